@@ -1,0 +1,264 @@
+// Step 1: an MNIST classifier trained on one GPU.
+//
+// A training step is four array operations, all on the device: gather a batch, forward, backward, update.
+// The data set lies on the device too, so the host only says what to do next. A snapshot holds everything
+// that the following steps depend on, which makes the run restartable.
+#include "../common/data.h"
+#include "../common/model.h"
+#include "../common/options.h"
+#include "../common/report.h"
+#include "../common/rng.h"
+#include "../common/snapshot.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static struct {
+    const char *data, *model, *hidden, *snapshot, *csv;
+    long epochs, max_steps, batch, seed, log_every, save_every;
+    double lr, momentum;
+} opt = {
+    .data = "data/mnist",
+    .model = "mlp",
+    .hidden = "512,512",
+    .epochs = 10,
+    .batch = 128,
+    .lr = 0.05,
+    .momentum = 0.9,
+    .seed = 1,
+    .log_every = 100,
+    .save_every = 1,
+};
+
+static const struct option_spec options[] = {
+    {"data", OPTION_TEXT, &opt.data, "folder with the images, or: synthetic", 0, 0},
+    {"model", OPTION_TEXT, &opt.model, "kind of model: mlp", 0, 0},
+    {"hidden", OPTION_TEXT, &opt.hidden, "widths of the hidden layers", 0, 0},
+    {"epochs", OPTION_INT, &opt.epochs, "passes over the training set", 1, 1e6},
+    {"max-steps", OPTION_INT, &opt.max_steps, "stop after so many steps in all; 0: never", 0, 1e12},
+    {"batch", OPTION_INT, &opt.batch, "samples per step", 1, 1e6},
+    {"lr", OPTION_REAL, &opt.lr, "learning rate", 0, 1e3},
+    {"momentum", OPTION_REAL, &opt.momentum, "of SGD; 0: none", 0, 1},
+    {"seed", OPTION_INT, &opt.seed, "of the weights and of the order of samples", 0, 1e15},
+    {"log-every", OPTION_INT, &opt.log_every, "steps between progress reports", 1, 1e9},
+    {"snapshot", OPTION_TEXT, &opt.snapshot, "file to save to, and to resume from if it exists", 0, 0},
+    {"save-every", OPTION_INT, &opt.save_every, "epochs between snapshots; the last is always saved", 1, 1e6},
+    {"csv", OPTION_TEXT, &opt.csv, "file for the losses, a line per progress report and epoch", 0, 0},
+};
+
+struct trainer {
+    cudaStream_t stream;
+    struct pass pass;
+    struct dataset train, test; // on the device
+    uint32_t *order;            // of the training samples in this epoch, on the device
+    uint32_t *host_order;
+    struct model model;
+    float *parameters, *gradients, *velocity; // flat: model.parameters floats each
+    float *activations[MOST_LAYERS + 1];      // [0]: the batch, [i + 1]: what layer i makes of [i]
+    float *dy, *dx;                           // gradients of a layer's outputs and of its inputs
+    uint8_t *labels;                          // of the batch
+    struct stats *stats;                      // on the device, summed since the last read_stats
+    struct snapshot *state;                   // where training stands; its values only while saving
+};
+
+static void setup_data(struct trainer *t) {
+    char why[WHY_SIZE];
+    if (data_load(&t->train, &t->test, opt.data, why))
+        fail("%s", why);
+    if ((size_t)opt.batch > t->train.count)
+        fail("--batch %ld: the training set has only %zu samples", opt.batch, t->train.count);
+    data_to_device(&t->train);
+    data_to_device(&t->test);
+    DEVICE_ALLOC(t->order, "data", t->train.count * sizeof *t->order);
+    CUDA_CHECK(cudaMallocHost((void **)&t->host_order, t->train.count * sizeof *t->order));
+}
+
+static void setup_model(struct trainer *t) {
+    char why[WHY_SIZE];
+    if (model_build(&t->model, opt.model, opt.hidden, t->train.pixels, CLASSES, why))
+        fail("%s", why);
+    size_t bytes = t->model.parameters * sizeof(float), row = opt.batch * sizeof(float), widest = 0;
+    DEVICE_ALLOC(t->parameters, "parameters", bytes);
+    DEVICE_ALLOC(t->gradients, "gradients", bytes);
+    DEVICE_ALLOC(t->velocity, "optimizer", bytes);
+    CUDA_CHECK(cudaMemsetAsync(t->velocity, 0, bytes, t->stream));
+    DEVICE_ALLOC(t->activations[0], "activations", row * t->train.pixels);
+    for (int i = 0; i < t->model.count; i++) {
+        const struct layer *l = &t->model.layers[i];
+        size_t width = l->outputs + l->workspace;
+        widest = width > widest ? width : widest;
+        DEVICE_ALLOC(t->activations[i + 1], "activations", row * width);
+        l->kind->initialise(l, t->parameters + l->first, 0, l->parameters, opt.seed, t->stream);
+    }
+    DEVICE_ALLOC(t->dy, "activations", row * widest);
+    DEVICE_ALLOC(t->dx, "activations", row * widest);
+    DEVICE_ALLOC(t->labels, "activations", opt.batch);
+    DEVICE_ALLOC(t->stats, "activations", sizeof *t->stats);
+    CUDA_CHECK(cudaMemsetAsync(t->stats, 0, sizeof *t->stats, t->stream));
+}
+
+// Runs samples through the model: rows of them, from the first on in that order (NULL: as stored).
+static void forward(struct trainer *t, const struct dataset *set, const uint32_t *order, size_t first,
+                    int rows) {
+    gather_batch(set->images, set->labels, order, first, rows, set->pixels, set->mean, set->deviation,
+                 t->activations[0], t->labels, t->stream);
+    for (int i = 0; i < t->model.count; i++) {
+        const struct layer *l = &t->model.layers[i];
+        l->kind->forward(l, &t->pass, t->parameters + l->first, t->activations[i], t->activations[i + 1],
+                         rows);
+    }
+}
+
+// From the gradient of the last layer's outputs, in dy, to the gradients of all parameters.
+static void backward(struct trainer *t, int rows) {
+    for (int i = t->model.count - 1; i >= 0; i--) {
+        const struct layer *l = &t->model.layers[i];
+        l->kind->backward(l, &t->pass, t->parameters + l->first, t->activations[i], t->activations[i + 1],
+                          t->dy, i > 0 ? t->dx : NULL, t->gradients + l->first, rows);
+        float *swap = t->dy;
+        t->dy = t->dx;
+        t->dx = swap;
+    }
+}
+
+static void train_step(struct trainer *t, size_t first, int rows) {
+    forward(t, &t->train, t->order, first, rows);
+    softmax_cross_entropy(t->activations[t->model.count], t->labels, rows, CLASSES, 1.f / opt.batch, t->dy,
+                          t->stats, t->stream);
+    backward(t, rows);
+    sgd_step(t->parameters, t->gradients, t->velocity, t->model.parameters, opt.lr, opt.momentum, t->stream);
+}
+
+// Waits for the work queued so far, and returns the sums since the last call.
+static struct stats read_stats(struct trainer *t) {
+    struct stats sums;
+    CUDA_CHECK(cudaMemcpyAsync(&sums, t->stats, sizeof sums, cudaMemcpyDeviceToHost, t->stream));
+    CUDA_CHECK(cudaMemsetAsync(t->stats, 0, sizeof sums, t->stream));
+    CUDA_CHECK(cudaStreamSynchronize(t->stream));
+    if (!isfinite(sums.loss))
+        fail("epoch %ld, step %ld: the loss is not a finite number; take a smaller --lr",
+             t->state->epochs + 1, t->state->step);
+    return sums;
+}
+
+static struct stats evaluate(struct trainer *t) {
+    t->pass.training = 0;
+    for (size_t first = 0; first < t->test.count; first += opt.batch) {
+        size_t left = t->test.count - first;
+        int rows = left < (size_t)opt.batch ? left : (size_t)opt.batch;
+        forward(t, &t->test, NULL, first, rows);
+        softmax_cross_entropy(t->activations[t->model.count], t->labels, rows, CLASSES, 1, NULL, t->stats,
+                              t->stream);
+    }
+    return read_stats(t);
+}
+
+static void save(struct trainer *t) {
+    char why[WHY_SIZE];
+    size_t bytes = t->model.parameters * sizeof(float);
+    float *values = t->state->values;
+    if (!opt.snapshot)
+        return;
+    CUDA_CHECK(cudaMemcpy(values, t->parameters, bytes, cudaMemcpyDeviceToHost));
+    CUDA_CHECK(cudaMemcpy(values + t->model.parameters, t->velocity, bytes, cudaMemcpyDeviceToHost));
+    if (snapshot_save(opt.snapshot, t->state, why))
+        fail("%s", why);
+}
+
+static void resume(struct trainer *t) {
+    char why[WHY_SIZE];
+    size_t bytes = t->model.parameters * sizeof(float);
+    t->state = snapshot_new(t->model.shape, "sgd", t->model.parameters, t->model.parameters);
+    t->state->seed = opt.seed;
+    t->state->batch = opt.batch;
+    int found = opt.snapshot ? snapshot_load(opt.snapshot, t->state, why) : 0;
+    if (found < 0)
+        fail("%s", why);
+    if (found == 0) {
+        save(t); // a run must not learn after hours that it cannot save
+        return;
+    }
+    const float *values = t->state->values;
+    CUDA_CHECK(cudaMemcpy(t->parameters, values, bytes, cudaMemcpyHostToDevice));
+    CUDA_CHECK(cudaMemcpy(t->velocity, values + t->model.parameters, bytes, cudaMemcpyHostToDevice));
+    printf("resumed   %s: %ld epochs and %ld steps are done\n", opt.snapshot, t->state->epochs,
+           t->state->step);
+}
+
+// The last, partial batch of an epoch is dropped.
+static long steps_per_epoch(const struct trainer *t) {
+    return t->train.count / opt.batch;
+}
+
+static long steps_done(const struct trainer *t) {
+    return t->state->epochs * steps_per_epoch(t) + t->state->step;
+}
+
+static int finished(const struct trainer *t) {
+    return t->state->epochs >= opt.epochs || (opt.max_steps && steps_done(t) >= opt.max_steps);
+}
+
+// Goes on from the step where state stands to the end of the epoch, or of the training.
+static void train_epoch(struct trainer *t) {
+    struct snapshot *s = t->state;
+    long steps = steps_per_epoch(t);
+    shuffle(t->host_order, t->train.count, opt.seed, s->epochs);
+    CUDA_CHECK(cudaMemcpyAsync(t->order, t->host_order, t->train.count * sizeof *t->order,
+                               cudaMemcpyHostToDevice, t->stream));
+    while (s->step < steps && !finished(t)) {
+        t->pass.training = 1;
+        t->pass.seed = rng_bits(~opt.seed, steps_done(t));
+        train_step(t, s->step * opt.batch, opt.batch);
+        s->step++;
+        if (s->step % opt.log_every == 0 || s->step == steps || finished(t)) {
+            struct stats sums = read_stats(t);
+            s->sums.loss += sums.loss;
+            s->sums.correct += sums.correct;
+            s->sums.samples += sums.samples;
+            report_steps(s->epochs + 1, opt.epochs, s->step, steps, steps_done(t), sums.loss / sums.samples);
+        }
+    }
+}
+
+static void train(struct trainer *t) {
+    struct snapshot *s = t->state;
+    report_open(opt.csv, steps_done(t) > 0);
+    while (!finished(t)) {
+        double start = seconds(), samples = s->sums.samples;
+        train_epoch(t);
+        double elapsed = seconds() - start;
+        if (s->step < steps_per_epoch(t))
+            break;
+        s->epochs++;
+        s->step = 0;
+        report_epoch(s->epochs, opt.epochs, steps_done(t), s->sums, evaluate(t), elapsed,
+                     (s->sums.samples - samples) / elapsed);
+        s->sums = (struct stats){0};
+        if (s->epochs % opt.save_every == 0 && !finished(t))
+            save(t);
+    }
+    save(t);
+}
+
+int main(int argc, char **argv) {
+    static struct trainer t;
+    options_parse(options, sizeof options / sizeof *options, "Trains an MNIST classifier on one GPU.", argc,
+                  argv);
+    setvbuf(stdout, NULL, _IOLBF, 0); // a job log shows each line at once
+    CUDA_CHECK(cudaSetDevice(0));
+    CUDA_CHECK(cudaStreamCreate(&t.stream));
+    CUBLAS_CHECK(cublasCreate(&t.pass.blas));
+    CUBLAS_CHECK(cublasSetStream(t.pass.blas, t.stream));
+    t.pass.stream = t.stream;
+    setup_data(&t);
+    setup_model(&t);
+    print_device();
+    printf("model     %s, %zu parameters\n", t.model.shape, t.model.parameters);
+    printf("data      %s: %zu training and %zu test images, pixel mean %.4f, deviation %.4f\n", opt.data,
+           t.train.count, t.test.count, t.train.mean, t.train.deviation);
+    printf("training  %ld steps of batch %ld per epoch, lr %g, momentum %g, seed %ld\n", steps_per_epoch(&t),
+           opt.batch, opt.lr, opt.momentum, opt.seed);
+    resume(&t);
+    train(&t);
+    return 0;
+}

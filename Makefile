@@ -1,0 +1,97 @@
+# `make` lists the targets. The steps build for an NVIDIA GPU where nvcc is found, else for the CPU device
+# (common/cpu), into build/gpu or build/cpu; DEVICE=gpu or DEVICE=cpu decides.
+
+NVCC := $(or $(wildcard $(CUDA_HOME)/bin/nvcc),$(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
+ifeq ($(origin DEVICE),undefined)
+DEVICE := $(if $(NVCC),gpu,cpu)
+# What runs here, as against what builds here.
+HERE := $(if $(and $(NVCC),$(shell nvidia-smi -L 2>/dev/null)),gpu,cpu)
+else
+HERE := $(DEVICE)
+endif
+BUILD := build/$(DEVICE)
+# GPU generations to build for: all that the toolkit knows, or one such as native or 90.
+ARCH := all-major
+
+CFLAGS := -O3 -g
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -Wall -Wextra $(if $(WERROR),-Werror) -MMD -MP -pthread $(CFLAGS)
+NVCC_FLAGS = -arch=$(if $(filter-out all-major native,$(ARCH)),sm_)$(ARCH) -O3 --threads 0 \
+	-Xcompiler -Wall,-Wextra$(if $(WERROR),$(comma)-Werror) $(if $(WERROR),-Werror all-warnings)
+comma := ,
+
+SOURCES := $(wildcard common/*.c) $(if $(filter gpu,$(DEVICE)),common/kernels.cu,$(wildcard common/cpu/*.c))
+COMMON := $(patsubst %,$(BUILD)/%.o,$(basename $(SOURCES)))
+PROGRAMS := $(patsubst %.c,$(BUILD)/%,$(wildcard 0*/*.c))
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help quickstart data test fuzz bench-step1 format lint clean
+help: ## this list
+	@sed -n 's/^\([a-z][a-zN0-9-]*\):.*## /\1|/p' Makefile | awk -F'|' '{printf "make %-12s %s\n", $$1, $$2}'
+	@echo 'DEVICE=cpu or DEVICE=gpu after make chooses the device (now: $(DEVICE)); ARCH=native builds for this GPU only.'
+
+quickstart: ## from nothing to a trained step 1: installs, gets the data, builds, trains
+	@tools/deps.sh run
+	@tools/data.sh || true
+	@$(MAKE) --no-print-directory run-step1 ARGS="$(ARGS)"
+	@echo
+	@echo 'Next: make run-step1 ARGS="--hidden 1024,1024 --epochs 3", or read 01_single_gpu/README.md'
+
+data: ## MNIST into data/ (on a cluster: on a login node)
+	@tools/data.sh
+
+# make stepN builds the programs of step N and links them into its folder.
+define step_rules
+.PHONY: step$(1) run-step$(1)
+step$(1): $(filter $(BUILD)/0$(1)_%,$(PROGRAMS))
+	@$$(foreach p,$$^,ln -sf ../$$p $$(patsubst $(BUILD)/%,%,$$p);)
+endef
+STEPS := $(patsubst 0%,%,$(sort $(foreach d,$(wildcard 0*_*/),$(firstword $(subst _, ,$(d))))))
+$(foreach n,$(STEPS),$(eval $(call step_rules,$(n))))
+stepN: ## builds step N, such as step1
+
+# Without MNIST, as on a machine without internet, the images are Fashion-MNIST's, or made up.
+DATA := $(firstword $(wildcard data/mnist data/fashion-mnist) synthetic)
+run-step%:
+	@[ $(DEVICE) = $(HERE) ] || echo 'No GPU here that nvidia-smi knows: running on the CPU device.'
+	@$(MAKE) --no-print-directory DEVICE=$(HERE) step$*
+	$(firstword $(wildcard 0$*_*/)train) $(if $(filter data/mnist,$(DATA)),,--data $(DATA)) $(ARGS)
+run-stepN: ## builds and runs step N, such as run-step1 ARGS="--epochs 3"
+
+test: ## installs what the tests need, then runs them all
+	@tools/deps.sh test
+	@tools/data.sh || true
+	@tests/run.sh
+
+# Found libraries, looked for once; make reads the file again when it has been made.
+ifneq ($(filter-out help clean format lint data quickstart test run-step%,$(or $(MAKECMDGOALS),help)),)
+include $(BUILD)/libs.mk
+endif
+$(BUILD)/libs.mk: tools/find_libs.sh
+	@mkdir -p $(@D)
+	@CC='$(CC)' NVCC='$(NVCC)' tools/find_libs.sh $(DEVICE) >$@
+
+# Other flags than last time rebuild everything.
+FLAGS_NOW := $(CC) $(ALL_CFLAGS) $(NVCC_FLAGS)
+$(BUILD)/flags: always
+	@mkdir -p $(@D)
+	@echo '$(FLAGS_NOW)' | cmp -s - $@ || echo '$(FLAGS_NOW)' >$@
+.PHONY: always
+
+ifeq ($(DEVICE),cpu)
+ALL_CFLAGS += -Icommon/cpu/include $(if $(NO_OPENMP),-Wno-unknown-pragmas,$(OPENMP_FLAGS))
+endif
+
+$(BUILD)/%.o: %.c $(BUILD)/libs.mk $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(filter -I%,$(LIB_FLAGS) $(NCCL_FLAGS)) -c $< -o $@
+$(BUILD)/%.o: %.cu $(BUILD)/libs.mk $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(NVCC) $(NVCC_FLAGS) -MMD -MP $(filter -I%,$(LIB_FLAGS)) -c $< -o $@
+$(PROGRAMS): %: %.o $(COMMON)
+	$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) -lm
+
+clean: ## removes build/ and the links to it; data/ stays
+	rm -rf build $(foreach p,$(PROGRAMS),$(patsubst $(BUILD)/%,%,$(p)))
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

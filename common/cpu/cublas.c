@@ -1,0 +1,264 @@
+// cuBLAS of the CPU device: checks what cuBLAS checks, queues the call, and lets the machine's CBLAS
+// do the arithmetic.
+#include "device.h"
+#include <cblas.h>
+#include <cublas_v2.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct cublasContext {
+    cudaStream_t stream;
+};
+
+cublasStatus_t cublasCreate(cublasHandle_t *handle) {
+    if (!handle)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (cpu_enter())
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    *handle = calloc(1, sizeof **handle);
+    return *handle ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
+}
+
+cublasStatus_t cublasDestroy(cublasHandle_t handle) {
+    if (!handle)
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    free(handle);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasGetVersion(cublasHandle_t handle, int *version) {
+    (void)handle;
+    *version = 130000;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream) {
+    if (!handle)
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    handle->stream = stream;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasGetStream(cublasHandle_t handle, cudaStream_t *stream) {
+    if (!handle)
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    *stream = handle->stream;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {
+    (void)mode; // a CPU has no TF32 to allow
+    return handle ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_INITIALIZED;
+}
+
+struct matrix {
+    void *data;
+    cudaDataType type;
+    int ld;
+};
+
+struct gemm {
+    int transa, transb, m, n, k;
+    float alpha, beta;
+    struct matrix a, b, c;
+};
+
+static size_t element_bytes(cudaDataType type) {
+    return type == CUDA_R_32F ? 4 : type == CUDA_R_16F || type == CUDA_R_16BF ? 2 : 0;
+}
+
+// The device threads' view of a rows x cols column-major matrix, or false.
+static int view_matrix(struct matrix *out, const void *data, cudaDataType type, int ld, int rows, int cols) {
+    size_t elements = rows && cols ? (size_t)ld * (size_t)(cols - 1) + (size_t)rows : 0;
+    *out = (struct matrix){cpu_view(data, elements * element_bytes(type)), type, ld};
+    return out->data != NULL;
+}
+
+static float bits_to_float(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static float widen(const struct matrix *x, size_t i) {
+    if (x->type == CUDA_R_32F)
+        return ((const float *)x->data)[i];
+    uint16_t h = ((const uint16_t *)x->data)[i];
+    if (x->type == CUDA_R_16BF)
+        return bits_to_float((uint32_t)h << 16);
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31, fraction = h & 1023;
+    if (exponent == 0) // zero or subnormal: fraction x 2^-24
+        return (sign ? -1.f : 1.f) * (float)fraction * 0x1p-24f;
+    return bits_to_float(sign | (exponent == 31 ? 255 : exponent + 112) << 23 | fraction << 13);
+}
+
+// Rounds to nearest, ties to even, as the hardware does.
+static void narrow(const struct matrix *x, size_t i, float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    uint16_t *to = (uint16_t *)x->data + i;
+    if (x->type == CUDA_R_32F) {
+        ((float *)x->data)[i] = value;
+    } else if (x->type == CUDA_R_16BF) {
+        *to = value != value ? 0x7fff : (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    } else {
+        uint32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+        if (magnitude > 0x7f800000) {
+            *to = 0x7fff;
+        } else if (magnitude >= 0x477ff000) { // rounds to 2^16 or more
+            *to = (uint16_t)(sign | 0x7c00);
+        } else if (magnitude < 0x38800000) { // subnormal: adding 0.5 lets the FPU round at 2^-24
+            float sum = bits_to_float(magnitude) + 0.5f;
+            memcpy(&bits, &sum, sizeof bits);
+            *to = (uint16_t)(sign | (bits - 0x3f000000));
+        } else {
+            magnitude += 0xfff + (magnitude >> 13 & 1);
+            *to = (uint16_t)(sign | (magnitude - 0x38000000) >> 13);
+        }
+    }
+}
+
+// A dense float copy of a matrix of another type; the float matrix itself needs none.
+static float *as_floats(const struct matrix *x, int rows, int cols, int *ld) {
+    *ld = x->ld;
+    if (x->type == CUDA_R_32F)
+        return x->data;
+    *ld = rows;
+    float *copy = malloc(sizeof(float) * (size_t)rows * (size_t)cols);
+    for (int c = 0; copy && c < cols; c++)
+        for (int r = 0; r < rows; r++)
+            copy[(size_t)c * (size_t)rows + (size_t)r] = widen(x, (size_t)c * (size_t)x->ld + (size_t)r);
+    return copy;
+}
+
+static void run_gemm(void *arguments) {
+    struct gemm *g = arguments;
+    int lda, ldb, ldc;
+    float *a = as_floats(&g->a, g->transa ? g->k : g->m, g->transa ? g->m : g->k, &lda);
+    float *b = as_floats(&g->b, g->transb ? g->n : g->k, g->transb ? g->k : g->n, &ldb);
+    float *c = as_floats(&g->c, g->m, g->n, &ldc);
+    if (!a || !b || !c)
+        abort();
+    cblas_sgemm(CblasColMajor, g->transa ? CblasTrans : CblasNoTrans, g->transb ? CblasTrans : CblasNoTrans,
+                g->m, g->n, g->k, g->alpha, a, lda, b, ldb, g->beta, c, ldc);
+    if (c != g->c.data)
+        for (int col = 0; col < g->n; col++)
+            for (int row = 0; row < g->m; row++)
+                narrow(&g->c, (size_t)col * (size_t)g->c.ld + (size_t)row,
+                       c[(size_t)col * (size_t)ldc + (size_t)row]);
+    if (a != g->a.data)
+        free(a);
+    if (b != g->b.data)
+        free(b);
+    if (c != g->c.data)
+        free(c);
+}
+
+static int too_small(int ld, int rows) {
+    return ld < (rows > 1 ? rows : 1);
+}
+
+cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m,
+                            int n, int k, const void *alpha, const void *A, cudaDataType Atype, int lda,
+                            const void *B, cudaDataType Btype, int ldb, const void *beta, void *C,
+                            cudaDataType Ctype, int ldc, cublasComputeType_t computeType,
+                            cublasGemmAlgo_t algo) {
+    (void)algo;
+    if (!handle || cpu_enter())
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (!element_bytes(Atype) || Atype != Btype || (Ctype != Atype && Ctype != CUDA_R_32F) ||
+        (computeType != CUBLAS_COMPUTE_32F && computeType != CUBLAS_COMPUTE_32F_FAST_TF32))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    int a_rows = transa ? k : m, b_rows = transb ? n : k;
+    if (m < 0 || n < 0 || k < 0 || !alpha || !beta || (unsigned)transa > 1 || (unsigned)transb > 1 ||
+        too_small(lda, a_rows) || too_small(ldb, b_rows) || too_small(ldc, m))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (m == 0 || n == 0)
+        return CUBLAS_STATUS_SUCCESS;
+    struct gemm g = {.transa = transa, .transb = transb, .m = m, .n = n, .k = k};
+    g.alpha = *(const float *)alpha;
+    g.beta = *(const float *)beta;
+    if (!view_matrix(&g.a, A, Atype, lda, a_rows, transa ? m : k) ||
+        !view_matrix(&g.b, B, Btype, ldb, b_rows, transb ? k : n) || !view_matrix(&g.c, C, Ctype, ldc, m, n))
+        return CUBLAS_STATUS_MAPPING_ERROR;
+    return cpu_launch(handle->stream, run_gemm, &g, sizeof g) ? CUBLAS_STATUS_EXECUTION_FAILED
+                                                              : CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m,
+                           int n, int k, const float *alpha, const float *A, int lda, const float *B, int ldb,
+                           const float *beta, float *C, int ldc) {
+    return cublasGemmEx(handle, transa, transb, m, n, k, alpha, A, CUDA_R_32F, lda, B, CUDA_R_32F, ldb, beta,
+                        C, CUDA_R_32F, ldc, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+}
+
+struct gemv {
+    int trans, m, n, lda, incx, incy;
+    float alpha, beta;
+    const float *a, *x;
+    float *y;
+};
+
+static void run_gemv(void *arguments) {
+    struct gemv *g = arguments;
+    cblas_sgemv(CblasColMajor, g->trans ? CblasTrans : CblasNoTrans, g->m, g->n, g->alpha, g->a, g->lda, g->x,
+                g->incx, g->beta, g->y, g->incy);
+}
+
+static const float *view_vector(const float *x, int n, int increment) {
+    return cpu_view(x, n ? ((size_t)(n - 1) * (size_t)increment + 1) * sizeof(float) : 0);
+}
+
+cublasStatus_t cublasSgemv(cublasHandle_t handle, cublasOperation_t trans, int m, int n, const float *alpha,
+                           const float *A, int lda, const float *x, int incx, const float *beta, float *y,
+                           int incy) {
+    if (!handle || cpu_enter())
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (m < 0 || n < 0 || !alpha || !beta || (unsigned)trans > 1 || too_small(lda, m) || incx < 1 || incy < 1)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (m == 0 || n == 0)
+        return CUBLAS_STATUS_SUCCESS;
+    struct matrix a;
+    struct gemv g = {trans, m, n, lda, incx, incy, *alpha, *beta, NULL, NULL, NULL};
+    g.x = view_vector(x, trans ? m : n, incx);
+    g.y = (float *)view_vector(y, trans ? n : m, incy);
+    if (!view_matrix(&a, A, CUDA_R_32F, lda, m, n) || !g.x || !g.y)
+        return CUBLAS_STATUS_MAPPING_ERROR;
+    g.a = a.data;
+    return cpu_launch(handle->stream, run_gemv, &g, sizeof g) ? CUBLAS_STATUS_EXECUTION_FAILED
+                                                              : CUBLAS_STATUS_SUCCESS;
+}
+
+static const struct {
+    cublasStatus_t status;
+    const char *name, *text;
+} status_texts[] = {
+    {CUBLAS_STATUS_SUCCESS, "CUBLAS_STATUS_SUCCESS", "success"},
+    {CUBLAS_STATUS_NOT_INITIALIZED, "CUBLAS_STATUS_NOT_INITIALIZED", "the library was not initialized"},
+    {CUBLAS_STATUS_ALLOC_FAILED, "CUBLAS_STATUS_ALLOC_FAILED", "the resource allocation failed"},
+    {CUBLAS_STATUS_INVALID_VALUE, "CUBLAS_STATUS_INVALID_VALUE",
+     "an unsupported value or parameter was passed to the function"},
+    {CUBLAS_STATUS_ARCH_MISMATCH, "CUBLAS_STATUS_ARCH_MISMATCH",
+     "the function requires an architectural feature absent from the device"},
+    {CUBLAS_STATUS_MAPPING_ERROR, "CUBLAS_STATUS_MAPPING_ERROR", "an access to GPU memory space failed"},
+    {CUBLAS_STATUS_EXECUTION_FAILED, "CUBLAS_STATUS_EXECUTION_FAILED",
+     "the function failed to launch on the GPU"},
+    {CUBLAS_STATUS_INTERNAL_ERROR, "CUBLAS_STATUS_INTERNAL_ERROR", "an internal operation failed"},
+    {CUBLAS_STATUS_NOT_SUPPORTED, "CUBLAS_STATUS_NOT_SUPPORTED",
+     "the requested functionality is not supported"},
+};
+
+const char *cublasGetStatusName(cublasStatus_t status) {
+    for (size_t i = 0; i < sizeof status_texts / sizeof *status_texts; i++)
+        if (status_texts[i].status == status)
+            return status_texts[i].name;
+    return "unrecognized status";
+}
+
+const char *cublasGetStatusString(cublasStatus_t status) {
+    for (size_t i = 0; i < sizeof status_texts / sizeof *status_texts; i++)
+        if (status_texts[i].status == status)
+            return status_texts[i].text;
+    return "unrecognized status";
+}

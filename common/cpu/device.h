@@ -1,0 +1,48 @@
+// What the files of the CPU device share. A program never includes this header.
+//
+// One process sees its pretended GPUs through three ideas:
+// - Memory. A device pointer lies in an address range that the program may not touch; the device's
+//   own threads see the same byte at a fixed distance (cpu_view translates).
+// - Streams. Each stream is a queue served by a thread of its own; whatever a call asks for is
+//   copied into the queue and done later (cpu_launch).
+// - One lock. All states and queues are guarded by cpu_lock, never held while an operation runs.
+#pragma once
+#include <cuda_runtime.h>
+#include <pthread.h>
+#include <stddef.h>
+
+#define CPU_MAX_DEVICES 64
+#define CPU_LAUNCH_BYTES 192
+
+extern pthread_mutex_t cpu_lock;
+
+// Every API call begins with this: sets the device up once, and refuses to work in a process forked
+// after that, as the CUDA runtime does.
+cudaError_t cpu_enter(void);
+
+// Remembers an error for cudaGetLastError and returns it.
+cudaError_t cpu_error(cudaError_t error);
+
+// Device that the calling thread has chosen, and how many there are.
+int cpu_current_device(void);
+int cpu_device_count(void);
+
+// Sets up the address ranges and the limit of each device's memory; called once by cpu_enter.
+void cpu_memory_init(void);
+
+// The device threads' address of bytes at a device pointer (or at pinned host memory, as on a GPU).
+// NULL when they do not all lie inside one live allocation.
+void *cpu_view(const void *pointer, size_t bytes);
+
+// Whether the pointer lies in the range of device memory, allocated or not.
+int cpu_is_device_pointer(const void *pointer);
+
+// Queues fn(arguments) on the stream (NULL: the legacy default stream). The arguments, at most
+// CPU_LAUNCH_BYTES, are copied. Blocks while the queue is full.
+cudaError_t cpu_launch(cudaStream_t stream, void (*fn)(void *), const void *arguments, size_t bytes);
+
+// Waits until all streams of a device are empty. Called without cpu_lock.
+void cpu_drain_device(int device);
+
+// A size such as 512, 64K, 64M or 2G in bytes; 0 when the text is none.
+size_t cpu_parse_size(const char *text);

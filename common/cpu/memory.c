@@ -1,0 +1,325 @@
+// Device memory of the CPU device: allocations that the program cannot touch by mistake.
+//
+//   reserved:  | heap: what cudaMalloc returns, never accessible | view: the bytes themselves |
+//               ^ heap                                            ^ heap + heap_bytes
+//
+// A kernel adds heap_bytes to every pointer it is given. A host access, or one through a stale or
+// overrun pointer, hits a page without access and ends in explain_fault.
+#include "device.h"
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct allocation {
+    uintptr_t start;
+    size_t bytes;
+    size_t span; // pages it occupies, a gap of one page included
+    int device;  // or PINNED
+    const char *what, *file;
+    int line;
+    struct allocation *next; // sorted by address
+};
+
+enum { PINNED = -1 };
+
+static uintptr_t heap;
+static size_t heap_bytes, page;
+static uintptr_t cursor; // the next search starts here, so that freed addresses are reused late
+static struct allocation *device_list, *pinned_list;
+static size_t limit_bytes, used_bytes[CPU_MAX_DEVICES];
+static struct sigaction previous_segv;
+
+size_t cpu_parse_size(const char *text) {
+    char *end;
+    double value = strtod(text, &end);
+    const char *units = "KMGT";
+    double scale = 1;
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    if (unit) {
+        for (const char *u = units; u <= unit; u++)
+            scale *= 1024;
+        end++;
+    }
+    if (end == text || *end || !(value > 0) || value * scale > (double)(SIZE_MAX / 2))
+        return 0;
+    return (size_t)(value * scale);
+}
+
+static struct allocation *find(struct allocation *list, uintptr_t address) {
+    while (list && !(address >= list->start && address - list->start < list->span))
+        list = list->next;
+    return list;
+}
+
+// Runs in the thread that faulted, which holds no lock: device code and host code fault outside.
+static void explain_fault(int signal_number, siginfo_t *info, void *context) {
+    (void)context;
+    uintptr_t at = (uintptr_t)info->si_addr;
+    int from_host = at - heap < heap_bytes, from_device = at - heap - heap_bytes < heap_bytes;
+    if (!from_host && !from_device) {
+        sigaction(signal_number, &previous_segv, NULL);
+        return;
+    }
+    const char *who = from_host ? "host code" : "a kernel";
+    const char *fix = from_host ? "the host reaches device memory through cudaMemcpy only"
+                                : "on a GPU this is cudaErrorIllegalAddress";
+    uintptr_t address = from_host ? at : at - heap_bytes;
+    struct allocation *a = find(device_list, address);
+    char line[512];
+    int n;
+    if (a)
+        n = snprintf(line, sizeof line,
+                     "error: CPU device: %s touched byte %zu of the %zu bytes from cudaMalloc(%s) "
+                     "at %s:%d; %s\n",
+                     who, (size_t)(address - a->start), a->bytes, a->what, a->file, a->line, fix);
+    else
+        n = snprintf(line, sizeof line,
+                     "error: CPU device: %s touched device memory at %p that is not allocated "
+                     "(freed, or out of range); %s\n",
+                     who, (void *)address, fix);
+    if (write(STDERR_FILENO, line, (size_t)n) < 0)
+        _exit(1);
+    signal(signal_number, SIG_DFL); // the access is repeated and ends the program where it happened
+}
+
+void cpu_memory_init(void) {
+    page = (size_t)sysconf(_SC_PAGESIZE);
+    // Batch systems may limit address space (ulimit -v), so take what can be had.
+    void *range = MAP_FAILED;
+    for (heap_bytes = (size_t)1 << 38; heap_bytes >= (size_t)1 << 26; heap_bytes /= 2) {
+        range = mmap(NULL, 2 * heap_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (range != MAP_FAILED)
+            break;
+    }
+    if (range == MAP_FAILED) {
+        fprintf(stderr, "error: CPU device: no address space for device memory; raise ulimit -v\n");
+        exit(1);
+    }
+    heap = cursor = (uintptr_t)range;
+
+    const char *wanted = getenv("CPU_DEVICE_MEMORY");
+    limit_bytes = (size_t)sysconf(_SC_PHYS_PAGES) * page / 2 / (size_t)cpu_device_count();
+    if (wanted && !(limit_bytes = cpu_parse_size(wanted))) {
+        fprintf(stderr, "error: CPU_DEVICE_MEMORY=%s: want a size such as 64M or 2G\n", wanted);
+        exit(1);
+    }
+
+    struct sigaction action = {.sa_sigaction = explain_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    sigaction(SIGSEGV, &action, &previous_segv);
+}
+
+// Finds a gap of span bytes at or above from; returns the link to insert at, or NULL.
+static struct allocation **find_gap(uintptr_t from, size_t span, uintptr_t *start) {
+    struct allocation **link = &device_list;
+    uintptr_t free_from = from;
+    for (; *link; link = &(*link)->next) {
+        if ((*link)->start >= free_from && (*link)->start - free_from >= span)
+            break;
+        if ((*link)->start + (*link)->span > free_from)
+            free_from = (*link)->start + (*link)->span;
+    }
+    *start = free_from;
+    return heap + heap_bytes - free_from >= span ? link : NULL;
+}
+
+static cudaError_t allocate(struct allocation *a, size_t size) {
+    if (size > limit_bytes - used_bytes[a->device])
+        return cudaErrorMemoryAllocation;
+    a->bytes = size;
+    a->span = (size + page - 1) / page * page + page;
+    struct allocation **link = find_gap(cursor, a->span, &a->start);
+    if (!link)
+        link = find_gap(heap, a->span, &a->start);
+    if (!link || mprotect((void *)(a->start + heap_bytes), a->span - page, PROT_READ | PROT_WRITE))
+        return cudaErrorMemoryAllocation;
+    a->next = *link;
+    *link = a;
+    cursor = a->start + a->span;
+    used_bytes[a->device] += size;
+    memset((void *)(a->start + heap_bytes), 0xff, size); // as float, every element is NaN
+    return cudaSuccess;
+}
+
+cudaError_t cpuDeviceMalloc(void **pointer, size_t size, const char *what, const char *file, int line) {
+    cudaError_t error = cpu_enter();
+    if (error)
+        return cpu_error(error);
+    if (!pointer)
+        return cpu_error(cudaErrorInvalidValue);
+    *pointer = NULL;
+    if (size == 0)
+        return cudaSuccess;
+    struct allocation *a = malloc(sizeof *a);
+    if (!a)
+        return cpu_error(cudaErrorMemoryAllocation);
+    if (!strncmp(what, "(void **)", 9))
+        what += 9;
+    *a = (struct allocation){.device = cpu_current_device(), .what = what, .file = file, .line = line};
+    pthread_mutex_lock(&cpu_lock);
+    error = allocate(a, size);
+    pthread_mutex_unlock(&cpu_lock);
+    if (error)
+        free(a);
+    else
+        *pointer = (void *)a->start;
+    return cpu_error(error);
+}
+
+#undef cudaMalloc
+cudaError_t cudaMalloc(void **pointer, size_t size) {
+    return cpuDeviceMalloc(pointer, size, "", "?", 0);
+}
+
+// Takes the allocation that starts at the address out of the list.
+static struct allocation *unlink_allocation(struct allocation **list, const void *pointer) {
+    pthread_mutex_lock(&cpu_lock);
+    while (*list && (*list)->start != (uintptr_t)pointer)
+        list = &(*list)->next;
+    struct allocation *a = *list;
+    if (a)
+        *list = a->next;
+    pthread_mutex_unlock(&cpu_lock);
+    return a;
+}
+
+cudaError_t cudaFree(void *pointer) {
+    cudaError_t error = cpu_enter();
+    if (error || !pointer)
+        return cpu_error(error);
+    pthread_mutex_lock(&cpu_lock);
+    struct allocation *a = find(device_list, (uintptr_t)pointer);
+    int device = a ? a->device : 0;
+    pthread_mutex_unlock(&cpu_lock);
+    cpu_drain_device(device); // cudaFree waits for the work that may still use the memory
+    a = unlink_allocation(&device_list, pointer);
+    if (!a)
+        return cpu_error(cudaErrorInvalidValue);
+    mmap((void *)(a->start + heap_bytes), a->span - page, PROT_NONE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    pthread_mutex_lock(&cpu_lock);
+    used_bytes[a->device] -= a->bytes;
+    pthread_mutex_unlock(&cpu_lock);
+    free(a);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMallocHost(void **pointer, size_t size) {
+    cudaError_t error = cpu_enter();
+    if (error)
+        return cpu_error(error);
+    struct allocation *a = malloc(sizeof *a);
+    void *memory = malloc(size ? size : 1);
+    if (!a || !memory) {
+        free(a);
+        free(memory);
+        return cpu_error(cudaErrorMemoryAllocation);
+    }
+    memset(memory, 0xff, size);
+    pthread_mutex_lock(&cpu_lock);
+    *a = (struct allocation){(uintptr_t)memory, size, size, PINNED, "", "", 0, pinned_list};
+    pinned_list = a;
+    pthread_mutex_unlock(&cpu_lock);
+    *pointer = memory;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void *pointer) {
+    cudaError_t error = cpu_enter();
+    if (error || !pointer)
+        return cpu_error(error);
+    cpu_drain_device(cpu_current_device());
+    struct allocation *a = unlink_allocation(&pinned_list, pointer);
+    if (!a)
+        return cpu_error(cudaErrorInvalidValue);
+    free(pointer);
+    free(a);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
+    cudaError_t error = cpu_enter();
+    if (error)
+        return cpu_error(error);
+    pthread_mutex_lock(&cpu_lock);
+    *total = limit_bytes;
+    *available = limit_bytes - used_bytes[cpu_current_device()];
+    pthread_mutex_unlock(&cpu_lock);
+    return cudaSuccess;
+}
+
+int cpu_is_device_pointer(const void *pointer) {
+    return (uintptr_t)pointer - heap < heap_bytes;
+}
+
+void *cpu_view(const void *pointer, size_t bytes) {
+    uintptr_t address = (uintptr_t)pointer;
+    int on_device = cpu_is_device_pointer(pointer);
+    pthread_mutex_lock(&cpu_lock);
+    struct allocation *a = find(on_device ? device_list : pinned_list, address);
+    int inside = a && address - a->start <= a->bytes && bytes <= a->bytes - (address - a->start);
+    pthread_mutex_unlock(&cpu_lock);
+    return inside ? (void *)(address + (on_device ? heap_bytes : 0)) : NULL;
+}
+
+struct copy {
+    void *to;
+    const void *from;
+    size_t bytes;
+};
+
+static void run_copy(void *arguments) {
+    struct copy *c = arguments;
+    memcpy(c->to, c->from, c->bytes);
+}
+
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+    cudaError_t error = cpu_enter();
+    if (error || count == 0)
+        return cpu_error(error);
+    if ((unsigned)kind > cudaMemcpyDefault)
+        return cpu_error(cudaErrorInvalidMemcpyDirection);
+    int to_device = cpu_is_device_pointer(dst), from_device = cpu_is_device_pointer(src);
+    if (kind != cudaMemcpyDefault &&
+        (to_device != (kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice) ||
+         from_device != (kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice)))
+        return cpu_error(cudaErrorInvalidValue);
+    struct copy c = {to_device ? cpu_view(dst, count) : dst, from_device ? cpu_view(src, count) : src, count};
+    if (!c.to || !c.from)
+        return cpu_error(cudaErrorInvalidValue);
+    return cpu_launch(stream, run_copy, &c, sizeof c);
+}
+
+struct fill {
+    void *to;
+    int value;
+    size_t bytes;
+};
+
+static void run_fill(void *arguments) {
+    struct fill *f = arguments;
+    memset(f->to, f->value, f->bytes);
+}
+
+cudaError_t cudaMemsetAsync(void *pointer, int value, size_t count, cudaStream_t stream) {
+    cudaError_t error = cpu_enter();
+    if (error || count == 0)
+        return cpu_error(error);
+    struct fill f = {cpu_view(pointer, count), value, count};
+    return f.to ? cpu_launch(stream, run_fill, &f, sizeof f) : cpu_error(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaMemcpy(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind) {
+    cudaError_t error = cudaMemcpyAsync(dst, src, count, kind, NULL);
+    return error ? error : cudaStreamSynchronize(NULL);
+}
+
+cudaError_t cudaMemset(void *pointer, int value, size_t count) {
+    cudaError_t error = cudaMemsetAsync(pointer, value, count, NULL);
+    return error ? error : cudaStreamSynchronize(NULL);
+}

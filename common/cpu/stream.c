@@ -1,0 +1,606 @@
+// Streams, events and devices of the CPU device. A stream is a ring of operations served by its own
+// thread, so that work is really asynchronous: whoever forgets to wait gets a wrong result here too.
+#include "device.h"
+#include <ctype.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { RING = 1024 }; // launches that may wait, as on a GPU: then the host blocks
+
+struct operation {
+    void (*run)(void *);
+    _Alignas(16) unsigned char arguments[CPU_LAUNCH_BYTES];
+};
+
+struct CUstream_st {
+    int device;
+    int blocking; // takes turns with the legacy default stream
+    int closing;
+    uint64_t queued, done; // operations since the stream was made
+    uint64_t wake_at;      // smallest value of done that somebody waits for
+    pthread_cond_t work, progress;
+    pthread_t thread;
+    uint64_t chaos; // state of the random delays, 0: none
+    struct CUstream_st *next;
+    struct operation ring[RING];
+};
+
+struct CUevent_st {
+    unsigned flags;
+    int references; // the program's own, and one for each queued operation
+    uint64_t recorded, completed;
+    double seconds; // when it last completed
+};
+
+pthread_mutex_t cpu_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t event_completed = PTHREAD_COND_INITIALIZER;
+static struct CUstream_st *streams, *default_stream[CPU_MAX_DEVICES];
+static int device_count, physical[CPU_MAX_DEVICES];
+static uint64_t chaos_seed;
+static volatile sig_atomic_t forked;
+static _Thread_local int current_device;
+static _Thread_local cudaError_t last_error;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void in_child(void) {
+    forked = 1;
+}
+
+static long positive_number(const char *name, long otherwise) {
+    const char *text = getenv(name);
+    if (!text)
+        return otherwise;
+    char *end;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    if (errno || end == text || *end || value < 1) {
+        fprintf(stderr, "error: %s=%s: want a whole number from 1 up\n", name, text);
+        exit(1);
+    }
+    return value;
+}
+
+// As CUDA does, takes the listed devices up to the first that does not exist.
+static void choose_visible_devices(int present) {
+    const char *list = getenv("CUDA_VISIBLE_DEVICES");
+    if (!list) {
+        for (device_count = 0; device_count < present; device_count++)
+            physical[device_count] = device_count;
+        return;
+    }
+    while (device_count < present && isdigit((unsigned char)*list)) {
+        char *end;
+        long number = strtol(list, &end, 10);
+        if (number >= present)
+            return;
+        physical[device_count++] = (int)number;
+        list = *end == ',' ? end + 1 : "";
+    }
+}
+
+static void initialise(void) {
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    long present = positive_number("CPU_DEVICES", cores < 2 ? 2 : cores);
+    choose_visible_devices(present > CPU_MAX_DEVICES ? CPU_MAX_DEVICES : (int)present);
+    if (getenv("CPU_DEVICE_CHAOS"))
+        chaos_seed = (uint64_t)positive_number("CPU_DEVICE_CHAOS", 1);
+    if (device_count)
+        cpu_memory_init();
+    pthread_atfork(NULL, NULL, in_child);
+}
+
+cudaError_t cpu_enter(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (forked)
+        return cudaErrorInitializationError;
+    pthread_once(&once, initialise);
+    return device_count ? cudaSuccess : cudaErrorNoDevice;
+}
+
+cudaError_t cpu_error(cudaError_t error) {
+    if (error)
+        last_error = error;
+    return error;
+}
+
+int cpu_current_device(void) {
+    return current_device;
+}
+
+int cpu_device_count(void) {
+    return device_count;
+}
+
+// xorshift64: the delays need no better generator.
+static void delay_at_random(struct CUstream_st *s) {
+    s->chaos ^= s->chaos << 13;
+    s->chaos ^= s->chaos >> 7;
+    s->chaos ^= s->chaos << 17;
+    if (s->chaos % 4 == 0) {
+        struct timespec pause = {0, (long)(s->chaos / 4 % 1000000)};
+        nanosleep(&pause, NULL);
+    }
+}
+
+static void *serve(void *argument) {
+    struct CUstream_st *s = argument;
+    pthread_mutex_lock(&cpu_lock);
+    for (;;) {
+        while (s->done == s->queued && !s->closing)
+            pthread_cond_wait(&s->work, &cpu_lock);
+        if (s->done == s->queued)
+            break;
+        struct operation *op = &s->ring[s->done % RING];
+        pthread_mutex_unlock(&cpu_lock);
+        if (s->chaos)
+            delay_at_random(s);
+        op->run(op->arguments);
+        pthread_mutex_lock(&cpu_lock);
+        s->done++;
+        if (s->done >= s->wake_at) {
+            s->wake_at = UINT64_MAX;
+            pthread_cond_broadcast(&s->progress);
+        }
+    }
+    pthread_mutex_unlock(&cpu_lock);
+    return NULL;
+}
+
+static void wait_until_done(struct CUstream_st *s, uint64_t target) {
+    while (s->done < target) {
+        if (target < s->wake_at)
+            s->wake_at = target;
+        pthread_cond_wait(&s->progress, &cpu_lock);
+    }
+}
+
+// The functions from here to cpu_launch are called with cpu_lock held.
+
+static struct CUstream_st *new_stream(int device, int blocking) {
+    static uint64_t made;
+    struct CUstream_st *s = calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    s->device = device;
+    s->blocking = blocking;
+    s->wake_at = UINT64_MAX;
+    s->chaos = chaos_seed ? (chaos_seed + made) * 0x9e3779b97f4a7c15 : 0;
+    made++;
+    pthread_cond_init(&s->work, NULL);
+    pthread_cond_init(&s->progress, NULL);
+
+    // Signals are for the program's own threads, except for faults, which belong to who made them.
+    sigset_t all, before;
+    sigfillset(&all);
+    sigdelset(&all, SIGSEGV);
+    sigdelset(&all, SIGBUS);
+    sigdelset(&all, SIGFPE);
+    sigdelset(&all, SIGILL);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&s->thread, NULL, serve, s);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed) {
+        free(s);
+        return NULL;
+    }
+    s->next = streams;
+    return streams = s;
+}
+
+static struct CUstream_st *resolve(cudaStream_t handle) {
+    if (!handle) {
+        struct CUstream_st **own = &default_stream[current_device];
+        if (!*own)
+            *own = new_stream(current_device, 1);
+        return *own;
+    }
+    struct CUstream_st *s = streams;
+    while (s && s != handle)
+        s = s->next;
+    return s;
+}
+
+static void append(struct CUstream_st *s, void (*run)(void *), const void *arguments, size_t bytes) {
+    if (s->queued - s->done == RING)
+        wait_until_done(s, s->queued - RING / 2);
+    struct operation *op = &s->ring[s->queued % RING];
+    op->run = run;
+    memcpy(op->arguments, arguments, bytes);
+    s->queued++;
+    pthread_cond_signal(&s->work);
+}
+
+static struct CUevent_st *new_event(unsigned flags) {
+    struct CUevent_st *e = calloc(1, sizeof *e);
+    if (e) {
+        e->flags = flags;
+        e->references = 1;
+    }
+    return e;
+}
+
+static void release(struct CUevent_st *e) {
+    if (--e->references == 0)
+        free(e);
+}
+
+struct mark {
+    struct CUevent_st *event;
+    uint64_t number; // which record of the event is meant
+};
+
+static void run_record(void *arguments) {
+    struct mark *m = arguments;
+    pthread_mutex_lock(&cpu_lock);
+    if (m->number > m->event->completed) // records on several streams may finish out of order
+        m->event->completed = m->number;
+    m->event->seconds = now();
+    pthread_cond_broadcast(&event_completed);
+    release(m->event);
+    pthread_mutex_unlock(&cpu_lock);
+}
+
+static void run_wait(void *arguments) {
+    struct mark *m = arguments;
+    pthread_mutex_lock(&cpu_lock);
+    while (m->event->completed < m->number)
+        pthread_cond_wait(&event_completed, &cpu_lock);
+    release(m->event);
+    pthread_mutex_unlock(&cpu_lock);
+}
+
+static void append_mark(struct CUstream_st *s, struct CUevent_st *e, void (*run)(void *)) {
+    struct mark m = {e, e->recorded};
+    e->references++;
+    append(s, run, &m, sizeof m);
+}
+
+static void append_record(struct CUstream_st *s, struct CUevent_st *e) {
+    e->recorded++;
+    append_mark(s, e, run_record);
+}
+
+static void let_wait_for(struct CUstream_st *s, struct CUstream_st *other) {
+    if (other->done == other->queued)
+        return;
+    struct CUevent_st *e = new_event(cudaEventDisableTiming);
+    if (!e)
+        abort();
+    append_record(other, e);
+    append_mark(s, e, run_wait);
+    release(e);
+}
+
+// The legacy default stream waits for the work in all blocking streams, and they wait for its work.
+static void take_turns(struct CUstream_st *s) {
+    struct CUstream_st *own = default_stream[s->device];
+    if (s == own) {
+        for (struct CUstream_st *other = streams; other; other = other->next)
+            if (other != s && other->device == s->device && other->blocking)
+                let_wait_for(s, other);
+    } else if (own && s->blocking) {
+        let_wait_for(s, own);
+    }
+}
+
+cudaError_t cpu_launch(cudaStream_t stream, void (*fn)(void *), const void *arguments, size_t bytes) {
+    cudaError_t error = cpu_enter();
+    if (error)
+        return cpu_error(error);
+    if (bytes > CPU_LAUNCH_BYTES)
+        return cpu_error(cudaErrorInvalidValue);
+    pthread_mutex_lock(&cpu_lock);
+    struct CUstream_st *s = resolve(stream);
+    if (s) {
+        take_turns(s);
+        append(s, fn, arguments, bytes);
+    }
+    pthread_mutex_unlock(&cpu_lock);
+    return s ? cudaSuccess : cpu_error(cudaErrorInvalidResourceHandle);
+}
+
+void cpu_drain_device(int device) {
+    pthread_mutex_lock(&cpu_lock);
+    for (struct CUstream_st *s = streams; s; s = s->next)
+        if (s->device == device)
+            wait_until_done(s, s->queued);
+    pthread_mutex_unlock(&cpu_lock);
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority) {
+    (void)priority; // a GPU treats it as a hint too
+    cudaError_t error = cpu_enter();
+    if (error)
+        return cpu_error(error);
+    if (!stream || flags > cudaStreamNonBlocking)
+        return cpu_error(cudaErrorInvalidValue);
+    pthread_mutex_lock(&cpu_lock);
+    *stream = new_stream(current_device, flags != cudaStreamNonBlocking);
+    pthread_mutex_unlock(&cpu_lock);
+    return *stream ? cudaSuccess : cpu_error(cudaErrorMemoryAllocation);
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
+    return cudaStreamCreateWithPriority(stream, flags, 0);
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t *stream) {
+    return cudaStreamCreateWithPriority(stream, cudaStreamDefault, 0);
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
+    *least = 0;
+    *greatest = -5;
+    return cpu_error(cpu_enter());
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    cudaError_t error = cpu_enter();
+    if (error)
+        return cpu_error(error);
+    pthread_mutex_lock(&cpu_lock);
+    struct CUstream_st **link = &streams;
+    while (*link && *link != stream)
+        link = &(*link)->next;
+    struct CUstream_st *s = *link;
+    if (s) {
+        *link = s->next;
+        s->closing = 1; // the thread ends once the queue is empty
+        pthread_cond_signal(&s->work);
+    }
+    pthread_mutex_unlock(&cpu_lock);
+    if (!s)
+        return cpu_error(cudaErrorInvalidResourceHandle);
+    pthread_join(s->thread, NULL);
+    pthread_cond_destroy(&s->work);
+    pthread_cond_destroy(&s->progress);
+    free(s);
+    return cudaSuccess;
+}
+
+// What the calls on a stream have in common: waits, or asks, whether its work is done.
+static cudaError_t finish(cudaStream_t stream, int wait) {
+    cudaError_t error = cpu_enter();
+    if (error)
+        return cpu_error(error);
+    pthread_mutex_lock(&cpu_lock);
+    struct CUstream_st *s = resolve(stream);
+    if (s && !stream)
+        take_turns(s);
+    if (s && wait)
+        wait_until_done(s, s->queued);
+    int done = s && s->done == s->queued;
+    pthread_mutex_unlock(&cpu_lock);
+    if (!s)
+        return cpu_error(cudaErrorInvalidResourceHandle);
+    return done || wait ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    return finish(stream, 1);
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+    return finish(stream, 0);
+}
+
+cudaError_t cudaDeviceSynchronize(void) {
+    cudaError_t error = cpu_enter();
+    if (!error)
+        cpu_drain_device(current_device);
+    return cpu_error(error);
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
+    cudaError_t error = cpu_enter();
+    if (!error && !(*event = new_event(flags)))
+        error = cudaErrorMemoryAllocation;
+    return cpu_error(error);
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *event) {
+    return cudaEventCreateWithFlags(event, cudaEventDefault);
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    cudaError_t error = cpu_enter();
+    if (error || !event)
+        return cpu_error(error ? error : cudaErrorInvalidResourceHandle);
+    pthread_mutex_lock(&cpu_lock);
+    release(event);
+    pthread_mutex_unlock(&cpu_lock);
+    return cudaSuccess;
+}
+
+static cudaError_t on_stream(cudaStream_t stream, cudaEvent_t event, int record) {
+    cudaError_t error = cpu_enter();
+    if (error || !event)
+        return cpu_error(error ? error : cudaErrorInvalidResourceHandle);
+    pthread_mutex_lock(&cpu_lock);
+    struct CUstream_st *s = resolve(stream);
+    if (s) {
+        take_turns(s);
+        if (record)
+            append_record(s, event);
+        else if (event->completed < event->recorded)
+            append_mark(s, event, run_wait);
+    }
+    pthread_mutex_unlock(&cpu_lock);
+    return s ? cudaSuccess : cpu_error(cudaErrorInvalidResourceHandle);
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    return on_stream(stream, event, 1);
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
+    (void)flags;
+    return on_stream(stream, event, 0);
+}
+
+static cudaError_t finish_event(cudaEvent_t event, int wait) {
+    cudaError_t error = cpu_enter();
+    if (error || !event)
+        return cpu_error(error ? error : cudaErrorInvalidResourceHandle);
+    pthread_mutex_lock(&cpu_lock);
+    uint64_t target = event->recorded;
+    while (wait && event->completed < target)
+        pthread_cond_wait(&event_completed, &cpu_lock);
+    int done = event->completed >= target;
+    pthread_mutex_unlock(&cpu_lock);
+    return done ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    return finish_event(event, 1);
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+    return finish_event(event, 0);
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) {
+    cudaError_t error = cpu_enter();
+    if (error)
+        return cpu_error(error);
+    if (!ms || !start || !end || !start->recorded || !end->recorded ||
+        ((start->flags | end->flags) & cudaEventDisableTiming))
+        return cpu_error(cudaErrorInvalidResourceHandle);
+    pthread_mutex_lock(&cpu_lock);
+    int done = start->completed == start->recorded && end->completed == end->recorded;
+    *ms = (float)((end->seconds - start->seconds) * 1e3);
+    pthread_mutex_unlock(&cpu_lock);
+    return done ? cudaSuccess : cpu_error(cudaErrorNotReady);
+}
+
+cudaError_t cudaGetDeviceCount(int *count) {
+    cudaError_t error = cpu_enter();
+    if (!error)
+        *count = device_count;
+    return cpu_error(error);
+}
+
+cudaError_t cudaSetDevice(int device) {
+    cudaError_t error = cpu_enter();
+    if (error)
+        return cpu_error(error);
+    if (device < 0 || device >= device_count)
+        return cpu_error(cudaErrorInvalidDevice);
+    current_device = device;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int *device) {
+    cudaError_t error = cpu_enter();
+    if (!error)
+        *device = current_device;
+    return cpu_error(error);
+}
+
+static void processor_name(char *name, size_t size) {
+    struct utsname machine;
+    uname(&machine);
+    snprintf(name, size, "%s", machine.machine);
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    char line[256];
+    while (f && fgets(line, sizeof line, f))
+        if (!strncmp(line, "model name", 10) && strchr(line, ':')) {
+            snprintf(name, size, "%s", strchr(line, ':') + 2);
+            name[strcspn(name, "\n")] = 0;
+            break;
+        }
+    if (f)
+        fclose(f);
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device) {
+    cudaError_t error = cpu_enter();
+    if (error)
+        return cpu_error(error);
+    if (device < 0 || device >= device_count)
+        return cpu_error(cudaErrorInvalidDevice);
+    *prop = (struct cudaDeviceProp){.major = 9, .pciBusID = physical[device]};
+    prop->multiProcessorCount = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    char processor[128];
+    processor_name(processor, sizeof processor);
+    snprintf(prop->name, sizeof prop->name, "CPU device (%s, %d cores, no GPU)", processor,
+             prop->multiProcessorCount);
+    size_t available;
+    return cudaMemGetInfo(&available, &prop->totalGlobalMem);
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char *id, int length, int device) {
+    cudaError_t error = cpu_enter();
+    if (error)
+        return cpu_error(error);
+    if (device < 0 || device >= device_count)
+        return cpu_error(cudaErrorInvalidDevice);
+    snprintf(id, (size_t)length, "0000:%02x:00.0", (unsigned)physical[device]);
+    return cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int *version) {
+    return cudaRuntimeGetVersion(version);
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version) {
+    *version = 13000;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetLastError(void) {
+    cudaError_t error = last_error;
+    last_error = cudaSuccess;
+    return error;
+}
+
+cudaError_t cudaPeekAtLastError(void) {
+    return last_error;
+}
+
+static const struct {
+    cudaError_t error;
+    const char *name, *text;
+} error_texts[] = {
+    {cudaSuccess, "cudaSuccess", "no error"},
+    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
+    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+    {cudaErrorInitializationError, "cudaErrorInitializationError", "initialization error"},
+    {cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection", "invalid copy direction for memcpy"},
+    {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver",
+     "CUDA driver version is insufficient for CUDA runtime version"},
+    {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
+    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
+    {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
+    {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
+    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
+    {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
+    {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
+    {cudaErrorUnknown, "cudaErrorUnknown", "unknown error"},
+};
+
+const char *cudaGetErrorName(cudaError_t error) {
+    for (size_t i = 0; i < sizeof error_texts / sizeof *error_texts; i++)
+        if (error_texts[i].error == error)
+            return error_texts[i].name;
+    return "unrecognized error code";
+}
+
+const char *cudaGetErrorString(cudaError_t error) {
+    for (size_t i = 0; i < sizeof error_texts / sizeof *error_texts; i++)
+        if (error_texts[i].error == error)
+            return error_texts[i].text;
+    return "unrecognized error code";
+}

@@ -1,0 +1,93 @@
+#include "error.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int error_rank = -1;
+
+void fail(const char *format, ...) {
+    char host[64] = "?", rank[32] = "", message[1024], line[1200];
+    gethostname(host, sizeof host - 1);
+    if (error_rank >= 0)
+        snprintf(rank, sizeof rank, ", rank %d", error_rank);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    snprintf(line, sizeof line, "error (%s%s): %s\n", host, rank, message);
+    fflush(stdout);
+    fputs(line, stderr); // in one write, so that lines of several processes do not mix
+    exit(1);
+}
+
+int refuse(char why[WHY_SIZE], const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(why, WHY_SIZE, format, arguments);
+    va_end(arguments);
+    return -1;
+}
+
+void cuda_check(cudaError_t error, const char *call, const char *file, int line) {
+    const char *advice = "";
+    if (error == cudaSuccess)
+        return;
+    if (error == cudaErrorInsufficientDriver || error == cudaErrorNoDevice)
+        advice = "; no usable NVIDIA driver or GPU: build for the CPU device with DEVICE=cpu after make";
+    else if (error == cudaErrorInvalidDevice)
+        advice = "; nvidia-smi -L lists the GPUs, CUDA_VISIBLE_DEVICES may hide some";
+    else if (error == cudaErrorInitializationError)
+        advice = "; a process that has called CUDA must not fork and go on in the child";
+    fail("%s:%d: %s: %s (%s)%s", file, line, call, cudaGetErrorString(error), cudaGetErrorName(error),
+         advice);
+}
+
+void cublas_check(cublasStatus_t status, const char *call, const char *file, int line) {
+    if (status != CUBLAS_STATUS_SUCCESS)
+        fail("%s:%d: %s: %s (%s)", file, line, call, cublasGetStatusString(status),
+             cublasGetStatusName(status));
+}
+
+static struct {
+    const char *kind;
+    size_t bytes;
+} allocated[16];
+
+static char *format_bytes(char text[32], double bytes) {
+    const char *units[] = {"B", "KB", "MB", "GB", "TB"};
+    int unit = 0;
+    for (; bytes >= 1000 && unit < 4; unit++)
+        bytes /= 1000;
+    snprintf(text, 32, unit ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+    return text;
+}
+
+void device_alloc_check(cudaError_t error, const char *kind, size_t bytes, const char *file, int line) {
+    size_t left = 0, total = 0, i = 0;
+    char texts[3][32];
+    if (error == cudaErrorMemoryAllocation && cudaMemGetInfo(&left, &total) == cudaSuccess)
+        fail("%s:%d: out of device memory: asked for %s of %s, %s of %s are left; take a smaller --batch or "
+             "--hidden",
+             file, line, format_bytes(texts[0], bytes), kind, format_bytes(texts[1], left),
+             format_bytes(texts[2], total));
+    cuda_check(error, "cudaMalloc", file, line);
+    while (allocated[i].kind && strcmp(allocated[i].kind, kind))
+        i++;
+    allocated[i].kind = kind;
+    allocated[i].bytes += bytes;
+}
+
+void print_device(void) {
+    int device;
+    char text[32];
+    struct cudaDeviceProp properties;
+    CUDA_CHECK(cudaGetDevice(&device));
+    CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
+    printf("device    %d: %s, %s\n", device, properties.name, format_bytes(text, properties.totalGlobalMem));
+    printf("memory   ");
+    for (size_t i = 0; allocated[i].kind; i++)
+        printf("%s %s %s", i ? "," : "", allocated[i].kind, format_bytes(text, allocated[i].bytes));
+    putchar('\n');
+}

@@ -1,0 +1,33 @@
+// Errors that end the program: one line on stderr that says where, what and, for the errors people
+// really meet, what to do; then exit code 1. And device memory, which is where most of them happen.
+#pragma once
+#include <cublas_v2.h>
+#include <cuda_runtime.h>
+#include <stddef.h>
+
+enum { WHY_SIZE = 512 };
+
+// Rank named in error lines; below 0 (the default) when the program is a single process.
+extern int error_rank;
+
+// "error (node1, rank 2): " and the message.
+__attribute__((noreturn, format(printf, 1, 2))) void fail(const char *format, ...);
+
+// Puts the sentence that says why something did not work into why and returns -1.
+__attribute__((format(printf, 2, 3))) int refuse(char why[WHY_SIZE], const char *format, ...);
+
+// For the macros below. Success returns.
+void cuda_check(cudaError_t error, const char *call, const char *file, int line);
+void cublas_check(cublasStatus_t status, const char *call, const char *file, int line);
+void device_alloc_check(cudaError_t error, const char *kind, size_t bytes, const char *file, int line);
+
+#define CUDA_CHECK(call) cuda_check((call), #call, __FILE__, __LINE__)
+#define CUBLAS_CHECK(call) cublas_check((call), #call, __FILE__, __LINE__)
+
+// Allocates bytes of device memory for the pointer (of any type), counted under kind, a literal such
+// as "gradients". Contents are undefined; the caller frees with cudaFree.
+#define DEVICE_ALLOC(pointer, kind, bytes)                                                                   \
+    device_alloc_check(cudaMalloc((void **)&(pointer), (bytes)), (kind), (bytes), __FILE__, __LINE__)
+
+// Two lines of a banner: the current device, and the bytes that DEVICE_ALLOC gave by kind.
+void print_device(void);

@@ -1,0 +1,124 @@
+// One thread per element or per row, in loops that stride over the grid, so that any launch shape
+// computes the same result. No kernel's result depends on the order in which threads run, except the
+// last bits of the sums in stats.
+#include "rng.h"
+#include <cublas_v2.h>
+#include <cuda_runtime.h>
+extern "C" {
+#include "error.h"
+#include "kernels.h"
+}
+
+#ifndef LAUNCH
+#define LAUNCH(kernel, threads, stream, ...)                                                                 \
+    do {                                                                                                     \
+        unsigned blocks_ = (unsigned)fmin((threads) / 256 + 1., 2048.);                                      \
+        kernel<<<blocks_, 256, 0, stream>>>(__VA_ARGS__);                                                    \
+        CUDA_CHECK(cudaGetLastError());                                                                      \
+    } while (0)
+#endif
+
+#define FOR_EACH(i, count)                                                                                   \
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < (count);                              \
+         i += (size_t)gridDim.x * blockDim.x)
+
+__global__ static void fill_uniform_kernel(float *values, size_t count, float bound, uint64_t seed,
+                                           uint64_t first) {
+    FOR_EACH (i, count)
+        values[i] = bound * (2.f * rng_uniform(seed, first + i) - 1.f);
+}
+
+void fill_uniform(float *values, size_t count, float bound, uint64_t seed, uint64_t first,
+                  cudaStream_t stream) {
+    LAUNCH(fill_uniform_kernel, count, stream, values, count, bound, seed, first);
+}
+
+__global__ static void gather_batch_kernel(const uint8_t *images, const uint8_t *labels,
+                                           const uint32_t *order, size_t first, size_t rows, size_t pixels,
+                                           float scale, float shift, float *x, uint8_t *y) {
+    FOR_EACH (i, rows * pixels) {
+        size_t row = i / pixels, pixel = i - row * pixels;
+        size_t sample = order ? order[first + row] : first + row;
+        x[i] = (float)images[sample * pixels + pixel] * scale + shift;
+        if (pixel == 0)
+            y[row] = labels[sample];
+    }
+}
+
+void gather_batch(const uint8_t *images, const uint8_t *labels, const uint32_t *order, size_t first, int rows,
+                  int pixels, float mean, float deviation, float *x, uint8_t *y, cudaStream_t stream) {
+    LAUNCH(gather_batch_kernel, (size_t)rows * pixels, stream, images, labels, order, first, rows, pixels,
+           1.f / (255.f * deviation), -mean / deviation, x, y);
+}
+
+__global__ static void add_bias_kernel(float *y, const float *bias, size_t count, size_t cols, int relu) {
+    FOR_EACH (i, count) {
+        float sum = y[i] + bias[i % cols];
+        y[i] = relu && sum < 0.f ? 0.f : sum; // NaN stays NaN
+    }
+}
+
+void add_bias(float *y, const float *bias, int rows, int cols, int relu, cudaStream_t stream) {
+    LAUNCH(add_bias_kernel, (size_t)rows * cols, stream, y, bias, (size_t)rows * cols, cols, relu);
+}
+
+__global__ static void relu_backward_kernel(float *dy, const float *y, size_t count) {
+    FOR_EACH (i, count)
+        if (y[i] <= 0.f)
+            dy[i] = 0.f;
+}
+
+void relu_backward(float *dy, const float *y, size_t count, cudaStream_t stream) {
+    LAUNCH(relu_backward_kernel, count, stream, dy, y, count);
+}
+
+__global__ static void sum_rows_kernel(const float *x, float *sums, size_t rows, size_t cols) {
+    FOR_EACH (col, cols) {
+        float sum = 0.f;
+        for (size_t row = 0; row < rows; row++)
+            sum += x[row * cols + col];
+        sums[col] = sum;
+    }
+}
+
+void sum_rows(const float *x, float *sums, int rows, int cols, cudaStream_t stream) {
+    LAUNCH(sum_rows_kernel, cols, stream, x, sums, rows, cols);
+}
+
+__global__ static void softmax_cross_entropy_kernel(const float *logits, const uint8_t *labels, size_t rows,
+                                                    int classes, float scale, float *dlogits,
+                                                    struct stats *stats) {
+    FOR_EACH (row, rows) {
+        const float *z = logits + row * classes;
+        int label = labels[row], best = 0;
+        for (int c = 1; c < classes; c++)
+            if (z[c] > z[best])
+                best = c;
+        float sum = 0.f; // exp(z - largest z) cannot overflow
+        for (int c = 0; c < classes; c++)
+            sum += expf(z[c] - z[best]);
+        for (int c = 0; dlogits && c < classes; c++)
+            dlogits[row * classes + c] = (expf(z[c] - z[best]) / sum - (c == label)) * scale;
+        atomicAdd(&stats->loss, (double)(logf(sum) - (z[label] - z[best])));
+        atomicAdd(&stats->correct, best == label);
+        atomicAdd(&stats->samples, 1.);
+    }
+}
+
+void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows, int classes, float scale,
+                           float *dlogits, struct stats *stats, cudaStream_t stream) {
+    LAUNCH(softmax_cross_entropy_kernel, rows, stream, logits, labels, rows, classes, scale, dlogits, stats);
+}
+
+__global__ static void sgd_step_kernel(float *parameters, const float *gradients, float *velocity,
+                                       size_t count, float lr, float momentum) {
+    FOR_EACH (i, count) {
+        velocity[i] = momentum * velocity[i] + gradients[i];
+        parameters[i] -= lr * velocity[i];
+    }
+}
+
+void sgd_step(float *parameters, const float *gradients, float *velocity, size_t count, float lr,
+              float momentum, cudaStream_t stream) {
+    LAUNCH(sgd_step_kernel, count, stream, parameters, gradients, velocity, count, lr, momentum);
+}

@@ -1,0 +1,42 @@
+// The kernels of the course behind a C interface: kernels.cu for a GPU, cpu/kernels.c for the CPU
+// device. All pointers are device memory, all matrices row-major and dense. A call queues the work
+// on the stream and returns; a launch that fails ends the program.
+#pragma once
+#include <cuda_runtime.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// What softmax_cross_entropy adds up over samples. Doubles, so that three numbers and one type are
+// enough for every sum over samples.
+struct stats {
+    double loss, correct, samples;
+};
+
+// values[i] = uniform in [-bound, bound), number first + i of the seed's stream, for i < count.
+void fill_uniform(float *values, size_t count, float bound, uint64_t seed, uint64_t first,
+                  cudaStream_t stream);
+
+// Makes a batch out of a data set held as bytes: row r is sample s = order[first + r], or
+// s = first + r where order is NULL. x[r, p] = (images[s, p] / 255 - mean) / deviation,
+// y[r] = labels[s], for r < rows and p < pixels.
+void gather_batch(const uint8_t *images, const uint8_t *labels, const uint32_t *order, size_t first, int rows,
+                  int pixels, float mean, float deviation, float *x, uint8_t *y, cudaStream_t stream);
+
+// y[r, c] += bias[c], then y[r, c] = max(y[r, c], 0) if relu.
+void add_bias(float *y, const float *bias, int rows, int cols, int relu, cudaStream_t stream);
+
+// dy[i] = 0 wherever y[i] <= 0: the backward of y = relu(...).
+void relu_backward(float *dy, const float *y, size_t count, cudaStream_t stream);
+
+// sums[c] = sum over r of x[r, c]: the gradient of a bias.
+void sum_rows(const float *x, float *sums, int rows, int cols, cudaStream_t stream);
+
+// Loss of sample r: -log softmax(logits[r])[labels[r]]. Adds the rows' losses, how many of them have
+// their largest logit at the label, and their number to *stats. Where dlogits is not NULL, writes
+// the gradient of scale * (sum of losses): (softmax(logits[r]) - one-hot(labels[r])) * scale.
+void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows, int classes, float scale,
+                           float *dlogits, struct stats *stats, cudaStream_t stream);
+
+// velocity = momentum * velocity + gradients; parameters -= lr * velocity (as torch.optim.SGD).
+void sgd_step(float *parameters, const float *gradients, float *velocity, size_t count, float lr,
+              float momentum, cudaStream_t stream);

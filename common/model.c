@@ -1,0 +1,76 @@
+#include "model.h"
+#include "kernels.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// C [m, n] = op(A) op(B), all row-major, op(A) [m, k] and op(B) [k, n].
+//
+// cuBLAS is column-major: what we store as rows it reads as columns, so it sees each of our matrices
+// transposed. Asked for op(B)^T op(A)^T (B first, m and n swapped), it stores the result by columns,
+// and that is C by rows. lda is the length of a stored row.
+static void matmul(const struct pass *pass, int transpose_a, int transpose_b, int m, int n, int k,
+                   const float *a, const float *b, float *c) {
+    const float one = 1.f, zero = 0.f;
+    CUBLAS_CHECK(cublasSgemm(pass->blas, transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
+                             transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &one, b, transpose_b ? k : n,
+                             a, transpose_a ? m : k, &zero, c, n));
+}
+
+static void dense_initialise(const struct layer *l, float *parameters, size_t first_value, size_t count,
+                             uint64_t seed, cudaStream_t stream) {
+    fill_uniform(parameters, count, 1.f / sqrtf((float)l->inputs), seed, l->first + first_value, stream);
+}
+
+static void dense_forward(const struct layer *l, const struct pass *pass, const float *parameters,
+                          const float *x, float *y, int b) {
+    const float *bias = parameters + (size_t)l->outputs * l->inputs;
+    matmul(pass, 0, 1, b, l->outputs, l->inputs, x, parameters, y);
+    add_bias(y, bias, b, l->outputs, l->kind == &dense_relu, pass->stream);
+}
+
+static void dense_backward(const struct layer *l, const struct pass *pass, const float *parameters,
+                           const float *x, float *y, float *dy, float *dx, float *gradients, int b) {
+    float *dbias = gradients + (size_t)l->outputs * l->inputs;
+    if (l->kind == &dense_relu)
+        relu_backward(dy, y, (size_t)b * l->outputs, pass->stream);
+    matmul(pass, 1, 0, l->outputs, l->inputs, b, dy, x, gradients); // dW = dy^T x
+    sum_rows(dy, dbias, b, l->outputs, pass->stream);
+    if (dx)
+        matmul(pass, 0, 0, b, l->inputs, l->outputs, dy, parameters, dx); // dx = dy W
+}
+
+const struct layer_kind dense = {"dense", dense_initialise, dense_forward, dense_backward};
+const struct layer_kind dense_relu = {"dense_relu", dense_initialise, dense_forward, dense_backward};
+
+void model_append(struct model *m, const struct layer_kind *kind, int inputs, int outputs, int workspace,
+                  size_t parameters) {
+    m->layers[m->count++] = (struct layer){kind, inputs, outputs, workspace, m->parameters, parameters};
+    m->parameters += parameters;
+}
+
+static void append_dense(struct model *m, const struct layer_kind *kind, int inputs, int outputs) {
+    model_append(m, kind, inputs, outputs, 0, (size_t)outputs * ((size_t)inputs + 1));
+    size_t used = strlen(m->shape);
+    snprintf(m->shape + used, sizeof m->shape - used, "-%d", outputs);
+}
+
+int model_build(struct model *m, const char *name, const char *hidden, int inputs, int classes,
+                char why[WHY_SIZE]) {
+    enum { MOST_HIDDEN = 16, WIDEST = 65536 };
+    *m = (struct model){.count = 0};
+    if (strcmp(name, "mlp"))
+        return refuse(why, "--model %s: the models are: mlp", name);
+    snprintf(m->shape, sizeof m->shape, "%s %d", name, inputs);
+    for (const char *text = hidden, *end = ","; *end; text = end + 1) {
+        long width = strtol(text, (char **)&end, 10);
+        if (end == text || width < 1 || width > WIDEST || (*end && *end != ',') || m->count == MOST_HIDDEN)
+            return refuse(why, "--hidden %s: want up to %d widths from 1 to %d, such as 512,512", hidden,
+                          MOST_HIDDEN, WIDEST);
+        append_dense(m, &dense_relu, inputs, (int)width);
+        inputs = (int)width;
+    }
+    append_dense(m, &dense, inputs, classes);
+    return 0;
+}

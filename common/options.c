@@ -1,0 +1,74 @@
+#include "options.h"
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+__attribute__((noreturn, format(printf, 1, 2))) static void wrong_usage(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("error: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputs("; --help lists the options\n", stderr);
+    va_end(arguments);
+    exit(2);
+}
+
+__attribute__((noreturn)) static void print_help(const struct option_spec *table, size_t count,
+                                                 const char *program, const char *summary) {
+    printf("usage: %s [options]\n%s\n\n", program, summary);
+    for (const struct option_spec *o = table; o < table + count; o++) {
+        printf("  --%-12s %s", o->name, o->help);
+        if (o->type == OPTION_INT)
+            printf(" (%ld)", *(long *)o->value);
+        else if (o->type == OPTION_REAL)
+            printf(" (%g)", *(double *)o->value);
+        else if (*(const char **)o->value)
+            printf(" (%s)", *(const char **)o->value);
+        putchar('\n');
+    }
+    puts("  --help         this list, with defaults in parentheses");
+    exit(0);
+}
+
+static void set_value(const struct option_spec *o, const char *text) {
+    if (o->type == OPTION_TEXT) {
+        *(const char **)o->value = text;
+        return;
+    }
+    char *end;
+    errno = 0;
+    double number = o->type == OPTION_INT ? (double)strtol(text, &end, 10) : strtod(text, &end);
+    if (end == text || *end)
+        wrong_usage("--%s %s: want a %s", o->name, text, o->type == OPTION_INT ? "whole number" : "number");
+    if (errno || !(number >= o->min && number <= o->max)) // written so that NaN fails too
+        wrong_usage("--%s %s: want a number from %.10g to %.10g", o->name, text, o->min, o->max);
+    if (o->type == OPTION_INT)
+        *(long *)o->value = (long)number;
+    else
+        *(double *)o->value = number;
+}
+
+void options_parse(const struct option_spec *table, size_t count, const char *summary, int argc,
+                   char **argv) {
+    for (int i = 1; i < argc; i++) {
+        const char *name = argv[i] + 2;
+        size_t length = strcspn(name, "=");
+        const struct option_spec *o = table;
+        if (!strcmp(argv[i], "--help"))
+            print_help(table, count, argv[0], summary);
+        if (strncmp(argv[i], "--", 2))
+            wrong_usage("%s: options begin with --", argv[i]);
+        while (o < table + count && (strlen(o->name) != length || strncmp(o->name, name, length)))
+            o++;
+        if (o == table + count)
+            wrong_usage("unknown option %s", argv[i]);
+        if (name[length] == '=')
+            set_value(o, name + length + 1);
+        else if (i + 1 < argc)
+            set_value(o, argv[++i]);
+        else
+            wrong_usage("--%s needs a value", o->name);
+    }
+}

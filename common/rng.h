@@ -1,0 +1,24 @@
+// A counter-based random generator: number i of a stream is a function of (seed, i) alone, so that
+// any thread can make any number, and a run does not depend on who makes which.
+#pragma once
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define RNG_FUNCTION static __host__ __device__ inline
+#else
+#define RNG_FUNCTION static inline
+#endif
+
+// Output number index (from 0) of SplitMix64 started at seed (Steele, Lea and Flood, "Fast splittable
+// pseudorandom number generators", 2014): with seed 0 the first is 0xe220a8397b1dcdaf.
+RNG_FUNCTION uint64_t rng_bits(uint64_t seed, uint64_t index) {
+    uint64_t z = seed + (index + 1) * 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+// Uniform in [0, 1), in steps of 2^-24, which floats hold exactly.
+RNG_FUNCTION float rng_uniform(uint64_t seed, uint64_t index) {
+    return (float)(rng_bits(seed, index) >> 40) * 0x1p-24f;
+}

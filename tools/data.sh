@@ -1,0 +1,79 @@
+#!/bin/sh
+# data.sh: gets the images into data/mnist, or, where no mirror of MNIST answers, Fashion-MNIST from
+# Debian's package into data/fashion-mnist. Resumes broken downloads; files that are complete stay.
+# MNIST_MIRROR: a folder URL to use instead of the list, such as file:///scratch/shared/mnist.
+set -u
+
+mirrors=${MNIST_MIRROR:-https://ossci-datasets.s3.amazonaws.com/mnist
+https://storage.googleapis.com/cvdf-datasets/mnist
+https://systemds.apache.org/assets/datasets/mnist}
+
+# SHA-256 of the uncompressed files, as compressed copies differ from mirror to mirror.
+files='train-images-idx3-ubyte ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db
+train-labels-idx1-ubyte 65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5
+t10k-images-idx3-ubyte 0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7
+t10k-labels-idx1-ubyte ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2'
+
+is_right() { # FILE SHA256
+    [ -f "$1" ] && [ "$(gzip -dc <"$1" 2>/dev/null | sha256sum | cut -d' ' -f1)" = "$2" ]
+}
+
+download() { # URL FILE
+    if command -v curl >/dev/null; then
+        curl -fsSL --retry 2 --connect-timeout 10 -C - -o "$2" "$1"
+    else
+        wget -q -T 10 -t 2 -c -O "$2" "$1"
+    fi
+}
+
+fetch() { # NAME SHA256: from the first mirror that has the right bytes
+    part=data/mnist/$1.gz.part
+    for mirror in $mirrors; do
+        for attempt in resumed whole; do
+            download "$mirror/$1.gz" "$part" 2>"$log"
+            status=$?
+            if is_right "$part" "$2"; then
+                mv "$part" "data/mnist/$1.gz"
+                return 0
+            fi
+            # Came, but wrong (0), or not to be resumed (8 of wget, 22, 33 and 36 of curl): once more from
+            # the start. Any other failure may be the network's, so what has come stays.
+            case $status in
+                0 | 8 | 22 | 33 | 36) rm -f "$part" ;;
+                *) break ;;
+            esac
+        done
+        echo "note: no good $1.gz from $mirror ($attempt): $(tail -n 1 "$log")" >&2
+    done
+    return 1
+}
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+mkdir -p data/mnist
+complete=yes
+while read -r name sum; do
+    is_right "data/mnist/$name.gz" "$sum" || fetch "$name" "$sum" || {
+        complete=no
+        break
+    }
+done <<END
+$files
+END
+if [ $complete = yes ]; then
+    echo "data/mnist: MNIST, 60000 training and 10000 test images"
+    exit 0
+fi
+rmdir data/mnist 2>/dev/null
+
+tools/deps.sh fashion
+fashion=/usr/share/datasets/fashion-mnist
+if [ -f $fashion/train-images-idx3-ubyte.gz ]; then
+    mkdir -p data/fashion-mnist
+    cp $fashion/*-ubyte.gz data/fashion-mnist/
+    echo "data/fashion-mnist: Fashion-MNIST (clothes, not digits), as no mirror gave MNIST; use --data data/fashion-mnist"
+    exit 0
+fi
+echo "error: no mirror gave MNIST, and Debian's dataset-fashion-mnist is not here: run make data where there is" \
+    "internet, set MNIST_MIRROR to a folder URL that has the files, or train with --data synthetic" >&2
+exit 1
