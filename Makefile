@@ -91,6 +91,18 @@ $(BUILD)/%.o: %.cu $(BUILD)/libs.mk $(BUILD)/flags
 $(PROGRAMS): %: %.o $(COMMON)
 	$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) -lm
 
+# The unit tests, built like the programs. kernels.cu is built for the host there, as C++ for which one
+# compiler is enough, so that its formulas can be compared with the plain kernels without a GPU.
+UNIT_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/*.c))
+unit-tests: $(UNIT_TESTS)
+.PHONY: unit-tests
+$(UNIT_TESTS): %: %.o $(COMMON)
+	$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) -lcmocka -lm
+$(BUILD)/tests/unit/test_kernels_cu: $(BUILD)/tests/unit/kernels_cu.o
+$(BUILD)/tests/unit/kernels_cu.o: common/kernels.cu tests/unit/host_cuda.h $(BUILD)/flags
+	@mkdir -p $(@D)
+	clang -x c++ -include tests/unit/host_cuda.h -Icommon/cpu/include -Wall -Wextra -Werror -O1 -c $< -o $@
+
 clean: ## removes build/ and the links to it; data/ stays
 	rm -rf build $(foreach p,$(PROGRAMS),$(patsubst $(BUILD)/%,%,$(p)))
 
