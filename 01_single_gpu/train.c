@@ -1,8 +1,6 @@
-// Step 1: an MNIST classifier trained on one GPU.
-//
-// A training step is four array operations, all on the device: gather a batch, forward, backward, update.
-// The data set lies on the device too, so the host only says what to do next. A snapshot holds everything
-// that the following steps depend on, which makes the run restartable.
+// Step 1: an MNIST classifier trained on one GPU. A training step is four array operations: gather a batch,
+// forward, backward, update. The data set lies on the device too, so the host only says what to do next.
+// A snapshot holds all that the following steps depend on, which makes the run restartable.
 #include "../common/data.h"
 #include "../common/model.h"
 #include "../common/options.h"
@@ -11,39 +9,29 @@
 #include "../common/snapshot.h"
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 static struct {
     const char *data, *model, *hidden, *snapshot, *csv;
     long epochs, max_steps, batch, seed, log_every, save_every;
     double lr, momentum;
-} opt = {
-    .data = "data/mnist",
-    .model = "mlp",
-    .hidden = "512,512",
-    .epochs = 10,
-    .batch = 128,
-    .lr = 0.05,
-    .momentum = 0.9,
-    .seed = 1,
-    .log_every = 100,
-    .save_every = 1,
-};
+} opt;
 
 static const struct option_spec options[] = {
-    {"data", OPTION_TEXT, &opt.data, "folder with the images, or: synthetic", 0, 0},
-    {"model", OPTION_TEXT, &opt.model, "kind of model: mlp", 0, 0},
-    {"hidden", OPTION_TEXT, &opt.hidden, "widths of the hidden layers", 0, 0},
-    {"epochs", OPTION_INT, &opt.epochs, "passes over the training set", 1, 1e6},
-    {"max-steps", OPTION_INT, &opt.max_steps, "stop after so many steps in all; 0: never", 0, 1e12},
-    {"batch", OPTION_INT, &opt.batch, "samples per step", 1, 1e6},
-    {"lr", OPTION_REAL, &opt.lr, "learning rate", 0, 1e3},
-    {"momentum", OPTION_REAL, &opt.momentum, "of SGD; 0: none", 0, 1},
-    {"seed", OPTION_INT, &opt.seed, "of the weights and of the order of samples", 0, 1e15},
-    {"log-every", OPTION_INT, &opt.log_every, "steps between progress reports", 1, 1e9},
-    {"snapshot", OPTION_TEXT, &opt.snapshot, "file to save to, and to resume from if it exists", 0, 0},
-    {"save-every", OPTION_INT, &opt.save_every, "epochs between snapshots; the last is always saved", 1, 1e6},
-    {"csv", OPTION_TEXT, &opt.csv, "file for the losses, a line per progress report and epoch", 0, 0},
+    {"data", OPTION_TEXT, &opt.data, "data/mnist", 0, 0, "folder with the images, or: synthetic"},
+    {"model", OPTION_TEXT, &opt.model, "mlp", 0, 0, "kind of model: mlp"},
+    {"hidden", OPTION_TEXT, &opt.hidden, "512,512", 0, 0, "widths of the hidden layers"},
+    {"epochs", OPTION_INT, &opt.epochs, "10", 1, 1e6, "passes over the training set"},
+    {"max-steps", OPTION_INT, &opt.max_steps, "0", 0, 1e12, "stop after so many steps in all, 0: never"},
+    {"batch", OPTION_INT, &opt.batch, "128", 1, 1e6, "samples per step"},
+    {"lr", OPTION_REAL, &opt.lr, "0.05", 0, 1e3, "learning rate"},
+    {"momentum", OPTION_REAL, &opt.momentum, "0.9", 0, 1, "of SGD, 0: none"},
+    {"seed", OPTION_INT, &opt.seed, "1", 0, 1e15, "of the weights and of the order of samples"},
+    {"log-every", OPTION_INT, &opt.log_every, "100", 1, 1e9, "steps between progress reports"},
+    {"snapshot", OPTION_TEXT, &opt.snapshot, NULL, 0, 0,
+     "file to save to, and to resume from if it is there"},
+    {"save-every", OPTION_INT, &opt.save_every, "1", 1, 1e6,
+     "epochs between snapshots; one at the end anyway"},
+    {"csv", OPTION_TEXT, &opt.csv, NULL, 0, 0, "file for the losses, a line per progress report and epoch"},
 };
 
 struct trainer {
@@ -98,8 +86,7 @@ static void setup_model(struct trainer *t) {
 }
 
 // Runs samples through the model: rows of them, from the first on in that order (NULL: as stored).
-static void forward(struct trainer *t, const struct dataset *set, const uint32_t *order, size_t first,
-                    int rows) {
+static void forward(struct trainer *t, struct dataset *set, const uint32_t *order, size_t first, int rows) {
     gather_batch(set->images, set->labels, order, first, rows, set->pixels, set->mean, set->deviation,
                  t->activations[0], t->labels, t->stream);
     for (int i = 0; i < t->model.count; i++) {
@@ -136,21 +123,32 @@ static struct stats read_stats(struct trainer *t) {
     CUDA_CHECK(cudaMemsetAsync(t->stats, 0, sizeof sums, t->stream));
     CUDA_CHECK(cudaStreamSynchronize(t->stream));
     if (!isfinite(sums.loss))
-        fail("epoch %ld, step %ld: the loss is not a finite number; take a smaller --lr",
-             t->state->epochs + 1, t->state->step);
+        fail("epoch %ld, step %ld: the loss is not finite: lower --lr", t->state->epochs + 1, t->state->step);
     return sums;
 }
 
 static struct stats evaluate(struct trainer *t) {
     t->pass.training = 0;
     for (size_t first = 0; first < t->test.count; first += opt.batch) {
-        size_t left = t->test.count - first;
-        int rows = left < (size_t)opt.batch ? left : (size_t)opt.batch;
+        int rows = fmin(opt.batch, t->test.count - first);
         forward(t, &t->test, NULL, first, rows);
         softmax_cross_entropy(t->activations[t->model.count], t->labels, rows, CLASSES, 1, NULL, t->stats,
                               t->stream);
     }
     return read_stats(t);
+}
+
+// The last, partial batch of an epoch is dropped.
+static long steps_per_epoch(const struct trainer *t) {
+    return t->train.count / opt.batch;
+}
+
+static long steps_done(const struct trainer *t) {
+    return t->state->epochs * steps_per_epoch(t) + t->state->step;
+}
+
+static int finished(const struct trainer *t) {
+    return t->state->epochs >= opt.epochs || (opt.max_steps && steps_done(t) >= opt.max_steps);
 }
 
 static void save(struct trainer *t) {
@@ -169,6 +167,7 @@ static void resume(struct trainer *t) {
     char why[WHY_SIZE];
     size_t bytes = t->model.parameters * sizeof(float);
     t->state = snapshot_new(t->model.shape, "sgd", t->model.parameters, t->model.parameters);
+    float *values = t->state->values;
     t->state->seed = opt.seed;
     t->state->batch = opt.batch;
     int found = opt.snapshot ? snapshot_load(opt.snapshot, t->state, why) : 0;
@@ -178,24 +177,10 @@ static void resume(struct trainer *t) {
         save(t); // a run must not learn after hours that it cannot save
         return;
     }
-    const float *values = t->state->values;
     CUDA_CHECK(cudaMemcpy(t->parameters, values, bytes, cudaMemcpyHostToDevice));
     CUDA_CHECK(cudaMemcpy(t->velocity, values + t->model.parameters, bytes, cudaMemcpyHostToDevice));
-    printf("resumed   %s: %ld epochs and %ld steps are done\n", opt.snapshot, t->state->epochs,
-           t->state->step);
-}
-
-// The last, partial batch of an epoch is dropped.
-static long steps_per_epoch(const struct trainer *t) {
-    return t->train.count / opt.batch;
-}
-
-static long steps_done(const struct trainer *t) {
-    return t->state->epochs * steps_per_epoch(t) + t->state->step;
-}
-
-static int finished(const struct trainer *t) {
-    return t->state->epochs >= opt.epochs || (opt.max_steps && steps_done(t) >= opt.max_steps);
+    printf("resumed   %s: %ld epochs and %ld steps are done%s\n", opt.snapshot, t->state->epochs,
+           t->state->step, finished(t) ? "; nothing is left to do" : "");
 }
 
 // Goes on from the step where state stands to the end of the epoch, or of the training.
@@ -213,7 +198,6 @@ static void train_epoch(struct trainer *t) {
         if (s->step % opt.log_every == 0 || s->step == steps || finished(t)) {
             struct stats sums = read_stats(t);
             s->sums.loss += sums.loss;
-            s->sums.correct += sums.correct;
             s->sums.samples += sums.samples;
             report_steps(s->epochs + 1, opt.epochs, s->step, steps, steps_done(t), sums.loss / sums.samples);
         }
@@ -227,8 +211,10 @@ static void train(struct trainer *t) {
         double start = seconds(), samples = s->sums.samples;
         train_epoch(t);
         double elapsed = seconds() - start;
-        if (s->step < steps_per_epoch(t))
+        if (s->step < steps_per_epoch(t)) {
+            printf("\nstopped after %ld steps\n", steps_done(t));
             break;
+        }
         s->epochs++;
         s->step = 0;
         report_epoch(s->epochs, opt.epochs, steps_done(t), s->sums, evaluate(t), elapsed,
@@ -242,8 +228,7 @@ static void train(struct trainer *t) {
 
 int main(int argc, char **argv) {
     static struct trainer t;
-    options_parse(options, sizeof options / sizeof *options, "Trains an MNIST classifier on one GPU.", argc,
-                  argv);
+    options_parse(options, sizeof options / sizeof *options, "Trains MNIST on one GPU.", argc, argv);
     setvbuf(stdout, NULL, _IOLBF, 0); // a job log shows each line at once
     CUDA_CHECK(cudaSetDevice(0));
     CUDA_CHECK(cudaStreamCreate(&t.stream));

@@ -17,15 +17,13 @@ static int read_idx(gzFile file, const char *path, int dimensions, uint32_t *sha
     if (gzfread(header, 1, header_bytes, file) != header_bytes)
         return refuse(why, "%s: truncated or corrupt: no complete header", path);
     if (header[0] || header[1] || header[2] != 8 || header[3] != dimensions)
-        return refuse(why, "%s: not an IDX file of bytes in %d dimensions (magic %02x%02x%02x%02x)", path,
-                      dimensions, header[0], header[1], header[2], header[3]);
+        return refuse(why, "%s: wrong magic: no IDX file of bytes in %d dimensions", path, dimensions);
     size_t size = 1;
     for (int d = 0; d < dimensions; d++) {
         const uint8_t *b = header + 4 + 4 * d;
         shape[d] = (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
         if (shape[d] == 0 || shape[d] > MOST_BYTES / size)
-            return refuse(why, "%s: header claims an impossible size (dimension %d is %u)", path, d,
-                          shape[d]);
+            return refuse(why, "%s: impossible size: dimension %d is %u", path, d, shape[d]);
         size *= shape[d];
     }
     *bytes = malloc(size);
@@ -80,8 +78,7 @@ static int load_split(struct dataset *set, const char *folder, const char *split
         return refuse(why, "%.350s: %s has %u images but %u labels", folder, split, shape[0], labels);
     for (uint32_t i = 0; i < labels; i++)
         if (set->labels[i] >= CLASSES)
-            return refuse(why, "%.350s: %s label %u is %u, not below %d", folder, split, i, set->labels[i],
-                          CLASSES);
+            return refuse(why, "%.350s: %s label %u is %u, above 9", folder, split, i, set->labels[i]);
     set->count = labels;
     set->pixels = shape[1] * shape[2];
     return 0;

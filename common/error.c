@@ -8,7 +8,7 @@
 int error_rank = -1;
 
 void fail(const char *format, ...) {
-    char host[64] = "?", rank[32] = "", message[1024], line[1200];
+    char host[64] = "?", rank[32] = "", message[1024];
     gethostname(host, sizeof host - 1);
     if (error_rank >= 0)
         snprintf(rank, sizeof rank, ", rank %d", error_rank);
@@ -16,9 +16,8 @@ void fail(const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
-    snprintf(line, sizeof line, "error (%s%s): %s\n", host, rank, message);
     fflush(stdout);
-    fputs(line, stderr); // in one write, so that lines of several processes do not mix
+    fprintf(stderr, "error (%s%s): %s\n", host, rank, message);
     exit(1);
 }
 
@@ -68,9 +67,8 @@ void device_alloc_check(cudaError_t error, const char *kind, size_t bytes, const
     size_t left = 0, total = 0, i = 0;
     char texts[3][32];
     if (error == cudaErrorMemoryAllocation && cudaMemGetInfo(&left, &total) == cudaSuccess)
-        fail("%s:%d: out of device memory: asked for %s of %s, %s of %s are left; take a smaller --batch or "
-             "--hidden",
-             file, line, format_bytes(texts[0], bytes), kind, format_bytes(texts[1], left),
+        fail("%s:%d: out of device memory: asked for %s of %s, %s of %s are left; lower --batch", file, line,
+             format_bytes(texts[0], bytes), kind, format_bytes(texts[1], left),
              format_bytes(texts[2], total));
     cuda_check(error, "cudaMalloc", file, line);
     while (allocated[i].kind && strcmp(allocated[i].kind, kind))

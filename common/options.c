@@ -18,16 +18,8 @@ __attribute__((noreturn, format(printf, 1, 2))) static void wrong_usage(const ch
 __attribute__((noreturn)) static void print_help(const struct option_spec *table, size_t count,
                                                  const char *program, const char *summary) {
     printf("usage: %s [options]\n%s\n\n", program, summary);
-    for (const struct option_spec *o = table; o < table + count; o++) {
-        printf("  --%-12s %s", o->name, o->help);
-        if (o->type == OPTION_INT)
-            printf(" (%ld)", *(long *)o->value);
-        else if (o->type == OPTION_REAL)
-            printf(" (%g)", *(double *)o->value);
-        else if (*(const char **)o->value)
-            printf(" (%s)", *(const char **)o->value);
-        putchar('\n');
-    }
+    for (const struct option_spec *o = table; o < table + count; o++)
+        printf("  --%-12s %s (%s)\n", o->name, o->help, o->fallback ? o->fallback : "none");
     puts("  --help         this list, with defaults in parentheses");
     exit(0);
 }
@@ -52,14 +44,17 @@ static void set_value(const struct option_spec *o, const char *text) {
 
 void options_parse(const struct option_spec *table, size_t count, const char *summary, int argc,
                    char **argv) {
+    for (const struct option_spec *o = table; o < table + count; o++)
+        if (o->fallback)
+            set_value(o, o->fallback);
     for (int i = 1; i < argc; i++) {
-        const char *name = argv[i] + 2;
-        size_t length = strcspn(name, "=");
-        const struct option_spec *o = table;
         if (!strcmp(argv[i], "--help"))
             print_help(table, count, argv[0], summary);
         if (strncmp(argv[i], "--", 2))
             wrong_usage("%s: options begin with --", argv[i]);
+        const char *name = argv[i] + 2;
+        size_t length = strcspn(name, "=");
+        const struct option_spec *o = table;
         while (o < table + count && (strlen(o->name) != length || strncmp(o->name, name, length)))
             o++;
         if (o == table + count)

@@ -2,20 +2,17 @@
 #pragma once
 #include <stddef.h>
 
-enum option_type {
-    OPTION_INT,  // value points to a long
-    OPTION_REAL, // double
-    OPTION_TEXT, // const char *; points into argv afterwards
-};
+enum option_type { OPTION_INT, OPTION_REAL, OPTION_TEXT }; // value: long, double, const char *
 
 struct option_spec {
     const char *name; // without the dashes
     enum option_type type;
-    void *value; // holds the default beforehand
+    void *value;          // where it goes; a text points into argv or to the default
+    const char *fallback; // the default, as it would be typed; NULL: the value stays as it is
+    double min, max;      // of numbers, both allowed
     const char *help;
-    double min, max; // of numbers, both allowed
 };
 
-// Fills the values from the command line. --help prints summary and the table and exits with 0; a
-// mistake prints one line on stderr and exits with 2.
+// Fills the values from the defaults and then the command line. --help prints summary and the table and
+// exits with 0; a mistake prints one line on stderr and exits with 2.
 void options_parse(const struct option_spec *table, size_t count, const char *summary, int argc, char **argv);

@@ -17,6 +17,8 @@ double seconds(void) {
 void report_open(const char *csv, int append) {
     if (csv && !(csv_file = fopen(csv, append ? "a" : "w")))
         fail("--csv %s: %s", csv, strerror(errno));
+    if (csv)
+        setvbuf(csv_file, NULL, _IOLBF, 0); // whoever looks in the middle of a run sees whole lines
     if (csv && !append)
         fputs("step,loss,epoch,epoch_loss,test_loss,accuracy,seconds\n", csv_file);
 }
@@ -41,8 +43,6 @@ void report_epoch(long epoch, long epochs, long total, struct stats train, struc
         printf("\r\033[K"); // the bar gives way: to the first column, erase to the end of the line
     printf("epoch %ld/%ld  loss %.4f  test loss %.4f  accuracy %.2f%%  %.2f s  %.0f images/s\n", epoch,
            epochs, loss, test_loss, accuracy, elapsed, images_per_second);
-    if (csv_file) {
+    if (csv_file)
         fprintf(csv_file, "%ld,,%ld,%.9g,%.9g,%.2f,%.3f\n", total, epoch, loss, test_loss, accuracy, elapsed);
-        fflush(csv_file);
-    }
 }
