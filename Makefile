@@ -25,7 +25,7 @@ PROGRAMS := $(patsubst %.c,$(BUILD)/%,$(wildcard 0*/*.c))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help quickstart data test fuzz bench-step1 format lint clean
+.PHONY: help quickstart data programs test fuzz bench-step1 format lint clean
 help: ## this list
 	@sed -n 's/^\([a-z][a-zN0-9-]*\):.*## /\1|/p' Makefile | awk -F'|' '{printf "make %-12s %s\n", $$1, $$2}'
 	@echo 'DEVICE=cpu or DEVICE=gpu after make chooses the device (now: $(DEVICE)); ARCH=native builds for this GPU only.'
@@ -39,6 +39,8 @@ quickstart: ## from nothing to a trained step 1: installs, gets the data, builds
 
 data: ## MNIST into data/ (on a cluster: on a login node)
 	@tools/data.sh
+
+programs: $(PROGRAMS)
 
 # make stepN builds the programs of step N and links them into its folder.
 define step_rules
@@ -64,7 +66,7 @@ test: ## installs what the tests need, then runs them all
 	@tests/run.sh
 
 # Found libraries, looked for once; make reads the file again when it has been made.
-ifneq ($(filter-out help clean format lint data quickstart test run-step%,$(or $(MAKECMDGOALS),help)),)
+ifneq ($(filter-out help clean format lint data quickstart test fuzz bench-step1 run-step%,$(or $(MAKECMDGOALS),help)),)
 include $(BUILD)/libs.mk
 endif
 $(BUILD)/libs.mk: tools/find_libs.sh
@@ -79,17 +81,18 @@ $(BUILD)/flags: always
 .PHONY: always
 
 ifeq ($(DEVICE),cpu)
-ALL_CFLAGS += -Icommon/cpu/include $(if $(NO_OPENMP),-Wno-unknown-pragmas,$(OPENMP_FLAGS))
+ALL_CFLAGS += -Icommon/cpu/include
 endif
 
 $(BUILD)/%.o: %.c $(BUILD)/libs.mk $(BUILD)/flags
 	@mkdir -p $(@D)
+	$(if $(filter gpu,$(DEVICE)),$(if $(NCCL_FLAGS),,@! grep -q '<nccl.h>' $< || NVCC=$(NVCC) tools/find_libs.sh nccl))
 	$(CC) $(ALL_CFLAGS) $(filter -I%,$(LIB_FLAGS) $(NCCL_FLAGS)) -c $< -o $@
 $(BUILD)/%.o: %.cu $(BUILD)/libs.mk $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCC_FLAGS) -MMD -MP $(filter -I%,$(LIB_FLAGS)) -c $< -o $@
 $(PROGRAMS): %: %.o $(COMMON)
-	$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) -lm
+	$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) -Wl,--as-needed $(NCCL_FLAGS) -lm
 
 # The unit tests, built like the programs. kernels.cu is built for the host there, as C++ for which one
 # compiler is enough, so that its formulas can be compared with the plain kernels without a GPU.
@@ -102,6 +105,26 @@ $(BUILD)/tests/unit/test_kernels_cu: $(BUILD)/tests/unit/kernels_cu.o
 $(BUILD)/tests/unit/kernels_cu.o: common/kernels.cu tests/unit/host_cuda.h $(BUILD)/flags
 	@mkdir -p $(@D)
 	clang -x c++ -include tests/unit/host_cuda.h -Icommon/cpu/include -Wall -Wextra -Werror -O1 -c $< -o $@
+
+fuzz: ## an hour of fuzzing per file reader (FUZZ_SECONDS=60 for less)
+	@tools/deps.sh test
+	@tests/fuzz/run.sh $(or $(FUZZ_SECONDS),3600)
+
+bench-step1: ## step 1 beside PyTorch and the bare matrix products, as a table
+	@tools/deps.sh bench
+	@$(MAKE) --no-print-directory DEVICE=cpu programs build/cpu/tests/bench/sgemm
+	@/usr/bin/python3 tests/bench/step1.py
+$(BUILD)/tests/bench/sgemm: $(BUILD)/tests/bench/sgemm.o
+	$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) -lm
+
+C_SOURCES = $(shell find 0* common tests -name '*.[ch]' -o -name '*.cu')
+format: ## lays out the C sources
+	@clang-format -i $(C_SOURCES)
+lint: ## layout, shell scripts and common mistakes
+	@clang-format --dry-run -Werror $(C_SOURCES)
+	@shellcheck tools/*.sh .ci/run $(shell find tests -name '*.sh' -o -name '*.bash' -o -name '*.bats')
+	@cppcheck --quiet --error-exitcode=1 --enable=warning,portability --inline-suppr \
+		--suppress=missingInclude --suppress=normalCheckLevelMaxBranches -Icommon/cpu/include 0*/ common/
 
 clean: ## removes build/ and the links to it; data/ stays
 	rm -rf build $(foreach p,$(PROGRAMS),$(patsubst $(BUILD)/%,%,$(p)))

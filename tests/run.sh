@@ -13,7 +13,7 @@ passed=0 failed=0 skipped=0
 
 count() { # FILE: adds up its TAP lines
     local ok bad skip
-    skip=$(grep -cE '^ok .*# *skip' "$1")
+    skip=$(grep -ciE '^ok .*# *skip' "$1")
     ok=$(grep -cE '^ok ' "$1")
     bad=$(grep -cE '^not ok ' "$1")
     passed=$((passed + ok - skip)) failed=$((failed + bad)) skipped=$((skipped + skip))
@@ -42,7 +42,7 @@ build() {
 }
 
 build_all() { # every program and unit test, warnings as errors
-    build DEVICE=cpu BUILD=build/test WERROR=1 step1 unit-tests && echo "ok 1 - gcc, CPU device"
+    build DEVICE=cpu BUILD=build/test WERROR=1 programs unit-tests && echo "ok 1 - CPU device, warnings are errors"
 }
 
 run build build_all

@@ -4,9 +4,10 @@
 # MNIST_MIRROR: a folder URL to use instead of the list, such as file:///scratch/shared/mnist.
 set -u
 
-mirrors=${MNIST_MIRROR:-https://ossci-datasets.s3.amazonaws.com/mnist
+mirrors='https://ossci-datasets.s3.amazonaws.com/mnist
 https://storage.googleapis.com/cvdf-datasets/mnist
-https://systemds.apache.org/assets/datasets/mnist}
+https://systemds.apache.org/assets/datasets/mnist'
+mirrors=${MNIST_MIRROR:-$mirrors}
 
 # SHA-256 of the uncompressed files, as compressed copies differ from mirror to mirror.
 files='train-images-idx3-ubyte ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db
@@ -29,7 +30,7 @@ download() { # URL FILE
 fetch() { # NAME SHA256: from the first mirror that has the right bytes
     part=data/mnist/$1.gz.part
     for mirror in $mirrors; do
-        for attempt in resumed whole; do
+        for _ in resumed whole; do
             download "$mirror/$1.gz" "$part" 2>"$log"
             status=$?
             if is_right "$part" "$2"; then
@@ -43,7 +44,7 @@ fetch() { # NAME SHA256: from the first mirror that has the right bytes
                 *) break ;;
             esac
         done
-        echo "note: no good $1.gz from $mirror ($attempt): $(tail -n 1 "$log")" >&2
+        echo "note: no good $1.gz from $mirror: $(tail -n 1 "$log")" >&2
     done
     return 1
 }

@@ -1,7 +1,8 @@
 #!/bin/sh
 # find_libs.sh gpu|cpu: prints, as Makefile variables, the flags that compile and link against the
 # libraries of this machine. A library counts as found in the first of the usual places where a
-# three-line program compiles and links, whatever its package is called.
+# three-line program compiles and links, whatever its package is called. find_libs.sh nccl looks for
+# NCCL alone, which the steps with one process do not need, and says how to get it if it is not there.
 set -u
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -42,21 +43,30 @@ zlib=$(find_in -lz zlib.h 'zlibVersion() == NULL' ${EBROOTZLIB:+"$EBROOTZLIB"} /
         "tools/deps.sh run (installs it where that is allowed)" \
         "load your site's zlib module, which sets EBROOTZLIB" "conda install zlib"
 
+nvcc=$(readlink -f "$(command -v "${NVCC:-nvcc}")")
+cuda_root=${nvcc%/bin/*}
+find_nccl() {
+    find_in -lnccl nccl.h 'ncclGetVersion(NULL)' ${NCCL_HOME:+"$NCCL_HOME"} ${NCCL_ROOT:+"$NCCL_ROOT"} \
+        ${EBROOTNCCL:+"$EBROOTNCCL"} ${CUDA_HOME:+"$CUDA_HOME"} "$cuda_root" \
+        ${NVHPC_ROOT:+"$NVHPC_ROOT/comm_libs/nccl"} ${CONDA_PREFIX:+"$CONDA_PREFIX"} /usr
+}
+
+if [ "$1" = nccl ]; then
+    find_nccl >/dev/null || missing "NCCL (nccl.h, -lnccl) not found. Any one of these mends it:" \
+        "load your site's NCCL module, or set NCCL_HOME to its folder" \
+        "install it (apt: libnccl-dev, dnf: libnccl-devel, conda: nccl)" \
+        "build for the CPU device instead: DEVICE=cpu after make"
+    exit
+fi
 if [ "$1" = gpu ]; then
-    nvcc=$(readlink -f "$(command -v "${NVCC:-nvcc}")")
-    cuda_root=${nvcc%/bin/*}
     cuda=$(find_in "-lcudart -lcublas" cublas_v2.h 'cublasCreate(NULL) + cudaDeviceSynchronize()' \
         ${CUDA_HOME:+"$CUDA_HOME"} "$cuda_root" ${NVHPC_ROOT:+"$NVHPC_ROOT/math_libs"} /usr/local/cuda /usr) ||
         missing "cuBLAS and the CUDA runtime (cublas_v2.h, -lcublas, -lcudart) not found. Any one of these mends it:" \
             "load your site's CUDA module, or set CUDA_HOME to the toolkit's folder" \
             "install the toolkit with cuBLAS (apt: libcublas-dev-13-0, conda: cuda-toolkit)" \
             "build for the CPU device instead: DEVICE=cpu after make"
-    # Steps with one process build without NCCL, so what is missing is said by the steps that need it.
-    nccl=$(find_in -lnccl nccl.h 'ncclGetVersion(NULL)' ${NCCL_HOME:+"$NCCL_HOME"} ${NCCL_ROOT:+"$NCCL_ROOT"} \
-        ${EBROOTNCCL:+"$EBROOTNCCL"} ${CUDA_HOME:+"$CUDA_HOME"} "$cuda_root" \
-        ${NVHPC_ROOT:+"$NVHPC_ROOT/comm_libs/nccl"} ${CONDA_PREFIX:+"$CONDA_PREFIX"} /usr)
     # nvcc's objects are C++, and need its library.
-    printf 'LIB_FLAGS := %s %s -lstdc++\nNCCL_FLAGS := %s\n' "$cuda" "$zlib" "$nccl"
+    printf 'LIB_FLAGS := %s %s -lstdc++\nNCCL_FLAGS := %s\n' "$cuda" "$zlib" "$(find_nccl)"
     exit
 fi
 
@@ -78,7 +88,4 @@ try "-I/usr/include/openblas -lopenblaso" cblas.h "$sgemm" && : "${blas:=-I/usr/
         "tools/deps.sh run (installs OpenBLAS where that is allowed)" \
         "load your site's OpenBLAS module, or set OPENBLAS_HOME to its folder" "conda install openblas"
 
-# Without OpenMP the loops run on one thread; some compilers come without its library.
-openmp=
-try -fopenmp omp.h 'omp_get_max_threads() < 1' && openmp=-fopenmp
-printf 'LIB_FLAGS := %s %s\nOPENMP_FLAGS := %s\n' "$blas" "$zlib" "$openmp"
+printf 'LIB_FLAGS := %s %s\n' "$blas" "$zlib"

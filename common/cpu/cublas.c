@@ -132,27 +132,54 @@ static float *as_floats(const struct matrix *x, int rows, int cols, int *ld) {
     return copy;
 }
 
-static void run_gemm(void *arguments) {
+// We share the work out ourselves, so the library must not start threads of its own. Of the libraries
+// that could, only OpenBLAS has this function; its OpenMP flavour wants it called in each thread.
+__attribute__((weak)) void openblas_set_num_threads(int);
+
+static void stay_on_this_thread(void) {
+    static _Thread_local int told;
+    if (!told && openblas_set_num_threads)
+        openblas_set_num_threads(1);
+    told = 1;
+}
+
+// Rows (or, where the matrix is wide, columns) from..to of C.
+static void run_gemm(void *arguments, size_t from, size_t to) {
     struct gemm *g = arguments;
-    int lda, ldb, ldc;
-    float *a = as_floats(&g->a, g->transa ? g->k : g->m, g->transa ? g->m : g->k, &lda);
-    float *b = as_floats(&g->b, g->transb ? g->n : g->k, g->transb ? g->k : g->n, &ldb);
-    float *c = as_floats(&g->c, g->m, g->n, &ldc);
-    if (!a || !b || !c)
-        abort();
+    int rows = g->m >= g->n, first = (int)from, m = rows ? (int)(to - from) : g->m,
+        n = rows ? g->n : (int)(to - from);
+    const float *a = g->a.data, *b = g->b.data;
+    float *c = g->c.data;
+    stay_on_this_thread();
+    if (rows) {
+        a += (size_t)first * (g->transa ? (size_t)g->a.ld : 1);
+        c += first;
+    } else {
+        b += (size_t)first * (g->transb ? 1 : (size_t)g->b.ld);
+        c += (size_t)first * (size_t)g->c.ld;
+    }
     cblas_sgemm(CblasColMajor, g->transa ? CblasTrans : CblasNoTrans, g->transb ? CblasTrans : CblasNoTrans,
-                g->m, g->n, g->k, g->alpha, a, lda, b, ldb, g->beta, c, ldc);
-    if (c != g->c.data)
+                m, n, g->k, g->alpha, a, g->a.ld, b, g->b.ld, g->beta, c, g->c.ld);
+}
+
+// Other types take the way over floats.
+static void run_converted_gemm(void *arguments) {
+    struct gemm *g = arguments, f = *g;
+    f.a.data = as_floats(&g->a, g->transa ? g->k : g->m, g->transa ? g->m : g->k, &f.a.ld);
+    f.b.data = as_floats(&g->b, g->transb ? g->n : g->k, g->transb ? g->k : g->n, &f.b.ld);
+    f.c.data = as_floats(&g->c, g->m, g->n, &f.c.ld);
+    if (!f.a.data || !f.b.data || !f.c.data)
+        abort();
+    run_gemm(&f, 0, (size_t)(g->m >= g->n ? g->m : g->n));
+    if (f.c.data != g->c.data) {
         for (int col = 0; col < g->n; col++)
             for (int row = 0; row < g->m; row++)
                 narrow(&g->c, (size_t)col * (size_t)g->c.ld + (size_t)row,
-                       c[(size_t)col * (size_t)ldc + (size_t)row]);
-    if (a != g->a.data)
-        free(a);
-    if (b != g->b.data)
-        free(b);
-    if (c != g->c.data)
-        free(c);
+                       ((float *)f.c.data)[(size_t)col * (size_t)f.c.ld + (size_t)row]);
+        free(f.c.data);
+    }
+    free(f.a.data);
+    free(f.b.data);
 }
 
 static int too_small(int ld, int rows) {
@@ -182,8 +209,13 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa, cub
     if (!view_matrix(&g.a, A, Atype, lda, a_rows, transa ? m : k) ||
         !view_matrix(&g.b, B, Btype, ldb, b_rows, transb ? k : n) || !view_matrix(&g.c, C, Ctype, ldc, m, n))
         return CUBLAS_STATUS_MAPPING_ERROR;
-    return cpu_launch(handle->stream, run_gemm, &g, sizeof g) ? CUBLAS_STATUS_EXECUTION_FAILED
-                                                              : CUBLAS_STATUS_SUCCESS;
+    // A piece should be worth its start, some 2^20 multiplications, and whole in the library's own blocks.
+    size_t longer = (size_t)(m >= n ? m : n), others = (size_t)(m >= n ? n : m) * (size_t)k;
+    size_t grain = others ? ((1 << 20) / others / 32 + 1) * 32 : longer;
+    cudaError_t error = Atype == CUDA_R_32F
+                            ? cpu_launch_range(handle->stream, run_gemm, &g, sizeof g, longer, grain)
+                            : cpu_launch(handle->stream, run_converted_gemm, &g, sizeof g);
+    return error ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m,
@@ -202,6 +234,7 @@ struct gemv {
 
 static void run_gemv(void *arguments) {
     struct gemv *g = arguments;
+    stay_on_this_thread();
     cblas_sgemv(CblasColMajor, g->trans ? CblasTrans : CblasNoTrans, g->m, g->n, g->alpha, g->a, g->lda, g->x,
                 g->incx, g->beta, g->y, g->incy);
 }

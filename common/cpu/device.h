@@ -37,9 +37,20 @@ void *cpu_view(const void *pointer, size_t bytes);
 // Whether the pointer lies in the range of device memory, allocated or not.
 int cpu_is_device_pointer(const void *pointer);
 
-// Queues fn(arguments) on the stream (NULL: the legacy default stream). The arguments, at most
+// Queues run(arguments) on the stream (NULL: the legacy default stream). The arguments, at most
 // CPU_LAUNCH_BYTES, are copied. Blocks while the queue is full.
-cudaError_t cpu_launch(cudaStream_t stream, void (*fn)(void *), const void *arguments, size_t bytes);
+cudaError_t cpu_launch(cudaStream_t stream, void (*run)(void *), const void *arguments, size_t bytes);
+
+// The same for a kernel over a range: run(arguments, from, to) for parts of 0..count at once, as many as
+// there are cores, each a multiple of grain; the result must not depend on how the range is cut.
+cudaError_t cpu_launch_range(cudaStream_t stream, void (*run)(void *, size_t, size_t), const void *arguments,
+                             size_t bytes, size_t count, size_t grain);
+
+// Runs all parts and returns when they are done.
+void cpu_share(void (*run)(void *, size_t, size_t), void *arguments, size_t count, size_t grain);
+
+// pthread_create for a thread that no signal meant for the program reaches. Returns 0 or an errno.
+int cpu_start_thread(pthread_t *thread, void *(*run)(void *), void *argument);
 
 // Waits until all streams of a device are empty. Called without cpu_lock.
 void cpu_drain_device(int device);

@@ -6,8 +6,12 @@
 #include "device.h"
 #include <math.h>
 
-// Below this many elements one thread is faster than waking the others.
-enum { WORTH_SHARING = 1 << 14 };
+// Elements that are worth a thread of their own: some microseconds of work.
+enum { GRAIN = 1 << 13 };
+
+static size_t rows_per_grain(size_t row) {
+    return row < GRAIN ? GRAIN / row : 1;
+}
 
 // What a GPU reports as an illegal address some time later is caught at the launch here.
 static void *view(const void *pointer, size_t bytes, const char *kernel, const char *array) {
@@ -23,7 +27,8 @@ static void *view(const void *pointer, size_t bytes, const char *kernel, const c
 }
 
 #define VIEW(array, count) view(array, (count) * sizeof *(array), __func__, #array)
-#define LAUNCH(stream, run, arguments) CUDA_CHECK(cpu_launch(stream, run, &(arguments), sizeof(arguments)))
+#define LAUNCH(stream, run, arguments, count, grain)                                                         \
+    CUDA_CHECK(cpu_launch_range(stream, run, &(arguments), sizeof(arguments), count, grain))
 
 struct fill_uniform {
     float *values;
@@ -32,17 +37,16 @@ struct fill_uniform {
     uint64_t seed, first;
 };
 
-static void run_fill_uniform(void *arguments) {
+static void run_fill_uniform(void *arguments, size_t from, size_t to) {
     struct fill_uniform a = *(struct fill_uniform *)arguments;
-#pragma omp parallel for if (a.count > WORTH_SHARING)
-    for (size_t i = 0; i < a.count; i++)
+    for (size_t i = from; i < to; i++)
         a.values[i] = a.bound * (2.f * rng_uniform(a.seed, a.first + i) - 1.f);
 }
 
 void fill_uniform(float *values, size_t count, float bound, uint64_t seed, uint64_t first,
                   cudaStream_t stream) {
     struct fill_uniform a = {VIEW(values, count), count, bound, seed, first};
-    LAUNCH(stream, run_fill_uniform, a);
+    LAUNCH(stream, run_fill_uniform, a, count, GRAIN);
 }
 
 struct gather_batch {
@@ -54,10 +58,9 @@ struct gather_batch {
     uint8_t *y;
 };
 
-static void run_gather_batch(void *arguments) {
+static void run_gather_batch(void *arguments, size_t from, size_t to) {
     struct gather_batch a = *(struct gather_batch *)arguments;
-#pragma omp parallel for if (a.rows * a.pixels > WORTH_SHARING)
-    for (size_t row = 0; row < a.rows; row++) {
+    for (size_t row = from; row < to; row++) {
         size_t sample = a.order ? a.order[a.first + row] : a.first + row;
         const uint8_t *image = a.images + sample * a.pixels;
         float *x = a.x + row * a.pixels;
@@ -81,7 +84,7 @@ void gather_batch(const uint8_t *images, const uint8_t *labels, const uint32_t *
                              -mean / deviation,
                              VIEW(x, n * p),
                              VIEW(y, n)};
-    LAUNCH(stream, run_gather_batch, a);
+    LAUNCH(stream, run_gather_batch, a, n, rows_per_grain(p));
 }
 
 struct add_bias {
@@ -91,10 +94,9 @@ struct add_bias {
     int relu;
 };
 
-static void run_add_bias(void *arguments) {
+static void run_add_bias(void *arguments, size_t from, size_t to) {
     struct add_bias a = *(struct add_bias *)arguments;
-#pragma omp parallel for if (a.rows * a.cols > WORTH_SHARING)
-    for (size_t row = 0; row < a.rows; row++) {
+    for (size_t row = from; row < to; row++) {
         float *y = a.y + row * a.cols;
         for (size_t col = 0; col < a.cols; col++) {
             float sum = y[col] + a.bias[col];
@@ -106,7 +108,7 @@ static void run_add_bias(void *arguments) {
 void add_bias(float *y, const float *bias, int rows, int cols, int relu, cudaStream_t stream) {
     size_t n = (size_t)rows, m = (size_t)cols;
     struct add_bias a = {VIEW(y, n * m), VIEW(bias, m), n, m, relu};
-    LAUNCH(stream, run_add_bias, a);
+    LAUNCH(stream, run_add_bias, a, n, rows_per_grain(m));
 }
 
 struct relu_backward {
@@ -115,16 +117,15 @@ struct relu_backward {
     size_t count;
 };
 
-static void run_relu_backward(void *arguments) {
+static void run_relu_backward(void *arguments, size_t from, size_t to) {
     struct relu_backward a = *(struct relu_backward *)arguments;
-#pragma omp parallel for if (a.count > WORTH_SHARING)
-    for (size_t i = 0; i < a.count; i++)
+    for (size_t i = from; i < to; i++)
         a.dy[i] = a.y[i] <= 0.f ? 0.f : a.dy[i];
 }
 
 void relu_backward(float *dy, const float *y, size_t count, cudaStream_t stream) {
     struct relu_backward a = {VIEW(dy, count), VIEW(y, count), count};
-    LAUNCH(stream, run_relu_backward, a);
+    LAUNCH(stream, run_relu_backward, a, count, GRAIN);
 }
 
 struct sum_rows {
@@ -133,25 +134,19 @@ struct sum_rows {
     size_t rows, cols;
 };
 
-static void run_sum_rows(void *arguments) {
+static void run_sum_rows(void *arguments, size_t from, size_t to) {
     struct sum_rows a = *(struct sum_rows *)arguments;
-    // Blocks of columns keep the sums in the first-level cache and the reads in order.
-    enum { COLUMNS = 128 };
-#pragma omp parallel for if (a.rows * a.cols > WORTH_SHARING)
-    for (size_t from = 0; from < a.cols; from += COLUMNS) {
-        size_t to = from + COLUMNS < a.cols ? from + COLUMNS : a.cols;
+    for (size_t col = from; col < to; col++)
+        a.sums[col] = 0.f;
+    for (size_t row = 0; row < a.rows; row++) // whole rows, in the order in which they lie in memory
         for (size_t col = from; col < to; col++)
-            a.sums[col] = 0.f;
-        for (size_t row = 0; row < a.rows; row++)
-            for (size_t col = from; col < to; col++)
-                a.sums[col] += a.x[row * a.cols + col];
-    }
+            a.sums[col] += a.x[row * a.cols + col];
 }
 
 void sum_rows(const float *x, float *sums, int rows, int cols, cudaStream_t stream) {
     size_t n = (size_t)rows, m = (size_t)cols;
     struct sum_rows a = {VIEW(x, n * m), VIEW(sums, m), n, m};
-    LAUNCH(stream, run_sum_rows, a);
+    LAUNCH(stream, run_sum_rows, a, m, 64);
 }
 
 struct softmax_cross_entropy {
@@ -164,9 +159,9 @@ struct softmax_cross_entropy {
     struct stats *stats;
 };
 
-static void run_softmax_cross_entropy(void *arguments) {
+static void run_softmax_cross_entropy(void *arguments, size_t from, size_t to) {
     struct softmax_cross_entropy a = *(struct softmax_cross_entropy *)arguments;
-    for (size_t row = 0; row < a.rows; row++) {
+    for (size_t row = from; row < to; row++) {
         const float *z = a.logits + row * (size_t)a.classes;
         int label = a.labels[row], best = 0;
         for (int c = 1; c < a.classes; c++)
@@ -190,7 +185,7 @@ void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows,
     struct softmax_cross_entropy a = {
         VIEW(logits, elements), VIEW(labels, n), n, classes, scale, dlogits ? VIEW(dlogits, elements) : NULL,
         VIEW(stats, 1)};
-    LAUNCH(stream, run_softmax_cross_entropy, a);
+    LAUNCH(stream, run_softmax_cross_entropy, a, n, n);
 }
 
 struct sgd_step {
@@ -201,10 +196,9 @@ struct sgd_step {
     float lr, momentum;
 };
 
-static void run_sgd_step(void *arguments) {
+static void run_sgd_step(void *arguments, size_t from, size_t to) {
     struct sgd_step a = *(struct sgd_step *)arguments;
-#pragma omp parallel for if (a.count > WORTH_SHARING)
-    for (size_t i = 0; i < a.count; i++) {
+    for (size_t i = from; i < to; i++) {
         a.velocity[i] = a.momentum * a.velocity[i] + a.gradients[i];
         a.parameters[i] -= a.lr * a.velocity[i];
     }
@@ -214,5 +208,5 @@ void sgd_step(float *parameters, const float *gradients, float *velocity, size_t
               float momentum, cudaStream_t stream) {
     struct sgd_step a = {
         VIEW(parameters, count), VIEW(gradients, count), VIEW(velocity, count), count, lr, momentum};
-    LAUNCH(stream, run_sgd_step, a);
+    LAUNCH(stream, run_sgd_step, a, count, GRAIN);
 }

@@ -15,7 +15,9 @@
 enum { RING = 1024 }; // launches that may wait, as on a GPU: then the host blocks
 
 struct operation {
-    void (*run)(void *);
+    void (*run)(void *); // or, where NULL, run_range
+    void (*run_range)(void *, size_t, size_t);
+    size_t count, grain;
     _Alignas(16) unsigned char arguments[CPU_LAUNCH_BYTES];
 };
 
@@ -134,6 +136,20 @@ static void delay_at_random(struct CUstream_st *s) {
     }
 }
 
+int cpu_start_thread(pthread_t *thread, void *(*run)(void *), void *argument) {
+    // Signals are for the program's own threads, except for faults, which belong to who made them.
+    sigset_t all, before;
+    sigfillset(&all);
+    sigdelset(&all, SIGSEGV);
+    sigdelset(&all, SIGBUS);
+    sigdelset(&all, SIGFPE);
+    sigdelset(&all, SIGILL);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(thread, NULL, run, argument);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
 static void *serve(void *argument) {
     struct CUstream_st *s = argument;
     pthread_mutex_lock(&cpu_lock);
@@ -146,7 +162,10 @@ static void *serve(void *argument) {
         pthread_mutex_unlock(&cpu_lock);
         if (s->chaos)
             delay_at_random(s);
-        op->run(op->arguments);
+        if (op->run)
+            op->run(op->arguments);
+        else
+            cpu_share(op->run_range, op->arguments, op->count, op->grain);
         pthread_mutex_lock(&cpu_lock);
         s->done++;
         if (s->done >= s->wake_at) {
@@ -181,17 +200,7 @@ static struct CUstream_st *new_stream(int device, int blocking) {
     pthread_cond_init(&s->work, NULL);
     pthread_cond_init(&s->progress, NULL);
 
-    // Signals are for the program's own threads, except for faults, which belong to who made them.
-    sigset_t all, before;
-    sigfillset(&all);
-    sigdelset(&all, SIGSEGV);
-    sigdelset(&all, SIGBUS);
-    sigdelset(&all, SIGFPE);
-    sigdelset(&all, SIGILL);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&s->thread, NULL, serve, s);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (failed) {
+    if (cpu_start_thread(&s->thread, serve, s)) {
         free(s);
         return NULL;
     }
@@ -212,14 +221,16 @@ static struct CUstream_st *resolve(cudaStream_t handle) {
     return s;
 }
 
-static void append(struct CUstream_st *s, void (*run)(void *), const void *arguments, size_t bytes) {
+static struct operation *append(struct CUstream_st *s, void (*run)(void *), const void *arguments,
+                                size_t bytes) {
     if (s->queued - s->done == RING)
         wait_until_done(s, s->queued - RING / 2);
     struct operation *op = &s->ring[s->queued % RING];
     op->run = run;
     memcpy(op->arguments, arguments, bytes);
     s->queued++;
-    pthread_cond_signal(&s->work);
+    pthread_cond_signal(&s->work); // the thread starts once cpu_lock is free
+    return op;
 }
 
 static struct CUevent_st *new_event(unsigned flags) {
@@ -295,7 +306,8 @@ static void take_turns(struct CUstream_st *s) {
     }
 }
 
-cudaError_t cpu_launch(cudaStream_t stream, void (*fn)(void *), const void *arguments, size_t bytes) {
+static cudaError_t launch(cudaStream_t stream, const struct operation *wanted, const void *arguments,
+                          size_t bytes) {
     cudaError_t error = cpu_enter();
     if (error)
         return cpu_error(error);
@@ -305,10 +317,24 @@ cudaError_t cpu_launch(cudaStream_t stream, void (*fn)(void *), const void *argu
     struct CUstream_st *s = resolve(stream);
     if (s) {
         take_turns(s);
-        append(s, fn, arguments, bytes);
+        struct operation *op = append(s, wanted->run, arguments, bytes);
+        op->run_range = wanted->run_range;
+        op->count = wanted->count;
+        op->grain = wanted->grain;
     }
     pthread_mutex_unlock(&cpu_lock);
     return s ? cudaSuccess : cpu_error(cudaErrorInvalidResourceHandle);
+}
+
+cudaError_t cpu_launch(cudaStream_t stream, void (*run)(void *), const void *arguments, size_t bytes) {
+    struct operation op = {.run = run};
+    return launch(stream, &op, arguments, bytes);
+}
+
+cudaError_t cpu_launch_range(cudaStream_t stream, void (*run)(void *, size_t, size_t), const void *arguments,
+                             size_t bytes, size_t count, size_t grain) {
+    struct operation op = {.run_range = run, .count = count, .grain = grain};
+    return launch(stream, &op, arguments, bytes);
 }
 
 void cpu_drain_device(int device) {
