@@ -104,7 +104,7 @@ $(UNIT_TESTS): %: %.o $(COMMON)
 $(BUILD)/tests/unit/test_kernels_cu: $(BUILD)/tests/unit/kernels_cu.o
 $(BUILD)/tests/unit/kernels_cu.o: common/kernels.cu tests/unit/host_cuda.h $(BUILD)/flags
 	@mkdir -p $(@D)
-	clang -x c++ -include tests/unit/host_cuda.h -Icommon/cpu/include -Wall -Wextra -Werror -O1 -c $< -o $@
+	clang -x c++ -include tests/unit/host_cuda.h -Icommon/cpu/include -Wall -Wextra -Werror -MMD -MP -O1 -c $< -o $@
 
 fuzz: ## an hour of fuzzing per file reader (FUZZ_SECONDS=60 for less)
 	@tools/deps.sh test

@@ -32,8 +32,8 @@ void relu_backward(float *dy, const float *y, size_t count, cudaStream_t stream)
 void sum_rows(const float *x, float *sums, int rows, int cols, cudaStream_t stream);
 
 // Loss of sample r: -log softmax(logits[r])[labels[r]]. Adds the rows' losses, how many of them have
-// their largest logit at the label, and their number to *stats. Where dlogits is not NULL, writes
-// the gradient of scale * (sum of losses): (softmax(logits[r]) - one-hot(labels[r])) * scale.
+// their largest logit (the first of equals) at the label, and their number to *stats. Where dlogits is not
+// NULL, writes the gradient of scale * (sum of losses): (softmax(logits[r]) - one-hot(labels[r])) * scale.
 void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows, int classes, float scale,
                            float *dlogits, struct stats *stats, cudaStream_t stream);
 

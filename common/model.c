@@ -65,7 +65,7 @@ int model_build(struct model *m, const char *name, const char *hidden, int input
     snprintf(m->shape, sizeof m->shape, "%s %d", name, inputs);
     for (const char *text = hidden, *end = ","; *end; text = end + 1) {
         long width = strtol(text, (char **)&end, 10);
-        if (end == text || width < 1 || width > WIDEST || (*end && *end != ',') || m->count == MOST_HIDDEN)
+        if (width < 1 || width > WIDEST || (*end && *end != ',') || m->count == MOST_HIDDEN)
             return refuse(why, "--hidden %s: want up to %d widths from 1 to %d, such as 512,512", hidden,
                           MOST_HIDDEN, WIDEST);
         append_dense(m, &dense_relu, inputs, (int)width);

@@ -1,0 +1,190 @@
+// common/kernels.cu, built for the host by host_cuda.h, against the kernels of the device: the same call
+// on host arrays and on device arrays. On the CPU device the latter are the plain loops.
+#include "../../common/kernels.h"
+#include "device_arrays.h"
+
+__typeof__(fill_uniform) cu_fill_uniform;
+__typeof__(gather_batch) cu_gather_batch;
+__typeof__(add_bias) cu_add_bias;
+__typeof__(relu_backward) cu_relu_backward;
+__typeof__(sum_rows) cu_sum_rows;
+__typeof__(softmax_cross_entropy) cu_softmax_cross_entropy;
+__typeof__(sgd_step) cu_sgd_step;
+
+// Compilers may join a product and a sum into one rounding in one version and not in the other.
+static const double ROUNDING = 1e-6;
+
+// With fewer elements than threads in host_cuda.h's grid, as many, and more.
+static void for_each_shape(void (*check)(int rows, int cols)) {
+    const int shapes[][2] = {{1, 1}, {1, 5}, {2, 3}, {7, 1}, {64, 10}, {33, 127}, {130, 257}};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        check(shapes[s][0], shapes[s][1]);
+}
+
+static void check_fill_uniform(int rows, int cols) {
+    size_t count = (size_t)rows * (size_t)cols, bytes = count * sizeof(float);
+    float *host = new_array(bytes), *device = new_device_array(bytes);
+    fill_uniform(device, count, 0.25f, 5, 77, NULL);
+    cu_fill_uniform(host, count, 0.25f, 5, 77, NULL);
+    assert_close(host, (float *)to_host(device, bytes), count, ROUNDING);
+}
+
+static void fill_uniform_agrees(void **state) {
+    (void)state;
+    for_each_shape(check_fill_uniform);
+}
+
+static void check_gather_batch(int rows, int pixels) {
+    enum { SAMPLES = 200, FIRST = 11 };
+    size_t batch = (size_t)rows * (size_t)pixels, visited = FIRST + (size_t)rows;
+    uint8_t *images = random_bytes(SAMPLES * (size_t)pixels, 256, 1), *labels = random_bytes(SAMPLES, 10, 2);
+    uint32_t *order = new_array(visited * sizeof *order);
+    for (size_t i = 0; i < visited; i++)
+        order[i] = (uint32_t)(rng_bits(3, i) % SAMPLES);
+    uint8_t *device_images = to_device(images, SAMPLES * (size_t)pixels);
+    uint8_t *device_labels = to_device(labels, SAMPLES);
+    uint32_t *device_order = to_device(order, visited * sizeof *order);
+    for (int with_order = 0; with_order < 2; with_order++) {
+        float *x = new_array(batch * sizeof *x), *device_x = new_device_array(batch * sizeof *x);
+        uint8_t *y = new_array((size_t)rows), *device_y = new_device_array((size_t)rows);
+        gather_batch(device_images, device_labels, with_order ? device_order : NULL, FIRST, rows, pixels,
+                     0.3f, 0.2f, device_x, device_y, NULL);
+        cu_gather_batch(images, labels, with_order ? order : NULL, FIRST, rows, pixels, 0.3f, 0.2f, x, y,
+                        NULL);
+        assert_close(x, (float *)to_host(device_x, batch * sizeof *x), batch, ROUNDING);
+        assert_unchanged(device_y, y, (size_t)rows);
+    }
+}
+
+static void gather_batch_agrees(void **state) {
+    (void)state;
+    for_each_shape(check_gather_batch);
+}
+
+static void check_add_bias(int rows, int cols) {
+    size_t count = (size_t)rows * (size_t)cols, bytes = count * sizeof(float);
+    for (int relu = 0; relu < 2; relu++) {
+        float *y = random_floats(count, 1, 1), *bias = random_floats((size_t)cols, 1, 2);
+        float *device_y = to_device(y, bytes);
+        add_bias(device_y, to_device(bias, (size_t)cols * sizeof *bias), rows, cols, relu, NULL);
+        cu_add_bias(y, bias, rows, cols, relu, NULL);
+        assert_close(y, (float *)to_host(device_y, bytes), count, ROUNDING);
+    }
+}
+
+static void add_bias_agrees(void **state) {
+    (void)state;
+    for_each_shape(check_add_bias);
+}
+
+static void add_bias_keeps_nan(void **state) {
+    (void)state;
+    for (int relu = 0; relu < 2; relu++) {
+        float y[] = {NAN, -1};
+        const float bias[] = {0, 0};
+        cu_add_bias(y, bias, 1, 2, relu, NULL);
+        assert_true(isnan(y[0]));
+        assert_true(y[1] == (relu ? 0 : -1));
+    }
+}
+
+static void check_relu_backward(int rows, int cols) {
+    size_t count = (size_t)rows * (size_t)cols, bytes = count * sizeof(float);
+    float *dy = random_floats(count, 1, 1), *y = random_floats(count, 1, 2);
+    y[0] = 0;
+    float *device_dy = to_device(dy, bytes);
+    relu_backward(device_dy, to_device(y, bytes), count, NULL);
+    cu_relu_backward(dy, y, count, NULL);
+    assert_close(dy, (float *)to_host(device_dy, bytes), count, 0);
+}
+
+static void relu_backward_agrees(void **state) {
+    (void)state;
+    for_each_shape(check_relu_backward);
+}
+
+static void check_sum_rows(int rows, int cols) {
+    size_t count = (size_t)rows * (size_t)cols, bytes = (size_t)cols * sizeof(float);
+    float *x = random_floats(count, 1, 1), *sums = new_array(bytes), *device_sums = new_device_array(bytes);
+    sum_rows(to_device(x, count * sizeof *x), device_sums, rows, cols, NULL);
+    cu_sum_rows(x, sums, rows, cols, NULL);
+    assert_close(sums, (float *)to_host(device_sums, bytes), (size_t)cols, 1e-5);
+}
+
+static void sum_rows_agrees(void **state) {
+    (void)state;
+    for_each_shape(check_sum_rows);
+}
+
+// On host arrays and on device arrays, from the same sums on.
+static void compare_losses(const float *logits, const uint8_t *labels, int rows, int classes, int gradients) {
+    size_t count = (size_t)rows * (size_t)classes, bytes = count * sizeof(float);
+    struct stats host = {1, 2, 3};
+    struct stats *device = to_device(&host, sizeof host);
+    float *dlogits = gradients ? new_array(bytes) : NULL;
+    float *device_dlogits = gradients ? new_device_array(bytes) : NULL;
+    softmax_cross_entropy(to_device(logits, bytes), to_device(labels, (size_t)rows), rows, classes, 0.5f,
+                          device_dlogits, device, NULL);
+    cu_softmax_cross_entropy(logits, labels, rows, classes, 0.5f, dlogits, &host, NULL);
+    if (gradients)
+        assert_close(dlogits, (float *)to_host(device_dlogits, bytes), count, ROUNDING);
+    device = to_host(device, sizeof host);
+    // The threads may have added the rows' losses in another order.
+    assert_true(fabs(host.loss - device->loss) <= 1e-6 * device->loss);
+    assert_true(host.correct == device->correct && host.samples == device->samples);
+}
+
+static void check_loss(int rows, int classes) {
+    uint8_t *labels = random_bytes((size_t)rows, classes < 256 ? classes : 256, 2);
+    for (float spread = 1; spread < 1e5f; spread *= 100)
+        for (int gradients = 0; gradients < 2; gradients++)
+            compare_losses(random_floats((size_t)rows * (size_t)classes, spread, 1), labels, rows, classes,
+                           gradients);
+}
+
+static void loss_agrees(void **state) {
+    (void)state;
+    for_each_shape(check_loss);
+}
+
+static void loss_keeps_nan(void **state) {
+    (void)state;
+    for (int at = 0; at < 3; at++) {
+        float logits[] = {1, 2, 3};
+        const uint8_t label = 1;
+        struct stats stats = {0};
+        logits[at] = NAN;
+        cu_softmax_cross_entropy(logits, &label, 1, 3, 1, NULL, &stats, NULL);
+        assert_true(isnan(stats.loss));
+    }
+}
+
+static void check_sgd_step(int rows, int cols) {
+    size_t count = (size_t)rows * (size_t)cols, bytes = count * sizeof(float);
+    float *p = random_floats(count, 1, 1), *g = random_floats(count, 1, 2), *v = random_floats(count, 1, 3);
+    float *device_p = to_device(p, bytes), *device_v = to_device(v, bytes);
+    sgd_step(device_p, to_device(g, bytes), device_v, count, 0.1f, 0.9f, NULL);
+    cu_sgd_step(p, g, v, count, 0.1f, 0.9f, NULL);
+    assert_close(p, (float *)to_host(device_p, bytes), count, ROUNDING);
+    assert_close(v, (float *)to_host(device_v, bytes), count, ROUNDING);
+}
+
+static void sgd_step_agrees(void **state) {
+    (void)state;
+    for_each_shape(check_sgd_step);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(fill_uniform_agrees, free_arrays),
+        cmocka_unit_test_teardown(gather_batch_agrees, free_arrays),
+        cmocka_unit_test_teardown(add_bias_agrees, free_arrays),
+        cmocka_unit_test(add_bias_keeps_nan),
+        cmocka_unit_test_teardown(relu_backward_agrees, free_arrays),
+        cmocka_unit_test_teardown(sum_rows_agrees, free_arrays),
+        cmocka_unit_test_teardown(loss_agrees, free_arrays),
+        cmocka_unit_test(loss_keeps_nan),
+        cmocka_unit_test_teardown(sgd_step_agrees, free_arrays),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

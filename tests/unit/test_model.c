@@ -1,0 +1,468 @@
+// Layers and models against a forward pass in double precision and its finite differences; and two kinds
+// of layer made up here, which must fit into the loops of a training step as they are.
+#include "../../common/kernels.h"
+#include "../../common/model.h"
+#include "device_arrays.h"
+#include <stdio.h>
+
+static struct pass pass = {.training = 1, .seed = 17, .first_sample = 5};
+
+static void initialise_nothing(const struct layer *l, float *parameters, size_t first_value, size_t count,
+                               uint64_t seed, cudaStream_t stream) {
+    (void)l, (void)parameters, (void)first_value, (void)count, (void)seed, (void)stream;
+}
+
+// Dropout of one half. Where the workspace, uniform in [-1, 1) by sample, is positive, y = 2 x, else 0.
+static void dropout_forward(const struct layer *l, const struct pass *p, const float *parameters,
+                            const float *x, float *y, int b) {
+    (void)parameters;
+    size_t count = (size_t)b * (size_t)l->outputs;
+    float *mask = y + count;
+    CUDA_CHECK(cudaMemcpyAsync(y, x, count * sizeof *y, cudaMemcpyDeviceToDevice, p->stream));
+    if (!p->training)
+        return;
+    fill_uniform(mask, count, 1, p->seed, p->first_sample * (uint64_t)l->outputs, p->stream);
+    add_bias(y, x, 1, (int)count, 0, p->stream); // y += x
+    relu_backward(y, mask, count, p->stream);
+}
+
+static void dropout_backward(const struct layer *l, const struct pass *p, const float *parameters,
+                             const float *x, float *y, float *dy, float *dx, float *gradients, int b) {
+    (void)parameters, (void)x, (void)gradients;
+    size_t count = (size_t)b * (size_t)l->outputs;
+    if (!dx)
+        return;
+    CUDA_CHECK(cudaMemcpyAsync(dx, dy, count * sizeof *dx, cudaMemcpyDeviceToDevice, p->stream));
+    add_bias(dx, dy, 1, (int)count, 0, p->stream);
+    relu_backward(dx, y + count, count, p->stream);
+}
+
+static const struct layer_kind dropout = {"dropout", initialise_nothing, dropout_forward, dropout_backward};
+
+// Residual block: y = x + branch(x), where the branch, a dense_relu, has its outputs in the workspace.
+// Backward keeps a copy of dy behind them, as the branch overwrites dy.
+static struct layer branch_of(const struct layer *l) {
+    struct layer branch = *l;
+    branch.kind = &dense_relu;
+    return branch;
+}
+
+static void residual_initialise(const struct layer *l, float *parameters, size_t first_value, size_t count,
+                                uint64_t seed, cudaStream_t stream) {
+    dense_relu.initialise(l, parameters, first_value, count, seed, stream);
+}
+
+static void residual_forward(const struct layer *l, const struct pass *p, const float *parameters,
+                             const float *x, float *y, int b) {
+    size_t count = (size_t)b * (size_t)l->outputs;
+    struct layer branch = branch_of(l);
+    dense_relu.forward(&branch, p, parameters, x, y + count, b);
+    CUDA_CHECK(cudaMemcpyAsync(y, x, count * sizeof *y, cudaMemcpyDeviceToDevice, p->stream));
+    add_bias(y, y + count, 1, (int)count, 0, p->stream);
+}
+
+static void residual_backward(const struct layer *l, const struct pass *p, const float *parameters,
+                              const float *x, float *y, float *dy, float *dx, float *gradients, int b) {
+    size_t count = (size_t)b * (size_t)l->outputs;
+    struct layer branch = branch_of(l);
+    float *kept = y + 2 * count;
+    CUDA_CHECK(cudaMemcpyAsync(kept, dy, count * sizeof *dy, cudaMemcpyDeviceToDevice, p->stream));
+    dense_relu.backward(&branch, p, parameters, x, y + count, dy, dx, gradients, b);
+    if (dx)
+        add_bias(dx, kept, 1, (int)count, 0, p->stream);
+}
+
+static const struct layer_kind residual = {"residual", residual_initialise, residual_forward,
+                                           residual_backward};
+
+// What the layer makes of x, in double precision.
+static void reference_layer(const struct layer *l, const double *parameters, const double *x, double *y,
+                            int b) {
+    for (int i = 0; i < b * l->outputs; i++) {
+        int r = i / l->outputs, c = i % l->outputs;
+        if (l->kind == &dropout) {
+            uint64_t index = pass.first_sample * (uint64_t)l->outputs + (uint64_t)i;
+            y[i] = rng_uniform(pass.seed, index) > 0.5f ? 2 * x[i] : 0;
+            continue;
+        }
+        double sum = parameters[l->outputs * l->inputs + c];
+        for (int k = 0; k < l->inputs; k++)
+            sum += parameters[c * l->inputs + k] * x[r * l->inputs + k];
+        y[i] = l->kind == &dense ? sum : fmax(sum, 0);
+        if (l->kind == &residual)
+            y[i] += x[i];
+    }
+}
+
+// values: the model's parameters, then its inputs. Returns its outputs in room that the next call reuses.
+static const double *reference_forward(const struct model *m, const double *values, int b) {
+    static double room[2][1 << 17];
+    const double *x = values + m->parameters;
+    for (int i = 0; i < m->count; i++) {
+        assert_true(b * m->layers[i].outputs <= 1 << 17);
+        reference_layer(&m->layers[i], values + m->layers[i].first, x, room[i % 2], b);
+        x = room[i % 2];
+    }
+    return x;
+}
+
+// d(sum of outputs * dy) / d(values[i]). The sum is linear in each value, up to where a ReLU switches.
+static double slope(const struct model *m, double *values, const float *dy, int b, size_t i) {
+    const double h = 1e-6, value = values[i];
+    double sums[2] = {0};
+    for (int side = 0; side < 2; side++) {
+        values[i] = side ? value + h : value - h;
+        const double *y = reference_forward(m, values, b);
+        for (int k = 0; k < b * m->layers[m->count - 1].outputs; k++)
+            sums[side] += y[k] * dy[k];
+    }
+    values[i] = value;
+    return (sums[1] - sums[0]) / (2 * h);
+}
+
+// Arrays on the device as a training step holds them.
+struct step {
+    float *parameters, *gradients, *activations[MOST_LAYERS + 1], *dy, *dx;
+};
+
+static struct step new_step(const struct model *m, const float *parameters, const float *x, int b) {
+    size_t batch = (size_t)b * sizeof(float), widest = (size_t)m->layers[0].inputs;
+    struct step s = {.parameters = to_device(parameters, m->parameters * sizeof(float)),
+                     .gradients = new_device_array(m->parameters * sizeof(float))};
+    s.activations[0] = to_device(x, batch * (size_t)m->layers[0].inputs);
+    for (int i = 0; i < m->count; i++) {
+        const struct layer *l = &m->layers[i];
+        widest = (size_t)l->outputs > widest ? (size_t)l->outputs : widest;
+        s.activations[i + 1] = new_device_array(batch * (size_t)(l->outputs + l->workspace));
+    }
+    s.dy = new_device_array(batch * widest);
+    s.dx = new_device_array(batch * widest);
+    return s;
+}
+
+static void forward(const struct step *s, const struct model *m, int b) {
+    for (int i = 0; i < m->count; i++) {
+        const struct layer *l = &m->layers[i];
+        l->kind->forward(l, &pass, s->parameters + l->first, s->activations[i], s->activations[i + 1], b);
+    }
+}
+
+// Leaves the gradient of the first layer's inputs in s->dy, if that is wanted.
+static void backward(struct step *s, const struct model *m, int b, int want_dx) {
+    for (int i = m->count - 1; i >= 0; i--) {
+        const struct layer *l = &m->layers[i];
+        l->kind->backward(l, &pass, s->parameters + l->first, s->activations[i], s->activations[i + 1], s->dy,
+                          i > 0 || want_dx ? s->dx : NULL, s->gradients + l->first, b);
+        float *swap = s->dy;
+        s->dy = s->dx;
+        s->dx = swap;
+    }
+}
+
+static double *widen(const float *values, size_t count) {
+    double *wide = new_array(count * sizeof *wide);
+    for (size_t i = 0; i < count; i++)
+        wide[i] = values[i];
+    return wide;
+}
+
+static void check_outputs(const struct step *s, const struct model *m, double *values, int b) {
+    size_t count = (size_t)b * (size_t)m->layers[m->count - 1].outputs;
+    const double *y = reference_forward(m, values, b);
+    float *got = to_host(s->activations[m->count], count * sizeof *got),
+          *want = new_array(count * sizeof *want);
+    for (size_t i = 0; i < count; i++)
+        want[i] = (float)y[i];
+    assert_close(got, want, count, 1e-4);
+}
+
+static void check_model(const struct model *m, int b, int want_dx) {
+    size_t inputs = (size_t)b * (size_t)m->layers[0].inputs, count = m->parameters + inputs;
+    size_t outputs = (size_t)b * (size_t)m->layers[m->count - 1].outputs;
+    float *values = random_floats(count, 1, 1), *x = values + m->parameters;
+    float *dy = random_floats(outputs, 1, 2), *want = new_array(count * sizeof *want);
+    double *wide = widen(values, count);
+    struct step s = new_step(m, values, x, b);
+    forward(&s, m, b);
+    check_outputs(&s, m, wide, b);
+    CUDA_CHECK(cudaMemcpy(s.dy, dy, outputs * sizeof *dy, cudaMemcpyHostToDevice));
+    backward(&s, m, b, want_dx);
+    for (size_t i = 0; i < count; i++)
+        want[i] = (float)slope(m, wide, dy, b, i);
+    float *gradients = to_host(s.gradients, m->parameters * sizeof *gradients);
+    assert_close(gradients, want, m->parameters, 1e-4);
+    if (want_dx) {
+        float *dx = to_host(s.dy, inputs * sizeof *dx);
+        assert_close(dx, want + m->parameters, inputs, 1e-4);
+    }
+    assert_unchanged(s.parameters, values, m->parameters * sizeof *values);
+    assert_unchanged(s.activations[0], x, inputs * sizeof *x);
+}
+
+static void append_dense(struct model *m, const struct layer_kind *kind, int inputs, int outputs) {
+    model_append(m, kind, inputs, outputs, 0, (size_t)(outputs * (inputs + 1)));
+}
+
+static void check_dense(const struct layer_kind *kind) {
+    const struct {
+        int inputs, outputs, b;
+    } shapes[] = {{1, 1, 1}, {7, 3, 1}, {3, 7, 5}, {50, 20, 8}, {33, 65, 17}};
+    for (int s = 0; s < 5; s++)
+        for (int want_dx = 0; want_dx < 2; want_dx++) {
+            struct model m = {.count = 0};
+            append_dense(&m, kind, shapes[s].inputs, shapes[s].outputs);
+            check_model(&m, shapes[s].b, want_dx);
+        }
+}
+
+static void dense_matches_differences(void **state) {
+    (void)state;
+    check_dense(&dense);
+}
+
+static void dense_relu_matches_differences(void **state) {
+    (void)state;
+    check_dense(&dense_relu);
+}
+
+static void build(struct model *m, const char *hidden, int inputs) {
+    char why[WHY_SIZE] = "";
+    assert_int_equal(model_build(m, "mlp", hidden, inputs, 10, why), 0);
+}
+
+static void mlp_matches_differences(void **state) {
+    (void)state;
+    struct model m;
+    build(&m, "9,8", 12);
+    for (int b = 1; b <= 20; b += 19)
+        check_model(&m, b, 0);
+}
+
+static void mlp_of_full_size_matches_double_precision(void **state) {
+    (void)state;
+    enum { BATCH = 130 };
+    struct model m;
+    build(&m, "512,512", 784);
+    float *values = random_floats(m.parameters + BATCH * 784, 0.05f, 1);
+    struct step s = new_step(&m, values, values + m.parameters, BATCH);
+    forward(&s, &m, BATCH);
+    check_outputs(&s, &m, widen(values, m.parameters + BATCH * 784), BATCH);
+}
+
+static float *initialised(const struct model *m, uint64_t seed) {
+    float *parameters = new_device_array(m->parameters * sizeof *parameters);
+    for (int i = 0; i < m->count; i++) {
+        const struct layer *l = &m->layers[i];
+        l->kind->initialise(l, parameters + l->first, 0, l->parameters, seed, pass.stream);
+    }
+    return to_host(parameters, m->parameters * sizeof *parameters);
+}
+
+static void new_kinds_fit_into_the_loops(void **state) {
+    (void)state;
+    struct model m = {.count = 0};
+    append_dense(&m, &dense_relu, 6, 5);
+    model_append(&m, &dropout, 5, 5, 5, 0);
+    model_append(&m, &residual, 5, 5, 2 * 5, 5 * (5 + 1));
+    model_append(&m, &dropout, 5, 5, 5, 0);
+    append_dense(&m, &dense, 5, 3);
+    const float *parameters = initialised(&m, 1);
+    for (size_t i = 0; i < m.parameters; i++)
+        assert_true(fabsf(parameters[i]) < 0.5f); // 1/sqrt(5)
+    for (int b = 1; b <= 9; b += 4)
+        for (int want_dx = 0; want_dx < 2; want_dx++)
+            check_model(&m, b, want_dx);
+}
+
+// Whoever holds rows 3 to 7 of a batch of 8 must drop there what one holding all rows drops.
+static void dropout_goes_by_sample(void **state) {
+    (void)state;
+    enum { WIDTH = 6, ROWS = 8, FIRST = 3 };
+    struct model m = {.count = 0};
+    model_append(&m, &dropout, WIDTH, WIDTH, WIDTH, 0);
+    const float *x = random_floats(ROWS * WIDTH, 1, 1);
+    struct step whole = new_step(&m, NULL, x, ROWS);
+    struct step part = new_step(&m, NULL, x + FIRST * WIDTH, ROWS - FIRST);
+    const uint64_t first_sample = pass.first_sample;
+    forward(&whole, &m, ROWS);
+    pass.first_sample += FIRST;
+    forward(&part, &m, ROWS - FIRST);
+    pass.first_sample = first_sample;
+    size_t bytes = (ROWS - FIRST) * WIDTH * sizeof *x;
+    assert_unchanged(part.activations[1], to_host(whole.activations[1] + FIRST * WIDTH, bytes), bytes);
+
+    pass.training = 0;
+    forward(&whole, &m, ROWS);
+    pass.training = 1;
+    assert_unchanged(whole.activations[1], x, ROWS * WIDTH * sizeof *x);
+}
+
+static void initialise_is_uniform_in_its_bounds(void **state) {
+    (void)state;
+    struct model m;
+    build(&m, "100,400,100", 400);
+    const float *parameters = initialised(&m, 1);
+    for (int i = 0; i < m.count; i++) {
+        const struct layer *l = &m.layers[i];
+        double bound = 1 / sqrt(l->inputs), largest = 0, sum = 0;
+        for (size_t k = l->first; k < l->first + l->parameters; k++) {
+            largest = fmax(largest, fabs(parameters[k]));
+            sum += parameters[k];
+        }
+        assert_true(largest <= bound * (1 + 1e-6) && largest > 0.99 * bound);
+        assert_true(fabs(sum / (double)l->parameters) < 0.1 * bound); // over five standard deviations
+    }
+}
+
+static size_t count_equal(const float *a, const float *b, size_t count) {
+    size_t equal = 0;
+    for (size_t i = 0; i < count; i++)
+        equal += a[i] == b[i];
+    return equal;
+}
+
+static void initialise_differs_by_seed_and_layer(void **state) {
+    (void)state;
+    struct model m;
+    build(&m, "30,30,30", 30);
+    const float *parameters = initialised(&m, 1), *others = initialised(&m, 2), *again = initialised(&m, 1);
+    assert_memory_equal(again, parameters, m.parameters * sizeof *parameters);
+    assert_true(count_equal(parameters, others, m.parameters) < m.parameters / 100);
+    size_t one = m.layers[0].parameters;
+    assert_true(count_equal(parameters, parameters + m.layers[1].first, one) < one / 100);
+    assert_true(count_equal(parameters + m.layers[1].first, parameters + m.layers[2].first, one) < one / 100);
+}
+
+static void initialise_in_parts_equals_the_whole(void **state) {
+    (void)state;
+    struct model m;
+    build(&m, "40", 30);
+    const float *whole = initialised(&m, 1);
+    for (int i = 0; i < m.count; i++) {
+        const struct layer *l = &m.layers[i];
+        const size_t bias = (size_t)l->inputs * (size_t)l->outputs;
+        const size_t cuts[] = {0, 1, 100, bias - 2, bias + 3, l->parameters};
+        float *parts = new_device_array(l->parameters * sizeof *parts);
+        for (int c = 0; c < 5; c++)
+            l->kind->initialise(l, parts + cuts[c], cuts[c], cuts[c + 1] - cuts[c], 1, pass.stream);
+        assert_unchanged(parts, whole + l->first, l->parameters * sizeof *parts);
+    }
+}
+
+static void model_build_makes_the_default_model(void **state) {
+    (void)state;
+    struct model m;
+    build(&m, "512,512", 784);
+    assert_string_equal(m.shape, "mlp 784-512-512-10");
+    assert_int_equal(m.count, 3);
+    assert_int_equal(m.parameters, 669706);
+    assert_ptr_equal(m.layers[0].kind, &dense_relu);
+    assert_ptr_equal(m.layers[1].kind, &dense_relu);
+    assert_ptr_equal(m.layers[2].kind, &dense);
+}
+
+static void layers_lie_end_to_end(void **state) {
+    (void)state;
+    struct model m;
+    build(&m, "1,65536,7", 784);
+    assert_string_equal(m.shape, "mlp 784-1-65536-7-10");
+    const int widths[] = {784, 1, 65536, 7, 10};
+    size_t end = 0;
+    assert_int_equal(m.count, 4);
+    for (int i = 0; i < m.count; i++) {
+        const struct layer *l = &m.layers[i];
+        assert_int_equal(l->inputs, widths[i]);
+        assert_int_equal(l->outputs, widths[i + 1]);
+        assert_int_equal(l->workspace, 0);
+        assert_int_equal(l->first, end);
+        assert_int_equal(l->parameters, (size_t)(widths[i] + 1) * (size_t)widths[i + 1]);
+        end += l->parameters;
+    }
+    assert_int_equal(m.parameters, end);
+}
+
+// More parameters than an int counts, and the longest name.
+static void model_build_allows_16_widths(void **state) {
+    (void)state;
+    char hidden[200] = "65536";
+    struct model m;
+    for (int i = 1; i < 16; i++)
+        strcat(hidden, ",65536");
+    build(&m, hidden, 784);
+    assert_int_equal(m.count, 17);
+    assert_int_equal(m.parameters, 785 * 65536LL + 15 * 65537LL * 65536 + 65537LL * 10);
+    assert_string_equal(m.shape + strlen(m.shape) - 9, "-65536-10");
+    assert_int_equal(strlen(m.shape), strlen("mlp 784-") + strlen(hidden) + strlen("-10"));
+}
+
+static void model_build_refuses(void **state) {
+    (void)state;
+    const char *bad[] = {"",
+                         ",",
+                         "512,",
+                         ",512",
+                         "512,,512",
+                         "abc",
+                         "512x",
+                         "512,12a",
+                         "0",
+                         "-5",
+                         "65537",
+                         "1.5",
+                         "512;512",
+                         "512 512",
+                         "0x10",
+                         "1e3,",
+                         "--",
+                         "99999999999999999999",
+                         "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"};
+    struct model m;
+    char why[WHY_SIZE];
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        *why = 0;
+        assert_int_equal(model_build(&m, "mlp", bad[i], 784, 10, why), -1);
+        char start[100];
+        snprintf(start, sizeof start, "--hidden %s: ", bad[i]);
+        assert_memory_equal(why, start, strlen(start));
+    }
+    const char *unknown[] = {"", "cnn", "MLP", "mlp "};
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
+        *why = 0;
+        assert_int_equal(model_build(&m, unknown[i], "512", 784, 10, why), -1);
+        assert_non_null(strstr(why, "--model"));
+    }
+}
+
+static int open_device(void **state) {
+    (void)state;
+    CUDA_CHECK(cudaStreamCreate(&pass.stream));
+    CUBLAS_CHECK(cublasCreate(&pass.blas));
+    CUBLAS_CHECK(cublasSetStream(pass.blas, pass.stream));
+    return 0;
+}
+
+static int close_device(void **state) {
+    (void)state;
+    CUBLAS_CHECK(cublasDestroy(pass.blas));
+    CUDA_CHECK(cudaStreamDestroy(pass.stream));
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(dense_matches_differences, free_arrays),
+        cmocka_unit_test_teardown(dense_relu_matches_differences, free_arrays),
+        cmocka_unit_test_teardown(mlp_matches_differences, free_arrays),
+        cmocka_unit_test_teardown(mlp_of_full_size_matches_double_precision, free_arrays),
+        cmocka_unit_test_teardown(new_kinds_fit_into_the_loops, free_arrays),
+        cmocka_unit_test_teardown(dropout_goes_by_sample, free_arrays),
+        cmocka_unit_test_teardown(initialise_is_uniform_in_its_bounds, free_arrays),
+        cmocka_unit_test_teardown(initialise_differs_by_seed_and_layer, free_arrays),
+        cmocka_unit_test_teardown(initialise_in_parts_equals_the_whole, free_arrays),
+        cmocka_unit_test(model_build_makes_the_default_model),
+        cmocka_unit_test(layers_lie_end_to_end),
+        cmocka_unit_test(model_build_allows_16_widths),
+        cmocka_unit_test(model_build_refuses),
+    };
+    return cmocka_run_group_tests(tests, open_device, close_device);
+}
