@@ -18,6 +18,8 @@ ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -Wall -Wextra $(if $(WERROR),-Werror) -MMD -
 NVCC_FLAGS = -arch=$(if $(filter-out all-major native,$(ARCH)),sm_)$(ARCH) -O3 --threads 0 \
 	-Xcompiler -Wall,-Wextra$(if $(WERROR),$(comma)-Werror) $(if $(WERROR),-Werror all-warnings)
 comma := ,
+# V=1 shows whole commands.
+QUIET = $(if $(V),,@echo '  $@';)
 
 SOURCES := $(wildcard common/*.c) $(if $(filter gpu,$(DEVICE)),common/kernels.cu,$(wildcard common/cpu/*.c))
 COMMON := $(patsubst %,$(BUILD)/%.o,$(basename $(SOURCES)))
@@ -42,22 +44,24 @@ data: ## MNIST into data/ (on a cluster: on a login node)
 
 programs: $(PROGRAMS)
 
-# make stepN builds the programs of step N and links them into its folder.
+# Without MNIST, as on a machine without internet, the images are Fashion-MNIST's, or made up.
+DATA := $(firstword $(wildcard data/mnist data/fashion-mnist) synthetic)
+
+# make stepN builds the programs of step N and links them into its folder; run-stepN runs train, or the
+# one program there is.
 define step_rules
 .PHONY: step$(1) run-step$(1)
 step$(1): $(filter $(BUILD)/0$(1)_%,$(PROGRAMS))
 	@$$(foreach p,$$^,ln -sf ../$$p $$(patsubst $(BUILD)/%,%,$$p);)
+run-step$(1):
+	@[ $(DEVICE) = $(HERE) ] || echo 'No GPU here that nvidia-smi knows: running on the CPU device.'
+	@$$(MAKE) --no-print-directory DEVICE=$(HERE) step$(1)
+	$(patsubst $(BUILD)/%,%,$(or $(filter $(BUILD)/0$(1)_%/train,$(PROGRAMS)),$(filter $(BUILD)/0$(1)_%,$(PROGRAMS)))) \
+		$(if $(filter data/mnist,$(DATA)),,--data $(DATA)) $$(ARGS)
 endef
 STEPS := $(patsubst 0%,%,$(sort $(foreach d,$(wildcard 0*_*/),$(firstword $(subst _, ,$(d))))))
 $(foreach n,$(STEPS),$(eval $(call step_rules,$(n))))
 stepN: ## builds step N, such as step1
-
-# Without MNIST, as on a machine without internet, the images are Fashion-MNIST's, or made up.
-DATA := $(firstword $(wildcard data/mnist data/fashion-mnist) synthetic)
-run-step%:
-	@[ $(DEVICE) = $(HERE) ] || echo 'No GPU here that nvidia-smi knows: running on the CPU device.'
-	@$(MAKE) --no-print-directory DEVICE=$(HERE) step$*
-	$(firstword $(wildcard 0$*_*/)train) $(if $(filter data/mnist,$(DATA)),,--data $(DATA)) $(ARGS)
 run-stepN: ## builds and runs step N, such as run-step1 ARGS="--epochs 3"
 
 test: ## installs what the tests need, then runs them all
@@ -87,12 +91,12 @@ endif
 $(BUILD)/%.o: %.c $(BUILD)/libs.mk $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(if $(filter gpu,$(DEVICE)),$(if $(NCCL_FLAGS),,@! grep -q '<nccl.h>' $< || NVCC=$(NVCC) tools/find_libs.sh nccl))
-	$(CC) $(ALL_CFLAGS) $(filter -I%,$(LIB_FLAGS) $(NCCL_FLAGS)) -c $< -o $@
+	$(QUIET)$(CC) $(ALL_CFLAGS) $(filter -I%,$(LIB_FLAGS) $(NCCL_FLAGS)) -c $< -o $@
 $(BUILD)/%.o: %.cu $(BUILD)/libs.mk $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(NVCC) $(NVCC_FLAGS) -MMD -MP $(filter -I%,$(LIB_FLAGS)) -c $< -o $@
+	$(QUIET)$(NVCC) $(NVCC_FLAGS) -MMD -MP $(filter -I%,$(LIB_FLAGS)) -c $< -o $@
 $(PROGRAMS): %: %.o $(COMMON)
-	$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) -Wl,--as-needed $(NCCL_FLAGS) -lm
+	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) -Wl,--as-needed $(NCCL_FLAGS) -lm
 
 # The unit tests, built like the programs. kernels.cu is built for the host there, as C++ for which one
 # compiler is enough, so that its formulas can be compared with the plain kernels without a GPU.
@@ -100,11 +104,11 @@ UNIT_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/*.c))
 unit-tests: $(UNIT_TESTS)
 .PHONY: unit-tests
 $(UNIT_TESTS): %: %.o $(COMMON)
-	$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) -lcmocka -lm
+	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) -lcmocka -lm
 $(BUILD)/tests/unit/test_kernels_cu: $(BUILD)/tests/unit/kernels_cu.o
 $(BUILD)/tests/unit/kernels_cu.o: common/kernels.cu tests/unit/host_cuda.h $(BUILD)/flags
 	@mkdir -p $(@D)
-	clang -x c++ -include tests/unit/host_cuda.h -Icommon/cpu/include -Wall -Wextra -Werror -MMD -MP -O1 -c $< -o $@
+	$(QUIET)clang -x c++ -include tests/unit/host_cuda.h -Icommon/cpu/include -Wall -Wextra -Werror -MMD -MP -O1 -c $< -o $@
 
 fuzz: ## an hour of fuzzing per file reader (FUZZ_SECONDS=60 for less)
 	@tools/deps.sh test
@@ -115,7 +119,7 @@ bench-step1: ## step 1 beside PyTorch and the bare matrix products, as a table
 	@$(MAKE) --no-print-directory DEVICE=cpu programs build/cpu/tests/bench/sgemm
 	@/usr/bin/python3 tests/bench/step1.py
 $(BUILD)/tests/bench/sgemm: $(BUILD)/tests/bench/sgemm.o
-	$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) -lm
+	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) -lm
 
 C_SOURCES = $(shell find 0* common tests -name '*.[ch]' -o -name '*.cu')
 format: ## lays out the C sources
