@@ -26,6 +26,9 @@ int refuse(char why[WHY_SIZE], const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(why, WHY_SIZE, format, arguments);
     va_end(arguments);
+    for (char *c = why; *c; c++)
+        if ((unsigned char)*c < ' ')
+            *c = '?'; // one line, whatever a damaged file holds
     return -1;
 }
 

@@ -1,5 +1,4 @@
 #include "options.h"
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,11 +29,10 @@ static void set_value(const struct option_spec *o, const char *text) {
         return;
     }
     char *end;
-    errno = 0;
     double number = o->type == OPTION_INT ? (double)strtol(text, &end, 10) : strtod(text, &end);
     if (end == text || *end)
         wrong_usage("--%s %s: want a %s", o->name, text, o->type == OPTION_INT ? "whole number" : "number");
-    if (errno || !(number >= o->min && number <= o->max)) // written so that NaN fails too
+    if (!(number >= o->min && number <= o->max)) // written so that NaN fails too
         wrong_usage("--%s %s: want a number from %.10g to %.10g", o->name, text, o->min, o->max);
     if (o->type == OPTION_INT)
         *(long *)o->value = (long)number;

@@ -223,7 +223,7 @@ static struct CUstream_st *resolve(cudaStream_t handle) {
 
 static struct operation *append(struct CUstream_st *s, void (*run)(void *), const void *arguments,
                                 size_t bytes) {
-    if (s->queued - s->done == RING)
+    while (s->queued - s->done == RING) // another thread may take the room that was waited for
         wait_until_done(s, s->queued - RING / 2);
     struct operation *op = &s->ring[s->queued % RING];
     op->run = run;

@@ -1,0 +1,83 @@
+#!/bin/sh
+# run.sh SECONDS: fuzzes each file reader for so many seconds, from valid files on, and says in TAP how
+# that went. An input that breaks a reader stays in build/fuzz; build/fuzz/TARGET INPUT shows it again.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+case ${1:-} in
+    '' | 0 | *[!0-9]*)
+        echo "usage: $0 SECONDS" >&2
+        exit 2
+        ;;
+esac
+build=build/fuzz
+sanitizers=address,undefined
+TMPDIR=$(mktemp -d /dev/shm/fuzz-XXXXXX 2>/dev/null || mktemp -d) # in memory where there is room
+export TMPDIR
+trap 'rm -rf "$TMPDIR"' EXIT
+trap 'exit 1' INT TERM
+
+compile() { # TARGET
+    objects=
+    for source in common/*.c common/cpu/*.c "tests/fuzz/$1.c"; do
+        objects="$objects $build/${source%.c}.o"
+    done
+    # shellcheck disable=SC2086 # the objects, and the libraries below, are lists of words
+    make --no-print-directory CC=clang DEVICE=cpu BUILD=$build \
+        CFLAGS="-O1 -g -fsanitize=fuzzer-no-link,$sanitizers -fno-sanitize-recover=all" $objects || return
+    libs=$(sed -n 's/^LIB_FLAGS := //p' $build/libs.mk)
+    # shellcheck disable=SC2086
+    clang -pthread -fsanitize=fuzzer,$sanitizers $objects -o "$build/$1" $libs -lm
+}
+
+zeros() { head -c "$1" /dev/zero; }
+text() { # TEXT SIZE
+    printf %s "$1"
+    zeros $(($2 - ${#1}))
+}
+integer() { # of 64 bits, below 256
+    printf %b "\\0$(printf %o "$1")"
+    zeros 7
+}
+print_images() { printf '\0\0\10\3\0\0\0\2\0\0\0\2\0\0\0\2abcdefgh'; }
+print_labels() { printf '\0\0\10\1\0\0\0\2\0\11'; }
+print_snapshot() { # BATCH STEP: as tests/fuzz/fuzz_snapshot.c expects it, but for the checksum
+    text SNAPSHOT 8 && integer 1 && text 'mlp 1-2' 128 && text sgd 16
+    integer 7 && integer "$1" && integer 3 && integer "$2" && zeros 24 && integer 2 && integer 2
+    zeros 20
+}
+
+# Files as they should be, behind the byte by which the target chooses what to do with them.
+make_seeds() { # TARGET FOLDER
+    case $1 in
+        fuzz_idx)
+            { printf '\4' && print_images; } >"$2/images"
+            { printf '\5' && print_labels; } >"$2/labels"
+            { printf '\2' && print_images | gzip -n; } >"$2/images.gz"
+            { printf '\3' && print_labels | gzip -n; } >"$2/labels.gz"
+            ;;
+        fuzz_snapshot)
+            { printf '\1' && print_snapshot 64 5; } >"$2/within-an-epoch"
+            { printf '\1' && print_snapshot 32 0; } >"$2/between-epochs"
+            { printf '\0' && print_snapshot 64 5; } >"$2/wrong-checksum"
+            ;;
+    esac
+}
+
+number=0 failed=0
+echo 1..2
+for target in fuzz_idx fuzz_snapshot; do
+    number=$((number + 1)) log=$TMPDIR/log corpus=$TMPDIR/$target
+    mkdir "$corpus"
+    make_seeds $target "$corpus"
+    # Headers may claim a gigabyte, which is allocated but not touched.
+    if compile $target >"$log" 2>&1 &&
+        "$build/$target" -max_total_time="$1" -max_len=2048 -timeout=20 -malloc_limit_mb=1100 \
+            -rss_limit_mb=2048 -artifact_prefix="$build/$target-" "$corpus" >"$log" 2>&1; then
+        echo "ok $number - $target: $(sed -n 's/^Done \([0-9]*\) .*/\1/p' "$log") inputs in $1 s"
+    else
+        failed=1
+        tail -n 40 "$log" | sed 's/^/# /'
+        echo "not ok $number - $target: $(sed -n 's/.*written to /breaks on /p' "$log")"
+    fi
+done
+exit $failed

@@ -1,0 +1,237 @@
+// The option parser. Whatever ends the program runs in a child of its own.
+#include "../../common/options.h"
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h> // wants the headers above first
+
+static long count, big;
+static double rate;
+static const char *title, *file;
+
+static const struct option_spec table[] = {
+    {"count", OPTION_INT, &count, "3", 1, 100, "how many"},
+    {"big", OPTION_INT, &big, "0", -5, 1e12, "how many more"},
+    {"rate", OPTION_REAL, &rate, "0.5", 0, 1, "how fast"},
+    {"title", OPTION_TEXT, &title, "plain", 0, 0, "what to call it"},
+    {"file", OPTION_TEXT, &file, NULL, 0, 0, "where to put it"},
+};
+
+enum { OPTIONS = sizeof table / sizeof *table, MOST_ARGUMENTS = 8, RETURNED = 100 };
+
+static void parse(const char *const *arguments) {
+    char *argv[MOST_ARGUMENTS + 2] = {(char *)"program"};
+    int argc = 1;
+    while (arguments[argc - 1]) {
+        argv[argc] = (char *)arguments[argc - 1];
+        argc++;
+    }
+    options_parse(table, OPTIONS, "Does nothing.", argc, argv);
+}
+
+#define PARSE(...) parse((const char *const[]){__VA_ARGS__, NULL})
+
+static struct {
+    int status;
+    char out[4096], err[4096];
+} child;
+
+static void read_back(int from, char text[4096]) {
+    ssize_t size = pread(from, text, 4095, 0);
+    assert_in_range(size, 0, 4094); // all of it
+    text[size] = 0;
+    close(from);
+}
+
+static void parse_in_child(const char *const *arguments) {
+    int out = memfd_create("out", 0), err = memfd_create("err", 0);
+    fflush(NULL); // or the child's exit would write it once more
+    pid_t pid = fork();
+    if (pid == 0) {
+        // On the heap, where the sanitizers see whoever reads past an argument's end.
+        const char *copies[MOST_ARGUMENTS + 1] = {NULL};
+        for (int i = 0; arguments[i]; i++)
+            copies[i] = strdup(arguments[i]);
+        dup2(out, STDOUT_FILENO);
+        dup2(err, STDERR_FILENO);
+        parse(copies);
+        _exit(RETURNED);
+    }
+    assert_true(out >= 0 && err >= 0 && pid > 0);
+    assert_int_equal(waitpid(pid, &child.status, 0), pid);
+    read_back(out, child.out);
+    read_back(err, child.err);
+}
+
+#define PARSE_IN_CHILD(...) parse_in_child((const char *const[]){__VA_ARGS__, NULL})
+
+static int exited_with(int code) {
+    return WIFEXITED(child.status) && WEXITSTATUS(child.status) == code;
+}
+
+static void defaults(void **state) {
+    const char *const none[] = {NULL};
+    (void)state;
+    count = big = -1;
+    rate = -1;
+    title = NULL;
+    file = "untouched"; // without a default the value stays as it is
+    parse(none);
+    assert_int_equal(count, 3);
+    assert_int_equal(big, 0);
+    assert_true(rate == 0.5);
+    assert_string_equal(title, "plain");
+    assert_string_equal(file, "untouched");
+}
+
+static void both_spellings(void **state) {
+    (void)state;
+    PARSE("--count", "7", "--rate", "0.25", "--title", "a b", "--file", "x=y");
+    assert_int_equal(count, 7);
+    assert_true(rate == 0.25);
+    assert_string_equal(title, "a b");
+    assert_string_equal(file, "x=y");
+    assert_int_equal(big, 0); // as none was given
+    PARSE("--count=8", "--rate=1e-3", "--title=", "--file=--count=9");
+    assert_int_equal(count, 8);
+    assert_true(rate == 1e-3);
+    assert_string_equal(title, "");
+    assert_string_equal(file, "--count=9");
+}
+
+static void last_one_wins(void **state) {
+    (void)state;
+    PARSE("--count", "7", "--title=a", "--count=8", "--title", "b", "--count", "9");
+    assert_int_equal(count, 9);
+    assert_string_equal(title, "b");
+}
+
+static void a_value_may_look_like_an_option(void **state) {
+    (void)state;
+    PARSE("--title", "--help", "--big", "-4");
+    assert_string_equal(title, "--help");
+    assert_int_equal(big, -4);
+}
+
+static void bounds_are_allowed(void **state) {
+    (void)state;
+    errno = ERANGE; // left by somebody else
+    PARSE("--count=1", "--big=-5", "--rate=0");
+    assert_int_equal(count, 1);
+    assert_int_equal(big, -5);
+    assert_true(rate == 0);
+    PARSE("--count=100", "--big=1000000000000", "--rate=1");
+    assert_int_equal(count, 100);
+    assert_int_equal(big, 1000000000000);
+    assert_true(rate == 1);
+}
+
+static void mistakes(void **state) {
+    static const struct {
+        const char *arguments[MOST_ARGUMENTS];
+        const char *said;
+    } cases[] = {
+        {{"--nosuch", "1"}, "unknown option --nosuch;"},
+        {{"--nosuch=1"}, "unknown option --nosuch=1;"},
+        {{"--coun", "3"}, "unknown option --coun;"},
+        {{"--counts", "3"}, "unknown option --counts;"},
+        {{"--Count", "3"}, "unknown option --Count;"},
+        {{"--help=1"}, "unknown option --help=1;"},
+        {{"--", "3"}, "unknown option --;"},
+        {{"--=3"}, "unknown option --=3;"},
+        {{"-c", "3"}, "-c: options begin with --;"},
+        {{"count=3"}, "count=3: options begin with --;"},
+        {{"-"}, "-: options begin with --;"},
+        {{""}, ": options begin with --;"},
+        {{"--count", "3", "4"}, "4: options begin with --;"},
+        {{"--count"}, "--count needs a value;"},
+        {{"--title", "a", "--file"}, "--file needs a value;"},
+        {{"--count="}, "--count : want a whole number;"},
+        {{"--count", ""}, "--count : want a whole number;"},
+        {{"--count", " "}, "--count  : want a whole number;"},
+        {{"--count", "x"}, "--count x: want a whole number;"},
+        {{"--count", "3x"}, "--count 3x: want a whole number;"},
+        {{"--count", "3 "}, "--count 3 : want a whole number;"},
+        {{"--count", "3.0"}, "--count 3.0: want a whole number;"},
+        {{"--count", "1e1"}, "--count 1e1: want a whole number;"},
+        {{"--count", "0x10"}, "--count 0x10: want a whole number;"},
+        {{"--count", "--rate"}, "--count --rate: want a whole number;"},
+        {{"--count", "0"}, "--count 0: want a number from 1 to 100;"},
+        {{"--count=101"}, "--count 101: want a number from 1 to 100;"},
+        {{"--count", "-1"}, "--count -1: want a number from 1 to 100;"},
+        {{"--count", "18446744073709551617"}, "--count 18446744073709551617: want a number from 1 to 100;"},
+        {{"--count", "4294967297"}, "--count 4294967297: want a number from 1 to 100;"},
+        {{"--big", "1000000000001"}, "--big 1000000000001: want a number from -5 to"},
+        {{"--rate", ""}, "--rate : want a number;"},
+        {{"--rate", "fast"}, "--rate fast: want a number;"},
+        {{"--rate", "0.5x"}, "--rate 0.5x: want a number;"},
+        {{"--rate", "0,5"}, "--rate 0,5: want a number;"},
+        {{"--rate", "-0.1"}, "--rate -0.1: want a number from 0 to 1;"},
+        {{"--rate", "1.0001"}, "--rate 1.0001: want a number from 0 to 1;"},
+        {{"--rate", "nan"}, "--rate nan: want a number from 0 to 1;"},
+        {{"--rate", "inf"}, "--rate inf: want a number from 0 to 1;"},
+        {{"--rate", "-inf"}, "--rate -inf: want a number from 0 to 1;"},
+        {{"--rate", "1e999"}, "--rate 1e999: want a number from 0 to 1;"},
+        {{"--count", "5", "--rate", "2", "--nosuch"}, "--rate 2: want"}, // the first of them
+        {{"--nosuch", "--help"}, "unknown option --nosuch;"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        parse_in_child(cases[i].arguments);
+        const char *end = strchr(child.err, '\n');
+        int one_line = end && !end[1];
+        if (!exited_with(2) || child.out[0] || !one_line || strncmp(child.err, "error: ", 7) ||
+            !strstr(child.err, cases[i].said))
+            fail_msg("mistake %zu, which wants \"%s\": status %#x, stdout \"%s\", stderr \"%s\"", i,
+                     cases[i].said, (unsigned)child.status, child.out, child.err);
+    }
+}
+
+static void check_help(void) {
+    assert_true(exited_with(0));
+    assert_string_equal(child.err, "");
+    assert_non_null(strstr(child.out, "program"));
+    assert_non_null(strstr(child.out, "Does nothing."));
+    assert_non_null(strstr(child.out, "\n  --help "));
+    for (int i = 0; i < OPTIONS; i++) {
+        char name[64], text[64], fallback[64];
+        snprintf(name, sizeof name, "\n  --%s ", table[i].name);
+        snprintf(text, sizeof text, " %s ", table[i].help);
+        snprintf(fallback, sizeof fallback, "(%s)\n", table[i].fallback ? table[i].fallback : "none");
+        const char *line = strstr(child.out, name);
+        assert_non_null(line);
+        const char *end = strchr(line + 1, '\n');
+        const char *help = strstr(line, text), *in_parentheses = strstr(line, fallback);
+        assert_true(help && help < end);
+        assert_true(in_parentheses && in_parentheses < end);
+    }
+}
+
+static void help(void **state) {
+    (void)state;
+    PARSE_IN_CHILD("--help");
+    check_help();
+    PARSE_IN_CHILD("--count", "7", "--title=other", "--file=other", "--help", "--nosuch");
+    check_help(); // the defaults, not what was given before
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults),
+        cmocka_unit_test(both_spellings),
+        cmocka_unit_test(last_one_wins),
+        cmocka_unit_test(a_value_may_look_like_an_option),
+        cmocka_unit_test(bounds_are_allowed),
+        cmocka_unit_test(mistakes),
+        cmocka_unit_test(help),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
