@@ -54,10 +54,11 @@ static void change(atomic_uint *value, unsigned by) {
 
 // Piece i of the current kernel; all boundaries are multiples of the grain.
 static void run_piece(size_t i) {
+    if (i >= pool.pieces)
+        return;
     size_t grains = (pool.count + pool.grain - 1) / pool.grain;
     size_t from = i * grains / pool.pieces * pool.grain, to = (i + 1) * grains / pool.pieces * pool.grain;
-    if (i < pool.pieces)
-        pool.run(pool.arguments, from, to < pool.count ? to : pool.count);
+    pool.run(pool.arguments, from, to < pool.count ? to : pool.count);
 }
 
 static void *help(void *argument) {
