@@ -64,7 +64,7 @@ static void setup_data(struct trainer *t) {
 static void setup_model(struct trainer *t) {
     char why[WHY_SIZE];
     if (model_build(&t->model, opt.model, opt.hidden, t->train.pixels, CLASSES, why))
-        fail("%s", why);
+        wrong_usage("%s", why);
     size_t bytes = t->model.parameters * sizeof(float), row = opt.batch * sizeof(float), widest = 0;
     DEVICE_ALLOC(t->parameters, "parameters", bytes);
     DEVICE_ALLOC(t->gradients, "gradients", bytes);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-__attribute__((noreturn, format(printf, 1, 2))) static void wrong_usage(const char *format, ...) {
+void wrong_usage(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     fputs("error: ", stderr);
@@ -57,11 +57,9 @@ void options_parse(const struct option_spec *table, size_t count, const char *su
             o++;
         if (o == table + count)
             wrong_usage("unknown option %s", argv[i]);
-        if (name[length] == '=')
-            set_value(o, name + length + 1);
-        else if (i + 1 < argc)
-            set_value(o, argv[++i]);
-        else
+        const char *text = name[length] == '=' ? name + length + 1 : i + 1 < argc ? argv[++i] : "";
+        if (!*text)
             wrong_usage("--%s needs a value", o->name);
+        set_value(o, text);
     }
 }

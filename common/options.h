@@ -16,3 +16,6 @@ struct option_spec {
 // Fills the values from the defaults and then the command line. --help prints summary and the table and
 // exits with 0; a mistake prints one line on stderr and exits with 2.
 void options_parse(const struct option_spec *table, size_t count, const char *summary, int argc, char **argv);
+
+// One line on stderr and exit code 2.
+__attribute__((noreturn, format(printf, 1, 2))) void wrong_usage(const char *format, ...);

@@ -100,10 +100,10 @@ static void both_spellings(void **state) {
     assert_string_equal(title, "a b");
     assert_string_equal(file, "x=y");
     assert_int_equal(big, 0); // as none was given
-    PARSE("--count=8", "--rate=1e-3", "--title=", "--file=--count=9");
+    PARSE("--count=8", "--rate=1e-3", "--title==", "--file=--count=9");
     assert_int_equal(count, 8);
     assert_true(rate == 1e-3);
-    assert_string_equal(title, "");
+    assert_string_equal(title, "=");
     assert_string_equal(file, "--count=9");
 }
 
@@ -153,6 +153,9 @@ static void mistakes(void **state) {
         {{""}, ": options begin with --;"},
         {{"--count", "3", "4"}, "4: options begin with --;"},
         {{"--count"}, "--count needs a value;"},
+        {{"--count="}, "--count needs a value;"},
+        {{"--title="}, "--title needs a value;"},
+        {{"--title", ""}, "--title needs a value;"},
         {{"--title", "a", "--file"}, "--file needs a value;"},
         {{"--count="}, "--count : want a whole number;"},
         {{"--count", ""}, "--count : want a whole number;"},
