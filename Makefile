@@ -114,10 +114,10 @@ fuzz: ## an hour of fuzzing per file reader (FUZZ_SECONDS=60 for less)
 	@tools/deps.sh test
 	@tests/fuzz/run.sh $(or $(FUZZ_SECONDS),3600)
 
-bench-step1: ## step 1 beside PyTorch and the bare matrix products, as a table
+bench-step1: ## step 1 beside PyTorch and bare matrix products, as a table (ARGS=--accuracy: 5 seeds too)
 	@tools/deps.sh bench
-	@$(MAKE) --no-print-directory DEVICE=cpu programs build/cpu/tests/bench/sgemm
-	@/usr/bin/python3 tests/bench/step1.py
+	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ programs build/cpu/tests/bench/sgemm
+	@/usr/bin/python3 tests/bench/step1.py build/cpu $(ARGS)
 $(BUILD)/tests/bench/sgemm: $(BUILD)/tests/bench/sgemm.o
 	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) -lm
 
