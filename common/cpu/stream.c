@@ -34,11 +34,17 @@ struct CUstream_st {
     struct operation ring[RING];
 };
 
+// One cudaEventRecord. Whoever waits keeps the record that was the last one when the wait was asked for,
+// even if the event is recorded again, or destroyed, meanwhile.
+struct record {
+    int references; // the event's own, and one for each queued operation
+    int completed;
+    double seconds; // when
+};
+
 struct CUevent_st {
     unsigned flags;
-    int references; // the program's own, and one for each queued operation
-    uint64_t recorded, completed;
-    double seconds; // when it last completed
+    struct record *last;
 };
 
 pthread_mutex_t cpu_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -233,65 +239,51 @@ static struct operation *append(struct CUstream_st *s, void (*run)(void *), cons
     return op;
 }
 
-static struct CUevent_st *new_event(unsigned flags) {
-    struct CUevent_st *e = calloc(1, sizeof *e);
-    if (e) {
-        e->flags = flags;
-        e->references = 1;
-    }
-    return e;
+static void release(struct record *r) {
+    if (r && --r->references == 0)
+        free(r);
 }
-
-static void release(struct CUevent_st *e) {
-    if (--e->references == 0)
-        free(e);
-}
-
-struct mark {
-    struct CUevent_st *event;
-    uint64_t number; // which record of the event is meant
-};
 
 static void run_record(void *arguments) {
-    struct mark *m = arguments;
+    struct record *r = *(struct record **)arguments;
     pthread_mutex_lock(&cpu_lock);
-    if (m->number > m->event->completed) // records on several streams may finish out of order
-        m->event->completed = m->number;
-    m->event->seconds = now();
+    r->completed = 1;
+    r->seconds = now();
     pthread_cond_broadcast(&event_completed);
-    release(m->event);
+    release(r);
     pthread_mutex_unlock(&cpu_lock);
 }
 
 static void run_wait(void *arguments) {
-    struct mark *m = arguments;
+    struct record *r = *(struct record **)arguments;
     pthread_mutex_lock(&cpu_lock);
-    while (m->event->completed < m->number)
+    while (!r->completed)
         pthread_cond_wait(&event_completed, &cpu_lock);
-    release(m->event);
+    release(r);
     pthread_mutex_unlock(&cpu_lock);
 }
 
-static void append_mark(struct CUstream_st *s, struct CUevent_st *e, void (*run)(void *)) {
-    struct mark m = {e, e->recorded};
-    e->references++;
-    append(s, run, &m, sizeof m);
+// The record belongs to the caller, and to the operation until it has run.
+static struct record *append_record(struct CUstream_st *s) {
+    struct record *r = calloc(1, sizeof *r);
+    if (!r)
+        abort();
+    r->references = 2;
+    append(s, run_record, &r, sizeof r);
+    return r;
 }
 
-static void append_record(struct CUstream_st *s, struct CUevent_st *e) {
-    e->recorded++;
-    append_mark(s, e, run_record);
+static void append_wait(struct CUstream_st *s, struct record *r) {
+    r->references++;
+    append(s, run_wait, &r, sizeof r);
 }
 
 static void let_wait_for(struct CUstream_st *s, struct CUstream_st *other) {
     if (other->done == other->queued)
         return;
-    struct CUevent_st *e = new_event(cudaEventDisableTiming);
-    if (!e)
-        abort();
-    append_record(other, e);
-    append_mark(s, e, run_wait);
-    release(e);
+    struct record *r = append_record(other);
+    append_wait(s, r);
+    release(r);
 }
 
 // The legacy default stream waits for the work in all blocking streams, and they wait for its work.
@@ -431,9 +423,13 @@ cudaError_t cudaDeviceSynchronize(void) {
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
     cudaError_t error = cpu_enter();
-    if (!error && !(*event = new_event(flags)))
-        error = cudaErrorMemoryAllocation;
-    return cpu_error(error);
+    if (error)
+        return cpu_error(error);
+    *event = calloc(1, sizeof **event);
+    if (!*event)
+        return cpu_error(cudaErrorMemoryAllocation);
+    (*event)->flags = flags;
+    return cudaSuccess;
 }
 
 cudaError_t cudaEventCreate(cudaEvent_t *event) {
@@ -445,7 +441,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
     if (error || !event)
         return cpu_error(error ? error : cudaErrorInvalidResourceHandle);
     pthread_mutex_lock(&cpu_lock);
-    release(event);
+    release(event->last);
+    free(event);
     pthread_mutex_unlock(&cpu_lock);
     return cudaSuccess;
 }
@@ -458,10 +455,13 @@ static cudaError_t on_stream(cudaStream_t stream, cudaEvent_t event, int record)
     struct CUstream_st *s = resolve(stream);
     if (s) {
         take_turns(s);
-        if (record)
-            append_record(s, event);
-        else if (event->completed < event->recorded)
-            append_mark(s, event, run_wait);
+        if (record) {
+            struct record *r = append_record(s);
+            release(event->last);
+            event->last = r;
+        } else if (event->last && !event->last->completed) {
+            append_wait(s, event->last);
+        }
     }
     pthread_mutex_unlock(&cpu_lock);
     return s ? cudaSuccess : cpu_error(cudaErrorInvalidResourceHandle);
@@ -481,10 +481,15 @@ static cudaError_t finish_event(cudaEvent_t event, int wait) {
     if (error || !event)
         return cpu_error(error ? error : cudaErrorInvalidResourceHandle);
     pthread_mutex_lock(&cpu_lock);
-    uint64_t target = event->recorded;
-    while (wait && event->completed < target)
-        pthread_cond_wait(&event_completed, &cpu_lock);
-    int done = event->completed >= target;
+    struct record *r = event->last;
+    int done = !r || r->completed;
+    if (!done && wait) {
+        r->references++;
+        while (!r->completed)
+            pthread_cond_wait(&event_completed, &cpu_lock);
+        release(r);
+        done = 1;
+    }
     pthread_mutex_unlock(&cpu_lock);
     return done ? cudaSuccess : cudaErrorNotReady;
 }
@@ -501,12 +506,12 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) 
     cudaError_t error = cpu_enter();
     if (error)
         return cpu_error(error);
-    if (!ms || !start || !end || !start->recorded || !end->recorded ||
+    if (!ms || !start || !end || !start->last || !end->last ||
         ((start->flags | end->flags) & cudaEventDisableTiming))
         return cpu_error(cudaErrorInvalidResourceHandle);
     pthread_mutex_lock(&cpu_lock);
-    int done = start->completed == start->recorded && end->completed == end->recorded;
-    *ms = (float)((end->seconds - start->seconds) * 1e3);
+    int done = start->last->completed && end->last->completed;
+    *ms = (float)((end->last->seconds - start->last->seconds) * 1e3);
     pthread_mutex_unlock(&cpu_lock);
     return done ? cudaSuccess : cpu_error(cudaErrorNotReady);
 }
