@@ -2,6 +2,7 @@
 #include "error.h"
 #include "rng.h"
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +14,7 @@ static int read_idx(gzFile file, const char *path, int dimensions, uint32_t *sha
                     char why[WHY_SIZE]) {
     enum { MOST_BYTES = 1 << 30 };
     uint8_t header[16], extra;
-    size_t header_bytes = 4 + 4 * dimensions;
-    if (gzfread(header, 1, header_bytes, file) != header_bytes)
+    if (gzfread(header, 4, 1 + dimensions, file) != 1u + dimensions)
         return refuse(why, "%s: truncated or corrupt: no complete header", path);
     if (header[0] || header[1] || header[2] != 8 || header[3] != dimensions)
         return refuse(why, "%s: wrong magic: no IDX file of bytes in %d dimensions", path, dimensions);
@@ -26,8 +26,7 @@ static int read_idx(gzFile file, const char *path, int dimensions, uint32_t *sha
             return refuse(why, "%s: impossible size: dimension %d is %u", path, d, shape[d]);
         size *= shape[d];
     }
-    *bytes = malloc(size);
-    if (!*bytes)
+    if (!(*bytes = malloc(size)))
         return refuse(why, "%s: no memory for %zu bytes", path, size);
     if (gzfread(*bytes, 1, size, file) != size)
         return refuse(why, "%s: truncated or corrupt: header promises %zu bytes", path, size);
@@ -38,10 +37,10 @@ static int read_idx(gzFile file, const char *path, int dimensions, uint32_t *sha
 
 static int read_file(const char *folder, const char *split, const char *kind, int dimensions, uint32_t *shape,
                      uint8_t **bytes, char why[WHY_SIZE]) {
-    char path[400];
+    char path[PATH_MAX];
     gzFile file = NULL;
     for (int i = 0; i < 2 && !file; i++) {
-        snprintf(path, sizeof path, "%.350s/%s-%s-idx%d-ubyte%s", folder, split, kind, dimensions,
+        snprintf(path, sizeof path, "%s/%s-%s-idx%d-ubyte%s", folder, split, kind, dimensions,
                  i ? ".gz" : "");
         file = gzopen(path, "rb"); // reads plain files as they are
     }
@@ -75,10 +74,10 @@ static int load_split(struct dataset *set, const char *folder, const char *split
         read_file(folder, split, "labels", 1, &labels, &set->labels, why))
         return -1;
     if (shape[0] != labels)
-        return refuse(why, "%.350s: %s has %u images but %u labels", folder, split, shape[0], labels);
+        return refuse(why, "%s: %s has %u images but %u labels", folder, split, shape[0], labels);
     for (uint32_t i = 0; i < labels; i++)
         if (set->labels[i] >= CLASSES)
-            return refuse(why, "%.350s: %s label %u is %u, above 9", folder, split, i, set->labels[i]);
+            return refuse(why, "%s: %s label %u is %u, above 9", folder, split, i, set->labels[i]);
     set->count = labels;
     set->pixels = shape[1] * shape[2];
     return 0;

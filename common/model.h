@@ -40,7 +40,6 @@ struct layer_kind {
 };
 
 enum { MOST_LAYERS = 64 };
-
 struct model {
     char shape[128]; // such as "mlp 784-512-512-10"; names the model in snapshots
     struct layer layers[MOST_LAYERS];

@@ -48,9 +48,7 @@ void options_parse(const struct option_spec *table, size_t count, const char *su
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--help"))
             print_help(table, count, argv[0], summary);
-        if (strncmp(argv[i], "--", 2))
-            wrong_usage("%s: options begin with --", argv[i]);
-        const char *name = argv[i] + 2;
+        const char *name = strncmp(argv[i], "--", 2) ? "" : argv[i] + 2;
         size_t length = strcspn(name, "=");
         const struct option_spec *o = table;
         while (o < table + count && (strlen(o->name) != length || strncmp(o->name, name, length)))

@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static FILE *csv_file;
+static FILE *csv;
 
 double seconds(void) {
     struct timespec t;
@@ -14,13 +14,16 @@ double seconds(void) {
     return t.tv_sec + 1e-9 * t.tv_nsec;
 }
 
-void report_open(const char *csv, int append) {
-    if (csv && !(csv_file = fopen(csv, append ? "a" : "w")))
-        fail("--csv %s: %s", csv, strerror(errno));
-    if (csv)
-        setvbuf(csv_file, NULL, _IOLBF, 0); // whoever looks in the middle of a run sees whole lines
-    if (csv && !append)
-        fputs("step,loss,epoch,epoch_loss,test_loss,accuracy,seconds\n", csv_file);
+static void check_csv(int written) {
+    if (written < 0 || fflush(csv)) // or lost lines would be missed only after the run
+        fail("cannot write the --csv file: %s", strerror(errno));
+}
+
+void report_open(const char *path, int append) {
+    if (path && !(csv = fopen(path, append ? "a" : "w")))
+        fail("--csv %s: %s", path, strerror(errno));
+    if (path && ftell(csv) == 0)
+        check_csv(fputs("step,loss,epoch,epoch_loss,test_loss,accuracy,seconds\n", csv));
 }
 
 void report_steps(long epoch, long epochs, long step, long steps, long total, double loss) {
@@ -31,8 +34,8 @@ void report_steps(long epoch, long epochs, long step, long steps, long total, do
     else
         printf("epoch %ld/%ld  step %ld/%ld  loss %.4f\n", epoch, epochs, step, steps, loss);
     fflush(stdout);
-    if (csv_file)
-        fprintf(csv_file, "%ld,%.9g,,,,,\n", total, loss);
+    if (csv)
+        check_csv(fprintf(csv, "%ld,%.9g,,,,,\n", total, loss));
 }
 
 void report_epoch(long epoch, long epochs, long total, struct stats train, struct stats test, double elapsed,
@@ -43,6 +46,7 @@ void report_epoch(long epoch, long epochs, long total, struct stats train, struc
         printf("\r\033[K"); // the bar gives way: to the first column, erase to the end of the line
     printf("epoch %ld/%ld  loss %.4f  test loss %.4f  accuracy %.2f%%  %.2f s  %.0f images/s\n", epoch,
            epochs, loss, test_loss, accuracy, elapsed, images_per_second);
-    if (csv_file)
-        fprintf(csv_file, "%ld,,%ld,%.9g,%.9g,%.2f,%.3f\n", total, epoch, loss, test_loss, accuracy, elapsed);
+    if (csv)
+        check_csv(
+            fprintf(csv, "%ld,,%ld,%.9g,%.9g,%.2f,%.3f\n", total, epoch, loss, test_loss, accuracy, elapsed));
 }

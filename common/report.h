@@ -5,8 +5,8 @@
 // Seconds on a clock that never jumps.
 double seconds(void);
 
-// Opens the CSV file that the calls below add lines to (NULL: none): anew, or at its end.
-void report_open(const char *csv, int append);
+// Opens the CSV file at path (NULL: none) that the calls below add lines to: anew, or at its end.
+void report_open(const char *path, int append);
 
 // Progress within an epoch: a bar redrawn in place where stdout is a terminal, else a plain line.
 // total: steps of all epochs so far. loss: mean since the last call.

@@ -124,7 +124,7 @@ static float *as_floats(const struct matrix *x, int rows, int cols, int *ld) {
     *ld = x->ld;
     if (x->type == CUDA_R_32F)
         return x->data;
-    *ld = rows;
+    *ld = rows ? rows : 1;
     float *copy = malloc(sizeof(float) * (size_t)rows * (size_t)cols);
     for (int c = 0; copy && c < cols; c++)
         for (int r = 0; r < rows; r++)
@@ -137,9 +137,13 @@ static float *as_floats(const struct matrix *x, int rows, int cols, int *ld) {
 __attribute__((weak)) void openblas_set_num_threads(int);
 
 static void stay_on_this_thread(void) {
+    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER; // it frees what other threads had
     static _Thread_local int told;
-    if (!told && openblas_set_num_threads)
-        openblas_set_num_threads(1);
+    if (told || !openblas_set_num_threads)
+        return;
+    pthread_mutex_lock(&one_at_a_time);
+    openblas_set_num_threads(1);
+    pthread_mutex_unlock(&one_at_a_time);
     told = 1;
 }
 

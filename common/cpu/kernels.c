@@ -15,6 +15,7 @@ static size_t rows_per_grain(size_t row) {
 
 // What a GPU reports as an illegal address some time later is caught at the launch here.
 static void *view(const void *pointer, size_t bytes, const char *kernel, const char *array) {
+    CUDA_CHECK(cpu_enter());
     void *memory = cpu_view(pointer, bytes);
     if (!memory && cpu_is_device_pointer(pointer))
         fail("%s: %s: %zu bytes at %p are not all inside one allocation of device memory", kernel, array,

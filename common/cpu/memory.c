@@ -56,7 +56,7 @@ static struct allocation *find(struct allocation *list, uintptr_t address) {
     return list;
 }
 
-// Runs in the thread that faulted, which holds no lock: device code and host code fault outside.
+// Runs in the thread that faulted, and so may use what signal handlers otherwise may not.
 static void explain_fault(int signal_number, siginfo_t *info, void *context) {
     (void)context;
     uintptr_t at = (uintptr_t)info->si_addr;
@@ -69,9 +69,9 @@ static void explain_fault(int signal_number, siginfo_t *info, void *context) {
     const char *fix = from_host ? "the host reaches device memory through cudaMemcpy only"
                                 : "on a GPU this is cudaErrorIllegalAddress";
     uintptr_t address = from_host ? at : at - heap_bytes;
-    struct allocation *a = find(device_list, address);
     char line[512];
-    int n;
+    int n, locked = !pthread_mutex_trylock(&cpu_lock); // if held, maybe by this thread: better read on
+    struct allocation *a = find(device_list, address);
     if (a)
         n = snprintf(line, sizeof line,
                      "error: CPU device: %s touched byte %zu of the %zu bytes from cudaMalloc(%s) "
@@ -82,7 +82,9 @@ static void explain_fault(int signal_number, siginfo_t *info, void *context) {
                      "error: CPU device: %s touched device memory at %p that is not allocated "
                      "(freed, or out of range); %s\n",
                      who, (void *)address, fix);
-    if (write(STDERR_FILENO, line, (size_t)n) < 0)
+    if (locked)
+        pthread_mutex_unlock(&cpu_lock);
+    if (write(STDERR_FILENO, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1) < 0)
         _exit(1);
     signal(signal_number, SIG_DFL); // the access is repeated and ends the program where it happened
 }
@@ -141,7 +143,6 @@ static cudaError_t allocate(struct allocation *a, size_t size) {
     *link = a;
     cursor = a->start + a->span;
     used_bytes[a->device] += size;
-    memset((void *)(a->start + heap_bytes), 0xff, size); // as float, every element is NaN
     return cudaSuccess;
 }
 
@@ -163,11 +164,13 @@ cudaError_t cpuDeviceMalloc(void **pointer, size_t size, const char *what, const
     pthread_mutex_lock(&cpu_lock);
     error = allocate(a, size);
     pthread_mutex_unlock(&cpu_lock);
-    if (error)
+    if (error) {
         free(a);
-    else
-        *pointer = (void *)a->start;
-    return cpu_error(error);
+        return cpu_error(error);
+    }
+    memset((void *)(a->start + heap_bytes), 0xff, a->span - page); // as float, every element is NaN
+    *pointer = (void *)a->start;
+    return cudaSuccess;
 }
 
 #undef cudaMalloc
@@ -175,16 +178,11 @@ cudaError_t cudaMalloc(void **pointer, size_t size) {
     return cpuDeviceMalloc(pointer, size, "", "?", 0);
 }
 
-// Takes the allocation that starts at the address out of the list.
-static struct allocation *unlink_allocation(struct allocation **list, const void *pointer) {
-    pthread_mutex_lock(&cpu_lock);
+// The link to the allocation that starts at the address; called with cpu_lock held.
+static struct allocation **find_link(struct allocation **list, const void *pointer) {
     while (*list && (*list)->start != (uintptr_t)pointer)
         list = &(*list)->next;
-    struct allocation *a = *list;
-    if (a)
-        *list = a->next;
-    pthread_mutex_unlock(&cpu_lock);
-    return a;
+    return list;
 }
 
 cudaError_t cudaFree(void *pointer) {
@@ -192,20 +190,23 @@ cudaError_t cudaFree(void *pointer) {
     if (error || !pointer)
         return cpu_error(error);
     pthread_mutex_lock(&cpu_lock);
-    struct allocation *a = find(device_list, (uintptr_t)pointer);
-    int device = a ? a->device : 0;
+    struct allocation *a = *find_link(&device_list, pointer);
+    int device = a ? a->device : cpu_current_device();
     pthread_mutex_unlock(&cpu_lock);
     cpu_drain_device(device); // cudaFree waits for the work that may still use the memory
-    a = unlink_allocation(&device_list, pointer);
-    if (!a)
-        return cpu_error(cudaErrorInvalidValue);
-    mmap((void *)(a->start + heap_bytes), a->span - page, PROT_NONE,
-         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     pthread_mutex_lock(&cpu_lock);
-    used_bytes[a->device] -= a->bytes;
+    struct allocation **link = find_link(&device_list, pointer);
+    a = *link;
+    if (a) {
+        // Out of reach before the addresses can be given out again.
+        mmap((void *)(a->start + heap_bytes), a->span - page, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+        used_bytes[a->device] -= a->bytes;
+        *link = a->next;
+    }
     pthread_mutex_unlock(&cpu_lock);
     free(a);
-    return cudaSuccess;
+    return a ? cudaSuccess : cpu_error(cudaErrorInvalidValue);
 }
 
 cudaError_t cudaMallocHost(void **pointer, size_t size) {
@@ -233,7 +234,11 @@ cudaError_t cudaFreeHost(void *pointer) {
     if (error || !pointer)
         return cpu_error(error);
     cpu_drain_device(cpu_current_device());
-    struct allocation *a = unlink_allocation(&pinned_list, pointer);
+    pthread_mutex_lock(&cpu_lock);
+    struct allocation **link = find_link(&pinned_list, pointer), *a = *link;
+    if (a)
+        *link = a->next;
+    pthread_mutex_unlock(&cpu_lock);
     if (!a)
         return cpu_error(cudaErrorInvalidValue);
     free(pointer);
@@ -246,9 +251,10 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
     if (error)
         return cpu_error(error);
     pthread_mutex_lock(&cpu_lock);
-    *total = limit_bytes;
-    *available = limit_bytes - used_bytes[cpu_current_device()];
+    size_t left = limit_bytes - used_bytes[cpu_current_device()];
     pthread_mutex_unlock(&cpu_lock);
+    *available = left;
+    *total = limit_bytes;
     return cudaSuccess;
 }
 

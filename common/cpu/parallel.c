@@ -90,7 +90,7 @@ static void start_helpers(void) {
 void cpu_share(void (*run)(void *, size_t, size_t), void *arguments, size_t count, size_t grain) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, start_helpers);
-    if (count < 2 * grain || pool.threads == 1 || pthread_mutex_trylock(&pool.busy)) {
+    if (count == 0 || count < 2 * grain || pool.threads == 1 || pthread_mutex_trylock(&pool.busy)) {
         run(arguments, 0, count);
         return;
     }

@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,14 +22,16 @@ struct operation {
     _Alignas(16) unsigned char arguments[CPU_LAUNCH_BYTES];
 };
 
+// Never freed, so that whoever waits for one, or walks through all, need not hold the lock throughout:
+// a destroyed stream finishes its work and is then given out again.
 struct CUstream_st {
+    int alive; // between creation and destruction
+    int busy;  // with an operation
     int device;
-    int blocking; // takes turns with the legacy default stream
-    int closing;
-    uint64_t queued, done; // operations since the stream was made
+    int blocking;          // takes turns with the legacy default stream
+    uint64_t queued, done; // operations since the thread was started
     uint64_t wake_at;      // smallest value of done that somebody waits for
     pthread_cond_t work, progress;
-    pthread_t thread;
     uint64_t chaos; // state of the random delays, 0: none
     struct CUstream_st *next;
     struct operation ring[RING];
@@ -53,6 +56,7 @@ static struct CUstream_st *streams, *default_stream[CPU_MAX_DEVICES];
 static int device_count, physical[CPU_MAX_DEVICES];
 static uint64_t chaos_seed;
 static volatile sig_atomic_t forked;
+static atomic_int stopping; // the program exits
 static _Thread_local int current_device;
 static _Thread_local cudaError_t last_error;
 
@@ -64,6 +68,23 @@ static double now(void) {
 
 static void in_child(void) {
     forked = 1;
+}
+
+// A library that is unloaded while an operation computes with it would crash the program that just wanted
+// to exit. As on a GPU, what has not begun is dropped; what waits for somebody else is not waited for long.
+static void stop(void) {
+    struct timespec limit;
+    if (forked)
+        return;
+    clock_gettime(CLOCK_REALTIME, &limit);
+    limit.tv_sec++;
+    pthread_mutex_lock(&cpu_lock);
+    stopping = 1;
+    pthread_cond_broadcast(&event_completed);
+    for (struct CUstream_st *s = streams; s; s = s->next)
+        while (s->busy && !pthread_cond_timedwait(&s->progress, &cpu_lock, &limit))
+            ;
+    pthread_mutex_unlock(&cpu_lock);
 }
 
 static long positive_number(const char *name, long otherwise) {
@@ -107,11 +128,12 @@ static void initialise(void) {
     if (device_count)
         cpu_memory_init();
     pthread_atfork(NULL, NULL, in_child);
+    atexit(stop);
 }
 
 cudaError_t cpu_enter(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    if (forked)
+    if (forked || stopping)
         return cudaErrorInitializationError;
     pthread_once(&once, initialise);
     return device_count ? cudaSuccess : cudaErrorNoDevice;
@@ -160,10 +182,9 @@ static void *serve(void *argument) {
     struct CUstream_st *s = argument;
     pthread_mutex_lock(&cpu_lock);
     for (;;) {
-        while (s->done == s->queued && !s->closing)
+        while (s->done == s->queued || stopping)
             pthread_cond_wait(&s->work, &cpu_lock);
-        if (s->done == s->queued)
-            break;
+        s->busy = 1;
         struct operation *op = &s->ring[s->done % RING];
         pthread_mutex_unlock(&cpu_lock);
         if (s->chaos)
@@ -173,13 +194,13 @@ static void *serve(void *argument) {
         else
             cpu_share(op->run_range, op->arguments, op->count, op->grain);
         pthread_mutex_lock(&cpu_lock);
+        s->busy = 0;
         s->done++;
-        if (s->done >= s->wake_at) {
+        if (s->done >= s->wake_at || stopping) {
             s->wake_at = UINT64_MAX;
             pthread_cond_broadcast(&s->progress);
         }
     }
-    pthread_mutex_unlock(&cpu_lock);
     return NULL;
 }
 
@@ -193,25 +214,36 @@ static void wait_until_done(struct CUstream_st *s, uint64_t target) {
 
 // The functions from here to cpu_launch are called with cpu_lock held.
 
-static struct CUstream_st *new_stream(int device, int blocking) {
-    static uint64_t made;
-    struct CUstream_st *s = calloc(1, sizeof *s);
-    if (!s)
-        return NULL;
-    s->device = device;
-    s->blocking = blocking;
+// A stream without a user: one that was destroyed, or a new one with its thread.
+static struct CUstream_st *unused_stream(void) {
+    struct CUstream_st *s = streams;
+    while (s && (s->alive || s->done < s->queued))
+        s = s->next;
+    if (s || !(s = calloc(1, sizeof *s)))
+        return s;
     s->wake_at = UINT64_MAX;
-    s->chaos = chaos_seed ? (chaos_seed + made) * 0x9e3779b97f4a7c15 : 0;
-    made++;
     pthread_cond_init(&s->work, NULL);
     pthread_cond_init(&s->progress, NULL);
-
-    if (cpu_start_thread(&s->thread, serve, s)) {
+    pthread_t thread;
+    if (cpu_start_thread(&thread, serve, s)) {
         free(s);
         return NULL;
     }
+    pthread_detach(thread);
     s->next = streams;
     return streams = s;
+}
+
+static struct CUstream_st *new_stream(int device, int blocking) {
+    static uint64_t made;
+    struct CUstream_st *s = unused_stream();
+    if (!s)
+        return NULL;
+    s->alive = 1;
+    s->device = device;
+    s->blocking = blocking;
+    s->chaos = chaos_seed ? (chaos_seed + made++) * 0x9e3779b97f4a7c15 : 0;
+    return s;
 }
 
 static struct CUstream_st *resolve(cudaStream_t handle) {
@@ -224,7 +256,7 @@ static struct CUstream_st *resolve(cudaStream_t handle) {
     struct CUstream_st *s = streams;
     while (s && s != handle)
         s = s->next;
-    return s;
+    return s && s->alive ? s : NULL;
 }
 
 static struct operation *append(struct CUstream_st *s, void (*run)(void *), const void *arguments,
@@ -257,7 +289,7 @@ static void run_record(void *arguments) {
 static void run_wait(void *arguments) {
     struct record *r = *(struct record **)arguments;
     pthread_mutex_lock(&cpu_lock);
-    while (!r->completed)
+    while (!r->completed && !stopping)
         pthread_cond_wait(&event_completed, &cpu_lock);
     release(r);
     pthread_mutex_unlock(&cpu_lock);
@@ -345,9 +377,10 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, i
     if (!stream || flags > cudaStreamNonBlocking)
         return cpu_error(cudaErrorInvalidValue);
     pthread_mutex_lock(&cpu_lock);
-    *stream = new_stream(current_device, flags != cudaStreamNonBlocking);
+    struct CUstream_st *s = new_stream(current_device, flags != cudaStreamNonBlocking);
     pthread_mutex_unlock(&cpu_lock);
-    return *stream ? cudaSuccess : cpu_error(cudaErrorMemoryAllocation);
+    *stream = s;
+    return s ? cudaSuccess : cpu_error(cudaErrorMemoryAllocation);
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
@@ -359,47 +392,42 @@ cudaError_t cudaStreamCreate(cudaStream_t *stream) {
 }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
-    *least = 0;
-    *greatest = -5;
-    return cpu_error(cpu_enter());
+    cudaError_t error = cpu_enter();
+    if (!error && least)
+        *least = 0;
+    if (!error && greatest)
+        *greatest = -5;
+    return cpu_error(error);
 }
 
+// Returns at once; the work that is queued is still done.
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     cudaError_t error = cpu_enter();
     if (error)
         return cpu_error(error);
     pthread_mutex_lock(&cpu_lock);
-    struct CUstream_st **link = &streams;
-    while (*link && *link != stream)
-        link = &(*link)->next;
-    struct CUstream_st *s = *link;
-    if (s) {
-        *link = s->next;
-        s->closing = 1; // the thread ends once the queue is empty
-        pthread_cond_signal(&s->work);
-    }
+    struct CUstream_st *s = stream ? resolve(stream) : NULL;
+    if (s)
+        s->alive = 0;
     pthread_mutex_unlock(&cpu_lock);
-    if (!s)
-        return cpu_error(cudaErrorInvalidResourceHandle);
-    pthread_join(s->thread, NULL);
-    pthread_cond_destroy(&s->work);
-    pthread_cond_destroy(&s->progress);
-    free(s);
-    return cudaSuccess;
+    return s ? cudaSuccess : cpu_error(cudaErrorInvalidResourceHandle);
 }
 
-// What the calls on a stream have in common: waits, or asks, whether its work is done.
+// What the calls on a stream have in common: waits, or asks, whether its work is done. The default
+// stream's is done when that of all blocking streams is.
 static cudaError_t finish(cudaStream_t stream, int wait) {
     cudaError_t error = cpu_enter();
     if (error)
         return cpu_error(error);
     pthread_mutex_lock(&cpu_lock);
     struct CUstream_st *s = resolve(stream);
-    if (s && !stream)
-        take_turns(s);
-    if (s && wait)
-        wait_until_done(s, s->queued);
-    int done = s && s->done == s->queued;
+    int done = 1;
+    for (struct CUstream_st *other = streams; s && other; other = other->next)
+        if (other == s || (!stream && other->device == s->device && other->blocking)) {
+            if (wait)
+                wait_until_done(other, other->queued);
+            done = done && other->done == other->queued;
+        }
     pthread_mutex_unlock(&cpu_lock);
     if (!s)
         return cpu_error(cudaErrorInvalidResourceHandle);
@@ -506,14 +534,21 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) 
     cudaError_t error = cpu_enter();
     if (error)
         return cpu_error(error);
-    if (!ms || !start || !end || !start->last || !end->last ||
-        ((start->flags | end->flags) & cudaEventDisableTiming))
+    if (!ms)
+        return cpu_error(cudaErrorInvalidValue);
+    if (!start || !end || ((start->flags | end->flags) & cudaEventDisableTiming))
         return cpu_error(cudaErrorInvalidResourceHandle);
     pthread_mutex_lock(&cpu_lock);
-    int done = start->last->completed && end->last->completed;
-    *ms = (float)((end->last->seconds - start->last->seconds) * 1e3);
+    const struct record *from = start->last, *to = end->last;
+    if (!from || !to)
+        error = cudaErrorInvalidResourceHandle;
+    else if (!from->completed || !to->completed)
+        error = cudaErrorNotReady;
+    float elapsed = error ? 0 : (float)((to->seconds - from->seconds) * 1e3);
     pthread_mutex_unlock(&cpu_lock);
-    return done ? cudaSuccess : cpu_error(cudaErrorNotReady);
+    if (!error)
+        *ms = elapsed; // may be a mistaken device pointer, so not with the lock held
+    return cpu_error(error);
 }
 
 cudaError_t cudaGetDeviceCount(int *count) {

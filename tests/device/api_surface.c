@@ -1,0 +1,116 @@
+// Every function, enumerator and struct field of the CPU device's headers, used so that the compiler
+// accepts it only if the header it reads (ours or NVIDIA's, see parity.bats) declares just the same.
+#include <cublas_v2.h>
+#include <cuda_runtime.h>
+
+#define VALUE(enumerator, value) _Static_assert((long)(enumerator) == (value), #enumerator)
+
+VALUE(cudaSuccess, 0);
+VALUE(cudaErrorInvalidValue, 1);
+VALUE(cudaErrorMemoryAllocation, 2);
+VALUE(cudaErrorInitializationError, 3);
+VALUE(cudaErrorInvalidMemcpyDirection, 21);
+VALUE(cudaErrorInsufficientDriver, 35);
+VALUE(cudaErrorNoDevice, 100);
+VALUE(cudaErrorInvalidDevice, 101);
+VALUE(cudaErrorInvalidResourceHandle, 400);
+VALUE(cudaErrorNotReady, 600);
+VALUE(cudaErrorIllegalAddress, 700);
+VALUE(cudaErrorLaunchFailure, 719);
+VALUE(cudaErrorNotSupported, 801);
+VALUE(cudaErrorUnknown, 999);
+VALUE(cudaMemcpyHostToHost, 0);
+VALUE(cudaMemcpyHostToDevice, 1);
+VALUE(cudaMemcpyDeviceToHost, 2);
+VALUE(cudaMemcpyDeviceToDevice, 3);
+VALUE(cudaMemcpyDefault, 4);
+VALUE(cudaStreamDefault, 0);
+VALUE(cudaStreamNonBlocking, 1);
+VALUE(cudaEventDefault, 0);
+VALUE(cudaEventBlockingSync, 1);
+VALUE(cudaEventDisableTiming, 2);
+VALUE(CUBLAS_STATUS_SUCCESS, 0);
+VALUE(CUBLAS_STATUS_NOT_INITIALIZED, 1);
+VALUE(CUBLAS_STATUS_ALLOC_FAILED, 3);
+VALUE(CUBLAS_STATUS_INVALID_VALUE, 7);
+VALUE(CUBLAS_STATUS_ARCH_MISMATCH, 8);
+VALUE(CUBLAS_STATUS_MAPPING_ERROR, 11);
+VALUE(CUBLAS_STATUS_EXECUTION_FAILED, 13);
+VALUE(CUBLAS_STATUS_INTERNAL_ERROR, 14);
+VALUE(CUBLAS_STATUS_NOT_SUPPORTED, 15);
+VALUE(CUBLAS_OP_N, 0);
+VALUE(CUBLAS_OP_T, 1);
+VALUE(CUBLAS_DEFAULT_MATH, 0);
+VALUE(CUBLAS_PEDANTIC_MATH, 2);
+VALUE(CUBLAS_TF32_TENSOR_OP_MATH, 3);
+VALUE(CUDA_R_32F, 0);
+VALUE(CUDA_R_16F, 2);
+VALUE(CUDA_R_16BF, 14);
+VALUE(CUBLAS_COMPUTE_32F, 68);
+VALUE(CUBLAS_COMPUTE_32F_FAST_TF32, 77);
+VALUE(CUBLAS_GEMM_DEFAULT, -1);
+
+#define FIELD(type, name) _Static_assert(_Generic(&((struct cudaDeviceProp *)0)->name, type * : 1), #name)
+FIELD(size_t, totalGlobalMem);
+FIELD(int, major);
+FIELD(int, minor);
+FIELD(int, multiProcessorCount);
+FIELD(int, pciBusID);
+FIELD(int, pciDeviceID);
+FIELD(int, pciDomainID);
+_Static_assert(_Generic(&((struct cudaDeviceProp *)0)->name, char (*)[256] : 1), "name");
+
+#define FUNCTION(name, result, ...)                                                                          \
+    _Static_assert(_Generic(&name, result(*)(__VA_ARGS__) : 1), #name " is declared otherwise")
+
+FUNCTION(cudaGetErrorName, const char *, cudaError_t);
+FUNCTION(cudaGetErrorString, const char *, cudaError_t);
+FUNCTION(cudaGetLastError, cudaError_t, void);
+FUNCTION(cudaPeekAtLastError, cudaError_t, void);
+FUNCTION(cudaGetDeviceCount, cudaError_t, int *);
+FUNCTION(cudaSetDevice, cudaError_t, int);
+FUNCTION(cudaGetDevice, cudaError_t, int *);
+FUNCTION(cudaGetDeviceProperties, cudaError_t, struct cudaDeviceProp *, int);
+FUNCTION(cudaDeviceGetPCIBusId, cudaError_t, char *, int, int);
+FUNCTION(cudaDeviceSynchronize, cudaError_t, void);
+FUNCTION(cudaDriverGetVersion, cudaError_t, int *);
+FUNCTION(cudaRuntimeGetVersion, cudaError_t, int *);
+FUNCTION(cudaMalloc, cudaError_t, void **, size_t);
+FUNCTION(cudaFree, cudaError_t, void *);
+FUNCTION(cudaMallocHost, cudaError_t, void **, size_t);
+FUNCTION(cudaFreeHost, cudaError_t, void *);
+FUNCTION(cudaMemGetInfo, cudaError_t, size_t *, size_t *);
+FUNCTION(cudaMemcpy, cudaError_t, void *, const void *, size_t, enum cudaMemcpyKind);
+FUNCTION(cudaMemcpyAsync, cudaError_t, void *, const void *, size_t, enum cudaMemcpyKind, cudaStream_t);
+FUNCTION(cudaMemset, cudaError_t, void *, int, size_t);
+FUNCTION(cudaMemsetAsync, cudaError_t, void *, int, size_t, cudaStream_t);
+FUNCTION(cudaStreamCreate, cudaError_t, cudaStream_t *);
+FUNCTION(cudaStreamCreateWithFlags, cudaError_t, cudaStream_t *, unsigned int);
+FUNCTION(cudaStreamCreateWithPriority, cudaError_t, cudaStream_t *, unsigned int, int);
+FUNCTION(cudaDeviceGetStreamPriorityRange, cudaError_t, int *, int *);
+FUNCTION(cudaStreamDestroy, cudaError_t, cudaStream_t);
+FUNCTION(cudaStreamSynchronize, cudaError_t, cudaStream_t);
+FUNCTION(cudaStreamQuery, cudaError_t, cudaStream_t);
+FUNCTION(cudaStreamWaitEvent, cudaError_t, cudaStream_t, cudaEvent_t, unsigned int);
+FUNCTION(cudaEventCreate, cudaError_t, cudaEvent_t *);
+FUNCTION(cudaEventCreateWithFlags, cudaError_t, cudaEvent_t *, unsigned int);
+FUNCTION(cudaEventDestroy, cudaError_t, cudaEvent_t);
+FUNCTION(cudaEventRecord, cudaError_t, cudaEvent_t, cudaStream_t);
+FUNCTION(cudaEventSynchronize, cudaError_t, cudaEvent_t);
+FUNCTION(cudaEventQuery, cudaError_t, cudaEvent_t);
+FUNCTION(cudaEventElapsedTime, cudaError_t, float *, cudaEvent_t, cudaEvent_t);
+FUNCTION(cublasGetStatusName, const char *, cublasStatus_t);
+FUNCTION(cublasGetStatusString, const char *, cublasStatus_t);
+FUNCTION(cublasCreate, cublasStatus_t, cublasHandle_t *);
+FUNCTION(cublasDestroy, cublasStatus_t, cublasHandle_t);
+FUNCTION(cublasGetVersion, cublasStatus_t, cublasHandle_t, int *);
+FUNCTION(cublasSetStream, cublasStatus_t, cublasHandle_t, cudaStream_t);
+FUNCTION(cublasGetStream, cublasStatus_t, cublasHandle_t, cudaStream_t *);
+FUNCTION(cublasSetMathMode, cublasStatus_t, cublasHandle_t, cublasMath_t);
+FUNCTION(cublasSgemm, cublasStatus_t, cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int, int,
+         const float *, const float *, int, const float *, int, const float *, float *, int);
+FUNCTION(cublasSgemv, cublasStatus_t, cublasHandle_t, cublasOperation_t, int, int, const float *,
+         const float *, int, const float *, int, const float *, float *, int);
+FUNCTION(cublasGemmEx, cublasStatus_t, cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int, int,
+         const void *, const void *, cudaDataType, int, const void *, cudaDataType, int, const void *, void *,
+         cudaDataType, int, cublasComputeType_t, cublasGemmAlgo_t);

@@ -1,0 +1,85 @@
+#!/usr/bin/env bats
+# The CPU device's headers and texts against NVIDIA's, where the CUDA toolkit is installed.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+load ../e2e/helpers
+
+setup_file() {
+    cd "$root" || return
+    CUDA_FLAGS=$(tools/find_libs.sh gpu 2>/dev/null | sed -n 's/^LIB_FLAGS := //p')
+    export CUDA_FLAGS
+}
+
+setup() {
+    cd "$root" || return
+    headers=(common/cpu/include/cuda_runtime.h common/cpu/include/cublas_v2.h)
+}
+
+need_toolkit() {
+    [ -n "$CUDA_FLAGS" ] || skip "no CUDA toolkit here"
+}
+
+# compiles FLAGS FILE...: with gcc and with clang, a warning being an error.
+compiles() {
+    local cc include
+    read -ra include <<<"$1"
+    for cc in gcc clang; do
+        for file in "${@:2}"; do
+            $cc -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror "${include[@]}" -fsyntax-only "$file" || return 1
+        done
+    done
+}
+
+# The enumerators, and the macros that stand for numbers.
+values() {
+    grep -hoE '\b(cuda|CUBLAS_|CUDA_)[A-Za-z0-9_]+ = ' "${headers[@]}" | cut -d' ' -f1
+    sed -nE 's/^#define (cuda[A-Za-z]+) 0x[0-9]+$/\1/p' "${headers[@]}"
+}
+
+# none_missing FORM FILE: each name on stdin is in a line of the file of this form (NAME stands for it).
+none_missing() {
+    local name names
+    names=$(cat)
+    [ "$(wc -w <<<"$names")" -gt 20 ]
+    for name in $names; do
+        grep -qE "${1//NAME/$name}" "$2" || { echo "$name is not in $2" && return 1; }
+    done
+}
+
+@test "the lists leave out nothing that the headers declare" {
+    {
+        grep -hoE '\bcu(da|blas)[A-Z][A-Za-z]+\(' "${headers[@]}" | tr -d '('
+        values
+        sed -n '/^struct cudaDeviceProp/,/^}/p' "${headers[@]}" | grep -oE '[A-Za-z]+[[,;]' | tr -d '[,;'
+    } | none_missing '^(VALUE|FIELD|FUNCTION|_Static_assert).*\bNAME\b' tests/device/api_surface.c
+    values | grep -E '^cuda(Success|Error)|^CUBLAS_STATUS' |
+        none_missing '\bNAME,' tests/device/error_texts.c
+}
+
+@test "our headers declare what the list says" {
+    compiles -Icommon/cpu/include tests/device/api_surface.c
+}
+
+@test "NVIDIA's headers declare the same functions, values and fields" {
+    need_toolkit
+    compiles "$(grep -oE -- '-I[^ ]+' <<<"$CUDA_FLAGS")" tests/device/api_surface.c
+}
+
+@test "NVIDIA's libraries say the same about errors" {
+    need_toolkit
+    need_train # for its objects
+    read -ra ours <<<"$(sed -n 's/^LIB_FLAGS := //p' build/test/libs.mk)"
+    read -ra theirs <<<"$CUDA_FLAGS"
+    cc -Icommon/cpu/include tests/device/error_texts.c build/test/common/cpu/*.o build/test/common/error.o \
+        "${ours[@]}" -lm -pthread -o "$BATS_TEST_TMPDIR/ours"
+    cc tests/device/error_texts.c "${theirs[@]}" -o "$BATS_TEST_TMPDIR/theirs"
+    cd "$BATS_TEST_TMPDIR"
+    ./ours >ours.txt
+    ./theirs >theirs.txt
+    [ "$(wc -l <ours.txt)" = 25 ]
+    diff theirs.txt ours.txt
+}
+
+@test "the programs and common/ compile against NVIDIA's headers" {
+    need_toolkit
+    compiles "$(grep -oE -- '-I[^ ]+' <<<"$CUDA_FLAGS")" 01_single_gpu/train.c common/*.c
+}

@@ -1,0 +1,84 @@
+#!/usr/bin/env bats
+# The trainer and the CPU device's own tests under AddressSanitizer, UBSan and ThreadSanitizer, and under
+# random delays of every operation. Two threads share the kernels out, even where there is one core.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+load ../e2e/helpers
+
+setup_file() {
+    tiny_data "$BATS_FILE_TMPDIR/tiny"
+    need_train
+}
+
+setup() {
+    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return
+    export OMP_NUM_THREADS=2
+}
+
+# build SANITIZERS TARGET...: the programs in build/asan or build/tsan.
+build() {
+    folder=$root/build/${1:0:1}san # asan or tsan
+    command -v clang >/dev/null || skip "clang is not installed"
+    echo 'int main(void) { return 0; }' | clang "-fsanitize=$1" -x c - -o probe 2>/dev/null ||
+        skip "clang's $1 sanitizer is not installed"
+    make -C "$root" -j2 CC=clang DEVICE=cpu BUILD="build/${1:0:1}san" WERROR=1 \
+        CFLAGS="-O1 -g -fsanitize=$1 -fno-sanitize-recover=all" "${@:2}" >build.log 2>&1 ||
+        { cat build.log && return 1; }
+}
+
+# clean COMMAND...: ends well and without a report, on an address space that is not randomised, as some
+# kernels randomise more than ThreadSanitizer can bear.
+clean() {
+    timeout 300 setarch -R "$@" >log 2>&1 || { echo "status $?: $*" && cat log && return 1; }
+    ! grep -E 'Sanitizer|runtime error|WARNING' log
+}
+
+# Whole epochs with evaluation, snapshots and a resumed run; then the default model.
+train_all() { # PROGRAM CSV
+    local tiny=(--data "$BATS_FILE_TMPDIR/tiny" --hidden "33,20" --batch 64 --log-every 3)
+    rm -f snapshot
+    clean "$1" "${tiny[@]}" --epochs 2 --snapshot snapshot --csv "$2"
+    clean "$1" "${tiny[@]}" --epochs 3 --snapshot snapshot --csv "$2"
+    grep -q '^resumed .* 2 epochs' log
+    clean "$1" --data synthetic --max-steps 30 --log-every 10 --csv "$2.synthetic"
+    grep -q 'step 30/' log
+}
+
+# The losses, without the seconds.
+losses() {
+    cut -d, -f1-6 "$1" "$1.synthetic"
+}
+
+same_losses_in_chaos() { # PROGRAM SEED...
+    train_all "$1" calm
+    [ "$(losses calm | wc -l)" = 20 ]
+    for seed in "${@:2}"; do
+        CPU_DEVICE_CHAOS=$seed train_all "$1" chaos
+        diff <(losses calm) <(losses chaos)
+    done
+}
+
+@test "delays change no loss" {
+    same_losses_in_chaos "$TRAIN" 1 2 3
+}
+
+@test "AddressSanitizer and UBSan find nothing in the trainer" {
+    build address,undefined build/asan/01_single_gpu/train
+    same_losses_in_chaos "$folder/01_single_gpu/train" 4
+}
+
+@test "ThreadSanitizer finds nothing in the trainer" {
+    build thread build/tsan/01_single_gpu/train
+    same_losses_in_chaos "$folder/01_single_gpu/train" 5
+}
+
+@test "AddressSanitizer and UBSan find nothing in the CPU device's tests" {
+    build address,undefined build/asan/tests/unit/test_{cpu_device,cublas}
+    clean "$folder/tests/unit/test_cpu_device"
+    clean "$folder/tests/unit/test_cublas"
+}
+
+@test "ThreadSanitizer finds nothing in the CPU device's tests" {
+    build thread build/tsan/tests/unit/test_{cpu_device,cublas}
+    TSAN_OPTIONS=die_after_fork=0 clean "$folder/tests/unit/test_cpu_device"
+    clean "$folder/tests/unit/test_cublas"
+}

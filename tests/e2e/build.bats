@@ -1,0 +1,174 @@
+#!/usr/bin/env bats
+# The Makefile, in copies of the tree: what it builds, rebuilds, cleans and says.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+load helpers
+
+setup() {
+    copy_tree "$BATS_TEST_TMPDIR/tree"
+    cd "$BATS_TEST_TMPDIR/tree" || return
+    # Of a make that runs these tests, nothing is inherited.
+    unset MAKEFLAGS MFLAGS MAKELEVEL DEVICE CC CFLAGS BUILD WERROR
+    nvcc=$(command -v nvcc || ls "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" 2>/dev/null || true)
+}
+
+objects() { # all objects that are newer than the file
+    find build -name '*.o' -newer "$1" | sort
+}
+
+@test "make lists the targets and builds nothing" {
+    run --separate-stderr make
+    [ "$status" = 0 ] && [ -z "$stderr" ]
+    for target in quickstart data stepN run-stepN test fuzz bench-step1 format lint clean help; do
+        grep -qE "^make $target +[^ ].*" <<<"$output" || { echo "$target is missing" && return 1; }
+    done
+    [ "$(make help)" = "$output" ]
+    [ ! -e build ]
+}
+
+@test "gcc and clang build the CPU device without warnings" {
+    for cc in gcc clang; do
+        command -v $cc >/dev/null || skip "$cc is not installed"
+        make -j4 DEVICE=cpu CC=$cc BUILD=build/$cc WERROR=1 build/$cc/01_single_gpu/train
+        build/$cc/01_single_gpu/train --help >help
+    done
+}
+
+@test "make stepN links the programs into the step's folder" {
+    make -j4 DEVICE=cpu WERROR=1 step1
+    [ "$(readlink -f 01_single_gpu/train)" = "$PWD/build/cpu/01_single_gpu/train" ]
+    01_single_gpu/train --help >help
+}
+
+@test "what is newer is built again, and nothing else" {
+    make -j4 DEVICE=cpu step1
+    touch stamp
+    run make DEVICE=cpu step1
+    [ "$status" = 0 ] && [ "$output" = "" ]
+    [ "$(objects stamp)" = "" ]
+
+    touch common/snapshot.h
+    make -j4 DEVICE=cpu step1
+    [ "$(objects stamp)" = "$(printf 'build/cpu/%s.o\n' 01_single_gpu/train common/snapshot)" ]
+    [ build/cpu/01_single_gpu/train -nt stamp ]
+
+    touch stamp common/cpu/include/cublas_v2.h
+    make -j4 DEVICE=cpu step1
+    grep -q build/cpu/common/cpu/cublas.o <<<"$(objects stamp)"
+    grep -q build/cpu/common/model.o <<<"$(objects stamp)"
+    run ! grep -q build/cpu/common/options.o <<<"$(objects stamp)"
+}
+
+@test "other flags build everything again" {
+    make -j4 DEVICE=cpu step1
+    count=$(objects Makefile | wc -l)
+    touch stamp
+    make -j4 DEVICE=cpu CFLAGS=-O1 step1
+    [ "$count" -gt 5 ] && [ "$(objects stamp | wc -l)" = "$count" ]
+    touch stamp
+    make -j4 DEVICE=cpu CFLAGS=-O1 step1
+    [ "$(objects stamp)" = "" ]
+}
+
+@test "make clean leaves the tree and its data" {
+    mkdir -p data/mnist
+    touch data/mnist/t10k-labels-idx1-ubyte.gz
+    find . | sort >../before
+    make -j4 DEVICE=cpu step1
+    make clean
+    find . | sort | diff ../before -
+}
+
+# A toolkit's nvcc, and a driver's nvidia-smi that finds no GPU.
+pretend_toolkit_without_gpu() {
+    mkdir -p pretended/bin
+    printf '#!/bin/sh\nexit 1\n' | tee pretended/bin/nvcc >pretended/bin/nvidia-smi
+    chmod +x pretended/bin/*
+    export PATH=$PWD/pretended/bin:$PATH CUDA_HOME=$PWD/pretended
+}
+
+@test "run-step1 says that it falls back to the CPU device where there is no GPU" {
+    pretend_toolkit_without_gpu
+    run --separate-stderr make run-step1 ARGS='--hidden 8 --max-steps 1'
+    [ "$status" = 0 ] || { echo "$stderr" && return 1; }
+    [ "${lines[0]}" = "No GPU here that nvidia-smi knows: running on the CPU device." ]
+    grep -q '^device .*CPU device' <<<"$output"
+    grep -q '^data      synthetic' <<<"$output" # as the copy has no data/
+}
+
+@test "run-step1 takes MNIST, else Fashion-MNIST" {
+    mkdir -p data/fashion-mnist
+    run make DEVICE=cpu run-step1
+    [ "$status" != 0 ]
+    [[ $output == *"data/fashion-mnist/train-images-idx3-ubyte"* ]]
+    mkdir -p data/mnist
+    run make DEVICE=cpu run-step1
+    [ "$status" != 0 ]
+    [[ $output == *"data/mnist/train-images-idx3-ubyte"* ]]
+}
+
+# A compiler for which the header does not exist.
+compiler_without() { # HEADER
+    cat >without <<END
+#!/bin/sh
+for word; do
+    case \$word in *.c) ! grep -q '<$1>' "\$word" || exit 1 ;; esac
+done
+exec cc "\$@"
+END
+    chmod +x without
+}
+
+lists_fixes() { # DEVICE HEADER FIX...: find_libs.sh fails, and names the fixes
+    compiler_without "$2"
+    CC=./without run --separate-stderr tools/find_libs.sh "$1"
+    [ "$status" = 1 ] && [ -z "$output" ]
+    [[ ${stderr_lines[0]} == error:*"($2, "*"not found"* || ${stderr_lines[0]} == error:*"($2, "*"found."* ]]
+    [ ${#stderr_lines[@]} = $(($# - 1)) ]
+    for fix in "${@:3}"; do
+        grep -q "^  - .*$fix" <<<"$stderr" || { echo "$fix is missing" && return 1; }
+    done
+}
+
+@test "libraries that are not found: the message lists the fixes" {
+    lists_fixes cpu cblas.h tools/deps.sh OPENBLAS_HOME conda
+    lists_fixes cpu zlib.h tools/deps.sh EBROOTZLIB conda
+    lists_fixes gpu cublas_v2.h CUDA_HOME "apt: libcublas" DEVICE=cpu
+    lists_fixes nccl nccl.h NCCL_HOME "apt: libnccl-dev" DEVICE=cpu
+}
+
+@test "make stops at a library that is not found, and finds it later" {
+    compiler_without cblas.h
+    run make DEVICE=cpu CC=./without step1
+    [ "$status" = 2 ]
+    [[ $output == *"OPENBLAS_HOME"* ]]
+    [ ! -e build/cpu/libs.mk ]
+    make -j4 DEVICE=cpu step1
+}
+
+@test "gcc and clang build the GPU program, which says what to do where there is no driver" {
+    [ -n "$nvcc" ] || skip "nvcc is not installed"
+    for cc in gcc clang; do
+        command -v $cc >/dev/null || skip "$cc is not installed"
+        arch=all-major
+        [ $cc = gcc ] || arch=90 # what nvcc makes does not depend on CC, so one generation is enough now
+        make -j4 DEVICE=gpu CC=$cc ARCH=$arch WERROR=1 step1
+        grep -qE -- "-arch=(sm_)?$arch " build/gpu/flags
+        [ "$(readlink -f 01_single_gpu/train)" = "$PWD/build/gpu/01_single_gpu/train" ]
+        01_single_gpu/train --help >help
+        nvidia-smi -L >/dev/null 2>&1 || fails 1 "DEVICE=cpu after make" 01_single_gpu/train --data synthetic
+    done
+    ! nvidia-smi -L >/dev/null 2>&1 || skip "built; with a driver here, what happens without one was not tried"
+}
+
+@test "the GPU program builds without NCCL, and a step that needs NCCL says how to get it" {
+    [ -n "$nvcc" ] || skip "nvcc is not installed"
+    compiler_without nccl.h
+    NVCC=$nvcc CC=./without tools/find_libs.sh gpu >libs
+    grep -qx 'NCCL_FLAGS := *' libs
+    grep -q '^LIB_FLAGS := .*-lcublas' libs
+    mkdir 09_step
+    printf '#include <nccl.h>\nint main(void) { return 0; }\n' >09_step/train.c
+    run make DEVICE=gpu CC=./without step9
+    [ "$status" = 2 ]
+    [[ $output == *"NCCL (nccl.h, -lnccl) not found"*"NCCL_HOME"* ]]
+}

@@ -1,0 +1,56 @@
+#!/usr/bin/env bats
+# What holds for the text of the sources: who may know what, how long files are, and how they look.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+load helpers
+
+setup() {
+    cd "$root" || return
+    mapfile -t sources < <(find 0*/ common tests -name '*.[ch]' -o -name '*.cu')
+    mapfile -t common < <(find common -maxdepth 1 -name '*.[ch]' -o -maxdepth 1 -name '*.cu')
+    mapfile -t scripts < <(find tools tests .ci -type f \( -name '*.sh' -o -name '*.bash' -o -name '*.bats' \
+        -o -path .ci/run \))
+    [ ${#sources[@]} -gt 20 ] && [ ${#common[@]} -gt 10 ] && [ ${#scripts[@]} -gt 5 ]
+}
+
+# none PATTERN FILE...: no line matches; shows those that do.
+none() {
+    local found
+    found=$(grep -nHE "$@") || return 0
+    echo "$found" && return 1
+}
+
+@test "common/ knows one process only: no rank, world or NCCL outside the error macros" {
+    mapfile -t single < <(printf '%s\n' "${common[@]}" | grep -vE '^common/error\.[ch]$')
+    none -i '(^|[^a-z])(ranks?|world)([^a-z]|$)|nccl' "${single[@]}"
+}
+
+@test "steps have no conditional code" {
+    none '^ *# *(if|el)' 0*/*.c
+}
+
+@test "step 1 and common/ stay short" {
+    [ "$(wc -l <01_single_gpu/train.c)" -le 250 ]
+    [ "$(cat "${common[@]}" | wc -l)" -le 900 ]
+}
+
+@test "no loose ends, tabs or trailing blanks" {
+    none -w 'TODO|FIXME|XXX' "${sources[@]}"
+    none $'\t| $' "${sources[@]}"
+}
+
+@test "shell scripts are clean" {
+    command -v shellcheck >/dev/null || skip "shellcheck is not installed"
+    shellcheck "${scripts[@]}"
+}
+
+@test "C sources are laid out as clang-format does it" {
+    command -v clang-format >/dev/null || skip "clang-format is not installed"
+    [[ $(clang-format --version) == *"version 14."* ]] || skip "other versions than 14 lay out otherwise"
+    clang-format --dry-run -Werror "${sources[@]}"
+}
+
+@test "cppcheck finds no mistakes" {
+    command -v cppcheck >/dev/null || skip "cppcheck is not installed"
+    cppcheck --quiet --error-exitcode=1 --enable=warning,portability --inline-suppr --suppress=missingInclude \
+        --suppress=normalCheckLevelMaxBranches -Icommon/cpu/include 0*/ common/
+}

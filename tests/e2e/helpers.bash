@@ -1,0 +1,62 @@
+# What the end-to-end tests share. Each test works in a folder of its own, which bats removes.
+bats_require_minimum_version 1.5.0
+root=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
+
+# Step 1 for the CPU device, built here unless the runner has built it and says where.
+need_train() {
+    [ -n "${TRAIN:-}" ] && return
+    export TRAIN=$root/build/test/01_single_gpu/train
+    make -C "$root" DEVICE=cpu BUILD=build/test WERROR=1 build/test/01_single_gpu/train
+}
+
+# fails CODE TEXT COMMAND...: exits with the code, and says so in one line on stderr that has the text.
+fails() {
+    local code=$1 text=$2
+    run --separate-stderr "${@:3}"
+    # shellcheck disable=SC2154 # bats sets stderr and stderr_lines
+    if [ "$status" != "$code" ] || [ ${#stderr_lines[@]} != 1 ] || [[ $stderr != *"$text"* ]]; then
+        printf '%s\n' "wanted status $code and one line with: $text" "command: ${*:3}" "status: $status" \
+            "stderr: $stderr"
+        return 1
+    fi
+}
+
+# All files below the working folder with their contents, to see what a command changed.
+contents() {
+    find . -type f -exec sha256sum {} + | sort -k 2
+}
+
+# flip FILE OFFSET: inverts one byte.
+flip() {
+    local byte
+    byte=$(od -An -tu1 -j "$2" -N 1 "$1")
+    printf '%b' "\\0$(printf %o $((byte ^ 255)))" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
+}
+
+# idx_header LENGTH...: the header of an IDX file of bytes with these dimensions.
+idx_header() {
+    local length
+    printf '\0\0\b%b' "\\0$#"
+    for length; do
+        printf '%b' "$(printf %08x "$length" | sed 's/../\\x&/g')"
+    done
+}
+
+# tiny_data FOLDER: 640 training and 100 test images of 2 x 4 pixels, the digits of their own number; the
+# last digit is the label. A run on them takes milliseconds.
+tiny_data() {
+    local split count
+    mkdir -p "$1"
+    for split in train:640 t10k:100; do
+        count=${split#*:} split=${split%:*}
+        { idx_header "$count" 2 4 && seq -f %07g "$count"; } >"$1/$split-images-idx3-ubyte"
+        { idx_header "$count" && seq "$count" | sed 's/.*\(.\)/\1/' | tr -d '\n' | tr 0-9 '\000-\011'; } \
+            >"$1/$split-labels-idx1-ubyte"
+    done
+}
+
+# Copies the tree as a fresh clone would have it, new files included, into the folder (data may be a link).
+copy_tree() {
+    mkdir -p "$1"
+    git -C "$root" ls-files -z -co --exclude-standard -- ':!data' | tar -C "$root" -c --null -T - | tar -C "$1" -x
+}
