@@ -45,6 +45,10 @@ def openblas(program):
     return os.path.dirname(found[1]), f"{path}: {config().decode()}"
 
 
+def has_images(folder):
+    return os.path.exists(f"{folder}/train-images-idx3-ubyte.gz")
+
+
 def processor():
     with open("/proc/cpuinfo") as f:
         names = re.findall(r"model name\s*: (.*)", f.read())
@@ -77,8 +81,8 @@ def speed_table(data):
         return [f"{statistics.median(a / b for a, b in zip(*pair)):.2f} ({best(pair[0]) / best(pair[1]):.2f})"
                 for pair in zip(above, below)]
 
-    print(f"\n{ROUNDS} alternating runs, each the median of its last {EPOCHS - 1} epochs: median (lowest-highest),")
-    print("of ratios: median of the rounds (of the best runs, which other work on the machine disturbed least)")
+    print(f"\nmedian (lowest-highest) of {ROUNDS} alternating runs, each run the median of its last {EPOCHS - 1} epochs;")
+    print("ratios: median of the rounds (of the best runs, which other work disturbed least)")
     show("", [f"batch {batch}" for batch in BATCHES], "goal")
     show("trainer, images/s", map(spread, ours))
     show("PyTorch, images/s", map(spread, torch))
@@ -94,7 +98,7 @@ def speed_table(data):
 def accuracy_table():
     print("\nTest accuracy in % at the default options (10 epochs), seeds 1 to 5")
     for name, goal in ("mnist", 98), ("fashion-mnist", 88):
-        folders = [f for f in (f"data/{name}", f"/usr/share/datasets/{name}") if os.path.isdir(f)]
+        folders = [f for f in (f"data/{name}", f"/usr/share/datasets/{name}") if has_images(f)]
         if not folders:
             print(f"{name:14} not here")
             continue
@@ -108,7 +112,7 @@ os.environ.setdefault("OMP_NUM_THREADS", str(len(os.sched_getaffinity(0))))
 folder, blas = openblas(trainer)
 # Debian's PyTorch takes whatever libblas.so.3 the system points at; here it is to be the trainer's.
 os.environ["LD_LIBRARY_PATH"] = folder
-data = next((f for f in ("data/mnist", "data/fashion-mnist") if os.path.isdir(f)), "synthetic")
+data = next((f for f in ("data/mnist", "data/fashion-mnist") if has_images(f)), "synthetic")
 versions, _ = run(*torch_mnist, data, 64, 0, LR, MOMENTUM)
 torch_version, torch_blas = re.findall(r"^(?:PyTorch|BLAS) (.*)", versions, re.M)
 coretype = os.environ.get("OPENBLAS_CORETYPE", "unset")

@@ -66,7 +66,7 @@ epoch_line='^epoch [0-9]+/[0-9]+  loss [0-9]+\.[0-9]{4}  test loss [0-9]+\.[0-9]
     command -v script >/dev/null || skip "script is not installed"
     declare -fx train
     export tiny
-    script -qec "bash -c 'train --epochs 1 --log-every 4'" /dev/null >terminal </dev/null
+    SHELL=$BASH script -qec "bash -c 'train --epochs 1 --log-every 4'" /dev/null >terminal </dev/null
     grep -q $'\repoch 1/1  \[########################      \] 8/10  loss [0-9.]* ' terminal
     grep -qE $'\r\033\\[K''epoch 1/1  loss .*images/s' terminal
     run ! grep -q ' step ' terminal
