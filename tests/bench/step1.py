@@ -81,7 +81,7 @@ def speed_table(data):
         return [f"{statistics.median(a / b for a, b in zip(*pair)):.2f} ({best(pair[0]) / best(pair[1]):.2f})"
                 for pair in zip(above, below)]
 
-    print(f"\nmedian (lowest-highest) of {ROUNDS} alternating runs, each run the median of its last {EPOCHS - 1} epochs;")
+    print(f"\nmedian (lowest-highest) of {ROUNDS} alternating runs, each the median of {EPOCHS - 1} epochs;")
     print("ratios: median of the rounds (of the best runs, which other work disturbed least)")
     show("", [f"batch {batch}" for batch in BATCHES], "goal")
     show("trainer, images/s", map(spread, ours))
