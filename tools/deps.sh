@@ -38,6 +38,7 @@ if [ "$1" = test ]; then
     check has_command script bsdutils util-linux util-linux
 elif [ "$1" = bench ]; then
     check has_torch - python3-torch python3-pytorch pytorch
+    check has_command mpicc "openmpi-bin libopenmpi-dev" openmpi-devel openmpi
 fi
 [ -n "$apt" ] || exit 0
 

@@ -1,11 +1,11 @@
 // cuBLAS of the CPU device: checks what cuBLAS checks, queues the call, and lets the machine's CBLAS
 // do the arithmetic.
 #include "device.h"
+#include "floats.h"
 #include <cblas.h>
 #include <cublas_v2.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct cublasContext {
     cudaStream_t stream;
@@ -75,48 +75,18 @@ static int view_matrix(struct matrix *out, const void *data, cudaDataType type, 
     return out->data != NULL;
 }
 
-static float bits_to_float(uint32_t bits) {
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 static float widen(const struct matrix *x, size_t i) {
     if (x->type == CUDA_R_32F)
         return ((const float *)x->data)[i];
-    uint16_t h = ((const uint16_t *)x->data)[i];
-    if (x->type == CUDA_R_16BF)
-        return bits_to_float((uint32_t)h << 16);
-    uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31, fraction = h & 1023;
-    if (exponent == 0) // zero or subnormal: fraction x 2^-24
-        return (sign ? -1.f : 1.f) * (float)fraction * 0x1p-24f;
-    return bits_to_float(sign | (exponent == 31 ? 255 : exponent + 112) << 23 | fraction << 13);
+    uint16_t bits = ((const uint16_t *)x->data)[i];
+    return x->type == CUDA_R_16F ? half_to_float(bits) : bfloat16_to_float(bits);
 }
 
-// Rounds to nearest, ties to even, as the hardware does.
 static void narrow(const struct matrix *x, size_t i, float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    uint16_t *to = (uint16_t *)x->data + i;
-    if (x->type == CUDA_R_32F) {
+    if (x->type == CUDA_R_32F)
         ((float *)x->data)[i] = value;
-    } else if (x->type == CUDA_R_16BF) {
-        *to = value != value ? 0x7fff : (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-    } else {
-        uint32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
-        if (magnitude > 0x7f800000) {
-            *to = 0x7fff;
-        } else if (magnitude >= 0x477ff000) { // rounds to 2^16 or more
-            *to = (uint16_t)(sign | 0x7c00);
-        } else if (magnitude < 0x38800000) { // subnormal: adding 0.5 lets the FPU round at 2^-24
-            float sum = bits_to_float(magnitude) + 0.5f;
-            memcpy(&bits, &sum, sizeof bits);
-            *to = (uint16_t)(sign | (bits - 0x3f000000));
-        } else {
-            magnitude += 0xfff + (magnitude >> 13 & 1);
-            *to = (uint16_t)(sign | (magnitude - 0x38000000) >> 13);
-        }
-    }
+    else
+        ((uint16_t *)x->data)[i] = x->type == CUDA_R_16F ? float_to_half(value) : float_to_bfloat16(value);
 }
 
 // A dense float copy of a matrix of another type; the float matrix itself needs none.

@@ -41,19 +41,43 @@ int cpu_is_device_pointer(const void *pointer);
 // CPU_LAUNCH_BYTES, are copied. Blocks while the queue is full.
 cudaError_t cpu_launch(cudaStream_t stream, void (*run)(void *), const void *arguments, size_t bytes);
 
+// The same for what must run even after cpu_stop_streams, because others count on it.
+cudaError_t cpu_launch_always(cudaStream_t stream, void (*run)(void *), const void *arguments, size_t bytes);
+
 // The same for a kernel over a range: run(arguments, from, to) for parts of 0..count at once, as many as
 // there are cores, each a multiple of grain; the result must not depend on how the range is cut.
 cudaError_t cpu_launch_range(cudaStream_t stream, void (*run)(void *, size_t, size_t), const void *arguments,
                              size_t bytes, size_t count, size_t grain);
 
+// After this the streams drop what is queued, and whoever launches or waits gets cudaErrorLaunchFailure, for
+// which cudaGetErrorString then gives the text; until cpu_resume_streams.
+void cpu_stop_streams(const char *text);
+void cpu_resume_streams(void);
+
+// Whether the program exits: what waits for somebody else must end.
+int cpu_exiting(void);
+
 // Runs all parts and returns when they are done.
 void cpu_share(void (*run)(void *, size_t, size_t), void *arguments, size_t count, size_t grain);
+
+// Other processes compute on the same cores: leaves this one its share of the threads, unless
+// OMP_NUM_THREADS says how many it may have.
+void cpu_share_cores(int processes);
 
 // pthread_create for a thread that no signal meant for the program reaches. Returns 0 or an errno.
 int cpu_start_thread(pthread_t *thread, void *(*run)(void *), void *argument);
 
 // Waits until all streams of a device are empty. Called without cpu_lock.
 void cpu_drain_device(int device);
+
+// Seconds on a clock that never jumps.
+double cpu_now(void);
+
+// Lets the other hardware thread of a core run while this one looks at memory again and again.
+void cpu_relax(void);
+
+// The environment variable of this name, a whole number from 1 up; ends the program if it is none.
+long cpu_positive_number(const char *name, long otherwise);
 
 // A size such as 512, 64K, 64M or 2G in bytes; 0 when the text is none.
 size_t cpu_parse_size(const char *text);

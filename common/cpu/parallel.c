@@ -16,7 +16,8 @@ static struct {
     pthread_cond_t changed;
     atomic_uint generation; // counts kernels
     atomic_uint unfinished; // helpers at work on this one
-    int threads;            // helpers and the caller
+    int started;            // threads: helpers and the caller
+    int threads;            // of them in use
     void (*run)(void *, size_t, size_t);
     void *arguments;
     size_t count, grain, pieces;
@@ -24,7 +25,7 @@ static struct {
           .lock = PTHREAD_MUTEX_INITIALIZER,
           .changed = PTHREAD_COND_INITIALIZER};
 
-static void relax(void) {
+void cpu_relax(void) {
 #if defined __x86_64__
     __builtin_ia32_pause();
 #elif defined __aarch64__
@@ -37,7 +38,7 @@ static void wait_for(atomic_uint *value, unsigned number, int until) {
     for (int i = 0; i < SPINS; i++) {
         if ((atomic_load(value) == number) == until)
             return;
-        relax();
+        cpu_relax();
     }
     pthread_mutex_lock(&pool.lock);
     while ((atomic_load(value) == number) != until)
@@ -64,6 +65,8 @@ static void run_piece(size_t i) {
 static void *help(void *argument) {
     for (unsigned generation = 0;; generation++) {
         wait_for(&pool.generation, generation, 0);
+        if ((int)(size_t)argument >= pool.threads)
+            return NULL;
         run_piece((size_t)argument);
         change(&pool.unfinished, -1u);
     }
@@ -76,19 +79,29 @@ static void start_helpers(void) {
     int threads = sched_getaffinity(0, sizeof allowed, &allowed) ? 1 : CPU_COUNT(&allowed);
     if (wanted && atoi(wanted) > 0)
         threads = atoi(wanted);
-    pool.threads = threads < MOST_THREADS ? threads : MOST_THREADS;
-    for (long i = 1; i < pool.threads; i++) {
+    pool.started = pool.threads = threads < MOST_THREADS ? threads : MOST_THREADS;
+    for (long i = 1; i < pool.started; i++) {
         pthread_t thread;
         if (cpu_start_thread(&thread, help, (void *)i)) {
-            pool.threads = (int)i;
+            pool.started = pool.threads = (int)i;
             break;
         }
         pthread_detach(thread);
     }
 }
 
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+void cpu_share_cores(int processes) {
+    pthread_once(&once, start_helpers);
+    pthread_mutex_lock(&pool.busy);
+    int share = pool.started / processes > 1 ? pool.started / processes : 1;
+    if (!getenv("OMP_NUM_THREADS") && share < pool.threads)
+        pool.threads = share; // helpers beyond that end when they are next woken
+    pthread_mutex_unlock(&pool.busy);
+}
+
 void cpu_share(void (*run)(void *, size_t, size_t), void *arguments, size_t count, size_t grain) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, start_helpers);
     if (count == 0 || count < 2 * grain || pool.threads == 1 || pthread_mutex_trylock(&pool.busy)) {
         run(arguments, 0, count);

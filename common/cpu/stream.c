@@ -19,6 +19,7 @@ struct operation {
     void (*run)(void *); // or, where NULL, run_range
     void (*run_range)(void *, size_t, size_t);
     size_t count, grain;
+    int always; // even after cpu_stop_streams
     _Alignas(16) unsigned char arguments[CPU_LAUNCH_BYTES];
 };
 
@@ -57,10 +58,12 @@ static int device_count, physical[CPU_MAX_DEVICES];
 static uint64_t chaos_seed;
 static volatile sig_atomic_t forked;
 static atomic_int stopping; // the program exits
+static atomic_int failed;   // cpu_stop_streams
+static char failure[640];
 static _Thread_local int current_device;
 static _Thread_local cudaError_t last_error;
 
-static double now(void) {
+double cpu_now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
@@ -87,7 +90,7 @@ static void stop(void) {
     pthread_mutex_unlock(&cpu_lock);
 }
 
-static long positive_number(const char *name, long otherwise) {
+long cpu_positive_number(const char *name, long otherwise) {
     const char *text = getenv(name);
     if (!text)
         return otherwise;
@@ -121,10 +124,10 @@ static void choose_visible_devices(int present) {
 
 static void initialise(void) {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    long present = positive_number("CPU_DEVICES", cores < 2 ? 2 : cores);
+    long present = cpu_positive_number("CPU_DEVICES", cores < 2 ? 2 : cores);
     choose_visible_devices(present > CPU_MAX_DEVICES ? CPU_MAX_DEVICES : (int)present);
     if (getenv("CPU_DEVICE_CHAOS"))
-        chaos_seed = (uint64_t)positive_number("CPU_DEVICE_CHAOS", 1);
+        chaos_seed = (uint64_t)cpu_positive_number("CPU_DEVICE_CHAOS", 1);
     if (device_count)
         cpu_memory_init();
     pthread_atfork(NULL, NULL, in_child);
@@ -143,6 +146,22 @@ cudaError_t cpu_error(cudaError_t error) {
     if (error)
         last_error = error;
     return error;
+}
+
+int cpu_exiting(void) {
+    return stopping;
+}
+
+void cpu_stop_streams(const char *text) {
+    pthread_mutex_lock(&cpu_lock);
+    if (!failed)
+        snprintf(failure, sizeof failure, "%s", text);
+    failed = 1;
+    pthread_mutex_unlock(&cpu_lock);
+}
+
+void cpu_resume_streams(void) {
+    failed = 0;
 }
 
 int cpu_current_device(void) {
@@ -189,7 +208,9 @@ static void *serve(void *argument) {
         pthread_mutex_unlock(&cpu_lock);
         if (s->chaos)
             delay_at_random(s);
-        if (op->run)
+        if (failed && !op->always)
+            ;
+        else if (op->run)
             op->run(op->arguments);
         else
             cpu_share(op->run_range, op->arguments, op->count, op->grain);
@@ -259,12 +280,13 @@ static struct CUstream_st *resolve(cudaStream_t handle) {
     return s && s->alive ? s : NULL;
 }
 
-static struct operation *append(struct CUstream_st *s, void (*run)(void *), const void *arguments,
-                                size_t bytes) {
+static struct operation *append(struct CUstream_st *s, void (*run)(void *), int always,
+                                const void *arguments, size_t bytes) {
     while (s->queued - s->done == RING) // another thread may take the room that was waited for
         wait_until_done(s, s->queued - RING / 2);
     struct operation *op = &s->ring[s->queued % RING];
     op->run = run;
+    op->always = always;
     memcpy(op->arguments, arguments, bytes);
     s->queued++;
     pthread_cond_signal(&s->work); // the thread starts once cpu_lock is free
@@ -280,7 +302,7 @@ static void run_record(void *arguments) {
     struct record *r = *(struct record **)arguments;
     pthread_mutex_lock(&cpu_lock);
     r->completed = 1;
-    r->seconds = now();
+    r->seconds = cpu_now();
     pthread_cond_broadcast(&event_completed);
     release(r);
     pthread_mutex_unlock(&cpu_lock);
@@ -301,13 +323,13 @@ static struct record *append_record(struct CUstream_st *s) {
     if (!r)
         abort();
     r->references = 2;
-    append(s, run_record, &r, sizeof r);
+    append(s, run_record, 1, &r, sizeof r);
     return r;
 }
 
 static void append_wait(struct CUstream_st *s, struct record *r) {
     r->references++;
-    append(s, run_wait, &r, sizeof r);
+    append(s, run_wait, 1, &r, sizeof r);
 }
 
 static void let_wait_for(struct CUstream_st *s, struct CUstream_st *other) {
@@ -333,6 +355,8 @@ static void take_turns(struct CUstream_st *s) {
 static cudaError_t launch(cudaStream_t stream, const struct operation *wanted, const void *arguments,
                           size_t bytes) {
     cudaError_t error = cpu_enter();
+    if (!error && failed && !wanted->always)
+        error = cudaErrorLaunchFailure;
     if (error)
         return cpu_error(error);
     if (bytes > CPU_LAUNCH_BYTES)
@@ -341,7 +365,7 @@ static cudaError_t launch(cudaStream_t stream, const struct operation *wanted, c
     struct CUstream_st *s = resolve(stream);
     if (s) {
         take_turns(s);
-        struct operation *op = append(s, wanted->run, arguments, bytes);
+        struct operation *op = append(s, wanted->run, wanted->always, arguments, bytes);
         op->run_range = wanted->run_range;
         op->count = wanted->count;
         op->grain = wanted->grain;
@@ -352,6 +376,11 @@ static cudaError_t launch(cudaStream_t stream, const struct operation *wanted, c
 
 cudaError_t cpu_launch(cudaStream_t stream, void (*run)(void *), const void *arguments, size_t bytes) {
     struct operation op = {.run = run};
+    return launch(stream, &op, arguments, bytes);
+}
+
+cudaError_t cpu_launch_always(cudaStream_t stream, void (*run)(void *), const void *arguments, size_t bytes) {
+    struct operation op = {.run = run, .always = 1};
     return launch(stream, &op, arguments, bytes);
 }
 
@@ -431,6 +460,8 @@ static cudaError_t finish(cudaStream_t stream, int wait) {
     pthread_mutex_unlock(&cpu_lock);
     if (!s)
         return cpu_error(cudaErrorInvalidResourceHandle);
+    if (failed)
+        return cpu_error(cudaErrorLaunchFailure);
     return done || wait ? cudaSuccess : cudaErrorNotReady;
 }
 
@@ -446,7 +477,7 @@ cudaError_t cudaDeviceSynchronize(void) {
     cudaError_t error = cpu_enter();
     if (!error)
         cpu_drain_device(current_device);
-    return cpu_error(error);
+    return cpu_error(!error && failed ? cudaErrorLaunchFailure : error);
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
@@ -519,6 +550,8 @@ static cudaError_t finish_event(cudaEvent_t event, int wait) {
         done = 1;
     }
     pthread_mutex_unlock(&cpu_lock);
+    if (failed)
+        return cpu_error(cudaErrorLaunchFailure);
     return done ? cudaSuccess : cudaErrorNotReady;
 }
 
@@ -665,6 +698,8 @@ const char *cudaGetErrorName(cudaError_t error) {
 }
 
 const char *cudaGetErrorString(cudaError_t error) {
+    if (error == cudaErrorLaunchFailure && failed)
+        return failure;
     for (size_t i = 0; i < sizeof error_texts / sizeof *error_texts; i++)
         if (error_texts[i].error == error)
             return error_texts[i].text;

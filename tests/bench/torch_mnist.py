@@ -35,33 +35,55 @@ def loaded_blas():
     return blas
 
 
-folder, batch, epochs = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-lr, momentum = float(sys.argv[4]), float(sys.argv[5])
-torch.manual_seed(1)
-torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-print("PyTorch", torch.__version__, flush=True)
-print("BLAS", loaded_blas(), flush=True)
+def setup():
+    """Prints the versions. The same seed gives all processes the same weights and the same order."""
+    torch.manual_seed(1)
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    print("PyTorch", torch.__version__, flush=True)
+    print("BLAS", loaded_blas(), flush=True)
 
-images, y = load(folder)
-x = images.float().div_(255)
-del images
-x.sub_(x.mean()).div_(x.std())
-model = torch.nn.Sequential(torch.nn.Linear(784, 512), torch.nn.ReLU(), torch.nn.Linear(512, 512),
-                            torch.nn.ReLU(), torch.nn.Linear(512, 10))
-optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=momentum, foreach=True)
-steps = len(x) // batch
-for epoch in range(1, epochs + 1):
-    start = time.monotonic()
-    total = torch.zeros(())
-    order = torch.randperm(len(x))
-    for step in range(steps):
-        rows = order[step * batch:(step + 1) * batch]
-        optimizer.zero_grad(set_to_none=True)
-        loss = torch.nn.functional.cross_entropy(model(x[rows]), y[rows])
-        loss.backward()
-        optimizer.step()
-        total += loss.detach()
-    mean = total.item() / steps
-    elapsed = time.monotonic() - start
-    print(f"epoch {epoch}/{epochs}  loss {mean:.4f}  {elapsed:.2f} s  {steps * batch / elapsed:.0f} images/s",
-          flush=True)
+
+def load_normalised(folder):
+    images, y = load(folder)
+    x = images.float().div_(255)
+    del images
+    return x.sub_(x.mean()).div_(x.std()), y
+
+
+def new_model():
+    return torch.nn.Sequential(torch.nn.Linear(784, 512), torch.nn.ReLU(), torch.nn.Linear(512, 512),
+                               torch.nn.ReLU(), torch.nn.Linear(512, 10))
+
+
+def train(model, x, y, batch, epochs, lr, momentum, rank=0, ranks=1):
+    """Trains on this rank's part of each batch; rank 0 prints, the images of all ranks."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=momentum, foreach=True)
+    steps, part = len(x) // batch, batch // ranks
+    for epoch in range(1, epochs + 1):
+        start = time.monotonic()
+        total = torch.zeros(())
+        order = torch.randperm(len(x))
+        for step in range(steps):
+            rows = order[step * batch + rank * part:][:part]
+            optimizer.zero_grad(set_to_none=True)
+            loss = torch.nn.functional.cross_entropy(model(x[rows]), y[rows])
+            loss.backward()
+            optimizer.step()
+            total += loss.detach()
+        mean = total.item() / steps
+        elapsed = time.monotonic() - start
+        if rank == 0:
+            print(f"epoch {epoch}/{epochs}  loss {mean:.4f}  {elapsed:.2f} s  "
+                  f"{steps * batch / elapsed:.0f} images/s", flush=True)
+
+
+def arguments():
+    folder, batch, epochs, lr, momentum = sys.argv[1:6]
+    return folder, int(batch), int(epochs), float(lr), float(momentum)
+
+
+if __name__ == "__main__":
+    folder, *options = arguments()
+    setup()
+    x, y = load_normalised(folder)
+    train(new_model(), x, y, *options)

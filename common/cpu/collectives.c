@@ -1,0 +1,526 @@
+// The collectives of the CPU device. All are one exchange: first every rank sends each other rank the part of
+// its data that this one is to reduce, and reduces its own part as the messages come in; then every rank
+// sends all others what it has to give. The data go in chunks, so that they are still in the cache when they
+// are needed again. As parts are reduced in the order of the ranks, a sum has the same bits wherever it is
+// taken.
+#include "comm.h"
+#include "reduce.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { YIELDS = 50, SMALL = 32 << 10 };
+static const double CHECK_SECONDS = 0.25;
+
+static size_t smaller(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+// "AllReduce (count 512, float, sum)"
+static const char *describe(char text[96], const struct call *call) {
+    static const char *const kinds[] = {"no collective", "AllReduce", "Broadcast", "Reduce",   "AllGather",
+                                        "ReduceScatter", "Send",      "Recv",      "CommSplit"};
+    static const char *const types[] = {"int8",   "uint8", "int32", "uint32", "int64",
+                                        "uint64", "half",  "float", "double", "bfloat16"};
+    static const char *const ops[] = {"sum", "prod", "max", "min", "avg"};
+    int n = snprintf(text, 96, "%s", kinds[call->kind]);
+    if (call->kind == CALL_NONE || call->kind == CALL_SPLIT)
+        return text;
+    n += snprintf(text + n, (size_t)(96 - n), " (count %llu, %s", (unsigned long long)call->count,
+                  types[call->type]);
+    if (call->kind == CALL_ALL_REDUCE || call->kind == CALL_REDUCE || call->kind == CALL_REDUCE_SCATTER)
+        n += snprintf(text + n, (size_t)(96 - n), ", %s", ops[call->op]);
+    if (call->kind == CALL_BROADCAST || call->kind == CALL_REDUCE)
+        n += snprintf(text + n, (size_t)(96 - n), ", root %d", call->root);
+    if (call->kind == CALL_SEND || call->kind == CALL_RECV)
+        n += snprintf(text + n, (size_t)(96 - n), ", %s rank %d", call->kind == CALL_SEND ? "to" : "from",
+                      call->root);
+    snprintf(text + n, (size_t)(96 - n), ")");
+    return text;
+}
+
+static int same_call(const struct call *a, const struct call *b) {
+    return a->kind == b->kind && a->type == b->type && a->op == b->op && a->root == b->root &&
+           a->count == b->count && a->comm == b->comm;
+}
+
+void cpu_ring_bell(struct seat *seat) {
+    atomic_thread_fence(memory_order_seq_cst); // after what the bell is rung for
+    if (!atomic_load_explicit(&seat->asleep, memory_order_relaxed))
+        return;
+    atomic_fetch_add(&seat->bell, 1);
+    syscall(SYS_futex, &seat->bell, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+// Ends the communicator's work with an error that all ranks get to know.
+static ncclResult_t give_up(struct ncclComm *c, ncclResult_t result, const char *why) {
+    snprintf(c->seat->why, sizeof c->seat->why, "%s", why);
+    atomic_store(&c->seat->failed, result);
+    for (int p = 0; p < c->ranks; p++)
+        if (p != c->rank && c->channels[p].socket < 0)
+            cpu_ring_bell(c->channels[p].seat);
+    cpu_network_tell(c);
+    cpu_stop_streams(why);
+    return cpu_refuse(result, "%s", why);
+}
+
+static int is_gone(struct ncclComm *c, int p) {
+    const struct channel *ch = &c->channels[p];
+    if (ch->socket >= 0)
+        return ch->hung_up;
+    struct flock lock = {
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (char *)ch->seat - (char *)c->memory, .l_len = 1};
+    return !fcntl(c->memory_file, F_OFD_GETLK, &lock) && lock.l_type == F_UNLCK;
+}
+
+struct wait {
+    struct ncclComm *comm;
+    const struct call *call;
+    int peer; // waited for
+    int tries, armed;
+    unsigned bell;
+    double since, checked;
+};
+
+static void show_call(struct ncclComm *c, const void *argument) {
+    const struct wait *w = argument;
+    if (c->device != w->comm->device || !c->seat)
+        return;
+    pthread_mutex_lock(&c->lock);
+    c->seat->waits_in = w->call ? *w->call : (struct call){.kind = CALL_NONE};
+    pthread_mutex_unlock(&c->lock);
+    cpu_network_tell(c);
+}
+
+static ncclResult_t time_out(struct wait *w) {
+    struct ncclComm *c = w->comm;
+    char call[96], why[WHY_BYTES];
+    int n = snprintf(why, sizeof why, "rank %d waits in %s for %.0f s", c->rank, describe(call, w->call),
+                     cpu_timeout());
+    int point_to_point = w->call->kind == CALL_SEND || w->call->kind == CALL_RECV;
+    pthread_mutex_lock(&c->lock);
+    for (int p = 0; p < c->ranks && n < (int)sizeof why; p++) {
+        const struct call *theirs = &c->channels[p].seat->waits_in;
+        if (p == c->rank || (p != w->peer && (point_to_point || same_call(theirs, w->call))))
+            continue;
+        n += snprintf(why + n, sizeof why - (size_t)n, "; rank %d is in %s%s", p, describe(call, theirs),
+                      theirs->kind && theirs->comm != c->name ? " of another communicator" : "");
+    }
+    pthread_mutex_unlock(&c->lock);
+    return give_up(c, ncclInvalidUsage, why);
+}
+
+// Whether there is a reason to wait no longer.
+static ncclResult_t check(struct wait *w) {
+    struct ncclComm *c = w->comm;
+    double now = cpu_now();
+    if (c->aborted || cpu_exiting())
+        return ncclInternalError;
+    if (now - w->checked < CHECK_SECONDS)
+        return ncclSuccess;
+    if (w->checked == w->since) // for the first time
+        cpu_for_each_comm(show_call, w);
+    w->checked = now;
+    for (int p = 0; p < c->ranks; p++) {
+        struct channel *ch = &c->channels[p];
+        char call[96], why[WHY_BYTES];
+        if (p == c->rank)
+            continue;
+        if (ch->seat->failed) {
+            snprintf(why, sizeof why, "%s", ch->seat->why);
+            return give_up(c, (ncclResult_t)ch->seat->failed, why);
+        }
+        // Believed at the second look only: then whoever started the ranks, and now ends them, knows first.
+        ch->missed = is_gone(c, p) ? ch->missed + 1 : 0;
+        if (ch->missed > 1 && (p == w->peer || !ch->seat->left)) {
+            snprintf(why, sizeof why, "rank %d (pid %d on %s) has ended while rank %d was in %s", p,
+                     c->peers[p].pid, c->peers[p].host_name, c->rank, describe(call, w->call));
+            return give_up(c, ncclRemoteError, why);
+        }
+    }
+    return now - w->since > cpu_timeout() ? time_out(w) : ncclSuccess;
+}
+
+// Called again and again until what is waited for is there: looks around for some microseconds, lets others
+// run for some more, and then sleeps until the bell rings. Success means: look again.
+static ncclResult_t wait(struct wait *w) {
+    struct ncclComm *c = w->comm;
+    w->tries++;
+    if (w->tries <= c->spins) {
+        cpu_relax();
+    } else if (w->tries <= c->spins + YIELDS) {
+        sched_yield();
+    } else if (!w->armed) {
+        if (!w->since)
+            w->since = w->checked = cpu_now();
+        w->armed = 1;
+        w->bell = atomic_load(&c->seat->bell);
+        atomic_store(&c->seat->asleep, 1);
+        atomic_thread_fence(memory_order_seq_cst); // before the last look
+    } else {
+        struct timespec limit = {0, (long)(CHECK_SECONDS * 1e9)};
+        syscall(SYS_futex, &c->seat->bell, FUTEX_WAIT, w->bell, &limit, NULL, 0);
+        atomic_store(&c->seat->asleep, 0);
+        w->armed = 0;
+        return check(w);
+    }
+    return ncclSuccess;
+}
+
+static void end_wait(struct wait *w) {
+    if (w->armed)
+        atomic_store(&w->comm->seat->asleep, 0);
+    if (w->checked > w->since) {
+        w->call = NULL;
+        cpu_for_each_comm(show_call, w);
+    }
+}
+
+static uint64_t room(const struct ring *out) {
+    return SLOTS - (atomic_load_explicit(&out->written, memory_order_relaxed) -
+                    atomic_load_explicit(&out->read, memory_order_acquire));
+}
+
+static struct message *unread(struct ring *in) {
+    uint64_t read = atomic_load_explicit(&in->read, memory_order_relaxed);
+    return atomic_load_explicit(&in->written, memory_order_acquire) > read ? &in->messages[read % SLOTS]
+                                                                           : NULL;
+}
+
+static void changed(struct ncclComm *c, int peer) {
+    if (c->channels[peer].socket < 0)
+        cpu_ring_bell(c->channels[peer].seat);
+    else
+        cpu_network_wake(c);
+}
+
+// Writes a message into a ring that has room.
+static void write_message(struct ncclComm *c, int peer, const struct call *call, const void *data,
+                          size_t bytes) {
+    struct ring *out = c->channels[peer].out;
+    uint64_t written = atomic_load_explicit(&out->written, memory_order_relaxed);
+    struct message *m = &out->messages[written % SLOTS];
+    m->call = *call;
+    m->bytes = bytes;
+    if (bytes)
+        memcpy(m->data, data, bytes);
+    atomic_store_explicit(&out->written, written + 1, memory_order_release);
+    changed(c, peer);
+}
+
+// Gives the message that unread found back to its writer.
+static void release(struct ncclComm *c, int peer) {
+    struct ring *in = c->channels[peer].in;
+    atomic_fetch_add_explicit(&in->read, 1, memory_order_release);
+    changed(c, peer);
+}
+
+static ncclResult_t post(struct ncclComm *c, int peer, const struct call *call, const void *data,
+                         size_t bytes) {
+    struct wait w = {.comm = c, .call = call, .peer = peer};
+    ncclResult_t result = ncclSuccess;
+    while (!room(c->channels[peer].out) && !result)
+        result = wait(&w);
+    end_wait(&w);
+    if (!result)
+        write_message(c, peer, call, data, bytes);
+    return result;
+}
+
+static ncclResult_t compare(struct ncclComm *c, int peer, const struct call *ours, const struct call *theirs,
+                            const struct call *as_called) {
+    char texts[2][96], why[WHY_BYTES];
+    if (same_call(ours, theirs))
+        return ncclSuccess;
+    snprintf(why, sizeof why, "the ranks' calls differ: rank %d called %s, rank %d called %s", c->rank,
+             describe(texts[0], as_called), peer, describe(texts[1], theirs));
+    return give_up(c, ncclInvalidUsage, why);
+}
+
+// The next message from the peer, to be released; it must belong to the same call.
+static ncclResult_t take(struct ncclComm *c, int peer, const struct call *call, const struct message **m) {
+    struct wait w = {.comm = c, .call = call, .peer = peer};
+    ncclResult_t result = ncclSuccess;
+    while (!(*m = unread(c->channels[peer].in)) && !result)
+        result = wait(&w);
+    end_wait(&w);
+    return result ? result : compare(c, peer, call, &(*m)->call, call);
+}
+
+// A stretch of bytes.
+struct part {
+    size_t at, bytes;
+};
+
+static size_t chunk(struct part part, size_t from) {
+    return from < part.bytes ? smaller(part.bytes - from, SLOT_BYTES) : 0;
+}
+
+// reduced[r]: what rank r reduces out of everybody's send, into its result. given[r]: where in everybody's
+// recv that goes which rank r gives from its own gift. Each rank has at least one message for each other, so
+// that none can miss that their calls differ.
+struct exchange {
+    struct call call;
+    const char *send, *gift;
+    char *recv, *result;
+    struct part reduced[MOST_PEERS], given[MOST_PEERS];
+};
+
+// Peers in the order in which rank r turns to them, so that not all turn to the same one at once.
+static int turn_to(const struct ncclComm *c, int i) {
+    return (c->rank + i) % c->ranks;
+}
+
+static ncclResult_t send_parts(struct ncclComm *c, const struct exchange *e, size_t from) {
+    ncclResult_t result = ncclSuccess;
+    for (int i = 1; i < c->ranks && !result; i++) {
+        int p = turn_to(c, i);
+        size_t bytes = chunk(e->reduced[p], from);
+        if (bytes || from == 0)
+            result = post(c, p, &e->call, e->send + e->reduced[p].at + from, bytes);
+    }
+    return result;
+}
+
+static ncclResult_t reduce_part(struct ncclComm *c, const struct exchange *e, size_t from) {
+    ncclResult_t result = ncclSuccess;
+    const void *inputs[MOST_PEERS];
+    struct part own = e->reduced[c->rank];
+    size_t bytes = chunk(own, from), element = cpu_type_size((ncclDataType_t)e->call.type);
+    if (!bytes && from > 0)
+        return ncclSuccess;
+    for (int p = 0; p < c->ranks && !result; p++) {
+        const struct message *m;
+        inputs[p] = e->send + own.at + from;
+        if (p != c->rank && !(result = take(c, p, &e->call, &m)))
+            inputs[p] = m->data;
+    }
+    if (result)
+        return result;
+    if (bytes)
+        cpu_reduce((ncclDataType_t)e->call.type, (ncclRedOp_t)e->call.op, e->result + from, inputs, c->ranks,
+                   bytes / element);
+    for (int i = 1; i < c->ranks; i++)
+        release(c, turn_to(c, i));
+    return result;
+}
+
+static ncclResult_t give(struct ncclComm *c, const struct exchange *e, size_t from) {
+    ncclResult_t result = ncclSuccess;
+    size_t bytes = chunk(e->given[c->rank], from);
+    for (int i = 1; i < c->ranks && bytes && !result; i++)
+        result = post(c, turn_to(c, i), &e->call, e->gift + from, bytes);
+    return result;
+}
+
+static ncclResult_t receive(struct ncclComm *c, const struct exchange *e, size_t from) {
+    ncclResult_t result = ncclSuccess;
+    for (int i = 1; i < c->ranks && !result; i++) {
+        const struct message *m;
+        int p = turn_to(c, i);
+        size_t bytes = chunk(e->given[p], from);
+        if (!bytes || (result = take(c, p, &e->call, &m)))
+            continue;
+        memcpy(e->recv + e->given[p].at + from, m->data, bytes);
+        release(c, p);
+    }
+    return result;
+}
+
+// The next chunk to be reduced is sent before the others' gifts are received, so that it is there in time.
+// Who has reduced a chunk knows that all others have sent theirs, and so have received the gifts before the
+// last: no rank is more than four messages ahead of another, so nobody waits for room.
+static ncclResult_t run_exchange(struct ncclComm *c, const struct exchange *e) {
+    size_t longest = 1;
+    for (int r = 0; r < c->ranks; r++) {
+        longest = e->reduced[r].bytes > longest ? e->reduced[r].bytes : longest;
+        longest = e->given[r].bytes > longest ? e->given[r].bytes : longest;
+    }
+    ncclResult_t result = send_parts(c, e, 0);
+    for (size_t from = 0; from < longest && !result; from += SLOT_BYTES) {
+        result = reduce_part(c, e, from);
+        if (!result)
+            result = give(c, e, from);
+        if (!result && from + SLOT_BYTES < longest)
+            result = send_parts(c, e, from + SLOT_BYTES);
+        if (!result)
+            result = receive(c, e, from);
+    }
+    return result;
+}
+
+// A collective in terms of the exchange.
+static void plan(struct exchange *e, const struct ncclComm *c, const struct work *work) {
+    const struct call *call = &work->call;
+    size_t element = cpu_type_size((ncclDataType_t)call->type), bytes = call->count * element;
+    *e = (struct exchange){.call = *call, .send = work->send, .recv = work->recv, .result = work->recv};
+    e->gift = work->send;
+    for (int r = 0; r < c->ranks; r++) {
+        size_t from = call->count * (size_t)r / (size_t)c->ranks * element;
+        size_t to = call->count * ((size_t)r + 1) / (size_t)c->ranks * element;
+        switch (call->kind) {
+        case CALL_ALL_REDUCE:
+            if (bytes <= SMALL) { // one phase is faster: everybody reduces everything
+                e->reduced[r] = (struct part){0, bytes};
+                break;
+            }
+            e->reduced[r] = e->given[r] = (struct part){from, to - from};
+            if (r == c->rank)
+                e->gift = e->result = work->recv + from;
+            break;
+        case CALL_REDUCE_SCATTER:
+            e->reduced[r] = (struct part){(size_t)r * bytes, bytes};
+            break;
+        case CALL_REDUCE:
+            e->reduced[r] = (struct part){0, r == call->root ? bytes : 0};
+            break;
+        case CALL_ALL_GATHER:
+        case CALL_SPLIT:
+            e->given[r] = (struct part){(size_t)r * bytes, bytes};
+            break;
+        default: // broadcast
+            e->given[r] = (struct part){0, r == call->root ? bytes : 0};
+        }
+    }
+    if (e->given[c->rank].bytes && e->gift == work->send && work->recv + e->given[c->rank].at != work->send)
+        memcpy(work->recv + e->given[c->rank].at, work->send, e->given[c->rank].bytes);
+}
+
+// Whether the transfer got on.
+static int progress(struct ncclComm *c, struct transfer *t, ncclResult_t *result) {
+    struct channel *ch = &c->channels[t->peer];
+    size_t bytes = smaller(t->bytes - t->done, SLOT_BYTES);
+    const struct message *m;
+    if (t->call.kind == CALL_SEND) {
+        if (!room(ch->out))
+            return 0;
+        write_message(c, t->peer, &t->call, t->data + t->done, bytes);
+    } else {
+        if (!(m = unread(ch->in)))
+            return 0;
+        struct call expected = t->call;
+        expected.kind = CALL_SEND;
+        expected.root = c->rank;
+        if ((*result = compare(c, t->peer, &expected, &m->call, &t->call)))
+            return 0;
+        if (bytes)
+            memcpy(t->data + t->done, m->data, bytes);
+        release(c, t->peer);
+    }
+    t->done += bytes;
+    t->started = 1;
+    return 1;
+}
+
+static int is_done(const struct transfer *t) {
+    return t->started && t->done == t->bytes;
+}
+
+// What a rank sends itself: its i-th send goes to its i-th receive.
+static ncclResult_t send_to_self(struct ncclComm *c, struct work *work) {
+    struct transfer *receive = work->transfer;
+    const struct transfer *end = receive + work->transfers;
+    for (struct transfer *t = work->transfer; t < end; t++) {
+        if (t->peer != c->rank || t->call.kind != CALL_SEND)
+            continue;
+        while (receive < end && (receive->peer != c->rank || receive->call.kind != CALL_RECV))
+            receive++;
+        if (receive == end || receive->bytes != t->bytes)
+            break;
+        if (t->bytes)
+            memmove(receive->data, t->data, t->bytes);
+        receive->done = t->done = t->bytes;
+        receive->started = t->started = 1;
+        receive++;
+    }
+    for (const struct transfer *t = work->transfer; t < end; t++)
+        if (t->peer == c->rank && !t->started)
+            return give_up(
+                c, ncclInvalidUsage,
+                "a send or receive of a rank with itself has no counterpart of the same size in its group");
+    return ncclSuccess;
+}
+
+// All sends and receives of a group advance together; to and from each peer one after the other.
+static ncclResult_t run_transfers(struct ncclComm *c, struct work *work) {
+    ncclResult_t result = send_to_self(c, work);
+    struct wait w = {.comm = c};
+    while (!result) {
+        int moved = 0, left = 0;
+        unsigned char busy[2][MOST_PEERS] = {{0}};
+        for (int i = 0; i < work->transfers && !result; i++) {
+            struct transfer *t = &work->transfer[i];
+            unsigned char *direction = &busy[t->call.kind == CALL_SEND][t->peer];
+            if (is_done(t))
+                continue;
+            if (!*direction) {
+                while (!is_done(t) && progress(c, t, &result))
+                    moved = 1;
+                *direction = !is_done(t);
+            }
+            if (!is_done(t) && !left) {
+                w.call = &t->call;
+                w.peer = t->peer;
+            }
+            left += !is_done(t);
+        }
+        if (!left || result)
+            break;
+        if (moved) {
+            end_wait(&w);
+            w = (struct wait){.comm = c};
+        } else {
+            result = wait(&w);
+        }
+    }
+    end_wait(&w);
+    return result;
+}
+
+static ncclResult_t run(struct ncclComm *c, struct work *work) {
+    if (work->transfers)
+        return run_transfers(c, work);
+    struct exchange *e = malloc(sizeof *e);
+    if (!e)
+        return give_up(c, ncclSystemError, "out of memory");
+    plan(e, c, work);
+    ncclResult_t result = run_exchange(c, e);
+    free(e);
+    return result;
+}
+
+// Calls of one communicator run one after the other, whatever streams they are in.
+static ncclResult_t take_turn(struct ncclComm *c, struct work *work) {
+    pthread_mutex_lock(&c->lock);
+    while (c->finished != work->turn)
+        pthread_cond_wait(&c->changed, &c->lock);
+    ncclResult_t result = c->state == ncclInProgress ? ncclSuccess : c->state;
+    pthread_mutex_unlock(&c->lock);
+    if (!result && !c->aborted && !cpu_exiting())
+        result = run(c, work);
+    pthread_mutex_lock(&c->lock);
+    c->finished++;
+    if (result)
+        c->state = result;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    return result;
+}
+
+void cpu_run_work(struct work *work) {
+    take_turn(work->comm, work);
+    free(work);
+}
+
+ncclResult_t cpu_gather_now(struct ncclComm *c, uint64_t turn, const void *send, void *recv, size_t bytes) {
+    struct work work = {.comm = c, .turn = turn, .send = send, .recv = recv};
+    work.call = (struct call){.kind = CALL_SPLIT, .type = ncclInt8, .count = bytes, .comm = c->name};
+    return take_turn(c, &work);
+}

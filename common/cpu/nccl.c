@@ -1,0 +1,715 @@
+// NCCL's interface on the CPU device: checks what NCCL checks, and more, puts calls into streams, and makes
+// and ends communicators. What the calls then do is in collectives.c.
+#include "comm.h"
+#include "reduce.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct ncclComm *comms;
+static pthread_mutex_t text_lock = PTHREAD_MUTEX_INITIALIZER;
+static char last_error[640];
+
+ncclResult_t cpu_refuse(ncclResult_t result, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    pthread_mutex_lock(&text_lock);
+    vsnprintf(last_error, sizeof last_error, format, arguments);
+    pthread_mutex_unlock(&text_lock);
+    va_end(arguments);
+    return result;
+}
+
+const char *ncclGetLastError(ncclComm_t comm) {
+    static _Thread_local char copy[sizeof last_error];
+    (void)comm;
+    pthread_mutex_lock(&text_lock);
+    memcpy(copy, last_error, sizeof copy);
+    pthread_mutex_unlock(&text_lock);
+    return copy;
+}
+
+const char *ncclGetErrorString(ncclResult_t result) {
+    static const char *const texts[] = {
+        "no error",
+        "unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
+        "unhandled system error (run with NCCL_DEBUG=INFO for details)",
+        "internal error - please report this issue to the NCCL developers",
+        "invalid argument (run with NCCL_DEBUG=WARN for details)",
+        "invalid usage (run with NCCL_DEBUG=WARN for details)",
+        "remote process exited or there was a network error",
+        "NCCL operation in progress",
+    };
+    return (unsigned)result < ncclNumResults ? texts[result] : "unknown result code";
+}
+
+ncclResult_t ncclGetVersion(int *version) {
+    if (!version)
+        return cpu_refuse(ncclInvalidArgument, "ncclGetVersion: version is NULL");
+    *version = NCCL_VERSION_CODE;
+    return ncclSuccess;
+}
+
+double cpu_timeout(void) {
+    return (double)cpu_positive_number("CPU_DEVICE_TIMEOUT", 60);
+}
+
+void cpu_for_each_comm(void (*f)(struct ncclComm *, const void *), const void *argument) {
+    pthread_mutex_lock(&list_lock);
+    for (struct ncclComm *c = comms; c; c = c->next)
+        f(c, argument);
+    pthread_mutex_unlock(&list_lock);
+}
+
+// A program that ends without ncclCommDestroy has not been killed: what it sent still counts.
+static void say_goodbye(struct ncclComm *c, const void *argument) {
+    (void)argument;
+    if (c->seat)
+        c->seat->left = 1;
+}
+
+static void at_exit(void) {
+    if (!cpu_enter())
+        cpu_for_each_comm(say_goodbye, NULL);
+}
+
+// Whether it is a communicator of this process; name is that of the call that asks.
+static ncclResult_t known(struct ncclComm *comm, const char *name) {
+    pthread_mutex_lock(&list_lock);
+    const struct ncclComm *c = comms;
+    while (c && c != comm)
+        c = c->next;
+    pthread_mutex_unlock(&list_lock);
+    return c ? ncclSuccess : cpu_refuse(ncclInvalidArgument, "%s: comm is not a communicator", name);
+}
+
+// The state in which a communicator must be to be used.
+static ncclResult_t ready(struct ncclComm *c, const char *name) {
+    ncclResult_t result = known(c, name);
+    if (result)
+        return result;
+    pthread_mutex_lock(&c->lock);
+    if (c->state == ncclInProgress || c->unpolled)
+        result = cpu_refuse(
+            ncclInvalidArgument,
+            "%s: the call before is still in progress; ask ncclCommGetAsyncError until it is not", name);
+    else if (c->state)
+        result = c->state; // the text of its error stays
+    else if (c->finalized)
+        result = cpu_refuse(ncclInvalidUsage, "%s: the communicator has been finalized", name);
+    pthread_mutex_unlock(&c->lock);
+    return result;
+}
+
+// Groups: a thread's calls wait in a list until the group ends.
+
+struct queued {
+    struct work *work;
+    cudaStream_t stream;
+    struct queued *next;
+};
+
+// A communicator in the making; with a parent, by splitting it.
+struct job {
+    struct ncclComm *comm, *parent;
+    ncclUniqueId id;
+    int color, key;
+    uint64_t turn; // of the two in the parent
+    ncclComm_t *out;
+    ncclResult_t result;
+};
+
+static _Thread_local struct {
+    int depth;
+    ncclResult_t error;
+    struct queued *first, **last;
+    struct job *jobs[MOST_PEERS];
+    int job_count;
+} group;
+
+// An error of a call in a group is the group's too.
+static ncclResult_t note(ncclResult_t result) {
+    if (group.depth && result && result != ncclInProgress && !group.error)
+        group.error = result;
+    return result;
+}
+
+static uint64_t issue(struct ncclComm *c, uint64_t turns) {
+    pthread_mutex_lock(&c->lock);
+    uint64_t first = c->issued;
+    c->issued += turns;
+    pthread_mutex_unlock(&c->lock);
+    return first;
+}
+
+static void run_call(void *arguments) {
+    cpu_run_work(*(struct work **)arguments);
+}
+
+// A call on a stream is one of the communicator's device, whatever the current one is.
+static ncclResult_t launch(struct work *work, cudaStream_t stream) {
+    struct ncclComm *c = work->comm;
+    int before = cpu_current_device();
+    work->turn = issue(c, 1);
+    cudaSetDevice(c->device);
+    cudaError_t error = cpu_launch_always(stream, run_call, &work, sizeof work);
+    cudaSetDevice(before);
+    if (error) {
+        c->issued--;
+        free(work);
+        return cpu_refuse(ncclUnhandledCudaError, "%s", cudaGetErrorString(error));
+    }
+    if (c->blocking)
+        return ncclSuccess;
+    pthread_mutex_lock(&c->lock);
+    c->unpolled = 1;
+    pthread_mutex_unlock(&c->lock);
+    return ncclInProgress;
+}
+
+static struct work *merge(struct work *into, const struct work *from) {
+    size_t transfers = (size_t)(into->transfers + from->transfers);
+    struct work *bigger = realloc(into, sizeof *into + transfers * sizeof *into->transfer);
+    if (!bigger)
+        abort();
+    bigger->transfer[bigger->transfers++] = from->transfer[0];
+    return bigger;
+}
+
+// Takes the first call out of the list, with all sends and receives of the same communicator and stream where
+// it is one.
+static struct queued *next_queued(void) {
+    struct queued *q = group.first, **link = &q->next, *other;
+    while (q->work->transfers && (other = *link)) {
+        if (other->work->transfers && other->work->comm == q->work->comm && other->stream == q->stream) {
+            q->work = merge(q->work, other->work);
+            *link = other->next;
+            free(other->work);
+            free(other);
+        } else {
+            link = &other->next;
+        }
+    }
+    group.first = q->next;
+    return q;
+}
+
+static ncclResult_t launch_queued(ncclResult_t result) {
+    while (group.first) {
+        struct queued *q = next_queued();
+        if (result && result != ncclInProgress) {
+            free(q->work);
+        } else {
+            ncclResult_t launched = launch(q->work, q->stream);
+            result = launched ? launched : result;
+        }
+        free(q);
+    }
+    return result;
+}
+
+static ncclResult_t enqueue(struct work *work, cudaStream_t stream) {
+    if (!group.depth)
+        return launch(work, stream);
+    struct queued *q = malloc(sizeof *q);
+    if (!q)
+        abort();
+    *q = (struct queued){work, stream, NULL};
+    if (!group.first)
+        group.last = &group.first;
+    *group.last = q;
+    group.last = &q->next;
+    return ncclSuccess;
+}
+
+// Communicators.
+
+static void register_at_exit(void) {
+    atexit(at_exit);
+}
+
+static struct ncclComm *new_comm(int ranks, int rank, int blocking) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    struct ncclComm *c = calloc(1, sizeof *c);
+    if (!c)
+        abort();
+    pthread_once(&once, register_at_exit);
+    c->ranks = ranks;
+    c->rank = rank;
+    c->device = cpu_current_device();
+    c->blocking = blocking;
+    c->memory_file = c->network_wake = -1;
+    c->state = ncclInProgress;
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->changed, NULL);
+    pthread_mutex_lock(&list_lock);
+    c->next = comms;
+    comms = c;
+    pthread_mutex_unlock(&list_lock);
+    return c;
+}
+
+static void free_comm(struct ncclComm *c, int at_once) {
+    pthread_mutex_lock(&list_lock);
+    struct ncclComm **link = &comms;
+    while (*link != c)
+        link = &(*link)->next;
+    *link = c->next;
+    pthread_mutex_unlock(&list_lock);
+    if (c->seat)
+        c->seat->left = 1;
+    cpu_network_stop(c, at_once);
+    cpu_part(c);
+    pthread_mutex_destroy(&c->lock);
+    pthread_cond_destroy(&c->changed);
+    free(c);
+}
+
+// Waits for all that has been asked of the communicator.
+static void drain(struct ncclComm *c) {
+    pthread_mutex_lock(&c->lock);
+    while (c->background || c->finished != c->issued)
+        pthread_cond_wait(&c->changed, &c->lock);
+    pthread_mutex_unlock(&c->lock);
+}
+
+struct choice {
+    int color, key;
+};
+
+// The ranks of the parent that chose the same color, in the order of their keys.
+static ncclResult_t split(struct job *job) {
+    struct ncclComm *c = job->comm, *parent = job->parent;
+    struct choice own = {job->color, job->key}, *all = calloc((size_t)parent->ranks, sizeof *all);
+    ncclUniqueId *ids = calloc((size_t)parent->ranks, sizeof *ids);
+    if (!all || !ids)
+        abort();
+    int first = parent->rank;
+    ncclResult_t result = cpu_gather_now(parent, job->turn, &own, all, sizeof own);
+    c->ranks = c->rank = 0;
+    for (int p = 0; p < parent->ranks; p++) {
+        if (all[p].color != own.color)
+            continue;
+        c->ranks++;
+        c->rank += all[p].key < own.key || (all[p].key == own.key && p < parent->rank);
+        if (all[p].key < all[first].key || (all[p].key == all[first].key && p < first))
+            first = p;
+    }
+    if (!result && own.color != NCCL_SPLIT_NOCOLOR && first == parent->rank)
+        result = cpu_make_id(&job->id);
+    ncclResult_t gathered = cpu_gather_now(parent, job->turn + 1, &job->id, ids, sizeof *ids);
+    if (!result && !gathered && own.color != NCCL_SPLIT_NOCOLOR)
+        result = cpu_meet(c, &ids[first]);
+    free(all);
+    free(ids);
+    return result ? result : gathered;
+}
+
+static void run_job(struct job *job) {
+    struct ncclComm *c = job->comm;
+    job->result = job->parent ? split(job) : cpu_meet(c, &job->id);
+    pthread_mutex_lock(&c->lock);
+    c->state = job->result;
+    pthread_mutex_unlock(&c->lock);
+}
+
+// The caller of a blocking call gets the communicator when it is ready, or none.
+static ncclResult_t end_job(struct job *job) {
+    ncclResult_t result = job->result;
+    int wanted = !result && !(job->parent && job->color == NCCL_SPLIT_NOCOLOR);
+    *job->out = wanted ? job->comm : NULL;
+    if (!wanted)
+        free_comm(job->comm, 1);
+    free(job);
+    return result;
+}
+
+static void *run_job_in_group(void *argument) {
+    run_job(argument);
+    return NULL;
+}
+
+static void end_background(struct ncclComm *c) {
+    pthread_mutex_lock(&c->lock);
+    c->background--;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void *run_job_in_background(void *argument) {
+    struct job *job = argument;
+    run_job(job);
+    struct ncclComm *c = job->comm;
+    free(job);
+    end_background(c);
+    return NULL;
+}
+
+static void *finalize_in_background(void *argument) {
+    struct ncclComm *c = argument;
+    pthread_mutex_lock(&c->lock);
+    while (c->finished != c->issued)
+        pthread_cond_wait(&c->changed, &c->lock);
+    if (c->state == ncclInProgress)
+        c->state = ncclSuccess;
+    pthread_mutex_unlock(&c->lock);
+    end_background(c);
+    return NULL;
+}
+
+static ncclResult_t run_in_background(struct ncclComm *c, void *(*run)(void *), void *argument) {
+    pthread_t thread;
+    c->background++;
+    if (cpu_start_thread(&thread, run, argument)) {
+        c->background--;
+        return c->state = cpu_refuse(ncclSystemError, "cannot start a thread");
+    }
+    pthread_detach(thread);
+    return ncclInProgress;
+}
+
+static ncclResult_t start_job(struct job *job) {
+    struct ncclComm *c = job->comm;
+    if (!c->blocking && !(job->parent && job->color == NCCL_SPLIT_NOCOLOR)) {
+        *job->out = c;
+        return run_in_background(c, run_job_in_background, job);
+    }
+    if (group.depth) {
+        if (group.job_count == MOST_PEERS)
+            abort();
+        group.jobs[group.job_count++] = job;
+        return ncclSuccess;
+    }
+    run_job(job);
+    return end_job(job);
+}
+
+// All at once, as they may wait for each other.
+static ncclResult_t run_jobs(ncclResult_t result) {
+    pthread_t threads[MOST_PEERS];
+    int started = 0, count = group.job_count;
+    group.job_count = 0;
+    while (!result && started < count) {
+        if (cpu_start_thread(&threads[started], run_job_in_group, group.jobs[started]))
+            result = cpu_refuse(ncclSystemError, "cannot start a thread");
+        else
+            started++;
+    }
+    for (int i = 0; i < count; i++) {
+        if (i < started)
+            pthread_join(threads[i], NULL);
+        else
+            group.jobs[i]->result = result;
+        ncclResult_t ended = end_job(group.jobs[i]);
+        result = result ? result : ended;
+    }
+    return result;
+}
+
+static ncclResult_t is_blocking(const ncclConfig_t *config, const char *name, int *blocking) {
+    if (config && config->magic != 0xcafebeef)
+        return cpu_refuse(ncclInvalidArgument, "%s: config was not set to NCCL_CONFIG_INITIALIZER", name);
+    if (config && config->blocking != NCCL_CONFIG_UNDEF_INT)
+        *blocking = config->blocking;
+    if (*blocking != 0 && *blocking != 1)
+        return cpu_refuse(ncclInvalidArgument, "%s: config.blocking is %d, not 0 or 1", name, *blocking);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t *config) {
+    int blocking = 1;
+    ncclResult_t result = is_blocking(config, "ncclCommInitRank", &blocking);
+    if (cpu_enter())
+        result = cpu_refuse(ncclUnhandledCudaError, "ncclCommInitRank: %s", cudaGetErrorString(cpu_enter()));
+    else if (!comm)
+        result = cpu_refuse(ncclInvalidArgument, "ncclCommInitRank: comm is NULL");
+    else if (ranks < 1 || ranks > MOST_PEERS)
+        result =
+            cpu_refuse(ncclInvalidArgument, "ncclCommInitRank: nranks is %d, not 1 to %d", ranks, MOST_PEERS);
+    else if (rank < 0 || rank >= ranks)
+        result =
+            cpu_refuse(ncclInvalidArgument, "ncclCommInitRank: rank %d is not one of %d ranks", rank, ranks);
+    if (result)
+        return note(result);
+    struct job *job = malloc(sizeof *job);
+    if (!job)
+        abort();
+    *job = (struct job){.comm = new_comm(ranks, rank, blocking), .id = id, .out = comm};
+    return note(start_job(job));
+}
+
+ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank) {
+    return ncclCommInitRankConfig(comm, ranks, id, rank, NULL);
+}
+
+ncclResult_t ncclCommInitAll(ncclComm_t *comms_out, int count, const int *devices) {
+    ncclUniqueId id;
+    int before = cpu_current_device();
+    if (!comms_out || count < 1 || count > MOST_PEERS)
+        return cpu_refuse(ncclInvalidArgument, "ncclCommInitAll: no room for communicators, or ndev is %d",
+                          count);
+    ncclResult_t result = cpu_make_id(&id);
+    if (result)
+        return result;
+    ncclGroupStart();
+    for (int i = 0; i < count && !group.error; i++) {
+        if (cudaSetDevice(devices ? devices[i] : i))
+            note(cpu_refuse(ncclInvalidArgument, "ncclCommInitAll: there is no device %d",
+                            devices ? devices[i] : i));
+        else
+            ncclCommInitRank(&comms_out[i], count, id, i);
+    }
+    cudaSetDevice(before);
+    return ncclGroupEnd();
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t *comm, ncclConfig_t *config) {
+    ncclResult_t result = ready(parent, "ncclCommSplit");
+    int blocking = result ? 1 : parent->blocking;
+    if (!result)
+        result = is_blocking(config, "ncclCommSplit", &blocking);
+    if (!result && (!comm || color < NCCL_SPLIT_NOCOLOR))
+        result =
+            cpu_refuse(ncclInvalidArgument, "ncclCommSplit: newcomm is NULL, or color %d is negative", color);
+    if (result)
+        return note(result);
+    struct job *job = malloc(sizeof *job);
+    if (!job)
+        abort();
+    *job = (struct job){
+        .comm = new_comm(0, 0, blocking), .parent = parent, .color = color, .key = key, .out = comm};
+    job->comm->device = parent->device;
+    job->turn = issue(parent, 2);
+    return note(start_job(job));
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t c) {
+    ncclResult_t result = ready(c, "ncclCommFinalize");
+    if (result)
+        return note(result);
+    if (c->blocking) {
+        drain(c);
+        c->finalized = 1;
+        return c->state;
+    }
+    pthread_mutex_lock(&c->lock);
+    c->finalized = 1;
+    c->state = ncclInProgress;
+    pthread_mutex_unlock(&c->lock);
+    return run_in_background(c, finalize_in_background, c);
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t c) {
+    ncclResult_t result = c ? known(c, "ncclCommDestroy") : ncclSuccess;
+    if (result || !c)
+        return note(result);
+    drain(c);
+    free_comm(c, 0);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t c) {
+    ncclResult_t result = c ? known(c, "ncclCommAbort") : ncclSuccess;
+    if (result || !c)
+        return note(result);
+    c->aborted = 1;
+    pthread_mutex_lock(&c->lock);
+    while (c->background) // it makes the seat
+        pthread_cond_wait(&c->changed, &c->lock);
+    pthread_mutex_unlock(&c->lock);
+    if (c->seat)
+        cpu_ring_bell(c->seat);
+    drain(c);
+    free_comm(c, 1);
+    cpu_resume_streams();
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *error) {
+    ncclResult_t result = known(c, "ncclCommGetAsyncError");
+    if (!result && !error)
+        result = cpu_refuse(ncclInvalidArgument, "ncclCommGetAsyncError: asyncError is NULL");
+    if (result)
+        return result;
+    pthread_mutex_lock(&c->lock);
+    *error = c->state;
+    if (c->state == ncclSuccess)
+        c->unpolled = 0;
+    pthread_mutex_unlock(&c->lock);
+    return ncclSuccess;
+}
+
+static ncclResult_t ask(ncclComm_t c, const char *name, int *out, size_t member) {
+    ncclResult_t result = ready(c, name);
+    if (!result && !out)
+        result = cpu_refuse(ncclInvalidArgument, "%s: the pointer for the answer is NULL", name);
+    if (!result)
+        memcpy(out, (const char *)c + member, sizeof *out);
+    return result;
+}
+
+ncclResult_t ncclCommCount(const ncclComm_t c, int *count) {
+    return ask(c, "ncclCommCount", count, offsetof(struct ncclComm, ranks));
+}
+
+ncclResult_t ncclCommUserRank(const ncclComm_t c, int *rank) {
+    return ask(c, "ncclCommUserRank", rank, offsetof(struct ncclComm, rank));
+}
+
+ncclResult_t ncclCommCuDevice(const ncclComm_t c, int *device) {
+    return ask(c, "ncclCommCuDevice", device, offsetof(struct ncclComm, device));
+}
+
+ncclResult_t ncclMemAlloc(void **pointer, size_t size) {
+    return (cudaMalloc)(pointer, size) ? cpu_refuse(ncclUnhandledCudaError, "ncclMemAlloc: out of memory")
+                                       : ncclSuccess;
+}
+
+ncclResult_t ncclMemFree(void *pointer) {
+    return cudaFree(pointer) ? cpu_refuse(ncclUnhandledCudaError, "ncclMemFree: not an allocation")
+                             : ncclSuccess;
+}
+
+ncclResult_t ncclCommRegister(const ncclComm_t c, void *buffer, size_t size, void **handle) {
+    ncclResult_t result = ready(c, "ncclCommRegister");
+    if (!result && (!handle || !cpu_view(buffer, size)))
+        result =
+            cpu_refuse(ncclInvalidArgument, "ncclCommRegister: buff is not device memory, or handle is NULL");
+    if (!result)
+        *handle = buffer;
+    return result;
+}
+
+ncclResult_t ncclCommDeregister(const ncclComm_t c, void *handle) {
+    (void)handle;
+    return ready(c, "ncclCommDeregister");
+}
+
+ncclResult_t ncclGroupStart(void) {
+    if (group.depth++ == 0)
+        group.error = ncclSuccess;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd(void) {
+    if (group.depth == 0)
+        return cpu_refuse(ncclInvalidUsage, "ncclGroupEnd: there was no ncclGroupStart");
+    if (--group.depth > 0)
+        return ncclSuccess;
+    return launch_queued(run_jobs(group.error));
+}
+
+// Calls.
+
+struct buffer {
+    const char *name;
+    const void *pointer;
+    size_t elements; // 0 where this rank does not need it
+};
+
+// The device threads' view of a buffer.
+static ncclResult_t view(const char *name, struct buffer b, size_t element, void **out) {
+    *out = NULL;
+    if (b.elements == 0)
+        return ncclSuccess;
+    if (!b.pointer)
+        return cpu_refuse(ncclInvalidArgument, "%s: %s is NULL", name, b.name);
+    if (b.elements > SIZE_MAX / 16 || !(*out = cpu_view(b.pointer, b.elements * element)))
+        return cpu_refuse(ncclInvalidArgument,
+                          "%s: %s is not device memory, or not all of its %zu elements are", name, b.name,
+                          b.elements);
+    return ncclSuccess;
+}
+
+static ncclResult_t call(const char *name, struct call call, struct buffer send, struct buffer recv,
+                         ncclComm_t c, cudaStream_t stream) {
+    ncclResult_t result = ready(c, name);
+    size_t element = cpu_type_size((ncclDataType_t)call.type);
+    void *from, *to;
+    if (result)
+        return note(result);
+    if (!element)
+        return note(cpu_refuse(ncclInvalidArgument, "%s: datatype %d is not supported", name, call.type));
+    if (call.op < 0 || call.op >= ncclNumOps)
+        return note(cpu_refuse(ncclInvalidArgument, "%s: there is no operation %d", name, call.op));
+    if (call.root < 0 || call.root >= c->ranks)
+        return note(
+            cpu_refuse(ncclInvalidArgument, "%s: rank %d is not one of %d", name, call.root, c->ranks));
+    if ((result = view(name, send, element, &from)) || (result = view(name, recv, element, &to)))
+        return note(result);
+    int transfer = call.kind == CALL_SEND || call.kind == CALL_RECV;
+    struct work *work = calloc(1, sizeof *work + sizeof(struct transfer));
+    if (!work)
+        abort();
+    call.comm = c->name;
+    *work = (struct work){.comm = c, .call = call, .send = from, .recv = to, .transfers = transfer};
+    if (transfer)
+        work->transfer[0] = (struct transfer){.call = call,
+                                              .data = call.kind == CALL_SEND ? from : to,
+                                              .bytes = call.count * element,
+                                              .peer = call.root};
+    return note(enqueue(work, stream));
+}
+
+ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                           ncclComm_t c, cudaStream_t stream) {
+    return call("ncclAllReduce", (struct call){CALL_ALL_REDUCE, (int)type, (int)op, 0, count, 0},
+                (struct buffer){"sendbuff", send, count}, (struct buffer){"recvbuff", recv, count}, c,
+                stream);
+}
+
+ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count, ncclDataType_t type, int root,
+                           ncclComm_t c, cudaStream_t stream) {
+    int is_root = !known(c, "ncclBroadcast") && c->rank == root;
+    return call("ncclBroadcast", (struct call){CALL_BROADCAST, (int)type, 0, root, count, 0},
+                (struct buffer){"sendbuff", send, is_root ? count : 0},
+                (struct buffer){"recvbuff", recv, count}, c, stream);
+}
+
+ncclResult_t ncclBcast(void *buffer, size_t count, ncclDataType_t type, int root, ncclComm_t c,
+                       cudaStream_t stream) {
+    return ncclBroadcast(buffer, buffer, count, type, root, c, stream);
+}
+
+ncclResult_t ncclReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                        int root, ncclComm_t c, cudaStream_t stream) {
+    int is_root = !known(c, "ncclReduce") && c->rank == root;
+    return call("ncclReduce", (struct call){CALL_REDUCE, (int)type, (int)op, root, count, 0},
+                (struct buffer){"sendbuff", send, count},
+                (struct buffer){"recvbuff", recv, is_root ? count : 0}, c, stream);
+}
+
+static size_t times_ranks(size_t count, ncclComm_t c, const char *name) {
+    if (known(c, name) || count <= SIZE_MAX / 16 / (size_t)(c->ranks ? c->ranks : 1))
+        return known(c, name) ? count : count * (size_t)c->ranks;
+    return SIZE_MAX; // is refused as too long
+}
+
+ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t c,
+                           cudaStream_t stream) {
+    return call("ncclAllGather", (struct call){CALL_ALL_GATHER, (int)type, 0, 0, count, 0},
+                (struct buffer){"sendbuff", send, count},
+                (struct buffer){"recvbuff", recv, times_ranks(count, c, "ncclAllGather")}, c, stream);
+}
+
+ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, ncclDataType_t type,
+                               ncclRedOp_t op, ncclComm_t c, cudaStream_t stream) {
+    return call("ncclReduceScatter", (struct call){CALL_REDUCE_SCATTER, (int)type, (int)op, 0, count, 0},
+                (struct buffer){"sendbuff", send, times_ranks(count, c, "ncclReduceScatter")},
+                (struct buffer){"recvbuff", recv, count}, c, stream);
+}
+
+ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int peer, ncclComm_t c,
+                      cudaStream_t stream) {
+    return call("ncclSend", (struct call){CALL_SEND, (int)type, 0, peer, count, 0},
+                (struct buffer){"sendbuff", send, count}, (struct buffer){"recvbuff", NULL, 0}, c, stream);
+}
+
+ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t c,
+                      cudaStream_t stream) {
+    return call("ncclRecv", (struct call){CALL_RECV, (int)type, 0, peer, count, 0},
+                (struct buffer){"sendbuff", NULL, 0}, (struct buffer){"recvbuff", recv, count}, c, stream);
+}

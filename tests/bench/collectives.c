@@ -1,0 +1,61 @@
+// collectives RANKS: the all-reduce of the CPU device, one process and one device per rank.
+#include "../../common/error.h"
+#include "allreduce.h"
+#include <nccl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static struct shared {
+    ncclUniqueId id;
+    atomic_int ready;
+} * shared;
+
+static ncclComm_t comm;
+static cudaStream_t stream;
+
+static void check_nccl(ncclResult_t result, const char *what) {
+    if (result != ncclSuccess)
+        fail("%s: %s (%s)", what, ncclGetErrorString(result), ncclGetLastError(comm));
+}
+
+static float *new_buffer(size_t count) {
+    float *buffer;
+    DEVICE_ALLOC(buffer, "data", count * sizeof *buffer);
+    return buffer;
+}
+
+static void copy(void *to, const void *from, size_t bytes) {
+    CUDA_CHECK(cudaMemcpy(to, from, bytes, cudaMemcpyDefault));
+}
+
+static void sum(float *buffer, size_t count, int times) {
+    for (int i = 0; i < times; i++)
+        check_nccl(ncclAllReduce(buffer, buffer, count, ncclFloat, ncclSum, comm, stream), "ncclAllReduce");
+    CUDA_CHECK(cudaStreamSynchronize(stream));
+}
+
+static void run(int rank, int ranks) {
+    error_rank = rank;
+    if (rank == 0) {
+        check_nccl(ncclGetUniqueId(&shared->id), "ncclGetUniqueId");
+        atomic_store(&shared->ready, 1);
+    }
+    while (!atomic_load(&shared->ready))
+        usleep(1000);
+    CUDA_CHECK(cudaSetDevice(rank));
+    CUDA_CHECK(cudaStreamCreate(&stream));
+    check_nccl(ncclCommInitRank(&comm, ranks, shared->id, rank), "ncclCommInitRank");
+    measure(&(struct all_reduce){new_buffer, copy, sum}, rank, ranks);
+    check_nccl(ncclCommDestroy(comm), "ncclCommDestroy");
+}
+
+int main(int argc, char **argv) {
+    if (argc != 2) {
+        fprintf(stderr, "usage: %s RANKS\n", argv[0]);
+        return 2;
+    }
+    shared = shared_memory(sizeof *shared);
+    return run_ranks(atoi(argv[1]), run);
+}

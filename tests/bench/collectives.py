@@ -1,0 +1,54 @@
+"""collectives.py BUILD [--rounds N]: float sum all-reduce of the CPU device between processes, beside Open
+MPI's and beside a bare exchange through shared memory, as a table."""
+import os
+import re
+import shutil
+import sys
+
+from bench import compiler, machine, option, ratio, run, show, spread
+
+ROUNDS = int(option("--rounds", 5))
+GOALS = {  # bytes: goal for 2 ranks
+    1024: "ours at most 30 us",
+    1 << 20: "faster than MPI; within 1.5 of the bare one",
+    2678824: "ours at most 500 us; as above",
+    4 << 20: "as above",
+    16 << 20: "as above",
+    64 << 20: "ours at most 20000 us; as above"}
+WIDTHS = 12, 24
+build = sys.argv[1]
+ours, bare, mpi = (f"{build}/tests/bench/{name}" for name in ("collectives", "exchange", "mpi_allreduce"))
+has_mpi = bool(shutil.which("mpirun")) and os.path.exists(mpi)
+
+
+def measure(*command, **variables):
+    """Microseconds by size in bytes."""
+    output, _ = run(*command, **variables)
+    return {int(size): float(time) for size, time in re.findall(r"^(\d+) ([\d.]+)$", output, re.M)}
+
+
+def table(ranks, goals):
+    # mpirun pins two processes to cores unless told not to; nobody else here is pinned.
+    mpirun = "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", ranks, mpi
+    rounds = [(measure(ours, ranks, CPU_DEVICES=str(ranks)), measure(*mpirun) if has_mpi else {}, measure(bare, ranks))
+              for _ in range(ROUNDS)]
+    print(f"\n{ranks} ranks: microseconds, median (lowest-highest) of {ROUNDS} alternating runs; ratios: median "
+          "of the rounds")
+    show("bytes", ["ours", "Open MPI", "bare exchange", "Open MPI / ours", "ours / bare"], "goal", WIDTHS)
+    for size in rounds[0][0]:
+        columns = [[r[i][size] for r in rounds if r[i]] for i in range(3)]
+        show(size, [spread(column, 1) if column else "-" for column in columns] +
+             [ratio(columns[1], columns[0]) if has_mpi else "-", ratio(columns[0], columns[2])],
+             goals.get(size, ""), WIDTHS)
+
+
+os.environ["NCCL_SOCKET_IFNAME"] = "lo"
+os.environ["OMP_NUM_THREADS"] = "1"
+version = run("mpirun", "--version")[0].splitlines()[0] if has_mpi else "no mpicc here: its column stays empty"
+print(f"machine   {machine()}")
+print(f"compiler  {compiler(ours)}; the bare exchange for this processor (-march=native)")
+print(f"MPI       {version}")
+print("ranks     a process with one thread each, not pinned; NCCL_SOCKET_IFNAME lo")
+print("operation float sum all-reduce in place; 20 in a row (4 MB and less), then a wait; medians of such batches", flush=True)
+table(2, GOALS)
+table(4, {1 << 20: "ours below 1000 us on 2 cores"})

@@ -1,0 +1,252 @@
+// Runs a function in several processes at once, one per rank, as the programs of a job run: forked before
+// anything of the device is used, killed when they take too long, and judged by how each one ends. In a
+// rank, CHECK, OK and REFUSED take the place of cmocka's asserts: the first that fails says so in one line
+// on stderr and ends the rank.
+//
+// Ranks meet in memory that they share: they post flags and wait for them, so that no test has to guess how
+// long something takes. All waits have an end.
+#pragma once
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <nccl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+// cmocka wants the headers above first.
+#include <cmocka.h>
+
+#ifdef __has_feature
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
+enum {
+    MOST_RANKS = 4,
+    FLAGS = 32,
+    IDS = 64,
+    RESULT_BYTES = 1 << 16,
+    WAIT_SECONDS = SANITIZED ? 120 : 40,  // for a flag, longer than CPU_DEVICE_TIMEOUT
+    LIMIT_SECONDS = SANITIZED ? 300 : 60, // for all that run_ranks starts
+};
+
+static struct meeting {
+    atomic_int flag[FLAGS], barrier, id_made[IDS];
+    ncclUniqueId id[IDS];
+    atomic_int line[MOST_RANKS]; // where each rank is, for when it hangs
+    atomic_int pid[MOST_RANKS];
+    atomic_long cases;
+    _Atomic double killed_at;
+    uint8_t result[MOST_RANKS][RESULT_BYTES]; // of each rank, for the others to compare
+} * meeting;
+
+static int my_rank;
+static int life[MOST_RANKS][2];              // pipes that only their rank can write to: they end when it does
+static const char *host_of_rank[MOST_RANKS]; // NCCL_HOSTID of each, if any
+
+static inline double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+__attribute__((format(printf, 2, 3), noreturn)) static void give_up(int line, const char *format, ...) {
+    char text[4000];
+    int n = snprintf(text, sizeof text, "rank %d, line %d: ", my_rank, line);
+    va_list arguments;
+    va_start(arguments, format);
+    n += vsnprintf(text + n, sizeof text - 1 - (size_t)n, format, arguments);
+    va_end(arguments);
+    if (n > (int)sizeof text - 2)
+        n = sizeof text - 2;
+    text[n++] = '\n';
+    _exit(write(STDERR_FILENO, text, (size_t)n) == n ? 1 : 2);
+}
+
+static inline void here(int line) {
+    meeting->line[my_rank] = line;
+}
+
+static inline void expect(int wanted, int got, const char *call, int line) {
+    if (got != wanted)
+        give_up(line, "%s returned %d, not %d; last error: %s", call, got, wanted, ncclGetLastError(NULL));
+}
+
+#define CHECK(condition, ...)                                                                                \
+    do {                                                                                                     \
+        here(__LINE__);                                                                                      \
+        if (!(condition))                                                                                    \
+            give_up(__LINE__, __VA_ARGS__);                                                                  \
+    } while (0)
+// Both CUDA and NCCL call success 0.
+#define OK(call) (here(__LINE__), expect(0, (int)(call), #call, __LINE__))
+#define REFUSED(error, call) (here(__LINE__), expect((int)(error), (int)(call), #call, __LINE__))
+
+// A moment for the others, within a loop that has an end.
+static inline void rest(void) {
+    nanosleep(&(struct timespec){0, 50000}, NULL);
+}
+
+static inline int has_come(atomic_int *number, int least) {
+    for (double end = seconds() + WAIT_SECONDS; *number < least; rest())
+        if (seconds() > end)
+            return 0;
+    return 1;
+}
+
+static inline void post(int flag) {
+    meeting->flag[flag]++;
+}
+
+static inline void await_at(int flag, int times, int line) {
+    here(line);
+    if (!has_come(&meeting->flag[flag], times))
+        give_up(line, "flag %d was posted %d times, not %d", flag, meeting->flag[flag], times);
+}
+#define await(flag, times) await_at(flag, times, __LINE__)
+
+// Waits until all of n ranks are there.
+static inline void barrier_at(int n, int line) {
+    here(line);
+    if (!has_come(&meeting->barrier, (meeting->barrier++ / n + 1) * n))
+        give_up(line, "the others did not come to the barrier");
+}
+#define barrier(n) barrier_at(n, __LINE__)
+
+static inline void await_death_at(int rank, int line) {
+    here(line);
+    if (poll(&(struct pollfd){life[rank][0], POLLIN, 0}, 1, WAIT_SECONDS * 1000) != 1)
+        give_up(line, "rank %d lives on", rank);
+}
+#define await_death(rank) await_death_at(rank, __LINE__)
+
+__attribute__((noreturn)) static void be_rank(int n, int rank, void (*run)(int)) {
+    const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGSYS}; // of which cmocka makes failed tests
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        signal(faults[i], SIG_DFL);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (int other = 0; other < n; other++)
+        if (other != rank)
+            close(life[other][1]);
+    my_rank = rank;
+    meeting->pid[rank] = getpid();
+    if (host_of_rank[rank])
+        setenv("NCCL_HOSTID", host_of_rank[rank], 1);
+    run(rank);
+    exit(0);
+}
+
+// Runs run(0) to run(n - 1) at once. Those in the set victims must be killed by SIGKILL, all others must
+// return, or exit(0).
+static void run_ranks(int n, void (*run)(int rank), unsigned victims) {
+    pid_t pid[MOST_RANKS];
+    struct pollfd alive[MOST_RANKS];
+    char report[1000] = "";
+    memset(meeting, 0, sizeof *meeting);
+    fflush(NULL);
+    for (int rank = 0; rank < n; rank++) {
+        assert_int_equal(pipe2(life[rank], O_CLOEXEC), 0);
+        alive[rank] = (struct pollfd){life[rank][0], POLLIN, 0};
+    }
+    for (int rank = 0; rank < n; rank++) {
+        pid[rank] = fork();
+        if (pid[rank] == 0)
+            be_rank(n, rank, run);
+        assert_true(pid[rank] > 0);
+    }
+    for (int rank = 0; rank < n; rank++)
+        close(life[rank][1]);
+
+    double end = seconds() + LIMIT_SECONDS;
+    for (int left = n; left;) {
+        double now = seconds();
+        int late = poll(alive, (nfds_t)n, now < end ? (int)((end - now) * 1000) + 1 : 0) == 0;
+        for (int rank = 0; rank < n; rank++) {
+            int status, right;
+            if (alive[rank].fd < 0 || (!late && !alive[rank].revents))
+                continue;
+            if (late)
+                kill(pid[rank], SIGKILL);
+            assert_int_equal(waitpid(pid[rank], &status, 0), pid[rank]);
+            close(alive[rank].fd);
+            alive[rank].fd = -1;
+            left--;
+            right = victims & 1u << rank ? WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL
+                                         : WIFEXITED(status) && WEXITSTATUS(status) == 0;
+            if (right && !late)
+                continue;
+            size_t used = strlen(report);
+            snprintf(report + used, sizeof report - used,
+                     "; rank %d of %d %s, wait status %#x, after line %d", rank, n,
+                     late ? "was killed as it took too long" : "ended badly", (unsigned)status,
+                     meeting->line[rank]);
+            if (end > now + 5) // the others will not get far without it
+                end = now + 5;
+        }
+    }
+    if (*report)
+        fail_msg("%s", report + 2);
+}
+
+// What a test may leave behind: file descriptors, zombies, files in /dev/shm.
+
+static inline int entries(const char *folder) {
+    int count = 0;
+    DIR *d = opendir(folder);
+    while (d && readdir(d))
+        count++;
+    if (d)
+        closedir(d);
+    return count;
+}
+
+static int files_before, descriptors_before;
+
+static int look_around(void **state) {
+    (void)state;
+    files_before = entries("/dev/shm");
+    descriptors_before = entries("/proc/self/fd");
+    return 0;
+}
+
+static int nothing_is_left(void **state) {
+    (void)state;
+    int files = entries("/dev/shm");
+    for (double end = seconds() + 2; files > files_before && seconds() < end; files = entries("/dev/shm"))
+        rest(); // another program's may go again
+    if (files > files_before)
+        print_error("%d files more in /dev/shm\n", files - files_before);
+    int descriptors = entries("/proc/self/fd");
+    if (descriptors != descriptors_before)
+        print_error("%d file descriptors, not %d\n", descriptors, descriptors_before);
+    int child = waitpid(-1, NULL, WNOHANG) != -1 || errno != ECHILD;
+    if (child)
+        print_error("a child is left\n");
+    return files > files_before || descriptors != descriptors_before || child ? -1 : 0;
+}
+
+static inline void open_meeting(void) {
+    meeting = mmap(NULL, sizeof *meeting, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (meeting == MAP_FAILED) {
+        perror("mmap");
+        exit(1);
+    }
+}
