@@ -27,9 +27,9 @@ PROGRAMS := $(patsubst %.c,$(BUILD)/%,$(wildcard 0*/*.c))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help quickstart data programs test fuzz bench-step1 format lint clean
+.PHONY: help quickstart data programs test fuzz bench-step1 bench-step2 bench-collectives diffstat format lint clean
 help: ## this list
-	@sed -n 's/^\([a-z][a-zN0-9-]*\):.*## /\1|/p' Makefile | awk -F'|' '{printf "make %-12s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z][a-zMN0-9-]*\):.*## /\1|/p' Makefile | awk -F'|' '{printf "make %-17s %s\n", $$1, $$2}'
 	@echo 'DEVICE=cpu or DEVICE=gpu after make chooses the device (now: $(DEVICE)); ARCH=native builds for this GPU only.'
 
 quickstart: ## from nothing to a trained step 1: installs, gets the data, builds, trains
@@ -64,13 +64,26 @@ $(foreach n,$(STEPS),$(eval $(call step_rules,$(n))))
 stepN: ## builds step N, such as step1
 run-stepN: ## builds and runs step N, such as run-step1 ARGS="--epochs 3"
 
+# make diffNM shows what step M changes in the train.c of step N: for every pair that exists.
+define diff_rule
+.PHONY: diff$(1)$(2)
+diff$(1)$(2):
+	@tools/diff_steps.sh $(1) $(2)
+endef
+TRAINED := $(foreach n,$(STEPS),$(if $(wildcard 0$(n)_*/train.c),$(n)))
+$(foreach p,1.2 2.3 3.4 4.5 5.6 6.7 7.8 8.9,$(if $(filter-out $(TRAINED),$(subst ., ,$(p))),,\
+	$(eval $(call diff_rule,$(basename $(p)),$(subst .,,$(suffix $(p)))))))
+diffNM: ## shows what step M changes in step N, such as diff12
+diffstat: ## how much each step changes, and whether that is within its budget
+	@tools/diffstat.sh
+
 test: ## installs what the tests need, then runs them all
 	@tools/deps.sh test
 	@tools/data.sh || true
 	@tests/run.sh
 
 # Found libraries, looked for once; make reads the file again when it has been made.
-ifneq ($(filter-out help clean format lint data quickstart test fuzz bench-step1 run-step%,$(or $(MAKECMDGOALS),help)),)
+ifneq ($(filter-out help clean format lint data quickstart test fuzz bench-% diff% run-step%,$(or $(MAKECMDGOALS),help)),)
 include $(BUILD)/libs.mk
 endif
 $(BUILD)/libs.mk: tools/find_libs.sh
@@ -117,9 +130,26 @@ fuzz: ## an hour of fuzzing per file reader (FUZZ_SECONDS=60 for less)
 bench-step1: ## step 1 beside PyTorch and bare matrix products, as a table (ARGS=--accuracy: 5 seeds too)
 	@tools/deps.sh bench
 	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ programs build/cpu/tests/bench/sgemm
-	@/usr/bin/python3 tests/bench/step1.py build/cpu $(ARGS)
-$(BUILD)/tests/bench/sgemm: $(BUILD)/tests/bench/sgemm.o
+	@/usr/bin/python3 -B tests/bench/step1.py build/cpu $(ARGS)
+bench-step2: ## step 2 beside PyTorch DDP and step 1, and what its communication costs (ARGS="--rounds 2": sooner)
+	@tools/deps.sh bench
+	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ programs
+	@/usr/bin/python3 -B tests/bench/step2.py build/cpu $(ARGS)
+bench-collectives: ## all-reduce on the CPU device beside Open MPI and a bare exchange
+	@tools/deps.sh bench
+	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ build/cpu/tests/bench/collectives build/cpu/tests/bench/exchange \
+		$$(command -v mpicc >/dev/null && echo build/cpu/tests/bench/mpi_allreduce)
+	@/usr/bin/python3 -B tests/bench/collectives.py build/cpu $(ARGS)
+
+BENCHMARKS := $(addprefix $(BUILD)/tests/bench/,sgemm exchange collectives)
+$(BENCHMARKS): %: %.o
 	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) -lm
+$(BUILD)/tests/bench/exchange $(BUILD)/tests/bench/collectives: $(BUILD)/tests/bench/allreduce.o
+$(BUILD)/tests/bench/collectives: $(COMMON)
+$(BUILD)/tests/bench/exchange.o: private CFLAGS += -march=native # a bound may use all that is here
+$(BUILD)/tests/bench/mpi_allreduce: $(addprefix tests/bench/,mpi_allreduce.c allreduce.c allreduce.h) $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(QUIET)OMPI_CC='$(CC)' mpicc $(filter-out -MMD -MP,$(ALL_CFLAGS)) $(filter %.c,$^) -o $@
 
 C_SOURCES = $(shell find 0* common tests -name '*.[ch]' -o -name '*.cu')
 format: ## lays out the C sources

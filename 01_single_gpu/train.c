@@ -1,6 +1,6 @@
-// Step 1: an MNIST classifier trained on one GPU. A training step is four array operations: gather a batch,
-// forward, backward, update. The data set lies on the device too, so the host only says what to do next.
-// A snapshot holds all that the following steps depend on, which makes the run restartable.
+// Step 1: trains an MNIST classifier. A training step is four array operations: gather a batch, forward,
+// backward, update. The data set lies on the device too, so the host only says what to do next. A snapshot
+// holds all that the following steps depend on, which makes the run restartable.
 #include "../common/data.h"
 #include "../common/model.h"
 #include "../common/options.h"
@@ -45,42 +45,49 @@ struct trainer {
     float *activations[MOST_LAYERS + 1];      // [0]: the batch, [i + 1]: what layer i makes of [i]
     float *dy, *dx;                           // gradients of a layer's outputs and of its inputs
     uint8_t *labels;                          // of the batch
+    int rows;                                 // samples that go through the model at a time
     struct stats *stats;                      // on the device, summed since the last read_stats
     struct snapshot *state;                   // where training stands; its values only while saving
+    int resumed;                              // state came from a file
 };
 
-static void setup_data(struct trainer *t) {
+// All that needs no device, so that bad input is refused before anything is started.
+static void load(struct trainer *t) {
     char why[WHY_SIZE];
     if (data_load(&t->train, &t->test, opt.data, why))
         fail("%s", why);
     if ((size_t)opt.batch > t->train.count)
         fail("--batch %ld: the training set has only %zu samples", opt.batch, t->train.count);
+    t->rows = opt.batch;
+    if (model_build(&t->model, opt.model, opt.hidden, t->train.pixels, CLASSES, why))
+        wrong_usage("%s", why);
+    t->state = snapshot_new(t->model.shape, "sgd", t->model.parameters, t->model.parameters);
+    t->state->seed = opt.seed;
+    t->state->batch = opt.batch;
+    t->resumed = opt.snapshot ? snapshot_load(opt.snapshot, t->state, why) : 0;
+    if (t->resumed < 0)
+        fail("%s", why);
+}
+
+static void setup(struct trainer *t) {
+    size_t bytes = t->model.parameters * sizeof(float), row = t->rows * sizeof(float), widest = 0;
     data_to_device(&t->train);
     data_to_device(&t->test);
     DEVICE_ALLOC(t->order, "data", t->train.count * sizeof *t->order);
     CUDA_CHECK(cudaMallocHost((void **)&t->host_order, t->train.count * sizeof *t->order));
-}
-
-static void setup_model(struct trainer *t) {
-    char why[WHY_SIZE];
-    if (model_build(&t->model, opt.model, opt.hidden, t->train.pixels, CLASSES, why))
-        wrong_usage("%s", why);
-    size_t bytes = t->model.parameters * sizeof(float), row = opt.batch * sizeof(float), widest = 0;
     DEVICE_ALLOC(t->parameters, "parameters", bytes);
     DEVICE_ALLOC(t->gradients, "gradients", bytes);
     DEVICE_ALLOC(t->velocity, "optimizer", bytes);
-    CUDA_CHECK(cudaMemsetAsync(t->velocity, 0, bytes, t->stream));
     DEVICE_ALLOC(t->activations[0], "activations", row * t->train.pixels);
     for (int i = 0; i < t->model.count; i++) {
         const struct layer *l = &t->model.layers[i];
         size_t width = l->outputs + l->workspace;
         widest = width > widest ? width : widest;
         DEVICE_ALLOC(t->activations[i + 1], "activations", row * width);
-        l->kind->initialise(l, t->parameters + l->first, 0, l->parameters, opt.seed, t->stream);
     }
     DEVICE_ALLOC(t->dy, "activations", row * widest);
     DEVICE_ALLOC(t->dx, "activations", row * widest);
-    DEVICE_ALLOC(t->labels, "activations", opt.batch);
+    DEVICE_ALLOC(t->labels, "activations", t->rows);
     DEVICE_ALLOC(t->stats, "activations", sizeof *t->stats);
     CUDA_CHECK(cudaMemsetAsync(t->stats, 0, sizeof *t->stats, t->stream));
 }
@@ -128,9 +135,9 @@ static struct stats read_stats(struct trainer *t) {
 }
 
 static struct stats evaluate(struct trainer *t) {
-    t->pass.training = 0;
-    for (size_t first = 0; first < t->test.count; first += opt.batch) {
-        int rows = fmin(opt.batch, t->test.count - first);
+    size_t first = 0, end = t->test.count;
+    for (t->pass.training = 0; first < end; first += t->rows) {
+        int rows = fmin(t->rows, end - first);
         forward(t, &t->test, NULL, first, rows);
         softmax_cross_entropy(t->activations[t->model.count], t->labels, rows, CLASSES, 1, NULL, t->stats,
                               t->stream);
@@ -163,24 +170,23 @@ static void save(struct trainer *t) {
         fail("%s", why);
 }
 
-static void resume(struct trainer *t) {
-    char why[WHY_SIZE];
-    size_t bytes = t->model.parameters * sizeof(float);
-    t->state = snapshot_new(t->model.shape, "sgd", t->model.parameters, t->model.parameters);
+// The parameters and the optimizer's state from the snapshot, or new ones.
+static void start(struct trainer *t) {
     float *values = t->state->values;
-    t->state->seed = opt.seed;
-    t->state->batch = opt.batch;
-    int found = opt.snapshot ? snapshot_load(opt.snapshot, t->state, why) : 0;
-    if (found < 0)
-        fail("%s", why);
-    if (found == 0) {
-        save(t); // a run must not learn after hours that it cannot save
+    size_t bytes = t->model.parameters * sizeof(float);
+    if (t->resumed) {
+        CUDA_CHECK(cudaMemcpy(t->parameters, values, bytes, cudaMemcpyHostToDevice));
+        CUDA_CHECK(cudaMemcpy(t->velocity, values + t->model.parameters, bytes, cudaMemcpyHostToDevice));
+        printf("resumed   %s: %ld epochs and %ld steps are done%s\n", opt.snapshot, t->state->epochs,
+               t->state->step, finished(t) ? "; nothing is left to do" : "");
         return;
     }
-    CUDA_CHECK(cudaMemcpy(t->parameters, values, bytes, cudaMemcpyHostToDevice));
-    CUDA_CHECK(cudaMemcpy(t->velocity, values + t->model.parameters, bytes, cudaMemcpyHostToDevice));
-    printf("resumed   %s: %ld epochs and %ld steps are done%s\n", opt.snapshot, t->state->epochs,
-           t->state->step, finished(t) ? "; nothing is left to do" : "");
+    for (int i = 0; i < t->model.count; i++) {
+        const struct layer *l = &t->model.layers[i];
+        l->kind->initialise(l, t->parameters + l->first, 0, l->parameters, opt.seed, t->stream);
+    }
+    CUDA_CHECK(cudaMemsetAsync(t->velocity, 0, bytes, t->stream));
+    save(t); // a run must not learn after hours that it cannot save
 }
 
 // Goes on from the step where state stands to the end of the epoch, or of the training.
@@ -193,7 +199,7 @@ static void train_epoch(struct trainer *t) {
     while (s->step < steps && !finished(t)) {
         t->pass.training = 1;
         t->pass.seed = rng_bits(~opt.seed, steps_done(t));
-        train_step(t, s->step * opt.batch, opt.batch);
+        train_step(t, s->step * opt.batch, t->rows);
         s->step++;
         if (s->step % opt.log_every == 0 || s->step == steps || finished(t)) {
             struct stats sums = read_stats(t);
@@ -228,22 +234,22 @@ static void train(struct trainer *t) {
 
 int main(int argc, char **argv) {
     static struct trainer t;
-    options_parse(options, sizeof options / sizeof *options, "Trains MNIST on one GPU.", argc, argv);
+    options_parse(options, sizeof options / sizeof *options, "Trains an MNIST classifier.", argc, argv);
     setvbuf(stdout, NULL, _IOLBF, 0); // a job log shows each line at once
+    load(&t);
     CUDA_CHECK(cudaSetDevice(0));
     CUDA_CHECK(cudaStreamCreate(&t.stream));
     CUBLAS_CHECK(cublasCreate(&t.pass.blas));
     CUBLAS_CHECK(cublasSetStream(t.pass.blas, t.stream));
     t.pass.stream = t.stream;
-    setup_data(&t);
-    setup_model(&t);
+    setup(&t);
     print_device();
     printf("model     %s, %zu parameters\n", t.model.shape, t.model.parameters);
     printf("data      %s: %zu training and %zu test images, pixel mean %.4f, deviation %.4f\n", opt.data,
            t.train.count, t.test.count, t.train.mean, t.train.deviation);
     printf("training  %ld steps of batch %ld per epoch, lr %g, momentum %g, seed %ld\n", steps_per_epoch(&t),
            opt.batch, opt.lr, opt.momentum, opt.seed);
-    resume(&t);
+    start(&t);
     train(&t);
     return 0;
 }

@@ -5,43 +5,33 @@
 #include "../common/kernels.h"
 #include "../common/options.h"
 #include "../common/report.h"
+#include "ranks.h"
 #include <errno.h>
 #include <math.h>
 #include <nccl.h>
-#include <semaphore.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#define NCCL_CHECK(call)                                                                                     \
-    do {                                                                                                     \
-        ncclResult_t r_ = (call);                                                                            \
-        if (r_ != ncclSuccess)                                                                               \
-            fail("%s:%d: %s: %s (%s)", __FILE__, __LINE__, #call, ncclGetErrorString(r_),                    \
-                 ncclGetLastError(NULL));                                                                    \
-    } while (0)
 
 static struct {
     const char *nproc, *op, *min_bytes, *max_bytes, *csv;
     long count, factor, warmup, iters, check_only;
+    size_t smallest, largest; // what min_bytes and max_bytes say
 } opt;
 
 static const struct option_spec options[] = {
     {"nproc", OPTION_TEXT, &opt.nproc, "gpu", 0, 0, "number of ranks to start, or: gpu, one for each"},
     {"count", OPTION_INT, &opt.count, "1000003", 1, 1e9, "floats of parts one and two"},
-    {"op", OPTION_TEXT, &opt.op, "allreduce", 0, 0, "of part three, such as allgather, or: all"},
-    {"min-bytes", OPTION_TEXT, &opt.min_bytes, "8", 0, 0, "first size of part three, such as 8, 1K, 64M, 1G"},
+    {"op", OPTION_TEXT, &opt.op, "allreduce", 0, 0,
+     "allreduce, gather+bcast, ring, rs+ag, allgather, reducescatter, broadcast, sendrecv or all"},
+    {"min-bytes", OPTION_TEXT, &opt.min_bytes, "8", 0, 0,
+     "first size of the table: 8, 1K, 64M, 1G or the like"},
     {"max-bytes", OPTION_TEXT, &opt.max_bytes, "16M", 0, 0, "its last size"},
     {"factor", OPTION_INT, &opt.factor, "2", 2, 1e6, "from one size to the next"},
     {"warmup", OPTION_INT, &opt.warmup, "5", 0, 1e6, "calls before the clock starts"},
     {"iters", OPTION_INT, &opt.iters, "20", 1, 1e6, "calls that are timed"},
     {"check-only", OPTION_INT, &opt.check_only, "0", 0, 1, "1: all operations to 64K, and no times"},
-    {"csv", OPTION_TEXT, &opt.csv, NULL, 0, 0, "file for the table of part three"},
+    {"csv", OPTION_TEXT, &opt.csv, "/dev/null", 0, 0, "file for the table"},
 };
 
 struct world {
@@ -69,21 +59,22 @@ static double sum_over_ranks(struct world *w, double mine) {
 
 // Part one, and all that most examples of an all-reduce do.
 static void sum_rank_numbers(struct world *w, size_t count) {
-    double want = w->size * (w->size - 1) / 2, wrong = 0;
+    double before[w->size], want = w->size * (w->size - 1) / 2, wrong = 0;
     for (size_t i = 0; i < count; i++)
         w->host[i] = w->rank;
+    sum_over_ranks(w, w->host[0]);
+    memcpy(before, w->all, sizeof before);
     CUDA_CHECK(cudaMemcpy(w->in, w->host, count * sizeof(float), cudaMemcpyHostToDevice));
     NCCL_CHECK(ncclAllReduce(w->in, w->out, count, ncclFloat, ncclSum, w->comm, w->stream));
     CUDA_CHECK(cudaMemcpy(w->host, w->out, count * sizeof(float), cudaMemcpyDeviceToHost));
     for (size_t i = 0; i < count; i++)
         wrong += w->host[i] != want;
-    printf("1. ncclAllReduce of %zu floats on each rank, all equal to the rank's number\n", count);
+    w->wrong += wrong = sum_over_ranks(w, wrong);
+    printf("1. ncclAllReduce: %zu floats on each rank, all of them the rank's number\n", count);
     sum_over_ranks(w, w->host[0]);
     for (int rank = 0; rank < w->size; rank++)
-        printf("   rank %d: %d before, %g after\n", rank, rank, w->all[rank]);
-    wrong = sum_over_ranks(w, wrong);
-    printf("   expected %d * %d / 2 = %g everywhere: %.0f wrong\n", w->size, w->size - 1, want, wrong);
-    w->wrong += wrong;
+        printf("   rank %d: before %g, after %g\n", rank, before[rank], w->all[rank]);
+    printf("   wanted: %d * %d / 2 = %g everywhere, #wrong %.0f\n", w->size, w->size - 1, want, wrong);
 }
 
 // The operations, all in one form: from in to out, both on the device, which may be the same. count is the
@@ -143,18 +134,13 @@ static void gather_broadcast(struct world *w, float *in, float *out, size_t coun
     NCCL_CHECK(ncclGroupEnd());
 }
 
-// A vector is cut into as many equal chunks as there are ranks; the last may go on behind the vector's end,
-// where all arrays have room, and where nobody looks.
-static size_t chunk_size(const struct world *w, size_t count) {
-    return (count + w->size - 1) / w->size;
-}
-
-// In every step each rank gives one chunk to the next rank: first its own, then always what it has just
-// taken. In n-1 steps what comes in is added to what is there, until every rank has one chunk of the sum
-// (that is a reduce-scatter); in n-1 more it replaces what is there (an all-gather).
+// The vector is cut into n equal chunks; the last may go on behind its end, where all arrays have room, and
+// where nobody looks. In every step each rank gives one chunk to the next rank: first its own, then always
+// what it has just taken. In n-1 steps what comes in is added to what is there, until every rank has one
+// chunk of the sum (that is a reduce-scatter); in n-1 more it replaces what is there (an all-gather).
 static void ring(struct world *w, float *in, float *out, size_t count) {
     int n = w->size;
-    size_t chunk = chunk_size(w, count);
+    size_t chunk = (count + n - 1) / n;
     if (in != out)
         CUDA_CHECK(cudaMemcpyAsync(out, in, count * sizeof *in, cudaMemcpyDeviceToDevice, w->stream));
     for (int step = 0; step < 2 * (n - 1); step++) {
@@ -169,11 +155,10 @@ static void ring(struct world *w, float *in, float *out, size_t count) {
 
 // The same two halves by NCCL.
 static void scatter_gather(struct world *w, float *in, float *out, size_t count) {
-    size_t chunk = chunk_size(w, count);
-    float *mine = out + chunk * w->rank;
-    reduce_scatter(w, in, mine, chunk);
-    all_gather(w, mine, out, chunk);
-    w->sent += 2 * (w->size - 1) * chunk * sizeof *in; // by the formula, as NCCL does not tell
+    size_t chunk = (count + w->size - 1) / w->size;
+    reduce_scatter(w, in, out + chunk * w->rank, chunk);
+    all_gather(w, out + chunk * w->rank, out, chunk);
+    w->sent += 2 * (w->size - 1) * chunk * sizeof *in; // by the formula: NCCL does not tell
 }
 
 static const struct operation {
@@ -193,8 +178,8 @@ static const struct operation {
 };
 enum { OPERATIONS = sizeof operations / sizeof *operations, ALL_REDUCES = 4 };
 
-// Element i of a rank's in. Whole numbers, so that every order of summation gives the same float (up to 1000
-// ranks), and no two ranks and few near-by places have the same, so that whatever is mixed up is wrong.
+// Element i of a rank's in. Whole numbers, whose sum over up to 1000 ranks is the same float in any order, so
+// that no difference is forgiven; and others on each rank and in each place, so that all mix-ups show.
 static float element(int rank, size_t i) {
     return i % 1009 + rank * (i % 13 + 1);
 }
@@ -210,8 +195,7 @@ static float expected(const struct world *w, const struct operation *o, size_t c
     return element(o->root == 0 ? 0 : (w->rank + n - 1) % n, i);
 }
 
-// Runs the operation once, returns how many elements are wrong on all ranks, and leaves in w->sent the bytes
-// that this rank sent.
+// Runs the operation once, and returns how many elements are wrong on all ranks together.
 static double check(struct world *w, const struct operation *o, float *in, float *out, size_t count) {
     size_t in_count = o->many_in ? count * w->size : count, out_count = o->many_out ? count * w->size : count;
     double wrong = 0;
@@ -224,46 +208,133 @@ static double check(struct world *w, const struct operation *o, float *in, float
     CUDA_CHECK(cudaMemcpy(w->host, out, out_count * sizeof *out, cudaMemcpyDeviceToHost));
     for (size_t i = 0; i < out_count; i++)
         wrong += w->host[i] != expected(w, o, count, i);
-    wrong = sum_over_ranks(w, wrong);
-    w->wrong += wrong;
+    w->wrong += wrong = sum_over_ranks(w, wrong);
     return wrong;
 }
 
 // Seconds per call, the mean over the ranks (as in nccl-tests); NaN where no times are wanted.
 static double mean_time(struct world *w, const struct operation *o, float *in, float *out, size_t count) {
-    double start = 0;
     if (opt.check_only)
         return NAN;
-    for (long i = -opt.warmup; i < opt.iters; i++) {
-        if (i == 0) {
-            sum_over_ranks(w, 0); // all start together
-            start = seconds();
-        }
+    for (long i = 0; i < opt.warmup; i++)
         o->run(w, in, out, count);
-    }
+    sum_over_ranks(w, 0); // so that all start together
+    double start = seconds();
+    for (long i = 0; i < opt.iters; i++)
+        o->run(w, in, out, count);
     CUDA_CHECK(cudaStreamSynchronize(w->stream));
     return sum_over_ranks(w, (seconds() - start) / opt.iters) / w->size;
 }
 
 // Part two: the all-reduce by hand, and what the ranks sent beside what the formulas say.
 static void compare_by_hand(struct world *w, size_t count) {
-    size_t n = w->size, size = count * sizeof(float), round_ring = 2 * (n - 1) * chunk_size(w, count) * sizeof(float);
-    printf("\n2. The same by hand: S = %zu bytes on each of %zu ranks\n%-15s %12s %12s %12s %12s %9s %6s\n", size, n, "",
-           "rank 0 sent", "formula", "others sent", "formula", "time(us)", "#wrong");
+    size_t n = w->size, chunk = (count + n - 1) / n;
+    printf("\n2. The same by hand: S = %zu bytes on each of %zu ranks\n%16s%7s%s%13s%13s%13s%13s\n",
+           count * sizeof(float), n, "", "#wrong", opt.check_only ? "" : "  time(us)", "rank 0 sent",
+           "formula", "rank 1 sent", "formula");
     for (const struct operation *o = operations; o < operations + ALL_REDUCES; o++) {
-        int star = o->run == gather_broadcast;
-        size_t formula[2] = {star ? (n - 1) * size : round_ring, star ? size : round_ring};
-        double wrong = check(w, o, w->in, w->out, count), off = 0;
-        sum_over_ranks(w, w->sent);
-        printf("   %-12s", o->name);
-        for (size_t rank = 0; rank < n; rank++) {
-            off += w->all[rank] != formula[rank > 0] && o->run != all_reduce;
-            if (rank < 2 && o->run == all_reduce)
-                printf(" %12s %12s", "-", "-"); // NCCL does not tell
-            else if (rank < 2)
-                printf(" %12.0f %12zu", w->all[rank], formula[rank]);
+        double wrong = check(w, o, w->in, w->out, count), sent = w->sent, off = 0;
+        printf("   %-13s%7.0f", o->name, wrong);
+        if (!opt.check_only)
+            printf("%10.1f", 1e6 * mean_time(w, o, w->in, w->in, count));
+        sum_over_ranks(w, sent);
+        for (size_t rank = 0; rank < n && o->run != all_reduce; rank++) { // NCCL does not tell what it sends
+            size_t star = rank == 0 ? (n - 1) * count : count, round = 2 * (n - 1) * chunk;
+            size_t formula = (o->run == gather_broadcast ? star : round) * sizeof(float);
+            if (rank < 2)
+                printf("%13.0f%13zu", w->all[rank], formula);
+            off += w->all[rank] != formula;
         }
-        double time = mean_time(w, o, w->in, w->in, count);
-        printf(opt.check_only ? " %9s" : " %9.1f", ...);
+        puts(off ? "  not what the formula says" : "");
+        w->wrong += off;
     }
+}
+
+// A line of part three, and two in the CSV file. size: bytes of the longer array.
+static void measure(struct world *w, const struct operation *o, size_t size, FILE *csv) {
+    size_t pieces = o->many_in || o->many_out ? w->size : 1, count = size / sizeof(float) / pieces;
+    double n = w->size, bus = o->trips ? o->trips * (n - 1) / n : 1;
+    if (count == 0)
+        return; // not one float for each rank
+    size = count * pieces * sizeof(float);
+    printf("%-13s%11zu%11zu  float%6s%5d", o->name, size, count, o->redop, o->root);
+    // In place, the shorter array is this rank's part of the longer one. (sendrecv would lose what it sends.)
+    for (int in_place = 0; in_place <= (o->run != send_receive); in_place++) {
+        float *in = in_place ? w->out + o->many_out * w->rank * count : w->in;
+        float *out = w->out + in_place * o->many_in * w->rank * count;
+        double wrong = check(w, o, in, out, count), time = mean_time(w, o, in, out, count);
+        double algbw = size / time / 1e9, busbw = algbw * bus;
+        if (!opt.check_only)
+            printf("%11.2f%7.2f%7.2f", 1e6 * time, algbw, busbw);
+        printf("%7.0f", wrong);
+        fprintf(csv, "%s,%zu,%zu,%s,%.3f,%.4f,%.4f,%.0f\n", o->name, size, count, in_place ? "in" : "out",
+                1e6 * time, algbw, busbw, wrong);
+    }
+    putchar('\n');
+}
+
+// Part three.
+static void print_table(struct world *w) {
+    FILE *csv = fopen(w->rank == 0 ? opt.csv : "/dev/null", "w");
+    if (!csv)
+        fail("--csv %s: %s", opt.csv, strerror(errno));
+    fputs("op,size,count,place,us,algbw,busbw,wrong\n", csv);
+    const char *head = opt.check_only ? " #wrong" : "   time(us)  algbw  busbw #wrong";
+    printf("\n3. Out of place, then in place: %ld calls after %ld; GB/s\n", opt.iters, opt.warmup);
+    printf("%-13s%11s%11s%7s%6s%5s%s%s\n", "op", "size(B)", "count", "type", "redop", "root", head, head);
+    for (const struct operation *o = operations; o < operations + OPERATIONS; o++)
+        if (opt.check_only || !strcmp(opt.op, "all") || !strcmp(opt.op, o->name))
+            for (size_t size = opt.smallest; size <= opt.largest; size *= opt.factor)
+                measure(w, o, size, csv);
+    if (ferror(csv) || fclose(csv))
+        fail("cannot write the --csv file: %s", strerror(errno));
+}
+
+static size_t parse_size(const char *name, const char *text) {
+    char *end;
+    double number = strtod(text, &end);
+    int unit = *end == 'K' ? 10 : *end == 'M' ? 20 : *end == 'G' ? 30 : 0;
+    double size = ldexp(number, unit);
+    if (end == text || end[unit > 0] || !(size >= sizeof(float) && size <= 1e12))
+        wrong_usage("--%s %s: want bytes from 4 to 1e12, such as 8, 1K, 64M or 1G", name, text);
+    return size;
+}
+
+static void check_options(void) {
+    const struct operation *o = operations;
+    while (o < operations + OPERATIONS && strcmp(o->name, opt.op))
+        o++;
+    if (o == operations + OPERATIONS && strcmp(opt.op, "all"))
+        wrong_usage("--op %s: no such operation", opt.op);
+    opt.smallest = parse_size("min-bytes", opt.min_bytes);
+    opt.largest = parse_size("max-bytes", opt.max_bytes);
+    if (opt.smallest > opt.largest)
+        wrong_usage("--min-bytes %s is more than --max-bytes %s", opt.min_bytes, opt.max_bytes);
+    if (opt.check_only)
+        opt.largest = fmin(opt.largest, fmax(65536, opt.smallest));
+}
+
+int main(int argc, char **argv) {
+    static struct world w;
+    ncclUniqueId id;
+    options_parse(options, sizeof options / sizeof *options, "Takes the all-reduce apart.", argc, argv);
+    check_options();
+    become_rank(opt.nproc, &w.rank, &w.size, &id);
+    CUDA_CHECK(cudaStreamCreate(&w.stream));
+    NCCL_CHECK(ncclCommInitRank(&w.comm, w.size, id, w.rank));
+    size_t bytes = fmax(opt.count * sizeof(float), opt.largest) + w.size * sizeof(float); // room for padding
+    DEVICE_ALLOC(w.in, "vectors", bytes);
+    DEVICE_ALLOC(w.out, "vectors", bytes);
+    DEVICE_ALLOC(w.incoming, "vectors", bytes);
+    DEVICE_ALLOC(w.numbers, "numbers", w.size * sizeof *w.numbers);
+    CUDA_CHECK(cudaMallocHost((void **)&w.host, bytes));
+    CUDA_CHECK(cudaMallocHost((void **)&w.all, w.size * sizeof *w.all));
+    print_device();
+    sum_rank_numbers(&w, opt.count);
+    compare_by_hand(&w, opt.count);
+    print_table(&w);
+    NCCL_CHECK(ncclCommDestroy(w.comm));
+    if (w.wrong != 0 && w.rank == 0) // for all ranks: it knows the sum, and a launcher shows one line
+        fail("%.0f elements or byte counts are wrong", w.wrong);
+    return 0;
 }

@@ -24,6 +24,15 @@ void device_alloc_check(cudaError_t error, const char *kind, size_t bytes, const
 #define CUDA_CHECK(call) cuda_check((call), #call, __FILE__, __LINE__)
 #define CUBLAS_CHECK(call) cublas_check((call), #call, __FILE__, __LINE__)
 
+// For programs that include <nccl.h>. A non-blocking communicator's ncclInProgress is no error.
+#define NCCL_CHECK(call)                                                                                     \
+    do {                                                                                                     \
+        ncclResult_t result = (call);                                                                        \
+        if (result != ncclSuccess && result != ncclInProgress)                                               \
+            fail("%s:%d: %s: %s (%s)", __FILE__, __LINE__, #call, ncclGetErrorString(result),                \
+                 ncclGetLastError(NULL));                                                                    \
+    } while (0)
+
 // Allocates bytes of device memory for the pointer (of any type), counted under kind, a literal such
 // as "gradients". Contents are undefined; the caller frees with cudaFree.
 #define DEVICE_ALLOC(pointer, kind, bytes)                                                                   \

@@ -30,6 +30,10 @@ static void set_value(const struct option_spec *o, const char *text) {
     }
     char *end;
     double number = o->type == OPTION_INT ? (double)strtol(text, &end, 10) : strtod(text, &end);
+    if (end == text && o->fallback && !strcmp(text, o->fallback)) {
+        *(long *)o->value = 0;
+        return;
+    }
     if (end == text || *end)
         wrong_usage("--%s %s: want a %s", o->name, text, o->type == OPTION_INT ? "whole number" : "number");
     if (!(number >= o->min && number <= o->max)) // written so that NaN fails too

@@ -8,7 +8,8 @@ struct option_spec {
     const char *name; // without the dashes
     enum option_type type;
     void *value;          // where it goes; a text points into argv or to the default
-    const char *fallback; // the default, as it would be typed; NULL: the value stays as it is
+    const char *fallback; // the default, as it would be typed; NULL: the value stays as it is. Of an
+                          // OPTION_INT it may be a word, which may be typed too and stands for 0.
     double min, max;      // of numbers, both allowed
     const char *help;
 };

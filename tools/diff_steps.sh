@@ -25,14 +25,15 @@ old=$(train_of "$1") && new=$(train_of "$2") || exit
 # The words of C, where a comment counts as one: changed prose is easier to read whole than interleaved.
 words='//.*|[A-Za-z_][A-Za-z0-9_]*|[0-9][A-Za-z0-9_.]*|[-+*/%&|^=!<>]+|[^[:space:]]'
 if [ -t 1 ] && [ "${TERM:-dumb}" != dumb ] && [ -z "${NO_COLOR:-}" ]; then
-    set -- --color=always "--color-words=$words"
+    set -- "--color-words=$words"
 else
     set -- --color=never
 fi
 # All that the settings of a user could change for the worse is set here.
 git -c color.diff.old='red strike' -c color.diff.new='green bold' -c diff.colorMoved=no \
-    -c diff.suppressBlankEmpty=false diff --no-index --no-ext-diff --no-textconv --text --no-prefix \
-    --diff-algorithm=minimal --indent-heuristic --unified=0 --inter-hunk-context=0 --function-context "$@" "$old" "$new"
+    diff --no-index --no-ext-diff --no-textconv --text --no-prefix \
+    --diff-algorithm=minimal --indent-heuristic --unified=0 --inter-hunk-context=0 --function-context \
+    "$@" "$old" "$new"
 status=$?
 # 1: they differ; 141: the pager was left early.
 [ $status -le 1 ] || [ $status = 141 ] || exit $status

@@ -98,7 +98,8 @@ def print_training(trainer, torch_script, threads, data):
 
 def spread(values, digits=0):
     """The median, and the lowest and highest."""
-    return "{:.{n}f} ({:.{n}f}-{:.{n}f})".format(statistics.median(values), min(values), max(values), n=digits)
+    middle, low, high = (f"{value:.{digits}f}" for value in (statistics.median(values), min(values), max(values)))
+    return f"{middle} ({low}{' to ' if min(values) < 0 else '-'}{high})"
 
 
 def ratio(above, below, best=None):

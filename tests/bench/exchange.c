@@ -13,16 +13,17 @@
 // In floats. A chunk lies behind the one before in the staging memory and not in the same place: the lines
 // that the other core has just used are slower to get than those that went back into the cache that all
 // share.
-enum { CHUNK = 256 * 1024, STAGING = 4 * CHUNK, PIECE = 2048, MOST_RANKS = 8, SPINS = 2000 };
+enum { CHUNK = 256 * 1024, PIECE = 2048, MOST_RANKS = 8, SPINS = 2000 };
 
 // What one rank shows the others: its values for them, and its sums.
 static struct shown {
     _Alignas(128) atomic_size_t offered; // chunks of which all values lie there
     _Alignas(128) atomic_size_t summed;  // chunks of which the sums do
-    _Alignas(4096) float values[STAGING], sums[STAGING];
+    _Alignas(4096) float values[4 * CHUNK], sums[4 * CHUNK];
 } * shown;
 
 static int me, all, crowded;
+static size_t longest = CHUNK; // of the chunks; the staging memory in use is that of four
 
 struct chunk {
     float *data;
@@ -78,22 +79,22 @@ static void fetch(const struct chunk *c) {
     }
 }
 
-// The chunk after c: what lies from data to end, or the first CHUNK of it.
+// The chunk after c: what lies from data to end, or the first part of it.
 static struct chunk next_chunk(struct chunk c, float *data, const float *end) {
     size_t left = end - data;
     c.place += (c.count + 15) / 16 * 16;
     c.number++;
     c.data = data;
-    c.count = left < CHUNK ? left : CHUNK;
-    if (c.place + c.count > STAGING)
+    c.count = left < longest ? left : longest;
+    if (c.place + c.count > 4 * longest)
         c.place = 0;
     return c;
 }
 
 // A chunk is offered while the others still sum the one before, so those two must not overlap in the staging
 // memory: three chunks must fit. That is enough: who sees that all have summed chunk n knows that its values
-// of n are no longer read; and who sees that all offer n + 2 knows that its sums of n are not, as they fetched
-// them before that.
+// of n are no longer read; and who sees that all offer n + 2 knows that its sums of n are not, as they
+// fetched them before that.
 static void sum(float *buffer, size_t count, int times) {
     static struct chunk last;
     for (int i = 0; i < times; i++) {
@@ -125,7 +126,10 @@ static void run(int rank, int ranks) {
     me = rank;
     all = ranks;
     crowded = ranks > sysconf(_SC_NPROCESSORS_ONLN);
-    for (size_t i = 0; i < ranks * sizeof *shown; i += 4096) // its pages are there when the time runs
+    if (crowded)
+        longest /= 4; // as the ranks on a core share its cache
+    // All pages are to be here before the time runs.
+    for (size_t i = 0; i < ranks * sizeof *shown; i += 4096)
         (void)((volatile char *)shown)[i];
     measure(&(struct all_reduce){new_buffer, copy, sum}, rank, ranks);
 }

@@ -40,7 +40,8 @@
 #endif
 
 enum {
-    MOST_RANKS = 4,
+    MOST_RANKS = 8,
+    MOST_JOBS = 8,
     FLAGS = 32,
     IDS = 64,
     RESULT_BYTES = 1 << 16,
@@ -48,7 +49,7 @@ enum {
     LIMIT_SECONDS = SANITIZED ? 300 : 60, // for all that run_ranks starts
 };
 
-static struct meeting {
+struct meeting {
     atomic_int flag[FLAGS], barrier, id_made[IDS];
     ncclUniqueId id[IDS];
     atomic_int line[MOST_RANKS]; // where each rank is, for when it hangs
@@ -56,10 +57,21 @@ static struct meeting {
     atomic_long cases;
     _Atomic double killed_at;
     uint8_t result[MOST_RANKS][RESULT_BYTES]; // of each rank, for the others to compare
-} * meeting;
+};
 
+// What was started at once.
+static struct job {
+    int n, left;
+    unsigned victims;
+    struct meeting *meeting;
+    pid_t pid[MOST_RANKS];
+    int alive[MOST_RANKS]; // a pipe that only the rank can write to: it ends when the rank does
+} jobs[MOST_JOBS];
+static int running_jobs;
+
+static struct meeting *meeting; // of the job of this process; for the parent, of the first
 static int my_rank;
-static int life[MOST_RANKS][2];              // pipes that only their rank can write to: they end when it does
+static int life[MOST_RANKS][2];              // the pipes of the job
 static const char *host_of_rank[MOST_RANKS]; // NCCL_HOSTID of each, if any
 
 static inline double seconds(void) {
@@ -154,59 +166,83 @@ __attribute__((noreturn)) static void be_rank(int n, int rank, void (*run)(int))
     exit(0);
 }
 
-// Runs run(0) to run(n - 1) at once. Those in the set victims must be killed by SIGKILL, all others must
-// return, or exit(0).
-static void run_ranks(int n, void (*run)(int rank), unsigned victims) {
-    pid_t pid[MOST_RANKS];
-    struct pollfd alive[MOST_RANKS];
-    char report[1000] = "";
-    memset(meeting, 0, sizeof *meeting);
+// Starts run(0) to run(n - 1), beside what else is running. Those in the set victims must be killed by
+// SIGKILL, all others must return, or exit(0).
+static void start_ranks(int n, void (*run)(int rank), unsigned victims) {
+    assert_true(running_jobs < MOST_JOBS && n <= MOST_RANKS);
+    struct job *j = &jobs[running_jobs++];
+    *j = (struct job){.n = n, .left = n, .victims = victims, .meeting = j->meeting};
+    memset(j->meeting, 0, sizeof *j->meeting);
     fflush(NULL);
-    for (int rank = 0; rank < n; rank++) {
+    for (int rank = 0; rank < n; rank++)
         assert_int_equal(pipe2(life[rank], O_CLOEXEC), 0);
-        alive[rank] = (struct pollfd){life[rank][0], POLLIN, 0};
-    }
+    meeting = j->meeting;
     for (int rank = 0; rank < n; rank++) {
-        pid[rank] = fork();
-        if (pid[rank] == 0)
+        j->alive[rank] = life[rank][0];
+        j->pid[rank] = fork();
+        if (j->pid[rank] == 0)
             be_rank(n, rank, run);
-        assert_true(pid[rank] > 0);
+        assert_true(j->pid[rank] > 0);
     }
     for (int rank = 0; rank < n; rank++)
         close(life[rank][1]);
+    meeting = jobs->meeting;
+}
 
-    double end = seconds() + LIMIT_SECONDS;
-    for (int left = n; left;) {
+// Judges a rank that has ended, or ends it; returns whether all is well.
+static int finish_rank(struct job *j, int rank, int late, char *report, size_t bytes) {
+    int status;
+    if (late)
+        kill(j->pid[rank], SIGKILL);
+    assert_int_equal(waitpid(j->pid[rank], &status, 0), j->pid[rank]);
+    close(j->alive[rank]);
+    j->alive[rank] = -1;
+    j->left--;
+    int killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    int right = j->victims & 1u << rank ? killed : WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    if (right && !late)
+        return 1;
+    size_t used = strlen(report);
+    snprintf(report + used, bytes - used, "; rank %d of %d %s, wait status %#x, after line %d", rank, j->n,
+             late ? "was killed as it took too long" : "ended badly", (unsigned)status,
+             j->meeting->line[rank]);
+    return 0;
+}
+
+// Waits for all that was started, and fails unless all has ended as it should.
+static void finish_ranks(void) {
+    char report[1000] = "";
+    int count = running_jobs;
+    running_jobs = 0;
+    for (double end = seconds() + LIMIT_SECONDS;;) {
+        struct pollfd alive[MOST_JOBS * MOST_RANKS];
+        nfds_t n = 0;
+        for (struct job *j = jobs; j < jobs + count; j++)
+            for (int rank = 0; rank < j->n; rank++)
+                alive[n++] = (struct pollfd){j->alive[rank], POLLIN, 0};
         double now = seconds();
-        int late = poll(alive, (nfds_t)n, now < end ? (int)((end - now) * 1000) + 1 : 0) == 0;
-        for (int rank = 0; rank < n; rank++) {
-            int status, right;
-            if (alive[rank].fd < 0 || (!late && !alive[rank].revents))
-                continue;
-            if (late)
-                kill(pid[rank], SIGKILL);
-            assert_int_equal(waitpid(pid[rank], &status, 0), pid[rank]);
-            close(alive[rank].fd);
-            alive[rank].fd = -1;
-            left--;
-            right = victims & 1u << rank ? WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL
-                                         : WIFEXITED(status) && WEXITSTATUS(status) == 0;
-            if (right && !late)
-                continue;
-            size_t used = strlen(report);
-            snprintf(report + used, sizeof report - used,
-                     "; rank %d of %d %s, wait status %#x, after line %d", rank, n,
-                     late ? "was killed as it took too long" : "ended badly", (unsigned)status,
-                     meeting->line[rank]);
-            if (end > now + 5) // the others will not get far without it
-                end = now + 5;
+        int late = poll(alive, n, now < end ? (int)((end - now) * 1000) + 1 : 0) == 0, left = 0;
+        n = 0;
+        for (struct job *j = jobs; j < jobs + count; j++) {
+            for (int rank = 0; rank < j->n; rank++, n++)
+                if (alive[n].fd >= 0 && (late || alive[n].revents) &&
+                    !finish_rank(j, rank, late, report, sizeof report) && end > now + 5)
+                    end = now + 5; // the others will not get far without it
+            left += j->left;
         }
+        if (!left)
+            break;
     }
     if (*report)
         fail_msg("%s", report + 2);
 }
 
-// What a test may leave behind: file descriptors, zombies, files in /dev/shm.
+static void run_ranks(int n, void (*run)(int rank), unsigned victims) {
+    start_ranks(n, run, victims);
+    finish_ranks();
+}
+
+// What a test may leave behind: file descriptors and zombies.
 
 static inline int entries(const char *folder) {
     int count = 0;
@@ -218,35 +254,32 @@ static inline int entries(const char *folder) {
     return count;
 }
 
-static int files_before, descriptors_before;
+static int descriptors_before;
 
 static int look_around(void **state) {
     (void)state;
-    files_before = entries("/dev/shm");
     descriptors_before = entries("/proc/self/fd");
     return 0;
 }
 
 static int nothing_is_left(void **state) {
     (void)state;
-    int files = entries("/dev/shm");
-    for (double end = seconds() + 2; files > files_before && seconds() < end; files = entries("/dev/shm"))
-        rest(); // another program's may go again
-    if (files > files_before)
-        print_error("%d files more in /dev/shm\n", files - files_before);
     int descriptors = entries("/proc/self/fd");
     if (descriptors != descriptors_before)
         print_error("%d file descriptors, not %d\n", descriptors, descriptors_before);
     int child = waitpid(-1, NULL, WNOHANG) != -1 || errno != ECHILD;
     if (child)
         print_error("a child is left\n");
-    return files > files_before || descriptors != descriptors_before || child ? -1 : 0;
+    return descriptors != descriptors_before || child ? -1 : 0;
 }
 
-static inline void open_meeting(void) {
-    meeting = mmap(NULL, sizeof *meeting, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+static inline void open_meetings(void) {
+    size_t bytes = MOST_JOBS * sizeof *meeting;
+    meeting = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (meeting == MAP_FAILED) {
         perror("mmap");
         exit(1);
     }
+    for (int i = 0; i < MOST_JOBS; i++)
+        jobs[i].meeting = meeting + i;
 }

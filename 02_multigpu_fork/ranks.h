@@ -1,0 +1,97 @@
+// One process per GPU, made by fork(): what programs need that start their own ranks on one machine.
+#pragma once
+#include "../common/error.h"
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+// Zeroed memory that the processes forked later see, too.
+static void *share_memory(size_t bytes) {
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        fail("no memory to share: %m");
+    return memory;
+}
+
+// The number of GPUs. CUDA does not work in the child of a process that has called it, so whoever wants to
+// fork must not even count them: a child does, and ends.
+static int count_devices(void) {
+    int status, *devices = share_memory(sizeof *devices);
+    pid_t child = fork();
+    if (child == 0) {
+        CUDA_CHECK(cudaGetDeviceCount(devices));
+        _exit(0);
+    }
+    if (child < 0 || waitpid(child, &status, 0) < 0)
+        fail("cannot count the GPUs in a child: %m");
+    if (WIFSIGNALED(status))
+        fail("counting the GPUs: %s", strsignal(WTERMSIG(status)));
+    if (status)
+        exit(1); // the child has said why
+    return *devices;
+}
+
+// Says how the first rank that failed came to its end.
+static void report_end(int rank, pid_t pid, int status) {
+    if (WIFSIGNALED(status))
+        fprintf(stderr, "error: rank %d (pid %d) was ended by signal %d, %s\n", rank, pid, WTERMSIG(status),
+                strsignal(WTERMSIG(status)));
+    else
+        fprintf(stderr, "error: rank %d (pid %d) ended with exit code %d\n", rank, pid, WEXITSTATUS(status));
+}
+
+// Until all ranks have ended: when one fails or a signal comes, ends the others. Returns the exit code.
+static int wait_for_ranks(pid_t *pids, int world, const sigset_t *signals) {
+    int code = 0, left = world, signal, status;
+    pid_t pid;
+    while (left > 0) {
+        sigwait(signals, &signal);
+        if (signal != SIGCHLD && code == 0)
+            code = 128 + signal; // as a shell would say
+        for (; (pid = waitpid(-1, &status, WNOHANG)) > 0; left--) {
+            int rank = 0;
+            while (pids[rank] != pid)
+                rank++;
+            pids[rank] = 0;
+            if (status && code == 0) {
+                report_end(rank, pid, status);
+                code = 1;
+            }
+        }
+        for (int rank = 0; rank < world; rank++)
+            if (code && pids[rank])
+                kill(pids[rank], SIGKILL);
+    }
+    return code;
+}
+
+// Starts the ranks and returns in each of them, with its number. The caller, which must not have called CUDA,
+// waits in here and exits when they have ended.
+static int start_ranks(int world) {
+    pid_t parent = getpid(), pids[world];
+    sigset_t signals, before;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGCHLD);
+    sigaddset(&signals, SIGHUP);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    sigprocmask(SIG_BLOCK, &signals, &before);
+    for (int rank = 0; rank < world; rank++) {
+        pids[rank] = fork();
+        if (pids[rank] < 0)
+            fail("fork: %m");
+        if (pids[rank] == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL); // no rank outlives its parent, however that ends
+            if (getppid() != parent)
+                _exit(1);
+            sigprocmask(SIG_SETMASK, &before, NULL);
+            return error_rank = rank;
+        }
+    }
+    exit(wait_for_ranks(pids, world, &signals));
+}
