@@ -1,6 +1,5 @@
 // Step 1: trains an MNIST classifier. A training step is four array operations: gather a batch, forward,
-// backward, update. The data set lies on the device too, so the host only says what to do next. A snapshot
-// holds all that the following steps depend on, which makes the run restartable.
+// backward, update. A snapshot holds all that the next step depends on, which makes the run restartable.
 #include "../common/data.h"
 #include "../common/model.h"
 #include "../common/options.h"
@@ -27,19 +26,16 @@ static const struct option_spec options[] = {
     {"momentum", OPTION_REAL, &opt.momentum, "0.9", 0, 1, "of SGD, 0: none"},
     {"seed", OPTION_INT, &opt.seed, "1", 0, 1e15, "of the weights and of the order of samples"},
     {"log-every", OPTION_INT, &opt.log_every, "100", 1, 1e9, "steps between progress reports"},
-    {"snapshot", OPTION_TEXT, &opt.snapshot, NULL, 0, 0,
-     "file to save to, and to resume from if it is there"},
-    {"save-every", OPTION_INT, &opt.save_every, "1", 1, 1e6,
-     "epochs between snapshots; one at the end anyway"},
+    {"snapshot", OPTION_TEXT, &opt.snapshot, NULL, 0, 0, "file to save to and, if it is there, resume from"},
+    {"save-every", OPTION_INT, &opt.save_every, "1", 1, 1e6, "epochs between snapshots"},
     {"csv", OPTION_TEXT, &opt.csv, NULL, 0, 0, "file for the losses, a line per progress report and epoch"},
 };
 
 struct trainer {
     cudaStream_t stream;
     struct pass pass;
-    struct dataset train, test; // on the device
-    uint32_t *order;            // of the training samples in this epoch, on the device
-    uint32_t *host_order;
+    struct dataset train, test;   // on the device
+    uint32_t *order, *host_order; // of the training samples in this epoch; order is on the device
     struct model model;
     float *parameters, *gradients, *velocity; // flat: model.parameters floats each
     float *activations[MOST_LAYERS + 1];      // [0]: the batch, [i + 1]: what layer i makes of [i]
@@ -64,8 +60,7 @@ static void load(struct trainer *t) {
     t->state = snapshot_new(t->model.shape, "sgd", t->model.parameters, t->model.parameters);
     t->state->seed = opt.seed;
     t->state->batch = opt.batch;
-    t->resumed = opt.snapshot ? snapshot_load(opt.snapshot, t->state, why) : 0;
-    if (t->resumed < 0)
+    if (opt.snapshot && (t->resumed = snapshot_load(opt.snapshot, t->state, why)) < 0)
         fail("%s", why);
 }
 
@@ -136,7 +131,8 @@ static struct stats read_stats(struct trainer *t) {
 
 static struct stats evaluate(struct trainer *t) {
     size_t first = 0, end = t->test.count;
-    for (t->pass.training = 0; first < end; first += t->rows) {
+    t->pass.training = 0;
+    for (; first < end; first += t->rows) {
         int rows = fmin(t->rows, end - first);
         forward(t, &t->test, NULL, first, rows);
         softmax_cross_entropy(t->activations[t->model.count], t->labels, rows, CLASSES, 1, NULL, t->stats,
@@ -145,9 +141,8 @@ static struct stats evaluate(struct trainer *t) {
     return read_stats(t);
 }
 
-// The last, partial batch of an epoch is dropped.
 static long steps_per_epoch(const struct trainer *t) {
-    return t->train.count / opt.batch;
+    return t->train.count / opt.batch; // the last, partial batch is dropped
 }
 
 static long steps_done(const struct trainer *t) {
@@ -160,23 +155,23 @@ static int finished(const struct trainer *t) {
 
 static void save(struct trainer *t) {
     char why[WHY_SIZE];
+    float *parameters = t->state->values, *velocity = parameters + t->model.parameters;
     size_t bytes = t->model.parameters * sizeof(float);
-    float *values = t->state->values;
     if (!opt.snapshot)
         return;
-    CUDA_CHECK(cudaMemcpy(values, t->parameters, bytes, cudaMemcpyDeviceToHost));
-    CUDA_CHECK(cudaMemcpy(values + t->model.parameters, t->velocity, bytes, cudaMemcpyDeviceToHost));
+    CUDA_CHECK(cudaMemcpy(parameters, t->parameters, bytes, cudaMemcpyDeviceToHost));
+    CUDA_CHECK(cudaMemcpy(velocity, t->velocity, bytes, cudaMemcpyDeviceToHost));
     if (snapshot_save(opt.snapshot, t->state, why))
         fail("%s", why);
 }
 
 // The parameters and the optimizer's state from the snapshot, or new ones.
 static void start(struct trainer *t) {
-    float *values = t->state->values;
+    float *parameters = t->state->values, *velocity = parameters + t->model.parameters;
     size_t bytes = t->model.parameters * sizeof(float);
     if (t->resumed) {
-        CUDA_CHECK(cudaMemcpy(t->parameters, values, bytes, cudaMemcpyHostToDevice));
-        CUDA_CHECK(cudaMemcpy(t->velocity, values + t->model.parameters, bytes, cudaMemcpyHostToDevice));
+        CUDA_CHECK(cudaMemcpy(t->parameters, parameters, bytes, cudaMemcpyHostToDevice));
+        CUDA_CHECK(cudaMemcpy(t->velocity, velocity, bytes, cudaMemcpyHostToDevice));
         printf("resumed   %s: %ld epochs and %ld steps are done%s\n", opt.snapshot, t->state->epochs,
                t->state->step, finished(t) ? "; nothing is left to do" : "");
         return;

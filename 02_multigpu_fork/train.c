@@ -1,6 +1,5 @@
 // Step 1: trains an MNIST classifier. A training step is four array operations: gather a batch, forward,
-// backward, update. The data set lies on the device too, so the host only says what to do next. A snapshot
-// holds all that the following steps depend on, which makes the run restartable.
+// backward, update. A snapshot holds all that the next step depends on, which makes the run restartable.
 //
 // Step 2: on several GPUs, with a process, called a rank, for each. Every rank has the whole model and
 // computes the gradients of its slice of the batch; summed over the ranks, they are those of the batch.
@@ -34,10 +33,8 @@ static const struct option_spec options[] = {
     {"momentum", OPTION_REAL, &opt.momentum, "0.9", 0, 1, "of SGD, 0: none"},
     {"seed", OPTION_INT, &opt.seed, "1", 0, 1e15, "of the weights and of the order of samples"},
     {"log-every", OPTION_INT, &opt.log_every, "100", 1, 1e9, "steps between progress reports"},
-    {"snapshot", OPTION_TEXT, &opt.snapshot, NULL, 0, 0,
-     "file to save to, and to resume from if it is there"},
-    {"save-every", OPTION_INT, &opt.save_every, "1", 1, 1e6,
-     "epochs between snapshots; one at the end anyway"},
+    {"snapshot", OPTION_TEXT, &opt.snapshot, NULL, 0, 0, "file to save to and, if it is there, resume from"},
+    {"save-every", OPTION_INT, &opt.save_every, "1", 1, 1e6, "epochs between snapshots"},
     {"csv", OPTION_TEXT, &opt.csv, NULL, 0, 0, "file for the losses, a line per progress report and epoch"},
     {"nproc", OPTION_INT, &opt.nproc, "gpu", 1, 1e6, "number of ranks, or: gpu, for one per GPU"},
     {"overlap", OPTION_INT, &opt.overlap, "1", 0, 1, "0: backward waits for each all-reduce"},
@@ -52,9 +49,8 @@ struct meeting {
 struct trainer {
     cudaStream_t stream;
     struct pass pass;
-    struct dataset train, test; // on the device
-    uint32_t *order;            // of the training samples in this epoch, on the device
-    uint32_t *host_order;
+    struct dataset train, test;   // on the device
+    uint32_t *order, *host_order; // of the training samples in this epoch; order is on the device
     struct model model;
     float *parameters, *gradients, *velocity; // flat: model.parameters floats each
     float *activations[MOST_LAYERS + 1];      // [0]: the batch, [i + 1]: what layer i makes of [i]
@@ -84,8 +80,7 @@ static void load(struct trainer *t) {
     t->state = snapshot_new(t->model.shape, "sgd", t->model.parameters, t->model.parameters);
     t->state->seed = opt.seed;
     t->state->batch = opt.batch;
-    t->resumed = opt.snapshot ? snapshot_load(opt.snapshot, t->state, why) : 0;
-    if (t->resumed < 0)
+    if (opt.snapshot && (t->resumed = snapshot_load(opt.snapshot, t->state, why)) < 0)
         fail("%s", why);
 }
 
@@ -192,7 +187,8 @@ static struct stats read_stats(struct trainer *t) {
 
 static struct stats evaluate(struct trainer *t) {
     size_t first = t->test.count * t->rank / t->world, end = t->test.count * (t->rank + 1) / t->world;
-    for (t->pass.training = 0; first < end; first += t->rows) {
+    t->pass.training = 0;
+    for (; first < end; first += t->rows) {
         int rows = fmin(t->rows, end - first);
         forward(t, &t->test, NULL, first, rows);
         softmax_cross_entropy(t->activations[t->model.count], t->labels, rows, CLASSES, 1, NULL, t->stats,
@@ -212,12 +208,11 @@ static void check_replicas(struct trainer *t) {
     CUDA_CHECK(cudaMemcpyAsync(largest, t->gradients, bytes, cudaMemcpyDeviceToHost, t->stream));
     CUDA_CHECK(cudaStreamSynchronize(t->stream));
     if (memcmp(own, largest, bytes))
-        fail("epoch %ld: the parameters are no longer those of the other ranks", t->state->epochs);
+        fail("epoch %ld: the parameters are not those of the other ranks", t->state->epochs + 1);
 }
 
-// The last, partial batch of an epoch is dropped.
 static long steps_per_epoch(const struct trainer *t) {
-    return t->train.count / opt.batch;
+    return t->train.count / opt.batch; // the last, partial batch is dropped
 }
 
 static long steps_done(const struct trainer *t) {
@@ -230,23 +225,23 @@ static int finished(const struct trainer *t) {
 
 static void save(struct trainer *t) {
     char why[WHY_SIZE];
+    float *parameters = t->state->values, *velocity = parameters + t->model.parameters;
     size_t bytes = t->model.parameters * sizeof(float);
-    float *values = t->state->values;
     if (!opt.snapshot || t->rank > 0)
         return;
-    CUDA_CHECK(cudaMemcpy(values, t->parameters, bytes, cudaMemcpyDeviceToHost));
-    CUDA_CHECK(cudaMemcpy(values + t->model.parameters, t->velocity, bytes, cudaMemcpyDeviceToHost));
+    CUDA_CHECK(cudaMemcpy(parameters, t->parameters, bytes, cudaMemcpyDeviceToHost));
+    CUDA_CHECK(cudaMemcpy(velocity, t->velocity, bytes, cudaMemcpyDeviceToHost));
     if (snapshot_save(opt.snapshot, t->state, why))
         fail("%s", why);
 }
 
 // The parameters and the optimizer's state from the snapshot, or new ones.
 static void start(struct trainer *t) {
-    float *values = t->state->values;
+    float *parameters = t->state->values, *velocity = parameters + t->model.parameters;
     size_t bytes = t->model.parameters * sizeof(float);
     if (t->resumed) {
-        CUDA_CHECK(cudaMemcpy(t->parameters, values, bytes, cudaMemcpyHostToDevice));
-        CUDA_CHECK(cudaMemcpy(t->velocity, values + t->model.parameters, bytes, cudaMemcpyHostToDevice));
+        CUDA_CHECK(cudaMemcpy(t->parameters, parameters, bytes, cudaMemcpyHostToDevice));
+        CUDA_CHECK(cudaMemcpy(t->velocity, velocity, bytes, cudaMemcpyHostToDevice));
         printf("resumed   %s: %ld epochs and %ld steps are done%s\n", opt.snapshot, t->state->epochs,
                t->state->step, finished(t) ? "; nothing is left to do" : "");
         return;
@@ -288,6 +283,7 @@ static void train(struct trainer *t) {
         double start = seconds(), samples = s->sums.samples;
         train_epoch(t);
         double elapsed = seconds() - start;
+        check_replicas(t);
         if (s->step < steps_per_epoch(t)) {
             printf("\nstopped after %ld steps\n", steps_done(t));
             break;
@@ -297,7 +293,6 @@ static void train(struct trainer *t) {
         report_epoch(s->epochs, opt.epochs, steps_done(t), s->sums, evaluate(t), elapsed,
                      (s->sums.samples - samples) / elapsed);
         s->sums = (struct stats){0};
-        check_replicas(t);
         if (s->epochs % opt.save_every == 0 && !finished(t))
             save(t);
     }

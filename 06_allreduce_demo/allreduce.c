@@ -5,7 +5,7 @@
 #include "../common/kernels.h"
 #include "../common/options.h"
 #include "../common/report.h"
-#include "ranks.h"
+#include "start.h"
 #include <errno.h>
 #include <math.h>
 #include <nccl.h>
@@ -14,13 +14,13 @@
 #include <string.h>
 
 static struct {
-    const char *nproc, *op, *min_bytes, *max_bytes, *csv;
-    long count, factor, warmup, iters, check_only;
+    const char *op, *min_bytes, *max_bytes, *csv;
+    long nproc, count, factor, warmup, iters, check_only;
     size_t smallest, largest; // what min_bytes and max_bytes say
 } opt;
 
 static const struct option_spec options[] = {
-    {"nproc", OPTION_TEXT, &opt.nproc, "gpu", 0, 0, "number of ranks to start, or: gpu, one for each"},
+    {"nproc", OPTION_INT, &opt.nproc, "gpu", 1, 1000, "number of ranks, or: gpu, for one per GPU"},
     {"count", OPTION_INT, &opt.count, "1000003", 1, 1e9, "floats of parts one and two"},
     {"op", OPTION_TEXT, &opt.op, "allreduce", 0, 0,
      "allreduce, gather+bcast, ring, rs+ag, allgather, reducescatter, broadcast, sendrecv or all"},
@@ -70,7 +70,8 @@ static void sum_rank_numbers(struct world *w, size_t count) {
     for (size_t i = 0; i < count; i++)
         wrong += w->host[i] != want;
     w->wrong += wrong = sum_over_ranks(w, wrong);
-    printf("1. ncclAllReduce: %zu floats on each rank, all of them the rank's number\n", count);
+    printf("1. ncclAllReduce: %zu floats on each of %d ranks, all of them the rank's number\n", count,
+           w->size);
     sum_over_ranks(w, w->host[0]);
     for (int rank = 0; rank < w->size; rank++)
         printf("   rank %d: before %g, after %g\n", rank, before[rank], w->all[rank]);
@@ -259,7 +260,7 @@ static void measure(struct world *w, const struct operation *o, size_t size, FIL
     size = count * pieces * sizeof(float);
     printf("%-13s%11zu%11zu  float%6s%5d", o->name, size, count, o->redop, o->root);
     // In place, the shorter array is this rank's part of the longer one. (sendrecv would lose what it sends.)
-    for (int in_place = 0; in_place <= (o->run != send_receive); in_place++) {
+    for (int in_place = 0; in_place < (o->run == send_receive ? 1 : 2); in_place++) {
         float *in = in_place ? w->out + o->many_out * w->rank * count : w->in;
         float *out = w->out + in_place * o->many_in * w->rank * count;
         double wrong = check(w, o, in, out, count), time = mean_time(w, o, in, out, count);
@@ -280,7 +281,8 @@ static void print_table(struct world *w) {
         fail("--csv %s: %s", opt.csv, strerror(errno));
     fputs("op,size,count,place,us,algbw,busbw,wrong\n", csv);
     const char *head = opt.check_only ? " #wrong" : "   time(us)  algbw  busbw #wrong";
-    printf("\n3. Out of place, then in place: %ld calls after %ld; GB/s\n", opt.iters, opt.warmup);
+    printf("\n3. Over sizes, out of place and in place: mean of %ld calls after %ld; GB/s\n", opt.iters,
+           opt.warmup);
     printf("%-13s%11s%11s%7s%6s%5s%s%s\n", "op", "size(B)", "count", "type", "redop", "root", head, head);
     for (const struct operation *o = operations; o < operations + OPERATIONS; o++)
         if (opt.check_only || !strcmp(opt.op, "all") || !strcmp(opt.op, o->name))
@@ -316,12 +318,10 @@ static void check_options(void) {
 
 int main(int argc, char **argv) {
     static struct world w;
-    ncclUniqueId id;
     options_parse(options, sizeof options / sizeof *options, "Takes the all-reduce apart.", argc, argv);
     check_options();
-    become_rank(opt.nproc, &w.rank, &w.size, &id);
+    become_rank(opt.nproc, &w.rank, &w.size, &w.comm);
     CUDA_CHECK(cudaStreamCreate(&w.stream));
-    NCCL_CHECK(ncclCommInitRank(&w.comm, w.size, id, w.rank));
     size_t bytes = fmax(opt.count * sizeof(float), opt.largest) + w.size * sizeof(float); // room for padding
     DEVICE_ALLOC(w.in, "vectors", bytes);
     DEVICE_ALLOC(w.out, "vectors", bytes);

@@ -148,6 +148,14 @@ static ncclResult_t call(enum collective which, const void *send, void *recv, si
     }
 }
 
+static float sum_over(ncclComm_t comm, float value) {
+    float *x = device_floats(1, value);
+    OK(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, NULL));
+    OK(cudaMemcpy(&value, x, sizeof value, cudaMemcpyDeviceToHost));
+    OK(cudaFree(x));
+    return value;
+}
+
 // Every collective, type and operation against a plain loop on the host.
 
 enum kind { SIGNED, UNSIGNED, FLOAT, DOUBLE, HALF, BFLOAT };
@@ -955,6 +963,28 @@ static void groups_hold_several_collectives(void **state) {
     run_ranks(3, call_several_in_a_group, 0);
 }
 
+// More than any buffer between the ranks holds goes both ways, on a stream for each way: all of a group is
+// under way at once, whatever the streams.
+static void send_on_two_streams(int rank) {
+    enum { COUNT = 3000000 };
+    ncclComm_t comm = join(2, rank);
+    cudaStream_t a = new_stream(), b = new_stream();
+    float *sent = device_floats(COUNT, (float)rank), *received = device_floats(COUNT, -1);
+    OK(ncclGroupStart());
+    OK(ncclSend(sent, COUNT, ncclFloat, 1 - rank, comm, a));
+    OK(ncclRecv(received, COUNT, ncclFloat, 1 - rank, comm, b));
+    OK(ncclGroupEnd());
+    OK(cudaStreamSynchronize(a));
+    OK(cudaStreamSynchronize(b));
+    HOLDS(received, COUNT, (float)(1 - rank));
+    OK(ncclCommDestroy(comm));
+}
+
+static void groups_span_streams(void **state) {
+    (void)state;
+    run_ranks(2, send_on_two_streams, 0);
+}
+
 // One thread that drives several devices, in one process or in two of them.
 static void drive_devices(const ncclComm_t *comm, int devices, int first_device, int first_rank, int n) {
     enum { COUNT = 20001 };
@@ -1036,6 +1066,36 @@ static void one_thread_drives_several_devices(void **state) {
     run_ranks(2, drive_two_of_four, 0);
 }
 
+// A thread for each device.
+static ncclUniqueId id_of_threads;
+
+static void *drive_one(void *number) {
+    int rank = *(int *)number;
+    ncclComm_t comm = NULL;
+    OK(cudaSetDevice(rank));
+    OK(ncclCommInitRank(&comm, 3, id_of_threads, rank));
+    for (int times = 0; times < 100; times++)
+        CHECK(sum_over(comm, (float)rank) == 3, "wrong sum");
+    OK(ncclCommDestroy(comm));
+    return NULL;
+}
+
+static void start_threads(int rank) {
+    (void)rank;
+    pthread_t thread[3];
+    int number[3] = {0, 1, 2};
+    OK(ncclGetUniqueId(&id_of_threads));
+    for (int i = 0; i < 3; i++)
+        OK(pthread_create(&thread[i], NULL, drive_one, &number[i]));
+    for (int i = 0; i < 3; i++)
+        OK(pthread_join(thread[i], NULL));
+}
+
+static void each_thread_drives_a_device(void **state) {
+    (void)state;
+    run_ranks(1, start_threads, 0);
+}
+
 // Splits.
 
 static void expect_place(ncclComm_t comm, int n, int rank) {
@@ -1047,14 +1107,6 @@ static void expect_place(ncclComm_t comm, int n, int rank) {
     OK(cudaGetDevice(&current));
     CHECK(count == n && place == rank, "rank %d of %d, not %d of %d", place, count, rank, n);
     CHECK(device == current, "device %d, not %d", device, current);
-}
-
-static float sum_over(ncclComm_t comm, float value) {
-    float *x = device_floats(1, value);
-    OK(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, NULL));
-    OK(cudaMemcpy(&value, x, sizeof value, cudaMemcpyDeviceToHost));
-    OK(cudaFree(x));
-    return value;
 }
 
 static void split_four(int rank) {
@@ -1651,8 +1703,13 @@ static void share_a_device(int rank) {
     OK(cudaSetDevice(1));
     REFUSED(ncclInvalidUsage, ncclCommInitRank(&comm, 3, common_id(0, rank == 0), rank));
     CHECK(strstr(ncclGetLastError(NULL), "Duplicate GPU detected"), "says %s", ncclGetLastError(NULL));
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    UNDER_WAY(ncclCommInitRankConfig(&comm, 3, common_id(1, rank == 0), rank, &config));
+    REFUSED(ncclInvalidUsage, settle(comm));
+    OK(ncclCommAbort(comm));
     OK(cudaSetDevice(rank));
-    next_slot = 1;
+    next_slot = 2;
     comm = join(3, rank);
     CHECK(sum_over(comm, 1) == 3, "wrong sum");
     OK(ncclCommDestroy(comm));
@@ -1674,6 +1731,26 @@ static void two_ranks_need_two_devices(void **state) {
 static void a_rank_that_never_joins_is_told(void **state) {
     (void)state;
     run_ranks(1, join_in_vain, 0);
+}
+
+// Two that both say they are rank 0, and two that do not agree on how many there are.
+static int disagree_on_size;
+
+static void disagree(int rank) {
+    ncclComm_t comm = NULL;
+    ncclUniqueId id = common_id(0, rank == 0);
+    OK(cudaSetDevice(rank));
+    ncclResult_t result =
+        disagree_on_size ? ncclCommInitRank(&comm, 2 + rank, id, rank) : ncclCommInitRank(&comm, 2, id, 0);
+    CHECK(result == ncclInvalidUsage && !comm, "returned %d", result);
+    const char *words = disagree_on_size ? "3" : "rank 0";
+    CHECK(strstr(ncclGetLastError(NULL), words), "says %s", ncclGetLastError(NULL));
+}
+
+static void ranks_that_disagree_are_told(void **state) {
+    (void)state;
+    for (disagree_on_size = 0; disagree_on_size < 2; disagree_on_size++)
+        run_ranks(2, disagree, 0);
 }
 
 // Arguments.
@@ -1866,7 +1943,6 @@ static void failures_between_hosts(void **state) {
         start_death(ALL_REDUCE, n, i % n, INSIDE);
         start_death(BROADCAST, n, (i + 1) % n, INSIDE);
         start_death(SEND_RECV, n, (i + 2) % n, INSIDE);
-        finish_ranks();
         start_death(ALL_GATHER, n, 0, BEFORE);
         start_death(REDUCE_SCATTER, n, n - 1, WHILE_OTHERS_WAIT);
         mismatch = &mismatches[i];
@@ -2145,7 +2221,9 @@ int main(int argc, char **argv) {
         TEST(groups_exchange),
         TEST(messages_keep_their_order),
         TEST(groups_hold_several_collectives),
+        TEST(groups_span_streams),
         TEST(one_thread_drives_several_devices),
+        TEST(each_thread_drives_a_device),
         TEST(communicators_are_split),
         TEST(communicators_may_be_polled),
         TEST(a_stopped_rank_is_waited_for),
@@ -2159,6 +2237,7 @@ int main(int argc, char **argv) {
         TEST(a_rank_that_stays_away_is_told),
         TEST(two_ranks_need_two_devices),
         TEST(a_rank_that_never_joins_is_told),
+        TEST(ranks_that_disagree_are_told),
         TEST(wrong_arguments_are_refused),
         TEST(small_calls_work),
         TEST(every_collective_between_hosts),
