@@ -653,6 +653,7 @@ void cpu_part(struct ncclComm *c) {
         struct channel *ch = &c->channels[p];
         if (ch->socket >= 0)
             close(ch->socket);
+        free(ch->transit);
         if (c->peers[p].host != c->peers[c->rank].host) {
             free(ch->seat);
             free(ch->in);

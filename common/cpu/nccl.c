@@ -68,6 +68,7 @@ static void say_goodbye(struct ncclComm *c, const void *argument) {
     (void)argument;
     if (c->seat)
         c->seat->left = 1;
+    cpu_network_stop(c, 0);
 }
 
 static void at_exit(void) {
@@ -108,7 +109,7 @@ static ncclResult_t ready(struct ncclComm *c, const char *name) {
 struct queued {
     struct work *work;
     cudaStream_t stream;
-    struct queued *next;
+    struct queued *next, *merged; // merged: those whose work went into this one's
 };
 
 // A communicator in the making; with a parent, by splitting it.
@@ -178,22 +179,44 @@ static struct work *merge(struct work *into, const struct work *from) {
     return bigger;
 }
 
-// Takes the first call out of the list, with all sends and receives of the same communicator and stream where
-// it is one.
+// Takes the first call out of the list; where it is a send or receive, with all those of its communicator.
 static struct queued *next_queued(void) {
     struct queued *q = group.first, **link = &q->next, *other;
     while (q->work->transfers && (other = *link)) {
-        if (other->work->transfers && other->work->comm == q->work->comm && other->stream == q->stream) {
-            q->work = merge(q->work, other->work);
-            *link = other->next;
-            free(other->work);
-            free(other);
-        } else {
+        if (!other->work->transfers || other->work->comm != q->work->comm) {
             link = &other->next;
+            continue;
         }
+        q->work = merge(q->work, other->work);
+        free(other->work);
+        *link = other->next;
+        other->next = q->merged;
+        q->merged = other;
     }
     group.first = q->next;
     return q;
+}
+
+static void let_wait(cudaStream_t stream, cudaStream_t for_other) {
+    cudaEvent_t event;
+    if (stream == for_other || cudaEventCreate(&event))
+        return;
+    cudaEventRecord(event, for_other);
+    cudaStreamWaitEvent(stream, event, 0);
+    cudaEventDestroy(event);
+}
+
+// The work runs in the stream of its first call, and the streams of the others wait for it.
+static ncclResult_t launch_merged(struct queued *q) {
+    int before = cpu_current_device();
+    cudaSetDevice(q->work->comm->device);
+    for (const struct queued *m = q->merged; m; m = m->next)
+        let_wait(q->stream, m->stream);
+    ncclResult_t result = launch(q->work, q->stream);
+    for (const struct queued *m = q->merged; m; m = m->next)
+        let_wait(m->stream, q->stream);
+    cudaSetDevice(before);
+    return result;
 }
 
 static ncclResult_t launch_queued(ncclResult_t result) {
@@ -202,8 +225,12 @@ static ncclResult_t launch_queued(ncclResult_t result) {
         if (result && result != ncclInProgress) {
             free(q->work);
         } else {
-            ncclResult_t launched = launch(q->work, q->stream);
+            ncclResult_t launched = launch_merged(q);
             result = launched ? launched : result;
+        }
+        for (struct queued *m; (m = q->merged);) {
+            q->merged = m->next;
+            free(m);
         }
         free(q);
     }
@@ -216,7 +243,7 @@ static ncclResult_t enqueue(struct work *work, cudaStream_t stream) {
     struct queued *q = malloc(sizeof *q);
     if (!q)
         abort();
-    *q = (struct queued){work, stream, NULL};
+    *q = (struct queued){work, stream, NULL, NULL};
     if (!group.first)
         group.last = &group.first;
     *group.last = q;
@@ -628,6 +655,7 @@ static ncclResult_t call(const char *name, struct call call, struct buffer send,
                          ncclComm_t c, cudaStream_t stream) {
     ncclResult_t result = ready(c, name);
     size_t element = cpu_type_size((ncclDataType_t)call.type);
+    int transfer = call.kind == CALL_SEND || call.kind == CALL_RECV;
     void *from, *to;
     if (result)
         return note(result);
@@ -636,11 +664,10 @@ static ncclResult_t call(const char *name, struct call call, struct buffer send,
     if (call.op < 0 || call.op >= ncclNumOps)
         return note(cpu_refuse(ncclInvalidArgument, "%s: there is no operation %d", name, call.op));
     if (call.root < 0 || call.root >= c->ranks)
-        return note(
-            cpu_refuse(ncclInvalidArgument, "%s: rank %d is not one of %d", name, call.root, c->ranks));
+        return note(cpu_refuse(ncclInvalidArgument, "%s: %s %d is not one of %d ranks", name,
+                               transfer ? "peer" : "root", call.root, c->ranks));
     if ((result = view(name, send, element, &from)) || (result = view(name, recv, element, &to)))
         return note(result);
-    int transfer = call.kind == CALL_SEND || call.kind == CALL_RECV;
     struct work *work = calloc(1, sizeof *work + sizeof(struct transfer));
     if (!work)
         abort();

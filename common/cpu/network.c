@@ -22,7 +22,8 @@ struct frame {
 
 struct transit {
     struct frame in, out;
-    size_t in_done, out_done; // bytes of a frame and what follows it; out_done is 0 between frames
+    size_t in_done, out_done; // bytes of a frame and what follows it
+    int sending;              // out is a frame that is not all sent
     char *follows;            // out
     atomic_int tell;
     int said_bye;
@@ -46,7 +47,10 @@ static int wants_input(const struct channel *ch) {
     return t->in_done < sizeof t->in || t->in.kind != DATA || !in_ring_is_full(ch);
 }
 
-// The frame is complete with what follows it.
+static int frame_is_complete(const struct transit *t) {
+    return t->in_done >= sizeof t->in && t->in_done == sizeof t->in + t->in.bytes;
+}
+
 static void accept_frame(struct ncclComm *c, struct channel *ch) {
     struct transit *t = ch->transit;
     struct message *m = &ch->in->messages[atomic_load(&ch->in->written) % SLOTS];
@@ -70,6 +74,10 @@ static void accept_frame(struct ncclComm *c, struct channel *ch) {
 static void take_in(struct ncclComm *c, struct channel *ch) {
     struct transit *t = ch->transit;
     while (!ch->hung_up && wants_input(ch)) {
+        if (frame_is_complete(t)) {
+            accept_frame(c, ch);
+            continue;
+        }
         struct message *m = &ch->in->messages[atomic_load(&ch->in->written) % SLOTS];
         char *to = (char *)&t->in + t->in_done;
         size_t wanted = sizeof t->in - t->in_done;
@@ -85,8 +93,6 @@ static void take_in(struct ncclComm *c, struct channel *ch) {
         if (n <= 0 || t->in.kind < DATA || t->in.kind > BYE ||
             (t->in_done >= sizeof t->in && t->in.bytes > (t->in.kind == DATA ? SLOT_BYTES : WHY_BYTES)))
             hang_up(c, ch);
-        else if (t->in_done >= sizeof t->in && t->in_done == sizeof t->in + t->in.bytes)
-            accept_frame(c, ch);
     }
 }
 
@@ -94,8 +100,9 @@ static void take_in(struct ncclComm *c, struct channel *ch) {
 static int next_frame(struct ncclComm *c, struct channel *ch) {
     struct transit *t = ch->transit;
     uint64_t read = atomic_load(&ch->out->read);
-    if (t->out_done)
+    if (t->sending)
         return 1;
+    t->out_done = 0;
     t->follows = NULL;
     if (atomic_exchange(&t->tell, 0)) {
         int failed = atomic_load(&c->seat->failed);
@@ -105,19 +112,16 @@ static int next_frame(struct ncclComm *c, struct channel *ch) {
         pthread_mutex_lock(&c->lock);
         t->out.call = c->seat->waits_in;
         pthread_mutex_unlock(&c->lock);
-        return 1;
-    }
-    if (atomic_load(&ch->out->written) > read) {
+    } else if (atomic_load(&ch->out->written) > read) {
         struct message *m = &ch->out->messages[read % SLOTS];
         t->out = (struct frame){.kind = DATA, .call = m->call, .bytes = m->bytes};
         t->follows = m->data;
-        return 1;
-    }
-    if (c->network_stop && !t->said_bye) {
+    } else if (c->network_stop && !t->said_bye) {
         t->out = (struct frame){.kind = BYE};
-        return 1;
+    } else {
+        return 0;
     }
-    return 0;
+    return t->sending = 1;
 }
 
 static void send_out(struct ncclComm *c, struct channel *ch) {
@@ -138,7 +142,7 @@ static void send_out(struct ncclComm *c, struct channel *ch) {
         t->out_done += (size_t)n;
         if (t->out_done < sizeof t->out + t->out.bytes)
             continue;
-        t->out_done = 0;
+        t->sending = 0;
         if (t->out.kind == DATA) {
             atomic_fetch_add(&ch->out->read, 1);
             cpu_ring_bell(c->seat);
@@ -177,10 +181,10 @@ static void *carry(void *argument) {
         if (polled[0].revents && read(c->network_wake, &rung, sizeof rung) < 0)
             return NULL;
         for (int p = 0; p < c->ranks; p++) {
-            if (polled[1 + p].revents & ~POLLOUT)
-                take_in(c, &c->channels[p]);
-            if (polled[1 + p].revents & ~POLLIN)
-                send_out(c, &c->channels[p]);
+            if (!is_remote(&c->channels[p]))
+                continue;
+            take_in(c, &c->channels[p]);
+            send_out(c, &c->channels[p]);
         }
     }
 }
@@ -222,7 +226,6 @@ void cpu_network_stop(struct ncclComm *c, int at_once) {
         cpu_network_wake(c);
         pthread_join(c->network, NULL);
         close(c->network_wake);
+        c->network_wake = -1;
     }
-    for (int p = 0; c->channels && p < c->ranks; p++)
-        free(c->channels[p].transit);
 }

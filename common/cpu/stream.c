@@ -280,8 +280,8 @@ static struct CUstream_st *resolve(cudaStream_t handle) {
     return s && s->alive ? s : NULL;
 }
 
-static struct operation *append(struct CUstream_st *s, void (*run)(void *), int always,
-                                const void *arguments, size_t bytes) {
+static struct operation *append(struct CUstream_st *s, void (*run)(void *), int always, const void *arguments,
+                                size_t bytes) {
     while (s->queued - s->done == RING) // another thread may take the room that was waited for
         wait_until_done(s, s->queued - RING / 2);
     struct operation *op = &s->ring[s->queued % RING];

@@ -10,8 +10,8 @@
 
 enum { MOST_BATCHES = 50, MOST_RANKS = 64 };
 
-// As nccl-tests does, a time is that of a batch of operations, and so of the work and not of starting it. The
-// third but last size is the gradient of step 1.
+// As nccl-tests does, a time is that of a batch of operations, and so of the work and not of starting it.
+// 669706 floats are the gradient of step 1.
 static const struct {
     size_t count;
     int times, batches; // operations per batch

@@ -7,7 +7,7 @@ import statistics
 import subprocess
 import sys
 
-TORCH_MNIST, TORCH_DDP = (["/usr/bin/python3", os.path.join(os.path.dirname(__file__), f"{name}.py")]
+TORCH_MNIST, TORCH_DDP = (["/usr/bin/python3", "-B", os.path.join(os.path.dirname(__file__), f"{name}.py")]
                           for name in ("torch_mnist", "torch_ddp"))
 LR, MOMENTUM = "0.05", "0.9"
 

@@ -13,7 +13,7 @@
 // In floats. A chunk lies behind the one before in the staging memory and not in the same place: the lines
 // that the other core has just used are slower to get than those that went back into the cache that all
 // share.
-enum { CHUNK = 256 * 1024, PIECE = 2048, MOST_RANKS = 8, SPINS = 2000 };
+enum { CHUNK = 256 * 1024, PIECE = 2048, MOST_RANKS = 8, SPINS = 100 };
 
 // What one rank shows the others: its values for them, and its sums.
 static struct shown {

@@ -226,8 +226,8 @@ static void finish_ranks(void) {
         for (struct job *j = jobs; j < jobs + count; j++) {
             for (int rank = 0; rank < j->n; rank++, n++)
                 if (alive[n].fd >= 0 && (late || alive[n].revents) &&
-                    !finish_rank(j, rank, late, report, sizeof report) && end > now + 5)
-                    end = now + 5; // the others will not get far without it
+                    !finish_rank(j, rank, late, report, sizeof report) && end > seconds() + 5)
+                    end = seconds() + 5; // the others will not get far without it
             left += j->left;
         }
         if (!left)

@@ -1535,6 +1535,24 @@ static void abort_and_go_on(int rank) {
     OK(ncclCommAbort(comm));
 }
 
+// What blocks a host thread ends as well.
+static void abort_a_split(int rank) {
+    ncclComm_t comm = join(2, rank), part = NULL;
+    pthread_t other;
+    if (rank == 0) {
+        OK(pthread_create(&other, NULL, abort_it, comm));
+        post(CALLED);
+        post(CALLED);
+        CHECK(ncclCommSplit(comm, 0, 0, &part, NULL), "split by one of two");
+        CHECK(seconds() - meeting->killed_at < 1 || SANITIZED, "took %g s", seconds() - meeting->killed_at);
+        OK(pthread_join(other, NULL));
+        post(DONE);
+    }
+    await(DONE, 1);
+    if (rank == 1)
+        OK(ncclCommAbort(comm));
+}
+
 // After a death nothing runs until the communicator is aborted; then the rest goes on.
 static void survive(int rank) {
     ncclComm_t comm = join(3, rank);
@@ -1568,6 +1586,7 @@ static void aborted_ranks_go_on_without_the_others(void **state) {
     (void)state;
     start_ranks(3, abort_and_go_on, 0);
     start_ranks(3, survive, 1u << 1);
+    start_ranks(2, abort_a_split, 0);
     finish_ranks();
 }
 
@@ -1840,7 +1859,7 @@ static void pass_wrong_arguments(int rank) {
     WRONG("InitRank", "rank", ncclCommInitRank(&none, 2, id, 2));
     WRONG("InitRank", "rank", ncclCommInitRank(&none, 2, id, -1));
     WRONG("InitRank", "comm", ncclCommInitRank(NULL, 1, id, 0));
-    WRONG("InitRank", "", ncclCommInitRank(&none, 1, garbage, 0));
+    WRONG("UniqueId", "", ncclCommInitRank(&none, 1, garbage, 0));
     WRONG("InitRank", "config", ncclCommInitRankConfig(&none, 1, id, 0, &zeros));
     config.blocking = 2;
     WRONG("InitRank", "blocking", ncclCommInitRankConfig(&none, 1, id, 0, &config));
