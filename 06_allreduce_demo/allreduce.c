@@ -24,8 +24,7 @@ static const struct option_spec options[] = {
     {"count", OPTION_INT, &opt.count, "1000003", 1, 1e9, "floats of parts one and two"},
     {"op", OPTION_TEXT, &opt.op, "allreduce", 0, 0,
      "allreduce, gather+bcast, ring, rs+ag, allgather, reducescatter, broadcast, sendrecv or all"},
-    {"min-bytes", OPTION_TEXT, &opt.min_bytes, "8", 0, 0,
-     "first size of the table: 8, 1K, 64M, 1G or the like"},
+    {"min-bytes", OPTION_TEXT, &opt.min_bytes, "8", 0, 0, "first size of the table, such as 1K, 64M, 1G"},
     {"max-bytes", OPTION_TEXT, &opt.max_bytes, "16M", 0, 0, "its last size"},
     {"factor", OPTION_INT, &opt.factor, "2", 2, 1e6, "from one size to the next"},
     {"warmup", OPTION_INT, &opt.warmup, "5", 0, 1e6, "calls before the clock starts"},
@@ -164,8 +163,8 @@ static void scatter_gather(struct world *w, float *in, float *out, size_t count)
 
 static const struct operation {
     const char *name, *redop;
-    int root, many_in, many_out; // many: count floats for each rank
-    int trips;                   // of the data round a ring; 0: it does not go round
+    int root, many_in, many_out; // many: the array has count floats for each rank
+    int trips;                   // round a ring, which send (n-1)/n of the data each; 0: it is sent once
     void (*run)(struct world *w, float *in, float *out, size_t count);
 } operations[] = {
     {"allreduce", "sum", -1, 0, 0, 2, all_reduce},
@@ -237,7 +236,7 @@ static void compare_by_hand(struct world *w, size_t count) {
         double wrong = check(w, o, w->in, w->out, count), sent = w->sent, off = 0;
         printf("   %-13s%7.0f", o->name, wrong);
         if (!opt.check_only)
-            printf("%10.1f", 1e6 * mean_time(w, o, w->in, w->in, count));
+            printf("%10.1f", 1e6 * mean_time(w, o, w->in, w->in, count)); // in place: no copy before
         sum_over_ranks(w, sent);
         for (size_t rank = 0; rank < n && o->run != all_reduce; rank++) { // NCCL does not tell what it sends
             size_t star = rank == 0 ? (n - 1) * count : count, round = 2 * (n - 1) * chunk;
@@ -320,7 +319,7 @@ int main(int argc, char **argv) {
     static struct world w;
     options_parse(options, sizeof options / sizeof *options, "Takes the all-reduce apart.", argc, argv);
     check_options();
-    become_rank(opt.nproc, &w.rank, &w.size, &w.comm);
+    become_rank(opt.nproc, &w.rank, &w.size, &w.comm); // all that follows runs in every rank
     CUDA_CHECK(cudaStreamCreate(&w.stream));
     size_t bytes = fmax(opt.count * sizeof(float), opt.largest) + w.size * sizeof(float); // room for padding
     DEVICE_ALLOC(w.in, "vectors", bytes);

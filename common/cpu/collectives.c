@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { YIELDS = 50, SMALL = 32 << 10 };
+enum { YIELDS = 10, SMALL = 32 << 10 };
 static const double CHECK_SECONDS = 0.25;
 
 static size_t smaller(size_t a, size_t b) {
@@ -183,15 +183,17 @@ static void end_wait(struct wait *w) {
     }
 }
 
-static uint64_t room(const struct ring *out) {
-    return SLOTS - (atomic_load_explicit(&out->written, memory_order_relaxed) -
-                    atomic_load_explicit(&out->read, memory_order_acquire));
+static int has_room(const struct channel *ch) {
+    return atomic_load_explicit(&ch->out->written, memory_order_relaxed) -
+               atomic_load_explicit(&ch->out->read, memory_order_acquire) <
+           ch->slots;
 }
 
-static struct message *unread(struct ring *in) {
-    uint64_t read = atomic_load_explicit(&in->read, memory_order_relaxed);
-    return atomic_load_explicit(&in->written, memory_order_acquire) > read ? &in->messages[read % SLOTS]
-                                                                           : NULL;
+static struct message *unread(const struct channel *ch) {
+    uint64_t read = atomic_load_explicit(&ch->in->read, memory_order_relaxed);
+    if (atomic_load_explicit(&ch->in->written, memory_order_acquire) == read)
+        return NULL;
+    return &ch->in->messages[read % ch->slots];
 }
 
 static void changed(struct ncclComm *c, int peer) {
@@ -206,7 +208,7 @@ static void write_message(struct ncclComm *c, int peer, const struct call *call,
                           size_t bytes) {
     struct ring *out = c->channels[peer].out;
     uint64_t written = atomic_load_explicit(&out->written, memory_order_relaxed);
-    struct message *m = &out->messages[written % SLOTS];
+    struct message *m = &out->messages[written % c->channels[peer].slots];
     m->call = *call;
     m->bytes = bytes;
     if (bytes)
@@ -226,7 +228,7 @@ static ncclResult_t post(struct ncclComm *c, int peer, const struct call *call, 
                          size_t bytes) {
     struct wait w = {.comm = c, .call = call, .peer = peer};
     ncclResult_t result = ncclSuccess;
-    while (!room(c->channels[peer].out) && !result)
+    while (!has_room(&c->channels[peer]) && !result)
         result = wait(&w);
     end_wait(&w);
     if (!result)
@@ -248,7 +250,7 @@ static ncclResult_t compare(struct ncclComm *c, int peer, const struct call *our
 static ncclResult_t take(struct ncclComm *c, int peer, const struct call *call, const struct message **m) {
     struct wait w = {.comm = c, .call = call, .peer = peer};
     ncclResult_t result = ncclSuccess;
-    while (!(*m = unread(c->channels[peer].in)) && !result)
+    while (!(*m = unread(&c->channels[peer])) && !result)
         result = wait(&w);
     end_wait(&w);
     return result ? result : compare(c, peer, call, &(*m)->call, call);
@@ -399,11 +401,11 @@ static int progress(struct ncclComm *c, struct transfer *t, ncclResult_t *result
     size_t bytes = smaller(t->bytes - t->done, SLOT_BYTES);
     const struct message *m;
     if (t->call.kind == CALL_SEND) {
-        if (!room(ch->out))
+        if (!has_room(ch))
             return 0;
         write_message(c, t->peer, &t->call, t->data + t->done, bytes);
     } else {
-        if (!(m = unread(ch->in)))
+        if (!(m = unread(ch)))
             return 0;
         struct call expected = t->call;
         expected.kind = CALL_SEND;

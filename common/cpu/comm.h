@@ -12,7 +12,9 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-enum { SLOTS = 4, SLOT_BYTES = 128 << 10, WHY_BYTES = 448, MOST_PEERS = 256 };
+// Four slots are the least that collectives need. More are faster on one host: a slot that is written again
+// at once is still in the other core's cache.
+enum { LEAST_SLOTS = 4, MOST_SLOTS = 32, SLOT_BYTES = 128 << 10, WHY_BYTES = 448, MOST_PEERS = 256 };
 
 enum call_kind {
     CALL_NONE,
@@ -43,7 +45,7 @@ struct message {
 struct ring {
     _Alignas(64) _Atomic uint64_t written;
     _Alignas(64) _Atomic uint64_t read;
-    struct message messages[SLOTS];
+    struct message messages[]; // as many as the channel says
 };
 
 struct seat {
@@ -72,6 +74,7 @@ struct peer {
 
 struct channel {
     struct ring *out, *in;
+    uint64_t slots; // of each
     struct seat *seat; // the peer's; a copy of our own for a peer on another host
     int socket;        // to a peer on another host, else -1
     atomic_int hung_up;

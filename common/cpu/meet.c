@@ -512,6 +512,10 @@ static int share_file(struct meeting *m, int first, int seats, size_t bytes) {
     return file;
 }
 
+static size_t ring_bytes(uint64_t slots) {
+    return sizeof(struct ring) + slots * sizeof(struct message);
+}
+
 // The rings of all pairs lie behind the seats.
 static ncclResult_t share_memory(struct meeting *m) {
     struct ncclComm *c = m->comm;
@@ -526,8 +530,10 @@ static ncclResult_t share_memory(struct meeting *m) {
         processes += numbers[p] >= 0 && !known;
     }
     size_t seats_bytes = (size_t)seats * sizeof(struct seat);
+    uint64_t slots = seats > 1 ? MOST_SLOTS / ((uint64_t)seats - 1) : 1;
+    slots = slots < LEAST_SLOTS ? LEAST_SLOTS : slots;
     c->seat_number = numbers[c->rank];
-    c->memory_bytes = seats_bytes + (size_t)(seats * seats) * sizeof(struct ring);
+    c->memory_bytes = seats_bytes + (size_t)(seats * seats) * ring_bytes(slots);
     int file = share_file(m, first, seats, c->memory_bytes);
     if (file < 0)
         return lost(m, "sharing memory with the other ranks of this host");
@@ -549,17 +555,20 @@ static ncclResult_t share_memory(struct meeting *m) {
         return cpu_refuse(ncclSystemError, "rank %d: cannot map shared memory: %s", c->rank, strerror(errno));
     }
     struct seat *all = c->memory;
-    struct ring *rings = (struct ring *)((char *)c->memory + seats_bytes);
+    char *rings = (char *)c->memory + seats_bytes;
     for (int p = 0; p < c->ranks; p++) {
         if (numbers[p] < 0)
             continue;
         c->channels[p].seat = &all[numbers[p]];
-        c->channels[p].out = &rings[c->seat_number * seats + numbers[p]];
-        c->channels[p].in = &rings[numbers[p] * seats + c->seat_number];
+        c->channels[p].slots = slots;
+        c->channels[p].out =
+            (void *)(rings + (size_t)(c->seat_number * seats + numbers[p]) * ring_bytes(slots));
+        c->channels[p].in =
+            (void *)(rings + (size_t)(numbers[p] * seats + c->seat_number) * ring_bytes(slots));
     }
     c->seat = &all[c->seat_number];
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    c->spins = seats <= cores ? 2000 : 0;
+    c->spins = seats <= cores ? 100 : 0;
     cpu_share_cores(processes);
     return ncclSuccess;
 }
@@ -575,8 +584,9 @@ static ncclResult_t connect_hosts(struct meeting *m) {
             continue;
         higher += p > c->rank;
         ch->seat = aligned_alloc(_Alignof(struct seat), sizeof *ch->seat);
-        ch->in = aligned_alloc(_Alignof(struct ring), sizeof *ch->in);
-        ch->out = aligned_alloc(_Alignof(struct ring), sizeof *ch->out);
+        ch->slots = LEAST_SLOTS;
+        ch->in = aligned_alloc(_Alignof(struct ring), ring_bytes(ch->slots));
+        ch->out = aligned_alloc(_Alignof(struct ring), ring_bytes(ch->slots));
         if (!ch->seat || !ch->in || !ch->out)
             return cpu_refuse(ncclSystemError, "out of memory");
         memset(ch->seat, 0, sizeof *ch->seat);

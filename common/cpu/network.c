@@ -39,7 +39,7 @@ static void hang_up(struct ncclComm *c, struct channel *ch) {
 }
 
 static int in_ring_is_full(const struct channel *ch) {
-    return atomic_load(&ch->in->written) - atomic_load(&ch->in->read) == SLOTS;
+    return atomic_load(&ch->in->written) - atomic_load(&ch->in->read) == ch->slots;
 }
 
 static int wants_input(const struct channel *ch) {
@@ -53,7 +53,7 @@ static int frame_is_complete(const struct transit *t) {
 
 static void accept_frame(struct ncclComm *c, struct channel *ch) {
     struct transit *t = ch->transit;
-    struct message *m = &ch->in->messages[atomic_load(&ch->in->written) % SLOTS];
+    struct message *m = &ch->in->messages[atomic_load(&ch->in->written) % ch->slots];
     if (t->in.kind == DATA) {
         m->call = t->in.call;
         m->bytes = t->in.bytes;
@@ -78,7 +78,7 @@ static void take_in(struct ncclComm *c, struct channel *ch) {
             accept_frame(c, ch);
             continue;
         }
-        struct message *m = &ch->in->messages[atomic_load(&ch->in->written) % SLOTS];
+        struct message *m = &ch->in->messages[atomic_load(&ch->in->written) % ch->slots];
         char *to = (char *)&t->in + t->in_done;
         size_t wanted = sizeof t->in - t->in_done;
         if (t->in_done >= sizeof t->in) {
@@ -113,7 +113,7 @@ static int next_frame(struct ncclComm *c, struct channel *ch) {
         t->out.call = c->seat->waits_in;
         pthread_mutex_unlock(&c->lock);
     } else if (atomic_load(&ch->out->written) > read) {
-        struct message *m = &ch->out->messages[read % SLOTS];
+        struct message *m = &ch->out->messages[read % ch->slots];
         t->out = (struct frame){.kind = DATA, .call = m->call, .bytes = m->bytes};
         t->follows = m->data;
     } else if (c->network_stop && !t->said_bye) {
