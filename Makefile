@@ -45,7 +45,8 @@ data: ## MNIST into data/ (on a cluster: on a login node)
 programs: $(PROGRAMS)
 
 # Without MNIST, as on a machine without internet, the images are Fashion-MNIST's, or made up.
-DATA := $(firstword $(wildcard data/mnist data/fashion-mnist) synthetic)
+DATA := $(patsubst %/,%,$(firstword $(dir $(wildcard $(foreach folder,data/mnist data/fashion-mnist,\
+	$(folder)/train-images-idx3-ubyte $(folder)/train-images-idx3-ubyte.gz))) synthetic))
 
 # make stepN builds the programs of step N and links them into its folder; run-stepN runs train, or the
 # one program there is.

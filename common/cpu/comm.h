@@ -74,7 +74,7 @@ struct peer {
 
 struct channel {
     struct ring *out, *in;
-    uint64_t slots; // of each
+    uint64_t slots;    // of each
     struct seat *seat; // the peer's; a copy of our own for a peer on another host
     int socket;        // to a peer on another host, else -1
     atomic_int hung_up;

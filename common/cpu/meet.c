@@ -519,7 +519,7 @@ static size_t ring_bytes(uint64_t slots) {
 // The rings of all pairs lie behind the seats.
 static ncclResult_t share_memory(struct meeting *m) {
     struct ncclComm *c = m->comm;
-    int seats = 0, first = -1, processes = 0, numbers[MOST_PEERS];
+    int seats = 0, first = -1, processes = 0, numbers[MOST_PEERS] = {0};
     for (int p = 0; p < c->ranks; p++) {
         numbers[p] = c->peers[p].host == c->peers[c->rank].host ? seats++ : -1;
         if (numbers[p] == 0)

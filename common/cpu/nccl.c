@@ -303,32 +303,35 @@ static void drain(struct ncclComm *c) {
 }
 
 struct choice {
-    int color, key;
+    int color, key, rank;
 };
+
+static int comes_before(const struct choice *a, const struct choice *b) {
+    return a->key != b->key ? a->key < b->key : a->rank < b->rank;
+}
 
 // The ranks of the parent that chose the same color, in the order of their keys.
 static ncclResult_t split(struct job *job) {
     struct ncclComm *c = job->comm, *parent = job->parent;
-    struct choice own = {job->color, job->key}, *all = calloc((size_t)parent->ranks, sizeof *all);
+    struct choice own = {job->color, job->key, parent->rank}, first = own;
+    struct choice *all = calloc((size_t)parent->ranks, sizeof *all);
     ncclUniqueId *ids = calloc((size_t)parent->ranks, sizeof *ids);
     if (!all || !ids)
         abort();
-    int first = parent->rank;
     ncclResult_t result = cpu_gather_now(parent, job->turn, &own, all, sizeof own);
-    c->ranks = c->rank = 0;
-    for (int p = 0; p < parent->ranks; p++) {
-        if (all[p].color != own.color)
+    for (const struct choice *other = all; other < all + parent->ranks; other++) {
+        if (other->color != own.color)
             continue;
         c->ranks++;
-        c->rank += all[p].key < own.key || (all[p].key == own.key && p < parent->rank);
-        if (all[p].key < all[first].key || (all[p].key == all[first].key && p < first))
-            first = p;
+        c->rank += comes_before(other, &own);
+        if (comes_before(other, &first))
+            first = *other;
     }
-    if (!result && own.color != NCCL_SPLIT_NOCOLOR && first == parent->rank)
+    if (!result && own.color != NCCL_SPLIT_NOCOLOR && first.rank == own.rank)
         result = cpu_make_id(&job->id);
     ncclResult_t gathered = cpu_gather_now(parent, job->turn + 1, &job->id, ids, sizeof *ids);
     if (!result && !gathered && own.color != NCCL_SPLIT_NOCOLOR)
-        result = cpu_meet(c, &ids[first]);
+        result = cpu_meet(c, &ids[first.rank]);
     free(all);
     free(ids);
     return result ? result : gathered;
@@ -493,12 +496,12 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comms_out, int count, const int *device
     return ncclGroupEnd();
 }
 
-ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t *comm, ncclConfig_t *config) {
-    ncclResult_t result = ready(parent, "ncclCommSplit");
-    int blocking = result ? 1 : parent->blocking;
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config) {
+    ncclResult_t result = ready(comm, "ncclCommSplit");
+    int blocking = result ? 1 : comm->blocking;
     if (!result)
         result = is_blocking(config, "ncclCommSplit", &blocking);
-    if (!result && (!comm || color < NCCL_SPLIT_NOCOLOR))
+    if (!result && (!newcomm || color < NCCL_SPLIT_NOCOLOR))
         result =
             cpu_refuse(ncclInvalidArgument, "ncclCommSplit: newcomm is NULL, or color %d is negative", color);
     if (result)
@@ -507,9 +510,9 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t *co
     if (!job)
         abort();
     *job = (struct job){
-        .comm = new_comm(0, 0, blocking), .parent = parent, .color = color, .key = key, .out = comm};
-    job->comm->device = parent->device;
-    job->turn = issue(parent, 2);
+        .comm = new_comm(0, 0, blocking), .parent = comm, .color = color, .key = key, .out = newcomm};
+    job->comm->device = comm->device;
+    job->turn = issue(comm, 2);
     return note(start_job(job));
 }
 

@@ -2,6 +2,7 @@
 // accepts it only if the header it reads (ours or NVIDIA's, see parity.bats) declares just the same.
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
+#include <nccl.h>
 
 #define VALUE(enumerator, value) _Static_assert((long)(enumerator) == (value), #enumerator)
 
@@ -49,6 +50,40 @@ VALUE(CUDA_R_16BF, 14);
 VALUE(CUBLAS_COMPUTE_32F, 68);
 VALUE(CUBLAS_COMPUTE_32F_FAST_TF32, 77);
 VALUE(CUBLAS_GEMM_DEFAULT, -1);
+VALUE(ncclSuccess, 0);
+VALUE(ncclUnhandledCudaError, 1);
+VALUE(ncclSystemError, 2);
+VALUE(ncclInternalError, 3);
+VALUE(ncclInvalidArgument, 4);
+VALUE(ncclInvalidUsage, 5);
+VALUE(ncclRemoteError, 6);
+VALUE(ncclInProgress, 7);
+VALUE(ncclNumResults, 8);
+VALUE(ncclInt8, 0);
+VALUE(ncclChar, 0);
+VALUE(ncclUint8, 1);
+VALUE(ncclInt32, 2);
+VALUE(ncclInt, 2);
+VALUE(ncclUint32, 3);
+VALUE(ncclInt64, 4);
+VALUE(ncclUint64, 5);
+VALUE(ncclFloat16, 6);
+VALUE(ncclHalf, 6);
+VALUE(ncclFloat32, 7);
+VALUE(ncclFloat, 7);
+VALUE(ncclFloat64, 8);
+VALUE(ncclDouble, 8);
+VALUE(ncclBfloat16, 9);
+VALUE(ncclSum, 0);
+VALUE(ncclProd, 1);
+VALUE(ncclMax, 2);
+VALUE(ncclMin, 3);
+VALUE(ncclAvg, 4);
+VALUE(ncclNumOps, 5);
+VALUE(NCCL_MAJOR, 2);
+VALUE(NCCL_UNIQUE_ID_BYTES, 128);
+VALUE(NCCL_SPLIT_NOCOLOR, -1);
+VALUE(NCCL_CONFIG_UNDEF_INT, INT_MIN);
 
 #define FIELD(type, name) _Static_assert(_Generic(&((struct cudaDeviceProp *)0)->name, type * : 1), #name)
 FIELD(size_t, totalGlobalMem);
@@ -59,6 +94,26 @@ FIELD(int, pciBusID);
 FIELD(int, pciDeviceID);
 FIELD(int, pciDomainID);
 _Static_assert(_Generic(&((struct cudaDeviceProp *)0)->name, char (*)[256] : 1), "name");
+
+#define CONFIG(type, name) _Static_assert(_Generic(&((ncclConfig_t *)0)->name, type * : 1), #name)
+CONFIG(size_t, size);
+CONFIG(unsigned int, magic);
+CONFIG(unsigned int, version);
+CONFIG(int, blocking);
+CONFIG(int, cgaClusterSize);
+CONFIG(int, minCTAs);
+CONFIG(int, maxCTAs);
+CONFIG(const char *, netName);
+CONFIG(int, splitShare);
+CONFIG(int, trafficClass);
+CONFIG(const char *, commName);
+CONFIG(int, collnetEnable);
+CONFIG(int, CTAPolicy);
+CONFIG(int, shrinkShare);
+CONFIG(int, nvlsCTAs);
+CONFIG(int, nChannelsPerNetPeer);
+CONFIG(int, nvlinkCentricSched);
+_Static_assert(sizeof(ncclUniqueId) == NCCL_UNIQUE_ID_BYTES, "ncclUniqueId");
 
 #define FUNCTION(name, result, ...)                                                                          \
     _Static_assert(_Generic(&name, result(*)(__VA_ARGS__) : 1), #name " is declared otherwise")
@@ -114,3 +169,36 @@ FUNCTION(cublasSgemv, cublasStatus_t, cublasHandle_t, cublasOperation_t, int, in
 FUNCTION(cublasGemmEx, cublasStatus_t, cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int, int,
          const void *, const void *, cudaDataType, int, const void *, cudaDataType, int, const void *, void *,
          cudaDataType, int, cublasComputeType_t, cublasGemmAlgo_t);
+FUNCTION(ncclGetVersion, ncclResult_t, int *);
+FUNCTION(ncclGetErrorString, const char *, ncclResult_t);
+FUNCTION(ncclGetLastError, const char *, ncclComm_t);
+FUNCTION(ncclGetUniqueId, ncclResult_t, ncclUniqueId *);
+FUNCTION(ncclCommInitRank, ncclResult_t, ncclComm_t *, int, ncclUniqueId, int);
+FUNCTION(ncclCommInitRankConfig, ncclResult_t, ncclComm_t *, int, ncclUniqueId, int, ncclConfig_t *);
+FUNCTION(ncclCommInitAll, ncclResult_t, ncclComm_t *, int, const int *);
+FUNCTION(ncclCommSplit, ncclResult_t, ncclComm_t, int, int, ncclComm_t *, ncclConfig_t *);
+FUNCTION(ncclCommFinalize, ncclResult_t, ncclComm_t);
+FUNCTION(ncclCommDestroy, ncclResult_t, ncclComm_t);
+FUNCTION(ncclCommAbort, ncclResult_t, ncclComm_t);
+FUNCTION(ncclCommGetAsyncError, ncclResult_t, ncclComm_t, ncclResult_t *);
+FUNCTION(ncclCommCount, ncclResult_t, ncclComm_t, int *);
+FUNCTION(ncclCommCuDevice, ncclResult_t, ncclComm_t, int *);
+FUNCTION(ncclCommUserRank, ncclResult_t, ncclComm_t, int *);
+FUNCTION(ncclMemAlloc, ncclResult_t, void **, size_t);
+FUNCTION(ncclMemFree, ncclResult_t, void *);
+FUNCTION(ncclCommRegister, ncclResult_t, ncclComm_t, void *, size_t, void **);
+FUNCTION(ncclCommDeregister, ncclResult_t, ncclComm_t, void *);
+FUNCTION(ncclAllReduce, ncclResult_t, const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t,
+         cudaStream_t);
+FUNCTION(ncclBroadcast, ncclResult_t, const void *, void *, size_t, ncclDataType_t, int, ncclComm_t,
+         cudaStream_t);
+FUNCTION(ncclBcast, ncclResult_t, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
+FUNCTION(ncclReduce, ncclResult_t, const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, int, ncclComm_t,
+         cudaStream_t);
+FUNCTION(ncclAllGather, ncclResult_t, const void *, void *, size_t, ncclDataType_t, ncclComm_t, cudaStream_t);
+FUNCTION(ncclReduceScatter, ncclResult_t, const void *, void *, size_t, ncclDataType_t, ncclRedOp_t,
+         ncclComm_t, cudaStream_t);
+FUNCTION(ncclSend, ncclResult_t, const void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
+FUNCTION(ncclRecv, ncclResult_t, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
+FUNCTION(ncclGroupStart, ncclResult_t, void);
+FUNCTION(ncclGroupEnd, ncclResult_t, void);

@@ -2,6 +2,7 @@
 // parity.bats compares what this says when built against ours and against NVIDIA's libraries.
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
+#include <nccl.h>
 #include <stdio.h>
 
 int main(void) {
@@ -29,11 +30,18 @@ int main(void) {
         CUBLAS_STATUS_EXECUTION_FAILED, CUBLAS_STATUS_INTERNAL_ERROR,
         CUBLAS_STATUS_NOT_SUPPORTED,    12345,
     };
+    const int results[] = {
+        ncclSuccess,       ncclUnhandledCudaError, ncclSystemError,
+        ncclInternalError, ncclInvalidArgument,    ncclInvalidUsage,
+        ncclRemoteError,   ncclInProgress,         12345,
+    };
     for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
         printf("%d %s: %s\n", errors[i], cudaGetErrorName((cudaError_t)errors[i]),
                cudaGetErrorString((cudaError_t)errors[i]));
     for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++)
         printf("%d %s: %s\n", statuses[i], cublasGetStatusName((cublasStatus_t)statuses[i]),
                cublasGetStatusString((cublasStatus_t)statuses[i]));
+    for (size_t i = 0; i < sizeof results / sizeof *results; i++)
+        printf("%d: %s\n", results[i], ncclGetErrorString((ncclResult_t)results[i]));
     return 0;
 }

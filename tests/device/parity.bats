@@ -5,13 +5,13 @@ load ../e2e/helpers
 
 setup_file() {
     cd "$root" || return
-    CUDA_FLAGS=$(tools/find_libs.sh gpu 2>/dev/null | sed -n 's/^LIB_FLAGS := //p')
+    CUDA_FLAGS=$(tools/find_libs.sh gpu 2>/dev/null | sed -n 's/^[A-Z]*_FLAGS := //p' | tr '\n' ' ')
     export CUDA_FLAGS
 }
 
 setup() {
     cd "$root" || return
-    headers=(common/cpu/include/cuda_runtime.h common/cpu/include/cublas_v2.h)
+    headers=(common/cpu/include/cuda_runtime.h common/cpu/include/cublas_v2.h common/cpu/include/nccl.h)
 }
 
 need_toolkit() {
@@ -31,7 +31,7 @@ compiles() {
 
 # The enumerators, and the macros that stand for numbers.
 values() {
-    grep -hoE '\b(cuda|CUBLAS_|CUDA_)[A-Za-z0-9_]+ = ' "${headers[@]}" | cut -d' ' -f1
+    grep -hoE '\b(cuda|nccl|CUBLAS_|CUDA_)[A-Za-z0-9_]+ = ' "${headers[@]}" | cut -d' ' -f1
     sed -nE 's/^#define (cuda[A-Za-z]+) 0x[0-9]+$/\1/p' "${headers[@]}"
 }
 
@@ -47,11 +47,12 @@ none_missing() {
 
 @test "the lists leave out nothing that the headers declare" {
     {
-        grep -hoE '\bcu(da|blas)[A-Z][A-Za-z]+\(' "${headers[@]}" | tr -d '('
+        grep -hoE '\b(cuda|cublas|nccl)[A-Z][A-Za-z]+\(' "${headers[@]}" | tr -d '('
         values
-        sed -n '/^struct cudaDeviceProp/,/^}/p' "${headers[@]}" | grep -oE '[A-Za-z]+[[,;]' | tr -d '[,;'
-    } | none_missing '^(VALUE|FIELD|FUNCTION|_Static_assert).*\bNAME\b' tests/device/api_surface.c
-    values | grep -E '^cuda(Success|Error)|^CUBLAS_STATUS' |
+        sed -n '/^struct cudaDeviceProp/,/^}/p; /^typedef struct ncclConfig/,/^}/p' "${headers[@]}" |
+            grep -v ncclConfig | grep -oE '[A-Za-z]+[[,;]' | tr -d '[,;'
+    } | none_missing '^(VALUE|FIELD|CONFIG|FUNCTION|_Static_assert).*\bNAME\b' tests/device/api_surface.c
+    values | grep -E '^cuda(Success|Error)|^CUBLAS_STATUS|^nccl(Success|InProgress|.*(Error|Argument|Usage))$' |
         none_missing '\bNAME,' tests/device/error_texts.c
 }
 
@@ -75,11 +76,11 @@ none_missing() {
     cd "$BATS_TEST_TMPDIR"
     ./ours >ours.txt
     ./theirs >theirs.txt
-    [ "$(wc -l <ours.txt)" = 25 ]
+    [ "$(wc -l <ours.txt)" = 34 ]
     diff theirs.txt ours.txt
 }
 
 @test "the programs and common/ compile against NVIDIA's headers" {
     need_toolkit
-    compiles "$(grep -oE -- '-I[^ ]+' <<<"$CUDA_FLAGS")" 01_single_gpu/train.c common/*.c
+    compiles "$(grep -oE -- '-I[^ ]+' <<<"$CUDA_FLAGS")" 0*/*.c common/*.c
 }

@@ -523,9 +523,10 @@ static void run_sweep(int rank) {
 }
 
 static void sweep_ranks(int n, int few, long least_cases) {
-    sweep = (struct sweep){.n = n, .few = few};
+    int fewer = few || THREADS_CHECKED; // which takes long, and does not depend on the type
+    sweep = (struct sweep){.n = n, .few = few > fewer ? few : fewer};
     run_ranks(n, run_sweep, 0);
-    if (meeting->cases < least_cases)
+    if (meeting->cases < least_cases && few == fewer)
         fail_msg("%ld cases only", (long)meeting->cases);
 }
 
@@ -1764,6 +1765,7 @@ static void disagree(int rank) {
     CHECK(result == ncclInvalidUsage && !comm, "returned %d", result);
     const char *words = disagree_on_size ? "3" : "rank 0";
     CHECK(strstr(ncclGetLastError(NULL), words), "says %s", ncclGetLastError(NULL));
+    barrier(2); // who made the id tells the other
 }
 
 static void ranks_that_disagree_are_told(void **state) {
