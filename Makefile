@@ -48,17 +48,20 @@ programs: $(PROGRAMS)
 DATA := $(patsubst %/,%,$(firstword $(dir $(wildcard $(foreach folder,data/mnist data/fashion-mnist,\
 	$(folder)/train-images-idx3-ubyte $(folder)/train-images-idx3-ubyte.gz))) synthetic))
 
+IMAGES := $(if $(filter data/mnist,$(DATA)),,--data $(DATA))
+
 # make stepN builds the programs of step N and links them into its folder; run-stepN runs train, or the
 # one program there is.
+step_programs = $(filter $(BUILD)/0$(1)_%,$(PROGRAMS))
 define step_rules
 .PHONY: step$(1) run-step$(1)
-step$(1): $(filter $(BUILD)/0$(1)_%,$(PROGRAMS))
+step$(1): $(step_programs)
 	@$$(foreach p,$$^,ln -sf ../$$p $$(patsubst $(BUILD)/%,%,$$p);)
 run-step$(1):
 	@[ $(DEVICE) = $(HERE) ] || echo 'No GPU here that nvidia-smi knows: running on the CPU device.'
 	@$$(MAKE) --no-print-directory DEVICE=$(HERE) step$(1)
-	$(patsubst $(BUILD)/%,%,$(or $(filter $(BUILD)/0$(1)_%/train,$(PROGRAMS)),$(filter $(BUILD)/0$(1)_%,$(PROGRAMS)))) \
-		$(if $(filter data/mnist,$(DATA)),,--data $(DATA)) $$(ARGS)
+	$(patsubst $(BUILD)/%,%,$(or $(filter %/train,$(step_programs)),$(step_programs))) \
+		$(if $(filter %/train,$(step_programs)),$(IMAGES)) $$(ARGS)
 endef
 STEPS := $(patsubst 0%,%,$(sort $(foreach d,$(wildcard 0*_*/),$(firstword $(subst _, ,$(d))))))
 $(foreach n,$(STEPS),$(eval $(call step_rules,$(n))))

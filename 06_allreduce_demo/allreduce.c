@@ -29,7 +29,7 @@ static const struct option_spec options[] = {
     {"factor", OPTION_INT, &opt.factor, "2", 2, 1e6, "from one size to the next"},
     {"warmup", OPTION_INT, &opt.warmup, "5", 0, 1e6, "calls before the clock starts"},
     {"iters", OPTION_INT, &opt.iters, "20", 1, 1e6, "calls that are timed"},
-    {"check-only", OPTION_INT, &opt.check_only, "0", 0, 1, "1: all operations to 64K, and no times"},
+    {"check-only", OPTION_FLAG, &opt.check_only, NULL, 0, 0, "all operations to 64K, and no times"},
     {"csv", OPTION_TEXT, &opt.csv, "/dev/null", 0, 0, "file for the table"},
 };
 

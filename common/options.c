@@ -59,6 +59,12 @@ void options_parse(const struct option_spec *table, size_t count, const char *su
             o++;
         if (o == table + count)
             wrong_usage("unknown option %s", argv[i]);
+        if (o->type == OPTION_FLAG) {
+            if (name[length])
+                wrong_usage("--%s takes no value", o->name);
+            *(long *)o->value = 1;
+            continue;
+        }
         const char *text = name[length] == '=' ? name + length + 1 : i + 1 < argc ? argv[++i] : "";
         if (!*text)
             wrong_usage("--%s needs a value", o->name);

@@ -1,13 +1,13 @@
-// A table of command-line options: --name VALUE or --name=VALUE.
+// A table of command-line options: --name VALUE or --name=VALUE, and --name alone for a flag.
 #pragma once
 #include <stddef.h>
 
-enum option_type { OPTION_INT, OPTION_REAL, OPTION_TEXT }; // value: long, double, const char *
+enum option_type { OPTION_INT, OPTION_REAL, OPTION_TEXT, OPTION_FLAG };
 
 struct option_spec {
     const char *name; // without the dashes
     enum option_type type;
-    void *value;          // where it goes; a text points into argv or to the default
+    void *value;          // long, double, const char * (into argv or to the default), long (1 if given)
     const char *fallback; // the default, as it would be typed; NULL: the value stays as it is. Of an
                           // OPTION_INT it may be a word, which may be typed too and stands for 0.
     double min, max;      // of numbers, both allowed

@@ -2,11 +2,12 @@
 bats_require_minimum_version 1.5.0
 root=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
 
-# Step 1 for the CPU device, built here unless the runner has built it and says where.
+# need_train [PROGRAM...]: step 1 for the CPU device, and other programs such as 02_multigpu_fork/train, built
+# here unless the runner has built them all and says where step 1 is.
 need_train() {
     [ -n "${TRAIN:-}" ] && return
     export TRAIN=$root/build/test/01_single_gpu/train
-    make -C "$root" DEVICE=cpu BUILD=build/test WERROR=1 build/test/01_single_gpu/train
+    make -C "$root" DEVICE=cpu BUILD=build/test WERROR=1 build/test/01_single_gpu/train "${@/#/build/test/}"
 }
 
 # fails CODE TEXT COMMAND...: exits with the code, and says so in one line on stderr that has the text.

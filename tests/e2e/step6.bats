@@ -38,8 +38,8 @@ correct() {
         END { exit bad || rows < 12 }' <<<"$output"
 }
 
-none_left() { # within half a second
-    for _ in 1 2 3 4 5; do
+none_left() { # within 3 seconds
+    for _ in $(seq 30); do
         pgrep -f "^$allreduce" >left || return 0
         sleep 0.1
     done
@@ -49,7 +49,7 @@ none_left() { # within half a second
 @test "1, 2, 3, 4 and 8 ranks sum to 0, 1, 3, 6 and 28" {
     for pair in 1:0 2:1 3:3 4:6 8:28; do
         ranks=${pair%:*} sum=${pair#*:}
-        correct demo --check-only 1 --nproc "$ranks"
+        correct demo --check-only --nproc "$ranks"
         grep -qF "= $sum everywhere" <<<"$output"
         wanted=$(seq 0 $((ranks - 1)) | sed "s/.*/   rank &: before &, after $sum/")
         [ "$(grep '^   rank' <<<"$output")" = "$wanted" ]
@@ -57,9 +57,9 @@ none_left() { # within half a second
 }
 
 @test "a run that only checks always prints the same, and no times" {
-    correct demo --check-only 1 --nproc 2
+    correct demo --check-only --nproc 2
     first=$output
-    correct demo --check-only 1 --nproc 2
+    correct demo --check-only --nproc 2
     [ "$output" = "$first" ]
     run ! grep -E '[0-9][.][0-9]|time' < <(sed 1,2d <<<"$first")
 }
@@ -67,7 +67,7 @@ none_left() { # within half a second
 @test "counts that do not divide, and fewer elements than ranks" {
     for ranks in 1 2 3 5 8; do
         for count in 1 2 3 7 8 9 1003; do
-            correct demo --check-only 1 --nproc "$ranks" --count "$count" --min-bytes 4 \
+            correct demo --check-only --nproc "$ranks" --count "$count" --min-bytes 4 \
                 --max-bytes 5000 --factor 3
         done
     done
@@ -76,17 +76,17 @@ none_left() { # within half a second
 @test "random delays change nothing" {
     for chaos in 1 2 3; do
         export CPU_DEVICE_CHAOS=$chaos
-        correct demo --check-only 1 --nproc 4 --count 1003 --factor 64
+        correct demo --check-only --nproc 4 --count 1003 --factor 64
     done
 }
 
 @test "the bytes sent are those of the formulas" {
-    correct demo --check-only 1 --nproc 4 --count 1000
+    correct demo --check-only --nproc 4 --count 1000
     grep -qE '^   gather\+bcast +0 +12000 +12000 +4000 +4000$' <<<"$output"
     grep -qE '^   ring +0 +6000 +6000 +6000 +6000$' <<<"$output"
     grep -qE '^   rs\+ag +0 +6000 +6000 +6000 +6000$' <<<"$output"
     # 1001 floats are four chunks of 251.
-    correct demo --check-only 1 --nproc 4 --count 1001
+    correct demo --check-only --nproc 4 --count 1001
     grep -qE '^   ring +0 +6024 +6024 +6024 +6024$' <<<"$output"
 }
 
@@ -133,7 +133,7 @@ none_left() { # within half a second
     fails 2 "--iters 0: want a number from 1" "$allreduce" --iters 0
     fails 2 "--warmup -1: want a number from 0" "$allreduce" --warmup -1
     fails 2 "--count 0: want a number from 1" "$allreduce" --count 0
-    fails 2 "--check-only 2: want a number from 0 to 1" "$allreduce" --check-only 2
+    fails 2 "unknown option 2" "$allreduce" --check-only 2
     fails 2 "unknown option --data" "$allreduce" --data synthetic
 }
 
@@ -184,7 +184,7 @@ start_long_run() {
 
 # as_rank RANK WORLD PORT OPTION...: what a launcher starts.
 as_rank() {
-    RANK=$1 LOCAL_RANK=$1 WORLD_SIZE=$2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$3 demo --check-only 1 --count 1003 \
+    RANK=$1 LOCAL_RANK=$1 WORLD_SIZE=$2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$3 demo --check-only --count 1003 \
         --factor 64 "${@:4}"
 }
 
@@ -236,7 +236,7 @@ broken() {
     cc -std=c11 -D_GNU_SOURCE -pthread -I"$root/common/cpu/include" broken/06/allreduce.c \
         "$root"/build/test/common/*.o "$root"/build/test/common/cpu/*.o -o broken/allreduce \
         $(sed -n 's/^LIB_FLAGS := //p' "$root/build/test/libs.mk") -lm
-    run --separate-stderr timeout 60 broken/allreduce --check-only 1 --nproc 3 --count 1000 --factor 64
+    run --separate-stderr timeout 60 broken/allreduce --check-only --nproc 3 --count 1000 --factor 64
     if [ "$status" != 1 ] || [[ $stderr != *"rank 0): "*" elements or byte counts are wrong"* ]]; then
         echo "not noticed: $1 -> $2" && return 1
     fi

@@ -13,7 +13,7 @@
 
 #include <cmocka.h> // wants the headers above first
 
-static long count, big;
+static long count, big, workers, quick;
 static double rate;
 static const char *title, *file;
 
@@ -23,6 +23,8 @@ static const struct option_spec table[] = {
     {"rate", OPTION_REAL, &rate, "0.5", 0, 1, "how fast"},
     {"title", OPTION_TEXT, &title, "plain", 0, 0, "what to call it"},
     {"file", OPTION_TEXT, &file, NULL, 0, 0, "where to put it"},
+    {"workers", OPTION_INT, &workers, "all", 1, 64, "who does it, or: all"},
+    {"quick", OPTION_FLAG, &quick, NULL, 0, 0, "do less"},
 };
 
 enum { OPTIONS = sizeof table / sizeof *table, MOST_ARGUMENTS = 8, RETURNED = 100 };
@@ -107,6 +109,27 @@ static void both_spellings(void **state) {
     assert_string_equal(file, "--count=9");
 }
 
+static void a_word_may_stand_for_a_number(void **state) {
+    (void)state;
+    PARSE("--workers", "5");
+    assert_int_equal(workers, 5);
+    PARSE("--workers", "5", "--workers=all");
+    assert_int_equal(workers, 0);
+    workers = 7;
+    PARSE("--count", "1");
+    assert_int_equal(workers, 0);
+}
+
+static void a_flag_has_no_value(void **state) {
+    (void)state;
+    quick = 0;
+    PARSE("--count", "7");
+    assert_int_equal(quick, 0);
+    PARSE("--quick", "--count", "8");
+    assert_int_equal(quick, 1);
+    assert_int_equal(count, 8);
+}
+
 static void last_one_wins(void **state) {
     (void)state;
     PARSE("--count", "7", "--title=a", "--count=8", "--title", "b", "--count", "9");
@@ -180,6 +203,12 @@ static void mistakes(void **state) {
         {{"--rate", "inf"}, "--rate inf: want a number from 0 to 1;"},
         {{"--rate", "-inf"}, "--rate -inf: want a number from 0 to 1;"},
         {{"--rate", "1e999"}, "--rate 1e999: want a number from 0 to 1;"},
+        {{"--count", "all"}, "--count all: want a whole number;"}, // the word of another option
+        {{"--workers", "al"}, "--workers al: want a whole number;"},
+        {{"--workers", "alle"}, "--workers alle: want a whole number;"},
+        {{"--workers", "0"}, "--workers 0: want a number from 1 to 64;"},
+        {{"--quick", "1"}, "unknown option 1;"},
+        {{"--quick=2"}, "--quick takes no value;"},
         {{"--count", "5", "--rate", "2", "--nosuch"}, "--rate 2: want"}, // the first of them
         {{"--nosuch", "--help"}, "unknown option --nosuch;"},
     };
@@ -227,6 +256,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults),
         cmocka_unit_test(both_spellings),
+        cmocka_unit_test(a_word_may_stand_for_a_number),
+        cmocka_unit_test(a_flag_has_no_value),
         cmocka_unit_test(last_one_wins),
         cmocka_unit_test(a_value_may_look_like_an_option),
         cmocka_unit_test(bounds_are_allowed),

@@ -77,7 +77,8 @@ int __wrap_snapshot_save(const char *path, struct snapshot *s, char why[WHY_SIZE
 
 // "epoch 1 train 17 rank 0" for each sample that goes into a batch, read from the device when it is there.
 typedef void gather(const uint8_t *images, const uint8_t *labels, const uint32_t *order, size_t first,
-                    int rows, int pixels, float mean, float deviation, float *x, uint8_t *y, cudaStream_t stream);
+                    int rows, int pixels, float mean, float deviation, float *x, uint8_t *y,
+                    cudaStream_t stream);
 gather __real_gather_batch, __wrap_gather_batch;
 void __wrap_gather_batch(const uint8_t *images, const uint8_t *labels, const uint32_t *order, size_t first,
                          int rows, int pixels, float mean, float deviation, float *x, uint8_t *y,
@@ -98,8 +99,8 @@ void __wrap_gather_batch(const uint8_t *images, const uint8_t *labels, const uin
     __real_gather_batch(images, labels, order, first, rows, pixels, mean, deviation, x, y, stream);
 }
 
-typedef void report(long number, long epochs, long total, struct stats train, struct stats test, double elapsed,
-                    double images_per_second);
+typedef void report(long number, long epochs, long total, struct stats train, struct stats test,
+                    double elapsed, double images_per_second);
 report __real_report_epoch, __wrap_report_epoch;
 void __wrap_report_epoch(long number, long epochs, long total, struct stats train, struct stats test,
                          double elapsed, double images_per_second) {

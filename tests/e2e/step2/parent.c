@@ -1,0 +1,34 @@
+// Linked with a CPU device whose functions were compiled with -finstrument-functions: the first one that runs
+// in the process that the program started as, and not in a child of it, ends it.
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static volatile int is_child;
+
+static void in_child(void) {
+    is_child = 1;
+}
+
+__attribute__((constructor)) static void watch_forks(void) {
+    pthread_atfork(NULL, NULL, in_child);
+}
+
+void __cyg_profile_func_enter(void *function, void *caller);
+void __cyg_profile_func_enter(void *function, void *caller) {
+    Dl_info info = {0};
+    (void)caller;
+    if (is_child)
+        return;
+    is_child = 1; // or the device's handlers at exit would be caught, too
+    dladdr(function, &info);
+    fprintf(stderr, "the parent called %s\n", info.dli_sname ? info.dli_sname : "a function of the device");
+    _Exit(3);
+}
+
+void __cyg_profile_func_exit(void *function, void *caller);
+void __cyg_profile_func_exit(void *function, void *caller) {
+    (void)function;
+    (void)caller;
+}
