@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The trainer and the CPU device's own tests under AddressSanitizer, UBSan and ThreadSanitizer, and under
+# The trainers and the CPU device's own tests under AddressSanitizer, UBSan and ThreadSanitizer, and under
 # random delays of every operation. Two threads share the kernels out, even where there is one core.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../e2e/helpers
@@ -81,4 +81,30 @@ same_losses_in_chaos() { # PROGRAM SEED...
     build thread build/tsan/tests/unit/test_{cpu_device,cublas}
     TSAN_OPTIONS=die_after_fork=0 clean "$folder/tests/unit/test_cpu_device"
     clean "$folder/tests/unit/test_cublas"
+}
+
+# Two ranks, and the second that ThreadSanitizer sleeps at every exit saved.
+step2_in_chaos() { # SEED
+    CPU_DEVICES=2 NCCL_SOCKET_IFNAME=lo TSAN_OPTIONS=atexit_sleep_ms=0 \
+        same_losses_in_chaos "$folder/02_multigpu_fork/train" "$1"
+}
+
+@test "AddressSanitizer and UBSan find nothing in step 2" {
+    build address,undefined build/asan/02_multigpu_fork/train
+    step2_in_chaos 6
+}
+
+@test "ThreadSanitizer finds nothing in step 2" {
+    build thread build/tsan/02_multigpu_fork/train
+    step2_in_chaos 7
+}
+
+# Both at once, as they mostly wait, for ranks that have died.
+@test "AddressSanitizer, UBSan and ThreadSanitizer find nothing in NCCL's tests" {
+    build address,undefined build/asan/tests/unit/test_nccl
+    mkdir asan
+    (cd asan && clean "$folder/tests/unit/test_nccl") &
+    build thread build/tsan/tests/unit/test_nccl
+    TSAN_OPTIONS="die_after_fork=0 atexit_sleep_ms=0" clean "$folder/tests/unit/test_nccl"
+    wait $!
 }

@@ -30,6 +30,11 @@ setup() {
     set_variables
 }
 
+# A job that a failed test has left.
+teardown() {
+    [ -z "${pid:-}" ] || kill -9 -- -"$pid" 2>/dev/null || true
+}
+
 # compile PROGRAM FILE...: of the files, among them the device's, and what else a step is made of.
 compile() {
     cc "${c_flags[@]}" "${@:2}" "$build"/common/*.o "${libs[@]}" -ldl -lm -o "$1"
@@ -59,14 +64,15 @@ same_curve() {
             print "differs: " $0
             wrong = 1
         }
-        END { exit wrong || NR < 16 }'
+        END { exit wrong || NR < 12 }'
 }
 
 @test "any number of ranks learns what step 1 learns, step by step" {
     for options in "" "--momentum 0" "--hidden 33,7"; do
         # shellcheck disable=SC2086 # a list of words
         run_tiny "$TRAIN" --lr 0.01 --log-every 1 --epochs 4 --max-steps 20 --csv one $options
-        [ "$(grep -cE '^[0-9]+,[0-9.]+,' one)" = 20 ] && [ "$(wc -l <one)" = 25 ]
+        [ "$(grep -cE '^[0-9]+,[0-9.]+,' one)" = 20 ]
+        [ "$(wc -l <one)" = 25 ]
         for ranks in 1 2 3 4; do
             # shellcheck disable=SC2086
             train --lr 0.01 --log-every 1 --epochs 4 --max-steps 20 --csv two --nproc $ranks $options
@@ -130,7 +136,8 @@ finds_broken() {
 @test "ranks that do not start from rank 0's parameters are found out" {
     broken ./program '/NCCL_CHECK\(ncclBcast\(/d'
     run --separate-stderr run_tiny ./program --nproc 3
-    [ "$status" = 1 ] && [[ $stderr == *"the loss is not finite"* ]]
+    [ "$status" = 1 ]
+    [[ $stderr == *"the loss is not finite"* ]]
 }
 
 @test "a sum over the ranks that is left out is found out" {
@@ -139,7 +146,8 @@ finds_broken() {
         for epochs in "--epochs 1" "--max-steps 1"; do
             # shellcheck disable=SC2086
             run --separate-stderr run_tiny ./program --nproc 3 $epochs
-            [ "$status" = 1 ] && [[ $stderr == *"epoch 1: the parameters are not those of the other ranks"* ]]
+            [ "$status" = 1 ]
+            [[ $stderr == *"epoch 1: the parameters are not those of the other ranks"* ]]
         done
         run_tiny ./program --nproc 1 --epochs 1
     done
@@ -187,7 +195,8 @@ part() {
                 if [ $used = "$samples" ]; then
                     cmp trained <(seq 0 $((samples - 1)))
                 else
-                    [ "$(wc -l <trained)" = $used ] && [ "$(uniq trained | wc -l)" = $used ]
+                    [ "$(wc -l <trained)" = $used ]
+                    [ "$(uniq trained | wc -l)" = $used ]
                 fi
                 # No rank is idle.
                 [ "$(grep "^epoch $epoch train" log | cut -d' ' -f6 | sort | uniq -c | awk '{ print $1 }' | sort -u)" = \
@@ -372,6 +381,7 @@ dies() {
     for nth in 1 2 4; do
         dies 0 snapshot_save $nth
         [ "$(find . -name 's*')" = "$([ $nth = 1 ] || echo ./s)" ]
+        rm -f s
     done
 }
 
@@ -512,7 +522,8 @@ two_lines() { # TEXT COMMAND...
     before=$(sha256sum s)
     mkdir s.tmp
     two_lines "cannot write snapshot s: Is a directory" train --nproc 3 --snapshot s # after the first epoch
-    [[ $output == *$'\n'epoch* ]] && [ "$(sha256sum s)" = "$before" ]
+    [[ $output == *$'\n'epoch* ]]
+    [ "$(sha256sum s)" = "$before" ]
 }
 
 @test "a full disk while saving ends the job; the earlier snapshot stays" {
@@ -549,7 +560,8 @@ refused() {
     rm -f "$BATS_TEST_TMPDIR/forks"
     before=$(contents)
     WATCH_LOG=$BATS_TEST_TMPDIR/forks fails "$1" "$3" run_tiny "$watched" "${@:4}"
-    [ -z "$output" ] && [ "$(contents)" = "$before" ]
+    [ -z "$output" ]
+    [ "$(contents)" = "$before" ]
     [ "$(cat "$BATS_TEST_TMPDIR/forks" 2>/dev/null)" = "$(yes fork | head -n "$2")" ]
 }
 
@@ -641,13 +653,15 @@ refused() {
 
 @test "no device memory left: ends and says how much was asked for" {
     CPU_DEVICE_MEMORY=1M run --separate-stderr train --nproc 3 --data synthetic
-    [ "$status" = 1 ] && [[ $stderr == *"asked for 47.0 MB of data, 1.0 MB of 1.0 MB are left"* ]]
+    [ "$status" = 1 ]
+    [[ $stderr == *"asked for 47.0 MB of data, 1.0 MB of 1.0 MB are left"* ]]
     [ "$(grep -c 'ended with exit code 1' <<<"$stderr")" = 1 ]
 }
 
 @test "--help is step 1's and the new options" {
     run --separate-stderr "$two" --help
-    [ "$status" = 0 ] && [ -z "$stderr" ]
+    [ "$status" = 0 ]
+    [ -z "$stderr" ]
     diff <("$TRAIN" --help | tail -n +2) <(tail -n +2 <<<"$output" | grep -vE '^  --(nproc|overlap) ')
     grep -qE '^  --nproc .*\(gpu\)$' <<<"$output"
     grep -qE '^  --overlap .*\(1\)$' <<<"$output"

@@ -1486,6 +1486,7 @@ static void a_rank_may_leave_its_host(void **state) {
 static void leave_from_inside(int rank) {
     ncclComm_t comm = join(2, rank);
     float *x = device_floats(100, 1);
+    barrier(2); // who made the id must not leave before all have joined
     if (rank == 0) {
         OK(ncclAllReduce(x, x, 100, ncclFloat, ncclSum, comm, NULL));
         exit(0);
@@ -2204,8 +2205,9 @@ static long available_megabytes(void) {
 static void more_than_2_31_bytes(void **state) {
     (void)state;
     if (SANITIZED || available_megabytes() < 12000) {
-        print_message("# more_than_2_31_bytes: %s\n", SANITIZED ? "not under a sanitizer" : "needs 12 GB");
-        skip();
+        print_message("ok # SKIP more_than_2_31_bytes: %s\n",
+                      SANITIZED ? "not under a sanitizer" : "needs 12 GB");
+        return; // cmocka's skip() says "not ok", which tests/run.sh counts as a failure
     }
     run_ranks(2, move_large, 0);
 }
