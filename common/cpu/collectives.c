@@ -120,7 +120,9 @@ static ncclResult_t time_out(struct wait *w) {
 // Whether there is a reason to wait no longer.
 static ncclResult_t check(struct wait *w) {
     struct ncclComm *c = w->comm;
+    char call[96], why[WHY_BYTES];
     double now = cpu_now();
+    int gone = -1;
     if (c->aborted || cpu_exiting())
         return ncclInternalError;
     if (now - w->checked < CHECK_SECONDS)
@@ -130,20 +132,22 @@ static ncclResult_t check(struct wait *w) {
     w->checked = now;
     for (int p = 0; p < c->ranks; p++) {
         struct channel *ch = &c->channels[p];
-        char call[96], why[WHY_BYTES];
         if (p == c->rank)
             continue;
         if (ch->seat->failed) {
             snprintf(why, sizeof why, "%s", ch->seat->why);
             return give_up(c, (ncclResult_t)ch->seat->failed, why);
         }
-        // Believed at the second look only: then whoever started the ranks, and now ends them, knows first.
         ch->missed = is_gone(c, p) ? ch->missed + 1 : 0;
-        if (ch->missed > 1 && (p == w->peer || !ch->seat->left)) {
-            snprintf(why, sizeof why, "rank %d (pid %d on %s) has ended while rank %d was in %s", p,
-                     c->peers[p].pid, c->peers[p].host_name, c->rank, describe(call, w->call));
-            return give_up(c, ncclRemoteError, why);
-        }
+        // Believed at the second look only: then whoever started the ranks, and now ends them, knows first.
+        if (ch->missed > 1 && (p == w->peer || !ch->seat->left) &&
+            (gone < 0 || ch->missed > c->channels[gone].missed))
+            gone = p;
+    }
+    if (gone >= 0) {
+        snprintf(why, sizeof why, "rank %d (pid %d on %s) has ended while rank %d was in %s", gone,
+                 c->peers[gone].pid, c->peers[gone].host_name, c->rank, describe(call, w->call));
+        return give_up(c, ncclRemoteError, why);
     }
     return now - w->since > cpu_timeout() ? time_out(w) : ncclSuccess;
 }
@@ -174,10 +178,11 @@ static ncclResult_t wait(struct wait *w) {
     return ncclSuccess;
 }
 
-static void end_wait(struct wait *w) {
+// A rank that gave up goes on showing what it waited in, to those who are about to give up, too.
+static void end_wait(struct wait *w, ncclResult_t result) {
     if (w->armed)
         atomic_store(&w->comm->seat->asleep, 0);
-    if (w->checked > w->since) {
+    if (w->checked > w->since && !result) {
         w->call = NULL;
         cpu_for_each_comm(show_call, w);
     }
@@ -230,7 +235,7 @@ static ncclResult_t post(struct ncclComm *c, int peer, const struct call *call, 
     ncclResult_t result = ncclSuccess;
     while (!has_room(&c->channels[peer]) && !result)
         result = wait(&w);
-    end_wait(&w);
+    end_wait(&w, result);
     if (!result)
         write_message(c, peer, call, data, bytes);
     return result;
@@ -252,7 +257,7 @@ static ncclResult_t take(struct ncclComm *c, int peer, const struct call *call, 
     ncclResult_t result = ncclSuccess;
     while (!(*m = unread(&c->channels[peer])) && !result)
         result = wait(&w);
-    end_wait(&w);
+    end_wait(&w, result);
     return result ? result : compare(c, peer, call, &(*m)->call, call);
 }
 
@@ -260,6 +265,11 @@ static ncclResult_t take(struct ncclComm *c, int peer, const struct call *call, 
 struct part {
     size_t at, bytes;
 };
+
+// Unused buffers are NULL, to which nothing may be added, not even 0.
+static const char *at(const char *buffer, size_t offset) {
+    return buffer ? buffer + offset : NULL;
+}
 
 static size_t chunk(struct part part, size_t from) {
     return from < part.bytes ? smaller(part.bytes - from, SLOT_BYTES) : 0;
@@ -286,7 +296,7 @@ static ncclResult_t send_parts(struct ncclComm *c, const struct exchange *e, siz
         int p = turn_to(c, i);
         size_t bytes = chunk(e->reduced[p], from);
         if (bytes || from == 0)
-            result = post(c, p, &e->call, e->send + e->reduced[p].at + from, bytes);
+            result = post(c, p, &e->call, at(e->send, e->reduced[p].at + from), bytes);
     }
     return result;
 }
@@ -300,7 +310,7 @@ static ncclResult_t reduce_part(struct ncclComm *c, const struct exchange *e, si
         return ncclSuccess;
     for (int p = 0; p < c->ranks && !result; p++) {
         const struct message *m;
-        inputs[p] = e->send + own.at + from;
+        inputs[p] = at(e->send, own.at + from);
         if (p != c->rank && !(result = take(c, p, &e->call, &m)))
             inputs[p] = m->data;
     }
@@ -391,7 +401,8 @@ static void plan(struct exchange *e, const struct ncclComm *c, const struct work
             e->given[r] = (struct part){0, r == call->root ? bytes : 0};
         }
     }
-    if (e->given[c->rank].bytes && e->gift == work->send && work->recv + e->given[c->rank].at != work->send)
+    if (e->given[c->rank].bytes && e->gift == work->send &&
+        at(work->recv, e->given[c->rank].at) != work->send)
         memcpy(work->recv + e->given[c->rank].at, work->send, e->given[c->rank].bytes);
 }
 
@@ -403,7 +414,7 @@ static int progress(struct ncclComm *c, struct transfer *t, ncclResult_t *result
     if (t->call.kind == CALL_SEND) {
         if (!has_room(ch))
             return 0;
-        write_message(c, t->peer, &t->call, t->data + t->done, bytes);
+        write_message(c, t->peer, &t->call, at(t->data, t->done), bytes);
     } else {
         if (!(m = unread(ch)))
             return 0;
@@ -476,13 +487,13 @@ static ncclResult_t run_transfers(struct ncclComm *c, struct work *work) {
         if (!left || result)
             break;
         if (moved) {
-            end_wait(&w);
+            end_wait(&w, result);
             w = (struct wait){.comm = c};
         } else {
             result = wait(&w);
         }
     }
-    end_wait(&w);
+    end_wait(&w, result);
     return result;
 }
 

@@ -175,12 +175,12 @@ static int open_connection(const union address *address, double deadline, const 
     }
 }
 
-// The root's part.
+// The root's part. It speaks to rank 0 last, in whose process it usually is and with which it may end.
 
 static void judge(struct root *r, const char *why) {
     struct verdict v = {.refused = why != NULL};
     snprintf(v.why, sizeof v.why, "%s", why ? why : "");
-    for (int i = 0; i < r->ranks; i++)
+    for (int i = r->ranks - 1; i >= 0; i--)
         if (r->sockets[i] >= 0)
             send_all(r->sockets[i], &v, sizeof v, cpu_now() + 5, NULL);
 }
@@ -276,7 +276,7 @@ static void *serve_root(void *argument) {
         good = !send_all(r->sockets[i], r->peers, (size_t)r->ranks * sizeof *r->peers, deadline, NULL);
     for (int i = 0; i < r->ranks && good; i++)
         good = !receive_all(r->sockets[i], &ready, 1, deadline, NULL);
-    for (int i = 0; i < r->ranks && good; i++)
+    for (int i = r->ranks - 1; i >= 0 && good; i--)
         send_all(r->sockets[i], &ready, 1, deadline, NULL);
     for (int i = 0; i < r->ranks; i++)
         if (r->sockets[i] >= 0)

@@ -179,9 +179,15 @@ static struct work *merge(struct work *into, const struct work *from) {
     return bigger;
 }
 
-// Takes the first call out of the list; where it is a send or receive, with all those of its communicator.
+// Takes the next call out of the list: the collectives first, in their order, and then all sends and receives
+// of a communicator as one.
 static struct queued *next_queued(void) {
-    struct queued *q = group.first, **link = &q->next, *other;
+    struct queued **first = &group.first;
+    while (*first && (*first)->work->transfers)
+        first = &(*first)->next;
+    if (!*first)
+        first = &group.first;
+    struct queued *q = *first, **link = &q->next, *other;
     while (q->work->transfers && (other = *link)) {
         if (!other->work->transfers || other->work->comm != q->work->comm) {
             link = &other->next;
@@ -193,7 +199,7 @@ static struct queued *next_queued(void) {
         other->next = q->merged;
         q->merged = other;
     }
-    group.first = q->next;
+    *first = q->next;
     return q;
 }
 

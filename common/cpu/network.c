@@ -26,7 +26,7 @@ struct transit {
     int sending;              // out is a frame that is not all sent
     char *follows;            // out
     atomic_int tell;
-    int said_bye;
+    int said_failed, said_bye;
 };
 
 static int is_remote(const struct channel *ch) {
@@ -104,8 +104,9 @@ static int next_frame(struct ncclComm *c, struct channel *ch) {
         return 1;
     t->out_done = 0;
     t->follows = NULL;
-    if (atomic_exchange(&t->tell, 0)) {
-        int failed = atomic_load(&c->seat->failed);
+    int news = atomic_exchange(&t->tell, 0), failed = atomic_load(&c->seat->failed);
+    if (news && !t->said_failed) {
+        t->said_failed = failed;
         t->out = (struct frame){.kind = failed ? FAILED : WAITS, .result = failed};
         t->out.bytes = failed ? WHY_BYTES : 0;
         t->follows = c->seat->why;
@@ -153,20 +154,22 @@ static void send_out(struct ncclComm *c, struct channel *ch) {
     }
 }
 
-// After the stop: until all is sent and the peers have no more to say, or have had the time for it. A socket
-// that is closed with data unread would take what is under way with it.
+// Once stopped: until all is sent (or, if at once, what this rank failed of) and the peers have no more to
+// say, or have had the time for it. A socket that is closed with data unread would take what is under way
+// with it.
 static void *carry(void *argument) {
     struct ncclComm *c = argument;
     struct pollfd polled[1 + MOST_PEERS] = {{.fd = c->network_wake, .events = POLLIN}};
     double deadline = 0;
     for (;;) {
-        int open = 0;
+        int open = 0, news = 0;
         for (int p = 0; p < c->ranks; p++) {
             struct channel *ch = &c->channels[p];
             polled[1 + p] = (struct pollfd){.fd = -1};
             if (!is_remote(ch) || ch->hung_up)
                 continue;
             open++;
+            news += ch->transit->tell || (ch->transit->sending && ch->transit->out.kind != DATA);
             polled[1 + p].events =
                 (short)((wants_input(ch) ? POLLIN : 0) | (next_frame(c, ch) ? POLLOUT : 0));
             if (polled[1 + p].events)
@@ -174,7 +177,7 @@ static void *carry(void *argument) {
         }
         if (c->network_stop && !deadline)
             deadline = cpu_now() + LINGER_SECONDS;
-        if (c->network_stop > 1 || (deadline && (!open || cpu_now() > deadline)))
+        if (deadline && (cpu_now() > deadline || !open || (c->network_stop > 1 && !news)))
             return NULL;
         poll(polled, 1 + (nfds_t)c->ranks, deadline ? 50 : -1);
         uint64_t rung;
