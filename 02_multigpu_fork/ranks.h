@@ -22,6 +22,7 @@ static void *share_memory(size_t bytes) {
 // fork must not even count them: a child does, and ends.
 static int count_devices(void) {
     int status, *devices = share_memory(sizeof *devices);
+    signal(SIGCHLD, SIG_DFL); // where it is ignored, children cannot be waited for
     pid_t child = fork();
     if (child == 0) {
         CUDA_CHECK(cudaGetDeviceCount(devices));
@@ -45,6 +46,12 @@ static void report_end(int rank, pid_t pid, int status) {
         fprintf(stderr, "error: rank %d (pid %d) ended with exit code %d\n", rank, pid, WEXITSTATUS(status));
 }
 
+static void kill_ranks(const pid_t *pids, int world, int signal) {
+    for (int rank = 0; rank < world; rank++)
+        if (pids[rank])
+            kill(pids[rank], signal);
+}
+
 // Until all ranks have ended: when one fails or a signal comes, ends the others. Returns the exit code.
 static int wait_for_ranks(pid_t *pids, int world, const sigset_t *signals) {
     int code = 0, left = world, signal, status;
@@ -63,9 +70,10 @@ static int wait_for_ranks(pid_t *pids, int world, const sigset_t *signals) {
                 code = 1;
             }
         }
-        for (int rank = 0; rank < world; rank++)
-            if (code && pids[rank])
-                kill(pids[rank], SIGKILL);
+        if (code) {
+            kill_ranks(pids, world, SIGSTOP); // so that none complains about the end of another
+            kill_ranks(pids, world, SIGKILL);
+        }
     }
     return code;
 }
@@ -73,13 +81,16 @@ static int wait_for_ranks(pid_t *pids, int world, const sigset_t *signals) {
 // Starts the ranks and returns in each of them, with its number. The caller, which must not have called CUDA,
 // waits in here and exits when they have ended.
 static int start_ranks(int world) {
+    const int ends[] = {SIGHUP, SIGINT, SIGTERM};
     pid_t parent = getpid(), pids[world];
     sigset_t signals, before;
+    struct sigaction action;
+    signal(SIGCHLD, SIG_DFL); // where it is ignored, children cannot be waited for
     sigemptyset(&signals);
     sigaddset(&signals, SIGCHLD);
-    sigaddset(&signals, SIGHUP);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGTERM);
+    for (int i = 0; i < 3; i++)
+        if (!sigaction(ends[i], NULL, &action) && action.sa_handler != SIG_IGN) // as under nohup
+            sigaddset(&signals, ends[i]);
     sigprocmask(SIG_BLOCK, &signals, &before);
     for (int rank = 0; rank < world; rank++) {
         pids[rank] = fork();

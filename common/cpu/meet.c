@@ -392,6 +392,7 @@ static ncclResult_t lost(const struct meeting *m, const char *doing) {
     if (cpu_now() > m->deadline)
         return cpu_refuse(ncclSystemError, "rank %d: gave up after %.0f s %s", m->comm->rank, cpu_timeout(),
                           doing);
+    poll(NULL, 0, 500); // so that whoever started the ranks, and now ends them, knows first
     return cpu_refuse(ncclRemoteError, "rank %d: another rank has ended while %s", m->comm->rank, doing);
 }
 

@@ -281,12 +281,12 @@ part() {
     done
 }
 
-# start COMMAND...: in a process group of its own, like a job of a terminal. Its process is $pid, its output in
-# out and err; $alive can be read to its end when all processes of the job have ended.
+# start COMMAND...: in a process group of its own and with no signal ignored, like a job of a terminal. Its process
+# is $pid, its output in out and err; $alive can be read to its end when all processes of the job have ended.
 start() {
     rm -f alive && mkfifo alive
     set -m
-    "$@" >out 2>err 3>&- 9>alive &
+    env --default-signal=HUP,INT,TERM "$@" >out 2>err 3>&- 9>alive &
     pid=$!
     set +m
     exec {alive}<alive
@@ -374,14 +374,14 @@ dies() {
             "ncclAllReduce 9" "report_epoch 1" "report_epoch 3" "ncclCommDestroy 1"; do
             # shellcheck disable=SC2086
             dies $rank $place
-            rm -f s
+            rm -f s s.tmp
         done
     done
     dies 0 ncclGetUniqueId 1
     for nth in 1 2 4; do
         dies 0 snapshot_save $nth
         [ "$(find . -name 's*')" = "$([ $nth = 1 ] || echo ./s)" ]
-        rm -f s
+        rm -f s s.tmp
     done
 }
 
@@ -469,7 +469,7 @@ dies() {
     command -v script >/dev/null || skip "script is not installed"
     mkfifo keys alive
     set -m
-    SHELL=$BASH script -qec "exec $two --data $tiny --hidden 8,8 --batch 120 --nproc 3 --epochs 1000000 9>alive" typed \
+    SHELL=$BASH script -qec "exec env --default-signal=INT $two --data $tiny --hidden 8,8 --batch 120 --nproc 3 --epochs 1000000 9>alive" typed \
         <keys >out 2>err 3>&- &
     pid=$!
     set +m
