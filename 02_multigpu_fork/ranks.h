@@ -25,6 +25,7 @@ static int count_devices(void) {
     signal(SIGCHLD, SIG_DFL); // where it is ignored, children cannot be waited for
     pid_t child = fork();
     if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         CUDA_CHECK(cudaGetDeviceCount(devices));
         _exit(0);
     }

@@ -87,7 +87,7 @@ static void load(struct trainer *t) {
 static void choose_world(struct trainer *t) {
     int devices = count_devices();
     if (opt.nproc > devices)
-        wrong_usage("--nproc %ld: there are only %d GPUs", opt.nproc, devices);
+        wrong_usage("--nproc %ld is more than there are GPUs (%d)", opt.nproc, devices);
     t->world = opt.nproc ? opt.nproc : devices;
     t->rows = opt.batch / t->world;
     long fit = fmax(t->rows, 1) * t->world;

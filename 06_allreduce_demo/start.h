@@ -15,7 +15,7 @@ struct meeting {
 static void fork_and_join(long nproc, int *rank, int *world, ncclComm_t *comm) {
     int devices = count_devices();
     if (nproc > devices)
-        wrong_usage("--nproc %ld: there are only %d GPUs", nproc, devices);
+        wrong_usage("--nproc %ld is more than there are GPUs (%d)", nproc, devices);
     struct meeting *meeting = share_memory(sizeof *meeting);
     sem_init(&meeting->id_made, 1, 0);
     *world = nproc ? nproc : devices;

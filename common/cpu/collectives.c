@@ -123,8 +123,8 @@ static ncclResult_t check(struct wait *w) {
     char call[96], why[WHY_BYTES];
     double now = cpu_now();
     int gone = -1;
-    if (c->aborted || cpu_exiting())
-        return ncclInternalError;
+    if (c->aborted || (c->also_aborted && *c->also_aborted) || cpu_exiting())
+        return cpu_refuse(ncclInternalError, "rank %d: aborted in %s", c->rank, describe(call, w->call));
     if (now - w->checked < CHECK_SECONDS)
         return ncclSuccess;
     if (w->checked == w->since) // for the first time
@@ -461,6 +461,22 @@ static ncclResult_t send_to_self(struct ncclComm *c, struct work *work) {
     return ncclSuccess;
 }
 
+// A send ends when it has been received, though the rings could hold some: on a GPU too, two ranks that both
+// send first, without a group, may wait for ever. (The rings between hosts do not tell.)
+static ncclResult_t wait_for_receivers(struct ncclComm *c, struct work *work) {
+    ncclResult_t result = ncclSuccess;
+    for (int i = 0; i < work->transfers && !result; i++) {
+        const struct transfer *t = &work->transfer[i];
+        const struct channel *ch = &c->channels[t->peer];
+        struct wait w = {.comm = c, .call = &t->call, .peer = t->peer};
+        while (!result && t->call.kind == CALL_SEND && t->peer != c->rank && ch->socket < 0 &&
+               atomic_load(&ch->out->read) != atomic_load(&ch->out->written))
+            result = wait(&w);
+        end_wait(&w, result);
+    }
+    return result;
+}
+
 // All sends and receives of a group advance together; to and from each peer one after the other.
 static ncclResult_t run_transfers(struct ncclComm *c, struct work *work) {
     ncclResult_t result = send_to_self(c, work);
@@ -494,10 +510,11 @@ static ncclResult_t run_transfers(struct ncclComm *c, struct work *work) {
         }
     }
     end_wait(&w, result);
-    return result;
+    return result ? result : wait_for_receivers(c, work);
 }
 
 static ncclResult_t run(struct ncclComm *c, struct work *work) {
+    c->also_aborted = work->made ? &work->made->aborted : NULL;
     if (work->transfers)
         return run_transfers(c, work);
     struct exchange *e = malloc(sizeof *e);
@@ -516,8 +533,8 @@ static ncclResult_t take_turn(struct ncclComm *c, struct work *work) {
         pthread_cond_wait(&c->changed, &c->lock);
     ncclResult_t result = c->state == ncclInProgress ? ncclSuccess : c->state;
     pthread_mutex_unlock(&c->lock);
-    if (!result && !c->aborted && !cpu_exiting())
-        result = run(c, work);
+    if (!result)
+        result = c->aborted || cpu_exiting() ? ncclInternalError : run(c, work);
     pthread_mutex_lock(&c->lock);
     c->finished++;
     if (result)
@@ -532,8 +549,9 @@ void cpu_run_work(struct work *work) {
     free(work);
 }
 
-ncclResult_t cpu_gather_now(struct ncclComm *c, uint64_t turn, const void *send, void *recv, size_t bytes) {
-    struct work work = {.comm = c, .turn = turn, .send = send, .recv = recv};
+ncclResult_t cpu_gather_now(struct ncclComm *c, const struct ncclComm *made, uint64_t turn, const void *send,
+                            void *recv, size_t bytes) {
+    struct work work = {.comm = c, .made = made, .turn = turn, .send = send, .recv = recv};
     work.call = (struct call){.kind = CALL_SPLIT, .type = ncclInt8, .count = bytes, .comm = c->name};
     return take_turn(c, &work);
 }

@@ -95,7 +95,8 @@ struct ncclComm {
     int spins;       // worth looking before sleeping
 
     atomic_int aborted;
-    pthread_mutex_t lock; // for what follows
+    const atomic_int *also_aborted; // of the communicator that is being split off
+    pthread_mutex_t lock;           // for what follows
     pthread_cond_t changed;
     ncclResult_t state;        // what ncclCommGetAsyncError says
     int unpolled;              // a call on a non-blocking communicator has not been asked about
@@ -140,6 +141,7 @@ struct transfer {
 // threads' views.
 struct work {
     struct ncclComm *comm;
+    const struct ncclComm *made; // that is being split off
     uint64_t turn;
     struct call call;
     const char *send;
@@ -151,8 +153,10 @@ struct work {
 // Runs when its turn has come; frees the work.
 void cpu_run_work(struct work *work);
 
-// An all-gather of bytes between host buffers, by the calling thread, when its turn has come.
-ncclResult_t cpu_gather_now(struct ncclComm *comm, uint64_t turn, const void *send, void *recv, size_t bytes);
+// An all-gather of bytes between host buffers, by the calling thread, when its turn has come; for a
+// communicator that is being made, which may be aborted meanwhile.
+ncclResult_t cpu_gather_now(struct ncclComm *comm, const struct ncclComm *made, uint64_t turn,
+                            const void *send, void *recv, size_t bytes);
 
 // Wakes a rank that sleeps in a wait.
 void cpu_ring_bell(struct seat *seat);

@@ -155,19 +155,27 @@ static int open_listener(union address *address) {
     return -1;
 }
 
+// Linux connects a socket to itself when nobody listens at a port that it has just chosen as the socket's
+// own.
+static int is_connected(int s) {
+    union address ends[2] = {0};
+    socklen_t bytes[2] = {sizeof *ends, sizeof *ends};
+    return !getsockname(s, &ends[0].any, &bytes[0]) && !getpeername(s, &ends[1].any, &bytes[1]) &&
+           memcmp(&ends[0], &ends[1], sizeof *ends);
+}
+
 static int open_connection(const union address *address, double deadline, const struct ncclComm *comm) {
     for (;;) { // the other side may not listen yet
-        int s = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1,
-            error = 0;
-        socklen_t bytes = sizeof error;
+        int s = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
         if (s < 0)
             return -1;
         setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-        if (!connect(s, &address->any, address_bytes(address)))
+        if ((!connect(s, &address->any, address_bytes(address)) ||
+             (errno == EINPROGRESS && !await(s, POLLOUT, deadline, comm))) &&
+            is_connected(s))
             return s;
-        if (errno == EINPROGRESS && !await(s, POLLOUT, deadline, comm) &&
-            !getsockopt(s, SOL_SOCKET, SO_ERROR, &error, &bytes) && !error)
-            return s;
+        setsockopt(s, SOL_SOCKET, SO_LINGER, &(struct linger){1, 0},
+                   sizeof(struct linger)); // leaves the port
         close(s);
         if (cpu_now() > deadline || cpu_exiting() || (comm && comm->aborted))
             return -1;
@@ -220,13 +228,15 @@ static void admit(struct root *r, int s, const struct hello *h, char *why) {
 
 // Collects the ranks. Connections that say nothing do not hold up the others.
 static void collect(struct root *r, char *why) {
-    enum { PENDING = 64 };
+    enum { PENDING = MOST_PEERS + 64 };
     struct pollfd polled[1 + PENDING] = {{.fd = r->listener, .events = POLLIN}};
-    static _Thread_local struct hello hellos[1 + PENDING];
+    struct hello hellos[1 + PENDING];
     size_t got[1 + PENDING] = {0};
-    double deadline = cpu_now() + cpu_timeout();
+    double deadline = 0;
     int pending = 0;
-    while (!*why && (!r->ranks || r->arrived < r->ranks) && cpu_now() < deadline && !cpu_exiting()) {
+    while (!*why && (!r->ranks || (r->arrived < r->ranks && cpu_now() < deadline)) && !cpu_exiting()) {
+        if (!r->ranks)
+            deadline = cpu_now() + cpu_timeout(); // counts from when the first rank comes
         if (poll(polled, (nfds_t)pending + 1, 100) <= 0)
             continue;
         for (int i = pending; i > 0; i--) {
@@ -247,8 +257,10 @@ static void collect(struct root *r, char *why) {
             hellos[i] = hellos[pending];
             got[i] = got[pending--];
         }
-        int s = polled[0].revents && pending < PENDING ? accept4(r->listener, NULL, NULL, SOCK_CLOEXEC) : -1;
+        int s = polled[0].revents ? accept4(r->listener, NULL, NULL, SOCK_CLOEXEC) : -1;
         if (s >= 0) {
+            if (pending == PENDING) // all of them silent strangers
+                close(polled[pending--].fd);
             polled[++pending] = (struct pollfd){.fd = s, .events = POLLIN};
             got[pending] = 0;
         }
@@ -269,6 +281,7 @@ static void *serve_root(void *argument) {
     struct root *r = argument;
     char why[WHY_BYTES] = "", ready = 0;
     collect(r, why);
+    close(r->listener); // before a rank can go on and come back for its next communicator
     judge(r, *why ? why : NULL);
     double deadline = cpu_now() + cpu_timeout();
     int good = !*why;
@@ -281,7 +294,6 @@ static void *serve_root(void *argument) {
     for (int i = 0; i < r->ranks; i++)
         if (r->sockets[i] >= 0)
             close(r->sockets[i]);
-    close(r->listener);
     free(r->sockets);
     free(r->peers);
     free(r);
@@ -490,16 +502,16 @@ static int share_file(struct meeting *m, int first, int seats, size_t bytes) {
     struct ncclComm *c = m->comm;
     if (first == c->rank) {
         int file = memfd_create("nccl", MFD_CLOEXEC);
-        if (file < 0 || ftruncate(file, (off_t)bytes))
-            return -1;
-        for (int left = seats - 1; left > 0;) {
-            if (await(m->local_listener, POLLIN, m->deadline, c))
-                return -1;
+        int left = file >= 0 && !ftruncate(file, (off_t)bytes) ? seats - 1 : -1;
+        while (left > 0 && !await(m->local_listener, POLLIN, m->deadline, c)) {
             int s = accept4(m->local_listener, NULL, NULL, SOCK_CLOEXEC);
             left -= s >= 0 && is_same_user(s) && !hand_over(s, file);
             close(s);
         }
-        return file;
+        if (left == 0)
+            return file;
+        close(file);
+        return -1;
     }
     struct sockaddr_un local = {.sun_family = AF_UNIX};
     size_t name_bytes = strnlen(c->peers[first].socket_name, sizeof c->peers[first].socket_name);
@@ -542,15 +554,16 @@ static ncclResult_t share_memory(struct meeting *m) {
     char path[32];
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
     c->memory_file = open(path, O_RDWR | O_CLOEXEC);
-    close(file);
     struct flock lock = {.l_type = F_WRLCK,
                          .l_whence = SEEK_SET,
                          .l_start = (off_t)((size_t)c->seat_number * sizeof(struct seat)),
                          .l_len = 1};
+    // Mapped from the other one: a mapping, which a forked child inherits, would hold the lock.
+    c->memory = mmap(NULL, c->memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
     if (c->memory_file < 0 || fcntl(c->memory_file, F_OFD_SETLK, &lock))
         return cpu_refuse(ncclSystemError, "rank %d: cannot lock shared memory: %s", c->rank,
                           strerror(errno));
-    c->memory = mmap(NULL, c->memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, c->memory_file, 0);
     if (c->memory == MAP_FAILED) {
         c->memory = NULL;
         return cpu_refuse(ncclSystemError, "rank %d: cannot map shared memory: %s", c->rank, strerror(errno));

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ncclComm *comms;
@@ -68,12 +69,20 @@ static void say_goodbye(struct ncclComm *c, const void *argument) {
     (void)argument;
     if (c->seat)
         c->seat->left = 1;
+    c->network_stop = 1;
+    cpu_network_wake(c);
+}
+
+static void wait_for_network(struct ncclComm *c, const void *argument) {
+    (void)argument;
     cpu_network_stop(c, 0);
 }
 
 static void at_exit(void) {
-    if (!cpu_enter())
-        cpu_for_each_comm(say_goodbye, NULL);
+    if (cpu_enter())
+        return;
+    cpu_for_each_comm(say_goodbye, NULL); // to all first, so that they linger together
+    cpu_for_each_comm(wait_for_network, NULL);
 }
 
 // Whether it is a communicator of this process; name is that of the call that asks.
@@ -158,7 +167,7 @@ static ncclResult_t launch(struct work *work, cudaStream_t stream) {
     cudaError_t error = cpu_launch_always(stream, run_call, &work, sizeof work);
     cudaSetDevice(before);
     if (error) {
-        c->issued--;
+        issue(c, -1ull);
         free(work);
         return cpu_refuse(ncclUnhandledCudaError, "%s", cudaGetErrorString(error));
     }
@@ -259,8 +268,18 @@ static ncclResult_t enqueue(struct work *work, cudaStream_t stream) {
 
 // Communicators.
 
+// A forked child must not keep up the appearance that the rank lives: the lock and the connections are its.
+static void let_go(void) {
+    for (struct ncclComm *c = comms; c; c = c->next) {
+        close(c->memory_file);
+        for (int p = 0; c->channels && p < c->ranks; p++)
+            close(c->channels[p].socket);
+    }
+}
+
 static void register_at_exit(void) {
     atexit(at_exit);
+    pthread_atfork(NULL, NULL, let_go);
 }
 
 static struct ncclComm *new_comm(int ranks, int rank, int blocking) {
@@ -324,7 +343,7 @@ static ncclResult_t split(struct job *job) {
     ncclUniqueId *ids = calloc((size_t)parent->ranks, sizeof *ids);
     if (!all || !ids)
         abort();
-    ncclResult_t result = cpu_gather_now(parent, job->turn, &own, all, sizeof own);
+    ncclResult_t result = cpu_gather_now(parent, c, job->turn, &own, all, sizeof own);
     for (const struct choice *other = all; other < all + parent->ranks; other++) {
         if (other->color != own.color)
             continue;
@@ -335,7 +354,7 @@ static ncclResult_t split(struct job *job) {
     }
     if (!result && own.color != NCCL_SPLIT_NOCOLOR && first.rank == own.rank)
         result = cpu_make_id(&job->id);
-    ncclResult_t gathered = cpu_gather_now(parent, job->turn + 1, &job->id, ids, sizeof *ids);
+    ncclResult_t gathered = cpu_gather_now(parent, c, job->turn + 1, &job->id, ids, sizeof *ids);
     if (!result && !gathered && own.color != NCCL_SPLIT_NOCOLOR)
         result = cpu_meet(c, &ids[first.rank]);
     free(all);
@@ -397,20 +416,36 @@ static void *finalize_in_background(void *argument) {
 
 static ncclResult_t run_in_background(struct ncclComm *c, void *(*run)(void *), void *argument) {
     pthread_t thread;
-    c->background++;
-    if (cpu_start_thread(&thread, run, argument)) {
-        c->background--;
-        return c->state = cpu_refuse(ncclSystemError, "cannot start a thread");
-    }
+    pthread_mutex_lock(&c->lock); // the last one may not quite have ended
+    int failed = cpu_start_thread(&thread, run, argument);
+    if (failed)
+        c->state = cpu_refuse(ncclSystemError, "cannot start a thread");
+    else
+        c->background++;
+    pthread_mutex_unlock(&c->lock);
+    if (failed)
+        return ncclSystemError;
     pthread_detach(thread);
     return ncclInProgress;
+}
+
+// A split takes its two turns when it is started, as a group may fail before; -2 gives them back.
+static void take_turns(struct job *job, int turns) {
+    if (job->parent)
+        job->turn = issue(job->parent, (uint64_t)turns);
 }
 
 static ncclResult_t start_job(struct job *job) {
     struct ncclComm *c = job->comm;
     if (!c->blocking && !(job->parent && job->color == NCCL_SPLIT_NOCOLOR)) {
         *job->out = c;
-        return run_in_background(c, run_job_in_background, job);
+        take_turns(job, 2);
+        ncclResult_t result = run_in_background(c, run_job_in_background, job);
+        if (result != ncclInProgress) {
+            take_turns(job, -2);
+            free(job);
+        }
+        return result;
     }
     if (group.depth) {
         if (group.job_count == MOST_PEERS)
@@ -418,6 +453,7 @@ static ncclResult_t start_job(struct job *job) {
         group.jobs[group.job_count++] = job;
         return ncclSuccess;
     }
+    take_turns(job, 2);
     run_job(job);
     return end_job(job);
 }
@@ -428,10 +464,14 @@ static ncclResult_t run_jobs(ncclResult_t result) {
     int started = 0, count = group.job_count;
     group.job_count = 0;
     while (!result && started < count) {
-        if (cpu_start_thread(&threads[started], run_job_in_group, group.jobs[started]))
-            result = cpu_refuse(ncclSystemError, "cannot start a thread");
-        else
+        struct job *job = group.jobs[started];
+        take_turns(job, 2);
+        if (!cpu_start_thread(&threads[started], run_job_in_group, job)) {
             started++;
+            continue;
+        }
+        take_turns(job, -2);
+        result = cpu_refuse(ncclSystemError, "cannot start a thread");
     }
     for (int i = 0; i < count; i++) {
         if (i < started)
@@ -518,7 +558,6 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newc
     *job = (struct job){
         .comm = new_comm(0, 0, blocking), .parent = comm, .color = color, .key = key, .out = newcomm};
     job->comm->device = comm->device;
-    job->turn = issue(comm, 2);
     return note(start_job(job));
 }
 
@@ -538,9 +577,25 @@ ncclResult_t ncclCommFinalize(ncclComm_t c) {
     return run_in_background(c, finalize_in_background, c);
 }
 
+// Whether it may go.
+static ncclResult_t may_end(struct ncclComm *c, const char *name) {
+    ncclResult_t result = known(c, name);
+    const struct queued *q = group.first;
+    while (q && q->work->comm != c)
+        q = q->next;
+    int waiting = q != NULL;
+    for (int i = 0; i < group.job_count; i++)
+        waiting |= group.jobs[i]->parent == c;
+    if (!result && waiting)
+        result = cpu_refuse(ncclInvalidUsage, "%s: calls of this group still wait for ncclGroupEnd", name);
+    return result;
+}
+
 ncclResult_t ncclCommDestroy(ncclComm_t c) {
-    ncclResult_t result = c ? known(c, "ncclCommDestroy") : ncclSuccess;
-    if (result || !c)
+    if (!c || cpu_enter()) // the program ends (at_exit has said goodbye), or is a fork of the one that joined
+        return ncclSuccess;
+    ncclResult_t result = may_end(c, "ncclCommDestroy");
+    if (result)
         return note(result);
     drain(c);
     free_comm(c, 0);
@@ -548,8 +603,10 @@ ncclResult_t ncclCommDestroy(ncclComm_t c) {
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t c) {
-    ncclResult_t result = c ? known(c, "ncclCommAbort") : ncclSuccess;
-    if (result || !c)
+    if (!c || cpu_enter())
+        return ncclSuccess;
+    ncclResult_t result = may_end(c, "ncclCommAbort");
+    if (result)
         return note(result);
     c->aborted = 1;
     pthread_mutex_lock(&c->lock);
@@ -572,14 +629,14 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *error) {
         return result;
     pthread_mutex_lock(&c->lock);
     *error = c->state;
-    if (c->state == ncclSuccess)
+    if (c->state != ncclInProgress)
         c->unpolled = 0;
     pthread_mutex_unlock(&c->lock);
     return ncclSuccess;
 }
 
 static ncclResult_t ask(ncclComm_t c, const char *name, int *out, size_t member) {
-    ncclResult_t result = ready(c, name);
+    ncclResult_t result = known(c, name);
     if (!result && !out)
         result = cpu_refuse(ncclInvalidArgument, "%s: the pointer for the answer is NULL", name);
     if (!result)

@@ -17,7 +17,8 @@ objects() { # all objects that are newer than the file
 
 @test "make lists the targets and builds nothing" {
     run --separate-stderr make
-    [ "$status" = 0 ] && [ -z "$stderr" ]
+    [ "$status" = 0 ]
+    [ -z "$stderr" ]
     for target in quickstart data stepN run-stepN diffNM diffstat test fuzz bench-step1 bench-step2 bench-collectives format lint clean help; do
         grep -qE "^make $target +[^ ].*" <<<"$output" || { echo "$target is missing" && return 1; }
     done
@@ -43,7 +44,8 @@ objects() { # all objects that are newer than the file
     make -j4 DEVICE=cpu step1
     touch stamp
     run make DEVICE=cpu step1
-    [ "$status" = 0 ] && [ "$output" = "" ]
+    [ "$status" = 0 ]
+    [ "$output" = "" ]
     [ "$(objects stamp)" = "" ]
 
     touch common/snapshot.h
@@ -63,7 +65,8 @@ objects() { # all objects that are newer than the file
     count=$(objects Makefile | wc -l)
     touch stamp
     make -j4 DEVICE=cpu CFLAGS=-O1 step1
-    [ "$count" -gt 5 ] && [ "$(objects stamp | wc -l)" = "$count" ]
+    [ "$count" -gt 5 ]
+    [ "$(objects stamp | wc -l)" = "$count" ]
     touch stamp
     make -j4 DEVICE=cpu CFLAGS=-O1 step1
     [ "$(objects stamp)" = "" ]
@@ -124,7 +127,8 @@ END
 lists_fixes() { # DEVICE HEADER FIX...: find_libs.sh fails, and names the fixes
     compiler_without "$2"
     CC=./without run --separate-stderr tools/find_libs.sh "$1"
-    [ "$status" = 1 ] && [ -z "$output" ]
+    [ "$status" = 1 ]
+    [ -z "$output" ]
     [[ ${stderr_lines[0]} == error:*"($2, "*"not found"* || ${stderr_lines[0]} == error:*"($2, "*"found."* ]]
     [ ${#stderr_lines[@]} = $(($# - 1)) ]
     for fix in "${@:3}"; do

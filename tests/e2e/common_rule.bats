@@ -9,7 +9,9 @@ setup() {
     mapfile -t common < <(find common -maxdepth 1 -name '*.[ch]' -o -maxdepth 1 -name '*.cu')
     mapfile -t scripts < <(find tools tests .ci -type f \( -name '*.sh' -o -name '*.bash' -o -name '*.bats' \
         -o -path .ci/run \))
-    [ ${#sources[@]} -gt 20 ] && [ ${#common[@]} -gt 10 ] && [ ${#scripts[@]} -gt 5 ]
+    [ ${#sources[@]} -gt 20 ]
+    [ ${#common[@]} -gt 10 ]
+    [ ${#scripts[@]} -gt 5 ]
 }
 
 # none PATTERN FILE...: no line matches; shows those that do.

@@ -82,7 +82,8 @@ all_but() { # NAME
         MNIST_MIRROR=file://$PWD/bad run tools/data.sh
         [ "$status" = 1 ]
         [[ $output == *"no good $labels from file://$PWD/bad"* ]]
-        [ ! -e data/mnist/$labels ] && [ ! -e data/mnist/$labels.part ]
+        [ ! -e data/mnist/$labels ]
+        [ ! -e data/mnist/$labels.part ]
     done
 }
 

@@ -237,7 +237,8 @@ lines() {
     sed -n '10,14p' 01_one/train.c | sed 's/^/ /; /+=/c-        c->total += i;\n+        c->total += i * i;' >wanted
     sed -n '/^ static void add_up/,/^ }/p' shown | diff <(tail -n +2 wanted) -
     diff <(head -n 1 wanted) <(grep Adds shown)
-    grep -q '^ int main' shown && grep -q '^     return 0;' shown
+    grep -q '^ int main' shown
+    grep -q '^     return 0;' shown
     run ! grep -qE '^[- +].*(fflush|show\(const|counter \{)' shown
 }
 
@@ -266,7 +267,8 @@ lines() {
     fails 2 "usage: " "$diff_steps" 1
     cp 01_one/train.c 02_two
     run --separate-stderr "$diff_steps" 1 2
-    [ "$status" = 0 ] && [ -z "$output$stderr" ]
+    [ "$status" = 0 ]
+    [ -z "$output$stderr" ]
     fails 1 "git is not installed" env PATH=/nowhere "$diff_steps" 1 2
     fails 1 "git is not installed" env PATH=/nowhere "$diffstat"
 }
@@ -279,13 +281,16 @@ lines() {
     cp 02_two/train.c 03_three
     cp 02_two/train.c 05_five
     run --separate-stderr make diff12
-    [ "$status" = 0 ] && [ "$output" = "$("$diff_steps" 1 2)" ] && [ -n "$output" ]
+    [ "$status" = 0 ]
+    [ "$output" = "$("$diff_steps" 1 2)" ]
+    [ -n "$output" ]
     make diff23
     for pair in 34 45 35 56 13; do
         fails 2 "No rule to make target 'diff$pair'" make diff$pair
     done
     run --separate-stderr make diffstat
-    [ "$status" = 0 ] && [ ${#lines[@]} = 3 ]
+    [ "$status" = 0 ]
+    [ ${#lines[@]} = 3 ]
     change 's/show/ show/'
     run make diffstat
     [ "$status" = 2 ]

@@ -28,7 +28,8 @@ epoch_line='^epoch [0-9]+/[0-9]+  loss [0-9]+\.[0-9]{4}  test loss [0-9]+\.[0-9]
 
 @test "--help lists every option and exits with 0" {
     run --separate-stderr "$TRAIN" --help
-    [ "$status" = 0 ] && [ -z "$stderr" ]
+    [ "$status" = 0 ]
+    [ -z "$stderr" ]
     for name in data model hidden epochs max-steps batch lr momentum seed log-every snapshot save-every csv \
         help $(option_table | cut -d' ' -f1); do
         grep -qE "^  --$name +[a-z].* .*" <<<"$output" || { echo "$name is missing" && return 1; }
@@ -60,7 +61,8 @@ epoch_line='^epoch [0-9]+/[0-9]+  loss [0-9]+\.[0-9]{4}  test loss [0-9]+\.[0-9]
 
 @test "progress is a bar on a terminal and plain lines elsewhere" {
     train --epochs 1 --log-every 4 >log
-    [ "$(grep -c '^epoch' log)" = 4 ] && grep -qxE 'epoch 1/1  step 8/10  loss [0-9.]+' log
+    [ "$(grep -c '^epoch' log)" = 4 ]
+    grep -qxE 'epoch 1/1  step 8/10  loss [0-9.]+' log
     run ! grep -q $'[\r\033]' log
 
     command -v script >/dev/null || skip "script is not installed"
@@ -190,13 +192,15 @@ epochs_saved() {
     await_epoch 24
     stop
     saved=$(epochs_saved)
-    [ "$saved" -ge 21 ] && [ $((saved % 7)) = 0 ]
+    [ "$saved" -ge 21 ]
+    [ $((saved % 7)) = 0 ]
 }
 
 # Wrong usage: exit code 2, a line that names the option, nothing on stdout and no file.
 wrong_usage() { # OPTION ARGUMENT...
     fails 2 "$1" "$TRAIN" --snapshot snapshot --csv csv "${@:2}"
-    [ -z "$output" ] && [ "$(ls -A)" = "" ]
+    [ -z "$output" ]
+    [ "$(ls -A)" = "" ]
 }
 
 @test "every option refuses bad values" {

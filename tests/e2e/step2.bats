@@ -574,9 +574,9 @@ refused() {
     done
     refused 2 0 --nproc --nproc
     for number in 5 6 1000000; do
-        refused 2 1 "--nproc $number: there are only 4 GPUs" --nproc $number
+        refused 2 1 "--nproc $number is more than there are GPUs (4)" --nproc $number
     done
-    CPU_DEVICES=2 refused 2 1 "--nproc 3: there are only 2 GPUs" --nproc 3
+    CPU_DEVICES=2 refused 2 1 "--nproc 3 is more than there are GPUs (2)" --nproc 3
     for number in -1 2 x 1.5 ""; do
         refused 2 0 --overlap --overlap "$number"
     done
@@ -603,7 +603,7 @@ refused() {
     of 3
     CUDA_VISIBLE_DEVICES=3 train --max-steps 1 >out
     of 1
-    CUDA_VISIBLE_DEVICES=0,2 refused 2 1 "--nproc 4: there are only 2 GPUs" --nproc 4
+    CUDA_VISIBLE_DEVICES=0,2 refused 2 1 "--nproc 4 is more than there are GPUs (2)" --nproc 4
     for arguments in "" "--nproc gpu" "--nproc 1"; do
         # shellcheck disable=SC2086
         CUDA_VISIBLE_DEVICES="" refused 1 1 "cudaErrorNoDevice" $arguments

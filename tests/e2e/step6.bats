@@ -93,7 +93,8 @@ none_left() { # within 3 seconds
 @test "the table: sizes, units, bus bandwidth, and the same as CSV" {
     run --separate-stderr demo --nproc 4 --count 100 --op all --min-bytes 8 --max-bytes 2K \
         --factor 16 --iters 3 --warmup 1 --csv table.csv
-    [ "$status" = 0 ] && [ -z "$stderr" ]
+    [ "$status" = 0 ]
+    [ -z "$stderr" ]
     # 8, 128 and 2048 bytes; 8 are too few for a float on each of 4 ranks.
     for op in allreduce gather+bcast ring rs+ag broadcast sendrecv; do
         [ "$(grep -F "$op " <<<"$output" | grep float | awk '{ print $2, $3 }' | xargs)" = "8 2 128 32 2048 512" ]
@@ -115,14 +116,15 @@ none_left() { # within 3 seconds
 @test "one operation only, sizes with units" {
     run --separate-stderr demo --nproc 2 --count 10 --op ring --min-bytes 1K --max-bytes 0.5M \
         --factor 512 --iters 1 --warmup 0
-    [ "$status" = 0 ] && [ -z "$stderr" ]
+    [ "$status" = 0 ]
+    [ -z "$stderr" ]
     [ "$(grep float <<<"$output" | grep -v floats | awk '{ print $1, $2 }' | xargs)" = "ring 1024 ring 524288" ]
 }
 
 @test "bad input is refused in one line" {
     fails 2 "--nproc x: want a whole number" "$allreduce" --nproc x
     fails 2 "--nproc 0: want a number from 1" "$allreduce" --nproc 0
-    fails 2 "--nproc 9: there are only 8 GPUs" "$allreduce" --nproc 9
+    fails 2 "--nproc 9 is more than there are GPUs (8)" "$allreduce" --nproc 9
     fails 2 "--op sum: no such operation" "$allreduce" --op sum
     for size in 3 -8 x 8KK 8T 1e13 nan inf 0 K; do
         fails 2 "--min-bytes $size: want bytes" "$allreduce" --min-bytes $size
@@ -148,7 +150,8 @@ none_left() { # within 3 seconds
 
 # Starts a run that would take minutes, in the background, and waits until it is at work.
 start_long_run() {
-    "$allreduce" --nproc 4 --count 10 --iters 1000000 --warmup 0 >out 2>err 3>&- &
+    # What bash starts in the background ignores SIGINT, and so would the job.
+    env --default-signal=INT "$allreduce" --nproc 4 --count 10 --iters 1000000 --warmup 0 >out 2>err 3>&- &
     parent=$!
     for _ in $(seq 100); do
         ! grep -q '^2[.]' out || return 0
@@ -195,7 +198,8 @@ as_rank() {
     correct as_rank 0 2 $port
     wait $other
     grep -qF "= 1 everywhere" <<<"$output"
-    [ ! -s out1 ] && [ ! -s err1 ]
+    [ ! -s out1 ]
+    [ ! -s err1 ]
 }
 
 @test "beside torchrun's own store they meet at the next port" {
