@@ -10,7 +10,8 @@
 #                above a function that gets code
 #   moved        a line with more than 10 characters besides blanks that is removed and added in the pair,
 #                with any indentation
-# The comment that opens the file says what its step is about, and may change.
+# The comment that opens the file says what its step is about, and may change. Other sources in the folder
+# of the later step, which are read on their own, are named with their lines.
 set -u
 
 # steps, lines to add, lines to remove
@@ -191,6 +192,9 @@ for step in 1 2 3 4 5 6 7 8 9; do
         printf '%s\n' "$changes" |
             LC_ALL=C awk -v pair="$pair" -v budget="$budget" "$compare" side=- "$old" side=+ "$new" side= - ||
             failed=1
+        for other in "${new%/*}"/*.[ch]; do
+            [ "$other" = "$new" ] || [ ! -f "$other" ] || echo "      and $other, $(wc -l <"$other") lines"
+        done
     fi
 done
 exit $failed
