@@ -311,6 +311,6 @@ lines() {
     done
     run --separate-stderr make diffstat
     [ "$status" = 0 ] || { printf '%s\n' "$output" "$stderr" && return 1; }
-    [ ${#lines[@]} = $((1 + pairs)) ]
+    [ "$(grep -c '^[1-9]-[1-9] ' <<<"$output")" = "$pairs" ]
     [[ ${lines[0]} == steps* ]]
 }
