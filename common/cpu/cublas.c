@@ -264,6 +264,8 @@ const char *cublasGetStatusName(cublasStatus_t status) {
 }
 
 const char *cublasGetStatusString(cublasStatus_t status) {
+    if (status == CUBLAS_STATUS_EXECUTION_FAILED && cpu_why_stopped())
+        return cpu_why_stopped();
     for (size_t i = 0; i < sizeof status_texts / sizeof *status_texts; i++)
         if (status_texts[i].status == status)
             return status_texts[i].text;

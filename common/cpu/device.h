@@ -52,6 +52,7 @@ cudaError_t cpu_launch_range(cudaStream_t stream, void (*run)(void *, size_t, si
 // After this the streams drop what is queued, and whoever launches or waits gets cudaErrorLaunchFailure, for
 // which cudaGetErrorString then gives the text; until cpu_resume_streams.
 void cpu_stop_streams(const char *text);
+const char *cpu_why_stopped(void); // NULL: they run
 void cpu_resume_streams(void);
 
 // Whether the program exits: what waits for somebody else must end.

@@ -160,6 +160,10 @@ void cpu_stop_streams(const char *text) {
     pthread_mutex_unlock(&cpu_lock);
 }
 
+const char *cpu_why_stopped(void) {
+    return failed ? failure : NULL;
+}
+
 void cpu_resume_streams(void) {
     failed = 0;
 }
@@ -698,8 +702,8 @@ const char *cudaGetErrorName(cudaError_t error) {
 }
 
 const char *cudaGetErrorString(cudaError_t error) {
-    if (error == cudaErrorLaunchFailure && failed)
-        return failure;
+    if (error == cudaErrorLaunchFailure && cpu_why_stopped())
+        return cpu_why_stopped();
     for (size_t i = 0; i < sizeof error_texts / sizeof *error_texts; i++)
         if (error_texts[i].error == error)
             return error_texts[i].text;
