@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { YIELDS = 10, SMALL = 32 << 10 };
+enum { SPINS = 100, YIELDS = 10, SMALL = 32 << 10 };
 static const double CHECK_SECONDS = 0.25;
 
 static size_t smaller(size_t a, size_t b) {
@@ -157,9 +157,9 @@ static ncclResult_t check(struct wait *w) {
 static ncclResult_t wait(struct wait *w) {
     struct ncclComm *c = w->comm;
     w->tries++;
-    if (w->tries <= c->spins) {
+    if (w->tries <= SPINS) {
         cpu_relax();
-    } else if (w->tries <= c->spins + YIELDS) {
+    } else if (w->tries <= SPINS + YIELDS || (w->tries <= c->patience && cpu_streams_computing() == 1)) {
         sched_yield();
     } else if (!w->armed) {
         if (!w->since)

@@ -92,7 +92,7 @@ struct ncclComm {
     void *memory; // shared by the host's ranks
     size_t memory_bytes;
     int memory_file; // holds a lock on the byte of this seat for as long as the process lives
-    int spins;       // worth looking before sleeping
+    int patience;    // looks before sleeping, when nothing else wants the core
 
     atomic_int aborted;
     const atomic_int *also_aborted; // of the communicator that is being split off

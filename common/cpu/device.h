@@ -55,6 +55,9 @@ void cpu_stop_streams(const char *text);
 const char *cpu_why_stopped(void); // NULL: they run
 void cpu_resume_streams(void);
 
+// How many streams of this process run something now, and do not just wait.
+int cpu_streams_computing(void);
+
 // Whether the program exits: what waits for somebody else must end.
 int cpu_exiting(void);
 

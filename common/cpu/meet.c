@@ -582,7 +582,7 @@ static ncclResult_t share_memory(struct meeting *m) {
     }
     c->seat = &all[c->seat_number];
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    c->spins = seats <= cores ? 100 : 0;
+    c->patience = seats <= cores ? 500 : 0;
     cpu_share_cores(processes);
     return ncclSuccess;
 }

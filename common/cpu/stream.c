@@ -60,6 +60,7 @@ static volatile sig_atomic_t forked;
 static atomic_int stopping; // the program exits
 static atomic_int failed;   // cpu_stop_streams
 static char failure[640];
+static atomic_int computing; // streams that run an operation, and do not wait in it
 static _Thread_local int current_device;
 static _Thread_local cudaError_t last_error;
 
@@ -152,6 +153,10 @@ int cpu_exiting(void) {
     return stopping;
 }
 
+int cpu_streams_computing(void) {
+    return computing;
+}
+
 void cpu_stop_streams(const char *text) {
     pthread_mutex_lock(&cpu_lock);
     if (!failed)
@@ -208,6 +213,7 @@ static void *serve(void *argument) {
         while (s->done == s->queued || stopping)
             pthread_cond_wait(&s->work, &cpu_lock);
         s->busy = 1;
+        computing++;
         struct operation *op = &s->ring[s->done % RING];
         pthread_mutex_unlock(&cpu_lock);
         if (s->chaos)
@@ -220,6 +226,7 @@ static void *serve(void *argument) {
             cpu_share(op->run_range, op->arguments, op->count, op->grain);
         pthread_mutex_lock(&cpu_lock);
         s->busy = 0;
+        computing--;
         s->done++;
         if (s->done >= s->wake_at || stopping) {
             s->wake_at = UINT64_MAX;
@@ -315,8 +322,10 @@ static void run_record(void *arguments) {
 static void run_wait(void *arguments) {
     struct record *r = *(struct record **)arguments;
     pthread_mutex_lock(&cpu_lock);
+    computing--;
     while (!r->completed && !stopping)
         pthread_cond_wait(&event_completed, &cpu_lock);
+    computing++;
     release(r);
     pthread_mutex_unlock(&cpu_lock);
 }

@@ -959,9 +959,31 @@ static void call_several_in_a_group(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
+// A group's sends and receives may stand before, between and after its collectives, on each rank elsewhere.
+static void mix_in_a_group(int rank) {
+    ncclComm_t comm = join(2, rank);
+    for (int place = 0; place < 3; place++) {
+        float *x = device_floats(100, (float)rank), *y = device_floats(100, 1);
+        OK(ncclGroupStart());
+        for (int i = 0; i < 3; i++) {
+            if (rank == 0 && i == place)
+                OK(ncclSend(x, 100, ncclFloat, 1, comm, NULL));
+            OK(ncclAllReduce(y, y, 100, ncclFloat, i == 1 ? ncclProd : ncclSum, comm, NULL));
+            if (rank == 1 && i == 2 - place)
+                OK(ncclRecv(x, 100, ncclFloat, 0, comm, NULL));
+        }
+        OK(ncclGroupEnd());
+        OK(cudaStreamSynchronize(NULL));
+        HOLDS(x, 100, 0);
+        HOLDS(y, 100, 8);
+    }
+    OK(ncclCommDestroy(comm));
+}
+
 static void groups_hold_several_collectives(void **state) {
     (void)state;
     run_ranks(3, call_several_in_a_group, 0);
+    run_ranks(2, mix_in_a_group, 0);
 }
 
 // More than any buffer between the ranks holds goes both ways, on a stream for each way: all of a group is
@@ -1171,6 +1193,47 @@ static void communicators_are_split(void **state) {
     (void)state;
     run_ranks(4, split_four, 0);
     run_ranks(4, split_both_ways, 0);
+}
+
+// What a failing group does not start leaves nothing behind in the parent.
+static void split_in_a_failing_group(int rank) {
+    ncclComm_t comm = join(2, rank), part = comm;
+    OK(ncclGroupStart());
+    OK(ncclCommSplit(comm, 0, rank, &part, NULL));
+    REFUSED(ncclInvalidArgument, ncclAllReduce(NULL, NULL, 5, ncclFloat, ncclSum, comm, NULL));
+    REFUSED(ncclInvalidArgument, ncclGroupEnd());
+    CHECK(!part, "a communicator of a failing group");
+    OK(ncclCommSplit(comm, 0, rank, &part, NULL));
+    CHECK(sum_over(part, 1) == 2 && sum_over(comm, 1) == 2, "wrong sum");
+    OK(ncclCommDestroy(part));
+    OK(ncclCommDestroy(comm));
+}
+
+// Neither Destroy nor Abort takes a communicator away from calls that still wait for the group's end.
+static void destroy_in_a_group(int rank) {
+    ncclComm_t comm = join(1, rank), part = NULL;
+    float *x = device_floats(100, 1), *y = device_floats(100, 0);
+    for (int splits = 0; splits < 2; splits++) {
+        OK(ncclGroupStart());
+        if (splits)
+            OK(ncclCommSplit(comm, 0, 0, &part, NULL));
+        else
+            OK(ncclAllReduce(x, y, 100, ncclFloat, ncclSum, comm, NULL));
+        REFUSED(ncclInvalidUsage, ncclCommDestroy(comm));
+        REFUSED(ncclInvalidUsage, ncclCommAbort(comm));
+        REFUSED(ncclInvalidUsage, ncclGroupEnd());
+        OK(cudaStreamSynchronize(NULL));
+        HOLDS(y, 100, 0);
+        CHECK(!part, "a communicator of a failing group");
+    }
+    CHECK(sum_over(comm, 7) == 7, "wrong sum");
+    OK(ncclCommDestroy(comm));
+}
+
+static void failing_groups_leave_nothing(void **state) {
+    (void)state;
+    run_ranks(2, split_in_a_failing_group, 0);
+    run_ranks(1, destroy_in_a_group, 0);
 }
 
 // Non-blocking communicators.
@@ -1414,6 +1477,35 @@ static void death_before_a_collective_is_told(void **state) {
     }
 }
 
+// A child that a rank has forked lives on, with all that it inherited; the rank is missed all the same.
+static void leave_a_child(int rank) {
+    ncclComm_t comm = join(2, rank);
+    float *x = device_floats(100, 1);
+    barrier(2);
+    if (rank == 1) {
+        pid_t child = fork();
+        CHECK(child >= 0, "no child");
+        if (child > 0)
+            raise(SIGKILL);
+        close(life[1][1]);
+        await_death(0);
+        _exit(0);
+    }
+    await_death(1);
+    ncclResult_t result = ncclAllReduce(x, x, 100, ncclFloat, ncclSum, comm, NULL);
+    CHECK(result == ncclSuccess || result == ncclRemoteError, "the call returned %d", result);
+    FAILS(comm, NULL, ncclRemoteError, "rank 1");
+    OK(ncclCommAbort(comm));
+}
+
+static void death_is_told_though_a_child_lives(void **state) {
+    (void)state;
+    start_ranks(2, leave_a_child, 1u << 1);
+    set_hosts("ab");
+    start_ranks(2, leave_a_child, 1u << 1);
+    finish_ranks();
+}
+
 // Rank 1 is gone as soon as it is done, with or without a farewell; the others look at their own results only
 // then, and go on among themselves, longer than it takes to miss somebody.
 static int leaving_ranks, says_farewell;
@@ -1497,9 +1589,34 @@ static void leave_from_inside(int rank) {
     OK(ncclCommAbort(comm));
 }
 
+// A handler registered before the device's own runs when the device has ended already.
+static ncclComm_t destroyed_at_exit;
+
+static void destroy_at_exit(void) {
+    OK(ncclCommDestroy(destroyed_at_exit));
+}
+
+static void leave_and_destroy(int rank) {
+    if (rank == 0)
+        atexit(destroy_at_exit);
+    ncclComm_t comm = destroyed_at_exit = join(2, rank);
+    float *x = device_floats(100, 1);
+    barrier(2);
+    if (rank == 0) {
+        for (int times = 0; times < 2; times++) // neither can end
+            OK(ncclAllReduce(x, x, 100, ncclFloat, ncclSum, comm, NULL));
+        meeting->killed_at = seconds();
+        exit(0);
+    }
+    await_death(0);
+    CHECK(seconds() - meeting->killed_at < 5 || SANITIZED, "took %g s", seconds() - meeting->killed_at);
+    OK(ncclCommAbort(comm));
+}
+
 static void exit_does_not_wait_for_the_peers(void **state) {
     (void)state;
     run_ranks(2, leave_from_inside, 0);
+    run_ranks(2, leave_and_destroy, 0);
 }
 
 // Abort.
@@ -1555,6 +1672,22 @@ static void abort_a_split(int rank) {
         OK(ncclCommAbort(comm));
 }
 
+static void abort_a_part_in_the_making(int rank) {
+    ncclComm_t comm = join(2, rank), part = NULL;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    if (rank == 0) {
+        REFUSED(ncclInProgress, ncclCommSplit(comm, 0, 0, &part, &config)); // rank 1 does not
+        CHECK(part, "no communicator");
+        double begun = seconds();
+        OK(ncclCommAbort(part));
+        CHECK(seconds() - begun < 1 || SANITIZED, "took %g s", seconds() - begun);
+        post(DONE);
+    }
+    await(DONE, 1);
+    OK(ncclCommAbort(comm));
+}
+
 // After a death nothing runs until the communicator is aborted; then the rest goes on.
 static void survive(int rank) {
     ncclComm_t comm = join(3, rank);
@@ -1589,6 +1722,7 @@ static void aborted_ranks_go_on_without_the_others(void **state) {
     start_ranks(3, abort_and_go_on, 0);
     start_ranks(3, survive, 1u << 1);
     start_ranks(2, abort_a_split, 0);
+    start_ranks(2, abort_a_part_in_the_making, 0);
     finish_ranks();
 }
 
@@ -1663,6 +1797,43 @@ static void differences_are_told(void **state) {
         mismatch_ranks = mismatch->call[0].which == SEND_RECV ? 2 : 2 + (int)i % 2;
         run_ranks(mismatch_ranks, call_differently, 0);
     }
+}
+
+// To who polls, a failed call is not under way for ever.
+static void poll_for_a_failure(int rank) {
+    ncclComm_t comm = NULL;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    OK(cudaSetDevice(rank));
+    float *x = device_floats(100, 1);
+    UNDER_WAY(ncclCommInitRankConfig(&comm, 2, common_id(0, rank == 0), rank, &config));
+    OK(settle(comm));
+    UNDER_WAY(ncclAllReduce(x, x, 10 + (size_t)rank, ncclFloat, ncclSum, comm, NULL));
+    FAILS(comm, NULL, ncclInvalidUsage, "count 10", "count 11");
+    REFUSED(ncclInvalidUsage, ncclAllReduce(x, x, 10, ncclFloat, ncclSum, comm, NULL));
+    REFUSED(ncclInvalidUsage, settle(comm));
+    barrier(2);
+    OK(ncclCommAbort(comm));
+}
+
+// Without a group a send ends when it is received, so neither rank gets to its receive.
+static void send_first(int rank) {
+    setenv("CPU_DEVICE_TIMEOUT", "1", 1);
+    ncclComm_t comm = join(2, rank);
+    float *x = device_floats(10, 1), *y = device_floats(10, 0);
+    barrier(2);
+    OK(ncclSend(x, 10, ncclFloat, 1 - rank, comm, NULL));
+    OK(ncclRecv(y, 10, ncclFloat, 1 - rank, comm, NULL));
+    FAILS(comm, NULL, ncclInvalidUsage, "waits in Send (count 10");
+    HOLDS(y, 10, 0);
+    barrier(2);
+    OK(ncclCommAbort(comm));
+}
+
+static void failures_that_are_easily_missed_are_told(void **state) {
+    (void)state;
+    run_ranks(2, poll_for_a_failure, 0);
+    run_ranks(2, send_first, 0);
 }
 
 // Rank 0 stays away for longer than CPU_DEVICE_TIMEOUT, doing nothing or in the wrong communicator.
@@ -1752,6 +1923,25 @@ static void two_ranks_need_two_devices(void **state) {
 static void a_rank_that_never_joins_is_told(void **state) {
     (void)state;
     run_ranks(1, join_in_vain, 0);
+}
+
+// The time to meet begins when the first rank comes.
+static void join_late(int rank) {
+    if (rank == 0)
+        setenv("CPU_DEVICE_TIMEOUT", "1", 1);
+    common_id(0, rank == 0);
+    sleep(2); // longer than that
+    barrier(2);
+    ncclComm_t comm = NULL;
+    OK(cudaSetDevice(rank));
+    OK(ncclCommInitRank(&comm, 2, common_id(0, 0), rank));
+    CHECK(sum_over(comm, 1) == 2, "wrong sum");
+    OK(ncclCommDestroy(comm));
+}
+
+static void late_ranks_are_waited_for(void **state) {
+    (void)state;
+    run_ranks(2, join_late, 0);
 }
 
 // Two that both say they are rank 0, and two that do not agree on how many there are.
@@ -1947,6 +2137,7 @@ static void order_and_groups_between_hosts(void **state) {
     run_ranks(2, use_two_communicators, 0);
     run_ranks(2, call_many_times, 0);
     run_ranks(2, send_messages, 0);
+    run_ranks(2, mix_in_a_group, 0);
     run_ranks(2, poll_for_everything, 0);
     run_ranks(2, drive_two_of_four, 0);
     set_hosts("aabb");
@@ -2013,14 +2204,14 @@ static void meet_as_agreed(int rank) {
     }
 }
 
-static void agree_on_a_free_port(void) {
+static void agree_on_a_free_port(void) { // of those that the kernel does not hand out
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof address;
-    int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(s, (struct sockaddr *)&address, length), 0);
-    assert_int_equal(getsockname(s, (struct sockaddr *)&address, &length), 0);
+    int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), port = 10000 + getpid() * 16 % 22000;
+    do
+        address.sin_port = htons((uint16_t)++port);
+    while (bind(s, (struct sockaddr *)&address, sizeof address) && port < 32700);
     close(s);
-    snprintf(agreed, sizeof agreed, "127.0.0.1:%d", ntohs(address.sin_port));
+    snprintf(agreed, sizeof agreed, "127.0.0.1:%d", port);
 }
 
 static void ranks_meet_where_comm_id_says(void **state) {
@@ -2030,6 +2221,29 @@ static void ranks_meet_where_comm_id_says(void **state) {
     set_hosts("abb");
     agree_on_a_free_port();
     run_ranks(3, meet_as_agreed, 0);
+}
+
+// Without barriers: nobody may find the meeting of the communicator before.
+static void meet_in_a_row(int rank) {
+    enum { TIMES = 30 };
+    ncclComm_t comm[TIMES];
+    setenv("NCCL_COMM_ID", agreed, 1);
+    OK(cudaSetDevice(rank));
+    for (int i = 0; i < TIMES; i++) {
+        ncclUniqueId id;
+        OK(ncclGetUniqueId(&id));
+        OK(ncclCommInitRank(&comm[i], 3, id, rank));
+    }
+    for (int i = 0; i < TIMES; i++) {
+        CHECK(sum_over(comm[i], (float)rank) == 3, "wrong sum");
+        OK(ncclCommDestroy(comm[i]));
+    }
+}
+
+static void ranks_meet_again_at_once(void **state) {
+    (void)state;
+    agree_on_a_free_port();
+    run_ranks(3, meet_in_a_row, 0);
 }
 
 static void ask_for_a_missing_interface(int rank) {
@@ -2248,18 +2462,22 @@ int main(int argc, char **argv) {
         TEST(one_thread_drives_several_devices),
         TEST(each_thread_drives_a_device),
         TEST(communicators_are_split),
+        TEST(failing_groups_leave_nothing),
         TEST(communicators_may_be_polled),
         TEST(a_stopped_rank_is_waited_for),
         TEST(death_in_any_collective_is_told),
         TEST(death_before_a_collective_is_told),
+        TEST(death_is_told_though_a_child_lives),
         TEST(a_rank_may_leave_when_it_is_not_needed),
         TEST(a_rank_may_leave_its_host),
         TEST(exit_does_not_wait_for_the_peers),
         TEST(aborted_ranks_go_on_without_the_others),
         TEST(differences_are_told),
+        TEST(failures_that_are_easily_missed_are_told),
         TEST(a_rank_that_stays_away_is_told),
         TEST(two_ranks_need_two_devices),
         TEST(a_rank_that_never_joins_is_told),
+        TEST(late_ranks_are_waited_for),
         TEST(ranks_that_disagree_are_told),
         TEST(wrong_arguments_are_refused),
         TEST(small_calls_work),
@@ -2268,6 +2486,7 @@ int main(int argc, char **argv) {
         TEST(failures_between_hosts),
         TEST(two_hosts_have_a_device_0_each),
         TEST(ranks_meet_where_comm_id_says),
+        TEST(ranks_meet_again_at_once),
         TEST(a_missing_interface_is_told),
         TEST(nothing_of_a_communicator_is_left),
         TEST(more_than_2_31_bytes),
