@@ -29,7 +29,7 @@ objects() { # all objects that are newer than the file
 @test "gcc and clang build the CPU device without warnings" {
     for cc in gcc clang; do
         command -v $cc >/dev/null || skip "$cc is not installed"
-        make -j4 DEVICE=cpu CC=$cc BUILD=build/$cc WERROR=1 build/$cc/01_single_gpu/train
+        make -j4 DEVICE=cpu CC=$cc BUILD=build/$cc WERROR=1 programs
         build/$cc/01_single_gpu/train --help >help
     done
 }
@@ -152,17 +152,22 @@ lists_fixes() { # DEVICE HEADER FIX...: find_libs.sh fails, and names the fixes
     make -j4 DEVICE=cpu step1
 }
 
-@test "gcc and clang build the GPU program, which says what to do where there is no driver" {
+@test "gcc and clang build the GPU programs, which say what to do where there is no driver" {
     [ -n "$nvcc" ] || skip "nvcc is not installed"
     for cc in gcc clang; do
         command -v $cc >/dev/null || skip "$cc is not installed"
         arch=all-major
         [ $cc = gcc ] || arch=90 # what nvcc makes does not depend on CC, so one generation is enough now
-        make -j4 DEVICE=gpu CC=$cc ARCH=$arch WERROR=1 step1
+        make -j4 DEVICE=gpu CC=$cc ARCH=$arch WERROR=1 step1 step2 step6
         grep -qE -- "-arch=(sm_)?$arch " build/gpu/flags
         [ "$(readlink -f 01_single_gpu/train)" = "$PWD/build/gpu/01_single_gpu/train" ]
-        01_single_gpu/train --help >help
-        nvidia-smi -L >/dev/null 2>&1 || fails 1 "DEVICE=cpu after make" 01_single_gpu/train --data synthetic
+        for program in 01_single_gpu/train 02_multigpu_fork/train 06_allreduce_demo/allreduce; do
+            "$program" --help >help
+            [[ $program == 01* ]] || grep -q libnccl <<<"$(ldd "$program")"
+            data=()
+            [[ $program != *train ]] || data=(--data synthetic)
+            nvidia-smi -L >/dev/null 2>&1 || fails 1 "DEVICE=cpu after make" "$program" "${data[@]}"
+        done
     done
     ! nvidia-smi -L >/dev/null 2>&1 || skip "built; with a driver here, what happens without one was not tried"
 }
