@@ -243,7 +243,7 @@ lines() {
 }
 
 @test "on a terminal words are coloured, and comments as a whole" {
-    command -v script >/dev/null || skip "script is not installed"
+    need_terminal
     change -e 's/100/200/' -e 's/Adds all/Sums up all/'
     export TERM=xterm GIT_PAGER=cat
     script -qec "$diff_steps 1 2" /dev/null </dev/null | tr -d '\r' >terminal
@@ -256,7 +256,7 @@ lines() {
 }
 
 @test "a pager that is left early is no failure" {
-    command -v script >/dev/null || skip "script is not installed"
+    need_terminal
     seq 100000 >02_two/train.c
     TERM=xterm GIT_PAGER='head -n 1' script -qec "$diff_steps 1 2" /dev/null </dev/null >terminal
 }

@@ -22,6 +22,11 @@ fails() {
     fi
 }
 
+# A terminal for the program under test.
+need_terminal() {
+    script -qec true /dev/null >/dev/null 2>&1 </dev/null || skip "script cannot make a terminal here"
+}
+
 # All files below the working folder with their contents, to see what a command changed.
 contents() {
     find . -type f -exec sha256sum {} + | sort -k 2

@@ -65,7 +65,7 @@ epoch_line='^epoch [0-9]+/[0-9]+  loss [0-9]+\.[0-9]{4}  test loss [0-9]+\.[0-9]
     grep -qxE 'epoch 1/1  step 8/10  loss [0-9.]+' log
     run ! grep -q $'[\r\033]' log
 
-    command -v script >/dev/null || skip "script is not installed"
+    need_terminal
     declare -fx train
     export tiny
     SHELL=$BASH script -qec "bash -c 'train --epochs 1 --log-every 4'" /dev/null >terminal </dev/null

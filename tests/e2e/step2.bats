@@ -468,7 +468,7 @@ dies() {
 }
 
 @test "Ctrl-C on a terminal ends the job" {
-    command -v script >/dev/null || skip "script is not installed"
+    need_terminal
     mkfifo keys alive
     set -m
     command="env --default-signal=INT $two --data $tiny --hidden 8,8 --batch 120 --nproc 3 --epochs 1000000"
@@ -684,7 +684,7 @@ refused() {
 }
 
 @test "progress is one bar on a terminal" {
-    command -v script >/dev/null || skip "script is not installed"
+    need_terminal
     SHELL=$BASH script -qec "$two --data $tiny --hidden 8,8 --batch 120 --epochs 1 --log-every 1 --nproc 3" /dev/null \
         >terminal </dev/null
     [ "$(grep -o $'\r''epoch 1/1  \[' terminal | wc -l)" = 5 ]
