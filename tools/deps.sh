@@ -36,6 +36,7 @@ if [ "$1" = test ]; then
     check has_command clang-format clang-format clang-tools-extra clang-tools
     check has_command cppcheck cppcheck cppcheck cppcheck
     check has_command script bsdutils util-linux util-linux
+    check has_command pgrep procps procps-ng procps-ng
 elif [ "$1" = bench ]; then
     check has_torch - python3-torch python3-pytorch pytorch
     check has_command mpicc "openmpi-bin libopenmpi-dev" openmpi-devel openmpi
