@@ -27,9 +27,9 @@ void device_alloc_check(cudaError_t error, const char *kind, size_t bytes, const
 // For programs that include <nccl.h>. A non-blocking communicator's ncclInProgress is no error.
 #define NCCL_CHECK(call)                                                                                     \
     do {                                                                                                     \
-        ncclResult_t result = (call);                                                                        \
-        if (result != ncclSuccess && result != ncclInProgress)                                               \
-            fail("%s:%d: %s: %s (%s)", __FILE__, __LINE__, #call, ncclGetErrorString(result),                \
+        ncclResult_t nccl_result = (call);                                                                   \
+        if (nccl_result != ncclSuccess && nccl_result != ncclInProgress)                                     \
+            fail("%s:%d: %s: %s (%s)", __FILE__, __LINE__, #call, ncclGetErrorString(nccl_result),           \
                  ncclGetLastError(NULL));                                                                    \
     } while (0)
 

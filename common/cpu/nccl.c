@@ -158,27 +158,6 @@ static void run_call(void *arguments) {
     cpu_run_work(*(struct work **)arguments);
 }
 
-// A call on a stream is one of the communicator's device, whatever the current one is.
-static ncclResult_t launch(struct work *work, cudaStream_t stream) {
-    struct ncclComm *c = work->comm;
-    int before = cpu_current_device();
-    work->turn = issue(c, 1);
-    cudaSetDevice(c->device);
-    cudaError_t error = cpu_launch_always(stream, run_call, &work, sizeof work);
-    cudaSetDevice(before);
-    if (error) {
-        issue(c, -1ull);
-        free(work);
-        return cpu_refuse(ncclUnhandledCudaError, "%s", cudaGetErrorString(error));
-    }
-    if (c->blocking)
-        return ncclSuccess;
-    pthread_mutex_lock(&c->lock);
-    c->unpolled = 1;
-    pthread_mutex_unlock(&c->lock);
-    return ncclInProgress;
-}
-
 static struct work *merge(struct work *into, const struct work *from) {
     size_t transfers = (size_t)(into->transfers + from->transfers);
     struct work *bigger = realloc(into, sizeof *into + transfers * sizeof *into->transfer);
@@ -221,17 +200,30 @@ static void let_wait(cudaStream_t stream, cudaStream_t for_other) {
     cudaEventDestroy(event);
 }
 
-// The work runs in the stream of its first call, and the streams of the others wait for it.
-static ncclResult_t launch_merged(struct queued *q) {
+// A call on a stream is one of the communicator's device, whatever the current one is. Where others are
+// merged into it, it runs in the stream of the first, and the streams of the others wait for it.
+static ncclResult_t launch(struct work *work, cudaStream_t stream, const struct queued *merged) {
+    struct ncclComm *c = work->comm;
     int before = cpu_current_device();
-    cudaSetDevice(q->work->comm->device);
-    for (const struct queued *m = q->merged; m; m = m->next)
-        let_wait(q->stream, m->stream);
-    ncclResult_t result = launch(q->work, q->stream);
-    for (const struct queued *m = q->merged; m; m = m->next)
-        let_wait(m->stream, q->stream);
+    work->turn = issue(c, 1);
+    cudaSetDevice(c->device);
+    for (const struct queued *m = merged; m; m = m->next)
+        let_wait(stream, m->stream);
+    cudaError_t error = cpu_launch_always(stream, run_call, &work, sizeof work);
+    for (const struct queued *m = merged; m; m = m->next)
+        let_wait(m->stream, stream);
     cudaSetDevice(before);
-    return result;
+    if (error) {
+        issue(c, -1ull);
+        free(work);
+        return cpu_refuse(ncclUnhandledCudaError, "%s", cudaGetErrorString(error));
+    }
+    if (c->blocking)
+        return ncclSuccess;
+    pthread_mutex_lock(&c->lock);
+    c->unpolled = 1;
+    pthread_mutex_unlock(&c->lock);
+    return ncclInProgress;
 }
 
 static ncclResult_t launch_queued(ncclResult_t result) {
@@ -240,7 +232,7 @@ static ncclResult_t launch_queued(ncclResult_t result) {
         if (result && result != ncclInProgress) {
             free(q->work);
         } else {
-            ncclResult_t launched = launch_merged(q);
+            ncclResult_t launched = launch(q->work, q->stream, q->merged);
             result = launched ? launched : result;
         }
         for (struct queued *m; (m = q->merged);) {
@@ -254,7 +246,7 @@ static ncclResult_t launch_queued(ncclResult_t result) {
 
 static ncclResult_t enqueue(struct work *work, cudaStream_t stream) {
     if (!group.depth)
-        return launch(work, stream);
+        return launch(work, stream, NULL);
     struct queued *q = malloc(sizeof *q);
     if (!q)
         abort();
@@ -697,31 +689,41 @@ ncclResult_t ncclGroupEnd(void) {
 
 // Calls.
 
-struct buffer {
-    const char *name;
-    const void *pointer;
-    size_t elements; // 0 where this rank does not need it
-};
-
-// The device threads' view of a buffer.
-static ncclResult_t view(const char *name, struct buffer b, size_t element, void **out) {
+// The device threads' view of a buffer of as many elements as this rank needs, or NULL.
+static ncclResult_t view(const char *name, const char *argument, const void *pointer, size_t elements,
+                         size_t element, void **out) {
     *out = NULL;
-    if (b.elements == 0)
+    if (elements == 0)
         return ncclSuccess;
-    if (!b.pointer)
-        return cpu_refuse(ncclInvalidArgument, "%s: %s is NULL", name, b.name);
-    if (b.elements > SIZE_MAX / 16 || !(*out = cpu_view(b.pointer, b.elements * element)))
+    if (!pointer)
+        return cpu_refuse(ncclInvalidArgument, "%s: %s is NULL", name, argument);
+    if (elements > SIZE_MAX / 16 || !(*out = cpu_view(pointer, elements * element)))
         return cpu_refuse(ncclInvalidArgument,
-                          "%s: %s is not device memory, or not all of its %zu elements are", name, b.name,
-                          b.elements);
+                          "%s: %s is not device memory, or not all of its %zu elements are", name, argument,
+                          elements);
     return ncclSuccess;
 }
 
-static ncclResult_t call(const char *name, struct call call, struct buffer send, struct buffer recv,
-                         ncclComm_t c, cudaStream_t stream) {
+// The elements of the buffers that this rank needs.
+static void count_elements(const struct ncclComm *c, const struct call *call, size_t *send, size_t *recv) {
+    size_t ranks = (size_t)c->ranks, of_all = call->count > SIZE_MAX / ranks ? SIZE_MAX : call->count * ranks;
+    *send = *recv = call->count;
+    if (call->kind == CALL_ALL_GATHER)
+        *recv = of_all;
+    else if (call->kind == CALL_REDUCE_SCATTER)
+        *send = of_all;
+    else if (call->kind == CALL_RECV || (call->kind == CALL_BROADCAST && c->rank != call->root))
+        *send = 0;
+    else if (call->kind == CALL_SEND || (call->kind == CALL_REDUCE && c->rank != call->root))
+        *recv = 0;
+}
+
+static ncclResult_t call(const char *name, struct call call, const void *send, void *recv, ncclComm_t c,
+                         cudaStream_t stream) {
     ncclResult_t result = ready(c, name);
     size_t element = cpu_type_size((ncclDataType_t)call.type);
     int transfer = call.kind == CALL_SEND || call.kind == CALL_RECV;
+    size_t to_send, to_receive;
     void *from, *to;
     if (result)
         return note(result);
@@ -732,7 +734,9 @@ static ncclResult_t call(const char *name, struct call call, struct buffer send,
     if (call.root < 0 || call.root >= c->ranks)
         return note(cpu_refuse(ncclInvalidArgument, "%s: %s %d is not one of %d ranks", name,
                                transfer ? "peer" : "root", call.root, c->ranks));
-    if ((result = view(name, send, element, &from)) || (result = view(name, recv, element, &to)))
+    count_elements(c, &call, &to_send, &to_receive);
+    if ((result = view(name, "sendbuff", send, to_send, element, &from)) ||
+        (result = view(name, "recvbuff", recv, to_receive, element, &to)))
         return note(result);
     struct work *work = calloc(1, sizeof *work + sizeof(struct transfer));
     if (!work)
@@ -749,17 +753,14 @@ static ncclResult_t call(const char *name, struct call call, struct buffer send,
 
 ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
                            ncclComm_t c, cudaStream_t stream) {
-    return call("ncclAllReduce", (struct call){CALL_ALL_REDUCE, (int)type, (int)op, 0, count, 0},
-                (struct buffer){"sendbuff", send, count}, (struct buffer){"recvbuff", recv, count}, c,
-                stream);
+    return call("ncclAllReduce", (struct call){CALL_ALL_REDUCE, (int)type, (int)op, 0, count, 0}, send, recv,
+                c, stream);
 }
 
 ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count, ncclDataType_t type, int root,
                            ncclComm_t c, cudaStream_t stream) {
-    int is_root = !known(c, "ncclBroadcast") && c->rank == root;
-    return call("ncclBroadcast", (struct call){CALL_BROADCAST, (int)type, 0, root, count, 0},
-                (struct buffer){"sendbuff", send, is_root ? count : 0},
-                (struct buffer){"recvbuff", recv, count}, c, stream);
+    return call("ncclBroadcast", (struct call){CALL_BROADCAST, (int)type, 0, root, count, 0}, send, recv, c,
+                stream);
 }
 
 ncclResult_t ncclBcast(void *buffer, size_t count, ncclDataType_t type, int root, ncclComm_t c,
@@ -769,40 +770,28 @@ ncclResult_t ncclBcast(void *buffer, size_t count, ncclDataType_t type, int root
 
 ncclResult_t ncclReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
                         int root, ncclComm_t c, cudaStream_t stream) {
-    int is_root = !known(c, "ncclReduce") && c->rank == root;
-    return call("ncclReduce", (struct call){CALL_REDUCE, (int)type, (int)op, root, count, 0},
-                (struct buffer){"sendbuff", send, count},
-                (struct buffer){"recvbuff", recv, is_root ? count : 0}, c, stream);
-}
-
-static size_t times_ranks(size_t count, ncclComm_t c, const char *name) {
-    if (known(c, name) || count <= SIZE_MAX / 16 / (size_t)(c->ranks ? c->ranks : 1))
-        return known(c, name) ? count : count * (size_t)c->ranks;
-    return SIZE_MAX; // is refused as too long
+    return call("ncclReduce", (struct call){CALL_REDUCE, (int)type, (int)op, root, count, 0}, send, recv, c,
+                stream);
 }
 
 ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t c,
                            cudaStream_t stream) {
-    return call("ncclAllGather", (struct call){CALL_ALL_GATHER, (int)type, 0, 0, count, 0},
-                (struct buffer){"sendbuff", send, count},
-                (struct buffer){"recvbuff", recv, times_ranks(count, c, "ncclAllGather")}, c, stream);
+    return call("ncclAllGather", (struct call){CALL_ALL_GATHER, (int)type, 0, 0, count, 0}, send, recv, c,
+                stream);
 }
 
 ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, ncclDataType_t type,
                                ncclRedOp_t op, ncclComm_t c, cudaStream_t stream) {
     return call("ncclReduceScatter", (struct call){CALL_REDUCE_SCATTER, (int)type, (int)op, 0, count, 0},
-                (struct buffer){"sendbuff", send, times_ranks(count, c, "ncclReduceScatter")},
-                (struct buffer){"recvbuff", recv, count}, c, stream);
+                send, recv, c, stream);
 }
 
 ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int peer, ncclComm_t c,
                       cudaStream_t stream) {
-    return call("ncclSend", (struct call){CALL_SEND, (int)type, 0, peer, count, 0},
-                (struct buffer){"sendbuff", send, count}, (struct buffer){"recvbuff", NULL, 0}, c, stream);
+    return call("ncclSend", (struct call){CALL_SEND, (int)type, 0, peer, count, 0}, send, NULL, c, stream);
 }
 
 ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t c,
                       cudaStream_t stream) {
-    return call("ncclRecv", (struct call){CALL_RECV, (int)type, 0, peer, count, 0},
-                (struct buffer){"sendbuff", NULL, 0}, (struct buffer){"recvbuff", recv, count}, c, stream);
+    return call("ncclRecv", (struct call){CALL_RECV, (int)type, 0, peer, count, 0}, NULL, recv, c, stream);
 }
