@@ -112,8 +112,12 @@ $(BUILD)/%.o: %.c $(BUILD)/libs.mk $(BUILD)/flags
 $(BUILD)/%.o: %.cu $(BUILD)/libs.mk $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(QUIET)$(NVCC) $(NVCC_FLAGS) -MMD -MP $(filter -I%,$(LIB_FLAGS)) -c $< -o $@
-$(PROGRAMS): %: %.o $(COMMON)
-	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) -Wl,--as-needed $(NCCL_FLAGS) -lm
+# From an archive and as needed: the launcher must not load the libraries of CUDA.
+$(BUILD)/common.a: $(COMMON)
+	@rm -f $@
+	$(QUIET)$(AR) -rc $@ $^
+$(PROGRAMS): %: %.o $(BUILD)/common.a
+	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ -Wl,--as-needed $(LIB_FLAGS) $(NCCL_FLAGS) -lm -ldl
 
 # The unit tests, built like the programs. kernels.cu is built for the host there, as C++ for which one
 # compiler is enough, so that its formulas can be compared with the plain kernels without a GPU.

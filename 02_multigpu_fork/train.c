@@ -67,6 +67,15 @@ struct trainer {
     cudaEvent_t event;        // orders the two streams
 };
 
+static void choose_world(struct trainer *t) {
+    int devices = count_devices();
+    if (opt.nproc > devices)
+        wrong_usage("--nproc %ld is more than there are GPUs (%d)", opt.nproc, devices);
+    t->world = opt.nproc ? opt.nproc : devices;
+    t->meeting = share_memory(sizeof *t->meeting);
+    sem_init(&t->meeting->id_made, 1, 0);
+}
+
 // All that needs no device, so that bad input is refused before anything is started.
 static void load(struct trainer *t) {
     char why[WHY_SIZE];
@@ -74,7 +83,11 @@ static void load(struct trainer *t) {
         fail("%s", why);
     if ((size_t)opt.batch > t->train.count)
         fail("--batch %ld: the training set has only %zu samples", opt.batch, t->train.count);
-    t->rows = opt.batch;
+    t->rows = opt.batch / t->world;
+    long fit = fmax(t->rows, 1) * t->world;
+    if (opt.batch != fit)
+        wrong_usage("--batch %ld does not divide into %d ranks; %ld and %ld do", opt.batch, t->world, fit,
+                    fit + t->world);
     if (model_build(&t->model, opt.model, opt.hidden, t->train.pixels, CLASSES, why))
         wrong_usage("%s", why);
     t->state = snapshot_new(t->model.shape, "sgd", t->model.parameters, t->model.parameters);
@@ -82,20 +95,6 @@ static void load(struct trainer *t) {
     t->state->batch = opt.batch;
     if (opt.snapshot && (t->resumed = snapshot_load(opt.snapshot, t->state, why)) < 0)
         fail("%s", why);
-}
-
-static void choose_world(struct trainer *t) {
-    int devices = count_devices();
-    if (opt.nproc > devices)
-        wrong_usage("--nproc %ld is more than there are GPUs (%d)", opt.nproc, devices);
-    t->world = opt.nproc ? opt.nproc : devices;
-    t->rows = opt.batch / t->world;
-    long fit = fmax(t->rows, 1) * t->world;
-    if (opt.batch != fit)
-        wrong_usage("--batch %ld does not divide into %d ranks; %ld and %ld do", opt.batch, t->world, fit,
-                    fit + t->world);
-    t->meeting = share_memory(sizeof *t->meeting);
-    sem_init(&t->meeting->id_made, 1, 0);
 }
 
 // All ranks get the id that rank 0 makes, and meet.
@@ -303,8 +302,8 @@ int main(int argc, char **argv) {
     static struct trainer t;
     options_parse(options, sizeof options / sizeof *options, "Trains an MNIST classifier.", argc, argv);
     setvbuf(stdout, NULL, _IOLBF, 0); // a job log shows each line at once
-    load(&t);
     choose_world(&t);
+    load(&t);
     t.rank = start_ranks(t.world);
     t.pass.first_sample = t.rank * t.rows;
     if (t.rank > 0 && !freopen("/dev/null", "w", stdout)) // rank 0 speaks for all

@@ -16,10 +16,12 @@ void wrong_usage(const char *format, ...) {
 
 __attribute__((noreturn)) static void print_help(const struct option_spec *table, size_t count,
                                                  const char *program, const char *summary) {
-    printf("usage: %s [options]\n%s\n\n", program, summary);
-    for (const struct option_spec *o = table; o < table + count; o++)
-        printf("  --%-12s %s (%s)\n", o->name, o->help, o->fallback ? o->fallback : "none");
-    puts("  --help         this list, with defaults in parentheses");
+    const struct option_spec *last = table + count - 1;
+    int rest = last->type == OPTION_REST;
+    printf("usage: %s [options]%s%s\n%s\n\n", program, rest ? " " : "", rest ? last->name : "", summary);
+    for (const struct option_spec *o = table; o < table + count - rest; o++)
+        printf("  --%-16s %s (%s)\n", o->name, o->help, o->fallback ? o->fallback : "none");
+    puts("  --help             this list, with defaults in parentheses");
     exit(0);
 }
 
@@ -44,6 +46,14 @@ static void set_value(const struct option_spec *o, const char *text) {
         *(double *)o->value = number;
 }
 
+// Is it the first length letters of typed?
+static int is_name(const char *name, const char *typed, size_t length) {
+    size_t i = 0;
+    while (i < length && name[i] && (name[i] == typed[i] || (name[i] == '-' && typed[i] == '_')))
+        i++;
+    return i == length && !name[i];
+}
+
 void options_parse(const struct option_spec *table, size_t count, const char *summary, int argc,
                    char **argv) {
     for (const struct option_spec *o = table; o < table + count; o++)
@@ -52,12 +62,16 @@ void options_parse(const struct option_spec *table, size_t count, const char *su
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--help"))
             print_help(table, count, argv[0], summary);
+        if (argv[i][0] != '-' && table[count - 1].type == OPTION_REST) {
+            *(char ***)table[count - 1].value = argv + i;
+            return;
+        }
         const char *name = strncmp(argv[i], "--", 2) ? "" : argv[i] + 2;
         size_t length = strcspn(name, "=");
         const struct option_spec *o = table;
-        while (o < table + count && (strlen(o->name) != length || strncmp(o->name, name, length)))
+        while (o < table + count && !is_name(o->name, name, length))
             o++;
-        if (o == table + count)
+        if (o == table + count || o->type == OPTION_REST)
             wrong_usage("unknown option %s", argv[i]);
         if (o->type == OPTION_FLAG) {
             if (name[length])

@@ -5,7 +5,8 @@
 # pair is beyond its budget or a hunk holds what a reader would look at for nothing:
 #   white space  all of the hunk, as for re-indented or re-wrapped code or a lone blank line; or, beside other
 #                changes, a line removed and added with the same letters (lines of only punctuation may recur)
-#   comment      a removed line that is only a comment; a line removed and added with the same code under
+#   comment      a removed line that is only a comment, unless the code below it goes too and no comment comes
+#                in its hunk; a line removed and added with the same code under
 #                another comment; an added comment without added code in its hunk, unless it stands right
 #                above a function that gets code
 #   moved        a line with more than 10 characters besides blanks that is removed and added in the pair,
@@ -72,6 +73,12 @@ function complain(side, n, what) {
 }
 function is_comment(side, n) { return plain[side, n] != "" && code[side, n] == "" && n > opening[side] }
 
+function goes_with_code(n,    hunk) {
+    hunk = hunk_of[n]
+    while (is_comment("-", n)) n++
+    return hunk_of[n] == hunk && code["-", n] != "" && !explained[hunk]
+}
+
 # removed[1..r] and added[1..a] are the lines of one hunk.
 function end_hunk(    i, j, n, m, old, new, comments, codes) {
     for (i = 1; i <= r; i++) old = old plain["-", removed[i]]
@@ -126,8 +133,8 @@ side != "" {
     next
 }
 !hunks { next }
-/^-/ { minus[++minuses] = old_line; removed[++r] = old_line; touch("-", old_line++) }
-/^\+/ { plus[++pluses] = new_line; added[++a] = new_line; touch("+", new_line++) }
+/^-/ { hunk_of[old_line] = hunks; minus[++minuses] = old_line; removed[++r] = old_line; touch("-", old_line++) }
+/^\+/ { if (is_comment("+", new_line)) explained[hunks] = 1; plus[++pluses] = new_line; added[++a] = new_line; touch("+", new_line++) }
 
 function name_function(mark, name) {
     if (more || length(list mark name) > 60) more++
@@ -143,7 +150,7 @@ END {
         if (split(places[plain["-", n]], place, " ")) {
             complain("-", n, "moved to " path["+"] ":" place[1])
             sub(/^ [0-9]+/, "", places[plain["-", n]])
-        } else if (is_comment("-", n)) {
+        } else if (is_comment("-", n) && !goes_with_code(n)) {
             complain("-", n, "comment removed or reworded")
         }
     }

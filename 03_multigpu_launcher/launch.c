@@ -1,0 +1,350 @@
+// Starts the ranks of a program, ours or not, and tells each in its environment who it is: torchrun, in C.
+// When a rank fails it ends the others, and starts all again while restarts remain. For several nodes it is
+// started once on each (nodes.h). What ranks write goes through output.h.
+#include "../common/options.h"
+#include "nodes.h"
+#include "output.h"
+#include <dlfcn.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+
+static struct {
+    const char *nproc, *master_addr, *run_id, *log_dir;
+    long nnodes, node_rank, master_port, standalone, max_restarts, tee;
+    double shutdown_timeout, join_timeout;
+    char **program;
+} opt;
+
+static const struct option_spec options[] = {
+    {"nproc-per-node", OPTION_TEXT, &opt.nproc, "1", 0, 0, "ranks on this node, or: gpu, cpu or auto"},
+    {"nnodes", OPTION_INT, &opt.nnodes, "1", 1, 10000, "number of nodes"},
+    {"node-rank", OPTION_INT, &opt.node_rank, "0", 0, 9999, "which of them this is"},
+    {"master-addr", OPTION_TEXT, &opt.master_addr, "127.0.0.1", 0, 0, "address of node 0"},
+    {"master-port", OPTION_INT, &opt.master_port, "0", 0, 65535, "port of node 0, 0: a free one, or 29500"},
+    {"standalone", OPTION_FLAG, &opt.standalone, NULL, 0, 0, "one node and a free port"},
+    {"max-restarts", OPTION_INT, &opt.max_restarts, "0", 0, 1e6, "times that all ranks may start again"},
+    {"run-id", OPTION_TEXT, &opt.run_id, "", 0, 0, "name of the run, else: a new one"},
+    {"log-dir", OPTION_TEXT, &opt.log_dir, NULL, 0, 0, "folder for the output of each rank"},
+    {"tee", OPTION_FLAG, &opt.tee, NULL, 0, 0, "output to the screen too, as lines that begin with [rank]"},
+    {"shutdown-timeout", OPTION_REAL, &opt.shutdown_timeout, "30", 0, 1e6, "seconds from SIGTERM to SIGKILL"},
+    {"join-timeout", OPTION_REAL, &opt.join_timeout, "300", 0, 1e6, "seconds to wait for other nodes"},
+    {"program [arguments]", OPTION_REST, &opt.program, NULL, 0, 0, "to run"},
+};
+
+static pid_t *pids;                                   // of the ranks here, 0: ended; the guard sees them too
+static int left;                                      // how many have not ended
+static struct stream (*streams)[2];                   // stdout and stderr of each
+static struct { int local_rank, pid, status; } first; // that failed in this attempt; pid 0: none
+static double kill_at;                                // when SIGKILL follows SIGTERM, 0: never
+static int ended_by;                                  // signal that is to end the run, 0: none
+static int alive;                                     // pipe to the guard, who waits for its end
+static sigset_t mask_before;
+
+static void signal_ranks(int signal) {
+    for (int i = 0; i < me->nproc; i++)
+        if (pids[i])
+            kill(-pids[i], signal); // with its children: a rank leads a process group of its own
+}
+
+// Ends what is left when the launcher is gone, however that came about.
+static void start_guard(void) {
+    int ends[2];
+    pids = mmap(NULL, me->nproc * sizeof *pids, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pid_t guard = pids == MAP_FAILED || pipe2(ends, O_CLOEXEC) ? -1 : fork();
+    if (guard < 0)
+        err(1, "cannot start");
+    if (guard == 0) {
+        sigset_t all;
+        sigfillset(&all);
+        sigprocmask(SIG_SETMASK, &all, NULL);
+        setpgid(0, 0); // a kill of the launcher's process group leaves it alone
+        prctl(PR_SET_NAME, "launch-guard");
+        close(ends[1]);
+        if (read(ends[0], ends, 1) == 0)
+            signal_ranks(SIGKILL);
+        _exit(0);
+    }
+    close(ends[0]);
+    alive = ends[1];
+}
+
+static void set_number(const char *name, long number) {
+    char text[24];
+    snprintf(text, sizeof text, "%ld", number);
+    setenv(name, text, 1);
+}
+
+static void tell_rank(int local_rank) {
+    int rank = me->node * me->nproc + local_rank, world = me->nnodes * me->nproc;
+    set_number("RANK", rank);
+    set_number("LOCAL_RANK", local_rank);
+    set_number("WORLD_SIZE", world);
+    set_number("LOCAL_WORLD_SIZE", me->nproc);
+    set_number("GROUP_RANK", me->node);
+    set_number("GROUP_WORLD_SIZE", me->nnodes);
+    set_number("ROLE_RANK", rank);
+    set_number("ROLE_WORLD_SIZE", world);
+    setenv("ROLE_NAME", "default", 1);
+    setenv("MASTER_ADDR", opt.master_addr, 1);
+    set_number("MASTER_PORT", opt.master_port);
+    set_number("TORCHELASTIC_RESTART_COUNT", me->attempt);
+    set_number("TORCHELASTIC_MAX_RESTARTS", me->max_restarts);
+    setenv("TORCHELASTIC_RUN_ID", me->run_id, 1);
+    setenv("TORCHELASTIC_USE_AGENT_STORE", "False", 1); // nobody but rank 0 listens at the port
+}
+
+static void start_rank(int i) {
+    int pipes[2][2] = {{-1, -1}, {-1, -1}}, started[2], error, rank = me->node * me->nproc + i;
+    for (int k = 0; k < 2; k++) {
+        struct stream *s = &streams[i][k];
+        // stdout goes its own way if nobody wants it; the last lines of stderr are always wanted.
+        if ((k == 1 || opt.log_dir || opt.tee) && pipe2(pipes[k], O_CLOEXEC))
+            err(1, "cannot start rank %d", rank);
+        s->pipe = pipes[k][0];
+        s->file =
+            opt.log_dir ? open_log(opt.log_dir, me->run_id, me->attempt, rank, k ? "stderr" : "stdout") : -1;
+        s->screen = opt.log_dir && !opt.tee ? NULL : k ? stderr : stdout;
+        s->rank = opt.tee ? rank : -1;
+        s->used = s->shown = 0;
+    }
+    pid_t pid = pipe2(started, O_CLOEXEC) ? -1 : fork();
+    if (pid < 0)
+        err(1, "cannot start rank %d", rank);
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); // for when the guard is killed too
+        if (getppid() != me->pid)
+            _exit(1);
+        setpgid(0, 0);
+        sigprocmask(SIG_SETMASK, &mask_before, NULL);
+        tell_rank(i);
+        dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), 0);
+        for (int k = 0; k < 2; k++)
+            if (pipes[k][1] >= 0)
+                dup2(pipes[k][1], k + 1);
+        execvp(*opt.program, opt.program);
+        error = errno;
+        write(started[1], &error, sizeof error);
+        _exit(1);
+    }
+    pids[i] = pid;
+    close(pipes[0][1]);
+    close(pipes[1][1]);
+    close(started[1]); // now only the child has it, until its exec
+    if (read(started[0], &error, sizeof error) == sizeof error)
+        errx(1, "cannot run %s: %s", *opt.program, strerror(error));
+    close(started[0]);
+}
+
+static void stop_ranks(void) {
+    me->state = STOPPING;
+    signal_ranks(SIGTERM);
+    kill_at = now() + opt.shutdown_timeout;
+}
+
+static void report_first(void) {
+    char host[64] = "?", how[64];
+    gethostname(host, sizeof host - 1);
+    if (WIFSIGNALED(first.status))
+        snprintf(how, sizeof how, "signal %d, %s", WTERMSIG(first.status), strsignal(WTERMSIG(first.status)));
+    else
+        snprintf(how, sizeof how, "exit code %d", WEXITSTATUS(first.status));
+    warnx("rank %d (pid %d on %s) failed first, in attempt %d: %s", me->node * me->nproc + first.local_rank,
+          first.pid, host, me->attempt, how);
+    if (streams[first.local_rank][1].used) {
+        warnx("the last that it wrote to stderr:");
+        show_last_lines(&streams[first.local_rank][1]);
+    }
+}
+
+// Takes note of the processes that have ended. The first rank that fails ends the others.
+static void reap(void) {
+    siginfo_t info = {0};
+    while (!waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid) {
+        int i = 0, status;
+        while (i < me->nproc && pids[i] != info.si_pid)
+            i++;
+        if (i < me->nproc) {
+            kill(-info.si_pid, SIGKILL); // its children; until waitpid nobody else can have the number
+            pids[i] = 0;
+            left--;
+        }
+        waitpid(info.si_pid, &status, 0);
+        if (i < me->nproc && status && me->state == RUNNING) {
+            first.local_rank = i, first.pid = info.si_pid, first.status = status;
+            stop_ranks();
+        }
+        info.si_pid = 0;
+    }
+    if (left > 0 || (me->state != RUNNING && me->state != STOPPING))
+        return;
+    for (int i = 0; i < 2 * me->nproc; i++)
+        finish_stream(&streams[i / 2][i % 2]);
+    if (first.pid && !ended_by)
+        report_first();
+    me->state = me->state == RUNNING ? DONE : FAILED;
+}
+
+// What node 0 has ordered.
+static void obey(void) {
+    double quiet = me->node > 0 ? now() - nodes[0].heard : 0;
+    if (me->state == RUNNING && (quiet > LOST || (boss->order != GO && boss->order_attempt == me->attempt)))
+        stop_ranks();
+    if (left > 0)
+        return;
+    if (quiet > (me->final ? 1 : me->attempt < me->max_restarts ? opt.join_timeout : LOST))
+        errx(1, "node 0 has not answered at %s, port %ld, for %.0f s (--join-timeout)", opt.master_addr,
+             opt.master_port, quiet);
+    if (boss->order != GO || boss->order_attempt <= me->attempt || me->final)
+        return;
+    me->attempt = boss->order_attempt;
+    me->state = RUNNING;
+    first.pid = kill_at = 0;
+    for (; left < me->nproc; left++)
+        start_rank(left);
+}
+
+static int open_signals(void) {
+    const int passed_on[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
+    sigset_t signals, blocked;
+    struct sigaction action;
+    signal(SIGCHLD, SIG_DFL); // where it is ignored, children cannot be waited for
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGCHLD);
+    for (int i = 0; i < 5; i++)
+        if (!sigaction(passed_on[i], NULL, &action) && action.sa_handler != SIG_IGN) // as under nohup
+            sigaddset(&signals, passed_on[i]);
+    blocked = signals;
+    sigaddset(&blocked, SIGPIPE); // the screen may go away
+    sigprocmask(SIG_BLOCK, &blocked, &mask_before);
+    return signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static void handle_signals(int signals) {
+    struct signalfd_siginfo info;
+    while (read(signals, &info, sizeof info) == sizeof info) {
+        int signal = info.ssi_signo;
+        if (signal != SIGCHLD)
+            signal_ranks(signal);
+        if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP) {
+            me->final = 1;
+            ended_by = signal;
+            kill_at = now() + opt.shutdown_timeout;
+        }
+    }
+    reap();
+}
+
+// Waits until something happens, or it is time to say something, and sees to it.
+static void wait_for_events(int signals) {
+    int count = 2 + 2 * me->nproc;
+    struct pollfd fds[count];
+    fds[0] = (struct pollfd){.fd = signals, .events = POLLIN};
+    fds[1] = (struct pollfd){.fd = udp, .events = POLLIN};
+    for (int i = 2; i < count; i++)
+        fds[i] = (struct pollfd){.fd = streams[i / 2 - 1][i % 2].pipe, .events = POLLIN};
+    if (poll(fds, count, me->nnodes > 1 || kill_at ? 100 : -1) > 0) {
+        for (int i = 2; i < count; i++)
+            if (fds[i].revents)
+                pump(&streams[i / 2 - 1][i % 2]);
+        hear();
+        handle_signals(signals);
+    }
+    if (kill_at && now() > kill_at)
+        signal_ranks(SIGKILL);
+}
+
+// On every way out but being killed.
+static void leave(void) {
+    if (boss->order != END)
+        me->final = 1, me->order = END;
+    me->state = GONE;
+    say();
+    close(alive);
+    while (waitpid(-1, NULL, 0) > 0)
+        ;
+}
+
+// The libraries of CUDA, which take 0.1 s to load, are not linked, and the driver is asked by a child.
+static int count_gpus(void) {
+    int status = 0, count = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+        int (*initialise)(unsigned) = driver ? dlsym(driver, "cuInit") : NULL;
+        int (*get_count)(int *) = driver ? dlsym(driver, "cuDeviceGetCount") : NULL;
+        if (initialise && get_count && !initialise(0))
+            get_count(&count);
+        _exit(count);
+    }
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+}
+
+static int count_ranks(void) {
+    char *end;
+    long number = strtol(opt.nproc, &end, 10);
+    int gpu = !strcmp(opt.nproc, "gpu"), any = !strcmp(opt.nproc, "auto");
+    cpu_set_t cores;
+    if ((gpu || any) && (number = count_gpus()))
+        return number;
+    if (gpu)
+        wrong_usage("--nproc-per-node gpu: no NVIDIA driver here knows of a GPU; give a number, or cpu");
+    if (any || !strcmp(opt.nproc, "cpu"))
+        return sched_getaffinity(0, sizeof cores, &cores) ? 1 : CPU_COUNT(&cores);
+    if (end == opt.nproc || *end || number < 1 || number > 1000)
+        wrong_usage("--nproc-per-node %s: want a number from 1 to 1000, gpu, cpu or auto", opt.nproc);
+    return number;
+}
+
+static void check_usage(void) {
+    if (!opt.program)
+        wrong_usage("no program to run");
+    if (opt.node_rank >= opt.nnodes)
+        wrong_usage("--node-rank %ld: with --nnodes %ld the last is %ld", opt.node_rank, opt.nnodes,
+                    opt.nnodes - 1);
+    if (opt.standalone && (opt.nnodes > 1 || opt.master_port))
+        wrong_usage("--standalone means one node and a free port, not --nnodes %ld --master-port %ld",
+                    opt.nnodes, opt.master_port);
+    if (strchr(opt.run_id, '/') || strlen(opt.run_id) > 63)
+        wrong_usage("--run-id %s: want at most 63 letters and no /, as a folder gets this name", opt.run_id);
+    if (opt.nnodes > 1 && opt.master_port == 0)
+        opt.master_port = 29500; // as of torchrun
+}
+
+int main(int argc, char **argv) {
+    int fd;
+    while ((fd = open("/dev/null", O_RDWR)) < 3)
+        ; // so that no pipe gets the number of a closed stdout
+    close(fd);
+    options_parse(options, sizeof options / sizeof *options,
+                  "Starts the ranks of a program and tells each in its environment who it is.", argc, argv);
+    check_usage();
+    int signals = open_signals();
+    join_nodes(opt.node_rank, opt.nnodes, count_ranks(), opt.max_restarts, opt.run_id);
+    open_port(opt.master_addr, &opt.master_port);
+    if (!(streams = calloc(me->nproc, sizeof *streams)))
+        err(1, "cannot start");
+    start_guard();
+    atexit(leave);
+    setvbuf(stdout, NULL, _IOLBF, TEXT);
+    setvbuf(stderr, NULL, _IOLBF, TEXT);
+    if (me->nproc > 1 && !getenv("OMP_NUM_THREADS") && !setenv("OMP_NUM_THREADS", "1", 1) && me->node == 0)
+        warnx("OMP_NUM_THREADS=1 for each rank, as it was not set");
+    struct message last = {0};
+    for (double said = 0;; wait_for_events(signals)) {
+        if (me->node == 0)
+            decide(opt.join_timeout);
+        obey();
+        if (now() - said > 0.5 || memcmp(me, &last, sizeof last)) {
+            say();
+            last = *me;
+            said = now();
+        }
+        if (left == 0 && is_over())
+            return boss->code == 0 ? 0 : ended_by ? 128 + ended_by : 1;
+    }
+}
