@@ -51,7 +51,9 @@ DATA := $(patsubst %/,%,$(firstword $(dir $(wildcard $(foreach folder,data/mnist
 IMAGES := $(if $(filter data/mnist,$(DATA)),,--data $(DATA))
 
 # make stepN builds the programs of step N and links them into its folder; run-stepN runs train, or the
-# one program there is.
+# one program there is. From step 3 on a launcher starts it: LAUNCH is for the launcher, ARGS for what it starts.
+LAUNCH := --nproc-per-node auto
+launcher = $(if $(filter 3 4 5,$(1)),03_multigpu_launcher/launch $$(LAUNCH))
 step_programs = $(filter $(BUILD)/0$(1)_%,$(PROGRAMS))
 define step_rules
 .PHONY: step$(1) run-step$(1)
@@ -60,7 +62,7 @@ step$(1): $(step_programs)
 run-step$(1):
 	@[ $(DEVICE) = $(HERE) ] || echo 'No GPU here that nvidia-smi knows: running on the CPU device.'
 	@$$(MAKE) --no-print-directory DEVICE=$(HERE) step$(1)
-	$(patsubst $(BUILD)/%,%,$(or $(filter %/train,$(step_programs)),$(step_programs))) \
+	$(launcher) $(patsubst $(BUILD)/%,%,$(or $(filter %/train,$(step_programs)),$(step_programs))) \
 		$(if $(filter %/train,$(step_programs)),$(IMAGES)) $$(ARGS)
 endef
 STEPS := $(patsubst 0%,%,$(sort $(foreach d,$(wildcard 0*_*/),$(firstword $(subst _, ,$(d))))))

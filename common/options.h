@@ -1,5 +1,5 @@
-// A table of command-line options: --name VALUE or --name=VALUE, and --name alone for a flag. A _ in a name may
-// be typed for a -.
+// A table of command-line options: --name VALUE or --name=VALUE, and --name alone for a flag. A _ in a name
+// may be typed for a -.
 #pragma once
 #include <stddef.h>
 
@@ -17,8 +17,8 @@ struct option_spec {
 };
 
 // Fills the values from the defaults and then the command line. --help prints summary and the table and
-// exits with 0; a mistake prints one line on stderr and exits with 2. An OPTION_REST, in the last row, says that
-// words without a - may follow the options, and its name what they are.
+// exits with 0; a mistake prints one line on stderr and exits with 2. An OPTION_REST, in the last row, says
+// that words without a - may follow the options, and its name what they are.
 void options_parse(const struct option_spec *table, size_t count, const char *summary, int argc, char **argv);
 
 // One line on stderr and exit code 2.
