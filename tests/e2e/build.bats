@@ -98,6 +98,17 @@ pretend_toolkit_without_gpu() {
     grep -q '^data      synthetic' <<<"$output" # as the copy has no data/
 }
 
+@test "run-step3 starts ranks by the launcher" {
+    run --separate-stderr make DEVICE=cpu run-step3 LAUNCH='--nproc-per-node 2' ARGS='--hidden 8 --max-steps 1'
+    [ "$status" = 0 ] || { echo "$stderr" && return 1; }
+    grep -qx 'ranks     global batch 128 = 2 ranks x 64' <<<"$output"
+}
+
+@test "the launcher loads no library of CUDA, whose loading takes longer than all that it does" {
+    make DEVICE=cpu build/cpu/03_multigpu_launcher/launch
+    run ! grep -qE 'cuda|cublas|nccl|blas|libz' <<<"$(ldd build/cpu/03_multigpu_launcher/launch)"
+}
+
 @test "run-step1 takes MNIST, else Fashion-MNIST" {
     mkdir -p data/mnist data/fashion-mnist
     touch data/mnist/train-images-idx3-ubyte.gz.part # of a download that was interrupted
@@ -158,10 +169,10 @@ lists_fixes() { # DEVICE HEADER FIX...: find_libs.sh fails, and names the fixes
         command -v $cc >/dev/null || skip "$cc is not installed"
         arch=all-major
         [ $cc = gcc ] || arch=90 # what nvcc makes does not depend on CC, so one generation is enough now
-        make -j4 DEVICE=gpu CC=$cc ARCH=$arch WERROR=1 step1 step2 step6
+        make -j4 DEVICE=gpu CC=$cc ARCH=$arch WERROR=1 step1 step2 step3 step6
         grep -qE -- "-arch=(sm_)?$arch " build/gpu/flags
         [ "$(readlink -f 01_single_gpu/train)" = "$PWD/build/gpu/01_single_gpu/train" ]
-        for program in 01_single_gpu/train 02_multigpu_fork/train 06_allreduce_demo/allreduce; do
+        for program in 01_single_gpu/train 02_multigpu_fork/train 03_multigpu_launcher/train 06_allreduce_demo/allreduce; do
             "$program" --help >help
             [[ $program == 01* ]] || grep -q libnccl <<<"$(ldd "$program")"
             data=()

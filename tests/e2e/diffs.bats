@@ -158,7 +158,12 @@ lines() {
     names '01_one/train.c:10: comment removed or reworded: // Adds all numbers up to the last one.'
     change 's/does it all/does everything/'
     names '01_one/train.c:22: comment removed or reworded:    does it all. */'
-    change '10,14d'
+}
+
+@test "a comment goes with its code, but does not give way to another" {
+    change '/^\/\/ Adds all/,/^}/d'
+    passes
+    change '/^\/\/ Adds all/,/^}/c// Prints it.'
     names '01_one/train.c:10: comment removed or reworded'
 }
 

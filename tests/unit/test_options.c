@@ -130,6 +130,35 @@ static void a_flag_has_no_value(void **state) {
     assert_int_equal(count, 8);
 }
 
+static char **words;
+static long dry_run;
+static const struct option_spec with_words[] = {
+    {"count", OPTION_INT, &count, "3", 1, 100, "how many"},
+    {"dry-run", OPTION_FLAG, &dry_run, NULL, 0, 0, "do nothing"},
+    {"program [arguments]", OPTION_REST, &words, NULL, 0, 0, "to run"},
+};
+
+static void words_may_follow_the_options(void **state) {
+    char *argv[] = {"launcher", "--count", "7", "run", "--count", "8", "--nosuch", NULL};
+    (void)state;
+    options_parse(with_words, 3, "Runs a program.", 7, argv);
+    assert_int_equal(count, 7);
+    assert_ptr_equal(words, argv + 3);
+    words = NULL;
+    options_parse(with_words, 3, "Runs a program.", 3, argv);
+    assert_null(words);
+}
+
+static void an_underscore_stands_for_a_dash(void **state) {
+    char *argv[] = {"launcher", "--dry_run", NULL};
+    (void)state;
+    dry_run = 0;
+    options_parse(with_words, 3, "Runs a program.", 2, argv);
+    assert_int_equal(dry_run, 1);
+    PARSE_IN_CHILD("--co_unt", "3");
+    assert_true(exited_with(2));
+}
+
 static void last_one_wins(void **state) {
     (void)state;
     PARSE("--count", "7", "--title=a", "--count=8", "--title", "b", "--count", "9");
@@ -258,6 +287,8 @@ int main(void) {
         cmocka_unit_test(both_spellings),
         cmocka_unit_test(a_word_may_stand_for_a_number),
         cmocka_unit_test(a_flag_has_no_value),
+        cmocka_unit_test(words_may_follow_the_options),
+        cmocka_unit_test(an_underscore_stands_for_a_dash),
         cmocka_unit_test(last_one_wins),
         cmocka_unit_test(a_value_may_look_like_an_option),
         cmocka_unit_test(bounds_are_allowed),
