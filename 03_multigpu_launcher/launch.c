@@ -35,13 +35,12 @@ static const struct option_spec options[] = {
     {"program [arguments]", OPTION_REST, &opt.program, NULL, 0, 0, "to run"},
 };
 
-static pid_t *pids;                                   // of the ranks here, 0: ended; the guard sees them too
-static int left;                                      // how many have not ended
-static struct stream (*streams)[2];                   // stdout and stderr of each
-static struct { int local_rank, pid, status; } first; // that failed in this attempt; pid 0: none
-static double kill_at;                                // when SIGKILL follows SIGTERM, 0: never
-static int ended_by;                                  // signal that is to end the run, 0: none
-static int alive;                                     // pipe to the guard, who waits for its end
+static pid_t *pids;                 // of the ranks here, 0: ended; the guard sees them too
+static int left;                    // how many have not ended
+static struct stream (*streams)[2]; // stdout and stderr of each
+static double kill_at;              // when SIGKILL follows SIGTERM, 0: never
+static int ended_by;                // signal that is to end the run, 0: none
+static int alive;                   // pipe to the guard, who waits for its end
 static sigset_t mask_before;
 
 static void signal_ranks(int signal) {
@@ -145,18 +144,19 @@ static void stop_ranks(void) {
     kill_at = now() + opt.shutdown_timeout;
 }
 
-static void report_first(void) {
+// How a rank failed, and the last lines of its stderr.
+static void report(int local_rank, pid_t pid, int status) {
     char host[64] = "?", how[64];
     gethostname(host, sizeof host - 1);
-    if (WIFSIGNALED(first.status))
-        snprintf(how, sizeof how, "signal %d, %s", WTERMSIG(first.status), strsignal(WTERMSIG(first.status)));
+    if (WIFSIGNALED(status))
+        snprintf(how, sizeof how, "signal %d, %s", WTERMSIG(status), strsignal(WTERMSIG(status)));
     else
-        snprintf(how, sizeof how, "exit code %d", WEXITSTATUS(first.status));
-    warnx("rank %d (pid %d on %s) failed first, in attempt %d: %s", me->node * me->nproc + first.local_rank,
-          first.pid, host, me->attempt, how);
-    if (streams[first.local_rank][1].used) {
+        snprintf(how, sizeof how, "exit code %d", WEXITSTATUS(status));
+    warnx("rank %d (pid %d on %s) failed first, in attempt %d: %s", me->node * me->nproc + local_rank, pid,
+          host, me->attempt, how);
+    if (streams[local_rank][1].used) {
         warnx("the last that it wrote to stderr:");
-        show_last_lines(&streams[first.local_rank][1]);
+        show_last_lines(&streams[local_rank][1]);
     }
 }
 
@@ -173,19 +173,17 @@ static void reap(void) {
             left--;
         }
         waitpid(info.si_pid, &status, 0);
+        for (int k = 0; k < 2 && i < me->nproc; k++)
+            finish_stream(&streams[i][k]);
         if (i < me->nproc && status && me->state == RUNNING) {
-            first.local_rank = i, first.pid = info.si_pid, first.status = status;
+            if (!ended_by)
+                report(i, info.si_pid, status);
             stop_ranks();
         }
         info.si_pid = 0;
     }
-    if (left > 0 || (me->state != RUNNING && me->state != STOPPING))
-        return;
-    for (int i = 0; i < 2 * me->nproc; i++)
-        finish_stream(&streams[i / 2][i % 2]);
-    if (first.pid && !ended_by)
-        report_first();
-    me->state = me->state == RUNNING ? DONE : FAILED;
+    if (left == 0 && (me->state == RUNNING || me->state == STOPPING))
+        me->state = me->state == RUNNING ? DONE : FAILED;
 }
 
 // What node 0 has ordered.
@@ -202,7 +200,7 @@ static void obey(void) {
         return;
     me->attempt = boss->order_attempt;
     me->state = RUNNING;
-    first.pid = kill_at = 0;
+    kill_at = 0;
     for (; left < me->nproc; left++)
         start_rank(left);
 }
