@@ -27,7 +27,7 @@ PROGRAMS := $(patsubst %.c,$(BUILD)/%,$(wildcard 0*/*.c))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help quickstart data programs test fuzz bench-step1 bench-step2 bench-collectives diffstat format lint clean
+.PHONY: help quickstart data programs test fuzz bench-step1 bench-step2 bench-collectives bench-launcher diffstat format lint clean
 help: ## this list
 	@sed -n 's/^\([a-z][a-zMN0-9-]*\):.*## /\1|/p' Makefile | awk -F'|' '{printf "make %-17s %s\n", $$1, $$2}'
 	@echo 'DEVICE=cpu or DEVICE=gpu after make chooses the device (now: $(DEVICE)); ARCH=native builds for this GPU only.'
@@ -150,6 +150,10 @@ bench-collectives: ## all-reduce on the CPU device beside Open MPI and a bare ex
 	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ build/cpu/tests/bench/collectives build/cpu/tests/bench/exchange \
 		$$(command -v mpicc >/dev/null && echo build/cpu/tests/bench/mpi_allreduce)
 	@/usr/bin/python3 -B tests/bench/collectives.py build/cpu $(ARGS)
+bench-launcher: ## what the launcher costs, beside torchrun
+	@tools/deps.sh bench
+	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ programs
+	@/usr/bin/python3 -B tests/bench/launcher.py build/cpu $(ARGS)
 
 BENCHMARKS := $(addprefix $(BUILD)/tests/bench/,sgemm exchange collectives)
 $(BENCHMARKS): %: %.o

@@ -117,25 +117,28 @@ static int same_run(const struct message *m) {
 static void hear(void) {
     struct node from;
     struct message *m = &from.said;
-    ssize_t got;
-    while (from.address_bytes = sizeof from.address,
-           (got = recvfrom(udp, m, sizeof *m, 0, (struct sockaddr *)&from.address, &from.address_bytes)) >=
-               0) {
+    for (;;) {
+        from.address_bytes = sizeof from.address;
+        ssize_t got =
+            recvfrom(udp, m, sizeof *m, MSG_TRUNC, (struct sockaddr *)&from.address, &from.address_bytes);
+        if (got < 0)
+            return;
         if (got != sizeof *m || m->magic != me->magic || m->run_id[sizeof m->run_id - 1] || m->node < 0 ||
-            m->node >= me->nnodes || (m->node == 0) == (me->node == 0))
+            (m->node == 0) == (me->node == 0))
             continue;
-        if (!same_run(m) && me->node == 0) { // it is told, and gives up
+        if (!same_run(m) && me->node == 0) // it is told, and gives up
             sendto(udp, me, sizeof *me, 0, (struct sockaddr *)&from.address, from.address_bytes);
-            continue;
-        }
-        if (!same_run(m))
+        else if (!same_run(m))
             errx(1,
-                 "node 0 has --nnodes %d --nproc-per-node %d --max-restarts %d --run-id %s, and node %d has "
-                 "not",
+                 "node 0 has --nnodes %d --nproc-per-node %d --max-restarts %d --run-id %s, node %d has not",
                  m->nnodes, m->nproc, m->max_restarts, m->run_id, me->node);
+        if (!same_run(m) || m->node >= me->nnodes)
+            continue;
         struct node *n = &nodes[m->node];
-        if (n->said.pid && n->said.pid != m->pid && !is_lost(m->node))
-            continue; // another one says that it is this node
+        int other = n->said.pid != m->pid || n->address_bytes != from.address_bytes ||
+                    memcmp(&n->address, &from.address, from.address_bytes);
+        if (n->address_bytes && other && (!is_lost(m->node) || me->order == GO))
+            continue; // somebody else says that it is this node, and may be it from the next attempt on
         from.heard = now();
         *n = from;
         if (me->node > 0)
@@ -148,6 +151,8 @@ static void decide(double join_timeout) {
     int busy = 0, done = 0, failed = 0, final = 0, missing = 0;
     for (int n = 0; n < me->nnodes; n++) {
         struct message *m = &nodes[n].said;
+        if (me->order == STOP && m->magic && m->attempt > me->order_attempt) // node 0 was started anew
+            me->order_attempt = m->attempt;
         if (is_lost(n))
             missing = n;
         else

@@ -37,6 +37,8 @@ if [ "$1" = test ]; then
     check has_command cppcheck cppcheck cppcheck cppcheck
     check has_command script bsdutils util-linux util-linux
     check has_command pgrep procps procps-ng procps-ng
+    check has_torch - python3-torch python3-pytorch pytorch
+    check has_command mpirun openmpi-bin openmpi openmpi
 elif [ "$1" = bench ]; then
     check has_torch - python3-torch python3-pytorch pytorch
     check has_command mpicc "openmpi-bin libopenmpi-dev" openmpi-devel openmpi

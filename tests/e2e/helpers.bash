@@ -66,3 +66,68 @@ copy_tree() {
     mkdir -p "$1"
     git -C "$root" ls-files -z -co --exclude-standard -- ':!data' | tar -C "$root" -c --null -T - | tar -C "$1" -x
 }
+
+# What the next two compile with: as the programs of $TRAIN.
+set_build() {
+    build=${TRAIN%/01_single_gpu/train}
+    read -ra libs <<<"$(sed -n 's/^LIB_FLAGS := //p' "$build/libs.mk")"
+    c_flags=(-std=c11 -D_GNU_SOURCE -O1 -pthread -I"$root/common/cpu/include")
+}
+
+# compile PROGRAM FILE...: of the files, among them the device's, and what else a step is made of.
+compile() {
+    cc "${c_flags[@]}" "${@:2}" "$build"/common/*.o "${libs[@]}" -ldl -lm -o "$1"
+}
+
+# compile_watched PROGRAM FILE...: of a step's file, with step2/watch.c.
+compile_watched() {
+    local wrapped
+    mapfile -t wrapped < <(sed -nE 's/^WATCHED\(.*, ([a-zA-Z]+),$/\1/p; s/^WATCHED\([a-zA-Z_]+, ([a-zA-Z]+), .*/\1/p
+        s/.*__real_([a-z_]+)[;(,].*/\1/p' "$root/tests/e2e/step2/watch.c" | sort -u)
+    [ ${#wrapped[@]} = 10 ]
+    compile "$1" "${wrapped[@]/#/-Wl,--wrap=}" "$root/tests/e2e/step2/watch.c" "${@:2}" "$build"/common/cpu/*.o
+}
+
+# same_curve CSV CSV: the same steps and epochs, with the same losses and accuracies but for rounding.
+same_curve() {
+    paste -d, "$1" "$2" | awk -F, '
+        function differ(a, b) { return (a == "") != (b == "") || (a - b) ^ 2 > (1e-5 * a) ^ 2 }
+        NR > 1 && ($1 != $8 || $3 != $10 || differ($2, $9) || differ($4, $11) || differ($5, $12) || $6 != $13) {
+            print "differs: " $0
+            wrong = 1
+        }
+        END { exit wrong || NR < 12 }'
+}
+
+# start COMMAND...: in a process group of its own and with no signal ignored, like a job of a terminal. Its process
+# is $pid, its output in out and err; $alive can be read to its end when all processes of the job have ended.
+start() {
+    rm -f alive && mkfifo alive
+    set -m
+    env --default-signal=HUP,INT,TERM "$@" >out 2>err 3>&- 9>alive &
+    pid=$!
+    set +m
+    exec {alive}<alive
+}
+
+# until_true SECONDS COMMAND...
+until_true() {
+    local end=$((SECONDS + $1 + 1))
+    until "${@:2}"; do
+        [ $SECONDS -lt $end ] || { echo "waited in vain for ${*:2}" && cat out err && return 1; }
+        sleep 0.01
+    done
+}
+
+stopped() { # PID
+    [[ $(cat "/proc/$1/stat") == *") T "* ]]
+}
+
+# All processes of the job end soon, and the one that was started with this code.
+ends() { # CODE
+    local code=0
+    timeout 3 cat <&"$alive" || { echo "the job goes on" && return 1; }
+    exec {alive}<&-
+    wait "$pid" || code=$?
+    [ $code = "$1" ] || { echo "ended with $code" && cat err && return 1; }
+}

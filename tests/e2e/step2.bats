@@ -8,21 +8,15 @@ setup_file() {
     need_train 02_multigpu_fork/train
     tiny_data "$BATS_FILE_TMPDIR/tiny"
     set_variables
-    mapfile -t wrapped < <(sed -nE 's/^WATCHED\(.*, ([a-zA-Z]+),$/\1/p; s/^WATCHED\([a-zA-Z_]+, ([a-zA-Z]+), .*/\1/p
-        s/.*__real_([a-z_]+)[;(,].*/\1/p' "$root/tests/e2e/step2/watch.c" | sort -u)
-    [ ${#wrapped[@]} = 10 ]
-    compile "$watched" "${wrapped[@]/#/-Wl,--wrap=}" "$root/tests/e2e/step2/watch.c" \
-        "$build/02_multigpu_fork/train.o" "$build"/common/cpu/*.o
+    compile_watched "$watched" "$build/02_multigpu_fork/train.o"
 }
 
 set_variables() {
     export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=4
     tiny=$BATS_FILE_TMPDIR/tiny
-    build=${TRAIN%/01_single_gpu/train}
+    set_build
     two=$build/02_multigpu_fork/train
     watched=$BATS_FILE_TMPDIR/watched # step 2 with step2/watch.c
-    read -ra libs <<<"$(sed -n 's/^LIB_FLAGS := //p' "$build/libs.mk")"
-    c_flags=(-std=c11 -D_GNU_SOURCE -O1 -pthread -I"$root/common/cpu/include")
 }
 
 setup() {
@@ -33,11 +27,6 @@ setup() {
 # A job that a failed test has left.
 teardown() {
     [ -z "${pid:-}" ] || kill -9 -- -"$pid" 2>/dev/null || true
-}
-
-# compile PROGRAM FILE...: of the files, among them the device's, and what else a step is made of.
-compile() {
-    cc "${c_flags[@]}" "${@:2}" "$build"/common/*.o "${libs[@]}" -ldl -lm -o "$1"
 }
 
 # broken PROGRAM SED: step 2 after this change to its source, which must be one.
@@ -54,17 +43,6 @@ run_tiny() {
 
 train() {
     run_tiny "$two" "$@"
-}
-
-# same_curve CSV CSV: the same steps and epochs, with the same losses and accuracies but for rounding.
-same_curve() {
-    paste -d, "$1" "$2" | awk -F, '
-        function differ(a, b) { return (a == "") != (b == "") || (a - b) ^ 2 > (1e-5 * a) ^ 2 }
-        NR > 1 && ($1 != $8 || $3 != $10 || differ($2, $9) || differ($4, $11) || differ($5, $12) || $6 != $13) {
-            print "differs: " $0
-            wrong = 1
-        }
-        END { exit wrong || NR < 12 }'
 }
 
 @test "any number of ranks learns what step 1 learns, step by step" {
@@ -282,17 +260,6 @@ part() {
     done
 }
 
-# start COMMAND...: in a process group of its own and with no signal ignored, like a job of a terminal. Its process
-# is $pid, its output in out and err; $alive can be read to its end when all processes of the job have ended.
-start() {
-    rm -f alive && mkfifo alive
-    set -m
-    env --default-signal=HUP,INT,TERM "$@" >out 2>err 3>&- 9>alive &
-    pid=$!
-    set +m
-    exec {alive}<alive
-}
-
 # Training that would go on for ever.
 start_training() {
     start "$two" --data "$tiny" --hidden 8,8 --batch 120 --nproc 3 --epochs 1000000
@@ -305,19 +272,6 @@ start_stopped() {
     until_true 30 stopped "${ranks[$1]}"
 }
 
-stopped() { # PID
-    [[ $(cat "/proc/$1/stat") == *") T "* ]]
-}
-
-# until_true SECONDS COMMAND...
-until_true() {
-    local end=$((SECONDS + $1 + 1))
-    until "${@:2}"; do
-        [ $SECONDS -lt $end ] || { echo "waited in vain for ${*:2}" && cat out err && return 1; }
-        sleep 0.01
-    done
-}
-
 # find_ranks [COUNT]: the pids of the three or so ranks, in their order.
 find_ranks() {
     [ -e "/proc/$pid/task/$pid/children" ] || return
@@ -328,15 +282,6 @@ find_ranks() {
 await_training() {
     until_true 30 grep -q '^epoch 2/' out
     find_ranks
-}
-
-# All processes of the job end soon, and the parent with this code.
-ends() { # CODE
-    local code=0
-    timeout 3 cat <&"$alive" || { echo "the job goes on" && return 1; }
-    exec {alive}<&-
-    wait "$pid" || code=$?
-    [ $code = "$1" ] || { echo "ended with $code" && cat err && return 1; }
 }
 
 # What the parent says about a rank is all that is said.
