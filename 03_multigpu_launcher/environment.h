@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <nccl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,25 +57,33 @@ static int from_environment(const char *name, int min, int max) {
     return number;
 }
 
+static const struct launcher *find_launcher(void) {
+    if (getenv("RANK") || getenv("WORLD_SIZE") || getenv("LOCAL_RANK"))
+        return launchers; // torchrun's should be complete
+    for (size_t i = 1; i < sizeof launchers / sizeof *launchers; i++)
+        if (getenv(launchers[i].rank) && getenv(launchers[i].world) && getenv(launchers[i].local_rank))
+            return &launchers[i];
+    return NULL;
+}
+
 // Without a launcher, the only rank. Contradictions end the program.
 static struct place find_place(void) {
     struct place p = {.launcher = "none: the only rank", .world = 1};
-    const struct launcher *l = launchers, *end = launchers + sizeof launchers / sizeof *launchers;
-    if (!getenv("RANK") && !getenv("WORLD_SIZE") && !getenv("LOCAL_RANK"))
-        while (++l < end && !(getenv(l->rank) && getenv(l->world) && getenv(l->local_rank)))
-            ;
-    if (l < end) {
+    const struct launcher *l = find_launcher();
+    if (l) {
         p.launcher = l->name;
         p.world = from_environment(l->world, 1, 1000000);
         p.rank = from_environment(l->rank, 0, p.world - 1);
         p.local_rank = from_environment(l->local_rank, 0, p.rank);
         error_rank = p.rank;
     }
-    for (int i = 0; i < 3 && l < end && l->run[i]; i++)
-        if (getenv(l->run[i]))
-            snprintf(p.run + strlen(p.run), 80, "-%.70s", getenv(l->run[i]));
+    for (int i = 0; i < 3 && l && l->run[i]; i++) {
+        const char *name = getenv(l->run[i]);
+        if (name) // the end of a long one tells more than its beginning
+            snprintf(p.run + strlen(p.run), 80, "-%s", strlen(name) > 70 ? name + strlen(name) - 70 : name);
+    }
     if (!*p.run) // ranks without a name in common have a parent in common
-        snprintf(p.run, sizeof p.run, "-%d", l < end ? getppid() : getpid());
+        snprintf(p.run, sizeof p.run, "-%d", l ? getppid() : getpid());
     for (char *slash = p.run; (slash = strchr(slash, '/'));)
         *slash = '_';
     return p;
@@ -120,6 +129,12 @@ static void forget_id(void) {
     if (id_file >= 0 && !unlinkat(folder, "id", 0))
         id_file = -1;
     rmdir(folder_path); // not while there is an id in it
+    *folder_path = 0;   // another run may have one of that name soon
+}
+
+static void leave_early(int signal) {
+    forget_id();
+    _exit(128 + signal);
 }
 
 // Gives the id of rank 0 to the other ranks on this node, through a file.
@@ -129,11 +144,15 @@ static void share_id(const struct place *p, ncclUniqueId *id, double timeout) {
     if (p->rank == 0 && read_id(&other))
         fail("another rank 0 of this run has left its id in %s", folder_path);
     atexit(forget_id);
+    signal(SIGTERM, leave_early);
+    signal(SIGINT, leave_early);
     if (p->rank == 0) {
-        id_file = openat(folder, "new", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-        if (flock(id_file, LOCK_EX | LOCK_NB) || write(id_file, id, sizeof *id) != sizeof *id ||
+        int file = openat(folder, "new", O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+        if (file < 0 || flock(file, LOCK_EX | LOCK_NB) || ftruncate(file, 0) ||
+            write(file, id, sizeof *id) != sizeof *id ||
             renameat(folder, "new", folder, "id")) // whole or not at all
             fail("cannot write %s/id: %m", folder_path);
+        id_file = file;
     }
     for (double end = seconds() + timeout; p->rank > 0 && !read_id(id); usleep(1000))
         if (seconds() > end)

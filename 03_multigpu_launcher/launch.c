@@ -1,11 +1,10 @@
 // Starts the ranks of a program, ours or not, and tells each in its environment who it is: torchrun, in C.
 // When a rank fails it ends the others, and starts all again while restarts remain. For several nodes it is
-// started once on each (nodes.h). What ranks write goes through output.h.
+// started once on each (nodes.h). What ranks write goes through pipes (output.h).
 #include "../common/options.h"
+#include "count.h"
 #include "nodes.h"
 #include "output.h"
-#include <dlfcn.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -35,13 +34,15 @@ static const struct option_spec options[] = {
     {"program [arguments]", OPTION_REST, &opt.program, NULL, 0, 0, "to run"},
 };
 
-static pid_t *pids;                 // of the ranks here, 0: ended; the guard sees them too
-static int left;                    // how many have not ended
-static struct stream (*streams)[2]; // stdout and stderr of each
-static double kill_at;              // when SIGKILL follows SIGTERM, 0: never
-static int ended_by;                // signal that is to end the run, 0: none
-static int alive;                   // pipe to the guard, who waits for its end
+static pid_t *pids;            // of the ranks here, 0: ended; the guard sees them too
+static int left;               // how many have not ended
+static struct stream *streams; // stdout and stderr of each
+static double kill_at;         // when SIGKILL follows SIGTERM, 0: never
+static int ended_by;           // signal that is to end the run, 0: none
+static pid_t guard;
+static int alive; // pipe to the guard, who waits for its end
 static sigset_t mask_before;
+static void (*sigchld_before)(int);
 
 static void signal_ranks(int signal) {
     for (int i = 0; i < me->nproc; i++)
@@ -53,20 +54,20 @@ static void signal_ranks(int signal) {
 static void start_guard(void) {
     int ends[2];
     pids = mmap(NULL, me->nproc * sizeof *pids, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    pid_t guard = pids == MAP_FAILED || pipe2(ends, O_CLOEXEC) ? -1 : fork();
+    guard = pids == MAP_FAILED || pipe2(ends, O_CLOEXEC) ? -1 : fork();
     if (guard < 0)
         err(1, "cannot start");
     if (guard == 0) {
         sigset_t all;
         sigfillset(&all);
         sigprocmask(SIG_SETMASK, &all, NULL);
-        setpgid(0, 0); // a kill of the launcher's process group leaves it alone
         prctl(PR_SET_NAME, "launch-guard");
         close(ends[1]);
         if (read(ends[0], ends, 1) == 0)
             signal_ranks(SIGKILL);
         _exit(0);
     }
+    setpgid(guard, guard); // a kill of the launcher's process group leaves it alone
     close(ends[0]);
     alive = ends[1];
 }
@@ -99,16 +100,16 @@ static void tell_rank(int local_rank) {
 static void start_rank(int i) {
     int pipes[2][2] = {{-1, -1}, {-1, -1}}, started[2], error, rank = me->node * me->nproc + i;
     for (int k = 0; k < 2; k++) {
-        struct stream *s = &streams[i][k];
+        struct stream *s = &streams[2 * i + k];
         // stdout goes its own way if nobody wants it; the last lines of stderr are always wanted.
         if ((k == 1 || opt.log_dir || opt.tee) && pipe2(pipes[k], O_CLOEXEC))
             err(1, "cannot start rank %d", rank);
         s->pipe = pipes[k][0];
         s->file =
             opt.log_dir ? open_log(opt.log_dir, me->run_id, me->attempt, rank, k ? "stderr" : "stdout") : -1;
-        s->screen = opt.log_dir && !opt.tee ? NULL : k ? stderr : stdout;
+        s->screen = opt.log_dir && !opt.tee ? NULL : &screens[k];
         s->rank = opt.tee ? rank : -1;
-        s->used = s->shown = 0;
+        s->used = s->shown = s->ended = 0;
     }
     pid_t pid = pipe2(started, O_CLOEXEC) ? -1 : fork();
     if (pid < 0)
@@ -118,6 +119,8 @@ static void start_rank(int i) {
         if (getppid() != me->pid)
             _exit(1);
         setpgid(0, 0);
+        pids[i] = getpid(); // the guard must know before there are children
+        signal(SIGCHLD, sigchld_before);
         sigprocmask(SIG_SETMASK, &mask_before, NULL);
         tell_rank(i);
         dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), 0);
@@ -126,8 +129,7 @@ static void start_rank(int i) {
                 dup2(pipes[k][1], k + 1);
         execvp(*opt.program, opt.program);
         error = errno;
-        write(started[1], &error, sizeof error);
-        _exit(1);
+        _exit(write(started[1], &error, sizeof error) < 0);
     }
     pids[i] = pid;
     close(pipes[0][1]);
@@ -152,11 +154,11 @@ static void report(int local_rank, pid_t pid, int status) {
         snprintf(how, sizeof how, "signal %d, %s", WTERMSIG(status), strsignal(WTERMSIG(status)));
     else
         snprintf(how, sizeof how, "exit code %d", WEXITSTATUS(status));
-    warnx("rank %d (pid %d on %s) failed first, in attempt %d: %s", me->node * me->nproc + local_rank, pid,
-          host, me->attempt, how);
-    if (streams[local_rank][1].used) {
-        warnx("the last that it wrote to stderr:");
-        show_last_lines(&streams[local_rank][1]);
+    note("rank %d (pid %d on %s) failed first, in attempt %d: %s", me->node * me->nproc + local_rank, pid,
+         host, me->attempt, how);
+    if (streams[2 * local_rank + 1].used) {
+        note("the last that it wrote to stderr:");
+        show_last_lines(&streams[2 * local_rank + 1]);
     }
 }
 
@@ -165,35 +167,44 @@ static void reap(void) {
     siginfo_t info = {0};
     while (!waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid) {
         int i = 0, status;
-        while (i < me->nproc && pids[i] != info.si_pid)
+        pid_t pid = info.si_pid;
+        while (i < me->nproc && pids[i] != pid)
             i++;
         if (i < me->nproc) {
-            kill(-info.si_pid, SIGKILL); // its children; until waitpid nobody else can have the number
+            kill(-pid, SIGKILL); // its children; until waitpid nobody else can have the number
             pids[i] = 0;
             left--;
         }
-        waitpid(info.si_pid, &status, 0);
-        for (int k = 0; k < 2 && i < me->nproc; k++)
-            finish_stream(&streams[i][k]);
-        if (i < me->nproc && status && me->state == RUNNING) {
+        waitpid(pid, &status, 0);
+        info.si_pid = 0;
+        if (i == me->nproc)
+            continue;
+        end_stream(&streams[2 * i]);
+        end_stream(&streams[2 * i + 1]);
+        if (status && me->state == RUNNING) {
             if (!ended_by)
-                report(i, info.si_pid, status);
+                report(i, pid, status);
             stop_ranks();
         }
-        info.si_pid = 0;
     }
-    if (left == 0 && (me->state == RUNNING || me->state == STOPPING))
+    int open = 0; // on their way to a screen that somebody reads slowly
+    for (int i = 0; i < 2 * me->nproc; i++)
+        open += streams[i].pipe >= 0;
+    if (left == 0 && (!open || (kill_at && now() > kill_at)) &&
+        (me->state == RUNNING || me->state == STOPPING))
         me->state = me->state == RUNNING ? DONE : FAILED;
 }
 
 // What node 0 has ordered.
 static void obey(void) {
     double quiet = me->node > 0 ? now() - nodes[0].heard : 0;
-    if (me->state == RUNNING && (quiet > LOST || (boss->order != GO && boss->order_attempt == me->attempt)))
+    if (me->state == RUNNING && (quiet > LOST || boss->order_attempt + (boss->order != GO) > me->attempt))
         stop_ranks();
     if (left > 0)
         return;
-    if (quiet > (me->final ? 1 : me->attempt < me->max_restarts ? opt.join_timeout : LOST))
+    if (quiet > 1 && ended_by)
+        exit(128 + ended_by);
+    if (quiet > (me->attempt < me->max_restarts ? opt.join_timeout : LOST))
         errx(1, "node 0 has not answered at %s, port %ld, for %.0f s (--join-timeout)", opt.master_addr,
              opt.master_port, quiet);
     if (boss->order != GO || boss->order_attempt <= me->attempt || me->final)
@@ -209,7 +220,6 @@ static int open_signals(void) {
     const int passed_on[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
     sigset_t signals, blocked;
     struct sigaction action;
-    signal(SIGCHLD, SIG_DFL); // where it is ignored, children cannot be waited for
     sigemptyset(&signals);
     sigaddset(&signals, SIGCHLD);
     for (int i = 0; i < 5; i++)
@@ -230,76 +240,56 @@ static void handle_signals(int signals) {
         if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP) {
             me->final = 1;
             ended_by = signal;
-            kill_at = now() + opt.shutdown_timeout;
+            kill_at = kill_at ? kill_at : now() + opt.shutdown_timeout;
         }
     }
-    reap();
 }
 
 // Waits until something happens, or it is time to say something, and sees to it.
 static void wait_for_events(int signals) {
-    int count = 2 + 2 * me->nproc;
-    struct pollfd fds[count];
+    int count = 2 * me->nproc;
+    struct pollfd fds[4 + count];
     fds[0] = (struct pollfd){.fd = signals, .events = POLLIN};
     fds[1] = (struct pollfd){.fd = udp, .events = POLLIN};
-    for (int i = 2; i < count; i++)
-        fds[i] = (struct pollfd){.fd = streams[i / 2 - 1][i % 2].pipe, .events = POLLIN};
-    if (poll(fds, count, me->nnodes > 1 || kill_at ? 100 : -1) > 0) {
-        for (int i = 2; i < count; i++)
-            if (fds[i].revents)
-                pump(&streams[i / 2 - 1][i % 2]);
-        hear();
+    for (int k = 0; k < 2; k++)
+        fds[2 + k] = (struct pollfd){.fd = screens[k].used ? screens[k].fd : -1, .events = POLLOUT};
+    for (int i = 0; i < count; i++)
+        fds[4 + i] = (struct pollfd){.fd = can_pump(&streams[i]) ? streams[i].pipe : -1, .events = POLLIN};
+    if (poll(fds, 4 + count, me->nnodes > 1 || kill_at ? 100 : -1) > 0) {
+        flush(&screens[0]);
+        flush(&screens[1]);
+        for (int i = 0; i < count; i++)
+            if ((fds[4 + i].revents || streams[i].ended) && can_pump(&streams[i]))
+                pump(&streams[i]);
         handle_signals(signals);
     }
-    if (kill_at && now() > kill_at)
+    reap();
+    if (kill_at && now() > kill_at) {
         signal_ranks(SIGKILL);
+        if (ended_by && me->state == DONE)
+            me->state = FAILED; // ranks of other nodes have not ended, and it is not waited for them
+    }
 }
 
-// On every way out but being killed.
+// On every way out but being killed, err() included.
 static void leave(void) {
     if (boss->order != END)
         me->final = 1, me->order = END;
     me->state = GONE;
     say();
     close(alive);
-    while (waitpid(-1, NULL, 0) > 0)
-        ;
-}
-
-// The libraries of CUDA, which take 0.1 s to load, are not linked, and the driver is asked by a child.
-static int count_gpus(void) {
-    int status = 0, count = 0;
-    pid_t child = fork();
-    if (child == 0) {
-        void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-        int (*initialise)(unsigned) = driver ? dlsym(driver, "cuInit") : NULL;
-        int (*get_count)(int *) = driver ? dlsym(driver, "cuDeviceGetCount") : NULL;
-        if (initialise && get_count && !initialise(0))
-            get_count(&count);
-        _exit(count);
-    }
-    waitpid(child, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 0;
-}
-
-static int count_ranks(void) {
-    char *end;
-    long number = strtol(opt.nproc, &end, 10);
-    int gpu = !strcmp(opt.nproc, "gpu"), any = !strcmp(opt.nproc, "auto");
-    cpu_set_t cores;
-    if ((gpu || any) && (number = count_gpus()))
-        return number;
-    if (gpu)
-        wrong_usage("--nproc-per-node gpu: no NVIDIA driver here knows of a GPU; give a number, or cpu");
-    if (any || !strcmp(opt.nproc, "cpu"))
-        return sched_getaffinity(0, sizeof cores, &cores) ? 1 : CPU_COUNT(&cores);
-    if (end == opt.nproc || *end || number < 1 || number > 1000)
-        wrong_usage("--nproc-per-node %s: want a number from 1 to 1000, gpu, cpu or auto", opt.nproc);
-    return number;
+    waitpid(guard, NULL, 0);
+    for (int i = 0; i < me->nproc; i++)
+        if (pids[i])
+            waitpid(pids[i], NULL, 0);
+    sigaddset(&mask_before, SIGPIPE);
+    sigprocmask(SIG_SETMASK, &mask_before, NULL); // who does not want to wait for the screens can end this
+    if (!ended_by)
+        empty_screens();
 }
 
 static void check_usage(void) {
-    if (!opt.program)
+    if (!opt.program || !*opt.program)
         wrong_usage("no program to run");
     if (opt.node_rank >= opt.nnodes)
         wrong_usage("--node-rank %ld: with --nnodes %ld the last is %ld", opt.node_rank, opt.nnodes,
@@ -307,33 +297,36 @@ static void check_usage(void) {
     if (opt.standalone && (opt.nnodes > 1 || opt.master_port))
         wrong_usage("--standalone means one node and a free port, not --nnodes %ld --master-port %ld",
                     opt.nnodes, opt.master_port);
-    if (strchr(opt.run_id, '/') || strlen(opt.run_id) > 63)
-        wrong_usage("--run-id %s: want at most 63 letters and no /, as a folder gets this name", opt.run_id);
+    if (strchr(opt.run_id, '/') || opt.run_id[0] == '.' || strlen(opt.run_id) > 63)
+        wrong_usage(
+            "--run-id %s: want at most 63 letters, no / and no . in front, as a folder gets this name",
+            opt.run_id);
     if (opt.nnodes > 1 && opt.master_port == 0)
         opt.master_port = 29500; // as of torchrun
 }
 
 int main(int argc, char **argv) {
     int fd;
-    while ((fd = open("/dev/null", O_RDWR)) < 3)
+    while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd < 3)
         ; // so that no pipe gets the number of a closed stdout
     close(fd);
     options_parse(options, sizeof options / sizeof *options,
                   "Starts the ranks of a program and tells each in its environment who it is.", argc, argv);
     check_usage();
-    int signals = open_signals();
-    join_nodes(opt.node_rank, opt.nnodes, count_ranks(), opt.max_restarts, opt.run_id);
+    sigchld_before = signal(SIGCHLD, SIG_DFL); // where it is ignored, children cannot be waited for
+    int nproc = count_ranks(opt.nproc), signals = open_signals();
+    join_nodes(opt.node_rank, opt.nnodes, nproc, opt.max_restarts, opt.run_id);
     open_port(opt.master_addr, &opt.master_port);
-    if (!(streams = calloc(me->nproc, sizeof *streams)))
+    if (!(streams = calloc(2 * me->nproc, sizeof *streams)))
         err(1, "cannot start");
     start_guard();
     atexit(leave);
-    setvbuf(stdout, NULL, _IOLBF, TEXT);
-    setvbuf(stderr, NULL, _IOLBF, TEXT);
+    open_screens();
     if (me->nproc > 1 && !getenv("OMP_NUM_THREADS") && !setenv("OMP_NUM_THREADS", "1", 1) && me->node == 0)
-        warnx("OMP_NUM_THREADS=1 for each rank, as it was not set");
+        note("OMP_NUM_THREADS=1 for each rank, as it was not set");
     struct message last = {0};
     for (double said = 0;; wait_for_events(signals)) {
+        hear();
         if (me->node == 0)
             decide(opt.join_timeout);
         obey();
@@ -343,6 +336,6 @@ int main(int argc, char **argv) {
             said = now();
         }
         if (left == 0 && is_over())
-            return boss->code == 0 ? 0 : ended_by ? 128 + ended_by : 1;
+            return boss->code == 0 && me->state == DONE ? 0 : ended_by ? 128 + ended_by : 1;
     }
 }

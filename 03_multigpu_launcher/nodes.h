@@ -3,6 +3,7 @@
 // same, and silence means that a node is gone. With one node, node 0 talks to nobody and the rest is the
 // same.
 #pragma once
+#include "output.h"
 #include <err.h>
 #include <errno.h>
 #include <netdb.h>
@@ -115,16 +116,22 @@ static int same_run(const struct message *m) {
 
 // Takes down what others have said. Strangers are not listened to.
 static void hear(void) {
+    static double before;
     struct node from;
     struct message *m = &from.said;
+    double t = now(),
+           held_up = before && t - before > 2 ? t - before : 0; // by SIGSTOP, or starting ranks slowly
+    before = t;
+    for (int n = 0; n < me->nnodes; n++)
+        nodes[n].heard += held_up; // which must not be taken for the silence of others
     for (;;) {
         from.address_bytes = sizeof from.address;
         ssize_t got =
             recvfrom(udp, m, sizeof *m, MSG_TRUNC, (struct sockaddr *)&from.address, &from.address_bytes);
         if (got < 0)
             return;
-        if (got != sizeof *m || m->magic != me->magic || m->run_id[sizeof m->run_id - 1] || m->node < 0 ||
-            (m->node == 0) == (me->node == 0))
+        if (got != sizeof *m || m->magic != me->magic || m->run_id[sizeof m->run_id - 1] ||
+            strchr(m->run_id, '/') || m->node < 0 || (m->node == 0) == (me->node == 0))
             continue;
         if (!same_run(m) && me->node == 0) // it is told, and gives up
             sendto(udp, me, sizeof *me, 0, (struct sockaddr *)&from.address, from.address_bytes);
@@ -137,7 +144,7 @@ static void hear(void) {
         struct node *n = &nodes[m->node];
         int other = n->said.pid != m->pid || n->address_bytes != from.address_bytes ||
                     memcmp(&n->address, &from.address, from.address_bytes);
-        if (n->address_bytes && other && (!is_lost(m->node) || me->order == GO))
+        if (n->address_bytes && other && (!is_lost(m->node) || me->order != STOP))
             continue; // somebody else says that it is this node, and may be it from the next attempt on
         from.heard = now();
         *n = from;
@@ -161,29 +168,31 @@ static void decide(double join_timeout) {
         failed += (m->state == STOPPING || m->state == FAILED) && m->attempt == me->order_attempt;
         final += m->final && m->state != DONE && m->state != RUNNING;
     }
-    if (!missing)
+    if (!missing) // which cannot be node 0, this one
         complete = now();
+    // All is done; or a part is not to be had, so nothing is.
     if (me->order == GO && done == me->nnodes) {
         me->order = END;
         me->code = 0;
     } else if (me->order == GO && (failed || final || missing)) {
         me->order = STOP;
         if (missing)
-            warnx("node %d is lost: its launcher %s", missing,
-                  nodes[missing].said.state == GONE ? "has ended" : "is silent");
+            note("node %d is lost: its launcher %s", missing,
+                 nodes[missing].said.state == GONE ? "has ended" : "is silent");
     }
     if (me->order != STOP || busy)
         return;
+    // All have stopped: once more, or never again.
     int last = final || me->order_attempt == me->max_restarts;
     if (missing && !last) {
         if (now() - complete < join_timeout)
             return;
-        warnx("node %d of %d has not come within %g s (--join-timeout)", missing, me->nnodes, join_timeout);
+        note("node %d of %d has not come within %g s (--join-timeout)", missing, me->nnodes, join_timeout);
     }
     me->order = missing || last ? END : GO;
     if (me->order == GO && ++me->order_attempt > 0)
-        warnx("starting all %d ranks again: restart %d of %d", me->nnodes * me->nproc, me->order_attempt,
-              me->max_restarts);
+        note("starting all %d ranks again: restart %d of %d", me->nnodes * me->nproc, me->order_attempt,
+             me->max_restarts);
 }
 
 // There is nothing left to do, and every node that is there knows.

@@ -2,22 +2,75 @@
 // kept.
 #pragma once
 #include <err.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SHOWN = 20, TEXT = 1 << 14 }; // lines of a report; bytes of a stream that are kept
+enum { SHOWN = 20, TEXT = 1 << 16 }; // lines of a report; bytes of a stream that are kept
+
+// The launcher's stdout or stderr. It must see to its ranks even if nobody reads that, so it does not wait,
+// and what has not gone out yet stays here. There is room for a whole stream, each byte a line with its
+// [rank].
+static struct screen {
+    int fd;
+    size_t used;
+    char text[8 * TEXT];
+} screens[2];
 
 struct stream {
-    int pipe, file;     // -1: none
-    FILE *screen;       // NULL: not there
-    int rank;           // named at the start of lines on the screen; -1: not, and lines need not be whole
+    int pipe, file;        // -1: none
+    struct screen *screen; // NULL: not there
+    int rank;              // named at the start of lines on the screen; -1: not, and lines need not be whole
+    int ended, rest; // the rank has, with so many bytes in the pipe; a process that got away may add to them
     size_t used, shown; // bytes in text, and how many of them the screen has had
     char text[TEXT];
 };
+
+// A terminal or pipe is opened anew, as not to wait is a property that all share who have the same opening.
+static void open_screens(void) {
+    for (int k = 0; k < 2; k++) {
+        struct stat s;
+        char path[32];
+        snprintf(path, sizeof path, "/proc/self/fd/%d", k + 1);
+        int waits = !fstat(k + 1, &s) && (S_ISFIFO(s.st_mode) || S_ISCHR(s.st_mode));
+        screens[k].fd = waits ? open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1;
+        if (screens[k].fd < 0)
+            screens[k].fd = k + 1;
+    }
+}
+
+static void flush(struct screen *s) {
+    ssize_t gone = s->used ? write(s->fd, s->text, s->used) : 0;
+    if (gone < 0)
+        gone = errno == EAGAIN ? 0 : s->used; // or nobody can read it any more
+    s->used -= gone;
+    memmove(s->text, s->text + gone, s->used);
+}
+
+static void empty_screens(void) {
+    for (int k = 0; k < 2; k++)
+        for (; screens[k].used; flush(&screens[k]))
+            poll(&(struct pollfd){.fd = screens[k].fd, .events = POLLOUT}, 1, -1);
+}
+
+// Something that the launcher itself has to say.
+__attribute__((format(printf, 1, 2))) static void note(const char *format, ...) {
+    struct screen *s = &screens[1];
+    va_list arguments;
+    va_start(arguments, format);
+    char line[1024];
+    int length = vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    if (length + 10 < (int)(sizeof s->text - s->used) && length < (int)sizeof line)
+        s->used += sprintf(s->text + s->used, "launch: %s\n", line);
+    flush(s);
+}
 
 // LOG_DIR/RUN_ID/attempt_N/rank_R.stdout or .stderr. What an earlier run has left there stays.
 static int open_log(const char *folder, const char *run_id, int attempt, int rank, const char *name) {
@@ -38,16 +91,23 @@ static void show(struct stream *s, size_t end) {
     while (s->screen && s->shown < end) {
         char *from = s->text + s->shown, *newline = memchr(from, '\n', end - s->shown);
         size_t length = s->rank >= 0 && newline ? (size_t)(newline + 1 - from) : end - s->shown;
+        char *to = s->screen->text + s->screen->used, *start = to;
         if (s->rank >= 0)
-            fprintf(s->screen, "[%d] ", s->rank);
-        fwrite(from, 1, length, s->screen);
+            to += sprintf(to, "[%d] ", s->rank);
+        to = (char *)memcpy(to, from, length) + length;
         if (s->rank >= 0 && !newline)
-            putc('\n', s->screen);
+            *to++ = '\n';
+        s->screen->used += to - start;
         s->shown += length;
     }
     s->shown = end;
     if (s->screen)
-        fflush(s->screen);
+        flush(s->screen);
+}
+
+// There is something to read from, and room on the screen for all that might be read.
+static int can_pump(const struct stream *s) {
+    return s->pipe >= 0 && !(s->screen && s->screen->used);
 }
 
 static void close_stream(struct stream *s) {
@@ -58,9 +118,12 @@ static void close_stream(struct stream *s) {
     s->pipe = s->file = -1;
 }
 
-// Passes on what is in the pipe.
+// Passes on what is in the pipe. Before, can_pump.
 static void pump(struct stream *s) {
-    ssize_t got = read(s->pipe, s->text + s->used, TEXT - s->used);
+    size_t most = TEXT - s->used;
+    if (s->ended && most > (size_t)s->rest)
+        most = s->rest;
+    ssize_t got = most ? read(s->pipe, s->text + s->used, most) : 0;
     if (got <= 0) {
         close_stream(s);
         return;
@@ -68,6 +131,7 @@ static void pump(struct stream *s) {
     if (s->file >= 0 && write(s->file, s->text + s->used, got) != got)
         err(1, "cannot write to --log-dir");
     s->used += got;
+    s->rest -= got;
     char *last = s->rank >= 0 ? memrchr(s->text + s->shown, '\n', s->used - s->shown) : s->text + s->used - 1;
     if (last)
         show(s, last + 1 - s->text);
@@ -80,21 +144,26 @@ static void pump(struct stream *s) {
     }
 }
 
-// What was written until now is the last: a process that got away may hold the other end, and write for ever.
-static void finish_stream(struct stream *s) {
-    struct pollfd p = {.fd = s->pipe, .events = POLLIN};
-    for (int reads = 0; s->pipe >= 0 && reads < 1000 && poll(&p, 1, 0) > 0; reads++)
+// What a rank that has ended has left in the pipe is the last.
+static void end_stream(struct stream *s) {
+    s->ended = 1;
+    if (ioctl(s->pipe, FIONREAD, &s->rest))
+        s->rest = 0;
+    while (can_pump(s))
         pump(s);
-    if (s->pipe >= 0)
-        close_stream(s);
 }
 
 static void show_last_lines(const struct stream *s) {
-    int whole = s->used && s->text[s->used - 1] == '\n', newlines = !whole;
+    struct screen *screen = &screens[1];
+    int whole = s->text[s->used - 1] == '\n', newlines = !whole;
     size_t from = s->used;
     while (from > 0 && (newlines += s->text[from - 1] == '\n') <= SHOWN)
         from--;
-    fwrite(s->text + from, 1, s->used - from, stderr);
-    if (!whole && s->used)
-        putc('\n', stderr);
+    if (s->used - from + 1 < sizeof screen->text - screen->used) {
+        memcpy(screen->text + screen->used, s->text + from, s->used - from);
+        screen->used += s->used - from;
+        if (!whole)
+            screen->text[screen->used++] = '\n';
+    }
+    flush(screen);
 }

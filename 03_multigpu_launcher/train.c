@@ -17,6 +17,7 @@
 #include <nccl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <time.h>
 
 static struct {
     const char *data, *model, *hidden, *snapshot, *csv;
@@ -67,12 +68,15 @@ struct trainer {
 
 static volatile sig_atomic_t told_to_stop;
 
-// All ranks stop after the same step, the next that is reported; a second signal ends this one at once.
+// All ranks stop after the same step, the next that is reported. A second signal ends this one at once, but
+// not one that comes with the first: a job's launchers and ranks may all get it, and launchers pass it on.
 static void on_signal(int number) {
-    (void)number;
+    static time_t first;
+    if (!told_to_stop)
+        first = time(NULL);
+    else if (time(NULL) > first + 1)
+        _exit(128 + number);
     told_to_stop = 1;
-    signal(SIGTERM, SIG_DFL);
-    signal(SIGUSR1, SIG_DFL);
 }
 
 // All that needs no device, so that bad input is refused before anything is started.
@@ -184,7 +188,9 @@ static struct stats read_stats(struct trainer *t) {
     if (!isfinite(sums.loss) && t->rank == 0) // all ranks know; the end of one ends the others
         fail("epoch %ld, step %ld: the loss is not finite: lower --lr", t->state->epochs + 1, t->state->step);
     if (!isfinite(sums.loss)) {
-        sleep(10); // until the launcher's SIGTERM, so that rank 0 is the first to fail
+        signal(SIGTERM, SIG_DFL);
+        if (!told_to_stop)
+            sleep(10); // until the launcher's SIGTERM, so that rank 0 is the first to fail
         exit(1);
     }
     t->stop = stop > 0; // for all ranks the same
@@ -316,8 +322,6 @@ int main(int argc, char **argv) {
     t.rank = t.place.rank;
     t.world = t.place.world;
     load(&t);
-    signal(SIGTERM, on_signal);
-    signal(SIGUSR1, on_signal);
     t.pass.first_sample = t.rank * t.rows;
     if (t.rank > 0 && !freopen("/dev/null", "w", stdout)) // rank 0 speaks for all
         fail("/dev/null: %m");
@@ -327,6 +331,8 @@ int main(int argc, char **argv) {
     CUBLAS_CHECK(cublasSetStream(t.pass.blas, t.stream));
     t.pass.stream = t.stream;
     join(&t);
+    signal(SIGTERM, on_signal);
+    signal(SIGUSR1, on_signal);
     setup(&t);
     print_device();
     printf("model     %s, %zu parameters\n", t.model.shape, t.model.parameters);

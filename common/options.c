@@ -62,8 +62,9 @@ void options_parse(const struct option_spec *table, size_t count, const char *su
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--help"))
             print_help(table, count, argv[0], summary);
-        if (argv[i][0] != '-' && table[count - 1].type == OPTION_REST) {
-            *(char ***)table[count - 1].value = argv + i;
+        int end = !strcmp(argv[i], "--");
+        if ((argv[i][0] != '-' || end) && table[count - 1].type == OPTION_REST) {
+            *(char ***)table[count - 1].value = argv + i + end;
             return;
         }
         const char *name = strncmp(argv[i], "--", 2) ? "" : argv[i] + 2;

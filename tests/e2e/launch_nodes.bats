@@ -537,13 +537,13 @@ contradicts() {
 node_0_has() { # RUN NODE
     ends "$1" "$2" 1 3
     said "$1" "$2" \
-        "node 0 has --nnodes 2 --nproc-per-node 2 --max-restarts 0 --run-id $1, and node $2 has not"
+        "node 0 has --nnodes 2 --nproc-per-node 2 --max-restarts 0 --run-id $1, node $2 has not"
     ends "$1" 0 1
     said "$1" 0 "node 1 of 2 has not come within 2 s \(--join-timeout\)"
     run ! started "$1" 0 1
 }
 
-@test "a launcher that wants something else than node 0 says so, and node 0 gives up" {
+@test "a launcher that wants something else than node 0 says so, node 0 gives up" {
     make_nodes 2
     contradicts nnodes 1 --nnodes 3
     contradicts nproc 1 --nproc-per-node 3
@@ -554,7 +554,7 @@ node_0_has() { # RUN NODE
     done
 }
 
-@test "a launcher with a number that node 0 does not count to says so, and node 0 gives up" {
+@test "a launcher with a number that node 0 does not count to says so, node 0 gives up" {
     make_nodes 3
     contradicts nnodes 2 --nnodes 3
     node_0_has nnodes 2

@@ -559,24 +559,24 @@ refused() {
     refused 2 0 --foo --foo 1
     refused 2 0 --epoch --epoch 1
     refused 2 0 word word
-    refused 2 0 --model --model foo
+    refused 2 1 --model --model foo
     refused 2 0 --lr --lr x
     refused 2 0 --batch --batch 1.5
     for hidden in 0 x "8," "8 8"; do
-        refused 2 0 --hidden --hidden "$hidden"
+        refused 2 1 --hidden --hidden "$hidden"
     done
-    refused 1 0 "make data" --data none
-    refused 1 0 "--batch 641: the training set has only 640 samples" --batch 641
+    refused 1 1 "make data" --data none
+    refused 1 1 "--batch 641: the training set has only 640 samples" --batch 641
 
     cp -r "$tiny" bad
     for file in {train,t10k}-{images-idx3,labels-idx1}-ubyte; do
         flip "bad/$file" 2
-        refused 1 0 "bad/$file" --data bad
+        refused 1 1 "bad/$file" --data bad
         cp "$tiny/$file" bad
         truncate -s -1 "bad/$file"
-        refused 1 0 "bad/$file" --data bad
+        refused 1 1 "bad/$file" --data bad
         rm "bad/$file"
-        refused 1 0 "bad/$file" --data bad
+        refused 1 1 "bad/$file" --data bad
         cp "$tiny/$file" bad
     done
 
@@ -585,17 +585,17 @@ refused() {
     for length in 0 231 $((size - 1)) $((size + 1)); do
         cp good spoilt
         truncate -s "$length" spoilt
-        refused 1 0 spoilt --snapshot spoilt --nproc 3
+        refused 1 1 spoilt --snapshot spoilt --nproc 3
     done
     for offset in 0 8 16 144 176 184 192 216 224 232 $((size - 1)); do
         cp good spoilt
         flip spoilt "$offset"
-        refused 1 0 spoilt --snapshot spoilt --nproc 3
+        refused 1 1 spoilt --snapshot spoilt --nproc 3
     done
-    refused 1 0 "mlp 8-8-8-10" --snapshot good --hidden 8,9
-    refused 1 0 "--seed 1" --snapshot good --seed 2
-    refused 1 0 "--batch 120" --snapshot good --batch 60
-    refused 1 0 "no snapshot" --snapshot "$tiny"
+    refused 1 1 "mlp 8-8-8-10" --snapshot good --hidden 8,9
+    refused 1 1 "--seed 1" --snapshot good --seed 2
+    refused 1 1 "--batch 120" --snapshot good --batch 60
+    refused 1 1 "no snapshot" --snapshot "$tiny"
 }
 
 @test "no device memory left: ends and says how much was asked for" {

@@ -276,9 +276,15 @@ refused() {
     ended 1 0 1
     one_line 0 ", rank 0): "
     one_line 1 ", rank 0): "
-    cat err.0 err.1 >both
-    grep -qE 'another rank 0 of this run|cannot write .*/id' both
-    grep -q ncclCommInitRank both
+    nobody_met
+
+    # The second sees that there is one.
+    start env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 TORCHELASTIC_RUN_ID=x MASTER_PORT=1 "${few[@]}"
+    until_true 10 test -e "$TMPDIR/ranks-$(id -u)-x-1/id"
+    as_run 0 "$three"
+    ended 1 0
+    one_line 0 "another rank 0 of this run has left its id"
+    ends 1
     nobody_met
 
     world=3
@@ -700,34 +706,40 @@ handles() { # PID SIGNAL
     (((0x$(sed -n 's/^SigCgt:\t//p' "/proc/$1/status") >> ($2 - 1)) & 1))
 }
 
-has_let_go() {
-    run ! handles "$@"
-}
-
 gone() { # PID
     [ ! -e "/proc/$1" ]
 }
 
-@test "a second signal ends the run at once" {
+# A signal, once more, has ended the process.
+ended_by() { # SIGNAL TO PROCESS
+    kill -"$1" "$2" 2>/dev/null || true
+    gone "$3"
+}
+
+@test "a second signal, later than the first, ends the run at once" {
     for signal in "USR1 10 1" "TERM 15 143"; do
         read -r name number code <<<"$signal"
         start_stopped 0 ncclAllReduce 5
-        kill -"$name" "$pid"
-        until_true 10 has_let_go "${ranks[1]}" "$number"
-        until_true 10 has_let_go "${ranks[2]}" "$number"
-        kill -"$name" "$pid"
-        until_true 3 gone "${ranks[1]}"
+        until_true 10 ended_by "$name" "$pid" "${ranks[1]}"
         kill -CONT "${ranks[0]}"
         ends "$code"
         # To one rank.
         start_stopped 0 ncclAllReduce 5
-        kill -"$name" "${ranks[2]}"
-        until_true 10 has_let_go "${ranks[2]}" "$number"
-        kill -"$name" "${ranks[2]}"
-        until_true 3 gone "${ranks[2]}"
+        until_true 10 ended_by "$name" "${ranks[2]}" "${ranks[2]}"
         kill -CONT "${ranks[0]}"
         ends 1
-        grep -q "^launch: rank 2 (pid ${ranks[2]} on .*) failed first, in attempt 0: signal $number, " err
+        grep -q "^launch: rank 2 (pid ${ranks[2]} on .*) failed first, in attempt 0: exit code $((128 + number))" err
+        rm s
+    done
+}
+
+@test "the same signal to the launcher and to all ranks counts once" {
+    for name in USR1 TERM; do
+        start_stopped 0 ncclAllReduce 5
+        kill -$name "$pid" "${ranks[@]}"
+        kill -CONT "${ranks[0]}"
+        ends 0
+        grep -q '^told to stop by a signal; saved$' out
         rm s
     done
 }
