@@ -198,6 +198,7 @@ static void reap(void) {
 // What node 0 has ordered.
 static void obey(void) {
     double quiet = me->node > 0 ? now() - nodes[0].heard : 0;
+    // An order to stop may have been missed, and the next attempt be what is heard of first.
     if (me->state == RUNNING && (quiet > LOST || boss->order_attempt + (boss->order != GO) > me->attempt))
         stop_ranks();
     if (left > 0)

@@ -57,6 +57,17 @@ same_losses_in_chaos() { # PROGRAM SEED...
     done
 }
 
+@test "the launcher and its ranks: restarts, output and logs" {
+    build address build/asan/03_multigpu_launcher/launch build/asan/03_multigpu_launcher/train
+    launch=$folder/03_multigpu_launcher/launch
+    export CPU_DEVICES=3 NCCL_SOCKET_IFNAME=lo TMPDIR=$PWD
+    clean "$launch" --nproc-per-node 3 --tee "$folder/03_multigpu_launcher/train" --data "$BATS_FILE_TMPDIR/tiny" \
+        --hidden 33,20 --batch 63 --epochs 2 --snapshot snapshot
+    # shellcheck disable=SC2016 # expanded by the ranks
+    clean "$launch" --nproc-per-node 2 --tee --log-dir logs --max-restarts 2 sh -c 'seq 30000; seq 30000 >&2
+        printf unfinished; yes | tr -d "\n" | head -c 200000; [ $TORCHELASTIC_RESTART_COUNT = 2 ] || exit 3'
+}
+
 @test "delays change no loss" {
     same_losses_in_chaos "$TRAIN" 1 2 3
 }

@@ -702,13 +702,49 @@ magic=0x4c4e4348
     said run 1
 }
 
-@test "a run survives that a third of all datagrams is lost" {
-    make_nodes 2
+# broken PROGRAM SED: the launcher with this change to what it says to others.
+broken() {
+    rm -rf 03_multigpu_launcher common
     cp -r "$root/03_multigpu_launcher" .
     ln -s "$root/common" .
-    sed -i 's/^static void say(void) {$/&\n    if (random() % 3 == 0)\n        return;/' 03_multigpu_launcher/nodes.h
+    sed -i "$2" 03_multigpu_launcher/nodes.h
     run ! cmp -s 03_multigpu_launcher/nodes.h "$root/03_multigpu_launcher/nodes.h"
-    cc -std=c11 -D_GNU_SOURCE -O1 03_multigpu_launcher/launch.c "$build/common/options.o" -ldl -o lossy
+    cc -std=c11 -D_GNU_SOURCE -O1 03_multigpu_launcher/launch.c "$build/common/options.o" -ldl -o "$1"
+}
+
+@test "ranks whose start node 0 did not hear of in time end before those of the next attempt start" {
+    make_nodes 2
+    broken late 's/^static void say(void) {$/&\n    if (me->node == 1 \&\& me->state == RUNNING \&\& me->attempt == 0)\n        return;/'
+    launch=$PWD/late
+    begin_both run --max-restarts 1 --nproc-per-node 1
+    within 10 started run 0 2
+    tell run 0 0 "exit 3"
+    within 5 started run 1 2
+    within 5 ended run 0 1
+    finish run 1 2
+}
+
+@test "a node whose ranks are done can be ended; launchers that were held up do not take others for silent" {
+    make_nodes 2
+    begin_both ended --shutdown-timeout 1
+    begin_both held
+    within 10 started ended 0
+    within 10 started held 0
+    tell ended 0 0 "exit 0"
+    tell ended 0 1 "exit 0"
+    within 5 ended ended 0 0 1
+    kill -STOP "${launchers[held.0]}" "${launchers[held.1]}"
+    kill "${launchers[ended.0]}"
+    ends ended 0 143
+    ends ended 1 1
+    sleep 9 # longer than anybody may be silent
+    kill -CONT "${launchers[held.0]}" "${launchers[held.1]}"
+    finish held 0
+}
+
+@test "a run survives that a third of all datagrams is lost" {
+    make_nodes 2
+    broken lossy 's/^static void say(void) {$/&\n    if (random() % 3 == 0)\n        return;/'
     launch=$PWD/lossy
     begin_both run --max-restarts 1
     within 10 started run 0
