@@ -1,5 +1,5 @@
 // Launchers of several nodes agree here. Each says what its ranks do, again and again, in datagrams; node 0
-// takes it all down and answers with what all are to do. A lost datagram does no harm, as the next says the
+// takes it all down and says what all are to do. So a lost datagram does no harm, as the next one says the
 // same, and silence means that a node is gone. With one node, node 0 talks to nobody and the rest is the
 // same.
 #pragma once

@@ -37,6 +37,7 @@ if [ "$1" = test ]; then
     check has_command cppcheck cppcheck cppcheck cppcheck
     check has_command script bsdutils util-linux util-linux
     check has_command pgrep procps procps-ng procps-ng
+    check has_command ip iproute2 iproute iproute2
     check has_torch - python3-torch python3-pytorch pytorch
     check has_command mpirun openmpi-bin openmpi openmpi
 elif [ "$1" = bench ]; then

@@ -62,9 +62,11 @@ run_tiny() {
 }
 
 # The environments of this test's processes; torchrun's children inherit no pipe to tell them by.
-processes() { # [VARIABLE=VALUE]
-    env -u TMPDIR grep -lzxsF "TMPDIR=$TMPDIR" /proc/[0-9]*/environ | xargs -r grep -lzxsF "${1:-TMPDIR=$TMPDIR}"
-}
+processes() ( # [VARIABLE=VALUE]
+    mark=TMPDIR=$TMPDIR
+    unset TMPDIR # or this would find itself
+    grep -lzxsF "$mark" /proc/[0-9]*/environ | xargs -r grep -lzxsF "${1:-$mark}"
+)
 
 no_process() {
     [ -z "$(processes)" ]
@@ -72,7 +74,11 @@ no_process() {
 
 # Neither processes nor files but for these in the working folder, and the folders that torchrun always leaves.
 leaves() { # FILE...
-    until_true 3 no_process
+    for _ in {1..100}; do
+        ! no_process || break
+        sleep 0.03
+    done
+    no_process || { echo "left: $(processes)" && return 1; }
     [ -z "$(find "$TMPDIR" -mindepth 1 -maxdepth 1 ! -name 'torchelastic_*')" ] || { ls -A "$TMPDIR" && return 1; }
     [ "$(echo *)" = "$*" ] || { ls && return 1; }
 }
