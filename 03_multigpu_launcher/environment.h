@@ -145,7 +145,6 @@ static void share_id(const struct place *p, ncclUniqueId *id, double timeout) {
         fail("another rank 0 of this run has left its id in %s", folder_path);
     atexit(forget_id);
     signal(SIGTERM, leave_early);
-    signal(SIGINT, leave_early);
     if (p->rank == 0) {
         int file = openat(folder, "new", O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (file < 0 || flock(file, LOCK_EX | LOCK_NB) || ftruncate(file, 0) ||

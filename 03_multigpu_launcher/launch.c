@@ -190,9 +190,13 @@ static void reap(void) {
     int open = 0; // on their way to a screen that somebody reads slowly
     for (int i = 0; i < 2 * me->nproc; i++)
         open += streams[i].pipe >= 0;
-    if (left == 0 && (!open || (kill_at && now() > kill_at)) &&
-        (me->state == RUNNING || me->state == STOPPING))
-        me->state = me->state == RUNNING ? DONE : FAILED;
+    if (left > 0 || (open && !(kill_at && now() > kill_at)) ||
+        (me->state != RUNNING && me->state != STOPPING))
+        return;
+    me->state = me->state == RUNNING ? DONE : FAILED;
+    for (int i = 0; i < 2 * me->nproc; i++)
+        if (streams[i].pipe >= 0)
+            close_stream(&streams[i]);
 }
 
 // What node 0 has ordered.

@@ -111,7 +111,8 @@ static int can_pump(const struct stream *s) {
 }
 
 static void close_stream(struct stream *s) {
-    show(s, s->used);
+    if (can_pump(s))
+        show(s, s->used);
     close(s->pipe);
     if (s->file >= 0)
         close(s->file);

@@ -114,7 +114,7 @@ start() {
 until_true() {
     local end=$((SECONDS + $1 + 1))
     until "${@:2}"; do
-        [ $SECONDS -lt $end ] || { echo "waited in vain for ${*:2}" && cat out err && return 1; }
+        [ $SECONDS -lt $end ] || { echo "waited in vain for ${*:2}"; cat out err; return 1; }
         sleep 0.01
     done
 }

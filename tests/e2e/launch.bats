@@ -62,7 +62,7 @@ start() {
 until_true() {
     local end=$((SECONDS + 21))
     until "$@"; do
-        [ $SECONDS -lt $end ] || { echo "waited in vain for $*" && cat out err && return 1; }
+        [ $SECONDS -lt $end ] || { echo "waited in vain for $*"; cat out err; return 1; }
         sleep 0.01
     done
 }

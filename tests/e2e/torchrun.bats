@@ -167,6 +167,7 @@ ends_with_a_rank() {
         until_true 20 epochs_are_more_than 2
         kill -9 "$(rank $rank "$1")"
         ends '[!0]*'
+        rm -f s.tmp # of a save that the kill has cut short
         leaves alive csv err out s
         rm csv s
     done
