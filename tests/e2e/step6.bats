@@ -150,8 +150,8 @@ none_left() { # within 3 seconds
 
 # Starts a run that would take minutes, in the background, and waits until it is at work.
 start_long_run() {
-    # What bash starts in the background ignores SIGINT, and so would the job.
-    env --default-signal=INT "$allreduce" --nproc 4 --count 10 --iters 1000000 --warmup 0 >out 2>err 3>&- &
+    # What bash starts in the background ignores SIGINT, and under nohup SIGHUP, and so would the job.
+    env --default-signal=INT,HUP "$allreduce" --nproc 4 --count 10 --iters 1000000 --warmup 0 >out 2>err 3>&- &
     parent=$!
     for _ in $(seq 100); do
         ! grep -q '^2[.]' out || return 0
