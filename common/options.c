@@ -5,12 +5,13 @@
 #include <string.h>
 
 void wrong_usage(const char *format, ...) {
+    char message[1024];
     va_list arguments;
     va_start(arguments, format);
-    fputs("error: ", stderr);
-    vfprintf(stderr, format, arguments);
-    fputs("; --help lists the options\n", stderr);
+    vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
+    // In one write, so that lines of other processes on the same screen stay whole.
+    fprintf(stderr, "error: %s; --help lists the options\n", message);
     exit(2);
 }
 
