@@ -250,9 +250,9 @@ told() {
     begin six 1 --master-addr fd77::1
     # Each node looks names up in its own file. (Where the root is no mount point, as in a chroot, it cannot.)
     local head=10.77.0.1
-    ! unshare -m true 2>/dev/null || head=head
-    echo "10.77.0.1 head" >hosts
-    [ $head != head ] || launch=$PWD/named
+    ! unshare -m true 2>/dev/null || head=nodezero
+    echo "10.77.0.1 nodezero" >hosts
+    [ $head != nodezero ] || launch=$PWD/named
     # shellcheck disable=SC2016 # expanded there
     printf '#!/bin/sh\nexec unshare -m sh -c '\''mount --bind hosts /etc/hosts && exec "$@"'\'' - %q "$@"\n' \
         "$build/03_multigpu_launcher/launch" >named
