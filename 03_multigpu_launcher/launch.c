@@ -202,6 +202,10 @@ static void reap(void) {
 // What node 0 has ordered.
 static void obey(void) {
     double quiet = me->node > 0 ? now() - nodes[0].heard : 0;
+    if (boss->magic) { // so that node 0 sees what has been heard
+        me->order = boss->order;
+        me->order_attempt = boss->order_attempt;
+    }
     // An order to stop may have been missed, and the next attempt be what is heard of first.
     if (me->state == RUNNING && (quiet > LOST || boss->order_attempt + (boss->order != GO) > me->attempt))
         stop_ranks();

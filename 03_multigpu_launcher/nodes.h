@@ -23,9 +23,10 @@ enum order { STOP, GO, END }; // GO starts attempt order_attempt, if not yet don
 struct message { // all nodes have the same byte order, or do not understand magic
     uint32_t magic;
     int32_t node, nnodes, nproc, max_restarts, pid; // of the launcher
-    int32_t state, attempt, final;      // attempt: the last that was started, -1: none; final: no restart
-    int32_t order, order_attempt, code; // of node 0; code: to exit with at the END
-    char run_id[64];                    // empty where node 0 has not told it yet
+    int32_t state, attempt, final; // attempt: the last that was started, -1: none; final: no restart
+    int32_t order, order_attempt,
+        code;        // of node 0, and what others have heard; code: to exit with at the END
+    char run_id[64]; // empty where node 0 has not told it yet
 };
 
 static struct node {
@@ -144,7 +145,7 @@ static void hear(void) {
         struct node *n = &nodes[m->node];
         int other = n->said.pid != m->pid || n->address_bytes != from.address_bytes ||
                     memcmp(&n->address, &from.address, from.address_bytes);
-        if (n->address_bytes && other && (!is_lost(m->node) || me->order != STOP))
+        if (n->address_bytes && other && (!is_lost(m->node) || (me->node == 0 && me->order != STOP)))
             continue; // somebody else says that it is this node, and may be it from the next attempt on
         from.heard = now();
         *n = from;
@@ -180,6 +181,10 @@ static void decide(double join_timeout) {
             note("node %d is lost: its launcher %s", missing,
                  nodes[missing].said.state == GONE ? "has ended" : "is silent");
     }
+    // Who has not heard the order to stop may yet start what was ordered before.
+    for (int n = 1; n < me->nnodes; n++)
+        busy +=
+            !is_lost(n) && (nodes[n].said.order != STOP || nodes[n].said.order_attempt != me->order_attempt);
     if (me->order != STOP || busy)
         return;
     // All have stopped: once more, or never again.
