@@ -187,10 +187,10 @@ static void reap(void) {
             stop_ranks();
         }
     }
-    int open = 0; // on their way to a screen that somebody reads slowly
+    int unread = 0; // on their way to a screen that somebody reads slowly
     for (int i = 0; i < 2 * me->nproc; i++)
-        open += streams[i].pipe >= 0;
-    if (left > 0 || (open && !(kill_at && now() > kill_at)) ||
+        unread += streams[i].pipe >= 0;
+    if (left > 0 || (unread && !(kill_at && now() > kill_at)) ||
         (me->state != RUNNING && me->state != STOPPING))
         return;
     me->state = me->state == RUNNING ? DONE : FAILED;

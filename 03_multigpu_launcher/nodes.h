@@ -1,7 +1,6 @@
 // Launchers of several nodes agree here. Each says what its ranks do, again and again, in datagrams; node 0
-// takes it all down and says what all are to do. So a lost datagram does no harm, as the next one says the
-// same, and silence means that a node is gone. With one node, node 0 talks to nobody and the rest is the
-// same.
+// takes it all down and says what all are to do. So a lost datagram does no harm, as the next says the same,
+// and silence means that a node is gone. With one node, node 0 talks to nobody, and the rest is the same.
 #pragma once
 #include "output.h"
 #include <err.h>
@@ -24,17 +23,18 @@ struct message { // all nodes have the same byte order, or do not understand mag
     uint32_t magic;
     int32_t node, nnodes, nproc, max_restarts, pid; // of the launcher
     int32_t state, attempt, final; // attempt: the last that was started, -1: none; final: no restart
-    int32_t order, order_attempt,
-        code;        // of node 0, and what others have heard; code: to exit with at the END
-    char run_id[64]; // empty where node 0 has not told it yet
+    int32_t order, order_attempt;  // of node 0, and what the others have heard of it
+    int32_t code;                  // to exit with at the END
+    char run_id[64];               // empty where node 0 has not told it yet
 };
 
-static struct node {
+struct node {
     struct message said;
     double heard; // when
     struct sockaddr_storage address;
     socklen_t address_bytes;
-} * nodes;
+};
+static struct node *nodes;
 static struct message *me, *boss; // what this launcher says, and what node 0 said last
 static int udp;
 static double complete; // when node 0 last saw that no node is missing
@@ -121,7 +121,7 @@ static void hear(void) {
     struct node from;
     struct message *m = &from.said;
     double t = now(),
-           held_up = before && t - before > 2 ? t - before : 0; // by SIGSTOP, or starting ranks slowly
+           held_up = before && t - before > 2 ? t - before : 0; // SIGSTOP, or a slow start of ranks
     before = t;
     for (int n = 0; n < me->nnodes; n++)
         nodes[n].heard += held_up; // which must not be taken for the silence of others
@@ -134,13 +134,14 @@ static void hear(void) {
         if (got != sizeof *m || m->magic != me->magic || m->run_id[sizeof m->run_id - 1] ||
             strchr(m->run_id, '/') || m->node < 0 || (m->node == 0) == (me->node == 0))
             continue;
-        if (!same_run(m) && me->node == 0) // it is told, and gives up
+        int same = same_run(m);
+        if (!same && me->node == 0) // it is told, and gives up
             sendto(udp, me, sizeof *me, 0, (struct sockaddr *)&from.address, from.address_bytes);
-        else if (!same_run(m))
+        else if (!same)
             errx(1,
                  "node 0 has --nnodes %d --nproc-per-node %d --max-restarts %d --run-id %s, node %d has not",
                  m->nnodes, m->nproc, m->max_restarts, m->run_id, me->node);
-        if (!same_run(m) || m->node >= me->nnodes)
+        if (!same || m->node >= me->nnodes)
             continue;
         struct node *n = &nodes[m->node];
         int other = n->said.pid != m->pid || n->address_bytes != from.address_bytes ||
@@ -182,9 +183,10 @@ static void decide(double join_timeout) {
                  nodes[missing].said.state == GONE ? "has ended" : "is silent");
     }
     // Who has not heard the order to stop may yet start what was ordered before.
-    for (int n = 1; n < me->nnodes; n++)
-        busy +=
-            !is_lost(n) && (nodes[n].said.order != STOP || nodes[n].said.order_attempt != me->order_attempt);
+    for (int n = 1; n < me->nnodes; n++) {
+        const struct message *m = &nodes[n].said;
+        busy += !is_lost(n) && (m->order != STOP || m->order_attempt != me->order_attempt);
+    }
     if (me->order != STOP || busy)
         return;
     // All have stopped: once more, or never again.

@@ -1,5 +1,4 @@
-// What ranks write comes through pipes: it goes to a file as it is and to the screen, and the last of it is
-// kept.
+// What ranks write comes through pipes: it goes to a file and to the screen, and the last of it is kept.
 #pragma once
 #include <err.h>
 #include <errno.h>
@@ -15,8 +14,7 @@
 enum { SHOWN = 20, TEXT = 1 << 16 }; // lines of a report; bytes of a stream that are kept
 
 // The launcher's stdout or stderr. It must see to its ranks even if nobody reads that, so it does not wait,
-// and what has not gone out yet stays here. There is room for a whole stream, each byte a line with its
-// [rank].
+// and what is not out yet stays here. There is room for a whole stream, each byte a line with its [rank].
 static struct screen {
     int fd;
     size_t used;
@@ -59,17 +57,24 @@ static void empty_screens(void) {
             poll(&(struct pollfd){.fd = screens[k].fd, .events = POLLOUT}, 1, -1);
 }
 
-// Something that the launcher itself has to say.
-__attribute__((format(printf, 1, 2))) static void note(const char *format, ...) {
+// On stderr; nothing of it if there is no room for all.
+static void complain(const char *text, size_t length) {
     struct screen *s = &screens[1];
+    if (length <= sizeof s->text - s->used) {
+        memcpy(s->text + s->used, text, length);
+        s->used += length;
+    }
+    flush(s);
+}
+
+// Something that the launcher itself has to say, in a line.
+__attribute__((format(printf, 1, 2))) static void note(const char *format, ...) {
+    char text[1024], line[1040];
     va_list arguments;
     va_start(arguments, format);
-    char line[1024];
-    int length = vsnprintf(line, sizeof line, format, arguments);
+    vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    if (length + 10 < (int)(sizeof s->text - s->used) && length < (int)sizeof line)
-        s->used += sprintf(s->text + s->used, "launch: %s\n", line);
-    flush(s);
+    complain(line, sprintf(line, "launch: %s\n", text));
 }
 
 // LOG_DIR/RUN_ID/attempt_N/rank_R.stdout or .stderr. What an earlier run has left there stays.
@@ -155,16 +160,11 @@ static void end_stream(struct stream *s) {
 }
 
 static void show_last_lines(const struct stream *s) {
-    struct screen *screen = &screens[1];
     int whole = s->text[s->used - 1] == '\n', newlines = !whole;
     size_t from = s->used;
     while (from > 0 && (newlines += s->text[from - 1] == '\n') <= SHOWN)
         from--;
-    if (s->used - from + 1 < sizeof screen->text - screen->used) {
-        memcpy(screen->text + screen->used, s->text + from, s->used - from);
-        screen->used += s->used - from;
-        if (!whole)
-            screen->text[screen->used++] = '\n';
-    }
-    flush(screen);
+    complain(s->text + from, s->used - from);
+    if (!whole)
+        complain("\n", 1);
 }

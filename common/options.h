@@ -18,7 +18,7 @@ struct option_spec {
 
 // Fills the values from the defaults and then the command line. --help prints summary and the table and
 // exits with 0; a mistake prints one line on stderr and exits with 2. An OPTION_REST, in the last row, says
-// that words without a - may follow the options, and its name what they are.
+// that words without a - may follow the options, or anything after --, and its name what they are.
 void options_parse(const struct option_spec *table, size_t count, const char *summary, int argc, char **argv);
 
 // One line on stderr and exit code 2.

@@ -6,9 +6,8 @@
 #   white space  all of the hunk, as for re-indented or re-wrapped code or a lone blank line; or, beside other
 #                changes, a line removed and added with the same letters (lines of only punctuation may recur)
 #   comment      a removed line that is only a comment, unless the code below it goes too and no comment comes
-#                in its hunk; a line removed and added with the same code under
-#                another comment; an added comment without added code in its hunk, unless it stands right
-#                above a function that gets code
+#                in its hunk; a line removed and added with the same code under another comment; an added
+#                comment without added code in its hunk, unless it stands right above a function that gets code
 #   moved        a line with more than 10 characters besides blanks that is removed and added in the pair,
 #                with any indentation
 # The comment that opens the file says what its step is about, and may change. Other sources in the folder

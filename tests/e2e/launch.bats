@@ -58,15 +58,6 @@ start() {
     exec {alive}<alive
 }
 
-# until_true COMMAND...
-until_true() {
-    local end=$((SECONDS + 21))
-    until "$@"; do
-        [ $SECONDS -lt $end ] || { echo "waited in vain for $*"; cat out err; return 1; }
-        sleep 0.01
-    done
-}
-
 # All processes of the run end, and the launcher with this code; nothing of it stays anywhere.
 ends() { # CODE
     local code=0 child
@@ -221,7 +212,7 @@ count() { # OPTION...
         pid=$!
     done
     exec {alive}<alive
-    until_true lines 20 ports
+    until_true 20 lines 20 ports
     [ "$(sort -u ports | wc -l)" = 20 ]
     go 20
     ends 0
@@ -405,7 +396,7 @@ catch='for s in TERM INT HUP; do trap "echo $s >>got.$RANK; exit ${codes:RANK:1}
 start_catching() { # CODES
     rm -f ready.* got.*
     codes=$1 start "${@:2}" "$launch" --nproc-per-node 2 --max-restarts 3 bash -c "$catch"
-    until_true test -e ready.0 -a -e ready.1
+    until_true 20 test -e ready.0 -a -e ready.1
 }
 
 both_got() { # SIGNAL
@@ -419,7 +410,7 @@ both_got() { # SIGNAL
                 start_catching $codes
                 for user in USR1 USR2; do
                     kill -$user -- "$to$pid"
-                    until_true both_got $user
+                    until_true 20 both_got $user
                 done
                 kill -"${signal%:*}" -- "$to$pid"
                 ends "$([ $codes = 00 ] && echo 0 || echo "${signal#*:}")"
@@ -437,7 +428,7 @@ both_got() { # SIGNAL
     for signal in HUP:129 INT:130 TERM:143; do
         start "$launch" --nproc-per-node 2 --max-restarts 3 --shutdown-timeout 0.1 bash -c \
             'trap "" TERM INT HUP; touch ready.$RANK; sleep 1000'
-        until_true test -e ready.0 -a -e ready.1
+        until_true 20 test -e ready.0 -a -e ready.1
         rm ready.*
         kill -"${signal%:*}" "$pid"
         ends "${signal#*:}"
@@ -450,7 +441,7 @@ both_got() { # SIGNAL
         start_catching 00 env --ignore-signal=$signal
         kill -$signal "$pid"
         kill -USR1 "$pid"
-        until_true both_got USR1
+        until_true 20 both_got USR1
         kill -"$([ $signal = TERM ] && echo INT || echo TERM)" "$pid"
         ends 0
         run ! grep -x $signal got.0
@@ -461,7 +452,7 @@ both_got() { # SIGNAL
     start "$launch" --nproc-per-node 2 --shutdown-timeout 1000 bash -c 'trap "touch term" TERM; trap "exit 1" INT
         touch ready.$RANK
         if [ $RANK = 1 ]; then until [ -e ready.0 ]; do sleep 0.01; done; exit 3; fi; while :; do sleep 1000 & wait; done'
-    until_true test -e term
+    until_true 20 test -e term
     kill -INT "$pid"
     ends 130
     grep -q 'rank 1 .* failed first, in attempt 0: exit code 3' err
@@ -476,7 +467,7 @@ both_got() { # SIGNAL
     pid=$!
     set +m
     exec {keyboard}>keys {alive}<alive
-    until_true lines 2 out
+    until_true 20 lines 2 out
     printf '\003' >&"$keyboard"
     ends 130
     exec {keyboard}>&-
@@ -486,7 +477,7 @@ both_got() { # SIGNAL
     mkfifo screen
     exec {screen}<>screen
     start bash -c 'exec "$@" >screen' - "$launch" --tee --shutdown-timeout 0.1 sh -c 'touch ready; exec yes'
-    until_true test -e ready
+    until_true 20 test -e ready
     kill -TERM "$pid"
     limit=5 ends 143
     exec {screen}>&-
@@ -502,7 +493,7 @@ sleep 1000 & (trap "" TERM; sleep 1000) &'
         for to in "" -; do
             # shellcheck disable=SC2086
             start "$launch" --nproc-per-node 3 $options ./rank
-            until_true test -e ready.0 -a -e ready.1 -a -e ready.2
+            until_true 20 test -e ready.0 -a -e ready.1 -a -e ready.2
             kill -9 -- "$to$pid"
             ends 137
             rm ready.*
@@ -526,7 +517,7 @@ END
 
 @test "a launcher that is killed while it counts GPUs leaves nobody behind" {
     CUDA_HANGS=1 LD_LIBRARY_PATH=$BATS_FILE_TMPDIR/cuda start "$launch" --nproc-per-node gpu true
-    until_true test -s called
+    until_true 20 test -s called
     kill -9 "$pid"
     limit=5 ends 137
 }
@@ -605,15 +596,15 @@ END
 @test "a rank that stops itself is ended with the others" {
     stop='echo $$ >rank.$RANK; [ $RANK = 1 ] || kill -STOP $$; '
     start "$launch" --nproc-per-node 2 --shutdown-timeout 0.1 sh -c "$stop"'read x <go; exit 3'
-    until_true test -s rank.0
-    until_true stopped "$(cat rank.0)"
+    until_true 20 test -s rank.0
+    until_true 20 stopped "$(cat rank.0)"
     go 1
     ends 1
     grep -q 'rank 1 .* exit code 3$' err
     rm rank.*
     start "$launch" --nproc-per-node 2 --shutdown-timeout 0.1 sh -c "$stop"'sleep 1000'
-    until_true test -s rank.0
-    until_true stopped "$(cat rank.0)"
+    until_true 20 test -s rank.0
+    until_true 20 stopped "$(cat rank.0)"
     kill -TERM "$pid"
     ends 143
 }
@@ -699,7 +690,7 @@ refused() {
         wait "$hold"
     done
     start "$launch" sh -c 'echo $MASTER_PORT; read x <go'
-    until_true lines 1 out
+    until_true 20 lines 1 out
     fails 1 "choose another with --master-port" timeout 20 "$launch" --master-port "$(cat out)" true
     go 1
     ends 0
