@@ -13,6 +13,7 @@
 #include "../common/rng.h"
 #include "../common/snapshot.h"
 #include "environment.h"
+#include "meeting.h"
 #include <math.h>
 #include <nccl.h>
 #include <signal.h>

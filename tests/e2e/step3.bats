@@ -49,7 +49,7 @@ teardown() {
 # copy_broken FOLDER FILE SED: step 3's sources with this change to one of them.
 copy_broken() {
     mkdir "$1"
-    cp "$root"/03_multigpu_launcher/{train.c,environment.h} "$1"
+    cp "$root"/03_multigpu_launcher/{train.c,environment.h,meeting.h} "$1"
     sed -i -E "$3" "$1/$2"
     run ! cmp -s "$1/$2" "$root/03_multigpu_launcher/$2"
 }
@@ -360,7 +360,7 @@ as_run() { # RANKS PROGRAM OPTION...
     [ "$(stat -c %s old)" = 128 ]
     seq 100 | head -c 128 >garbage
     printf x >short
-    broken ./program environment.h 's/ && flock\(file, LOCK_SH.*;/;/'
+    broken ./program meeting.h 's/ && flock\(file, LOCK_SH.*;/;/'
     for stale in old garbage short; do
         # Rank 1 alone finds no id there.
         [ -d "$meeting" ] || mkdir -m 700 "$meeting"

@@ -1,0 +1,158 @@
+// Ends this rank when a collective fails or does not end: NCCL waits for ever for a rank that is gone.
+// Each collective goes through COLLECTIVE, which notes it; a thread looks after those that have not ended.
+#pragma once
+#include "../common/error.h"
+#include "../common/report.h"
+#include <nccl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST_QUEUED = 1024, TICKS_PER_SECOND = 10 };
+
+static struct {
+    pthread_mutex_t lock; // of all below; and NCCL wants one thread at a time
+    ncclComm_t comm;
+    int device;
+    double timeout;    // seconds that the oldest collective may take
+    int ticks;         // that it has taken; on a clock, a suspended process would be late when it goes on
+    long step;         // that is being queued
+    long queued, done; // collectives so far
+    struct collective {
+        const char *call, *file;
+        int line;
+        long step;
+        cudaEvent_t done;
+    } collectives[MOST_QUEUED]; // number n is in place n % MOST_QUEUED
+} watch = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+// For the caller, who has the lock and keeps it: nothing may be printed or saved after an abort, as the
+// streams go on without the sums.
+__attribute__((noreturn, format(printf, 2, 3))) static void give_up(long number, const char *format, ...) {
+    const struct collective *c = &watch.collectives[number % MOST_QUEUED];
+    char host[64] = "?", why[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(why, sizeof why, format, arguments);
+    va_end(arguments);
+    gethostname(host, sizeof host - 1);
+    fprintf(stderr, "error (%s, rank %d): step %ld, collective %ld, %s at %s:%d: %s\n", host, error_rank,
+            c->step, number, c->call, c->file, c->line, why);
+    alarm(10); // ends the process should the abort, which frees the GPU, hang
+    ncclCommAbort(watch.comm);
+    _exit(1);
+}
+
+// Notes which collectives have ended, and gives up if one cannot.
+static void look(void) {
+    cudaError_t error = cudaSuccess;
+    ncclResult_t state = ncclSuccess;
+    for (; watch.done < watch.queued; watch.done++, watch.ticks = 0)
+        if ((error = cudaEventQuery(watch.collectives[watch.done % MOST_QUEUED].done)) != cudaSuccess)
+            break;
+    if (watch.done == watch.queued)
+        return;
+    NCCL_CHECK(ncclCommGetAsyncError(watch.comm, &state));
+    if (state != ncclSuccess && state != ncclInProgress)
+        give_up(watch.done, "%s (%s)", ncclGetErrorString(state), ncclGetLastError(watch.comm));
+    if (error != cudaErrorNotReady)
+        give_up(watch.done, "%s (%s)", cudaGetErrorString(error), cudaGetErrorName(error));
+    if (watch.ticks > watch.timeout * TICKS_PER_SECOND)
+        give_up(watch.done,
+                "has not ended for %g s (--step-timeout): a rank is stuck, or the network is down",
+                watch.timeout);
+}
+
+static void *watchdog(void *unused) {
+    CUDA_CHECK(cudaSetDevice(watch.device)); // or asking for events would take memory of device 0
+    for (;; usleep(1000000 / TICKS_PER_SECOND)) {
+        struct timespec end;
+        clock_gettime(CLOCK_REALTIME, &end);
+        end.tv_sec += watch.timeout + 5;
+        if (pthread_mutex_timedlock(&watch.lock, &end))
+            give_up(watch.queued, "the call does not return");
+        watch.ticks++;
+        look();
+        pthread_mutex_unlock(&watch.lock);
+    }
+    return unused;
+}
+
+static void begin_collective(const char *call, const char *file, int line) {
+    pthread_mutex_lock(&watch.lock);
+    while (watch.queued - watch.done == MOST_QUEUED) { // the host is far ahead of the device
+        pthread_mutex_unlock(&watch.lock);
+        usleep(1000);
+        pthread_mutex_lock(&watch.lock);
+        look();
+    }
+    struct collective *c = &watch.collectives[watch.queued % MOST_QUEUED];
+    c->call = call;
+    c->file = file;
+    c->line = line;
+    c->step = watch.step;
+}
+
+// Until NCCL has taken the call in, which is not until the collective has ended.
+static void settle(ncclResult_t result, double timeout) {
+    for (double end = seconds() + timeout; result == ncclInProgress; usleep(100)) {
+        NCCL_CHECK(ncclCommGetAsyncError(watch.comm, &result));
+        if (result != ncclInProgress)
+            break;
+        if (seconds() > end)
+            give_up(watch.queued, "in progress for %g s: is a rank gone, or the network down?", timeout);
+    }
+    if (result != ncclSuccess)
+        give_up(watch.queued, "%s (%s)", ncclGetErrorString(result), ncclGetLastError(watch.comm));
+}
+
+static void end_collective(ncclResult_t result, cudaStream_t stream) {
+    struct collective *c = &watch.collectives[watch.queued % MOST_QUEUED];
+    settle(result, watch.timeout);
+    if (!c->done)
+        CUDA_CHECK(cudaEventCreateWithFlags(&c->done, cudaEventDisableTiming));
+    CUDA_CHECK(cudaEventRecord(c->done, stream));
+    watch.queued++;
+    pthread_mutex_unlock(&watch.lock);
+}
+
+// Queues a collective of the communicator that is watched.
+#define COLLECTIVE(stream, call)                                                                             \
+    do {                                                                                                     \
+        begin_collective(#call, __FILE__, __LINE__);                                                         \
+        end_collective((call), (stream));                                                                    \
+    } while (0)
+
+// cudaStreamSynchronize, but a failure is said as that of a collective.
+static void wait_for(cudaStream_t stream) {
+    cudaError_t error = cudaStreamSynchronize(stream);
+    pthread_mutex_lock(&watch.lock); // for ever, where the watchdog has given up
+    if (error)
+        look();
+    pthread_mutex_unlock(&watch.lock);
+    CUDA_CHECK(error);
+}
+
+// Waits until all ranks have joined the communicator, a non-blocking one, and watches it from then on.
+static void start_watchdog(ncclComm_t comm, double join_timeout, double step_timeout) {
+    pthread_t thread;
+    begin_collective("ncclCommInitRankConfig", __FILE__, __LINE__);
+    watch.comm = comm;
+    watch.timeout = step_timeout;
+    CUDA_CHECK(cudaGetDevice(&watch.device));
+    settle(ncclInProgress, join_timeout);
+    if (pthread_create(&thread, NULL, watchdog, NULL))
+        fail("cannot start a thread");
+    pthread_mutex_unlock(&watch.lock);
+}
+
+// All ranks leave together.
+static void end_watchdog(void) {
+    begin_collective("ncclCommFinalize", __FILE__, __LINE__);
+    settle(ncclCommFinalize(watch.comm), watch.timeout);
+    watch.done = watch.queued;
+    NCCL_CHECK(ncclCommDestroy(watch.comm));
+    pthread_mutex_unlock(&watch.lock);
+}
