@@ -1,0 +1,16 @@
+# shellcheck shell=bash
+# What differs from one cluster to the next. The job scripts read it; no other file needs an edit.
+
+# The modules that the programs were built with, by the names that `module avail` shows here:
+# module load cuda nccl
+
+# The network interface between the nodes, from `ip -br address` on one of them. Unset, NCCL chooses:
+# export NCCL_SOCKET_IFNAME=ib0
+
+# Threads of a task: as many as it has cores. A launcher's task shares them among its ranks.
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((${SLURM_CPUS_PER_TASK:-1} / ${ranks_per_task:-1}))}
+
+# CONTAINER=containers/tutorial.sif sbatch ... runs the programs in that image. --nv: with the node's driver.
+run=()
+# shellcheck disable=SC2034 # the job scripts use it
+[ -z "${CONTAINER:-}" ] || run=(apptainer exec --nv "$CONTAINER")
