@@ -280,6 +280,7 @@ static void start(struct trainer *t) {
     }
     COLLECTIVE(t->stream, ncclBcast(t->parameters, t->model.parameters, ncclFloat, 0, t->comm, t->stream));
     CUDA_CHECK(cudaMemsetAsync(t->velocity, 0, bytes, t->stream));
+    wait_for(t->stream);
     save(t); // a run must not learn after hours that it cannot save
 }
 

@@ -1,0 +1,129 @@
+// Is this job fit to run? The ranks meet and sum as train does, show who they are, and check that they are
+// what their launcher has told them. What concerns one machine is the part of tools/doctor.sh.
+#include "../03_multigpu_launcher/environment.h"
+#include "../common/error.h"
+#include "../common/options.h"
+#include "meeting.h"
+#include "watchdog.h"
+
+static struct {
+    long timeout;
+    const char *token_file;
+} opt;
+
+static const struct option_spec options[] = {
+    {"timeout", OPTION_INT, &opt.timeout, "30", 1, 1e6, "seconds to wait for ranks, and for their sum"},
+    {"token-file", OPTION_TEXT, &opt.token_file, NULL, 0, 0, "file with a word that all ranks must know"},
+};
+
+struct row {
+    int rank, world, local_rank, nccl;
+    char host[64], gpu[96], bus[32], address[64];
+};
+
+static int failures;
+
+__attribute__((format(printf, 2, 3))) static void say(int right, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    printf("%s  ", right ? "PASS" : "FAIL");
+    vprintf(format, arguments);
+    putchar('\n');
+    va_end(arguments);
+    failures += !right;
+}
+
+// That of the interface which leads to rank 0.
+static void find_address(char *text, size_t size) {
+    struct sockaddr_storage own_address;
+    socklen_t bytes = sizeof own_address;
+    snprintf(text, size, "-");
+    struct addrinfo *list = *master_host ? find_rank0() : NULL;
+    int s = list ? socket(list->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0) : -1; // sends nothing
+    if (s >= 0 && !connect(s, list->ai_addr, list->ai_addrlen) &&
+        !getsockname(s, (struct sockaddr *)&own_address, &bytes))
+        getnameinfo((struct sockaddr *)&own_address, bytes, text, size, NULL, 0, NI_NUMERICHOST);
+    close(s);
+    if (list)
+        freeaddrinfo(list);
+}
+
+static struct row describe(const struct place *p, int device) {
+    struct row r = {.rank = p->rank, .world = p->world, .local_rank = p->local_rank};
+    struct cudaDeviceProp properties;
+    gethostname(r.host, sizeof r.host - 1);
+    CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
+    CUDA_CHECK(cudaDeviceGetPCIBusId(r.bus, sizeof r.bus, device));
+    snprintf(r.gpu, sizeof r.gpu, "%d: %.64s", device, properties.name);
+    NCCL_CHECK(ncclGetVersion(&r.nccl));
+    find_address(r.address, sizeof r.address);
+    return r;
+}
+
+static void check(const struct row *rows, int world, double sum) {
+    int ranks = 0, locals = 0, gpus = 0, versions = 0, hosts = 0;
+    printf("%4s  %-16s %10s  %-16s %-14s %s\n", "rank", "host", "local rank", "address", "bus", "GPU");
+    for (int i = 0; i < world; i++) {
+        const struct row *r = &rows[i];
+        int before = 0, shared = 0;
+        for (int j = 0; j < i; j++)
+            if (!strcmp(rows[j].host, r->host)) {
+                before++;
+                shared |= !strcmp(rows[j].bus, r->bus);
+            }
+        ranks += r->rank == i && r->world == world;
+        locals += r->local_rank == before;
+        gpus += !shared;
+        versions += r->nccl == rows[0].nccl;
+        hosts += !before;
+        printf("%4d  %-16s %10d  %-16s %-14s %s\n", r->rank, r->host, r->local_rank, r->address, r->bus,
+               r->gpu);
+    }
+    say(ranks == world, "%d ranks on %d hosts, as the launcher said", world, hosts);
+    say(locals == world, "the local ranks of each host are 0, 1, 2 ...%s",
+        locals == world ? "" : ": do the ranks of a host follow each other? (srun --distribution=block)");
+    say(gpus == world, "each rank has a GPU of its own%s",
+        gpus == world ? "" : ": as many ranks as GPUs, please");
+    say(versions == world, "all have NCCL %d.%d.%d%s", rows[0].nccl / 10000, rows[0].nccl / 100 % 100,
+        rows[0].nccl % 100, versions == world ? "" : ": not so; load the same module on all nodes");
+    say(sum == world * (world + 1.) / 2, "the sum of 1 to %d over all ranks is %g", world, sum);
+}
+
+int main(int argc, char **argv) {
+    options_parse(options, sizeof options / sizeof *options,
+                  "Checks that the ranks of a job can meet and sum.", argc, argv);
+    struct place p = find_place();
+    int device = choose_device(&p);
+    ncclUniqueId id = {0};
+    ncclComm_t comm;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    cudaStream_t stream;
+    char *own, *all;
+    double sum = p.rank + 1;
+    config.blocking = 0;
+    CUDA_CHECK(cudaSetDevice(device));
+    CUDA_CHECK(cudaStreamCreate(&stream));
+    if (p.rank == 0)
+        NCCL_CHECK(ncclGetUniqueId(&id));
+    share_id(&p, &id, NULL, NULL, opt.token_file, opt.timeout);
+    struct row row = describe(&p, device), *rows = calloc(p.world, sizeof row);
+    if (!rows)
+        fail("out of memory");
+    NCCL_CHECK(ncclCommInitRankConfig(&comm, p.world, id, p.rank, &config));
+    start_watchdog(comm, opt.timeout, opt.timeout);
+    CUDA_CHECK(cudaMalloc((void **)&own, sizeof row + sizeof sum));
+    CUDA_CHECK(cudaMalloc((void **)&all, p.world * sizeof row));
+    CUDA_CHECK(cudaMemcpyAsync(own, &sum, sizeof sum, cudaMemcpyHostToDevice, stream));
+    CUDA_CHECK(cudaMemcpyAsync(own + sizeof sum, &row, sizeof row, cudaMemcpyHostToDevice, stream));
+    COLLECTIVE(stream, ncclAllReduce(own, own, 1, ncclDouble, ncclSum, comm, stream));
+    COLLECTIVE(stream, ncclAllGather(own + sizeof sum, all, sizeof row, ncclChar, comm, stream));
+    CUDA_CHECK(cudaMemcpyAsync(&sum, own, sizeof sum, cudaMemcpyDeviceToHost, stream));
+    CUDA_CHECK(cudaMemcpyAsync(rows, all, p.world * sizeof row, cudaMemcpyDeviceToHost, stream));
+    wait_for(stream);
+    if (p.rank == 0) {
+        printf("told by   %s\n", p.launcher);
+        check(rows, p.world, sum);
+    }
+    end_watchdog();
+    return failures > 0;
+}
