@@ -27,7 +27,7 @@ PROGRAMS := $(patsubst %.c,$(BUILD)/%,$(wildcard 0*/*.c))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help quickstart data programs test fuzz bench-step1 bench-step2 bench-collectives bench-launcher diffstat format lint clean
+.PHONY: help quickstart data programs test fuzz bench-step1 bench-step2 bench-collectives bench-launcher diffstat doctor test-cluster format lint clean
 help: ## this list
 	@sed -n 's/^\([a-z][a-zMN0-9-]*\):.*## /\1|/p' Makefile | awk -F'|' '{printf "make %-17s %s\n", $$1, $$2}'
 	@echo 'DEVICE=cpu or DEVICE=gpu after make chooses the device (now: $(DEVICE)); ARCH=native builds for this GPU only.'
@@ -83,10 +83,18 @@ diffNM: ## shows what step M changes in step N, such as diff12
 diffstat: ## how much each step changes, and whether that is within its budget
 	@tools/diffstat.sh
 
+doctor: ## is this machine, and this job, fit to run?
+	@status=0; tools/doctor.sh || status=1; $(MAKE) --no-print-directory DEVICE=$(HERE) step4 && \
+		03_multigpu_launcher/launch $(LAUNCH) 04_multinode/doctor $(ARGS) || status=1; exit $$status
+
 test: ## installs what the tests need, then runs them all
 	@tools/deps.sh test
 	@tools/data.sh || true
 	@tests/run.sh
+
+test-cluster: ## real Slurm and PBS jobs on a cluster of four nodes that this machine pretends to be
+	@tools/deps.sh test
+	@tests/run.sh cluster/
 
 # Found libraries, looked for once; make reads the file again when it has been made.
 ifneq ($(filter-out help clean format lint data quickstart test fuzz bench-% diff% run-step%,$(or $(MAKECMDGOALS),help)),)

@@ -45,16 +45,41 @@ build_all() { # every program and unit test, warnings as errors
     build DEVICE=cpu BUILD=build/test WERROR=1 programs unit-tests && echo "ok 1 - CPU device, warnings are errors"
 }
 
+# Tests that mostly wait run beside the others, one after the other; what they said is shown after those.
+waiting=()
+for test in tests/e2e/launch_nodes.bats tests/cluster/*.bats; do
+    [[ ${test#tests/} =~ $pattern ]] && waiting+=("$test")
+done
+
+run_waiting() {
+    local test
+    for test in "${waiting[@]}"; do
+        bats --tap "$test" </dev/null >"$TMPDIR/${test//\//.}" 2>&1
+        echo $? >"$TMPDIR/${test//\//.}.status"
+    done
+}
+
+replay() { # TEST
+    cat "$TMPDIR/${1//\//.}"
+    return "$(cat "$TMPDIR/${1//\//.}.status")"
+}
+
 run build build_all
+run_waiting &
+beside=$!
 export CMOCKA_MESSAGE_OUTPUT=TAP
 for test in tests/unit/test_*.c; do
     name=$(basename "$test" .c)
     run "unit/$name" "build/test/tests/unit/$name"
 done
 for test in tests/*/*.bats; do
-    run "${test#tests/}" bats --tap "$test"
+    [[ " ${waiting[*]} " = *" $test "* ]] || run "${test#tests/}" bats --tap "$test"
 done
 run fuzz tests/fuzz/run.sh "${FUZZ_SECONDS:-10}"
+wait "$beside"
+for test in "${waiting[@]}"; do
+    run "${test#tests/}" replay "$test"
+done
 
 echo
 if [ $skipped -gt 0 ]; then
