@@ -25,8 +25,8 @@ static struct {
         int line;
         long step;
         cudaEvent_t done;
-    } collectives[MOST_QUEUED]; // number n is in place n % MOST_QUEUED
-} watch = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    } collectives[MOST_QUEUED];                             // number n is in place n % MOST_QUEUED
+} watch = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP}; // as who has it may fail
 
 // For the caller, who has the lock and keeps it: nothing may be printed or saved after an abort, as the
 // streams go on without the sums.
@@ -125,14 +125,18 @@ static void end_collective(ncclResult_t result, cudaStream_t stream) {
         end_collective((call), (stream));                                                                    \
     } while (0)
 
-// cudaStreamSynchronize, but a failure is said as that of a collective.
-static void wait_for(cudaStream_t stream) {
-    cudaError_t error = cudaStreamSynchronize(stream);
+// Any call fails after a collective has: what happened is said as the collective's failure, and by one
+// thread.
+static void look_first(void) {
     pthread_mutex_lock(&watch.lock); // for ever, where the watchdog has given up
-    if (error)
-        look();
+    look();
     pthread_mutex_unlock(&watch.lock);
-    CUDA_CHECK(error);
+}
+
+// cudaStreamSynchronize, which does not return with what an aborted collective has left.
+static void wait_for(cudaStream_t stream) {
+    CUDA_CHECK(cudaStreamSynchronize(stream));
+    look_first();
 }
 
 // Waits until all ranks have joined the communicator, a non-blocking one, and watches it from then on.
@@ -142,6 +146,7 @@ static void start_watchdog(ncclComm_t comm, double join_timeout, double step_tim
     watch.comm = comm;
     watch.timeout = step_timeout;
     CUDA_CHECK(cudaGetDevice(&watch.device));
+    error_hook = look_first;
     settle(ncclInProgress, join_timeout);
     if (pthread_create(&thread, NULL, watchdog, NULL))
         fail("cannot start a thread");

@@ -6,9 +6,14 @@
 #include <unistd.h>
 
 int error_rank = -1;
+void (*error_hook)(void);
 
 void fail(const char *format, ...) {
     char host[64] = "?", rank[32] = "", message[1024];
+    void (*hook)(void) = error_hook;
+    error_hook = NULL;
+    if (hook)
+        hook();
     gethostname(host, sizeof host - 1);
     if (error_rank >= 0)
         snprintf(rank, sizeof rank, ", rank %d", error_rank);

@@ -10,6 +10,9 @@ enum { WHY_SIZE = 512 };
 // Rank named in error lines; below 0 (the default) when the program is a single process.
 extern int error_rank;
 
+// Where it is set, fail() calls it first, once: it may know what is behind the failure, and end the program.
+extern void (*error_hook)(void);
+
 // "error (node1, rank 2): " and the message.
 __attribute__((noreturn, format(printf, 1, 2))) void fail(const char *format, ...);
 
