@@ -178,7 +178,9 @@ format: ## lays out the C sources
 	@clang-format -i $(C_SOURCES)
 lint: ## layout, shell scripts and common mistakes
 	@clang-format --dry-run -Werror $(C_SOURCES)
-	@shellcheck tools/*.sh .ci/run $(shell find tests -name '*.sh' -o -name '*.bash' -o -name '*.bats')
+	@shellcheck tools/*.sh .ci/run slurm/site.sh pbs/site.sh tests/cluster/qsub \
+		$(shell find tests -name '*.sh' -o -name '*.bash' -o -name '*.bats')
+	@tools/lint_jobs.sh
 	@cppcheck --quiet --error-exitcode=1 --enable=warning,portability --inline-suppr \
 		--suppress=missingInclude --suppress=normalCheckLevelMaxBranches -Icommon/cpu/include 0*/ common/
 

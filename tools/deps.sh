@@ -43,7 +43,7 @@ if [ "$1" = test ]; then
     check has_command munged munge munge munge
     check has_command slurmctld "slurmctld slurm-client" slurm-slurmctld slurm
     check has_command slurmd slurmd slurm-slurmd slurm
-    check has_command sshd openssh-server openssh-server openssh
+    check has_command sshd "openssh-server openssh-client" openssh-server openssh
 elif [ "$1" = bench ]; then
     check has_torch - python3-torch python3-pytorch pytorch
     check has_command mpicc "openmpi-bin libopenmpi-dev" openmpi-devel openmpi

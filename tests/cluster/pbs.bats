@@ -1,0 +1,125 @@
+#!/usr/bin/env bats
+# Every file of pbs/ on the test cluster, by a stand-in for qsub that gives a job what PBS gives it and no more.
+# Open MPI starts its processes over the nodes' own ssh, as on a cluster whose Open MPI does not know PBS.
+# shellcheck disable=SC2154 # bats and helpers.bash set variables
+load ../e2e/helpers
+
+setup_file() {
+    cluster=$BATS_TEST_DIRNAME/cluster.sh
+    WHY_NOT=$("$cluster" why-not)
+    [ -n "$WHY_NOT" ] || command -v mpirun >/dev/null || WHY_NOT="missing: mpirun (Debian: openmpi-bin)"
+    export cluster WHY_NOT CLUSTER_ROOT=$BATS_FILE_TMPDIR/cluster
+    [ -z "$WHY_NOT" ] || return 0
+    local programs=(03_multigpu_launcher/launch 04_multinode/train 06_allreduce_demo/allreduce)
+    need_train "${programs[@]}"
+    "$cluster" up
+
+    # What a user would have after make step3 step4 step6, in a folder that all nodes see.
+    export work=$CLUSTER_ROOT/work
+    mkdir "$work"
+    cp -r "$root/pbs" "$root/slurm" "$BATS_TEST_DIRNAME/qsub" "$work"
+    local program
+    for program in "${programs[@]}"; do
+        mkdir -p "$work/${program%/*}"
+        cp "${TRAIN%/01_single_gpu/train}/$program" "$work/$program"
+    done
+    cd "$work" || return
+    tiny_data data
+    export options="--data data --hidden 8,8 --batch 64 --epochs 2 --log-every 1"
+    # shellcheck disable=SC2086 # a list of words
+    OMP_NUM_THREADS=1 "$TRAIN" $options --csv step1.csv
+}
+
+teardown_file() {
+    [ -n "$WHY_NOT" ] || "$cluster" down
+}
+
+setup() {
+    [ -z "$WHY_NOT" ] || skip "$WHY_NOT"
+    cd "$work" || return
+}
+
+# submit OPTION... SCRIPT: on the login node, with $ARGS; waits for the end. Open MPI wants to be asked twice before
+# it runs as root.
+submit() {
+    export ARGS
+    "$cluster" exec ./qsub -W block=true \
+        -v ARGS,OMPI_ALLOW_RUN_AS_ROOT=1,OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "$@" >id && return
+    cat ./*.o"$(cut -d . -f 1 id)"
+    return 1
+}
+
+# said TEXT: by the job that was last.
+said() {
+    grep -F -e "$1" ./*.o"$(cut -d . -f 1 id)"
+}
+
+@test "step4.pbs: mpirun starts a rank per GPU on two nodes, and they train step 1's curve" {
+    ARGS="$options --csv step4.csv"
+    submit pbs/step4.pbs
+    same_curve step1.csv step4.csv
+    said "= 4 ranks x 16"
+    said "Open MPI's variables"
+}
+
+@test "step4.pbs with another shape: four nodes with a GPU each" {
+    ARGS="$options --csv 4x1.csv"
+    submit -l select=4:ncpus=4:ngpus=1:mpiprocs=1:ompthreads=4 pbs/step4.pbs
+    same_curve step1.csv 4x1.csv
+    said "= 4 ranks x 16"
+}
+
+@test "step4-launcher.pbs: mpirun starts a launcher per node, and they train step 1's curve" {
+    ARGS="$options --csv launcher.csv"
+    submit pbs/step4-launcher.pbs
+    same_curve step1.csv launcher.csv
+    said "= 4 ranks x 16"
+    said "torchrun's variables"
+    [ -s "step4-launcher.$(cut -d . -f 1 id).bin" ]
+}
+
+@test "step6.pbs: the all-reduce of four ranks on two nodes, on a cluster without GPUs" {
+    ARGS=--check-only
+    submit -l select=2:ncpus=8:mpiprocs=2:ompthreads=4 pbs/step6.pbs
+    said "wanted: 4 * 3 / 2 = 6 everywhere, #wrong 0"
+}
+
+@test "a job whose ranks fail has failed" {
+    ARGS="--data nowhere"
+    run submit pbs/step4.pbs
+    [ "$status" = 1 ]
+    said "nowhere/train-images"
+}
+
+# kill_one CSV: a rank on the second node, when the first epoch is over and its snapshot, if any, is written.
+kill_one() {
+    touch out err # until_true shows them
+    until_true 30 grep -qs '^20,' "$1"
+    "$cluster" exec -n node2 pkill -KILL -o -x train
+}
+
+none_left() {
+    local node
+    for node in node1 node2; do
+        ! "$cluster" exec -n $node pgrep -x 'train|orted' || return 1
+    done
+}
+
+@test "a killed rank ends step4.pbs, and no process is left on any node" {
+    ARGS="$options --csv killed.csv --epochs 1000000"
+    submit pbs/step4.pbs >/dev/null 3>&- &
+    kill_one killed.csv
+    code=0
+    wait $! || code=$?
+    [ $code = 1 ]
+    until_true 10 none_left
+}
+
+@test "a killed rank costs step4-launcher.pbs a restart" {
+    ARGS="$options --csv restarted.csv --epochs 200"
+    submit pbs/step4-launcher.pbs 3>&- &
+    kill_one restarted.csv
+    wait $!
+    said "restart 1 of 3"
+    said "resumed"
+}
