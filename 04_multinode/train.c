@@ -113,7 +113,7 @@ static void load(struct trainer *t) {
 static void join(struct trainer *t) {
     ncclUniqueId id = {0};
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0; // only such a communicator can be aborted
+    config.blocking = 0; // no call may wait for a rank that is gone
     char plan[WHY_SIZE];
     snprintf(plan, sizeof plan,
              "%s, batch %ld of %zu, lr %g, momentum %g, seed %ld, %ld epochs and %ld steps done",

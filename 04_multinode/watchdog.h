@@ -2,15 +2,15 @@
 // Each collective goes through COLLECTIVE, which notes it; a thread looks after those that have not ended.
 #pragma once
 #include "../common/error.h"
-#include "../common/report.h"
 #include <nccl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { MOST_QUEUED = 1024, TICKS_PER_SECOND = 10 };
+enum { TICKS_PER_SECOND = 10 };
+enum { MOST_QUEUED = 64 }; // so few that no stream is ever full: the call would block, with the lock
 
 static struct {
     pthread_mutex_t lock; // of all below; and NCCL wants one thread at a time
@@ -28,7 +28,7 @@ static struct {
     } collectives[MOST_QUEUED];                             // number n is in place n % MOST_QUEUED
 } watch = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP}; // as who has it may fail
 
-// For the caller, who has the lock and keeps it: nothing may be printed or saved after an abort, as the
+// The lock is kept: nothing may be printed or saved after an abort, as the
 // streams go on without the sums.
 __attribute__((noreturn, format(printf, 2, 3))) static void give_up(long number, const char *format, ...) {
     const struct collective *c = &watch.collectives[number % MOST_QUEUED];
@@ -38,10 +38,11 @@ __attribute__((noreturn, format(printf, 2, 3))) static void give_up(long number,
     vsnprintf(why, sizeof why, format, arguments);
     va_end(arguments);
     gethostname(host, sizeof host - 1);
+    alarm(10); // ends the process should stderr be blocked, or the abort, which frees the GPU, hang
     fprintf(stderr, "error (%s, rank %d): step %ld, collective %ld, %s at %s:%d: %s\n", host, error_rank,
             c->step, number, c->call, c->file, c->line, why);
-    alarm(10); // ends the process should the abort, which frees the GPU, hang
-    ncclCommAbort(watch.comm);
+    if (!pthread_mutex_trylock(&watch.lock)) // else another thread is in a call, and does not return
+        ncclCommAbort(watch.comm);
     _exit(1);
 }
 
@@ -52,8 +53,10 @@ static void look(void) {
     for (; watch.done < watch.queued; watch.done++, watch.ticks = 0)
         if ((error = cudaEventQuery(watch.collectives[watch.done % MOST_QUEUED].done)) != cudaSuccess)
             break;
-    if (watch.done == watch.queued)
+    if (watch.done == watch.queued) {
+        watch.ticks = 0;
         return;
+    }
     NCCL_CHECK(ncclCommGetAsyncError(watch.comm, &state));
     if (state != ncclSuccess && state != ncclInProgress)
         give_up(watch.done, "%s (%s)", ncclGetErrorString(state), ncclGetLastError(watch.comm));
@@ -67,12 +70,13 @@ static void look(void) {
 
 static void *watchdog(void *unused) {
     CUDA_CHECK(cudaSetDevice(watch.device)); // or asking for events would take memory of device 0
-    for (;; usleep(1000000 / TICKS_PER_SECOND)) {
-        struct timespec end;
-        clock_gettime(CLOCK_REALTIME, &end);
-        end.tv_sec += watch.timeout + 5;
-        if (pthread_mutex_timedlock(&watch.lock, &end))
-            give_up(watch.queued, "the call does not return");
+    for (int waited = 0;; usleep(1000000 / TICKS_PER_SECOND)) {
+        if (pthread_mutex_trylock(&watch.lock)) {
+            if (++waited > (watch.timeout + 5) * TICKS_PER_SECOND)
+                give_up(watch.queued, "the call does not return");
+            continue;
+        }
+        waited = 0;
         watch.ticks++;
         look();
         pthread_mutex_unlock(&watch.lock);
@@ -97,12 +101,14 @@ static void begin_collective(const char *call, const char *file, int line) {
 
 // Until NCCL has taken the call in, which is not until the collective has ended.
 static void settle(ncclResult_t result, double timeout) {
-    for (double end = seconds() + timeout; result == ncclInProgress; usleep(100)) {
+    for (long polls = 0; result == ncclInProgress; polls++) {
         NCCL_CHECK(ncclCommGetAsyncError(watch.comm, &result));
-        if (result != ncclInProgress)
-            break;
-        if (seconds() > end)
+        if (result == ncclInProgress && polls > 1000 * (timeout + 1))
             give_up(watch.queued, "in progress for %g s: is a rank gone, or the network down?", timeout);
+        if (result == ncclInProgress && polls < 1000)
+            sched_yield(); // most take microseconds
+        else if (result == ncclInProgress)
+            usleep(1000);
     }
     if (result != ncclSuccess)
         give_up(watch.queued, "%s (%s)", ncclGetErrorString(result), ncclGetLastError(watch.comm));
@@ -128,15 +134,16 @@ static void end_collective(ncclResult_t result, cudaStream_t stream) {
 // Any call fails after a collective has: what happened is said as the collective's failure, and by one
 // thread.
 static void look_first(void) {
-    pthread_mutex_lock(&watch.lock); // for ever, where the watchdog has given up
+    pthread_mutex_lock(
+        &watch.lock); // for ever, where the watchdog has given up; and the watchdog, from now on
     look();
-    pthread_mutex_unlock(&watch.lock);
 }
 
 // cudaStreamSynchronize, which does not return with what an aborted collective has left.
 static void wait_for(cudaStream_t stream) {
     CUDA_CHECK(cudaStreamSynchronize(stream));
-    look_first();
+    pthread_mutex_lock(&watch.lock); // for ever, where the watchdog has given up
+    pthread_mutex_unlock(&watch.lock);
 }
 
 // Waits until all ranks have joined the communicator, a non-blocking one, and watches it from then on.

@@ -1,0 +1,386 @@
+#!/usr/bin/env bats
+# Step 4's trainer from outside: that it learns what the steps before learn, and that nobody waits for ever for a
+# rank that is gone, stuck or late, or prints or saves what came after. What should make it fail is tried on copies
+# of its sources with one thing changed.
+# shellcheck disable=SC2030,SC2031,SC2154,SC2317 # bats and helpers.bash set variables and call functions
+load helpers
+
+setup_file() {
+    need_train 02_multigpu_fork/train 03_multigpu_launcher/train 03_multigpu_launcher/launch 04_multinode/train
+    tiny_data "$BATS_FILE_TMPDIR/tiny"
+    set_variables
+    compile_watched "$watched" "$build/04_multinode/train.o"
+}
+
+set_variables() {
+    # Tests may run in a job, which has variables of its own.
+    for variable in $(compgen -e | grep -E '^(RANK|WORLD_SIZE|LOCAL_RANK|MASTER_.*|(SLURM|OMPI|PMIX?|PALS|MPI|TORCHELASTIC)_.*)$'); do
+        unset "$variable"
+    done
+    export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=4 OMP_NUM_THREADS=1
+    tiny=$BATS_FILE_TMPDIR/tiny
+    set_build
+    two=$build/02_multigpu_fork/train
+    three=$build/03_multigpu_launcher/train
+    four=$build/04_multinode/train
+    launch=$build/03_multigpu_launcher/launch
+    watched=$BATS_FILE_TMPDIR/watched # step 4 with step2/watch.c
+    options=(--data "$tiny" --hidden "8,8" --batch 120 --epochs 3)
+}
+
+setup() {
+    pid='' pids=()
+    mkdir "$BATS_TEST_TMPDIR/work" "$BATS_TEST_TMPDIR/meet" && cd "$BATS_TEST_TMPDIR/work" || return
+    set_variables
+    export TMPDIR=$BATS_TEST_TMPDIR/meet
+}
+
+# What a failed test has left.
+teardown() {
+    [ -z "$pid" ] || kill -9 -- -"$pid" 2>/dev/null || true
+    end_ranks
+}
+
+end_ranks() {
+    {
+        [ ${#pids[@]} = 0 ] || kill -9 "${pids[@]}" || true
+        wait "${pids[@]}" || true
+    } 2>/dev/null
+    pids=()
+}
+
+# changed PROGRAM SED [SED]: step 4 with step2/watch.c after these changes to train.c and watchdog.h.
+changed() {
+    rm -rf changed
+    mkdir changed
+    cp "$root"/04_multinode/*.[ch] changed
+    sed -i -E "$2" changed/train.c
+    sed -i -E "${3:-}" changed/watchdog.h
+    [ -z "$2" ] || run ! cmp -s changed/train.c "$root/04_multinode/train.c"
+    [ -z "${3:-}" ] || run ! cmp -s changed/watchdog.h "$root/04_multinode/watchdog.h"
+    compile_watched "$1" -iquote "$root/04_multinode" changed/train.c
+}
+
+launch_tiny() { # RANKS PROGRAM OPTION...
+    timeout 60 "$launch" --nproc-per-node "$1" "$2" "${options[@]}" "${@:3}"
+}
+
+free_port() {
+    local port
+    until port=$((20000 + RANDOM % 10000)) && ! (: <>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do :; done
+    echo $port
+}
+
+# start_ranks COUNT PROGRAM OPTION...: without a launcher, which would end them all when one fails. Their processes
+# are in pids, and what they write in out.RANK and err.RANK.
+start_ranks() {
+    local rank port
+    port=$(free_port)
+    pids=()
+    for ((rank = 0; rank < $1; rank++)); do
+        env RANK=$rank WORLD_SIZE="$1" LOCAL_RANK=$rank MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" \
+            "$2" "${options[@]}" "${@:3}" >out.$rank 2>err.$rank 3>&- &
+        pids+=($!)
+    done
+}
+
+has_ended() { # PID
+    ! kill -0 "$1" 2>/dev/null
+}
+
+# ended SECONDS CODE RANK...: each within that time, with this code.
+ended() {
+    local rank code
+    for rank in "${@:3}"; do
+        until_true "$1" has_ended "${pids[rank]}" 2>/dev/null || return 1
+        code=0
+        wait "${pids[rank]}" || code=$?
+        [ $code = "$2" ] || { echo "rank $rank ended with $code" && tail -n +1 err.* && return 1; }
+    done
+}
+
+# one_line RANK PATTERN: all that this rank says on stderr, in which it says who it is, where and in which step.
+one_line() {
+    if [ "$(wc -l <"err.$1")" != 1 ] || ! grep -qE "^error \($(hostname), rank $1\): $2" "err.$1"; then
+        echo "wanted one line of rank $1 with: $2" && cat "err.$1" && return 1
+    fi
+}
+
+in_step() { # STEP: of any collective
+    echo "step $1, collective [0-9]+, nccl[A-Za-z]+\(.*\) at .*train\.c:[0-9]+: "
+}
+
+@test "--help shows the time-out and the token" {
+    run --separate-stderr "$four" --help
+    [ "$status" = 0 ]
+    grep -q -- '--step-timeout .*120' <<<"$output"
+    grep -q -- '--token-file' <<<"$output"
+    fails 2 "--step-timeout" "$four" --step-timeout 0
+}
+
+@test "any number of ranks learns what step 1 learns and computes step 3's bits" {
+    for more in "" "--momentum 0 --overlap 0"; do
+        # shellcheck disable=SC2086 # a list of words
+        "$TRAIN" "${options[@]}" --lr 0.01 --log-every 1 --csv one ${more%--overlap 0}
+        for ranks in 1 2 3 4; do
+            rm -f s3 s4
+            # shellcheck disable=SC2086
+            launch_tiny $ranks "$three" --lr 0.01 --log-every 1 --snapshot s3 $more
+            # shellcheck disable=SC2086
+            launch_tiny $ranks "$four" --lr 0.01 --log-every 1 --snapshot s4 --csv csv $more
+            same_curve one csv
+            cmp s3 s4
+        done
+    done
+    rm s4
+    timeout 60 "$four" "${options[@]}" --momentum 0 --lr 0.01 --log-every 1 --snapshot s4 >out
+    grep -qx 'launcher  none: the only rank' out
+    launch_tiny 1 "$three" --momentum 0 --lr 0.01 --log-every 1 --snapshot alone
+    cmp alone s4
+}
+
+@test "a run goes from step to step, in any order, along the same curve" {
+    "$TRAIN" "${options[@]}" --epochs 6 --log-every 1 --csv right
+    epoch=0
+    for program in "$TRAIN" "launch_tiny 3 $four" "$two --nproc 2" "launch_tiny 2 $four" "launch_tiny 3 $three" \
+        "launch_tiny 4 $four"; do
+        # shellcheck disable=SC2046,SC2086 # words
+        $program $([[ $program == launch* ]] || echo "${options[*]}") --epochs $((++epoch)) --log-every 1 \
+            --snapshot s --csv csv
+    done
+    same_curve right csv
+}
+
+@test "a signal stops all ranks and saves; the run goes on to the same bits" {
+    launch_tiny 3 "$four" --log-every 1 --snapshot right
+    for signal in 10 15; do
+        rm -f s
+        WATCH_AT="1 gather_batch 4 $signal" launch_tiny 3 "$watched" --log-every 1 --snapshot s >out 2>err
+        [ ! -s err ]
+        grep -qx "told to stop by a signal; saved" out
+        run ! cmp -s right s
+        launch_tiny 3 "$four" --log-every 1 --snapshot s
+        cmp right s
+    done
+}
+
+@test "a loss that is not finite ends the job with one line" {
+    start "$launch" --nproc-per-node 3 "$four" "${options[@]}" --hidden 64,64,64,64,64,64,64,64,64 --lr 1000
+    ends 1
+    [ "$(grep '^error' err | sort -u | wc -l)" = 1 ] # the launcher says it once more
+    grep -qE "^error \(.*, rank 0\): epoch 1, step [0-9]+: the loss is not finite: lower --lr$" err
+}
+
+@test "ranks on the same GPU are refused, and nobody waits" {
+    export CPU_DEVICES=1
+    start_ranks 2 "$four"
+    ended 5 1 0 1
+    for rank in 0 1; do
+        one_line $rank "step 0, collective 0, ncclCommInitRankConfig .*Duplicate GPU"
+    done
+}
+
+# valid_snapshot EPOCHS: is in s, as an undisturbed run of three ranks leaves it.
+valid_snapshot() {
+    local resumed
+    cp s copy
+    resumed=$(launch_tiny 3 "$four" --log-every 1 --snapshot copy | sed -n 's/^resumed   copy: \([0-9]*\) epochs and 0 .*/\1/p')
+    [ "$resumed" = "$1" ] || { echo "wanted $1 epochs, got $resumed" && return 1; }
+    cmp right copy
+}
+
+@test "when a rank is killed the others say what they were in, and end, within seconds" {
+    launch_tiny 3 "$four" --log-every 1 --snapshot right
+    # With --log-every 1 a step has four collectives, and an epoch of five steps two more at its end.
+    while read -r rank place epochs steps in; do
+        rm -f s
+        WATCH_AT="$rank ${place/:/ } 9" start_ranks 3 "$watched" --log-every 1 --snapshot s
+        others=$(seq 0 2 | grep -v "$rank" | xargs)
+        # shellcheck disable=SC2086 # words
+        ended 5 1 $others
+        ended 1 137 "$rank"
+        for other in $others; do
+            one_line "$other" "$(in_step "$in").*rank $rank \(pid ${pids[rank]} on $(hostname)\) has ended"
+        done
+        [ "$(grep -c '^epoch.*step' out.0)" = "$steps" ]
+        [ ! -s out.1 ]
+        valid_snapshot "$epochs"
+    done <<'END'
+1 ncclAllReduce:9 0 2 3
+2 gather_batch:2 0 1 2
+0 ncclAllReduce:12 0 2 3
+2 ncclAllReduce:21 0 5 5
+1 ncclAllReduce:23 1 5 6
+1 ncclAllReduce:31 1 7 8
+END
+    rm -f s
+    # Before they have all joined.
+    WATCH_AT="1 cudaSetDevice 1 9" start_ranks 3 "$watched" --join-timeout 1
+    ended 4 1 0 2
+    ended 1 137 1
+    # In the first collective, that of the new parameters, which rank 0 would save.
+    changed ./program 's/^( *)COLLECTIVE\(t->stream, ncclBcast/\1if (t->rank == 1)\n\1    raise(SIGKILL);\n&/'
+    rm -f s
+    start_ranks 3 ./program --snapshot s
+    ended 5 1 0 2
+    for other in 0 2; do
+        one_line $other "$(in_step 0).*rank 1 \(pid ${pids[1]} on $(hostname)\) has ended"
+    done
+    [ ! -e s ]
+}
+
+# late SIGNAL PROGRAM OPTION...: rank 1 of 3 gets a signal in its third step.
+late() {
+    rm -f s
+    WATCH_AT="1 ncclAllReduce 9 $1" start_ranks 3 "$2" --log-every 1 --step-timeout 1 --snapshot s "${@:3}"
+}
+
+gives_up_after() { # SECONDS RANK...
+    local rank
+    for rank in "${@:2}"; do
+        one_line "$rank" "$(in_step '[0-9]+')has not ended for $1 s \(--step-timeout\): "
+    done
+}
+
+late_is_given_up() {
+    late 19 "$@" || return
+    ended 3 1 0 2 || return
+    gives_up_after 1 0 2 || return
+    [ "$(grep -c '^epoch.*step' out.0)" = 2 ] || return
+    valid_snapshot 0 || return
+    kill -CONT "${pids[1]}"
+    ended 5 1 1 || return
+    one_line 1 "$(in_step 3)"
+}
+
+@test "when a rank does not go on the others end after --step-timeout" {
+    launch_tiny 3 "$four" --log-every 1 --snapshot right
+    for more in "" "--overlap 0"; do
+        # shellcheck disable=SC2086 # words
+        late_is_given_up "$watched" $more
+    done
+    # Without the thread, nobody knows.
+    changed ./program '' 's/pthread_create\(.*\)\)$/0)/'
+    run ! late_is_given_up ./program
+    end_ranks
+    # A rank that does something else: it ends when it turns to the others again.
+    changed ./program 's/^( *)forward\(t, &t->train.*/&\n\1if (t->rank == 1 \&\& watch.step == 3)\n\1    sleep(3);/'
+    start_ranks 3 ./program --log-every 1 --step-timeout 1
+    ended 4 1 0 2
+    gives_up_after 1 0 2
+    ended 5 1 1
+    one_line 1 "$(in_step 3)"
+}
+
+@test "nothing is printed or saved after the communicator was aborted" {
+    launch_tiny 3 "$four" --log-every 1 --snapshot right
+    slow='s/^( *)_exit\(1\);/\1sleep(1);\n&/'
+    changed ./program '' "$slow"
+    late_is_given_up ./program
+    changed ./program '' "$slow; /^static void wait_for/,/^}/s/^ *(pthread_mutex_(un)?lock|look_first).*//"
+    run ! late_is_given_up ./program
+    end_ranks
+    # Not the new parameters either.
+    changed ./program 's/^( *)COLLECTIVE\(t->stream, ncclBcast/\1if (t->rank == 1)\n\1    raise(SIGSTOP);\n&/' "$slow"
+    rm -f s
+    start_ranks 2 ./program --snapshot s --step-timeout 0.3
+    ended 4 1 0
+    one_line 0 "$(in_step 0)has not ended for 0.3 s"
+    [ ! -e s ]
+}
+
+# far_ahead PROGRAM SIGNAL STEP LAYER OPTION...: rank 1 of 2 gets the signal when all work of before this layer's
+# all-reduce is done. Rank 0 goes on as far as it can: where no more work can be queued it waits, in whatever call.
+far_ahead() {
+    SIGNAL=$2 STEP=$3 LAYER=$4 start_ranks 2 "$1" --epochs 100000 --batch 4 --log-every 100000 "${@:5}"
+}
+
+@test "a rank far ahead of the one that is gone or stuck gives up in time, too" {
+    changed ./program 's/^( *)COLLECTIVE\(t->comm_stream/\1if (getenv("STEP") \&\& t->rank == 1 \&\& i == atoi(getenv("LAYER")) \&\&\n\1    watch.step == atol(getenv("STEP"))) {\n\1    cudaDeviceSynchronize();\n\1    raise(atoi(getenv("SIGNAL")));\n\1}\n&/'
+    for more in "--overlap 0" "--overlap 1"; do
+        for layer in 0 2; do
+            # shellcheck disable=SC2086 # words
+            far_ahead ./program 9 20 $layer $more
+            ended 5 1 0
+            one_line 0 "$(in_step 20).*rank 1 \(pid ${pids[1]} on $(hostname)\) has ended"
+            ended 1 137 1
+        done
+    done
+    for hidden in 8,8 8,8,8,8; do
+        for layer in 0 1 2; do
+            far_ahead ./program 19 20 $layer --overlap 0 --hidden $hidden --step-timeout 0.3
+            ended 4 1 0
+            one_line 0 "$(in_step 20)has not ended for 0.3 s"
+            end_ranks
+        done
+    done
+}
+
+@test "ranks that are all suspended for longer than --step-timeout go on" {
+    launch_tiny 3 "$four" --log-every 1 --snapshot right
+    late 19 "$watched"
+    until_true 10 stopped "${pids[1]}"
+    kill -STOP "${pids[0]}" "${pids[2]}"
+    sleep 2.5
+    kill -CONT "${pids[@]}"
+    ended 10 0 0 1 2
+    cat err.*
+    [ -z "$(cat err.*)" ]
+    cmp right s
+}
+
+@test "time without a collective does not count" {
+    launch_tiny 2 "$four" --log-every 1 --snapshot right
+    # All ranks do something else for long; then one is late, but not too late.
+    long='s/^( *)forward\(t, &t->train.*/&\n\1if (watch.step == 3)\n\1    usleep(t->rank ? 2100000 : 1500000);/'
+    changed ./program "$long"
+    start_ranks 2 ./program --log-every 1 --step-timeout 1.2 --snapshot s
+    ended 10 0 0 1
+    cmp right s
+}
+
+@test "a rank that fails by itself says one line" {
+    # What a process does at its end may take longer than the watchdog sleeps.
+    changed ./program 's/^int main.*/static void nap(void) {\n    usleep(300000);\n}\n\n&\n    atexit(nap);/
+        s/^( *)if \(snapshot_save.*/\1if (t->state->epochs == 1)\n\1    fail("cannot save");\n&/'
+    start_ranks 2 ./program --log-every 1 --step-timeout 2 --snapshot s
+    ended 8 1 0 1
+    one_line 0 "cannot save$"
+    one_line 1 "$(in_step 6)"
+}
+
+# find_ranks COUNT ATTEMPT: the pids of the job's ranks, when all of this attempt have been started.
+find_ranks() {
+    local child children variables
+    ranks=()
+    read -ra children <"/proc/$pid/task/$pid/children" || true
+    for child in "${children[@]}"; do
+        variables=$(tr '\0' '\n' <"/proc/$child/environ") || continue
+        [ "$(sed -n 's/^TORCHELASTIC_RESTART_COUNT=//p' <<<"$variables")" = "$2" ] || continue
+        ranks[$(sed -n 's/^RANK=//p' <<<"$variables")]=$child
+    done 2>/dev/null
+    [ ${#ranks[@]} = "$1" ]
+}
+
+@test "kill -9 of ranks at any moment changes no bit" {
+    RANDOM=4
+    for count in 2 3; do
+        rm -f s right
+        start "$launch" --nproc-per-node $count --max-restarts 100 "$four" "${options[@]}" --epochs 1000000 --snapshot s
+        for attempt in 0 1 2 3; do
+            until_true 10 find_ranks $count $attempt
+            sleep "$(printf 0.%03d $((RANDOM % 150)))"
+            kill -9 "${ranks[RANDOM % count]}"
+        done
+        until_true 10 find_ranks $count 4
+        until_true 10 grep -q '^epoch .*images/s' out
+        kill -USR1 "$pid"
+        ends 0
+        [ "$(grep -c 'failed first.*signal 9, Killed$' err)" = 4 ]
+        epochs=$(launch_tiny $count "$four" --epochs 1000000 --max-steps 1 --snapshot s |
+            sed -n 's/^resumed   s: \([0-9]*\) .*/\1/p')
+        echo "$epochs epochs"
+        launch_tiny $count "$three" --epochs "$epochs" --save-every 1000000 --snapshot right >/dev/null
+        cmp right s
+    done
+}
