@@ -41,7 +41,7 @@ static void read_token(const char *path) {
     if (!path && !given)
         return;
     if (path) {
-        int file = open(path, O_RDONLY | O_CLOEXEC);
+        int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a pipe would wait
         if (file < 0 || fstat(file, &s) || read(file, token, sizeof token - 1) < 0)
             fail("--token-file %s: %m", path);
         if (!S_ISREG(s.st_mode) || s.st_uid != geteuid() || (s.st_mode & 077))

@@ -45,7 +45,7 @@ __attribute__((noreturn, format(printf, 1, 2))) static void end_meeting(const ch
 static void listen_for_ranks(void) {
     int on = 1, error = 0;
     struct addrinfo *list;
-    while (!(list = find_rank0()))
+    for (; !(list = find_rank0()); usleep(20000))
         if (seconds() > meeting.end)
             fail("MASTER_ADDR=%s: the name server does not answer", master_host);
     for (struct addrinfo *a = list; a; a = a->ai_next) {
@@ -81,7 +81,7 @@ __attribute__((format(printf, 2, 3))) static void dismiss(int i, const char *for
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
     refuse(why, "%s", message);
-    if (g->got == sizeof g->said && is_frame(&g->said))
+    if (g->got == sizeof g->said && !memcmp(g->said.magic, self.magic, sizeof self.magic))
         send_frame(g->socket, NO, why, sizeof why, seconds());
     if (++meeting.refused <= NOTES) // a thousand would bury what matters
         fprintf(stderr, "note (%s, rank 0): refused %s: %s%s\n", self.host, g->address, why,
@@ -116,37 +116,31 @@ static void admit(int i) {
         dismiss(i, "it says that it is rank %u of %u", rank, world);
     else if (twin < meeting.count)
         dismiss(i, "rank %u is here already, from %s", rank, meeting.guests[twin].address);
-    else if (strcmp(f->body, self.body))
-        end_meeting(
-            "rank %u on %s is to train: %s; rank 0: %s; do all have the same options, and see the same "
-            "--snapshot folder?",
-            rank, f->host, f->body, self.body);
     else {
         g->rank = rank;
         g->got = 0;
     }
 }
 
-static void accept_guests(void) {
+// One at a time, so that all who are here are heard before the next comes.
+static void accept_guest(void) {
     struct sockaddr_storage address;
     socklen_t bytes = sizeof address;
-    for (int socket; (socket = accept4(meeting.listener, (struct sockaddr *)&address, &bytes,
-                                       SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0;
-         bytes = sizeof address) {
-        int strangers = 0, oldest = -1;
-        for (int i = 0; i < meeting.count; i++)
-            if (meeting.guests[i].rank < 0) {
-                strangers++;
-                if (oldest < 0 || meeting.guests[i].until < meeting.guests[oldest].until)
-                    oldest = i;
-            }
-        if (strangers == STRANGERS) // a rank says at once who it is
-            dismiss(oldest, "silent");
-        struct guest *g = &meeting.guests[meeting.count++];
-        *g = (struct guest){.socket = socket, .rank = -1, .until = seconds() + HELLO_SECONDS};
-        getnameinfo((struct sockaddr *)&address, bytes, g->address, sizeof g->address, NULL, 0,
-                    NI_NUMERICHOST);
-    }
+    int socket = accept4(meeting.listener, (struct sockaddr *)&address, &bytes, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (socket < 0)
+        return;
+    int strangers = 0, oldest = -1;
+    for (int i = 0; i < meeting.count; i++)
+        if (meeting.guests[i].rank < 0) {
+            strangers++;
+            if (oldest < 0 || meeting.guests[i].until < meeting.guests[oldest].until)
+                oldest = i;
+        }
+    if (strangers == STRANGERS) // a rank says at once who it is
+        dismiss(oldest, "silent");
+    struct guest *g = &meeting.guests[meeting.count++];
+    *g = (struct guest){.socket = socket, .rank = -1, .until = seconds() + HELLO_SECONDS};
+    getnameinfo((struct sockaddr *)&address, bytes, g->address, sizeof g->address, NULL, 0, NI_NUMERICHOST);
 }
 
 // It has come; and, when nobody can come any more, has answered.
@@ -220,12 +214,24 @@ static void gather(void) {
                 hear(i);
             else if (meeting.guests[i].rank < 0 && seconds() > meeting.guests[i].until)
                 dismiss(i, "silent");
-        accept_guests();
+        accept_guest();
         ready = 0;
         for (int i = 0; i < meeting.count; i++)
             ready += is_ready(&meeting.guests[i]);
         if (ready < (int)ntohl(self.world) - 1)
             check_time();
+    }
+}
+
+// When all have come, so that all are told.
+static void compare_plans(void) {
+    for (int i = 0; i < meeting.count; i++) {
+        const struct frame *f = &meeting.guests[i].said; // still its hello
+        if (meeting.guests[i].rank > 0 && strcmp(f->body, self.body))
+            end_meeting(
+                "rank %d on %s is to train: %s; rank 0: %s; do all have the same options, and see the same "
+                "--snapshot folder?",
+                meeting.guests[i].rank, f->host, f->body, self.body);
     }
 }
 
@@ -239,7 +245,7 @@ static void tell_all(enum kind kind, const void *body, size_t bytes) {
 static void leave_trace(const char *snapshot, const ncclUniqueId *id) {
     if (asprintf(&meeting.trace, "%s.meeting", snapshot) < 0)
         end_meeting("out of memory");
-    int file = open(meeting.trace, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    int file = open(meeting.trace, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (file < 0 || write(file, id, sizeof *id) != sizeof *id || close(file))
         end_meeting("cannot write %s, in the folder of --snapshot: %m", meeting.trace);
 }
@@ -256,6 +262,7 @@ static void hold_meeting(const ncclUniqueId *id, const char *snapshot) {
     for (int i = meeting.count - 1; i >= 0; i--)
         if (meeting.guests[i].rank < 0)
             forget(i);
+    compare_plans();
     if (snapshot)
         leave_trace(snapshot, id);
     tell_all(ID, id, sizeof *id);
@@ -272,15 +279,17 @@ static void hold_meeting(const ncclUniqueId *id, const char *snapshot) {
 
 // A connection to rank 0, which may not listen yet.
 static int reach_rank0(void) {
-    int error = 0, socket_error;
+    int error = ECONNRESET, socket_error; // that: it was there, and has left
     socklen_t bytes = sizeof socket_error;
     for (; seconds() < meeting.end; usleep(20000)) {
         struct addrinfo *list = find_rank0();
+        error = list ? error : 0;
         for (struct addrinfo *a = list; a; a = a->ai_next) {
             int s = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
             struct pollfd fd = {.fd = s, .events = POLLOUT};
             error = connect(s, a->ai_addr, a->ai_addrlen) ? errno : 0;
-            if (error == EINPROGRESS && poll(&fd, 1, 1000 * fmin(3, meeting.end - seconds() + 0.1)) == 0)
+            if (error == EINPROGRESS &&
+                poll(&fd, 1, 1000 * fmax(0, fmin(3, meeting.end - seconds() + 0.1))) == 0)
                 error = ETIMEDOUT;
             else if (error == EINPROGRESS && !getsockopt(s, SOL_SOCKET, SO_ERROR, &socket_error, &bytes))
                 error = socket_error;
@@ -335,6 +344,7 @@ static void visit_rank0(ncclUniqueId *id, const char *snapshot) {
     int socket = -1;
     do { // it may have had too many guests, or what listened there be about to end
         close(socket);
+        usleep(20000);
         socket = reach_rank0();
     } while (!send_frame(socket, HELLO, self.body, sizeof self.body, meeting.end) ||
              !receive_frame(socket, &answer, seconds() + meeting.timeout + GRACE_SECONDS) ||

@@ -115,10 +115,12 @@ static void join(struct trainer *t) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0; // no call may wait for a rank that is gone
     char plan[WHY_SIZE];
-    snprintf(plan, sizeof plan,
-             "%s, batch %ld of %zu, lr %g, momentum %g, seed %ld, %ld epochs and %ld steps done",
-             t->model.shape, opt.batch, t->train.count, opt.lr, opt.momentum, opt.seed, t->state->epochs,
-             t->state->step);
+    snprintf(
+        plan, sizeof plan,
+        "%s, batch %ld of %zu, lr %g, momentum %g, seed %ld, %ld epochs, %ld steps at most, log every %ld; "
+        "%ld epochs and %ld steps are done",
+        t->model.shape, opt.batch, t->train.count, opt.lr, opt.momentum, opt.seed, opt.epochs, opt.max_steps,
+        opt.log_every, t->state->epochs, t->state->step);
     if (t->rank == 0)
         NCCL_CHECK(ncclGetUniqueId(&id));
     share_id(&t->place, &id, plan, opt.snapshot, opt.token_file, opt.join_timeout);
