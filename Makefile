@@ -27,7 +27,7 @@ PROGRAMS := $(patsubst %.c,$(BUILD)/%,$(wildcard 0*/*.c))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help quickstart data programs test fuzz bench-step1 bench-step2 bench-collectives bench-launcher diffstat doctor test-cluster format lint clean
+.PHONY: help quickstart data programs test fuzz bench-step1 bench-step2 bench-collectives bench-launcher diffstat doctor container test-cluster test-container format lint clean
 help: ## this list
 	@sed -n 's/^\([a-z][a-zMN0-9-]*\):.*## /\1|/p' Makefile | awk -F'|' '{printf "make %-17s %s\n", $$1, $$2}'
 	@echo 'DEVICE=cpu or DEVICE=gpu after make chooses the device (now: $(DEVICE)); ARCH=native builds for this GPU only.'
@@ -87,6 +87,9 @@ doctor: ## is this machine, and this job, fit to run?
 	@status=0; tools/doctor.sh || status=1; $(MAKE) --no-print-directory DEVICE=$(HERE) step4 && \
 		03_multigpu_launcher/launch $(LAUNCH) 04_multinode/doctor $(ARGS) || status=1; exit $$status
 
+container: ## an Apptainer image with all that the course is built with, of DEVICE
+	@tools/container.sh $(DEVICE)
+
 test: ## installs what the tests need, then runs them all
 	@tools/deps.sh test
 	@tools/data.sh || true
@@ -95,6 +98,10 @@ test: ## installs what the tests need, then runs them all
 test-cluster: ## real Slurm and PBS jobs on a cluster of four nodes that this machine pretends to be
 	@tools/deps.sh test
 	@tests/run.sh cluster/
+
+test-container: ## builds the image's contents from containers/cpu.def, and runs step 4 in it on two nodes
+	@tools/deps.sh test
+	@TEST_CONTAINER=1 tests/run.sh cluster/container
 
 # Found libraries, looked for once; make reads the file again when it has been made.
 ifneq ($(filter-out help clean format lint data quickstart test fuzz bench-% diff% run-step%,$(or $(MAKECMDGOALS),help)),)
