@@ -1,0 +1,101 @@
+# What the tests on a cluster share. setup_file calls start_cluster, setup enter_course, teardown clear_cluster and
+# teardown_file stop_cluster.
+# shellcheck disable=SC2034,SC2154 # the tests use id, and ../e2e/helpers.bash sets root
+load ../e2e/helpers
+
+cluster() {
+    "$BATS_TEST_DIRNAME/cluster.sh" "$@"
+}
+
+# A cluster of this file's, whose nodes share a folder with the course in it, built, as in an attendee's home.
+start_cluster() {
+    local program
+    export CLUSTER_ROOT=$BATS_FILE_TMPDIR OMP_NUM_THREADS=1 WHY_NOT
+    unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT NCCL_COMM_ID NCCL_HOSTID CPU_DEVICE_CHAOS CONTAINER
+    WHY_NOT=$(cluster why-not)
+    [ -z "$WHY_NOT" ] || return 0
+    mapfile -t programs < <(cd "$root" && printf '%s\n' 0*/*.c)
+    need_train "${programs[@]%.c}"
+    copy_tree "$CLUSTER_ROOT/course"
+    for program in "${programs[@]%.c}"; do
+        cp "${TRAIN%01_single_gpu/train}$program" "$CLUSTER_ROOT/course/$program"
+    done
+    tiny_data "$CLUSTER_ROOT/course/tiny"
+    cluster up 3>&-
+}
+
+stop_cluster() {
+    [ -n "$WHY_NOT" ] || cluster down
+}
+
+enter_course() {
+    [ -z "$WHY_NOT" ] || skip "$WHY_NOT"
+    cd "$CLUSTER_ROOT/course" || return
+}
+
+# What a failed test has left is not counted against the next.
+clear_cluster() {
+    local node
+    [ -z "$WHY_NOT" ] && [ -z "${BATS_TEST_COMPLETED:-}" ] || return 0
+    cluster exec squeue --long
+    cluster exec scancel --user=root
+    for node in node1 node2 node3 node4; do
+        cluster plug $node || cluster poweron $node
+    done
+    within 40 all_ended
+}
+
+# within SECONDS COMMAND...: waits until the command succeeds.
+within() {
+    local end=$((${EPOCHREALTIME//[!0-9]/} + $1 * 1000000))
+    until "${@:2}"; do
+        [ "${EPOCHREALTIME//[!0-9]/}" -lt $end ] || { echo "not within $1 s: ${*:2}" && return 1; }
+        sleep 0.2
+    done
+}
+
+# submit [SBATCH ARGUMENTS] FILE [ARGUMENTS]: its number in $id.
+submit() {
+    id=$(cluster exec sbatch --parsable "$@")
+}
+
+# all_ended [ID...]: these jobs, or all.
+all_ended() {
+    local ids=("$@")
+    [ -z "$(cluster exec squeue --noheader ${1:+--jobs="$(IFS=, && echo "${ids[*]}")"})" ]
+}
+
+state() { # ID: of all jobs of an array
+    cluster exec scontrol --oneliner show job "$1" | sed 's/.* JobState=\([A-Z_]*\) .*/\1/' | sort -u
+}
+
+# nodes ID: those that it runs on, or ran on last.
+nodes() {
+    cluster exec scontrol show hostnames \
+        "$(cluster exec scontrol --oneliner show job "$1" | sed 's/.* NodeList=\([^ ]*\) .*/\1/')"
+}
+
+# log ID: the output of a job. Each names it after itself.
+log() {
+    cat ./*".$1.out"
+}
+
+# ended ID STATE: the job ends so, in a minute.
+ended() {
+    within 60 all_ended "$1"
+    [ "$(state "$1")" = "$2" ] || { echo "job $1: $(state "$1")" && log "$1" && return 1; }
+}
+
+# logged ID TEXT
+logged() {
+    log "$1" 2>/dev/null | grep -q "$2"
+}
+
+# Nothing of a job on any node: only what was there when it was booted.
+nodes_clean() {
+    local node
+    for node in node1 node2 node3 node4; do
+        ! cluster exec -n $node ps -eo args= |
+            grep -vE '^(bash .*/cluster.sh init|munged|sshd: /|slurmd -N|sleep 1000$|ps -eo)' || return 1
+    done
+}

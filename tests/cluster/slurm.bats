@@ -1,0 +1,205 @@
+#!/usr/bin/env bats
+# The job scripts of slurm/, and step 4 when nodes, ranks and cables fail, under a real Slurm with four nodes that
+# share a folder and a network and nothing else. What is not real: the nodes share this machine's cores, the shared
+# folder does not depend on the network, and nothing has a GPU.
+# shellcheck disable=SC2030,SC2031,SC2154,SC2317 # bats and helpers.bash set variables and call functions
+# shellcheck disable=SC2054 # the commas are the trainer's
+load helpers
+
+setup_file() {
+    start_cluster
+}
+
+teardown_file() {
+    stop_cluster
+}
+
+setup() {
+    enter_course
+    tiny=(--data tiny --hidden 8,8 --batch 120 --epochs 4 --log-every 1)
+    long=(--data tiny --hidden 8,8 --batch 120 --epochs 100)
+}
+
+teardown() {
+    clear_cluster
+}
+
+# A job whose tasks say which GPUs they see, train, and leave what they wrote to stderr and their exit codes in
+# files of the given name. A task that fails does not end the others.
+make_job() {
+    cat >tasks.sbatch <<'END'
+#!/bin/bash
+#SBATCH --output=tasks.%j.out
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))
+srun --kill-on-bad-exit=0 bash -c 'echo "${CUDA_VISIBLE_DEVICES-all}" >"$1.gpus.$SLURM_PROCID"
+    04_multinode/train "${@:2}" 2>"$1.err.$SLURM_PROCID"
+    echo $? >"$1.code.$SLURM_PROCID"' - "$@"
+END
+}
+
+# Some seconds of training, most of them asleep, with something done to it in its midst: submitted and in epoch 20.
+submit_long() { # NAME [SBATCH ARGUMENTS] FILE
+    CPU_DEVICE_CHAOS=1 submit "${@:2}" "${long[@]}" --snapshot "$1.bin"
+    within 60 logged "$id" '^epoch 20/'
+}
+
+# It must end with the weights of one that is left alone.
+same_weights() { # NAME
+    if [ ! -e alone.bin ]; then
+        submit slurm/step4.sbatch "${long[@]}" --snapshot alone.bin
+        ended "$id" COMPLETED
+    fi
+    cmp "$1.bin" alone.bin
+}
+
+@test "every job script completes, and trains as step 1 does" {
+    local script name rates i
+    declare -A job
+    for script in slurm/*.sbatch; do
+        name=$(basename "$script" .sbatch)
+        case $name in
+        doctor) submit "$script" ;;
+        step6) submit "$script" --check-only ;;
+        sweep) submit "$script" "${tiny[@]}" ;;
+        *) submit "$script" "${tiny[@]}" --csv "$name.csv" ;;
+        esac
+        job[$name]=$id
+    done
+    "$TRAIN" "${tiny[@]}" --csv alone.csv
+    within 100 all_ended
+    for name in "${!job[@]}"; do
+        echo "$name"
+        ended "${job[$name]}" COMPLETED
+        case $name in
+        doctor | step6) ;;
+        sweep)
+            read -ra rates <<<"$(sed -n 's/^rates=(\(.*\))/\1/p' slurm/sweep.sbatch)"
+            [ ${#rates[@]} -gt 1 ]
+            for i in "${!rates[@]}"; do
+                "$TRAIN" "${tiny[@]}" --lr "${rates[i]}" --csv rate.csv
+                same_curve rate.csv "sweep.${job[sweep]}_$i.csv"
+            done
+            ;;
+        *) same_curve alone.csv "$name.csv" ;;
+        esac
+    done
+}
+
+@test "a task per GPU, whether it sees its own GPU or all of the node, on two nodes and on four" {
+    local ids=() name
+    make_job
+    submit --nodes=2 --ntasks-per-node=2 --gpus-per-task=1 tasks.sbatch 2x2.own "${tiny[@]}" --csv 2x2.own.csv
+    ids+=("$id")
+    submit --nodes=2 --ntasks-per-node=2 --gpus-per-node=2 --gpu-bind=none tasks.sbatch 2x2.all "${tiny[@]}" \
+        --csv 2x2.all.csv
+    ids+=("$id")
+    submit --nodes=4 --ntasks-per-node=1 --gpus-per-task=1 tasks.sbatch 4x1.own "${tiny[@]}" --csv 4x1.own.csv
+    ids+=("$id")
+    submit --nodes=4 --ntasks-per-node=1 --gpus-per-node=2 --gpu-bind=none tasks.sbatch 4x1.all "${tiny[@]}" \
+        --csv 4x1.all.csv
+    ids+=("$id")
+    "$TRAIN" "${tiny[@]}" --csv alone.csv
+    within 60 all_ended "${ids[@]}"
+    for name in 2x2.own 2x2.all 4x1.own 4x1.all; do
+        echo "$name" && cat $name.err.*
+        [ "$(cat $name.code.*)" = "$(printf '0\n0\n0\n0')" ]
+        same_curve alone.csv $name.csv
+    done
+    [ "$(cat 2x2.own.gpus.*)" = "$(printf '0\n1\n0\n1')" ]
+    [ "$(cat 4x1.own.gpus.* | grep -cx '[01]')" = 4 ]
+    [ "$(cat 2x2.all.gpus.* 4x1.all.gpus.* | grep -cxE 'all|0,1')" = 8 ]
+}
+
+@test "two jobs at once on the same four nodes" {
+    local first
+    submit_long first slurm/step4-4x1.sbatch
+    first=$id
+    submit_long second slurm/step4-4x1.sbatch
+    [ "$(state "$first")" = RUNNING ]
+    ended "$first" COMPLETED
+    ended "$id" COMPLETED
+    cmp first.bin second.bin
+}
+
+@test "scancel ends a job, and every process of it" {
+    submit_long cancelled slurm/step4.sbatch
+    cluster exec scancel "$id"
+    within 10 all_ended "$id"
+    [ "$(state "$id")" = CANCELLED ]
+    within 10 nodes_clean
+}
+
+@test "a killed rank ends the job within 10 s, and every process of it" {
+    submit_long killed slurm/step4.sbatch
+    cluster exec -n "$(nodes "$id" | tail -n 1)" pkill -KILL --oldest -x train
+    within 10 all_ended "$id"
+    [ "$(state "$id")" = FAILED ]
+    within 10 nodes_clean
+}
+
+# SIGUSR1 is sent here when Slurm would send it: 90 s before the time is up.
+@test "a chain goes on where its time was up, to the same weights" {
+    submit_long chain slurm/chain.sbatch
+    cluster exec scancel --batch --signal=USR1 "$id"
+    ended "$id" COMPLETED
+    logged "$id" '^resumed .* [2-9]. epochs'
+    same_weights chain
+}
+
+@test "a job that is preempted goes on afterwards, to the same weights" {
+    submit_long preempted slurm/chain.sbatch
+    local preempted=$id
+    submit --partition=urgent --nodes=4 --exclusive slurm/step4-4x1.sbatch "${tiny[@]}" --csv urgent.csv
+    ended "$id" COMPLETED
+    [ "$(state "$preempted")" != COMPLETED ]
+    ended "$preempted" COMPLETED
+    logged "$preempted" '^resumed .* [2-9]. epochs'
+    same_weights preempted
+}
+
+# A node without power answers to nobody. Slurm notices after SlurmdTimeout, 300 s by default, and it is told here;
+# what it does then is its own doing.
+@test "a job whose node loses power goes on elsewhere, to the same weights" {
+    local node
+    submit_long power slurm/chain.sbatch
+    node=$(nodes "$id" | tail -n 1)
+    cluster poweroff "$node"
+    cluster exec scontrol update nodename="$node" state=down reason=power
+    ended "$id" COMPLETED
+    [[ " $(nodes "$id") " != *" $node "* ]]
+    cluster poweron "$node"
+    logged "$id" '^resumed .* [2-9]. epochs'
+    same_weights power
+}
+
+@test "a cable pulled for 5 s does not end a run" {
+    local node
+    submit_long cable slurm/step4.sbatch
+    node=$(nodes "$id" | tail -n 1)
+    cluster unplug "$node"
+    sleep 5
+    cluster plug "$node"
+    ended "$id" COMPLETED
+    same_weights cable
+}
+
+@test "a cable pulled for good ends all ranks within the time-out, each with a line" {
+    local rank node
+    make_job
+    CPU_DEVICE_CHAOS=1 submit --nodes=2 --ntasks-per-node=2 --gpus-per-node=2 tasks.sbatch pulled \
+        "${long[@]}" --step-timeout 3
+    within 60 logged "$id" '^epoch 20/'
+    node=$(nodes "$id" | tail -n 1)
+    cluster unplug "$node"
+    within 8 test -e pulled.code.0 -a -e pulled.code.1 -a -e pulled.code.2 -a -e pulled.code.3
+    for rank in 0 1 2 3; do
+        cat pulled.err.$rank
+        [ "$(cat pulled.code.$rank)" = 1 ]
+        [ "$(wc -l <pulled.err.$rank)" = 1 ]
+        grep -q "^error (node[1-4], rank $rank): .*--step-timeout" pulled.err.$rank
+    done
+    cluster plug "$node"
+    ended "$id" COMPLETED
+    within 10 nodes_clean
+}
