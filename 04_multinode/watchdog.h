@@ -20,16 +20,16 @@ static struct {
     int ticks;         // that it has taken; on a clock, a suspended process would be late when it goes on
     long step;         // that is being queued
     long queued, done; // collectives so far
+    // Number n is in place n % MOST_QUEUED.
     struct collective {
         const char *call, *file;
         int line;
         long step;
         cudaEvent_t done;
-    } collectives[MOST_QUEUED];                             // number n is in place n % MOST_QUEUED
-} watch = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP}; // as who has it may fail
+    } collectives[MOST_QUEUED];
+} watch = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP}; // who has it may fail, and ask for it again
 
-// The lock is kept: nothing may be printed or saved after an abort, as the
-// streams go on without the sums.
+// The lock is kept: nothing may be printed or saved after an abort, as the streams go on without the sums.
 __attribute__((noreturn, format(printf, 2, 3))) static void give_up(long number, const char *format, ...) {
     const struct collective *c = &watch.collectives[number % MOST_QUEUED];
     char host[64] = "?", why[1024];
