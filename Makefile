@@ -100,11 +100,11 @@ test-cluster: ## real Slurm and PBS jobs on a cluster of four nodes that this ma
 	@tests/run.sh cluster/
 
 test-container: ## builds the image's contents from containers/cpu.def, and runs step 4 in it on two nodes
-	@tools/deps.sh test
+	@tools/deps.sh container
 	@TEST_CONTAINER=1 tests/run.sh cluster/container
 
 # Found libraries, looked for once; make reads the file again when it has been made.
-ifneq ($(filter-out help clean format lint data quickstart test fuzz bench-% diff% run-step%,$(or $(MAKECMDGOALS),help)),)
+ifneq ($(filter-out help clean format lint data quickstart doctor container test test-% fuzz bench-% diff% run-step%,$(or $(MAKECMDGOALS),help)),)
 include $(BUILD)/libs.mk
 endif
 $(BUILD)/libs.mk: tools/find_libs.sh

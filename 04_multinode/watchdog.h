@@ -39,8 +39,8 @@ __attribute__((noreturn, format(printf, 2, 3))) static void give_up(long number,
     va_end(arguments);
     gethostname(host, sizeof host - 1);
     alarm(10); // ends the process should stderr be blocked, or the abort, which frees the GPU, hang
-    fprintf(stderr, "error (%s, rank %d): step %ld, collective %ld, %s at %s:%d: %s\n", host, error_rank,
-            c->step, number, c->call, c->file, c->line, why);
+    fprintf(stderr, "error (%s, rank %d): step %ld, collective %ld, %s at %s:%d: %s\n", host,
+            error_rank > 0 ? error_rank : 0, c->step, number, c->call, c->file, c->line, why);
     if (!pthread_mutex_trylock(&watch.lock)) // else another thread is in a call, and does not return
         ncclCommAbort(watch.comm);
     _exit(1);

@@ -1,7 +1,7 @@
 #!/bin/sh
-# deps.sh run|test|bench|fashion: installs what is missing to build and run on the CPU device, to test,
-# to compare with PyTorch, or to train on Fashion-MNIST. With apt-get, as root or through sudo; elsewhere it says what is missing and
-# how to get it, and lets the build go on with what is there.
+# deps.sh run|test|container|bench|fashion: installs what is missing to build and run on the CPU device, to test, to
+# test the container too, to compare with PyTorch, or to train on Fashion-MNIST. With apt-get, as root or through sudo;
+# elsewhere it says what is missing and how to get it, and lets the build go on with what is there.
 set -u
 cc=${CC:-cc}
 
@@ -27,7 +27,11 @@ has_file() { [ -f "$1" ]; }
 check has_command curl curl curl curl
 check has_header zlib.h zlib1g-dev zlib-devel zlib
 check has_cblas - libopenblas-openmp-dev openblas-devel openblas
-if [ "$1" = test ]; then
+if [ "$1" = container ]; then
+    check has_command mmdebstrap mmdebstrap "" ""
+    check has_command ch-run charliecloud-runtime charliecloud ""
+fi
+if [ "$1" = test ] || [ "$1" = container ]; then
     check has_header cmocka.h libcmocka-dev libcmocka-devel cmocka
     check has_command bats bats bats bats-core
     check has_command clang clang clang clang
@@ -63,7 +67,7 @@ if [ "$root" != none ]; then
     echo "installing:$apt"
     # The tests' cluster starts its own servers; the packages' must not start here.
     policy=/usr/sbin/policy-rc.d
-    [ "$1" = test ] && [ ! -e $policy ] && [ -z "$root" ] && printf '#!/bin/sh\nexit 101\n' >$policy &&
+    [ "$1" != run ] && [ ! -e $policy ] && [ -z "$root" ] && printf '#!/bin/sh\nexit 101\n' >$policy &&
         chmod 755 $policy && trap 'rm -f $policy' EXIT
     # One package at a time, so that one that this release does not have holds up no other.
     # shellcheck disable=SC2086 # $root and $apt are lists of words
