@@ -47,7 +47,7 @@ build_all() { # every program and unit test, warnings as errors
 
 # Tests that mostly wait run beside the others, one after the other; what they said is shown after those.
 waiting=()
-for test in tests/e2e/launch_nodes.bats tests/cluster/*.bats; do
+for test in tests/e2e/{launch_nodes,step3,step4}.bats tests/cluster/*.bats; do
     [[ ${test#tests/} =~ $pattern ]] && waiting+=("$test")
 done
 
