@@ -59,9 +59,9 @@ static void read_token(const char *path) {
 static void prepare(const struct place *p, const char *plan, const char *token_file) {
     const char *host = getenv("MASTER_ADDR"), *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
     if (!host || !*host || !getenv("MASTER_PORT"))
-        wrong_usage("%s is not set: where rank 0 listens; in a job script MASTER_PORT=29500 and "
-                    "MASTER_ADDR=$(scontrol "
-                    "show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1) or $(head -n 1 \"$PBS_NODEFILE\")",
+        wrong_usage("%s is not set: where rank 0 listens; in a job script MASTER_PORT=29500 and MASTER_ADDR="
+                    "$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1) or "
+                    "$(head -n 1 \"$PBS_NODEFILE\")",
                     host && *host ? "MASTER_PORT" : "MASTER_ADDR");
     // At MASTER_PORT torchrun listens itself, with a store for PyTorch, so rank 0 gets the port after it.
     int port = from_environment("MASTER_PORT", 1, 65534) + (agent && !strcmp(agent, "True"));
@@ -116,10 +116,8 @@ static int receive_more(int socket, struct frame *f, size_t *got) {
     ssize_t n = recv(socket, (char *)f + *got, sizeof *f - *got, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return 0;
-    if (n <= 0) {
-        errno = n ? errno : ECONNRESET;
+    if (n <= 0)
         return -1;
-    }
     *got += n;
     if (*got < sizeof *f)
         return 0;

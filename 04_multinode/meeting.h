@@ -351,10 +351,11 @@ static void visit_rank0(ncclUniqueId *id, const char *snapshot) {
              answer.kind != htonl(ID)); // and a socket may be connected to itself
     memcpy(id, answer.body, sizeof *id);
     double end = seconds() + GRACE_SECONDS / 2; // some file systems take their time
-    while (snapshot && !sees_trace(snapshot, id) && seconds() < end)
+    int sees = !snapshot || sees_trace(snapshot, id);
+    for (; !sees && seconds() < end; sees = sees_trace(snapshot, id))
         usleep(10000);
     char why[WHY_SIZE] = "";
-    if (snapshot && !sees_trace(snapshot, id))
+    if (!sees)
         refuse(why, "does not see what rank 0 has written beside %s: all nodes must see that folder",
                snapshot);
     if (!send_frame(socket, *why ? NO : SEEN, why, sizeof why, seconds() + GRACE_SECONDS) ||

@@ -131,11 +131,10 @@ static void end_collective(ncclResult_t result, cudaStream_t stream) {
         end_collective((call), (stream));                                                                    \
     } while (0)
 
-// Any call fails after a collective has: what happened is said as the collective's failure, and by one
-// thread.
+// Any call fails after a collective has: it is said as the collective's failure, and by one thread. Whoever
+// gets the lock keeps it: this one, as it is about to fail, or the watchdog, where it has given up.
 static void look_first(void) {
-    pthread_mutex_lock(
-        &watch.lock); // for ever, where the watchdog has given up; and the watchdog, from now on
+    pthread_mutex_lock(&watch.lock);
     look();
 }
 

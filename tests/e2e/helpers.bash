@@ -119,6 +119,19 @@ until_true() {
     done
 }
 
+# find_ranks COUNT [ATTEMPT]: the pids of the job's ranks, when all of this attempt have been started.
+find_ranks() {
+    local child children variables
+    ranks=()
+    read -ra children <"/proc/$pid/task/$pid/children" || true
+    for child in "${children[@]}"; do
+        variables=$(tr '\0' '\n' <"/proc/$child/environ") || continue
+        [ "$(sed -n 's/^TORCHELASTIC_RESTART_COUNT=//p' <<<"$variables")" = "${2:-0}" ] || continue
+        ranks[$(sed -n 's/^RANK=//p' <<<"$variables")]=$child
+    done 2>/dev/null
+    [ ${#ranks[@]} = "$1" ]
+}
+
 stopped() { # PID
     [[ $(cat "/proc/$1/stat") == *") T "* ]]
 }

@@ -541,19 +541,6 @@ goes_on() {
     done
 }
 
-# find_ranks COUNT [ATTEMPT]: the pids of the job's ranks, when all of this attempt have been started.
-find_ranks() {
-    local child children variables
-    ranks=()
-    read -ra children <"/proc/$pid/task/$pid/children" || true
-    for child in "${children[@]}"; do
-        variables=$(tr '\0' '\n' <"/proc/$child/environ") || continue
-        [ "$(sed -n 's/^TORCHELASTIC_RESTART_COUNT=//p' <<<"$variables")" = "${2:-0}" ] || continue
-        ranks[$(sed -n 's/^RANK=//p' <<<"$variables")]=$child
-    done 2>/dev/null
-    [ ${#ranks[@]} = "$1" ]
-}
-
 @test "kill -9 of ranks at any moment changes no bit, and undoes no more than what was not saved" {
     RANDOM=3
     for case in "2 " "3 " "3 7"; do

@@ -349,19 +349,6 @@ far_ahead() {
     one_line 1 "$(in_step 6)"
 }
 
-# find_ranks COUNT ATTEMPT: the pids of the job's ranks, when all of this attempt have been started.
-find_ranks() {
-    local child children variables
-    ranks=()
-    read -ra children <"/proc/$pid/task/$pid/children" || true
-    for child in "${children[@]}"; do
-        variables=$(tr '\0' '\n' <"/proc/$child/environ") || continue
-        [ "$(sed -n 's/^TORCHELASTIC_RESTART_COUNT=//p' <<<"$variables")" = "$2" ] || continue
-        ranks[$(sed -n 's/^RANK=//p' <<<"$variables")]=$child
-    done 2>/dev/null
-    [ ${#ranks[@]} = "$1" ]
-}
-
 @test "kill -9 of ranks at any moment changes no bit" {
     RANDOM=4
     for count in 2 3; do
