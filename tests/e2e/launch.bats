@@ -350,14 +350,14 @@ summary() { # RANK PID HOW FILE
         summary 0 "$(cat rank)" "${how#*:}" /dev/null
     done
     # The others' ends are not what is reported.
-    job 1 "$launch" --nproc-per-node 3 sh -c 'trap "exit 9" TERM; touch ready.$RANK
+    job 1 "$launch" --nproc-per-node 3 sh -c 'trap "exit 9" TERM; : >ready.$RANK
         if [ $RANK = 1 ]; then until [ -e ready.0 ] && [ -e ready.2 ]; do sleep 0.01; done; echo $$ >rank; exit 5; fi
         while :; do sleep 1000 & wait; done'
     summary 1 "$(cat rank)" "exit code 5" /dev/null
 }
 
 @test "when a rank fails the others may clean up, and those that do not end are killed" {
-    rank='touch ready.$RANK
+    rank=': >ready.$RANK
         if [ $RANK = 1 ]; then until [ -e ready.0 ] && [ -e ready.2 ]; do sleep 0.01; done; exit 3; fi'
     job 1 "$launch" --nproc-per-node 3 --shutdown-timeout 1000 bash -c \
         'trap "sleep 0.3; touch cleaned.\$RANK; exit" TERM;'"$rank;"'while :; do sleep 1000 & wait; done'
@@ -391,7 +391,7 @@ summary() { # RANK PID HOW FILE
 # Ranks that write down their signals, and end at the three that end a run with the code of their number.
 catch='for s in TERM INT HUP; do trap "echo $s >>got.$RANK; exit ${codes:RANK:1}" $s; done
     for s in USR1 USR2; do trap "echo $s >>got.$RANK" $s; done
-    touch ready.$RANK; while :; do sleep 1000 & wait; done'
+    : >ready.$RANK; while :; do sleep 1000 & wait; done'
 
 start_catching() { # CODES
     rm -f ready.* got.*
@@ -427,7 +427,7 @@ both_got() { # SIGNAL
 @test "ranks that do not end at a signal are killed" {
     for signal in HUP:129 INT:130 TERM:143; do
         start "$launch" --nproc-per-node 2 --max-restarts 3 --shutdown-timeout 0.1 bash -c \
-            'trap "" TERM INT HUP; touch ready.$RANK; sleep 1000'
+            'trap "" TERM INT HUP; : >ready.$RANK; sleep 1000'
         until_true 20 test -e ready.0 -a -e ready.1
         rm ready.*
         kill -"${signal%:*}" "$pid"
@@ -450,7 +450,7 @@ both_got() { # SIGNAL
 
 @test "a failure before the signal is still reported" {
     start "$launch" --nproc-per-node 2 --shutdown-timeout 1000 bash -c 'trap "touch term" TERM; trap "exit 1" INT
-        touch ready.$RANK
+        : >ready.$RANK
         if [ $RANK = 1 ]; then until [ -e ready.0 ]; do sleep 0.01; done; exit 3; fi; while :; do sleep 1000 & wait; done'
     until_true 20 test -e term
     kill -INT "$pid"

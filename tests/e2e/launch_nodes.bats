@@ -460,8 +460,8 @@ again() { # RESTART OF
         within 10 started $run 0
     done
     for rank in 0 1 2 3; do
-        tell stubborn 0 $rank "trap '' TERM; touch deaf.$rank"
-        tell kind 0 $rank "trap 'exit 0' TERM; touch kind.$rank"
+        tell stubborn 0 $rank "trap '' TERM; : >deaf.$rank"
+        tell kind 0 $rank "trap 'exit 0' TERM; : >kind.$rank"
     done
     has() { [ "$(find "$1" -name "$2" | wc -l)" = "$3" ]; }
     within 5 has stubborn "deaf.*" 4
