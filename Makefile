@@ -14,7 +14,7 @@ BUILD := build/$(DEVICE)
 ARCH := all-major
 
 CFLAGS := -O3 -g
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -Wall -Wextra $(if $(WERROR),-Werror) -MMD -MP -pthread $(CFLAGS)
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -Wall -Wextra $(if $(WERROR),-Werror) -fno-math-errno -MMD -MP -pthread $(CFLAGS)
 NVCC_FLAGS = -arch=$(if $(filter-out all-major native,$(ARCH)),sm_)$(ARCH) -O3 --threads 0 \
 	-Xcompiler -Wall,-Wextra$(if $(WERROR),$(comma)-Werror) $(if $(WERROR),-Werror all-warnings)
 comma := ,

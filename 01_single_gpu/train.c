@@ -2,6 +2,7 @@
 // backward, update. A snapshot holds all that the next step depends on, which makes the run restartable.
 #include "../common/data.h"
 #include "../common/model.h"
+#include "../common/optimizer.h"
 #include "../common/options.h"
 #include "../common/report.h"
 #include "../common/rng.h"
@@ -10,9 +11,9 @@
 #include <stdio.h>
 
 static struct {
-    const char *data, *model, *hidden, *snapshot, *csv;
+    const char *data, *model, *hidden, *optimizer, *snapshot, *csv;
     long epochs, max_steps, batch, seed, log_every, save_every;
-    double lr, momentum;
+    double lr, momentum, weight_decay;
 } opt;
 
 static const struct option_spec options[] = {
@@ -22,8 +23,10 @@ static const struct option_spec options[] = {
     {"epochs", OPTION_INT, &opt.epochs, "10", 1, 1e6, "passes over the training set"},
     {"max-steps", OPTION_INT, &opt.max_steps, "0", 0, 1e12, "stop after so many steps in all, 0: never"},
     {"batch", OPTION_INT, &opt.batch, "128", 1, 1e6, "samples per step"},
-    {"lr", OPTION_REAL, &opt.lr, "0.05", 0, 1e3, "learning rate"},
+    {"optimizer", OPTION_TEXT, &opt.optimizer, "sgd", 0, 0, "sgd, adam or adamw"},
+    {"lr", OPTION_REAL, &opt.lr, "auto", 1e-12, 1e3, "learning rate, auto: 0.05 for sgd, else 0.001"},
     {"momentum", OPTION_REAL, &opt.momentum, "0.9", 0, 1, "of SGD, 0: none"},
+    {"weight-decay", OPTION_REAL, &opt.weight_decay, "0", 0, 1e3, "0: none; decoupled in adamw"},
     {"seed", OPTION_INT, &opt.seed, "1", 0, 1e15, "of the weights and of the order of samples"},
     {"log-every", OPTION_INT, &opt.log_every, "100", 1, 1e9, "steps between progress reports"},
     {"snapshot", OPTION_TEXT, &opt.snapshot, NULL, 0, 0, "file to save to and, if it is there, resume from"},
@@ -37,14 +40,16 @@ struct trainer {
     struct dataset train, test;   // on the device
     uint32_t *order, *host_order; // of the training samples in this epoch; order is on the device
     struct model model;
-    float *parameters, *gradients, *velocity; // flat: model.parameters floats each
-    float *activations[MOST_LAYERS + 1];      // [0]: the batch, [i + 1]: what layer i makes of [i]
-    float *dy, *dx;                           // gradients of a layer's outputs and of its inputs
-    uint8_t *labels;                          // of the batch
-    int rows;                                 // samples that go through the model at a time
-    struct stats *stats;                      // on the device, summed since the last read_stats
-    struct snapshot *state;                   // where training stands; its values only while saving
-    int resumed;                              // state came from a file
+    struct optimizer optimizer;
+    float *parameters, *gradients;       // flat: state->parameters floats each
+    float *states;                       // flat: for each parameter as many as the optimizer keeps
+    float *activations[MOST_LAYERS + 1]; // [0]: the batch, [i + 1]: what layer i makes of [i]
+    float *dy, *dx;                      // gradients of a layer's outputs and of its inputs
+    uint8_t *labels;                     // of the batch
+    int rows;                            // samples that go through the model at a time
+    struct stats *stats;                 // on the device, summed since the last read_stats
+    struct snapshot *state;              // where training stands; its values only while saving
+    int resumed;                         // state came from a file
 };
 
 // All that needs no device, so that bad input is refused before anything is started.
@@ -57,7 +62,10 @@ static void load(struct trainer *t) {
     t->rows = opt.batch;
     if (model_build(&t->model, opt.model, opt.hidden, t->train.pixels, CLASSES, why))
         wrong_usage("%s", why);
-    t->state = snapshot_new(t->model.shape, "sgd", t->model.parameters, t->model.parameters);
+    if (optimizer_build(&t->optimizer, opt.optimizer, opt.lr, opt.momentum, opt.weight_decay, why))
+        wrong_usage("%s", why);
+    t->state = snapshot_new(t->model.shape, opt.optimizer, t->model.parameters,
+                            t->optimizer.states * t->model.parameters);
     t->state->seed = opt.seed;
     t->state->batch = opt.batch;
     if (opt.snapshot && (t->resumed = snapshot_load(opt.snapshot, t->state, why)) < 0)
@@ -65,14 +73,14 @@ static void load(struct trainer *t) {
 }
 
 static void setup(struct trainer *t) {
-    size_t bytes = t->model.parameters * sizeof(float), row = t->rows * sizeof(float), widest = 0;
+    size_t bytes = t->state->parameters * sizeof(float), row = t->rows * sizeof(float), widest = 0;
     data_to_device(&t->train);
     data_to_device(&t->test);
     DEVICE_ALLOC(t->order, "data", t->train.count * sizeof *t->order);
     CUDA_CHECK(cudaMallocHost((void **)&t->host_order, t->train.count * sizeof *t->order));
     DEVICE_ALLOC(t->parameters, "parameters", bytes);
     DEVICE_ALLOC(t->gradients, "gradients", bytes);
-    DEVICE_ALLOC(t->velocity, "optimizer", bytes);
+    DEVICE_ALLOC(t->states, "optimizer", t->optimizer.states * bytes);
     DEVICE_ALLOC(t->activations[0], "activations", row * t->train.pixels);
     for (int i = 0; i < t->model.count; i++) {
         const struct layer *l = &t->model.layers[i];
@@ -110,12 +118,21 @@ static void backward(struct trainer *t, int rows) {
     }
 }
 
+static long steps_per_epoch(const struct trainer *t) {
+    return t->train.count / opt.batch; // the last, partial batch is dropped
+}
+
+static long steps_done(const struct trainer *t) {
+    return t->state->epochs * steps_per_epoch(t) + t->state->step;
+}
+
 static void train_step(struct trainer *t, size_t first, int rows) {
     forward(t, &t->train, t->order, first, rows);
     softmax_cross_entropy(t->activations[t->model.count], t->labels, rows, CLASSES, 1.f / opt.batch, t->dy,
                           t->stats, t->stream);
     backward(t, rows);
-    sgd_step(t->parameters, t->gradients, t->velocity, t->model.parameters, opt.lr, opt.momentum, t->stream);
+    optimizer_step(&t->optimizer, t->parameters, t->gradients, t->states, t->state->parameters,
+                   steps_done(t) + 1, t->stream);
 }
 
 // Waits for the work queued so far, and returns the sums since the last call.
@@ -141,37 +158,29 @@ static struct stats evaluate(struct trainer *t) {
     return read_stats(t);
 }
 
-static long steps_per_epoch(const struct trainer *t) {
-    return t->train.count / opt.batch; // the last, partial batch is dropped
-}
-
-static long steps_done(const struct trainer *t) {
-    return t->state->epochs * steps_per_epoch(t) + t->state->step;
-}
-
 static int finished(const struct trainer *t) {
     return t->state->epochs >= opt.epochs || (opt.max_steps && steps_done(t) >= opt.max_steps);
 }
 
 static void save(struct trainer *t) {
     char why[WHY_SIZE];
-    float *parameters = t->state->values, *velocity = parameters + t->model.parameters;
-    size_t bytes = t->model.parameters * sizeof(float);
+    float *parameters = t->state->values, *states = parameters + t->state->parameters;
+    size_t bytes = t->state->parameters * sizeof(float);
     if (!opt.snapshot)
         return;
     CUDA_CHECK(cudaMemcpy(parameters, t->parameters, bytes, cudaMemcpyDeviceToHost));
-    CUDA_CHECK(cudaMemcpy(velocity, t->velocity, bytes, cudaMemcpyDeviceToHost));
+    CUDA_CHECK(cudaMemcpy(states, t->states, t->optimizer.states * bytes, cudaMemcpyDeviceToHost));
     if (snapshot_save(opt.snapshot, t->state, why))
         fail("%s", why);
 }
 
 // The parameters and the optimizer's state from the snapshot, or new ones.
 static void start(struct trainer *t) {
-    float *parameters = t->state->values, *velocity = parameters + t->model.parameters;
-    size_t bytes = t->model.parameters * sizeof(float);
+    float *parameters = t->state->values, *states = parameters + t->state->parameters;
+    size_t bytes = t->state->parameters * sizeof(float);
     if (t->resumed) {
         CUDA_CHECK(cudaMemcpy(t->parameters, parameters, bytes, cudaMemcpyHostToDevice));
-        CUDA_CHECK(cudaMemcpy(t->velocity, velocity, bytes, cudaMemcpyHostToDevice));
+        CUDA_CHECK(cudaMemcpy(t->states, states, t->optimizer.states * bytes, cudaMemcpyHostToDevice));
         printf("resumed   %s: %ld epochs and %ld steps are done%s\n", opt.snapshot, t->state->epochs,
                t->state->step, finished(t) ? "; nothing is left to do" : "");
         return;
@@ -180,7 +189,7 @@ static void start(struct trainer *t) {
         const struct layer *l = &t->model.layers[i];
         l->kind->initialise(l, t->parameters + l->first, 0, l->parameters, opt.seed, t->stream);
     }
-    CUDA_CHECK(cudaMemsetAsync(t->velocity, 0, bytes, t->stream));
+    CUDA_CHECK(cudaMemsetAsync(t->states, 0, t->optimizer.states * bytes, t->stream));
     save(t); // a run must not learn after hours that it cannot save
 }
 
@@ -242,8 +251,8 @@ int main(int argc, char **argv) {
     printf("model     %s, %zu parameters\n", t.model.shape, t.model.parameters);
     printf("data      %s: %zu training and %zu test images, pixel mean %.4f, deviation %.4f\n", opt.data,
            t.train.count, t.test.count, t.train.mean, t.train.deviation);
-    printf("training  %ld steps of batch %ld per epoch, lr %g, momentum %g, seed %ld\n", steps_per_epoch(&t),
-           opt.batch, opt.lr, opt.momentum, opt.seed);
+    printf("training  %ld steps of batch %ld per epoch, %s, seed %ld\n", steps_per_epoch(&t), opt.batch,
+           t.optimizer.text, opt.seed);
     start(&t);
     train(&t);
     return 0;

@@ -109,12 +109,6 @@ static void send_receive(struct world *w, float *in, float *out, size_t count) {
     NCCL_CHECK(ncclGroupEnd());
 }
 
-// sum += incoming. No kernel of the course has that name, but a descent at rate -1 without momentum is it;
-// what is added serves as its own velocity.
-static void add_incoming(struct world *w, float *sum, size_t count) {
-    sgd_step(sum, w->incoming, w->incoming, count, -1, 0, w->stream);
-}
-
 // Everybody's first idea: rank 0 adds up what the others send, then sends the sum to each of them.
 static void gather_broadcast(struct world *w, float *in, float *out, size_t count) {
     if (w->rank > 0) {
@@ -126,7 +120,7 @@ static void gather_broadcast(struct world *w, float *in, float *out, size_t coun
         CUDA_CHECK(cudaMemcpyAsync(out, in, count * sizeof *in, cudaMemcpyDeviceToDevice, w->stream));
     for (int peer = 1; peer < w->size; peer++) {
         NCCL_CHECK(ncclRecv(w->incoming, count, ncclFloat, peer, w->comm, w->stream));
-        add_incoming(w, out, count);
+        add_to(out, w->incoming, count, w->stream);
     }
     NCCL_CHECK(ncclGroupStart());
     for (int peer = 1; peer < w->size; peer++)
@@ -149,7 +143,7 @@ static void ring(struct world *w, float *in, float *out, size_t count) {
         int adding = step < n - 1;
         send_receive(w, give, adding ? w->incoming : take, chunk);
         if (adding)
-            add_incoming(w, take, chunk);
+            add_to(take, w->incoming, chunk, w->stream);
     }
 }
 

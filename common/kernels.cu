@@ -4,6 +4,7 @@
 #include "rng.h"
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
+#include <string.h>
 extern "C" {
 #include "error.h"
 #include "kernels.h"
@@ -111,14 +112,102 @@ void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows,
 }
 
 __global__ static void sgd_step_kernel(float *parameters, const float *gradients, float *velocity,
-                                       size_t count, float lr, float momentum) {
+                                       size_t count, float lr, float momentum, float weight_decay) {
     FOR_EACH (i, count) {
-        velocity[i] = momentum * velocity[i] + gradients[i];
+        float decay = weight_decay == 0.f ? -0.f : weight_decay * parameters[i]; // g + -0 is always g
+        velocity[i] = momentum * velocity[i] + (gradients[i] + decay);
         parameters[i] -= lr * velocity[i];
     }
 }
 
 void sgd_step(float *parameters, const float *gradients, float *velocity, size_t count, float lr,
-              float momentum, cudaStream_t stream) {
-    LAUNCH(sgd_step_kernel, count, stream, parameters, gradients, velocity, count, lr, momentum);
+              float momentum, float weight_decay, cudaStream_t stream) {
+    LAUNCH(sgd_step_kernel, count, stream, parameters, gradients, velocity, count, lr, momentum,
+           weight_decay);
+}
+
+__global__ static void adam_step_kernel(float *parameters, const float *gradients, float *first_moments,
+                                        float *second_moments, size_t count, float added, float kept,
+                                        float rate, float unbias) {
+    FOR_EACH (i, count) {
+        float gradient = gradients[i] + added * parameters[i];
+        first_moments[i] += 0.1f * (gradient - first_moments[i]);
+        second_moments[i] = 0.999f * second_moments[i] + 0.001f * gradient * gradient;
+        float deviation = sqrtf(second_moments[i]) * unbias + 1e-8f;
+        parameters[i] = kept * parameters[i] - rate * first_moments[i] / deviation;
+    }
+}
+
+void adam_step(float *parameters, const float *gradients, float *first_moments, float *second_moments,
+               size_t count, float lr, float weight_decay, int decoupled, long step, cudaStream_t stream) {
+    LAUNCH(adam_step_kernel, count, stream, parameters, gradients, first_moments, second_moments, count,
+           decoupled ? 0.f : weight_decay, decoupled ? (float)(1 - (double)lr * weight_decay) : 1.f,
+           (float)(lr / (1 - pow(0.9, step))), (float)(1 / sqrt(1 - pow(0.999, step))));
+}
+
+__global__ static void add_to_kernel(float *sums, const float *x, size_t count) {
+    FOR_EACH (i, count)
+        sums[i] += x[i];
+}
+
+void add_to(float *sums, const float *x, size_t count, cudaStream_t stream) {
+    LAUNCH(add_to_kernel, count, stream, sums, x, count);
+}
+
+__global__ static void sum_squares_kernel(const float *x, size_t count, double *lanes) {
+    FOR_EACH (lane, SQUARES_LANES) {
+        double sum = 0;
+        for (size_t i = lane; i < count; i += SQUARES_LANES)
+            sum += (double)x[i] * x[i];
+        lanes[lane] = sum;
+    }
+}
+
+__global__ static void fold_kernel(double *lanes, size_t count, size_t left) {
+    FOR_EACH (lane, left) {
+        double sum = 0;
+        for (size_t i = lane; i < count; i += left)
+            sum += lanes[i];
+        lanes[lane] = sum;
+    }
+}
+
+void sum_squares(const float *x, size_t count, double *sums, cudaStream_t stream) {
+    LAUNCH(sum_squares_kernel, SQUARES_LANES, stream, x, count, sums);
+    LAUNCH(fold_kernel, 128, stream, sums, SQUARES_LANES, 128);
+    LAUNCH(fold_kernel, 1, stream, sums, 128, 1);
+}
+
+__global__ static void clip_to_norm_kernel(float *x, size_t count, const double *sum_of_squares,
+                                           float max_norm) {
+    float factor = (float)(max_norm / (sqrt(*sum_of_squares) + 1e-6));
+    FOR_EACH (i, count)
+        x[i] *= factor > 1.f ? 1.f : factor; // NaN stays NaN
+}
+
+void clip_to_norm(float *x, size_t count, const double *sum_of_squares, float max_norm, cudaStream_t stream) {
+    LAUNCH(clip_to_norm_kernel, count, stream, x, count, sum_of_squares, max_norm);
+}
+
+__global__ static void to_bfloat16_kernel(uint16_t *y, const float *x, size_t count) {
+    FOR_EACH (i, count) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        y[i] = isnan(x[i]) ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    }
+}
+
+void to_bfloat16(uint16_t *y, const float *x, size_t count, cudaStream_t stream) {
+    LAUNCH(to_bfloat16_kernel, count, stream, y, x, count);
+}
+
+__global__ static void from_bfloat16_kernel(float *y, const uint16_t *x, size_t count) {
+    FOR_EACH (i, count) {
+        uint32_t bits = (uint32_t)x[i] << 16;
+        memcpy(&y[i], &bits, sizeof bits);
+    }
+}
+
+void from_bfloat16(float *y, const uint16_t *x, size_t count, cudaStream_t stream) {
+    LAUNCH(from_bfloat16_kernel, count, stream, y, x, count);
 }

@@ -89,16 +89,42 @@ static void narrow(const struct matrix *x, size_t i, float value) {
         ((uint16_t *)x->data)[i] = x->type == CUDA_R_16F ? float_to_half(value) : float_to_bfloat16(value);
 }
 
-// A dense float copy of a matrix of another type; the float matrix itself needs none.
+// Conversions between a matrix of another type and a dense float matrix, columns from..to of it.
+struct conversion {
+    struct matrix x;
+    float *floats;
+    size_t rows;
+};
+
+static void run_widen(void *arguments, size_t from, size_t to) {
+    struct conversion c = *(struct conversion *)arguments;
+    for (size_t col = from; col < to; col++)
+        for (size_t row = 0; row < c.rows; row++)
+            c.floats[col * c.rows + row] = widen(&c.x, col * (size_t)c.x.ld + row);
+}
+
+static void run_narrow(void *arguments, size_t from, size_t to) {
+    struct conversion c = *(struct conversion *)arguments;
+    for (size_t col = from; col < to; col++)
+        for (size_t row = 0; row < c.rows; row++)
+            narrow(&c.x, col * (size_t)c.x.ld + row, c.floats[col * c.rows + row]);
+}
+
+static void convert(void (*run)(void *, size_t, size_t), const struct matrix *x, float *floats, int rows,
+                    int cols) {
+    struct conversion c = {*x, floats, (size_t)rows};
+    cpu_share(run, &c, (size_t)cols, (1 << 13) / ((size_t)rows + 1) + 1);
+}
+
+// A float copy of a matrix of another type; the float matrix itself needs none.
 static float *as_floats(const struct matrix *x, int rows, int cols, int *ld) {
     *ld = x->ld;
     if (x->type == CUDA_R_32F)
         return x->data;
     *ld = rows ? rows : 1;
     float *copy = malloc(sizeof(float) * (size_t)rows * (size_t)cols);
-    for (int c = 0; copy && c < cols; c++)
-        for (int r = 0; r < rows; r++)
-            copy[(size_t)c * (size_t)rows + (size_t)r] = widen(x, (size_t)c * (size_t)x->ld + (size_t)r);
+    if (copy)
+        convert(run_widen, x, copy, rows, cols);
     return copy;
 }
 
@@ -136,20 +162,26 @@ static void run_gemm(void *arguments, size_t from, size_t to) {
                 m, n, g->k, g->alpha, a, g->a.ld, b, g->b.ld, g->beta, c, g->c.ld);
 }
 
+// A piece should be worth its start, some 2^20 multiplications, and whole in the library's own blocks.
+static size_t gemm_range(const struct gemm *g, size_t *grain) {
+    size_t longer = (size_t)(g->m >= g->n ? g->m : g->n);
+    size_t others = (size_t)(g->m >= g->n ? g->n : g->m) * (size_t)g->k;
+    *grain = others ? ((1 << 20) / others / 32 + 1) * 32 : longer;
+    return longer;
+}
+
 // Other types take the way over floats.
 static void run_converted_gemm(void *arguments) {
     struct gemm *g = arguments, f = *g;
+    size_t grain, range = gemm_range(g, &grain);
     f.a.data = as_floats(&g->a, g->transa ? g->k : g->m, g->transa ? g->m : g->k, &f.a.ld);
     f.b.data = as_floats(&g->b, g->transb ? g->n : g->k, g->transb ? g->k : g->n, &f.b.ld);
     f.c.data = as_floats(&g->c, g->m, g->n, &f.c.ld);
     if (!f.a.data || !f.b.data || !f.c.data)
         abort();
-    run_gemm(&f, 0, (size_t)(g->m >= g->n ? g->m : g->n));
+    cpu_share(run_gemm, &f, range, grain);
     if (f.c.data != g->c.data) {
-        for (int col = 0; col < g->n; col++)
-            for (int row = 0; row < g->m; row++)
-                narrow(&g->c, (size_t)col * (size_t)g->c.ld + (size_t)row,
-                       ((float *)f.c.data)[(size_t)col * (size_t)f.c.ld + (size_t)row]);
+        convert(run_narrow, &g->c, f.c.data, g->m, g->n);
         free(f.c.data);
     }
     free(f.a.data);
@@ -183,11 +215,9 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa, cub
     if (!view_matrix(&g.a, A, Atype, lda, a_rows, transa ? m : k) ||
         !view_matrix(&g.b, B, Btype, ldb, b_rows, transb ? k : n) || !view_matrix(&g.c, C, Ctype, ldc, m, n))
         return CUBLAS_STATUS_MAPPING_ERROR;
-    // A piece should be worth its start, some 2^20 multiplications, and whole in the library's own blocks.
-    size_t longer = (size_t)(m >= n ? m : n), others = (size_t)(m >= n ? n : m) * (size_t)k;
-    size_t grain = others ? ((1 << 20) / others / 32 + 1) * 32 : longer;
+    size_t grain, range = gemm_range(&g, &grain);
     cudaError_t error = Atype == CUDA_R_32F
-                            ? cpu_launch_range(handle->stream, run_gemm, &g, sizeof g, longer, grain)
+                            ? cpu_launch_range(handle->stream, run_gemm, &g, sizeof g, range, grain)
                             : cpu_launch(handle->stream, run_converted_gemm, &g, sizeof g);
     return error ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;
 }

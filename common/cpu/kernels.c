@@ -4,6 +4,7 @@
 #include "../error.h"
 #include "../rng.h"
 #include "device.h"
+#include "floats.h"
 #include <math.h>
 
 // Elements that are worth a thread of their own: some microseconds of work.
@@ -194,20 +195,161 @@ struct sgd_step {
     const float *gradients;
     float *velocity;
     size_t count;
-    float lr, momentum;
+    float lr, momentum, weight_decay;
 };
 
 static void run_sgd_step(void *arguments, size_t from, size_t to) {
     struct sgd_step a = *(struct sgd_step *)arguments;
     for (size_t i = from; i < to; i++) {
-        a.velocity[i] = a.momentum * a.velocity[i] + a.gradients[i];
+        float decay = a.weight_decay == 0.f ? -0.f : a.weight_decay * a.parameters[i]; // g + -0 is always g
+        a.velocity[i] = a.momentum * a.velocity[i] + (a.gradients[i] + decay);
         a.parameters[i] -= a.lr * a.velocity[i];
     }
 }
 
 void sgd_step(float *parameters, const float *gradients, float *velocity, size_t count, float lr,
-              float momentum, cudaStream_t stream) {
-    struct sgd_step a = {
-        VIEW(parameters, count), VIEW(gradients, count), VIEW(velocity, count), count, lr, momentum};
+              float momentum, float weight_decay, cudaStream_t stream) {
+    struct sgd_step a = {VIEW(parameters, count),
+                         VIEW(gradients, count),
+                         VIEW(velocity, count),
+                         count,
+                         lr,
+                         momentum,
+                         weight_decay};
     LAUNCH(stream, run_sgd_step, a, count, GRAIN);
+}
+
+struct adam_step {
+    float *parameters;
+    const float *gradients;
+    float *first_moments, *second_moments;
+    float added, kept, rate, unbias;
+};
+
+static void run_adam_step(void *arguments, size_t from, size_t to) {
+    struct adam_step a = *(struct adam_step *)arguments;
+    for (size_t i = from; i < to; i++) {
+        float gradient = a.gradients[i] + a.added * a.parameters[i];
+        a.first_moments[i] += 0.1f * (gradient - a.first_moments[i]);
+        a.second_moments[i] = 0.999f * a.second_moments[i] + 0.001f * gradient * gradient;
+        float deviation = sqrtf(a.second_moments[i]) * a.unbias + 1e-8f;
+        a.parameters[i] = a.kept * a.parameters[i] - a.rate * a.first_moments[i] / deviation;
+    }
+}
+
+void adam_step(float *parameters, const float *gradients, float *first_moments, float *second_moments,
+               size_t count, float lr, float weight_decay, int decoupled, long step, cudaStream_t stream) {
+    struct adam_step a = {VIEW(parameters, count),
+                          VIEW(gradients, count),
+                          VIEW(first_moments, count),
+                          VIEW(second_moments, count),
+                          decoupled ? 0.f : weight_decay,
+                          decoupled ? (float)(1 - (double)lr * weight_decay) : 1.f,
+                          (float)(lr / (1 - pow(0.9, (double)step))),
+                          (float)(1 / sqrt(1 - pow(0.999, (double)step)))};
+    LAUNCH(stream, run_adam_step, a, count, GRAIN);
+}
+
+struct add_to {
+    float *sums;
+    const float *x;
+};
+
+static void run_add_to(void *arguments, size_t from, size_t to) {
+    struct add_to a = *(struct add_to *)arguments;
+    for (size_t i = from; i < to; i++)
+        a.sums[i] += a.x[i];
+}
+
+void add_to(float *sums, const float *x, size_t count, cudaStream_t stream) {
+    struct add_to a = {VIEW(sums, count), VIEW(x, count)};
+    LAUNCH(stream, run_add_to, a, count, GRAIN);
+}
+
+struct sum_squares {
+    const float *x;
+    size_t count;
+    double *lanes;
+};
+
+static void run_sum_squares(void *arguments, size_t from, size_t to) {
+    struct sum_squares a = *(struct sum_squares *)arguments;
+    for (size_t lane = from; lane < to; lane++)
+        a.lanes[lane] = 0;
+    for (size_t first = 0; first < a.count;
+         first += SQUARES_LANES) { // in the order in which x lies in memory
+        size_t end = a.count - first < to ? a.count - first : to;
+        for (size_t lane = from; lane < end; lane++)
+            a.lanes[lane] += (double)a.x[first + lane] * a.x[first + lane];
+    }
+}
+
+struct fold {
+    double *lanes;
+    size_t count, left;
+};
+
+static void run_fold(void *arguments) {
+    struct fold a = *(struct fold *)arguments;
+    for (size_t i = a.left; i < a.count; i++)
+        a.lanes[i % a.left] += a.lanes[i];
+}
+
+void sum_squares(const float *x, size_t count, double *sums, cudaStream_t stream) {
+    struct sum_squares a = {VIEW(x, count), count, VIEW(sums, SQUARES_LANES)};
+    struct fold folds[] = {{a.lanes, SQUARES_LANES, 128}, {a.lanes, 128, 1}};
+    LAUNCH(stream, run_sum_squares, a, SQUARES_LANES, rows_per_grain(count / SQUARES_LANES + 1));
+    for (int i = 0; i < 2; i++)
+        CUDA_CHECK(cpu_launch(stream, run_fold, &folds[i], sizeof folds[i]));
+}
+
+struct clip_to_norm {
+    float *x;
+    const double *sum_of_squares;
+    float max_norm;
+};
+
+static void run_clip_to_norm(void *arguments, size_t from, size_t to) {
+    struct clip_to_norm a = *(struct clip_to_norm *)arguments;
+    float factor = (float)(a.max_norm / (sqrt(*a.sum_of_squares) + 1e-6));
+    factor = factor > 1.f ? 1.f : factor; // NaN stays NaN
+    for (size_t i = from; i < to; i++)
+        a.x[i] *= factor;
+}
+
+void clip_to_norm(float *x, size_t count, const double *sum_of_squares, float max_norm, cudaStream_t stream) {
+    struct clip_to_norm a = {VIEW(x, count), VIEW(sum_of_squares, 1), max_norm};
+    LAUNCH(stream, run_clip_to_norm, a, count, GRAIN);
+}
+
+struct to_bfloat16 {
+    uint16_t *y;
+    const float *x;
+};
+
+static void run_to_bfloat16(void *arguments, size_t from, size_t to) {
+    struct to_bfloat16 a = *(struct to_bfloat16 *)arguments;
+    for (size_t i = from; i < to; i++)
+        a.y[i] = float_to_bfloat16(a.x[i]);
+}
+
+void to_bfloat16(uint16_t *y, const float *x, size_t count, cudaStream_t stream) {
+    struct to_bfloat16 a = {VIEW(y, count), VIEW(x, count)};
+    LAUNCH(stream, run_to_bfloat16, a, count, GRAIN);
+}
+
+struct from_bfloat16 {
+    float *y;
+    const uint16_t *x;
+};
+
+static void run_from_bfloat16(void *arguments, size_t from, size_t to) {
+    struct from_bfloat16 a = *(struct from_bfloat16 *)arguments;
+    for (size_t i = from; i < to; i++)
+        a.y[i] = bfloat16_to_float(a.x[i]);
+}
+
+void from_bfloat16(float *y, const uint16_t *x, size_t count, cudaStream_t stream) {
+    struct from_bfloat16 a = {VIEW(y, count), VIEW(x, count)};
+    LAUNCH(stream, run_from_bfloat16, a, count, GRAIN);
 }

@@ -31,9 +31,9 @@ none() {
 }
 
 @test "step 1 and common/ stay short" {
-    [ "$(wc -l <01_single_gpu/train.c)" -le 250 ]
-    # 900 for step 1; NCCL_CHECK, words for numbers, and flags for steps 2 and 6; a program to run for the launcher
-    [ "$(cat "${common[@]}" | wc -l)" -le 950 ]
+    [ "$(wc -l <01_single_gpu/train.c)" -le 260 ]
+    # 950 for steps 1 to 4; Adam, bfloat16, accumulation and clipping, and snapshots in shards for step 5
+    [ "$(cat "${common[@]}" | wc -l)" -le 1400 ]
 }
 
 @test "the launcher stays short" {
@@ -42,7 +42,7 @@ none() {
 
 @test "every step is short enough to be read in one sitting, and has a README that is" {
     for file in 0*/*.c; do
-        [ "$(wc -l <"$file")" -le 400 ] || { echo "$file is too long" && return 1; }
+        [ "$(wc -l <"$file")" -le 450 ] || { echo "$file is too long" && return 1; }
     done
     for folder in 0*/; do
         [ "$(wc -l <"$folder/README.md")" -le 120 ] || { echo "$folder/README.md is too long" && return 1; }

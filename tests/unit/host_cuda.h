@@ -36,3 +36,9 @@ static inline double atomicAdd(double *sum, double value) {
 #define sum_rows cu_sum_rows
 #define softmax_cross_entropy cu_softmax_cross_entropy
 #define sgd_step cu_sgd_step
+#define adam_step cu_adam_step
+#define add_to cu_add_to
+#define sum_squares cu_sum_squares
+#define clip_to_norm cu_clip_to_norm
+#define to_bfloat16 cu_to_bfloat16
+#define from_bfloat16 cu_from_bfloat16

@@ -661,13 +661,13 @@ static void kernel_writes_freed(void **state) {
 static void kernel_gets_host_pointer(void **state) {
     (void)state;
     float host[4] = {0}, *d = device_floats(4);
-    sgd_step(d, host, d, 4, 1, 1, NULL);
+    sgd_step(d, host, d, 4, 1, 1, 0, NULL);
 }
 
 static void kernel_gets_too_little(void **state) {
     (void)state;
     float *d = device_floats(4);
-    sgd_step(d, d, d, 5, 1, 1, NULL);
+    sgd_step(d, d, d, 5, 1, 1, 0, NULL);
 }
 
 static void memory_is_limited(void **state) {
@@ -795,7 +795,7 @@ static void child_of_a_user_launches_a_kernel(void **state) {
     pid_t child = fork();
     if (child == 0) {
         alarm(10);
-        sgd_step(d, d, d, 1, 1, 1, NULL);
+        sgd_step(d, d, d, 1, 1, 1, 0, NULL);
         _exit(0);
     }
     pthread_mutex_unlock(&cpu_lock);

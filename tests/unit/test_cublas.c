@@ -140,8 +140,37 @@ static void products_are_right(void **state) {
                     check_gemm(formats[f][0], formats[f][1], trans & 1, trans >> 1, shapes[s][0],
                                shapes[s][1], shapes[s][2], (int)(s + x) % 2 * 3, scalars[x][0],
                                scalars[x][1]);
-        for (size_t s = 0; s < 2; s++)
-            check_gemm(&fp32, &fp32, trans & 1, trans >> 1, large[s][0], large[s][1], large[s][2], 2, 1, 1);
+        for (size_t f = 0; f < 5; f++)
+            for (size_t s = 0; s < 2; s++)
+                check_gemm(formats[f][0], formats[f][1], trans & 1, trans >> 1, large[s][0], large[s][1],
+                           large[s][2], 2, 1, 1);
+    }
+}
+
+// Whatever part of a product a thread makes, it is the part that it makes of a product of floats.
+static void products_of_16_bits_are_those_of_floats(void **state) {
+    (void)state;
+    const int shapes[][3] = {{257, 129, 65}, {100, 500, 64}, {128, 512, 784}};
+    const float one = 1, zero = 0;
+    for (int s = 0; s < 3; s++) {
+        const int m = shapes[s][0], n = shapes[s][1], k = shapes[s][2], counts[] = {m * k, k * n};
+        void *narrow[2], *wide[2], *c[2];
+        size_t bytes = (size_t)(m * n) * sizeof(float);
+        for (int i = 0; i < 2; i++) {
+            const void *matrix = random_matrix(&bf16, counts[i], 1, counts[i], 1 + (uint64_t)i, 0);
+            float *floats = new_array((size_t)counts[i] * sizeof *floats);
+            for (size_t e = 0; e < (size_t)counts[i]; e++)
+                floats[e] = (float)load(&bf16, matrix, e);
+            narrow[i] = to_device(matrix, (size_t)counts[i] * sizeof(uint16_t));
+            wide[i] = to_device(floats, (size_t)counts[i] * sizeof *floats);
+            c[i] = new_device_array(bytes);
+        }
+        CUBLAS_CHECK(cublasGemmEx(blas, CUBLAS_OP_N, CUBLAS_OP_N, m, n, k, &one, narrow[0], CUDA_R_16BF, m,
+                                  narrow[1], CUDA_R_16BF, k, &zero, c[0], CUDA_R_32F, m, CUBLAS_COMPUTE_32F,
+                                  CUBLAS_GEMM_DEFAULT));
+        CUBLAS_CHECK(cublasSgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, m, n, k, &one, wide[0], m, wide[1], k, &zero,
+                                 c[1], m));
+        assert_unchanged(c[0], to_host(c[1], bytes), bytes);
     }
 }
 
@@ -406,6 +435,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(formats_are_what_the_test_says),
         cmocka_unit_test_teardown(products_are_right, free_arrays),
+        cmocka_unit_test_teardown(products_of_16_bits_are_those_of_floats, free_arrays),
         cmocka_unit_test_teardown(every_number_is_converted_both_ways, free_arrays),
         cmocka_unit_test_teardown(results_round_to_nearest_even, free_arrays),
         cmocka_unit_test_teardown(products_with_vectors_are_right, free_arrays),

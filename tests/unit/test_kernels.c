@@ -276,29 +276,257 @@ static void loss_keeps_nan(void **state) {
     }
 }
 
-static void sgd_step_with_momentum(void **state) {
-    (void)state;
+static void check_sgd(size_t count, float momentum, float decay) {
     enum { STEPS = 3 };
-    const size_t counts[] = {1, 13, 20001, 700001};
-    const float momenta[] = {0, 0.9f}, lr = 0.05f;
-    for (int c = 0; c < 4; c++)
-        for (int m = 0; m < 2; m++) {
-            size_t count = counts[c], bytes = count * sizeof(float);
-            float *p = random_floats(count, 1, 1), *v = random_floats(count, 1, 2);
-            float *device_p = to_device(p, bytes), *device_v = to_device(v, bytes);
-            for (int step = 0; step < STEPS; step++) {
-                float *g = random_floats(count, 1, 3 + (uint64_t)step), *device_g = to_device(g, bytes);
-                sgd_step(device_p, device_g, device_v, count, lr, momenta[m], stream);
-                for (size_t i = 0; i < count; i++) {
-                    v[i] = (float)((double)momenta[m] * v[i] + g[i]);
-                    p[i] = (float)(p[i] - (double)lr * v[i]);
-                }
-                assert_unchanged(device_g, g, bytes);
-            }
-            float *got_p = to_host(device_p, bytes), *got_v = to_host(device_v, bytes);
-            assert_close(got_p, p, count, 1e-5);
-            assert_close(got_v, v, count, 1e-5);
+    const float lr = 0.05f;
+    size_t bytes = count * sizeof(float);
+    float *p = random_floats(count, 1, 1), *v = random_floats(count, 1, 2);
+    float *device_p = to_device(p, bytes), *device_v = to_device(v, bytes);
+    for (int step = 0; step < STEPS; step++) {
+        float *g = random_floats(count, 1, 3 + (uint64_t)step), *device_g = to_device(g, bytes);
+        sgd_step(device_p, device_g, device_v, count, lr, momentum, decay, stream);
+        for (size_t i = 0; i < count; i++) {
+            v[i] = (float)((double)momentum * v[i] + (g[i] + (double)decay * p[i]));
+            p[i] = (float)(p[i] - (double)lr * v[i]);
         }
+        assert_unchanged(device_g, g, bytes);
+    }
+    float *got_p = to_host(device_p, bytes), *got_v = to_host(device_v, bytes);
+    assert_close(got_p, p, count, 1e-5);
+    assert_close(got_v, v, count, 1e-5);
+}
+
+static void sgd_step_has_momentum_and_decay(void **state) {
+    (void)state;
+    const size_t counts[] = {1, 13, 20001, 700001};
+    for (int c = 0; c < 4; c++)
+        for (float momentum = 0; momentum < 1; momentum += 0.9f)
+            for (float decay = 0; decay < 1; decay += 0.7f)
+                check_sgd(counts[c], momentum, decay);
+}
+
+// Not even the sign of a zero may change, so that runs and snapshots without it stay what they were.
+static void no_decay_leaves_the_bits(void **state) {
+    (void)state;
+    const float g[] = {-0.f, -0.f, 0, 0, -0.f, 1}, v[] = {-0.f, 0, -0.f, 0, -0.f, -0.f};
+    float p[] = {1, 1, 1, -1, -1, INFINITY}, want[6];
+    float *device_p = to_device(p, sizeof p), *device_v = to_device(v, sizeof v);
+    for (int i = 0; i < 6; i++)
+        want[i] = 0.9f * v[i] + g[i];
+    sgd_step(device_p, to_device(g, sizeof g), device_v, 6, 0.5f, 0.9f, 0, stream);
+    assert_unchanged(device_v, want, sizeof want);
+}
+
+struct adam {
+    float *p, *m, *v;
+};
+
+static struct adam adam_on_device(const struct adam *host, size_t count) {
+    size_t bytes = count * sizeof(float);
+    return (struct adam){to_device(host->p, bytes), to_device(host->m, bytes), to_device(host->v, bytes)};
+}
+
+// The whole array in one call, and in parts that begin and end anywhere, against the formula.
+static void check_adam(size_t count, float decay, int decoupled) {
+    enum { STEPS = 5 };
+    const float lr = 0.01f;
+    const size_t bytes = count * sizeof(float), cuts[] = {0, count / 7, count / 2, count - count / 3, count};
+    struct adam host = {random_floats(count, 1, 1), new_array(bytes), new_array(bytes)};
+    memset(host.m, 0, bytes);
+    memset(host.v, 0, bytes);
+    struct adam whole = adam_on_device(&host, count), parts = adam_on_device(&host, count);
+    double *p = new_array(2 * bytes), *m = new_array(2 * bytes), *v = new_array(2 * bytes);
+    for (size_t i = 0; i < count; i++)
+        p[i] = host.p[i], m[i] = v[i] = 0;
+    for (int step = 1; step <= STEPS; step++) {
+        float *g = random_floats(count, 1, 3 + (uint64_t)step), *device_g = to_device(g, bytes);
+        adam_step(whole.p, device_g, whole.m, whole.v, count, lr, decay, decoupled, step, stream);
+        for (int c = 0; c < 4; c++)
+            adam_step(parts.p + cuts[c], device_g + cuts[c], parts.m + cuts[c], parts.v + cuts[c],
+                      cuts[c + 1] - cuts[c], lr, decay, decoupled, step, stream);
+        for (size_t i = 0; i < count; i++) {
+            double gradient = decoupled ? g[i] : g[i] + decay * p[i];
+            p[i] *= decoupled ? 1 - (double)lr * decay : 1;
+            m[i] = 0.9 * m[i] + 0.1 * gradient;
+            v[i] = 0.999 * v[i] + 0.001 * gradient * gradient;
+            p[i] -= lr * m[i] / (1 - pow(0.9, step)) / (sqrt(v[i] / (1 - pow(0.999, step))) + 1e-8);
+        }
+        assert_unchanged(device_g, g, bytes);
+    }
+    for (size_t i = 0; i < count; i++)
+        host.p[i] = (float)p[i], host.m[i] = (float)m[i], host.v[i] = (float)v[i];
+    float *got_p = to_host(whole.p, bytes), *got_m = to_host(whole.m, bytes),
+          *got_v = to_host(whole.v, bytes);
+    assert_close(got_p, host.p, count, 2e-6);
+    assert_close(got_m, host.m, count, 1e-6);
+    assert_close(got_v, host.v, count, 1e-8);
+    assert_unchanged(parts.p, got_p, bytes);
+    assert_unchanged(parts.m, got_m, bytes);
+    assert_unchanged(parts.v, got_v, bytes);
+}
+
+static void adam_step_is_adam_and_adamw(void **state) {
+    (void)state;
+    const size_t counts[] = {1, 13, 20001, 300001};
+    for (int c = 0; c < 4; c++)
+        for (float decay = 0; decay < 1; decay += 0.3f)
+            for (int decoupled = 0; decoupled < 2; decoupled++)
+                check_adam(counts[c], decay, decoupled);
+}
+
+static void add_to_adds(void **state) {
+    (void)state;
+    const size_t counts[] = {1, 13, 20001, 700001};
+    for (int c = 0; c < 4; c++) {
+        size_t count = counts[c], bytes = count * sizeof(float);
+        float *sums = random_floats(count, 1, 1), *x = random_floats(count, 1, 2);
+        float *device_sums = to_device(sums, bytes), *device_x = to_device(x, bytes);
+        add_to(device_sums, device_x, count, stream);
+        for (size_t i = 0; i < count; i++)
+            sums[i] += x[i];
+        assert_unchanged(device_sums, sums, bytes);
+        assert_unchanged(device_x, x, bytes);
+    }
+}
+
+static double device_sum_squares(const float *device_x, size_t count) {
+    double *sums = new_device_array(SQUARES_LANES * sizeof *sums);
+    sum_squares(device_x, count, sums, stream);
+    return *(double *)to_host(sums, sizeof *sums);
+}
+
+static const size_t norm_counts[] = {0, 1, 1000, SQUARES_LANES, 3 * SQUARES_LANES + 1, 700001};
+
+static void sum_squares_is_exact_on_integers(void **state) {
+    (void)state;
+    for (int c = 0; c < 6; c++) {
+        size_t count = norm_counts[c];
+        float *x = new_array(count * sizeof *x);
+        double want = 0;
+        for (size_t i = 0; i < count; i++) {
+            x[i] = (float)((int)(rng_bits(1, i) % 2001) - 1000);
+            want += (double)x[i] * x[i];
+        }
+        float *device_x = to_device(x, count * sizeof *x);
+        assert_true(device_sum_squares(device_x, count) == want);
+        assert_unchanged(device_x, x, count * sizeof *x);
+    }
+}
+
+// The sum as the header puts it, however many threads take part in it.
+static void sum_squares_repeats_its_bits(void **state) {
+    (void)state;
+    for (int c = 0; c < 6; c++) {
+        size_t count = norm_counts[c];
+        float *x = random_floats(count, 1, 1), *device_x = to_device(x, count * sizeof *x);
+        double first = device_sum_squares(device_x, count), want = 0;
+        for (size_t i = 0; i < count; i++)
+            want += (double)x[i] * x[i];
+        assert_true(fabs(first - want) <= 1e-12 * want);
+        for (int again = 0; again < 10; again++)
+            assert_true(device_sum_squares(device_x, count) == first);
+    }
+}
+
+static void clip_to_norm_clips(void **state) {
+    (void)state;
+    for (int c = 0; c < 6; c++)
+        for (float share = 0.25f; share <= 4; share *= 16) { // of the norm that is allowed
+            size_t count = norm_counts[c], bytes = count * sizeof(float);
+            float *x = random_floats(count, 1, 1), *device_x = to_device(x, bytes);
+            double *sums = new_device_array(SQUARES_LANES * sizeof *sums);
+            sum_squares(device_x, count, sums, stream);
+            double norm = sqrt(*(double *)to_host(sums, sizeof *sums));
+            float max_norm = (float)(share * (norm + 1e-6));
+            clip_to_norm(device_x, count, sums, max_norm, stream);
+            for (size_t i = 0; i < count && share < 1; i++)
+                x[i] = (float)(x[i] * (max_norm / (norm + 1e-6)));
+            float *got = to_host(device_x, bytes);
+            assert_close(got, x, count, share < 1 ? 2e-7 : 0);
+        }
+}
+
+// Gradients that have gone wrong must not pass for clipped ones, on whichever part of them this is.
+static void clip_to_norm_keeps_nan(void **state) {
+    (void)state;
+    const double sum = NAN;
+    const float x = 1;
+    float *device_x = to_device(&x, sizeof x);
+    clip_to_norm(device_x, 1, to_device(&sum, sizeof sum), 1, stream);
+    assert_true(isnan(*(float *)to_host(device_x, sizeof x)));
+}
+
+static uint16_t *device_bfloat16(const float *x, size_t count) {
+    uint16_t *y = new_device_array(count * sizeof *y);
+    to_bfloat16(y, to_device(x, count * sizeof *x), count, stream);
+    return y;
+}
+
+static void every_bfloat16_survives_a_round_trip(void **state) {
+    (void)state;
+    enum { COUNT = 0x10000 };
+    uint16_t *all = new_array(COUNT * sizeof *all);
+    for (unsigned i = 0; i < COUNT; i++)
+        all[i] = (uint16_t)i;
+    float *wide = new_device_array(COUNT * sizeof *wide);
+    uint16_t *back = new_device_array(COUNT * sizeof *back);
+    from_bfloat16(wide, to_device(all, COUNT * sizeof *all), COUNT, stream);
+    to_bfloat16(back, wide, COUNT, stream);
+    const uint16_t *got = to_host(back, COUNT * sizeof *got);
+    const float *x = to_host(wide, COUNT * sizeof *x);
+    assert_true(x[0x3f80] == 1 && x[0xc049] == -3.140625f && isinf(x[0x7f80]) && x[1] == 0x1p-133f);
+    for (unsigned i = 0; i < COUNT; i++)
+        if ((i & 0x7fff) > 0x7f80)
+            assert_true(isnan(x[i]) && (got[i] & 0x7fff) > 0x7f80);
+        else
+            assert_int_equal(got[i], i);
+}
+
+static void to_bfloat16_rounds_to_nearest_even(void **state) {
+    (void)state;
+    const float step = 0x1p-7f, little = 0x1p-23f; // of bfloat16 and of float, from 1 on
+    const float x[] = {1 + step / 2,        1 + step / 2 + little,
+                       1 + step * 3 / 2,    1 + step * 3 / 2 - little,
+                       -1 - step / 2,       -1 - step * 3 / 2,
+                       0x1.ffp127f,         0x1.fefffep127f,
+                       -INFINITY,           0x1p-134f,
+                       0x1.8p-133f,         -0.f,
+                       nextafterf(2.f, 0.f)};
+    const uint16_t want[] = {0x3f80, 0x3f81, 0x3f82, 0x3f81, 0xbf80, 0xbf82, 0x7f80,
+                             0x7f7f, 0xff80, 0,      2,      0x8000, 0x4000};
+    assert_unchanged(device_bfloat16(x, 13), want, sizeof want);
+    uint32_t bits[] = {0x7f800001, 0xff800001, 0x7fffffff,
+                       0xffffffff}; // whose upper halves alone may be none
+    float nan[4];
+    memcpy(nan, bits, sizeof nan);
+    const uint16_t *got = to_host(device_bfloat16(nan, 4), 4 * sizeof *got);
+    for (int i = 0; i < 4; i++)
+        assert_true((got[i] & 0x7fff) > 0x7f80);
+}
+
+// A launch over no rows or elements succeeds on a GPU, at the end of an array as elsewhere.
+static void nothing_to_do_is_no_error(void **state) {
+    (void)state;
+    float *x = new_device_array(8 * sizeof *x), *end = x + 8;
+    uint8_t *bytes = new_device_array(8);
+    const struct stats sums = {1, 2, 3};
+    struct stats *stats = to_device(&sums, sizeof sums);
+    gather_batch(bytes, bytes, NULL, 2, 0, 4, 0, 1, x, bytes, stream);
+    gather_batch(bytes, bytes, (const uint32_t *)x, 8, 0, 4, 0, 1, end, bytes, stream);
+    softmax_cross_entropy(x, bytes, 0, 4, 1, x, stats, stream);
+    softmax_cross_entropy(end, bytes + 8, 0, 4, 1, NULL, stats, stream);
+    add_bias(end, x, 0, 4, 1, stream);
+    relu_backward(end, end, 0, stream);
+    sgd_step(end, end, end, 0, 1, 1, 1, stream);
+    adam_step(end, end, end, end, 0, 1, 1, 1, 1, stream);
+    add_to(end, end, 0, stream);
+    to_bfloat16((uint16_t *)end, end, 0, stream);
+    from_bfloat16(end, (uint16_t *)end, 0, stream);
+    assert_unchanged(stats, &sums, sizeof sums);
+    uint8_t untouched[8 * sizeof *x];
+    memset(untouched, GUARD_BYTE, sizeof untouched);
+    assert_unchanged(x, untouched, sizeof untouched);
+    assert_unchanged(bytes, untouched, 8);
 }
 
 static int make_stream(void **state) {
@@ -327,7 +555,17 @@ int main(void) {
         cmocka_unit_test_teardown(loss_is_cross_entropy, free_arrays),
         cmocka_unit_test_teardown(loss_does_not_overflow, free_arrays),
         cmocka_unit_test_teardown(loss_keeps_nan, free_arrays),
-        cmocka_unit_test_teardown(sgd_step_with_momentum, free_arrays),
+        cmocka_unit_test_teardown(sgd_step_has_momentum_and_decay, free_arrays),
+        cmocka_unit_test_teardown(no_decay_leaves_the_bits, free_arrays),
+        cmocka_unit_test_teardown(adam_step_is_adam_and_adamw, free_arrays),
+        cmocka_unit_test_teardown(add_to_adds, free_arrays),
+        cmocka_unit_test_teardown(sum_squares_is_exact_on_integers, free_arrays),
+        cmocka_unit_test_teardown(sum_squares_repeats_its_bits, free_arrays),
+        cmocka_unit_test_teardown(clip_to_norm_clips, free_arrays),
+        cmocka_unit_test_teardown(clip_to_norm_keeps_nan, free_arrays),
+        cmocka_unit_test_teardown(every_bfloat16_survives_a_round_trip, free_arrays),
+        cmocka_unit_test_teardown(to_bfloat16_rounds_to_nearest_even, free_arrays),
+        cmocka_unit_test_teardown(nothing_to_do_is_no_error, free_arrays),
     };
     setenv("OMP_NUM_THREADS", "3", 0); // the CPU device shares large arrays out even where there is one core
     return cmocka_run_group_tests(tests, make_stream, destroy_stream);

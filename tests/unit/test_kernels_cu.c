@@ -10,6 +10,12 @@ __typeof__(relu_backward) cu_relu_backward;
 __typeof__(sum_rows) cu_sum_rows;
 __typeof__(softmax_cross_entropy) cu_softmax_cross_entropy;
 __typeof__(sgd_step) cu_sgd_step;
+__typeof__(adam_step) cu_adam_step;
+__typeof__(add_to) cu_add_to;
+__typeof__(sum_squares) cu_sum_squares;
+__typeof__(clip_to_norm) cu_clip_to_norm;
+__typeof__(to_bfloat16) cu_to_bfloat16;
+__typeof__(from_bfloat16) cu_from_bfloat16;
 
 // Compilers may join a product and a sum into one rounding in one version and not in the other.
 static const double ROUNDING = 1e-6;
@@ -161,17 +167,101 @@ static void loss_keeps_nan(void **state) {
 
 static void check_sgd_step(int rows, int cols) {
     size_t count = (size_t)rows * (size_t)cols, bytes = count * sizeof(float);
-    float *p = random_floats(count, 1, 1), *g = random_floats(count, 1, 2), *v = random_floats(count, 1, 3);
-    float *device_p = to_device(p, bytes), *device_v = to_device(v, bytes);
-    sgd_step(device_p, to_device(g, bytes), device_v, count, 0.1f, 0.9f, NULL);
-    cu_sgd_step(p, g, v, count, 0.1f, 0.9f, NULL);
-    assert_close(p, (float *)to_host(device_p, bytes), count, ROUNDING);
-    assert_close(v, (float *)to_host(device_v, bytes), count, ROUNDING);
+    for (float decay = 0; decay < 1; decay += 0.75f) {
+        float *p = random_floats(count, 1, 1), *g = random_floats(count, 1, 2),
+              *v = random_floats(count, 1, 3);
+        float *device_p = to_device(p, bytes), *device_v = to_device(v, bytes);
+        sgd_step(device_p, to_device(g, bytes), device_v, count, 0.1f, 0.9f, decay, NULL);
+        cu_sgd_step(p, g, v, count, 0.1f, 0.9f, decay, NULL);
+        assert_close(p, (float *)to_host(device_p, bytes), count, ROUNDING);
+        assert_close(v, (float *)to_host(device_v, bytes), count, ROUNDING);
+    }
 }
 
 static void sgd_step_agrees(void **state) {
     (void)state;
     for_each_shape(check_sgd_step);
+}
+
+static void check_adam_step(int rows, int cols) {
+    size_t count = (size_t)rows * (size_t)cols, bytes = count * sizeof(float);
+    for (int decoupled = 0; decoupled < 2; decoupled++) {
+        float *p = random_floats(count, 1, 1), *g = random_floats(count, 1, 2);
+        float *moments[] = {random_floats(count, 1, 3), random_floats(count, 1, 4)};
+        for (size_t i = 0; i < count; i++)
+            moments[1][i] = fabsf(moments[1][i]);
+        float *device_p = to_device(p, bytes), *device_m = to_device(moments[0], bytes),
+              *device_v = to_device(moments[1], bytes);
+        adam_step(device_p, to_device(g, bytes), device_m, device_v, count, 0.01f, 0.1f, decoupled, 7, NULL);
+        cu_adam_step(p, g, moments[0], moments[1], count, 0.01f, 0.1f, decoupled, 7, NULL);
+        assert_close(p, (float *)to_host(device_p, bytes), count, ROUNDING);
+        assert_close(moments[0], (float *)to_host(device_m, bytes), count, ROUNDING);
+        assert_close(moments[1], (float *)to_host(device_v, bytes), count, ROUNDING);
+    }
+}
+
+static void adam_step_agrees(void **state) {
+    (void)state;
+    for_each_shape(check_adam_step);
+}
+
+static void check_add_to(int rows, int cols) {
+    size_t count = (size_t)rows * (size_t)cols, bytes = count * sizeof(float);
+    float *sums = random_floats(count, 1, 1), *x = random_floats(count, 1, 2);
+    float *device_sums = to_device(sums, bytes);
+    add_to(device_sums, to_device(x, bytes), count, NULL);
+    cu_add_to(sums, x, count, NULL);
+    assert_unchanged(device_sums, sums, bytes);
+}
+
+static void add_to_agrees(void **state) {
+    (void)state;
+    for_each_shape(check_add_to);
+}
+
+// The same order of sums, and products that doubles hold exactly: the same bits.
+static void norms_agree(void **state) {
+    (void)state;
+    const size_t counts[] = {0, 1, 7, SQUARES_LANES - 1, SQUARES_LANES, 5 * SQUARES_LANES + 77};
+    for (int c = 0; c < 6; c++) {
+        size_t count = counts[c], bytes = count * sizeof(float);
+        float *x = random_floats(count, 1, 1), *device_x = to_device(x, bytes);
+        double *sums = new_array(SQUARES_LANES * sizeof *sums),
+               *device_sums = new_device_array(SQUARES_LANES * sizeof *sums);
+        sum_squares(device_x, count, device_sums, NULL);
+        cu_sum_squares(x, count, sums, NULL);
+        assert_unchanged(device_sums, sums, sizeof *sums);
+        clip_to_norm(device_x, count, device_sums, 0.5f, NULL);
+        cu_clip_to_norm(x, count, sums, 0.5f, NULL);
+        assert_unchanged(device_x, x, bytes);
+    }
+}
+
+static void clip_to_norm_keeps_nan(void **state) {
+    (void)state;
+    const double sum = NAN;
+    float x = 1;
+    cu_clip_to_norm(&x, 1, &sum, 1, NULL);
+    assert_true(isnan(x));
+}
+
+// Every bfloat16, and what lies between it and the next: a little, half a step, a little more.
+static void bfloat16_agrees(void **state) {
+    (void)state;
+    enum { COUNT = 0x10000 * 4 };
+    const uint32_t between[] = {0, 0x7fff, 0x8000, 0x8001};
+    uint32_t *bits = new_array(COUNT * sizeof *bits);
+    for (uint32_t i = 0; i < COUNT; i++)
+        bits[i] = i / 4 << 16 | between[i % 4];
+    float *x = (float *)bits, *wide = new_array(COUNT * sizeof *wide),
+          *device_wide = new_device_array(COUNT * sizeof *wide);
+    uint16_t *y = new_array(COUNT * sizeof *y), *device_y = new_device_array(COUNT * sizeof *y);
+    to_bfloat16(device_y, to_device(x, COUNT * sizeof *x), COUNT, NULL);
+    cu_to_bfloat16(y, x, COUNT, NULL);
+    assert_unchanged(device_y, y, COUNT * sizeof *y);
+    from_bfloat16(device_wide, device_y, COUNT, NULL);
+    cu_from_bfloat16(wide, y, COUNT, NULL);
+    assert_unchanged(device_wide, wide, COUNT * sizeof *wide);
 }
 
 int main(void) {
@@ -185,6 +275,11 @@ int main(void) {
         cmocka_unit_test_teardown(loss_agrees, free_arrays),
         cmocka_unit_test(loss_keeps_nan),
         cmocka_unit_test_teardown(sgd_step_agrees, free_arrays),
+        cmocka_unit_test_teardown(adam_step_agrees, free_arrays),
+        cmocka_unit_test_teardown(add_to_agrees, free_arrays),
+        cmocka_unit_test_teardown(norms_agree, free_arrays),
+        cmocka_unit_test(clip_to_norm_keeps_nan),
+        cmocka_unit_test_teardown(bfloat16_agrees, free_arrays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

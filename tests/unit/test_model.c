@@ -13,7 +13,7 @@ static void initialise_nothing(const struct layer *l, float *parameters, size_t 
 }
 
 // Dropout of one half. Where the workspace, uniform in [-1, 1) by sample, is positive, y = 2 x, else 0.
-static void dropout_forward(const struct layer *l, const struct pass *p, const float *parameters,
+static void dropout_forward(const struct layer *l, const struct pass *p, const void *parameters,
                             const float *x, float *y, int b) {
     (void)parameters;
     size_t count = (size_t)b * (size_t)l->outputs;
@@ -26,7 +26,7 @@ static void dropout_forward(const struct layer *l, const struct pass *p, const f
     relu_backward(y, mask, count, p->stream);
 }
 
-static void dropout_backward(const struct layer *l, const struct pass *p, const float *parameters,
+static void dropout_backward(const struct layer *l, const struct pass *p, const void *parameters,
                              const float *x, float *y, float *dy, float *dx, float *gradients, int b) {
     (void)parameters, (void)x, (void)gradients;
     size_t count = (size_t)b * (size_t)l->outputs;
@@ -52,7 +52,7 @@ static void residual_initialise(const struct layer *l, float *parameters, size_t
     dense_relu.initialise(l, parameters, first_value, count, seed, stream);
 }
 
-static void residual_forward(const struct layer *l, const struct pass *p, const float *parameters,
+static void residual_forward(const struct layer *l, const struct pass *p, const void *parameters,
                              const float *x, float *y, int b) {
     size_t count = (size_t)b * (size_t)l->outputs;
     struct layer branch = branch_of(l);
@@ -61,7 +61,7 @@ static void residual_forward(const struct layer *l, const struct pass *p, const 
     add_bias(y, y + count, 1, (int)count, 0, p->stream);
 }
 
-static void residual_backward(const struct layer *l, const struct pass *p, const float *parameters,
+static void residual_backward(const struct layer *l, const struct pass *p, const void *parameters,
                               const float *x, float *y, float *dy, float *dx, float *gradients, int b) {
     size_t count = (size_t)b * (size_t)l->outputs;
     struct layer branch = branch_of(l);
@@ -122,7 +122,8 @@ static double slope(const struct model *m, double *values, const float *dy, int 
 
 // Arrays on the device as a training step holds them.
 struct step {
-    float *parameters, *gradients, *activations[MOST_LAYERS + 1], *dy, *dx;
+    void *parameters; // of the pass's type
+    float *gradients, *activations[MOST_LAYERS + 1], *dy, *dx;
 };
 
 static struct step new_step(const struct model *m, const float *parameters, const float *x, int b) {
@@ -140,10 +141,14 @@ static struct step new_step(const struct model *m, const float *parameters, cons
     return s;
 }
 
+static const void *parameters_of(const struct step *s, const struct layer *l) {
+    return (char *)s->parameters + l->first * (pass.type == CUDA_R_32F ? sizeof(float) : sizeof(uint16_t));
+}
+
 static void forward(const struct step *s, const struct model *m, int b) {
     for (int i = 0; i < m->count; i++) {
         const struct layer *l = &m->layers[i];
-        l->kind->forward(l, &pass, s->parameters + l->first, s->activations[i], s->activations[i + 1], b);
+        l->kind->forward(l, &pass, parameters_of(s, l), s->activations[i], s->activations[i + 1], b);
     }
 }
 
@@ -151,7 +156,7 @@ static void forward(const struct step *s, const struct model *m, int b) {
 static void backward(struct step *s, const struct model *m, int b, int want_dx) {
     for (int i = m->count - 1; i >= 0; i--) {
         const struct layer *l = &m->layers[i];
-        l->kind->backward(l, &pass, s->parameters + l->first, s->activations[i], s->activations[i + 1], s->dy,
+        l->kind->backward(l, &pass, parameters_of(s, l), s->activations[i], s->activations[i + 1], s->dy,
                           i > 0 || want_dx ? s->dx : NULL, s->gradients + l->first, b);
         float *swap = s->dy;
         s->dy = s->dx;
@@ -433,6 +438,143 @@ static void model_build_refuses(void **state) {
     }
 }
 
+static void set_type(const struct model *m, cudaDataType type, int b) {
+    size_t bytes = model_scratch(m, type, b);
+    pass.type = type;
+    pass.scratch = bytes ? new_device_array(bytes) : NULL;
+}
+
+static int free_arrays_and_reset_type(void **state) {
+    pass.type = CUDA_R_32F;
+    pass.scratch = NULL;
+    return free_arrays(state);
+}
+
+// What a step of the type leaves on the host.
+struct results {
+    float *y, *gradients, *dx;
+};
+
+// over: gradients are written over the parameters, which bfloat16 has half as far into the same memory.
+static struct results run_step(const struct model *m, cudaDataType type, const float *parameters,
+                               const float *x, const float *dy, int b, int over) {
+    size_t outputs = (size_t)b * (size_t)m->layers[m->count - 1].outputs * sizeof *dy;
+    struct step s = new_step(m, parameters, x, b);
+    set_type(m, type, b);
+    if (type == CUDA_R_16BF) {
+        const float *wide = s.parameters;
+        s.parameters = new_device_array(m->parameters * sizeof(float));
+        to_bfloat16(s.parameters, wide, m->parameters, pass.stream);
+    }
+    if (over)
+        s.gradients = s.parameters;
+    forward(&s, m, b);
+    struct results r = {.y = to_host(s.activations[m->count], outputs)};
+    CUDA_CHECK(cudaMemcpy(s.dy, dy, outputs, cudaMemcpyHostToDevice));
+    backward(&s, m, b, 1);
+    r.gradients = to_host(s.gradients, m->parameters * sizeof(float));
+    r.dx = to_host(s.dy, (size_t)b * (size_t)m->layers[0].inputs * sizeof(float));
+    return r;
+}
+
+static double to_8_bits(double x) {
+    int exponent;
+    frexp(x, &exponent);
+    return ldexp(nearbyint(ldexp(x, 8 - exponent)), exponent - 8);
+}
+
+// got: bias + sum of a[k * step_a] * b[k * step_b] over k, of numbers rounded to 8 bits, in float. Each may
+// be 2^-8 of itself away from where it was, a product (1 + 2^-8)^2 - 1, and so the sum from that of fp32.
+static void check_sum(float got, float fp32, int relu, float bias, const float *a, int step_a, const float *b,
+                      int step_b, int count) {
+    double want = to_8_bits(bias), size = fabs(bias);
+    for (int k = 0; k < count; k++) {
+        want += to_8_bits(a[k * step_a]) * to_8_bits(b[k * step_b]);
+        size += fabs((double)a[k * step_a] * b[k * step_b]);
+    }
+    want = relu ? fmax(want, 0) : want;
+    if (!(fabs(got - want) <= size * (count + 4) * 0x1p-24) || !(fabs(got - fp32) <= size * 2.1 * 0x1p-8))
+        fail_msg("%.9g is not %.9g, or too far from %.9g for terms of %g in sum", got, want, fp32, size);
+}
+
+static void check_bfloat16(const struct layer_kind *kind, int inputs, int outputs, int b) {
+    struct model m = {.count = 0};
+    append_dense(&m, kind, inputs, outputs);
+    size_t weights = (size_t)(inputs * outputs);
+    float *w = random_floats(m.parameters, 1, 1), *x = random_floats((size_t)(b * inputs), 1, 2);
+    float *dy = random_floats((size_t)(b * outputs), 1, 3);
+    struct results fp32 = run_step(&m, CUDA_R_32F, w, x, dy, b, 0),
+                   bf16 = run_step(&m, CUDA_R_16BF, w, x, dy, b, 0);
+    for (int r = 0; r < b; r++)
+        for (int c = 0; c < outputs; c++)
+            check_sum(bf16.y[r * outputs + c], fp32.y[r * outputs + c], kind == &dense_relu,
+                      w[weights + (size_t)c], w + c * inputs, 1, x + r * inputs, 1, inputs);
+    if (kind == &dense_relu)
+        return; // outputs near 0 may have moved past it, and their gradients come and go
+    for (int r = 0; r < b; r++)
+        for (int i = 0; i < inputs; i++)
+            check_sum(bf16.dx[r * inputs + i], fp32.dx[r * inputs + i], 0, 0, dy + r * outputs, 1, w + i,
+                      inputs, outputs);
+    for (int c = 0; c < outputs; c++)
+        for (int i = 0; i < inputs; i++)
+            check_sum(bf16.gradients[c * inputs + i], fp32.gradients[c * inputs + i], 0, 0, dy + c, outputs,
+                      x + i, inputs, b);
+    assert_memory_equal(bf16.gradients + weights, fp32.gradients + weights, (size_t)outputs * sizeof *w);
+}
+
+static void bfloat16_is_within_its_rounding(void **state) {
+    (void)state;
+    const int shapes[][3] = {{1, 1, 1}, {7, 3, 1}, {3, 7, 5}, {50, 20, 8}, {33, 65, 17}, {300, 257, 130}};
+    for (int s = 0; s < 6; s++) {
+        check_bfloat16(&dense, shapes[s][0], shapes[s][1], shapes[s][2]);
+        check_bfloat16(&dense_relu, shapes[s][0], shapes[s][1], shapes[s][2]);
+    }
+}
+
+static void gradients_may_lie_over_parameters(void **state) {
+    (void)state;
+    struct model m = {.count = 0};
+    append_dense(&m, &dense_relu, 40, 65);
+    model_append(&m, &residual, 65, 65, 2 * 65, 65 * (65 + 1));
+    append_dense(&m, &dense, 65, 9);
+    for (int b = 1; b <= 40; b += 13)
+        for (int i = 0; i < 2; i++) {
+            cudaDataType type = i ? CUDA_R_16BF : CUDA_R_32F;
+            float *parameters = random_floats(m.parameters, 0.2f, 1);
+            float *x = random_floats((size_t)b * 40, 1, 2), *dy = random_floats((size_t)b * 9, 1, 3);
+            struct results apart = run_step(&m, type, parameters, x, dy, b, 0),
+                           over = run_step(&m, type, parameters, x, dy, b, 1);
+            assert_memory_equal(over.y, apart.y, (size_t)b * 9 * sizeof *x);
+            assert_memory_equal(over.gradients, apart.gradients, m.parameters * sizeof *x);
+            assert_memory_equal(over.dx, apart.dx, (size_t)b * 40 * sizeof *x);
+        }
+}
+
+// Their gradients are sums over nothing.
+static void batches_may_be_empty(void **state) {
+    (void)state;
+    struct model m;
+    build(&m, "33,20", 50);
+    const float nothing[1] = {0}, *parameters = random_floats(m.parameters, 1, 1);
+    for (int i = 0; i < 2; i++) {
+        struct results r = run_step(&m, i ? CUDA_R_16BF : CUDA_R_32F, parameters, nothing, nothing, 0, 0);
+        for (size_t k = 0; k < m.parameters; k++)
+            assert_true(r.gradients[k] == 0);
+    }
+}
+
+// That it is enough the guards around it show, wherever it is used.
+static void scratch_holds_a_layers_inputs_and_outputs(void **state) {
+    (void)state;
+    struct model m;
+    build(&m, "512,512", 784);
+    assert_int_equal(model_scratch(&m, CUDA_R_32F, 128), 0);
+    assert_int_equal(model_scratch(&m, CUDA_R_16BF, 128), (784 + 512) * 128 * 2);
+    assert_int_equal(model_scratch(&m, CUDA_R_16BF, 0), 512 * 4);
+    build(&m, "65536,65536", 784);
+    assert_int_equal(model_scratch(&m, CUDA_R_16BF, 1 << 20), 65536LL * 2 * (1 << 20) * 2);
+}
+
 static int open_device(void **state) {
     (void)state;
     CUDA_CHECK(cudaStreamCreate(&pass.stream));
@@ -459,6 +601,10 @@ int main(void) {
         cmocka_unit_test_teardown(initialise_is_uniform_in_its_bounds, free_arrays),
         cmocka_unit_test_teardown(initialise_differs_by_seed_and_layer, free_arrays),
         cmocka_unit_test_teardown(initialise_in_parts_equals_the_whole, free_arrays),
+        cmocka_unit_test_teardown(bfloat16_is_within_its_rounding, free_arrays_and_reset_type),
+        cmocka_unit_test_teardown(gradients_may_lie_over_parameters, free_arrays_and_reset_type),
+        cmocka_unit_test_teardown(batches_may_be_empty, free_arrays_and_reset_type),
+        cmocka_unit_test(scratch_holds_a_layers_inputs_and_outputs),
         cmocka_unit_test(model_build_makes_the_default_model),
         cmocka_unit_test(layers_lie_end_to_end),
         cmocka_unit_test(model_build_allows_16_widths),
