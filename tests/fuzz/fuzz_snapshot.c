@@ -1,5 +1,6 @@
-// Fuzzes the snapshot reader. The first byte of the input says whether the checksum of the rest, the
-// file, is made right: else hardly any input would come past it.
+// Fuzzes the snapshot reader. The first byte of the input says whether the checksum of the rest, a file or a
+// manifest, is made right: else hardly any input would come past it. Shards that a manifest may name lie
+// beside it: of one unit, cut in two.
 #include "../../common/error.h"
 #include "../../common/snapshot.h"
 #include <assert.h>
@@ -10,10 +11,25 @@
 #include <unistd.h>
 #include <zlib.h>
 
-static char path[PATH_MAX];
+enum { CRC_LINE = sizeof "crc32 01234567\n" - 1 };
 
-static void remove_file(void) {
+static char path[PATH_MAX];
+static const struct sharding halves = {2, 1, {2}};
+
+static struct snapshot *room(size_t parameters) {
+    struct snapshot *s = snapshot_new("mlp 1-2", "sgd", parameters, parameters);
+    s->seed = 7;
+    s->batch = 64;
+    return s;
+}
+
+// Saving a whole file removes the shards.
+static void remove_files(void) {
+    char why[WHY_SIZE];
+    struct snapshot *s = room(2);
+    snapshot_save(path, s, why);
     unlink(path);
+    free(s);
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
@@ -23,7 +39,18 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     int fd = mkstemp(path);
     assert(fd >= 0);
     close(fd);
-    return atexit(remove_file);
+    struct snapshot *shard = room(shard_size(&halves));
+    char why[WHY_SIZE];
+    shard->epochs = 3;
+    shard->step = 5;
+    for (int number = 0; number < 2; number++) {
+        shard->values[0] = (float)(number + 1);
+        shard->values[1] = (float)(number + 3);
+        int failed = snapshot_save_shard(path, shard, &halves, number, why);
+        assert(!failed);
+    }
+    free(shard);
+    return atexit(remove_files);
 }
 
 // A file that is accepted is what was expected, and all of it has been read.
@@ -46,6 +73,34 @@ static void check(const struct snapshot *s, const struct snapshot *expected, con
     free(file);
 }
 
+// A manifest that is accepted is text, names the shards that are there, and all of it has been read.
+static void check_manifest(const struct snapshot *s, const uint8_t *bytes, size_t size) {
+    static const char head[] = "MANIFEST 1\nmodel mlp 1-2\noptimizer sgd\nseed ",
+                      cut[] = "\nshards 2\nunit 2\n";
+    size_t before = size - CRC_LINE;
+    char line[CRC_LINE + 1];
+    snprintf(line, sizeof line, "crc32 %08x\n", (unsigned)crc32_z(0, bytes, before));
+    assert(memcmp(bytes, head, strlen(head)) == 0 && memcmp(bytes + before, line, CRC_LINE) == 0);
+    assert(memcmp(bytes + before - strlen(cut), cut, strlen(cut)) == 0);
+    assert(s->epochs == 3 && s->step == 5 && s->seed == 7 && s->batch == 64);
+    for (int i = 0; i < 4; i++)
+        assert(s->values[i] == (float)(i + 1));
+}
+
+// The second half is that of the whole, or refused as that is.
+static void check_half(const struct snapshot *whole, int accepted) {
+    char why[WHY_SIZE] = "";
+    struct snapshot *half = room(1);
+    int result = snapshot_load_shard(path, half, &halves, 1, why);
+    assert(result == accepted);
+    if (result == 1) {
+        assert(memcmp(half, whole, offsetof(struct snapshot, parameters)) == 0);
+        assert(memcmp(&half->values[0], &whole->values[1], sizeof(float)) == 0);
+        assert(memcmp(&half->values[1], &whole->values[3], sizeof(float)) == 0);
+    }
+    free(half);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char why[WHY_SIZE] = "";
     if (size == 0)
@@ -54,7 +109,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     uint8_t *bytes = malloc(size--); // one more than needed, as malloc(0) may give NULL
     assert(bytes);
     memcpy(bytes, data + 1, size);
-    if (mend && size >= 4) {
+    int manifest = size > CRC_LINE && memcmp(bytes, "MANIFEST ", 9) == 0;
+    if (mend && manifest) {
+        char line[CRC_LINE + 1];
+        snprintf(line, sizeof line, "crc32 %08x\n", (unsigned)crc32_z(0, bytes, size - CRC_LINE));
+        memcpy(bytes + size - CRC_LINE, line, CRC_LINE);
+    } else if (mend && size >= 4) {
         uint32_t crc = (uint32_t)crc32_z(0, bytes, size - 4);
         memcpy(bytes + size - 4, &crc, sizeof crc);
     }
@@ -62,16 +122,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     assert(file && fwrite(bytes, 1, size, file) == size);
     assert(fclose(file) == 0);
 
-    struct snapshot *expected = snapshot_new("mlp 1-2", "sgd", 2, 2);
-    struct snapshot *s = snapshot_new("mlp 1-2", "sgd", 2, 2);
-    s->seed = expected->seed = 7;
-    s->batch = expected->batch = 64;
+    struct snapshot *expected = room(2), *s = room(2);
     int result = snapshot_load(path, s, why);
     assert(result == 1 || result == -1);
-    if (result == 1)
+    if (result == 1 && manifest)
+        check_manifest(s, bytes, size);
+    else if (result == 1)
         check(s, expected, bytes, size);
     else
         assert(strstr(why, path) && !strchr(why, '\n'));
+    check_half(s, result);
     free(s);
     free(expected);
     free(bytes);

@@ -3,7 +3,9 @@
 #include "../../common/error.h"
 #include "../../common/rng.h"
 #include "../../common/snapshot.h"
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <float.h>
 #include <limits.h>
 #include <math.h>
@@ -20,6 +22,7 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include <cmocka.h> // after error.h, whose fail() its macro of that name would break
 
@@ -44,6 +47,25 @@ static int remove_folder(void **state) {
     return rmdir(folder);
 }
 
+static int remove_all(void **state) {
+    char name[PATH_MAX + 300];
+    DIR *entries = opendir(folder);
+    for (struct dirent *entry; entries && (entry = readdir(entries));) {
+        snprintf(name, sizeof name, "%s/%s", folder, entry->d_name);
+        unlink(name);
+    }
+    closedir(entries);
+    return remove_folder(state);
+}
+
+// Ends this process just before the moment of that number (from 1) at which something on the disk changes.
+static int moments_left;
+
+static void moment(void) {
+    if (--moments_left == 0)
+        _exit(99);
+}
+
 // Stands in for the C library's fsync in this program: notes what is brought onto the disk and when, and
 // fails when told to.
 static struct {
@@ -53,6 +75,7 @@ static struct {
 
 int fsync(int fd) {
     struct stat s;
+    moment();
     if (synced.error) {
         errno = synced.error;
         return -1;
@@ -64,6 +87,17 @@ int fsync(int fd) {
         synced.named = access(path, F_OK) == 0;
     }
     return (int)syscall(SYS_fsync, fd);
+}
+
+// These two stand in for the C library's so that a process can end between them.
+int rename(const char *from, const char *to) {
+    moment();
+    return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+int unlinkat(int at, const char *name, int flags) {
+    moment();
+    return (int)syscall(SYS_unlinkat, at, name, flags);
 }
 
 // What the caller of snapshot_load expects of the file.
@@ -450,7 +484,530 @@ static void killed_while_saving(void **state) {
                  bad ? "neither state" : "a good state");
 }
 
+// From here on, snapshots in shards. What is saved is a whole state with a value of its own at every place.
+enum { WHOLE = 23, ADAM = 2 };
+
+static const struct sharding cuts[] = {
+    {1, 1, {23}},          {1, 3, {10, 8, 5}}, {2, 3, {10, 8, 5}},     {3, 3, {10, 8, 5}},
+    {4, 3, {10, 8, 5}},    {7, 3, {10, 8, 5}}, {4, 3, {5, 10, 8}},     {4, 4, {1, 2, 19, 1}},
+    {7, 4, {1, 2, 19, 1}}, {2, 2, {22, 1}},    {30, 4, {1, 2, 19, 1}}, {3, 1, {23}},
+};
+enum { CUTS = sizeof cuts / sizeof *cuts };
+
+static struct snapshot *room(size_t parameters) {
+    struct snapshot *s = snapshot_new("mlp 1-2", "adam", parameters, ADAM * parameters);
+    s->seed = 7;
+    s->batch = 64;
+    return s;
+}
+
+static struct snapshot *whole(int epochs) {
+    struct snapshot *s = room(WHOLE);
+    s->epochs = epochs;
+    s->step = 5;
+    s->sums = (struct stats){0.1, 40, 320};
+    for (int i = 0; i < (1 + ADAM) * WHOLE; i++)
+        s->values[i] = (float)(1000 * epochs + i + 1);
+    return s;
+}
+
+// Shard number of the state, value by value.
+static struct snapshot *shard_of(const struct snapshot *all, const struct sharding *cut, int number) {
+    struct snapshot *s = room(shard_size(cut));
+    s->epochs = all->epochs;
+    s->step = all->step;
+    s->sums = all->sums;
+    float *to = s->values;
+    for (size_t array = 0; array <= ADAM; array++)
+        for (size_t i = 0, first = array * WHOLE; i < (size_t)cut->units; first += cut->unit[i++]) {
+            size_t share = (cut->unit[i] + cut->shards - 1) / cut->shards;
+            for (size_t value = number * share; value < (number + 1) * share; value++)
+                *to++ = value < cut->unit[i] ? all->values[first + value] : 0;
+        }
+    assert_int_equal(to - s->values, s->parameters + s->states);
+    return s;
+}
+
+// Returns 0, or -1 for a failure.
+static int save_cut(const struct snapshot *all, const struct sharding *cut, char why[WHY_SIZE]) {
+    int failed = 0;
+    for (int i = 0; i < cut->shards && !failed; i++) {
+        struct snapshot *shard = shard_of(all, cut, i);
+        failed = snapshot_save_shard(path, shard, cut, i, why) ||
+                 (i == cut->shards - 1 && snapshot_commit(path, shard, cut, why));
+        free(shard);
+    }
+    return -failed;
+}
+
+// Saves the state of that epoch.
+static void save_epoch(int epochs, const struct sharding *cut) {
+    char why[WHY_SIZE] = "";
+    struct snapshot *all = whole(epochs);
+    int result = save_cut(all, cut, why);
+    free(all);
+    if (result)
+        fail_msg("not saved: %s", why);
+}
+
+// Whether shard number, cut like that, of what is at path is that of this epoch, to the bit.
+static int shard_is(int epochs, const struct sharding *cut, int number) {
+    char why[WHY_SIZE] = "";
+    struct snapshot *all = whole(epochs), *wanted = shard_of(all, cut, number), *s = room(shard_size(cut));
+    size_t size = sizeof *s + (1 + ADAM) * shard_size(cut) * sizeof(float);
+    memset(s->values, 0xff, (1 + ADAM) * shard_size(cut) * sizeof(float));
+    int result = snapshot_load_shard(path, s, cut, number, why), same = !memcmp(s, wanted, size);
+    free(all);
+    free(wanted);
+    free(s);
+    if (result != 1)
+        fail_msg("loading gave %d: %s", result, why);
+    return same;
+}
+
+// Whether a whole state can be loaded, and is that of this epoch.
+static int is_epoch(int epochs) {
+    struct snapshot *all = whole(epochs);
+    int same = holds(all);
+    free(all);
+    return same;
+}
+
+static void shard_refused(const struct sharding *cut, int number, const char *reason) {
+    char why[WHY_SIZE] = "";
+    struct snapshot *s = room(shard_size(cut));
+    int result = snapshot_load_shard(path, s, cut, number, why);
+    free(s);
+    if (result != -1 || !strstr(why, path) || !strstr(why, reason) || strchr(why, '\n'))
+        fail_msg("loading gave %d with \"%s\", not a refusal with %s", result, why, reason);
+}
+
+static const char *file_named(const char *end) {
+    static char name[sizeof path + 64];
+    snprintf(name, sizeof name, "%s%s", path, end);
+    return name;
+}
+
+// As shard_of's file of that epoch.
+static const char *shard_file(int epochs, const struct sharding *cut, int number) {
+    char end[64];
+    unsigned long units = crc32(0, (const unsigned char *)cut->unit, cut->units * sizeof *cut->unit);
+    snprintf(end, sizeof end, ".e%ds5u%08lx.%dof%d", epochs, units, number, cut->shards);
+    return file_named(end);
+}
+
+static int files(void) {
+    int count = 0;
+    DIR *entries = opendir(folder);
+    while (readdir(entries))
+        count++;
+    closedir(entries);
+    return count - 2; // . and ..
+}
+
+static size_t read_all(const char *name, uint8_t bytes[4096]) {
+    FILE *file = fopen(name, "rb");
+    assert_non_null(file);
+    size_t size = fread(bytes, 1, 4096, file);
+    fclose(file);
+    return size;
+}
+
+static void write_all(const char *name, const void *bytes, size_t size) {
+    FILE *file = fopen(name, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void shards_of_any_cut_to_any(void **state) {
+    (void)state;
+    for (int from = 0; from < CUTS; from++) {
+        save_epoch(2, &cuts[from]);
+        assert_int_equal(files(), cuts[from].shards + 1); // nothing of the one before
+        assert_true(is_epoch(2));
+        for (int to = 0; to < CUTS; to++)
+            for (int i = 0; i < cuts[to].shards; i++)
+                if (!shard_is(2, &cuts[to], i))
+                    fail_msg("from cut %d to shard %d of cut %d", from, i, to);
+    }
+}
+
+static void shards_of_a_whole_file(void **state) {
+    (void)state;
+    save(whole(2));
+    for (int to = 0; to < CUTS; to++)
+        for (int i = 0; i < cuts[to].shards; i++)
+            if (!shard_is(2, &cuts[to], i))
+                fail_msg("shard %d of cut %d", i, to);
+}
+
+static void shards_of_no_file(void **state) {
+    (void)state;
+    char why[WHY_SIZE] = "";
+    struct snapshot *s = room(shard_size(&cuts[3]));
+    int result = snapshot_load_shard(path, s, &cuts[3], 0, why);
+    free(s);
+    assert_int_equal(result, 0);
+    struct snapshot *all = whole(2), *shard = shard_of(all, &cuts[3], 0); // of a writer that died
+    assert_int_equal(snapshot_save_shard(path, shard, &cuts[3], 0, why), 0);
+    result = snapshot_load_shard(path, shard, &cuts[3], 0, why);
+    free(all);
+    free(shard);
+    assert_int_equal(result, 0);
+}
+
+// Whoever changes the manifest must change the version too. The checksums are from Python's zlib.crc32, that
+// in the file's name of struct.pack("<3Q", 10, 8, 5).
+static void manifest_stays(void **state) {
+    const char *wanted = "MANIFEST 1\nmodel mlp 1-2\noptimizer adam\nseed 7\nbatch 64\nepochs 2\nstep 5\n"
+                         "loss 0.10000000000000001\ncorrect 40\nsamples 320\nshards 4\n"
+                         "unit 10\nunit 8\nunit 5\ncrc32 b12d5db9\n";
+    uint8_t bytes[4096] = "";
+    (void)state;
+    save_epoch(2, &cuts[4]);
+    read_all(path, bytes);
+    assert_string_equal((char *)bytes, wanted);
+    assert_int_equal(access(file_named(".e2s5u9304abba.0of4"), F_OK), 0);
+}
+
+// A shard's file is an ordinary snapshot of its own.
+static void shards_are_snapshots(void **state) {
+    char why[WHY_SIZE] = "";
+    (void)state;
+    save_epoch(2, &cuts[4]);
+    struct snapshot *all = whole(2), *wanted = shard_of(all, &cuts[4], 3), *s = room(shard_size(&cuts[4]));
+    int result = snapshot_load(shard_file(2, &cuts[4], 3), s, why);
+    int same = !memcmp(s, wanted, sizeof *s + (1 + ADAM) * shard_size(&cuts[4]) * sizeof(float));
+    free(all);
+    free(wanted);
+    free(s);
+    assert_int_equal(result, 1);
+    assert_true(same);
+}
+
+static void only_overlapping_files_are_opened(void **state) {
+    const struct sharding two = {2, 1, {WHOLE}}, four = {4, 1, {WHOLE}};
+    (void)state;
+    save_epoch(2, &four);
+    for (int i = 0; i < 3; i++)
+        unlink(shard_file(2, &four, i));
+    assert_true(shard_is(2, &four, 3));
+    shard_refused(&four, 2, "lacks its shard");
+    shard_refused(&two, 1, "lacks its shard");
+    save_epoch(2, &four);
+    unlink(shard_file(2, &four, 0));
+    unlink(shard_file(2, &four, 1));
+    assert_true(shard_is(2, &two, 1));
+    assert_true(shard_is(2, &cuts[10], 29)); // holds nothing but padding, yet knows the step
+}
+
+static void whole_and_shards_replace_each_other(void **state) {
+    const char *others[] = {
+        "", // an own file
+        ".e1s0.0of2",
+        ".e1s0u0000abcd.0of2.bak",
+        ".e01s0u0000abcd.0of2",
+        ".e1s0u0000ABCD.0of2",
+        ".e1s0uabcd.0of2",
+        ".e-1s0u0000abcd.0of2",
+        ".e+1s0u0000abcd.0of2",
+        ".e 1s0u0000abcd.0of2",
+        ".e1s0u0000abcd.0of",
+        ".e",
+        ".e1s0u0000abcd.0of2.tmp.tmp",
+        "2.e1s0u0000abcd.0of2",
+        ".e1s0u0000abcd.0of2tmp",
+        ".e1s0u0x00abcd.0of2",
+        ".e99999999999999999999s0u0000abcd.0of2",
+        ".bak",
+    };
+    const char *own[] = {".e1s0u0000abcd.0of2", ".e9s123u0000abcd.12of13.tmp", ".e0s0u12345678.0of1.tmp"};
+    enum { OTHERS = sizeof others / sizeof *others, OWN = sizeof own / sizeof *own };
+    (void)state;
+    for (int i = 1; i < OTHERS; i++)
+        write_all(file_named(others[i]), "", 0);
+    char neighbour[PATH_MAX + 64]; // of another snapshot, whose name is as long
+    snprintf(neighbour, sizeof neighbour, "%s/RUN.snapshot%s", folder, own[0]);
+    write_all(neighbour, "", 0);
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < OWN; i++)
+            write_all(file_named(own[i]), "", 0);
+        if (round == 1)
+            save(whole(2));
+        else
+            save_epoch(2 + round, &cuts[4]);
+        assert_true(is_epoch(round == 1 ? 2 : 2 + round));
+        assert_int_equal(files(), OTHERS + 1 + (round == 1 ? 0 : 4));
+        assert_int_equal(access(neighbour, F_OK), 0);
+        for (int i = 0; i < OTHERS; i++)
+            assert_int_equal(access(file_named(others[i]), F_OK), 0);
+    }
+}
+
+// Without a slash in its name.
+static void shards_in_this_folder(void **state) {
+    char before[PATH_MAX], full[sizeof path];
+    (void)state;
+    assert_non_null(getcwd(before, sizeof before));
+    memcpy(full, path, sizeof path);
+    assert_int_equal(chdir(folder), 0);
+    snprintf(path, sizeof path, "s");
+    save_epoch(2, &cuts[4]);
+    save_epoch(3, &cuts[3]);
+    int good = is_epoch(3), count = files();
+    memcpy(path, full, sizeof path);
+    assert_int_equal(chdir(before), 0);
+    assert_true(good);
+    assert_int_equal(count, 4);
+}
+
+static void missing_shard(void **state) {
+    (void)state;
+    char name[PATH_MAX + 128], reason[2 * PATH_MAX + 512];
+    save_epoch(2, &cuts[4]);
+    snprintf(name, sizeof name, "%s", shard_file(2, &cuts[4], 2));
+    unlink(name);
+    snprintf(reason, sizeof reason, "snapshot %s lacks its shard %s: No such file or directory", path, name);
+    for (int i = 0; i < 4; i++)
+        if (i == 2)
+            shard_refused(&cuts[4], i, reason);
+        else
+            assert_true(shard_is(2, &cuts[4], i));
+    shard_refused(&cuts[0], 0, reason);
+    assert_int_equal(mkdir(name, 0700), 0);
+    shard_refused(&cuts[4], 2, "is no snapshot, or a truncated one");
+    assert_int_equal(rmdir(name), 0);
+}
+
+// Every bit flipped, every length but the right one: of the manifest and of a shard.
+static void damaged_in_any_place(void **state) {
+    uint8_t bytes[4096];
+    (void)state;
+    save_epoch(2, &cuts[4]);
+    for (int which = 0; which < 2; which++) {
+        char name[PATH_MAX + 128];
+        snprintf(name, sizeof name, "%s", which ? shard_file(2, &cuts[4], 1) : path);
+        size_t size = read_all(name, bytes);
+        bytes[size] = '\n';
+        for (size_t length = 0; length <= size + 1; length++)
+            if (length != size) {
+                write_all(name, bytes, length);
+                shard_refused(&cuts[0], 0, "truncated");
+            }
+        for (size_t bit = 0; bit < 8 * size; bit++) {
+            bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+            write_all(name, bytes, size);
+            shard_refused(&cuts[0], 0, "snapshot");
+            bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        }
+        write_all(name, bytes, size);
+    }
+    assert_true(is_epoch(2));
+}
+
+// Under the right name, and whole, but not the file that the manifest means.
+static void shard_of_another_snapshot(void **state) {
+    char why[WHY_SIZE] = "", name[PATH_MAX + 128];
+    (void)state;
+    save_epoch(2, &cuts[4]);
+    struct snapshot *all = whole(2);
+    for (int i = 0; i < 6; i++) {
+        static const char *reasons[] = {"is of another step", "is of another step", "--seed 8",
+                                        "--batch 32",         "wrong size",         "not mlp 1-2 with adam"};
+        struct snapshot *shard = shard_of(all, &cuts[i == 4 ? 3 : 4], 1);
+        shard->epochs += i == 0;
+        shard->step += i == 1;
+        shard->seed += i == 2;
+        shard->batch = i == 3 ? 32 : 64;
+        shard->model[0] = i == 5 ? 'M' : 'm';
+        snprintf(name, sizeof name, "%s", shard_file(2, &cuts[4], 1));
+        assert_int_equal(snapshot_save(name, shard, why), 0);
+        free(shard);
+        shard_refused(&cuts[0], 0, reasons[i]);
+        shard_refused(&cuts[4], 1, reasons[i]);
+        assert_true(shard_is(2, &cuts[4], 2));
+    }
+    free(all);
+}
+
+// Manifests that somebody made, with the right checksum.
+static void hostile_manifests(void **state) {
+    const char *head = "MANIFEST 1\nmodel mlp 1-2\noptimizer adam\nseed 7\nbatch 64\nepochs 2\nstep 5\n"
+                       "loss 0.10000000000000001\ncorrect 40\nsamples 320\n";
+    static const struct {
+        const char *rest, *reason;
+    } bad[] = {
+        {"shards 4\n", "do not fit"},
+        {"shards 0\nunit 23\n", "do not fit"},
+        {"shards -1\nunit 23\n", "do not fit"},
+        {"shards 4097\nunit 23\n", "do not fit"},
+        {"shards 999999999\nunit 23\n", "do not fit"},
+        {"shards 4294967297\nunit 23\n", "corrupt"},
+        {"shards 4\nunit 22\n", "do not fit"},
+        {"shards 4\nunit 24\n", "do not fit"},
+        {"shards 4\nunit 0\nunit 23\n", "do not fit"},
+        {"shards 4\nunit 23\nunit 0\n", "do not fit"},
+        {"shards 4\nunit 999999999999999999\n", "do not fit"},
+        {"shards 4\nunit 18446744073709551615\nunit 24\n", "corrupt"},
+        {"shards 4\nunit -1\nunit 24\n", "corrupt"},
+        {"shards 4\nunit 023\n", "corrupt"},
+        {"shards 4\nunit  23\n", "corrupt"},
+        {"shards 4\nunit 23\r\n", "corrupt"},
+        {"shards 4\nunit 23\n\n", "corrupt"},
+        {"shards 4\nunit 23\nunits 1\n", "corrupt"},
+        {"shards 4 unit 23\n", "corrupt"},
+        {"shards four\nunit 23\n", "corrupt"},
+        {"shards 4\nunit 23\n", "lacks its shard"}, // this one is right
+    };
+    char text[4096], ending[32];
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        snprintf(text, sizeof text, "%s%s", head, bad[i].rest);
+        snprintf(ending, sizeof ending, "crc32 %08lx\n", crc32(0, (unsigned char *)text, strlen(text)));
+        strcat(text, ending);
+        write_all(path, text, strlen(text));
+        shard_refused(&cuts[0], 0, bad[i].reason);
+        shard_refused(&cuts[4], 1, bad[i].reason);
+    }
+    for (int units = MOST_LAYERS; units <= MOST_LAYERS + 1; units++) { // as many as there can be, and more
+        struct sharding cut = {2, 1, {(size_t)units}};
+        snprintf(text, sizeof text, "%sshards 2\n", head);
+        for (int i = 0; i < units; i++)
+            strcat(text, "unit 1\n");
+        snprintf(ending, sizeof ending, "crc32 %08lx\n", crc32(0, (unsigned char *)text, strlen(text)));
+        strcat(text, ending);
+        write_all(path, text, strlen(text));
+        shard_refused(&cut, 0, units == MOST_LAYERS ? "lacks its shard" : "corrupt");
+    }
+    memset(text, 'x', sizeof text); // longer than any manifest
+    memcpy(text, head, strlen(head));
+    write_all(path, text, sizeof text);
+    shard_refused(&cuts[0], 0, "corrupt");
+}
+
+static void manifest_of_another_training(void **state) {
+    char why[WHY_SIZE];
+    (void)state;
+    struct snapshot *s = whole(2);
+    strcpy(s->model, "mlp 1-3");
+    assert_int_equal(snapshot_commit(path, s, &cuts[4], why), 0);
+    shard_refused(&cuts[0], 0, "holds mlp 1-3 with adam, not mlp 1-2 with adam");
+    strcpy(s->model, "mlp 1-2");
+    strcpy(s->optimizer, "sgd");
+    assert_int_equal(snapshot_commit(path, s, &cuts[4], why), 0);
+    shard_refused(&cuts[0], 0, "holds mlp 1-2 with sgd, not mlp 1-2 with adam");
+    s->version = 2;
+    assert_int_equal(snapshot_commit(path, s, &cuts[4], why), 0);
+    shard_refused(&cuts[0], 0, "is of version 2, this program reads version 1");
+    free(s);
+}
+
+// As good as losses and places can be, or as bad.
+static void any_place_and_sums(void **state) {
+    char why[WHY_SIZE] = "";
+    const double sums[] = {0, -0., 1e-310, 1.0 / 3, DBL_MAX, 12345678.9, 5e15};
+    (void)state;
+    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) {
+        struct snapshot *all = whole(1), *s = room(shard_size(&cuts[10]));
+        all->sums = (struct stats){sums[i], sums[i], sums[i]};
+        all->epochs = i % 2 ? 999999999999999999 : 0;
+        all->seed = 7;
+        assert_int_equal(save_cut(all, &cuts[10], why), 0);
+        int result = snapshot_load_shard(path, s, &cuts[10], 29, why); // padding: all is from the manifest
+        assert_int_equal(result, 1);
+        assert_memory_equal(&s->sums, &all->sums, sizeof s->sums);
+        assert_int_equal(s->epochs, all->epochs);
+        free(all);
+        free(s);
+    }
+}
+
+static void disk_fails_for_shards(void **state) {
+    char why[WHY_SIZE] = "";
+    (void)state;
+    save_epoch(2, &cuts[4]);
+    struct snapshot *all = whole(3), *shard = shard_of(all, &cuts[3], 1);
+    synced.error = ENOSPC;
+    int saved = snapshot_save_shard(path, shard, &cuts[3], 1, why);
+    int named = strstr(why, shard_file(3, &cuts[3], 1)) && strstr(why, "No space left on device");
+    int committed = snapshot_commit(path, shard, &cuts[3], why);
+    named = named && strstr(why, path) && strstr(why, "No space left on device");
+    synced.error = 0;
+    free(all);
+    free(shard);
+    assert_true(saved == -1 && committed == -1 && named);
+    assert_true(is_epoch(2));
+    assert_int_equal(files(), 5);
+}
+
+static void shards_on_the_disk_before_they_have_their_names(void **state) {
+    (void)state;
+    memset(&synced, 0, sizeof synced);
+    save_epoch(2, &cuts[4]);
+    assert_int_equal(synced.files, 5);
+    assert_int_equal(synced.folders, 5);
+    assert_false(synced.named); // the manifest was there only after all of them
+}
+
+// A crash just before any change of the disk, while one snapshot takes the place of another.
+static void crash_at_every_moment(void **state) {
+    static const struct sharding none = {0, 1, {WHOLE}},
+                                 *ways[][2] = {
+                                     {&none, &cuts[4]},    {&cuts[4], &none},    {&cuts[4], &cuts[3]},
+                                     {&cuts[4], &cuts[4]}, {&cuts[4], &cuts[6]}, {&cuts[2], &cuts[9]},
+                                 };
+    (void)state;
+    for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
+        const struct sharding *from = ways[way][0], *to = ways[way][1];
+        int crashed = 1, was_new = 0, olds = 0, news = 0;
+        for (int last = 1; crashed; last++) {
+            struct snapshot *all = whole(3);
+            char why[WHY_SIZE] = "";
+            if (from->shards)
+                save_epoch(2, from);
+            else
+                save(whole(2));
+            assert_int_equal(files(), from->shards + 1); // whatever the crash before had left
+            int status = 0;
+            pid_t pid = fork();
+            if (pid == 0) {
+                moments_left = last;
+                _exit(to->shards ? save_cut(all, to, why) != 0 : snapshot_save(path, all, why) != 0);
+            }
+            free(all);
+            assert_true(pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status));
+            crashed = WEXITSTATUS(status) == 99;
+            assert_true(crashed || WEXITSTATUS(status) == 0);
+            int old = is_epoch(2), new = is_epoch(3);
+            olds += old;
+            news += new;
+            assert_true(old != new && (new || !was_new));
+            was_new = new;
+        }
+        assert_true(was_new && olds > 1 && news > 1);
+    }
+}
+
+// The same step cut otherwise, by as many: what the manifest names must stay.
+static void same_step_cut_otherwise(void **state) {
+    char why[WHY_SIZE] = "";
+    (void)state;
+    save_epoch(2, &cuts[4]);
+    struct snapshot *all = whole(2), *shard = shard_of(all, &cuts[6], 0);
+    assert_int_equal(shard_size(&cuts[4]), shard_size(&cuts[6]));
+    int result = snapshot_save_shard(path, shard, &cuts[6], 0, why);
+    free(all);
+    free(shard);
+    assert_int_equal(result, 0);
+    assert_true(is_epoch(2));
+    save_epoch(2, &cuts[6]);
+    assert_true(is_epoch(2));
+    assert_int_equal(files(), 5);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+#define CUT_TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_all)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
@@ -472,6 +1029,24 @@ int main(void) {
         TEST(disk_fails_at_the_end),
         TEST(disk_full),
         TEST(killed_while_saving),
+        CUT_TEST(shards_of_any_cut_to_any),
+        CUT_TEST(shards_of_a_whole_file),
+        CUT_TEST(shards_of_no_file),
+        CUT_TEST(manifest_stays),
+        CUT_TEST(shards_are_snapshots),
+        CUT_TEST(only_overlapping_files_are_opened),
+        CUT_TEST(whole_and_shards_replace_each_other),
+        CUT_TEST(shards_in_this_folder),
+        CUT_TEST(missing_shard),
+        CUT_TEST(damaged_in_any_place),
+        CUT_TEST(shard_of_another_snapshot),
+        CUT_TEST(hostile_manifests),
+        CUT_TEST(manifest_of_another_training),
+        CUT_TEST(any_place_and_sums),
+        CUT_TEST(disk_fails_for_shards),
+        CUT_TEST(shards_on_the_disk_before_they_have_their_names),
+        CUT_TEST(crash_at_every_moment),
+        CUT_TEST(same_step_cut_otherwise),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
