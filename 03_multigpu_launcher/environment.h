@@ -9,6 +9,7 @@
 struct place {
     const char *launcher;
     int rank, world, local_rank; // local_rank: among those on this node
+    int local_world;             // how many those are, 0: nobody said
     char run[256];               // what the launcher calls this run and attempt; may be empty
 };
 
@@ -16,24 +17,27 @@ struct place {
 // has set all three has started this very process. (In a batch script of Slurm, SLURM_STEP_NUM_TASKS is not
 // set.)
 static const struct launcher {
-    const char *name, *rank, *world, *local_rank, *run[3];
+    const char *name, *rank, *world, *local_rank, *local_world, *run[3];
 } launchers[] = {
     {"torchrun's variables",
      "RANK",
      "WORLD_SIZE",
      "LOCAL_RANK",
+     "LOCAL_WORLD_SIZE",
      {"TORCHELASTIC_RUN_ID", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT"}},
     {"Open MPI's variables",
      "OMPI_COMM_WORLD_RANK",
      "OMPI_COMM_WORLD_SIZE",
      "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE",
      {"PMIX_NAMESPACE"}},
-    {"PALS's variables", "PMI_RANK", "PMI_SIZE", "PALS_LOCAL_RANKID", {"PALS_APID"}},
-    {"MPICH's variables", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", {NULL}},
+    {"PALS's variables", "PMI_RANK", "PMI_SIZE", "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE", {"PALS_APID"}},
+    {"MPICH's variables", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", {NULL}},
     {"Slurm's variables",
      "SLURM_PROCID",
      "SLURM_STEP_NUM_TASKS",
      "SLURM_LOCALID",
+     "SLURM_STEP_TASKS_PER_NODE",
      {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"}},
 };
 
@@ -59,13 +63,15 @@ static const struct launcher *find_launcher(void) {
 
 // Without a launcher, the only rank. Contradictions end the program.
 static struct place find_place(void) {
-    struct place p = {.launcher = "none: the only rank", .world = 1};
+    struct place p = {.launcher = "none: the only rank", .world = 1, .local_world = 1};
     const struct launcher *l = find_launcher();
     if (l) {
         p.launcher = l->name;
         p.world = from_environment(l->world, 1, 1000000);
         p.rank = from_environment(l->rank, 0, p.world - 1);
         p.local_rank = from_environment(l->local_rank, 0, p.rank);
+        const char *local_world = getenv(l->local_world);
+        p.local_world = local_world ? atoi(local_world) : 0; // Slurm's 2(x3): 2 on each of 3 nodes
         error_rank = p.rank;
     }
     for (int i = 0; i < 3 && l && l->run[i]; i++) {

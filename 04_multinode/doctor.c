@@ -110,7 +110,7 @@ int main(int argc, char **argv) {
     if (!rows)
         fail("out of memory");
     NCCL_CHECK(ncclCommInitRankConfig(&comm, p.world, id, p.rank, &config));
-    start_watchdog(comm, opt.timeout, opt.timeout);
+    start_watchdog(&comm, opt.timeout, opt.timeout);
     CUDA_CHECK(cudaMalloc((void **)&own, sizeof row + sizeof sum));
     CUDA_CHECK(cudaMalloc((void **)&all, p.world * sizeof row));
     CUDA_CHECK(cudaMemcpyAsync(own, &sum, sizeof sum, cudaMemcpyHostToDevice, stream));

@@ -10,11 +10,12 @@
 #include <unistd.h>
 
 enum { TICKS_PER_SECOND = 10 };
+enum { MOST_COMMS = 3 };
 enum { MOST_QUEUED = 64 }; // so few that no stream is ever full: the call would block, with the lock
 
 static struct {
-    pthread_mutex_t lock; // of all below; and NCCL wants one thread at a time
-    ncclComm_t comm;
+    pthread_mutex_t lock;          // of all below; and NCCL wants one thread at a time
+    ncclComm_t *comms[MOST_COMMS]; // that this rank uses, each NULL until it is being made
     int device;
     double timeout;    // seconds that the oldest collective may take
     int ticks;         // that it has taken; on a clock, a suspended process would be late when it goes on
@@ -41,15 +42,29 @@ __attribute__((noreturn, format(printf, 2, 3))) static void give_up(long number,
     alarm(10); // ends the process should stderr be blocked, or the abort, which frees the GPU, hang
     fprintf(stderr, "error (%s, rank %d): step %ld, collective %ld, %s at %s:%d: %s\n", host,
             error_rank > 0 ? error_rank : 0, c->step, number, c->call, c->file, c->line, why);
-    if (!pthread_mutex_trylock(&watch.lock)) // else another thread is in a call, and does not return
-        ncclCommAbort(watch.comm);
+    int locked = !pthread_mutex_trylock(&watch.lock); // else another thread is in a call, and does not return
+    for (int i = 0; i < MOST_COMMS && locked; i++)
+        if (watch.comms[i] && *watch.comms[i])
+            ncclCommAbort(*watch.comms[i]);
     _exit(1);
+}
+
+// ncclSuccess if all communicators are well and idle; what is wrong with one of them comes first.
+static ncclResult_t ask_comms(void) {
+    ncclResult_t all = ncclSuccess, one;
+    for (int i = 0; i < MOST_COMMS; i++) {
+        if (!watch.comms[i] || !*watch.comms[i])
+            continue;
+        NCCL_CHECK(ncclCommGetAsyncError(*watch.comms[i], &one));
+        if (one != ncclSuccess && (one != ncclInProgress || all == ncclSuccess))
+            all = one;
+    }
+    return all;
 }
 
 // Notes which collectives have ended, and gives up if one cannot.
 static void look(void) {
     cudaError_t error = cudaSuccess;
-    ncclResult_t state = ncclSuccess;
     for (; watch.done < watch.queued; watch.done++, watch.ticks = 0)
         if ((error = cudaEventQuery(watch.collectives[watch.done % MOST_QUEUED].done)) != cudaSuccess)
             break;
@@ -57,9 +72,9 @@ static void look(void) {
         watch.ticks = 0;
         return;
     }
-    NCCL_CHECK(ncclCommGetAsyncError(watch.comm, &state));
+    ncclResult_t state = ask_comms();
     if (state != ncclSuccess && state != ncclInProgress)
-        give_up(watch.done, "%s (%s)", ncclGetErrorString(state), ncclGetLastError(watch.comm));
+        give_up(watch.done, "%s (%s)", ncclGetErrorString(state), ncclGetLastError(NULL));
     if (error != cudaErrorNotReady)
         give_up(watch.done, "%s (%s)", cudaGetErrorString(error), cudaGetErrorName(error));
     if (watch.ticks > watch.timeout * TICKS_PER_SECOND)
@@ -102,7 +117,7 @@ static void begin_collective(const char *call, const char *file, int line) {
 // Until NCCL has taken the call in, which is not until the collective has ended.
 static void settle(ncclResult_t result, double timeout) {
     for (long polls = 0; result == ncclInProgress; polls++) {
-        NCCL_CHECK(ncclCommGetAsyncError(watch.comm, &result));
+        result = ask_comms();
         if (result == ncclInProgress && polls > 1000 * (timeout + 1))
             give_up(watch.queued, "in progress for %g s: is a rank gone, or the network down?", timeout);
         if (result == ncclInProgress && polls < 1000)
@@ -111,7 +126,7 @@ static void settle(ncclResult_t result, double timeout) {
             usleep(1000);
     }
     if (result != ncclSuccess)
-        give_up(watch.queued, "%s (%s)", ncclGetErrorString(result), ncclGetLastError(watch.comm));
+        give_up(watch.queued, "%s (%s)", ncclGetErrorString(result), ncclGetLastError(NULL));
 }
 
 static void end_collective(ncclResult_t result, cudaStream_t stream) {
@@ -124,7 +139,7 @@ static void end_collective(ncclResult_t result, cudaStream_t stream) {
     pthread_mutex_unlock(&watch.lock);
 }
 
-// Queues a collective of the communicator that is watched.
+// Queues a collective, or makes a communicator out of another.
 #define COLLECTIVE(stream, call)                                                                             \
     do {                                                                                                     \
         begin_collective(#call, __FILE__, __LINE__);                                                         \
@@ -145,11 +160,12 @@ static void wait_for(cudaStream_t stream) {
     pthread_mutex_unlock(&watch.lock);
 }
 
-// Waits until all ranks have joined the communicator, a non-blocking one, and watches it from then on.
-static void start_watchdog(ncclComm_t comm, double join_timeout, double step_timeout) {
+// Waits until all ranks have joined the communicator, a non-blocking one, and watches it from then on. Where
+// more will be made out of it, watch.comms has them from its second on.
+static void start_watchdog(ncclComm_t *comm, double join_timeout, double step_timeout) {
     pthread_t thread;
     begin_collective("ncclCommInitRankConfig", __FILE__, __LINE__);
-    watch.comm = comm;
+    watch.comms[0] = comm;
     watch.timeout = step_timeout;
     CUDA_CHECK(cudaGetDevice(&watch.device));
     error_hook = look_first;
@@ -162,8 +178,12 @@ static void start_watchdog(ncclComm_t comm, double join_timeout, double step_tim
 // All ranks leave together.
 static void end_watchdog(void) {
     begin_collective("ncclCommFinalize", __FILE__, __LINE__);
-    settle(ncclCommFinalize(watch.comm), watch.timeout);
+    for (int i = MOST_COMMS; i-- > 0;)
+        if (watch.comms[i])
+            settle(ncclCommFinalize(*watch.comms[i]), watch.timeout);
     watch.done = watch.queued;
-    NCCL_CHECK(ncclCommDestroy(watch.comm));
+    for (int i = MOST_COMMS; i-- > 0; watch.comms[i] = NULL)
+        if (watch.comms[i])
+            NCCL_CHECK(ncclCommDestroy(*watch.comms[i]));
     pthread_mutex_unlock(&watch.lock);
 }
