@@ -86,6 +86,13 @@ void device_alloc_check(cudaError_t error, const char *kind, size_t bytes, const
     allocated[i].bytes += bytes;
 }
 
+size_t device_bytes(const char *kind) {
+    for (size_t i = 0; allocated[i].kind; i++)
+        if (!strcmp(allocated[i].kind, kind))
+            return allocated[i].bytes;
+    return 0;
+}
+
 void print_device(void) {
     int device;
     char text[32];

@@ -41,5 +41,8 @@ void device_alloc_check(cudaError_t error, const char *kind, size_t bytes, const
 #define DEVICE_ALLOC(pointer, kind, bytes)                                                                   \
     device_alloc_check(cudaMalloc((void **)&(pointer), (bytes)), (kind), (bytes), __FILE__, __LINE__)
 
+// Bytes that DEVICE_ALLOC has given of a kind.
+size_t device_bytes(const char *kind);
+
 // Two lines of a banner: the current device, and the bytes that DEVICE_ALLOC gave by kind.
 void print_device(void);
