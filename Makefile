@@ -27,7 +27,7 @@ PROGRAMS := $(patsubst %.c,$(BUILD)/%,$(wildcard 0*/*.c))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help quickstart data programs test fuzz bench-step1 bench-step2 bench-collectives bench-launcher diffstat doctor container test-cluster test-container format lint clean
+.PHONY: help quickstart data programs test fuzz bench-step1 bench-step2 bench-collectives bench-launcher bench-step5 demo-fsdp diffstat doctor container test-cluster test-container format lint clean
 help: ## this list
 	@sed -n 's/^\([a-z][a-zMN0-9-]*\):.*## /\1|/p' Makefile | awk -F'|' '{printf "make %-17s %s\n", $$1, $$2}'
 	@echo 'DEVICE=cpu or DEVICE=gpu after make chooses the device (now: $(DEVICE)); ARCH=native builds for this GPU only.'
@@ -87,6 +87,10 @@ doctor: ## is this machine, and this job, fit to run?
 	@status=0; tools/doctor.sh || status=1; $(MAKE) --no-print-directory DEVICE=$(HERE) step4 && \
 		03_multigpu_launcher/launch $(LAUNCH) 04_multinode/doctor $(ARGS) || status=1; exit $$status
 
+demo-fsdp: ## trains a model that does not fit on one device, sharded; compares the strategies
+	@$(MAKE) --no-print-directory -s DEVICE=$(HERE) QUIET=@ step3 step4 step5
+	@tools/demo_fsdp.sh $(HERE) $(DATA)
+
 container: ## an Apptainer image with all that the course is built with, of DEVICE
 	@tools/container.sh $(DEVICE)
 
@@ -104,7 +108,7 @@ test-container: ## builds the image's contents from containers/cpu.def, and runs
 	@TEST_CONTAINER=1 tests/run.sh cluster/container
 
 # Found libraries, looked for once; make reads the file again when it has been made.
-ifneq ($(filter-out help clean format lint data quickstart doctor container test test-% fuzz bench-% diff% run-step%,$(or $(MAKECMDGOALS),help)),)
+ifneq ($(filter-out help clean format lint data quickstart doctor container test test-% demo-% fuzz bench-% diff% run-step%,$(or $(MAKECMDGOALS),help)),)
 include $(BUILD)/libs.mk
 endif
 $(BUILD)/libs.mk: tools/find_libs.sh
@@ -169,6 +173,10 @@ bench-launcher: ## what the launcher costs, beside torchrun
 	@tools/deps.sh bench
 	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ programs
 	@/usr/bin/python3 -B tests/bench/launcher.py build/cpu $(ARGS)
+bench-step5: ## what sharding costs in speed, beside step 4 and within step 5
+	@tools/deps.sh bench
+	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ programs
+	@/usr/bin/python3 -B tests/bench/step5.py build/cpu $(ARGS)
 
 BENCHMARKS := $(addprefix $(BUILD)/tests/bench/,sgemm exchange collectives)
 $(BENCHMARKS): %: %.o

@@ -75,8 +75,8 @@ void device_alloc_check(cudaError_t error, const char *kind, size_t bytes, const
     size_t left = 0, total = 0, i = 0;
     char texts[3][32];
     if (error == cudaErrorMemoryAllocation && cudaMemGetInfo(&left, &total) == cudaSuccess)
-        fail("%s:%d: out of device memory: asked for %s of %s, %s of %s are left; lower --batch, or what "
-             "else sets the size",
+        fail("%s:%d: out of device memory: asked for %s of %s, %s of %s are left; lower --batch or "
+             "--hidden, or shard the model as step 5 does",
              file, line, format_bytes(texts[0], bytes), kind, format_bytes(texts[1], left),
              format_bytes(texts[2], total));
     cuda_check(error, "cudaMalloc", file, line);

@@ -253,9 +253,9 @@ static int find(const struct sharding *cut, size_t parameter, size_t *place, siz
 // Copies what is in both shards, unless from is NULL, and returns whether anything is.
 static int copy_overlap(struct snapshot *to, const struct sharding *own, int number,
                         const struct snapshot *from, const struct sharding *cut, int other) {
-    size_t to_place, from_place, to_run, from_run, run;
+    size_t parameters = parameters_of(own), to_place, from_place, to_run, from_run, run;
     int any = 0;
-    for (size_t i = 0; i < parameters_of(own); i += run) {
+    for (size_t i = 0; i < parameters; i += run) {
         int to_shard = find(own, i, &to_place, &to_run), from_shard = find(cut, i, &from_place, &from_run);
         int here = to_shard == number && from_shard == other;
         run = to_run < from_run ? to_run : from_run;

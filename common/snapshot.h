@@ -26,7 +26,7 @@ struct snapshot {
 // state of a parameter. {1, 1, {parameters}} is everything.
 enum { MOST_SHARDS = 4096 };
 struct sharding {
-    int shards, units;
+    int shards, units;        // 1 to MOST_SHARDS, and to MOST_LAYERS
     size_t unit[MOST_LAYERS]; // parameters of each, above 0, in their order in the flat array
 };
 

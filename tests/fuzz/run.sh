@@ -45,6 +45,10 @@ print_snapshot() { # BATCH STEP: as tests/fuzz/fuzz_snapshot.c expects it, but f
     integer 7 && integer "$1" && integer 3 && integer "$2" && zeros 24 && integer 2 && integer 2
     zeros 20
 }
+print_manifest() { # of the shards that tests/fuzz/fuzz_snapshot.c has saved, but for the checksum
+    printf '%s\n' 'MANIFEST 1' 'model mlp 1-2' 'optimizer sgd' 'seed 7' 'batch 64' 'epochs 3' 'step 5' \
+        'loss 0' 'correct 0' 'samples 0' 'shards 2' 'unit 2' 'crc32 00000000'
+}
 
 # Files as they should be, behind the byte by which the target chooses what to do with them.
 make_seeds() { # TARGET FOLDER
@@ -59,6 +63,7 @@ make_seeds() { # TARGET FOLDER
             { printf '\1' && print_snapshot 64 5; } >"$2/within-an-epoch"
             { printf '\1' && print_snapshot 32 0; } >"$2/between-epochs"
             { printf '\0' && print_snapshot 64 5; } >"$2/wrong-checksum"
+            { printf '\1' && print_manifest; } >"$2/manifest"
             ;;
     esac
 }

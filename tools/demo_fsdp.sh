@@ -1,0 +1,75 @@
+#!/bin/bash
+# demo_fsdp.sh DEVICE DATA: trains a model that does not fit on one device, first as in step 4, where it ends for
+# want of memory, then sharded; and shows what each strategy of step 5 holds, sends and takes. On the CPU device the
+# memory is a limit, MEMORY (256M), and four ranks make two nodes for --strategy hybrid.
+set -eu
+device=$1 data=$2
+if [ "$device" = gpu ]; then
+    ranks=$(nvidia-smi -L | wc -l)
+    memory=$(($(nvidia-smi --query-gpu=memory.free --format=csv,noheader,nounits | sort -n | head -n 1) << 20))
+    if [ "$ranks" = 1 ]; then
+        echo "error: a model is to be sharded, but there is only one GPU: try make DEVICE=cpu demo-fsdp" >&2
+        exit 1
+    fi
+else
+    ranks=4 memory=$(numfmt --from=iec "${MEMORY:-256M}")
+    export CPU_DEVICES=$ranks NCCL_SOCKET_IFNAME=lo
+fi
+# With Adam 16 bytes for each of about 3 width^2 parameters: 1.2 times the memory.
+width=$(awk -v memory="$memory" 'BEGIN { print int(sqrt(1.2 * memory / 48)) }')
+options=(--data "$data" --hidden "$width,$width,$width,$width" --optimizer adam --max-steps 12 --log-every 4)
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+# train PROGRAM OPTION...: runs it on all ranks; says in $log, before each line, when it came.
+train() {
+    03_multigpu_launcher/launch --nproc-per-node "$ranks" "$@" "${options[@]}" 2>&1 |
+        while IFS= read -r line; do echo "$EPOCHREALTIME $line"; done >"$log"
+    return "${PIPESTATUS[0]}"
+}
+
+# As train, on devices of that memory.
+limited() {
+    if [ "$device" = gpu ]; then train "$@"; else CPU_DEVICE_MEMORY=$((memory >> 20))M train "$@"; fi
+}
+
+# The line of a run, from its log.
+row() { # NAME FITS
+    awk -v name="$1" -v fits="$2" '
+        / step 4\// { begin = $1 }
+        / step 12\// { end = $1 }
+        $2 == "peak" { peak = sprintf("%.0f", $3 / 1e6) }
+        $2 == "sent" { sent = sprintf("%.0f", $5 / 1e6) }
+        END {
+            printf "%-34s %6s %12s %16s %12s\n", name, fits, peak, sent, end ? sprintf("%.0f", (end - begin) / 8 * 1000) : ""
+        }' "$log"
+}
+
+compare() { # OPTIONS PROGRAM...
+    local fits=yes words
+    read -ra words <<<"$1"
+    if ! limited "${@:2}" "${words[@]}"; then
+        grep -q 'out of device memory' "$log" || { cut -d' ' -f2- "$log" >&2 && exit 1; }
+        fits=no
+        [ "$device" = gpu ] || train "${@:2}" "${words[@]}" # without the limit, for the other numbers
+    fi
+    row "$1" $fits
+}
+
+echo "$ranks ranks, each with $((memory / 1000000)) MB of device memory; 4 hidden layers of $width, Adam, batch 128"
+echo "04_multinode/train:"
+if limited 04_multinode/train; then
+    echo "error: the model fits into the memory of one device" >&2
+    exit 1
+fi
+sed -n 's/^[^ ]* \(error .*\)/  \1/p' "$log" | head -n 1
+grep -q 'out of device memory' "$log"
+printf '%-34s %6s %12s %16s %12s\n' "05_fsdp/train:" fits "MB per rank" "MB sent a step" "ms per step"
+for strategy in none grad full; do
+    compare "--strategy $strategy" 05_fsdp/train
+done
+# shellcheck disable=SC2016 # expanded by the ranks
+[ "$device" = gpu ] || compare "--strategy hybrid" sh -c \
+    'LOCAL_WORLD_SIZE=2 LOCAL_RANK=$((RANK % 2)) NCCL_HOSTID=$((RANK / 2)) exec "$0" "$@"' 05_fsdp/train
+compare "--strategy full --prefetch 0" 05_fsdp/train
+compare "--strategy full --precision bf16" 05_fsdp/train
