@@ -42,9 +42,9 @@ static void print_costs(const struct fsdp *f, const struct model *m, const struc
     if (f->buffered)
         gathered = f->keep ? 4 * all : buffers[0] + buffers[1];
     double active = (4. * (kept + (inner + 2) * widest) + 1) * rows + sizeof(struct stats) + sizeof(double);
-    printf(
-        "costs of a rank, in bytes: P = %zu + %.0f of padding parameters, N = %d shards, R = %d replicas\n",
-        m->parameters, all - m->parameters, f->shards, f->replicas);
+    printf("costs of a rank in bytes: P = %.0f parameters with %.0f of padding, N = %d shards, R = %d "
+           "replicas\n",
+           all, all - m->parameters, f->shards, f->replicas);
     printf("  %-12s %14s %14s\n", "", "measured", "computed");
     print_cost("parameters", device_bytes("parameters"), 4 * sharded, "4 P / N");
     print_cost("gradients", device_bytes("gradients"), 4 * sharded, "4 P / N");
@@ -52,12 +52,14 @@ static void print_costs(const struct fsdp *f, const struct model *m, const struc
     print_cost("gathered", device_bytes("gathered"), gathered, "%s",
                !f->buffered ? "nothing"
                : f->keep    ? "4 P"
-                            : "4 x the two largest units that have a buffer each");
+                            : "two buffers, each for its largest unit");
     print_cost("activations", device_bytes("activations"), active, "of %d samples%s", rows,
                recompute ? ", inputs of units only" : "");
     print_cost("peak", used, 4 * (2 + o->states) * sharded + gathered + active + others,
                "all these, data %zu and scratch %zu", device_bytes("data"), device_bytes("scratch"));
-    print_cost("sent a step", f->sent,
-               f->micro_steps * (gathers * f->size + 4) * all * (n - 1) / n + 8 * sharded * (r - 1) / r,
-               "%ld (%d x %zu + 4) P (N - 1) / N + 8 P / N (R - 1) / R", f->micro_steps, gathers, f->size);
+    if (f->sent_a_step >= 0) // else there was no step
+        print_cost("sent a step", f->sent_a_step,
+                   f->micro_steps * (gathers * f->size + 4) * all * (n - 1) / n + 8 * sharded * (r - 1) / r,
+                   "%ld (%d x %zu + 4) P (N - 1) / N + 8 P / N (R - 1) / R", f->micro_steps, gathers,
+                   f->size);
 }

@@ -39,7 +39,7 @@ struct fsdp {
     cudaStream_t stream;           // of what computes
     cudaStream_t comm_stream;      // of what gathers and scatters
     cudaEvent_t event;             // orders the two
-    double sent;                   // bytes of parameters and gradients that this rank sends, in a ring
+    double sent, sent_a_step;      // bytes of parameters and gradients that this rank sends, in a ring
     int count;
     struct unit units[MOST_LAYERS];
 };

@@ -135,7 +135,8 @@ static void load(struct trainer *t) {
     t->fsdp = (struct fsdp){.strategy = opt.strategy,
                             .precision = opt.precision,
                             .micro_steps = opt.accumulate,
-                            .prefetch = opt.prefetch};
+                            .prefetch = opt.prefetch,
+                            .sent_a_step = -1};
     fsdp_build(&t->fsdp, &t->model, &t->place, opt.unit_bytes);
     t->state = snapshot_new(t->model.shape, opt.optimizer, t->fsdp.own, t->optimizer.states * t->fsdp.own);
     t->state->seed = opt.seed;
@@ -359,12 +360,13 @@ static void train_epoch(struct trainer *t) {
         t->pass.training = 1;
         t->pass.seed = rng_bits(~opt.seed, steps_done(t));
         watch.step = steps_done(t) + 1;
-        t->fsdp.sent = 0;
+        double sent = t->fsdp.sent;
         for (long k = 0, first = s->step * opt.batch; k < opt.accumulate; k++) {
             t->fsdp.micro_step = k;
             t->pass.first_sample = (t->rank * opt.accumulate + k) * t->rows;
             train_step(t, first + t->pass.first_sample, t->rows);
         }
+        t->fsdp.sent_a_step = t->fsdp.sent - sent;
         s->step++;
         if (s->step % opt.log_every == 0 || s->step == steps || finished(t)) {
             struct stats sums = read_stats(t);

@@ -10,11 +10,12 @@ setup_file() {
     [ -n "$WHY_NOT" ] || command -v mpirun >/dev/null || WHY_NOT="missing: mpirun (Debian: openmpi-bin)"
     export cluster WHY_NOT CLUSTER_ROOT=$BATS_FILE_TMPDIR/cluster
     [ -z "$WHY_NOT" ] || return 0
-    local programs=(03_multigpu_launcher/launch 04_multinode/train 06_allreduce_demo/allreduce)
+    local programs=(03_multigpu_launcher/launch 04_multinode/train 05_fsdp/train
+        06_allreduce_demo/allreduce)
     need_train "${programs[@]}"
     "$cluster" up
 
-    # What a user would have after make step3 step4 step6, in a folder that all nodes see.
+    # What a user would have after make step3 step4 step5 step6, in a folder that all nodes see.
     export work=$CLUSTER_ROOT/work
     mkdir "$work"
     cp -r "$root/pbs" "$root/slurm" "$BATS_TEST_DIRNAME/qsub" "$work"
@@ -76,6 +77,18 @@ said() {
     said "= 4 ranks x 16"
     said "torchrun's variables"
     [ -s "step4-launcher.$(cut -d . -f 1 id).bin" ]
+}
+
+@test "step5.pbs: four ranks that share the model, and two nodes that each do, train step 1's curve" {
+    ARGS="$options --csv full.csv --snapshot full.bin"
+    submit pbs/step5.pbs
+    same_curve step1.csv full.csv
+    said "Open MPI's variables"
+    [ "$(find . -name "full.bin.e*of4" | wc -l)" = 4 ]
+    ARGS="$options --csv hybrid.csv --snapshot hybrid.bin --strategy hybrid"
+    submit pbs/step5.pbs
+    same_curve step1.csv hybrid.csv
+    [ "$(find . -name "hybrid.bin.e*of2" | wc -l)" = 2 ]
 }
 
 @test "step6.pbs: the all-reduce of four ranks on two nodes, on a cluster without GPUs" {

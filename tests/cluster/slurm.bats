@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
-# The job scripts of slurm/, and step 4 when nodes, ranks and cables fail, under a real Slurm with four nodes that
-# share a folder and a network and nothing else. What is not real: the nodes share this machine's cores, the shared
-# folder does not depend on the network, and nothing has a GPU.
+# The job scripts of slurm/, and steps 4 and 5 when nodes, ranks and cables fail, under a real Slurm with four nodes
+# that share a folder and a network and nothing else. What is not real: the nodes share this machine's cores, the
+# shared folder does not depend on the network, and nothing has a GPU.
 # shellcheck disable=SC2030,SC2031,SC2154,SC2317 # bats and helpers.bash set variables and call functions
 # shellcheck disable=SC2054 # the commas are the trainer's
 load helpers
@@ -24,8 +24,8 @@ teardown() {
     clear_cluster
 }
 
-# A job whose tasks say which GPUs they see, train, and leave what they wrote to stderr and their exit codes in
-# files of the given name. A task that fails does not end the others.
+# A job whose tasks say which GPUs they see, train with the given program, and leave what they wrote to stderr and
+# their exit codes in files of the given name. A task that fails does not end the others.
 make_job() {
     cat >tasks.sbatch <<'END'
 #!/bin/bash
@@ -33,7 +33,7 @@ make_job() {
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))
 srun --kill-on-bad-exit=0 bash -c 'echo "${CUDA_VISIBLE_DEVICES-all}" >"$1.gpus.$SLURM_PROCID"
-    04_multinode/train "${@:2}" 2>"$1.err.$SLURM_PROCID"
+    "${@:2}" 2>"$1.err.$SLURM_PROCID"
     echo $? >"$1.code.$SLURM_PROCID"' - "$@"
 END
 }
@@ -89,15 +89,17 @@ same_weights() { # NAME
 @test "a task per GPU, whether it sees its own GPU or all of the node, on two nodes and on four" {
     local ids=() name
     make_job
-    submit --nodes=2 --ntasks-per-node=2 --gpus-per-task=1 tasks.sbatch 2x2.own "${tiny[@]}" --csv 2x2.own.csv
+    submit --nodes=2 --ntasks-per-node=2 --gpus-per-task=1 tasks.sbatch 2x2.own \
+        04_multinode/train "${tiny[@]}" --csv 2x2.own.csv
     ids+=("$id")
-    submit --nodes=2 --ntasks-per-node=2 --gpus-per-node=2 --gpu-bind=none tasks.sbatch 2x2.all "${tiny[@]}" \
-        --csv 2x2.all.csv
+    submit --nodes=2 --ntasks-per-node=2 --gpus-per-node=2 --gpu-bind=none tasks.sbatch 2x2.all \
+        04_multinode/train "${tiny[@]}" --csv 2x2.all.csv
     ids+=("$id")
-    submit --nodes=4 --ntasks-per-node=1 --gpus-per-task=1 tasks.sbatch 4x1.own "${tiny[@]}" --csv 4x1.own.csv
+    submit --nodes=4 --ntasks-per-node=1 --gpus-per-task=1 tasks.sbatch 4x1.own \
+        04_multinode/train "${tiny[@]}" --csv 4x1.own.csv
     ids+=("$id")
-    submit --nodes=4 --ntasks-per-node=1 --gpus-per-node=2 --gpu-bind=none tasks.sbatch 4x1.all "${tiny[@]}" \
-        --csv 4x1.all.csv
+    submit --nodes=4 --ntasks-per-node=1 --gpus-per-node=2 --gpu-bind=none tasks.sbatch 4x1.all \
+        04_multinode/train "${tiny[@]}" --csv 4x1.all.csv
     ids+=("$id")
     "$TRAIN" "${tiny[@]}" --csv alone.csv
     within 60 all_ended "${ids[@]}"
@@ -188,7 +190,7 @@ same_weights() { # NAME
     local rank node
     make_job
     CPU_DEVICE_CHAOS=1 submit --nodes=2 --ntasks-per-node=2 --gpus-per-node=2 tasks.sbatch pulled \
-        "${long[@]}" --step-timeout 3
+        04_multinode/train "${long[@]}" --step-timeout 3
     within 60 logged "$id" '^epoch 20/'
     node=$(nodes "$id" | tail -n 1)
     cluster unplug "$node"
@@ -202,4 +204,85 @@ same_weights() { # NAME
     cluster plug "$node"
     ended "$id" COMPLETED
     within 10 nodes_clean
+}
+
+# shards NAME: how many files the snapshot NAME.bin has beside it, 0 if all is in that.
+shards() {
+    find . -name "$1.bin.e*" | wc -l
+}
+
+# Slurm tells ranks how many of them are on their node, as 2(x2) or 1(x4).
+@test "step 5 trains as step 1 does, sharded over all ranks and within nodes, on two nodes and on four" {
+    local name ids=() four=(--nodes=4 --ntasks-per-node=1 --gpus-per-node=1)
+    submit slurm/step5.sbatch "${tiny[@]}" --csv full2x2.csv --snapshot full2x2.bin
+    ids+=("$id")
+    submit slurm/step5.sbatch "${tiny[@]}" --csv hybrid2x2.csv --snapshot hybrid2x2.bin --strategy hybrid
+    ids+=("$id")
+    submit "${four[@]}" slurm/step5.sbatch "${tiny[@]}" --csv full4x1.csv --snapshot full4x1.bin
+    ids+=("$id")
+    submit "${four[@]}" slurm/step5.sbatch "${tiny[@]}" --csv hybrid4x1.csv --snapshot hybrid4x1.bin \
+        --strategy hybrid
+    ids+=("$id")
+    "$TRAIN" "${tiny[@]}" --csv alone.csv
+    for id in "${ids[@]}"; do
+        ended "$id" COMPLETED
+    done
+    for name in full2x2 hybrid2x2 full4x1 hybrid4x1; do
+        echo "$name: $(shards $name) shards"
+        same_curve alone.csv $name.csv
+    done
+    [ "$(shards full2x2)" = 4 ]
+    [ "$(shards full4x1)" = 4 ]
+    [ "$(shards hybrid2x2)" = 2 ]
+    [ "$(shards hybrid4x1)" = 0 ]
+}
+
+@test "hybrid sharding refuses ranks that are not numbered node by node" {
+    submit --distribution=cyclic slurm/step5.sbatch "${tiny[@]}" --strategy hybrid
+    ended "$id" FAILED
+    logged "$id" '^error: --strategy hybrid: want .* numbered node by node'
+    log "$id" | grep -m 1 'srun: error:' | grep 'task [12]: Exited with exit code 2'
+    within 10 nodes_clean
+}
+
+# It shares its shards with one rank, and their sums with another; the third meets it in neither.
+@test "a killed rank of a hybrid ends all others, each with a line" {
+    local rank
+    make_job
+    CPU_DEVICE_CHAOS=1 submit --nodes=2 --ntasks-per-node=2 --gpus-per-node=2 tasks.sbatch hybrid \
+        05_fsdp/train "${long[@]}" --strategy hybrid
+    within 60 logged "$id" '^epoch 20/'
+    cluster exec -n "$(nodes "$id" | tail -n 1)" pkill -KILL --oldest -x train
+    within 10 all_ended "$id"
+    cat hybrid.err.*
+    [ "$(sort hybrid.code.* | xargs)" = "1 1 1 137" ]
+    for rank in 0 1 2 3; do
+        [ "$(cat hybrid.code.$rank)" = 137 ] && continue
+        [ "$(wc -l <hybrid.err.$rank)" = 1 ]
+        grep -q "^error (node[1-4], rank $rank): " hybrid.err.$rank
+    done
+    within 10 nodes_clean
+}
+
+# As with step 4 above, but with a file for each shard of the snapshot. The run that is left alone is on the other
+# nodes meanwhile, and saves in one file.
+@test "a sharded run whose node loses power goes on elsewhere, to the same weights" {
+    local node lost
+    submit_long shards --requeue slurm/step5.sbatch
+    lost=$id node=$(nodes "$id" | tail -n 1)
+    cluster poweroff "$node"
+    cluster exec scontrol update nodename="$node" state=down reason=power
+    submit slurm/step5.sbatch "${long[@]}" --snapshot whole.bin --save full
+    ended "$id" COMPLETED
+    ended "$lost" COMPLETED
+    [[ " $(nodes "$lost") " != *" $node "* ]]
+    cluster poweron "$node"
+    logged "$lost" '^resumed .* [2-9]. epochs'
+    [ "$(shards shards)" = 4 ]
+    [ "$(shards whole)" = 0 ]
+
+    # Step 1 finds nothing left to do, and saves in one file.
+    "$TRAIN" "${long[@]}" --snapshot shards.bin
+    [ "$(shards shards)" = 0 ]
+    cmp shards.bin whole.bin
 }
