@@ -431,6 +431,8 @@ int main(int argc, char **argv) {
            t.optimizer.text, opt.seed);
     printf("ranks     global batch %ld = %d ranks x %ld\n", opt.batch, t.world, t.rows * opt.accumulate);
     printf("launcher  %s\n", t.place.launcher);
+    printf("sharding  %s: %d units in %d shards each, %d replicas, %s\n", opt.strategy, t.fsdp.count,
+           t.fsdp.shards, t.fsdp.replicas, opt.precision);
     start(&t);
     train(&t);
     print_costs(&t.fsdp, &t.model, &t.optimizer, t.rows, opt.recompute, device_memory_used() - before);
