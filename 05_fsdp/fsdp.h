@@ -63,15 +63,16 @@ static void fsdp_build(struct fsdp *f, const struct model *m, const struct place
     f->type = strcmp(f->precision, "bf16") ? CUDA_R_32F : CUDA_R_16BF;
     f->size = f->type == CUDA_R_32F ? 4 : 2;
     f->buffered = f->shards > 1 || f->type == CUDA_R_16BF || f->micro_steps > 1;
+    struct unit *last = f->units;
     for (int i = 0; i < m->count; i++) {
-        struct unit *u = &f->units[f->count - 1];
-        if (i == 0 || (u->parameters + m->layers[i].parameters) * sizeof(float) > unit_bytes) {
-            u = &f->units[f->count++];
-            *u = (struct unit){.first_layer = i, .first = m->layers[i].first};
-        }
-        u->end_layer = i + 1;
-        u->parameters += m->layers[i].parameters;
+        if (i > 0 && (last->parameters + m->layers[i].parameters) * sizeof(float) > unit_bytes)
+            last++;
+        if (!last->end_layer)
+            *last = (struct unit){.first_layer = i, .first = m->layers[i].first};
+        last->end_layer = i + 1;
+        last->parameters += m->layers[i].parameters;
     }
+    f->count = last - f->units + 1;
     f->sharding.shards = f->shards;
     f->sharding.units = f->count;
     for (int i = 0; i < f->count; i++) {

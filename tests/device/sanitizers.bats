@@ -110,6 +110,30 @@ step2_in_chaos() { # SEED
     step2_in_chaos 7
 }
 
+# Three ranks with all that step 5 has; another number of them goes on from their shards.
+step5_in_chaos() { # SEED
+    local step5=("$folder/05_fsdp/train" --data "$BATS_FILE_TMPDIR/tiny" --hidden "33,20,9" --batch 60 --snapshot shards)
+    local launch=${TRAIN%/01_single_gpu/train}/03_multigpu_launcher/launch
+    export CPU_DEVICES=3 NCCL_SOCKET_IFNAME=lo TSAN_OPTIONS=atexit_sleep_ms=0 CPU_DEVICE_CHAOS=$1
+    clean "$launch" --nproc-per-node 3 "${step5[@]}" --epochs 1 --optimizer adam --accumulate 2 --recompute 1 \
+        --unit-bytes 3000 --clip 0.5
+    [ "$(find . -name 'shards.*of3' | wc -l)" = 3 ]
+    clean "$launch" --nproc-per-node 2 "${step5[@]}" --epochs 2 --optimizer adam --strategy grad --precision bf16 \
+        --save full
+    grep -q '^resumed .* 1 epochs' log
+    [ "$(find . -name 'shards*')" = ./shards ]
+}
+
+@test "AddressSanitizer and UBSan find nothing in step 5" {
+    build address,undefined build/asan/05_fsdp/train
+    step5_in_chaos 8
+}
+
+@test "ThreadSanitizer finds nothing in step 5" {
+    build thread build/tsan/05_fsdp/train
+    step5_in_chaos 9
+}
+
 # Both at once, as they mostly wait, for ranks that have died. Without the search for leaks, which stops threads
 # in a way that the SIGCONT of one of the tests upsets.
 @test "AddressSanitizer, UBSan and ThreadSanitizer find nothing in NCCL's tests" {
