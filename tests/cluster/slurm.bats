@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# The job scripts of slurm/, and steps 4 and 5 when nodes, ranks and cables fail, under a real Slurm with four nodes
-# that share a folder and a network and nothing else. What is not real: the nodes share this machine's cores, the
+# The job scripts of slurm/, and steps 4 and 5 when nodes, ranks and cables fail, under a real Slurm whose four
+# nodes share a folder and a network and nothing else. What is not real: the nodes share this machine's cores, the
 # shared folder does not depend on the network, and nothing has a GPU.
 # shellcheck disable=SC2030,SC2031,SC2154,SC2317 # bats and helpers.bash set variables and call functions
 # shellcheck disable=SC2054 # the commas are the trainer's
