@@ -15,7 +15,8 @@ static void collect(struct fsdp *f, const float *shards, float *values, int rank
     }
 }
 
-// One file, of what is on the device; state says where training stands.
+// One file, of what is on the device; state says where training stands. Ranks other than 0 touch none of the
+// memory that they allocate for it.
 static int save_full(struct fsdp *f, const char *path, const struct snapshot *state, const float *states,
                      size_t all, int rank, char why[WHY_SIZE]) {
     int per_parameter = state->states / state->parameters;

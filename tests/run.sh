@@ -21,12 +21,13 @@ count() { # FILE: adds up its TAP lines
 }
 
 run() { # NAME COMMAND...: shows and counts the results of one test program
-    local name=$1 log=$TMPDIR/log status
+    local name=$1 log=$TMPDIR/log status begin=$SECONDS
     shift
     [[ $name == build || $name =~ $pattern ]] || return
     echo "== $name"
     "$@" </dev/null 2>&1 | tee "$log"
     status=${PIPESTATUS[0]}
+    [ $SECONDS = $begin ] || echo "# $((SECONDS - begin)) s"
     if count "$log" && [ "$status" != 0 ]; then
         echo "not ok - $name ended with status $status"
         failed=$((failed + 1))
@@ -47,15 +48,17 @@ build_all() { # every program and unit test, warnings as errors
 
 # Tests that mostly wait run beside the others, one after the other; what they said is shown after those.
 waiting=()
-for test in tests/e2e/{launch_nodes,step3,step4}.bats tests/cluster/*.bats; do
+for test in tests/e2e/{launch_nodes,step3,step4,step5,step5_snapshot}.bats tests/cluster/*.bats; do
     [[ ${test#tests/} =~ $pattern ]] && waiting+=("$test")
 done
 
 run_waiting() {
-    local test
+    local test begin
     for test in "${waiting[@]}"; do
+        begin=$SECONDS
         bats --tap "$test" </dev/null >"$TMPDIR/${test//\//.}" 2>&1
         echo $? >"$TMPDIR/${test//\//.}.status"
+        echo "# $((SECONDS - begin)) s, beside other tests" >>"$TMPDIR/${test//\//.}"
     done
 }
 
