@@ -372,6 +372,7 @@ int main(int argc, char **argv) {
     printf("launcher  %s\n", t.place.launcher);
     start(&t);
     train(&t);
+    read_stats(&t); // no rank ends well before rank 0 has saved
     end_watchdog();
     return 0;
 }

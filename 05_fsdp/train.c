@@ -435,6 +435,7 @@ int main(int argc, char **argv) {
            t.fsdp.shards, t.fsdp.replicas, opt.precision);
     start(&t);
     train(&t);
+    read_stats(&t); // no rank ends well before rank 0 has saved
     print_costs(&t.fsdp, &t.model, &t.optimizer, t.rows, opt.recompute, device_memory_used() - before);
     end_watchdog();
     return 0;

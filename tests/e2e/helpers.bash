@@ -132,6 +132,15 @@ find_ranks() {
     [ ${#ranks[@]} = "$1" ]
 }
 
+# All ranks of this attempt have a function for SIGUSR1, which would end them else.
+await_signals() { # COUNT ATTEMPT
+    local rank
+    find_ranks "$1" "$2" || return
+    for rank in "${ranks[@]}"; do
+        (((0x$(sed -n 's/^SigCgt:\t//p' "/proc/$rank/status") >> 9) & 1)) || return
+    done
+}
+
 stopped() { # PID
     [[ $(cat "/proc/$1/stat") == *") T "* ]]
 }

@@ -359,7 +359,7 @@ far_ahead() {
             sleep "$(printf 0.%03d $((RANDOM % 150)))"
             kill -9 "${ranks[RANDOM % count]}"
         done
-        until_true 10 find_ranks $count 4
+        until_true 10 await_signals $count 4
         until_true 10 grep -q '^epoch .*images/s' out
         kill -USR1 "$pid"
         ends 0

@@ -405,15 +405,6 @@ END
 END
 }
 
-# All ranks of this attempt have a function for SIGUSR1, which would end them else.
-await_signals() { # COUNT ATTEMPT
-    local rank
-    find_ranks "$1" "$2" || return
-    for rank in "${ranks[@]}"; do
-        (((0x$(sed -n 's/^SigCgt:\t//p' "/proc/$rank/status") >> 9) & 1)) || return
-    done
-}
-
 @test "kill -9 of ranks at any moment changes no bit" {
     RANDOM=5
     options+=(--batch 600) # an epoch of one step, so that much of the time is taken by saves
