@@ -227,11 +227,18 @@ static void gather(void) {
 static void compare_plans(void) {
     for (int i = 0; i < meeting.count; i++) {
         const struct frame *f = &meeting.guests[i].said; // still its hello
-        if (meeting.guests[i].rank > 0 && strcmp(f->body, self.body))
-            end_meeting(
-                "rank %d on %s is to train: %s; rank 0: %s; do all have the same options, and see the same "
-                "--snapshot folder?",
-                meeting.guests[i].rank, f->host, f->body, self.body);
+        const char *theirs = f->body, *ours = self.body;
+        if (meeting.guests[i].rank <= 0 || !strcmp(theirs, ours))
+            continue;
+        size_t part = 0; // where the first that differs begins
+        for (size_t k = 1; !strncmp(theirs, ours, k + 1); k++)
+            if (ours[k] == ' ' && strchr(",;", ours[k - 1]))
+                part = k + 1;
+        end_meeting(
+            "rank %d on %s is to train with \"%.*s\", rank 0 with \"%.*s\": do all have the same options, "
+            "and see the same --snapshot folder?",
+            meeting.guests[i].rank, f->host, (int)strcspn(theirs + part, ",;"), theirs + part,
+            (int)strcspn(ours + part, ",;"), ours + part);
     }
 }
 

@@ -76,7 +76,7 @@ void device_alloc_check(cudaError_t error, const char *kind, size_t bytes, const
     char texts[3][32];
     if (error == cudaErrorMemoryAllocation && cudaMemGetInfo(&left, &total) == cudaSuccess)
         fail("%s:%d: out of device memory: asked for %s of %s, %s of %s are left; lower --batch or "
-             "--hidden, or shard the model as step 5 does",
+             "--hidden, or shard the model over more ranks (step 5)",
              file, line, format_bytes(texts[0], bytes), kind, format_bytes(texts[1], left),
              format_bytes(texts[2], total));
     cuda_check(error, "cudaMalloc", file, line);

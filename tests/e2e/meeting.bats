@@ -171,14 +171,14 @@ trained() {
     [ $took -lt 20000 ]
 }
 
-# What rank 0 is about to train, as rank 1 would say it.
+# What rank 1 says that it is about to train.
 learn_plan() {
     local world=2
-    rank 0
-    until_true 20 listening
-    meet_stranger body=nonsense
-    ended 1 0
-    PLAN=$(sed -n 's/.* is to train: nonsense; rank 0: \(.*\); do all have.*/\1/p' err.0)
+    meet_stranger hear
+    rank 1 --join-timeout 1
+    until_true 20 grep -q '^heard ' told
+    PLAN=$(sed -n 's/^heard //p' told)
+    ended 1 1
     [ -n "$PLAN" ]
     export PLAN
     next_port
@@ -370,30 +370,30 @@ among() {
     one_line 0 "rank 0 cannot listen at MASTER_ADDR=127.0.0.1, MASTER_PORT=$MASTER_PORT: Address already in use"
 }
 
-# differ RANK OPTION...: this one has other options, and every rank says so in a line.
+# differ RANK PART OPTION...: this one has other options, and every rank says so in a line.
 differ() {
     for one in 0 1 2; do
         if [ "$one" = "$1" ]; then
-            rank "$one" "${@:2}" --join-timeout 10
+            rank "$one" "${@:3}" --join-timeout 10
         else
             rank "$one" --join-timeout 10
         fi
     done
     ended 1 0 1 2
-    each_one_line "is to train: mlp 8-8-8-10, batch 120 of 640, lr " 0 1 2
+    each_one_line "is to train with \"$2\", rank 0 with \"" 0 1 2
     next_port
 }
 
 @test "ranks with different options end with one line each" {
     for one in 0 1 2; do
-        differ $one --lr 0.06
+        differ $one "lr 0.0$([ $one = 0 ] && echo 5 || echo 6)" --lr 0.06
     done
-    differ 1 --seed 2
-    differ 2 --momentum 0.8
+    differ 1 "seed 2" --seed 2
+    differ 2 "momentum 0.8" --momentum 0.8
     # These would leave ranks waiting for each other in the middle.
-    differ 1 --epochs 2
-    differ 1 --max-steps 3
-    differ 2 --log-every 1
+    differ 1 "2 epochs" --epochs 2
+    differ 1 "3 steps at most" --max-steps 3
+    differ 2 "log every 1" --log-every 1
 }
 
 # in_own_folders OPTION...: each rank works in a folder of its own.

@@ -576,7 +576,7 @@ END
         odd="--$name $other" by_hand "0:0 1:1 2:2" "--$name" "$value"
         for rank in 0 1 2; do
             one_line $rank 1 \
-                "rank 2 on [^ ]+ is to train: mlp .*[,;] ${other_says}[,;].* rank 0: mlp .*[,;] ${says}[,;]"
+                "rank 2 on [^ ]+ is to train with \"${other_says}\", rank 0 with \"${says}\": do all"
         done
     done <<'END'
 strategy|full|grad|full over 3|grad over 3
