@@ -54,7 +54,7 @@ static const struct option_spec options[] = {
     {"optimizer", OPTION_TEXT, &opt.optimizer, "sgd", 0, 0, "sgd, adam or adamw"},
     {"lr", OPTION_REAL, &opt.lr, "auto", 1e-12, 1e3, "learning rate, auto: 0.05 for sgd, else 0.001"},
     {"momentum", OPTION_REAL, &opt.momentum, "0.9", 0, 1, "of SGD, 0: none"},
-    {"weight-decay", OPTION_REAL, &opt.weight_decay, "0", 0, 1e3, "0: none; decoupled in adamw"},
+    {"weight-decay", OPTION_REAL, &opt.weight_decay, "0", 0, 1e3, "of parameters, 0: none; adamw: decoupled"},
     {"seed", OPTION_INT, &opt.seed, "1", 0, 1e15, "of the weights and of the order of samples"},
     {"log-every", OPTION_INT, &opt.log_every, "100", 1, 1e9, "steps between progress reports"},
     {"snapshot", OPTION_TEXT, &opt.snapshot, NULL, 0, 0, "file to save to and, if it is there, resume from"},

@@ -229,7 +229,7 @@ wrong_usage() { # OPTION ARGUMENT...
         [ "$type" != TEXT ] || continue
         for value in "$least" "$(awk "BEGIN { printf \"%.0f\", $most }")"; do
             [ "$name$value" = batch1000000 ] && continue
-            train --max-steps 1 --lr 0 --save-every 1 "--$name=$value" >/dev/null ||
+            train --max-steps 1 --lr 1e-12 --save-every 1 "--$name=$value" >/dev/null ||
                 { echo "--$name $value was refused" && return 1; }
             [ "$name" != max-steps ] || break
         done

@@ -337,7 +337,7 @@ END
     one_line 2 1 "--join-timeout"
     by_hand "0:0:2 1:1:2 2:0:1 3:0:1" --strategy hybrid
     for rank in 0 1 2 3; do
-        one_line $rank 1 "rank [23] on .*hybrid over 1,.*rank 0: .*hybrid over 2,"
+        one_line $rank 1 "rank [23] on .* is to train with \"hybrid over 1\", rank 0 with \"hybrid over 2\""
     done
 }
 
