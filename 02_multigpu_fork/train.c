@@ -40,7 +40,7 @@ static const struct option_spec options[] = {
     {"save-every", OPTION_INT, &opt.save_every, "1", 1, 1e6, "epochs between snapshots"},
     {"csv", OPTION_TEXT, &opt.csv, NULL, 0, 0, "file for the losses, a line per progress report and epoch"},
     {"nproc", OPTION_INT, &opt.nproc, "gpu", 1, 1e6, "number of ranks, or: gpu, for one per GPU"},
-    {"overlap", OPTION_INT, &opt.overlap, "1", 0, 1, "0: backward waits for each all-reduce"},
+    {"overlap", OPTION_INT, &opt.overlap, "1", 0, 1, "0: computing waits for each collective"},
 };
 
 // What the ranks share from before they are forked.
@@ -68,7 +68,7 @@ struct trainer {
     int rank, world;
     struct meeting *meeting;
     ncclComm_t comm;
-    cudaStream_t comm_stream; // of the all-reduces that run beside backward
+    cudaStream_t comm_stream; // of the collectives that run beside computing
     cudaEvent_t event;        // orders the two streams
 };
 

@@ -44,7 +44,7 @@ static const struct option_spec options[] = {
     {"snapshot", OPTION_TEXT, &opt.snapshot, NULL, 0, 0, "file to save to and, if it is there, resume from"},
     {"save-every", OPTION_INT, &opt.save_every, "1", 1, 1e6, "epochs between snapshots"},
     {"csv", OPTION_TEXT, &opt.csv, NULL, 0, 0, "file for the losses, a line per progress report and epoch"},
-    {"overlap", OPTION_INT, &opt.overlap, "1", 0, 1, "0: backward waits for each all-reduce"},
+    {"overlap", OPTION_INT, &opt.overlap, "1", 0, 1, "0: computing waits for each collective"},
     {"join-timeout", OPTION_INT, &opt.join_timeout, "60", 1, 1e6, "seconds to wait for rank 0"},
 };
 
@@ -68,7 +68,7 @@ struct trainer {
     struct place place;
     int stop; // a rank has been told to
     ncclComm_t comm;
-    cudaStream_t comm_stream; // of the all-reduces that run beside backward
+    cudaStream_t comm_stream; // of the collectives that run beside computing
     cudaEvent_t event;        // orders the two streams
 };
 

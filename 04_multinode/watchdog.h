@@ -15,7 +15,8 @@ enum { MOST_QUEUED = 64 }; // so few that no stream is ever full: the call would
 
 static struct {
     pthread_mutex_t lock;          // of all below; and NCCL wants one thread at a time
-    ncclComm_t *comms[MOST_COMMS]; // that this rank uses, each NULL until it is being made
+    ncclComm_t *comms[MOST_COMMS]; // that this rank uses, each NULL until it is made
+    int comm_count;
     int device;
     double timeout;    // seconds that the oldest collective may take
     int ticks;         // that it has taken; on a clock, a suspended process would be late when it goes on
@@ -43,23 +44,23 @@ __attribute__((noreturn, format(printf, 2, 3))) static void give_up(long number,
     fprintf(stderr, "error (%s, rank %d): step %ld, collective %ld, %s at %s:%d: %s\n", host,
             error_rank > 0 ? error_rank : 0, c->step, number, c->call, c->file, c->line, why);
     int locked = !pthread_mutex_trylock(&watch.lock); // else another thread is in a call, and does not return
-    for (int i = 0; i < MOST_COMMS && locked; i++)
-        if (watch.comms[i] && *watch.comms[i])
+    ncclGroupStart(); // all at once: who frees one waits for the kernels of the others
+    for (int i = 0; i < watch.comm_count && locked; i++)
+        if (*watch.comms[i])
             ncclCommAbort(*watch.comms[i]);
+    ncclGroupEnd();
     _exit(1);
 }
 
-// ncclSuccess if all communicators are well and idle; what is wrong with one of them comes first.
+// What the first communicator that is not well and idle says. One that is not made yet is in progress.
 static ncclResult_t ask_comms(void) {
-    ncclResult_t all = ncclSuccess, one;
-    for (int i = 0; i < MOST_COMMS; i++) {
-        if (!watch.comms[i] || !*watch.comms[i])
-            continue;
-        NCCL_CHECK(ncclCommGetAsyncError(*watch.comms[i], &one));
-        if (one != ncclSuccess && (one != ncclInProgress || all == ncclSuccess))
-            all = one;
+    ncclResult_t state = ncclSuccess;
+    for (int i = 0; i < watch.comm_count && state == ncclSuccess; i++) {
+        if (!*watch.comms[i])
+            return ncclInProgress;
+        NCCL_CHECK(ncclCommGetAsyncError(*watch.comms[i], &state));
     }
-    return all;
+    return state;
 }
 
 // Notes which collectives have ended, and gives up if one cannot.
@@ -114,8 +115,10 @@ static void begin_collective(const char *call, const char *file, int line) {
     c->step = watch.step;
 }
 
-// Until NCCL has taken the call in, which is not until the collective has ended.
+// Waits until NCCL has taken the call in. The collective itself may end much later.
 static void settle(ncclResult_t result, double timeout) {
+    if (result == ncclSuccess)
+        result = ask_comms(); // as ncclCommSplit returns that while it is under way
     for (long polls = 0; result == ncclInProgress; polls++) {
         result = ask_comms();
         if (result == ncclInProgress && polls > 1000 * (timeout + 1))
@@ -160,12 +163,18 @@ static void wait_for(cudaStream_t stream) {
     pthread_mutex_unlock(&watch.lock);
 }
 
-// Waits until all ranks have joined the communicator, a non-blocking one, and watches it from then on. Where
-// more will be made out of it, watch.comms has them from its second on.
+// From now on the communicator is watched; it may be about to be made.
+static void watch_comm(ncclComm_t *comm) {
+    pthread_mutex_lock(&watch.lock);
+    watch.comms[watch.comm_count++] = comm;
+    pthread_mutex_unlock(&watch.lock);
+}
+
+// Waits until all ranks have joined the communicator, a non-blocking one, and watches it from then on.
 static void start_watchdog(ncclComm_t *comm, double join_timeout, double step_timeout) {
     pthread_t thread;
     begin_collective("ncclCommInitRankConfig", __FILE__, __LINE__);
-    watch.comms[0] = comm;
+    watch_comm(comm);
     watch.timeout = step_timeout;
     CUDA_CHECK(cudaGetDevice(&watch.device));
     error_hook = look_first;
@@ -178,12 +187,10 @@ static void start_watchdog(ncclComm_t *comm, double join_timeout, double step_ti
 // All ranks leave together.
 static void end_watchdog(void) {
     begin_collective("ncclCommFinalize", __FILE__, __LINE__);
-    for (int i = MOST_COMMS; i-- > 0;)
-        if (watch.comms[i])
-            settle(ncclCommFinalize(*watch.comms[i]), watch.timeout);
+    for (int i = watch.comm_count; i-- > 0;)
+        settle(ncclCommFinalize(*watch.comms[i]), watch.timeout);
     watch.done = watch.queued;
-    for (int i = MOST_COMMS; i-- > 0; watch.comms[i] = NULL)
-        if (watch.comms[i])
-            NCCL_CHECK(ncclCommDestroy(*watch.comms[i]));
+    while (watch.comm_count > 0)
+        NCCL_CHECK(ncclCommDestroy(*watch.comms[--watch.comm_count]));
     pthread_mutex_unlock(&watch.lock);
 }

@@ -4,10 +4,10 @@
 #include "fsdp.h"
 #include <stdio.h>
 
-static size_t device_memory_used(void) {
+static double device_memory_used(void) {
     size_t left, all;
     CUDA_CHECK(cudaMemGetInfo(&left, &all));
-    return all - left;
+    return (double)all - left;
 }
 
 __attribute__((format(printf, 4, 5))) static void print_cost(const char *kind, double measured,

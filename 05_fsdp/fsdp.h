@@ -58,6 +58,8 @@ static void fsdp_build(struct fsdp *f, const struct model *m, const struct place
     f->shards = none ? 1 : hybrid ? p->local_world : p->world;
     f->shard = p->rank % f->shards;
     f->replicas = p->world / f->shards;
+    if (f->shards > MOST_SHARDS)
+        wrong_usage("--strategy %s: %d shards, at most %d can be", f->strategy, f->shards, MOST_SHARDS);
     if (hybrid && (p->world % f->shards || f->shard != p->local_rank))
         wrong_usage("--strategy hybrid: want as many ranks on every node, numbered node by node");
     f->type = strcmp(f->precision, "bf16") ? CUDA_R_32F : CUDA_R_16BF;
@@ -84,12 +86,14 @@ static void fsdp_build(struct fsdp *f, const struct model *m, const struct place
     }
 }
 
-// Makes the communicators out of that of all ranks, the one that is watched. To be called by all.
+// Makes the communicators out of that of all ranks, which all of them call.
 static void fsdp_join(struct fsdp *f, ncclComm_t comm, int rank, cudaStream_t stream,
                       cudaStream_t comm_stream) {
     f->stream = stream;
     f->comm_stream = comm_stream;
+    watch_comm(&f->group_comm);
     COLLECTIVE(f->stream, ncclCommSplit(comm, rank / f->shards, rank, &f->group_comm, NULL));
+    watch_comm(&f->replica_comm);
     COLLECTIVE(f->stream, ncclCommSplit(comm, f->shard, rank, &f->replica_comm, NULL));
     CUDA_CHECK(cudaEventCreateWithFlags(&f->event, cudaEventDisableTiming));
 }
@@ -183,6 +187,8 @@ static void gather_unit(struct fsdp *f, struct unit *u) {
 
 // Makes the device wait until unit number n is there. While that one computes, the next is gathered.
 static void fetch_unit(struct fsdp *f, int n, int next) {
+    if (!f->buffered) // DDP: all is here, and nothing waits for the sums that are on their way
+        return;
     gather_unit(f, &f->units[n]);
     if (f->prefetch && next >= 0 && next < f->count)
         gather_unit(f, &f->units[next]);
@@ -194,7 +200,8 @@ static void fetch_unit(struct fsdp *f, int n, int next) {
 static void scatter_unit(struct fsdp *f, struct unit *u) {
     float *sums = f->gradients + u->own, *shard = f->micro_step ? u->gradients + f->shard * u->length : sums;
     size_t padding = u->length * f->shards - u->parameters;
-    CUDA_CHECK(cudaMemsetAsync(u->gradients + u->parameters, 0, padding * sizeof(float), f->stream));
+    if (padding)
+        CUDA_CHECK(cudaMemsetAsync(u->gradients + u->parameters, 0, padding * sizeof(float), f->stream));
     comm_waits(f);
     COLLECTIVE(f->comm_stream, ncclReduceScatter(u->gradients, shard, u->length, ncclFloat, ncclSum,
                                                  f->group_comm, f->comm_stream));

@@ -3,33 +3,36 @@
 #include "fsdp.h"
 #include <stdlib.h>
 
-// Rank 0 gets all values of a flat array of shards. On the device nobody has more of it than a unit.
-static void collect(struct fsdp *f, const float *shards, float *values, int rank) {
-    for (struct unit *u = f->units; u < f->units + f->count; values += u++->parameters) {
+// Gathers all values of a flat array of shards, for this rank where values is not NULL. On the device nobody
+// has more of it than a unit.
+static void collect(struct fsdp *f, const float *shards, float *values) {
+    for (struct unit *u = f->units; u < f->units + f->count; u++) {
         COLLECTIVE(f->stream,
                    ncclAllGather(shards + u->own, u->whole, u->length, ncclFloat, f->group_comm, f->stream));
-        if (rank == 0)
-            CUDA_CHECK(cudaMemcpyAsync(values, u->whole, u->parameters * sizeof(float),
+        if (values)
+            CUDA_CHECK(cudaMemcpyAsync(values + u->first, u->whole, u->parameters * sizeof(float),
                                        cudaMemcpyDeviceToHost, f->stream));
         wait_for(f->stream);
     }
 }
 
-// One file, of what is on the device; state says where training stands. Ranks other than 0 touch none of the
-// memory that they allocate for it.
+// One file of all that is on the device, by rank 0. state says where training stands.
 static int save_full(struct fsdp *f, const char *path, const struct snapshot *state, const float *states,
                      size_t all, int rank, char why[WHY_SIZE]) {
     int per_parameter = state->states / state->parameters;
-    struct snapshot *s = snapshot_new(state->model, state->optimizer, all, per_parameter * all);
-    s->seed = state->seed;
-    s->batch = state->batch;
-    s->epochs = state->epochs;
-    s->step = state->step;
-    s->sums = state->sums;
-    collect(f, f->parameters, s->values, rank);
+    struct snapshot *s = NULL;
+    if (rank == 0) {
+        s = snapshot_new(state->model, state->optimizer, all, per_parameter * all);
+        s->seed = state->seed;
+        s->batch = state->batch;
+        s->epochs = state->epochs;
+        s->step = state->step;
+        s->sums = state->sums;
+    }
+    collect(f, f->parameters, s ? s->values : NULL);
     for (int i = 0; i < per_parameter; i++)
-        collect(f, states + i * f->own, s->values + (i + 1) * all, rank);
-    int failed = rank == 0 && snapshot_save(path, s, why);
+        collect(f, states + i * f->own, s ? s->values + (i + 1) * all : NULL);
+    int failed = s && snapshot_save(path, s, why);
     free(s);
     return failed;
 }

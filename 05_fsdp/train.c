@@ -60,14 +60,14 @@ static const struct option_spec options[] = {
     {"snapshot", OPTION_TEXT, &opt.snapshot, NULL, 0, 0, "file to save to and, if it is there, resume from"},
     {"save-every", OPTION_INT, &opt.save_every, "1", 1, 1e6, "epochs between snapshots"},
     {"csv", OPTION_TEXT, &opt.csv, NULL, 0, 0, "file for the losses, a line per progress report and epoch"},
-    {"overlap", OPTION_INT, &opt.overlap, "1", 0, 1, "0: backward waits for each all-reduce"},
+    {"overlap", OPTION_INT, &opt.overlap, "1", 0, 1, "0: computing waits for each collective"},
     {"join-timeout", OPTION_INT, &opt.join_timeout, "60", 1, 1e6, "seconds to wait for rank 0"},
     {"step-timeout", OPTION_REAL, &opt.step_timeout, "120", 0.1, 1e6, "seconds that a collective may take"},
     {"token-file", OPTION_TEXT, &opt.token_file, NULL, 0, 0, "file with a word that all ranks must know"},
     {"strategy", OPTION_TEXT, &opt.strategy, "full", 0, 0, "what is sharded: full, grad, hybrid or none"},
     {"unit-bytes", OPTION_INT, &opt.unit_bytes, "0", 0, 1e15, "of layers to gather at once, 0: each alone"},
     {"prefetch", OPTION_INT, &opt.prefetch, "1", 0, 1, "0: a layer is gathered when it is its turn"},
-    {"recompute", OPTION_INT, &opt.recompute, "0", 0, 1, "1: backward makes anew what lies in a unit"},
+    {"recompute", OPTION_INT, &opt.recompute, "0", 0, 1, "1: backward makes anew what lies within a unit"},
     {"precision", OPTION_TEXT, &opt.precision, "fp32", 0, 0, "of products and gathered parameters, or bf16"},
     {"accumulate", OPTION_INT, &opt.accumulate, "1", 1, 1e6, "parts of a batch that are computed in turn"},
     {"clip", OPTION_REAL, &opt.clip, "0", 0, 1e9, "largest norm of all gradients, 0: any"},
@@ -94,7 +94,7 @@ struct trainer {
     struct place place;
     int stop; // a rank has been told to
     ncclComm_t comm;
-    cudaStream_t comm_stream; // of the all-reduces that run beside backward
+    cudaStream_t comm_stream; // of the collectives that run beside computing
     cudaEvent_t event;        // orders the two streams
     struct fsdp fsdp;
     double *squares; // scratch for the norm of the gradients
@@ -166,8 +166,6 @@ static void join(struct trainer *t) {
         NCCL_CHECK(ncclGetUniqueId(&id));
     share_id(&t->place, &id, plan, opt.snapshot, opt.token_file, opt.join_timeout);
     NCCL_CHECK(ncclCommInitRankConfig(&t->comm, t->world, id, t->rank, &config));
-    watch.comms[1] = &t->fsdp.group_comm;
-    watch.comms[2] = &t->fsdp.replica_comm;
     start_watchdog(&t->comm, opt.join_timeout, opt.step_timeout);
     t->comm_stream = t->stream;
     if (opt.overlap)
@@ -224,10 +222,11 @@ static void backward(struct trainer *t, int rows) {
     for (int i = t->model.count - 1, n = t->fsdp.count - 1; i >= 0; i--) {
         const struct layer *l = &t->model.layers[i];
         struct unit *u = &t->fsdp.units[n];
-        if (i + 1 == u->end_layer)
+        if (i + 1 == u->end_layer) {
             fetch_unit(&t->fsdp, n, n - 1);
-        if (i + 1 == u->end_layer && opt.recompute) // this layer's outputs, the next unit's input, are there
-            run_layers(t, u, u->first_layer, i, rows);
+            if (opt.recompute) // but not this layer: its outputs, the next unit's input, are there
+                run_layers(t, u, u->first_layer, i, rows);
+        }
         l->kind->backward(l, &t->pass, parameters_of(&t->fsdp, u, l), t->activations[i],
                           t->activations[i + 1], t->dy, i > 0 ? t->dx : NULL,
                           u->gradients + (l->first - u->first), rows);
@@ -255,11 +254,14 @@ static void train_step(struct trainer *t, size_t first, int rows) {
                           t->stats, t->stream);
     backward(t, rows);
     if (t->fsdp.micro_step < opt.accumulate - 1)
-        return;
+        return;     // these are the gradients of a part of the batch
     if (opt.clip) { // the norm of all shards' gradients
         sum_squares(t->gradients, t->fsdp.own, t->squares, t->stream);
         COLLECTIVE(t->stream, ncclAllReduce(t->squares, t->squares, 1, ncclDouble, ncclSum,
                                             t->fsdp.group_comm, t->stream));
+        COLLECTIVE(t->stream,
+                   ncclAllReduce(t->squares, t->squares, 1, ncclDouble, ncclMax, t->fsdp.replica_comm,
+                                 t->stream)); // NCCL may add up in another order
         clip_to_norm(t->gradients, t->fsdp.own, t->squares, opt.clip, t->stream);
     }
     optimizer_step(&t->optimizer, t->parameters, t->gradients, t->states, t->state->parameters,
@@ -360,13 +362,13 @@ static void train_epoch(struct trainer *t) {
         t->pass.training = 1;
         t->pass.seed = rng_bits(~opt.seed, steps_done(t));
         watch.step = steps_done(t) + 1;
-        double sent = t->fsdp.sent;
+        t->fsdp.sent = 0;
         for (long k = 0, first = s->step * opt.batch; k < opt.accumulate; k++) {
             t->fsdp.micro_step = k;
             t->pass.first_sample = (t->rank * opt.accumulate + k) * t->rows;
             train_step(t, first + t->pass.first_sample, t->rows);
         }
-        t->fsdp.sent_a_step = t->fsdp.sent - sent;
+        t->fsdp.sent_a_step = t->fsdp.sent; // evaluation gathers too
         s->step++;
         if (s->step % opt.log_every == 0 || s->step == steps || finished(t)) {
             struct stats sums = read_stats(t);
@@ -421,7 +423,7 @@ int main(int argc, char **argv) {
     join(&t);
     signal(SIGTERM, on_signal);
     signal(SIGUSR1, on_signal);
-    size_t before = device_memory_used();
+    double before = device_memory_used();
     setup(&t);
     print_device();
     printf("model     %s, %zu parameters\n", t.model.shape, t.model.parameters);

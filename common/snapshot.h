@@ -55,8 +55,9 @@ int snapshot_commit(const char *path, const struct snapshot *shard, const struct
                     char why[WHY_SIZE]);
 
 // Reads path into a snapshot that says what is expected (batch matters only if the file ends within an
-// epoch). Returns 1; 0 when there is no such file; or -1 with the reason, also for a file that is truncated,
-// corrupt, newer or of another model: then the contents are undefined.
+// epoch, or if the optimizer is Adam, which counts steps). Returns 1; 0 when
+// there is no such file; or -1 with the reason, also for a file that is truncated, corrupt, newer or of
+// another model: then the contents are undefined.
 int snapshot_load(const char *path, struct snapshot *snapshot, char why[WHY_SIZE]);
 
 // Reads one shard of what is at path, which may be whole or cut in any way; padding becomes zero. Opens those

@@ -15,9 +15,9 @@ else
     ranks=4 memory=$(numfmt --from=iec "${MEMORY:-256M}")
     export CPU_DEVICES=$ranks NCCL_SOCKET_IFNAME=lo
 fi
-# With Adam 16 bytes for each of about 3 width^2 parameters: 1.2 times the memory.
-width=$(awk -v memory="$memory" 'BEGIN { print int(sqrt(1.2 * memory / 48)) }')
-options=(--data "$data" --hidden "$width,$width,$width,$width" --optimizer adam --max-steps 12 --log-every 4)
+# With Adam 16 bytes for each of about 7 width^2 parameters: 1.2 times the memory.
+width=$(awk -v memory="$memory" 'BEGIN { print int(sqrt(1.2 * memory / 112)) }')
+options=(--data "$data" --hidden "$width,$width,$width,$width,$width,$width,$width,$width" --optimizer adam --max-steps 12 --log-every 4)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
@@ -31,6 +31,11 @@ train() {
 # As train, on devices of that memory.
 limited() {
     if [ "$device" = gpu ]; then train "$@"; else CPU_DEVICE_MEMORY=$((memory >> 20))M train "$@"; fi
+}
+
+# Ends with what the run said, unless that is what it failed for.
+out_of_memory() {
+    grep -q 'out of device memory' "$log" || { cut -d' ' -f2- "$log" >&2 && exit 1; }
 }
 
 # The line of a run, from its log.
@@ -49,21 +54,21 @@ compare() { # OPTIONS PROGRAM...
     local fits=yes words
     read -ra words <<<"$1"
     if ! limited "${@:2}" "${words[@]}"; then
-        grep -q 'out of device memory' "$log" || { cut -d' ' -f2- "$log" >&2 && exit 1; }
+        out_of_memory
         fits=no
-        [ "$device" = gpu ] || train "${@:2}" "${words[@]}" # without the limit, for the other numbers
+        [ "$device" = gpu ] || train "${@:2}" "${words[@]}" || out_of_memory # without the limit, for the other numbers
     fi
     row "$1" $fits
 }
 
-echo "$ranks ranks, each with $((memory / 1000000)) MB of device memory; 4 hidden layers of $width, Adam, batch 128"
+echo "$ranks ranks, each with $((memory / 1000000)) MB of device memory; 8 hidden layers of $width, Adam, batch 128"
 echo "04_multinode/train:"
 if limited 04_multinode/train; then
     echo "error: the model fits into the memory of one device" >&2
     exit 1
 fi
+out_of_memory
 sed -n 's/^[^ ]* \(error .*\)/  \1/p' "$log" | head -n 1
-grep -q 'out of device memory' "$log"
 printf '%-34s %6s %12s %16s %12s\n' "05_fsdp/train:" fits "MB per rank" "MB sent a step" "ms per step"
 for strategy in none grad full; do
     compare "--strategy $strategy" 05_fsdp/train

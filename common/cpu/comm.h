@@ -101,6 +101,7 @@ struct ncclComm {
     ncclResult_t state;        // what ncclCommGetAsyncError says
     int unpolled;              // a call on a non-blocking communicator has not been asked about
     int finalized, background; // background: threads at work for it
+    struct ncclComm *making;   // what is being split off, which its caller does not have yet
     uint64_t issued, finished; // calls, which run in the order in which they were issued
 
     int network_wake; // an eventfd, if there are peers on other hosts

@@ -385,10 +385,35 @@ static void end_background(struct ncclComm *c) {
     pthread_mutex_unlock(&c->lock);
 }
 
+// As in NCCL, a split that is under way is one of its parent's calls, and gives away nothing before it ends.
+static struct ncclComm *polled_parent(const struct job *job) {
+    return job->parent && !job->parent->blocking ? job->parent : NULL;
+}
+
+static void begin_split(struct ncclComm *parent, struct ncclComm *making) {
+    pthread_mutex_lock(&parent->lock);
+    parent->state = ncclInProgress;
+    parent->making = making;
+    parent->background++;
+    pthread_mutex_unlock(&parent->lock);
+}
+
+static void end_split(struct ncclComm *parent, ncclResult_t result) {
+    pthread_mutex_lock(&parent->lock);
+    parent->state = result;
+    parent->making = NULL;
+    pthread_mutex_unlock(&parent->lock);
+    end_background(parent);
+}
+
 static void *run_job_in_background(void *argument) {
     struct job *job = argument;
     run_job(job);
-    struct ncclComm *c = job->comm;
+    struct ncclComm *c = job->comm, *parent = polled_parent(job);
+    if (parent) {
+        *job->out = c;
+        end_split(parent, job->result);
+    }
     free(job);
     end_background(c);
     return NULL;
@@ -430,13 +455,19 @@ static void take_turns(struct job *job, int turns) {
 static ncclResult_t start_job(struct job *job) {
     struct ncclComm *c = job->comm;
     if (!c->blocking && !(job->parent && job->color == NCCL_SPLIT_NOCOLOR)) {
-        *job->out = c;
+        struct ncclComm *parent = polled_parent(job);
+        *job->out = parent ? NULL : c;
         take_turns(job, 2);
+        if (parent)
+            begin_split(parent, c);
         ncclResult_t result = run_in_background(c, run_job_in_background, job);
-        if (result != ncclInProgress) {
-            take_turns(job, -2);
-            free(job);
-        }
+        if (result == ncclInProgress)
+            return parent ? ncclSuccess
+                          : ncclInProgress; // so does NCCL 2.28: only the parent tells the truth
+        if (parent)
+            end_split(parent, result);
+        take_turns(job, -2);
+        free(job);
         return result;
     }
     if (group.depth) {
@@ -602,6 +633,8 @@ ncclResult_t ncclCommAbort(ncclComm_t c) {
         return note(result);
     c->aborted = 1;
     pthread_mutex_lock(&c->lock);
+    if (c->making)
+        c->making->aborted = 1;
     while (c->background) // it makes the seat
         pthread_cond_wait(&c->changed, &c->lock);
     pthread_mutex_unlock(&c->lock);

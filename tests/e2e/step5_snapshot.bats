@@ -220,7 +220,7 @@ becomes() {
         changed ./program "$file" "$change"
         run ! becomes whole four launch_tiny 4 ./program --save full
     done <<'END'
-saving.h s/values \+= u\+\+->parameters/values += u++->length * f->shards/
+saving.h s/values \+ u->first/values + u->own/
 train.c s/(sharding, )t->fsdp\.shard/\10/
 END
 }

@@ -1291,11 +1291,19 @@ static void poll_for_everything(int rank) {
     OK(settle(comm));
     OK(cudaStreamSynchronize(NULL));
     HOLDS(x, 1000, 8);
-    UNDER_WAY(ncclCommSplit(comm, 0, rank, &half, NULL)); // of the same kind as its parent
+    if (rank == 1)
+        await(GO, 2);
+    OK(ncclCommSplit(comm, 0, rank, &half, NULL)); // of the same kind as its parent
+    if (rank == 0) {                               // and the other one is still to come
+        CHECK(!half, "half a communicator");
+        REFUSED(ncclInvalidArgument, ncclCommSplit(comm, 0, rank, &half, NULL));
+        OK(ncclCommGetAsyncError(comm, &state));
+        CHECK(state == ncclInProgress, "state %d", state);
+        post(GO);
+    }
     OK(settle(comm));
-    if (half)
-        OK(settle(half));
     CHECK(half, "no communicator");
+    OK(settle(half));
     UNDER_WAY(ncclAllReduce(x, x, 1000, ncclFloat, ncclSum, half, NULL));
     OK(settle(half));
     OK(cudaStreamSynchronize(NULL));
@@ -1326,8 +1334,24 @@ static void give_up_joining(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
+static void give_up_splitting(int rank) {
+    ncclComm_t comm = NULL, half = NULL;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    OK(cudaSetDevice(rank));
+    ncclUniqueId id = common_id(0, rank == 0);
+    UNDER_WAY(ncclCommInitRankConfig(&comm, 2, id, rank, &config));
+    OK(settle(comm));
+    if (rank == 0)
+        OK(ncclCommSplit(comm, 0, 0, &half, NULL)); // the other rank never does
+    double begun = seconds();
+    OK(ncclCommAbort(comm));
+    CHECK(seconds() - begun < 1, "took %g s", seconds() - begun);
+}
+
 static void communicators_may_be_polled(void **state) {
     (void)state;
+    run_ranks(2, give_up_splitting, 0);
     run_ranks(2, poll_for_everything, 0);
     run_ranks(1, give_up_joining, 0);
 }

@@ -334,6 +334,23 @@ static void of_another_batch(void **state) {
     assert_int_equal(result, 1);
     assert_int_equal(batch, 64); // the caller's, which training goes on with
     assert_int_equal(epochs, 2);
+
+    for (epochs = 0; epochs <= 2; epochs += 2) { // Adam cares, once there were steps
+        s = example();
+        strcpy(s->optimizer, "adamw");
+        s->batch = 32;
+        s->epochs = epochs;
+        s->step = 0;
+        save(s);
+        s = expected();
+        strcpy(s->optimizer, "adamw");
+        if (epochs > 0) {
+            load_refused(s, "was trained with --seed 7 --batch 32");
+        } else {
+            assert_int_equal(snapshot_load(path, s, why), 1);
+            free(s);
+        }
+    }
 }
 
 static void folder_in_its_place(void **state) {
