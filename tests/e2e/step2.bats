@@ -46,7 +46,7 @@ train() {
 }
 
 @test "any number of ranks learns what step 1 learns, step by step" {
-    for options in "" "--momentum 0" "--hidden 33,7"; do
+    for options in "" "--momentum 0" "--hidden 33,7" "--optimizer adamw --weight-decay 0.1 --lr 1e-4"; do
         # shellcheck disable=SC2086 # a list of words
         run_tiny "$TRAIN" --lr 0.01 --log-every 1 --epochs 4 --max-steps 20 --csv one $options
         [ "$(grep -cE '^[0-9]+,[0-9.]+,' one)" = 20 ]

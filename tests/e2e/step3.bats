@@ -108,7 +108,7 @@ nobody_met() {
 }
 
 @test "any number of ranks learns what step 1 learns and computes step 2's bits" {
-    for options3 in "" "--momentum 0" "--hidden 33,7" "--overlap 0"; do
+    for options3 in "" "--momentum 0" "--hidden 33,7" "--optimizer adam --weight-decay 0.1 --lr 1e-4" "--overlap 0"; do
         # shellcheck disable=SC2086 # a list of words
         run_tiny "$TRAIN" --lr 0.01 --log-every 1 --epochs 4 --max-steps 20 --csv one ${options3#--overlap 0}
         for ranks in 1 2 3 4; do

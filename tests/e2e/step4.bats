@@ -119,7 +119,7 @@ in_step() { # STEP: of any collective
 }
 
 @test "any number of ranks learns what step 1 learns and computes step 3's bits" {
-    for more in "" "--momentum 0 --overlap 0"; do
+    for more in "" "--optimizer adam --lr 1e-4" "--momentum 0 --overlap 0"; do
         # shellcheck disable=SC2086 # a list of words
         "$TRAIN" "${options[@]}" --lr 0.01 --log-every 1 --csv one ${more%--overlap 0}
         for ranks in 1 2 3 4; do
