@@ -61,7 +61,7 @@ step$(1): $(step_programs)
 	@$$(foreach p,$$^,ln -sf ../$$p $$(patsubst $(BUILD)/%,%,$$p);)
 run-step$(1):
 	@[ $(DEVICE) = $(HERE) ] || echo 'No GPU here that nvidia-smi knows: running on the CPU device.'
-	@$$(MAKE) --no-print-directory DEVICE=$(HERE) step$(1)
+	@$$(MAKE) --no-print-directory DEVICE=$(HERE) $(if $(filter 4 5,$(1)),step3) step$(1)
 	$(launcher) $(patsubst $(BUILD)/%,%,$(or $(filter %/train,$(step_programs)),$(step_programs))) \
 		$(if $(filter %/train,$(step_programs)),$(IMAGES)) $$(ARGS)
 endef

@@ -87,6 +87,7 @@ static int choose_device(const struct place *p) {
     int devices;
     CUDA_CHECK(cudaGetDeviceCount(&devices));
     if (devices > 1 && p->local_rank >= devices)
-        fail("local rank %d has no GPU of its own: there are %d", p->local_rank, devices);
+        fail("local rank %d has no GPU of its own: there are %d; on the CPU device set CPU_DEVICES",
+             p->local_rank, devices);
     return devices == 1 ? 0 : p->local_rank;
 }

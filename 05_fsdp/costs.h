@@ -54,7 +54,7 @@ static void print_costs(const struct fsdp *f, const struct model *m, const struc
                : f->keep    ? "4 P"
                             : "two buffers, each for its largest unit");
     print_cost("activations", device_bytes("activations"), active, "of %d samples%s", rows,
-               recompute ? ", inputs of units only" : "");
+               inner ? ", of units only their inputs" : "");
     print_cost("peak", used, 4 * (2 + o->states) * sharded + gathered + active + others,
                "all these, data %zu and scratch %zu", device_bytes("data"), device_bytes("scratch"));
     if (f->sent_a_step >= 0) // else there was no step

@@ -23,14 +23,14 @@ struct unit {
 // Ranks that share a model are a group; with several groups, each has the whole model.
 struct fsdp {
     const char *strategy, *precision;
-    long micro_steps;              // parts of a step, of which each has its own forward and backward
-    long prefetch;                 // the next unit is gathered while one computes
-    long micro_step;               // that is being computed
-    int shards, shard, replicas;   // ranks in a group, which of its shards is here, and groups
-    int keep;                      // what forward has gathered is there for backward
-    int buffered;                  // units are gathered into buffers, not used where they are
-    cudaDataType type;             // of gathered parameters
-    size_t size;                   // bytes of one
+    long micro_steps;            // parts of a step, of which each has its own forward and backward
+    long prefetch;               // the next unit is gathered while one computes
+    long micro_step;             // that is being computed
+    int shards, shard, replicas; // ranks in a group, which of its shards is here, and groups
+    int keep;                    // what forward has gathered stays for backward
+    int buffered;      // units have buffers to be gathered and summed in; else they stay where they are
+    cudaDataType type; // of gathered parameters
+    size_t size;       // bytes of one
     struct sharding sharding;      // all this for snapshots
     size_t own;                    // floats of this rank's shards, with padding
     float *parameters, *gradients; // those shards
@@ -99,7 +99,7 @@ static void fsdp_join(struct fsdp *f, ncclComm_t comm, int rank, cudaStream_t st
 }
 
 // Gives units their buffers: two, used in turn, do for all, but what is kept has one for each. Gradients take
-// the place of the parameters that they belong to.
+// the place of the parameters that they belong to: see the contract of struct layer_kind.
 static void fsdp_place(struct fsdp *f, float *parameters, float *gradients) {
     int buffers = f->keep ? f->count : 2;
     size_t bytes[MOST_LAYERS] = {0};
@@ -165,8 +165,8 @@ static void comm_waits(struct fsdp *f) {
     CUDA_CHECK(cudaStreamWaitEvent(f->comm_stream, f->event, 0));
 }
 
-// Queues the all-gather of a unit's parameters, unless it is queued. The last unit that had its buffer must
-// have been queued.
+// Queues the all-gather of a unit's parameters, unless that is queued. All that computes with the unit that
+// had the buffer before must have been queued.
 static void gather_unit(struct fsdp *f, struct unit *u) {
     const void *shard = f->parameters + u->own;
     if (u->gathered)
@@ -187,7 +187,7 @@ static void gather_unit(struct fsdp *f, struct unit *u) {
 
 // Makes the device wait until unit number n is there. While that one computes, the next is gathered.
 static void fetch_unit(struct fsdp *f, int n, int next) {
-    if (!f->buffered) // DDP: all is here, and nothing waits for the sums that are on their way
+    if (!f->buffered) // DDP: all is here, and as in step 2 nothing waits for the sums that are on their way
         return;
     gather_unit(f, &f->units[n]);
     if (f->prefetch && next >= 0 && next < f->count)

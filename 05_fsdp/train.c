@@ -67,10 +67,10 @@ static const struct option_spec options[] = {
     {"strategy", OPTION_TEXT, &opt.strategy, "full", 0, 0, "what is sharded: full, grad, hybrid or none"},
     {"unit-bytes", OPTION_INT, &opt.unit_bytes, "0", 0, 1e15, "of layers to gather at once, 0: each alone"},
     {"prefetch", OPTION_INT, &opt.prefetch, "1", 0, 1, "0: a layer is gathered when it is its turn"},
-    {"recompute", OPTION_INT, &opt.recompute, "0", 0, 1, "1: backward makes anew what lies within a unit"},
-    {"precision", OPTION_TEXT, &opt.precision, "fp32", 0, 0, "of products and gathered parameters, or bf16"},
+    {"recompute", OPTION_INT, &opt.recompute, "0", 0, 1, "1: backward makes what lies within a unit anew"},
+    {"precision", OPTION_TEXT, &opt.precision, "fp32", 0, 0, "or bf16: of products and gathered parameters"},
     {"accumulate", OPTION_INT, &opt.accumulate, "1", 1, 1e6, "parts of a batch that are computed in turn"},
-    {"clip", OPTION_REAL, &opt.clip, "0", 0, 1e9, "largest norm of all gradients, 0: any"},
+    {"clip", OPTION_REAL, &opt.clip, "0", 0, 1e9, "norm to scale larger gradients down to, 0: none"},
     {"save", OPTION_TEXT, &opt.save, "sharded", 0, 0, "sharded: a file for each rank; full: one file"},
 };
 
@@ -261,7 +261,7 @@ static void train_step(struct trainer *t, size_t first, int rows) {
                                             t->fsdp.group_comm, t->stream));
         COLLECTIVE(t->stream,
                    ncclAllReduce(t->squares, t->squares, 1, ncclDouble, ncclMax, t->fsdp.replica_comm,
-                                 t->stream)); // NCCL may add up in another order
+                                 t->stream)); // groups may differ in the last bit
         clip_to_norm(t->gradients, t->fsdp.own, t->squares, opt.clip, t->stream);
     }
     optimizer_step(&t->optimizer, t->parameters, t->gradients, t->states, t->state->parameters,
