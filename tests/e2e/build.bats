@@ -98,10 +98,12 @@ pretend_toolkit_without_gpu() {
     grep -q '^data      synthetic' <<<"$output" # as the copy has no data/
 }
 
-@test "run-step3 starts ranks by the launcher" {
-    run --separate-stderr make DEVICE=cpu run-step3 LAUNCH='--nproc-per-node 2' ARGS='--hidden 8 --max-steps 1'
-    [ "$status" = 0 ] || { echo "$stderr" && return 1; }
-    grep -qx 'ranks     global batch 128 = 2 ranks x 64' <<<"$output"
+@test "run-step3 and those after it build the launcher, and start ranks by it" {
+    for step in 5 3; do # 5 first: nothing has been built
+        run --separate-stderr make DEVICE=cpu run-step$step LAUNCH='--nproc-per-node 2' ARGS='--hidden 8 --max-steps 1'
+        [ "$status" = 0 ] || { echo "$stderr" && return 1; }
+        grep -qx 'ranks     global batch 128 = 2 ranks x 64' <<<"$output"
+    done
 }
 
 @test "the launcher loads no library of CUDA, whose loading takes longer than all that it does" {
