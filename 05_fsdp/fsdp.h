@@ -23,14 +23,13 @@ struct unit {
 // Ranks that share a model are a group; with several groups, each has the whole model.
 struct fsdp {
     const char *strategy, *precision;
-    long micro_steps;            // parts of a step, of which each has its own forward and backward
-    long prefetch;               // the next unit is gathered while one computes
-    long micro_step;             // that is being computed
-    int shards, shard, replicas; // ranks in a group, which of its shards is here, and groups
-    int keep;                    // what forward has gathered stays for backward
-    int buffered;      // units have buffers to be gathered and summed in; else they stay where they are
-    cudaDataType type; // of gathered parameters
-    size_t size;       // bytes of one
+    long micro_steps, micro_step;  // parts of a step, each with its forward and backward, and which it is now
+    long prefetch;                 // the next unit is gathered while one computes
+    int shards, shard, replicas;   // ranks in a group, which of its shards is here, and groups
+    int keep;                      // what forward has gathered stays for backward
+    int buffered;                  // units are gathered and summed in buffers, not where they are kept
+    cudaDataType type;             // of gathered parameters
+    size_t size;                   // bytes of one
     struct sharding sharding;      // all this for snapshots
     size_t own;                    // floats of this rank's shards, with padding
     float *parameters, *gradients; // those shards
