@@ -178,7 +178,7 @@ static int check(const char *path, const struct snapshot *s, size_t size, const 
     if (crc != (uint32_t)crc32_z(0, (const unsigned char *)s, size - sizeof crc))
         return refuse(why, "snapshot %.300s is corrupt: wrong checksum", path);
     // Adam corrects by the number of steps, and with another batch an epoch has another.
-    int same_batch = s->step > 0 || (s->epochs > 0 && !strncmp(s->optimizer, "adam", strlen("adam")));
+    int same_batch = s->step || (s->epochs && !strncmp(s->optimizer, "adam", strlen("adam")));
     if (s->seed != expected->seed || (same_batch && s->batch != expected->batch))
         return refuse(why, "snapshot %.300s was trained with --seed %ld --batch %ld", path, (long)s->seed,
                       (long)s->batch);
