@@ -160,6 +160,9 @@ static int check_model(const char *path, const struct snapshot *s, const struct 
         strncmp(s->optimizer, expected->optimizer, sizeof s->optimizer))
         return refuse(why, "snapshot %.200s holds %.127s with %.15s, not %s with %s", path, s->model,
                       s->optimizer, expected->model, expected->optimizer);
+    if (s->epochs < 0 || s->step < 0)
+        return refuse(why, "snapshot %.300s is corrupt: epoch %ld, step %ld", path, (long)s->epochs,
+                      (long)s->step);
     return 0;
 }
 

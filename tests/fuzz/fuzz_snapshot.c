@@ -63,6 +63,7 @@ static void check(const struct snapshot *s, const struct snapshot *expected, con
     struct snapshot *file = malloc(size);
     assert(file);
     memcpy(file, bytes, size);
+    assert(file->epochs >= 0 && file->step >= 0);
     assert(file->step == 0 || file->batch == expected->batch);
     file->batch = expected->batch;
     assert(memcmp(s, file, size) == 0);
