@@ -353,6 +353,18 @@ static void of_another_batch(void **state) {
     }
 }
 
+static void before_the_first_step(void **state) {
+    (void)state;
+    struct snapshot *s = example();
+    s->step = -1;
+    save(s);
+    load_refused(expected(), "is corrupt: epoch 2, step -1");
+    s = example();
+    s->epochs = -1;
+    save(s);
+    load_refused(expected(), "is corrupt: epoch -1");
+}
+
 static void folder_in_its_place(void **state) {
     (void)state;
     assert_int_equal(mkdir(path, 0700), 0);
@@ -1039,6 +1051,7 @@ int main(void) {
         TEST(of_another_training),
         TEST(of_an_unprintable_model),
         TEST(of_another_batch),
+        TEST(before_the_first_step),
         TEST(folder_in_its_place),
         TEST(no_place_to_write),
         TEST(leftovers_of_a_killed_run),
