@@ -153,3 +153,53 @@ ends() { # CODE
     wait "$pid" || code=$?
     [ $code = "$1" ] || { echo "ended with $code" && cat err && return 1; }
 }
+
+# Tests may run in a job, which has variables of its own.
+unset_job() {
+    local variable
+    for variable in $(compgen -e | grep -E '^(RANK$|WORLD_SIZE$|(LOCAL|MASTER|SLURM|OMPI|PMIX?|PALS|MPI|TORCHELASTIC)_)'); do
+        unset "$variable"
+    done
+}
+
+free_port() {
+    local port
+    until port=$((20000 + RANDOM % 10000)) && ! (: <>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do :; done
+    echo $port
+}
+
+# start_ranks COUNT PROGRAM OPTION...: without a launcher, which would end them all when one fails. Their processes
+# are in pids, and what they write in out.RANK and err.RANK.
+# shellcheck disable=SC2154 # options are the test's
+start_ranks() {
+    local rank port
+    port=$(free_port)
+    pids=()
+    for ((rank = 0; rank < $1; rank++)); do
+        env RANK=$rank WORLD_SIZE="$1" LOCAL_RANK=$rank LOCAL_WORLD_SIZE="$1" MASTER_ADDR=127.0.0.1 \
+            MASTER_PORT="$port" "$2" "${options[@]}" "${@:3}" >out.$rank 2>err.$rank 3>&- &
+        pids+=($!)
+    done
+}
+
+has_ended() { # PID
+    ! kill -0 "$1" 2>/dev/null
+}
+
+# ranks_end SECONDS CODE RANK...: those that start_ranks has started end within that time, with that code.
+ranks_end() {
+    local rank code
+    for rank in "${@:3}"; do
+        until_true "$1" has_ended "${pids[rank]}" 2>/dev/null || { echo "rank $rank goes on" && return 1; }
+        code=0
+        wait "${pids[rank]}" || code=$?
+        [ $code = "$2" ] || { echo "rank $rank ended with $code" && tail -n +1 err.* && return 1; }
+    done
+}
+
+# rank_says RANK PATTERN: all that it has written on stderr is one error line, which begins so.
+rank_says() {
+    if [ "$(wc -l <"err.$1")" != 1 ] || ! grep -qE "^error \($(hostname), rank $1\): $2" "err.$1"; then
+        echo "wanted one line of rank $1 with: $2" && cat "err.$1" && return 1
+    fi
+}

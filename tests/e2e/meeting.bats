@@ -14,10 +14,7 @@ setup_file() {
 }
 
 set_variables() {
-    # Tests may run in a job, which has variables of its own.
-    for variable in $(compgen -e | grep -E '^(RANK|WORLD_SIZE|LOCAL_RANK|(SLURM|OMPI|PMIX?|PALS|MPI|TORCHELASTIC|MASTER)_.*)$'); do
-        unset "$variable"
-    done
+    unset_job
     set_build
     four=$build/04_multinode/train
     stranger=$BATS_FILE_TMPDIR/stranger

@@ -17,10 +17,7 @@ setup_file() {
 }
 
 set_variables() {
-    # Tests may run in a job, which has variables of its own.
-    for variable in $(compgen -e | grep -E '^(RANK|WORLD_SIZE|LOCAL_RANK|(SLURM|OMPI|PMIX?|PALS|MPI|TORCHELASTIC)_.*)$'); do
-        unset "$variable"
-    done
+    unset_job
     export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=4 OMP_NUM_THREADS=1
     tiny=$BATS_FILE_TMPDIR/tiny
     set_build

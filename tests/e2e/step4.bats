@@ -13,10 +13,7 @@ setup_file() {
 }
 
 set_variables() {
-    # Tests may run in a job, which has variables of its own.
-    for variable in $(compgen -e | grep -E '^(RANK|WORLD_SIZE|LOCAL_RANK|MASTER_.*|(SLURM|OMPI|PMIX?|PALS|MPI|TORCHELASTIC)_.*)$'); do
-        unset "$variable"
-    done
+    unset_job
     export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=4 OMP_NUM_THREADS=1
     tiny=$BATS_FILE_TMPDIR/tiny
     set_build
@@ -63,47 +60,6 @@ changed() {
 
 launch_tiny() { # RANKS PROGRAM OPTION...
     timeout 60 "$launch" --nproc-per-node "$1" "$2" "${options[@]}" "${@:3}"
-}
-
-free_port() {
-    local port
-    until port=$((20000 + RANDOM % 10000)) && ! (: <>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do :; done
-    echo $port
-}
-
-# start_ranks COUNT PROGRAM OPTION...: without a launcher, which would end them all when one fails. Their processes
-# are in pids, and what they write in out.RANK and err.RANK.
-start_ranks() {
-    local rank port
-    port=$(free_port)
-    pids=()
-    for ((rank = 0; rank < $1; rank++)); do
-        env RANK=$rank WORLD_SIZE="$1" LOCAL_RANK=$rank MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" \
-            "$2" "${options[@]}" "${@:3}" >out.$rank 2>err.$rank 3>&- &
-        pids+=($!)
-    done
-}
-
-has_ended() { # PID
-    ! kill -0 "$1" 2>/dev/null
-}
-
-# ended SECONDS CODE RANK...: each within that time, with this code.
-ended() {
-    local rank code
-    for rank in "${@:3}"; do
-        until_true "$1" has_ended "${pids[rank]}" 2>/dev/null || return 1
-        code=0
-        wait "${pids[rank]}" || code=$?
-        [ $code = "$2" ] || { echo "rank $rank ended with $code" && tail -n +1 err.* && return 1; }
-    done
-}
-
-# one_line RANK PATTERN: all that this rank says on stderr, in which it says who it is, where and in which step.
-one_line() {
-    if [ "$(wc -l <"err.$1")" != 1 ] || ! grep -qE "^error \($(hostname), rank $1\): $2" "err.$1"; then
-        echo "wanted one line of rank $1 with: $2" && cat "err.$1" && return 1
-    fi
 }
 
 in_step() { # STEP: of any collective
@@ -174,9 +130,9 @@ in_step() { # STEP: of any collective
 @test "ranks on the same GPU are refused, and nobody waits" {
     export CPU_DEVICES=1
     start_ranks 2 "$four"
-    ended 5 1 0 1
+    ranks_end 5 1 0 1
     for rank in 0 1; do
-        one_line $rank "step 0, collective 0, ncclCommInitRankConfig .*Duplicate GPU"
+        rank_says $rank "step 0, collective 0, ncclCommInitRankConfig .*Duplicate GPU"
     done
 }
 
@@ -197,10 +153,10 @@ valid_snapshot() {
         WATCH_AT="$rank ${place/:/ } 9" start_ranks 3 "$watched" --log-every 1 --snapshot s
         others=$(seq 0 2 | grep -v "$rank" | xargs)
         # shellcheck disable=SC2086 # words
-        ended 5 1 $others
-        ended 1 137 "$rank"
+        ranks_end 5 1 $others
+        ranks_end 1 137 "$rank"
         for other in $others; do
-            one_line "$other" "$(in_step "$in").*rank $rank \(pid ${pids[rank]} on $(hostname)\) has ended"
+            rank_says "$other" "$(in_step "$in").*rank $rank \(pid ${pids[rank]} on $(hostname)\) has ended"
         done
         [ "$(grep -c '^epoch.*step' out.0)" = "$steps" ]
         [ ! -s out.1 ]
@@ -216,15 +172,15 @@ END
     rm -f s
     # Before they have all joined.
     WATCH_AT="1 cudaSetDevice 1 9" start_ranks 3 "$watched" --join-timeout 1
-    ended 4 1 0 2
-    ended 1 137 1
+    ranks_end 4 1 0 2
+    ranks_end 1 137 1
     # In the first collective, that of the new parameters, which rank 0 would save.
     changed ./program 's/^( *)COLLECTIVE\(t->stream, ncclBcast/\1if (t->rank == 1)\n\1    raise(SIGKILL);\n&/'
     rm -f s
     start_ranks 3 ./program --snapshot s
-    ended 5 1 0 2
+    ranks_end 5 1 0 2
     for other in 0 2; do
-        one_line $other "$(in_step 0).*rank 1 \(pid ${pids[1]} on $(hostname)\) has ended"
+        rank_says $other "$(in_step 0).*rank 1 \(pid ${pids[1]} on $(hostname)\) has ended"
     done
     [ ! -e s ]
 }
@@ -238,19 +194,19 @@ late() {
 gives_up_after() { # SECONDS RANK...
     local rank
     for rank in "${@:2}"; do
-        one_line "$rank" "$(in_step '[0-9]+')has not ended for $1 s \(--step-timeout\): "
+        rank_says "$rank" "$(in_step '[0-9]+')has not ended for $1 s \(--step-timeout\): "
     done
 }
 
 late_is_given_up() {
     late 19 "$@" || return
-    ended 3 1 0 2 || return
+    ranks_end 3 1 0 2 || return
     gives_up_after 1 0 2 || return
     [ "$(grep -c '^epoch.*step' out.0)" = 2 ] || return
     valid_snapshot 0 || return
     kill -CONT "${pids[1]}"
-    ended 5 1 1 || return
-    one_line 1 "$(in_step 3)"
+    ranks_end 5 1 1 || return
+    rank_says 1 "$(in_step 3)"
 }
 
 @test "when a rank does not go on the others end after --step-timeout" {
@@ -266,10 +222,10 @@ late_is_given_up() {
     # A rank that does something else: it ends when it turns to the others again.
     changed ./program 's/^( *)forward\(t, &t->train.*/&\n\1if (t->rank == 1 \&\& watch.step == 3)\n\1    sleep(3);/'
     start_ranks 3 ./program --log-every 1 --step-timeout 1
-    ended 4 1 0 2
+    ranks_end 4 1 0 2
     gives_up_after 1 0 2
-    ended 5 1 1
-    one_line 1 "$(in_step 3)"
+    ranks_end 5 1 1
+    rank_says 1 "$(in_step 3)"
 }
 
 @test "nothing is printed or saved after the communicator was aborted" {
@@ -284,8 +240,8 @@ late_is_given_up() {
     changed ./program 's/^( *)COLLECTIVE\(t->stream, ncclBcast/\1if (t->rank == 1)\n\1    raise(SIGSTOP);\n&/' "$slow"
     rm -f s
     start_ranks 2 ./program --snapshot s --step-timeout 0.3
-    ended 4 1 0
-    one_line 0 "$(in_step 0)has not ended for 0.3 s"
+    ranks_end 4 1 0
+    rank_says 0 "$(in_step 0)has not ended for 0.3 s"
     [ ! -e s ]
 }
 
@@ -301,16 +257,16 @@ far_ahead() {
         for layer in 0 2; do
             # shellcheck disable=SC2086 # words
             far_ahead ./program 9 20 $layer $more
-            ended 5 1 0
-            one_line 0 "$(in_step 20).*rank 1 \(pid ${pids[1]} on $(hostname)\) has ended"
-            ended 1 137 1
+            ranks_end 5 1 0
+            rank_says 0 "$(in_step 20).*rank 1 \(pid ${pids[1]} on $(hostname)\) has ended"
+            ranks_end 1 137 1
         done
     done
     for hidden in 8,8 8,8,8,8; do
         for layer in 0 1 2; do
             far_ahead ./program 19 20 $layer --overlap 0 --hidden $hidden --step-timeout 0.3
-            ended 4 1 0
-            one_line 0 "$(in_step 20)has not ended for 0.3 s"
+            ranks_end 4 1 0
+            rank_says 0 "$(in_step 20)has not ended for 0.3 s"
             end_ranks
         done
     done
@@ -323,7 +279,7 @@ far_ahead() {
     kill -STOP "${pids[0]}" "${pids[2]}"
     sleep 2.5
     kill -CONT "${pids[@]}"
-    ended 10 0 0 1 2
+    ranks_end 10 0 0 1 2
     cat err.*
     [ -z "$(cat err.*)" ]
     cmp right s
@@ -335,7 +291,7 @@ far_ahead() {
     long='s/^( *)forward\(t, &t->train.*/&\n\1if (watch.step == 3)\n\1    usleep(t->rank ? 2100000 : 1500000);/'
     changed ./program "$long"
     start_ranks 2 ./program --log-every 1 --step-timeout 1.2 --snapshot s
-    ended 10 0 0 1
+    ranks_end 10 0 0 1
     cmp right s
 }
 
@@ -344,9 +300,9 @@ far_ahead() {
     changed ./program 's/^int main.*/static void nap(void) {\n    usleep(300000);\n}\n\n&\n    atexit(nap);/
         s/^( *)if \(snapshot_save.*/\1if (t->state->epochs == 1)\n\1    fail("cannot save");\n&/'
     start_ranks 2 ./program --log-every 1 --step-timeout 2 --snapshot s
-    ended 8 1 0 1
-    one_line 0 "cannot save$"
-    one_line 1 "$(in_step 6)"
+    ranks_end 8 1 0 1
+    rank_says 0 "cannot save$"
+    rank_says 1 "$(in_step 6)"
 }
 
 @test "kill -9 of ranks at any moment changes no bit" {

@@ -16,10 +16,7 @@ setup_file() {
 }
 
 set_variables() {
-    # Tests may run in a job, which has variables of its own.
-    for variable in $(compgen -e | grep -E '^(RANK$|WORLD_SIZE$|(LOCAL|MASTER|SLURM|OMPI|PMIX?|PALS|MPI|TORCHELASTIC)_)'); do
-        unset "$variable"
-    done
+    unset_job
     unset NCCL_HOSTID CPU_DEVICE_CHAOS CPU_DEVICE_MEMORY
     export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=4 OMP_NUM_THREADS=1
     tiny=$BATS_FILE_TMPDIR/tiny
@@ -55,12 +52,6 @@ train() {
 saved() {
     rm -f "$1"
     train "$2" "$3" --save full --snapshot "$1" "${@:4}"
-}
-
-free_port() {
-    local port
-    until port=$((20000 + RANDOM % 10000)) && ! (: <>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do :; done
-    echo $port
 }
 
 # nodes COUNT RANKS PROGRAM OPTION...: on so many nodes, which this host pretends to be, with that many ranks each.

@@ -23,11 +23,7 @@ END
 }
 
 set_variables() {
-    # Tests may run in a job, which has variables of its own.
-    for variable in $(compgen -e |
-        grep -E '^(RANK|WORLD_SIZE|(LOCAL|MASTER|SLURM|OMPI|PMIX?|PALS|MPI|TORCHELASTIC)_.*)$'); do
-        unset "$variable"
-    done
+    unset_job
     export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=4 OMP_NUM_THREADS=1
     set_build
     launch=$build/03_multigpu_launcher/launch
@@ -42,7 +38,7 @@ set_variables() {
 
 setup() {
     pid='' pids=()
-    mkdir -p "$BATS_TEST_TMPDIR/work/now" "$BATS_TEST_TMPDIR/meet" && cd "$BATS_TEST_TMPDIR/work" || return
+    mkdir "$BATS_TEST_TMPDIR/work" "$BATS_TEST_TMPDIR/meet" && cd "$BATS_TEST_TMPDIR/work" && mkdir now || return
     set_variables
     export TMPDIR=$BATS_TEST_TMPDIR/meet
 }
@@ -80,51 +76,10 @@ train() { # RANKS OPTION...
     launch_tiny "$1" "$five" "${@:2}"
 }
 
-free_port() {
-    local port
-    until port=$((20000 + RANDOM % 10000)) && ! (: <>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do :; done
-    echo $port
-}
-
-# start_ranks PROGRAM OPTION...: four, without a launcher, which would end them all when one fails. Their processes
-# are in pids, and what they write in out.RANK and err.RANK.
-start_ranks() {
-    local rank port
-    port=$(free_port)
-    pids=()
-    for rank in 0 1 2 3; do
-        env RANK=$rank WORLD_SIZE=4 LOCAL_RANK=$rank LOCAL_WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" \
-            "$1" "${options[@]}" --snapshot now/s "${@:2}" >out.$rank 2>err.$rank 3>&- &
-        pids+=($!)
-    done
-}
-
-has_ended() { # PID
-    ! kill -0 "$1" 2>/dev/null
-}
-
 # A busy machine takes its time, but far less than ranks would wait for each other.
 job_ends() { # CODE
     until_true 20 has_ended "$pid"
     ends "$1"
-}
-
-# ended CODE RANK...: each within seconds, with this code.
-ended() {
-    local rank code
-    for rank in "${@:2}"; do
-        until_true 10 has_ended "${pids[rank]}" 2>/dev/null || { echo "rank $rank goes on" && return 1; }
-        code=0
-        wait "${pids[rank]}" || code=$?
-        [ $code = "$1" ] || { echo "rank $rank ended with $code" && tail -n +1 err.* && return 1; }
-    done
-}
-
-# one_line RANK PATTERN: all that this rank says on stderr.
-one_line() {
-    if [ "$(wc -l <"err.$1")" != 1 ] || ! grep -qE "^error \($(hostname), rank $1\): $2" "err.$1"; then
-        echo "wanted one line of rank $1 with: $2" && cat "err.$1" && return 1
-    fi
 }
 
 # The others have met the end of one of them in a collective.
@@ -132,8 +87,8 @@ others_end() { # RANK
     local other
     for other in 0 1 2 3; do
         [ "$other" != "$1" ] || continue
-        ended 1 "$other" || return
-        one_line "$other" "step [0-9]+, collective [0-9]+, nccl.*rank $1 \(pid ${pids[$1]} on $(hostname)\) has ended" ||
+        ranks_end 10 1 "$other" || return
+        rank_says "$other" "step [0-9]+, collective [0-9]+, nccl.*rank $1 \(pid ${pids[$1]} on $(hostname)\) has ended" ||
             return
     done
 }
@@ -378,8 +333,8 @@ END
 @test "until all shards are there the snapshot is the one before" {
     waits_for_shards() { # PROGRAM
         rm -rf now && mkdir now
-        KILL_AT="2 rename 2 19" start_ranks "$1" --step-timeout 0.5
-        ended 1 0 1 3 || return
+        KILL_AT="2 rename 2 19" start_ranks 4 "$1" --snapshot now/s --step-timeout 0.5
+        ranks_end 10 1 0 1 3 || return
         kill -9 "${pids[2]}"
         [[ $(files now) == *"s.e1s0u.0of4 s.e1s0u.1of4 s.e1s0u.2of4.tmp s.e1s0u.3of4" ]] || return
         goes_on_from 0
@@ -392,8 +347,8 @@ END
 @test "when a rank is killed the others name a collective and end within seconds; what is saved is whole" {
     while read -r rank function nth epochs; do
         rm -rf now && mkdir now
-        KILL_AT="$rank $function $nth 9" start_ranks "$killed"
-        ended 137 "$rank"
+        KILL_AT="$rank $function $nth 9" start_ranks 4 "$killed" --snapshot now/s
+        ranks_end 10 137 "$rank"
         others_end "$rank"
         goes_on_from "$epochs"
     done <<'END'
@@ -436,9 +391,9 @@ END
     shard=$(cd "$right" && echo s.*.2of4)
     for name in "${shard/e3/e1}" "$shard"; do
         rm -rf now && mkdir -p "now/$name.tmp"
-        start_ranks "$five"
-        ended 1 2
-        one_line 2 "cannot write snapshot now/$name: Is a directory$"
+        start_ranks 4 "$five" --snapshot now/s
+        ranks_end 10 1 2
+        rank_says 2 "cannot write snapshot now/$name: Is a directory$"
         others_end 2
         rmdir "now/$name.tmp"
         goes_on_from "$([ "$name" = "$shard" ] && echo 2 || echo 0)"
@@ -448,9 +403,9 @@ END
         rm -rf now && mkdir now
         train 4 --epochs 2 --save $save --snapshot now/s
         mkdir now/s.tmp
-        start_ranks "$five" --save $save --save-every 100
-        ended 1 0
-        one_line 0 "cannot write snapshot now/s: Is a directory$"
+        start_ranks 4 "$five" --snapshot now/s --save $save --save-every 100
+        ranks_end 10 1 0
+        rank_says 0 "cannot write snapshot now/s: Is a directory$"
         for rank in 1 2 3; do
             until_true 10 has_ended "${pids[rank]}"
         done
@@ -472,9 +427,9 @@ END
     train 4 --snapshot big/s
     train 4 --epochs 1 --snapshot now/s
     cp -r now before
-    start_ranks ./limited
-    ended 1 2
-    one_line 2 "cannot write snapshot now/s.*2of4: File too large$"
+    start_ranks 4 ./limited --snapshot now/s
+    ranks_end 10 1 2
+    rank_says 2 "cannot write snapshot now/s.*2of4: File too large$"
     others_end 2
     for file in before/*; do
         cmp "$file" "now/${file#*/}"
@@ -488,13 +443,13 @@ END
 refused_by() { # RANK TEXT OPTION...
     local rank before
     before=$(cd now && contents)
-    start_ranks "$five" --join-timeout 1 "${@:3}"
-    ended 1 0 1 2 3 || return
+    start_ranks 4 "$five" --snapshot now/s --join-timeout 1 "${@:3}"
+    ranks_end 10 1 0 1 2 3 || return
     for rank in 0 1 2 3; do
         if [ "$1" = "$rank" ] || [ "$1" = all ]; then
-            one_line $rank ".*$2" || return
+            rank_says $rank ".*$2" || return
         else
-            one_line $rank || return
+            rank_says $rank || return
         fi
     done
     [ "$(cd now && contents)" = "$before" ]
