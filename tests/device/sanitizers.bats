@@ -14,17 +14,6 @@ setup() {
     export OMP_NUM_THREADS=2
 }
 
-# build SANITIZERS TARGET...: the programs in build/asan or build/tsan.
-build() {
-    folder=$root/build/${1:0:1}san # asan or tsan
-    command -v clang >/dev/null || skip "clang is not installed"
-    echo 'int main(void) { return 0; }' | clang "-fsanitize=$1" -x c - -o probe 2>/dev/null ||
-        skip "clang's $1 sanitizer is not installed"
-    make -C "$root" -j2 CC=clang DEVICE=cpu BUILD="build/${1:0:1}san" WERROR=1 \
-        CFLAGS="-O1 -g -fsanitize=$1 -fno-sanitize-recover=all" "${@:2}" >build.log 2>&1 ||
-        { cat build.log && return 1; }
-}
-
 # clean COMMAND...: ends well and without a report, on an address space that is not randomised, as some
 # kernels randomise more than ThreadSanitizer can bear.
 clean() {
@@ -58,7 +47,7 @@ same_losses_in_chaos() { # PROGRAM SEED...
 }
 
 @test "the launcher and its ranks: restarts, output and logs" {
-    build address build/asan/03_multigpu_launcher/launch build/asan/03_multigpu_launcher/train
+    build_sanitized address build/asan/03_multigpu_launcher/launch build/asan/03_multigpu_launcher/train
     launch=$folder/03_multigpu_launcher/launch
     export CPU_DEVICES=3 NCCL_SOCKET_IFNAME=lo TMPDIR=$PWD
     clean "$launch" --nproc-per-node 3 --tee "$folder/03_multigpu_launcher/train" --data "$BATS_FILE_TMPDIR/tiny" \
@@ -73,23 +62,23 @@ same_losses_in_chaos() { # PROGRAM SEED...
 }
 
 @test "AddressSanitizer and UBSan find nothing in the trainer" {
-    build address,undefined build/asan/01_single_gpu/train
+    build_sanitized address,undefined build/asan/01_single_gpu/train
     same_losses_in_chaos "$folder/01_single_gpu/train" 4
 }
 
 @test "ThreadSanitizer finds nothing in the trainer" {
-    build thread build/tsan/01_single_gpu/train
+    build_sanitized thread build/tsan/01_single_gpu/train
     same_losses_in_chaos "$folder/01_single_gpu/train" 5
 }
 
 @test "AddressSanitizer and UBSan find nothing in the CPU device's tests" {
-    build address,undefined build/asan/tests/unit/test_{cpu_device,cublas}
+    build_sanitized address,undefined build/asan/tests/unit/test_{cpu_device,cublas}
     clean "$folder/tests/unit/test_cpu_device"
     clean "$folder/tests/unit/test_cublas"
 }
 
 @test "ThreadSanitizer finds nothing in the CPU device's tests" {
-    build thread build/tsan/tests/unit/test_{cpu_device,cublas}
+    build_sanitized thread build/tsan/tests/unit/test_{cpu_device,cublas}
     TSAN_OPTIONS=die_after_fork=0 clean "$folder/tests/unit/test_cpu_device"
     clean "$folder/tests/unit/test_cublas"
 }
@@ -101,12 +90,12 @@ step2_in_chaos() { # SEED
 }
 
 @test "AddressSanitizer and UBSan find nothing in step 2" {
-    build address,undefined build/asan/02_multigpu_fork/train
+    build_sanitized address,undefined build/asan/02_multigpu_fork/train
     step2_in_chaos 6
 }
 
 @test "ThreadSanitizer finds nothing in step 2" {
-    build thread build/tsan/02_multigpu_fork/train
+    build_sanitized thread build/tsan/02_multigpu_fork/train
     step2_in_chaos 7
 }
 
@@ -125,22 +114,22 @@ step5_in_chaos() { # SEED
 }
 
 @test "AddressSanitizer and UBSan find nothing in step 5" {
-    build address,undefined build/asan/05_fsdp/train
+    build_sanitized address,undefined build/asan/05_fsdp/train
     step5_in_chaos 8
 }
 
 @test "ThreadSanitizer finds nothing in step 5" {
-    build thread build/tsan/05_fsdp/train
+    build_sanitized thread build/tsan/05_fsdp/train
     step5_in_chaos 9
 }
 
 # Both at once, as they mostly wait, for ranks that have died. Without the search for leaks, which stops threads
 # in a way that the SIGCONT of one of the tests upsets.
 @test "AddressSanitizer, UBSan and ThreadSanitizer find nothing in NCCL's tests" {
-    build address,undefined build/asan/tests/unit/test_nccl
+    build_sanitized address,undefined build/asan/tests/unit/test_nccl
     mkdir asan
     (cd asan && ASAN_OPTIONS=detect_leaks=0 clean "$folder/tests/unit/test_nccl") 3>&- &
-    build thread build/tsan/tests/unit/test_nccl
+    build_sanitized thread build/tsan/tests/unit/test_nccl
     local races=0
     TSAN_OPTIONS="die_after_fork=0 atexit_sleep_ms=0" clean "$folder/tests/unit/test_nccl" || races=1
     wait $!

@@ -203,3 +203,14 @@ rank_says() {
         echo "wanted one line of rank $1 with: $2" && cat "err.$1" && return 1
     fi
 }
+
+# build_sanitized SANITIZERS TARGET...: the programs in $folder, which is build/asan or build/tsan.
+build_sanitized() {
+    folder=$root/build/${1:0:1}san # asan or tsan
+    command -v clang >/dev/null || skip "clang is not installed"
+    echo 'int main(void) { return 0; }' | clang "-fsanitize=$1" -x c - -o probe 2>/dev/null ||
+        skip "clang's $1 sanitizer is not installed"
+    make -C "$root" -j2 CC=clang DEVICE=cpu BUILD="${folder#"$root"/}" WERROR=1 \
+        CFLAGS="-O1 -g -fsanitize=$1 -fno-sanitize-recover=all" "${@:2}" >build.log 2>&1 ||
+        { cat build.log && return 1; }
+}

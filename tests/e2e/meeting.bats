@@ -498,16 +498,11 @@ in_own_folders() {
 
 # Under a sanitizer, on an address space that is not randomised, as some kernels randomise more than
 # ThreadSanitizer can bear.
-sanitized() { # FOLDER SANITIZERS
-    command -v clang >/dev/null || skip "clang is not installed"
-    echo 'int main(void) { return 0; }' | clang "-fsanitize=$2" -x c - -o probe 2>/dev/null ||
-        skip "clang's $2 sanitizer is not installed"
-    make -C "$root" -j2 CC=clang DEVICE=cpu BUILD="build/$1" WERROR=1 \
-        CFLAGS="-O1 -g -fsanitize=$2 -fno-sanitize-recover=all" "build/$1/04_multinode/train" >build.log 2>&1 ||
-        { cat build.log && return 1; }
+sanitized() { # SANITIZERS FOLDER
+    build_sanitized "$1" "build/$2/04_multinode/train"
     echo "sesame" >token
     chmod 600 token
-    program=$root/build/$1/04_multinode/train
+    program=$folder/04_multinode/train
     options+=(--token-file token)
     export TSAN_OPTIONS=atexit_sleep_ms=0
     rank() {
@@ -522,9 +517,9 @@ sanitized() { # FOLDER SANITIZERS
 }
 
 @test "AddressSanitizer and UBSan find nothing in the meeting" {
-    sanitized asan address,undefined
+    sanitized address,undefined asan
 }
 
 @test "ThreadSanitizer finds nothing in the meeting" {
-    sanitized tsan thread
+    sanitized thread tsan
 }
