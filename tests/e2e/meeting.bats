@@ -400,6 +400,7 @@ in_own_folders() {
         cd r$one || return
         rank $one "$@"
         cd ..
+        until_true 10 test -e r$one/err.$one # the shell that becomes the rank makes it, after the other
         mv r$one/out.$one r$one/err.$one .
     done
 }
