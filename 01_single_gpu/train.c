@@ -1,5 +1,6 @@
-// Step 1: trains an MNIST classifier. A training step is four array operations: gather a batch, forward,
-// backward, update. A snapshot holds all that the next step depends on, which makes the run restartable.
+// Step 1: trains an MNIST classifier. A training step is four array operations: gather a batch,
+// forward, backward, update. A snapshot holds all that the next step depends on, which makes the
+// run restartable.
 #include "../common/data.h"
 #include "../common/model.h"
 #include "../common/optimizer.h"
@@ -21,17 +22,22 @@ static const struct option_spec options[] = {
     {"model", OPTION_TEXT, &opt.model, "mlp", 0, 0, "kind of model: mlp"},
     {"hidden", OPTION_TEXT, &opt.hidden, "512,512", 0, 0, "widths of the hidden layers"},
     {"epochs", OPTION_INT, &opt.epochs, "10", 1, 1e6, "passes over the training set"},
-    {"max-steps", OPTION_INT, &opt.max_steps, "0", 0, 1e12, "stop after so many steps in all, 0: never"},
+    {"max-steps", OPTION_INT, &opt.max_steps, "0", 0, 1e12,
+     "stop after so many steps in all, 0: never"},
     {"batch", OPTION_INT, &opt.batch, "128", 1, 1e6, "samples per step"},
     {"optimizer", OPTION_TEXT, &opt.optimizer, "sgd", 0, 0, "sgd, adam or adamw"},
-    {"lr", OPTION_REAL, &opt.lr, "auto", 1e-12, 1e3, "learning rate, auto: 0.05 for sgd, else 0.001"},
+    {"lr", OPTION_REAL, &opt.lr, "auto", 1e-12, 1e3,
+     "learning rate, auto: 0.05 for sgd, else 0.001"},
     {"momentum", OPTION_REAL, &opt.momentum, "0.9", 0, 1, "of SGD, 0: none"},
-    {"weight-decay", OPTION_REAL, &opt.weight_decay, "0", 0, 1e3, "of parameters, 0: none; adamw: decoupled"},
+    {"weight-decay", OPTION_REAL, &opt.weight_decay, "0", 0, 1e3,
+     "of parameters, 0: none; adamw: decoupled"},
     {"seed", OPTION_INT, &opt.seed, "1", 0, 1e15, "of the weights and of the order of samples"},
     {"log-every", OPTION_INT, &opt.log_every, "100", 1, 1e9, "steps between progress reports"},
-    {"snapshot", OPTION_TEXT, &opt.snapshot, NULL, 0, 0, "file to save to and, if it is there, resume from"},
+    {"snapshot", OPTION_TEXT, &opt.snapshot, NULL, 0, 0,
+     "file to save to and, if it is there, resume from"},
     {"save-every", OPTION_INT, &opt.save_every, "1", 1, 1e6, "epochs between snapshots"},
-    {"csv", OPTION_TEXT, &opt.csv, NULL, 0, 0, "file for the losses, a line per progress report and epoch"},
+    {"csv", OPTION_TEXT, &opt.csv, NULL, 0, 0,
+     "file for the losses, a line per progress report and epoch"},
 };
 
 struct trainer {
@@ -96,13 +102,14 @@ static void setup(struct trainer *t) {
 }
 
 // Runs samples through the model: rows of them, from the first on in that order (NULL: as stored).
-static void forward(struct trainer *t, struct dataset *set, const uint32_t *order, size_t first, int rows) {
-    gather_batch(set->images, set->labels, order, first, rows, set->pixels, set->mean, set->deviation,
-                 t->activations[0], t->labels, t->stream);
+static void forward(struct trainer *t, struct dataset *set, const uint32_t *order, size_t first,
+                    int rows) {
+    gather_batch(set->images, set->labels, order, first, rows, set->pixels, set->mean,
+                 set->deviation, t->activations[0], t->labels, t->stream);
     for (int i = 0; i < t->model.count; i++) {
         const struct layer *l = &t->model.layers[i];
-        l->kind->forward(l, &t->pass, t->parameters + l->first, t->activations[i], t->activations[i + 1],
-                         rows);
+        l->kind->forward(l, &t->pass, t->parameters + l->first, t->activations[i],
+                         t->activations[i + 1], rows);
     }
 }
 
@@ -110,8 +117,9 @@ static void forward(struct trainer *t, struct dataset *set, const uint32_t *orde
 static void backward(struct trainer *t, int rows) {
     for (int i = t->model.count - 1; i >= 0; i--) {
         const struct layer *l = &t->model.layers[i];
-        l->kind->backward(l, &t->pass, t->parameters + l->first, t->activations[i], t->activations[i + 1],
-                          t->dy, i > 0 ? t->dx : NULL, t->gradients + l->first, rows);
+        l->kind->backward(l, &t->pass, t->parameters + l->first, t->activations[i],
+                          t->activations[i + 1], t->dy, i > 0 ? t->dx : NULL,
+                          t->gradients + l->first, rows);
         float *swap = t->dy;
         t->dy = t->dx;
         t->dx = swap;
@@ -128,8 +136,8 @@ static long steps_done(const struct trainer *t) {
 
 static void train_step(struct trainer *t, size_t first, int rows) {
     forward(t, &t->train, t->order, first, rows);
-    softmax_cross_entropy(t->activations[t->model.count], t->labels, rows, CLASSES, 1.f / opt.batch, t->dy,
-                          t->stats, t->stream);
+    softmax_cross_entropy(t->activations[t->model.count], t->labels, rows, CLASSES, 1.f / opt.batch,
+                          t->dy, t->stats, t->stream);
     backward(t, rows);
     optimizer_step(&t->optimizer, t->parameters, t->gradients, t->states, t->state->parameters,
                    steps_done(t) + 1, t->stream);
@@ -142,7 +150,8 @@ static struct stats read_stats(struct trainer *t) {
     CUDA_CHECK(cudaMemsetAsync(t->stats, 0, sizeof sums, t->stream));
     CUDA_CHECK(cudaStreamSynchronize(t->stream));
     if (!isfinite(sums.loss))
-        fail("epoch %ld, step %ld: the loss is not finite: lower --lr", t->state->epochs + 1, t->state->step);
+        fail("epoch %ld, step %ld: the loss is not finite: lower --lr", t->state->epochs + 1,
+             t->state->step);
     return sums;
 }
 
@@ -152,8 +161,8 @@ static struct stats evaluate(struct trainer *t) {
     for (; first < end; first += t->rows) {
         int rows = fmin(t->rows, end - first);
         forward(t, &t->test, NULL, first, rows);
-        softmax_cross_entropy(t->activations[t->model.count], t->labels, rows, CLASSES, 1, NULL, t->stats,
-                              t->stream);
+        softmax_cross_entropy(t->activations[t->model.count], t->labels, rows, CLASSES, 1, NULL,
+                              t->stats, t->stream);
     }
     return read_stats(t);
 }
@@ -180,9 +189,10 @@ static void start(struct trainer *t) {
     size_t bytes = t->state->parameters * sizeof(float);
     if (t->resumed) {
         CUDA_CHECK(cudaMemcpy(t->parameters, parameters, bytes, cudaMemcpyHostToDevice));
-        CUDA_CHECK(cudaMemcpy(t->states, states, t->optimizer.states * bytes, cudaMemcpyHostToDevice));
-        printf("resumed   %s: %ld epochs and %ld steps are done%s\n", opt.snapshot, t->state->epochs,
-               t->state->step, finished(t) ? "; nothing is left to do" : "");
+        CUDA_CHECK(
+            cudaMemcpy(t->states, states, t->optimizer.states * bytes, cudaMemcpyHostToDevice));
+        printf("resumed   %s: %ld epochs and %ld steps are done%s\n", opt.snapshot,
+               t->state->epochs, t->state->step, finished(t) ? "; nothing is left to do" : "");
         return;
     }
     for (int i = 0; i < t->model.count; i++) {
@@ -209,7 +219,8 @@ static void train_epoch(struct trainer *t) {
             struct stats sums = read_stats(t);
             s->sums.loss += sums.loss;
             s->sums.samples += sums.samples;
-            report_steps(s->epochs + 1, opt.epochs, s->step, steps, steps_done(t), sums.loss / sums.samples);
+            report_steps(s->epochs + 1, opt.epochs, s->step, steps, steps_done(t),
+                         sums.loss / sums.samples);
         }
     }
 }
@@ -238,7 +249,8 @@ static void train(struct trainer *t) {
 
 int main(int argc, char **argv) {
     static struct trainer t;
-    options_parse(options, sizeof options / sizeof *options, "Trains an MNIST classifier.", argc, argv);
+    options_parse(options, sizeof options / sizeof *options, "Trains an MNIST classifier.", argc,
+                  argv);
     setvbuf(stdout, NULL, _IOLBF, 0); // a job log shows each line at once
     load(&t);
     CUDA_CHECK(cudaSetDevice(0));
@@ -249,10 +261,10 @@ int main(int argc, char **argv) {
     setup(&t);
     print_device();
     printf("model     %s, %zu parameters\n", t.model.shape, t.model.parameters);
-    printf("data      %s: %zu training and %zu test images, pixel mean %.4f, deviation %.4f\n", opt.data,
-           t.train.count, t.test.count, t.train.mean, t.train.deviation);
-    printf("training  %ld steps of batch %ld per epoch, %s, seed %ld\n", steps_per_epoch(&t), opt.batch,
-           t.optimizer.text, opt.seed);
+    printf("data      %s: %zu training and %zu test images, pixel mean %.4f, deviation %.4f\n",
+           opt.data, t.train.count, t.test.count, t.train.mean, t.train.deviation);
+    printf("training  %ld steps of batch %ld per epoch, %s, seed %ld\n", steps_per_epoch(&t),
+           opt.batch, t.optimizer.text, opt.seed);
     start(&t);
     train(&t);
     return 0;

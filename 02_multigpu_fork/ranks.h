@@ -1,4 +1,5 @@
-// One process per GPU, made by fork(): what programs need that start their own ranks on one machine.
+// One process per GPU, made by fork(): what programs need that start their own ranks on one
+// machine.
 #pragma once
 #include "../common/error.h"
 #include <signal.h>
@@ -18,8 +19,8 @@ static void *share_memory(size_t bytes) {
     return memory;
 }
 
-// The number of GPUs. CUDA does not work in the child of a process that has called it, so whoever wants to
-// fork must not even count them: a child does, and ends.
+// The number of GPUs. CUDA does not work in the child of a process that has called it, so whoever
+// wants to fork must not even count them: a child does, and ends.
 static int count_devices(void) {
     int status, *devices = share_memory(sizeof *devices);
     signal(SIGCHLD, SIG_DFL); // where it is ignored, children cannot be waited for
@@ -41,10 +42,11 @@ static int count_devices(void) {
 // Says how the first rank that failed came to its end.
 static void report_end(int rank, pid_t pid, int status) {
     if (WIFSIGNALED(status))
-        fprintf(stderr, "error: rank %d (pid %d) was ended by signal %d, %s\n", rank, pid, WTERMSIG(status),
-                strsignal(WTERMSIG(status)));
+        fprintf(stderr, "error: rank %d (pid %d) was ended by signal %d, %s\n", rank, pid,
+                WTERMSIG(status), strsignal(WTERMSIG(status)));
     else
-        fprintf(stderr, "error: rank %d (pid %d) ended with exit code %d\n", rank, pid, WEXITSTATUS(status));
+        fprintf(stderr, "error: rank %d (pid %d) ended with exit code %d\n", rank, pid,
+                WEXITSTATUS(status));
 }
 
 static void kill_ranks(const pid_t *pids, int world, int signal) {
@@ -53,7 +55,8 @@ static void kill_ranks(const pid_t *pids, int world, int signal) {
             kill(pids[rank], signal);
 }
 
-// Until all ranks have ended: when one fails or a signal comes, ends the others. Returns the exit code.
+// Until all ranks have ended: when one fails or a signal comes, ends the others. Returns the exit
+// code.
 static int wait_for_ranks(pid_t *pids, int world, const sigset_t *signals) {
     int code = 0, left = world, signal, status;
     pid_t pid;
@@ -79,8 +82,8 @@ static int wait_for_ranks(pid_t *pids, int world, const sigset_t *signals) {
     return code;
 }
 
-// Starts the ranks and returns in each of them, with its number. The caller, which must not have called CUDA,
-// waits in here and exits when they have ended.
+// Starts the ranks and returns in each of them, with its number. The caller, which must not have
+// called CUDA, waits in here and exits when they have ended.
 static int start_ranks(int world) {
     const int ends[] = {SIGHUP, SIGINT, SIGTERM};
     pid_t parent = getpid(), pids[world];

@@ -10,7 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// The libraries of CUDA, which take 0.1 s to load, are not linked, and the driver is asked by a child.
+// The libraries of CUDA, which take 0.1 s to load, are not linked, and the driver is asked by a
+// child.
 static int count_gpus(void) {
     int status = 0, count = 0;
     pid_t parent = getpid(), child = fork();
@@ -37,9 +38,11 @@ static int count_ranks(const char *text) {
     if (gpus)
         return gpus;
     if (gpu)
-        wrong_usage("--nproc-per-node gpu: no NVIDIA driver here knows of a GPU; give a number, or cpu");
+        wrong_usage(
+            "--nproc-per-node gpu: no NVIDIA driver here knows of a GPU; give a number, or cpu");
     if (any || !strcmp(text, "cpu"))
-        return sched_getaffinity(0, sizeof cores, &cores) ? sysconf(_SC_NPROCESSORS_ONLN) : CPU_COUNT(&cores);
+        return sched_getaffinity(0, sizeof cores, &cores) ? sysconf(_SC_NPROCESSORS_ONLN)
+                                                          : CPU_COUNT(&cores);
     char *end;
     long number = strtol(text, &end, 10);
     if (end == text || *end || number < 1 || number > 1000)

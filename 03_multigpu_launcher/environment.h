@@ -1,4 +1,5 @@
-// Who this process is among the ranks: a launcher tells it in environment variables, each in its own.
+// Who this process is among the ranks: a launcher tells it in environment variables, each in its
+// own.
 #pragma once
 #include "../common/error.h"
 #include "../common/options.h"
@@ -13,9 +14,9 @@ struct place {
     char run[256];               // what the launcher calls this run and attempt; may be empty
 };
 
-// Launchers may start each other, such as Slurm torchrun, and all leave their variables: the first here that
-// has set all three has started this very process. (In a batch script of Slurm, SLURM_STEP_NUM_TASKS is not
-// set.)
+// Launchers may start each other, such as Slurm torchrun, and all leave their variables: the first
+// here that has set all three has started this very process. (In a batch script of Slurm,
+// SLURM_STEP_NUM_TASKS is not set.)
 static const struct launcher {
     const char *name, *rank, *world, *local_rank, *local_world, *run[3];
 } launchers[] = {
@@ -31,7 +32,12 @@ static const struct launcher {
      "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE",
      {"PMIX_NAMESPACE"}},
-    {"PALS's variables", "PMI_RANK", "PMI_SIZE", "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE", {"PALS_APID"}},
+    {"PALS's variables",
+     "PMI_RANK",
+     "PMI_SIZE",
+     "PALS_LOCAL_RANKID",
+     "PALS_LOCAL_SIZE",
+     {"PALS_APID"}},
     {"MPICH's variables", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", {NULL}},
     {"Slurm's variables",
      "SLURM_PROCID",
@@ -56,7 +62,8 @@ static const struct launcher *find_launcher(void) {
     if (getenv("RANK") || getenv("WORLD_SIZE") || getenv("LOCAL_RANK"))
         return launchers; // torchrun's should be complete
     for (size_t i = 1; i < sizeof launchers / sizeof *launchers; i++)
-        if (getenv(launchers[i].rank) && getenv(launchers[i].world) && getenv(launchers[i].local_rank))
+        if (getenv(launchers[i].rank) && getenv(launchers[i].world) &&
+            getenv(launchers[i].local_rank))
             return &launchers[i];
     return NULL;
 }
@@ -77,12 +84,14 @@ static struct place find_place(void) {
     for (int i = 0; i < 3 && l && l->run[i]; i++) {
         const char *name = getenv(l->run[i]);
         if (name) // the end of a long one tells more than its beginning
-            snprintf(p.run + strlen(p.run), 80, "-%s", strlen(name) > 70 ? name + strlen(name) - 70 : name);
+            snprintf(p.run + strlen(p.run), 80, "-%s",
+                     strlen(name) > 70 ? name + strlen(name) - 70 : name);
     }
     return p;
 }
 
-// The GPU of this rank: the only one that it sees, or of all the one with the number of its local rank.
+// The GPU of this rank: the only one that it sees, or of all the one with the number of its local
+// rank.
 static int choose_device(const struct place *p) {
     int devices;
     CUDA_CHECK(cudaGetDeviceCount(&devices));

@@ -1,6 +1,7 @@
-// Starts the ranks of a program, ours or not, and tells each in its environment who it is: torchrun, in C.
-// When a rank fails it ends the others, and starts all again while restarts remain. For several nodes it is
-// started once on each (nodes.h). What ranks write goes through pipes (output.h).
+// Starts the ranks of a program, ours or not, and tells each in its environment who it is:
+// torchrun, in C. When a rank fails it ends the others, and starts all again while restarts remain.
+// For several nodes it is started once on each (nodes.h). What ranks write goes through pipes
+// (output.h).
 #include "../common/options.h"
 #include "count.h"
 #include "nodes.h"
@@ -19,18 +20,24 @@ static struct {
 } opt;
 
 static const struct option_spec options[] = {
-    {"nproc-per-node", OPTION_TEXT, &opt.nproc, "1", 0, 0, "ranks on this node, or: gpu, cpu or auto"},
+    {"nproc-per-node", OPTION_TEXT, &opt.nproc, "1", 0, 0,
+     "ranks on this node, or: gpu, cpu or auto"},
     {"nnodes", OPTION_INT, &opt.nnodes, "1", 1, 10000, "number of nodes"},
     {"node-rank", OPTION_INT, &opt.node_rank, "0", 0, 9999, "which of them this is"},
     {"master-addr", OPTION_TEXT, &opt.master_addr, "127.0.0.1", 0, 0, "address of node 0"},
-    {"master-port", OPTION_INT, &opt.master_port, "0", 0, 65535, "port of node 0, 0: a free one, or 29500"},
+    {"master-port", OPTION_INT, &opt.master_port, "0", 0, 65535,
+     "port of node 0, 0: a free one, or 29500"},
     {"standalone", OPTION_FLAG, &opt.standalone, NULL, 0, 0, "one node and a free port"},
-    {"max-restarts", OPTION_INT, &opt.max_restarts, "0", 0, 1e6, "times that all ranks may start again"},
+    {"max-restarts", OPTION_INT, &opt.max_restarts, "0", 0, 1e6,
+     "times that all ranks may start again"},
     {"run-id", OPTION_TEXT, &opt.run_id, "", 0, 0, "name of the run, else: a new one"},
     {"log-dir", OPTION_TEXT, &opt.log_dir, NULL, 0, 0, "folder for the output of each rank"},
-    {"tee", OPTION_FLAG, &opt.tee, NULL, 0, 0, "output to the screen too, as lines that begin with [rank]"},
-    {"shutdown-timeout", OPTION_REAL, &opt.shutdown_timeout, "30", 0, 1e6, "seconds from SIGTERM to SIGKILL"},
-    {"join-timeout", OPTION_REAL, &opt.join_timeout, "300", 0, 1e6, "seconds to wait for other nodes"},
+    {"tee", OPTION_FLAG, &opt.tee, NULL, 0, 0,
+     "output to the screen too, as lines that begin with [rank]"},
+    {"shutdown-timeout", OPTION_REAL, &opt.shutdown_timeout, "30", 0, 1e6,
+     "seconds from SIGTERM to SIGKILL"},
+    {"join-timeout", OPTION_REAL, &opt.join_timeout, "300", 0, 1e6,
+     "seconds to wait for other nodes"},
     {"program [arguments]", OPTION_REST, &opt.program, NULL, 0, 0, "to run"},
 };
 
@@ -53,7 +60,8 @@ static void signal_ranks(int signal) {
 // Ends what is left when the launcher is gone, however that came about.
 static void start_guard(void) {
     int ends[2];
-    pids = mmap(NULL, me->nproc * sizeof *pids, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pids = mmap(NULL, me->nproc * sizeof *pids, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                -1, 0);
     guard = pids == MAP_FAILED || pipe2(ends, O_CLOEXEC) ? -1 : fork();
     if (guard < 0)
         err(1, "cannot start");
@@ -105,8 +113,9 @@ static void start_rank(int i) {
         if ((k == 1 || opt.log_dir || opt.tee) && pipe2(pipes[k], O_CLOEXEC))
             err(1, "cannot start rank %d", rank);
         s->pipe = pipes[k][0];
-        s->file =
-            opt.log_dir ? open_log(opt.log_dir, me->run_id, me->attempt, rank, k ? "stderr" : "stdout") : -1;
+        s->file = opt.log_dir ? open_log(opt.log_dir, me->run_id, me->attempt, rank,
+                                         k ? "stderr" : "stdout")
+                              : -1;
         s->screen = opt.log_dir && !opt.tee ? NULL : &screens[k];
         s->rank = opt.tee ? rank : -1;
         s->used = s->shown = s->ended = 0;
@@ -154,8 +163,8 @@ static void report(int local_rank, pid_t pid, int status) {
         snprintf(how, sizeof how, "signal %d, %s", WTERMSIG(status), strsignal(WTERMSIG(status)));
     else
         snprintf(how, sizeof how, "exit code %d", WEXITSTATUS(status));
-    note("rank %d (pid %d on %s) failed first, in attempt %d: %s", me->node * me->nproc + local_rank, pid,
-         host, me->attempt, how);
+    note("rank %d (pid %d on %s) failed first, in attempt %d: %s",
+         me->node * me->nproc + local_rank, pid, host, me->attempt, how);
     if (streams[2 * local_rank + 1].used) {
         note("the last that it wrote to stderr:");
         show_last_lines(&streams[2 * local_rank + 1]);
@@ -207,15 +216,16 @@ static void obey(void) {
         me->order_attempt = boss->order_attempt;
     }
     // An order to stop may have been missed, and the next attempt be what is heard of first.
-    if (me->state == RUNNING && (quiet > LOST || boss->order_attempt + (boss->order != GO) > me->attempt))
+    if (me->state == RUNNING &&
+        (quiet > LOST || boss->order_attempt + (boss->order != GO) > me->attempt))
         stop_ranks();
     if (left > 0)
         return;
     if (quiet > 1 && ended_by)
         exit(128 + ended_by);
     if (quiet > (me->attempt < me->max_restarts ? opt.join_timeout : LOST))
-        errx(1, "node 0 has not answered at %s, port %ld, for %.0f s (--join-timeout)", opt.master_addr,
-             opt.master_port, quiet);
+        errx(1, "node 0 has not answered at %s, port %ld, for %.0f s (--join-timeout)",
+             opt.master_addr, opt.master_port, quiet);
     if (boss->order != GO || boss->order_attempt <= me->attempt || me->final)
         return;
     me->attempt = boss->order_attempt;
@@ -232,7 +242,8 @@ static int open_signals(void) {
     sigemptyset(&signals);
     sigaddset(&signals, SIGCHLD);
     for (int i = 0; i < 5; i++)
-        if (!sigaction(passed_on[i], NULL, &action) && action.sa_handler != SIG_IGN) // as under nohup
+        if (!sigaction(passed_on[i], NULL, &action) &&
+            action.sa_handler != SIG_IGN) // as under nohup
             sigaddset(&signals, passed_on[i]);
     blocked = signals;
     sigaddset(&blocked, SIGPIPE); // the screen may go away
@@ -263,7 +274,8 @@ static void wait_for_events(int signals) {
     for (int k = 0; k < 2; k++)
         fds[2 + k] = (struct pollfd){.fd = screens[k].used ? screens[k].fd : -1, .events = POLLOUT};
     for (int i = 0; i < count; i++)
-        fds[4 + i] = (struct pollfd){.fd = can_pump(&streams[i]) ? streams[i].pipe : -1, .events = POLLIN};
+        fds[4 + i] =
+            (struct pollfd){.fd = can_pump(&streams[i]) ? streams[i].pipe : -1, .events = POLLIN};
     if (poll(fds, 4 + count, me->nnodes > 1 || kill_at ? 100 : -1) > 0) {
         flush(&screens[0]);
         flush(&screens[1]);
@@ -276,7 +288,8 @@ static void wait_for_events(int signals) {
     if (kill_at && now() > kill_at) {
         signal_ranks(SIGKILL);
         if (ended_by && me->state == DONE)
-            me->state = FAILED; // ranks of other nodes have not ended, and it is not waited for them
+            me->state =
+                FAILED; // ranks of other nodes have not ended, and it is not waited for them
     }
 }
 
@@ -292,7 +305,8 @@ static void leave(void) {
         if (pids[i])
             waitpid(pids[i], NULL, 0);
     sigaddset(&mask_before, SIGPIPE);
-    sigprocmask(SIG_SETMASK, &mask_before, NULL); // who does not want to wait for the screens can end this
+    sigprocmask(SIG_SETMASK, &mask_before,
+                NULL); // who does not want to wait for the screens can end this
     if (!ended_by)
         empty_screens();
 }
@@ -304,12 +318,13 @@ static void check_usage(void) {
         wrong_usage("--node-rank %ld: with --nnodes %ld the last is %ld", opt.node_rank, opt.nnodes,
                     opt.nnodes - 1);
     if (opt.standalone && (opt.nnodes > 1 || opt.master_port))
-        wrong_usage("--standalone means one node and a free port, not --nnodes %ld --master-port %ld",
-                    opt.nnodes, opt.master_port);
-    if (strchr(opt.run_id, '/') || opt.run_id[0] == '.' || strlen(opt.run_id) > 63)
         wrong_usage(
-            "--run-id %s: want at most 63 letters, no / and no . in front, as a folder gets this name",
-            opt.run_id);
+            "--standalone means one node and a free port, not --nnodes %ld --master-port %ld",
+            opt.nnodes, opt.master_port);
+    if (strchr(opt.run_id, '/') || opt.run_id[0] == '.' || strlen(opt.run_id) > 63)
+        wrong_usage("--run-id %s: want at most 63 letters, no / and no . in front, as a folder "
+                    "gets this name",
+                    opt.run_id);
     if (opt.nnodes > 1 && opt.master_port == 0)
         opt.master_port = 29500; // as of torchrun
 }
@@ -320,7 +335,8 @@ int main(int argc, char **argv) {
         ; // so that no pipe gets the number of a closed stdout
     close(fd);
     options_parse(options, sizeof options / sizeof *options,
-                  "Starts the ranks of a program and tells each in its environment who it is.", argc, argv);
+                  "Starts the ranks of a program and tells each in its environment who it is.",
+                  argc, argv);
     check_usage();
     sigchld_before = signal(SIGCHLD, SIG_DFL); // where it is ignored, children cannot be waited for
     int nproc = count_ranks(opt.nproc), signals = open_signals();
@@ -331,7 +347,8 @@ int main(int argc, char **argv) {
     start_guard();
     atexit(leave);
     open_screens();
-    if (me->nproc > 1 && !getenv("OMP_NUM_THREADS") && !setenv("OMP_NUM_THREADS", "1", 1) && me->node == 0)
+    if (me->nproc > 1 && !getenv("OMP_NUM_THREADS") && !setenv("OMP_NUM_THREADS", "1", 1) &&
+        me->node == 0)
         note("OMP_NUM_THREADS=1 for each rank, as it was not set");
     struct message last = {0};
     for (double said = 0;; wait_for_events(signals)) {

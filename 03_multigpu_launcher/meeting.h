@@ -28,7 +28,8 @@ static void open_folder(const struct place *p) {
         snprintf(name, sizeof name, "-%d", p->world > 1 ? getppid() : getpid());
     for (char *slash = name; (slash = strchr(slash, '/'));)
         *slash = '_';
-    snprintf(folder_path, PATH_MAX, "%s/ranks-%d%s", parent && *parent ? parent : "/tmp", geteuid(), name);
+    snprintf(folder_path, PATH_MAX, "%s/ranks-%d%s", parent && *parent ? parent : "/tmp", geteuid(),
+             name);
     if (mkdir(folder_path, 0700) && errno != EEXIST)
         fail("cannot make the folder %s: %m", folder_path);
     folder = open(folder_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -38,7 +39,8 @@ static void open_folder(const struct place *p) {
         fail("%s must be a folder that nobody but this user can write to", folder_path);
 }
 
-// Rank 0 holds its file locked as long as it lives, so one that a killed run has left is never taken for it.
+// Rank 0 holds its file locked as long as it lives, so one that a killed run has left is never
+// taken for it.
 static int read_id(ncclUniqueId *id) {
     int file = openat(folder, "id", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     int locked = file >= 0 && flock(file, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;

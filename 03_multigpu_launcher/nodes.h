@@ -1,6 +1,7 @@
-// Launchers of several nodes agree here. Each says what its ranks do, again and again, in datagrams; node 0
-// takes it all down and says what all are to do. So a lost datagram does no harm, as the next says the same,
-// and silence means that a node is gone. With one node, node 0 talks to nobody, and the rest is the same.
+// Launchers of several nodes agree here. Each says what its ranks do, again and again, in
+// datagrams; node 0 takes it all down and says what all are to do. So a lost datagram does no harm,
+// as the next says the same, and silence means that a node is gone. With one node, node 0 talks to
+// nobody, and the rest is the same.
 #pragma once
 #include "output.h"
 #include <err.h>
@@ -22,10 +23,11 @@ enum order { STOP, GO, END }; // GO starts attempt order_attempt, if not yet don
 struct message { // all nodes have the same byte order, or do not understand magic
     uint32_t magic;
     int32_t node, nnodes, nproc, max_restarts, pid; // of the launcher
-    int32_t state, attempt, final; // attempt: the last that was started, -1: none; final: no restart
-    int32_t order, order_attempt;  // of node 0, and what the others have heard of it
-    int32_t code;                  // to exit with at the END
-    char run_id[64];               // empty where node 0 has not told it yet
+    int32_t state, attempt,
+        final;                    // attempt: the last that was started, -1: none; final: no restart
+    int32_t order, order_attempt; // of node 0, and what the others have heard of it
+    int32_t code;                 // to exit with at the END
+    char run_id[64];              // empty where node 0 has not told it yet
 };
 
 struct node {
@@ -55,8 +57,11 @@ static void join_nodes(int node, int nnodes, int nproc, int max_restarts, const 
         err(1, "--nnodes %d", nnodes);
     boss = &nodes[0].said;
     me = &nodes[node].said;
-    *me = (struct message){
-        .magic = 0x4c4e4348, .node = node, .nnodes = nnodes, .nproc = nproc, .max_restarts = max_restarts};
+    *me = (struct message){.magic = 0x4c4e4348,
+                           .node = node,
+                           .nnodes = nnodes,
+                           .nproc = nproc,
+                           .max_restarts = max_restarts};
     me->pid = getpid();
     me->attempt = me->order_attempt = -1;
     me->code = 1;
@@ -68,9 +73,9 @@ static void join_nodes(int node, int nnodes, int nproc, int max_restarts, const 
         nodes[n].heard = n == 0 ? now() : -1e9; // node 0 has some time to answer for the first time
 }
 
-// Node 0 has the port twice. The launchers talk over UDP. TCP is for rank 0 to listen at: a socket that is
-// bound and does not listen keeps others from being given the port, and with SO_REUSEADDR does not hinder
-// rank 0. Port 0 becomes a free one.
+// Node 0 has the port twice. The launchers talk over UDP. TCP is for rank 0 to listen at: a socket
+// that is bound and does not listen keeps others from being given the port, and with SO_REUSEADDR
+// does not hinder rank 0. Port 0 becomes a free one.
 static void open_port(const char *host, long *port) {
     struct addrinfo hints = {.ai_socktype = SOCK_DGRAM}, *a;
     char text[8];
@@ -87,12 +92,14 @@ static void open_port(const char *host, long *port) {
         }
         int tcp = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
         setsockopt(tcp, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-        failed = bind(udp, a->ai_addr, a->ai_addrlen) || getsockname(udp, a->ai_addr, &a->ai_addrlen) ||
+        failed = bind(udp, a->ai_addr, a->ai_addrlen) ||
+                 getsockname(udp, a->ai_addr, &a->ai_addrlen) ||
                  bind(tcp, a->ai_addr, a->ai_addrlen);
         if (failed && (errno != EADDRINUSE || *port)) {
-            const char *advice = errno == EADDRINUSE      ? "; choose another with --master-port, or 0"
-                                 : errno == EADDRNOTAVAIL ? "; --master-addr is not an address of this node"
-                                                          : "";
+            const char *advice = errno == EADDRINUSE ? "; choose another with --master-port, or 0"
+                                 : errno == EADDRNOTAVAIL
+                                     ? "; --master-addr is not an address of this node"
+                                     : "";
             errx(1, "node 0 cannot have port %s of %s: %s%s", text, host, strerror(errno), advice);
         }
         if (failed) // free over UDP only
@@ -107,11 +114,13 @@ static void say(void) {
     if (me->node > 0)
         send(udp, me, sizeof *me, 0);
     for (int n = 1; n < me->nnodes && me->node == 0; n++)
-        sendto(udp, me, sizeof *me, 0, (struct sockaddr *)&nodes[n].address, nodes[n].address_bytes);
+        sendto(udp, me, sizeof *me, 0, (struct sockaddr *)&nodes[n].address,
+               nodes[n].address_bytes);
 }
 
 static int same_run(const struct message *m) {
-    return m->nnodes == me->nnodes && m->nproc == me->nproc && m->max_restarts == me->max_restarts &&
+    return m->nnodes == me->nnodes && m->nproc == me->nproc &&
+           m->max_restarts == me->max_restarts &&
            (!*m->run_id || !*me->run_id || !strcmp(m->run_id, me->run_id));
 }
 
@@ -127,8 +136,8 @@ static void hear(void) {
         nodes[n].heard += held_up; // which must not be taken for the silence of others
     for (;;) {
         from.address_bytes = sizeof from.address;
-        ssize_t got =
-            recvfrom(udp, m, sizeof *m, MSG_TRUNC, (struct sockaddr *)&from.address, &from.address_bytes);
+        ssize_t got = recvfrom(udp, m, sizeof *m, MSG_TRUNC, (struct sockaddr *)&from.address,
+                               &from.address_bytes);
         if (got < 0)
             return;
         if (got != sizeof *m || m->magic != me->magic || m->run_id[sizeof m->run_id - 1] ||
@@ -139,15 +148,18 @@ static void hear(void) {
             sendto(udp, me, sizeof *me, 0, (struct sockaddr *)&from.address, from.address_bytes);
         else if (!same)
             errx(1,
-                 "node 0 has --nnodes %d --nproc-per-node %d --max-restarts %d --run-id %s, node %d has not",
+                 "node 0 has --nnodes %d --nproc-per-node %d --max-restarts %d --run-id %s, node "
+                 "%d has not",
                  m->nnodes, m->nproc, m->max_restarts, m->run_id, me->node);
         if (!same || m->node >= me->nnodes)
             continue;
         struct node *n = &nodes[m->node];
         int other = n->said.pid != m->pid || n->address_bytes != from.address_bytes ||
                     memcmp(&n->address, &from.address, from.address_bytes);
-        if (n->address_bytes && other && (!is_lost(m->node) || (me->node == 0 && me->order != STOP)))
-            continue; // somebody else says that it is this node, and may be it from the next attempt on
+        if (n->address_bytes && other &&
+            (!is_lost(m->node) || (me->node == 0 && me->order != STOP)))
+            continue; // somebody else says that it is this node, and may be it from the next
+                      // attempt on
         from.heard = now();
         *n = from;
         if (me->node > 0)
@@ -160,7 +172,8 @@ static void decide(double join_timeout) {
     int busy = 0, done = 0, failed = 0, final = 0, missing = 0;
     for (int n = 0; n < me->nnodes; n++) {
         struct message *m = &nodes[n].said;
-        if (me->order == STOP && m->magic && m->attempt > me->order_attempt) // node 0 was started anew
+        if (me->order == STOP && m->magic &&
+            m->attempt > me->order_attempt) // node 0 was started anew
             me->order_attempt = m->attempt;
         if (is_lost(n))
             missing = n;
@@ -194,12 +207,13 @@ static void decide(double join_timeout) {
     if (missing && !last) {
         if (now() - complete < join_timeout)
             return;
-        note("node %d of %d has not come within %g s (--join-timeout)", missing, me->nnodes, join_timeout);
+        note("node %d of %d has not come within %g s (--join-timeout)", missing, me->nnodes,
+             join_timeout);
     }
     me->order = missing || last ? END : GO;
     if (me->order == GO && ++me->order_attempt > 0)
-        note("starting all %d ranks again: restart %d of %d", me->nnodes * me->nproc, me->order_attempt,
-             me->max_restarts);
+        note("starting all %d ranks again: restart %d of %d", me->nnodes * me->nproc,
+             me->order_attempt, me->max_restarts);
 }
 
 // There is nothing left to do, and every node that is there knows.

@@ -1,4 +1,5 @@
-// What ranks write comes through pipes: it goes to a file and to the screen, and the last of it is kept.
+// What ranks write comes through pipes: it goes to a file and to the screen, and the last of it is
+// kept.
 #pragma once
 #include <err.h>
 #include <errno.h>
@@ -13,8 +14,9 @@
 
 enum { SHOWN = 20, TEXT = 1 << 16 }; // lines of a report; bytes of a stream that are kept
 
-// The launcher's stdout or stderr. It must see to its ranks even if nobody reads that, so it does not wait,
-// and what is not out yet stays here. There is room for a whole stream, each byte a line with its [rank].
+// The launcher's stdout or stderr. It must see to its ranks even if nobody reads that, so it does
+// not wait, and what is not out yet stays here. There is room for a whole stream, each byte a line
+// with its [rank].
 static struct screen {
     int fd;
     size_t used;
@@ -24,13 +26,15 @@ static struct screen {
 struct stream {
     int pipe, file;        // -1: none
     struct screen *screen; // NULL: not there
-    int rank;              // named at the start of lines on the screen; -1: not, and lines need not be whole
-    int ended, rest; // the rank has, with so many bytes in the pipe; a process that got away may add to them
+    int rank; // named at the start of lines on the screen; -1: not, and lines need not be whole
+    int ended, rest;    // the rank has, with so many bytes in the pipe; a process that got away may
+                        // add to them
     size_t used, shown; // bytes in text, and how many of them the screen has had
     char text[TEXT];
 };
 
-// A terminal or pipe is opened anew, as not to wait is a property that all share who have the same opening.
+// A terminal or pipe is opened anew, as not to wait is a property that all share who have the same
+// opening.
 static void open_screens(void) {
     for (int k = 0; k < 2; k++) {
         struct stat s;
@@ -78,7 +82,8 @@ __attribute__((format(printf, 1, 2))) static void note(const char *format, ...) 
 }
 
 // LOG_DIR/RUN_ID/attempt_N/rank_R.stdout or .stderr. What an earlier run has left there stays.
-static int open_log(const char *folder, const char *run_id, int attempt, int rank, const char *name) {
+static int open_log(const char *folder, const char *run_id, int attempt, int rank,
+                    const char *name) {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s/attempt_%d/rank_%d.%s", folder, run_id, attempt, rank, name);
     for (char *slash = path; (slash = strchr(slash + 1, '/')); *slash = '/') {
@@ -138,7 +143,8 @@ static void pump(struct stream *s) {
         err(1, "cannot write to --log-dir");
     s->used += got;
     s->rest -= got;
-    char *last = s->rank >= 0 ? memrchr(s->text + s->shown, '\n', s->used - s->shown) : s->text + s->used - 1;
+    char *last = s->rank >= 0 ? memrchr(s->text + s->shown, '\n', s->used - s->shown)
+                              : s->text + s->used - 1;
     if (last)
         show(s, last + 1 - s->text);
     if (s->used == TEXT) { // the newer half stays

@@ -1,5 +1,6 @@
-// Is this job fit to run? The ranks meet and sum as train does, show who they are, and check that they are
-// what their launcher has told them. What concerns one machine is the part of tools/doctor.sh.
+// Is this job fit to run? The ranks meet and sum as train does, show who they are, and check that
+// they are what their launcher has told them. What concerns one machine is the part of
+// tools/doctor.sh.
 #include "../03_multigpu_launcher/environment.h"
 #include "../common/error.h"
 #include "../common/options.h"
@@ -12,8 +13,10 @@ static struct {
 } opt;
 
 static const struct option_spec options[] = {
-    {"timeout", OPTION_INT, &opt.timeout, "30", 1, 1e6, "seconds to wait for ranks, and for their sum"},
-    {"token-file", OPTION_TEXT, &opt.token_file, NULL, 0, 0, "file with a word that all ranks must know"},
+    {"timeout", OPTION_INT, &opt.timeout, "30", 1, 1e6,
+     "seconds to wait for ranks, and for their sum"},
+    {"token-file", OPTION_TEXT, &opt.token_file, NULL, 0, 0,
+     "file with a word that all ranks must know"},
 };
 
 struct row {
@@ -62,7 +65,8 @@ static struct row describe(const struct place *p, int device) {
 
 static void check(const struct row *rows, int world, double sum) {
     int ranks = 0, locals = 0, gpus = 0, versions = 0, hosts = 0;
-    printf("%4s  %-16s %10s  %-16s %-14s %s\n", "rank", "host", "local rank", "address", "bus", "GPU");
+    printf("%4s  %-16s %10s  %-16s %-14s %s\n", "rank", "host", "local rank", "address", "bus",
+           "GPU");
     for (int i = 0; i < world; i++) {
         const struct row *r = &rows[i];
         int before = 0, shared = 0;
@@ -76,16 +80,19 @@ static void check(const struct row *rows, int world, double sum) {
         gpus += !shared;
         versions += r->nccl == rows[0].nccl;
         hosts += !before;
-        printf("%4d  %-16s %10d  %-16s %-14s %s\n", r->rank, r->host, r->local_rank, r->address, r->bus,
-               r->gpu);
+        printf("%4d  %-16s %10d  %-16s %-14s %s\n", r->rank, r->host, r->local_rank, r->address,
+               r->bus, r->gpu);
     }
     say(ranks == world, "%d ranks on %d hosts, as the launcher said", world, hosts);
     say(locals == world, "the local ranks of each host are 0, 1, 2 ...%s",
-        locals == world ? "" : ": do the ranks of a host follow each other? (srun --distribution=block)");
+        locals == world
+            ? ""
+            : ": do the ranks of a host follow each other? (srun --distribution=block)");
     say(gpus == world, "each rank has a GPU of its own%s",
         gpus == world ? "" : ": as many ranks as GPUs, please");
-    say(versions == world, "all have NCCL %d.%d.%d%s", rows[0].nccl / 10000, rows[0].nccl / 100 % 100,
-        rows[0].nccl % 100, versions == world ? "" : ": not so; load the same module on all nodes");
+    say(versions == world, "all have NCCL %d.%d.%d%s", rows[0].nccl / 10000,
+        rows[0].nccl / 100 % 100, rows[0].nccl % 100,
+        versions == world ? "" : ": not so; load the same module on all nodes");
     say(sum == world * (world + 1.) / 2, "the sum of 1 to %d over all ranks is %g", world, sum);
 }
 

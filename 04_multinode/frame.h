@@ -28,7 +28,8 @@ struct frame { // numbers in network byte order; texts end with a 0
 static struct frame self;                     // what this rank says
 static char master_host[256], master_port[8]; // of rank 0
 
-static void set_text(char *field, size_t size, const char *text) { // the end of a long one tells more
+static void set_text(char *field, size_t size,
+                     const char *text) { // the end of a long one tells more
     size_t length = strlen(text);
     snprintf(field, size, "%s", text + (length < size ? 0 : length - size + 1));
 }
@@ -45,7 +46,9 @@ static void read_token(const char *path) {
         if (file < 0 || fstat(file, &s) || read(file, token, sizeof token - 1) < 0)
             fail("--token-file %s: %m", path);
         if (!S_ISREG(s.st_mode) || s.st_uid != geteuid() || (s.st_mode & 077))
-            fail("--token-file %s must be a file of this user's that nobody else can read: chmod 600", path);
+            fail("--token-file %s must be a file of this user's that nobody else can read: chmod "
+                 "600",
+                 path);
         close(file);
     } else {
         snprintf(token, sizeof token, "%s", given);
@@ -59,11 +62,13 @@ static void read_token(const char *path) {
 static void prepare(const struct place *p, const char *plan, const char *token_file) {
     const char *host = getenv("MASTER_ADDR"), *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
     if (!host || !*host || !getenv("MASTER_PORT"))
-        wrong_usage("%s is not set: where rank 0 listens; in a job script MASTER_PORT=29500 and MASTER_ADDR="
+        wrong_usage("%s is not set: where rank 0 listens; in a job script MASTER_PORT=29500 and "
+                    "MASTER_ADDR="
                     "$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1) or "
                     "$(head -n 1 \"$PBS_NODEFILE\")",
                     host && *host ? "MASTER_PORT" : "MASTER_ADDR");
-    // At MASTER_PORT torchrun listens itself, with a store for PyTorch, so rank 0 gets the port after it.
+    // At MASTER_PORT torchrun listens itself, with a store for PyTorch, so rank 0 gets the port
+    // after it.
     int port = from_environment("MASTER_PORT", 1, 65534) + (agent && !strcmp(agent, "True"));
     snprintf(master_host, sizeof master_host, "%s", host);
     snprintf(master_port, sizeof master_port, "%d", port);
@@ -83,7 +88,8 @@ static struct addrinfo *find_rank0(void) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
     int error = getaddrinfo(master_host, master_port, &hints, &list);
     if (error && error != EAI_AGAIN)
-        fail("MASTER_ADDR=%s: %s", master_host, error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error));
+        fail("MASTER_ADDR=%s: %s", master_host,
+             error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error));
     return error ? NULL : list;
 }
 

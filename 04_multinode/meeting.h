@@ -1,6 +1,7 @@
-// How ranks meet that share nothing but a network: rank 0 listens at MASTER_ADDR and MASTER_PORT, and nowhere
-// else; the others say who they are; when all are there each gets NCCL's id. Whatever else comes to the port
-// is refused and forgotten. Nothing is encrypted, here or in NCCL: this is for private networks.
+// How ranks meet that share nothing but a network: rank 0 listens at MASTER_ADDR and MASTER_PORT,
+// and nowhere else; the others say who they are; when all are there each gets NCCL's id. Whatever
+// else comes to the port is refused and forgotten. Nothing is encrypted, here or in NCCL: this is
+// for private networks.
 #pragma once
 #include "frame.h"
 #include <math.h>
@@ -52,7 +53,8 @@ static void listen_for_ranks(void) {
         meeting.listener = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         // The launcher holds the port for this rank, and the attempt before may have had it.
         setsockopt(meeting.listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-        error = bind(meeting.listener, a->ai_addr, a->ai_addrlen) || listen(meeting.listener, SOMAXCONN);
+        error = bind(meeting.listener, a->ai_addr, a->ai_addrlen) ||
+                listen(meeting.listener, SOMAXCONN);
         if (!error)
             break;
         error = errno;
@@ -60,8 +62,8 @@ static void listen_for_ranks(void) {
     }
     freeaddrinfo(list);
     if (error)
-        fail("rank 0 cannot listen at MASTER_ADDR=%s, MASTER_PORT=%s: %s%s", master_host, master_port,
-             strerror(error),
+        fail("rank 0 cannot listen at MASTER_ADDR=%s, MASTER_PORT=%s: %s%s", master_host,
+             master_port, strerror(error),
              error == EADDRNOTAVAIL ? ": it must be an address of this host"
              : error == EADDRINUSE  ? ": another run? choose another port"
                                     : "");
@@ -89,7 +91,8 @@ __attribute__((format(printf, 2, 3))) static void dismiss(int i, const char *for
     forget(i);
 }
 
-static int same_token(const char *a, const char *b) { // in a time that does not tell how much of it is right
+static int same_token(const char *a,
+                      const char *b) { // in a time that does not tell how much of it is right
     int difference = 0;
     for (size_t i = 0; i < sizeof self.token; i++)
         difference |= a[i] ^ b[i];
@@ -126,7 +129,8 @@ static void admit(int i) {
 static void accept_guest(void) {
     struct sockaddr_storage address;
     socklen_t bytes = sizeof address;
-    int socket = accept4(meeting.listener, (struct sockaddr *)&address, &bytes, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int socket = accept4(meeting.listener, (struct sockaddr *)&address, &bytes,
+                         SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (socket < 0)
         return;
     int strangers = 0, oldest = -1;
@@ -140,7 +144,8 @@ static void accept_guest(void) {
         dismiss(oldest, "silent");
     struct guest *g = &meeting.guests[meeting.count++];
     *g = (struct guest){.socket = socket, .rank = -1, .until = seconds() + HELLO_SECONDS};
-    getnameinfo((struct sockaddr *)&address, bytes, g->address, sizeof g->address, NULL, 0, NI_NUMERICHOST);
+    getnameinfo((struct sockaddr *)&address, bytes, g->address, sizeof g->address, NULL, 0,
+                NI_NUMERICHOST);
 }
 
 // It has come; and, when nobody can come any more, has answered.
@@ -182,8 +187,9 @@ static void check_time(void) {
     getsockname(meeting.listener, (struct sockaddr *)&address, &bytes);
     getnameinfo((struct sockaddr *)&address, bytes, at, sizeof at, NULL, 0, NI_NUMERICHOST);
     int loopback = !strncmp(at, "127.", 4) || !strcmp(at, "::1");
-    end_meeting("waited %.0f s: %s never arrived at %s, port %s (--join-timeout)%s", meeting.timeout, ranks,
-                at, master_port, loopback ? ", which only this host can reach" : "");
+    end_meeting("waited %.0f s: %s never arrived at %s, port %s (--join-timeout)%s",
+                meeting.timeout, ranks, at, master_port,
+                loopback ? ", which only this host can reach" : "");
 }
 
 // A guest has said more, or has left.
@@ -234,11 +240,11 @@ static void compare_plans(void) {
         for (size_t k = 1; !strncmp(theirs, ours, k + 1); k++)
             if (ours[k] == ' ' && strchr(",;", ours[k - 1]))
                 part = k + 1;
-        end_meeting(
-            "rank %d on %s is to train with \"%.*s\", rank 0 with \"%.*s\": do all have the same options, "
-            "and see the same --snapshot folder?",
-            meeting.guests[i].rank, f->host, (int)strcspn(theirs + part, ",;"), theirs + part,
-            (int)strcspn(ours + part, ",;"), ours + part);
+        end_meeting("rank %d on %s is to train with \"%.*s\", rank 0 with \"%.*s\": do all have "
+                    "the same options, "
+                    "and see the same --snapshot folder?",
+                    meeting.guests[i].rank, f->host, (int)strcspn(theirs + part, ",;"),
+                    theirs + part, (int)strcspn(ours + part, ",;"), ours + part);
     }
 }
 
@@ -298,7 +304,8 @@ static int reach_rank0(void) {
             if (error == EINPROGRESS &&
                 poll(&fd, 1, 1000 * fmax(0, fmin(3, meeting.end - seconds() + 0.1))) == 0)
                 error = ETIMEDOUT;
-            else if (error == EINPROGRESS && !getsockopt(s, SOL_SOCKET, SO_ERROR, &socket_error, &bytes))
+            else if (error == EINPROGRESS &&
+                     !getsockopt(s, SOL_SOCKET, SO_ERROR, &socket_error, &bytes))
                 error = socket_error;
             if (!error) {
                 freeaddrinfo(list);
@@ -309,11 +316,13 @@ static int reach_rank0(void) {
         if (list)
             freeaddrinfo(list);
     }
-    fail("waited %.0f s (--join-timeout) for rank 0 at MASTER_ADDR=%s, MASTER_PORT=%s: %s%s", meeting.timeout,
-         master_host, master_port, error ? strerror(error) : "the name server does not answer",
-         error == ECONNREFUSED ? ": nothing listens there; is it where rank 0 runs, and does that still run?"
-         : error == ETIMEDOUT  ? ": a firewall, or no such host?"
-                               : "");
+    fail("waited %.0f s (--join-timeout) for rank 0 at MASTER_ADDR=%s, MASTER_PORT=%s: %s%s",
+         meeting.timeout, master_host, master_port,
+         error ? strerror(error) : "the name server does not answer",
+         error == ECONNREFUSED
+             ? ": nothing listens there; is it where rank 0 runs, and does that still run?"
+         : error == ETIMEDOUT ? ": a firewall, or no such host?"
+                              : "");
 }
 
 // Waits for what rank 0 says. Returns 1, or 0 when it has left.
@@ -324,7 +333,8 @@ static int receive_frame(int socket, struct frame *f, double end) {
         if (poll(&fd, 1, 100) > 0)
             all = receive_more(socket, f, &got);
         if (got >= sizeof f->magic && memcmp(f->magic, self.magic, sizeof f->magic))
-            fail("what listens at MASTER_ADDR=%s, MASTER_PORT=%s is not rank 0", master_host, master_port);
+            fail("what listens at MASTER_ADDR=%s, MASTER_PORT=%s is not rank 0", master_host,
+                 master_port);
     }
     if (all == 0)
         fail("rank 0 at MASTER_ADDR=%s, MASTER_PORT=%s is silent", master_host, master_port);
@@ -339,8 +349,8 @@ static int sees_trace(const char *snapshot, const ncclUniqueId *id) {
     if (asprintf(&path, "%s.meeting", snapshot) < 0)
         return 0;
     int file = open(path, O_RDONLY | O_CLOEXEC);
-    int same =
-        file >= 0 && read(file, &there, sizeof there) == sizeof there && !memcmp(&there, id, sizeof there);
+    int same = file >= 0 && read(file, &there, sizeof there) == sizeof there &&
+               !memcmp(&there, id, sizeof there);
     close(file);
     free(path);
     return same;
@@ -363,18 +373,21 @@ static void visit_rank0(ncclUniqueId *id, const char *snapshot) {
         usleep(10000);
     char why[WHY_SIZE] = "";
     if (!sees)
-        refuse(why, "does not see what rank 0 has written beside %s: all nodes must see that folder",
+        refuse(why,
+               "does not see what rank 0 has written beside %s: all nodes must see that folder",
                snapshot);
     if (!send_frame(socket, *why ? NO : SEEN, why, sizeof why, seconds() + GRACE_SECONDS) ||
         !receive_frame(socket, &answer, seconds() + 2 * GRACE_SECONDS))
-        fail("rank 0 at MASTER_ADDR=%s, MASTER_PORT=%s has left the meeting", master_host, master_port);
+        fail("rank 0 at MASTER_ADDR=%s, MASTER_PORT=%s has left the meeting", master_host,
+             master_port);
     close(socket);
 }
 
-// Gives the id of rank 0 to all ranks, or ends all that have come. plan: what is to be trained, which must be
-// the same for all. snapshot: a file in a folder that all must see. Where they are NULL, nothing is asked.
-static void share_id(const struct place *p, ncclUniqueId *id, const char *plan, const char *snapshot,
-                     const char *token_file, double timeout) {
+// Gives the id of rank 0 to all ranks, or ends all that have come. plan: what is to be trained,
+// which must be the same for all. snapshot: a file in a folder that all must see. Where they are
+// NULL, nothing is asked.
+static void share_id(const struct place *p, ncclUniqueId *id, const char *plan,
+                     const char *snapshot, const char *token_file, double timeout) {
     if (p->world == 1)
         return;
     prepare(p, plan, token_file);

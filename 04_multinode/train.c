@@ -1,14 +1,16 @@
-// Step 1: trains an MNIST classifier. A training step is four array operations: gather a batch, forward,
-// backward, update. A snapshot holds all that the next step depends on, which makes the run restartable.
+// Step 1: trains an MNIST classifier. A training step is four array operations: gather a batch,
+// forward, backward, update. A snapshot holds all that the next step depends on, which makes the
+// run restartable.
 //
-// Step 2: on several GPUs, with a process, called a rank, for each. Every rank has the whole model and
-// computes the gradients of its slice of the batch; summed over the ranks, they are those of the batch.
+// Step 2: on several GPUs, with a process, called a rank, for each. Every rank has the whole model
+// and computes the gradients of its slice of the batch; summed over the ranks, they are those of
+// the batch.
 //
-// Step 3: a rank does not make its siblings. A launcher has started it, tells it who it is, and starts all
-// ranks again when one fails; they go on from the last snapshot.
+// Step 3: a rank does not make its siblings. A launcher has started it, tells it who it is, and
+// starts all ranks again when one fails; they go on from the last snapshot.
 //
-// Step 4: on several nodes, where ranks share neither memory nor disk. They meet over the network, and nobody
-// waits for ever for one that is gone.
+// Step 4: on several nodes, where ranks share neither memory nor disk. They meet over the network,
+// and nobody waits for ever for one that is gone.
 #include "../03_multigpu_launcher/environment.h"
 #include "../common/data.h"
 #include "../common/model.h"
@@ -39,21 +41,28 @@ static const struct option_spec options[] = {
     {"model", OPTION_TEXT, &opt.model, "mlp", 0, 0, "kind of model: mlp"},
     {"hidden", OPTION_TEXT, &opt.hidden, "512,512", 0, 0, "widths of the hidden layers"},
     {"epochs", OPTION_INT, &opt.epochs, "10", 1, 1e6, "passes over the training set"},
-    {"max-steps", OPTION_INT, &opt.max_steps, "0", 0, 1e12, "stop after so many steps in all, 0: never"},
+    {"max-steps", OPTION_INT, &opt.max_steps, "0", 0, 1e12,
+     "stop after so many steps in all, 0: never"},
     {"batch", OPTION_INT, &opt.batch, "128", 1, 1e6, "samples per step"},
     {"optimizer", OPTION_TEXT, &opt.optimizer, "sgd", 0, 0, "sgd, adam or adamw"},
-    {"lr", OPTION_REAL, &opt.lr, "auto", 1e-12, 1e3, "learning rate, auto: 0.05 for sgd, else 0.001"},
+    {"lr", OPTION_REAL, &opt.lr, "auto", 1e-12, 1e3,
+     "learning rate, auto: 0.05 for sgd, else 0.001"},
     {"momentum", OPTION_REAL, &opt.momentum, "0.9", 0, 1, "of SGD, 0: none"},
-    {"weight-decay", OPTION_REAL, &opt.weight_decay, "0", 0, 1e3, "of parameters, 0: none; adamw: decoupled"},
+    {"weight-decay", OPTION_REAL, &opt.weight_decay, "0", 0, 1e3,
+     "of parameters, 0: none; adamw: decoupled"},
     {"seed", OPTION_INT, &opt.seed, "1", 0, 1e15, "of the weights and of the order of samples"},
     {"log-every", OPTION_INT, &opt.log_every, "100", 1, 1e9, "steps between progress reports"},
-    {"snapshot", OPTION_TEXT, &opt.snapshot, NULL, 0, 0, "file to save to and, if it is there, resume from"},
+    {"snapshot", OPTION_TEXT, &opt.snapshot, NULL, 0, 0,
+     "file to save to and, if it is there, resume from"},
     {"save-every", OPTION_INT, &opt.save_every, "1", 1, 1e6, "epochs between snapshots"},
-    {"csv", OPTION_TEXT, &opt.csv, NULL, 0, 0, "file for the losses, a line per progress report and epoch"},
+    {"csv", OPTION_TEXT, &opt.csv, NULL, 0, 0,
+     "file for the losses, a line per progress report and epoch"},
     {"overlap", OPTION_INT, &opt.overlap, "1", 0, 1, "0: computing waits for each collective"},
     {"join-timeout", OPTION_INT, &opt.join_timeout, "60", 1, 1e6, "seconds to wait for rank 0"},
-    {"step-timeout", OPTION_REAL, &opt.step_timeout, "120", 0.1, 1e6, "seconds that a collective may take"},
-    {"token-file", OPTION_TEXT, &opt.token_file, NULL, 0, 0, "file with a word that all ranks must know"},
+    {"step-timeout", OPTION_REAL, &opt.step_timeout, "120", 0.1, 1e6,
+     "seconds that a collective may take"},
+    {"token-file", OPTION_TEXT, &opt.token_file, NULL, 0, 0,
+     "file with a word that all ranks must know"},
 };
 
 struct trainer {
@@ -82,8 +91,9 @@ struct trainer {
 
 static volatile sig_atomic_t told_to_stop;
 
-// All ranks stop after the same step, the next that is reported. A second signal ends this one at once, but
-// not one that comes with the first: a job's launchers and ranks may all get it, and launchers pass it on.
+// All ranks stop after the same step, the next that is reported. A second signal ends this one at
+// once, but not one that comes with the first: a job's launchers and ranks may all get it, and
+// launchers pass it on.
 static void on_signal(int number) {
     static time_t first;
     if (!told_to_stop)
@@ -103,8 +113,8 @@ static void load(struct trainer *t) {
     t->rows = opt.batch / t->world;
     long fit = fmax(t->rows, 1) * t->world;
     if (opt.batch != fit)
-        wrong_usage("--batch %ld does not divide into %d ranks; %ld and %ld do", opt.batch, t->world, fit,
-                    fit + t->world);
+        wrong_usage("--batch %ld does not divide into %d ranks; %ld and %ld do", opt.batch,
+                    t->world, fit, fit + t->world);
     if (model_build(&t->model, opt.model, opt.hidden, t->train.pixels, CLASSES, why))
         wrong_usage("%s", why);
     if (optimizer_build(&t->optimizer, opt.optimizer, opt.lr, opt.momentum, opt.weight_decay, why))
@@ -158,18 +168,20 @@ static void setup(struct trainer *t) {
     DEVICE_ALLOC(t->dy, "activations", row * widest);
     DEVICE_ALLOC(t->dx, "activations", row * widest);
     DEVICE_ALLOC(t->labels, "activations", t->rows);
-    DEVICE_ALLOC(t->stats, "activations", sizeof *t->stats + sizeof(double)); // that one: ranks told to stop
+    DEVICE_ALLOC(t->stats, "activations",
+                 sizeof *t->stats + sizeof(double)); // that one: ranks told to stop
     CUDA_CHECK(cudaMemsetAsync(t->stats, 0, sizeof *t->stats, t->stream));
 }
 
 // Runs samples through the model: rows of them, from the first on in that order (NULL: as stored).
-static void forward(struct trainer *t, struct dataset *set, const uint32_t *order, size_t first, int rows) {
-    gather_batch(set->images, set->labels, order, first, rows, set->pixels, set->mean, set->deviation,
-                 t->activations[0], t->labels, t->stream);
+static void forward(struct trainer *t, struct dataset *set, const uint32_t *order, size_t first,
+                    int rows) {
+    gather_batch(set->images, set->labels, order, first, rows, set->pixels, set->mean,
+                 set->deviation, t->activations[0], t->labels, t->stream);
     for (int i = 0; i < t->model.count; i++) {
         const struct layer *l = &t->model.layers[i];
-        l->kind->forward(l, &t->pass, t->parameters + l->first, t->activations[i], t->activations[i + 1],
-                         rows);
+        l->kind->forward(l, &t->pass, t->parameters + l->first, t->activations[i],
+                         t->activations[i + 1], rows);
     }
 }
 
@@ -177,16 +189,18 @@ static void forward(struct trainer *t, struct dataset *set, const uint32_t *orde
 static void backward(struct trainer *t, int rows) {
     for (int i = t->model.count - 1; i >= 0; i--) {
         const struct layer *l = &t->model.layers[i];
-        l->kind->backward(l, &t->pass, t->parameters + l->first, t->activations[i], t->activations[i + 1],
-                          t->dy, i > 0 ? t->dx : NULL, t->gradients + l->first, rows);
+        l->kind->backward(l, &t->pass, t->parameters + l->first, t->activations[i],
+                          t->activations[i + 1], t->dy, i > 0 ? t->dx : NULL,
+                          t->gradients + l->first, rows);
         float *swap = t->dy;
         t->dy = t->dx;
         t->dx = swap;
         // The sum over the ranks is on its way while the next layers are computed.
         CUDA_CHECK(cudaEventRecord(t->event, t->stream));
         CUDA_CHECK(cudaStreamWaitEvent(t->comm_stream, t->event, 0));
-        COLLECTIVE(t->comm_stream, ncclAllReduce(t->gradients + l->first, t->gradients + l->first,
-                                                 l->parameters, ncclFloat, ncclSum, t->comm, t->comm_stream));
+        COLLECTIVE(t->comm_stream,
+                   ncclAllReduce(t->gradients + l->first, t->gradients + l->first, l->parameters,
+                                 ncclFloat, ncclSum, t->comm, t->comm_stream));
     }
     CUDA_CHECK(cudaEventRecord(t->event, t->comm_stream));
     CUDA_CHECK(cudaStreamWaitEvent(t->stream, t->event, 0));
@@ -202,8 +216,8 @@ static long steps_done(const struct trainer *t) {
 
 static void train_step(struct trainer *t, size_t first, int rows) {
     forward(t, &t->train, t->order, first, rows);
-    softmax_cross_entropy(t->activations[t->model.count], t->labels, rows, CLASSES, 1.f / opt.batch, t->dy,
-                          t->stats, t->stream);
+    softmax_cross_entropy(t->activations[t->model.count], t->labels, rows, CLASSES, 1.f / opt.batch,
+                          t->dy, t->stats, t->stream);
     backward(t, rows);
     optimizer_step(&t->optimizer, t->parameters, t->gradients, t->states, t->state->parameters,
                    steps_done(t) + 1, t->stream);
@@ -213,14 +227,18 @@ static void train_step(struct trainer *t, size_t first, int rows) {
 static struct stats read_stats(struct trainer *t) {
     struct stats sums;
     double stop = told_to_stop;
-    CUDA_CHECK(cudaMemcpyAsync(t->stats + 1, &stop, sizeof stop, cudaMemcpyHostToDevice, t->stream));
-    COLLECTIVE(t->stream, ncclAllReduce(t->stats, t->stats, 4, ncclDouble, ncclSum, t->comm, t->stream));
+    CUDA_CHECK(
+        cudaMemcpyAsync(t->stats + 1, &stop, sizeof stop, cudaMemcpyHostToDevice, t->stream));
+    COLLECTIVE(t->stream,
+               ncclAllReduce(t->stats, t->stats, 4, ncclDouble, ncclSum, t->comm, t->stream));
     CUDA_CHECK(cudaMemcpyAsync(&sums, t->stats, sizeof sums, cudaMemcpyDeviceToHost, t->stream));
-    CUDA_CHECK(cudaMemcpyAsync(&stop, t->stats + 1, sizeof stop, cudaMemcpyDeviceToHost, t->stream));
+    CUDA_CHECK(
+        cudaMemcpyAsync(&stop, t->stats + 1, sizeof stop, cudaMemcpyDeviceToHost, t->stream));
     CUDA_CHECK(cudaMemsetAsync(t->stats, 0, sizeof sums, t->stream));
     wait_for(t->stream);
     if (!isfinite(sums.loss) && t->rank == 0) // all ranks know; the end of one ends the others
-        fail("epoch %ld, step %ld: the loss is not finite: lower --lr", t->state->epochs + 1, t->state->step);
+        fail("epoch %ld, step %ld: the loss is not finite: lower --lr", t->state->epochs + 1,
+             t->state->step);
     if (!isfinite(sums.loss)) {
         signal(SIGTERM, SIG_DFL);
         if (!told_to_stop)
@@ -232,24 +250,25 @@ static struct stats read_stats(struct trainer *t) {
 }
 
 static struct stats evaluate(struct trainer *t) {
-    size_t first = t->test.count * t->rank / t->world, end = t->test.count * (t->rank + 1) / t->world;
+    size_t first = t->test.count * t->rank / t->world,
+           end = t->test.count * (t->rank + 1) / t->world;
     t->pass.training = 0;
     for (; first < end; first += t->rows) {
         int rows = fmin(t->rows, end - first);
         forward(t, &t->test, NULL, first, rows);
-        softmax_cross_entropy(t->activations[t->model.count], t->labels, rows, CLASSES, 1, NULL, t->stats,
-                              t->stream);
+        softmax_cross_entropy(t->activations[t->model.count], t->labels, rows, CLASSES, 1, NULL,
+                              t->stats, t->stream);
     }
     return read_stats(t);
 }
 
-// Ranks that start from the same parameters and add the same sums must have the same bits for ever: the
-// largest of all ranks' must be everybody's own.
+// Ranks that start from the same parameters and add the same sums must have the same bits for ever:
+// the largest of all ranks' must be everybody's own.
 static void check_replicas(struct trainer *t) {
     float *own = t->state->values, *largest = own + t->state->parameters;
     size_t bytes = t->state->parameters * sizeof(float);
-    COLLECTIVE(t->stream, ncclAllReduce(t->parameters, t->gradients, t->state->parameters, ncclInt32, ncclMax,
-                                        t->comm, t->stream));
+    COLLECTIVE(t->stream, ncclAllReduce(t->parameters, t->gradients, t->state->parameters,
+                                        ncclInt32, ncclMax, t->comm, t->stream));
     CUDA_CHECK(cudaMemcpyAsync(own, t->parameters, bytes, cudaMemcpyDeviceToHost, t->stream));
     CUDA_CHECK(cudaMemcpyAsync(largest, t->gradients, bytes, cudaMemcpyDeviceToHost, t->stream));
     wait_for(t->stream);
@@ -258,7 +277,8 @@ static void check_replicas(struct trainer *t) {
 }
 
 static int finished(const struct trainer *t) {
-    return t->stop || t->state->epochs >= opt.epochs || (opt.max_steps && steps_done(t) >= opt.max_steps);
+    return t->stop || t->state->epochs >= opt.epochs ||
+           (opt.max_steps && steps_done(t) >= opt.max_steps);
 }
 
 static void save(struct trainer *t) {
@@ -279,16 +299,18 @@ static void start(struct trainer *t) {
     size_t bytes = t->state->parameters * sizeof(float);
     if (t->resumed) {
         CUDA_CHECK(cudaMemcpy(t->parameters, parameters, bytes, cudaMemcpyHostToDevice));
-        CUDA_CHECK(cudaMemcpy(t->states, states, t->optimizer.states * bytes, cudaMemcpyHostToDevice));
-        printf("resumed   %s: %ld epochs and %ld steps are done%s\n", opt.snapshot, t->state->epochs,
-               t->state->step, finished(t) ? "; nothing is left to do" : "");
+        CUDA_CHECK(
+            cudaMemcpy(t->states, states, t->optimizer.states * bytes, cudaMemcpyHostToDevice));
+        printf("resumed   %s: %ld epochs and %ld steps are done%s\n", opt.snapshot,
+               t->state->epochs, t->state->step, finished(t) ? "; nothing is left to do" : "");
         return;
     }
     for (int i = 0; i < t->model.count && t->rank == 0; i++) {
         const struct layer *l = &t->model.layers[i];
         l->kind->initialise(l, t->parameters + l->first, 0, l->parameters, opt.seed, t->stream);
     }
-    COLLECTIVE(t->stream, ncclBcast(t->parameters, t->model.parameters, ncclFloat, 0, t->comm, t->stream));
+    COLLECTIVE(t->stream,
+               ncclBcast(t->parameters, t->model.parameters, ncclFloat, 0, t->comm, t->stream));
     CUDA_CHECK(cudaMemsetAsync(t->states, 0, t->optimizer.states * bytes, t->stream));
     wait_for(t->stream);
     save(t); // a run must not learn after hours that it cannot save
@@ -311,7 +333,8 @@ static void train_epoch(struct trainer *t) {
             struct stats sums = read_stats(t);
             s->sums.loss += sums.loss;
             s->sums.samples += sums.samples;
-            report_steps(s->epochs + 1, opt.epochs, s->step, steps, steps_done(t), sums.loss / sums.samples);
+            report_steps(s->epochs + 1, opt.epochs, s->step, steps, steps_done(t),
+                         sums.loss / sums.samples);
         }
     }
 }
@@ -344,7 +367,8 @@ static void train(struct trainer *t) {
 
 int main(int argc, char **argv) {
     static struct trainer t;
-    options_parse(options, sizeof options / sizeof *options, "Trains an MNIST classifier.", argc, argv);
+    options_parse(options, sizeof options / sizeof *options, "Trains an MNIST classifier.", argc,
+                  argv);
     setvbuf(stdout, NULL, _IOLBF, 0); // a job log shows each line at once
     t.place = find_place();
     t.rank = t.place.rank;
@@ -364,10 +388,10 @@ int main(int argc, char **argv) {
     setup(&t);
     print_device();
     printf("model     %s, %zu parameters\n", t.model.shape, t.model.parameters);
-    printf("data      %s: %zu training and %zu test images, pixel mean %.4f, deviation %.4f\n", opt.data,
-           t.train.count, t.test.count, t.train.mean, t.train.deviation);
-    printf("training  %ld steps of batch %ld per epoch, %s, seed %ld\n", steps_per_epoch(&t), opt.batch,
-           t.optimizer.text, opt.seed);
+    printf("data      %s: %zu training and %zu test images, pixel mean %.4f, deviation %.4f\n",
+           opt.data, t.train.count, t.test.count, t.train.mean, t.train.deviation);
+    printf("training  %ld steps of batch %ld per epoch, %s, seed %ld\n", steps_per_epoch(&t),
+           opt.batch, t.optimizer.text, opt.seed);
     printf("ranks     global batch %ld = %d ranks x %d\n", opt.batch, t.world, t.rows);
     printf("launcher  %s\n", t.place.launcher);
     start(&t);

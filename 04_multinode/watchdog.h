@@ -1,5 +1,6 @@
-// Ends this rank when a collective fails or does not end: NCCL waits for ever for a rank that is gone.
-// Each collective goes through COLLECTIVE, which notes it; a thread looks after those that have not ended.
+// Ends this rank when a collective fails or does not end: NCCL waits for ever for a rank that is
+// gone. Each collective goes through COLLECTIVE, which notes it; a thread looks after those that
+// have not ended.
 #pragma once
 #include "../common/error.h"
 #include <nccl.h>
@@ -11,16 +12,18 @@
 
 enum { TICKS_PER_SECOND = 10 };
 enum { MOST_COMMS = 3 };
-enum { MOST_QUEUED = 64 }; // so few that no stream is ever full: the call would block, with the lock
+enum {
+    MOST_QUEUED = 64
+}; // so few that no stream is ever full: the call would block, with the lock
 
 static struct {
     pthread_mutex_t lock;          // of all below; and NCCL wants one thread at a time
     ncclComm_t *comms[MOST_COMMS]; // that this rank uses, each NULL until it is made
     int comm_count;
     int device;
-    double timeout;    // seconds that the oldest collective may take
-    int ticks;         // that it has taken; on a clock, a suspended process would be late when it goes on
-    long step;         // that is being queued
+    double timeout; // seconds that the oldest collective may take
+    int ticks; // that it has taken; on a clock, a suspended process would be late when it goes on
+    long step; // that is being queued
     long queued, done; // collectives so far
     // Number n is in place n % MOST_QUEUED.
     struct collective {
@@ -29,10 +32,13 @@ static struct {
         long step;
         cudaEvent_t done;
     } collectives[MOST_QUEUED];
-} watch = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP}; // who has it may fail, and ask for it again
+} watch = {.lock =
+               PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP}; // who has it may fail, and ask for it again
 
-// The lock is kept: nothing may be printed or saved after an abort, as the streams go on without the sums.
-__attribute__((noreturn, format(printf, 2, 3))) static void give_up(long number, const char *format, ...) {
+// The lock is kept: nothing may be printed or saved after an abort, as the streams go on without
+// the sums.
+__attribute__((noreturn, format(printf, 2, 3))) static void give_up(long number, const char *format,
+                                                                    ...) {
     const struct collective *c = &watch.collectives[number % MOST_QUEUED];
     char host[64] = "?", why[1024];
     va_list arguments;
@@ -43,7 +49,8 @@ __attribute__((noreturn, format(printf, 2, 3))) static void give_up(long number,
     alarm(10); // ends the process should stderr be blocked, or the abort, which frees the GPU, hang
     fprintf(stderr, "error (%s, rank %d): step %ld, collective %ld, %s at %s:%d: %s\n", host,
             error_rank > 0 ? error_rank : 0, c->step, number, c->call, c->file, c->line, why);
-    int locked = !pthread_mutex_trylock(&watch.lock); // else another thread is in a call, and does not return
+    int locked = !pthread_mutex_trylock(
+        &watch.lock); // else another thread is in a call, and does not return
     ncclGroupStart(); // all at once: who frees one waits for the kernels of the others
     for (int i = 0; i < watch.comm_count && locked; i++)
         if (*watch.comms[i])
@@ -52,7 +59,8 @@ __attribute__((noreturn, format(printf, 2, 3))) static void give_up(long number,
     _exit(1);
 }
 
-// What the first communicator that is not well and idle says. One that is not made yet is in progress.
+// What the first communicator that is not well and idle says. One that is not made yet is in
+// progress.
 static ncclResult_t ask_comms(void) {
     ncclResult_t state = ncclSuccess;
     for (int i = 0; i < watch.comm_count && state == ncclSuccess; i++) {
@@ -67,7 +75,8 @@ static ncclResult_t ask_comms(void) {
 static void look(void) {
     cudaError_t error = cudaSuccess;
     for (; watch.done < watch.queued; watch.done++, watch.ticks = 0)
-        if ((error = cudaEventQuery(watch.collectives[watch.done % MOST_QUEUED].done)) != cudaSuccess)
+        if ((error = cudaEventQuery(watch.collectives[watch.done % MOST_QUEUED].done)) !=
+            cudaSuccess)
             break;
     if (watch.done == watch.queued) {
         watch.ticks = 0;
@@ -122,7 +131,8 @@ static void settle(ncclResult_t result, double timeout) {
     for (long polls = 0; result == ncclInProgress; polls++) {
         result = ask_comms();
         if (result == ncclInProgress && polls > 1000 * (timeout + 1))
-            give_up(watch.queued, "in progress for %g s: is a rank gone, or the network down?", timeout);
+            give_up(watch.queued, "in progress for %g s: is a rank gone, or the network down?",
+                    timeout);
         if (result == ncclInProgress && polls < 1000)
             sched_yield(); // most take microseconds
         else if (result == ncclInProgress)
@@ -143,14 +153,15 @@ static void end_collective(ncclResult_t result, cudaStream_t stream) {
 }
 
 // Queues a collective, or makes a communicator out of another.
-#define COLLECTIVE(stream, call)                                                                             \
-    do {                                                                                                     \
-        begin_collective(#call, __FILE__, __LINE__);                                                         \
-        end_collective((call), (stream));                                                                    \
+#define COLLECTIVE(stream, call)                                                                   \
+    do {                                                                                           \
+        begin_collective(#call, __FILE__, __LINE__);                                               \
+        end_collective((call), (stream));                                                          \
     } while (0)
 
-// Any call fails after a collective has: it is said as the collective's failure, and by one thread. Whoever
-// gets the lock keeps it: this one, as it is about to fail, or the watchdog, where it has given up.
+// Any call fails after a collective has: it is said as the collective's failure, and by one thread.
+// Whoever gets the lock keeps it: this one, as it is about to fail, or the watchdog, where it has
+// given up.
 static void look_first(void) {
     pthread_mutex_lock(&watch.lock);
     look();
@@ -170,7 +181,8 @@ static void watch_comm(ncclComm_t *comm) {
     pthread_mutex_unlock(&watch.lock);
 }
 
-// Waits until all ranks have joined the communicator, a non-blocking one, and watches it from then on.
+// Waits until all ranks have joined the communicator, a non-blocking one, and watches it from then
+// on.
 static void start_watchdog(ncclComm_t *comm, double join_timeout, double step_timeout) {
     pthread_t thread;
     begin_collective("ncclCommInitRankConfig", __FILE__, __LINE__);

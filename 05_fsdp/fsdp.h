@@ -1,5 +1,5 @@
-// Fully sharded data parallel: who has which shard of the model, how units are gathered to compute with, and
-// how their gradients are scattered.
+// Fully sharded data parallel: who has which shard of the model, how units are gathered to compute
+// with, and how their gradients are scattered.
 #pragma once
 #include "../03_multigpu_launcher/environment.h"
 #include "../04_multinode/watchdog.h"
@@ -12,40 +12,42 @@
 struct unit {
     int first_layer, end_layer;
     size_t first, parameters; // in the model's flat array
-    size_t length;            // floats of a shard: parameters / shards, rounded up; the last has padding
-    size_t own;               // where this rank's shard begins in its own flat arrays
-    void *whole;              // all its parameters while gathered, of fsdp.type
-    float *gradients;         // of all its parameters, until they are scattered; may be where whole is
-    int gathered;             // whole is there, or will be when ready
+    size_t length;    // floats of a shard: parameters / shards, rounded up; the last has padding
+    size_t own;       // where this rank's shard begins in its own flat arrays
+    void *whole;      // all its parameters while gathered, of fsdp.type
+    float *gradients; // of all its parameters, until they are scattered; may be where whole is
+    int gathered;     // whole is there, or will be when ready
     cudaEvent_t ready;
 };
 
 // Ranks that share a model are a group; with several groups, each has the whole model.
 struct fsdp {
     const char *strategy, *precision;
-    long micro_steps, micro_step;  // parts of a step, each with its forward and backward, and which it is now
-    long prefetch;                 // the next unit is gathered while one computes
-    int shards, shard, replicas;   // ranks in a group, which of its shards is here, and groups
-    int keep;                      // what forward has gathered stays for backward
-    int buffered;                  // units are gathered and summed in buffers, not where they are kept
-    cudaDataType type;             // of gathered parameters
-    size_t size;                   // bytes of one
-    struct sharding sharding;      // all this for snapshots
-    size_t own;                    // floats of this rank's shards, with padding
+    long micro_steps,
+        micro_step; // parts of a step, each with its forward and backward, and which it is now
+    long prefetch;  // the next unit is gathered while one computes
+    int shards, shard, replicas; // ranks in a group, which of its shards is here, and groups
+    int keep;                    // what forward has gathered stays for backward
+    int buffered;             // units are gathered and summed in buffers, not where they are kept
+    cudaDataType type;        // of gathered parameters
+    size_t size;              // bytes of one
+    struct sharding sharding; // all this for snapshots
+    size_t own;               // floats of this rank's shards, with padding
     float *parameters, *gradients; // those shards
     ncclComm_t group_comm;         // of the ranks that share the model with this one
     ncclComm_t replica_comm;       // of those that have the same shards
     cudaStream_t stream;           // of what computes
     cudaStream_t comm_stream;      // of what gathers and scatters
     cudaEvent_t event;             // orders the two
-    double sent, sent_a_step;      // bytes of parameters and gradients that this rank sends, in a ring
+    double sent, sent_a_step; // bytes of parameters and gradients that this rank sends, in a ring
     int count;
     struct unit units[MOST_LAYERS];
 };
 
-// Decides who has what. Units are layers, or as many as have at most unit_bytes of parameters together.
-// Options that cannot be used end the program.
-static void fsdp_build(struct fsdp *f, const struct model *m, const struct place *p, size_t unit_bytes) {
+// Decides who has what. Units are layers, or as many as have at most unit_bytes of parameters
+// together. Options that cannot be used end the program.
+static void fsdp_build(struct fsdp *f, const struct model *m, const struct place *p,
+                       size_t unit_bytes) {
     int hybrid = !strcmp(f->strategy, "hybrid"), none = !strcmp(f->strategy, "none");
     f->keep = !strcmp(f->strategy, "grad");
     if (!hybrid && !none && !f->keep && strcmp(f->strategy, "full"))
@@ -58,7 +60,8 @@ static void fsdp_build(struct fsdp *f, const struct model *m, const struct place
     f->shard = p->rank % f->shards;
     f->replicas = p->world / f->shards;
     if (f->shards > MOST_SHARDS)
-        wrong_usage("--strategy %s: %d shards, at most %d can be", f->strategy, f->shards, MOST_SHARDS);
+        wrong_usage("--strategy %s: %d shards, at most %d can be", f->strategy, f->shards,
+                    MOST_SHARDS);
     if (hybrid && (p->world % f->shards || f->shard != p->local_rank))
         wrong_usage("--strategy hybrid: want as many ranks on every node, numbered node by node");
     f->type = strcmp(f->precision, "bf16") ? CUDA_R_32F : CUDA_R_16BF;
@@ -97,15 +100,17 @@ static void fsdp_join(struct fsdp *f, ncclComm_t comm, int rank, cudaStream_t st
     CUDA_CHECK(cudaEventCreateWithFlags(&f->event, cudaEventDisableTiming));
 }
 
-// Gives units their buffers: two, used in turn, do for all, but what is kept has one for each. Gradients take
-// the place of the parameters that they belong to: see the contract of struct layer_kind.
+// Gives units their buffers: two, used in turn, do for all, but what is kept has one for each.
+// Gradients take the place of the parameters that they belong to: see the contract of struct
+// layer_kind.
 static void fsdp_place(struct fsdp *f, float *parameters, float *gradients) {
     int buffers = f->keep ? f->count : 2;
     size_t bytes[MOST_LAYERS] = {0};
     f->parameters = parameters;
     f->gradients = gradients;
     for (int i = 0; i < f->count; i++)
-        bytes[i % buffers] = fmax(bytes[i % buffers], f->units[i].length * f->shards * sizeof(float));
+        bytes[i % buffers] =
+            fmax(bytes[i % buffers], f->units[i].length * f->shards * sizeof(float));
     for (int i = 0; i < f->count; i++) {
         struct unit *u = &f->units[i];
         CUDA_CHECK(cudaEventCreateWithFlags(&u->ready, cudaEventDisableTiming));
@@ -120,9 +125,9 @@ static void fsdp_place(struct fsdp *f, float *parameters, float *gradients) {
     }
 }
 
-// Places what layers make, [1] to [layers]. Inputs of units stay until backward. With recompute, what lies
-// within a unit is made anew there, and units have it in common. Returns the floats per sample of the widest
-// layer.
+// Places what layers make, [1] to [layers]. Inputs of units stay until backward. With recompute,
+// what lies within a unit is made anew there, and units have it in common. Returns the floats per
+// sample of the widest layer.
 static size_t place_activations(const struct fsdp *f, const struct model *m, size_t bytes_per_float,
                                 int recompute, float *activations[]) {
     float *common[MOST_LAYERS] = {0};
@@ -149,12 +154,13 @@ static size_t place_activations(const struct fsdp *f, const struct model *m, siz
 static void fsdp_initialise(struct fsdp *f, const struct model *m, uint64_t seed) {
     CUDA_CHECK(cudaMemsetAsync(f->parameters, 0, f->own * sizeof(float), f->stream));
     for (struct unit *u = f->units; u < f->units + f->count; u++)
-        for (const struct layer *l = m->layers + u->first_layer; l < m->layers + u->end_layer; l++) {
+        for (const struct layer *l = m->layers + u->first_layer; l < m->layers + u->end_layer;
+             l++) {
             size_t begin = u->first + f->shard * u->length, end = begin + u->length;
             size_t from = fmax(begin, l->first), to = fmin(end, l->first + l->parameters);
             if (from < to)
-                l->kind->initialise(l, f->parameters + u->own + (from - begin), from - l->first, to - from,
-                                    seed, f->stream);
+                l->kind->initialise(l, f->parameters + u->own + (from - begin), from - l->first,
+                                    to - from, seed, f->stream);
         }
 }
 
@@ -164,8 +170,8 @@ static void comm_waits(struct fsdp *f) {
     CUDA_CHECK(cudaStreamWaitEvent(f->comm_stream, f->event, 0));
 }
 
-// Queues the all-gather of a unit's parameters, unless that is queued. All that computes with the unit that
-// had the buffer before must have been queued.
+// Queues the all-gather of a unit's parameters, unless that is queued. All that computes with the
+// unit that had the buffer before must have been queued.
 static void gather_unit(struct fsdp *f, struct unit *u) {
     const void *shard = f->parameters + u->own;
     if (u->gathered)
@@ -176,17 +182,19 @@ static void gather_unit(struct fsdp *f, struct unit *u) {
         to_bfloat16(rounded, shard, u->length, f->comm_stream);
         shard = rounded;
     }
-    COLLECTIVE(f->comm_stream,
-               ncclAllGather(shard, u->whole, u->length, f->type == CUDA_R_32F ? ncclFloat : ncclBfloat16,
-                             f->group_comm, f->comm_stream));
+    COLLECTIVE(f->comm_stream, ncclAllGather(shard, u->whole, u->length,
+                                             f->type == CUDA_R_32F ? ncclFloat : ncclBfloat16,
+                                             f->group_comm, f->comm_stream));
     CUDA_CHECK(cudaEventRecord(u->ready, f->comm_stream));
     f->sent += (double)u->length * f->size * (f->shards - 1);
     u->gathered = 1;
 }
 
-// Makes the device wait until unit number n is there. While that one computes, the next is gathered.
+// Makes the device wait until unit number n is there. While that one computes, the next is
+// gathered.
 static void fetch_unit(struct fsdp *f, int n, int next) {
-    if (!f->buffered) // DDP: all is here, and as in step 2 nothing waits for the sums that are on their way
+    if (!f->buffered) // DDP: all is here, and as in step 2 nothing waits for the sums that are on
+                      // their way
         return;
     gather_unit(f, &f->units[n]);
     if (f->prefetch && next >= 0 && next < f->count)
@@ -194,13 +202,15 @@ static void fetch_unit(struct fsdp *f, int n, int next) {
     CUDA_CHECK(cudaStreamWaitEvent(f->stream, f->units[n].ready, 0));
 }
 
-// Queues the sums of a unit's gradients over all ranks; each rank gets those of its shard. They are on their
-// way while the next unit computes, and this one is no longer gathered.
+// Queues the sums of a unit's gradients over all ranks; each rank gets those of its shard. They are
+// on their way while the next unit computes, and this one is no longer gathered.
 static void scatter_unit(struct fsdp *f, struct unit *u) {
-    float *sums = f->gradients + u->own, *shard = f->micro_step ? u->gradients + f->shard * u->length : sums;
+    float *sums = f->gradients + u->own,
+          *shard = f->micro_step ? u->gradients + f->shard * u->length : sums;
     size_t padding = u->length * f->shards - u->parameters;
     if (padding)
-        CUDA_CHECK(cudaMemsetAsync(u->gradients + u->parameters, 0, padding * sizeof(float), f->stream));
+        CUDA_CHECK(
+            cudaMemsetAsync(u->gradients + u->parameters, 0, padding * sizeof(float), f->stream));
     comm_waits(f);
     COLLECTIVE(f->comm_stream, ncclReduceScatter(u->gradients, shard, u->length, ncclFloat, ncclSum,
                                                  f->group_comm, f->comm_stream));
@@ -208,14 +218,15 @@ static void scatter_unit(struct fsdp *f, struct unit *u) {
     if (f->micro_step)
         add_to(sums, shard, u->length, f->comm_stream);
     if (f->micro_step == f->micro_steps - 1) {
-        COLLECTIVE(f->comm_stream,
-                   ncclAllReduce(sums, sums, u->length, ncclFloat, ncclSum, f->replica_comm, f->comm_stream));
+        COLLECTIVE(f->comm_stream, ncclAllReduce(sums, sums, u->length, ncclFloat, ncclSum,
+                                                 f->replica_comm, f->comm_stream));
         f->sent += 2. * u->length * sizeof(float) * (f->replicas - 1) / f->replicas;
     }
     u->gathered = 0;
 }
 
 // Where a layer's parameters are while its unit is gathered.
-static const void *parameters_of(const struct fsdp *f, const struct unit *u, const struct layer *l) {
+static const void *parameters_of(const struct fsdp *f, const struct unit *u,
+                                 const struct layer *l) {
     return (const char *)u->whole + (l->first - u->first) * f->size;
 }

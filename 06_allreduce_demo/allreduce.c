@@ -1,6 +1,6 @@
-// Step 6: what is inside ncclAllReduce. Part one sums over the ranks with it, part two does the same by hand
-// and counts the bytes, part three times it and its relatives over sizes, in the table of nccl-tests. Every
-// element of every result is checked. Readable any time after step 2.
+// Step 6: what is inside ncclAllReduce. Part one sums over the ranks with it, part two does the
+// same by hand and counts the bytes, part three times it and its relatives over sizes, in the table
+// of nccl-tests. Every element of every result is checked. Readable any time after step 2.
 #include "../common/error.h"
 #include "../common/kernels.h"
 #include "../common/options.h"
@@ -24,7 +24,8 @@ static const struct option_spec options[] = {
     {"count", OPTION_INT, &opt.count, "1000003", 1, 1e9, "floats of parts one and two"},
     {"op", OPTION_TEXT, &opt.op, "allreduce", 0, 0,
      "allreduce, gather+bcast, ring, rs+ag, allgather, reducescatter, broadcast, sendrecv or all"},
-    {"min-bytes", OPTION_TEXT, &opt.min_bytes, "8", 0, 0, "first size of the table, such as 1K, 64M, 1G"},
+    {"min-bytes", OPTION_TEXT, &opt.min_bytes, "8", 0, 0,
+     "first size of the table, such as 1K, 64M, 1G"},
     {"max-bytes", OPTION_TEXT, &opt.max_bytes, "16M", 0, 0, "its last size"},
     {"factor", OPTION_INT, &opt.factor, "2", 2, 1e6, "from one size to the next"},
     {"warmup", OPTION_INT, &opt.warmup, "5", 0, 1e6, "calls before the clock starts"},
@@ -37,15 +38,17 @@ struct world {
     int rank, size;
     ncclComm_t comm;
     cudaStream_t stream;
-    float *in, *out, *incoming; // on the device; incoming: what another rank sent, before it is added
-    float *host;                // as long as each of those
-    double *numbers, *all;      // one from each rank, on the device and on the host
-    size_t sent;                // bytes that this rank gave to ncclSend
-    double wrong;               // elements and byte counts of all ranks so far
+    float *in, *out,
+        *incoming;         // on the device; incoming: what another rank sent, before it is added
+    float *host;           // as long as each of those
+    double *numbers, *all; // one from each rank, on the device and on the host
+    size_t sent;           // bytes that this rank gave to ncclSend
+    double wrong;          // elements and byte counts of all ranks so far
 };
 
-// Returns the sum of one number from each rank, and has the numbers themselves in w->all. Also a barrier:
-// nobody leaves before all have come. (cudaMemcpy waits for the stream, as it was made by cudaStreamCreate.)
+// Returns the sum of one number from each rank, and has the numbers themselves in w->all. Also a
+// barrier: nobody leaves before all have come. (cudaMemcpy waits for the stream, as it was made by
+// cudaStreamCreate.)
 static double sum_over_ranks(struct world *w, double mine) {
     double *slot = w->numbers + w->rank, sum = 0;
     CUDA_CHECK(cudaMemcpy(slot, &mine, sizeof mine, cudaMemcpyHostToDevice));
@@ -69,16 +72,17 @@ static void sum_rank_numbers(struct world *w, size_t count) {
     for (size_t i = 0; i < count; i++)
         wrong += w->host[i] != want;
     w->wrong += wrong = sum_over_ranks(w, wrong);
-    printf("1. ncclAllReduce: %zu floats on each of %d ranks, all of them the rank's number\n", count,
-           w->size);
+    printf("1. ncclAllReduce: %zu floats on each of %d ranks, all of them the rank's number\n",
+           count, w->size);
     sum_over_ranks(w, w->host[0]);
     for (int rank = 0; rank < w->size; rank++)
         printf("   rank %d: before %g, after %g\n", rank, before[rank], w->all[rank]);
-    printf("   wanted: %d * %d / 2 = %g everywhere, #wrong %.0f\n", w->size, w->size - 1, want, wrong);
+    printf("   wanted: %d * %d / 2 = %g everywhere, #wrong %.0f\n", w->size, w->size - 1, want,
+           wrong);
 }
 
-// The operations, all in one form: from in to out, both on the device, which may be the same. count is the
-// number of floats in the shorter one.
+// The operations, all in one form: from in to out, both on the device, which may be the same. count
+// is the number of floats in the shorter one.
 static void all_reduce(struct world *w, float *in, float *out, size_t count) {
     NCCL_CHECK(ncclAllReduce(in, out, count, ncclFloat, ncclSum, w->comm, w->stream));
 }
@@ -100,12 +104,13 @@ static void send(struct world *w, int peer, const float *from, size_t count) {
     w->sent += count * sizeof *from;
 }
 
-// To the next rank and from the previous one. In a group both happen at once; without it, all ranks would
-// wait for somebody to receive.
+// To the next rank and from the previous one. In a group both happen at once; without it, all ranks
+// would wait for somebody to receive.
 static void send_receive(struct world *w, float *in, float *out, size_t count) {
     NCCL_CHECK(ncclGroupStart());
     send(w, (w->rank + 1) % w->size, in, count);
-    NCCL_CHECK(ncclRecv(out, count, ncclFloat, (w->rank + w->size - 1) % w->size, w->comm, w->stream));
+    NCCL_CHECK(
+        ncclRecv(out, count, ncclFloat, (w->rank + w->size - 1) % w->size, w->comm, w->stream));
     NCCL_CHECK(ncclGroupEnd());
 }
 
@@ -117,7 +122,8 @@ static void gather_broadcast(struct world *w, float *in, float *out, size_t coun
         return;
     }
     if (in != out)
-        CUDA_CHECK(cudaMemcpyAsync(out, in, count * sizeof *in, cudaMemcpyDeviceToDevice, w->stream));
+        CUDA_CHECK(
+            cudaMemcpyAsync(out, in, count * sizeof *in, cudaMemcpyDeviceToDevice, w->stream));
     for (int peer = 1; peer < w->size; peer++) {
         NCCL_CHECK(ncclRecv(w->incoming, count, ncclFloat, peer, w->comm, w->stream));
         add_to(out, w->incoming, count, w->stream);
@@ -128,15 +134,17 @@ static void gather_broadcast(struct world *w, float *in, float *out, size_t coun
     NCCL_CHECK(ncclGroupEnd());
 }
 
-// The vector is cut into n equal chunks; the last may go on behind its end, where all arrays have room, and
-// where nobody looks. In every step each rank gives one chunk to the next rank: first its own, then always
-// what it has just taken. In n-1 steps what comes in is added to what is there, until every rank has one
-// chunk of the sum (that is a reduce-scatter); in n-1 more it replaces what is there (an all-gather).
+// The vector is cut into n equal chunks; the last may go on behind its end, where all arrays have
+// room, and where nobody looks. In every step each rank gives one chunk to the next rank: first its
+// own, then always what it has just taken. In n-1 steps what comes in is added to what is there,
+// until every rank has one chunk of the sum (that is a reduce-scatter); in n-1 more it replaces
+// what is there (an all-gather).
 static void ring(struct world *w, float *in, float *out, size_t count) {
     int n = w->size;
     size_t chunk = (count + n - 1) / n;
     if (in != out)
-        CUDA_CHECK(cudaMemcpyAsync(out, in, count * sizeof *in, cudaMemcpyDeviceToDevice, w->stream));
+        CUDA_CHECK(
+            cudaMemcpyAsync(out, in, count * sizeof *in, cudaMemcpyDeviceToDevice, w->stream));
     for (int step = 0; step < 2 * (n - 1); step++) {
         float *give = out + chunk * ((w->rank - step + 2 * n) % n);
         float *take = out + chunk * ((w->rank - step - 1 + 2 * n) % n);
@@ -158,7 +166,7 @@ static void scatter_gather(struct world *w, float *in, float *out, size_t count)
 static const struct operation {
     const char *name, *redop;
     int root, many_in, many_out; // many: the array has count floats for each rank
-    int trips;                   // round a ring, which send (n-1)/n of the data each; 0: it is sent once
+    int trips; // round a ring, which send (n-1)/n of the data each; 0: it is sent once
     void (*run)(struct world *w, float *in, float *out, size_t count);
 } operations[] = {
     {"allreduce", "sum", -1, 0, 0, 2, all_reduce},
@@ -172,13 +180,15 @@ static const struct operation {
 };
 enum { OPERATIONS = sizeof operations / sizeof *operations, ALL_REDUCES = 4 };
 
-// Element i of a rank's in. Whole numbers, whose sum over up to 1000 ranks is the same float in any order, so
-// that no difference is forgiven; and others on each rank and in each place, so that all mix-ups show.
+// Element i of a rank's in. Whole numbers, whose sum over up to 1000 ranks is the same float in any
+// order, so that no difference is forgiven; and others on each rank and in each place, so that all
+// mix-ups show.
 static float element(int rank, size_t i) {
     return i % 1009 + rank * (i % 13 + 1);
 }
 
-// What must be element i of this rank's out: the sum over ranks of one place, or somebody's element.
+// What must be element i of this rank's out: the sum over ranks of one place, or somebody's
+// element.
 static float expected(const struct world *w, const struct operation *o, size_t count, size_t i) {
     int n = w->size;
     size_t place = o->many_in ? w->rank * count + i : i;
@@ -190,8 +200,10 @@ static float expected(const struct world *w, const struct operation *o, size_t c
 }
 
 // Runs the operation once, and returns how many elements are wrong on all ranks together.
-static double check(struct world *w, const struct operation *o, float *in, float *out, size_t count) {
-    size_t in_count = o->many_in ? count * w->size : count, out_count = o->many_out ? count * w->size : count;
+static double check(struct world *w, const struct operation *o, float *in, float *out,
+                    size_t count) {
+    size_t in_count = o->many_in ? count * w->size : count,
+           out_count = o->many_out ? count * w->size : count;
     double wrong = 0;
     for (size_t i = 0; i < in_count; i++)
         w->host[i] = element(w->rank, i);
@@ -207,7 +219,8 @@ static double check(struct world *w, const struct operation *o, float *in, float
 }
 
 // Seconds per call, the mean over the ranks (as in nccl-tests); NaN where no times are wanted.
-static double mean_time(struct world *w, const struct operation *o, float *in, float *out, size_t count) {
+static double mean_time(struct world *w, const struct operation *o, float *in, float *out,
+                        size_t count) {
     if (opt.check_only)
         return NAN;
     for (long i = 0; i < opt.warmup; i++)
@@ -224,15 +237,17 @@ static double mean_time(struct world *w, const struct operation *o, float *in, f
 static void compare_by_hand(struct world *w, size_t count) {
     size_t n = w->size, chunk = (count + n - 1) / n;
     printf("\n2. The same by hand: S = %zu bytes on each of %zu ranks\n%16s%7s%s%13s%13s%13s%13s\n",
-           count * sizeof(float), n, "", "#wrong", opt.check_only ? "" : "  time(us)", "rank 0 sent",
-           "formula", "rank 1 sent", "formula");
+           count * sizeof(float), n, "", "#wrong", opt.check_only ? "" : "  time(us)",
+           "rank 0 sent", "formula", "rank 1 sent", "formula");
     for (const struct operation *o = operations; o < operations + ALL_REDUCES; o++) {
         double wrong = check(w, o, w->in, w->out, count), sent = w->sent, off = 0;
         printf("   %-13s%7.0f", o->name, wrong);
         if (!opt.check_only)
-            printf("%10.1f", 1e6 * mean_time(w, o, w->in, w->in, count)); // in place: no copy before
+            printf("%10.1f",
+                   1e6 * mean_time(w, o, w->in, w->in, count)); // in place: no copy before
         sum_over_ranks(w, sent);
-        for (size_t rank = 0; rank < n && o->run != all_reduce; rank++) { // NCCL does not tell what it sends
+        for (size_t rank = 0; rank < n && o->run != all_reduce;
+             rank++) { // NCCL does not tell what it sends
             size_t star = rank == 0 ? (n - 1) * count : count, round = 2 * (n - 1) * chunk;
             size_t formula = (o->run == gather_broadcast ? star : round) * sizeof(float);
             if (rank < 2)
@@ -252,7 +267,8 @@ static void measure(struct world *w, const struct operation *o, size_t size, FIL
         return; // not one float for each rank
     size = count * pieces * sizeof(float);
     printf("%-13s%11zu%11zu  float%6s%5d", o->name, size, count, o->redop, o->root);
-    // In place, the shorter array is this rank's part of the longer one. (sendrecv would lose what it sends.)
+    // In place, the shorter array is this rank's part of the longer one. (sendrecv would lose what
+    // it sends.)
     for (int in_place = 0; in_place < (o->run == send_receive ? 1 : 2); in_place++) {
         float *in = in_place ? w->out + o->many_out * w->rank * count : w->in;
         float *out = w->out + in_place * o->many_in * w->rank * count;
@@ -261,8 +277,8 @@ static void measure(struct world *w, const struct operation *o, size_t size, FIL
         if (!opt.check_only)
             printf("%11.2f%7.2f%7.2f", 1e6 * time, algbw, busbw);
         printf("%7.0f", wrong);
-        fprintf(csv, "%s,%zu,%zu,%s,%.3f,%.4f,%.4f,%.0f\n", o->name, size, count, in_place ? "in" : "out",
-                1e6 * time, algbw, busbw, wrong);
+        fprintf(csv, "%s,%zu,%zu,%s,%.3f,%.4f,%.4f,%.0f\n", o->name, size, count,
+                in_place ? "in" : "out", 1e6 * time, algbw, busbw, wrong);
     }
     putchar('\n');
 }
@@ -274,9 +290,10 @@ static void print_table(struct world *w) {
         fail("--csv %s: %s", opt.csv, strerror(errno));
     fputs("op,size,count,place,us,algbw,busbw,wrong\n", csv);
     const char *head = opt.check_only ? " #wrong" : "   time(us)  algbw  busbw #wrong";
-    printf("\n3. Over sizes, out of place and in place: mean of %ld calls after %ld; GB/s\n", opt.iters,
-           opt.warmup);
-    printf("%-13s%11s%11s%7s%6s%5s%s%s\n", "op", "size(B)", "count", "type", "redop", "root", head, head);
+    printf("\n3. Over sizes, out of place and in place: mean of %ld calls after %ld; GB/s\n",
+           opt.iters, opt.warmup);
+    printf("%-13s%11s%11s%7s%6s%5s%s%s\n", "op", "size(B)", "count", "type", "redop", "root", head,
+           head);
     for (const struct operation *o = operations; o < operations + OPERATIONS; o++)
         if (opt.check_only || !strcmp(opt.op, "all") || !strcmp(opt.op, o->name))
             for (size_t size = opt.smallest; size <= opt.largest; size *= opt.factor)
@@ -311,11 +328,13 @@ static void check_options(void) {
 
 int main(int argc, char **argv) {
     static struct world w;
-    options_parse(options, sizeof options / sizeof *options, "Takes the all-reduce apart.", argc, argv);
+    options_parse(options, sizeof options / sizeof *options, "Takes the all-reduce apart.", argc,
+                  argv);
     check_options();
     become_rank(opt.nproc, &w.rank, &w.size, &w.comm); // all that follows runs in every rank
     CUDA_CHECK(cudaStreamCreate(&w.stream));
-    size_t bytes = fmax(opt.count * sizeof(float), opt.largest) + w.size * sizeof(float); // room for padding
+    size_t bytes =
+        fmax(opt.count * sizeof(float), opt.largest) + w.size * sizeof(float); // room for padding
     DEVICE_ALLOC(w.in, "vectors", bytes);
     DEVICE_ALLOC(w.out, "vectors", bytes);
     DEVICE_ALLOC(w.incoming, "vectors", bytes);
@@ -327,7 +346,8 @@ int main(int argc, char **argv) {
     compare_by_hand(&w, opt.count);
     print_table(&w);
     NCCL_CHECK(ncclCommDestroy(w.comm));
-    if (w.wrong != 0 && w.rank == 0) // for all ranks: it knows the sum, and a launcher shows one line
+    if (w.wrong != 0 &&
+        w.rank == 0) // for all ranks: it knows the sum, and a launcher shows one line
         fail("%.0f elements or byte counts are wrong", w.wrong);
     return 0;
 }

@@ -1,5 +1,5 @@
-// How a process becomes a rank of this program: forked, as in step 2, or started by a launcher that tells it
-// who it is, as from step 3 on. Nothing here knows what the ranks are for.
+// How a process becomes a rank of this program: forked, as in step 2, or started by a launcher that
+// tells it who it is, as from step 3 on. Nothing here knows what the ranks are for.
 #pragma once
 #include "../02_multigpu_fork/ranks.h"
 #include "../common/options.h"
@@ -11,7 +11,8 @@ struct meeting {
     sem_t id_made;
 };
 
-// Ranks of our own, as many as nproc says, or as GPUs if it is 0. All get the id that rank 0 makes, and meet.
+// Ranks of our own, as many as nproc says, or as GPUs if it is 0. All get the id that rank 0 makes,
+// and meet.
 static void fork_and_join(long nproc, int *rank, int *world, ncclComm_t *comm) {
     int devices = count_devices();
     if (nproc > devices)
@@ -36,12 +37,13 @@ static int from_environment(const char *name, long min, long max) {
     char *end;
     long number = strtol(text, &end, 10);
     if (end == text || *end || number < min || number > max)
-        wrong_usage("%s=%s in the environment: want a number from %ld to %ld", name, text, min, max);
+        wrong_usage("%s=%s in the environment: want a number from %ld to %ld", name, text, min,
+                    max);
     return number;
 }
 
-// A launcher's ranks, told by torchrun's variables. With an address in NCCL_COMM_ID all ranks make the same
-// id, and NCCL's rank 0 waits there for the others.
+// A launcher's ranks, told by torchrun's variables. With an address in NCCL_COMM_ID all ranks make
+// the same id, and NCCL's rank 0 waits there for the others.
 static void join_launched(int *rank, int *world, ncclComm_t *comm) {
     char address[300];
     int devices;
@@ -54,12 +56,14 @@ static void join_launched(int *rank, int *world, ncclComm_t *comm) {
     if (!host || !*host)
         wrong_usage("RANK is set, but MASTER_ADDR is not: a launcher such as torchrun sets both");
     error_rank = *rank;
-    // At MASTER_PORT torchrun listens itself, with a store for PyTorch, so NCCL gets the port after it.
+    // At MASTER_PORT torchrun listens itself, with a store for PyTorch, so NCCL gets the port after
+    // it.
     port += agent && !strcmp(agent, "True");
     snprintf(address, sizeof address, strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, port);
     setenv("NCCL_COMM_ID", address, 1);
     CUDA_CHECK(cudaGetDeviceCount(&devices));
-    CUDA_CHECK(cudaSetDevice(devices == 1 ? 0 : local_rank)); // a job may show each rank its own GPU only
+    CUDA_CHECK(
+        cudaSetDevice(devices == 1 ? 0 : local_rank)); // a job may show each rank its own GPU only
     NCCL_CHECK(ncclGetUniqueId(&id));
     NCCL_CHECK(ncclCommInitRank(comm, *world, id, *rank));
 }

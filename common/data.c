@@ -17,7 +17,8 @@ static int read_idx(gzFile file, const char *path, int dimensions, uint32_t *sha
     if (gzfread(header, 4, 1 + dimensions, file) != 1u + dimensions)
         return refuse(why, "%s: truncated or corrupt: no complete header", path);
     if (header[0] || header[1] || header[2] != 8 || header[3] != dimensions)
-        return refuse(why, "%s: wrong magic: no IDX file of bytes in %d dimensions", path, dimensions);
+        return refuse(why, "%s: wrong magic: no IDX file of bytes in %d dimensions", path,
+                      dimensions);
     size_t size = 1;
     for (int d = 0; d < dimensions; d++) {
         const uint8_t *b = header + 4 + 4 * d;
@@ -31,12 +32,13 @@ static int read_idx(gzFile file, const char *path, int dimensions, uint32_t *sha
     if (gzfread(*bytes, 1, size, file) != size)
         return refuse(why, "%s: truncated or corrupt: header promises %zu bytes", path, size);
     if (gzread(file, &extra, 1) != 0) // at the end this also checks gzip's own checksum
-        return refuse(why, "%s: goes on after the %zu bytes its header promises, or is corrupt", path, size);
+        return refuse(why, "%s: goes on after the %zu bytes its header promises, or is corrupt",
+                      path, size);
     return 0;
 }
 
-static int read_file(const char *folder, const char *split, const char *kind, int dimensions, uint32_t *shape,
-                     uint8_t **bytes, char why[WHY_SIZE]) {
+static int read_file(const char *folder, const char *split, const char *kind, int dimensions,
+                     uint32_t *shape, uint8_t **bytes, char why[WHY_SIZE]) {
     char path[PATH_MAX];
     gzFile file = NULL;
     for (int i = 0; i < 2 && !file; i++) {
@@ -45,8 +47,8 @@ static int read_file(const char *folder, const char *split, const char *kind, in
         file = gzopen(path, "rb"); // reads plain files as they are
     }
     if (!file)
-        return refuse(why, "%s: %s; make data fetches the images, --data synthetic needs none", path,
-                      strerror(errno));
+        return refuse(why, "%s: %s; make data fetches the images, --data synthetic needs none",
+                      path, strerror(errno));
     int result = read_idx(file, path, dimensions, shape, bytes, why);
     if (gzclose(file) != Z_OK && result == 0)
         result = refuse(why, "%s: truncated or corrupt", path);
@@ -68,7 +70,8 @@ static int make_synthetic(struct dataset *set, size_t count, size_t first, char 
     return 0;
 }
 
-static int load_split(struct dataset *set, const char *folder, const char *split, char why[WHY_SIZE]) {
+static int load_split(struct dataset *set, const char *folder, const char *split,
+                      char why[WHY_SIZE]) {
     uint32_t shape[3], labels;
     if (read_file(folder, split, "images", 3, shape, &set->images, why) ||
         read_file(folder, split, "labels", 1, &labels, &set->labels, why))
@@ -97,12 +100,13 @@ static void measure_pixels(struct dataset *set) {
 
 int data_load(struct dataset *train, struct dataset *test, const char *folder, char why[WHY_SIZE]) {
     *train = *test = (struct dataset){.count = 0};
-    int failed = !strcmp(folder, "synthetic")
-                     ? make_synthetic(train, 60000, 0, why) || make_synthetic(test, 10000, 60000, why)
-                     : load_split(train, folder, "train", why) || load_split(test, folder, "t10k", why);
+    int failed =
+        !strcmp(folder, "synthetic")
+            ? make_synthetic(train, 60000, 0, why) || make_synthetic(test, 10000, 60000, why)
+            : load_split(train, folder, "train", why) || load_split(test, folder, "t10k", why);
     if (!failed && train->pixels != test->pixels)
-        failed = refuse(why, "%s: training images have %d pixels, test images %d", folder, train->pixels,
-                        test->pixels);
+        failed = refuse(why, "%s: training images have %d pixels, test images %d", folder,
+                        train->pixels, test->pixels);
     if (failed)
         return -1;
     measure_pixels(train);

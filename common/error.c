@@ -42,13 +42,14 @@ void cuda_check(cudaError_t error, const char *call, const char *file, int line)
     if (error == cudaSuccess)
         return;
     if (error == cudaErrorInsufficientDriver || error == cudaErrorNoDevice)
-        advice = "; no usable NVIDIA driver or GPU: build for the CPU device with DEVICE=cpu after make";
+        advice =
+            "; no usable NVIDIA driver or GPU: build for the CPU device with DEVICE=cpu after make";
     else if (error == cudaErrorInvalidDevice)
         advice = "; nvidia-smi -L lists the GPUs, CUDA_VISIBLE_DEVICES may hide some";
     else if (error == cudaErrorInitializationError)
         advice = "; a process that has called CUDA must not fork and go on in the child";
-    fail("%s:%d: %s: %s (%s)%s", file, line, call, cudaGetErrorString(error), cudaGetErrorName(error),
-         advice);
+    fail("%s:%d: %s: %s (%s)%s", file, line, call, cudaGetErrorString(error),
+         cudaGetErrorName(error), advice);
 }
 
 void cublas_check(cublasStatus_t status, const char *call, const char *file, int line) {
@@ -71,7 +72,8 @@ static char *format_bytes(char text[32], double bytes) {
     return text;
 }
 
-void device_alloc_check(cudaError_t error, const char *kind, size_t bytes, const char *file, int line) {
+void device_alloc_check(cudaError_t error, const char *kind, size_t bytes, const char *file,
+                        int line) {
     size_t left = 0, total = 0, i = 0;
     char texts[3][32];
     if (error == cudaErrorMemoryAllocation && cudaMemGetInfo(&left, &total) == cudaSuccess)
@@ -99,7 +101,8 @@ void print_device(void) {
     struct cudaDeviceProp properties;
     CUDA_CHECK(cudaGetDevice(&device));
     CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
-    printf("device    %d: %s, %s\n", device, properties.name, format_bytes(text, properties.totalGlobalMem));
+    printf("device    %d: %s, %s\n", device, properties.name,
+           format_bytes(text, properties.totalGlobalMem));
     printf("memory   ");
     for (size_t i = 0; allocated[i].kind; i++)
         printf("%s %s %s", i ? "," : "", allocated[i].kind, format_bytes(text, allocated[i].bytes));

@@ -10,7 +10,8 @@ enum { WHY_SIZE = 512 };
 // Rank named in error lines; below 0 (the default) when the program is a single process.
 extern int error_rank;
 
-// Where it is set, fail() calls it first, once: it may know what is behind the failure, and end the program.
+// Where it is set, fail() calls it first, once: it may know what is behind the failure, and end the
+// program.
 extern void (*error_hook)(void);
 
 // "error (node1, rank 2): " and the message.
@@ -22,24 +23,26 @@ __attribute__((format(printf, 2, 3))) int refuse(char why[WHY_SIZE], const char 
 // For the macros below. Success returns.
 void cuda_check(cudaError_t error, const char *call, const char *file, int line);
 void cublas_check(cublasStatus_t status, const char *call, const char *file, int line);
-void device_alloc_check(cudaError_t error, const char *kind, size_t bytes, const char *file, int line);
+void device_alloc_check(cudaError_t error, const char *kind, size_t bytes, const char *file,
+                        int line);
 
 #define CUDA_CHECK(call) cuda_check((call), #call, __FILE__, __LINE__)
 #define CUBLAS_CHECK(call) cublas_check((call), #call, __FILE__, __LINE__)
 
 // For programs that include <nccl.h>. A non-blocking communicator's ncclInProgress is no error.
-#define NCCL_CHECK(call)                                                                                     \
-    do {                                                                                                     \
-        ncclResult_t nccl_result = (call);                                                                   \
-        if (nccl_result != ncclSuccess && nccl_result != ncclInProgress)                                     \
-            fail("%s:%d: %s: %s (%s)", __FILE__, __LINE__, #call, ncclGetErrorString(nccl_result),           \
-                 ncclGetLastError(NULL));                                                                    \
+#define NCCL_CHECK(call)                                                                           \
+    do {                                                                                           \
+        ncclResult_t nccl_result = (call);                                                         \
+        if (nccl_result != ncclSuccess && nccl_result != ncclInProgress)                           \
+            fail("%s:%d: %s: %s (%s)", __FILE__, __LINE__, #call, ncclGetErrorString(nccl_result), \
+                 ncclGetLastError(NULL));                                                          \
     } while (0)
 
-// Allocates bytes of device memory for the pointer (of any type), counted under kind, a literal such
-// as "gradients". Contents are undefined; the caller frees with cudaFree.
-#define DEVICE_ALLOC(pointer, kind, bytes)                                                                   \
-    device_alloc_check(cudaMalloc((void **)&(pointer), (bytes)), (kind), (bytes), __FILE__, __LINE__)
+// Allocates bytes of device memory for the pointer (of any type), counted under kind, a literal
+// such as "gradients". Contents are undefined; the caller frees with cudaFree.
+#define DEVICE_ALLOC(pointer, kind, bytes)                                                         \
+    device_alloc_check(cudaMalloc((void **)&(pointer), (bytes)), (kind), (bytes), __FILE__,        \
+                       __LINE__)
 
 // Bytes that DEVICE_ALLOC has given of a kind.
 size_t device_bytes(const char *kind);

@@ -1,6 +1,6 @@
 // One thread per element or per row, in loops that stride over the grid, so that any launch shape
-// computes the same result. No kernel's result depends on the order in which threads run, except the
-// last bits of the sums in stats.
+// computes the same result. No kernel's result depends on the order in which threads run, except
+// the last bits of the sums in stats.
 #include "rng.h"
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
@@ -11,16 +11,16 @@ extern "C" {
 }
 
 #ifndef LAUNCH
-#define LAUNCH(kernel, threads, stream, ...)                                                                 \
-    do {                                                                                                     \
-        unsigned blocks_ = (unsigned)fmin((threads) / 256 + 1., 2048.);                                      \
-        kernel<<<blocks_, 256, 0, stream>>>(__VA_ARGS__);                                                    \
-        CUDA_CHECK(cudaGetLastError());                                                                      \
+#define LAUNCH(kernel, threads, stream, ...)                                                       \
+    do {                                                                                           \
+        unsigned blocks_ = (unsigned)fmin((threads) / 256 + 1., 2048.);                            \
+        kernel<<<blocks_, 256, 0, stream>>>(__VA_ARGS__);                                          \
+        CUDA_CHECK(cudaGetLastError());                                                            \
     } while (0)
 #endif
 
-#define FOR_EACH(i, count)                                                                                   \
-    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < (count);                              \
+#define FOR_EACH(i, count)                                                                         \
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < (count);                    \
          i += (size_t)gridDim.x * blockDim.x)
 
 __global__ static void fill_uniform_kernel(float *values, size_t count, float bound, uint64_t seed,
@@ -35,8 +35,9 @@ void fill_uniform(float *values, size_t count, float bound, uint64_t seed, uint6
 }
 
 __global__ static void gather_batch_kernel(const uint8_t *images, const uint8_t *labels,
-                                           const uint32_t *order, size_t first, size_t rows, size_t pixels,
-                                           float scale, float shift, float *x, uint8_t *y) {
+                                           const uint32_t *order, size_t first, size_t rows,
+                                           size_t pixels, float scale, float shift, float *x,
+                                           uint8_t *y) {
     FOR_EACH (i, rows * pixels) {
         size_t row = i / pixels, pixel = i - row * pixels;
         size_t sample = order ? order[first + row] : first + row;
@@ -46,13 +47,15 @@ __global__ static void gather_batch_kernel(const uint8_t *images, const uint8_t 
     }
 }
 
-void gather_batch(const uint8_t *images, const uint8_t *labels, const uint32_t *order, size_t first, int rows,
-                  int pixels, float mean, float deviation, float *x, uint8_t *y, cudaStream_t stream) {
-    LAUNCH(gather_batch_kernel, (size_t)rows * pixels, stream, images, labels, order, first, rows, pixels,
-           1.f / (255.f * deviation), -mean / deviation, x, y);
+void gather_batch(const uint8_t *images, const uint8_t *labels, const uint32_t *order, size_t first,
+                  int rows, int pixels, float mean, float deviation, float *x, uint8_t *y,
+                  cudaStream_t stream) {
+    LAUNCH(gather_batch_kernel, (size_t)rows * pixels, stream, images, labels, order, first, rows,
+           pixels, 1.f / (255.f * deviation), -mean / deviation, x, y);
 }
 
-__global__ static void add_bias_kernel(float *y, const float *bias, size_t count, size_t cols, int relu) {
+__global__ static void add_bias_kernel(float *y, const float *bias, size_t count, size_t cols,
+                                       int relu) {
     FOR_EACH (i, count) {
         float sum = y[i] + bias[i % cols];
         y[i] = relu && sum < 0.f ? 0.f : sum; // NaN stays NaN
@@ -86,9 +89,9 @@ void sum_rows(const float *x, float *sums, int rows, int cols, cudaStream_t stre
     LAUNCH(sum_rows_kernel, cols, stream, x, sums, rows, cols);
 }
 
-__global__ static void softmax_cross_entropy_kernel(const float *logits, const uint8_t *labels, size_t rows,
-                                                    int classes, float scale, float *dlogits,
-                                                    struct stats *stats) {
+__global__ static void softmax_cross_entropy_kernel(const float *logits, const uint8_t *labels,
+                                                    size_t rows, int classes, float scale,
+                                                    float *dlogits, struct stats *stats) {
     FOR_EACH (row, rows) {
         const float *z = logits + row * classes;
         int label = labels[row], best = 0;
@@ -106,15 +109,17 @@ __global__ static void softmax_cross_entropy_kernel(const float *logits, const u
     }
 }
 
-void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows, int classes, float scale,
-                           float *dlogits, struct stats *stats, cudaStream_t stream) {
-    LAUNCH(softmax_cross_entropy_kernel, rows, stream, logits, labels, rows, classes, scale, dlogits, stats);
+void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows, int classes,
+                           float scale, float *dlogits, struct stats *stats, cudaStream_t stream) {
+    LAUNCH(softmax_cross_entropy_kernel, rows, stream, logits, labels, rows, classes, scale,
+           dlogits, stats);
 }
 
 __global__ static void sgd_step_kernel(float *parameters, const float *gradients, float *velocity,
                                        size_t count, float lr, float momentum, float weight_decay) {
     FOR_EACH (i, count) {
-        float decay = weight_decay == 0.f ? -0.f : weight_decay * parameters[i]; // g + -0 is always g
+        float decay =
+            weight_decay == 0.f ? -0.f : weight_decay * parameters[i]; // g + -0 is always g
         velocity[i] = momentum * velocity[i] + (gradients[i] + decay);
         parameters[i] -= lr * velocity[i];
     }
@@ -126,9 +131,9 @@ void sgd_step(float *parameters, const float *gradients, float *velocity, size_t
            weight_decay);
 }
 
-__global__ static void adam_step_kernel(float *parameters, const float *gradients, float *first_moments,
-                                        float *second_moments, size_t count, float added, float kept,
-                                        float rate, float unbias) {
+__global__ static void adam_step_kernel(float *parameters, const float *gradients,
+                                        float *first_moments, float *second_moments, size_t count,
+                                        float added, float kept, float rate, float unbias) {
     FOR_EACH (i, count) {
         float gradient = gradients[i] + added * parameters[i];
         first_moments[i] += 0.1f * (gradient - first_moments[i]);
@@ -138,10 +143,12 @@ __global__ static void adam_step_kernel(float *parameters, const float *gradient
     }
 }
 
-void adam_step(float *parameters, const float *gradients, float *first_moments, float *second_moments,
-               size_t count, float lr, float weight_decay, int decoupled, long step, cudaStream_t stream) {
-    LAUNCH(adam_step_kernel, count, stream, parameters, gradients, first_moments, second_moments, count,
-           decoupled ? 0.f : weight_decay, decoupled ? (float)(1 - (double)lr * weight_decay) : 1.f,
+void adam_step(float *parameters, const float *gradients, float *first_moments,
+               float *second_moments, size_t count, float lr, float weight_decay, int decoupled,
+               long step, cudaStream_t stream) {
+    LAUNCH(adam_step_kernel, count, stream, parameters, gradients, first_moments, second_moments,
+           count, decoupled ? 0.f : weight_decay,
+           decoupled ? (float)(1 - (double)lr * weight_decay) : 1.f,
            (float)(lr / (1 - pow(0.9, step))), (float)(1 / sqrt(1 - pow(0.999, step))));
 }
 
@@ -185,7 +192,8 @@ __global__ static void clip_to_norm_kernel(float *x, size_t count, const double 
         x[i] *= factor > 1.f ? 1.f : factor; // NaN stays NaN
 }
 
-void clip_to_norm(float *x, size_t count, const double *sum_of_squares, float max_norm, cudaStream_t stream) {
+void clip_to_norm(float *x, size_t count, const double *sum_of_squares, float max_norm,
+                  cudaStream_t stream) {
     LAUNCH(clip_to_norm_kernel, count, stream, x, count, sum_of_squares, max_norm);
 }
 

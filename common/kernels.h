@@ -19,8 +19,9 @@ void fill_uniform(float *values, size_t count, float bound, uint64_t seed, uint6
 // Makes a batch out of a data set held as bytes: row r is sample s = order[first + r], or
 // s = first + r where order is NULL. x[r, p] = (images[s, p] / 255 - mean) / deviation,
 // y[r] = labels[s], for r < rows and p < pixels.
-void gather_batch(const uint8_t *images, const uint8_t *labels, const uint32_t *order, size_t first, int rows,
-                  int pixels, float mean, float deviation, float *x, uint8_t *y, cudaStream_t stream);
+void gather_batch(const uint8_t *images, const uint8_t *labels, const uint32_t *order, size_t first,
+                  int rows, int pixels, float mean, float deviation, float *x, uint8_t *y,
+                  cudaStream_t stream);
 
 // y[r, c] += bias[c], then y[r, c] = max(y[r, c], 0) if relu.
 void add_bias(float *y, const float *bias, int rows, int cols, int relu, cudaStream_t stream);
@@ -31,36 +32,41 @@ void relu_backward(float *dy, const float *y, size_t count, cudaStream_t stream)
 // sums[c] = sum over r of x[r, c]: the gradient of a bias.
 void sum_rows(const float *x, float *sums, int rows, int cols, cudaStream_t stream);
 
-// Loss of sample r: -log softmax(logits[r])[labels[r]]. Adds the rows' losses, how many of them have
-// their largest logit (the first of equals) at the label, and their number to *stats. Where dlogits is not
-// NULL, writes the gradient of scale * (sum of losses): (softmax(logits[r]) - one-hot(labels[r])) * scale.
-void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows, int classes, float scale,
-                           float *dlogits, struct stats *stats, cudaStream_t stream);
+// Loss of sample r: -log softmax(logits[r])[labels[r]]. Adds the rows' losses, how many of them
+// have their largest logit (the first of equals) at the label, and their number to *stats. Where
+// dlogits is not NULL, writes the gradient of scale * (sum of losses): (softmax(logits[r]) -
+// one-hot(labels[r])) * scale.
+void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows, int classes,
+                           float scale, float *dlogits, struct stats *stats, cudaStream_t stream);
 
-// velocity = momentum * velocity + (gradients + weight_decay * parameters); parameters -= lr * velocity
-// (as torch.optim.SGD).
+// velocity = momentum * velocity + (gradients + weight_decay * parameters); parameters -= lr *
+// velocity (as torch.optim.SGD).
 void sgd_step(float *parameters, const float *gradients, float *velocity, size_t count, float lr,
               float momentum, float weight_decay, cudaStream_t stream);
 
-// Step number step, from 1 on, of Adam (Kingma and Ba, "Adam: a method for stochastic optimization", 2015),
-// element by element, so that a part of the arrays gets the bits that the whole would get there:
+// Step number step, from 1 on, of Adam (Kingma and Ba, "Adam: a method for stochastic
+// optimization", 2015), element by element, so that a part of the arrays gets the bits that the
+// whole would get there:
 //   m += (1 - beta1) * (g - m); v = beta2 * v + (1 - beta2) * g^2;
 //   p -= lr * (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + epsilon)
-// with beta1 0.9, beta2 0.999, epsilon 1e-8. Weight decay comes before that: g += weight_decay * p as in
-// torch.optim.Adam, or, decoupled, p *= 1 - lr * weight_decay as in torch.optim.AdamW.
-void adam_step(float *parameters, const float *gradients, float *first_moments, float *second_moments,
-               size_t count, float lr, float weight_decay, int decoupled, long step, cudaStream_t stream);
+// with beta1 0.9, beta2 0.999, epsilon 1e-8. Weight decay comes before that: g += weight_decay * p
+// as in torch.optim.Adam, or, decoupled, p *= 1 - lr * weight_decay as in torch.optim.AdamW.
+void adam_step(float *parameters, const float *gradients, float *first_moments,
+               float *second_moments, size_t count, float lr, float weight_decay, int decoupled,
+               long step, cudaStream_t stream);
 
 // sums[i] += x[i].
 void add_to(float *sums, const float *x, size_t count, cudaStream_t stream);
 
-// sums[0] = sum of x[i]^2, added up in an order that depends on count alone, as replicas must get the same
-// bits: sums has SQUARES_LANES doubles, of which number j first takes elements j, j + SQUARES_LANES, ...
+// sums[0] = sum of x[i]^2, added up in an order that depends on count alone, as replicas must get
+// the same bits: sums has SQUARES_LANES doubles, of which number j first takes elements j, j +
+// SQUARES_LANES, ...
 enum { SQUARES_LANES = 1 << 14 };
 void sum_squares(const float *x, size_t count, double *sums, cudaStream_t stream);
 
 // x[i] *= min(1, max_norm / (sqrt(*sum_of_squares) + 1e-6)) (as torch.nn.utils.clip_grad_norm_).
-void clip_to_norm(float *x, size_t count, const double *sum_of_squares, float max_norm, cudaStream_t stream);
+void clip_to_norm(float *x, size_t count, const double *sum_of_squares, float max_norm,
+                  cudaStream_t stream);
 
 // bfloat16 is the upper half of a float. y[i] = x[i] to the nearest, ties to even; a NaN stays one.
 void to_bfloat16(uint16_t *y, const float *x, size_t count, cudaStream_t stream);

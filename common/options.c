@@ -19,7 +19,8 @@ __attribute__((noreturn)) static void print_help(const struct option_spec *table
                                                  const char *program, const char *summary) {
     const struct option_spec *last = table + count - 1;
     int rest = last->type == OPTION_REST;
-    printf("usage: %s [options]%s%s\n%s\n\n", program, rest ? " " : "", rest ? last->name : "", summary);
+    printf("usage: %s [options]%s%s\n%s\n\n", program, rest ? " " : "", rest ? last->name : "",
+           summary);
     for (const struct option_spec *o = table; o < table + count - rest; o++)
         printf("  --%-16s %s (%s)\n", o->name, o->help, o->fallback ? o->fallback : "none");
     puts("  --help             this list, with defaults in parentheses");
@@ -38,7 +39,8 @@ static void set_value(const struct option_spec *o, const char *text) {
         return;
     }
     if (end == text || *end)
-        wrong_usage("--%s %s: want a %s", o->name, text, o->type == OPTION_INT ? "whole number" : "number");
+        wrong_usage("--%s %s: want a %s", o->name, text,
+                    o->type == OPTION_INT ? "whole number" : "number");
     if (!(number >= o->min && number <= o->max)) // written so that NaN fails too
         wrong_usage("--%s %s: want a number from %.10g to %.10g", o->name, text, o->min, o->max);
     if (o->type == OPTION_INT)

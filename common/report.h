@@ -14,5 +14,5 @@ void report_steps(long epoch, long epochs, long step, long steps, long total, do
 
 // The line that people grep for:
 // epoch 2/5  loss 0.0812  test loss 0.0790  accuracy 97.41%  1.23 s  48781 images/s
-void report_epoch(long epoch, long epochs, long total, struct stats train, struct stats test, double elapsed,
-                  double images_per_second);
+void report_epoch(long epoch, long epochs, long total, struct stats train, struct stats test,
+                  double elapsed, double images_per_second);

@@ -9,8 +9,8 @@
 #define RNG_FUNCTION static inline
 #endif
 
-// Output number index (from 0) of SplitMix64 started at seed (Steele, Lea and Flood, "Fast splittable
-// pseudorandom number generators", 2014): with seed 0 the first is 0xe220a8397b1dcdaf.
+// Output number index (from 0) of SplitMix64 started at seed (Steele, Lea and Flood, "Fast
+// splittable pseudorandom number generators", 2014): with seed 0 the first is 0xe220a8397b1dcdaf.
 RNG_FUNCTION uint64_t rng_bits(uint64_t seed, uint64_t index) {
     uint64_t z = seed + (index + 1) * 0x9e3779b97f4a7c15u;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;

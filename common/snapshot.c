@@ -11,11 +11,12 @@
 #include <unistd.h>
 #include <zlib.h>
 
-// PATH_SIZE is beyond PATH_MAX, so that the system refuses a name that was cut short. MANIFEST_SIZE is beyond
-// the longest manifest.
+// PATH_SIZE is beyond PATH_MAX, so that the system refuses a name that was cut short. MANIFEST_SIZE
+// is beyond the longest manifest.
 enum { VERSION = 1, PATH_SIZE = PATH_MAX + 64, MANIFEST_SIZE = 4096 };
 static const char MAGIC[8] = "SNAPSHOT", MANIFEST[] = "MANIFEST ";
-_Static_assert(offsetof(struct snapshot, values) == 232, "the header of version 1, without padding");
+_Static_assert(offsetof(struct snapshot, values) == 232,
+               "the header of version 1, without padding");
 
 static size_t bytes_before_crc(const struct snapshot *s) {
     return sizeof *s + (size_t)(s->parameters + s->states) * sizeof(float);
@@ -40,7 +41,8 @@ size_t shard_size(const struct sharding *cut) {
     return size;
 }
 
-struct snapshot *snapshot_new(const char *model, const char *optimizer, size_t parameters, size_t states) {
+struct snapshot *snapshot_new(const char *model, const char *optimizer, size_t parameters,
+                              size_t states) {
     struct snapshot *s = calloc(1, sizeof *s + (parameters + states + 1) * sizeof(float));
     if (!s)
         fail("no memory for a snapshot of %zu values", parameters + states);
@@ -67,8 +69,8 @@ static int write_file(const char *path, const void *bytes, size_t size, char why
         unlink(temporary);
         return -1;
     }
-    // Until its folder is on the disk too, a power cut may bring the old snapshot back. Not all file
-    // systems can do this, and either snapshot is whole, so a failure is none of ours.
+    // Until its folder is on the disk too, a power cut may bring the old snapshot back. Not all
+    // file systems can do this, and either snapshot is whole, so a failure is none of ours.
     int folder = open(dirname(temporary), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     fsync(folder);
     close(folder);
@@ -85,8 +87,8 @@ static int write_snapshot(const char *path, struct snapshot *s, char why[WHY_SIZ
 static void shard_path(char name[PATH_SIZE], const char *path, const struct snapshot *s,
                        const struct sharding *cut, int number) {
     uint32_t units = crc32_z(0, (const unsigned char *)cut->unit, cut->units * sizeof *cut->unit);
-    snprintf(name, PATH_SIZE, "%s.e%lds%ldu%08x.%dof%d", path, (long)s->epochs, (long)s->step, units, number,
-             cut->shards);
+    snprintf(name, PATH_SIZE, "%s.e%lds%ldu%08x.%dof%d", path, (long)s->epochs, (long)s->step,
+             units, number, cut->shards);
 }
 
 // Removes the shards of path but those that s and kept name. Only a file with exactly the name that
@@ -101,7 +103,8 @@ static void remove_shards(const char *path, const struct snapshot *s, const stru
     for (struct dirent *entry; entries && (entry = readdir(entries));) {
         const char *end = entry->d_name + strlen(base);
         if (strncmp(entry->d_name, base, strlen(base)) ||
-            sscanf(end, ".e%18lus%18luu%8x.%9uof%9u", &epochs, &step, &units, &number, &shards) != 5)
+            sscanf(end, ".e%18lus%18luu%8x.%9uof%9u", &epochs, &step, &units, &number, &shards) !=
+                5)
             continue;
         int length = sprintf(name, ".e%lus%luu%08x.%uof%u", epochs, step, units, number, shards);
         shard_path(keep, "", s, kept, (int)number);
@@ -120,21 +123,23 @@ int snapshot_save(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
     return 0;
 }
 
-int snapshot_save_shard(const char *path, struct snapshot *s, const struct sharding *own, int number,
-                        char why[WHY_SIZE]) {
+int snapshot_save_shard(const char *path, struct snapshot *s, const struct sharding *own,
+                        int number, char why[WHY_SIZE]) {
     char name[PATH_SIZE];
     shard_path(name, path, s, own, number);
     return write_snapshot(name, s, why);
 }
 
 // Returns the manifest's size.
-static size_t print_manifest(char text[MANIFEST_SIZE], const struct snapshot *s, const struct sharding *cut) {
+static size_t print_manifest(char text[MANIFEST_SIZE], const struct snapshot *s,
+                             const struct sharding *cut) {
     int size =
         snprintf(text, MANIFEST_SIZE,
                  "%s%ld\nmodel %.127s\noptimizer %.15s\nseed %ld\nbatch %ld\nepochs %ld\nstep %ld\n"
                  "loss %.17g\ncorrect %.17g\nsamples %.17g\nshards %d\n",
                  MANIFEST, (long)s->version, s->model, s->optimizer, (long)s->seed, (long)s->batch,
-                 (long)s->epochs, (long)s->step, s->sums.loss, s->sums.correct, s->sums.samples, cut->shards);
+                 (long)s->epochs, (long)s->step, s->sums.loss, s->sums.correct, s->sums.samples,
+                 cut->shards);
     for (int i = 0; i < cut->units; i++)
         size += snprintf(text + size, MANIFEST_SIZE - size, "unit %zu\n", cut->unit[i]);
     uint32_t crc = crc32_z(0, (unsigned char *)text, size);
@@ -158,8 +163,8 @@ static int check_model(const char *path, const struct snapshot *s, const struct 
                       (long)s->version, VERSION);
     if (strncmp(s->model, expected->model, sizeof s->model) ||
         strncmp(s->optimizer, expected->optimizer, sizeof s->optimizer))
-        return refuse(why, "snapshot %.200s holds %.127s with %.15s, not %s with %s", path, s->model,
-                      s->optimizer, expected->model, expected->optimizer);
+        return refuse(why, "snapshot %.200s holds %.127s with %.15s, not %s with %s", path,
+                      s->model, s->optimizer, expected->model, expected->optimizer);
     if (s->epochs < 0 || s->step < 0)
         return refuse(why, "snapshot %.300s is corrupt: epoch %ld, step %ld", path, (long)s->epochs,
                       (long)s->step);
@@ -167,8 +172,8 @@ static int check_model(const char *path, const struct snapshot *s, const struct 
 }
 
 // Checks what was read, size bytes of it, against what was expected.
-static int check(const char *path, const struct snapshot *s, size_t size, const struct snapshot *expected,
-                 char why[WHY_SIZE]) {
+static int check(const char *path, const struct snapshot *s, size_t size,
+                 const struct snapshot *expected, char why[WHY_SIZE]) {
     uint32_t crc;
     if (size < sizeof *s || memcmp(s->magic, MAGIC, sizeof MAGIC))
         return refuse(why, "%.300s is no snapshot, or a truncated one", path);
@@ -183,8 +188,8 @@ static int check(const char *path, const struct snapshot *s, size_t size, const 
     // Adam corrects by the number of steps, and with another batch an epoch has another.
     int same_batch = s->step || (s->epochs && !strncmp(s->optimizer, "adam", strlen("adam")));
     if (s->seed != expected->seed || (same_batch && s->batch != expected->batch))
-        return refuse(why, "snapshot %.300s was trained with --seed %ld --batch %ld", path, (long)s->seed,
-                      (long)s->batch);
+        return refuse(why, "snapshot %.300s was trained with --seed %ld --batch %ld", path,
+                      (long)s->seed, (long)s->batch);
     return 1;
 }
 
@@ -203,9 +208,10 @@ static int read_snapshot(const char *path, struct snapshot *s, char why[WHY_SIZE
     return result;
 }
 
-// Whether path is a manifest, and if so where s, which says what is expected, stands, and how it is cut.
-static int read_manifest(const char *path, struct snapshot *s, size_t parameters, struct sharding *cut,
-                         char why[WHY_SIZE]) {
+// Whether path is a manifest, and if so where s, which says what is expected, stands, and how it is
+// cut.
+static int read_manifest(const char *path, struct snapshot *s, size_t parameters,
+                         struct sharding *cut, char why[WHY_SIZE]) {
     char text[MANIFEST_SIZE + 1] = "", again[MANIFEST_SIZE], *unit = text + strlen(MANIFEST);
     struct snapshot found = *s;
     int length = 0, fit = 1;
@@ -215,11 +221,13 @@ static int read_manifest(const char *path, struct snapshot *s, size_t parameters
         fclose(file);
     if (strncmp(text, MANIFEST, strlen(MANIFEST)))
         return 0;
-    sscanf(unit,
-           "%18ld model %127[^\n] optimizer %15[^\n] seed %18ld batch %18ld epochs %18ld step %18ld "
-           "loss %lf correct %lf samples %lf shards %9d %n",
-           &found.version, found.model, found.optimizer, &found.seed, &found.batch, &found.epochs,
-           &found.step, &found.sums.loss, &found.sums.correct, &found.sums.samples, &cut->shards, &length);
+    sscanf(
+        unit,
+        "%18ld model %127[^\n] optimizer %15[^\n] seed %18ld batch %18ld epochs %18ld step %18ld "
+        "loss %lf correct %lf samples %lf shards %9d %n",
+        &found.version, found.model, found.optimizer, &found.seed, &found.batch, &found.epochs,
+        &found.step, &found.sums.loss, &found.sums.correct, &found.sums.samples, &cut->shards,
+        &length);
     for (unit += length; cut->units < MOST_LAYERS; unit += length) {
         size_t *count = &cut->unit[cut->units];
         if (sscanf(unit, "unit %18zu %n", count, &length) != 1)
@@ -228,21 +236,24 @@ static int read_manifest(const char *path, struct snapshot *s, size_t parameters
         parameters -= *count;
         cut->units++;
     }
-    // It is whole if what was read from it would be written as the same bytes, the checksum among them.
-    if (found.version == VERSION && (size != print_manifest(again, &found, cut) || memcmp(text, again, size)))
+    // It is whole if what was read from it would be written as the same bytes, the checksum among
+    // them.
+    if (found.version == VERSION &&
+        (size != print_manifest(again, &found, cut) || memcmp(text, again, size)))
         return refuse(why, "snapshot %.300s is a truncated or corrupt manifest", path);
     if (check_model(path, &found, s, why))
         return -1;
     if (!fit || parameters > 0 || cut->shards < 1 || cut->shards > MOST_SHARDS)
-        return refuse(why, "snapshot %.300s is corrupt: its units or shards do not fit the model", path);
+        return refuse(why, "snapshot %.300s is corrupt: its units or shards do not fit the model",
+                      path);
     s->epochs = found.epochs;
     s->step = found.step;
     s->sums = found.sums;
     return 1;
 }
 
-// The shard that a parameter is in, its place there, and how many values lie there from it on as they do in
-// the flat array.
+// The shard that a parameter is in, its place there, and how many values lie there from it on as
+// they do in the flat array.
 static int find(const struct sharding *cut, size_t parameter, size_t *place, size_t *run) {
     int i = 0;
     for (*place = 0; parameter >= cut->unit[i]; i++) {
@@ -261,7 +272,8 @@ static int copy_overlap(struct snapshot *to, const struct sharding *own, int num
     size_t parameters = parameters_of(own), to_place, from_place, to_run, from_run, run;
     int any = 0;
     for (size_t i = 0; i < parameters; i += run) {
-        int to_shard = find(own, i, &to_place, &to_run), from_shard = find(cut, i, &from_place, &from_run);
+        int to_shard = find(own, i, &to_place, &to_run),
+            from_shard = find(cut, i, &from_place, &from_run);
         int here = to_shard == number && from_shard == other;
         run = to_run < from_run ? to_run : from_run;
         for (int64_t k = 0; here && from && k <= to->states / to->parameters; k++)
@@ -272,8 +284,8 @@ static int copy_overlap(struct snapshot *to, const struct sharding *own, int num
     return any;
 }
 
-int snapshot_load_shard(const char *path, struct snapshot *s, const struct sharding *own, int number,
-                        char why[WHY_SIZE]) {
+int snapshot_load_shard(const char *path, struct snapshot *s, const struct sharding *own,
+                        int number, char why[WHY_SIZE]) {
     struct sharding cut = {0};
     size_t parameters = parameters_of(own);
     char name[PATH_SIZE];
@@ -292,14 +304,17 @@ int snapshot_load_shard(const char *path, struct snapshot *s, const struct shard
         snprintf(name, sizeof name, "%s", path);
         if (is_cut)
             shard_path(name, path, s, &cut, i);
-        struct snapshot *file = snapshot_new(s->model, s->optimizer, size, s->states / s->parameters * size);
+        struct snapshot *file =
+            snapshot_new(s->model, s->optimizer, size, s->states / s->parameters * size);
         file->seed = s->seed;
         file->batch = s->batch;
         result = read_snapshot(name, file, why);
         if (is_cut && result == 0)
-            result = refuse(why, "snapshot %.200s lacks its shard %.200s: %s", path, name, strerror(ENOENT));
+            result = refuse(why, "snapshot %.200s lacks its shard %.200s: %s", path, name,
+                            strerror(ENOENT));
         if (is_cut && result == 1 && (file->epochs != s->epochs || file->step != s->step))
-            result = refuse(why, "snapshot %.200s: its shard %.200s is of another step", path, name);
+            result =
+                refuse(why, "snapshot %.200s: its shard %.200s is of another step", path, name);
         if (result == 1) {
             memcpy(s, file, offsetof(struct snapshot, parameters));
             copy_overlap(s, own, number, file, &cut, i);

@@ -1,8 +1,8 @@
-// The collectives of the CPU device. All are one exchange: first every rank sends each other rank the part of
-// its data that this one is to reduce, and reduces its own part as the messages come in; then every rank
-// sends all others what it has to give. The data go in chunks, so that they are still in the cache when they
-// are needed again. As parts are reduced in the order of the ranks, a sum has the same bits wherever it is
-// taken.
+// The collectives of the CPU device. All are one exchange: first every rank sends each other rank
+// the part of its data that this one is to reduce, and reduces its own part as the messages come
+// in; then every rank sends all others what it has to give. The data go in chunks, so that they are
+// still in the cache when they are needed again. As parts are reduced in the order of the ranks, a
+// sum has the same bits wherever it is taken.
 #include "comm.h"
 #include "reduce.h"
 #include <errno.h>
@@ -25,8 +25,9 @@ static size_t smaller(size_t a, size_t b) {
 
 // "AllReduce (count 512, float, sum)"
 static const char *describe(char text[96], const struct call *call) {
-    static const char *const kinds[] = {"no collective", "AllReduce", "Broadcast", "Reduce",   "AllGather",
-                                        "ReduceScatter", "Send",      "Recv",      "CommSplit"};
+    static const char *const kinds[] = {"no collective", "AllReduce", "Broadcast",
+                                        "Reduce",        "AllGather", "ReduceScatter",
+                                        "Send",          "Recv",      "CommSplit"};
     static const char *const types[] = {"int8",   "uint8", "int32", "uint32", "int64",
                                         "uint64", "half",  "float", "double", "bfloat16"};
     static const char *const ops[] = {"sum", "prod", "max", "min", "avg"};
@@ -35,13 +36,14 @@ static const char *describe(char text[96], const struct call *call) {
         return text;
     n += snprintf(text + n, (size_t)(96 - n), " (count %llu, %s", (unsigned long long)call->count,
                   types[call->type]);
-    if (call->kind == CALL_ALL_REDUCE || call->kind == CALL_REDUCE || call->kind == CALL_REDUCE_SCATTER)
+    if (call->kind == CALL_ALL_REDUCE || call->kind == CALL_REDUCE ||
+        call->kind == CALL_REDUCE_SCATTER)
         n += snprintf(text + n, (size_t)(96 - n), ", %s", ops[call->op]);
     if (call->kind == CALL_BROADCAST || call->kind == CALL_REDUCE)
         n += snprintf(text + n, (size_t)(96 - n), ", root %d", call->root);
     if (call->kind == CALL_SEND || call->kind == CALL_RECV)
-        n += snprintf(text + n, (size_t)(96 - n), ", %s rank %d", call->kind == CALL_SEND ? "to" : "from",
-                      call->root);
+        n += snprintf(text + n, (size_t)(96 - n), ", %s rank %d",
+                      call->kind == CALL_SEND ? "to" : "from", call->root);
     snprintf(text + n, (size_t)(96 - n), ")");
     return text;
 }
@@ -75,8 +77,10 @@ static int is_gone(struct ncclComm *c, int p) {
     const struct channel *ch = &c->channels[p];
     if (ch->socket >= 0)
         return ch->hung_up;
-    struct flock lock = {
-        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (char *)ch->seat - (char *)c->memory, .l_len = 1};
+    struct flock lock = {.l_type = F_WRLCK,
+                         .l_whence = SEEK_SET,
+                         .l_start = (char *)ch->seat - (char *)c->memory,
+                         .l_len = 1};
     return !fcntl(c->memory_file, F_OFD_GETLK, &lock) && lock.l_type == F_UNLCK;
 }
 
@@ -102,15 +106,16 @@ static void show_call(struct ncclComm *c, const void *argument) {
 static ncclResult_t time_out(struct wait *w) {
     struct ncclComm *c = w->comm;
     char call[96], why[WHY_BYTES];
-    int n = snprintf(why, sizeof why, "rank %d waits in %s for %.0f s", c->rank, describe(call, w->call),
-                     cpu_timeout());
+    int n = snprintf(why, sizeof why, "rank %d waits in %s for %.0f s", c->rank,
+                     describe(call, w->call), cpu_timeout());
     int point_to_point = w->call->kind == CALL_SEND || w->call->kind == CALL_RECV;
     pthread_mutex_lock(&c->lock);
     for (int p = 0; p < c->ranks && n < (int)sizeof why; p++) {
         const struct call *theirs = &c->channels[p].seat->waits_in;
         if (p == c->rank || (p != w->peer && (point_to_point || same_call(theirs, w->call))))
             continue;
-        n += snprintf(why + n, sizeof why - (size_t)n, "; rank %d is in %s%s", p, describe(call, theirs),
+        n += snprintf(why + n, sizeof why - (size_t)n, "; rank %d is in %s%s", p,
+                      describe(call, theirs),
                       theirs->kind && theirs->comm != c->name ? " of another communicator" : "");
     }
     pthread_mutex_unlock(&c->lock);
@@ -124,7 +129,8 @@ static ncclResult_t check(struct wait *w) {
     double now = cpu_now();
     int gone = -1;
     if (c->aborted || (c->also_aborted && *c->also_aborted) || cpu_exiting())
-        return cpu_refuse(ncclInternalError, "rank %d: aborted in %s", c->rank, describe(call, w->call));
+        return cpu_refuse(ncclInternalError, "rank %d: aborted in %s", c->rank,
+                          describe(call, w->call));
     if (now - w->checked < CHECK_SECONDS)
         return ncclSuccess;
     if (w->checked == w->since) // for the first time
@@ -139,7 +145,8 @@ static ncclResult_t check(struct wait *w) {
             return give_up(c, (ncclResult_t)ch->seat->failed, why);
         }
         ch->missed = is_gone(c, p) ? ch->missed + 1 : 0;
-        // Believed at the second look only: then whoever started the ranks, and now ends them, knows first.
+        // Believed at the second look only: then whoever started the ranks, and now ends them,
+        // knows first.
         if (ch->missed > 1 && (p == w->peer || !ch->seat->left) &&
             (gone < 0 || ch->missed > c->channels[gone].missed))
             gone = p;
@@ -152,14 +159,15 @@ static ncclResult_t check(struct wait *w) {
     return now - w->since > cpu_timeout() ? time_out(w) : ncclSuccess;
 }
 
-// Called again and again until what is waited for is there: looks around for some microseconds, lets others
-// run for some more, and then sleeps until the bell rings. Success means: look again.
+// Called again and again until what is waited for is there: looks around for some microseconds,
+// lets others run for some more, and then sleeps until the bell rings. Success means: look again.
 static ncclResult_t wait(struct wait *w) {
     struct ncclComm *c = w->comm;
     w->tries++;
     if (w->tries <= SPINS) {
         cpu_relax();
-    } else if (w->tries <= SPINS + YIELDS || (w->tries <= c->patience && cpu_streams_computing() == 1)) {
+    } else if (w->tries <= SPINS + YIELDS ||
+               (w->tries <= c->patience && cpu_streams_computing() == 1)) {
         sched_yield();
     } else if (!w->armed) {
         if (!w->since)
@@ -241,18 +249,19 @@ static ncclResult_t post(struct ncclComm *c, int peer, const struct call *call, 
     return result;
 }
 
-static ncclResult_t compare(struct ncclComm *c, int peer, const struct call *ours, const struct call *theirs,
-                            const struct call *as_called) {
+static ncclResult_t compare(struct ncclComm *c, int peer, const struct call *ours,
+                            const struct call *theirs, const struct call *as_called) {
     char texts[2][96], why[WHY_BYTES];
     if (same_call(ours, theirs))
         return ncclSuccess;
-    snprintf(why, sizeof why, "the ranks' calls differ: rank %d called %s, rank %d called %s", c->rank,
-             describe(texts[0], as_called), peer, describe(texts[1], theirs));
+    snprintf(why, sizeof why, "the ranks' calls differ: rank %d called %s, rank %d called %s",
+             c->rank, describe(texts[0], as_called), peer, describe(texts[1], theirs));
     return give_up(c, ncclInvalidUsage, why);
 }
 
 // The next message from the peer, to be released; it must belong to the same call.
-static ncclResult_t take(struct ncclComm *c, int peer, const struct call *call, const struct message **m) {
+static ncclResult_t take(struct ncclComm *c, int peer, const struct call *call,
+                         const struct message **m) {
     struct wait w = {.comm = c, .call = call, .peer = peer};
     ncclResult_t result = ncclSuccess;
     while (!(*m = unread(&c->channels[peer])) && !result)
@@ -275,9 +284,9 @@ static size_t chunk(struct part part, size_t from) {
     return from < part.bytes ? smaller(part.bytes - from, SLOT_BYTES) : 0;
 }
 
-// reduced[r]: what rank r reduces out of everybody's send, into its result. given[r]: where in everybody's
-// recv that goes which rank r gives from its own gift. Each rank has at least one message for each other, so
-// that none can miss that their calls differ.
+// reduced[r]: what rank r reduces out of everybody's send, into its result. given[r]: where in
+// everybody's recv that goes which rank r gives from its own gift. Each rank has at least one
+// message for each other, so that none can miss that their calls differ.
 struct exchange {
     struct call call;
     const char *send, *gift;
@@ -317,8 +326,8 @@ static ncclResult_t reduce_part(struct ncclComm *c, const struct exchange *e, si
     if (result)
         return result;
     if (bytes)
-        cpu_reduce((ncclDataType_t)e->call.type, (ncclRedOp_t)e->call.op, e->result + from, inputs, c->ranks,
-                   bytes / element);
+        cpu_reduce((ncclDataType_t)e->call.type, (ncclRedOp_t)e->call.op, e->result + from, inputs,
+                   c->ranks, bytes / element);
     for (int i = 1; i < c->ranks; i++)
         release(c, turn_to(c, i));
     return result;
@@ -346,9 +355,10 @@ static ncclResult_t receive(struct ncclComm *c, const struct exchange *e, size_t
     return result;
 }
 
-// The next chunk to be reduced is sent before the others' gifts are received, so that it is there in time.
-// Who has reduced a chunk knows that all others have sent theirs, and so have received the gifts before the
-// last: no rank is more than four messages ahead of another, so nobody waits for room.
+// The next chunk to be reduced is sent before the others' gifts are received, so that it is there
+// in time. Who has reduced a chunk knows that all others have sent theirs, and so have received the
+// gifts before the last: no rank is more than four messages ahead of another, so nobody waits for
+// room.
 static ncclResult_t run_exchange(struct ncclComm *c, const struct exchange *e) {
     size_t longest = 1;
     for (int r = 0; r < c->ranks; r++) {
@@ -372,7 +382,8 @@ static ncclResult_t run_exchange(struct ncclComm *c, const struct exchange *e) {
 static void plan(struct exchange *e, const struct ncclComm *c, const struct work *work) {
     const struct call *call = &work->call;
     size_t element = cpu_type_size((ncclDataType_t)call->type), bytes = call->count * element;
-    *e = (struct exchange){.call = *call, .send = work->send, .recv = work->recv, .result = work->recv};
+    *e = (struct exchange){
+        .call = *call, .send = work->send, .recv = work->recv, .result = work->recv};
     e->gift = work->send;
     for (int r = 0; r < c->ranks; r++) {
         size_t from = call->count * (size_t)r / (size_t)c->ranks * element;
@@ -455,14 +466,14 @@ static ncclResult_t send_to_self(struct ncclComm *c, struct work *work) {
     }
     for (const struct transfer *t = work->transfer; t < end; t++)
         if (t->peer == c->rank && !t->started)
-            return give_up(
-                c, ncclInvalidUsage,
-                "a send or receive of a rank with itself has no counterpart of the same size in its group");
+            return give_up(c, ncclInvalidUsage,
+                           "a send or receive of a rank with itself has no counterpart of the same "
+                           "size in its group");
     return ncclSuccess;
 }
 
-// A send ends when it has been received, though the rings could hold some: on a GPU too, two ranks that both
-// send first, without a group, may wait for ever. (The rings between hosts do not tell.)
+// A send ends when it has been received, though the rings could hold some: on a GPU too, two ranks
+// that both send first, without a group, may wait for ever. (The rings between hosts do not tell.)
 static ncclResult_t wait_for_receivers(struct ncclComm *c, struct work *work) {
     ncclResult_t result = ncclSuccess;
     for (int i = 0; i < work->transfers && !result; i++) {
@@ -549,9 +560,10 @@ void cpu_run_work(struct work *work) {
     free(work);
 }
 
-ncclResult_t cpu_gather_now(struct ncclComm *c, const struct ncclComm *made, uint64_t turn, const void *send,
-                            void *recv, size_t bytes) {
+ncclResult_t cpu_gather_now(struct ncclComm *c, const struct ncclComm *made, uint64_t turn,
+                            const void *send, void *recv, size_t bytes) {
     struct work work = {.comm = c, .made = made, .turn = turn, .send = send, .recv = recv};
-    work.call = (struct call){.kind = CALL_SPLIT, .type = ncclInt8, .count = bytes, .comm = c->name};
+    work.call =
+        (struct call){.kind = CALL_SPLIT, .type = ncclInt8, .count = bytes, .comm = c->name};
     return take_turn(c, &work);
 }

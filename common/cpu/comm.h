@@ -1,9 +1,10 @@
 // What the files of the CPU device's NCCL share.
 //
-// Ranks talk in pairs. A pair has two rings of messages, one for each direction. On one host both ranks map
-// them; between hosts, a thread of each (network.c) carries the messages over a socket. So the collectives
-// (collectives.c) know only rings. Each rank has a seat in the memory that the ranks of its host share: where
-// the others wake it, and where it says what it waits for and why it gave up.
+// Ranks talk in pairs. A pair has two rings of messages, one for each direction. On one host both
+// ranks map them; between hosts, a thread of each (network.c) carries the messages over a socket.
+// So the collectives (collectives.c) know only rings. Each rank has a seat in the memory that the
+// ranks of its host share: where the others wake it, and where it says what it waits for and why it
+// gave up.
 #pragma once
 #include "device.h"
 #include <nccl.h>
@@ -12,9 +13,15 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-// Four slots are the least that collectives need. More are faster on one host: a slot that is written again
-// at once is still in the other core's cache.
-enum { LEAST_SLOTS = 4, MOST_SLOTS = 32, SLOT_BYTES = 128 << 10, WHY_BYTES = 448, MOST_PEERS = 256 };
+// Four slots are the least that collectives need. More are faster on one host: a slot that is
+// written again at once is still in the other core's cache.
+enum {
+    LEAST_SLOTS = 4,
+    MOST_SLOTS = 32,
+    SLOT_BYTES = 128 << 10,
+    WHY_BYTES = 448,
+    MOST_PEERS = 256
+};
 
 enum call_kind {
     CALL_NONE,
@@ -111,7 +118,8 @@ struct ncclComm {
 };
 
 // Remembers the sentence for ncclGetLastError and returns the result.
-__attribute__((format(printf, 2, 3))) ncclResult_t cpu_refuse(ncclResult_t result, const char *format, ...);
+__attribute__((format(printf, 2, 3))) ncclResult_t cpu_refuse(ncclResult_t result,
+                                                              const char *format, ...);
 
 // Seconds that ranks wait for each other: CPU_DEVICE_TIMEOUT.
 double cpu_timeout(void);
@@ -123,7 +131,8 @@ void cpu_part(struct ncclComm *comm); // gives back what cpu_meet took
 // A unique id whose root is in this process, whatever NCCL_COMM_ID says.
 ncclResult_t cpu_make_id(ncclUniqueId *id);
 
-// network.c: carries messages between hosts, if there are any. Stopping sends what is written first.
+// network.c: carries messages between hosts, if there are any. Stopping sends what is written
+// first.
 ncclResult_t cpu_network_start(struct ncclComm *comm);
 void cpu_network_stop(struct ncclComm *comm, int at_once);
 void cpu_network_wake(struct ncclComm *comm);
@@ -138,8 +147,8 @@ struct transfer {
     int peer, started;
 };
 
-// A call that waits in a stream, or several sends and receives of one group. The buffers are the device
-// threads' views.
+// A call that waits in a stream, or several sends and receives of one group. The buffers are the
+// device threads' views.
 struct work {
     struct ncclComm *comm;
     const struct ncclComm *made; // that is being split off
@@ -163,4 +172,5 @@ ncclResult_t cpu_gather_now(struct ncclComm *comm, const struct ncclComm *made, 
 void cpu_ring_bell(struct seat *seat);
 
 // Calls f for each communicator of this process.
-void cpu_for_each_comm(void (*f)(struct ncclComm *comm, const void *argument), const void *argument);
+void cpu_for_each_comm(void (*f)(struct ncclComm *comm, const void *argument),
+                       const void *argument);

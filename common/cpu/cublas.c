@@ -1,5 +1,5 @@
-// cuBLAS of the CPU device: checks what cuBLAS checks, queues the call, and lets the machine's CBLAS
-// do the arithmetic.
+// cuBLAS of the CPU device: checks what cuBLAS checks, queues the call, and lets the machine's
+// CBLAS do the arithmetic.
 #include "device.h"
 #include "floats.h"
 #include <cblas.h>
@@ -69,7 +69,8 @@ static size_t element_bytes(cudaDataType type) {
 }
 
 // The device threads' view of a rows x cols column-major matrix, or false.
-static int view_matrix(struct matrix *out, const void *data, cudaDataType type, int ld, int rows, int cols) {
+static int view_matrix(struct matrix *out, const void *data, cudaDataType type, int ld, int rows,
+                       int cols) {
     size_t elements = rows && cols ? (size_t)ld * (size_t)(cols - 1) + (size_t)rows : 0;
     *out = (struct matrix){cpu_view(data, elements * element_bytes(type)), type, ld};
     return out->data != NULL;
@@ -86,7 +87,8 @@ static void narrow(const struct matrix *x, size_t i, float value) {
     if (x->type == CUDA_R_32F)
         ((float *)x->data)[i] = value;
     else
-        ((uint16_t *)x->data)[i] = x->type == CUDA_R_16F ? float_to_half(value) : float_to_bfloat16(value);
+        ((uint16_t *)x->data)[i] =
+            x->type == CUDA_R_16F ? float_to_half(value) : float_to_bfloat16(value);
 }
 
 // Conversions between a matrix of another type and a dense float matrix, columns from..to of it.
@@ -110,8 +112,8 @@ static void run_narrow(void *arguments, size_t from, size_t to) {
             narrow(&c.x, col * (size_t)c.x.ld + row, c.floats[col * c.rows + row]);
 }
 
-static void convert(void (*run)(void *, size_t, size_t), const struct matrix *x, float *floats, int rows,
-                    int cols) {
+static void convert(void (*run)(void *, size_t, size_t), const struct matrix *x, float *floats,
+                    int rows, int cols) {
     struct conversion c = {*x, floats, (size_t)rows};
     cpu_share(run, &c, (size_t)cols, (1 << 13) / ((size_t)rows + 1) + 1);
 }
@@ -128,12 +130,14 @@ static float *as_floats(const struct matrix *x, int rows, int cols, int *ld) {
     return copy;
 }
 
-// We share the work out ourselves, so the library must not start threads of its own. Of the libraries
-// that could, only OpenBLAS has this function; its OpenMP flavour wants it called in each thread.
+// We share the work out ourselves, so the library must not start threads of its own. Of the
+// libraries that could, only OpenBLAS has this function; its OpenMP flavour wants it called in each
+// thread.
 __attribute__((weak)) void openblas_set_num_threads(int);
 
 static void stay_on_this_thread(void) {
-    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER; // it frees what other threads had
+    static pthread_mutex_t one_at_a_time =
+        PTHREAD_MUTEX_INITIALIZER; // it frees what other threads had
     static _Thread_local int told;
     if (told || !openblas_set_num_threads)
         return;
@@ -158,11 +162,13 @@ static void run_gemm(void *arguments, size_t from, size_t to) {
         b += (size_t)first * (g->transb ? 1 : (size_t)g->b.ld);
         c += (size_t)first * (size_t)g->c.ld;
     }
-    cblas_sgemm(CblasColMajor, g->transa ? CblasTrans : CblasNoTrans, g->transb ? CblasTrans : CblasNoTrans,
-                m, n, g->k, g->alpha, a, g->a.ld, b, g->b.ld, g->beta, c, g->c.ld);
+    cblas_sgemm(CblasColMajor, g->transa ? CblasTrans : CblasNoTrans,
+                g->transb ? CblasTrans : CblasNoTrans, m, n, g->k, g->alpha, a, g->a.ld, b, g->b.ld,
+                g->beta, c, g->c.ld);
 }
 
-// A piece should be worth its start, some 2^20 multiplications, and whole in the library's own blocks.
+// A piece should be worth its start, some 2^20 multiplications, and whole in the library's own
+// blocks.
 static size_t gemm_range(const struct gemm *g, size_t *grain) {
     size_t longer = (size_t)(g->m >= g->n ? g->m : g->n);
     size_t others = (size_t)(g->m >= g->n ? g->n : g->m) * (size_t)g->k;
@@ -192,9 +198,10 @@ static int too_small(int ld, int rows) {
     return ld < (rows > 1 ? rows : 1);
 }
 
-cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m,
-                            int n, int k, const void *alpha, const void *A, cudaDataType Atype, int lda,
-                            const void *B, cudaDataType Btype, int ldb, const void *beta, void *C,
+cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
+                            cublasOperation_t transb, int m, int n, int k, const void *alpha,
+                            const void *A, cudaDataType Atype, int lda, const void *B,
+                            cudaDataType Btype, int ldb, const void *beta, void *C,
                             cudaDataType Ctype, int ldc, cublasComputeType_t computeType,
                             cublasGemmAlgo_t algo) {
     (void)algo;
@@ -204,8 +211,9 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa, cub
         (computeType != CUBLAS_COMPUTE_32F && computeType != CUBLAS_COMPUTE_32F_FAST_TF32))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     int a_rows = transa ? k : m, b_rows = transb ? n : k;
-    if (m < 0 || n < 0 || k < 0 || !alpha || !beta || (unsigned)transa > 1 || (unsigned)transb > 1 ||
-        too_small(lda, a_rows) || too_small(ldb, b_rows) || too_small(ldc, m))
+    if (m < 0 || n < 0 || k < 0 || !alpha || !beta || (unsigned)transa > 1 ||
+        (unsigned)transb > 1 || too_small(lda, a_rows) || too_small(ldb, b_rows) ||
+        too_small(ldc, m))
         return CUBLAS_STATUS_INVALID_VALUE;
     if (m == 0 || n == 0)
         return CUBLAS_STATUS_SUCCESS;
@@ -213,7 +221,8 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa, cub
     g.alpha = *(const float *)alpha;
     g.beta = *(const float *)beta;
     if (!view_matrix(&g.a, A, Atype, lda, a_rows, transa ? m : k) ||
-        !view_matrix(&g.b, B, Btype, ldb, b_rows, transb ? k : n) || !view_matrix(&g.c, C, Ctype, ldc, m, n))
+        !view_matrix(&g.b, B, Btype, ldb, b_rows, transb ? k : n) ||
+        !view_matrix(&g.c, C, Ctype, ldc, m, n))
         return CUBLAS_STATUS_MAPPING_ERROR;
     size_t grain, range = gemm_range(&g, &grain);
     cudaError_t error = Atype == CUDA_R_32F
@@ -222,11 +231,12 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa, cub
     return error ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m,
-                           int n, int k, const float *alpha, const float *A, int lda, const float *B, int ldb,
-                           const float *beta, float *C, int ldc) {
-    return cublasGemmEx(handle, transa, transb, m, n, k, alpha, A, CUDA_R_32F, lda, B, CUDA_R_32F, ldb, beta,
-                        C, CUDA_R_32F, ldc, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t transa,
+                           cublasOperation_t transb, int m, int n, int k, const float *alpha,
+                           const float *A, int lda, const float *B, int ldb, const float *beta,
+                           float *C, int ldc) {
+    return cublasGemmEx(handle, transa, transb, m, n, k, alpha, A, CUDA_R_32F, lda, B, CUDA_R_32F,
+                        ldb, beta, C, CUDA_R_32F, ldc, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
 }
 
 struct gemv {
@@ -239,20 +249,21 @@ struct gemv {
 static void run_gemv(void *arguments) {
     struct gemv *g = arguments;
     stay_on_this_thread();
-    cblas_sgemv(CblasColMajor, g->trans ? CblasTrans : CblasNoTrans, g->m, g->n, g->alpha, g->a, g->lda, g->x,
-                g->incx, g->beta, g->y, g->incy);
+    cblas_sgemv(CblasColMajor, g->trans ? CblasTrans : CblasNoTrans, g->m, g->n, g->alpha, g->a,
+                g->lda, g->x, g->incx, g->beta, g->y, g->incy);
 }
 
 static const float *view_vector(const float *x, int n, int increment) {
     return cpu_view(x, n ? ((size_t)(n - 1) * (size_t)increment + 1) * sizeof(float) : 0);
 }
 
-cublasStatus_t cublasSgemv(cublasHandle_t handle, cublasOperation_t trans, int m, int n, const float *alpha,
-                           const float *A, int lda, const float *x, int incx, const float *beta, float *y,
-                           int incy) {
+cublasStatus_t cublasSgemv(cublasHandle_t handle, cublasOperation_t trans, int m, int n,
+                           const float *alpha, const float *A, int lda, const float *x, int incx,
+                           const float *beta, float *y, int incy) {
     if (!handle || cpu_enter())
         return CUBLAS_STATUS_NOT_INITIALIZED;
-    if (m < 0 || n < 0 || !alpha || !beta || (unsigned)trans > 1 || too_small(lda, m) || incx < 1 || incy < 1)
+    if (m < 0 || n < 0 || !alpha || !beta || (unsigned)trans > 1 || too_small(lda, m) || incx < 1 ||
+        incy < 1)
         return CUBLAS_STATUS_INVALID_VALUE;
     if (m == 0 || n == 0)
         return CUBLAS_STATUS_SUCCESS;
@@ -272,13 +283,15 @@ static const struct {
     const char *name, *text;
 } status_texts[] = {
     {CUBLAS_STATUS_SUCCESS, "CUBLAS_STATUS_SUCCESS", "success"},
-    {CUBLAS_STATUS_NOT_INITIALIZED, "CUBLAS_STATUS_NOT_INITIALIZED", "the library was not initialized"},
+    {CUBLAS_STATUS_NOT_INITIALIZED, "CUBLAS_STATUS_NOT_INITIALIZED",
+     "the library was not initialized"},
     {CUBLAS_STATUS_ALLOC_FAILED, "CUBLAS_STATUS_ALLOC_FAILED", "the resource allocation failed"},
     {CUBLAS_STATUS_INVALID_VALUE, "CUBLAS_STATUS_INVALID_VALUE",
      "an unsupported value or parameter was passed to the function"},
     {CUBLAS_STATUS_ARCH_MISMATCH, "CUBLAS_STATUS_ARCH_MISMATCH",
      "the function requires an architectural feature absent from the device"},
-    {CUBLAS_STATUS_MAPPING_ERROR, "CUBLAS_STATUS_MAPPING_ERROR", "an access to GPU memory space failed"},
+    {CUBLAS_STATUS_MAPPING_ERROR, "CUBLAS_STATUS_MAPPING_ERROR",
+     "an access to GPU memory space failed"},
     {CUBLAS_STATUS_EXECUTION_FAILED, "CUBLAS_STATUS_EXECUTION_FAILED",
      "the function failed to launch on the GPU"},
     {CUBLAS_STATUS_INTERNAL_ERROR, "CUBLAS_STATUS_INTERNAL_ERROR", "an internal operation failed"},

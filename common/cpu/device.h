@@ -39,18 +39,22 @@ int cpu_is_device_pointer(const void *pointer);
 
 // Queues run(arguments) on the stream (NULL: the legacy default stream). The arguments, at most
 // CPU_LAUNCH_BYTES, are copied. Blocks while the queue is full.
-cudaError_t cpu_launch(cudaStream_t stream, void (*run)(void *), const void *arguments, size_t bytes);
+cudaError_t cpu_launch(cudaStream_t stream, void (*run)(void *), const void *arguments,
+                       size_t bytes);
 
 // The same for what must run even after cpu_stop_streams, because others count on it.
-cudaError_t cpu_launch_always(cudaStream_t stream, void (*run)(void *), const void *arguments, size_t bytes);
+cudaError_t cpu_launch_always(cudaStream_t stream, void (*run)(void *), const void *arguments,
+                              size_t bytes);
 
-// The same for a kernel over a range: run(arguments, from, to) for parts of 0..count at once, as many as
-// there are cores, each a multiple of grain; the result must not depend on how the range is cut.
-cudaError_t cpu_launch_range(cudaStream_t stream, void (*run)(void *, size_t, size_t), const void *arguments,
-                             size_t bytes, size_t count, size_t grain);
+// The same for a kernel over a range: run(arguments, from, to) for parts of 0..count at once, as
+// many as there are cores, each a multiple of grain; the result must not depend on how the range is
+// cut.
+cudaError_t cpu_launch_range(cudaStream_t stream, void (*run)(void *, size_t, size_t),
+                             const void *arguments, size_t bytes, size_t count, size_t grain);
 
-// After this the streams drop what is queued, and whoever launches or waits gets cudaErrorLaunchFailure, for
-// which cudaGetErrorString then gives the text; until cpu_resume_streams.
+// After this the streams drop what is queued, and whoever launches or waits gets
+// cudaErrorLaunchFailure, for which cudaGetErrorString then gives the text; until
+// cpu_resume_streams.
 void cpu_stop_streams(const char *text);
 const char *cpu_why_stopped(void); // NULL: they run
 void cpu_resume_streams(void);

@@ -1,5 +1,5 @@
-// Conversions between float and the 16-bit formats, to nearest with ties to even, as the hardware does.
-// Without branches and without comparing floats, so that gcc vectorises loops over them.
+// Conversions between float and the 16-bit formats, to nearest with ties to even, as the hardware
+// does. Without branches and without comparing floats, so that gcc vectorises loops over them.
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -25,7 +25,8 @@ static inline uint16_t float_to_bfloat16(float value) {
     return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? 0x7fff : rounded);
 }
 
-// A subnormal is read as if it had the hidden bit of 2^-14 (exponent 113), which is then subtracted.
+// A subnormal is read as if it had the hidden bit of 2^-14 (exponent 113), which is then
+// subtracted.
 static inline float half_to_float(uint16_t half) {
     uint32_t sign = (uint32_t)(half & 0x8000) << 16, magnitude = half & 0x7fff;
     uint32_t exponent = magnitude < 0x0400 ? 113 : magnitude < 0x7c00 ? 112 : 224;
@@ -34,8 +35,9 @@ static inline float half_to_float(uint16_t half) {
     return bits_to_float(sign | float_to_bits(value));
 }
 
-// Adding a number 2^13 times larger lets the FPU round to the last bit of the half. For subnormals that is
-// the last bit of numbers from 2^-14 (exponent 113) on; from 2^16 (143) on all become infinity.
+// Adding a number 2^13 times larger lets the FPU round to the last bit of the half. For subnormals
+// that is the last bit of numbers from 2^-14 (exponent 113) on; from 2^16 (143) on all become
+// infinity.
 static inline uint16_t float_to_half(float value) {
     uint32_t bits = float_to_bits(value), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
     uint32_t bounded = magnitude < 143 << 23 ? magnitude : 143 << 23;

@@ -19,8 +19,8 @@ static void *view(const void *pointer, size_t bytes, const char *kernel, const c
     CUDA_CHECK(cpu_enter());
     void *memory = cpu_view(pointer, bytes);
     if (!memory && cpu_is_device_pointer(pointer))
-        fail("%s: %s: %zu bytes at %p are not all inside one allocation of device memory", kernel, array,
-             bytes, pointer);
+        fail("%s: %s: %zu bytes at %p are not all inside one allocation of device memory", kernel,
+             array, bytes, pointer);
     if (!memory)
         fail("%s: %s: %p is not device memory; kernels reach what cudaMalloc returned, so copy "
              "there with cudaMemcpy first",
@@ -29,7 +29,7 @@ static void *view(const void *pointer, size_t bytes, const char *kernel, const c
 }
 
 #define VIEW(array, count) view(array, (count) * sizeof *(array), __func__, #array)
-#define LAUNCH(stream, run, arguments, count, grain)                                                         \
+#define LAUNCH(stream, run, arguments, count, grain)                                               \
     CUDA_CHECK(cpu_launch_range(stream, run, &(arguments), sizeof(arguments), count, grain))
 
 struct fill_uniform {
@@ -72,8 +72,9 @@ static void run_gather_batch(void *arguments, size_t from, size_t to) {
     }
 }
 
-void gather_batch(const uint8_t *images, const uint8_t *labels, const uint32_t *order, size_t first, int rows,
-                  int pixels, float mean, float deviation, float *x, uint8_t *y, cudaStream_t stream) {
+void gather_batch(const uint8_t *images, const uint8_t *labels, const uint32_t *order, size_t first,
+                  int rows, int pixels, float mean, float deviation, float *x, uint8_t *y,
+                  cudaStream_t stream) {
     size_t n = (size_t)rows, p = (size_t)pixels;
     size_t samples = order ? 1 : first + n; // which ones the order picks is not known here
     struct gather_batch a = {VIEW(images, samples * p),
@@ -140,7 +141,8 @@ static void run_sum_rows(void *arguments, size_t from, size_t to) {
     struct sum_rows a = *(struct sum_rows *)arguments;
     for (size_t col = from; col < to; col++)
         a.sums[col] = 0.f;
-    for (size_t row = 0; row < a.rows; row++) // whole rows, in the order in which they lie in memory
+    for (size_t row = 0; row < a.rows;
+         row++) // whole rows, in the order in which they lie in memory
         for (size_t col = from; col < to; col++)
             a.sums[col] += a.x[row * a.cols + col];
 }
@@ -181,12 +183,16 @@ static void run_softmax_cross_entropy(void *arguments, size_t from, size_t to) {
     }
 }
 
-void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows, int classes, float scale,
-                           float *dlogits, struct stats *stats, cudaStream_t stream) {
+void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows, int classes,
+                           float scale, float *dlogits, struct stats *stats, cudaStream_t stream) {
     size_t n = (size_t)rows, elements = n * (size_t)classes;
-    struct softmax_cross_entropy a = {
-        VIEW(logits, elements), VIEW(labels, n), n, classes, scale, dlogits ? VIEW(dlogits, elements) : NULL,
-        VIEW(stats, 1)};
+    struct softmax_cross_entropy a = {VIEW(logits, elements),
+                                      VIEW(labels, n),
+                                      n,
+                                      classes,
+                                      scale,
+                                      dlogits ? VIEW(dlogits, elements) : NULL,
+                                      VIEW(stats, 1)};
     LAUNCH(stream, run_softmax_cross_entropy, a, n, n);
 }
 
@@ -201,7 +207,8 @@ struct sgd_step {
 static void run_sgd_step(void *arguments, size_t from, size_t to) {
     struct sgd_step a = *(struct sgd_step *)arguments;
     for (size_t i = from; i < to; i++) {
-        float decay = a.weight_decay == 0.f ? -0.f : a.weight_decay * a.parameters[i]; // g + -0 is always g
+        float decay =
+            a.weight_decay == 0.f ? -0.f : a.weight_decay * a.parameters[i]; // g + -0 is always g
         a.velocity[i] = a.momentum * a.velocity[i] + (a.gradients[i] + decay);
         a.parameters[i] -= a.lr * a.velocity[i];
     }
@@ -237,8 +244,9 @@ static void run_adam_step(void *arguments, size_t from, size_t to) {
     }
 }
 
-void adam_step(float *parameters, const float *gradients, float *first_moments, float *second_moments,
-               size_t count, float lr, float weight_decay, int decoupled, long step, cudaStream_t stream) {
+void adam_step(float *parameters, const float *gradients, float *first_moments,
+               float *second_moments, size_t count, float lr, float weight_decay, int decoupled,
+               long step, cudaStream_t stream) {
     struct adam_step a = {VIEW(parameters, count),
                           VIEW(gradients, count),
                           VIEW(first_moments, count),
@@ -317,7 +325,8 @@ static void run_clip_to_norm(void *arguments, size_t from, size_t to) {
         a.x[i] *= factor;
 }
 
-void clip_to_norm(float *x, size_t count, const double *sum_of_squares, float max_norm, cudaStream_t stream) {
+void clip_to_norm(float *x, size_t count, const double *sum_of_squares, float max_norm,
+                  cudaStream_t stream) {
     struct clip_to_norm a = {VIEW(x, count), VIEW(sum_of_squares, 1), max_norm};
     LAUNCH(stream, run_clip_to_norm, a, count, GRAIN);
 }

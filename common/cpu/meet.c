@@ -1,8 +1,9 @@
-// How the ranks of a communicator find each other. The unique id holds the address of the root, a thread of
-// the process that made it. Each rank tells the root who it is and where it can be reached, and when all have
-// come the root sends everybody the whole list. Ranks of one host then map the same memory, which the first
-// of them makes and hands to the others through a socket, so it has no name that could stay behind. Ranks of
-// different hosts connect. When all are ready the root lets them go.
+// How the ranks of a communicator find each other. The unique id holds the address of the root, a
+// thread of the process that made it. Each rank tells the root who it is and where it can be
+// reached, and when all have come the root sends everybody the whole list. Ranks of one host then
+// map the same memory, which the first of them makes and hands to the others through a socket, so
+// it has no name that could stay behind. Ranks of different hosts connect. When all are ready the
+// root lets them go.
 #include "comm.h"
 #include <arpa/inet.h>
 #include <errno.h>
@@ -73,7 +74,8 @@ static int send_all(int socket, const void *data, size_t bytes, double deadline,
     for (size_t done = 0; done < bytes;) {
         if (await(socket, POLLOUT, deadline, comm))
             return -1;
-        ssize_t n = send(socket, (const char *)data + done, bytes - done, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t n =
+            send(socket, (const char *)data + done, bytes - done, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0 && errno != EAGAIN && errno != EINTR)
             return -1;
         done += n > 0 ? (size_t)n : 0;
@@ -81,7 +83,8 @@ static int send_all(int socket, const void *data, size_t bytes, double deadline,
     return 0;
 }
 
-static int receive_all(int socket, void *data, size_t bytes, double deadline, const struct ncclComm *comm) {
+static int receive_all(int socket, void *data, size_t bytes, double deadline,
+                       const struct ncclComm *comm) {
     for (size_t done = 0; done < bytes;) {
         if (await(socket, POLLIN, deadline, comm))
             return -1;
@@ -94,7 +97,8 @@ static int receive_all(int socket, void *data, size_t bytes, double deadline, co
 }
 
 static int has_prefix(const char *name, const char *list, int exact) {
-    for (const char *word = list; *word; word += strcspn(word, ",") + (word[strcspn(word, ",")] == ',')) {
+    for (const char *word = list; *word;
+         word += strcspn(word, ",") + (word[strcspn(word, ",")] == ',')) {
         size_t n = strcspn(word, ",");
         if (!strncmp(name, word, n) && (!exact || strlen(name) == n))
             return 1;
@@ -125,7 +129,9 @@ static int own_address(union address *found) {
         int v6 = a->any.sa_family == AF_INET6;
         if ((!v6 && a->any.sa_family != AF_INET) || (v6 && IN6_IS_ADDR_LINKLOCAL(&a->v6.sin6_addr)))
             continue;
-        int merit = i->ifa_flags & IFF_LOOPBACK ? 1 : has_prefix(i->ifa_name, "docker,virbr", 0) ? 3 : 5;
+        int merit = i->ifa_flags & IFF_LOOPBACK                  ? 1
+                    : has_prefix(i->ifa_name, "docker,virbr", 0) ? 3
+                                                                 : 5;
         if (merit + !v6 <= best)
             continue;
         best = merit + !v6;
@@ -155,8 +161,8 @@ static int open_listener(union address *address) {
     return -1;
 }
 
-// Linux connects a socket to itself when nobody listens at a port that it has just chosen as the socket's
-// own.
+// Linux connects a socket to itself when nobody listens at a port that it has just chosen as the
+// socket's own.
 static int is_connected(int s) {
     union address ends[2] = {0};
     socklen_t bytes[2] = {sizeof *ends, sizeof *ends};
@@ -164,9 +170,11 @@ static int is_connected(int s) {
            memcmp(&ends[0], &ends[1], sizeof *ends);
 }
 
-static int open_connection(const union address *address, double deadline, const struct ncclComm *comm) {
+static int open_connection(const union address *address, double deadline,
+                           const struct ncclComm *comm) {
     for (;;) { // the other side may not listen yet
-        int s = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
+        int s = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
+            on = 1;
         if (s < 0)
             return -1;
         setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -183,7 +191,8 @@ static int open_connection(const union address *address, double deadline, const 
     }
 }
 
-// The root's part. It speaks to rank 0 last, in whose process it usually is and with which it may end.
+// The root's part. It speaks to rank 0 last, in whose process it usually is and with which it may
+// end.
 
 static void judge(struct root *r, const char *why) {
     struct verdict v = {.refused = why != NULL};
@@ -195,8 +204,8 @@ static void judge(struct root *r, const char *why) {
 
 // Takes the hello of a rank; what does not know the magic is a stranger, and sent away.
 static void admit(struct root *r, int s, const struct hello *h, char *why) {
-    if (h->magic != r->magic || h->peer.ranks < 1 || h->peer.ranks > MOST_PEERS || h->peer.rank < 0 ||
-        h->peer.rank >= h->peer.ranks) {
+    if (h->magic != r->magic || h->peer.ranks < 1 || h->peer.ranks > MOST_PEERS ||
+        h->peer.rank < 0 || h->peer.rank >= h->peer.ranks) {
         close(s);
         return;
     }
@@ -213,7 +222,8 @@ static void admit(struct root *r, int s, const struct hello *h, char *why) {
         snprintf(why, WHY_BYTES, "one process says that there are %d ranks, another %d", r->ranks,
                  h->peer.ranks);
     else if (r->sockets[h->peer.rank] >= 0)
-        snprintf(why, WHY_BYTES, "two processes say that they are rank %d of %d", h->peer.rank, r->ranks);
+        snprintf(why, WHY_BYTES, "two processes say that they are rank %d of %d", h->peer.rank,
+                 r->ranks);
     if (*why) {
         struct verdict v = {.refused = 1};
         snprintf(v.why, sizeof v.why, "%s", why);
@@ -234,7 +244,8 @@ static void collect(struct root *r, char *why) {
     size_t got[1 + PENDING] = {0};
     double deadline = 0;
     int pending = 0;
-    while (!*why && (!r->ranks || (r->arrived < r->ranks && cpu_now() < deadline)) && !cpu_exiting()) {
+    while (!*why && (!r->ranks || (r->arrived < r->ranks && cpu_now() < deadline)) &&
+           !cpu_exiting()) {
         if (!r->ranks)
             deadline = cpu_now() + cpu_timeout(); // counts from when the first rank comes
         if (poll(polled, (nfds_t)pending + 1, 100) <= 0)
@@ -242,8 +253,8 @@ static void collect(struct root *r, char *why) {
         for (int i = pending; i > 0; i--) {
             if (!polled[i].revents)
                 continue;
-            ssize_t n =
-                recv(polled[i].fd, (char *)&hellos[i] + got[i], sizeof *hellos - got[i], MSG_DONTWAIT);
+            ssize_t n = recv(polled[i].fd, (char *)&hellos[i] + got[i], sizeof *hellos - got[i],
+                             MSG_DONTWAIT);
             got[i] += n > 0 ? (size_t)n : 0;
             if (n > 0 && got[i] < sizeof *hellos)
                 continue;
@@ -269,8 +280,8 @@ static void collect(struct root *r, char *why) {
         close(polled[pending--].fd);
     if (*why || (r->ranks && r->arrived == r->ranks))
         return;
-    size_t n = (size_t)snprintf(why, WHY_BYTES, "waited %.0f s: of %d ranks these never came:", cpu_timeout(),
-                                r->ranks);
+    size_t n = (size_t)snprintf(
+        why, WHY_BYTES, "waited %.0f s: of %d ranks these never came:", cpu_timeout(), r->ranks);
     for (int i = 0; i < r->ranks && n < WHY_BYTES - 8; i++)
         if (r->sockets[i] < 0)
             n += (size_t)snprintf(why + n, WHY_BYTES - n, " %d", i);
@@ -286,7 +297,8 @@ static void *serve_root(void *argument) {
     double deadline = cpu_now() + cpu_timeout();
     int good = !*why;
     for (int i = 0; i < r->ranks && good; i++)
-        good = !send_all(r->sockets[i], r->peers, (size_t)r->ranks * sizeof *r->peers, deadline, NULL);
+        good =
+            !send_all(r->sockets[i], r->peers, (size_t)r->ranks * sizeof *r->peers, deadline, NULL);
     for (int i = 0; i < r->ranks && good; i++)
         good = !receive_all(r->sockets[i], &ready, 1, deadline, NULL);
     for (int i = r->ranks - 1; i >= 0 && good; i--)
@@ -358,7 +370,8 @@ ncclResult_t cpu_make_id(ncclUniqueId *id) {
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
-    struct handle h = {.magic = 0x4e43434c5f49440a, .by_environment = 1}; // as in NCCL, all processes know it
+    struct handle h = {.magic = 0x4e43434c5f49440a,
+                       .by_environment = 1}; // as in NCCL, all processes know it
     const char *fixed = getenv("NCCL_COMM_ID");
     if (!id)
         return cpu_refuse(ncclInvalidArgument, "ncclGetUniqueId: uniqueId is NULL");
@@ -378,7 +391,8 @@ static uint64_t hash(uint64_t h, const char *text) { // FNV-1a
     return h;
 }
 
-// Which host this is, as NCCL tells it: by its name and by when it was started, or as NCCL_HOSTID says.
+// Which host this is, as NCCL tells it: by its name and by when it was started, or as NCCL_HOSTID
+// says.
 static uint64_t host_identity(const char *name) {
     const char *fixed = getenv("NCCL_HOSTID");
     char boot[64] = "";
@@ -387,7 +401,8 @@ static uint64_t host_identity(const char *name) {
         *boot = 0;
     if (f)
         fclose(f);
-    return fixed && *fixed ? hash(0xcbf29ce484222325, fixed) : hash(hash(0xcbf29ce484222325, boot), name);
+    return fixed && *fixed ? hash(0xcbf29ce484222325, fixed)
+                           : hash(hash(0xcbf29ce484222325, boot), name);
 }
 
 // What a rank holds while it meets the others.
@@ -402,10 +417,11 @@ static ncclResult_t lost(const struct meeting *m, const char *doing) {
     if (m->comm->aborted)
         return cpu_refuse(ncclInternalError, "rank %d: aborted while %s", m->comm->rank, doing);
     if (cpu_now() > m->deadline)
-        return cpu_refuse(ncclSystemError, "rank %d: gave up after %.0f s %s", m->comm->rank, cpu_timeout(),
-                          doing);
+        return cpu_refuse(ncclSystemError, "rank %d: gave up after %.0f s %s", m->comm->rank,
+                          cpu_timeout(), doing);
     poll(NULL, 0, 500); // so that whoever started the ranks, and now ends them, knows first
-    return cpu_refuse(ncclRemoteError, "rank %d: another rank has ended while %s", m->comm->rank, doing);
+    return cpu_refuse(ncclRemoteError, "rank %d: another rank has ended while %s", m->comm->rank,
+                      doing);
 }
 
 static ncclResult_t introduce(struct meeting *m, const struct handle *h) {
@@ -431,7 +447,8 @@ static ncclResult_t introduce(struct meeting *m, const struct handle *h) {
                           strerror(errno));
     bytes = sizeof local;
     getsockname(m->local_listener, (struct sockaddr *)&local, &bytes);
-    memcpy(self->socket_name, local.sun_path + 1, bytes - offsetof(struct sockaddr_un, sun_path) - 1);
+    memcpy(self->socket_name, local.sun_path + 1,
+           bytes - offsetof(struct sockaddr_un, sun_path) - 1);
 
     m->root = open_connection(&h->root, m->deadline, c);
     if (m->root < 0)
@@ -460,9 +477,10 @@ static ncclResult_t refuse_duplicates(const struct ncclComm *c) {
     for (int a = 0; a < c->ranks; a++)
         for (int b = a + 1; b < c->ranks; b++)
             if (c->peers[a].host == c->peers[b].host && c->peers[a].bus == c->peers[b].bus)
-                return cpu_refuse(ncclInvalidUsage,
-                                  "Duplicate GPU detected : rank %d and rank %d both on CUDA device %x", a, b,
-                                  (unsigned)c->peers[a].bus << 12);
+                return cpu_refuse(
+                    ncclInvalidUsage,
+                    "Duplicate GPU detected : rank %d and rank %d both on CUDA device %x", a, b,
+                    (unsigned)c->peers[a].bus << 12);
     return ncclSuccess;
 }
 
@@ -470,8 +488,10 @@ static int hand_over(int s, int file) {
     char byte = 1;
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof file)] = {0};
     struct iovec data = {&byte, 1};
-    struct msghdr m = {
-        .msg_iov = &data, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct msghdr m = {.msg_iov = &data,
+                       .msg_iovlen = 1,
+                       .msg_control = control,
+                       .msg_controllen = sizeof control};
     struct cmsghdr *c = CMSG_FIRSTHDR(&m);
     *c = (struct cmsghdr){
         .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof file)};
@@ -484,8 +504,10 @@ static int take_over(int s) {
     int file = -1;
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof file)] = {0};
     struct iovec data = {&byte, 1};
-    struct msghdr m = {
-        .msg_iov = &data, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct msghdr m = {.msg_iov = &data,
+                       .msg_iovlen = 1,
+                       .msg_control = control,
+                       .msg_controllen = sizeof control};
     if (recvmsg(s, &m, MSG_CMSG_CLOEXEC) == 1 && CMSG_FIRSTHDR(&m))
         memcpy(&file, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof file);
     return file;
@@ -566,7 +588,8 @@ static ncclResult_t share_memory(struct meeting *m) {
                           strerror(errno));
     if (c->memory == MAP_FAILED) {
         c->memory = NULL;
-        return cpu_refuse(ncclSystemError, "rank %d: cannot map shared memory: %s", c->rank, strerror(errno));
+        return cpu_refuse(ncclSystemError, "rank %d: cannot map shared memory: %s", c->rank,
+                          strerror(errno));
     }
     struct seat *all = c->memory;
     char *rings = (char *)c->memory + seats_bytes;
@@ -618,7 +641,8 @@ static ncclResult_t connect_hosts(struct meeting *m) {
         int s = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), on = 1;
         // A stranger may keep silent, but not for long.
         if (s < 0 || receive_all(s, who, sizeof who, cpu_now() + 2, c) || who[0] != m->magic ||
-            who[1] <= (uint64_t)c->rank || who[1] >= (uint64_t)c->ranks || c->channels[who[1]].socket >= 0) {
+            who[1] <= (uint64_t)c->rank || who[1] >= (uint64_t)c->ranks ||
+            c->channels[who[1]].socket >= 0) {
             close(s);
             continue;
         }
@@ -650,7 +674,8 @@ ncclResult_t cpu_meet(struct ncclComm *c, const ncclUniqueId *id) {
     for (int p = 0; p < c->ranks; p++)
         c->channels[p].socket = -1;
     if (h.root.any.sa_family != AF_INET && h.root.any.sa_family != AF_INET6)
-        return cpu_refuse(ncclInvalidArgument, "the unique id is not one that ncclGetUniqueId made");
+        return cpu_refuse(ncclInvalidArgument,
+                          "the unique id is not one that ncclGetUniqueId made");
     if (h.by_environment && c->rank == 0)
         result = start_root(&h.root, h.magic);
     if (!result)

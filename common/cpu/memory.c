@@ -70,7 +70,8 @@ static void explain_fault(int signal_number, siginfo_t *info, void *context) {
                                 : "on a GPU this is cudaErrorIllegalAddress";
     uintptr_t address = from_host ? at : at - heap_bytes;
     char line[512];
-    int n, locked = !pthread_mutex_trylock(&cpu_lock); // if held, maybe by this thread: better read on
+    int n,
+        locked = !pthread_mutex_trylock(&cpu_lock); // if held, maybe by this thread: better read on
     struct allocation *a = find(device_list, address);
     if (a)
         n = snprintf(line, sizeof line,
@@ -94,7 +95,8 @@ void cpu_memory_init(void) {
     // Batch systems may limit address space (ulimit -v), so take what can be had.
     void *range = MAP_FAILED;
     for (heap_bytes = (size_t)1 << 38; heap_bytes >= (size_t)1 << 26; heap_bytes /= 2) {
-        range = mmap(NULL, 2 * heap_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        range = mmap(NULL, 2 * heap_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                     -1, 0);
         if (range != MAP_FAILED)
             break;
     }
@@ -146,7 +148,8 @@ static cudaError_t allocate(struct allocation *a, size_t size) {
     return cudaSuccess;
 }
 
-cudaError_t cpuDeviceMalloc(void **pointer, size_t size, const char *what, const char *file, int line) {
+cudaError_t cpuDeviceMalloc(void **pointer, size_t size, const char *what, const char *file,
+                            int line) {
     cudaError_t error = cpu_enter();
     if (error)
         return cpu_error(error);
@@ -160,7 +163,8 @@ cudaError_t cpuDeviceMalloc(void **pointer, size_t size, const char *what, const
         return cpu_error(cudaErrorMemoryAllocation);
     if (!strncmp(what, "(void **)", 9))
         what += 9;
-    *a = (struct allocation){.device = cpu_current_device(), .what = what, .file = file, .line = line};
+    *a = (struct allocation){
+        .device = cpu_current_device(), .what = what, .file = file, .line = line};
     pthread_mutex_lock(&cpu_lock);
     error = allocate(a, size);
     pthread_mutex_unlock(&cpu_lock);
@@ -295,7 +299,8 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaM
         (to_device != (kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice) ||
          from_device != (kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice)))
         return cpu_error(cudaErrorInvalidValue);
-    struct copy c = {to_device ? cpu_view(dst, count) : dst, from_device ? cpu_view(src, count) : src, count};
+    struct copy c = {to_device ? cpu_view(dst, count) : dst,
+                     from_device ? cpu_view(src, count) : src, count};
     if (!c.to || !c.from)
         return cpu_error(cudaErrorInvalidValue);
     return cpu_launch(stream, run_copy, &c, sizeof c);

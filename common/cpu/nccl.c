@@ -1,5 +1,5 @@
-// NCCL's interface on the CPU device: checks what NCCL checks, and more, puts calls into streams, and makes
-// and ends communicators. What the calls then do is in collectives.c.
+// NCCL's interface on the CPU device: checks what NCCL checks, and more, puts calls into streams,
+// and makes and ends communicators. What the calls then do is in collectives.c.
 #include "comm.h"
 #include "reduce.h"
 #include <stdarg.h>
@@ -92,7 +92,8 @@ static ncclResult_t known(struct ncclComm *comm, const char *name) {
     while (c && c != comm)
         c = c->next;
     pthread_mutex_unlock(&list_lock);
-    return c ? ncclSuccess : cpu_refuse(ncclInvalidArgument, "%s: comm is not a communicator", name);
+    return c ? ncclSuccess
+             : cpu_refuse(ncclInvalidArgument, "%s: comm is not a communicator", name);
 }
 
 // The state in which a communicator must be to be used.
@@ -104,7 +105,8 @@ static ncclResult_t ready(struct ncclComm *c, const char *name) {
     if (c->state == ncclInProgress || c->unpolled)
         result = cpu_refuse(
             ncclInvalidArgument,
-            "%s: the call before is still in progress; ask ncclCommGetAsyncError until it is not", name);
+            "%s: the call before is still in progress; ask ncclCommGetAsyncError until it is not",
+            name);
     else if (c->state)
         result = c->state; // the text of its error stays
     else if (c->finalized)
@@ -167,8 +169,8 @@ static struct work *merge(struct work *into, const struct work *from) {
     return bigger;
 }
 
-// Takes the next call out of the list: the collectives first, in their order, and then all sends and receives
-// of a communicator as one.
+// Takes the next call out of the list: the collectives first, in their order, and then all sends
+// and receives of a communicator as one.
 static struct queued *next_queued(void) {
     struct queued **first = &group.first;
     while (*first && (*first)->work->transfers)
@@ -200,8 +202,9 @@ static void let_wait(cudaStream_t stream, cudaStream_t for_other) {
     cudaEventDestroy(event);
 }
 
-// A call on a stream is one of the communicator's device, whatever the current one is. Where others are
-// merged into it, it runs in the stream of the first, and the streams of the others wait for it.
+// A call on a stream is one of the communicator's device, whatever the current one is. Where others
+// are merged into it, it runs in the stream of the first, and the streams of the others wait for
+// it.
 static ncclResult_t launch(struct work *work, cudaStream_t stream, const struct queued *merged) {
     struct ncclComm *c = work->comm;
     int before = cpu_current_device();
@@ -260,7 +263,8 @@ static ncclResult_t enqueue(struct work *work, cudaStream_t stream) {
 
 // Communicators.
 
-// A forked child must not keep up the appearance that the rank lives: the lock and the connections are its.
+// A forked child must not keep up the appearance that the rank lives: the lock and the connections
+// are its.
 static void let_go(void) {
     for (struct ncclComm *c = comms; c; c = c->next) {
         close(c->memory_file);
@@ -385,7 +389,8 @@ static void end_background(struct ncclComm *c) {
     pthread_mutex_unlock(&c->lock);
 }
 
-// As in NCCL, a split that is under way is one of its parent's calls, and gives away nothing before it ends.
+// As in NCCL, a split that is under way is one of its parent's calls, and gives away nothing before
+// it ends.
 static struct ncclComm *polled_parent(const struct job *job) {
     return job->parent && !job->parent->blocking ? job->parent : NULL;
 }
@@ -509,11 +514,13 @@ static ncclResult_t run_jobs(ncclResult_t result) {
 
 static ncclResult_t is_blocking(const ncclConfig_t *config, const char *name, int *blocking) {
     if (config && config->magic != 0xcafebeef)
-        return cpu_refuse(ncclInvalidArgument, "%s: config was not set to NCCL_CONFIG_INITIALIZER", name);
+        return cpu_refuse(ncclInvalidArgument, "%s: config was not set to NCCL_CONFIG_INITIALIZER",
+                          name);
     if (config && config->blocking != NCCL_CONFIG_UNDEF_INT)
         *blocking = config->blocking;
     if (*blocking != 0 && *blocking != 1)
-        return cpu_refuse(ncclInvalidArgument, "%s: config.blocking is %d, not 0 or 1", name, *blocking);
+        return cpu_refuse(ncclInvalidArgument, "%s: config.blocking is %d, not 0 or 1", name,
+                          *blocking);
     return ncclSuccess;
 }
 
@@ -522,15 +529,16 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
     int blocking = 1;
     ncclResult_t result = is_blocking(config, "ncclCommInitRank", &blocking);
     if (cpu_enter())
-        result = cpu_refuse(ncclUnhandledCudaError, "ncclCommInitRank: %s", cudaGetErrorString(cpu_enter()));
+        result = cpu_refuse(ncclUnhandledCudaError, "ncclCommInitRank: %s",
+                            cudaGetErrorString(cpu_enter()));
     else if (!comm)
         result = cpu_refuse(ncclInvalidArgument, "ncclCommInitRank: comm is NULL");
     else if (ranks < 1 || ranks > MOST_PEERS)
-        result =
-            cpu_refuse(ncclInvalidArgument, "ncclCommInitRank: nranks is %d, not 1 to %d", ranks, MOST_PEERS);
+        result = cpu_refuse(ncclInvalidArgument, "ncclCommInitRank: nranks is %d, not 1 to %d",
+                            ranks, MOST_PEERS);
     else if (rank < 0 || rank >= ranks)
-        result =
-            cpu_refuse(ncclInvalidArgument, "ncclCommInitRank: rank %d is not one of %d ranks", rank, ranks);
+        result = cpu_refuse(ncclInvalidArgument, "ncclCommInitRank: rank %d is not one of %d ranks",
+                            rank, ranks);
     if (result)
         return note(result);
     struct job *job = malloc(sizeof *job);
@@ -548,8 +556,8 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comms_out, int count, const int *device
     ncclUniqueId id;
     int before = cpu_current_device();
     if (!comms_out || count < 1 || count > MOST_PEERS)
-        return cpu_refuse(ncclInvalidArgument, "ncclCommInitAll: no room for communicators, or ndev is %d",
-                          count);
+        return cpu_refuse(ncclInvalidArgument,
+                          "ncclCommInitAll: no room for communicators, or ndev is %d", count);
     ncclResult_t result = cpu_make_id(&id);
     if (result)
         return result;
@@ -565,21 +573,25 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comms_out, int count, const int *device
     return ncclGroupEnd();
 }
 
-ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config) {
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm,
+                           ncclConfig_t *config) {
     ncclResult_t result = ready(comm, "ncclCommSplit");
     int blocking = result ? 1 : comm->blocking;
     if (!result)
         result = is_blocking(config, "ncclCommSplit", &blocking);
     if (!result && (!newcomm || color < NCCL_SPLIT_NOCOLOR))
-        result =
-            cpu_refuse(ncclInvalidArgument, "ncclCommSplit: newcomm is NULL, or color %d is negative", color);
+        result = cpu_refuse(ncclInvalidArgument,
+                            "ncclCommSplit: newcomm is NULL, or color %d is negative", color);
     if (result)
         return note(result);
     struct job *job = malloc(sizeof *job);
     if (!job)
         abort();
-    *job = (struct job){
-        .comm = new_comm(0, 0, blocking), .parent = comm, .color = color, .key = key, .out = newcomm};
+    *job = (struct job){.comm = new_comm(0, 0, blocking),
+                        .parent = comm,
+                        .color = color,
+                        .key = key,
+                        .out = newcomm};
     job->comm->device = comm->device;
     return note(start_job(job));
 }
@@ -610,12 +622,14 @@ static ncclResult_t may_end(struct ncclComm *c, const char *name) {
     for (int i = 0; i < group.job_count; i++)
         waiting |= group.jobs[i]->parent == c;
     if (!result && waiting)
-        result = cpu_refuse(ncclInvalidUsage, "%s: calls of this group still wait for ncclGroupEnd", name);
+        result = cpu_refuse(ncclInvalidUsage, "%s: calls of this group still wait for ncclGroupEnd",
+                            name);
     return result;
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t c) {
-    if (!c || cpu_enter()) // the program ends (at_exit has said goodbye), or is a fork of the one that joined
+    if (!c || cpu_enter()) // the program ends (at_exit has said goodbye), or is a fork of the one
+                           // that joined
         return ncclSuccess;
     ncclResult_t result = may_end(c, "ncclCommDestroy");
     if (result)
@@ -682,8 +696,9 @@ ncclResult_t ncclCommCuDevice(const ncclComm_t c, int *device) {
 }
 
 ncclResult_t ncclMemAlloc(void **pointer, size_t size) {
-    return (cudaMalloc)(pointer, size) ? cpu_refuse(ncclUnhandledCudaError, "ncclMemAlloc: out of memory")
-                                       : ncclSuccess;
+    return (cudaMalloc)(pointer, size)
+               ? cpu_refuse(ncclUnhandledCudaError, "ncclMemAlloc: out of memory")
+               : ncclSuccess;
 }
 
 ncclResult_t ncclMemFree(void *pointer) {
@@ -694,8 +709,8 @@ ncclResult_t ncclMemFree(void *pointer) {
 ncclResult_t ncclCommRegister(const ncclComm_t c, void *buffer, size_t size, void **handle) {
     ncclResult_t result = ready(c, "ncclCommRegister");
     if (!result && (!handle || !cpu_view(buffer, size)))
-        result =
-            cpu_refuse(ncclInvalidArgument, "ncclCommRegister: buff is not device memory, or handle is NULL");
+        result = cpu_refuse(ncclInvalidArgument,
+                            "ncclCommRegister: buff is not device memory, or handle is NULL");
     if (!result)
         *handle = buffer;
     return result;
@@ -723,8 +738,8 @@ ncclResult_t ncclGroupEnd(void) {
 // Calls.
 
 // The device threads' view of a buffer of as many elements as this rank needs, or NULL.
-static ncclResult_t view(const char *name, const char *argument, const void *pointer, size_t elements,
-                         size_t element, void **out) {
+static ncclResult_t view(const char *name, const char *argument, const void *pointer,
+                         size_t elements, size_t element, void **out) {
     *out = NULL;
     if (elements == 0)
         return ncclSuccess;
@@ -732,14 +747,16 @@ static ncclResult_t view(const char *name, const char *argument, const void *poi
         return cpu_refuse(ncclInvalidArgument, "%s: %s is NULL", name, argument);
     if (elements > SIZE_MAX / 16 || !(*out = cpu_view(pointer, elements * element)))
         return cpu_refuse(ncclInvalidArgument,
-                          "%s: %s is not device memory, or not all of its %zu elements are", name, argument,
-                          elements);
+                          "%s: %s is not device memory, or not all of its %zu elements are", name,
+                          argument, elements);
     return ncclSuccess;
 }
 
 // The elements of the buffers that this rank needs.
-static void count_elements(const struct ncclComm *c, const struct call *call, size_t *send, size_t *recv) {
-    size_t ranks = (size_t)c->ranks, of_all = call->count > SIZE_MAX / ranks ? SIZE_MAX : call->count * ranks;
+static void count_elements(const struct ncclComm *c, const struct call *call, size_t *send,
+                           size_t *recv) {
+    size_t ranks = (size_t)c->ranks,
+           of_all = call->count > SIZE_MAX / ranks ? SIZE_MAX : call->count * ranks;
     *send = *recv = call->count;
     if (call->kind == CALL_ALL_GATHER)
         *recv = of_all;
@@ -751,8 +768,8 @@ static void count_elements(const struct ncclComm *c, const struct call *call, si
         *recv = 0;
 }
 
-static ncclResult_t call(const char *name, struct call call, const void *send, void *recv, ncclComm_t c,
-                         cudaStream_t stream) {
+static ncclResult_t call(const char *name, struct call call, const void *send, void *recv,
+                         ncclComm_t c, cudaStream_t stream) {
     ncclResult_t result = ready(c, name);
     size_t element = cpu_type_size((ncclDataType_t)call.type);
     int transfer = call.kind == CALL_SEND || call.kind == CALL_RECV;
@@ -761,7 +778,8 @@ static ncclResult_t call(const char *name, struct call call, const void *send, v
     if (result)
         return note(result);
     if (!element)
-        return note(cpu_refuse(ncclInvalidArgument, "%s: datatype %d is not supported", name, call.type));
+        return note(
+            cpu_refuse(ncclInvalidArgument, "%s: datatype %d is not supported", name, call.type));
     if (call.op < 0 || call.op >= ncclNumOps)
         return note(cpu_refuse(ncclInvalidArgument, "%s: there is no operation %d", name, call.op));
     if (call.root < 0 || call.root >= c->ranks)
@@ -784,16 +802,16 @@ static ncclResult_t call(const char *name, struct call call, const void *send, v
     return note(enqueue(work, stream));
 }
 
-ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
-                           ncclComm_t c, cudaStream_t stream) {
-    return call("ncclAllReduce", (struct call){CALL_ALL_REDUCE, (int)type, (int)op, 0, count, 0}, send, recv,
-                c, stream);
+ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type,
+                           ncclRedOp_t op, ncclComm_t c, cudaStream_t stream) {
+    return call("ncclAllReduce", (struct call){CALL_ALL_REDUCE, (int)type, (int)op, 0, count, 0},
+                send, recv, c, stream);
 }
 
-ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count, ncclDataType_t type, int root,
-                           ncclComm_t c, cudaStream_t stream) {
-    return call("ncclBroadcast", (struct call){CALL_BROADCAST, (int)type, 0, root, count, 0}, send, recv, c,
-                stream);
+ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count, ncclDataType_t type,
+                           int root, ncclComm_t c, cudaStream_t stream) {
+    return call("ncclBroadcast", (struct call){CALL_BROADCAST, (int)type, 0, root, count, 0}, send,
+                recv, c, stream);
 }
 
 ncclResult_t ncclBcast(void *buffer, size_t count, ncclDataType_t type, int root, ncclComm_t c,
@@ -801,30 +819,33 @@ ncclResult_t ncclBcast(void *buffer, size_t count, ncclDataType_t type, int root
     return ncclBroadcast(buffer, buffer, count, type, root, c, stream);
 }
 
-ncclResult_t ncclReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
-                        int root, ncclComm_t c, cudaStream_t stream) {
-    return call("ncclReduce", (struct call){CALL_REDUCE, (int)type, (int)op, root, count, 0}, send, recv, c,
-                stream);
+ncclResult_t ncclReduce(const void *send, void *recv, size_t count, ncclDataType_t type,
+                        ncclRedOp_t op, int root, ncclComm_t c, cudaStream_t stream) {
+    return call("ncclReduce", (struct call){CALL_REDUCE, (int)type, (int)op, root, count, 0}, send,
+                recv, c, stream);
 }
 
-ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t c,
-                           cudaStream_t stream) {
-    return call("ncclAllGather", (struct call){CALL_ALL_GATHER, (int)type, 0, 0, count, 0}, send, recv, c,
-                stream);
+ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type,
+                           ncclComm_t c, cudaStream_t stream) {
+    return call("ncclAllGather", (struct call){CALL_ALL_GATHER, (int)type, 0, 0, count, 0}, send,
+                recv, c, stream);
 }
 
 ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, ncclDataType_t type,
                                ncclRedOp_t op, ncclComm_t c, cudaStream_t stream) {
-    return call("ncclReduceScatter", (struct call){CALL_REDUCE_SCATTER, (int)type, (int)op, 0, count, 0},
-                send, recv, c, stream);
+    return call("ncclReduceScatter",
+                (struct call){CALL_REDUCE_SCATTER, (int)type, (int)op, 0, count, 0}, send, recv, c,
+                stream);
 }
 
 ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int peer, ncclComm_t c,
                       cudaStream_t stream) {
-    return call("ncclSend", (struct call){CALL_SEND, (int)type, 0, peer, count, 0}, send, NULL, c, stream);
+    return call("ncclSend", (struct call){CALL_SEND, (int)type, 0, peer, count, 0}, send, NULL, c,
+                stream);
 }
 
 ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t c,
                       cudaStream_t stream) {
-    return call("ncclRecv", (struct call){CALL_RECV, (int)type, 0, peer, count, 0}, NULL, recv, c, stream);
+    return call("ncclRecv", (struct call){CALL_RECV, (int)type, 0, peer, count, 0}, NULL, recv, c,
+                stream);
 }

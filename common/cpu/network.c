@@ -1,6 +1,7 @@
-// Carries the messages of a communicator between hosts. One thread per communicator moves them from the rings
-// to the sockets and from the sockets into the rings, so that the collectives need not know the difference.
-// Frames are in the byte order of the machine: the hosts of one run are of one kind.
+// Carries the messages of a communicator between hosts. One thread per communicator moves them from
+// the rings to the sockets and from the sockets into the rings, so that the collectives need not
+// know the difference. Frames are in the byte order of the machine: the hosts of one run are of one
+// kind.
 #include "comm.h"
 #include <errno.h>
 #include <poll.h>
@@ -91,7 +92,8 @@ static void take_in(struct ncclComm *c, struct channel *ch) {
             return;
         t->in_done += n > 0 ? (size_t)n : 0;
         if (n <= 0 || t->in.kind < DATA || t->in.kind > BYE ||
-            (t->in_done >= sizeof t->in && t->in.bytes > (t->in.kind == DATA ? SLOT_BYTES : WHY_BYTES)))
+            (t->in_done >= sizeof t->in &&
+             t->in.bytes > (t->in.kind == DATA ? SLOT_BYTES : WHY_BYTES)))
             hang_up(c, ch);
     }
 }
@@ -154,9 +156,9 @@ static void send_out(struct ncclComm *c, struct channel *ch) {
     }
 }
 
-// Once stopped: until all is sent (or, if at once, what this rank failed of) and the peers have no more to
-// say, or have had the time for it. A socket that is closed with data unread would take what is under way
-// with it.
+// Once stopped: until all is sent (or, if at once, what this rank failed of) and the peers have no
+// more to say, or have had the time for it. A socket that is closed with data unread would take
+// what is under way with it.
 static void *carry(void *argument) {
     struct ncclComm *c = argument;
     struct pollfd polled[1 + MOST_PEERS] = {{.fd = c->network_wake, .events = POLLIN}};

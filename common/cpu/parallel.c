@@ -1,6 +1,7 @@
-// Shares the range of a kernel out over the cores. The helpers look for work for some microseconds after
-// a kernel, as the next one usually follows at once, and then sleep: unlike the threads of an OpenMP
-// runtime, which spin for milliseconds, they do not slow down another process on the same cores.
+// Shares the range of a kernel out over the cores. The helpers look for work for some microseconds
+// after a kernel, as the next one usually follows at once, and then sleep: unlike the threads of an
+// OpenMP runtime, which spin for milliseconds, they do not slow down another process on the same
+// cores.
 #include "device.h"
 #include <pthread.h>
 #include <sched.h>
@@ -58,7 +59,8 @@ static void run_piece(size_t i) {
     if (i >= pool.pieces)
         return;
     size_t grains = (pool.count + pool.grain - 1) / pool.grain;
-    size_t from = i * grains / pool.pieces * pool.grain, to = (i + 1) * grains / pool.pieces * pool.grain;
+    size_t from = i * grains / pool.pieces * pool.grain,
+           to = (i + 1) * grains / pool.pieces * pool.grain;
     pool.run(pool.arguments, from, to < pool.count ? to : pool.count);
 }
 
@@ -75,7 +77,8 @@ static void *help(void *argument) {
 
 static void start_helpers(void) {
     cpu_set_t allowed;
-    const char *wanted = getenv("OMP_NUM_THREADS"); // what people and launchers set for this purpose
+    const char *wanted =
+        getenv("OMP_NUM_THREADS"); // what people and launchers set for this purpose
     int threads = sched_getaffinity(0, sizeof allowed, &allowed) ? 1 : CPU_COUNT(&allowed);
     if (wanted && atoi(wanted) > 0)
         threads = atoi(wanted);

@@ -1,5 +1,5 @@
-// A reduction goes block by block, so that what has been computed so far stays in the L1 cache. It is written
-// to the output only with the last input: the output may be any of the inputs.
+// A reduction goes block by block, so that what has been computed so far stays in the L1 cache. It
+// is written to the output only with the last input: the output may be any of the inputs.
 #include "reduce.h"
 #include "floats.h"
 #include <string.h>
@@ -9,25 +9,26 @@ enum { BLOCK = 1024 }; // elements
 // One operation on two arrays of some type; to may be either of them.
 typedef void combine_function(void *to, const void *left, const void *right, size_t count);
 
-#define COMBINE(NAME, T, EXPRESSION)                                                                         \
-    static void NAME(void *to, const void *left, const void *right, size_t count) {                          \
-        for (size_t i = 0; i < count; i++) {                                                                 \
-            T a = ((const T *)left)[i], b = ((const T *)right)[i];                                           \
-            ((T *)to)[i] = (T)(EXPRESSION);                                                                  \
-        }                                                                                                    \
+#define COMBINE(NAME, T, EXPRESSION)                                                               \
+    static void NAME(void *to, const void *left, const void *right, size_t count) {                \
+        for (size_t i = 0; i < count; i++) {                                                       \
+            T a = ((const T *)left)[i], b = ((const T *)right)[i];                                 \
+            ((T *)to)[i] = (T)(EXPRESSION);                                                        \
+        }                                                                                          \
     }
 
-// The functions of type T. Sums and products are taken in WRAP, unsigned for the integers, as signed overflow
-// is undefined. As to max and min: no comparison holds for NaN, so that b is taken where it is NaN, and a has
-// to be asked for. | in place of || leaves no branch, which would keep gcc from vectorising the loop.
-#define FUNCTIONS(T, WRAP)                                                                                   \
-    COMBINE(sum_##T, T, (WRAP)a + b)                                                                         \
-    COMBINE(product_##T, T, ((WRAP)a * b))                                                                   \
-    COMBINE(max_##T, T, ((a > b) | (a != a)) ? a : b)                                                        \
-    COMBINE(min_##T, T, ((a < b) | (a != a)) ? a : b)                                                        \
-    static void divide_##T(void *sums, int n, size_t count) {                                                \
-        for (size_t i = 0; i < count; i++)                                                                   \
-            ((T *)sums)[i] = (T)(((T *)sums)[i] / n);                                                        \
+// The functions of type T. Sums and products are taken in WRAP, unsigned for the integers, as
+// signed overflow is undefined. As to max and min: no comparison holds for NaN, so that b is taken
+// where it is NaN, and a has to be asked for. | in place of || leaves no branch, which would keep
+// gcc from vectorising the loop.
+#define FUNCTIONS(T, WRAP)                                                                         \
+    COMBINE(sum_##T, T, (WRAP)a + b)                                                               \
+    COMBINE(product_##T, T, ((WRAP)a * b))                                                         \
+    COMBINE(max_##T, T, ((a > b) | (a != a)) ? a : b)                                              \
+    COMBINE(min_##T, T, ((a < b) | (a != a)) ? a : b)                                              \
+    static void divide_##T(void *sums, int n, size_t count) {                                      \
+        for (size_t i = 0; i < count; i++)                                                         \
+            ((T *)sums)[i] = (T)(((T *)sums)[i] / n);                                              \
     }
 
 FUNCTIONS(int8_t, uint8_t)
@@ -39,14 +40,14 @@ FUNCTIONS(uint64_t, uint64_t)
 FUNCTIONS(float, float)
 FUNCTIONS(double, double)
 
-#define CONVERSIONS(FORMAT)                                                                                  \
-    static void widen_##FORMAT(float *to, const uint16_t *from, size_t count) {                              \
-        for (size_t i = 0; i < count; i++)                                                                   \
-            to[i] = FORMAT##_to_float(from[i]);                                                              \
-    }                                                                                                        \
-    static void narrow_##FORMAT(uint16_t *to, const float *from, size_t count) {                             \
-        for (size_t i = 0; i < count; i++)                                                                   \
-            to[i] = float_to_##FORMAT(from[i]);                                                              \
+#define CONVERSIONS(FORMAT)                                                                        \
+    static void widen_##FORMAT(float *to, const uint16_t *from, size_t count) {                    \
+        for (size_t i = 0; i < count; i++)                                                         \
+            to[i] = FORMAT##_to_float(from[i]);                                                    \
+    }                                                                                              \
+    static void narrow_##FORMAT(uint16_t *to, const float *from, size_t count) {                   \
+        for (size_t i = 0; i < count; i++)                                                         \
+            to[i] = float_to_##FORMAT(from[i]);                                                    \
     }
 
 CONVERSIONS(half)
@@ -89,8 +90,8 @@ static const void *operand(const struct arithmetic *type, const void *in, size_t
     return buffer;
 }
 
-static void reduce_block(const struct arithmetic *type, ncclRedOp_t op, void *out, const void *const *in,
-                         int n, size_t from, size_t count) {
+static void reduce_block(const struct arithmetic *type, ncclRedOp_t op, void *out,
+                         const void *const *in, int n, size_t from, size_t count) {
     _Alignas(64) char so_far[BLOCK * sizeof(double)];
     _Alignas(64) float first[BLOCK], next[BLOCK];
     void *result = (char *)out + from * type->bytes, *to = so_far;
@@ -107,11 +108,13 @@ static void reduce_block(const struct arithmetic *type, ncclRedOp_t op, void *ou
         type->narrow(result, (const float *)to, count);
 }
 
-void cpu_reduce(ncclDataType_t type, ncclRedOp_t op, void *out, const void *const *in, int n, size_t count) {
+void cpu_reduce(ncclDataType_t type, ncclRedOp_t op, void *out, const void *const *in, int n,
+                size_t count) {
     if (n == 1) {
         memmove(out, in[0], count * types[type].bytes);
         return;
     }
     for (size_t from = 0; from < count; from += BLOCK)
-        reduce_block(&types[type], op, out, in, n, from, count - from < BLOCK ? count - from : BLOCK);
+        reduce_block(&types[type], op, out, in, n, from,
+                     count - from < BLOCK ? count - from : BLOCK);
 }

@@ -1,5 +1,6 @@
 // Streams, events and devices of the CPU device. A stream is a ring of operations served by its own
-// thread, so that work is really asynchronous: whoever forgets to wait gets a wrong result here too.
+// thread, so that work is really asynchronous: whoever forgets to wait gets a wrong result here
+// too.
 #include "device.h"
 #include <ctype.h>
 #include <errno.h>
@@ -23,8 +24,8 @@ struct operation {
     _Alignas(16) unsigned char arguments[CPU_LAUNCH_BYTES];
 };
 
-// Never freed, so that whoever waits for one, or walks through all, need not hold the lock throughout:
-// a destroyed stream finishes its work and is then given out again.
+// Never freed, so that whoever waits for one, or walks through all, need not hold the lock
+// throughout: a destroyed stream finishes its work and is then given out again.
 struct CUstream_st {
     int alive; // between creation and destruction
     int busy;  // with an operation
@@ -38,8 +39,8 @@ struct CUstream_st {
     struct operation ring[RING];
 };
 
-// One cudaEventRecord. Whoever waits keeps the record that was the last one when the wait was asked for,
-// even if the event is recorded again, or destroyed, meanwhile.
+// One cudaEventRecord. Whoever waits keeps the record that was the last one when the wait was asked
+// for, even if the event is recorded again, or destroyed, meanwhile.
 struct record {
     int references; // the event's own, and one for each queued operation
     int completed;
@@ -74,8 +75,9 @@ static void in_child(void) {
     forked = 1;
 }
 
-// A library that is unloaded while an operation computes with it would crash the program that just wanted
-// to exit. As on a GPU, what has not begun is dropped; what waits for somebody else is not waited for long.
+// A library that is unloaded while an operation computes with it would crash the program that just
+// wanted to exit. As on a GPU, what has not begun is dropped; what waits for somebody else is not
+// waited for long.
 static void stop(void) {
     struct timespec limit;
     if (forked)
@@ -291,8 +293,8 @@ static struct CUstream_st *resolve(cudaStream_t handle) {
     return s && s->alive ? s : NULL;
 }
 
-static struct operation *append(struct CUstream_st *s, void (*run)(void *), int always, const void *arguments,
-                                size_t bytes) {
+static struct operation *append(struct CUstream_st *s, void (*run)(void *), int always,
+                                const void *arguments, size_t bytes) {
     while (s->queued - s->done == RING) // another thread may take the room that was waited for
         wait_until_done(s, s->queued - RING / 2);
     struct operation *op = &s->ring[s->queued % RING];
@@ -365,8 +367,8 @@ static void take_turns(struct CUstream_st *s) {
     }
 }
 
-static cudaError_t launch(cudaStream_t stream, const struct operation *wanted, const void *arguments,
-                          size_t bytes) {
+static cudaError_t launch(cudaStream_t stream, const struct operation *wanted,
+                          const void *arguments, size_t bytes) {
     cudaError_t error = cpu_enter();
     if (!error && failed && !wanted->always)
         error = cudaErrorLaunchFailure;
@@ -387,18 +389,20 @@ static cudaError_t launch(cudaStream_t stream, const struct operation *wanted, c
     return s ? cudaSuccess : cpu_error(cudaErrorInvalidResourceHandle);
 }
 
-cudaError_t cpu_launch(cudaStream_t stream, void (*run)(void *), const void *arguments, size_t bytes) {
+cudaError_t cpu_launch(cudaStream_t stream, void (*run)(void *), const void *arguments,
+                       size_t bytes) {
     struct operation op = {.run = run};
     return launch(stream, &op, arguments, bytes);
 }
 
-cudaError_t cpu_launch_always(cudaStream_t stream, void (*run)(void *), const void *arguments, size_t bytes) {
+cudaError_t cpu_launch_always(cudaStream_t stream, void (*run)(void *), const void *arguments,
+                              size_t bytes) {
     struct operation op = {.run = run, .always = 1};
     return launch(stream, &op, arguments, bytes);
 }
 
-cudaError_t cpu_launch_range(cudaStream_t stream, void (*run)(void *, size_t, size_t), const void *arguments,
-                             size_t bytes, size_t count, size_t grain) {
+cudaError_t cpu_launch_range(cudaStream_t stream, void (*run)(void *, size_t, size_t),
+                             const void *arguments, size_t bytes, size_t count, size_t grain) {
     struct operation op = {.run_range = run, .count = count, .grain = grain};
     return launch(stream, &op, arguments, bytes);
 }
@@ -690,14 +694,16 @@ static const struct {
     {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
     {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
     {cudaErrorInitializationError, "cudaErrorInitializationError", "initialization error"},
-    {cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection", "invalid copy direction for memcpy"},
+    {cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection",
+     "invalid copy direction for memcpy"},
     {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver",
      "CUDA driver version is insufficient for CUDA runtime version"},
     {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
     {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
     {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
     {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
-    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
+    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress",
+     "an illegal memory access was encountered"},
     {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
     {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
     {cudaErrorUnknown, "cudaErrorUnknown", "unknown error"},

@@ -10,8 +10,8 @@
 
 enum { MOST_BATCHES = 50, MOST_RANKS = 64 };
 
-// As nccl-tests does, a time is that of a batch of operations, and so of the work and not of starting it.
-// 669706 floats are the gradient of step 1.
+// As nccl-tests does, a time is that of a batch of operations, and so of the work and not of
+// starting it. 669706 floats are the gradient of step 1.
 static const struct {
     size_t count;
     int times, batches; // operations per batch
@@ -35,7 +35,8 @@ static float value(size_t i, int rank) {
 }
 
 // Two operations in a row, each of which multiplies what all ranks have in common by their number.
-static void check(const struct all_reduce *a, float *buffer, float *host, size_t count, int rank, int ranks) {
+static void check(const struct all_reduce *a, float *buffer, float *host, size_t count, int rank,
+                  int ranks) {
     for (size_t i = 0; i < count; i++)
         host[i] = value(i, rank);
     a->copy(buffer, host, count * sizeof *host);
@@ -46,8 +47,8 @@ static void check(const struct all_reduce *a, float *buffer, float *host, size_t
         for (int r = 0; r < ranks; r++)
             sum += value(i, r);
         if (host[i] != sum * (float)ranks) {
-            fprintf(stderr, "error: rank %d: sum %zu of %zu is %g, not %g\n", rank, i, count, host[i],
-                    sum * (float)ranks);
+            fprintf(stderr, "error: rank %d: sum %zu of %zu is %g, not %g\n", rank, i, count,
+                    host[i], sum * (float)ranks);
             exit(1);
         }
     }

@@ -32,7 +32,8 @@ static void copy(void *to, const void *from, size_t bytes) {
 
 static void sum(float *buffer, size_t count, int times) {
     for (int i = 0; i < times; i++)
-        check_nccl(ncclAllReduce(buffer, buffer, count, ncclFloat, ncclSum, comm, stream), "ncclAllReduce");
+        check_nccl(ncclAllReduce(buffer, buffer, count, ncclFloat, ncclSum, comm, stream),
+                   "ncclAllReduce");
     CUDA_CHECK(cudaStreamSynchronize(stream));
 }
 

@@ -1,7 +1,7 @@
-// exchange RANKS: an all-reduce between processes with private buffers, as bare as it can be: no streams, no
-// types, no errors. It is the bound to what the CPU device's NCCL can reach through shared memory. Each rank
-// sums one part of a chunk for all (reduce-scatter), and then fetches the parts of the others (all-gather):
-// one copy into shared memory and one out of it.
+// exchange RANKS: an all-reduce between processes with private buffers, as bare as it can be: no
+// streams, no types, no errors. It is the bound to what the CPU device's NCCL can reach through
+// shared memory. Each rank sums one part of a chunk for all (reduce-scatter), and then fetches the
+// parts of the others (all-gather): one copy into shared memory and one out of it.
 #include "allreduce.h"
 #include <sched.h>
 #include <stdatomic.h>
@@ -10,9 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-// In floats. A chunk lies behind the one before in the staging memory and not in the same place: the lines
-// that the other core has just used are slower to get than those that went back into the cache that all
-// share.
+// In floats. A chunk lies behind the one before in the staging memory and not in the same place:
+// the lines that the other core has just used are slower to get than those that went back into the
+// cache that all share.
 enum { CHUNK = 256 * 1024, PIECE = 2048, MOST_RANKS = 8, SPINS = 100 };
 
 // What one rank shows the others: its values for them, and its sums.
@@ -59,7 +59,8 @@ static void offer(const struct chunk *c) {
 
 static void sum_part(const struct chunk *c) {
     size_t from = part(me, c->count), to = part(me + 1, c->count);
-    for (size_t end; from < to; from = end) { // in pieces that stay in the cache until all ranks are in
+    for (size_t end; from < to;
+         from = end) { // in pieces that stay in the cache until all ranks are in
         end = from + PIECE < to ? from + PIECE : to;
         for (int r = 0; r < all; r++) {
             const float *values = shown[r].values + c->place;
@@ -91,10 +92,10 @@ static struct chunk next_chunk(struct chunk c, float *data, const float *end) {
     return c;
 }
 
-// A chunk is offered while the others still sum the one before, so those two must not overlap in the staging
-// memory: three chunks must fit. That is enough: who sees that all have summed chunk n knows that its values
-// of n are no longer read; and who sees that all offer n + 2 knows that its sums of n are not, as they
-// fetched them before that.
+// A chunk is offered while the others still sum the one before, so those two must not overlap in
+// the staging memory: three chunks must fit. That is enough: who sees that all have summed chunk n
+// knows that its values of n are no longer read; and who sees that all offer n + 2 knows that its
+// sums of n are not, as they fetched them before that.
 static void sum(float *buffer, size_t count, int times) {
     static struct chunk last;
     for (int i = 0; i < times; i++) {

@@ -25,8 +25,8 @@ static float *new_array(size_t count) {
 }
 
 // The call that matmul in common/model.c comes down to.
-static void matmul(int transpose_a, int transpose_b, int m, int n, int k, const float *a, const float *b,
-                   float *c) {
+static void matmul(int transpose_a, int transpose_b, int m, int n, int k, const float *a,
+                   const float *b, float *c) {
     cblas_sgemm(CblasColMajor, transpose_b ? CblasTrans : CblasNoTrans,
                 transpose_a ? CblasTrans : CblasNoTrans, n, m, k, 1, b, transpose_b ? k : n, a,
                 transpose_a ? m : k, 0, c, n);

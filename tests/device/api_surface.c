@@ -1,5 +1,6 @@
-// Every function, enumerator and struct field of the CPU device's headers, used so that the compiler
-// accepts it only if the header it reads (ours or NVIDIA's, see parity.bats) declares just the same.
+// Every function, enumerator and struct field of the CPU device's headers, used so that the
+// compiler accepts it only if the header it reads (ours or NVIDIA's, see parity.bats) declares just
+// the same.
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 #include <nccl.h>
@@ -85,7 +86,8 @@ VALUE(NCCL_UNIQUE_ID_BYTES, 128);
 VALUE(NCCL_SPLIT_NOCOLOR, -1);
 VALUE(NCCL_CONFIG_UNDEF_INT, INT_MIN);
 
-#define FIELD(type, name) _Static_assert(_Generic(&((struct cudaDeviceProp *)0)->name, type * : 1), #name)
+#define FIELD(type, name)                                                                          \
+    _Static_assert(_Generic(&((struct cudaDeviceProp *)0)->name, type * : 1), #name)
 FIELD(size_t, totalGlobalMem);
 FIELD(int, major);
 FIELD(int, minor);
@@ -115,7 +117,7 @@ CONFIG(int, nChannelsPerNetPeer);
 CONFIG(int, nvlinkCentricSched);
 _Static_assert(sizeof(ncclUniqueId) == NCCL_UNIQUE_ID_BYTES, "ncclUniqueId");
 
-#define FUNCTION(name, result, ...)                                                                          \
+#define FUNCTION(name, result, ...)                                                                \
     _Static_assert(_Generic(&name, result(*)(__VA_ARGS__) : 1), #name " is declared otherwise")
 
 FUNCTION(cudaGetErrorName, const char *, cudaError_t);
@@ -136,7 +138,8 @@ FUNCTION(cudaMallocHost, cudaError_t, void **, size_t);
 FUNCTION(cudaFreeHost, cudaError_t, void *);
 FUNCTION(cudaMemGetInfo, cudaError_t, size_t *, size_t *);
 FUNCTION(cudaMemcpy, cudaError_t, void *, const void *, size_t, enum cudaMemcpyKind);
-FUNCTION(cudaMemcpyAsync, cudaError_t, void *, const void *, size_t, enum cudaMemcpyKind, cudaStream_t);
+FUNCTION(cudaMemcpyAsync, cudaError_t, void *, const void *, size_t, enum cudaMemcpyKind,
+         cudaStream_t);
 FUNCTION(cudaMemset, cudaError_t, void *, int, size_t);
 FUNCTION(cudaMemsetAsync, cudaError_t, void *, int, size_t, cudaStream_t);
 FUNCTION(cudaStreamCreate, cudaError_t, cudaStream_t *);
@@ -162,19 +165,21 @@ FUNCTION(cublasGetVersion, cublasStatus_t, cublasHandle_t, int *);
 FUNCTION(cublasSetStream, cublasStatus_t, cublasHandle_t, cudaStream_t);
 FUNCTION(cublasGetStream, cublasStatus_t, cublasHandle_t, cudaStream_t *);
 FUNCTION(cublasSetMathMode, cublasStatus_t, cublasHandle_t, cublasMath_t);
-FUNCTION(cublasSgemm, cublasStatus_t, cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int, int,
-         const float *, const float *, int, const float *, int, const float *, float *, int);
+FUNCTION(cublasSgemm, cublasStatus_t, cublasHandle_t, cublasOperation_t, cublasOperation_t, int,
+         int, int, const float *, const float *, int, const float *, int, const float *, float *,
+         int);
 FUNCTION(cublasSgemv, cublasStatus_t, cublasHandle_t, cublasOperation_t, int, int, const float *,
          const float *, int, const float *, int, const float *, float *, int);
-FUNCTION(cublasGemmEx, cublasStatus_t, cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int, int,
-         const void *, const void *, cudaDataType, int, const void *, cudaDataType, int, const void *, void *,
-         cudaDataType, int, cublasComputeType_t, cublasGemmAlgo_t);
+FUNCTION(cublasGemmEx, cublasStatus_t, cublasHandle_t, cublasOperation_t, cublasOperation_t, int,
+         int, int, const void *, const void *, cudaDataType, int, const void *, cudaDataType, int,
+         const void *, void *, cudaDataType, int, cublasComputeType_t, cublasGemmAlgo_t);
 FUNCTION(ncclGetVersion, ncclResult_t, int *);
 FUNCTION(ncclGetErrorString, const char *, ncclResult_t);
 FUNCTION(ncclGetLastError, const char *, ncclComm_t);
 FUNCTION(ncclGetUniqueId, ncclResult_t, ncclUniqueId *);
 FUNCTION(ncclCommInitRank, ncclResult_t, ncclComm_t *, int, ncclUniqueId, int);
-FUNCTION(ncclCommInitRankConfig, ncclResult_t, ncclComm_t *, int, ncclUniqueId, int, ncclConfig_t *);
+FUNCTION(ncclCommInitRankConfig, ncclResult_t, ncclComm_t *, int, ncclUniqueId, int,
+         ncclConfig_t *);
 FUNCTION(ncclCommInitAll, ncclResult_t, ncclComm_t *, int, const int *);
 FUNCTION(ncclCommSplit, ncclResult_t, ncclComm_t, int, int, ncclComm_t *, ncclConfig_t *);
 FUNCTION(ncclCommFinalize, ncclResult_t, ncclComm_t);
@@ -188,17 +193,19 @@ FUNCTION(ncclMemAlloc, ncclResult_t, void **, size_t);
 FUNCTION(ncclMemFree, ncclResult_t, void *);
 FUNCTION(ncclCommRegister, ncclResult_t, ncclComm_t, void *, size_t, void **);
 FUNCTION(ncclCommDeregister, ncclResult_t, ncclComm_t, void *);
-FUNCTION(ncclAllReduce, ncclResult_t, const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t,
-         cudaStream_t);
+FUNCTION(ncclAllReduce, ncclResult_t, const void *, void *, size_t, ncclDataType_t, ncclRedOp_t,
+         ncclComm_t, cudaStream_t);
 FUNCTION(ncclBroadcast, ncclResult_t, const void *, void *, size_t, ncclDataType_t, int, ncclComm_t,
          cudaStream_t);
 FUNCTION(ncclBcast, ncclResult_t, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
-FUNCTION(ncclReduce, ncclResult_t, const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, int, ncclComm_t,
+FUNCTION(ncclReduce, ncclResult_t, const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, int,
+         ncclComm_t, cudaStream_t);
+FUNCTION(ncclAllGather, ncclResult_t, const void *, void *, size_t, ncclDataType_t, ncclComm_t,
          cudaStream_t);
-FUNCTION(ncclAllGather, ncclResult_t, const void *, void *, size_t, ncclDataType_t, ncclComm_t, cudaStream_t);
 FUNCTION(ncclReduceScatter, ncclResult_t, const void *, void *, size_t, ncclDataType_t, ncclRedOp_t,
          ncclComm_t, cudaStream_t);
-FUNCTION(ncclSend, ncclResult_t, const void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
+FUNCTION(ncclSend, ncclResult_t, const void *, size_t, ncclDataType_t, int, ncclComm_t,
+         cudaStream_t);
 FUNCTION(ncclRecv, ncclResult_t, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
 FUNCTION(ncclGroupStart, ncclResult_t, void);
 FUNCTION(ncclGroupEnd, ncclResult_t, void);

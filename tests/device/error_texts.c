@@ -1,5 +1,5 @@
-// Prints the name and the sentence of every error code of the CPU device, and of two that nobody has.
-// parity.bats compares what this says when built against ours and against NVIDIA's libraries.
+// Prints the name and the sentence of every error code of the CPU device, and of two that nobody
+// has. parity.bats compares what this says when built against ours and against NVIDIA's libraries.
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 #include <nccl.h>

@@ -31,18 +31,18 @@ none() {
 }
 
 @test "step 1 and common/ stay short" {
-    [ "$(wc -l <01_single_gpu/train.c)" -le 260 ]
+    [ "$(wc -l <01_single_gpu/train.c)" -le 290 ]
     # 950 for steps 1 to 4; Adam, bfloat16, accumulation and clipping, and snapshots in shards for step 5
-    [ "$(cat "${common[@]}" | wc -l)" -le 1410 ]
+    [ "$(cat "${common[@]}" | wc -l)" -le 1500 ]
 }
 
 @test "the launcher stays short" {
-    [ "$(wc -l <03_multigpu_launcher/launch.c)" -le 350 ]
+    [ "$(wc -l <03_multigpu_launcher/launch.c)" -le 400 ]
 }
 
 @test "every step is short enough to be read in one sitting, and has a README that is" {
     for file in 0*/*.c; do
-        [ "$(wc -l <"$file")" -le 450 ] || { echo "$file is too long" && return 1; }
+        [ "$(wc -l <"$file")" -le 500 ] || { echo "$file is too long" && return 1; }
     done
     for folder in 0*/; do
         [ "$(wc -l <"$folder/README.md")" -le 120 ] || { echo "$folder/README.md is too long" && return 1; }
@@ -56,7 +56,8 @@ none() {
         while read -r file line call; do
             [[ $file == */* ]] || file=$(dirname "$text")/$file
             found=$((found + 1))
-            sed -n "${line}p" "$file" | grep -qE "$call|DEVICE_ALLOC" ||
+            sed -n "$line,$((line + 1))p" "$file" | # a call in a macro may stand in the macro's second line
+                grep -qE "$call|DEVICE_ALLOC" ||
                 { echo "$text: $file:$line is not $call" && return 1; }
         done < <(tr '\n' ' ' <"$text" | sed 's/  */ /g' |
             grep -oE '[a-z0-9_/]+\.c:[0-9]+: [A-Za-z]+\(|[A-Za-z]+\([^`"]{0,80}\) at [a-z0-9_/]+\.c:[0-9]+' |
@@ -68,6 +69,10 @@ none() {
 @test "no loose ends, tabs or trailing blanks" {
     none -w 'TODO|FIXME|XXX' "${sources[@]}"
     none $'\t| $' "${sources[@]}"
+}
+
+@test "lines of C fit a projector: at most 100 columns" {
+    none '.{101}' "${sources[@]}"
 }
 
 @test "shell scripts are clean" {

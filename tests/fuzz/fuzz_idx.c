@@ -1,6 +1,7 @@
-// Fuzzes the IDX reader. The first byte of the input says which of the four files of a data set the rest
-// is, and whether its dimensions are cut down below 256: else most inputs claim far more bytes than they
-// have. The other files are good. A set that loads must be usable, and one that does not must say why.
+// Fuzzes the IDX reader. The first byte of the input says which of the four files of a data set the
+// rest is, and whether its dimensions are cut down below 256: else most inputs claim far more bytes
+// than they have. The other files are good. A set that loads must be usable, and one that does not
+// must say why.
 #include "../../common/data.h"
 #include <assert.h>
 #include <limits.h>
@@ -42,7 +43,8 @@ static void put(const char *path, const uint8_t *bytes, size_t size) {
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc;
     (void)argv;
-    snprintf(folder, sizeof folder, "%s/fuzz_idx-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+    snprintf(folder, sizeof folder, "%s/fuzz_idx-XXXXXX",
+             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     assert(mkdtemp(folder));
     for (int i = 0; i < FILES; i++) {
         snprintf(paths[i], sizeof paths[i], "%s/%s", folder, good[i].name);

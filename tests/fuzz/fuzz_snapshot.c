@@ -1,6 +1,6 @@
-// Fuzzes the snapshot reader. The first byte of the input says whether the checksum of the rest, a file or a
-// manifest, is made right: else hardly any input would come past it. Shards that a manifest may name lie
-// beside it: of one unit, cut in two.
+// Fuzzes the snapshot reader. The first byte of the input says whether the checksum of the rest, a
+// file or a manifest, is made right: else hardly any input would come past it. Shards that a
+// manifest may name lie beside it: of one unit, cut in two.
 #include "../../common/error.h"
 #include "../../common/snapshot.h"
 #include <assert.h>
@@ -35,7 +35,8 @@ static void remove_files(void) {
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc;
     (void)argv;
-    snprintf(path, sizeof path, "%s/fuzz_snapshot-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+    snprintf(path, sizeof path, "%s/fuzz_snapshot-XXXXXX",
+             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     int fd = mkstemp(path);
     assert(fd >= 0);
     close(fd);
@@ -69,12 +70,14 @@ static void check(const struct snapshot *s, const struct snapshot *expected, con
     assert(memcmp(s, file, size) == 0);
     assert(!memcmp(s->model, expected->model, strlen(expected->model) + 1));
     assert(!memcmp(s->optimizer, expected->optimizer, strlen(expected->optimizer) + 1));
-    assert(s->version == expected->version && s->seed == expected->seed && s->batch == expected->batch);
+    assert(s->version == expected->version && s->seed == expected->seed &&
+           s->batch == expected->batch);
     assert(s->parameters == expected->parameters && s->states == expected->states);
     free(file);
 }
 
-// A manifest that is accepted is text, names the shards that are there, and all of it has been read.
+// A manifest that is accepted is text, names the shards that are there, and all of it has been
+// read.
 static void check_manifest(const struct snapshot *s, const uint8_t *bytes, size_t size) {
     static const char head[] = "MANIFEST 1\nmodel mlp 1-2\noptimizer sgd\nseed ",
                       cut[] = "\nshards 2\nunit 2\n";

@@ -1,6 +1,6 @@
-// Arrays of a test, in host or device memory. Each lies between guards, bytes that no kernel has any
-// business with: a write there is found at the end of the test, and a read brings in a number (or an
-// index) far off the others. Contents are the guards' too until somebody writes them.
+// Arrays of a test, in host or device memory. Each lies between guards, bytes that no kernel has
+// any business with: a write there is found at the end of the test, and a read brings in a number
+// (or an index) far off the others. Contents are the guards' too until somebody writes them.
 #pragma once
 #include "../../common/error.h"
 #include "../../common/rng.h"
@@ -13,7 +13,10 @@
 
 #include <cmocka.h> // after error.h, whose fail() its macro of that name would break
 
-enum { GUARD = 256, GUARD_BYTE = 0xc5 }; // 256 keeps cudaMalloc's alignment; four such bytes are -6328.7f
+enum {
+    GUARD = 256,
+    GUARD_BYTE = 0xc5
+}; // 256 keeps cudaMalloc's alignment; four such bytes are -6328.7f
 
 struct array {
     uint8_t *start; // of the guard before it
@@ -110,14 +113,16 @@ static inline uint8_t *random_bytes(size_t count, int below, uint64_t seed) {
 static inline void check_close(const float *got, const float *want, size_t count, double tolerance,
                                const char *name, const char *file, int line) {
     for (size_t i = 0; i < count; i++)
-        if (!(fabs((double)got[i] - want[i]) <= tolerance * fmax(1, fabs(want[i])))) { // NaN is not close
+        if (!(fabs((double)got[i] - want[i]) <=
+              tolerance * fmax(1, fabs(want[i])))) { // NaN is not close
             print_error("%s[%zu] of %zu is %.9g, not %.9g\n", name, i, count, got[i], want[i]);
             _fail(file, line);
         }
 }
 
 // Relative tolerance for numbers above 1, absolute for those below.
-#define assert_close(got, want, count, tolerance)                                                            \
+#define assert_close(got, want, count, tolerance)                                                  \
     check_close(got, want, count, tolerance, #got, __FILE__, __LINE__)
 
-#define assert_unchanged(device, values, bytes) assert_memory_equal(to_host(device, bytes), values, bytes)
+#define assert_unchanged(device, values, bytes)                                                    \
+    assert_memory_equal(to_host(device, bytes), values, bytes)

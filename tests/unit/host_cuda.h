@@ -1,6 +1,7 @@
-// Lets a C++ compiler build common/kernels.cu for the host: included before it, this stands in for what
-// nvcc knows by itself. A launch runs a small grid thread by thread, the last one first, so that loops
-// which skip or repeat elements, or count on an order, give wrong results. Races stay unseen.
+// Lets a C++ compiler build common/kernels.cu for the host: included before it, this stands in for
+// what nvcc knows by itself. A launch runs a small grid thread by thread, the last one first, so
+// that loops which skip or repeat elements, or count on an order, give wrong results. Races stay
+// unseen.
 #pragma once
 #include <math.h>
 
@@ -18,14 +19,14 @@ static inline double atomicAdd(double *sum, double value) {
     return before;
 }
 
-#define LAUNCH(kernel, threads, stream, ...)                                                                 \
-    do {                                                                                                     \
-        (void)(threads), (void)(stream);                                                                     \
-        for (unsigned thread_ = gridDim.x * blockDim.x; thread_-- > 0;) {                                    \
-            blockIdx.x = thread_ / blockDim.x;                                                               \
-            threadIdx.x = thread_ % blockDim.x;                                                              \
-            kernel(__VA_ARGS__);                                                                             \
-        }                                                                                                    \
+#define LAUNCH(kernel, threads, stream, ...)                                                       \
+    do {                                                                                           \
+        (void)(threads), (void)(stream);                                                           \
+        for (unsigned thread_ = gridDim.x * blockDim.x; thread_-- > 0;) {                          \
+            blockIdx.x = thread_ / blockDim.x;                                                     \
+            threadIdx.x = thread_ % blockDim.x;                                                    \
+            kernel(__VA_ARGS__);                                                                   \
+        }                                                                                          \
     } while (0)
 
 // With names of their own these launchers can be linked beside the device's.

@@ -1,10 +1,10 @@
-// Runs a function in several processes at once, one per rank, as the programs of a job run: forked before
-// anything of the device is used, killed when they take too long, and judged by how each one ends. In a
-// rank, CHECK, OK and REFUSED take the place of cmocka's asserts: the first that fails says so in one line
-// on stderr and ends the rank.
+// Runs a function in several processes at once, one per rank, as the programs of a job run: forked
+// before anything of the device is used, killed when they take too long, and judged by how each one
+// ends. In a rank, CHECK, OK and REFUSED take the place of cmocka's asserts: the first that fails
+// says so in one line on stderr and ends the rank.
 //
-// Ranks meet in memory that they share: they post flags and wait for them, so that no test has to guess how
-// long something takes. All waits have an end.
+// Ranks meet in memory that they share: they post flags and wait for them, so that no test has to
+// guess how long something takes. All waits have an end.
 #pragma once
 #include <dirent.h>
 #include <errno.h>
@@ -80,7 +80,8 @@ static inline double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-__attribute__((format(printf, 2, 3), noreturn)) static void give_up(int line, const char *format, ...) {
+__attribute__((format(printf, 2, 3), noreturn)) static void give_up(int line, const char *format,
+                                                                    ...) {
     char text[4000];
     int n = snprintf(text, sizeof text, "rank %d, line %d: ", my_rank, line);
     va_list arguments;
@@ -99,14 +100,15 @@ static inline void here(int line) {
 
 static inline void expect(int wanted, int got, const char *call, int line) {
     if (got != wanted)
-        give_up(line, "%s returned %d, not %d; last error: %s", call, got, wanted, ncclGetLastError(NULL));
+        give_up(line, "%s returned %d, not %d; last error: %s", call, got, wanted,
+                ncclGetLastError(NULL));
 }
 
-#define CHECK(condition, ...)                                                                                \
-    do {                                                                                                     \
-        here(__LINE__);                                                                                      \
-        if (!(condition))                                                                                    \
-            give_up(__LINE__, __VA_ARGS__);                                                                  \
+#define CHECK(condition, ...)                                                                      \
+    do {                                                                                           \
+        here(__LINE__);                                                                            \
+        if (!(condition))                                                                          \
+            give_up(__LINE__, __VA_ARGS__);                                                        \
     } while (0)
 // Both CUDA and NCCL call success 0.
 #define OK(call) (here(__LINE__), expect(0, (int)(call), #call, __LINE__))
@@ -151,7 +153,8 @@ static inline void await_death_at(int rank, int line) {
 #define await_death(rank) await_death_at(rank, __LINE__)
 
 __attribute__((noreturn)) static void be_rank(int n, int rank, void (*run)(int)) {
-    const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGSYS}; // of which cmocka makes failed tests
+    const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL,
+                          SIGSYS}; // of which cmocka makes failed tests
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
         signal(faults[i], SIG_DFL);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -166,8 +169,8 @@ __attribute__((noreturn)) static void be_rank(int n, int rank, void (*run)(int))
     exit(0);
 }
 
-// Starts run(0) to run(n - 1), beside what else is running. Those in the set victims must be killed by
-// SIGKILL, all others must return, or exit(0).
+// Starts run(0) to run(n - 1), beside what else is running. Those in the set victims must be killed
+// by SIGKILL, all others must return, or exit(0).
 static void start_ranks(int n, void (*run)(int rank), unsigned victims) {
     assert_true(running_jobs < MOST_JOBS && n <= MOST_RANKS);
     struct job *j = &jobs[running_jobs++];
@@ -203,8 +206,8 @@ static int finish_rank(struct job *j, int rank, int late, char *report, size_t b
     if (right && !late)
         return 1;
     size_t used = strlen(report);
-    snprintf(report + used, bytes - used, "; rank %d of %d %s, wait status %#x, after line %d", rank, j->n,
-             late ? "was killed as it took too long" : "ended badly", (unsigned)status,
+    snprintf(report + used, bytes - used, "; rank %d of %d %s, wait status %#x, after line %d",
+             rank, j->n, late ? "was killed as it took too long" : "ended badly", (unsigned)status,
              j->meeting->line[rank]);
     return 0;
 }

@@ -25,8 +25,8 @@
 #define OK(call) assert_int_equal(call, cudaSuccess)
 #define REFUSED(error, call) assert_int_equal(call, error)
 
-// Work for streams. A gate is a semaphore that holds a stream up until somebody opens it, so that no
-// test has to guess how long something takes.
+// Work for streams. A gate is a semaphore that holds a stream up until somebody opens it, so that
+// no test has to guess how long something takes.
 
 enum { GATES = 3 };
 static sem_t gate[GATES];
@@ -235,8 +235,8 @@ static void events_tell_what_is_done(void **state) {
     clock_gettime(CLOCK_MONOTONIC, &before);
     nanosleep(&pause, NULL); // the time to be measured
     clock_gettime(CLOCK_MONOTONIC, &after);
-    double slept =
-        (double)(after.tv_sec - before.tv_sec) * 1e3 + (double)(after.tv_nsec - before.tv_nsec) / 1e6;
+    double slept = (double)(after.tv_sec - before.tv_sec) * 1e3 +
+                   (double)(after.tv_nsec - before.tv_nsec) / 1e6;
     sem_post(&gate[0]);
     OK(cudaEventSynchronize(end));
     OK(cudaEventQuery(end));
@@ -308,7 +308,8 @@ static void destroy_neither_waits_nor_loses_work(void **state) {
 static void *streams_come_and_go(void *errors) {
     for (int i = 0; i < 300; i++) {
         cudaStream_t s = NULL;
-        cudaError_t error = cudaStreamCreateWithFlags(&s, i % 2 ? cudaStreamNonBlocking : cudaStreamDefault);
+        cudaError_t error =
+            cudaStreamCreateWithFlags(&s, i % 2 ? cudaStreamNonBlocking : cudaStreamDefault);
         for (int n = 0; n < 20 && !error; n++)
             error = cpu_launch(s, run_note, &n, sizeof n);
         *(int *)errors += error || cudaStreamDestroy(s);
@@ -451,8 +452,8 @@ static void bad_copies_are_refused(void **state) {
         {NULL, d, 64, cudaMemcpyDeviceToHost},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        REFUSED(cudaErrorInvalidValue,
-                cudaMemcpy(wrong[i].to, wrong[i].from, wrong[i].bytes, (enum cudaMemcpyKind)wrong[i].kind));
+        REFUSED(cudaErrorInvalidValue, cudaMemcpy(wrong[i].to, wrong[i].from, wrong[i].bytes,
+                                                  (enum cudaMemcpyKind)wrong[i].kind));
     REFUSED(cudaErrorInvalidMemcpyDirection, cudaMemcpy(d, host, 64, (enum cudaMemcpyKind)5));
     REFUSED(cudaErrorInvalidValue, cudaMemset(host, 1, 64));
     REFUSED(cudaErrorInvalidValue, cudaMemset(d, 1, 65));
@@ -506,7 +507,8 @@ static void bad_frees_are_refused(void **state) {
     assert_null(d);
 }
 
-// Allocations of random sizes come and go, six of them seldom; none overlaps another, none is forgotten.
+// Allocations of random sizes come and go, six of them seldom; none overlaps another, none is
+// forgotten.
 static void allocations_do_not_overlap_or_leak(void **state) {
     (void)state;
     enum { LIVE = 48, ROUNDS = 10000 };
@@ -534,7 +536,8 @@ static void allocations_do_not_overlap_or_leak(void **state) {
         uintptr_t start = (uintptr_t)pointer;
         assert_int_equal(start % 256, 0);
         for (int other = 0; other < LIVE; other++)
-            assert_true(start + bytes <= live[other].start || live[other].start + live[other].bytes <= start);
+            assert_true(start + bytes <= live[other].start ||
+                        live[other].start + live[other].bytes <= start);
         live[i].start = start;
         live[i].bytes = bytes;
         used += bytes;
@@ -549,7 +552,8 @@ static void *allocate_and_use(void *errors) {
     for (int i = 0; i < 1000; i++) {
         char *d = NULL, back = 0;
         *(int *)errors += cudaMalloc((void **)&d, 5000) || cudaMemset(d + 4999, 7, 1) ||
-                          cudaMemcpy(&back, d + 4999, 1, cudaMemcpyDeviceToHost) || back != 7 || cudaFree(d);
+                          cudaMemcpy(&back, d + 4999, 1, cudaMemcpyDeviceToHost) || back != 7 ||
+                          cudaFree(d);
     }
     return NULL;
 }
@@ -774,8 +778,8 @@ static void child_of_a_user_is_refused(void **state) {
         for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
             wrong += errors[i] != cudaErrorInitializationError;
         wrong += cublasCreate(&blas) != CUBLAS_STATUS_NOT_INITIALIZED;
-        wrong += cublasSgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 1, &host, d, 1, d, 1, &host, d, 1) !=
-                 CUBLAS_STATUS_NOT_INITIALIZED;
+        wrong += cublasSgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 1, &host, d, 1, d, 1, &host, d,
+                             1) != CUBLAS_STATUS_NOT_INITIALIZED;
         _exit(wrong);
     }
     assert_int_equal(wait_for(child), 0);
@@ -833,8 +837,8 @@ static void libraries_are_unloaded(void) {
     _exit(computing ? 9 : 3);
 }
 
-// What a kernel uses must not be taken away under its hands: the device stops before libraries go. What
-// waits does not hold the exit up.
+// What a kernel uses must not be taken away under its hands: the device stops before libraries go.
+// What waits does not hold the exit up.
 static void exit_while_kernels_run(void **state) {
     atexit(libraries_are_unloaded); // handlers run in reverse order, so this one after the device's
     close_gates(state);
@@ -973,8 +977,9 @@ static void run_alone(void **state) {
     const struct alone *test = *state;
     char program[1000] = "", command[1200], output[4000];
     assert_true(readlink("/proc/self/exe", program, sizeof program - 1) > 0);
-    snprintf(command, sizeof command, "exec env CMOCKA_MESSAGE_OUTPUT=stdout %s '%s' %s 2>&1 >/dev/null",
-             test->environment, program, test->name);
+    snprintf(command, sizeof command,
+             "exec env CMOCKA_MESSAGE_OUTPUT=stdout %s '%s' %s 2>&1 >/dev/null", test->environment,
+             program, test->name);
     FILE *pipe = popen(command, "r");
     assert_non_null(pipe);
     size_t n = fread(output, 1, sizeof output - 2, pipe), lines = 0;
@@ -990,14 +995,15 @@ static void run_alone(void **state) {
         right = right && strstr(output, expected);
     }
     if (!right)
-        fail_msg("%s %s: wait status %#x, on stderr: %s", test->environment, test->name, status, output);
+        fail_msg("%s %s: wait status %#x, on stderr: %s", test->environment, test->name, status,
+                 output);
 }
 
-#define ALONE(test, environment, ...)                                                                        \
-    {                                                                                                        \
-#test " " environment, run_alone, NULL, NULL, &(struct alone) {                                      \
-#test, environment, test, __VA_ARGS__                                                            \
-        }                                                                                                    \
+#define ALONE(test, environment, ...)                                                              \
+    {                                                                                              \
+#test " " environment, run_alone, NULL, NULL, &(struct alone) {                            \
+#test, environment, test, __VA_ARGS__                                                  \
+        }                                                                                          \
     }
 #define HERE(test) cmocka_unit_test_setup_teardown(test, close_gates, open_gates)
 
@@ -1027,15 +1033,18 @@ static const struct CMUnitTest tests[] = {
     HERE(pinned_memory_is_for_both_sides),
     HERE(sizes_are_parsed),
     ALONE(host_reads, "", -SIGSEGV,
-          {"host code touched byte 12 of the 400 bytes from cudaMalloc(&weights)", "test_cpu_device.c:%d;",
-           "cudaMemcpy"}),
-    ALONE(host_writes, "", -SIGSEGV, {"host code touched byte 396 of the 400 bytes", "c:%d;", "cudaMemcpy"}),
+          {"host code touched byte 12 of the 400 bytes from cudaMalloc(&weights)",
+           "test_cpu_device.c:%d;", "cudaMemcpy"}),
+    ALONE(host_writes, "", -SIGSEGV,
+          {"host code touched byte 396 of the 400 bytes", "c:%d;", "cudaMemcpy"}),
     ALONE(host_reads_freed, "", -SIGSEGV, {"host code touched", "not allocated (freed"}),
     ALONE(host_faults_elsewhere, "", -SIGSEGV, {NULL}),
     ALONE(kernel_overruns, "", -SIGSEGV, {"a kernel touched byte 4096 of the 400 bytes", "c:%d;"}),
     ALONE(kernel_writes_freed, "", -SIGSEGV, {"a kernel touched", "not allocated (freed"}),
-    ALONE(kernel_gets_host_pointer, "", 1, {"sgd_step: gradients", "is not device memory", "cudaMemcpy"}),
-    ALONE(kernel_gets_too_little, "", 1, {"sgd_step: parameters: 20 bytes", "not all inside one allocation"}),
+    ALONE(kernel_gets_host_pointer, "", 1,
+          {"sgd_step: gradients", "is not device memory", "cudaMemcpy"}),
+    ALONE(kernel_gets_too_little, "", 1,
+          {"sgd_step: parameters: 20 bytes", "not all inside one allocation"}),
     ALONE(memory_is_limited, "CPU_DEVICES=2 CPU_DEVICE_MEMORY=64M", 0, {NULL}),
     ALONE(addresses_are_few, "", 0, {NULL}),
     ALONE(first_call, "CPU_DEVICE_MEMORY=64MB", 1, {"error: CPU_DEVICE_MEMORY=64MB: want a size"}),
@@ -1043,7 +1052,8 @@ static const struct CMUnitTest tests[] = {
     ALONE(first_call, "CPU_DEVICE_MEMORY=", 1, {"error: CPU_DEVICE_MEMORY=: want a size"}),
     ALONE(first_call, "CPU_DEVICES=two", 1, {"error: CPU_DEVICES=two: want a whole number"}),
     ALONE(first_call, "CPU_DEVICES=0", 1, {"error: CPU_DEVICES=0: want a whole number"}),
-    ALONE(first_call, "CPU_DEVICE_CHAOS=-1", 1, {"error: CPU_DEVICE_CHAOS=-1: want a whole number"}),
+    ALONE(first_call, "CPU_DEVICE_CHAOS=-1", 1,
+          {"error: CPU_DEVICE_CHAOS=-1: want a whole number"}),
     ALONE(child_of_a_user_is_refused, "", 0, {NULL}),
     ALONE(child_of_a_user_launches_a_kernel, "", 1, {"initialization error"}),
     ALONE(children_may_use_what_the_parent_has_not, "CPU_DEVICES=2", 0, {NULL}),
@@ -1069,7 +1079,8 @@ int main(int argc, char **argv) {
         if (a && !strcmp(a->name, argv[1]))
             return cmocka_run_group_tests(only, NULL, NULL);
     }
-    const char *ours[] = {"CPU_DEVICES", "CPU_DEVICE_MEMORY", "CPU_DEVICE_CHAOS", "CUDA_VISIBLE_DEVICES"};
+    const char *ours[] = {"CPU_DEVICES", "CPU_DEVICE_MEMORY", "CPU_DEVICE_CHAOS",
+                          "CUDA_VISIBLE_DEVICES"};
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
         unsetenv(ours[i]);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,13 +7,15 @@
 
 static cublasHandle_t blas;
 
-// A floating-point format: bits of the significand, exponent of the smallest number, largest number.
+// A floating-point format: bits of the significand, exponent of the smallest number, largest
+// number.
 struct format {
     cudaDataType type;
     int bytes, precision, smallest;
     double largest;
 };
-static const struct format fp32 = {CUDA_R_32F, 4, 24, -149, FLT_MAX}, fp16 = {CUDA_R_16F, 2, 11, -24, 65504},
+static const struct format fp32 = {CUDA_R_32F, 4, 24, -149, FLT_MAX},
+                           fp16 = {CUDA_R_16F, 2, 11, -24, 65504},
                            bf16 = {CUDA_R_16BF, 2, 8, -133, 0x1.fep127};
 
 // Power of two that the last bit of x stands for.
@@ -36,8 +38,8 @@ static double load(const struct format *f, const void *array, size_t i) {
         return ((const float *)array)[i];
     unsigned bits = ((const uint16_t *)array)[i], hidden = 1u << (f->precision - 1);
     unsigned exponent = (bits & 0x7fff) / hidden, fraction = bits % hidden;
-    double x =
-        exponent ? ldexp(fraction + hidden, (int)exponent - 1 + f->smallest) : ldexp(fraction, f->smallest);
+    double x = exponent ? ldexp(fraction + hidden, (int)exponent - 1 + f->smallest)
+                        : ldexp(fraction, f->smallest);
     if (exponent == 0x7fff / hidden)
         x = fraction ? NAN : INFINITY;
     return bits >> 15 ? -x : x;
@@ -73,8 +75,10 @@ static void formats_are_what_the_test_says(void **state) {
     assert_true(load(&fp16, smallest, 0) == 0x1p-24 && load(&bf16, smallest, 0) == 0x1p-133);
 }
 
-// A column-major matrix of random numbers in -1..1 (or of one value), its padding left to the guards.
-static void *random_matrix(const struct format *f, int rows, int cols, int ld, uint64_t seed, double value) {
+// A column-major matrix of random numbers in -1..1 (or of one value), its padding left to the
+// guards.
+static void *random_matrix(const struct format *f, int rows, int cols, int ld, uint64_t seed,
+                           double value) {
     void *matrix = new_array((size_t)f->bytes * (size_t)ld * (size_t)cols);
     for (int c = 0; c < cols; c++)
         for (int r = 0; r < rows; r++) {
@@ -84,21 +88,27 @@ static void *random_matrix(const struct format *f, int rows, int cols, int ld, u
     return matrix;
 }
 
-static void check_gemm(const struct format *in, const struct format *out, int transa, int transb, int m,
-                       int n, int k, int padding, float alpha, float beta) {
-    int a_rows = transa ? k : m, a_cols = transa ? m : k, b_rows = transb ? n : k, b_cols = transb ? k : n;
+static void check_gemm(const struct format *in, const struct format *out, int transa, int transb,
+                       int m, int n, int k, int padding, float alpha, float beta) {
+    int a_rows = transa ? k : m, a_cols = transa ? m : k, b_rows = transb ? n : k,
+        b_cols = transb ? k : n;
     int lda = a_rows + padding + !a_rows, ldb = b_rows + padding + !b_rows, ldc = m + padding;
-    void *a = random_matrix(in, a_rows, a_cols, lda, 1, 0), *b = random_matrix(in, b_rows, b_cols, ldb, 2, 0);
+    void *a = random_matrix(in, a_rows, a_cols, lda, 1, 0),
+         *b = random_matrix(in, b_rows, b_cols, ldb, 2, 0);
     void *c = random_matrix(out, m, n, ldc, 3, beta == 0 ? NAN : 0); // times 0, NaN must vanish
     size_t bytes = (size_t)out->bytes * (size_t)ldc * (size_t)n;
     void *da = to_device(a, (size_t)in->bytes * (size_t)lda * (size_t)a_cols);
-    void *db = to_device(b, (size_t)in->bytes * (size_t)ldb * (size_t)b_cols), *dc = to_device(c, bytes);
-    cublasOperation_t opa = transa ? CUBLAS_OP_T : CUBLAS_OP_N, opb = transb ? CUBLAS_OP_T : CUBLAS_OP_N;
+    void *db = to_device(b, (size_t)in->bytes * (size_t)ldb * (size_t)b_cols),
+         *dc = to_device(c, bytes);
+    cublasOperation_t opa = transa ? CUBLAS_OP_T : CUBLAS_OP_N,
+                      opb = transb ? CUBLAS_OP_T : CUBLAS_OP_N;
     if (in == &fp32 && padding)
-        CUBLAS_CHECK(cublasSgemm(blas, opa, opb, m, n, k, &alpha, da, lda, db, ldb, &beta, dc, ldc));
+        CUBLAS_CHECK(
+            cublasSgemm(blas, opa, opb, m, n, k, &alpha, da, lda, db, ldb, &beta, dc, ldc));
     else
-        CUBLAS_CHECK(cublasGemmEx(blas, opa, opb, m, n, k, &alpha, da, in->type, lda, db, in->type, ldb,
-                                  &beta, dc, out->type, ldc, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+        CUBLAS_CHECK(cublasGemmEx(blas, opa, opb, m, n, k, &alpha, da, in->type, lda, db, in->type,
+                                  ldb, &beta, dc, out->type, ldc, CUBLAS_COMPUTE_32F,
+                                  CUBLAS_GEMM_DEFAULT));
     void *got = to_host(dc, bytes);
     for (size_t i = 0; i < (size_t)ldc * (size_t)n; i++) {
         int row = (int)(i % (size_t)ldc), col = (int)(i / (size_t)ldc);
@@ -109,17 +119,19 @@ static void check_gemm(const struct format *in, const struct format *out, int tr
         }
         double want = beta == 0 ? 0 : beta * load(out, c, i), size = fabs(want);
         for (int j = 0; j < k; j++) {
-            double term = alpha * load(in, a, transa ? (size_t)(row * lda + j) : (size_t)(j * lda + row)) *
+            double term = alpha *
+                          load(in, a, transa ? (size_t)(row * lda + j) : (size_t)(j * lda + row)) *
                           load(in, b, transb ? (size_t)(j * ldb + col) : (size_t)(col * ldb + j));
             want += term;
             size += fabs(term);
         }
         double error = fabs(load(out, got, i) - want);
         if (!(error <= size * (k + 3) * 0x1p-24 + ldexp(1, last_bit(out, want) - 1) * 1.001)) {
-            print_error("type %d to %d, trans %d %d, %d x %d x %d, padding %d, alpha %g, beta %g: [%d, %d] "
-                        "is %.9g, not %.9g\n",
-                        in->type, out->type, transa, transb, m, n, k, padding, alpha, beta, row, col,
-                        load(out, got, i), want);
+            print_error(
+                "type %d to %d, trans %d %d, %d x %d x %d, padding %d, alpha %g, beta %g: [%d, %d] "
+                "is %.9g, not %.9g\n",
+                in->type, out->type, transa, transb, m, n, k, padding, alpha, beta, row, col,
+                load(out, got, i), want);
             fail_msg("wrong product");
         }
     }
@@ -128,7 +140,8 @@ static void check_gemm(const struct format *in, const struct format *out, int tr
 
 static void products_are_right(void **state) {
     (void)state;
-    const int shapes[][3] = {{1, 1, 1}, {3, 5, 7}, {17, 1, 33}, {1, 19, 4}, {4, 3, 0}, {66, 31, 40}};
+    const int shapes[][3] = {{1, 1, 1},  {3, 5, 7}, {17, 1, 33},
+                             {1, 19, 4}, {4, 3, 0}, {66, 31, 40}};
     const int large[][3] = {{257, 129, 65}, {100, 500, 64}}; // shared out by rows, by columns
     const float scalars[][2] = {{1, 0}, {1, 1}, {-0.5f, 2}, {0, 1}, {0, 0}};
     const struct format *formats[][2] = {
@@ -142,8 +155,8 @@ static void products_are_right(void **state) {
                                scalars[x][1]);
         for (size_t f = 0; f < 5; f++)
             for (size_t s = 0; s < 2; s++)
-                check_gemm(formats[f][0], formats[f][1], trans & 1, trans >> 1, large[s][0], large[s][1],
-                           large[s][2], 2, 1, 1);
+                check_gemm(formats[f][0], formats[f][1], trans & 1, trans >> 1, large[s][0],
+                           large[s][1], large[s][2], 2, 1, 1);
     }
 }
 
@@ -165,17 +178,18 @@ static void products_of_16_bits_are_those_of_floats(void **state) {
             wide[i] = to_device(floats, (size_t)counts[i] * sizeof *floats);
             c[i] = new_device_array(bytes);
         }
-        CUBLAS_CHECK(cublasGemmEx(blas, CUBLAS_OP_N, CUBLAS_OP_N, m, n, k, &one, narrow[0], CUDA_R_16BF, m,
-                                  narrow[1], CUDA_R_16BF, k, &zero, c[0], CUDA_R_32F, m, CUBLAS_COMPUTE_32F,
-                                  CUBLAS_GEMM_DEFAULT));
-        CUBLAS_CHECK(cublasSgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, m, n, k, &one, wide[0], m, wide[1], k, &zero,
-                                 c[1], m));
+        CUBLAS_CHECK(cublasGemmEx(blas, CUBLAS_OP_N, CUBLAS_OP_N, m, n, k, &one, narrow[0],
+                                  CUDA_R_16BF, m, narrow[1], CUDA_R_16BF, k, &zero, c[0],
+                                  CUDA_R_32F, m, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+        CUBLAS_CHECK(cublasSgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, m, n, k, &one, wide[0], m, wide[1],
+                                 k, &zero, c[1], m));
         assert_unchanged(c[0], to_host(c[1], bytes), bytes);
     }
 }
 
 // C [m, n] = a [m] b [n]^T of 16-bit numbers, in the same format: one rounding each.
-static uint16_t *outer_product(const struct format *f, const uint16_t *a, int m, const uint16_t *b, int n) {
+static uint16_t *outer_product(const struct format *f, const uint16_t *a, int m, const uint16_t *b,
+                               int n) {
     const float one = 1, zero = 0;
     size_t bytes = (size_t)m * (size_t)n * sizeof *a;
     void *c = new_device_array(bytes);
@@ -216,12 +230,14 @@ static void results_round_to_nearest_even(void **state) {
         }
         const uint16_t *got = outer_product(f, a, COUNT, b, COUNT);
         for (size_t x = 0; x < (size_t)COUNT * COUNT; x++) {
-            double product = (float)(load(f, a, x % COUNT) * load(f, b, x / COUNT)); // as accumulated
+            double product =
+                (float)(load(f, a, x % COUNT) * load(f, b, x / COUNT)); // as accumulated
             double want = rounded(f, product), is = load(f, got, x);
             if (!(is == want || (isnan(is) && isnan(want))))
                 fail_msg("%.9g became %.9g, not %.9g", product, is, want);
             nans += isnan(want);
-            overflows += isinf(want) && isfinite(load(f, a, x % COUNT)) && isfinite(load(f, b, x / COUNT));
+            overflows +=
+                isinf(want) && isfinite(load(f, a, x % COUNT)) && isfinite(load(f, b, x / COUNT));
             subnormals += want != 0 && fabs(want) < ldexp(1, f->smallest + f->precision - 1);
             ties += isfinite(want) && fabs(product - want) == ldexp(1, last_bit(f, product) - 1);
         }
@@ -229,15 +245,18 @@ static void results_round_to_nearest_even(void **state) {
     }
 }
 
-static void check_gemv(int trans, int m, int n, int lda, int incx, int incy, float alpha, float beta) {
+static void check_gemv(int trans, int m, int n, int lda, int incx, int incy, float alpha,
+                       float beta) {
     int inputs = trans ? m : n, outputs = trans ? n : m;
-    float *a = random_matrix(&fp32, m, n, lda, 1, 0), *x = random_matrix(&fp32, 1, inputs, incx, 2, 0);
+    float *a = random_matrix(&fp32, m, n, lda, 1, 0),
+          *x = random_matrix(&fp32, 1, inputs, incx, 2, 0);
     float *y = random_matrix(&fp32, 1, outputs, incy, 3, beta == 0 ? NAN : 0);
     size_t bytes = (size_t)(outputs * incy) * sizeof *y;
     float *dy = to_device(y, bytes);
     CUBLAS_CHECK(cublasSgemv(blas, trans ? CUBLAS_OP_T : CUBLAS_OP_N, m, n, &alpha,
                              to_device(a, (size_t)(lda * n) * sizeof *a), lda,
-                             to_device(x, (size_t)(inputs * incx) * sizeof *x), incx, &beta, dy, incy));
+                             to_device(x, (size_t)(inputs * incx) * sizeof *x), incx, &beta, dy,
+                             incy));
     const float *got = to_host(dy, bytes);
     for (int i = 0; i < outputs * incy; i++) {
         if (i % incy) { // between the elements
@@ -246,11 +265,12 @@ static void check_gemv(int trans, int m, int n, int lda, int incx, int incy, flo
         }
         double want = beta == 0 ? 0 : (double)beta * y[i];
         for (int j = 0; j < inputs; j++)
-            want += (double)alpha * x[j * incx] * (trans ? a[i / incy * lda + j] : a[j * lda + i / incy]);
+            want += (double)alpha * x[j * incx] *
+                    (trans ? a[i / incy * lda + j] : a[j * lda + i / incy]);
         if (!(fabs(got[i] - want) <= 1e-6 * (inputs + 3)))
-            fail_msg(
-                "trans %d, %d x %d, lda %d, incx %d, incy %d, alpha %g, beta %g: y[%d] is %.9g, not %.9g",
-                trans, m, n, lda, incx, incy, alpha, beta, i, got[i], want);
+            fail_msg("trans %d, %d x %d, lda %d, incx %d, incy %d, alpha %g, beta %g: y[%d] is "
+                     "%.9g, not %.9g",
+                     trans, m, n, lda, incx, incy, alpha, beta, i, got[i], want);
     }
     free_arrays(NULL);
 }
@@ -282,7 +302,8 @@ static void scalars_are_read_before_the_call_returns(void **state) {
     CUBLAS_CHECK(cublasGetStream(blas, &handles));
     assert_ptr_equal(handles, stream);
     CUDA_CHECK(cpu_launch(stream, run_wait, &waits_at, sizeof waits_at));
-    CUBLAS_CHECK(cublasSgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 1, &alpha, d, 1, d, 1, &beta, d + 1, 1));
+    CUBLAS_CHECK(
+        cublasSgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 1, &alpha, d, 1, d, 1, &beta, d + 1, 1));
     CUBLAS_CHECK(cublasSgemv(blas, CUBLAS_OP_N, 1, 1, &alpha, d, 1, d + 1, 1, &beta, d + 2, 1));
     alpha = beta = 100;
     assert_int_equal(cudaStreamQuery(stream), cudaErrorNotReady);
@@ -302,8 +323,8 @@ static void scalars_are_read_before_the_call_returns(void **state) {
 static void bad_products_are_refused(void **state) {
     (void)state;
     const float one = 1;
-    float host[30] = {0}, *a = to_device(host, 20 * sizeof *a), *b = to_device(host, 30 * sizeof *b),
-          *c = to_device(host, 24 * sizeof *c);
+    float host[30] = {0}, *a = to_device(host, 20 * sizeof *a),
+          *b = to_device(host, 30 * sizeof *b), *c = to_device(host, 24 * sizeof *c);
     cublasOperation_t N = CUBLAS_OP_N, T = CUBLAS_OP_T, wrong_operation = (cublasOperation_t)7;
     const struct {
         cublasStatus_t status;
@@ -323,8 +344,10 @@ static void bad_products_are_refused(void **state) {
         {CUBLAS_STATUS_SUCCESS, blas, N, N, 0, 6, 5, &one, a, 4, b, 5, &one, c, 4},
         {CUBLAS_STATUS_SUCCESS, blas, N, N, 4, 0, 5, &one, a, 4, b, 5, &one, c, 4},
         {CUBLAS_STATUS_NOT_INITIALIZED, NULL, N, N, 4, 6, 5, &one, a, 4, b, 5, &one, c, 4},
-        {CUBLAS_STATUS_INVALID_VALUE, blas, wrong_operation, N, 4, 6, 5, &one, a, 5, b, 5, &one, c, 4},
-        {CUBLAS_STATUS_INVALID_VALUE, blas, N, wrong_operation, 4, 6, 5, &one, a, 4, b, 6, &one, c, 4},
+        {CUBLAS_STATUS_INVALID_VALUE, blas, wrong_operation, N, 4, 6, 5, &one, a, 5, b, 5, &one, c,
+         4},
+        {CUBLAS_STATUS_INVALID_VALUE, blas, N, wrong_operation, 4, 6, 5, &one, a, 4, b, 6, &one, c,
+         4},
         {CUBLAS_STATUS_INVALID_VALUE, blas, N, N, -1, 6, 5, &one, a, 4, b, 5, &one, c, 4},
         {CUBLAS_STATUS_INVALID_VALUE, blas, N, N, 4, -1, 5, &one, a, 4, b, 5, &one, c, 4},
         {CUBLAS_STATUS_INVALID_VALUE, blas, N, N, 4, 6, -1, &one, a, 4, b, 5, &one, c, 4},
@@ -342,21 +365,23 @@ static void bad_products_are_refused(void **state) {
         {CUBLAS_STATUS_MAPPING_ERROR, blas, N, N, 4, 6, 5, &one, a, 4000, b, 5, &one, c, 4},
     };
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
-        cublasStatus_t got = cublasSgemm(calls[i].blas, calls[i].transa, calls[i].transb, calls[i].m,
-                                         calls[i].n, calls[i].k, calls[i].alpha, calls[i].a, calls[i].lda,
-                                         calls[i].b, calls[i].ldb, calls[i].beta, calls[i].c, calls[i].ldc);
+        cublasStatus_t got =
+            cublasSgemm(calls[i].blas, calls[i].transa, calls[i].transb, calls[i].m, calls[i].n,
+                        calls[i].k, calls[i].alpha, calls[i].a, calls[i].lda, calls[i].b,
+                        calls[i].ldb, calls[i].beta, calls[i].c, calls[i].ldc);
         if (got != calls[i].status)
             fail_msg("call %zu gave %s, not %s", i, cublasGetStatusName(got),
                      cublasGetStatusName(calls[i].status));
     }
-    assert_int_equal(cublasGemmEx(blas, N, N, 4, 6, 5, &one, a, CUDA_R_16F, 4, b, CUDA_R_16BF, 5, &one, c,
-                                  CUDA_R_32F, 4, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+    assert_int_equal(cublasGemmEx(blas, N, N, 4, 6, 5, &one, a, CUDA_R_16F, 4, b, CUDA_R_16BF, 5,
+                                  &one, c, CUDA_R_32F, 4, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
                      CUBLAS_STATUS_NOT_SUPPORTED);
-    assert_int_equal(cublasGemmEx(blas, N, N, 4, 6, 5, &one, a, CUDA_R_32F, 4, b, CUDA_R_32F, 5, &one, c,
-                                  CUDA_R_16F, 4, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+    assert_int_equal(cublasGemmEx(blas, N, N, 4, 6, 5, &one, a, CUDA_R_32F, 4, b, CUDA_R_32F, 5,
+                                  &one, c, CUDA_R_16F, 4, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
                      CUBLAS_STATUS_NOT_SUPPORTED);
-    assert_int_equal(cublasGemmEx(blas, N, N, 4, 6, 5, &one, a, CUDA_R_32F, 4, b, CUDA_R_32F, 5, &one, c,
-                                  CUDA_R_32F, 4, (cublasComputeType_t)64, CUBLAS_GEMM_DEFAULT),
+    assert_int_equal(cublasGemmEx(blas, N, N, 4, 6, 5, &one, a, CUDA_R_32F, 4, b, CUDA_R_32F, 5,
+                                  &one, c, CUDA_R_32F, 4, (cublasComputeType_t)64,
+                                  CUBLAS_GEMM_DEFAULT),
                      CUBLAS_STATUS_NOT_SUPPORTED);
 }
 

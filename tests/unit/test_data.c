@@ -1,4 +1,5 @@
-// The data set: IDX files that are read, IDX files that are refused, the synthetic set and the shuffle.
+// The data set: IDX files that are read, IDX files that are refused, the synthetic set and the
+// shuffle.
 #include "../../common/data.h"
 #include <limits.h>
 #include <math.h>
@@ -23,10 +24,11 @@ struct idx {
 static const char *const names[FILES] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
                                          "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
 
-// Three training images and two test images of 2 x 2. The training pixels are nine times 0 and three
-// times 0.8, so their mean is 0.2 and their variance (9 * 0.2^2 + 3 * 0.6^2) / 12 = 0.12.
+// Three training images and two test images of 2 x 2. The training pixels are nine times 0 and
+// three times 0.8, so their mean is 0.2 and their variance (9 * 0.2^2 + 3 * 0.6^2) / 12 = 0.12.
 static const struct idx good[FILES] = {
-    {28, {0, 0, 8, 3, 0, 0, 0, 3, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 204, 0, 0, 204, 0, 0, 0, 0, 0, 204}},
+    {28,
+     {0, 0, 8, 3, 0, 0, 0, 3, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 204, 0, 0, 204, 0, 0, 0, 0, 0, 204}},
     {11, {0, 0, 8, 1, 0, 0, 0, 3, 7, 0, 9}},
     {24, {0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 2, 1, 2, 3, 4, 5, 6, 7, 255}},
     {10, {0, 0, 8, 1, 0, 0, 0, 2, 1, 2}},
@@ -55,7 +57,8 @@ static void put_good(int file) {
 
 static int make_folder(void **state) {
     (void)state;
-    snprintf(folder, sizeof folder, "%s/test_data-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+    snprintf(folder, sizeof folder, "%s/test_data-XXXXXX",
+             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     if (!mkdtemp(folder))
         return -1;
     for (int i = 0; i < FILES; i++)
@@ -249,12 +252,12 @@ static void impossible_sizes(void **state) {
         {3, 2, 0, "dimension 2 is 0"},
         {0xffffffff, 2, 2, "dimension 0 is 4294967295"},
         {3, 0xffffffff, 0xffffffff, "dimension 1 is 4294967295"},
-        {3, 53300, 80581, "dimension 2 is 80581"},             // 3 * 2^32 + 12: the right size modulo 2^32
-        {1 << 16, 1 << 16, 1, "dimension 1 is 65536"},         // 0 modulo 2^32
+        {3, 53300, 80581, "dimension 2 is 80581"},     // 3 * 2^32 + 12: the right size modulo 2^32
+        {1 << 16, 1 << 16, 1, "dimension 1 is 65536"}, // 0 modulo 2^32
         {1 << 22, 1 << 21, 1 << 21, "dimension 1 is 2097152"}, // 0 modulo 2^64
         {1, 1u << 31, 1u << 31, "dimension 1 is 2147483648"},  // more pixels than an int counts
         {1, 1 << 15, (1 << 15) + 1, "dimension 2 is 32769"},   // just above the limit
-        {1, 1 << 15, 1 << 15, "truncated"},                    // the limit: impossible only for this file
+        {1, 1 << 15, 1 << 15, "truncated"}, // the limit: impossible only for this file
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -292,8 +295,8 @@ static void pixels_differ(void **state) {
     refused(folder, "training images have 4 pixels, test images 2");
 }
 
-// Every damage to the compressed data or to the checksum and size behind them is noticed. Damage to the
-// ten bytes of gzip's own header may not matter, as the time in it.
+// Every damage to the compressed data or to the checksum and size behind them is noticed. Damage to
+// the ten bytes of gzip's own header may not matter, as the time in it.
 static void corrupt_gzip(void **state) {
     enum { GZIP_HEADER = 10, TRAILER = 8 };
     static const char packed_name[] = "t10k-images-idx3-ubyte.gz";
@@ -352,7 +355,8 @@ static void synthetic_set(void **state) {
     uint8_t **images = malloc(count * sizeof *images);
     assert_non_null(images);
     for (size_t i = 0; i < count; i++)
-        images[i] = i < train.count ? train.images + i * 784 : test.images + (i - train.count) * 784;
+        images[i] =
+            i < train.count ? train.images + i * 784 : test.images + (i - train.count) * 784;
     qsort(images, count, sizeof *images, compare_images);
     for (size_t i = 1; i < count; i++)
         twins += compare_images(&images[i - 1], &images[i]) == 0;
@@ -461,8 +465,8 @@ static void shuffle_depends_on_seed_and_epoch(void **state) {
     assert_in_range(places_in_common((uint64_t)1 << 32 | 1, 0), 0, 99);
 }
 
-// From a second implementation of the generator and the shuffle in Python: snapshots of one version of
-// the program go on in another only while the order stays what it is.
+// From a second implementation of the generator and the shuffle in Python: snapshots of one version
+// of the program go on in another only while the order stays what it is.
 static void shuffle_known_values(void **state) {
     static const uint32_t first[] = {24431, 58897, 26559, 30512, 59463, 34644, 18846, 22721};
     static const uint32_t second[] = {57, 34727, 15957, 47195, 19219, 17559, 54841, 47848};
@@ -476,8 +480,9 @@ static void shuffle_known_values(void **state) {
     assert_memory_equal(order, ten, sizeof ten);
 }
 
-// How often each of ten values comes to each of ten places in 10,000 epochs. 0.9 times the statistic has
-// a chi-square distribution of 81 degrees of freedom: within these bounds in all but a 1e-4 of cases.
+// How often each of ten values comes to each of ten places in 10,000 epochs. 0.9 times the
+// statistic has a chi-square distribution of 81 degrees of freedom: within these bounds in all but
+// a 1e-4 of cases.
 static void shuffle_is_uniform(void **state) {
     static int counts[10][10];
     double statistic = 0;

@@ -1,4 +1,5 @@
-// Each kernel of the device that the program is built for, against the same formula in double precision.
+// Each kernel of the device that the program is built for, against the same formula in double
+// precision.
 #include "../../common/kernels.h"
 #include "device_arrays.h"
 
@@ -12,7 +13,8 @@ enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 static void rng_bits_are_splitmix64(void **state) {
     (void)state;
-    const uint64_t of_0[] = {0xe220a8397b1dcdaf, 0x6e789e6aa1b965f4, 0x06c45d188009454f, 0xf88bb8a8724c81ec};
+    const uint64_t of_0[] = {0xe220a8397b1dcdaf, 0x6e789e6aa1b965f4, 0x06c45d188009454f,
+                             0xf88bb8a8724c81ec};
     const uint64_t of_1234567[] = {0x599ed017fb08fc85, 0x2c73f08458540fa5, 0x883ebce5a3f27c77};
     for (uint64_t i = 0; i < 4; i++)
         assert_int_equal(rng_bits(0, i), of_0[i]);
@@ -47,7 +49,8 @@ static void fill_uniform_is_exact(void **state) {
             size_t count = counts[c];
             float *values = new_device_array(count * sizeof *values);
             fill_uniform(values, count, bound, 7, firsts[f], stream);
-            float *got = to_host(values, count * sizeof *got), *want = new_array(count * sizeof *want);
+            float *got = to_host(values, count * sizeof *got),
+                  *want = new_array(count * sizeof *want);
             for (size_t i = 0; i < count; i++)
                 want[i] = (float)(bound * (2. * rng_uniform(7, firsts[f] + i) - 1));
             assert_memory_equal(got, want, count * sizeof *want);
@@ -58,7 +61,8 @@ static void fill_uniform_does_not_depend_on_parts(void **state) {
     (void)state;
     const size_t cuts[] = {0, 1, 2, 777, 20000, 40001}, count = 40001;
     const uint64_t first = 99;
-    float *whole = new_device_array(count * sizeof *whole), *parts = new_device_array(count * sizeof *parts);
+    float *whole = new_device_array(count * sizeof *whole),
+          *parts = new_device_array(count * sizeof *parts);
     fill_uniform(whole, count, 2, 3, first, stream);
     for (int i = 0; i < 5; i++)
         fill_uniform(parts + cuts[i], cuts[i + 1] - cuts[i], 2, 3, first + cuts[i], stream);
@@ -70,7 +74,8 @@ static void check_gather(int rows, int pixels, size_t first, int with_order) {
     const float mean = 0.1307f, deviation = 0.3081f;
     size_t samples = with_order ? 300 : first + (size_t)rows, visited = first + (size_t)rows;
     size_t batch = (size_t)rows * (size_t)pixels;
-    uint8_t *images = random_bytes(samples * (size_t)pixels, 256, 1), *labels = random_bytes(samples, 10, 2);
+    uint8_t *images = random_bytes(samples * (size_t)pixels, 256, 1),
+            *labels = random_bytes(samples, 10, 2);
     uint32_t *order = new_array(visited * sizeof *order);
     for (size_t i = 0; i < visited; i++)
         order[i] = (uint32_t)(rng_bits(3, i) % samples);
@@ -80,8 +85,8 @@ static void check_gather(int rows, int pixels, size_t first, int with_order) {
     uint8_t *device_labels = to_device(labels, samples), *y = new_device_array((size_t)rows);
     uint32_t *device_order = to_device(order, visited * sizeof *order);
     float *x = new_device_array(batch * sizeof *x);
-    gather_batch(device_images, device_labels, with_order ? device_order : NULL, first, rows, pixels, mean,
-                 deviation, x, y, stream);
+    gather_batch(device_images, device_labels, with_order ? device_order : NULL, first, rows,
+                 pixels, mean, deviation, x, y, stream);
 
     float *want = new_array(batch * sizeof *want);
     uint8_t *want_y = new_array((size_t)rows);
@@ -111,7 +116,8 @@ static void gather_batch_normalises(void **state) {
 static void check_add_bias(int rows, int cols, int relu) {
     size_t count = (size_t)rows * (size_t)cols, bytes = count * sizeof(float);
     float *y = random_floats(count, 2, 1), *bias = random_floats((size_t)cols, 1, 2);
-    float *device_y = to_device(y, bytes), *device_bias = to_device(bias, (size_t)cols * sizeof *bias);
+    float *device_y = to_device(y, bytes),
+          *device_bias = to_device(bias, (size_t)cols * sizeof *bias);
     add_bias(device_y, device_bias, rows, cols, relu, stream);
     float *want = new_array(bytes);
     for (size_t i = 0; i < count; i++) {
@@ -182,8 +188,8 @@ static void sum_rows_sums(void **state) {
 }
 
 // Adds to stats like the kernel.
-static void reference_loss(const float *logits, const uint8_t *labels, int rows, int classes, double scale,
-                           float *dlogits, struct stats *stats) {
+static void reference_loss(const float *logits, const uint8_t *labels, int rows, int classes,
+                           double scale, float *dlogits, struct stats *stats) {
     for (int r = 0; r < rows; r++) {
         const float *z = logits + (size_t)r * (size_t)classes;
         double largest = z[0];
@@ -209,14 +215,16 @@ static void check_stats(const struct stats *device, struct stats want) {
     assert_true(got->samples == want.samples);
 }
 
-static void check_loss(const float *logits, const uint8_t *labels, int rows, int classes, float scale) {
+static void check_loss(const float *logits, const uint8_t *labels, int rows, int classes,
+                       float scale) {
     size_t count = (size_t)rows * (size_t)classes, bytes = count * sizeof(float);
     struct stats sums = {1.5, 2, 3}; // what earlier batches left
     float *device_logits = to_device(logits, bytes), *dlogits = new_device_array(bytes);
     uint8_t *device_labels = to_device(labels, (size_t)rows);
     struct stats *stats = to_device(&sums, sizeof sums);
     float *want = new_array(bytes);
-    softmax_cross_entropy(device_logits, device_labels, rows, classes, scale, dlogits, stats, stream);
+    softmax_cross_entropy(device_logits, device_labels, rows, classes, scale, dlogits, stats,
+                          stream);
     reference_loss(logits, labels, rows, classes, scale, want, &sums);
     float *got = to_host(dlogits, bytes);
     assert_close(got, want, count, 1e-6);
@@ -236,8 +244,9 @@ static void loss_is_cross_entropy(void **state) {
         for (int spread = 1; spread <= 100; spread *= 10) {
             int rows = batches[b].rows, classes = batches[b].cols;
             size_t count = (size_t)rows * (size_t)classes;
-            check_loss(random_floats(count, (float)spread, 1), random_bytes((size_t)rows, classes, 2), rows,
-                       classes, spread == 1 ? 1 : 1.f / (float)rows);
+            check_loss(random_floats(count, (float)spread, 1),
+                       random_bytes((size_t)rows, classes, 2), rows, classes,
+                       spread == 1 ? 1 : 1.f / (float)rows);
         }
 }
 
@@ -249,8 +258,8 @@ static void loss_does_not_overflow(void **state) {
     const uint8_t labels[] = {0, 1, 2, 0, 1, 0};
     float *dlogits = new_device_array(sizeof logits);
     struct stats *stats = to_device(&(struct stats){0}, sizeof *stats);
-    softmax_cross_entropy(to_device(logits, sizeof logits), to_device(labels, sizeof labels), 6, 3, 1,
-                          dlogits, stats, stream);
+    softmax_cross_entropy(to_device(logits, sizeof logits), to_device(labels, sizeof labels), 6, 3,
+                          1, dlogits, stats, stream);
     float *got = to_host(dlogits, sizeof logits);
     struct stats sums = {0};
     float want[18];
@@ -268,8 +277,8 @@ static void loss_keeps_nan(void **state) {
         const uint8_t label = 2;
         logits[at] = NAN;
         struct stats *stats = to_device(&(struct stats){1, 1, 1}, sizeof *stats);
-        softmax_cross_entropy(to_device(logits, sizeof logits), to_device(&label, 1), 1, 5, 1, NULL, stats,
-                              stream);
+        softmax_cross_entropy(to_device(logits, sizeof logits), to_device(&label, 1), 1, 5, 1, NULL,
+                              stats, stream);
         struct stats *got = to_host(stats, sizeof *got);
         assert_true(isnan(got->loss));
         assert_true(got->samples == 2);
@@ -305,7 +314,8 @@ static void sgd_step_has_momentum_and_decay(void **state) {
                 check_sgd(counts[c], momentum, decay);
 }
 
-// Not even the sign of a zero may change, so that runs and snapshots without it stay what they were.
+// Not even the sign of a zero may change, so that runs and snapshots without it stay what they
+// were.
 static void no_decay_leaves_the_bits(void **state) {
     (void)state;
     const float g[] = {-0.f, -0.f, 0, 0, -0.f, 1}, v[] = {-0.f, 0, -0.f, 0, -0.f, -0.f};
@@ -323,14 +333,16 @@ struct adam {
 
 static struct adam adam_on_device(const struct adam *host, size_t count) {
     size_t bytes = count * sizeof(float);
-    return (struct adam){to_device(host->p, bytes), to_device(host->m, bytes), to_device(host->v, bytes)};
+    return (struct adam){to_device(host->p, bytes), to_device(host->m, bytes),
+                         to_device(host->v, bytes)};
 }
 
 // The whole array in one call, and in parts that begin and end anywhere, against the formula.
 static void check_adam(size_t count, float decay, int decoupled) {
     enum { STEPS = 5 };
     const float lr = 0.01f;
-    const size_t bytes = count * sizeof(float), cuts[] = {0, count / 7, count / 2, count - count / 3, count};
+    const size_t bytes = count * sizeof(float),
+                 cuts[] = {0, count / 7, count / 2, count - count / 3, count};
     struct adam host = {random_floats(count, 1, 1), new_array(bytes), new_array(bytes)};
     memset(host.m, 0, bytes);
     memset(host.v, 0, bytes);
@@ -567,6 +579,7 @@ int main(void) {
         cmocka_unit_test_teardown(to_bfloat16_rounds_to_nearest_even, free_arrays),
         cmocka_unit_test_teardown(nothing_to_do_is_no_error, free_arrays),
     };
-    setenv("OMP_NUM_THREADS", "3", 0); // the CPU device shares large arrays out even where there is one core
+    setenv("OMP_NUM_THREADS", "3",
+           0); // the CPU device shares large arrays out even where there is one core
     return cmocka_run_group_tests(tests, make_stream, destroy_stream);
 }

@@ -1,5 +1,5 @@
-// common/kernels.cu, built for the host by host_cuda.h, against the kernels of the device: the same call
-// on host arrays and on device arrays. On the CPU device the latter are the plain loops.
+// common/kernels.cu, built for the host by host_cuda.h, against the kernels of the device: the same
+// call on host arrays and on device arrays. On the CPU device the latter are the plain loops.
 #include "../../common/kernels.h"
 #include "device_arrays.h"
 
@@ -43,7 +43,8 @@ static void fill_uniform_agrees(void **state) {
 static void check_gather_batch(int rows, int pixels) {
     enum { SAMPLES = 200, FIRST = 11 };
     size_t batch = (size_t)rows * (size_t)pixels, visited = FIRST + (size_t)rows;
-    uint8_t *images = random_bytes(SAMPLES * (size_t)pixels, 256, 1), *labels = random_bytes(SAMPLES, 10, 2);
+    uint8_t *images = random_bytes(SAMPLES * (size_t)pixels, 256, 1),
+            *labels = random_bytes(SAMPLES, 10, 2);
     uint32_t *order = new_array(visited * sizeof *order);
     for (size_t i = 0; i < visited; i++)
         order[i] = (uint32_t)(rng_bits(3, i) % SAMPLES);
@@ -53,10 +54,10 @@ static void check_gather_batch(int rows, int pixels) {
     for (int with_order = 0; with_order < 2; with_order++) {
         float *x = new_array(batch * sizeof *x), *device_x = new_device_array(batch * sizeof *x);
         uint8_t *y = new_array((size_t)rows), *device_y = new_device_array((size_t)rows);
-        gather_batch(device_images, device_labels, with_order ? device_order : NULL, FIRST, rows, pixels,
-                     0.3f, 0.2f, device_x, device_y, NULL);
-        cu_gather_batch(images, labels, with_order ? order : NULL, FIRST, rows, pixels, 0.3f, 0.2f, x, y,
-                        NULL);
+        gather_batch(device_images, device_labels, with_order ? device_order : NULL, FIRST, rows,
+                     pixels, 0.3f, 0.2f, device_x, device_y, NULL);
+        cu_gather_batch(images, labels, with_order ? order : NULL, FIRST, rows, pixels, 0.3f, 0.2f,
+                        x, y, NULL);
         assert_close(x, (float *)to_host(device_x, batch * sizeof *x), batch, ROUNDING);
         assert_unchanged(device_y, y, (size_t)rows);
     }
@@ -111,7 +112,8 @@ static void relu_backward_agrees(void **state) {
 
 static void check_sum_rows(int rows, int cols) {
     size_t count = (size_t)rows * (size_t)cols, bytes = (size_t)cols * sizeof(float);
-    float *x = random_floats(count, 1, 1), *sums = new_array(bytes), *device_sums = new_device_array(bytes);
+    float *x = random_floats(count, 1, 1), *sums = new_array(bytes),
+          *device_sums = new_device_array(bytes);
     sum_rows(to_device(x, count * sizeof *x), device_sums, rows, cols, NULL);
     cu_sum_rows(x, sums, rows, cols, NULL);
     assert_close(sums, (float *)to_host(device_sums, bytes), (size_t)cols, 1e-5);
@@ -123,14 +125,15 @@ static void sum_rows_agrees(void **state) {
 }
 
 // On host arrays and on device arrays, from the same sums on.
-static void compare_losses(const float *logits, const uint8_t *labels, int rows, int classes, int gradients) {
+static void compare_losses(const float *logits, const uint8_t *labels, int rows, int classes,
+                           int gradients) {
     size_t count = (size_t)rows * (size_t)classes, bytes = count * sizeof(float);
     struct stats host = {1, 2, 3};
     struct stats *device = to_device(&host, sizeof host);
     float *dlogits = gradients ? new_array(bytes) : NULL;
     float *device_dlogits = gradients ? new_device_array(bytes) : NULL;
-    softmax_cross_entropy(to_device(logits, bytes), to_device(labels, (size_t)rows), rows, classes, 0.5f,
-                          device_dlogits, device, NULL);
+    softmax_cross_entropy(to_device(logits, bytes), to_device(labels, (size_t)rows), rows, classes,
+                          0.5f, device_dlogits, device, NULL);
     cu_softmax_cross_entropy(logits, labels, rows, classes, 0.5f, dlogits, &host, NULL);
     if (gradients)
         assert_close(dlogits, (float *)to_host(device_dlogits, bytes), count, ROUNDING);
@@ -144,8 +147,8 @@ static void check_loss(int rows, int classes) {
     uint8_t *labels = random_bytes((size_t)rows, classes < 256 ? classes : 256, 2);
     for (float spread = 1; spread < 1e5f; spread *= 100)
         for (int gradients = 0; gradients < 2; gradients++)
-            compare_losses(random_floats((size_t)rows * (size_t)classes, spread, 1), labels, rows, classes,
-                           gradients);
+            compare_losses(random_floats((size_t)rows * (size_t)classes, spread, 1), labels, rows,
+                           classes, gradients);
 }
 
 static void loss_agrees(void **state) {
@@ -192,7 +195,8 @@ static void check_adam_step(int rows, int cols) {
             moments[1][i] = fabsf(moments[1][i]);
         float *device_p = to_device(p, bytes), *device_m = to_device(moments[0], bytes),
               *device_v = to_device(moments[1], bytes);
-        adam_step(device_p, to_device(g, bytes), device_m, device_v, count, 0.01f, 0.1f, decoupled, 7, NULL);
+        adam_step(device_p, to_device(g, bytes), device_m, device_v, count, 0.01f, 0.1f, decoupled,
+                  7, NULL);
         cu_adam_step(p, g, moments[0], moments[1], count, 0.01f, 0.1f, decoupled, 7, NULL);
         assert_close(p, (float *)to_host(device_p, bytes), count, ROUNDING);
         assert_close(moments[0], (float *)to_host(device_m, bytes), count, ROUNDING);

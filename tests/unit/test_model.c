@@ -1,5 +1,5 @@
-// Layers and models against a forward pass in double precision and its finite differences; and two kinds
-// of layer made up here, which must fit into the loops of a training step as they are.
+// Layers and models against a forward pass in double precision and its finite differences; and two
+// kinds of layer made up here, which must fit into the loops of a training step as they are.
 #include "../../common/kernels.h"
 #include "../../common/model.h"
 #include "device_arrays.h"
@@ -7,12 +7,13 @@
 
 static struct pass pass = {.training = 1, .seed = 17, .first_sample = 5};
 
-static void initialise_nothing(const struct layer *l, float *parameters, size_t first_value, size_t count,
-                               uint64_t seed, cudaStream_t stream) {
+static void initialise_nothing(const struct layer *l, float *parameters, size_t first_value,
+                               size_t count, uint64_t seed, cudaStream_t stream) {
     (void)l, (void)parameters, (void)first_value, (void)count, (void)seed, (void)stream;
 }
 
-// Dropout of one half. Where the workspace, uniform in [-1, 1) by sample, is positive, y = 2 x, else 0.
+// Dropout of one half. Where the workspace, uniform in [-1, 1) by sample, is positive, y = 2 x,
+// else 0.
 static void dropout_forward(const struct layer *l, const struct pass *p, const void *parameters,
                             const float *x, float *y, int b) {
     (void)parameters;
@@ -27,7 +28,8 @@ static void dropout_forward(const struct layer *l, const struct pass *p, const v
 }
 
 static void dropout_backward(const struct layer *l, const struct pass *p, const void *parameters,
-                             const float *x, float *y, float *dy, float *dx, float *gradients, int b) {
+                             const float *x, float *y, float *dy, float *dx, float *gradients,
+                             int b) {
     (void)parameters, (void)x, (void)gradients;
     size_t count = (size_t)b * (size_t)l->outputs;
     if (!dx)
@@ -37,18 +39,19 @@ static void dropout_backward(const struct layer *l, const struct pass *p, const 
     relu_backward(dx, y + count, count, p->stream);
 }
 
-static const struct layer_kind dropout = {"dropout", initialise_nothing, dropout_forward, dropout_backward};
+static const struct layer_kind dropout = {"dropout", initialise_nothing, dropout_forward,
+                                          dropout_backward};
 
-// Residual block: y = x + branch(x), where the branch, a dense_relu, has its outputs in the workspace.
-// Backward keeps a copy of dy behind them, as the branch overwrites dy.
+// Residual block: y = x + branch(x), where the branch, a dense_relu, has its outputs in the
+// workspace. Backward keeps a copy of dy behind them, as the branch overwrites dy.
 static struct layer branch_of(const struct layer *l) {
     struct layer branch = *l;
     branch.kind = &dense_relu;
     return branch;
 }
 
-static void residual_initialise(const struct layer *l, float *parameters, size_t first_value, size_t count,
-                                uint64_t seed, cudaStream_t stream) {
+static void residual_initialise(const struct layer *l, float *parameters, size_t first_value,
+                                size_t count, uint64_t seed, cudaStream_t stream) {
     dense_relu.initialise(l, parameters, first_value, count, seed, stream);
 }
 
@@ -62,7 +65,8 @@ static void residual_forward(const struct layer *l, const struct pass *p, const 
 }
 
 static void residual_backward(const struct layer *l, const struct pass *p, const void *parameters,
-                              const float *x, float *y, float *dy, float *dx, float *gradients, int b) {
+                              const float *x, float *y, float *dy, float *dx, float *gradients,
+                              int b) {
     size_t count = (size_t)b * (size_t)l->outputs;
     struct layer branch = branch_of(l);
     float *kept = y + 2 * count;
@@ -76,8 +80,8 @@ static const struct layer_kind residual = {"residual", residual_initialise, resi
                                            residual_backward};
 
 // What the layer makes of x, in double precision.
-static void reference_layer(const struct layer *l, const double *parameters, const double *x, double *y,
-                            int b) {
+static void reference_layer(const struct layer *l, const double *parameters, const double *x,
+                            double *y, int b) {
     for (int i = 0; i < b * l->outputs; i++) {
         int r = i / l->outputs, c = i % l->outputs;
         if (l->kind == &dropout) {
@@ -94,7 +98,8 @@ static void reference_layer(const struct layer *l, const double *parameters, con
     }
 }
 
-// values: the model's parameters, then its inputs. Returns its outputs in room that the next call reuses.
+// values: the model's parameters, then its inputs. Returns its outputs in room that the next call
+// reuses.
 static const double *reference_forward(const struct model *m, const double *values, int b) {
     static double room[2][1 << 17];
     const double *x = values + m->parameters;
@@ -106,7 +111,8 @@ static const double *reference_forward(const struct model *m, const double *valu
     return x;
 }
 
-// d(sum of outputs * dy) / d(values[i]). The sum is linear in each value, up to where a ReLU switches.
+// d(sum of outputs * dy) / d(values[i]). The sum is linear in each value, up to where a ReLU
+// switches.
 static double slope(const struct model *m, double *values, const float *dy, int b, size_t i) {
     const double h = 1e-6, value = values[i];
     double sums[2] = {0};
@@ -142,13 +148,15 @@ static struct step new_step(const struct model *m, const float *parameters, cons
 }
 
 static const void *parameters_of(const struct step *s, const struct layer *l) {
-    return (char *)s->parameters + l->first * (pass.type == CUDA_R_32F ? sizeof(float) : sizeof(uint16_t));
+    return (char *)s->parameters +
+           l->first * (pass.type == CUDA_R_32F ? sizeof(float) : sizeof(uint16_t));
 }
 
 static void forward(const struct step *s, const struct model *m, int b) {
     for (int i = 0; i < m->count; i++) {
         const struct layer *l = &m->layers[i];
-        l->kind->forward(l, &pass, parameters_of(s, l), s->activations[i], s->activations[i + 1], b);
+        l->kind->forward(l, &pass, parameters_of(s, l), s->activations[i], s->activations[i + 1],
+                         b);
     }
 }
 
@@ -156,8 +164,8 @@ static void forward(const struct step *s, const struct model *m, int b) {
 static void backward(struct step *s, const struct model *m, int b, int want_dx) {
     for (int i = m->count - 1; i >= 0; i--) {
         const struct layer *l = &m->layers[i];
-        l->kind->backward(l, &pass, parameters_of(s, l), s->activations[i], s->activations[i + 1], s->dy,
-                          i > 0 || want_dx ? s->dx : NULL, s->gradients + l->first, b);
+        l->kind->backward(l, &pass, parameters_of(s, l), s->activations[i], s->activations[i + 1],
+                          s->dy, i > 0 || want_dx ? s->dx : NULL, s->gradients + l->first, b);
         float *swap = s->dy;
         s->dy = s->dx;
         s->dx = swap;
@@ -294,7 +302,8 @@ static void dropout_goes_by_sample(void **state) {
     forward(&part, &m, ROWS - FIRST);
     pass.first_sample = first_sample;
     size_t bytes = (ROWS - FIRST) * WIDTH * sizeof *x;
-    assert_unchanged(part.activations[1], to_host(whole.activations[1] + FIRST * WIDTH, bytes), bytes);
+    assert_unchanged(part.activations[1], to_host(whole.activations[1] + FIRST * WIDTH, bytes),
+                     bytes);
 
     pass.training = 0;
     forward(&whole, &m, ROWS);
@@ -315,7 +324,8 @@ static void initialise_is_uniform_in_its_bounds(void **state) {
             sum += parameters[k];
         }
         assert_true(largest <= bound * (1 + 1e-6) && largest > 0.99 * bound);
-        assert_true(fabs(sum / (double)l->parameters) < 0.1 * bound); // over five standard deviations
+        assert_true(fabs(sum / (double)l->parameters) <
+                    0.1 * bound); // over five standard deviations
     }
 }
 
@@ -330,12 +340,14 @@ static void initialise_differs_by_seed_and_layer(void **state) {
     (void)state;
     struct model m;
     build(&m, "30,30,30", 30);
-    const float *parameters = initialised(&m, 1), *others = initialised(&m, 2), *again = initialised(&m, 1);
+    const float *parameters = initialised(&m, 1), *others = initialised(&m, 2),
+                *again = initialised(&m, 1);
     assert_memory_equal(again, parameters, m.parameters * sizeof *parameters);
     assert_true(count_equal(parameters, others, m.parameters) < m.parameters / 100);
     size_t one = m.layers[0].parameters;
     assert_true(count_equal(parameters, parameters + m.layers[1].first, one) < one / 100);
-    assert_true(count_equal(parameters + m.layers[1].first, parameters + m.layers[2].first, one) < one / 100);
+    assert_true(count_equal(parameters + m.layers[1].first, parameters + m.layers[2].first, one) <
+                one / 100);
 }
 
 static void initialise_in_parts_equals_the_whole(void **state) {
@@ -455,7 +467,8 @@ struct results {
     float *y, *gradients, *dx;
 };
 
-// over: gradients are written over the parameters, which bfloat16 has half as far into the same memory.
+// over: gradients are written over the parameters, which bfloat16 has half as far into the same
+// memory.
 static struct results run_step(const struct model *m, cudaDataType type, const float *parameters,
                                const float *x, const float *dy, int b, int over) {
     size_t outputs = (size_t)b * (size_t)m->layers[m->count - 1].outputs * sizeof *dy;
@@ -483,18 +496,21 @@ static double to_8_bits(double x) {
     return ldexp(nearbyint(ldexp(x, 8 - exponent)), exponent - 8);
 }
 
-// got: bias + sum of a[k * step_a] * b[k * step_b] over k, of numbers rounded to 8 bits, in float. Each may
-// be 2^-8 of itself away from where it was, a product (1 + 2^-8)^2 - 1, and so the sum from that of fp32.
-static void check_sum(float got, float fp32, int relu, float bias, const float *a, int step_a, const float *b,
-                      int step_b, int count) {
+// got: bias + sum of a[k * step_a] * b[k * step_b] over k, of numbers rounded to 8 bits, in float.
+// Each may be 2^-8 of itself away from where it was, a product (1 + 2^-8)^2 - 1, and so the sum
+// from that of fp32.
+static void check_sum(float got, float fp32, int relu, float bias, const float *a, int step_a,
+                      const float *b, int step_b, int count) {
     double want = to_8_bits(bias), size = fabs(bias);
     for (int k = 0; k < count; k++) {
         want += to_8_bits(a[k * step_a]) * to_8_bits(b[k * step_b]);
         size += fabs((double)a[k * step_a] * b[k * step_b]);
     }
     want = relu ? fmax(want, 0) : want;
-    if (!(fabs(got - want) <= size * (count + 4) * 0x1p-24) || !(fabs(got - fp32) <= size * 2.1 * 0x1p-8))
-        fail_msg("%.9g is not %.9g, or too far from %.9g for terms of %g in sum", got, want, fp32, size);
+    if (!(fabs(got - want) <= size * (count + 4) * 0x1p-24) ||
+        !(fabs(got - fp32) <= size * 2.1 * 0x1p-8))
+        fail_msg("%.9g is not %.9g, or too far from %.9g for terms of %g in sum", got, want, fp32,
+                 size);
 }
 
 static void check_bfloat16(const struct layer_kind *kind, int inputs, int outputs, int b) {
@@ -513,18 +529,20 @@ static void check_bfloat16(const struct layer_kind *kind, int inputs, int output
         return; // outputs near 0 may have moved past it, and their gradients come and go
     for (int r = 0; r < b; r++)
         for (int i = 0; i < inputs; i++)
-            check_sum(bf16.dx[r * inputs + i], fp32.dx[r * inputs + i], 0, 0, dy + r * outputs, 1, w + i,
-                      inputs, outputs);
+            check_sum(bf16.dx[r * inputs + i], fp32.dx[r * inputs + i], 0, 0, dy + r * outputs, 1,
+                      w + i, inputs, outputs);
     for (int c = 0; c < outputs; c++)
         for (int i = 0; i < inputs; i++)
-            check_sum(bf16.gradients[c * inputs + i], fp32.gradients[c * inputs + i], 0, 0, dy + c, outputs,
-                      x + i, inputs, b);
-    assert_memory_equal(bf16.gradients + weights, fp32.gradients + weights, (size_t)outputs * sizeof *w);
+            check_sum(bf16.gradients[c * inputs + i], fp32.gradients[c * inputs + i], 0, 0, dy + c,
+                      outputs, x + i, inputs, b);
+    assert_memory_equal(bf16.gradients + weights, fp32.gradients + weights,
+                        (size_t)outputs * sizeof *w);
 }
 
 static void bfloat16_is_within_its_rounding(void **state) {
     (void)state;
-    const int shapes[][3] = {{1, 1, 1}, {7, 3, 1}, {3, 7, 5}, {50, 20, 8}, {33, 65, 17}, {300, 257, 130}};
+    const int shapes[][3] = {{1, 1, 1},   {7, 3, 1},    {3, 7, 5},
+                             {50, 20, 8}, {33, 65, 17}, {300, 257, 130}};
     for (int s = 0; s < 6; s++) {
         check_bfloat16(&dense, shapes[s][0], shapes[s][1], shapes[s][2]);
         check_bfloat16(&dense_relu, shapes[s][0], shapes[s][1], shapes[s][2]);
@@ -541,7 +559,8 @@ static void gradients_may_lie_over_parameters(void **state) {
         for (int i = 0; i < 2; i++) {
             cudaDataType type = i ? CUDA_R_16BF : CUDA_R_32F;
             float *parameters = random_floats(m.parameters, 0.2f, 1);
-            float *x = random_floats((size_t)b * 40, 1, 2), *dy = random_floats((size_t)b * 9, 1, 3);
+            float *x = random_floats((size_t)b * 40, 1, 2),
+                  *dy = random_floats((size_t)b * 9, 1, 3);
             struct results apart = run_step(&m, type, parameters, x, dy, b, 0),
                            over = run_step(&m, type, parameters, x, dy, b, 1);
             assert_memory_equal(over.y, apart.y, (size_t)b * 9 * sizeof *x);
@@ -557,7 +576,8 @@ static void batches_may_be_empty(void **state) {
     build(&m, "33,20", 50);
     const float nothing[1] = {0}, *parameters = random_floats(m.parameters, 1, 1);
     for (int i = 0; i < 2; i++) {
-        struct results r = run_step(&m, i ? CUDA_R_16BF : CUDA_R_32F, parameters, nothing, nothing, 0, 0);
+        struct results r =
+            run_step(&m, i ? CUDA_R_16BF : CUDA_R_32F, parameters, nothing, nothing, 0, 0);
         for (size_t k = 0; k < m.parameters; k++)
             assert_true(r.gradients[k] == 0);
     }

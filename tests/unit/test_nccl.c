@@ -1,5 +1,6 @@
-// NCCL of the CPU device against NCCL's manual, and against common/cpu/include/nccl.h where that promises
-// more. The ranks are processes, forked by each test before anything of the device is used (see ranks.h).
+// NCCL of the CPU device against NCCL's manual, and against common/cpu/include/nccl.h where that
+// promises more. The ranks are processes, forked by each test before anything of the device is used
+// (see ranks.h).
 #include "../../common/cpu/device.h"
 #include "ranks.h"
 #include <arpa/inet.h>
@@ -25,7 +26,8 @@ static void expect_no_named_memory(void) {
     char line[1000];
     FILE *f = fopen("/proc/self/maps", "r");
     while (f && fgets(line, sizeof line, f))
-        CHECK(!strstr(line, "/dev/shm") && !strstr(line, "SYSV"), "shares memory that has a name: %s", line);
+        CHECK(!strstr(line, "/dev/shm") && !strstr(line, "SYSV"),
+              "shares memory that has a name: %s", line);
     if (f)
         fclose(f);
 }
@@ -112,12 +114,21 @@ static int reset_hosts(void **state) {
     return nothing_is_left(state);
 }
 
-enum collective { ALL_REDUCE, BROADCAST, BCAST, REDUCE, ALL_GATHER, REDUCE_SCATTER, SEND_RECV, COLLECTIVES };
+enum collective {
+    ALL_REDUCE,
+    BROADCAST,
+    BCAST,
+    REDUCE,
+    ALL_GATHER,
+    REDUCE_SCATTER,
+    SEND_RECV,
+    COLLECTIVES
+};
 static const char *const collective_names[] = {"AllReduce", "Broadcast",     "Bcast",   "Reduce",
                                                "AllGather", "ReduceScatter", "SendRecv"};
 
-// Any of the collectives; count is that of a rank's own share, where the manual has both. SEND_RECV sends
-// round the ring of the ranks.
+// Any of the collectives; count is that of a rank's own share, where the manual has both. SEND_RECV
+// sends round the ring of the ranks.
 static ncclResult_t call(enum collective which, const void *send, void *recv, size_t count,
                          ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t comm,
                          cudaStream_t stream) {
@@ -206,10 +217,11 @@ static int is_finite_16(const struct type *t, uint64_t bits) {
     return t->kind == HALF ? (bits >> 10 & 31) != 31 : (bits >> 7 & 255) != 255;
 }
 
-// Element i of the data of a rank, as bits. Signed sums and products fit, those without sign may wrap; the
-// exponents of floats vary enough for the order of a sum to show.
+// Element i of the data of a rank, as bits. Signed sums and products fit, those without sign may
+// wrap; the exponents of floats vary enough for the order of a sum to show.
 static uint64_t draw(const struct type *t, int op, uint64_t salt, int rank, size_t i) {
-    static const uint64_t most_to_add[9] = {[1] = 31, [4] = (1 << 29) - 1, [8] = (UINT64_C(1) << 61) - 1};
+    static const uint64_t most_to_add[9] = {
+        [1] = 31, [4] = (1 << 29) - 1, [8] = (UINT64_C(1) << 61) - 1};
     static const uint64_t most_to_multiply[9] = {[1] = 3, [4] = 200, [8] = 50000};
     uint64_t random = mix(mix(salt * MOST_RANKS + (uint64_t)rank) + i);
     uint64_t most = op == ncclProd ? most_to_multiply[t->size] : most_to_add[t->size];
@@ -319,8 +331,8 @@ static int is_rounded(const struct type *t, uint64_t bits, double exact, double 
            ((error != above && error != below) || slack > 0 || bits % 2 == 0);
 }
 
-// Whether got is the reduction of the ranks' elements, taken in the order of the ranks: exact for all but
-// products and averages of floats.
+// Whether got is the reduction of the ranks' elements, taken in the order of the ranks: exact for
+// all but products and averages of floats.
 static int is_reduced(const struct type *t, int op, const uint64_t *element, int n, uint64_t got,
                       double *wanted) {
     uint64_t all = t->size == 8 ? ~UINT64_C(0) : (UINT64_C(1) << 8 * t->size) - 1;
@@ -390,7 +402,8 @@ static int is_filled(const char *bytes, size_t count) {
     return 1;
 }
 
-static void fill(const struct sweep *s, const struct one_case *c, char *array, int rank, size_t count) {
+static void fill(const struct sweep *s, const struct one_case *c, char *array, int rank,
+                 size_t count) {
     for (size_t i = 0; i < count; i++)
         store(c->t, array, i, draw(c->t, c->op, s->cases, rank, i));
 }
@@ -400,14 +413,15 @@ static void check_copy(const struct sweep *s, const struct one_case *c, const ch
                        size_t count, const char *what, const char *name) {
     for (size_t i = 0; i < count; i++) {
         uint64_t got = load(c->t, array, i), wanted = draw(c->t, c->op, s->cases, rank, i);
-        CHECK(got == wanted, "%s: element %zu of %s is %.17g (%#llx), not %.17g (%#llx) from rank %d", name,
-              i, what, value(c->t, got), (unsigned long long)got, value(c->t, wanted),
+        CHECK(got == wanted,
+              "%s: element %zu of %s is %.17g (%#llx), not %.17g (%#llx) from rank %d", name, i,
+              what, value(c->t, got), (unsigned long long)got, value(c->t, wanted),
               (unsigned long long)wanted, rank);
     }
 }
 
-static void check_reduced(const struct sweep *s, const struct one_case *c, const char *array, size_t first,
-                          const char *name) {
+static void check_reduced(const struct sweep *s, const struct one_case *c, const char *array,
+                          size_t first, const char *name) {
     for (size_t i = 0; i < c->count; i++) {
         uint64_t element[MOST_RANKS], got = load(c->t, array, i);
         double wanted;
@@ -428,8 +442,8 @@ static void run_case(struct sweep *s, const struct one_case *c) {
     size_t shift = GUARD + s->cases % 3 * size; // not always aligned to more than an element
     char name[200];
     snprintf(name, sizeof name, "case %llu: %s %s %s, count %zu, %d ranks, root %d, %s",
-             (unsigned long long)s->cases, collective_names[c->which], c->t->name, op_names[c->op], c->count,
-             s->n, c->root, c->in_place ? "in place" : "out of place");
+             (unsigned long long)s->cases, collective_names[c->which], c->t->name, op_names[c->op],
+             c->count, s->n, c->root, c->in_place ? "in place" : "out of place");
 
     char *send = s->send + shift, *recv = s->recv + shift;
     if (c->in_place && c->which == REDUCE_SCATTER)
@@ -442,12 +456,14 @@ static void run_case(struct sweep *s, const struct one_case *c) {
     char *send_view = view(send, sent * size), *result = recv_view + (recv - base);
     fill(s, c, send_view, s->rank, sent);
 
-    OK(call(c->which, send, recv, c->count, c->t->type, (ncclRedOp_t)c->op, c->root, s->comm, s->stream));
+    OK(call(c->which, send, recv, c->count, c->t->type, (ncclRedOp_t)c->op, c->root, s->comm,
+            s->stream));
     OK(cudaStreamSynchronize(s->stream));
 
     size_t end = c->in_place ? whole : received * size;
     CHECK(is_filled(recv_view, GUARD), "%s: wrote before recvbuff", name);
-    CHECK(is_filled(recv_view + GUARD + end, whole + GUARD - end), "%s: wrote beyond recvbuff", name);
+    CHECK(is_filled(recv_view + GUARD + end, whole + GUARD - end), "%s: wrote beyond recvbuff",
+          name);
     if (!c->in_place)
         check_copy(s, c, send_view, s->rank, sent, "sendbuff", name);
     switch (c->which) {
@@ -495,10 +511,12 @@ static void run_sweep(int rank) {
             for (int op = 0; op < OPS; op++)
                 for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
                     for (int in_place = 0; in_place < 2; in_place++) {
-                        int reduces = which == ALL_REDUCE || which == REDUCE || which == REDUCE_SCATTER;
+                        int reduces =
+                            which == ALL_REDUCE || which == REDUCE || which == REDUCE_SCATTER;
                         int sums = op == ncclSum && types[type].kind >= FLOAT;
-                        struct one_case c = {(enum collective)which,           &types[type], op,
-                                             (int)(s->cases % (uint64_t)s->n), counts[i],    in_place};
+                        struct one_case c = {
+                            (enum collective)which,           &types[type], op,
+                            (int)(s->cases % (uint64_t)s->n), counts[i],    in_place};
                         // What would only show the same again; what is big takes most of the time.
                         if ((!reduces && op) || (which == SEND_RECV && in_place) ||
                             (which == BCAST && !in_place))
@@ -506,7 +524,8 @@ static void run_sweep(int rank) {
                         if (counts[i] == BIG && ((reduces && op != type % OPS && !sums) ||
                                                  (reduces && in_place != (type + which) % 2)))
                             continue;
-                        if (s->few && (type > 3 || (reduces && op != ncclAvg && op != (type + which) % OPS)))
+                        if (s->few &&
+                            (type > 3 || (reduces && op != ncclAvg && op != (type + which) % OPS)))
                             continue;
                         if (s->few && counts[i] == BIG && (SANITIZED || s->few > 1 || type % 2))
                             continue;
@@ -560,11 +579,13 @@ static void chaos_changes_nothing(void **state) {
     unsetenv("CPU_DEVICE_CHAOS");
 }
 
-// Every pair of the 2^16 bit patterns with some other: the least and the largest numbers, infinities, NaN.
+// Every pair of the 2^16 bit patterns with some other: the least and the largest numbers,
+// infinities, NaN.
 static void add_all_16_bit_patterns(int rank) {
     ncclComm_t comm = join(2, rank);
     enum { COUNT = 1 << 16 };
-    uint16_t *numbers = device_bytes(COUNT * sizeof *numbers), *there = view(numbers, COUNT * sizeof *there);
+    uint16_t *numbers = device_bytes(COUNT * sizeof *numbers),
+             *there = view(numbers, COUNT * sizeof *there);
     for (int type = 0; type < TYPES; type++) {
         const struct type *t = &types[type];
         const double *values = values_of_16_bits(t);
@@ -585,8 +606,8 @@ static void add_all_16_bit_patterns(int rank) {
                 uint64_t a = pattern[0][i], b = pattern[1][i], got = there[i];
                 int finite_a = is_finite_16(t, a), finite_b = is_finite_16(t, b);
                 uint64_t infinity = t->kind == HALF ? 0x7c00 : 0x7f80;
-                int nan =
-                    (a & 0x7fff) > infinity || (b & 0x7fff) > infinity || (!finite_a && !finite_b && a != b);
+                int nan = (a & 0x7fff) > infinity || (b & 0x7fff) > infinity ||
+                          (!finite_a && !finite_b && a != b);
                 int right = nan ? (got & 0x7fff) > infinity
                             : finite_a && finite_b
                                 ? is_rounded(t, got, (float)values[a] + (float)values[b], 0)
@@ -605,8 +626,8 @@ static void sums_of_16_bit_floats_are_rounded_once(void **state) {
     run_ranks(2, add_all_16_bit_patterns, 0);
 }
 
-// Numbers whose sum depends on the order: ((1e8 + 1) - 1e8) + 1 is 1, in any other order 0 or 2. They move
-// round the ranks from element to element, so that each order comes up in each chunk.
+// Numbers whose sum depends on the order: ((1e8 + 1) - 1e8) + 1 is 1, in any other order 0 or 2.
+// They move round the ranks from element to element, so that each order comes up in each chunk.
 static int summing_ranks;
 
 static void sum_in_order(int rank) {
@@ -615,7 +636,8 @@ static void sum_in_order(int rank) {
     int n = summing_ranks, count = SHARE * n;
     ncclComm_t comm = join(n, rank);
     float wanted[SHARE * MOST_RANKS], got[SHARE * MOST_RANKS];
-    float *send = device_floats((size_t)count, 0), *there = view(send, (size_t)count * sizeof *there);
+    float *send = device_floats((size_t)count, 0),
+          *there = view(send, (size_t)count * sizeof *there);
     float *recv = device_floats((size_t)count, 0);
     for (int i = 0; i < count; i++) {
         wanted[i] = 0;
@@ -639,10 +661,12 @@ static void sum_in_order(int rank) {
     }
     OK(ncclReduceScatter(send, recv, SHARE, ncclFloat, ncclSum, comm, NULL));
     OK(cudaMemcpy(got, recv, bytes / (size_t)n, cudaMemcpyDeviceToHost));
-    CHECK(!memcmp(got, wanted + SHARE * rank, bytes / (size_t)n), "ReduceScatter adds in another order");
+    CHECK(!memcmp(got, wanted + SHARE * rank, bytes / (size_t)n),
+          "ReduceScatter adds in another order");
     barrier(n);
     for (int r = 0; r < n; r++)
-        CHECK(!memcmp(meeting->result[r], meeting->result[rank], bytes), "rank %d got another sum", r);
+        CHECK(!memcmp(meeting->result[r], meeting->result[rank], bytes), "rank %d got another sum",
+              r);
     OK(ncclCommDestroy(comm));
 }
 
@@ -873,8 +897,8 @@ static void groups_exchange(void **state) {
         run_ranks(group_ranks, send_in_groups, 0);
 }
 
-// Several messages from one rank to another arrive in the order in which they were sent, whatever else is
-// under way, in a group or not.
+// Several messages from one rank to another arrive in the order in which they were sent, whatever
+// else is under way, in a group or not.
 static void send_messages(int rank) {
     enum { MESSAGES = 20, LONGEST = 50000 };
     ncclComm_t comm = join(2, rank);
@@ -959,7 +983,8 @@ static void call_several_in_a_group(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-// A group's sends and receives may stand before, between and after its collectives, on each rank elsewhere.
+// A group's sends and receives may stand before, between and after its collectives, on each rank
+// elsewhere.
 static void mix_in_a_group(int rank) {
     ncclComm_t comm = join(2, rank);
     for (int place = 0; place < 3; place++) {
@@ -986,8 +1011,8 @@ static void groups_hold_several_collectives(void **state) {
     run_ranks(2, mix_in_a_group, 0);
 }
 
-// More than any buffer between the ranks holds goes both ways, on a stream for each way: all of a group is
-// under way at once, whatever the streams.
+// More than any buffer between the ranks holds goes both ways, on a stream for each way: all of a
+// group is under way at once, whatever the streams.
 static void send_on_two_streams(int rank) {
     enum { COUNT = 3000000 };
     ncclComm_t comm = join(2, rank);
@@ -1009,7 +1034,8 @@ static void groups_span_streams(void **state) {
 }
 
 // One thread that drives several devices, in one process or in two of them.
-static void drive_devices(const ncclComm_t *comm, int devices, int first_device, int first_rank, int n) {
+static void drive_devices(const ncclComm_t *comm, int devices, int first_device, int first_rank,
+                          int n) {
     enum { COUNT = 20001 };
     float *x[MOST_RANKS], *all[MOST_RANKS], *part[MOST_RANKS];
     cudaStream_t stream[MOST_RANKS];
@@ -1142,8 +1168,8 @@ static void split_four(int rank) {
     float *x = device_floats(4, (float)rank), back[4];
     OK(ncclAllGather(x, x, 1, ncclFloat, reversed, NULL));
     OK(cudaMemcpy(back, x, sizeof back, cudaMemcpyDeviceToHost));
-    CHECK(back[0] == 3 && back[1] == 2 && back[2] == 1 && back[3] == 0, "%g %g %g %g", back[0], back[1],
-          back[2], back[3]);
+    CHECK(back[0] == 3 && back[1] == 2 && back[2] == 1 && back[3] == 0, "%g %g %g %g", back[0],
+          back[1], back[2], back[3]);
     OK(ncclCommSplit(comm, rank == 2 ? NCCL_SPLIT_NOCOLOR : 0, 0, &some, NULL));
     if (rank == 2) {
         CHECK(!some, "a communicator for none");
@@ -1174,7 +1200,8 @@ static void split_both_ways(int rank) {
     cudaStream_t a = new_stream(), b = new_stream();
     OK(ncclCommSplit(comm, rank / 2, rank, &shards, NULL));
     OK(ncclCommSplit(comm, rank % 2, rank, &replicas, NULL));
-    float *whole = device_floats(2 * SHARD, (float)rank), *gradient = device_floats(SHARD, (float)rank + 1);
+    float *whole = device_floats(2 * SHARD, (float)rank),
+          *gradient = device_floats(SHARD, (float)rank + 1);
     for (int step = 0; step < 50; step++) {
         OK(ncclAllGather(whole + rank % 2 * SHARD, whole, SHARD, ncclFloat, shards, a));
         OK(ncclAllReduce(gradient, gradient, SHARD, ncclFloat, ncclAvg, replicas, b));
@@ -1209,7 +1236,8 @@ static void split_in_a_failing_group(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-// Neither Destroy nor Abort takes a communicator away from calls that still wait for the group's end.
+// Neither Destroy nor Abort takes a communicator away from calls that still wait for the group's
+// end.
 static void destroy_in_a_group(int rank) {
     ncclComm_t comm = join(1, rank), part = NULL;
     float *x = device_floats(100, 1), *y = device_floats(100, 0);
@@ -1248,10 +1276,11 @@ static ncclResult_t settle(ncclComm_t comm) {
 static int is_under_way(ncclResult_t result) {
     return result == ncclSuccess || result == ncclInProgress;
 }
-#define UNDER_WAY(call)                                                                                      \
-    do {                                                                                                     \
-        ncclResult_t result_ = call;                                                                         \
-        CHECK(is_under_way(result_), "%s returned %d: %s", #call, result_, ncclGetLastError(NULL));          \
+#define UNDER_WAY(call)                                                                            \
+    do {                                                                                           \
+        ncclResult_t result_ = call;                                                               \
+        CHECK(is_under_way(result_), "%s returned %d: %s", #call, result_,                         \
+              ncclGetLastError(NULL));                                                             \
     } while (0)
 
 static void poll_for_everything(int rank) {
@@ -1275,7 +1304,8 @@ static void poll_for_everything(int rank) {
     OK(settle(comm));
     for (int which = 0; which < COLLECTIVES; which++) {
         set_floats(x, 2000, 1);
-        ncclResult_t result = call((enum collective)which, x, y, 1000, ncclFloat, ncclSum, 0, comm, NULL);
+        ncclResult_t result =
+            call((enum collective)which, x, y, 1000, ncclFloat, ncclSum, 0, comm, NULL);
         UNDER_WAY(result);
         if (result == ncclInProgress) // and was not asked about
             REFUSED(ncclInvalidArgument, ncclAllReduce(x, x, 1000, ncclFloat, ncclSum, comm, NULL));
@@ -1399,13 +1429,14 @@ static struct {
     enum end end;
 } death;
 
-// The stream's error, the communicator's and the texts must tell of a failure; words is what the texts must
-// hold, up to NULL.
+// The stream's error, the communicator's and the texts must tell of a failure; words is what the
+// texts must hold, up to NULL.
 static void expect_failure(ncclComm_t comm, cudaStream_t stream, ncclResult_t wanted,
                            const char *const *words, int line) {
     ncclResult_t state = ncclSuccess;
     for (int times = 0; times < 2; times++) // the error stays
-        expect(cudaErrorLaunchFailure, cudaStreamSynchronize(stream), "cudaStreamSynchronize", line);
+        expect(cudaErrorLaunchFailure, cudaStreamSynchronize(stream), "cudaStreamSynchronize",
+               line);
     expect(0, ncclCommGetAsyncError(comm, &state), "ncclCommGetAsyncError", line);
     const char *text = ncclGetLastError(comm), *same = cudaGetErrorString(cudaErrorLaunchFailure);
     if (state != wanted)
@@ -1414,8 +1445,9 @@ static void expect_failure(ncclComm_t comm, cudaStream_t stream, ncclResult_t wa
         if (!strstr(text, *words) || !strstr(same, *words))
             give_up(line, "not a word of %s: %s (CUDA: %s)", *words, text, same);
 }
-#define FAILS(comm, stream, wanted, ...)                                                                     \
-    (here(__LINE__), expect_failure(comm, stream, wanted, (const char *const[]){__VA_ARGS__, NULL}, __LINE__))
+#define FAILS(comm, stream, wanted, ...)                                                           \
+    (here(__LINE__),                                                                               \
+     expect_failure(comm, stream, wanted, (const char *const[]){__VA_ARGS__, NULL}, __LINE__))
 
 static void kill_victim(void) {
     meeting->killed_at = seconds();
@@ -1441,8 +1473,8 @@ static void lose_a_rank(int rank) {
         }
         if (rank == death.victim)
             await(DONE, 1); // which does not come
-        ncclResult_t result =
-            call(death.which, x, y, COUNT, ncclFloat, ncclSum, (death.victim + 1) % n, comm, stream);
+        ncclResult_t result = call(death.which, x, y, COUNT, ncclFloat, ncclSum,
+                                   (death.victim + 1) % n, comm, stream);
         CHECK(result == ncclSuccess || (result == ncclRemoteError && death.moment == BEFORE),
               "the call returned %d: %s", result, ncclGetLastError(comm));
         post(CALLED);
@@ -1453,9 +1485,10 @@ static void lose_a_rank(int rank) {
         error = cudaStreamSynchronize(stream);
     }
     for (int times = 0; death.moment == INSIDE && !error; times++) {
-        ncclResult_t result = call(death.which, x, y, COUNT, ncclFloat, ncclSum, death.victim, comm, stream);
-        CHECK(result == ncclSuccess || result == ncclRemoteError, "the call returned %d: %s", result,
-              ncclGetLastError(comm));
+        ncclResult_t result =
+            call(death.which, x, y, COUNT, ncclFloat, ncclSum, death.victim, comm, stream);
+        CHECK(result == ncclSuccess || result == ncclRemoteError, "the call returned %d: %s",
+              result, ncclGetLastError(comm));
         if (times == TIMES && rank == killer)
             kill_victim();
         error = cudaStreamSynchronize(stream);
@@ -1501,7 +1534,8 @@ static void death_before_a_collective_is_told(void **state) {
     }
 }
 
-// A child that a rank has forked lives on, with all that it inherited; the rank is missed all the same.
+// A child that a rank has forked lives on, with all that it inherited; the rank is missed all the
+// same.
 static void leave_a_child(int rank) {
     ncclComm_t comm = join(2, rank);
     float *x = device_floats(100, 1);
@@ -1530,8 +1564,8 @@ static void death_is_told_though_a_child_lives(void **state) {
     finish_ranks();
 }
 
-// Rank 1 is gone as soon as it is done, with or without a farewell; the others look at their own results only
-// then, and go on among themselves, longer than it takes to miss somebody.
+// Rank 1 is gone as soon as it is done, with or without a farewell; the others look at their own
+// results only then, and go on among themselves, longer than it takes to miss somebody.
 static int leaving_ranks, says_farewell;
 
 static void leave_early(int rank) {
@@ -1556,7 +1590,8 @@ static void leave_early(int rank) {
     HOLDS(y, COUNT, 1);
     if (rank == 2) {
         OK(ncclRecv(x, COUNT, ncclFloat, 0, comm, stream));
-        for (double end = seconds() + 1; seconds() < end; rest()) // the time in which to miss rank 1
+        for (double end = seconds() + 1; seconds() < end;
+             rest()) // the time in which to miss rank 1
             REFUSED(cudaErrorNotReady, cudaStreamQuery(stream));
         post(GO);
         OK(cudaStreamSynchronize(stream));
@@ -1633,7 +1668,8 @@ static void leave_and_destroy(int rank) {
         exit(0);
     }
     await_death(0);
-    CHECK(seconds() - meeting->killed_at < 5 || SANITIZED, "took %g s", seconds() - meeting->killed_at);
+    CHECK(seconds() - meeting->killed_at < 5 || SANITIZED, "took %g s",
+          seconds() - meeting->killed_at);
     OK(ncclCommAbort(comm));
 }
 
@@ -1687,7 +1723,8 @@ static void abort_a_split(int rank) {
         post(CALLED);
         post(CALLED);
         CHECK(ncclCommSplit(comm, 0, 0, &part, NULL), "split by one of two");
-        CHECK(seconds() - meeting->killed_at < 1 || SANITIZED, "took %g s", seconds() - meeting->killed_at);
+        CHECK(seconds() - meeting->killed_at < 1 || SANITIZED, "took %g s",
+              seconds() - meeting->killed_at);
         OK(pthread_join(other, NULL));
         post(DONE);
     }
@@ -1918,7 +1955,8 @@ static void share_a_device(int rank) {
     ncclComm_t comm = NULL;
     OK(cudaSetDevice(1));
     REFUSED(ncclInvalidUsage, ncclCommInitRank(&comm, 3, common_id(0, rank == 0), rank));
-    CHECK(strstr(ncclGetLastError(NULL), "Duplicate GPU detected"), "says %s", ncclGetLastError(NULL));
+    CHECK(strstr(ncclGetLastError(NULL), "Duplicate GPU detected"), "says %s",
+          ncclGetLastError(NULL));
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     UNDER_WAY(ncclCommInitRankConfig(&comm, 3, common_id(1, rank == 0), rank, &config));
@@ -1975,8 +2013,8 @@ static void disagree(int rank) {
     ncclComm_t comm = NULL;
     ncclUniqueId id = common_id(0, rank == 0);
     OK(cudaSetDevice(rank));
-    ncclResult_t result =
-        disagree_on_size ? ncclCommInitRank(&comm, 2 + rank, id, rank) : ncclCommInitRank(&comm, 2, id, 0);
+    ncclResult_t result = disagree_on_size ? ncclCommInitRank(&comm, 2 + rank, id, rank)
+                                           : ncclCommInitRank(&comm, 2, id, 0);
     CHECK(result == ncclInvalidUsage && !comm, "returned %d", result);
     const char *words = disagree_on_size ? "3" : "rank 0";
     CHECK(strstr(ncclGetLastError(NULL), words), "says %s", ncclGetLastError(NULL));
@@ -1991,7 +2029,8 @@ static void ranks_that_disagree_are_told(void **state) {
 
 // Arguments.
 
-static void refuse(ncclResult_t result, const char *name, const char *argument, const char *call, int line) {
+static void refuse(ncclResult_t result, const char *name, const char *argument, const char *call,
+                   int line) {
     const char *text = ncclGetLastError(NULL);
     if (result != ncclInvalidArgument)
         give_up(line, "%s returned %d; %s", call, result, text);
@@ -2041,7 +2080,8 @@ static void pass_wrong_arguments(int rank) {
     WRONG("AllReduce", "buff", ncclAllReduce(x, x, (size_t)1 << 62, f, ncclSum, comm, NULL));
     WRONG("AllGather", "sendbuff", ncclAllGather(x, y, 512, ncclDouble, comm, NULL));
     WRONG("AllGather", "recvbuff", ncclAllGather(y, x, 512, f, comm, NULL));
-    WRONG("AllGather", "buff", ncclAllGather(x, y, ((size_t)1 << 62) + 1, f, comm, NULL)); // 4 or 8 bytes
+    WRONG("AllGather", "buff",
+          ncclAllGather(x, y, ((size_t)1 << 62) + 1, f, comm, NULL)); // 4 or 8 bytes
     WRONG("AllGather", "buff", ncclAllGather(x, y, 600, f, comm, NULL));
     WRONG("ReduceScatter", "sendbuff", ncclReduceScatter(x, y, 512, f, ncclSum, comm, NULL));
     WRONG("Send", "sendbuff", ncclSend(x, 513, f, 0, comm, NULL));
@@ -2058,7 +2098,8 @@ static void pass_wrong_arguments(int rank) {
     WRONG("AllReduce", "op", ncclAllReduce(x, x, 512, f, (ncclRedOp_t)-1, comm, NULL));
     WRONG("Reduce", "op", ncclReduce(x, x, 512, f, no_op, 0, comm, NULL));
     WRONG("ReduceScatter", "op", ncclReduceScatter(y, x, 512, f, no_op, comm, NULL));
-    WRONG("ReduceScatter", "type", ncclReduceScatter(y, x, 1, (ncclDataType_t)-1, ncclSum, comm, NULL));
+    WRONG("ReduceScatter", "type",
+          ncclReduceScatter(y, x, 1, (ncclDataType_t)-1, ncclSum, comm, NULL));
     WRONG("Broadcast", "type", ncclBroadcast(x, x, 1, no_type, 0, comm, NULL));
     WRONG("AllGather", "type", ncclAllGather(x, y, 1, no_type, comm, NULL));
     WRONG("Send", "type", ncclSend(x, 1, no_type, 0, comm, NULL));
@@ -2115,7 +2156,8 @@ static void ask_this_and_that(int rank) {
     CHECK(version == NCCL_VERSION_CODE, "version %d", version);
     for (int result = 0; result < ncclNumResults; result++)
         CHECK(*ncclGetErrorString((ncclResult_t)result), "no text for %d", result);
-    CHECK(!strcmp(ncclGetErrorString(ncclSuccess), "no error"), "%s", ncclGetErrorString(ncclSuccess));
+    CHECK(!strcmp(ncclGetErrorString(ncclSuccess), "no error"), "%s",
+          ncclGetErrorString(ncclSuccess));
     CHECK(ncclGetErrorString((ncclResult_t)99), "no text");
     ncclComm_t comm = join(1, 0);
     OK(ncclMemAlloc(&memory, 4000));
@@ -2450,7 +2492,8 @@ static void more_than_2_31_bytes(void **state) {
     run_ranks(2, move_large, 0);
 }
 
-// For tests/e2e/nccl.bats: ranks that sum until they are killed, and say their numbers once they do.
+// For tests/e2e/nccl.bats: ranks that sum until they are killed, and say their numbers once they
+// do.
 static int endless_ranks;
 
 static void sum_for_ever(int rank) {
@@ -2521,7 +2564,8 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
         unsetenv(ours[i]);
     setenv("CPU_DEVICES", "8", 1);
-    setenv("CPU_DEVICE_TIMEOUT", SANITIZED ? "90" : "30", 1); // says more than being killed for hanging
+    setenv("CPU_DEVICE_TIMEOUT", SANITIZED ? "90" : "30",
+           1); // says more than being killed for hanging
     setenv("NCCL_SOCKET_IFNAME", "lo", 1);
     setenv("OMP_NUM_THREADS", "2", 0);
     open_meetings();

@@ -220,7 +220,8 @@ static void mistakes(void **state) {
         {{"--count", "0"}, "--count 0: want a number from 1 to 100;"},
         {{"--count=101"}, "--count 101: want a number from 1 to 100;"},
         {{"--count", "-1"}, "--count -1: want a number from 1 to 100;"},
-        {{"--count", "18446744073709551617"}, "--count 18446744073709551617: want a number from 1 to 100;"},
+        {{"--count", "18446744073709551617"},
+         "--count 18446744073709551617: want a number from 1 to 100;"},
         {{"--count", "4294967297"}, "--count 4294967297: want a number from 1 to 100;"},
         {{"--big", "1000000000001"}, "--big 1000000000001: want a number from -5 to"},
         {{"--rate", "fast"}, "--rate fast: want a number;"},
@@ -263,7 +264,8 @@ static void check_help(void) {
         char name[64], text[64], fallback[64];
         snprintf(name, sizeof name, "\n  --%s ", table[i].name);
         snprintf(text, sizeof text, " %s ", table[i].help);
-        snprintf(fallback, sizeof fallback, "(%s)\n", table[i].fallback ? table[i].fallback : "none");
+        snprintf(fallback, sizeof fallback, "(%s)\n",
+                 table[i].fallback ? table[i].fallback : "none");
         const char *line = strstr(child.out, name);
         assert_non_null(line);
         const char *end = strchr(line + 1, '\n');

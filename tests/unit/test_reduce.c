@@ -1,5 +1,5 @@
-// NCCL's reductions element by element, in wider types than theirs: the integers in 128 bits, the floats in
-// doubles that are rounded after each operation, which is as good as one rounding.
+// NCCL's reductions element by element, in wider types than theirs: the integers in 128 bits, the
+// floats in doubles that are rounded after each operation, which is as good as one rounding.
 #include "../../common/cpu/floats.h"
 #include "../../common/cpu/reduce.h"
 #include "device_arrays.h"
@@ -7,7 +7,8 @@
 
 enum { MAX_INPUTS = 200, TYPES = 10 };
 
-// precision 0: an integer; else bits of the significand, exponent of the smallest number, largest number.
+// precision 0: an integer; else bits of the significand, exponent of the smallest number, largest
+// number.
 static const struct format {
     const char *name;
     size_t bytes;
@@ -64,7 +65,8 @@ static int same(double a, double b) {
     return isnan(a) ? isnan(b) : a == b;
 }
 
-static __int128 reduced_integers(const struct format *f, ncclRedOp_t op, const __int128 *values, int n) {
+static __int128 reduced_integers(const struct format *f, ncclRedOp_t op, const __int128 *values,
+                                 int n) {
     unsigned __int128 sum = 0, product = 1;
     __int128 max = values[0], min = values[0];
     for (int i = 0; i < n; i++) {
@@ -100,13 +102,13 @@ static int is_right(const struct format *f, ncclRedOp_t op, const void *got, voi
             floats[k] = load_float(f, in[k], i);
         else
             integers[k] = signed_or_not(f, load_bits(in[k], i, f->bytes));
-    return f->precision
-               ? same(load_float(f, got, i), reduced_floats(f, op, floats, n))
-               : signed_or_not(f, load_bits(got, i, f->bytes)) == reduced_integers(f, op, integers, n);
+    return f->precision ? same(load_float(f, got, i), reduced_floats(f, op, floats, n))
+                        : signed_or_not(f, load_bits(got, i, f->bytes)) ==
+                              reduced_integers(f, op, integers, n);
 }
 
-// Integers of random bits; floats of mixed sizes, so that the order of a sum shows, and now and then of
-// random bits, which may be infinite or no number.
+// Integers of random bits; floats of mixed sizes, so that the order of a sum shows, and now and
+// then of random bits, which may be infinite or no number.
 static void *random_values(ncclDataType_t type, size_t count, uint64_t seed) {
     const struct format *f = &formats[type];
     char *values = new_array(count * f->bytes);
@@ -139,8 +141,8 @@ static void check(ncclDataType_t type, ncclRedOp_t op, int n, size_t count, int 
     cpu_reduce(type, op, out, (const void *const *)given, n, count);
     for (size_t i = 0; i < count; i++)
         if (!is_right(f, op, out, in, n, i))
-            fail_msg("%s of %d x %zu %s, in place of input %d: element %zu is wrong", op_names[op], n, count,
-                     f->name, place, i);
+            fail_msg("%s of %d x %zu %s, in place of input %d: element %zu is wrong", op_names[op],
+                     n, count, f->name, place, i);
     for (int k = 0; k < n; k++)
         if (k != place)
             assert_memory_equal(given[k], in[k], count * f->bytes);
@@ -157,7 +159,8 @@ static void reductions_are_right(void **state) {
                 for (size_t c = 0; c < 7; c++)
                     for (int place = -1; place < inputs[n]; place++)
                         if (place < 1 || place == inputs[n] / 2 || place == inputs[n] - 1)
-                            check((ncclDataType_t)type, (ncclRedOp_t)op, inputs[n], counts[c], place);
+                            check((ncclDataType_t)type, (ncclRedOp_t)op, inputs[n], counts[c],
+                                  place);
 }
 
 static void more_inputs_than_a_small_type_can_count(void **state) {
@@ -174,14 +177,14 @@ static void types_have_their_sizes(void **state) {
     assert_int_equal(cpu_type_size((ncclDataType_t)-1), 0);
 }
 
-#define REDUCE(TYPE, OP, T, ...)                                                                             \
-    ({                                                                                                       \
-        T values[] = {__VA_ARGS__}, result;                                                                  \
-        const void *in[sizeof values / sizeof *values];                                                      \
-        for (size_t i = 0; i < sizeof values / sizeof *values; i++)                                          \
-            in[i] = &values[i];                                                                              \
-        cpu_reduce(TYPE, OP, &result, in, sizeof values / sizeof *values, 1);                                \
-        result;                                                                                              \
+#define REDUCE(TYPE, OP, T, ...)                                                                   \
+    ({                                                                                             \
+        T values[] = {__VA_ARGS__}, result;                                                        \
+        const void *in[sizeof values / sizeof *values];                                            \
+        for (size_t i = 0; i < sizeof values / sizeof *values; i++)                                \
+            in[i] = &values[i];                                                                    \
+        cpu_reduce(TYPE, OP, &result, in, sizeof values / sizeof *values, 1);                      \
+        result;                                                                                    \
     })
 
 static void integers_wrap_around(void **state) {
@@ -214,8 +217,10 @@ static void short_floats_are_rounded_once(void **state) {
     (void)state;
     uint16_t bfloat16 = float_to_bfloat16(256), half = float_to_half(2048);
     uint16_t one = float_to_bfloat16(1), half_one = float_to_half(1);
-    assert_int_equal(REDUCE(ncclBfloat16, ncclSum, uint16_t, bfloat16, one, one), float_to_bfloat16(258));
-    assert_int_equal(REDUCE(ncclFloat16, ncclSum, uint16_t, half, half_one, half_one), float_to_half(2050));
+    assert_int_equal(REDUCE(ncclBfloat16, ncclSum, uint16_t, bfloat16, one, one),
+                     float_to_bfloat16(258));
+    assert_int_equal(REDUCE(ncclFloat16, ncclSum, uint16_t, half, half_one, half_one),
+                     float_to_half(2050));
     assert_int_equal(REDUCE(ncclFloat16, ncclAvg, uint16_t, 0x7bff, 0x7bff), 0x7bff); // no overflow
 }
 
@@ -236,11 +241,13 @@ static void no_number_beats_all_numbers(void **state) {
                 double result;
                 const void *in[4];
                 for (int k = 0; k < 4; k++)
-                    in[k] = (const char *)arrays_of_four[a][1] + (size_t)((first + k) % 4) * f->bytes;
+                    in[k] =
+                        (const char *)arrays_of_four[a][1] + (size_t)((first + k) % 4) * f->bytes;
                 cpu_reduce((ncclDataType_t)(f - formats), (ncclRedOp_t)op, &result, in, 4, 1);
                 assert_true(isnan(load_float(f, &result, 0)));
                 for (int k = 0; k < 4; k++) // without the NaN
-                    in[k] = (const char *)arrays_of_four[a][1] + (size_t)(1 + (first + k) % 3) * f->bytes;
+                    in[k] = (const char *)arrays_of_four[a][1] +
+                            (size_t)(1 + (first + k) % 3) * f->bytes;
                 cpu_reduce((ncclDataType_t)(f - formats), (ncclRedOp_t)op, &result, in, 4, 1);
                 assert_true(load_float(f, &result, 0) == (op == ncclMax ? INFINITY : -INFINITY));
             }

@@ -1,5 +1,5 @@
-// Snapshots: what is saved comes back, what is damaged is refused, and no failure, not even a kill, costs
-// the snapshot that was there before.
+// Snapshots: what is saved comes back, what is damaged is refused, and no failure, not even a kill,
+// costs the snapshot that was there before.
 #include "../../common/error.h"
 #include "../../common/rng.h"
 #include "../../common/snapshot.h"
@@ -32,7 +32,8 @@ static char folder[PATH_MAX], path[PATH_MAX + 16], temporary[PATH_MAX + 32];
 
 static int make_folder(void **state) {
     (void)state;
-    snprintf(folder, sizeof folder, "%s/test_snapshot-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+    snprintf(folder, sizeof folder, "%s/test_snapshot-XXXXXX",
+             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     if (!mkdtemp(folder))
         return -1;
     snprintf(path, sizeof path, "%s/run.snapshot", folder);
@@ -58,7 +59,8 @@ static int remove_all(void **state) {
     return remove_folder(state);
 }
 
-// Ends this process just before the moment of that number (from 1) at which something on the disk changes.
+// Ends this process just before the moment of that number (from 1) at which something on the disk
+// changes.
 static int moments_left;
 
 static void moment(void) {
@@ -66,8 +68,8 @@ static void moment(void) {
         _exit(99);
 }
 
-// Stands in for the C library's fsync in this program: notes what is brought onto the disk and when, and
-// fails when told to.
+// Stands in for the C library's fsync in this program: notes what is brought onto the disk and
+// when, and fails when told to.
 static struct {
     int error, files, folders;
     int named; // whether the file had its final name when it was brought onto the disk
@@ -148,8 +150,8 @@ static void load_refused(struct snapshot *s, const char *reason) {
 static int holds(const struct snapshot *wanted) {
     char why[WHY_SIZE] = "";
     size_t size = sizeof *wanted + (size_t)(wanted->parameters + wanted->states) * sizeof(float);
-    struct snapshot *s =
-        snapshot_new(wanted->model, wanted->optimizer, (size_t)wanted->parameters, (size_t)wanted->states);
+    struct snapshot *s = snapshot_new(wanted->model, wanted->optimizer, (size_t)wanted->parameters,
+                                      (size_t)wanted->states);
     s->seed = wanted->seed;
     s->batch = wanted->batch;
     int result = snapshot_load(path, s, why), same = memcmp(s, wanted, size) == 0;
@@ -223,14 +225,15 @@ static void without_states(void **state) {
     free(s);
 }
 
-// The checksum stands for all bytes: whoever changes the format must change its version too. From Python:
-// zlib.crc32(struct.pack("<8sq128s16s4q3d2q7f", b"SNAPSHOT", 1, b"mlp 1-2", b"sgd", 7, 64, 2, 5, ...)).
+// The checksum stands for all bytes: whoever changes the format must change its version too. From
+// Python: zlib.crc32(struct.pack("<8sq128s16s4q3d2q7f", b"SNAPSHOT", 1, b"mlp 1-2", b"sgd", 7, 64,
+// 2, 5, ...)).
 static void format_stays(void **state) {
     uint8_t bytes[SIZE + 1];
     (void)state;
     get(bytes);
-    const uint32_t crc =
-        bytes[SIZE - 4] | bytes[SIZE - 3] << 8 | bytes[SIZE - 2] << 16 | (uint32_t)bytes[SIZE - 1] << 24;
+    const uint32_t crc = bytes[SIZE - 4] | bytes[SIZE - 3] << 8 | bytes[SIZE - 2] << 16 |
+                         (uint32_t)bytes[SIZE - 1] << 24;
     assert_int_equal(crc, 0xaf4492e7);
 }
 
@@ -314,7 +317,8 @@ static void of_an_unprintable_model(void **state) {
         assert_true((unsigned char)*c >= ' ');
 }
 
-// The batch decides which samples are still to come in an epoch, so it may change between epochs only.
+// The batch decides which samples are still to come in an epoch, so it may change between epochs
+// only.
 static void of_another_batch(void **state) {
     char why[WHY_SIZE];
     struct snapshot *s = example();
@@ -424,7 +428,8 @@ static void disk_fails_at_the_end(void **state) {
 static void disk_full(void **state) {
     struct rlimit before, full = {.rlim_cur = 100};
     (void)state;
-    for (size_t parameters = 1; parameters < 1000000; parameters *= 1000) { // in the buffer, and beyond it
+    for (size_t parameters = 1; parameters < 1000000;
+         parameters *= 1000) { // in the buffer, and beyond it
         save(example());
         struct snapshot *s = snapshot_new("mlp 1-2", "sgd", parameters, 0);
         char why[WHY_SIZE] = "";
@@ -450,7 +455,8 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-// A process that saves one state after the other until it is killed. Returns once it is about to begin.
+// A process that saves one state after the other until it is killed. Returns once it is about to
+// begin.
 static pid_t start_saving(struct snapshot *const states[2]) {
     int ready[2];
     char byte = 0, why[WHY_SIZE];
@@ -513,7 +519,8 @@ static void killed_while_saving(void **state) {
                  bad ? "neither state" : "a good state");
 }
 
-// From here on, snapshots in shards. What is saved is a whole state with a value of its own at every place.
+// From here on, snapshots in shards. What is saved is a whole state with a value of its own at
+// every place.
 enum { WHOLE = 23, ADAM = 2 };
 
 static const struct sharding cuts[] = {
@@ -541,7 +548,8 @@ static struct snapshot *whole(int epochs) {
 }
 
 // Shard number of the state, value by value.
-static struct snapshot *shard_of(const struct snapshot *all, const struct sharding *cut, int number) {
+static struct snapshot *shard_of(const struct snapshot *all, const struct sharding *cut,
+                                 int number) {
     struct snapshot *s = room(shard_size(cut));
     s->epochs = all->epochs;
     s->step = all->step;
@@ -582,7 +590,8 @@ static void save_epoch(int epochs, const struct sharding *cut) {
 // Whether shard number, cut like that, of what is at path is that of this epoch, to the bit.
 static int shard_is(int epochs, const struct sharding *cut, int number) {
     char why[WHY_SIZE] = "";
-    struct snapshot *all = whole(epochs), *wanted = shard_of(all, cut, number), *s = room(shard_size(cut));
+    struct snapshot *all = whole(epochs), *wanted = shard_of(all, cut, number),
+                    *s = room(shard_size(cut));
     size_t size = sizeof *s + (1 + ADAM) * shard_size(cut) * sizeof(float);
     memset(s->values, 0xff, (1 + ADAM) * shard_size(cut) * sizeof(float));
     int result = snapshot_load_shard(path, s, cut, number, why), same = !memcmp(s, wanted, size);
@@ -620,7 +629,8 @@ static const char *file_named(const char *end) {
 // As shard_of's file of that epoch.
 static const char *shard_file(int epochs, const struct sharding *cut, int number) {
     char end[64];
-    unsigned long units = crc32(0, (const unsigned char *)cut->unit, cut->units * sizeof *cut->unit);
+    unsigned long units =
+        crc32(0, (const unsigned char *)cut->unit, cut->units * sizeof *cut->unit);
     snprintf(end, sizeof end, ".e%ds5u%08lx.%dof%d", epochs, units, number, cut->shards);
     return file_named(end);
 }
@@ -686,12 +696,13 @@ static void shards_of_no_file(void **state) {
     assert_int_equal(result, 0);
 }
 
-// Whoever changes the manifest must change the version too. The checksums are from Python's zlib.crc32, that
-// in the file's name of struct.pack("<3Q", 10, 8, 5).
+// Whoever changes the manifest must change the version too. The checksums are from Python's
+// zlib.crc32, that in the file's name of struct.pack("<3Q", 10, 8, 5).
 static void manifest_stays(void **state) {
-    const char *wanted = "MANIFEST 1\nmodel mlp 1-2\noptimizer adam\nseed 7\nbatch 64\nepochs 2\nstep 5\n"
-                         "loss 0.10000000000000001\ncorrect 40\nsamples 320\nshards 4\n"
-                         "unit 10\nunit 8\nunit 5\ncrc32 b12d5db9\n";
+    const char *wanted =
+        "MANIFEST 1\nmodel mlp 1-2\noptimizer adam\nseed 7\nbatch 64\nepochs 2\nstep 5\n"
+        "loss 0.10000000000000001\ncorrect 40\nsamples 320\nshards 4\n"
+        "unit 10\nunit 8\nunit 5\ncrc32 b12d5db9\n";
     uint8_t bytes[4096] = "";
     (void)state;
     save_epoch(2, &cuts[4]);
@@ -705,7 +716,8 @@ static void shards_are_snapshots(void **state) {
     char why[WHY_SIZE] = "";
     (void)state;
     save_epoch(2, &cuts[4]);
-    struct snapshot *all = whole(2), *wanted = shard_of(all, &cuts[4], 3), *s = room(shard_size(&cuts[4]));
+    struct snapshot *all = whole(2), *wanted = shard_of(all, &cuts[4], 3),
+                    *s = room(shard_size(&cuts[4]));
     int result = snapshot_load(shard_file(2, &cuts[4], 3), s, why);
     int same = !memcmp(s, wanted, sizeof *s + (1 + ADAM) * shard_size(&cuts[4]) * sizeof(float));
     free(all);
@@ -751,7 +763,8 @@ static void whole_and_shards_replace_each_other(void **state) {
         ".e99999999999999999999s0u0000abcd.0of2",
         ".bak",
     };
-    const char *own[] = {".e1s0u0000abcd.0of2", ".e9s123u0000abcd.12of13.tmp", ".e0s0u12345678.0of1.tmp"};
+    const char *own[] = {".e1s0u0000abcd.0of2", ".e9s123u0000abcd.12of13.tmp",
+                         ".e0s0u12345678.0of1.tmp"};
     enum { OTHERS = sizeof others / sizeof *others, OWN = sizeof own / sizeof *own };
     (void)state;
     for (int i = 1; i < OTHERS; i++)
@@ -797,7 +810,8 @@ static void missing_shard(void **state) {
     save_epoch(2, &cuts[4]);
     snprintf(name, sizeof name, "%s", shard_file(2, &cuts[4], 2));
     unlink(name);
-    snprintf(reason, sizeof reason, "snapshot %s lacks its shard %s: No such file or directory", path, name);
+    snprintf(reason, sizeof reason, "snapshot %s lacks its shard %s: No such file or directory",
+             path, name);
     for (int i = 0; i < 4; i++)
         if (i == 2)
             shard_refused(&cuts[4], i, reason);
@@ -842,8 +856,9 @@ static void shard_of_another_snapshot(void **state) {
     save_epoch(2, &cuts[4]);
     struct snapshot *all = whole(2);
     for (int i = 0; i < 6; i++) {
-        static const char *reasons[] = {"is of another step", "is of another step", "--seed 8",
-                                        "--batch 32",         "wrong size",         "not mlp 1-2 with adam"};
+        static const char *reasons[] = {"is of another step", "is of another step",
+                                        "--seed 8",           "--batch 32",
+                                        "wrong size",         "not mlp 1-2 with adam"};
         struct snapshot *shard = shard_of(all, &cuts[i == 4 ? 3 : 4], 1);
         shard->epochs += i == 0;
         shard->step += i == 1;
@@ -862,8 +877,9 @@ static void shard_of_another_snapshot(void **state) {
 
 // Manifests that somebody made, with the right checksum.
 static void hostile_manifests(void **state) {
-    const char *head = "MANIFEST 1\nmodel mlp 1-2\noptimizer adam\nseed 7\nbatch 64\nepochs 2\nstep 5\n"
-                       "loss 0.10000000000000001\ncorrect 40\nsamples 320\n";
+    const char *head =
+        "MANIFEST 1\nmodel mlp 1-2\noptimizer adam\nseed 7\nbatch 64\nepochs 2\nstep 5\n"
+        "loss 0.10000000000000001\ncorrect 40\nsamples 320\n";
     static const struct {
         const char *rest, *reason;
     } bad[] = {
@@ -893,18 +909,21 @@ static void hostile_manifests(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         snprintf(text, sizeof text, "%s%s", head, bad[i].rest);
-        snprintf(ending, sizeof ending, "crc32 %08lx\n", crc32(0, (unsigned char *)text, strlen(text)));
+        snprintf(ending, sizeof ending, "crc32 %08lx\n",
+                 crc32(0, (unsigned char *)text, strlen(text)));
         strcat(text, ending);
         write_all(path, text, strlen(text));
         shard_refused(&cuts[0], 0, bad[i].reason);
         shard_refused(&cuts[4], 1, bad[i].reason);
     }
-    for (int units = MOST_LAYERS; units <= MOST_LAYERS + 1; units++) { // as many as there can be, and more
+    for (int units = MOST_LAYERS; units <= MOST_LAYERS + 1;
+         units++) { // as many as there can be, and more
         struct sharding cut = {2, 1, {(size_t)units}};
         snprintf(text, sizeof text, "%sshards 2\n", head);
         for (int i = 0; i < units; i++)
             strcat(text, "unit 1\n");
-        snprintf(ending, sizeof ending, "crc32 %08lx\n", crc32(0, (unsigned char *)text, strlen(text)));
+        snprintf(ending, sizeof ending, "crc32 %08lx\n",
+                 crc32(0, (unsigned char *)text, strlen(text)));
         strcat(text, ending);
         write_all(path, text, strlen(text));
         shard_refused(&cut, 0, units == MOST_LAYERS ? "lacks its shard" : "corrupt");
@@ -943,7 +962,8 @@ static void any_place_and_sums(void **state) {
         all->epochs = i % 2 ? 999999999999999999 : 0;
         all->seed = 7;
         assert_int_equal(save_cut(all, &cuts[10], why), 0);
-        int result = snapshot_load_shard(path, s, &cuts[10], 29, why); // padding: all is from the manifest
+        int result =
+            snapshot_load_shard(path, s, &cuts[10], 29, why); // padding: all is from the manifest
         assert_int_equal(result, 1);
         assert_memory_equal(&s->sums, &all->sums, sizeof s->sums);
         assert_int_equal(s->epochs, all->epochs);
@@ -983,8 +1003,9 @@ static void shards_on_the_disk_before_they_have_their_names(void **state) {
 static void crash_at_every_moment(void **state) {
     static const struct sharding none = {0, 1, {WHOLE}},
                                  *ways[][2] = {
-                                     {&none, &cuts[4]},    {&cuts[4], &none},    {&cuts[4], &cuts[3]},
-                                     {&cuts[4], &cuts[4]}, {&cuts[4], &cuts[6]}, {&cuts[2], &cuts[9]},
+                                     {&none, &cuts[4]},    {&cuts[4], &none},
+                                     {&cuts[4], &cuts[3]}, {&cuts[4], &cuts[4]},
+                                     {&cuts[4], &cuts[6]}, {&cuts[2], &cuts[9]},
                                  };
     (void)state;
     for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
@@ -1002,7 +1023,8 @@ static void crash_at_every_moment(void **state) {
             pid_t pid = fork();
             if (pid == 0) {
                 moments_left = last;
-                _exit(to->shards ? save_cut(all, to, why) != 0 : snapshot_save(path, all, why) != 0);
+                _exit(to->shards ? save_cut(all, to, why) != 0
+                                 : snapshot_save(path, all, why) != 0);
             }
             free(all);
             assert_true(pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status));

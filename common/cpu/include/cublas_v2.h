@@ -1,6 +1,7 @@
 // The cuBLAS API of the CPU device: the calls that the steps use, with NVIDIA's names and values,
-// computed by the machine's CBLAS library. As in cuBLAS, matrices are column-major, calls are queued
-// on the handle's stream, and alpha and beta are read from host memory before the call returns.
+// computed by the machine's CBLAS library. As in cuBLAS, matrices are column-major, calls are
+// queued on the handle's stream, and alpha and beta are read from host memory before the call
+// returns.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -41,17 +42,19 @@ cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t streamId);
 cublasStatus_t cublasGetStream(cublasHandle_t handle, cudaStream_t *streamId);
 cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode);
 
-cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m,
-                           int n, int k, const float *alpha, const float *A, int lda, const float *B, int ldb,
-                           const float *beta, float *C, int ldc);
-cublasStatus_t cublasSgemv(cublasHandle_t handle, cublasOperation_t trans, int m, int n, const float *alpha,
-                           const float *A, int lda, const float *x, int incx, const float *beta, float *y,
-                           int incy);
+cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t transa,
+                           cublasOperation_t transb, int m, int n, int k, const float *alpha,
+                           const float *A, int lda, const float *B, int ldb, const float *beta,
+                           float *C, int ldc);
+cublasStatus_t cublasSgemv(cublasHandle_t handle, cublasOperation_t trans, int m, int n,
+                           const float *alpha, const float *A, int lda, const float *x, int incx,
+                           const float *beta, float *y, int incy);
 
 // A and B of one type, C of that type or CUDA_R_32F; float scalars and float accumulation.
-cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m,
-                            int n, int k, const void *alpha, const void *A, cudaDataType Atype, int lda,
-                            const void *B, cudaDataType Btype, int ldb, const void *beta, void *C,
+cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
+                            cublasOperation_t transb, int m, int n, int k, const void *alpha,
+                            const void *A, cudaDataType Atype, int lda, const void *B,
+                            cudaDataType Btype, int ldb, const void *beta, void *C,
                             cudaDataType Ctype, int ldc, cublasComputeType_t computeType,
                             cublasGemmAlgo_t algo);
 

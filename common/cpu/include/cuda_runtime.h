@@ -1,6 +1,6 @@
-// The CUDA runtime API of the CPU device: the subset that the steps use, with NVIDIA's names, values
-// and meanings, for machines without a GPU. Programs that compile against this header compile
-// against NVIDIA's. Only the differences from the CUDA manual are noted here.
+// The CUDA runtime API of the CPU device: the subset that the steps use, with NVIDIA's names,
+// values and meanings, for machines without a GPU. Programs that compile against this header
+// compile against NVIDIA's. Only the differences from the CUDA manual are noted here.
 #pragma once
 #include <stddef.h>
 
@@ -62,7 +62,8 @@ cudaError_t cudaFreeHost(void *ptr);
 cudaError_t cudaMemGetInfo(size_t *free, size_t *total);
 
 // Remembers where an allocation was made, for the messages.
-cudaError_t cpuDeviceMalloc(void **devPtr, size_t size, const char *what, const char *file, int line);
+cudaError_t cpuDeviceMalloc(void **devPtr, size_t size, const char *what, const char *file,
+                            int line);
 #define cudaMalloc(devPtr, size) cpuDeviceMalloc(devPtr, size, #devPtr, __FILE__, __LINE__)
 
 enum cudaMemcpyKind {

@@ -1,6 +1,6 @@
-// NCCL of the CPU device: the subset that the steps use, with NVIDIA's names, values and meanings, between
-// real processes. Programs that compile against this header compile against NCCL 2.28's. Only the
-// differences from NCCL's manual are noted here.
+// NCCL of the CPU device: the subset that the steps use, with NVIDIA's names, values and meanings,
+// between real processes. Programs that compile against this header compile against NCCL 2.28's.
+// Only the differences from NCCL's manual are noted here.
 #pragma once
 #include <cuda_runtime.h>
 #include <limits.h>
@@ -14,7 +14,8 @@ extern "C" {
 #define NCCL_MINOR 28
 #define NCCL_PATCH 9
 #define NCCL_VERSION_CODE 22809
-#define NCCL_VERSION(X, Y, Z) (((X) <= 2 && (Y) <= 8) ? (X)*1000 + (Y)*100 + (Z) : (X)*10000 + (Y)*100 + (Z))
+#define NCCL_VERSION(X, Y, Z)                                                                      \
+    (((X) <= 2 && (Y) <= 8) ? (X)*1000 + (Y)*100 + (Z) : (X)*10000 + (Y)*100 + (Z))
 
 typedef struct ncclComm *ncclComm_t;
 #define NCCL_COMM_NULL NULL
@@ -36,7 +37,14 @@ typedef enum {
     ncclNumResults = 8
 } ncclResult_t;
 
-typedef enum { ncclSum = 0, ncclProd = 1, ncclMax = 2, ncclMin = 3, ncclAvg = 4, ncclNumOps = 5 } ncclRedOp_t;
+typedef enum {
+    ncclSum = 0,
+    ncclProd = 1,
+    ncclMax = 2,
+    ncclMin = 3,
+    ncclAvg = 4,
+    ncclNumOps = 5
+} ncclRedOp_t;
 
 // The 8-bit floats are missing here.
 typedef enum {
@@ -82,13 +90,14 @@ typedef struct ncclConfig_v22800 {
     int nvlinkCentricSched;
 } ncclConfig_t;
 
-#define NCCL_CONFIG_INITIALIZER                                                                              \
-    {                                                                                                        \
-        sizeof(ncclConfig_t), 0xcafebeef, NCCL_VERSION(NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH),                  \
-            NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,      \
-            NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR,      \
-            NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,      \
-            NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT                                                     \
+#define NCCL_CONFIG_INITIALIZER                                                                    \
+    {                                                                                              \
+        sizeof(ncclConfig_t), 0xcafebeef, NCCL_VERSION(NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH),        \
+            NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,                   \
+            NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT,                   \
+            NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT,                   \
+            NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,                   \
+            NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT                                           \
     }
 
 ncclResult_t ncclGetVersion(int *version);
@@ -96,20 +105,23 @@ const char *ncclGetErrorString(ncclResult_t result);
 // What this process last refused, or what last ended a collective here; comm is not looked at.
 const char *ncclGetLastError(ncclComm_t comm);
 
-// The id holds an address at which a thread of the calling process waits until all ranks have been there, so
-// the process must live that long. NCCL_SOCKET_IFNAME names the interface ("lo", "eth", "^docker"), and
-// NCCL_COMM_ID=host:port sets the address, for the ids of all processes: rank 0 then waits there.
+// The id holds an address at which a thread of the calling process waits until all ranks have been
+// there, so the process must live that long. NCCL_SOCKET_IFNAME names the interface ("lo", "eth",
+// "^docker"), and NCCL_COMM_ID=host:port sets the address, for the ids of all processes: rank 0
+// then waits there.
 ncclResult_t ncclGetUniqueId(ncclUniqueId *uniqueId);
 
-// Ranks on one host (the same boot id and host name, or NCCL_HOSTID) exchange through shared memory that has
-// no name, others through TCP. Gives up when the ranks have not met after CPU_DEVICE_TIMEOUT seconds (60).
+// Ranks on one host (the same boot id and host name, or NCCL_HOSTID) exchange through shared memory
+// that has no name, others through TCP. Gives up when the ranks have not met after
+// CPU_DEVICE_TIMEOUT seconds (60).
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank);
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank,
                                     ncclConfig_t *config);
 ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist);
-// Where comm is non-blocking, ncclCommSplit returns ncclSuccess at once, as NCCL 2.28 does; comm is in
-// progress until newcomm is made, and newcomm is NULL.
-ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config);
+// Where comm is non-blocking, ncclCommSplit returns ncclSuccess at once, as NCCL 2.28 does; comm is
+// in progress until newcomm is made, and newcomm is NULL.
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm,
+                           ncclConfig_t *config);
 ncclResult_t ncclCommFinalize(ncclComm_t comm);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
 ncclResult_t ncclCommAbort(ncclComm_t comm);
@@ -123,29 +135,31 @@ ncclResult_t ncclMemFree(void *ptr);
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t size, void **handle);
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle);
 
-// Where NCCL would hang, these end: when a rank has died (ncclRemoteError), when ranks call different
-// collectives or with different counts, types, operations or roots, and when one does not come within
-// CPU_DEVICE_TIMEOUT seconds (both ncclInvalidUsage). Synchronising the stream then returns
-// cudaErrorLaunchFailure, whose text tells what happened, and nothing more runs on the process's streams
-// until ncclCommAbort. Sums are taken in the order of the ranks, whatever the count and the collective;
-// those of 16-bit floats in 32 bits, rounded once.
-ncclResult_t ncclAllReduce(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
-                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream);
-ncclResult_t ncclBroadcast(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
-                           int root, ncclComm_t comm, cudaStream_t stream);
+// Where NCCL would hang, these end: when a rank has died (ncclRemoteError), when ranks call
+// different collectives or with different counts, types, operations or roots, and when one does not
+// come within CPU_DEVICE_TIMEOUT seconds (both ncclInvalidUsage). Synchronising the stream then
+// returns cudaErrorLaunchFailure, whose text tells what happened, and nothing more runs on the
+// process's streams until ncclCommAbort. Sums are taken in the order of the ranks, whatever the
+// count and the collective; those of 16-bit floats in 32 bits, rounded once.
+ncclResult_t ncclAllReduce(const void *sendbuff, void *recvbuff, size_t count,
+                           ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
+                           cudaStream_t stream);
+ncclResult_t ncclBroadcast(const void *sendbuff, void *recvbuff, size_t count,
+                           ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream);
 ncclResult_t ncclBcast(void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
                        cudaStream_t stream);
 ncclResult_t ncclReduce(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
                         ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream);
-ncclResult_t ncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount, ncclDataType_t datatype,
-                           ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount,
+                           ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream);
 ncclResult_t ncclReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount,
-                               ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream);
+                               ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
+                               cudaStream_t stream);
 // To a rank on the same host, a send ends when it has been received, however small it is.
-ncclResult_t ncclSend(const void *sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
-                      cudaStream_t stream);
-ncclResult_t ncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
-                      cudaStream_t stream);
+ncclResult_t ncclSend(const void *sendbuff, size_t count, ncclDataType_t datatype, int peer,
+                      ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int peer,
+                      ncclComm_t comm, cudaStream_t stream);
 
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);

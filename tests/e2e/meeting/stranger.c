@@ -1,12 +1,15 @@
-// Connections to rank 0 that are none of its ranks: stranger RECORD CLIENT... does what each client says, all
-// at once, until rank 0 has closed them all. What it answers is printed, a line for each, and every byte of
-// it goes into the file RECORD. The environment says where rank 0 is, and which rank a hello is from.
+// Connections to rank 0 that are none of its ranks: stranger RECORD CLIENT... does what each client
+// says, all at once, until rank 0 has closed them all. What it answers is printed, a line for each,
+// and every byte of it goes into the file RECORD. The environment says where rank 0 is, and which
+// rank a hello is from.
 //
-//   silent, close, reset, random, half, loris    or what to change in the hello of that rank, such as
-//   version=2  world=9  rank=0  run=-y  token=x  body=all,rank=1          20xsilent: so many of these
+//   silent, close, reset, random, half, loris    or what to change in the hello of that rank, such
+//   as version=2  world=9  rank=0  run=-y  token=x  body=all,rank=1          20xsilent: so many of
+//   these
 //
-// Or it is what listens where rank 0 should: ssh (it says so), or full (it is never heard of, as if a
-// firewall dropped all that is sent there), until it is killed; or hear, which prints the first hello's body.
+// Or it is what listens where rank 0 should: ssh (it says so), or full (it is never heard of, as if
+// a firewall dropped all that is sent there), until it is killed; or hear, which prints the first
+// hello's body.
 #include "../../../04_multinode/frame.h"
 #include <sys/resource.h>
 #include <time.h>
@@ -93,7 +96,8 @@ static void serve(const char *what) {
     if (bind(s, list->ai_addr, list->ai_addrlen) || listen(s, full ? 0 : 10))
         fail("cannot listen: %m");
     for (int i = 0; i < 3 && full; i++) // the kernel takes in no more than nobody accepts
-        connect(socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK, 0), list->ai_addr, list->ai_addrlen);
+        connect(socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK, 0), list->ai_addr,
+                list->ai_addrlen);
     printf("listening\n");
     fflush(stdout);
     while (full)
@@ -118,7 +122,8 @@ int main(int argc, char **argv) {
     setrlimit(RLIMIT_NOFILE, &files);
     clients = calloc(10000, sizeof *clients);
     prepare(&place, getenv("PLAN"), NULL);
-    if (argc == 3 && (!strcmp(argv[2], "ssh") || !strcmp(argv[2], "full") || !strcmp(argv[2], "hear")))
+    if (argc == 3 &&
+        (!strcmp(argv[2], "ssh") || !strcmp(argv[2], "full") || !strcmp(argv[2], "hear")))
         serve(argv[2]);
     for (int i = 2; i < argc; i++) {
         char *does;

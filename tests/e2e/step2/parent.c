@@ -1,5 +1,5 @@
-// Linked with a CPU device whose functions were compiled with -finstrument-functions: the first one that runs
-// in the process that the program started as, and not in a child of it, ends it.
+// Linked with a CPU device whose functions were compiled with -finstrument-functions: the first one
+// that runs in the process that the program started as, and not in a child of it, ends it.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -23,7 +23,8 @@ void __cyg_profile_func_enter(void *function, void *caller) {
         return;
     is_child = 1; // or the device's handlers at exit would be caught, too
     dladdr(function, &info);
-    fprintf(stderr, "the parent called %s\n", info.dli_sname ? info.dli_sname : "a function of the device");
+    fprintf(stderr, "the parent called %s\n",
+            info.dli_sname ? info.dli_sname : "a function of the device");
     _Exit(3);
 }
 

@@ -1,7 +1,8 @@
-// Runs a command again and again, each time killed at a later system call than the last, until it has run to
-// its end; from the first one on at which it has a child. What the command has started by then gets all the
-// time that it wants before the kill, so a window of a microsecond is found like any other. Prints how often
-// it was killed, and fails if a process of the command outlives it by 5 s.
+// Runs a command again and again, each time killed at a later system call than the last, until it
+// has run to its end; from the first one on at which it has a child. What the command has started
+// by then gets all the time that it wants before the kill, so a window of a microsecond is found
+// like any other. Prints how often it was killed, and fails if a process of the command outlives it
+// by 5 s.
 #include <err.h>
 #include <poll.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
-// What programs do with ports. "listen": as rank 0 does at MASTER_PORT, on the address and on all; "grab":
-// takes all ports that the system gives away, and prints them; "hold tcp" and "hold udp": takes one, prints
-// it and keeps it until stdin ends; "send": throws datagrams at MASTER_PORT; "up": starts a network of one's
-// own.
+// What programs do with ports. "listen": as rank 0 does at MASTER_PORT, on the address and on all;
+// "grab": takes all ports that the system gives away, and prints them; "hold tcp" and "hold udp":
+// takes one, prints it and keeps it until stdin ends; "send": throws datagrams at MASTER_PORT;
+// "up": starts a network of one's own.
 #include <arpa/inet.h>
 #include <err.h>
 #include <net/if.h>
@@ -34,7 +34,8 @@ static void listen_at(const char *address, int port) {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)};
     inet_pton(AF_INET, address, &to.sin_addr);
     int s = bound(address, port, SOCK_STREAM, 1), c = socket(AF_INET, SOCK_STREAM, 0);
-    if (s < 0 || listen(s, 5) || connect(c, (struct sockaddr *)&to, sizeof to) || accept(s, NULL, NULL) < 0)
+    if (s < 0 || listen(s, 5) || connect(c, (struct sockaddr *)&to, sizeof to) ||
+        accept(s, NULL, NULL) < 0)
         err(1, "cannot listen at port %d of %s", port, address);
     close(s);
 }
