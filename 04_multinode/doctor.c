@@ -103,11 +103,9 @@ int main(int argc, char **argv) {
     int device = choose_device(&p);
     ncclUniqueId id = {0};
     ncclComm_t comm;
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     cudaStream_t stream;
     char *own, *all;
     double sum = p.rank + 1;
-    config.blocking = 0;
     CUDA_CHECK(cudaSetDevice(device));
     CUDA_CHECK(cudaStreamCreate(&stream));
     if (p.rank == 0)
@@ -116,8 +114,9 @@ int main(int argc, char **argv) {
     struct row row = describe(&p, device), *rows = calloc(p.world, sizeof row);
     if (!rows)
         fail("out of memory");
-    NCCL_CHECK(ncclCommInitRankConfig(&comm, p.world, id, p.rank, &config));
-    start_watchdog(&comm, opt.timeout, opt.timeout);
+    start_watchdog(opt.timeout, opt.timeout);
+    COLLECTIVE(stream, ncclCommInitRank(&comm, p.world, id, p.rank));
+    watch_comm(comm);
     CUDA_CHECK(cudaMalloc((void **)&own, sizeof row + sizeof sum));
     CUDA_CHECK(cudaMalloc((void **)&all, p.world * sizeof row));
     CUDA_CHECK(cudaMemcpyAsync(own, &sum, sizeof sum, cudaMemcpyHostToDevice, stream));

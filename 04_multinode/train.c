@@ -130,8 +130,6 @@ static void load(struct trainer *t) {
 // All ranks get the id that rank 0 makes, and meet.
 static void join(struct trainer *t) {
     ncclUniqueId id = {0};
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0; // no call may wait for a rank that is gone
     char plan[WHY_SIZE];
     snprintf(plan, sizeof plan,
              "%s, batch %ld of %zu, %s, seed %ld, %ld epochs, %ld steps at most, log every %ld; "
@@ -141,8 +139,9 @@ static void join(struct trainer *t) {
     if (t->rank == 0)
         NCCL_CHECK(ncclGetUniqueId(&id));
     share_id(&t->place, &id, plan, opt.snapshot, opt.token_file, opt.join_timeout);
-    NCCL_CHECK(ncclCommInitRankConfig(&t->comm, t->world, id, t->rank, &config));
-    start_watchdog(&t->comm, opt.join_timeout, opt.step_timeout);
+    start_watchdog(opt.join_timeout, opt.step_timeout);
+    COLLECTIVE(t->stream, ncclCommInitRank(&t->comm, t->world, id, t->rank));
+    watch_comm(t->comm);
     t->comm_stream = t->stream;
     if (opt.overlap)
         CUDA_CHECK(cudaStreamCreate(&t->comm_stream));

@@ -93,10 +93,10 @@ static void fsdp_join(struct fsdp *f, ncclComm_t comm, int rank, cudaStream_t st
                       cudaStream_t comm_stream) {
     f->stream = stream;
     f->comm_stream = comm_stream;
-    watch_comm(&f->group_comm);
     COLLECTIVE(f->stream, ncclCommSplit(comm, rank / f->shards, rank, &f->group_comm, NULL));
-    watch_comm(&f->replica_comm);
+    watch_comm(f->group_comm);
     COLLECTIVE(f->stream, ncclCommSplit(comm, f->shard, rank, &f->replica_comm, NULL));
+    watch_comm(f->replica_comm);
     CUDA_CHECK(cudaEventCreateWithFlags(&f->event, cudaEventDisableTiming));
 }
 

@@ -29,11 +29,11 @@ void device_alloc_check(cudaError_t error, const char *kind, size_t bytes, const
 #define CUDA_CHECK(call) cuda_check((call), #call, __FILE__, __LINE__)
 #define CUBLAS_CHECK(call) cublas_check((call), #call, __FILE__, __LINE__)
 
-// For programs that include <nccl.h>. A non-blocking communicator's ncclInProgress is no error.
+// For programs that include <nccl.h>.
 #define NCCL_CHECK(call)                                                                           \
     do {                                                                                           \
         ncclResult_t nccl_result = (call);                                                         \
-        if (nccl_result != ncclSuccess && nccl_result != ncclInProgress)                           \
+        if (nccl_result != ncclSuccess)                                                            \
             fail("%s:%d: %s: %s (%s)", __FILE__, __LINE__, #call, ncclGetErrorString(nccl_result), \
                  ncclGetLastError(NULL));                                                          \
     } while (0)

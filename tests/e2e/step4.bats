@@ -132,7 +132,7 @@ in_step() { # STEP: of any collective
     start_ranks 2 "$four"
     ranks_end 5 1 0 1
     for rank in 0 1; do
-        rank_says $rank "step 0, collective 0, ncclCommInitRankConfig .*Duplicate GPU"
+        rank_says $rank "step 0, collective 0, ncclCommInitRank\(.*Duplicate GPU"
     done
 }
 
@@ -175,7 +175,7 @@ END
     ranks_end 4 1 0 2
     ranks_end 1 137 1
     # In the first collective, that of the new parameters, which rank 0 would save.
-    changed ./program 's/^( *)COLLECTIVE\(t->stream, ncclBcast/\1if (t->rank == 1)\n\1    raise(SIGKILL);\n&/'
+    changed ./program '/^static void start/,/^}/s/^( *)COLLECTIVE/\1if (t->rank == 1)\n\1    raise(SIGKILL);\n&/'
     rm -f s
     start_ranks 3 ./program --snapshot s
     ranks_end 5 1 0 2
@@ -228,21 +228,64 @@ late_is_given_up() {
     rank_says 1 "$(in_step 3)"
 }
 
-@test "nothing is printed or saved after the communicator was aborted" {
+# on_after_all RANK...: these have given up and are about to end when rank 1, which they waited for, goes on.
+on_after_all() {
+    local rank
+    for rank; do
+        until_true 10 grep -q '^error' "err.$rank"
+    done
+    kill -CONT "${pids[1]}"
+    ranks_end 5 1 "$@"
+}
+
+@test "nothing is printed or saved after the watchdog has given up" {
     launch_tiny 3 "$four" --log-every 1 --snapshot right
     slow='s/^( *)_exit\(1\);/\1sleep(1);\n&/'
+    no_lock='/^static void wait_for/,/^}/s/^ *pthread_mutex_lock.*//'
     changed ./program '' "$slow"
-    late_is_given_up ./program
-    changed ./program '' "$slow; /^static void wait_for/,/^}/s/^ *(pthread_mutex_(un)?lock|look_first).*//"
-    run ! late_is_given_up ./program
+    late 19 ./program
+    on_after_all 0 2
+    gives_up_after 1 0 2
+    [ "$(grep -c '^epoch.*step' out.0)" = 2 ]
+    end_ranks
+    changed ./program '' "$slow; $no_lock"
+    late 19 ./program
+    on_after_all 0 2
+    [ "$(grep -c '^epoch.*step' out.0)" = 3 ]
     end_ranks
     # Not the new parameters either.
-    changed ./program 's/^( *)COLLECTIVE\(t->stream, ncclBcast/\1if (t->rank == 1)\n\1    raise(SIGSTOP);\n&/' "$slow"
-    rm -f s
-    start_ranks 2 ./program --snapshot s --step-timeout 0.3
-    ranks_end 4 1 0
-    rank_says 0 "$(in_step 0)has not ended for 0.3 s"
-    [ ! -e s ]
+    stop='/^static void start/,/^}/s/^( *)COLLECTIVE/\1if (t->rank == 1)\n\1    raise(SIGSTOP);\n&/'
+    for saves in 0 1; do
+        changed ./program "$stop" "$slow$([ $saves = 0 ] || echo "; $no_lock")"
+        rm -f s
+        start_ranks 2 ./program --snapshot s --step-timeout 0.3
+        on_after_all 0
+        rank_says 0 "$(in_step 0)has not ended for 0.3 s"
+        [ $saves = 1 ] || [ ! -e s ]
+        [ $saves = 0 ] || [ -e s ]
+        end_ranks
+    done
+}
+
+@test "a call of NCCL that does not return is given up, too" {
+    # The first, in which all ranks join, has a time limit of its own.
+    before='/^static void join/,/^}/s/^( *)COLLECTIVE/\1if (t->rank == 1)\n\1    raise(SIGNAL);\n&/'
+    for signal in SIGSTOP SIGKILL; do
+        changed ./program "${before/SIGNAL/$signal}"
+        start_ranks 3 ./program --join-timeout 2
+        ranks_end 6 1 0 2
+        for rank in 0 2; do
+            rank_says $rank "step 0, collective 0, ncclCommInitRank\(.*\) at .*train\.c:[0-9]+: "
+        done
+        [ $signal = SIGKILL ] || grep -q 'has not ended for 2 s (--join-timeout): ' err.0
+        end_ranks
+    done
+    changed ./program 's/^( *)COLLECTIVE\(t->comm_stream,/\1if (watch.step == 3)\n\1    COLLECTIVE(t->comm_stream, (sleep(60), ncclSuccess));\n&/'
+    start_ranks 2 ./program --log-every 1 --step-timeout 0.3
+    ranks_end 5 1 0 1
+    for rank in 0 1; do
+        rank_says $rank "step 3, collective [0-9]+, \(sleep\(60\), .*has not ended for 0.3 s"
+    done
 }
 
 # far_ahead PROGRAM SIGNAL STEP LAYER OPTION...: rank 1 of 2 gets the signal when all work of before this layer's

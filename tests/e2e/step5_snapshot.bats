@@ -344,6 +344,15 @@ END
     run ! waits_for_shards ./program
 }
 
+@test "when a rank stops before the communicators are split the others give up" {
+    changed ./program fsdp.h '0,/^( *)COLLECTIVE/s//\1if (rank == 1)\n\1    raise(SIGSTOP);\n&/; s/^#include <math.h>/&\n#include <signal.h>/'
+    start_ranks 3 ./program --step-timeout 0.3
+    ranks_end 5 1 0 2
+    for rank in 0 2; do
+        rank_says $rank "step 0, collective 1, ncclCommSplit\\(.* has not ended for 0.3 s \\(--step-timeout\\): "
+    done
+}
+
 @test "when a rank is killed the others name a collective and end within seconds; what is saved is whole" {
     while read -r rank function nth epochs; do
         rm -rf now && mkdir now
