@@ -1,6 +1,6 @@
 // The collectives of the CPU device. All are one exchange: first every rank sends each other rank
-// the part of its data that this one is to reduce, and reduces its own part as the messages come
-// in; then every rank sends all others what it has to give. The data go in chunks, so that they are
+// the part of its data that this one needs, and reduces what comes in, or puts it side by side;
+// then every rank sends all others what it has to give. The data go in chunks, so that they are
 // still in the cache when they are needed again. As parts are reduced in the order of the ranks, a
 // sum has the same bits wherever it is taken.
 #include "comm.h"
@@ -25,12 +25,12 @@ static size_t smaller(size_t a, size_t b) {
 
 // "AllReduce (count 512, float, sum)"
 static const char *describe(char text[96], const struct call *call) {
-    static const char *const kinds[] = {"no collective", "AllReduce", "Broadcast",
-                                        "Reduce",        "AllGather", "ReduceScatter",
-                                        "Send",          "Recv",      "CommSplit"};
+    static const char *const kinds[] = {"no collective", "AllReduce",     "Broadcast", "Reduce",
+                                        "AllGather",     "ReduceScatter", "AlltoAll",  "Gather",
+                                        "Scatter",       "Send",          "Recv",      "CommSplit"};
     static const char *const types[] = {"int8",   "uint8", "int32", "uint32", "int64",
                                         "uint64", "half",  "float", "double", "bfloat16"};
-    static const char *const ops[] = {"sum", "prod", "max", "min", "avg"};
+    static const char *const ops[] = {"sum", "prod", "max", "min", "avg", "premulsum"};
     int n = snprintf(text, 96, "%s", kinds[call->kind]);
     if (call->kind == CALL_NONE || call->kind == CALL_SPLIT)
         return text;
@@ -39,7 +39,8 @@ static const char *describe(char text[96], const struct call *call) {
     if (call->kind == CALL_ALL_REDUCE || call->kind == CALL_REDUCE ||
         call->kind == CALL_REDUCE_SCATTER)
         n += snprintf(text + n, (size_t)(96 - n), ", %s", ops[call->op]);
-    if (call->kind == CALL_BROADCAST || call->kind == CALL_REDUCE)
+    if (call->kind == CALL_BROADCAST || call->kind == CALL_REDUCE || call->kind == CALL_GATHER ||
+        call->kind == CALL_SCATTER)
         n += snprintf(text + n, (size_t)(96 - n), ", root %d", call->root);
     if (call->kind == CALL_SEND || call->kind == CALL_RECV)
         n += snprintf(text + n, (size_t)(96 - n), ", %s rank %d",
@@ -284,14 +285,16 @@ static size_t chunk(struct part part, size_t from) {
     return from < part.bytes ? smaller(part.bytes - from, SLOT_BYTES) : 0;
 }
 
-// reduced[r]: what rank r reduces out of everybody's send, into its result. given[r]: where in
-// everybody's recv that goes which rank r gives from its own gift. Each rank has at least one
-// message for each other, so that none can miss that their calls differ.
+// sent[r]: the part of this rank's send that rank r gets. It reduces all ranks' parts, which are
+// the same for all, into its result; or, if it places them, puts that of rank r at placed[r] of its
+// recv. given[r]: the part of everybody's recv that rank r fills from its own gift. Each rank has
+// at least one message for each other, so that none can miss that their calls differ.
 struct exchange {
     struct call call;
     const char *send, *gift;
     char *recv, *result;
-    struct part reduced[MOST_PEERS], given[MOST_PEERS];
+    int places;
+    struct part sent[MOST_PEERS], placed[MOST_PEERS], given[MOST_PEERS];
 };
 
 // Peers in the order in which rank r turns to them, so that not all turn to the same one at once.
@@ -303,9 +306,9 @@ static ncclResult_t send_parts(struct ncclComm *c, const struct exchange *e, siz
     ncclResult_t result = ncclSuccess;
     for (int i = 1; i < c->ranks && !result; i++) {
         int p = turn_to(c, i);
-        size_t bytes = chunk(e->reduced[p], from);
+        size_t bytes = chunk(e->sent[p], from);
         if (bytes || from == 0)
-            result = post(c, p, &e->call, at(e->send, e->reduced[p].at + from), bytes);
+            result = post(c, p, &e->call, at(e->send, e->sent[p].at + from), bytes);
     }
     return result;
 }
@@ -313,8 +316,9 @@ static ncclResult_t send_parts(struct ncclComm *c, const struct exchange *e, siz
 static ncclResult_t reduce_part(struct ncclComm *c, const struct exchange *e, size_t from) {
     ncclResult_t result = ncclSuccess;
     const void *inputs[MOST_PEERS];
-    struct part own = e->reduced[c->rank];
+    struct part own = e->sent[c->rank];
     size_t bytes = chunk(own, from), element = cpu_type_size((ncclDataType_t)e->call.type);
+    ncclRedOp_t op = e->call.op == OP_PRE_MUL_SUM ? ncclSum : (ncclRedOp_t)e->call.op;
     if (!bytes && from > 0)
         return ncclSuccess;
     for (int p = 0; p < c->ranks && !result; p++) {
@@ -326,10 +330,25 @@ static ncclResult_t reduce_part(struct ncclComm *c, const struct exchange *e, si
     if (result)
         return result;
     if (bytes)
-        cpu_reduce((ncclDataType_t)e->call.type, (ncclRedOp_t)e->call.op, e->result + from, inputs,
-                   c->ranks, bytes / element);
+        cpu_reduce((ncclDataType_t)e->call.type, op, e->result + from, inputs, c->ranks,
+                   bytes / element);
     for (int i = 1; i < c->ranks; i++)
         release(c, turn_to(c, i));
+    return result;
+}
+
+static ncclResult_t place_parts(struct ncclComm *c, const struct exchange *e, size_t from) {
+    ncclResult_t result = ncclSuccess;
+    for (int i = 1; i < c->ranks && !result; i++) {
+        const struct message *m;
+        int p = turn_to(c, i);
+        size_t bytes = chunk(e->placed[p], from);
+        if ((!bytes && from > 0) || (result = take(c, p, &e->call, &m)))
+            continue;
+        if (bytes)
+            memcpy(e->recv + e->placed[p].at + from, m->data, bytes);
+        release(c, p);
+    }
     return result;
 }
 
@@ -358,16 +377,18 @@ static ncclResult_t receive(struct ncclComm *c, const struct exchange *e, size_t
 // The next chunk to be reduced is sent before the others' gifts are received, so that it is there
 // in time. Who has reduced a chunk knows that all others have sent theirs, and so have received the
 // gifts before the last: no rank is more than four messages ahead of another, so nobody waits for
-// room.
+// room. Where parts are placed, a rank may have to wait for room, which its peer makes when it
+// takes its own parts.
 static ncclResult_t run_exchange(struct ncclComm *c, const struct exchange *e) {
     size_t longest = 1;
     for (int r = 0; r < c->ranks; r++) {
-        longest = e->reduced[r].bytes > longest ? e->reduced[r].bytes : longest;
+        longest = e->sent[r].bytes > longest ? e->sent[r].bytes : longest;
+        longest = e->placed[r].bytes > longest ? e->placed[r].bytes : longest;
         longest = e->given[r].bytes > longest ? e->given[r].bytes : longest;
     }
     ncclResult_t result = send_parts(c, e, 0);
     for (size_t from = 0; from < longest && !result; from += SLOT_BYTES) {
-        result = reduce_part(c, e, from);
+        result = e->places ? place_parts(c, e, from) : reduce_part(c, e, from);
         if (!result)
             result = give(c, e, from);
         if (!result && from + SLOT_BYTES < longest)
@@ -385,24 +406,37 @@ static void plan(struct exchange *e, const struct ncclComm *c, const struct work
     *e = (struct exchange){
         .call = *call, .send = work->send, .recv = work->recv, .result = work->recv};
     e->gift = work->send;
+    e->places =
+        call->kind == CALL_ALL_TO_ALL || call->kind == CALL_GATHER || call->kind == CALL_SCATTER;
     for (int r = 0; r < c->ranks; r++) {
         size_t from = call->count * (size_t)r / (size_t)c->ranks * element;
         size_t to = call->count * ((size_t)r + 1) / (size_t)c->ranks * element;
         switch (call->kind) {
         case CALL_ALL_REDUCE:
             if (bytes <= SMALL) { // one phase is faster: everybody reduces everything
-                e->reduced[r] = (struct part){0, bytes};
+                e->sent[r] = (struct part){0, bytes};
                 break;
             }
-            e->reduced[r] = e->given[r] = (struct part){from, to - from};
+            e->sent[r] = e->given[r] = (struct part){from, to - from};
             if (r == c->rank)
                 e->gift = e->result = work->recv + from;
             break;
         case CALL_REDUCE_SCATTER:
-            e->reduced[r] = (struct part){(size_t)r * bytes, bytes};
+            e->sent[r] = (struct part){(size_t)r * bytes, bytes};
             break;
         case CALL_REDUCE:
-            e->reduced[r] = (struct part){0, r == call->root ? bytes : 0};
+            e->sent[r] = (struct part){0, r == call->root ? bytes : 0};
+            break;
+        case CALL_ALL_TO_ALL:
+            e->sent[r] = e->placed[r] = (struct part){(size_t)r * bytes, bytes};
+            break;
+        case CALL_GATHER:
+            e->sent[r] = (struct part){0, r == call->root ? bytes : 0};
+            e->placed[r] = (struct part){(size_t)r * bytes, c->rank == call->root ? bytes : 0};
+            break;
+        case CALL_SCATTER:
+            e->sent[r] = (struct part){(size_t)r * bytes, c->rank == call->root ? bytes : 0};
+            e->placed[r] = (struct part){0, r == call->root ? bytes : 0};
             break;
         case CALL_ALL_GATHER:
         case CALL_SPLIT:
@@ -415,6 +449,9 @@ static void plan(struct exchange *e, const struct ncclComm *c, const struct work
     if (e->given[c->rank].bytes && e->gift == work->send &&
         at(work->recv, e->given[c->rank].at) != work->send)
         memcpy(work->recv + e->given[c->rank].at, work->send, e->given[c->rank].bytes);
+    struct part from = e->sent[c->rank], to = e->placed[c->rank];
+    if (to.bytes && work->send + from.at != work->recv + to.at)
+        memcpy(work->recv + to.at, work->send + from.at, to.bytes);
 }
 
 // Whether the transfer got on.
@@ -524,15 +561,32 @@ static ncclResult_t run_transfers(struct ncclComm *c, struct work *work) {
     return result ? result : wait_for_receivers(c, work);
 }
 
+// The products of a rank's data and its scalar, in the type of both, as NCCL rounds them too.
+static void *products(const struct ncclComm *c, const struct work *work) {
+    ncclDataType_t type = (ncclDataType_t)work->call.type;
+    size_t parts = work->call.kind == CALL_REDUCE_SCATTER ? (size_t)c->ranks : 1;
+    void *product = malloc(work->call.count * parts * cpu_type_size(type) + 1);
+    if (product)
+        cpu_scale(type, product, work->send, work->scalar ? work->scalar : work->scalar_value,
+                  work->call.count * parts);
+    return product;
+}
+
 static ncclResult_t run(struct ncclComm *c, struct work *work) {
     c->also_aborted = work->made ? &work->made->aborted : NULL;
     if (work->transfers)
         return run_transfers(c, work);
     struct exchange *e = malloc(sizeof *e);
-    if (!e)
-        return give_up(c, ncclSystemError, "out of memory");
-    plan(e, c, work);
-    ncclResult_t result = run_exchange(c, e);
+    void *product = work->scaled ? products(c, work) : NULL;
+    ncclResult_t result;
+    if (!e || (work->scaled && !product)) {
+        result = give_up(c, ncclSystemError, "out of memory");
+    } else {
+        work->send = product ? product : work->send;
+        plan(e, c, work);
+        result = run_exchange(c, e);
+    }
+    free(product);
     free(e);
     return result;
 }

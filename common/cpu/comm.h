@@ -30,10 +30,15 @@ enum call_kind {
     CALL_REDUCE,
     CALL_ALL_GATHER,
     CALL_REDUCE_SCATTER,
+    CALL_ALL_TO_ALL,
+    CALL_GATHER,
+    CALL_SCATTER,
     CALL_SEND,
     CALL_RECV,
     CALL_SPLIT
 };
+
+enum { OP_PRE_MUL_SUM = ncclNumOps }; // whatever the number that a rank's program knows it by
 
 // A call as the ranks compare it: it goes with every message.
 struct call {
@@ -89,6 +94,19 @@ struct channel {
     struct transit *transit;
 };
 
+// An operation of ncclRedOpCreatePreMulSum.
+struct scaling {
+    int op;
+    ncclDataType_t type;
+    const void *on_device; // or NULL: the value
+    char value[8];
+    struct scaling *next;
+};
+
+struct ncclWindow_vidmem {
+    struct ncclWindow_vidmem *next;
+};
+
 struct ncclComm {
     int rank, ranks, device, blocking;
     uint64_t name;            // the same on all ranks
@@ -110,6 +128,8 @@ struct ncclComm {
     int finalized, background; // background: threads at work for it
     struct ncclComm *making;   // what is being split off, which its caller does not have yet
     uint64_t issued, finished; // calls, which run in the order in which they were issued
+    struct scaling *scalings;
+    struct ncclWindow_vidmem *windows;
 
     int network_wake; // an eventfd, if there are peers on other hosts
     atomic_int network_stop;
@@ -156,6 +176,9 @@ struct work {
     struct call call;
     const char *send;
     char *recv;
+    int scaled;         // by this scalar, which the device reads when the call runs
+    const void *scalar; // or NULL: scalar_value
+    char scalar_value[8];
     int transfers;
     struct transfer transfer[];
 };

@@ -30,6 +30,9 @@ int cpu_device_count(void);
 // Sets up the address ranges and the limit of each device's memory; called once by cpu_enter.
 void cpu_memory_init(void);
 
+// Frees all memory of a device whose streams are empty.
+void cpu_free_device(int device);
+
 // The device threads' address of bytes at a device pointer (or at pinned host memory, as on a GPU).
 // NULL when they do not all lie inside one live allocation.
 void *cpu_view(const void *pointer, size_t bytes);

@@ -189,6 +189,16 @@ static struct allocation **find_link(struct allocation **list, const void *point
     return list;
 }
 
+// Takes an allocation out of the list, and its bytes out of reach before the addresses can be given
+// out again; called with cpu_lock held.
+static void give_back(struct allocation **link) {
+    struct allocation *a = *link;
+    mmap((void *)(a->start + heap_bytes), a->span - page, PROT_NONE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    used_bytes[a->device] -= a->bytes;
+    *link = a->next;
+}
+
 cudaError_t cudaFree(void *pointer) {
     cudaError_t error = cpu_enter();
     if (error || !pointer)
@@ -201,16 +211,24 @@ cudaError_t cudaFree(void *pointer) {
     pthread_mutex_lock(&cpu_lock);
     struct allocation **link = find_link(&device_list, pointer);
     a = *link;
-    if (a) {
-        // Out of reach before the addresses can be given out again.
-        mmap((void *)(a->start + heap_bytes), a->span - page, PROT_NONE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-        used_bytes[a->device] -= a->bytes;
-        *link = a->next;
-    }
+    if (a)
+        give_back(link);
     pthread_mutex_unlock(&cpu_lock);
     free(a);
     return a ? cudaSuccess : cpu_error(cudaErrorInvalidValue);
+}
+
+void cpu_free_device(int device) {
+    pthread_mutex_lock(&cpu_lock);
+    for (struct allocation **link = &device_list, *a; (a = *link);) {
+        if (a->device != device) {
+            link = &a->next;
+            continue;
+        }
+        give_back(link);
+        free(a);
+    }
+    pthread_mutex_unlock(&cpu_lock);
 }
 
 cudaError_t cudaMallocHost(void **pointer, size_t size) {
@@ -231,6 +249,12 @@ cudaError_t cudaMallocHost(void **pointer, size_t size) {
     pthread_mutex_unlock(&cpu_lock);
     *pointer = memory;
     return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void **pointer, size_t size, unsigned flags) {
+    unsigned known = cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined;
+    return !pointer || (flags & ~known) ? cpu_error(cudaErrorInvalidValue)
+                                        : cudaMallocHost(pointer, size);
 }
 
 cudaError_t cudaFreeHost(void *pointer) {

@@ -310,6 +310,10 @@ static void free_comm(struct ncclComm *c, int at_once) {
         c->seat->left = 1;
     cpu_network_stop(c, at_once);
     cpu_part(c);
+    for (struct scaling *s; (s = c->scalings); free(s))
+        c->scalings = s->next;
+    for (struct ncclWindow_vidmem *w; (w = c->windows); free(w))
+        c->windows = w->next;
     pthread_mutex_destroy(&c->lock);
     pthread_cond_destroy(&c->changed);
     free(c);
@@ -721,6 +725,98 @@ ncclResult_t ncclCommDeregister(const ncclComm_t c, void *handle) {
     return ready(c, "ncclCommDeregister");
 }
 
+ncclResult_t ncclCommWindowRegister(ncclComm_t c, void *buffer, size_t size, ncclWindow_t *window,
+                                    int flags) {
+    ncclResult_t result = ready(c, "ncclCommWindowRegister");
+    if (!result && (!window || !cpu_view(buffer, size)))
+        result = cpu_refuse(ncclInvalidArgument,
+                            "ncclCommWindowRegister: buff is not device memory, or win is NULL");
+    if (!result && (uintptr_t)buffer % NCCL_WIN_REQUIRED_ALIGNMENT)
+        result =
+            cpu_refuse(ncclInvalidArgument, "ncclCommWindowRegister: buff is not a multiple of %d",
+                       NCCL_WIN_REQUIRED_ALIGNMENT);
+    if (!result && (flags & ~NCCL_WIN_COLL_SYMMETRIC))
+        result = cpu_refuse(ncclInvalidArgument, "ncclCommWindowRegister: winFlags %#x is unknown",
+                            (unsigned)flags);
+    if (result)
+        return note(result);
+    struct ncclWindow_vidmem *w = malloc(sizeof *w);
+    if (!w)
+        abort();
+    w->next = c->windows;
+    *window = c->windows = w;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommWindowDeregister(ncclComm_t c, ncclWindow_t window) {
+    ncclResult_t result = ready(c, "ncclCommWindowDeregister");
+    if (result)
+        return note(result);
+    struct ncclWindow_vidmem **link = &c->windows;
+    while (*link && *link != window)
+        link = &(*link)->next;
+    if (!*link)
+        return note(cpu_refuse(ncclInvalidArgument,
+                               "ncclCommWindowDeregister: win is no window of this communicator"));
+    *link = window->next;
+    free(window);
+    return ncclSuccess;
+}
+
+// The link to the scaling with this number, which ends in NULL where there is none.
+static struct scaling **find_scaling(ncclComm_t c, int op) {
+    struct scaling **link = &c->scalings;
+    while (*link && (*link)->op != op)
+        link = &(*link)->next;
+    return link;
+}
+
+ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t type,
+                                      ncclScalarResidence_t residence, ncclComm_t c) {
+    // Numbers are given out once in a process, so that one communicator does not know another's.
+    static atomic_int last = ncclNumOps;
+    ncclResult_t result = ready(c, "ncclRedOpCreatePreMulSum");
+    size_t bytes = cpu_type_size(type);
+    if (!result && (!op || !scalar))
+        result = cpu_refuse(ncclInvalidArgument, "ncclRedOpCreatePreMulSum: op or scalar is NULL");
+    else if (!result && !bytes)
+        result = cpu_refuse(ncclInvalidArgument,
+                            "ncclRedOpCreatePreMulSum: datatype %d is not supported", (int)type);
+    else if (!result && residence != ncclScalarDevice && residence != ncclScalarHostImmediate)
+        result = cpu_refuse(ncclInvalidArgument, "ncclRedOpCreatePreMulSum: residence is %d",
+                            (int)residence);
+    else if (!result && (residence == ncclScalarDevice ? !cpu_view(scalar, bytes)
+                                                       : cpu_is_device_pointer(scalar)))
+        result = cpu_refuse(ncclInvalidArgument,
+                            "ncclRedOpCreatePreMulSum: scalar is not where residence says");
+    if (result)
+        return note(result);
+    struct scaling *s = calloc(1, sizeof *s);
+    if (!s)
+        abort();
+    *s = (struct scaling){.op = ++last, .type = type, .next = c->scalings};
+    if (residence == ncclScalarDevice)
+        s->on_device = scalar;
+    else
+        memcpy(s->value, scalar, bytes);
+    c->scalings = s;
+    *op = (ncclRedOp_t)s->op;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t c) {
+    ncclResult_t result = ready(c, "ncclRedOpDestroy");
+    if (result)
+        return note(result);
+    struct scaling **link = find_scaling(c, (int)op), *s = *link;
+    if (!s)
+        return note(cpu_refuse(ncclInvalidArgument,
+                               "ncclRedOpDestroy: op %d was not made for this communicator", op));
+    *link = s->next;
+    free(s);
+    return ncclSuccess;
+}
+
 ncclResult_t ncclGroupStart(void) {
     if (group.depth++ == 0)
         group.error = ncclSuccess;
@@ -758,14 +854,38 @@ static void count_elements(const struct ncclComm *c, const struct call *call, si
     size_t ranks = (size_t)c->ranks,
            of_all = call->count > SIZE_MAX / ranks ? SIZE_MAX : call->count * ranks;
     *send = *recv = call->count;
-    if (call->kind == CALL_ALL_GATHER)
+    if (call->kind == CALL_ALL_TO_ALL)
+        *send = *recv = of_all;
+    else if (call->kind == CALL_ALL_GATHER)
         *recv = of_all;
     else if (call->kind == CALL_REDUCE_SCATTER)
         *send = of_all;
+    else if (call->kind == CALL_GATHER)
+        *recv = c->rank == call->root ? of_all : 0;
+    else if (call->kind == CALL_SCATTER)
+        *send = c->rank == call->root ? of_all : 0;
     else if (call->kind == CALL_RECV || (call->kind == CALL_BROADCAST && c->rank != call->root))
         *send = 0;
     else if (call->kind == CALL_SEND || (call->kind == CALL_REDUCE && c->rank != call->root))
         *recv = 0;
+}
+
+// Takes over the scalar of the work's operation: the operation may be destroyed before the call
+// runs.
+static ncclResult_t take_scalar(const char *name, struct work *work) {
+    const struct scaling *s = *find_scaling(work->comm, work->call.op);
+    if (!s)
+        return cpu_refuse(ncclInvalidArgument, "%s: there is no operation %d", name, work->call.op);
+    if ((int)s->type != work->call.type)
+        return cpu_refuse(ncclInvalidArgument,
+                          "%s: the operation was made for datatype %d, not for %d", name,
+                          (int)s->type, work->call.type);
+    if (s->on_device && !(work->scalar = cpu_view(s->on_device, cpu_type_size(s->type))))
+        return cpu_refuse(ncclInvalidArgument, "%s: the operation's scalar has been freed", name);
+    memcpy(work->scalar_value, s->value, sizeof s->value);
+    work->scaled = 1;
+    work->call.op = OP_PRE_MUL_SUM;
+    return ncclSuccess;
 }
 
 static ncclResult_t call(const char *name, struct call call, const void *send, void *recv,
@@ -780,8 +900,6 @@ static ncclResult_t call(const char *name, struct call call, const void *send, v
     if (!element)
         return note(
             cpu_refuse(ncclInvalidArgument, "%s: datatype %d is not supported", name, call.type));
-    if (call.op < 0 || call.op >= ncclNumOps)
-        return note(cpu_refuse(ncclInvalidArgument, "%s: there is no operation %d", name, call.op));
     if (call.root < 0 || call.root >= c->ranks)
         return note(cpu_refuse(ncclInvalidArgument, "%s: %s %d is not one of %d ranks", name,
                                transfer ? "peer" : "root", call.root, c->ranks));
@@ -799,6 +917,10 @@ static ncclResult_t call(const char *name, struct call call, const void *send, v
                                               .data = call.kind == CALL_SEND ? from : to,
                                               .bytes = call.count * element,
                                               .peer = call.root};
+    if ((call.op < 0 || call.op >= ncclNumOps) && (result = take_scalar(name, work))) {
+        free(work);
+        return note(result);
+    }
     return note(enqueue(work, stream));
 }
 
@@ -836,6 +958,24 @@ ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, ncclD
     return call("ncclReduceScatter",
                 (struct call){CALL_REDUCE_SCATTER, (int)type, (int)op, 0, count, 0}, send, recv, c,
                 stream);
+}
+
+ncclResult_t ncclAlltoAll(const void *send, void *recv, size_t count, ncclDataType_t type,
+                          ncclComm_t c, cudaStream_t stream) {
+    return call("ncclAlltoAll", (struct call){CALL_ALL_TO_ALL, (int)type, 0, 0, count, 0}, send,
+                recv, c, stream);
+}
+
+ncclResult_t ncclGather(const void *send, void *recv, size_t count, ncclDataType_t type, int root,
+                        ncclComm_t c, cudaStream_t stream) {
+    return call("ncclGather", (struct call){CALL_GATHER, (int)type, 0, root, count, 0}, send, recv,
+                c, stream);
+}
+
+ncclResult_t ncclScatter(const void *send, void *recv, size_t count, ncclDataType_t type, int root,
+                         ncclComm_t c, cudaStream_t stream) {
+    return call("ncclScatter", (struct call){CALL_SCATTER, (int)type, 0, root, count, 0}, send,
+                recv, c, stream);
 }
 
 ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int peer, ncclComm_t c,

@@ -497,6 +497,20 @@ cudaError_t cudaDeviceSynchronize(void) {
     return cpu_error(!error && failed ? cudaErrorLaunchFailure : error);
 }
 
+cudaError_t cudaDeviceReset(void) {
+    cudaError_t error = cpu_enter();
+    if (error)
+        return cpu_error(error);
+    cpu_drain_device(current_device);
+    pthread_mutex_lock(&cpu_lock);
+    for (struct CUstream_st *s = streams; s; s = s->next)
+        if (s->device == current_device && s != default_stream[current_device])
+            s->alive = 0;
+    pthread_mutex_unlock(&cpu_lock);
+    cpu_free_device(current_device);
+    return cudaSuccess;
+}
+
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
     cudaError_t error = cpu_enter();
     if (error)
@@ -655,6 +669,36 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device) {
              prop->multiProcessorCount);
     size_t available;
     return cudaMemGetInfo(&available, &prop->totalGlobalMem);
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device) {
+    struct cudaDeviceProp prop;
+    cudaError_t error = value ? cudaGetDeviceProperties(&prop, device) : cudaErrorInvalidValue;
+    if (error)
+        return cpu_error(error);
+    switch (attribute) {
+    case cudaDevAttrMultiProcessorCount:
+        *value = prop.multiProcessorCount;
+        break;
+    case cudaDevAttrPciBusId:
+        *value = prop.pciBusID;
+        break;
+    case cudaDevAttrPciDeviceId:
+        *value = prop.pciDeviceID;
+        break;
+    case cudaDevAttrPciDomainId:
+        *value = prop.pciDomainID;
+        break;
+    case cudaDevAttrComputeCapabilityMajor:
+        *value = prop.major;
+        break;
+    case cudaDevAttrComputeCapabilityMinor:
+        *value = prop.minor;
+        break;
+    default:
+        return cpu_error(cudaErrorInvalidValue);
+    }
+    return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetPCIBusId(char *id, int length, int device) {

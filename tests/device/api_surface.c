@@ -26,6 +26,16 @@ VALUE(cudaMemcpyHostToDevice, 1);
 VALUE(cudaMemcpyDeviceToHost, 2);
 VALUE(cudaMemcpyDeviceToDevice, 3);
 VALUE(cudaMemcpyDefault, 4);
+VALUE(cudaHostAllocDefault, 0);
+VALUE(cudaHostAllocPortable, 1);
+VALUE(cudaHostAllocMapped, 2);
+VALUE(cudaHostAllocWriteCombined, 4);
+VALUE(cudaDevAttrMultiProcessorCount, 16);
+VALUE(cudaDevAttrPciBusId, 33);
+VALUE(cudaDevAttrPciDeviceId, 34);
+VALUE(cudaDevAttrPciDomainId, 50);
+VALUE(cudaDevAttrComputeCapabilityMajor, 75);
+VALUE(cudaDevAttrComputeCapabilityMinor, 76);
 VALUE(cudaStreamDefault, 0);
 VALUE(cudaStreamNonBlocking, 1);
 VALUE(cudaEventDefault, 0);
@@ -81,9 +91,15 @@ VALUE(ncclMax, 2);
 VALUE(ncclMin, 3);
 VALUE(ncclAvg, 4);
 VALUE(ncclNumOps, 5);
+VALUE(ncclMaxRedOp, 0x7fffffff);
+VALUE(ncclScalarDevice, 0);
+VALUE(ncclScalarHostImmediate, 1);
 VALUE(NCCL_MAJOR, 2);
 VALUE(NCCL_UNIQUE_ID_BYTES, 128);
 VALUE(NCCL_SPLIT_NOCOLOR, -1);
+VALUE(NCCL_WIN_DEFAULT, 0);
+VALUE(NCCL_WIN_COLL_SYMMETRIC, 1);
+VALUE(NCCL_WIN_REQUIRED_ALIGNMENT, 4096);
 VALUE(NCCL_CONFIG_UNDEF_INT, INT_MIN);
 
 #define FIELD(type, name)                                                                          \
@@ -117,6 +133,10 @@ CONFIG(int, nChannelsPerNetPeer);
 CONFIG(int, nvlinkCentricSched);
 _Static_assert(sizeof(ncclUniqueId) == NCCL_UNIQUE_ID_BYTES, "ncclUniqueId");
 
+// nccl.h brings these, too.
+_Static_assert(_Generic(&((__half_raw *)0)->x, unsigned short * : 1), "__half_raw");
+_Static_assert(_Generic(&((__nv_bfloat16_raw *)0)->x, unsigned short * : 1), "__nv_bfloat16_raw");
+
 #define FUNCTION(name, result, ...)                                                                \
     _Static_assert(_Generic(&name, result(*)(__VA_ARGS__) : 1), #name " is declared otherwise")
 
@@ -130,12 +150,15 @@ FUNCTION(cudaGetDevice, cudaError_t, int *);
 FUNCTION(cudaGetDeviceProperties, cudaError_t, struct cudaDeviceProp *, int);
 FUNCTION(cudaDeviceGetPCIBusId, cudaError_t, char *, int, int);
 FUNCTION(cudaDeviceSynchronize, cudaError_t, void);
+FUNCTION(cudaDeviceGetAttribute, cudaError_t, int *, enum cudaDeviceAttr, int);
+FUNCTION(cudaDeviceReset, cudaError_t, void);
 FUNCTION(cudaDriverGetVersion, cudaError_t, int *);
 FUNCTION(cudaRuntimeGetVersion, cudaError_t, int *);
 FUNCTION(cudaMalloc, cudaError_t, void **, size_t);
 FUNCTION(cudaFree, cudaError_t, void *);
 FUNCTION(cudaMallocHost, cudaError_t, void **, size_t);
 FUNCTION(cudaFreeHost, cudaError_t, void *);
+FUNCTION(cudaHostAlloc, cudaError_t, void **, size_t, unsigned int);
 FUNCTION(cudaMemGetInfo, cudaError_t, size_t *, size_t *);
 FUNCTION(cudaMemcpy, cudaError_t, void *, const void *, size_t, enum cudaMemcpyKind);
 FUNCTION(cudaMemcpyAsync, cudaError_t, void *, const void *, size_t, enum cudaMemcpyKind,
@@ -193,6 +216,11 @@ FUNCTION(ncclMemAlloc, ncclResult_t, void **, size_t);
 FUNCTION(ncclMemFree, ncclResult_t, void *);
 FUNCTION(ncclCommRegister, ncclResult_t, ncclComm_t, void *, size_t, void **);
 FUNCTION(ncclCommDeregister, ncclResult_t, ncclComm_t, void *);
+FUNCTION(ncclCommWindowRegister, ncclResult_t, ncclComm_t, void *, size_t, ncclWindow_t *, int);
+FUNCTION(ncclCommWindowDeregister, ncclResult_t, ncclComm_t, ncclWindow_t);
+FUNCTION(ncclRedOpCreatePreMulSum, ncclResult_t, ncclRedOp_t *, void *, ncclDataType_t,
+         ncclScalarResidence_t, ncclComm_t);
+FUNCTION(ncclRedOpDestroy, ncclResult_t, ncclRedOp_t, ncclComm_t);
 FUNCTION(ncclAllReduce, ncclResult_t, const void *, void *, size_t, ncclDataType_t, ncclRedOp_t,
          ncclComm_t, cudaStream_t);
 FUNCTION(ncclBroadcast, ncclResult_t, const void *, void *, size_t, ncclDataType_t, int, ncclComm_t,
@@ -204,6 +232,12 @@ FUNCTION(ncclAllGather, ncclResult_t, const void *, void *, size_t, ncclDataType
          cudaStream_t);
 FUNCTION(ncclReduceScatter, ncclResult_t, const void *, void *, size_t, ncclDataType_t, ncclRedOp_t,
          ncclComm_t, cudaStream_t);
+FUNCTION(ncclAlltoAll, ncclResult_t, const void *, void *, size_t, ncclDataType_t, ncclComm_t,
+         cudaStream_t);
+FUNCTION(ncclGather, ncclResult_t, const void *, void *, size_t, ncclDataType_t, int, ncclComm_t,
+         cudaStream_t);
+FUNCTION(ncclScatter, ncclResult_t, const void *, void *, size_t, ncclDataType_t, int, ncclComm_t,
+         cudaStream_t);
 FUNCTION(ncclSend, ncclResult_t, const void *, size_t, ncclDataType_t, int, ncclComm_t,
          cudaStream_t);
 FUNCTION(ncclRecv, ncclResult_t, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);

@@ -587,6 +587,22 @@ static void pinned_memory_is_for_both_sides(void **state) {
     OK(cudaFree(d));
 }
 
+static void pinned_memory_takes_flags(void **state) {
+    (void)state;
+    float *pinned = NULL, *d = device_floats(1), copy = 5;
+    OK(cudaHostAlloc((void **)&pinned, sizeof *pinned,
+                     cudaHostAllocPortable | cudaHostAllocMapped));
+    assert_true(isnan(*pinned));
+    OK(cudaMemcpy(d, &copy, sizeof copy, cudaMemcpyHostToDevice));
+    OK(cudaMemcpyAsync(pinned, d, sizeof copy, cudaMemcpyDeviceToHost, NULL));
+    OK(cudaDeviceSynchronize());
+    assert_true(*pinned == 5);
+    REFUSED(cudaErrorInvalidValue, cudaHostAlloc((void **)&pinned, 4, 8));
+    REFUSED(cudaErrorInvalidValue, cudaHostAlloc(NULL, 4, cudaHostAllocDefault));
+    OK(cudaFreeHost(pinned));
+    OK(cudaFree(d));
+}
+
 static void sizes_are_parsed(void **state) {
     (void)state;
     assert_int_equal(cpu_parse_size("512"), 512);
@@ -745,10 +761,13 @@ static void child_of_a_user_is_refused(void **state) {
             cudaGetDevice(&n),
             cudaGetDeviceProperties(&properties, 0),
             cudaDeviceGetPCIBusId(id, sizeof id, 0),
+            cudaDeviceGetAttribute(&n, cudaDevAttrPciBusId, 0),
+            cudaDeviceReset(),
             cudaDeviceSynchronize(),
             cudaMalloc(&pointer, 1),
             cudaFree(d),
             cudaMallocHost(&pointer, 1),
+            cudaHostAlloc(&pointer, 1, 0),
             cudaFreeHost(&host),
             cudaMemGetInfo(&left, &total),
             cudaMemcpy(d, &host, sizeof host, cudaMemcpyHostToDevice),
@@ -875,6 +894,50 @@ static void three_devices(void **state) {
     assert_int_equal(properties.pciBusID, 2);
     OK(cudaDeviceGetPCIBusId(id, sizeof id, 2));
     assert_string_equal(id, "0000:02:00.0");
+    const struct {
+        enum cudaDeviceAttr attribute;
+        int value;
+    } known[] = {{cudaDevAttrMultiProcessorCount, properties.multiProcessorCount},
+                 {cudaDevAttrPciBusId, 2},
+                 {cudaDevAttrPciDeviceId, 0},
+                 {cudaDevAttrPciDomainId, 0},
+                 {cudaDevAttrComputeCapabilityMajor, properties.major},
+                 {cudaDevAttrComputeCapabilityMinor, properties.minor}};
+    for (int i = 0, value = -1; i < 6; i++, value = -1) {
+        OK(cudaDeviceGetAttribute(&value, known[i].attribute, 2));
+        assert_int_equal(value, known[i].value);
+    }
+    REFUSED(cudaErrorInvalidDevice, cudaDeviceGetAttribute(&n, cudaDevAttrPciBusId, 3));
+    REFUSED(cudaErrorInvalidValue, cudaDeviceGetAttribute(&n, (enum cudaDeviceAttr)0, 2));
+    REFUSED(cudaErrorInvalidValue, cudaDeviceGetAttribute(NULL, cudaDevAttrPciBusId, 2));
+}
+
+// What is queued is done; then the device has no streams and no memory in use, and works again.
+static void device_is_reset(void **state) {
+    (void)state;
+    float host = 0, *kept = device_floats(1000), *d;
+    cudaStream_t other, s;
+    OK(cudaStreamCreate(&other));
+    OK(cudaSetDevice(1));
+    d = device_floats(1000);
+    s = new_stream(0);
+    OK(cudaMemsetAsync(d, 0, 4000, s));
+    OK(cudaMemcpyAsync(&host, d, sizeof host, cudaMemcpyDeviceToHost, s));
+    OK(cudaDeviceReset());
+    REFUSED(cudaErrorInvalidResourceHandle, cudaStreamQuery(s));
+    REFUSED(cudaErrorInvalidValue, cudaFree(d));
+    assert_null(cpu_view(d, 1));
+    size_t left = 0, total = 1;
+    OK(cudaMemGetInfo(&left, &total));
+    assert_int_equal(left, total);
+    d = device_floats(1000);
+    OK(cudaMemset(d, 0, 4000));
+    OK(cudaFree(d));
+    OK(cudaSetDevice(0)); // untouched
+    OK(cudaMemsetAsync(kept, 0, 4000, other));
+    OK(cudaStreamSynchronize(other));
+    OK(cudaStreamDestroy(other));
+    OK(cudaFree(kept));
 }
 
 static void two_visible_devices(void **state) {
@@ -1031,6 +1094,7 @@ static const struct CMUnitTest tests[] = {
     HERE(allocations_do_not_overlap_or_leak),
     HERE(threads_may_allocate),
     HERE(pinned_memory_is_for_both_sides),
+    HERE(pinned_memory_takes_flags),
     HERE(sizes_are_parsed),
     ALONE(host_reads, "", -SIGSEGV,
           {"host code touched byte 12 of the 400 bytes from cudaMalloc(&weights)",
@@ -1060,6 +1124,7 @@ static const struct CMUnitTest tests[] = {
     ALONE(exit_while_kernels_run, "", 3, {NULL}),
     ALONE(at_least_two_devices, "", 0, {NULL}),
     ALONE(three_devices, "CPU_DEVICES=3", 0, {NULL}),
+    ALONE(device_is_reset, "CPU_DEVICES=2", 0, {NULL}),
     ALONE(two_visible_devices, "CPU_DEVICES=4 CUDA_VISIBLE_DEVICES=3,0", 0, {NULL}),
     ALONE(one_visible_device, "CPU_DEVICES=4 CUDA_VISIBLE_DEVICES=1,9,0", 0, {NULL}),
     ALONE(no_visible_device, "CUDA_VISIBLE_DEVICES=", 0, {NULL}),

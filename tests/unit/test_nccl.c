@@ -121,11 +121,15 @@ enum collective {
     REDUCE,
     ALL_GATHER,
     REDUCE_SCATTER,
+    ALL_TO_ALL,
+    GATHER,
+    SCATTER,
     SEND_RECV,
     COLLECTIVES
 };
-static const char *const collective_names[] = {"AllReduce", "Broadcast",     "Bcast",   "Reduce",
-                                               "AllGather", "ReduceScatter", "SendRecv"};
+static const char *const collective_names[] = {"AllReduce", "Broadcast",     "Bcast",    "Reduce",
+                                               "AllGather", "ReduceScatter", "AlltoAll", "Gather",
+                                               "Scatter",   "SendRecv"};
 
 // Any of the collectives; count is that of a rank's own share, where the manual has both. SEND_RECV
 // sends round the ring of the ranks.
@@ -146,6 +150,12 @@ static ncclResult_t call(enum collective which, const void *send, void *recv, si
         return ncclAllGather(send, recv, count, type, comm, stream);
     case REDUCE_SCATTER:
         return ncclReduceScatter(send, recv, count, type, op, comm, stream);
+    case ALL_TO_ALL:
+        return ncclAlltoAll(send, recv, count, type, comm, stream);
+    case GATHER:
+        return ncclGather(send, recv, count, type, root, comm, stream);
+    case SCATTER:
+        return ncclScatter(send, recv, count, type, root, comm, stream);
     default:
         OK(ncclCommCount(comm, &n));
         OK(ncclCommUserRank(comm, &rank));
@@ -408,16 +418,22 @@ static void fill(const struct sweep *s, const struct one_case *c, char *array, i
         store(c->t, array, i, draw(c->t, c->op, s->cases, rank, i));
 }
 
-// Compares with the data of one rank.
-static void check_copy(const struct sweep *s, const struct one_case *c, const char *array, int rank,
-                       size_t count, const char *what, const char *name) {
+// Compares with the data of one rank, from its element first on.
+static void check_copy_from(const struct sweep *s, const struct one_case *c, const char *array,
+                            int rank, size_t first, size_t count, const char *what,
+                            const char *name) {
     for (size_t i = 0; i < count; i++) {
-        uint64_t got = load(c->t, array, i), wanted = draw(c->t, c->op, s->cases, rank, i);
+        uint64_t got = load(c->t, array, i), wanted = draw(c->t, c->op, s->cases, rank, first + i);
         CHECK(got == wanted,
               "%s: element %zu of %s is %.17g (%#llx), not %.17g (%#llx) from rank %d", name, i,
               what, value(c->t, got), (unsigned long long)got, value(c->t, wanted),
               (unsigned long long)wanted, rank);
     }
+}
+
+static void check_copy(const struct sweep *s, const struct one_case *c, const char *array, int rank,
+                       size_t count, const char *what, const char *name) {
+    check_copy_from(s, c, array, rank, 0, count, what, name);
 }
 
 static void check_reduced(const struct sweep *s, const struct one_case *c, const char *array,
@@ -436,8 +452,12 @@ static void check_reduced(const struct sweep *s, const struct one_case *c, const
 
 static void run_case(struct sweep *s, const struct one_case *c) {
     size_t n = (size_t)s->n, rank = (size_t)s->rank, size = c->t->size, share = c->count * size;
-    size_t sent = c->which == REDUCE_SCATTER ? n * c->count : c->count;
-    size_t received = c->which == ALL_GATHER ? n * c->count : c->count;
+    size_t sent = c->which == REDUCE_SCATTER || c->which == ALL_TO_ALL || c->which == SCATTER
+                      ? n * c->count
+                      : c->count;
+    size_t received = c->which == ALL_GATHER || c->which == ALL_TO_ALL || c->which == GATHER
+                          ? n * c->count
+                          : c->count;
     size_t whole = (sent > received ? sent : received) * size;
     size_t shift = GUARD + s->cases % 3 * size; // not always aligned to more than an element
     char name[200];
@@ -448,8 +468,10 @@ static void run_case(struct sweep *s, const struct one_case *c) {
     char *send = s->send + shift, *recv = s->recv + shift;
     if (c->in_place && c->which == REDUCE_SCATTER)
         send = recv, recv += rank * share;
-    else if (c->in_place)
-        send = c->which == ALL_GATHER ? recv + rank * share : recv;
+    else if (c->in_place && c->which == SCATTER && s->rank == c->root)
+        send = recv, recv += rank * share;
+    else if (c->in_place && c->which != SCATTER && (c->which != GATHER || s->rank == c->root))
+        send = c->which == ALL_GATHER || c->which == GATHER ? recv + rank * share : recv;
     char *base = s->recv + shift - GUARD;
     char *recv_view = view(base, whole + 2 * GUARD);
     memset(recv_view, GUARD_BYTE, whole + 2 * GUARD);
@@ -460,11 +482,14 @@ static void run_case(struct sweep *s, const struct one_case *c) {
             s->stream));
     OK(cudaStreamSynchronize(s->stream));
 
-    size_t end = c->in_place ? whole : received * size;
+    // Of these, only the root works in place.
+    int in_place =
+        c->in_place && ((c->which != GATHER && c->which != SCATTER) || s->rank == c->root);
+    size_t end = in_place ? whole : received * size;
     CHECK(is_filled(recv_view, GUARD), "%s: wrote before recvbuff", name);
     CHECK(is_filled(recv_view + GUARD + end, whole + GUARD - end), "%s: wrote beyond recvbuff",
           name);
-    if (!c->in_place)
+    if (!in_place)
         check_copy(s, c, send_view, s->rank, sent, "sendbuff", name);
     switch (c->which) {
     case ALL_REDUCE:
@@ -484,6 +509,20 @@ static void run_case(struct sweep *s, const struct one_case *c) {
     case ALL_GATHER:
         for (size_t r = 0; r < n; r++)
             check_copy(s, c, result + r * share, (int)r, c->count, "recvbuff", name);
+        break;
+    case ALL_TO_ALL:
+        for (size_t r = 0; r < n; r++)
+            check_copy_from(s, c, result + r * share, (int)r, rank * c->count, c->count, "recvbuff",
+                            name);
+        break;
+    case GATHER:
+        for (size_t r = 0; r < n && s->rank == c->root; r++)
+            check_copy(s, c, result + r * share, (int)r, c->count, "recvbuff", name);
+        CHECK(s->rank == c->root || is_filled(result, n * share),
+              "%s: wrote to a rank that is not the root", name);
+        break;
+    case SCATTER:
+        check_copy_from(s, c, result, c->root, rank * c->count, c->count, "recvbuff", name);
         break;
     case SEND_RECV:
         check_copy(s, c, result, (s->rank + s->n - 1) % s->n, c->count, "recvbuff", name);
@@ -577,6 +616,85 @@ static void chaos_changes_nothing(void **state) {
         sweep_ranks(2 + i, 2, 150);
     }
     unsetenv("CPU_DEVICE_CHAOS");
+}
+
+// Sums of what each rank has multiplied by a scalar of its own, which lies on the host or on the
+// device. All numbers are small enough for every type.
+static int scaling_ranks;
+
+static uint64_t small_number(const struct type *t, int number) {
+    const double wide = number;
+    const float narrow = (float)number;
+    uint64_t bits = (uint64_t)number;
+    if (t->kind == FLOAT)
+        memcpy(&bits, &narrow, sizeof narrow);
+    if (t->kind == DOUBLE)
+        memcpy(&bits, &wide, sizeof wide);
+    for (uint64_t i = 0; (t->kind == HALF || t->kind == BFLOAT) && i < 0x8000; i++)
+        if (values_of_16_bits(t)[i] == wide)
+            bits = i;
+    return bits;
+}
+
+static void sum_scaled(int rank) {
+    enum { COUNT = 70001, ROUNDS = 2 * 2 * 3 * TYPES };
+    int n = scaling_ranks, sum = 0;
+    ncclComm_t comm = join(n, rank);
+    cudaStream_t stream = new_stream();
+    size_t room = (size_t)n * COUNT * 8;
+    char *send = device_bytes(room), *recv = device_bytes(room), *scalar = device_bytes(8);
+    for (int r = 0; r < n; r++)
+        sum += (r + 1) * (r + 2);
+    for (int round = 0; round < ROUNDS; round++) {
+        const struct type *t = &types[round % TYPES];
+        int on_device = round / TYPES % 2, in_place = round / TYPES / 2 % 2,
+            which = round / TYPES / 4;
+        size_t count = round % 3 ? COUNT : 7, shares = which == 2 ? (size_t)n : 1;
+        size_t own = which == 2 ? (size_t)rank * count : 0;
+        char *to = in_place ? send + own * t->size : recv;
+        char *send_view = view(send, room), *to_view = view(to, count * t->size);
+        uint64_t factor = small_number(t, rank + 2), numbers[2];
+        ncclRedOp_t op;
+        for (int k = 0; k < 2; k++)
+            numbers[k] = small_number(t, (rank + 1) * (k + 1));
+        for (size_t i = 0; i < count * shares; i++)
+            store(t, send_view, i, numbers[i % 2]);
+        store(t, view(scalar, 8), 0, 0);
+        barrier(n);
+        meeting->flag[GO] = 0;
+        barrier(n);
+        OK(ncclRedOpCreatePreMulSum(&op, on_device ? (void *)scalar : &factor, t->type,
+                                    on_device ? ncclScalarDevice : ncclScalarHostImmediate, comm));
+        CHECK(op >= ncclNumOps, "operation %d is a built-in one", op);
+        hold(stream, GO);
+        if (which == 0)
+            OK(ncclAllReduce(send, to, count, t->type, op, comm, stream));
+        else if (which == 1)
+            OK(ncclReduce(send, to, count, t->type, op, 0, comm, stream));
+        else
+            OK(ncclReduceScatter(send, to, count, t->type, op, comm, stream));
+        OK(ncclRedOpDestroy(op, comm));
+        store(t, view(scalar, 8), 0, factor); // is read when the call runs, that of the host was
+        factor = 0;
+        barrier(n);
+        post(GO);
+        OK(cudaStreamSynchronize(stream));
+        for (int k = 0; k < 2; k++)
+            numbers[k] = small_number(t, sum * (k + 1));
+        for (size_t i = 0; i < count && (which != 1 || rank == 0); i++) {
+            uint64_t got = load(t, to_view, i);
+            CHECK(got == numbers[(own + i) % 2], "round %d, %s: element %zu is %.9g", round,
+                  t->name, i, value(t, got));
+        }
+    }
+    OK(ncclCommDestroy(comm));
+}
+
+static void sums_may_be_scaled(void **state) {
+    (void)state;
+    for (scaling_ranks = 1; scaling_ranks <= 4; scaling_ranks++)
+        start_ranks(scaling_ranks, sum_scaled, 0);
+    finish_ranks();
 }
 
 // Every pair of the 2^16 bit patterns with some other: the least and the largest numbers,
@@ -690,6 +808,10 @@ static void leave_out_buffers(int rank) {
         OK(ncclReduce(a, rank == root ? b : NULL, 100, ncclFloat, ncclSum, root, comm, NULL));
         OK(cudaStreamSynchronize(NULL));
         HOLDS(b, 100, rank == root ? 3 : (float)root + 1);
+        OK(ncclGather(a, rank == root ? b : NULL, 50, ncclFloat, root, comm, NULL));
+        OK(ncclScatter(rank == root ? b : NULL, a, 50, ncclFloat, root, comm, NULL));
+        OK(cudaStreamSynchronize(NULL));
+        HOLDS(a, 100, (float)rank + 1);
     }
     for (int which = 0; which < COLLECTIVES; which++)
         OK(call((enum collective)which, NULL, NULL, 0, ncclFloat, ncclSum, 0, comm, NULL));
@@ -1825,6 +1947,18 @@ static const struct mismatch {
     {"scattered counts",
      {{REDUCE_SCATTER, 0, ncclFloat, ncclSum, 0}, {REDUCE_SCATTER, 77, ncclFloat, ncclSum, 0}},
      {"count 0", "count 77"}},
+    {"exchanged counts",
+     {{ALL_TO_ALL, 512, ncclFloat, ncclSum, 0}, {ALL_TO_ALL, 511, ncclFloat, ncclSum, 0}},
+     {"count 512", "count 511"}},
+    {"roots of Gather",
+     {{GATHER, 512, ncclFloat, ncclSum, 0}, {GATHER, 512, ncclFloat, ncclSum, 1}},
+     {"Gather (count 512, float, root 0)", "root 1"}},
+    {"types of Scatter",
+     {{SCATTER, 512, ncclFloat, ncclSum, 0}, {SCATTER, 512, ncclInt32, ncclSum, 0}},
+     {"float", "int32"}},
+    {"ways to gather",
+     {{GATHER, 512, ncclFloat, ncclSum, 0}, {SCATTER, 512, ncclFloat, ncclSum, 0}},
+     {"Gather", "Scatter"}},
     {"sent counts",
      {{SEND_RECV, 512, ncclFloat, ncclSum, 0}, {SEND_RECV, 600, ncclFloat, ncclSum, 0}},
      {"count 512", "count 600"}},
@@ -2052,6 +2186,9 @@ static void pass_wrong_arguments(int rank) {
     WRONG("Reduce", "comm", ncclReduce(x, x, 512, f, ncclSum, 0, NULL, NULL));
     WRONG("AllGather", "comm", ncclAllGather(x, y, 512, f, NULL, NULL));
     WRONG("ReduceScatter", "comm", ncclReduceScatter(y, x, 512, f, ncclSum, NULL, NULL));
+    WRONG("AlltoAll", "comm", ncclAlltoAll(x, y, 256, f, NULL, NULL));
+    WRONG("Gather", "comm", ncclGather(x, y, 512, f, 0, NULL, NULL));
+    WRONG("Scatter", "comm", ncclScatter(y, x, 512, f, 0, NULL, NULL));
     WRONG("Send", "comm", ncclSend(x, 512, f, 0, NULL, NULL));
     WRONG("Recv", "comm", ncclRecv(x, 512, f, 0, NULL, NULL));
     WRONG("AllReduce", "sendbuff", ncclAllReduce(NULL, x, 512, f, ncclSum, comm, NULL));
@@ -2065,6 +2202,12 @@ static void pass_wrong_arguments(int rank) {
     WRONG("B", "buff", ncclBcast(NULL, 512, f, 0, comm, NULL));
     WRONG("Reduce", "sendbuff", ncclReduce(NULL, x, 512, f, ncclSum, rank, comm, NULL));
     WRONG("Reduce", "recvbuff", ncclReduce(x, NULL, 512, f, ncclSum, rank, comm, NULL));
+    WRONG("AlltoAll", "sendbuff", ncclAlltoAll(NULL, y, 256, f, comm, NULL));
+    WRONG("AlltoAll", "recvbuff", ncclAlltoAll(x, NULL, 256, f, comm, NULL));
+    WRONG("Gather", "sendbuff", ncclGather(NULL, y, 512, f, rank, comm, NULL));
+    WRONG("Gather", "recvbuff", ncclGather(x, NULL, 512, f, rank, comm, NULL));
+    WRONG("Scatter", "sendbuff", ncclScatter(NULL, x, 512, f, rank, comm, NULL));
+    WRONG("Scatter", "recvbuff", ncclScatter(y, NULL, 512, f, rank, comm, NULL));
     WRONG("Send", "sendbuff", ncclSend(NULL, 512, f, 0, comm, NULL));
     WRONG("Recv", "recvbuff", ncclRecv(NULL, 512, f, 0, comm, NULL));
     // Memory of the host, and more than was allocated.
@@ -2084,12 +2227,18 @@ static void pass_wrong_arguments(int rank) {
           ncclAllGather(x, y, ((size_t)1 << 62) + 1, f, comm, NULL)); // 4 or 8 bytes
     WRONG("AllGather", "buff", ncclAllGather(x, y, 600, f, comm, NULL));
     WRONG("ReduceScatter", "sendbuff", ncclReduceScatter(x, y, 512, f, ncclSum, comm, NULL));
+    WRONG("AlltoAll", "sendbuff", ncclAlltoAll(x, y, 257, f, comm, NULL));
+    WRONG("AlltoAll", "recvbuff", ncclAlltoAll(y, x, 257, f, comm, NULL));
+    WRONG("Gather", "recvbuff", ncclGather(x, x, 512, f, rank, comm, NULL));
+    WRONG("Scatter", "sendbuff", ncclScatter(x, x, 512, f, rank, comm, NULL));
     WRONG("Send", "sendbuff", ncclSend(x, 513, f, 0, comm, NULL));
     WRONG("Broadcast", "recvbuff", ncclBroadcast(y, x, 513, f, 0, comm, NULL));
     for (int root = -1; root <= 2; root += 3) {
         WRONG("Broadcast", "root", ncclBroadcast(x, x, 512, f, root, comm, NULL));
         WRONG("B", "root", ncclBcast(x, 512, f, root, comm, NULL));
         WRONG("Reduce", "root", ncclReduce(x, x, 512, f, ncclSum, root, comm, NULL));
+        WRONG("Gather", "root", ncclGather(x, y, 512, f, root, comm, NULL));
+        WRONG("Scatter", "root", ncclScatter(y, x, 512, f, root, comm, NULL));
         WRONG("Send", "peer", ncclSend(x, 512, f, root, comm, NULL));
         WRONG("Recv", "peer", ncclRecv(x, 512, f, root, comm, NULL));
     }
@@ -2104,6 +2253,49 @@ static void pass_wrong_arguments(int rank) {
     WRONG("AllGather", "type", ncclAllGather(x, y, 1, no_type, comm, NULL));
     WRONG("Send", "type", ncclSend(x, 1, no_type, 0, comm, NULL));
     WRONG("Recv", "type", ncclRecv(x, 1, no_type, 0, comm, NULL));
+    // Operations and windows.
+    ncclRedOp_t twice, of_another;
+    ncclWindow_t window, other_window;
+    ncclComm_t another = NULL;
+    float two = 2;
+    OK(ncclCommSplit(comm, rank, 0, &another, NULL));
+    OK(ncclRedOpCreatePreMulSum(&of_another, &two, f, ncclScalarHostImmediate, another));
+    OK(ncclRedOpCreatePreMulSum(&twice, &two, f, ncclScalarHostImmediate, comm));
+    WRONG("PreMulSum", "comm", ncclRedOpCreatePreMulSum(&twice, &two, f, 1, NULL));
+    WRONG("PreMulSum", "op", ncclRedOpCreatePreMulSum(NULL, &two, f, 1, comm));
+    WRONG("PreMulSum", "scalar", ncclRedOpCreatePreMulSum(&twice, NULL, f, 1, comm));
+    WRONG("PreMulSum", "scalar", ncclRedOpCreatePreMulSum(&twice, &two, f, 0, comm));
+    WRONG("PreMulSum", "scalar", ncclRedOpCreatePreMulSum(&twice, x, f, 1, comm));
+    WRONG("PreMulSum", "residence", ncclRedOpCreatePreMulSum(&twice, &two, f, 2, comm));
+    WRONG("PreMulSum", "type", ncclRedOpCreatePreMulSum(&twice, &two, no_type, 1, comm));
+    WRONG("AllReduce", "datatype", ncclAllReduce(x, x, 256, ncclDouble, twice, comm, NULL));
+    WRONG("AllReduce", "operation", ncclAllReduce(x, x, 512, f, of_another, comm, NULL));
+    WRONG("OpDestroy", "op", ncclRedOpDestroy(of_another, comm));
+    WRONG("OpDestroy", "op", ncclRedOpDestroy(ncclSum, comm));
+    WRONG("OpDestroy", "comm", ncclRedOpDestroy(twice, NULL));
+    OK(ncclRedOpDestroy(twice, comm));
+    WRONG("OpDestroy", "op", ncclRedOpDestroy(twice, comm));
+    WRONG("AllReduce", "operation", ncclAllReduce(x, x, 512, f, twice, comm, NULL));
+    float *scalar = device_floats(1, 2), *pinned = NULL; // the latter is visible to both sides
+    OK(cudaMallocHost((void **)&pinned, sizeof *pinned));
+    for (int residence = 0; residence < 2; residence++)
+        OK(ncclRedOpCreatePreMulSum(&twice, pinned, f, (ncclScalarResidence_t)residence, comm));
+    OK(cudaFreeHost(pinned));
+    OK(ncclRedOpCreatePreMulSum(&twice, scalar, f, ncclScalarDevice, comm)); // comm frees it
+    OK(cudaFree(scalar));
+    WRONG("AllReduce", "scalar", ncclAllReduce(x, x, 512, f, twice, comm, NULL));
+    OK(ncclCommWindowRegister(comm, x, 2048, &window, NCCL_WIN_COLL_SYMMETRIC));
+    OK(ncclCommWindowRegister(another, x, 2048, &other_window, NCCL_WIN_DEFAULT));
+    WRONG("Register", "comm", ncclCommWindowRegister(NULL, x, 2048, &window, 0));
+    WRONG("Register", "buff", ncclCommWindowRegister(comm, on_host, 2048, &window, 0));
+    WRONG("Register", "buff", ncclCommWindowRegister(comm, x, 2049, &window, 0));
+    WRONG("Register", "multiple of 4096", ncclCommWindowRegister(comm, x + 1, 4, &window, 0));
+    WRONG("Register", "win", ncclCommWindowRegister(comm, x, 2048, NULL, 0));
+    WRONG("Register", "winFlags", ncclCommWindowRegister(comm, x, 2048, &window, 2));
+    WRONG("Deregister", "win", ncclCommWindowDeregister(comm, other_window));
+    WRONG("Deregister", "win", ncclCommWindowDeregister(comm, NULL));
+    OK(ncclCommWindowDeregister(comm, window));
+    OK(ncclCommDestroy(another)); // with what it has left
     // Communicators.
     ncclUniqueId id, garbage;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER, zeros;
@@ -2515,6 +2707,7 @@ int main(int argc, char **argv) {
         TEST(every_case_on_4_ranks),
         TEST(chaos_changes_nothing),
         TEST(sums_of_16_bit_floats_are_rounded_once),
+        TEST(sums_may_be_scaled),
         TEST(sums_are_taken_in_the_order_of_the_ranks),
         TEST(buffers_that_are_not_used_may_be_null),
         TEST(calls_return_before_the_peers_call),
