@@ -291,22 +291,25 @@ static void train_epoch(struct trainer *t) {
             struct stats sums = read_stats(t);
             s->sums.loss += sums.loss;
             s->sums.samples += sums.samples;
-            report_steps(s->epochs + 1, opt.epochs, s->step, steps, steps_done(t),
-                         sums.loss / sums.samples);
+            report_loss(steps_done(t), sums.loss / sums.samples);
+        } else if (report_due(steps_done(t))) {
+            CUDA_CHECK(cudaStreamSynchronize(t->stream));
+            report_progress(steps_done(t));
         }
     }
 }
 
 static void train(struct trainer *t) {
     struct snapshot *s = t->state;
-    report_open(t->rank == 0 ? opt.csv : NULL, steps_done(t) > 0);
+    report_open(t->rank == 0 ? opt.csv : NULL, steps_done(t), opt.epochs, steps_per_epoch(t),
+                opt.max_steps, opt.batch);
     while (!finished(t)) {
         double start = seconds(), samples = s->sums.samples;
         train_epoch(t);
         double elapsed = seconds() - start;
         check_replicas(t);
         if (s->step < steps_per_epoch(t)) {
-            printf("\nstopped after %ld steps\n", steps_done(t));
+            report_stop(steps_done(t));
             break;
         }
         s->epochs++;

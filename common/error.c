@@ -1,4 +1,5 @@
 #include "error.h"
+#include "report.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,7 @@ void fail(const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
+    report_end_bar();
     fflush(stdout);
     fprintf(stderr, "error (%s%s): %s\n", host, rank, message);
     exit(1);

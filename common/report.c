@@ -1,12 +1,24 @@
 #include "report.h"
 #include "error.h"
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
-static FILE *csv;
+enum { LOG_SECONDS = 30 };
+
+static struct {
+    FILE *csv;
+    long epochs, steps, last, batch; // last: the number of the last step, over all epochs
+    long begun, waited;              // steps done at the beginning, and at the last wait
+    double begin, wait, line;        // when these two were, and the last line of a log
+    double speed;                    // steps per second before the last wait
+    double loss;                     // the last that is known
+    int bar;                         // stands on the terminal, and its line has no end yet
+} report;
 
 double seconds(void) {
     struct timespec t;
@@ -14,39 +26,112 @@ double seconds(void) {
     return t.tv_sec + 1e-9 * t.tv_nsec;
 }
 
+int report_on_terminal(void) {
+    return isatty(STDOUT_FILENO);
+}
+
 static void check_csv(int written) {
-    if (written < 0 || fflush(csv)) // or lost lines would be missed only after the run
+    if (written < 0 || fflush(report.csv)) // or lost lines would be missed only after the run
         fail("cannot write the --csv file: %s", strerror(errno));
 }
 
-void report_open(const char *path, int append) {
-    if (path && !(csv = fopen(path, append ? "a" : "w")))
+void report_open(const char *path, long done, long epochs, long steps, long most, long batch) {
+    report.epochs = epochs;
+    report.steps = steps;
+    report.last = most && most < epochs * steps ? most : epochs * steps;
+    report.batch = batch;
+    report.begun = report.waited = done;
+    report.begin = report.wait = report.line = seconds();
+    report.speed = 0; // so that the first step is waited for, which tells how long steps take
+    report.loss = NAN;
+    if (path && !(report.csv = fopen(path, done > 0 ? "a" : "w")))
         fail("--csv %s: %s", path, strerror(errno));
-    if (path && ftell(csv) == 0)
-        check_csv(fputs("step,loss,epoch,epoch_loss,test_loss,accuracy,seconds\n", csv));
+    if (path && ftell(report.csv) == 0)
+        check_csv(fputs("step,loss,epoch,epoch_loss,test_loss,accuracy,seconds\n", report.csv));
 }
 
-void report_steps(long epoch, long epochs, long step, long steps, long total, double loss) {
-    const char *bar = "##############################";
-    if (isatty(STDOUT_FILENO))
-        printf("\repoch %ld/%ld  [%-30.*s] %ld/%ld  loss %.4f ", epoch, epochs,
-               (int)(step * 30 / steps), bar, step, steps, loss);
+int report_due(long done) {
+    return done >= report.waited + fmax(report.speed, 1);
+}
+
+// The bar takes what the text leaves of the terminal's width. Text that is wider is cut, as a line
+// that wraps cannot be redrawn.
+static void draw(const char *head, double part, const char *tail) {
+    const char *full = "##############################";
+    char line[256];
+    struct winsize size = {0};
+    int columns = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || !size.ws_col ? 80 : size.ws_col;
+    int text = strlen(head) + strlen("[]") + strlen(tail);
+    int width = fmin(columns - 1 - text, strlen(full));
+    if (width >= 5)
+        snprintf(line, sizeof line, "%s[%-*.*s]%s", head, width, (int)(part * width), full, tail);
     else
-        printf("epoch %ld/%ld  step %ld/%ld  loss %.4f\n", epoch, epochs, step, steps, loss);
+        snprintf(line, sizeof line, "%sstep%s", head, tail);
+    printf("\r\033[K%.*s", columns - 1, line); // to the first column, erase to the line's end
     fflush(stdout);
-    if (csv)
-        check_csv(fprintf(csv, "%ld,%.9g,,,,,\n", total, loss));
+    report.bar = 1;
+}
+
+// All steps so far are done. loss is NAN where none is new.
+static void print_progress(long done, double loss) {
+    double now = seconds();
+    long epoch = (done - 1) / report.steps + 1, step = (done - 1) % report.steps + 1;
+    long left = (report.last - done) * (now - report.begin) / (done - report.begun);
+    char head[64], tail[160], text[32] = "";
+    report.speed = (done - report.waited) / (now - report.wait);
+    report.waited = done;
+    report.wait = now;
+    if (!isnan(loss))
+        report.loss = loss;
+    if (report_on_terminal())
+        loss = report.loss;
+    else if (isnan(loss) && now < report.line + LOG_SECONDS)
+        return;
+    if (!isnan(loss))
+        snprintf(text, sizeof text, "  loss %.4f", loss);
+    snprintf(head, sizeof head, "epoch %ld/%ld  ", epoch, report.epochs);
+    snprintf(tail, sizeof tail, " %ld/%ld%s  %.0f images/s  %ld:%02ld:%02ld left", step,
+             report.steps, text, report.speed * report.batch, left / 3600, left / 60 % 60,
+             left % 60);
+    if (report_on_terminal())
+        draw(head, (double)step / report.steps, tail);
+    else
+        printf("%sstep%s\n", head, tail);
+    report.line = now;
+}
+
+void report_progress(long done) {
+    print_progress(done, NAN);
+}
+
+void report_loss(long done, double loss) {
+    print_progress(done, loss);
+    if (report.csv)
+        check_csv(fprintf(report.csv, "%ld,%.9g,,,,,\n", done, loss));
 }
 
 void report_epoch(long epoch, long epochs, long total, struct stats train, struct stats test,
                   double elapsed, double images_per_second) {
     double loss = train.loss / train.samples, test_loss = test.loss / test.samples;
     double accuracy = 100 * test.correct / test.samples;
-    if (isatty(STDOUT_FILENO))
-        printf("\r\033[K"); // the bar gives way: to the first column, erase to the end of the line
+    if (report.bar)
+        printf("\r\033[K"); // the bar gives way to the line
+    report.bar = 0;
     printf("epoch %ld/%ld  loss %.4f  test loss %.4f  accuracy %.2f%%  %.2f s  %.0f images/s\n",
            epoch, epochs, loss, test_loss, accuracy, elapsed, images_per_second);
-    if (csv)
-        check_csv(fprintf(csv, "%ld,,%ld,%.9g,%.9g,%.2f,%.3f\n", total, epoch, loss, test_loss,
-                          accuracy, elapsed));
+    report.wait = report.line = seconds(); // evaluation is no part of the training's speed
+    if (report.csv)
+        check_csv(fprintf(report.csv, "%ld,,%ld,%.9g,%.9g,%.2f,%.3f\n", total, epoch, loss,
+                          test_loss, accuracy, elapsed));
+}
+
+void report_stop(long done) {
+    report_end_bar();
+    printf("stopped after %ld steps\n", done);
+}
+
+void report_end_bar(void) {
+    if (report.bar)
+        putchar('\n');
+    report.bar = 0;
 }

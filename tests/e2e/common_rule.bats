@@ -32,8 +32,9 @@ none() {
 
 @test "step 1 and common/ stay short" {
     [ "$(wc -l <01_single_gpu/train.c)" -le 290 ]
-    # 950 for steps 1 to 4; Adam, bfloat16, accumulation and clipping, and snapshots in shards for step 5
-    [ "$(cat "${common[@]}" | wc -l)" -le 1500 ]
+    # 950 for steps 1 to 4; Adam, bfloat16, accumulation and clipping, and snapshots in shards for step 5; 80 for
+    # progress that is reported by time and fits the terminal
+    [ "$(cat "${common[@]}" | wc -l)" -le 1600 ]
 }
 
 @test "the launcher stays short" {

@@ -62,16 +62,28 @@ epoch_line='^epoch [0-9]+/[0-9]+  loss [0-9]+\.[0-9]{4}  test loss [0-9]+\.[0-9]
 @test "progress is a bar on a terminal and plain lines elsewhere" {
     train --epochs 1 --log-every 4 >log
     [ "$(grep -c '^epoch' log)" = 4 ]
-    grep -qxE 'epoch 1/1  step 8/10  loss [0-9.]+' log
+    grep -qxE 'epoch 1/1  step 8/10  loss [0-9.]+  [0-9]+ images/s  0:00:00 left' log
     run ! grep -q $'[\r\033]' log
 
     need_terminal
     declare -fx train
     export tiny
     SHELL=$BASH script -qec "bash -c 'train --epochs 1 --log-every 4'" /dev/null >terminal </dev/null
-    grep -q $'\repoch 1/1  \[########################      \] 8/10  loss [0-9.]* ' terminal
+    grep -qE $'\r\033\\[K''epoch 1/1  \[#+ +\] 8/10  loss [0-9.]+  [0-9]+ images/s  0:00:00 left' terminal
     grep -qE $'\r\033\\[K''epoch 1/1  loss .*images/s' terminal
     run ! grep -q ' step ' terminal
+}
+
+@test "a bar fits the terminal, and no other line follows in its own" {
+    need_terminal
+    declare -fx train
+    export tiny
+    SHELL=$BASH script -qec "stty cols 84; bash -c 'train --epochs 2 --max-steps 17'" /dev/null >terminal </dev/null
+    [ "$(tr '\r' '\n' <terminal | grep -a '\[#' | sed 's/^\x1b\[K//' | awk 'length > 83' | wc -l)" = 0 ]
+    grep -qaE '^.*\[#+ +\] 7/10  loss .*left.?$' terminal # with an end
+    grep -qaE '^stopped after 17 steps.?$' terminal
+    SHELL=$BASH script -qec "bash -c 'train --hidden 64,64,64,64,64,64,64,64 --lr 1000 --log-every 1'" /dev/null >terminal </dev/null || true
+    grep -qaE '^error \(.*the loss is not finite' terminal
 }
 
 @test "the CSV has a line per report and one per epoch, and epochs are means of steps" {

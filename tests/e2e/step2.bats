@@ -615,7 +615,10 @@ refused() {
 }
 
 @test "rank 0 speaks for all: what step 1 says, and a line about the ranks" {
-    show() { sed -E 's/device    [0-9]+/device    N/; s/[0-9.]+ s  [0-9]+ images/S s  N images/; /^memory/d' "$1"; }
+    show() {
+        sed -E 's/device    [0-9]+/device    N/; s/[0-9]+ images/N images/; s/[0-9.]+ s  N/S s  N/
+            s/[0-9:]+ left/T left/; /^memory/d' "$1"
+    }
     run_tiny "$TRAIN" --log-every 2 >one
     train --log-every 2 --nproc 3 >log 2>err
     [ ! -s err ]
@@ -632,6 +635,6 @@ refused() {
     need_terminal
     SHELL=$BASH script -qec "$two --data $tiny --hidden 8,8 --batch 120 --epochs 1 --log-every 1 --nproc 3" /dev/null \
         >terminal </dev/null
-    [ "$(grep -o $'\r''epoch 1/1  \[' terminal | wc -l)" = 5 ]
+    [ "$(grep -o $'\r\033\\[K''epoch 1/1  \[' terminal | wc -l)" = 5 ]
     [ "$(grep -cE $'\r\033\\[K''epoch 1/1  loss .*images/s' terminal)" = 1 ]
 }

@@ -1,0 +1,203 @@
+// What is printed while training, on a clock and on terminals that the test pretends: the functions
+// of libc that tell report.c of them are replaced here.
+#include "../../common/report.h"
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h> // wants the headers above first
+
+static double now;
+static int columns; // 0: stdout is no terminal; below 0: its width is not known
+
+int clock_gettime(clockid_t clock, struct timespec *t) {
+    (void)clock;
+    *t = (struct timespec){(time_t)now, (long)(1e9 * (now - floor(now)))};
+    return 0;
+}
+
+int isatty(int file) {
+    return file == STDOUT_FILENO && columns != 0;
+}
+
+int ioctl(int file, unsigned long request, ...) {
+    va_list arguments;
+    va_start(arguments, request);
+    struct winsize *size = va_arg(arguments, struct winsize *);
+    va_end(arguments);
+    if (file != STDOUT_FILENO || request != TIOCGWINSZ || columns < 0) {
+        errno = ENOTTY;
+        return -1;
+    }
+    size->ws_col = (unsigned short)columns;
+    return 0;
+}
+
+static int real_stdout, caught;
+static char text[1 << 16];
+
+static int catch_stdout(void **state) {
+    (void)state;
+    fflush(stdout);
+    caught = memfd_create("stdout", 0);
+    real_stdout = dup(STDOUT_FILENO);
+    return dup2(caught, STDOUT_FILENO) < 0;
+}
+
+static int release_stdout(void **state) {
+    (void)state;
+    fflush(stdout);
+    close(caught);
+    return dup2(real_stdout, STDOUT_FILENO) < 0 || close(real_stdout);
+}
+
+// What has been printed since the last call.
+static const char *printed(void) {
+    fflush(stdout);
+    ssize_t size = pread(caught, text, sizeof text - 1, 0);
+    assert_in_range(size, 0, sizeof text - 2);
+    text[size] = 0;
+    if (ftruncate(caught, 0) || lseek(caught, 0, SEEK_SET))
+        fail();
+    return text;
+}
+
+// Steps of so many seconds, reported as a trainer does, with the loss after each log_every. Returns
+// the longest time between two looks at the device.
+static double train(long from, long to, double step_seconds, long log_every) {
+    double last = now, longest = 0;
+    for (long done = from + 1; done <= to; done++) {
+        now += step_seconds;
+        if (done % log_every == 0)
+            report_loss(done, 1.25);
+        else if (report_due(done))
+            report_progress(done);
+        else
+            continue;
+        longest = fmax(longest, now - last);
+        last = now;
+    }
+    return fmax(longest, now - last);
+}
+
+static void test_log_lines(void **state) {
+    (void)state;
+    columns = 0;
+    report_open(NULL, 0, 2, 500, 0, 64);
+    train(0, 200, 0.125, 100);
+    assert_string_equal(printed(),
+                        "epoch 1/2  step 100/500  loss 1.2500  512 images/s  0:01:52 left\n"
+                        "epoch 1/2  step 200/500  loss 1.2500  512 images/s  0:01:40 left\n");
+}
+
+static void test_log_grows_by_time(void **state) {
+    (void)state;
+    columns = 0;
+    report_open(NULL, 0, 1, 3600, 0, 1);
+    train(0, 250, 0.5, 10000);
+    const char *line = printed();
+    int lines = 0;
+    for (long step; sscanf(line, "epoch 1/1  step %ld/3600  %*d images/s", &step) == 1; lines++) {
+        assert_in_range(step, 60 * (lines + 1), 60 * (lines + 1) + 4 * (lines + 1));
+        assert_null(strstr(line, "loss")); // none is new
+        line = strchr(line, '\n') + 1;
+    }
+    assert_int_equal(lines, 4); // in 125 s
+    assert_string_equal(line, "");
+}
+
+static void test_terminal_is_redrawn_each_second(void **state) {
+    (void)state;
+    columns = 80;
+    for (double pace = 1e-4; pace < 2; pace *= 3) {
+        report_open(NULL, 0, 1, 1000000, 0, 1);
+        long steps = (long)(20 / pace);
+        double longest = train(0, steps, pace, 1000000);
+        assert_true(longest <= 1 + 2 * pace);
+        int redrawn = 0;
+        for (const char *c = printed(); (c = strstr(c, "\r\033[K")); c++)
+            redrawn++;
+        assert_in_range(redrawn, 10, 22); // and is not redrawn with every step
+    }
+    // A training that gets slower is looked at more often.
+    report_open(NULL, 0, 1, 1000000, 0, 1);
+    train(0, 2000, 0.001, 1000000);
+    assert_true(train(2000, 10000, 0.002, 1000000) <= 2.1);
+    printed();
+}
+
+static void test_bar_fits(void **state) {
+    (void)state;
+    for (columns = 1; columns <= 120; columns++) {
+        report_open(NULL, 0, 10, 468, 0, 128);
+        train(0, 234, 0.001, 234);
+        const char *line = strrchr(printed(), 'K') + 1;
+        assert_true((int)strlen(line) < columns);
+        assert_int_equal(strchr(line, '[') != NULL, columns >= 72);
+        if (columns >= 72) {
+            assert_int_equal(strlen(line), columns < 97 ? columns - 1 : 96);
+            assert_non_null(strstr(line, " 234/468  loss 1.2500  128000 images/s  0:00:04 left"));
+            int all = (int)(strchr(line, ']') - strchr(line, '[')) - 1, full = 0;
+            for (const char *c = line; *c; c++)
+                full += *c == '#';
+            assert_int_equal(full, all / 2);
+        }
+        report_end_bar();
+        printed();
+    }
+    columns = -1; // 80
+    report_open(NULL, 0, 10, 468, 0, 128);
+    train(0, 234, 0.001, 234);
+    assert_int_equal(strlen(strrchr(printed(), 'K') + 1), 79);
+    report_end_bar();
+    printed();
+}
+
+static void test_other_lines_are_not_glued(void **state) {
+    (void)state;
+    struct stats train_sums = {128, 100, 128}, test_sums = {20, 9, 10};
+    columns = 80;
+    report_open(NULL, 0, 2, 4, 6, 32);
+    train(0, 4, 0.5, 4);
+    printed();
+    report_epoch(1, 2, 4, train_sums, test_sums, 2, 64);
+    assert_string_equal(printed(), "\r\033[Kepoch 1/2  loss 1.0000  test loss 2.0000  accuracy "
+                                   "90.00%  2.00 s  64 images/s\n");
+    train(4, 6, 0.5, 2);
+    printed();
+    report_stop(6);
+    assert_string_equal(printed(), "\nstopped after 6 steps\n");
+    report_end_bar(); // there is none any more
+    assert_string_equal(printed(), "");
+}
+
+static void test_goes_on(void **state) {
+    (void)state;
+    columns = 0;
+    report_open(NULL, 120, 2, 100, 150, 8);
+    train(120, 130, 0.5, 10);
+    assert_string_equal(printed(),
+                        "epoch 2/2  step 30/100  loss 1.2500  16 images/s  0:00:10 left\n");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_log_lines, catch_stdout, release_stdout),
+        cmocka_unit_test_setup_teardown(test_log_grows_by_time, catch_stdout, release_stdout),
+        cmocka_unit_test_setup_teardown(test_terminal_is_redrawn_each_second, catch_stdout,
+                                        release_stdout),
+        cmocka_unit_test_setup_teardown(test_bar_fits, catch_stdout, release_stdout),
+        cmocka_unit_test_setup_teardown(test_other_lines_are_not_glued, catch_stdout,
+                                        release_stdout),
+        cmocka_unit_test_setup_teardown(test_goes_on, catch_stdout, release_stdout),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
