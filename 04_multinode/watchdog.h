@@ -52,8 +52,9 @@ __attribute__((noreturn, format(printf, 2, 3))) static void give_up(long number,
     va_end(arguments);
     gethostname(host, sizeof host - 1);
     alarm(10); // ends the process should stderr be blocked
-    fprintf(stderr, "error (%s, rank %d): step %ld, collective %ld, %s at %s:%d: %s\n", host,
-            error_rank > 0 ? error_rank : 0, c->step, number, c->call, c->file, c->line, why);
+    fprintf(stderr, "error (%s, rank %d): %s (step %ld, collective %ld, %.*s at %s:%d)\n", host,
+            error_rank > 0 ? error_rank : 0, why, c->step, number, CALL_NAME(c->call), c->file,
+            c->line);
     _exit(1); // exit could wait for kernels that never end
 }
 
@@ -72,12 +73,13 @@ static void look(void) {
     for (int i = 0; !watch.calling && i < watch.comm_count && state == ncclSuccess; i++)
         NCCL_CHECK(ncclCommGetAsyncError(watch.comms[i], &state));
     if (state != ncclSuccess)
-        give_up(watch.done, "%s (%s)", ncclGetErrorString(state), ncclGetLastError(NULL));
+        give_up(watch.done, "%s: %s", ncclGetErrorString(state), ncclGetLastError(NULL));
     if (error != cudaSuccess && error != cudaErrorNotReady)
-        give_up(watch.done, "%s (%s)", cudaGetErrorString(error), cudaGetErrorName(error));
+        give_up(watch.done, "%s: %s", cudaGetErrorName(error), cudaGetErrorString(error));
     double timeout = watch.done > 0 ? watch.step_timeout : watch.join_timeout;
     if (watch.waited > timeout)
-        give_up(watch.done, "has not ended for %g s (%s): a rank is stuck, or the network is down",
+        give_up(watch.done,
+                "a collective has not ended for %g s (%s): a rank is stuck, or the network is down",
                 timeout, watch.done > 0 ? "--step-timeout" : "--join-timeout");
 }
 
@@ -118,7 +120,7 @@ static void end_collective(ncclResult_t result, cudaStream_t stream) {
     watch.calling = 0;
     if (result != ncclSuccess) {
         look(); // an earlier one may have failed first
-        give_up(watch.queued, "%s (%s)", ncclGetErrorString(result), ncclGetLastError(NULL));
+        give_up(watch.queued, "%s: %s", ncclGetErrorString(result), ncclGetLastError(NULL));
     }
     if (!c->done)
         CUDA_CHECK(cudaEventCreateWithFlags(&c->done, cudaEventDisableTiming));

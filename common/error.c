@@ -50,14 +50,14 @@ void cuda_check(cudaError_t error, const char *call, const char *file, int line)
         advice = "; nvidia-smi -L lists the GPUs, CUDA_VISIBLE_DEVICES may hide some";
     else if (error == cudaErrorInitializationError)
         advice = "; a process that has called CUDA must not fork and go on in the child";
-    fail("%s:%d: %s: %s (%s)%s", file, line, call, cudaGetErrorString(error),
-         cudaGetErrorName(error), advice);
+    fail("%s%s (%s, %.*s at %s:%d)", cudaGetErrorString(error), advice, cudaGetErrorName(error),
+         CALL_NAME(call), file, line);
 }
 
 void cublas_check(cublasStatus_t status, const char *call, const char *file, int line) {
     if (status != CUBLAS_STATUS_SUCCESS)
-        fail("%s:%d: %s: %s (%s)", file, line, call, cublasGetStatusString(status),
-             cublasGetStatusName(status));
+        fail("%s (%s, %.*s at %s:%d)", cublasGetStatusString(status), cublasGetStatusName(status),
+             CALL_NAME(call), file, line);
 }
 
 static struct {
@@ -79,10 +79,11 @@ void device_alloc_check(cudaError_t error, const char *kind, size_t bytes, const
     size_t left = 0, total = 0, i = 0;
     char texts[3][32];
     if (error == cudaErrorMemoryAllocation && cudaMemGetInfo(&left, &total) == cudaSuccess)
-        fail("%s:%d: out of device memory: asked for %s of %s, %s of %s are left; lower --batch or "
-             "--hidden, or shard the model over more ranks (step 5)",
-             file, line, format_bytes(texts[0], bytes), kind, format_bytes(texts[1], left),
-             format_bytes(texts[2], total));
+        fail("out of device memory: asked for %s of %s, %s of %s are left; lower --batch or "
+             "--hidden, or shard the model over more ranks, as step 5 does (%s, cudaMalloc at "
+             "%s:%d)",
+             format_bytes(texts[0], bytes), kind, format_bytes(texts[1], left),
+             format_bytes(texts[2], total), cudaGetErrorName(error), file, line);
     cuda_check(error, "cudaMalloc", file, line);
     while (allocated[i].kind && strcmp(allocated[i].kind, kind))
         i++;

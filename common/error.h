@@ -1,9 +1,11 @@
-// Errors that end the program: one line on stderr that says where, what and, for the errors people
-// really meet, what to do; then exit code 1. And device memory, which is where most of them happen.
+// Errors that end the program: one line on stderr that says first what is wrong, then what to do,
+// for the errors people really meet, and last which call failed and where it stands; then exit code
+// 1. And device memory, as most errors are about it.
 #pragma once
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 #include <stddef.h>
+#include <string.h>
 
 enum { WHY_SIZE = 512 };
 
@@ -26,6 +28,9 @@ void cublas_check(cublasStatus_t status, const char *call, const char *file, int
 void device_alloc_check(cudaError_t error, const char *kind, size_t bytes, const char *file,
                         int line);
 
+// A call without its arguments, which would hide the cause, for "%.*s". call is a string.
+#define CALL_NAME(call) (int)strcspn(call, "("), call
+
 #define CUDA_CHECK(call) cuda_check((call), #call, __FILE__, __LINE__)
 #define CUBLAS_CHECK(call) cublas_check((call), #call, __FILE__, __LINE__)
 
@@ -34,8 +39,8 @@ void device_alloc_check(cudaError_t error, const char *kind, size_t bytes, const
     do {                                                                                           \
         ncclResult_t nccl_result = (call);                                                         \
         if (nccl_result != ncclSuccess)                                                            \
-            fail("%s:%d: %s: %s (%s)", __FILE__, __LINE__, #call, ncclGetErrorString(nccl_result), \
-                 ncclGetLastError(NULL));                                                          \
+            fail("%s: %s (%.*s at %s:%d)", ncclGetErrorString(nccl_result),                        \
+                 ncclGetLastError(NULL), CALL_NAME(#call), __FILE__, __LINE__);                    \
     } while (0)
 
 // Allocates bytes of device memory for the pointer (of any type), counted under kind, a literal

@@ -88,7 +88,7 @@ others_end() { # RANK
     for other in 0 1 2 3; do
         [ "$other" != "$1" ] || continue
         ranks_end 10 1 "$other" || return
-        rank_says "$other" "step [0-9]+, collective [0-9]+, nccl.*rank $1 \(pid ${pids[$1]} on $(hostname)\) has ended" ||
+        rank_says "$other" ".*rank $1 \(pid ${pids[$1]} on $(hostname)\) has ended.* \(step [0-9]+, collective [0-9]+, nccl[A-Za-z]+ at " ||
             return
     done
 }
