@@ -10,12 +10,12 @@ else
 HERE := $(DEVICE)
 endif
 BUILD := build/$(DEVICE)
-# GPU generations to build for: all that the toolkit knows, or one such as native or 90.
-ARCH := all-major
+# The GPU to build for, such as native or 90; without it, every generation that nvcc knows from compute capability 6.0 on.
+ARCH :=
 
 CFLAGS := -O3 -g
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -Wall -Wextra $(if $(WERROR),-Werror) -fno-math-errno -MMD -MP -pthread $(CFLAGS)
-NVCC_FLAGS = -arch=$(if $(filter-out all-major native,$(ARCH)),sm_)$(ARCH) -O3 --threads 0 \
+NVCC_FLAGS = $(if $(ARCH),-arch=$(if $(filter-out all all-major native,$(ARCH)),sm_)$(ARCH),$(GENERATIONS)) -O3 --threads 0 \
 	-Xcompiler -Wall,-Wextra$(if $(WERROR),$(comma)-Werror) $(if $(WERROR),-Werror all-warnings)
 comma := ,
 # V=1 shows whole commands.
@@ -107,16 +107,23 @@ test-container: ## builds the image's contents from containers/cpu.def, and runs
 	@tools/deps.sh container
 	@TEST_CONTAINER=1 tests/run.sh cluster/container
 
-# Found libraries, looked for once; make reads the file again when it has been made.
+# The flags of the libraries here. They are looked for again when the compilers, the variables that name folders or
+# the search itself have changed, and while one is missing; make reads the file anew when it has changed.
+SEARCH = $(shell { echo '$(CC) $(NVCC)'; cat tools/find_libs.sh; \
+	env | grep -E '^((CUDA|NCCL|NVHPC|OPENBLAS)_(HOME|ROOT)|EBROOT.*|CONDA_PREFIX|CPATH|C_INCLUDE_PATH|LIBRARY_PATH)=' | sort; } | cksum)
 ifneq ($(filter-out help clean format lint data quickstart doctor container test test-% demo-% fuzz bench-% diff% run-step%,$(or $(MAKECMDGOALS),help)),)
 include $(BUILD)/libs.mk
+ifneq ($(SEARCHED)$(MISSING),$(SEARCH))
+$(BUILD)/libs.mk: $(if $(MAKE_RESTARTS),,always)
 endif
-$(BUILD)/libs.mk: tools/find_libs.sh
+endif
+$(BUILD)/libs.mk:
 	@mkdir -p $(@D)
-	@CC='$(CC)' NVCC='$(NVCC)' tools/find_libs.sh $(DEVICE) >$@
+	@{ echo 'SEARCHED := $(SEARCH)'; CC='$(CC)' NVCC='$(NVCC)' tools/find_libs.sh $(DEVICE); } >$@.new
+	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
 # Other flags than last time rebuild everything.
-FLAGS_NOW := $(CC) $(ALL_CFLAGS) $(NVCC_FLAGS)
+FLAGS_NOW = $(CC) $(ALL_CFLAGS) $(NVCC_FLAGS) $(LIB_FLAGS) $(NCCL_FLAGS)
 $(BUILD)/flags: always
 	@mkdir -p $(@D)
 	@echo '$(FLAGS_NOW)' | cmp -s - $@ || echo '$(FLAGS_NOW)' >$@
@@ -126,11 +133,11 @@ ifeq ($(DEVICE),cpu)
 ALL_CFLAGS += -Icommon/cpu/include
 endif
 
-$(BUILD)/%.o: %.c $(BUILD)/libs.mk $(BUILD)/flags
+$(BUILD)/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(if $(filter gpu,$(DEVICE)),$(if $(NCCL_FLAGS),,@! grep -q '<nccl.h>' $< || NVCC=$(NVCC) tools/find_libs.sh nccl))
-	$(QUIET)$(CC) $(ALL_CFLAGS) $(filter -I%,$(LIB_FLAGS) $(NCCL_FLAGS)) -c $< -o $@
-$(BUILD)/%.o: %.cu $(BUILD)/libs.mk $(BUILD)/flags
+	$(QUIET)$(CC) $(ALL_CFLAGS) $(filter -I% -D%,$(NCCL_FLAGS) $(LIB_FLAGS)) -c $< -o $@
+$(BUILD)/%.o: %.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(QUIET)$(NVCC) $(NVCC_FLAGS) -MMD -MP $(filter -I%,$(LIB_FLAGS)) -c $< -o $@
 # From an archive and as needed: the launcher must not load the libraries of CUDA.
@@ -138,7 +145,7 @@ $(BUILD)/common.a: $(COMMON)
 	@rm -f $@
 	$(QUIET)$(AR) -rc $@ $^
 $(PROGRAMS): %: %.o $(BUILD)/common.a
-	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ -Wl,--as-needed $(LIB_FLAGS) $(NCCL_FLAGS) -lm -ldl
+	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ -Wl,--as-needed $(NCCL_FLAGS) $(LIB_FLAGS) -lm -ldl
 
 # The unit tests, built like the programs. kernels.cu is built for the host there, as C++ for which one
 # compiler is enough, so that its formulas can be compared with the plain kernels without a GPU.

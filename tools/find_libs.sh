@@ -1,8 +1,8 @@
 #!/bin/sh
-# find_libs.sh gpu|cpu: prints, as Makefile variables, the flags that compile and link against the
-# libraries of this machine. A library counts as found in the first of the usual places where a
-# three-line program compiles and links, whatever its package is called. find_libs.sh nccl looks for
-# NCCL alone, which the steps with one process do not need, and says how to get it if it is not there.
+# find_libs.sh gpu|cpu: prints, as Makefile variables, the flags that compile and link against the libraries of this
+# machine. A library counts as found in the first of its usual places where a three-line program compiles and links,
+# whatever its package is called. MISSING names a library whose absence the build survives; make looks for it again.
+# find_libs.sh nccl looks for NCCL alone, and says how to get it if it is not there: only the first step needs none.
 set -u
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -14,16 +14,29 @@ try() {
     ${CC:-cc} "$work/probe.c" -o "$work/probe" $1 >"$work/log" 2>&1
 }
 
-# find_in LIBS HEADER EXPRESSION ROOT...: prints the flags of the first root where it links.
+# find_in -lNAME HEADER EXPRESSION PLACE...: prints the flags of the first place where it links, together with $base, the
+# flags of a library that it builds on. A place is a folder, or a variable that holds one, with a folder below it
+# (NVHPC_ROOT/math_libs). targets/ is how NVIDIA and conda-forge lay out a toolkit for several processors.
+base=''
 find_in() {
-    libs=$1 header=$2 expression=$3
+    lib_flag=$1 header=$2 expression=$3
     shift 3
-    for root in "$@"; do
-        [ "$root" = /usr ] && try "$libs" "$header" "$expression" && echo "$libs" && return 0
-        for lib in lib64 lib "targets/$(uname -m)-linux/lib"; do
-            [ -d "$root/$lib" ] || continue
-            flags="-I$root/include -L$root/$lib -Wl,-rpath,$root/$lib $libs"
-            try "$flags" "$header" "$expression" && echo "$flags" && return 0
+    for place in "$@"; do
+        root=$place
+        if [ "${place#/}" = "$place" ]; then
+            variable=${place%%/*}
+            eval "folder=\${$variable:-}"
+            [ -n "$folder" ] || continue
+            root=$folder${place#"$variable"}
+        fi
+        [ "$root" = /usr ] && try "$lib_flag $base" "$header" "$expression" && echo "$lib_flag" && return 0
+        for include in "$root"/include "$root"/targets/*-linux/include; do
+            [ -e "$include/$header" ] || continue
+            for lib in "$root"/lib64 "$root"/lib "$root"/targets/*-linux/lib; do
+                [ -e "$lib/lib${lib_flag#-l}.so" ] || [ -e "$lib/lib${lib_flag#-l}.a" ] || continue
+                flags="-I$include -L$lib -Wl,-rpath,$lib $lib_flag"
+                try "$flags $base" "$header" "$expression" && echo "$flags" && return 0
+            done
         done
     done
     return 1
@@ -38,19 +51,33 @@ missing() {
     exit 1
 }
 
-zlib=$(find_in -lz zlib.h 'zlibVersion() == NULL' ${EBROOTZLIB:+"$EBROOTZLIB"} /usr ${CONDA_PREFIX:+"$CONDA_PREFIX"}) ||
+zlib=$(find_in -lz zlib.h 'zlibVersion() == NULL' EBROOTZLIB /usr CONDA_PREFIX) ||
     missing "zlib (zlib.h, -lz) not found. Any one of these mends it:" \
         "tools/deps.sh run (installs it where that is allowed)" \
         "load your site's zlib module, which sets EBROOTZLIB" "conda install zlib"
 
-nvcc=$(readlink -f "$(command -v "${NVCC:-nvcc}")")
-cuda_root=${nvcc%/bin/*}
-find_nccl() {
-    find_in -lnccl nccl.h 'ncclGetVersion(NULL)' ${NCCL_HOME:+"$NCCL_HOME"} ${NCCL_ROOT:+"$NCCL_ROOT"} \
-        ${EBROOTNCCL:+"$EBROOTNCCL"} ${CUDA_HOME:+"$CUDA_HOME"} "$cuda_root" \
-        ${NVHPC_ROOT:+"$NVHPC_ROOT/comm_libs/nccl"} ${CONDA_PREFIX:+"$CONDA_PREFIX"} /usr
+# generations: has code made for the first GPU of each generation that nvcc knows, which every later one of the same
+# generation runs, and PTX of the newest, which the driver compiles for GPUs that are newer than the toolkit.
+generations() {
+    "$nvcc" --list-gpu-arch | sed -n 's/^compute_//p' | sort -n | awk '
+        $1 >= 60 && !known[int($1 / 10)]++ { printf "-gencode arch=compute_%d,code=sm_%d ", $1, $1; newest = $1 }
+        END { if (newest) printf "-gencode arch=compute_%d,code=compute_%d", newest, newest; else exit 1 }'
 }
 
+find_nccl() {
+    find_in -lnccl nccl.h 'ncclGetVersion(NULL)' NCCL_HOME NCCL_ROOT EBROOTNCCL CUDA_HOME toolkit \
+        "NVHPC_ROOT/comm_libs/$version/nccl" NVHPC_ROOT/comm_libs/nccl CONDA_PREFIX /usr/local/cuda /usr
+}
+
+if [ "$1" != cpu ]; then
+    nvcc=$(readlink -f "$(command -v "${NVCC:-nvcc}")")
+    toolkit=${nvcc%/bin/*}
+    # NVIDIA's HPC SDK (module load nvhpc) has a folder for each library, and in it one for each version of CUDA.
+    version=${toolkit##*/} sdk=${toolkit%/compilers}
+    [ ! -d "${sdk%/cuda/*}/math_libs" ] || : "${NVHPC_ROOT:=${sdk%/cuda/*}}"
+    base=$(find_in -lcudart cuda_runtime.h 'cudaDeviceSynchronize()' \
+        CUDA_HOME toolkit EBROOTCUDA NVHPC_ROOT/cuda CONDA_PREFIX /usr/local/cuda /usr)
+fi
 if [ "$1" = nccl ]; then
     find_nccl >/dev/null || missing "NCCL (nccl.h, -lnccl) not found. Any one of these mends it:" \
         "load your site's NCCL module, or set NCCL_HOME to its folder" \
@@ -59,33 +86,48 @@ if [ "$1" = nccl ]; then
     exit
 fi
 if [ "$1" = gpu ]; then
-    cuda=$(find_in "-lcudart -lcublas" cublas_v2.h 'cublasCreate(NULL) + cudaDeviceSynchronize()' \
-        ${CUDA_HOME:+"$CUDA_HOME"} "$cuda_root" ${NVHPC_ROOT:+"$NVHPC_ROOT/math_libs"} /usr/local/cuda /usr) ||
+    cublas=$([ -n "$base" ] && find_in -lcublas cublas_v2.h 'cublasCreate(NULL)' CUDA_HOME toolkit EBROOTCUDA \
+        "NVHPC_ROOT/math_libs/$version" NVHPC_ROOT/math_libs CONDA_PREFIX /usr/local/cuda /usr) ||
         missing "cuBLAS and the CUDA runtime (cublas_v2.h, -lcublas, -lcudart) not found. Any one of these mends it:" \
             "load your site's CUDA module, or set CUDA_HOME to the toolkit's folder" \
             "install the toolkit with cuBLAS (apt: libcublas-dev-13-0, conda: cuda-toolkit)" \
             "build for the CPU device instead: DEVICE=cpu after make"
+    nccl=$(find_nccl) || echo 'MISSING := NCCL'
+    case $nccl in
+    *"${NCCL_HOME:-}"*) ;;
+    ?*) echo "note: no program links with what is in NCCL_HOME=$NCCL_HOME; NCCL is another: $nccl" >&2 ;;
+    esac
+    generations=$(generations) ||
+        missing "$nvcc --list-gpu-arch names no GPU of compute capability 6.0 or later. Any one of these mends it:" \
+            "load another CUDA module (11.8 or later), or set CUDA_HOME to its folder" \
+            "build for the CPU device instead: DEVICE=cpu after make"
+    # Without the warning of CUDA 12.8 and later that a future one leaves out GPUs before 7.5.
+    printf 'GENERATIONS := %s -Wno-deprecated-gpu-targets\n' "$generations"
     # nvcc's objects are C++, and need its library.
-    printf 'LIB_FLAGS := %s %s -lstdc++\nNCCL_FLAGS := %s\n' "$cuda" "$zlib" "$(find_nccl)"
+    printf 'LIB_FLAGS := %s %s %s -lstdc++\nNCCL_FLAGS := %s\n' "$cublas" "$base" "$zlib" "$nccl"
     exit
 fi
 
 # OpenBLAS in its OpenMP flavour shares its threads with our loops, so it is tried first; it lies in
 # a folder of its own on Debian, and has a name of its own on Fedora.
-sgemm='cblas_sgemm == NULL'
+sgemm='(size_t)cblas_sgemm % 2'
 for multiarch in /usr/lib/*/openblas-openmp; do
     name=$(basename "$(dirname "$multiarch")")
     flags="-I/usr/include/$name/openblas-openmp -L$multiarch -Wl,-rpath,$multiarch -lopenblas"
     [ -d "$multiarch" ] && try "$flags" cblas.h "$sgemm" && blas=$flags && break
 done
 try "-I/usr/include/openblas -lopenblaso" cblas.h "$sgemm" && : "${blas:=-I/usr/include/openblas -lopenblaso}"
-: "${blas:=$(find_in -lopenblas cblas.h "$sgemm" ${OPENBLAS_HOME:+"$OPENBLAS_HOME"} \
-    ${EBROOTOPENBLAS:+"$EBROOTOPENBLAS"} ${CONDA_PREFIX:+"$CONDA_PREFIX"} /usr)}"
-: "${blas:=$(find_in -lcblas cblas.h "$sgemm" /usr)}"
-: "${blas:=$(find_in -lblas cblas.h "$sgemm" /usr)}"
-[ -n "$blas" ] ||
-    missing "no CBLAS library (cblas.h, -lopenblas) found. Any one of these mends it:" \
-        "tools/deps.sh run (installs OpenBLAS where that is allowed)" \
-        "load your site's OpenBLAS module, or set OPENBLAS_HOME to its folder" "conda install openblas"
-
+: "${blas:=$(find_in -lopenblas cblas.h "$sgemm" OPENBLAS_HOME EBROOTOPENBLAS CONDA_PREFIX /usr)}"
+if [ -z "$blas" ]; then
+    blas=$(find_in -lcblas cblas.h "$sgemm" /usr || find_in -lblas cblas.h "$sgemm" /usr) ||
+        missing "no CBLAS library (cblas.h, -lopenblas) found. Any one of these mends it:" \
+            "tools/deps.sh run (installs OpenBLAS where that is allowed)" \
+            "load your site's OpenBLAS module, or set OPENBLAS_HOME to its folder" "conda install openblas"
+    if ! ldd "$work/probe" | grep -qE 'openblas|blis|mkl'; then # which may stand behind the name libblas
+        echo "note: the CPU device gets the reference BLAS, several times slower than OpenBLAS." \
+            "tools/deps.sh run installs OpenBLAS; or load its module, or set OPENBLAS_HOME" >&2
+        blas="-DREFERENCE_BLAS $blas"
+        echo 'MISSING := OpenBLAS'
+    fi
+fi
 printf 'LIB_FLAGS := %s %s\n' "$blas" "$zlib"

@@ -11,6 +11,14 @@ struct cublasContext {
     cudaStream_t stream;
 };
 
+const char *cpu_products_note(void) {
+#ifdef REFERENCE_BLAS // by tools/find_libs.sh
+    return "; its BLAS is slow: tools/deps.sh run installs OpenBLAS";
+#else
+    return "";
+#endif
+}
+
 cublasStatus_t cublasCreate(cublasHandle_t *handle) {
     if (!handle)
         return CUBLAS_STATUS_INVALID_VALUE;

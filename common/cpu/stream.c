@@ -665,8 +665,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device) {
     prop->multiProcessorCount = (int)sysconf(_SC_NPROCESSORS_ONLN);
     char processor[128];
     processor_name(processor, sizeof processor);
-    snprintf(prop->name, sizeof prop->name, "CPU device (%s, %d cores, no GPU)", processor,
-             prop->multiProcessorCount);
+    snprintf(prop->name, sizeof prop->name, "CPU device (%s, %d cores, no GPU%s)", processor,
+             prop->multiProcessorCount, cpu_products_note());
     size_t available;
     return cudaMemGetInfo(&available, &prop->totalGlobalMem);
 }

@@ -41,7 +41,8 @@ SCRIPT
     stand_in bin/uname <<'SCRIPT'
 [ "$1" = -n ] && echo gpu07 || echo x86_64
 SCRIPT
-    echo 'int cublasCreate(void *); int cudaDeviceSynchronize(void);' >toolkit/include/cublas_v2.h
+    echo 'int cublasCreate(void *);' >toolkit/include/cublas_v2.h
+    echo 'int cudaDeviceSynchronize(void);' >toolkit/include/cuda_runtime.h
     echo 'int cublasCreate(void *p) { return !p; }' | cc -shared -fPIC -x c - -o toolkit/lib64/libcublas.so
     echo 'int cudaDeviceSynchronize(void) { return 0; }' | cc -shared -fPIC -x c - -o toolkit/lib64/libcudart.so
     nccl toolkit 2 27 7 22707
