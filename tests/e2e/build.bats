@@ -185,6 +185,15 @@ lists_fixes() { # DEVICE HEADER FIX...: find_libs.sh fails, and names the fixes
     ! nvidia-smi -L >/dev/null 2>&1 || skip "built; with a driver here, what happens without one was not tried"
 }
 
+@test "the unit tests that do not look into the CPU device build for a GPU" {
+    [ -n "$nvcc" ] || skip "nvcc is not installed"
+    make -j4 DEVICE=gpu ARCH=90 WERROR=1 unit-tests
+    for test in data kernels kernels_cu model options snapshot; do
+        [ -x build/gpu/tests/unit/test_$test ]
+    done
+    ldd build/gpu/tests/unit/test_kernels | grep libcudart
+}
+
 @test "the GPU program builds without NCCL, and a step that needs NCCL says how to get it" {
     [ -n "$nvcc" ] || skip "nvcc is not installed"
     compiler_without nccl.h
