@@ -32,23 +32,20 @@ help: ## this list
 	@sed -n 's/^\([a-z][a-zMN0-9-]*\):.*## /\1|/p' Makefile | awk -F'|' '{printf "make %-17s %s\n", $$1, $$2}'
 	@echo 'DEVICE=cpu or DEVICE=gpu after make chooses the device (now: $(DEVICE)); ARCH=native builds for this GPU only.'
 
+quickstart: export NEXT = Next: make run-step1 ARGS="--epochs 10", or read 01_single_gpu/README.md
 quickstart: ## from nothing to a trained step 1: installs, gets the data, builds, trains
 	@tools/deps.sh run
-	@tools/data.sh || true
-	@$(MAKE) --no-print-directory run-step1 ARGS="$(ARGS)"
-	@echo
-	@echo 'Next: make run-step1 ARGS="--hidden 1024,1024 --epochs 3", or read 01_single_gpu/README.md'
+	@tools/data.sh || [ -z "$(MNIST_MIRROR)" ]
+	@$(MAKE) --no-print-directory run-step1 ARGS="--epochs 3 $(ARGS)"
 
 data: ## MNIST into data/ (on a cluster: on a login node)
 	@tools/data.sh
 
 programs: $(PROGRAMS)
 
-# Without MNIST, as on a machine without internet, the images are Fashion-MNIST's, or made up.
-DATA := $(patsubst %/,%,$(firstword $(dir $(wildcard $(foreach folder,data/mnist data/fashion-mnist,\
-	$(folder)/train-images-idx3-ubyte $(folder)/train-images-idx3-ubyte.gz))) synthetic))
-
-IMAGES := $(if $(filter data/mnist,$(DATA)),,--data $(DATA))
+# Without images, as on a machine without internet, the programs that make runs take made-up ones.
+IMAGES := $(if $(wildcard $(addprefix data/*mnist/train-images-idx3-ubyte,$() .gz)),,--data synthetic)
+MADE_UP = These images are made up, they are no digits: make data gets MNIST, where there is internet.
 
 # make stepN builds the programs of step N and links them into its folder; run-stepN runs train, or the
 # one program there is. From step 3 on a launcher starts it: LAUNCH is for the launcher, ARGS for what it starts.
@@ -64,6 +61,8 @@ run-step$(1):
 	@$$(MAKE) --no-print-directory DEVICE=$(HERE) $(if $(filter 4 5,$(1)),step3) step$(1)
 	$(launcher) $(patsubst $(BUILD)/%,%,$(or $(filter %/train,$(step_programs)),$(step_programs))) \
 		$(if $(filter %/train,$(step_programs)),$(IMAGES)) $$(ARGS)
+	@[ -z "$$$$NEXT" ] || printf '\n%s\n' "$$$$NEXT"
+	$(if $(filter %/train,$(step_programs)),$(if $(IMAGES),@echo '$(MADE_UP)'))
 endef
 STEPS := $(patsubst 0%,%,$(sort $(foreach d,$(wildcard 0*_*/),$(firstword $(subst _, ,$(d))))))
 $(foreach n,$(STEPS),$(eval $(call step_rules,$(n))))
@@ -89,7 +88,7 @@ doctor: ## is this machine, and this job, fit to run?
 
 demo-fsdp: ## trains a model that does not fit on one device, sharded; compares the strategies
 	@$(MAKE) --no-print-directory -s DEVICE=$(HERE) QUIET=@ step3 step4 step5
-	@tools/demo_fsdp.sh $(HERE) $(DATA)
+	@tools/demo_fsdp.sh $(HERE) $(IMAGES)
 
 container: ## an Apptainer image with all that the course is built with, of DEVICE
 	@tools/container.sh $(DEVICE)

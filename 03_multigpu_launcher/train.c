@@ -31,7 +31,8 @@ static struct {
 } opt;
 
 static const struct option_spec options[] = {
-    {"data", OPTION_TEXT, &opt.data, "data/mnist", 0, 0, "folder with the images, or: synthetic"},
+    {"data", OPTION_TEXT, &opt.data, "auto", 0, 0,
+     "folder with the images, auto: that of make data, or: synthetic"},
     {"model", OPTION_TEXT, &opt.model, "mlp", 0, 0, "kind of model: mlp"},
     {"hidden", OPTION_TEXT, &opt.hidden, "512,512", 0, 0, "widths of the hidden layers"},
     {"epochs", OPTION_INT, &opt.epochs, "10", 1, 1e6, "passes over the training set"},
@@ -96,7 +97,7 @@ static void on_signal(int number) {
 // All that needs no device, so that bad input is refused before anything is started.
 static void load(struct trainer *t) {
     char why[WHY_SIZE];
-    if (data_load(&t->train, &t->test, opt.data, why))
+    if (data_load(&t->train, &t->test, &opt.data, why))
         fail("%s", why);
     if ((size_t)opt.batch > t->train.count)
         fail("--batch %ld: the training set has only %zu samples", opt.batch, t->train.count);

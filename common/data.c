@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <zlib.h>
 
 // The bytes of one IDX file with the given number of dimensions, whose lengths go into shape.
@@ -98,14 +99,25 @@ static void measure_pixels(struct dataset *set) {
     set->deviation = variance > 0 ? sqrt(variance) / 255 : 1; // a blank set stays finite
 }
 
-int data_load(struct dataset *train, struct dataset *test, const char *folder, char why[WHY_SIZE]) {
+static int has_images(const char *folder) {
+    char plain[PATH_MAX], packed[PATH_MAX];
+    snprintf(plain, sizeof plain, "%s/train-images-idx3-ubyte", folder);
+    snprintf(packed, sizeof packed, "%s/train-images-idx3-ubyte.gz", folder);
+    return !access(plain, F_OK) || !access(packed, F_OK);
+}
+
+int data_load(struct dataset *train, struct dataset *test, const char **folder,
+              char why[WHY_SIZE]) {
+    const char *mnist = "data/mnist", *fashion = "data/fashion-mnist";
     *train = *test = (struct dataset){.count = 0};
+    if (!strcmp(*folder, "auto"))
+        *folder = !has_images(mnist) && has_images(fashion) ? fashion : mnist;
     int failed =
-        !strcmp(folder, "synthetic")
+        !strcmp(*folder, "synthetic")
             ? make_synthetic(train, 60000, 0, why) || make_synthetic(test, 10000, 60000, why)
-            : load_split(train, folder, "train", why) || load_split(test, folder, "t10k", why);
+            : load_split(train, *folder, "train", why) || load_split(test, *folder, "t10k", why);
     if (!failed && train->pixels != test->pixels)
-        failed = refuse(why, "%s: training images have %d pixels, test images %d", folder,
+        failed = refuse(why, "%s: training images have %d pixels, test images %d", *folder,
                         train->pixels, test->pixels);
     if (failed)
         return -1;

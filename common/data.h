@@ -15,11 +15,12 @@ struct dataset {
 };
 
 // Reads {train,t10k}-{images-idx3,labels-idx1}-ubyte, plain or with .gz after the name, from the
-// folder (format: http://yann.lecun.com/exdb/mnist). The folder "synthetic" needs no files: as many
-// samples as MNIST has, each a function of its index alone. The arrays are the caller's, in host
-// memory, or NULL. Returns 0, or -1 with the reason in why; files that are not exactly right are
-// refused.
-int data_load(struct dataset *train, struct dataset *test, const char *folder, char why[WHY_SIZE]);
+// folder (format: http://yann.lecun.com/exdb/mnist). The folder "auto" is data/mnist or, where only
+// that has images, data/fashion-mnist; its name is put into *folder. The folder "synthetic" needs
+// no files: as many samples as MNIST has, each a function of its index alone. The arrays are the
+// caller's, in host memory, or NULL. Returns 0, or -1 with the reason in why; files that are not
+// exactly right are refused.
+int data_load(struct dataset *train, struct dataset *test, const char **folder, char why[WHY_SIZE]);
 
 // Moves the arrays to device memory.
 void data_to_device(struct dataset *set);

@@ -1,7 +1,9 @@
 #!/bin/sh
 # data.sh: gets the images into data/mnist, or, where no mirror of MNIST answers, Fashion-MNIST from
-# Debian's package into data/fashion-mnist. Resumes broken downloads; files that are complete stay.
-# MNIST_MIRROR: a folder URL to use instead of the list, such as file:///scratch/shared/mnist.
+# Debian's package into data/fashion-mnist; the programs take what is there. Resumes broken downloads;
+# files that are complete stay, compressed or plain.
+# MNIST_MIRROR: a folder URL to use instead of the list, such as file:///scratch/shared/mnist. If the
+# images are not there, that is an error: whoever names a folder wants no other images.
 set -u
 
 mirrors='https://ossci-datasets.s3.amazonaws.com/mnist
@@ -14,6 +16,10 @@ files='train-images-idx3-ubyte ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b6
 train-labels-idx1-ubyte 65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5
 t10k-images-idx3-ubyte 0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7
 t10k-labels-idx1-ubyte ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2'
+
+is_plain() { # FILE SHA256
+    [ -f "$1" ] && [ "$(sha256sum <"$1" | cut -d' ' -f1)" = "$2" ]
+}
 
 is_right() { # FILE SHA256
     gzip -tq "$1" 2>/dev/null && [ "$(gzip -dc <"$1" 2>/dev/null | sha256sum | cut -d' ' -f1)" = "$2" ]
@@ -54,7 +60,7 @@ trap 'rm -f "$log"' EXIT
 mkdir -p data/mnist
 complete=yes
 while read -r name sum; do
-    is_right "data/mnist/$name.gz" "$sum" || fetch "$name" "$sum" || {
+    is_plain "data/mnist/$name" "$sum" || is_right "data/mnist/$name.gz" "$sum" || fetch "$name" "$sum" || {
         complete=no
         break
     }
@@ -66,13 +72,18 @@ if [ $complete = yes ]; then
     exit 0
 fi
 rmdir data/mnist 2>/dev/null
+if [ -n "${MNIST_MIRROR:-}" ]; then
+    echo "error: no good MNIST in MNIST_MIRROR, which is $MNIST_MIRROR and must be the URL of a folder, such as" \
+        "file:///scratch/mnist, that holds train-images-idx3-ubyte.gz and the three files beside it" >&2
+    exit 1
+fi
 
 tools/deps.sh fashion
 fashion=/usr/share/datasets/fashion-mnist
 if [ -f $fashion/train-images-idx3-ubyte.gz ]; then
     mkdir -p data/fashion-mnist
     cp $fashion/*-ubyte.gz data/fashion-mnist/
-    echo "data/fashion-mnist: Fashion-MNIST (clothes, not digits), as no mirror gave MNIST; use --data data/fashion-mnist"
+    echo "data/fashion-mnist: Fashion-MNIST (clothes, not digits), as no mirror gave MNIST; the programs take it"
     exit 0
 fi
 echo "error: no mirror gave MNIST, and Debian's dataset-fashion-mnist is not here: run make data where there is" \

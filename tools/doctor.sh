@@ -484,8 +484,8 @@ check_job() {
 }
 
 check_data() {
-    local folder=data/mnist file wrong=''
-    [ -d $folder ] || [ ! -d data/fashion-mnist ] || folder=data/fashion-mnist
+    local folder=data/mnist file wrong='' images=train-images-idx3-ubyte
+    [ -e $folder/$images ] || [ -e $folder/$images.gz ] || [ ! -d data/fashion-mnist ] || folder=data/fashion-mnist
     if [ ! -d $folder ]; then
         say WARN data "no $folder" 'make data, where there is internet; or train with --data synthetic'
         return

@@ -45,7 +45,7 @@ def training(data, batch, epochs):
 
 def speed(output):
     """Images per second of the median epoch. The first epoch, which warms up, does not count."""
-    return statistics.median([float(each) for each in re.findall(r"([\d.]+) images/s", output)][1:])
+    return statistics.median([float(each) for each in re.findall(r"[\d.]+ s  ([\d.]+) images/s", output)][1:])
 
 
 def use_openblas(program):

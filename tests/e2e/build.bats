@@ -111,18 +111,35 @@ pretend_toolkit_without_gpu() {
     run ! grep -qE 'cuda|cublas|nccl|blas|libz' <<<"$(ldd build/cpu/03_multigpu_launcher/launch)"
 }
 
-@test "run-step1 takes MNIST, else Fashion-MNIST" {
+@test "run-step1 takes MNIST, else Fashion-MNIST, else images made up, and says so last" {
     mkdir -p data/mnist data/fashion-mnist
     touch data/mnist/train-images-idx3-ubyte.gz.part # of a download that was interrupted
-    grep -qF -- '--data synthetic' <<<"$(make -n DEVICE=cpu run-step1)"
-    touch data/fashion-mnist/train-images-idx3-ubyte.gz
-    run make DEVICE=cpu run-step1
+    run --separate-stderr make DEVICE=cpu run-step1 ARGS='--hidden 8 --max-steps 1'
+    [ "$status" = 0 ]
+    grep -q '^data      synthetic: ' <<<"$output"
+    [[ ${lines[-1]} == *"made up"*"no digits"*"make data"* ]]
+    tiny_data data/fashion-mnist
+    gzip data/fashion-mnist/train-images-idx3-ubyte
+    run --separate-stderr make DEVICE=cpu run-step1 ARGS='--hidden 8 --max-steps 1'
+    grep -q '^data      data/fashion-mnist: ' <<<"$output"
+    [ "${lines[-1]}" = "stopped after 1 steps" ]
+    tiny_data data/mnist
+    run --separate-stderr make DEVICE=cpu run-step1 ARGS='--hidden 8 --max-steps 1'
+    grep -q '^data      data/mnist: ' <<<"$output"
+}
+
+@test "make quickstart says how to go on, and stops where MNIST_MIRROR is wrong" {
+    printf '#!/bin/sh\n' >tools/deps.sh # installs nothing
+    MNIST_MIRROR=file:///nowhere run --separate-stderr make DEVICE=cpu quickstart
     [ "$status" != 0 ]
-    [[ $output == *"data/fashion-mnist/train-images-idx3-ubyte"* ]]
-    touch data/mnist/train-images-idx3-ubyte
-    run make DEVICE=cpu run-step1
-    [ "$status" != 0 ]
-    [[ $output == *"data/mnist/train-images-idx3-ubyte"* ]]
+    [[ $stderr == *"error: no good MNIST in MNIST_MIRROR, which is file:///nowhere"* ]]
+    run ! grep -q '^epoch' <<<"$output"
+    printf '#!/bin/sh\nexit 1\n' >tools/data.sh # no mirror answers
+    run --separate-stderr make DEVICE=cpu quickstart ARGS='--hidden 8 --batch 2000'
+    [ "$status" = 0 ]
+    grep -q '^epoch 3/3  loss' <<<"$output"
+    [[ ${lines[-2]} == 'Next: make run-step1 ARGS="--epochs 10", or read 01_single_gpu/README.md' ]]
+    [[ ${lines[-1]} == *"no digits"* ]]
 }
 
 # A compiler for which the header does not exist.

@@ -118,19 +118,49 @@ all_but() { # NAME
     [ "$(find data -type f -newer before)" = "" ]
 }
 
+# What data.sh does without MNIST_MIRROR, with this list of mirrors.
+with_mirrors() { # URL
+    sed "/^mirrors='https/,/'\$/c mirrors='$1'" tools/data.sh >tools/other.sh
+    (unset MNIST_MIRROR && sh tools/other.sh)
+}
+
+@test "plain images are recognised, and wrong ones are not" {
+    mkdir -p data/mnist
+    cp good/* data/mnist
+    gzip -d data/mnist/*
+    MNIST_MIRROR=file://$PWD/empty run tools/data.sh
+    [ "$status" = 0 ]
+    [ "$output" = "data/mnist: MNIST, 60000 training and 10000 test images" ]
+    [ "$(find data -name '*.gz*')" = "" ]
+    flip data/mnist/${labels%.gz} 2000
+    MNIST_MIRROR=file://$PWD/empty run tools/data.sh
+    [ "$status" = 1 ]
+}
+
+@test "a wrong MNIST_MIRROR is an error, though Fashion-MNIST is here" {
+    for name in $all; do
+        echo "$name" >"fashion/$name"
+    done
+    MNIST_MIRROR=file://$PWD/empty run --separate-stderr tools/data.sh
+    [ "$status" = 1 ]
+    [ "$output" = "" ]
+    [[ ${stderr_lines[-1]} == "error: no good MNIST in MNIST_MIRROR, which is file://$PWD/empty"* ]]
+    [ ! -e data/fashion-mnist ]
+}
+
 @test "no mirror: Fashion-MNIST, and says that it is not MNIST" {
     for name in $all; do
         echo "$name" >"fashion/$name"
     done
-    MNIST_MIRROR=file://$PWD/empty run tools/data.sh
+    run with_mirrors "file://$PWD/empty"
     [ "$status" = 0 ]
-    [[ $output == *"Fashion-MNIST (clothes, not digits)"*"--data data/fashion-mnist"* ]]
+    [[ $output == *"Fashion-MNIST (clothes, not digits)"*"the programs take it"* ]]
     diff -r fashion data/fashion-mnist
     [ ! -e data/mnist ]
 }
 
 @test "no images at all: says what to do, and fails" {
-    MNIST_MIRROR=file://$PWD/empty run --separate-stderr tools/data.sh
+    run --separate-stderr with_mirrors "file://$PWD/empty"
     [ "$status" = 1 ]
     [ "$output" = "" ]
     for way in "internet" "MNIST_MIRROR" "--data synthetic"; do

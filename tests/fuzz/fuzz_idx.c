@@ -78,7 +78,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             bytes[i] = 0;
     put(paths[fuzzed], bytes, size);
     free(bytes);
-    if (data_load(&train, &test, folder, why)) {
+    const char *from = folder;
+    if (data_load(&train, &test, &from, why)) {
         assert(strstr(why, folder) && !strchr(why, '\n'));
     } else {
         check(&train);

@@ -96,15 +96,16 @@ static int drop_sets(void **state) {
 static void load(const char *from) {
     char why[WHY_SIZE] = "";
     free_sets();
-    if (data_load(&train, &test, from, why))
+    if (data_load(&train, &test, &from, why))
         fail_msg("refused: %s", why);
 }
 
 // The folder is refused, in one line that holds both texts.
 static void refused(const char *name, const char *reason) {
     char why[WHY_SIZE] = "";
+    const char *from = folder;
     free_sets();
-    if (!data_load(&train, &test, folder, why))
+    if (!data_load(&train, &test, &from, why))
         fail_msg("loaded, but should have been refused: %s %s", name, reason);
     if (!strstr(why, name) || !strstr(why, reason) || strchr(why, '\n'))
         fail_msg("refused with \"%s\", not with %s %s", why, name, reason);
@@ -174,11 +175,43 @@ static void to_device(void **state) {
 
 static void missing_folder(void **state) {
     char why[WHY_SIZE] = "";
+    const char *nowhere = path_of("nowhere");
     (void)state;
-    assert_int_equal(data_load(&train, &test, path_of("nowhere"), why), -1);
+    assert_int_equal(data_load(&train, &test, &nowhere, why), -1);
     assert_non_null(strstr(why, "nowhere/train-images-idx3-ubyte"));
     assert_non_null(strstr(why, "No such file or directory"));
     assert_non_null(strstr(why, "make data"));
+}
+
+// "auto" is the first of two folders that has images, and data/mnist where none has.
+static void folder_is_found(void **state) {
+    static const struct {
+        const char *file, *found;
+    } cases[] = {
+        {"data/fashion-mnist", "data/mnist"}, // as yet without images
+        {"data/fashion-mnist/train-images-idx3-ubyte.gz", "data/fashion-mnist"},
+        {"data/mnist/train-images-idx3-ubyte.gz.part", "data/fashion-mnist"},
+        {"data/mnist/train-images-idx3-ubyte", "data/mnist"},
+    };
+    char why[WHY_SIZE], before[PATH_MAX];
+    (void)state;
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(folder), 0);
+    assert_int_equal(mkdir("data", 0777) | mkdir("data/mnist", 0777), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *from = "auto";
+        if (i == 0)
+            assert_int_equal(mkdir(cases[i].file, 0777), 0);
+        else
+            put(cases[i].file, "", 0, "wbT");
+        free_sets();
+        assert_int_equal(data_load(&train, &test, &from, why), -1);
+        assert_string_equal(from, cases[i].found);
+    }
+    for (size_t i = sizeof cases / sizeof *cases; i > 0; i--)
+        assert_int_equal(remove(cases[i - 1].file), 0);
+    assert_int_equal(rmdir("data/mnist") | rmdir("data"), 0);
+    assert_int_equal(chdir(before), 0);
 }
 
 static void missing_file(void **state) {
@@ -508,6 +541,7 @@ int main(void) {
         WITH_FOLDER(blank_images_stay_finite),
         WITH_FOLDER(to_device),
         WITH_FOLDER(missing_folder),
+        WITH_FOLDER(folder_is_found),
         WITH_FOLDER(missing_file),
         WITH_FOLDER(folder_in_place_of_a_file),
         WITH_FOLDER(truncated_at_every_length),
