@@ -10,7 +10,7 @@ int error_rank = -1;
 void (*error_hook)(void);
 
 void fail(const char *format, ...) {
-    char host[64] = "?", rank[32] = "", message[1024];
+    char host[64] = "?", rank[32] = "", message[2048];
     void (*hook)(void) = error_hook;
     error_hook = NULL;
     if (hook)

@@ -7,6 +7,7 @@
 // gave up.
 #pragma once
 #include "device.h"
+#include "record.h"
 #include <nccl.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -179,6 +180,7 @@ struct work {
     int scaled;         // by this scalar, which the device reads when the call runs
     const void *scalar; // or NULL: scalar_value
     char scalar_value[8];
+    struct cpu_note *note; // until it is launched
     int transfers;
     struct transfer transfer[];
 };

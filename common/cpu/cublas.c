@@ -2,6 +2,7 @@
 // CBLAS do the arithmetic.
 #include "device.h"
 #include "floats.h"
+#include "record.h"
 #include <cblas.h>
 #include <cublas_v2.h>
 #include <stdint.h>
@@ -82,6 +83,13 @@ static int view_matrix(struct matrix *out, const void *data, cudaDataType type, 
     size_t elements = rows && cols ? (size_t)ld * (size_t)(cols - 1) + (size_t)rows : 0;
     *out = (struct matrix){cpu_view(data, elements * element_bytes(type)), type, ld};
     return out->data != NULL;
+}
+
+static void note_matrix(const char *name, const void *data, cudaDataType type, int ld, int rows,
+                        int cols, int written) {
+    size_t element = element_bytes(type);
+    cpu_uses_span(name, (struct cpu_span){(uintptr_t)data, (size_t)rows * element,
+                                          (size_t)ld * element, (size_t)cols, written});
 }
 
 static float widen(const struct matrix *x, size_t i) {
@@ -232,6 +240,9 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
         !view_matrix(&g.b, B, Btype, ldb, b_rows, transb ? k : n) ||
         !view_matrix(&g.c, C, Ctype, ldc, m, n))
         return CUBLAS_STATUS_MAPPING_ERROR;
+    note_matrix("matrix product", A, Atype, lda, a_rows, transa ? m : k, 0);
+    note_matrix("matrix product", B, Btype, ldb, b_rows, transb ? k : n, 0);
+    note_matrix("matrix product", C, Ctype, ldc, m, n, 1);
     size_t grain, range = gemm_range(&g, &grain);
     cudaError_t error = Atype == CUDA_R_32F
                             ? cpu_launch_range(handle->stream, run_gemm, &g, sizeof g, range, grain)
@@ -282,6 +293,9 @@ cublasStatus_t cublasSgemv(cublasHandle_t handle, cublasOperation_t trans, int m
     if (!view_matrix(&a, A, CUDA_R_32F, lda, m, n) || !g.x || !g.y)
         return CUBLAS_STATUS_MAPPING_ERROR;
     g.a = a.data;
+    note_matrix("matrix-vector product", A, CUDA_R_32F, lda, m, n, 0);
+    note_matrix("matrix-vector product", x, CUDA_R_32F, incx, 1, trans ? m : n, 0);
+    note_matrix("matrix-vector product", y, CUDA_R_32F, incy, 1, trans ? n : m, 1);
     return cpu_launch(handle->stream, run_gemv, &g, sizeof g) ? CUBLAS_STATUS_EXECUTION_FAILED
                                                               : CUBLAS_STATUS_SUCCESS;
 }

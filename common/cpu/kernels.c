@@ -5,6 +5,7 @@
 #include "../rng.h"
 #include "device.h"
 #include "floats.h"
+#include "record.h"
 #include <math.h>
 
 // Elements that are worth a thread of their own: some microseconds of work.
@@ -15,7 +16,8 @@ static size_t rows_per_grain(size_t row) {
 }
 
 // What a GPU reports as an illegal address some time later is caught at the launch here.
-static void *view(const void *pointer, size_t bytes, const char *kernel, const char *array) {
+static void *view(const void *pointer, size_t bytes, const char *kernel, const char *array,
+                  int written) {
     CUDA_CHECK(cpu_enter());
     void *memory = cpu_view(pointer, bytes);
     if (!memory && cpu_is_device_pointer(pointer))
@@ -25,10 +27,13 @@ static void *view(const void *pointer, size_t bytes, const char *kernel, const c
         fail("%s: %s: %p is not device memory; kernels reach what cudaMalloc returned, so copy "
              "there with cudaMemcpy first",
              kernel, array, pointer);
+    cpu_uses(kernel, pointer, bytes, written);
     return memory;
 }
 
-#define VIEW(array, count) view(array, (count) * sizeof *(array), __func__, #array)
+// The device threads' view of an array that the kernel only reads, or that it writes.
+#define READS(array, count) view(array, (count) * sizeof *(array), __func__, #array, 0)
+#define WRITES(array, count) view(array, (count) * sizeof *(array), __func__, #array, 1)
 #define LAUNCH(stream, run, arguments, count, grain)                                               \
     CUDA_CHECK(cpu_launch_range(stream, run, &(arguments), sizeof(arguments), count, grain))
 
@@ -47,14 +52,14 @@ static void run_fill_uniform(void *arguments, size_t from, size_t to) {
 
 void fill_uniform(float *values, size_t count, float bound, uint64_t seed, uint64_t first,
                   cudaStream_t stream) {
-    struct fill_uniform a = {VIEW(values, count), count, bound, seed, first};
+    struct fill_uniform a = {WRITES(values, count), count, bound, seed, first};
     LAUNCH(stream, run_fill_uniform, a, count, GRAIN);
 }
 
 struct gather_batch {
     const uint8_t *images, *labels;
-    const uint32_t *order;
-    size_t first, rows, pixels;
+    const uint32_t *order; // or NULL
+    size_t rows, pixels;
     float scale, shift;
     float *x;
     uint8_t *y;
@@ -63,7 +68,7 @@ struct gather_batch {
 static void run_gather_batch(void *arguments, size_t from, size_t to) {
     struct gather_batch a = *(struct gather_batch *)arguments;
     for (size_t row = from; row < to; row++) {
-        size_t sample = a.order ? a.order[a.first + row] : a.first + row;
+        size_t sample = a.order ? a.order[row] : row;
         const uint8_t *image = a.images + sample * a.pixels;
         float *x = a.x + row * a.pixels;
         for (size_t p = 0; p < a.pixels; p++)
@@ -76,17 +81,20 @@ void gather_batch(const uint8_t *images, const uint8_t *labels, const uint32_t *
                   int rows, int pixels, float mean, float deviation, float *x, uint8_t *y,
                   cudaStream_t stream) {
     size_t n = (size_t)rows, p = (size_t)pixels;
-    size_t samples = order ? 1 : first + n; // which ones the order picks is not known here
-    struct gather_batch a = {VIEW(images, samples * p),
-                             VIEW(labels, samples),
-                             order ? VIEW(order, first + n) : NULL,
-                             first,
+    size_t skipped = order ? 0 : first;
+    size_t samples = order ? 1 : n; // which ones the order picks is not known here
+    images += skipped * p;
+    labels += skipped;
+    order = order ? order + first : NULL;
+    struct gather_batch a = {READS(images, samples * p),
+                             READS(labels, samples),
+                             order ? READS(order, n) : NULL,
                              n,
                              p,
                              1.f / (255.f * deviation),
                              -mean / deviation,
-                             VIEW(x, n * p),
-                             VIEW(y, n)};
+                             WRITES(x, n * p),
+                             WRITES(y, n)};
     LAUNCH(stream, run_gather_batch, a, n, rows_per_grain(p));
 }
 
@@ -110,7 +118,7 @@ static void run_add_bias(void *arguments, size_t from, size_t to) {
 
 void add_bias(float *y, const float *bias, int rows, int cols, int relu, cudaStream_t stream) {
     size_t n = (size_t)rows, m = (size_t)cols;
-    struct add_bias a = {VIEW(y, n * m), VIEW(bias, m), n, m, relu};
+    struct add_bias a = {WRITES(y, n * m), READS(bias, m), n, m, relu};
     LAUNCH(stream, run_add_bias, a, n, rows_per_grain(m));
 }
 
@@ -127,7 +135,7 @@ static void run_relu_backward(void *arguments, size_t from, size_t to) {
 }
 
 void relu_backward(float *dy, const float *y, size_t count, cudaStream_t stream) {
-    struct relu_backward a = {VIEW(dy, count), VIEW(y, count), count};
+    struct relu_backward a = {WRITES(dy, count), READS(y, count), count};
     LAUNCH(stream, run_relu_backward, a, count, GRAIN);
 }
 
@@ -149,7 +157,7 @@ static void run_sum_rows(void *arguments, size_t from, size_t to) {
 
 void sum_rows(const float *x, float *sums, int rows, int cols, cudaStream_t stream) {
     size_t n = (size_t)rows, m = (size_t)cols;
-    struct sum_rows a = {VIEW(x, n * m), VIEW(sums, m), n, m};
+    struct sum_rows a = {READS(x, n * m), WRITES(sums, m), n, m};
     LAUNCH(stream, run_sum_rows, a, m, 64);
 }
 
@@ -186,13 +194,13 @@ static void run_softmax_cross_entropy(void *arguments, size_t from, size_t to) {
 void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows, int classes,
                            float scale, float *dlogits, struct stats *stats, cudaStream_t stream) {
     size_t n = (size_t)rows, elements = n * (size_t)classes;
-    struct softmax_cross_entropy a = {VIEW(logits, elements),
-                                      VIEW(labels, n),
+    struct softmax_cross_entropy a = {READS(logits, elements),
+                                      READS(labels, n),
                                       n,
                                       classes,
                                       scale,
-                                      dlogits ? VIEW(dlogits, elements) : NULL,
-                                      VIEW(stats, 1)};
+                                      dlogits ? WRITES(dlogits, elements) : NULL,
+                                      WRITES(stats, 1)};
     LAUNCH(stream, run_softmax_cross_entropy, a, n, n);
 }
 
@@ -216,9 +224,9 @@ static void run_sgd_step(void *arguments, size_t from, size_t to) {
 
 void sgd_step(float *parameters, const float *gradients, float *velocity, size_t count, float lr,
               float momentum, float weight_decay, cudaStream_t stream) {
-    struct sgd_step a = {VIEW(parameters, count),
-                         VIEW(gradients, count),
-                         VIEW(velocity, count),
+    struct sgd_step a = {WRITES(parameters, count),
+                         READS(gradients, count),
+                         WRITES(velocity, count),
                          count,
                          lr,
                          momentum,
@@ -247,10 +255,10 @@ static void run_adam_step(void *arguments, size_t from, size_t to) {
 void adam_step(float *parameters, const float *gradients, float *first_moments,
                float *second_moments, size_t count, float lr, float weight_decay, int decoupled,
                long step, cudaStream_t stream) {
-    struct adam_step a = {VIEW(parameters, count),
-                          VIEW(gradients, count),
-                          VIEW(first_moments, count),
-                          VIEW(second_moments, count),
+    struct adam_step a = {WRITES(parameters, count),
+                          READS(gradients, count),
+                          WRITES(first_moments, count),
+                          WRITES(second_moments, count),
                           decoupled ? 0.f : weight_decay,
                           decoupled ? (float)(1 - (double)lr * weight_decay) : 1.f,
                           (float)(lr / (1 - pow(0.9, (double)step))),
@@ -270,7 +278,7 @@ static void run_add_to(void *arguments, size_t from, size_t to) {
 }
 
 void add_to(float *sums, const float *x, size_t count, cudaStream_t stream) {
-    struct add_to a = {VIEW(sums, count), VIEW(x, count)};
+    struct add_to a = {WRITES(sums, count), READS(x, count)};
     LAUNCH(stream, run_add_to, a, count, GRAIN);
 }
 
@@ -304,7 +312,7 @@ static void run_fold(void *arguments) {
 }
 
 void sum_squares(const float *x, size_t count, double *sums, cudaStream_t stream) {
-    struct sum_squares a = {VIEW(x, count), count, VIEW(sums, SQUARES_LANES)};
+    struct sum_squares a = {READS(x, count), count, WRITES(sums, SQUARES_LANES)};
     struct fold folds[] = {{a.lanes, SQUARES_LANES, 128}, {a.lanes, 128, 1}};
     LAUNCH(stream, run_sum_squares, a, SQUARES_LANES, rows_per_grain(count / SQUARES_LANES + 1));
     for (int i = 0; i < 2; i++)
@@ -327,7 +335,7 @@ static void run_clip_to_norm(void *arguments, size_t from, size_t to) {
 
 void clip_to_norm(float *x, size_t count, const double *sum_of_squares, float max_norm,
                   cudaStream_t stream) {
-    struct clip_to_norm a = {VIEW(x, count), VIEW(sum_of_squares, 1), max_norm};
+    struct clip_to_norm a = {WRITES(x, count), READS(sum_of_squares, 1), max_norm};
     LAUNCH(stream, run_clip_to_norm, a, count, GRAIN);
 }
 
@@ -343,7 +351,7 @@ static void run_to_bfloat16(void *arguments, size_t from, size_t to) {
 }
 
 void to_bfloat16(uint16_t *y, const float *x, size_t count, cudaStream_t stream) {
-    struct to_bfloat16 a = {VIEW(y, count), VIEW(x, count)};
+    struct to_bfloat16 a = {WRITES(y, count), READS(x, count)};
     LAUNCH(stream, run_to_bfloat16, a, count, GRAIN);
 }
 
@@ -359,6 +367,6 @@ static void run_from_bfloat16(void *arguments, size_t from, size_t to) {
 }
 
 void from_bfloat16(float *y, const uint16_t *x, size_t count, cudaStream_t stream) {
-    struct from_bfloat16 a = {VIEW(y, count), VIEW(x, count)};
+    struct from_bfloat16 a = {WRITES(y, count), READS(x, count)};
     LAUNCH(stream, run_from_bfloat16, a, count, GRAIN);
 }

@@ -5,6 +5,11 @@
 //
 // A kernel adds heap_bytes to every pointer it is given. A host access, or one through a stale or
 // overrun pointer, hits a page without access and ends in explain_fault.
+//
+// Where ordering is checked, pinned memory is mapped twice, too: the program cannot touch its
+// mapping while a copy may write there, nor write to it while one may read, and devices use the
+// other mapping.
+#include "check.h"
 #include "device.h"
 #include <pthread.h>
 #include <signal.h>
@@ -22,7 +27,11 @@ struct allocation {
     int device;  // or PINNED
     const char *what, *file;
     int line;
-    struct allocation *next; // sorted by address
+    struct allocation *next;       // sorted by address
+    uintptr_t view;                // where device threads see it
+    struct cpu_use *uses;          // where ordering is checked
+    const struct cpu_place *place; // where no file is known, and ordering is checked
+    int access;                    // that host code has to it now, as for mprotect
 };
 
 enum { PINNED = -1 };
@@ -31,6 +40,7 @@ static uintptr_t heap;
 static size_t heap_bytes, page;
 static uintptr_t cursor; // the next search starts here, so that freed addresses are reused late
 static struct allocation *device_list, *pinned_list;
+static struct cpu_use *pageable_uses; // of host memory that CUDA did not allocate
 static size_t limit_bytes, used_bytes[CPU_MAX_DEVICES];
 static struct sigaction previous_segv;
 
@@ -56,10 +66,44 @@ static struct allocation *find(struct allocation *list, uintptr_t address) {
     return list;
 }
 
+static void end_with(int signal_number, const char *line, int length, size_t size) {
+    if (write(STDERR_FILENO, line, (size_t)length < size ? (size_t)length : size - 1) < 0)
+        _exit(1);
+    signal(signal_number, SIG_DFL); // the access is repeated and ends the program where it happened
+}
+
+// Whether the address is in pinned memory, which nothing but cpu_guard_pinned makes inaccessible.
+static int explain_touch(int signal_number, uintptr_t at) {
+    const struct cpu_use *use = NULL;
+    int locked = !pthread_mutex_trylock(&cpu_lock);
+    struct allocation *a = find(pinned_list, at);
+    if (a && a->access != (PROT_READ | PROT_WRITE)) {
+        use = cpu_unfinished_use(a->uses, at, a->access == PROT_READ);
+        if (!use) { // other bytes of the same page
+            a->access = PROT_READ | PROT_WRITE;
+            mprotect((void *)a->start, a->span, a->access);
+        }
+    }
+    if (locked)
+        pthread_mutex_unlock(&cpu_lock);
+    if (!use)
+        return a != NULL;
+    char line[1280];
+    int n = snprintf(line, sizeof line,
+                     "error: CPU_DEVICE_CHECK: host code at %s touches pinned memory while an "
+                     "operation may still use it:\n  %s\n"
+                     "  cure: wait before, with cudaStreamSynchronize\n",
+                     cpu_describe_place(cpu_here()), cpu_describe_use(use));
+    end_with(signal_number, line, n, sizeof line);
+    return 1;
+}
+
 // Runs in the thread that faulted, and so may use what signal handlers otherwise may not.
 static void explain_fault(int signal_number, siginfo_t *info, void *context) {
     (void)context;
     uintptr_t at = (uintptr_t)info->si_addr;
+    if (cpu_recording && explain_touch(signal_number, at))
+        return;
     int from_host = at - heap < heap_bytes, from_device = at - heap - heap_bytes < heap_bytes;
     if (!from_host && !from_device) {
         sigaction(signal_number, &previous_segv, NULL);
@@ -85,9 +129,7 @@ static void explain_fault(int signal_number, siginfo_t *info, void *context) {
                      who, (void *)address, fix);
     if (locked)
         pthread_mutex_unlock(&cpu_lock);
-    if (write(STDERR_FILENO, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1) < 0)
-        _exit(1);
-    signal(signal_number, SIG_DFL); // the access is repeated and ends the program where it happened
+    end_with(signal_number, line, n, sizeof line);
 }
 
 void cpu_memory_init(void) {
@@ -141,6 +183,7 @@ static cudaError_t allocate(struct allocation *a, size_t size) {
         link = find_gap(heap, a->span, &a->start);
     if (!link || mprotect((void *)(a->start + heap_bytes), a->span - page, PROT_READ | PROT_WRITE))
         return cudaErrorMemoryAllocation;
+    a->view = a->start + heap_bytes;
     a->next = *link;
     *link = a;
     cursor = a->start + a->span;
@@ -165,6 +208,8 @@ cudaError_t cpuDeviceMalloc(void **pointer, size_t size, const char *what, const
         what += 9;
     *a = (struct allocation){
         .device = cpu_current_device(), .what = what, .file = file, .line = line};
+    if (cpu_recording && !line)
+        a->place = cpu_here();
     pthread_mutex_lock(&cpu_lock);
     error = allocate(a, size);
     pthread_mutex_unlock(&cpu_lock);
@@ -206,7 +251,10 @@ cudaError_t cudaFree(void *pointer) {
     pthread_mutex_lock(&cpu_lock);
     struct allocation *a = *find_link(&device_list, pointer);
     int device = a ? a->device : cpu_current_device();
+    if (a)
+        cpu_check_free(&a->uses);
     pthread_mutex_unlock(&cpu_lock);
+    cpu_check_report();
     cpu_drain_device(device); // cudaFree waits for the work that may still use the memory
     pthread_mutex_lock(&cpu_lock);
     struct allocation **link = find_link(&device_list, pointer);
@@ -225,29 +273,60 @@ void cpu_free_device(int device) {
             link = &a->next;
             continue;
         }
+        cpu_check_free(&a->uses);
         give_back(link);
         free(a);
     }
     pthread_mutex_unlock(&cpu_lock);
 }
 
+// Maps pinned memory for the program and for the devices; returns 0 when it cannot be had.
+static int map_twice(struct allocation *a) {
+    int file = memfd_create("pinned memory", MFD_CLOEXEC);
+    a->span = (a->bytes / page + 1) * page;
+    void *maps[2] = {MAP_FAILED, MAP_FAILED};
+    for (int i = 0; i < 2 && file >= 0 && !ftruncate(file, (off_t)a->span); i++)
+        maps[i] = mmap(NULL, a->span, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (file >= 0)
+        close(file);
+    a->start = (uintptr_t)maps[0];
+    a->view = (uintptr_t)maps[1];
+    a->access = PROT_READ | PROT_WRITE;
+    a->place = cpu_here();
+    return maps[0] != MAP_FAILED && maps[1] != MAP_FAILED;
+}
+
+void cpu_guard_pinned(void) {
+    static const int access[] = {PROT_READ | PROT_WRITE, PROT_READ, PROT_NONE};
+    for (struct allocation *a = pinned_list; a; a = a->next) {
+        int wanted = access[cpu_unfinished_uses(a->uses)];
+        if (wanted != a->access)
+            mprotect((void *)a->start, a->span, wanted);
+        a->access = wanted;
+    }
+}
+
 cudaError_t cudaMallocHost(void **pointer, size_t size) {
     cudaError_t error = cpu_enter();
     if (error)
         return cpu_error(error);
-    struct allocation *a = malloc(sizeof *a);
-    void *memory = malloc(size ? size : 1);
-    if (!a || !memory) {
+    struct allocation *a = calloc(1, sizeof *a);
+    if (!a)
+        return cpu_error(cudaErrorMemoryAllocation);
+    a->device = PINNED;
+    a->bytes = a->span = size;
+    if (!cpu_recording)
+        a->start = a->view = (uintptr_t)malloc(size ? size : 1);
+    if (cpu_recording ? !map_twice(a) : !a->start) {
         free(a);
-        free(memory);
         return cpu_error(cudaErrorMemoryAllocation);
     }
-    memset(memory, 0xff, size);
+    *pointer = (void *)a->start;
+    memset(*pointer, 0xff, size);
     pthread_mutex_lock(&cpu_lock);
-    *a = (struct allocation){(uintptr_t)memory, size, size, PINNED, "", "", 0, pinned_list};
+    a->next = pinned_list;
     pinned_list = a;
     pthread_mutex_unlock(&cpu_lock);
-    *pointer = memory;
     return cudaSuccess;
 }
 
@@ -261,15 +340,26 @@ cudaError_t cudaFreeHost(void *pointer) {
     cudaError_t error = cpu_enter();
     if (error || !pointer)
         return cpu_error(error);
-    cpu_drain_device(cpu_current_device());
     pthread_mutex_lock(&cpu_lock);
     struct allocation **link = find_link(&pinned_list, pointer), *a = *link;
     if (a)
+        cpu_check_free(&a->uses);
+    pthread_mutex_unlock(&cpu_lock);
+    cpu_check_report();
+    cpu_drain_device(cpu_current_device());
+    pthread_mutex_lock(&cpu_lock);
+    link = find_link(&pinned_list, pointer);
+    if ((a = *link))
         *link = a->next;
     pthread_mutex_unlock(&cpu_lock);
     if (!a)
         return cpu_error(cudaErrorInvalidValue);
-    free(pointer);
+    if (a->view == a->start) {
+        free(pointer);
+    } else {
+        munmap((void *)a->start, a->span);
+        munmap((void *)a->view, a->span);
+    }
     free(a);
     return cudaSuccess;
 }
@@ -297,7 +387,29 @@ void *cpu_view(const void *pointer, size_t bytes) {
     struct allocation *a = find(on_device ? device_list : pinned_list, address);
     int inside = a && address - a->start <= a->bytes && bytes <= a->bytes - (address - a->start);
     pthread_mutex_unlock(&cpu_lock);
-    return inside ? (void *)(address + (on_device ? heap_bytes : 0)) : NULL;
+    return inside ? (void *)(a->view + (address - a->start)) : NULL;
+}
+
+void cpu_find_memory(uintptr_t address, struct cpu_memory *memory) {
+    int on_device = cpu_is_device_pointer((void *)address);
+    struct allocation *a = find(on_device ? device_list : pinned_list, address);
+    *memory = (struct cpu_memory){.uses = &pageable_uses};
+    if (a)
+        *memory = (struct cpu_memory){&a->uses, a->start, a->what, a->file, a->line, a->place};
+}
+
+char *cpu_describe_memory(const struct cpu_memory *memory) {
+    char *text = NULL;
+    const char *what = memory->what;
+    int error, inner = what && !strncmp(what, "&(", 2) ? 2 : 0; // DEVICE_ALLOC's "&(pointer)"
+    if (memory->place)
+        error = asprintf(&text, "the memory allocated at %s", cpu_describe_place(memory->place));
+    else if (what)
+        error = asprintf(&text, "%.*s (cudaMalloc at %s:%d)", (int)strlen(what) - inner * 3 / 2,
+                         what + inner, memory->file, memory->line);
+    else
+        error = asprintf(&text, "pageable host memory");
+    return error < 0 ? NULL : text;
 }
 
 struct copy {
@@ -311,8 +423,14 @@ static void run_copy(void *arguments) {
     memcpy(c->to, c->from, c->bytes);
 }
 
-cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind,
-                            cudaStream_t stream) {
+// Pinned memory has a view of its own where ordering is checked.
+static void *view_of_host(const void *pointer, size_t bytes) {
+    void *view = cpu_recording ? cpu_view(pointer, bytes) : NULL;
+    return view ? view : (void *)pointer;
+}
+
+static cudaError_t copy(const char *name, void *dst, const void *src, size_t count,
+                        enum cudaMemcpyKind kind, cudaStream_t stream) {
     cudaError_t error = cpu_enter();
     if (error || count == 0)
         return cpu_error(error);
@@ -323,11 +441,18 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaM
         (to_device != (kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice) ||
          from_device != (kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice)))
         return cpu_error(cudaErrorInvalidValue);
-    struct copy c = {to_device ? cpu_view(dst, count) : dst,
-                     from_device ? cpu_view(src, count) : src, count};
+    struct copy c = {to_device ? cpu_view(dst, count) : view_of_host(dst, count),
+                     from_device ? cpu_view(src, count) : view_of_host(src, count), count};
     if (!c.to || !c.from)
         return cpu_error(cudaErrorInvalidValue);
+    cpu_uses(name, src, count, 0);
+    cpu_uses(name, dst, count, 1);
     return cpu_launch(stream, run_copy, &c, sizeof c);
+}
+
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+    return copy("cudaMemcpyAsync", dst, src, count, kind, stream);
 }
 
 struct fill {
@@ -341,20 +466,28 @@ static void run_fill(void *arguments) {
     memset(f->to, f->value, f->bytes);
 }
 
-cudaError_t cudaMemsetAsync(void *pointer, int value, size_t count, cudaStream_t stream) {
+static cudaError_t fill(const char *name, void *pointer, int value, size_t count,
+                        cudaStream_t stream) {
     cudaError_t error = cpu_enter();
     if (error || count == 0)
         return cpu_error(error);
     struct fill f = {cpu_view(pointer, count), value, count};
-    return f.to ? cpu_launch(stream, run_fill, &f, sizeof f) : cpu_error(cudaErrorInvalidValue);
+    if (!f.to)
+        return cpu_error(cudaErrorInvalidValue);
+    cpu_uses(name, pointer, count, 1);
+    return cpu_launch(stream, run_fill, &f, sizeof f);
+}
+
+cudaError_t cudaMemsetAsync(void *pointer, int value, size_t count, cudaStream_t stream) {
+    return fill("cudaMemsetAsync", pointer, value, count, stream);
 }
 
 cudaError_t cudaMemcpy(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind) {
-    cudaError_t error = cudaMemcpyAsync(dst, src, count, kind, NULL);
+    cudaError_t error = copy("cudaMemcpy", dst, src, count, kind, NULL);
     return error ? error : cudaStreamSynchronize(NULL);
 }
 
 cudaError_t cudaMemset(void *pointer, int value, size_t count) {
-    cudaError_t error = cudaMemsetAsync(pointer, value, count, NULL);
+    cudaError_t error = fill("cudaMemset", pointer, value, count, NULL);
     return error ? error : cudaStreamSynchronize(NULL);
 }

@@ -1,5 +1,6 @@
 // NCCL's interface on the CPU device: checks what NCCL checks, and more, puts calls into streams,
 // and makes and ends communicators. What the calls then do is in collectives.c.
+#include "check.h"
 #include "comm.h"
 #include "reduce.h"
 #include <stdarg.h>
@@ -161,6 +162,10 @@ static void run_call(void *arguments) {
 }
 
 static struct work *merge(struct work *into, const struct work *from) {
+    if (into->note) {
+        from->note->next = into->note;
+        into->note = from->note;
+    }
     size_t transfers = (size_t)(into->transfers + from->transfers);
     struct work *bigger = realloc(into, sizeof *into + transfers * sizeof *into->transfer);
     if (!bigger)
@@ -212,6 +217,7 @@ static ncclResult_t launch(struct work *work, cudaStream_t stream, const struct 
     cudaSetDevice(c->device);
     for (const struct queued *m = merged; m; m = m->next)
         let_wait(stream, m->stream);
+    cpu_give_note(work->note);
     cudaError_t error = cpu_launch_always(stream, run_call, &work, sizeof work);
     for (const struct queued *m = merged; m; m = m->next)
         let_wait(m->stream, stream);
@@ -233,6 +239,7 @@ static ncclResult_t launch_queued(ncclResult_t result) {
     while (group.first) {
         struct queued *q = next_queued();
         if (result && result != ncclInProgress) {
+            cpu_free_note(q->work->note);
             free(q->work);
         } else {
             ncclResult_t launched = launch(q->work, q->stream, q->merged);
@@ -306,6 +313,9 @@ static void free_comm(struct ncclComm *c, int at_once) {
         link = &(*link)->next;
     *link = c->next;
     pthread_mutex_unlock(&list_lock);
+    pthread_mutex_lock(&cpu_lock);
+    cpu_check_comm_ends(c);
+    pthread_mutex_unlock(&cpu_lock);
     if (c->seat)
         c->seat->left = 1;
     cpu_network_stop(c, at_once);
@@ -883,6 +893,8 @@ static ncclResult_t take_scalar(const char *name, struct work *work) {
     if (s->on_device && !(work->scalar = cpu_view(s->on_device, cpu_type_size(s->type))))
         return cpu_refuse(ncclInvalidArgument, "%s: the operation's scalar has been freed", name);
     memcpy(work->scalar_value, s->value, sizeof s->value);
+    if (s->on_device)
+        cpu_uses(name, s->on_device, cpu_type_size(s->type), 0);
     work->scaled = 1;
     work->call.op = OP_PRE_MUL_SUM;
     return ncclSuccess;
@@ -921,6 +933,10 @@ static ncclResult_t call(const char *name, struct call call, const void *send, v
         free(work);
         return note(result);
     }
+    cpu_uses(name, send, to_send * element, 0);
+    cpu_uses(name, recv, to_receive * element, 1);
+    if ((work->note = cpu_take_note()))
+        work->note->comm = c;
     return note(enqueue(work, stream));
 }
 

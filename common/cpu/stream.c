@@ -1,6 +1,7 @@
 // Streams, events and devices of the CPU device. A stream is a ring of operations served by its own
 // thread, so that work is really asynchronous: whoever forgets to wait gets a wrong result here
 // too.
+#include "check.h"
 #include "device.h"
 #include <ctype.h>
 #include <errno.h>
@@ -34,7 +35,8 @@ struct CUstream_st {
     uint64_t queued, done; // operations since the thread was started
     uint64_t wake_at;      // smallest value of done that somebody waits for
     pthread_cond_t work, progress;
-    uint64_t chaos; // state of the random delays, 0: none
+    uint64_t chaos;          // state of the random delays, 0: none
+    struct cpu_clock *clock; // NULL where ordering is not checked
     struct CUstream_st *next;
     struct operation ring[RING];
 };
@@ -44,7 +46,8 @@ struct CUstream_st {
 struct record {
     int references; // the event's own, and one for each queued operation
     int completed;
-    double seconds; // when
+    double seconds;          // when
+    struct cpu_clock *clock; // of the stream; NULL where ordering is not checked
 };
 
 struct CUevent_st {
@@ -131,6 +134,8 @@ static void initialise(void) {
     choose_visible_devices(present > CPU_MAX_DEVICES ? CPU_MAX_DEVICES : (int)present);
     if (getenv("CPU_DEVICE_CHAOS"))
         chaos_seed = (uint64_t)cpu_positive_number("CPU_DEVICE_CHAOS", 1);
+    const char *check = getenv("CPU_DEVICE_CHECK");
+    cpu_recording = check && strcmp(check, "0") != 0;
     if (device_count)
         cpu_memory_init();
     pthread_atfork(NULL, NULL, in_child);
@@ -268,7 +273,7 @@ static struct CUstream_st *unused_stream(void) {
     return streams = s;
 }
 
-static struct CUstream_st *new_stream(int device, int blocking) {
+static struct CUstream_st *new_stream(int device, int blocking, int made_by_program) {
     static uint64_t made;
     struct CUstream_st *s = unused_stream();
     if (!s)
@@ -277,6 +282,8 @@ static struct CUstream_st *new_stream(int device, int blocking) {
     s->device = device;
     s->blocking = blocking;
     s->chaos = chaos_seed ? (chaos_seed + made++) * 0x9e3779b97f4a7c15 : 0;
+    free(s->clock);
+    s->clock = cpu_new_clock(made_by_program && cpu_recording ? cpu_here() : NULL);
     return s;
 }
 
@@ -284,7 +291,7 @@ static struct CUstream_st *resolve(cudaStream_t handle) {
     if (!handle) {
         struct CUstream_st **own = &default_stream[current_device];
         if (!*own)
-            *own = new_stream(current_device, 1);
+            *own = new_stream(current_device, 1, 0);
         return *own;
     }
     struct CUstream_st *s = streams;
@@ -307,8 +314,10 @@ static struct operation *append(struct CUstream_st *s, void (*run)(void *), int 
 }
 
 static void release(struct record *r) {
-    if (r && --r->references == 0)
-        free(r);
+    if (!r || --r->references > 0)
+        return;
+    free(r->clock);
+    free(r);
 }
 
 static void run_record(void *arguments) {
@@ -338,6 +347,7 @@ static struct record *append_record(struct CUstream_st *s) {
     if (!r)
         abort();
     r->references = 2;
+    r->clock = cpu_copy_clock(s->clock);
     append(s, run_record, 1, &r, sizeof r);
     return r;
 }
@@ -348,6 +358,7 @@ static void append_wait(struct CUstream_st *s, struct record *r) {
 }
 
 static void let_wait_for(struct CUstream_st *s, struct CUstream_st *other) {
+    cpu_join(s->clock, other->clock);
     if (other->done == other->queued)
         return;
     struct record *r = append_record(other);
@@ -369,23 +380,29 @@ static void take_turns(struct CUstream_st *s) {
 
 static cudaError_t launch(cudaStream_t stream, const struct operation *wanted,
                           const void *arguments, size_t bytes) {
+    struct cpu_note *note = cpu_take_note();
     cudaError_t error = cpu_enter();
     if (!error && failed && !wanted->always)
         error = cudaErrorLaunchFailure;
-    if (error)
+    if (!error && bytes > CPU_LAUNCH_BYTES)
+        error = cudaErrorInvalidValue;
+    if (error) {
+        cpu_free_note(note);
         return cpu_error(error);
-    if (bytes > CPU_LAUNCH_BYTES)
-        return cpu_error(cudaErrorInvalidValue);
+    }
     pthread_mutex_lock(&cpu_lock);
     struct CUstream_st *s = resolve(stream);
     if (s) {
         take_turns(s);
+        cpu_check_operation(s->clock, note);
         struct operation *op = append(s, wanted->run, wanted->always, arguments, bytes);
         op->run_range = wanted->run_range;
         op->count = wanted->count;
         op->grain = wanted->grain;
     }
     pthread_mutex_unlock(&cpu_lock);
+    cpu_free_note(note);
+    cpu_check_report();
     return s ? cudaSuccess : cpu_error(cudaErrorInvalidResourceHandle);
 }
 
@@ -407,11 +424,19 @@ cudaError_t cpu_launch_range(cudaStream_t stream, void (*run)(void *, size_t, si
     return launch(stream, &op, arguments, bytes);
 }
 
+// The host waits for what is on the stream now.
+static void host_waits_for(struct CUstream_st *s) {
+    struct cpu_clock *clock = cpu_copy_clock(s->clock);
+    wait_until_done(s, s->queued);
+    cpu_host_has_waited(clock);
+    free(clock);
+}
+
 void cpu_drain_device(int device) {
     pthread_mutex_lock(&cpu_lock);
     for (struct CUstream_st *s = streams; s; s = s->next)
         if (s->device == device)
-            wait_until_done(s, s->queued);
+            host_waits_for(s);
     pthread_mutex_unlock(&cpu_lock);
 }
 
@@ -423,7 +448,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, i
     if (!stream || flags > cudaStreamNonBlocking)
         return cpu_error(cudaErrorInvalidValue);
     pthread_mutex_lock(&cpu_lock);
-    struct CUstream_st *s = new_stream(current_device, flags != cudaStreamNonBlocking);
+    struct CUstream_st *s = new_stream(current_device, flags != cudaStreamNonBlocking, 1);
     pthread_mutex_unlock(&cpu_lock);
     *stream = s;
     return s ? cudaSuccess : cpu_error(cudaErrorMemoryAllocation);
@@ -471,7 +496,9 @@ static cudaError_t finish(cudaStream_t stream, int wait) {
     for (struct CUstream_st *other = streams; s && other; other = other->next)
         if (other == s || (!stream && other->device == s->device && other->blocking)) {
             if (wait)
-                wait_until_done(other, other->queued);
+                host_waits_for(other);
+            else if (other->done == other->queued)
+                cpu_host_has_asked(other->clock);
             done = done && other->done == other->queued;
         }
     pthread_mutex_unlock(&cpu_lock);
@@ -549,8 +576,10 @@ static cudaError_t on_stream(cudaStream_t stream, cudaEvent_t event, int record)
             struct record *r = append_record(s);
             release(event->last);
             event->last = r;
-        } else if (event->last && !event->last->completed) {
-            append_wait(s, event->last);
+        } else if (event->last) {
+            cpu_join(s->clock, event->last->clock);
+            if (!event->last->completed)
+                append_wait(s, event->last);
         }
     }
     pthread_mutex_unlock(&cpu_lock);
@@ -573,12 +602,15 @@ static cudaError_t finish_event(cudaEvent_t event, int wait) {
     pthread_mutex_lock(&cpu_lock);
     struct record *r = event->last;
     int done = !r || r->completed;
-    if (!done && wait) {
+    if (r && wait) {
         r->references++;
         while (!r->completed)
             pthread_cond_wait(&event_completed, &cpu_lock);
+        cpu_host_has_waited(r->clock);
         release(r);
         done = 1;
+    } else if (r && done) {
+        cpu_host_has_asked(r->clock);
     }
     pthread_mutex_unlock(&cpu_lock);
     if (failed)
