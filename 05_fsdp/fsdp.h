@@ -182,8 +182,8 @@ static void gather_unit(struct fsdp *f, struct unit *u) {
         to_bfloat16(rounded, shard, u->length, f->comm_stream);
         shard = rounded;
     }
-    COLLECTIVE(f->comm_stream, ncclAllGather(shard, u->whole, u->length,
-                                             f->type == CUDA_R_32F ? ncclFloat : ncclBfloat16,
+    // A gather copies bytes, whatever they mean; NCCL before 2.24 hides ncclBfloat16 from C.
+    COLLECTIVE(f->comm_stream, ncclAllGather(shard, u->whole, u->length * f->size, ncclChar,
                                              f->group_comm, f->comm_stream));
     CUDA_CHECK(cudaEventRecord(u->ready, f->comm_stream));
     f->sent += (double)u->length * f->size * (f->shards - 1);

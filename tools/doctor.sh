@@ -150,7 +150,11 @@ check_openblas() {
     case $LIB_FLAGS in
     '') say $word OpenBLAS "$problem" "$cures" ;;
     *openblas*) say PASS OpenBLAS 'found, and zlib' ;;
-    *) say WARN OpenBLAS "another BLAS: $LIB_FLAGS" 'it may be slow: tools/deps.sh run installs OpenBLAS' ;;
+    *REFERENCE_BLAS*)
+        say WARN OpenBLAS 'not found; the reference BLAS in its place is several times slower' \
+            "tools/deps.sh run installs OpenBLAS; or load its module, or set OPENBLAS_HOME"
+        ;;
+    *) say PASS OpenBLAS "another BLAS in its place: $LIB_FLAGS" ;;
     esac
     cpu_flags=$LIB_FLAGS
 }
@@ -196,7 +200,7 @@ int main(void) {
 }
 PROGRAM
     # shellcheck disable=SC2086 # flags are several words
-    if ! timeout 10 "$cc" "$work/nccl.c" -o "$work/nccl" $gpu_flags $NCCL_FLAGS 2>"$work/log" ||
+    if ! timeout 10 "$cc" "$work/nccl.c" -o "$work/nccl" $NCCL_FLAGS $gpu_flags 2>"$work/log" ||
         ! nccl=$(timeout 5 "$work/nccl" 2>"$work/log"); then
         nccl=''
         say FAIL NCCL "a program with it does not run: $(tail -n 1 "$work/log")" \
@@ -204,7 +208,11 @@ PROGRAM
         return
     fi
     read -r header nccl library loaded <<<"$nccl"
-    if [ "$header" = "$library" ]; then
+    if [ "$header" -lt 21805 ]; then
+        say FAIL NCCL "the header is $nccl, and the steps need 2.18.5 or later" \
+            'load a later NCCL module, or set NCCL_HOME to the folder of one'
+        nccl=''
+    elif [ "$header" = "$library" ]; then
         say PASS NCCL "header and library $nccl"
     else # a newer library has all that the header promises
         say "$([ "$header" -lt "$library" ] && echo WARN || echo FAIL)" NCCL \

@@ -84,3 +84,7 @@ none_missing() {
     need_toolkit
     compiles "$(grep -oE -- '-I[^ ]+' <<<"$CUDA_FLAGS")" 0*/*.c common/*.c
 }
+
+@test "the programs compile against what NCCL 2.18 declares for C" {
+    compiles '-Itests/device/nccl_2_18 -Icommon/cpu/include' 0*/*.c
+}

@@ -231,6 +231,26 @@ SCRIPT
     only FAIL 1
 }
 
+@test "NCCL: too old for the steps, and another than CUDA's by NCCL_HOME" {
+    compile_for_real
+    nccl old 2 18 3 21803
+    nccl right 2 18 5 21805
+    doctor NCCL_HOME="$PWD/old"
+    says FAIL NCCL 'the header is 2.18.3' '2.18.5 or later' NCCL_HOME
+    only FAIL 1
+    doctor NCCL_HOME="$PWD/right"
+    says PASS NCCL 'header and library 2.18.5'
+}
+
+@test "the reference BLAS is slow, and says so" {
+    stand_in tools/find_libs.sh <<'SCRIPT'
+echo 'LIB_FLAGS := -DREFERENCE_BLAS -lblas -lz'
+SCRIPT
+    doctor
+    says WARN OpenBLAS 'reference BLAS' 'slower' 'tools/deps.sh run'
+    only FAIL 0
+}
+
 @test "driver: older than the toolkit" {
     sed -i 's/CUDA Version: 13.0/CUDA Version: 12.4/' smi
     doctor

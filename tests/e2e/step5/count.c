@@ -11,12 +11,12 @@
 
 static double sent; // since the last step, or the evaluation after it
 
-// A piece of every rank goes once around the ring: to all but one of them. Sums over samples, norms
-// and what is compared are of other types.
+// A piece of every rank goes once around the ring: to all but one of them. Parameters are gathered
+// as bytes, gradients are floats; sums over samples, norms and what is compared are of other types.
 static void count(double elements, ncclDataType_t type, ncclComm_t comm) {
     int ranks;
     NCCL_CHECK(ncclCommCount(comm, &ranks));
-    sent += elements * (type == ncclFloat ? 4 : type == ncclBfloat16 ? 2 : 0) * (ranks - 1);
+    sent += elements * (type == ncclFloat ? 4 : type == ncclChar ? 1 : 0) * (ranks - 1);
 }
 
 // An all-reduce of n elements goes around twice, in pieces of n / ranks.
