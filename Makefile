@@ -78,7 +78,7 @@ endef
 TRAINED := $(foreach n,$(STEPS),$(if $(wildcard 0$(n)_*/train.c),$(n)))
 $(foreach p,1.2 2.3 3.4 4.5 5.6 6.7 7.8 8.9,$(if $(filter-out $(TRAINED),$(subst ., ,$(p))),,\
 	$(eval $(call diff_rule,$(basename $(p)),$(subst .,,$(suffix $(p)))))))
-diffNM: ## shows what step M changes in step N, such as diff12
+diffNM: ## shows what step M changes in step N, such as diff12; F=join: in that function, ALL=1: everything
 diffstat: ## how much each step changes, and whether that is within its budget
 	@tools/diffstat.sh
 

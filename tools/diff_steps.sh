@@ -1,7 +1,9 @@
 #!/bin/sh
-# diff_steps.sh A B: what step B changes in the train.c of step A, with whole functions. On a terminal word
-# by word in a pager: what is gone is red and struck through, what is new is bold and green. Elsewhere, as
-# in a pipe, or where NO_COLOR is set, as a plain diff. Looks for the steps in the current folder.
+# diff_steps.sh A B: what step B changes in the train.c of step A, with three lines around each change; the
+# includes and the table of options are left out. F=join shows that function whole (or F=trainer the struct,
+# F=options the table), and ALL=1 everything, with whole functions. On a terminal the change is shown word by
+# word in a pager: what is gone is red and struck through, what is new is bold and green. Elsewhere, as in a
+# pipe, or where NO_COLOR is set, it is a plain diff. Looks for the steps in the current folder.
 set -u
 
 train_of() { # STEP: the path of its train.c
@@ -13,7 +15,7 @@ train_of() { # STEP: the path of its train.c
 }
 
 [ $# = 2 ] || {
-    echo "usage: tools/diff_steps.sh A B, such as tools/diff_steps.sh 1 2" >&2
+    echo "usage: [F=function|ALL=1] tools/diff_steps.sh A B, such as tools/diff_steps.sh 1 2" >&2
     exit 2
 }
 command -v git >/dev/null || {
@@ -22,18 +24,67 @@ command -v git >/dev/null || {
 }
 old=$(train_of "$1") && new=$(train_of "$2") || exit
 
+# The two files that are compared are made in a folder of their own, under the same names.
+work=$(mktemp -d) || exit
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/${old%/*}" "$work/${new%/*}" || exit
+
+# The definition of that name at the top level, with the comment above it; its line goes to standard error.
+# shellcheck disable=SC2016 # the dollars are those of awk
+only_one='
+# The word before what opens: int f(void), struct s {, options[] = {.
+function name_of(line) { sub(/ *[[({=].*/, "", line); sub(/.*[^A-Za-z0-9_]/, "", line); return line }
+!inside && /^[a-z]/ && !/;$/ && name_of($0) == name {
+    inside = 1
+    printf "%s", comment
+    print NR - split(comment, lines, "\n") + (comment != "") >"/dev/stderr"
+}
+inside { print }
+/^}/ { inside = 0 }
+{ comment = /^\/\// ? comment $0 "\n" : "" }'
+
+# The first file with the includes and the table of the second, so that they do not differ.
+# shellcheck disable=SC2016
+alike='
+/^#include/ { part = "includes" }
+/^static const struct option_spec/ { part = "table" }
+part != "" {
+    if (FILENAME == ARGV[1]) text[part] = text[part] $0 "\n"
+    else { printf "%s", text[part]; text[part] = "" }
+}
+part == "" && FILENAME != ARGV[1] { print }
+/^#include/ || /^};/ { part = "" }'
+
+context=3 whole=--no-function-context line='\1'
+if [ -n "${F:-}" ]; then
+    context=10000
+    awk -v name="$F" "$only_one" "$old" >"$work/$old" 2>/dev/null
+    line=$(awk -v name="$F" "$only_one" "$new" 2>&1 >"$work/$new" | head -n 1)
+    [ -s "$work/$old" ] || [ -s "$work/$new" ] || {
+        echo "error: neither $old nor $new has a function, struct or table called $F" >&2
+        exit 2
+    }
+elif [ -n "${ALL:-}" ]; then
+    context=0 whole=--function-context
+    cp "$old" "$work/$old" && cp "$new" "$work/$new" || exit
+else
+    awk "$alike" "$new" "$old" >"$work/$old" && cp "$new" "$work/$new" || exit
+fi
+
 # The words of C, where a comment counts as one: changed prose is easier to read whole than interleaved.
 words='//.*|[A-Za-z_][A-Za-z0-9_]*|[0-9][A-Za-z0-9_.]*|[-+*/%&|^=!<>]+|[^[:space:]]'
+pager='cat'
 if [ -t 1 ] && [ "${TERM:-dumb}" != dumb ] && [ -z "${NO_COLOR:-}" ]; then
-    set -- "--color-words=$words"
+    set -- "--color-words=$words" --color=always
+    pager=$(git var GIT_PAGER)
 else
     set -- --color=never
 fi
 # All that the settings of a user could change for the worse is set here.
-git -c color.diff.old='red strike' -c color.diff.new='green bold' -c diff.colorMoved=no \
+(cd "$work" && git -c color.diff.old='red strike' -c color.diff.new='green bold' -c diff.colorMoved=no \
     diff --no-index --no-ext-diff --no-textconv --text --no-prefix \
-    --diff-algorithm=minimal --indent-heuristic --unified=0 --inter-hunk-context=0 --function-context \
-    "$@" "$old" "$new"
-status=$?
-# 1: they differ; 141: the pager was left early.
-[ $status -le 1 ] || [ $status = 141 ] || exit $status
+    --diff-algorithm=minimal --indent-heuristic "--unified=$context" --inter-hunk-context=0 $whole \
+    "$@" "$old" "$new") |
+    # Instead of two ranges of lines: where in the later step that part begins.
+    sed -E "/^(.\[[0-9;]*m)*(diff|index|---|\+\+\+) /d; s|@@ -[0-9,]+ \+([0-9]+)(,[0-9]+)? @@|@@ $new:$line @@|" |
+    LESS=${LESS-FRX} sh -c "$pager"

@@ -235,20 +235,64 @@ lines() {
     [ "$("$diff_steps" 1 2)" = "$shown" ]
 }
 
-@test "the shown change has whole functions, only those that changed, and no colours in a pipe" {
+# with_tables: both steps get includes that differ, and a table of options that does.
+with_tables() {
+    for n in 1 2; do
+        sed -i "s/^#include.*/&\n#include <of_step_$n.h>/
+            /^struct counter/i static const struct option_spec options[] = {\n    {\"of-step-$n\", \"help\"},\n};\n" \
+            0$n*/train.c
+    done
+    sed -i 's/^#include <of_step_2.h>/&\n#include <more.h>/; s/{"of-step-2".*/&\n    {"more", "help"},/' 02_two/train.c
+}
+
+@test "the shown change has three lines around it, without includes and options, and says where it is" {
     change -e 's/c->total \+= i/& * i/' -e 's/100/200/'
+    with_tables
     "$diff_steps" 1 2 >shown
+    run ! grep -qE 'include|of-step|more' shown
+    [ "$(grep -c '^-' shown) $(grep -c '^+' shown) $(grep -c '^ ' shown)" = "2 2 12" ]
+    grep -qx '+        c->total += i \* i;' shown
+    grep -qF "@@ 02_two/train.c:$(($(grep -n 'c->total +=' 02_two/train.c | cut -d: -f1) - 3)) @@" shown
+}
+
+@test "F shows one function whole, a struct or the table of options" {
+    change -e 's/c->total \+= i/& * i/' -e 's/100/200/' -e '/^static void show/i static int news(void) {\n    return 1;\n}\n'
+    with_tables
+    line=$(grep -n '^// Adds all' 02_two/train.c | cut -d: -f1)
+    diff <(F=add_up "$diff_steps" 1 2) - <<END
+@@ 02_two/train.c:$line @@
+ // Adds all numbers up to the last one.
+ static void add_up(struct counter *c, int last) {
+     for (int i = c->first; i <= last; i++)
+-        c->total += i;
++        c->total += i * i;
+ }
+END
+    [ "$(F=news "$diff_steps" 1 2 | tail -n +2)" = $'+static int news(void) {\n+    return 1;\n+}' ]
+    [ "$(F=options "$diff_steps" 1 2 | grep -c '^[-+]')" = 3 ]
+    [ -z "$(F=counter "$diff_steps" 1 2)" ]
+    F=nowhere fails 2 "neither 01_one/train.c nor 02_two/train.c has a function, struct or table called nowhere" \
+        "$diff_steps" 1 2
+}
+
+@test "with ALL=1 the shown change has whole functions and all that changed, and no colours in a pipe" {
+    change -e 's/c->total \+= i/& * i/' -e 's/100/200/'
+    with_tables
+    ALL=1 "$diff_steps" 1 2 >shown
+    grep -qx '+#include <more.h>' shown
+    grep -qx '+    {"more", "help"},' shown
     run ! grep -q $'\033' shown
-    sed -n '10,14p' 01_one/train.c | sed 's/^/ /; /+=/c-        c->total += i;\n+        c->total += i * i;' >wanted
+    sed -n '/^.. Adds/,/^}/p' 01_one/train.c | sed 's/^/ /; /+=/c-        c->total += i;\n+        c->total += i * i;' >wanted
     sed -n '/^ static void add_up/,/^ }/p' shown | diff <(tail -n +2 wanted) -
     diff <(head -n 1 wanted) <(grep Adds shown)
     grep -q '^ int main' shown
     grep -q '^     return 0;' shown
-    run ! grep -qE '^[- +].*(fflush|show\(const|counter \{)' shown
+    run ! grep -qE '^[- +].*(fflush|show\(const|int first)' shown
 }
 
 @test "on a terminal words are coloured, and comments as a whole" {
     need_terminal
+    unset NO_COLOR
     change -e 's/100/200/' -e 's/Adds all/Sums up all/'
     export TERM=xterm GIT_PAGER=cat
     script -qec "$diff_steps 1 2" /dev/null </dev/null | tr -d '\r' >terminal
