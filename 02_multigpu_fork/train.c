@@ -83,7 +83,8 @@ struct trainer {
 static void choose_world(struct trainer *t) {
     int devices = count_devices();
     if (opt.nproc > devices)
-        wrong_usage("--nproc %ld is more than there are GPUs (%d)", opt.nproc, devices);
+        wrong_usage("--nproc %ld is more than there are GPUs (%d)%s", opt.nproc, devices,
+                    more_devices(opt.nproc));
     t->world = opt.nproc ? opt.nproc : devices;
     t->meeting = share_memory(sizeof *t->meeting);
     sem_init(&t->meeting->id_made, 1, 0);

@@ -3,6 +3,7 @@
 #pragma once
 #include "../common/error.h"
 #include "../common/options.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,7 +97,7 @@ static int choose_device(const struct place *p) {
     int devices;
     CUDA_CHECK(cudaGetDeviceCount(&devices));
     if (devices > 1 && p->local_rank >= devices)
-        fail("local rank %d has no GPU of its own: there are %d; on the CPU device set CPU_DEVICES",
-             p->local_rank, devices);
+        fail("local rank %d has no GPU of its own: there are %d%s", p->local_rank, devices,
+             more_devices(fmax(p->local_world, p->local_rank + 1)));
     return devices == 1 ? 0 : p->local_rank;
 }

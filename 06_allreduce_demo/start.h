@@ -16,7 +16,8 @@ struct meeting {
 static void fork_and_join(long nproc, int *rank, int *world, ncclComm_t *comm) {
     int devices = count_devices();
     if (nproc > devices)
-        wrong_usage("--nproc %ld is more than there are GPUs (%d)", nproc, devices);
+        wrong_usage("--nproc %ld is more than there are GPUs (%d)%s", nproc, devices,
+                    more_devices(nproc));
     struct meeting *meeting = share_memory(sizeof *meeting);
     sem_init(&meeting->id_made, 1, 0);
     *world = nproc ? nproc : devices;

@@ -91,6 +91,15 @@ void device_alloc_check(cudaError_t error, const char *kind, size_t bytes, const
     allocated[i].bytes += bytes;
 }
 
+const char *more_devices(int wanted) {
+    static char text[80];
+    struct cudaDeviceProp properties;
+    if (cudaGetDeviceProperties(&properties, 0) == cudaSuccess &&
+        strstr(properties.name, "CPU device"))
+        snprintf(text, sizeof text, "; set CPU_DEVICES=%d to pretend as many", wanted);
+    return text;
+}
+
 size_t device_bytes(const char *kind) {
     for (size_t i = 0; allocated[i].kind; i++)
         if (!strcmp(allocated[i].kind, kind))

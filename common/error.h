@@ -49,6 +49,9 @@ void device_alloc_check(cudaError_t error, const char *kind, size_t bytes, const
     device_alloc_check(cudaMalloc((void **)&(pointer), (bytes)), (kind), (bytes), __FILE__,        \
                        __LINE__)
 
+// On the CPU device the end of an error line that tells how to have so many devices, else "".
+const char *more_devices(int wanted);
+
 // Bytes that DEVICE_ALLOC has given of a kind.
 size_t device_bytes(const char *kind);
 

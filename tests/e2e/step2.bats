@@ -519,9 +519,9 @@ refused() {
     done
     refused 2 0 --nproc --nproc
     for number in 5 6 1000000; do
-        refused 2 1 "--nproc $number is more than there are GPUs (4)" --nproc $number
+        refused 2 1 "--nproc $number is more than there are GPUs (4); set CPU_DEVICES=$number to" --nproc $number
     done
-    CPU_DEVICES=2 refused 2 1 "--nproc 3 is more than there are GPUs (2)" --nproc 3
+    CPU_DEVICES=2 refused 2 1 "--nproc 3 is more than there are GPUs (2); set CPU_DEVICES=3 to" --nproc 3
     for number in -1 2 x 1.5 ""; do
         refused 2 0 --overlap --overlap "$number"
     done

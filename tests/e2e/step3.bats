@@ -333,7 +333,7 @@ refused() {
 @test "a rank without a GPU of its own ends the job" {
     CPU_DEVICES=2 start "$launch" --nproc-per-node 3 "$three" "${options[@]}"
     ends 1
-    grep -q "^error (.*, rank 2): local rank 2 has no GPU of its own: there are 2;" err
+    grep -q "^error (.*, rank 2): local rank 2 has no GPU of its own: there are 2; set CPU_DEVICES=3 to" err
     grep -q "^launch: rank 2 (pid .*) failed first" err
     nobody_met
 }

@@ -124,7 +124,7 @@ none_left() { # within 3 seconds
 @test "bad input is refused in one line" {
     fails 2 "--nproc x: want a whole number" "$allreduce" --nproc x
     fails 2 "--nproc 0: want a number from 1" "$allreduce" --nproc 0
-    fails 2 "--nproc 9 is more than there are GPUs (8)" "$allreduce" --nproc 9
+    fails 2 "--nproc 9 is more than there are GPUs (8); set CPU_DEVICES=9 to" "$allreduce" --nproc 9
     fails 2 "--op sum: no such operation" "$allreduce" --op sum
     for size in 3 -8 x 8KK 8T 1e13 nan inf 0 K; do
         fails 2 "--min-bytes $size: want bytes" "$allreduce" --min-bytes $size
