@@ -150,7 +150,7 @@ $(PROGRAMS): %: %.o $(BUILD)/common.a
 # The unit tests, built like the programs. kernels.cu is built for the host there, as C++ for which one
 # compiler is enough, so that its formulas can be compared with the plain kernels without a GPU.
 # Some look into the CPU device, and so exist for it only.
-INSIDE_CPU := $(patsubst %,tests/unit/test_%.c,cpu_device cublas nccl reduce)
+INSIDE_CPU := $(patsubst %,tests/unit/test_%.c,check cpu_device cublas nccl reduce)
 UNIT_TESTS := $(patsubst %.c,$(BUILD)/%,$(filter-out $(if $(filter gpu,$(DEVICE)),$(INSIDE_CPU)),$(wildcard tests/unit/*.c)))
 unit-tests: $(UNIT_TESTS)
 .PHONY: unit-tests

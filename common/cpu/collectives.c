@@ -92,6 +92,7 @@ struct wait {
     int tries, armed;
     unsigned bell;
     double since, checked;
+    const char *at; // the place in the program, where ordering is checked
 };
 
 static void show_call(struct ncclComm *c, const void *argument) {
@@ -99,6 +100,7 @@ static void show_call(struct ncclComm *c, const void *argument) {
     if (c->device != w->comm->device || !c->seat)
         return;
     pthread_mutex_lock(&c->lock);
+    snprintf(c->seat->waits_at, WAITS_AT_BYTES, "%s", w->call && w->at ? w->at : "");
     c->seat->waits_in = w->call ? *w->call : (struct call){.kind = CALL_NONE};
     pthread_mutex_unlock(&c->lock);
     cpu_network_tell(c);
@@ -123,6 +125,44 @@ static ncclResult_t time_out(struct wait *w) {
     return give_up(c, ncclInvalidUsage, why);
 }
 
+// A collective that a rank has not finished yet.
+struct unfinished {
+    const struct ncclComm *waiting; // not this one's
+    struct call call;
+    int is_ours;
+};
+
+static void look_for(struct ncclComm *c, const void *argument) {
+    struct unfinished *u = *(struct unfinished *const *)argument;
+    if (c == u->waiting || c->device != u->waiting->device || c->name != u->call.comm)
+        return;
+    pthread_mutex_lock(&c->lock);
+    u->is_ours |= c->collectives_finished <= u->call.number;
+    pthread_mutex_unlock(&c->lock);
+}
+
+// The peer has not come to our call, as it is still in one of another communicator. If that is to
+// come after ours here, it waits for us, too. The checker of ordering has made sure that of two
+// communicators' calls one comes first on every rank, though not that it is the same one.
+static ncclResult_t compare_orders(struct wait *w) {
+    struct ncclComm *c = w->comm;
+    const struct seat *seat = c->channels[w->peer].seat;
+    char texts[2][96], why[WHY_BYTES];
+    pthread_mutex_lock(&c->lock);
+    struct unfinished u = {c, seat->waits_in, 0}, *argument = &u;
+    pthread_mutex_unlock(&c->lock);
+    if (u.call.kind != CALL_NONE && u.call.kind < CALL_SEND)
+        cpu_for_each_comm(look_for, &argument);
+    if (!u.is_ours)
+        return ncclSuccess;
+    snprintf(why, sizeof why,
+             "CPU_DEVICE_CHECK: the ranks use two communicators in different orders, and wait for "
+             "each other: rank %d is in %s at %s, rank %d is in %s of the other one%s%s",
+             c->rank, describe(texts[0], w->call), w->at, w->peer, describe(texts[1], &u.call),
+             *seat->waits_at ? " at " : "", seat->waits_at);
+    return give_up(c, ncclInvalidUsage, why);
+}
+
 // Whether there is a reason to wait no longer.
 static ncclResult_t check(struct wait *w) {
     struct ncclComm *c = w->comm;
@@ -134,8 +174,10 @@ static ncclResult_t check(struct wait *w) {
                           describe(call, w->call));
     if (now - w->checked < CHECK_SECONDS)
         return ncclSuccess;
-    if (w->checked == w->since) // for the first time
+    if (w->checked == w->since) { // for the first time
+        w->at = c->place ? cpu_describe_place(c->place) : NULL;
         cpu_for_each_comm(show_call, w);
+    }
     w->checked = now;
     for (int p = 0; p < c->ranks; p++) {
         struct channel *ch = &c->channels[p];
@@ -157,7 +199,8 @@ static ncclResult_t check(struct wait *w) {
                  c->peers[gone].pid, c->peers[gone].host_name, c->rank, describe(call, w->call));
         return give_up(c, ncclRemoteError, why);
     }
-    return now - w->since > cpu_timeout() ? time_out(w) : ncclSuccess;
+    ncclResult_t result = w->at ? compare_orders(w) : ncclSuccess;
+    return result || now - w->since <= cpu_timeout() ? result : time_out(w);
 }
 
 // Called again and again until what is waited for is there: looks around for some microseconds,
@@ -574,6 +617,7 @@ static void *products(const struct ncclComm *c, const struct work *work) {
 
 static ncclResult_t run(struct ncclComm *c, struct work *work) {
     c->also_aborted = work->made ? &work->made->aborted : NULL;
+    c->place = work->place;
     if (work->transfers)
         return run_transfers(c, work);
     struct exchange *e = malloc(sizeof *e);
@@ -602,6 +646,7 @@ static ncclResult_t take_turn(struct ncclComm *c, struct work *work) {
         result = c->aborted || cpu_exiting() ? ncclInternalError : run(c, work);
     pthread_mutex_lock(&c->lock);
     c->finished++;
+    c->collectives_finished += !work->transfers && work->call.kind != CALL_SPLIT;
     if (result)
         c->state = result;
     pthread_cond_broadcast(&c->changed);

@@ -21,6 +21,7 @@ enum {
     MOST_SLOTS = 32,
     SLOT_BYTES = 128 << 10,
     WHY_BYTES = 448,
+    WAITS_AT_BYTES = 128,
     MOST_PEERS = 256
 };
 
@@ -46,6 +47,7 @@ struct call {
     int kind, type, op;
     int root;             // or the peer of a send or receive
     uint64_t count, comm; // comm: which communicator, the same on all its ranks
+    uint64_t number;      // of a collective: as many of its communicator come before it
 };
 
 struct message {
@@ -65,8 +67,9 @@ struct seat {
     _Alignas(64) atomic_uint bell; // a futex, rung while asleep
     atomic_uint asleep;
     atomic_int left, failed;
-    struct call waits_in; // while it has waited for long, whatever the communicator
-    char why[WHY_BYTES];  // it failed
+    struct call waits_in;          // while it has waited for long, whatever the communicator
+    char waits_at[WAITS_AT_BYTES]; // the place in the program, where ordering is checked
+    char why[WHY_BYTES];           // it failed
 };
 
 union address {
@@ -129,6 +132,8 @@ struct ncclComm {
     int finalized, background; // background: threads at work for it
     struct ncclComm *making;   // what is being split off, which its caller does not have yet
     uint64_t issued, finished; // calls, which run in the order in which they were issued
+    uint64_t collectives_issued, collectives_finished;
+    const struct cpu_place *place; // of the call that runs, where ordering is checked
     struct scaling *scalings;
     struct ncclWindow_vidmem *windows;
 
@@ -181,6 +186,7 @@ struct work {
     const void *scalar; // or NULL: scalar_value
     char scalar_value[8];
     struct cpu_note *note; // until it is launched
+    const struct cpu_place *place;
     int transfers;
     struct transfer transfer[];
 };

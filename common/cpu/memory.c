@@ -400,13 +400,14 @@ void cpu_find_memory(uintptr_t address, struct cpu_memory *memory) {
 
 char *cpu_describe_memory(const struct cpu_memory *memory) {
     char *text = NULL;
-    const char *what = memory->what;
-    int error, inner = what && !strncmp(what, "&(", 2) ? 2 : 0; // DEVICE_ALLOC's "&(pointer)"
+    const char *what = memory->what ? memory->what : "";
+    int length = (int)strlen(what), error; // "&(pointer)" of DEVICE_ALLOC, or "&pointer"
+    int before = !strncmp(what, "&(", 2) ? 2 : *what == '&';
     if (memory->place)
         error = asprintf(&text, "the memory allocated at %s", cpu_describe_place(memory->place));
-    else if (what)
-        error = asprintf(&text, "%.*s (cudaMalloc at %s:%d)", (int)strlen(what) - inner * 3 / 2,
-                         what + inner, memory->file, memory->line);
+    else if (memory->what)
+        error = asprintf(&text, "%.*s (cudaMalloc at %s:%d)", length - before - (before == 2),
+                         what + before, memory->file, memory->line);
     else
         error = asprintf(&text, "pageable host memory");
     return error < 0 ? NULL : text;

@@ -214,6 +214,8 @@ static ncclResult_t launch(struct work *work, cudaStream_t stream, const struct 
     struct ncclComm *c = work->comm;
     int before = cpu_current_device();
     work->turn = issue(c, 1);
+    work->call.number = c->collectives_issued;
+    c->collectives_issued += !work->transfers;
     cudaSetDevice(c->device);
     for (const struct queued *m = merged; m; m = m->next)
         let_wait(stream, m->stream);
@@ -224,6 +226,7 @@ static ncclResult_t launch(struct work *work, cudaStream_t stream, const struct 
     cudaSetDevice(before);
     if (error) {
         issue(c, -1ull);
+        c->collectives_issued = work->call.number;
         free(work);
         return cpu_refuse(ncclUnhandledCudaError, "%s", cudaGetErrorString(error));
     }
@@ -935,21 +938,23 @@ static ncclResult_t call(const char *name, struct call call, const void *send, v
     }
     cpu_uses(name, send, to_send * element, 0);
     cpu_uses(name, recv, to_receive * element, 1);
-    if ((work->note = cpu_take_note()))
+    if ((work->note = cpu_take_note())) {
         work->note->comm = c;
+        work->place = work->note->place;
+    }
     return note(enqueue(work, stream));
 }
 
 ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type,
                            ncclRedOp_t op, ncclComm_t c, cudaStream_t stream) {
-    return call("ncclAllReduce", (struct call){CALL_ALL_REDUCE, (int)type, (int)op, 0, count, 0},
+    return call("ncclAllReduce", (struct call){CALL_ALL_REDUCE, (int)type, (int)op, 0, count, 0, 0},
                 send, recv, c, stream);
 }
 
 ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count, ncclDataType_t type,
                            int root, ncclComm_t c, cudaStream_t stream) {
-    return call("ncclBroadcast", (struct call){CALL_BROADCAST, (int)type, 0, root, count, 0}, send,
-                recv, c, stream);
+    return call("ncclBroadcast", (struct call){CALL_BROADCAST, (int)type, 0, root, count, 0, 0},
+                send, recv, c, stream);
 }
 
 ncclResult_t ncclBcast(void *buffer, size_t count, ncclDataType_t type, int root, ncclComm_t c,
@@ -959,49 +964,49 @@ ncclResult_t ncclBcast(void *buffer, size_t count, ncclDataType_t type, int root
 
 ncclResult_t ncclReduce(const void *send, void *recv, size_t count, ncclDataType_t type,
                         ncclRedOp_t op, int root, ncclComm_t c, cudaStream_t stream) {
-    return call("ncclReduce", (struct call){CALL_REDUCE, (int)type, (int)op, root, count, 0}, send,
-                recv, c, stream);
+    return call("ncclReduce", (struct call){CALL_REDUCE, (int)type, (int)op, root, count, 0, 0},
+                send, recv, c, stream);
 }
 
 ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type,
                            ncclComm_t c, cudaStream_t stream) {
-    return call("ncclAllGather", (struct call){CALL_ALL_GATHER, (int)type, 0, 0, count, 0}, send,
+    return call("ncclAllGather", (struct call){CALL_ALL_GATHER, (int)type, 0, 0, count, 0, 0}, send,
                 recv, c, stream);
 }
 
 ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, ncclDataType_t type,
                                ncclRedOp_t op, ncclComm_t c, cudaStream_t stream) {
     return call("ncclReduceScatter",
-                (struct call){CALL_REDUCE_SCATTER, (int)type, (int)op, 0, count, 0}, send, recv, c,
-                stream);
+                (struct call){CALL_REDUCE_SCATTER, (int)type, (int)op, 0, count, 0, 0}, send, recv,
+                c, stream);
 }
 
 ncclResult_t ncclAlltoAll(const void *send, void *recv, size_t count, ncclDataType_t type,
                           ncclComm_t c, cudaStream_t stream) {
-    return call("ncclAlltoAll", (struct call){CALL_ALL_TO_ALL, (int)type, 0, 0, count, 0}, send,
+    return call("ncclAlltoAll", (struct call){CALL_ALL_TO_ALL, (int)type, 0, 0, count, 0, 0}, send,
                 recv, c, stream);
 }
 
 ncclResult_t ncclGather(const void *send, void *recv, size_t count, ncclDataType_t type, int root,
                         ncclComm_t c, cudaStream_t stream) {
-    return call("ncclGather", (struct call){CALL_GATHER, (int)type, 0, root, count, 0}, send, recv,
-                c, stream);
+    return call("ncclGather", (struct call){CALL_GATHER, (int)type, 0, root, count, 0, 0}, send,
+                recv, c, stream);
 }
 
 ncclResult_t ncclScatter(const void *send, void *recv, size_t count, ncclDataType_t type, int root,
                          ncclComm_t c, cudaStream_t stream) {
-    return call("ncclScatter", (struct call){CALL_SCATTER, (int)type, 0, root, count, 0}, send,
+    return call("ncclScatter", (struct call){CALL_SCATTER, (int)type, 0, root, count, 0, 0}, send,
                 recv, c, stream);
 }
 
 ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int peer, ncclComm_t c,
                       cudaStream_t stream) {
-    return call("ncclSend", (struct call){CALL_SEND, (int)type, 0, peer, count, 0}, send, NULL, c,
-                stream);
+    return call("ncclSend", (struct call){CALL_SEND, (int)type, 0, peer, count, 0, 0}, send, NULL,
+                c, stream);
 }
 
 ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t c,
                       cudaStream_t stream) {
-    return call("ncclRecv", (struct call){CALL_RECV, (int)type, 0, peer, count, 0}, NULL, recv, c,
-                stream);
+    return call("ncclRecv", (struct call){CALL_RECV, (int)type, 0, peer, count, 0, 0}, NULL, recv,
+                c, stream);
 }

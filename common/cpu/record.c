@@ -12,6 +12,7 @@ enum { MOST_FRAMES = 32, BUCKETS = 256 };
 
 struct cpu_place {
     struct cpu_place *next; // in its bucket
+    char *text;             // NULL until it is asked for
     int count;
     void *frames[MOST_FRAMES]; // return addresses, innermost first
 };
@@ -22,7 +23,7 @@ static struct cpu_place *places[BUCKETS];
 static _Thread_local struct cpu_note *noted;
 
 const struct cpu_place *cpu_here(void) {
-    struct cpu_place here = {NULL, 0, {NULL}};
+    struct cpu_place here = {.next = NULL};
     here.count = backtrace(here.frames, MOST_FRAMES);
     size_t bytes = (size_t)here.count * sizeof *here.frames, hash = 0;
     for (int i = 0; i < here.count; i++)
@@ -104,10 +105,11 @@ static int is_in(const char *file, const char *folder) {
     return !strncmp(file, folder, length) && file[length] == '/';
 }
 
-char *cpu_describe_place(const struct cpu_place *place) {
-    char command[64 + 20 * MOST_FRAMES], function[128], path[1024], *text;
+static char *describe(const struct cpu_place *place) {
+    char command[96 + 20 * MOST_FRAMES], function[128], path[1024], *text;
     int length = snprintf(command, sizeof command,
-                          "exec addr2line -e /proc/%d/exe -f -i 2>/dev/null", (int)getpid());
+                          "trap '' HUP INT TERM; exec addr2line -e /proc/%d/exe -f -i 2>/dev/null",
+                          (int)getpid());
     for (int i = 0; i < place->count; i++) {
         uintptr_t address = address_in_program(place->frames[i]);
         if (address)
@@ -134,4 +136,14 @@ char *cpu_describe_place(const struct cpu_place *place) {
         pclose(lines);
     fclose(out);
     return text;
+}
+
+const char *cpu_describe_place(const struct cpu_place *place) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    struct cpu_place *kept = (struct cpu_place *)place; // none is really const
+    pthread_mutex_lock(&lock);
+    if (!kept->text)
+        kept->text = describe(place);
+    pthread_mutex_unlock(&lock);
+    return kept->text;
 }

@@ -45,6 +45,6 @@ void cpu_free_note(struct cpu_note *note);
 const struct cpu_place *cpu_here(void);
 
 // "02_multigpu_fork/train.c:188 (backward)": the innermost call outside common/; a call in a header
-// is followed by its callers up to the program's own file. Takes some milliseconds. The text is the
-// caller's to free, but the program is about to end.
-char *cpu_describe_place(const struct cpu_place *place);
+// is followed by its callers up to the program's own file. Takes some milliseconds for the first
+// time; the text stays valid.
+const char *cpu_describe_place(const struct cpu_place *place);
