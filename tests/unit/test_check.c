@@ -353,14 +353,14 @@ static void two_copies_to_the_host(void) {
     OK(cudaMemcpyAsync(sums + 9, y, 40, cudaMemcpyDeviceToHost, b));
 }
 
-// Communicators of two ranks, and then what each of them does. Rank 0 has the fault.
+// Communicators of two ranks, and then what each of them does. Rank 0 has the fault, or both have.
 
 static ncclComm_t comms[2];
 
 static void run_two_ranks(void (*run)(int rank)) {
     ncclUniqueId *ids =
         mmap(NULL, 2 * sizeof *ids, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    int ready[2], status;
+    int ready[2], status[2];
     pid_t ranks[2];
     OK(pipe(ready));
     for (int rank = 0; rank < 2; rank++)
@@ -370,16 +370,16 @@ static void run_two_ranks(void (*run)(int rank)) {
             set_up();
             for (int i = 0; i < 2 && rank == 0; i++)
                 OK(ncclGetUniqueId(&ids[i]));
-            OK(rank == 0 ? write(ready[1], "", 1) != 1 : read(ready[0], &status, 1) != 1);
+            OK(rank == 0 ? write(ready[1], "", 1) != 1 : read(ready[0], &(char){0}, 1) != 1);
             for (int i = 0; i < 2; i++)
                 OK(ncclCommInitRank(&comms[i], 2, ids[i], rank));
             run(rank);
             OK(cudaDeviceSynchronize());
             exit(0);
         }
-    OK(waitpid(ranks[1], &status, 0) < 0);
-    OK(waitpid(ranks[0], &status, 0) < 0);
-    exit(WEXITSTATUS(status));
+    for (int rank = 0; rank < 2; rank++)
+        OK(waitpid(ranks[rank], &status[rank], 0) < 0);
+    exit(WEXITSTATUS(status[0]) ? WEXITSTATUS(status[0]) : WEXITSTATUS(status[1]));
 }
 
 static void sum(float *floats, int comm, cudaStream_t stream) {
