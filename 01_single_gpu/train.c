@@ -54,7 +54,8 @@ struct trainer {
     float *dy, *dx;                      // gradients of a layer's outputs and of its inputs
     uint8_t *labels;                     // of the batch
     int rows;                            // samples that go through the model at a time
-    struct stats *stats;                 // on the device, summed since the last read_stats
+    struct stats *stats;                 // lanes on the device, summed since the last read_stats
+    struct stats *sums, *host_sums;      // of all lanes; sums is on the device
     struct snapshot *state;              // where training stands; its values only while saving
     int resumed;                         // state came from a file
 };
@@ -98,8 +99,10 @@ static void setup(struct trainer *t) {
     DEVICE_ALLOC(t->dy, "activations", row * widest);
     DEVICE_ALLOC(t->dx, "activations", row * widest);
     DEVICE_ALLOC(t->labels, "activations", t->rows);
-    DEVICE_ALLOC(t->stats, "activations", sizeof *t->stats);
-    CUDA_CHECK(cudaMemsetAsync(t->stats, 0, sizeof *t->stats, t->stream));
+    DEVICE_ALLOC(t->stats, "activations", STATS_LANES * sizeof *t->stats);
+    DEVICE_ALLOC(t->sums, "activations", sizeof *t->sums);
+    CUDA_CHECK(cudaMallocHost((void **)&t->host_sums, sizeof *t->host_sums));
+    CUDA_CHECK(cudaMemsetAsync(t->stats, 0, STATS_LANES * sizeof *t->stats, t->stream));
 }
 
 // Runs samples through the model: rows of them, from the first on in that order (NULL: as stored).
@@ -146,14 +149,15 @@ static void train_step(struct trainer *t, size_t first, int rows) {
 
 // Waits for the work queued so far, and returns the sums since the last call.
 static struct stats read_stats(struct trainer *t) {
-    struct stats sums;
-    CUDA_CHECK(cudaMemcpyAsync(&sums, t->stats, sizeof sums, cudaMemcpyDeviceToHost, t->stream));
-    CUDA_CHECK(cudaMemsetAsync(t->stats, 0, sizeof sums, t->stream));
+    struct stats *sums = t->host_sums;
+    sum_stats(t->stats, t->sums, t->stream);
+    CUDA_CHECK(cudaMemcpyAsync(sums, t->sums, sizeof *sums, cudaMemcpyDeviceToHost, t->stream));
+    CUDA_CHECK(cudaMemsetAsync(t->stats, 0, STATS_LANES * sizeof *t->stats, t->stream));
     CUDA_CHECK(cudaStreamSynchronize(t->stream));
-    if (!isfinite(sums.loss))
+    if (!isfinite(sums->loss))
         fail("epoch %ld, step %ld: the loss is not finite: lower --lr", t->state->epochs + 1,
              t->state->step);
-    return sums;
+    return *sums;
 }
 
 static struct stats evaluate(struct trainer *t) {

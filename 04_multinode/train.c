@@ -66,6 +66,11 @@ static const struct option_spec options[] = {
      "file with a word that all ranks must know"},
 };
 
+struct sums { // over all ranks
+    struct stats stats;
+    double stop; // ranks that have been told to
+};
+
 struct trainer {
     cudaStream_t stream;
     struct pass pass;
@@ -79,7 +84,8 @@ struct trainer {
     float *dy, *dx;                      // gradients of a layer's outputs and of its inputs
     uint8_t *labels;                     // of the batch
     int rows;                            // samples that go through the model at a time
-    struct stats *stats;                 // on the device, summed since the last read_stats
+    struct stats *stats;                 // lanes on the device, summed since the last read_stats
+    struct sums *sums, *host_sums;       // of all lanes; sums is on the device
     struct snapshot *state;              // where training stands; its values only while saving
     int resumed;                         // state came from a file
     int rank, world;
@@ -168,9 +174,10 @@ static void setup(struct trainer *t) {
     DEVICE_ALLOC(t->dy, "activations", row * widest);
     DEVICE_ALLOC(t->dx, "activations", row * widest);
     DEVICE_ALLOC(t->labels, "activations", t->rows);
-    DEVICE_ALLOC(t->stats, "activations",
-                 sizeof *t->stats + sizeof(double)); // that one: ranks told to stop
-    CUDA_CHECK(cudaMemsetAsync(t->stats, 0, sizeof *t->stats, t->stream));
+    DEVICE_ALLOC(t->stats, "activations", STATS_LANES * sizeof *t->stats);
+    DEVICE_ALLOC(t->sums, "activations", sizeof *t->sums);
+    CUDA_CHECK(cudaMallocHost((void **)&t->host_sums, sizeof *t->host_sums));
+    CUDA_CHECK(cudaMemsetAsync(t->stats, 0, STATS_LANES * sizeof *t->stats, t->stream));
 }
 
 // Runs samples through the model: rows of them, from the first on in that order (NULL: as stored).
@@ -225,28 +232,27 @@ static void train_step(struct trainer *t, size_t first, int rows) {
 
 // Waits for the work queued so far, and returns the sums since the last call.
 static struct stats read_stats(struct trainer *t) {
-    struct stats sums;
-    double stop = told_to_stop;
-    CUDA_CHECK(
-        cudaMemcpyAsync(t->stats + 1, &stop, sizeof stop, cudaMemcpyHostToDevice, t->stream));
+    struct sums *sums = t->host_sums;
+    sum_stats(t->stats, &t->sums->stats, t->stream);
+    sums->stop = told_to_stop;
+    CUDA_CHECK(cudaMemcpyAsync(&t->sums->stop, &sums->stop, sizeof sums->stop,
+                               cudaMemcpyHostToDevice, t->stream));
     COLLECTIVE(t->stream,
-               ncclAllReduce(t->stats, t->stats, 4, ncclDouble, ncclSum, t->comm, t->stream));
-    CUDA_CHECK(cudaMemcpyAsync(&sums, t->stats, sizeof sums, cudaMemcpyDeviceToHost, t->stream));
-    CUDA_CHECK(
-        cudaMemcpyAsync(&stop, t->stats + 1, sizeof stop, cudaMemcpyDeviceToHost, t->stream));
-    CUDA_CHECK(cudaMemsetAsync(t->stats, 0, sizeof sums, t->stream));
+               ncclAllReduce(t->sums, t->sums, 4, ncclDouble, ncclSum, t->comm, t->stream));
+    CUDA_CHECK(cudaMemcpyAsync(sums, t->sums, sizeof *sums, cudaMemcpyDeviceToHost, t->stream));
+    CUDA_CHECK(cudaMemsetAsync(t->stats, 0, STATS_LANES * sizeof *t->stats, t->stream));
     wait_for(t->stream);
-    if (!isfinite(sums.loss) && t->rank == 0) // all ranks know; the end of one ends the others
+    if (!isfinite(sums->stats.loss) && t->rank == 0) // all know; the end of one ends the others
         fail("epoch %ld, step %ld: the loss is not finite: lower --lr", t->state->epochs + 1,
              t->state->step);
-    if (!isfinite(sums.loss)) {
+    if (!isfinite(sums->stats.loss)) {
         signal(SIGTERM, SIG_DFL);
         if (!told_to_stop)
             sleep(10); // until the launcher's SIGTERM, so that rank 0 is the first to fail
         exit(1);
     }
-    t->stop = stop > 0; // for all ranks the same
-    return sums;
+    t->stop = sums->stop > 0; // for all ranks the same
+    return sums->stats;
 }
 
 static struct stats evaluate(struct trainer *t) {

@@ -41,8 +41,8 @@ static void print_costs(const struct fsdp *f, const struct model *m, const struc
     }
     if (f->buffered)
         gathered = f->keep ? 4 * all : buffers[0] + buffers[1];
-    double active =
-        (4. * (kept + (inner + 2) * widest) + 1) * rows + sizeof(struct stats) + sizeof(double);
+    double active = (4. * (kept + (inner + 2) * widest) + 1) * rows +
+                    (STATS_LANES + 1) * sizeof(struct stats) + sizeof(double);
     printf(
         "costs of a rank in bytes: P = %.0f parameters with %.0f of padding, N = %d shards, R = %d "
         "replicas\n",

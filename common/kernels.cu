@@ -1,6 +1,6 @@
-// One thread per element or per row, in loops that stride over the grid, so that any launch shape
-// computes the same result. No kernel's result depends on the order in which threads run, except
-// the last bits of the sums in stats.
+// Most kernels have one thread per element, in loops that stride over the grid, so that any launch
+// shape computes the same result. Each sum has a fixed order, so that all runs get the same bits:
+// no kernel uses atomics.
 #include "rng.h"
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
@@ -11,12 +11,13 @@ extern "C" {
 }
 
 #ifndef LAUNCH
-#define LAUNCH(kernel, threads, stream, ...)                                                       \
+#define LAUNCH_BLOCKS(kernel, blocks, threads, stream, ...)                                        \
     do {                                                                                           \
-        unsigned blocks_ = (unsigned)fmin((threads) / 256 + 1., 2048.);                            \
-        kernel<<<blocks_, 256, 0, stream>>>(__VA_ARGS__);                                          \
+        kernel<<<blocks, threads, 0, stream>>>(__VA_ARGS__);                                       \
         CUDA_CHECK(cudaGetLastError());                                                            \
     } while (0)
+#define LAUNCH(kernel, threads, stream, ...)                                                       \
+    LAUNCH_BLOCKS(kernel, (unsigned)fmin((threads) / 256 + 1., 2048.), 256, stream, __VA_ARGS__)
 #endif
 
 #define FOR_EACH(i, count)                                                                         \
@@ -76,43 +77,76 @@ void relu_backward(float *dy, const float *y, size_t count, cudaStream_t stream)
     LAUNCH(relu_backward_kernel, count, stream, dy, y, count);
 }
 
+// A block adds up TILE columns, in TILE rows of threads: each thread a part of one column. The
+// threads of a row read TILE floats that lie side by side.
+enum { TILE = 32 };
+
 __global__ static void sum_rows_kernel(const float *x, float *sums, size_t rows, size_t cols) {
-    FOR_EACH (col, cols) {
-        float sum = 0.f;
-        for (size_t row = 0; row < rows; row++)
-            sum += x[row * cols + col];
-        sums[col] = sum;
-    }
+    __shared__ float parts[TILE][TILE];
+    size_t col = blockIdx.x * (size_t)TILE + threadIdx.x;
+    float sum = 0.f;
+    for (size_t row = threadIdx.y; row < rows && col < cols; row += TILE)
+        sum += x[row * cols + col];
+    parts[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y > 0 || col >= cols)
+        return;
+    for (int part = 1; part < TILE; part++)
+        sum += parts[part][threadIdx.x];
+    sums[col] = sum;
 }
 
 void sum_rows(const float *x, float *sums, int rows, int cols, cudaStream_t stream) {
-    LAUNCH(sum_rows_kernel, cols, stream, x, sums, rows, cols);
+    LAUNCH_BLOCKS(sum_rows_kernel, cols / TILE + 1, dim3(TILE, TILE), stream, x, sums, rows, cols);
 }
 
 __global__ static void softmax_cross_entropy_kernel(const float *logits, const uint8_t *labels,
                                                     size_t rows, int classes, float scale,
                                                     float *dlogits, struct stats *stats) {
-    FOR_EACH (row, rows) {
-        const float *z = logits + row * classes;
-        int label = labels[row], best = 0;
-        for (int c = 1; c < classes; c++)
-            if (z[c] > z[best])
-                best = c;
-        float sum = 0.f; // exp(z - largest z) cannot overflow
-        for (int c = 0; c < classes; c++)
-            sum += expf(z[c] - z[best]);
-        for (int c = 0; dlogits && c < classes; c++)
-            dlogits[row * classes + c] = (expf(z[c] - z[best]) / sum - (c == label)) * scale;
-        atomicAdd(&stats->loss, (double)(logf(sum) - (z[label] - z[best])));
-        atomicAdd(&stats->correct, best == label);
-        atomicAdd(&stats->samples, 1.);
-    }
+    FOR_EACH (lane, STATS_LANES)
+        for (size_t row = lane; row < rows; row += STATS_LANES) {
+            const float *z = logits + row * classes;
+            int label = labels[row], best = 0;
+            for (int c = 1; c < classes; c++)
+                if (z[c] > z[best])
+                    best = c;
+            float sum = 0.f; // exp(z - largest z) cannot overflow
+            for (int c = 0; c < classes; c++)
+                sum += expf(z[c] - z[best]);
+            for (int c = 0; dlogits && c < classes; c++)
+                dlogits[row * classes + c] = (expf(z[c] - z[best]) / sum - (c == label)) * scale;
+            stats[lane].loss += (double)(logf(sum) - (z[label] - z[best]));
+            stats[lane].correct += best == label;
+            stats[lane].samples += 1;
+        }
 }
 
 void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows, int classes,
                            float scale, float *dlogits, struct stats *stats, cudaStream_t stream) {
-    LAUNCH(softmax_cross_entropy_kernel, rows, stream, logits, labels, rows, classes, scale,
+    LAUNCH(softmax_cross_entropy_kernel, STATS_LANES, stream, logits, labels, rows, classes, scale,
            dlogits, stats);
+}
+
+__global__ static void fold_kernel(const double *lanes, size_t count, double *sums, size_t left) {
+    FOR_EACH (lane, left) {
+        double sum = 0;
+        for (size_t i = lane; i < count; i += left)
+            sum += lanes[i];
+        sums[lane] = sum;
+    }
+}
+
+// sums[i] = lanes[i] + lanes[i + left] + ..., in several kernels: one alone would keep few threads
+// busy for long. Those before the last leave their sums in lanes.
+static void fold(double *lanes, size_t count, double *sums, size_t left, cudaStream_t stream) {
+    for (; count > 64 * left; count /= 64)
+        LAUNCH(fold_kernel, count / 64, stream, lanes, count, lanes, count / 64);
+    LAUNCH(fold_kernel, left, stream, lanes, count, sums, left);
+}
+
+void sum_stats(struct stats *stats, struct stats *sums, cudaStream_t stream) {
+    size_t numbers = sizeof *sums / sizeof(double);
+    fold((double *)stats, STATS_LANES * numbers, (double *)sums, numbers, stream);
 }
 
 __global__ static void sgd_step_kernel(float *parameters, const float *gradients, float *velocity,
@@ -170,19 +204,9 @@ __global__ static void sum_squares_kernel(const float *x, size_t count, double *
     }
 }
 
-__global__ static void fold_kernel(double *lanes, size_t count, size_t left) {
-    FOR_EACH (lane, left) {
-        double sum = 0;
-        for (size_t i = lane; i < count; i += left)
-            sum += lanes[i];
-        lanes[lane] = sum;
-    }
-}
-
 void sum_squares(const float *x, size_t count, double *sums, cudaStream_t stream) {
     LAUNCH(sum_squares_kernel, SQUARES_LANES, stream, x, count, sums);
-    LAUNCH(fold_kernel, 128, stream, sums, SQUARES_LANES, 128);
-    LAUNCH(fold_kernel, 1, stream, sums, 128, 1);
+    fold(sums, SQUARES_LANES, sums, 1, stream);
 }
 
 __global__ static void clip_to_norm_kernel(float *x, size_t count, const double *sum_of_squares,

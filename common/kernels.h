@@ -12,6 +12,10 @@ struct stats {
     double loss, correct, samples;
 };
 
+// Each row of a batch is added to one of so many struct stats, called lanes: row r to number
+// r % STATS_LANES. Many threads can add at once, and all runs get the same bits.
+enum { STATS_LANES = 1 << 10 };
+
 // values[i] = uniform in [-bound, bound), number first + i of the seed's stream, for i < count.
 void fill_uniform(float *values, size_t count, float bound, uint64_t seed, uint64_t first,
                   cudaStream_t stream);
@@ -33,11 +37,14 @@ void relu_backward(float *dy, const float *y, size_t count, cudaStream_t stream)
 void sum_rows(const float *x, float *sums, int rows, int cols, cudaStream_t stream);
 
 // Loss of sample r: -log softmax(logits[r])[labels[r]]. Adds the rows' losses, how many of them
-// have their largest logit (the first of equals) at the label, and their number to *stats. Where
-// dlogits is not NULL, writes the gradient of scale * (sum of losses): (softmax(logits[r]) -
-// one-hot(labels[r])) * scale.
+// have their largest logit (the first of equals) at the label, and their number to the lanes in
+// stats. Where dlogits is not NULL, writes the gradient of scale * (sum of losses):
+// (softmax(logits[r]) - one-hot(labels[r])) * scale.
 void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows, int classes,
                            float scale, float *dlogits, struct stats *stats, cudaStream_t stream);
+
+// *sums = the sum of all lanes in stats, whose contents are undefined after that.
+void sum_stats(struct stats *stats, struct stats *sums, cudaStream_t stream);
 
 // velocity = momentum * velocity + (gradients + weight_decay * parameters); parameters -= lr *
 // velocity (as torch.optim.SGD).
@@ -61,7 +68,7 @@ void add_to(float *sums, const float *x, size_t count, cudaStream_t stream);
 // sums[0] = sum of x[i]^2, added up in an order that depends on count alone, as replicas must get
 // the same bits: sums has SQUARES_LANES doubles, of which number j first takes elements j, j +
 // SQUARES_LANES, ...
-enum { SQUARES_LANES = 1 << 14 };
+enum { SQUARES_LANES = 1 << 18 };
 void sum_squares(const float *x, size_t count, double *sums, cudaStream_t stream);
 
 // x[i] *= min(1, max_norm / (sqrt(*sum_of_squares) + 1e-6)) (as torch.nn.utils.clip_grad_norm_).

@@ -171,24 +171,26 @@ struct softmax_cross_entropy {
     struct stats *stats;
 };
 
+// Lanes from to to.
 static void run_softmax_cross_entropy(void *arguments, size_t from, size_t to) {
     struct softmax_cross_entropy a = *(struct softmax_cross_entropy *)arguments;
-    for (size_t row = from; row < to; row++) {
-        const float *z = a.logits + row * (size_t)a.classes;
-        int label = a.labels[row], best = 0;
-        for (int c = 1; c < a.classes; c++)
-            if (z[c] > z[best])
-                best = c;
-        float sum = 0.f; // exp(z - largest z) cannot overflow
-        for (int c = 0; c < a.classes; c++)
-            sum += expf(z[c] - z[best]);
-        float *dz = a.dlogits ? a.dlogits + row * (size_t)a.classes : NULL;
-        for (int c = 0; dz && c < a.classes; c++)
-            dz[c] = (expf(z[c] - z[best]) / sum - (float)(c == label)) * a.scale;
-        a.stats->loss += (double)(logf(sum) - (z[label] - z[best]));
-        a.stats->correct += best == label;
-        a.stats->samples += 1;
-    }
+    for (size_t lane = from; lane < to; lane++)
+        for (size_t row = lane; row < a.rows; row += STATS_LANES) {
+            const float *z = a.logits + row * (size_t)a.classes;
+            int label = a.labels[row], best = 0;
+            for (int c = 1; c < a.classes; c++)
+                if (z[c] > z[best])
+                    best = c;
+            float sum = 0.f; // exp(z - largest z) cannot overflow
+            for (int c = 0; c < a.classes; c++)
+                sum += expf(z[c] - z[best]);
+            float *dz = a.dlogits ? a.dlogits + row * (size_t)a.classes : NULL;
+            for (int c = 0; dz && c < a.classes; c++)
+                dz[c] = (expf(z[c] - z[best]) / sum - (float)(c == label)) * a.scale;
+            a.stats[lane].loss += (double)(logf(sum) - (z[label] - z[best]));
+            a.stats[lane].correct += best == label;
+            a.stats[lane].samples += 1;
+        }
 }
 
 void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows, int classes,
@@ -200,8 +202,34 @@ void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows,
                                       classes,
                                       scale,
                                       dlogits ? WRITES(dlogits, elements) : NULL,
-                                      WRITES(stats, 1)};
-    LAUNCH(stream, run_softmax_cross_entropy, a, n, n);
+                                      WRITES(stats, STATS_LANES)};
+    LAUNCH(stream, run_softmax_cross_entropy, a, n < STATS_LANES ? n : STATS_LANES, 64);
+}
+
+// lanes[i] = lanes[i] + lanes[i + left] + ... for i < left, in the order of kernels.cu.
+static void fold(double *lanes, size_t count, size_t left) {
+    for (size_t now; count > left; count = now) {
+        now = count > 64 * left ? count / 64 : left;
+        for (size_t first = now; first < count; first += now)
+            for (size_t i = 0; i < now; i++)
+                lanes[i] += lanes[first + i];
+    }
+}
+
+struct sum_stats {
+    struct stats *stats, *sums;
+};
+
+static void run_sum_stats(void *arguments) {
+    struct sum_stats a = *(struct sum_stats *)arguments;
+    size_t numbers = sizeof *a.sums / sizeof(double);
+    fold((double *)a.stats, STATS_LANES * numbers, numbers);
+    *a.sums = a.stats[0];
+}
+
+void sum_stats(struct stats *stats, struct stats *sums, cudaStream_t stream) {
+    struct sum_stats a = {WRITES(stats, STATS_LANES), WRITES(sums, 1)};
+    CUDA_CHECK(cpu_launch(stream, run_sum_stats, &a, sizeof a));
 }
 
 struct sgd_step {
@@ -300,23 +328,14 @@ static void run_sum_squares(void *arguments, size_t from, size_t to) {
     }
 }
 
-struct fold {
-    double *lanes;
-    size_t count, left;
-};
-
 static void run_fold(void *arguments) {
-    struct fold a = *(struct fold *)arguments;
-    for (size_t i = a.left; i < a.count; i++)
-        a.lanes[i % a.left] += a.lanes[i];
+    fold(((struct sum_squares *)arguments)->lanes, SQUARES_LANES, 1);
 }
 
 void sum_squares(const float *x, size_t count, double *sums, cudaStream_t stream) {
     struct sum_squares a = {READS(x, count), count, WRITES(sums, SQUARES_LANES)};
-    struct fold folds[] = {{a.lanes, SQUARES_LANES, 128}, {a.lanes, 128, 1}};
     LAUNCH(stream, run_sum_squares, a, SQUARES_LANES, rows_per_grain(count / SQUARES_LANES + 1));
-    for (int i = 0; i < 2; i++)
-        CUDA_CHECK(cpu_launch(stream, run_fold, &folds[i], sizeof folds[i]));
+    CUDA_CHECK(cpu_launch(stream, run_fold, &a, sizeof a));
 }
 
 struct clip_to_norm {

@@ -125,6 +125,11 @@ epoch_line='^epoch [0-9]+/[0-9]+  loss [0-9]+\.[0-9]{4}  test loss [0-9]+\.[0-9]
     train --snapshot a
     train --snapshot b
     cmp a b
+    # The sums of losses within an epoch, too.
+    for run in part again; do
+        train --max-steps 7 --snapshot $run
+    done
+    cmp part again
     train --snapshot c --seed 2
     # The header holds the seed itself, and the end a checksum of it, so only the values count.
     values() { tail -c +233 "$1" | head -c -4; }

@@ -611,8 +611,8 @@ stops_together() {
 @test "ranks that do not agree to stop are found out" {
     right=right
     run_tiny "$two" --nproc 3 --epochs 4 --log-every 1 --snapshot right
-    for change in 's/(ncclAllReduce\(t->stats, t->stats, )4/\13/' 's/t->stop = stop > 0/t->stop = told_to_stop/' \
-        's/t->stop = stop > 0/t->stop = 0/' 's/(double stop =) told_to_stop/\1 told_to_stop \&\& t->rank != 1/'; do
+    for change in 's/(ncclAllReduce\(t->sums, t->sums, )4/\13/' 's/t->stop = sums->stop > 0/t->stop = told_to_stop/' \
+        's/t->stop = sums->stop > 0/t->stop = 0/' 's/(sums->stop =) told_to_stop/\1 told_to_stop \&\& t->rank != 1/'; do
         rm -rf changed program
         copy_broken changed train.c "$own_snapshots; $change"
         grep -cF asprintf changed/train.c

@@ -373,11 +373,11 @@ right_costs() {
                 inner = max(inner, layers_of[u] - 1)
             }
             gathered = N == 1 && size == 4 && parts == 1 ? 0 : keep ? 4 * N * own : buffer[0] + buffer[1]
-            # The batch, what layers make of it, two gradients; a label each; four sums.
+            # The batch, what layers make of it, two gradients; a label each; lanes, and their four sums.
             floats = 8 + (recompute ? ends + inner * widest : all) + 2 * widest
-            active = (4 * floats + 1) * rows + 32
+            active = (4 * floats + 1) * rows + 24 * 1025 + 8
             if (size == 4)
-                scratch = clip ? 8 * 16384 : 0
+                scratch = clip ? 8 * 262144 : 0
             # 740 images of 8 pixels, their labels, the order of 640.
             peak = (8 + 4 * states) * own + gathered + active + 740 * 9 + 640 * 4 + scratch
             sent = parts * ((keep ? 1 : 2) * size + 4) * own * (N - 1) + 2 * 4 * own * (R - 1) / R

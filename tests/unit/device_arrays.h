@@ -3,6 +3,7 @@
 // (or an index) far off the others. Contents are the guards' too until somebody writes them.
 #pragma once
 #include "../../common/error.h"
+#include "../../common/kernels.h"
 #include "../../common/rng.h"
 #include <math.h>
 #include <setjmp.h>
@@ -108,6 +109,14 @@ static inline uint8_t *random_bytes(size_t count, int below, uint64_t seed) {
     for (size_t i = 0; i < count; i++)
         values[i] = (uint8_t)(rng_bits(seed, i) % (uint64_t)below);
     return values;
+}
+
+// STATS_LANES of them.
+static inline struct stats *random_stats(void) {
+    struct stats *lanes = new_array(STATS_LANES * sizeof *lanes);
+    for (size_t i = 0; i < STATS_LANES; i++)
+        lanes[i] = (struct stats){rng_uniform(7, i), (double)(rng_bits(8, i) % 9), (double)(i % 9)};
+    return lanes;
 }
 
 static inline void check_close(const float *got, const float *want, size_t count, double tolerance,

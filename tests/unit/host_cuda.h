@@ -1,23 +1,67 @@
 // Lets a C++ compiler build common/kernels.cu for the host: included before it, this stands in for
-// what nvcc knows by itself. A launch runs a small grid thread by thread, the last one first, so
-// that loops which skip or repeat elements, or count on an order, give wrong results. Races stay
-// unseen.
+// what nvcc knows by itself. LAUNCH runs a small grid thread by thread, the last one first, so that
+// loops which skip or repeat elements, or count on an order, give wrong results. LAUNCH_BLOCKS runs
+// one block after the other, each with real threads, which can wait for each other.
 #pragma once
 #include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
 
 #define __global__
+#define __shared__ static // blocks take turns
 
-struct host_dim {
-    unsigned x;
+struct dim3 {
+    unsigned x, y;
+    dim3(unsigned x_, unsigned y_ = 1) : x(x_), y(y_) {
+    }
 };
-static const struct host_dim gridDim = {2}, blockDim = {3};
-static struct host_dim blockIdx, threadIdx;
+static const dim3 gridDim(2), blockDim(3);
+static thread_local dim3 blockIdx(0), threadIdx(0);
+static pthread_barrier_t host_barrier;
+#define __syncthreads() pthread_barrier_wait(&host_barrier)
 
-static inline double atomicAdd(double *sum, double value) {
-    double before = *sum;
-    *sum += value;
-    return before;
+template <class Call> struct host_thread {
+    pthread_t thread;
+    dim3 block, index;
+    const Call *call;
+
+    static void *run(void *self) {
+        const host_thread *t = (host_thread *)self;
+        blockIdx = t->block;
+        threadIdx = t->index;
+        (*t->call)();
+        return NULL;
+    }
+};
+
+template <class Call> static void host_run_blocks(unsigned blocks, dim3 threads, const Call &call) {
+    unsigned count = threads.x * threads.y;
+    host_thread<Call> *all = (host_thread<Call> *)calloc(count, sizeof *all);
+    pthread_attr_t small;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 1 << 18);
+    pthread_barrier_init(&host_barrier, NULL, count);
+    for (unsigned block = 0; block < blocks; block++) {
+        for (unsigned i = 0; i < count; i++) {
+            all[i].block = dim3(block);
+            all[i].index = dim3(i % threads.x, i / threads.x);
+            all[i].call = &call;
+            if (pthread_create(&all[i].thread, &small, host_thread<Call>::run, &all[i]))
+                abort();
+        }
+        for (unsigned i = 0; i < count; i++)
+            pthread_join(all[i].thread, NULL);
+    }
+    pthread_barrier_destroy(&host_barrier);
+    pthread_attr_destroy(&small);
+    free(all);
 }
+
+#define LAUNCH_BLOCKS(kernel, blocks, threads, stream, ...)                                        \
+    do {                                                                                           \
+        (void)(stream);                                                                            \
+        host_run_blocks(blocks, threads, [&] { kernel(__VA_ARGS__); });                            \
+    } while (0)
 
 #define LAUNCH(kernel, threads, stream, ...)                                                       \
     do {                                                                                           \
@@ -36,6 +80,7 @@ static inline double atomicAdd(double *sum, double value) {
 #define relu_backward cu_relu_backward
 #define sum_rows cu_sum_rows
 #define softmax_cross_entropy cu_softmax_cross_entropy
+#define sum_stats cu_sum_stats
 #define sgd_step cu_sgd_step
 #define adam_step cu_adam_step
 #define add_to cu_add_to

@@ -207,8 +207,21 @@ static void reference_loss(const float *logits, const uint8_t *labels, int rows,
     }
 }
 
-static void check_stats(const struct stats *device, struct stats want) {
-    struct stats *got = to_host(device, sizeof *got);
+// What earlier batches left in the lanes is added to sums.
+static struct stats *new_stats(struct stats *sums) {
+    struct stats *lanes = random_stats();
+    for (int lane = 0; lane < STATS_LANES; lane++) {
+        sums->loss += lanes[lane].loss;
+        sums->correct += lanes[lane].correct;
+        sums->samples += lanes[lane].samples;
+    }
+    return to_device(lanes, STATS_LANES * sizeof *lanes);
+}
+
+static void check_stats(struct stats *lanes, struct stats want) {
+    struct stats *sums = new_device_array(sizeof *sums);
+    sum_stats(lanes, sums, stream);
+    struct stats *got = to_host(sums, sizeof *got);
     const float got_loss = (float)got->loss, want_loss = (float)want.loss;
     assert_close(&got_loss, &want_loss, 1, 1e-5);
     assert_true(got->correct == want.correct);
@@ -218,21 +231,18 @@ static void check_stats(const struct stats *device, struct stats want) {
 static void check_loss(const float *logits, const uint8_t *labels, int rows, int classes,
                        float scale) {
     size_t count = (size_t)rows * (size_t)classes, bytes = count * sizeof(float);
-    struct stats sums = {1.5, 2, 3}; // what earlier batches left
-    float *device_logits = to_device(logits, bytes), *dlogits = new_device_array(bytes);
+    float *device_logits = to_device(logits, bytes);
     uint8_t *device_labels = to_device(labels, (size_t)rows);
-    struct stats *stats = to_device(&sums, sizeof sums);
-    float *want = new_array(bytes);
-    softmax_cross_entropy(device_logits, device_labels, rows, classes, scale, dlogits, stats,
-                          stream);
-    reference_loss(logits, labels, rows, classes, scale, want, &sums);
-    float *got = to_host(dlogits, bytes);
-    assert_close(got, want, count, 1e-6);
-    check_stats(stats, sums);
-
-    softmax_cross_entropy(device_logits, device_labels, rows, classes, scale, NULL, stats, stream);
-    reference_loss(logits, labels, rows, classes, scale, want, &sums);
-    check_stats(stats, sums);
+    for (int gradients = 0; gradients < 2; gradients++) {
+        struct stats sums = {0}, *stats = new_stats(&sums);
+        float *dlogits = gradients ? new_device_array(bytes) : NULL, *want = new_array(bytes);
+        softmax_cross_entropy(device_logits, device_labels, rows, classes, scale, dlogits, stats,
+                              stream);
+        reference_loss(logits, labels, rows, classes, scale, want, &sums);
+        if (gradients)
+            assert_close((float *)to_host(dlogits, bytes), want, count, 1e-6);
+        check_stats(stats, sums);
+    }
     assert_unchanged(device_logits, logits, bytes);
     assert_unchanged(device_labels, labels, (size_t)rows);
 }
@@ -257,11 +267,10 @@ static void loss_does_not_overflow(void **state) {
                                 {1e30f, 0, 0},    {1e4f, 9999.f, 0}, {-1e4f, 1e4f, -1e30f}};
     const uint8_t labels[] = {0, 1, 2, 0, 1, 0};
     float *dlogits = new_device_array(sizeof logits);
-    struct stats *stats = to_device(&(struct stats){0}, sizeof *stats);
+    struct stats sums = {0}, *stats = new_stats(&sums);
     softmax_cross_entropy(to_device(logits, sizeof logits), to_device(labels, sizeof labels), 6, 3,
                           1, dlogits, stats, stream);
     float *got = to_host(dlogits, sizeof logits);
-    struct stats sums = {0};
     float want[18];
     reference_loss(logits[0], labels, 6, 3, 1, want, &sums);
     assert_true(isfinite(sums.loss) && sums.loss > 4e4);
@@ -276,12 +285,32 @@ static void loss_keeps_nan(void **state) {
         float logits[5] = {1, 2, 3, 4, 5};
         const uint8_t label = 2;
         logits[at] = NAN;
-        struct stats *stats = to_device(&(struct stats){1, 1, 1}, sizeof *stats);
+        struct stats sums = {0}, *stats = new_stats(&sums), *got = new_device_array(sizeof *got);
         softmax_cross_entropy(to_device(logits, sizeof logits), to_device(&label, 1), 1, 5, 1, NULL,
                               stats, stream);
-        struct stats *got = to_host(stats, sizeof *got);
+        sum_stats(stats, got, stream);
+        got = to_host(got, sizeof *got);
         assert_true(isnan(got->loss));
-        assert_true(got->samples == 2);
+        assert_true(got->samples == sums.samples + 1);
+    }
+}
+
+// However many threads take part in it, and in whatever order they run.
+static void loss_repeats_its_bits(void **state) {
+    (void)state;
+    enum { ROWS = 3 * STATS_LANES + 77, CLASSES = 10 };
+    float *logits = to_device(random_floats(ROWS * CLASSES, 1, 1), ROWS * CLASSES * sizeof *logits);
+    uint8_t *labels = to_device(random_bytes(ROWS, CLASSES, 2), ROWS);
+    struct stats first;
+    for (int run = 0; run < 10; run++) {
+        struct stats unused = {0}, *stats = new_stats(&unused),
+                     *sums = new_device_array(sizeof *sums);
+        for (int batch = 0; batch < 3; batch++)
+            softmax_cross_entropy(logits, labels, ROWS, CLASSES, 1, NULL, stats, stream);
+        sum_stats(stats, sums, stream);
+        if (run == 0)
+            first = *(struct stats *)to_host(sums, sizeof first);
+        assert_unchanged(sums, &first, sizeof first);
     }
 }
 
@@ -521,8 +550,7 @@ static void nothing_to_do_is_no_error(void **state) {
     (void)state;
     float *x = new_device_array(8 * sizeof *x), *end = x + 8;
     uint8_t *bytes = new_device_array(8);
-    const struct stats sums = {1, 2, 3};
-    struct stats *stats = to_device(&sums, sizeof sums);
+    struct stats *lanes = random_stats(), *stats = to_device(lanes, STATS_LANES * sizeof *lanes);
     gather_batch(bytes, bytes, NULL, 2, 0, 4, 0, 1, x, bytes, stream);
     gather_batch(bytes, bytes, (const uint32_t *)x, 8, 0, 4, 0, 1, end, bytes, stream);
     softmax_cross_entropy(x, bytes, 0, 4, 1, x, stats, stream);
@@ -534,7 +562,7 @@ static void nothing_to_do_is_no_error(void **state) {
     add_to(end, end, 0, stream);
     to_bfloat16((uint16_t *)end, end, 0, stream);
     from_bfloat16(end, (uint16_t *)end, 0, stream);
-    assert_unchanged(stats, &sums, sizeof sums);
+    assert_unchanged(stats, lanes, STATS_LANES * sizeof *lanes);
     uint8_t untouched[8 * sizeof *x];
     memset(untouched, GUARD_BYTE, sizeof untouched);
     assert_unchanged(x, untouched, sizeof untouched);
@@ -567,6 +595,7 @@ int main(void) {
         cmocka_unit_test_teardown(loss_is_cross_entropy, free_arrays),
         cmocka_unit_test_teardown(loss_does_not_overflow, free_arrays),
         cmocka_unit_test_teardown(loss_keeps_nan, free_arrays),
+        cmocka_unit_test_teardown(loss_repeats_its_bits, free_arrays),
         cmocka_unit_test_teardown(sgd_step_has_momentum_and_decay, free_arrays),
         cmocka_unit_test_teardown(no_decay_leaves_the_bits, free_arrays),
         cmocka_unit_test_teardown(adam_step_is_adam_and_adamw, free_arrays),

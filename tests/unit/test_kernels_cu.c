@@ -9,6 +9,7 @@ __typeof__(add_bias) cu_add_bias;
 __typeof__(relu_backward) cu_relu_backward;
 __typeof__(sum_rows) cu_sum_rows;
 __typeof__(softmax_cross_entropy) cu_softmax_cross_entropy;
+__typeof__(sum_stats) cu_sum_stats;
 __typeof__(sgd_step) cu_sgd_step;
 __typeof__(adam_step) cu_adam_step;
 __typeof__(add_to) cu_add_to;
@@ -22,7 +23,8 @@ static const double ROUNDING = 1e-6;
 
 // With fewer elements than threads in host_cuda.h's grid, as many, and more.
 static void for_each_shape(void (*check)(int rows, int cols)) {
-    const int shapes[][2] = {{1, 1}, {1, 5}, {2, 3}, {7, 1}, {64, 10}, {33, 127}, {130, 257}};
+    const int shapes[][2] = {{1, 1},   {1, 5},    {2, 3},     {7, 1},
+                             {64, 10}, {33, 127}, {130, 257}, {2100, 3}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         check(shapes[s][0], shapes[s][1]);
 }
@@ -41,7 +43,7 @@ static void fill_uniform_agrees(void **state) {
 }
 
 static void check_gather_batch(int rows, int pixels) {
-    enum { SAMPLES = 200, FIRST = 11 };
+    enum { SAMPLES = 2200, FIRST = 11 };
     size_t batch = (size_t)rows * (size_t)pixels, visited = FIRST + (size_t)rows;
     uint8_t *images = random_bytes(SAMPLES * (size_t)pixels, 256, 1),
             *labels = random_bytes(SAMPLES, 10, 2);
@@ -128,19 +130,20 @@ static void sum_rows_agrees(void **state) {
 static void compare_losses(const float *logits, const uint8_t *labels, int rows, int classes,
                            int gradients) {
     size_t count = (size_t)rows * (size_t)classes, bytes = count * sizeof(float);
-    struct stats host = {1, 2, 3};
-    struct stats *device = to_device(&host, sizeof host);
+    struct stats *host = random_stats(), *device = to_device(host, STATS_LANES * sizeof *host);
     float *dlogits = gradients ? new_array(bytes) : NULL;
     float *device_dlogits = gradients ? new_device_array(bytes) : NULL;
     softmax_cross_entropy(to_device(logits, bytes), to_device(labels, (size_t)rows), rows, classes,
                           0.5f, device_dlogits, device, NULL);
-    cu_softmax_cross_entropy(logits, labels, rows, classes, 0.5f, dlogits, &host, NULL);
+    cu_softmax_cross_entropy(logits, labels, rows, classes, 0.5f, dlogits, host, NULL);
     if (gradients)
         assert_close(dlogits, (float *)to_host(device_dlogits, bytes), count, ROUNDING);
-    device = to_host(device, sizeof host);
-    // The threads may have added the rows' losses in another order.
-    assert_true(fabs(host.loss - device->loss) <= 1e-6 * device->loss);
-    assert_true(host.correct == device->correct && host.samples == device->samples);
+    device = to_host(device, STATS_LANES * sizeof *host);
+    for (int lane = 0; lane < STATS_LANES; lane++) {
+        assert_true(fabs(host[lane].loss - device[lane].loss) <= 1e-6 * device[lane].loss);
+        assert_true(host[lane].correct == device[lane].correct);
+        assert_true(host[lane].samples == device[lane].samples);
+    }
 }
 
 static void check_loss(int rows, int classes) {
@@ -161,11 +164,22 @@ static void loss_keeps_nan(void **state) {
     for (int at = 0; at < 3; at++) {
         float logits[] = {1, 2, 3};
         const uint8_t label = 1;
-        struct stats stats = {0};
+        struct stats *stats = random_stats();
         logits[at] = NAN;
-        cu_softmax_cross_entropy(logits, &label, 1, 3, 1, NULL, &stats, NULL);
-        assert_true(isnan(stats.loss));
+        cu_softmax_cross_entropy(logits, &label, 1, 3, 1, NULL, stats, NULL);
+        assert_true(isnan(stats->loss));
     }
+}
+
+// The same order of sums: the same bits.
+static void sums_of_stats_agree(void **state) {
+    (void)state;
+    struct stats *host = random_stats(), sums;
+    struct stats *device = to_device(host, STATS_LANES * sizeof *host),
+                 *device_sums = new_device_array(sizeof sums);
+    sum_stats(device, device_sums, NULL);
+    cu_sum_stats(host, &sums, NULL);
+    assert_unchanged(device_sums, &sums, sizeof sums);
 }
 
 static void check_sgd_step(int rows, int cols) {
@@ -277,7 +291,8 @@ int main(void) {
         cmocka_unit_test_teardown(relu_backward_agrees, free_arrays),
         cmocka_unit_test_teardown(sum_rows_agrees, free_arrays),
         cmocka_unit_test_teardown(loss_agrees, free_arrays),
-        cmocka_unit_test(loss_keeps_nan),
+        cmocka_unit_test_teardown(loss_keeps_nan, free_arrays),
+        cmocka_unit_test_teardown(sums_of_stats_agree, free_arrays),
         cmocka_unit_test_teardown(sgd_step_agrees, free_arrays),
         cmocka_unit_test_teardown(adam_step_agrees, free_arrays),
         cmocka_unit_test_teardown(add_to_agrees, free_arrays),
