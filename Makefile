@@ -108,7 +108,7 @@ test-container: ## builds the image's contents from containers/cpu.def, and runs
 
 # The flags of the libraries here. They are looked for again when the compilers, the variables that name folders or
 # the search itself have changed, and while one is missing; make reads the file anew when it has changed.
-SEARCH = $(shell { echo '$(CC) $(NVCC)'; cat tools/find_libs.sh; \
+SEARCH = $(shell { echo '$(CC) $(NVCC) $(PRODUCTS)'; cat tools/find_libs.sh; \
 	env | grep -E '^((CUDA|NCCL|NVHPC|OPENBLAS)_(HOME|ROOT)|EBROOT.*|CONDA_PREFIX|CPATH|C_INCLUDE_PATH|LIBRARY_PATH)=' | sort; } | cksum)
 ifneq ($(filter-out help clean format lint data quickstart doctor container test test-% demo-% fuzz bench-% diff% run-step%,$(or $(MAKECMDGOALS),help)),)
 include $(BUILD)/libs.mk
@@ -118,7 +118,7 @@ endif
 endif
 $(BUILD)/libs.mk:
 	@mkdir -p $(@D)
-	@{ echo 'SEARCHED := $(SEARCH)'; CC='$(CC)' NVCC='$(NVCC)' tools/find_libs.sh $(DEVICE); } >$@.new
+	@{ echo 'SEARCHED := $(SEARCH)'; CC='$(CC)' NVCC='$(NVCC)' PRODUCTS='$(PRODUCTS)' tools/find_libs.sh $(DEVICE); } >$@.new
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
 # Other flags than last time rebuild everything.

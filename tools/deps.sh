@@ -7,7 +7,8 @@ cc=${CC:-cc}
 
 has_command() { PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null 2>&1; }
 has_header() { echo "#include <$1>" | $cc -E - >/dev/null 2>&1; }
-has_cblas() { CC=$cc tools/find_libs.sh cpu 2>/dev/null | grep -q openblas; }
+has_onednn() { CC=$cc tools/find_libs.sh cpu 2>/dev/null | grep -q dnnl; }
+has_openblas() { CC=$cc PRODUCTS=cblas tools/find_libs.sh cpu 2>/dev/null | grep -q openblas; }
 has_fuzzer() {
     echo 'int LLVMFuzzerTestOneInput(const char *d, long n) { return !d + !n; }' |
         clang -x c -fsanitize=fuzzer,address - -o /dev/null 2>/dev/null
@@ -26,7 +27,12 @@ has_file() { [ -f "$1" ]; }
     dataset-fashion-mnist "" ""
 check has_command curl curl curl curl
 check has_header zlib.h zlib1g-dev zlib-devel zlib
-check has_cblas - libopenblas-openmp-dev openblas-devel openblas
+if [ "$(uname -m)" = x86_64 ]; then
+    check has_onednn - libdnnl-dev onednn-devel onednn
+fi
+if [ "$(uname -m)" != x86_64 ] || [ "$1" = test ] || [ "$1" = bench ]; then # which compare the two
+    check has_openblas - libopenblas-openmp-dev openblas-devel openblas
+fi
 if [ "$1" = container ]; then
     check has_command mmdebstrap mmdebstrap "" ""
     check has_command ch-run charliecloud-runtime charliecloud ""
@@ -72,11 +78,16 @@ if [ "$root" != none ]; then
     # One package at a time, so that one that this release does not have holds up no other.
     # shellcheck disable=SC2086 # $root and $apt are lists of words
     $root apt-get update -qq >/dev/null 2>&1
-    for package in $apt; do
+    install() {
         # shellcheck disable=SC2086
-        DEBIAN_FRONTEND=noninteractive $root apt-get install -y -qq --no-install-recommends "$package" \
-            >/dev/null 2>&1 || echo "note: apt-get could not install $package" >&2
+        DEBIAN_FRONTEND=noninteractive $root apt-get install -y -qq --no-install-recommends "$1" \
+            >/dev/null 2>&1 || echo "note: apt-get could not install $1" >&2
+    }
+    # shellcheck disable=SC2086
+    for package in $apt; do
+        install "$package"
     done
+    has_onednn || has_openblas || install libopenblas-openmp-dev
     exit 0
 fi
 cat >&2 <<END

@@ -143,18 +143,19 @@ find_libraries() {
     fi
 }
 
-check_openblas() {
+check_blas() {
     local word=FAIL
     find_libraries cpu
     [ -z "$built_cpu$built_gpu" ] && [ "$gpus" = 0 ] || word=WARN
     case $LIB_FLAGS in
-    '') say $word OpenBLAS "$problem" "$cures" ;;
-    *openblas*) say PASS OpenBLAS 'found, and zlib' ;;
+    '') say $word BLAS "$problem" "$cures" ;;
+    *dnnl*) say PASS BLAS 'oneDNN found, and zlib' ;;
+    *openblas*) say PASS BLAS 'OpenBLAS found, and zlib' ;;
     *REFERENCE_BLAS*)
-        say WARN OpenBLAS 'not found; the reference BLAS in its place is several times slower' \
-            "tools/deps.sh run installs OpenBLAS; or load its module, or set OPENBLAS_HOME"
+        say WARN BLAS 'only the reference BLAS found, which is several times slower' \
+            'tools/deps.sh run installs a faster one; or load the module of OpenBLAS, or set OPENBLAS_HOME'
         ;;
-    *) say PASS OpenBLAS "another BLAS in its place: $LIB_FLAGS" ;;
+    *) say PASS BLAS "another BLAS found: $LIB_FLAGS" ;;
     esac
     cpu_flags=$LIB_FLAGS
 }
@@ -513,7 +514,7 @@ check_data() {
 }
 
 check_compiler
-check_openblas
+check_blas
 check_nvcc
 check_nccl
 check_programs
@@ -547,7 +548,7 @@ elif [ "$gpus" -gt 0 ]; then
 else
     row '' GPU "nothing, as there is none${gpu_steps:+; steps $gpu_steps can be built for nodes that have some}"
 fi
-row '' 'CPU device' "${cpu_steps:-nothing, until there are a compiler and OpenBLAS}"
+row '' 'CPU device' "${cpu_steps:-nothing, until there are a compiler and oneDNN or OpenBLAS}"
 if [ -z "$nodes_meet" ]; then
     row '' 'several nodes' 'nothing, until what is said above about the network is mended'
 elif [ "$nodes" -gt 1 ]; then

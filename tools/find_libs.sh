@@ -108,6 +108,15 @@ if [ "$1" = gpu ]; then
     exit
 fi
 
+# oneDNN has kernels of its own for x86-64 only, and its OpenMP flavour can be kept from starting threads. PRODUCTS=cblas
+# passes it over.
+if [ "$(uname -m)" = x86_64 ] && [ "${PRODUCTS:-}" != cblas ]; then
+    base=-lgomp
+    onednn=$(find_in -ldnnl dnnl.h 'sizeof(char[DNNL_CPU_RUNTIME == DNNL_RUNTIME_OMP ? 1 : -1]) + (size_t)dnnl_sgemm % 2' \
+        CONDA_PREFIX /usr) && printf 'LIB_FLAGS := -DWITH_ONEDNN %s %s %s\n' "$onednn" "$base" "$zlib" && exit
+    base=''
+fi
+
 # OpenBLAS in its OpenMP flavour shares its threads with our loops, so it is tried first; it lies in
 # a folder of its own on Debian, and has a name of its own on Fedora.
 sgemm='(size_t)cblas_sgemm % 2'
@@ -120,12 +129,12 @@ try "-I/usr/include/openblas -lopenblaso" cblas.h "$sgemm" && : "${blas:=-I/usr/
 : "${blas:=$(find_in -lopenblas cblas.h "$sgemm" OPENBLAS_HOME EBROOTOPENBLAS CONDA_PREFIX /usr)}"
 if [ -z "$blas" ]; then
     blas=$(find_in -lcblas cblas.h "$sgemm" /usr || find_in -lblas cblas.h "$sgemm" /usr) ||
-        missing "no CBLAS library (cblas.h, -lopenblas) found. Any one of these mends it:" \
-            "tools/deps.sh run (installs OpenBLAS where that is allowed)" \
-            "load your site's OpenBLAS module, or set OPENBLAS_HOME to its folder" "conda install openblas"
+        missing "neither oneDNN nor a CBLAS library (cblas.h, -lopenblas) found. Any one of these mends it:" \
+            "tools/deps.sh run (installs oneDNN or OpenBLAS where that is allowed)" \
+            "load your site's OpenBLAS module, or set OPENBLAS_HOME to its folder" "conda install onednn, or openblas"
     if ! ldd "$work/probe" | grep -qE 'openblas|blis|mkl'; then # which may stand behind the name libblas
-        echo "note: the CPU device gets the reference BLAS, several times slower than OpenBLAS." \
-            "tools/deps.sh run installs OpenBLAS; or load its module, or set OPENBLAS_HOME" >&2
+        echo "note: the CPU device gets the reference BLAS, several times slower than oneDNN or OpenBLAS." \
+            "tools/deps.sh run installs one of them; or load the module of OpenBLAS, or set OPENBLAS_HOME" >&2
         blas="-DREFERENCE_BLAS $blas"
         echo 'MISSING := OpenBLAS'
     fi

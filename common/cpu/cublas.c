@@ -1,9 +1,9 @@
-// cuBLAS of the CPU device: checks what cuBLAS checks, queues the call, and lets the machine's
-// CBLAS do the arithmetic.
+// cuBLAS of the CPU device: checks what cuBLAS checks, queues the call, and lets a library of the
+// machine do the arithmetic.
 #include "device.h"
 #include "floats.h"
 #include "record.h"
-#include <cblas.h>
+#include "sgemm.h"
 #include <cublas_v2.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -11,14 +11,6 @@
 struct cublasContext {
     cudaStream_t stream;
 };
-
-const char *cpu_products_note(void) {
-#ifdef REFERENCE_BLAS // by tools/find_libs.sh
-    return "; its BLAS is slow: tools/deps.sh run installs OpenBLAS";
-#else
-    return "";
-#endif
-}
 
 cublasStatus_t cublasCreate(cublasHandle_t *handle) {
     if (!handle)
@@ -66,6 +58,9 @@ struct matrix {
     cudaDataType type;
     int ld;
 };
+
+// Rows or columns that are whole in the libraries' own blocks.
+enum { BLOCK = 32 };
 
 struct gemm {
     int transa, transb, m, n, k;
@@ -146,62 +141,50 @@ static float *as_floats(const struct matrix *x, int rows, int cols, int *ld) {
     return copy;
 }
 
-// We share the work out ourselves, so the library must not start threads of its own. Of the
-// libraries that could, only OpenBLAS has this function; its OpenMP flavour wants it called in each
-// thread.
-__attribute__((weak)) void openblas_set_num_threads(int);
-
-static void stay_on_this_thread(void) {
-    static pthread_mutex_t one_at_a_time =
-        PTHREAD_MUTEX_INITIALIZER; // it frees what other threads had
-    static _Thread_local int told;
-    if (told || !openblas_set_num_threads)
-        return;
-    pthread_mutex_lock(&one_at_a_time);
-    openblas_set_num_threads(1);
-    pthread_mutex_unlock(&one_at_a_time);
-    told = 1;
+// A library may add up in another order where a product has another size. So a product has the same
+// pieces, and the same bits, for any number of threads: blocks of rows (or, where C is wide, of
+// columns), each worth its start.
+static size_t gemm_pieces(const struct gemm *g) {
+    enum { MOST = 16, LEAST_MULTIPLICATIONS = 1 << 22 };
+    size_t longer = (size_t)(g->m >= g->n ? g->m : g->n), pieces = 1;
+    size_t multiplications = (size_t)g->m * (size_t)g->n * (size_t)g->k;
+    while (pieces < MOST && 2 * pieces * BLOCK <= longer &&
+           2 * pieces * LEAST_MULTIPLICATIONS <= multiplications)
+        pieces *= 2;
+    return pieces;
 }
 
-// Rows (or, where the matrix is wide, columns) from..to of C.
+// Pieces from..to of C.
 static void run_gemm(void *arguments, size_t from, size_t to) {
     struct gemm *g = arguments;
-    int rows = g->m >= g->n, first = (int)from, m = rows ? (int)(to - from) : g->m,
-        n = rows ? g->n : (int)(to - from);
-    const float *a = g->a.data, *b = g->b.data;
-    float *c = g->c.data;
-    stay_on_this_thread();
-    if (rows) {
-        a += (size_t)first * (g->transa ? (size_t)g->a.ld : 1);
-        c += first;
-    } else {
-        b += (size_t)first * (g->transb ? 1 : (size_t)g->b.ld);
-        c += (size_t)first * (size_t)g->c.ld;
+    int by_rows = g->m >= g->n, longer = by_rows ? g->m : g->n;
+    int pieces = (int)gemm_pieces(g), blocks = (longer + BLOCK - 1) / BLOCK;
+    for (int piece = (int)from; piece < (int)to; piece++) {
+        int first = piece * blocks / pieces * BLOCK, end = (piece + 1) * blocks / pieces * BLOCK;
+        int size = (end < longer ? end : longer) - first;
+        const float *a = g->a.data, *b = g->b.data;
+        float *c = g->c.data;
+        if (by_rows) {
+            a += (size_t)first * (g->transa ? (size_t)g->a.ld : 1);
+            c += first;
+        } else {
+            b += (size_t)first * (g->transb ? 1 : (size_t)g->b.ld);
+            c += (size_t)first * (size_t)g->c.ld;
+        }
+        cpu_sgemm(g->transa, g->transb, by_rows ? size : g->m, by_rows ? g->n : size, g->k,
+                  g->alpha, a, g->a.ld, b, g->b.ld, g->beta, c, g->c.ld);
     }
-    cblas_sgemm(CblasColMajor, g->transa ? CblasTrans : CblasNoTrans,
-                g->transb ? CblasTrans : CblasNoTrans, m, n, g->k, g->alpha, a, g->a.ld, b, g->b.ld,
-                g->beta, c, g->c.ld);
-}
-
-// A piece should be worth its start, some 2^20 multiplications, and whole in the library's own
-// blocks.
-static size_t gemm_range(const struct gemm *g, size_t *grain) {
-    size_t longer = (size_t)(g->m >= g->n ? g->m : g->n);
-    size_t others = (size_t)(g->m >= g->n ? g->n : g->m) * (size_t)g->k;
-    *grain = others ? ((1 << 20) / others / 32 + 1) * 32 : longer;
-    return longer;
 }
 
 // Other types take the way over floats.
 static void run_converted_gemm(void *arguments) {
     struct gemm *g = arguments, f = *g;
-    size_t grain, range = gemm_range(g, &grain);
     f.a.data = as_floats(&g->a, g->transa ? g->k : g->m, g->transa ? g->m : g->k, &f.a.ld);
     f.b.data = as_floats(&g->b, g->transb ? g->n : g->k, g->transb ? g->k : g->n, &f.b.ld);
     f.c.data = as_floats(&g->c, g->m, g->n, &f.c.ld);
     if (!f.a.data || !f.b.data || !f.c.data)
         abort();
-    cpu_share(run_gemm, &f, range, grain);
+    cpu_share(run_gemm, &f, gemm_pieces(&f), 1);
     if (f.c.data != g->c.data) {
         convert(run_narrow, &g->c, f.c.data, g->m, g->n);
         free(f.c.data);
@@ -243,10 +226,10 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
     note_matrix("matrix product", A, Atype, lda, a_rows, transa ? m : k, 0);
     note_matrix("matrix product", B, Btype, ldb, b_rows, transb ? k : n, 0);
     note_matrix("matrix product", C, Ctype, ldc, m, n, 1);
-    size_t grain, range = gemm_range(&g, &grain);
-    cudaError_t error = Atype == CUDA_R_32F
-                            ? cpu_launch_range(handle->stream, run_gemm, &g, sizeof g, range, grain)
-                            : cpu_launch(handle->stream, run_converted_gemm, &g, sizeof g);
+    cudaError_t error =
+        Atype == CUDA_R_32F
+            ? cpu_launch_range(handle->stream, run_gemm, &g, sizeof g, gemm_pieces(&g), 1)
+            : cpu_launch(handle->stream, run_converted_gemm, &g, sizeof g);
     return error ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;
 }
 
@@ -259,17 +242,17 @@ cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t transa,
 }
 
 struct gemv {
-    int trans, m, n, lda, incx, incy;
+    int trans, inputs, outputs, lda, incx, incy;
     float alpha, beta;
     const float *a, *x;
     float *y;
 };
 
+// The transposed product: of x, a matrix of one row whose columns lie incx apart.
 static void run_gemv(void *arguments) {
     struct gemv *g = arguments;
-    stay_on_this_thread();
-    cblas_sgemv(CblasColMajor, g->trans ? CblasTrans : CblasNoTrans, g->m, g->n, g->alpha, g->a,
-                g->lda, g->x, g->incx, g->beta, g->y, g->incy);
+    cpu_sgemm(0, !g->trans, 1, g->outputs, g->inputs, g->alpha, g->x, g->incx, g->a, g->lda,
+              g->beta, g->y, g->incy);
 }
 
 static const float *view_vector(const float *x, int n, int increment) {
@@ -287,9 +270,14 @@ cublasStatus_t cublasSgemv(cublasHandle_t handle, cublasOperation_t trans, int m
     if (m == 0 || n == 0)
         return CUBLAS_STATUS_SUCCESS;
     struct matrix a;
-    struct gemv g = {trans, m, n, lda, incx, incy, *alpha, *beta, NULL, NULL, NULL};
-    g.x = view_vector(x, trans ? m : n, incx);
-    g.y = (float *)view_vector(y, trans ? n : m, incy);
+    struct gemv g = {.trans = trans, .inputs = trans ? m : n, .outputs = trans ? n : m};
+    g.lda = lda;
+    g.incx = incx;
+    g.incy = incy;
+    g.alpha = *alpha;
+    g.beta = *beta;
+    g.x = view_vector(x, g.inputs, incx);
+    g.y = (float *)view_vector(y, g.outputs, incy);
     if (!view_matrix(&a, A, CUDA_R_32F, lda, m, n) || !g.x || !g.y)
         return CUBLAS_STATUS_MAPPING_ERROR;
     g.a = a.data;

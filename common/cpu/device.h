@@ -81,9 +81,6 @@ int cpu_start_thread(pthread_t *thread, void *(*run)(void *), void *argument);
 // Waits until all streams of a device are empty. Called without cpu_lock.
 void cpu_drain_device(int device);
 
-// Ends the device's name: "", or why its matrix products are slow, and the cure.
-const char *cpu_products_note(void);
-
 // Seconds on a clock that never jumps.
 double cpu_now(void);
 

@@ -3,6 +3,7 @@
 // too.
 #include "check.h"
 #include "device.h"
+#include "sgemm.h"
 #include <ctype.h>
 #include <errno.h>
 #include <signal.h>
@@ -695,10 +696,11 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device) {
         return cpu_error(cudaErrorInvalidDevice);
     *prop = (struct cudaDeviceProp){.major = 9, .pciBusID = physical[device]};
     prop->multiProcessorCount = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    char processor[128];
+    char processor[128], library[96];
     processor_name(processor, sizeof processor);
-    snprintf(prop->name, sizeof prop->name, "CPU device (%s, %d cores, no GPU%s)", processor,
-             prop->multiProcessorCount, cpu_products_note());
+    cpu_sgemm_library(library, sizeof library);
+    snprintf(prop->name, sizeof prop->name, "CPU device (%s, %d cores, %s, no GPU)", processor,
+             prop->multiProcessorCount, library);
     size_t available;
     return cudaMemGetInfo(&available, &prop->totalGlobalMem);
 }

@@ -1,6 +1,10 @@
 // sgemm BATCH EPOCHS: the matrix products of step 1's training step and nothing else, as a limit to
 // its speed. Prints a line per epoch like the trainer's.
+#ifdef WITH_ONEDNN
+#include <dnnl.h>
+#else
 #include <cblas.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -24,12 +28,18 @@ static float *new_array(size_t count) {
     return array;
 }
 
-// The call that matmul in common/model.c comes down to.
+// The call that matmul in common/model.c comes down to, with the library's own threads.
 static void matmul(int transpose_a, int transpose_b, int m, int n, int k, const float *a,
                    const float *b, float *c) {
+#ifdef WITH_ONEDNN
+    if (dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, 1, a,
+                   transpose_a ? m : k, b, transpose_b ? k : n, 0, c, n))
+        exit(1);
+#else
     cblas_sgemm(CblasColMajor, transpose_b ? CblasTrans : CblasNoTrans,
                 transpose_a ? CblasTrans : CblasNoTrans, n, m, k, 1, b, transpose_b ? k : n, a,
                 transpose_a ? m : k, 0, c, n);
+#endif
 }
 
 int main(int argc, char **argv) {

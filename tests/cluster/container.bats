@@ -84,7 +84,7 @@ teardown() {
     submit slurm/doctor.sbatch
     ended "$id" COMPLETED
     [ "$(log "$id" | grep -c '^PASS  container      charliecloud')" = 2 ]
-    [ "$(log "$id" | grep -c '^PASS  OpenBLAS ')" = 2 ]
+    [ "$(log "$id" | grep -c '^PASS  BLAS ')" = 2 ]
     log "$id" | grep "^node1, Slurm job $id:"
     log "$id" | grep "^node2, Slurm job $id:"
     [ "$(log "$id" | grep -c '^FAIL')" = 0 ]

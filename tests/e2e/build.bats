@@ -167,7 +167,7 @@ lists_fixes() { # DEVICE HEADER FIX...: find_libs.sh fails, and names the fixes
 }
 
 @test "libraries that are not found: the message lists the fixes" {
-    lists_fixes cpu cblas.h tools/deps.sh OPENBLAS_HOME conda
+    PRODUCTS=cblas lists_fixes cpu cblas.h tools/deps.sh OPENBLAS_HOME conda # as where there is no oneDNN
     lists_fixes cpu zlib.h tools/deps.sh EBROOTZLIB conda
     lists_fixes gpu cublas_v2.h CUDA_HOME "apt: libcublas" DEVICE=cpu
     lists_fixes nccl nccl.h NCCL_HOME "apt: libnccl-dev" DEVICE=cpu
@@ -175,11 +175,11 @@ lists_fixes() { # DEVICE HEADER FIX...: find_libs.sh fails, and names the fixes
 
 @test "make stops at a library that is not found, and finds it later" {
     compiler_without cblas.h
-    run make DEVICE=cpu CC=./without step1
+    run make DEVICE=cpu PRODUCTS=cblas CC=./without step1
     [ "$status" = 2 ]
     [[ $output == *"OPENBLAS_HOME"* ]]
     [ ! -e build/cpu/libs.mk ]
-    make -j4 DEVICE=cpu step1
+    make -j4 DEVICE=cpu PRODUCTS=cblas step1
 }
 
 @test "gcc and clang build the GPU programs, which say what to do where there is no driver" {

@@ -131,7 +131,7 @@ only() { # WORD COUNT: so many lines say it, and the exit code fits them
     run "$root/tools/doctor.sh"
     [ "$status" -le 1 ]
     says '' 'CPU device' ''
-    for check in 'C compiler' make OpenBLAS nvcc programs driver cores /dev/shm 'locked memory' 'open files' network \
+    for check in 'C compiler' make BLAS nvcc programs driver cores /dev/shm 'locked memory' 'open files' network \
         'host name' job container data; do
         grep -Eq "^(PASS|WARN|FAIL)  $check  *[^ ]" <<<"$output"
     done
@@ -145,7 +145,7 @@ only() { # WORD COUNT: so many lines say it, and the exit code fits them
     doctor
     says FAIL 'C compiler' 'cc not found' 'tools/deps.sh run'
     says FAIL make 'not found'
-    says FAIL OpenBLAS 'not looked for without a compiler'
+    says FAIL BLAS 'not looked for without a compiler'
     says PASS nvcc 'none, and no GPU'
     says PASS driver 'none'
     says WARN data 'make data'
@@ -247,7 +247,7 @@ SCRIPT
 echo 'LIB_FLAGS := -DREFERENCE_BLAS -lblas -lz'
 SCRIPT
     doctor
-    says WARN OpenBLAS 'reference BLAS' 'slower' 'tools/deps.sh run'
+    says WARN BLAS 'reference BLAS' 'slower' 'tools/deps.sh run'
     only FAIL 0
 }
 

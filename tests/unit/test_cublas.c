@@ -4,6 +4,8 @@
 #include <cublas_v2.h>
 #include <float.h>
 #include <semaphore.h>
+#include <stdio.h>
+#include <unistd.h>
 
 static cublasHandle_t blas;
 
@@ -142,7 +144,7 @@ static void products_are_right(void **state) {
     (void)state;
     const int shapes[][3] = {{1, 1, 1},  {3, 5, 7}, {17, 1, 33},
                              {1, 19, 4}, {4, 3, 0}, {66, 31, 40}};
-    const int large[][3] = {{257, 129, 65}, {100, 500, 64}}; // shared out by rows, by columns
+    const int large[][3] = {{257, 129, 260}, {100, 500, 170}}; // pieces by rows, by columns
     const float scalars[][2] = {{1, 0}, {1, 1}, {-0.5f, 2}, {0, 1}, {0, 0}};
     const struct format *formats[][2] = {
         {&fp32, &fp32}, {&bf16, &bf16}, {&bf16, &fp32}, {&fp16, &fp16}, {&fp16, &fp32}};
@@ -163,7 +165,7 @@ static void products_are_right(void **state) {
 // Whatever part of a product a thread makes, it is the part that it makes of a product of floats.
 static void products_of_16_bits_are_those_of_floats(void **state) {
     (void)state;
-    const int shapes[][3] = {{257, 129, 65}, {100, 500, 64}, {128, 512, 784}};
+    const int shapes[][3] = {{257, 129, 260}, {100, 500, 170}, {128, 512, 784}};
     const float one = 1, zero = 0;
     for (int s = 0; s < 3; s++) {
         const int m = shapes[s][0], n = shapes[s][1], k = shapes[s][2], counts[] = {m * k, k * n};
@@ -184,6 +186,49 @@ static void products_of_16_bits_are_those_of_floats(void **state) {
         CUBLAS_CHECK(cublasSgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, m, n, k, &one, wide[0], m, wide[1],
                                  k, &zero, c[1], m));
         assert_unchanged(c[0], to_host(c[1], bytes), bytes);
+    }
+}
+
+// A check sum of many products' bits; shapes of one piece, of several, and with a remainder.
+static uint64_t bits_of_products(void) {
+    const int shapes[][3] = {{512, 64, 784},  {409, 123, 784}, {784, 512, 64}, {242, 166, 690},
+                             {257, 129, 260}, {100, 500, 170}, {97, 1000, 77}, {301, 299, 303}};
+    const float one = 1, zero = 0;
+    uint64_t sum = 0;
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (int trans = 0; trans < 4; trans++) {
+            int m = shapes[s][0], n = shapes[s][1], k = shapes[s][2];
+            int lda = trans & 1 ? k : m, ldb = trans & 2 ? n : k;
+            size_t a = (size_t)m * (size_t)k, b = (size_t)k * (size_t)n,
+                   c = (size_t)m * (size_t)n * sizeof(float);
+            float *da = to_device(random_matrix(&fp32, (int)a, 1, (int)a, 1, 0), a * sizeof *da),
+                  *db = to_device(random_matrix(&fp32, (int)b, 1, (int)b, 2, 0), b * sizeof *db),
+                  *dc = new_device_array(c);
+            CUBLAS_CHECK(cublasSgemm(blas, trans & 1 ? CUBLAS_OP_T : CUBLAS_OP_N,
+                                     trans & 2 ? CUBLAS_OP_T : CUBLAS_OP_N, m, n, k, &one, da, lda,
+                                     db, ldb, &zero, dc, m));
+            const uint32_t *bits = to_host(dc, c);
+            for (size_t i = 0; i < c / sizeof *bits; i++)
+                sum = sum * 0x9e3779b97f4a7c15 + bits[i];
+            free_arrays(NULL);
+        }
+    return sum;
+}
+
+// The device looks at OMP_NUM_THREADS once in a program, so each number has one of its own.
+static void bits_do_not_depend_on_the_number_of_threads(void **state) {
+    (void)state;
+    uint64_t sums[3];
+    for (int threads = 1; threads <= 3; threads++) {
+        char command[64], line[32] = "";
+        snprintf(command, sizeof command, "OMP_NUM_THREADS=%d '/proc/%d/exe' bits", threads,
+                 (int)getpid());
+        FILE *program = popen(command, "r");
+        assert_non_null(program);
+        assert_non_null(fgets(line, sizeof line, program));
+        assert_int_equal(pclose(program), 0);
+        sums[threads - 1] = strtoull(line, NULL, 16);
+        assert_int_equal(sums[threads - 1], sums[0]);
     }
 }
 
@@ -456,11 +501,12 @@ static int destroy_handle(void **state) {
     return 0;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(formats_are_what_the_test_says),
         cmocka_unit_test_teardown(products_are_right, free_arrays),
         cmocka_unit_test_teardown(products_of_16_bits_are_those_of_floats, free_arrays),
+        cmocka_unit_test(bits_do_not_depend_on_the_number_of_threads),
         cmocka_unit_test_teardown(every_number_is_converted_both_ways, free_arrays),
         cmocka_unit_test_teardown(results_round_to_nearest_even, free_arrays),
         cmocka_unit_test_teardown(products_with_vectors_are_right, free_arrays),
@@ -469,6 +515,10 @@ int main(void) {
         cmocka_unit_test_teardown(bad_products_with_vectors_are_refused, free_arrays),
         cmocka_unit_test(bad_handles_are_refused),
     };
+    if (argc == 2 && !strcmp(argv[1], "bits")) {
+        CUBLAS_CHECK(cublasCreate(&blas));
+        return printf("%016llx\n", (unsigned long long)bits_of_products()) < 0;
+    }
     setenv("OMP_NUM_THREADS", "3", 0); // products are shared out even where there is one core
     return cmocka_run_group_tests(tests, create_handle, destroy_handle);
 }

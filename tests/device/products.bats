@@ -1,0 +1,61 @@
+#!/usr/bin/env bats
+# Matrix products of the CPU device: the library that find_libs.sh takes, and the one that it takes where that is not
+# there; both pass the tests of cuBLAS; the banner names them, and says when OpenBLAS took slow kernels.
+# shellcheck disable=SC2154 # bats and helpers.bash set variables across functions
+load ../e2e/helpers
+
+setup() {
+    cd "$root" || return
+    unset OPENBLAS_CORETYPE PRODUCTS MAKEFLAGS MFLAGS MAKELEVEL
+}
+
+build_with_cblas() { # TARGET...
+    make -j2 DEVICE=cpu BUILD=build/cblas PRODUCTS=cblas WERROR=1 "${@/#/build/cblas/}"
+}
+
+banner() { # PROGRAM
+    "$1" --data synthetic --hidden 8 --max-steps 1 >"$BATS_TEST_TMPDIR/out"
+    grep '^device ' "$BATS_TEST_TMPDIR/out"
+}
+
+@test "oneDNN comes first where it has kernels for the processor, unless PRODUCTS says cblas" {
+    tools/find_libs.sh cpu >"$BATS_TEST_TMPDIR/libs"
+    PRODUCTS=cblas tools/find_libs.sh cpu >"$BATS_TEST_TMPDIR/cblas"
+    run ! grep -q dnnl "$BATS_TEST_TMPDIR/cblas"
+    [ "$(uname -m)" = x86_64 ] || skip "oneDNN has kernels of its own for x86-64 only"
+    grep -qx 'LIB_FLAGS := -DWITH_ONEDNN .*-ldnnl .*-lgomp .*' "$BATS_TEST_TMPDIR/libs"
+    uname() { echo aarch64; }
+    export -f uname
+    bash tools/find_libs.sh cpu | diff - "$BATS_TEST_TMPDIR/cblas"
+}
+
+@test "oneDNN with other threads than OpenMP's is passed over" {
+    config=oneapi/dnnl/dnnl_config.h
+    [ -e /usr/include/$config ] || skip "oneDNN is not installed"
+    mkdir -p "$BATS_TEST_TMPDIR/include/oneapi/dnnl"
+    sed 's/^#define DNNL_CPU_RUNTIME .*/#define DNNL_CPU_RUNTIME DNNL_RUNTIME_TBB/' /usr/include/$config \
+        >"$BATS_TEST_TMPDIR/include/$config"
+    grep -q TBB$ "$BATS_TEST_TMPDIR/include/$config"
+    run env CPATH="$BATS_TEST_TMPDIR/include" tools/find_libs.sh cpu
+    [[ $output != *dnnl* ]]
+}
+
+@test "a CBLAS library passes the tests of cuBLAS, with kernels for this processor and for another" {
+    build_with_cblas tests/unit/test_cublas
+    build/cblas/tests/unit/test_cublas
+    if grep -qw avx2 /proc/cpuinfo; then # whose sums depend on the size of a product most
+        OPENBLAS_CORETYPE=Haswell build/cblas/tests/unit/test_cublas
+    fi
+}
+
+@test "the banner names the library, and the cure where OpenBLAS took kernels of an old processor" {
+    need_train
+    [ "$(uname -m)" != x86_64 ] || [[ $(banner "$TRAIN") == *", oneDNN "[0-9]*.[0-9]*", no GPU)"* ]]
+    build_with_cblas 01_single_gpu/train
+    other=build/cblas/01_single_gpu/train
+    ldd $other | grep -q openblas || skip "OpenBLAS is not installed"
+    [[ $(banner $other) == *", OpenBLAS for "* ]]
+    grep -qw avx2 /proc/cpuinfo || skip "this processor has nothing better"
+    cure=$(OPENBLAS_CORETYPE=Prescott banner $other | sed -n 's/.* (slow here: set \(OPENBLAS_CORETYPE=[A-Za-z]*\)), no GPU).*/\1/p')
+    [[ $(env "$cure" bash -c "$(declare -f banner); banner $other") == *", OpenBLAS for ${cure#*=}, no GPU)"* ]]
+}
