@@ -1,13 +1,12 @@
-# `make` lists the targets. The steps build for an NVIDIA GPU where nvcc is found, else for the CPU device
-# (common/cpu), into build/gpu or build/cpu; DEVICE=gpu or DEVICE=cpu decides.
+# `make` lists the targets. The steps build for the CPU device (common/cpu) into build/cpu, and where nvcc is found
+# for an NVIDIA GPU into build/gpu, too: on a machine without a GPU these programs start the others in their place
+# (common/fallback.c). DEVICE=gpu or DEVICE=cpu builds for one of the two.
 
 NVCC := $(or $(wildcard $(CUDA_HOME)/bin/nvcc),$(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
 ifeq ($(origin DEVICE),undefined)
 DEVICE := $(if $(NVCC),gpu,cpu)
-# What runs here, as against what builds here.
-HERE := $(if $(and $(NVCC),$(shell nvidia-smi -L 2>/dev/null)),gpu,cpu)
-else
-HERE := $(DEVICE)
+# In a folder that BUILD names there is room for one.
+BOTH := $(if $(BUILD),,$(NVCC))
 endif
 BUILD := build/$(DEVICE)
 # The GPU to build for, such as native or 90; without it, every generation that nvcc knows from compute capability 6.0 on.
@@ -21,7 +20,7 @@ comma := ,
 # V=1 shows whole commands.
 QUIET = $(if $(V),,@echo '  $@';)
 
-SOURCES := $(wildcard common/*.c) $(if $(filter gpu,$(DEVICE)),common/kernels.cu,$(wildcard common/cpu/*.c))
+SOURCES := $(filter-out common/fallback.c,$(wildcard common/*.c)) $(if $(filter gpu,$(DEVICE)),common/kernels.cu,$(wildcard common/cpu/*.c))
 COMMON := $(patsubst %,$(BUILD)/%.o,$(basename $(SOURCES)))
 PROGRAMS := $(patsubst %.c,$(BUILD)/%,$(wildcard 0*/*.c))
 
@@ -30,7 +29,7 @@ PROGRAMS := $(patsubst %.c,$(BUILD)/%,$(wildcard 0*/*.c))
 .PHONY: help quickstart data programs test fuzz bench-step1 bench-step2 bench-collectives bench-launcher bench-step5 demo-fsdp diffstat doctor container test-cluster test-container format lint clean
 help: ## this list
 	@sed -n 's/^\([a-z][a-zMN0-9-]*\):.*## /\1|/p' Makefile | awk -F'|' '{printf "make %-17s %s\n", $$1, $$2}'
-	@echo 'DEVICE=cpu or DEVICE=gpu after make chooses the device (now: $(DEVICE)); ARCH=native builds for this GPU only.'
+	@echo 'DEVICE=cpu or DEVICE=gpu after make chooses the device (now: $(if $(BOTH),both,$(DEVICE))); ARCH=native builds for this GPU only.'
 
 quickstart: export NEXT = Next: make run-step1 ARGS="--epochs 10", or read 01_single_gpu/README.md
 quickstart: ## from nothing to a trained step 1: installs, gets the data, builds, trains
@@ -54,11 +53,11 @@ launcher = $(if $(filter 3 4 5,$(1)),03_multigpu_launcher/launch $$(LAUNCH))
 step_programs = $(filter $(BUILD)/0$(1)_%,$(PROGRAMS))
 define step_rules
 .PHONY: step$(1) run-step$(1)
-step$(1): $(step_programs)
-	@$$(foreach p,$$^,ln -sf ../$$p $$(patsubst $(BUILD)/%,%,$$p);)
+step$(1): $(step_programs) $(if $(BOTH),cpu-programs)
+	@$$(foreach p,$(step_programs),ln -sf ../$$p $$(p:$(BUILD)/%=%); \
+		$(if $(BOTH),ln -sf ../../../$$(p:$(BUILD)/%=build/cpu/%),rm -f) $$p.cpu;)
 run-step$(1):
-	@[ $(DEVICE) = $(HERE) ] || echo 'No GPU here that nvidia-smi knows: running on the CPU device.'
-	@$$(MAKE) --no-print-directory DEVICE=$(HERE) $(if $(filter 4 5,$(1)),step3) step$(1)
+	@$$(MAKE) --no-print-directory $(if $(filter 4 5,$(1)),step3) step$(1)
 	$(launcher) $(patsubst $(BUILD)/%,%,$(or $(filter %/train,$(step_programs)),$(step_programs))) \
 		$(if $(filter %/train,$(step_programs)),$(IMAGES)) $$(ARGS)
 	@[ -z "$$$$NEXT" ] || printf '\n%s\n' "$$$$NEXT"
@@ -66,6 +65,14 @@ run-step$(1):
 endef
 STEPS := $(patsubst 0%,%,$(sort $(foreach d,$(wildcard 0*_*/),$(firstword $(subst _, ,$(d))))))
 $(foreach n,$(STEPS),$(eval $(call step_rules,$(n))))
+# The programs for the CPU device, of all steps at once, as two makes must not build the same file. A login node may
+# lack a library for them, which is no reason to fail.
+cpu-programs:
+	@$(MAKE) -s DEVICE=cpu build/cpu/libs.mk >/dev/null 2>&1 || { echo 'note: built for machines with a GPU only,' \
+		'as a library of the CPU device is not here: make DEVICE=cpu $(MAKECMDGOALS) names it'; exit; }; \
+	$(MAKE) $(if $(V),,-s) --no-print-directory DEVICE=cpu $(patsubst $(BUILD)/%,build/cpu/%,\
+		$(foreach step,$(filter step%,$(MAKECMDGOALS)),$(call step_programs,$(step:step%=%))))
+.PHONY: cpu-programs
 stepN: ## builds step N, such as step1
 run-stepN: ## builds and runs step N, such as run-step1 ARGS="--epochs 3"
 
@@ -83,12 +90,12 @@ diffstat: ## how much each step changes, and whether that is within its budget
 	@tools/diffstat.sh
 
 doctor: ## is this machine, and this job, fit to run?
-	@status=0; tools/doctor.sh || status=1; $(MAKE) --no-print-directory DEVICE=$(HERE) step4 && \
+	@status=0; tools/doctor.sh || status=1; $(MAKE) --no-print-directory step3 step4 && \
 		03_multigpu_launcher/launch $(LAUNCH) 04_multinode/doctor $(ARGS) || status=1; exit $$status
 
 demo-fsdp: ## trains a model that does not fit on one device, sharded; compares the strategies
-	@$(MAKE) --no-print-directory -s DEVICE=$(HERE) QUIET=@ step3 step4 step5
-	@tools/demo_fsdp.sh $(HERE) $(IMAGES)
+	@$(MAKE) --no-print-directory -s QUIET=@ step3 step4 step5
+	@tools/demo_fsdp.sh $(IMAGES)
 
 container: ## an Apptainer image with all that the course is built with, of DEVICE
 	@tools/container.sh $(DEVICE)
@@ -144,6 +151,7 @@ $(BUILD)/%.o: %.cu $(BUILD)/flags
 $(BUILD)/common.a: $(COMMON)
 	@rm -f $@
 	$(QUIET)$(AR) -rc $@ $^
+$(filter-out %/launch,$(PROGRAMS)): $(if $(filter gpu,$(DEVICE)),$(BUILD)/common/fallback.o)
 $(PROGRAMS): %: %.o $(BUILD)/common.a
 	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ -Wl,--as-needed $(NCCL_FLAGS) $(LIB_FLAGS) -lm -ldl
 

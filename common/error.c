@@ -113,6 +113,8 @@ void print_device(void) {
     struct cudaDeviceProp properties;
     CUDA_CHECK(cudaGetDevice(&device));
     CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
+    if (getenv("NO_GPU_HERE")) // by fallback.c
+        printf("note      no NVIDIA driver here has a GPU: the program runs on the CPU device\n");
     printf("device    %d: %s, %s\n", device, properties.name,
            format_bytes(text, properties.totalGlobalMem));
     printf("memory   ");

@@ -1,9 +1,10 @@
 #!/bin/bash
-# demo_fsdp.sh DEVICE [--data FOLDER]: trains a model that does not fit on one device, first as in step 4, where it
+# demo_fsdp.sh [--data FOLDER]: trains a model that does not fit on one device, first as in step 4, where it
 # ends for want of memory, then sharded; and shows what each strategy of step 5 holds, sends and takes. On the CPU
 # device the memory is a limit, MEMORY (256M), and four ranks make two nodes for --strategy hybrid.
 set -eu
-device=$1
+device=cpu
+[[ $(readlink 05_fsdp/train) != *build/gpu/* ]] || ! nvidia-smi -L >/dev/null 2>&1 || device=gpu
 if [ "$device" = gpu ]; then
     ranks=$(nvidia-smi -L | wc -l)
     memory=$(($(nvidia-smi --query-gpu=memory.free --format=csv,noheader,nounits | sort -n | head -n 1) << 20))
@@ -17,7 +18,7 @@ else
 fi
 # With Adam 16 bytes for each of about 7 width^2 parameters: 1.2 times the memory.
 width=$(awk -v memory="$memory" 'BEGIN { print int(sqrt(1.2 * memory / 112)) }')
-options=("${@:2}" --hidden "$width,$width,$width,$width,$width,$width,$width,$width" --optimizer adam --max-steps 12 --log-every 4)
+options=("$@" --hidden "$width,$width,$width,$width,$width,$width,$width,$width" --optimizer adam --max-steps 12 --log-every 4)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 

@@ -91,7 +91,7 @@ if has nvidia-smi; then
 fi
 
 # The steps that are built, for each device, and what keeps one of their programs from starting.
-built_cpu='' built_gpu='' broken=''
+built_cpu='' built_gpu='' gpu_only='' broken=''
 for program in 0*/{train,launch,allreduce}; do
     if [ -L "$program" ] && [ ! -e "$program" ]; then
         broken="$program leads nowhere"
@@ -101,7 +101,14 @@ for program in 0*/{train,launch,allreduce}; do
             broken="$program: $(grep -m 1 'not found' <<<"$libraries" | sed 's/^[[:space:]]*//; s/ (.*)//')"
         case $program$libraries in
         */launch*) ;;
-        *libcudart*) built_gpu+=" ${program:1:1}" ;;
+        *libcudart*)
+            built_gpu+=" ${program:1:1}"
+            if [ -x "$(readlink -f "$program").cpu" ]; then # which runs where there is no GPU
+                built_cpu+=" ${program:1:1}"
+            else
+                gpu_only+=" ${program:1:1}"
+            fi
+            ;;
         *) built_cpu+=" ${program:1:1}" ;;
         esac
     fi
@@ -231,9 +238,9 @@ check_programs() {
     *)
         if [ -z "$built_cpu$built_gpu" ]; then
             say PASS programs 'none is built yet: make step1'
-        elif [ -n "$built_gpu" ] && [ "$gpus" = 0 ]; then
+        elif [ -n "$gpu_only" ] && [ "$gpus" = 0 ]; then
             say "$([ -n "$in_job" ] && echo FAIL || echo WARN)" programs \
-                "built for GPUs, of which none is here: step$built_gpu" "make DEVICE=cpu step${built_gpu: -1}"
+                "built for GPUs, of which none is here: step$gpu_only" "make DEVICE=cpu step${gpu_only: -1}"
         else
             say PASS programs \
                 "${built_gpu:+for GPUs: step$built_gpu }${built_cpu:+for the CPU device: step$built_cpu}"

@@ -81,21 +81,69 @@ objects() { # all objects that are newer than the file
     find . | sort | diff ../before -
 }
 
-# A toolkit's nvcc, and a driver's nvidia-smi that finds no GPU.
-pretend_toolkit_without_gpu() {
-    mkdir -p pretended/bin
-    printf '#!/bin/sh\nexit 1\n' | tee pretended/bin/nvcc >pretended/bin/nvidia-smi
-    chmod +x pretended/bin/*
-    export PATH=$PWD/pretended/bin:$PATH CUDA_HOME=$PWD/pretended
+need_nvcc_without_gpu() {
+    [ -n "$nvcc" ] || skip "nvcc is not installed"
+    ! nvidia-smi -L >/dev/null 2>&1 || skip "there is a GPU here"
 }
 
-@test "run-step1 says that it falls back to the CPU device where there is no GPU" {
-    pretend_toolkit_without_gpu
-    run --separate-stderr make run-step1 ARGS='--hidden 8 --max-steps 1'
-    [ "$status" = 0 ] || { echo "$stderr" && return 1; }
-    [ "${lines[0]}" = "No GPU here that nvidia-smi knows: running on the CPU device." ]
-    grep -q '^device .*CPU device' <<<"$output"
-    grep -q '^data      synthetic' <<<"$output" # as the copy has no data/
+tiny=(--data synthetic --hidden 8 --max-steps 1)
+
+on_cpu_device() { # COMMAND...: it runs there, and says once why
+    run --separate-stderr "$@"
+    if [ "$status" != 0 ] || [ "$(grep -c '^note  .*no NVIDIA driver.*CPU device' <<<"$output")" != 1 ] ||
+        ! grep -q '^device .*CPU device' <<<"$output"; then
+        echo "$output" "$stderr" && return 1
+    fi
+}
+
+@test "nvcc and no GPU: make stepN builds for both, and what it builds runs on the CPU device" {
+    need_nvcc_without_gpu
+    make -j2 ARCH=90 WERROR=1 step1 step2 step3
+    [ "$(readlink -f 01_single_gpu/train)" = "$PWD/build/gpu/01_single_gpu/train" ]
+    on_cpu_device 01_single_gpu/train "${tiny[@]}"
+    on_cpu_device 02_multigpu_fork/train --nproc 2 "${tiny[@]}"
+    on_cpu_device 03_multigpu_launcher/launch --nproc-per-node 2 03_multigpu_launcher/train "${tiny[@]}"
+    fails 2 --no-such-option 01_single_gpu/train --no-such-option
+    find . -type l -printf '%p %l\n' | sort >../links
+    run make ARCH=90 WERROR=1 step1 step2 step3
+    [ "$status" = 0 ]
+    [ "$output" = "" ]
+    on_cpu_device make ARCH=90 WERROR=1 run-step1 ARGS='--hidden 8 --max-steps 1'
+    find . -type l -printf '%p %l\n' | sort | diff ../links -
+
+    # A driver that counts no GPU is as good as none; with one that counts a GPU, nothing is replaced.
+    mkdir driver
+    for count in 0 1; do
+        cc -shared -fPIC -x c - -o driver/libcuda.so.1 <<END
+int cuInit(unsigned flags) { return flags; }
+int cuDeviceGetCount(int *count) { return (*count = $count) < 0; }
+END
+        if [ $count = 0 ]; then
+            LD_LIBRARY_PATH=$PWD/driver on_cpu_device 01_single_gpu/train "${tiny[@]}"
+        else
+            LD_LIBRARY_PATH=$PWD/driver fails 1 "cudaErrorInsufficientDriver" 01_single_gpu/train "${tiny[@]}"
+        fi
+    done
+
+    make -j2 ARCH=90 WERROR=1 DEVICE=gpu step1 # nothing but the GPU will do
+    fails 1 "DEVICE=cpu after make" 01_single_gpu/train "${tiny[@]}"
+    make ARCH=90 WERROR=1 step1
+    on_cpu_device 01_single_gpu/train "${tiny[@]}"
+    rm -r build/cpu
+    fails 1 "DEVICE=cpu after make" 01_single_gpu/train "${tiny[@]}"
+}
+
+@test "nvcc and no library for the CPU device: make stepN builds for the GPU alone, and one note says so" {
+    need_nvcc_without_gpu
+    compiler_without cblas.h
+    for _ in first second; do
+        run --separate-stderr make -j2 ARCH=90 CC=./without PRODUCTS=cblas step1
+        [ "$status" = 0 ]
+        [ -z "$stderr" ]
+        [ "$(grep -c '^note: .*make DEVICE=cpu step1 ' <<<"$output")" = 1 ]
+        [ "$(grep -vc '^  build/gpu/' <<<"$output")" = 1 ] || { echo "$output" && return 1; }
+    done
+    fails 1 "DEVICE=cpu after make" 01_single_gpu/train "${tiny[@]}"
 }
 
 @test "run-step3 and those after it build the launcher, and start ranks by it" {

@@ -195,6 +195,10 @@ SCRIPT
     says WARN programs 'step 4' 'make DEVICE=cpu step4'
     doctor SLURM_JOB_ID=7
     says FAIL programs 'step 4' 'make DEVICE=cpu step4'
+    ln -s train 04_multinode/train.cpu # runs in its place
+    doctor SLURM_JOB_ID=7
+    says PASS programs 'for GPUs: step 4 for the CPU device: step 4'
+    only FAIL 0
 }
 
 @test "nvcc: none, and without its libraries" {

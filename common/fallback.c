@@ -1,0 +1,45 @@
+// For programs that are built for a GPU. On a machine whose NVIDIA driver has none, or that has no
+// driver, such as a laptop or a login node, the same program starts in their place as it is built
+// for the CPU device. Make puts it beside them as PROGRAM.cpu; without that file nothing happens
+// here.
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+// Runs in a child, since a process that has called CUDA cannot fork, as step 2 does.
+static int driver_has_gpu(void) {
+    int count = 0;
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    if (!driver)
+        return 0;
+    // Where the driver's kernel module runs there is a GPU. If it does not work, the program must
+    // fail and say why; and a start of the driver, which can take seconds, is not wasted on a
+    // child.
+    if (access("/proc/driver/nvidia/version", F_OK) == 0)
+        return 1;
+    int (*initialise)(unsigned) = (int (*)(unsigned))dlsym(driver, "cuInit");
+    int (*get_count)(int *) = (int (*)(int *))dlsym(driver, "cuDeviceGetCount");
+    return initialise && get_count && !initialise(0) && !get_count(&count) && count > 0;
+}
+
+// Before main, with main's arguments.
+__attribute__((constructor)) static void fall_back(int argc, char **argv) {
+    char path[PATH_MAX] = "", program[PATH_MAX + 4];
+    int status = 0;
+    (void)argc;
+    if (readlink("/proc/self/exe", path, sizeof path - 1) < 0)
+        return;
+    snprintf(program, sizeof program, "%s.cpu", path);
+    if (access(program, X_OK))
+        return;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(driver_has_gpu());
+    if (child > 0 && waitpid(child, &status, 0) == child && status == 0) {
+        setenv("NO_GPU_HERE", "1", 1); // print_device says so
+        execv(program, argv);
+    }
+}
