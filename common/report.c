@@ -13,8 +13,8 @@ enum { LOG_SECONDS = 30 };
 static struct {
     FILE *csv;
     long epochs, steps, last, batch; // last: the number of the last step, over all epochs
-    long begun, waited;              // steps done at the beginning, and at the last wait
-    double begin, wait, line;        // when these two were, and the last line of a log
+    long begun, known, waited;       // steps done at the beginning, the last loss, the last wait
+    double begin, know, wait, line;  // when these were, and the last line of a log
     double speed;                    // steps per second before the last wait
     double loss;                     // the last that is known
     int bar;                         // stands on the terminal, and its line has no end yet
@@ -40,8 +40,8 @@ void report_open(const char *path, long done, long epochs, long steps, long most
     report.steps = steps;
     report.last = most && most < epochs * steps ? most : epochs * steps;
     report.batch = batch;
-    report.begun = report.waited = done;
-    report.begin = report.wait = report.line = seconds();
+    report.begun = report.known = report.waited = done;
+    report.begin = report.know = report.wait = report.line = seconds();
     report.speed = 0; // so that the first step is waited for, which tells how long steps take
     report.loss = NAN;
     if (path && !(report.csv = fopen(path, done > 0 ? "a" : "w")))
@@ -77,12 +77,16 @@ static void print_progress(long done, double loss) {
     double now = seconds();
     long epoch = (done - 1) / report.steps + 1, step = (done - 1) % report.steps + 1;
     long left = (report.last - done) * (now - report.begin) / (done - report.begun);
+    double images = report.batch * (done - report.known) / (now - report.know); // a second
     char head[64], tail[160], text[32] = "";
     report.speed = (done - report.waited) / (now - report.wait);
     report.waited = done;
     report.wait = now;
-    if (!isnan(loss))
+    if (!isnan(loss)) {
         report.loss = loss;
+        report.known = done;
+        report.know = now;
+    }
     if (report_on_terminal())
         loss = report.loss;
     else if (isnan(loss) && now < report.line + LOG_SECONDS)
@@ -91,8 +95,7 @@ static void print_progress(long done, double loss) {
         snprintf(text, sizeof text, "  loss %.4f", loss);
     snprintf(head, sizeof head, "epoch %ld/%ld  ", epoch, report.epochs);
     snprintf(tail, sizeof tail, " %ld/%ld%s  %.0f images/s  %ld:%02ld:%02ld left", step,
-             report.steps, text, report.speed * report.batch, left / 3600, left / 60 % 60,
-             left % 60);
+             report.steps, text, images, left / 3600, left / 60 % 60, left % 60);
     if (report_on_terminal())
         draw(head, (double)step / report.steps, tail);
     else
@@ -119,7 +122,7 @@ void report_epoch(long epoch, long epochs, long total, struct stats train, struc
     report.bar = 0;
     printf("epoch %ld/%ld  loss %.4f  test loss %.4f  accuracy %.2f%%  %.2f s  %.0f images/s\n",
            epoch, epochs, loss, test_loss, accuracy, elapsed, images_per_second);
-    report.wait = report.line = seconds(); // evaluation is no part of the training's speed
+    report.know = report.wait = report.line = seconds(); // evaluation is no part of the speed
     if (report.csv)
         check_csv(fprintf(report.csv, "%ld,,%ld,%.9g,%.9g,%.2f,%.3f\n", total, epoch, loss,
                           test_loss, accuracy, elapsed));
