@@ -196,8 +196,8 @@ static void start(struct trainer *t) {
         CUDA_CHECK(cudaMemcpy(t->parameters, parameters, bytes, cudaMemcpyHostToDevice));
         CUDA_CHECK(
             cudaMemcpy(t->states, states, t->optimizer.states * bytes, cudaMemcpyHostToDevice));
-        printf("resumed   %s: %ld epochs and %ld steps are done%s\n", opt.snapshot,
-               t->state->epochs, t->state->step, finished(t) ? "; nothing is left to do" : "");
+        say("resumed   %s: %ld epochs and %ld steps are done%s\n", opt.snapshot, t->state->epochs,
+            t->state->step, finished(t) ? "; nothing is left to do" : "");
         return;
     }
     for (int i = 0; i < t->model.count; i++) {
@@ -267,11 +267,11 @@ int main(int argc, char **argv) {
     t.pass.stream = t.stream;
     setup(&t);
     print_device();
-    printf("model     %s, %zu parameters\n", t.model.shape, t.model.parameters);
-    printf("data      %s: %zu training and %zu test images, pixel mean %.4f, deviation %.4f\n",
-           opt.data, t.train.count, t.test.count, t.train.mean, t.train.deviation);
-    printf("training  %ld steps of batch %ld per epoch, %s, seed %ld\n", steps_per_epoch(&t),
-           opt.batch, t.optimizer.text, opt.seed);
+    say("model     %s, %zu parameters\n", t.model.shape, t.model.parameters);
+    say("data      %s: %zu training and %zu test images, pixel mean %.4f, deviation %.4f\n",
+        opt.data, t.train.count, t.test.count, t.train.mean, t.train.deviation);
+    say("training  %ld steps of batch %ld per epoch, %s, seed %ld\n", steps_per_epoch(&t),
+        opt.batch, t.optimizer.text, opt.seed);
     start(&t);
     train(&t);
     return 0;

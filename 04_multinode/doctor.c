@@ -26,7 +26,7 @@ struct row {
 
 static int failures;
 
-__attribute__((format(printf, 2, 3))) static void say(int right, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static void judge(int right, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     printf("%s  ", right ? "PASS" : "FAIL");
@@ -83,17 +83,17 @@ static void check(const struct row *rows, int world, double sum) {
         printf("%4d  %-16s %10d  %-16s %-14s %s\n", r->rank, r->host, r->local_rank, r->address,
                r->bus, r->gpu);
     }
-    say(ranks == world, "%d ranks on %d hosts, as the launcher said", world, hosts);
-    say(locals == world, "the local ranks of each host are 0, 1, 2 ...%s",
-        locals == world
-            ? ""
-            : ": do the ranks of a host follow each other? (srun --distribution=block)");
-    say(gpus == world, "each rank has a GPU of its own%s",
-        gpus == world ? "" : ": as many ranks as GPUs, please");
-    say(versions == world, "all have NCCL %d.%d.%d%s", rows[0].nccl / 10000,
-        rows[0].nccl / 100 % 100, rows[0].nccl % 100,
-        versions == world ? "" : ": not so; load the same module on all nodes");
-    say(sum == world * (world + 1.) / 2, "the sum of 1 to %d over all ranks is %g", world, sum);
+    judge(ranks == world, "%d ranks on %d hosts, as the launcher said", world, hosts);
+    judge(locals == world, "the local ranks of each host are 0, 1, 2 ...%s",
+          locals == world
+              ? ""
+              : ": do the ranks of a host follow each other? (srun --distribution=block)");
+    judge(gpus == world, "each rank has a GPU of its own%s",
+          gpus == world ? "" : ": as many ranks as GPUs, please");
+    judge(versions == world, "all have NCCL %d.%d.%d%s", rows[0].nccl / 10000,
+          rows[0].nccl / 100 % 100, rows[0].nccl % 100,
+          versions == world ? "" : ": not so; load the same module on all nodes");
+    judge(sum == world * (world + 1.) / 2, "the sum of 1 to %d over all ranks is %g", world, sum);
 }
 
 int main(int argc, char **argv) {

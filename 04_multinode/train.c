@@ -307,8 +307,8 @@ static void start(struct trainer *t) {
         CUDA_CHECK(cudaMemcpy(t->parameters, parameters, bytes, cudaMemcpyHostToDevice));
         CUDA_CHECK(
             cudaMemcpy(t->states, states, t->optimizer.states * bytes, cudaMemcpyHostToDevice));
-        printf("resumed   %s: %ld epochs and %ld steps are done%s\n", opt.snapshot,
-               t->state->epochs, t->state->step, finished(t) ? "; nothing is left to do" : "");
+        say("resumed   %s: %ld epochs and %ld steps are done%s\n", opt.snapshot, t->state->epochs,
+            t->state->step, finished(t) ? "; nothing is left to do" : "");
         return;
     }
     for (int i = 0; i < t->model.count && t->rank == 0; i++) {
@@ -370,8 +370,8 @@ static void train(struct trainer *t) {
     }
     save(t);
     if (t->stop)
-        printf("told to stop by a signal; %s\n",
-               opt.snapshot ? "saved" : "without --snapshot nothing is saved");
+        say("told to stop by a signal; %s\n",
+            opt.snapshot ? "saved" : "without --snapshot nothing is saved");
 }
 
 int main(int argc, char **argv) {
@@ -384,8 +384,7 @@ int main(int argc, char **argv) {
     t.world = t.place.world;
     load(&t);
     t.pass.first_sample = t.rank * t.rows;
-    if (t.rank > 0 && !freopen("/dev/null", "w", stdout)) // rank 0 speaks for all
-        fail("/dev/null: %m");
+    report_muted = t.rank > 0; // rank 0 speaks for all
     CUDA_CHECK(cudaSetDevice(choose_device(&t.place)));
     CUDA_CHECK(cudaStreamCreate(&t.stream));
     CUBLAS_CHECK(cublasCreate(&t.pass.blas));
@@ -396,13 +395,13 @@ int main(int argc, char **argv) {
     signal(SIGUSR1, on_signal);
     setup(&t);
     print_device();
-    printf("model     %s, %zu parameters\n", t.model.shape, t.model.parameters);
-    printf("data      %s: %zu training and %zu test images, pixel mean %.4f, deviation %.4f\n",
-           opt.data, t.train.count, t.test.count, t.train.mean, t.train.deviation);
-    printf("training  %ld steps of batch %ld per epoch, %s, seed %ld\n", steps_per_epoch(&t),
-           opt.batch, t.optimizer.text, opt.seed);
-    printf("ranks     global batch %ld = %d ranks x %d\n", opt.batch, t.world, t.rows);
-    printf("launcher  %s\n", t.place.launcher);
+    say("model     %s, %zu parameters\n", t.model.shape, t.model.parameters);
+    say("data      %s: %zu training and %zu test images, pixel mean %.4f, deviation %.4f\n",
+        opt.data, t.train.count, t.test.count, t.train.mean, t.train.deviation);
+    say("training  %ld steps of batch %ld per epoch, %s, seed %ld\n", steps_per_epoch(&t),
+        opt.batch, t.optimizer.text, opt.seed);
+    say("ranks     global batch %ld = %d ranks x %d\n", opt.batch, t.world, t.rows);
+    say("launcher  %s\n", t.place.launcher);
     start(&t);
     train(&t);
     read_stats(&t); // no rank ends well before rank 0 has saved

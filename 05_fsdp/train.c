@@ -375,8 +375,8 @@ static void start(struct trainer *t) {
         CUDA_CHECK(cudaMemcpy(t->parameters, parameters, bytes, cudaMemcpyHostToDevice));
         CUDA_CHECK(
             cudaMemcpy(t->states, states, t->optimizer.states * bytes, cudaMemcpyHostToDevice));
-        printf("resumed   %s: %ld epochs and %ld steps are done%s\n", opt.snapshot,
-               t->state->epochs, t->state->step, finished(t) ? "; nothing is left to do" : "");
+        say("resumed   %s: %ld epochs and %ld steps are done%s\n", opt.snapshot, t->state->epochs,
+            t->state->step, finished(t) ? "; nothing is left to do" : "");
         return;
     }
     fsdp_initialise(&t->fsdp, &t->model, opt.seed);
@@ -439,8 +439,8 @@ static void train(struct trainer *t) {
     }
     save(t);
     if (t->stop)
-        printf("told to stop by a signal; %s\n",
-               opt.snapshot ? "saved" : "without --snapshot nothing is saved");
+        say("told to stop by a signal; %s\n",
+            opt.snapshot ? "saved" : "without --snapshot nothing is saved");
 }
 
 int main(int argc, char **argv) {
@@ -452,8 +452,7 @@ int main(int argc, char **argv) {
     t.rank = t.place.rank;
     t.world = t.place.world;
     load(&t);
-    if (t.rank > 0 && !freopen("/dev/null", "w", stdout)) // rank 0 speaks for all
-        fail("/dev/null: %m");
+    report_muted = t.rank > 0; // rank 0 speaks for all
     CUDA_CHECK(cudaSetDevice(choose_device(&t.place)));
     CUDA_CHECK(cudaStreamCreate(&t.stream));
     CUBLAS_CHECK(cublasCreate(&t.pass.blas));
@@ -465,21 +464,22 @@ int main(int argc, char **argv) {
     double before = device_memory_used();
     setup(&t);
     print_device();
-    printf("model     %s, %zu parameters\n", t.model.shape, t.model.parameters);
-    printf("data      %s: %zu training and %zu test images, pixel mean %.4f, deviation %.4f\n",
-           opt.data, t.train.count, t.test.count, t.train.mean, t.train.deviation);
-    printf("training  %ld steps of batch %ld per epoch, %s, seed %ld\n", steps_per_epoch(&t),
-           opt.batch, t.optimizer.text, opt.seed);
-    printf("ranks     global batch %ld = %d ranks x %ld\n", opt.batch, t.world,
-           t.rows * opt.accumulate);
-    printf("launcher  %s\n", t.place.launcher);
-    printf("sharding  %s: %d units in %d shards each, %d replicas, %s\n", opt.strategy,
-           t.fsdp.count, t.fsdp.shards, t.fsdp.replicas, opt.precision);
+    say("model     %s, %zu parameters\n", t.model.shape, t.model.parameters);
+    say("data      %s: %zu training and %zu test images, pixel mean %.4f, deviation %.4f\n",
+        opt.data, t.train.count, t.test.count, t.train.mean, t.train.deviation);
+    say("training  %ld steps of batch %ld per epoch, %s, seed %ld\n", steps_per_epoch(&t),
+        opt.batch, t.optimizer.text, opt.seed);
+    say("ranks     global batch %ld = %d ranks x %ld\n", opt.batch, t.world,
+        t.rows * opt.accumulate);
+    say("launcher  %s\n", t.place.launcher);
+    say("sharding  %s: %d units in %d shards each, %d replicas, %s\n", opt.strategy, t.fsdp.count,
+        t.fsdp.shards, t.fsdp.replicas, opt.precision);
     start(&t);
     train(&t);
     read_stats(&t); // no rank ends well before rank 0 has saved
-    print_costs(&t.fsdp, &t.model, &t.optimizer, t.rows, opt.recompute,
-                device_memory_used() - before);
+    if (t.rank == 0)
+        print_costs(&t.fsdp, &t.model, &t.optimizer, t.rows, opt.recompute,
+                    device_memory_used() - before);
     end_watchdog();
     return 0;
 }

@@ -72,13 +72,12 @@ static void sum_rank_numbers(struct world *w, size_t count) {
     for (size_t i = 0; i < count; i++)
         wrong += w->host[i] != want;
     w->wrong += wrong = sum_over_ranks(w, wrong);
-    printf("1. ncclAllReduce: %zu floats on each of %d ranks, all of them the rank's number\n",
-           count, w->size);
+    say("1. ncclAllReduce: %zu floats on each of %d ranks, all of them the rank's number\n", count,
+        w->size);
     sum_over_ranks(w, w->host[0]);
     for (int rank = 0; rank < w->size; rank++)
-        printf("   rank %d: before %g, after %g\n", rank, before[rank], w->all[rank]);
-    printf("   wanted: %d * %d / 2 = %g everywhere, #wrong %.0f\n", w->size, w->size - 1, want,
-           wrong);
+        say("   rank %d: before %g, after %g\n", rank, before[rank], w->all[rank]);
+    say("   wanted: %d * %d / 2 = %g everywhere, #wrong %.0f\n", w->size, w->size - 1, want, wrong);
 }
 
 // The operations, all in one form: from in to out, both on the device, which may be the same. count
@@ -236,25 +235,24 @@ static double mean_time(struct world *w, const struct operation *o, float *in, f
 // Part two: the all-reduce by hand, and what the ranks sent beside what the formulas say.
 static void compare_by_hand(struct world *w, size_t count) {
     size_t n = w->size, chunk = (count + n - 1) / n;
-    printf("\n2. The same by hand: S = %zu bytes on each of %zu ranks\n%16s%7s%s%13s%13s%13s%13s\n",
-           count * sizeof(float), n, "", "#wrong", opt.check_only ? "" : "  time(us)",
-           "rank 0 sent", "formula", "rank 1 sent", "formula");
+    say("\n2. The same by hand: S = %zu bytes on each of %zu ranks\n%16s%7s%s%13s%13s%13s%13s\n",
+        count * sizeof(float), n, "", "#wrong", opt.check_only ? "" : "  time(us)", "rank 0 sent",
+        "formula", "rank 1 sent", "formula");
     for (const struct operation *o = operations; o < operations + ALL_REDUCES; o++) {
         double wrong = check(w, o, w->in, w->out, count), sent = w->sent, off = 0;
-        printf("   %-13s%7.0f", o->name, wrong);
+        say("   %-13s%7.0f", o->name, wrong);
         if (!opt.check_only)
-            printf("%10.1f",
-                   1e6 * mean_time(w, o, w->in, w->in, count)); // in place: no copy before
+            say("%10.1f", 1e6 * mean_time(w, o, w->in, w->in, count)); // in place: no copy before
         sum_over_ranks(w, sent);
         for (size_t rank = 0; rank < n && o->run != all_reduce;
              rank++) { // NCCL does not tell what it sends
             size_t star = rank == 0 ? (n - 1) * count : count, round = 2 * (n - 1) * chunk;
             size_t formula = (o->run == gather_broadcast ? star : round) * sizeof(float);
             if (rank < 2)
-                printf("%13.0f%13zu", w->all[rank], formula);
+                say("%13.0f%13zu", w->all[rank], formula);
             off += w->all[rank] != formula;
         }
-        puts(off ? "  not what the formula says" : "");
+        say("%s\n", off ? "  not what the formula says" : "");
         w->wrong += off;
     }
 }
@@ -266,7 +264,7 @@ static void measure(struct world *w, const struct operation *o, size_t size, FIL
     if (count == 0)
         return; // not one float for each rank
     size = count * pieces * sizeof(float);
-    printf("%-13s%11zu%11zu  float%6s%5d", o->name, size, count, o->redop, o->root);
+    say("%-13s%11zu%11zu  float%6s%5d", o->name, size, count, o->redop, o->root);
     // In place, the shorter array is this rank's part of the longer one. (sendrecv would lose what
     // it sends.)
     for (int in_place = 0; in_place < (o->run == send_receive ? 1 : 2); in_place++) {
@@ -275,12 +273,12 @@ static void measure(struct world *w, const struct operation *o, size_t size, FIL
         double wrong = check(w, o, in, out, count), time = mean_time(w, o, in, out, count);
         double algbw = size / time / 1e9, busbw = algbw * bus;
         if (!opt.check_only)
-            printf("%11.2f%7.2f%7.2f", 1e6 * time, algbw, busbw);
-        printf("%7.0f", wrong);
+            say("%11.2f%7.2f%7.2f", 1e6 * time, algbw, busbw);
+        say("%7.0f", wrong);
         fprintf(csv, "%s,%zu,%zu,%s,%.3f,%.4f,%.4f,%.0f\n", o->name, size, count,
                 in_place ? "in" : "out", 1e6 * time, algbw, busbw, wrong);
     }
-    putchar('\n');
+    say("\n");
 }
 
 // Part three.
@@ -290,10 +288,10 @@ static void print_table(struct world *w) {
         fail("--csv %s: %s", opt.csv, strerror(errno));
     fputs("op,size,count,place,us,algbw,busbw,wrong\n", csv);
     const char *head = opt.check_only ? " #wrong" : "   time(us)  algbw  busbw #wrong";
-    printf("\n3. Over sizes, out of place and in place: mean of %ld calls after %ld; GB/s\n",
-           opt.iters, opt.warmup);
-    printf("%-13s%11s%11s%7s%6s%5s%s%s\n", "op", "size(B)", "count", "type", "redop", "root", head,
-           head);
+    say("\n3. Over sizes, out of place and in place: mean of %ld calls after %ld; GB/s\n",
+        opt.iters, opt.warmup);
+    say("%-13s%11s%11s%7s%6s%5s%s%s\n", "op", "size(B)", "count", "type", "redop", "root", head,
+        head);
     for (const struct operation *o = operations; o < operations + OPERATIONS; o++)
         if (opt.check_only || !strcmp(opt.op, "all") || !strcmp(opt.op, o->name))
             for (size_t size = opt.smallest; size <= opt.largest; size *= opt.factor)

@@ -114,11 +114,11 @@ void print_device(void) {
     CUDA_CHECK(cudaGetDevice(&device));
     CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
     if (getenv("NO_GPU_HERE")) // by fallback.c
-        printf("note      no NVIDIA driver here has a GPU: the program runs on the CPU device\n");
-    printf("device    %d: %s, %s\n", device, properties.name,
-           format_bytes(text, properties.totalGlobalMem));
-    printf("memory   ");
+        say("note      no NVIDIA driver here has a GPU: the program runs on the CPU device\n");
+    say("device    %d: %s, %s\n", device, properties.name,
+        format_bytes(text, properties.totalGlobalMem));
+    say("memory   ");
     for (size_t i = 0; allocated[i].kind; i++)
-        printf("%s %s %s", i ? "," : "", allocated[i].kind, format_bytes(text, allocated[i].bytes));
-    putchar('\n');
+        say("%s %s %s", i ? "," : "", allocated[i].kind, format_bytes(text, allocated[i].bytes));
+    say("\n");
 }

@@ -2,6 +2,7 @@
 #include "error.h"
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -19,6 +20,16 @@ static struct {
     double loss;                     // the last that is known
     int bar;                         // stands on the terminal, and its line has no end yet
 } report;
+
+int report_muted;
+
+void say(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    if (!report_muted)
+        vprintf(format, arguments);
+    va_end(arguments);
+}
 
 double seconds(void) {
     struct timespec t;
@@ -67,7 +78,7 @@ static void draw(const char *head, double part, const char *tail) {
         snprintf(line, sizeof line, "%s[%-*.*s]%s", head, width, (int)(part * width), full, tail);
     else
         snprintf(line, sizeof line, "%sstep%s", head, tail);
-    printf("\r\033[K%.*s", columns - 1, line); // to the first column, erase to the line's end
+    say("\r\033[K%.*s", columns - 1, line); // to the first column, erase to the line's end
     fflush(stdout);
     report.bar = 1;
 }
@@ -99,7 +110,7 @@ static void print_progress(long done, double loss) {
     if (report_on_terminal())
         draw(head, (double)step / report.steps, tail);
     else
-        printf("%sstep%s\n", head, tail);
+        say("%sstep%s\n", head, tail);
     report.line = now;
 }
 
@@ -118,10 +129,10 @@ void report_epoch(long epoch, long epochs, long total, struct stats train, struc
     double loss = train.loss / train.samples, test_loss = test.loss / test.samples;
     double accuracy = 100 * test.correct / test.samples;
     if (report.bar)
-        printf("\r\033[K"); // the bar gives way to the line
+        say("\r\033[K"); // the bar gives way to the line
     report.bar = 0;
-    printf("epoch %ld/%ld  loss %.4f  test loss %.4f  accuracy %.2f%%  %.2f s  %.0f images/s\n",
-           epoch, epochs, loss, test_loss, accuracy, elapsed, images_per_second);
+    say("epoch %ld/%ld  loss %.4f  test loss %.4f  accuracy %.2f%%  %.2f s  %.0f images/s\n", epoch,
+        epochs, loss, test_loss, accuracy, elapsed, images_per_second);
     report.know = report.wait = report.line = seconds(); // evaluation is no part of the speed
     if (report.csv)
         check_csv(fprintf(report.csv, "%ld,,%ld,%.9g,%.9g,%.2f,%.3f\n", total, epoch, loss,
@@ -130,11 +141,11 @@ void report_epoch(long epoch, long epochs, long total, struct stats train, struc
 
 void report_stop(long done) {
     report_end_bar();
-    printf("stopped after %ld steps\n", done);
+    say("stopped after %ld steps\n", done);
 }
 
 void report_end_bar(void) {
     if (report.bar)
-        putchar('\n');
+        say("\n");
     report.bar = 0;
 }

@@ -2,6 +2,11 @@
 #pragma once
 #include "kernels.h"
 
+// Like printf, but prints nothing where report_muted is set; nor does any function below. stdout
+// stays open for the logs of libraries.
+extern int report_muted;
+__attribute__((format(printf, 1, 2))) void say(const char *format, ...);
+
 // Seconds on a clock that never jumps.
 double seconds(void);
 

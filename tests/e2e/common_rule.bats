@@ -30,6 +30,11 @@ none() {
     none '^ *# *(if|el)' 0*/*.c
 }
 
+@test "ranks are muted, and stdout stays open for NCCL's log" {
+    none 'freopen|(fclose|dup2)\(.*(stdout|STDOUT)' 0*/train.c 0*/*.h 06_allreduce_demo/*.c common/*.c
+    none '(^|[^a-z])(printf|puts|putchar)\(' 0*/train.c 06_allreduce_demo/*.[ch]
+}
+
 @test "step 1 and common/ stay short" {
     [ "$(wc -l <01_single_gpu/train.c)" -le 290 ]
     # 950 for steps 1 to 4; Adam, bfloat16, accumulation and clipping, and snapshots in shards for step 5; 80 for

@@ -882,7 +882,10 @@ ends_soon() {
 }
 
 @test "rank 0 speaks for all: what step 2 says, and who told it" {
-    show() { sed -E 's/device    [0-9]+/device    N/; s/[0-9.]+ s  [0-9]+ images/S s  N images/' "$1"; }
+    show() {
+        sed -E 's/device    [0-9]+/device    N/; s/[0-9]+ images/N images/; s/[0-9.]+ s  N/S s  N/
+            s/[0-9:]+ left/T left/' "$1"
+    }
     run_tiny "$two" --log-every 2 --nproc 3 >log2
     train 3 --log-every 2 >log 2>err
     [ ! -s err ]

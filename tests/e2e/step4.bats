@@ -127,6 +127,15 @@ in_step() { # STEP: how a line about any collective ends
     grep -qE "^error \(.*, rank 0\): epoch 1, step [0-9]+: the loss is not finite: lower --lr$" err
 }
 
+@test "rank 0 speaks for all, but NCCL's log is that of every rank" {
+    changed ./program 's/^( *)watch_comm\(t->comm\);/&\n\1printf("NCCL INFO\\n");/'
+    start_ranks 2 ./program
+    ranks_end 10 0 0 1
+    grep -qx 'NCCL INFO' out.0
+    [ "$(wc -l <out.0)" -gt 5 ]
+    [ "$(cat out.1)" = "NCCL INFO" ]
+}
+
 @test "ranks on the same GPU are refused, and nobody waits" {
     export CPU_DEVICES=1
     start_ranks 2 "$four"
