@@ -26,14 +26,14 @@ PROGRAMS := $(patsubst %.c,$(BUILD)/%,$(wildcard 0*/*.c))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help quickstart data programs test fuzz bench-step1 bench-step2 bench-collectives bench-launcher bench-step5 demo-fsdp diffstat doctor container test-cluster test-container format lint clean
+.PHONY: help quickstart data programs test-quick test test-all fuzz bench-step1 bench-step2 bench-collectives bench-launcher bench-step5 demo-fsdp diffstat doctor container test-cluster test-container format lint clean
 help: ## this list
 	@sed -n 's/^\([a-z][a-zMN0-9-]*\):.*## /\1|/p' Makefile | awk -F'|' '{printf "make %-17s %s\n", $$1, $$2}'
 	@echo 'DEVICE=cpu or DEVICE=gpu after make chooses the device (now: $(if $(BOTH),both,$(DEVICE))); ARCH=native builds for this GPU only.'
 
 quickstart: export NEXT = Next: make run-step1 ARGS="--epochs 10", or read 01_single_gpu/README.md
 quickstart: ## from nothing to a trained step 1: installs, gets the data, builds, trains
-	@tools/deps.sh run
+	@DEVICE=$(HERE) tools/deps.sh run
 	@tools/data.sh || [ -z "$(MNIST_MIRROR)" ]
 	@$(MAKE) --no-print-directory run-step1 ARGS="--epochs 3 $(ARGS)"
 
@@ -100,13 +100,22 @@ demo-fsdp: ## trains a model that does not fit on one device, sharded; compares 
 container: ## an Apptainer image with all that the course is built with, of DEVICE
 	@tools/container.sh $(DEVICE)
 
-test: ## installs what the tests need, then runs them all
+test-quick: ## unit tests and the core of steps 1 to 3, in a minute; needs a compiler and cmocka
+	@tools/deps.sh quick
+	@LEVEL=quick tests/run.sh
+
+test: ## tests of everything, in some minutes; installs what they need (180 MB)
 	@tools/deps.sh test
+	@tools/data.sh || true
+	@LEVEL=test tests/run.sh
+
+test-all: ## those beside Slurm, PyTorch, Open MPI and MPICH, too, and long ones (installs 1.6 GB)
+	@tools/deps.sh test-all
 	@tools/data.sh || true
 	@tests/run.sh
 
 test-cluster: ## real Slurm and PBS jobs on a cluster of four nodes that this machine pretends to be
-	@tools/deps.sh test
+	@tools/deps.sh cluster
 	@tests/run.sh cluster/
 
 test-container: ## builds the image's contents from containers/cpu.def, and runs step 4 in it on two nodes
@@ -156,10 +165,11 @@ $(PROGRAMS): %: %.o $(BUILD)/common.a
 	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ -Wl,--as-needed $(NCCL_FLAGS) $(LIB_FLAGS) -lm -ldl
 
 # The unit tests, built like the programs. kernels.cu is built for the host there, as C++ for which one
-# compiler is enough, so that its formulas can be compared with the plain kernels without a GPU.
+# compiler, clang, is enough, so that its formulas can be compared with the plain kernels without a GPU.
 # Some look into the CPU device, and so exist for it only.
 INSIDE_CPU := $(patsubst %,tests/unit/test_%.c,check cpu_device cublas nccl reduce)
-UNIT_TESTS := $(patsubst %.c,$(BUILD)/%,$(filter-out $(if $(filter gpu,$(DEVICE)),$(INSIDE_CPU)),$(wildcard tests/unit/*.c)))
+LEFT_OUT := $(if $(filter gpu,$(DEVICE)),$(INSIDE_CPU)) $(if $(shell command -v clang),,tests/unit/test_kernels_cu.c)
+UNIT_TESTS := $(patsubst %.c,$(BUILD)/%,$(filter-out $(LEFT_OUT),$(wildcard tests/unit/*.c)))
 unit-tests: $(UNIT_TESTS)
 .PHONY: unit-tests
 $(UNIT_TESTS): %: %.o $(COMMON)
@@ -170,7 +180,7 @@ $(BUILD)/tests/unit/kernels_cu.o: common/kernels.cu tests/unit/host_cuda.h $(BUI
 	$(QUIET)clang -x c++ -include tests/unit/host_cuda.h -Icommon/cpu/include -Wall -Wextra -Werror -MMD -MP -O1 -c $< -o $@
 
 fuzz: ## an hour of fuzzing per file reader (FUZZ_SECONDS=60 for less)
-	@tools/deps.sh test
+	@tools/deps.sh fuzz
 	@tests/fuzz/run.sh $(or $(FUZZ_SECONDS),3600)
 
 bench-step1: ## step 1 beside PyTorch and bare matrix products, as a table (ARGS=--accuracy: 5 seeds too)
@@ -207,8 +217,10 @@ $(BUILD)/tests/bench/mpi_allreduce: $(addprefix tests/bench/,mpi_allreduce.c all
 
 C_SOURCES = $(shell find 0* common tests -name '*.[ch]' -o -name '*.cu')
 format: ## lays out the C sources
+	@tools/deps.sh format
 	@clang-format -i $(C_SOURCES)
 lint: ## layout, shell scripts and common mistakes
+	@tools/deps.sh lint
 	@clang-format --dry-run -Werror $(C_SOURCES)
 	@shellcheck tools/*.sh .ci/run slurm/site.sh pbs/site.sh tests/cluster/qsub \
 		$(shell find tests -name '*.sh' -o -name '*.bash' -o -name '*.bats')

@@ -1,93 +1,147 @@
 #!/usr/bin/env bash
-# run.sh [PATTERN]: builds what the tests need, runs the tests whose file names match the pattern (all by
-# default), and ends with a line that counts them. Every test speaks TAP; a test program that ends badly
-# without saying which test failed counts as one failure itself.
+# run.sh [PATTERN]: builds what the tests need, runs those whose file names match the pattern (all by default), and
+# ends with a line that counts them. With LEVEL=quick it runs the unit tests and tests/quick.sh; with LEVEL=test it
+# leaves out what is tagged test-all. Every test speaks TAP; a test program that ends badly without saying which
+# test failed counts as one failure itself, and so does a process or a file that a test leaves behind.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 pattern=${1:-.}
+level=${LEVEL:-all}
 export TRAIN=$PWD/build/test/01_single_gpu/train
-TMPDIR=$(mktemp -d)
-export TMPDIR
-trap 'rm -rf "$TMPDIR"' EXIT
-passed=0 failed=0 skipped=0
+work=$(mktemp -d)
+mkdir "$work/tmp"
+export TMPDIR=$work/tmp
+export CMOCKA_MESSAGE_OUTPUT=TAP
+# Whatever the tests start has this variable.
+export TEST_RUN=$$-$RANDOM-$RANDOM
 
-count() { # FILE: adds up its TAP lines
-    local ok bad skip
-    skip=$(grep -ciE '^(not )?ok .*# *skip' "$1") # cmocka's begin with not
-    ok=$(grep -E '^ok ' "$1" | grep -civ '# *skip')
-    bad=$(grep -E '^not ok ' "$1" | grep -civ '# *skip')
-    passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + skip))
-    return "$bad"
+# The processes of this run, but for this shell and its copies, which had begun before.
+processes() {
+    env -u TEST_RUN grep -slzx "TEST_RUN=$TEST_RUN" /proc/[0-9]*/environ | grep -o '[0-9][0-9]*'
 }
 
-run() { # NAME COMMAND...: shows and counts the results of one test program
-    local name=$1 log=$TMPDIR/log status begin=$SECONDS
+memory_files() {
+    find /dev/shm -maxdepth 1 -type f -user "$(id -u)" 2>/dev/null | sort
+}
+memory_files >"$work/memory"
+
+finish() {
+    local pids
+    mapfile -t pids < <(jobs -p && processes)
+    [ ${#pids[@]} = 0 ] || kill -KILL "${pids[@]}" 2>/dev/null
+    rm -rf "$work"
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+
+# run NAME COMMAND...: shows the results of one test program when it has ended.
+run() {
+    local name=$1 log=$work/results/$1 begin=$SECONDS status
     shift
-    [[ $name == build || $name =~ $pattern ]] || return
-    echo "== $name"
-    "$@" </dev/null 2>&1 | tee "$log"
-    status=${PIPESTATUS[0]}
-    [ $SECONDS = $begin ] || echo "# $((SECONDS - begin)) s"
-    if count "$log" && [ "$status" != 0 ]; then
-        echo "not ok - $name ended with status $status"
-        failed=$((failed + 1))
+    mkdir -p "$(dirname "$log")"
+    "$@" </dev/null >"$log" 2>&1
+    status=$?
+    [ $status = 0 ] || grep -q '^not ok ' "$log" || echo "not ok - $name ended with status $status" >>"$log"
+    {
+        flock 9
+        echo "== $name, $((SECONDS - begin)) s"
+        cat "$log"
+    } 9>"$work/lock"
+}
+
+# Most tests mostly wait, so that more of them than there are cores run beside each other.
+lanes=$(($(nproc) + 1))
+start() { # NAME COMMAND...
+    [[ $1 =~ $pattern ]] || return
+    while [ "$(jobs -pr | wc -l)" -ge $lanes ]; do
+        wait -n
+    done
+    run "$@" &
+}
+
+start_bats() { # FILE
+    if [ "$level" = all ]; then
+        start "${1#tests/}" bats --tap "$1"
+    elif ! grep -q '^# bats file_tags=test-all' "$1"; then
+        start "${1#tests/}" bats --tap --filter-tags '!test-all' "$1"
     fi
 }
 
-build() {
-    local log=$TMPDIR/build.log
-    make -j"$(nproc)" "$@" >"$log" 2>&1 || {
-        cat "$log"
+build() { # every program and unit test, warnings as errors
+    make -j"$(nproc)" DEVICE=cpu BUILD=build/test WERROR=1 programs unit-tests >"$work/build" 2>&1 || {
+        cat "$work/build"
         return 1
     }
+    echo "ok 1 - CPU device, warnings are errors"
 }
 
-build_all() { # every program and unit test, warnings as errors
-    build DEVICE=cpu BUILD=build/test WERROR=1 programs unit-tests && echo "ok 1 - CPU device, warnings are errors"
+# The longest files first, so that the lanes end together.
+by_length() {
+    wc -l "$@" | sort -rn | awk '$2 != "total" { print $2 }'
 }
 
-# Tests that mostly wait run beside the others, one after the other; what they said is shown after those.
-waiting=()
-for test in tests/e2e/{launch_nodes,step3,step4,step5,step5_snapshot}.bats tests/cluster/*.bats; do
-    [[ ${test#tests/} =~ $pattern ]] && waiting+=("$test")
-done
+run_tests() {
+    local test name
+    [ "$level" != all ] || start fuzz tests/fuzz/run.sh "${FUZZ_SECONDS:-10}"
+    if [ "$level" != quick ]; then
+        for test in $(by_length tests/*/*.bats); do
+            start_bats "$test"
+        done
+    fi
+    for test in $(by_length tests/unit/test_*.c); do
+        name=$(basename "$test" .c)
+        if [ -x "build/test/tests/unit/$name" ]; then
+            start "unit/$name" "build/test/tests/unit/$name"
+        else
+            start "unit/$name" echo "ok 1 - $name # skip clang is not installed"
+        fi
+    done
+    start quick tests/quick.sh
+    wait
+}
 
-run_waiting() {
-    local test begin
-    for test in "${waiting[@]}"; do
-        begin=$SECONDS
-        bats --tap "$test" </dev/null >"$TMPDIR/${test//\//.}" 2>&1
-        echo $? >"$TMPDIR/${test//\//.}.status"
-        echo "# $((SECONDS - begin)) s, beside other tests" >>"$TMPDIR/${test//\//.}"
+# none_left: of processes, which may take a moment to end, and of files.
+none_left() {
+    local end=$((SECONDS + 5)) left pid file
+    while left=$(processes) && [ $SECONDS -lt $end ]; do
+        sleep 0.1
+    done
+    for pid in $left; do
+        echo "not ok - process $pid is left: $(tr '\0' ' ' <"/proc/$pid/cmdline")"
+    done
+    find "$TMPDIR" -mindepth 1 -maxdepth 1 -printf 'not ok - file %p is left\n'
+    for file in $(memory_files | comm -13 "$work/memory" -); do
+        # Those of somebody else's programs are open.
+        grep -qsF "$file" /proc/[0-9]*/maps || echo "not ok - file $file is left"
     done
 }
 
-replay() { # TEST
-    cat "$TMPDIR/${1//\//.}"
-    return "$(cat "$TMPDIR/${1//\//.}.status")"
+# Lines of TAP that match and do not match, behind the names of their files.
+results() { # PATTERN [PATTERN]
+    (cd "$work/results" && grep -rE "$1" . | grep -viE "${2:-^$}" | sed 's|^\./||')
 }
 
-run build build_all
-run_waiting &
-beside=$!
-export CMOCKA_MESSAGE_OUTPUT=TAP
-for test in tests/unit/test_*.c; do
-    name=$(basename "$test" .c)
-    run "unit/$name" "build/test/tests/unit/$name"
-done
-for test in tests/*/*.bats; do
-    [[ " ${waiting[*]} " = *" $test "* ]] || run "${test#tests/}" bats --tap "$test"
-done
-run fuzz tests/fuzz/run.sh "${FUZZ_SECONDS:-10}"
-wait "$beside"
-for test in "${waiting[@]}"; do
-    run "${test#tests/}" replay "$test"
-done
+run build build
+[ -n "$(results '^not ok')" ] || run_tests
+run left none_left
 
+skip='# *skip'
+passed=$(results '^ok' "$skip" | wc -l)
+failed=$(results '^not ok' "$skip" | wc -l)
+skipped=$(results "^(not )?ok.*# *([Ss]kip|SKIP)" | wc -l)
 echo
-if [ $skipped -gt 0 ]; then
-    echo "$passed passed, $failed failed, $skipped skipped"
-else
-    echo "$passed passed, $failed failed"
+if [ "$skipped" -gt 0 ]; then
+    echo "skipped, and why:"
+    results "^(not )?ok.*# *([Ss]kip|SKIP)" | sed -E 's/^([^:]*):.*# *skip *(.*)/\1\t\2/I' | awk -F '\t' '
+        { count[$2]++; if (!seen[$0]++) files[$2] = files[$2] " " $1 }
+        END { for (why in count) printf "%5d  %s:%s\n", count[why], why ? why : "no reason given", files[why] }' | sort -rn
 fi
-[ $failed = 0 ] && [ $passed -gt 0 ]
+if [ "$level" = test ]; then
+    echo "left to make test-all: fuzz $(grep -l '^# bats .*test-all' tests/*/*.bats | sed 's|^tests/||' | paste -sd ' ')"
+fi
+if [ "$failed" -gt 0 ]; then
+    echo "failed:"
+    results '^not ok' "$skip" | sed 's/^/  /'
+fi
+echo "$passed passed, $failed failed$([ "$skipped" = 0 ] || echo ", $skipped skipped")"
+[ "$failed" = 0 ] && [ "$passed" -gt 0 ]

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # data.sh: gets the images into data/mnist, or, where no mirror of MNIST answers, Fashion-MNIST from
 # Debian's package into data/fashion-mnist; the programs take what is there. Resumes broken downloads;
 # files that are complete stay, compressed or plain.
@@ -25,19 +25,38 @@ is_right() { # FILE SHA256
     gzip -tq "$1" 2>/dev/null && [ "$(gzip -dc <"$1" 2>/dev/null | sha256sum | cut -d' ' -f1)" = "$2" ]
 }
 
+# The mirrors that answer within 10 seconds, the fastest first.
+answering() { # NAME
+    for mirror in $mirrors; do
+        if command -v curl >/dev/null; then
+            curl -fsIL --connect-timeout 10 --max-time 10 -o /dev/null "$mirror/$1.gz"
+        else
+            wget -q --spider -T 10 -t 1 "$mirror/$1.gz"
+        fi && echo "$mirror" || echo "note: no answer from $mirror" >&2 &
+    done
+    wait
+}
+
+# Every five seconds it says how far it is.
 download() { # URL FILE
+    local status
+    exec 9> >(until read -rt 5; [ $? = 1 ]; do echo "  $(stat -c %s "$2" 2>/dev/null || echo 0) bytes of $1"; done)
     if command -v curl >/dev/null; then
-        curl -fsSL --retry 2 --connect-timeout 10 -C - -o "$2" "$1"
+        curl -fsSL --connect-timeout 10 --speed-limit 1000 --speed-time 10 -C - -o "$2" "$1" 2>"$log" 9>&-
     else
-        wget -q -T 10 -t 2 -c -O "$2" "$1"
+        wget -q -T 10 -t 1 -c -O "$2" "$1" 2>"$log" 9>&-
     fi
+    status=$?
+    exec 9>&-
+    return $status
 }
 
 fetch() { # NAME SHA256: from the first mirror that has the right bytes
     part=data/mnist/$1.gz.part
-    for mirror in $mirrors; do
+    [ -n "${answered+asked}" ] || answered=$(answering "$1")
+    for mirror in $answered; do
         for _ in resumed whole; do
-            download "$mirror/$1.gz" "$part" 2>"$log"
+            download "$mirror/$1.gz" "$part"
             status=$?
             if is_right "$part" "$2"; then
                 mv "$part" "data/mnist/$1.gz"

@@ -1,98 +1,178 @@
-#!/bin/sh
-# deps.sh run|test|container|bench|fashion: installs what is missing to build and run on the CPU device, to test, to
-# test the container too, to compare with PyTorch, or to train on Fashion-MNIST. With apt-get, as root or through sudo;
-# elsewhere it says what is missing and how to get it, and lets the build go on with what is there.
+#!/usr/bin/env bash
+# deps.sh SET: installs the packages of a set that are missing here: run (to build and run on DEVICE, by default on the
+# CPU device), quick, test, test-all, cluster, container, fuzz, lint or format (for the make target of this name),
+# bench (to compare with PyTorch) or fashion (the images of Fashion-MNIST). It uses apt-get, as root or through
+# sudo, and says beforehand what it installs. Where something needed stays missing, it says how to get it and ends with 1.
 set -u
 cc=${CC:-cc}
+peers=build/peers
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
 
-has_command() { PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null 2>&1; }
+has_command() { PATH=$PATH:/usr/sbin:/sbin:$PWD/$peers/usr/bin:$PWD/$peers/usr/sbin command -v "$1" >/dev/null; }
 has_header() { echo "#include <$1>" | $cc -E - >/dev/null 2>&1; }
-has_onednn() { CC=$cc tools/find_libs.sh cpu 2>/dev/null | grep -q dnnl; }
-has_openblas() { CC=$cc PRODUCTS=cblas tools/find_libs.sh cpu 2>/dev/null | grep -q openblas; }
+has_file() { [ -f "$1" ]; }
+find_libs() { CC=$cc tools/find_libs.sh cpu 2>&1; }
+has_zlib() { [[ $(find_libs) != *'(zlib.h,'* ]]; }
+has_products() { find_libs >/dev/null || { ! has_zlib && { has_header cblas.h || has_header dnnl.h; }; }; }
+has_onednn() { [[ $(find_libs) == *-ldnnl* ]]; }
+has_openblas() { PRODUCTS=cblas find_libs | grep -q openblas; }
 has_fuzzer() {
     echo 'int LLVMFuzzerTestOneInput(const char *d, long n) { return !d + !n; }' |
         clang -x c -fsanitize=fuzzer,address - -o /dev/null 2>/dev/null
 }
 has_torch() { /usr/bin/python3 -c 'import torch' >/dev/null 2>&1; }
 
-# check TEST ARGUMENT APT DNF CONDA: notes the packages when the test fails.
-apt='' dnf='' conda=''
-check() {
-    "$1" "$2" && return
-    apt="$apt $3" dnf="$dnf $4" conda="$conda $5"
+# need|want|unpack CHECK ARGUMENT APT DNF CONDA: notes the packages when the check fails. Without those that are only
+# wanted, less is tested, or slower. Those to be unpacked would install services; the test cluster starts its own.
+need() { "$1" "$2" || { needed=yes && want "$@"; }; }
+want() { "$1" "$2" || [[ "$apt " == *" $3 "* ]] || { apt+=" $3" dnf+=${4:+ $4} && conda+=${5:+ $5}; }; }
+unpack() { "$1" "$2" || unpacked+=" $3"; }
+
+check() { # SET
+    local openblas=(libopenblas-openmp-dev openblas-devel openblas) products fast=has_openblas
+    products=("${openblas[@]}")
+    [ "$(uname -m)" != x86_64 ] || products=(libdnnl-dev onednn-devel onednn) fast=has_onednn # for this alone
+    apt='' dnf='' conda='' unpacked='' needed=''
+    case $1 in
+        run | quick | test | test-all | cluster | container | fuzz | bench)
+            need has_command "$cc" gcc gcc gcc
+            want has_command curl curl curl curl
+            need has_zlib - zlib1g-dev zlib-devel zlib
+            if [ "$1 ${DEVICE:-}" != 'run gpu' ]; then
+                need has_products - "${products[@]}"
+                want "$fast" - "${products[@]}"
+            fi
+            ;;&
+        quick | test | test-all | cluster | container)
+            need has_header cmocka.h libcmocka-dev libcmocka-devel cmocka
+            ;;&
+        test | test-all | bench) # which compare the two
+            want has_openblas - "${openblas[@]}"
+            ;;&
+        test | test-all | cluster | container)
+            need has_command bats bats bats bats-core
+            need has_command pgrep procps procps-ng procps-ng
+            want has_command script bsdutils util-linux util-linux
+            want has_command ip iproute2 iproute iproute2
+            ;;&
+        test | test-all | lint)
+            need has_command shellcheck shellcheck ShellCheck shellcheck
+            ;;&
+        test-all | lint | format)
+            need has_command clang-format clang-format clang-tools-extra clang-format
+            ;;&
+        test-all | lint)
+            need has_command cppcheck cppcheck cppcheck cppcheck
+            ;;&
+        fuzz)
+            need has_command clang clang clang clang
+            need has_fuzzer - libclang-rt-dev compiler-rt compiler-rt
+            ;;
+        test-all)
+            want has_command clang clang clang clang
+            want has_fuzzer - libclang-rt-dev compiler-rt compiler-rt
+            want has_command mpiexec.hydra mpich mpich mpich
+            ;;&
+        test-all | cluster | container)
+            want has_command mpirun openmpi-bin openmpi openmpi
+            unpack has_command munged munge
+            unpack has_command slurmctld 'slurmctld slurm-client'
+            unpack has_command slurmd slurmd
+            unpack has_command sshd 'openssh-server openssh-client'
+            ;;&
+        test-all | bench)
+            want has_torch - python3-torch python3-pytorch pytorch
+            ;;&
+        container)
+            want has_command mmdebstrap mmdebstrap '' ''
+            want has_command ch-run charliecloud-runtime charliecloud ''
+            ;;
+        bench)
+            want has_command mpicc 'openmpi-bin libopenmpi-dev' openmpi-devel openmpi
+            ;;
+        fashion)
+            need has_file /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz dataset-fashion-mnist
+            ;;
+    esac
 }
 
-has_file() { [ -f "$1" ]; }
-[ "$1" = fashion ] && check has_file /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz \
-    dataset-fashion-mnist "" ""
-check has_command curl curl curl curl
-check has_header zlib.h zlib1g-dev zlib-devel zlib
-if [ "$(uname -m)" = x86_64 ]; then
-    check has_onednn - libdnnl-dev onednn-devel onednn
-fi
-if [ "$(uname -m)" != x86_64 ] || [ "$1" = test ] || [ "$1" = bench ]; then # which compare the two
-    check has_openblas - libopenblas-openmp-dev openblas-devel openblas
-fi
-if [ "$1" = container ]; then
-    check has_command mmdebstrap mmdebstrap "" ""
-    check has_command ch-run charliecloud-runtime charliecloud ""
-fi
-if [ "$1" = test ] || [ "$1" = container ]; then
-    check has_header cmocka.h libcmocka-dev libcmocka-devel cmocka
-    check has_command bats bats bats bats-core
-    check has_command clang clang clang clang
-    check has_fuzzer - "clang libclang-rt-dev" "clang compiler-rt" "clang compiler-rt"
-    check has_command shellcheck shellcheck ShellCheck shellcheck
-    check has_command clang-format clang-format clang-tools-extra clang-tools
-    check has_command cppcheck cppcheck cppcheck cppcheck
-    check has_command script bsdutils util-linux util-linux
-    check has_command pgrep procps procps-ng procps-ng
-    check has_command ip iproute2 iproute iproute2
-    check has_torch - python3-torch python3-pytorch pytorch
-    check has_command mpirun openmpi-bin openmpi openmpi
-    check has_command munged munge munge munge
-    check has_command slurmctld "slurmctld slurm-client" slurm-slurmctld slurm
-    check has_command slurmd slurmd slurm-slurmd slurm
-    check has_command sshd "openssh-server openssh-client" openssh-server openssh
-elif [ "$1" = bench ]; then
-    check has_torch - python3-torch python3-pytorch pytorch
-    check has_command mpicc "openmpi-bin libopenmpi-dev" openmpi-devel openmpi
+can_install() {
+    has_command apt-get || return
+    root=''
+    [ "$(id -u)" = 0 ] && return
+    root=sudo
+    has_command sudo && { sudo -n true 2>/dev/null || { [ -t 0 ] && sudo -v; }; }
+}
+
+# apt_get ARGUMENT...: what it says goes to the log, and every five seconds the log's last line is shown.
+apt_get() {
+    local status begin=$SECONDS
+    exec 9> >(until read -rt 5; [ $? = 1 ]; do echo "  $((SECONDS - begin)) s: $(tail -n 1 "$log" | cut -c -90)"; done)
+    $root env LC_ALL=C DEBIAN_FRONTEND=noninteractive RES_OPTIONS='timeout:3 attempts:2' apt-get -q \
+        --no-install-recommends -o Acquire::Retries=0 -o Acquire::http::Timeout=10 -o Acquire::https::Timeout=10 \
+        -o DPkg::Lock::Timeout=60 "$@" </dev/null >"$log" 2>&1 9>&-
+    status=$?
+    exec 9>&-
+    return $status
+}
+
+failed() {
+    echo "note: apt-get $1 failed: $(grep '^[EW]: ' "$log" | head -n 1 | cut -c -200)" >&2
+}
+
+# For get and put_away PACKAGE...: those that this release has, in $packages.
+announce() { # VERB PACKAGE...
+    mapfile -t packages < <(for package in "${@:2}"; do
+        apt-cache show "$package" >/dev/null 2>&1 && echo "$package"
+    done)
+    [ ${#packages[@]} -gt 0 ] || return
+    apt_get install --assume-no "${packages[@]}"
+    echo "$1: ${packages[*]}"
+    sed -nE 's/^Need to get (.*\/)?(.*) of archives.*/  \2 to fetch/p
+        s/^After this operation, (.*) of additional .*/  \1 on disk/p' "$log"
+}
+
+install_packages() {
+    announce installing "$@" || return 0
+    apt_get install -y "${packages[@]}" || failed install
+}
+
+unpack_packages() {
+    local file
+    announce "unpacking into $peers" "$@" || return 0
+    mkdir -p $peers/debs/partial $peers/etc/slurm
+    apt_get install -y --download-only -o Dir::Cache::archives="$PWD/$peers/debs" "${packages[@]}" || failed install
+    for file in "$peers"/debs/*.deb; do
+        dpkg -x "$file" $peers
+    done
+    rm -r $peers/debs
+}
+
+check "$1"
+[ "$(id -u)" = 0 ] || unpacked='' # the cluster needs root, too
+[ -n "$apt$unpacked" ] || exit 0
+if can_install; then
+    echo "missing here:$apt$unpacked; asking apt's mirrors"
+    apt_get update
+    if grep -qE '^(Get|Hit):' "$log"; then
+        # shellcheck disable=SC2086 # lists of words
+        install_packages $apt
+        # shellcheck disable=SC2086
+        unpack_packages $unpacked
+        check "$1"
+        [ -z "$needed" ] || has_products || install_packages libopenblas-openmp-dev # where oneDNN is in no release
+    else
+        failed update
+    fi
+    check "$1"
 fi
 [ -n "$apt" ] || exit 0
 
-if ! has_command apt-get; then
-    root=none
-elif [ "$(id -u)" = 0 ]; then
-    root=
-elif has_command sudo && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
-    root=sudo
-else
-    root=none
-fi
-if [ "$root" != none ]; then
-    echo "installing:$apt"
-    # The tests' cluster starts its own servers; the packages' must not start here.
-    policy=/usr/sbin/policy-rc.d
-    [ "$1" != run ] && [ ! -e $policy ] && [ -z "$root" ] && printf '#!/bin/sh\nexit 101\n' >$policy &&
-        chmod 755 $policy && trap 'rm -f $policy' EXIT
-    # One package at a time, so that one that this release does not have holds up no other.
-    # shellcheck disable=SC2086 # $root and $apt are lists of words
-    $root apt-get update -qq >/dev/null 2>&1
-    install() {
-        # shellcheck disable=SC2086
-        DEBIAN_FRONTEND=noninteractive $root apt-get install -y -qq --no-install-recommends "$1" \
-            >/dev/null 2>&1 || echo "note: apt-get could not install $1" >&2
-    }
-    # shellcheck disable=SC2086
-    for package in $apt; do
-        install "$package"
-    done
-    has_onednn || has_openblas || install libopenblas-openmp-dev
-    exit 0
-fi
-cat >&2 <<END
-note: missing here, and not to be installed without root:$apt
-  Debian, Ubuntu:  sudo apt-get install$apt
-  Fedora, RHEL:    sudo dnf install$dnf
-  conda, no root:  conda install -c conda-forge$conda
-END
+{
+    [ -n "$needed" ] && echo "error: missing here:$apt" || echo "note: not needed, but of use:$apt"
+    echo "  Debian, Ubuntu:  sudo apt-get update && sudo apt-get install$apt"
+    [ -z "$dnf" ] || echo "  Fedora, RHEL:    sudo dnf install$dnf"
+    [ -z "$conda" ] || echo "  conda, no root:  conda install -c conda-forge$conda"
+} >&2
+[ -z "$needed" ]

@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=test-all
 # containers/cpu.def, tried without Apptainer and without a registry: its %post runs in a fresh root file system of the
 # release that it names, from this machine's own mirror; in that the course is built and step 4 runs on two nodes,
 # with a stand-in for apptainer that calls Charliecloud.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=test-all
 # Every file of pbs/ on the test cluster, by a stand-in for qsub that gives a job what PBS gives it and no more.
 # Open MPI starts its processes over the nodes' own ssh, as on a cluster whose Open MPI does not know PBS.
 # shellcheck disable=SC2154 # bats and helpers.bash set variables

@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=test-all
 # The job scripts of slurm/, and steps 4 and 5 when nodes, ranks and cables fail, under a real Slurm whose four
 # nodes share a folder and a network and nothing else. What is not real: the nodes share this machine's cores, the
 # shared folder does not depend on the network, and nothing has a GPU.

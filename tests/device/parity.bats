@@ -23,6 +23,7 @@ compiles() {
     local cc include
     read -ra include <<<"$1"
     for cc in gcc clang; do
+        command -v $cc >/dev/null || continue
         for file in "${@:2}"; do
             $cc -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror "${include[@]}" -fsyntax-only "$file" || return 1
         done
@@ -70,7 +71,7 @@ none_missing() {
     need_train # for its objects
     read -ra ours <<<"$(sed -n 's/^LIB_FLAGS := //p' build/test/libs.mk)"
     read -ra theirs <<<"$CUDA_FLAGS"
-    cc -Icommon/cpu/include tests/device/error_texts.c build/test/common/cpu/*.o build/test/common/error.o \
+    cc -Icommon/cpu/include tests/device/error_texts.c build/test/common/cpu/*.o build/test/common/{error,report}.o \
         "${ours[@]}" -lm -pthread -o "$BATS_TEST_TMPDIR/ours"
     cc tests/device/error_texts.c "${theirs[@]}" -o "$BATS_TEST_TMPDIR/theirs"
     cd "$BATS_TEST_TMPDIR"

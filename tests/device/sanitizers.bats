@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=test-all
 # The trainers and the CPU device's own tests under AddressSanitizer, UBSan and ThreadSanitizer, and under
 # random delays of every operation. Two threads share the kernels out, even where there is one core.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions

@@ -19,13 +19,14 @@ objects() { # all objects that are newer than the file
     run --separate-stderr make
     [ "$status" = 0 ]
     [ -z "$stderr" ]
-    for target in quickstart data stepN run-stepN diffNM diffstat test fuzz bench-step1 bench-step2 bench-collectives bench-launcher format lint clean help; do
+    for target in quickstart data stepN run-stepN diffNM diffstat test-quick test test-all fuzz bench-step1 bench-step2 bench-collectives bench-launcher format lint clean help; do
         grep -qE "^make $target +[^ ].*" <<<"$output" || { echo "$target is missing" && return 1; }
     done
     [ "$(make help)" = "$output" ]
     [ ! -e build ]
 }
 
+# bats test_tags=test-all
 @test "gcc and clang build the CPU device without warnings" {
     for cc in gcc clang; do
         command -v $cc >/dev/null || skip "$cc is not installed"
@@ -230,6 +231,7 @@ lists_fixes() { # DEVICE HEADER FIX...: find_libs.sh fails, and names the fixes
     make -j4 DEVICE=cpu PRODUCTS=cblas step1
 }
 
+# bats test_tags=test-all
 @test "gcc and clang build the GPU programs, which say what to do where there is no driver" {
     [ -n "$nvcc" ] || skip "nvcc is not installed"
     for cc in gcc clang; do

@@ -83,17 +83,20 @@ none() {
     none '.{101}' "${sources[@]}"
 }
 
+# bats test_tags=test-all
 @test "shell scripts are clean" {
     command -v shellcheck >/dev/null || skip "shellcheck is not installed"
     shellcheck "${scripts[@]}"
 }
 
+# bats test_tags=test-all
 @test "C sources are laid out as clang-format does it" {
     command -v clang-format >/dev/null || skip "clang-format is not installed"
     [[ $(clang-format --version) == *"version 14."* ]] || skip "other versions than 14 lay out otherwise"
     clang-format --dry-run -Werror "${sources[@]}"
 }
 
+# bats test_tags=test-all
 @test "cppcheck finds no mistakes" {
     command -v cppcheck >/dev/null || skip "cppcheck is not installed"
     cppcheck --quiet --error-exitcode=1 --enable=warning,portability --inline-suppr --suppress=missingInclude \

@@ -121,7 +121,7 @@ all_but() { # NAME
 # What data.sh does without MNIST_MIRROR, with this list of mirrors.
 with_mirrors() { # URL
     sed "/^mirrors='https/,/'\$/c mirrors='$1'" tools/data.sh >tools/other.sh
-    (unset MNIST_MIRROR && sh tools/other.sh)
+    (unset MNIST_MIRROR && bash tools/other.sh)
 }
 
 @test "plain images are recognised, and wrong ones are not" {

@@ -22,6 +22,11 @@ fails() {
     fi
 }
 
+# refute COMMAND...: fails. Unlike after run !, it runs in this shell, so that what it starts is known afterwards.
+refute() {
+    ! "$@" || { echo "succeeded: $*" && return 1; }
+}
+
 # A terminal for the program under test.
 need_terminal() {
     script -qec true /dev/null >/dev/null 2>&1 </dev/null || skip "script cannot make a terminal here"
@@ -148,7 +153,7 @@ stopped() { # PID
 # All processes of the job end soon, and the one that was started with this code.
 ends() { # CODE
     local code=0
-    timeout 3 cat <&"$alive" || { echo "the job goes on" && return 1; }
+    timeout 20 cat <&"$alive" || { echo "the job goes on" && return 1; }
     exec {alive}<&-
     wait "$pid" || code=$?
     [ $code = "$1" ] || { echo "ended with $code" && cat err && return 1; }
@@ -210,7 +215,8 @@ build_sanitized() {
     command -v clang >/dev/null || skip "clang is not installed"
     echo 'int main(void) { return 0; }' | clang "-fsanitize=$1" -x c - -o probe 2>/dev/null ||
         skip "clang's $1 sanitizer is not installed"
-    make -C "$root" -j2 CC=clang DEVICE=cpu BUILD="${folder#"$root"/}" WERROR=1 \
+    mkdir -p "$folder"
+    flock "$folder" make -C "$root" -j2 CC=clang DEVICE=cpu BUILD="${folder#"$root"/}" WERROR=1 \
         CFLAGS="-O1 -g -fsanitize=$1 -fno-sanitize-recover=all" "${@:2}" >build.log 2>&1 ||
         { cat build.log && return 1; }
 }

@@ -401,6 +401,10 @@ again() { # RESTART OF
     finish same 1
 }
 
+port_is_free() { # RUN: node 0 has no socket there
+    ! on 0 grep -q "$(printf ':%04X ' "${ports[$1]}")" /proc/net/udp
+}
+
 @test "a launcher of node 0 started anew goes on with the attempt after the last" {
     make_nodes 2
     begin_both run --max-restarts 3 --run-id run
@@ -408,6 +412,7 @@ again() { # RESTART OF
     tell run 0 1 "exit 3"
     within 5 started run 1
     kill -9 "${launchers[run.0]}"
+    within 5 port_is_free run
     begin run 0 --max-restarts 3 --run-id run
     within 10 ended run 1 0 1 2 3
     finish run 2
@@ -487,7 +492,7 @@ again() { # RESTART OF
     sound stubborn 0
     ends early 0 143
     within 5 is_gone "${launchers[early.1]}"
-    run ! wait "${launchers[early.1]}"
+    refute wait "${launchers[early.1]}"
     ends third 1 143
     # The one that never came is silent from the beginning.
     ends third 0 1

@@ -517,10 +517,12 @@ sanitized() { # SANITIZERS FOLDER
     each_one_line "never arrived" 0 2
 }
 
+# bats test_tags=test-all
 @test "AddressSanitizer and UBSan find nothing in the meeting" {
     sanitized address,undefined asan
 }
 
+# bats test_tags=test-all
 @test "ThreadSanitizer finds nothing in the meeting" {
     sanitized thread tsan
 }

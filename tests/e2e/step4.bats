@@ -226,7 +226,7 @@ late_is_given_up() {
     done
     # Without the thread, nobody knows.
     changed ./program '' 's/pthread_create\(.*\)\)$/0)/'
-    run ! late_is_given_up ./program
+    refute late_is_given_up ./program
     end_ranks
     # A rank that does something else: it ends when it turns to the others again.
     changed ./program 's/^( *)forward\(t, &t->train.*/&\n\1if (t->rank == 1 \&\& watch.step == 3)\n\1    sleep(3);/'

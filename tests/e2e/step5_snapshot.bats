@@ -176,7 +176,7 @@ becomes() {
         run ! becomes whole four launch_tiny 4 ./program --save full
     done <<'END'
 saving.h s/values \+ u->first/values + u->own/
-train.c s/(sharding, )t->fsdp\.shard/\10/
+train.c s/^( +)t->fsdp\.shard, why/\10, why/
 END
 }
 
@@ -341,7 +341,7 @@ END
     }
     waits_for_shards "$killed"
     changed ./program saving.h '/^static int save_shards/,/^}/{/COLLECTIVE|wait_for/d}'
-    run ! waits_for_shards ./program
+    refute waits_for_shards ./program
 }
 
 @test "when a rank stops before the communicators are split the others give up" {

@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=test-all
 # Other launchers start our trainer, and our launcher starts other programs: torchrun, PyTorch's DDP, Open MPI and
 # MPICH are the real ones, and a test without its own is skipped.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# quick.sh: what steps 1 to 3 promise, in some seconds and with a compiler only, in TAP.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+root=$PWD
+build=$root/build/test
+export OMP_NUM_THREADS=1 CPU_DEVICES=3 NCCL_SOCKET_IFNAME=lo
+# Of what the tests share, this uses functions that do not need bats.
+bats_require_minimum_version() { :; }
+export BATS_TEST_DIRNAME=$root/tests/e2e
+# shellcheck disable=SC1091 # checked itself
+. tests/e2e/helpers.bash
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+unset_job
+tiny_data tiny
+options=(--data tiny --hidden "8,8" --batch 120 --epochs 4 --log-every 1)
+one=$build/01_single_gpu/train
+two=$build/02_multigpu_fork/train
+launch=("$build/03_multigpu_launcher/launch" --nproc-per-node 3)
+three=$build/03_multigpu_launcher/train
+
+learns() {
+    "$one" "${options[@]}" --csv one.csv --snapshot one.bin
+    # The last epoch's loss is below the first's.
+    awk -F, '$4 != "" { if (!first) first = $4; last = $4 } END { exit !(last < first) }' one.csv
+}
+
+resumes() {
+    "$one" "${options[@]}" --max-steps 7 --snapshot resumed.bin &&
+        "$one" "${options[@]}" --snapshot resumed.bin && cmp one.bin resumed.bin
+}
+
+two_trains_as_one() {
+    "$two" --nproc 3 "${options[@]}" --csv two.csv --snapshot two.bin && same_curve one.csv two.csv
+}
+
+three_has_the_bits_of_two() {
+    "${launch[@]}" "$three" "${options[@]}" --snapshot three.bin && cmp two.bin three.bin
+}
+
+# Whichever rank is the first to see the marker ends as if killed, once.
+killed_rank_costs_nothing() {
+    # shellcheck disable=SC2016 # expanded by the rank's shell
+    "${launch[@]}" --max-restarts 1 bash -c 'if mkdir killed 2>/dev/null; then "$@" --max-steps 7; kill -9 $$; fi; exec "$@"' \
+        - "$three" "${options[@]}" --snapshot killed.bin && cmp two.bin killed.bin
+}
+
+number=0
+echo 1..5
+for test in learns resumes two_trains_as_one three_has_the_bits_of_two killed_rank_costs_nothing; do
+    number=$((number + 1))
+    if $test >log 2>&1; then
+        echo "ok $number - ${test//_/ }"
+    else
+        sed 's/^/# /' log
+        echo "not ok $number - ${test//_/ }"
+    fi
+done
