@@ -36,7 +36,7 @@
 
 static struct {
     const char *data, *model, *hidden, *optimizer, *snapshot, *csv;
-    long epochs, max_steps, batch, seed, log_every, save_every;
+    long epochs, max_steps, batch, tf32, seed, log_every, save_every;
     double lr, momentum, weight_decay;
     long overlap, join_timeout;
     double step_timeout;
@@ -61,6 +61,8 @@ static const struct option_spec options[] = {
     {"momentum", OPTION_REAL, &opt.momentum, "0.9", 0, 1, "of SGD, 0: none"},
     {"weight-decay", OPTION_REAL, &opt.weight_decay, "0", 0, 1e3,
      "of parameters, 0: none; adamw: decoupled"},
+    {"tf32", OPTION_INT, &opt.tf32, "0", 0, 1,
+     "1: faster products, whose inputs are rounded to 10 bits after the first"},
     {"seed", OPTION_INT, &opt.seed, "1", 0, 1e15, "of the weights and of the order of samples"},
     {"log-every", OPTION_INT, &opt.log_every, "100", 1, 1e9, "steps between progress reports"},
     {"snapshot", OPTION_TEXT, &opt.snapshot, NULL, 0, 0,
@@ -177,10 +179,10 @@ static void join(struct trainer *t) {
     ncclUniqueId id = {0};
     char plan[WHY_SIZE];
     snprintf(plan, sizeof plan,
-             "%s, batch %ld of %zu, %s, seed %ld, %ld epochs, %ld steps at most, log every %ld; "
-             "%ld epochs and %ld steps are done",
-             t->model.shape, opt.batch, t->train.count, t->optimizer.text, opt.seed, opt.epochs,
-             opt.max_steps, opt.log_every, t->state->epochs, t->state->step);
+             "%s, batch %ld of %zu, %s, tf32 %ld, seed %ld, %ld epochs, %ld steps at most, "
+             "log every %ld; %ld epochs and %ld steps are done",
+             t->model.shape, opt.batch, t->train.count, t->optimizer.text, opt.tf32, opt.seed,
+             opt.epochs, opt.max_steps, opt.log_every, t->state->epochs, t->state->step);
     size_t used = strlen(plan);
     snprintf(plan + used, sizeof plan - used,
              "; %s over %d, units of %ld bytes, prefetch %ld, %s, accumulate %ld, clip %g, save %s",
@@ -457,6 +459,8 @@ int main(int argc, char **argv) {
     CUDA_CHECK(cudaStreamCreate(&t.stream));
     CUBLAS_CHECK(cublasCreate(&t.pass.blas));
     CUBLAS_CHECK(cublasSetStream(t.pass.blas, t.stream));
+    if (opt.tf32)
+        CUBLAS_CHECK(cublasSetMathMode(t.pass.blas, CUBLAS_TF32_TENSOR_OP_MATH));
     t.pass.stream = t.stream;
     join(&t);
     signal(SIGTERM, on_signal);
@@ -467,8 +471,8 @@ int main(int argc, char **argv) {
     say("model     %s, %zu parameters\n", t.model.shape, t.model.parameters);
     say("data      %s: %zu training and %zu test images, pixel mean %.4f, deviation %.4f\n",
         opt.data, t.train.count, t.test.count, t.train.mean, t.train.deviation);
-    say("training  %ld steps of batch %ld per epoch, %s, seed %ld\n", steps_per_epoch(&t),
-        opt.batch, t.optimizer.text, opt.seed);
+    say("training  %ld steps of batch %ld per epoch, %s%s, seed %ld\n", steps_per_epoch(&t),
+        opt.batch, t.optimizer.text, opt.tf32 ? ", tf32" : "", opt.seed);
     say("ranks     global batch %ld = %d ranks x %ld\n", opt.batch, t.world,
         t.rows * opt.accumulate);
     say("launcher  %s\n", t.place.launcher);

@@ -10,6 +10,7 @@
 
 struct cublasContext {
     cudaStream_t stream;
+    cublasMath_t mode;
 };
 
 cublasStatus_t cublasCreate(cublasHandle_t *handle) {
@@ -49,14 +50,17 @@ cublasStatus_t cublasGetStream(cublasHandle_t handle, cudaStream_t *stream) {
 }
 
 cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {
-    (void)mode; // a CPU has no TF32 to allow
-    return handle ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_INITIALIZED;
+    if (!handle)
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    handle->mode = mode;
+    return CUBLAS_STATUS_SUCCESS;
 }
 
 struct matrix {
     void *data;
     cudaDataType type;
     int ld;
+    int tf32; // floats are rounded before they are used
 };
 
 // Rows or columns that are whole in the libraries' own blocks.
@@ -76,7 +80,7 @@ static size_t element_bytes(cudaDataType type) {
 static int view_matrix(struct matrix *out, const void *data, cudaDataType type, int ld, int rows,
                        int cols) {
     size_t elements = rows && cols ? (size_t)ld * (size_t)(cols - 1) + (size_t)rows : 0;
-    *out = (struct matrix){cpu_view(data, elements * element_bytes(type)), type, ld};
+    *out = (struct matrix){cpu_view(data, elements * element_bytes(type)), type, ld, 0};
     return out->data != NULL;
 }
 
@@ -89,7 +93,7 @@ static void note_matrix(const char *name, const void *data, cudaDataType type, i
 
 static float widen(const struct matrix *x, size_t i) {
     if (x->type == CUDA_R_32F)
-        return ((const float *)x->data)[i];
+        return float_to_tf32(((const float *)x->data)[i]);
     uint16_t bits = ((const uint16_t *)x->data)[i];
     return x->type == CUDA_R_16F ? half_to_float(bits) : bfloat16_to_float(bits);
 }
@@ -129,10 +133,10 @@ static void convert(void (*run)(void *, size_t, size_t), const struct matrix *x,
     cpu_share(run, &c, (size_t)cols, (1 << 13) / ((size_t)rows + 1) + 1);
 }
 
-// A float copy of a matrix of another type; the float matrix itself needs none.
+// A float copy of a matrix of another type, or a rounded one; the float matrix itself needs none.
 static float *as_floats(const struct matrix *x, int rows, int cols, int *ld) {
     *ld = x->ld;
-    if (x->type == CUDA_R_32F)
+    if (x->type == CUDA_R_32F && !x->tf32)
         return x->data;
     *ld = rows ? rows : 1;
     float *copy = malloc(sizeof(float) * (size_t)rows * (size_t)cols);
@@ -223,11 +227,13 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
         !view_matrix(&g.b, B, Btype, ldb, b_rows, transb ? k : n) ||
         !view_matrix(&g.c, C, Ctype, ldc, m, n))
         return CUBLAS_STATUS_MAPPING_ERROR;
+    g.a.tf32 = g.b.tf32 = Atype == CUDA_R_32F && (handle->mode == CUBLAS_TF32_TENSOR_OP_MATH ||
+                                                  computeType == CUBLAS_COMPUTE_32F_FAST_TF32);
     note_matrix("matrix product", A, Atype, lda, a_rows, transa ? m : k, 0);
     note_matrix("matrix product", B, Btype, ldb, b_rows, transb ? k : n, 0);
     note_matrix("matrix product", C, Ctype, ldc, m, n, 1);
     cudaError_t error =
-        Atype == CUDA_R_32F
+        Atype == CUDA_R_32F && !g.a.tf32
             ? cpu_launch_range(handle->stream, run_gemm, &g, sizeof g, gemm_pieces(&g), 1)
             : cpu_launch(handle->stream, run_converted_gemm, &g, sizeof g);
     return error ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;

@@ -25,6 +25,12 @@ static inline uint16_t float_to_bfloat16(float value) {
     return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? 0x7fff : rounded);
 }
 
+// The nearest number with 10 bits after the first, which is all that TF32 keeps of a float.
+static inline float float_to_tf32(float value) {
+    uint32_t bits = float_to_bits(value), rounded = (bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu;
+    return bits_to_float((bits & 0x7fffffff) < 0x7f800000 ? rounded : bits);
+}
+
 // A subnormal is read as if it had the hidden bit of 2^-14 (exponent 113), which is then
 // subtracted.
 static inline float half_to_float(uint16_t half) {

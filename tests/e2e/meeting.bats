@@ -387,6 +387,7 @@ differ() {
     done
     differ 1 "seed 2" --seed 2
     differ 2 "momentum 0.8" --momentum 0.8
+    differ 1 "tf32 1" --tf32 1
     # These would leave ranks waiting for each other in the middle.
     differ 1 "2 epochs" --epochs 2
     differ 1 "3 steps at most" --max-steps 3

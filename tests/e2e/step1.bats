@@ -136,6 +136,15 @@ epoch_line='^epoch [0-9]+/[0-9]+  loss [0-9]+\.[0-9]{4}  test loss [0-9]+\.[0-9]
     run ! cmp -s <(values a) <(values c)
 }
 
+@test "--tf32 rounds a little, and the banner says so" {
+    train --log-every 1 --csv exact --max-steps 3 >/dev/null
+    train --log-every 1 --csv rounded --max-steps 3 --tf32 1 >out
+    grep -qE '^training  .*, tf32, seed ' out
+    run ! cmp -s exact rounded
+    paste -d, exact rounded | awk -F, '$2 + 0 > 0 { n++; d = $2 - $9; worst = d > worst ? d : -d > worst ? -d : worst }
+        END { print n, worst; exit !(n == 3 && worst > 0 && worst < 1e-3) }'
+}
+
 @test "delays of the device change nothing" {
     train --snapshot quiet --csv quiet.csv --log-every 1
     for seed in 1 2 3 4 5; do

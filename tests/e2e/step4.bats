@@ -357,6 +357,15 @@ far_ahead() {
     rank_says 1 ".*$(in_step 6)"
 }
 
+@test "a rank whose exit hangs after an error ends all the same" {
+    # The alarm comes sooner here.
+    changed ./program 's/^int main.*/static void hang(void) {\n    for (;;)\n        pause();\n}\n\nunsigned alarm(unsigned seconds) {\n    return ualarm(seconds * 50000, 0);\n}\n\n&\n    atexit(hang);/
+        s/^( *)if \(snapshot_save.*/\1fail("cannot save");\n&/'
+    start_ranks 1 ./program --snapshot s
+    ranks_end 8 142 0
+    rank_says 0 "cannot save$"
+}
+
 @test "kill -9 of ranks at any moment changes no bit" {
     RANDOM=4
     for count in 2 3; do

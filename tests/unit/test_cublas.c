@@ -475,6 +475,30 @@ static void bad_products_with_vectors_are_refused(void **state) {
     }
 }
 
+// TF32 keeps 10 bits after the first: ties go to even, and infinity stays.
+static void tf32_rounds_what_products_read(void **state) {
+    (void)state;
+    const float x[] = {1 + 0x1p-11f,  1 + 0x3p-11f, 1 + 0x1.8p-11f,
+                       -1 - 0x1p-12f, 0x1p-140f,    INFINITY};
+    const float rounded[] = {1, 1 + 0x1p-9f, 1 + 0x1p-10f, -1, 0, INFINITY};
+    const float one = 1, zero = 0;
+    float *a = to_device(x, sizeof x), *b = to_device(&one, sizeof one),
+          *c = to_device(x, sizeof x);
+    for (int allowed = 0; allowed < 2; allowed++) {
+        CUBLAS_CHECK(
+            cublasSetMathMode(blas, allowed ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH));
+        CUBLAS_CHECK(
+            cublasSgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, 6, 1, 1, &one, a, 6, b, 1, &zero, c, 6));
+        CUBLAS_CHECK(cublasSetMathMode(blas, CUBLAS_DEFAULT_MATH));
+        assert_unchanged(c, allowed ? rounded : x, sizeof x);
+        assert_unchanged(a, x, sizeof x);
+    }
+    CUBLAS_CHECK(cublasGemmEx(blas, CUBLAS_OP_N, CUBLAS_OP_N, 6, 1, 1, &one, a, CUDA_R_32F, 6, b,
+                              CUDA_R_32F, 1, &zero, c, CUDA_R_32F, 6, CUBLAS_COMPUTE_32F_FAST_TF32,
+                              CUBLAS_GEMM_DEFAULT));
+    assert_unchanged(c, rounded, sizeof x);
+}
+
 static void bad_handles_are_refused(void **state) {
     (void)state;
     cudaStream_t stream;
@@ -484,7 +508,6 @@ static void bad_handles_are_refused(void **state) {
     assert_int_equal(cublasSetStream(NULL, NULL), CUBLAS_STATUS_NOT_INITIALIZED);
     assert_int_equal(cublasGetStream(NULL, &stream), CUBLAS_STATUS_NOT_INITIALIZED);
     assert_int_equal(cublasSetMathMode(NULL, CUBLAS_DEFAULT_MATH), CUBLAS_STATUS_NOT_INITIALIZED);
-    CUBLAS_CHECK(cublasSetMathMode(blas, CUBLAS_TF32_TENSOR_OP_MATH));
     CUBLAS_CHECK(cublasGetVersion(blas, &version));
     assert_true(version >= 120000);
 }
@@ -514,6 +537,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_teardown(bad_products_are_refused, free_arrays),
         cmocka_unit_test_teardown(bad_products_with_vectors_are_refused, free_arrays),
         cmocka_unit_test(bad_handles_are_refused),
+        cmocka_unit_test_teardown(tf32_rounds_what_products_read, free_arrays),
     };
     if (argc == 2 && !strcmp(argv[1], "bits")) {
         CUBLAS_CHECK(cublasCreate(&blas));
