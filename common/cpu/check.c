@@ -109,14 +109,13 @@ static int overlap(const struct cpu_span *a, const struct cpu_span *b) {
     return 0;
 }
 
-// Whether whatever conflicts with the old use conflicts with the new one, too.
-static int replaces(const struct cpu_span *new, const struct cpu_span *old) {
-    if (old->written && !new->written)
-        return 0;
-    int same = new->start == old->start &&new->width == old->width &&new->pitch ==
-               old->pitch &&new->rows == old->rows;
-    return same || ((new->rows == 1 || new->width == new->pitch) &&
-                    new->start <= old->start &&end_of(old) <= end_of(new));
+// Whether whatever conflicts with the earlier use conflicts with the later one, too.
+static int replaces(const struct cpu_span *later, const struct cpu_span *earlier) {
+    int same = later->start == earlier->start && later->width == earlier->width &&
+               later->pitch == earlier->pitch && later->rows == earlier->rows;
+    int contains =
+        later->rows == 1 && later->start <= earlier->start && end_of(earlier) <= end_of(later);
+    return (later->written || !earlier->written) && (same || contains);
 }
 
 static void found(int what, const struct cpu_use *first, const struct cpu_use *second) {
@@ -177,9 +176,9 @@ static void check_comm(const struct cpu_clock *stream, const struct cpu_use *use
     keep(use, &collectives);
 }
 
-void cpu_check_operation(struct cpu_clock *stream, const struct cpu_note *note) {
+int cpu_check_operation(struct cpu_clock *stream, const struct cpu_note *note) {
     if (!stream)
-        return;
+        return 1;
     cpu_join(stream, &host);
     cpu_join(stream, &asked);
     stream->done[stream->stream]++;
@@ -197,6 +196,7 @@ void cpu_check_operation(struct cpu_clock *stream, const struct cpu_note *note) 
         }
     }
     cpu_guard_pinned();
+    return finding.what == NOTHING;
 }
 
 void cpu_check_free(struct cpu_use **uses) {

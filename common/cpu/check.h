@@ -39,8 +39,9 @@ void cpu_join(struct cpu_clock *later, const struct cpu_clock *earlier);
 void cpu_host_has_waited(const struct cpu_clock *clock);
 void cpu_host_has_asked(const struct cpu_clock *clock);
 
-// The operation of this note is queued on the stream of this clock.
-void cpu_check_operation(struct cpu_clock *stream, const struct cpu_note *note);
+// The operation of this note is to be queued on the stream of this clock. Returns whether it may
+// be: else cpu_check_report is to be called.
+int cpu_check_operation(struct cpu_clock *stream, const struct cpu_note *note);
 
 // Memory with these uses is about to be freed.
 void cpu_check_free(struct cpu_use **uses);

@@ -54,6 +54,10 @@ void cpu_uses_span(const char *name, struct cpu_span span) {
     }
     if (noted->span_count == CPU_MOST_SPANS)
         abort();
+    if (span.pitch == span.width) { // one stretch
+        span.width *= span.rows;
+        span.rows = 1;
+    }
     if (span.rows && span.width)
         noted->spans[noted->span_count++] = span;
 }
@@ -122,8 +126,9 @@ static char *describe(const struct cpu_place *place) {
     // Two lines for each call, calls that were inlined included: the function, and its FILE:LINE.
     while (lines && fgets(function, sizeof function, lines) && fgets(path, sizeof path, lines)) {
         const char *at = last_two_names(path);
-        if (!goes_on || *path == '?' || is_in(at, "cpu") || is_in(at, "common"))
-            continue;                           // read on, so that addr2line can end
+        if (!goes_on || strchr(path, '?') || is_in(at, "cpu") || is_in(at, "common"))
+            continue; // read on, so that addr2line can end
+
         function[strcspn(function, ".\n")] = 0; // a part of a function is called name.part.0
         path[strcspn(path, " \n")] = 0;
         fprintf(out, "%s%s (%s)", ftell(out) ? ", from " : "", at, function);

@@ -136,7 +136,11 @@ static void initialise(void) {
     if (getenv("CPU_DEVICE_CHAOS"))
         chaos_seed = (uint64_t)cpu_positive_number("CPU_DEVICE_CHAOS", 1);
     const char *check = getenv("CPU_DEVICE_CHECK");
-    cpu_recording = check && strcmp(check, "0") != 0;
+    cpu_recording = check && !strcmp(check, "1");
+    if (check && !cpu_recording && strcmp(check, "0")) {
+        fprintf(stderr, "error: CPU_DEVICE_CHECK=%s: want 1 or 0\n", check);
+        exit(1);
+    }
     if (device_count)
         cpu_memory_init();
     pthread_atfork(NULL, NULL, in_child);
@@ -395,11 +399,12 @@ static cudaError_t launch(cudaStream_t stream, const struct operation *wanted,
     struct CUstream_st *s = resolve(stream);
     if (s) {
         take_turns(s);
-        cpu_check_operation(s->clock, note);
-        struct operation *op = append(s, wanted->run, wanted->always, arguments, bytes);
-        op->run_range = wanted->run_range;
-        op->count = wanted->count;
-        op->grain = wanted->grain;
+        if (cpu_check_operation(s->clock, note)) {
+            struct operation *op = append(s, wanted->run, wanted->always, arguments, bytes);
+            op->run_range = wanted->run_range;
+            op->count = wanted->count;
+            op->grain = wanted->grain;
+        }
     }
     pthread_mutex_unlock(&cpu_lock);
     cpu_free_note(note);

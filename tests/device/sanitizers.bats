@@ -73,14 +73,17 @@ same_losses_in_chaos() { # PROGRAM SEED...
 }
 
 @test "AddressSanitizer and UBSan find nothing in the CPU device's tests" {
-    build_sanitized address,undefined build/asan/tests/unit/test_{cpu_device,cublas}
+    build_sanitized address,undefined build/asan/tests/unit/test_{cpu_device,check,cublas}
     clean "$folder/tests/unit/test_cpu_device"
+    clean "$folder/tests/unit/test_check"
     clean "$folder/tests/unit/test_cublas"
 }
 
 @test "ThreadSanitizer finds nothing in the CPU device's tests" {
-    build_sanitized thread build/tsan/tests/unit/test_{cpu_device,cublas}
+    build_sanitized thread build/tsan/tests/unit/test_{cpu_device,check,cublas}
     TSAN_OPTIONS=die_after_fork=0 clean "$folder/tests/unit/test_cpu_device"
+    # A fault of the program's own is explained in a handler, with what handlers may not use, before the end.
+    TSAN_OPTIONS="die_after_fork=0 atexit_sleep_ms=0 report_signal_unsafe=0" clean "$folder/tests/unit/test_check"
     clean "$folder/tests/unit/test_cublas"
 }
 
@@ -104,7 +107,7 @@ step2_in_chaos() { # SEED
 step5_in_chaos() { # SEED
     local step5=("$folder/05_fsdp/train" --data "$BATS_FILE_TMPDIR/tiny" --hidden "33,20,9" --batch 60 --snapshot shards)
     local launch=${TRAIN%/01_single_gpu/train}/03_multigpu_launcher/launch
-    export CPU_DEVICES=3 NCCL_SOCKET_IFNAME=lo TSAN_OPTIONS=atexit_sleep_ms=0 CPU_DEVICE_CHAOS=$1
+    export CPU_DEVICES=3 NCCL_SOCKET_IFNAME=lo TSAN_OPTIONS=atexit_sleep_ms=0 CPU_DEVICE_CHAOS=$1 CPU_DEVICE_CHECK=1
     clean "$launch" --nproc-per-node 3 "${step5[@]}" --epochs 1 --optimizer adam --accumulate 2 --recompute 1 \
         --unit-bytes 3000 --clip 0.5
     [ "$(find . -name 'shards.*of3' | wc -l)" = 3 ]

@@ -1118,6 +1118,7 @@ static const struct CMUnitTest tests[] = {
     ALONE(first_call, "CPU_DEVICES=0", 1, {"error: CPU_DEVICES=0: want a whole number"}),
     ALONE(first_call, "CPU_DEVICE_CHAOS=-1", 1,
           {"error: CPU_DEVICE_CHAOS=-1: want a whole number"}),
+    ALONE(first_call, "CPU_DEVICE_CHECK=yes", 1, {"error: CPU_DEVICE_CHECK=yes: want 1 or 0"}),
     ALONE(child_of_a_user_is_refused, "", 0, {NULL}),
     ALONE(child_of_a_user_launches_a_kernel, "", 1, {"initialization error"}),
     ALONE(children_may_use_what_the_parent_has_not, "CPU_DEVICES=2", 0, {NULL}),

@@ -108,6 +108,8 @@ cudaError_t cudaMemsetAsync(void *devPtr, int value, size_t count, cudaStream_t 
 #define cudaStreamNonBlocking 0x01
 
 // CPU_DEVICE_CHAOS=seed delays operations at random, so that a missing wait shows itself.
+// CPU_DEVICE_CHECK=1 finds it without luck: two operations that use the same memory, with nothing
+// that orders them, end the program with a report of both.
 cudaError_t cudaStreamCreate(cudaStream_t *pStream);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *pStream, unsigned int flags);
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *pStream, unsigned int flags, int priority);

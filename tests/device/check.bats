@@ -1,0 +1,164 @@
+#!/usr/bin/env bats
+# The checker of ordering (CPU_DEVICE_CHECK=1) and the steps: it finds nothing in them, and every fault that is
+# planted in them, in every run, with the places of both operations.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+load ../e2e/helpers
+
+setup_file() {
+    tiny_data "$BATS_FILE_TMPDIR/tiny"
+    need_train 02_multigpu_fork/train 03_multigpu_launcher/{launch,train} 04_multinode/train 05_fsdp/train
+}
+
+setup() {
+    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return
+    set_build
+    unset_job
+    launch=$build/03_multigpu_launcher/launch
+    options=(--data "$BATS_FILE_TMPDIR/tiny" --hidden "33,20,9" --batch 60 --log-every 3)
+    export CPU_DEVICE_CHECK=1 CPU_DEVICES=4 NCCL_SOCKET_IFNAME=lo OMP_NUM_THREADS=1
+}
+
+# start_step STEP RANKS PROGRAM OPTION...: the limit only ends what hangs.
+start_step() {
+    case $1 in
+    2) timeout 60 "$3" "${options[@]}" --nproc "$2" "${@:4}" ;;
+    *) timeout 60 "$launch" --nproc-per-node "$2" "$3" "${options[@]}" "${@:4}" ;;
+    esac >out 2>err
+}
+
+# clean STEP RANKS PROGRAM OPTION...: two epochs with a snapshot, and a third that goes on from it.
+clean() {
+    local epochs
+    rm -rf snapshot*
+    for epochs in 2 3; do
+        start_step "$@" --snapshot snapshot --epochs $epochs || { cat out err && return 1; }
+        run ! grep CPU_DEVICE_CHECK err
+    done
+    grep -q '^resumed .* 2 epochs' out
+}
+
+@test "nothing is found in steps 2 to 4" {
+    local ranks step program
+    for ranks in 2 3; do
+        for step in 2_multigpu_fork 3_multigpu_launcher 4_multinode; do
+            program=$build/0$step/train
+            clean "${step:0:1}" $ranks "$program"
+            clean "${step:0:1}" $ranks "$program" --overlap 0 --optimizer adam
+        done
+    done
+}
+
+@test "nothing is found in step 5, whatever its options" {
+    local ranks more
+    for more in "" "--strategy grad" "--strategy none" "--overlap 0" "--prefetch 0" "--optimizer adam --save full" \
+        "--precision bf16" "--accumulate 2 --clip 0.5" "--recompute 1 --unit-bytes 3000" \
+        "--precision bf16 --strategy grad --accumulate 2 --clip 0.5 --recompute 1 --unit-bytes 3000"; do
+        for ranks in 2 3; do
+            # shellcheck disable=SC2086 # a list of words
+            clean 5 $ranks "$build/05_fsdp/train" $more
+        done
+    done
+}
+
+@test "nothing is found in step 5's hybrid strategy on two nodes" {
+    local port node jobs=()
+    port=$(free_port)
+    for node in 0 1; do
+        NCCL_HOSTID=node$node timeout 60 "$launch" --nnodes 2 --node-rank $node --nproc-per-node 2 --master-port "$port" \
+            "$build/05_fsdp/train" "${options[@]}" --strategy hybrid --accumulate 2 --batch 120 --clip 0.5 \
+            --epochs 2 --snapshot snapshot >out.$node 2>err.$node 3>&- &
+        jobs+=($!)
+    done
+    for node in 0 1; do
+        wait "${jobs[node]}" || { cat out.$node err.$node && return 1; }
+        run ! grep CPU_DEVICE_CHECK err.$node
+    done
+}
+
+@test "the checker changes no loss" {
+    start_step 2 2 "$build/02_multigpu_fork/train" --epochs 2 --csv checked
+    CPU_DEVICE_CHECK=0 start_step 2 2 "$build/02_multigpu_fork/train" --epochs 2 --csv unchecked
+    diff <(cut -d, -f1-6 checked) <(cut -d, -f1-6 unchecked)
+}
+
+# plant STEP FILE SED: ./program is the step after this change to one of its files, which must be one.
+plant() {
+    local folder
+    folder=$(echo "$root/0$1"_*)
+    rm -rf changed && mkdir changed
+    cp "$folder"/*.[ch] changed
+    sed -i -E "$3" "changed/$2"
+    ! cmp -s "changed/$2" "$folder/$2" || { echo "nothing to change in $folder/$2" && return 1; }
+    compile ./program -g -iquote "$folder" changed/train.c "$build"/common/cpu/*.o
+}
+
+# found STEP SUMMARY OPERATION PATTERN...: every run ends with the summary, and with a line for each operation whose
+# place holds the pattern.
+found() {
+    local run i next operation pattern place
+    for run in 1 2 3; do
+        ! start_step "$1" 2 ./program --max-steps 20 || { echo "run $run found nothing" && return 1; }
+        grep -qE "CPU_DEVICE_CHECK: .*$2" err || { cat err && return 1; }
+        for ((i = 3; i < $#; i += 2)); do
+            operation=${!i} next=$((i + 1))
+            pattern=${!next}
+            place=$(sed -nE "s/.*${operation}[^(]* at changed\/([a-z]+\.[ch]:[0-9]+) .*/\1/p" err | head -n 1)
+            [ -n "$place" ] || { echo "no place of $operation" && cat err && return 1; }
+            # A call may take several lines.
+            sed -n "$((${place#*:} - 2)),$((${place#*:} + 2))p" "changed/${place%:*}" | grep -qF "$pattern" ||
+                { echo "$place is not $pattern" && cat err && return 1; }
+        done
+    done
+}
+
+@test "step 2: the all-reduce must wait for the gradients" {
+    plant 2 train.c '/cudaStreamWaitEvent\(t->comm_stream/d'
+    found 2 "nothing orders two operations that use t->gradients \(cudaMalloc at " \
+        "sum_rows writes bytes" "l->kind->backward(" "ncclAllReduce reads bytes" "ncclAllReduce(t->gradients"
+}
+
+@test "step 2: the update must wait for the all-reduce" {
+    plant 2 train.c '/cudaStreamWaitEvent\(t->stream/d'
+    found 2 "nothing orders two operations that use t->gradients \(cudaMalloc at " \
+        "ncclAllReduce writes bytes" "ncclAllReduce(t->gradients" "sgd_step reads bytes" "optimizer_step("
+}
+
+@test "step 5: a layer must wait until it is gathered" {
+    plant 5 fsdp.h '/cudaStreamWaitEvent\(f->stream, f->units/d'
+    found 5 "nothing orders two operations that use u->whole \(cudaMalloc at " \
+        "ncclAllGather writes bytes" "ncclAllGather(shard" "matrix product reads bytes" "l->kind->forward("
+}
+
+@test "step 5: a buffer must not be gathered into while its last layer computes" {
+    plant 5 fsdp.h '/^static void gather_unit/,/^}/{/comm_waits/d}'
+    found 5 "nothing orders two operations that use u->whole \(cudaMalloc at " \
+        "matrix product reads bytes" "l->kind->forward(" "ncclAllGather writes bytes" "ncclAllGather(shard"
+}
+
+@test "step 5: gradients must be there before they are scattered, and summed before the update" {
+    plant 5 fsdp.h '/^static void scatter_unit/,/^}/{/comm_waits/d}'
+    found 5 "nothing orders two operations that use u->whole \(cudaMalloc at " \
+        "sum_rows writes bytes" "l->kind->backward(" "ncclReduceScatter reads bytes" "ncclReduceScatter(u->gradients"
+    plant 5 train.c '/cudaStreamWaitEvent\(t->stream, t->event/d'
+    found 5 "nothing orders two operations that use t->gradients \(cudaMalloc at " \
+        "ncclAllReduce writes bytes" "ncclAllReduce(sums" "sgd_step reads bytes" "optimizer_step("
+}
+
+@test "a result must not be read before its copy has been waited for" {
+    local step
+    for step in 2 3 4 5; do
+        plant $step train.c '/^static struct stats read_stats/,/^}/{/(cudaStreamSynchronize|wait_for)\(t->stream\)/d}'
+        found $step "host code at changed/train.c:.* touches pinned memory while an operation may still use it:" \
+            "host code" "sums->" "cudaMemcpyAsync, queued" "cudaMemcpyAsync(sums"
+    done
+}
+
+@test "step 5: two communicators need the same order on all ranks" {
+    plant 5 train.c '/^static void check_replicas/,/^}/s/^    COLLECTIVE/    for (int i = 0; i < 2; i++)\
+        COLLECTIVE(t->stream, ncclAllReduce(t->gradients, t->gradients, 1, ncclFloat, ncclSum,\
+                                            (t->rank + i) % 2 ? t->comm : t->fsdp.group_comm, t->stream));\
+&/'
+    found 5 "the ranks use two communicators in different orders" \
+        "rank 0 is in AllReduce .count 1, float, sum." "ncclAllReduce(t->gradients, t->gradients, 1" \
+        "rank 1 is in AllReduce .count 1, float, sum." "ncclAllReduce(t->gradients, t->gradients, 1"
+}
