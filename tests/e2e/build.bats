@@ -134,6 +134,7 @@ END
     fails 1 "DEVICE=cpu after make" 01_single_gpu/train "${tiny[@]}"
 }
 
+# bats test_tags=test-all
 @test "nvcc and no library for the CPU device: make stepN builds for the GPU alone, and one note says so" {
     need_nvcc_without_gpu
     compiler_without cblas.h
