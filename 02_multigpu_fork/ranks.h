@@ -2,6 +2,7 @@
 // machine.
 #pragma once
 #include "../common/error.h"
+#include "../common/report.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,11 +43,11 @@ static int count_devices(void) {
 // Says how the first rank that failed came to its end.
 static void report_end(int rank, pid_t pid, int status) {
     if (WIFSIGNALED(status))
-        fprintf(stderr, "error: rank %d (pid %d) was ended by signal %d, %s\n", rank, pid,
-                WTERMSIG(status), strsignal(WTERMSIG(status)));
+        fprintf(stderr, "%serror: rank %d (pid %d) was ended by signal %d, %s\n",
+                report_clear_bar(), rank, pid, WTERMSIG(status), strsignal(WTERMSIG(status)));
     else
-        fprintf(stderr, "error: rank %d (pid %d) ended with exit code %d\n", rank, pid,
-                WEXITSTATUS(status));
+        fprintf(stderr, "%serror: rank %d (pid %d) ended with exit code %d\n", report_clear_bar(),
+                rank, pid, WEXITSTATUS(status));
 }
 
 static void kill_ranks(const pid_t *pids, int world, int signal) {

@@ -73,12 +73,14 @@ static void complain(const char *text, size_t length) {
 
 // Something that the launcher itself has to say, in a line.
 __attribute__((format(printf, 1, 2))) static void note(const char *format, ...) {
-    char text[1024], line[1040];
+    char text[1024], line[1048];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    complain(line, sprintf(line, "launch: %s\n", text));
+    // On a terminal a rank's bar may stand in the line, which is erased.
+    const char *erase = isatty(STDERR_FILENO) ? "\r\033[K" : "";
+    complain(line, sprintf(line, "%slaunch: %s\n", erase, text));
 }
 
 // LOG_DIR/RUN_ID/attempt_N/rank_R.stdout or .stderr. What an earlier run has left there stays.

@@ -25,7 +25,7 @@ void fail(const char *format, ...) {
     va_end(arguments);
     report_end_bar();
     fflush(stdout);
-    fprintf(stderr, "error (%s%s): %s\n", host, rank, message);
+    fprintf(stderr, "%serror (%s%s): %s\n", report_clear_bar(), host, rank, message);
     exit(1);
 }
 

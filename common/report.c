@@ -144,6 +144,10 @@ void report_stop(long done) {
     say("stopped after %ld steps\n", done);
 }
 
+const char *report_clear_bar(void) {
+    return isatty(STDERR_FILENO) ? "\r\033[K" : "";
+}
+
 void report_end_bar(void) {
     if (report.bar)
         say("\n");

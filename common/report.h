@@ -37,3 +37,7 @@ void report_stop(long done);
 
 // Ends the line of the bar, if there is one, as another line is about to follow.
 void report_end_bar(void);
+
+// For the beginning of a line on stderr: on a terminal it erases the bar that another process may
+// have left there, elsewhere it is empty.
+const char *report_clear_bar(void);

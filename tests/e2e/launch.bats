@@ -458,6 +458,12 @@ both_got() { # SIGNAL
     grep -q 'rank 1 .* failed first, in attempt 0: exit code 3' err
 }
 
+@test "on a terminal the launcher's lines are not glued to what a rank has left in the line" {
+    need_terminal
+    run script -qec "$launch sh -c 'printf bar; exit 3'" /dev/null </dev/null
+    [[ $output == *bar*$'\r\033[Klaunch: rank 0 '* ]]
+}
+
 @test "Ctrl-C on a terminal ends the run" {
     need_terminal
     mkfifo keys alive

@@ -638,3 +638,11 @@ refused() {
     [ "$(grep -o $'\r\033\\[K''epoch 1/1  \[' terminal | wc -l)" = 5 ]
     [ "$(grep -cE $'\r\033\\[K''epoch 1/1  loss .*images/s' terminal)" = 1 ]
 }
+
+@test "on a terminal the line about a rank that died is not glued to the bar" {
+    need_terminal
+    broken ./program 's/^( *)report_loss\(.*/\1if (t->rank == 1 \&\& s->step == 3) raise(SIGKILL);\n&/'
+    SHELL=$BASH script -qec "./program --data $tiny --hidden 8,8 --batch 120 --epochs 1 --log-every 1 --nproc 2" /dev/null \
+        >terminal </dev/null || true
+    grep -qaE $'\r\033\\[Kerror: rank 1 \\(pid [0-9]+\\) was ended by signal 9' terminal
+}
