@@ -26,7 +26,7 @@ PROGRAMS := $(patsubst %.c,$(BUILD)/%,$(wildcard 0*/*.c))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help quickstart data programs test-quick test test-all fuzz bench-step1 bench-step2 bench-collectives bench-launcher bench-step5 demo-fsdp diffstat doctor container test-cluster test-container format lint clean
+.PHONY: help quickstart data programs test-quick test test-all fuzz bench-step1 bench-step2 bench-collectives bench-launcher bench-step5 check-gpu demo-fsdp diffstat doctor container test-cluster test-container format lint clean
 help: ## this list
 	@sed -n 's/^\([a-z][a-zMN0-9-]*\):.*## /\1|/p' Makefile | awk -F'|' '{printf "make %-17s %s\n", $$1, $$2}'
 	@echo 'DEVICE=cpu or DEVICE=gpu after make chooses the device (now: $(if $(BOTH),both,$(DEVICE))); ARCH=native builds for this GPU only.'
@@ -97,6 +97,9 @@ demo-fsdp: ## trains a model that does not fit on one device, sharded; compares 
 	@$(MAKE) --no-print-directory -s QUIET=@ step3 step4 step5
 	@tools/demo_fsdp.sh $(IMAGES)
 
+check-gpu: ## does all of the course work on this machine's GPUs? at most 8 minutes on one; a report (DEVICE=cpu tries it without)
+	@tools/check_gpu.sh $(if $(filter file,$(origin DEVICE)),gpu,$(DEVICE))
+
 container: ## an Apptainer image with all that the course is built with, of DEVICE
 	@tools/container.sh $(DEVICE)
 
@@ -126,7 +129,7 @@ test-container: ## builds the image's contents from containers/cpu.def, and runs
 # the search itself have changed, and while one is missing; make reads the file anew when it has changed.
 SEARCH = $(shell { echo '$(CC) $(NVCC) $(PRODUCTS)'; cat tools/find_libs.sh; \
 	env | grep -E '^((CUDA|NCCL|NVHPC|OPENBLAS)_(HOME|ROOT)|EBROOT.*|CONDA_PREFIX|CPATH|C_INCLUDE_PATH|LIBRARY_PATH)=' | sort; } | cksum)
-ifneq ($(filter-out help clean format lint data quickstart doctor container test test-% demo-% fuzz bench-% diff% run-step%,$(or $(MAKECMDGOALS),help)),)
+ifneq ($(filter-out help clean format lint data quickstart doctor container test test-% check-gpu demo-% fuzz bench-% diff% run-step%,$(or $(MAKECMDGOALS),help)),)
 include $(BUILD)/libs.mk
 ifneq ($(SEARCHED)$(MISSING),$(SEARCH))
 $(BUILD)/libs.mk: $(if $(MAKE_RESTARTS),,always)
@@ -167,7 +170,7 @@ $(PROGRAMS): %: %.o $(BUILD)/common.a
 # The unit tests, built like the programs. kernels.cu is built for the host there, as C++ for which one
 # compiler, clang, is enough, so that its formulas can be compared with the plain kernels without a GPU.
 # Some look into the CPU device, and so exist for it only.
-INSIDE_CPU := $(patsubst %,tests/unit/test_%.c,check cpu_device cublas nccl reduce)
+INSIDE_CPU := $(shell grep -lsE 'common/cpu/|CPU_DEVICE' tests/unit/test_*.c)
 LEFT_OUT := $(if $(filter gpu,$(DEVICE)),$(INSIDE_CPU)) $(if $(shell command -v clang),,tests/unit/test_kernels_cu.c)
 UNIT_TESTS := $(patsubst %.c,$(BUILD)/%,$(filter-out $(LEFT_OUT),$(wildcard tests/unit/*.c)))
 unit-tests: $(UNIT_TESTS)

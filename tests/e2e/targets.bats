@@ -3,8 +3,8 @@
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load helpers
 
-# A dry run is enough for targets that run other tests or benchmarks, install packages, or take an hour.
-heavy='test|test-.*|fuzz|bench-.*|container'
+# A dry run is enough for targets that run other tests (check_gpu.bats runs check-gpu) or benchmarks, install packages, or take an hour.
+heavy='test|test-.*|check-gpu|fuzz|bench-.*|container'
 
 setup() {
     cd "$BATS_TEST_TMPDIR" || return

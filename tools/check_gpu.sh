@@ -1,0 +1,340 @@
+#!/usr/bin/env bash
+# check_gpu.sh gpu|cpu [PATTERN]: does all of the course work on the GPUs of this machine? It takes at most eight
+# minutes on one GPU; several GPUs get more checks and more time. It prints a line for each check and a table of all at
+# the end. In build/check-gpu it leaves the same as a section for docs/measurements.md, and the output of each check.
+# Without a GPU, "cpu" tries what makes sense on the CPU device, where two pretended devices stand for several GPUs.
+# The pattern (an extended regular expression) chooses checks by their names.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+device=${1:-} pattern=${2:-.} out=build/check-gpu
+[[ $device == [gc]pu ]] || { echo "usage: check_gpu.sh gpu|cpu [PATTERN]" >&2 && exit 2; }
+if [ "$device" = gpu ]; then
+    gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ') # the other lines are parts of a GPU (MIG)
+    if [ "$gpus" = 0 ]; then
+        echo "error: nvidia-smi lists no GPU here; make check-gpu DEVICE=cpu tries the checks without one" >&2
+        exit 1
+    fi
+    [ -z "${CUDA_VISIBLE_DEVICES:-}" ] || gpus=$(tr , '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c .)
+    bin=build/check-gpu-native native=(BUILD="$bin" ARCH=native) epochs=3
+    table=(--max-bytes 64M --factor 8) large=(--hidden "4096,4096" --batch 4096 --epochs 2)
+else
+    gpus=2 bin=build/cpu native=() epochs=2
+    table=(--max-bytes 256K --factor 32 --iters 5) large=(--hidden "256,256" --batch 1024 --epochs 1)
+    export CPU_DEVICES=$gpus
+fi
+most=$((gpus > 1 ? 900 : 480)) # seconds for all checks
+limit=${CHECK_LIMIT:-120}      # and for each command of a check
+ranks=1                        # on several GPUs: a power of two, which divides the batch
+while [ $((ranks * 2)) -le "$gpus" ] && [ $ranks -lt 16 ]; do ranks=$((ranks * 2)); done
+rm -rf "$out" && mkdir -p "$out" || exit 1
+work=$(mktemp -d)
+trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+export CHECK_WORK=$work CHECK_GPUS=${CUDA_VISIBLE_DEVICES:-$(seq -s, 0 $((gpus - 1)))} CUDA_MODULE_LOADING=LAZY
+rows=() figures=() logs=() passed=0 failed=0 skipped=0 nccl=NCCL
+
+record() { # RESULT NAME SECONDS REASON
+    printf '%-4s %4s s  %s%s\n' "$1" "$3" "$2" "${4:+: $4}"
+    rows+=("$1|$2|$3|${4//|/ }")
+}
+
+# Runs a command with a time limit.
+limited() {
+    local left=$((most - SECONDS)) code
+    [ $left -gt 0 ] || { echo "not begun: the $most seconds for all checks are over" && return 1; }
+    timeout -k 5 $((left < limit ? left : limit)) "$@"
+    code=$?
+    [ $code != 124 ] || echo "ended by check-gpu: it took too long"
+    return $code
+}
+
+# check NAME COMMAND...: does the command end well? The reason of a failure is the last line of its output.
+check() {
+    local begin=$SECONDS code
+    log=/dev/null
+    [[ $1 =~ $pattern || $1 == *build* ]] || return 0
+    printf -v log '%s/%02d.txt' "$out" $((passed + failed + 1))
+    if [ "$(type -t "$2")" = function ]; then "${@:2}"; else limited "${@:2}"; fi >"$log" 2>&1
+    code=$?
+    if [ $code = 0 ]; then
+        passed=$((passed + 1))
+        record ok "$1" $((SECONDS - begin)) ""
+        return
+    fi
+    failed=$((failed + 1))
+    logs+=("$log")
+    record FAIL "$1" $((SECONDS - begin)) "$(grep . "$log" | tail -n 1) [exit code $code, $log]"
+    return 1
+}
+
+skip() { # NAME REASON
+    [[ $1 =~ $pattern ]] || return 0
+    skipped=$((skipped + 1))
+    record skip "$1" 0 "$2"
+}
+
+# figure PATTERN: the report shows these lines of the last check's output.
+figure() {
+    local line
+    while IFS= read -r line; do figures+=("$line"); done < <(grep -E "$1" "$log")
+}
+
+# same_losses CSV CSV MOST: those of 20 steps, with a relative difference of at most MOST.
+same_losses() {
+    awk -F, -v most="$3" '
+        FNR == 1 { file++ }
+        FNR == 1 || $2 == "" { next }
+        file == 1 { want[$1] = $2; n++ }
+        file == 2 { m++; d = ($2 - want[$1]) / want[$1]; d = d < 0 ? -d : d; if (!(d <= worst)) { worst = d; at = $1 } }
+        END {
+            printf "%d losses, %d wanted; the largest relative difference is %g (step %d), the limit is %g\n", m, n, worst, at, most
+            exit !(n == m && n == 20 && worst <= most)
+        }' "$1" "$2"
+}
+
+# same_files PATH PATH: of two snapshots, which may be cut into shards whose names begin with the path.
+same_files() {
+    local file
+    for file in "$1"*; do
+        cmp "$file" "$2${file#"$1"}" || return
+    done
+}
+
+# trains MOST COMMAND...: are the losses of 20 steps those of step 1 on the CPU device?
+trains() {
+    if [ ! -e "$work/cpu.csv" ]; then
+        limited build/cpu/01_single_gpu/train "${short[@]}" --csv "$work/cpu.csv" || return
+    fi
+    rm -f "$work/x.csv"
+    limited "${@:2}" "${short[@]}" --csv "$work/x.csv" && same_losses "$work/cpu.csv" "$work/x.csv" "$1"
+}
+
+# Step 1 from its begin to its end.
+whole() {
+    limited "${one[@]}" "$bin/01_single_gpu/train" "${data[@]}" --epochs $epochs "$@"
+}
+
+accurate() { # LEAST
+    whole >"$work/log" 2>&1 || { cat "$work/log" && return 1; }
+    cat "$work/log"
+    awk -v least="$1" '
+        / accuracy / { sub(/.* accuracy /, ""); last = $1 + 0 }
+        END { printf "the test accuracy is %.2f %%, the limit is %s %%\n", last, least; exit !(last >= least) }' "$work/log"
+}
+
+same_in_a_second_run() {
+    whole --snapshot "$work/first" && whole --snapshot "$work/second" && cmp "$work/first" "$work/second"
+}
+
+same_after_a_restart() {
+    [ -e "$work/first" ] || whole --snapshot "$work/first" || return
+    whole --snapshot "$work/parts" --max-steps 300 && whole --snapshot "$work/parts" && cmp "$work/first" "$work/parts"
+}
+
+# On several GPUs. Where NCCL uses NVLS, it may add in another order in each run.
+same_again() { # COMMAND...
+    local path
+    rm -f "$work"/run.*
+    for path in run.1 run.2; do
+        NCCL_NVLS_ENABLE=0 limited "$@" --epochs 1 --snapshot "$work/$path" || return
+    done
+    same_files "$work/run.1" "$work/run.2"
+}
+
+# Waits until the command ends well, as long as the run in the background goes on.
+wait_until() {
+    until "$@"; do
+        kill -0 $! 2>/dev/null || { echo "the run ended too early; waited for: $*" && return 1; }
+        sleep 0.02
+    done
+}
+
+# Rank 1 stops for ever: rank 0 says that a step takes too long, and the job ends.
+stopped_rank() {
+    local code
+    : >"$work/log" # that of another run must not be mistaken for this one's
+    timeout -k 5 "$limit" "${pair[@]}" --shutdown-timeout 3 "${as_rank[@]}" "$bin/04_multinode/train" "${small[@]}" \
+        --epochs 100000 --step-timeout 5 >"$work/log" 2>&1 &
+    wait_until grep -q ' step 10/' "$work/log" && kill -STOP "$(cat "$work/pid.1")"
+    wait $!
+    code=$?
+    cat "$work/log"
+    grep -q -- '--step-timeout' "$work/log" || { echo "no rank said that --step-timeout is over" && return 1; }
+    [ "$code" = 1 ] || { echo "the exit code is $code, not 1" && return 1; }
+}
+
+goes_on() { # after it has resumed
+    sed '1,/^resumed /d' "$work/log" | grep -q ' step '
+}
+
+# Rank 1 is killed after an epoch, and all ranks start again. When they are then told to stop, they have the bits of a
+# run of as many steps that was left alone.
+killed_rank() { # PROGRAM
+    local code steps train=("${as_rank[@]}" "$1" "${small[@]}" --epochs 100000)
+    rm -f "$work"/run.*
+    : >"$work/log"
+    timeout -k 5 "$limit" "${pair[@]}" --max-restarts 1 "${train[@]}" --snapshot "$work/run.1" >"$work/log" 2>&1 &
+    if wait_until grep -q '^epoch 1/[0-9]*  loss ' "$work/log" && kill -KILL "$(cat "$work/pid.1")"; then
+        wait_until goes_on && kill -USR1 "$(cat "$work/pid.0")"
+    fi
+    wait $!
+    code=$?
+    cat "$work/log"
+    grep -q '^resumed ' "$work/log" || { echo "the ranks did not start again: exit code $code" && return 1; }
+    grep -q "^told to stop" "$work/log" || code="$code, nobody was told to stop"
+    [ "$code" = 0 ] || { echo "the ranks did not stop well: exit code $code" && return 1; }
+    steps=$(awk '/^training / { each = $2 } /^epoch .*  loss .* accuracy / { steps = ($2 + 0) * each }
+        /^stopped after / { steps = $3 } END { print steps }' "$work/log")
+    limited "${pair[@]}" "${train[@]}" --max-steps "$steps" --snapshot "$work/run.2" || return
+    same_files "$work/run.1" "$work/run.2"
+}
+
+machine() {
+    local nvcc
+    if [ "$device" = gpu ]; then
+        nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader | sort | uniq -c |
+            sed -E 's/ *([0-9]+) (.*), /GPU       \1 x \2, driver /'
+        nvcc=$(command -v nvcc || ls "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")
+        echo "CUDA      $("$nvcc" --version | sed -n 's/.*release //p'), $nccl"
+    else
+        echo "GPU       none: a trial on the CPU device, which stands for $nccl"
+    fi
+    echo "machine   $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) cores, $(uname -sr)"
+    echo "system    $(sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' /etc/os-release), $(cc --version | head -n 1)"
+    echo "sources   $(git describe --always --dirty 2>/dev/null || echo "no git checkout"), $(date -u '+%d %B %Y, %H:%M UTC')"
+    echo "data      ${data[1]}"
+}
+
+# The section for docs/measurements.md, the table, and what to do about failures, which it returns.
+finish() {
+    local row result name seconds reason total="$passed passed, $failed failed, $skipped skipped in $SECONDS s"
+    {
+        echo "## make check-gpu: $total"
+        echo
+        echo '```'
+        machine
+        printf '%s\n' "${figures[@]}"
+        echo '```'
+        echo
+        echo "| check | result | seconds |"
+        echo "|---|---|--:|"
+        for row in "${rows[@]}"; do
+            IFS='|' read -r result name seconds reason <<<"$row"
+            echo "| $name | $result${reason:+: $reason} | $seconds |"
+        done
+    } >"$out/report.md"
+    echo
+    machine
+    printf '\n%-6s %7s  %s\n' result seconds check
+    for row in "${rows[@]}"; do
+        IFS='|' read -r result name seconds reason <<<"$row"
+        printf '%-6s %7s  %s\n' "$result" "$seconds" "$name"
+        [ -z "$reason" ] || printf '%16s%s\n' "" "$reason"
+    done
+    echo "$total; $out/report.md is a section for docs/measurements.md"
+    [ $failed = 0 ] && return
+    echo "To report a failure, open an issue with the template \"GPU report\" and attach $out/report.md ${logs[*]}"
+    return 1
+}
+
+data=(--data synthetic)
+for file in data/mnist/train-images-idx3-ubyte{,.gz}; do
+    [ ! -e "$file" ] || data=(--data data/mnist)
+done
+short=("${data[@]}" --lr 0.01 --log-every 1 --max-steps 20)
+small=("${data[@]}" --hidden 64 --batch 512 --log-every 10)
+launch=$bin/03_multigpu_launcher/launch
+one=(env CUDA_VISIBLE_DEVICES="${CHECK_GPUS%%,*}")
+# Two ranks on one GPU: NCCL refuses that within a host, so each rank says that it is a host of its own.
+pair=("${one[@]}" NCCL_SOCKET_IFNAME=lo NCCL_NET=Socket NCCL_IB_DISABLE=1 NCCL_MAX_CTAS=4
+    "$launch" --standalone --nproc-per-node 2)
+# shellcheck disable=SC2016 # expanded by the ranks
+as_rank=(sh -c 'echo $$ >"$CHECK_WORK/pid.$RANK" && NCCL_HOSTID=$RANK LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 exec "$0" "$@"')
+
+tests=()
+while IFS= read -r test; do # that does not look into the CPU device
+    test=$(basename "$test" .c)
+    if [ ! -e /usr/include/cmocka.h ]; then
+        skip "unit/$test" "it needs cmocka (Debian: libcmocka-dev)"
+    elif [ "$test" = test_kernels_cu ] && ! command -v clang >/dev/null; then
+        skip "unit/$test" "it needs clang"
+    else
+        tests+=("$test")
+    fi
+done < <(grep -LE 'common/cpu/|CPU_DEVICE' tests/unit/test_*.c)
+check "the programs and unit tests build" make -j"$(nproc)" DEVICE="$device" "${native[@]}" programs \
+    "${tests[@]/#/$bin/tests/unit/}" || { finish; exit 1; }
+check "the CPU device builds, to compare with" make -j"$(nproc)" DEVICE=cpu programs || { finish; exit 1; }
+check "step 4: the doctor" "${one[@]}" "$bin/04_multinode/doctor"
+nccl=$(grep -oE 'NCCL [0-9.]+' "$log" || echo NCCL)
+for test in "${tests[@]}"; do
+    check "unit/$test" "${one[@]}" "$bin/tests/unit/$test"
+done
+
+check "step 1: the losses of the CPU device" trains 1e-5 "${one[@]}" "$bin/01_single_gpu/train"
+check "step 1: the accuracy" accurate 97
+figure '^(device|memory)|^epoch .* accuracy'
+check "step 1: the same bits in a second run" same_in_a_second_run
+check "step 1: the same bits after a restart within an epoch" same_after_a_restart
+if [ "$device" = cpu ]; then
+    skip "compute-sanitizer" "it looks at kernels of a GPU"
+elif ! command -v compute-sanitizer >/dev/null; then
+    skip "compute-sanitizer" "it is not in PATH; it comes with the CUDA toolkit"
+else
+    tiny=(--data synthetic --hidden "33,17" --batch 32 --max-steps 3)
+    for tool in memcheck racecheck initcheck synccheck; do
+        check "compute-sanitizer $tool, step 1" "${one[@]}" compute-sanitizer --tool $tool --error-exitcode 9 \
+            "$bin/01_single_gpu/train" "${tiny[@]}"
+    done
+    check "compute-sanitizer memcheck, step 5 in bfloat16" "${one[@]}" compute-sanitizer --tool memcheck \
+        --error-exitcode 9 "$bin/05_fsdp/train" "${tiny[@]}" --precision bf16 --accumulate 32 --clip 1 --recompute 1
+fi
+
+for step in 3_multigpu_launcher 4_multinode 5_fsdp; do
+    check "step ${step%%_*}, two ranks on one GPU: the losses of step 1" trains 1e-5 \
+        "${pair[@]}" "${as_rank[@]}" "$bin/0$step/train"
+done
+for options in "--strategy grad" "--strategy none" "--strategy hybrid" "--accumulate 4 --clip 1000 --recompute 1"; do
+    # shellcheck disable=SC2086 # several words
+    check "step 5 $options, two ranks on one GPU: the losses of step 1" trains 1e-5 \
+        "${pair[@]}" "${as_rank[@]}" "$bin/05_fsdp/train" $options
+done
+check "step 5 in bfloat16, two ranks on one GPU: losses near those of step 1" trains 0.03 \
+    "${pair[@]}" "${as_rank[@]}" "$bin/05_fsdp/train" --precision bf16
+check "step 4, two ranks on one GPU: one stops, the watchdog ends the other" stopped_rank
+for step in 3_multigpu_launcher 4_multinode 5_fsdp; do
+    check "step ${step%%_*}, two ranks on one GPU: one is killed, both start again, the same bits" \
+        killed_rank "$bin/0$step/train"
+done
+
+if [ "$gpus" = 1 ]; then
+    check "step 6, one rank" "${one[@]}" "$bin/06_allreduce_demo/allreduce" --nproc 1 --check-only
+    skip "several GPUs" "there is one"
+else
+    [ "$device" = gpu ] || export NCCL_SOCKET_IFNAME=lo
+    check "step 2, $ranks GPUs: the losses of step 1" trains 1e-5 "$bin/02_multigpu_fork/train" --nproc $ranks
+    for step in 3_multigpu_launcher 4_multinode 5_fsdp; do
+        all=("$launch" --standalone --nproc-per-node "$ranks" "$bin/0$step/train")
+        check "step ${step%%_*}, $ranks GPUs: the losses of step 1" trains 1e-5 "${all[@]}"
+        check "step ${step%%_*}, $ranks GPUs: the same bits in a second run" same_again "${all[@]}" "${small[@]}"
+    done
+    for strategy in grad none; do
+        check "step 5 --strategy $strategy, $ranks GPUs: the losses of step 1" trains 1e-5 "${all[@]}" --strategy $strategy
+    done
+    if [ $ranks -ge 4 ]; then # hybrid shards within a node: each half of the ranks is one
+        # shellcheck disable=SC2016 # expanded by the ranks
+        check "step 5 --strategy hybrid, $ranks GPUs: the losses of step 1" trains 1e-5 "${all[@]:0:4}" bash -c \
+            'IFS=, read -ra gpus <<<"$CHECK_GPUS" && half=$((WORLD_SIZE / 2)) && CUDA_VISIBLE_DEVICES=${gpus[RANK]} \
+            LOCAL_RANK=$((RANK % half)) LOCAL_WORLD_SIZE=$half exec "$0" "$@"' "$bin/05_fsdp/train" --strategy hybrid
+    fi
+    check "step 6, $ranks GPUs: all operations" "$bin/06_allreduce_demo/allreduce" --nproc $ranks --check-only
+    check "step 6, $ranks GPUs: the table" "$bin/06_allreduce_demo/allreduce" --nproc $ranks --op all "${table[@]}"
+    figure .
+    for overlap in 0 1; do
+        check "step 2, $ranks GPUs, ${large[*]} --overlap $overlap" "$bin/02_multigpu_fork/train" --nproc $ranks \
+            "${data[@]}" "${large[@]}" --overlap $overlap
+        figures+=("step 2, $ranks GPUs, ${large[*]} --overlap $overlap:")
+        figure '^epoch .* accuracy'
+    done
+fi
+finish
