@@ -75,7 +75,7 @@ static void load(struct trainer *t) {
     if (optimizer_build(&t->optimizer, opt.optimizer, opt.lr, opt.momentum, opt.weight_decay, why))
         wrong_usage("%s", why);
     t->state = snapshot_new(t->model.shape, opt.optimizer, t->model.parameters,
-                            t->optimizer.states * t->model.parameters);
+                            t->optimizer.states * t->model.parameters, opt.snapshot != NULL);
     t->state->seed = opt.seed;
     t->state->batch = opt.batch;
     if (opt.snapshot && (t->resumed = snapshot_load(opt.snapshot, t->state, why)) < 0)

@@ -22,7 +22,7 @@ static int save_full(struct fsdp *f, const char *path, const struct snapshot *st
     int per_parameter = state->states / state->parameters;
     struct snapshot *s = NULL;
     if (rank == 0) {
-        s = snapshot_new(state->model, state->optimizer, all, per_parameter * all);
+        s = snapshot_new(state->model, state->optimizer, all, per_parameter * all, 1);
         s->seed = state->seed;
         s->batch = state->batch;
         s->epochs = state->epochs;

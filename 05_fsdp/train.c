@@ -165,8 +165,8 @@ static void load(struct trainer *t) {
                             .prefetch = opt.prefetch,
                             .sent_a_step = -1};
     fsdp_build(&t->fsdp, &t->model, &t->place, opt.unit_bytes);
-    t->state =
-        snapshot_new(t->model.shape, opt.optimizer, t->fsdp.own, t->optimizer.states * t->fsdp.own);
+    t->state = snapshot_new(t->model.shape, opt.optimizer, t->fsdp.own,
+                            t->optimizer.states * t->fsdp.own, opt.snapshot != NULL);
     t->state->seed = opt.seed;
     t->state->batch = opt.batch;
     if (opt.snapshot && (t->resumed = snapshot_load_shard(opt.snapshot, t->state, &t->fsdp.sharding,
@@ -340,15 +340,19 @@ static struct stats evaluate(struct trainer *t) {
 // Ranks that start from the same parameters and add the same sums must have the same bits for ever:
 // the largest of all ranks' must be everybody's own.
 static void check_replicas(struct trainer *t) {
-    float *own = t->state->values, *largest = own + t->state->parameters;
-    size_t bytes = t->state->parameters * sizeof(float);
+    enum { PIECE = 1 << 16 };
+    float own[PIECE], largest[PIECE]; // the host may not have room for all
     COLLECTIVE(t->stream, ncclAllReduce(t->parameters, t->gradients, t->state->parameters,
                                         ncclInt32, ncclMax, t->fsdp.replica_comm, t->stream));
-    CUDA_CHECK(cudaMemcpyAsync(own, t->parameters, bytes, cudaMemcpyDeviceToHost, t->stream));
-    CUDA_CHECK(cudaMemcpyAsync(largest, t->gradients, bytes, cudaMemcpyDeviceToHost, t->stream));
     wait_for(t->stream);
-    if (memcmp(own, largest, bytes))
-        fail("epoch %ld: the parameters are not those of the other ranks", t->state->epochs + 1);
+    for (long first = 0; first < t->state->parameters; first += PIECE) {
+        size_t bytes = fmin(PIECE, t->state->parameters - first) * sizeof(float);
+        CUDA_CHECK(cudaMemcpy(own, t->parameters + first, bytes, cudaMemcpyDeviceToHost));
+        CUDA_CHECK(cudaMemcpy(largest, t->gradients + first, bytes, cudaMemcpyDeviceToHost));
+        if (memcmp(own, largest, bytes))
+            fail("epoch %ld: the parameters are not those of the other ranks",
+                 t->state->epochs + 1);
+    }
 }
 
 static int finished(const struct trainer *t) {

@@ -42,10 +42,11 @@ size_t shard_size(const struct sharding *cut) {
 }
 
 struct snapshot *snapshot_new(const char *model, const char *optimizer, size_t parameters,
-                              size_t states) {
-    struct snapshot *s = calloc(1, sizeof *s + (parameters + states + 1) * sizeof(float));
+                              size_t states, int has_values) {
+    size_t values = has_values ? parameters + states : 0;
+    struct snapshot *s = calloc(1, sizeof *s + (values + 1) * sizeof(float));
     if (!s)
-        fail("no memory for a snapshot of %zu values", parameters + states);
+        fail("no memory for a snapshot of %zu values", values);
     memcpy(s->magic, MAGIC, sizeof MAGIC);
     s->version = VERSION;
     snprintf(s->model, sizeof s->model, "%s", model);
@@ -305,7 +306,7 @@ int snapshot_load_shard(const char *path, struct snapshot *s, const struct shard
         if (is_cut)
             shard_path(name, path, s, &cut, i);
         struct snapshot *file =
-            snapshot_new(s->model, s->optimizer, size, s->states / s->parameters * size);
+            snapshot_new(s->model, s->optimizer, size, s->states / s->parameters * size, 1);
         file->seed = s->seed;
         file->batch = s->batch;
         result = read_snapshot(name, file, why);

@@ -35,9 +35,10 @@ struct sharding {
 size_t shard_size(const struct sharding *sharding);
 
 // An all-zero training state with room for that many values; the caller frees it. Of a shard,
-// parameters is shard_size, and states a multiple of it.
+// parameters is shard_size, and states a multiple of it. Without values it has no room for them,
+// and only says where training stands; it cannot be saved or loaded.
 struct snapshot *snapshot_new(const char *model, const char *optimizer, size_t parameters,
-                              size_t states);
+                              size_t states, int has_values);
 
 // Writes path whole or not at all: to a temporary file beside it, onto the disk, then renamed. An
 // existing snapshot stays untouched until the new one is complete; shards at that path are removed

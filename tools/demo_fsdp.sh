@@ -6,7 +6,7 @@ set -eu
 device=cpu
 [[ $(readlink 05_fsdp/train) != *build/gpu/* ]] || ! nvidia-smi -L >/dev/null 2>&1 || device=gpu
 if [ "$device" = gpu ]; then
-    ranks=$(nvidia-smi -L | wc -l)
+    ranks=$(nvidia-smi -L | grep -c "^GPU ") # the other lines are parts of a GPU (MIG)
     memory=$(($(nvidia-smi --query-gpu=memory.free --format=csv,noheader,nounits | sort -n | head -n 1) << 20))
     if [ "$ranks" = 1 ]; then
         echo "error: a model is to be sharded, but there is only one GPU: try make DEVICE=cpu demo-fsdp" >&2

@@ -6,7 +6,7 @@
 load helpers
 
 setup_file() {
-    need_train 03_multigpu_launcher/launch 04_multinode/train 05_fsdp/train
+    need_train 02_multigpu_fork/train 03_multigpu_launcher/launch 03_multigpu_launcher/train 04_multinode/train 05_fsdp/train
     tiny_data "$BATS_FILE_TMPDIR/tiny"
     set_variables
     # step 5 with step5/count.c
@@ -586,4 +586,29 @@ END
     odd="--recompute 1 --overlap 0" by_hand "0:0 1:1 2:2" --unit-bytes 1400 --csv csv
     [ "${codes[*]}" = "0 0 0" ]
     same_curve right csv
+}
+
+@test "without --snapshot the host needs no room for the model" {
+    widths=$(yes 65536 | head -n 16 | paste -sd,) # with Adam, 774 GB
+    too_large() { # PROGRAM OPTION...
+        ulimit -v 50000000
+        "$1" --data synthetic --hidden "$widths" --optimizer adam "${@:2}"
+    }
+    for program in 01_single_gpu 02_multigpu_fork 03_multigpu_launcher 04_multinode 05_fsdp; do
+        run too_large "$build/$program/train"
+        [[ $output == *"out of device memory: asked for 257.9 GB of parameters"* ]] || { echo "$program: $output" && return 1; }
+    done
+    fails 1 "no memory for a snapshot" too_large "$five" --snapshot file
+}
+
+@test "make demo-fsdp counts GPUs, not their parts" {
+    mkdir bin 05_fsdp
+    ln -s ../build/gpu/05_fsdp/train 05_fsdp/train
+    cat >bin/nvidia-smi <<'SCRIPT'
+#!/bin/sh
+[ "$1" = -L ] || exec echo 81559
+printf '%s\n' "GPU 0: Some GPU (UUID: GPU-1)" "  MIG 1g.10gb     Device  0: (UUID: MIG-2)" "  MIG 1g.10gb     Device  1: (UUID: MIG-3)"
+SCRIPT
+    chmod +x bin/nvidia-smi
+    PATH=$PWD/bin:$PATH fails 1 "there is only one GPU" "$root/tools/demo_fsdp.sh"
 }

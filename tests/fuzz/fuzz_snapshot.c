@@ -17,7 +17,7 @@ static char path[PATH_MAX];
 static const struct sharding halves = {2, 1, {2}};
 
 static struct snapshot *room(size_t parameters) {
-    struct snapshot *s = snapshot_new("mlp 1-2", "sgd", parameters, parameters);
+    struct snapshot *s = snapshot_new("mlp 1-2", "sgd", parameters, parameters, 1);
     s->seed = 7;
     s->batch = 64;
     return s;

@@ -104,7 +104,7 @@ int unlinkat(int at, const char *name, int flags) {
 
 // What the caller of snapshot_load expects of the file.
 static struct snapshot *expected(void) {
-    struct snapshot *s = snapshot_new("mlp 1-2", "sgd", PARAMETERS, STATES);
+    struct snapshot *s = snapshot_new("mlp 1-2", "sgd", PARAMETERS, STATES, 1);
     s->seed = 7;
     s->batch = 64;
     return s;
@@ -151,7 +151,7 @@ static int holds(const struct snapshot *wanted) {
     char why[WHY_SIZE] = "";
     size_t size = sizeof *wanted + (size_t)(wanted->parameters + wanted->states) * sizeof(float);
     struct snapshot *s = snapshot_new(wanted->model, wanted->optimizer, (size_t)wanted->parameters,
-                                      (size_t)wanted->states);
+                                      (size_t)wanted->states, 1);
     s->seed = wanted->seed;
     s->batch = wanted->batch;
     int result = snapshot_load(path, s, why), same = memcmp(s, wanted, size) == 0;
@@ -186,8 +186,17 @@ static void get(uint8_t bytes[SIZE + 1]) {
     bytes[SIZE] = 0;
 }
 
+static void without_values_it_only_says_where_training_stands(void **state) {
+    size_t many = SIZE_MAX / 64; // for which no machine has room
+    struct snapshot *s = snapshot_new("mlp 1-2", "sgd", many, many, 0);
+    (void)state;
+    assert_true(s->parameters == (int64_t)many && s->states == (int64_t)many);
+    assert_int_equal(s->epochs + s->step, 0);
+    free(s);
+}
+
 static void new_snapshot_is_zero(void **state) {
-    struct snapshot *s = snapshot_new("mlp 1-2", "sgd", PARAMETERS, STATES);
+    struct snapshot *s = snapshot_new("mlp 1-2", "sgd", PARAMETERS, STATES, 1);
     (void)state;
     assert_string_equal(s->model, "mlp 1-2");
     assert_string_equal(s->optimizer, "sgd");
@@ -216,7 +225,7 @@ static void round_trip(void **state) {
 }
 
 static void without_states(void **state) {
-    struct snapshot *s = snapshot_new("mlp 1-2", "sgd", 1, 0);
+    struct snapshot *s = snapshot_new("mlp 1-2", "sgd", 1, 0, 1);
     char why[WHY_SIZE];
     (void)state;
     s->values[0] = 3;
@@ -282,16 +291,17 @@ static void every_flipped_bit(void **state) {
 static void of_another_training(void **state) {
     struct snapshot *s;
     (void)state;
-    s = snapshot_new("mlp 1-3", "sgd", PARAMETERS, STATES);
+    s = snapshot_new("mlp 1-3", "sgd", PARAMETERS, STATES, 1);
     save(s);
     load_refused(expected(), "holds mlp 1-3 with sgd, not mlp 1-2 with sgd");
-    s = snapshot_new("mlp 1-2", "adam", PARAMETERS, STATES);
+    s = snapshot_new("mlp 1-2", "adam", PARAMETERS, STATES, 1);
     save(s);
     load_refused(expected(), "holds mlp 1-2 with adam, not mlp 1-2 with sgd");
-    s = snapshot_new("mlp 1-3", "sgd", PARAMETERS + 100, STATES + 100); // another size, as is usual
+    s = snapshot_new("mlp 1-3", "sgd", PARAMETERS + 100, STATES + 100,
+                     1); // another size, as is usual
     save(s);
     load_refused(expected(), "holds mlp 1-3 with sgd, not mlp 1-2 with sgd");
-    s = snapshot_new("mlp 1-2", "sgd", PARAMETERS + 1, STATES - 1); // the same number of values
+    s = snapshot_new("mlp 1-2", "sgd", PARAMETERS + 1, STATES - 1, 1); // the same number of values
     save(s);
     load_refused(expected(), "wrong size");
     s = example();
@@ -307,7 +317,7 @@ static void of_another_training(void **state) {
 // What a file holds in place of a name reaches the terminal as part of one line, if at all.
 static void of_an_unprintable_model(void **state) {
     (void)state;
-    save(snapshot_new("mlp\n\033[2J", "s\rgd", PARAMETERS, STATES));
+    save(snapshot_new("mlp\n\033[2J", "s\rgd", PARAMETERS, STATES, 1));
     struct snapshot *s = expected();
     char why[WHY_SIZE] = "";
     int result = snapshot_load(path, s, why);
@@ -431,7 +441,7 @@ static void disk_full(void **state) {
     for (size_t parameters = 1; parameters < 1000000;
          parameters *= 1000) { // in the buffer, and beyond it
         save(example());
-        struct snapshot *s = snapshot_new("mlp 1-2", "sgd", parameters, 0);
+        struct snapshot *s = snapshot_new("mlp 1-2", "sgd", parameters, 0, 1);
         char why[WHY_SIZE] = "";
         signal(SIGXFSZ, SIG_IGN);
         getrlimit(RLIMIT_FSIZE, &before);
@@ -488,7 +498,7 @@ static void killed_while_saving(void **state) {
     int cuts = 0, kills = 0, bad = 0;
     (void)state;
     for (int i = 0; i < 2; i++) {
-        states[i] = snapshot_new("mlp 1-2", "sgd", VALUES, 0);
+        states[i] = snapshot_new("mlp 1-2", "sgd", VALUES, 0, 1);
         states[i]->epochs = i;
         for (int v = 0; v < VALUES; v++)
             states[i]->values[v] = (float)i;
@@ -531,7 +541,7 @@ static const struct sharding cuts[] = {
 enum { CUTS = sizeof cuts / sizeof *cuts };
 
 static struct snapshot *room(size_t parameters) {
-    struct snapshot *s = snapshot_new("mlp 1-2", "adam", parameters, ADAM * parameters);
+    struct snapshot *s = snapshot_new("mlp 1-2", "adam", parameters, ADAM * parameters, 1);
     s->seed = 7;
     s->batch = 64;
     return s;
@@ -1063,6 +1073,7 @@ static void same_step_cut_otherwise(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(new_snapshot_is_zero),
+        cmocka_unit_test(without_values_it_only_says_where_training_stands),
         TEST(round_trip),
         TEST(without_states),
         TEST(format_stays),
