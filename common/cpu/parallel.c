@@ -1,30 +1,39 @@
-// Shares the range of a kernel out over the cores. The helpers look for work for some microseconds
-// after a kernel, as the next one usually follows at once, and then sleep: unlike the threads of an
-// OpenMP runtime, which spin for milliseconds, they do not slow down another process on the same
-// cores.
+// Shares the range of a kernel out over the cores. Each thread takes the next piece that is left,
+// so a kernel does not wait for a helper whose core another process uses. The helpers look for work
+// for a tenth of a millisecond after a kernel, as the next one usually follows at once, and then
+// sleep: unlike the threads of an OpenMP runtime, which spin for milliseconds, they do not slow
+// down another process on the same cores.
 #include "device.h"
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdlib.h>
 
-enum { MOST_THREADS = 256, SPINS = 1000 };
+enum { MOST_THREADS = 256, PIECES_PER_THREAD = 4 };
+
+// How long a thread looks again and again before it sleeps: longer than most kernels that one
+// thread runs alone, as waking it up takes about as long.
+static const double spin_seconds = 1e-4;
 
 static struct {
     pthread_mutex_t busy; // one kernel at a time; the kernel of another stream runs alone meanwhile
     pthread_mutex_t lock; // for sleeping and waking
-    pthread_cond_t changed;
-    atomic_uint generation; // counts kernels
-    atomic_uint unfinished; // helpers at work on this one
-    int started;            // threads: helpers and the caller
-    int threads;            // of them in use
+    pthread_cond_t begun, finished;
+    // Number of the kernel, and how many of its pieces nobody has taken. In one word, so that a
+    // helper that comes late takes no piece of a later kernel for one of its own.
+    _Atomic uint64_t kernel_and_left;
+    atomic_uint unfinished; // pieces
+    atomic_int threads;     // in use, of those started
+    int started;            // helpers and the caller
     void (*run)(void *, size_t, size_t);
     void *arguments;
     size_t count, grain, pieces;
 } pool = {.busy = PTHREAD_MUTEX_INITIALIZER,
           .lock = PTHREAD_MUTEX_INITIALIZER,
-          .changed = PTHREAD_COND_INITIALIZER};
+          .begun = PTHREAD_COND_INITIALIZER,
+          .finished = PTHREAD_COND_INITIALIZER};
 
 void cpu_relax(void) {
 #if defined __x86_64__
@@ -34,43 +43,60 @@ void cpu_relax(void) {
 #endif
 }
 
-// Waits until *value is no longer (or, with until, is) the given number.
-static void wait_for(atomic_uint *value, unsigned number, int until) {
-    for (int i = 0; i < SPINS; i++) {
-        if ((atomic_load(value) == number) == until)
+static uint32_t current_kernel(void) {
+    return (uint32_t)(atomic_load(&pool.kernel_and_left) >> 32);
+}
+
+static int later_has_begun(uint32_t kernel) {
+    return current_kernel() != kernel;
+}
+
+static int has_finished(uint32_t kernel) {
+    return current_kernel() != kernel || atomic_load(&pool.unfinished) == 0;
+}
+
+static void wait_until(int (*holds)(uint32_t), uint32_t kernel, pthread_cond_t *change) {
+    double end = cpu_now() + spin_seconds;
+    do {
+        if (holds(kernel))
             return;
         cpu_relax();
+    } while (cpu_now() < end);
+    pthread_mutex_lock(&pool.lock);
+    while (!holds(kernel))
+        pthread_cond_wait(change, &pool.lock);
+    pthread_mutex_unlock(&pool.lock);
+}
+
+static void wake(pthread_cond_t *change) {
+    pthread_mutex_lock(&pool.lock); // whoever looked before the change sleeps by now
+    pthread_cond_broadcast(change);
+    pthread_mutex_unlock(&pool.lock);
+}
+
+// Runs pieces of the kernel as long as there are any; all boundaries are multiples of the grain.
+static void run_pieces(uint32_t kernel) {
+    uint64_t now = atomic_load(&pool.kernel_and_left);
+    while (now >> 32 == kernel && (uint32_t)now > 0) {
+        if (!atomic_compare_exchange_weak(&pool.kernel_and_left, &now, now - 1))
+            continue;
+        size_t i = pool.pieces - (uint32_t)now, grains = (pool.count + pool.grain - 1) / pool.grain;
+        size_t from = i * grains / pool.pieces * pool.grain,
+               to = (i + 1) * grains / pool.pieces * pool.grain;
+        pool.run(pool.arguments, from, to < pool.count ? to : pool.count);
+        if (atomic_fetch_sub(&pool.unfinished, 1) == 1)
+            wake(&pool.finished);
+        now = atomic_load(&pool.kernel_and_left);
     }
-    pthread_mutex_lock(&pool.lock);
-    while ((atomic_load(value) == number) != until)
-        pthread_cond_wait(&pool.changed, &pool.lock);
-    pthread_mutex_unlock(&pool.lock);
-}
-
-static void change(atomic_uint *value, unsigned by) {
-    pthread_mutex_lock(&pool.lock);
-    atomic_fetch_add(value, by);
-    pthread_cond_broadcast(&pool.changed);
-    pthread_mutex_unlock(&pool.lock);
-}
-
-// Piece i of the current kernel; all boundaries are multiples of the grain.
-static void run_piece(size_t i) {
-    if (i >= pool.pieces)
-        return;
-    size_t grains = (pool.count + pool.grain - 1) / pool.grain;
-    size_t from = i * grains / pool.pieces * pool.grain,
-           to = (i + 1) * grains / pool.pieces * pool.grain;
-    pool.run(pool.arguments, from, to < pool.count ? to : pool.count);
 }
 
 static void *help(void *argument) {
-    for (unsigned generation = 0;; generation++) {
-        wait_for(&pool.generation, generation, 0);
+    for (uint32_t kernel = 0;;) {
+        wait_until(later_has_begun, kernel, &pool.begun);
         if ((int)(size_t)argument >= pool.threads)
             return NULL;
-        run_piece((size_t)argument);
-        change(&pool.unfinished, -1u);
+        kernel = current_kernel();
+        run_pieces(kernel);
     }
     return NULL;
 }
@@ -114,10 +140,13 @@ void cpu_share(void (*run)(void *, size_t, size_t), void *arguments, size_t coun
     pool.arguments = arguments;
     pool.count = count;
     pool.grain = grain;
-    pool.pieces = count / grain < (size_t)pool.threads ? count / grain : (size_t)pool.threads;
-    atomic_store(&pool.unfinished, (unsigned)pool.threads - 1);
-    change(&pool.generation, 1);
-    run_piece(0);
-    wait_for(&pool.unfinished, 0, 1);
+    size_t most = (size_t)pool.threads * PIECES_PER_THREAD;
+    pool.pieces = count / grain < most ? count / grain : most;
+    atomic_store(&pool.unfinished, (unsigned)pool.pieces);
+    uint32_t kernel = current_kernel() + 1;
+    atomic_store(&pool.kernel_and_left, (uint64_t)kernel << 32 | pool.pieces);
+    wake(&pool.begun);
+    run_pieces(kernel);
+    wait_until(has_finished, kernel, &pool.finished);
     pthread_mutex_unlock(&pool.busy);
 }

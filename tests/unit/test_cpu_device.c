@@ -1029,6 +1029,27 @@ static void chaos_shows_a_missing_wait(void **state) {
     OK(cudaStreamDestroy(b));
 }
 
+static pthread_t sharer;
+static atomic_int elements_done;
+
+// A helper ends its element when 7 others are done, or after 10 seconds.
+static void run_held_up(void *arguments, size_t from, size_t to) {
+    double end = cpu_now() + 10;
+    (void)arguments;
+    while (!pthread_equal(pthread_self(), sharer) && elements_done < 7 && cpu_now() < end)
+        sched_yield();
+    elements_done += (int)(to - from);
+}
+
+static void a_helper_that_is_held_up_holds_up_its_own_piece_only(void **state) {
+    (void)state;
+    sharer = pthread_self();
+    double begin = cpu_now();
+    cpu_share(run_held_up, NULL, 8, 1);
+    assert_int_equal(elements_done, 8);
+    assert_true(cpu_now() - begin < 10);
+}
+
 struct alone {
     const char *name, *environment;
     CMUnitTestFunction run;
@@ -1130,6 +1151,7 @@ static const struct CMUnitTest tests[] = {
     ALONE(one_visible_device, "CPU_DEVICES=4 CUDA_VISIBLE_DEVICES=1,9,0", 0, {NULL}),
     ALONE(no_visible_device, "CUDA_VISIBLE_DEVICES=", 0, {NULL}),
     ALONE(no_visible_device, "CUDA_VISIBLE_DEVICES=-1", 0, {NULL}),
+    ALONE(a_helper_that_is_held_up_holds_up_its_own_piece_only, "OMP_NUM_THREADS=2", 0, {NULL}),
     ALONE(chaos_delays_operations, "CPU_DEVICE_CHAOS=1", 0, {NULL}),
     ALONE(chaos_shows_a_missing_wait, "CPU_DEVICE_CHAOS=1", 0, {NULL}),
     ALONE(chaos_shows_a_missing_wait, "CPU_DEVICE_CHAOS=2", 0, {NULL}),
