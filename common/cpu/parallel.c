@@ -108,11 +108,13 @@ static void start_helpers(void) {
     int threads = sched_getaffinity(0, sizeof allowed, &allowed) ? 1 : CPU_COUNT(&allowed);
     if (wanted && atoi(wanted) > 0)
         threads = atoi(wanted);
-    pool.started = pool.threads = threads < MOST_THREADS ? threads : MOST_THREADS;
+    pool.started = threads < MOST_THREADS ? threads : MOST_THREADS;
+    pool.threads = pool.started;
     for (long i = 1; i < pool.started; i++) {
         pthread_t thread;
         if (cpu_start_thread(&thread, help, (void *)i)) {
-            pool.started = pool.threads = (int)i;
+            pool.started = (int)i;
+            pool.threads = pool.started;
             break;
         }
         pthread_detach(thread);

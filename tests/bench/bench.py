@@ -1,5 +1,4 @@
 """What the benchmarks share: running programs, describing the machine, and tables."""
-import ctypes
 import os
 import platform
 import re
@@ -48,18 +47,19 @@ def speed(output):
     return statistics.median([float(each) for each in re.findall(r"[\d.]+ s  ([\d.]+) images/s", output)][1:])
 
 
-def use_openblas(program):
-    """Description of the OpenBLAS that the program loads. Debian's PyTorch takes whatever libblas.so.3 the
-    system points at; from here on that is the program's."""
-    linked, _ = run("ldd", program)
-    found = re.search(r"=> (\S*openblas\S*)", linked)
-    if not found:
-        sys.exit(f"error: {program} is not linked with OpenBLAS, which this comparison needs")
-    path = os.path.realpath(found[1])
-    config = ctypes.CDLL(path).openblas_get_config
-    config.restype = ctypes.c_char_p
-    os.environ["LD_LIBRARY_PATH"] = os.path.dirname(found[1])
-    return f"{path}: {config().decode()}"
+def use_openblas():
+    """Debian's PyTorch takes whatever libblas.so.3 the system points at; from here on that is the OpenBLAS that
+    the CPU device would take without oneDNN."""
+    flags, _ = run("tools/find_libs.sh", "cpu", PRODUCTS="cblas")
+    found = re.search(r"-L(\S*openblas\S*)", flags)
+    if found:
+        os.environ["LD_LIBRARY_PATH"] = found[1]
+
+
+def products(trainer):
+    """The library of the trainer's matrix products, as its banner names it."""
+    banner, _ = run(trainer, "--data", "synthetic", "--hidden", 8, "--max-steps", 1)
+    return re.search(r"cores, (.*), no GPU", banner)[1]
 
 
 def has_images(folder):
@@ -84,15 +84,15 @@ def compiler(program):
 
 
 def print_training(trainer, torch_script, threads, data):
-    """Describes what the trainers are compared on, which from here on all load the same BLAS."""
-    blas = use_openblas(trainer)
+    """Describes what the trainers are compared on, and which kernels each of them uses."""
+    use_openblas()
     versions, _ = run(*torch_script, data, 64, 0, LR, MOMENTUM)
     torch_version, torch_blas = re.findall(r"^(?:PyTorch|BLAS) (.*)", versions, re.M)
     print(f"machine   {machine()}")
     print(f"compiler  {compiler(trainer)}; PyTorch {torch_version}")
     print(f"threads   {threads}; OPENBLAS_CORETYPE {os.environ.get('OPENBLAS_CORETYPE', 'unset')}")
-    print(f"BLAS      {blas}")
-    print("          the same in PyTorch" if torch_blas == blas else f"          but in PyTorch {torch_blas}")
+    print(f"products  ours: {products(trainer)}")
+    print(f"          PyTorch's: {torch_blas}")
     print(f"training  {data}, MLP 784-512-512-10, SGD with momentum {MOMENTUM}, lr {LR}", flush=True)
 
 
