@@ -1,11 +1,11 @@
-# `make` lists the targets. The steps build for the CPU device (common/cpu) into build/cpu, and where nvcc is found
-# for an NVIDIA GPU into build/gpu, too: on a machine without a GPU these programs start the others in their place
-# (common/fallback.c). DEVICE=gpu or DEVICE=cpu builds for one of the two.
+# `make` lists the targets. Where make finds nvcc, it builds each step for an NVIDIA GPU (in build/gpu) and for the CPU
+# device (common/cpu, in build/cpu); the program for the GPU starts the other one on a machine without a GPU
+# (common/fallback.c). Without nvcc it builds for the CPU device, and with DEVICE=gpu or DEVICE=cpu for one of the two.
 
 NVCC := $(or $(wildcard $(CUDA_HOME)/bin/nvcc),$(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
 ifeq ($(origin DEVICE),undefined)
 DEVICE := $(if $(NVCC),gpu,cpu)
-# In a folder that BUILD names there is room for one.
+# BUILD names a folder for the objects of one device.
 BOTH := $(if $(BUILD),,$(NVCC))
 endif
 BUILD := build/$(DEVICE)
@@ -33,7 +33,7 @@ help: ## this list
 
 quickstart: export NEXT = Next: make run-step1 ARGS="--epochs 10", or read 01_single_gpu/README.md
 quickstart: ## from nothing to a trained step 1: installs, gets the data, builds, trains
-	@DEVICE=$(HERE) tools/deps.sh run
+	@DEVICE=$(if $(BOTH),$(if $(shell nvidia-smi -L 2>/dev/null),gpu,cpu),$(DEVICE)) tools/deps.sh run
 	@tools/data.sh || [ -z "$(MNIST_MIRROR)" ]
 	@$(MAKE) --no-print-directory run-step1 ARGS="--epochs 3 $(ARGS)"
 
@@ -51,6 +51,7 @@ MADE_UP = These images are made up, they are no digits: make data gets MNIST, wh
 LAUNCH := --nproc-per-node auto
 launcher = $(if $(filter 3 4 5,$(1)),03_multigpu_launcher/launch $$(LAUNCH))
 step_programs = $(filter $(BUILD)/0$(1)_%,$(PROGRAMS))
+# Beside each program for the GPU, PROGRAM.cpu leads to the one that common/fallback.c starts in its place.
 define step_rules
 .PHONY: step$(1) run-step$(1)
 step$(1): $(step_programs) $(if $(BOTH),cpu-programs)
@@ -65,8 +66,8 @@ run-step$(1):
 endef
 STEPS := $(patsubst 0%,%,$(sort $(foreach d,$(wildcard 0*_*/),$(firstword $(subst _, ,$(d))))))
 $(foreach n,$(STEPS),$(eval $(call step_rules,$(n))))
-# The programs for the CPU device, of all steps at once, as two makes must not build the same file. A login node may
-# lack a library for them, which is no reason to fail.
+# One more make builds the CPU device's programs of all steps, since two at once would write the same files. A login
+# node may lack a library for them; then the programs for the GPU are enough.
 cpu-programs:
 	@$(MAKE) -s DEVICE=cpu build/cpu/libs.mk >/dev/null 2>&1 || { echo 'note: built for machines with a GPU only,' \
 		'as a library of the CPU device is not here: make DEVICE=cpu $(MAKECMDGOALS) names it'; exit; }; \
@@ -137,7 +138,7 @@ endif
 endif
 $(BUILD)/libs.mk:
 	@mkdir -p $(@D)
-	@{ echo 'SEARCHED := $(SEARCH)'; CC='$(CC)' NVCC='$(NVCC)' PRODUCTS='$(PRODUCTS)' tools/find_libs.sh $(DEVICE); } >$@.new
+	@{ echo 'SEARCHED := $(SEARCH)'; CC='$(CC)' FLAGS='$(ALL_CFLAGS)' NVCC='$(NVCC)' PRODUCTS='$(PRODUCTS)' tools/find_libs.sh $(DEVICE); } >$@.new
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
 # Other flags than last time rebuild everything.

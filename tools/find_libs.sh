@@ -1,8 +1,9 @@
 #!/bin/sh
 # find_libs.sh gpu|cpu: prints, as Makefile variables, the flags that compile and link against the libraries of this
 # machine. A library counts as found in the first of its usual places where a three-line program compiles and links,
-# whatever its package is called. MISSING names a library whose absence the build survives; make looks for it again.
-# find_libs.sh nccl looks for NCCL alone, and says how to get it if it is not there: only the first step needs none.
+# whatever its package is called. FLAGS are what the sources are compiled with. MISSING names a library without which
+# the build goes on; make looks for it again. find_libs.sh nccl looks for NCCL alone, which step 1 does not need, and
+# says how to get it if it is not there.
 set -u
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -51,6 +52,10 @@ missing() {
     exit 1
 }
 
+[ -z "${FLAGS:-}" ] || try "$FLAGS" stddef.h 0 ||
+    missing "${CC:-cc} does not compile: $(head -n 1 "$work/log"). Any one of these mends it:" \
+        "CC=gcc after make, where a module (such as nvhpc) has set CC to a compiler with other flags" \
+        "tools/deps.sh run (installs gcc where that is allowed)"
 zlib=$(find_in -lz zlib.h 'zlibVersion() == NULL' EBROOTZLIB /usr CONDA_PREFIX) ||
     missing "zlib (zlib.h, -lz) not found. Any one of these mends it:" \
         "tools/deps.sh run (installs it where that is allowed)" \
@@ -98,7 +103,7 @@ if [ "$1" = gpu ]; then
     ?*) echo "note: no program links with what is in NCCL_HOME=$NCCL_HOME; NCCL is another: $nccl" >&2 ;;
     esac
     generations=$(generations) ||
-        missing "$nvcc --list-gpu-arch names no GPU of compute capability 6.0 or later. Any one of these mends it:" \
+        missing "${nvcc:-nvcc} --list-gpu-arch names no GPU of compute capability 6.0 or later. Any one of these mends it:" \
             "load another CUDA module (11.8 or later), or set CUDA_HOME to its folder" \
             "build for the CPU device instead: DEVICE=cpu after make"
     # Without the warning of CUDA 12.8 and later that a future one leaves out GPUs before 7.5.
@@ -115,6 +120,7 @@ if [ "$(uname -m)" = x86_64 ] && [ "${PRODUCTS:-}" != cblas ]; then
     onednn=$(find_in -ldnnl dnnl.h 'sizeof(char[DNNL_CPU_RUNTIME == DNNL_RUNTIME_OMP ? 1 : -1]) + (size_t)dnnl_sgemm % 2' \
         CONDA_PREFIX /usr) && printf 'LIB_FLAGS := -DWITH_ONEDNN %s %s %s\n' "$onednn" "$base" "$zlib" && exit
     base=''
+    echo 'MISSING := oneDNN'
 fi
 
 # OpenBLAS in its OpenMP flavour shares its threads with our loops, so it is tried first; it lies in

@@ -82,6 +82,20 @@ objects() { # all objects that are newer than the file
     find . | sort | diff ../before -
 }
 
+@test "quickstart leaves out the CPU device's libraries where there are nvcc and a GPU" {
+    mkdir -p pretended/bin
+    printf '#!/bin/sh\necho "GPU 0: NVIDIA H100"\n' | tee pretended/bin/nvcc >pretended/bin/nvidia-smi
+    chmod +x pretended/bin/*
+    export CUDA_HOME=$PWD/pretended PATH=$PWD/pretended/bin:$PATH
+    run make -n quickstart
+    [ "${lines[0]}" = 'DEVICE=gpu tools/deps.sh run' ]
+    run make -n DEVICE=cpu quickstart
+    [ "${lines[0]}" = 'DEVICE=cpu tools/deps.sh run' ]
+    printf '#!/bin/sh\nexit 9\n' >pretended/bin/nvidia-smi
+    run make -n quickstart
+    [ "${lines[0]}" = 'DEVICE=cpu tools/deps.sh run' ]
+}
+
 need_nvcc_without_gpu() {
     [ -n "$nvcc" ] || skip "nvcc is not installed"
     ! nvidia-smi -L >/dev/null 2>&1 || skip "there is a GPU here"
@@ -132,6 +146,29 @@ END
     on_cpu_device 01_single_gpu/train "${tiny[@]}"
     rm -r build/cpu
     fails 1 "DEVICE=cpu after make" 01_single_gpu/train "${tiny[@]}"
+}
+
+@test "a cluster's modules: CUDA_HOME and NCCL_HOME are enough for quickstart, and for a step that needs NCCL" {
+    need_nvcc_without_gpu
+    local toolkit
+    toolkit=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
+    [ -e "$toolkit/include/nccl.h" ] || skip "the toolkit here has no NCCL to set apart"
+    # The toolkit in two folders, of which no usual place and no PATH knows.
+    mkdir -p modules/{cuda,nccl}/{include,lib64}
+    ln -s "$toolkit"/include/* modules/cuda/include/
+    ln -s "$toolkit"/lib64/*.so* modules/cuda/lib64/
+    mv modules/cuda/include/nccl* modules/nccl/include/
+    mv modules/cuda/lib64/libnccl* modules/nccl/lib64/
+    ln -s "$toolkit/bin" modules/cuda/bin
+    sed -i 's|/usr/local/cuda|/none|g' Makefile tools/find_libs.sh
+    export CUDA_HOME=$PWD/modules/cuda NCCL_HOME=$PWD/modules/nccl PATH=/usr/bin:/bin
+    unset LIBRARY_PATH LD_LIBRARY_PATH
+    printf '#!/bin/sh\n' | tee tools/deps.sh >tools/data.sh # nothing to install or to fetch
+    on_cpu_device make -j2 ARCH=90 quickstart ARGS='--hidden 8 --max-steps 1'
+    on_cpu_device make -j2 ARCH=90 run-step2 ARGS='--nproc 2 --hidden 8 --max-steps 1'
+    readelf -d build/gpu/02_multigpu_fork/train >dynamic
+    grep -q "RUNPATH.*$NCCL_HOME/lib64:$CUDA_HOME/lib64" dynamic
+    run ! grep "$toolkit" build/gpu/libs.mk dynamic
 }
 
 # bats test_tags=test-all

@@ -192,6 +192,21 @@ END
     done
 }
 
+@test "a compiler that does not take the flags of the sources is named, with the cure" {
+    copy_tree tree
+    cd tree
+    cat >nvc <<'END'
+#!/bin/sh
+case " $* " in *" -fno-math-errno "*) echo "nvc-Error-Unknown switch: -fno-math-errno" >&2 && exit 1 ;; esac
+exec cc "$@"
+END
+    chmod +x nvc
+    run --separate-stderr make DEVICE=cpu CC="$PWD/nvc" step1
+    [ "$status" = 2 ]
+    [[ ${stderr_lines[0]} == "error: $PWD/nvc does not compile: nvc-Error-Unknown switch: -fno-math-errno. "* ]]
+    [[ ${stderr_lines[1]} == "  - CC=gcc after make,"* ]]
+}
+
 @test "the reference BLAS is named at build and in the banner, with the cure, until a faster library is there" {
     [ -e /usr/lib/x86_64-linux-gnu/blas/libblas.so ] || skip "libblas-dev is not installed"
     copy_tree tree
