@@ -1,46 +1,52 @@
 // The checker of ordering: CPU_DEVICE_CHECK=1.
 //
 // Two operations of different streams may run at the same time unless something orders them: an
-// event that the one stream records and the other waits for, the host, which waits for the one
-// before it queues the other, or the default stream. The checker finds two operations without an
-// order that use the same memory, at least one of them writing, or two communicators of one device.
-// It looks at the calls of the host alone and not at when the work runs, so what it finds does not
-// depend on luck: if a run queues such a pair, the second one ends the program with a line on
-// stderr for each of the two.
+// event that one stream records and the other waits for, the host that waits for the first
+// operation before it queues the second one, or the default stream. The checker finds two
+// operations that use the same memory, at least one of them writing, and that nothing orders. It
+// also finds two communicators of one device that nothing orders, memory that is freed while an
+// operation may still use it, and host code that touches pinned memory while an operation may still
+// use it. The program then ends with a report that names both sides and the lines that queued them.
 //
-// It also finds memory that is freed while work may still use it, and host code that touches pinned
-// memory while a copy may still be under way.
+// The checker follows the host's calls and not the time at which operations run. A run that makes
+// the same calls therefore gets the same report, whatever the timing.
 //
-// How it works: a stream's operations are numbered. A clock holds for every stream how many of its
-// operations are certain to be done. Each stream has a clock, and so have the host and each record
-// of an event; whoever waits joins the other one's clock into its own. An operation comes after
-// number n of stream s exactly if its own stream's clock holds at least n for s.
+// How it works: each stream numbers its operations. A clock holds, for every stream, how many of
+// its operations are certain to come before. Each stream has a clock, and so have the host and each
+// record of an event. Whoever waits for another joins the other's clock into its own. An operation
+// comes after number n of stream s if its own stream's clock holds at least n for s.
 //
-// All threads of the program share one clock, as nobody sees how threads wait for each other. A
-// query (cudaEventQuery) that finds the work done orders what the same thread does next; a program
-// that only asks in passing may so hide a missing wait.
+// What it cannot know:
+// - How threads wait for each other. All threads of the program therefore share one host clock.
+// - Whether a program relies on a query that finds the work done (cudaEventQuery). Such a query
+//   orders what the same thread does next, so a program that asks in passing may hide a missing
+//   wait.
+// - Which host code touches memory from malloc. Copies to and from it are compared with each other
+//   only.
+// NCCL runs the calls of one communicator one after the other, even those of different streams, but
+// does not promise it: the checker does not count on it.
 //
-// All functions are called with cpu_lock held, and do nothing with clocks that are NULL, which all
-// are where nothing is checked.
+// Unless stated otherwise, the functions are called with cpu_lock held. Where nothing is checked,
+// all clocks are NULL, and functions do nothing with them.
 #pragma once
 #include "record.h"
 
 struct cpu_clock;
 struct cpu_use; // of memory, by an operation that may not be done
 
-// The clock of a new stream; the default stream has no place.
+// The clock of a new stream that was made at this place; the default stream has none.
 struct cpu_clock *cpu_new_clock(const struct cpu_place *made);
 struct cpu_clock *cpu_copy_clock(const struct cpu_clock *clock);
 
 // What comes after later also comes after all that comes before earlier.
 void cpu_join(struct cpu_clock *later, const struct cpu_clock *earlier);
 
-// The host has waited for this, or this thread has asked and it is done.
+// The host has waited for this, or this thread has asked and was told that it is done.
 void cpu_host_has_waited(const struct cpu_clock *clock);
 void cpu_host_has_asked(const struct cpu_clock *clock);
 
-// The operation of this note is to be queued on the stream of this clock. Returns whether it may
-// be: else cpu_check_report is to be called.
+// The operation of this note is about to be queued on the stream of this clock. Returns 0 where it
+// must not be, because something was found; cpu_check_report then says so.
 int cpu_check_operation(struct cpu_clock *stream, const struct cpu_note *note);
 
 // Memory with these uses is about to be freed.
@@ -49,11 +55,11 @@ void cpu_check_free(struct cpu_use **uses);
 // The communicator ends, and with it what is known of its calls.
 void cpu_check_comm_ends(const struct ncclComm *comm);
 
-// Ends the program if something was found. Called without cpu_lock.
+// Ends the program if something was found. To be called without cpu_lock.
 void cpu_check_report(void);
 
-// An operation that may still be under way and that writes the byte or, where reads is set, reads
-// it.
+// An operation that may still be under way and writes the byte at this address or, where reads is
+// set, reads it; NULL if there is none.
 const struct cpu_use *cpu_unfinished_use(const struct cpu_use *uses, uintptr_t at, int reads);
 
 // 0: nothing that is under way uses this memory, 1: something reads it, 2: something writes it.

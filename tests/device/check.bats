@@ -73,6 +73,8 @@ clean() {
         wait "${jobs[node]}" || { cat out.$node err.$node && return 1; }
         run ! grep CPU_DEVICE_CHECK err.$node
     done
+    grep -q 'hybrid: 4 units in 2 shards each, 2 replicas' out.0
+    grep -q '^epoch 2/2 ' out.0
 }
 
 @test "the checker changes no loss" {

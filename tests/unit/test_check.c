@@ -362,6 +362,7 @@ static void two_copies_to_the_host(void) {
 // Communicators of two ranks, and then what each of them does. Rank 0 has the fault, or both have.
 
 static ncclComm_t comms[2];
+static int two_hosts; // each rank says that it is on a host of its own
 
 static void run_two_ranks(void (*run)(int rank)) {
     ncclUniqueId *ids =
@@ -372,6 +373,9 @@ static void run_two_ranks(void (*run)(int rank)) {
     for (int rank = 0; rank < 2; rank++)
         if ((ranks[rank] = fork()) == 0) {
             setenv("CPU_DEVICES", "2", 1);
+            setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+            if (two_hosts)
+                setenv("NCCL_HOSTID", rank ? "b" : "a", 1);
             OK(cudaSetDevice(rank));
             set_up();
             for (int i = 0; i < 2 && rank == 0; i++)
@@ -428,6 +432,11 @@ static void communicators_in_different_orders(void) {
     run_two_ranks(use_both_crosswise);
 }
 
+static void different_orders_between_hosts(void) {
+    two_hosts = 1;
+    run_two_ranks(use_both_crosswise);
+}
+
 static void share_a_buffer(int rank) {
     sum(x, 0, a);
     if (rank == 0)
@@ -438,18 +447,32 @@ static void collective_and_memset(void) {
     run_two_ranks(share_a_buffer);
 }
 
-static void share_what_is_sent(int rank) {
+static void exchange(int rank) {
     OK(ncclGroupStart());
     OK(ncclSend(x, 10, ncclFloat, 1 - rank, comms[0], a));
     OK(ncclRecv(x + 10, 10, ncclFloat, 1 - rank, comms[0], a));
     OK(ncclGroupEnd());
     read_floats(x, 10, b);
+}
+
+static void read_what_is_received(int rank) {
+    exchange(rank);
     if (rank == 0)
         read_floats(x + 15, 1, b);
 }
 
-static void group_and_copy(void) {
-    run_two_ranks(share_what_is_sent);
+static void write_what_is_sent(int rank) {
+    exchange(rank);
+    if (rank == 0)
+        write_floats(x, 1, b);
+}
+
+static void received_in_a_group(void) {
+    run_two_ranks(read_what_is_received);
+}
+
+static void sent_in_a_group(void) {
+    run_two_ranks(write_what_is_sent);
 }
 
 // All cases, and what the report must hold.
@@ -457,28 +480,20 @@ static void group_and_copy(void) {
 struct test {
     const char *name;
     void (*run)(void);
+    int ranks;            // whether it starts processes, which set up what they need
     int status;           // exit code, or a signal's number with a minus
     const char *texts[4]; // none: prints nothing
 };
 
-#define IN_ORDER(name)                                                                             \
-    {                                                                                              \
-#name, name, 0, {                                                                          \
-            NULL                                                                                   \
-        }                                                                                          \
-    }
-#define FAULT(name, ...)                                                                           \
-    {                                                                                              \
-#name, name, 1, {                                                                          \
-            __VA_ARGS__                                                                            \
-        }                                                                                          \
-    }
+// clang-format off
+#define CASE(name, ranks, status, ...) {#name, name, ranks, status, {__VA_ARGS__}}
+// clang-format on
+#define IN_ORDER(name) CASE(name, 0, 0, NULL)
+#define FAULT(name, ...) CASE(name, 0, 1, __VA_ARGS__)
 #define TOUCH(name, ...)                                                                           \
-    {                                                                                              \
-#name, name, -SIGSEGV, {                                                                   \
-            "host code at unit/test_check.c:", "(" #name ") touches pinned memory", __VA_ARGS__    \
-        }                                                                                          \
-    }
+    CASE(name, 0, -SIGSEGV,                                                                        \
+         "host code at unit/test_check.c:", "(" #name ") touches pinned memory", __VA_ARGS__)
+#define RANKS(name, status, ...) CASE(name, 1, status, __VA_ARGS__)
 #define USE(name, does, from, to)                                                                  \
     name " " does " bytes " #from " to " #to ", queued at unit/test_check.c:"
 #define WRITES(from, to) USE("cudaMemsetAsync", "writes", from, to)
@@ -530,17 +545,19 @@ static struct test cases[] = {
     TOUCH(pinned_is_written_too_early, "cudaMemcpyAsync, queued at unit/test_check.c:"),
     FAULT(two_copies_to_the_host, "pageable host memory", USE("cudaMemcpyAsync", "writes", 0, 39),
           USE("cudaMemcpyAsync", "writes", 36, 75)),
-    IN_ORDER(communicators_in_order),
-    FAULT(communicators_without_order, "two collectives of different communicators",
+    RANKS(communicators_in_order, 0, NULL),
+    RANKS(communicators_without_order, 1, "two collectives of different communicators",
           "ncclAllReduce, queued at unit/test_check.c:"),
-    {"communicators_in_different_orders",
-     communicators_in_different_orders,
-     3,
-     {"the ranks use two communicators in different orders, and wait for each other: rank ",
-      " is in AllReduce (count 10, float, sum) at unit/test_check.c:", "), rank ",
-      " is in AllReduce (count 10, float, sum) of the other one at unit/test_check.c:"}},
-    FAULT(collective_and_memset, USE("ncclAllReduce", "writes", 0, 39), WRITES(0, 39)),
-    FAULT(group_and_copy, USE("ncclRecv", "writes", 40, 79), READS(60, 63)),
+    RANKS(communicators_in_different_orders, 3,
+          "the ranks use two communicators in different orders, and wait for each other: rank ",
+          " is in AllReduce (count 10, float, sum) at unit/test_check.c:", "), rank ",
+          " is in AllReduce (count 10, float, sum) of the other one at unit/test_check.c:"),
+    RANKS(different_orders_between_hosts, 3, "in different orders, and wait for each other: rank ",
+          " is in AllReduce (count 10, float, sum) at unit/test_check.c:", "), rank ",
+          " is in AllReduce (count 10, float, sum) of the other one"),
+    RANKS(collective_and_memset, 1, USE("ncclAllReduce", "writes", 0, 39), WRITES(0, 39)),
+    RANKS(received_in_a_group, 1, USE("ncclRecv", "writes", 40, 79), READS(60, 63)),
+    RANKS(sent_in_a_group, 1, USE("ncclSend", "reads", 0, 39), WRITES(0, 3)),
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -567,13 +584,9 @@ int main(int argc, char **argv) {
     struct CMUnitTest tests[CASES];
     for (int i = 0; i < CASES; i++) {
         if (argc > 1 && !strcmp(argv[1], cases[i].name)) {
-            void (*run)(void) = cases[i].run;
-            int ranks = run == communicators_in_order || run == communicators_without_order ||
-                        run == communicators_in_different_orders || run == collective_and_memset ||
-                        run == group_and_copy;
-            if (!ranks) // they set up what they need after the fork
+            if (!cases[i].ranks) // they set up what they need after the fork
                 set_up();
-            run();
+            cases[i].run();
             return cudaDeviceSynchronize();
         }
         tests[i] = (struct CMUnitTest){cases[i].name, run_case, NULL, NULL, &cases[i]};
