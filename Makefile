@@ -26,7 +26,7 @@ PROGRAMS := $(patsubst %.c,$(BUILD)/%,$(wildcard 0*/*.c))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help quickstart data programs test-quick test test-all fuzz bench-step1 bench-step2 bench-collectives bench-launcher bench-step5 check-gpu demo-fsdp diffstat doctor container test-cluster test-container format lint clean
+.PHONY: help quickstart data programs test-quick test test-all fuzz bench-step1 bench-step2 bench-collectives bench-launcher bench-watchdog bench-step5 check-gpu demo-fsdp diffstat doctor container test-cluster test-container format lint clean
 help: ## this list
 	@sed -n 's/^\([a-z][a-zMN0-9-]*\):.*## /\1|/p' Makefile | awk -F'|' '{printf "make %-17s %s\n", $$1, $$2}'
 	@echo 'DEVICE=cpu or DEVICE=gpu after make chooses the device (now: $(if $(BOTH),both,$(DEVICE))); ARCH=native builds for this GPU only.'
@@ -204,16 +204,19 @@ bench-launcher: ## what the launcher costs, beside torchrun
 	@tools/deps.sh bench
 	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ programs
 	@/usr/bin/python3 -B tests/bench/launcher.py build/cpu $(ARGS)
+bench-watchdog: ## what a collective costs the host, with and without step 4's watchdog
+	@$(MAKE) --no-print-directory -s DEVICE=$(DEVICE) QUIET=@ $(BUILD)/tests/bench/watchdog
+	@$(BUILD)/tests/bench/watchdog
 bench-step5: ## what sharding costs in speed, beside step 4 and within step 5
 	@tools/deps.sh bench
 	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ programs
 	@/usr/bin/python3 -B tests/bench/step5.py build/cpu $(ARGS)
 
-BENCHMARKS := $(addprefix $(BUILD)/tests/bench/,sgemm exchange collectives)
+BENCHMARKS := $(addprefix $(BUILD)/tests/bench/,sgemm exchange collectives watchdog)
 $(BENCHMARKS): %: %.o
-	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) -lm
+	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) $(NCCL_FLAGS) -lm
 $(BUILD)/tests/bench/exchange $(BUILD)/tests/bench/collectives: $(BUILD)/tests/bench/allreduce.o
-$(BUILD)/tests/bench/collectives: $(COMMON)
+$(BUILD)/tests/bench/collectives $(BUILD)/tests/bench/watchdog: $(COMMON)
 $(BUILD)/tests/bench/exchange.o: private CFLAGS += -march=native # a bound may use all that is here
 $(BUILD)/tests/bench/mpi_allreduce: $(addprefix tests/bench/,mpi_allreduce.c allreduce.c allreduce.h) $(BUILD)/flags
 	@mkdir -p $(@D)

@@ -98,12 +98,13 @@ static void *watchdog(void *unused) {
 }
 
 static void begin_collective(const char *call, const char *file, int line) {
-    pthread_mutex_lock(&watch.lock);
-    while (watch.queued - watch.done == MOST_QUEUED) { // the host is far ahead of the device
-        pthread_mutex_unlock(&watch.lock);
-        usleep(1000);
+    for (;; usleep(1000)) { // while the host is far ahead of the device
         pthread_mutex_lock(&watch.lock);
-        look();
+        if (watch.queued - watch.done == MOST_QUEUED)
+            look();
+        if (watch.queued - watch.done < MOST_QUEUED)
+            break;
+        pthread_mutex_unlock(&watch.lock);
     }
     struct collective *c = &watch.collectives[watch.queued % MOST_QUEUED];
     c->call = call;
