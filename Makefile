@@ -113,7 +113,7 @@ test: ## tests of everything, in some minutes; installs what they need (180 MB)
 	@tools/data.sh || true
 	@LEVEL=test tests/run.sh
 
-test-all: ## those beside Slurm, PyTorch, Open MPI and MPICH, too, and long ones (installs 1.6 GB)
+test-all: ## those beside Slurm, PyTorch, Open MPI and MPICH, too, and long ones (installs 1.5 GB)
 	@tools/deps.sh test-all
 	@tools/data.sh || true
 	@tests/run.sh

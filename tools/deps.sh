@@ -15,8 +15,8 @@ has_file() { [ -f "$1" ]; }
 find_libs() { CC=$cc tools/find_libs.sh cpu 2>&1; }
 has_zlib() { [[ $(find_libs) != *'(zlib.h,'* ]]; }
 has_products() { find_libs >/dev/null || { ! has_zlib && { has_header cblas.h || has_header dnnl.h; }; }; }
-has_onednn() { [[ $(find_libs) == *-ldnnl* ]]; }
-has_openblas() { PRODUCTS=cblas find_libs | grep -q openblas; }
+has_onednn() { find_libs | grep -q '^LIB_FLAGS.*-ldnnl'; }
+has_openblas() { PRODUCTS=cblas find_libs | grep -q '^LIB_FLAGS.*-lopenblas'; }
 has_fuzzer() {
     echo 'int LLVMFuzzerTestOneInput(const char *d, long n) { return !d + !n; }' |
         clang -x c -fsanitize=fuzzer,address - -o /dev/null 2>/dev/null
@@ -121,30 +121,37 @@ failed() {
     echo "note: apt-get $1 failed: $(grep '^[EW]: ' "$log" | head -n 1 | cut -c -200)" >&2
 }
 
-# For get and put_away PACKAGE...: those that this release has, in $packages.
-announce() { # VERB PACKAGE...
+# announce VERB PACKAGE...: leaves those that this release has in $packages, and says how large they are, with all that
+# they need.
+announce() {
+    local all
     mapfile -t packages < <(for package in "${@:2}"; do
         apt-cache show "$package" >/dev/null 2>&1 && echo "$package"
     done)
-    [ ${#packages[@]} -gt 0 ] || return
-    apt_get install --assume-no "${packages[@]}"
+    [ ${#packages[@]} -gt 0 ] && apt_get install --simulate "${packages[@]}" || return
+    mapfile -t all < <(sed -n 's/^Inst \([^ ]*\) .*/\1/p' "$log")
     echo "$1: ${packages[*]}"
-    sed -nE 's/^Need to get (.*\/)?(.*) of archives.*/  \2 to fetch/p
-        s/^After this operation, (.*) of additional .*/  \1 on disk/p' "$log"
+    apt-cache show --no-all-versions "${all[@]}" | awk -v count=${#all[@]} '
+        /^Size:/ { fetched += $2 / 1e6 }
+        /^Installed-Size:/ { installed += $2 / 1e3 }
+        END { printf "  %d packages, %.1f MB to fetch, %.0f MB on disk\n", count, fetched, installed }'
 }
 
 install_packages() {
-    announce installing "$@" || return 0
+    announce installing "$@" || return
     apt_get install -y "${packages[@]}" || failed install
 }
 
 unpack_packages() {
     local file
-    announce "unpacking into $peers" "$@" || return 0
+    announce "unpacking into $peers" "$@" || return
     mkdir -p $peers/debs/partial $peers/etc/slurm
     apt_get install -y --download-only -o Dir::Cache::archives="$PWD/$peers/debs" "${packages[@]}" || failed install
     for file in "$peers"/debs/*.deb; do
         dpkg -x "$file" $peers
+    done
+    for file in "$peers"/usr/sbin/*-wlm; do # as an installation names Slurm's servers
+        ln -sf "${file##*/}" "${file%-wlm}"
     done
     rm -r $peers/debs
 }
@@ -161,11 +168,13 @@ if can_install; then
         # shellcheck disable=SC2086
         unpack_packages $unpacked
         check "$1"
-        [ -z "$needed" ] || has_products || install_packages libopenblas-openmp-dev # where oneDNN is in no release
+        if [[ $apt == *dnnl* ]] && ! has_products; then # this release has no oneDNN
+            install_packages libopenblas-openmp-dev
+            check "$1"
+        fi
     else
         failed update
     fi
-    check "$1"
 fi
 [ -n "$apt" ] || exit 0
 

@@ -14,9 +14,13 @@
 #
 # CLUSTER_ROOT is the cluster's folder, and what its nodes share: a file system for the caller's files too. The
 # cluster's own are in its subfolder cluster. Each cluster has a folder of its own, and several can be up at once.
+#
+# What is not installed on this machine is taken from build/peers, into which tools/deps.sh unpacks the packages of
+# Slurm, munge and sshd: the nodes see it laid over /usr and /etc, and the machine has no new service.
 set -euo pipefail
 PATH=/usr/sbin:/sbin:$PATH
 self=$(realpath "$0")
+peers=${self%/tests/*}/build/peers
 root=$(realpath -m "${CLUSTER_ROOT:-/tmp/cluster}")
 state=$root/cluster
 compute=(node1 node2 node3 node4)
@@ -39,15 +43,17 @@ within() {
 why_not() {
     local program missing=()
     for program in slurmctld slurmd sbatch munged sshd ssh-keygen ip nsenter; do
-        command -v $program >/dev/null || missing+=("$program")
+        PATH=$PATH:$peers/usr/bin:$peers/usr/sbin command -v $program >/dev/null || missing+=("$program")
     done
+    # shellcheck disable=SC2016 # expanded there
     if [ "$(id -u)" != 0 ]; then
         echo "a cluster of namespaces needs root"
     elif [ ${#missing[@]} -gt 0 ]; then
         echo "missing: ${missing[*]} (Debian: slurmctld slurmd slurm-client munge openssh-server iproute2)"
     elif ! unshare --net --uts --ipc --pid --mount --fork sh -ec 'hostname a; mount -t tmpfs none /run
         mount -t proc none /proc; mount -t sysfs none /sys
-        ip link add name b type bridge; ip link add c type veth peer name d' 2>/dev/null; then
+        ip link add name b type bridge; ip link add c type veth peer name d
+        [ ! -d "$0" ] || mount -t overlay -o "lowerdir=$0/usr:/usr" none /usr' "$peers" 2>/dev/null; then
         echo "namespaces, mounts in them, or the networks of a cluster cannot be made here"
     fi
 }
@@ -66,6 +72,8 @@ configure() {
     head -c 128 /dev/urandom >"$state/munge.key"
     chmod 400 "$state/munge.key"
     echo "127.0.0.1 localhost" >"$state/hosts"
+    # sshd wants a user of this name, which its package makes when it is installed.
+    { grep -v ^sshd: /etc/passwd && echo sshd:x:100:65534::/run/sshd:/usr/sbin/nologin; } >"$state/passwd"
     for host in "${hosts[@]}"; do
         mkdir "$state/$host"
         echo "$(address "$host") $host" >>"$state/hosts"
@@ -113,7 +121,7 @@ END
     # This version's slurmd loads a cgroup plugin even if none is used; v1 does not look for a mounted one.
     echo 'CgroupPlugin=cgroup/v1' >"$state/slurm/cgroup.conf"
 
-    ssh-keygen -q -t ed25519 -N '' -f "$state/ssh/id"
+    PATH=$PATH:$peers/usr/bin ssh-keygen -q -t ed25519 -N '' -f "$state/ssh/id"
     cp "$state/ssh/id.pub" "$state/ssh/authorized_keys"
     cat >"$state/ssh/sshd_config" <<END
 HostKey $state/ssh/id
@@ -173,6 +181,11 @@ init() { # NODE
     read -r pid _ </proc/self/stat # the number outside, as /proc still is that of the machine
     mount --make-rprivate /
     hostname "$1"
+    if [ -d "$peers" ]; then
+        mount -t overlay -o "lowerdir=$peers/usr:/usr" none /usr
+        mount -t overlay -o "lowerdir=$peers/etc:/etc" none /etc
+    fi
+    mount --bind "$state/passwd" /etc/passwd
     mount --bind "$state/hosts" /etc/hosts
     mount --bind "$state/slurm" /etc/slurm
     mount --bind "$state/ssh/ssh_config" /etc/ssh/ssh_config

@@ -333,7 +333,7 @@ END
 @test "until all shards are there the snapshot is the one before" {
     waits_for_shards() { # PROGRAM
         rm -rf now && mkdir now
-        KILL_AT="2 rename 2 19" start_ranks 4 "$1" --snapshot now/s --step-timeout 0.5
+        KILL_AT="2 rename 2 19" start_ranks 4 "$1" --snapshot now/s --step-timeout 2
         ranks_end 10 1 0 1 3 || return
         kill -9 "${pids[2]}"
         [[ $(files now) == *"s.e1s0u.0of4 s.e1s0u.1of4 s.e1s0u.2of4.tmp s.e1s0u.3of4" ]] || return
