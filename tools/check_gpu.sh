@@ -38,11 +38,17 @@ record() { # RESULT NAME SECONDS REASON
     rows+=("$1|$2|$3|${4//|/ }")
 }
 
-# Runs a command with a time limit.
-limited() {
-    local left=$((most - SECONDS)) code
+# Starts a command with a time limit in the background, so that a signal to this script ends it, too.
+start() {
+    local left=$((most - SECONDS))
     [ $left -gt 0 ] || { echo "not begun: the $most seconds for all checks are over" && return 1; }
-    timeout -k 5 $((left < limit ? left : limit)) "$@"
+    timeout -k 5 $((left < limit ? left : limit)) "$@" &
+}
+
+limited() {
+    local code
+    start "$@" || return
+    wait $!
     code=$?
     [ $code != 124 ] || echo "ended by check-gpu: it took too long"
     return $code
@@ -153,8 +159,8 @@ wait_until() {
 stopped_rank() {
     local code
     : >"$work/log" # that of another run must not be mistaken for this one's
-    timeout -k 5 "$limit" "${pair[@]}" --shutdown-timeout 3 "${as_rank[@]}" "$bin/04_multinode/train" "${small[@]}" \
-        --epochs 100000 --step-timeout 5 >"$work/log" 2>&1 &
+    start "${pair[@]}" --shutdown-timeout 3 "${as_rank[@]}" "$bin/04_multinode/train" "${small[@]}" \
+        --epochs 100000 --step-timeout 5 >"$work/log" 2>&1 || { cat "$work/log" && return 1; }
     wait_until grep -q ' step 10/' "$work/log" && kill -STOP "$(cat "$work/pid.1")"
     wait $!
     code=$?
@@ -173,7 +179,8 @@ killed_rank() { # PROGRAM
     local code steps train=("${as_rank[@]}" "$1" "${small[@]}" --epochs 100000)
     rm -f "$work"/run.*
     : >"$work/log"
-    timeout -k 5 "$limit" "${pair[@]}" --max-restarts 1 "${train[@]}" --snapshot "$work/run.1" >"$work/log" 2>&1 &
+    start "${pair[@]}" --max-restarts 1 "${train[@]}" --snapshot "$work/run.1" >"$work/log" 2>&1 ||
+        { cat "$work/log" && return 1; }
     if wait_until grep -q '^epoch 1/[0-9]*  loss ' "$work/log" && kill -KILL "$(cat "$work/pid.1")"; then
         wait_until goes_on && kill -USR1 "$(cat "$work/pid.0")"
     fi
