@@ -37,8 +37,10 @@ double seconds(void) {
     return t.tv_sec + 1e-9 * t.tv_nsec;
 }
 
+// Open MPI's mpirun gives its processes a terminal that it makes itself, whatever it writes their
+// output to. It does not become their controlling terminal, which tcgetpgrp asks for.
 int report_on_terminal(void) {
-    return isatty(STDOUT_FILENO);
+    return isatty(STDOUT_FILENO) && tcgetpgrp(STDOUT_FILENO) >= 0;
 }
 
 static void check_csv(int written) {

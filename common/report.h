@@ -10,7 +10,8 @@ __attribute__((format(printf, 1, 2))) void say(const char *format, ...);
 // Seconds on a clock that never jumps.
 double seconds(void);
 
-// Is stdout a terminal? There progress is a bar that is redrawn in place, elsewhere plain lines.
+// Is stdout the terminal that somebody sits at? There progress is a bar that is redrawn in place,
+// elsewhere plain lines.
 int report_on_terminal(void);
 
 // Call it before training begins, or goes on after done steps. Training has so many epochs, of so

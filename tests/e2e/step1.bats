@@ -74,6 +74,15 @@ epoch_line='^epoch [0-9]+/[0-9]+  loss [0-9]+\.[0-9]{4}  test loss [0-9]+\.[0-9]
     run ! grep -q ' step ' terminal
 }
 
+@test "on a terminal that is not its own, as mpirun makes one, a program writes plain lines" {
+    need_terminal
+    declare -fx train
+    export tiny
+    SHELL=$BASH script -qec "setsid --wait bash -c 'train --epochs 1 --log-every 4'" /dev/null >terminal </dev/null
+    grep -q '^epoch 1/1  step 8/10  loss ' terminal
+    run ! grep -q $'\033' terminal
+}
+
 @test "a bar fits the terminal, and no other line follows in its own" {
     need_terminal
     declare -fx train

@@ -358,6 +358,15 @@ only_theirs=('< TORCHELASTIC_ERROR_FILE=WHATEVER' '< NCCL_ASYNC_ERROR_HANDLING=1
     done
 }
 
+@test "under Open MPI, which gives ranks a terminal, progress is plain lines" {
+    need_open_mpi
+    # shellcheck disable=SC2016 # expanded there
+    timeout 60 "${open_mpi[@]}" -n 2 sh -c 'test -t 1 && exec "$0" "$@"' "$three" \
+        --data "$tiny" --hidden 8,8 --batch 120 --epochs 1 --log-every 1 >log
+    grep -q '^epoch 1/1  step 3/5  loss ' log
+    run ! grep -q $'\033' log
+}
+
 @test "a failing rank ends all of Open MPI's" {
     need_open_mpi
     ends_with_a_rank OMPI_COMM_WORLD_RANK "${open_mpi[@]}" -n 2
