@@ -2,7 +2,9 @@
 // machine.
 #pragma once
 #include "../common/error.h"
+#include "../common/options.h"
 #include "../common/report.h"
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,9 +22,36 @@ static void *share_memory(size_t bytes) {
     return memory;
 }
 
+// A launcher that has started several of this program would get as many whole jobs, all on the same
+// GPUs. Rank 0 says so for all; it must have the time to, as the first that ends may end the
+// others.
+static void refuse_launchers(void) {
+    static const char *const launchers[][3] = {
+        {"a launcher", "RANK", "WORLD_SIZE"},
+        {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+        {"mpiexec", "PMI_RANK", "PMI_SIZE"},
+        {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}};
+    for (int i = 0; i < 4; i++) {
+        const char *rank = getenv(launchers[i][1]), *world = getenv(launchers[i][2]);
+        if (!rank || !world)
+            continue;
+        if (atoi(world) < 2) // launchers may start each other, and this one is the innermost
+            return;
+        if (atoi(rank) > 0) {
+            sleep(3);
+            exit(2);
+        }
+        wrong_usage(
+            "%s has started this program %s times, and it starts its ranks itself: start it "
+            "once, as %s --nproc %s",
+            launchers[i][0], world, program_invocation_name, world);
+    }
+}
+
 // The number of GPUs. CUDA does not work in the child of a process that has called it, so whoever
 // wants to fork must not even count them: a child does, and ends.
 static int count_devices(void) {
+    refuse_launchers();
     int status, *devices = share_memory(sizeof *devices);
     signal(SIGCHLD, SIG_DFL); // where it is ignored, children cannot be waited for
     pid_t child = fork();

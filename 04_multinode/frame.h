@@ -59,7 +59,21 @@ static void read_token(const char *path) {
     memcpy(self.token, token, strlen(token));
 }
 
+// Ranks that are all on one host need not be told where to meet. They make a port of their own out
+// of what they have in common: the name of the run, or else the parent.
+static void meet_here(const struct place *p) {
+    char port[8];
+    unsigned sum = *p->run ? 0 : getppid();
+    for (const char *c = p->run; *c; c++)
+        sum = 31 * sum + *c;
+    snprintf(port, sizeof port, "%u", 20000 + sum % 10000);
+    setenv("MASTER_ADDR", "127.0.0.1", 0);
+    setenv("MASTER_PORT", port, 0);
+}
+
 static void prepare(const struct place *p, const char *plan, const char *token_file) {
+    if (p->local_world == p->world)
+        meet_here(p);
     const char *host = getenv("MASTER_ADDR"), *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
     if (!host || !*host || !getenv("MASTER_PORT"))
         wrong_usage("%s is not set: where rank 0 listens; in a job script MASTER_PORT=29500 and "

@@ -527,6 +527,34 @@ refused() {
     done
 }
 
+# By the variables that each launcher sets for its rank % of so many.
+@test "a launcher that has started several is told to start one, by its rank 0" {
+    # The interactive shell of an salloc is the only task of its step. A batch script is no task.
+    torchrun="RANK=% WORLD_SIZE=#" mpi="OMPI_COMM_WORLD_RANK=% OMPI_COMM_WORLD_SIZE=#" mpich="PMI_RANK=% PMI_SIZE=#"
+    slurm="SLURM_PROCID=% SLURM_STEP_NUM_TASKS=#" batch="SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_JOB_ID=7"
+    in_place() { # RANK COUNT VARIABLES COMMAND...
+        local variables=${3//%/$1}
+        # shellcheck disable=SC2086 # words
+        env ${variables//#/$2} "${@:4}"
+    }
+    while read -r family name; do
+        fails 2 "$name has started this program 3 times, and it starts its ranks itself: start it once, as $two --nproc 3" \
+            in_place 0 3 "${!family}" "$two"
+        run --separate-stderr in_place 2 3 "${!family}" timeout 20 "$two"
+        [ "$status" = 2 ]
+        [ -z "$stderr$output" ]
+        in_place 0 1 "${!family}" timeout 60 "$two" --nproc 2 --data "$tiny" --hidden 8,8 --batch 120 --epochs 1
+    done <<'END'
+torchrun a launcher
+mpi mpirun
+mpich mpiexec
+slurm srun
+END
+    for variables in "$batch" "$slurm $batch ${mpi//#/1}"; do
+        in_place 0 2 "$variables" timeout 60 "$two" --nproc 2 --data "$tiny" --hidden 8,8 --batch 120 --epochs 1
+    done
+}
+
 @test "batches that do not divide into the ranks are refused before any is started" {
     refused 2 1 "--batch 121 does not divide into 2 ranks; 120 and 122 do" --nproc 2 --batch 121
     refused 2 1 "--batch 122 does not divide into 4 ranks; 120 and 124 do" --batch 122

@@ -6,7 +6,8 @@
 load helpers
 
 setup_file() {
-    need_train 03_multigpu_launcher/train 03_multigpu_launcher/launch 06_allreduce_demo/allreduce
+    need_train 02_multigpu_fork/train 03_multigpu_launcher/train 03_multigpu_launcher/launch 04_multinode/train \
+        06_allreduce_demo/allreduce
     tiny_data "$BATS_FILE_TMPDIR/tiny"
     export torch_is_missing mpirun
     torch_is_missing=$(/usr/bin/python3 -c 'import torch.distributed.run' 2>&1 | tail -n 1)
@@ -27,6 +28,7 @@ setup() {
     export PYTHONCOERCECLOCALE=0 PYTHONDONTWRITEBYTECODE=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     build=${TRAIN%/01_single_gpu/train}
     three=$build/03_multigpu_launcher/train
+    four=$build/04_multinode/train
     allreduce=$build/06_allreduce_demo/allreduce
     launch=$build/03_multigpu_launcher/launch
     tiny=$BATS_FILE_TMPDIR/tiny
@@ -355,6 +357,7 @@ only_theirs=('< TORCHELASTIC_ERROR_FILE=WHATEVER' '< NCCL_ASYNC_ERROR_HANDLING=1
     need_open_mpi
     for ranks in 2 4; do
         learns $ranks "Open MPI" timeout 60 "${open_mpi[@]}" -n $ranks
+        three=$four learns $ranks "Open MPI" timeout 60 "${open_mpi[@]}" -n $ranks
     done
 }
 
@@ -365,6 +368,38 @@ only_theirs=('< TORCHELASTIC_ERROR_FILE=WHATEVER' '< NCCL_ASYNC_ERROR_HANDLING=1
         --data "$tiny" --hidden 8,8 --batch 120 --epochs 1 --log-every 1 >log
     grep -q '^epoch 1/1  step 3/5  loss ' log
     run ! grep -q $'\033' log
+}
+
+# Steps 2 and 6, which start their ranks themselves, say in one line how to start them, and end.
+refuse_several() { # COMMAND...
+    for program in "$build/02_multigpu_fork/train" "$allreduce"; do
+        run --separate-stderr timeout 20 "$@" -n 3 "$program"
+        [ "$status" = 2 ]
+        [ "$(grep -c 'has started this program 3 times' <<<"$stderr$output")" = 1 ]
+        grep -q "^error: mpi[a-z]* has started .*: start it once, as $program --nproc 3; " <<<"$stderr$output"
+        leaves '*'
+    done
+}
+
+@test "steps 2 and 6 are not started several times by Open MPI or MPICH" {
+    need_open_mpi
+    refuse_several "${open_mpi[@]}"
+    timeout 60 "$mpirun" -n 1 "$allreduce" --nproc 2 --check-only | grep '#wrong 0$'
+    need_hydra
+    refuse_several mpiexec.hydra
+}
+
+@test "two jobs of step 4 on one host under Open MPI do not meet each other" {
+    need_open_mpi
+    for job in 1 2; do
+        timeout 60 "${open_mpi[@]}" -n 2 "$four" --data "$tiny" --hidden 8,8 --batch 120 --epochs 3 --log-every 1 \
+            --csv csv$job >out$job </dev/null &
+        jobs[job]=$!
+    done
+    wait "${jobs[1]}"
+    wait "${jobs[2]}"
+    same_curve "$one" csv1
+    same_curve "$one" csv2
 }
 
 @test "a failing rank ends all of Open MPI's" {
@@ -380,6 +415,7 @@ only_theirs=('< TORCHELASTIC_ERROR_FILE=WHATEVER' '< NCCL_ASYNC_ERROR_HANDLING=1
 @test "MPICH's ranks learn what step 1 learns" {
     need_hydra
     learns 2 MPICH timeout 60 mpiexec.hydra -n 2
+    three=$four learns 2 MPICH timeout 60 mpiexec.hydra -n 2
 }
 
 @test "a failing rank ends all of MPICH's" {
