@@ -45,6 +45,7 @@ static pid_t *pids;            // of the ranks here, 0: ended; the guard sees th
 static int left;               // how many have not ended
 static struct stream *streams; // stdout and stderr of each
 static double kill_at;         // when SIGKILL follows SIGTERM, 0: never
+static double wait_note_at;    // when it is said that it will, 0: never
 static int ended_by;           // signal that is to end the run, 0: none
 static pid_t guard;
 static int alive; // pipe to the guard, who waits for its end
@@ -57,8 +58,18 @@ static void signal_ranks(int signal) {
             kill(-pids[i], signal); // with its children: a rank leads a process group of its own
 }
 
+// Whoever looks for the launcher or its ranks by their command lines must not find the guard, which
+// is a copy of the launcher. It fits into the place of the arguments.
+static void set_command_line(char **argv, const char *text) {
+    char **last = argv;
+    while (last[1])
+        last++;
+    size_t size = *last + strlen(*last) + 1 - *argv;
+    strncpy(*argv, text, size - 1);
+}
+
 // Ends what is left when the launcher is gone, however that came about.
-static void start_guard(void) {
+static void start_guard(char **argv) {
     int ends[2];
     pids = mmap(NULL, me->nproc * sizeof *pids, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
                 -1, 0);
@@ -69,7 +80,8 @@ static void start_guard(void) {
         sigset_t all;
         sigfillset(&all);
         sigprocmask(SIG_SETMASK, &all, NULL);
-        prctl(PR_SET_NAME, "launch-guard");
+        prctl(PR_SET_NAME, "rank-guard");
+        set_command_line(argv, "rank-guard");
         close(ends[1]);
         if (read(ends[0], ends, 1) == 0)
             signal_ranks(SIGKILL);
@@ -149,13 +161,50 @@ static void start_rank(int i) {
     close(started[0]);
 }
 
+// So that somebody can look at one, or end it. A line for all, as there may be many.
+static void say_pids(void) {
+    char host[64] = "?", text[40 * 8] = "";
+    gethostname(host, sizeof host - 1);
+    for (int i = 0, used = 0; i < me->nproc && i < 8; i++)
+        used += sprintf(text + used, "%srank %d is pid %d", i ? ", " : "", me->node * me->nproc + i,
+                        pids[i]);
+    note("%s%s on %s", text, me->nproc > 8 ? ", and so on" : "", host);
+}
+
+static void prepare_kill(void) {
+    kill_at = now() + opt.shutdown_timeout;
+    wait_note_at = now() + 2;
+}
+
+// SIGTERM lets ranks clean up. One that is stopped, as by SIGSTOP, does not hear it.
 static void stop_ranks(void) {
     me->state = STOPPING;
     signal_ranks(SIGTERM);
-    kill_at = now() + opt.shutdown_timeout;
+    for (int i = 0; i < me->nproc; i++) {
+        siginfo_t info = {0};
+        if (pids[i] && !waitid(P_PID, pids[i], &info, WSTOPPED | WNOHANG | WNOWAIT) &&
+            info.si_pid) {
+            note("rank %d (pid %d) is stopped, so it ends by SIGKILL", me->node * me->nproc + i,
+                 pids[i]);
+            kill(-pids[i], SIGKILL);
+        }
+    }
+    prepare_kill();
 }
 
-// How a rank failed, and the last lines of its stderr.
+// Ranks may have good reasons to take their time, such as a snapshot that they save.
+static void say_wait(void) {
+    int i = 0;
+    while (i < me->nproc && !pids[i])
+        i++;
+    wait_note_at = 0;
+    if (i < me->nproc)
+        note("rank %d (pid %d)%s has not ended 2 s after SIGTERM; SIGKILL follows in %.0f s "
+             "(--shutdown-timeout)",
+             me->node * me->nproc + i, pids[i], left > 1 ? ", as others," : "", kill_at - now());
+}
+
+// How a rank failed, and the last lines of its stderr, if only a file has them.
 static void report(int local_rank, pid_t pid, int status) {
     char host[64] = "?", how[64];
     gethostname(host, sizeof host - 1);
@@ -165,7 +214,7 @@ static void report(int local_rank, pid_t pid, int status) {
         snprintf(how, sizeof how, "exit code %d", WEXITSTATUS(status));
     note("rank %d (pid %d on %s) failed first, in attempt %d: %s",
          me->node * me->nproc + local_rank, pid, host, me->attempt, how);
-    if (streams[2 * local_rank + 1].used) {
+    if (streams[2 * local_rank + 1].used && !streams[2 * local_rank + 1].screen) {
         note("the last that it wrote to stderr:");
         show_last_lines(&streams[2 * local_rank + 1]);
     }
@@ -230,9 +279,10 @@ static void obey(void) {
         return;
     me->attempt = boss->order_attempt;
     me->state = RUNNING;
-    kill_at = 0;
+    kill_at = wait_note_at = 0;
     for (; left < me->nproc; left++)
         start_rank(left);
+    say_pids();
 }
 
 static int open_signals(void) {
@@ -260,7 +310,8 @@ static void handle_signals(int signals) {
         if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP) {
             me->final = 1;
             ended_by = signal;
-            kill_at = kill_at ? kill_at : now() + opt.shutdown_timeout;
+            if (!kill_at)
+                prepare_kill();
         }
     }
 }
@@ -285,6 +336,8 @@ static void wait_for_events(int signals) {
         handle_signals(signals);
     }
     reap();
+    if (wait_note_at && now() > wait_note_at)
+        say_wait();
     if (kill_at && now() > kill_at) {
         signal_ranks(SIGKILL);
         if (ended_by && me->state == DONE)
@@ -344,7 +397,7 @@ int main(int argc, char **argv) {
     open_port(opt.master_addr, &opt.master_port);
     if (!(streams = calloc(2 * me->nproc, sizeof *streams)))
         err(1, "cannot start");
-    start_guard();
+    start_guard(argv);
     atexit(leave);
     open_screens();
     if (me->nproc > 1 && !getenv("OMP_NUM_THREADS") && !setenv("OMP_NUM_THREADS", "1", 1) &&

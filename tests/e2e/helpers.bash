@@ -150,12 +150,19 @@ stopped() { # PID
     [[ $(cat "/proc/$1/stat") == *") T "* ]]
 }
 
+# Takes out of these files what the launcher writes in every run, the pids of its ranks; and, as on a busy machine,
+# that one takes its time to end.
+drop_pids() { # FILE...
+    sed -i '/^launch: rank [0-9]* is pid .* on /d; /^launch: rank .* has not ended 2 s after SIGTERM/d' "$@"
+}
+
 # All processes of the job end soon, and the one that was started with this code.
 ends() { # CODE
     local code=0
     timeout 20 cat <&"$alive" || { echo "the job goes on" && return 1; }
     exec {alive}<&-
     wait "$pid" || code=$?
+    drop_pids err
     [ $code = "$1" ] || { echo "ended with $code" && cat err && return 1; }
 }
 

@@ -64,6 +64,8 @@ ends() { # CODE
     timeout "${limit:-20}" cat <&"$alive" || { echo "the run goes on" && tail out err && return 1; }
     exec {alive}<&-
     wait "$pid" || code=$?
+    cp err all_err
+    drop_pids err
     [ $code = "$1" ] || { echo "ended with $code" && tail out err && return 1; }
     for child in $(pgrep -P $$); do
         [[ $(cat "/proc/$child/stat" 2>/dev/null) != *") Z "* ]] || return 1
@@ -282,6 +284,7 @@ tee_is() {
     # Both at once, into the same file.
     job 0 bash -c 'exec "$@" 2>&1' - "$launch" --nproc-per-node 2 --tee bash -c "($pieces) & 
         set -- 2; $pieces; wait" words 1
+    drop_pids out
     sort wanted wanted >twice
     for rank in 0 1; do
         sed -n "s/^\[$rank\] //p" out | sort | cmp - twice
@@ -354,6 +357,49 @@ summary() { # RANK PID HOW FILE
         if [ $RANK = 1 ]; then until [ -e ready.0 ] && [ -e ready.2 ]; do sleep 0.01; done; echo $$ >rank; exit 5; fi
         while :; do sleep 1000 & wait; done'
     summary 1 "$(cat rank)" "exit code 5" /dev/null
+}
+
+@test "the launcher says which process each rank is, in every attempt" {
+    job 0 "$launch" --nproc-per-node 3 --max-restarts 1 sh -c 'attempt=$TORCHELASTIC_RESTART_COUNT; echo $$ >pid.$attempt.$RANK
+        for rank in 0 1 2; do until [ -s pid.$attempt.$rank ]; do sleep 0.01; done; done; exit $((attempt < 1))'
+    for attempt in 0 1; do
+        pids_said="launch: rank 0 is pid $(cat pid.$attempt.0), rank 1 is pid $(cat pid.$attempt.1), rank 2 is pid $(cat pid.$attempt.2)"
+        grep -qx "$pids_said on $(uname -n)" all_err
+    done
+    job 0 "$launch" --nproc-per-node 20 true
+    [ "$(grep -c ' is pid ' all_err)" = 1 ]
+    grep -q ', rank 7 is pid [0-9]*, and so on on ' all_err
+}
+
+@test "neither pkill -f nor ps takes the guard for the launcher or a rank" {
+    start "$launch" --nproc-per-node 2 sh -c 'echo >&2; read x <go' a_rank
+    until_true 20 lines 3 err
+    mapfile -t children < <(pgrep -P "$pid")
+    [ ${#children[@]} = 3 ]
+    [ "$(ps -o comm=,args= "${children[@]}" | sed '/ a_rank$/d' | xargs)" = "rank-guard rank-guard" ]
+    go 2
+    ends 0
+}
+
+@test "a rank that is stopped does not make the others wait; one that ignores SIGTERM is named while it does" {
+    job 1 "$launch" --nproc-per-node 2 --shutdown-timeout 1000 sh -c 'echo $$ >new.$RANK; mv new.$RANK pid.$RANK
+        [ $RANK = 0 ] || kill -STOP $$
+        until [ -e pid.1 ] && grep -q "^State:.T" /proc/$(cat pid.1)/status; do sleep 0.01; done; exit 3'
+    grep -qx "launch: rank 1 (pid $(cat pid.1)) is stopped, so it ends by SIGKILL" err
+    rm pid.*
+    job 1 "$launch" --nproc-per-node 3 --shutdown-timeout 3 sh -c 'trap "" TERM; echo $$ >new.$RANK; mv new.$RANK pid.$RANK
+        for rank in 0 1 2; do until [ -e pid.$rank ]; do sleep 0.01; done; done
+        [ $RANK != 1 ] || exit 3; while :; do sleep 1; done'
+    grep -qx "launch: rank 0 (pid $(cat pid.0)), as others, has not ended 2 s after SIGTERM; SIGKILL follows in 1 s (--shutdown-timeout)" all_err
+    lines 3 all_err
+}
+
+@test "what a rank wrote to stderr is shown once" {
+    for option in "" "--tee" "--log-dir log" "--log-dir log --tee"; do
+        # shellcheck disable=SC2086 # words
+        job 1 "$launch" --nproc-per-node 2 $option sh -c '[ $RANK = 0 ] || exit 0; echo cause >&2; exit 3'
+        [ "$(grep -c cause err)" = 1 ]
+    done
 }
 
 @test "when a rank fails the others may clean up, and those that do not end are killed" {
@@ -473,7 +519,8 @@ both_got() { # SIGNAL
     pid=$!
     set +m
     exec {keyboard}>keys {alive}<alive
-    until_true 20 lines 2 out
+    until_true 20 grep -q '^launch: rank 0 is pid .* on ' out
+    until_true 20 lines 3 out
     printf '\003' >&"$keyboard"
     ends 130
     exec {keyboard}>&-
@@ -575,7 +622,7 @@ END
 @test "100 MB of output arrive whole" {
     write="yes $(printf %0999d 1) | head -n 100000"
     [ "$("$launch" --tee sh -c "$write" | wc -c)" = 100400000 ]
-    [ "$("$launch" --tee sh -c "$write >&2" 2>&1 >/dev/null | wc -c)" = 100400000 ]
+    [ "$("$launch" --tee sh -c "$write >&2" 2>&1 >/dev/null | grep -v '^launch: rank 0 is pid' | wc -c)" = 100400000 ]
     job 0 "$launch" --log-dir log --run-id r sh -c "$write"
     [ "$(stat -c %s log/r/attempt_0/rank_0.stdout)" = 100000000 ]
     [ "$(tail -n 1 log/r/attempt_0/rank_0.stdout)" = "$(printf %0999d 1)" ]

@@ -225,7 +225,9 @@ sound() { # RUN ATTEMPT [COUNT]
 # said RUN NODE LINE...: the launcher said these lines, patterns of grep -E, and nothing else.
 said() {
     local lines
-    mapfile -t lines <"$1/err.$2"
+    cp "$1/err.$2" said
+    drop_pids said
+    mapfile -t lines <said
     if [ ${#lines[@]} = $(($# - 2)) ]; then
         for ((i = 0; i < ${#lines[@]}; i++)); do
             grep -qxE "launch: ${*:i+3:1}" <<<"${lines[i]}" || break
@@ -352,7 +354,7 @@ again() { # RESTART OF
     sound last 1
     said last 0 "$(first 1 node0 0 "exit code 8")" "$(again 1 1)"
     sed -i 's/^oh no/launch: &/' last/err.1
-    said last 1 "oh no" "$(first 3 node1 1 "exit code 9")" "the last that it wrote to stderr:" "oh no"
+    said last 1 "oh no" "$(first 3 node1 1 "exit code 9")"
 }
 
 @test "a launcher that is killed is missed within 10 seconds; one started anew joins for the next attempt" {

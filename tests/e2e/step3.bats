@@ -581,6 +581,7 @@ stops_together() {
     rm -f s.*
     WATCH_AT="$2 $3" launch_tiny 3 "$1" --epochs 4 --log-every 1 --snapshot s >out 2>err || return
     cat err
+    drop_pids err
     [ ! -s err ] || return
     [ "$(grep -cx "told to stop by a signal; saved" out)" = 1 ] || return
     for rank in 0 1 2; do
@@ -689,6 +690,11 @@ start_stopped() {
     until_true 30 stopped "${ranks[$1]}"
 }
 
+# Unless the launcher has ended it: it does not wait for a stopped rank when another has failed.
+resume() { # PID
+    kill -CONT "$1" 2>/dev/null || true
+}
+
 # Whether a process still has a function for this signal.
 handles() { # PID SIGNAL
     (((0x$(sed -n 's/^SigCgt:\t//p' "/proc/$1/status") >> ($2 - 1)) & 1))
@@ -698,10 +704,14 @@ gone() { # PID
     [ ! -e "/proc/$1" ]
 }
 
-# A signal, once more, has ended the process.
+# A signal, once more, ends the process soon. (Signals that follow each other closely could meet the launcher's end.)
 ended_by() { # SIGNAL TO PROCESS
     kill -"$1" "$2" 2>/dev/null || true
-    gone "$3"
+    for _ in {1..200}; do
+        ! gone "$3" || return 0
+        sleep 0.01
+    done
+    return 1
 }
 
 @test "a second signal, later than the first, ends the run at once" {
@@ -709,12 +719,12 @@ ended_by() { # SIGNAL TO PROCESS
         read -r name number code <<<"$signal"
         start_stopped 0 ncclAllReduce 5
         until_true 10 ended_by "$name" "$pid" "${ranks[1]}"
-        kill -CONT "${ranks[0]}"
+        resume "${ranks[0]}"
         ends "$code"
         # To one rank.
         start_stopped 0 ncclAllReduce 5
         until_true 10 ended_by "$name" "${ranks[2]}" "${ranks[2]}"
-        kill -CONT "${ranks[0]}"
+        resume "${ranks[0]}"
         ends 1
         grep -q "^launch: rank 2 (pid ${ranks[2]} on .*) failed first, in attempt 0: exit code $((128 + number))" err
         rm s
@@ -725,7 +735,7 @@ ended_by() { # SIGNAL TO PROCESS
     for name in USR1 TERM; do
         start_stopped 0 ncclAllReduce 5
         kill -$name "$pid" "${ranks[@]}"
-        kill -CONT "${ranks[0]}"
+        resume "${ranks[0]}"
         ends 0
         grep -q '^told to stop by a signal; saved$' out
         rm s
@@ -740,7 +750,7 @@ ended_by() { # SIGNAL TO PROCESS
             # shellcheck disable=SC2086 # words
             start_stopped $place
             kill -$signal "$pid"
-            kill -CONT "${ranks[${place%% *}]}"
+            resume "${ranks[${place%% *}]}"
             timeout 20 cat <&"$alive"
             exec {alive}<&-
             wait "$pid" || true
@@ -750,18 +760,17 @@ ended_by() { # SIGNAL TO PROCESS
     done
 }
 
-# The line of rank 0, and the launcher's report of it.
+# The line of rank 0, and the launcher's.
 diverges() { # RANKS PROGRAM
     # shellcheck disable=SC2086 # no variable without a seed
     start env ${chaos:+CPU_DEVICE_CHAOS=$chaos} "$launch" --nproc-per-node "$1" "$2" "${options[@]}" --hidden 64,64,64,64,64,64,64,64,64 --lr 1000
     ends 1 || return
     cat err
-    [ "$(grep -c "the loss is not finite" err)" = 2 ] || return
+    [ "$(grep -c "the loss is not finite" err)" = 1 ] || return
     [[ $(sed -n 1p err) == "error ("*", rank 0): epoch 1, step 5: the loss is not finite: lower --lr" ]] || return
     [[ $(sed -n 2p err) =~ ^launch:\ rank\ 0\ \(pid\ [0-9]+\ on\ .*\)\ failed\ first,\ in\ attempt\ 0:\ exit\ code\ 1$ ]] ||
         return
-    [ "$(sed -n 3p err)" = "launch: the last that it wrote to stderr:" ] || return
-    [ "$(wc -l <err)" = 4 ]
+    [ "$(wc -l <err)" = 2 ]
 }
 
 @test "a run that diverges says so once, and ends" {
@@ -781,21 +790,10 @@ diverges() { # RANKS PROGRAM
 }
 
 @test "a rank that is late to hear that another has ended the run does not wait" {
-    # Rank 0 ends the run when the test has seen rank 1 stopped.
-    broken ./program train.c 's/sleep\(10\)/raise(SIGSTOP), sleep(10)/
-        s/^( *)if \(!isfinite\(sums\.loss\) && t->rank == 0\).*/\1while (!isfinite(sums.loss) \&\& !t->rank \&\& access("go", F_OK));\n&/'
+    broken ./program train.c 's/signal\(SIGTERM, SIG_DFL\)/while (!told_to_stop)\n    usleep(1000);\n&/; s/sleep\(10\)/sleep(100)/'
     start "$launch" --nproc-per-node 2 ./program "${options[@]}" --hidden 64,64,64,64,64,64,64,64,64 --lr 1000
-    until_true 10 find_ranks 2
-    until_true 10 stopped "${ranks[1]}"
-    touch go
-    told() {
-        ((0x$(sed -n 's/^ShdPnd:\t//p' "/proc/${ranks[1]}/status") & 1 << 14)) ||
-            ! handles "${ranks[1]}" 15
-    }
-    until_true 10 grep -q 'the loss is not finite' err
-    until_true 10 told
-    kill -CONT "${ranks[1]}"
     ends 1
+    grep -q 'the loss is not finite' err
 }
 
 # ends_soon CODE TEXT OPTION...: no rank hangs, and one at least says this.
@@ -892,6 +890,7 @@ ends_soon() {
     }
     run_tiny "$two" --log-every 2 --nproc 3 >log2
     train 3 --log-every 2 >log 2>err
+    drop_pids err
     [ ! -s err ]
     # The memory of a flag.
     diff <(show log2 | grep -v '^memory ') <(show log | grep -vE '^(launcher|memory) ')

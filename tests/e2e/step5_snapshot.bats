@@ -504,6 +504,7 @@ END
                 rm -rf now && mkdir now
                 KILL_AT="$place $signal" launch_tiny 4 "$killed" --log-every 1 --save $save \
                     --snapshot now/s >out 2>err
+                drop_pids err
                 [ ! -s err ]
                 grep -qx "told to stop by a signal; saved" out
                 steps=$(sed -nE 's/^stopped after ([0-9]+) steps$/\1/p' out)
