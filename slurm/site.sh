@@ -1,6 +1,21 @@
 # shellcheck shell=bash
 # What differs from one cluster to the next. The job scripts read it; no other file needs an edit.
 
+# A job script that is started with bash needs an allocation, such as salloc's.
+case $0 in
+*.sbatch)
+    if [ -z "${SLURM_JOB_ID:-}" ] || ! command -v srun >/dev/null; then
+        here='run-step4' # the step of chain and sweep
+        case ${0##*/} in
+        doctor*) here=doctor ;;
+        step[1-9]*) here=${0##*/} here=run-${here:0:5} ;;
+        esac
+        echo "error: $0 is a job script of Slurm: sbatch $0 on a cluster, or make $here on this machine" >&2
+        exit 2
+    fi
+    ;;
+esac
+
 # The modules that the programs were built with, by the names that `module avail` shows here:
 # module load cuda nccl
 

@@ -66,8 +66,16 @@ elif [ -n "${PBS_JOBID:-}" ]; then
     in_job="PBS job $PBS_JOBID"
     [ ! -r "${PBS_NODEFILE:-}" ] || nodes=$(sort -u "$PBS_NODEFILE" | wc -l)
 fi
+# sbatch may be here without a cluster: installed as a part of something else, or to try it out.
+no_controller=''
 if has sbatch; then
-    scheduler=Slurm
+    later controller scontrol ping
+    if answered controller && grep -q 'is UP' "$work/controller"; then
+        scheduler=Slurm
+    else
+        no_controller=$(cat "$work/controller" "$work/controller.error" | tail -n 1)
+        no_controller=${no_controller:-scontrol ping does not answer}
+    fi
 elif has qsub; then
     scheduler=PBS
 fi
@@ -492,7 +500,14 @@ check_job() {
         case $scheduler in
         Slurm) say PASS job 'none; Slurm is here: sbatch slurm/doctor.sbatch looks at compute nodes' ;;
         PBS) say PASS job 'none; PBS is here: qsub' ;;
-        *) say PASS job 'none, and neither Slurm nor PBS: programs run right here' ;;
+        *)
+            if [ -n "$no_controller" ]; then
+                say WARN job "none; sbatch is here, but no controller of Slurm answers: $no_controller" \
+                    'run programs right here: make run-step4'
+            else
+                say PASS job 'none, and neither Slurm nor PBS: programs run right here'
+            fi
+            ;;
         esac
         ;;
     esac

@@ -406,10 +406,26 @@ GPU2\tSYS\tSYS\t X \tNODE\nGPU3\tSYS\tSYS\tNODE\t X \n' >topology
     ln -s bash bin/qsub
     doctor
     says '' 'several nodes' 'pbs/'
+    rm bin/qsub
     ln -s bash bin/sbatch
+    stand_in bin/scontrol <<<"[ \$1 = ping ] && echo 'Slurmctld(primary) at head is UP'"
     doctor
     says PASS job 'Slurm is here'
     says '' 'several nodes' 'sbatch slurm/step4.sbatch'
+    only FAIL 0
+}
+
+@test "the job: a machine with sbatch and no cluster" {
+    ln -s bash bin/sbatch
+    for answer in "echo 'scontrol: fatal: Could not establish a configuration source' >&2; exit 1" \
+        "echo 'Slurmctld(primary) at head is DOWN'" 'exec sleep 1000'; do
+        stand_in bin/scontrol <<<"$answer"
+        doctor
+        says WARN job 'no controller of Slurm answers' 'make run-step4'
+        says '' 'several nodes' 'with a launcher on each'
+        [[ $output != *'sbatch slurm/'* ]]
+    done
+    says WARN job 'scontrol ping does not answer'
     only FAIL 0
 }
 

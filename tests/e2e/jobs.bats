@@ -30,6 +30,22 @@ found() {
     "$lint"
 }
 
+@test "started with bash and without an allocation, a script says which command to use instead" {
+    cd "$root" || return
+    unset_job
+    local script here
+    for script in slurm/*.sbatch; do
+        here=$(basename "$script" .sbatch)
+        case $here in
+        step*) here=run-${here:0:5} ;;
+        chain | sweep) here=run-step4 ;;
+        esac
+        fails 2 "$script is a job script of Slurm: sbatch $script on a cluster, or make $here on this machine" bash "$script"
+        [ -z "$output" ]
+    done
+    fails 2 "sbatch slurm/step1.sbatch on a cluster" env SLURM_JOB_ID=7 PATH=/none "$BASH" slurm/step1.sbatch
+}
+
 @test "a blank before SBATCH or PBS makes it a comment" {
     plant slurm/step4.sbatch 's/#(SBATCH --nodes)/# \1/'
     found --nodes "a blank after #"
