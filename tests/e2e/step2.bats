@@ -530,6 +530,7 @@ refused() {
 # By the variables that each launcher sets for its rank % of so many.
 @test "a launcher that has started several is told to start one, by its rank 0" {
     # The interactive shell of an salloc is the only task of its step. A batch script is no task.
+    # shellcheck disable=SC2034 # they are used by name
     torchrun="RANK=% WORLD_SIZE=#" mpi="OMPI_COMM_WORLD_RANK=% OMPI_COMM_WORLD_SIZE=#" mpich="PMI_RANK=% PMI_SIZE=#"
     slurm="SLURM_PROCID=% SLURM_STEP_NUM_TASKS=#" batch="SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_JOB_ID=7"
     in_place() { # RANK COUNT VARIABLES COMMAND...
