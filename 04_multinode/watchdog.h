@@ -28,9 +28,10 @@ static struct {
     double join_timeout; // seconds that the first collective may take, in which all ranks join
     double step_timeout; // and each that follows
     double waited;       // seconds that the oldest collective has taken
+    double called;       // and the call that queues the next one
     long step;           // that is being queued
     long queued, done;   // collectives so far
-    int calling; // the call that queues the next one is under way; NCCL wants one thread at a time
+    int calling;         // that call is under way: no other thread uses NCCL or CUDA and may hang
     // Number n is in place n % MOST_QUEUED.
     struct collective {
         const char *call, *file;
@@ -58,6 +59,14 @@ __attribute__((noreturn, format(printf, 2, 3))) static void give_up(long number,
     _exit(1); // exit could wait for kernels that never end
 }
 
+static void check_limit(long number, double taken) {
+    double timeout = number > 0 ? watch.step_timeout : watch.join_timeout;
+    if (taken > timeout)
+        give_up(number,
+                "a collective has not ended for %g s (%s): a rank is stuck, or the network is down",
+                timeout, number > 0 ? "--step-timeout" : "--join-timeout");
+}
+
 // Notes which collectives have ended, and gives up if one cannot.
 static void look(void) {
     ncclResult_t state = ncclSuccess;
@@ -66,21 +75,17 @@ static void look(void) {
         if ((error = cudaEventQuery(watch.collectives[watch.done % MOST_QUEUED].done)) !=
             cudaSuccess)
             break;
-    if (watch.done == watch.queued && !watch.calling) {
+    if (watch.done == watch.queued) {
         watch.waited = 0;
         return;
     }
-    for (int i = 0; !watch.calling && i < watch.comm_count && state == ncclSuccess; i++)
+    for (int i = 0; i < watch.comm_count && state == ncclSuccess; i++)
         NCCL_CHECK(ncclCommGetAsyncError(watch.comms[i], &state));
     if (state != ncclSuccess)
         give_up(watch.done, "%s: %s", ncclGetErrorString(state), ncclGetLastError(NULL));
     if (error != cudaSuccess && error != cudaErrorNotReady)
         give_up(watch.done, "%s: %s", cudaGetErrorName(error), cudaGetErrorString(error));
-    double timeout = watch.done > 0 ? watch.step_timeout : watch.join_timeout;
-    if (watch.waited > timeout)
-        give_up(watch.done,
-                "a collective has not ended for %g s (%s): a rank is stuck, or the network is down",
-                timeout, watch.done > 0 ? "--step-timeout" : "--join-timeout");
+    check_limit(watch.done, watch.waited);
 }
 
 static void *watchdog(void *unused) {
@@ -90,8 +95,13 @@ static void *watchdog(void *unused) {
         pthread_mutex_lock(&watch.lock);
         now = seconds();
         // A longer tick is one in which this process was suspended, as the others may have been.
-        watch.waited += fmin(now - before, 2 * TICK);
-        look();
+        double tick = fmin(now - before, 2 * TICK);
+        watch.waited += tick;
+        watch.called += tick;
+        if (watch.calling)
+            check_limit(watch.queued, watch.called);
+        else
+            look();
         pthread_mutex_unlock(&watch.lock);
     }
     return unused;
@@ -112,6 +122,7 @@ static void begin_collective(const char *call, const char *file, int line) {
     c->line = line;
     c->step = watch.step;
     watch.calling = 1;
+    watch.called = 0;
     pthread_mutex_unlock(&watch.lock);
 }
 
