@@ -114,6 +114,20 @@ same_weights() { # NAME
     [ "$(cat 2x2.all.gpus.* 4x1.all.gpus.* | grep -cxE 'all|0,1')" = 8 ]
 }
 
+@test "tasks of one node meet without an address; several tasks of steps 2 and 6 are refused, by one of them" {
+    local program
+    "$TRAIN" "${tiny[@]}" --csv alone.csv
+    cluster exec srun --nodes=1 --ntasks=2 04_multinode/train "${tiny[@]}" --csv here.csv
+    same_curve alone.csv here.csv
+    for program in 02_multigpu_fork/train 06_allreduce_demo/allreduce; do
+        run cluster exec srun --nodes=2 --ntasks=2 $program
+        [ "$status" = 2 ]
+        [ "$(grep -c "^error: srun has started this program 2 times, .*: start it once, as .*$program --nproc 2" <<<"$output")" = 1 ]
+        [ "$(grep -c '^error' <<<"$output")" = 1 ]
+    done
+    within 10 nodes_clean
+}
+
 @test "two jobs at once on the same four nodes" {
     local first
     submit_long first slurm/step4-4x1.sbatch
