@@ -187,7 +187,7 @@ fuzz: ## an hour of fuzzing per file reader (FUZZ_SECONDS=60 for less)
 	@tools/deps.sh fuzz
 	@tests/fuzz/run.sh $(or $(FUZZ_SECONDS),3600)
 
-bench-step1: ## step 1 beside PyTorch and bare matrix products, as a table (ARGS=--accuracy: 5 seeds too)
+bench-step1: ## step 1 beside PyTorch and bare matrix products, as a table (ARGS="--rounds 2": sooner; --accuracy: 5 seeds too)
 	@tools/deps.sh bench
 	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ programs build/cpu/tests/bench/sgemm
 	@/usr/bin/python3 -B tests/bench/step1.py build/cpu $(ARGS)

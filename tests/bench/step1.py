@@ -1,14 +1,14 @@
-"""step1.py BUILD [--accuracy]: what step 1 reaches on the CPU device, as a table: speed and memory beside
-PyTorch and beside its bare matrix products, with --accuracy also the accuracy over five seeds."""
+"""step1.py BUILD [--rounds N] [--accuracy]: what step 1 reaches on the CPU device, as a table: speed and
+memory beside PyTorch and beside its bare matrix products, with --accuracy also the accuracy over five seeds."""
 import os
 import re
 import statistics
 import sys
 
-from bench import (LR, MOMENTUM, TORCH_MNIST, data_here, has_images, print_training, ratio, run, show,
-                   speed, spread, training)
+from bench import (LR, MOMENTUM, TORCH_MNIST, data_here, has_images, option, print_training, ratio, run,
+                   show, speed, spread, training)
 
-ROUNDS, EPOCHS = 5, 4
+ROUNDS, EPOCHS = int(option("--rounds", 5)), 4
 BATCHES = 64, 128, 256
 build = sys.argv[1]
 trainer, sgemm = f"{build}/01_single_gpu/train", f"{build}/tests/bench/sgemm"
