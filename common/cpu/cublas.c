@@ -13,11 +13,19 @@ struct cublasContext {
     cublasMath_t mode;
 };
 
+// A product that still runs when the program exits must not lose what the library has set up.
+static void begin(void) {
+    cpu_sgemm_begin();
+    cpu_stop_at_exit();
+}
+
 cublasStatus_t cublasCreate(cublasHandle_t *handle) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (!handle)
         return CUBLAS_STATUS_INVALID_VALUE;
     if (cpu_enter())
         return CUBLAS_STATUS_NOT_INITIALIZED;
+    pthread_once(&once, begin);
     *handle = calloc(1, sizeof **handle);
     return *handle ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
 }

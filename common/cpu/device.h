@@ -65,6 +65,10 @@ void cpu_resume_streams(void);
 // How many streams of this process run something now, and do not just wait.
 int cpu_streams_computing(void);
 
+// When the program exits, the streams stop before anything is torn down that was set up before this
+// call.
+void cpu_stop_at_exit(void);
+
 // Whether the program exits: what waits for somebody else must end.
 int cpu_exiting(void);
 

@@ -97,3 +97,10 @@ void cpu_sgemm_library(char *text, size_t bytes) {
 }
 
 #endif
+
+void cpu_sgemm_begin(void) {
+    enum { N = 64 }; // smaller products may take another way
+    static float zeros[3][N * N];
+    for (int i = 0; i < 3; i++)
+        cpu_sgemm(i == 1, i == 2, N, N, N, 1, zeros[0], N, zeros[1], N, 0, zeros[2], N);
+}

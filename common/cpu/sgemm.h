@@ -11,3 +11,6 @@ void cpu_sgemm(int transa, int transb, int m, int n, int k, float alpha, const f
 // Writes the library's name and version or, for OpenBLAS, the processor whose kernels it runs and,
 // where this processor can do clearly more, the cure.
 void cpu_sgemm_library(char *text, size_t bytes);
+
+// Lets the library set up what it sets up at its first products.
+void cpu_sgemm_begin(void);

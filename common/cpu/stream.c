@@ -97,6 +97,10 @@ static void stop(void) {
     pthread_mutex_unlock(&cpu_lock);
 }
 
+void cpu_stop_at_exit(void) {
+    atexit(stop);
+}
+
 long cpu_positive_number(const char *name, long otherwise) {
     const char *text = getenv(name);
     if (!text)
@@ -144,7 +148,7 @@ static void initialise(void) {
     if (device_count)
         cpu_memory_init();
     pthread_atfork(NULL, NULL, in_child);
-    atexit(stop);
+    cpu_stop_at_exit();
 }
 
 cudaError_t cpu_enter(void) {

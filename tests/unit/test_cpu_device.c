@@ -872,6 +872,30 @@ static void exit_while_kernels_run(void **state) {
     exit(0);
 }
 
+// The library of products must not lose what it needs, either. Without that, some of the children
+// would crash.
+static void exit_while_products_run(void **state) {
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        int status;
+        if (fork() == 0) {
+            enum { N = 512 };
+            const float one = 1, zero = 0;
+            cublasHandle_t blas;
+            float *x = NULL;
+            cublasCreate(&blas);
+            cudaMalloc((void **)&x, 3 * N * N * sizeof *x);
+            for (int product = 0; product < 5; product++)
+                cublasSgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, N, N, N, &one, x, N, x + N * N, N,
+                            &zero, x + 2 * N * N, N);
+            exit(3);
+        }
+        assert_true(wait(&status) > 0);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 3);
+    }
+    exit(0);
+}
+
 static void three_devices(void **state) {
     (void)state;
     int n = 0, current = -1;
@@ -1144,6 +1168,7 @@ static const struct CMUnitTest tests[] = {
     ALONE(child_of_a_user_launches_a_kernel, "", 1, {"initialization error"}),
     ALONE(children_may_use_what_the_parent_has_not, "CPU_DEVICES=2", 0, {NULL}),
     ALONE(exit_while_kernels_run, "", 3, {NULL}),
+    ALONE(exit_while_products_run, "", 0, {NULL}),
     ALONE(at_least_two_devices, "", 0, {NULL}),
     ALONE(three_devices, "CPU_DEVICES=3", 0, {NULL}),
     ALONE(device_is_reset, "CPU_DEVICES=2", 0, {NULL}),
