@@ -1,7 +1,6 @@
-// For programs that are built for a GPU. On a machine whose NVIDIA driver has none, or that has no
-// driver, such as a laptop or a login node, the same program starts in their place as it is built
-// for the CPU device. Make puts it beside them as PROGRAM.cpu; without that file nothing happens
-// here.
+// Linked into the programs that are built for a GPU. On a machine whose NVIDIA driver has no GPU,
+// or that has no driver (a laptop, a login node), it starts PROGRAM.cpu in place of PROGRAM: the
+// same program, built for the CPU device. Make puts that file there, except with DEVICE=gpu.
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
