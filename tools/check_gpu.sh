@@ -206,7 +206,7 @@ machine() {
     else
         echo "GPU       none: a trial on the CPU device, which stands for $nccl"
     fi
-    echo "machine   $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) cores, $(uname -sr)"
+    echo "machine   $(lscpu | sed -n 's/^Model name: *//p' | head -n 1), $(nproc) cores, $(uname -sr)"
     echo "system    $(sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' /etc/os-release), $(cc --version | head -n 1)"
     echo "sources   $(git describe --always --dirty 2>/dev/null || echo "no git checkout"), $(date -u '+%d %B %Y, %H:%M UTC')"
     echo "data      ${data[1]}"
