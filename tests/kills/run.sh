@@ -90,7 +90,7 @@ while [ $killed -lt "$kills" ]; do
     fi
     rm -rf now
     mkdir now
-    set_command "$job" now --max-restarts 1000000
+    set_command "$job" now --max-restarts 20
     start "${command[@]}"
     for ((i = RANDOM % 6; i >= 0; i--)); do
         sleep "$(printf 0.%03d $((RANDOM % 400)))"
