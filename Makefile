@@ -27,17 +27,17 @@ PROGRAMS := $(patsubst %.c,$(BUILD)/%,$(wildcard 0*/*.c))
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help quickstart data programs test-quick test test-all fuzz bench-step1 bench-step2 bench-collectives bench-launcher bench-watchdog bench-step5 check-gpu demo-fsdp diffstat doctor container test-cluster test-container format lint clean
-help: ## this list
+help: ## prints this list
 	@sed -n 's/^\([a-z][a-zMN0-9-]*\):.*## /\1|/p' Makefile | awk -F'|' '{printf "make %-17s %s\n", $$1, $$2}'
-	@echo 'DEVICE=cpu or DEVICE=gpu after make chooses the device (now: $(if $(BOTH),both,$(DEVICE))); ARCH=native builds for this GPU only.'
+	@echo 'DEVICE=cpu or DEVICE=gpu after make chooses the device (now: $(if $(BOTH),both,$(DEVICE))); ARCH=native builds for the GPU of this machine only.'
 
 quickstart: export NEXT = Next: make run-step1 ARGS="--epochs 10", or read 01_single_gpu/README.md
-quickstart: ## from nothing to a trained step 1: installs, gets the data, builds, trains
+quickstart: ## installs packages, downloads the data, builds step 1 and trains it
 	@DEVICE=$(if $(BOTH),$(if $(shell nvidia-smi -L 2>/dev/null),gpu,cpu),$(DEVICE)) tools/deps.sh run
 	@tools/data.sh || [ -z "$(MNIST_MIRROR)" ]
 	@$(MAKE) --no-print-directory run-step1 ARGS="--epochs 3 $(ARGS)"
 
-data: ## MNIST into data/ (on a cluster: on a login node)
+data: ## downloads MNIST into data/ (on a cluster, run it on a login node)
 	@tools/data.sh
 
 programs: $(PROGRAMS)
@@ -86,43 +86,43 @@ endef
 TRAINED := $(foreach n,$(STEPS),$(if $(wildcard 0$(n)_*/train.c),$(n)))
 $(foreach p,1.2 2.3 3.4 4.5 5.6 6.7 7.8 8.9,$(if $(filter-out $(TRAINED),$(subst ., ,$(p))),,\
 	$(eval $(call diff_rule,$(basename $(p)),$(subst .,,$(suffix $(p)))))))
-diffNM: ## shows what step M changes in step N, such as diff12; F=join: in that function, ALL=1: everything
-diffstat: ## how much each step changes, and whether that is within its budget
+diffNM: ## shows what step M changes in step N, such as diff12 (F=join: only that function; ALL=1: all changes)
+diffstat: ## counts the lines that each step changes, and compares them with its budget
 	@tools/diffstat.sh
 
-doctor: ## is this machine, and this job, fit to run?
+doctor: ## checks whether this machine or job can run the course, and suggests fixes
 	@status=0; tools/doctor.sh || status=1; $(MAKE) --no-print-directory step3 step4 && \
 		03_multigpu_launcher/launch $(LAUNCH) 04_multinode/doctor $(ARGS) || status=1; exit $$status
 
-demo-fsdp: ## trains a model that does not fit on one device, sharded; compares the strategies
+demo-fsdp: ## trains a model that does not fit on one device, and compares sharding strategies
 	@$(MAKE) --no-print-directory -s QUIET=@ step3 step4 step5
 	@tools/demo_fsdp.sh $(IMAGES)
 
-check-gpu: ## does all of the course work on this machine's GPUs? at most 8 minutes on one; a report (DEVICE=cpu tries it without)
+check-gpu: ## tests the course on this machine's GPUs and writes a report (DEVICE=cpu: on the CPU device)
 	@tools/check_gpu.sh $(if $(filter file,$(origin DEVICE)),gpu,$(DEVICE))
 
-container: ## an Apptainer image with all that the course is built with, of DEVICE
+container: ## builds an Apptainer image with the compilers and libraries that the course needs for DEVICE
 	@tools/container.sh $(DEVICE)
 
-test-quick: ## unit tests and the core of steps 1 to 3, in a minute; needs a compiler and cmocka
+test-quick: ## runs the unit tests and the main tests of steps 1 to 3 in a minute; needs a compiler and cmocka
 	@tools/deps.sh quick
 	@LEVEL=quick tests/run.sh
 
-test: ## tests of everything, in some minutes; installs what they need (180 MB)
+test: ## tests everything in a few minutes; installs the packages that the tests need (180 MB)
 	@tools/deps.sh test
 	@tools/data.sh || true
 	@LEVEL=test tests/run.sh
 
-test-all: ## those beside Slurm, PyTorch, Open MPI and MPICH, too, and long ones (installs 1.5 GB)
+test-all: ## also runs the long tests and those with Slurm, PyTorch, Open MPI and MPICH (installs 1.5 GB)
 	@tools/deps.sh test-all
 	@tools/data.sh || true
 	@tests/run.sh
 
-test-cluster: ## real Slurm and PBS jobs on a cluster of four nodes that this machine pretends to be
+test-cluster: ## runs the Slurm and PBS job scripts on a simulated cluster of four nodes
 	@tools/deps.sh cluster
 	@tests/run.sh cluster/
 
-test-container: ## builds the image's contents from containers/cpu.def, and runs step 4 in it on two nodes
+test-container: ## builds the contents of containers/cpu.def and runs step 4 in them on two nodes
 	@tools/deps.sh container
 	@TEST_CONTAINER=1 tests/run.sh cluster/container
 
@@ -183,31 +183,31 @@ $(BUILD)/tests/unit/kernels_cu.o: common/kernels.cu tests/unit/host_cuda.h $(BUI
 	@mkdir -p $(@D)
 	$(QUIET)clang -x c++ -include tests/unit/host_cuda.h -Icommon/cpu/include -Wall -Wextra -Werror -MMD -MP -O1 -c $< -o $@
 
-fuzz: ## an hour of fuzzing per file reader (FUZZ_SECONDS=60 for less)
+fuzz: ## tests each file reader with random input for an hour (FUZZ_SECONDS=60: for a minute)
 	@tools/deps.sh fuzz
 	@tests/fuzz/run.sh $(or $(FUZZ_SECONDS),3600)
 
-bench-step1: ## step 1 beside PyTorch and bare matrix products, as a table (ARGS="--rounds 2": sooner; --accuracy: 5 seeds too)
+bench-step1: ## compares step 1 with PyTorch and bare matrix products (ARGS="--rounds 2": faster; --accuracy: also 5 seeds)
 	@tools/deps.sh bench
 	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ programs build/cpu/tests/bench/sgemm
 	@/usr/bin/python3 -B tests/bench/step1.py build/cpu $(ARGS)
-bench-step2: ## step 2 beside PyTorch DDP and step 1, and what its communication costs (ARGS="--rounds 2": sooner)
+bench-step2: ## compares step 2 with PyTorch DDP and step 1, and times communication (ARGS="--rounds 2": faster)
 	@tools/deps.sh bench
 	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ programs
 	@/usr/bin/python3 -B tests/bench/step2.py build/cpu $(ARGS)
-bench-collectives: ## all-reduce on the CPU device beside Open MPI and a bare exchange
+bench-collectives: ## times all-reduce on the CPU device beside Open MPI and a plain memory exchange
 	@tools/deps.sh bench
 	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ build/cpu/tests/bench/collectives build/cpu/tests/bench/exchange \
 		$$(command -v mpicc >/dev/null && echo build/cpu/tests/bench/mpi_allreduce)
 	@/usr/bin/python3 -B tests/bench/collectives.py build/cpu $(ARGS)
-bench-launcher: ## what the launcher costs, beside torchrun
+bench-launcher: ## times the launcher beside torchrun
 	@tools/deps.sh bench
 	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ programs
 	@/usr/bin/python3 -B tests/bench/launcher.py build/cpu $(ARGS)
-bench-watchdog: ## what a collective costs the host, with and without step 4's watchdog
+bench-watchdog: ## times a collective on the host, with and without the watchdog of step 4
 	@$(MAKE) --no-print-directory -s DEVICE=$(DEVICE) QUIET=@ $(BUILD)/tests/bench/watchdog
 	@$(BUILD)/tests/bench/watchdog
-bench-step5: ## what sharding costs in speed, beside step 4 and within step 5
+bench-step5: ## measures the speed of step 5's strategies beside step 4
 	@tools/deps.sh bench
 	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ programs
 	@/usr/bin/python3 -B tests/bench/step5.py build/cpu $(ARGS)
@@ -223,10 +223,10 @@ $(BUILD)/tests/bench/mpi_allreduce: $(addprefix tests/bench/,mpi_allreduce.c all
 	$(QUIET)OMPI_CC='$(CC)' mpicc $(filter-out -MMD -MP,$(ALL_CFLAGS)) $(filter %.c,$^) -o $@
 
 C_SOURCES = $(shell find 0* common tests -name '*.[ch]' -o -name '*.cu')
-format: ## lays out the C sources
+format: ## formats the C sources
 	@tools/deps.sh format
 	@clang-format -i $(C_SOURCES)
-lint: ## layout, shell scripts and common mistakes
+lint: ## checks the format of the C sources, the shell scripts and common mistakes
 	@tools/deps.sh lint
 	@clang-format --dry-run -Werror $(C_SOURCES)
 	@shellcheck tools/*.sh .ci/run slurm/site.sh pbs/site.sh tests/cluster/qsub \
@@ -235,7 +235,7 @@ lint: ## layout, shell scripts and common mistakes
 	@cppcheck --quiet --error-exitcode=1 --enable=warning,portability --inline-suppr \
 		--suppress=missingInclude --suppress=normalCheckLevelMaxBranches -Icommon/cpu/include 0*/ common/
 
-clean: ## removes build/ and the links to it; data/ stays
+clean: ## removes build/ and the links to it, and keeps data/
 	rm -rf build $(foreach p,$(PROGRAMS),$(patsubst $(BUILD)/%,%,$(p)))
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
