@@ -519,7 +519,7 @@ both_got() { # SIGNAL
     pid=$!
     set +m
     exec {keyboard}>keys {alive}<alive
-    until_true 20 grep -q '^launch: rank 0 is pid .* on ' out
+    until_true 20 grep -q 'launch: rank 0 is pid .* on ' out # behind an erased bar
     until_true 20 lines 3 out
     printf '\003' >&"$keyboard"
     ends 130
