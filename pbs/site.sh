@@ -1,16 +1,23 @@
 # shellcheck shell=bash disable=SC2034 # the job scripts use the variables
 # What differs from one PBS cluster to the next: modules, interface and container in slurm/site.sh, mpirun here.
+
+# A job script that is started with bash needs a job, such as that of qsub -I.
+if [ -z "${PBS_NODEFILE:-}" ]; then
+    here=${0##*/} here=run-${here:0:5}
+    echo "error: $0 is a job script of PBS: qsub $0 on a cluster, or make $here on this machine" >&2
+    exit 2
+fi
 . slurm/site.sh
 
 # The file names each node mpiprocs times.
 nodes=$(sort -u "$PBS_NODEFILE" | wc -l)
-ranks_per_node=$(grep -cFx "$MASTER_ADDR" "$PBS_NODEFILE")
+ranks_per_node=$(grep -cFx "$(head -n 1 "$PBS_NODEFILE")" "$PBS_NODEFILE")
 
 # PBS sets variables on the first node only, and Open MPI hands on those that -x names.
-exports=()
+exports=(-x MASTER_ADDR -x MASTER_PORT)
 for name in $(compgen -e); do
     case $name in
-    MASTER_* | NCCL_* | OMP_* | CPU_DEVICE* | LD_LIBRARY_PATH) exports+=(-x "$name") ;;
+    MASTER_TOKEN | NCCL_* | OMP_* | CPU_DEVICE* | LD_LIBRARY_PATH) exports+=(-x "$name") ;;
     esac
 done
 

@@ -43,6 +43,12 @@ found() {
         fails 2 "$script is a job script of Slurm: sbatch $script on a cluster, or make $here on this machine" bash "$script"
         [ -z "$output" ]
     done
+    for script in pbs/*.pbs; do
+        here=$(basename "$script")
+        fails 2 "$script is a job script of PBS: qsub $script on a cluster, or make run-${here:0:5} on this machine" \
+            env -u PBS_NODEFILE -u PBS_O_WORKDIR bash "$script"
+        [ -z "$output" ]
+    done
     fails 2 "sbatch slurm/step1.sbatch on a cluster" env SLURM_JOB_ID=7 PATH=/none "$BASH" slurm/step1.sbatch
 }
 
