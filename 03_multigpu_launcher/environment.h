@@ -12,7 +12,7 @@ struct place {
     const char *launcher;
     int rank, world, local_rank; // local_rank: among those on this node
     int local_world;             // how many those are, 0: nobody said
-    char run[256];               // what the launcher calls this run and attempt; may be empty
+    char run[256];               // what the launcher calls this run; may be empty
 };
 
 // Launchers may start each other, such as Slurm torchrun, and all leave their variables: the first
@@ -26,7 +26,7 @@ static const struct launcher {
      "WORLD_SIZE",
      "LOCAL_RANK",
      "LOCAL_WORLD_SIZE",
-     {"TORCHELASTIC_RUN_ID", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT"}},
+     {"TORCHELASTIC_RUN_ID", "MASTER_PORT"}},
     {"Open MPI's variables",
      "OMPI_COMM_WORLD_RANK",
      "OMPI_COMM_WORLD_SIZE",

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char folder_path[PATH_MAX]; // of this run and attempt
+static char folder_path[PATH_MAX]; // of this run, so that an attempt clears up after a killed one
 static int folder, id_file = -1;   // id_file: rank 0's
 
 // It must be this user's alone: who can write there can lead the ranks astray.

@@ -497,6 +497,7 @@ goes_on() {
     epochs=$(sed -n 's/^resumed   s: \([0-9]*\) epochs and 0 steps are done.*/\1/p' out)
     [[ ${epochs:-new} =~ ^($2)$ ]]
     cmp "right$count" s
+    nobody_met
 }
 
 @test "a rank that is killed before all have met is started again, with the others" {
