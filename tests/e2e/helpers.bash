@@ -53,12 +53,12 @@ idx_header() {
     done
 }
 
-# tiny_data FOLDER: 640 training and 100 test images of 2 x 4 pixels, the digits of their own number; the
-# last digit is the label. A run on them takes milliseconds.
+# tiny_data FOLDER [TRAINING TEST]: 640 training and 100 test images of 2 x 4 pixels, or so many, the digits of their own
+# number; the last digit is the label. A run on them takes milliseconds.
 tiny_data() {
     local split count
     mkdir -p "$1"
-    for split in train:640 t10k:100; do
+    for split in train:"${2:-640}" t10k:"${3:-100}"; do
         count=${split#*:} split=${split%:*}
         { idx_header "$count" 2 4 && seq -f %07g "$count"; } >"$1/$split-images-idx3-ubyte"
         { idx_header "$count" && seq "$count" | sed 's/.*\(.\)/\1/' | tr -d '\n' | tr 0-9 '\000-\011'; } \
