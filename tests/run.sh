@@ -17,7 +17,8 @@ export TEST_RUN=$$-$RANDOM-$RANDOM
 
 # The processes of this run, but for this shell and its copies, which had begun before.
 processes() {
-    env -u TEST_RUN grep -slzx "TEST_RUN=$TEST_RUN" /proc/[0-9]*/environ | grep -o '[0-9][0-9]*'
+    local mark=TEST_RUN=$TEST_RUN
+    (unset TEST_RUN && grep -slzx "$mark" /proc/[0-9]*/environ | grep -o '[0-9][0-9]*')
 }
 
 memory_files() {

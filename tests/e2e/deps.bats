@@ -52,7 +52,6 @@ calls() { # PATTERN: how many there were of apt-get
         [ ${#stderr_lines[@]} = 5 ]
     done <<'END'
 test bats
-test-all bats clang-format cppcheck
 lint clang-format cppcheck
 format clang-format
 END
