@@ -222,7 +222,7 @@ END
     [[ $stderr == *"error: no good MNIST in MNIST_MIRROR, which is file:///nowhere"* ]]
     run ! grep -q '^epoch' <<<"$output"
     printf '#!/bin/sh\nexit 1\n' >tools/data.sh # no mirror answers
-    MNIST_MIRROR='' run --separate-stderr make DEVICE=cpu quickstart ARGS='--hidden 8 --batch 2000'
+    run --separate-stderr make DEVICE=cpu quickstart ARGS='--hidden 8 --batch 2000'
     [ "$status" = 0 ]
     grep -q '^epoch 3/3  loss' <<<"$output"
     [[ ${lines[-2]} == 'Next: make run-step1 ARGS="--epochs 10", or read 01_single_gpu/README.md' ]]
