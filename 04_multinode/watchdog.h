@@ -1,11 +1,11 @@
-// Ends this rank when a collective fails or does not end: NCCL waits for ever for a rank that is
-// gone. Each collective goes through COLLECTIVE, which notes it; a thread looks after those that
-// have not ended.
+// Ends this rank when a collective fails or does not end, because NCCL waits forever for a rank
+// that has died. The macro COLLECTIVE records each collective, and a thread watches those that have
+// not ended.
 //
-// Communicators are blocking, as NCCL starts a thread for each call on one that is not. So a call
-// may never return when a rank is gone, and the watchdog's thread watches the calls, too. It does
-// not call ncclCommAbort, which can hang then (NCCL's issues 863 and 1777): it ends the process,
-// and the driver stops the process's kernels.
+// The communicators are blocking, because NCCL starts a thread for each call on a non-blocking one.
+// A blocking call may never return when a rank has died, so the thread watches the calls, too. It
+// ends the process, and the driver stops the kernels of the process. It does not call
+// ncclCommAbort, which can hang in this case (NCCL's issues 863 and 1777).
 #pragma once
 #include "../common/error.h"
 #include "../common/report.h"
@@ -16,33 +16,33 @@
 #include <stdio.h>
 #include <unistd.h>
 
-static const double TICK = 0.1; // seconds between two looks
+static const double TICK = 0.1; // seconds between two calls of look
 enum { MOST_COMMS = 3 };
-enum { MOST_QUEUED = 64 }; // collectives that the host may be ahead of the device
+enum { MOST_QUEUED = 64 }; // how many collectives the host may queue ahead of the device
 
 static struct {
-    pthread_mutex_t lock;         // of all below
-    ncclComm_t comms[MOST_COMMS]; // that this rank uses
+    pthread_mutex_t lock;         // protects all fields below
+    ncclComm_t comms[MOST_COMMS]; // communicators of this rank
     int comm_count;
     int device;
     double join_timeout; // seconds that the first collective may take, in which all ranks join
-    double step_timeout; // and each that follows
+    double step_timeout; // seconds that each later collective may take
     double waited;       // seconds that the oldest collective has taken
-    double called;       // and the call that queues the next one
-    long step;           // that is being queued
-    long queued, done;   // collectives so far
-    int calling;         // that call is under way: no other thread uses NCCL or CUDA and may hang
-    // Number n is in place n % MOST_QUEUED.
+    double called;       // seconds that the current call has taken
+    long step;           // training step that the host is queueing
+    long queued, done;   // numbers of collectives
+    int calling;         // 1 during a call, which may hang: other threads then use no NCCL or CUDA
+    // Collective n is in collectives[n % MOST_QUEUED].
     struct collective {
         const char *call, *file;
         int line;
         long step;
         cudaEvent_t done;
     } collectives[MOST_QUEUED];
-} watch = {.lock =
-               PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP}; // who has it may fail, and ask for it again
+} watch = {
+    .lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP}; // the thread that holds it may lock it again
 
-// The caller has the lock and keeps it: should the collective end yet, nothing is printed or saved.
+// The caller holds the lock and keeps it, so the process prints and saves nothing after this line.
 __attribute__((noreturn, format(printf, 2, 3))) static void give_up(long number, const char *format,
                                                                     ...) {
     const struct collective *c = &watch.collectives[number % MOST_QUEUED];
@@ -52,7 +52,7 @@ __attribute__((noreturn, format(printf, 2, 3))) static void give_up(long number,
     vsnprintf(why, sizeof why, format, arguments);
     va_end(arguments);
     gethostname(host, sizeof host - 1);
-    alarm(10); // ends the process should stderr be blocked
+    alarm(10); // ends the process if stderr is blocked
     fprintf(stderr, "error (%s, rank %d): %s (step %ld, collective %ld, %.*s at %s:%d)\n", host,
             error_rank > 0 ? error_rank : 0, why, c->step, number, CALL_NAME(c->call), c->file,
             c->line);
@@ -67,7 +67,7 @@ static void check_limit(long number, double taken) {
                 timeout, number > 0 ? "--step-timeout" : "--join-timeout");
 }
 
-// Notes which collectives have ended, and gives up if one cannot.
+// Records which collectives have ended, and gives up if one has failed or is late.
 static void look(void) {
     ncclResult_t state = ncclSuccess;
     cudaError_t error = cudaSuccess;
@@ -89,12 +89,12 @@ static void look(void) {
 }
 
 static void *watchdog(void *unused) {
-    CUDA_CHECK(cudaSetDevice(watch.device)); // or asking for events would take memory of device 0
+    CUDA_CHECK(cudaSetDevice(watch.device)); // or cudaEventQuery would use memory of device 0
     for (double now, before = seconds();; before = now) {
         usleep(1e6 * TICK);
         pthread_mutex_lock(&watch.lock);
         now = seconds();
-        // A longer tick is one in which this process was suspended, as the others may have been.
+        // After a longer tick, this process was suspended, and the other ranks may have been, too.
         double tick = fmin(now - before, 2 * TICK);
         watch.waited += tick;
         watch.called += tick;
@@ -141,36 +141,35 @@ static void end_collective(ncclResult_t result, cudaStream_t stream) {
     pthread_mutex_unlock(&watch.lock);
 }
 
-// Queues a collective, or makes or ends a communicator.
+// Queues a collective, or creates or ends a communicator.
 #define COLLECTIVE(stream, call)                                                                   \
     do {                                                                                           \
         begin_collective(#call, __FILE__, __LINE__);                                               \
         end_collective((call), (stream));                                                          \
     } while (0)
 
-// Any call fails after a collective has: it is said as the collective's failure, and by one thread.
-// Whoever gets the lock keeps it: this one, as it is about to fail, or the watchdog, where it has
-// given up.
+// After a collective has failed, every other call fails, too. Only one thread reports the failure,
+// and it names the collective: the thread that gets the lock keeps it until the process ends.
 static void look_first(void) {
     pthread_mutex_lock(&watch.lock);
     look();
 }
 
-// cudaStreamSynchronize, which does not return when the watchdog has given up.
+// Works like cudaStreamSynchronize, but does not return after the watchdog has given up.
 static void wait_for(cudaStream_t stream) {
     CUDA_CHECK(cudaStreamSynchronize(stream));
     pthread_mutex_lock(&watch.lock);
     pthread_mutex_unlock(&watch.lock);
 }
 
-// From now on the communicator is watched, too.
+// Adds a communicator to those that the watchdog asks for errors.
 static void watch_comm(ncclComm_t comm) {
     pthread_mutex_lock(&watch.lock);
     watch.comms[watch.comm_count++] = comm;
     pthread_mutex_unlock(&watch.lock);
 }
 
-// Comes before the first communicator is made.
+// Call this before you create the first communicator.
 static void start_watchdog(double join_timeout, double step_timeout) {
     pthread_t thread;
     watch.join_timeout = join_timeout;
@@ -181,12 +180,12 @@ static void start_watchdog(double join_timeout, double step_timeout) {
         fail("cannot start a thread");
 }
 
-// All ranks leave together.
+// Ends all communicators; all ranks call this together.
 static void end_watchdog(void) {
     for (int i = watch.comm_count; i-- > 0;)
         COLLECTIVE(NULL, ncclCommFinalize(watch.comms[i]));
     begin_collective("ncclCommDestroy", __FILE__, __LINE__);
     while (watch.comm_count > 0)
         NCCL_CHECK(ncclCommDestroy(watch.comms[--watch.comm_count]));
-    pthread_mutex_lock(&watch.lock); // kept: nobody may ask CUDA while the process ends
+    pthread_mutex_lock(&watch.lock); // kept: no thread may call CUDA while the process ends
 }
