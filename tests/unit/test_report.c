@@ -28,6 +28,11 @@ int isatty(int file) {
     return file == STDOUT_FILENO && columns != 0;
 }
 
+// The terminal is the one that the program was started from, as report_on_terminal asks, too.
+pid_t tcgetpgrp(int file) {
+    return isatty(file) ? getpid() : -1;
+}
+
 int ioctl(int file, unsigned long request, ...) {
     va_list arguments;
     va_start(arguments, request);
