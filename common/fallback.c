@@ -1,6 +1,6 @@
-// Linked into the programs that are built for a GPU. On a machine whose NVIDIA driver has no GPU,
-// or that has no driver (a laptop, a login node), it starts PROGRAM.cpu in place of PROGRAM: the
-// same program, built for the CPU device. Make puts that file there, except with DEVICE=gpu.
+// Make links this file into every program that it builds for a GPU. On a machine without an NVIDIA
+// driver or without a GPU (a laptop, a login node), it starts PROGRAM.cpu in place of PROGRAM: the
+// same program, built for the CPU device. Make creates PROGRAM.cpu, except with DEVICE=gpu.
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
@@ -8,15 +8,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// Runs in a child, since a process that has called CUDA cannot fork, as step 2 does.
+// Runs in a child process: step 2 forks later, and CUDA does not work in the children of a process
+// that has called it.
 static int driver_has_gpu(void) {
     int count = 0;
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
     if (!driver)
         return 0;
-    // Where the driver's kernel module runs there is a GPU. If it does not work, the program must
-    // fail and say why; and a start of the driver, which can take seconds, is not wasted on a
-    // child.
+    // If the driver's kernel module is loaded, there is a GPU. The program then runs on the GPU and
+    // reports any error itself. This also avoids cuInit in the child, which can take seconds.
     if (access("/proc/driver/nvidia/version", F_OK) == 0)
         return 1;
     int (*initialise)(unsigned) = (int (*)(unsigned))dlsym(driver, "cuInit");
@@ -24,7 +24,7 @@ static int driver_has_gpu(void) {
     return initialise && get_count && !initialise(0) && !get_count(&count) && count > 0;
 }
 
-// Before main, with main's arguments.
+// Runs before main and gets the same arguments.
 __attribute__((constructor)) static void fall_back(int argc, char **argv) {
     char path[PATH_MAX] = "", program[PATH_MAX + 4];
     int status = 0;

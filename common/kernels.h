@@ -6,14 +6,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// What softmax_cross_entropy adds up over samples. Doubles, so that three numbers and one type are
-// enough for every sum over samples.
+// Sums over samples, which softmax_cross_entropy computes. All three are doubles, so one collective
+// can add them over processes.
 struct stats {
     double loss, correct, samples;
 };
 
-// Each row of a batch is added to one of so many struct stats, called lanes: row r to number
-// r % STATS_LANES. Many threads can add at once, and all runs get the same bits.
+// The number of partial sums, called lanes. Row r of a batch is added to lane r % STATS_LANES, so
+// many threads can add at the same time, and every run gets the same bits.
 enum { STATS_LANES = 1 << 10 };
 
 // values[i] = uniform in [-bound, bound), number first + i of the seed's stream, for i < count.
@@ -36,14 +36,15 @@ void relu_backward(float *dy, const float *y, size_t count, cudaStream_t stream)
 // sums[c] = sum over r of x[r, c]: the gradient of a bias.
 void sum_rows(const float *x, float *sums, int rows, int cols, cudaStream_t stream);
 
-// Loss of sample r: -log softmax(logits[r])[labels[r]]. Adds the rows' losses, how many of them
-// have their largest logit (the first of equals) at the label, and their number to the lanes in
-// stats. Where dlogits is not NULL, writes the gradient of scale * (sum of losses):
-// (softmax(logits[r]) - one-hot(labels[r])) * scale.
+// The loss of sample r is -log softmax(logits[r])[labels[r]]. Adds three numbers to the lanes in
+// stats: the losses, the number of correct rows, and the number of rows. A row is correct if its
+// largest logit (the first of equal ones) is at its label. If dlogits is not NULL, the kernel also
+// writes the gradient of scale * (sum of losses): (softmax(logits[r]) - one-hot(labels[r])) *
+// scale.
 void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows, int classes,
                            float scale, float *dlogits, struct stats *stats, cudaStream_t stream);
 
-// *sums = the sum of all lanes in stats, whose contents are undefined after that.
+// Adds the STATS_LANES partial sums in stats and writes the total to *sums. Overwrites stats.
 void sum_stats(struct stats *stats, struct stats *sums, cudaStream_t stream);
 
 // velocity = momentum * velocity + (gradients + weight_decay * parameters); parameters -= lr *
@@ -52,8 +53,8 @@ void sgd_step(float *parameters, const float *gradients, float *velocity, size_t
               float momentum, float weight_decay, cudaStream_t stream);
 
 // Step number step, from 1 on, of Adam (Kingma and Ba, "Adam: a method for stochastic
-// optimization", 2015), element by element, so that a part of the arrays gets the bits that the
-// whole would get there:
+// optimization", 2015). It treats each element by itself, so a part of the arrays gets the same
+// bits as it would get in a call for the whole arrays:
 //   m += (1 - beta1) * (g - m); v = beta2 * v + (1 - beta2) * g^2;
 //   p -= lr * (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + epsilon)
 // with beta1 0.9, beta2 0.999, epsilon 1e-8. Weight decay comes before that: g += weight_decay * p
@@ -65,9 +66,9 @@ void adam_step(float *parameters, const float *gradients, float *first_moments,
 // sums[i] += x[i].
 void add_to(float *sums, const float *x, size_t count, cudaStream_t stream);
 
-// sums[0] = sum of x[i]^2, added up in an order that depends on count alone, as replicas must get
-// the same bits: sums has SQUARES_LANES doubles, of which number j first takes elements j, j +
-// SQUARES_LANES, ...
+// sums[0] = sum of x[i]^2. The order of the additions depends on count alone, because replicas must
+// get the same bits. sums has SQUARES_LANES doubles, and sums[j] first adds up the squares of the
+// elements j, j + SQUARES_LANES, ...
 enum { SQUARES_LANES = 1 << 18 };
 void sum_squares(const float *x, size_t count, double *sums, cudaStream_t stream);
 

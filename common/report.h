@@ -1,44 +1,44 @@
-// What a program says while it trains: progress, one line per epoch, and the same as CSV.
+// Prints the progress of training and one line per epoch, and writes the same numbers as CSV.
 #pragma once
 #include "kernels.h"
 
-// Like printf, but prints nothing where report_muted is set; nor does any function below. stdout
-// stays open for the logs of libraries.
+// Works like printf. If report_muted is set, this function and those below print nothing, but
+// stdout stays open for the logs of libraries.
 extern int report_muted;
 __attribute__((format(printf, 1, 2))) void say(const char *format, ...);
 
 // Seconds on a clock that never jumps.
 double seconds(void);
 
-// Is stdout the terminal that somebody sits at? There progress is a bar that is redrawn in place,
-// elsewhere plain lines.
+// Returns 1 if stdout is an interactive terminal. There, progress is a bar that is redrawn in
+// place; otherwise, it is plain lines.
 int report_on_terminal(void);
 
-// Call it before training begins, or goes on after done steps. Training has so many epochs, of so
-// many steps each, of batch samples each, and ends after at most that many steps (0: no limit).
-// Adds lines to the CSV file at path (NULL: none); training that begins makes the file anew.
+// Call it before training starts, or before it continues after done steps. Training has the given
+// number of epochs, steps per epoch and samples per batch, and ends after at most most steps in all
+// (0: no limit). The CSV file at path (NULL: none) is overwritten if done is 0, else continued.
 void report_open(const char *path, long done, long epochs, long steps, long most, long batch);
 
-// Call it after every step. Returns 1 about once a second: then wait for the device, so that it has
-// done all steps that the host has queued, and call report_progress. It prints a line in a log only
-// if the last one is 30 s old.
+// Call report_due after every step. It returns 1 about once a second. Then wait until the device
+// has done all queued steps, and call report_progress. In a file, report_progress prints a line
+// only if the last line is 30 s old.
 int report_due(long done);
 void report_progress(long done);
 
-// Progress with the mean loss since the last call, which the CSV file gets, too.
+// Prints the progress with the mean loss since the last call, and adds both to the CSV file.
 void report_loss(long done, double loss);
 
-// The line that people grep for:
+// Prints the line of an epoch, in a format that is easy to grep:
 // epoch 2/5  loss 0.0812  test loss 0.0790  accuracy 97.41%  1.23 s  48781 images/s
 void report_epoch(long epoch, long epochs, long total, struct stats train, struct stats test,
                   double elapsed, double images_per_second);
 
-// Training ends within an epoch.
+// Call it when training ends within an epoch.
 void report_stop(long done);
 
-// Ends the line of the bar, if there is one, as another line is about to follow.
+// Ends the line of the progress bar, if there is one. Call it before you print another line.
 void report_end_bar(void);
 
-// For the beginning of a line on stderr: on a terminal it erases the bar that another process may
-// have left there, elsewhere it is empty.
+// Returns the text with which a line on stderr begins. On a terminal, it erases a bar that another
+// process may have drawn; otherwise, it is empty.
 const char *report_clear_bar(void);
