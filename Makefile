@@ -42,7 +42,7 @@ data: ## downloads MNIST into data/ (on a cluster, run it on a login node)
 
 programs: $(PROGRAMS)
 
-# Without images, as on a machine without internet, the programs that make runs take made-up ones.
+# If there are no images, as on a machine without internet, the programs that make runs use synthetic images.
 IMAGES := $(if $(wildcard $(addprefix data/*mnist/train-images-idx3-ubyte,$() .gz)),,--data synthetic)
 MADE_UP = These images are made up, they are no digits: make data gets MNIST, where there is internet.
 
@@ -66,8 +66,8 @@ run-step$(1):
 endef
 STEPS := $(patsubst 0%,%,$(sort $(foreach d,$(wildcard 0*_*/),$(firstword $(subst _, ,$(d))))))
 $(foreach n,$(STEPS),$(eval $(call step_rules,$(n))))
-# One more make builds the CPU device's programs of all steps, since two at once would write the same files. A login
-# node may lack a library for them; then the programs for the GPU are enough.
+# A single second make builds the programs for the CPU device, because two at the same time would write the same files.
+# A login node may lack a library for them; then the programs for the GPU are enough.
 cpu-programs:
 	@$(MAKE) -s DEVICE=cpu build/cpu/libs.mk >/dev/null 2>&1 || { echo 'note: built for machines with a GPU only,' \
 		'as a library of the CPU device is not here: make DEVICE=cpu $(MAKECMDGOALS) names it'; exit; }; \
@@ -126,8 +126,8 @@ test-container: ## builds the contents of containers/cpu.def and runs step 4 in 
 	@tools/deps.sh container
 	@TEST_CONTAINER=1 tests/run.sh cluster/container
 
-# The flags of the libraries here. They are looked for again when the compilers, the variables that name folders or
-# the search itself have changed, and while one is missing; make reads the file anew when it has changed.
+# libs.mk holds the flags of the libraries on this machine. Make searches again if the compilers, the variables that name
+# folders or the search script have changed, or if a library was missing. Make reads libs.mk again after it has changed.
 SEARCH = $(shell { echo '$(CC) $(NVCC) $(PRODUCTS)'; cat tools/find_libs.sh; \
 	env | grep -E '^((CUDA|NCCL|NVHPC|OPENBLAS)_(HOME|ROOT)|EBROOT.*|CONDA_PREFIX|CPATH|C_INCLUDE_PATH|LIBRARY_PATH)=' | sort; } | cksum)
 ifneq ($(filter-out help clean format lint data quickstart doctor container test test-% check-gpu demo-% fuzz bench-% diff% run-step%,$(or $(MAKECMDGOALS),help)),)
@@ -141,7 +141,7 @@ $(BUILD)/libs.mk:
 	@{ echo 'SEARCHED := $(SEARCH)'; CC='$(CC)' FLAGS='$(ALL_CFLAGS)' NVCC='$(NVCC)' PRODUCTS='$(PRODUCTS)' tools/find_libs.sh $(DEVICE); } >$@.new
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
-# Other flags than last time rebuild everything.
+# If the flags differ from those of the last build, make rebuilds everything.
 FLAGS_NOW = $(CC) $(ALL_CFLAGS) $(NVCC_FLAGS) $(LIB_FLAGS) $(NCCL_FLAGS)
 $(BUILD)/flags: always
 	@mkdir -p $(@D)
@@ -149,7 +149,7 @@ $(BUILD)/flags: always
 .PHONY: always
 
 ifeq ($(DEVICE),cpu)
-# A call at the end of a function stays a call, so that the checker of ordering can say where it stands.
+# gcc keeps calls at the end of functions, so that the checker of ordering can report their lines.
 ALL_CFLAGS += -Icommon/cpu/include -fno-optimize-sibling-calls
 endif
 
@@ -160,7 +160,7 @@ $(BUILD)/%.o: %.c $(BUILD)/flags
 $(BUILD)/%.o: %.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(QUIET)$(NVCC) $(NVCC_FLAGS) -MMD -MP $(filter -I%,$(LIB_FLAGS)) -c $< -o $@
-# From an archive and as needed: the launcher must not load the libraries of CUDA.
+# An archive and --as-needed keep the CUDA libraries out of the launcher, which does not use them.
 $(BUILD)/common.a: $(COMMON)
 	@rm -f $@
 	$(QUIET)$(AR) -rc $@ $^
@@ -168,9 +168,8 @@ $(filter-out %/launch,$(PROGRAMS)): $(if $(filter gpu,$(DEVICE)),$(BUILD)/common
 $(PROGRAMS): %: %.o $(BUILD)/common.a
 	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ -Wl,--as-needed $(NCCL_FLAGS) $(LIB_FLAGS) -lm -ldl
 
-# The unit tests, built like the programs. kernels.cu is built for the host there, as C++ for which one
-# compiler, clang, is enough, so that its formulas can be compared with the plain kernels without a GPU.
-# Some look into the CPU device, and so exist for it only.
+# Make builds the unit tests like the programs. clang also compiles kernels.cu for the host, so that a test can compare
+# its formulas with the plain kernels without a GPU. Tests that use the internals of the CPU device exist for it only.
 INSIDE_CPU := $(shell grep -lsE 'common/cpu/|CPU_DEVICE' tests/unit/test_*.c)
 LEFT_OUT := $(if $(filter gpu,$(DEVICE)),$(INSIDE_CPU)) $(if $(shell command -v clang),,tests/unit/test_kernels_cu.c)
 UNIT_TESTS := $(patsubst %.c,$(BUILD)/%,$(filter-out $(LEFT_OUT),$(wildcard tests/unit/*.c)))

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# check_gpu.sh gpu|cpu [PATTERN]: does all of the course work on the GPUs of this machine? It takes at most eight
-# minutes on one GPU; several GPUs get more checks and more time. It prints a line for each check and a table of all at
-# the end. In build/check-gpu it leaves the same as a section for docs/measurements.md, and the output of each check.
-# Without a GPU, "cpu" tries what makes sense on the CPU device, where two pretended devices stand for several GPUs.
-# The pattern (an extended regular expression) chooses checks by their names.
+# check_gpu.sh gpu|cpu [PATTERN]: checks whether the whole course works on the GPUs of this machine. It takes at most
+# eight minutes on one GPU; several GPUs get more checks and more time. It prints a line for each check and a table at
+# the end. It writes the results to build/check-gpu/report.md, a section for docs/measurements.md, and the output of each
+# check to a file beside it. "cpu" runs those checks that make sense on the CPU device, with two simulated GPUs.
+# The pattern (an extended regular expression) selects checks by their names.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 device=${1:-} pattern=${2:-.} out=build/check-gpu

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# data.sh: gets the images into data/mnist, or, where no mirror of MNIST answers, Fashion-MNIST from
-# Debian's package into data/fashion-mnist; the programs take what is there. Resumes broken downloads;
-# files that are complete stay, compressed or plain.
-# MNIST_MIRROR: a folder URL to use instead of the list, such as file:///scratch/shared/mnist. If the
-# images are not there, that is an error: whoever names a folder wants no other images.
+# data.sh: downloads MNIST into data/mnist. If no mirror of MNIST answers, it puts Fashion-MNIST from Debian's
+# package into data/fashion-mnist. The programs use the data set that is there. data.sh resumes broken downloads
+# and keeps complete files, compressed or plain.
+# MNIST_MIRROR is the URL of a folder to use instead of the mirrors, such as file:///scratch/shared/mnist. If the
+# images are not there, data.sh fails and does not fall back to other images.
 set -u
 
 mirrors='https://ossci-datasets.s3.amazonaws.com/mnist

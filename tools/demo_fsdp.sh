@@ -1,7 +1,7 @@
 #!/bin/bash
-# demo_fsdp.sh [--data FOLDER]: trains a model that does not fit on one device, first as in step 4, where it
-# ends for want of memory, then sharded; and shows what each strategy of step 5 holds, sends and takes. On the CPU
-# device the memory is a limit, MEMORY (256M), and four ranks make two nodes for --strategy hybrid.
+# demo_fsdp.sh [--data FOLDER]: trains a model that does not fit on one device. It tries step 4 first, which runs out of
+# memory, and then trains the sharded model with step 5. For each strategy, it prints the memory, the bytes sent and the
+# time. On the CPU device, MEMORY (256M) limits the device memory, and four ranks act as two nodes for --strategy hybrid.
 set -eu
 device=cpu
 [[ $(readlink 05_fsdp/train) != *build/gpu/* ]] || ! nvidia-smi -L >/dev/null 2>&1 || device=gpu

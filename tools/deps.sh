@@ -2,7 +2,8 @@
 # deps.sh SET: installs the packages of a set that are missing here: run (to build and run on DEVICE, by default on the
 # CPU device), quick, test, test-all, cluster, container, fuzz, lint or format (for the make target of this name),
 # bench (to compare with PyTorch) or fashion (the images of Fashion-MNIST). It uses apt-get, as root or through
-# sudo, and says beforehand what it installs. Where something needed stays missing, it says how to get it and ends with 1.
+# sudo, and lists the packages before it installs them. If a needed package stays missing, it prints how to get it and
+# exits with 1.
 set -u
 cc=${CC:-cc}
 peers=build/peers

@@ -1,9 +1,9 @@
 #!/bin/sh
-# diff_steps.sh A B: what step B changes in the train.c of step A, with three lines around each change; the
-# includes and the table of options are left out. F=join shows that function whole (or F=trainer the struct,
-# F=options the table), and ALL=1 everything, with whole functions. On a terminal the change is shown word by
-# word in a pager: what is gone is red and struck through, what is new is bold and green. Elsewhere, as in a
-# pipe, or where NO_COLOR is set, it is a plain diff. Looks for the steps in the current folder.
+# diff_steps.sh A B: shows the changes from the train.c of step A to that of step B, with three lines around each
+# change. It leaves out the includes and the table of options. F=join shows that whole function (F=trainer: the
+# struct, F=options: the table), and ALL=1 shows all changes with whole functions. On a terminal, a pager marks each
+# word: removed words are red and struck through, new words are bold and green. In a pipe, or if NO_COLOR is set, the
+# output is a plain diff. The script looks for the steps in the current folder.
 set -u
 
 train_of() { # STEP: the path of its train.c

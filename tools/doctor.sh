@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# doctor.sh: are this machine and this job fit to run the course? A line for each thing that matters, PASS, WARN or
-# FAIL, with the cure; then which steps can run here, and on what. Exits with 1 if anything fails. It only looks:
-# nothing is changed, and no answer is waited for longer than some seconds.
+# doctor.sh: checks whether this machine and this job can run the course. It prints a line with PASS, WARN or FAIL for
+# each check, with a fix, and then the steps that can run here, and on which device. It exits with 1 if a check fails.
+# It changes nothing, and waits at most a few seconds for each answer.
 set -u
 cd "$(dirname "$0")/.." || exit
 work=$(mktemp -d) || exit

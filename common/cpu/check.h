@@ -1,8 +1,8 @@
 // The checker of ordering: CPU_DEVICE_CHECK=1.
 //
 // Two operations of different streams may run at the same time unless something orders them: an
-// event that one stream records and the other waits for, the host that waits for the first
-// operation before it queues the second one, or the default stream. The checker finds two
+// event that one stream records and the other waits for, a wait of the host for the first operation
+// before it queues the second one, or the default stream. The checker finds two
 // operations that use the same memory, at least one of them writing, and that nothing orders. It
 // also finds two communicators of one device that nothing orders, memory that is freed while an
 // operation may still use it, and host code that touches pinned memory while an operation may still
@@ -13,7 +13,7 @@
 //
 // How it works: each stream numbers its operations. A clock holds, for every stream, how many of
 // its operations are certain to come before. Each stream has a clock, and so have the host and each
-// record of an event. Whoever waits for another joins the other's clock into its own. An operation
+// record of an event. A waiter joins the clock of the other side into its own clock. An operation
 // comes after number n of stream s if its own stream's clock holds at least n for s.
 //
 // What it cannot know:
@@ -23,25 +23,25 @@
 //   wait.
 // - Which host code touches memory from malloc. Copies to and from it are compared with each other
 //   only.
-// NCCL runs the calls of one communicator one after the other, even those of different streams, but
-// does not promise it: the checker does not count on it.
+// NCCL runs the calls of one communicator one after the other, even in different streams. It does
+// not guarantee this order, so the checker does not rely on it.
 //
-// Unless stated otherwise, the functions are called with cpu_lock held. Where nothing is checked,
-// all clocks are NULL, and functions do nothing with them.
+// Unless stated otherwise, the caller holds cpu_lock. Without CPU_DEVICE_CHECK=1, all clocks are
+// NULL, and the functions do nothing.
 #pragma once
 #include "record.h"
 
 struct cpu_clock;
-struct cpu_use; // of memory, by an operation that may not be done
+struct cpu_use; // use of memory by an operation that may still run
 
-// The clock of a new stream that was made at this place; the default stream has none.
+// Returns the clock of a new stream that was made at this place; the default stream has none.
 struct cpu_clock *cpu_new_clock(const struct cpu_place *made);
 struct cpu_clock *cpu_copy_clock(const struct cpu_clock *clock);
 
-// What comes after later also comes after all that comes before earlier.
+// Adds everything that comes before the clock earlier to what comes before the clock later.
 void cpu_join(struct cpu_clock *later, const struct cpu_clock *earlier);
 
-// The host has waited for this, or this thread has asked and was told that it is done.
+// Records that the host has waited for this clock, or that a query found its work done.
 void cpu_host_has_waited(const struct cpu_clock *clock);
 void cpu_host_has_asked(const struct cpu_clock *clock);
 

@@ -1,10 +1,10 @@
-// What the files of the CPU device's NCCL share.
+// Types and functions that the files of the CPU device's NCCL share.
 //
 // Ranks talk in pairs. A pair has two rings of messages, one for each direction. On one host both
 // ranks map them; between hosts, a thread of each (network.c) carries the messages over a socket.
-// So the collectives (collectives.c) know only rings. Each rank has a seat in the memory that the
-// ranks of its host share: where the others wake it, and where it says what it waits for and why it
-// gave up.
+// So the collectives (collectives.c) use only rings. Each rank has a seat in the memory that the
+// ranks of its host share. There, other ranks wake it, and it records which call it waits in and
+// why it has given up.
 #pragma once
 #include "device.h"
 #include "record.h"
@@ -40,7 +40,7 @@ enum call_kind {
     CALL_SPLIT
 };
 
-enum { OP_PRE_MUL_SUM = ncclNumOps }; // whatever the number that a rank's program knows it by
+enum { OP_PRE_MUL_SUM = ncclNumOps }; // ranks may use different numbers for this operation
 
 // A call as the ranks compare it: it goes with every message.
 struct call {

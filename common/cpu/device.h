@@ -1,11 +1,12 @@
-// What the files of the CPU device share. A program never includes this header.
+// Types and functions that the files of the CPU device share. Programs never include this header.
 //
-// One process sees its pretended GPUs through three ideas:
+// The CPU device simulates GPUs with three ideas:
 // - Memory. A device pointer lies in an address range that the program may not touch; the device's
 //   own threads see the same byte at a fixed distance (cpu_view translates).
-// - Streams. Each stream is a queue served by a thread of its own; whatever a call asks for is
-//   copied into the queue and done later (cpu_launch).
-// - One lock. All states and queues are guarded by cpu_lock, never held while an operation runs.
+// - Streams. Each stream is a queue with its own thread. A call copies its operation into the
+// queue,
+//   and the thread runs it later (cpu_launch).
+// - One lock. cpu_lock protects all states and queues. No thread holds it while an operation runs.
 #pragma once
 #include <cuda_runtime.h>
 #include <pthread.h>
@@ -16,14 +17,14 @@
 
 extern pthread_mutex_t cpu_lock;
 
-// Every API call begins with this: sets the device up once, and refuses to work in a process forked
-// after that, as the CUDA runtime does.
+// Every API call begins with this function. It sets the device up once. In a process that was
+// forked after that, it returns an error, as the CUDA runtime does.
 cudaError_t cpu_enter(void);
 
 // Remembers an error for cudaGetLastError and returns it.
 cudaError_t cpu_error(cudaError_t error);
 
-// Device that the calling thread has chosen, and how many there are.
+// The device that the calling thread has chosen, and the number of devices.
 int cpu_current_device(void);
 int cpu_device_count(void);
 
@@ -33,11 +34,11 @@ void cpu_memory_init(void);
 // Frees all memory of a device whose streams are empty.
 void cpu_free_device(int device);
 
-// The device threads' address of bytes at a device pointer (or at pinned host memory, as on a GPU).
-// NULL when they do not all lie inside one live allocation.
+// Translates a device pointer (or a pointer to pinned host memory) to the address that the device's
+// threads use. Returns NULL if the bytes do not all lie inside one live allocation.
 void *cpu_view(const void *pointer, size_t bytes);
 
-// Whether the pointer lies in the range of device memory, allocated or not.
+// Returns 1 if the pointer lies in the range of device memory, allocated or not.
 int cpu_is_device_pointer(const void *pointer);
 
 // Queues run(arguments) on the stream (NULL: the legacy default stream). The arguments, at most
