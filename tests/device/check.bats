@@ -89,8 +89,7 @@ plant() {
     folder=$(echo "$root/0$1"_*)
     rm -rf changed && mkdir changed
     cp "$folder"/*.[ch] changed
-    sed -i -E "$3" "changed/$2"
-    ! cmp -s "changed/$2" "$folder/$2" || { echo "nothing to change in $folder/$2" && return 1; }
+    edit "changed/$2" "$3"
     compile ./program -g -iquote "$folder" changed/train.c "$build"/common/cpu/*.o
 }
 

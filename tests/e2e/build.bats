@@ -160,7 +160,8 @@ END
     mv modules/cuda/include/nccl* modules/nccl/include/
     mv modules/cuda/lib64/libnccl* modules/nccl/lib64/
     ln -s "$toolkit/bin" modules/cuda/bin
-    sed -i 's|/usr/local/cuda|/none|g' Makefile tools/find_libs.sh
+    edit Makefile 's|/usr/local/cuda|/none|g'
+    edit tools/find_libs.sh 's|/usr/local/cuda|/none|g'
     export CUDA_HOME=$PWD/modules/cuda NCCL_HOME=$PWD/modules/nccl PATH=/usr/bin:/bin
     unset LIBRARY_PATH LD_LIBRARY_PATH
     printf '#!/bin/sh\n' | tee tools/deps.sh >tools/data.sh # nothing to install or to fetch

@@ -93,21 +93,21 @@ SCRIPT
 # bats test_tags=test-all
 @test "a wrong loss is found" {
     need_programs
-    sed -i 's|1.f / opt.batch|1.00001f / opt.batch|' 03_multigpu_launcher/train.c
+    edit 03_multigpu_launcher/train.c 's|1\.f / opt\.batch|1.00001f / opt.batch|'
     finds 'step 3, 2 GPUs: the losses' 'the largest relative difference is [0-9.e-]+ \(step [0-9]+\), the limit is 1e-05'
 }
 
 # bats test_tags=test-all
 @test "snapshots that differ are found" {
     need_programs
-    sed -i 's|^    if (snapshot_save(opt.snapshot|    parameters[0] = (float)seconds();\n&|' 01_single_gpu/train.c
+    edit 01_single_gpu/train.c 's|^    if \(snapshot_save\(opt.snapshot|    parameters[0] = (float)seconds();\n&|'
     finds 'step 1: the same bits in a second run' 'first .*second differ: '
 }
 
 # bats test_tags=test-all
 @test "a watchdog that does not fire is found" {
     need_programs
-    sed -i 's|^    start_watchdog(.*|    start_watchdog(1e6, 1e6);|' 04_multinode/train.c
+    edit 04_multinode/train.c 's|^    start_watchdog\(.*|    start_watchdog(1e6, 1e6);|'
     export CHECK_LIMIT=20
     finds 'watchdog ends the other' 'no rank said that --step-timeout is over'
 }
@@ -115,6 +115,6 @@ SCRIPT
 # bats test_tags=test-all
 @test "ranks that do not start again from their snapshot are found" {
     need_programs
-    sed -i 's|^    snapshot_load(opt.snapshot|    0 \&\& &|; s|(t->resumed = snapshot_load(|(t->resumed = 0 \&\& snapshot_load(|' 03_multigpu_launcher/train.c
+    edit 03_multigpu_launcher/train.c 's|\(t->resumed = snapshot_load\(|(t->resumed = 0 \&\& snapshot_load(|'
     finds 'step 3, two ranks on one GPU: one is killed' 'the ranks did not start again|differ: '
 }

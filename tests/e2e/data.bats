@@ -12,7 +12,7 @@ setup() {
     cp -r "$root/tools" tools
     # No test installs a package, and what is installed here makes no difference.
     printf '#!/bin/sh\n' >tools/deps.sh
-    sed -i 's|^fashion=.*|fashion=fashion|' tools/data.sh
+    edit tools/data.sh 's|^fashion=.*|fashion=fashion|'
     export MNIST_MIRROR=file://$PWD/good
 }
 
@@ -120,7 +120,8 @@ all_but() { # NAME
 
 # What data.sh does without MNIST_MIRROR, with this list of mirrors.
 with_mirrors() { # URL
-    sed "/^mirrors='https/,/'\$/c mirrors='$1'" tools/data.sh >tools/other.sh
+    cp tools/data.sh tools/other.sh
+    edit tools/other.sh "/^mirrors='https/,/'\$/c mirrors='$1'"
     (unset MNIST_MIRROR && bash tools/other.sh)
 }
 

@@ -62,7 +62,7 @@ END
 @test "a package manager that has none of the packages is not named" {
     stand_in id 'echo 1000'
     stand_in sudo 'exit 1'
-    sed -i 's|/usr/share/datasets|none|' tools/deps.sh
+    edit tools/deps.sh 's|/usr/share/datasets|none|'
     run ! tools/deps.sh fashion </dev/null
     [ "${#lines[@]}" = 2 ]
     [[ ${lines[1]} == *"apt-get install dataset-fashion-mnist" ]]
@@ -97,7 +97,7 @@ END
 
 @test "what would bring a service is unpacked, and not installed" {
     hide munged slurmctld slurmd sshd
-    sed -i 's|:/usr/sbin:/sbin:|:|' tools/deps.sh
+    edit tools/deps.sh 's|:/usr/sbin:/sbin:|:|'
     run tools/deps.sh cluster
     echo "$output"
     [ "$(calls '--download-only .* munge slurmctld slurm-client slurmd openssh-server openssh-client$')" = 1 ]
@@ -139,7 +139,7 @@ END
     unshare -rn ip link add left type veth peer name right 2>/dev/null || skip "no network can be made here"
     command -v curl >/dev/null || skip "curl is not installed"
     printf '#!/bin/sh\n' >tools/deps.sh
-    sed -i "s|https://[a-z]|http://192.0.2.9/&|" tools/data.sh
+    edit tools/data.sh "s|https://[a-z]|http://192.0.2.9/&|"
     begin=$SECONDS
     # shellcheck disable=SC2016 # expanded there
     run env -u MNIST_MIRROR timeout 60 unshare -rn sh -ec '

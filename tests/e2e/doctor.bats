@@ -75,9 +75,9 @@ setup() {
     cp -r "$BATS_FILE_TMPDIR"/{bin,toolkit} .
     mkdir -p tools 01_single_gpu 04_multinode build
     cp "$root"/tools/{doctor,find_libs}.sh tools/
-    sed -i -e "s|^cuda=.*|cuda=$PWD/none|; s|^nvidia=.*|nvidia=$PWD/nvidia|" \
-        -e "s|^infiniband=.*|infiniband=$PWD/infiniband|; s|/\.dockerenv|$PWD/docker|" tools/doctor.sh
-    sed -i 's|/usr/local/cuda|/none|' tools/find_libs.sh
+    edit tools/doctor.sh "s|^cuda=.*|cuda=$PWD/none|" "s|^nvidia=.*|nvidia=$PWD/nvidia|" \
+        "s|^infiniband=.*|infiniband=$PWD/infiniband|" "s|/\.dockerenv|$PWD/docker|"
+    edit tools/find_libs.sh 's|/usr/local/cuda|/none|'
     ln -s ../toolkit/bin/nvcc bin/nvcc
     printf '%s, 81559 MiB, 580.65.06, 9.0\n' 'NVIDIA H100' 'NVIDIA H100' >gpus
     echo '| NVIDIA-SMI 580.65.06    Driver Version: 580.65.06    CUDA Version: 13.0 |' >smi

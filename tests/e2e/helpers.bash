@@ -66,6 +66,17 @@ tiny_data() {
     done
 }
 
+# edit FILE SED...: makes each of these changes (for sed -E); one that finds nothing to change is an error, as the test
+# would try something else than it says.
+edit() {
+    local before change
+    for change in "${@:2}"; do
+        before=$(<"$1")
+        sed -i -E "$change" "$1"
+        [ "$(<"$1")" != "$before" ] || { echo "nothing to change in $1 for: $change" && return 1; }
+    done
+}
+
 # Copies the tree as a fresh clone would have it, new files included, into the folder (data may be a link).
 copy_tree() {
     mkdir -p "$1"

@@ -43,18 +43,17 @@ teardown() {
     [ -z "${pid:-}" ] || kill -9 -- -"$pid" 2>/dev/null || true
 }
 
-# copy_broken FOLDER FILE SED: step 3's sources with this change to one of them.
+# copy_broken FOLDER FILE SED...: step 3's sources with these changes to one of them.
 copy_broken() {
     mkdir "$1"
     cp "$root"/03_multigpu_launcher/{train.c,environment.h,meeting.h} "$1"
-    sed -i -E "$3" "$1/$2"
-    run ! cmp -s "$1/$2" "$root/03_multigpu_launcher/$2"
+    edit "$1/$2" "${@:3}"
 }
 
-# broken PROGRAM FILE SED: step 3 after this change.
+# broken PROGRAM FILE SED...: step 3 after these changes.
 broken() {
     rm -rf changed
-    copy_broken changed "$2" "$3"
+    copy_broken changed "${@:2}"
     compile "$1" -iquote "$root/03_multigpu_launcher" changed/train.c "$build"/common/cpu/*.o
 }
 
@@ -791,7 +790,7 @@ diverges() { # RANKS PROGRAM
 }
 
 @test "a rank that is late to hear that another has ended the run does not wait" {
-    broken ./program train.c 's/signal\(SIGTERM, SIG_DFL\)/while (!told_to_stop)\n    usleep(1000);\n&/; s/sleep\(10\)/sleep(100)/'
+    broken ./program train.c 's/signal\(SIGTERM, SIG_DFL\)/while (!told_to_stop)\n    usleep(1000);\n&/' 's/sleep\(10\)/sleep(100)/'
     start "$launch" --nproc-per-node 2 ./program "${options[@]}" --hidden 64,64,64,64,64,64,64,64,64 --lr 1000
     ends 1
     grep -q 'the loss is not finite' err

@@ -46,15 +46,14 @@ end_ranks() {
     pids=()
 }
 
-# changed PROGRAM SED [SED]: step 4 with step2/watch.c after these changes to train.c and watchdog.h.
+# changed PROGRAM SED [SED...]: step 4 with step2/watch.c after this change to train.c, if it is not empty, and these to
+# watchdog.h.
 changed() {
     rm -rf changed
     mkdir changed
     cp "$root"/04_multinode/*.[ch] changed
-    sed -i -E "$2" changed/train.c
-    sed -i -E "${3:-}" changed/watchdog.h
-    [ -z "$2" ] || run ! cmp -s changed/train.c "$root/04_multinode/train.c"
-    [ -z "${3:-}" ] || run ! cmp -s changed/watchdog.h "$root/04_multinode/watchdog.h"
+    [ -z "$2" ] || edit changed/train.c "$2"
+    edit changed/watchdog.h "${@:3}"
     compile_watched "$1" -iquote "$root/04_multinode" changed/train.c
 }
 
@@ -258,7 +257,7 @@ on_after_all() {
     gives_up_after 1 0 2
     [ "$(grep -c '^epoch.*step' out.0)" = 2 ]
     end_ranks
-    changed ./program '' "$slow; $no_lock"
+    changed ./program '' "$slow" "$no_lock"
     late 19 ./program
     on_after_all 0 2
     [ "$(grep -c '^epoch.*step' out.0)" = 3 ]
@@ -266,7 +265,11 @@ on_after_all() {
     # Not the new parameters either.
     stop='/^static void start/,/^}/s/^( *)COLLECTIVE/\1if (t->rank == 1)\n\1    raise(SIGSTOP);\n&/'
     for saves in 0 1; do
-        changed ./program "$stop" "$slow$([ $saves = 0 ] || echo "; $no_lock")"
+        if [ $saves = 0 ]; then
+            changed ./program "$stop" "$slow"
+        else
+            changed ./program "$stop" "$slow" "$no_lock"
+        fi
         rm -f s
         start_ranks 2 ./program --snapshot s --step-timeout 1
         on_after_all 0

@@ -38,8 +38,7 @@ changed() {
     rm -rf changed
     mkdir changed
     cp "$root"/05_fsdp/*.[ch] changed
-    sed -i -E "$2" "changed/$1"
-    run ! cmp -s "changed/$1" "$root/05_fsdp/$1"
+    edit "changed/$1" "$2"
     compile ./program -iquote "$root/05_fsdp" changed/train.c "$build"/common/cpu/*.o
 }
 

@@ -63,8 +63,7 @@ compile_killed() {
 changed() {
     rm -rf changed
     cp -r "$root/05_fsdp" changed
-    sed -i -E "$3" "changed/$2"
-    run ! cmp -s "changed/$2" "$root/05_fsdp/$2"
+    edit "changed/$2" "$3"
     compile_killed "$1" -iquote "$root/05_fsdp" changed/train.c
 }
 
