@@ -44,7 +44,7 @@ programs: $(PROGRAMS)
 
 # If there are no images, as on a machine without internet, the programs that make runs use synthetic images.
 IMAGES := $(if $(wildcard $(addprefix data/*mnist/train-images-idx3-ubyte,$() .gz)),,--data synthetic)
-MADE_UP = These images are made up, they are no digits: make data gets MNIST, where there is internet.
+MADE_UP = note: these images are synthetic, not digits; make data downloads MNIST if there is internet access
 
 # make stepN builds the programs of step N and links them into its folder; run-stepN runs train, or the
 # one program there is. From step 3 on a launcher starts it: LAUNCH is for the launcher, ARGS for what it starts.

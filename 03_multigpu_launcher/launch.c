@@ -23,17 +23,15 @@ static const struct option_spec options[] = {
     {"nproc-per-node", OPTION_TEXT, &opt.nproc, "1", 0, 0,
      "ranks on this node, or: gpu, cpu or auto"},
     {"nnodes", OPTION_INT, &opt.nnodes, "1", 1, 10000, "number of nodes"},
-    {"node-rank", OPTION_INT, &opt.node_rank, "0", 0, 9999, "which of them this is"},
+    {"node-rank", OPTION_INT, &opt.node_rank, "0", 0, 9999, "number of this node, from 0"},
     {"master-addr", OPTION_TEXT, &opt.master_addr, "127.0.0.1", 0, 0, "address of node 0"},
     {"master-port", OPTION_INT, &opt.master_port, "0", 0, 65535,
      "port of node 0, 0: a free one, or 29500"},
     {"standalone", OPTION_FLAG, &opt.standalone, NULL, 0, 0, "one node and a free port"},
-    {"max-restarts", OPTION_INT, &opt.max_restarts, "0", 0, 1e6,
-     "times that all ranks may start again"},
-    {"run-id", OPTION_TEXT, &opt.run_id, "", 0, 0, "name of the run, else: a new one"},
+    {"max-restarts", OPTION_INT, &opt.max_restarts, "0", 0, 1e6, "how often all ranks may restart"},
+    {"run-id", OPTION_TEXT, &opt.run_id, "", 0, 0, "name of the run, empty: a new one"},
     {"log-dir", OPTION_TEXT, &opt.log_dir, NULL, 0, 0, "folder for the output of each rank"},
-    {"tee", OPTION_FLAG, &opt.tee, NULL, 0, 0,
-     "output to the screen too, as lines that begin with [rank]"},
+    {"tee", OPTION_FLAG, &opt.tee, NULL, 0, 0, "print all output, with [rank] before each line"},
     {"shutdown-timeout", OPTION_REAL, &opt.shutdown_timeout, "30", 0, 1e6,
      "seconds from SIGTERM to SIGKILL"},
     {"join-timeout", OPTION_REAL, &opt.join_timeout, "300", 0, 1e6,
@@ -387,9 +385,10 @@ int main(int argc, char **argv) {
     while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd < 3)
         ; // so that no pipe gets the number of a closed stdout
     close(fd);
-    options_parse(options, sizeof options / sizeof *options,
-                  "Starts the ranks of a program and tells each in its environment who it is.",
-                  argc, argv);
+    options_parse(
+        options, sizeof options / sizeof *options,
+        "Starts the ranks of a program and sets the variables that tell each rank its place.", argc,
+        argv);
     check_usage();
     sigchld_before = signal(SIGCHLD, SIG_DFL); // where it is ignored, children cannot be waited for
     int nproc = count_ranks(opt.nproc), signals = open_signals();

@@ -9,7 +9,7 @@ if [ "$device" = gpu ]; then
     ranks=$(nvidia-smi -L | grep -c "^GPU ") # the other lines are parts of a GPU (MIG)
     memory=$(($(nvidia-smi --query-gpu=memory.free --format=csv,noheader,nounits | sort -n | head -n 1) << 20))
     if [ "$ranks" = 1 ]; then
-        echo "error: a model is to be sharded, but there is only one GPU: try make DEVICE=cpu demo-fsdp" >&2
+        echo "error: the demo shards a model over several GPUs, but there is only one GPU here: try make DEVICE=cpu demo-fsdp" >&2
         exit 1
     fi
 else

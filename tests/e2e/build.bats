@@ -205,7 +205,7 @@ END
     run --separate-stderr make DEVICE=cpu run-step1 ARGS='--hidden 8 --max-steps 1'
     [ "$status" = 0 ]
     grep -q '^data      synthetic: ' <<<"$output"
-    [[ ${lines[-1]} == *"made up"*"no digits"*"make data"* ]]
+    [[ ${lines[-1]} == *"synthetic, not digits"*"make data"* ]]
     tiny_data data/fashion-mnist
     gzip data/fashion-mnist/train-images-idx3-ubyte
     run --separate-stderr make DEVICE=cpu run-step1 ARGS='--hidden 8 --max-steps 1'
