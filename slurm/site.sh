@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What differs from one cluster to the next. The job scripts read it; no other file needs an edit.
+# Settings that differ from one cluster to the next. The job scripts read this file; you edit no other file.
 
 # A job script that is started with bash needs an allocation, such as salloc's.
 case $0 in
