@@ -8,6 +8,9 @@ DEVICE := $(if $(NVCC),gpu,cpu)
 # BUILD names a folder for the objects of one device.
 BOTH := $(if $(BUILD),,$(NVCC))
 endif
+ifneq ($(filter-out cpu gpu,$(DEVICE)),)
+$(error DEVICE=$(DEVICE): want cpu or gpu)
+endif
 BUILD := build/$(DEVICE)
 # The GPU to build for, such as native or 90; without it, every generation that nvcc knows from compute capability 6.0 on.
 ARCH :=

@@ -55,7 +55,7 @@ static const struct option_spec options[] = {
     {"csv", OPTION_TEXT, &opt.csv, NULL, 0, 0,
      "file for the losses, a line per progress report and epoch"},
     {"overlap", OPTION_INT, &opt.overlap, "1", 0, 1, "0: computing waits for each collective"},
-    {"join-timeout", OPTION_INT, &opt.join_timeout, "60", 1, 1e6, "seconds to wait for rank 0"},
+    {"join-timeout", OPTION_INT, &opt.join_timeout, "60", 1, 1e6, "seconds to wait for a rank"},
 };
 
 struct sums { // over all ranks

@@ -61,7 +61,7 @@ static const struct option_spec options[] = {
     {"csv", OPTION_TEXT, &opt.csv, NULL, 0, 0,
      "file for the losses, a line per progress report and epoch"},
     {"overlap", OPTION_INT, &opt.overlap, "1", 0, 1, "0: computing waits for each collective"},
-    {"join-timeout", OPTION_INT, &opt.join_timeout, "60", 1, 1e6, "seconds to wait for rank 0"},
+    {"join-timeout", OPTION_INT, &opt.join_timeout, "60", 1, 1e6, "seconds to wait for a rank"},
     {"step-timeout", OPTION_REAL, &opt.step_timeout, "120", 0.1, 1e6,
      "seconds that a collective may take"},
     {"token-file", OPTION_TEXT, &opt.token_file, NULL, 0, 0,

@@ -44,7 +44,9 @@ void cuda_check(cudaError_t error, const char *call, const char *file, int line)
     const char *advice = "";
     if (error == cudaSuccess)
         return;
-    if (error == cudaErrorInsufficientDriver || error == cudaErrorNoDevice)
+    if (error == cudaErrorNoDevice && getenv("CUDA_VISIBLE_DEVICES"))
+        advice = "; CUDA_VISIBLE_DEVICES hides all GPUs: unset it, or list some that exist";
+    else if (error == cudaErrorInsufficientDriver || error == cudaErrorNoDevice)
         advice =
             "; no usable NVIDIA driver or GPU: build for the CPU device with DEVICE=cpu after make";
     else if (error == cudaErrorInvalidDevice)

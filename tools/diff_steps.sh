@@ -87,4 +87,7 @@ fi
     "$@" "$old" "$new") |
     # Instead of two ranges of lines: where in the later step that part begins.
     sed -E "/^(.\[[0-9;]*m)*(diff|index|---|\+\+\+) /d; s|@@ -[0-9,]+ \+([0-9]+)(,[0-9]+)? @@|@@ $new:$line @@|" |
+    awk -v all="${F:-}${ALL:-}" '
+        { print }
+        END { if (NR && all == "") print "Includes and options are left out here: ALL=1 shows them, too." }' |
     LESS=${LESS-FRX} sh -c "$pager"

@@ -135,8 +135,7 @@ static char *describe(const struct cpu_place *place) {
         goes_on = strstr(at, ".h:") != NULL;
     }
     if (ftell(out) == 0)
-        fprintf(out,
-                "an unknown place (addr2line is missing, or the program was built without -g)");
+        fprintf(out, "a place that addr2line does not name; it needs a program built with -g");
     if (lines)
         pclose(lines);
     fclose(out);
