@@ -227,7 +227,7 @@ END
     [ "$status" = 0 ]
     grep -q '^epoch 3/3  loss' <<<"$output"
     [[ ${lines[-2]} == 'Next: make run-step1 ARGS="--epochs 10", or read 01_single_gpu/README.md' ]]
-    [[ ${lines[-1]} == *"no digits"* ]]
+    [[ ${lines[-1]} == *"not digits"* ]]
 }
 
 # A compiler for which the header does not exist.
