@@ -1,103 +1,26 @@
-// Who this process is among the ranks: a launcher tells it in environment variables, each in its
-// own.
+// Reads the place of this process among the ranks, which a launcher such as torchrun or srun tells
+// it in environment variables.
 #pragma once
-#include "../common/error.h"
-#include "../common/options.h"
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 struct place {
-    const char *launcher;
-    int rank, world, local_rank; // local_rank: among those on this node
-    int local_world;             // how many those are, 0: nobody said
-    char run[256];               // what the launcher calls this run; may be empty
+    const char *launcher;        // whose variables were read, for the banner
+    int rank, world, local_rank; // local_rank: number among the ranks on this node
+    int local_world;             // number of ranks on this node, 0: unknown
+    char run[256];               // the launcher's name of this run; may be empty
 };
 
-// Launchers may start each other, such as Slurm torchrun, and all leave their variables: the first
-// here that has set all three has started this very process. (In a batch script of Slurm,
-// SLURM_STEP_NUM_TASKS is not set.)
-static const struct launcher {
-    const char *name, *rank, *world, *local_rank, *local_world, *run[3];
-} launchers[] = {
-    {"torchrun's variables",
-     "RANK",
-     "WORLD_SIZE",
-     "LOCAL_RANK",
-     "LOCAL_WORLD_SIZE",
-     {"TORCHELASTIC_RUN_ID", "MASTER_PORT"}},
-    {"Open MPI's variables",
-     "OMPI_COMM_WORLD_RANK",
-     "OMPI_COMM_WORLD_SIZE",
-     "OMPI_COMM_WORLD_LOCAL_RANK",
-     "OMPI_COMM_WORLD_LOCAL_SIZE",
-     {"PMIX_NAMESPACE"}},
-    {"PALS's variables",
-     "PMI_RANK",
-     "PMI_SIZE",
-     "PALS_LOCAL_RANKID",
-     "PALS_LOCAL_SIZE",
-     {"PALS_APID"}},
-    {"MPICH's variables", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", {NULL}},
-    {"Slurm's variables",
-     "SLURM_PROCID",
-     "SLURM_STEP_NUM_TASKS",
-     "SLURM_LOCALID",
-     "SLURM_STEP_TASKS_PER_NODE",
-     {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"}},
-};
+// Without a launcher, this is the only rank. With one, error lines name the rank from now on.
+// Missing and contradictory variables end the program (wrong usage).
+struct place find_place(void);
 
-static int from_environment(const char *name, int min, int max) {
-    const char *text = getenv(name);
-    if (!text)
-        wrong_usage("%s is not set, but others of RANK, WORLD_SIZE and LOCAL_RANK are", name);
-    char *end;
-    long number = strtol(text, &end, 10);
-    if (end == text || *end || number < min || number > max)
-        wrong_usage("%s=%s in the environment: want a number from %d to %d", name, text, min, max);
-    return number;
-}
+// Returns the number in a variable that find_place, or the caller, needs. If it is not set, or is
+// not a number from min to max, the program ends (wrong usage).
+int number_from_environment(const char *name, int min, int max);
 
-static const struct launcher *find_launcher(void) {
-    if (getenv("RANK") || getenv("WORLD_SIZE") || getenv("LOCAL_RANK"))
-        return launchers; // torchrun's should be complete
-    for (size_t i = 1; i < sizeof launchers / sizeof *launchers; i++)
-        if (getenv(launchers[i].rank) && getenv(launchers[i].world) &&
-            getenv(launchers[i].local_rank))
-            return &launchers[i];
-    return NULL;
-}
+// Returns the port at which rank 0 may listen: MASTER_PORT, or the next one under torchrun, which
+// listens at MASTER_PORT itself, with a store for PyTorch.
+int rank0_port(void);
 
-// Without a launcher, the only rank. Contradictions end the program.
-static struct place find_place(void) {
-    struct place p = {.launcher = "none: the only rank", .world = 1, .local_world = 1};
-    const struct launcher *l = find_launcher();
-    if (l) {
-        p.launcher = l->name;
-        p.world = from_environment(l->world, 1, 1000000);
-        p.rank = from_environment(l->rank, 0, p.world - 1);
-        p.local_rank = from_environment(l->local_rank, 0, p.rank);
-        const char *local_world = getenv(l->local_world);
-        p.local_world = local_world ? atoi(local_world) : 0; // Slurm's 2(x3): 2 on each of 3 nodes
-        error_rank = p.rank;
-    }
-    for (int i = 0; i < 3 && l && l->run[i]; i++) {
-        const char *name = getenv(l->run[i]);
-        if (name) // the end of a long one tells more than its beginning
-            snprintf(p.run + strlen(p.run), 80, "-%s",
-                     strlen(name) > 70 ? name + strlen(name) - 70 : name);
-    }
-    return p;
-}
-
-// The GPU of this rank: the only one that it sees, or of all the one with the number of its local
-// rank.
-static int choose_device(const struct place *p) {
-    int devices;
-    CUDA_CHECK(cudaGetDeviceCount(&devices));
-    if (devices > 1 && p->local_rank >= devices)
-        fail("local rank %d has no GPU of its own: there are %d%s", p->local_rank, devices,
-             more_devices(fmax(p->local_world, p->local_rank + 1)));
-    return devices == 1 ? 0 : p->local_rank;
-}
+// Returns the number of this rank's GPU: if the rank sees only one, that one, else the one with the
+// number of its local rank. If there is none, the program ends.
+int choose_device(const struct place *p);

@@ -1,16 +1,25 @@
 // Starts the ranks of a program, ours or not, and tells each in its environment who it is:
 // torchrun, in C. When a rank fails it ends the others, and starts all again while restarts remain.
-// For several nodes it is started once on each (nodes.h). What ranks write goes through pipes
-// (output.h).
-#include "../common/options.h"
-#include "count.h"
-#include "nodes.h"
-#include "output.h"
+// For several nodes it is started once on each (nodes.c). What ranks write goes through pipes
+// (output.c).
+#include "03_multigpu_launcher/count_ranks.h"
+#include "03_multigpu_launcher/nodes.h"
+#include "03_multigpu_launcher/output.h"
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/options.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 static struct {
     const char *nproc, *master_addr, *run_id, *log_dir;
@@ -37,11 +46,14 @@ static const struct option_spec options[] = {
     {"join-timeout", OPTION_REAL, &opt.join_timeout, "300", 0, 1e6,
      "seconds to wait for other nodes"},
     {"program [arguments]", OPTION_REST, &opt.program, NULL, 0, 0, "to run"},
+    {0},
 };
+
+static const struct option_table tables[] = {{.options = options}, {0}};
 
 static pid_t *pids;            // of the ranks here, 0: ended; the guard sees them too
 static int left;               // how many have not ended
-static struct stream *streams; // stdout and stderr of each
+static struct output *outputs; // stdout and stderr of each
 static double kill_at;         // when SIGKILL follows SIGTERM, 0: never
 static double wait_note_at;    // when it is said that it will, 0: never
 static int ended_by;           // signal that is to end the run, 0: none
@@ -73,7 +85,7 @@ static void start_guard(char **argv) {
                 -1, 0);
     guard = pids == MAP_FAILED || pipe2(ends, O_CLOEXEC) ? -1 : fork();
     if (guard < 0)
-        err(1, "cannot start");
+        fail("cannot start: %m");
     if (guard == 0) {
         sigset_t all;
         sigfillset(&all);
@@ -115,47 +127,57 @@ static void tell_rank(int local_rank) {
     setenv("TORCHELASTIC_USE_AGENT_STORE", "False", 1); // nobody but rank 0 listens at the port
 }
 
-static void start_rank(int i) {
-    int pipes[2][2] = {{-1, -1}, {-1, -1}}, started[2], error, rank = me->node * me->nproc + i;
+// Makes the pipes for stdout and stderr of a rank. stdout goes its own way if nobody wants it; the
+// last lines of stderr are always wanted.
+static void open_outputs(int i, int pipes[2][2]) {
+    int rank = me->node * me->nproc + i;
     for (int k = 0; k < 2; k++) {
-        struct stream *s = &streams[2 * i + k];
-        // stdout goes its own way if nobody wants it; the last lines of stderr are always wanted.
+        struct output *o = &outputs[2 * i + k];
         if ((k == 1 || opt.log_dir || opt.tee) && pipe2(pipes[k], O_CLOEXEC))
-            err(1, "cannot start rank %d", rank);
-        s->pipe = pipes[k][0];
-        s->file = opt.log_dir ? open_log(opt.log_dir, me->run_id, me->attempt, rank,
+            fail("cannot start rank %d: %m", rank);
+        o->pipe = pipes[k][0];
+        o->file = opt.log_dir ? open_log(opt.log_dir, me->run_id, me->attempt, rank,
                                          k ? "stderr" : "stdout")
                               : -1;
-        s->screen = opt.log_dir && !opt.tee ? NULL : &screens[k];
-        s->rank = opt.tee ? rank : -1;
-        s->used = s->shown = s->ended = 0;
+        o->screen = opt.log_dir && !opt.tee ? NULL : &screens[k];
+        o->rank = opt.tee ? rank : -1;
+        o->used = o->shown = o->ended = 0;
     }
+}
+
+// In the child: becomes the program. If that fails, writes errno to the pipe started.
+__attribute__((noreturn)) static void become_program(int i, int pipes[2][2], int started) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL); // for when the guard is killed too
+    if (getppid() != me->pid)
+        _exit(1);
+    setpgid(0, 0);
+    pids[i] = getpid(); // the guard must know before there are children
+    signal(SIGCHLD, sigchld_before);
+    sigprocmask(SIG_SETMASK, &mask_before, NULL);
+    tell_rank(i);
+    dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), 0);
+    for (int k = 0; k < 2; k++)
+        if (pipes[k][1] >= 0)
+            dup2(pipes[k][1], k + 1);
+    execvp(*opt.program, opt.program);
+    int error = errno;
+    _exit(write(started, &error, sizeof error) < 0);
+}
+
+static void start_rank(int i) {
+    int pipes[2][2] = {{-1, -1}, {-1, -1}}, started[2], error;
+    open_outputs(i, pipes);
     pid_t pid = pipe2(started, O_CLOEXEC) ? -1 : fork();
     if (pid < 0)
-        err(1, "cannot start rank %d", rank);
-    if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); // for when the guard is killed too
-        if (getppid() != me->pid)
-            _exit(1);
-        setpgid(0, 0);
-        pids[i] = getpid(); // the guard must know before there are children
-        signal(SIGCHLD, sigchld_before);
-        sigprocmask(SIG_SETMASK, &mask_before, NULL);
-        tell_rank(i);
-        dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), 0);
-        for (int k = 0; k < 2; k++)
-            if (pipes[k][1] >= 0)
-                dup2(pipes[k][1], k + 1);
-        execvp(*opt.program, opt.program);
-        error = errno;
-        _exit(write(started[1], &error, sizeof error) < 0);
-    }
+        fail("cannot start rank %d: %m", me->node * me->nproc + i);
+    if (pid == 0)
+        become_program(i, pipes, started[1]);
     pids[i] = pid;
     close(pipes[0][1]);
     close(pipes[1][1]);
     close(started[1]); // now only the child has it, until its exec
     if (read(started[0], &error, sizeof error) == sizeof error)
-        errx(1, "cannot run %s: %s", *opt.program, strerror(error));
+        fail("cannot run %s: %s", *opt.program, strerror(error));
     close(started[0]);
 }
 
@@ -170,8 +192,8 @@ static void say_pids(void) {
 }
 
 static void prepare_kill(void) {
-    kill_at = now() + opt.shutdown_timeout;
-    wait_note_at = now() + 2;
+    kill_at = seconds() + opt.shutdown_timeout;
+    wait_note_at = seconds() + 2;
 }
 
 // SIGTERM lets ranks clean up. One that is stopped, as by SIGSTOP, does not hear it.
@@ -199,11 +221,12 @@ static void say_wait(void) {
     if (i < me->nproc)
         note("rank %d (pid %d)%s has not ended 2 s after SIGTERM; SIGKILL follows in %.0f s "
              "(--shutdown-timeout)",
-             me->node * me->nproc + i, pids[i], left > 1 ? ", as others," : "", kill_at - now());
+             me->node * me->nproc + i, pids[i], left > 1 ? ", as others," : "",
+             kill_at - seconds());
 }
 
 // How a rank failed, and the last lines of its stderr, if only a file has them.
-static void report(int local_rank, pid_t pid, int status) {
+static void report_failure(int local_rank, pid_t pid, int status) {
     char host[64] = "?", how[64];
     gethostname(host, sizeof host - 1);
     if (WIFSIGNALED(status))
@@ -212,9 +235,9 @@ static void report(int local_rank, pid_t pid, int status) {
         snprintf(how, sizeof how, "exit code %d", WEXITSTATUS(status));
     note("rank %d (pid %d on %s) failed first, in attempt %d: %s",
          me->node * me->nproc + local_rank, pid, host, me->attempt, how);
-    if (streams[2 * local_rank + 1].used && !streams[2 * local_rank + 1].screen) {
+    if (outputs[2 * local_rank + 1].used && !outputs[2 * local_rank + 1].screen) {
         note("the last that it wrote to stderr:");
-        show_last_lines(&streams[2 * local_rank + 1]);
+        show_last_lines(&outputs[2 * local_rank + 1]);
     }
 }
 
@@ -235,45 +258,45 @@ static void reap(void) {
         info.si_pid = 0;
         if (i == me->nproc)
             continue;
-        end_stream(&streams[2 * i]);
-        end_stream(&streams[2 * i + 1]);
+        end_output(&outputs[2 * i]);
+        end_output(&outputs[2 * i + 1]);
         if (status && me->state == RUNNING) {
             if (!ended_by)
-                report(i, pid, status);
+                report_failure(i, pid, status);
             stop_ranks();
         }
     }
     int unread = 0; // on their way to a screen that somebody reads slowly
     for (int i = 0; i < 2 * me->nproc; i++)
-        unread += streams[i].pipe >= 0;
-    if (left > 0 || (unread && !(kill_at && now() > kill_at)) ||
+        unread += outputs[i].pipe >= 0;
+    if (left > 0 || (unread && !(kill_at && seconds() > kill_at)) ||
         (me->state != RUNNING && me->state != STOPPING))
         return;
     me->state = me->state == RUNNING ? DONE : FAILED;
     for (int i = 0; i < 2 * me->nproc; i++)
-        if (streams[i].pipe >= 0)
-            close_stream(&streams[i]);
+        if (outputs[i].pipe >= 0)
+            close_output(&outputs[i]);
 }
 
 // What node 0 has ordered.
 static void obey(void) {
-    double quiet = me->node > 0 ? now() - nodes[0].heard : 0;
+    double quiet = boss_silence();
     if (boss->magic) { // so that node 0 sees what has been heard
         me->order = boss->order;
         me->order_attempt = boss->order_attempt;
     }
     // An order to stop may have been missed, and the next attempt be what is heard of first.
     if (me->state == RUNNING &&
-        (quiet > LOST || boss->order_attempt + (boss->order != GO) > me->attempt))
+        (quiet > LOST || boss->order_attempt + (boss->order != START) > me->attempt))
         stop_ranks();
     if (left > 0)
         return;
     if (quiet > 1 && ended_by)
         exit(128 + ended_by);
     if (quiet > (me->attempt < me->max_restarts ? opt.join_timeout : LOST))
-        errx(1, "node 0 has not answered at %s, port %ld, for %.0f s (--join-timeout)",
+        fail("node 0 has not answered at %s, port %ld, for %.0f s (--join-timeout)",
              opt.master_addr, opt.master_port, quiet);
-    if (boss->order != GO || boss->order_attempt <= me->attempt || me->final)
+    if (boss->order != START || boss->order_attempt <= me->attempt || me->final)
         return;
     me->attempt = boss->order_attempt;
     me->state = RUNNING;
@@ -319,24 +342,24 @@ static void wait_for_events(int signals) {
     int count = 2 * me->nproc;
     struct pollfd fds[4 + count];
     fds[0] = (struct pollfd){.fd = signals, .events = POLLIN};
-    fds[1] = (struct pollfd){.fd = udp, .events = POLLIN};
+    fds[1] = (struct pollfd){.fd = nodes_socket, .events = POLLIN};
     for (int k = 0; k < 2; k++)
         fds[2 + k] = (struct pollfd){.fd = screens[k].used ? screens[k].fd : -1, .events = POLLOUT};
     for (int i = 0; i < count; i++)
-        fds[4 + i] =
-            (struct pollfd){.fd = can_pump(&streams[i]) ? streams[i].pipe : -1, .events = POLLIN};
+        fds[4 + i] = (struct pollfd){.fd = can_read_output(&outputs[i]) ? outputs[i].pipe : -1,
+                                     .events = POLLIN};
     if (poll(fds, 4 + count, me->nnodes > 1 || kill_at ? 100 : -1) > 0) {
-        flush(&screens[0]);
-        flush(&screens[1]);
+        flush_screen(&screens[0]);
+        flush_screen(&screens[1]);
         for (int i = 0; i < count; i++)
-            if ((fds[4 + i].revents || streams[i].ended) && can_pump(&streams[i]))
-                pump(&streams[i]);
+            if ((fds[4 + i].revents || outputs[i].ended) && can_read_output(&outputs[i]))
+                read_output(&outputs[i]);
         handle_signals(signals);
     }
     reap();
-    if (wait_note_at && now() > wait_note_at)
+    if (wait_note_at && seconds() > wait_note_at)
         say_wait();
-    if (kill_at && now() > kill_at) {
+    if (kill_at && seconds() > kill_at) {
         signal_ranks(SIGKILL);
         if (ended_by && me->state == DONE)
             me->state =
@@ -344,12 +367,13 @@ static void wait_for_events(int signals) {
     }
 }
 
-// On every way out but being killed, err() included.
+// On every way out but being killed, fail() included.
 static void leave(void) {
+    alarm(0); // fail() lets exit take 10 s, but a slow screen may take longer
     if (boss->order != END)
         me->final = 1, me->order = END;
     me->state = GONE;
-    say();
+    send_message();
     close(alive);
     waitpid(guard, NULL, 0);
     for (int i = 0; i < me->nproc; i++)
@@ -386,7 +410,7 @@ int main(int argc, char **argv) {
         ; // so that no pipe gets the number of a closed stdout
     close(fd);
     options_parse(
-        options, sizeof options / sizeof *options,
+        tables,
         "Starts the ranks of a program and sets the variables that tell each rank its place.", argc,
         argv);
     check_usage();
@@ -394,8 +418,8 @@ int main(int argc, char **argv) {
     int nproc = count_ranks(opt.nproc), signals = open_signals();
     join_nodes(opt.node_rank, opt.nnodes, nproc, opt.max_restarts, opt.run_id);
     open_port(opt.master_addr, &opt.master_port);
-    if (!(streams = calloc(2 * me->nproc, sizeof *streams)))
-        err(1, "cannot start");
+    if (!(outputs = calloc(2 * me->nproc, sizeof *outputs)))
+        fail("cannot start: %m");
     start_guard(argv);
     atexit(leave);
     open_screens();
@@ -404,14 +428,15 @@ int main(int argc, char **argv) {
         note("OMP_NUM_THREADS=1 for each rank, as it was not set");
     struct message last = {0};
     for (double said = 0;; wait_for_events(signals)) {
-        hear();
+        receive_messages();
         if (me->node == 0)
             decide(opt.join_timeout);
         obey();
-        if (now() - said > 0.5 || memcmp(me, &last, sizeof last)) {
-            say();
+        report_wait(opt.master_addr, opt.master_port, opt.join_timeout);
+        if (seconds() - said > 0.5 || memcmp(me, &last, sizeof last)) {
+            send_message();
             last = *me;
-            said = now();
+            said = seconds();
         }
         if (left == 0 && is_over())
             return boss->code == 0 && me->state == DONE ? 0 : ended_by ? 128 + ended_by : 1;

@@ -1,178 +1,56 @@
-// What ranks write comes through pipes: it goes to a file and to the screen, and the last of it is
-// kept.
+// The output of ranks comes through pipes: it goes to files and to the launcher's own stdout and
+// stderr, here called screens, and the last of it is kept. No write waits, as the launcher must see
+// to its ranks even if nobody reads its output.
 #pragma once
-#include <err.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/ioctl.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <stddef.h>
 
-enum { SHOWN = 20, TEXT = 1 << 16 }; // lines of a report; bytes of a stream that are kept
+enum { OUTPUT_BYTES = 1 << 16 }; // of an output that are kept
 
-// The launcher's stdout or stderr. It must see to its ranks even if nobody reads that, so it does
-// not wait, and what is not out yet stays here. There is room for a whole stream, each byte a line
-// with its [rank].
-static struct screen {
+// What is not written yet stays in text. It has room for a whole output, each byte of which may be
+// a line with its [rank].
+struct screen {
     int fd;
-    size_t used;
-    char text[8 * TEXT];
-} screens[2];
-
-struct stream {
-    int pipe, file;        // -1: none
-    struct screen *screen; // NULL: not there
-    int rank; // named at the start of lines on the screen; -1: not, and lines need not be whole
-    int ended, rest;    // the rank has, with so many bytes in the pipe; a process that got away may
-                        // add to them
-    size_t used, shown; // bytes in text, and how many of them the screen has had
-    char text[TEXT];
+    size_t used; // bytes in text
+    char text[8 * OUTPUT_BYTES];
 };
 
-// A terminal or pipe is opened anew, as not to wait is a property that all share who have the same
-// opening.
-static void open_screens(void) {
-    for (int k = 0; k < 2; k++) {
-        struct stat s;
-        char path[32];
-        snprintf(path, sizeof path, "/proc/self/fd/%d", k + 1);
-        int waits = !fstat(k + 1, &s) && (S_ISFIFO(s.st_mode) || S_ISCHR(s.st_mode));
-        screens[k].fd = waits ? open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1;
-        if (screens[k].fd < 0)
-            screens[k].fd = k + 1;
-    }
-}
+extern struct screen screens[2]; // stdout and stderr
 
-static void flush(struct screen *s) {
-    ssize_t gone = s->used ? write(s->fd, s->text, s->used) : 0;
-    if (gone < 0)
-        gone = errno == EAGAIN ? 0 : s->used; // or nobody can read it any more
-    s->used -= gone;
-    memmove(s->text, s->text + gone, s->used);
-}
+// stdout or stderr of a rank.
+struct output {
+    int pipe, file;        // -1: none
+    struct screen *screen; // NULL: none
+    int rank;  // printed before each line on the screen; -1: not, and lines may come in pieces
+    int ended; // the rank has ended, and rest is the number of its bytes in the pipe; a process
+    int rest;  // that the rank has left behind may add others, which are not read
+    size_t used, shown; // bytes in text, and how many of them the screen has got
+    char text[OUTPUT_BYTES];
+};
 
-static void empty_screens(void) {
-    for (int k = 0; k < 2; k++)
-        for (; screens[k].used; flush(&screens[k]))
-            poll(&(struct pollfd){.fd = screens[k].fd, .events = POLLOUT}, 1, -1);
-}
+// Call it first. Then call flush_screen whenever a screen with text can be written to;
+// empty_screens waits until all is written.
+void open_screens(void);
+void flush_screen(struct screen *s);
+void empty_screens(void);
 
-// On stderr; nothing of it if there is no room for all.
-static void complain(const char *text, size_t length) {
-    struct screen *s = &screens[1];
-    if (length <= sizeof s->text - s->used) {
-        memcpy(s->text + s->used, text, length);
-        s->used += length;
-    }
-    flush(s);
-}
+// Prints a line of the launcher itself on stderr. If there is no room for it, it is lost.
+__attribute__((format(printf, 1, 2))) void note(const char *format, ...);
 
-// Something that the launcher itself has to say, in a line.
-__attribute__((format(printf, 1, 2))) static void note(const char *format, ...) {
-    char text[1024], line[1048];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    // On a terminal a rank's bar may stand in the line, which is erased.
-    const char *erase = isatty(STDERR_FILENO) ? "\r\033[K" : "";
-    complain(line, sprintf(line, "%slaunch: %s\n", erase, text));
-}
+// Opens FOLDER/RUN_ID/attempt_N/rank_R.NAME to append to it, and returns its descriptor. Makes the
+// folders. A failure ends the program.
+int open_log(const char *folder, const char *run_id, int attempt, int rank, const char *name);
 
-// LOG_DIR/RUN_ID/attempt_N/rank_R.stdout or .stderr. What an earlier run has left there stays.
-static int open_log(const char *folder, const char *run_id, int attempt, int rank,
-                    const char *name) {
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s/attempt_%d/rank_%d.%s", folder, run_id, attempt, rank, name);
-    for (char *slash = path; (slash = strchr(slash + 1, '/')); *slash = '/') {
-        *slash = 0;
-        mkdir(path, 0777);
-    }
-    int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (file < 0)
-        err(1, "--log-dir: cannot write %s", path);
-    return file;
-}
+// Returns 1 if the pipe is open and the screen has room for all that read_output may read.
+int can_read_output(const struct output *o);
 
-// Shows what has not been shown of text[0..end).
-static void show(struct stream *s, size_t end) {
-    while (s->screen && s->shown < end) {
-        char *from = s->text + s->shown, *newline = memchr(from, '\n', end - s->shown);
-        size_t length = s->rank >= 0 && newline ? (size_t)(newline + 1 - from) : end - s->shown;
-        char *to = s->screen->text + s->screen->used, *start = to;
-        if (s->rank >= 0)
-            to += sprintf(to, "[%d] ", s->rank);
-        to = (char *)memcpy(to, from, length) + length;
-        if (s->rank >= 0 && !newline)
-            *to++ = '\n';
-        s->screen->used += to - start;
-        s->shown += length;
-    }
-    s->shown = end;
-    if (s->screen)
-        flush(s->screen);
-}
+// Reads from the pipe once and passes it on; closes the output at its end. Call can_read_output
+// before.
+void read_output(struct output *o);
 
-// There is something to read from, and room on the screen for all that might be read.
-static int can_pump(const struct stream *s) {
-    return s->pipe >= 0 && !(s->screen && s->screen->used);
-}
+// Call end_output when the rank has ended, to pass on what is in the pipe, and close_output to give
+// up what cannot be passed on.
+void end_output(struct output *o);
+void close_output(struct output *o);
 
-static void close_stream(struct stream *s) {
-    if (can_pump(s))
-        show(s, s->used);
-    close(s->pipe);
-    if (s->file >= 0)
-        close(s->file);
-    s->pipe = s->file = -1;
-}
-
-// Passes on what is in the pipe. Before, can_pump.
-static void pump(struct stream *s) {
-    size_t most = TEXT - s->used;
-    if (s->ended && most > (size_t)s->rest)
-        most = s->rest;
-    ssize_t got = most ? read(s->pipe, s->text + s->used, most) : 0;
-    if (got <= 0) {
-        close_stream(s);
-        return;
-    }
-    if (s->file >= 0 && write(s->file, s->text + s->used, got) != got)
-        err(1, "cannot write to --log-dir");
-    s->used += got;
-    s->rest -= got;
-    char *last = s->rank >= 0 ? memrchr(s->text + s->shown, '\n', s->used - s->shown)
-                              : s->text + s->used - 1;
-    if (last)
-        show(s, last + 1 - s->text);
-    if (s->used == TEXT) { // the newer half stays
-        if (s->shown < TEXT / 2)
-            show(s, s->used); // a long line goes in pieces
-        memmove(s->text, s->text + TEXT / 2, TEXT / 2);
-        s->used -= TEXT / 2;
-        s->shown -= TEXT / 2;
-    }
-}
-
-// What a rank that has ended has left in the pipe is the last.
-static void end_stream(struct stream *s) {
-    s->ended = 1;
-    if (ioctl(s->pipe, FIONREAD, &s->rest))
-        s->rest = 0;
-    while (can_pump(s))
-        pump(s);
-}
-
-static void show_last_lines(const struct stream *s) {
-    int whole = s->text[s->used - 1] == '\n', newlines = !whole;
-    size_t from = s->used;
-    while (from > 0 && (newlines += s->text[from - 1] == '\n') <= SHOWN)
-        from--;
-    complain(s->text + from, s->used - from);
-    if (!whole)
-        complain("\n", 1);
-}
+// Prints the last lines that the rank wrote on stderr.
+void show_last_lines(const struct output *o);

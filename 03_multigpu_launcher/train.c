@@ -8,54 +8,40 @@
 //
 // Step 3: a rank does not make its siblings. A launcher has started it, tells it who it is, and
 // starts all ranks again when one fails; they go on from the last snapshot.
-#include "../common/data.h"
-#include "../common/model.h"
-#include "../common/optimizer.h"
-#include "../common/options.h"
-#include "../common/report.h"
-#include "../common/rng.h"
-#include "../common/snapshot.h"
-#include "environment.h"
-#include "meeting.h"
+#include "02_multigpu_fork/nccl_check.h"
+#include "03_multigpu_launcher/environment.h"
+#include "03_multigpu_launcher/meet_by_file.h"
+#include "common/checksum.h"
+#include "common/clock.h"
+#include "common/data.h"
+#include "common/device.h"
+#include "common/model.h"
+#include "common/optimizer.h"
+#include "common/report.h"
+#include "common/rng.h"
+#include "common/snapshot.h"
+#include "common/training_options.h"
 #include <math.h>
 #include <nccl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
-static struct {
-    const char *data, *model, *hidden, *optimizer, *snapshot, *csv;
-    long epochs, max_steps, batch, tf32, seed, log_every, save_every;
-    double lr, momentum, weight_decay;
-    long overlap, join_timeout;
-} opt;
+static struct { long overlap, join_timeout; } step_opt;
 
 static const struct option_spec options[] = {
-    {"data", OPTION_TEXT, &opt.data, "auto", 0, 0,
-     "folder with the images, auto: that of make data, or: synthetic"},
-    {"model", OPTION_TEXT, &opt.model, "mlp", 0, 0, "kind of model: mlp"},
-    {"hidden", OPTION_TEXT, &opt.hidden, "512,512", 0, 0, "widths of the hidden layers"},
-    {"epochs", OPTION_INT, &opt.epochs, "10", 1, 1e6, "passes over the training set"},
-    {"max-steps", OPTION_INT, &opt.max_steps, "0", 0, 1e12,
-     "stop after so many steps in all, 0: never"},
-    {"batch", OPTION_INT, &opt.batch, "128", 1, 1e6, "samples per step"},
-    {"optimizer", OPTION_TEXT, &opt.optimizer, "sgd", 0, 0, "sgd, adam or adamw"},
-    {"lr", OPTION_REAL, &opt.lr, "auto", 1e-12, 1e3,
-     "learning rate, auto: 0.05 for sgd, else 0.001"},
-    {"momentum", OPTION_REAL, &opt.momentum, "0.9", 0, 1, "of SGD, 0: none"},
-    {"weight-decay", OPTION_REAL, &opt.weight_decay, "0", 0, 1e3,
-     "of parameters, 0: none; adamw: decoupled"},
-    {"tf32", OPTION_INT, &opt.tf32, "0", 0, 1,
-     "1: faster products, whose inputs are rounded to 10 bits after the first"},
-    {"seed", OPTION_INT, &opt.seed, "1", 0, 1e15, "of the weights and of the order of samples"},
-    {"log-every", OPTION_INT, &opt.log_every, "100", 1, 1e9, "steps between progress reports"},
-    {"snapshot", OPTION_TEXT, &opt.snapshot, NULL, 0, 0,
-     "file to save to and, if it is there, resume from"},
-    {"save-every", OPTION_INT, &opt.save_every, "1", 1, 1e6, "epochs between snapshots"},
-    {"csv", OPTION_TEXT, &opt.csv, NULL, 0, 0,
-     "file for the losses, a line per progress report and epoch"},
-    {"overlap", OPTION_INT, &opt.overlap, "1", 0, 1, "0: computing waits for each collective"},
-    {"join-timeout", OPTION_INT, &opt.join_timeout, "60", 1, 1e6, "seconds to wait for a rank"},
+    {"overlap", OPTION_INT, &step_opt.overlap, "1", 0, 1,
+     "1: backward sums each layer on its way, 0: one sum after it"},
+    {"join-timeout", OPTION_INT | OPTION_LOCAL, &step_opt.join_timeout, "60", 1, 1e6,
+     "seconds to wait for a rank"},
+    {0},
+};
+
+static const struct option_table tables[] = {
+    {"options of all steps", training_options},
+    {"options of this step", options},
+    {0},
 };
 
 struct sums { // over all ranks
@@ -78,15 +64,140 @@ struct trainer {
     int rows;                            // samples that go through the model at a time
     struct stats *stats;                 // lanes on the device, summed since the last read_stats
     struct sums *sums, *host_sums;       // of all lanes; sums is on the device
-    struct snapshot *state;              // where training stands; its values only while saving
-    int resumed;                         // state came from a file
+    struct progress progress;            // how far training has come
+    struct snapshot *snapshot;           // host memory to save from, or NULL without --snapshot
+    int resumed;                         // the snapshot came from a file
     int rank, world;
+    double *checksums; // two on the device, for check_replicas
     struct place place;
     int stop; // a rank has been told to
     ncclComm_t comm;
     cudaStream_t comm_stream; // of the collectives that run beside computing
     cudaEvent_t event;        // orders the two streams
 };
+
+// All that needs no device, so that bad input is refused before anything is started.
+static void load(struct trainer *t) {
+    char why[WHY_SIZE];
+    if (data_load(&t->train, &t->test, &opt.data, why))
+        fail("%s", why);
+    if ((size_t)opt.batch > t->train.count)
+        fail("--batch %ld: the training set has only %zu samples", opt.batch, t->train.count);
+    t->rows = opt.batch / t->world;
+    long fit = fmax(t->rows, 1) * t->world;
+    if (opt.batch != fit)
+        wrong_usage("--batch %ld does not divide into %d ranks; %ld and %ld do", opt.batch,
+                    t->world, fit, fit + t->world);
+    if (model_build(&t->model, &opt, &t->train, why))
+        wrong_usage("%s", why);
+    if (optimizer_build(&t->optimizer, &opt, t->train.count, why))
+        wrong_usage("%s", why);
+    if (!opt.snapshot)
+        return;
+    t->snapshot = snapshot_new(t->model.shape, opt.optimizer, opt.seed, opt.batch,
+                               t->model.parameters, t->optimizer.states * t->model.parameters);
+    if ((t->resumed = snapshot_load(opt.snapshot, t->snapshot, why)) < 0)
+        fail("%s", why);
+    t->progress = t->snapshot->progress;
+}
+
+// All ranks get the id that rank 0 makes, and meet.
+static void join(struct trainer *t) {
+    ncclUniqueId id = {0};
+    if (t->rank == 0)
+        NCCL_CHECK(ncclGetUniqueId(&id));
+    meet_by_file(&t->place, &id, step_opt.join_timeout);
+    NCCL_CHECK(ncclCommInitRank(&t->comm, t->world, id, t->rank));
+    forget_id();
+    CUDA_CHECK(cudaStreamCreate(&t->comm_stream));
+    CUDA_CHECK(cudaEventCreateWithFlags(&t->event, cudaEventDisableTiming));
+}
+
+static void setup(struct trainer *t) {
+    size_t bytes = t->model.parameters * sizeof(float), row = t->rows * sizeof(float), widest = 0;
+    data_to_device(&t->train);
+    data_to_device(&t->test);
+    DEVICE_ALLOC(t->order, "data", t->train.count * sizeof *t->order);
+    CUDA_CHECK(cudaMallocHost((void **)&t->host_order, t->train.count * sizeof *t->order));
+    DEVICE_ALLOC(t->parameters, "parameters", bytes);
+    DEVICE_ALLOC(t->gradients, "gradients", bytes);
+    DEVICE_ALLOC(t->states, "optimizer", t->optimizer.states * bytes);
+    DEVICE_ALLOC(t->activations[0], "activations", row * t->train.inputs);
+    for (int i = 0; i < t->model.count; i++) {
+        const struct layer *l = &t->model.layers[i];
+        size_t width = l->outputs + l->workspace;
+        widest = width > widest ? width : widest;
+        DEVICE_ALLOC(t->activations[i + 1], "activations", row * width);
+    }
+    DEVICE_ALLOC(t->dy, "activations", row * widest);
+    DEVICE_ALLOC(t->dx, "activations", row * widest);
+    DEVICE_ALLOC(t->labels, "activations", t->rows * t->train.targets);
+    DEVICE_ALLOC(t->stats, "activations", STATS_LANES * sizeof *t->stats);
+    DEVICE_ALLOC(t->sums, "activations", sizeof *t->sums);
+    CUDA_CHECK(cudaMallocHost((void **)&t->host_sums, sizeof *t->host_sums));
+    DEVICE_ALLOC(t->checksums, "data", 2 * sizeof *t->checksums);
+    CUDA_CHECK(cudaMemsetAsync(t->stats, 0, STATS_LANES * sizeof *t->stats, t->stream));
+}
+
+// Runs samples through the model: rows of them, from the first on in that order (NULL: as stored).
+static void forward(struct trainer *t, struct dataset *set, const uint32_t *order, size_t first,
+                    int rows) {
+    gather_batch(set, order, first, rows, t->activations[0], t->labels, t->stream);
+    for (int i = 0; i < t->model.count; i++) {
+        const struct layer *l = &t->model.layers[i];
+        l->kind->forward(l, &t->pass, t->parameters + l->first, t->activations[i],
+                         t->activations[i + 1], rows);
+    }
+}
+
+// Sums the gradients of one layer over the ranks on the second stream, while the first stream
+// computes those of the layer before.
+static void sum_layer(struct trainer *t, const struct layer *l) {
+    CUDA_CHECK(cudaEventRecord(t->event, t->stream));
+    CUDA_CHECK(cudaStreamWaitEvent(t->comm_stream, t->event, 0));
+    NCCL_CHECK(ncclAllReduce(t->gradients + l->first, t->gradients + l->first, l->parameters,
+                             ncclFloat, ncclSum, t->comm, t->comm_stream));
+}
+
+// From the gradient of the last layer's outputs, in dy, to the gradients of all parameters.
+static void backward(struct trainer *t, int rows) {
+    for (int i = t->model.count - 1; i >= 0; i--) {
+        const struct layer *l = &t->model.layers[i];
+        l->kind->backward(l, &t->pass, t->parameters + l->first, t->activations[i],
+                          t->activations[i + 1], t->dy, i > 0 ? t->dx : NULL,
+                          t->gradients + l->first, rows);
+        float *swap = t->dy;
+        t->dy = t->dx;
+        t->dx = swap;
+        if (step_opt.overlap)
+            sum_layer(t, l);
+    }
+    if (step_opt.overlap) { // the update waits for the last sum
+        CUDA_CHECK(cudaEventRecord(t->event, t->comm_stream));
+        CUDA_CHECK(cudaStreamWaitEvent(t->stream, t->event, 0));
+    }
+}
+
+static long steps_per_epoch(const struct trainer *t) {
+    return t->train.count / opt.batch; // the last, partial batch is dropped
+}
+
+static long steps_done(const struct trainer *t) {
+    return t->progress.epochs * steps_per_epoch(t) + t->progress.step;
+}
+
+static void train_step(struct trainer *t, size_t first, int rows) {
+    forward(t, &t->train, t->order, first, rows);
+    softmax_cross_entropy(t->activations[t->model.count], t->labels, rows * t->train.targets,
+                          t->train.classes, 1.f / opt.batch / t->train.targets, t->dy, t->stats,
+                          t->stream);
+    backward(t, rows);
+    if (!step_opt.overlap)
+        NCCL_CHECK(ncclAllReduce(t->gradients, t->gradients, t->model.parameters, ncclFloat,
+                                 ncclSum, t->comm, t->stream));
+    optimizer_step(&t->optimizer, t->parameters, t->gradients, t->states, t->model.parameters,
+                   steps_done(t) + 1, t->stream);
+}
 
 static volatile sig_atomic_t told_to_stop;
 
@@ -102,118 +213,6 @@ static void on_signal(int number) {
     told_to_stop = 1;
 }
 
-// All that needs no device, so that bad input is refused before anything is started.
-static void load(struct trainer *t) {
-    char why[WHY_SIZE];
-    if (data_load(&t->train, &t->test, &opt.data, why))
-        fail("%s", why);
-    if ((size_t)opt.batch > t->train.count)
-        fail("--batch %ld: the training set has only %zu samples", opt.batch, t->train.count);
-    t->rows = opt.batch / t->world;
-    long fit = fmax(t->rows, 1) * t->world;
-    if (opt.batch != fit)
-        wrong_usage("--batch %ld does not divide into %d ranks; %ld and %ld do", opt.batch,
-                    t->world, fit, fit + t->world);
-    if (model_build(&t->model, opt.model, opt.hidden, t->train.pixels, CLASSES, why))
-        wrong_usage("%s", why);
-    if (optimizer_build(&t->optimizer, opt.optimizer, opt.lr, opt.momentum, opt.weight_decay, why))
-        wrong_usage("%s", why);
-    t->state = snapshot_new(t->model.shape, opt.optimizer, t->model.parameters,
-                            t->optimizer.states * t->model.parameters, opt.snapshot != NULL);
-    t->state->seed = opt.seed;
-    t->state->batch = opt.batch;
-    if (opt.snapshot && (t->resumed = snapshot_load(opt.snapshot, t->state, why)) < 0)
-        fail("%s", why);
-}
-
-// All ranks get the id that rank 0 makes, and meet.
-static void join(struct trainer *t) {
-    ncclUniqueId id = {0};
-    if (t->rank == 0)
-        NCCL_CHECK(ncclGetUniqueId(&id));
-    share_id(&t->place, &id, opt.join_timeout);
-    NCCL_CHECK(ncclCommInitRank(&t->comm, t->world, id, t->rank));
-    forget_id();
-    t->comm_stream = t->stream;
-    if (opt.overlap)
-        CUDA_CHECK(cudaStreamCreate(&t->comm_stream));
-    CUDA_CHECK(cudaEventCreateWithFlags(&t->event, cudaEventDisableTiming));
-}
-
-static void setup(struct trainer *t) {
-    size_t bytes = t->state->parameters * sizeof(float), row = t->rows * sizeof(float), widest = 0;
-    data_to_device(&t->train);
-    data_to_device(&t->test);
-    DEVICE_ALLOC(t->order, "data", t->train.count * sizeof *t->order);
-    CUDA_CHECK(cudaMallocHost((void **)&t->host_order, t->train.count * sizeof *t->order));
-    DEVICE_ALLOC(t->parameters, "parameters", bytes);
-    DEVICE_ALLOC(t->gradients, "gradients", bytes);
-    DEVICE_ALLOC(t->states, "optimizer", t->optimizer.states * bytes);
-    DEVICE_ALLOC(t->activations[0], "activations", row * t->train.pixels);
-    for (int i = 0; i < t->model.count; i++) {
-        const struct layer *l = &t->model.layers[i];
-        size_t width = l->outputs + l->workspace;
-        widest = width > widest ? width : widest;
-        DEVICE_ALLOC(t->activations[i + 1], "activations", row * width);
-    }
-    DEVICE_ALLOC(t->dy, "activations", row * widest);
-    DEVICE_ALLOC(t->dx, "activations", row * widest);
-    DEVICE_ALLOC(t->labels, "activations", t->rows);
-    DEVICE_ALLOC(t->stats, "activations", STATS_LANES * sizeof *t->stats);
-    DEVICE_ALLOC(t->sums, "activations", sizeof *t->sums);
-    CUDA_CHECK(cudaMallocHost((void **)&t->host_sums, sizeof *t->host_sums));
-    CUDA_CHECK(cudaMemsetAsync(t->stats, 0, STATS_LANES * sizeof *t->stats, t->stream));
-}
-
-// Runs samples through the model: rows of them, from the first on in that order (NULL: as stored).
-static void forward(struct trainer *t, struct dataset *set, const uint32_t *order, size_t first,
-                    int rows) {
-    gather_batch(set->images, set->labels, order, first, rows, set->pixels, set->mean,
-                 set->deviation, t->activations[0], t->labels, t->stream);
-    for (int i = 0; i < t->model.count; i++) {
-        const struct layer *l = &t->model.layers[i];
-        l->kind->forward(l, &t->pass, t->parameters + l->first, t->activations[i],
-                         t->activations[i + 1], rows);
-    }
-}
-
-// From the gradient of the last layer's outputs, in dy, to the gradients of all parameters.
-static void backward(struct trainer *t, int rows) {
-    for (int i = t->model.count - 1; i >= 0; i--) {
-        const struct layer *l = &t->model.layers[i];
-        l->kind->backward(l, &t->pass, t->parameters + l->first, t->activations[i],
-                          t->activations[i + 1], t->dy, i > 0 ? t->dx : NULL,
-                          t->gradients + l->first, rows);
-        float *swap = t->dy;
-        t->dy = t->dx;
-        t->dx = swap;
-        // The sum over the ranks is on its way while the next layers are computed.
-        CUDA_CHECK(cudaEventRecord(t->event, t->stream));
-        CUDA_CHECK(cudaStreamWaitEvent(t->comm_stream, t->event, 0));
-        NCCL_CHECK(ncclAllReduce(t->gradients + l->first, t->gradients + l->first, l->parameters,
-                                 ncclFloat, ncclSum, t->comm, t->comm_stream));
-    }
-    CUDA_CHECK(cudaEventRecord(t->event, t->comm_stream));
-    CUDA_CHECK(cudaStreamWaitEvent(t->stream, t->event, 0));
-}
-
-static long steps_per_epoch(const struct trainer *t) {
-    return t->train.count / opt.batch; // the last, partial batch is dropped
-}
-
-static long steps_done(const struct trainer *t) {
-    return t->state->epochs * steps_per_epoch(t) + t->state->step;
-}
-
-static void train_step(struct trainer *t, size_t first, int rows) {
-    forward(t, &t->train, t->order, first, rows);
-    softmax_cross_entropy(t->activations[t->model.count], t->labels, rows, CLASSES, 1.f / opt.batch,
-                          t->dy, t->stats, t->stream);
-    backward(t, rows);
-    optimizer_step(&t->optimizer, t->parameters, t->gradients, t->states, t->state->parameters,
-                   steps_done(t) + 1, t->stream);
-}
-
 // Waits for the work queued so far, and returns the sums since the last call.
 static struct stats read_stats(struct trainer *t) {
     struct sums *sums = t->host_sums;
@@ -225,15 +224,10 @@ static struct stats read_stats(struct trainer *t) {
     CUDA_CHECK(cudaMemcpyAsync(sums, t->sums, sizeof *sums, cudaMemcpyDeviceToHost, t->stream));
     CUDA_CHECK(cudaMemsetAsync(t->stats, 0, STATS_LANES * sizeof *t->stats, t->stream));
     CUDA_CHECK(cudaStreamSynchronize(t->stream));
-    if (!isfinite(sums->stats.loss) && t->rank == 0) // all know; the end of one ends the others
-        fail("epoch %ld, step %ld: the loss is not finite: lower --lr", t->state->epochs + 1,
-             t->state->step);
-    if (!isfinite(sums->stats.loss)) {
-        signal(SIGTERM, SIG_DFL);
-        if (!told_to_stop)
-            sleep(10); // until the launcher's SIGTERM, so that rank 0 is the first to fail
-        exit(1);
-    }
+    if (!isfinite(sums->stats.loss))
+        fail("epoch %ld, step %ld: the loss is not finite: lower --lr, or look for a missing wait "
+             "with CPU_DEVICE_CHECK=1 on the CPU device",
+             t->progress.epochs + 1, t->progress.step);
     t->stop = sums->stop > 0; // for all ranks the same
     return sums->stats;
 }
@@ -245,84 +239,85 @@ static struct stats evaluate(struct trainer *t) {
     for (; first < end; first += t->rows) {
         int rows = fmin(t->rows, end - first);
         forward(t, &t->test, NULL, first, rows);
-        softmax_cross_entropy(t->activations[t->model.count], t->labels, rows, CLASSES, 1, NULL,
-                              t->stats, t->stream);
+        softmax_cross_entropy(t->activations[t->model.count], t->labels, rows * t->test.targets,
+                              t->test.classes, 1, NULL, t->stats, t->stream);
     }
     return read_stats(t);
 }
 
-// Ranks that start from the same parameters and add the same sums must have the same bits for ever:
-// the largest of all ranks' must be everybody's own.
+// Ranks that start from the same parameters and add the same sums keep the same bits. So the
+// largest and the smallest checksum of all ranks are equal.
 static void check_replicas(struct trainer *t) {
-    enum { PIECE = 1 << 16 };
-    float own[PIECE], largest[PIECE]; // the host may not have room for all
-    NCCL_CHECK(ncclAllReduce(t->parameters, t->gradients, t->state->parameters, ncclInt32, ncclMax,
-                             t->comm, t->stream));
+    double own = device_checksum(t->parameters, t->model.parameters, t->stream);
+    double extremes[2] = {own, -own}; // the largest one, and the smallest one with a minus
+    CUDA_CHECK(cudaMemcpyAsync(t->checksums, extremes, sizeof extremes, cudaMemcpyHostToDevice,
+                               t->stream));
+    NCCL_CHECK(
+        ncclAllReduce(t->checksums, t->checksums, 2, ncclDouble, ncclMax, t->comm, t->stream));
+    CUDA_CHECK(cudaMemcpyAsync(extremes, t->checksums, sizeof extremes, cudaMemcpyDeviceToHost,
+                               t->stream));
     CUDA_CHECK(cudaStreamSynchronize(t->stream));
-    for (long first = 0; first < t->state->parameters; first += PIECE) {
-        size_t bytes = fmin(PIECE, t->state->parameters - first) * sizeof(float);
-        CUDA_CHECK(cudaMemcpy(own, t->parameters + first, bytes, cudaMemcpyDeviceToHost));
-        CUDA_CHECK(cudaMemcpy(largest, t->gradients + first, bytes, cudaMemcpyDeviceToHost));
-        if (memcmp(own, largest, bytes))
-            fail("epoch %ld: the parameters are not those of the other ranks",
-                 t->state->epochs + 1);
-    }
+    if (extremes[0] != -extremes[1])
+        fail("epoch %ld: the parameters are not those of the other ranks", t->progress.epochs + 1);
 }
 
 static int finished(const struct trainer *t) {
-    return t->stop || t->state->epochs >= opt.epochs ||
+    return t->stop || t->progress.epochs >= opt.epochs ||
            (opt.max_steps && steps_done(t) >= opt.max_steps);
 }
 
 static void save(struct trainer *t) {
     char why[WHY_SIZE];
-    float *parameters = t->state->values, *states = parameters + t->state->parameters;
-    size_t bytes = t->state->parameters * sizeof(float);
+    struct snapshot *s = t->snapshot;
+    size_t bytes = t->model.parameters * sizeof(float);
     if (!opt.snapshot || t->rank > 0)
         return;
-    CUDA_CHECK(cudaMemcpy(parameters, t->parameters, bytes, cudaMemcpyDeviceToHost));
-    CUDA_CHECK(cudaMemcpy(states, t->states, t->optimizer.states * bytes, cudaMemcpyDeviceToHost));
-    if (snapshot_save(opt.snapshot, t->state, why))
+    s->progress = t->progress;
+    CUDA_CHECK(cudaMemcpy(s->values, t->parameters, bytes, cudaMemcpyDeviceToHost));
+    CUDA_CHECK(cudaMemcpy(s->values + s->parameters, t->states, t->optimizer.states * bytes,
+                          cudaMemcpyDeviceToHost));
+    if (snapshot_save(opt.snapshot, s, why))
         fail("%s", why);
 }
 
 // The parameters and the optimizer's state from the snapshot, or new ones.
 static void start(struct trainer *t) {
-    float *parameters = t->state->values, *states = parameters + t->state->parameters;
-    size_t bytes = t->state->parameters * sizeof(float);
+    const struct snapshot *s = t->snapshot;
+    size_t bytes = t->model.parameters * sizeof(float);
     if (t->resumed) {
-        CUDA_CHECK(cudaMemcpy(t->parameters, parameters, bytes, cudaMemcpyHostToDevice));
-        CUDA_CHECK(
-            cudaMemcpy(t->states, states, t->optimizer.states * bytes, cudaMemcpyHostToDevice));
-        say("resumed   %s: %ld epochs and %ld steps are done%s\n", opt.snapshot, t->state->epochs,
-            t->state->step, finished(t) ? "; nothing is left to do" : "");
+        CUDA_CHECK(cudaMemcpy(t->parameters, s->values, bytes, cudaMemcpyHostToDevice));
+        CUDA_CHECK(cudaMemcpy(t->states, s->values + s->parameters, t->optimizer.states * bytes,
+                              cudaMemcpyHostToDevice));
+        say("resumed   %s: %ld epochs and %ld steps are done%s\n", opt.snapshot, t->progress.epochs,
+            t->progress.step, finished(t) ? "; nothing is left to do" : "");
         return;
     }
-    for (int i = 0; i < t->model.count && t->rank == 0; i++) {
-        const struct layer *l = &t->model.layers[i];
-        l->kind->initialise(l, t->parameters + l->first, 0, l->parameters, opt.seed, t->stream);
-    }
+    if (t->rank == 0)
+        for (int i = 0; i < t->model.count; i++) {
+            const struct layer *l = &t->model.layers[i];
+            l->kind->initialise(l, t->parameters + l->first, 0, l->parameters, opt.seed, t->stream);
+        }
     NCCL_CHECK(ncclBcast(t->parameters, t->model.parameters, ncclFloat, 0, t->comm, t->stream));
     CUDA_CHECK(cudaMemsetAsync(t->states, 0, t->optimizer.states * bytes, t->stream));
     save(t); // a run must not learn after hours that it cannot save
 }
 
-// Goes on from the step where state stands to the end of the epoch, or of the training.
+// Goes on after the last completed step to the end of the epoch, or of the training.
 static void train_epoch(struct trainer *t) {
-    struct snapshot *s = t->state;
+    struct progress *p = &t->progress;
     long steps = steps_per_epoch(t);
-    shuffle(t->host_order, t->train.count, opt.seed, s->epochs);
+    shuffle(t->host_order, t->train.count, opt.seed, p->epochs);
     CUDA_CHECK(cudaMemcpyAsync(t->order, t->host_order, t->train.count * sizeof *t->order,
                                cudaMemcpyHostToDevice, t->stream));
-    while (s->step < steps && !finished(t)) {
+    while (p->step < steps && !finished(t)) {
         t->pass.training = 1;
         t->pass.seed = rng_bits(~opt.seed, steps_done(t));
-        train_step(t, s->step * opt.batch + t->pass.first_sample, t->rows);
-        s->step++;
-        if (s->step % opt.log_every == 0 || s->step == steps || finished(t)) {
+        train_step(t, p->step * opt.batch + t->rank * t->rows, t->rows);
+        p->step++;
+        if (p->step % opt.log_every == 0 || p->step == steps || finished(t)) {
             struct stats sums = read_stats(t);
-            s->sums.loss += sums.loss;
-            s->sums.samples += sums.samples;
+            p->sums.loss += sums.loss;
+            p->sums.samples += sums.samples;
             report_loss(steps_done(t), sums.loss / sums.samples);
         } else if (report_due(steps_done(t))) {
             CUDA_CHECK(cudaStreamSynchronize(t->stream));
@@ -332,24 +327,24 @@ static void train_epoch(struct trainer *t) {
 }
 
 static void train(struct trainer *t) {
-    struct snapshot *s = t->state;
+    struct progress *p = &t->progress;
     report_open(t->rank == 0 ? opt.csv : NULL, steps_done(t), opt.epochs, steps_per_epoch(t),
                 opt.max_steps, opt.batch);
     while (!finished(t)) {
-        double start = seconds(), samples = s->sums.samples;
+        double start = seconds(), samples = p->sums.samples;
         train_epoch(t);
         double elapsed = seconds() - start;
         check_replicas(t);
-        if (s->step < steps_per_epoch(t)) {
+        if (p->step < steps_per_epoch(t)) {
             report_stop(steps_done(t));
             break;
         }
-        s->epochs++;
-        s->step = 0;
-        report_epoch(s->epochs, opt.epochs, steps_done(t), s->sums, evaluate(t), elapsed,
-                     (s->sums.samples - samples) / elapsed);
-        s->sums = (struct stats){0};
-        if (s->epochs % opt.save_every == 0 && !finished(t))
+        p->epochs++;
+        p->step = 0;
+        report_epoch(p->epochs, opt.epochs, steps_done(t), p->sums, evaluate(t), elapsed,
+                     (p->sums.samples - samples) / t->train.targets / elapsed);
+        p->sums = (struct stats){0};
+        if (p->epochs % opt.save_every == 0 && !finished(t))
             save(t);
     }
     save(t);
@@ -360,8 +355,7 @@ static void train(struct trainer *t) {
 
 int main(int argc, char **argv) {
     static struct trainer t;
-    options_parse(options, sizeof options / sizeof *options, "Trains an MNIST classifier.", argc,
-                  argv);
+    options_parse(tables, "Trains an MNIST classifier.", argc, argv);
     setvbuf(stdout, NULL, _IOLBF, 0); // a job log shows each line at once
     t.place = find_place();
     t.rank = t.place.rank;
@@ -381,9 +375,8 @@ int main(int argc, char **argv) {
     signal(SIGUSR1, on_signal);
     setup(&t);
     print_device();
-    say("model     %s, %zu parameters\n", t.model.shape, t.model.parameters);
-    say("data      %s: %zu training and %zu test images, pixel mean %.4f, deviation %.4f\n",
-        opt.data, t.train.count, t.test.count, t.train.mean, t.train.deviation);
+    say("model     %s, %zu parameters\n", t.model.text, t.model.parameters);
+    print_data(opt.data, &t.train, &t.test);
     say("training  %ld steps of batch %ld per epoch, %s%s, seed %ld\n", steps_per_epoch(&t),
         opt.batch, t.optimizer.text, opt.tf32 ? ", tf32" : "", opt.seed);
     say("ranks     global batch %ld = %d ranks x %d\n", opt.batch, t.world, t.rows);

@@ -1,11 +1,21 @@
 // Is this job fit to run? The ranks meet and sum as train does, show who they are, and check that
 // they are what their launcher has told them. What concerns one machine is the part of
 // tools/doctor.sh.
-#include "../03_multigpu_launcher/environment.h"
-#include "../common/error.h"
-#include "../common/options.h"
-#include "meeting.h"
-#include "watchdog.h"
+#include "02_multigpu_fork/nccl_check.h"
+#include "03_multigpu_launcher/environment.h"
+#include "04_multinode/frame.h"
+#include "04_multinode/meet_by_tcp.h"
+#include "04_multinode/watchdog.h"
+#include "common/device.h"
+#include "common/error.h"
+#include "common/options.h"
+#include <netdb.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 static struct {
     long timeout;
@@ -17,11 +27,14 @@ static const struct option_spec options[] = {
      "seconds to wait for ranks, and for their sum"},
     {"token-file", OPTION_TEXT, &opt.token_file, NULL, 0, 0,
      "file with a word that all ranks must know"},
+    {0},
 };
+
+static const struct option_table tables[] = {{.options = options}, {0}};
 
 struct row {
     int rank, world, local_rank, nccl;
-    char host[64], gpu[96], bus[32], address[64];
+    char host[64], gpu[272], bus[32], address[64];
 };
 
 static int failures;
@@ -57,7 +70,7 @@ static struct row describe(const struct place *p, int device) {
     gethostname(r.host, sizeof r.host - 1);
     CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
     CUDA_CHECK(cudaDeviceGetPCIBusId(r.bus, sizeof r.bus, device));
-    snprintf(r.gpu, sizeof r.gpu, "%d: %.64s", device, properties.name);
+    snprintf(r.gpu, sizeof r.gpu, "%d: %s", device, properties.name);
     NCCL_CHECK(ncclGetVersion(&r.nccl));
     find_address(r.address, sizeof r.address);
     return r;
@@ -83,7 +96,7 @@ static void check(const struct row *rows, int world, double sum) {
         printf("%4d  %-16s %10d  %-16s %-14s %s\n", r->rank, r->host, r->local_rank, r->address,
                r->bus, r->gpu);
     }
-    judge(ranks == world, "%d ranks on %d hosts, as the launcher said", world, hosts);
+    judge(ranks == world, "ranks %d, hosts %d, as the launcher said", world, hosts);
     judge(locals == world, "the local ranks of each host are 0, 1, 2 ...%s",
           locals == world
               ? ""
@@ -97,8 +110,7 @@ static void check(const struct row *rows, int world, double sum) {
 }
 
 int main(int argc, char **argv) {
-    options_parse(options, sizeof options / sizeof *options,
-                  "Checks that the ranks of a job can meet and sum.", argc, argv);
+    options_parse(tables, "Checks that the ranks of a job can meet and sum.", argc, argv);
     struct place p = find_place();
     int device = choose_device(&p);
     ncclUniqueId id = {0};
@@ -110,7 +122,7 @@ int main(int argc, char **argv) {
     CUDA_CHECK(cudaStreamCreate(&stream));
     if (p.rank == 0)
         NCCL_CHECK(ncclGetUniqueId(&id));
-    share_id(&p, &id, NULL, NULL, opt.token_file, opt.timeout);
+    meet_by_tcp(&p, &id, NULL, NULL, opt.token_file, opt.timeout);
     struct row row = describe(&p, device), *rows = calloc(p.world, sizeof row);
     if (!rows)
         fail("out of memory");

@@ -15,81 +15,52 @@
 // Step 5: fully sharded. An all-reduce is a reduce-scatter and an all-gather, and all that lies
 // between can be done by 1/N on each of N ranks: each keeps its shard of the parameters, gradients
 // and optimizer's states. A layer's parameters are gathered when it is to compute, and freed.
-#include "../03_multigpu_launcher/environment.h"
-#include "../04_multinode/meeting.h"
-#include "../04_multinode/watchdog.h"
-#include "../common/data.h"
-#include "../common/model.h"
-#include "../common/optimizer.h"
-#include "../common/options.h"
-#include "../common/report.h"
-#include "../common/rng.h"
-#include "../common/snapshot.h"
-#include "costs.h"
-#include "fsdp.h"
-#include "saving.h"
+#include "02_multigpu_fork/nccl_check.h"
+#include "03_multigpu_launcher/environment.h"
+#include "04_multinode/meet_by_tcp.h"
+#include "04_multinode/watchdog.h"
+#include "05_fsdp/fsdp.h"
+#include "common/clock.h"
+#include "common/data.h"
+#include "common/device.h"
+#include "common/model.h"
+#include "common/optimizer.h"
+#include "common/report.h"
+#include "common/rng.h"
+#include "common/snapshot.h"
+#include "common/training_options.h"
 #include <math.h>
 #include <nccl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
 static struct {
-    const char *data, *model, *hidden, *optimizer, *snapshot, *csv;
-    long epochs, max_steps, batch, tf32, seed, log_every, save_every;
-    double lr, momentum, weight_decay;
     long overlap, join_timeout;
     double step_timeout;
     const char *token_file;
-    const char *strategy, *precision, *save;
-    long unit_bytes, prefetch, recompute, accumulate;
-    double clip;
-} opt;
+    long prefetch;
+} step_opt;
 
 static const struct option_spec options[] = {
-    {"data", OPTION_TEXT, &opt.data, "auto", 0, 0,
-     "folder with the images, auto: that of make data, or: synthetic"},
-    {"model", OPTION_TEXT, &opt.model, "mlp", 0, 0, "kind of model: mlp"},
-    {"hidden", OPTION_TEXT, &opt.hidden, "512,512", 0, 0, "widths of the hidden layers"},
-    {"epochs", OPTION_INT, &opt.epochs, "10", 1, 1e6, "passes over the training set"},
-    {"max-steps", OPTION_INT, &opt.max_steps, "0", 0, 1e12,
-     "stop after so many steps in all, 0: never"},
-    {"batch", OPTION_INT, &opt.batch, "128", 1, 1e6, "samples per step"},
-    {"optimizer", OPTION_TEXT, &opt.optimizer, "sgd", 0, 0, "sgd, adam or adamw"},
-    {"lr", OPTION_REAL, &opt.lr, "auto", 1e-12, 1e3,
-     "learning rate, auto: 0.05 for sgd, else 0.001"},
-    {"momentum", OPTION_REAL, &opt.momentum, "0.9", 0, 1, "of SGD, 0: none"},
-    {"weight-decay", OPTION_REAL, &opt.weight_decay, "0", 0, 1e3,
-     "of parameters, 0: none; adamw: decoupled"},
-    {"tf32", OPTION_INT, &opt.tf32, "0", 0, 1,
-     "1: faster products, whose inputs are rounded to 10 bits after the first"},
-    {"seed", OPTION_INT, &opt.seed, "1", 0, 1e15, "of the weights and of the order of samples"},
-    {"log-every", OPTION_INT, &opt.log_every, "100", 1, 1e9, "steps between progress reports"},
-    {"snapshot", OPTION_TEXT, &opt.snapshot, NULL, 0, 0,
-     "file to save to and, if it is there, resume from"},
-    {"save-every", OPTION_INT, &opt.save_every, "1", 1, 1e6, "epochs between snapshots"},
-    {"csv", OPTION_TEXT, &opt.csv, NULL, 0, 0,
-     "file for the losses, a line per progress report and epoch"},
-    {"overlap", OPTION_INT, &opt.overlap, "1", 0, 1, "0: computing waits for each collective"},
-    {"join-timeout", OPTION_INT, &opt.join_timeout, "60", 1, 1e6, "seconds to wait for a rank"},
-    {"step-timeout", OPTION_REAL, &opt.step_timeout, "120", 0.1, 1e6,
+    {"overlap", OPTION_INT | OPTION_LOCAL, &step_opt.overlap, "1", 0, 1,
+     "0: computing waits for each collective"},
+    {"join-timeout", OPTION_INT | OPTION_LOCAL, &step_opt.join_timeout, "60", 1, 1e6,
+     "seconds to wait for a rank"},
+    {"step-timeout", OPTION_REAL | OPTION_LOCAL, &step_opt.step_timeout, "120", 0.1, 1e6,
      "seconds that a collective may take"},
-    {"token-file", OPTION_TEXT, &opt.token_file, NULL, 0, 0,
+    {"token-file", OPTION_TEXT | OPTION_LOCAL, &step_opt.token_file, NULL, 0, 0,
      "file with a word that all ranks must know"},
-    {"strategy", OPTION_TEXT, &opt.strategy, "full", 0, 0,
-     "what is sharded: full, grad, hybrid or none"},
-    {"unit-bytes", OPTION_INT, &opt.unit_bytes, "0", 0, 1e15,
-     "size of a unit of layers, 0: one layer each"},
-    {"prefetch", OPTION_INT, &opt.prefetch, "1", 0, 1, "0: gather a unit only when it is needed"},
-    {"recompute", OPTION_INT, &opt.recompute, "0", 0, 1,
-     "1: backward recomputes activations in a unit"},
-    {"precision", OPTION_TEXT, &opt.precision, "fp32", 0, 0,
-     "fp32 or bf16: products and gathered parameters"},
-    {"accumulate", OPTION_INT, &opt.accumulate, "1", 1, 1e6,
-     "number of parts to compute a batch in"},
-    {"clip", OPTION_REAL, &opt.clip, "0", 0, 1e9, "largest norm of the gradient, 0: no limit"},
-    {"save", OPTION_TEXT, &opt.save, "sharded", 0, 0,
-     "sharded: a file for each rank; full: one file"},
+    {"prefetch", OPTION_INT, &step_opt.prefetch, "1", 0, 1,
+     "0: gather a layer only when it is needed"},
+    {0},
+};
+
+static const struct option_table tables[] = {
+    {"options of all steps", training_options},
+    {"options of this step", options},
+    {0},
 };
 
 struct sums { // over all ranks
@@ -104,25 +75,133 @@ struct trainer {
     uint32_t *order, *host_order; // of the training samples in this epoch; order is on the device
     struct model model;
     struct optimizer optimizer;
-    float *parameters, *gradients;       // flat: state->parameters floats each
-    float *states;                       // flat: for each parameter as many as the optimizer keeps
+    struct fsdp fsdp;                    // this rank's shard of both, and of the gradients
     float *activations[MOST_LAYERS + 1]; // [0]: the batch, [i + 1]: what layer i makes of [i]
     float *dy, *dx;                      // gradients of a layer's outputs and of its inputs
     uint8_t *labels;                     // of the batch
     int rows;                            // samples that go through the model at a time
     struct stats *stats;                 // lanes on the device, summed since the last read_stats
     struct sums *sums, *host_sums;       // of all lanes; sums is on the device
-    struct snapshot *state;              // where training stands; its values only while saving
-    int resumed;                         // state came from a file
+    struct progress progress;            // how far training has come
+    struct snapshot *snapshot;           // host memory to save from, or NULL without --snapshot
+    int resumed;                         // the snapshot came from a file
     int rank, world;
     struct place place;
     int stop; // a rank has been told to
     ncclComm_t comm;
-    cudaStream_t comm_stream; // of the collectives that run beside computing
-    cudaEvent_t event;        // orders the two streams
-    struct fsdp fsdp;
-    double *squares; // scratch for the norm of the gradients
 };
+
+// All that needs no device, so that bad input is refused before anything is started.
+static void load(struct trainer *t) {
+    char why[WHY_SIZE];
+    if (data_load(&t->train, &t->test, &opt.data, why))
+        fail("%s", why);
+    if ((size_t)opt.batch > t->train.count)
+        fail("--batch %ld: the training set has only %zu samples", opt.batch, t->train.count);
+    t->rows = opt.batch / t->world;
+    long fit = fmax(t->rows, 1) * t->world;
+    if (opt.batch != fit)
+        wrong_usage("--batch %ld does not divide into %d ranks; %ld and %ld do", opt.batch,
+                    t->world, fit, fit + t->world);
+    if (model_build(&t->model, &opt, &t->train, why))
+        wrong_usage("%s", why);
+    if (optimizer_build(&t->optimizer, &opt, t->train.count, why))
+        wrong_usage("%s", why);
+    fsdp_build(&t->fsdp, &t->model, t->rank, t->world, step_opt.prefetch);
+    if (!opt.snapshot)
+        return;
+    t->snapshot = snapshot_new(t->model.shape, opt.optimizer, opt.seed, opt.batch, t->fsdp.count,
+                               t->optimizer.states * t->fsdp.count);
+    if ((t->resumed =
+             snapshot_load_shard(opt.snapshot, t->snapshot, &t->fsdp.sharding, t->rank, why)) < 0)
+        fail("%s", why);
+    t->progress = t->snapshot->progress;
+}
+
+// All ranks get the id that rank 0 makes, and meet.
+static void join(struct trainer *t) {
+    ncclUniqueId id = {0};
+    char plan[WHY_SIZE];
+    size_t used = options_list(tables, plan, sizeof plan);
+    snprintf(plan + used, sizeof plan - used,
+             ", %zu training samples, %ld epochs and %ld steps are done", t->train.count,
+             t->progress.epochs, t->progress.step);
+    if (t->rank == 0)
+        NCCL_CHECK(ncclGetUniqueId(&id));
+    meet_by_tcp(&t->place, &id, plan, opt.snapshot, step_opt.token_file, step_opt.join_timeout);
+    start_watchdog(step_opt.join_timeout, step_opt.step_timeout);
+    COLLECTIVE(t->stream, ncclCommInitRank(&t->comm, t->world, id, t->rank));
+    watch_comm(t->comm);
+    fsdp_join(&t->fsdp, t->comm, t->stream, step_opt.overlap);
+}
+
+static void setup(struct trainer *t) {
+    size_t row = t->rows * sizeof(float), widest = 0;
+    data_to_device(&t->train);
+    data_to_device(&t->test);
+    DEVICE_ALLOC(t->order, "data", t->train.count * sizeof *t->order);
+    CUDA_CHECK(cudaMallocHost((void **)&t->host_order, t->train.count * sizeof *t->order));
+    fsdp_place(&t->fsdp, t->optimizer.states);
+    DEVICE_ALLOC(t->activations[0], "activations", row * t->train.inputs);
+    for (int i = 0; i < t->model.count; i++) {
+        const struct layer *l = &t->model.layers[i];
+        size_t width = l->outputs + l->workspace;
+        widest = width > widest ? width : widest;
+        DEVICE_ALLOC(t->activations[i + 1], "activations", row * width);
+    }
+    DEVICE_ALLOC(t->dy, "activations", row * widest);
+    DEVICE_ALLOC(t->dx, "activations", row * widest);
+    DEVICE_ALLOC(t->labels, "activations", t->rows * t->train.targets);
+    DEVICE_ALLOC(t->stats, "activations", STATS_LANES * sizeof *t->stats);
+    DEVICE_ALLOC(t->sums, "activations", sizeof *t->sums);
+    CUDA_CHECK(cudaMallocHost((void **)&t->host_sums, sizeof *t->host_sums));
+    CUDA_CHECK(cudaMemsetAsync(t->stats, 0, STATS_LANES * sizeof *t->stats, t->stream));
+}
+
+// Runs samples through the model: rows of them, from the first on in that order (NULL: as stored).
+static void forward(struct trainer *t, struct dataset *set, const uint32_t *order, size_t first,
+                    int rows) {
+    gather_batch(set, order, first, rows, t->activations[0], t->labels, t->stream);
+    for (int i = 0; i < t->model.count; i++) {
+        const struct layer *l = &t->model.layers[i];
+        const float *whole = fsdp_gather(&t->fsdp, i, i + 1);
+        l->kind->forward(l, &t->pass, whole, t->activations[i], t->activations[i + 1], rows);
+    }
+}
+
+// From the gradient of the last layer's outputs, in dy, to the gradients of all parameters.
+static void backward(struct trainer *t, int rows) {
+    for (int i = t->model.count - 1; i >= 0; i--) {
+        const struct layer *l = &t->model.layers[i];
+        float *whole = fsdp_gather(&t->fsdp, i, i - 1); // its gradients take the parameters' place
+        l->kind->backward(l, &t->pass, whole, t->activations[i], t->activations[i + 1], t->dy,
+                          i > 0 ? t->dx : NULL, whole, rows);
+        float *swap = t->dy;
+        t->dy = t->dx;
+        t->dx = swap;
+        // The sum over the ranks is on its way while the next layers are computed.
+        fsdp_scatter(&t->fsdp, i);
+    }
+    fsdp_finish(&t->fsdp);
+}
+
+static long steps_per_epoch(const struct trainer *t) {
+    return t->train.count / opt.batch; // the last, partial batch is dropped
+}
+
+static long steps_done(const struct trainer *t) {
+    return t->progress.epochs * steps_per_epoch(t) + t->progress.step;
+}
+
+static void train_step(struct trainer *t, size_t first, int rows) {
+    forward(t, &t->train, t->order, first, rows);
+    softmax_cross_entropy(t->activations[t->model.count], t->labels, rows * t->train.targets,
+                          t->train.classes, 1.f / opt.batch / t->train.targets, t->dy, t->stats,
+                          t->stream);
+    backward(t, rows);
+    optimizer_step(&t->optimizer, t->fsdp.parameters, t->fsdp.gradients, t->fsdp.states,
+                   t->fsdp.count, steps_done(t) + 1, t->stream);
+}
 
 static volatile sig_atomic_t told_to_stop;
 
@@ -138,164 +217,6 @@ static void on_signal(int number) {
     told_to_stop = 1;
 }
 
-// All that needs no device, so that bad input is refused before anything is started.
-static void load(struct trainer *t) {
-    char why[WHY_SIZE];
-    if (data_load(&t->train, &t->test, &opt.data, why))
-        fail("%s", why);
-    if ((size_t)opt.batch > t->train.count)
-        fail("--batch %ld: the training set has only %zu samples", opt.batch, t->train.count);
-    long parts = t->world * opt.accumulate;
-    t->rows = opt.batch / parts;
-    long fit = fmax(t->rows, 1) * parts;
-    if (opt.batch != fit)
-        wrong_usage("--batch %ld does not divide into %d ranks x %ld parts; %ld and %ld do",
-                    opt.batch, t->world, opt.accumulate, fit, fit + parts);
-    if (model_build(&t->model, opt.model, opt.hidden, t->train.pixels, CLASSES, why))
-        wrong_usage("%s", why);
-    if (optimizer_build(&t->optimizer, opt.optimizer, opt.lr, opt.momentum, opt.weight_decay, why))
-        wrong_usage("%s", why);
-    if (strcmp(opt.save, "sharded") && strcmp(opt.save, "full"))
-        wrong_usage("--save %s: want sharded or full", opt.save);
-    t->fsdp = (struct fsdp){.strategy = opt.strategy,
-                            .precision = opt.precision,
-                            .micro_steps = opt.accumulate,
-                            .prefetch = opt.prefetch,
-                            .sent_a_step = -1};
-    fsdp_build(&t->fsdp, &t->model, &t->place, opt.unit_bytes);
-    t->state = snapshot_new(t->model.shape, opt.optimizer, t->fsdp.own,
-                            t->optimizer.states * t->fsdp.own, opt.snapshot != NULL);
-    t->state->seed = opt.seed;
-    t->state->batch = opt.batch;
-    if (opt.snapshot && (t->resumed = snapshot_load_shard(opt.snapshot, t->state, &t->fsdp.sharding,
-                                                          t->fsdp.shard, why)) < 0)
-        fail("%s", why);
-}
-
-// All ranks get the id that rank 0 makes, and meet.
-static void join(struct trainer *t) {
-    ncclUniqueId id = {0};
-    char plan[WHY_SIZE];
-    snprintf(plan, sizeof plan,
-             "%s, batch %ld of %zu, %s, tf32 %ld, seed %ld, %ld epochs, %ld steps at most, "
-             "log every %ld; %ld epochs and %ld steps are done",
-             t->model.shape, opt.batch, t->train.count, t->optimizer.text, opt.tf32, opt.seed,
-             opt.epochs, opt.max_steps, opt.log_every, t->state->epochs, t->state->step);
-    size_t used = strlen(plan);
-    snprintf(plan + used, sizeof plan - used,
-             "; %s over %d, units of %ld bytes, prefetch %ld, %s, accumulate %ld, clip %g, save %s",
-             opt.strategy, t->fsdp.shards, opt.unit_bytes, opt.prefetch, opt.precision,
-             opt.accumulate, opt.clip, opt.save);
-    if (t->rank == 0)
-        NCCL_CHECK(ncclGetUniqueId(&id));
-    share_id(&t->place, &id, plan, opt.snapshot, opt.token_file, opt.join_timeout);
-    start_watchdog(opt.join_timeout, opt.step_timeout);
-    COLLECTIVE(t->stream, ncclCommInitRank(&t->comm, t->world, id, t->rank));
-    watch_comm(t->comm);
-    t->comm_stream = t->stream;
-    if (opt.overlap)
-        CUDA_CHECK(cudaStreamCreate(&t->comm_stream));
-    CUDA_CHECK(cudaEventCreateWithFlags(&t->event, cudaEventDisableTiming));
-    fsdp_join(&t->fsdp, t->comm, t->rank, t->stream, t->comm_stream);
-}
-
-static void setup(struct trainer *t) {
-    size_t bytes = t->state->parameters * sizeof(float), row = t->rows * sizeof(float), widest = 0;
-    data_to_device(&t->train);
-    data_to_device(&t->test);
-    DEVICE_ALLOC(t->order, "data", t->train.count * sizeof *t->order);
-    CUDA_CHECK(cudaMallocHost((void **)&t->host_order, t->train.count * sizeof *t->order));
-    DEVICE_ALLOC(t->parameters, "parameters", bytes);
-    DEVICE_ALLOC(t->gradients, "gradients", bytes);
-    DEVICE_ALLOC(t->states, "optimizer", t->optimizer.states * bytes);
-    DEVICE_ALLOC(t->activations[0], "activations", row * t->train.pixels);
-    fsdp_place(&t->fsdp, t->parameters, t->gradients);
-    widest = place_activations(&t->fsdp, &t->model, row, opt.recompute, t->activations);
-    t->pass.type = t->fsdp.type;
-    if (t->pass.type == CUDA_R_16BF)
-        DEVICE_ALLOC(t->pass.scratch, "scratch", model_scratch(&t->model, t->pass.type, t->rows));
-    if (opt.clip)
-        DEVICE_ALLOC(t->squares, "scratch", SQUARES_LANES * sizeof *t->squares);
-    DEVICE_ALLOC(t->dy, "activations", row * widest);
-    DEVICE_ALLOC(t->dx, "activations", row * widest);
-    DEVICE_ALLOC(t->labels, "activations", t->rows);
-    DEVICE_ALLOC(t->stats, "activations", STATS_LANES * sizeof *t->stats);
-    DEVICE_ALLOC(t->sums, "activations", sizeof *t->sums);
-    CUDA_CHECK(cudaMallocHost((void **)&t->host_sums, sizeof *t->host_sums));
-    CUDA_CHECK(cudaMemsetAsync(t->stats, 0, STATS_LANES * sizeof *t->stats, t->stream));
-}
-
-// Runs what layer from gets through the layers up to end, all of a unit that is there.
-static void run_layers(struct trainer *t, const struct unit *u, int from, int end, int rows) {
-    for (const struct layer *l = t->model.layers + from; from < end; l++, from++)
-        l->kind->forward(l, &t->pass, parameters_of(&t->fsdp, u, l), t->activations[from],
-                         t->activations[from + 1], rows);
-}
-
-// Runs samples through the model: rows of them, from the first on in that order (NULL: as stored).
-static void forward(struct trainer *t, struct dataset *set, const uint32_t *order, size_t first,
-                    int rows) {
-    gather_batch(set->images, set->labels, order, first, rows, set->pixels, set->mean,
-                 set->deviation, t->activations[0], t->labels, t->stream);
-    for (int n = 0; n < t->fsdp.count; n++) {
-        struct unit *u = &t->fsdp.units[n];
-        fetch_unit(&t->fsdp, n, n + 1);
-        run_layers(t, u, u->first_layer, u->end_layer, rows);
-        u->gathered = t->fsdp.keep && t->pass.training; // else its buffer is free
-    }
-}
-
-// From the gradient of the last layer's outputs, in dy, to the gradients of all parameters.
-static void backward(struct trainer *t, int rows) {
-    for (int i = t->model.count - 1, n = t->fsdp.count - 1; i >= 0; i--) {
-        const struct layer *l = &t->model.layers[i];
-        struct unit *u = &t->fsdp.units[n];
-        if (i + 1 == u->end_layer) {
-            fetch_unit(&t->fsdp, n, n - 1);
-            if (opt.recompute) // but not this layer: its outputs, the next unit's input, are there
-                run_layers(t, u, u->first_layer, i, rows);
-        }
-        l->kind->backward(l, &t->pass, parameters_of(&t->fsdp, u, l), t->activations[i],
-                          t->activations[i + 1], t->dy, i > 0 ? t->dx : NULL,
-                          u->gradients + (l->first - u->first), rows);
-        float *swap = t->dy;
-        t->dy = t->dx;
-        t->dx = swap;
-        if (i == u->first_layer)
-            scatter_unit(&t->fsdp, &t->fsdp.units[n--]);
-    }
-    CUDA_CHECK(cudaEventRecord(t->event, t->comm_stream));
-    CUDA_CHECK(cudaStreamWaitEvent(t->stream, t->event, 0));
-}
-
-static long steps_per_epoch(const struct trainer *t) {
-    return t->train.count / opt.batch; // the last, partial batch is dropped
-}
-
-static long steps_done(const struct trainer *t) {
-    return t->state->epochs * steps_per_epoch(t) + t->state->step;
-}
-
-static void train_step(struct trainer *t, size_t first, int rows) {
-    forward(t, &t->train, t->order, first, rows);
-    softmax_cross_entropy(t->activations[t->model.count], t->labels, rows, CLASSES, 1.f / opt.batch,
-                          t->dy, t->stats, t->stream);
-    backward(t, rows);
-    if (t->fsdp.micro_step < opt.accumulate - 1)
-        return;     // these are the gradients of a part of the batch
-    if (opt.clip) { // the norm of all shards' gradients
-        sum_squares(t->gradients, t->fsdp.own, t->squares, t->stream);
-        COLLECTIVE(t->stream, ncclAllReduce(t->squares, t->squares, 1, ncclDouble, ncclSum,
-                                            t->fsdp.group_comm, t->stream));
-        COLLECTIVE(t->stream, ncclAllReduce(t->squares, t->squares, 1, ncclDouble, ncclMax,
-                                            t->fsdp.replica_comm,
-                                            t->stream)); // groups may differ in the last bit
-        clip_to_norm(t->gradients, t->fsdp.own, t->squares, opt.clip, t->stream);
-    }
-    optimizer_step(&t->optimizer, t->parameters, t->gradients, t->states, t->state->parameters,
-                   steps_done(t) + 1, t->stream);
-}
-
 // Waits for the work queued so far, and returns the sums since the last call.
 static struct stats read_stats(struct trainer *t) {
     struct sums *sums = t->host_sums;
@@ -308,15 +229,10 @@ static struct stats read_stats(struct trainer *t) {
     CUDA_CHECK(cudaMemcpyAsync(sums, t->sums, sizeof *sums, cudaMemcpyDeviceToHost, t->stream));
     CUDA_CHECK(cudaMemsetAsync(t->stats, 0, STATS_LANES * sizeof *t->stats, t->stream));
     wait_for(t->stream);
-    if (!isfinite(sums->stats.loss) && t->rank == 0) // all know; the end of one ends the others
-        fail("epoch %ld, step %ld: the loss is not finite: lower --lr", t->state->epochs + 1,
-             t->state->step);
-    if (!isfinite(sums->stats.loss)) {
-        signal(SIGTERM, SIG_DFL);
-        if (!told_to_stop)
-            sleep(10); // until the launcher's SIGTERM, so that rank 0 is the first to fail
-        exit(1);
-    }
+    if (!isfinite(sums->stats.loss))
+        fail("epoch %ld, step %ld: the loss is not finite: lower --lr, or look for a missing wait "
+             "with CPU_DEVICE_CHECK=1 on the CPU device",
+             t->progress.epochs + 1, t->progress.step);
     t->stop = sums->stop > 0; // for all ranks the same
     return sums->stats;
 }
@@ -329,89 +245,68 @@ static struct stats evaluate(struct trainer *t) {
     for (; first < last; first += t->rows) { // all ranks as often: they gather together
         int rows = first < end ? fmin(t->rows, end - first) : 0;
         forward(t, &t->test, NULL, first, rows);
-        softmax_cross_entropy(t->activations[t->model.count], t->labels, rows, CLASSES, 1, NULL,
-                              t->stats, t->stream);
+        softmax_cross_entropy(t->activations[t->model.count], t->labels, rows * t->test.targets,
+                              t->test.classes, 1, NULL, t->stats, t->stream);
     }
     return read_stats(t);
 }
 
-// Ranks that start from the same parameters and add the same sums must have the same bits for ever:
-// the largest of all ranks' must be everybody's own.
-static void check_replicas(struct trainer *t) {
-    enum { PIECE = 1 << 16 };
-    float own[PIECE], largest[PIECE]; // the host may not have room for all
-    COLLECTIVE(t->stream, ncclAllReduce(t->parameters, t->gradients, t->state->parameters,
-                                        ncclInt32, ncclMax, t->fsdp.replica_comm, t->stream));
-    wait_for(t->stream);
-    for (long first = 0; first < t->state->parameters; first += PIECE) {
-        size_t bytes = fmin(PIECE, t->state->parameters - first) * sizeof(float);
-        CUDA_CHECK(cudaMemcpy(own, t->parameters + first, bytes, cudaMemcpyDeviceToHost));
-        CUDA_CHECK(cudaMemcpy(largest, t->gradients + first, bytes, cudaMemcpyDeviceToHost));
-        if (memcmp(own, largest, bytes))
-            fail("epoch %ld: the parameters are not those of the other ranks",
-                 t->state->epochs + 1);
-    }
-}
-
 static int finished(const struct trainer *t) {
-    return t->stop || t->state->epochs >= opt.epochs ||
+    return t->stop || t->progress.epochs >= opt.epochs ||
            (opt.max_steps && steps_done(t) >= opt.max_steps);
 }
 
 static void save(struct trainer *t) {
     char why[WHY_SIZE];
-    float *parameters = t->state->values, *states = parameters + t->state->parameters;
-    size_t bytes = t->state->parameters * sizeof(float);
-    if (!opt.snapshot || t->rank >= t->fsdp.shards)
+    struct snapshot *s = t->snapshot;
+    struct fsdp *f = &t->fsdp;
+    size_t bytes = f->count * sizeof(float);
+    if (!opt.snapshot)
         return;
-    CUDA_CHECK(cudaMemcpy(parameters, t->parameters, bytes, cudaMemcpyDeviceToHost));
-    CUDA_CHECK(cudaMemcpy(states, t->states, t->optimizer.states * bytes, cudaMemcpyDeviceToHost));
-    if (fsdp_save(&t->fsdp, opt.snapshot, t->state, t->states, t->model.parameters, t->rank,
-                  !strcmp(opt.save, "full"), why))
+    s->progress = t->progress;
+    CUDA_CHECK(cudaMemcpy(s->values, f->parameters, bytes, cudaMemcpyDeviceToHost));
+    CUDA_CHECK(cudaMemcpy(s->values + s->parameters, f->states, t->optimizer.states * bytes,
+                          cudaMemcpyDeviceToHost));
+    if (fsdp_save(f, opt.snapshot, s, why))
         fail("%s", why);
 }
 
 // The parameters and the optimizer's state from the snapshot, or new ones.
 static void start(struct trainer *t) {
-    float *parameters = t->state->values, *states = parameters + t->state->parameters;
-    size_t bytes = t->state->parameters * sizeof(float);
+    const struct snapshot *s = t->snapshot;
+    struct fsdp *f = &t->fsdp;
+    size_t bytes = f->count * sizeof(float);
     if (t->resumed) {
-        CUDA_CHECK(cudaMemcpy(t->parameters, parameters, bytes, cudaMemcpyHostToDevice));
-        CUDA_CHECK(
-            cudaMemcpy(t->states, states, t->optimizer.states * bytes, cudaMemcpyHostToDevice));
-        say("resumed   %s: %ld epochs and %ld steps are done%s\n", opt.snapshot, t->state->epochs,
-            t->state->step, finished(t) ? "; nothing is left to do" : "");
+        CUDA_CHECK(cudaMemcpy(f->parameters, s->values, bytes, cudaMemcpyHostToDevice));
+        CUDA_CHECK(cudaMemcpy(f->states, s->values + s->parameters, t->optimizer.states * bytes,
+                              cudaMemcpyHostToDevice));
+        say("resumed   %s: %ld epochs and %ld steps are done%s\n", opt.snapshot, t->progress.epochs,
+            t->progress.step, finished(t) ? "; nothing is left to do" : "");
         return;
     }
-    fsdp_initialise(&t->fsdp, &t->model, opt.seed);
-    CUDA_CHECK(cudaMemsetAsync(t->states, 0, t->optimizer.states * bytes, t->stream));
+    fsdp_initialise(f, opt.seed);
+    CUDA_CHECK(cudaMemsetAsync(f->states, 0, t->optimizer.states * bytes, t->stream));
     wait_for(t->stream);
     save(t); // a run must not learn after hours that it cannot save
 }
 
-// Goes on from the step where state stands to the end of the epoch, or of the training.
+// Goes on after the last completed step to the end of the epoch, or of the training.
 static void train_epoch(struct trainer *t) {
-    struct snapshot *s = t->state;
+    struct progress *p = &t->progress;
     long steps = steps_per_epoch(t);
-    shuffle(t->host_order, t->train.count, opt.seed, s->epochs);
+    shuffle(t->host_order, t->train.count, opt.seed, p->epochs);
     CUDA_CHECK(cudaMemcpyAsync(t->order, t->host_order, t->train.count * sizeof *t->order,
                                cudaMemcpyHostToDevice, t->stream));
-    while (s->step < steps && !finished(t)) {
+    while (p->step < steps && !finished(t)) {
         t->pass.training = 1;
         t->pass.seed = rng_bits(~opt.seed, steps_done(t));
-        watch.step = steps_done(t) + 1;
-        t->fsdp.sent = 0;
-        for (long k = 0, first = s->step * opt.batch; k < opt.accumulate; k++) {
-            t->fsdp.micro_step = k;
-            t->pass.first_sample = (t->rank * opt.accumulate + k) * t->rows;
-            train_step(t, first + t->pass.first_sample, t->rows);
-        }
-        t->fsdp.sent_a_step = t->fsdp.sent; // evaluation gathers too
-        s->step++;
-        if (s->step % opt.log_every == 0 || s->step == steps || finished(t)) {
+        watch_step(steps_done(t) + 1);
+        train_step(t, p->step * opt.batch + t->rank * t->rows, t->rows);
+        p->step++;
+        if (p->step % opt.log_every == 0 || p->step == steps || finished(t)) {
             struct stats sums = read_stats(t);
-            s->sums.loss += sums.loss;
-            s->sums.samples += sums.samples;
+            p->sums.loss += sums.loss;
+            p->sums.samples += sums.samples;
             report_loss(steps_done(t), sums.loss / sums.samples);
         } else if (report_due(steps_done(t))) {
             wait_for(t->stream);
@@ -421,24 +316,23 @@ static void train_epoch(struct trainer *t) {
 }
 
 static void train(struct trainer *t) {
-    struct snapshot *s = t->state;
+    struct progress *p = &t->progress;
     report_open(t->rank == 0 ? opt.csv : NULL, steps_done(t), opt.epochs, steps_per_epoch(t),
                 opt.max_steps, opt.batch);
     while (!finished(t)) {
-        double start = seconds(), samples = s->sums.samples;
+        double start = seconds(), samples = p->sums.samples;
         train_epoch(t);
         double elapsed = seconds() - start;
-        check_replicas(t);
-        if (s->step < steps_per_epoch(t)) {
+        if (p->step < steps_per_epoch(t)) {
             report_stop(steps_done(t));
             break;
         }
-        s->epochs++;
-        s->step = 0;
-        report_epoch(s->epochs, opt.epochs, steps_done(t), s->sums, evaluate(t), elapsed,
-                     (s->sums.samples - samples) / elapsed);
-        s->sums = (struct stats){0};
-        if (s->epochs % opt.save_every == 0 && !finished(t))
+        p->epochs++;
+        p->step = 0;
+        report_epoch(p->epochs, opt.epochs, steps_done(t), p->sums, evaluate(t), elapsed,
+                     (p->sums.samples - samples) / t->train.targets / elapsed);
+        p->sums = (struct stats){0};
+        if (p->epochs % opt.save_every == 0 && !finished(t))
             save(t);
     }
     save(t);
@@ -447,15 +341,22 @@ static void train(struct trainer *t) {
             opt.snapshot ? "saved" : "without --snapshot nothing is saved");
 }
 
+// Returns when all ranks have called it.
+static void barrier(struct trainer *t) {
+    COLLECTIVE(t->stream,
+               ncclAllReduce(t->sums, t->sums, 1, ncclDouble, ncclSum, t->comm, t->stream));
+    wait_for(t->stream);
+}
+
 int main(int argc, char **argv) {
     static struct trainer t;
-    options_parse(options, sizeof options / sizeof *options, "Trains an MNIST classifier.", argc,
-                  argv);
+    options_parse(tables, "Trains an MNIST classifier.", argc, argv);
     setvbuf(stdout, NULL, _IOLBF, 0); // a job log shows each line at once
     t.place = find_place();
     t.rank = t.place.rank;
     t.world = t.place.world;
     load(&t);
+    t.pass.first_sample = t.rank * t.rows;
     report_muted = t.rank > 0; // rank 0 speaks for all
     CUDA_CHECK(cudaSetDevice(choose_device(&t.place)));
     CUDA_CHECK(cudaStreamCreate(&t.stream));
@@ -467,25 +368,18 @@ int main(int argc, char **argv) {
     join(&t);
     signal(SIGTERM, on_signal);
     signal(SIGUSR1, on_signal);
-    double before = device_memory_used();
     setup(&t);
     print_device();
-    say("model     %s, %zu parameters\n", t.model.shape, t.model.parameters);
-    say("data      %s: %zu training and %zu test images, pixel mean %.4f, deviation %.4f\n",
-        opt.data, t.train.count, t.test.count, t.train.mean, t.train.deviation);
+    say("model     %s, %zu parameters\n", t.model.text, t.model.parameters);
+    print_data(opt.data, &t.train, &t.test);
     say("training  %ld steps of batch %ld per epoch, %s%s, seed %ld\n", steps_per_epoch(&t),
         opt.batch, t.optimizer.text, opt.tf32 ? ", tf32" : "", opt.seed);
-    say("ranks     global batch %ld = %d ranks x %ld\n", opt.batch, t.world,
-        t.rows * opt.accumulate);
+    say("ranks     global batch %ld = %d ranks x %d\n", opt.batch, t.world, t.rows);
     say("launcher  %s\n", t.place.launcher);
-    say("sharding  %s: %d units in %d shards each, %d replicas, %s\n", opt.strategy, t.fsdp.count,
-        t.fsdp.shards, t.fsdp.replicas, opt.precision);
+    say("sharding  each rank keeps %zu of %zu parameters\n", t.fsdp.count, t.model.parameters);
     start(&t);
     train(&t);
-    read_stats(&t); // no rank ends well before rank 0 has saved
-    if (t.rank == 0)
-        print_costs(&t.fsdp, &t.model, &t.optimizer, t.rows, opt.recompute,
-                    device_memory_used() - before);
+    barrier(&t); // no rank ends well before rank 0 has saved
     end_watchdog();
     return 0;
 }

@@ -1,11 +1,14 @@
 // Step 6: what is inside ncclAllReduce. Part one sums over the ranks with it, part two does the
 // same by hand and counts the bytes, part three times it and its relatives over sizes, in the table
 // of nccl-tests. Every element of every result is checked. Readable any time after step 2.
-#include "../common/error.h"
-#include "../common/kernels.h"
-#include "../common/options.h"
-#include "../common/report.h"
-#include "start.h"
+#include "02_multigpu_fork/nccl_check.h"
+#include "06_allreduce_demo/start.h"
+#include "common/clock.h"
+#include "common/device.h"
+#include "common/error.h"
+#include "common/kernels.h"
+#include "common/options.h"
+#include "common/report.h"
 #include <errno.h>
 #include <math.h>
 #include <nccl.h>
@@ -19,11 +22,13 @@ static struct {
     size_t smallest, largest; // what min_bytes and max_bytes say
 } opt;
 
+#define OPERATION_NAMES                                                                            \
+    "allreduce, gather+bcast, ring, rs+ag, allgather, reducescatter, broadcast, sendrecv or all"
+
 static const struct option_spec options[] = {
     {"nproc", OPTION_INT, &opt.nproc, "gpu", 1, 1000, "number of ranks, or: gpu, for one per GPU"},
     {"count", OPTION_INT, &opt.count, "1000003", 1, 1e9, "floats of parts one and two"},
-    {"op", OPTION_TEXT, &opt.op, "allreduce", 0, 0,
-     "allreduce, gather+bcast, ring, rs+ag, allgather, reducescatter, broadcast, sendrecv or all"},
+    {"op", OPTION_TEXT, &opt.op, "allreduce", 0, 0, "operation of part three: " OPERATION_NAMES},
     {"min-bytes", OPTION_TEXT, &opt.min_bytes, "8", 0, 0,
      "first size of the table, such as 1K, 64M, 1G"},
     {"max-bytes", OPTION_TEXT, &opt.max_bytes, "16M", 0, 0, "its last size"},
@@ -32,7 +37,10 @@ static const struct option_spec options[] = {
     {"iters", OPTION_INT, &opt.iters, "20", 1, 1e6, "calls that are timed"},
     {"check-only", OPTION_FLAG, &opt.check_only, NULL, 0, 0, "all operations to 64K, and no times"},
     {"csv", OPTION_TEXT, &opt.csv, "/dev/null", 0, 0, "file for the table"},
+    {0},
 };
+
+static const struct option_table tables[] = {{.options = options}, {0}};
 
 struct world {
     int rank, size;
@@ -315,7 +323,7 @@ static void check_options(void) {
     while (o < operations + OPERATIONS && strcmp(o->name, opt.op))
         o++;
     if (o == operations + OPERATIONS && strcmp(opt.op, "all"))
-        wrong_usage("--op %s: no such operation", opt.op);
+        wrong_usage("--op %s: want " OPERATION_NAMES, opt.op);
     opt.smallest = parse_size("min-bytes", opt.min_bytes);
     opt.largest = parse_size("max-bytes", opt.max_bytes);
     if (opt.smallest > opt.largest)
@@ -326,8 +334,7 @@ static void check_options(void) {
 
 int main(int argc, char **argv) {
     static struct world w;
-    options_parse(options, sizeof options / sizeof *options, "Takes the all-reduce apart.", argc,
-                  argv);
+    options_parse(tables, "Takes the all-reduce apart.", argc, argv);
     check_options();
     become_rank(opt.nproc, &w.rank, &w.size, &w.comm); // all that follows runs in every rank
     CUDA_CHECK(cudaStreamCreate(&w.stream));

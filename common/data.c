@@ -1,6 +1,8 @@
-#include "data.h"
-#include "error.h"
-#include "rng.h"
+#include "common/data.h"
+#include "common/device.h"
+#include "common/error.h"
+#include "common/report.h"
+#include "common/rng.h"
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -10,13 +12,17 @@
 #include <unistd.h>
 #include <zlib.h>
 
-// The bytes of one IDX file with the given number of dimensions, whose lengths go into shape.
+#define AGAIN "delete the file and run make data"
+
+enum { DIGITS = 10 }; // classes of MNIST and of Fashion-MNIST
+
+// Returns the bytes of an IDX file with the given number of dimensions. shape gets their lengths.
 static int read_idx(gzFile file, const char *path, int dimensions, uint32_t *shape, uint8_t **bytes,
                     char why[WHY_SIZE]) {
     enum { MOST_BYTES = 1 << 30 };
     uint8_t header[16], extra;
     if (gzfread(header, 4, 1 + dimensions, file) != 1u + dimensions)
-        return refuse(why, "%s: truncated or corrupt: no complete header", path);
+        return refuse(why, "%s: truncated or corrupt: no complete header; " AGAIN, path);
     if (header[0] || header[1] || header[2] != 8 || header[3] != dimensions)
         return refuse(why, "%s: wrong magic: no IDX file of bytes in %d dimensions", path,
                       dimensions);
@@ -31,8 +37,9 @@ static int read_idx(gzFile file, const char *path, int dimensions, uint32_t *sha
     if (!(*bytes = malloc(size)))
         return refuse(why, "%s: no memory for %zu bytes", path, size);
     if (gzfread(*bytes, 1, size, file) != size)
-        return refuse(why, "%s: truncated or corrupt: header promises %zu bytes", path, size);
-    if (gzread(file, &extra, 1) != 0) // at the end this also checks gzip's own checksum
+        return refuse(why, "%s: truncated or corrupt: header promises %zu bytes; " AGAIN, path,
+                      size);
+    if (gzread(file, &extra, 1) != 0) // at the end, this also checks gzip's checksum
         return refuse(why, "%s: goes on after the %zu bytes its header promises, or is corrupt",
                       path, size);
     return 0;
@@ -49,23 +56,26 @@ static int read_file(const char *folder, const char *split, const char *kind, in
     }
     if (!file)
         return refuse(why, "%s: %s; make data fetches the images, --data synthetic needs none",
-                      path, strerror(errno));
+                      path, access(folder, F_OK) ? "there is no such folder" : strerror(errno));
     int result = read_idx(file, path, dimensions, shape, bytes, why);
     if (gzclose(file) != Z_OK && result == 0)
-        result = refuse(why, "%s: truncated or corrupt", path);
+        result = refuse(why, "%s: truncated or corrupt; " AGAIN, path);
     return result;
 }
 
-// Ten fixed random patterns, one a class, under noise of the same strength.
+// Makes ten fixed random patterns, one per class, and adds noise of the same strength.
 static int make_synthetic(struct dataset *set, size_t count, size_t first, char why[WHY_SIZE]) {
     size_t pixels = 28 * 28;
-    *set = (struct dataset){count, pixels, 0, 0, malloc(count * pixels), malloc(count)};
-    if (!set->images || !set->labels)
+    *set = (struct dataset){.count = count,
+                            .inputs = (int)pixels,
+                            .values = malloc(count * pixels),
+                            .labels = malloc(count)};
+    if (!set->values || !set->labels)
         return refuse(why, "no memory for %zu images", count);
     for (size_t i = 0; i < count; i++) {
-        set->labels[i] = rng_bits(1, first + i) % CLASSES;
+        set->labels[i] = rng_bits(1, first + i) % DIGITS;
         for (size_t p = 0; p < pixels; p++)
-            set->images[i * pixels + p] = (rng_bits(2, set->labels[i] * pixels + p) >> 57) +
+            set->values[i * pixels + p] = (rng_bits(2, set->labels[i] * pixels + p) >> 57) +
                                           (rng_bits(3, (first + i) * pixels + p) >> 57);
     }
     return 0;
@@ -74,29 +84,37 @@ static int make_synthetic(struct dataset *set, size_t count, size_t first, char 
 static int load_split(struct dataset *set, const char *folder, const char *split,
                       char why[WHY_SIZE]) {
     uint32_t shape[3], labels;
-    if (read_file(folder, split, "images", 3, shape, &set->images, why) ||
+    if (read_file(folder, split, "images", 3, shape, &set->values, why) ||
         read_file(folder, split, "labels", 1, &labels, &set->labels, why))
         return -1;
     if (shape[0] != labels)
         return refuse(why, "%s: %s has %u images but %u labels", folder, split, shape[0], labels);
     for (uint32_t i = 0; i < labels; i++)
-        if (set->labels[i] >= CLASSES)
+        if (set->labels[i] >= DIGITS)
             return refuse(why, "%s: %s label %u is %u, above 9", folder, split, i, set->labels[i]);
     set->count = labels;
-    set->pixels = shape[1] * shape[2];
+    set->inputs = shape[1] * shape[2];
     return 0;
 }
 
-static void measure_pixels(struct dataset *set) {
-    size_t pixels = set->count * set->pixels;
-    uint64_t sum = 0, squares = 0; // whole numbers, so exact
-    for (size_t i = 0; i < pixels; i++) {
-        sum += set->images[i];
-        squares += set->images[i] * set->images[i];
+static void measure_channel(struct dataset *set, int channel) {
+    size_t size = set->inputs / set->channels, values = set->count * size;
+    uint64_t sum = 0, squares = 0; // integers, so the sums are exact
+    for (size_t sample = 0; sample < set->count; sample++) {
+        const uint8_t *value = set->values + sample * set->inputs + channel * size;
+        for (size_t i = 0; i < size; i++) {
+            sum += value[i];
+            squares += value[i] * value[i];
+        }
     }
-    double mean = (double)sum / pixels, variance = (double)squares / pixels - mean * mean;
-    set->mean = mean / 255;
-    set->deviation = variance > 0 ? sqrt(variance) / 255 : 1; // a blank set stays finite
+    double mean = (double)sum / values, variance = (double)squares / values - mean * mean;
+    set->mean[channel] = mean / 255;
+    set->deviation[channel] = variance > 0 ? sqrt(variance) / 255 : 1; // a blank channel: no x / 0
+}
+
+void data_measure(struct dataset *set) {
+    for (int channel = 0; channel < set->channels; channel++)
+        measure_channel(set, channel);
 }
 
 static int has_images(const char *folder) {
@@ -116,15 +134,28 @@ int data_load(struct dataset *train, struct dataset *test, const char **folder,
         !strcmp(*folder, "synthetic")
             ? make_synthetic(train, 60000, 0, why) || make_synthetic(test, 10000, 60000, why)
             : load_split(train, *folder, "train", why) || load_split(test, *folder, "t10k", why);
-    if (!failed && train->pixels != test->pixels)
+    if (!failed && train->inputs != test->inputs)
         failed = refuse(why, "%s: training images have %d pixels, test images %d", *folder,
-                        train->pixels, test->pixels);
+                        train->inputs, test->inputs);
     if (failed)
         return -1;
-    measure_pixels(train);
-    test->mean = train->mean;
-    test->deviation = train->deviation;
+    train->channels = test->channels = train->targets = test->targets = 1;
+    train->classes = test->classes = DIGITS;
+    data_measure(train);
+    memcpy(test->mean, train->mean, sizeof test->mean);
+    memcpy(test->deviation, train->deviation, sizeof test->deviation);
     return 0;
+}
+
+void print_data(const char *folder, const struct dataset *train, const struct dataset *test) {
+    say("data      %s: %zu training and %zu test images, pixel mean", folder, train->count,
+        test->count);
+    for (int i = 0; i < train->channels; i++)
+        say(" %.4f", train->mean[i]);
+    say(", deviation");
+    for (int i = 0; i < train->channels; i++)
+        say(" %.4f", train->deviation[i]);
+    say("\n");
 }
 
 static void array_to_device(uint8_t **array, size_t bytes) {
@@ -135,16 +166,16 @@ static void array_to_device(uint8_t **array, size_t bytes) {
 }
 
 void data_to_device(struct dataset *set) {
-    array_to_device(&set->images, set->count * set->pixels);
-    array_to_device(&set->labels, set->count);
+    array_to_device(&set->values, set->count * set->inputs);
+    array_to_device(&set->labels, set->count * set->targets);
 }
 
 void shuffle(uint32_t *order, size_t count, uint64_t seed, uint64_t epoch) {
-    uint64_t key = rng_bits(seed, ~epoch); // far from the indices that weights use
+    uint64_t key = rng_bits(seed, ~epoch); // weights use other numbers
     for (size_t i = 0; i < count; i++)
         order[i] = (uint32_t)i;
     for (size_t i = count; i > 1; i--) {
-        size_t j = rng_bits(key, i) % i; // bias below count / 2^64
+        size_t j = rng_bits(key, i) % i; // the bias is below count / 2^64
         uint32_t other = order[j];
         order[j] = order[i - 1];
         order[i - 1] = other;

@@ -1,29 +1,41 @@
-// Labelled images from MNIST's IDX files, and the order in which an epoch visits them.
+// A data set: labelled samples, such as the images of MNIST's IDX files. Also the order in which an
+// epoch visits them.
 #pragma once
-#include "error.h"
+#include "common/error.h"
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CLASSES = 10 };
+enum { MOST_CHANNELS = 4 };
 
 struct dataset {
-    size_t count;          // samples
-    int pixels;            // of one image
-    float mean, deviation; // of the training set's pixels, scaled to 0..1 (MNIST: 0.1307, 0.3081)
-    uint8_t *images;       // [count, pixels]
-    uint8_t *labels;       // [count], each below CLASSES
+    size_t count; // samples
+    int channels; // of a sample, such as 3 for red, green and blue
+    int inputs;   // values of a sample, the same number in each channel
+    int targets;  // labels of a sample
+    int classes;
+    // Of a channel's training values / 255. With 0 and 1 / 255.f, inputs are the bytes themselves.
+    float mean[MOST_CHANNELS], deviation[MOST_CHANNELS];
+    uint8_t *values; // [count, inputs], channel after channel
+    uint8_t *labels; // [count, targets], each below classes
 };
 
-// Reads {train,t10k}-{images-idx3,labels-idx1}-ubyte, plain or with .gz after the name, from the
-// folder (format: http://yann.lecun.com/exdb/mnist). The folder "auto" is data/mnist or, where only
-// that has images, data/fashion-mnist; its name is put into *folder. The folder "synthetic" needs
-// no files: as many samples as MNIST has, each a function of its index alone. The arrays are the
-// caller's, in host memory, or NULL. Returns 0, or -1 with the reason in why; files that are not
-// exactly right are refused.
+// Reads {train,t10k}-{images-idx3,labels-idx1}-ubyte, plain or as .gz files, from the folder
+// (format: http://yann.lecun.com/exdb/mnist). The folder "auto" stands for data/mnist, or for
+// data/fashion-mnist if only that has images; *folder then gets its name. The folder "synthetic"
+// needs no files: it has as many samples as MNIST, each computed from its index. Both sets get the
+// training set's mean and deviation. The caller owns the arrays, which are in host memory or NULL.
+// Returns 0, or -1 with the reason in why. Refuses files that are not exactly right.
 int data_load(struct dataset *train, struct dataset *test, const char **folder, char why[WHY_SIZE]);
+
+// Sets the mean and deviation of each channel (MNIST: 0.1307 and 0.3081) from the values.
+void data_measure(struct dataset *set);
+
+// Prints the line of the banner about the data.
+void print_data(const char *folder, const struct dataset *train, const struct dataset *test);
 
 // Moves the arrays to device memory.
 void data_to_device(struct dataset *set);
 
-// order[0..count) = a permutation of 0..count-1 that depends on (seed, epoch) only (Fisher-Yates).
+// order[0..count) = a permutation of 0..count-1 (Fisher-Yates), which depends only on seed and
+// epoch.
 void shuffle(uint32_t *order, size_t count, uint64_t seed, uint64_t epoch);

@@ -1,31 +1,38 @@
-#include "error.h"
-#include "report.h"
+#include "common/error.h"
+#include "common/report.h"
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-int error_rank = -1;
+char error_name[32];
 void (*error_hook)(void);
 
+const char *error_origin(void) {
+    static char origin[128];
+    char host[64] = "?";
+    gethostname(host, sizeof host - 1);
+    snprintf(origin, sizeof origin, "%s%s%s", host, *error_name ? ", " : "", error_name);
+    return origin;
+}
+
 void fail(const char *format, ...) {
-    char host[64] = "?", rank[32] = "", message[2048];
+    char message[2048];
+    int error = errno; // for %m in the format
     void (*hook)(void) = error_hook;
-    alarm(10); // ends the program should exit wait for a kernel that never ends
+    alarm(10); // if exit waits for a kernel that never ends
     error_hook = NULL;
     if (hook)
         hook();
-    gethostname(host, sizeof host - 1);
-    if (error_rank >= 0)
-        snprintf(rank, sizeof rank, ", rank %d", error_rank);
     va_list arguments;
     va_start(arguments, format);
+    errno = error;
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
     report_end_bar();
     fflush(stdout);
-    fprintf(stderr, "%serror (%s%s): %s\n", report_clear_bar(), host, rank, message);
+    fprintf(stderr, "%serror (%s): %s\n", report_clear_bar(), error_origin(), message);
     exit(1);
 }
 
@@ -36,92 +43,6 @@ int refuse(char why[WHY_SIZE], const char *format, ...) {
     va_end(arguments);
     for (char *c = why; *c; c++)
         if ((unsigned char)*c < ' ')
-            *c = '?'; // one line, whatever a damaged file holds
+            *c = '?'; // keeps the message on one line, even if it quotes a damaged file
     return -1;
-}
-
-void cuda_check(cudaError_t error, const char *call, const char *file, int line) {
-    const char *advice = "";
-    if (error == cudaSuccess)
-        return;
-    if (error == cudaErrorNoDevice && getenv("CUDA_VISIBLE_DEVICES"))
-        advice = "; CUDA_VISIBLE_DEVICES hides all GPUs: unset it, or list some that exist";
-    else if (error == cudaErrorInsufficientDriver || error == cudaErrorNoDevice)
-        advice =
-            "; no usable NVIDIA driver or GPU: build for the CPU device with DEVICE=cpu after make";
-    else if (error == cudaErrorInvalidDevice)
-        advice = "; nvidia-smi -L lists the GPUs, CUDA_VISIBLE_DEVICES may hide some";
-    else if (error == cudaErrorInitializationError)
-        advice = "; a process that has called CUDA must not fork and go on in the child";
-    fail("%s%s (%s, %.*s at %s:%d)", cudaGetErrorString(error), advice, cudaGetErrorName(error),
-         CALL_NAME(call), file, line);
-}
-
-void cublas_check(cublasStatus_t status, const char *call, const char *file, int line) {
-    if (status != CUBLAS_STATUS_SUCCESS)
-        fail("%s (%s, %.*s at %s:%d)", cublasGetStatusString(status), cublasGetStatusName(status),
-             CALL_NAME(call), file, line);
-}
-
-static struct {
-    const char *kind;
-    size_t bytes;
-} allocated[16];
-
-static char *format_bytes(char text[32], double bytes) {
-    const char *units[] = {"B", "KB", "MB", "GB", "TB"};
-    int unit = 0;
-    for (; bytes >= 1000 && unit < 4; unit++)
-        bytes /= 1000;
-    snprintf(text, 32, unit ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
-    return text;
-}
-
-void device_alloc_check(cudaError_t error, const char *kind, size_t bytes, const char *file,
-                        int line) {
-    size_t left = 0, total = 0, i = 0;
-    char texts[3][32];
-    if (error == cudaErrorMemoryAllocation && cudaMemGetInfo(&left, &total) == cudaSuccess)
-        fail("out of device memory: asked for %s of %s, %s of %s are left; lower --batch or "
-             "--hidden, or shard the model over more ranks, as step 5 does (%s, cudaMalloc at "
-             "%s:%d)",
-             format_bytes(texts[0], bytes), kind, format_bytes(texts[1], left),
-             format_bytes(texts[2], total), cudaGetErrorName(error), file, line);
-    cuda_check(error, "cudaMalloc", file, line);
-    while (allocated[i].kind && strcmp(allocated[i].kind, kind))
-        i++;
-    allocated[i].kind = kind;
-    allocated[i].bytes += bytes;
-}
-
-const char *more_devices(int wanted) {
-    static char text[80];
-    struct cudaDeviceProp properties;
-    if (cudaGetDeviceProperties(&properties, 0) == cudaSuccess &&
-        strstr(properties.name, "CPU device"))
-        snprintf(text, sizeof text, "; set CPU_DEVICES=%d to pretend as many", wanted);
-    return text;
-}
-
-size_t device_bytes(const char *kind) {
-    for (size_t i = 0; allocated[i].kind; i++)
-        if (!strcmp(allocated[i].kind, kind))
-            return allocated[i].bytes;
-    return 0;
-}
-
-void print_device(void) {
-    int device;
-    char text[32];
-    struct cudaDeviceProp properties;
-    CUDA_CHECK(cudaGetDevice(&device));
-    CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
-    if (getenv("NO_GPU_HERE")) // by fallback.c
-        say("note      no NVIDIA driver here has a GPU: the program runs on the CPU device\n");
-    say("device    %d: %s, %s\n", device, properties.name,
-        format_bytes(text, properties.totalGlobalMem));
-    say("memory   ");
-    for (size_t i = 0; allocated[i].kind; i++)
-        say("%s %s %s", i ? "," : "", allocated[i].kind, format_bytes(text, allocated[i].bytes));
-    say("\n");
 }

@@ -1,13 +1,14 @@
-// Most kernels have one thread per element, in loops that stride over the grid, so that any launch
-// shape computes the same result. Each sum has a fixed order, so that all runs get the same bits:
-// no kernel uses atomics.
-#include "rng.h"
+// The kernels for a GPU. Most kernels loop over their elements: each thread handles one element,
+// then the next one a whole grid further. The result is therefore the same for any number of
+// blocks. Each sum has a fixed order and no kernel uses atomics, so all runs give the same bits.
+#include "common/rng.h"
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 #include <string.h>
 extern "C" {
-#include "error.h"
-#include "kernels.h"
+#include "common/data.h"
+#include "common/device.h"
+#include "common/kernels.h"
 }
 
 #ifndef LAUNCH
@@ -17,7 +18,8 @@ extern "C" {
         CUDA_CHECK(cudaGetLastError());                                                            \
     } while (0)
 #define LAUNCH(kernel, threads, stream, ...)                                                       \
-    LAUNCH_BLOCKS(kernel, (unsigned)fmin((threads) / 256 + 1., 2048.), 256, stream, __VA_ARGS__)
+    LAUNCH_BLOCKS(kernel, BLOCKS(threads), 256, stream, __VA_ARGS__)
+#define BLOCKS(threads) ((threads) / 256 < 2048 ? (unsigned)((threads) / 256) + 1 : 2048)
 #endif
 
 #define FOR_EACH(i, count)                                                                         \
@@ -35,24 +37,26 @@ void fill_uniform(float *values, size_t count, float bound, uint64_t seed, uint6
     LAUNCH(fill_uniform_kernel, count, stream, values, count, bound, seed, first);
 }
 
-__global__ static void gather_batch_kernel(const uint8_t *images, const uint8_t *labels,
-                                           const uint32_t *order, size_t first, size_t rows,
-                                           size_t pixels, float scale, float shift, float *x,
-                                           uint8_t *y) {
-    FOR_EACH (i, rows * pixels) {
-        size_t row = i / pixels, pixel = i - row * pixels;
+__global__ static void gather_batch_kernel(struct dataset set, const uint32_t *order, size_t first,
+                                           size_t rows, float *x, uint8_t *y) {
+    size_t inputs = set.inputs, targets = set.targets, channel_size = inputs / set.channels;
+    FOR_EACH (i, rows * inputs) {
+        size_t row = i / inputs, input = i - row * inputs, channel = input / channel_size;
         size_t sample = order ? order[first + row] : first + row;
-        x[i] = (float)images[sample * pixels + pixel] * scale + shift;
-        if (pixel == 0)
-            y[row] = labels[sample];
+        float scale = 1.f / (255.f * set.deviation[channel]);
+        float shift = -set.mean[channel] / set.deviation[channel];
+        x[i] = (float)set.values[sample * inputs + input] * scale + shift;
+    }
+    FOR_EACH (i, rows * targets) {
+        size_t row = i / targets, target = i - row * targets;
+        size_t sample = order ? order[first + row] : first + row;
+        y[i] = set.labels[sample * targets + target];
     }
 }
 
-void gather_batch(const uint8_t *images, const uint8_t *labels, const uint32_t *order, size_t first,
-                  int rows, int pixels, float mean, float deviation, float *x, uint8_t *y,
-                  cudaStream_t stream) {
-    LAUNCH(gather_batch_kernel, (size_t)rows * pixels, stream, images, labels, order, first, rows,
-           pixels, 1.f / (255.f * deviation), -mean / deviation, x, y);
+void gather_batch(const struct dataset *set, const uint32_t *order, size_t first, int rows,
+                  float *x, uint8_t *y, cudaStream_t stream) {
+    LAUNCH(gather_batch_kernel, (size_t)rows * set->inputs, stream, *set, order, first, rows, x, y);
 }
 
 __global__ static void add_bias_kernel(float *y, const float *bias, size_t count, size_t cols,
@@ -77,8 +81,19 @@ void relu_backward(float *dy, const float *y, size_t count, cudaStream_t stream)
     LAUNCH(relu_backward_kernel, count, stream, dy, y, count);
 }
 
-// A block adds up TILE columns, in TILE rows of threads: each thread a part of one column. The
-// threads of a row read TILE floats that lie side by side.
+__global__ static void drop_values_kernel(const float *x, float *y, size_t count, float rate,
+                                          uint64_t seed, uint64_t first) {
+    FOR_EACH (i, count)
+        y[i] = rng_uniform(seed, first + i) < rate ? 0.f : x[i] / (1.f - rate);
+}
+
+void drop_values(const float *x, float *y, size_t count, float rate, uint64_t seed, uint64_t first,
+                 cudaStream_t stream) {
+    LAUNCH(drop_values_kernel, count, stream, x, y, count, rate, seed, first);
+}
+
+// A block sums TILE columns, with TILE rows of threads. Each thread sums a part of one column. The
+// threads of one row read TILE neighbouring floats, which is one memory access of the GPU.
 enum { TILE = 32 };
 
 __global__ static void sum_rows_kernel(const float *x, float *sums, size_t rows, size_t cols) {
@@ -136,8 +151,8 @@ __global__ static void fold_kernel(const double *lanes, size_t count, double *su
     }
 }
 
-// sums[i] = lanes[i] + lanes[i + left] + ..., in several kernels: one alone would keep few threads
-// busy for long. Those before the last leave their sums in lanes.
+// sums[i] = lanes[i] + lanes[i + left] + ... It uses several kernels, because a single one would
+// keep only a few threads busy. All kernels but the last write their sums to lanes.
 static void fold(double *lanes, size_t count, double *sums, size_t left, cudaStream_t stream) {
     for (; count > 64 * left; count /= 64)
         LAUNCH(fold_kernel, count / 64, stream, lanes, count, lanes, count / 64);
@@ -152,8 +167,7 @@ void sum_stats(struct stats *stats, struct stats *sums, cudaStream_t stream) {
 __global__ static void sgd_step_kernel(float *parameters, const float *gradients, float *velocity,
                                        size_t count, float lr, float momentum, float weight_decay) {
     FOR_EACH (i, count) {
-        float decay =
-            weight_decay == 0.f ? -0.f : weight_decay * parameters[i]; // g + -0 is always g
+        float decay = weight_decay == 0.f ? -0.f : weight_decay * parameters[i]; // g + -0 is g
         velocity[i] = momentum * velocity[i] + (gradients[i] + decay);
         parameters[i] -= lr * velocity[i];
     }

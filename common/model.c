@@ -1,72 +1,47 @@
-#include "model.h"
-#include "kernels.h"
+#include "common/model.h"
+#include "common/models/models.h"
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-// C [m, n] = op(A) op(B), all row-major, op(A) [m, k] and op(B) [k, n].
-//
-// cuBLAS is column-major: what we store as rows it reads as columns, so it sees each of our
-// matrices transposed. Asked for op(B)^T op(A)^T (B first, m and n swapped), it stores the result
-// by columns, and that is C by rows. lda is the length of a stored row. A and B are of the pass's
-// type, sums floats.
-static void matmul(const struct pass *pass, int transpose_a, int transpose_b, int m, int n, int k,
-                   const void *a, const void *b, float *c) {
-    const float one = 1.f, zero = 0.f;
-    CUBLAS_CHECK(cublasGemmEx(pass->blas, transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
-                              transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &one, b, pass->type,
-                              transpose_b ? k : n, a, pass->type, transpose_a ? m : k, &zero, c,
-                              CUDA_R_32F, n, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+static const struct {
+    const char *name;
+    build_model *build;
+} models[] = {
+    {"mlp", build_mlp},
+};
+enum { MODELS = sizeof models / sizeof *models };
+
+const char *model_name(int i) {
+    return i < MODELS ? models[i].name : NULL;
 }
 
-// What matmul is given for x: x itself, or its count elements rounded, from element first of
-// scratch on.
-static const void *rounded(const struct pass *pass, const float *x, size_t count, size_t first) {
-    if (pass->type == CUDA_R_32F)
-        return x;
-    uint16_t *y = (uint16_t *)pass->scratch + first;
-    to_bfloat16(y, x, count, pass->stream);
-    return y;
+int model_build(struct model *m, const struct training_options *options, const struct dataset *set,
+                char why[WHY_SIZE]) {
+    *m = (struct model){.count = 0};
+    for (int i = 0; i < MODELS; i++) {
+        if (strcmp(options->model, models[i].name))
+            continue;
+        int failed = models[i].build(m, options, set, why);
+        if (!*m->text)
+            snprintf(m->text, sizeof m->text, "%s", m->shape);
+        return failed;
+    }
+    return refuse(why, "--model %s: there is no such model", options->model);
 }
 
-static void dense_initialise(const struct layer *l, float *parameters, size_t first_value,
-                             size_t count, uint64_t seed, cudaStream_t stream) {
-    fill_uniform(parameters, count, 1.f / sqrtf((float)l->inputs), seed, l->first + first_value,
-                 stream);
+struct layer *model_append(struct model *m, const struct layer_kind *kind, int inputs, int outputs,
+                           int workspace, size_t parameters) {
+    struct layer *l = &m->layers[m->count++];
+    *l = (struct layer){.kind = kind,
+                        .inputs = inputs,
+                        .outputs = outputs,
+                        .workspace = workspace,
+                        .first = m->parameters,
+                        .parameters = parameters};
+    m->parameters += parameters;
+    return l;
 }
-
-static void dense_forward(const struct layer *l, const struct pass *pass, const void *parameters,
-                          const float *x, float *y, int b) {
-    size_t weights = (size_t)l->outputs * l->inputs;
-    matmul(pass, 0, 1, b, l->outputs, l->inputs, rounded(pass, x, (size_t)b * l->inputs, 0),
-           parameters, y);
-    if (pass->type == CUDA_R_16BF) // the product has been made, so scratch has room for the bias
-        from_bfloat16(pass->scratch, (const uint16_t *)parameters + weights, l->outputs,
-                      pass->stream);
-    const float *bias =
-        pass->type == CUDA_R_16BF ? pass->scratch : (const float *)parameters + weights;
-    add_bias(y, bias, b, l->outputs, l->kind == &dense_relu, pass->stream);
-}
-
-static void dense_backward(const struct layer *l, const struct pass *pass, const void *parameters,
-                           const float *x, float *y, float *dy, float *dx, float *gradients,
-                           int b) {
-    float *dbias = gradients + (size_t)l->outputs * l->inputs;
-    size_t inputs = (size_t)b * l->inputs, outputs = (size_t)b * l->outputs;
-    if (l->kind == &dense_relu)
-        relu_backward(dy, y, outputs, pass->stream);
-    const void *dy_read = rounded(pass, dy, outputs, inputs);
-    if (dx)
-        matmul(pass, 0, 0, b, l->inputs, l->outputs, dy_read, parameters, dx); // dx = dy W
-    const void *x_read = rounded(pass, x, inputs, 0);
-    matmul(pass, 1, 0, l->outputs, l->inputs, b, dy_read, x_read, gradients); // dW = dy^T x
-    sum_rows(dy, dbias, b, l->outputs, pass->stream);
-}
-
-const struct layer_kind dense = {"dense", dense_initialise, dense_forward, dense_backward};
-const struct layer_kind dense_relu = {"dense_relu", dense_initialise, dense_forward,
-                                      dense_backward};
 
 size_t model_scratch(const struct model *m, cudaDataType type, int b) {
     size_t most = 0;
@@ -75,36 +50,4 @@ size_t model_scratch(const struct model *m, cudaDataType type, int b) {
         most = fmax(most, fmax(out * sizeof(float), (in + out) * b * sizeof(uint16_t)));
     }
     return most;
-}
-
-void model_append(struct model *m, const struct layer_kind *kind, int inputs, int outputs,
-                  int workspace, size_t parameters) {
-    m->layers[m->count++] =
-        (struct layer){kind, inputs, outputs, workspace, m->parameters, parameters};
-    m->parameters += parameters;
-}
-
-static void append_dense(struct model *m, const struct layer_kind *kind, int inputs, int outputs) {
-    model_append(m, kind, inputs, outputs, 0, (size_t)outputs * ((size_t)inputs + 1));
-    size_t used = strlen(m->shape);
-    snprintf(m->shape + used, sizeof m->shape - used, "-%d", outputs);
-}
-
-int model_build(struct model *m, const char *name, const char *hidden, int inputs, int classes,
-                char why[WHY_SIZE]) {
-    enum { MOST_HIDDEN = 16, WIDEST = 65536 };
-    *m = (struct model){.count = 0};
-    if (strcmp(name, "mlp"))
-        return refuse(why, "--model %s: the models are: mlp", name);
-    snprintf(m->shape, sizeof m->shape, "%s %d", name, inputs);
-    for (const char *text = hidden, *end = ","; *end; text = end + 1) {
-        long width = strtol(text, (char **)&end, 10);
-        if (width < 1 || width > WIDEST || (*end && *end != ',') || m->count == MOST_HIDDEN)
-            return refuse(why, "--hidden %s: want up to %d widths from 1 to %d, such as 512,512",
-                          hidden, MOST_HIDDEN, WIDEST);
-        append_dense(m, &dense_relu, inputs, (int)width);
-        inputs = (int)width;
-    }
-    append_dense(m, &dense, inputs, classes);
-    return 0;
 }

@@ -1,28 +1,95 @@
-#include "optimizer.h"
-#include "kernels.h"
+#include "common/optimizer.h"
+#include "common/error.h"
+#include "common/kernels.h"
+#include "common/training_options.h"
 #include <stdio.h>
 #include <string.h>
 
-int optimizer_build(struct optimizer *o, const char *name, double lr, double momentum,
-                    double weight_decay, char why[WHY_SIZE]) {
-    int sgd = !strcmp(name, "sgd");
-    if (!sgd && strcmp(name, "adam") && strcmp(name, "adamw"))
-        return refuse(why, "--optimizer %s: the optimizers are: sgd, adam, adamw", name);
-    *o = (struct optimizer){name,     sgd ? 1 : 2,  lr ? lr : sgd ? 0.05 : 0.001,
-                            momentum, weight_decay, ""};
-    int used = snprintf(o->text, sizeof o->text, "%s, lr %g", name, o->lr);
-    if (sgd)
-        used += snprintf(o->text + used, sizeof o->text - used, ", momentum %g", momentum);
-    if (weight_decay)
-        snprintf(o->text + used, sizeof o->text - used, ", weight decay %g", weight_decay);
+static void sgd(const struct optimizer *o, double lr, float *parameters, const float *gradients,
+                float *states, size_t count, long step, cudaStream_t stream) {
+    (void)step;
+    sgd_step(parameters, gradients, states, count, lr, o->momentum, o->weight_decay, stream);
+}
+
+static void adam(const struct optimizer *o, double lr, float *parameters, const float *gradients,
+                 float *states, size_t count, long step, cudaStream_t stream) {
+    adam_step(parameters, gradients, states, states + count, count, lr, o->weight_decay, 0, step,
+              stream);
+}
+
+static void adamw(const struct optimizer *o, double lr, float *parameters, const float *gradients,
+                  float *states, size_t count, long step, cudaStream_t stream) {
+    adam_step(parameters, gradients, states, states + count, count, lr, o->weight_decay, 1, step,
+              stream);
+}
+
+static const struct optimizer optimizers[] = {
+    {.name = "sgd", .states = 1, .has_momentum = 1, .lr = 0.05, .update = sgd},
+    {.name = "adam", .states = 2, .counts_steps = 1, .lr = 0.001, .update = adam},
+    {.name = "adamw", .states = 2, .counts_steps = 1, .lr = 0.001, .update = adamw},
+};
+enum { OPTIMIZERS = sizeof optimizers / sizeof *optimizers };
+
+static double constant(long step, long steps) {
+    (void)step, (void)steps;
+    return 1;
+}
+
+static const struct {
+    const char *name;
+    double (*schedule)(long step, long steps);
+} schedules[] = {
+    {"constant", constant},
+};
+enum { SCHEDULES = sizeof schedules / sizeof *schedules };
+
+const char *optimizer_name(int i) {
+    return i < OPTIMIZERS ? optimizers[i].name : NULL;
+}
+
+const char *schedule_name(int i) {
+    return i < SCHEDULES ? schedules[i].name : NULL;
+}
+
+static const struct optimizer *find_optimizer(const char *name) {
+    const struct optimizer *o = optimizers;
+    while (o < optimizers + OPTIMIZERS && strcmp(o->name, name))
+        o++;
+    return o < optimizers + OPTIMIZERS ? o : NULL;
+}
+
+int optimizer_counts_steps(const char *name) {
+    const struct optimizer *o = find_optimizer(name);
+    return o && o->counts_steps;
+}
+
+int optimizer_build(struct optimizer *o, const struct training_options *options, size_t samples,
+                    char why[WHY_SIZE]) {
+    const struct optimizer *found = find_optimizer(options->optimizer);
+    int schedule = 0;
+    while (schedule < SCHEDULES && strcmp(options->schedule, schedules[schedule].name))
+        schedule++;
+    if (!found || schedule == SCHEDULES)
+        return refuse(why, "--optimizer %s --schedule %s: there is no such %s", options->optimizer,
+                      options->schedule, found ? "schedule" : "optimizer");
+    *o = *found;
+    o->lr = options->lr ? options->lr : found->lr;
+    o->momentum = options->momentum;
+    o->weight_decay = options->weight_decay;
+    o->schedule = schedules[schedule].schedule;
+    o->steps = options->epochs * (samples / options->batch);
+    if (options->max_steps && options->max_steps < o->steps)
+        o->steps = options->max_steps;
+    int used = snprintf(o->text, sizeof o->text, "%s, lr %g", o->name, o->lr);
+    if (o->has_momentum)
+        used += snprintf(o->text + used, sizeof o->text - used, ", momentum %g", o->momentum);
+    if (o->weight_decay)
+        snprintf(o->text + used, sizeof o->text - used, ", weight decay %g", o->weight_decay);
     return 0;
 }
 
 void optimizer_step(const struct optimizer *o, float *parameters, const float *gradients,
                     float *states, size_t count, long step, cudaStream_t stream) {
-    if (o->states == 1)
-        sgd_step(parameters, gradients, states, count, o->lr, o->momentum, o->weight_decay, stream);
-    else
-        adam_step(parameters, gradients, states, states + count, count, o->lr, o->weight_decay,
-                  !strcmp(o->name, "adamw"), step, stream);
+    double lr = o->lr * o->schedule(step, o->steps);
+    o->update(o, lr, parameters, gradients, states, count, step, stream);
 }

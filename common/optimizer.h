@@ -1,21 +1,39 @@
-// What a step makes of the gradients: SGD with momentum, Adam or AdamW, as torch.optim has them.
+// The optimizers, as in torch.optim: SGD with momentum, Adam and AdamW. A new optimizer, or a new
+// schedule of the learning rate, needs a new row in a table in optimizer.c.
 #pragma once
-#include "error.h"
+#include "common/error.h"
+#include <cuda_runtime.h>
+#include <stddef.h>
 
 struct optimizer {
     const char *name;
-    int states; // floats that it keeps per parameter
+    int states;       // floats that it stores per parameter
+    int has_momentum; // it uses --momentum
+    int counts_steps; // an update depends on the number of the step
+    void (*update)(const struct optimizer *optimizer, double lr, float *parameters,
+                   const float *gradients, float *states, size_t count, long step,
+                   cudaStream_t stream);
     double lr, momentum, weight_decay;
-    char text[96]; // all that, for the banner
+    double (*schedule)(long step, long steps); // factor of lr, for each step from 1 to steps
+    long steps;                                // of the whole training
+    char text[96];                             // for the banner: name and settings
 };
 
-// name: "sgd", "adam" or "adamw". lr 0: 0.05 for SGD, 0.001 for the others. momentum is for SGD.
-// Returns 0, or -1 with the reason in why.
-int optimizer_build(struct optimizer *optimizer, const char *name, double lr, double momentum,
-                    double weight_decay, char why[WHY_SIZE]);
+// Builds the optimizer that the options name, for epochs of so many samples. Without --lr, it takes
+// the learning rate from the table. Returns 0, or -1 with the reason in why.
+struct training_options;
+int optimizer_build(struct optimizer *optimizer, const struct training_options *options,
+                    size_t samples, char why[WHY_SIZE]);
 
-// Step number step, from 1. states: count floats for the first state of every parameter, then those
-// for the second; zero before the first step. It goes parameter by parameter, so any part of the
-// arrays gives that part of the result.
+// Return the name of optimizer or schedule number i in the table, or NULL after the last one.
+const char *optimizer_name(int i);
+const char *schedule_name(int i);
+
+// Returns 1 if an update of the optimizer of this name depends on the number of the step.
+int optimizer_counts_steps(const char *name);
+
+// Updates the parameters in step number step, from 1. states: count floats with the first state of
+// every parameter, then those with the second state; zero before the first step. No parameter
+// depends on another, so a call for a part of the arrays gives that part of the result.
 void optimizer_step(const struct optimizer *optimizer, float *parameters, const float *gradients,
                     float *states, size_t count, long step, cudaStream_t stream);

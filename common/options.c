@@ -1,4 +1,5 @@
-#include "options.h"
+#include "common/options.h"
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,46 +11,93 @@ void wrong_usage(const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
-    // In one write, so that lines of other processes on the same screen stay whole.
+    // A single write does not mix with the lines of other processes on the same terminal.
     fprintf(stderr, "error: %s; --help lists the options\n", message);
     exit(2);
 }
 
-__attribute__((noreturn)) static void print_help(const struct option_spec *table, size_t count,
+static enum option_type type_of(const struct option_spec *o) {
+    return o->type & ~OPTION_LOCAL;
+}
+
+// Returns the option after o in the tables, where t is the table of o, or NULL at the end. Start
+// with o = NULL.
+static const struct option_spec *next_option(const struct option_table **t,
+                                             const struct option_spec *o) {
+    o = o ? o + 1 : (*t)->options;
+    while (o && !o->name)
+        o = (++*t)->options;
+    return o;
+}
+
+static const struct option_spec *find_rest(const struct option_table *tables) {
+    const struct option_spec *o = NULL;
+    while ((o = next_option(&tables, o)) && type_of(o) != OPTION_REST)
+        ;
+    return o;
+}
+
+// Returns a text such as "sgd, adam, adamw", or "" if any text is allowed. The next call overwrites
+// it.
+static const char *choices(const struct option_spec *o) {
+    static char text[256];
+    size_t used = 0;
+    *text = 0;
+    for (int i = 0; o->choice && o->choice(i) && used < sizeof text; i++)
+        used += snprintf(text + used, sizeof text - used, "%s%s", i > 0 ? ", " : "", o->choice(i));
+    return text;
+}
+
+static void print_option_help(const struct option_spec *o) {
+    printf("  --%-16s %s%s%s", o->name, o->help, o->choice ? ": " : "", choices(o));
+    if (o->fallback && *o->fallback)
+        printf(" (%s)", o->fallback);
+    putchar('\n');
+}
+
+__attribute__((noreturn)) static void print_help(const struct option_table *tables,
                                                  const char *program, const char *summary) {
-    const struct option_spec *last = table + count - 1;
-    int rest = last->type == OPTION_REST;
-    printf("usage: %s [options]%s%s\n%s\n\n", program, rest ? " " : "", rest ? last->name : "",
+    const struct option_spec *rest = find_rest(tables);
+    printf("usage: %s [options]%s%s\n%s\n", program, rest ? " " : "", rest ? rest->name : "",
            summary);
-    for (const struct option_spec *o = table; o < table + count - rest; o++)
-        printf("  --%-16s %s (%s)\n", o->name, o->help, o->fallback ? o->fallback : "none");
-    puts("  --help             this list, with defaults in parentheses");
+    for (const struct option_table *t = tables; t->options; t++) {
+        printf("\n%s%s", t->title ? t->title : "", t->title ? ":\n" : "");
+        for (const struct option_spec *o = t->options; o->name; o++)
+            if (o != rest)
+                print_option_help(o);
+    }
+    puts("  --help (or -h)     prints this list, with defaults in parentheses");
     exit(0);
 }
 
 static void set_value(const struct option_spec *o, const char *text) {
-    if (o->type == OPTION_TEXT) {
+    if (type_of(o) == OPTION_TEXT) {
+        int i = 0;
+        while (o->choice && o->choice(i) && strcmp(o->choice(i), text))
+            i++;
+        if (o->choice && !o->choice(i))
+            wrong_usage("--%s %s: want one of: %s", o->name, text, choices(o));
         *(const char **)o->value = text;
         return;
     }
     char *end;
-    double number = o->type == OPTION_INT ? (double)strtol(text, &end, 10) : strtod(text, &end);
+    double number = type_of(o) == OPTION_INT ? (double)strtol(text, &end, 10) : strtod(text, &end);
     if (end == text && o->fallback && !strcmp(text, o->fallback)) {
         *(long *)o->value = 0;
         return;
     }
     if (end == text || *end)
         wrong_usage("--%s %s: want a %s", o->name, text,
-                    o->type == OPTION_INT ? "whole number" : "number");
-    if (!(number >= o->min && number <= o->max)) // written so that NaN fails too
+                    type_of(o) == OPTION_INT ? "whole number" : "number");
+    if (!(number >= o->min && number <= o->max)) // this form also refuses NaN
         wrong_usage("--%s %s: want a number from %.10g to %.10g", o->name, text, o->min, o->max);
-    if (o->type == OPTION_INT)
+    if (type_of(o) == OPTION_INT)
         *(long *)o->value = (long)number;
     else
         *(double *)o->value = number;
 }
 
-// Is it the first length letters of typed?
+// Returns 1 if the name equals the first length letters of typed.
 static int is_name(const char *name, const char *typed, size_t length) {
     size_t i = 0;
     while (i < length && name[i] && (name[i] == typed[i] || (name[i] == '-' && typed[i] == '_')))
@@ -57,35 +105,68 @@ static int is_name(const char *name, const char *typed, size_t length) {
     return i == length && !name[i];
 }
 
-void options_parse(const struct option_spec *table, size_t count, const char *summary, int argc,
-                   char **argv) {
-    for (const struct option_spec *o = table; o < table + count; o++)
+// Returns the option with this name. typed begins behind the dashes, and may end with =VALUE.
+static const struct option_spec *find_option(const struct option_table *tables, const char *typed) {
+    const struct option_spec *o = NULL;
+    while ((o = next_option(&tables, o)) &&
+           (type_of(o) == OPTION_REST || !is_name(o->name, typed, strcspn(typed, "="))))
+        ;
+    return o;
+}
+
+void options_parse(const struct option_table *tables, const char *summary, int argc, char **argv) {
+    const struct option_table *t = tables;
+    for (const struct option_spec *o = NULL; (o = next_option(&t, o));)
         if (o->fallback)
             set_value(o, o->fallback);
+    const struct option_spec *rest = find_rest(tables);
     for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--help"))
-            print_help(table, count, argv[0], summary);
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+            print_help(tables, argv[0], summary);
         int end = !strcmp(argv[i], "--");
-        if ((argv[i][0] != '-' || end) && table[count - 1].type == OPTION_REST) {
-            *(char ***)table[count - 1].value = argv + i + end;
+        if (rest && (argv[i][0] != '-' || end)) {
+            *(char ***)rest->value = argv + i + end;
             return;
         }
-        const char *name = strncmp(argv[i], "--", 2) ? "" : argv[i] + 2;
-        size_t length = strcspn(name, "=");
-        const struct option_spec *o = table;
-        while (o < table + count && !is_name(o->name, name, length))
-            o++;
-        if (o == table + count || o->type == OPTION_REST)
+        const char *typed = strncmp(argv[i], "--", 2) ? "" : argv[i] + 2;
+        const char *equals = strchr(typed, '=');
+        const struct option_spec *o = find_option(tables, typed);
+        if (!o)
             wrong_usage("unknown option %s", argv[i]);
-        if (o->type == OPTION_FLAG) {
-            if (name[length])
+        if (type_of(o) == OPTION_FLAG) {
+            if (equals)
                 wrong_usage("--%s takes no value", o->name);
             *(long *)o->value = 1;
             continue;
         }
-        const char *text = name[length] == '=' ? name + length + 1 : i + 1 < argc ? argv[++i] : "";
+        const char *text = equals ? equals + 1 : i + 1 < argc ? argv[++i] : "";
         if (!*text)
             wrong_usage("--%s needs a value", o->name);
         set_value(o, text);
     }
+}
+
+// Writes the option as users type it.
+static size_t print_option(char *text, size_t size, const struct option_spec *o) {
+    if (type_of(o) == OPTION_TEXT)
+        return snprintf(text, size, "--%s %s", o->name, *(const char **)o->value);
+    double number = type_of(o) == OPTION_REAL ? *(double *)o->value : *(long *)o->value;
+    if (number == 0 && o->fallback && !isdigit(*o->fallback)) // a word means 0
+        return snprintf(text, size, "--%s %s", o->name, o->fallback);
+    return snprintf(text, size, "--%s %.15g", o->name, number);
+}
+
+size_t options_list(const struct option_table *tables, char *text, size_t size) {
+    size_t used = 0;
+    *text = 0;
+    for (const struct option_spec *o = NULL; (o = next_option(&tables, o));) {
+        int has_value = type_of(o) != OPTION_TEXT || *(const char **)o->value;
+        if (o->type & OPTION_LOCAL || type_of(o) == OPTION_REST || !has_value)
+            continue;
+        if (used > 0 && used < size)
+            used += snprintf(text + used, size - used, ", ");
+        if (used < size)
+            used += print_option(text + used, size - used, o);
+    }
+    return used < size ? used : size - 1;
 }

@@ -1,28 +1,45 @@
-// A table of command-line options: --name VALUE or --name=VALUE, and --name alone for a flag. A _
-// in a name may be typed for a -.
+// Command-line options, described by tables: --name VALUE or --name=VALUE, and --name alone for a
+// flag. Users may type _ instead of - in a name.
 #pragma once
 #include <stddef.h>
 
-enum option_type { OPTION_INT, OPTION_REAL, OPTION_TEXT, OPTION_FLAG, OPTION_REST };
+enum option_type {
+    OPTION_INT,
+    OPTION_REAL,
+    OPTION_TEXT,
+    OPTION_FLAG,
+    OPTION_REST,
+    OPTION_LOCAL = 8, // added to a type: the processes of a run may have different values
+};
 
 struct option_spec {
     const char *name; // without the dashes
     enum option_type type;
     void *value; // long, double, const char * (into argv or to the default), long (1 if given),
-                 // or char ** (the part of argv that begins with the first word without a -)
-    const char
-        *fallback;   // the default, as it would be typed; NULL: the value stays as it is. Of an
-                     // OPTION_INT it may be a word, which may be typed too and stands for 0.
-    double min, max; // of numbers, both allowed
+                 // or char ** (argv from the first word without a -)
+    const char *fallback; // the default, as users type it; NULL keeps the value. The default of an
+                          // OPTION_INT may be a word; users may type it, too, and it means 0.
+    double min, max;      // of numbers, inclusive
     const char *help;
+    const char *(*choice)(int i); // OPTION_TEXT: returns allowed word i, or NULL after the last
+                                  // one; a NULL function allows any text
 };
 
-// Fills the values from the defaults and then the command line. --help prints summary and the table
-// and exits with 0; a mistake prints one line on stderr and exits with 2. An OPTION_REST, in the
-// last row, says that words without a - may follow the options, or anything after --, and its name
-// what they are.
-void options_parse(const struct option_spec *table, size_t count, const char *summary, int argc,
-                   char **argv);
+struct option_table {
+    const char *title; // printed above these options by --help, or NULL
+    const struct option_spec *options;
+};
 
-// One line on stderr and exit code 2.
+// Sets the values of all tables from the defaults, and then from the command line. --help or -h
+// prints summary and the tables, and exits with 0. A mistake prints one line on stderr, and exits
+// with 2. An empty row ends the options of a table, and an empty table ends the tables. An
+// OPTION_REST allows words without a - behind the options, or anything behind --. Its name
+// describes them.
+void options_parse(const struct option_table *tables, const char *summary, int argc, char **argv);
+
+// Writes a text such as "--batch 128, --seed 1", with all options that have a value and are not
+// OPTION_LOCAL. Cuts the text if it does not fit. Returns its length.
+size_t options_list(const struct option_table *tables, char *text, size_t size);
+
+// Prints one line on stderr, and exits with 2.
 __attribute__((noreturn, format(printf, 1, 2))) void wrong_usage(const char *format, ...);

@@ -1,12 +1,12 @@
-#include "report.h"
-#include "error.h"
+#include "common/report.h"
+#include "common/clock.h"
+#include "common/error.h"
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { LOG_SECONDS = 30 };
@@ -14,11 +14,11 @@ enum { LOG_SECONDS = 30 };
 static struct {
     FILE *csv;
     long epochs, steps, last, batch; // last: the number of the last step, over all epochs
-    long begun, known, waited;       // steps done at the beginning, the last loss, the last wait
-    double begin, know, wait, line;  // when these were, and the last line of a log
+    long begun, known, waited;       // steps at the beginning, at the last loss, at the last wait
+    double begin, know, wait, line;  // times of these, and of the last line in a log
     double speed;                    // steps per second before the last wait
-    double loss;                     // the last that is known
-    int bar;                         // stands on the terminal, and its line has no end yet
+    double loss;                     // the last known one
+    int bar;                         // 1: the terminal shows a bar, and its line has not ended
 } report;
 
 int report_muted;
@@ -31,20 +31,14 @@ void say(const char *format, ...) {
     va_end(arguments);
 }
 
-double seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec + 1e-9 * t.tv_nsec;
-}
-
-// Open MPI's mpirun gives its processes a terminal that it makes itself, whatever it writes their
-// output to. It does not become their controlling terminal, which tcgetpgrp asks for.
+// Open MPI's mpirun gives its processes a pseudo-terminal, even if it writes their output to a
+// file. It is not their controlling terminal, so tcgetpgrp fails for it.
 int report_on_terminal(void) {
     return isatty(STDOUT_FILENO) && tcgetpgrp(STDOUT_FILENO) >= 0;
 }
 
 static void check_csv(int written) {
-    if (written < 0 || fflush(report.csv)) // or lost lines would be missed only after the run
+    if (written < 0 || fflush(report.csv)) // reports a full disk at once
         fail("cannot write the --csv file: %s", strerror(errno));
 }
 
@@ -55,7 +49,7 @@ void report_open(const char *path, long done, long epochs, long steps, long most
     report.batch = batch;
     report.begun = report.known = report.waited = done;
     report.begin = report.know = report.wait = report.line = seconds();
-    report.speed = 0; // so that the first step is waited for, which tells how long steps take
+    report.speed = 0; // waits after the first step, to measure how long steps take
     report.loss = NAN;
     if (path && !(report.csv = fopen(path, done > 0 ? "a" : "w")))
         fail("--csv %s: %s", path, strerror(errno));
@@ -67,31 +61,37 @@ int report_due(long done) {
     return done >= report.waited + fmax(report.speed, 1);
 }
 
-// The bar takes what the text leaves of the terminal's width. Text that is wider is cut, as a line
-// that wraps cannot be redrawn.
-static void draw(const char *head, double part, const char *tail) {
+// The bar fills the width that the text leaves. A narrow terminal shows no speed, and an even
+// narrower one no remaining time. A line that is still too long is cut, because a wrapped line
+// cannot be redrawn.
+static void draw(const char *head, double part, const char *state, const char *speed,
+                 const char *left) {
     const char *full = "##############################";
-    char line[256];
+    char line[256], tail[200];
     struct winsize size = {0};
     int columns = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || !size.ws_col ? 80 : size.ws_col;
-    int text = strlen(head) + strlen("[]") + strlen(tail);
-    int width = fmin(columns - 1 - text, strlen(full));
+    int width = 0;
+    for (int parts = 3; parts > 0 && width < 5; parts--) {
+        snprintf(tail, sizeof tail, "%s%s%s", state, parts > 2 ? speed : "", parts > 1 ? left : "");
+        int text = strlen(head) + strlen("[]") + strlen(tail);
+        width = fmin(columns - 1 - text, strlen(full));
+    }
     if (width >= 5)
         snprintf(line, sizeof line, "%s[%-*.*s]%s", head, width, (int)(part * width), full, tail);
     else
         snprintf(line, sizeof line, "%sstep%s", head, tail);
-    say("\r\033[K%.*s", columns - 1, line); // to the first column, erase to the line's end
+    say("\r\033[K%.*s", columns - 1, line); // goes to the first column, and erases the line
     fflush(stdout);
     report.bar = 1;
 }
 
-// All steps so far are done. loss is NAN where none is new.
+// Reports that done steps are complete. loss is NAN if there is no new one.
 static void print_progress(long done, double loss) {
     double now = seconds();
     long epoch = (done - 1) / report.steps + 1, step = (done - 1) % report.steps + 1;
     long left = (report.last - done) * (now - report.begin) / (done - report.begun);
-    double images = report.batch * (done - report.known) / (now - report.know); // a second
-    char head[64], tail[160], text[32] = "";
+    double images = report.batch * (done - report.known) / (now - report.know); // per second
+    char head[64], state[96], speed[48], rest[48], text[32] = "";
     report.speed = (done - report.waited) / (now - report.wait);
     report.waited = done;
     report.wait = now;
@@ -107,12 +107,13 @@ static void print_progress(long done, double loss) {
     if (!isnan(loss))
         snprintf(text, sizeof text, "  loss %.4f", loss);
     snprintf(head, sizeof head, "epoch %ld/%ld  ", epoch, report.epochs);
-    snprintf(tail, sizeof tail, " %ld/%ld%s  %.0f images/s  %ld:%02ld:%02ld left", step,
-             report.steps, text, images, left / 3600, left / 60 % 60, left % 60);
+    snprintf(state, sizeof state, " %ld/%ld%s", step, report.steps, text);
+    snprintf(speed, sizeof speed, "  %.0f images/s", images);
+    snprintf(rest, sizeof rest, "  %ld:%02ld:%02ld left", left / 3600, left / 60 % 60, left % 60);
     if (report_on_terminal())
-        draw(head, (double)step / report.steps, tail);
+        draw(head, (double)step / report.steps, state, speed, rest);
     else
-        say("%sstep%s\n", head, tail);
+        say("%sstep%s%s%s\n", head, state, speed, rest);
     report.line = now;
 }
 
@@ -131,11 +132,11 @@ void report_epoch(long epoch, long epochs, long total, struct stats train, struc
     double loss = train.loss / train.samples, test_loss = test.loss / test.samples;
     double accuracy = 100 * test.correct / test.samples;
     if (report.bar)
-        say("\r\033[K"); // the bar gives way to the line
+        say("\r\033[K"); // erases the bar
     report.bar = 0;
     say("epoch %ld/%ld  loss %.4f  test loss %.4f  accuracy %.2f%%  %.2f s  %.0f images/s\n", epoch,
         epochs, loss, test_loss, accuracy, elapsed, images_per_second);
-    report.know = report.wait = report.line = seconds(); // evaluation is no part of the speed
+    report.know = report.wait = report.line = seconds(); // the speed does not include evaluation
     if (report.csv)
         check_csv(fprintf(report.csv, "%ld,,%ld,%.9g,%.9g,%.2f,%.3f\n", total, epoch, loss,
                           test_loss, accuracy, elapsed));
@@ -143,7 +144,7 @@ void report_epoch(long epoch, long epochs, long total, struct stats train, struc
 
 void report_stop(long done) {
     report_end_bar();
-    say("stopped after %ld steps\n", done);
+    say("stopped after step %ld\n", done);
 }
 
 const char *report_clear_bar(void) {

@@ -1,14 +1,11 @@
 // Prints the progress of training and one line per epoch, and writes the same numbers as CSV.
 #pragma once
-#include "kernels.h"
+#include "common/kernels.h"
 
 // Works like printf. If report_muted is set, this function and those below print nothing, but
 // stdout stays open for the logs of libraries.
 extern int report_muted;
 __attribute__((format(printf, 1, 2))) void say(const char *format, ...);
-
-// Seconds on a clock that never jumps.
-double seconds(void);
 
 // Returns 1 if stdout is an interactive terminal. There, progress is a bar that is redrawn in
 // place; otherwise, it is plain lines.

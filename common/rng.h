@@ -1,5 +1,5 @@
-// A counter-based random generator: number i of a stream is a function of (seed, i) alone, so that
-// any thread can make any number, and a run does not depend on who makes which.
+// A counter-based random generator: number i depends only on seed and i. So any thread or process
+// can compute any number, and a run does not depend on how the work is divided.
 #pragma once
 #include <stdint.h>
 

@@ -1,7 +1,8 @@
 # shellcheck shell=bash disable=SC2034 # the job scripts use the variables
-# What differs from one PBS cluster to the next: modules, interface and container in slurm/site.sh, mpirun here.
+# Settings that differ from one PBS cluster to the next. slurm/site.sh holds modules, network interface and container.
+# This file holds the command that starts processes.
 
-# A job script that is started with bash needs a job, such as that of qsub -I.
+# If a job script is started with bash, it needs a job, such as that of qsub -I.
 if [ -z "${PBS_NODEFILE:-}" ]; then
     here=${0##*/} here=run-${here:0:5}
     echo "error: $0 is a job script of PBS: qsub $0 on a cluster, or make $here on this machine" >&2
@@ -9,11 +10,11 @@ if [ -z "${PBS_NODEFILE:-}" ]; then
 fi
 . slurm/site.sh
 
-# The file names each node mpiprocs times.
+# PBS writes the name of each node mpiprocs times into this file.
 nodes=$(sort -u "$PBS_NODEFILE" | wc -l)
 ranks_per_node=$(grep -cFx "$(head -n 1 "$PBS_NODEFILE")" "$PBS_NODEFILE")
 
-# PBS sets variables on the first node only, and Open MPI hands on those that -x names.
+# PBS sets variables on the first node only. Open MPI passes on the variables that -x names.
 exports=(-x MASTER_ADDR -x MASTER_PORT)
 for name in $(compgen -e); do
     case $name in
@@ -21,16 +22,16 @@ for name in $(compgen -e); do
     esac
 done
 
-# Open MPI: a process per GPU, and a launcher per node. It would start one per core where the file names a node but
-# once. Bound, all threads of a process would share a core.
+# Open MPI: one process per GPU, or one launcher per node. Without ppr, it would start one process per core if the file
+# names a node only once. Without --bind-to none, all threads of a process would share one core.
 mpirun=(mpirun --hostfile "$PBS_NODEFILE" --bind-to none "${exports[@]}")
 per_gpu=("${mpirun[@]}" --map-by "ppr:$ranks_per_node:node")
 per_node=("${mpirun[@]}" --map-by ppr:1:node)
 
-# Cray's PALS, which hands on all variables:
+# Cray's PALS, which passes on all variables:
 # per_gpu=(mpiexec -n $((nodes * ranks_per_node)) --ppn "$ranks_per_node" --cpu-bind none)
 # per_node=(mpiexec -n "$nodes" --ppn 1 --cpu-bind none)
 
-# MPICH and Intel MPI, which do too:
+# MPICH and Intel MPI, which also pass on all variables:
 # per_gpu=(mpiexec -f "$PBS_NODEFILE" -n $((nodes * ranks_per_node)) -ppn "$ranks_per_node")
 # per_node=(mpiexec -f "$PBS_NODEFILE" -n "$nodes" -ppn 1)

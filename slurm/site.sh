@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Settings that differ from one cluster to the next. The job scripts read this file; you edit no other file.
 
-# A job script that is started with bash needs an allocation, such as salloc's.
+# If a job script is started with bash, it needs an allocation, such as that of salloc.
 case $0 in
 *.sbatch)
     if [ -z "${SLURM_JOB_ID:-}" ] || ! command -v srun >/dev/null; then
@@ -16,16 +16,16 @@ case $0 in
     ;;
 esac
 
-# The modules that the programs were built with, by the names that `module avail` shows here:
+# The modules that you built the programs with. `module avail` lists their names:
 # module load cuda nccl
 
-# The network interface between the nodes, from `ip -br address` on one of them. Unset, NCCL chooses:
+# The network interface between the nodes; `ip -br address` on a node lists them. If it is not set, NCCL chooses one:
 # export NCCL_SOCKET_IFNAME=ib0
 
-# Threads of a task: as many as it has cores. A launcher's task shares them among its ranks.
+# A task has one thread per core. If the task is a launcher, its ranks share the cores.
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((${SLURM_CPUS_PER_TASK:-1} / ${ranks_per_task:-1}))}
 
-# CONTAINER=containers/tutorial.sif sbatch ... runs the programs in that image. --nv: with the node's driver.
+# CONTAINER=containers/tutorial.sif sbatch ... runs the programs in that image. --nv adds the driver of the node.
 run=()
 # shellcheck disable=SC2034 # the job scripts use it
 [ -z "${CONTAINER:-}" ] || run=(apptainer exec --nv "$CONTAINER")

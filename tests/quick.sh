@@ -7,9 +7,9 @@ build=$root/build/test
 export OMP_NUM_THREADS=1 CPU_DEVICES=3 NCCL_SOCKET_IFNAME=lo
 # Of what the tests share, this uses functions that do not need bats.
 bats_require_minimum_version() { :; }
-export BATS_TEST_DIRNAME=$root/tests/e2e
+export BATS_TEST_DIRNAME=$root/tests/steps
 # shellcheck disable=SC1091 # checked itself
-. tests/e2e/helpers.bash
+. tests/helpers.bash
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1

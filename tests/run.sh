@@ -89,14 +89,14 @@ run_tests() {
             start_bats "$test"
         done
     fi
-    for test in $(by_length tests/unit/test_*.c); do
-        name=$(basename "$test" .c)
-        if [ "$level $name" = 'quick test_nccl' ]; then # as long as all others together
+    for test in $(by_length tests/*/test_*.c); do
+        name=${test#tests/} name=${name%.c}
+        if [[ "$level $name" == quick\ */test_nccl_* ]]; then # as long as all others together
             continue
-        elif [ -x "build/test/tests/unit/$name" ]; then
-            start "unit/$name" "build/test/tests/unit/$name"
+        elif [ -x "build/test/tests/$name" ]; then
+            start "$name" "build/test/tests/$name"
         else
-            start "unit/$name" echo "ok 1 - $name # skip clang is not installed"
+            start "$name" echo "ok 1 - $name # skip clang is not installed"
         fi
     done
     start quick tests/quick.sh

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.." || exit 1
 device=${1:-} pattern=${2:-.} out=build/check-gpu
 [[ $device == [gc]pu ]] || { echo "usage: check_gpu.sh gpu|cpu [PATTERN]" >&2 && exit 2; }
 if [ "$device" = gpu ]; then
-    gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ') # the other lines are parts of a GPU (MIG)
+    gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ') # the other lines describe parts of a GPU (MIG)
     if [ "$gpus" = 0 ]; then
         echo "error: nvidia-smi lists no GPU here; make check-gpu DEVICE=cpu tries the checks without one" >&2
         exit 1
@@ -38,7 +38,7 @@ record() { # RESULT NAME SECONDS REASON
     rows+=("$1|$2|$3|${4//|/ }")
 }
 
-# Starts a command with a time limit in the background, so that a signal to this script ends it, too.
+# Starts a command with a time limit in the background, so that a signal to this script also ends the command.
 start() {
     local left=$((most - SECONDS))
     [ $left -gt 0 ] || { echo "not begun: the $most seconds for all checks are over" && return 1; }
@@ -54,7 +54,7 @@ limited() {
     return $code
 }
 
-# check NAME COMMAND...: does the command end well? The reason of a failure is the last line of its output.
+# check NAME COMMAND...: passes if the command succeeds. The last line of the output is the reason of a failure.
 check() {
     local begin=$SECONDS code
     log=/dev/null
@@ -85,7 +85,7 @@ figure() {
     while IFS= read -r line; do figures+=("$line"); done < <(grep -E "$1" "$log")
 }
 
-# same_losses CSV CSV MOST: those of 20 steps, with a relative difference of at most MOST.
+# same_losses CSV CSV MOST: compares the losses of 20 steps. The relative difference may be at most MOST.
 same_losses() {
     awk -F, -v most="$3" '
         FNR == 1 { file++ }
@@ -98,7 +98,7 @@ same_losses() {
         }' "$1" "$2"
 }
 
-# same_files PATH PATH: of two snapshots, which may be cut into shards whose names begin with the path.
+# same_files PATH PATH: compares two snapshots. The names of all files of a snapshot begin with its path.
 same_files() {
     local file
     for file in "$1"*; do
@@ -106,7 +106,7 @@ same_files() {
     done
 }
 
-# trains MOST COMMAND...: are the losses of 20 steps those of step 1 on the CPU device?
+# trains MOST COMMAND...: compares the losses of 20 steps with those of step 1 on the CPU device.
 trains() {
     if [ ! -e "$work/cpu.csv" ]; then
         limited build/cpu/01_single_gpu/train "${short[@]}" --csv "$work/cpu.csv" || return
@@ -115,7 +115,7 @@ trains() {
     limited "${@:2}" "${short[@]}" --csv "$work/x.csv" && same_losses "$work/cpu.csv" "$work/x.csv" "$1"
 }
 
-# Step 1 from its begin to its end.
+# A whole run of step 1.
 whole() {
     limited "${one[@]}" "$bin/01_single_gpu/train" "${data[@]}" --epochs $epochs "$@"
 }
@@ -137,7 +137,7 @@ same_after_a_restart() {
     whole --snapshot "$work/parts" --max-steps 300 && whole --snapshot "$work/parts" && cmp "$work/first" "$work/parts"
 }
 
-# On several GPUs. Where NCCL uses NVLS, it may add in another order in each run.
+# Compares two runs on several GPUs. With NVLS, NCCL may add numbers in a different order in each run.
 same_again() { # COMMAND...
     local path
     rm -f "$work"/run.*
@@ -147,7 +147,7 @@ same_again() { # COMMAND...
     same_files "$work/run.1" "$work/run.2"
 }
 
-# Waits until the command ends well, as long as the run in the background goes on.
+# Waits until the command succeeds. Fails if the run in the background ends first.
 wait_until() {
     until "$@"; do
         kill -0 $! 2>/dev/null || { echo "the run ended too early; waited for: $*" && return 1; }
@@ -155,26 +155,26 @@ wait_until() {
     done
 }
 
-# Rank 1 stops for ever: rank 0 says that a step takes too long, and the job ends.
+# Rank 1 stops for ever. Rank 0 must report that a step takes too long, and the job must end.
 stopped_rank() {
     local code
-    : >"$work/log" # that of another run must not be mistaken for this one's
+    : >"$work/log" # clears the log of the run before
     start "${pair[@]}" --shutdown-timeout 3 "${as_rank[@]}" "$bin/04_multinode/train" "${small[@]}" \
         --epochs 100000 --step-timeout 5 >"$work/log" 2>&1 || { cat "$work/log" && return 1; }
     wait_until grep -q ' step 10/' "$work/log" && kill -STOP "$(cat "$work/pid.1")"
     wait $!
     code=$?
     cat "$work/log"
-    grep -q -- '--step-timeout' "$work/log" || { echo "no rank said that --step-timeout is over" && return 1; }
+    grep -q -- '--step-timeout' "$work/log" || { echo "no rank reported that --step-timeout is over" && return 1; }
     [ "$code" = 1 ] || { echo "the exit code is $code, not 1" && return 1; }
 }
 
-goes_on() { # after it has resumed
+goes_on() { # succeeds if the run has trained since it resumed
     sed '1,/^resumed /d' "$work/log" | grep -q ' step '
 }
 
-# Rank 1 is killed after an epoch, and all ranks start again. When they are then told to stop, they have the bits of a
-# run of as many steps that was left alone.
+# Rank 1 is killed after an epoch, and all ranks restart. Then a signal stops them. Their snapshot must hold the same
+# bits as that of an undisturbed run with the same number of steps.
 killed_rank() { # PROGRAM
     local code steps train=("${as_rank[@]}" "$1" "${small[@]}" --epochs 100000)
     rm -f "$work"/run.*
@@ -188,7 +188,7 @@ killed_rank() { # PROGRAM
     code=$?
     cat "$work/log"
     grep -q '^resumed ' "$work/log" || { echo "the ranks did not start again: exit code $code" && return 1; }
-    grep -q "^told to stop" "$work/log" || code="$code, nobody was told to stop"
+    grep -q "^told to stop" "$work/log" || code="$code, no rank was told to stop"
     [ "$code" = 0 ] || { echo "the ranks did not stop well: exit code $code" && return 1; }
     steps=$(awk '/^training / { each = $2 } /^epoch .*  loss .* accuracy / { steps = ($2 + 0) * each }
         /^stopped after / { steps = $3 } END { print steps }' "$work/log")
@@ -212,7 +212,7 @@ machine() {
     echo "data      ${data[1]}"
 }
 
-# The section for docs/measurements.md, the table, and what to do about failures, which it returns.
+# Writes the section for docs/measurements.md, and prints the table and how to report failures. Fails if a check failed.
 finish() {
     local row result name seconds reason total="$passed passed, $failed failed, $skipped skipped in $SECONDS s"
     {
@@ -252,14 +252,14 @@ short=("${data[@]}" --lr 0.01 --log-every 1 --max-steps 20)
 small=("${data[@]}" --hidden 64 --batch 512 --log-every 10)
 launch=$bin/03_multigpu_launcher/launch
 one=(env CUDA_VISIBLE_DEVICES="${CHECK_GPUS%%,*}")
-# Two ranks on one GPU: NCCL refuses that within a host, so each rank says that it is a host of its own.
+# Two ranks on one GPU: NCCL refuses this within a host, so each rank pretends to be a separate host.
 pair=("${one[@]}" NCCL_SOCKET_IFNAME=lo NCCL_NET=Socket NCCL_IB_DISABLE=1 NCCL_MAX_CTAS=4
     "$launch" --standalone --nproc-per-node 2)
 # shellcheck disable=SC2016 # expanded by the ranks
 as_rank=(sh -c 'echo $$ >"$CHECK_WORK/pid.$RANK" && NCCL_HOSTID=$RANK LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 exec "$0" "$@"')
 
 tests=()
-while IFS= read -r test; do # that does not look into the CPU device
+for test in tests/unit/test_*.c; do
     test=$(basename "$test" .c)
     if [ ! -e /usr/include/cmocka.h ]; then
         skip "unit/$test" "it needs cmocka (Debian: libcmocka-dev)"
@@ -268,7 +268,7 @@ while IFS= read -r test; do # that does not look into the CPU device
     else
         tests+=("$test")
     fi
-done < <(grep -LE 'common/cpu/|CPU_DEVICE' tests/unit/test_*.c)
+done
 check "the programs and unit tests build" make -j"$(nproc)" DEVICE="$device" "${native[@]}" programs \
     "${tests[@]/#/$bin/tests/unit/}" || { finish; exit 1; }
 check "the CPU device builds, to compare with" make -j"$(nproc)" DEVICE=cpu programs || { finish; exit 1; }
@@ -293,8 +293,8 @@ else
         check "compute-sanitizer $tool, step 1" "${one[@]}" compute-sanitizer --tool $tool --error-exitcode 9 \
             "$bin/01_single_gpu/train" "${tiny[@]}"
     done
-    check "compute-sanitizer memcheck, step 5 in bfloat16" "${one[@]}" compute-sanitizer --tool memcheck \
-        --error-exitcode 9 "$bin/05_fsdp/train" "${tiny[@]}" --precision bf16 --accumulate 32 --clip 1 --recompute 1
+    check "compute-sanitizer memcheck, step 7 in bfloat16" "${one[@]}" compute-sanitizer --tool memcheck \
+        --error-exitcode 9 "$bin/07_large_models/train" "${tiny[@]}" --precision bf16 --accumulate 32 --clip 1 --recompute 1
 fi
 
 for step in 3_multigpu_launcher 4_multinode 5_fsdp; do
@@ -303,11 +303,11 @@ for step in 3_multigpu_launcher 4_multinode 5_fsdp; do
 done
 for options in "--strategy grad" "--strategy none" "--strategy hybrid" "--accumulate 4 --clip 1000 --recompute 1"; do
     # shellcheck disable=SC2086 # several words
-    check "step 5 $options, two ranks on one GPU: the losses of step 1" trains 1e-5 \
-        "${pair[@]}" "${as_rank[@]}" "$bin/05_fsdp/train" $options
+    check "step 7 $options, two ranks on one GPU: the losses of step 1" trains 1e-5 \
+        "${pair[@]}" "${as_rank[@]}" "$bin/07_large_models/train" $options
 done
-check "step 5 in bfloat16, two ranks on one GPU: losses near those of step 1" trains 0.03 \
-    "${pair[@]}" "${as_rank[@]}" "$bin/05_fsdp/train" --precision bf16
+check "step 7 in bfloat16, two ranks on one GPU: losses near those of step 1" trains 0.03 \
+    "${pair[@]}" "${as_rank[@]}" "$bin/07_large_models/train" --precision bf16
 check "step 4, two ranks on one GPU: one stops, the watchdog ends the other" stopped_rank
 for step in 3_multigpu_launcher 4_multinode 5_fsdp; do
     check "step ${step%%_*}, two ranks on one GPU: one is killed, both start again, the same bits" \
@@ -325,14 +325,15 @@ else
         check "step ${step%%_*}, $ranks GPUs: the losses of step 1" trains 1e-5 "${all[@]}"
         check "step ${step%%_*}, $ranks GPUs: the same bits in a second run" same_again "${all[@]}" "${small[@]}"
     done
+    all=("$launch" --standalone --nproc-per-node "$ranks" "$bin/07_large_models/train")
     for strategy in grad none; do
-        check "step 5 --strategy $strategy, $ranks GPUs: the losses of step 1" trains 1e-5 "${all[@]}" --strategy $strategy
+        check "step 7 --strategy $strategy, $ranks GPUs: the losses of step 1" trains 1e-5 "${all[@]}" --strategy $strategy
     done
-    if [ $ranks -ge 4 ]; then # hybrid shards within a node: each half of the ranks is one
+    if [ $ranks -ge 4 ]; then # hybrid shards within a node, so each half of the ranks acts as a node
         # shellcheck disable=SC2016 # expanded by the ranks
-        check "step 5 --strategy hybrid, $ranks GPUs: the losses of step 1" trains 1e-5 "${all[@]:0:4}" bash -c \
+        check "step 7 --strategy hybrid, $ranks GPUs: the losses of step 1" trains 1e-5 "${all[@]:0:4}" bash -c \
             'IFS=, read -ra gpus <<<"$CHECK_GPUS" && half=$((WORLD_SIZE / 2)) && CUDA_VISIBLE_DEVICES=${gpus[RANK]} \
-            LOCAL_RANK=$((RANK % half)) LOCAL_WORLD_SIZE=$half exec "$0" "$@"' "$bin/05_fsdp/train" --strategy hybrid
+            LOCAL_RANK=$((RANK % half)) LOCAL_WORLD_SIZE=$half exec "$0" "$@"' "$bin/07_large_models/train" --strategy hybrid
     fi
     check "step 6, $ranks GPUs: all operations" "$bin/06_allreduce_demo/allreduce" --nproc $ranks --check-only
     check "step 6, $ranks GPUs: the table" "$bin/06_allreduce_demo/allreduce" --nproc $ranks --op all "${table[@]}"

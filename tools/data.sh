@@ -11,7 +11,7 @@ https://storage.googleapis.com/cvdf-datasets/mnist
 https://systemds.apache.org/assets/datasets/mnist'
 mirrors=${MNIST_MIRROR:-$mirrors}
 
-# SHA-256 of the uncompressed files, as compressed copies differ from mirror to mirror.
+# SHA-256 sums of the uncompressed files, because the compressed copies differ from mirror to mirror.
 files='train-images-idx3-ubyte ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db
 train-labels-idx1-ubyte 65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5
 t10k-images-idx3-ubyte 0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7
@@ -25,7 +25,7 @@ is_right() { # FILE SHA256
     gzip -tq "$1" 2>/dev/null && [ "$(gzip -dc <"$1" 2>/dev/null | sha256sum | cut -d' ' -f1)" = "$2" ]
 }
 
-# The mirrors that answer within 10 seconds, the fastest first.
+# Prints the mirrors that answer within 10 seconds, the fastest first.
 answering() { # NAME
     for mirror in $mirrors; do
         if command -v curl >/dev/null; then
@@ -37,7 +37,7 @@ answering() { # NAME
     wait
 }
 
-# Every five seconds it says how far it is.
+# Downloads a file, and prints the progress every five seconds.
 download() { # URL FILE
     local status
     exec 9> >(until read -rt 5; [ $? = 1 ]; do echo "  $(stat -c %s "$2" 2>/dev/null || echo 0) bytes of $1"; done)
@@ -51,7 +51,7 @@ download() { # URL FILE
     return $status
 }
 
-fetch() { # NAME SHA256: from the first mirror that has the right bytes
+fetch() { # NAME SHA256: downloads the file from the first mirror that has the right bytes
     part=data/mnist/$1.gz.part
     [ -n "${answered+asked}" ] || answered=$(answering "$1")
     for mirror in $answered; do
@@ -62,8 +62,8 @@ fetch() { # NAME SHA256: from the first mirror that has the right bytes
                 mv "$part" "data/mnist/$1.gz"
                 return 0
             fi
-            # Came, but wrong (0), or not to be resumed (8 of wget, 22, 33 and 36 of curl): once more from
-            # the start. Any other failure may be the network's, so what has come stays.
+            # The file has wrong bytes (0), or the mirror cannot resume (8 of wget; 22, 33 and 36 of curl):
+            # start again from the beginning. After a failure of the network, keep the bytes so far.
             case $status in
                 0 | 8 | 22 | 33 | 36) rm -f "$part" ;;
                 *) break ;;
@@ -92,8 +92,8 @@ if [ $complete = yes ]; then
 fi
 rmdir data/mnist 2>/dev/null
 if [ -n "${MNIST_MIRROR:-}" ]; then
-    echo "error: no good MNIST in MNIST_MIRROR, which is $MNIST_MIRROR and must be the URL of a folder, such as" \
-        "file:///scratch/mnist, that holds train-images-idx3-ubyte.gz and the three files beside it" >&2
+    echo "error: no good MNIST in MNIST_MIRROR, which is $MNIST_MIRROR. It must be the URL of a folder, such as" \
+        "file:///scratch/mnist, with train-images-idx3-ubyte.gz and the three other files of MNIST" >&2
     exit 1
 fi
 
@@ -102,9 +102,9 @@ fashion=/usr/share/datasets/fashion-mnist
 if [ -f $fashion/train-images-idx3-ubyte.gz ]; then
     mkdir -p data/fashion-mnist
     cp $fashion/*-ubyte.gz data/fashion-mnist/
-    echo "data/fashion-mnist: Fashion-MNIST (clothes, not digits), as no mirror gave MNIST; the programs take it"
+    echo "data/fashion-mnist: Fashion-MNIST (clothes, not digits), because no mirror gave MNIST; the programs take it"
     exit 0
 fi
 echo "error: no mirror gave MNIST, and Debian's dataset-fashion-mnist is not here: run make data where there is" \
-    "internet, set MNIST_MIRROR to a folder URL that has the files, or train with --data synthetic" >&2
+    "internet, set MNIST_MIRROR to the URL of a folder with the files, or train with --data synthetic" >&2
 exit 1

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # deps.sh SET: installs the packages of a set that are missing here: run (to build and run on DEVICE, by default on the
-# CPU device), quick, test, test-all, cluster, container, fuzz, lint or format (for the make target of this name),
-# bench (to compare with PyTorch) or fashion (the images of Fashion-MNIST). It uses apt-get, as root or through
-# sudo, and lists the packages before it installs them. If a needed package stays missing, it prints how to get it and
-# exits with 1.
+# CPU device; with NVCC set, also to compile for GPUs), quick, test, test-all, cluster, container, fuzz, lint or format
+# (for the make target of this name), bench (to compare with PyTorch) or fashion (the images of Fashion-MNIST). It uses
+# apt-get, as root or through sudo, and lists the packages before it installs them. If a needed package stays missing,
+# it prints how to get it and exits with 1.
 set -u
 cc=${CC:-cc}
 peers=build/peers
@@ -24,8 +24,9 @@ has_fuzzer() {
 }
 has_torch() { /usr/bin/python3 -c 'import torch' >/dev/null 2>&1; }
 
-# need|want|unpack CHECK ARGUMENT APT DNF CONDA: notes the packages when the check fails. Without those that are only
-# wanted, less is tested, or slower. Those to be unpacked would install services; the test cluster starts its own.
+# need|want|unpack CHECK ARGUMENT APT DNF CONDA: adds the packages to a list if the check fails. Without a wanted
+# package, the tests check less, or take longer. A package to unpack would start services if it were installed; the test
+# cluster starts its own.
 need() { "$1" "$2" || { needed=yes && want "$@"; }; }
 want() { "$1" "$2" || [[ "$apt " == *" $3 "* ]] || { apt+=" $3" dnf+=${4:+ $4} && conda+=${5:+ $5}; }; }
 unpack() { "$1" "$2" || unpacked+=" $3"; }
@@ -33,12 +34,13 @@ unpack() { "$1" "$2" || unpacked+=" $3"; }
 check() { # SET
     local openblas=(libopenblas-openmp-dev openblas-devel openblas) products fast=has_openblas
     products=("${openblas[@]}")
-    [ "$(uname -m)" != x86_64 ] || products=(libdnnl-dev onednn-devel onednn) fast=has_onednn # for this alone
+    [ "$(uname -m)" != x86_64 ] || products=(libdnnl-dev onednn-devel onednn) fast=has_onednn # oneDNN is fast on x86-64 only
     apt='' dnf='' conda='' unpacked='' needed=''
     case $1 in
         run | quick | test | test-all | cluster | container | fuzz | bench)
             need has_command "$cc" gcc gcc gcc
             want has_command curl curl curl curl
+            [ -z "${NVCC:-}" ] || need has_command g++ g++ gcc-c++ gxx # which nvcc calls
             need has_zlib - zlib1g-dev zlib-devel zlib
             if [ "$1 ${DEVICE:-}" != 'run gpu' ]; then
                 need has_products - "${products[@]}"
@@ -48,7 +50,7 @@ check() { # SET
         quick | test | test-all | cluster | container)
             need has_header cmocka.h libcmocka-dev libcmocka-devel cmocka
             ;;&
-        test | test-all | bench) # which compare the two
+        test | test-all | bench) # they compare oneDNN and OpenBLAS
             want has_openblas - "${openblas[@]}"
             ;;&
         test | test-all | cluster | container)
@@ -103,13 +105,17 @@ can_install() {
     root=''
     [ "$(id -u)" = 0 ] && return
     root=sudo
-    has_command sudo && { sudo -n true 2>/dev/null || { [ -t 0 ] && sudo -v; }; }
+    has_command sudo && { sudo -n true 2>/dev/null || { [ -t 0 ] && sudo -vp "sudo installs$apt; password of %p: "; }; }
 }
 
-# apt_get ARGUMENT...: what it says goes to the log, and every five seconds the log's last line is shown.
+last_line() {
+    grep . "$log" || echo "no answer yet"
+}
+
+# apt_get ARGUMENT...: runs apt-get with its output in the log, and prints the log's last line every five seconds.
 apt_get() {
     local status begin=$SECONDS
-    exec 9> >(until read -rt 5; [ $? = 1 ]; do echo "  $((SECONDS - begin)) s: $(tail -n 1 "$log" | cut -c -90)"; done)
+    exec 9> >(until read -rt 5; [ $? = 1 ]; do echo "  $((SECONDS - begin)) s: $(last_line | tail -n 1 | cut -c -90)"; done)
     $root env LC_ALL=C DEBIAN_FRONTEND=noninteractive RES_OPTIONS='timeout:3 attempts:2' apt-get -q \
         --no-install-recommends -o Acquire::Retries=0 -o Acquire::http::Timeout=10 -o Acquire::https::Timeout=10 \
         -o DPkg::Lock::Timeout=60 "$@" </dev/null >"$log" 2>&1 9>&-
@@ -122,8 +128,8 @@ failed() {
     echo "note: apt-get $1 failed: $(grep '^[EW]: ' "$log" | head -n 1 | cut -c -200)" >&2
 }
 
-# announce VERB PACKAGE...: leaves those that this release has in $packages, and says how large they are, with all that
-# they need.
+# announce VERB PACKAGE...: sets $packages to the packages that this release has, and prints their total size, including
+# all packages that they depend on.
 announce() {
     local all
     mapfile -t packages < <(for package in "${@:2}"; do
@@ -151,14 +157,14 @@ unpack_packages() {
     for file in "$peers"/debs/*.deb; do
         dpkg -x "$file" $peers
     done
-    for file in "$peers"/usr/sbin/*-wlm; do # as an installation names Slurm's servers
+    for file in "$peers"/usr/sbin/*-wlm; do # an installation uses the name without -wlm
         ln -sf "${file##*/}" "${file%-wlm}"
     done
     rm -r $peers/debs
 }
 
 check "$1"
-[ "$(id -u)" = 0 ] || unpacked='' # the cluster needs root, too
+[ "$(id -u)" = 0 ] || unpacked='' # the cluster needs root, as well
 [ -n "$apt$unpacked" ] || exit 0
 if can_install; then
     echo "missing here:$apt$unpacked; asking apt's mirrors"
@@ -180,7 +186,7 @@ fi
 [ -n "$apt" ] || exit 0
 
 {
-    [ -n "$needed" ] && echo "error: missing here:$apt" || echo "note: not needed, but of use:$apt"
+    [ -n "$needed" ] && echo "error: missing here:$apt" || echo "note: useful, but not required:$apt"
     echo "  Debian, Ubuntu:  sudo apt-get update && sudo apt-get install$apt"
     [ -z "$dnf" ] || echo "  Fedora, RHEL:    sudo dnf install$dnf"
     [ -z "$conda" ] || echo "  conda, no root:  conda install -c conda-forge$conda"

@@ -1,9 +1,9 @@
 #!/bin/sh
 # diff_steps.sh A B: shows the changes from the train.c of step A to that of step B, with three lines around each
-# change. It leaves out the includes and the table of options. F=join shows that whole function (F=trainer: the
-# struct, F=options: the table), and ALL=1 shows all changes with whole functions. On a terminal, a pager marks each
-# word: removed words are red and struck through, new words are bold and green. In a pipe, or if NO_COLOR is set, the
-# output is a plain diff. The script looks for the steps in the current folder.
+# change. It leaves out the includes. F=join shows that whole function (F=trainer: the struct, F=options: the table of
+# options), and ALL=1 shows all changes with whole functions. On a terminal, a pager marks each word: removed words are
+# red and struck through, new words are bold and green. In a pipe, or if NO_COLOR is set, the output is a plain diff. The
+# script looks for the steps in the current folder.
 set -u
 
 train_of() { # STEP: the path of its train.c
@@ -19,20 +19,20 @@ train_of() { # STEP: the path of its train.c
     exit 2
 }
 command -v git >/dev/null || {
-    echo "error: git is not installed, and shows the differences (the folder need not be a git checkout)" >&2
+    echo "error: git is not installed, but make needs it to show differences (even outside a git checkout)" >&2
     exit 1
 }
 old=$(train_of "$1") && new=$(train_of "$2") || exit
 
-# The two files that are compared are made in a folder of their own, under the same names.
+# The script writes the two versions to compare to a temporary folder, under the same names.
 work=$(mktemp -d) || exit
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/${old%/*}" "$work/${new%/*}" || exit
 
-# The definition of that name at the top level, with the comment above it; its line goes to standard error.
+# Prints the top-level definition of that name, with the comment above it, and its line number to standard error.
 # shellcheck disable=SC2016 # the dollars are those of awk
 only_one='
-# The word before what opens: int f(void), struct s {, options[] = {.
+# Returns the name that a line defines: f of int f(void), s of struct s {, options of options[] = {.
 function name_of(line) { sub(/ *[[({=].*/, "", line); sub(/.*[^A-Za-z0-9_]/, "", line); return line }
 !inside && /^[a-z]/ && !/;$/ && name_of($0) == name {
     inside = 1
@@ -43,17 +43,11 @@ inside { print }
 /^}/ { inside = 0 }
 { comment = /^\/\// ? comment $0 "\n" : "" }'
 
-# The first file with the includes and the table of the second, so that they do not differ.
+# Prints the first file with the includes of the second file, so that these do not differ.
 # shellcheck disable=SC2016
 alike='
-/^#include/ { part = "includes" }
-/^static const struct option_spec/ { part = "table" }
-part != "" {
-    if (FILENAME == ARGV[1]) text[part] = text[part] $0 "\n"
-    else { printf "%s", text[part]; text[part] = "" }
-}
-part == "" && FILENAME != ARGV[1] { print }
-/^#include/ || /^};/ { part = "" }'
+/^#include/ { if (FILENAME == ARGV[1]) text = text $0 "\n"; else { printf "%s", text; text = "" } }
+!/^#include/ && FILENAME != ARGV[1] { print }'
 
 context=3 whole=--no-function-context line='\1'
 if [ -n "${F:-}" ]; then
@@ -71,7 +65,7 @@ else
     awk "$alike" "$new" "$old" >"$work/$old" && cp "$new" "$work/$new" || exit
 fi
 
-# The words of C, where a comment counts as one: changed prose is easier to read whole than interleaved.
+# A word is a token of C or a whole comment: two versions of a comment are easier to read one after the other.
 words='//.*|[A-Za-z_][A-Za-z0-9_]*|[0-9][A-Za-z0-9_.]*|[-+*/%&|^=!<>]+|[^[:space:]]'
 pager='cat'
 if [ -t 1 ] && [ "${TERM:-dumb}" != dumb ] && [ -z "${NO_COLOR:-}" ]; then
@@ -80,14 +74,14 @@ if [ -t 1 ] && [ "${TERM:-dumb}" != dumb ] && [ -z "${NO_COLOR:-}" ]; then
 else
     set -- --color=never
 fi
-# All that the settings of a user could change for the worse is set here.
+# These options replace settings of the user that would spoil the output.
 (cd "$work" && git -c color.diff.old='red strike' -c color.diff.new='green bold' -c diff.colorMoved=no \
     diff --no-index --no-ext-diff --no-textconv --text --no-prefix \
     --diff-algorithm=minimal --indent-heuristic "--unified=$context" --inter-hunk-context=0 $whole \
     "$@" "$old" "$new") |
-    # Instead of two ranges of lines: where in the later step that part begins.
+    # Replaces the two ranges of lines of each part by its file and line in the later step.
     sed -E "/^(.\[[0-9;]*m)*(diff|index|---|\+\+\+) /d; s|@@ -[0-9,]+ \+([0-9]+)(,[0-9]+)? @@|@@ $new:$line @@|" |
     awk -v all="${F:-}${ALL:-}" '
         { print }
-        END { if (NR && all == "") print "Includes and options are left out here: ALL=1 shows them, too." }' |
+        END { if (NR && all == "") print "The includes are left out here: ALL=1 shows them, too." }' |
     LESS=${LESS-FRX} sh -c "$pager"

@@ -14,7 +14,7 @@ host=$(uname -n)
 
 has() { command -v "$1" >/dev/null; }
 
-# later NAME COMMAND...: a driver or a name server may never answer, so they are asked in the background.
+# later NAME COMMAND...: runs the command in the background, because a driver or a name server may never answer.
 later() {
     {
         timeout -k 1 5 "${@:2}"
@@ -22,7 +22,7 @@ later() {
     } >"$work/$1" 2>"$work/$1.error" </dev/null &
 }
 
-answered() { # NAME: in time, and with success
+answered() { # NAME: succeeds if the command has ended in time, and without an error
     local tries
     for ((tries = 0; tries < 60; tries++)); do
         [ -s "$work/$1.code" ] && break
@@ -39,12 +39,12 @@ if [ -t 1 ]; then
     if [ "${TERM:-dumb}" != dumb ] && [ -z "${NO_COLOR:-}" ]; then
         colour=([PASS]=$'\e[32m' [WARN]=$'\e[33m' [FAIL]=$'\e[31m') plain=$'\e[0m'
     fi
-else # in one piece, as other nodes may write to the same file
+else # all lines are written at once, because other nodes may write to the same file
     exec 3>&1 >"$work/table"
     trap 'cat "$work/table" >&3; rm -rf "$work"' EXIT
 fi
 
-row() { # FIRST SECOND TEXT: on a narrow terminal the text goes on below, in its column
+row() { # FIRST SECOND TEXT: prints a line; on a narrow terminal, the text continues below in the same column
     local first=$1 second=$2 line
     while IFS= read -r line; do
         printf '%s  %-13s  %s\n' "$first" "$second" "$line"
@@ -57,7 +57,7 @@ say() { # WORD CHECK FINDING [CURE]
     row "${colour[$1]}$1$plain" "$2" "$3${4:+; $4}"
 }
 
-# What is known beforehand.
+# Facts that several checks need.
 
 in_job='' nodes=1 scheduler='' container=''
 if [ -n "${SLURM_JOB_ID:-}" ]; then
@@ -66,7 +66,7 @@ elif [ -n "${PBS_JOBID:-}" ]; then
     in_job="PBS job $PBS_JOBID"
     [ ! -r "${PBS_NODEFILE:-}" ] || nodes=$(sort -u "$PBS_NODEFILE" | wc -l)
 fi
-# sbatch may be here without a cluster: installed as a part of something else, or to try it out.
+# sbatch may be installed on a machine that belongs to no cluster.
 no_controller=''
 if has sbatch; then
     later controller scontrol ping
@@ -98,7 +98,7 @@ if has nvidia-smi; then
     ! answered gpus || gpus=$(grep -c , "$work/gpus")
 fi
 
-# The steps that are built, for each device, and what keeps one of their programs from starting.
+# The steps that are built for each device, and a program that cannot start, with the reason.
 built_cpu='' built_gpu='' gpu_only='' broken=''
 for program in 0*/{train,launch,allreduce}; do
     if [ -L "$program" ] && [ ! -e "$program" ]; then
@@ -111,7 +111,7 @@ for program in 0*/{train,launch,allreduce}; do
         */launch*) ;;
         *libcudart*)
             built_gpu+=" ${program:1:1}"
-            if [ -x "$(readlink -f "$program").cpu" ]; then # which runs where there is no GPU
+            if [ -x "$(readlink -f "$program").cpu" ]; then # this version runs if there is no GPU
                 built_cpu+=" ${program:1:1}"
             else
                 gpu_only+=" ${program:1:1}"
@@ -122,12 +122,12 @@ for program in 0*/{train,launch,allreduce}; do
     fi
 done
 
-# To build.
+# Tools and libraries for building.
 compiler='' nvcc='' nvcc_version='' cpu_flags='' gpu_flags='' nccl=''
 
 check_compiler() {
     local word=FAIL log
-    [ -z "$built_cpu$built_gpu" ] || word=WARN # on a compute node, say
+    [ -z "$built_cpu$built_gpu" ] || word=WARN # compute nodes often have no compiler
     printf '#include <stdio.h>\nint main(void) { return puts("") < 0; }\n' >"$work/probe.c"
     if ! has "$cc"; then
         say $word 'C compiler' "$cc not found" "tools/deps.sh run, or load your site's compiler module"
@@ -145,7 +145,7 @@ check_compiler() {
     fi
 }
 
-# find_libraries DEVICE: LIB_FLAGS and NCCL_FLAGS as make would have them; or what is missing, and its first cures.
+# find_libraries DEVICE: sets LIB_FLAGS and NCCL_FLAGS as make does, or problem and cures if a library is missing.
 find_libraries() {
     LIB_FLAGS='' NCCL_FLAGS='' problem='not looked for without a compiler' cures=''
     [ -n "$compiler" ] || return
@@ -153,7 +153,7 @@ find_libraries() {
         LIB_FLAGS=$(sed -n 's/^LIB_FLAGS := //p' "$work/libs")
         NCCL_FLAGS=$(sed -n 's/^NCCL_FLAGS := //p' "$work/libs")
     else
-        problem=$(sed -n '1s/error: \(.*\)\. Any one of these mends it:/\1/p' "$work/log")
+        problem=$(sed -n '1s/error: \(.*\)\. Any one of these fixes it:/\1/p' "$work/log")
         cures=$(sed -n '2s/^  - //p' "$work/log")$(sed -n '3s/^  - /, or /p' "$work/log")
     fi
 }
@@ -220,20 +220,20 @@ PROGRAM
         ! nccl=$(timeout 5 "$work/nccl" 2>"$work/log"); then
         nccl=''
         say FAIL NCCL "a program with it does not run: $(tail -n 1 "$work/log")" \
-            'load the modules again, and look what LD_LIBRARY_PATH adds to them'
+            'load the modules again, and check which other folders LD_LIBRARY_PATH holds'
         return
     fi
     read -r header nccl library loaded <<<"$nccl"
     if [ "$header" -lt 21805 ]; then
         say FAIL NCCL "the header is $nccl, and the steps need 2.18.5 or later" \
-            'load a later NCCL module, or set NCCL_HOME to the folder of one'
+            'load a later NCCL module, or set NCCL_HOME to the folder of a later NCCL'
         nccl=''
     elif [ "$header" = "$library" ]; then
         say PASS NCCL "header and library $nccl"
-    else # a newer library has all that the header promises
+    else # a newer library has all functions of the header
         say "$([ "$header" -lt "$library" ] && echo WARN || echo FAIL)" NCCL \
             "the header is $nccl, but programs load the library $loaded" \
-            'load one NCCL module only, and take others out of LD_LIBRARY_PATH'
+            'load only one NCCL module, and remove others from LD_LIBRARY_PATH'
     fi
 }
 
@@ -241,14 +241,14 @@ check_programs() {
     case $broken in
     *nowhere) say WARN programs "$broken" "make step${broken:1:1}" ;;
     ?*)
-        say FAIL programs "$broken" 'load the modules it was built with (in jobs: slurm/site.sh), or build it again'
+        say FAIL programs "$broken" 'load the modules that it was built with (in jobs: slurm/site.sh), or build it again'
         ;;
     *)
         if [ -z "$built_cpu$built_gpu" ]; then
-            say PASS programs 'none is built yet: make step1'
+            say PASS programs 'none is built yet: run make step1'
         elif [ -n "$gpu_only" ] && [ "$gpus" = 0 ]; then
             say "$([ -n "$in_job" ] && echo FAIL || echo WARN)" programs \
-                "built for GPUs, of which none is here: step$gpu_only" "make DEVICE=cpu step${gpu_only: -1}"
+                "built for GPUs, but there is no GPU here: step$gpu_only" "make DEVICE=cpu step${gpu_only: -1}"
         else
             say PASS programs \
                 "${built_gpu:+for GPUs: step$built_gpu }${built_cpu:+for the CPU device: step$built_cpu}"
@@ -257,7 +257,7 @@ check_programs() {
     esac
 }
 
-# GPUs. A fault here leaves the CPU device.
+# GPUs. If one of these checks fails, the programs can still run on the CPU device.
 
 gpu_fault() { # CHECK FINDING CURE
     gpus_fit=''
@@ -273,10 +273,10 @@ check_driver() {
         elif [ -e $nvidia ]; then
             gpu_fault driver 'loaded, but nvidia-smi is not found' "add it to PATH, or install the driver's tools"
         elif [ "${SLURM_GPUS_ON_NODE:-0}" != 0 ]; then
-            say WARN driver "none, though Slurm says $SLURM_GPUS_ON_NODE GPUs: only the CPU device can run" \
-                'for GPUs try another partition'
+            say WARN driver "none, but Slurm says $SLURM_GPUS_ON_NODE GPUs: programs can use the CPU device only" \
+                'to use GPUs, try another partition'
         elif [ -n "$scheduler" ] && [ -z "$in_job" ]; then
-            say WARN driver 'none here: only the CPU device can run' 'on compute nodes: sbatch slurm/doctor.sbatch'
+            say WARN driver 'none here: programs can use the CPU device only' 'check compute nodes: sbatch slurm/doctor.sbatch'
         else
             say PASS driver 'none: programs run on the CPU device'
         fi
@@ -284,17 +284,17 @@ check_driver() {
         why=$(cat "$work/gpus" "$work/gpus.error" | grep -m 1 .)
         case $(cat "$work/gpus.code" 2>/dev/null)$in_job in
         '' | 124* | 137*)
-            gpu_fault driver 'nvidia-smi does not answer' 'take another node, and tell the administrators'
+            gpu_fault driver 'nvidia-smi does not answer' 'use another node, and tell the administrators'
             ;;
         *job*) gpu_fault driver "$why" 'ask for GPUs, such as --gpus-per-node=2' ;;
-        *) gpu_fault driver "$why" 'reboot, or install a driver that fits the kernel' ;;
+        *) gpu_fault driver "$why" 'reboot, or install a driver that matches the kernel' ;;
         esac
     else
         driver=$(awk -F', ' '{ print $3; exit }' "$work/gpus")
         newest=$(answered smi && sed -n 's/.*CUDA[A-Z ]* Version *: *\([0-9.]*\).*/\1/p' "$work/smi")
         if [ -n "$newest" ] && [ -n "$nvcc_version" ] && [ "${newest%%.*}" -lt "${nvcc_version%%.*}" ]; then
             gpu_fault driver "$driver is for CUDA $newest and older, and nvcc is $nvcc_version" \
-                "load a CUDA module of ${newest%%.*}.x, then make clean and build again"
+                "load a CUDA module of ${newest%%.*}.x, run make clean, and build again"
         else
             say PASS driver "$driver${newest:+, for CUDA up to $newest}"
         fi
@@ -319,13 +319,13 @@ check_gpus() {
         gpu_fault GPUs "$models" 'unset CUDA_VISIBLE_DEVICES, or ask for GPUs: --gpus-per-node=2'
     elif [ "$oldest" -lt "${least:-0}" ]; then
         gpu_fault GPUs "$models: of generation $oldest, and nvcc $nvcc_version builds for $least and later" \
-            'load an older CUDA module, then make clean and build again'
+            'load an older CUDA module, run make clean, and build again'
     else
         say PASS GPUs "$models"
     fi
 }
 
-check_links() { # of each pair once: above the diagonal of the matrix
+check_links() { # counts each pair of GPUs once: the part of the matrix above the diagonal
     [ "$gpus" -gt 1 ] && answered topology || return
     say PASS 'GPU links' "$(sed $'s/\e\\[[0-9;]*m//g' "$work/topology" | awk '
         $1 ~ /^GPU[0-9]+$/ && $2 !~ /^GPU/ { matrix[n++] = $0 }
@@ -350,11 +350,11 @@ check_links() { # of each pair once: above the diagonal of the matrix
 
 check_cores() {
     local usable all
-    usable=$(env -u OMP_NUM_THREADS nproc) all=$(env -u OMP_NUM_THREADS nproc --all) # nproc minds that variable
+    usable=$(env -u OMP_NUM_THREADS nproc) all=$(env -u OMP_NUM_THREADS nproc --all) # nproc reads that variable
     if [ "$usable" = 1 ] && [ "$all" != 1 ]; then
-        say WARN cores "only 1 of $all may be used" 'ask for --cpus-per-task=4 (Slurm) or ncpus=8 (PBS)'
+        say WARN cores "only 1 of $all can be used" 'ask for --cpus-per-task=4 (Slurm) or ncpus=8 (PBS)'
     else
-        say PASS cores "$usable of $all may be used"
+        say PASS cores "$usable of $all can be used"
     fi
 }
 
@@ -362,7 +362,7 @@ megabytes() { [ "$1" -ge 1024 ] && echo "$(($1 / 1024)) MB" || echo "$1 kB"; }
 
 check_shm() {
     local size=0 free=0 word=WARN probe
-    local cure='see what fills it (ls -l /dev/shm), or as root: mount -o remount,size=1g /dev/shm'
+    local cure='delete old files (ls -l /dev/shm lists them), or as root: mount -o remount,size=1g /dev/shm'
     read -r size free < <(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $2, $4 }')
     if probe=$(mktemp /dev/shm/doctor.XXXXXX 2>/dev/null); then
         rm "$probe"
@@ -375,7 +375,7 @@ check_shm() {
     fi
     [ "$free" -ge 32768 ] || [ "$gpus" -lt 2 ] || word=FAIL
     [ -z "$container" ] || cure='start the container with --shm-size=1g or --ipc=host (docker, podman)'
-    say $word /dev/shm "$(megabytes "$free") free of $(megabytes "$size"), little for NCCL between GPUs" "$cure"
+    say $word /dev/shm "$(megabytes "$free") free of $(megabytes "$size"), which may be too little for NCCL" "$cure"
 }
 
 check_limits() {
@@ -384,13 +384,13 @@ check_limits() {
     if [ "$locked" = unlimited ]; then
         say PASS 'locked memory' 'no limit'
     elif [ -n "$adapters" ] && [ "$locked" -lt 1048576 ]; then
-        say WARN 'locked memory' "at most $(megabytes "$locked"), little for InfiniBand ($adapters)" \
-            'ulimit -l unlimited before sbatch; if refused, ask the administrators (memlock)'
+        say WARN 'locked memory' "at most $(megabytes "$locked"), which is too little for InfiniBand ($adapters)" \
+            'run ulimit -l unlimited before sbatch; if that is refused, ask the administrators (memlock)'
     else
         say PASS 'locked memory' "at most $(megabytes "$locked")${adapters:+, with InfiniBand}"
     fi
     if [ "$files" != unlimited ] && [ "$files" -lt 1024 ]; then
-        say WARN 'open files' "at most $files: few for many ranks" 'ulimit -n 4096'
+        say WARN 'open files' "at most $files, which may be too few for many ranks" 'ulimit -n 4096'
     else
         say PASS 'open files' "at most $files"
     fi
@@ -404,8 +404,8 @@ net_fault() { # CHECK FINDING CURE
     say FAIL "$@"
 }
 
-# Interfaces with their addresses, in the order in which NCCL sees them. Without the program ip, the addresses and
-# whether there are any is not known.
+# Prints the interfaces with their addresses, in the order in which NCCL sees them. Without the program ip, the
+# addresses are unknown.
 find_interfaces() {
     local name address
     if has ip; then
@@ -417,8 +417,8 @@ find_interfaces() {
     done | awk '!seen[$1]++'
 }
 
-# first_of LIST: the first interface that NCCL would take with this NCCL_SOCKET_IFNAME: prefixes, whole names after
-# =, others after ^.
+# first_of LIST: prints the first interface that NCCL would choose with this value of NCCL_SOCKET_IFNAME. The list holds
+# prefixes of names. After =, it holds whole names. After ^, it holds the names to avoid.
 first_of() {
     local name address list word except exact found
     while read -r name address; do
@@ -451,8 +451,8 @@ check_network() {
         ;;
     lo)
         if [ "$nodes" -gt 1 ]; then
-            net_fault network "$taken, which leads to no other node" \
-                'name one that does: export NCCL_SOCKET_IFNAME=... (slurm/site.sh)'
+            net_fault network "$taken, which does not connect the nodes" \
+                'name one that connects them: export NCCL_SOCKET_IFNAME=... (slurm/site.sh)'
         else
             say PASS network "$taken: good for one node"
         fi
@@ -465,18 +465,19 @@ check_network() {
     esac
 }
 
-# check_name CHECK NAME ANSWER: Debian gives a host its own name at 127.0.1.1, where no other node reaches it.
+# check_name CHECK NAME ANSWER: checks the address of a name. Debian maps the host's own name to 127.0.1.1, which no
+# other node can reach.
 check_name() {
     local say='say WARN' finding="no address is known for $2" address
     [ "$nodes" = 1 ] || say=net_fault
-    [ "$1" != 'host name' ] || [ -z "${MASTER_ADDR:-}" ] || say='say WARN' # then nobody asks for it
+    [ "$1" != 'host name' ] || [ -z "${MASTER_ADDR:-}" ] || say='say WARN' # the ranks do not need the host name then
     if answered "$3"; then
         address=$(awk '{ print $1; exit }' "$work/$3")
         if [[ $address != 127.* && $address != ::1 ]]; then
             say PASS "$1" "$2 is $address"
             return
         fi
-        finding="$2 is $address here, where no other node reaches it"
+        finding="$2 is $address here, which no other node can reach"
     fi
     $say "$1" "$finding" "with several nodes: MASTER_ADDR=${own:-ADDRESS}"
 }
@@ -493,19 +494,19 @@ check_job() {
             say PASS job "$in_job, nodes: $nodes, ranks: $(wc -l <"$PBS_NODEFILE")"
         else
             say FAIL job "$in_job, but PBS_NODEFILE=${PBS_NODEFILE:-} cannot be read" \
-                'look on the first node of the job, where its script runs'
+                'run the doctor on the first node of the job, where its script runs'
         fi
         ;;
     *)
         case $scheduler in
-        Slurm) say PASS job 'none; Slurm is here: sbatch slurm/doctor.sbatch looks at compute nodes' ;;
-        PBS) say PASS job 'none; PBS is here: qsub' ;;
+        Slurm) say PASS job 'none; Slurm is here: sbatch slurm/doctor.sbatch checks compute nodes' ;;
+        PBS) say PASS job 'none; PBS is here: pbs/README.md lists the job scripts' ;;
         *)
             if [ -n "$no_controller" ]; then
                 say WARN job "none; sbatch is here, but no controller of Slurm answers: $no_controller" \
-                    'run programs right here: make run-step4'
+                    'run programs on this machine: make run-step4'
             else
-                say PASS job 'none, and neither Slurm nor PBS: programs run right here'
+                say PASS job 'none, and neither Slurm nor PBS: programs run on this machine'
             fi
             ;;
         esac
@@ -518,7 +519,7 @@ check_data() {
     local folder=data/mnist file wrong='' images=train-images-idx3-ubyte
     [ -e $folder/$images ] || [ -e $folder/$images.gz ] || [ ! -d data/fashion-mnist ] || folder=data/fashion-mnist
     if [ ! -d $folder ]; then
-        say WARN data "no $folder" 'make data, where there is internet; or train with --data synthetic'
+        say WARN data "no $folder" 'run make data on a machine with internet, or train with --data synthetic'
         return
     fi
     for file in $folder/{train,t10k}-{images-idx3,labels-idx1}-ubyte; do
@@ -529,7 +530,7 @@ check_data() {
         fi
     done 2>/dev/null
     if [ -n "$wrong" ]; then
-        say FAIL data "$wrong" 'make data, where there is internet'
+        say FAIL data "$wrong" 'run make data on a machine with internet'
     else
         say PASS data "$folder is complete"
     fi
@@ -552,7 +553,7 @@ check_name 'host name' "$host" host
 check_job
 check_data
 
-numbers() { # of steps, once each
+numbers() { # prints the numbers of the steps, each once
     tr ' ' '\n' | grep . | sort -u | paste -sd' '
 }
 steps=$(for folder in 0[1-9]_*/; do echo "${folder:1:1}"; done | numbers)
@@ -564,19 +565,19 @@ wide="steps $(tr ' ' '\n' <<<"$steps" | grep '[456]' | numbers)"
 echo
 echo "${count[PASS]} PASS, ${count[WARN]} WARN, ${count[FAIL]} FAIL. What can run here:"
 if [ -z "$gpus_fit" ] || { [ "$gpus" -gt 0 ] && [ -z "$gpu_steps" ]; }; then
-    row '' GPU 'nothing, until what is said above about nvcc, driver or GPUs is mended'
+    row '' GPU 'nothing, until you fix the problem shown above for nvcc, driver or GPUs'
 elif [ "$gpus" -gt 0 ]; then
     row '' GPU "steps $gpu_steps, with up to $gpus ranks on this node"
 else
-    row '' GPU "nothing, as there is none${gpu_steps:+; steps $gpu_steps can be built for nodes that have some}"
+    row '' GPU "nothing, because there is no GPU${gpu_steps:+; steps $gpu_steps can be built for nodes with GPUs}"
 fi
-row '' 'CPU device' "${cpu_steps:-nothing, until there are a compiler and oneDNN or OpenBLAS}"
+row '' 'CPU device' "${cpu_steps:-nothing, until you install a compiler, and oneDNN or OpenBLAS}"
 if [ -z "$nodes_meet" ]; then
-    row '' 'several nodes' 'nothing, until what is said above about the network is mended'
+    row '' 'several nodes' 'nothing, until you fix the problem shown above for the network'
 elif [ "$nodes" -gt 1 ]; then
     row '' 'several nodes' "$wide, on the $nodes nodes of this job"
 elif [ -n "$in_job" ]; then
-    row '' 'several nodes' "$wide, in a job of more nodes than this one"
+    row '' 'several nodes' "$wide, in a job with more than one node"
 elif [ "$scheduler" = Slurm ]; then
     row '' 'several nodes' "$wide: sbatch slurm/step4.sbatch"
 elif [ "$scheduler" = PBS ]; then

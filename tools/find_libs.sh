@@ -1,23 +1,23 @@
 #!/bin/sh
-# find_libs.sh gpu|cpu: prints, as Makefile variables, the flags that compile and link against the libraries of this
-# machine. A library counts as found in the first of its usual places where a three-line program compiles and links,
-# whatever its package is called. FLAGS are what the sources are compiled with. MISSING names a library without which
-# the build goes on; make looks for it again. find_libs.sh nccl looks for NCCL alone, which step 1 does not need, and
-# says how to get it if it is not there.
+# find_libs.sh gpu|cpu: prints the flags that compile and link against the libraries of this machine, as Makefile
+# variables. It tries to compile and link a three-line program with each of a library's usual places, and takes the first
+# place that works. FLAGS holds the compiler flags of the sources. MISSING names an optional library that was not found;
+# make looks for it again in the next build. find_libs.sh nccl looks for NCCL only, and explains how to get it if it is
+# missing. Step 1 does not need NCCL.
 set -u
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# try FLAGS HEADER EXPRESSION: does the program link?
+# try FLAGS HEADER EXPRESSION: succeeds if the program compiles and links.
 try() {
     printf '#include <stddef.h>\n#include <%s>\nint main(void) { return (int)(%s); }\n' "$2" "$3" >"$work/probe.c"
     # shellcheck disable=SC2086 # flags are several words
     ${CC:-cc} "$work/probe.c" -o "$work/probe" $1 >"$work/log" 2>&1
 }
 
-# find_in -lNAME HEADER EXPRESSION PLACE...: prints the flags of the first place where it links, together with $base, the
-# flags of a library that it builds on. A place is a folder, or a variable that holds one, with a folder below it
-# (NVHPC_ROOT/math_libs). targets/ is how NVIDIA and conda-forge lay out a toolkit for several processors.
+# find_in -lNAME HEADER EXPRESSION PLACE...: prints the flags of the first place where the library links. $base holds the
+# flags of another library that it depends on. A place is a folder, or a variable that holds a folder, with a subfolder if
+# needed (NVHPC_ROOT/math_libs). NVIDIA and conda-forge use targets/ in toolkits for several processors.
 base=''
 find_in() {
     lib_flag=$1 header=$2 expression=$3
@@ -53,16 +53,17 @@ missing() {
 }
 
 [ -z "${FLAGS:-}" ] || try "$FLAGS" stddef.h 0 ||
-    missing "${CC:-cc} does not compile: $(head -n 1 "$work/log"). Any one of these mends it:" \
+    missing "${CC:-cc} does not compile: $(head -n 1 "$work/log"). Any one of these fixes it:" \
         "CC=gcc after make, where a module (such as nvhpc) has set CC to a compiler with other flags" \
         "tools/deps.sh run (installs gcc where that is allowed)"
 zlib=$(find_in -lz zlib.h 'zlibVersion() == NULL' EBROOTZLIB /usr CONDA_PREFIX) ||
-    missing "zlib (zlib.h, -lz) not found. Any one of these mends it:" \
+    missing "zlib (zlib.h, -lz) not found. Any one of these fixes it:" \
         "tools/deps.sh run (installs it where that is allowed)" \
         "load your site's zlib module, which sets EBROOTZLIB" "conda install zlib"
 
-# generations: has code made for the first GPU of each generation that nvcc knows, which every later one of the same
-# generation runs, and PTX of the newest, which the driver compiles for GPUs that are newer than the toolkit.
+# generations: prints flags that make nvcc compile code for the first GPU of each generation that it knows. Every later
+# GPU of the same generation runs this code. The flags also ask for PTX of the newest GPU, which the driver compiles for
+# GPUs that are newer than the toolkit.
 generations() {
     "$nvcc" --list-gpu-arch | sed -n 's/^compute_//p' | sort -n | awk '
         $1 >= 60 && !known[int($1 / 10)]++ { printf "-gencode arch=compute_%d,code=sm_%d ", $1, $1; newest = $1 }
@@ -84,7 +85,7 @@ if [ "$1" != cpu ]; then
         CUDA_HOME toolkit EBROOTCUDA NVHPC_ROOT/cuda CONDA_PREFIX /usr/local/cuda /usr)
 fi
 if [ "$1" = nccl ]; then
-    find_nccl >/dev/null || missing "NCCL (nccl.h, -lnccl) not found. Any one of these mends it:" \
+    find_nccl >/dev/null || missing "NCCL (nccl.h, -lnccl) not found. Any one of these fixes it:" \
         "load your site's NCCL module, or set NCCL_HOME to its folder" \
         "install it (apt: libnccl-dev, dnf: libnccl-devel, conda: nccl)" \
         "build for the CPU device instead: DEVICE=cpu after make"
@@ -93,28 +94,33 @@ fi
 if [ "$1" = gpu ]; then
     cublas=$([ -n "$base" ] && find_in -lcublas cublas_v2.h 'cublasCreate(NULL)' CUDA_HOME toolkit EBROOTCUDA \
         "NVHPC_ROOT/math_libs/$version" NVHPC_ROOT/math_libs CONDA_PREFIX /usr/local/cuda /usr) ||
-        missing "cuBLAS and the CUDA runtime (cublas_v2.h, -lcublas, -lcudart) not found. Any one of these mends it:" \
+        missing "cuBLAS and the CUDA runtime (cublas_v2.h, -lcublas, -lcudart) not found. Any one of these fixes it:" \
             "load your site's CUDA module, or set CUDA_HOME to the toolkit's folder" \
             "install the toolkit with cuBLAS (apt: libcublas-dev-13-0, conda: cuda-toolkit)" \
             "build for the CPU device instead: DEVICE=cpu after make"
     nccl=$(find_nccl) || echo 'MISSING := NCCL'
     case $nccl in
     *"${NCCL_HOME:-}"*) ;;
-    ?*) echo "note: no program links with what is in NCCL_HOME=$NCCL_HOME; NCCL is another: $nccl" >&2 ;;
+    ?*) echo "note: no program links with the NCCL in NCCL_HOME=$NCCL_HOME; make uses another one: $nccl" >&2 ;;
     esac
+    "$nvcc" -x cu -E /dev/null >"$work/log" 2>&1 ||
+        missing "$nvcc cannot use the C++ compiler here: $(grep -m 1 error "$work/log"). Any one of these fixes it:" \
+            "install g++ (apt: g++, dnf: gcc-c++, conda: gxx)" \
+            "export NVCC_PREPEND_FLAGS='-ccbin g++-12', or another g++ that this nvcc knows" \
+            "build for the CPU device instead: DEVICE=cpu after make"
     generations=$(generations) ||
-        missing "${nvcc:-nvcc} --list-gpu-arch names no GPU of compute capability 6.0 or later. Any one of these mends it:" \
+        missing "${nvcc:-nvcc} --list-gpu-arch names no GPU of compute capability 6.0 or later. Any one of these fixes it:" \
             "load another CUDA module (11.8 or later), or set CUDA_HOME to its folder" \
             "build for the CPU device instead: DEVICE=cpu after make"
-    # Without the warning of CUDA 12.8 and later that a future one leaves out GPUs before 7.5.
+    # CUDA 12.8 and later would warn that a future version drops GPUs before 7.5.
     printf 'GENERATIONS := %s -Wno-deprecated-gpu-targets\n' "$generations"
-    # nvcc's objects are C++, and need its library.
+    # Object files made by nvcc need the C++ library.
     printf 'LIB_FLAGS := %s %s %s -lstdc++\nNCCL_FLAGS := %s\n' "$cublas" "$base" "$zlib" "$nccl"
     exit
 fi
 
-# oneDNN has kernels of its own for x86-64 only, and its OpenMP flavour can be kept from starting threads. PRODUCTS=cblas
-# passes it over.
+# oneDNN has fast kernels for x86-64 only. The number of its threads can be limited if it is built with OpenMP.
+# PRODUCTS=cblas skips oneDNN.
 if [ "$(uname -m)" = x86_64 ] && [ "${PRODUCTS:-}" != cblas ]; then
     base=-lgomp
     onednn=$(find_in -ldnnl dnnl.h 'sizeof(char[DNNL_CPU_RUNTIME == DNNL_RUNTIME_OMP ? 1 : -1]) + (size_t)dnnl_sgemm % 2' \
@@ -123,8 +129,8 @@ if [ "$(uname -m)" = x86_64 ] && [ "${PRODUCTS:-}" != cblas ]; then
     echo 'MISSING := oneDNN'
 fi
 
-# OpenBLAS in its OpenMP flavour shares its threads with our loops, so it is tried first; it lies in
-# a folder of its own on Debian, and has a name of its own on Fedora.
+# OpenBLAS built with OpenMP shares its threads with our loops, so it is tried first. Debian keeps it in a separate
+# folder, and Fedora gives it another name.
 sgemm='(size_t)cblas_sgemm % 2'
 for multiarch in /usr/lib/*/openblas-openmp; do
     name=$(basename "$(dirname "$multiarch")")
@@ -135,11 +141,11 @@ try "-I/usr/include/openblas -lopenblaso" cblas.h "$sgemm" && : "${blas:=-I/usr/
 : "${blas:=$(find_in -lopenblas cblas.h "$sgemm" OPENBLAS_HOME EBROOTOPENBLAS CONDA_PREFIX /usr)}"
 if [ -z "$blas" ]; then
     blas=$(find_in -lcblas cblas.h "$sgemm" /usr || find_in -lblas cblas.h "$sgemm" /usr) ||
-        missing "neither oneDNN nor a CBLAS library (cblas.h, -lopenblas) found. Any one of these mends it:" \
+        missing "neither oneDNN nor a CBLAS library (cblas.h, -lopenblas) found. Any one of these fixes it:" \
             "tools/deps.sh run (installs oneDNN or OpenBLAS where that is allowed)" \
             "load your site's OpenBLAS module, or set OPENBLAS_HOME to its folder" "conda install onednn, or openblas"
-    if ! ldd "$work/probe" | grep -qE 'openblas|blis|mkl'; then # which may stand behind the name libblas
-        echo "note: the CPU device gets the reference BLAS, several times slower than oneDNN or OpenBLAS." \
+    if ! ldd "$work/probe" | grep -qE 'openblas|blis|mkl'; then # libblas may be a link to one of these
+        echo "note: the CPU device uses the reference BLAS, which is several times slower than oneDNN or OpenBLAS." \
             "tools/deps.sh run installs one of them; or load the module of OpenBLAS, or set OPENBLAS_HOME" >&2
         blas="-DREFERENCE_BLAS $blas"
         echo 'MISSING := OpenBLAS'

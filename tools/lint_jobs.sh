@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# lint_jobs.sh [FILE...]: finds the classic slips in job scripts, by default in all of slurm/ and pbs/, before a
-# night in the queue does. Prints a line for each, with file and line, and exits with 1 if there is any.
+# lint_jobs.sh [FILE...]: finds common mistakes in job scripts, by default in all of slurm/ and pbs/, before a job waits
+# in the queue for nothing. It prints the file, the line and the reason of each mistake, and exits with 1 if it finds any.
 set -eu
 root=$(realpath "$(dirname "$0")/..")
 if [ $# = 0 ]; then
@@ -9,7 +9,7 @@ if [ $# = 0 ]; then
     set -- slurm/*.sbatch pbs/*.pbs
 fi
 
-# Unquoted variables, a missing first line and much else. -P: site.sh is looked for there.
+# The linter shellcheck finds unquoted variables, a missing first line and more. It looks for site.sh in the source path.
 failed=0
 shellcheck --format=gcc --external-sources --source-path="$root" "$@" || failed=1
 
@@ -18,7 +18,7 @@ awk -v root="$root" '
 function slip(line, what) { print FILENAME ":" line ": " what; slips++ }
 function exists(path,    text, got) { got = getline text <path; close(path); return got >= 0 }
 
-# A program is built from the source of its name, and need not be there yet.
+# Paths must exist. A program may not be built yet, so its source is enough.
 function check_paths(rest,    path, before) {
     while (match(rest, /(0[0-9]_[a-z_]+|slurm|pbs|tools)\/[A-Za-z0-9_.\/-]*[A-Za-z0-9]/)) {
         before = substr(rest, RSTART - 1, RSTART > 1)
@@ -30,17 +30,17 @@ function check_paths(rest,    path, before) {
 }
 
 FNR == 1 { commands = 0; command = "" }
-/\r$/ { slip(FNR, "the line ends as on Windows; mend it: sed -i \"s/\\r$//\" " FILENAME); sub(/\r$/, "") }
+/\r$/ { slip(FNR, "the line has a Windows line ending; remove it: sed -i \"s/\\r$//\" " FILENAME); sub(/\r$/, "") }
 { check_paths($0) }
 /^#[ \t]+(SBATCH|PBS)([ \t]|$)/ { slip(FNR, "a blank after # makes this directive a comment") }
 /^#(SBATCH|PBS)([ \t]|$)/ && commands { slip(FNR, "a directive after the first command is ignored") }
 /^[ \t]*(#|$)/ { next }
 
-# A command may go on in the next line.
+# A command may continue on the next line.
 { if (command == "") first = FNR; commands = 1; command = command $0 }
 sub(/\\$/, "", command) { next }
 command ~ /(^|[ \t;&|(])srun[ \t]/ {
-    if (command !~ /--kill-on-bad-exit/) slip(first, "srun without --kill-on-bad-exit=1 outlives a failed rank")
+    if (command !~ /--kill-on-bad-exit/) slip(first, "srun without --kill-on-bad-exit=1 continues after a rank has failed")
     if (command !~ /--cpus-per-task/) slip(first, "srun without --cpus-per-task gives each task one core")
 }
 command ~ /(MASTER_PORT=|--master-port[= ])["\047]?[0-9]/ {

@@ -1,4 +1,4 @@
-#include "allreduce.h"
+#include "tests/bench/allreduce.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

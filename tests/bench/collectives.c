@@ -1,6 +1,7 @@
 // collectives RANKS: the all-reduce of the CPU device, one process and one device per rank.
-#include "../../common/error.h"
-#include "allreduce.h"
+#include "common/device.h"
+#include "common/error.h"
+#include "tests/bench/allreduce.h"
 #include <nccl.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -38,7 +39,7 @@ static void sum(float *buffer, size_t count, int times) {
 }
 
 static void run(int rank, int ranks) {
-    error_rank = rank;
+    snprintf(error_name, sizeof error_name, "rank %d", rank);
     if (rank == 0) {
         check_nccl(ncclGetUniqueId(&shared->id), "ncclGetUniqueId");
         atomic_store(&shared->ready, 1);

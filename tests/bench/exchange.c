@@ -2,7 +2,7 @@
 // streams, no types, no errors. It is the bound to what the CPU device's NCCL can reach through
 // shared memory. Each rank sums one part of a chunk for all (reduce-scatter), and then fetches the
 // parts of the others (all-gather): one copy into shared memory and one out of it.
-#include "allreduce.h"
+#include "tests/bench/allreduce.h"
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -9,7 +9,7 @@ from bench import machine, option, ratio, run, show, spread
 ROUNDS = int(option("--rounds", 20))
 build = sys.argv[1]
 LAUNCH = (f"{build}/03_multigpu_launcher/launch",)
-TORCHRUN = ("/usr/bin/python3", "-B", "tests/e2e/torchrun/torchrun.py", "--no_python",
+TORCHRUN = ("/usr/bin/python3", "-B", "tests/steps/torchrun/torchrun.py", "--no_python",
             "--monitor_interval", "0.1")  # which is what later versions do by themselves
 # Rank 0 says when it was killed, and when it is there again.
 DIES = ("sh", "-c", "[ $RANK != 0 ] || date +%s.%N; [ $TORCHELASTIC_RESTART_COUNT = 1 ] || [ $RANK != 0 ] || kill -9 $$")

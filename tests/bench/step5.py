@@ -1,5 +1,5 @@
-"""step5.py BUILD [--rounds N]: the speed of step 5 with two ranks on the CPU device, for each strategy, beside that of
-step 4; of the default model, and of one with 50 million parameters."""
+"""step5.py BUILD [--rounds N]: the speed of steps 5 and 7 with two ranks on the CPU device, for each strategy, beside
+that of step 4; of the default model, and of one with 50 million parameters."""
 import os
 import struct
 import sys
@@ -12,11 +12,11 @@ LARGE = "4096,4096,4096,3072"
 build = sys.argv[1]
 launch = f"{build}/03_multigpu_launcher/launch"
 STRATEGIES = {"step 4": ("04_multinode/train",),
-              "none": ("05_fsdp/train", "--strategy", "none"),
-              "full": ("05_fsdp/train", "--strategy", "full"),
+              "none": ("07_large_models/train", "--strategy", "none"),
+              "full": ("05_fsdp/train",),
               "full, --prefetch 0": ("05_fsdp/train", "--prefetch", 0),
-              "grad": ("05_fsdp/train", "--strategy", "grad"),
-              "full, bf16": ("05_fsdp/train", "--precision", "bf16")}
+              "grad": ("07_large_models/train", "--strategy", "grad"),
+              "full, bf16": ("07_large_models/train", "--precision", "bf16")}
 
 
 def write_images(folder, name, count):

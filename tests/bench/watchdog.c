@@ -1,7 +1,10 @@
 // watchdog: what the host does for each collective of one rank, in microseconds: a blocking call of
 // NCCL alone, the same under step 4's watchdog, and a call on a non-blocking communicator until
 // NCCL has taken it in.
-#include "../../04_multinode/watchdog.h"
+#include "04_multinode/watchdog.h"
+#include "02_multigpu_fork/nccl_check.h"
+#include "common/clock.h"
+#include "common/device.h"
 #include <stdlib.h>
 
 enum { CALLS = 50, ROUNDS = 401 }; // so few calls that no stream is full

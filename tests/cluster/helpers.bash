@@ -1,7 +1,7 @@
 # What the tests on a cluster share. setup_file calls start_cluster, setup enter_course, teardown clear_cluster and
 # teardown_file stop_cluster.
-# shellcheck disable=SC2034,SC2154 # the tests use id, and ../e2e/helpers.bash sets root
-load ../e2e/helpers
+# shellcheck disable=SC2034,SC2154 # the tests use id, and ../helpers.bash sets root
+load ../helpers
 
 cluster() {
     "$BATS_TEST_DIRNAME/cluster.sh" "$@"
@@ -47,7 +47,7 @@ clear_cluster() {
 
 # within SECONDS COMMAND...: waits until the command succeeds.
 within() {
-    local end=$((${EPOCHREALTIME//[!0-9]/} + $1 * 1000000))
+    local end=$((${EPOCHREALTIME//[!0-9]/} + $(patience "$1") * 1000000))
     until "${@:2}"; do
         [ "${EPOCHREALTIME//[!0-9]/}" -lt $end ] || { echo "not within $1 s: ${*:2}" && return 1; }
         sleep 0.2

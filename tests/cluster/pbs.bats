@@ -3,7 +3,7 @@
 # Every file of pbs/ on the test cluster, by a stand-in for qsub that gives a job what PBS gives it and no more.
 # Open MPI starts its processes over the nodes' own ssh, as on a cluster whose Open MPI does not know PBS.
 # shellcheck disable=SC2154 # bats and helpers.bash set variables
-load ../e2e/helpers
+load ../helpers
 
 setup_file() {
     cluster=$BATS_TEST_DIRNAME/cluster.sh
@@ -12,11 +12,11 @@ setup_file() {
     export cluster WHY_NOT CLUSTER_ROOT=$BATS_FILE_TMPDIR/cluster
     [ -z "$WHY_NOT" ] || return 0
     local programs=(03_multigpu_launcher/launch 04_multinode/train 05_fsdp/train
-        06_allreduce_demo/allreduce)
+        06_allreduce_demo/allreduce 07_large_models/train)
     need_train "${programs[@]}"
     "$cluster" up
 
-    # What a user would have after make step3 step4 step5 step6, in a folder that all nodes see.
+    # What a user would have after make step3 step4 step5 step6 step7, in a folder that all nodes see.
     export work=$CLUSTER_ROOT/work
     mkdir "$work"
     cp -r "$root/pbs" "$root/slurm" "$BATS_TEST_DIRNAME/qsub" "$work"
@@ -80,14 +80,17 @@ said() {
     [ -s "step4-launcher.$(cut -d . -f 1 id).bin" ]
 }
 
-@test "step5.pbs: four ranks that share the model, and two nodes that each do, train step 1's curve" {
+@test "step5.pbs: four ranks that share the model train step 1's curve" {
     ARGS="$options --csv full.csv --snapshot full.bin"
     submit pbs/step5.pbs
     same_curve step1.csv full.csv
     said "Open MPI's variables"
     [ "$(find . -name "full.bin.e*of4" | wc -l)" = 4 ]
+}
+
+@test "step7.pbs: two nodes that each share the model train step 1's curve" {
     ARGS="$options --csv hybrid.csv --snapshot hybrid.bin --strategy hybrid"
-    submit pbs/step5.pbs
+    submit pbs/step7.pbs
     same_curve step1.csv hybrid.csv
     [ "$(find . -name "hybrid.bin.e*of2" | wc -l)" = 2 ]
 }

@@ -227,15 +227,15 @@ shards() {
 }
 
 # Slurm tells ranks how many of them are on their node, as 2(x2) or 1(x4).
-@test "step 5 trains as step 1 does, sharded over all ranks and within nodes, on two nodes and on four" {
+@test "steps 5 and 7 train as step 1 does, sharded over all ranks and within nodes, on two nodes and on four" {
     local name ids=() four=(--nodes=4 --ntasks-per-node=1 --gpus-per-node=1)
     submit slurm/step5.sbatch "${tiny[@]}" --csv full2x2.csv --snapshot full2x2.bin
     ids+=("$id")
-    submit slurm/step5.sbatch "${tiny[@]}" --csv hybrid2x2.csv --snapshot hybrid2x2.bin --strategy hybrid
+    submit slurm/step7.sbatch "${tiny[@]}" --csv hybrid2x2.csv --snapshot hybrid2x2.bin --strategy hybrid
     ids+=("$id")
     submit "${four[@]}" slurm/step5.sbatch "${tiny[@]}" --csv full4x1.csv --snapshot full4x1.bin
     ids+=("$id")
-    submit "${four[@]}" slurm/step5.sbatch "${tiny[@]}" --csv hybrid4x1.csv --snapshot hybrid4x1.bin \
+    submit "${four[@]}" slurm/step7.sbatch "${tiny[@]}" --csv hybrid4x1.csv --snapshot hybrid4x1.bin \
         --strategy hybrid
     ids+=("$id")
     "$TRAIN" "${tiny[@]}" --csv alone.csv
@@ -253,7 +253,7 @@ shards() {
 }
 
 @test "hybrid sharding refuses ranks that are not numbered node by node" {
-    submit --distribution=cyclic slurm/step5.sbatch "${tiny[@]}" --strategy hybrid
+    submit --distribution=cyclic slurm/step7.sbatch "${tiny[@]}" --strategy hybrid
     ended "$id" FAILED
     logged "$id" '^error: --strategy hybrid: want .* numbered node by node'
     log "$id" | grep -m 1 'srun: error:' | grep 'task [12]: Exited with exit code 2'
@@ -265,7 +265,7 @@ shards() {
     local rank
     make_job
     CPU_DEVICE_CHAOS=1 submit --nodes=2 --ntasks-per-node=2 --gpus-per-node=2 tasks.sbatch hybrid \
-        05_fsdp/train "${long[@]}" --strategy hybrid
+        07_large_models/train "${long[@]}" --strategy hybrid
     within 60 logged "$id" '^epoch 20/'
     cluster exec -n "$(nodes "$id" | tail -n 1)" pkill -KILL --oldest -x train
     within 10 all_ended "$id"
@@ -287,7 +287,7 @@ shards() {
     lost=$id node=$(nodes "$id" | tail -n 1)
     cluster poweroff "$node"
     cluster exec scontrol update nodename="$node" state=down reason=power
-    submit slurm/step5.sbatch "${long[@]}" --snapshot whole.bin --save full
+    submit slurm/step7.sbatch "${long[@]}" --snapshot whole.bin --save full
     ended "$id" COMPLETED
     ended "$lost" COMPLETED
     [[ " $(nodes "$lost") " != *" $node "* ]]

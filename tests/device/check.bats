@@ -2,11 +2,12 @@
 # The checker of ordering (CPU_DEVICE_CHECK=1) and the steps: it finds nothing in them, and every fault that is
 # planted in them, in every run, with the places of both operations.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
-load ../e2e/helpers
+load ../helpers
 
 setup_file() {
     tiny_data "$BATS_FILE_TMPDIR/tiny"
-    need_train 02_multigpu_fork/train 03_multigpu_launcher/{launch,train} 04_multinode/train 05_fsdp/train
+    need_train 02_multigpu_fork/train 03_multigpu_launcher/{launch,train} 04_multinode/train 05_fsdp/train \
+        07_large_models/train
 }
 
 setup() {
@@ -50,9 +51,7 @@ clean() {
 
 @test "nothing is found in step 5, whatever its options" {
     local ranks more
-    for more in "" "--strategy grad" "--strategy none" "--overlap 0" "--prefetch 0" "--optimizer adam --save full" \
-        "--precision bf16" "--accumulate 2 --clip 0.5" "--recompute 1 --unit-bytes 3000" \
-        "--precision bf16 --strategy grad --accumulate 2 --clip 0.5 --recompute 1 --unit-bytes 3000"; do
+    for more in "" "--overlap 0" "--prefetch 0" "--optimizer adam" "--dropout 0.2"; do
         for ranks in 2 3; do
             # shellcheck disable=SC2086 # a list of words
             clean 5 $ranks "$build/05_fsdp/train" $more
@@ -60,12 +59,24 @@ clean() {
     done
 }
 
-@test "nothing is found in step 5's hybrid strategy on two nodes" {
+@test "nothing is found in step 7, whatever its options" {
+    local ranks more
+    for more in "" "--strategy grad" "--strategy none" "--overlap 0" "--prefetch 0" "--optimizer adam --save full" \
+        "--precision bf16" "--accumulate 2 --clip 0.5" "--recompute 1 --unit-bytes 3000 --dropout 0.2" \
+        "--precision bf16 --strategy grad --accumulate 2 --clip 0.5 --recompute 1 --unit-bytes 3000"; do
+        for ranks in 2 3; do
+            # shellcheck disable=SC2086 # a list of words
+            clean 7 $ranks "$build/07_large_models/train" $more
+        done
+    done
+}
+
+@test "nothing is found in step 7's hybrid strategy on two nodes" {
     local port node jobs=()
     port=$(free_port)
     for node in 0 1; do
         NCCL_HOSTID=node$node timeout 60 "$launch" --nnodes 2 --node-rank $node --nproc-per-node 2 --master-port "$port" \
-            "$build/05_fsdp/train" "${options[@]}" --strategy hybrid --accumulate 2 --batch 120 --clip 0.5 \
+            "$build/07_large_models/train" "${options[@]}" --strategy hybrid --accumulate 2 --batch 120 --clip 0.5 \
             --epochs 2 --snapshot snapshot >out.$node 2>err.$node 3>&- &
         jobs+=($!)
     done
@@ -83,16 +94,6 @@ clean() {
     diff <(cut -d, -f1-6 checked) <(cut -d, -f1-6 unchecked)
 }
 
-# plant STEP FILE SED: ./program is the step after this change to one of its files, which must be one.
-plant() {
-    local folder
-    folder=$(echo "$root/0$1"_*)
-    rm -rf changed && mkdir changed
-    cp "$folder"/*.[ch] changed
-    edit "changed/$2" "$3"
-    compile ./program -g -iquote "$folder" changed/train.c "$build"/common/cpu/*.o
-}
-
 # found STEP SUMMARY OPERATION PATTERN...: every run ends with the summary, and with a line for each operation whose
 # place holds the pattern.
 found() {
@@ -103,7 +104,7 @@ found() {
         for ((i = 3; i < $#; i += 2)); do
             operation=${!i} next=$((i + 1))
             pattern=${!next}
-            place=$(sed -nE "s/.*${operation}[^(]* at changed\/([a-z]+\.[ch]:[0-9]+) .*/\1/p" err | head -n 1)
+            place=$(sed -nE "s/.*${operation}[^(]* at ([a-z0-9_]+\/[a-z]+\.[ch]:[0-9]+) .*/\1/p" err | head -n 1)
             [ -n "$place" ] || { echo "no place of $operation" && cat err && return 1; }
             # A call may take several lines.
             sed -n "$((${place#*:} - 2)),$((${place#*:} + 2))p" "changed/${place%:*}" | grep -qF "$pattern" ||
@@ -113,53 +114,65 @@ found() {
 }
 
 @test "step 2: the all-reduce must wait for the gradients" {
-    plant 2 train.c '/cudaStreamWaitEvent\(t->comm_stream/d'
+    changed ./program 2 train.c '/cudaStreamWaitEvent\(t->comm_stream/d'
     found 2 "nothing orders two operations that use t->gradients \(cudaMalloc at " \
         "sum_rows writes bytes" "l->kind->backward(" "ncclAllReduce reads bytes" "ncclAllReduce(t->gradients"
 }
 
 @test "step 2: the update must wait for the all-reduce" {
-    plant 2 train.c '/cudaStreamWaitEvent\(t->stream/d'
+    changed ./program 2 train.c '/cudaStreamWaitEvent\(t->stream/d'
     found 2 "nothing orders two operations that use t->gradients \(cudaMalloc at " \
         "ncclAllReduce writes bytes" "ncclAllReduce(t->gradients" "sgd_step reads bytes" "optimizer_step("
 }
 
-@test "step 5: a layer must wait until it is gathered" {
-    plant 5 fsdp.h '/cudaStreamWaitEvent\(f->stream, f->units/d'
-    found 5 "nothing orders two operations that use u->whole \(cudaMalloc at " \
-        "ncclAllGather writes bytes" "ncclAllGather(shard" "matrix product reads bytes" "l->kind->forward("
+@test "steps 5 and 7: a layer must wait until it is gathered" {
+    changed ./program 5 fsdp.h '/cudaStreamWaitEvent\(f->stream, f->pieces/d'
+    found 5 "nothing orders two operations that use f->buffers\[[01]\] \(cudaMalloc at " \
+        "ncclAllGather writes bytes" "ncclAllGather(f->parameters" "matrix product reads bytes" "l->kind->forward("
+    changed ./program 7 units.h '/cudaStreamWaitEvent\(f->stream, f->units/d'
+    found 7 "nothing orders two operations that use u->whole \(cudaMalloc at " \
+        "ncclAllGather writes bytes" "ncclAllGather(piece" "matrix product reads bytes" "l->kind->forward("
 }
 
-@test "step 5: a buffer must not be gathered into while its last layer computes" {
-    plant 5 fsdp.h '/^static void gather_unit/,/^}/{/comm_waits/d}'
-    found 5 "nothing orders two operations that use u->whole \(cudaMalloc at " \
-        "matrix product reads bytes" "l->kind->forward(" "ncclAllGather writes bytes" "ncclAllGather(shard"
+@test "steps 5 and 7: a buffer must not be gathered into while its last layer computes" {
+    changed ./program 5 fsdp.h '/void start_gather/,/^}/{/comm_waits/d}'
+    found 5 "nothing orders two operations that use f->buffers\[[01]\] \(cudaMalloc at " \
+        "matrix product reads bytes" "l->kind->forward(" "ncclAllGather writes bytes" "ncclAllGather(f->parameters"
+    changed ./program 7 units.h '/void gather_unit/,/^}/{/comm_waits/d}'
+    found 7 "nothing orders two operations that use u->whole \(cudaMalloc at " \
+        "matrix product reads bytes" "l->kind->forward(" "ncclAllGather writes bytes" "ncclAllGather(piece"
 }
 
-@test "step 5: gradients must be there before they are scattered, and summed before the update" {
-    plant 5 fsdp.h '/^static void scatter_unit/,/^}/{/comm_waits/d}'
-    found 5 "nothing orders two operations that use u->whole \(cudaMalloc at " \
+@test "steps 5 and 7: gradients must be there before they are scattered, and summed before the update" {
+    changed ./program 5 fsdp.h '/void fsdp_scatter/,/^}/{/comm_waits/d}'
+    found 5 "nothing orders two operations that use f->buffers\[[01]\] \(cudaMalloc at " \
+        "sum_rows writes bytes" "l->kind->backward(" "ncclReduceScatter reads bytes" "ncclReduceScatter(whole"
+    changed ./program 5 fsdp.h '/void fsdp_finish/,/^}/{/cudaStreamWaitEvent/d}'
+    found 5 "nothing orders two operations that use f->gradients \(cudaMalloc at " \
+        "ncclReduceScatter writes bytes" "ncclReduceScatter(whole" "sgd_step reads bytes" "optimizer_step("
+    changed ./program 7 units.h '/void scatter_unit/,/^}/{/comm_waits/d}'
+    found 7 "nothing orders two operations that use u->whole \(cudaMalloc at " \
         "sum_rows writes bytes" "l->kind->backward(" "ncclReduceScatter reads bytes" "ncclReduceScatter(u->gradients"
-    plant 5 train.c '/cudaStreamWaitEvent\(t->stream, t->event/d'
-    found 5 "nothing orders two operations that use t->gradients \(cudaMalloc at " \
+    changed ./program 7 units.h '/void units_finish/,/^}/{/cudaStreamWaitEvent/d}'
+    found 7 "nothing orders two operations that use f->gradients \(cudaMalloc at " \
         "ncclAllReduce writes bytes" "ncclAllReduce(sums" "sgd_step reads bytes" "optimizer_step("
 }
 
 @test "a result must not be read before its copy has been waited for" {
     local step
-    for step in 2 3 4 5; do
-        plant $step train.c '/^static struct stats read_stats/,/^}/{/(cudaStreamSynchronize|wait_for)\(t->stream\)/d}'
-        found $step "host code at changed/train.c:.* touches pinned memory while an operation may still use it:" \
+    for step in 2 3 4 5 7; do
+        changed ./program $step train.c '/^static struct stats read_stats/,/^}/{/(cudaStreamSynchronize|wait_for)\(t->stream\)/d}'
+        found $step "host code at [a-z0-9_]+/train.c:.* touches pinned memory while an operation may still use it:" \
             "host code" "sums->" "cudaMemcpyAsync, queued" "cudaMemcpyAsync(sums"
     done
 }
 
-@test "step 5: two communicators need the same order on all ranks" {
-    plant 5 train.c '/^static void check_replicas/,/^}/s/^    COLLECTIVE/    for (int i = 0; i < 2; i++)\
-        COLLECTIVE(t->stream, ncclAllReduce(t->gradients, t->gradients, 1, ncclFloat, ncclSum,\
-                                            (t->rank + i) % 2 ? t->comm : t->fsdp.group_comm, t->stream));\
+@test "step 7: two communicators need the same order on all ranks" {
+    changed ./program 7 train.c '/^static void check_replicas/,/^}/s/^    COLLECTIVE/    for (int i = 0; i < 2; i++)\
+        COLLECTIVE(t->stream, ncclAllReduce(f->gradients, f->gradients, 1, ncclFloat, ncclSum,\
+                                            (t->rank + i) % 2 ? t->comm : f->group_comm, t->stream));\
 &/'
-    found 5 "the ranks use two communicators in different orders" \
-        "rank 0 is in AllReduce .count 1, float, sum." "ncclAllReduce(t->gradients, t->gradients, 1" \
-        "rank 1 is in AllReduce .count 1, float, sum." "ncclAllReduce(t->gradients, t->gradients, 1"
+    found 7 "the ranks use two communicators in different orders" \
+        "rank 0 is in AllReduce .count 1, float, sum." "ncclAllReduce(f->gradients, f->gradients, 1" \
+        "rank 1 is in AllReduce .count 1, float, sum." "ncclAllReduce(f->gradients, f->gradients, 1"
 }

@@ -2,7 +2,7 @@
 # Matrix products of the CPU device: the library that find_libs.sh takes, and the one that it takes where that is not
 # there; both pass the tests of cuBLAS; the banner names them, and says when OpenBLAS took slow kernels.
 # shellcheck disable=SC2154 # bats and helpers.bash set variables across functions
-load ../e2e/helpers
+load ../helpers
 
 setup() {
     cd "$root" || return

@@ -3,7 +3,7 @@
 # The trainers and the CPU device's own tests under AddressSanitizer, UBSan and ThreadSanitizer, and under
 # random delays of every operation. Two threads share the kernels out, even where there is one core.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
-load ../e2e/helpers
+load ../helpers
 
 setup_file() {
     tiny_data "$BATS_FILE_TMPDIR/tiny"
@@ -20,6 +20,13 @@ setup() {
 clean() {
     timeout 300 setarch -R "$@" >log 2>&1 || { echo "status $?: $*" && cat log && return 1; }
     ! grep -E 'Sanitizer|runtime error|WARNING' log
+}
+
+each_clean() { # COMMAND...
+    local command
+    for command; do
+        clean "$command" || return
+    done
 }
 
 # Whole epochs with evaluation, snapshots and a resumed run; then the default model.
@@ -73,18 +80,18 @@ same_losses_in_chaos() { # PROGRAM SEED...
 }
 
 @test "AddressSanitizer and UBSan find nothing in the CPU device's tests" {
-    build_sanitized address,undefined build/asan/tests/unit/test_{cpu_device,check,cublas}
-    clean "$folder/tests/unit/test_cpu_device"
-    clean "$folder/tests/unit/test_check"
-    clean "$folder/tests/unit/test_cublas"
+    build_sanitized address,undefined build/asan/tests/device/test_{cpu_device,check,cublas}
+    clean "$folder/tests/device/test_cpu_device"
+    clean "$folder/tests/device/test_check"
+    clean "$folder/tests/device/test_cublas"
 }
 
 @test "ThreadSanitizer finds nothing in the CPU device's tests" {
-    build_sanitized thread build/tsan/tests/unit/test_{cpu_device,check,cublas}
-    TSAN_OPTIONS=die_after_fork=0 clean "$folder/tests/unit/test_cpu_device"
+    build_sanitized thread build/tsan/tests/device/test_{cpu_device,check,cublas}
+    TSAN_OPTIONS=die_after_fork=0 clean "$folder/tests/device/test_cpu_device"
     # A fault of the program's own is explained in a handler, with what handlers may not use, before the end.
-    TSAN_OPTIONS="die_after_fork=0 atexit_sleep_ms=0 report_signal_unsafe=0" clean "$folder/tests/unit/test_check"
-    clean "$folder/tests/unit/test_cublas"
+    TSAN_OPTIONS="die_after_fork=0 atexit_sleep_ms=0 report_signal_unsafe=0" clean "$folder/tests/device/test_check"
+    clean "$folder/tests/device/test_cublas"
 }
 
 # Two ranks, and the second that ThreadSanitizer sleeps at every exit saved.
@@ -103,39 +110,41 @@ step2_in_chaos() { # SEED
     step2_in_chaos 7
 }
 
-# Three ranks with all that step 5 has; another number of them goes on from their shards.
-step5_in_chaos() { # SEED
-    local step5=("$folder/05_fsdp/train" --data "$BATS_FILE_TMPDIR/tiny" --hidden "33,20,9" --batch 60 --snapshot shards)
+# Three ranks with all that step 7 has; another number of them goes on from their shards.
+step7_in_chaos() { # SEED
+    local step7=("$folder/07_large_models/train" --data "$BATS_FILE_TMPDIR/tiny" --hidden "33,20,9" --batch 60 --snapshot shards)
     local launch=${TRAIN%/01_single_gpu/train}/03_multigpu_launcher/launch
     export CPU_DEVICES=3 NCCL_SOCKET_IFNAME=lo TSAN_OPTIONS=atexit_sleep_ms=0 CPU_DEVICE_CHAOS=$1 CPU_DEVICE_CHECK=1
-    clean "$launch" --nproc-per-node 3 "${step5[@]}" --epochs 1 --optimizer adam --accumulate 2 --recompute 1 \
+    clean "$launch" --nproc-per-node 3 "${step7[@]}" --epochs 1 --optimizer adam --accumulate 2 --recompute 1 \
         --unit-bytes 3000 --clip 0.5
     [ "$(find . -name 'shards.*of3' | wc -l)" = 3 ]
-    clean "$launch" --nproc-per-node 2 "${step5[@]}" --epochs 2 --optimizer adam --strategy grad --precision bf16 \
+    clean "$launch" --nproc-per-node 2 "${step7[@]}" --epochs 2 --optimizer adam --strategy grad --precision bf16 \
         --save full
     grep -q '^resumed .* 1 epochs' log
     [ "$(find . -name 'shards*')" = ./shards ]
 }
 
-@test "AddressSanitizer and UBSan find nothing in step 5" {
-    build_sanitized address,undefined build/asan/05_fsdp/train
-    step5_in_chaos 8
+@test "AddressSanitizer and UBSan find nothing in step 7" {
+    build_sanitized address,undefined build/asan/07_large_models/train
+    step7_in_chaos 8
 }
 
-@test "ThreadSanitizer finds nothing in step 5" {
-    build_sanitized thread build/tsan/05_fsdp/train
-    step5_in_chaos 9
+@test "ThreadSanitizer finds nothing in step 7" {
+    build_sanitized thread build/tsan/07_large_models/train
+    step7_in_chaos 9
 }
 
 # Both at once, as they mostly wait, for ranks that have died. Without the search for leaks, which stops threads
 # in a way that the SIGCONT of one of the tests upsets.
 @test "AddressSanitizer, UBSan and ThreadSanitizer find nothing in NCCL's tests" {
-    build_sanitized address,undefined build/asan/tests/unit/test_nccl
+    local tests races=0
+    mapfile -t tests < <(cd "$root" && printf '%s\n' tests/device/test_nccl_*.c)
+    tests=("${tests[@]%.c}")
+    build_sanitized address,undefined "${tests[@]/#/build/asan/}"
     mkdir asan
-    (cd asan && ASAN_OPTIONS=detect_leaks=0 clean "$folder/tests/unit/test_nccl") 3>&- &
-    build_sanitized thread build/tsan/tests/unit/test_nccl
-    local races=0
-    TSAN_OPTIONS="die_after_fork=0 atexit_sleep_ms=0" clean "$folder/tests/unit/test_nccl" || races=1
+    (cd asan && ASAN_OPTIONS=detect_leaks=0 each_clean "${tests[@]/#/$folder/}") 3>&- &
+    build_sanitized thread "${tests[@]/#/build/tsan/}"
+    TSAN_OPTIONS="die_after_fork=0 atexit_sleep_ms=0" each_clean "${tests[@]/#/$folder/}" || races=1
     wait $!
     [ $races = 0 ]
 }

@@ -2,7 +2,8 @@
 // rest is, and whether its dimensions are cut down below 256: else most inputs claim far more bytes
 // than they have. The other files are good. A set that loads must be usable, and one that does not
 // must say why.
-#include "../../common/data.h"
+#include "common/data.h"
+#include "common/error.h"
 #include <assert.h>
 #include <limits.h>
 #include <math.h>
@@ -55,13 +56,13 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
 
 static void check(const struct dataset *set) {
     unsigned sum = 0;
-    assert(set->count > 0 && set->pixels > 0);
-    assert(isfinite(set->mean) && isfinite(set->deviation) && set->deviation > 0);
+    assert(set->count > 0 && set->inputs > 0);
+    assert(isfinite(set->mean[0]) && isfinite(set->deviation[0]) && set->deviation[0] > 0);
     for (size_t i = 0; i < set->count; i++)
-        assert(set->labels[i] < CLASSES);
-    for (size_t i = 0; i < set->count * (size_t)set->pixels; i++)
-        sum += set->images[i]; // AddressSanitizer looks whether they are all there
-    assert(sum <= 255 * set->count * (size_t)set->pixels);
+        assert(set->labels[i] < set->classes);
+    for (size_t i = 0; i < set->count * (size_t)set->inputs; i++)
+        sum += set->values[i]; // AddressSanitizer looks whether they are all there
+    assert(sum <= 255 * set->count * (size_t)set->inputs);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -84,11 +85,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     } else {
         check(&train);
         check(&test);
-        assert(train.pixels == test.pixels);
+        assert(train.inputs == test.inputs);
     }
-    free(train.images);
+    free(train.values);
     free(train.labels);
-    free(test.images);
+    free(test.values);
     free(test.labels);
     put(paths[fuzzed], good[fuzzed].bytes, good[fuzzed].size);
     return 0;

@@ -1,10 +1,11 @@
 // Fuzzes the snapshot reader. The first byte of the input says whether the checksum of the rest, a
 // file or a manifest, is made right: else hardly any input would come past it. Shards that a
 // manifest may name lie beside it: of one unit, cut in two.
-#include "../../common/error.h"
-#include "../../common/snapshot.h"
+#include "common/error.h"
+#include "common/shards.h"
 #include <assert.h>
 #include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,10 +18,7 @@ static char path[PATH_MAX];
 static const struct sharding halves = {2, 1, {2}};
 
 static struct snapshot *room(size_t parameters) {
-    struct snapshot *s = snapshot_new("mlp 1-2", "sgd", parameters, parameters, 1);
-    s->seed = 7;
-    s->batch = 64;
-    return s;
+    return snapshot_new("mlp 1-2", "sgd", 7, 64, parameters, parameters);
 }
 
 // Saving a whole file removes the shards.
@@ -42,8 +40,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     close(fd);
     struct snapshot *shard = room(shard_size(&halves));
     char why[WHY_SIZE];
-    shard->epochs = 3;
-    shard->step = 5;
+    shard->progress.epochs = 3;
+    shard->progress.step = 5;
     for (int number = 0; number < 2; number++) {
         shard->values[0] = (float)(number + 1);
         shard->values[1] = (float)(number + 3);
@@ -57,23 +55,30 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
 // A file that is accepted is what was expected, and all of it has been read.
 static void check(const struct snapshot *s, const struct snapshot *expected, const uint8_t *bytes,
                   size_t size) {
-    uint32_t crc;
-    assert(size == sizeof *s + 4 * sizeof(float) + sizeof crc);
-    memcpy(&crc, bytes + size - sizeof crc, sizeof crc);
-    assert(crc == (uint32_t)crc32_z(0, bytes, size - sizeof crc));
-    struct snapshot *file = malloc(size);
-    assert(file);
-    memcpy(file, bytes, size);
-    assert(file->epochs >= 0 && file->step >= 0);
-    assert(file->step == 0 || file->batch == expected->batch);
-    file->batch = expected->batch;
-    assert(memcmp(s, file, size) == 0);
-    assert(!memcmp(s->model, expected->model, strlen(expected->model) + 1));
-    assert(!memcmp(s->optimizer, expected->optimizer, strlen(expected->optimizer) + 1));
-    assert(s->version == expected->version && s->seed == expected->seed &&
-           s->batch == expected->batch);
+    struct {
+        char magic[8];
+        int64_t version;
+        char model[128], optimizer[16];
+        int64_t seed, batch;
+        struct progress progress;
+        int64_t parameters, states;
+        float values[4];
+        uint32_t crc;
+    } file;
+    const size_t whole = offsetof(__typeof__(file), crc) + sizeof file.crc;
+    assert(size == whole);
+    memcpy(&file, bytes, size);
+    assert(file.crc == (uint32_t)crc32_z(0, bytes, size - sizeof file.crc));
+    assert(memcmp(file.magic, "SNAPSHOT", 8) == 0 && file.version == 1);
+    assert(memcmp(&s->progress, &file.progress, sizeof file.progress) == 0);
+    assert(file.progress.epochs >= 0 && file.progress.step >= 0);
+    assert(file.progress.step == 0 || file.batch == expected->batch);
+    assert(!memcmp(file.model, expected->model, strlen(expected->model) + 1));
+    assert(!memcmp(file.optimizer, expected->optimizer, strlen(expected->optimizer) + 1));
+    assert(file.seed == expected->seed && file.parameters == 2 && file.states == 2);
+    assert(memcmp(s->values, file.values, sizeof file.values) == 0);
+    assert(s->seed == expected->seed && s->batch == expected->batch);
     assert(s->parameters == expected->parameters && s->states == expected->states);
-    free(file);
 }
 
 // A manifest that is accepted is text, names the shards that are there, and all of it has been
@@ -86,7 +91,7 @@ static void check_manifest(const struct snapshot *s, const uint8_t *bytes, size_
     snprintf(line, sizeof line, "crc32 %08x\n", (unsigned)crc32_z(0, bytes, before));
     assert(memcmp(bytes, head, strlen(head)) == 0 && memcmp(bytes + before, line, CRC_LINE) == 0);
     assert(memcmp(bytes + before - strlen(cut), cut, strlen(cut)) == 0);
-    assert(s->epochs == 3 && s->step == 5 && s->seed == 7 && s->batch == 64);
+    assert(s->progress.epochs == 3 && s->progress.step == 5 && s->seed == 7 && s->batch == 64);
     for (int i = 0; i < 4; i++)
         assert(s->values[i] == (float)(i + 1));
 }

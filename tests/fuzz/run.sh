@@ -18,7 +18,7 @@ trap 'exit 1' INT TERM
 
 compile() { # TARGET
     objects=
-    for source in common/*.c common/cpu/*.c "tests/fuzz/$1.c"; do
+    for source in common/*.c common/*/*.c cpu_device/*.c "tests/fuzz/$1.c"; do
         objects="$objects $build/${source%.c}.o"
     done
     # shellcheck disable=SC2086 # the objects, and the libraries below, are lists of words

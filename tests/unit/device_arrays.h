@@ -2,9 +2,9 @@
 // any business with: a write there is found at the end of the test, and a read brings in a number
 // (or an index) far off the others. Contents are the guards' too until somebody writes them.
 #pragma once
-#include "../../common/error.h"
-#include "../../common/kernels.h"
-#include "../../common/rng.h"
+#include "common/device.h"
+#include "common/kernels.h"
+#include "common/rng.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

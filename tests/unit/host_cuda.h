@@ -78,6 +78,7 @@ template <class Call> static void host_run_blocks(unsigned blocks, dim3 threads,
 #define gather_batch cu_gather_batch
 #define add_bias cu_add_bias
 #define relu_backward cu_relu_backward
+#define drop_values cu_drop_values
 #define sum_rows cu_sum_rows
 #define softmax_cross_entropy cu_softmax_cross_entropy
 #define sum_stats cu_sum_stats

@@ -1,6 +1,7 @@
 // The data set: IDX files that are read, IDX files that are refused, the synthetic set and the
 // shuffle.
-#include "../../common/data.h"
+#include "common/data.h"
+#include "common/device.h"
 #include <limits.h>
 #include <math.h>
 #include <setjmp.h>
@@ -69,7 +70,7 @@ static int make_folder(void **state) {
 static void free_sets(void) {
     struct dataset *sets[] = {&train, &test};
     for (int i = 0; i < 2; i++) {
-        free(sets[i]->images);
+        free(sets[i]->values);
         free(sets[i]->labels);
         *sets[i] = (struct dataset){0};
     }
@@ -114,11 +115,16 @@ static void refused(const char *name, const char *reason) {
 static void check_good_sets(void) {
     assert_int_equal(train.count, 3);
     assert_int_equal(test.count, 2);
-    assert_int_equal(train.pixels, 4);
-    assert_int_equal(test.pixels, 4);
-    assert_memory_equal(train.images, good[TRAIN_IMAGES].bytes + 16, 12);
+    const struct dataset *sets[] = {&train, &test};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(sets[i]->channels, 1);
+        assert_int_equal(sets[i]->inputs, 4);
+        assert_int_equal(sets[i]->targets, 1);
+        assert_int_equal(sets[i]->classes, 10);
+    }
+    assert_memory_equal(train.values, good[TRAIN_IMAGES].bytes + 16, 12);
     assert_memory_equal(train.labels, good[TRAIN_LABELS].bytes + 8, 3);
-    assert_memory_equal(test.images, good[TEST_IMAGES].bytes + 16, 8);
+    assert_memory_equal(test.values, good[TEST_IMAGES].bytes + 16, 8);
     assert_memory_equal(test.labels, good[TEST_LABELS].bytes + 8, 2);
 }
 
@@ -144,9 +150,52 @@ static void compressed_files(void **state) {
 static void mean_and_deviation(void **state) {
     (void)state;
     load(folder);
-    assert_float_equal(train.mean, 0.2, 1e-7);
-    assert_float_equal(train.deviation, sqrt(0.12), 1e-7);
-    assert_true(test.mean == train.mean && test.deviation == train.deviation);
+    assert_float_equal(train.mean[0], 0.2, 1e-7);
+    assert_float_equal(train.deviation[0], sqrt(0.12), 1e-7);
+    assert_true(test.mean[0] == train.mean[0] && test.deviation[0] == train.deviation[0]);
+}
+
+// Two samples of three channels of two values each: around 51, blank, and around 153.
+static void each_channel_has_its_mean(void **state) {
+    uint8_t values[] = {0, 102, 7, 7, 153, 102, 102, 0, 7, 7, 204, 153};
+    struct dataset set = {.count = 2, .channels = 3, .inputs = 6, .values = values};
+    const double means[] = {0.2, 7 / 255., 0.6}, deviations[] = {0.2, 1, sqrt(0.02)};
+    (void)state;
+    data_measure(&set);
+    for (int c = 0; c < 3; c++) {
+        assert_float_equal(set.mean[c], means[c], 1e-7);
+        assert_float_equal(set.deviation[c], deviations[c], 1e-7);
+    }
+    assert_true(set.mean[3] == 0 && set.deviation[3] == 0);
+}
+
+// What print_data prints of sets with the numbers of channels, from a file in place of stdout.
+static void banner(int channels, const char *want) {
+    char line[200] = "";
+    struct dataset set = {
+        .count = 3, .channels = channels, .mean = {0.1307f, 0.25f}, .deviation = {0.3081f, 1}};
+    FILE *file = fopen(path_of("banner"), "w+");
+    int saved = dup(STDOUT_FILENO);
+    assert_non_null(file);
+    fflush(stdout);
+    assert_true(saved >= 0 && dup2(fileno(file), STDOUT_FILENO) >= 0);
+    print_data("folder", &set, &(struct dataset){.count = 2});
+    fflush(stdout);
+    assert_true(dup2(saved, STDOUT_FILENO) >= 0);
+    close(saved);
+    rewind(file);
+    assert_non_null(fgets(line, sizeof line, file));
+    fclose(file);
+    unlink(path_of("banner"));
+    assert_string_equal(line, want);
+}
+
+static void banner_has_all_channels(void **state) {
+    (void)state;
+    banner(1,
+           "data      folder: 3 training and 2 test images, pixel mean 0.1307, deviation 0.3081\n");
+    banner(2, "data      folder: 3 training and 2 test images, pixel mean 0.1307 0.2500, "
+              "deviation 0.3081 1.0000\n");
 }
 
 static void blank_images_stay_finite(void **state) {
@@ -155,22 +204,26 @@ static void blank_images_stay_finite(void **state) {
     memset(blank.bytes + 16, 51, 12);
     put(names[TRAIN_IMAGES], blank.bytes, blank.size, "wbT");
     load(folder);
-    assert_float_equal(train.mean, 0.2, 1e-7);
-    assert_float_equal(train.deviation, 1, 0);
+    assert_float_equal(train.mean[0], 0.2, 1e-7);
+    assert_float_equal(train.deviation[0], 1, 0);
 }
 
 static void to_device(void **state) {
-    uint8_t images[12], labels[3];
+    uint8_t values[12], labels[3];
     (void)state;
-    load(folder);
-    data_to_device(&train);
-    CUDA_CHECK(cudaMemcpy(images, train.images, sizeof images, cudaMemcpyDeviceToHost));
-    CUDA_CHECK(cudaMemcpy(labels, train.labels, sizeof labels, cudaMemcpyDeviceToHost));
-    CUDA_CHECK(cudaFree(train.images));
-    CUDA_CHECK(cudaFree(train.labels));
-    train = (struct dataset){0};
-    assert_memory_equal(images, good[TRAIN_IMAGES].bytes + 16, sizeof images);
-    assert_memory_equal(labels, good[TRAIN_LABELS].bytes + 8, sizeof labels);
+    for (int targets = 1; targets <= 3; targets += 2) {
+        load(folder);
+        train.count = 3 / (size_t)targets; // one image with three labels
+        train.targets = targets;
+        data_to_device(&train);
+        CUDA_CHECK(cudaMemcpy(values, train.values, train.count * 4, cudaMemcpyDeviceToHost));
+        CUDA_CHECK(cudaMemcpy(labels, train.labels, sizeof labels, cudaMemcpyDeviceToHost));
+        CUDA_CHECK(cudaFree(train.values));
+        CUDA_CHECK(cudaFree(train.labels));
+        assert_memory_equal(values, good[TRAIN_IMAGES].bytes + 16, train.count * 4);
+        assert_memory_equal(labels, good[TRAIN_LABELS].bytes + 8, sizeof labels);
+        train = (struct dataset){0};
+    }
 }
 
 static void missing_folder(void **state) {
@@ -179,7 +232,7 @@ static void missing_folder(void **state) {
     (void)state;
     assert_int_equal(data_load(&train, &test, &nowhere, why), -1);
     assert_non_null(strstr(why, "nowhere/train-images-idx3-ubyte"));
-    assert_non_null(strstr(why, "No such file or directory"));
+    assert_non_null(strstr(why, "there is no such folder"));
     assert_non_null(strstr(why, "make data"));
 }
 
@@ -227,7 +280,7 @@ static void folder_in_place_of_a_file(void **state) {
     (void)state;
     unlink(path_of(names[TEST_LABELS]));
     assert_int_equal(mkdir(path_of(names[TEST_LABELS]), 0700), 0);
-    refused(names[TEST_LABELS], "truncated or corrupt");
+    refused(names[TEST_LABELS], "no complete header; delete the file and run make data");
     assert_int_equal(rmdir(path_of(names[TEST_LABELS])), 0);
 }
 
@@ -359,14 +412,14 @@ static void corrupt_gzip(void **state) {
 }
 
 static int compare_images(const void *a, const void *b) {
-    return memcmp(*(uint8_t *const *)a, *(uint8_t *const *)b, (size_t)train.pixels);
+    return memcmp(*(uint8_t *const *)a, *(uint8_t *const *)b, (size_t)train.inputs);
 }
 
 static void check_labels(const struct dataset *set) {
     size_t counts[256] = {0}, sum = 0;
     for (size_t i = 0; i < set->count; i++)
         counts[set->labels[i]]++;
-    for (int c = 0; c < CLASSES; c++) {
+    for (int c = 0; c < set->classes; c++) {
         assert_in_range(counts[c], set->count / 10 * 9 / 10, set->count / 10 * 11 / 10);
         sum += counts[c];
     }
@@ -378,8 +431,9 @@ static void synthetic_set(void **state) {
     load("synthetic");
     assert_int_equal(train.count, 60000);
     assert_int_equal(test.count, 10000);
-    assert_int_equal(train.pixels, 784);
-    assert_int_equal(test.pixels, 784);
+    assert_int_equal(train.inputs, 784);
+    assert_int_equal(test.inputs, 784);
+    assert_int_equal(train.classes, 10);
     check_labels(&train);
     check_labels(&test);
 
@@ -389,7 +443,7 @@ static void synthetic_set(void **state) {
     assert_non_null(images);
     for (size_t i = 0; i < count; i++)
         images[i] =
-            i < train.count ? train.images + i * 784 : test.images + (i - train.count) * 784;
+            i < train.count ? train.values + i * 784 : test.values + (i - train.count) * 784;
     qsort(images, count, sizeof *images, compare_images);
     for (size_t i = 1; i < count; i++)
         twins += compare_images(&images[i - 1], &images[i]) == 0;
@@ -403,8 +457,8 @@ static void synthetic_set_is_always_the_same(void **state) {
     struct dataset first = train, first_test = test;
     train = test = (struct dataset){0};
     load("synthetic");
-    int same = !memcmp(train.images, first.images, train.count * 784) &&
-               !memcmp(test.images, first_test.images, test.count * 784) &&
+    int same = !memcmp(train.values, first.values, train.count * 784) &&
+               !memcmp(test.values, first_test.values, test.count * 784) &&
                !memcmp(train.labels, first.labels, train.count) &&
                !memcmp(test.labels, first_test.labels, test.count);
     free_sets();
@@ -416,23 +470,23 @@ static void synthetic_set_is_always_the_same(void **state) {
 // What a training learns on it carries over to its test images: the nearest mean of a class of the
 // training set names nearly all of them.
 static void synthetic_set_is_separable(void **state) {
-    static double sums[CLASSES][784];
-    size_t counts[CLASSES] = {0}, correct = 0;
+    static double sums[10][784];
+    size_t counts[10] = {0}, correct = 0;
     (void)state;
     load("synthetic");
     memset(sums, 0, sizeof sums);
     for (size_t i = 0; i < train.count; i++) {
         counts[train.labels[i]]++;
         for (int p = 0; p < 784; p++)
-            sums[train.labels[i]][p] += train.images[i * 784 + p];
+            sums[train.labels[i]][p] += train.values[i * 784 + p];
     }
     for (size_t i = 0; i < test.count; i++) {
         int nearest = 0;
         double least = INFINITY;
-        for (int c = 0; c < CLASSES; c++) {
+        for (int c = 0; c < train.classes; c++) {
             double distance = 0;
             for (int p = 0; p < 784; p++) {
-                double d = test.images[i * 784 + p] - sums[c][p] / counts[c];
+                double d = test.values[i * 784 + p] - sums[c][p] / counts[c];
                 distance += d * d;
             }
             if (distance < least) {
@@ -453,9 +507,9 @@ static void mnist(void **state) {
     load("data/mnist");
     assert_int_equal(train.count, 60000);
     assert_int_equal(test.count, 10000);
-    assert_int_equal(train.pixels, 784);
-    assert_float_equal(train.mean, 0.1307, 0.00005);
-    assert_float_equal(train.deviation, 0.3081, 0.00005);
+    assert_int_equal(train.inputs, 784);
+    assert_float_equal(train.mean[0], 0.1307, 0.00005);
+    assert_float_equal(train.deviation[0], 0.3081, 0.00005);
     assert_int_equal(train.labels[0], 5); // a five comes first, and a seven among the test images
     assert_int_equal(test.labels[0], 7);
 }
@@ -538,6 +592,8 @@ int main(void) {
         WITH_FOLDER(plain_files),
         WITH_FOLDER(compressed_files),
         WITH_FOLDER(mean_and_deviation),
+        cmocka_unit_test(each_channel_has_its_mean),
+        WITH_FOLDER(banner_has_all_channels),
         WITH_FOLDER(blank_images_stay_finite),
         WITH_FOLDER(to_device),
         WITH_FOLDER(missing_folder),

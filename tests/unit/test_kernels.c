@@ -1,7 +1,9 @@
 // Each kernel of the device that the program is built for, against the same formula in double
 // precision.
-#include "../../common/kernels.h"
-#include "device_arrays.h"
+#include "common/data.h"
+#include "common/device.h"
+#include "common/kernels.h"
+#include "tests/unit/device_arrays.h"
 
 static cudaStream_t stream;
 
@@ -70,47 +72,56 @@ static void fill_uniform_does_not_depend_on_parts(void **state) {
 }
 
 // The data set ends with the last sample that the batch needs, so that guards lie behind it.
-static void check_gather(int rows, int pixels, size_t first, int with_order) {
-    const float mean = 0.1307f, deviation = 0.3081f;
-    size_t samples = with_order ? 300 : first + (size_t)rows, visited = first + (size_t)rows;
-    size_t batch = (size_t)rows * (size_t)pixels;
-    uint8_t *images = random_bytes(samples * (size_t)pixels, 256, 1),
-            *labels = random_bytes(samples, 10, 2);
+static void check_gather(struct dataset set, int rows, size_t first, int with_order) {
+    size_t visited = first + (size_t)rows, inputs = (size_t)set.inputs;
+    size_t targets = (size_t)set.targets, batch = (size_t)rows * inputs;
+    set.count = with_order ? 300 : visited;
+    uint8_t *values = random_bytes(set.count * inputs, 256, 1),
+            *labels = random_bytes(set.count * targets, 10, 2);
     uint32_t *order = new_array(visited * sizeof *order);
     for (size_t i = 0; i < visited; i++)
-        order[i] = (uint32_t)(rng_bits(3, i) % samples);
-    order[visited - 1] = (uint32_t)samples - 1;
+        order[i] = (uint32_t)(rng_bits(3, i) % set.count);
+    order[visited - 1] = (uint32_t)set.count - 1;
 
-    uint8_t *device_images = to_device(images, samples * (size_t)pixels);
-    uint8_t *device_labels = to_device(labels, samples), *y = new_device_array((size_t)rows);
+    set.values = to_device(values, set.count * inputs);
+    set.labels = to_device(labels, set.count * targets);
+    uint8_t *y = new_device_array((size_t)rows * targets);
     uint32_t *device_order = to_device(order, visited * sizeof *order);
     float *x = new_device_array(batch * sizeof *x);
-    gather_batch(device_images, device_labels, with_order ? device_order : NULL, first, rows,
-                 pixels, mean, deviation, x, y, stream);
+    gather_batch(&set, with_order ? device_order : NULL, first, rows, x, y, stream);
 
     float *want = new_array(batch * sizeof *want);
-    uint8_t *want_y = new_array((size_t)rows);
+    uint8_t *want_y = new_array((size_t)rows * targets);
     for (size_t r = 0; r < (size_t)rows; r++) {
         size_t sample = with_order ? order[first + r] : first + r;
-        want_y[r] = labels[sample];
-        for (size_t p = 0; p < (size_t)pixels; p++)
-            want[r * (size_t)pixels + p] =
-                (float)((images[sample * (size_t)pixels + p] / 255. - mean) / deviation);
+        memcpy(want_y + r * targets, labels + sample * targets, targets);
+        for (size_t i = 0; i < inputs; i++) {
+            size_t channel = i / (inputs / (size_t)set.channels);
+            want[r * inputs + i] =
+                (float)((values[sample * inputs + i] / 255. - set.mean[channel]) /
+                        set.deviation[channel]);
+        }
     }
     float *got = to_host(x, batch * sizeof *got);
     assert_close(got, want, batch, 1e-6);
-    assert_unchanged(y, want_y, (size_t)rows);
-    assert_unchanged(device_images, images, samples * (size_t)pixels);
-    assert_unchanged(device_labels, labels, samples);
+    assert_unchanged(y, want_y, (size_t)rows * targets);
+    assert_unchanged(set.values, values, set.count * inputs);
+    assert_unchanged(set.labels, labels, set.count * targets);
     assert_unchanged(device_order, order, visited * sizeof *order);
 }
 
+// Images of one channel, and samples of several channels and labels.
 static void gather_batch_normalises(void **state) {
     (void)state;
+    struct dataset set = {.mean = {0.1307f, 0.5f, 0}, .deviation = {0.3081f, 0.2f, 1 / 255.f}};
     for (int s = 0; s < SHAPES; s++)
         for (size_t first = 0; first < 60; first += 53)
             for (int with_order = 0; with_order < 2; with_order++)
-                check_gather(shapes[s].rows, shapes[s].cols, first, with_order);
+                for (int channels = 1; channels <= 3; channels++) {
+                    set.channels = set.targets = channels;
+                    set.inputs = channels * shapes[s].cols;
+                    check_gather(set, shapes[s].rows, first, with_order);
+                }
 }
 
 static void check_add_bias(int rows, int cols, int relu) {
@@ -165,6 +176,25 @@ static void relu_backward_masks(void **state) {
         assert_close(got, dy, count, 0);
         assert_unchanged(device_y, y, bytes);
     }
+}
+
+static void drop_values_drops_and_scales(void **state) {
+    (void)state;
+    const size_t counts[] = {1, 5, 20001, 700001};
+    const float rates[] = {0, 0.2f, 1};
+    const uint64_t first = (uint64_t)1 << 40;
+    for (int c = 0; c < 4; c++)
+        for (int r = 0; r < 3; r++) {
+            size_t count = counts[c], bytes = count * sizeof(float);
+            float *x = random_floats(count, 1, 1), *want = new_array(bytes);
+            float *device_x = to_device(x, bytes), *y = new_device_array(bytes);
+            drop_values(device_x, y, count, rates[r], 7, first, stream);
+            for (size_t i = 0; i < count; i++)
+                want[i] = rng_uniform(7, first + i) < rates[r] ? 0 : x[i] / (1 - rates[r]);
+            float *got = to_host(y, bytes);
+            assert_close(got, want, count, 1e-6);
+            assert_unchanged(device_x, x, bytes);
+        }
 }
 
 static void sum_rows_sums(void **state) {
@@ -551,12 +581,14 @@ static void nothing_to_do_is_no_error(void **state) {
     float *x = new_device_array(8 * sizeof *x), *end = x + 8;
     uint8_t *bytes = new_device_array(8);
     struct stats *lanes = random_stats(), *stats = to_device(lanes, STATS_LANES * sizeof *lanes);
-    gather_batch(bytes, bytes, NULL, 2, 0, 4, 0, 1, x, bytes, stream);
-    gather_batch(bytes, bytes, (const uint32_t *)x, 8, 0, 4, 0, 1, end, bytes, stream);
+    struct dataset set = {2, 1, 4, 1, 10, {0}, {1}, bytes, bytes};
+    gather_batch(&set, NULL, 2, 0, x, bytes, stream);
+    gather_batch(&set, (const uint32_t *)x, 8, 0, end, bytes, stream);
     softmax_cross_entropy(x, bytes, 0, 4, 1, x, stats, stream);
     softmax_cross_entropy(end, bytes + 8, 0, 4, 1, NULL, stats, stream);
     add_bias(end, x, 0, 4, 1, stream);
     relu_backward(end, end, 0, stream);
+    drop_values(end, end, 0, 0.5f, 1, 1, stream);
     sgd_step(end, end, end, 0, 1, 1, 1, stream);
     adam_step(end, end, end, end, 0, 1, 1, 1, 1, stream);
     add_to(end, end, 0, stream);
@@ -591,6 +623,7 @@ int main(void) {
         cmocka_unit_test_teardown(add_bias_adds_and_cuts, free_arrays),
         cmocka_unit_test_teardown(add_bias_keeps_nan, free_arrays),
         cmocka_unit_test_teardown(relu_backward_masks, free_arrays),
+        cmocka_unit_test_teardown(drop_values_drops_and_scales, free_arrays),
         cmocka_unit_test_teardown(sum_rows_sums, free_arrays),
         cmocka_unit_test_teardown(loss_is_cross_entropy, free_arrays),
         cmocka_unit_test_teardown(loss_does_not_overflow, free_arrays),

@@ -1,12 +1,14 @@
 // common/kernels.cu, built for the host by host_cuda.h, against the kernels of the device: the same
 // call on host arrays and on device arrays. On the CPU device the latter are the plain loops.
-#include "../../common/kernels.h"
-#include "device_arrays.h"
+#include "common/data.h"
+#include "common/kernels.h"
+#include "tests/unit/device_arrays.h"
 
 __typeof__(fill_uniform) cu_fill_uniform;
 __typeof__(gather_batch) cu_gather_batch;
 __typeof__(add_bias) cu_add_bias;
 __typeof__(relu_backward) cu_relu_backward;
+__typeof__(drop_values) cu_drop_values;
 __typeof__(sum_rows) cu_sum_rows;
 __typeof__(softmax_cross_entropy) cu_softmax_cross_entropy;
 __typeof__(sum_stats) cu_sum_stats;
@@ -42,26 +44,33 @@ static void fill_uniform_agrees(void **state) {
     for_each_shape(check_fill_uniform);
 }
 
-static void check_gather_batch(int rows, int pixels) {
+static void check_gather_batch(int rows, int inputs) {
     enum { SAMPLES = 2200, FIRST = 11 };
-    size_t batch = (size_t)rows * (size_t)pixels, visited = FIRST + (size_t)rows;
-    uint8_t *images = random_bytes(SAMPLES * (size_t)pixels, 256, 1),
-            *labels = random_bytes(SAMPLES, 10, 2);
+    struct dataset set = {SAMPLES,
+                          inputs % 3 ? 1 : 3,
+                          inputs,
+                          3,
+                          10,
+                          {0.3f, 0.5f},
+                          {0.2f, 1, 2},
+                          random_bytes(SAMPLES * (size_t)inputs, 256, 1),
+                          random_bytes(SAMPLES * 3, 10, 2)};
+    size_t batch = (size_t)rows * (size_t)inputs, visited = FIRST + (size_t)rows;
     uint32_t *order = new_array(visited * sizeof *order);
     for (size_t i = 0; i < visited; i++)
         order[i] = (uint32_t)(rng_bits(3, i) % SAMPLES);
-    uint8_t *device_images = to_device(images, SAMPLES * (size_t)pixels);
-    uint8_t *device_labels = to_device(labels, SAMPLES);
+    struct dataset on_device = set;
+    on_device.values = to_device(set.values, SAMPLES * (size_t)inputs);
+    on_device.labels = to_device(set.labels, SAMPLES * 3);
     uint32_t *device_order = to_device(order, visited * sizeof *order);
     for (int with_order = 0; with_order < 2; with_order++) {
         float *x = new_array(batch * sizeof *x), *device_x = new_device_array(batch * sizeof *x);
-        uint8_t *y = new_array((size_t)rows), *device_y = new_device_array((size_t)rows);
-        gather_batch(device_images, device_labels, with_order ? device_order : NULL, FIRST, rows,
-                     pixels, 0.3f, 0.2f, device_x, device_y, NULL);
-        cu_gather_batch(images, labels, with_order ? order : NULL, FIRST, rows, pixels, 0.3f, 0.2f,
-                        x, y, NULL);
+        uint8_t *y = new_array((size_t)rows * 3), *device_y = new_device_array((size_t)rows * 3);
+        gather_batch(&on_device, with_order ? device_order : NULL, FIRST, rows, device_x, device_y,
+                     NULL);
+        cu_gather_batch(&set, with_order ? order : NULL, FIRST, rows, x, y, NULL);
         assert_close(x, (float *)to_host(device_x, batch * sizeof *x), batch, ROUNDING);
-        assert_unchanged(device_y, y, (size_t)rows);
+        assert_unchanged(device_y, y, (size_t)rows * 3);
     }
 }
 
@@ -110,6 +119,20 @@ static void check_relu_backward(int rows, int cols) {
 static void relu_backward_agrees(void **state) {
     (void)state;
     for_each_shape(check_relu_backward);
+}
+
+static void check_drop_values(int rows, int cols) {
+    size_t count = (size_t)rows * (size_t)cols, bytes = count * sizeof(float);
+    float *x = random_floats(count, 1, 1), *y = new_array(bytes);
+    float *device_y = new_device_array(bytes);
+    drop_values(to_device(x, bytes), device_y, count, 0.3f, 5, 77, NULL);
+    cu_drop_values(x, y, count, 0.3f, 5, 77, NULL);
+    assert_close(y, (float *)to_host(device_y, bytes), count, ROUNDING);
+}
+
+static void drop_values_agrees(void **state) {
+    (void)state;
+    for_each_shape(check_drop_values);
 }
 
 static void check_sum_rows(int rows, int cols) {
@@ -289,6 +312,7 @@ int main(void) {
         cmocka_unit_test_teardown(add_bias_agrees, free_arrays),
         cmocka_unit_test(add_bias_keeps_nan),
         cmocka_unit_test_teardown(relu_backward_agrees, free_arrays),
+        cmocka_unit_test_teardown(drop_values_agrees, free_arrays),
         cmocka_unit_test_teardown(sum_rows_agrees, free_arrays),
         cmocka_unit_test_teardown(loss_agrees, free_arrays),
         cmocka_unit_test_teardown(loss_keeps_nan, free_arrays),

@@ -1,46 +1,16 @@
+// Layers and models against a forward pass in double precision and its finite differences; and a
+// kind of layer made up here, which must fit into the loops of a training step as it is.
+#include "common/data.h"
 // Layers and models against a forward pass in double precision and its finite differences; and two
 // kinds of layer made up here, which must fit into the loops of a training step as they are.
-#include "../../common/kernels.h"
-#include "../../common/model.h"
-#include "device_arrays.h"
+#include "common/device.h"
+#include "common/kernels.h"
+#include "common/layers/layers.h"
+#include "common/training_options.h"
+#include "tests/unit/device_arrays.h"
 #include <stdio.h>
 
 static struct pass pass = {.training = 1, .seed = 17, .first_sample = 5};
-
-static void initialise_nothing(const struct layer *l, float *parameters, size_t first_value,
-                               size_t count, uint64_t seed, cudaStream_t stream) {
-    (void)l, (void)parameters, (void)first_value, (void)count, (void)seed, (void)stream;
-}
-
-// Dropout of one half. Where the workspace, uniform in [-1, 1) by sample, is positive, y = 2 x,
-// else 0.
-static void dropout_forward(const struct layer *l, const struct pass *p, const void *parameters,
-                            const float *x, float *y, int b) {
-    (void)parameters;
-    size_t count = (size_t)b * (size_t)l->outputs;
-    float *mask = y + count;
-    CUDA_CHECK(cudaMemcpyAsync(y, x, count * sizeof *y, cudaMemcpyDeviceToDevice, p->stream));
-    if (!p->training)
-        return;
-    fill_uniform(mask, count, 1, p->seed, p->first_sample * (uint64_t)l->outputs, p->stream);
-    add_bias(y, x, 1, (int)count, 0, p->stream); // y += x
-    relu_backward(y, mask, count, p->stream);
-}
-
-static void dropout_backward(const struct layer *l, const struct pass *p, const void *parameters,
-                             const float *x, float *y, float *dy, float *dx, float *gradients,
-                             int b) {
-    (void)parameters, (void)x, (void)gradients;
-    size_t count = (size_t)b * (size_t)l->outputs;
-    if (!dx)
-        return;
-    CUDA_CHECK(cudaMemcpyAsync(dx, dy, count * sizeof *dx, cudaMemcpyDeviceToDevice, p->stream));
-    add_bias(dx, dy, 1, (int)count, 0, p->stream);
-    relu_backward(dx, y + count, count, p->stream);
-}
-
-static const struct layer_kind dropout = {"dropout", initialise_nothing, dropout_forward,
-                                          dropout_backward};
 
 // Residual block: y = x + branch(x), where the branch, a dense_relu, has its outputs in the
 // workspace. Backward keeps a copy of dy behind them, as the branch overwrites dy.
@@ -79,14 +49,15 @@ static void residual_backward(const struct layer *l, const struct pass *p, const
 static const struct layer_kind residual = {"residual", residual_initialise, residual_forward,
                                            residual_backward};
 
-// What the layer makes of x, in double precision.
-static void reference_layer(const struct layer *l, const double *parameters, const double *x,
-                            double *y, int b) {
+// What a layer of the model makes of x, in double precision.
+static void reference_layer(const struct model *m, const struct layer *l, const double *parameters,
+                            const double *x, double *y, int b) {
     for (int i = 0; i < b * l->outputs; i++) {
         int r = i / l->outputs, c = i % l->outputs;
         if (l->kind == &dropout) {
             uint64_t index = pass.first_sample * (uint64_t)l->outputs + (uint64_t)i;
-            y[i] = rng_uniform(pass.seed, index) > 0.5f ? 2 * x[i] : 0;
+            float random = rng_uniform(rng_bits(pass.seed, (uint64_t)(l - m->layers)), index);
+            y[i] = random < l->dropout.rate ? 0 : x[i] / (1. - l->dropout.rate);
             continue;
         }
         double sum = parameters[l->outputs * l->inputs + c];
@@ -105,7 +76,7 @@ static const double *reference_forward(const struct model *m, const double *valu
     const double *x = values + m->parameters;
     for (int i = 0; i < m->count; i++) {
         assert_true(b * m->layers[i].outputs <= 1 << 17);
-        reference_layer(&m->layers[i], values + m->layers[i].first, x, room[i % 2], b);
+        reference_layer(m, &m->layers[i], values + m->layers[i].first, x, room[i % 2], b);
         x = room[i % 2];
     }
     return x;
@@ -212,10 +183,6 @@ static void check_model(const struct model *m, int b, int want_dx) {
     assert_unchanged(s.activations[0], x, inputs * sizeof *x);
 }
 
-static void append_dense(struct model *m, const struct layer_kind *kind, int inputs, int outputs) {
-    model_append(m, kind, inputs, outputs, 0, (size_t)(outputs * (inputs + 1)));
-}
-
 static void check_dense(const struct layer_kind *kind) {
     const struct {
         int inputs, outputs, b;
@@ -240,7 +207,10 @@ static void dense_relu_matches_differences(void **state) {
 
 static void build(struct model *m, const char *hidden, int inputs) {
     char why[WHY_SIZE] = "";
-    assert_int_equal(model_build(m, "mlp", hidden, inputs, 10, why), 0);
+    struct training_options options = {.model = "mlp", .hidden = hidden};
+    struct dataset set = {.inputs = inputs, .targets = 1, .classes = 10};
+    assert_int_equal(model_build(m, &options, &set, why), 0);
+    assert_string_equal(m->text, m->shape);
 }
 
 static void mlp_matches_differences(void **state) {
@@ -275,9 +245,9 @@ static void new_kinds_fit_into_the_loops(void **state) {
     (void)state;
     struct model m = {.count = 0};
     append_dense(&m, &dense_relu, 6, 5);
-    model_append(&m, &dropout, 5, 5, 5, 0);
+    append_dropout(&m, 5, 0.5f);
     model_append(&m, &residual, 5, 5, 2 * 5, 5 * (5 + 1));
-    model_append(&m, &dropout, 5, 5, 5, 0);
+    append_dropout(&m, 5, 0.3f);
     append_dense(&m, &dense, 5, 3);
     const float *parameters = initialised(&m, 1);
     for (size_t i = 0; i < m.parameters; i++)
@@ -292,7 +262,7 @@ static void dropout_goes_by_sample(void **state) {
     (void)state;
     enum { WIDTH = 6, ROWS = 8, FIRST = 3 };
     struct model m = {.count = 0};
-    model_append(&m, &dropout, WIDTH, WIDTH, WIDTH, 0);
+    append_dropout(&m, WIDTH, 0.4f);
     const float *x = random_floats(ROWS * WIDTH, 1, 1);
     struct step whole = new_step(&m, NULL, x, ROWS);
     struct step part = new_step(&m, NULL, x + FIRST * WIDTH, ROWS - FIRST);
@@ -309,6 +279,65 @@ static void dropout_goes_by_sample(void **state) {
     forward(&whole, &m, ROWS);
     pass.training = 1;
     assert_unchanged(whole.activations[1], x, ROWS * WIDTH * sizeof *x);
+}
+
+// Of a layer whose inputs are 1: the share of zeros, and the values of the others.
+static double share_of_zeros(uint64_t seed, float rate, const float **outputs) {
+    enum { WIDTH = 100, ROWS = 1000, COUNT = WIDTH * ROWS };
+    struct model m = {.count = 0};
+    append_dropout(&m, WIDTH, rate);
+    float *ones = new_array(COUNT * sizeof *ones);
+    for (int i = 0; i < COUNT; i++)
+        ones[i] = 1;
+    struct step s = new_step(&m, NULL, ones, ROWS);
+    const uint64_t before = pass.seed;
+    pass.seed = seed;
+    forward(&s, &m, ROWS);
+    pass.seed = before;
+    const float *y = *outputs = to_host(s.activations[1], COUNT * sizeof *y);
+    int zeros = 0;
+    for (int i = 0; i < COUNT; i++) {
+        zeros += y[i] == 0;
+        assert_true(y[i] == 0 || y[i] == 1 / (1 - rate));
+    }
+    return (double)zeros / COUNT;
+}
+
+static void dropout_drops_the_share(void **state) {
+    (void)state;
+    const float rates[] = {0, 0.1f, 0.5f, 0.9f, 1}, *y, *others;
+    for (int i = 0; i < 5; i++)
+        for (uint64_t seed = 1; seed < 4; seed++)
+            assert_true(fabs(share_of_zeros(seed, rates[i], &y) - rates[i]) < 0.008); // five sigma
+    share_of_zeros(1, 0.5f, &y);
+    share_of_zeros(2, 0.5f, &others);
+    size_t equal = 0;
+    for (int i = 0; i < 100000; i++)
+        equal += y[i] == others[i];
+    assert_true(equal > 49000 && equal < 51000);
+}
+
+static void dropout_follows_hidden_layers(void **state) {
+    (void)state;
+    struct model m;
+    char why[WHY_SIZE];
+    struct training_options options = {.model = "mlp", .hidden = "30,20", .dropout = 0.25};
+    struct dataset set = {.inputs = 12, .targets = 2, .classes = 5};
+    const struct layer_kind *kinds[] = {&dense_relu, &dropout, &dense_relu, &dropout, &dense};
+    const int widths[] = {12, 30, 30, 20, 20, 10};
+    assert_int_equal(model_build(&m, &options, &set, why), 0);
+    assert_int_equal(m.count, 5);
+    for (int i = 0; i < m.count; i++) {
+        assert_ptr_equal(m.layers[i].kind, kinds[i]);
+        assert_int_equal(m.layers[i].inputs, widths[i]);
+        assert_int_equal(m.layers[i].outputs, widths[i + 1]);
+        assert_true(kinds[i] != &dropout || m.layers[i].dropout.rate == 0.25f);
+    }
+    assert_string_equal(m.shape, "mlp 12-30-20-10"); // as without, so that snapshots fit
+    assert_string_equal(m.text, "mlp 12-30-20-10, dropout 0.25");
+    assert_int_equal(m.parameters, 13 * 30 + 31 * 20 + 21 * 10);
+    for (int b = 1; b <= 7; b += 6)
+        check_model(&m, b, 1);
 }
 
 static void initialise_is_uniform_in_its_bounds(void **state) {
@@ -433,11 +462,13 @@ static void model_build_refuses(void **state) {
                          "--",
                          "99999999999999999999",
                          "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"};
+    const struct dataset set = {.inputs = 784, .targets = 1, .classes = 10};
     struct model m;
     char why[WHY_SIZE];
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         *why = 0;
-        assert_int_equal(model_build(&m, "mlp", bad[i], 784, 10, why), -1);
+        struct training_options options = {.model = "mlp", .hidden = bad[i]};
+        assert_int_equal(model_build(&m, &options, &set, why), -1);
         char start[100];
         snprintf(start, sizeof start, "--hidden %s: ", bad[i]);
         assert_memory_equal(why, start, strlen(start));
@@ -445,7 +476,8 @@ static void model_build_refuses(void **state) {
     const char *unknown[] = {"", "cnn", "MLP", "mlp "};
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
         *why = 0;
-        assert_int_equal(model_build(&m, unknown[i], "512", 784, 10, why), -1);
+        struct training_options options = {.model = unknown[i], .hidden = "512"};
+        assert_int_equal(model_build(&m, &options, &set, why), -1);
         assert_non_null(strstr(why, "--model"));
     }
 }
@@ -618,6 +650,8 @@ int main(void) {
         cmocka_unit_test_teardown(mlp_of_full_size_matches_double_precision, free_arrays),
         cmocka_unit_test_teardown(new_kinds_fit_into_the_loops, free_arrays),
         cmocka_unit_test_teardown(dropout_goes_by_sample, free_arrays),
+        cmocka_unit_test_teardown(dropout_drops_the_share, free_arrays),
+        cmocka_unit_test_teardown(dropout_follows_hidden_layers, free_arrays),
         cmocka_unit_test_teardown(initialise_is_uniform_in_its_bounds, free_arrays),
         cmocka_unit_test_teardown(initialise_differs_by_seed_and_layer, free_arrays),
         cmocka_unit_test_teardown(initialise_in_parts_equals_the_whole, free_arrays),

@@ -1,5 +1,5 @@
 // The option parser. Whatever ends the program runs in a child of its own.
-#include "../../common/options.h"
+#include "common/options.h"
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,21 +13,37 @@
 
 #include <cmocka.h> // wants the headers above first
 
-static long count, big, workers, quick;
+static long count, big, workers, quick, nice_value;
 static double rate;
-static const char *title, *file;
+static const char *title, *name, *file, *folder, *color;
+
+static const char *color_name(int i) {
+    static const char *const colors[] = {"red", "dark green", "blue", NULL};
+    return colors[i];
+}
 
 static const struct option_spec table[] = {
     {"count", OPTION_INT, &count, "3", 1, 100, "how many"},
     {"big", OPTION_INT, &big, "0", -5, 1e12, "how many more"},
     {"rate", OPTION_REAL, &rate, "0.5", 0, 1, "how fast"},
     {"title", OPTION_TEXT, &title, "plain", 0, 0, "what to call it"},
+    {"name", OPTION_TEXT, &name, "", 0, 0, "what others call it"},
     {"file", OPTION_TEXT, &file, NULL, 0, 0, "where to put it"},
     {"workers", OPTION_INT, &workers, "all", 1, 64, "who does it, or: all"},
-    {"quick", OPTION_FLAG, &quick, NULL, 0, 0, "do less"},
+    {0},
 };
 
-enum { OPTIONS = sizeof table / sizeof *table, MOST_ARGUMENTS = 8, RETURNED = 100 };
+static const struct option_spec more[] = {
+    {"quick", OPTION_FLAG, &quick, NULL, 0, 0, "do less"},
+    {"folder", OPTION_TEXT | OPTION_LOCAL, &folder, "here", 0, 0, "where to work"},
+    {"color", OPTION_TEXT | OPTION_LOCAL, &color, "blue", 0, 0, "which color", color_name},
+    {"nice", OPTION_INT | OPTION_LOCAL, &nice_value, "5", 0, 19, "how patient it is"},
+    {0},
+};
+
+static const struct option_table tables[] = {{"first", table}, {"more of them", more}, {0}};
+
+enum { MOST_ARGUMENTS = 8, RETURNED = 100 };
 
 static void parse(const char *const *arguments) {
     char *argv[MOST_ARGUMENTS + 2] = {(char *)"program"};
@@ -36,7 +52,7 @@ static void parse(const char *const *arguments) {
         argv[argc] = (char *)arguments[argc - 1];
         argc++;
     }
-    options_parse(table, OPTIONS, "Does nothing.", argc, argv);
+    options_parse(tables, "Does nothing.", argc, argv);
 }
 
 #define PARSE(...) parse((const char *const[]){__VA_ARGS__, NULL})
@@ -136,16 +152,18 @@ static const struct option_spec with_words[] = {
     {"count", OPTION_INT, &count, "3", 1, 100, "how many"},
     {"dry-run", OPTION_FLAG, &dry_run, NULL, 0, 0, "do nothing"},
     {"program [arguments]", OPTION_REST, &words, NULL, 0, 0, "to run"},
+    {0},
 };
+static const struct option_table launcher_tables[] = {{.options = with_words}, {0}};
 
 static void words_may_follow_the_options(void **state) {
     char *argv[] = {"launcher", "--count", "7", "run", "--count", "8", "--nosuch", NULL};
     (void)state;
-    options_parse(with_words, 3, "Runs a program.", 7, argv);
+    options_parse(launcher_tables, "Runs a program.", 7, argv);
     assert_int_equal(count, 7);
     assert_ptr_equal(words, argv + 3);
     words = NULL;
-    options_parse(with_words, 3, "Runs a program.", 3, argv);
+    options_parse(launcher_tables, "Runs a program.", 3, argv);
     assert_null(words);
 }
 
@@ -153,7 +171,7 @@ static void an_underscore_stands_for_a_dash(void **state) {
     char *argv[] = {"launcher", "--dry_run", NULL};
     (void)state;
     dry_run = 0;
-    options_parse(with_words, 3, "Runs a program.", 2, argv);
+    options_parse(launcher_tables, "Runs a program.", 2, argv);
     assert_int_equal(dry_run, 1);
     PARSE_IN_CHILD("--co_unt", "3");
     assert_true(exited_with(2));
@@ -184,6 +202,16 @@ static void bounds_are_allowed(void **state) {
     assert_int_equal(count, 100);
     assert_int_equal(big, 1000000000000);
     assert_true(rate == 1);
+}
+
+static void one_of_several_words(void **state) {
+    (void)state;
+    PARSE("--count", "3");
+    assert_string_equal(color, "blue");
+    for (int i = 0; color_name(i); i++) {
+        PARSE("--color", color_name(i));
+        assert_string_equal(color, color_name(i));
+    }
 }
 
 static void mistakes(void **state) {
@@ -237,6 +265,9 @@ static void mistakes(void **state) {
         {{"--workers", "al"}, "--workers al: want a whole number;"},
         {{"--workers", "alle"}, "--workers alle: want a whole number;"},
         {{"--workers", "0"}, "--workers 0: want a number from 1 to 64;"},
+        {{"--color", "green"}, "--color green: want one of: red, dark green, blue;"},
+        {{"--color", "re"}, "--color re: want one of: red,"},
+        {{"--color=redder"}, "--color redder: want one of: red,"},
         {{"--quick", "1"}, "unknown option 1;"},
         {{"--quick=2"}, "--quick takes no value;"},
         {{"--count", "5", "--rate", "2", "--nosuch"}, "--rate 2: want"}, // the first of them
@@ -254,33 +285,88 @@ static void mistakes(void **state) {
     }
 }
 
-static void check_help(void) {
-    assert_true(exited_with(0));
-    assert_string_equal(child.err, "");
-    assert_non_null(strstr(child.out, "program"));
-    assert_non_null(strstr(child.out, "Does nothing."));
-    assert_non_null(strstr(child.out, "\n  --help "));
-    for (int i = 0; i < OPTIONS; i++) {
+static void check_help_of(const struct option_spec *o) {
+    for (; o->name; o++) {
         char name[64], text[64], fallback[64];
-        snprintf(name, sizeof name, "\n  --%s ", table[i].name);
-        snprintf(text, sizeof text, " %s ", table[i].help);
-        snprintf(fallback, sizeof fallback, "(%s)\n",
-                 table[i].fallback ? table[i].fallback : "none");
+        snprintf(name, sizeof name, "\n  --%s ", o->name);
+        snprintf(text, sizeof text, " %s", o->help);
+        snprintf(fallback, sizeof fallback, "(%s)\n", o->fallback);
         const char *line = strstr(child.out, name);
         assert_non_null(line);
         const char *end = strchr(line + 1, '\n');
         const char *help = strstr(line, text), *in_parentheses = strstr(line, fallback);
         assert_true(help && help < end);
-        assert_true(in_parentheses && in_parentheses < end);
+        if (o->fallback && *o->fallback)
+            assert_true(in_parentheses && in_parentheses < end);
+        else // nothing after the text, not even empty parentheses
+            assert_memory_equal(end - strlen(o->help), o->help, strlen(o->help));
     }
+}
+
+static void check_help(void) {
+    assert_true(exited_with(0));
+    assert_string_equal(child.err, "");
+    assert_non_null(strstr(child.out, "program"));
+    assert_non_null(strstr(child.out, "Does nothing."));
+    assert_non_null(strstr(child.out, "\n  --help (or -h) "));
+    check_help_of(table);
+    check_help_of(more);
+    assert_non_null(strstr(child.out, " which color: red, dark green, blue (blue)\n"));
+    // Each table stands below its title, in the order of the tables.
+    const char *first = strstr(child.out, "\n\nfirst:\n  --count "),
+               *second = strstr(child.out, "\n\nmore of them:\n  --quick ");
+    assert_true(first && second && first < second);
 }
 
 static void help(void **state) {
     (void)state;
     PARSE_IN_CHILD("--help");
     check_help();
+    PARSE_IN_CHILD("-h");
+    check_help();
     PARSE_IN_CHILD("--count", "7", "--title=other", "--file=other", "--help", "--nosuch");
     check_help(); // the defaults, not what was given before
+}
+
+static void words_have_no_place_in_the_help_of_options(void **state) {
+    char *argv[] = {(char *)"launcher", (char *)"--help", NULL};
+    (void)state;
+    fflush(NULL);
+    int out = memfd_create("out", 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(out, STDOUT_FILENO);
+        options_parse(launcher_tables, "Runs a program.", 2, argv);
+    }
+    assert_int_equal(waitpid(pid, &child.status, 0), pid);
+    read_back(out, child.out);
+    assert_string_equal(child.out,
+                        "usage: launcher [options] program [arguments]\nRuns a program.\n\n"
+                        "  --count            how many (3)\n"
+                        "  --dry-run          do nothing\n"
+                        "  --help (or -h)     prints this list, with defaults in parentheses\n");
+}
+
+// Processes that train together compare these lists.
+static void a_list_of_all_values(void **state) {
+    char text[256], small[16];
+    static const char all[] = "--count 7, --big 0, --rate 0.3333333333, --title a, b, --name , "
+                              "--workers all, --quick 1";
+    (void)state;
+    file = NULL;
+    PARSE("--count=7", "--rate", "0.3333333333", "--title=a, b", "--quick", "--folder", "x");
+    assert_int_equal(options_list(tables, text, sizeof text), strlen(all));
+    assert_string_equal(text, all);
+    PARSE("--count=7", "--rate=1e-7", "--file=z", "--workers", "2", "--nice", "7");
+    quick = 0;
+    options_list(tables, text, sizeof text);
+    assert_string_equal(text, "--count 7, --big 0, --rate 1e-07, --title plain, --name , --file z, "
+                              "--workers 2, --quick 0");
+    PARSE("--rate", "0");
+    options_list(tables, text, sizeof text);
+    assert_non_null(strstr(text, "--rate 0,")); // a number that is no word for another
+    assert_int_equal(options_list(tables, small, sizeof small), sizeof small - 1);
+    assert_string_equal(small, "--count 3, --bi");
 }
 
 int main(void) {
@@ -294,8 +380,11 @@ int main(void) {
         cmocka_unit_test(last_one_wins),
         cmocka_unit_test(a_value_may_look_like_an_option),
         cmocka_unit_test(bounds_are_allowed),
+        cmocka_unit_test(one_of_several_words),
         cmocka_unit_test(mistakes),
         cmocka_unit_test(help),
+        cmocka_unit_test(words_have_no_place_in_the_help_of_options),
+        cmocka_unit_test(a_list_of_all_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,12 @@
+// Ends the program with NCCL's reason when a call fails, as CUDA_CHECK does for CUDA.
+#pragma once
+#include "common/error.h"
+#include <nccl.h>
+
+#define NCCL_CHECK(call)                                                                           \
+    do {                                                                                           \
+        ncclResult_t nccl_result = (call);                                                         \
+        if (nccl_result != ncclSuccess)                                                            \
+            fail("%s: %s (%.*s at %s:%d)", ncclGetErrorString(nccl_result),                        \
+                 ncclGetLastError(NULL), CALL_NAME(#call), __FILE__, __LINE__);                    \
+    } while (0)

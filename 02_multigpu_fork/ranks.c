@@ -1,0 +1,145 @@
+#include "02_multigpu_fork/ranks.h"
+#include "common/device.h"
+#include "common/error.h"
+#include "common/options.h"
+#include "common/report.h"
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+void *share_memory(size_t bytes) {
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        fail("no memory to share: %m");
+    return memory;
+}
+
+// A launcher that has started several of this program would get as many whole jobs, all on the same
+// GPUs. Rank 0 says so for all; it must have the time to, as the first that ends may end the
+// others.
+static void refuse_launchers(void) {
+    static const char *const launchers[][3] = {
+        {"a launcher", "RANK", "WORLD_SIZE"},
+        {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+        {"mpiexec", "PMI_RANK", "PMI_SIZE"},
+        {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}};
+    for (int i = 0; i < 4; i++) {
+        const char *rank = getenv(launchers[i][1]), *world = getenv(launchers[i][2]);
+        if (!rank || !world)
+            continue;
+        if (atoi(world) < 2) // launchers may start each other, and this one is the innermost
+            return;
+        if (atoi(rank) > 0) {
+            sleep(3);
+            exit(2);
+        }
+        wrong_usage(
+            "%s has started this program %s times, and it starts its ranks itself: start it "
+            "once, as %s --nproc %s",
+            launchers[i][0], world, program_invocation_name, world);
+    }
+}
+
+static int count_devices(void) {
+    int status, *devices = share_memory(sizeof *devices);
+    signal(SIGCHLD, SIG_DFL); // where it is ignored, children cannot be waited for
+    pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        CUDA_CHECK(cudaGetDeviceCount(devices));
+        _exit(0);
+    }
+    if (child < 0 || waitpid(child, &status, 0) < 0)
+        fail("cannot count the GPUs in a child: %m");
+    if (WIFSIGNALED(status))
+        fail("counting the GPUs: %s", strsignal(WTERMSIG(status)));
+    if (status)
+        exit(1); // the child has said why
+    return *devices;
+}
+
+int choose_world(long nproc) {
+    refuse_launchers();
+    int devices = count_devices();
+    if (nproc > devices)
+        wrong_usage("--nproc %ld is more than there are GPUs (%d)%s", nproc, devices,
+                    more_devices(nproc));
+    return nproc ? nproc : devices;
+}
+
+// Says how the first rank that failed came to its end.
+static void report_end(int rank, pid_t pid, int status) {
+    if (WIFSIGNALED(status))
+        fprintf(stderr, "%serror: rank %d (pid %d) was ended by signal %d, %s\n",
+                report_clear_bar(), rank, pid, WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else
+        fprintf(stderr, "%serror: rank %d (pid %d) ended with exit code %d\n", report_clear_bar(),
+                rank, pid, WEXITSTATUS(status));
+}
+
+static void kill_ranks(const pid_t *pids, int world, int signal) {
+    for (int rank = 0; rank < world; rank++)
+        if (pids[rank])
+            kill(pids[rank], signal);
+}
+
+// Until all ranks have ended: when one fails or a signal comes, ends the others. Returns the exit
+// code.
+static int wait_for_ranks(pid_t *pids, int world, const sigset_t *signals) {
+    int code = 0, left = world, signal, status;
+    pid_t pid;
+    while (left > 0) {
+        sigwait(signals, &signal);
+        if (signal != SIGCHLD && code == 0)
+            code = 128 + signal; // as a shell would say
+        for (; (pid = waitpid(-1, &status, WNOHANG)) > 0; left--) {
+            int rank = 0;
+            while (pids[rank] != pid)
+                rank++;
+            pids[rank] = 0;
+            if (status && code == 0) {
+                report_end(rank, pid, status);
+                code = 1;
+            }
+        }
+        if (code) {
+            kill_ranks(pids, world, SIGSTOP); // so that none complains about the end of another
+            kill_ranks(pids, world, SIGKILL);
+        }
+    }
+    return code;
+}
+
+int start_ranks(int world) {
+    const int ends[] = {SIGHUP, SIGINT, SIGTERM};
+    pid_t parent = getpid(), pids[world];
+    sigset_t signals, before;
+    struct sigaction action;
+    signal(SIGCHLD, SIG_DFL); // where it is ignored, children cannot be waited for
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGCHLD);
+    for (int i = 0; i < 3; i++)
+        if (!sigaction(ends[i], NULL, &action) && action.sa_handler != SIG_IGN) // as under nohup
+            sigaddset(&signals, ends[i]);
+    sigprocmask(SIG_BLOCK, &signals, &before);
+    for (int rank = 0; rank < world; rank++) {
+        pids[rank] = fork();
+        if (pids[rank] < 0)
+            fail("fork: %m");
+        if (pids[rank] == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL); // no rank outlives its parent, however that ends
+            if (getppid() != parent)
+                _exit(1);
+            sigprocmask(SIG_SETMASK, &before, NULL);
+            snprintf(error_name, sizeof error_name, "rank %d", rank);
+            return rank;
+        }
+    }
+    exit(wait_for_ranks(pids, world, &signals));
+}

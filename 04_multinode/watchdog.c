@@ -1,0 +1,178 @@
+#include "04_multinode/watchdog.h"
+#include "02_multigpu_fork/nccl_check.h"
+#include "common/clock.h"
+#include "common/device.h"
+#include <math.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static const double TICK = 0.1; // seconds between two calls of look
+enum { MOST_COMMS = 3 };
+enum { MOST_QUEUED = 64 }; // how many collectives the host may queue ahead of the device
+
+static struct {
+    pthread_mutex_t lock;         // protects all fields below
+    ncclComm_t comms[MOST_COMMS]; // communicators of this rank
+    int comm_count;
+    int device;
+    double join_timeout; // seconds that the first collective may take, in which all ranks join
+    double step_timeout; // seconds that each later collective may take
+    double waited;       // seconds that the oldest collective has taken
+    double called;       // seconds that the current call has taken
+    long step;           // training step that the host is queueing
+    long queued, done;   // numbers of collectives
+    int calling;         // 1 during a call, which may hang: other threads then use no NCCL or CUDA
+    // Collective n is in collectives[n % MOST_QUEUED].
+    struct collective {
+        const char *call, *file;
+        int line;
+        long step;
+        cudaEvent_t done;
+    } collectives[MOST_QUEUED];
+} watch = {
+    .lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP}; // the thread that holds it may lock it again
+
+// The caller holds the lock and keeps it, so the process prints and saves nothing after this line.
+__attribute__((noreturn, format(printf, 2, 3))) static void give_up(long number, const char *format,
+                                                                    ...) {
+    const struct collective *c = &watch.collectives[number % MOST_QUEUED];
+    char why[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(why, sizeof why, format, arguments);
+    va_end(arguments);
+    alarm(10); // ends the process if stderr is blocked
+    fprintf(stderr, "error (%s): %s (step %ld, collective %ld, %.*s at %s:%d)\n", error_origin(),
+            why, c->step, number, CALL_NAME(c->call), c->file, c->line);
+    _exit(1); // exit could wait for kernels that never end
+}
+
+static void check_limit(long number, double taken) {
+    double timeout = number > 0 ? watch.step_timeout : watch.join_timeout;
+    if (taken > timeout)
+        give_up(number,
+                "a collective has not ended for %g s (%s): a rank is stuck, or the network is down",
+                timeout, number > 0 ? "--step-timeout" : "--join-timeout");
+}
+
+// Records which collectives have ended, and gives up if one has failed or is late.
+static void look(void) {
+    ncclResult_t state = ncclSuccess;
+    cudaError_t error = cudaSuccess;
+    for (; watch.done < watch.queued; watch.done++, watch.waited = 0)
+        if ((error = cudaEventQuery(watch.collectives[watch.done % MOST_QUEUED].done)) !=
+            cudaSuccess)
+            break;
+    if (watch.done == watch.queued) {
+        watch.waited = 0;
+        return;
+    }
+    for (int i = 0; i < watch.comm_count && state == ncclSuccess; i++)
+        NCCL_CHECK(ncclCommGetAsyncError(watch.comms[i], &state));
+    if (state != ncclSuccess)
+        give_up(watch.done, "%s: %s", ncclGetErrorString(state), ncclGetLastError(NULL));
+    if (error != cudaSuccess && error != cudaErrorNotReady)
+        give_up(watch.done, "%s: %s", cudaGetErrorName(error), cudaGetErrorString(error));
+    check_limit(watch.done, watch.waited);
+}
+
+static void *watchdog(void *unused) {
+    CUDA_CHECK(cudaSetDevice(watch.device)); // or cudaEventQuery would use memory of device 0
+    for (double now, before = seconds();; before = now) {
+        usleep(1e6 * TICK);
+        pthread_mutex_lock(&watch.lock);
+        now = seconds();
+        // After a longer tick, this process was suspended, and the other ranks may have been, too.
+        double tick = fmin(now - before, 2 * TICK);
+        watch.waited += tick;
+        watch.called += tick;
+        if (watch.calling)
+            check_limit(watch.queued, watch.called);
+        else
+            look();
+        pthread_mutex_unlock(&watch.lock);
+    }
+    return unused;
+}
+
+void begin_collective(const char *call, const char *file, int line) {
+    for (;; usleep(1000)) { // while the host is far ahead of the device
+        pthread_mutex_lock(&watch.lock);
+        if (watch.queued - watch.done == MOST_QUEUED)
+            look();
+        if (watch.queued - watch.done < MOST_QUEUED)
+            break;
+        pthread_mutex_unlock(&watch.lock);
+    }
+    struct collective *c = &watch.collectives[watch.queued % MOST_QUEUED];
+    c->call = call;
+    c->file = file;
+    c->line = line;
+    c->step = watch.step;
+    watch.calling = 1;
+    watch.called = 0;
+    pthread_mutex_unlock(&watch.lock);
+}
+
+void end_collective(ncclResult_t result, cudaStream_t stream) {
+    struct collective *c = &watch.collectives[watch.queued % MOST_QUEUED];
+    // If the stream is full, these calls wait, so this thread must not hold the lock.
+    if (result == ncclSuccess && !c->done)
+        CUDA_CHECK(cudaEventCreateWithFlags(&c->done, cudaEventDisableTiming));
+    if (result == ncclSuccess)
+        CUDA_CHECK(cudaEventRecord(c->done, stream));
+    pthread_mutex_lock(&watch.lock);
+    watch.calling = 0;
+    if (result != ncclSuccess) {
+        look(); // an earlier one may have failed first
+        give_up(watch.queued, "%s: %s", ncclGetErrorString(result), ncclGetLastError(NULL));
+    }
+    watch.queued++;
+    pthread_mutex_unlock(&watch.lock);
+}
+
+// After a collective has failed, every other call fails, too. Only one thread reports the failure,
+// and it names the collective: the thread that gets the lock keeps it until the process ends.
+static void look_first(void) {
+    pthread_mutex_lock(&watch.lock);
+    look();
+}
+
+void wait_for(cudaStream_t stream) {
+    CUDA_CHECK(cudaStreamSynchronize(stream));
+    pthread_mutex_lock(&watch.lock);
+    pthread_mutex_unlock(&watch.lock);
+}
+
+void watch_step(long step) {
+    pthread_mutex_lock(&watch.lock);
+    watch.step = step;
+    pthread_mutex_unlock(&watch.lock);
+}
+
+void watch_comm(ncclComm_t comm) {
+    pthread_mutex_lock(&watch.lock);
+    watch.comms[watch.comm_count++] = comm;
+    pthread_mutex_unlock(&watch.lock);
+}
+
+void start_watchdog(double join_timeout, double step_timeout) {
+    pthread_t thread;
+    watch.join_timeout = join_timeout;
+    watch.step_timeout = step_timeout;
+    CUDA_CHECK(cudaGetDevice(&watch.device));
+    error_hook = look_first;
+    if (pthread_create(&thread, NULL, watchdog, NULL))
+        fail("cannot start a thread");
+}
+
+void end_watchdog(void) {
+    for (int i = watch.comm_count; i-- > 0;)
+        COLLECTIVE(NULL, ncclCommFinalize(watch.comms[i]));
+    begin_collective("ncclCommDestroy", __FILE__, __LINE__);
+    while (watch.comm_count > 0)
+        NCCL_CHECK(ncclCommDestroy(watch.comms[--watch.comm_count]));
+    pthread_mutex_lock(&watch.lock); // kept: no thread may call CUDA while the process ends
+}

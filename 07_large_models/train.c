@@ -1,0 +1,476 @@
+// Step 1: trains an MNIST classifier. A training step is four array operations: gather a batch,
+// forward, backward, update. A snapshot holds all that the next step depends on, which makes the
+// run restartable.
+//
+// Step 2: on several GPUs, with a process, called a rank, for each. Every rank has the whole model
+// and computes the gradients of its slice of the batch; summed over the ranks, they are those of
+// the batch.
+//
+// Step 3: a rank does not make its siblings. A launcher has started it, tells it who it is, and
+// starts all ranks again when one fails; they go on from the last snapshot.
+//
+// Step 4: on several nodes, where ranks share neither memory nor disk. They meet over the network,
+// and nobody waits for ever for one that is gone.
+//
+// Step 5: fully sharded. An all-reduce is a reduce-scatter and an all-gather, and all that lies
+// between can be done by 1/N on each of N ranks: each keeps its shard of the parameters, gradients
+// and optimizer's states. A layer's parameters are gathered when it is to compute, and freed.
+//
+// Step 7: what large models add. Groups of ranks share a model, and each group has a copy; units
+// are several layers; parameters are gathered in bfloat16; a batch is computed in parts; long
+// gradients are shortened; backward computes activations again instead of keeping them.
+#include "02_multigpu_fork/nccl_check.h"
+#include "03_multigpu_launcher/environment.h"
+#include "04_multinode/meet_by_tcp.h"
+#include "04_multinode/watchdog.h"
+#include "07_large_models/costs.h"
+#include "07_large_models/saving.h"
+#include "07_large_models/units.h"
+#include "common/checksum.h"
+#include "common/clock.h"
+#include "common/data.h"
+#include "common/device.h"
+#include "common/model.h"
+#include "common/optimizer.h"
+#include "common/report.h"
+#include "common/rng.h"
+#include "common/snapshot.h"
+#include "common/training_options.h"
+#include <math.h>
+#include <nccl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+static struct {
+    long overlap, join_timeout;
+    double step_timeout;
+    const char *token_file;
+    long prefetch;
+    const char *strategy, *precision, *save;
+    long unit_bytes, recompute, accumulate;
+    double clip;
+} step_opt;
+
+static const struct option_spec options[] = {
+    {"overlap", OPTION_INT | OPTION_LOCAL, &step_opt.overlap, "1", 0, 1,
+     "0: computing waits for each collective"},
+    {"join-timeout", OPTION_INT | OPTION_LOCAL, &step_opt.join_timeout, "60", 1, 1e6,
+     "seconds to wait for a rank"},
+    {"step-timeout", OPTION_REAL | OPTION_LOCAL, &step_opt.step_timeout, "120", 0.1, 1e6,
+     "seconds that a collective may take"},
+    {"token-file", OPTION_TEXT | OPTION_LOCAL, &step_opt.token_file, NULL, 0, 0,
+     "file with a word that all ranks must know"},
+    {"prefetch", OPTION_INT, &step_opt.prefetch, "1", 0, 1,
+     "0: gather a layer only when it is needed"},
+    {"strategy", OPTION_TEXT, &step_opt.strategy, "full", 0, 0,
+     "what is sharded: full, grad, hybrid or none"},
+    {"unit-bytes", OPTION_INT, &step_opt.unit_bytes, "0", 0, 1e15,
+     "size of a unit of layers, 0: one layer each"},
+    {"recompute", OPTION_INT, &step_opt.recompute, "0", 0, 1,
+     "1: backward recomputes activations in a unit"},
+    {"precision", OPTION_TEXT, &step_opt.precision, "fp32", 0, 0,
+     "fp32 or bf16: products and gathered parameters"},
+    {"accumulate", OPTION_INT, &step_opt.accumulate, "1", 1, 1e6,
+     "number of parts to compute a batch in"},
+    {"clip", OPTION_REAL, &step_opt.clip, "0", 0, 1e9, "largest norm of the gradient, 0: no limit"},
+    {"save", OPTION_TEXT, &step_opt.save, "sharded", 0, 0,
+     "sharded: a file for each rank; full: one file"},
+    {0},
+};
+
+static const struct option_table tables[] = {
+    {"options of all steps", training_options},
+    {"options of this step", options},
+    {0},
+};
+
+struct sums { // over all ranks
+    struct stats stats;
+    double stop; // ranks that have been told to
+};
+
+struct trainer {
+    cudaStream_t stream;
+    struct pass pass;
+    struct dataset train, test;   // on the device
+    uint32_t *order, *host_order; // of the training samples in this epoch; order is on the device
+    struct model model;
+    struct optimizer optimizer;
+    struct fsdp fsdp;                    // this rank's shard of both, and of the gradients
+    double *checksums;                   // two on the device, for check_replicas
+    double *squares;                     // scratch for the norm of the gradients
+    float *activations[MOST_LAYERS + 1]; // [0]: the batch, [i + 1]: what layer i makes of [i]
+    float *dy, *dx;                      // gradients of a layer's outputs and of its inputs
+    uint8_t *labels;                     // of the batch
+    int rows;                            // samples that go through the model at a time
+    struct stats *stats;                 // lanes on the device, summed since the last read_stats
+    struct sums *sums, *host_sums;       // of all lanes; sums is on the device
+    struct progress progress;            // how far training has come
+    struct snapshot *snapshot;           // host memory to save from, or NULL without --snapshot
+    int resumed;                         // the snapshot came from a file
+    int rank, world;
+    struct place place;
+    int stop; // a rank has been told to
+    ncclComm_t comm;
+};
+
+// All that needs no device, so that bad input is refused before anything is started.
+static void load(struct trainer *t) {
+    char why[WHY_SIZE];
+    if (data_load(&t->train, &t->test, &opt.data, why))
+        fail("%s", why);
+    if ((size_t)opt.batch > t->train.count)
+        fail("--batch %ld: the training set has only %zu samples", opt.batch, t->train.count);
+    long parts = t->world * step_opt.accumulate;
+    t->rows = opt.batch / parts;
+    long fit = fmax(t->rows, 1) * parts;
+    if (opt.batch != fit)
+        wrong_usage("--batch %ld does not divide into %d ranks x %ld parts; %ld and %ld do",
+                    opt.batch, t->world, step_opt.accumulate, fit, fit + parts);
+    if (model_build(&t->model, &opt, &t->train, why))
+        wrong_usage("%s", why);
+    if (optimizer_build(&t->optimizer, &opt, t->train.count, why))
+        wrong_usage("%s", why);
+    if (strcmp(step_opt.save, "sharded") && strcmp(step_opt.save, "full"))
+        wrong_usage("--save %s: want sharded or full", step_opt.save);
+    t->fsdp = (struct fsdp){.strategy = step_opt.strategy,
+                            .precision = step_opt.precision,
+                            .micro_steps = step_opt.accumulate,
+                            .prefetch = step_opt.prefetch};
+    units_build(&t->fsdp, &t->model, &t->place, step_opt.unit_bytes);
+    if (!opt.snapshot)
+        return;
+    t->snapshot = snapshot_new(t->model.shape, opt.optimizer, opt.seed, opt.batch, t->fsdp.count,
+                               t->optimizer.states * t->fsdp.count);
+    if ((t->resumed = snapshot_load_shard(opt.snapshot, t->snapshot, &t->fsdp.sharding,
+                                          t->fsdp.shard, why)) < 0)
+        fail("%s", why);
+    t->progress = t->snapshot->progress;
+}
+
+// All ranks get the id that rank 0 makes, and meet.
+static void join(struct trainer *t) {
+    ncclUniqueId id = {0};
+    char plan[WHY_SIZE];
+    size_t used = options_list(tables, plan, sizeof plan);
+    snprintf(plan + used, sizeof plan - used,
+             ", %zu training samples, %ld epochs and %ld steps are done, %d shards", t->train.count,
+             t->progress.epochs, t->progress.step, t->fsdp.shards);
+    if (t->rank == 0)
+        NCCL_CHECK(ncclGetUniqueId(&id));
+    meet_by_tcp(&t->place, &id, plan, opt.snapshot, step_opt.token_file, step_opt.join_timeout);
+    start_watchdog(step_opt.join_timeout, step_opt.step_timeout);
+    COLLECTIVE(t->stream, ncclCommInitRank(&t->comm, t->world, id, t->rank));
+    watch_comm(t->comm);
+    units_join(&t->fsdp, t->comm, t->rank, t->stream, step_opt.overlap);
+}
+
+static void setup(struct trainer *t) {
+    size_t row = t->rows * sizeof(float), widest;
+    data_to_device(&t->train);
+    data_to_device(&t->test);
+    DEVICE_ALLOC(t->order, "data", t->train.count * sizeof *t->order);
+    CUDA_CHECK(cudaMallocHost((void **)&t->host_order, t->train.count * sizeof *t->order));
+    units_place(&t->fsdp, t->optimizer.states);
+    DEVICE_ALLOC(t->activations[0], "activations", row * t->train.inputs);
+    widest = place_activations(&t->fsdp, row, step_opt.recompute, t->activations);
+    t->pass.type = t->fsdp.type;
+    if (t->pass.type == CUDA_R_16BF)
+        DEVICE_ALLOC(t->pass.scratch, "scratch", model_scratch(&t->model, t->pass.type, t->rows));
+    if (step_opt.clip)
+        DEVICE_ALLOC(t->squares, "scratch", SQUARES_LANES * sizeof *t->squares);
+    DEVICE_ALLOC(t->dy, "activations", row * widest);
+    DEVICE_ALLOC(t->dx, "activations", row * widest);
+    DEVICE_ALLOC(t->labels, "activations", t->rows * t->train.targets);
+    DEVICE_ALLOC(t->stats, "activations", STATS_LANES * sizeof *t->stats);
+    DEVICE_ALLOC(t->sums, "activations", sizeof *t->sums);
+    CUDA_CHECK(cudaMallocHost((void **)&t->host_sums, sizeof *t->host_sums));
+    DEVICE_ALLOC(t->checksums, "data", 2 * sizeof *t->checksums);
+    CUDA_CHECK(cudaMemsetAsync(t->stats, 0, STATS_LANES * sizeof *t->stats, t->stream));
+}
+
+// Runs layers [from, end) of a gathered unit.
+static void run_layers(struct trainer *t, const struct unit *u, int from, int end, int rows) {
+    for (const struct layer *l = t->model.layers + from; from < end; l++, from++)
+        l->kind->forward(l, &t->pass, gathered_layer(&t->fsdp, u, l), t->activations[from],
+                         t->activations[from + 1], rows);
+}
+
+// Runs samples through the model: rows of them, from the first on in that order (NULL: as stored).
+static void forward(struct trainer *t, struct dataset *set, const uint32_t *order, size_t first,
+                    int rows) {
+    gather_batch(set, order, first, rows, t->activations[0], t->labels, t->stream);
+    for (int n = 0; n < t->fsdp.unit_count; n++) {
+        struct unit *u = &t->fsdp.units[n];
+        fetch_unit(&t->fsdp, n, n + 1);
+        run_layers(t, u, u->first_layer, u->end_layer, rows);
+        u->gathered = t->fsdp.keep && t->pass.training; // else its buffer is free
+    }
+}
+
+// From the gradient of the last layer's outputs, in dy, to the gradients of all parameters.
+static void backward(struct trainer *t, int rows) {
+    for (int i = t->model.count - 1, n = t->fsdp.unit_count - 1; i >= 0; i--) {
+        const struct layer *l = &t->model.layers[i];
+        struct unit *u = &t->fsdp.units[n];
+        if (i + 1 == u->end_layer) {
+            fetch_unit(&t->fsdp, n, n - 1);
+            // Not layer i: its outputs are the inputs of the next unit, and are there.
+            if (step_opt.recompute)
+                run_layers(t, u, u->first_layer, i, rows);
+        }
+        l->kind->backward(l, &t->pass, gathered_layer(&t->fsdp, u, l), t->activations[i],
+                          t->activations[i + 1], t->dy, i > 0 ? t->dx : NULL,
+                          u->gradients + (l->first - u->begin), rows);
+        float *swap = t->dy;
+        t->dy = t->dx;
+        t->dx = swap;
+        // The sum over the ranks is on its way while the next layers are computed.
+        if (i == u->first_layer)
+            scatter_unit(&t->fsdp, &t->fsdp.units[n--]);
+    }
+    units_finish(&t->fsdp);
+}
+
+static long steps_per_epoch(const struct trainer *t) {
+    return t->train.count / opt.batch; // the last, partial batch is dropped
+}
+
+static long steps_done(const struct trainer *t) {
+    return t->progress.epochs * steps_per_epoch(t) + t->progress.step;
+}
+
+// Scales the gradients down to a norm of --clip, if they are longer. The ranks of a group add up
+// the squares of their shards.
+static void clip_gradients(struct trainer *t) {
+    sum_squares(t->fsdp.gradients, t->fsdp.count, t->squares, t->stream);
+    COLLECTIVE(t->stream, ncclAllReduce(t->squares, t->squares, 1, ncclDouble, ncclSum,
+                                        t->fsdp.group_comm, t->stream));
+    COLLECTIVE(t->stream, // the groups' sums may differ in the last bit
+               ncclAllReduce(t->squares, t->squares, 1, ncclDouble, ncclMax, t->fsdp.replica_comm,
+                             t->stream));
+    clip_to_norm(t->fsdp.gradients, t->fsdp.count, t->squares, step_opt.clip, t->stream);
+}
+
+static void train_step(struct trainer *t, size_t first, int rows) {
+    t->fsdp.sent = 0;
+    for (int k = 0; k < step_opt.accumulate; k++, first += rows) { // the parts of the batch
+        t->fsdp.micro_step = k;
+        t->pass.first_sample = first % opt.batch;
+        forward(t, &t->train, t->order, first, rows);
+        softmax_cross_entropy(t->activations[t->model.count], t->labels, rows * t->train.targets,
+                              t->train.classes, 1.f / opt.batch / t->train.targets, t->dy, t->stats,
+                              t->stream);
+        backward(t, rows);
+    }
+    t->fsdp.sent_a_step = t->fsdp.sent; // evaluation gathers, too
+    if (step_opt.clip)
+        clip_gradients(t);
+    optimizer_step(&t->optimizer, t->fsdp.parameters, t->fsdp.gradients, t->fsdp.states,
+                   t->fsdp.count, steps_done(t) + 1, t->stream);
+}
+
+static volatile sig_atomic_t told_to_stop;
+
+// All ranks stop after the same step, the next that is reported. A second signal ends this one at
+// once, but not one that comes with the first: a job's launchers and ranks may all get it, and
+// launchers pass it on.
+static void on_signal(int number) {
+    static time_t first;
+    if (!told_to_stop)
+        first = time(NULL);
+    else if (time(NULL) > first + 1)
+        _exit(128 + number);
+    told_to_stop = 1;
+}
+
+// Waits for the work queued so far, and returns the sums since the last call.
+static struct stats read_stats(struct trainer *t) {
+    struct sums *sums = t->host_sums;
+    sum_stats(t->stats, &t->sums->stats, t->stream);
+    sums->stop = told_to_stop;
+    CUDA_CHECK(cudaMemcpyAsync(&t->sums->stop, &sums->stop, sizeof sums->stop,
+                               cudaMemcpyHostToDevice, t->stream));
+    COLLECTIVE(t->stream,
+               ncclAllReduce(t->sums, t->sums, 4, ncclDouble, ncclSum, t->comm, t->stream));
+    CUDA_CHECK(cudaMemcpyAsync(sums, t->sums, sizeof *sums, cudaMemcpyDeviceToHost, t->stream));
+    CUDA_CHECK(cudaMemsetAsync(t->stats, 0, STATS_LANES * sizeof *t->stats, t->stream));
+    wait_for(t->stream);
+    if (!isfinite(sums->stats.loss))
+        fail("epoch %ld, step %ld: the loss is not finite: lower --lr, or look for a missing wait "
+             "with CPU_DEVICE_CHECK=1 on the CPU device",
+             t->progress.epochs + 1, t->progress.step);
+    t->stop = sums->stop > 0; // for all ranks the same
+    return sums->stats;
+}
+
+static struct stats evaluate(struct trainer *t) {
+    size_t first = t->test.count * t->rank / t->world,
+           end = t->test.count * (t->rank + 1) / t->world;
+    size_t last = first + (t->test.count + t->world - 1) / t->world;
+    t->pass.training = 0;
+    for (; first < last; first += t->rows) { // all ranks as often: they gather together
+        int rows = first < end ? fmin(t->rows, end - first) : 0;
+        forward(t, &t->test, NULL, first, rows);
+        softmax_cross_entropy(t->activations[t->model.count], t->labels, rows * t->test.targets,
+                              t->test.classes, 1, NULL, t->stats, t->stream);
+    }
+    return read_stats(t);
+}
+
+// Replicas start from the same parameters and add the same sums, so they keep the same bits. The
+// largest and the smallest checksum of all replicas are equal.
+static void check_replicas(struct trainer *t) {
+    double own = device_checksum(t->fsdp.parameters, t->fsdp.count, t->stream);
+    double extremes[2] = {own, -own}; // the largest one, and the smallest one with a minus
+    CUDA_CHECK(cudaMemcpyAsync(t->checksums, extremes, sizeof extremes, cudaMemcpyHostToDevice,
+                               t->stream));
+    COLLECTIVE(t->stream, ncclAllReduce(t->checksums, t->checksums, 2, ncclDouble, ncclMax,
+                                        t->fsdp.replica_comm, t->stream));
+    CUDA_CHECK(cudaMemcpyAsync(extremes, t->checksums, sizeof extremes, cudaMemcpyDeviceToHost,
+                               t->stream));
+    wait_for(t->stream);
+    if (extremes[0] != -extremes[1])
+        fail("epoch %ld: the parameters are not those of the other ranks", t->progress.epochs + 1);
+}
+
+static int finished(const struct trainer *t) {
+    return t->stop || t->progress.epochs >= opt.epochs ||
+           (opt.max_steps && steps_done(t) >= opt.max_steps);
+}
+
+static void save(struct trainer *t) {
+    char why[WHY_SIZE];
+    struct snapshot *s = t->snapshot;
+    struct fsdp *f = &t->fsdp;
+    size_t bytes = f->count * sizeof(float);
+    if (!opt.snapshot || t->rank >= f->shards)
+        return;
+    s->progress = t->progress;
+    CUDA_CHECK(cudaMemcpy(s->values, f->parameters, bytes, cudaMemcpyDeviceToHost));
+    CUDA_CHECK(cudaMemcpy(s->values + s->parameters, f->states, t->optimizer.states * bytes,
+                          cudaMemcpyDeviceToHost));
+    if (units_save(f, opt.snapshot, s, t->rank, !strcmp(step_opt.save, "full"), why))
+        fail("%s", why);
+}
+
+// The parameters and the optimizer's state from the snapshot, or new ones.
+static void start(struct trainer *t) {
+    const struct snapshot *s = t->snapshot;
+    struct fsdp *f = &t->fsdp;
+    size_t bytes = f->count * sizeof(float);
+    if (t->resumed) {
+        CUDA_CHECK(cudaMemcpy(f->parameters, s->values, bytes, cudaMemcpyHostToDevice));
+        CUDA_CHECK(cudaMemcpy(f->states, s->values + s->parameters, t->optimizer.states * bytes,
+                              cudaMemcpyHostToDevice));
+        say("resumed   %s: %ld epochs and %ld steps are done%s\n", opt.snapshot, t->progress.epochs,
+            t->progress.step, finished(t) ? "; nothing is left to do" : "");
+        return;
+    }
+    units_initialise(f, opt.seed);
+    CUDA_CHECK(cudaMemsetAsync(f->states, 0, t->optimizer.states * bytes, t->stream));
+    wait_for(t->stream);
+    save(t); // a run must not learn after hours that it cannot save
+}
+
+// Goes on after the last completed step to the end of the epoch, or of the training.
+static void train_epoch(struct trainer *t) {
+    struct progress *p = &t->progress;
+    long steps = steps_per_epoch(t);
+    shuffle(t->host_order, t->train.count, opt.seed, p->epochs);
+    CUDA_CHECK(cudaMemcpyAsync(t->order, t->host_order, t->train.count * sizeof *t->order,
+                               cudaMemcpyHostToDevice, t->stream));
+    while (p->step < steps && !finished(t)) {
+        t->pass.training = 1;
+        t->pass.seed = rng_bits(~opt.seed, steps_done(t));
+        watch_step(steps_done(t) + 1);
+        train_step(t, p->step * opt.batch + t->rank * t->rows * step_opt.accumulate, t->rows);
+        p->step++;
+        if (p->step % opt.log_every == 0 || p->step == steps || finished(t)) {
+            struct stats sums = read_stats(t);
+            p->sums.loss += sums.loss;
+            p->sums.samples += sums.samples;
+            report_loss(steps_done(t), sums.loss / sums.samples);
+        } else if (report_due(steps_done(t))) {
+            wait_for(t->stream);
+            report_progress(steps_done(t));
+        }
+    }
+}
+
+static void train(struct trainer *t) {
+    struct progress *p = &t->progress;
+    report_open(t->rank == 0 ? opt.csv : NULL, steps_done(t), opt.epochs, steps_per_epoch(t),
+                opt.max_steps, opt.batch);
+    while (!finished(t)) {
+        double start = seconds(), samples = p->sums.samples;
+        train_epoch(t);
+        double elapsed = seconds() - start;
+        check_replicas(t);
+        if (p->step < steps_per_epoch(t)) {
+            report_stop(steps_done(t));
+            break;
+        }
+        p->epochs++;
+        p->step = 0;
+        report_epoch(p->epochs, opt.epochs, steps_done(t), p->sums, evaluate(t), elapsed,
+                     (p->sums.samples - samples) / t->train.targets / elapsed);
+        p->sums = (struct stats){0};
+        if (p->epochs % opt.save_every == 0 && !finished(t))
+            save(t);
+    }
+    save(t);
+    if (t->stop)
+        say("told to stop by a signal; %s\n",
+            opt.snapshot ? "saved" : "without --snapshot nothing is saved");
+}
+
+// Returns when all ranks have called it.
+static void barrier(struct trainer *t) {
+    COLLECTIVE(t->stream,
+               ncclAllReduce(t->sums, t->sums, 1, ncclDouble, ncclSum, t->comm, t->stream));
+    wait_for(t->stream);
+}
+
+int main(int argc, char **argv) {
+    static struct trainer t;
+    options_parse(tables, "Trains an MNIST classifier.", argc, argv);
+    setvbuf(stdout, NULL, _IOLBF, 0); // a job log shows each line at once
+    t.place = find_place();
+    t.rank = t.place.rank;
+    t.world = t.place.world;
+    load(&t);
+    report_muted = t.rank > 0; // rank 0 speaks for all
+    CUDA_CHECK(cudaSetDevice(choose_device(&t.place)));
+    CUDA_CHECK(cudaStreamCreate(&t.stream));
+    CUBLAS_CHECK(cublasCreate(&t.pass.blas));
+    CUBLAS_CHECK(cublasSetStream(t.pass.blas, t.stream));
+    if (opt.tf32)
+        CUBLAS_CHECK(cublasSetMathMode(t.pass.blas, CUBLAS_TF32_TENSOR_OP_MATH));
+    t.pass.stream = t.stream;
+    join(&t);
+    signal(SIGTERM, on_signal);
+    signal(SIGUSR1, on_signal);
+    double before = device_memory_used();
+    setup(&t);
+    print_device();
+    say("model     %s, %zu parameters\n", t.model.text, t.model.parameters);
+    print_data(opt.data, &t.train, &t.test);
+    say("training  %ld steps of batch %ld per epoch, %s%s, seed %ld\n", steps_per_epoch(&t),
+        opt.batch, t.optimizer.text, opt.tf32 ? ", tf32" : "", opt.seed);
+    say("ranks     global batch %ld = %d ranks x %ld\n", opt.batch, t.world,
+        t.rows * step_opt.accumulate);
+    say("launcher  %s\n", t.place.launcher);
+    say("sharding  %s: %d units in %d shards each, %d replicas, %s\n", step_opt.strategy,
+        t.fsdp.unit_count, t.fsdp.shards, t.fsdp.replicas, step_opt.precision);
+    start(&t);
+    train(&t);
+    barrier(&t); // no rank ends well before rank 0 has saved
+    if (t.rank == 0)
+        print_costs(&t.fsdp, &t.optimizer, t.rows, t.train.targets, step_opt.recompute,
+                    device_memory_used() - before);
+    end_watchdog();
+    return 0;
+}

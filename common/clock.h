@@ -1,0 +1,4 @@
+#pragma once
+
+// Returns seconds on a clock that never jumps.
+double seconds(void);

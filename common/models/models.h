@@ -1,0 +1,15 @@
+// The models, one per file of this folder. A new model needs a new file, a line here, and a row in
+// the table in model.c. Its settings are options of all steps (training_options.c).
+#pragma once
+#include "common/data.h"
+#include "common/model.h"
+#include "common/training_options.h"
+
+// Appends a model's layers to the empty list m, for the samples of the set. The last layer has
+// targets * classes outputs. Also writes the shape, and the text if it differs from the shape.
+// Returns 0, or -1 with the reason in why.
+typedef int build_model(struct model *m, const struct training_options *options,
+                        const struct dataset *set, char why[WHY_SIZE]);
+
+// Dense layers with ReLU, of the widths in --hidden, each followed by dropout if --dropout is set.
+build_model build_mlp;

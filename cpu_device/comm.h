@@ -1,0 +1,207 @@
+// Types and functions that the files of the CPU device's NCCL share.
+//
+// Ranks talk in pairs. A pair has two rings of messages, one for each direction. On one host both
+// ranks map them; between hosts, a thread of each (network.c) carries the messages over a socket.
+// So the collectives (collectives.c) use only rings. Each rank has a seat in the memory that the
+// ranks of its host share. There, other ranks wake it, and it records which call it waits in and
+// why it has given up.
+#pragma once
+#include "cpu_device/internal.h"
+#include "cpu_device/record.h"
+#include <nccl.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+// Collectives need at least four slots per ring. More slots are faster on one host: a slot that is
+// reused at once would still be in the cache of the other core.
+enum {
+    LEAST_SLOTS = 4,
+    MOST_SLOTS = 32,
+    SLOT_BYTES = 128 << 10,
+    WHY_BYTES = 448,
+    WAITS_AT_BYTES = 128,
+    MOST_PEERS = 256
+};
+
+enum call_kind {
+    CALL_NONE,
+    CALL_ALL_REDUCE,
+    CALL_BROADCAST,
+    CALL_REDUCE,
+    CALL_ALL_GATHER,
+    CALL_REDUCE_SCATTER,
+    CALL_ALL_TO_ALL,
+    CALL_GATHER,
+    CALL_SCATTER,
+    CALL_SEND,
+    CALL_RECV,
+    CALL_SPLIT
+};
+
+enum { OP_PRE_MUL_SUM = ncclNumOps }; // ranks may use different numbers for this operation
+
+// The part of a call that must be the same on all ranks. Every message carries it.
+struct call {
+    int kind, type, op;
+    int root;             // or the peer of a send or receive
+    uint64_t count, comm; // comm: name of the communicator, the same on all its ranks
+    uint64_t number;      // number of earlier collectives of this communicator
+};
+
+struct message {
+    struct call call;
+    uint64_t bytes; // of data
+    _Alignas(64) char data[SLOT_BYTES];
+};
+
+// One rank writes messages, and the other rank reads them. Each counts its own.
+struct ring {
+    _Alignas(64) _Atomic uint64_t written;
+    _Alignas(64) _Atomic uint64_t read;
+    struct message messages[]; // [slots] of the channel
+};
+
+struct seat {
+    _Alignas(64) atomic_uint bell; // a futex; other ranks ring it if this rank is asleep
+    atomic_uint asleep;
+    atomic_int left, failed;
+    struct call waits_in;          // the call of a long wait, of any communicator
+    char waits_at[WAITS_AT_BYTES]; // its place in the program, with CPU_DEVICE_CHECK=1
+    char why[WHY_BYTES];           // reason of the failure
+};
+
+union address {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+};
+
+// What ranks know about each other after they have met.
+struct peer {
+    int rank, ranks;
+    int pid, bus; // bus: the device's number before CUDA_VISIBLE_DEVICES
+    uint64_t host;
+    char host_name[64];
+    union address address; // accepts connections from other hosts
+    char socket_name[16];  // accepts connections from this host, in the abstract namespace
+};
+
+struct channel {
+    struct ring *out, *in;
+    uint64_t slots;    // of each ring
+    struct seat *seat; // the peer's seat; for a peer on another host, a local copy
+    int socket;        // for a peer on another host, else -1
+    atomic_int hung_up;
+    int missed; // checks in a row that did not find the peer's process
+    struct transit *transit;
+};
+
+// An operation made by ncclRedOpCreatePreMulSum.
+struct scaling {
+    int op;
+    ncclDataType_t type;
+    const void *on_device; // NULL: use value
+    char value[8];
+    struct scaling *next;
+};
+
+struct ncclWindow_vidmem {
+    struct ncclWindow_vidmem *next;
+};
+
+struct ncclComm {
+    int rank, ranks, device, blocking;
+    uint64_t name;            // a random number, the same on all ranks
+    struct peer *peers;       // [ranks]
+    struct channel *channels; // [ranks]
+    int seat_number;          // among the ranks of this host
+    struct seat *seat;
+    void *memory; // shared by the host's ranks
+    size_t memory_bytes;
+    int memory_file; // holds a lock on a byte of this seat as long as the process lives
+    int patience;    // rounds of waiting before a rank sleeps, if its core is otherwise free
+
+    atomic_int aborted;
+    const atomic_int *also_aborted; // aborted of the communicator that a split is making
+    pthread_mutex_t lock;           // protects the members up to place
+    pthread_cond_t changed;
+    ncclResult_t state;        // the answer of ncclCommGetAsyncError
+    int unpolled;              // the program has not asked for the state after its last call
+    int finalized, background; // background: threads that work for this communicator
+    struct ncclComm *making;   // the communicator that a split is making; its caller has no handle
+    uint64_t issued, finished; // calls; they run in the order in which they were issued
+    uint64_t collectives_issued, collectives_finished;
+    const struct cpu_place *place; // of the call that runs, with CPU_DEVICE_CHECK=1
+    struct scaling *scalings;
+    struct ncclWindow_vidmem *windows;
+
+    int network_wake; // an eventfd, if there are peers on other hosts
+    atomic_int network_stop;
+    pthread_t network;
+    struct ncclComm *next;
+};
+
+// Stores the text for ncclGetLastError, and returns the result.
+__attribute__((format(printf, 2, 3))) ncclResult_t cpu_refuse(ncclResult_t result,
+                                                              const char *format, ...);
+
+// Returns how many seconds ranks wait for each other (CPU_DEVICE_TIMEOUT).
+double cpu_timeout(void);
+
+// meet.c. The ranks of a new communicator find each other. Sets peers, channels and seats.
+ncclResult_t cpu_meet(struct ncclComm *comm, const ncclUniqueId *id);
+void cpu_part(struct ncclComm *comm); // frees all that cpu_meet allocated
+
+// Makes a unique id whose root is in this process, even if NCCL_COMM_ID is set.
+ncclResult_t cpu_make_id(ncclUniqueId *id);
+
+// network.c. Carries messages between hosts, if there are several. cpu_network_stop first sends all
+// written messages, or, with at_once, only the reason of a failure.
+ncclResult_t cpu_network_start(struct ncclComm *comm);
+void cpu_network_stop(struct ncclComm *comm, int at_once);
+void cpu_network_wake(struct ncclComm *comm);
+// Tells the peers on other hosts in which call this rank waits, or that it failed.
+void cpu_network_tell(struct ncclComm *comm);
+
+// collectives.c.
+struct transfer {
+    struct call call;
+    char *data;
+    size_t bytes, done;
+    int peer, started;
+};
+
+// A call that waits in a stream, or all sends and receives of one group. The buffers are addresses
+// for device threads (cpu_view).
+struct work {
+    struct ncclComm *comm;
+    const struct ncclComm *made; // the communicator that a split is making
+    uint64_t turn;
+    struct call call;
+    const char *send;
+    char *recv;
+    int scaled;         // multiply the data by the scalar
+    const void *scalar; // the device reads it when the call runs; NULL: use scalar_value
+    char scalar_value[8];
+    struct cpu_note *note; // belongs to the work until the launch
+    const struct cpu_place *place;
+    int transfers;
+    struct transfer transfer[];
+};
+
+// Waits for the work's turn, runs it, and frees it.
+void cpu_run_work(struct work *work);
+
+// All-gathers bytes between host buffers in the calling thread, when its turn has come. made is the
+// communicator that a split is making; ncclCommAbort may abort it meanwhile.
+ncclResult_t cpu_gather_now(struct ncclComm *comm, const struct ncclComm *made, uint64_t turn,
+                            const void *send, void *recv, size_t bytes);
+
+// Wakes a rank that sleeps while it waits.
+void cpu_ring_bell(struct seat *seat);
+
+// Calls f for each communicator of this process.
+void cpu_for_each_comm(void (*f)(struct ncclComm *comm, const void *argument),
+                       const void *argument);

@@ -1,0 +1,345 @@
+// The functions of cuBLAS. They check their arguments as cuBLAS does, and queue the call on the
+// handle's stream. A library of the machine computes the matrix products (sgemm.h).
+#include "cpu_device/floats.h"
+#include "cpu_device/internal.h"
+#include "cpu_device/record.h"
+#include "cpu_device/sgemm.h"
+#include <cublas_v2.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+struct cublasContext {
+    cudaStream_t stream;
+    cublasMath_t mode;
+};
+
+// A product may still run when the program exits. The streams must stop before the library's data
+// is freed, so cpu_stop_at_exit comes after the library's own setup.
+static void begin(void) {
+    cpu_sgemm_begin();
+    cpu_stop_at_exit();
+}
+
+cublasStatus_t cublasCreate(cublasHandle_t *handle) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (!handle)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (cpu_enter())
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    pthread_once(&once, begin);
+    *handle = calloc(1, sizeof **handle);
+    return *handle ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
+}
+
+cublasStatus_t cublasDestroy(cublasHandle_t handle) {
+    if (!handle)
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    free(handle);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasGetVersion(cublasHandle_t handle, int *version) {
+    (void)handle;
+    *version = 130000;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream) {
+    if (!handle)
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    handle->stream = stream;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasGetStream(cublasHandle_t handle, cudaStream_t *stream) {
+    if (!handle)
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    *stream = handle->stream;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {
+    if (!handle)
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    handle->mode = mode;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+struct matrix {
+    void *data;
+    cudaDataType type;
+    int ld;
+    int tf32; // 1: round the floats to TF32 first
+};
+
+// Rows or columns per block. The libraries' own blocks divide it.
+enum { BLOCK = 32 };
+
+struct gemm {
+    int transa, transb, m, n, k;
+    float alpha, beta;
+    struct matrix a, b, c;
+};
+
+static size_t element_bytes(cudaDataType type) {
+    return type == CUDA_R_32F ? 4 : type == CUDA_R_16F || type == CUDA_R_16BF ? 2 : 0;
+}
+
+// Sets *out to a column-major matrix [rows, cols], with its address for device threads. Returns 0
+// if it is not all inside one allocation.
+static int view_matrix(struct matrix *out, const void *data, cudaDataType type, int ld, int rows,
+                       int cols) {
+    size_t elements = rows && cols ? (size_t)ld * (size_t)(cols - 1) + (size_t)rows : 0;
+    *out = (struct matrix){cpu_view(data, elements * element_bytes(type)), type, ld, 0};
+    return out->data != NULL;
+}
+
+static void note_matrix(const char *name, const void *data, cudaDataType type, int ld, int rows,
+                        int cols, int written) {
+    size_t element = element_bytes(type);
+    cpu_uses_span(name, (struct cpu_span){(uintptr_t)data, (size_t)rows * element,
+                                          (size_t)ld * element, (size_t)cols, written});
+}
+
+static float widen(const struct matrix *x, size_t i) {
+    if (x->type == CUDA_R_32F)
+        return float_to_tf32(((const float *)x->data)[i]);
+    uint16_t bits = ((const uint16_t *)x->data)[i];
+    return x->type == CUDA_R_16F ? half_to_float(bits) : bfloat16_to_float(bits);
+}
+
+static void narrow(const struct matrix *x, size_t i, float value) {
+    if (x->type == CUDA_R_32F)
+        ((float *)x->data)[i] = value;
+    else
+        ((uint16_t *)x->data)[i] =
+            x->type == CUDA_R_16F ? float_to_half(value) : float_to_bfloat16(value);
+}
+
+// Conversion between a matrix of any type and a dense float matrix. The functions below convert the
+// columns from..to.
+struct conversion {
+    struct matrix x;
+    float *floats;
+    size_t rows;
+};
+
+static void run_widen(void *arguments, size_t from, size_t to) {
+    struct conversion c = *(struct conversion *)arguments;
+    for (size_t col = from; col < to; col++)
+        for (size_t row = 0; row < c.rows; row++)
+            c.floats[col * c.rows + row] = widen(&c.x, col * (size_t)c.x.ld + row);
+}
+
+static void run_narrow(void *arguments, size_t from, size_t to) {
+    struct conversion c = *(struct conversion *)arguments;
+    for (size_t col = from; col < to; col++)
+        for (size_t row = 0; row < c.rows; row++)
+            narrow(&c.x, col * (size_t)c.x.ld + row, c.floats[col * c.rows + row]);
+}
+
+static void convert(void (*run)(void *, size_t, size_t), const struct matrix *x, float *floats,
+                    int rows, int cols) {
+    struct conversion c = {*x, floats, (size_t)rows};
+    cpu_share(run, &c, (size_t)cols, (1 << 13) / ((size_t)rows + 1) + 1);
+}
+
+// Returns the matrix as floats: a converted or rounded copy, which the caller frees, or the matrix
+// itself if it needs no conversion.
+static float *as_floats(const struct matrix *x, int rows, int cols, int *ld) {
+    *ld = x->ld;
+    if (x->type == CUDA_R_32F && !x->tf32)
+        return x->data;
+    *ld = rows ? rows : 1;
+    float *copy = malloc(sizeof(float) * (size_t)rows * (size_t)cols);
+    if (copy)
+        convert(run_widen, x, copy, rows, cols);
+    return copy;
+}
+
+// Returns the number of pieces of a product, which threads compute at the same time. A piece is a
+// block of rows of C, or of columns if C is wide. A library may add numbers in a different order if
+// a product has a different size. The pieces therefore do not depend on the number of threads, so a
+// product always has the same bits. Each piece is large enough to be worth a thread.
+static size_t gemm_pieces(const struct gemm *g) {
+    enum { MOST = 16, LEAST_MULTIPLICATIONS = 1 << 23 };
+    size_t longer = (size_t)(g->m >= g->n ? g->m : g->n), pieces = 1;
+    size_t multiplications = (size_t)g->m * (size_t)g->n * (size_t)g->k;
+    while (pieces < MOST && 2 * pieces * BLOCK <= longer &&
+           2 * pieces * LEAST_MULTIPLICATIONS <= multiplications)
+        pieces *= 2;
+    return pieces;
+}
+
+// Computes the pieces from..to of C.
+static void run_gemm(void *arguments, size_t from, size_t to) {
+    struct gemm *g = arguments;
+    int by_rows = g->m >= g->n, longer = by_rows ? g->m : g->n;
+    int pieces = (int)gemm_pieces(g), blocks = (longer + BLOCK - 1) / BLOCK;
+    for (int piece = (int)from; piece < (int)to; piece++) {
+        int first = piece * blocks / pieces * BLOCK, end = (piece + 1) * blocks / pieces * BLOCK;
+        int size = (end < longer ? end : longer) - first;
+        const float *a = g->a.data, *b = g->b.data;
+        float *c = g->c.data;
+        if (by_rows) {
+            a += (size_t)first * (g->transa ? (size_t)g->a.ld : 1);
+            c += first;
+        } else {
+            b += (size_t)first * (g->transb ? 1 : (size_t)g->b.ld);
+            c += (size_t)first * (size_t)g->c.ld;
+        }
+        cpu_sgemm(g->transa, g->transb, by_rows ? size : g->m, by_rows ? g->n : size, g->k,
+                  g->alpha, a, g->a.ld, b, g->b.ld, g->beta, c, g->c.ld);
+    }
+}
+
+// Products of other types: converts the matrices to floats and back.
+static void run_converted_gemm(void *arguments) {
+    struct gemm *g = arguments, f = *g;
+    f.a.data = as_floats(&g->a, g->transa ? g->k : g->m, g->transa ? g->m : g->k, &f.a.ld);
+    f.b.data = as_floats(&g->b, g->transb ? g->n : g->k, g->transb ? g->k : g->n, &f.b.ld);
+    f.c.data = as_floats(&g->c, g->m, g->n, &f.c.ld);
+    if (!f.a.data || !f.b.data || !f.c.data)
+        abort();
+    cpu_share(run_gemm, &f, gemm_pieces(&f), 1);
+    if (f.c.data != g->c.data) {
+        convert(run_narrow, &g->c, f.c.data, g->m, g->n);
+        free(f.c.data);
+    }
+    free(f.a.data);
+    free(f.b.data);
+}
+
+static int too_small(int ld, int rows) {
+    return ld < (rows > 1 ? rows : 1);
+}
+
+cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
+                            cublasOperation_t transb, int m, int n, int k, const void *alpha,
+                            const void *A, cudaDataType Atype, int lda, const void *B,
+                            cudaDataType Btype, int ldb, const void *beta, void *C,
+                            cudaDataType Ctype, int ldc, cublasComputeType_t computeType,
+                            cublasGemmAlgo_t algo) {
+    (void)algo;
+    if (!handle || cpu_enter())
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (!element_bytes(Atype) || Atype != Btype || (Ctype != Atype && Ctype != CUDA_R_32F) ||
+        (computeType != CUBLAS_COMPUTE_32F && computeType != CUBLAS_COMPUTE_32F_FAST_TF32))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    int a_rows = transa ? k : m, b_rows = transb ? n : k;
+    if (m < 0 || n < 0 || k < 0 || !alpha || !beta || (unsigned)transa > 1 ||
+        (unsigned)transb > 1 || too_small(lda, a_rows) || too_small(ldb, b_rows) ||
+        too_small(ldc, m))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (m == 0 || n == 0)
+        return CUBLAS_STATUS_SUCCESS;
+    struct gemm g = {.transa = transa, .transb = transb, .m = m, .n = n, .k = k};
+    g.alpha = *(const float *)alpha;
+    g.beta = *(const float *)beta;
+    if (!view_matrix(&g.a, A, Atype, lda, a_rows, transa ? m : k) ||
+        !view_matrix(&g.b, B, Btype, ldb, b_rows, transb ? k : n) ||
+        !view_matrix(&g.c, C, Ctype, ldc, m, n))
+        return CUBLAS_STATUS_MAPPING_ERROR;
+    g.a.tf32 = g.b.tf32 = Atype == CUDA_R_32F && (handle->mode == CUBLAS_TF32_TENSOR_OP_MATH ||
+                                                  computeType == CUBLAS_COMPUTE_32F_FAST_TF32);
+    note_matrix("matrix product", A, Atype, lda, a_rows, transa ? m : k, 0);
+    note_matrix("matrix product", B, Btype, ldb, b_rows, transb ? k : n, 0);
+    note_matrix("matrix product", C, Ctype, ldc, m, n, 1);
+    cudaError_t error =
+        Atype == CUDA_R_32F && !g.a.tf32
+            ? cpu_launch_range(handle->stream, run_gemm, &g, sizeof g, gemm_pieces(&g), 1)
+            : cpu_launch(handle->stream, run_converted_gemm, &g, sizeof g);
+    return error ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t transa,
+                           cublasOperation_t transb, int m, int n, int k, const float *alpha,
+                           const float *A, int lda, const float *B, int ldb, const float *beta,
+                           float *C, int ldc) {
+    return cublasGemmEx(handle, transa, transb, m, n, k, alpha, A, CUDA_R_32F, lda, B, CUDA_R_32F,
+                        ldb, beta, C, CUDA_R_32F, ldc, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+}
+
+struct gemv {
+    int trans, inputs, outputs, lda, incx, incy;
+    float alpha, beta;
+    const float *a, *x;
+    float *y;
+};
+
+// Computes the transposed product: x becomes a matrix of one row, with columns incx floats apart.
+static void run_gemv(void *arguments) {
+    struct gemv *g = arguments;
+    cpu_sgemm(0, !g->trans, 1, g->outputs, g->inputs, g->alpha, g->x, g->incx, g->a, g->lda,
+              g->beta, g->y, g->incy);
+}
+
+static const float *view_vector(const float *x, int n, int increment) {
+    return cpu_view(x, n ? ((size_t)(n - 1) * (size_t)increment + 1) * sizeof(float) : 0);
+}
+
+cublasStatus_t cublasSgemv(cublasHandle_t handle, cublasOperation_t trans, int m, int n,
+                           const float *alpha, const float *A, int lda, const float *x, int incx,
+                           const float *beta, float *y, int incy) {
+    if (!handle || cpu_enter())
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (m < 0 || n < 0 || !alpha || !beta || (unsigned)trans > 1 || too_small(lda, m) || incx < 1 ||
+        incy < 1)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (m == 0 || n == 0)
+        return CUBLAS_STATUS_SUCCESS;
+    struct matrix a;
+    struct gemv g = {.trans = trans, .inputs = trans ? m : n, .outputs = trans ? n : m};
+    g.lda = lda;
+    g.incx = incx;
+    g.incy = incy;
+    g.alpha = *alpha;
+    g.beta = *beta;
+    g.x = view_vector(x, g.inputs, incx);
+    g.y = (float *)view_vector(y, g.outputs, incy);
+    if (!view_matrix(&a, A, CUDA_R_32F, lda, m, n) || !g.x || !g.y)
+        return CUBLAS_STATUS_MAPPING_ERROR;
+    g.a = a.data;
+    note_matrix("matrix-vector product", A, CUDA_R_32F, lda, m, n, 0);
+    note_matrix("matrix-vector product", x, CUDA_R_32F, incx, 1, trans ? m : n, 0);
+    note_matrix("matrix-vector product", y, CUDA_R_32F, incy, 1, trans ? n : m, 1);
+    return cpu_launch(handle->stream, run_gemv, &g, sizeof g) ? CUBLAS_STATUS_EXECUTION_FAILED
+                                                              : CUBLAS_STATUS_SUCCESS;
+}
+
+static const struct {
+    cublasStatus_t status;
+    const char *name, *text;
+} status_texts[] = {
+    {CUBLAS_STATUS_SUCCESS, "CUBLAS_STATUS_SUCCESS", "success"},
+    {CUBLAS_STATUS_NOT_INITIALIZED, "CUBLAS_STATUS_NOT_INITIALIZED",
+     "the library was not initialized"},
+    {CUBLAS_STATUS_ALLOC_FAILED, "CUBLAS_STATUS_ALLOC_FAILED", "the resource allocation failed"},
+    {CUBLAS_STATUS_INVALID_VALUE, "CUBLAS_STATUS_INVALID_VALUE",
+     "an unsupported value or parameter was passed to the function"},
+    {CUBLAS_STATUS_ARCH_MISMATCH, "CUBLAS_STATUS_ARCH_MISMATCH",
+     "the function requires an architectural feature absent from the device"},
+    {CUBLAS_STATUS_MAPPING_ERROR, "CUBLAS_STATUS_MAPPING_ERROR",
+     "an access to GPU memory space failed"},
+    {CUBLAS_STATUS_EXECUTION_FAILED, "CUBLAS_STATUS_EXECUTION_FAILED",
+     "the function failed to launch on the GPU"},
+    {CUBLAS_STATUS_INTERNAL_ERROR, "CUBLAS_STATUS_INTERNAL_ERROR", "an internal operation failed"},
+    {CUBLAS_STATUS_NOT_SUPPORTED, "CUBLAS_STATUS_NOT_SUPPORTED",
+     "the requested functionality is not supported"},
+};
+
+const char *cublasGetStatusName(cublasStatus_t status) {
+    for (size_t i = 0; i < sizeof status_texts / sizeof *status_texts; i++)
+        if (status_texts[i].status == status)
+            return status_texts[i].name;
+    return "unrecognized status";
+}
+
+const char *cublasGetStatusString(cublasStatus_t status) {
+    if (status == CUBLAS_STATUS_EXECUTION_FAILED && cpu_why_stopped())
+        return cpu_why_stopped();
+    for (size_t i = 0; i < sizeof status_texts / sizeof *status_texts; i++)
+        if (status_texts[i].status == status)
+            return status_texts[i].text;
+    return "unrecognized status";
+}

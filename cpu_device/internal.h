@@ -1,0 +1,100 @@
+// Types and functions that the files of the CPU device share. Programs never include this header.
+//
+// The CPU device simulates GPUs with three ideas:
+// - Memory. A device pointer lies in an address range that the program may not touch; the device's
+//   own threads see the same byte at a fixed distance (cpu_view translates).
+// - Streams. Each stream is a queue with its own thread. A call copies its operation into the
+//   queue, and the thread runs it later (cpu_launch).
+// - One lock. cpu_lock protects all states and queues. No thread holds it while an operation runs.
+#pragma once
+#include <cuda_runtime.h>
+#include <pthread.h>
+#include <stddef.h>
+
+#define CPU_MAX_DEVICES 64
+#define CPU_LAUNCH_BYTES 192
+
+extern pthread_mutex_t cpu_lock;
+
+// Every API call begins with this function. It sets the device up once. In a process that was
+// forked after that, it returns an error, as the CUDA runtime does.
+cudaError_t cpu_enter(void);
+
+// Stores an error for cudaGetLastError, and returns it.
+cudaError_t cpu_error(cudaError_t error);
+
+// Return the current device of the calling thread, and the number of devices.
+int cpu_current_device(void);
+int cpu_device_count(void);
+
+// Sets up the address ranges and the limit of each device's memory; called once by cpu_enter.
+void cpu_memory_init(void);
+
+// Frees all memory of a device whose streams are empty.
+void cpu_free_device(int device);
+
+// Translates a device pointer (or a pointer to pinned host memory) to the address that the device's
+// threads use. Returns NULL if the bytes do not all lie inside one live allocation.
+void *cpu_view(const void *pointer, size_t bytes);
+
+// Returns 1 if the pointer lies in the range of device memory, allocated or not.
+int cpu_is_device_pointer(const void *pointer);
+
+// Queues run(arguments) on the stream (NULL: the legacy default stream). The arguments, at most
+// CPU_LAUNCH_BYTES, are copied. Blocks while the queue is full.
+cudaError_t cpu_launch(cudaStream_t stream, void (*run)(void *), const void *arguments,
+                       size_t bytes);
+
+// The same for an operation that must run even after cpu_stop_streams, because other threads or
+// ranks wait for it.
+cudaError_t cpu_launch_always(cudaStream_t stream, void (*run)(void *), const void *arguments,
+                              size_t bytes);
+
+// The same for a kernel over the range 0..count. Several threads call run(arguments, from, to) at
+// the same time, for parts whose boundaries are multiples of grain. The result must not depend on
+// the boundaries.
+cudaError_t cpu_launch_range(cudaStream_t stream, void (*run)(void *, size_t, size_t),
+                             const void *arguments, size_t bytes, size_t count, size_t grain);
+
+// From this call until cpu_resume_streams, all streams drop their operations. Launches and waits
+// return cudaErrorLaunchFailure, and cudaGetErrorString returns the text for it.
+void cpu_stop_streams(const char *text);
+const char *cpu_why_stopped(void); // NULL: the streams run
+void cpu_resume_streams(void);
+
+// Returns how many streams of this process compute now. A stream that waits in an operation does
+// not count.
+int cpu_streams_computing(void);
+
+// Makes the streams stop when the program exits. Exit handlers run in reverse order, so the streams
+// stop before the handlers that were registered before this call.
+void cpu_stop_at_exit(void);
+
+// Returns 1 if the program is exiting, so every wait for another rank must end.
+int cpu_exiting(void);
+
+// Runs all parts of a range, as described at cpu_launch_range, and returns when they are done.
+void cpu_share(void (*run)(void *, size_t, size_t), void *arguments, size_t count, size_t grain);
+
+// Divides the cores among so many processes: limits the threads of this process to its share,
+// unless OMP_NUM_THREADS is set.
+void cpu_share_cores(int processes);
+
+// Starts a thread that receives none of the program's signals. Returns 0 or an errno.
+int cpu_start_thread(pthread_t *thread, void *(*run)(void *), void *argument);
+
+// Waits until all streams of a device are empty. Called without cpu_lock.
+void cpu_drain_device(int device);
+
+// Returns seconds of a monotonic clock.
+double cpu_now(void);
+
+// Call it in a loop that spins on memory: it leaves the core to its other hardware thread.
+void cpu_relax(void);
+
+// Returns the value of an environment variable, or otherwise if it is not set. Ends the program if
+// the value is not a whole number above 0.
+long cpu_positive_number(const char *name, long otherwise);
+
+// Returns the bytes of a size such as 512, 64K, 64M or 2G, or 0 if the text is not a size.
+size_t cpu_parse_size(const char *text);

@@ -1,0 +1,747 @@
+// How the ranks of a communicator find each other. The unique id holds the address of the root,
+// which is a thread of the process that made the id.
+// 1. Each rank sends the root its number and its own address. When all ranks have come, the root
+//    sends the whole list to every rank.
+// 2. Ranks of one host map the same memory. The first rank makes it, and passes it to the others
+//    through a socket. The memory has no name, so no file can stay behind.
+// 3. Ranks of different hosts connect.
+// 4. When all ranks are ready, the root tells them to continue.
+#include "cpu_device/comm.h"
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+// The 128 bytes of the id.
+struct handle {
+    uint64_t magic;
+    int by_environment; // 1: from NCCL_COMM_ID, and rank 0 starts the root
+    union address root;
+};
+_Static_assert(sizeof(struct handle) <= sizeof(ncclUniqueId), "the handle must fit into the id");
+
+struct hello {
+    uint64_t magic;
+    struct peer peer;
+};
+
+struct verdict {
+    int refused;
+    char why[WHY_BYTES];
+};
+
+struct root {
+    int listener, ranks;
+    int wanted, heard; // processes; wanted: the smallest number of ranks that a process has named
+    uint64_t magic;
+    int *sockets; // [ranks], -1: the rank has not come
+    struct peer *peers;
+    int refused, refused_sockets[MOST_PEERS]; // of processes that do not fit
+};
+
+static socklen_t address_bytes(const union address *a) {
+    return a->any.sa_family == AF_INET6 ? sizeof a->v6 : sizeof a->v4;
+}
+
+static const char *show_address(char text[80], const union address *a) {
+    char host[64] = "?", port[8] = "?";
+    getnameinfo(&a->any, address_bytes(a), host, sizeof host, port, sizeof port,
+                NI_NUMERICHOST | NI_NUMERICSERV);
+    snprintf(text, 80, "%s:%s", host, port);
+    return text;
+}
+
+// Waits for a socket until the deadline, in short periods, so it notices ncclCommAbort and the end
+// of the program. Returns 0 if the socket is ready.
+static int await(int socket, short events, double deadline, const struct ncclComm *comm) {
+    while (cpu_now() < deadline && !cpu_exiting() && !(comm && comm->aborted)) {
+        struct pollfd p = {.fd = socket, .events = events};
+        if (poll(&p, 1, 100) > 0)
+            return 0;
+    }
+    return -1;
+}
+
+static int send_all(int socket, const void *data, size_t bytes, double deadline,
+                    const struct ncclComm *comm) {
+    for (size_t done = 0; done < bytes;) {
+        if (await(socket, POLLOUT, deadline, comm))
+            return -1;
+        ssize_t n =
+            send(socket, (const char *)data + done, bytes - done, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && errno != EAGAIN && errno != EINTR)
+            return -1;
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return 0;
+}
+
+static int receive_all(int socket, void *data, size_t bytes, double deadline,
+                       const struct ncclComm *comm) {
+    for (size_t done = 0; done < bytes;) {
+        if (await(socket, POLLIN, deadline, comm))
+            return -1;
+        ssize_t n = recv(socket, (char *)data + done, bytes - done, MSG_DONTWAIT);
+        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+            return -1;
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return 0;
+}
+
+static int has_prefix(const char *name, const char *list, int exact) {
+    for (const char *word = list; *word;
+         word += strcspn(word, ",") + (word[strcspn(word, ",")] == ',')) {
+        size_t n = strcspn(word, ",");
+        if (!strncmp(name, word, n) && (!exact || strlen(name) == n))
+            return 1;
+    }
+    return 0;
+}
+
+// NCCL_SOCKET_IFNAME is a list of prefixes. After "=", it lists whole names. After "^", it lists
+// the interfaces to avoid.
+static int allowed_interface(const char *name) {
+    const char *list = getenv("NCCL_SOCKET_IFNAME");
+    if (!list || !*list)
+        return 1;
+    int except = *list == '^';
+    int exact = list[except] == '=';
+    return has_prefix(name, list + except + exact, exact) != except;
+}
+
+// Finds the address of the first suitable interface. The interfaces of virtual machines and
+// containers, and then the loopback interface, come last. Returns 0 if it finds one.
+static int own_address(union address *found) {
+    struct ifaddrs *list;
+    int best = 0;
+    if (getifaddrs(&list))
+        return -1;
+    for (const struct ifaddrs *i = list; i; i = i->ifa_next) {
+        if (!i->ifa_addr || !(i->ifa_flags & IFF_UP) || !allowed_interface(i->ifa_name))
+            continue;
+        const union address *a = (const union address *)i->ifa_addr;
+        int v6 = a->any.sa_family == AF_INET6;
+        if ((!v6 && a->any.sa_family != AF_INET) || (v6 && IN6_IS_ADDR_LINKLOCAL(&a->v6.sin6_addr)))
+            continue;
+        int merit = i->ifa_flags & IFF_LOOPBACK                  ? 1
+                    : has_prefix(i->ifa_name, "docker,virbr", 0) ? 3
+                                                                 : 5;
+        if (merit + !v6 <= best)
+            continue;
+        best = merit + !v6;
+        memcpy(found, a, address_bytes(a));
+    }
+    freeifaddrs(list);
+    return best ? 0 : -1;
+}
+
+static void any_port(union address *address) {
+    if (address->any.sa_family == AF_INET6)
+        address->v6.sin6_port = 0;
+    else
+        address->v4.sin_port = 0;
+}
+
+static int open_listener(union address *address) {
+    int s = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+    socklen_t bytes = address_bytes(address);
+    setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (s >= 0 && !bind(s, &address->any, bytes) && !listen(s, SOMAXCONN) &&
+        !getsockname(s, &address->any, &bytes))
+        return s;
+    int error = errno;
+    close(s);
+    errno = error;
+    return -1;
+}
+
+// If no process listens at a port, Linux may choose this port for the connecting socket, and then
+// connects the socket to itself.
+static int is_connected(int s) {
+    union address ends[2] = {0};
+    socklen_t bytes[2] = {sizeof *ends, sizeof *ends};
+    return !getsockname(s, &ends[0].any, &bytes[0]) && !getpeername(s, &ends[1].any, &bytes[1]) &&
+           memcmp(&ends[0], &ends[1], sizeof *ends);
+}
+
+static int open_connection(const union address *address, double deadline,
+                           const struct ncclComm *comm) {
+    for (;;) { // repeats, because the other side may not listen yet
+        int s = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
+            on = 1;
+        if (s < 0)
+            return -1;
+        setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        if ((!connect(s, &address->any, address_bytes(address)) ||
+             (errno == EINPROGRESS && !await(s, POLLOUT, deadline, comm))) &&
+            is_connected(s))
+            return s;
+        struct linger at_once = {1, 0}; // frees the port for the other side
+        setsockopt(s, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+        close(s);
+        if (cpu_now() > deadline || cpu_exiting() || (comm && comm->aborted))
+            return -1;
+        poll(NULL, 0, 20);
+    }
+}
+
+// The root. It usually is a thread of rank 0's process, and ends with that process. So it writes to
+// rank 0 last.
+
+// Sends the verdict to all ranks that have come: accepted, or the reason of the refusal.
+static void judge(struct root *r, const char *why) {
+    struct verdict v = {.refused = why != NULL};
+    snprintf(v.why, sizeof v.why, "%s", why ? why : "");
+    for (int i = 0; i < r->refused; i++)
+        send_all(r->refused_sockets[i], &v, sizeof v, cpu_now() + 5, NULL);
+    for (int i = r->ranks - 1; i >= 0; i--)
+        if (r->sockets[i] >= 0)
+            send_all(r->sockets[i], &v, sizeof v, cpu_now() + 5, NULL);
+}
+
+// Accepts the hello of a rank. A connection with the wrong magic number does not belong to this
+// run, and is closed.
+static void admit(struct root *r, int s, const struct hello *h, char *why) {
+    if (h->magic != r->magic || h->peer.ranks < 1 || h->peer.ranks > MOST_PEERS ||
+        h->peer.rank < 0 || h->peer.rank >= h->peer.ranks) {
+        close(s);
+        return;
+    }
+    if (!r->ranks) {
+        r->ranks = r->wanted = h->peer.ranks;
+        r->peers = calloc((size_t)r->ranks, sizeof *r->peers);
+        r->sockets = malloc((size_t)r->ranks * sizeof *r->sockets);
+        if (!r->peers || !r->sockets)
+            abort();
+        for (int i = 0; i < r->ranks; i++)
+            r->sockets[i] = -1;
+    }
+    r->heard++;
+    if (h->peer.ranks < r->wanted)
+        r->wanted = h->peer.ranks;
+    int fits = h->peer.ranks == r->ranks && r->sockets[h->peer.rank] < 0;
+    if (h->peer.ranks != r->ranks)
+        snprintf(why, WHY_BYTES, "one process says that there are %d ranks, another %d", r->ranks,
+                 h->peer.ranks);
+    else if (!fits)
+        snprintf(why, WHY_BYTES, "two processes say that they are rank %d of %d", h->peer.rank,
+                 r->ranks);
+    if (fits) {
+        r->peers[h->peer.rank] = h->peer;
+        r->sockets[h->peer.rank] = s;
+    } else if (r->refused < MOST_PEERS) {
+        r->refused_sockets[r->refused++] = s;
+    } else {
+        close(s);
+    }
+}
+
+// Waits for all ranks. A silent connection does not delay the others. After a process whose rank or
+// number of ranks does not fit, collect waits up to 5 s for the rest, so that they get the reason.
+static void collect(struct root *r, char *why) {
+    enum { PENDING = MOST_PEERS + 64 };
+    struct pollfd polled[1 + PENDING] = {{.fd = r->listener, .events = POLLIN}};
+    struct hello hellos[1 + PENDING];
+    size_t got[1 + PENDING] = {0};
+    double deadline = 0;
+    int pending = 0;
+    while ((!r->ranks || (r->heard < r->wanted && cpu_now() < deadline)) && !cpu_exiting()) {
+        if (!r->ranks)
+            deadline = cpu_now() + cpu_timeout(); // starts when the first rank comes
+        if (*why && deadline > cpu_now() + 5)
+            deadline = cpu_now() + 5;
+        if (poll(polled, (nfds_t)pending + 1, 100) <= 0)
+            continue;
+        for (int i = pending; i > 0; i--) {
+            if (!polled[i].revents)
+                continue;
+            ssize_t n = recv(polled[i].fd, (char *)&hellos[i] + got[i], sizeof *hellos - got[i],
+                             MSG_DONTWAIT);
+            got[i] += n > 0 ? (size_t)n : 0;
+            if (n > 0 && got[i] < sizeof *hellos)
+                continue;
+            if (n > 0)
+                admit(r, polled[i].fd, &hellos[i], why);
+            else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+                close(polled[i].fd);
+            else
+                continue;
+            polled[i] = polled[pending];
+            hellos[i] = hellos[pending];
+            got[i] = got[pending--];
+        }
+        int s = polled[0].revents ? accept4(r->listener, NULL, NULL, SOCK_CLOEXEC) : -1;
+        if (s >= 0) {
+            if (pending == PENDING) // there are more silent connections than ranks: drop one
+                close(polled[pending--].fd);
+            polled[++pending] = (struct pollfd){.fd = s, .events = POLLIN};
+            got[pending] = 0;
+        }
+    }
+    while (pending > 0)
+        close(polled[pending--].fd);
+    if (*why || (r->ranks && r->heard == r->ranks))
+        return;
+    size_t n = (size_t)snprintf(why, WHY_BYTES,
+                                "waited %.0f s: these of the %d ranks never came:", cpu_timeout(),
+                                r->ranks);
+    for (int i = 0; i < r->ranks && n < WHY_BYTES - 8; i++)
+        if (r->sockets[i] < 0)
+            n += (size_t)snprintf(why + n, WHY_BYTES - n, " %d", i);
+}
+
+// The thread of the root: sends the list to all ranks, and later the message that all are ready.
+static void *serve_root(void *argument) {
+    struct root *r = argument;
+    char why[WHY_BYTES] = "", ready = 0;
+    collect(r, why);
+    close(r->listener); // before a rank can come back with this id for another communicator
+    judge(r, *why ? why : NULL);
+    double deadline = cpu_now() + cpu_timeout();
+    int good = !*why;
+    for (int i = 0; i < r->ranks && good; i++)
+        good =
+            !send_all(r->sockets[i], r->peers, (size_t)r->ranks * sizeof *r->peers, deadline, NULL);
+    for (int i = 0; i < r->ranks && good; i++)
+        good = !receive_all(r->sockets[i], &ready, 1, deadline, NULL);
+    for (int i = r->ranks - 1; i >= 0 && good; i--)
+        send_all(r->sockets[i], &ready, 1, deadline, NULL);
+    for (int i = 0; i < r->ranks; i++)
+        if (r->sockets[i] >= 0)
+            close(r->sockets[i]);
+    for (int i = 0; i < r->refused; i++)
+        close(r->refused_sockets[i]);
+    free(r->sockets);
+    free(r->peers);
+    free(r);
+    return NULL;
+}
+
+static ncclResult_t start_root(union address *address, uint64_t magic) {
+    char text[80];
+    pthread_t thread;
+    struct root *r = calloc(1, sizeof *r);
+    if (!r)
+        return cpu_refuse(ncclSystemError, "out of memory");
+    r->magic = magic;
+    r->listener = open_listener(address);
+    if (r->listener < 0) {
+        free(r);
+        return cpu_refuse(ncclSystemError, "cannot listen on %s: %s", show_address(text, address),
+                          strerror(errno));
+    }
+    if (cpu_start_thread(&thread, serve_root, r)) {
+        close(r->listener);
+        free(r);
+        return cpu_refuse(ncclSystemError, "cannot start a thread");
+    }
+    pthread_detach(thread);
+    return ncclSuccess;
+}
+
+// NCCL_COMM_ID is host:port, with [] around an IPv6 address.
+static ncclResult_t parse_comm_id(const char *text, union address *address) {
+    char host[256];
+    const char *colon = strrchr(text, ':');
+    size_t n = colon ? (size_t)(colon - text) : 0;
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found;
+    if (n == 0 || n >= sizeof host)
+        return cpu_refuse(ncclInvalidArgument, "NCCL_COMM_ID=%s: want host:port", text);
+    int brackets = *text == '[' && colon[-1] == ']';
+    memcpy(host, text + brackets, n - 2 * (size_t)brackets);
+    host[n - 2 * (size_t)brackets] = 0;
+    int error = getaddrinfo(host, colon + 1, &hints, &found);
+    if (error)
+        return cpu_refuse(ncclInvalidArgument, "NCCL_COMM_ID=%s: %s", text, gai_strerror(error));
+    memcpy(address, found->ai_addr, found->ai_addrlen);
+    freeaddrinfo(found);
+    return ncclSuccess;
+}
+
+ncclResult_t cpu_make_id(ncclUniqueId *id) {
+    struct handle h = {0};
+    const char *interfaces = getenv("NCCL_SOCKET_IFNAME");
+    if (own_address(&h.root))
+        return cpu_refuse(ncclSystemError, "no network interface with an address%s%s",
+                          interfaces ? ", of those that NCCL_SOCKET_IFNAME allows: " : "",
+                          interfaces ? interfaces : "");
+    if (getrandom(&h.magic, sizeof h.magic, 0) != sizeof h.magic)
+        return cpu_refuse(ncclSystemError, "no random numbers: %s", strerror(errno));
+    any_port(&h.root);
+    ncclResult_t result = start_root(&h.root, h.magic);
+    memset(id, 0, sizeof *id);
+    memcpy(id, &h, sizeof h);
+    return result;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
+    struct handle h = {.magic = 0x4e43434c5f49440a,
+                       .by_environment = 1}; // a fixed magic number, as in NCCL
+    const char *fixed = getenv("NCCL_COMM_ID");
+    if (!id)
+        return cpu_refuse(ncclInvalidArgument, "ncclGetUniqueId: uniqueId is NULL");
+    if (!fixed)
+        return cpu_make_id(id);
+    ncclResult_t result = parse_comm_id(fixed, &h.root);
+    memset(id, 0, sizeof *id);
+    memcpy(id, &h, sizeof h);
+    return result;
+}
+
+// The ranks.
+
+static uint64_t hash(uint64_t h, const char *text) { // FNV-1a
+    for (; *text; text++)
+        h = (h ^ (unsigned char)*text) * 0x100000001b3;
+    return h;
+}
+
+// Identifies the host as NCCL does: by NCCL_HOSTID if it is set, else by the host's name and the id
+// of its last boot.
+static uint64_t host_identity(const char *name) {
+    const char *fixed = getenv("NCCL_HOSTID");
+    char boot[64] = "";
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
+    if (f && !fgets(boot, sizeof boot, f))
+        *boot = 0;
+    if (f)
+        fclose(f);
+    return fixed && *fixed ? hash(0xcbf29ce484222325, fixed)
+                           : hash(hash(0xcbf29ce484222325, boot), name);
+}
+
+// The state of a rank while it meets the others.
+struct meeting {
+    struct ncclComm *comm;
+    double deadline;
+    uint64_t magic;
+    int root, listener, local_listener; // sockets
+};
+
+// Explains why the connection to the root or to another rank ended.
+static ncclResult_t lost(const struct meeting *m, const char *doing) {
+    if (m->comm->aborted)
+        return cpu_refuse(ncclInternalError, "rank %d: aborted while %s", m->comm->rank, doing);
+    if (cpu_now() > m->deadline)
+        return cpu_refuse(ncclSystemError, "rank %d: gave up after %.0f s %s", m->comm->rank,
+                          cpu_timeout(), doing);
+    poll(NULL, 0,
+         500); // a launcher that is ending all ranks should be the first to report the cause
+    return cpu_refuse(ncclRemoteError, "rank %d: another rank has ended while %s", m->comm->rank,
+                      doing);
+}
+
+// Sends this rank's description to the root, and receives the list of all ranks.
+static ncclResult_t introduce(struct meeting *m, const struct handle *h) {
+    struct ncclComm *c = m->comm;
+    char address[80];
+    struct hello hello = {.magic = m->magic,
+                          .peer = {.rank = c->rank, .ranks = c->ranks, .pid = (int)getpid()}};
+    struct peer *self = &hello.peer;
+    struct sockaddr_un local = {.sun_family = AF_UNIX};
+    socklen_t bytes = sizeof(sa_family_t); // without a name: the kernel chooses one
+    struct cudaDeviceProp properties;
+    struct verdict verdict;
+
+    gethostname(self->host_name, sizeof self->host_name - 1);
+    self->host = host_identity(self->host_name);
+    if (cudaGetDeviceProperties(&properties, c->device))
+        return cpu_refuse(ncclUnhandledCudaError, "rank %d: no device %d", c->rank, c->device);
+    self->bus = properties.pciBusID;
+    m->local_listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (m->local_listener < 0 || bind(m->local_listener, (struct sockaddr *)&local, bytes) ||
+        listen(m->local_listener, SOMAXCONN))
+        return cpu_refuse(ncclSystemError, "rank %d: cannot make a Unix socket: %s", c->rank,
+                          strerror(errno));
+    bytes = sizeof local;
+    getsockname(m->local_listener, (struct sockaddr *)&local, &bytes);
+    memcpy(self->socket_name, local.sun_path + 1,
+           bytes - offsetof(struct sockaddr_un, sun_path) - 1);
+
+    m->root = open_connection(&h->root, m->deadline, c);
+    if (m->root < 0)
+        return cpu_refuse(ncclSystemError, "rank %d: no answer at %s within %.0f s", c->rank,
+                          show_address(address, &h->root), cpu_timeout());
+    // Other ranks reach this rank at the address of its connection to the root.
+    bytes = sizeof self->address;
+    getsockname(m->root, &self->address.any, &bytes);
+    any_port(&self->address);
+    m->listener = open_listener(&self->address);
+    if (m->listener < 0)
+        return cpu_refuse(ncclSystemError, "rank %d: cannot listen on %s: %s", c->rank,
+                          show_address(address, &self->address), strerror(errno));
+    if (send_all(m->root, &hello, sizeof hello, m->deadline, c) ||
+        // Waits longer than the root, because the root reports the missing ranks.
+        receive_all(m->root, &verdict, sizeof verdict, m->deadline + 5, c))
+        return lost(m, "waiting for all ranks to come");
+    if (verdict.refused)
+        return cpu_refuse(ncclInvalidUsage, "rank %d: %.*s", c->rank, WHY_BYTES - 1, verdict.why);
+    if (receive_all(m->root, c->peers, (size_t)c->ranks * sizeof *c->peers, m->deadline + 5, c))
+        return lost(m, "waiting for the list of ranks");
+    return ncclSuccess;
+}
+
+// Refuses two ranks on one device, as NCCL does and with its words.
+static ncclResult_t refuse_duplicates(const struct ncclComm *c) {
+    for (int a = 0; a < c->ranks; a++)
+        for (int b = a + 1; b < c->ranks; b++)
+            if (c->peers[a].host == c->peers[b].host && c->peers[a].bus == c->peers[b].bus)
+                return cpu_refuse(
+                    ncclInvalidUsage,
+                    "Duplicate GPU detected : rank %d and rank %d both on CUDA device %x", a, b,
+                    (unsigned)c->peers[a].bus << 12);
+    return ncclSuccess;
+}
+
+// Sends an open file to another process through a Unix socket.
+static int hand_over(int s, int file) {
+    char byte = 1;
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof file)] = {0};
+    struct iovec data = {&byte, 1};
+    struct msghdr m = {.msg_iov = &data,
+                       .msg_iovlen = 1,
+                       .msg_control = control,
+                       .msg_controllen = sizeof control};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+    *c = (struct cmsghdr){
+        .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof file)};
+    memcpy(CMSG_DATA(c), &file, sizeof file);
+    return sendmsg(s, &m, MSG_NOSIGNAL) == 1 ? 0 : -1;
+}
+
+// Receives an open file, or returns -1.
+static int take_over(int s) {
+    char byte;
+    int file = -1;
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof file)] = {0};
+    struct iovec data = {&byte, 1};
+    struct msghdr m = {.msg_iov = &data,
+                       .msg_iovlen = 1,
+                       .msg_control = control,
+                       .msg_controllen = sizeof control};
+    if (recvmsg(s, &m, MSG_CMSG_CLOEXEC) == 1 && CMSG_FIRSTHDR(&m))
+        memcpy(&file, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof file);
+    return file;
+}
+
+// Returns 1 if the process at the other end belongs to the same user. Other users could find the
+// socket.
+static int is_same_user(int s) {
+    struct ucred who;
+    socklen_t bytes = sizeof who;
+    return !getsockopt(s, SOL_SOCKET, SO_PEERCRED, &who, &bytes) && who.uid == geteuid();
+}
+
+// The first rank of a host makes the memory, and passes it to the others. Returns the file or -1.
+static int share_file(struct meeting *m, int first, int seats, size_t bytes) {
+    struct ncclComm *c = m->comm;
+    if (first == c->rank) {
+        int file = memfd_create("nccl", MFD_CLOEXEC);
+        int left = file >= 0 && !ftruncate(file, (off_t)bytes) ? seats - 1 : -1;
+        while (left > 0 && !await(m->local_listener, POLLIN, m->deadline, c)) {
+            int s = accept4(m->local_listener, NULL, NULL, SOCK_CLOEXEC);
+            left -= s >= 0 && is_same_user(s) && !hand_over(s, file);
+            close(s);
+        }
+        if (left == 0)
+            return file;
+        close(file);
+        return -1;
+    }
+    struct sockaddr_un local = {.sun_family = AF_UNIX};
+    size_t name_bytes = strnlen(c->peers[first].socket_name, sizeof c->peers[first].socket_name);
+    memcpy(local.sun_path + 1, c->peers[first].socket_name, name_bytes);
+    int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), file = -1;
+    if (!connect(s, (struct sockaddr *)&local,
+                 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + name_bytes)) &&
+        is_same_user(s) && !await(s, POLLIN, m->deadline, c))
+        file = take_over(s);
+    close(s);
+    return file;
+}
+
+static size_t ring_bytes(uint64_t slots) {
+    return sizeof(struct ring) + slots * sizeof(struct message);
+}
+
+// Maps the memory that the ranks of this host share: the seats, and behind them the rings of all
+// pairs.
+static ncclResult_t share_memory(struct meeting *m) {
+    struct ncclComm *c = m->comm;
+    int seats = 0, first = -1, processes = 0, numbers[MOST_PEERS] = {0};
+    for (int p = 0; p < c->ranks; p++) {
+        numbers[p] = c->peers[p].host == c->peers[c->rank].host ? seats++ : -1;
+        if (numbers[p] == 0)
+            first = p;
+        int known = 0;
+        for (int q = 0; q < p; q++)
+            known |= numbers[q] >= 0 && c->peers[q].pid == c->peers[p].pid;
+        processes += numbers[p] >= 0 && !known;
+    }
+    size_t seats_bytes = (size_t)seats * sizeof(struct seat);
+    uint64_t slots = seats > 1 ? MOST_SLOTS / ((uint64_t)seats - 1) : 1;
+    slots = slots < LEAST_SLOTS ? LEAST_SLOTS : slots;
+    c->seat_number = numbers[c->rank];
+    c->memory_bytes = seats_bytes + (size_t)(seats * seats) * ring_bytes(slots);
+    int file = share_file(m, first, seats, c->memory_bytes);
+    if (file < 0)
+        return lost(m, "sharing memory with the other ranks of this host");
+    // Each rank opens the file again, because a lock belongs to an open file. The kernel releases
+    // the lock when the process ends.
+    char path[32];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    c->memory_file = open(path, O_RDWR | O_CLOEXEC);
+    struct flock lock = {.l_type = F_WRLCK,
+                         .l_whence = SEEK_SET,
+                         .l_start = (off_t)((size_t)c->seat_number * sizeof(struct seat)),
+                         .l_len = 1};
+    // The mapping uses the other open file: a forked child inherits the mapping, and must not keep
+    // the lock.
+    c->memory = mmap(NULL, c->memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
+    if (c->memory_file < 0 || fcntl(c->memory_file, F_OFD_SETLK, &lock))
+        return cpu_refuse(ncclSystemError, "rank %d: cannot lock shared memory: %s", c->rank,
+                          strerror(errno));
+    if (c->memory == MAP_FAILED) {
+        c->memory = NULL;
+        return cpu_refuse(ncclSystemError, "rank %d: cannot map shared memory: %s", c->rank,
+                          strerror(errno));
+    }
+    struct seat *all = c->memory;
+    char *rings = (char *)c->memory + seats_bytes;
+    for (int p = 0; p < c->ranks; p++) {
+        if (numbers[p] < 0)
+            continue;
+        c->channels[p].seat = &all[numbers[p]];
+        c->channels[p].slots = slots;
+        c->channels[p].out =
+            (void *)(rings + (size_t)(c->seat_number * seats + numbers[p]) * ring_bytes(slots));
+        c->channels[p].in =
+            (void *)(rings + (size_t)(numbers[p] * seats + c->seat_number) * ring_bytes(slots));
+    }
+    c->seat = &all[c->seat_number];
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    c->patience = seats <= cores ? 500 : 0;
+    cpu_share_cores(processes);
+    return ncclSuccess;
+}
+
+// Higher ranks connect to lower ranks on other hosts, and send their number.
+static ncclResult_t connect_hosts(struct meeting *m) {
+    struct ncclComm *c = m->comm;
+    uint64_t own[2] = {m->magic, (uint64_t)c->rank};
+    int higher = 0;
+    for (int p = 0; p < c->ranks; p++) {
+        struct channel *ch = &c->channels[p];
+        if (c->peers[p].host == c->peers[c->rank].host)
+            continue;
+        higher += p > c->rank;
+        ch->seat = aligned_alloc(_Alignof(struct seat), sizeof *ch->seat);
+        ch->slots = LEAST_SLOTS;
+        ch->in = aligned_alloc(_Alignof(struct ring), ring_bytes(ch->slots));
+        ch->out = aligned_alloc(_Alignof(struct ring), ring_bytes(ch->slots));
+        if (!ch->seat || !ch->in || !ch->out)
+            return cpu_refuse(ncclSystemError, "out of memory");
+        memset(ch->seat, 0, sizeof *ch->seat);
+        ch->in->written = ch->in->read = ch->out->written = ch->out->read = 0;
+        if (p > c->rank)
+            continue;
+        ch->socket = open_connection(&c->peers[p].address, m->deadline, c);
+        if (ch->socket < 0 || send_all(ch->socket, own, sizeof own, m->deadline, c))
+            return lost(m, "connecting to another host");
+    }
+    while (higher > 0) {
+        uint64_t who[2];
+        if (await(m->listener, POLLIN, m->deadline, c))
+            return lost(m, "waiting for connections from other hosts");
+        int s = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), on = 1;
+        // A process that is no rank may connect and send nothing: wait 2 s at most.
+        if (s < 0 || receive_all(s, who, sizeof who, cpu_now() + 2, c) || who[0] != m->magic ||
+            who[1] <= (uint64_t)c->rank || who[1] >= (uint64_t)c->ranks ||
+            c->channels[who[1]].socket >= 0) {
+            close(s);
+            continue;
+        }
+        setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        c->channels[who[1]].socket = s;
+        higher--;
+    }
+    return ncclSuccess;
+}
+
+static ncclResult_t wait_for_all(struct meeting *m) {
+    char ready = 1;
+    return send_all(m->root, &ready, 1, m->deadline, m->comm) ||
+                   receive_all(m->root, &ready, 1, m->deadline, m->comm)
+               ? lost(m, "setting up the connections")
+               : ncclSuccess;
+}
+
+ncclResult_t cpu_meet(struct ncclComm *c, const ncclUniqueId *id) {
+    struct handle h;
+    memcpy(&h, id, sizeof h);
+    struct meeting m = {c, cpu_now() + cpu_timeout(), h.magic, -1, -1, -1};
+    ncclResult_t result = ncclSuccess;
+    c->name = h.magic;
+    c->peers = calloc((size_t)c->ranks, sizeof *c->peers);
+    c->channels = calloc((size_t)c->ranks, sizeof *c->channels);
+    if (!c->peers || !c->channels)
+        return cpu_refuse(ncclSystemError, "out of memory");
+    for (int p = 0; p < c->ranks; p++)
+        c->channels[p].socket = -1;
+    if (h.root.any.sa_family != AF_INET && h.root.any.sa_family != AF_INET6)
+        return cpu_refuse(ncclInvalidArgument,
+                          "the unique id is not one that ncclGetUniqueId made");
+    if (h.by_environment && c->rank == 0)
+        result = start_root(&h.root, h.magic);
+    if (!result)
+        result = introduce(&m, &h);
+    if (!result)
+        result = refuse_duplicates(c);
+    if (!result)
+        result = share_memory(&m);
+    if (!result)
+        result = connect_hosts(&m);
+    if (!result)
+        result = wait_for_all(&m);
+    if (!result)
+        result = cpu_network_start(c);
+    int sockets[] = {m.root, m.listener, m.local_listener};
+    for (int i = 0; i < 3; i++)
+        if (sockets[i] >= 0)
+            close(sockets[i]);
+    return result;
+}
+
+void cpu_part(struct ncclComm *c) {
+    for (int p = 0; c->channels && p < c->ranks; p++) {
+        struct channel *ch = &c->channels[p];
+        if (ch->socket >= 0)
+            close(ch->socket);
+        free(ch->transit);
+        if (c->peers[p].host != c->peers[c->rank].host) {
+            free(ch->seat);
+            free(ch->in);
+            free(ch->out);
+        }
+    }
+    if (c->memory)
+        munmap(c->memory, c->memory_bytes);
+    if (c->memory_file >= 0)
+        close(c->memory_file);
+    free(c->peers);
+    free(c->channels);
+}

@@ -1,0 +1,505 @@
+// Device memory of the CPU device: allocations that host code cannot touch by mistake.
+//
+//   reserved:  | heap: pointers from cudaMalloc, never accessible | view: the bytes themselves |
+//               ^ heap                                             ^ heap + heap_bytes
+//
+// A kernel adds heap_bytes to each of its pointers. If host code uses such a pointer, or a kernel
+// uses a freed or overrun one, the access hits a page without access rights, and explain_fault
+// prints the reason.
+//
+// With CPU_DEVICE_CHECK=1, pinned memory has two mappings, too. Devices use one of them. The
+// program uses the other one, and cannot touch it while a copy may write to it, nor write to it
+// while a copy may read it.
+#include "cpu_device/check.h"
+#include "cpu_device/internal.h"
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct allocation {
+    uintptr_t start;
+    size_t bytes;
+    size_t span; // bytes of its pages, and of a gap of one page behind them
+    int device;  // or PINNED
+    const char *what, *file;
+    int line;
+    struct allocation *next;       // sorted by address
+    uintptr_t view;                // its address for device threads
+    struct cpu_use *uses;          // with CPU_DEVICE_CHECK=1
+    const struct cpu_place *place; // with CPU_DEVICE_CHECK=1, if the file is unknown
+    int access;                    // current rights of host code, as for mprotect
+};
+
+enum { PINNED = -1 };
+
+static uintptr_t heap;
+static size_t heap_bytes, page;
+static uintptr_t cursor; // the next search starts here, so freed addresses are reused late
+static struct allocation *device_list, *pinned_list;
+static struct cpu_use *pageable_uses; // of host memory that CUDA did not allocate
+static size_t limit_bytes, used_bytes[CPU_MAX_DEVICES];
+static struct sigaction previous_segv;
+
+size_t cpu_parse_size(const char *text) {
+    char *end;
+    double value = strtod(text, &end);
+    const char *units = "KMGT";
+    double scale = 1;
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    if (unit) {
+        for (const char *u = units; u <= unit; u++)
+            scale *= 1024;
+        end++;
+    }
+    if (end == text || *end || !(value > 0) || value * scale > (double)(SIZE_MAX / 2))
+        return 0;
+    return (size_t)(value * scale);
+}
+
+// Returns the allocation whose pages hold the address, or NULL. The gap behind it counts, so a
+// pointer just past the end names its own allocation.
+static struct allocation *find(struct allocation *list, uintptr_t address) {
+    while (list && !(address >= list->start && address - list->start < list->span))
+        list = list->next;
+    return list;
+}
+
+// Prints the line and ends the program. A debugger stops at the access before this handler runs.
+__attribute__((noreturn)) static void end_with(const char *line, int length, size_t size) {
+    ssize_t written = write(STDERR_FILENO, line, (size_t)length < size ? (size_t)length : size - 1);
+    (void)written; // there is no other place to report to
+    _exit(1);
+}
+
+// Returns 1 if the address is in pinned memory, because only cpu_guard_pinned makes that
+// inaccessible. Ends the program if an operation may still use the byte.
+static int explain_touch(uintptr_t at) {
+    const struct cpu_use *use = NULL;
+    int locked = !pthread_mutex_trylock(&cpu_lock);
+    struct allocation *a = find(pinned_list, at);
+    if (a && a->access != (PROT_READ | PROT_WRITE)) {
+        use = cpu_unfinished_use(a->uses, at, a->access == PROT_READ);
+        if (!use) { // the operation uses other bytes of the same page
+            a->access = PROT_READ | PROT_WRITE;
+            mprotect((void *)a->start, a->span, a->access);
+        }
+    }
+    if (locked)
+        pthread_mutex_unlock(&cpu_lock);
+    if (!use)
+        return a != NULL;
+    char line[1280];
+    int n = snprintf(line, sizeof line,
+                     "error: CPU_DEVICE_CHECK: host code at %s touches pinned memory while an "
+                     "operation may still use it:\n  %s\n"
+                     "  fix: call cudaStreamSynchronize first\n",
+                     cpu_describe_place(cpu_here()), cpu_describe_use(use));
+    end_with(line, n, sizeof line);
+}
+
+// Runs in the thread that caused the fault, at the line of the fault. Unlike handlers of signals
+// that arrive at any moment, it may therefore print and take locks.
+static void explain_fault(int signal_number, siginfo_t *info, void *context) {
+    (void)context;
+    uintptr_t at = (uintptr_t)info->si_addr;
+    if (cpu_recording && explain_touch(at))
+        return;
+    int from_host = at - heap < heap_bytes, from_device = at - heap - heap_bytes < heap_bytes;
+    if (!from_host && !from_device) {
+        sigaction(signal_number, &previous_segv, NULL);
+        return;
+    }
+    const char *who = from_host ? "host code" : "a kernel";
+    const char *fix = from_host ? "the host reaches device memory through cudaMemcpy only"
+                                : "on a GPU this is cudaErrorIllegalAddress";
+    uintptr_t address = from_host ? at : at - heap_bytes;
+    char line[512];
+    int n,
+        locked = !pthread_mutex_trylock(&cpu_lock); // this thread may hold it already: go on anyway
+    struct allocation *a = find(device_list, address);
+    if (a)
+        n = snprintf(line, sizeof line,
+                     "error: CPU device: %s touched byte %zu of the %zu bytes from cudaMalloc(%s) "
+                     "at %s:%d; %s\n",
+                     who, (size_t)(address - a->start), a->bytes, a->what, a->file, a->line, fix);
+    else
+        n = snprintf(line, sizeof line,
+                     "error: CPU device: %s touched device memory at %p that is not allocated "
+                     "(freed, or out of range); %s\n",
+                     who, (void *)address, fix);
+    if (locked)
+        pthread_mutex_unlock(&cpu_lock);
+    end_with(line, n, sizeof line);
+}
+
+void cpu_memory_init(void) {
+    page = (size_t)sysconf(_SC_PAGESIZE);
+    // Batch systems may limit the address space (ulimit -v), so try smaller and smaller ranges.
+    void *range = MAP_FAILED;
+    for (heap_bytes = (size_t)1 << 38; heap_bytes >= (size_t)1 << 26; heap_bytes /= 2) {
+        range = mmap(NULL, 2 * heap_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                     -1, 0);
+        if (range != MAP_FAILED)
+            break;
+    }
+    if (range == MAP_FAILED) {
+        fprintf(stderr, "error: CPU device: no address space for device memory; raise ulimit -v\n");
+        exit(1);
+    }
+    heap = cursor = (uintptr_t)range;
+
+    const char *wanted = getenv("CPU_DEVICE_MEMORY");
+    limit_bytes = (size_t)sysconf(_SC_PHYS_PAGES) * page / 2 / (size_t)cpu_device_count();
+    if (wanted && !(limit_bytes = cpu_parse_size(wanted))) {
+        fprintf(stderr, "error: CPU_DEVICE_MEMORY=%s: want a size such as 64M or 2G\n", wanted);
+        exit(1);
+    }
+
+    struct sigaction action = {.sa_sigaction = explain_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    sigaction(SIGSEGV, &action, &previous_segv);
+}
+
+// Finds a gap of span bytes at or above from. Returns the list's link for the new allocation, or
+// NULL.
+static struct allocation **find_gap(uintptr_t from, size_t span, uintptr_t *start) {
+    struct allocation **link = &device_list;
+    uintptr_t free_from = from;
+    for (; *link; link = &(*link)->next) {
+        if ((*link)->start >= free_from && (*link)->start - free_from >= span)
+            break;
+        if ((*link)->start + (*link)->span > free_from)
+            free_from = (*link)->start + (*link)->span;
+    }
+    *start = free_from;
+    return heap + heap_bytes - free_from >= span ? link : NULL;
+}
+
+// Finds addresses for an allocation, makes their bytes accessible for device threads, and counts
+// them. Called with cpu_lock held.
+static cudaError_t allocate(struct allocation *a, size_t size) {
+    if (size > limit_bytes - used_bytes[a->device])
+        return cudaErrorMemoryAllocation;
+    a->bytes = size;
+    a->span = (size + page - 1) / page * page + page;
+    struct allocation **link = find_gap(cursor, a->span, &a->start);
+    if (!link)
+        link = find_gap(heap, a->span, &a->start);
+    if (!link || mprotect((void *)(a->start + heap_bytes), a->span - page, PROT_READ | PROT_WRITE))
+        return cudaErrorMemoryAllocation;
+    a->view = a->start + heap_bytes;
+    a->next = *link;
+    *link = a;
+    cursor = a->start + a->span;
+    used_bytes[a->device] += size;
+    return cudaSuccess;
+}
+
+cudaError_t cpuDeviceMalloc(void **pointer, size_t size, const char *what, const char *file,
+                            int line) {
+    cudaError_t error = cpu_enter();
+    if (error)
+        return cpu_error(error);
+    if (!pointer)
+        return cpu_error(cudaErrorInvalidValue);
+    *pointer = NULL;
+    if (size == 0)
+        return cudaSuccess;
+    struct allocation *a = malloc(sizeof *a);
+    if (!a)
+        return cpu_error(cudaErrorMemoryAllocation);
+    if (!strncmp(what, "(void **)", 9))
+        what += 9;
+    *a = (struct allocation){
+        .device = cpu_current_device(), .what = what, .file = file, .line = line};
+    if (cpu_recording && !line)
+        a->place = cpu_here();
+    pthread_mutex_lock(&cpu_lock);
+    error = allocate(a, size);
+    pthread_mutex_unlock(&cpu_lock);
+    if (error) {
+        free(a);
+        return cpu_error(error);
+    }
+    memset((void *)(a->start + heap_bytes), 0xff, a->span - page); // as float, every element is NaN
+    *pointer = (void *)a->start;
+    return cudaSuccess;
+}
+
+#undef cudaMalloc
+cudaError_t cudaMalloc(void **pointer, size_t size) {
+    return cpuDeviceMalloc(pointer, size, "", "?", 0);
+}
+
+// Returns the link to the allocation that starts at the address. Called with cpu_lock held.
+static struct allocation **find_link(struct allocation **list, const void *pointer) {
+    while (*list && (*list)->start != (uintptr_t)pointer)
+        list = &(*list)->next;
+    return list;
+}
+
+// Removes an allocation from the list, and makes its bytes inaccessible, before its addresses can
+// be reused. Called with cpu_lock held.
+static void give_back(struct allocation **link) {
+    struct allocation *a = *link;
+    mmap((void *)(a->start + heap_bytes), a->span - page, PROT_NONE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    used_bytes[a->device] -= a->bytes;
+    *link = a->next;
+}
+
+cudaError_t cudaFree(void *pointer) {
+    cudaError_t error = cpu_enter();
+    if (error || !pointer)
+        return cpu_error(error);
+    pthread_mutex_lock(&cpu_lock);
+    struct allocation *a = *find_link(&device_list, pointer);
+    int device = a ? a->device : cpu_current_device();
+    if (a)
+        cpu_check_free(&a->uses);
+    pthread_mutex_unlock(&cpu_lock);
+    cpu_check_report();
+    cpu_drain_device(device); // cudaFree waits for the work that may still use the memory
+    pthread_mutex_lock(&cpu_lock);
+    struct allocation **link = find_link(&device_list, pointer);
+    a = *link;
+    if (a)
+        give_back(link);
+    pthread_mutex_unlock(&cpu_lock);
+    free(a);
+    return a ? cudaSuccess : cpu_error(cudaErrorInvalidValue);
+}
+
+void cpu_free_device(int device) {
+    pthread_mutex_lock(&cpu_lock);
+    for (struct allocation **link = &device_list, *a; (a = *link);) {
+        if (a->device != device) {
+            link = &a->next;
+            continue;
+        }
+        cpu_check_free(&a->uses);
+        give_back(link);
+        free(a);
+    }
+    pthread_mutex_unlock(&cpu_lock);
+}
+
+// Maps pinned memory twice, for the program and for the devices. Returns 0 on failure.
+static int map_twice(struct allocation *a) {
+    int file = memfd_create("pinned memory", MFD_CLOEXEC);
+    a->span = (a->bytes / page + 1) * page;
+    void *maps[2] = {MAP_FAILED, MAP_FAILED};
+    for (int i = 0; i < 2 && file >= 0 && !ftruncate(file, (off_t)a->span); i++)
+        maps[i] = mmap(NULL, a->span, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (file >= 0)
+        close(file);
+    a->start = (uintptr_t)maps[0];
+    a->view = (uintptr_t)maps[1];
+    a->access = PROT_READ | PROT_WRITE;
+    a->place = cpu_here();
+    return maps[0] != MAP_FAILED && maps[1] != MAP_FAILED;
+}
+
+void cpu_guard_pinned(void) {
+    static const int access[] = {PROT_READ | PROT_WRITE, PROT_READ, PROT_NONE};
+    for (struct allocation *a = pinned_list; a; a = a->next) {
+        int wanted = access[cpu_unfinished_uses(a->uses)];
+        if (wanted != a->access)
+            mprotect((void *)a->start, a->span, wanted);
+        a->access = wanted;
+    }
+}
+
+cudaError_t cudaMallocHost(void **pointer, size_t size) {
+    cudaError_t error = cpu_enter();
+    if (error)
+        return cpu_error(error);
+    struct allocation *a = calloc(1, sizeof *a);
+    if (!a)
+        return cpu_error(cudaErrorMemoryAllocation);
+    a->device = PINNED;
+    a->bytes = a->span = size;
+    if (!cpu_recording)
+        a->start = a->view = (uintptr_t)malloc(size ? size : 1);
+    if (cpu_recording ? !map_twice(a) : !a->start) {
+        free(a);
+        return cpu_error(cudaErrorMemoryAllocation);
+    }
+    *pointer = (void *)a->start;
+    memset(*pointer, 0xff, size);
+    pthread_mutex_lock(&cpu_lock);
+    a->next = pinned_list;
+    pinned_list = a;
+    pthread_mutex_unlock(&cpu_lock);
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void **pointer, size_t size, unsigned flags) {
+    unsigned known = cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined;
+    return !pointer || (flags & ~known) ? cpu_error(cudaErrorInvalidValue)
+                                        : cudaMallocHost(pointer, size);
+}
+
+cudaError_t cudaFreeHost(void *pointer) {
+    cudaError_t error = cpu_enter();
+    if (error || !pointer)
+        return cpu_error(error);
+    pthread_mutex_lock(&cpu_lock);
+    struct allocation **link = find_link(&pinned_list, pointer), *a = *link;
+    if (a)
+        cpu_check_free(&a->uses);
+    pthread_mutex_unlock(&cpu_lock);
+    cpu_check_report();
+    cpu_drain_device(cpu_current_device());
+    pthread_mutex_lock(&cpu_lock);
+    link = find_link(&pinned_list, pointer);
+    if ((a = *link))
+        *link = a->next;
+    pthread_mutex_unlock(&cpu_lock);
+    if (!a)
+        return cpu_error(cudaErrorInvalidValue);
+    if (a->view == a->start) {
+        free(pointer);
+    } else {
+        munmap((void *)a->start, a->span);
+        munmap((void *)a->view, a->span);
+    }
+    free(a);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
+    cudaError_t error = cpu_enter();
+    if (error)
+        return cpu_error(error);
+    pthread_mutex_lock(&cpu_lock);
+    size_t left = limit_bytes - used_bytes[cpu_current_device()];
+    pthread_mutex_unlock(&cpu_lock);
+    *available = left;
+    *total = limit_bytes;
+    return cudaSuccess;
+}
+
+int cpu_is_device_pointer(const void *pointer) {
+    return (uintptr_t)pointer - heap < heap_bytes;
+}
+
+void *cpu_view(const void *pointer, size_t bytes) {
+    uintptr_t address = (uintptr_t)pointer;
+    int on_device = cpu_is_device_pointer(pointer);
+    pthread_mutex_lock(&cpu_lock);
+    struct allocation *a = find(on_device ? device_list : pinned_list, address);
+    int inside = a && address - a->start <= a->bytes && bytes <= a->bytes - (address - a->start);
+    pthread_mutex_unlock(&cpu_lock);
+    return inside ? (void *)(a->view + (address - a->start)) : NULL;
+}
+
+void cpu_find_memory(uintptr_t address, struct cpu_memory *memory) {
+    int on_device = cpu_is_device_pointer((void *)address);
+    struct allocation *a = find(on_device ? device_list : pinned_list, address);
+    *memory = (struct cpu_memory){.uses = &pageable_uses};
+    if (a)
+        *memory = (struct cpu_memory){&a->uses, a->start, a->what, a->file, a->line, a->place};
+}
+
+char *cpu_describe_memory(const struct cpu_memory *memory) {
+    char *text = NULL;
+    const char *what = memory->what ? memory->what : "";
+    int length = (int)strlen(what), error; // "&(pointer)" of DEVICE_ALLOC, or "&pointer"
+    int before = !strncmp(what, "&(", 2) ? 2 : *what == '&';
+    if (memory->place)
+        error = asprintf(&text, "the memory allocated at %s", cpu_describe_place(memory->place));
+    else if (memory->what)
+        error = asprintf(&text, "%.*s (cudaMalloc at %s:%d)", length - before - (before == 2),
+                         what + before, memory->file, memory->line);
+    else
+        error = asprintf(&text, "pageable host memory");
+    return error < 0 ? NULL : text;
+}
+
+struct copy {
+    void *to;
+    const void *from;
+    size_t bytes;
+};
+
+static void run_copy(void *arguments) {
+    struct copy *c = arguments;
+    memcpy(c->to, c->from, c->bytes);
+}
+
+// With CPU_DEVICE_CHECK=1, pinned memory has a separate view.
+static void *view_of_host(const void *pointer, size_t bytes) {
+    void *view = cpu_recording ? cpu_view(pointer, bytes) : NULL;
+    return view ? view : (void *)pointer;
+}
+
+// The common part of cudaMemcpy and cudaMemcpyAsync. name is the function for the checker's
+// reports.
+static cudaError_t copy(const char *name, void *dst, const void *src, size_t count,
+                        enum cudaMemcpyKind kind, cudaStream_t stream) {
+    cudaError_t error = cpu_enter();
+    if (error || count == 0)
+        return cpu_error(error);
+    if ((unsigned)kind > cudaMemcpyDefault)
+        return cpu_error(cudaErrorInvalidMemcpyDirection);
+    int to_device = cpu_is_device_pointer(dst), from_device = cpu_is_device_pointer(src);
+    if (kind != cudaMemcpyDefault &&
+        (to_device != (kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice) ||
+         from_device != (kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice)))
+        return cpu_error(cudaErrorInvalidValue);
+    struct copy c = {to_device ? cpu_view(dst, count) : view_of_host(dst, count),
+                     from_device ? cpu_view(src, count) : view_of_host(src, count), count};
+    if (!c.to || !c.from)
+        return cpu_error(cudaErrorInvalidValue);
+    cpu_uses(name, src, count, 0);
+    cpu_uses(name, dst, count, 1);
+    return cpu_launch(stream, run_copy, &c, sizeof c);
+}
+
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+    return copy("cudaMemcpyAsync", dst, src, count, kind, stream);
+}
+
+struct fill {
+    void *to;
+    int value;
+    size_t bytes;
+};
+
+static void run_fill(void *arguments) {
+    struct fill *f = arguments;
+    memset(f->to, f->value, f->bytes);
+}
+
+// The common part of cudaMemset and cudaMemsetAsync.
+static cudaError_t fill(const char *name, void *pointer, int value, size_t count,
+                        cudaStream_t stream) {
+    cudaError_t error = cpu_enter();
+    if (error || count == 0)
+        return cpu_error(error);
+    struct fill f = {cpu_view(pointer, count), value, count};
+    if (!f.to)
+        return cpu_error(cudaErrorInvalidValue);
+    cpu_uses(name, pointer, count, 1);
+    return cpu_launch(stream, run_fill, &f, sizeof f);
+}
+
+cudaError_t cudaMemsetAsync(void *pointer, int value, size_t count, cudaStream_t stream) {
+    return fill("cudaMemsetAsync", pointer, value, count, stream);
+}
+
+cudaError_t cudaMemcpy(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind) {
+    cudaError_t error = copy("cudaMemcpy", dst, src, count, kind, NULL);
+    return error ? error : cudaStreamSynchronize(NULL);
+}
+
+cudaError_t cudaMemset(void *pointer, int value, size_t count) {
+    cudaError_t error = fill("cudaMemset", pointer, value, count, NULL);
+    return error ? error : cudaStreamSynchronize(NULL);
+}

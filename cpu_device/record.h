@@ -1,0 +1,50 @@
+// The record of operations. For each operation, it holds the name, the place in the program that
+// queued it, and the memory that it reads and writes. A call notes the memory of its operation, and
+// the launch that follows passes the note to the reader of the record. The only reader is the
+// checker of ordering (check.h). Without a reader, nothing is recorded.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+// 1 if there is a reader. Set once, before the first operation.
+extern int cpu_recording;
+
+// Ranges of width bytes, whose starts lie pitch bytes apart. A column-major matrix has one range
+// per column. With a count of 1, it is a plain range of bytes.
+struct cpu_span {
+    uintptr_t start;
+    size_t width, pitch, count;
+    int written; // 0: the operation only reads them
+};
+
+enum { CPU_MOST_SPANS = 8 };
+
+struct ncclComm;
+
+// The part of the record that is known before the operation has a stream.
+struct cpu_note {
+    const char *name; // a literal, such as "sgd_step"
+    const struct cpu_place *place;
+    const struct ncclComm *comm; // NULL: the operation is no collective
+    int span_count;
+    struct cpu_span spans[CPU_MOST_SPANS];
+    struct cpu_note *next; // next call of a group that is launched as one operation
+};
+
+// Notes the name of the operation that this thread launches next, and the bytes that it uses.
+void cpu_uses(const char *name, const void *pointer, size_t bytes, int written);
+void cpu_uses_span(const char *name, struct cpu_span span);
+
+// Takes the note for an operation that is launched later, and gives it back just before the launch.
+// The note is NULL if nothing is recorded. The caller that takes a note frees it.
+struct cpu_note *cpu_take_note(void);
+void cpu_give_note(struct cpu_note *note);
+void cpu_free_note(struct cpu_note *note);
+
+// The chain of calls that led here. Equal places have the same pointer, which stays valid.
+const struct cpu_place *cpu_here(void);
+
+// Returns a text such as "02_multigpu_fork/train.c:188 (backward)", which stays valid. It names the
+// innermost call outside common/ and cpu_device/. After a call in a header, it lists the callers up
+// to the program's own file. The first call for a place takes some milliseconds.
+const char *cpu_describe_place(const struct cpu_place *place);

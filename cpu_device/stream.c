@@ -1,0 +1,831 @@
+// Streams, events and devices of the CPU device. A stream is a ring of operations with its own
+// thread, so work is really asynchronous: a program that forgets to wait gets a wrong result, as on
+// a GPU.
+#include "cpu_device/check.h"
+#include "cpu_device/internal.h"
+#include "cpu_device/sgemm.h"
+#include <ctype.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { RING = 1024 }; // operations that fit; the host blocks while a ring is full, as with a GPU
+
+struct operation {
+    void (*run)(void *); // NULL: use run_range
+    void (*run_range)(void *, size_t, size_t);
+    size_t count, grain;
+    int always; // runs even after cpu_stop_streams
+    _Alignas(16) unsigned char arguments[CPU_LAUNCH_BYTES];
+};
+
+// Streams are never freed, so a thread may wait for one, or walk through the list, without holding
+// the lock all the time. A destroyed stream finishes its work and is then reused.
+struct CUstream_st {
+    int alive; // created and not yet destroyed
+    int busy;  // an operation runs
+    int device;
+    int blocking;          // takes turns with the legacy default stream
+    uint64_t queued, done; // operations since the thread was started
+    uint64_t wake_at;      // the smallest value of done that a thread waits for
+    pthread_cond_t work, progress;
+    uint64_t chaos;          // state of the random delays; 0: no delays
+    struct cpu_clock *clock; // NULL without CPU_DEVICE_CHECK
+    struct CUstream_st *next;
+    struct operation ring[RING];
+};
+
+// One cudaEventRecord. A wait keeps the record that was the event's last one when the wait was
+// queued, even if the event is recorded again or destroyed meanwhile.
+struct record {
+    int references; // one of the event, and one for each queued operation
+    int completed;
+    double seconds;          // time of completion, by cpu_now
+    struct cpu_clock *clock; // copy of the stream's clock; NULL without CPU_DEVICE_CHECK
+};
+
+struct CUevent_st {
+    unsigned flags;
+    struct record *last;
+};
+
+pthread_mutex_t cpu_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t event_completed = PTHREAD_COND_INITIALIZER;
+static struct CUstream_st *streams, *default_stream[CPU_MAX_DEVICES];
+static int device_count, physical[CPU_MAX_DEVICES];
+static uint64_t chaos_seed;
+static volatile sig_atomic_t forked;
+static atomic_int stopping; // the program is exiting
+static atomic_int failed;   // cpu_stop_streams was called
+static char failure[640];
+static atomic_int computing; // streams that run an operation and do not just wait in it
+static _Thread_local int current_device;
+static _Thread_local cudaError_t last_error;
+
+double cpu_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void in_child(void) {
+    forked = 1;
+}
+
+// At exit, the C library unloads the other libraries. An operation that still computes with one of
+// them would crash the program, so exit waits for running operations, but at most a second, because
+// an operation may wait for another rank. Operations that have not begun are dropped, as on a GPU.
+static void stop(void) {
+    struct timespec limit;
+    if (forked)
+        return;
+    clock_gettime(CLOCK_REALTIME, &limit);
+    limit.tv_sec++;
+    pthread_mutex_lock(&cpu_lock);
+    stopping = 1;
+    pthread_cond_broadcast(&event_completed);
+    for (struct CUstream_st *s = streams; s; s = s->next)
+        while (s->busy && !pthread_cond_timedwait(&s->progress, &cpu_lock, &limit))
+            ;
+    pthread_mutex_unlock(&cpu_lock);
+}
+
+void cpu_stop_at_exit(void) {
+    atexit(stop);
+}
+
+long cpu_positive_number(const char *name, long otherwise) {
+    const char *text = getenv(name);
+    if (!text)
+        return otherwise;
+    char *end;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    if (errno || end == text || *end || value < 1) {
+        fprintf(stderr, "error: %s=%s: want a whole number from 1 up\n", name, text);
+        exit(1);
+    }
+    return value;
+}
+
+// Takes the listed devices up to the first one that does not exist, as CUDA does.
+static void choose_visible_devices(int present) {
+    const char *list = getenv("CUDA_VISIBLE_DEVICES");
+    if (!list) {
+        for (device_count = 0; device_count < present; device_count++)
+            physical[device_count] = device_count;
+        return;
+    }
+    while (device_count < present && isdigit((unsigned char)*list)) {
+        char *end;
+        long number = strtol(list, &end, 10);
+        if (number >= present)
+            return;
+        physical[device_count++] = (int)number;
+        list = *end == ',' ? end + 1 : "";
+    }
+}
+
+static void initialise(void) {
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    long present = cpu_positive_number("CPU_DEVICES", cores < 2 ? 2 : cores);
+    choose_visible_devices(present > CPU_MAX_DEVICES ? CPU_MAX_DEVICES : (int)present);
+    if (getenv("CPU_DEVICE_CHAOS"))
+        chaos_seed = (uint64_t)cpu_positive_number("CPU_DEVICE_CHAOS", 1);
+    const char *check = getenv("CPU_DEVICE_CHECK");
+    cpu_recording = check && !strcmp(check, "1");
+    if (check && !cpu_recording && strcmp(check, "0")) {
+        fprintf(stderr, "error: CPU_DEVICE_CHECK=%s: want 1 or 0\n", check);
+        exit(1);
+    }
+    if (device_count)
+        cpu_memory_init();
+    pthread_atfork(NULL, NULL, in_child);
+    cpu_stop_at_exit();
+}
+
+cudaError_t cpu_enter(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (forked || stopping)
+        return cudaErrorInitializationError;
+    pthread_once(&once, initialise);
+    return device_count ? cudaSuccess : cudaErrorNoDevice;
+}
+
+cudaError_t cpu_error(cudaError_t error) {
+    if (error)
+        last_error = error;
+    return error;
+}
+
+int cpu_exiting(void) {
+    return stopping;
+}
+
+int cpu_streams_computing(void) {
+    return computing;
+}
+
+void cpu_stop_streams(const char *text) {
+    pthread_mutex_lock(&cpu_lock);
+    if (!failed)
+        snprintf(failure, sizeof failure, "%s", text);
+    failed = 1;
+    pthread_mutex_unlock(&cpu_lock);
+}
+
+const char *cpu_why_stopped(void) {
+    return failed ? failure : NULL;
+}
+
+void cpu_resume_streams(void) {
+    failed = 0;
+}
+
+int cpu_current_device(void) {
+    return current_device;
+}
+
+int cpu_device_count(void) {
+    return device_count;
+}
+
+// Uses the generator xorshift64, which is good enough for delays.
+static void delay_at_random(struct CUstream_st *s) {
+    s->chaos ^= s->chaos << 13;
+    s->chaos ^= s->chaos >> 7;
+    s->chaos ^= s->chaos << 17;
+    if (s->chaos % 4 == 0) {
+        struct timespec pause = {0, (long)(s->chaos / 4 % 1000000)};
+        nanosleep(&pause, NULL);
+    }
+}
+
+int cpu_start_thread(pthread_t *thread, void *(*run)(void *), void *argument) {
+    // Signals go to the program's own threads. Only faults are handled by the thread that causes
+    // them.
+    sigset_t all, before;
+    sigfillset(&all);
+    sigdelset(&all, SIGSEGV);
+    sigdelset(&all, SIGBUS);
+    sigdelset(&all, SIGFPE);
+    sigdelset(&all, SIGILL);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(thread, NULL, run, argument);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+// The thread of a stream: runs its operations one after the other, for the life of the process.
+static void *serve(void *argument) {
+    struct CUstream_st *s = argument;
+    pthread_mutex_lock(&cpu_lock);
+    for (;;) {
+        while (s->done == s->queued || stopping)
+            pthread_cond_wait(&s->work, &cpu_lock);
+        s->busy = 1;
+        computing++;
+        struct operation *op = &s->ring[s->done % RING];
+        pthread_mutex_unlock(&cpu_lock);
+        if (s->chaos)
+            delay_at_random(s);
+        if (failed && !op->always)
+            ;
+        else if (op->run)
+            op->run(op->arguments);
+        else
+            cpu_share(op->run_range, op->arguments, op->count, op->grain);
+        pthread_mutex_lock(&cpu_lock);
+        s->busy = 0;
+        computing--;
+        s->done++;
+        if (s->done >= s->wake_at || stopping) {
+            s->wake_at = UINT64_MAX;
+            pthread_cond_broadcast(&s->progress);
+        }
+    }
+    return NULL;
+}
+
+// Waits until a stream has done so many operations. Called with cpu_lock held; releases it
+// meanwhile.
+static void wait_until_done(struct CUstream_st *s, uint64_t target) {
+    while (s->done < target) {
+        if (target < s->wake_at)
+            s->wake_at = target;
+        pthread_cond_wait(&s->progress, &cpu_lock);
+    }
+}
+
+// The functions from here to cpu_launch are called with cpu_lock held.
+
+// Returns a destroyed stream whose work is done, or a new one with its thread.
+static struct CUstream_st *unused_stream(void) {
+    struct CUstream_st *s = streams;
+    while (s && (s->alive || s->done < s->queued))
+        s = s->next;
+    if (s || !(s = calloc(1, sizeof *s)))
+        return s;
+    s->wake_at = UINT64_MAX;
+    pthread_cond_init(&s->work, NULL);
+    pthread_cond_init(&s->progress, NULL);
+    pthread_t thread;
+    if (cpu_start_thread(&thread, serve, s)) {
+        free(s);
+        return NULL;
+    }
+    pthread_detach(thread);
+    s->next = streams;
+    return streams = s;
+}
+
+// Returns a live stream. Each stream gets its own sequence of random delays.
+static struct CUstream_st *new_stream(int device, int blocking, int made_by_program) {
+    static uint64_t made;
+    struct CUstream_st *s = unused_stream();
+    if (!s)
+        return NULL;
+    s->alive = 1;
+    s->device = device;
+    s->blocking = blocking;
+    s->chaos = chaos_seed ? (chaos_seed + made++) * 0x9e3779b97f4a7c15 : 0;
+    free(s->clock);
+    s->clock = cpu_new_clock(made_by_program && cpu_recording ? cpu_here() : NULL);
+    return s;
+}
+
+// Returns the stream of a handle, or NULL if the handle is wrong. NULL is the default stream of the
+// current device, which begins with its first use.
+static struct CUstream_st *resolve(cudaStream_t handle) {
+    if (!handle) {
+        struct CUstream_st **legacy = &default_stream[current_device];
+        if (!*legacy)
+            *legacy = new_stream(current_device, 1, 0);
+        return *legacy;
+    }
+    struct CUstream_st *s = streams;
+    while (s && s != handle)
+        s = s->next;
+    return s && s->alive ? s : NULL;
+}
+
+// Copies an operation into the ring. Blocks while the ring is full.
+static struct operation *append(struct CUstream_st *s, void (*run)(void *), int always,
+                                const void *arguments, size_t bytes) {
+    while (s->queued - s->done == RING) // again if another thread has filled the ring meanwhile
+        wait_until_done(s, s->queued - RING / 2);
+    struct operation *op = &s->ring[s->queued % RING];
+    op->run = run;
+    op->always = always;
+    memcpy(op->arguments, arguments, bytes);
+    s->queued++;
+    pthread_cond_signal(&s->work); // the thread starts when cpu_lock is free
+    return op;
+}
+
+static void release(struct record *r) {
+    if (!r || --r->references > 0)
+        return;
+    free(r->clock);
+    free(r);
+}
+
+// The operation of cudaEventRecord: marks the record as completed.
+static void run_record(void *arguments) {
+    struct record *r = *(struct record **)arguments;
+    pthread_mutex_lock(&cpu_lock);
+    r->completed = 1;
+    r->seconds = cpu_now();
+    pthread_cond_broadcast(&event_completed);
+    release(r);
+    pthread_mutex_unlock(&cpu_lock);
+}
+
+// The operation of cudaStreamWaitEvent: blocks the stream's thread until the record is completed.
+// It does not count as computing meanwhile.
+static void run_wait(void *arguments) {
+    struct record *r = *(struct record **)arguments;
+    pthread_mutex_lock(&cpu_lock);
+    computing--;
+    while (!r->completed && !stopping)
+        pthread_cond_wait(&event_completed, &cpu_lock);
+    computing++;
+    release(r);
+    pthread_mutex_unlock(&cpu_lock);
+}
+
+// Returns a record with two references: one for the caller, and one for the operation until it has
+// run.
+static struct record *append_record(struct CUstream_st *s) {
+    struct record *r = calloc(1, sizeof *r);
+    if (!r)
+        abort();
+    r->references = 2;
+    r->clock = cpu_copy_clock(s->clock);
+    append(s, run_record, 1, &r, sizeof r);
+    return r;
+}
+
+static void append_wait(struct CUstream_st *s, struct record *r) {
+    r->references++;
+    append(s, run_wait, 1, &r, sizeof r);
+}
+
+// Makes stream s wait for the operations that are now on the other stream.
+static void let_wait_for(struct CUstream_st *s, struct CUstream_st *other) {
+    cpu_join(s->clock, other->clock);
+    if (other->done == other->queued)
+        return;
+    struct record *r = append_record(other);
+    append_wait(s, r);
+    release(r);
+}
+
+// The legacy default stream waits for the work in all blocking streams, and they wait for its work.
+static void take_turns(struct CUstream_st *s) {
+    struct CUstream_st *legacy = default_stream[s->device];
+    if (s == legacy) {
+        for (struct CUstream_st *other = streams; other; other = other->next)
+            if (other != s && other->device == s->device && other->blocking)
+                let_wait_for(s, other);
+    } else if (legacy && s->blocking) {
+        let_wait_for(s, legacy);
+    }
+}
+
+// The common part of all launches: checks, orders and queues one operation. wanted holds its
+// function and its range.
+static cudaError_t launch(cudaStream_t stream, const struct operation *wanted,
+                          const void *arguments, size_t bytes) {
+    struct cpu_note *note = cpu_take_note();
+    cudaError_t error = cpu_enter();
+    if (!error && failed && !wanted->always)
+        error = cudaErrorLaunchFailure;
+    if (!error && bytes > CPU_LAUNCH_BYTES)
+        error = cudaErrorInvalidValue;
+    if (error) {
+        cpu_free_note(note);
+        return cpu_error(error);
+    }
+    pthread_mutex_lock(&cpu_lock);
+    struct CUstream_st *s = resolve(stream);
+    if (s) {
+        take_turns(s);
+        if (cpu_check_operation(s->clock, note)) {
+            struct operation *op = append(s, wanted->run, wanted->always, arguments, bytes);
+            op->run_range = wanted->run_range;
+            op->count = wanted->count;
+            op->grain = wanted->grain;
+        }
+    }
+    pthread_mutex_unlock(&cpu_lock);
+    cpu_free_note(note);
+    cpu_check_report();
+    return s ? cudaSuccess : cpu_error(cudaErrorInvalidResourceHandle);
+}
+
+cudaError_t cpu_launch(cudaStream_t stream, void (*run)(void *), const void *arguments,
+                       size_t bytes) {
+    struct operation op = {.run = run};
+    return launch(stream, &op, arguments, bytes);
+}
+
+cudaError_t cpu_launch_always(cudaStream_t stream, void (*run)(void *), const void *arguments,
+                              size_t bytes) {
+    struct operation op = {.run = run, .always = 1};
+    return launch(stream, &op, arguments, bytes);
+}
+
+cudaError_t cpu_launch_range(cudaStream_t stream, void (*run)(void *, size_t, size_t),
+                             const void *arguments, size_t bytes, size_t count, size_t grain) {
+    struct operation op = {.run_range = run, .count = count, .grain = grain};
+    return launch(stream, &op, arguments, bytes);
+}
+
+// Waits until the operations that are now on the stream are done.
+static void host_waits_for(struct CUstream_st *s) {
+    struct cpu_clock *clock = cpu_copy_clock(s->clock);
+    wait_until_done(s, s->queued);
+    cpu_host_has_waited(clock);
+    free(clock);
+}
+
+void cpu_drain_device(int device) {
+    pthread_mutex_lock(&cpu_lock);
+    for (struct CUstream_st *s = streams; s; s = s->next)
+        if (s->device == device)
+            host_waits_for(s);
+    pthread_mutex_unlock(&cpu_lock);
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority) {
+    (void)priority; // only a hint, on a GPU as well
+    cudaError_t error = cpu_enter();
+    if (error)
+        return cpu_error(error);
+    if (!stream || flags > cudaStreamNonBlocking)
+        return cpu_error(cudaErrorInvalidValue);
+    pthread_mutex_lock(&cpu_lock);
+    struct CUstream_st *s = new_stream(current_device, flags != cudaStreamNonBlocking, 1);
+    pthread_mutex_unlock(&cpu_lock);
+    *stream = s;
+    return s ? cudaSuccess : cpu_error(cudaErrorMemoryAllocation);
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
+    return cudaStreamCreateWithPriority(stream, flags, 0);
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t *stream) {
+    return cudaStreamCreateWithPriority(stream, cudaStreamDefault, 0);
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
+    cudaError_t error = cpu_enter();
+    if (!error && least)
+        *least = 0;
+    if (!error && greatest)
+        *greatest = -5;
+    return cpu_error(error);
+}
+
+// Returns at once. The stream still finishes its queued work.
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    cudaError_t error = cpu_enter();
+    if (error)
+        return cpu_error(error);
+    pthread_mutex_lock(&cpu_lock);
+    struct CUstream_st *s = stream ? resolve(stream) : NULL;
+    if (s)
+        s->alive = 0;
+    pthread_mutex_unlock(&cpu_lock);
+    return s ? cudaSuccess : cpu_error(cudaErrorInvalidResourceHandle);
+}
+
+// The common part of cudaStreamSynchronize (wait is 1) and cudaStreamQuery (wait is 0). The work of
+// the default stream is done when the work of all blocking streams is done.
+static cudaError_t finish(cudaStream_t stream, int wait) {
+    cudaError_t error = cpu_enter();
+    if (error)
+        return cpu_error(error);
+    pthread_mutex_lock(&cpu_lock);
+    struct CUstream_st *s = resolve(stream);
+    int done = 1;
+    for (struct CUstream_st *other = streams; s && other; other = other->next)
+        if (other == s || (!stream && other->device == s->device && other->blocking)) {
+            if (wait)
+                host_waits_for(other);
+            else if (other->done == other->queued)
+                cpu_host_has_asked(other->clock);
+            done = done && other->done == other->queued;
+        }
+    pthread_mutex_unlock(&cpu_lock);
+    if (!s)
+        return cpu_error(cudaErrorInvalidResourceHandle);
+    if (failed)
+        return cpu_error(cudaErrorLaunchFailure);
+    return done || wait ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    return finish(stream, 1);
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+    return finish(stream, 0);
+}
+
+cudaError_t cudaDeviceSynchronize(void) {
+    cudaError_t error = cpu_enter();
+    if (!error)
+        cpu_drain_device(current_device);
+    return cpu_error(!error && failed ? cudaErrorLaunchFailure : error);
+}
+
+cudaError_t cudaDeviceReset(void) {
+    cudaError_t error = cpu_enter();
+    if (error)
+        return cpu_error(error);
+    cpu_drain_device(current_device);
+    pthread_mutex_lock(&cpu_lock);
+    for (struct CUstream_st *s = streams; s; s = s->next)
+        if (s->device == current_device && s != default_stream[current_device])
+            s->alive = 0;
+    pthread_mutex_unlock(&cpu_lock);
+    cpu_free_device(current_device);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
+    cudaError_t error = cpu_enter();
+    if (error)
+        return cpu_error(error);
+    *event = calloc(1, sizeof **event);
+    if (!*event)
+        return cpu_error(cudaErrorMemoryAllocation);
+    (*event)->flags = flags;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *event) {
+    return cudaEventCreateWithFlags(event, cudaEventDefault);
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    cudaError_t error = cpu_enter();
+    if (error || !event)
+        return cpu_error(error ? error : cudaErrorInvalidResourceHandle);
+    pthread_mutex_lock(&cpu_lock);
+    release(event->last);
+    free(event);
+    pthread_mutex_unlock(&cpu_lock);
+    return cudaSuccess;
+}
+
+// The common part of cudaEventRecord (record is 1) and cudaStreamWaitEvent (record is 0).
+static cudaError_t on_stream(cudaStream_t stream, cudaEvent_t event, int record) {
+    cudaError_t error = cpu_enter();
+    if (error || !event)
+        return cpu_error(error ? error : cudaErrorInvalidResourceHandle);
+    pthread_mutex_lock(&cpu_lock);
+    struct CUstream_st *s = resolve(stream);
+    if (s) {
+        take_turns(s);
+        if (record) {
+            struct record *r = append_record(s);
+            release(event->last);
+            event->last = r;
+        } else if (event->last) {
+            cpu_join(s->clock, event->last->clock);
+            if (!event->last->completed)
+                append_wait(s, event->last);
+        }
+    }
+    pthread_mutex_unlock(&cpu_lock);
+    return s ? cudaSuccess : cpu_error(cudaErrorInvalidResourceHandle);
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    return on_stream(stream, event, 1);
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
+    (void)flags;
+    return on_stream(stream, event, 0);
+}
+
+// The common part of cudaEventSynchronize (wait is 1) and cudaEventQuery (wait is 0). An event that
+// was never recorded is done.
+static cudaError_t finish_event(cudaEvent_t event, int wait) {
+    cudaError_t error = cpu_enter();
+    if (error || !event)
+        return cpu_error(error ? error : cudaErrorInvalidResourceHandle);
+    pthread_mutex_lock(&cpu_lock);
+    struct record *r = event->last;
+    int done = !r || r->completed;
+    if (r && wait) {
+        r->references++;
+        while (!r->completed)
+            pthread_cond_wait(&event_completed, &cpu_lock);
+        cpu_host_has_waited(r->clock);
+        release(r);
+        done = 1;
+    } else if (r && done) {
+        cpu_host_has_asked(r->clock);
+    }
+    pthread_mutex_unlock(&cpu_lock);
+    if (failed)
+        return cpu_error(cudaErrorLaunchFailure);
+    return done ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    return finish_event(event, 1);
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+    return finish_event(event, 0);
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) {
+    cudaError_t error = cpu_enter();
+    if (error)
+        return cpu_error(error);
+    if (!ms)
+        return cpu_error(cudaErrorInvalidValue);
+    if (!start || !end || ((start->flags | end->flags) & cudaEventDisableTiming))
+        return cpu_error(cudaErrorInvalidResourceHandle);
+    pthread_mutex_lock(&cpu_lock);
+    const struct record *from = start->last, *to = end->last;
+    if (!from || !to)
+        error = cudaErrorInvalidResourceHandle;
+    else if (!from->completed || !to->completed)
+        error = cudaErrorNotReady;
+    float elapsed = error ? 0 : (float)((to->seconds - from->seconds) * 1e3);
+    pthread_mutex_unlock(&cpu_lock);
+    if (!error)
+        *ms = elapsed; // without the lock: ms may be a device pointer by mistake, and fault
+    return cpu_error(error);
+}
+
+cudaError_t cudaGetDeviceCount(int *count) {
+    cudaError_t error = cpu_enter();
+    if (!error)
+        *count = device_count;
+    return cpu_error(error);
+}
+
+cudaError_t cudaSetDevice(int device) {
+    cudaError_t error = cpu_enter();
+    if (error)
+        return cpu_error(error);
+    if (device < 0 || device >= device_count)
+        return cpu_error(cudaErrorInvalidDevice);
+    current_device = device;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int *device) {
+    cudaError_t error = cpu_enter();
+    if (!error)
+        *device = current_device;
+    return cpu_error(error);
+}
+
+static void processor_name(char *name, size_t size) {
+    struct utsname machine;
+    uname(&machine);
+    snprintf(name, size, "%s", machine.machine);
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    char line[256];
+    while (f && fgets(line, sizeof line, f))
+        if (!strncmp(line, "model name", 10) && strchr(line, ':')) {
+            snprintf(name, size, "%s", strchr(line, ':') + 2);
+            name[strcspn(name, "\n")] = 0;
+            break;
+        }
+    if (f)
+        fclose(f);
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device) {
+    cudaError_t error = cpu_enter();
+    if (error)
+        return cpu_error(error);
+    if (device < 0 || device >= device_count)
+        return cpu_error(cudaErrorInvalidDevice);
+    *prop = (struct cudaDeviceProp){.major = 9, .pciBusID = physical[device]};
+    prop->multiProcessorCount = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    char processor[128], library[96];
+    processor_name(processor, sizeof processor);
+    cpu_sgemm_library(library, sizeof library);
+    snprintf(prop->name, sizeof prop->name, "CPU device (%s, %d cores, %s, no GPU)", processor,
+             prop->multiProcessorCount, library);
+    size_t available;
+    return cudaMemGetInfo(&available, &prop->totalGlobalMem);
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device) {
+    struct cudaDeviceProp prop;
+    cudaError_t error = value ? cudaGetDeviceProperties(&prop, device) : cudaErrorInvalidValue;
+    if (error)
+        return cpu_error(error);
+    switch (attribute) {
+    case cudaDevAttrMultiProcessorCount:
+        *value = prop.multiProcessorCount;
+        break;
+    case cudaDevAttrPciBusId:
+        *value = prop.pciBusID;
+        break;
+    case cudaDevAttrPciDeviceId:
+        *value = prop.pciDeviceID;
+        break;
+    case cudaDevAttrPciDomainId:
+        *value = prop.pciDomainID;
+        break;
+    case cudaDevAttrComputeCapabilityMajor:
+        *value = prop.major;
+        break;
+    case cudaDevAttrComputeCapabilityMinor:
+        *value = prop.minor;
+        break;
+    default:
+        return cpu_error(cudaErrorInvalidValue);
+    }
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char *id, int length, int device) {
+    cudaError_t error = cpu_enter();
+    if (error)
+        return cpu_error(error);
+    if (device < 0 || device >= device_count)
+        return cpu_error(cudaErrorInvalidDevice);
+    snprintf(id, (size_t)length, "0000:%02x:00.0", (unsigned)physical[device]);
+    return cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int *version) {
+    return cudaRuntimeGetVersion(version);
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version) {
+    *version = 13000;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetLastError(void) {
+    cudaError_t error = last_error;
+    last_error = cudaSuccess;
+    return error;
+}
+
+cudaError_t cudaPeekAtLastError(void) {
+    return last_error;
+}
+
+static const struct {
+    cudaError_t error;
+    const char *name, *text;
+} error_texts[] = {
+    {cudaSuccess, "cudaSuccess", "no error"},
+    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
+    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+    {cudaErrorInitializationError, "cudaErrorInitializationError", "initialization error"},
+    {cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection",
+     "invalid copy direction for memcpy"},
+    {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver",
+     "CUDA driver version is insufficient for CUDA runtime version"},
+    {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
+    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
+    {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
+    {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
+    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress",
+     "an illegal memory access was encountered"},
+    {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
+    {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
+    {cudaErrorUnknown, "cudaErrorUnknown", "unknown error"},
+};
+
+const char *cudaGetErrorName(cudaError_t error) {
+    for (size_t i = 0; i < sizeof error_texts / sizeof *error_texts; i++)
+        if (error_texts[i].error == error)
+            return error_texts[i].name;
+    return "unrecognized error code";
+}
+
+const char *cudaGetErrorString(cudaError_t error) {
+    if (error == cudaErrorLaunchFailure && cpu_why_stopped())
+        return cpu_why_stopped();
+    for (size_t i = 0; i < sizeof error_texts / sizeof *error_texts; i++)
+        if (error_texts[i].error == error)
+            return error_texts[i].text;
+    return "unrecognized error code";
+}

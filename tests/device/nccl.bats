@@ -1,0 +1,79 @@
+#!/usr/bin/env bats
+# NCCL of the CPU device from outside: what is left when ranks are killed that cannot tidy up any more.
+# shellcheck disable=SC2154 # bats and helpers.bash set variables across functions
+load ../helpers
+
+setup_file() {
+    make -C "$root" DEVICE=cpu BUILD=build/test WERROR=1 build/test/tests/device/test_nccl_deaths
+}
+
+setup() {
+    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return
+    launcher=
+}
+
+teardown() {
+    [ -z "$launcher" ] || kill -9 "$launcher" 2>/dev/null || true # and with it the ranks
+}
+
+# start RANKS [HOSTS]: ranks that sum for ever, with a letter for each one's host; pids gets their numbers
+# once all of them do.
+start() {
+    touch log
+    "$root/build/test/tests/device/test_nccl_deaths" forever "$@" >log 2>errors 3>&- &
+    launcher=$!
+    for _ in {1..300}; do
+        mapfile -t pids <log
+        [ ${#pids[@]} = "$1" ] && return
+        sleep 0.1
+    done
+    echo "the ranks did not begin" && return 1
+}
+
+# Until none of the processes is there.
+gone() {
+    for _ in {1..100}; do
+        kill -0 "$@" 2>/dev/null || return 0
+        sleep 0.1
+    done
+    echo "still there: $*" && return 1
+}
+
+# Memory, sockets or files of the ranks that have names, which nobody would remove.
+names() {
+    local pid socket
+    for pid in "${pids[@]}"; do
+        grep -E '/dev/shm|/dev/mqueue|/SYSV' "/proc/$pid/maps"
+        find "/proc/$pid/fd" -lname '/*' ! -lname '/dev/null' ! -lname '/memfd:*' ! -lname "$BATS_RUN_TMPDIR/*" -printf '%l\n'
+        for socket in $(find "/proc/$pid/fd" -lname 'socket:*' -printf '%l\n' | tr -dc '0-9\n'); do
+            awk -v socket="$socket" '$7 == socket && $8 ~ /^\//' /proc/net/unix
+        done
+    done
+}
+
+leave_no_names() { # RANKS [HOSTS]
+    start "$@"
+    [ -z "$(names)" ] || { names && return 1; }
+    kill -9 "$launcher" "${pids[@]}"
+    for pid in "$launcher" "${pids[@]}"; do
+        gone "$pid"
+    done
+}
+
+@test "ranks that are killed leave no names behind" {
+    leave_no_names 3
+}
+
+@test "ranks on several hosts that are killed leave no names behind" {
+    leave_no_names 3 abb
+}
+
+@test "the rank that is left when the others are killed ends with one line that names one of them" {
+    start 3
+    kill -9 "${pids[@]:0:2}"
+    for pid in "${pids[@]}" "$launcher"; do
+        gone "$pid"
+    done
+    [ "$(grep -c '^rank ' errors)" = 1 ]
+    grep -E "pid (${pids[0]}|${pids[1]}) " errors
+}

@@ -1,0 +1,597 @@
+// The checker of ordering: what it finds, and what it must not find.
+//
+// Each case is a process of its own: this program again, with the name of the case as its argument.
+// A case is either in order, and then ends well and prints nothing, or it has one fault, and then
+// ends at once with a report that names both operations.
+#include "common/kernels.h"
+#include <cublas_v2.h>
+#include <nccl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+// cmocka wants the headers above first.
+#include <cmocka.h>
+
+// Any call of CUDA, cuBLAS or NCCL.
+#define OK(call)                                                                                   \
+    do {                                                                                           \
+        int result = (int)(call);                                                                  \
+        if (result) {                                                                              \
+            fprintf(stderr, "line %d: %s: %s\n", __LINE__, #call,                                  \
+                    cudaGetErrorString((cudaError_t)result));                                      \
+            exit(3);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+enum { FLOATS = 1000, BYTES = FLOATS * sizeof(float) };
+
+static cudaStream_t a, b;     // take no turns with the default stream
+static cudaEvent_t event;     // recorded by nobody yet
+static float *x, *y;          // device memory, FLOATS each
+static float *pinned, *other; // pinned host memory, FLOATS each; other is in the same page
+
+static void set_up(void) {
+    OK(cudaStreamCreateWithFlags(&a, cudaStreamNonBlocking));
+    OK(cudaStreamCreateWithFlags(&b, cudaStreamNonBlocking));
+    OK(cudaEventCreate(&event));
+    OK(cudaMalloc((void **)&x, BYTES));
+    OK(cudaMalloc((void **)&y, BYTES));
+    OK(cudaMallocHost((void **)&pinned, 1024 * sizeof(float)));
+    other = pinned + 100;
+}
+
+static void write_floats(float *to, size_t count, cudaStream_t stream) {
+    OK(cudaMemsetAsync(to, 0, count * sizeof *to, stream));
+}
+
+static void read_floats(const float *from, size_t count, cudaStream_t stream) {
+    static float sums[8][FLOATS]; // never the same ones again
+    static int next;
+    OK(cudaMemcpyAsync(sums[next++], from, count * sizeof *from, cudaMemcpyDeviceToHost, stream));
+}
+
+static void let_wait(cudaStream_t later, cudaStream_t earlier) {
+    OK(cudaEventRecord(event, earlier));
+    OK(cudaStreamWaitEvent(later, event, 0));
+}
+
+// Streams and events.
+
+static void one_stream(void) {
+    write_floats(x, FLOATS, a);
+    read_floats(x, FLOATS, a);
+    write_floats(x, FLOATS, a);
+}
+
+static void two_streams_write(void) {
+    write_floats(x, FLOATS, a);
+    write_floats(x, FLOATS, b);
+}
+
+static void write_then_read(void) {
+    write_floats(x, FLOATS, a);
+    read_floats(x, FLOATS, b);
+}
+
+static void read_then_write(void) {
+    read_floats(x, FLOATS, a);
+    write_floats(x, FLOATS, b);
+}
+
+static void two_streams_read(void) {
+    read_floats(x, FLOATS, a);
+    read_floats(x, FLOATS, b);
+}
+
+static void neighbours(void) {
+    write_floats(x, 10, a);
+    write_floats(x + 10, 10, b);
+    write_floats(y, 10, b);
+}
+
+static void one_byte_in_common(void) {
+    OK(cudaMemsetAsync(x, 0, 41, a));
+    OK(cudaMemsetAsync(x + 10, 0, 40, b));
+}
+
+static void event_orders(void) {
+    write_floats(x, FLOATS, a);
+    let_wait(b, a);
+    write_floats(x, FLOATS, b);
+    let_wait(a, b);
+    write_floats(x, FLOATS, a);
+}
+
+static void event_orders_through_a_third_stream(void) {
+    cudaStream_t c;
+    OK(cudaStreamCreateWithFlags(&c, cudaStreamNonBlocking));
+    write_floats(x, FLOATS, a);
+    let_wait(c, a);
+    let_wait(b, c);
+    write_floats(x, FLOATS, b);
+}
+
+static void event_is_recorded_too_early(void) {
+    OK(cudaEventRecord(event, a));
+    write_floats(x, FLOATS, a);
+    OK(cudaStreamWaitEvent(b, event, 0));
+    write_floats(x, FLOATS, b);
+}
+
+static void event_is_waited_for_too_late(void) {
+    write_floats(x, FLOATS, a);
+    OK(cudaEventRecord(event, a));
+    write_floats(x, FLOATS, b);
+    OK(cudaStreamWaitEvent(b, event, 0));
+}
+
+static void event_is_never_recorded(void) {
+    write_floats(x, FLOATS, a);
+    OK(cudaStreamWaitEvent(b, event, 0));
+    write_floats(x, FLOATS, b);
+}
+
+static void wait_keeps_its_record(void) {
+    write_floats(x, FLOATS, a);
+    let_wait(b, a);
+    write_floats(y, FLOATS, a);
+    OK(cudaEventRecord(event, a)); // b has waited for the record before
+    write_floats(x, FLOATS, b);
+}
+
+static void record_comes_after_the_wait(void) {
+    wait_keeps_its_record();
+    write_floats(y, FLOATS, b);
+}
+
+static void only_one_of_two_is_waited_for(void) {
+    cudaStream_t c;
+    OK(cudaStreamCreateWithFlags(&c, cudaStreamNonBlocking));
+    write_floats(x, 10, a);
+    write_floats(x + 500, 10, c);
+    let_wait(b, c);
+    write_floats(x, FLOATS, b);
+}
+
+static void a_new_stream_is_not_the_old_one(void) {
+    write_floats(x, FLOATS, a);
+    OK(cudaStreamDestroy(a));
+    OK(cudaStreamSynchronize(b));
+    for (int i = 0; i < 3; i++) // one of them has the thread of the old one
+        OK(cudaStreamCreateWithFlags(&a, cudaStreamNonBlocking));
+    write_floats(x, FLOATS, a);
+}
+
+// The default stream.
+
+static void default_stream_takes_turns(void) {
+    cudaStream_t blocking;
+    OK(cudaStreamCreate(&blocking));
+    write_floats(x, FLOATS, blocking);
+    write_floats(x, FLOATS, NULL);
+    write_floats(x, FLOATS, blocking);
+}
+
+static void default_stream_takes_no_turns(void) {
+    write_floats(x, FLOATS, NULL);
+    write_floats(x, FLOATS, a);
+}
+
+// The host.
+
+static void host_waits_for_stream(void) {
+    write_floats(x, FLOATS, a);
+    OK(cudaStreamSynchronize(a));
+    write_floats(x, FLOATS, b);
+}
+
+static void host_waits_for_other_stream(void) {
+    write_floats(x, FLOATS, a);
+    OK(cudaStreamSynchronize(b));
+    write_floats(x, FLOATS, b);
+}
+
+static void host_waits_for_event(void) {
+    write_floats(x, FLOATS, a);
+    OK(cudaEventRecord(event, a));
+    write_floats(y, FLOATS, a);
+    OK(cudaEventSynchronize(event));
+    write_floats(x, FLOATS, b);
+}
+
+static void host_waits_for_an_earlier_event(void) {
+    host_waits_for_event();
+    write_floats(y, FLOATS, b);
+}
+
+static void host_waits_for_device(void) {
+    write_floats(x, FLOATS, a);
+    OK(cudaDeviceSynchronize());
+    write_floats(x, FLOATS, b);
+}
+
+static void host_waits_in_cudaMemcpy(void) {
+    cudaStream_t blocking;
+    OK(cudaStreamCreate(&blocking));
+    write_floats(x, FLOATS, blocking);
+    OK(cudaMemcpy(pinned, y, BYTES, cudaMemcpyDeviceToHost));
+    write_floats(x, FLOATS, b);
+}
+
+static void host_asks_until_it_is_done(void) {
+    write_floats(x, FLOATS, a);
+    OK(cudaEventRecord(event, a));
+    while (cudaEventQuery(event) == cudaErrorNotReady)
+        ;
+    write_floats(x, FLOATS, b);
+    while (cudaStreamQuery(b) == cudaErrorNotReady)
+        ;
+    write_floats(x, FLOATS, a);
+}
+
+static void *ask(void *unused) {
+    while (cudaEventQuery(event) == cudaErrorNotReady)
+        ;
+    return unused;
+}
+
+// Waits for the stream in a way that orders nothing that this thread does later.
+static void let_another_thread_ask(cudaStream_t stream) {
+    pthread_t thread;
+    OK(cudaEventRecord(event, stream));
+    OK(pthread_create(&thread, NULL, ask, NULL));
+    OK(pthread_join(thread, NULL));
+}
+
+static void another_thread_asks(void) {
+    write_floats(x, FLOATS, a);
+    let_another_thread_ask(a);
+    write_floats(x, FLOATS, b);
+}
+
+// Kernels and products.
+
+static void kernels_name_what_they_use(void) {
+    add_to(x, y, FLOATS, a);
+    sgd_step(y, x, x, 10, 1, 0, 0, b);
+}
+
+// Two products on two streams, each into some rows of the same 8 x 8 matrix, which is stored by
+// columns; the second one's rows begin at this one.
+static void two_products(int row) {
+    static cublasHandle_t blas;
+    const float one = 1, zero = 0;
+    OK(cublasCreate(&blas));
+    OK(cublasSetStream(blas, a));
+    OK(cublasSgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, 4, 8, 2, &one, y, 4, y + 100, 2, &zero, x, 8));
+    let_another_thread_ask(a); // as a library of products may not bear an exit within its first one
+    OK(cublasSetStream(blas, b));
+    OK(cublasSgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, 4, 8, 2, &one, y, 4, y + 100, 2, &zero, x + row,
+                   8));
+}
+
+static void products_of_rows_that_alternate(void) {
+    two_products(4);
+}
+
+static void products_with_a_row_in_common(void) {
+    two_products(3);
+}
+
+static void vectors_that_alternate(void) {
+    static cublasHandle_t blas;
+    const float one = 1, zero = 0;
+    OK(cublasCreate(&blas));
+    OK(cublasSetStream(blas, a));
+    OK(cublasSgemv(blas, CUBLAS_OP_N, 5, 5, &one, y, 5, y, 1, &zero, x, 2));
+    OK(cublasSetStream(blas, b));
+    OK(cublasSgemv(blas, CUBLAS_OP_N, 5, 5, &one, y, 5, y, 1, &zero, x + 1, 2));
+}
+
+// Memory that is freed.
+
+static void freed_in_use(void) {
+    write_floats(x, FLOATS, a);
+    OK(cudaFree(x));
+}
+
+static void freed_after_use(void) {
+    write_floats(x, FLOATS, a);
+    OK(cudaStreamSynchronize(a));
+    OK(cudaFree(x));
+    OK(cudaMalloc((void **)&x, BYTES));
+    write_floats(x, FLOATS, b);
+}
+
+static void pinned_freed_in_use(void) {
+    OK(cudaMemcpyAsync(pinned, x, 40, cudaMemcpyDeviceToHost, a));
+    OK(cudaFreeHost(pinned));
+}
+
+// Host memory.
+
+static void pinned_after_the_wait(void) {
+    for (int i = 0; i < 3; i++) {
+        pinned[0] = 1;
+        OK(cudaMemcpyAsync(x, pinned, 40, cudaMemcpyHostToDevice, a));
+        OK(cudaMemcpyAsync(pinned, x, 40, cudaMemcpyDeviceToHost, a));
+        OK(cudaStreamSynchronize(a));
+        if (pinned[0] != 1)
+            exit(4);
+    }
+    OK(cudaFreeHost(pinned));
+}
+
+static void pinned_bytes_beside(void) {
+    OK(cudaMemcpyAsync(pinned, x, 40, cudaMemcpyDeviceToHost, a));
+    other[0] = 1;
+}
+
+static void pinned_is_read_while_copied_from(void) {
+    pinned[0] = 0;
+    OK(cudaMemcpyAsync(x, pinned, 40, cudaMemcpyHostToDevice, a));
+    if (pinned[0] != 0)
+        exit(4);
+}
+
+static void pinned_is_read_too_early(void) {
+    OK(cudaMemcpyAsync(pinned, x, 40, cudaMemcpyDeviceToHost, a));
+    if (pinned[3] == 1)
+        exit(4);
+}
+
+static void pinned_is_written_too_early(void) {
+    OK(cudaMemcpyAsync(x, pinned, 40, cudaMemcpyHostToDevice, a));
+    pinned[3] = 1;
+}
+
+static void two_copies_to_the_host(void) {
+    static float sums[10];
+    OK(cudaMemcpyAsync(sums, x, 40, cudaMemcpyDeviceToHost, a));
+    OK(cudaMemcpyAsync(sums + 9, y, 40, cudaMemcpyDeviceToHost, b));
+}
+
+// Communicators of two ranks, and then what each of them does. Rank 0 has the fault, or both have.
+
+static ncclComm_t comms[2];
+static int two_hosts; // each rank says that it is on a host of its own
+
+static void run_two_ranks(void (*run)(int rank)) {
+    ncclUniqueId *ids =
+        mmap(NULL, 2 * sizeof *ids, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int ready[2], status[2];
+    pid_t ranks[2];
+    OK(pipe(ready));
+    for (int rank = 0; rank < 2; rank++)
+        if ((ranks[rank] = fork()) == 0) {
+            setenv("CPU_DEVICES", "2", 1);
+            setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+            if (two_hosts)
+                setenv("NCCL_HOSTID", rank ? "b" : "a", 1);
+            OK(cudaSetDevice(rank));
+            set_up();
+            for (int i = 0; i < 2 && rank == 0; i++)
+                OK(ncclGetUniqueId(&ids[i]));
+            OK(rank == 0 ? write(ready[1], "", 1) != 1 : read(ready[0], &(char){0}, 1) != 1);
+            for (int i = 0; i < 2; i++)
+                OK(ncclCommInitRank(&comms[i], 2, ids[i], rank));
+            run(rank);
+            OK(cudaDeviceSynchronize());
+            exit(0);
+        }
+    for (int rank = 0; rank < 2; rank++)
+        OK(waitpid(ranks[rank], &status[rank], 0) < 0);
+    exit(WEXITSTATUS(status[0]) ? WEXITSTATUS(status[0]) : WEXITSTATUS(status[1]));
+}
+
+static void sum(float *floats, int comm, cudaStream_t stream) {
+    OK(ncclAllReduce(floats, floats, 10, ncclFloat, ncclSum, comms[comm], stream));
+}
+
+static void use_both(int rank) {
+    (void)rank;
+    sum(x, 0, a);
+    sum(y, 1, a);
+    let_wait(b, a);
+    sum(x, 0, b);
+    OK(ncclGroupStart());
+    sum(x, 0, b);
+    sum(y, 1, b);
+    OK(ncclGroupEnd());
+}
+
+static void communicators_in_order(void) {
+    run_two_ranks(use_both);
+}
+
+static void use_both_at_once(int rank) {
+    sum(x, 0, a);
+    if (rank == 0)
+        sum(y, 1, b);
+}
+
+static void communicators_without_order(void) {
+    run_two_ranks(use_both_at_once);
+}
+
+static void use_both_crosswise(int rank) {
+    sum(x, rank, a);
+    sum(y, 1 - rank, a);
+    OK(cudaStreamSynchronize(a));
+}
+
+static void communicators_in_different_orders(void) {
+    run_two_ranks(use_both_crosswise);
+}
+
+static void different_orders_between_hosts(void) {
+    two_hosts = 1;
+    run_two_ranks(use_both_crosswise);
+}
+
+static void share_a_buffer(int rank) {
+    sum(x, 0, a);
+    if (rank == 0)
+        write_floats(x, 10, b);
+}
+
+static void collective_and_memset(void) {
+    run_two_ranks(share_a_buffer);
+}
+
+static void exchange(int rank) {
+    OK(ncclGroupStart());
+    OK(ncclSend(x, 10, ncclFloat, 1 - rank, comms[0], a));
+    OK(ncclRecv(x + 10, 10, ncclFloat, 1 - rank, comms[0], a));
+    OK(ncclGroupEnd());
+    read_floats(x, 10, b);
+}
+
+static void read_what_is_received(int rank) {
+    exchange(rank);
+    if (rank == 0)
+        read_floats(x + 15, 1, b);
+}
+
+static void write_what_is_sent(int rank) {
+    exchange(rank);
+    if (rank == 0)
+        write_floats(x, 1, b);
+}
+
+static void received_in_a_group(void) {
+    run_two_ranks(read_what_is_received);
+}
+
+static void sent_in_a_group(void) {
+    run_two_ranks(write_what_is_sent);
+}
+
+// All cases, and what the report must hold.
+
+struct test {
+    const char *name;
+    void (*run)(void);
+    int ranks;            // whether it starts processes, which set up what they need
+    int status;           // exit code, or a signal's number with a minus
+    const char *texts[4]; // none: prints nothing
+};
+
+// clang-format off
+#define CASE(name, ranks, status, ...) {#name, name, ranks, status, {__VA_ARGS__}}
+// clang-format on
+#define IN_ORDER(name) CASE(name, 0, 0, NULL)
+#define FAULT(name, ...) CASE(name, 0, 1, __VA_ARGS__)
+#define TOUCH(name, ...)                                                                           \
+    CASE(name, 0, 1, "host code at device/test_check.c:", "(" #name ") touches pinned memory",     \
+         __VA_ARGS__)
+#define RANKS(name, status, ...) CASE(name, 1, status, __VA_ARGS__)
+#define USE(name, does, from, to)                                                                  \
+    name " " does " bytes " #from " to " #to ", queued at device/test_check.c:"
+#define WRITES(from, to) USE("cudaMemsetAsync", "writes", from, to)
+#define READS(from, to) USE("cudaMemcpyAsync", "reads", from, to)
+
+static struct test cases[] = {
+    IN_ORDER(one_stream),
+    FAULT(two_streams_write,
+          "nothing orders two operations that use x (cudaMalloc at tests/device/", WRITES(0, 3999),
+          " on the stream made at device/test_check.c:"),
+    FAULT(write_then_read, WRITES(0, 3999), READS(0, 3999), " on the stream made at"),
+    FAULT(read_then_write, WRITES(0, 3999), READS(0, 3999)),
+    IN_ORDER(two_streams_read),
+    IN_ORDER(neighbours),
+    FAULT(one_byte_in_common, WRITES(0, 40), WRITES(40, 79)),
+    IN_ORDER(event_orders),
+    IN_ORDER(event_orders_through_a_third_stream),
+    FAULT(event_is_recorded_too_early, WRITES(0, 3999)),
+    FAULT(event_is_waited_for_too_late, WRITES(0, 3999)),
+    FAULT(event_is_never_recorded, WRITES(0, 3999)),
+    IN_ORDER(wait_keeps_its_record),
+    FAULT(record_comes_after_the_wait, "use y (", WRITES(0, 3999)),
+    FAULT(only_one_of_two_is_waited_for, WRITES(0, 39), WRITES(0, 3999)),
+    FAULT(a_new_stream_is_not_the_old_one, WRITES(0, 3999)),
+    IN_ORDER(default_stream_takes_turns),
+    FAULT(default_stream_takes_no_turns, WRITES(0, 3999), "on the default stream"),
+    IN_ORDER(host_waits_for_stream),
+    FAULT(host_waits_for_other_stream, WRITES(0, 3999)),
+    IN_ORDER(host_waits_for_event),
+    FAULT(host_waits_for_an_earlier_event, "use y (", WRITES(0, 3999)),
+    IN_ORDER(host_waits_for_device),
+    IN_ORDER(host_waits_in_cudaMemcpy),
+    IN_ORDER(host_asks_until_it_is_done),
+    FAULT(another_thread_asks, WRITES(0, 3999)),
+    FAULT(kernels_name_what_they_use, USE("add_to", "reads", 0, 3999),
+          USE("sgd_step", "writes", 0, 39), "(kernels_name_what_they_use)"),
+    IN_ORDER(products_of_rows_that_alternate),
+    FAULT(products_with_a_row_in_common, USE("matrix product", "writes", 0, 239),
+          USE("matrix product", "writes", 12, 251)),
+    IN_ORDER(vectors_that_alternate),
+    FAULT(freed_in_use, "x (cudaMalloc at ", " is freed at device/test_check.c:", "(freed_in_use)",
+          WRITES(0, 3999)),
+    IN_ORDER(freed_after_use),
+    FAULT(pinned_freed_in_use, "the memory allocated at device/test_check.c:",
+          "(set_up) is freed at", USE("cudaMemcpyAsync", "writes", 0, 39)),
+    IN_ORDER(pinned_after_the_wait),
+    IN_ORDER(pinned_bytes_beside),
+    IN_ORDER(pinned_is_read_while_copied_from),
+    TOUCH(pinned_is_read_too_early, "cudaMemcpyAsync, queued at device/test_check.c:"),
+    TOUCH(pinned_is_written_too_early, "cudaMemcpyAsync, queued at device/test_check.c:"),
+    FAULT(two_copies_to_the_host, "pageable host memory", USE("cudaMemcpyAsync", "writes", 0, 39),
+          USE("cudaMemcpyAsync", "writes", 36, 75)),
+    RANKS(communicators_in_order, 0, NULL),
+    RANKS(communicators_without_order, 1, "two collectives of different communicators",
+          "ncclAllReduce, queued at device/test_check.c:"),
+    RANKS(communicators_in_different_orders, 3,
+          "the ranks use two communicators in different orders, and wait for each other: rank ",
+          " is in AllReduce (count 10, float, sum) at device/test_check.c:", "), rank ",
+          " is in AllReduce (count 10, float, sum) of the other communicator at "
+          "device/test_check.c:"),
+    RANKS(different_orders_between_hosts, 3, "in different orders, and wait for each other: rank ",
+          " is in AllReduce (count 10, float, sum) at device/test_check.c:", "), rank ",
+          " is in AllReduce (count 10, float, sum) of the other communicator"),
+    RANKS(collective_and_memset, 1, USE("ncclAllReduce", "writes", 0, 39), WRITES(0, 39)),
+    RANKS(received_in_a_group, 1, USE("ncclRecv", "writes", 40, 79), READS(60, 63)),
+    RANKS(sent_in_a_group, 1, USE("ncclSend", "reads", 0, 39), WRITES(0, 3)),
+};
+enum { CASES = sizeof cases / sizeof *cases };
+
+static void run_case(void **state) {
+    const struct test *test = *state;
+    char program[1000] = "", command[1200], output[8000];
+    assert_true(readlink("/proc/self/exe", program, sizeof program - 1) > 0);
+    snprintf(command, sizeof command, "exec env CPU_DEVICE_CHECK=1 '%s' %s 2>&1", program,
+             test->name);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    size_t n = fread(output, 1, sizeof output - 1, pipe);
+    output[n] = 0;
+    int status = pclose(pipe);
+    int right = (WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status)) == test->status &&
+                !*output == !test->texts[0];
+    for (int i = 0; i < 4 && test->texts[i]; i++)
+        right = right && strstr(output, test->texts[i]);
+    if (!right)
+        fail_msg("%s: wait status %#x, output: %s", test->name, status, output);
+}
+
+int main(int argc, char **argv) {
+    struct CMUnitTest tests[CASES];
+    for (int i = 0; i < CASES; i++) {
+        if (argc > 1 && !strcmp(argv[1], cases[i].name)) {
+            if (!cases[i].ranks) // they set up what they need after the fork
+                set_up();
+            cases[i].run();
+            return cudaDeviceSynchronize();
+        }
+        tests[i] = (struct CMUnitTest){cases[i].name, run_case, NULL, NULL, &cases[i]};
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

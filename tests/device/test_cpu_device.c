@@ -1,0 +1,1200 @@
+// The CPU device against the CUDA manual: streams, events, memory, devices and errors.
+//
+// A test that needs environment variables, ends its process or forks has a process of its own: this
+// program again, with the name of the test as its argument (see ALONE and run_alone).
+#include "common/kernels.h"
+#include "cpu_device/internal.h"
+#include <cublas_v2.h>
+#include <math.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+// cmocka wants the headers above first.
+#include <cmocka.h>
+
+#define OK(call) assert_int_equal(call, cudaSuccess)
+#define REFUSED(error, call) assert_int_equal(call, error)
+
+// Work for streams. A gate is a semaphore that holds a stream up until somebody opens it, so that
+// no test has to guess how long something takes.
+
+enum { GATES = 3 };
+static sem_t gate[GATES];
+static atomic_int noted[16], notes;
+
+static void run_wait_at(void *arguments) {
+    while (sem_wait(*(sem_t **)arguments))
+        ;
+}
+
+static void run_open(void *arguments) {
+    sem_post(*(sem_t **)arguments);
+}
+
+static void run_note(void *arguments) {
+    noted[notes++ % 16] = *(int *)arguments;
+}
+
+static void wait_at(cudaStream_t stream, sem_t *which) {
+    OK(cpu_launch(stream, run_wait_at, &which, sizeof which));
+}
+
+static void open_from(cudaStream_t stream, sem_t *which) {
+    OK(cpu_launch(stream, run_open, &which, sizeof which));
+}
+
+static void note(cudaStream_t stream, int number) {
+    OK(cpu_launch(stream, run_note, &number, sizeof number));
+}
+
+static cudaStream_t new_stream(unsigned flags) {
+    cudaStream_t stream = NULL;
+    OK(cudaStreamCreateWithFlags(&stream, flags));
+    return stream;
+}
+
+static cudaEvent_t new_event(unsigned flags) {
+    cudaEvent_t event = NULL;
+    OK(cudaEventCreateWithFlags(&event, flags));
+    return event;
+}
+
+static int close_gates(void **state) {
+    (void)state;
+    for (int i = 0; i < GATES; i++)
+        sem_init(&gate[i], 0, 0);
+    notes = 0;
+    return 0;
+}
+
+// Also lets go what a failed test has left waiting.
+static int open_gates(void **state) {
+    (void)state;
+    for (int i = 0; i < 100; i++)
+        sem_post(&gate[i % GATES]);
+    cudaGetLastError();
+    return cudaDeviceSynchronize();
+}
+
+// Streams and events.
+
+static void launch_does_not_wait(void **state) {
+    (void)state;
+    cudaStream_t s = new_stream(0);
+    wait_at(s, &gate[0]);
+    note(s, 7);
+    assert_int_equal(notes, 0);
+    REFUSED(cudaErrorNotReady, cudaStreamQuery(s));
+    OK(cudaPeekAtLastError()); // not ready is an answer, not an error
+    sem_post(&gate[0]);
+    OK(cudaStreamSynchronize(s));
+    OK(cudaStreamQuery(s));
+    assert_int_equal(notes, 1);
+    assert_int_equal(noted[0], 7);
+    OK(cudaStreamDestroy(s));
+}
+
+static void arguments_are_copied(void **state) {
+    (void)state;
+    unsigned char most[CPU_LAUNCH_BYTES + 1] = {0};
+    int number = 1;
+    cudaStream_t s = new_stream(0);
+    wait_at(s, &gate[0]);
+    OK(cpu_launch(s, run_note, &number, sizeof number));
+    number = 2;
+    memcpy(most, &number, sizeof number);
+    OK(cpu_launch(s, run_note, most, CPU_LAUNCH_BYTES));
+    REFUSED(cudaErrorInvalidValue, cpu_launch(s, run_note, most, CPU_LAUNCH_BYTES + 1));
+    sem_post(&gate[0]);
+    OK(cudaStreamDestroy(s));
+    OK(cudaDeviceSynchronize());
+    assert_int_equal(noted[0], 1);
+    assert_int_equal(noted[1], 2);
+}
+
+// Two host threads that launch far more than a stream's ring holds (1024).
+enum { LAUNCHES = 20000 };
+static atomic_int next_number[2], out_of_order;
+static cudaStream_t crowded;
+
+static void run_numbered(void *arguments) {
+    int *a = arguments;
+    out_of_order += a[1] != next_number[a[0]]++;
+}
+
+static void *launch_many(void *thread) {
+    for (int i = 0; i < LAUNCHES; i++)
+        cpu_launch(crowded, run_numbered, (int[]){*(int *)thread, i}, 2 * sizeof(int));
+    return NULL;
+}
+
+static void full_queue_keeps_the_order(void **state) {
+    (void)state;
+    pthread_t other;
+    crowded = new_stream(cudaStreamNonBlocking);
+    next_number[0] = next_number[1] = out_of_order = 0;
+    assert_int_equal(pthread_create(&other, NULL, launch_many, &(int){1}), 0);
+    launch_many(&(int){0});
+    assert_int_equal(pthread_join(other, NULL), 0);
+    OK(cudaStreamSynchronize(crowded));
+    assert_int_equal(out_of_order, 0);
+    assert_int_equal(next_number[0], LAUNCHES);
+    assert_int_equal(next_number[1], LAUNCHES);
+    OK(cudaStreamDestroy(crowded));
+}
+
+// Each stream waits for the other, which only streams that run at the same time get through.
+static void streams_run_concurrently(void **state) {
+    (void)state;
+    cudaStream_t a = new_stream(0), b = new_stream(0);
+    wait_at(a, &gate[0]);
+    open_from(b, &gate[0]);
+    wait_at(b, &gate[1]);
+    open_from(a, &gate[1]);
+    OK(cudaDeviceSynchronize());
+    OK(cudaStreamDestroy(a));
+    OK(cudaStreamDestroy(b));
+}
+
+static void wait_event_orders_streams(void **state) {
+    (void)state;
+    cudaStream_t a = new_stream(0), b = new_stream(0);
+    cudaEvent_t e = new_event(cudaEventDisableTiming);
+    OK(cudaStreamWaitEvent(b, e, 0)); // never recorded: nothing to wait for
+    OK(cudaStreamSynchronize(b));
+    wait_at(a, &gate[0]);
+    note(a, 1);
+    OK(cudaEventRecord(e, a));
+    OK(cudaStreamWaitEvent(b, e, 0));
+    note(b, 2);
+    OK(cudaEventDestroy(e)); // what waits for it still does
+    REFUSED(cudaErrorNotReady, cudaStreamQuery(b));
+    sem_post(&gate[0]);
+    OK(cudaStreamSynchronize(b));
+    assert_int_equal(noted[0], 1);
+    assert_int_equal(noted[1], 2);
+    OK(cudaStreamDestroy(a));
+    OK(cudaStreamDestroy(b));
+}
+
+// A wait is for the record that was the last one when the wait was asked for.
+static void wait_event_keeps_its_record(void **state) {
+    (void)state;
+    cudaStream_t a = new_stream(0), b = new_stream(0), idle = new_stream(0);
+    cudaEvent_t e = new_event(0), at_end = new_event(0);
+    wait_at(a, &gate[0]);
+    note(a, 1);
+    OK(cudaEventRecord(e, a));
+    OK(cudaStreamWaitEvent(b, e, 0));
+    note(b, 2);
+    OK(cudaEventRecord(at_end, b));
+    OK(cudaEventRecord(e, idle));
+    OK(cudaEventSynchronize(e));     // its last record does not wait for a
+    for (int i = 0; i < 1000; i++) { // b has time to do it wrong
+        REFUSED(cudaErrorNotReady, cudaEventQuery(at_end));
+        sched_yield();
+    }
+    sem_post(&gate[0]);
+    OK(cudaEventSynchronize(at_end));
+    assert_int_equal(noted[0], 1);
+    assert_int_equal(noted[1], 2);
+    OK(cudaStreamDestroy(a));
+    OK(cudaStreamDestroy(b));
+    OK(cudaStreamDestroy(idle));
+    OK(cudaEventDestroy(e));
+    OK(cudaEventDestroy(at_end));
+}
+
+static void events_tell_what_is_done(void **state) {
+    (void)state;
+    float ms = -1;
+    cudaStream_t s = new_stream(0);
+    cudaEvent_t start = new_event(0), end = new_event(cudaEventBlockingSync),
+                untimed = new_event(cudaEventDisableTiming);
+    OK(cudaEventQuery(start)); // never recorded counts as done
+    OK(cudaEventSynchronize(start));
+    REFUSED(cudaErrorInvalidResourceHandle, cudaEventElapsedTime(&ms, start, end));
+    OK(cudaEventRecord(start, s));
+    wait_at(s, &gate[0]);
+    OK(cudaEventRecord(end, s));
+    OK(cudaEventRecord(untimed, s));
+    OK(cudaEventSynchronize(start));
+    REFUSED(cudaErrorNotReady, cudaEventQuery(end));
+    REFUSED(cudaErrorNotReady, cudaEventElapsedTime(&ms, start, end));
+    struct timespec before, after, pause = {0, 3000000};
+    clock_gettime(CLOCK_MONOTONIC, &before);
+    nanosleep(&pause, NULL); // the time to be measured
+    clock_gettime(CLOCK_MONOTONIC, &after);
+    double slept = (double)(after.tv_sec - before.tv_sec) * 1e3 +
+                   (double)(after.tv_nsec - before.tv_nsec) / 1e6;
+    sem_post(&gate[0]);
+    OK(cudaEventSynchronize(end));
+    OK(cudaEventQuery(end));
+    OK(cudaEventElapsedTime(&ms, start, end));
+    assert_true(ms >= (float)slept && ms < 60000);
+    float back = 0;
+    OK(cudaEventElapsedTime(&back, end, start));
+    assert_true(back == -ms);
+    REFUSED(cudaErrorInvalidResourceHandle, cudaEventElapsedTime(&ms, start, untimed));
+    OK(cudaStreamDestroy(s));
+    OK(cudaEventDestroy(start));
+    OK(cudaEventDestroy(end));
+    OK(cudaEventDestroy(untimed));
+}
+
+static void default_stream_takes_turns(void **state) {
+    (void)state;
+    cudaStream_t a = new_stream(0), b = new_stream(0), c = new_stream(cudaStreamNonBlocking);
+    wait_at(a, &gate[0]);
+    note(a, 1);
+    note(NULL, 2); // after a, which blocks
+    note(b, 3);    // after the default stream
+    REFUSED(cudaErrorNotReady, cudaStreamQuery(b));
+    note(c, 4); // does not take part
+    OK(cudaStreamSynchronize(c));
+    assert_int_equal(notes, 1);
+    sem_post(&gate[0]);
+    OK(cudaStreamSynchronize(b));
+    const int order[] = {4, 1, 2, 3};
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(noted[i], order[i]);
+    wait_at(c, &gate[1]);
+    note(NULL, 5);
+    OK(cudaStreamSynchronize(NULL)); // does not wait for c
+    REFUSED(cudaErrorNotReady, cudaStreamQuery(c));
+    sem_post(&gate[1]);
+    OK(cudaStreamDestroy(a));
+    OK(cudaStreamDestroy(b));
+    OK(cudaStreamDestroy(c));
+}
+
+// A program may poll the default stream as often as it likes while another stream is busy.
+static void query_never_waits(void **state) {
+    (void)state;
+    cudaStream_t a = new_stream(0);
+    wait_at(a, &gate[0]);
+    for (int i = 0; i < 3000; i++)
+        assert_int_equal(cudaStreamQuery(NULL), cudaErrorNotReady);
+    sem_post(&gate[0]);
+    OK(cudaStreamSynchronize(NULL));
+    OK(cudaStreamQuery(NULL));
+    OK(cudaStreamDestroy(a));
+}
+
+static void destroy_neither_waits_nor_loses_work(void **state) {
+    (void)state;
+    cudaStream_t s = new_stream(cudaStreamNonBlocking);
+    wait_at(s, &gate[0]);
+    for (int i = 0; i < 900; i++)
+        note(s, i);
+    OK(cudaStreamDestroy(s)); // does not wait
+    assert_int_equal(notes, 0);
+    sem_post(&gate[0]);
+    OK(cudaDeviceSynchronize());
+    assert_int_equal(notes, 900);
+    REFUSED(cudaErrorInvalidResourceHandle, cudaStreamSynchronize(s));
+}
+
+static void *streams_come_and_go(void *errors) {
+    for (int i = 0; i < 300; i++) {
+        cudaStream_t s = NULL;
+        cudaError_t error =
+            cudaStreamCreateWithFlags(&s, i % 2 ? cudaStreamNonBlocking : cudaStreamDefault);
+        for (int n = 0; n < 20 && !error; n++)
+            error = cpu_launch(s, run_note, &n, sizeof n);
+        *(int *)errors += error || cudaStreamDestroy(s);
+    }
+    return NULL;
+}
+
+// The device's list of streams changes while it is walked.
+static void synchronize_while_streams_come_and_go(void **state) {
+    (void)state;
+    int errors = 0, errors_of_other = 0;
+    pthread_t other;
+    assert_int_equal(pthread_create(&other, NULL, streams_come_and_go, &errors_of_other), 0);
+    for (int i = 0; i < 1000; i++) {
+        int number = i;
+        errors += cpu_launch(NULL, run_note, &number, sizeof number) || cudaDeviceSynchronize();
+    }
+    assert_int_equal(pthread_join(other, NULL), 0);
+    OK(cudaDeviceSynchronize());
+    assert_int_equal(errors + errors_of_other, 0);
+    assert_int_equal(notes, 1000 + 300 * 20);
+}
+
+static void bad_handles_are_refused(void **state) {
+    (void)state;
+    float ms;
+    cudaEvent_t e = new_event(0);
+    cudaStream_t s = new_stream(0), gone = s;
+    OK(cudaStreamDestroy(s));
+    REFUSED(cudaErrorInvalidResourceHandle, cudaStreamDestroy(gone));
+    REFUSED(cudaErrorInvalidResourceHandle, cudaStreamDestroy(NULL));
+    REFUSED(cudaErrorInvalidResourceHandle, cudaStreamQuery(gone));
+    REFUSED(cudaErrorInvalidResourceHandle, cudaStreamSynchronize(gone));
+    REFUSED(cudaErrorInvalidResourceHandle, cudaStreamWaitEvent(gone, e, 0));
+    REFUSED(cudaErrorInvalidResourceHandle, cudaStreamWaitEvent(NULL, NULL, 0));
+    REFUSED(cudaErrorInvalidResourceHandle, cudaEventRecord(e, gone));
+    REFUSED(cudaErrorInvalidResourceHandle, cudaEventRecord(NULL, NULL));
+    REFUSED(cudaErrorInvalidResourceHandle, cudaEventQuery(NULL));
+    REFUSED(cudaErrorInvalidResourceHandle, cudaEventSynchronize(NULL));
+    REFUSED(cudaErrorInvalidResourceHandle, cudaEventDestroy(NULL));
+    REFUSED(cudaErrorInvalidResourceHandle, cudaEventElapsedTime(&ms, NULL, e));
+    REFUSED(cudaErrorInvalidResourceHandle, cpu_launch(gone, run_note, &ms, sizeof ms));
+    REFUSED(cudaErrorInvalidValue, cudaStreamCreate(NULL));
+    REFUSED(cudaErrorInvalidValue, cudaStreamCreateWithFlags(&s, 2));
+    OK(cudaEventDestroy(e));
+}
+
+static void last_error_is_kept_until_read(void **state) {
+    (void)state;
+    OK(cudaGetLastError());
+    REFUSED(cudaErrorInvalidDevice, cudaSetDevice(-1));
+    OK(cudaDeviceSynchronize()); // a success leaves it
+    REFUSED(cudaErrorInvalidDevice, cudaPeekAtLastError());
+    REFUSED(cudaErrorInvalidDevice, cudaGetLastError());
+    OK(cudaPeekAtLastError());
+    OK(cudaGetLastError());
+}
+
+static void *last_error_of_another_thread(void *error) {
+    *(cudaError_t *)error = cudaGetLastError();
+    return NULL;
+}
+
+static void last_error_belongs_to_a_thread(void **state) {
+    (void)state;
+    cudaError_t error = cudaErrorUnknown;
+    pthread_t other;
+    REFUSED(cudaErrorInvalidDevice, cudaSetDevice(-1));
+    assert_int_equal(pthread_create(&other, NULL, last_error_of_another_thread, &error), 0);
+    assert_int_equal(pthread_join(other, NULL), 0);
+    OK(error);
+    REFUSED(cudaErrorInvalidDevice, cudaGetLastError());
+}
+
+// Memory.
+
+static float *device_floats(size_t count) {
+    float *pointer = NULL;
+    OK(cudaMalloc((void **)&pointer, count * sizeof *pointer));
+    return pointer;
+}
+
+static void fresh_memory_is_nan(void **state) {
+    (void)state;
+    float host[3000];
+    for (int round = 0; round < 2; round++) { // the second time, of memory that has been used
+        float *d = device_floats(3000);
+        OK(cudaMemcpy(host, d, sizeof host, cudaMemcpyDeviceToHost));
+        for (int i = 0; i < 3000; i++)
+            assert_true(isnan(host[i]));
+        OK(cudaMemset(d, 0, sizeof host));
+        OK(cudaFree(d));
+    }
+}
+
+static void copies_move_what_they_say(void **state) {
+    (void)state;
+    float host[100], back[100];
+    float *a = device_floats(100), *b = device_floats(100);
+    for (int i = 0; i < 100; i++)
+        host[i] = (float)i;
+    OK(cudaMemcpy(a, host, sizeof host, cudaMemcpyHostToDevice));
+    OK(cudaMemcpy(b, a, sizeof host, cudaMemcpyDeviceToDevice));
+    OK(cudaMemcpy(b + 10, a + 20, 5 * sizeof *a, cudaMemcpyDefault)); // a part of it
+    OK(cudaMemset(b + 50, 0, 3));                                     // the low bytes of a float
+    OK(cudaMemcpy(back, b, sizeof back, cudaMemcpyDeviceToHost));
+    for (int i = 0; i < 100; i++)
+        if (i != 50)
+            assert_true(back[i] == (float)(i >= 10 && i < 15 ? i + 10 : i));
+    uint32_t bits;
+    memcpy(&bits, &back[50], sizeof bits);
+    assert_int_equal(bits, 0x42000000); // 50 is 0x42480000
+    OK(cudaMemcpy(back, host, sizeof host, cudaMemcpyHostToHost));
+    assert_memory_equal(back, host, sizeof host);
+    OK(cudaMemcpy(NULL, NULL, 0, cudaMemcpyHostToDevice));
+    OK(cudaFree(a));
+    OK(cudaFree(b));
+}
+
+static void bad_copies_are_refused(void **state) {
+    (void)state;
+    char host[64] = "untouched";
+    char *d = (char *)device_floats(16), *freed = (char *)device_floats(16);
+    OK(cudaFree(freed));
+    const struct {
+        void *to;
+        const void *from;
+        size_t bytes;
+        int kind;
+    } wrong[] = {
+        {host, d, 64, cudaMemcpyHostToDevice},     {d, host, 64, cudaMemcpyDeviceToHost},
+        {host, host, 64, cudaMemcpyHostToDevice},  {host, host, 64, cudaMemcpyDeviceToHost},
+        {d, d, 64, cudaMemcpyHostToDevice},        {d, d, 64, cudaMemcpyDeviceToHost},
+        {d, host, 64, cudaMemcpyDeviceToDevice},   {host, d, 64, cudaMemcpyDeviceToDevice},
+        {host, d, 64, cudaMemcpyHostToHost},       {d, host, 64, cudaMemcpyHostToHost},
+        {d, d, 64, cudaMemcpyHostToHost},          {host, host, 64, cudaMemcpyDeviceToDevice},
+        {host, d, 65, cudaMemcpyDeviceToHost},     {d + 1, host, 64, cudaMemcpyHostToDevice},
+        {d - 1, host, 1, cudaMemcpyHostToDevice},  {d, host, (size_t)-1, cudaMemcpyHostToDevice},
+        {d + 64, host, 1, cudaMemcpyHostToDevice}, {host, freed, 64, cudaMemcpyDeviceToHost},
+        {NULL, d, 64, cudaMemcpyDeviceToHost},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        REFUSED(cudaErrorInvalidValue, cudaMemcpy(wrong[i].to, wrong[i].from, wrong[i].bytes,
+                                                  (enum cudaMemcpyKind)wrong[i].kind));
+    REFUSED(cudaErrorInvalidMemcpyDirection, cudaMemcpy(d, host, 64, (enum cudaMemcpyKind)5));
+    REFUSED(cudaErrorInvalidValue, cudaMemset(host, 1, 64));
+    REFUSED(cudaErrorInvalidValue, cudaMemset(d, 1, 65));
+    assert_string_equal(host, "untouched");
+    OK(cudaFree(d));
+}
+
+static void async_copies_are_asynchronous(void **state) {
+    (void)state;
+    float host = 1, back = 0, *d = device_floats(1);
+    cudaStream_t s = new_stream(cudaStreamNonBlocking);
+    wait_at(s, &gate[0]);
+    OK(cudaMemcpyAsync(d, &host, sizeof host, cudaMemcpyHostToDevice, s));
+    OK(cudaMemcpyAsync(&back, d, sizeof back, cudaMemcpyDeviceToHost, s));
+    OK(cudaMemsetAsync(d, 0, sizeof host, s));
+    assert_true(back == 0);
+    host = 2; // too early: the copy has not been made yet
+    sem_post(&gate[0]);
+    OK(cudaStreamSynchronize(s));
+    assert_true(back == 2);
+    OK(cudaMemcpy(&back, d, sizeof back, cudaMemcpyDeviceToHost));
+    assert_true(back == 0);
+    OK(cudaStreamDestroy(s));
+    OK(cudaFree(d));
+}
+
+static void free_waits_for_the_work(void **state) {
+    (void)state;
+    float *d = device_floats(1);
+    cudaStream_t s = new_stream(cudaStreamNonBlocking);
+    for (int i = 0; i < 500; i++)
+        note(s, i);
+    OK(cudaFree(d));
+    assert_int_equal(notes, 500);
+    OK(cudaStreamDestroy(s));
+}
+
+static void bad_frees_are_refused(void **state) {
+    (void)state;
+    float host, *d = device_floats(1000);
+    OK(cudaFree(NULL));
+    OK(cudaFreeHost(NULL));
+    REFUSED(cudaErrorInvalidValue, cudaFree(&host));
+    REFUSED(cudaErrorInvalidValue, cudaFree(d + 1));
+    REFUSED(cudaErrorInvalidValue, cudaFreeHost(d));
+    REFUSED(cudaErrorInvalidValue, cudaFreeHost(&host));
+    OK(cudaFree(d));
+    REFUSED(cudaErrorInvalidValue, cudaFree(d));
+    REFUSED(cudaErrorInvalidValue, cudaMalloc(NULL, 1));
+    OK(cudaMalloc((void **)&d, 0));
+    assert_null(d);
+}
+
+// Allocations of random sizes come and go, six of them seldom; none overlaps another, none is
+// forgotten.
+static void allocations_do_not_overlap_or_leak(void **state) {
+    (void)state;
+    enum { LIVE = 48, ROUNDS = 10000 };
+    static struct {
+        uintptr_t start;
+        size_t bytes;
+    } live[LIVE];
+    size_t left_before, left, total, used = 0;
+    unsigned random = 1;
+    OK(cudaMemGetInfo(&left_before, &total));
+    for (int round = 0; round < ROUNDS + LIVE; round++) {
+        random = random * 1664525u + 1013904223u;
+        int i = round >= ROUNDS ? round - ROUNDS
+                : round % 500   ? 6 + (int)(random >> 8) % (LIVE - 6)
+                                : round / 500 % 6;
+        used -= live[i].bytes;
+        OK(cudaFree((void *)live[i].start));
+        live[i].start = 0;
+        live[i].bytes = 0;
+        if (round >= ROUNDS)
+            continue;
+        size_t bytes = 1 + (random >> 12) % 40000;
+        void *pointer = NULL;
+        OK(cudaMalloc(&pointer, bytes));
+        uintptr_t start = (uintptr_t)pointer;
+        assert_int_equal(start % 256, 0);
+        for (int other = 0; other < LIVE; other++)
+            assert_true(start + bytes <= live[other].start ||
+                        live[other].start + live[other].bytes <= start);
+        live[i].start = start;
+        live[i].bytes = bytes;
+        used += bytes;
+        OK(cudaMemGetInfo(&left, &total));
+        assert_int_equal(left, left_before - used);
+    }
+    OK(cudaMemGetInfo(&left, &total));
+    assert_int_equal(left, left_before);
+}
+
+static void *allocate_and_use(void *errors) {
+    for (int i = 0; i < 1000; i++) {
+        char *d = NULL, back = 0;
+        *(int *)errors += cudaMalloc((void **)&d, 5000) || cudaMemset(d + 4999, 7, 1) ||
+                          cudaMemcpy(&back, d + 4999, 1, cudaMemcpyDeviceToHost) || back != 7 ||
+                          cudaFree(d);
+    }
+    return NULL;
+}
+
+static void threads_may_allocate(void **state) {
+    (void)state;
+    int errors[2] = {0, 0};
+    pthread_t other;
+    assert_int_equal(pthread_create(&other, NULL, allocate_and_use, &errors[1]), 0);
+    allocate_and_use(&errors[0]);
+    assert_int_equal(pthread_join(other, NULL), 0);
+    assert_int_equal(errors[0] + errors[1], 0);
+}
+
+static void pinned_memory_is_for_both_sides(void **state) {
+    (void)state;
+    float *pinned = NULL, *d = device_floats(100);
+    OK(cudaMallocHost((void **)&pinned, 100 * sizeof *pinned));
+    assert_true(isnan(pinned[99]));
+    fill_uniform(d, 100, 1, 1, 0, NULL);
+    fill_uniform(pinned, 100, 1, 1, 0, NULL);
+    OK(cudaDeviceSynchronize());
+    float copy[100];
+    OK(cudaMemcpy(copy, d, sizeof copy, cudaMemcpyDeviceToHost));
+    assert_memory_equal(copy, pinned, sizeof copy);
+    pinned[3] = 5;
+    OK(cudaMemcpy(d, pinned, sizeof copy, cudaMemcpyHostToDevice));
+    OK(cudaMemcpy(copy, d, sizeof copy, cudaMemcpyDeviceToHost));
+    assert_true(copy[3] == 5);
+    OK(cudaFreeHost(pinned));
+    OK(cudaFree(d));
+}
+
+static void pinned_memory_takes_flags(void **state) {
+    (void)state;
+    float *pinned = NULL, *d = device_floats(1), copy = 5;
+    OK(cudaHostAlloc((void **)&pinned, sizeof *pinned,
+                     cudaHostAllocPortable | cudaHostAllocMapped));
+    assert_true(isnan(*pinned));
+    OK(cudaMemcpy(d, &copy, sizeof copy, cudaMemcpyHostToDevice));
+    OK(cudaMemcpyAsync(pinned, d, sizeof copy, cudaMemcpyDeviceToHost, NULL));
+    OK(cudaDeviceSynchronize());
+    assert_true(*pinned == 5);
+    REFUSED(cudaErrorInvalidValue, cudaHostAlloc((void **)&pinned, 4, 8));
+    REFUSED(cudaErrorInvalidValue, cudaHostAlloc(NULL, 4, cudaHostAllocDefault));
+    OK(cudaFreeHost(pinned));
+    OK(cudaFree(d));
+}
+
+static void sizes_are_parsed(void **state) {
+    (void)state;
+    assert_int_equal(cpu_parse_size("512"), 512);
+    assert_int_equal(cpu_parse_size("1.5K"), 1536);
+    assert_int_equal(cpu_parse_size("64M"), 64 << 20);
+    assert_int_equal(cpu_parse_size("2G"), (size_t)2 << 30);
+    assert_int_equal(cpu_parse_size("1T"), (size_t)1 << 40);
+    const char *wrong[] = {"", "M", "0", "-1M", "64MB", "64 M", "64m", "nan", "inf", "9e99"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_int_equal(cpu_parse_size(wrong[i]), 0);
+}
+
+// The tests that follow run alone.
+
+enum { ALLOCATED_AT = __LINE__ + 4 };
+static float *allocate_weights(void) {
+    float *weights = NULL;
+    device_floats(1); // so that it is not the first
+    OK(cudaMalloc((void **)&weights, 400));
+    return weights;
+}
+
+static void host_reads(void **state) {
+    (void)state;
+    volatile float *weights = allocate_weights();
+    exit(weights[3] == 0);
+}
+
+static void host_writes(void **state) {
+    (void)state;
+    volatile float *weights = allocate_weights();
+    weights[99] = 1;
+}
+
+static void host_reads_freed(void **state) {
+    (void)state;
+    volatile float *weights = allocate_weights();
+    OK(cudaFree((void *)weights));
+    exit(weights[0] == 0);
+}
+
+static void host_faults_elsewhere(void **state) {
+    (void)state;
+    signal(SIGSEGV, SIG_DFL); // what the device's handler must hand it on to
+    allocate_weights();
+    volatile float *volatile nowhere = (float *)64;
+    *nowhere = 1;
+}
+
+static void run_write(void *arguments) {
+    **(volatile float **)arguments = 1;
+}
+
+// A kernel that writes so many bytes beyond the start.
+static void kernel_writes_at(size_t offset, int freed) {
+    float *weights = allocate_weights();
+    char *view = cpu_view(weights, 400);
+    assert_non_null(view);
+    if (freed)
+        OK(cudaFree(weights));
+    view += offset;
+    OK(cpu_launch(NULL, run_write, &view, sizeof view));
+    OK(cudaDeviceSynchronize());
+}
+
+static void kernel_overruns(void **state) {
+    (void)state;
+    kernel_writes_at(4096, 0);
+}
+
+static void kernel_writes_freed(void **state) {
+    (void)state;
+    kernel_writes_at(0, 1);
+}
+
+static void kernel_gets_host_pointer(void **state) {
+    (void)state;
+    float host[4] = {0}, *d = device_floats(4);
+    sgd_step(d, host, d, 4, 1, 1, 0, NULL);
+}
+
+static void kernel_gets_too_little(void **state) {
+    (void)state;
+    float *d = device_floats(4);
+    sgd_step(d, d, d, 5, 1, 1, 0, NULL);
+}
+
+static void memory_is_limited(void **state) {
+    (void)state;
+    char *a, *b;
+    size_t left, total, limit = 64 << 20;
+    OK(cudaMemGetInfo(&left, &total));
+    assert_int_equal(total, limit);
+    assert_int_equal(left, limit);
+    OK(cudaMalloc((void **)&a, limit - 1000));
+    REFUSED(cudaErrorMemoryAllocation, cudaMalloc((void **)&b, 1001));
+    assert_null(b);
+    REFUSED(cudaErrorMemoryAllocation, cudaGetLastError());
+    REFUSED(cudaErrorMemoryAllocation, cudaMalloc((void **)&b, (size_t)-1));
+    OK(cudaMalloc((void **)&b, 1000));
+    OK(cudaMemGetInfo(&left, &total));
+    assert_int_equal(left, 0);
+    OK(cudaSetDevice(1)); // has memory of its own
+    OK(cudaMemGetInfo(&left, &total));
+    assert_int_equal(left, limit);
+    OK(cudaSetDevice(0));
+    OK(cudaFree(a));
+    OK(cudaMemGetInfo(&left, &total));
+    assert_int_equal(left, limit - 1000);
+    OK(cudaMalloc((void **)&a, limit - 1000));
+    OK(cudaFree(b));
+    OK(cudaFree(a));
+    OK(cudaMemGetInfo(&left, &total));
+    assert_int_equal(left, limit);
+}
+
+// As under a batch system's ulimit -v: so few addresses are left that they are soon used again.
+static void addresses_are_few(void **state) {
+    unsigned long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    assert_true(f && fscanf(f, "%lu", &pages) == 1);
+    fclose(f);
+    rlim_t most = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + (200 << 20);
+    assert_int_equal(setrlimit(RLIMIT_AS, &(struct rlimit){most, most}), 0);
+    allocations_do_not_overlap_or_leak(state);
+}
+
+static void first_call(void **state) {
+    (void)state;
+    cudaGetDevice(&(int){0});
+}
+
+static int wait_for(pid_t child) {
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return status;
+}
+
+static void child_of_a_user_is_refused(void **state) {
+    (void)state;
+    int n, wrong = 0;
+    float ms, host = 3, *d = device_floats(1);
+    void *pointer;
+    size_t left, total;
+    struct cudaDeviceProp properties;
+    char id[16];
+    cudaStream_t s = new_stream(0), other;
+    cudaEvent_t e = new_event(0), f;
+    cublasHandle_t blas;
+    assert_int_equal(cublasCreate(&blas), CUBLAS_STATUS_SUCCESS);
+    pid_t child = fork();
+    if (child == 0) {
+        const cudaError_t errors[] = {
+            cudaGetDeviceCount(&n),
+            cudaSetDevice(0),
+            cudaGetDevice(&n),
+            cudaGetDeviceProperties(&properties, 0),
+            cudaDeviceGetPCIBusId(id, sizeof id, 0),
+            cudaDeviceGetAttribute(&n, cudaDevAttrPciBusId, 0),
+            cudaDeviceReset(),
+            cudaDeviceSynchronize(),
+            cudaMalloc(&pointer, 1),
+            cudaFree(d),
+            cudaMallocHost(&pointer, 1),
+            cudaHostAlloc(&pointer, 1, 0),
+            cudaFreeHost(&host),
+            cudaMemGetInfo(&left, &total),
+            cudaMemcpy(d, &host, sizeof host, cudaMemcpyHostToDevice),
+            cudaMemcpyAsync(d, &host, sizeof host, cudaMemcpyHostToDevice, s),
+            cudaMemset(d, 0, 4),
+            cudaMemsetAsync(d, 0, 4, s),
+            cudaStreamCreate(&other),
+            cudaStreamCreateWithFlags(&other, 0),
+            cudaStreamCreateWithPriority(&other, 0, 0),
+            cudaDeviceGetStreamPriorityRange(&n, &n),
+            cudaStreamSynchronize(s),
+            cudaStreamSynchronize(NULL),
+            cudaStreamQuery(s),
+            cudaStreamWaitEvent(s, e, 0),
+            cudaStreamDestroy(s),
+            cudaEventCreate(&f),
+            cudaEventCreateWithFlags(&f, 0),
+            cudaEventRecord(e, s),
+            cudaEventSynchronize(e),
+            cudaEventQuery(e),
+            cudaEventElapsedTime(&ms, e, e),
+            cudaEventDestroy(e),
+            cpu_launch(s, run_note, &n, sizeof n),
+            cudaPeekAtLastError(),
+            cudaGetLastError(),
+        };
+        for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+            wrong += errors[i] != cudaErrorInitializationError;
+        wrong += cublasCreate(&blas) != CUBLAS_STATUS_NOT_INITIALIZED;
+        wrong += cublasSgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 1, &host, d, 1, d, 1, &host, d,
+                             1) != CUBLAS_STATUS_NOT_INITIALIZED;
+        _exit(wrong);
+    }
+    assert_int_equal(wait_for(child), 0);
+    OK(cudaMemcpyAsync(d, &host, sizeof host, cudaMemcpyHostToDevice, s));
+    OK(cudaMemcpyAsync(&ms, d, sizeof ms, cudaMemcpyDeviceToHost, s));
+    OK(cudaStreamSynchronize(s));
+    assert_true(ms == 3);
+    OK(cudaEventDestroy(e));
+    assert_int_equal(cublasDestroy(blas), CUBLAS_STATUS_SUCCESS);
+}
+
+// The fork comes while another thread is inside the device, whose lock the child never gets back.
+static void child_of_a_user_launches_a_kernel(void **state) {
+    (void)state;
+    float *d = device_floats(1);
+    pthread_mutex_lock(&cpu_lock);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(10);
+        sgd_step(d, d, d, 1, 1, 1, 0, NULL);
+        _exit(0);
+    }
+    pthread_mutex_unlock(&cpu_lock);
+    int status = wait_for(child);
+    assert_true(WIFEXITED(status));
+    exit(WEXITSTATUS(status));
+}
+
+static void children_may_use_what_the_parent_has_not(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            float one = 1, *d = NULL;
+            _exit(cudaSetDevice(i) || cudaMalloc((void **)&d, 4) ||
+                  cudaMemcpy(d, &one, 4, cudaMemcpyHostToDevice) || cudaFree(d));
+        }
+        assert_int_equal(wait_for(child), 0);
+    }
+    first_call(state);
+    OK(cudaGetLastError());
+}
+
+static atomic_int computing;
+
+static void run_long(void *arguments) {
+    struct timespec pause = {0, 100000000}; // the time that it computes
+    computing = 1;
+    sem_post(*(sem_t **)arguments);
+    nanosleep(&pause, NULL);
+    computing = 0;
+}
+
+static void libraries_are_unloaded(void) {
+    _exit(computing ? 9 : 3);
+}
+
+// What a kernel uses must not be taken away under its hands: the device stops before libraries go.
+// What waits does not hold the exit up.
+static void exit_while_kernels_run(void **state) {
+    atexit(libraries_are_unloaded); // handlers run in reverse order, so this one after the device's
+    close_gates(state);
+    cudaStream_t s = new_stream(0), waiting = new_stream(0);
+    cudaEvent_t e = new_event(0);
+    sem_t *begun = &gate[0];
+    OK(cpu_launch(s, run_long, &begun, sizeof begun));
+    OK(cpu_launch(s, run_long, &begun, sizeof begun));
+    OK(cudaEventRecord(e, s));
+    OK(cudaStreamWaitEvent(waiting, e, 0));
+    sem_wait(begun);
+    exit(0);
+}
+
+// The library of products must not lose what it needs, either. Without that, some of the children
+// would crash.
+static void exit_while_products_run(void **state) {
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        int status;
+        if (fork() == 0) {
+            enum { N = 512 };
+            const float one = 1, zero = 0;
+            cublasHandle_t blas;
+            float *x = NULL;
+            cublasCreate(&blas);
+            cudaMalloc((void **)&x, 3 * N * N * sizeof *x);
+            for (int product = 0; product < 5; product++)
+                cublasSgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, N, N, N, &one, x, N, x + N * N, N,
+                            &zero, x + 2 * N * N, N);
+            exit(3);
+        }
+        assert_true(wait(&status) > 0);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 3);
+    }
+    exit(0);
+}
+
+static void three_devices(void **state) {
+    (void)state;
+    int n = 0, current = -1;
+    struct cudaDeviceProp properties;
+    char id[16];
+    OK(cudaGetDeviceCount(&n));
+    assert_int_equal(n, 3);
+    REFUSED(cudaErrorInvalidDevice, cudaSetDevice(3));
+    REFUSED(cudaErrorInvalidDevice, cudaSetDevice(-1));
+    REFUSED(cudaErrorInvalidDevice, cudaGetDeviceProperties(&properties, 3));
+    REFUSED(cudaErrorInvalidDevice, cudaDeviceGetPCIBusId(id, sizeof id, 3));
+    OK(cudaGetDevice(&current));
+    assert_int_equal(current, 0);
+    OK(cudaSetDevice(2));
+    OK(cudaGetDevice(&current));
+    assert_int_equal(current, 2);
+    OK(cudaGetDeviceProperties(&properties, 2));
+    assert_non_null(strstr(properties.name, "CPU device"));
+    assert_non_null(strstr(properties.name, "no GPU"));
+    assert_int_equal(properties.pciBusID, 2);
+    OK(cudaDeviceGetPCIBusId(id, sizeof id, 2));
+    assert_string_equal(id, "0000:02:00.0");
+    const struct {
+        enum cudaDeviceAttr attribute;
+        int value;
+    } known[] = {{cudaDevAttrMultiProcessorCount, properties.multiProcessorCount},
+                 {cudaDevAttrPciBusId, 2},
+                 {cudaDevAttrPciDeviceId, 0},
+                 {cudaDevAttrPciDomainId, 0},
+                 {cudaDevAttrComputeCapabilityMajor, properties.major},
+                 {cudaDevAttrComputeCapabilityMinor, properties.minor}};
+    for (int i = 0, value = -1; i < 6; i++, value = -1) {
+        OK(cudaDeviceGetAttribute(&value, known[i].attribute, 2));
+        assert_int_equal(value, known[i].value);
+    }
+    REFUSED(cudaErrorInvalidDevice, cudaDeviceGetAttribute(&n, cudaDevAttrPciBusId, 3));
+    REFUSED(cudaErrorInvalidValue, cudaDeviceGetAttribute(&n, (enum cudaDeviceAttr)0, 2));
+    REFUSED(cudaErrorInvalidValue, cudaDeviceGetAttribute(NULL, cudaDevAttrPciBusId, 2));
+}
+
+// What is queued is done; then the device has no streams and no memory in use, and works again.
+static void device_is_reset(void **state) {
+    (void)state;
+    float host = 0, *kept = device_floats(1000), *d;
+    cudaStream_t other, s;
+    OK(cudaStreamCreate(&other));
+    OK(cudaSetDevice(1));
+    d = device_floats(1000);
+    s = new_stream(0);
+    OK(cudaMemsetAsync(d, 0, 4000, s));
+    OK(cudaMemcpyAsync(&host, d, sizeof host, cudaMemcpyDeviceToHost, s));
+    OK(cudaDeviceReset());
+    REFUSED(cudaErrorInvalidResourceHandle, cudaStreamQuery(s));
+    REFUSED(cudaErrorInvalidValue, cudaFree(d));
+    assert_null(cpu_view(d, 1));
+    size_t left = 0, total = 1;
+    OK(cudaMemGetInfo(&left, &total));
+    assert_int_equal(left, total);
+    d = device_floats(1000);
+    OK(cudaMemset(d, 0, 4000));
+    OK(cudaFree(d));
+    OK(cudaSetDevice(0)); // untouched
+    OK(cudaMemsetAsync(kept, 0, 4000, other));
+    OK(cudaStreamSynchronize(other));
+    OK(cudaStreamDestroy(other));
+    OK(cudaFree(kept));
+}
+
+static void two_visible_devices(void **state) {
+    (void)state;
+    int n = 0;
+    struct cudaDeviceProp first, second;
+    OK(cudaGetDeviceCount(&n));
+    assert_int_equal(n, 2);
+    OK(cudaGetDeviceProperties(&first, 0));
+    OK(cudaGetDeviceProperties(&second, 1));
+    assert_int_equal(first.pciBusID, 3);
+    assert_int_equal(second.pciBusID, 0);
+    REFUSED(cudaErrorInvalidDevice, cudaSetDevice(2));
+}
+
+static void one_visible_device(void **state) {
+    (void)state;
+    int n = 0;
+    OK(cudaGetDeviceCount(&n));
+    assert_int_equal(n, 1);
+}
+
+static void no_visible_device(void **state) {
+    (void)state;
+    int n;
+    void *pointer;
+    REFUSED(cudaErrorNoDevice, cudaGetDeviceCount(&n));
+    REFUSED(cudaErrorNoDevice, cudaSetDevice(0));
+    REFUSED(cudaErrorNoDevice, cudaMalloc(&pointer, 1));
+    REFUSED(cudaErrorNoDevice, cudaGetLastError());
+}
+
+static void at_least_two_devices(void **state) {
+    (void)state;
+    int n = 0;
+    OK(cudaGetDeviceCount(&n));
+    assert_int_equal(n, sysconf(_SC_NPROCESSORS_ONLN) < 2 ? 2 : sysconf(_SC_NPROCESSORS_ONLN));
+}
+
+static atomic_int written, seen;
+
+static void run_set(void *arguments) {
+    written = *(int *)arguments;
+}
+
+static void run_see(void *arguments) {
+    seen = written == *(int *)arguments;
+}
+
+// How often stream b reads before stream a has written.
+static int reads_too_early(cudaStream_t a, cudaStream_t b, int with_wait) {
+    int early = 0;
+    cudaEvent_t e = new_event(cudaEventDisableTiming);
+    for (int round = 1; round <= 100; round++) {
+        OK(cpu_launch(a, run_set, &round, sizeof round));
+        OK(cudaEventRecord(e, a));
+        if (with_wait)
+            OK(cudaStreamWaitEvent(b, e, 0));
+        OK(cpu_launch(b, run_see, &round, sizeof round));
+        OK(cudaDeviceSynchronize());
+        early += !seen;
+    }
+    OK(cudaEventDestroy(e));
+    return early;
+}
+
+// 200 operations, of which a quarter is to wait for half a millisecond on average.
+static void chaos_delays_operations(void **state) {
+    (void)state;
+    float ms = 0;
+    cudaEvent_t start = new_event(0), end = new_event(0);
+    OK(cudaEventRecord(start, NULL));
+    for (int i = 0; i < 200; i++)
+        note(NULL, i);
+    OK(cudaEventRecord(end, NULL));
+    OK(cudaEventSynchronize(end));
+    OK(cudaEventElapsedTime(&ms, start, end));
+    assert_true(ms > 10);
+    OK(cudaEventDestroy(start));
+    OK(cudaEventDestroy(end));
+}
+
+static void chaos_shows_a_missing_wait(void **state) {
+    (void)state;
+    cudaStream_t a = new_stream(cudaStreamNonBlocking), b = new_stream(cudaStreamNonBlocking);
+    assert_int_equal(reads_too_early(a, b, 1), 0);
+    assert_in_range(reads_too_early(a, b, 0), 1, 99);
+    OK(cudaStreamDestroy(a));
+    OK(cudaStreamDestroy(b));
+}
+
+static pthread_t sharer;
+static atomic_int elements_done;
+
+// A helper ends its element when 7 others are done, or after 10 seconds.
+static void run_held_up(void *arguments, size_t from, size_t to) {
+    double end = cpu_now() + 10;
+    (void)arguments;
+    while (!pthread_equal(pthread_self(), sharer) && elements_done < 7 && cpu_now() < end)
+        sched_yield();
+    elements_done += (int)(to - from);
+}
+
+static void a_helper_that_is_held_up_holds_up_its_own_piece_only(void **state) {
+    (void)state;
+    sharer = pthread_self();
+    double begin = cpu_now();
+    cpu_share(run_held_up, NULL, 8, 1);
+    assert_int_equal(elements_done, 8);
+    assert_true(cpu_now() - begin < 10);
+}
+
+struct alone {
+    const char *name, *environment;
+    CMUnitTestFunction run;
+    int status;           // exit code, or a signal's number with a minus
+    const char *lines[4]; // what its one line on stderr must hold; none: it prints nothing
+};
+
+static void run_alone(void **state) {
+    const struct alone *test = *state;
+    char program[1000] = "", command[1200], output[4000];
+    assert_true(readlink("/proc/self/exe", program, sizeof program - 1) > 0);
+    snprintf(command, sizeof command,
+             "exec env CMOCKA_MESSAGE_OUTPUT=stdout %s '%s' %s 2>&1 >/dev/null", test->environment,
+             program, test->name);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    size_t n = fread(output, 1, sizeof output - 2, pipe), lines = 0;
+    output[n] = output[n + 1] = 0;
+    int status = pclose(pipe);
+    for (const char *line = output; *line; line += strcspn(line, "\n") + 1)
+        lines += *line != '['; // cmocka's own
+    int right = (WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status)) == test->status &&
+                lines == (test->lines[0] != NULL);
+    for (int i = 0; i < 4 && test->lines[i]; i++) {
+        char expected[100]; // %d stands for the line of allocate_weights
+        snprintf(expected, sizeof expected, test->lines[i], ALLOCATED_AT);
+        right = right && strstr(output, expected);
+    }
+    if (!right)
+        fail_msg("%s %s: wait status %#x, on stderr: %s", test->environment, test->name, status,
+                 output);
+}
+
+#define ALONE(test, environment, ...)                                                              \
+    {                                                                                              \
+#test " " environment, run_alone, NULL, NULL, &(struct alone) {                            \
+#test, environment, test, __VA_ARGS__                                                  \
+        }                                                                                          \
+    }
+#define HERE(test) cmocka_unit_test_setup_teardown(test, close_gates, open_gates)
+
+static const struct CMUnitTest tests[] = {
+    HERE(launch_does_not_wait),
+    HERE(arguments_are_copied),
+    HERE(full_queue_keeps_the_order),
+    HERE(streams_run_concurrently),
+    HERE(wait_event_orders_streams),
+    HERE(wait_event_keeps_its_record),
+    HERE(events_tell_what_is_done),
+    HERE(default_stream_takes_turns),
+    HERE(query_never_waits),
+    HERE(destroy_neither_waits_nor_loses_work),
+    HERE(synchronize_while_streams_come_and_go),
+    HERE(bad_handles_are_refused),
+    HERE(last_error_is_kept_until_read),
+    HERE(last_error_belongs_to_a_thread),
+    HERE(fresh_memory_is_nan),
+    HERE(copies_move_what_they_say),
+    HERE(bad_copies_are_refused),
+    HERE(async_copies_are_asynchronous),
+    HERE(free_waits_for_the_work),
+    HERE(bad_frees_are_refused),
+    HERE(allocations_do_not_overlap_or_leak),
+    HERE(threads_may_allocate),
+    HERE(pinned_memory_is_for_both_sides),
+    HERE(pinned_memory_takes_flags),
+    HERE(sizes_are_parsed),
+    ALONE(host_reads, "", 1,
+          {"host code touched byte 12 of the 400 bytes from cudaMalloc(&weights)",
+           "test_cpu_device.c:%d;", "cudaMemcpy"}),
+    ALONE(host_writes, "", 1,
+          {"host code touched byte 396 of the 400 bytes", "c:%d;", "cudaMemcpy"}),
+    ALONE(host_reads_freed, "", 1, {"host code touched", "not allocated (freed"}),
+    ALONE(host_faults_elsewhere, "", -SIGSEGV, {NULL}),
+    ALONE(kernel_overruns, "", 1, {"a kernel touched byte 4096 of the 400 bytes", "c:%d;"}),
+    ALONE(kernel_writes_freed, "", 1, {"a kernel touched", "not allocated (freed"}),
+    ALONE(kernel_gets_host_pointer, "", 1,
+          {"sgd_step: gradients", "is not device memory", "cudaMemcpy"}),
+    ALONE(kernel_gets_too_little, "", 1,
+          {"sgd_step: parameters: 20 bytes", "not all inside one allocation"}),
+    ALONE(memory_is_limited, "CPU_DEVICES=2 CPU_DEVICE_MEMORY=64M", 0, {NULL}),
+    ALONE(addresses_are_few, "", 0, {NULL}),
+    ALONE(first_call, "CPU_DEVICE_MEMORY=64MB", 1, {"error: CPU_DEVICE_MEMORY=64MB: want a size"}),
+    ALONE(first_call, "CPU_DEVICE_MEMORY=0", 1, {"error: CPU_DEVICE_MEMORY=0: want a size"}),
+    ALONE(first_call, "CPU_DEVICE_MEMORY=", 1, {"error: CPU_DEVICE_MEMORY=: want a size"}),
+    ALONE(first_call, "CPU_DEVICES=two", 1, {"error: CPU_DEVICES=two: want a whole number"}),
+    ALONE(first_call, "CPU_DEVICES=0", 1, {"error: CPU_DEVICES=0: want a whole number"}),
+    ALONE(first_call, "CPU_DEVICE_CHAOS=-1", 1,
+          {"error: CPU_DEVICE_CHAOS=-1: want a whole number"}),
+    ALONE(first_call, "CPU_DEVICE_CHECK=yes", 1, {"error: CPU_DEVICE_CHECK=yes: want 1 or 0"}),
+    ALONE(child_of_a_user_is_refused, "", 0, {NULL}),
+    ALONE(child_of_a_user_launches_a_kernel, "", 1, {"initialization error"}),
+    ALONE(children_may_use_what_the_parent_has_not, "CPU_DEVICES=2", 0, {NULL}),
+    ALONE(exit_while_kernels_run, "", 3, {NULL}),
+    ALONE(exit_while_products_run, "", 0, {NULL}),
+    ALONE(at_least_two_devices, "", 0, {NULL}),
+    ALONE(three_devices, "CPU_DEVICES=3", 0, {NULL}),
+    ALONE(device_is_reset, "CPU_DEVICES=2", 0, {NULL}),
+    ALONE(two_visible_devices, "CPU_DEVICES=4 CUDA_VISIBLE_DEVICES=3,0", 0, {NULL}),
+    ALONE(one_visible_device, "CPU_DEVICES=4 CUDA_VISIBLE_DEVICES=1,9,0", 0, {NULL}),
+    ALONE(no_visible_device, "CUDA_VISIBLE_DEVICES=", 0, {NULL}),
+    ALONE(no_visible_device, "CUDA_VISIBLE_DEVICES=-1", 0, {NULL}),
+    ALONE(a_helper_that_is_held_up_holds_up_its_own_piece_only, "OMP_NUM_THREADS=2", 0, {NULL}),
+    ALONE(chaos_delays_operations, "CPU_DEVICE_CHAOS=1", 0, {NULL}),
+    ALONE(chaos_shows_a_missing_wait, "CPU_DEVICE_CHAOS=1", 0, {NULL}),
+    ALONE(chaos_shows_a_missing_wait, "CPU_DEVICE_CHAOS=2", 0, {NULL}),
+    ALONE(chaos_shows_a_missing_wait, "CPU_DEVICE_CHAOS=3", 0, {NULL}),
+};
+
+int main(int argc, char **argv) {
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}); // several tests die on purpose
+    alarm(120);                                     // instead of hanging for ever
+    for (size_t i = 0; argc > 1 && i < sizeof tests / sizeof *tests; i++) {
+        const struct alone *a = tests[i].initial_state;
+        const struct CMUnitTest only[] = {{argv[1], a ? a->run : NULL, NULL, NULL, NULL}};
+        if (a && !strcmp(a->name, argv[1]))
+            return cmocka_run_group_tests(only, NULL, NULL);
+    }
+    const char *ours[] = {"CPU_DEVICES", "CPU_DEVICE_MEMORY", "CPU_DEVICE_CHAOS",
+                          "CUDA_VISIBLE_DEVICES"};
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+        unsetenv(ours[i]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,549 @@
+// cuBLAS of the CPU device against sums in double precision, and against what the manual refuses.
+#include "common/device.h"
+#include "cpu_device/internal.h"
+#include "tests/unit/device_arrays.h"
+#include <cublas_v2.h>
+#include <float.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static cublasHandle_t blas;
+
+// A floating-point format: bits of the significand, exponent of the smallest number, largest
+// number.
+struct format {
+    cudaDataType type;
+    int bytes, precision, smallest;
+    double largest;
+};
+static const struct format fp32 = {CUDA_R_32F, 4, 24, -149, FLT_MAX},
+                           fp16 = {CUDA_R_16F, 2, 11, -24, 65504},
+                           bf16 = {CUDA_R_16BF, 2, 8, -133, 0x1.fep127};
+
+// Power of two that the last bit of x stands for.
+static int last_bit(const struct format *f, double x) {
+    int exponent;
+    frexp(x, &exponent);
+    return x != 0 && exponent - f->precision > f->smallest ? exponent - f->precision : f->smallest;
+}
+
+// To the nearest number of the format, ties to even.
+static double rounded(const struct format *f, double x) {
+    if (!isfinite(x) || x == 0)
+        return x;
+    double r = ldexp(nearbyint(ldexp(x, -last_bit(f, x))), last_bit(f, x));
+    return fabs(r) > f->largest ? copysign(INFINITY, x) : r;
+}
+
+static double load(const struct format *f, const void *array, size_t i) {
+    if (f->type == CUDA_R_32F)
+        return ((const float *)array)[i];
+    unsigned bits = ((const uint16_t *)array)[i], hidden = 1u << (f->precision - 1);
+    unsigned exponent = (bits & 0x7fff) / hidden, fraction = bits % hidden;
+    double x = exponent ? ldexp(fraction + hidden, (int)exponent - 1 + f->smallest)
+                        : ldexp(fraction, f->smallest);
+    if (exponent == 0x7fff / hidden)
+        x = fraction ? NAN : INFINITY;
+    return bits >> 15 ? -x : x;
+}
+
+static void store(const struct format *f, void *array, size_t i, double x) {
+    if (f->type == CUDA_R_32F) {
+        ((float *)array)[i] = (float)x;
+        return;
+    }
+    double r = fabs(rounded(f, x));
+    int bit = last_bit(f, r);
+    unsigned bits = isnan(x) ? 0x7fff : (unsigned)((bit - f->smallest) << (f->precision - 1));
+    ((uint16_t *)array)[i] =
+        (uint16_t)((x < 0 ? 0x8000 : 0) + (isnan(x) ? bits : bits + (unsigned)ldexp(r, -bit)));
+}
+
+static void formats_are_what_the_test_says(void **state) {
+    (void)state;
+    for (unsigned bits = 0; bits < 0x10000; bits++)
+        for (int i = 0; i < 2; i++) {
+            const struct format *f = i ? &fp16 : &bf16;
+            uint16_t from[2] = {(uint16_t)bits}, to[2];
+            double x = load(f, from, 0);
+            if (!isfinite(x) || bits == 0x8000)
+                continue;
+            assert_true(rounded(f, x) == x);
+            store(f, to, 0, x);
+            assert_int_equal(from[0], to[0]);
+        }
+    uint16_t one_and_a_half[] = {0x3e00, 0x3fc0}, smallest[] = {1, 1};
+    assert_true(load(&fp16, one_and_a_half, 0) == 1.5 && load(&bf16, one_and_a_half, 1) == 1.5);
+    assert_true(load(&fp16, smallest, 0) == 0x1p-24 && load(&bf16, smallest, 0) == 0x1p-133);
+}
+
+// A column-major matrix of random numbers in -1..1 (or of one value), its padding left to the
+// guards.
+static void *random_matrix(const struct format *f, int rows, int cols, int ld, uint64_t seed,
+                           double value) {
+    void *matrix = new_array((size_t)f->bytes * (size_t)ld * (size_t)cols);
+    for (int c = 0; c < cols; c++)
+        for (int r = 0; r < rows; r++) {
+            size_t i = (size_t)c * (size_t)ld + (size_t)r;
+            store(f, matrix, i, isnan(value) ? value : 2 * rng_uniform(seed, i) - 1);
+        }
+    return matrix;
+}
+
+static void check_gemm(const struct format *in, const struct format *out, int transa, int transb,
+                       int m, int n, int k, int padding, float alpha, float beta) {
+    int a_rows = transa ? k : m, a_cols = transa ? m : k, b_rows = transb ? n : k,
+        b_cols = transb ? k : n;
+    int lda = a_rows + padding + !a_rows, ldb = b_rows + padding + !b_rows, ldc = m + padding;
+    void *a = random_matrix(in, a_rows, a_cols, lda, 1, 0),
+         *b = random_matrix(in, b_rows, b_cols, ldb, 2, 0);
+    void *c = random_matrix(out, m, n, ldc, 3, beta == 0 ? NAN : 0); // times 0, NaN must vanish
+    size_t bytes = (size_t)out->bytes * (size_t)ldc * (size_t)n;
+    void *da = to_device(a, (size_t)in->bytes * (size_t)lda * (size_t)a_cols);
+    void *db = to_device(b, (size_t)in->bytes * (size_t)ldb * (size_t)b_cols),
+         *dc = to_device(c, bytes);
+    cublasOperation_t opa = transa ? CUBLAS_OP_T : CUBLAS_OP_N,
+                      opb = transb ? CUBLAS_OP_T : CUBLAS_OP_N;
+    if (in == &fp32 && padding)
+        CUBLAS_CHECK(
+            cublasSgemm(blas, opa, opb, m, n, k, &alpha, da, lda, db, ldb, &beta, dc, ldc));
+    else
+        CUBLAS_CHECK(cublasGemmEx(blas, opa, opb, m, n, k, &alpha, da, in->type, lda, db, in->type,
+                                  ldb, &beta, dc, out->type, ldc, CUBLAS_COMPUTE_32F,
+                                  CUBLAS_GEMM_DEFAULT));
+    void *got = to_host(dc, bytes);
+    for (size_t i = 0; i < (size_t)ldc * (size_t)n; i++) {
+        int row = (int)(i % (size_t)ldc), col = (int)(i / (size_t)ldc);
+        size_t at = i * (size_t)out->bytes;
+        if (row >= m) { // padding stays
+            assert_memory_equal((char *)got + at, (char *)c + at, (size_t)out->bytes);
+            continue;
+        }
+        double want = beta == 0 ? 0 : beta * load(out, c, i), size = fabs(want);
+        for (int j = 0; j < k; j++) {
+            double term = alpha *
+                          load(in, a, transa ? (size_t)(row * lda + j) : (size_t)(j * lda + row)) *
+                          load(in, b, transb ? (size_t)(j * ldb + col) : (size_t)(col * ldb + j));
+            want += term;
+            size += fabs(term);
+        }
+        double error = fabs(load(out, got, i) - want);
+        if (!(error <= size * (k + 3) * 0x1p-24 + ldexp(1, last_bit(out, want) - 1) * 1.001)) {
+            print_error(
+                "type %d to %d, trans %d %d, %d x %d x %d, padding %d, alpha %g, beta %g: [%d, %d] "
+                "is %.9g, not %.9g\n",
+                in->type, out->type, transa, transb, m, n, k, padding, alpha, beta, row, col,
+                load(out, got, i), want);
+            fail_msg("wrong product");
+        }
+    }
+    free_arrays(NULL);
+}
+
+static void products_are_right(void **state) {
+    (void)state;
+    const int shapes[][3] = {{1, 1, 1},  {3, 5, 7}, {17, 1, 33},
+                             {1, 19, 4}, {4, 3, 0}, {66, 31, 40}};
+    const int large[][3] = {{257, 129, 260}, {100, 500, 170}}; // pieces by rows, by columns
+    const float scalars[][2] = {{1, 0}, {1, 1}, {-0.5f, 2}, {0, 1}, {0, 0}};
+    const struct format *formats[][2] = {
+        {&fp32, &fp32}, {&bf16, &bf16}, {&bf16, &fp32}, {&fp16, &fp16}, {&fp16, &fp32}};
+    for (int trans = 0; trans < 4; trans++) {
+        for (size_t f = 0; f < 5; f++)
+            for (size_t s = 0; s < 6; s++)
+                for (size_t x = 0; x < 5; x++)
+                    check_gemm(formats[f][0], formats[f][1], trans & 1, trans >> 1, shapes[s][0],
+                               shapes[s][1], shapes[s][2], (int)(s + x) % 2 * 3, scalars[x][0],
+                               scalars[x][1]);
+        for (size_t f = 0; f < 5; f++)
+            for (size_t s = 0; s < 2; s++)
+                check_gemm(formats[f][0], formats[f][1], trans & 1, trans >> 1, large[s][0],
+                           large[s][1], large[s][2], 2, 1, 1);
+    }
+}
+
+// Whatever part of a product a thread makes, it is the part that it makes of a product of floats.
+static void products_of_16_bits_are_those_of_floats(void **state) {
+    (void)state;
+    const int shapes[][3] = {{257, 129, 260}, {100, 500, 170}, {128, 512, 784}};
+    const float one = 1, zero = 0;
+    for (int s = 0; s < 3; s++) {
+        const int m = shapes[s][0], n = shapes[s][1], k = shapes[s][2], counts[] = {m * k, k * n};
+        void *narrow[2], *wide[2], *c[2];
+        size_t bytes = (size_t)(m * n) * sizeof(float);
+        for (int i = 0; i < 2; i++) {
+            const void *matrix = random_matrix(&bf16, counts[i], 1, counts[i], 1 + (uint64_t)i, 0);
+            float *floats = new_array((size_t)counts[i] * sizeof *floats);
+            for (size_t e = 0; e < (size_t)counts[i]; e++)
+                floats[e] = (float)load(&bf16, matrix, e);
+            narrow[i] = to_device(matrix, (size_t)counts[i] * sizeof(uint16_t));
+            wide[i] = to_device(floats, (size_t)counts[i] * sizeof *floats);
+            c[i] = new_device_array(bytes);
+        }
+        CUBLAS_CHECK(cublasGemmEx(blas, CUBLAS_OP_N, CUBLAS_OP_N, m, n, k, &one, narrow[0],
+                                  CUDA_R_16BF, m, narrow[1], CUDA_R_16BF, k, &zero, c[0],
+                                  CUDA_R_32F, m, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+        CUBLAS_CHECK(cublasSgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, m, n, k, &one, wide[0], m, wide[1],
+                                 k, &zero, c[1], m));
+        assert_unchanged(c[0], to_host(c[1], bytes), bytes);
+    }
+}
+
+// A check sum of many products' bits; shapes of one piece, of several, and with a remainder.
+static uint64_t bits_of_products(void) {
+    const int shapes[][3] = {{512, 64, 784},  {409, 123, 784}, {784, 512, 64}, {242, 166, 690},
+                             {257, 129, 260}, {100, 500, 170}, {97, 1000, 77}, {301, 299, 303}};
+    const float one = 1, zero = 0;
+    uint64_t sum = 0;
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (int trans = 0; trans < 4; trans++) {
+            int m = shapes[s][0], n = shapes[s][1], k = shapes[s][2];
+            int lda = trans & 1 ? k : m, ldb = trans & 2 ? n : k;
+            size_t a = (size_t)m * (size_t)k, b = (size_t)k * (size_t)n,
+                   c = (size_t)m * (size_t)n * sizeof(float);
+            float *da = to_device(random_matrix(&fp32, (int)a, 1, (int)a, 1, 0), a * sizeof *da),
+                  *db = to_device(random_matrix(&fp32, (int)b, 1, (int)b, 2, 0), b * sizeof *db),
+                  *dc = new_device_array(c);
+            CUBLAS_CHECK(cublasSgemm(blas, trans & 1 ? CUBLAS_OP_T : CUBLAS_OP_N,
+                                     trans & 2 ? CUBLAS_OP_T : CUBLAS_OP_N, m, n, k, &one, da, lda,
+                                     db, ldb, &zero, dc, m));
+            const uint32_t *bits = to_host(dc, c);
+            for (size_t i = 0; i < c / sizeof *bits; i++)
+                sum = sum * 0x9e3779b97f4a7c15 + bits[i];
+            free_arrays(NULL);
+        }
+    return sum;
+}
+
+// The device looks at OMP_NUM_THREADS once in a program, so each number has one of its own.
+static void bits_do_not_depend_on_the_number_of_threads(void **state) {
+    (void)state;
+    uint64_t sums[3];
+    for (int threads = 1; threads <= 3; threads++) {
+        char command[64], line[32] = "";
+        snprintf(command, sizeof command, "OMP_NUM_THREADS=%d '/proc/%d/exe' bits", threads,
+                 (int)getpid());
+        FILE *program = popen(command, "r");
+        assert_non_null(program);
+        assert_non_null(fgets(line, sizeof line, program));
+        assert_int_equal(pclose(program), 0);
+        sums[threads - 1] = strtoull(line, NULL, 16);
+        assert_int_equal(sums[threads - 1], sums[0]);
+    }
+}
+
+// C [m, n] = a [m] b [n]^T of 16-bit numbers, in the same format: one rounding each.
+static uint16_t *outer_product(const struct format *f, const uint16_t *a, int m, const uint16_t *b,
+                               int n) {
+    const float one = 1, zero = 0;
+    size_t bytes = (size_t)m * (size_t)n * sizeof *a;
+    void *c = new_device_array(bytes);
+    CUBLAS_CHECK(cublasGemmEx(blas, CUBLAS_OP_N, CUBLAS_OP_N, m, n, 1, &one,
+                              to_device(a, (size_t)m * sizeof *a), f->type, m,
+                              to_device(b, (size_t)n * sizeof *b), f->type, 1, &zero, c, f->type, m,
+                              CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+    return to_host(c, bytes);
+}
+
+static void every_number_is_converted_both_ways(void **state) {
+    (void)state;
+    uint16_t *all = new_array(0x10000 * sizeof *all), one[2];
+    for (unsigned i = 0; i < 0x10000; i++)
+        all[i] = (uint16_t)i;
+    for (int i = 0; i < 2; i++) {
+        const struct format *f = i ? &fp16 : &bf16;
+        store(f, one, 0, 1);
+        const uint16_t *got = outer_product(f, all, 0x10000, one, 1);
+        for (unsigned bits = 0; bits < 0x10000; bits++)
+            if (isnan(load(f, all, bits)))
+                assert_true(isnan(load(f, got, bits)));
+            else if (bits != 0x8000) // the sign of -0 may go in a sum
+                assert_int_equal(got[bits], bits);
+    }
+}
+
+static void results_round_to_nearest_even(void **state) {
+    (void)state;
+    enum { COUNT = 512 };
+    for (int i = 0; i < 2; i++) {
+        const struct format *f = i ? &fp16 : &bf16;
+        int ties = 0, overflows = 0, subnormals = 0, nans = 0;
+        uint16_t a[COUNT], b[COUNT];
+        for (size_t x = 0; x < COUNT; x++) {
+            a[x] = (uint16_t)rng_bits(7, x);
+            b[x] = (uint16_t)rng_bits(8, x);
+        }
+        const uint16_t *got = outer_product(f, a, COUNT, b, COUNT);
+        for (size_t x = 0; x < (size_t)COUNT * COUNT; x++) {
+            double product =
+                (float)(load(f, a, x % COUNT) * load(f, b, x / COUNT)); // as accumulated
+            double want = rounded(f, product), is = load(f, got, x);
+            if (!(is == want || (isnan(is) && isnan(want))))
+                fail_msg("%.9g became %.9g, not %.9g", product, is, want);
+            nans += isnan(want);
+            overflows +=
+                isinf(want) && isfinite(load(f, a, x % COUNT)) && isfinite(load(f, b, x / COUNT));
+            subnormals += want != 0 && fabs(want) < ldexp(1, f->smallest + f->precision - 1);
+            ties += isfinite(want) && fabs(product - want) == ldexp(1, last_bit(f, product) - 1);
+        }
+        assert_true(ties > 50 && overflows > 50 && subnormals > 50 && nans > 50);
+    }
+}
+
+static void check_gemv(int trans, int m, int n, int lda, int incx, int incy, float alpha,
+                       float beta) {
+    int inputs = trans ? m : n, outputs = trans ? n : m;
+    float *a = random_matrix(&fp32, m, n, lda, 1, 0),
+          *x = random_matrix(&fp32, 1, inputs, incx, 2, 0);
+    float *y = random_matrix(&fp32, 1, outputs, incy, 3, beta == 0 ? NAN : 0);
+    size_t bytes = (size_t)(outputs * incy) * sizeof *y;
+    float *dy = to_device(y, bytes);
+    CUBLAS_CHECK(cublasSgemv(blas, trans ? CUBLAS_OP_T : CUBLAS_OP_N, m, n, &alpha,
+                             to_device(a, (size_t)(lda * n) * sizeof *a), lda,
+                             to_device(x, (size_t)(inputs * incx) * sizeof *x), incx, &beta, dy,
+                             incy));
+    const float *got = to_host(dy, bytes);
+    for (int i = 0; i < outputs * incy; i++) {
+        if (i % incy) { // between the elements
+            assert_memory_equal(&got[i], &y[i], sizeof *y);
+            continue;
+        }
+        double want = beta == 0 ? 0 : (double)beta * y[i];
+        for (int j = 0; j < inputs; j++)
+            want += (double)alpha * x[j * incx] *
+                    (trans ? a[i / incy * lda + j] : a[j * lda + i / incy]);
+        if (!(fabs(got[i] - want) <= 1e-6 * (inputs + 3)))
+            fail_msg("trans %d, %d x %d, lda %d, incx %d, incy %d, alpha %g, beta %g: y[%d] is "
+                     "%.9g, not %.9g",
+                     trans, m, n, lda, incx, incy, alpha, beta, i, got[i], want);
+    }
+    free_arrays(NULL);
+}
+
+static void products_with_vectors_are_right(void **state) {
+    (void)state;
+    const int shapes[][2] = {{1, 1}, {3, 7}, {40, 1}, {1, 40}, {65, 33}};
+    const float scalars[][2] = {{1, 0}, {1, 1}, {-0.5f, 2}, {0, 0}};
+    for (int trans = 0; trans < 2; trans++)
+        for (size_t s = 0; s < 5; s++)
+            for (size_t x = 0; x < 4; x++)
+                check_gemv(trans, shapes[s][0], shapes[s][1], shapes[s][0] + (int)x, 1 + (int)x % 3,
+                           1 + (int)s % 3, scalars[x][0], scalars[x][1]);
+}
+
+static void run_wait(void *arguments) {
+    while (sem_wait(*(sem_t **)arguments))
+        ;
+}
+
+static void scalars_are_read_before_the_call_returns(void **state) {
+    (void)state;
+    sem_t gate, *waits_at = &gate;
+    cudaStream_t stream, handles;
+    float alpha = 2, beta = 1, threes[3] = {3, 3, 3}, *d = to_device(threes, sizeof threes);
+    sem_init(&gate, 0, 0);
+    CUDA_CHECK(cudaStreamCreate(&stream));
+    CUBLAS_CHECK(cublasSetStream(blas, stream));
+    CUBLAS_CHECK(cublasGetStream(blas, &handles));
+    assert_ptr_equal(handles, stream);
+    CUDA_CHECK(cpu_launch(stream, run_wait, &waits_at, sizeof waits_at));
+    CUBLAS_CHECK(
+        cublasSgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 1, &alpha, d, 1, d, 1, &beta, d + 1, 1));
+    CUBLAS_CHECK(cublasSgemv(blas, CUBLAS_OP_N, 1, 1, &alpha, d, 1, d + 1, 1, &beta, d + 2, 1));
+    alpha = beta = 100;
+    assert_int_equal(cudaStreamQuery(stream), cudaErrorNotReady);
+    sem_post(&gate);
+    CUDA_CHECK(cudaStreamSynchronize(stream));
+    const float *got = to_host(d, sizeof threes);
+    assert_true(got[1] == 2 * 3 * 3 + 3);
+    assert_true(got[2] == 2 * 3 * 21 + 3);
+    CUDA_CHECK(cudaStreamDestroy(stream));
+    assert_int_equal(cublasSgemv(blas, CUBLAS_OP_N, 1, 1, &alpha, d, 1, d + 1, 1, &beta, d + 2, 1),
+                     CUBLAS_STATUS_EXECUTION_FAILED);
+    assert_int_equal(cudaGetLastError(), cudaErrorInvalidResourceHandle);
+    CUBLAS_CHECK(cublasSetStream(blas, NULL));
+}
+
+// A 4 x 6 = (4 x 5) (5 x 6) product with one argument wrong at a time.
+static void bad_products_are_refused(void **state) {
+    (void)state;
+    const float one = 1;
+    float host[30] = {0}, *a = to_device(host, 20 * sizeof *a),
+          *b = to_device(host, 30 * sizeof *b), *c = to_device(host, 24 * sizeof *c);
+    cublasOperation_t N = CUBLAS_OP_N, T = CUBLAS_OP_T, wrong_operation = (cublasOperation_t)7;
+    const struct {
+        cublasStatus_t status;
+        cublasHandle_t blas;
+        cublasOperation_t transa, transb;
+        int m, n, k;
+        const float *alpha, *a;
+        int lda;
+        const float *b;
+        int ldb;
+        const float *beta;
+        float *c;
+        int ldc;
+    } calls[] = {
+        {CUBLAS_STATUS_SUCCESS, blas, N, N, 4, 6, 5, &one, a, 4, b, 5, &one, c, 4},
+        {CUBLAS_STATUS_SUCCESS, blas, T, T, 4, 6, 5, &one, a, 5, b, 6, &one, c, 4},
+        {CUBLAS_STATUS_SUCCESS, blas, N, N, 0, 6, 5, &one, a, 4, b, 5, &one, c, 4},
+        {CUBLAS_STATUS_SUCCESS, blas, N, N, 4, 0, 5, &one, a, 4, b, 5, &one, c, 4},
+        {CUBLAS_STATUS_NOT_INITIALIZED, NULL, N, N, 4, 6, 5, &one, a, 4, b, 5, &one, c, 4},
+        {CUBLAS_STATUS_INVALID_VALUE, blas, wrong_operation, N, 4, 6, 5, &one, a, 5, b, 5, &one, c,
+         4},
+        {CUBLAS_STATUS_INVALID_VALUE, blas, N, wrong_operation, 4, 6, 5, &one, a, 4, b, 6, &one, c,
+         4},
+        {CUBLAS_STATUS_INVALID_VALUE, blas, N, N, -1, 6, 5, &one, a, 4, b, 5, &one, c, 4},
+        {CUBLAS_STATUS_INVALID_VALUE, blas, N, N, 4, -1, 5, &one, a, 4, b, 5, &one, c, 4},
+        {CUBLAS_STATUS_INVALID_VALUE, blas, N, N, 4, 6, -1, &one, a, 4, b, 5, &one, c, 4},
+        {CUBLAS_STATUS_INVALID_VALUE, blas, N, N, 4, 6, 5, &one, a, 3, b, 5, &one, c, 4},
+        {CUBLAS_STATUS_INVALID_VALUE, blas, T, N, 4, 6, 5, &one, a, 4, b, 5, &one, c, 4},
+        {CUBLAS_STATUS_INVALID_VALUE, blas, N, N, 4, 6, 5, &one, a, 4, b, 4, &one, c, 4},
+        {CUBLAS_STATUS_INVALID_VALUE, blas, N, T, 4, 6, 5, &one, a, 4, b, 5, &one, c, 4},
+        {CUBLAS_STATUS_INVALID_VALUE, blas, N, N, 4, 6, 5, &one, a, 4, b, 5, &one, c, 3},
+        {CUBLAS_STATUS_INVALID_VALUE, blas, N, N, 4, 6, 5, NULL, a, 4, b, 5, &one, c, 4},
+        {CUBLAS_STATUS_INVALID_VALUE, blas, N, N, 4, 6, 5, &one, a, 4, b, 5, NULL, c, 4},
+        {CUBLAS_STATUS_MAPPING_ERROR, blas, N, N, 4, 6, 5, &one, host, 4, b, 5, &one, c, 4},
+        {CUBLAS_STATUS_MAPPING_ERROR, blas, N, N, 4, 6, 5, &one, a, 4, host, 5, &one, c, 4},
+        {CUBLAS_STATUS_MAPPING_ERROR, blas, N, N, 4, 6, 5, &one, a, 4, b, 5, &one, host, 4},
+        {CUBLAS_STATUS_MAPPING_ERROR, blas, N, N, 4, 6, 5, &one, NULL, 4, b, 5, &one, c, 4},
+        {CUBLAS_STATUS_MAPPING_ERROR, blas, N, N, 4, 6, 5, &one, a, 4000, b, 5, &one, c, 4},
+    };
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        cublasStatus_t got =
+            cublasSgemm(calls[i].blas, calls[i].transa, calls[i].transb, calls[i].m, calls[i].n,
+                        calls[i].k, calls[i].alpha, calls[i].a, calls[i].lda, calls[i].b,
+                        calls[i].ldb, calls[i].beta, calls[i].c, calls[i].ldc);
+        if (got != calls[i].status)
+            fail_msg("call %zu gave %s, not %s", i, cublasGetStatusName(got),
+                     cublasGetStatusName(calls[i].status));
+    }
+    assert_int_equal(cublasGemmEx(blas, N, N, 4, 6, 5, &one, a, CUDA_R_16F, 4, b, CUDA_R_16BF, 5,
+                                  &one, c, CUDA_R_32F, 4, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+                     CUBLAS_STATUS_NOT_SUPPORTED);
+    assert_int_equal(cublasGemmEx(blas, N, N, 4, 6, 5, &one, a, CUDA_R_32F, 4, b, CUDA_R_32F, 5,
+                                  &one, c, CUDA_R_16F, 4, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+                     CUBLAS_STATUS_NOT_SUPPORTED);
+    assert_int_equal(cublasGemmEx(blas, N, N, 4, 6, 5, &one, a, CUDA_R_32F, 4, b, CUDA_R_32F, 5,
+                                  &one, c, CUDA_R_32F, 4, (cublasComputeType_t)64,
+                                  CUBLAS_GEMM_DEFAULT),
+                     CUBLAS_STATUS_NOT_SUPPORTED);
+}
+
+static void bad_products_with_vectors_are_refused(void **state) {
+    (void)state;
+    const float one = 1;
+    float host[20] = {0}, *a = to_device(host, sizeof host), *x = to_device(host, 5 * sizeof *x),
+          *y = to_device(host, 4 * sizeof *y);
+    cublasOperation_t N = CUBLAS_OP_N, T = CUBLAS_OP_T;
+    const struct {
+        cublasStatus_t status;
+        cublasHandle_t blas;
+        cublasOperation_t trans;
+        int m, n;
+        const float *alpha;
+        int lda;
+        const float *x;
+        int incx;
+        float *y;
+        int incy;
+    } calls[] = {
+        {CUBLAS_STATUS_SUCCESS, blas, N, 4, 5, &one, 4, x, 1, y, 1},
+        {CUBLAS_STATUS_SUCCESS, blas, T, 4, 5, &one, 4, y, 1, x, 1},
+        {CUBLAS_STATUS_SUCCESS, blas, N, 0, 5, &one, 4, x, 1, y, 1},
+        {CUBLAS_STATUS_NOT_INITIALIZED, NULL, N, 4, 5, &one, 4, x, 1, y, 1},
+        {CUBLAS_STATUS_INVALID_VALUE, blas, (cublasOperation_t)7, 4, 5, &one, 4, x, 1, y, 1},
+        {CUBLAS_STATUS_INVALID_VALUE, blas, N, -1, 5, &one, 4, x, 1, y, 1},
+        {CUBLAS_STATUS_INVALID_VALUE, blas, N, 4, -1, &one, 4, x, 1, y, 1},
+        {CUBLAS_STATUS_INVALID_VALUE, blas, N, 4, 5, NULL, 4, x, 1, y, 1},
+        {CUBLAS_STATUS_INVALID_VALUE, blas, N, 4, 5, &one, 3, x, 1, y, 1},
+        {CUBLAS_STATUS_INVALID_VALUE, blas, N, 4, 5, &one, 4, x, 0, y, 1},
+        {CUBLAS_STATUS_INVALID_VALUE, blas, N, 4, 5, &one, 4, x, 1, y, 0},
+        {CUBLAS_STATUS_MAPPING_ERROR, blas, N, 4, 5, &one, 4, host, 1, y, 1},
+        {CUBLAS_STATUS_MAPPING_ERROR, blas, N, 4, 5, &one, 4, x, 1, host, 1},
+        {CUBLAS_STATUS_MAPPING_ERROR, blas, N, 4, 5, &one, 400, x, 1, y, 1},
+        {CUBLAS_STATUS_MAPPING_ERROR, blas, N, 4, 5, &one, 4, x, 200, y, 1},
+        {CUBLAS_STATUS_MAPPING_ERROR, blas, N, 4, 5, &one, 4, x, 1, y, 200},
+    };
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        cublasStatus_t got =
+            cublasSgemv(calls[i].blas, calls[i].trans, calls[i].m, calls[i].n, calls[i].alpha, a,
+                        calls[i].lda, calls[i].x, calls[i].incx, &one, calls[i].y, calls[i].incy);
+        if (got != calls[i].status)
+            fail_msg("call %zu gave %s, not %s", i, cublasGetStatusName(got),
+                     cublasGetStatusName(calls[i].status));
+    }
+}
+
+// TF32 keeps 10 bits after the first: ties go to even, and infinity stays.
+static void tf32_rounds_what_products_read(void **state) {
+    (void)state;
+    const float x[] = {1 + 0x1p-11f,  1 + 0x3p-11f, 1 + 0x1.8p-11f,
+                       -1 - 0x1p-12f, 0x1p-140f,    INFINITY};
+    const float rounded[] = {1, 1 + 0x1p-9f, 1 + 0x1p-10f, -1, 0, INFINITY};
+    const float one = 1, zero = 0;
+    float *a = to_device(x, sizeof x), *b = to_device(&one, sizeof one),
+          *c = to_device(x, sizeof x);
+    for (int allowed = 0; allowed < 2; allowed++) {
+        CUBLAS_CHECK(
+            cublasSetMathMode(blas, allowed ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH));
+        CUBLAS_CHECK(
+            cublasSgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, 6, 1, 1, &one, a, 6, b, 1, &zero, c, 6));
+        CUBLAS_CHECK(cublasSetMathMode(blas, CUBLAS_DEFAULT_MATH));
+        assert_unchanged(c, allowed ? rounded : x, sizeof x);
+        assert_unchanged(a, x, sizeof x);
+    }
+    CUBLAS_CHECK(cublasGemmEx(blas, CUBLAS_OP_N, CUBLAS_OP_N, 6, 1, 1, &one, a, CUDA_R_32F, 6, b,
+                              CUDA_R_32F, 1, &zero, c, CUDA_R_32F, 6, CUBLAS_COMPUTE_32F_FAST_TF32,
+                              CUBLAS_GEMM_DEFAULT));
+    assert_unchanged(c, rounded, sizeof x);
+}
+
+static void bad_handles_are_refused(void **state) {
+    (void)state;
+    cudaStream_t stream;
+    int version = 0;
+    assert_int_equal(cublasCreate(NULL), CUBLAS_STATUS_INVALID_VALUE);
+    assert_int_equal(cublasDestroy(NULL), CUBLAS_STATUS_NOT_INITIALIZED);
+    assert_int_equal(cublasSetStream(NULL, NULL), CUBLAS_STATUS_NOT_INITIALIZED);
+    assert_int_equal(cublasGetStream(NULL, &stream), CUBLAS_STATUS_NOT_INITIALIZED);
+    assert_int_equal(cublasSetMathMode(NULL, CUBLAS_DEFAULT_MATH), CUBLAS_STATUS_NOT_INITIALIZED);
+    CUBLAS_CHECK(cublasGetVersion(blas, &version));
+    assert_true(version >= 120000);
+}
+
+static int create_handle(void **state) {
+    (void)state;
+    CUBLAS_CHECK(cublasCreate(&blas));
+    return 0;
+}
+
+static int destroy_handle(void **state) {
+    (void)state;
+    CUBLAS_CHECK(cublasDestroy(blas));
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(formats_are_what_the_test_says),
+        cmocka_unit_test_teardown(products_are_right, free_arrays),
+        cmocka_unit_test_teardown(products_of_16_bits_are_those_of_floats, free_arrays),
+        cmocka_unit_test(bits_do_not_depend_on_the_number_of_threads),
+        cmocka_unit_test_teardown(every_number_is_converted_both_ways, free_arrays),
+        cmocka_unit_test_teardown(results_round_to_nearest_even, free_arrays),
+        cmocka_unit_test_teardown(products_with_vectors_are_right, free_arrays),
+        cmocka_unit_test_teardown(scalars_are_read_before_the_call_returns, free_arrays),
+        cmocka_unit_test_teardown(bad_products_are_refused, free_arrays),
+        cmocka_unit_test_teardown(bad_products_with_vectors_are_refused, free_arrays),
+        cmocka_unit_test(bad_handles_are_refused),
+        cmocka_unit_test_teardown(tf32_rounds_what_products_read, free_arrays),
+    };
+    if (argc == 2 && !strcmp(argv[1], "bits")) {
+        CUBLAS_CHECK(cublasCreate(&blas));
+        return printf("%016llx\n", (unsigned long long)bits_of_products()) < 0;
+    }
+    setenv("OMP_NUM_THREADS", "3", 0); // products are shared out even where there is one core
+    return cmocka_run_group_tests(tests, create_handle, destroy_handle);
+}

@@ -1,0 +1,440 @@
+// Ranks that stop, die, leave or abort: the others learn it soon, and can go on.
+#include "tests/device/nccl_ranks.h"
+#include <pthread.h>
+
+// A rank that is stopped, as by a debugger, is not dead: the others wait.
+static void stop_for_a_while(int rank) {
+    ncclComm_t comm = join(3, rank);
+    cudaStream_t stream = new_stream();
+    float *x = new_floats(100003, 1);
+    barrier(3);
+    if (rank == 1) {
+        raise(SIGSTOP);
+    } else {
+        OK(ncclAllReduce(x, x, 100003, ncclFloat, ncclSum, comm, stream));
+        for (double end = clock_now() + 0.8; clock_now() < end;
+             rest()) // the stop that is to be borne
+            REFUSED(cudaErrorNotReady, cudaStreamQuery(stream));
+        post(DONE);
+        await(DONE, 2);
+        for (; cudaStreamQuery(stream) == cudaErrorNotReady; rest())
+            kill(meeting->pid[1], SIGCONT);
+    }
+    if (rank == 1)
+        OK(ncclAllReduce(x, x, 100003, ncclFloat, ncclSum, comm, stream));
+    OK(cudaStreamSynchronize(stream));
+    HOLDS(x, 100003, 3);
+    OK(ncclCommDestroy(comm));
+}
+
+static void a_stopped_rank_is_waited_for(void **state) {
+    (void)state;
+    start_ranks(3, stop_for_a_while, 0);
+    set_hosts("aab");
+    start_ranks(3, stop_for_a_while, 0);
+    finish_ranks();
+}
+
+// The death of a rank.
+
+enum moment { BEFORE, WHILE_OTHERS_WAIT, INSIDE };
+enum end { ABORT, DESTROY, JUST_EXIT };
+static struct {
+    enum collective which;
+    int n, victim;
+    enum moment moment;
+    enum end end;
+} death;
+
+static void kill_victim(void) {
+    meeting->killed_at = clock_now();
+    kill(meeting->pid[death.victim], SIGKILL);
+}
+
+static void lose_a_rank(int rank) {
+    enum { COUNT = 100003, TIMES = 3 };
+    int n = death.n, killer = (death.victim + 1) % n;
+    char name[20];
+    snprintf(name, sizeof name, "rank %d", death.victim);
+    ncclComm_t comm = join(n, rank);
+    cudaStream_t stream = new_stream();
+    float *x = new_floats((size_t)n * COUNT, 1), *y = new_floats((size_t)n * COUNT, 1);
+    cudaError_t error = cudaSuccess;
+    if (death.moment != INSIDE) {
+        barrier(n);
+        if (death.moment == BEFORE && rank == death.victim)
+            raise(SIGKILL);
+        if (death.moment == BEFORE) {
+            meeting->killed_at = clock_now();
+            await_death(death.victim);
+        }
+        if (rank == death.victim)
+            await(DONE, 1); // which does not come
+        ncclResult_t result = call(death.which, x, y, COUNT, ncclFloat, ncclSum,
+                                   (death.victim + 1) % n, comm, stream);
+        CHECK(result == ncclSuccess || (result == ncclRemoteError && death.moment == BEFORE),
+              "the call returned %d: %s", result, ncclGetLastError(comm));
+        post(CALLED);
+        if (death.moment == WHILE_OTHERS_WAIT && rank == killer) {
+            await(CALLED, n - 1);
+            kill_victim();
+        }
+        error = cudaStreamSynchronize(stream);
+    }
+    for (int times = 0; death.moment == INSIDE && !error; times++) {
+        ncclResult_t result =
+            call(death.which, x, y, COUNT, ncclFloat, ncclSum, death.victim, comm, stream);
+        CHECK(result == ncclSuccess || result == ncclRemoteError, "the call returned %d: %s",
+              result, ncclGetLastError(comm));
+        if (times == TIMES && rank == killer)
+            kill_victim();
+        error = cudaStreamSynchronize(stream);
+        if (result == ncclRemoteError)
+            break;
+    }
+    double now = clock_now();
+    CHECK(error == cudaErrorLaunchFailure, "the stream's error is %d", error);
+    // Far less than the 60 s of CPU_DEVICE_TIMEOUT, and enough for a loaded machine.
+    CHECK(now - meeting->killed_at < 10 || SANITIZED, "told after %g s", now - meeting->killed_at);
+    FAILS(comm, stream, ncclRemoteError, name);
+    if (death.end == DESTROY)
+        ncclCommDestroy(comm); // may say what it likes, but comes to an end
+    if (death.end == ABORT)
+        OK(ncclCommAbort(comm));
+}
+
+// Most of a death is waiting, so several are awaited at once.
+static void start_death(enum collective which, int n, int victim, enum moment moment) {
+    death.which = which;
+    death.n = n;
+    death.victim = victim;
+    death.moment = moment;
+    death.end = (enum end)((int)which % 3);
+    start_ranks(n, lose_a_rank, 1u << victim);
+}
+
+static void death_in_any_collective_is_told(void **state) {
+    (void)state;
+    for (int which = 0; which < COLLECTIVES; which++) {
+        for (int n = 2; n <= 4; n++)
+            start_death((enum collective)which, n, (which + n) % n, INSIDE);
+        finish_ranks();
+    }
+}
+
+static void death_before_a_collective_is_told(void **state) {
+    (void)state;
+    for (int which = 0; which < COLLECTIVES; which++) {
+        start_death((enum collective)which, 2 + which % 3, which % 2, BEFORE);
+        start_death((enum collective)which, 2 + which % 3, (which + 1) % 2, WHILE_OTHERS_WAIT);
+        if (which % 2 || which == COLLECTIVES - 1)
+            finish_ranks();
+    }
+}
+
+// A child that a rank has forked lives on, with all that it inherited; the rank is missed all the
+// same.
+static void leave_a_child(int rank) {
+    ncclComm_t comm = join(2, rank);
+    float *x = new_floats(100, 1);
+    barrier(2);
+    if (rank == 1) {
+        pid_t child = fork();
+        CHECK(child >= 0, "no child");
+        if (child > 0)
+            raise(SIGKILL);
+        close(life[1][1]);
+        await_death(0);
+        _exit(0);
+    }
+    await_death(1);
+    ncclResult_t result = ncclAllReduce(x, x, 100, ncclFloat, ncclSum, comm, NULL);
+    CHECK(result == ncclSuccess || result == ncclRemoteError, "the call returned %d", result);
+    FAILS(comm, NULL, ncclRemoteError, "rank 1");
+    OK(ncclCommAbort(comm));
+}
+
+static void death_is_told_though_a_child_lives(void **state) {
+    (void)state;
+    start_ranks(2, leave_a_child, 1u << 1);
+    set_hosts("ab");
+    start_ranks(2, leave_a_child, 1u << 1);
+    finish_ranks();
+}
+
+// Rank 1 is gone as soon as it is done, with or without a farewell; the others look at their own
+// results only then, and go on among themselves, longer than it takes to miss somebody.
+static int leaving_ranks, says_farewell;
+
+static void leave_early(int rank) {
+    enum { COUNT = 100003 };
+    int n = leaving_ranks;
+    ncclComm_t comm = join(n, rank);
+    cudaStream_t stream = new_stream();
+    float *x = new_floats(COUNT, 1), *y = new_floats(COUNT, (float)rank);
+    for (int times = 0; times < 3; times++)
+        OK(ncclAllReduce(x, x, COUNT, ncclFloat, ncclMax, comm, stream));
+    OK(ncclAllReduce(x, x, COUNT, ncclFloat, ncclSum, comm, stream));
+    OK(ncclBcast(y, COUNT, ncclFloat, 1, comm, stream));
+    if (rank == 1) {
+        OK(cudaStreamSynchronize(stream));
+        if (says_farewell)
+            OK(ncclCommDestroy(comm));
+        exit(0);
+    }
+    await_death(1);
+    OK(cudaStreamSynchronize(stream));
+    HOLDS(x, COUNT, (float)n);
+    HOLDS(y, COUNT, 1);
+    if (rank == 2) {
+        OK(ncclRecv(x, COUNT, ncclFloat, 0, comm, stream));
+        for (double end = clock_now() + 1; clock_now() < end;
+             rest()) // the time in which to miss rank 1
+            REFUSED(cudaErrorNotReady, cudaStreamQuery(stream));
+        post(GO);
+        OK(cudaStreamSynchronize(stream));
+        HOLDS(x, COUNT, 1);
+    } else if (n > 2) {
+        await(GO, 1);
+        OK(ncclSend(y, COUNT, ncclFloat, 2, comm, stream));
+        OK(cudaStreamSynchronize(stream));
+    }
+    ncclResult_t state;
+    OK(ncclCommGetAsyncError(comm, &state));
+    OK(state);
+    OK(ncclCommDestroy(comm));
+}
+
+static void a_rank_may_leave_when_it_is_not_needed(void **state) {
+    (void)state;
+    for (int times = 0; times < 2; times++) {
+        for (int i = 0; i < 4; i++) {
+            leaving_ranks = 2 + i / 2;
+            says_farewell = i % 2;
+            start_ranks(leaving_ranks, leave_early, 0);
+        }
+        finish_ranks();
+    }
+}
+
+static void a_rank_may_leave_its_host(void **state) {
+    (void)state;
+    for (int times = 0; times < 2; times++) {
+        for (int i = 0; i < 6; i++) {
+            const char *const hosts[] = {"ab", "abc", "aab"};
+            leaving_ranks = (int)strlen(hosts[i / 2]);
+            says_farewell = i % 2;
+            set_hosts(hosts[i / 2]);
+            start_ranks(leaving_ranks, leave_early, 0);
+        }
+        finish_ranks();
+    }
+}
+
+// A rank that ends while its own collective still waits ends at once, and is missed.
+static void leave_from_inside(int rank) {
+    ncclComm_t comm = join(2, rank);
+    float *x = new_floats(100, 1);
+    barrier(2); // who made the id must not leave before all have joined
+    if (rank == 0) {
+        OK(ncclAllReduce(x, x, 100, ncclFloat, ncclSum, comm, NULL));
+        exit(0);
+    }
+    await_death(0);
+    OK(ncclAllGather(x, x, 50, ncclFloat, comm, NULL)); // not what rank 0 was in
+    REFUSED(cudaErrorLaunchFailure, cudaStreamSynchronize(NULL));
+    OK(ncclCommAbort(comm));
+}
+
+// A handler registered before the device's own runs when the device has ended already.
+static ncclComm_t destroyed_at_exit;
+
+static void destroy_at_exit(void) {
+    OK(ncclCommDestroy(destroyed_at_exit));
+}
+
+static void leave_and_destroy(int rank) {
+    if (rank == 0)
+        atexit(destroy_at_exit);
+    ncclComm_t comm = destroyed_at_exit = join(2, rank);
+    float *x = new_floats(100, 1);
+    barrier(2);
+    if (rank == 0) {
+        for (int times = 0; times < 2; times++) // neither can end
+            OK(ncclAllReduce(x, x, 100, ncclFloat, ncclSum, comm, NULL));
+        meeting->killed_at = clock_now();
+        exit(0);
+    }
+    await_death(0);
+    CHECK(clock_now() - meeting->killed_at < 5 || SANITIZED, "took %g s",
+          clock_now() - meeting->killed_at);
+    OK(ncclCommAbort(comm));
+}
+
+static void exit_does_not_wait_for_the_peers(void **state) {
+    (void)state;
+    run_ranks(2, leave_from_inside, 0);
+    run_ranks(2, leave_and_destroy, 0);
+}
+
+// Abort.
+
+static void *abort_it(void *comm) {
+    await(CALLED, 2);
+    meeting->killed_at = clock_now();
+    OK(ncclCommAbort(comm));
+    return NULL;
+}
+
+// Rank 2 stays away, so ranks 0 and 1 give up and go on without it.
+static void abort_and_go_on(int rank) {
+    ncclComm_t comm = join(3, rank);
+    cudaStream_t stream = new_stream();
+    pthread_t other;
+    float *x = new_floats(5000, 1);
+    if (rank < 2) {
+        OK(ncclAllReduce(x, x, 5000, ncclFloat, ncclSum, comm, stream));
+        OK(pthread_create(&other, NULL, abort_it, comm));
+        post(CALLED);
+        cudaStreamSynchronize(stream); // may return anything, but soon
+        OK(pthread_join(other, NULL));
+        double took = clock_now() - meeting->killed_at;
+        CHECK(took < 1 || SANITIZED, "took %g s", took);
+        cudaGetLastError();
+        set_floats(x, 5000, 2);
+        comm = join(2, rank);
+        OK(ncclAllReduce(x, x, 5000, ncclFloat, ncclSum, comm, stream));
+        OK(cudaStreamSynchronize(stream));
+        HOLDS(x, 5000, 4);
+        post(DONE);
+    }
+    await(DONE, 2);
+    OK(ncclCommAbort(comm));
+}
+
+// What blocks a host thread ends as well.
+static void abort_a_split(int rank) {
+    ncclComm_t comm = join(2, rank), part = NULL;
+    pthread_t other;
+    if (rank == 0) {
+        OK(pthread_create(&other, NULL, abort_it, comm));
+        post(CALLED);
+        post(CALLED);
+        CHECK(ncclCommSplit(comm, 0, 0, &part, NULL), "split by one of two");
+        CHECK(clock_now() - meeting->killed_at < 1 || SANITIZED, "took %g s",
+              clock_now() - meeting->killed_at);
+        OK(pthread_join(other, NULL));
+        post(DONE);
+    }
+    await(DONE, 1);
+    if (rank == 1)
+        OK(ncclCommAbort(comm));
+}
+
+static void abort_a_part_in_the_making(int rank) {
+    ncclComm_t comm = join(2, rank), part = NULL;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    if (rank == 0) {
+        REFUSED(ncclInProgress, ncclCommSplit(comm, 0, 0, &part, &config)); // rank 1 does not
+        CHECK(part, "no communicator");
+        double begun = clock_now();
+        OK(ncclCommAbort(part));
+        CHECK(clock_now() - begun < 1 || SANITIZED, "took %g s", clock_now() - begun);
+        post(DONE);
+    }
+    await(DONE, 1);
+    OK(ncclCommAbort(comm));
+}
+
+// After a death nothing runs until the communicator is aborted; then the rest goes on.
+static void survive(int rank) {
+    ncclComm_t comm = join(3, rank);
+    float *x = new_floats(5000, (float)rank), *y = new_floats(5000, 0), back = -1;
+    cudaStream_t stream = new_stream(), other = new_stream();
+    barrier(3);
+    if (rank == 1)
+        raise(SIGKILL);
+    OK(ncclAllReduce(x, x, 5000, ncclFloat, ncclSum, comm, stream));
+    FAILS(comm, stream, ncclRemoteError, "rank 1");
+    cudaMemsetAsync(y, 1, 4, other);
+    REFUSED(cudaErrorLaunchFailure, cudaStreamSynchronize(other));
+    REFUSED(cudaErrorLaunchFailure, cudaDeviceSynchronize());
+    REFUSED(cudaErrorLaunchFailure, cudaMemcpy(&back, y, sizeof back, cudaMemcpyDeviceToHost));
+    CHECK(back == -1, "the copy was made");
+    HOLDS(y, 5000, 0);
+    OK(ncclCommAbort(comm));
+    cudaGetLastError();
+    OK(cudaDeviceSynchronize());
+    OK(cudaMemcpy(&back, y, sizeof back, cudaMemcpyDeviceToHost));
+    CHECK(back == 0, "the fill was made");
+    set_floats(x, 5000, (float)rank);
+    comm = join_from_device(2, rank / 2);
+    OK(ncclAllReduce(x, x, 5000, ncclFloat, ncclSum, comm, stream));
+    OK(cudaStreamSynchronize(stream));
+    HOLDS(x, 5000, 2);
+    OK(ncclCommDestroy(comm));
+}
+
+static void aborted_ranks_go_on_without_the_others(void **state) {
+    (void)state;
+    start_ranks(3, abort_and_go_on, 0);
+    start_ranks(3, survive, 1u << 1);
+    start_ranks(2, abort_a_split, 0);
+    start_ranks(2, abort_a_part_in_the_making, 0);
+    finish_ranks();
+}
+
+static void deaths_between_hosts(void **state) {
+    (void)state;
+    for (int i = 0; i < PLACEMENTS; i++) {
+        int n = (int)strlen(placements[i]);
+        set_hosts(placements[i]);
+        start_death(ALL_REDUCE, n, i % n, INSIDE);
+        start_death(BROADCAST, n, (i + 1) % n, INSIDE);
+        start_death(SEND_RECV, n, (i + 2) % n, INSIDE);
+        start_death(ALL_GATHER, n, 0, BEFORE);
+        start_death(REDUCE_SCATTER, n, n - 1, WHILE_OTHERS_WAIT);
+        finish_ranks();
+    }
+    set_hosts("abc");
+    start_ranks(3, abort_and_go_on, 0);
+    start_ranks(3, survive, 1u << 1);
+    finish_ranks();
+}
+
+// For tests/device/nccl.bats: ranks that sum until they are killed, and say their numbers once they
+// do.
+static int endless_ranks;
+
+static void sum_for_ever(int rank) {
+    ncclComm_t comm = join(endless_ranks, rank);
+    for (long times = 0;; times++) {
+        CHECK(sum_over(comm, 1) == (float)endless_ranks, "wrong sum");
+        if (times == 10)
+            printf("%d\n", getpid()), fflush(stdout);
+    }
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        TEST(a_stopped_rank_is_waited_for),
+        TEST(death_in_any_collective_is_told),
+        TEST(death_before_a_collective_is_told),
+        TEST(death_is_told_though_a_child_lives),
+        TEST(a_rank_may_leave_when_it_is_not_needed),
+        TEST(a_rank_may_leave_its_host),
+        TEST(exit_does_not_wait_for_the_peers),
+        TEST(aborted_ranks_go_on_without_the_others),
+        TEST(deaths_between_hosts),
+    };
+    if (argc > 2 && !strcmp(argv[1], "forever")) {
+        set_up_ranks(1, argv);
+        endless_ranks = atoi(argv[2]);
+        set_hosts(argv[3]);
+        run_ranks(endless_ranks, sum_for_ever, 0);
+        return 1;
+    }
+    set_up_ranks(argc, argv);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,254 @@
+// Point to point, and groups of calls.
+#include "tests/device/nccl_ranks.h"
+
+static int group_ranks;
+
+static void send_in_groups(int rank) {
+    int n = group_ranks;
+    enum { COUNT = 70001 };
+    ncclComm_t comm = join(n, rank);
+    cudaStream_t stream = new_stream();
+    float *mine = new_floats(COUNT, (float)rank), *all = new_floats((size_t)n * COUNT, -1);
+    // To the next, from the one before; each in an order of its own.
+    OK(ncclGroupStart());
+    if (rank % 2)
+        OK(ncclSend(mine, COUNT, ncclFloat, (rank + 1) % n, comm, stream));
+    OK(ncclRecv(all, COUNT, ncclFloat, (rank + n - 1) % n, comm, stream));
+    if (rank % 2 == 0)
+        OK(ncclSend(mine, COUNT, ncclFloat, (rank + 1) % n, comm, stream));
+    OK(ncclGroupEnd());
+    OK(cudaStreamSynchronize(stream));
+    HOLDS(all, COUNT, (float)((rank + n - 1) % n));
+    // Everybody to everybody, oneself included, in nested groups.
+    OK(ncclGroupStart());
+    for (int r = 0; r < n; r++) {
+        OK(ncclGroupStart());
+        OK(ncclSend(mine, COUNT, ncclFloat, r, comm, stream));
+        OK(ncclRecv(all + r * COUNT, COUNT, ncclFloat, r, comm, stream));
+        OK(ncclGroupEnd());
+    }
+    OK(ncclGroupEnd());
+    OK(cudaStreamSynchronize(stream));
+    for (int r = 0; r < n; r++)
+        HOLDS(all + r * COUNT, COUNT, (float)r);
+    // To oneself alone.
+    set_floats(all, COUNT, -1);
+    OK(ncclGroupStart());
+    OK(ncclRecv(all, COUNT, ncclFloat, rank, comm, stream));
+    OK(ncclSend(mine, COUNT, ncclFloat, rank, comm, stream));
+    OK(ncclGroupEnd());
+    OK(cudaStreamSynchronize(stream));
+    HOLDS(all, COUNT, (float)rank);
+    OK(ncclCommDestroy(comm));
+}
+
+static void groups_exchange(void **state) {
+    (void)state;
+    for (group_ranks = 2; group_ranks <= 4; group_ranks++)
+        run_ranks(group_ranks, send_in_groups, 0);
+}
+
+// Several messages from one rank to another arrive in the order in which they were sent, whatever
+// else is under way, in a group or not.
+static void send_messages(int rank) {
+    enum { MESSAGES = 20, LONGEST = 50000 };
+    ncclComm_t comm = join(2, rank);
+    float *x = new_floats(MESSAGES * LONGEST, (float)-rank);
+    for (int i = 0; i < MESSAGES && rank == 0; i++)
+        set_floats(x + i * LONGEST, LONGEST, (float)i);
+    for (int in_group = 0; in_group < 2; in_group++) {
+        if (in_group)
+            OK(ncclGroupStart());
+        for (int i = 0; i < MESSAGES; i++) {
+            size_t count = i % 4 ? (size_t)i : LONGEST - (size_t)i;
+            if (rank == 0)
+                OK(ncclSend(x + i * LONGEST, count, ncclFloat, 1, comm, NULL));
+            else
+                OK(ncclRecv(x + i * LONGEST, count, ncclFloat, 0, comm, NULL));
+        }
+        if (in_group)
+            OK(ncclGroupEnd());
+        OK(cudaStreamSynchronize(NULL));
+        for (int i = 0; i < MESSAGES && rank == 1; i++) {
+            int count = i % 4 ? i : LONGEST - i;
+            HOLDS(x + i * LONGEST, (size_t)count, (float)i);
+            HOLDS(x + i * LONGEST + count, (size_t)(LONGEST - count), -1);
+            set_floats(x + i * LONGEST, LONGEST, -1);
+        }
+    }
+    OK(ncclCommDestroy(comm));
+}
+
+static void messages_keep_their_order(void **state) {
+    (void)state;
+    run_ranks(2, send_messages, 0);
+}
+
+static void call_several_in_a_group(int rank) {
+    enum { COUNT = 3001 };
+    ncclComm_t comm = join(3, rank);
+    cudaStream_t a = new_stream(), b = new_stream();
+    float *sum = new_floats(COUNT, (float)rank), *most = new_floats(COUNT, (float)rank),
+          *one = new_floats(COUNT, (float)rank), *all = new_floats(3 * COUNT, (float)rank),
+          *part = new_floats(COUNT, 0), *sent = new_floats(COUNT, (float)rank);
+    OK(ncclGroupStart());
+    OK(ncclAllReduce(sum, sum, COUNT, ncclFloat, ncclSum, comm, a));
+    OK(ncclReduce(most, most, COUNT, ncclFloat, ncclMax, 1, comm, a));
+    OK(ncclBcast(one, COUNT, ncclFloat, 2, comm, a));
+    OK(ncclGroupStart()); // the inner end launches nothing
+    OK(ncclReduceScatter(all, part, COUNT, ncclFloat, ncclProd, comm, a));
+    OK(ncclGroupEnd());
+    OK(ncclGroupStart());
+    OK(ncclGroupEnd());
+    barrier(3);
+    float first = -1;
+    OK(cudaMemcpyAsync(&first, sum, sizeof first, cudaMemcpyDeviceToHost, a));
+    OK(cudaStreamSynchronize(a));
+    CHECK(first == (float)rank, "the group began before its end");
+    barrier(3);
+    if (rank == 0)
+        OK(ncclSend(sent, COUNT, ncclFloat, 2, comm, b));
+    if (rank == 2)
+        OK(ncclRecv(sent, COUNT, ncclFloat, 0, comm, b));
+    OK(ncclGroupEnd());
+    OK(cudaStreamSynchronize(a));
+    OK(cudaStreamSynchronize(b));
+    HOLDS(sum, COUNT, 3);
+    HOLDS(most, COUNT, rank == 1 ? 2 : (float)rank);
+    HOLDS(one, COUNT, 2);
+    HOLDS(part, COUNT, 0);
+    HOLDS(sent, COUNT, rank == 1 ? 1 : 0);
+    OK(ncclGroupStart()); // an empty one
+    OK(ncclGroupEnd());
+    REFUSED(ncclInvalidUsage, ncclGroupEnd());
+    // A mistake in a group is told at its end as well, and nothing of the group is done.
+    OK(ncclGroupStart());
+    OK(ncclAllReduce(sum, sum, COUNT, ncclFloat, ncclSum, comm, a));
+    REFUSED(ncclInvalidArgument, ncclBcast(one, COUNT, ncclFloat, 3, comm, a));
+    REFUSED(ncclInvalidArgument, ncclGroupEnd());
+    OK(cudaStreamSynchronize(a));
+    HOLDS(sum, COUNT, 3);
+    OK(ncclAllReduce(sum, sum, COUNT, ncclFloat, ncclSum, comm, a));
+    OK(cudaStreamSynchronize(a));
+    HOLDS(sum, COUNT, 9);
+    OK(ncclCommDestroy(comm));
+}
+
+// A group's sends and receives may stand before, between and after its collectives, on each rank
+// elsewhere.
+static void mix_in_a_group(int rank) {
+    ncclComm_t comm = join(2, rank);
+    for (int place = 0; place < 3; place++) {
+        float *x = new_floats(100, (float)rank), *y = new_floats(100, 1);
+        OK(ncclGroupStart());
+        for (int i = 0; i < 3; i++) {
+            if (rank == 0 && i == place)
+                OK(ncclSend(x, 100, ncclFloat, 1, comm, NULL));
+            OK(ncclAllReduce(y, y, 100, ncclFloat, i == 1 ? ncclProd : ncclSum, comm, NULL));
+            if (rank == 1 && i == 2 - place)
+                OK(ncclRecv(x, 100, ncclFloat, 0, comm, NULL));
+        }
+        OK(ncclGroupEnd());
+        OK(cudaStreamSynchronize(NULL));
+        HOLDS(x, 100, 0);
+        HOLDS(y, 100, 8);
+    }
+    OK(ncclCommDestroy(comm));
+}
+
+static void groups_hold_several_collectives(void **state) {
+    (void)state;
+    run_ranks(3, call_several_in_a_group, 0);
+    run_ranks(2, mix_in_a_group, 0);
+}
+
+// More than any buffer between the ranks holds goes both ways, on a stream for each way: all of a
+// group is under way at once, whatever the streams.
+static void send_on_two_streams(int rank) {
+    enum { COUNT = 3000000 };
+    ncclComm_t comm = join(2, rank);
+    cudaStream_t a = new_stream(), b = new_stream();
+    float *sent = new_floats(COUNT, (float)rank), *received = new_floats(COUNT, -1);
+    OK(ncclGroupStart());
+    OK(ncclSend(sent, COUNT, ncclFloat, 1 - rank, comm, a));
+    OK(ncclRecv(received, COUNT, ncclFloat, 1 - rank, comm, b));
+    OK(ncclGroupEnd());
+    OK(cudaStreamSynchronize(a));
+    OK(cudaStreamSynchronize(b));
+    HOLDS(received, COUNT, (float)(1 - rank));
+    OK(ncclCommDestroy(comm));
+}
+
+static void groups_span_streams(void **state) {
+    (void)state;
+    run_ranks(2, send_on_two_streams, 0);
+}
+
+// What a failing group does not start leaves nothing behind in the parent.
+static void split_in_a_failing_group(int rank) {
+    ncclComm_t comm = join(2, rank), part = comm;
+    OK(ncclGroupStart());
+    OK(ncclCommSplit(comm, 0, rank, &part, NULL));
+    REFUSED(ncclInvalidArgument, ncclAllReduce(NULL, NULL, 5, ncclFloat, ncclSum, comm, NULL));
+    REFUSED(ncclInvalidArgument, ncclGroupEnd());
+    CHECK(!part, "a communicator of a failing group");
+    OK(ncclCommSplit(comm, 0, rank, &part, NULL));
+    CHECK(sum_over(part, 1) == 2 && sum_over(comm, 1) == 2, "wrong sum");
+    OK(ncclCommDestroy(part));
+    OK(ncclCommDestroy(comm));
+}
+
+// Neither Destroy nor Abort takes a communicator away from calls that still wait for the group's
+// end.
+static void destroy_in_a_group(int rank) {
+    ncclComm_t comm = join(1, rank), part = NULL;
+    float *x = new_floats(100, 1), *y = new_floats(100, 0);
+    for (int splits = 0; splits < 2; splits++) {
+        OK(ncclGroupStart());
+        if (splits)
+            OK(ncclCommSplit(comm, 0, 0, &part, NULL));
+        else
+            OK(ncclAllReduce(x, y, 100, ncclFloat, ncclSum, comm, NULL));
+        REFUSED(ncclInvalidUsage, ncclCommDestroy(comm));
+        REFUSED(ncclInvalidUsage, ncclCommAbort(comm));
+        REFUSED(ncclInvalidUsage, ncclGroupEnd());
+        OK(cudaStreamSynchronize(NULL));
+        HOLDS(y, 100, 0);
+        CHECK(!part, "a communicator of a failing group");
+    }
+    CHECK(sum_over(comm, 7) == 7, "wrong sum");
+    OK(ncclCommDestroy(comm));
+}
+
+static void failing_groups_leave_nothing(void **state) {
+    (void)state;
+    run_ranks(2, split_in_a_failing_group, 0);
+    run_ranks(1, destroy_in_a_group, 0);
+}
+
+static void groups_between_hosts(void **state) {
+    (void)state;
+    for (int i = 0; i < PLACEMENTS; i++) {
+        set_hosts(placements[i]);
+        group_ranks = (int)strlen(placements[i]);
+        run_ranks(group_ranks, send_in_groups, 0);
+    }
+    set_hosts("ab");
+    run_ranks(2, send_messages, 0);
+    run_ranks(2, mix_in_a_group, 0);
+    set_hosts("aab");
+    run_ranks(3, call_several_in_a_group, 0);
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        TEST(groups_exchange),
+        TEST(messages_keep_their_order),
+        TEST(groups_hold_several_collectives),
+        TEST(groups_span_streams),
+        TEST(failing_groups_leave_nothing),
+        TEST(groups_between_hosts),
+    };
+    set_up_ranks(argc, argv);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,218 @@
+// How ranks meet: by the id, over the network, and what they are told when they do not find
+// together.
+#include "tests/device/nccl_ranks.h"
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+static void join_in_vain(int rank) {
+    (void)rank;
+    setenv("CPU_DEVICE_TIMEOUT", "1", 1);
+    ncclComm_t comm = NULL;
+    ncclUniqueId id = common_id(0, 1);
+    double begun = clock_now();
+    ncclResult_t result = ncclCommInitRank(&comm, 2, id, 0);
+    CHECK(result != ncclSuccess && result != ncclInProgress, "returned %d", result);
+    CHECK(clock_now() - begun < 10, "took %g s", clock_now() - begun);
+    CHECK(strstr(ncclGetLastError(NULL), "1"), "says %s", ncclGetLastError(NULL));
+    comm = join(1, 0);
+    OK(ncclCommDestroy(comm));
+}
+
+static void share_a_device(int rank) {
+    ncclComm_t comm = NULL;
+    OK(cudaSetDevice(1));
+    REFUSED(ncclInvalidUsage, ncclCommInitRank(&comm, 3, common_id(0, rank == 0), rank));
+    CHECK(strstr(ncclGetLastError(NULL), "Duplicate GPU detected"), "says %s",
+          ncclGetLastError(NULL));
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    UNDER_WAY(ncclCommInitRankConfig(&comm, 3, common_id(1, rank == 0), rank, &config));
+    REFUSED(ncclInvalidUsage, settle(comm));
+    OK(ncclCommAbort(comm));
+    OK(cudaSetDevice(rank));
+    next_slot = 2;
+    comm = join(3, rank);
+    CHECK(sum_over(comm, 1) == 3, "wrong sum");
+    OK(ncclCommDestroy(comm));
+}
+
+static void see_one_device(int rank) {
+    setenv("CUDA_VISIBLE_DEVICES", rank ? "2" : "1", 1);
+    ncclComm_t comm = join_from_device(2, rank);
+    CHECK(sum_over(comm, 1) == 2, "wrong sum");
+    OK(ncclCommDestroy(comm));
+}
+
+static void two_ranks_need_two_devices(void **state) {
+    (void)state;
+    run_ranks(3, share_a_device, 0);
+    run_ranks(2, see_one_device, 0);
+}
+
+static void a_rank_that_never_joins_is_told(void **state) {
+    (void)state;
+    run_ranks(1, join_in_vain, 0);
+}
+
+// The time to meet begins when the first rank comes.
+static void join_late(int rank) {
+    if (rank == 0)
+        setenv("CPU_DEVICE_TIMEOUT", "1", 1);
+    common_id(0, rank == 0);
+    sleep(2); // longer than that
+    barrier(2);
+    ncclComm_t comm = NULL;
+    OK(cudaSetDevice(rank));
+    OK(ncclCommInitRank(&comm, 2, common_id(0, 0), rank));
+    CHECK(sum_over(comm, 1) == 2, "wrong sum");
+    OK(ncclCommDestroy(comm));
+}
+
+static void late_ranks_are_waited_for(void **state) {
+    (void)state;
+    run_ranks(2, join_late, 0);
+}
+
+// Two that both say they are rank 0, and two that do not agree on how many there are.
+static int disagree_on_size;
+
+static void disagree(int rank) {
+    ncclComm_t comm = NULL;
+    ncclUniqueId id = common_id(0, rank == 0);
+    OK(cudaSetDevice(rank));
+    ncclResult_t result = disagree_on_size ? ncclCommInitRank(&comm, 2 + rank, id, rank)
+                                           : ncclCommInitRank(&comm, 2, id, 0);
+    CHECK(result == ncclInvalidUsage && !comm, "returned %d", result);
+    const char *words = disagree_on_size ? "3" : "rank 0";
+    CHECK(strstr(ncclGetLastError(NULL), words), "says %s", ncclGetLastError(NULL));
+    barrier(2); // who made the id tells the other
+}
+
+static void ranks_that_disagree_are_told(void **state) {
+    (void)state;
+    for (disagree_on_size = 0; disagree_on_size < 2; disagree_on_size++)
+        run_ranks(2, disagree, 0);
+}
+
+// Ranks 1 and 2 both say that they are rank 1, and the root knows it before rank 0 comes.
+static void come_after_a_dispute(int rank) {
+    ncclComm_t comm = NULL;
+    ncclUniqueId id = common_id(0, rank == 0);
+    OK(cudaSetDevice(rank));
+    if (rank == 0)
+        usleep(500000);
+    REFUSED(ncclInvalidUsage, ncclCommInitRank(&comm, 3, id, rank > 0));
+    CHECK(strstr(ncclGetLastError(NULL), "two processes say that they are rank 1"), "says %s",
+          ncclGetLastError(NULL));
+    barrier(3); // as above
+}
+
+static void a_rank_that_comes_after_a_dispute_is_told(void **state) {
+    (void)state;
+    run_ranks(3, come_after_a_dispute, 0);
+}
+
+static void use_device_0(int rank) {
+    ncclComm_t comm = join_from_device(2, rank);
+    CHECK(sum_over(comm, 1) == 2, "wrong sum");
+    OK(ncclCommDestroy(comm));
+}
+
+static void two_hosts_have_a_device_0_each(void **state) {
+    (void)state;
+    set_hosts("ab");
+    run_ranks(2, use_device_0, 0);
+}
+
+static char agreed[40];
+
+static void meet_as_agreed(int rank) {
+    int n = 3;
+    setenv("NCCL_COMM_ID", agreed, 1);
+    OK(cudaSetDevice(rank));
+    for (int times = 0; times < 3; times++) { // the port can be taken again at once
+        ncclUniqueId id;
+        ncclComm_t comm = NULL;
+        OK(ncclGetUniqueId(&id));
+        meeting->id[rank] = id;
+        barrier(n);
+        CHECK(!memcmp(&meeting->id[0], &id, sizeof id), "another id than rank 0");
+        OK(ncclCommInitRank(&comm, n, id, rank));
+        CHECK(sum_over(comm, (float)rank) == 3, "wrong sum");
+        OK(ncclCommDestroy(comm));
+        barrier(n);
+    }
+}
+
+static void agree_on_a_free_port(void) { // of those that the kernel does not hand out
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), port = 10000 + getpid() * 16 % 22000;
+    do
+        address.sin_port = htons((uint16_t)++port);
+    while (bind(s, (struct sockaddr *)&address, sizeof address) && port < 32700);
+    close(s);
+    snprintf(agreed, sizeof agreed, "127.0.0.1:%d", port);
+}
+
+static void ranks_meet_where_comm_id_says(void **state) {
+    (void)state;
+    agree_on_a_free_port();
+    run_ranks(3, meet_as_agreed, 0);
+    set_hosts("abb");
+    agree_on_a_free_port();
+    run_ranks(3, meet_as_agreed, 0);
+}
+
+// Without barriers: nobody may find the meeting of the communicator before.
+static void meet_in_a_row(int rank) {
+    enum { TIMES = 30 };
+    ncclComm_t comm[TIMES];
+    setenv("NCCL_COMM_ID", agreed, 1);
+    OK(cudaSetDevice(rank));
+    for (int i = 0; i < TIMES; i++) {
+        ncclUniqueId id;
+        OK(ncclGetUniqueId(&id));
+        OK(ncclCommInitRank(&comm[i], 3, id, rank));
+    }
+    for (int i = 0; i < TIMES; i++) {
+        CHECK(sum_over(comm[i], (float)rank) == 3, "wrong sum");
+        OK(ncclCommDestroy(comm[i]));
+    }
+}
+
+static void ranks_meet_again_at_once(void **state) {
+    (void)state;
+    agree_on_a_free_port();
+    run_ranks(3, meet_in_a_row, 0);
+}
+
+static void ask_for_a_missing_interface(int rank) {
+    (void)rank;
+    ncclUniqueId id;
+    setenv("NCCL_SOCKET_IFNAME", "nosuchinterface", 1);
+    ncclResult_t result = ncclGetUniqueId(&id);
+    CHECK(result != ncclSuccess, "an id without an address");
+    CHECK(strstr(ncclGetLastError(NULL), "nosuchinterface"), "says %s", ncclGetLastError(NULL));
+}
+
+static void a_missing_interface_is_told(void **state) {
+    (void)state;
+    run_ranks(1, ask_for_a_missing_interface, 0);
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        TEST(two_ranks_need_two_devices),
+        TEST(a_rank_that_never_joins_is_told),
+        TEST(late_ranks_are_waited_for),
+        TEST(ranks_that_disagree_are_told),
+        TEST(a_rank_that_comes_after_a_dispute_is_told),
+        TEST(two_hosts_have_a_device_0_each),
+        TEST(ranks_meet_where_comm_id_says),
+        TEST(ranks_meet_again_at_once),
+        TEST(a_missing_interface_is_told),
+    };
+    set_up_ranks(argc, argv);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

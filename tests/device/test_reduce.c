@@ -1,0 +1,361 @@
+// NCCL's reductions element by element, in wider types than theirs: the integers in 128 bits, the
+// floats in doubles that are rounded after each operation, which is as good as one rounding.
+#include "cpu_device/floats.h"
+#include "cpu_device/reduce.h"
+#include "tests/unit/device_arrays.h"
+#include <float.h>
+
+enum { MAX_INPUTS = 200, TYPES = 10 };
+
+// precision 0: an integer; else bits of the significand, exponent of the smallest number, largest
+// number.
+static const struct format {
+    const char *name;
+    size_t bytes;
+    int is_signed, precision, smallest;
+    double largest;
+} formats[TYPES] = {
+    [ncclInt8] = {"int8", 1, 1, 0, 0, 0},
+    [ncclUint8] = {"uint8", 1, 0, 0, 0, 0},
+    [ncclInt32] = {"int32", 4, 1, 0, 0, 0},
+    [ncclUint32] = {"uint32", 4, 0, 0, 0, 0},
+    [ncclInt64] = {"int64", 8, 1, 0, 0, 0},
+    [ncclUint64] = {"uint64", 8, 0, 0, 0, 0},
+    [ncclFloat16] = {"half", 2, 1, 11, -24, 65504},
+    [ncclFloat32] = {"float", 4, 1, 24, -149, FLT_MAX},
+    [ncclFloat64] = {"double", 8, 1, 53, -1074, DBL_MAX},
+    [ncclBfloat16] = {"bfloat16", 2, 1, 8, -133, 0x1.fep127},
+};
+static const char *const op_names[] = {"sum", "prod", "max", "min", "avg"};
+
+static uint64_t load_bits(const void *array, size_t i, size_t bytes) {
+    uint64_t bits = 0;
+    memcpy(&bits, (const char *)array + i * bytes, bytes);
+    return bits;
+}
+
+static __int128 signed_or_not(const struct format *f, unsigned __int128 wide) {
+    unsigned __int128 range = (unsigned __int128)1 << 8 * f->bytes, low = wide % range;
+    return f->is_signed && low >= range / 2 ? (__int128)low - (__int128)range : (__int128)low;
+}
+
+static double load_float(const struct format *f, const void *array, size_t i) {
+    uint64_t bits = load_bits(array, i, f->bytes), hidden = (uint64_t)1 << (f->precision - 1);
+    uint64_t sign = (uint64_t)1 << (8 * f->bytes - 1), magnitude = bits & (sign - 1);
+    int exponent = (int)(magnitude / hidden);
+    uint64_t fraction = magnitude % hidden + (exponent ? hidden : 0);
+    double x = ldexp((double)fraction, (exponent ? exponent - 1 : 0) + f->smallest);
+    if (exponent == (int)((sign - 1) / hidden))
+        x = magnitude % hidden ? NAN : INFINITY;
+    return bits & sign ? -x : x;
+}
+
+// To the nearest number of the format, ties to even.
+static double rounded(const struct format *f, double x) {
+    int exponent, last;
+    if (!isfinite(x) || x == 0 || f->precision == DBL_MANT_DIG)
+        return x;
+    frexp(x, &exponent);
+    last = exponent - f->precision > f->smallest ? exponent - f->precision : f->smallest;
+    double r = ldexp(nearbyint(ldexp(x, -last)), last);
+    return fabs(r) > f->largest ? copysign(INFINITY, x) : r;
+}
+
+static int same(double a, double b) {
+    return isnan(a) ? isnan(b) : a == b;
+}
+
+static __int128 reduced_integers(const struct format *f, ncclRedOp_t op, const __int128 *values,
+                                 int n) {
+    unsigned __int128 sum = 0, product = 1;
+    __int128 max = values[0], min = values[0];
+    for (int i = 0; i < n; i++) {
+        sum += (unsigned __int128)values[i];
+        product *= (unsigned __int128)values[i];
+        max = values[i] > max ? values[i] : max;
+        min = values[i] < min ? values[i] : min;
+    }
+    const __int128 results[] = {signed_or_not(f, sum), signed_or_not(f, product), max, min,
+                                signed_or_not(f, sum) / n};
+    return results[op];
+}
+
+static double reduced_floats(const struct format *f, ncclRedOp_t op, const double *values, int n) {
+    const struct format *computed = f->bytes == 2 ? &formats[ncclFloat32] : f;
+    double sum = values[0], product = values[0], max = values[0], min = values[0];
+    for (int i = 1; i < n; i++) {
+        sum = rounded(computed, sum + values[i]);
+        product = rounded(computed, product * values[i]);
+        max = isnan(max) || isnan(values[i]) ? NAN : fmax(max, values[i]);
+        min = isnan(min) || isnan(values[i]) ? NAN : fmin(min, values[i]);
+    }
+    const double results[] = {sum, product, max, min, rounded(computed, sum / n)};
+    return rounded(f, results[op]);
+}
+
+static int is_right(const struct format *f, ncclRedOp_t op, const void *got, void *const *in, int n,
+                    size_t i) {
+    __int128 integers[MAX_INPUTS];
+    double floats[MAX_INPUTS];
+    for (int k = 0; k < n; k++)
+        if (f->precision)
+            floats[k] = load_float(f, in[k], i);
+        else
+            integers[k] = signed_or_not(f, load_bits(in[k], i, f->bytes));
+    return f->precision ? same(load_float(f, got, i), reduced_floats(f, op, floats, n))
+                        : signed_or_not(f, load_bits(got, i, f->bytes)) ==
+                              reduced_integers(f, op, integers, n);
+}
+
+// Integers of random bits; floats of mixed sizes, so that the order of a sum shows, and now and
+// then of random bits, which may be infinite or no number.
+static void *random_values(ncclDataType_t type, size_t count, uint64_t seed) {
+    const struct format *f = &formats[type];
+    char *values = new_array(count * f->bytes);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t bits = rng_bits(seed, i);
+        if (f->precision && bits >> 58) {
+            double wide = ldexp(2 * rng_uniform(seed + 1, i) - 1, (int)(bits % 12) - 6);
+            float narrow = (float)wide;
+            uint16_t bfloat16 = (uint16_t)(float_to_bits(narrow) >> 16);
+            uint16_t half = (uint16_t)((bits >> 32 & 0x83ff) | (10 + bits % 9) << 10);
+            memcpy(&bits, f->bytes == 8 ? (void *)&wide : &narrow, f->bytes == 8 ? 8 : 4);
+            if (f->bytes == 2)
+                bits = type == ncclFloat16 ? half : bfloat16;
+        }
+        memcpy(values + i * f->bytes, &bits, f->bytes); // the machine is little-endian
+    }
+    return values;
+}
+
+// Into an array of its own (place -1) or in the place of an input.
+static void check(ncclDataType_t type, ncclRedOp_t op, int n, size_t count, int place) {
+    const struct format *f = &formats[type];
+    void *in[MAX_INPUTS], *given[MAX_INPUTS];
+    for (int k = 0; k < n; k++) {
+        in[k] = random_values(type, count, (uint64_t)k * 1000);
+        given[k] = new_array(count * f->bytes);
+        memcpy(given[k], in[k], count * f->bytes);
+    }
+    void *out = place < 0 ? new_array(count * f->bytes) : given[place];
+    cpu_reduce(type, op, out, (const void *const *)given, n, count);
+    for (size_t i = 0; i < count; i++)
+        if (!is_right(f, op, out, in, n, i))
+            fail_msg("%s of %d x %zu %s, in place of input %d: element %zu is wrong", op_names[op],
+                     n, count, f->name, place, i);
+    for (int k = 0; k < n; k++)
+        if (k != place)
+            assert_memory_equal(given[k], in[k], count * f->bytes);
+    assert_int_equal(free_arrays(NULL), 0);
+}
+
+static void reductions_are_right(void **state) {
+    (void)state;
+    const int inputs[] = {1, 2, 3, 4, 7};
+    const size_t counts[] = {0, 1, 5, 1023, 1024, 1025, 5000};
+    for (int type = 0; type < TYPES; type++)
+        for (int op = 0; op < ncclNumOps; op++)
+            for (size_t n = 0; n < 5; n++)
+                for (size_t c = 0; c < 7; c++)
+                    for (int place = -1; place < inputs[n]; place++)
+                        if (place < 1 || place == inputs[n] / 2 || place == inputs[n] - 1)
+                            check((ncclDataType_t)type, (ncclRedOp_t)op, inputs[n], counts[c],
+                                  place);
+}
+
+static void more_inputs_than_a_small_type_can_count(void **state) {
+    (void)state;
+    for (int type = 0; type < TYPES; type++)
+        check((ncclDataType_t)type, ncclAvg, MAX_INPUTS, 100, 3);
+}
+
+static void products_with_a_scalar_are_right(void **state) {
+    (void)state;
+    const size_t counts[] = {0, 1, 1023, 1024, 1025, 5000};
+    for (int type = 0; type < TYPES; type++)
+        for (size_t c = 0; c < 6; c++) {
+            const struct format *f = &formats[type];
+            size_t count = counts[c], bytes = f->bytes;
+            char *in = random_values((ncclDataType_t)type, count, 1),
+                 *out = new_array(count * bytes);
+            char *scalars = new_array(count * bytes + bytes);
+            void *const factors[] = {in, scalars};
+            memcpy(scalars, random_values((ncclDataType_t)type, 1, 2), bytes);
+            for (size_t i = 0; i < count; i++)
+                memcpy(scalars + (i + 1) * bytes, scalars, bytes);
+            cpu_scale((ncclDataType_t)type, out, in, scalars, count);
+            for (size_t i = 0; i < count; i++)
+                if (!is_right(f, ncclProd, out, factors, 2, i))
+                    fail_msg("%zu %s times a scalar: element %zu is wrong", count, f->name, i);
+            assert_int_equal(free_arrays(NULL), 0);
+        }
+}
+
+static void types_have_their_sizes(void **state) {
+    (void)state;
+    for (int type = 0; type < TYPES; type++)
+        assert_int_equal(cpu_type_size((ncclDataType_t)type), formats[type].bytes);
+    assert_int_equal(cpu_type_size((ncclDataType_t)TYPES), 0);
+    assert_int_equal(cpu_type_size((ncclDataType_t)-1), 0);
+}
+
+#define REDUCE(TYPE, OP, T, ...)                                                                   \
+    ({                                                                                             \
+        T values[] = {__VA_ARGS__}, result;                                                        \
+        const void *in[sizeof values / sizeof *values];                                            \
+        for (size_t i = 0; i < sizeof values / sizeof *values; i++)                                \
+            in[i] = &values[i];                                                                    \
+        cpu_reduce(TYPE, OP, &result, in, sizeof values / sizeof *values, 1);                      \
+        result;                                                                                    \
+    })
+
+static void integers_wrap_around(void **state) {
+    (void)state;
+    assert_true(REDUCE(ncclInt8, ncclSum, int8_t, 127, 1) == -128);
+    assert_true(REDUCE(ncclInt8, ncclAvg, int8_t, 127, 1, 1) == -42); // -127 / 3
+    assert_true(REDUCE(ncclUint8, ncclProd, uint8_t, 16, 17) == 16);
+    assert_true(REDUCE(ncclInt32, ncclSum, int32_t, INT32_MAX, 1) == INT32_MIN);
+    assert_true(REDUCE(ncclInt32, ncclProd, int32_t, 65536, 65536, 3) == 0);
+    assert_true(REDUCE(ncclUint32, ncclAvg, uint32_t, UINT32_MAX, 9) == 4);
+    assert_true(REDUCE(ncclInt64, ncclSum, int64_t, INT64_MIN, -1) == INT64_MAX);
+    assert_true(REDUCE(ncclInt64, ncclProd, int64_t, INT64_MIN, -1) == INT64_MIN);
+    assert_true(REDUCE(ncclUint64, ncclSum, uint64_t, UINT64_MAX, 3) == 2);
+    assert_true(REDUCE(ncclInt32, ncclAvg, int32_t, -3, -4) == -3); // towards 0
+}
+
+static void sums_go_from_first_to_last(void **state) {
+    (void)state;
+    assert_true(REDUCE(ncclFloat32, ncclSum, float, 0x1p24f, 1, -0x1p24f) == 0);
+    assert_true(REDUCE(ncclFloat32, ncclSum, float, 0x1p24f, -0x1p24f, 1) == 1);
+    assert_true(REDUCE(ncclFloat64, ncclSum, double, 0x1p53, 1, -0x1p53) == 0);
+    assert_true(REDUCE(ncclFloat64, ncclSum, double, 1, 0x1p53, -0x1p53) == 0);
+    assert_true(REDUCE(ncclFloat64, ncclSum, double, 0x1p53, -0x1p53, 1) == 1);
+    uint16_t large = float_to_half(32768), small = float_to_half(0x1p-24f);
+    assert_int_equal(REDUCE(ncclFloat16, ncclSum, uint16_t, large, small, large | 0x8000), 0);
+    assert_int_equal(REDUCE(ncclFloat16, ncclSum, uint16_t, large, large | 0x8000, small), small);
+}
+
+static void short_floats_are_rounded_once(void **state) {
+    (void)state;
+    uint16_t bfloat16 = float_to_bfloat16(256), half = float_to_half(2048);
+    uint16_t one = float_to_bfloat16(1), half_one = float_to_half(1);
+    assert_int_equal(REDUCE(ncclBfloat16, ncclSum, uint16_t, bfloat16, one, one),
+                     float_to_bfloat16(258));
+    assert_int_equal(REDUCE(ncclFloat16, ncclSum, uint16_t, half, half_one, half_one),
+                     float_to_half(2050));
+    assert_int_equal(REDUCE(ncclFloat16, ncclAvg, uint16_t, 0x7bff, 0x7bff), 0x7bff); // no overflow
+}
+
+static void no_number_beats_all_numbers(void **state) {
+    (void)state;
+    const uint16_t halves[] = {0x7e00, 0x3c00, 0xfc00, 0x7c00},
+                   bfloat16s[] = {0xffc0, 0x3f80, 0xff80, 0x7f80};
+    const float floats[] = {-NAN, 1, -INFINITY, INFINITY};
+    const double doubles[] = {NAN, 1, -INFINITY, INFINITY};
+    const void *const arrays_of_four[][2] = {{&formats[ncclFloat16], halves},
+                                             {&formats[ncclBfloat16], bfloat16s},
+                                             {&formats[ncclFloat32], floats},
+                                             {&formats[ncclFloat64], doubles}};
+    for (int a = 0; a < 4; a++)
+        for (int first = 0; first < 4; first++)
+            for (int op = ncclMax; op <= ncclMin; op++) {
+                const struct format *f = arrays_of_four[a][0];
+                double result;
+                const void *in[4];
+                for (int k = 0; k < 4; k++)
+                    in[k] =
+                        (const char *)arrays_of_four[a][1] + (size_t)((first + k) % 4) * f->bytes;
+                cpu_reduce((ncclDataType_t)(f - formats), (ncclRedOp_t)op, &result, in, 4, 1);
+                assert_true(isnan(load_float(f, &result, 0)));
+                for (int k = 0; k < 4; k++) // without the NaN
+                    in[k] = (const char *)arrays_of_four[a][1] +
+                            (size_t)(1 + (first + k) % 3) * f->bytes;
+                cpu_reduce((ncclDataType_t)(f - formats), (ncclRedOp_t)op, &result, in, 4, 1);
+                assert_true(load_float(f, &result, 0) == (op == ncclMax ? INFINITY : -INFINITY));
+            }
+}
+
+static void every_short_float_is_converted_both_ways(void **state) {
+    (void)state;
+    for (unsigned bits = 0; bits < 0x10000; bits++) {
+        uint16_t h = (uint16_t)bits;
+        double half = load_float(&formats[ncclFloat16], &h, 0);
+        double bfloat16 = load_float(&formats[ncclBfloat16], &h, 0);
+        assert_true(same(half_to_float(h), half));
+        assert_true(same(bfloat16_to_float(h), bfloat16));
+        if (isnan(half))
+            assert_int_equal(float_to_half(half_to_float(h)) & 0x7fff, 0x7fff);
+        else
+            assert_int_equal(float_to_half(half_to_float(h)), h);
+        if (isnan(bfloat16))
+            assert_int_equal(float_to_bfloat16(bfloat16_to_float(h)) & 0x7fff, 0x7fff);
+        else
+            assert_int_equal(float_to_bfloat16(bfloat16_to_float(h)), h);
+    }
+}
+
+static void check_rounding(float x) {
+    uint16_t half = float_to_half(x), bfloat16 = float_to_bfloat16(x);
+    double half_wanted = rounded(&formats[ncclFloat16], x);
+    double bfloat16_wanted = rounded(&formats[ncclBfloat16], x);
+    if (!same(load_float(&formats[ncclFloat16], &half, 0), half_wanted) ||
+        !same(load_float(&formats[ncclBfloat16], &bfloat16, 0), bfloat16_wanted))
+        fail_msg("%a became half %04x, bfloat16 %04x", x, half, bfloat16);
+    if (!isnan(x))
+        assert_true(half >> 15 == !!signbit(x) && bfloat16 >> 15 == !!signbit(x));
+}
+
+// At each number, halfway to the next, and just beside that; then anywhere.
+static void floats_are_rounded_to_nearest_even(void **state) {
+    (void)state;
+    for (unsigned bits = 0; bits < 0xffff; bits++)
+        for (int i = 0; i < 2; i++) {
+            uint16_t next_bits = (uint16_t)(bits + 1);
+            float x = i ? half_to_float((uint16_t)bits) : bfloat16_to_float((uint16_t)bits);
+            float next = i ? half_to_float(next_bits) : bfloat16_to_float(next_bits);
+            float middle = x / 2 + next / 2;
+            check_rounding(x);
+            check_rounding(middle);
+            check_rounding(nextafterf(middle, x));
+            check_rounding(nextafterf(middle, next));
+        }
+    for (size_t i = 0; i < 1000000; i++)
+        check_rounding(bits_to_float((uint32_t)rng_bits(5, i)));
+}
+
+static void conversions_known_values(void **state) {
+    (void)state;
+    assert_int_equal(float_to_half(1 + 0x1p-11f), 0x3c00); // ties
+    assert_int_equal(float_to_half(1 + 0x3p-11f), 0x3c02);
+    assert_int_equal(float_to_half(0x1p-25f), 0);
+    assert_int_equal(float_to_half(0x3p-25f), 2);
+    assert_int_equal(float_to_half(65519.99f), 0x7bff);
+    assert_int_equal(float_to_half(-65520), 0xfc00);
+    assert_int_equal(float_to_half(-0.f), 0x8000);
+    assert_int_equal(float_to_bfloat16(1 + 0x1p-8f), 0x3f80);
+    assert_int_equal(float_to_bfloat16(1 + 0x3p-8f), 0x3f82);
+    assert_int_equal(float_to_bfloat16(0x1p-134f), 0);
+    assert_int_equal(float_to_bfloat16(0x3p-134f), 2);
+    assert_int_equal(float_to_bfloat16(0x1.fefffep127f), 0x7f7f);
+    assert_int_equal(float_to_bfloat16(-FLT_MAX), 0xff80);
+    assert_int_equal(float_to_bfloat16(-0.f), 0x8000);
+    assert_true(isnan(half_to_float(float_to_half(bits_to_float(0xff800001)))));
+    assert_true(isnan(bfloat16_to_float(float_to_bfloat16(bits_to_float(0xffffffff)))));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(types_have_their_sizes),
+        cmocka_unit_test_teardown(reductions_are_right, free_arrays),
+        cmocka_unit_test_teardown(more_inputs_than_a_small_type_can_count, free_arrays),
+        cmocka_unit_test_teardown(products_with_a_scalar_are_right, free_arrays),
+        cmocka_unit_test(integers_wrap_around),
+        cmocka_unit_test(sums_go_from_first_to_last),
+        cmocka_unit_test(short_floats_are_rounded_once),
+        cmocka_unit_test(no_number_beats_all_numbers),
+        cmocka_unit_test(every_short_float_is_converted_both_ways),
+        cmocka_unit_test(floats_are_rounded_to_nearest_even),
+        cmocka_unit_test(conversions_known_values),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

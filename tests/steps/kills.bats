@@ -1,0 +1,12 @@
+#!/usr/bin/env bats
+# A short form of kills.sh; a long one is run by hand.
+# bats file_tags=test-all
+load ../helpers
+
+setup_file() {
+    need_train 03_multigpu_launcher/launch 03_multigpu_launcher/train 04_multinode/train 05_fsdp/train 07_large_models/train
+}
+
+@test "kill -9 of ranks of steps 3 to 5 at random moments changes no bit and leaves nothing" {
+    "$BATS_TEST_DIRNAME/kills.sh" 40
+}

@@ -1,0 +1,765 @@
+#!/usr/bin/env bats
+# The launcher on one node, from outside: what ranks are told, where their output goes, and how a run ends. The
+# ranks are whatever shows it, mostly lines of shell.
+# shellcheck disable=SC2016,SC2030,SC2031,SC2154 # ranks expand their lines; bats and helpers.bash set variables
+load ../helpers
+
+setup_file() {
+    need_train 03_multigpu_launcher/launch
+    for helper in kill port; do
+        cc -std=c11 -D_GNU_SOURCE -O1 "$root/tests/steps/step3/launch_$helper.c" -o "$BATS_FILE_TMPDIR/$helper"
+    done
+    mkdir "$BATS_FILE_TMPDIR/cuda"
+    cc -shared -fPIC -o "$BATS_FILE_TMPDIR/cuda/libcuda.so.1" -x c - <<'END'
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int cuInit(unsigned flags) {
+    FILE *log = fopen("called", "a");
+    fprintf(log, "%d\n", getpid());
+    fclose(log);
+    while (getenv("CUDA_HANGS"))
+        pause();
+    return flags + (getenv("CUDA_FAILS") ? 100 : 0);
+}
+int cuDeviceGetCount(int *count) {
+    *count = atoi(getenv("CUDA_COUNT"));
+    return 0;
+}
+END
+}
+
+setup() {
+    mkdir "$BATS_TEST_TMPDIR/work" "$BATS_TEST_TMPDIR/tmp" && cd "$BATS_TEST_TMPDIR/work" || return
+    export OMP_NUM_THREADS=1 TMPDIR=$BATS_TEST_TMPDIR/tmp LC_ALL=C
+    launch=${TRAIN%/01_single_gpu/train}/03_multigpu_launcher/launch
+    port=$BATS_FILE_TMPDIR/port
+    mkfifo go
+    exec {go}<>go
+}
+
+# What a failed test has left.
+teardown() {
+    [ -z "${pid:-}" ] || kill -9 -- "-$pid" 2>/dev/null || true
+    for left in $(pgrep 'sleep|sh|yes|launch|cat'); do
+        [ "$left" = $$ ] || [ "$(readlink "/proc/$left/cwd")" != "$BATS_TEST_TMPDIR/work" ] ||
+            [[ $(tr '\0' ' ' <"/proc/$left/cmdline") == *bats* ]] || kill -9 "$left" || true
+    done
+}
+
+# start COMMAND...: in a process group of its own and with no signal ignored, like a job of a terminal. Its process
+# is $pid, its output in out and err; $alive can be read to its end when all processes of the run have ended.
+start() {
+    rm -f alive && mkfifo alive
+    set -m
+    env --default-signal=HUP,INT,TERM,PIPE "$@" >out 2>err 3>&- 9>alive {go}>&- &
+    pid=$!
+    set +m
+    exec {alive}<alive
+}
+
+# All processes of the run end, and the launcher with this code; nothing of it stays anywhere.
+ends() { # CODE
+    local code=0 child
+    timeout "$(patience "${limit:-20}")" cat <&"$alive" || { echo "the run goes on" && tail out err && return 1; }
+    exec {alive}<&-
+    wait "$pid" || code=$?
+    cp err all_err
+    drop_pids err
+    [ $code = "$1" ] || { echo "ended with $code" && tail out err && return 1; }
+    for child in $(pgrep -P $$); do
+        [[ $(cat "/proc/$child/stat" 2>/dev/null) != *") Z "* ]] || return 1
+    done
+    [ -z "$(ls -A "$TMPDIR")" ]
+}
+
+job() { # CODE COMMAND...
+    start "${@:2}"
+    ends "$1"
+}
+
+lines() { # COUNT FILE...
+    [ "$(cat "${@:2}" 2>/dev/null | wc -l)" = "$1" ]
+}
+
+stopped() { # PID
+    [[ $(cat "/proc/$1/stat") == *") T "* ]]
+}
+
+# go COUNT: so many ranks that wait with "read <go" go on.
+go() {
+    yes | head -n "$1" >&"$go"
+}
+
+@test "ranks are told who they are, and nothing else in the environment changes" {
+    env -i PATH="$PATH" 'ODD=a b
+c' RANK=x MASTER_ADDR=y OMP_NUM_THREADS=7 "$launch" --nproc-per-node 3 --max-restarts 2 --run-id name --log-dir log env -0
+    for rank in 0 1 2; do
+        tr '\0\n' '\n_' <log/name/attempt_0/rank_$rank.stdout | sort >got
+        number=$(sed -n 's/^MASTER_PORT=//p' got)
+        [ "$number" -ge 1024 ]
+        sort <<END | diff - got
+GROUP_RANK=0
+GROUP_WORLD_SIZE=1
+LOCAL_RANK=$rank
+LOCAL_WORLD_SIZE=3
+MASTER_ADDR=127.0.0.1
+MASTER_PORT=$number
+ODD=a b_c
+OMP_NUM_THREADS=7
+PATH=$PATH
+RANK=$rank
+ROLE_NAME=default
+ROLE_RANK=$rank
+ROLE_WORLD_SIZE=3
+TORCHELASTIC_MAX_RESTARTS=2
+TORCHELASTIC_RESTART_COUNT=0
+TORCHELASTIC_RUN_ID=name
+TORCHELASTIC_USE_AGENT_STORE=False
+WORLD_SIZE=3
+END
+    done
+}
+
+@test "a run without a name gets one of its own" {
+    for _ in 1 2; do
+        "$launch" --nproc-per-node 2 --tee sh -c 'echo $TORCHELASTIC_RUN_ID' >>names
+    done
+    [ "$(cut -d' ' -f2 names | sort | uniq -c | awk 'NF == 2 { print $1 }')" = "$(printf '2\n2')" ]
+}
+
+@test "OMP_NUM_THREADS is 1 for several ranks that were not told otherwise, and that is said once" {
+    show='echo "${OMP_NUM_THREADS-none}"; exit $((TORCHELASTIC_RESTART_COUNT < 1))'
+    job 0 env -u OMP_NUM_THREADS "$launch" --nproc-per-node 3 --max-restarts 1 sh -c "$show"
+    [ "$(sort -u out)" = 1 ]
+    [ "$(grep -c OMP_NUM_THREADS err)" = 1 ]
+    job 0 env -u OMP_NUM_THREADS "$launch" --max-restarts 1 sh -c "$show"
+    [ "$(sort -u out)" = none ]
+    run ! grep OMP err
+    for value in 4 ""; do
+        OMP_NUM_THREADS=$value job 0 "$launch" --nproc-per-node 2 --max-restarts 1 sh -c "$show"
+        [ "$(sort -u out)" = "$value" ]
+        run ! grep OMP err
+    done
+}
+
+@test "ranks have the caller's signals, descriptors, limits and folder" {
+    cat >caller <<'END'
+exec 5<caller 7>&1
+umask 027
+ulimit -n 200 -c 0
+exec env --default-signal --ignore-signal=$1 --block-signal=$2 "${@:3}"
+END
+    show='cat /proc/$$/limits; pwd; umask; cd /proc/self/fd && ls; readlink 5 7'
+    for signals in "PIPE,USR2 TERM,WINCH" "HUP,INT CHLD,USR1" "CHLD PIPE"; do
+        # shellcheck disable=SC2086
+        bash caller $signals sh -c "$show" | cat >without
+        # shellcheck disable=SC2086
+        bash caller $signals "$launch" sh -c "$show" | cat >with
+        # shellcheck disable=SC2086 # a shell would change some itself
+        diff <(bash caller $signals grep '^Sig[BI]' /proc/self/status) \
+            <(bash caller $signals "$launch" grep '^Sig[BI]' /proc/self/status)
+        diff <(sed 's/pipe:.*//' without) <(sed 's/pipe:.*//' with) || { echo "ignored and blocked: $signals" && return 1; }
+    done
+}
+
+@test "a rank reads nothing, and closed descriptors of the caller hurt nobody" {
+    echo text | timeout 20 "$launch" --tee cat >out
+    [ ! -s out ]
+    timeout 20 "$launch" --log-dir log --run-id a --tee sh -c 'echo out; echo err >&2' <&- >&- 2>&-
+    [ "$(cat log/a/attempt_0/rank_0.stdout)" = out ]
+    [ "$(cat log/a/attempt_0/rank_0.stderr)" = err ]
+    timeout 20 "$launch" sh -c 'echo out; echo err >&2' 2>&- >out
+    [ "$(cat out)" = out ]
+}
+
+count() { # OPTION...
+    timeout 20 "$launch" "$@" sh -c 'echo $WORLD_SIZE' | sort | uniq -c | awk '{ print $1, $2 }'
+}
+
+@test "--nproc-per-node counts GPUs in another process, else cores" {
+    export LD_LIBRARY_PATH=$BATS_FILE_TMPDIR/cuda
+    cores=$(env -u OMP_NUM_THREADS nproc)
+    for word in gpu auto; do
+        rm -f called
+        CUDA_COUNT=3 job 0 "$launch" --nproc-per-node $word sh -c 'echo $WORLD_SIZE'
+        [ "$(uniq -c out | awk '{ print $1, $2 }')" = "3 3" ]
+        lines 1 called
+        [ "$(cat called)" != "$pid" ]
+    done
+    rm called
+    for number in 1 4; do
+        [ "$(CUDA_COUNT=3 count --nproc-per-node=$number)" = "$number $number" ]
+    done
+    [ "$(CUDA_COUNT=3 count --nproc_per_node cpu)" = "$cores $cores" ]
+    [ "$(CUDA_COUNT=3 taskset -c "$(taskset -cp $$ | grep -o '[0-9]*$')" "$launch" --nproc-per-node cpu echo x)" = x ]
+    [ ! -e called ]
+    [ "$(CUDA_COUNT=0 count --nproc-per-node auto)" = "$cores $cores" ]
+    [ "$(CUDA_COUNT=3 CUDA_FAILS=1 count --nproc-per-node auto)" = "$cores $cores" ]
+    CUDA_COUNT=0 fails 2 "--nproc-per-node gpu" "$launch" --nproc-per-node gpu true
+    CUDA_COUNT=3 CUDA_FAILS=1 fails 2 "--nproc-per-node gpu" "$launch" --nproc-per-node gpu true
+}
+
+@test "names of options may have underscores, and values an =" {
+    timeout 20 "$launch" --nproc_per_node=2 --node_rank 0 --master_addr=127.0.0.1 --master_port=0 --max_restarts 1 \
+        --run_id=x --log_dir log --shutdown_timeout=2 sh -c 'echo $TORCHELASTIC_MAX_RESTARTS$*' - --tee
+    [ "$(cat log/x/attempt_0/rank_{0,1}.stdout)" = "$(printf '1--tee\n1--tee')" ]
+}
+
+@test "launchers at the same time have different ports, at which rank 0 can listen" {
+    rm -f alive && mkfifo alive
+    for _ in {1..20}; do
+        "$launch" --nproc-per-node 1 --standalone sh -c 'echo $MASTER_PORT >>ports; "$0" listen; read x <go' "$port" \
+            >>out 2>>err 3>&- 9>alive {go}>&- &
+        pid=$!
+    done
+    exec {alive}<alive
+    until_true 20 lines 20 ports
+    [ "$(sort -u ports | wc -l)" = 20 ]
+    go 20
+    ends 0
+    [ ! -s err ]
+    # Again and again, as after a restart.
+    job 0 "$launch" --max-restarts 2 sh -c '"$0" listen && exit $((TORCHELASTIC_RESTART_COUNT < 2))' "$port"
+    [ "$(grep -c 'exit code 1$' err)" = 2 ]
+}
+
+@test "nobody else is given the port of a run" {
+    unshare -rn true 2>/dev/null || skip "no network can be made here"
+    echo '"$0" up; echo "40000 40007" >/proc/sys/net/ipv4/ip_local_port_range
+        "$1" sh -c "echo \$MASTER_PORT >own; $0 grab >others; :"; exit $?' >script
+    for _ in {1..8}; do
+        unshare -rn sh -c "$(cat script)" "$port" "$launch"
+        sort -u others >given
+        run ! grep -x "$(cat own)" given
+        [ "$(sort -u given own)" = "$(seq 40000 40007)" ]
+    done
+}
+
+@test "datagrams from strangers change nothing" {
+    job 0 "$launch" --nproc-per-node 2 sh -c '"$0" send' "$port"
+    [ ! -s err ]
+}
+
+@test "every rank of every attempt has files of its own with its bytes, and a second run overwrites none" {
+    head -c 300000 "$launch" >bytes
+    write='cat bytes; echo $RANK; printf "%s" $TORCHELASTIC_RESTART_COUNT >&2; cat bytes >&2
+        exit $((TORCHELASTIC_RESTART_COUNT < 1))'
+    for _ in 1 2; do
+        job 0 "$launch" --nproc-per-node 3 --max-restarts 1 --log-dir a/new/log --run-id name --shutdown-timeout 20 \
+            sh -c "trap : TERM; $write"
+        [ ! -s out ]
+        for attempt in 0 1; do
+            for rank in 0 1 2; do
+                { cat bytes && echo $rank; } >>wanted.$attempt.$rank.stdout
+                { printf %s $attempt && cat bytes; } >>wanted.$attempt.$rank.stderr
+                for name in stdout stderr; do
+                    cmp wanted.$attempt.$rank.$name a/new/log/name/attempt_$attempt/rank_$rank.$name || [ $attempt = 0 ]
+                done
+            done
+        done
+        [ "$(find a -type f | wc -l)" = 12 ]
+    done
+    run ! grep -a ELF err
+}
+
+# tee_is RANKS FILE: out is the file of each of the ranks, line by line.
+tee_is() {
+    for rank in $(seq 0 $(($1 - 1))); do
+        sed -n "s/^\[$rank\] //p" "${3:-out}" | cmp - "$2"
+    done
+    [ "$(wc -l <"${3:-out}")" = $(($1 * $(wc -l <"$2"))) ]
+}
+
+@test "--tee shows whole lines that begin with the rank" {
+    line=$(printf '%0100d' 1)
+    pieces='for i in {1..200}; do for piece in $i '"$line"' {1..5} "$0"; do printf %s "$piece" >&$1; done; echo >&$1; done'
+    for i in {1..200}; do echo "$i${line}12345words"; done >wanted
+    job 0 "$launch" --nproc-per-node 3 --tee bash -c "$pieces" words 1
+    tee_is 3 wanted out
+    [ ! -s err ]
+    job 0 "$launch" --nproc-per-node 3 --tee bash -c "$pieces" words 2
+    tee_is 3 wanted err
+    [ ! -s out ]
+    # Both at once, into the same file.
+    job 0 bash -c 'exec "$@" 2>&1' - "$launch" --nproc-per-node 2 --tee bash -c "($pieces) & 
+        set -- 2; $pieces; wait" words 1
+    drop_pids out
+    sort wanted wanted >twice
+    for rank in 0 1; do
+        sed -n "s/^\[$rank\] //p" out | sort | cmp - twice
+    done
+    lines 800 out
+}
+
+@test "--tee and --log-dir keep all bytes, and an unfinished line at the end is finished on the screen" {
+    { seq 5000 && tr 'a-m' '\000-\012' <"$launch" | head -c 400000 && echo; } >bytes
+    job 0 "$launch" --nproc-per-node 2 --tee --log-dir log --run-id r sh -c 'cat bytes; printf end; cat bytes >&2'
+    { cat bytes && echo end; } >wanted
+    awk 'length > 8000 { exit 1 }' bytes || skip "the program has long lines"
+    tee_is 2 wanted out
+    tee_is 2 bytes err
+    { cat bytes && printf end; } | cmp - log/r/attempt_0/rank_1.stdout
+    cmp bytes log/r/attempt_0/rank_1.stderr
+}
+
+@test "--tee shows lines of some thousand bytes whole, and longer ones in pieces" {
+    awk 'BEGIN { for (i = 0; i < 400; i++) printf "%0*d\n", i * 7919 % 8001, 0 }' >wanted
+    job 0 "$launch" --nproc-per-node 2 --tee cat wanted
+    tee_is 2 wanted out
+    job 0 "$launch" --nproc-per-node 2 --tee sh -c 'head -c 100000 /dev/zero | tr "\0" $RANK; echo; echo end'
+    for rank in 0 1; do
+        [ "$(grep "^\[$rank\] " out | sed 's/^....//' | tr -d '\n')" = \
+            "$(head -c 100000 /dev/zero | tr '\0' $rank)end" ]
+        grep -qx "\[$rank\] end" out
+    done
+    run ! grep -vE '^\[0\] (0*|end)$|^\[1\] (1*|end)$' out
+    [ "$(wc -l <out)" -le 30 ]
+}
+
+# The summary of the run in err: which rank, its pid and how it failed; then its last lines, from a file.
+summary() { # RANK PID HOW FILE
+    sed -n 1p err | grep -qx "launch: rank $1 (pid $2 on $(uname -n)) failed first, in attempt 0: $3"
+    if [ -s "$4" ]; then
+        tail -n +3 err | cmp - "$4"
+    else
+        lines 1 err
+    fi
+}
+
+@test "the summary has exactly the last 20 lines that the rank wrote to stderr" {
+    for count in 0 1 19 20 21 1000; do
+        for ending in "" unfinished; do
+            { [ $count = 0 ] || seq -f "%0400g" $count; printf %s "$ending"; } >written
+            { tail -n 20 written && [ -z "$ending" ] || echo; } >wanted
+            job 1 "$launch" --nproc-per-node 2 --log-dir log --shutdown-timeout 20 \
+                sh -c 'if [ $RANK = 0 ]; then echo other >&2; sleep 1000; fi; echo $$ >rank; cat written >&2; exit 3'
+            summary 1 "$(cat rank)" "exit code 3" wanted
+        done
+    done
+}
+
+@test "the last 20 lines are 20 where they are long" {
+    seq -f %01000g 30 >written
+    tail -n 20 written >wanted
+    job 1 "$launch" --log-dir log sh -c 'echo $$ >rank; cat written >&2; exit 3'
+    summary 0 "$(cat rank)" "exit code 3" wanted
+}
+
+@test "the summary says how the rank failed" {
+    for how in "exit 1:exit code 1" "exit 255:exit code 255" 'kill -9 $$:signal 9, Killed' \
+        'kill -SEGV $$:signal 11, Segmentation fault' 'kill -TERM $$:signal 15, Terminated'; do
+        job 1 "$launch" --log-dir log sh -c 'ulimit -c 0; echo $$ >rank; '"${how%:*}"
+        summary 0 "$(cat rank)" "${how#*:}" /dev/null
+    done
+    # The others' ends are not what is reported.
+    job 1 "$launch" --nproc-per-node 3 sh -c 'trap "exit 9" TERM; : >ready.$RANK
+        if [ $RANK = 1 ]; then until [ -e ready.0 ] && [ -e ready.2 ]; do sleep 0.01; done; echo $$ >rank; exit 5; fi
+        while :; do sleep 1000 & wait; done'
+    summary 1 "$(cat rank)" "exit code 5" /dev/null
+}
+
+@test "the launcher says which process each rank is, in every attempt" {
+    job 0 "$launch" --nproc-per-node 3 --max-restarts 1 sh -c 'attempt=$TORCHELASTIC_RESTART_COUNT; echo $$ >pid.$attempt.$RANK
+        for rank in 0 1 2; do until [ -s pid.$attempt.$rank ]; do sleep 0.01; done; done; exit $((attempt < 1))'
+    for attempt in 0 1; do
+        pids_said="launch: rank 0 is pid $(cat pid.$attempt.0), rank 1 is pid $(cat pid.$attempt.1), rank 2 is pid $(cat pid.$attempt.2)"
+        grep -qx "$pids_said on $(uname -n)" all_err
+    done
+    job 0 "$launch" --nproc-per-node 20 true
+    [ "$(grep -c ' is pid ' all_err)" = 1 ]
+    grep -q ', rank 7 is pid [0-9]*, and so on on ' all_err
+}
+
+@test "neither pkill -f nor ps takes the guard for the launcher or a rank" {
+    start "$launch" --nproc-per-node 2 sh -c 'echo >&2; read x <go' a_rank
+    until_true 20 lines 3 err
+    mapfile -t children < <(pgrep -P "$pid")
+    [ ${#children[@]} = 3 ]
+    [ "$(ps -o comm=,args= "${children[@]}" | sed '/ a_rank$/d' | xargs)" = "rank-guard rank-guard" ]
+    go 2
+    ends 0
+}
+
+@test "a rank that is stopped does not make the others wait; one that ignores SIGTERM is named while it does" {
+    job 1 "$launch" --nproc-per-node 2 --shutdown-timeout 1000 sh -c 'echo $$ >new.$RANK; mv new.$RANK pid.$RANK
+        [ $RANK = 0 ] || kill -STOP $$
+        until [ -e pid.1 ] && grep -q "^State:.T" /proc/$(cat pid.1)/status; do sleep 0.01; done; exit 3'
+    grep -qx "launch: rank 1 (pid $(cat pid.1)) is stopped, so it ends by SIGKILL" err
+    rm pid.*
+    job 1 "$launch" --nproc-per-node 3 --shutdown-timeout 3 sh -c 'trap "" TERM; echo $$ >new.$RANK; mv new.$RANK pid.$RANK
+        for rank in 0 1 2; do until [ -e pid.$rank ]; do sleep 0.01; done; done
+        [ $RANK != 1 ] || exit 3; while :; do sleep 1; done'
+    grep -qx "launch: rank 0 (pid $(cat pid.0)), as others, has not ended 2 s after SIGTERM; SIGKILL follows in 1 s (--shutdown-timeout)" all_err
+    lines 3 all_err
+}
+
+@test "what a rank wrote to stderr is shown once" {
+    for option in "" "--tee" "--log-dir log" "--log-dir log --tee"; do
+        # shellcheck disable=SC2086 # words
+        job 1 "$launch" --nproc-per-node 2 $option sh -c '[ $RANK = 0 ] || exit 0; echo cause >&2; exit 3'
+        [ "$(grep -c cause err)" = 1 ]
+    done
+}
+
+@test "when a rank fails the others may clean up, and those that do not end are killed" {
+    rank=': >ready.$RANK
+        if [ $RANK = 1 ]; then until [ -e ready.0 ] && [ -e ready.2 ]; do sleep 0.01; done; exit 3; fi'
+    job 1 "$launch" --nproc-per-node 3 --shutdown-timeout 1000 bash -c \
+        'trap "sleep 0.3; touch cleaned.\$RANK; exit" TERM;'"$rank;"'while :; do sleep 1000 & wait; done'
+    [ "$(echo cleaned.*)" = "cleaned.0 cleaned.2" ]
+    rm ready.*
+    before=${EPOCHREALTIME/./}
+    job 1 "$launch" --nproc-per-node 3 --shutdown-timeout 0.5 bash -c 'trap "" TERM;'"$rank;"'while :; do sleep 1000; done'
+    [ $((${EPOCHREALTIME/./} - before)) -ge 500000 ]
+    rm ready.*
+    job 1 "$launch" --nproc-per-node 3 --shutdown-timeout 0 bash -c 'trap "" TERM;'"$rank;"'while :; do sleep 1000; done'
+}
+
+@test "all ranks start again when all have ended, as often as restarts remain" {
+    rank='trap "" TERM; last=$((TORCHELASTIC_RESTART_COUNT - 1))
+        for old in $(cat pids.$last.* 2>/dev/null); do ! kill -0 $old || touch overlap; done
+        echo $$ >pids.$TORCHELASTIC_RESTART_COUNT.$RANK
+        if [ $RANK = 2 ]; then until [ $(cat pids.$TORCHELASTIC_RESTART_COUNT.* | wc -l) = 3 ]; do sleep 0.01; done
+        exit 4; fi; sleep 1000 & wait; sleep 1000'
+    job 1 "$launch" --nproc-per-node 3 --max-restarts 2 --shutdown-timeout 0.1 sh -c "$rank" 2>/dev/null
+    [ "$(echo pids.*)" = "pids.0.0 pids.0.1 pids.0.2 pids.1.0 pids.1.1 pids.1.2 pids.2.0 pids.2.1 pids.2.2" ]
+    [ ! -e overlap ]
+    [ "$(grep -c 'rank 2 (pid .* failed first, in attempt [012]: exit code 4' err)" = 3 ]
+    [ "$(grep -o 'restart . of .' err)" = "$(printf 'restart 1 of 2\nrestart 2 of 2')" ]
+    job 0 "$launch" --nproc-per-node 3 --max-restarts 5 sh -c \
+        'echo $RANK >>starts
+            until [ $(cat starts | wc -l) -ge $((3 * (TORCHELASTIC_RESTART_COUNT + 1))) ]; do sleep 0.01; done
+            [ $RANK != 1 ] || exit $((TORCHELASTIC_RESTART_COUNT < 2))'
+    [ "$(sort starts | uniq -c | awk '{ print $1 }' | sort -u)" = 3 ]
+}
+
+# Ranks that write down their signals, and end at the three that end a run with the code of their number.
+catch='for s in TERM INT HUP; do trap "echo $s >>got.$RANK; exit ${codes:RANK:1}" $s; done
+    for s in USR1 USR2; do trap "echo $s >>got.$RANK" $s; done
+    : >ready.$RANK; while :; do sleep 1000 & wait; done'
+
+start_catching() { # CODES
+    rm -f ready.* got.*
+    codes=$1 start "${@:2}" "$launch" --nproc-per-node 2 --max-restarts 3 bash -c "$catch"
+    until_true 20 test -e ready.0 -a -e ready.1
+}
+
+both_got() { # SIGNAL
+    grep -qx "$1" got.0 2>/dev/null && grep -qx "$1" got.1 2>/dev/null
+}
+
+@test "signals are passed on to the ranks once, and the last ends the run without a restart" {
+    for signal in HUP:129 INT:130 TERM:143; do
+        for to in "" -; do # the launcher, or its process group
+            for codes in 00 01; do
+                start_catching $codes
+                for user in USR1 USR2; do
+                    kill -$user -- "$to$pid"
+                    until_true 20 both_got $user
+                done
+                kill -"${signal%:*}" -- "$to$pid"
+                ends "$([ $codes = 00 ] && echo 0 || echo "${signal#*:}")"
+                [ ! -s err ]
+                # Where one fails, the other may get a SIGTERM too.
+                [ $codes = 00 ] || continue
+                printf '%s\n' USR1 USR2 "${signal%:*}" | cmp - got.0
+                cmp got.0 got.1
+            done
+        done
+    done
+}
+
+@test "ranks that do not end at a signal are killed" {
+    for signal in HUP:129 INT:130 TERM:143; do
+        start "$launch" --nproc-per-node 2 --max-restarts 3 --shutdown-timeout 0.1 bash -c \
+            'trap "" TERM INT HUP; : >ready.$RANK; sleep 1000'
+        until_true 20 test -e ready.0 -a -e ready.1
+        rm ready.*
+        kill -"${signal%:*}" "$pid"
+        ends "${signal#*:}"
+        [ ! -e ready.0 ]
+    done
+}
+
+@test "signals that the caller ignores stay ignored" {
+    for signal in HUP INT TERM; do
+        start_catching 00 env --ignore-signal=$signal
+        kill -$signal "$pid"
+        kill -USR1 "$pid"
+        until_true 20 both_got USR1
+        kill -"$([ $signal = TERM ] && echo INT || echo TERM)" "$pid"
+        ends 0
+        run ! grep -x $signal got.0
+    done
+}
+
+@test "a failure before the signal is still reported" {
+    start "$launch" --nproc-per-node 2 --shutdown-timeout 1000 bash -c 'trap "touch term" TERM; trap "exit 1" INT
+        : >ready.$RANK
+        if [ $RANK = 1 ]; then until [ -e ready.0 ]; do sleep 0.01; done; exit 3; fi; while :; do sleep 1000 & wait; done'
+    until_true 20 test -e term
+    kill -INT "$pid"
+    ends 130
+    grep -q 'rank 1 .* failed first, in attempt 0: exit code 3' err
+}
+
+@test "on a terminal the launcher's lines are not glued to what a rank has left in the line" {
+    need_terminal
+    run script -qec "$launch sh -c 'printf bar; exit 3'" /dev/null </dev/null
+    [[ $output == *bar*$'\r\033[Klaunch: rank 0 '* ]]
+}
+
+@test "Ctrl-C on a terminal ends the run" {
+    need_terminal
+    mkfifo keys alive
+    set -m
+    SHELL=$BASH script -qec "exec env --default-signal=INT $launch --nproc-per-node 2 sh -c 'echo ready; sleep 1000' 9>alive" \
+        typed <keys >out 2>err 3>&- {go}>&- &
+    pid=$!
+    set +m
+    exec {keyboard}>keys {alive}<alive
+    until_true 20 grep -q 'launch: rank 0 is pid .* on ' out # behind an erased bar
+    until_true 20 lines 3 out
+    printf '\003' >&"$keyboard"
+    ends 130
+    exec {keyboard}>&-
+}
+
+@test "signals arrive while nobody reads the screen" {
+    mkfifo screen
+    exec {screen}<>screen
+    start bash -c 'exec "$@" >screen' - "$launch" --tee --shutdown-timeout 0.1 sh -c 'touch ready; exec yes'
+    until_true 20 test -e ready
+    kill -TERM "$pid"
+    limit=5 ends 143
+    exec {screen}>&-
+}
+
+family='#!/bin/sh
+sleep 1000 & (trap "" TERM; sleep 1000) &'
+
+@test "a killed launcher leaves nobody behind" {
+    echo "$family touch ready.\$RANK; wait" >rank
+    chmod +x rank
+    for options in "" "--tee" "--log-dir log"; do
+        for to in "" -; do
+            # shellcheck disable=SC2086
+            start "$launch" --nproc-per-node 3 $options ./rank
+            until_true 20 test -e ready.0 -a -e ready.1 -a -e ready.2
+            kill -9 -- "$to$pid"
+            ends 137
+            rm ready.*
+        done
+    done
+}
+
+@test "a launcher that is killed at any moment leaves nobody behind" {
+    "$BATS_FILE_TMPDIR/kill" true >/dev/null 2>&1 || [ $? != 77 ] || skip "ptrace does not work here"
+    cat >rank <<END
+$family
+[ \$RANK\$TORCHELASTIC_RESTART_COUNT != 10 ] || exit 3
+[ \$TORCHELASTIC_RESTART_COUNT = 0 ] || exit 0
+wait
+END
+    chmod +x rank
+    timeout 60 "$BATS_FILE_TMPDIR/kill" "$launch" --nproc-per-node 2 --max-restarts 1 ./rank >out 2>err 3>&- {go}>&- ||
+        { tail -n 1 err && return 1; }
+    [ "$(cat out)" -gt 50 ]
+}
+
+@test "a launcher that is killed while it counts GPUs leaves nobody behind" {
+    CUDA_HANGS=1 LD_LIBRARY_PATH=$BATS_FILE_TMPDIR/cuda start "$launch" --nproc-per-node gpu true
+    until_true 20 test -s called
+    kill -9 "$pid"
+    limit=5 ends 137
+}
+
+@test "what ranks leave behind ends with them" {
+    echo "$family exit 0" >rank
+    chmod +x rank
+    for options in "" "--tee" "--log-dir log"; do
+        # shellcheck disable=SC2086
+        job 0 "$launch" --nproc-per-node 2 $options ./rank
+        [ ! -s err ]
+    done
+}
+
+@test "a process that got away from its rank does not hold the run up" {
+    for options in "" "--tee" "--log-dir log"; do
+        rm -f away
+        # shellcheck disable=SC2086
+        job 0 "$launch" $options sh -c \
+            'setsid sh -c "exec 9>&-; echo \$\$ >away; exec sleep 1000" & until [ -s away ]; do sleep 0.01; done'
+        kill -9 "$(cat away)"
+    done
+    job 0 "$launch" --log-dir log sh -c 'setsid sh -c "touch writes; exec yes" & until [ -e writes ]; do sleep 0.01; done'
+}
+
+@test "children that are not the launcher's ranks do not hold it up" {
+    start bash -c '{ exec 9>&-; exec sleep 1000; } & echo $! >other; exec "$@"' - "$launch" true
+    limit=5 ends 0
+    kill "$(cat other)"
+}
+
+@test "as process number 1, whose children are all that got away, the launcher waits for none of them" {
+    unshare -rpf true 2>/dev/null || skip "no process number 1 can be made here"
+    limit=5
+    job 0 unshare -rpf --kill-child "$launch" sh -c \
+        'setsid sh -c "touch away; exec sleep 1000" & until [ -e away ]; do sleep 0.01; done' || { tail -n 5 err && return 1; }
+}
+
+@test "the launcher loads no library of CUDA, and starts fast" {
+    run ! grep -vE '^[[:space:]]*(linux-vdso|/lib.*/ld-linux|lib(c|m|dl|pthread)\.so)' <(ldd "$launch")
+    # Processor time, which other work on the machine does not lengthen.
+    TIMEFORMAT='%3U %3S'
+    for _ in {1..20}; do
+        { time "$launch" /bin/true 2>/dev/null; } 2>>seconds
+    done
+    [ "$(awk '{ print int(($1 + $2) * 1000) }' seconds | sort -n | sed -n 10p)" -lt 50 ]
+}
+
+@test "100 MB of output arrive whole" {
+    write="yes $(printf %0999d 1) | head -n 100000"
+    [ "$("$launch" --tee sh -c "$write" | wc -c)" = 100400000 ]
+    [ "$("$launch" --tee sh -c "$write >&2" 2>&1 >/dev/null | grep -v '^launch: rank 0 is pid' | wc -c)" = 100400000 ]
+    job 0 "$launch" --log-dir log --run-id r sh -c "$write"
+    [ "$(stat -c %s log/r/attempt_0/rank_0.stdout)" = 100000000 ]
+    [ "$(tail -n 1 log/r/attempt_0/rank_0.stdout)" = "$(printf %0999d 1)" ]
+    rm -r log
+}
+
+@test "ranks that close their output, end early or are many do no harm" {
+    TIMEFORMAT='%U %S'
+    { time job 0 "$launch" --tee --nproc-per-node 2 sh -c 'exec >&-; exec 2>&-; sleep 0.5'; } 2>took
+    awk '{ exit !($1 + $2 < 0.4) }' took
+    [ ! -s out ]
+    job 0 "$launch" --nproc-per-node 3 sh -c '[ $RANK = 0 ] || exit 0; read x <go; echo end' &
+    runs=$!
+    go 1
+    wait $runs
+    [ "$(cat out)" = end ]
+    for options in "" "--tee" "--log-dir log"; do
+        # shellcheck disable=SC2086
+        job 0 "$launch" --nproc-per-node 64 $options /bin/true
+        [ ! -s err ]
+    done
+}
+
+@test "a rank that stops itself is ended with the others" {
+    stop='echo $$ >rank.$RANK; [ $RANK = 1 ] || kill -STOP $$; '
+    start "$launch" --nproc-per-node 2 --shutdown-timeout 0.1 sh -c "$stop"'read x <go; exit 3'
+    until_true 20 test -s rank.0
+    until_true 20 stopped "$(cat rank.0)"
+    go 1
+    ends 1
+    grep -q 'rank 1 .* exit code 3$' err
+    rm rank.*
+    start "$launch" --nproc-per-node 2 --shutdown-timeout 0.1 sh -c "$stop"'sleep 1000'
+    until_true 20 test -s rank.0
+    until_true 20 stopped "$(cat rank.0)"
+    kill -TERM "$pid"
+    ends 143
+}
+
+@test "a screen that goes away does not hold the ranks up" {
+    for stream in 1 2; do
+        rm -f done.*
+        job 0 bash -c 'set -o pipefail; { "$@" 3>&2 2>&1 1>&3 || touch failed; } '"$([ $stream = 2 ] || echo '3>&1 1>&2 2>&3')"' | head -n 1' - \
+            "$launch" --nproc-per-node 2 --tee bash -c "seq 200000 >&$stream; touch done.\$RANK"
+        [ "$(echo done.*)" = "done.0 done.1" ]
+        [ ! -e failed ]
+    done
+}
+
+# refused CODE TEXT ARGUMENT...: one line, no rank and no file.
+refused() {
+    fails "$1" "$2" timeout 20 "$launch" "${@:3}" touch started
+    [ -z "$output" ]
+    [ "$(ls)" = go ] || { ls && return 1; }
+}
+
+@test "bad options are refused in one line" {
+    for value in 0 -1 x 1.5 1x 1001 99999999999999999999 GPU; do
+        refused 2 --nproc-per-node --nproc-per-node $value
+        refused 2 --nproc-per-node --nproc-per-node=$value
+    done
+    for option in nnodes:0 nnodes:10001 node-rank:-1 node-rank:10000 master-port:-1 master-port:65536 master-port:http \
+        max-restarts:-1 max-restarts:1000001 shutdown-timeout:-1 shutdown-timeout:nan shutdown-timeout:inf join-timeout:-1; do
+        refused 2 "--${option%:*} ${option#*:}" --"${option%:*}" "${option#*:}"
+    done
+    for option in nnodes node-rank master-port max-restarts shutdown-timeout join-timeout; do
+        for value in x 1x; do
+            refused 2 "--$option $value" --$option $value
+        done
+    done
+    for option in nproc-per-node nnodes node-rank master-addr master-port max-restarts run-id log-dir shutdown-timeout; do
+        refused 2 "--$option needs a value" --$option=
+        fails 2 "--$option needs a value" "$launch" --$option
+    done
+    for flag in standalone tee; do
+        refused 2 "--$flag takes no value" --$flag=1
+    done
+    refused 2 "unknown option --foo" --foo
+    refused 2 "unknown option -n" -n 2
+    refused 2 "--node-rank 2" --nnodes 2 --node-rank 2
+    refused 2 "--node-rank 1" --node-rank 1
+    refused 2 --standalone --standalone --nnodes 2
+    refused 2 --standalone --standalone --master-port 1234
+    refused 2 --run-id --run-id a/b
+    refused 2 --run-id --run-id "$(printf %064d 1)"
+    fails 2 "no program to run" "$launch"
+    fails 2 "no program to run" "$launch" --tee
+}
+
+@test "a run's name does not lead out of --log-dir" {
+    for name in . ..; do
+        refused 2 --run-id --log-dir new/log --run-id $name
+    done
+}
+
+@test "what the machine does not have is named in one line" {
+    refused 1 "--master-addr a..b" --master-addr a..b
+    refused 1 "--master-addr is not an address of this node" --master-addr 192.0.2.1
+    touch "$BATS_TEST_TMPDIR/file"
+    for folder in "$BATS_TEST_TMPDIR/file" "$BATS_TEST_TMPDIR/file/log" /proc/none; do
+        refused 1 "--log-dir: cannot write $folder/" --log-dir "$folder"
+    done
+    touch plain
+    fails 1 "cannot run nowhere: No such file" timeout 20 "$launch" nowhere
+    fails 1 "cannot run ./nowhere: No such file" timeout 20 "$launch" --nproc-per-node 3 ./nowhere
+    fails 1 "cannot run ./plain: Permission denied" timeout 20 "$launch" ./plain
+    fails 1 "cannot run /: Permission denied" timeout 20 "$launch" /
+}
+
+@test "a port in use is refused, with the option that chooses another" {
+    for type in tcp udp; do
+        coproc HOLD { "$port" hold $type 3>&- {go}>&-; }
+        read -r taken <&"${HOLD[0]}"
+        refused 1 "cannot have port $taken of 127.0.0.1: Address already in use; choose another with --master-port" \
+            --master-port "$taken"
+        hold=$HOLD_PID
+        eval "exec ${HOLD[1]}>&-"
+        wait "$hold"
+    done
+    start "$launch" sh -c 'echo $MASTER_PORT; read x <go'
+    until_true 20 lines 1 out
+    fails 1 "choose another with --master-port" timeout 20 "$launch" --master-port "$(cat out)" true
+    go 1
+    ends 0
+    [ "$("$launch" --master-port "$(cat out)" sh -c 'echo $MASTER_PORT')" = "$(cat out)" ]
+}
+
+@test "a launcher that waits for other nodes says for which, where and how long" {
+    local at
+    at="at 127.0.0.1, port $(free_port)"
+    wait_as() { timeout 20 "$launch" --nnodes 3 --master-port "${at##* }" --join-timeout 6 "$@" true 2>&1; }
+    wait_as --node-rank 1 >one &
+    run wait_as
+    wait
+    [ "${lines[0]}" = "launch: waiting for node 2 $at, for at most 1 s more (--join-timeout)" ]
+    [ "$(head -n 1 one)" = "launch: node 0 has answered $at; it waits for other nodes" ]
+    [ ${#lines[@]} = 2 ]
+    run wait_as --node-rank 1
+    [ "${lines[0]}" = "launch: waiting for node 0 $at, for at most 1 s more (--join-timeout)" ]
+}

@@ -1,0 +1,762 @@
+#!/usr/bin/env bats
+# The launchers of several nodes, from outside. Each node is a process with a network and a host name of its own,
+# and what joins them is one more, so that nothing here can touch the network of this machine, and everything is
+# gone with these processes.
+# shellcheck disable=SC2030,SC2031,SC2154,SC2317 # bats and helpers.bash set variables and call functions
+load ../helpers
+
+setup_file() {
+    export WHY_NOT=
+    if [ "$(id -u)" != 0 ]; then
+        WHY_NOT="nodes with networks of their own need root"
+    elif ! command -v ip >/dev/null; then
+        WHY_NOT="nodes need the program ip, of iproute2"
+    elif ! unshare -n -u ip link add left type veth peer name right 2>/dev/null; then
+        WHY_NOT="no networks can be made here"
+    elif ! unshare -n ip link add bridge type bridge 2>/dev/null; then
+        WHY_NOT="this kernel has no bridges"
+    else
+        need_train 03_multigpu_launcher/launch 06_allreduce_demo/allreduce
+    fi
+}
+
+setup() {
+    holders=()
+    [ -z "$WHY_NOT" ] || skip "$WHY_NOT"
+    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return
+    unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT NCCL_COMM_ID NCCL_HOSTID CPU_DEVICE_CHAOS SLOW
+    export OMP_NUM_THREADS=1
+    set_build
+    launch=$build/03_multigpu_launcher/launch
+    make_rank
+    nodes=() program=()
+    declare -gA launchers=() ports=()
+}
+
+# What a failed test has left is not counted against it.
+teardown() {
+    local left=0 pid
+    [ -z "$WHY_NOT" ] || return 0
+    [ -z "${BATS_TEST_COMPLETED:-}" ] || within 3 none_left || left=1
+    {
+        while pid=$(residents) && [ -n "$pid" ]; do
+            # shellcheck disable=SC2086 # a list of numbers
+            kill -9 $pid || true
+        done
+        [ ${#holders[@]} = 0 ] || kill -9 "${holders[@]}" || true
+        wait || true
+    } 2>/dev/null
+    return $left
+}
+
+# Ranks do what they are told. What one finds out goes to the folder of the run, which all nodes see: its
+# environment, the signals it gets, and in overlap any other rank that should not be there while this one is.
+make_rank() {
+    cat >rank <<'END'
+#!/bin/bash
+cd "$1" || exit
+attempt=$TORCHELASTIC_RESTART_COUNT
+shopt -s nullglob
+for file in started.*; do
+    IFS=. read -r _ earlier rank <<<"$file"
+    # Of a process that has ended nothing is left here, even if nobody has asked for its exit code.
+    [ "$earlier" -lt "$attempt" ] && read -r -d '' word <"/proc/$(<"$file")/cmdline" && [ -n "$word" ] &&
+        echo "rank $RANK of attempt $attempt beside $rank of $earlier" >>overlap
+done 2>/dev/null
+in=in.$attempt.$RANK
+mkfifo "$in" || echo "rank $RANK of attempt $attempt twice" >>overlap
+exec {in}<>"$in"
+trap 'echo USR1 >>"signals.$RANK"' USR1
+[ -z "$SLOW" ] || trap 'sleep $SLOW; exit 1' TERM
+env | grep -E '^(.*RANK|.*WORLD_SIZE|MASTER_.*|TORCHELASTIC_.*)=' | sort >"env.$attempt.$RANK"
+read -r pid _ </proc/self/stat # a container has numbers of its own
+echo "$pid" >"starting.$attempt.$RANK"
+mv "starting.$attempt.$RANK" "started.$attempt.$RANK"
+while read -r -t 100 -u "$in" command; do
+    eval "$command"
+done
+exit 9
+END
+    chmod +x rank
+}
+
+# within SECONDS COMMAND...: waits until the command succeeds.
+within() {
+    local end=$((${EPOCHREALTIME//[!0-9]/} + $(patience "$1") * 1000000))
+    until "${@:2}"; do
+        if [ "${EPOCHREALTIME//[!0-9]/}" -gt $end ]; then
+            echo "not within $1 s: ${*:2}"
+            tail -n +1 ./*/err.* ./*/overlap 2>/dev/null
+            return 1
+        fi
+        sleep 0.05
+    done
+}
+
+# hold NAME: a process with a network of its own, on a host with this name.
+hold() {
+    # shellcheck disable=SC2016 # expanded there
+    unshare -n -u bash -c 'hostname "$1" && ip link set lo up && touch "$1" && exec sleep 300' - "$1" \
+        >/dev/null 2>&1 3>&- &
+    holders+=($!)
+    disown # so that nothing is said when it is killed
+}
+
+# make_nodes COUNT: nodes 0, 1 and so on, with the addresses 10.77.0.1, 10.77.0.2 and fd77::1, fd77::2.
+make_nodes() {
+    local n
+    hold switch
+    for ((n = 0; n < $1; n++)); do
+        hold "node$n"
+        nodes+=($!)
+    done
+    for n in switch $(seq -f node%g 0 $(($1 - 1))); do
+        within 10 test -e "$n"
+    done
+    on_switch ip link add bridge type bridge
+    on_switch ip link set bridge up
+    for n in "${!nodes[@]}"; do
+        on_switch ip link add "port$n" type veth peer name eth0 netns "${nodes[n]}"
+        on_switch ip link set "port$n" master bridge up
+        on "$n" ip link set eth0 up
+        on "$n" ip addr add "10.77.0.$((n + 1))/24" dev eth0
+        on "$n" ip addr add "fd77::$((n + 1))/64" dev eth0 nodad 2>/dev/null || true
+    done
+}
+
+on_switch() {
+    nsenter -t "${holders[0]}" -n "$@"
+}
+
+on() { # NODE COMMAND...
+    nsenter -t "${nodes[$1]}" -n -u "${@:2}"
+}
+
+# The processes on all nodes but those that hold them.
+residents() {
+    local holder own=()
+    for holder in "${holders[@]}"; do
+        own+=(-o -lname "$(readlink "/proc/$holder/ns/net" | sed 's/[][]/\\&/g')")
+    done
+    find /proc/[0-9]*/ns/net -maxdepth 0 \( -false "${own[@]}" \) -printf '%h\n' 2>/dev/null | tr -dc '0-9\n' |
+        grep -vxF -f <(printf '%s\n' "${holders[@]}") || true
+}
+
+none_left() {
+    [ -z "$(residents)" ]
+}
+
+# begin RUN NODE [OPTION...]: starts a launcher of the run, which has a folder and a port of its own. It is for
+# two nodes of two ranks, and in the node's place, unless the options or $place say something else.
+begin() {
+    local command=("$launch" --nnodes 2 --nproc-per-node 2 --node-rank "$2" --master-addr 10.77.0.1)
+    mkdir -p "$1"
+    ports[$1]=${ports[$1]:-$((29600 + ${#ports[@]}))}
+    command+=(--master-port "${ports[$1]}" "${@:3}")
+    if [ ${#program[@]} -gt 0 ]; then
+        command+=("${program[@]}")
+    else
+        command+=("$PWD/rank" "$PWD/$1")
+    fi
+    # shellcheck disable=SC2093 # in a process of its own
+    { exec nsenter -t "${nodes[${place:-$2}]}" -n -u "${command[@]}" >"$1/out.$2" 2>"$1/err.$2" 3>&-; } &
+    launchers[$1.$2]=$!
+}
+
+begin_both() { # RUN [OPTION...]
+    begin "$1" 0 "${@:2}"
+    begin "$1" 1 "${@:2}"
+}
+
+is_gone() { # PID
+    [ ! -e "/proc/$1" ]
+}
+
+# ends RUN NODE CODE [SECONDS]
+ends() {
+    local code=0
+    within "${4:-5}" is_gone "${launchers[$1.$2]}"
+    wait "${launchers[$1.$2]}" || code=$?
+    [ $code = "$3" ] && return
+    echo "the launcher of node $2 of run $1 ended with $code"
+    tail -n +1 "$1"/err.*
+    return 1
+}
+
+# The ranks 0 to COUNT - 1 are there.
+started() { # RUN ATTEMPT [COUNT]
+    local rank
+    for ((rank = 0; rank < ${3:-4}; rank++)); do
+        [ -e "$1/started.$2.$rank" ] || return 1
+    done
+}
+
+# The processes of these ranks have ended.
+ended() { # RUN ATTEMPT RANK...
+    local rank
+    for rank in "${@:3}"; do
+        is_gone "$(cat "$1/started.$2.$rank")" || return 1
+    done
+}
+
+tell() { # RUN ATTEMPT RANK COMMAND
+    echo "$4" 1<>"$1/in.$2.$3"
+}
+
+# finish RUN ATTEMPT [COUNT]: all ranks end well, as do both launchers; in no attempt was there one too many.
+finish() {
+    local rank
+    within 5 started "$@"
+    for ((rank = 0; rank < ${3:-4}; rank++)); do
+        tell "$1" "$2" $rank "exit 0"
+    done
+    ends "$1" 0 0
+    ends "$1" 1 0
+    sound "$@"
+}
+
+# The last attempt was this one; in each all ranks had the same number of it, and none began too early.
+sound() { # RUN ATTEMPT [COUNT]
+    [ ! -e "$1/overlap" ] || { cat "$1/overlap" && return 1; }
+    [ "$(sed -n 's/^TORCHELASTIC_RESTART_COUNT=//p' "$1"/env.* | sort -n | uniq -c | awk '{ print $2 ":" $1 }' | xargs)" = \
+        "$(seq -f "%g:${3:-4}" -s ' ' 0 "$2")" ]
+}
+
+# said RUN NODE LINE...: the launcher said these lines, patterns of grep -E, and nothing else: notes, and an error.
+said() {
+    local lines
+    cp "$1/err.$2" said
+    drop_pids said
+    mapfile -t lines <said
+    if [ ${#lines[@]} = $(($# - 2)) ]; then
+        for ((i = 0; i < ${#lines[@]}; i++)); do
+            grep -qxE "(launch|error \(node[0-9]+\)): ${*:i+3:1}" <<<"${lines[i]}" || break
+        done
+        [ $i -lt ${#lines[@]} ] || return 0
+    fi
+    printf '%s\n' "wanted of node $2:" "${@:3}" "said:" "${lines[@]}"
+    return 1
+}
+
+# told RUN RANK WANTED: the environment of the rank in attempt 0.
+told() {
+    diff <(tr ' ' '\n' <<<"$3" | sort) <(grep -v RUN_ID "$1/env.0.$2")
+}
+
+@test "ranks know who they are; launchers start in any order, with an address of IPv4 or IPv6, or a name" {
+    local master run
+    make_nodes 3
+    three() { begin four "$1" --nnodes 3 --max-restarts 7 "${@:2}"; }
+    three 2
+    three 1 --run-id "my run"
+    begin six 1 --master-addr fd77::1
+    # Each node looks names up in its own file. (Where the root is no mount point, as in a chroot, it cannot.)
+    local head=10.77.0.1
+    ! unshare -m true 2>/dev/null || head=nodezero
+    echo "10.77.0.1 nodezero" >hosts
+    [ $head != nodezero ] || launch=$PWD/named
+    # shellcheck disable=SC2016 # expanded there
+    printf '#!/bin/sh\nexec unshare -m sh -c '\''mount --bind hosts /etc/hosts && exec "$@"'\'' - %q "$@"\n' \
+        "$build/03_multigpu_launcher/launch" >named
+    chmod +x named
+    begin name 1 --master-addr $head --master-port 0
+    sleep 2 # seconds apart
+    begin name 0 --master-addr $head --master-port 0
+    launch=$build/03_multigpu_launcher/launch
+    begin six 0 --master-addr fd77::1
+    three 0 --run-id "my run"
+
+    within 5 started four 0 6
+    for rank in 0 1 2 3 4 5; do
+        told four $rank "RANK=$rank LOCAL_RANK=$((rank % 2)) WORLD_SIZE=6 LOCAL_WORLD_SIZE=2 \
+GROUP_RANK=$((rank / 2)) GROUP_WORLD_SIZE=3 ROLE_RANK=$rank ROLE_WORLD_SIZE=6 MASTER_ADDR=10.77.0.1 \
+MASTER_PORT=${ports[four]} TORCHELASTIC_RESTART_COUNT=0 TORCHELASTIC_MAX_RESTARTS=7 \
+TORCHELASTIC_USE_AGENT_STORE=False"
+        grep -x 'TORCHELASTIC_RUN_ID=my run' "four/env.0.$rank"
+    done
+    for run in "six fd77::1 ${ports[six]}" "name $head 29500"; do
+        read -r run master port <<<"$run"
+        within 5 started "$run" 0
+        for rank in 0 1 2 3; do
+            told "$run" $rank "RANK=$rank LOCAL_RANK=$((rank % 2)) WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 \
+GROUP_RANK=$((rank / 2)) GROUP_WORLD_SIZE=2 ROLE_RANK=$rank ROLE_WORLD_SIZE=4 MASTER_ADDR=$master \
+MASTER_PORT=$port TORCHELASTIC_RESTART_COUNT=0 TORCHELASTIC_MAX_RESTARTS=0 TORCHELASTIC_USE_AGENT_STORE=False"
+        done
+        # A new name, the same for all.
+        [ "$(grep -h RUN_ID "$run"/env.* | sort -u | wc -l)" = 1 ]
+        grep -q 'RUN_ID=[^ ]' "$run/env.0.3"
+    done
+    [ "$(grep -h RUN_ID {six,name}/env.0.3 | sort -u | wc -l)" = 2 ]
+
+    finish six 0
+    finish name 0
+    for rank in 0 1 2 3 4; do
+        tell four 0 $rank "exit 0"
+    done
+    within 5 ended four 0 0 1 2 3 4
+    # A node that is done waits for the others.
+    for node in 0 1 2; do
+        run ! is_gone "${launchers[four.$node]}"
+    done
+    tell four 0 5 "exit 0"
+    for node in 0 1 2; do
+        ends four $node 0
+        said four $node
+    done
+    for node in 0 1; do
+        said six $node
+        said name $node
+    done
+}
+
+first() { # RANK HOST ATTEMPT HOW
+    echo "rank $1 \(pid [0-9]+ on $2\) failed first, in attempt $3: $4"
+}
+
+again() { # RESTART OF
+    echo "starting all 4 ranks again: restart $1 of $2"
+}
+
+@test "when ranks fail on any node, those of all nodes start again together, as often as they may" {
+    make_nodes 2
+    export SLOW=0.7
+    begin_both run --max-restarts 5
+    begin_both last --max-restarts 1
+    within 5 started run 0
+    kill -9 "$(cat run/started.0.2)"
+    within 5 started run 1
+    tell run 1 0 "exit 3"
+    within 5 started run 2
+    tell run 2 3 "exit 4" &
+    tell run 2 1 "exit 5"
+    within 5 started run 3
+    # A node that is done starts again with the others.
+    tell run 3 2 "exit 0"
+    tell run 3 3 "exit 0"
+    within 5 ended run 3 2 3
+    tell run 3 1 "exit 6"
+    within 5 started run 4
+    tell run 4 3 "exit 7"
+    finish run 5
+    # Which of two that fail at once comes first is open, and it may end the other.
+    grep -qE "$(first 1 node0 2 "exit code 5")|$(first 3 node1 2 "exit code 4")" run/err.[01]
+    sed -i '/attempt 2/d' run/err.[01]
+    said run 0 "$(again 1 5)" "$(first 0 node0 1 "exit code 3")" "$(again 2 5)" "$(again 3 5)" \
+        "$(first 1 node0 3 "exit code 6")" "$(again 4 5)" "$(again 5 5)"
+    said run 1 "$(first 2 node1 0 "signal 9, Killed")" "$(first 3 node1 4 "exit code 7")"
+
+    within 5 started last 0
+    tell last 0 1 "exit 8"
+    within 5 started last 1
+    tell last 1 3 'echo oh no >&2; exit 9'
+    ends last 0 1
+    ends last 1 1
+    sound last 1
+    said last 0 "$(first 1 node0 0 "exit code 8")" "$(again 1 1)"
+    sed -i 's/^oh no/launch: &/' last/err.1
+    said last 1 "oh no" "$(first 3 node1 1 "exit code 9")"
+}
+
+@test "a launcher that is killed is missed within 10 seconds; one started anew joins for the next attempt" {
+    make_nodes 2
+    export SLOW=0.5
+    begin_both gone
+    begin_both headless
+    begin_both anew --max-restarts 2
+    for run in gone headless anew; do
+        within 5 started $run 0
+    done
+    kill -9 "${launchers[gone.1]}" "${launchers[headless.0]}" "${launchers[anew.1]}"
+    begin anew 1 --max-restarts 2
+    all_ended() {
+        ended gone 0 0 1 2 3 && ended headless 0 0 1 2 3 && ended anew 0 0 1 2 3
+    }
+    within 10 all_ended
+    ends gone 0 1
+    said gone 0 "node 1 is lost: its launcher is silent"
+    ends headless 1 1
+    said headless 1 "node 0 has not answered at 10.77.0.1, port ${ports[headless]}, for [0-9]+ s \(--join-timeout\)"
+    finish anew 1
+    said anew 0 "node 1 is lost: its launcher is silent" "starting all 4 ranks again: restart 1 of 2"
+}
+
+@test "a launcher started anew begins in no attempt in which ranks of another node live" {
+    make_nodes 2
+    begin_both late --max-restarts 1
+    plain=$launch launch=$PWD/contained
+    # In a container the second has the number of the first, too.
+    printf '#!/bin/sh\nexec unshare -p --fork --kill-child %q "$@"\n' "$plain" >contained
+    chmod +x contained
+    begin_both same --max-restarts 1
+    within 5 started late 0
+    within 5 started same 0
+    kill -9 "${launchers[late.1]}" "${launchers[same.1]}"
+    begin same 1 --max-restarts 1
+    launch=$plain
+    begin late 1 --max-restarts 1
+    # The 8 seconds of silence are over while node 0 does not run, so what it sees next is the new one.
+    sleep 6
+    kill -STOP "${launchers[late.0]}"
+    sleep 3
+    kill -CONT "${launchers[late.0]}"
+    finish late 1
+    finish same 1
+}
+
+port_is_free() { # RUN: node 0 has no socket there
+    ! on 0 grep -q "$(printf ':%04X ' "${ports[$1]}")" /proc/net/udp
+}
+
+@test "a launcher of node 0 started anew goes on with the attempt after the last" {
+    make_nodes 2
+    begin_both run --max-restarts 3 --run-id run
+    within 5 started run 0
+    tell run 0 1 "exit 3"
+    within 5 started run 1
+    kill -9 "${launchers[run.0]}"
+    within 5 port_is_free run
+    begin run 0 --max-restarts 3 --run-id run
+    within 10 ended run 1 0 1 2 3
+    finish run 2
+}
+
+@test "a node that is cut off ends its ranks, as the others do, and joins again when it can" {
+    make_nodes 3
+    export SLOW=0.5
+    begin_both back --max-restarts 1
+    begin_both never
+    begin brief 0
+    place=2 begin brief 1
+    for run in back never brief; do
+        within 5 started $run 0
+    done
+    on 1 ip link set eth0 down
+    on_switch ip link set port2 down
+    sleep 5
+    on_switch ip link set port2 up
+    all_ended() {
+        ended back 0 0 1 2 3 && ended never 0 0 1 2 3
+    }
+    within 5 all_ended
+    ends never 0 1
+    ends never 1 1
+    said never 0 "node 1 is lost: its launcher is silent"
+    said never 1 "node 0 has not answered at 10.77.0.1, port ${ports[never]}, for [0-9]+ s \(--join-timeout\)"
+    run ! started back 1 1
+    on 1 ip link set eth0 up
+    finish back 1
+    said back 0 "node 1 is lost: its launcher is silent" "starting all 4 ranks again: restart 1 of 1"
+    finish brief 0
+    said brief 0
+    said brief 1
+}
+
+@test "SIGTERM to the launcher of any node ends the run on all; SIGUSR1 is for the ranks of one node" {
+    make_nodes 2
+    begin_both zero --max-restarts 3
+    begin_both one --max-restarts 3
+    begin_both both --max-restarts 3
+    begin_both stubborn --shutdown-timeout 1
+    begin_both kind
+    begin_both user
+    begin early 0
+    begin early 1 --master-addr 10.77.0.99
+    begin third 0 --nnodes 3
+    begin third 1 --nnodes 3
+    for run in zero one both stubborn kind user; do
+        within 10 started $run 0
+    done
+    for rank in 0 1 2 3; do
+        tell stubborn 0 $rank "trap '' TERM; : >deaf.$rank"
+        tell kind 0 $rank "trap 'exit 0' TERM; : >kind.$rank"
+    done
+    has() { [ "$(find "$1" -name "$2" | wc -l)" = "$3" ]; }
+    within 5 has stubborn "deaf.*" 4
+    within 5 has kind "kind.*" 4
+    # In one of its words each launcher of three says that it has come.
+    sleep 1
+    # Stopped, neither launcher of this run ends before both have their signal.
+    kill -STOP "${launchers[both.0]}" "${launchers[both.1]}"
+    kill "${launchers[zero.0]}" "${launchers[one.1]}" "${launchers[both.0]}" "${launchers[both.1]}" \
+        "${launchers[stubborn.1]}" "${launchers[kind.0]}" "${launchers[early.0]}" "${launchers[early.1]}" \
+        "${launchers[third.1]}"
+    kill -CONT "${launchers[both.0]}" "${launchers[both.1]}"
+    kill -USR1 "${launchers[user.1]}"
+    ends zero 0 143
+    ends zero 1 1
+    ends one 0 1
+    ends one 1 143
+    ends both 0 143
+    ends both 1 143
+    for run in zero one both; do
+        sound $run 0
+        ended $run 0 0 1 2 3
+    done
+    ends stubborn 1 143
+    ends stubborn 0 1
+    sound stubborn 0
+    ends early 0 143
+    within 5 is_gone "${launchers[early.1]}"
+    refute wait "${launchers[early.1]}"
+    ends third 1 143
+    # The one that never came is silent from the beginning.
+    ends third 0 1
+    run ! started third 0 1
+
+    # Ranks that end well on one node may need some time on the others.
+    within 5 ended kind 0 0 1
+    tell kind 0 2 "exit 0"
+    tell kind 0 3 "exit 0"
+    ends kind 0 0
+    ends kind 1 0
+
+    within 5 has user "signals.*" 2
+    finish user 0
+    [ "$(cat user/signals.2)" = USR1 ]
+    [ "$(cat user/signals.3)" = USR1 ]
+    [ ! -e user/signals.0 ]
+    [ ! -e user/signals.1 ]
+}
+
+@test "the demo of step 6 sums over two nodes, by IPv4 and IPv6" {
+    make_nodes 2
+    export CPU_DEVICES=4 NCCL_SOCKET_IFNAME=eth0
+    program=("$build/06_allreduce_demo/allreduce" --check-only)
+    for master in 10.77.0.1 fd77::1; do
+        begin_both $master --master-addr $master
+        ends $master 0 0 30
+        ends $master 1 0
+        said $master 0
+        said $master 1
+        [ ! -s $master/out.1 ]
+        grep -qF '= 6 everywhere' $master/out.0
+        [ "$(grep -c '^   wanted: .* #wrong 0$' $master/out.0)" = 1 ]
+        awk '/^   (allreduce|gather\+bcast|ring|rs\+ag) / { rows++; bad += $2 != 0 }
+            / float / { rows++; bad += $7 != 0 || $8 + 0 != 0 }
+            END { exit bad || rows < 12 }' $master/out.0
+    done
+    # What went from node to node.
+    # shellcheck disable=SC2016 # awk's
+    on 1 awk '/eth0:/ { exit !($2 > 1000000 && $10 > 1000000) }' /proc/net/dev
+}
+
+# contradicts RUN NODE OPTION...: the launcher of this node wants something else than node 0.
+contradicts() {
+    begin "$1" 0 --run-id "$1" --join-timeout 2
+    begin "$1" "${@:2}"
+}
+
+node_0_has() { # RUN NODE
+    ends "$1" "$2" 1 3
+    said "$1" "$2" \
+        "node 0 has --nnodes 2 --nproc-per-node 2 --max-restarts 0 --run-id $1, node $2 has not"
+    ends "$1" 0 1
+    said "$1" 0 "node 1 of 2 has not come within 2 s \(--join-timeout\)"
+    run ! started "$1" 0 1
+}
+
+@test "a launcher that wants something else than node 0 says so, node 0 gives up" {
+    make_nodes 2
+    contradicts nnodes 1 --nnodes 3
+    contradicts nproc 1 --nproc-per-node 3
+    contradicts restarts 1 --max-restarts 1
+    contradicts run-id 1 --run-id another
+    for run in nnodes nproc restarts run-id; do
+        node_0_has $run 1
+    done
+}
+
+@test "a launcher with a number that node 0 does not count to says so, node 0 gives up" {
+    make_nodes 3
+    contradicts nnodes 2 --nnodes 3
+    node_0_has nnodes 2
+}
+
+@test "addresses, ports, places and programs that cannot be had end the launcher with one line" {
+    make_nodes 3
+    silent() { # ADDRESS RUN
+        echo "node 0 has not answered at $1, port ${ports[$2]}, for [2-5] s \(--join-timeout\)"
+    }
+    begin_both good --max-restarts 1
+    within 5 started good 0
+    program=("$PWD/rank" "$PWD/good")
+    place=2 begin second 1 --max-restarts 1 --master-port "${ports[good]}" --join-timeout 2
+    begin used 0 --master-port "${ports[good]}"
+    program=()
+    begin nobody 1 --master-addr 10.77.0.99 --join-timeout 2
+    begin later 1 --join-timeout 2
+    begin noroute 1 --master-addr 192.0.2.1
+    begin noname 1 --master-addr "no name"
+    begin foreign 0 --master-addr 10.77.0.2
+    program=(./none)
+    begin noprogram 1 --max-restarts 2
+    begin noprogram0 0 --max-restarts 2
+    program=()
+    begin noprogram 0 --max-restarts 2
+    begin noprogram0 1 --max-restarts 2
+
+    ends noprogram 1 1
+    ends noprogram 0 1
+    said noprogram 1 "cannot run ./none: No such file or directory"
+    said noprogram 0 "node 1 is lost: its launcher has ended"
+    ends noprogram0 0 1
+    ends noprogram0 1 1
+    said noprogram0 0 "cannot run ./none: No such file or directory"
+    [ "$(cat noprogram*/env.*.* 2>/dev/null | grep -c "RESTART_COUNT=[1-9]")" = 0 ]
+    ends used 0 1
+    said used 0 "node 0 cannot have port ${ports[good]} of 10.77.0.1: Address already in use; choose another with --master-port, or 0"
+    ends noroute 1 1
+    said noroute 1 "--master-addr 192.0.2.1: Network is unreachable"
+    ends noname 1 1
+    said noname 1 "--master-addr no name: .*"
+    ends foreign 0 1
+    said foreign 0 "node 0 cannot have port ${ports[foreign]} of 10.77.0.2: Cannot assign requested address; --master-addr is not an address of this node"
+    ends nobody 1 1
+    said nobody 1 "$(silent 10.77.0.99 nobody)"
+    ends later 1 1
+    said later 1 "$(silent 10.77.0.1 later)"
+    ends second 1 1
+    said second 1 "$(silent 10.77.0.1 good)"
+    finish good 0
+    said good 0
+    said good 1
+}
+
+# message NUMBER... RUN_ID: the bytes of a struct message of nodes.h, in the byte order of most machines.
+message() {
+    local number text=
+    for number in "${@:1:12}"; do
+        printf -v number '\\x%02x\\x%02x\\x%02x\\x%02x' $((number & 255)) $((number >> 8 & 255)) \
+            $((number >> 16 & 255)) $((number >> 24 & 255))
+        text+=$number
+    done
+    printf '%b' "$text"
+    printf '%s' "${13}"
+    head -c $((64 - ${#13})) /dev/zero
+}
+
+# from_stranger ADDRESS PORT BYTES: node 2 sends the datagrams on stdin, each of so many bytes.
+from_stranger() {
+    # shellcheck disable=SC2016 # expanded there
+    on 2 bash -c 'dd "bs=$3" iflag=fullblock status=none >"/dev/udp/$1/$2"' - "$@"
+}
+
+magic=0x4c4e4348
+
+@test "datagrams of a stranger do not disturb a run" {
+    make_nodes 3
+    begin run 0 --max-restarts 1 --run-id mine
+    to_node_0() { from_stranger 10.77.0.1 "${ports[run]}" "$@"; }
+    # What ends the run, if it is listened to: the launcher of node 1 has ended.
+    gone="5 0 1 2 0 1"
+    for node in -1 0 2 3 1000000 2147483647 -2147483648; do
+        # shellcheck disable=SC2086 # a list of numbers
+        message $magic $node 2 2 1 0 $gone mine
+    done >numbers
+    # shellcheck disable=SC2086
+    {
+        message 0x48434e4c 1 2 2 1 0 $gone mine # of the other byte order
+        message 0 1 2 2 1 0 $gone mine
+        message $magic 1 3 2 1 0 $gone mine
+        message $magic 1 2 1 1 0 $gone mine
+        message $magic 1 2 -2 1 0 $gone mine
+        message $magic 1 2 2 2 0 $gone mine
+        message $magic 1 2 2 1 0 $gone other
+        message $magic 1 2 2 1 0 $gone "$(printf '%064d' 0)" # without an end
+    } >words
+    # shellcheck disable=SC2086
+    {
+        message $magic 1 2 2 1 0 $gone mine
+        message $magic 1 2 2 1 1 $gone ""
+        message $magic 1 2 2 1 -1 99 0 1 -1 99 99 mine
+    } >faultless
+    # Nothing with a fault is taken for the launcher that has not come yet.
+    within 5 on 0 grep -q "$(printf ':%04X ' "${ports[run]}")" /proc/net/udp
+    cat numbers words | to_node_0 112
+    head -c 112 faultless | to_node_0 111
+    head -c 112 faultless | to_node_0 56
+    head -c 224000 /dev/urandom | to_node_0 112
+    begin run 1 --max-restarts 1 --run-id mine
+    within 5 started run 0
+    cat faultless >>words
+    [ "$(cat numbers words | wc -c)" = $((18 * 112)) ]
+    cat numbers words | to_node_0 112
+    cat numbers words | to_node_0 111
+    cat numbers words | to_node_0 113
+    cat numbers words numbers words | to_node_0 4000
+    head -c 1120000 /dev/urandom | to_node_0 112
+    head -c 2000000 /dev/urandom | to_node_0 20000
+    head -c 2000 /dev/zero | to_node_0 1
+    for _ in {1..100}; do
+        message $magic 1 2
+        head -c $((112 - 12)) /dev/urandom
+    done 2>/dev/null | head -c 11200 | to_node_0 112
+    # Node 1 listens to node 0 only.
+    # shellcheck disable=SC2016 # awk's
+    port=$((16#$(on 1 awk '$3 ~ /^01004D0A:/ { sub(".*:", "", $2); print $2 }' /proc/net/udp)))
+    for end in "2 0 0 0 0 1" "2 0 0 2 0 0"; do
+        # shellcheck disable=SC2086
+        message $magic 0 2 2 1 "${launchers[run.0]}" $end mine | from_stranger 10.77.0.2 $port 112
+    done
+    message $magic 0 9 9 9 9 1 0 0 1 0 0 mine | from_stranger 10.77.0.2 $port 112
+    finish run 0
+    said run 0
+    said run 1
+}
+
+@test "a stranger that knows or has guessed the process number of a launcher does not disturb a run" {
+    make_nodes 3
+    begin_both run --max-restarts 1
+    within 5 started run 0
+    message $magic 1 2 2 1 "${launchers[run.1]}" 5 0 1 2 0 1 "" | from_stranger 10.77.0.1 "${ports[run]}" 112
+    finish run 0
+    said run 0
+    said run 1
+}
+
+@test "ranks whose start node 0 did not hear of in time end before those of the next attempt start" {
+    make_nodes 2
+    main=launch changed ./late 3 nodes.c 's/^void send_message\(void\) \{$/&\n    if (me->node == 1 \&\& me->state == RUNNING \&\& me->attempt == 0)\n        return;/'
+    launch=$PWD/late
+    begin_both run --max-restarts 1 --nproc-per-node 1
+    within 10 started run 0 2
+    tell run 0 0 "exit 3"
+    within 5 started run 1 2
+    within 5 ended run 0 1
+    finish run 1 2
+}
+
+@test "a node whose ranks are done can be ended; launchers that were held up do not take others for silent" {
+    make_nodes 2
+    begin_both ended --shutdown-timeout 1
+    begin_both held
+    within 10 started ended 0
+    within 10 started held 0
+    tell ended 0 0 "exit 0"
+    tell ended 0 1 "exit 0"
+    within 5 ended ended 0 0 1
+    kill -STOP "${launchers[held.0]}" "${launchers[held.1]}"
+    kill "${launchers[ended.0]}"
+    ends ended 0 143
+    ends ended 1 1
+    sleep 9 # longer than anybody may be silent
+    kill -CONT "${launchers[held.0]}" "${launchers[held.1]}"
+    finish held 0
+}
+
+@test "a run survives that a third of all datagrams is lost" {
+    make_nodes 2
+    main=launch changed ./lossy 3 nodes.c 's/^void send_message\(void\) \{$/&\n    if (random() % 3 == 0)\n        return;/'
+    launch=$PWD/lossy
+    begin_both run --max-restarts 1
+    within 10 started run 0
+    tell run 0 3 "exit 3"
+    within 10 started run 1
+    for rank in 0 1 2 3; do
+        tell run 1 $rank "exit 0"
+    done
+    # The last word of node 1 may be lost, and then its silence says the same.
+    ends run 1 0
+    ends run 0 0 15
+    sound run 1
+}

@@ -1,0 +1,530 @@
+#!/usr/bin/env bats
+# How step 4's ranks meet over TCP, from outside: in any order, among strangers who say anything or nothing, and
+# when it cannot be. All on this host's loopback; the nodes of a cluster are in tests/cluster.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+load ../helpers
+
+setup_file() {
+    command -v ss >/dev/null || skip "what is connected is asked of the program ss, of iproute2"
+    need_train 02_multigpu_fork/train 04_multinode/train
+    tiny_data "$BATS_FILE_TMPDIR/tiny"
+    set_variables
+    compile "$stranger" -w "$BATS_TEST_DIRNAME/meeting/stranger.c"
+    timeout 60 "$build/02_multigpu_fork/train" "${options[@]}" --nproc 3 --snapshot "$right"
+}
+
+set_variables() {
+    unset_job
+    set_build
+    four=$build/04_multinode/train
+    stranger=$BATS_FILE_TMPDIR/stranger
+    right=$BATS_FILE_TMPDIR/right # what three ranks learn
+    options=(--data "$BATS_FILE_TMPDIR/tiny" --hidden "8,8" --batch 120 --epochs 1)
+    export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=8 OMP_NUM_THREADS=1 TORCHELASTIC_RUN_ID=x MASTER_ADDR=127.0.0.1
+    world=3
+}
+
+setup() {
+    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return
+    set_variables
+    pids=()
+    export MASTER_PORT=$((10000 + $$ * 7 % 20000)) # below those that the kernel gives to anybody
+    next_port
+}
+
+# What a failed test has left.
+teardown() {
+    [ ${#pids[@]} = 0 ] || { kill -9 "${pids[@]}" && wait "${pids[@]}"; } 2>/dev/null || true
+}
+
+# The addresses where somebody listens at the port, as the kernel writes them.
+listeners() {
+    awk -v port=":$(printf %04X "$MASTER_PORT")" '$4 == "0A" && substr($2, length($2) - 4) == port { print $2 }' \
+        /proc/net/tcp /proc/net/tcp6
+}
+
+# No two meetings of a test at one port, where connections of the first may still end.
+next_port() {
+    MASTER_PORT=$((MASTER_PORT + 1))
+    while [ -n "$(listeners)" ]; do
+        MASTER_PORT=$((MASTER_PORT + 1))
+    done
+}
+
+# rank RANK OPTION...: starts it.
+rank() {
+    RANK=$1 WORLD_SIZE=$world LOCAL_RANK=$1 "${program:-$four}" "${options[@]}" "${@:2}" >"out.$1" 2>"err.$1" 3>&- &
+    pids[$1]=$!
+}
+
+# ranks "RANK..." OPTION...
+ranks() {
+    local rank
+    for rank in $1; do
+        rank "$rank" "${@:2}"
+    done
+}
+
+gone() { # PID
+    [ ! -e "/proc/$1" ]
+}
+
+# ended CODE RANK...: they end soon, and with this code.
+ended() {
+    local code rank
+    for rank in "${@:2}"; do
+        until_true 20 gone "${pids[rank]}" || return
+        code=0
+        wait "${pids[rank]}" || code=$?
+        unset "pids[rank]"
+        [ $code = "$1" ] || { echo "rank $rank ended with $code" && tail -n +1 err.* && return 1; }
+    done
+}
+
+# one_line RANK TEXT: all that this rank says on stderr.
+one_line() {
+    if [ "$(wc -l <"err.$1")" != 1 ] || ! grep -qF -- "$2" "err.$1"; then
+        echo "wanted one line of rank $1 with: $2" && cat "err.$1" && return 1
+    fi
+}
+
+# each_one_line TEXT RANK...
+each_one_line() {
+    local rank
+    for rank in "${@:2}"; do
+        one_line "$rank" "$1" || return
+    done
+}
+
+silent() { # RANK...
+    local rank
+    for rank; do
+        [ ! -s "err.$rank" ] || { cat "err.$rank" && return 1; }
+    done
+}
+
+listening() {
+    [ -n "$(listeners)" ]
+}
+
+# heard COUNT: so many have said something to rank 0, which has heard it.
+heard() {
+    [ "$(ss -tniOH state established "sport = :$MASTER_PORT" | grep -c '^0 .*bytes_received:')" = "$1" ]
+}
+
+# The three ranks have trained right, and the meeting has left nothing.
+trained() {
+    ended 0 0 1 2
+    silent 1 2
+    cmp "$right" s
+    [ "$(echo s*)" = s ]
+    [ -z "$(listeners)" ]
+    rm s
+}
+
+@test "ranks meet in any order and learn what step 2's learn; rank 0 listens at one address only" {
+    for order in "0 1 2" "2 1 0" "1 0 2"; do
+        ranks "$order" --snapshot s
+        trained
+        silent 0
+        next_port
+    done
+    # Seconds apart: in the first they have tried again many times, and the next thirty are no different.
+    for order in "0 2 1" "1 2 0"; do
+        for one in $order; do
+            [ "$one" = "${order%% *}" ] || sleep 1
+            rank "$one" --snapshot s
+        done
+        trained
+        silent 0
+        next_port
+    done
+    for at in "127.0.0.2 0200007F" "::1 00000000000000000000000001000000" "localhost .*"; do
+        MASTER_ADDR=${at% *}
+        ranks 0 --snapshot s
+        until_true 20 listening
+        [[ $(listeners) =~ ^${at#* }:[0-9A-F]{4}$ ]]
+        ranks "2 1" --snapshot s
+        trained
+        silent 0
+        next_port
+    done
+}
+
+@test "64 ranks on one host meet" {
+    world=64 CPU_DEVICES=64
+    options+=(--batch 128)
+    all=$(seq -s ' ' 0 63)
+    start=${EPOCHREALTIME/./}
+    # shellcheck disable=SC2086 # words
+    ranks "$(shuf -e -- $all | tr '\n' ' ')"
+    # shellcheck disable=SC2086
+    ended 0 $all
+    # shellcheck disable=SC2086
+    silent $all
+    took=$(((${EPOCHREALTIME/./} - start) / 1000))
+    echo "# 64 ranks started, met and trained in $took ms" >&3
+    # A busy machine needs a few times the second that an idle one does; waiting for time-outs takes longer.
+    [ $took -lt 20000 ]
+}
+
+# What rank 1 says that it is about to train.
+learn_plan() {
+    local world=2
+    meet_stranger hear
+    rank 1 --join-timeout 1
+    until_true 20 grep -q '^heard ' told
+    PLAN=$(sed -n 's/^heard //p' told)
+    ended 1 1
+    [ -n "$PLAN" ]
+    export PLAN
+    next_port
+}
+
+# meet_stranger CLIENT...: see stranger.c; when this returns it is there.
+meet_stranger() {
+    RANK=1 WORLD_SIZE=$world LOCAL_RANK=0 "$stranger" record "$@" >told 2>&1 3>&- &
+    pids[99]=$!
+    until_true 20 grep -q -E '^(connected|listening)' told
+}
+
+# among CLIENT...: rank 0 has met these, then the other ranks come, and all goes well.
+among() {
+    rank 0 --snapshot s
+    until_true 20 listening
+    meet_stranger "$@"
+    [ -z "${note:-}" ] || until_true 20 grep -qF -- "$note" err.0
+    ranks "1 2" --snapshot s
+    trained
+    ended 0 99
+    run ! grep -v '^note (.*, rank 0): refused 127.0.0.1: ' err.0
+}
+
+@test "strangers are refused with a note, and the meeting goes on" {
+    for case in "random: not a rank, or one of another version" \
+        "20xrandom: not a rank, or one of another version of this program (others are not shown)" \
+        "close: left after 0 bytes" "300xclose: left after 0 bytes (others are not shown)" \
+        "magic=rinks: not a rank" "version=2: not a rank" "kind=4: not a rank" \
+        "world=4: it knows of 4 ranks, this run has 3" "run=-y: it is of run -y, this is run -x-" \
+        "rank=0: it says that it is rank 0 of 3" "rank=3: it says that it is rank 3 of 3" \
+        "rank=4294967295: it says that it is rank 4294967295 of 3" "token=x: it has another token"; do
+        note=${case#*: } among "${case%%: *}"
+        grep -F -- "${case#*: }" err.0
+        [ "$(wc -l <err.0)" -le 5 ]
+        next_port
+    done
+    # The wrong ones among those who speak this language are told.
+    note="others are not shown" among version=2 world=4 run=-y rank=0 rank=3 token=x
+    [ "$(grep -vcE 'connected|no answer' told)" = 6 ]
+    grep -qx 'world=4: it knows of 4 ranks, this run has 3' told
+    next_port
+    # A terminal gets no more than text.
+    note="it is of run ?[31m?" among $'run=\e[31m\n'
+    next_port
+    among reset 50xreset
+}
+
+@test "silence, half a word and a slow loris are refused after some seconds" {
+    note=silent
+    world=3 among silent half loris
+    [ "$(grep -c 'refused 127.0.0.1: silent' err.0)" = 3 ]
+    next_port
+    # Whoever sends a part and leaves.
+    rank 0 --snapshot s
+    until_true 20 listening
+    meet_stranger half
+    kill -9 "${pids[99]}"
+    wait "${pids[99]}" || true
+    unset "pids[99]"
+    until_true 20 grep -q "left after [1-9][0-9]* bytes" err.0
+    ranks "1 2" --snapshot s
+    trained
+}
+
+@test "while strangers are silent, and a thousand of them, ranks meet" {
+    among silent half loris
+    next_port
+    rank 0 --snapshot s
+    until_true 20 listening
+    meet_stranger 1000xsilent
+    until_true 20 grep -qF "others are not shown" err.0
+    [ "$(wc -l <err.0)" = 5 ]
+    few() {
+        [ "$(find "/proc/${pids[0]}/fd" -type l | wc -l)" -lt 300 ]
+    }
+    few
+    ranks "1 2" --snapshot s
+    trained
+    ended 0 99
+}
+
+@test "hundreds of ranks that come at once are not taken for silent strangers" {
+    learn_plan
+    world=320
+    PLAN=${PLAN/--batch 120/--batch 320}
+    options+=(--batch 320)
+    rank 0 --join-timeout 20
+    until_true 20 listening
+    # So that all are there before it looks.
+    kill -STOP "${pids[0]}"
+    # shellcheck disable=SC2046 # words
+    meet_stranger $(printf 'rank=%d ' {1..318})
+    kill -CONT "${pids[0]}"
+    looked() {
+        [ "$(find "/proc/${pids[0]}/fd" -type l | wc -l)" -gt 318 ] || [ -s err.0 ]
+    }
+    until_true 20 looked
+    silent 0
+    kill -9 "${pids[0]}"
+    ended 137 0
+    ended 0 99
+}
+
+@test "a rank that is there already stays, whoever else says to be it" {
+    ranks "0 1" --snapshot s
+    until_true 20 listening
+    until_true 20 heard 1
+    rank 2 --snapshot s --join-timeout 5
+    trained
+    next_port
+    learn_plan
+    ranks "0 1" --snapshot s
+    until_true 20 heard 1
+    meet_stranger rank=1
+    ended 0 99
+    grep -qx 'rank=1: rank 1 is here already, from 127.0.0.1' told
+    rank 2 --snapshot s
+    trained
+    grep -q 'refused 127.0.0.1: rank 1 is here already, from 127.0.0.1' err.0
+}
+
+@test "when not all arrive, those who did are told which" {
+    world=8
+    ranks "0 1 3 4 6 7" --join-timeout 1
+    ended 1 0 1 3 4 6 7
+    each_one_line "waited 1 s: ranks 2 and 5 of 8 never arrived" 0 1 3 4 6 7
+    each_one_line ": rank 0 on $(hostname): waited 1 s" 1 3 4 6 7
+    next_port
+    world=2
+    rank 0 --join-timeout 1
+    ended 1 0
+    one_line 0 "waited 1 s: rank 1 of 2 never arrived at 127.0.0.1, port $MASTER_PORT (--join-timeout), which only this host can reach"
+    # Strangers are not counted.
+    next_port
+    world=3
+    ranks 0 --join-timeout 1
+    until_true 20 listening
+    meet_stranger 5xsilent half random
+    ended 1 0
+    grep -q "^error (.*, rank 0): waited 1 s: ranks 1 and 2 of 3 never arrived" err.0
+    ended 0 99
+    # Nor is there anybody without rank 0.
+    next_port
+    ranks "1 2" --join-timeout 1
+    ended 1 1 2
+    each_one_line "waited 1 s (--join-timeout) for rank 0 at MASTER_ADDR=127.0.0.1, MASTER_PORT=$MASTER_PORT: Connection refused" 1 2
+}
+
+@test "a rank that is killed while it waits may come again" {
+    ranks "0 2" --snapshot s
+    until_true 20 heard 1
+    kill -9 "${pids[2]}"
+    ended 137 2
+    until_true 20 grep -q "rank 2 has left" err.0
+    ranks "1 2" --snapshot s
+    trained
+    [ "$(wc -l <err.0)" = 1 ]
+}
+
+@test "ranks whose rank 0 is killed wait for another one, and no longer than their time" {
+    ranks "0 1" --snapshot s
+    until_true 20 heard 1
+    kill -9 "${pids[0]}"
+    ended 137 0
+    ranks "0 2" --snapshot s
+    trained
+    silent 0
+    next_port
+    # After their own time, while rank 0's goes on.
+    rank 0
+    until_true 20 listening
+    ranks "1" --join-timeout 1
+    until_true 20 heard 1
+    sleep 1.2
+    kill -9 "${pids[0]}"
+    ended 137 0
+    ended 1 1
+    one_line 1 "for rank 0 at MASTER_ADDR=127.0.0.1, MASTER_PORT=$MASTER_PORT: Connection re"
+}
+
+@test "a rank ends when somebody else listens at the port" {
+    meet_stranger ssh
+    rank 1 --join-timeout 2
+    ended 1 1
+    one_line 1 "what listens at MASTER_ADDR=127.0.0.1, MASTER_PORT=$MASTER_PORT is not rank 0"
+    rank 0 --join-timeout 2
+    ended 1 0
+    one_line 0 "rank 0 cannot listen at MASTER_ADDR=127.0.0.1, MASTER_PORT=$MASTER_PORT: Address already in use"
+}
+
+# differ RANK PART OPTION...: this one has other options, and every rank says so in a line.
+differ() {
+    for one in 0 1 2; do
+        if [ "$one" = "$1" ]; then
+            rank "$one" "${@:3}" --join-timeout 10
+        else
+            rank "$one" --join-timeout 10
+        fi
+    done
+    ended 1 0 1 2
+    each_one_line "has \"$2\", rank 0 has \"" 0 1 2
+    next_port
+}
+
+@test "ranks with different options end with one line each" {
+    for one in 0 1 2; do
+        differ $one "--lr $([ $one = 0 ] && echo auto || echo 0.06)" --lr 0.06
+    done
+    differ 1 "--seed 2" --seed 2
+    differ 2 "--momentum 0.8" --momentum 0.8
+    differ 1 "--tf32 1" --tf32 1
+    differ 1 "--hidden 8,9" --hidden 8,9
+    # These would leave ranks waiting for each other in the middle.
+    differ 1 "--epochs 2" --epochs 2
+    differ 1 "--max-steps 3" --max-steps 3
+    differ 2 "--log-every 1" --log-every 1
+}
+
+# in_own_folders OPTION...: each rank works in a folder of its own.
+in_own_folders() {
+    mkdir -p r{0,1,2}
+    for one in 0 1 2; do
+        cd r$one || return
+        rank $one "$@"
+        cd ..
+        until_true 10 test -e r$one/err.$one # the shell that becomes the rank makes it, after the other
+        mv r$one/out.$one r$one/err.$one .
+    done
+}
+
+@test "a folder for the snapshot that not all see is found out, and a snapshot that some have" {
+    in_own_folders --snapshot s
+    ended 1 0 1 2
+    each_one_line "does not see what rank 0 has written beside s: all nodes must see that folder" 0 1 2
+    [ -z "$(find . -name '*.meeting')" ]
+    next_port
+    cp "$right" r1/s
+    in_own_folders --snapshot s
+    ended 1 0 1 2
+    each_one_line "see the same --snapshot folder?" 0 1 2
+    [ -z "$(find . -name '*.meeting')" ]
+    next_port
+    ranks "0 1 2" --snapshot none/s
+    ended 1 0 1 2
+    each_one_line "cannot write none/s.meeting, in the folder of --snapshot: No such file" 0 1 2
+}
+
+@test "with a token strangers stay out, and never get to know it" {
+    echo "sesame 4711" >token
+    chmod 600 token
+    rank 0 --token-file token --snapshot s
+    until_true 20 listening
+    meet_stranger random half silent rank=1 rank=2 token=x "token=sesame 471" "token=sesame 4711 " world=7 body=x
+    until_true 20 grep -q "it has another token (MASTER_TOKEN or --token-file)" err.0
+    rank 1 --token-file token --snapshot s
+    MASTER_TOKEN="sesame 4711" rank 2 --snapshot s
+    trained
+    ended 0 99
+    [ "$(grep -c ': it has another token' told)" = 7 ]
+    [ -s record ]
+    run ! grep -a sesame record
+    run ! grep sesame err.0
+    next_port
+    # One that knows another, or none.
+    rank 0 --token-file token --join-timeout 2
+    MASTER_TOKEN=guess rank 1
+    rank 2
+    ended 1 0 1 2
+    each_one_line ": it has another token (MASTER_TOKEN or --token-file)" 1 2
+}
+
+@test "a token that others could read is refused" {
+    refused() { # TEXT OPTION...
+        RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 fails 1 "$1" timeout 20 "$four" "${options[@]}" --join-timeout 1 "${@:2}"
+    }
+    echo sesame >token
+    for mode in 640 604 660 666 611; do
+        chmod $mode token
+        refused "--token-file token must be a file of this user's that nobody else can read: chmod 600" --token-file token
+    done
+    chmod 600 token
+    : >empty
+    echo >line
+    seq -f %064g 1 >long
+    chmod 600 empty line long
+    mkfifo -m 600 pipe
+    for file in empty line long; do
+        refused "$file: a token has 1 to 63 characters in one line" --token-file $file
+    done
+    refused "--token-file none: No such file" --token-file none
+    refused "--token-file .:" --token-file .
+    refused "--token-file pipe" --token-file pipe
+    MASTER_TOKEN='' refused "MASTER_TOKEN: a token has 1 to 63 characters"
+    MASTER_TOKEN=$(seq -f %064g 1) refused "MASTER_TOKEN: a token has 1 to 63 characters"
+}
+
+@test "addresses that cannot be are refused in one line" {
+    wrong() { # CODE TEXT VARIABLE=VALUE...
+        fails "$1" "$2" env "${@:3}" WORLD_SIZE=2 LOCAL_RANK=0 timeout 20 "$four" "${options[@]}" --join-timeout 1
+    }
+    for one in 0 1; do
+        wrong 2 "MASTER_ADDR is not set" -u MASTER_ADDR RANK=$one
+        wrong 2 "MASTER_ADDR is not set" MASTER_ADDR= RANK=$one
+        wrong 2 "MASTER_PORT is not set" -u MASTER_PORT RANK=$one
+        for port in "" x 0 -1 65535 99999999999 29500x; do
+            wrong 2 "MASTER_PORT=$port in the environment" MASTER_PORT=$port RANK=$one
+        done
+        wrong 1 "MASTER_ADDR=no.such.host.invalid" MASTER_ADDR=no.such.host.invalid RANK=$one
+        wrong 1 "MASTER_ADDR=300.1.1.1" MASTER_ADDR=300.1.1.1 RANK=$one
+    done
+    # A network for documentation only.
+    wrong 1 "rank 0 cannot listen at MASTER_ADDR=192.0.2.1, MASTER_PORT=$MASTER_PORT: Cannot assign requested address: it must be an address of this host" \
+        MASTER_ADDR=192.0.2.1 RANK=0
+}
+
+@test "a port that a firewall drops is given up in time" {
+    meet_stranger full
+    rank 1 --join-timeout 1
+    ended 1 1
+    one_line 1 "MASTER_PORT=$MASTER_PORT: Connection timed out: a firewall, or no such host?"
+}
+
+# Under a sanitizer, on an address space that is not randomised, as some kernels randomise more than
+# ThreadSanitizer can bear.
+sanitized() { # SANITIZERS FOLDER
+    build_sanitized "$1" "build/$2/04_multinode/train"
+    echo "sesame" >token
+    chmod 600 token
+    program=$folder/04_multinode/train
+    options+=(--token-file token)
+    export TSAN_OPTIONS=atexit_sleep_ms=0
+    rank() {
+        RANK=$1 WORLD_SIZE=$world LOCAL_RANK=$1 setarch -R "$program" "${options[@]}" "${@:2}" >"out.$1" 2>"err.$1" 3>&- &
+        pids[$1]=$!
+    }
+    MASTER_TOKEN=sesame among 250xsilent random half loris close world=7 token=x
+    next_port
+    ranks "0 2" --join-timeout 2
+    ended 1 0 2
+    each_one_line "never arrived" 0 2
+}
+
+# bats test_tags=test-all
+@test "AddressSanitizer and UBSan find nothing in the meeting" {
+    sanitized address,undefined asan
+}
+
+# bats test_tags=test-all
+@test "ThreadSanitizer finds nothing in the meeting" {
+    sanitized thread tsan
+}

@@ -1,0 +1,156 @@
+// Connections to rank 0 that are none of its ranks: stranger RECORD CLIENT... does what each client
+// says, all at once, until rank 0 has closed them all. What it answers is printed, a line for each,
+// and every byte of it goes into the file RECORD. The environment says where rank 0 is, and which
+// rank a hello is from.
+//
+//   silent, close, reset, random, half, loris    or what to change in the hello of that rank, such
+//   as version=2  world=9  rank=0  run=-y  token=x  body=all,rank=1          20xsilent: so many of
+//   these
+//
+// Or it is what listens where rank 0 should: ssh (it says so), or full (it is never heard of, as if
+// a firewall dropped all that is sent there), until it is killed; or hear, which prints the first
+// hello's body.
+#include "04_multinode/frame.h"
+#include "common/error.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct client {
+    const char *does;
+    int socket;
+    struct frame hello, answer;
+    size_t sent, got;
+} * clients;
+static int count;
+
+static void change(struct frame *f, const char *field, const char *value) {
+    uint32_t number = htonl(strtoul(value, NULL, 10));
+    if (!strcmp(field, "magic"))
+        memcpy(f->magic, value, strnlen(value, sizeof f->magic));
+    else if (!strcmp(field, "version"))
+        f->version = number;
+    else if (!strcmp(field, "kind"))
+        f->kind = number;
+    else if (!strcmp(field, "world"))
+        f->world = number;
+    else if (!strcmp(field, "rank"))
+        f->rank = number;
+    else if (!strcmp(field, "run"))
+        snprintf(f->run, sizeof f->run, "%s", value);
+    else if (!strcmp(field, "token"))
+        snprintf(f->token, sizeof f->token, "%s", value);
+    else if (!strcmp(field, "body"))
+        snprintf(f->body, sizeof f->body, "%s", value);
+    else
+        fail("no field %s", field);
+}
+
+static void reach(struct client *c, const char *does) {
+    struct addrinfo *list = find_rank0();
+    *c = (struct client){.does = does, .hello = my_frame};
+    c->socket = socket(list->ai_family, SOCK_STREAM, 0);
+    if (connect(c->socket, list->ai_addr, list->ai_addrlen))
+        fail("cannot connect: %m");
+    freeaddrinfo(list);
+    if (!strcmp(does, "close") || !strcmp(does, "reset")) {
+        struct linger at_once = {.l_onoff = !strcmp(does, "reset")};
+        setsockopt(c->socket, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+        close(c->socket);
+        c->socket = -1;
+    } else if (!strcmp(does, "random")) {
+        for (size_t i = 0; i < sizeof c->hello; i++)
+            ((char *)&c->hello)[i] = rand();
+        send(c->socket, &c->hello, sizeof c->hello, MSG_NOSIGNAL);
+    } else if (!strcmp(does, "half")) {
+        send(c->socket, &c->hello, sizeof c->hello / 2, MSG_NOSIGNAL);
+    } else if (strchr(does, '=')) {
+        char changes[1024], *rest = changes;
+        snprintf(changes, sizeof changes, "%s", does);
+        for (char *field; (field = strsep(&rest, ","));) {
+            char *value = strchr(field, '=');
+            *value = 0;
+            change(&c->hello, field, value + 1);
+        }
+        send(c->socket, &c->hello, sizeof c->hello, MSG_NOSIGNAL);
+    }
+}
+
+// What has come since, into the record. Returns whether more may come.
+static int listen_on(struct client *c, FILE *record) {
+    char bytes[4096];
+    ssize_t n = recv(c->socket, bytes, sizeof bytes, MSG_DONTWAIT);
+    if (n < 0 && errno == EAGAIN)
+        return 1;
+    for (ssize_t i = 0; i < n && c->got < sizeof c->answer; i++)
+        ((char *)&c->answer)[c->got++] = bytes[i];
+    if (n > 0 && fwrite(bytes, 1, n, record) == (size_t)n)
+        return 1;
+    close(c->socket);
+    c->socket = -1;
+    return 0;
+}
+
+static void serve(const char *what) {
+    struct addrinfo *list = find_rank0();
+    int on = 1, s = socket(list->ai_family, SOCK_STREAM, 0), full = !strcmp(what, "full");
+    setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (bind(s, list->ai_addr, list->ai_addrlen) || listen(s, full ? 0 : 10))
+        fail("cannot listen: %m");
+    for (int i = 0; i < 3 && full; i++) // the kernel takes in no more than nobody accepts
+        connect(socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK, 0), list->ai_addr,
+                list->ai_addrlen);
+    printf("listening\n");
+    fflush(stdout);
+    while (full)
+        pause();
+    if (!strcmp(what, "hear")) {
+        struct frame hello;
+        if (recv(accept(s, NULL, NULL), &hello, sizeof hello, MSG_WAITALL) == sizeof hello)
+            printf("heard %s\n", hello.body);
+        exit(0);
+    }
+    for (;;)
+        send(accept(s, NULL, NULL), "SSH-2.0-OpenSSH_9.2\r\n", 21, MSG_NOSIGNAL);
+}
+
+int main(int argc, char **argv) {
+    struct rlimit files;
+    struct place place = find_place();
+    FILE *record = argc > 1 ? fopen(argv[1], "w") : NULL;
+    if (!record || getrlimit(RLIMIT_NOFILE, &files))
+        fail("stranger RECORD CLIENT...");
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+    clients = calloc(10000, sizeof *clients);
+    prepare_frame(&place, getenv("PLAN"), NULL);
+    if (argc == 3 &&
+        (!strcmp(argv[2], "ssh") || !strcmp(argv[2], "full") || !strcmp(argv[2], "hear")))
+        serve(argv[2]);
+    for (int i = 2; i < argc; i++) {
+        char *does;
+        long times = strtol(argv[i], &does, 10);
+        for (long n = does == argv[i] ? 1 : times; n > 0; n--)
+            reach(&clients[count++], does + (does != argv[i]));
+    }
+    printf("connected\n");
+    fflush(stdout);
+    for (int left = 1; left; usleep(50000)) {
+        left = 0;
+        for (int i = 0; i < count; i++) {
+            struct client *c = &clients[i];
+            if (c->socket >= 0 && !strcmp(c->does, "loris") && c->sent < sizeof c->hello)
+                c->sent += send(c->socket, (char *)&c->hello + c->sent, 1, MSG_NOSIGNAL) > 0;
+            left += c->socket >= 0 && listen_on(c, record);
+        }
+    }
+    for (int i = 0; i < count; i++)
+        printf("%s: %s\n", clients[i].does,
+               clients[i].got == sizeof clients[i].answer ? clients[i].answer.body : "no answer");
+    return fclose(record) != 0;
+}

@@ -1,0 +1,155 @@
+#!/usr/bin/env bats
+# Layers, models and data that no step names: dropout, a layer without parameters, whose random numbers belong to
+# samples; and samples of several channels and labels.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+load ../helpers
+
+setup_file() {
+    need_train {02_multigpu_fork,03_multigpu_launcher,04_multinode,05_fsdp,07_large_models}/train \
+        03_multigpu_launcher/launch
+    tiny_data "$BATS_FILE_TMPDIR/tiny"
+}
+
+setup() {
+    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return
+    unset_job
+    export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=4 OMP_NUM_THREADS=1 TMPDIR=$BATS_TEST_TMPDIR
+    set_build
+    options=(--data "$BATS_FILE_TMPDIR/tiny" --hidden "32,22,14" --batch 120 --epochs 4 --dropout 0.2 --lr 0.01
+        --log-every 1)
+}
+
+# train STEP RANKS OPTION...: a program of that number with so many ranks; the limit only ends what hangs.
+train() {
+    local program launch=()
+    program=("$build"/0"$1"_*/train)
+    case $1 in
+    1) ;;
+    2) launch=(--nproc "$2") ;;
+    *) program=("$build/03_multigpu_launcher/launch" --nproc-per-node "$2" "${program[@]}") ;;
+    esac
+    timeout 60 "${program[@]}" "${launch[@]}" "${options[@]}" "${@:3}" >out 2>err || { cat err && return 1; }
+}
+
+@test "any number of ranks drops what step 1 drops" {
+    train 1 1 --csv one
+    grep -q '^model     mlp 8-32-22-14-10, dropout 0.2, [0-9]* parameters$' out
+    train 1 1 --csv without --dropout 0
+    run ! same_curve one without
+    for step in 2 3 4 5 7; do
+        for ranks in 1 2 3 4; do
+            train $step $ranks --csv csv
+            same_curve one csv
+        done
+    done
+}
+
+@test "a run stopped within an epoch and continued is the uninterrupted one, bit for bit" {
+    for step in 1 2 3 4 5 7; do
+        rm -rf right s && mkdir right s
+        train $step 2 --snapshot right/s
+        for last in 3 11 20; do # 3 and 11 are within epochs
+            train $step 2 --snapshot s/s --max-steps $last
+        done
+        diff -r right s
+    done
+}
+
+@test "snapshots go from step to step, with dropout and without" {
+    train 5 3 --snapshot s --max-steps 3 # as shards
+    train 7 2 --snapshot s --max-steps 6
+    train 2 2 --snapshot s --max-steps 9
+    train 1 1 --snapshot s
+    train 1 1 --snapshot s --epochs 5 --dropout 0
+    grep -q '^model     mlp 8-32-22-14-10, [0-9]* parameters$' out
+    train 5 4 --snapshot s --epochs 6
+    grep -q '^epoch 6/6 ' out
+}
+
+@test "evaluation drops nothing" {
+    # With so small a rate, no parameter changes in 4 bytes.
+    train 1 1 --lr 1e-12 --momentum 0 --dropout 0 --csv without
+    train 1 1 --lr 1e-12 --momentum 0 --dropout 0.9 --csv with
+    [ "$(cut -d, -f5,6 without)" = "$(cut -d, -f5,6 with)" ]
+    run ! cmp -s <(cut -d, -f2 without) <(cut -d, -f2 with)
+}
+
+@test "step 7 draws the same numbers in each strategy, again where it recomputes, and in parts of a batch" {
+    train 7 4 --save full --snapshot right
+    for more in "--strategy grad" "--prefetch 0" "--unit-bytes 4000" "--unit-bytes 4000 --recompute 1" \
+        "--unit-bytes 1000000 --recompute 1"; do
+        rm -f s
+        # shellcheck disable=SC2086 # a list of words
+        train 7 4 --save full --snapshot s $more
+        cmp right s
+    done
+    train 1 1 --csv one
+    for more in "--strategy none" "--strategy hybrid" "--accumulate 2" "--accumulate 3 --recompute 1 --unit-bytes 4000"; do
+        # shellcheck disable=SC2086
+        train 7 4 --csv csv $more
+        same_curve one csv
+    done
+}
+
+# changed FILE SED...: all steps, with this file of common/ changed, take the place of the programs.
+changed() {
+    local step folder
+    mkdir -p "changed/${1%/*}"
+    cp "$root/$1" "changed/$1"
+    edit "changed/$1" "${@:2}"
+    for step in 1 2 3 4 5 7; do
+        folder=$(cd "$root" && echo 0"$step"_*)
+        mkdir -p "changed/$folder"
+        compile "changed/$folder/train" "$build/$folder/train.o" "changed/$1"
+    done
+    cp "$build/03_multigpu_launcher/launch" changed/03_multigpu_launcher/
+    build=$PWD/changed
+}
+
+# A layer without parameters may come first, and alone in a unit.
+@test "a layer without parameters may stand anywhere" {
+    changed common/models/mlp.c \
+        's/^( *)for \(const char \*text/\1append_dropout(m, inputs, 0.3f);\n&/' \
+        's/^( *)append_dropout\(m, \(int\)width.*/&\n\1append_dropout(m, (int)width, 0.1f);/'
+    train 1 1 --csv one
+    for step in 2 3 4 5 7; do
+        rm -f s s.*
+        train $step 3 --csv csv --snapshot s --max-steps 7
+        train $step 3 --csv csv --snapshot s
+        same_curve one csv
+    done
+    train 7 3 --strategy grad --csv csv
+    same_curve one csv
+    rm -f s s.*
+    train 5 3 --snapshot s --max-steps 7
+    grep -q '^unit 0$' s # the first layer is a unit
+    train 1 1 --snapshot s
+}
+
+# The same images in two channels, the upper and the lower half, and half as many of them with two labels each.
+@test "samples may have several channels and several labels" {
+    changed common/data.c 's/^( *)train->channels = .* = 1;/\1train->channels = test->channels = 2;\
+        train->targets = test->targets = 2;\
+        train->count \/= 2;\
+        test->count \/= 2;/'
+    train 1 1 --csv one
+    grep -qE ': 320 training and 50 test images, pixel mean 0.1882 0.1607, deviation 1.0000 0.0708$' out
+    grep -q '^model     mlp 8-32-22-14-20, ' out
+    # An untrained model gives each of ten classes the same probability.
+    awk -F, 'NR == 2 { exit !($2 > 2.2 && $2 < 2.45) }' one
+    for step in 2 3 4 5 7; do
+        for ranks in 2 3; do
+            train $step $ranks --csv csv
+            same_curve one csv
+        done
+    done
+    grep -q '^costs of a rank' out
+    awk '$1 ~ /^(activations|peak)$/ { rows++; bad += $2 != $3 } END { exit rows != 2 || bad }' out
+}
+
+@test "rates from 0 to 1 are allowed" {
+    for rate in -0.1 1.1 nan half; do
+        fails 2 "--dropout $rate" "$TRAIN" --dropout $rate
+    done
+    train 1 1 --dropout 1
+}

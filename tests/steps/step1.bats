@@ -1,0 +1,457 @@
+#!/usr/bin/env bats
+# Step 1 from outside: what it learns, says and writes, and how it ends.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+load ../helpers
+
+setup_file() {
+    need_train
+    tiny_data "$BATS_FILE_TMPDIR/tiny"
+}
+
+setup() {
+    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return
+    tiny=$BATS_FILE_TMPDIR/tiny
+}
+
+# Three epochs of ten steps on the tiny images; the limit only ends what hangs.
+train() {
+    timeout 120 "$TRAIN" --data "$tiny" --hidden 8,8 --batch 64 --epochs 3 "$@"
+}
+
+# The table of options: a line "name type least most" for each.
+option_table() {
+    sed -nE 's/^ *\{"([a-z0-9-]+)", OPTION_([A-Z]+)[^,]*, [^,]+, ("[^"]*"|NULL), ([^,]+), ([^,]+),.*/\1 \2 \4 \5/p' \
+        "$root/common/training_options.c"
+}
+
+epoch_line='^epoch [0-9]+/[0-9]+  loss [0-9]+\.[0-9]{4}  test loss [0-9]+\.[0-9]{4}  accuracy [0-9]{1,3}\.[0-9]{2}%  [0-9]+\.[0-9]{2} s  [0-9]+ images/s$'
+
+@test "--help lists every option and exits with 0" {
+    run --separate-stderr "$TRAIN" --help
+    [ "$status" = 0 ]
+    [ -z "$stderr" ]
+    for name in data model hidden epochs max-steps batch lr momentum seed log-every snapshot save-every csv \
+        help $(option_table | cut -d' ' -f1); do
+        grep -qE "^  --$name [ (]*[a-z0-9].* .*" <<<"$output" || { echo "$name is missing" && return 1; }
+    done
+    grep -q '^  --help (or -h) ' <<<"$output"
+    [ "$("$TRAIN" -h)" = "$output" ]
+}
+
+@test "the default options learn real images" {
+    if [ -d "$root/data/mnist" ]; then
+        data=mnist least=97.5 # of one seed; the mean of five is above 98
+    elif [ -d "$root/data/fashion-mnist" ]; then
+        data=fashion-mnist least=87
+    else
+        skip "no images in data/: make data fetches them"
+    fi
+    timeout 1200 "$TRAIN" --data "$root/data/$data" >log
+    tail -n 1 log
+    [[ $(tail -n 1 log) =~ $epoch_line ]]
+    [[ $(tail -n 1 log) == "epoch 10/10 "* ]]
+    awk -v least="$least" 'END { exit !($9 + 0 >= least) }' log
+}
+
+@test "the epoch's line has the agreed form, and says what the CSV says" {
+    train --epochs 1 --csv csv >log
+    line=$(tail -n 1 log)
+    [[ $line =~ $epoch_line ]]
+    said=$(sed -E 's|^epoch 1/1  loss (.*)  test loss (.*)  accuracy (.*)%  .*|\1 \2 \3|' <<<"$line")
+    [ "$said" = "$(tail -n 1 csv | awk -F, '{ printf "%.4f %.4f %.2f", $4, $5, $6 }')" ]
+}
+
+@test "progress is a bar on a terminal and plain lines elsewhere" {
+    train --epochs 1 --log-every 4 >log
+    [ "$(grep -c '^epoch' log)" = 4 ]
+    grep -qxE 'epoch 1/1  step 8/10  loss [0-9.]+  [0-9]+ images/s  0:00:00 left' log
+    run ! grep -q $'[\r\033]' log
+
+    need_terminal
+    declare -fx train
+    export tiny
+    SHELL=$BASH script -qec "bash -c 'train --epochs 1 --log-every 4'" /dev/null >terminal </dev/null
+    grep -qE $'\r\033\\[K''epoch 1/1  \[#+ +\] 8/10  loss [0-9.]+  [0-9]+ images/s  0:00:00 left' terminal
+    grep -qE $'\r\033\\[K''epoch 1/1  loss .*images/s' terminal
+    run ! grep -q ' step ' terminal
+}
+
+@test "on a terminal that is not its own, as mpirun makes one, a program writes plain lines" {
+    need_terminal
+    declare -fx train
+    export tiny
+    SHELL=$BASH script -qec "setsid --wait bash -c 'train --epochs 1 --log-every 4'" /dev/null >terminal </dev/null
+    grep -q '^epoch 1/1  step 8/10  loss ' terminal
+    run ! grep -q $'\033' terminal
+}
+
+@test "a bar fits the terminal, and no other line follows in its own" {
+    need_terminal
+    declare -fx train
+    export tiny
+    SHELL=$BASH script -qec "stty cols 84; bash -c 'train --epochs 2 --max-steps 17'" /dev/null >terminal </dev/null
+    [ "$(tr '\r' '\n' <terminal | grep -a '\[#' | sed 's/^\x1b\[K//' | awk 'length > 83' | wc -l)" = 0 ]
+    grep -qaE '^.*\[#+ +\] 7/10  loss .*left.?$' terminal # with an end
+    grep -qaE '^stopped after step 17.?$' terminal
+    SHELL=$BASH script -qec "bash -c 'train --hidden 64,64,64,64,64,64,64,64 --lr 1000 --log-every 1'" /dev/null >terminal </dev/null || true
+    grep -qaE $'^(\r\033\\[K)?error \\(.*the loss is not finite' terminal
+}
+
+@test "the CSV has a line per report and one per epoch, and epochs are means of steps" {
+    train --epochs 2 --csv csv --log-every 4
+    [ "$(head -n 1 csv)" = step,loss,epoch,epoch_loss,test_loss,accuracy,seconds ]
+    [ "$(cut -d, -f1 csv | tail -n +2 | tr '\n' ' ')" = "4 8 10 10 14 18 20 20 " ]
+    [ "$(grep -cE '^[0-9]+,[0-9.]+,,,,,$' csv)" = 6 ]
+    [ "$(grep -cE '^[0-9]+,,[12],[0-9.]+,[0-9.]+,[0-9]+\.[0-9]{2},[0-9]+\.[0-9]{3}$' csv)" = 2 ]
+
+    train --epochs 2 --csv csv --log-every 1
+    awk -F, 'NR > 1 && $2 { sum += $2 }
+        NR > 1 && $3 { error = sum / 10 - $4; if (error * error < 1e-14) right++; sum = 0 }
+        END { exit right != 2 }' csv
+}
+
+@test "a run stopped at any step and continued is the uninterrupted one, bit for bit" {
+    train --snapshot whole --csv whole.csv --log-every 1
+    # The first step, within an epoch twice, at the end of one, before the last step.
+    for stop in 1 5 10 17 29 30; do
+        train --snapshot parts --csv parts.csv --log-every 1 --max-steps $stop
+        [ "$(tail -n +2 parts.csv | cut -d, -f1 | tail -n 1)" = $stop ]
+    done
+    train --snapshot parts --csv parts.csv --log-every 1
+    cmp whole parts
+    diff <(cut -d, -f1-6 whole.csv) <(cut -d, -f1-6 parts.csv)
+    [ "$(find . -name '*.tmp')" = "" ]
+}
+
+@test "a run that ends within an epoch is the same wherever it was stopped before" {
+    train --max-steps 25 --snapshot whole
+    for stop in 12 22 25; do
+        train --max-steps $stop --snapshot parts
+    done
+    cmp whole parts
+    train --snapshot parts | grep '^resumed   parts: 2 epochs and 5 steps are done'
+}
+
+@test "equal runs give equal snapshots, another seed another" {
+    train --snapshot a
+    train --snapshot b
+    cmp a b
+    # The sums of losses within an epoch, too.
+    for run in part again; do
+        train --max-steps 7 --snapshot $run
+    done
+    cmp part again
+    train --snapshot c --seed 2
+    # The header holds the seed itself, and the end a checksum of it, so only the values count.
+    values() { tail -c +233 "$1" | head -c -4; }
+    run ! cmp -s <(values a) <(values c)
+}
+
+@test "--tf32 rounds a little, and the banner says so" {
+    train --log-every 1 --csv exact --max-steps 3 >/dev/null
+    train --log-every 1 --csv rounded --max-steps 3 --tf32 1 >out
+    grep -qE '^training  .*, tf32, seed ' out
+    run ! cmp -s exact rounded
+    paste -d, exact rounded | awk -F, '$2 + 0 > 0 { n++; d = $2 - $9; worst = d > worst ? d : -d > worst ? -d : worst }
+        END { print n, worst; exit !(n == 3 && worst > 0 && worst < 1e-3) }'
+}
+
+@test "delays of the device change nothing" {
+    train --snapshot quiet --csv quiet.csv --log-every 1
+    for seed in 1 2 3 4 5; do
+        CPU_DEVICE_CHAOS=$seed train --snapshot chaos$seed --csv chaos.csv --log-every 1
+        cmp quiet chaos$seed
+        diff <(cut -d, -f1-6 quiet.csv) <(cut -d, -f1-6 chaos.csv)
+    done
+}
+
+@test "a finished run started again does nothing" {
+    train --snapshot finished --csv csv
+    before=$(contents)
+    run train --snapshot finished --csv csv
+    [ "$status" = 0 ]
+    grep -qx 'resumed   finished: 3 epochs and 0 steps are done; nothing is left to do' <<<"$output"
+    [[ $output != *$'\n'epoch* ]]
+    [ "$(contents)" = "$before" ]
+}
+
+# Starts a run that would go on for ever, with its output at $log and its process in $pid. An epoch is one
+# step on few parameters, so nearly all the time goes into saving.
+start() {
+    exec {log}< <(exec "$TRAIN" --data "$tiny" --hidden 1 --batch 640 --epochs 1000000 --snapshot killed "$@" \
+        2>&1 3>&-)
+    pid=$!
+}
+
+# Reads on to the line that says how epoch $1 (any, if none is given) went.
+await_epoch() {
+    local line
+    while read -r -t 60 -u "$log" line; do
+        [[ $line =~ ^epoch\ ${1:-[0-9]+}/.*accuracy ]] && return
+    done
+    echo "the run ended or hung: $line" && return 1
+}
+
+stop() {
+    kill -9 "$pid"
+    wait "$pid" || [ $? = 137 ]
+    exec {log}<&-
+}
+
+# Epochs in the snapshot, which must load.
+epochs_saved() {
+    cp killed copy
+    train --hidden 1 --batch 640 --epochs 1 --snapshot copy | sed -n 's/^resumed .* \([0-9]*\) epochs and 0 .*/\1/p'
+}
+
+@test "kill -9 at any moment leaves a snapshot that the run goes on from" {
+    RANDOM=1
+    before=0
+    for _ in {1..25}; do
+        start
+        await_epoch
+        await_epoch # so the one before is saved
+        sleep "$(printf 0.0%03d $((RANDOM % 300)))"
+        stop
+        saved=$(epochs_saved)
+        [ "$saved" -gt "$before" ]
+        before=$saved
+    done
+    for snapshot in killed whole; do
+        train --hidden 1 --batch 640 --epochs $((saved + 3)) --snapshot $snapshot --save-every 1000000
+    done
+    cmp whole killed
+    [ ! -e killed.tmp ]
+}
+
+@test "snapshots come every --save-every epochs" {
+    start --save-every 7
+    await_epoch 24
+    stop
+    saved=$(epochs_saved)
+    [ "$saved" -ge 21 ]
+    [ $((saved % 7)) = 0 ]
+}
+
+# Wrong usage: exit code 2, a line that names the option, nothing on stdout and no file.
+wrong_usage() { # OPTION ARGUMENT...
+    fails 2 "$1" "$TRAIN" --snapshot snapshot --csv csv "${@:2}"
+    [ -z "$output" ]
+    [ "$(ls -A)" = "" ]
+}
+
+@test "every option refuses bad values" {
+    [ "$(option_table | wc -l)" -ge 16 ]
+    while read -r name type least most; do
+        wrong_usage "--$name" "--$name"
+        wrong_usage "--$name" "--$name" ""
+        wrong_usage "--$name" "--$name="
+        [ "$type" = TEXT ] && continue
+        # The first numbers out of range, and others far out.
+        if [ "$type" = INT ]; then
+            outside="$((least - 1)) $(awk "BEGIN { printf \"%.0f\", $most + 1 }") 99999999999999999999 1.5 1e1 0x1"
+        else
+            outside="-0.001 $(awk "BEGIN { print $most * 1.001 }") 1e999"
+        fi
+        for value in x "1 " 1x 1,5 "$least;" - -1e9 nan inf -inf $outside; do
+            wrong_usage "--$name" "--$name" "$value"
+            wrong_usage "--$name" "--$name=$value"
+        done
+    done < <(option_table)
+}
+
+@test "the ends of every range are allowed" {
+    # --max-steps 1 and a batch that fits keep the runs short.
+    while read -r name type least most; do
+        [ "$type" != TEXT ] || continue
+        for value in "$least" "$(awk "BEGIN { printf \"%.0f\", $most }")"; do
+            [ "$name$value" = batch1000000 ] && continue
+            train --max-steps 1 --lr 1e-12 --save-every 1 "--$name=$value" >/dev/null ||
+                { echo "--$name $value was refused" && return 1; }
+            [ "$name" != max-steps ] || break
+        done
+    done < <(option_table)
+}
+
+@test "unknown options, words and models are wrong usage" {
+    wrong_usage --foo --foo 1
+    wrong_usage --epoch --epoch 1
+    wrong_usage --epochsx --epochsx 1
+    wrong_usage -H -H
+    wrong_usage word word
+    wrong_usage -- --
+    wrong_usage --model --data "$tiny" --model foo
+}
+
+@test "--hidden takes widths with commas between them and nothing else" {
+    for hidden in 0 -1 x 8x "8," ",8" "8,,8" "8,x" "8 8" 8.5 1e1 65537 99999999999999999999 "$(seq -s, 17)"; do
+        wrong_usage --hidden --data "$tiny" --hidden "$hidden"
+    done
+    train --hidden "$(seq -s, 16)" --epochs 1 | grep -q '^model     mlp 8-1-2-3-4-5-6-7-8-9-10-11-12-13-14-15-16-10,'
+}
+
+# Bad input: exit code 1, a line with the text, and every file as before.
+refused() { # TEXT ARGUMENT...
+    local before
+    before=$(contents)
+    fails 1 "$1" train "${@:2}"
+    [ "$(contents)" = "$before" ]
+}
+
+# A copy of the tiny images to spoil.
+fresh_data() {
+    rm -rf bad
+    cp -r "$tiny" bad
+}
+
+@test "missing images: says make data" {
+    refused "make data" --data none
+    mkdir empty
+    refused "make data" --data empty
+    fresh_data
+    rm bad/t10k-labels-idx1-ubyte
+    refused "bad/t10k-labels-idx1-ubyte" --data bad
+}
+
+@test "image files that are not exactly right are refused" {
+    for file in {train,t10k}-{images-idx3,labels-idx1}-ubyte; do
+        for spoil in 'truncate -s -1' 'truncate -s 6' 'truncate -s 0' 'truncate -s +1' 'flip_at 0' 'flip_at 2' \
+            'flip_at 3' 'flip_at 4' 'flip_at 7'; do
+            fresh_data
+            if [[ $spoil == flip_at* ]]; then
+                flip "bad/$file" "${spoil#flip_at }"
+            else
+                $spoil "bad/$file"
+            fi
+            refused "bad/$file" --data bad
+        done
+    done
+}
+
+@test "gzip files that are not exactly right are refused" {
+    for spoil in truncated header data checksum after; do
+        fresh_data
+        gzip -n bad/*
+        file=bad/train-images-idx3-ubyte.gz size=$(stat -c %s bad/train-images-idx3-ubyte.gz)
+        case $spoil in
+            truncated) truncate -s -9 $file ;;
+            header) flip $file 2 ;; # the method of compression
+            data) flip $file $((size / 2)) ;;
+            checksum) flip $file $((size - 8)) ;;
+            after) printf x | gzip -n >>$file ;; # a second member lengthens the content
+        esac
+        refused $file --data bad
+    done
+    fresh_data
+    gzip -n bad/*
+    train --data bad --snapshot zipped
+    train --snapshot plain
+    cmp zipped plain
+}
+
+@test "images and labels that disagree are refused" {
+    fresh_data
+    { idx_header 639 && tail -c +9 "$tiny/train-labels-idx1-ubyte" | head -c 639; } >bad/train-labels-idx1-ubyte
+    refused "640 images but 639 labels" --data bad
+    fresh_data
+    { idx_header 100 2 3 && head -c 600 /dev/zero; } >bad/t10k-images-idx3-ubyte
+    refused "8 pixels" --data bad
+    fresh_data
+    printf '\012' | dd of=bad/train-labels-idx1-ubyte bs=1 seek=107 conv=notrunc status=none
+    refused "label 99 is 10" --data bad
+}
+
+@test "snapshots that are not exactly right are refused and stay as they are" {
+    train --max-steps 15 --snapshot good
+    size=$(stat -c %s good)
+    for length in 0 7 231 232 $((size - 4)) $((size - 1)) $((size + 1)); do
+        cp good bad
+        truncate -s "$length" bad
+        refused "bad" --snapshot bad
+    done
+    # The magic, model, optimizer, place, sums, counts, values and checksum.
+    for offset in 0 16 144 176 184 192 216 224 232 $((size - 5)) $((size - 1)); do
+        cp good bad
+        flip bad "$offset"
+        refused "bad" --snapshot bad
+    done
+    cp good bad
+    printf '\002' | dd of=bad bs=1 seek=8 conv=notrunc status=none
+    refused "version 2" --snapshot bad
+    refused "mlp 8-8-8-10" --snapshot good --hidden 8,9
+    refused "--seed 1" --snapshot good --seed 2
+    refused "--batch 64" --snapshot good --batch 32
+    refused "no snapshot" --snapshot "$tiny"
+    train --snapshot good
+}
+
+@test "a snapshot that cannot be written ends the run at its start" {
+    refused "none/snapshot" --snapshot none/snapshot
+    [[ $output != *$'\n'epoch* ]]
+}
+
+# Runs commands in ./disk, a file system of 64 KiB of their own, which vanishes with them.
+on_small_disk() {
+    export tiny
+    export -f train
+    mkdir -p disk
+    unshare -m bash -c "mount -t tmpfs -o size=64k none disk && $1"
+}
+
+@test "a full disk while saving: the earlier snapshot stays" {
+    on_small_disk true || skip "no file system can be mounted here"
+    # 43 KB: one fits, and a second beside it does not.
+    train --hidden 64,64 --max-steps 5 --snapshot good
+    # shellcheck disable=SC2016 # expanded there
+    fails 1 "No space left on device" on_small_disk \
+        'cp good disk/s && { train --hidden 64,64 --snapshot disk/s; code=$?; cp -r disk after; exit $code; }'
+    cmp good after/s
+    [ "$(ls after)" = s ]
+}
+
+@test "a read-only disk: the snapshot stays" {
+    on_small_disk true || skip "no file system can be mounted here"
+    train --max-steps 5 --snapshot good
+    # shellcheck disable=SC2016
+    fails 1 "Read-only file system" on_small_disk 'cp good disk/s && mount -o remount,ro disk &&
+        { train --snapshot disk/s; code=$?; cp -r disk after; exit $code; }'
+    cmp good after/s
+    [ "$(ls after)" = s ]
+}
+
+@test "a write that fails: the earlier snapshot stays" {
+    train --hidden 64,64 --max-steps 5 --snapshot good
+    cp good limited
+    with_small_files() (
+        trap '' XFSZ
+        ulimit -f 16
+        train --hidden 64,64 --snapshot limited
+    )
+    fails 1 "File too large" with_small_files
+    cmp good limited
+    [ ! -e limited.tmp ]
+}
+
+@test "a CSV file that cannot be written is named" {
+    refused "none/csv" --csv none/csv
+}
+
+@test "no device memory left: says how much was asked for and how much is left" {
+    CPU_DEVICE_MEMORY=1M refused "asked for 47.0 MB of data, 1.0 MB of 1.0 MB are left" --data synthetic
+    # 300 KB hold the data and the first 268 KB of parameters, and not the gradients beside them.
+    CPU_DEVICE_MEMORY=300K refused "of gradients, " --hidden 250,250
+}
+
+@test "a batch larger than the training set is refused" {
+    train --batch 640
+    refused "--batch 641: the training set has only 640 samples" --batch 641
+}
+
+@test "a run that diverges says so, and keeps the last good snapshot" {
+    deep=64,64,64,64,64,64,64,64,64 # as each layer multiplies what the one before blew up
+    fails 1 "the loss is not finite" train --hidden $deep --lr 1e3 --snapshot diverged --save-every 1000
+    [[ $stderr =~ epoch\ [0-9]+,\ step\ [0-9]+.*--lr ]]
+    train --hidden $deep --snapshot diverged
+    train --hidden $deep --snapshot whole
+    cmp whole diverged
+}

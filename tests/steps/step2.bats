@@ -1,0 +1,674 @@
+#!/usr/bin/env bats
+# Step 2 from outside: that it learns what step 1 learns, whatever the number of ranks, and how a job of
+# several processes ends. What should make it fail is tried on copies of train.c with one thing broken.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+load ../helpers
+
+setup_file() {
+    need_train 02_multigpu_fork/train
+    tiny_data "$BATS_FILE_TMPDIR/tiny"
+    set_variables
+    compile_watched "$watched" "$build/02_multigpu_fork/train.o"
+}
+
+set_variables() {
+    export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=4
+    tiny=$BATS_FILE_TMPDIR/tiny
+    set_build
+    two=$build/02_multigpu_fork/train
+    watched=$BATS_FILE_TMPDIR/watched # step 2 with watch.c
+}
+
+setup() {
+    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return
+    set_variables
+}
+
+# A job that a failed test has left.
+teardown() {
+    [ -z "${pid:-}" ] || kill -9 -- -"$pid" 2>/dev/null || true
+}
+
+# Three epochs of five steps on the tiny images with a program; the limit only ends what hangs.
+run_tiny() {
+    timeout 60 "$1" --data "$tiny" --hidden 8,8 --batch 120 --epochs 3 "${@:2}"
+}
+
+train() {
+    run_tiny "$two" "$@"
+}
+
+@test "any number of ranks learns what step 1 learns, step by step" {
+    for options in "" "--momentum 0" "--hidden 33,7" "--optimizer adamw --weight-decay 0.1 --lr 1e-4"; do
+        # shellcheck disable=SC2086 # a list of words
+        run_tiny "$TRAIN" --lr 0.01 --log-every 1 --epochs 4 --max-steps 20 --csv one $options
+        [ "$(grep -cE '^[0-9]+,[0-9.]+,' one)" = 20 ]
+        [ "$(wc -l <one)" = 25 ]
+        for ranks in 1 2 3 4; do
+            # shellcheck disable=SC2086
+            train --lr 0.01 --log-every 1 --epochs 4 --max-steps 20 --csv two --nproc $ranks $options
+            same_curve one two
+        done
+    done
+}
+
+@test "any number of ranks learns what step 1 learns from images that can be learnt" {
+    on_synthetic() {
+        timeout 60 "$1" --data synthetic --hidden 16 --batch 6000 --lr 0.01 --epochs 1 --log-every 1 "${@:2}"
+    }
+    on_synthetic "$TRAIN" --csv one
+    awk -F, 'END { exit !($6 > 20 && $6 < 99) }' one
+    for ranks in 1 2 3 4; do
+        on_synthetic "$two" --csv two --nproc $ranks
+        same_curve one two
+    done
+}
+
+@test "one rank computes step 1's bits" {
+    run_tiny "$TRAIN" --snapshot one
+    train --nproc 1 --snapshot two
+    cmp one two
+}
+
+@test "a rank that takes another's samples, or weighs its own wrongly, changes the curve" {
+    run_tiny "$TRAIN" --log-every 1 --csv one
+    for change in 's/(opt\.batch \+ )t->rank/\10/' 's|1\.f / opt\.batch|1.f / rows|' \
+        's/(p->step \* )opt\.batch/\1t->rows/'; do
+        changed ./program 2 train.c "$change"
+        run_tiny ./program --log-every 1 --csv two --nproc 3
+        run ! same_curve one two
+    done
+}
+
+# finds_changed CHANGE SEED...: a program with the change fails, or gets another result than the right one, for
+# one of these seeds at least; the right program never does.
+finds_changed() {
+    local found=0
+    changed ./program 2 train.c "$1"
+    train --nproc 3 --snapshot right
+    for seed in "${@:2}"; do
+        rm -f got
+        CPU_DEVICE_CHAOS=$seed train --nproc 3 --snapshot got
+        cmp right got
+        rm -f got
+        if ! CPU_DEVICE_CHAOS=$seed run_tiny ./program --nproc 3 --snapshot got || ! cmp right got; then
+            found=$((found + 1))
+        fi
+    done
+    echo "found with $found of the seeds"
+    [ $found -gt 0 ]
+}
+
+@test "each of the waits between the streams is needed" {
+    finds_changed '/cudaStreamWaitEvent\(t->stream, /d' 1 2 3 4 5
+    finds_changed '/cudaStreamWaitEvent\(t->comm_stream, /d' 1 2 3 4 5
+}
+
+@test "ranks that do not start from rank 0's parameters are found out" {
+    changed ./program 2 train.c '/NCCL_CHECK\(ncclBcast\(/d'
+    run --separate-stderr run_tiny ./program --nproc 3
+    [ "$status" = 1 ]
+    [[ $stderr == *"the loss is not finite"* ]]
+}
+
+@test "a sum over the ranks that is left out is found out" {
+    for layer in 0 1 2; do
+        changed ./program 2 train.c "s/NCCL_CHECK\(ncclAllReduce\(t->gradients \+/if (l != \&t->model.layers[$layer])\n&/"
+        for epochs in "--epochs 1" "--max-steps 1"; do
+            # shellcheck disable=SC2086
+            run --separate-stderr run_tiny ./program --nproc 3 $epochs
+            [ "$status" = 1 ]
+            [[ $stderr == *"epoch 1: the parameters are not those of the other ranks"* ]]
+        done
+        run_tiny ./program --nproc 1 --epochs 1
+    done
+}
+
+@test "all ranks have the same bits at the end" {
+    # Each saves its own.
+    changed ./program 2 train.c 's/ \|\| t->rank > 0\)/)/
+        s/^    t\.rank = start_ranks.*/&\n    asprintf((char **)\&opt.snapshot, "%s.%d", opt.snapshot, t.rank);/'
+    for ranks in 2 3 4; do
+        run_tiny ./program --nproc $ranks --snapshot replica
+        [ "$(echo replica.*)" = "$(seq -f replica.%g -s ' ' 0 $((ranks - 1)))" ]
+        for replica in replica.*; do
+            cmp replica.0 "$replica"
+        done
+        rm replica.*
+    done
+}
+
+# part FOLDER TRAIN TEST: the first of the tiny images.
+part() {
+    local split count
+    mkdir -p "$1"
+    for split in "train:$2" "t10k:$3"; do
+        count=${split#*:} split=${split%:*}
+        { idx_header "$count" 2 4 && tail -c +17 "$tiny/$split-images-idx3-ubyte" | head -c $((8 * count)); } \
+            >"$1/$split-images-idx3-ubyte"
+        { idx_header "$count" && tail -c +9 "$tiny/$split-labels-idx1-ubyte" | head -c "$count"; } \
+            >"$1/$split-labels-idx1-ubyte"
+    done
+}
+
+@test "an epoch has every training sample once and every test sample once, over all ranks" {
+    for sizes in 600:100:120 600:97:12 240:7:240 120:1:60 130:3:60 125:50:24; do # training, test, batch
+        IFS=: read -r samples tests batch <<<$sizes
+        part data "$samples" "$tests"
+        used=$((samples / batch * batch))
+        run_tiny "$TRAIN" --data data --batch "$batch" --epochs 2 --csv one
+        for ranks in 1 2 3 4; do
+            rm -f log
+            WATCH_LOG=log run_tiny "$watched" --data data --batch "$batch" --epochs 2 --nproc $ranks --csv two
+            diff <(cut -d, -f1,3,6 one) <(cut -d, -f1,3,6 two)
+            for epoch in 1 2; do
+                grep "^epoch $epoch test" log | cut -d' ' -f4 | sort -n | cmp - <(seq 0 $((tests - 1)))
+                grep "^epoch $epoch train" log | cut -d' ' -f4 | sort -n >trained
+                if [ $used = "$samples" ]; then
+                    cmp trained <(seq 0 $((samples - 1)))
+                else
+                    [ "$(wc -l <trained)" = $used ]
+                    [ "$(uniq trained | wc -l)" = $used ]
+                fi
+                # No rank is idle.
+                [ "$(grep "^epoch $epoch train" log | cut -d' ' -f6 | sort | uniq -c | awk '{print $1}' | sort -u)" = \
+                    $((used / ranks)) ]
+            done
+            # What is said counts them all, on every rank and per second.
+            [ "$(grep -c ' reports ' log)" = $((2 * ranks)) ]
+            [ "$(grep ' reports ' log | cut -d' ' -f4- | sort -u)" = "$used train $tests test $used in time" ]
+        done
+    done
+}
+
+@test "overlap, delays and repetition change no bit" {
+    train --nproc 3 --snapshot right --csv right.csv --log-every 1
+    for seed in "" 1 2 3 4 5; do
+        for overlap in 0 1; do
+            rm -f got
+            # shellcheck disable=SC2086 # no variable without a seed
+            env ${seed:+CPU_DEVICE_CHAOS=$seed} timeout 60 "$two" --data "$tiny" --hidden 8,8 --batch 120 --epochs 3 \
+                --nproc 3 --overlap $overlap --snapshot got --csv got.csv --log-every 1
+            cmp right got
+            diff <(cut -d, -f1-6 right.csv) <(cut -d, -f1-6 got.csv)
+        done
+    done
+}
+
+@test "a run stopped at any step and continued is the uninterrupted one, bit for bit" {
+    for ranks in 2 3; do
+        rm -f whole* parts*
+        train --nproc $ranks --snapshot whole --csv whole.csv --log-every 1
+        for stop in 1 4 5 7 14 15; do
+            train --nproc $ranks --snapshot parts --csv parts.csv --log-every 1 --max-steps $stop
+        done
+        train --nproc $ranks --snapshot parts | grep -qx \
+            'resumed   parts: 3 epochs and 0 steps are done; nothing is left to do'
+        cmp whole parts
+        diff <(cut -d, -f1-6 whole.csv) <(cut -d, -f1-6 parts.csv)
+        [ "$(echo *)" = "parts parts.csv whole whole.csv" ]
+    done
+}
+
+@test "snapshots go from any number of ranks, or step 1, to any other" {
+    one() { run_tiny "$TRAIN" "$@"; }
+    for ranks in 1 2 3 4; do
+        eval "ranks$ranks() { train --nproc $ranks \"\$@\"; }"
+    done
+    one --log-every 1 --csv right
+    for pair in ranks2:{one,ranks1,ranks3,ranks4} {one,ranks1,ranks3,ranks4}:ranks2; do
+        rm -f snapshot csv
+        ${pair%:*} --snapshot snapshot --log-every 1 --csv csv --max-steps 7
+        ${pair#*:} --snapshot snapshot --log-every 1 --csv csv >log
+        grep -qx 'resumed   snapshot: 1 epochs and 2 steps are done' log
+        same_curve right csv
+    done
+}
+
+@test "only rank 0 saves" {
+    WATCH_LOG=log run_tiny "$watched" --nproc 3 --snapshot snapshot
+    [ "$(grep saves log | sort | uniq -c | awk '{ print $1, $3 }')" = "4 0" ]
+    [ "$(echo *)" = "log snapshot" ]
+}
+
+@test "the parent calls neither CUDA nor NCCL nor cuBLAS" {
+    for file in "$root"/cpu_device/*.c; do
+        cc "${c_flags[@]}" "${libs[0]}" -finstrument-functions -c "$file"
+    done
+    strict() { # PROGRAM SED...
+        cp "$root/02_multigpu_fork/train.c" "$1.c"
+        edit "$1.c" "${@:2}"
+        compile "$1" -rdynamic "$1.c" "$root/tests/steps/step2/parent.c" ./*.o
+    }
+    strict ./program
+    run_tiny ./program --nproc 3 --snapshot got
+    train --nproc 3 --snapshot right
+    cmp right got
+    run_tiny ./program --batch 4 --max-steps 1
+    fails 2 "ranks; 120 and 122 do" run_tiny ./program --nproc 2 --batch 121
+
+    for call in 'cudaGetDeviceCount(\&i)' 'ncclGetUniqueId(\&id)' 'cublasCreate(\&t.pass.blas)'; do
+        strict ./program "s/^    t\.rank = start_ranks/    int i = 0;\n    ncclUniqueId id;\n    (void)i, (void)id;\n    $call;\n&/"
+        fails 3 "the parent called ${call%(*}" run_tiny ./program --nproc 3
+    done
+}
+
+# Training that would go on for ever.
+start_training() {
+    start "$two" --data "$tiny" --hidden 8,8 --batch 120 --nproc 3 --epochs 1000000
+}
+
+# start_stopped RANK FUNCTION NTH: a job of three ranks that stands where this rank calls it the nth time.
+start_stopped() {
+    KILL_AT="$* 19" start "$watched" --data "$tiny" --hidden 8,8 --batch 120 --nproc 3
+    until_true 30 find_ranks
+    until_true 30 stopped "${ranks[$1]}"
+}
+
+# find_ranks [COUNT]: the pids of the three or so ranks, in their order.
+find_ranks() {
+    [ -e "/proc/$pid/task/$pid/children" ] || return
+    read -ra ranks <"/proc/$pid/task/$pid/children" || true
+    [ ${#ranks[@]} = "${1:-3}" ]
+}
+
+await_training() {
+    until_true 30 grep -q '^epoch 2/' out
+    find_ranks
+}
+
+# What the parent says about a rank is all that is said.
+one_line() { # TEXT
+    [ "$(cat err)" = "error: rank $1" ] || { echo "wanted only: error: rank $1" && cat err && return 1; }
+}
+
+@test "a killed rank ends the job, and is named" {
+    RANDOM=1
+    for moment in first first training training training; do
+        for victim in 0 1 2; do
+            start_training
+            if [ $moment = first ]; then
+                until_true 30 find_ranks
+            else
+                await_training
+                sleep "$(printf 0.0%03d $((RANDOM % 300)))"
+            fi
+            kill -9 "${ranks[victim]}"
+            ends 1
+            one_line "$victim (pid ${ranks[victim]}) was ended by signal 9, Killed"
+        done
+    done
+}
+
+# dies R FUNCTION NTH: rank R is killed where it calls it the nth time.
+dies() {
+    KILL_AT="$* 9" start "$watched" --data "$tiny" --hidden 8,8 --batch 120 --nproc 3 --epochs 3 --snapshot s
+    ends 1
+    [[ $(cat err) =~ ^error:\ rank\ $1\ \(pid\ [0-9]+\)\ was\ ended\ by\ signal\ 9,\ Killed$ ]] ||
+        { cat err && return 1; }
+}
+
+@test "a rank that is killed anywhere ends the job, and is named" {
+    for rank in 0 1 2; do
+        for place in "cudaSetDevice 1" "ncclCommInitRank 1" "gather_batch 1" "ncclAllReduce 1" "ncclAllReduce 2" \
+            "ncclAllReduce 9" "report_epoch 1" "report_epoch 3" "ncclCommDestroy 1"; do
+            # shellcheck disable=SC2086
+            dies $rank $place
+            rm -f s s.tmp
+        done
+    done
+    dies 0 ncclGetUniqueId 1
+    for nth in 1 2 4; do
+        dies 0 snapshot_save $nth
+        [ "$(find . -name 's*')" = "$([ $nth = 1 ] || echo ./s)" ]
+        rm -f s s.tmp
+    done
+}
+
+@test "a rank that is killed while others wait for the last to join ends the job, and is named" {
+    for victim in 0 1 2 0 0 0; do
+        start_stopped 2 ncclCommInitRank 1
+        kill -9 "${ranks[victim]}"
+        ends 1
+        one_line "$victim (pid ${ranks[victim]}) was ended by signal 9, Killed"
+    done
+}
+
+@test "the child that counts the GPUs may be killed, too" {
+    KILL_AT="-1 cudaGetDeviceCount 1 9" fails 1 "counting the GPUs: Killed" run_tiny "$watched"
+}
+
+@test "a job leaves nothing in shared memory" {
+    on_own_memory() {
+        unshare -m -i bash -c "mount -t tmpfs none /dev/shm && $1"
+    }
+    on_own_memory true || skip "no file system can be mounted here"
+    export -f dies start ends
+    export watched tiny
+    for place in "0 ncclCommInitRank 1" "1 ncclAllReduce 9" "0 ncclAllReduce 9" "2 ncclCommDestroy 1" "9 none 1"; do
+        # shellcheck disable=SC2016 # expanded there
+        on_own_memory "dies $place"'; [ "$(ls -A /dev/shm)$(ipcs -ms | grep ^0x)" = "" ]'
+    done
+}
+
+@test "signals to the parent end the job with the shell's exit code" {
+    for signal in HUP:129 INT:130 TERM:143; do
+        start_training
+        await_training
+        kill -"${signal%:*}" "$pid"
+        ends "${signal#*:}"
+        [ ! -s err ]
+        # To the whole process group, as from a terminal; and while the ranks join.
+        start_training
+        await_training
+        kill -"${signal%:*}" -- -"$pid"
+        ends "${signal#*:}"
+        [ ! -s err ]
+        start_stopped 2 ncclCommInitRank 1
+        kill -"${signal%:*}" "$pid"
+        ends "${signal#*:}"
+        [ ! -s err ]
+    done
+}
+
+@test "signals that whoever started the job has ignored do not end it" {
+    for signal in HUP INT TERM; do
+        # shellcheck disable=SC2016
+        start bash -c "trap '' $signal; exec"' "$@"' - "$two" --data "$tiny" --hidden 8,8 --batch 120 --nproc 3 \
+            --epochs 1000000
+        await_training
+        kill -$signal -- -"$pid"
+        before=$(tail -n 1 out)
+        changed() { [ "$(tail -n 1 out)" != "$before" ]; }
+        until_true 3 changed
+        kill -9 "$pid"
+        ends 137
+    done
+}
+
+@test "a killed parent leaves no rank behind" {
+    for moment in first first first training training training; do
+        start_training
+        if [ $moment = first ]; then
+            until_true 30 find_ranks
+        else
+            await_training
+        fi
+        kill -9 "$pid"
+        ends 137
+        [ ! -s err ]
+    done
+    for rank in 0 1 2; do # a stopped rank, and those that wait for it
+        start_stopped $rank ncclAllReduce 5
+        kill -9 "$pid"
+        ends 137
+    done
+}
+
+@test "Ctrl-C on a terminal ends the job" {
+    need_terminal
+    mkfifo keys alive
+    set -m
+    command="env --default-signal=INT $two --data $tiny --hidden 8,8 --batch 120 --nproc 3 --epochs 1000000"
+    SHELL=$BASH script -qec "exec $command 9>alive" typed <keys >out 2>err 3>&- &
+    pid=$!
+    set +m
+    exec {keyboard}>keys {alive}<alive
+    until_true 30 grep -q 'epoch 2/' out
+    printf '\003' >&"$keyboard"
+    ends 130
+    exec {keyboard}>&-
+    run ! grep -aq error out
+}
+
+@test "kill -9 of a rank or the parent at any moment leaves a snapshot that the run goes on from" {
+    RANDOM=1
+    for _ in {1..8}; do
+        start "$two" --data "$tiny" --hidden 1 --batch 640 --nproc 2 --epochs 1000000 --snapshot killed
+        until_true 30 grep -q images/s out
+        sleep "$(printf 0.0%03d $((RANDOM % 300)))"
+        find_ranks 2
+        victims=("$pid" "${ranks[0]}" "${ranks[1]}")
+        kill -9 "${victims[RANDOM % 3]}"
+        timeout 3 cat <&"$alive"
+        exec {alive}<&-
+        wait "$pid" || true
+    done
+    saved=$(train --hidden 1 --batch 640 --epochs 1 --nproc 2 --snapshot killed |
+        sed -n 's/^resumed .* \([0-9]*\) epochs and 0 .*/\1/p')
+    [ "$saved" -ge 8 ]
+    for snapshot in killed whole; do
+        train --hidden 1 --batch 640 --nproc 2 --epochs $((saved + 3)) --snapshot $snapshot --save-every 1000000
+    done
+    cmp whole killed
+    [ ! -e killed.tmp ]
+}
+
+# Two lines: what rank 0 says, and that it has ended.
+two_lines() { # TEXT COMMAND...
+    run --separate-stderr "${@:2}"
+    [ "$status" = 1 ] && [ ${#stderr_lines[@]} = 2 ] && [[ ${stderr_lines[0]} == "error ("*", rank 0): "*"$1"* ]] &&
+        [[ ${stderr_lines[1]} =~ ^error:\ rank\ 0\ \(pid\ [0-9]+\)\ ended\ with\ exit\ code\ 1$ ]] && return
+    printf '%s\n' "wanted: $1" "status: $status" "stderr: $stderr" && return 1
+}
+
+@test "a snapshot that cannot be written ends the job" {
+    two_lines "cannot write snapshot none/s: No such file" train --nproc 3 --snapshot none/s
+    mkdir s.tmp
+    two_lines "cannot write snapshot s: Is a directory" train --nproc 3 --snapshot s
+    [[ $output != *$'\n'epoch* ]]
+    rmdir s.tmp
+    train --nproc 3 --snapshot s --max-steps 3
+    before=$(sha256sum s)
+    mkdir s.tmp
+    two_lines "cannot write snapshot s: Is a directory" train --nproc 3 --snapshot s # after the first epoch
+    [[ $output == *$'\n'epoch* ]]
+    [ "$(sha256sum s)" = "$before" ]
+}
+
+@test "a full disk while saving ends the job; the earlier snapshot stays" {
+    on_small_disk() {
+        mkdir -p disk
+        unshare -m bash -c "mount -t tmpfs -o size=64k none disk && $1"
+    }
+    on_small_disk true || skip "no file system can be mounted here"
+    export tiny two
+    export -f run_tiny train
+    train --hidden 64,64 --max-steps 5 --snapshot good
+    # shellcheck disable=SC2016 # expanded there
+    two_lines "No space left on device" on_small_disk \
+        'cp good disk/s && { train --nproc 3 --hidden 64,64 --snapshot disk/s; code=$?; cp -r disk after; exit $code; }'
+    cmp good after/s
+    [ "$(ls after)" = s ]
+}
+
+@test "a CSV file that cannot be written ends the job" {
+    two_lines "none/csv" train --nproc 3 --csv none/csv
+    ln -s /dev/full csv
+    two_lines "cannot write the --csv file: No space left on device" train --nproc 3 --csv csv
+}
+
+@test "a run that diverges says so, and ends" {
+    for ranks in 1 2 3 4; do
+        run --separate-stderr train --nproc $ranks --hidden 64,64,64,64,64,64,64,64,64 --lr 1000
+        [ "$status" = 1 ]
+        # Every rank may say it before the first one that ends ends the others.
+        others=$(grep -vE "^error \(.*, rank [0-3]\): epoch 1, step [0-9]+: the loss is not finite: lower --lr" <<<"$stderr")
+        [[ $others =~ ^error:\ rank\ [0-3]\ \(pid\ [0-9]+\)\ ended\ with\ exit\ code\ 1$ ]]
+        [[ ${stderr_lines[0]} == *"the loss is not finite"* ]]
+    done
+}
+
+# refused CODE FORKS TEXT ARGUMENT...: one line, no rank and no file; forks counts the GPUs, if that.
+refused() {
+    rm -f "$BATS_TEST_TMPDIR/forks"
+    before=$(contents)
+    WATCH_LOG=$BATS_TEST_TMPDIR/forks fails "$1" "$3" run_tiny "$watched" "${@:4}"
+    [ -z "$output" ]
+    [ "$(contents)" = "$before" ]
+    [ "$(cat "$BATS_TEST_TMPDIR/forks" 2>/dev/null)" = "$(yes fork | head -n "$2")" ]
+}
+
+@test "wrong numbers of ranks are refused before any is started" {
+    for number in 0 -1 x 1.5 "" 1e1 0x1 gpux GPU all 99999999999999999999 1000001; do
+        refused 2 0 --nproc --nproc "$number"
+        refused 2 0 --nproc --nproc="$number"
+    done
+    refused 2 0 --nproc --nproc
+    for number in 5 6 1000000; do
+        refused 2 1 "--nproc $number is more than there are GPUs (4); set CPU_DEVICES=$number to" --nproc $number
+    done
+    CPU_DEVICES=2 refused 2 1 "--nproc 3 is more than there are GPUs (2); set CPU_DEVICES=3 to" --nproc 3
+    for number in -1 2 x 1.5 ""; do
+        refused 2 0 --overlap --overlap "$number"
+    done
+}
+
+# By the variables that each launcher sets for its rank % of so many.
+@test "a launcher that has started several is told to start one, by its rank 0" {
+    # The interactive shell of an salloc is the only task of its step. A batch script is no task.
+    # shellcheck disable=SC2034 # they are used by name
+    torchrun="RANK=% WORLD_SIZE=#" mpi="OMPI_COMM_WORLD_RANK=% OMPI_COMM_WORLD_SIZE=#" mpich="PMI_RANK=% PMI_SIZE=#"
+    slurm="SLURM_PROCID=% SLURM_STEP_NUM_TASKS=#" batch="SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_JOB_ID=7"
+    in_place() { # RANK COUNT VARIABLES COMMAND...
+        local variables=${3//%/$1}
+        # shellcheck disable=SC2086 # words
+        env ${variables//#/$2} "${@:4}"
+    }
+    while read -r family name; do
+        fails 2 "$name has started this program 3 times, and it starts its ranks itself: start it once, as $two --nproc 3" \
+            in_place 0 3 "${!family}" "$two"
+        run --separate-stderr in_place 2 3 "${!family}" timeout 20 "$two"
+        [ "$status" = 2 ]
+        [ -z "$stderr$output" ]
+        in_place 0 1 "${!family}" timeout 60 "$two" --nproc 2 --data "$tiny" --hidden 8,8 --batch 120 --epochs 1
+    done <<'END'
+torchrun a launcher
+mpi mpirun
+mpich mpiexec
+slurm srun
+END
+    for variables in "$batch" "$slurm $batch ${mpi//#/1}"; do
+        in_place 0 2 "$variables" timeout 60 "$two" --nproc 2 --data "$tiny" --hidden 8,8 --batch 120 --epochs 1
+    done
+}
+
+@test "batches that do not divide into the ranks are refused before any is started" {
+    refused 2 1 "--batch 121 does not divide into 2 ranks; 120 and 122 do" --nproc 2 --batch 121
+    refused 2 1 "--batch 122 does not divide into 4 ranks; 120 and 124 do" --batch 122
+    refused 2 1 "--batch 1 does not divide into 2 ranks; 2 and 4 do" --nproc 2 --batch 1
+    refused 2 1 "--batch 3 does not divide into 4 ranks; 4 and 8 do" --nproc gpu --batch 3
+    refused 2 0 "--batch" --nproc 2 --batch 0
+}
+
+@test "--nproc gpu is a rank for each GPU that is visible" {
+    of() { grep -x "ranks     global batch 120 = $1 ranks x $((120 / $1))" out; }
+    for arguments in "" "--nproc gpu" "--nproc=gpu"; do
+        # shellcheck disable=SC2086
+        CUDA_VISIBLE_DEVICES=0,2 train --max-steps 1 $arguments >out
+        of 2
+    done
+    train --max-steps 1 >out
+    of 4
+    CPU_DEVICES=3 train --max-steps 1 >out
+    of 3
+    CUDA_VISIBLE_DEVICES=3 train --max-steps 1 >out
+    of 1
+    CUDA_VISIBLE_DEVICES=0,2 refused 2 1 "--nproc 4 is more than there are GPUs (2)" --nproc 4
+    for arguments in "" "--nproc gpu" "--nproc 1"; do
+        # shellcheck disable=SC2086
+        CUDA_VISIBLE_DEVICES="" refused 1 1 "cudaErrorNoDevice" $arguments
+    done
+}
+
+@test "what step 1 refuses is refused once, before any rank is started" {
+    refused 2 0 --foo --foo 1
+    refused 2 0 --epoch --epoch 1
+    refused 2 0 word word
+    refused 2 0 --model --model foo
+    refused 2 0 --lr --lr x
+    refused 2 0 --batch --batch 1.5
+    for hidden in 0 x "8," "8 8"; do
+        refused 2 1 --hidden --hidden "$hidden"
+    done
+    refused 1 1 "make data" --data none
+    refused 1 1 "--batch 641: the training set has only 640 samples" --batch 641
+
+    cp -r "$tiny" bad
+    for file in {train,t10k}-{images-idx3,labels-idx1}-ubyte; do
+        flip "bad/$file" 2
+        refused 1 1 "bad/$file" --data bad
+        cp "$tiny/$file" bad
+        truncate -s -1 "bad/$file"
+        refused 1 1 "bad/$file" --data bad
+        rm "bad/$file"
+        refused 1 1 "bad/$file" --data bad
+        cp "$tiny/$file" bad
+    done
+
+    train --nproc 2 --max-steps 7 --snapshot good
+    size=$(stat -c %s good)
+    for length in 0 231 $((size - 1)) $((size + 1)); do
+        cp good spoilt
+        truncate -s "$length" spoilt
+        refused 1 1 spoilt --snapshot spoilt --nproc 3
+    done
+    for offset in 0 8 16 144 176 184 192 216 224 232 $((size - 1)); do
+        cp good spoilt
+        flip spoilt "$offset"
+        refused 1 1 spoilt --snapshot spoilt --nproc 3
+    done
+    refused 1 1 "mlp 8-8-8-10" --snapshot good --hidden 8,9
+    refused 1 1 "--seed 1" --snapshot good --seed 2
+    refused 1 1 "--batch 120" --snapshot good --batch 60
+    refused 1 1 "no snapshot" --snapshot "$tiny"
+}
+
+@test "no device memory left: ends and says how much was asked for" {
+    CPU_DEVICE_MEMORY=1M run --separate-stderr train --nproc 3 --data synthetic
+    [ "$status" = 1 ]
+    [[ $stderr == *"asked for 47.0 MB of data, 1.0 MB of 1.0 MB are left"* ]]
+    [ "$(grep -c 'ended with exit code 1' <<<"$stderr")" = 1 ]
+}
+
+@test "--help is step 1's and the new options" {
+    run --separate-stderr "$two" --help
+    [ "$status" = 0 ]
+    [ -z "$stderr" ]
+    diff <("$TRAIN" --help | tail -n +2 | grep .) <(tail -n +2 <<<"$output" | grep -vE '^  --(nproc|overlap) |^options of this step|^$')
+    grep -qE '^  --nproc .*\(gpu\)$' <<<"$output"
+    grep -qE '^  --overlap .*\(1\)$' <<<"$output"
+}
+
+@test "rank 0 speaks for all: what step 1 says, and a line about the ranks" {
+    show() {
+        sed -E 's/device    [0-9]+/device    N/; s/[0-9]+ images/N images/; s/[0-9.]+ s  N/S s  N/
+            s/[0-9:]+ left/T left/; /^memory/d' "$1"
+    }
+    run_tiny "$TRAIN" --log-every 2 >one
+    train --log-every 2 --nproc 3 >log 2>err
+    [ ! -s err ]
+    diff <(show one) <(show log | grep -v '^ranks ')
+    grep -qx 'ranks     global batch 120 = 3 ranks x 40' log
+    for word in device memory model data training ranks; do
+        [ "$(grep -c "^$word  *[^ ]" log)" = 1 ]
+    done
+    train --nproc 3 --max-steps 7 >log
+    [ "$(grep -cx 'stopped after step 7' log)" = 1 ]
+}
+
+@test "progress is one bar on a terminal" {
+    need_terminal
+    SHELL=$BASH script -qec "$two --data $tiny --hidden 8,8 --batch 120 --epochs 1 --log-every 1 --nproc 3" /dev/null \
+        >terminal </dev/null
+    [ "$(grep -o $'\r\033\\[K''epoch 1/1  \[' terminal | wc -l)" = 5 ]
+    [ "$(grep -cE $'\r\033\\[K''epoch 1/1  loss .*images/s' terminal)" = 1 ]
+}
+
+@test "on a terminal the line about a rank that died is not glued to the bar" {
+    need_terminal
+    changed ./program 2 train.c 's/^( *)report_loss\(.*/\1if (t->rank == 1 \&\& p->step == 3) raise(SIGKILL);\n&/; 1i #include <signal.h>'
+    SHELL=$BASH script -qec "./program --data $tiny --hidden 8,8 --batch 120 --epochs 1 --log-every 1 --nproc 2" /dev/null \
+        >terminal </dev/null || true
+    grep -qaE $'\r\033\\[Kerror: rank 1 \\(pid [0-9]+\\) was ended by signal 9' terminal
+}

@@ -1,0 +1,861 @@
+#!/usr/bin/env bats
+# Step 3's trainer from outside: that it learns what step 2 learns whoever starts its ranks, that a run goes on
+# after whatever happens to a rank, and how it stops. What should make it fail is tried on copies of its sources
+# with one thing broken.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+load ../helpers
+
+setup_file() {
+    need_train 02_multigpu_fork/train 03_multigpu_launcher/train 03_multigpu_launcher/launch
+    tiny_data "$BATS_FILE_TMPDIR/tiny"
+    set_variables
+    compile_watched "$watched2" "$build/02_multigpu_fork/train.o"
+    compile_watched "$watched" "$build/03_multigpu_launcher/train.o"
+    # Each rank saves its own.
+    cd "$BATS_FILE_TMPDIR" || return
+    compiler=compile_watched changed "$own" 3 train.c "$own_snapshots"
+}
+
+set_variables() {
+    unset_job
+    export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=4 OMP_NUM_THREADS=1
+    tiny=$BATS_FILE_TMPDIR/tiny
+    set_build
+    two=$build/02_multigpu_fork/train
+    three=$build/03_multigpu_launcher/train
+    launch=$build/03_multigpu_launcher/launch
+    watched2=$BATS_FILE_TMPDIR/watched2 # step 2 with watch.c
+    watched=$BATS_FILE_TMPDIR/watched   # step 3 with it
+    own=$BATS_FILE_TMPDIR/watched_own   # and with a snapshot for each rank
+    own_snapshots='s/ \|\| t->rank > 0\)/)/
+        s/^    t\.rank = t\.place\.rank.*/&\n    asprintf((char **)\&opt.snapshot, "%s.%d", opt.snapshot, t.rank);/'
+    options=(--data "$tiny" --hidden "8,8" --batch 120)
+}
+
+setup() {
+    mkdir "$BATS_TEST_TMPDIR/work" "$BATS_TEST_TMPDIR/meet" && cd "$BATS_TEST_TMPDIR/work" || return
+    set_variables
+    export TMPDIR=$BATS_TEST_TMPDIR/meet
+}
+
+# A job that a failed test has left.
+teardown() {
+    [ -z "${pid:-}" ] || kill -9 -- -"$pid" 2>/dev/null || true
+}
+
+# Three epochs of five steps on the tiny images; the limit only ends what hangs.
+run_tiny() { # PROGRAM OPTION...
+    timeout 60 "$1" "${options[@]}" --epochs 3 "${@:2}"
+}
+
+launch_tiny() { # RANKS PROGRAM OPTION...
+    timeout 60 "$launch" --nproc-per-node "$1" "$2" "${options[@]}" --epochs 3 "${@:3}"
+}
+
+train() { # RANKS OPTION...
+    launch_tiny "$1" "$three" "${@:2}"
+}
+
+# by_hand RANKS VARIABLES COMMAND...: starts those ranks together. In the variables, words, % is the rank. What they
+# write is in out.RANK and err.RANK, and how they end in code.RANK.
+by_hand() {
+    # shellcheck disable=SC2016 # expanded there
+    timeout 60 bash -c '
+        for rank in $1; do
+            env ${2//%/$rank} "${@:3}" >out.$rank 2>err.$rank &
+            pids+=($!)
+        done
+        i=0
+        for rank in $1; do
+            wait "${pids[i++]}"
+            echo $? >code.$rank
+        done' - "$@"
+}
+
+ended() { # CODE RANK...
+    for rank in "${@:2}"; do
+        [ "$(cat "code.$rank")" = "$1" ] || { tail -n +1 code.* err.* && return 1; }
+    done
+}
+
+# one_line RANK TEXT: all that this rank says on stderr.
+one_line() {
+    if [ "$(wc -l <"err.$1")" != 1 ] || ! grep -qF -- "$2" "err.$1"; then
+        echo "wanted one line of rank $1 with: $2" && cat "err.$1" && return 1
+    fi
+}
+
+nobody_met() {
+    [ -z "$(ls -A "$TMPDIR")" ] || { echo "left behind: $(find "$TMPDIR")" && return 1; }
+}
+
+@test "any number of ranks learns what step 1 learns and computes step 2's bits" {
+    for options3 in "" "--momentum 0" "--hidden 33,7" "--optimizer adam --weight-decay 0.1 --lr 1e-4" "--overlap 0"; do
+        # shellcheck disable=SC2086 # a list of words
+        run_tiny "$TRAIN" --lr 0.01 --log-every 1 --epochs 4 --max-steps 20 --csv one ${options3#--overlap 0}
+        for ranks in 1 2 3 4; do
+            rm -f two three
+            # shellcheck disable=SC2086
+            run_tiny "$two" --nproc $ranks --lr 0.01 --log-every 1 --epochs 4 --max-steps 20 --snapshot two $options3
+            # shellcheck disable=SC2086
+            train $ranks --lr 0.01 --log-every 1 --epochs 4 --max-steps 20 --snapshot three --csv csv $options3
+            same_curve one csv
+            cmp two three
+        done
+    done
+    nobody_met
+}
+
+@test "ranks learn what step 1 learns from images that can be learnt" {
+    on_synthetic() {
+        timeout 60 "$@" --data synthetic --hidden 16 --batch 6000 --lr 0.01 --epochs 1 --log-every 1
+    }
+    on_synthetic "$TRAIN" --csv one
+    for ranks in 2 3; do
+        on_synthetic "$launch" --nproc-per-node $ranks "$three" --csv three
+        same_curve one three
+    done
+}
+
+@test "a rank that takes another's samples changes the curve" {
+    run_tiny "$TRAIN" --log-every 1 --csv one
+    changed ./program 3 train.c 's/(opt\.batch \+ )t->rank/\10/'
+    launch_tiny 3 ./program --log-every 1 --csv three
+    run ! same_curve one three
+}
+
+@test "a signal to stop costs no call of a collective" {
+    # Three layers in each of 15 steps; per epoch a check, the test set, and the reports.
+    for case in "100 54" "1 66"; do
+        read -r every calls <<<"$case"
+        for rank in 0 1; do
+            KILL_AT="$rank ncclAllReduce $calls 9" run ! run_tiny "$watched2" --nproc 2 --log-every "$every"
+            KILL_AT="$rank ncclAllReduce $((calls + 1)) 9" run_tiny "$watched2" --nproc 2 --log-every "$every"
+            KILL_AT="$rank ncclAllReduce $calls 9" run ! launch_tiny 2 "$watched" --log-every "$every"
+            KILL_AT="$rank ncclAllReduce $((calls + 1)) 9" launch_tiny 2 "$watched" --log-every "$every"
+        done
+    done
+}
+
+# who FAMILY VARIABLES: two ranks that are told so train, as it says; $known has their result.
+who() {
+    rm -f got
+    by_hand "0 1" "$2" "${three}" "${options[@]}" --epochs 3 --snapshot got
+    ended 0 0 1
+    cat err.0 err.1
+    [ ! -s err.0 ]
+    [ ! -s err.1 ]
+    [ ! -s out.1 ]
+    grep -qx "launcher  $1's variables" out.0
+    grep -qx 'ranks     global batch 120 = 2 ranks x 60' out.0
+    cmp known got
+    nobody_met
+}
+
+@test "ranks learn who they are from any launcher" {
+    torchrun="RANK=% WORLD_SIZE=2 LOCAL_RANK=%"
+    mpi="OMPI_COMM_WORLD_RANK=% OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=%"
+    pals="PMI_RANK=% PMI_SIZE=2 PALS_LOCAL_RANKID=%"
+    mpich="PMI_RANK=% PMI_SIZE=2 MPI_LOCALRANKID=%"
+    slurm="SLURM_PROCID=% SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=%"
+    srun1="SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=0 SLURM_NTASKS=1 SLURM_JOB_ID=7 SLURM_STEP_ID=0"
+    run_tiny "$two" --nproc 2 --snapshot known
+    for ids in "" "TORCHELASTIC_RUN_ID=a/b/c MASTER_PORT=29500 TORCHELASTIC_RESTART_COUNT=3" \
+        "TORCHELASTIC_RUN_ID=none"; do
+        who torchrun "$torchrun $ids"
+    done
+    who "Open MPI" "$mpi"
+    who "Open MPI" "$mpi PMIX_NAMESPACE=prterun-node-7@1"
+    who PALS "$pals PALS_APID=0b54-11ee"
+    who MPICH "$mpich"
+    who Slurm "$slurm SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_NTASKS=9"
+    who Slurm "$slurm"
+
+    # One inside another: the inner one.
+    who torchrun "$srun1 $torchrun"
+    who torchrun "$slurm $torchrun"
+    who torchrun "$srun1 $mpi $torchrun"
+    who "Open MPI" "$srun1 $mpi"
+    who MPICH "$srun1 $mpich"
+    who PALS "$srun1 $pals"
+    # srun --mpi=pmi2.
+    who Slurm "$slurm PMI_RANK=% PMI_SIZE=2 SLURM_JOB_ID=7 SLURM_STEP_ID=0"
+}
+
+@test "without a launcher, and in a batch script, there is one process" {
+    batch="SLURM_JOB_ID=7 SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=4 SLURM_NPROCS=4 SLURM_TASKS_PER_NODE=4"
+    run_tiny "$TRAIN" --snapshot one
+    alone() {
+        # shellcheck disable=SC2086 # words
+        run --separate-stderr env CPU_DEVICE_TIMEOUT=1 $batch timeout 60 "$1" "${options[@]}" --epochs 3 --snapshot got
+        [ "$status" = 0 ] && [ -z "$stderr" ] && grep -qx 'launcher  none: the only rank' <<<"$output" && cmp one got
+    }
+    alone "$three"
+    rm got
+    changed ./program 3 environment.c 's/SLURM_STEP_NUM_TASKS",/SLURM_NTASKS",/'
+    run ! alone ./program
+    batch=X=1
+    rm -f got
+    alone "$three"
+    nobody_met
+}
+
+# refused TEXT VARIABLE=VALUE...: one line and nothing else.
+refused() {
+    fails 2 "$1" env CPU_DEVICE_TIMEOUT=1 "${@:2}" timeout 60 "$three" --join-timeout 1 "${options[@]}" --snapshot no --csv no
+    [ -z "$output" ]
+    [ ! -e no ]
+    nobody_met
+}
+
+@test "contradictions in the environment are refused in one line" {
+    declare -A values=([RANK]=1 [WORLD_SIZE]=2 [LOCAL_RANK]=0)
+    for names in "RANK WORLD_SIZE LOCAL_RANK" "WORLD_SIZE RANK LOCAL_RANK" "LOCAL_RANK RANK WORLD_SIZE" \
+        "RANK LOCAL_RANK WORLD_SIZE" "WORLD_SIZE LOCAL_RANK RANK" "LOCAL_RANK WORLD_SIZE RANK"; do
+        read -r given first second <<<"$names"
+        refused "is not set, but other variables of a launcher are" "$given=1"
+        refused "$first is not set" "$given=${values[$given]}" "$second=${values[$second]}"
+    done
+    refused "WORLD_SIZE is not set" RANK=0 LOCAL_RANK=0 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=0
+    for wrong in "" x 1x -1 0.5 0x1 99999999999999999999 -99999999999999999999 2147483648 4294967296; do
+        refused "RANK=$wrong in the environment" WORLD_SIZE=2 LOCAL_RANK=0 RANK="$wrong"
+        refused "LOCAL_RANK=$wrong in the environment" RANK=1 WORLD_SIZE=2 LOCAL_RANK="$wrong"
+        refused "WORLD_SIZE=$wrong in the environment" RANK=0 LOCAL_RANK=0 WORLD_SIZE="$wrong"
+        refused "OMPI_COMM_WORLD_RANK=$wrong in the environment" OMPI_COMM_WORLD_RANK="$wrong" \
+            OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=0
+        refused "PMI_SIZE=$wrong in the environment" PMI_RANK=0 PMI_SIZE="$wrong" MPI_LOCALRANKID=0
+        refused "SLURM_LOCALID=$wrong in the environment" SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID="$wrong"
+    done
+    refused "WORLD_SIZE=0 in the environment" RANK=0 LOCAL_RANK=0 WORLD_SIZE=0
+    for rank in 2 3; do
+        refused "RANK=$rank in the environment: want a number from 0 to 1" RANK=$rank WORLD_SIZE=2 LOCAL_RANK=0
+    done
+    refused "SLURM_PROCID=4 in the environment" SLURM_PROCID=4 SLURM_STEP_NUM_TASKS=4 SLURM_LOCALID=0
+    refused "LOCAL_RANK=2 in the environment" RANK=1 WORLD_SIZE=2 LOCAL_RANK=2
+    refused "LOCAL_RANK=1 in the environment" RANK=0 WORLD_SIZE=2 LOCAL_RANK=1
+    refused "--batch 120 does not divide into 7 ranks; 119 and 126 do" RANK=0 WORLD_SIZE=7 LOCAL_RANK=0
+}
+
+@test "ranks with the same number, and too few of them, end with one line each" {
+    export CPU_DEVICE_TIMEOUT=1
+    few=("$three" "${options[@]}" --join-timeout 1)
+    # Here % is which of the processes, and their ranks are given apart.
+    as() { # RANK...: rank of each process, in a world of three
+        # shellcheck disable=SC2016
+        by_hand "$(seq -s ' ' 0 $(($# - 1)))" "PROCESS=%" bash -c 'ranks=('"$*"')
+            RANK=${ranks[PROCESS]} LOCAL_RANK=${ranks[PROCESS]} WORLD_SIZE='"$world"' TORCHELASTIC_RUN_ID=same exec "$@"' \
+            - "${few[@]}"
+    }
+    world=2
+    as 1 1
+    ended 1 0 1
+    for i in 0 1; do
+        one_line $i "waited 1 s (--join-timeout) for rank 0 to write"
+    done
+    nobody_met
+
+    as 0 0
+    ended 1 0 1
+    one_line 0 ", rank 0): "
+    one_line 1 ", rank 0): "
+    nobody_met
+
+    # The second sees that there is one, which does not give up meanwhile.
+    start env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 TORCHELASTIC_RUN_ID=x MASTER_PORT=1 "${few[@]}"
+    until_true 10 test -e "$TMPDIR/ranks-$(id -u)-x-1/id"
+    kill -STOP "$pid"
+    as_run 0 "$three"
+    kill -CONT "$pid"
+    ended 1 0
+    one_line 0 "another rank 0 of this run has left its id"
+    ends 1
+    nobody_met
+
+    world=3
+    few[-1]=30
+    CPU_DEVICE_TIMEOUT=30 as 0 1 1 # nobody gives up before all three are there
+    ended 1 0 1 2
+    for i in 0 1 2; do
+        one_line $i "two processes say that they are rank 1 of 3"
+    done
+    CPU_DEVICE_TIMEOUT=4 as 0 1 # longer than rank 1 needs to start
+    ended 1 0 1
+    one_line 0 ncclCommInitRank
+    one_line 1 ncclCommInitRank
+    few[-1]=1
+    as 1 2
+    ended 1 0 1
+    one_line 0 "waited 1 s (--join-timeout) for rank 0"
+    one_line 1 "waited 1 s (--join-timeout) for rank 0"
+    nobody_met
+}
+
+@test "a GPU for each: the only one that a rank sees, or that of its local rank" {
+    run_tiny "$two" --nproc 3 --snapshot right
+    # shellcheck disable=SC2016 # expanded there
+    sees() { # VALUE PROGRAM OPTION...
+        timeout 60 "$launch" --nproc-per-node 3 bash -c 'export CUDA_VISIBLE_DEVICES='"$1"'; exec "$@"' - \
+            "$2" "${options[@]}" --epochs 3 "${@:3}"
+    }
+    # shellcheck disable=SC2016
+    for visible in '$LOCAL_RANK' '$((3 - LOCAL_RANK))' '0,1,2' '3,1,2,0'; do
+        rm -f got
+        sees "$visible" "$three" --snapshot got
+        cmp right got
+    done
+    duplicate() { # COMMAND...
+        run --separate-stderr "$@"
+        [ "$status" = 1 ] && [[ $stderr == *"Duplicate GPU detected : rank 0 and rank 1 both on CUDA device"* ]]
+    }
+    duplicate sees 0 "$three"
+    duplicate sees 3 "$three"
+    CPU_DEVICES=1 duplicate train 2
+    CPU_DEVICES=1 by_hand "0 1" "RANK=% WORLD_SIZE=2 LOCAL_RANK=%" "$three" "${options[@]}"
+    ended 1 0 1
+    one_line 0 "Duplicate GPU"
+    one_line 1 "Duplicate GPU"
+    changed ./program 3 environment.c 's/return devices == 1 \? 0 : p->local_rank/return 0/'
+    duplicate launch_tiny 3 ./program
+    nobody_met
+}
+
+@test "a rank without a GPU of its own ends the job" {
+    CPU_DEVICES=2 start "$launch" --nproc-per-node 3 "$three" "${options[@]}"
+    ends 1
+    grep -q "^error (.*, rank 2): local rank 2 has no GPU of its own: there are 2; set CPU_DEVICES=3 to" err
+    grep -q "^launch: rank 2 (pid .*) failed first" err
+    nobody_met
+}
+
+# A run with a name of its own, whose folder for the id is $meeting.
+as_run() { # RANKS PROGRAM OPTION...
+    by_hand "$1" "RANK=% WORLD_SIZE=2 LOCAL_RANK=% TORCHELASTIC_RUN_ID=x MASTER_PORT=1" "$2" "${options[@]}" \
+        --epochs 3 "${@:3}"
+}
+
+@test "an id that a killed run has left is never read" {
+    meeting=$TMPDIR/ranks-$(id -u)-x-1
+    run_tiny "$two" --nproc 2 --snapshot right
+    export RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 TORCHELASTIC_RUN_ID=x MASTER_PORT=1
+    start "$three" "${options[@]}"
+    until_true 30 test -e "$meeting/id"
+    kill -9 "$pid"
+    ends 137
+    unset RANK WORLD_SIZE LOCAL_RANK TORCHELASTIC_RUN_ID MASTER_PORT
+    cp "$meeting/id" old
+    [ "$(stat -c %s old)" = 128 ]
+    seq 100 | head -c 128 >garbage
+    printf x >short
+    changed ./program 3 meet_by_file.c 's/ && flock\(file, LOCK_SH.*;/;/'
+    for stale in old garbage short; do
+        # Rank 1 alone finds no id there.
+        [ -d "$meeting" ] || mkdir -m 700 "$meeting"
+        cp $stale "$meeting/id"
+        as_run 1 "$three" --join-timeout 1
+        one_line 1 "waited 1 s (--join-timeout) for rank 0 to write $meeting/id"
+        cmp $stale "$meeting/id"
+        # Both meet in spite of it, and of one that was never completed.
+        cp $stale "$meeting/new"
+        rm -f got
+        as_run "0 1" "$three" --snapshot got
+        ended 0 0 1
+        cmp right got
+        nobody_met
+    done
+    for stale in old garbage; do
+        [ -d "$meeting" ] || mkdir -m 700 "$meeting"
+        cp $stale "$meeting/id"
+        CPU_DEVICE_TIMEOUT=1 as_run 1 ./program --join-timeout 1
+        run ! one_line 1 "waited 1 s (--join-timeout)"
+    done
+}
+
+@test "the folder of the id must be this user's alone" {
+    meeting=$TMPDIR/ranks-$(id -u)-x-1
+    not_there() { # TEXT
+        for ranks in 0 1; do
+            CPU_DEVICE_TIMEOUT=1 as_run $ranks "$three" --join-timeout 1
+            ended 1 $ranks
+            one_line $ranks "$1"
+        done
+    }
+    for mode in 777 770 707 701 740 1777; do
+        mkdir -m $mode "$meeting"
+        not_there "$meeting must be a folder that nobody but this user can write to"
+        rm -r "$meeting"
+    done
+    mkdir -m 700 other
+    for target in other none; do
+        ln -s "$PWD/$target" "$meeting"
+        not_there "cannot open the folder $meeting: "
+        [ -z "$(ls other)" ]
+        rm "$meeting"
+    done
+    : >"$meeting"
+    not_there "cannot open the folder $meeting: Not a directory"
+    rm "$meeting"
+    # What is in it may be no link either.
+    mkdir -m 700 "$meeting"
+    ln -s "$PWD/victim" "$meeting/new"
+    CPU_DEVICE_TIMEOUT=1 as_run 0 "$three"
+    ended 1 0
+    one_line 0 "cannot write $meeting/id"
+    [ ! -e victim ]
+    rm -rf "$meeting"
+    [ "$(id -u)" = 0 ] || skip "only root can try another user's"
+    mkdir -m 700 "$meeting"
+    chown 1 "$meeting"
+    not_there "$meeting must be a folder that nobody but this user can write to"
+}
+
+@test "without a folder for temporary files, one line" {
+    for folder in "$PWD/none" "$tiny/train-labels-idx1-ubyte" /proc; do
+        TMPDIR=$folder as_run 0 "$three"
+        ended 1 0
+        one_line 0 "cannot make the folder $folder/ranks-"
+        TMPDIR=$folder start "$launch" --nproc-per-node 3 "$three" "${options[@]}"
+        ends 1
+        grep -q "cannot make the folder $folder/ranks-" err
+    done
+    TMPDIR=$PWD/$(printf '%0300d' 0) as_run 0 "$three"
+    one_line 0 "File name too long"
+    TMPDIR="" train 2
+}
+
+@test "nothing is left where ranks have met, however the run ends" {
+    train 3
+    nobody_met
+    train 3 --max-steps 7
+    nobody_met
+    run ! train 3 --snapshot none/s
+    nobody_met
+    run ! train 3 --hidden 64,64,64,64,64,64,64,64,64 --lr 1000
+    nobody_met
+    run ! train 3 --batch 121
+    nobody_met
+    KILL_AT="1 ncclAllReduce 9 9" run ! launch_tiny 3 "$watched"
+    nobody_met
+}
+
+@test "runs in the same folder at once do not disturb each other" {
+    for ranks in 1 2 3; do
+        run_tiny "$two" --nproc $ranks --snapshot right$ranks
+    done
+    pids=()
+    for i in {1..4}; do
+        for ranks in 1 2 3; do
+            train $ranks --snapshot got"$i".$ranks >/dev/null &
+            pids+=($!)
+        done
+        run_tiny "$three" --snapshot got"$i".0 >/dev/null &
+        pids+=($!)
+    done
+    for p in "${pids[@]}"; do
+        wait "$p"
+    done
+    cp right1 right0
+    for i in {1..4}; do
+        for ranks in 0 1 2 3; do
+            cmp right$ranks got"$i".$ranks
+        done
+    done
+    nobody_met
+}
+
+# restarts ATTEMPTS PLACE OPTION...: three ranks or $count, of which one gets a signal at this place in the first
+# attempts; they may start again once.
+restarts() {
+    # shellcheck disable=SC2016 # expanded there
+    KILL_AT="$2" start "$launch" --nproc-per-node "${count:-3}" --max-restarts 1 bash -c \
+        '[ "$TORCHELASTIC_RESTART_COUNT" -lt '"$1"' ] || unset KILL_AT; exec "$@"' - "$watched" \
+        "${options[@]}" --epochs 3 "${@:3}"
+}
+
+# goes_on PLACE EPOCHS: after a rank was killed there the run goes on from so many epochs, or is a new one, to the
+# same bits.
+goes_on() {
+    rm -f s s.tmp
+    restarts 1 "$1 9" --snapshot s || return
+    ends 0 || { echo "killed at $1" && return 1; }
+    grep -q "^launch: rank ${1%% *} (pid [0-9]* on .*) failed first, in attempt 0: signal 9, Killed$" err
+    [ "$(grep -c '^launch: starting all . ranks again: restart 1 of 1$' err)" = 1 ]
+    epochs=$(sed -n 's/^resumed   s: \([0-9]*\) epochs and 0 steps are done.*/\1/p' out)
+    [[ ${epochs:-new} =~ ^($2)$ ]]
+    cmp "right$count" s
+    nobody_met
+}
+
+@test "a rank that is killed before all have met is started again, with the others" {
+    for count in 2 3; do
+        train $count --snapshot right$count
+        for rank in $(seq 0 $((count - 1))); do
+            goes_on "$rank cudaSetDevice 1" new
+            goes_on "$rank ncclCommInitRank 1" new
+        done
+        goes_on "0 ncclGetUniqueId 1" new
+    done
+}
+
+@test "a rank that is killed anywhere in training is started again, with the others" {
+    for count in 2 3; do
+        train $count --snapshot right$count
+        for rank in $(seq 0 $((count - 1))); do
+            # Rank 0 may be behind the one that is killed, or ahead of it.
+            read -r early late last <<<"$([ "$rank" = 0 ] && echo 0 2 3 || echo 'new|0' '2|3' '2|3')"
+            goes_on "$rank gather_batch 2" "$early"
+            goes_on "$rank ncclAllReduce 5" "$early"
+            goes_on "$rank report_epoch 3" "$late"
+            goes_on "$rank ncclCommDestroy 1" "$last"
+        done
+        goes_on "0 snapshot_save 1" new
+        goes_on "0 snapshot_save 2" 0
+        goes_on "0 snapshot_save 4" 2
+    done
+}
+
+@test "ranks that fail again and again end the job, and the last is named" {
+    for rank in 0 1 2; do
+        restarts 2 "$rank ncclAllReduce 9 9" --snapshot s
+        ends 1
+        for attempt in 0 1; do
+            grep -q "^launch: rank $rank (pid [0-9]* on .*) failed first, in attempt $attempt: signal 9, Killed$" err
+        done
+        # Without any left.
+        KILL_AT="$rank ncclAllReduce 9 9" start "$launch" --nproc-per-node 3 "$watched" "${options[@]}"
+        ends 1
+        [ "$(grep -c "^launch: .*failed first" err)" = 1 ]
+        grep -q "^launch: rank $rank (pid [0-9]* on .*) failed first, in attempt 0: signal 9, Killed$" err
+    done
+}
+
+@test "kill -9 of ranks at any moment changes no bit, and undoes no more than what was not saved" {
+    RANDOM=3
+    for case in "2 " "3 " "3 7"; do
+        read -r count chaos <<<"$case"
+        kills=$([ -z "$chaos" ] && echo 8 || echo 4)
+        # shellcheck disable=SC2086 # no variable without a seed
+        start env ${chaos:+CPU_DEVICE_CHAOS=$chaos} "$launch" --nproc-per-node "$count" --max-restarts 100 "$three" \
+            "${options[@]}" --epochs 1000000 --snapshot s
+        for ((attempt = 0; attempt < kills; attempt++)); do
+            until_true 10 find_ranks "$count" $attempt
+            sleep "$(printf 0.%03d $((RANDOM % 100)))"
+            kill -9 "${ranks[RANDOM % count]}"
+        done
+        trained() {
+            find_ranks "$count" "$kills" && [ "$(grep -c '^launcher' out)" -gt 0 ] &&
+                grep -qF "$(tail -n 1 out | cut -d/ -f1)" <(grep '^epoch.*images/s' out)
+        }
+        until_true 10 trained
+        kill -USR1 "$pid"
+        ends 0
+        [ "$(grep -c 'failed first.*signal 9, Killed$' err)" = "$kills" ]
+        awk '/^epoch .*images/ { split($2, at, "/"); last = at[1] }
+            /^resumed/ { if ($3 < last - 1) { print last, "epochs were done, but: " $0; exit 1 } }' out
+        rm -f right
+        epochs=$(train "$count" --epochs 1000000 --max-steps 1 --snapshot s | sed -n 's/^resumed   s: \([0-9]*\) .*/\1/p')
+        echo "$epochs epochs"
+        train "$count" --epochs "$epochs" --save-every 1000000 --snapshot right >/dev/null
+        cmp right s
+        rm -f s
+    done
+    nobody_met
+}
+
+# stops_together PROGRAM PLACE SIGNAL: the rank gets the signal there. All ranks stop after the same step and save
+# the same; started again, they train to the end, to the bits of $right.0.
+stops_together() {
+    rm -f s.*
+    KILL_AT="$2 $3" launch_tiny 3 "$1" --epochs 4 --log-every 1 --snapshot s >out 2>err || return
+    cat err
+    drop_pids err
+    [ ! -s err ] || return
+    [ "$(grep -cx "told to stop by a signal; saved" out)" = 1 ] || return
+    for rank in 0 1 2; do
+        cmp s.0 s.$rank || return
+    done
+    launch_tiny 3 "$1" --epochs 4 --log-every 1 --snapshot s >again || return
+    cmp "$right" s.0
+}
+
+@test "a signal to any one rank stops all after the same step; the run goes on to the same bits" {
+    right=right
+    run_tiny "$two" --nproc 3 --epochs 4 --log-every 1 --snapshot right
+    for rank in 0 1 2; do
+        for place in "gather_batch 1" "gather_batch 4" "ncclAllReduce 5" "report_epoch 1" "report_epoch 2"; do
+            for signal in 10 15; do
+                stops_together "$own" "$rank $place" $signal
+            done
+        done
+    done
+    grep -q '^resumed .* [1-9][0-9]* epochs' again
+    # In the middle of an epoch, and at most a step later than told.
+    stops_together "$own" "1 ncclAllReduce 5" 10
+    grep -qxE 'stopped after step [23]' out
+    # When nothing is left to be stopped, or saved.
+    rm -f s.*
+    KILL_AT="1 ncclCommDestroy 1 15" launch_tiny 3 "$own" --epochs 4 --log-every 1 --snapshot s
+    cmp right s.0
+    KILL_AT="1 ncclAllReduce 5 15" launch_tiny 3 "$watched" --log-every 1 >out
+    [ "$(grep -cx "told to stop by a signal; without --snapshot nothing is saved" out)" = 1 ]
+}
+
+@test "ranks that do not agree to stop are found out" {
+    right=right
+    run_tiny "$two" --nproc 3 --epochs 4 --log-every 1 --snapshot right
+    for change in 's/(ncclAllReduce\(t->sums, t->sums, )4/\13/' 's/t->stop = sums->stop > 0/t->stop = told_to_stop/' \
+        's/t->stop = sums->stop > 0/t->stop = 0/' 's/(sums->stop =) told_to_stop/\1 told_to_stop \&\& t->rank != 1/'; do
+        compiler=compile_watched changed ./program 3 train.c "$own_snapshots" "$change"
+        run ! stops_together ./program "1 ncclAllReduce 5" 10
+    done
+}
+
+# Training that would go on for ever.
+start_training() { # OPTION...
+    start "$launch" --nproc-per-node 3 "$three" "${options[@]}" --epochs 1000000 --save-every 1000000 "$@"
+}
+
+await_training() {
+    until_true 30 grep -q '^epoch 2/' out
+    find_ranks 3
+}
+
+# Where snapshot s stands.
+count_steps() {
+    train 1 --epochs 1000000 --max-steps 1 --snapshot s |
+        sed -n 's/^resumed   s: \([0-9]*\) epochs and \([0-9]*\) .*/\1 \2/p' | awk '{ print 5 * $1 + $2 }'
+}
+
+@test "a signal to the launcher, or to a rank, at any moment stops and saves; the run goes on to the same bits" {
+    RANDOM=5
+    for target in launcher 0 1 2; do
+        for signal in USR1 TERM; do
+            for every in 1 100; do
+                [ $every = 1 ] || [ $target = launcher ] || continue
+                rm -f s right
+                start_training --log-every $every --snapshot s
+                await_training
+                sleep "$(printf 0.0%02d $((RANDOM % 100)))"
+                kill -$signal "$([ $target = launcher ] && echo "$pid" || echo "${ranks[target]}")"
+                ends 0
+                cat err
+                [ ! -s err ]
+                [ "$(grep -cx "told to stop by a signal; saved" out)" = 1 ]
+                cp s stopped
+                steps=$(count_steps)
+                [ "$steps" -gt 5 ]
+                cmp s stopped
+                for snapshot in s right; do
+                    train 3 --epochs 1000000 --save-every 1000000 --log-every $every --max-steps $((steps + 7)) \
+                        --snapshot $snapshot >/dev/null
+                done
+                cmp s right
+            done
+        done
+    done
+    nobody_met
+}
+
+@test "a stopped run goes on with another number of ranks, along the same curve" {
+    run_tiny "$TRAIN" --log-every 1 --csv right
+    for pair in "3 2" "2 4" "4 1"; do
+        rm -f s csv
+        KILL_AT="1 gather_batch 4 10" launch_tiny "${pair% *}" "$watched" --log-every 1 --snapshot s --csv csv >out
+        grep -q "told to stop" out
+        train "${pair#* }" --log-every 1 --snapshot s --csv csv
+        same_curve right csv
+    done
+}
+
+# start_stopped RANK FUNCTION NTH: a job of three ranks that stands where this rank calls it the nth time.
+start_stopped() {
+    KILL_AT="$* 19" start "$launch" --nproc-per-node 3 "$watched" "${options[@]}" --epochs 3 --snapshot s
+    until_true 30 find_ranks 3
+    until_true 30 stopped "${ranks[$1]}"
+}
+
+# Unless the launcher has ended it: it does not wait for a stopped rank when another has failed.
+resume() { # PID
+    kill -CONT "$1" 2>/dev/null || true
+}
+
+# Whether a process still has a function for this signal.
+handles() { # PID SIGNAL
+    (((0x$(sed -n 's/^SigCgt:\t//p' "/proc/$1/status") >> ($2 - 1)) & 1))
+}
+
+gone() { # PID
+    [ ! -e "/proc/$1" ]
+}
+
+# A signal, once more, ends the process soon. (Signals that follow each other closely could meet the launcher's end.)
+ended_by() { # SIGNAL TO PROCESS
+    kill -"$1" "$2" 2>/dev/null || true
+    for _ in {1..200}; do
+        ! gone "$3" || return 0
+        sleep 0.01
+    done
+    return 1
+}
+
+@test "a second signal, later than the first, ends the run at once" {
+    for signal in "USR1 10 1" "TERM 15 143"; do
+        read -r name number code <<<"$signal"
+        start_stopped 0 ncclAllReduce 5
+        until_true 10 ended_by "$name" "$pid" "${ranks[1]}"
+        resume "${ranks[0]}"
+        ends "$code"
+        # To one rank.
+        start_stopped 0 ncclAllReduce 5
+        until_true 10 ended_by "$name" "${ranks[2]}" "${ranks[2]}"
+        resume "${ranks[0]}"
+        ends 1
+        grep -q "^launch: rank 2 (pid ${ranks[2]} on .*) failed first, in attempt 0: exit code $((128 + number))" err
+        rm s
+    done
+}
+
+@test "the same signal to the launcher and to all ranks counts once" {
+    for name in USR1 TERM; do
+        start_stopped 0 ncclAllReduce 5
+        kill -$name "$pid" "${ranks[@]}"
+        resume "${ranks[0]}"
+        ends 0
+        grep -q '^told to stop by a signal; saved$' out
+        rm s
+    done
+}
+
+@test "a signal before training ends the job one way or another" {
+    train 3 --snapshot right
+    for signal in USR1 TERM; do
+        for place in "0 cudaSetDevice 1" "2 ncclCommInitRank 1" "0 ncclCommInitRank 1"; do
+            rm -f s
+            # shellcheck disable=SC2086 # words
+            start_stopped $place
+            kill -$signal "$pid"
+            resume "${ranks[${place%% *}]}"
+            timeout 20 cat <&"$alive"
+            exec {alive}<&-
+            wait "$pid" || true
+            train 3 --snapshot s
+            cmp right s
+        done
+    done
+}
+
+@test "a run that diverges says so, and ends" {
+    for ranks in 1 2 3 4; do
+        for chaos in "" 1 2; do
+            # shellcheck disable=SC2086 # no variable without a seed
+            start env ${chaos:+CPU_DEVICE_CHAOS=$chaos} "$launch" --nproc-per-node $ranks "$three" "${options[@]}" \
+                --hidden 64,64,64,64,64,64,64,64,64 --lr 1000
+            ends 1
+            cat err
+            # Every rank may say it, and the launcher says which one failed first.
+            [[ $(sed -n 1p err) == "error ("*", rank "?"): epoch 1, step 5: the loss is not finite: lower --lr, or look for a missing wait with CPU_DEVICE_CHECK=1 on the CPU device" ]]
+            [[ $(grep -v "the loss is not finite" err) =~ ^launch:\ rank\ [0-3]\ \(pid\ [0-9]+\ on\ .*\)\ failed\ first,\ in\ attempt\ 0:\ exit\ code\ 1$ ]]
+        done
+    done
+    nobody_met
+}
+
+# ends_soon CODE TEXT OPTION...: no rank hangs, and one at least says this.
+ends_soon() {
+    start "$launch" --nproc-per-node 3 "$three" "${options[@]}" "${@:3}"
+    ends "$1" || return
+    grep -qF -- "$2" err || { cat err && return 1; }
+    run ! grep -vE '^(error|launch: |error \(.*\): )' err
+}
+
+@test "bad data, snapshots and options end the job" {
+    ends_soon 1 "unknown option --nproc" --nproc 2
+    ends_soon 1 "--join-timeout 0: want a number from 1" --join-timeout 0
+    ends_soon 1 "--batch 121 does not divide into 3 ranks; 120 and 123 do" --batch 121
+    ends_soon 1 "make data" --data none
+    ends_soon 1 "--model foo: want one of: mlp" --model foo
+    train 3 --max-steps 7 --snapshot good
+    cp good spoilt
+    flip spoilt 240
+    ends_soon 1 "snapshot spoilt is corrupt: wrong checksum" --snapshot spoilt
+    ends_soon 1 "snapshot good holds mlp 8-8-8-10" --snapshot good --hidden 9
+    ends_soon 1 "--seed 1" --snapshot good --seed 2
+    # What rank 0 alone meets, on the way.
+    ends_soon 1 "cannot write snapshot none/s: No such file" --snapshot none/s
+    grep -q "^launch: rank 0 .* failed first" err
+    ends_soon 1 "none/csv" --csv none/csv
+    grep -q "^launch: rank 0 .* failed first" err
+    mkdir s.tmp
+    cp good s
+    ends_soon 1 "cannot write snapshot s: Is a directory" --snapshot s
+    grep -q "^launch: rank 0 .* failed first" err
+    cmp good s
+    # What another alone meets: each reads the images itself.
+    mkdir r{0,1,2}
+    for rank in 0 2; do
+        ln -s "$tiny" r$rank/images
+    done
+    # shellcheck disable=SC2016
+    start "$launch" --nproc-per-node 3 bash -c 'cd r$RANK && exec "$@"' - "$three" "${options[@]}" --data images
+    ends 1
+    grep -q "^launch: rank 1 .* failed first" err
+    grep -q "^error (.*, rank 1): .*images" err
+    nobody_met
+}
+
+@test "only rank 0 saves" {
+    WATCH_LOG=log launch_tiny 3 "$watched" --snapshot snapshot
+    [ "$(grep saves log | sort | uniq -c | awk '{ print $1, $3 }')" = "4 0" ]
+    [ "$(echo *)" = "log snapshot" ]
+}
+
+@test "snapshots go from steps 1 and 2 to 3, and back" {
+    one() { run_tiny "$TRAIN" "$@"; }
+    two() { run_tiny "$two" --nproc 2 "$@"; }
+    three() { train 3 "$@"; }
+    pair() { train 2 "$@"; }
+    one --log-every 1 --csv right
+    run_tiny "$two" --nproc 2 --log-every 1 --snapshot whole
+    for way in {one,two,pair}:three three:{one,two,pair} two:pair pair:two; do
+        rm -f snapshot csv
+        ${way%:*} --snapshot snapshot --log-every 1 --csv csv --max-steps 7
+        ${way#*:} --snapshot snapshot --log-every 1 --csv csv >log
+        grep -qx 'resumed   snapshot: 1 epochs and 2 steps are done' log
+        same_curve right csv
+    done
+    cmp whole snapshot
+    pair --snapshot whole | grep -qx 'resumed   whole: 3 epochs and 0 steps are done; nothing is left to do'
+}
+
+@test "a run stopped at any step and continued is the uninterrupted one, bit for bit" {
+    train 3 --snapshot whole --csv whole.csv --log-every 1
+    for stop in 1 4 5 7 14 15; do
+        train 3 --snapshot parts --csv parts.csv --log-every 1 --max-steps $stop
+    done
+    cmp whole parts
+    diff <(cut -d, -f1-6 whole.csv) <(cut -d, -f1-6 parts.csv)
+}
+
+@test "--help is step 2's with another option" {
+    run --separate-stderr "$three" --help
+    [ "$status" = 0 ]
+    [ -z "$stderr" ]
+    diff <("$two" --help | tail -n +2 | grep -v '^  --nproc ') <(tail -n +2 <<<"$output" | grep -v '^  --join-timeout ')
+    grep -qE '^  --join-timeout .*\(60\)$' <<<"$output"
+    for wrong in 0 -1 x 1.5 ""; do
+        fails 2 --join-timeout "$three" --join-timeout "$wrong"
+    done
+}
+
+@test "rank 0 speaks for all: what step 2 says, and who told it" {
+    show() {
+        sed -E 's/device    [0-9]+/device    N/; s/[0-9]+ images/N images/; s/[0-9.]+ s  N/S s  N/
+            s/[0-9:]+ left/T left/' "$1"
+    }
+    run_tiny "$two" --log-every 2 --nproc 3 >log2
+    train 3 --log-every 2 >log 2>err
+    drop_pids err
+    [ ! -s err ]
+    # The memory of a flag.
+    diff <(show log2 | grep -v '^memory ') <(show log | grep -vE '^(launcher|memory) ')
+    [ "$(grep -cx "launcher  torchrun's variables" log)" = 1 ]
+}

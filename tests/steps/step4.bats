@@ -1,0 +1,392 @@
+#!/usr/bin/env bats
+# Step 4's trainer from outside: that it learns what the steps before learn, and that nobody waits for ever for a
+# rank that is gone, stuck or late, or prints or saves what came after. What should make it fail is tried on copies
+# of its sources with one thing changed.
+# shellcheck disable=SC2030,SC2031,SC2034,SC2154,SC2317 # bats and helpers.bash set variables and call functions
+load ../helpers
+
+setup_file() {
+    need_train 02_multigpu_fork/train 03_multigpu_launcher/train 03_multigpu_launcher/launch 04_multinode/train
+    tiny_data "$BATS_FILE_TMPDIR/tiny"
+    set_variables
+    compile_watched "$watched" "$build/04_multinode/train.o"
+}
+
+set_variables() {
+    unset_job
+    export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=4 OMP_NUM_THREADS=1
+    tiny=$BATS_FILE_TMPDIR/tiny
+    set_build
+    two=$build/02_multigpu_fork/train
+    three=$build/03_multigpu_launcher/train
+    four=$build/04_multinode/train
+    launch=$build/03_multigpu_launcher/launch
+    watched=$BATS_FILE_TMPDIR/watched # step 4 with watch.c
+    compiler=compile_watched
+    options=(--data "$tiny" --hidden "8,8" --batch 120 --epochs 3)
+}
+
+setup() {
+    pid='' pids=()
+    mkdir "$BATS_TEST_TMPDIR/work" "$BATS_TEST_TMPDIR/meet" && cd "$BATS_TEST_TMPDIR/work" || return
+    set_variables
+    export TMPDIR=$BATS_TEST_TMPDIR/meet
+}
+
+# What a failed test has left.
+teardown() {
+    [ -z "$pid" ] || kill -9 -- -"$pid" 2>/dev/null || true
+    end_ranks
+}
+
+end_ranks() {
+    {
+        [ ${#pids[@]} = 0 ] || kill -9 "${pids[@]}" || true
+        wait "${pids[@]}" || true
+    } 2>/dev/null
+    pids=()
+}
+
+launch_tiny() { # RANKS PROGRAM OPTION...
+    timeout 60 "$launch" --nproc-per-node "$1" "$2" "${options[@]}" "${@:3}"
+}
+
+in_step() { # STEP: how a line about any collective ends
+    echo " \(step $1, collective [0-9]+, nccl[A-Za-z]+ at .*train\.c:[0-9]+\)$"
+}
+
+@test "--help shows the time-out and the token" {
+    run --separate-stderr "$four" --help
+    [ "$status" = 0 ]
+    grep -q -- '--step-timeout .*120' <<<"$output"
+    grep -q -- '--token-file' <<<"$output"
+    fails 2 "--step-timeout" "$four" --step-timeout 0
+}
+
+@test "any number of ranks learns what step 1 learns and computes step 3's bits" {
+    for more in "" "--optimizer adam --lr 1e-4" "--momentum 0 --overlap 0"; do
+        # shellcheck disable=SC2086 # a list of words
+        "$TRAIN" "${options[@]}" --lr 0.01 --log-every 1 --csv one ${more%--overlap 0}
+        for ranks in 1 2 3 4; do
+            rm -f s3 s4
+            # shellcheck disable=SC2086
+            launch_tiny $ranks "$three" --lr 0.01 --log-every 1 --snapshot s3 $more
+            # shellcheck disable=SC2086
+            launch_tiny $ranks "$four" --lr 0.01 --log-every 1 --snapshot s4 --csv csv $more
+            same_curve one csv
+            cmp s3 s4
+        done
+    done
+    rm s4
+    timeout 60 "$four" "${options[@]}" --momentum 0 --lr 0.01 --log-every 1 --snapshot s4 >out
+    grep -qx 'launcher  none: the only rank' out
+    launch_tiny 1 "$three" --momentum 0 --lr 0.01 --log-every 1 --snapshot alone
+    cmp alone s4
+}
+
+@test "a run goes from step to step, in any order, along the same curve" {
+    "$TRAIN" "${options[@]}" --epochs 6 --log-every 1 --csv right
+    epoch=0
+    for program in "$TRAIN" "launch_tiny 3 $four" "$two --nproc 2" "launch_tiny 2 $four" "launch_tiny 3 $three" \
+        "launch_tiny 4 $four"; do
+        # shellcheck disable=SC2046,SC2086 # words
+        $program $([[ $program == launch* ]] || echo "${options[*]}") --epochs $((++epoch)) --log-every 1 \
+            --snapshot s --csv csv
+    done
+    same_curve right csv
+}
+
+@test "a signal stops all ranks and saves; the run goes on to the same bits" {
+    launch_tiny 3 "$four" --log-every 1 --snapshot right
+    for signal in 10 15; do
+        rm -f s
+        KILL_AT="1 gather_batch 4 $signal" launch_tiny 3 "$watched" --log-every 1 --snapshot s >out 2>err
+        drop_pids err
+        [ ! -s err ]
+        grep -qx "told to stop by a signal; saved" out
+        run ! cmp -s right s
+        launch_tiny 3 "$four" --log-every 1 --snapshot s
+        cmp right s
+    done
+}
+
+@test "a loss that is not finite ends the job, and the ranks say so" {
+    start "$launch" --nproc-per-node 3 "$four" "${options[@]}" --hidden 64,64,64,64,64,64,64,64,64 --lr 1000
+    ends 1
+    run ! grep -vE "^launch: |the loss is not finite" err
+    grep -qE "^error \(.*, rank [0-2]\): epoch 1, step [0-9]+: the loss is not finite: lower --lr, .* CPU_DEVICE_CHECK=1 on the CPU device$" err
+}
+
+@test "rank 0 speaks for all, but NCCL's log is that of every rank" {
+    changed ./program 4 train.c 's/^( *)watch_comm\(t->comm\);/&\n\1printf("NCCL INFO\\n");/'
+    start_ranks 2 ./program
+    ranks_end 10 0 0 1
+    grep -qx 'NCCL INFO' out.0
+    [ "$(wc -l <out.0)" -gt 5 ]
+    [ "$(cat out.1)" = "NCCL INFO" ]
+}
+
+@test "ranks on the same GPU are refused, and nobody waits" {
+    export CPU_DEVICES=1
+    start_ranks 2 "$four"
+    ranks_end 5 1 0 1
+    for rank in 0 1; do
+        rank_says $rank ".*Duplicate GPU.*$(in_step 0)"
+    done
+}
+
+# valid_snapshot EPOCHS: is in s, as an undisturbed run of three ranks leaves it.
+valid_snapshot() {
+    local resumed
+    cp s copy
+    resumed=$(launch_tiny 3 "$four" --log-every 1 --snapshot copy | sed -n 's/^resumed   copy: \([0-9]*\) epochs and 0 .*/\1/p')
+    [ "$resumed" = "$1" ] || { echo "wanted $1 epochs, got $resumed" && return 1; }
+    cmp right copy
+}
+
+@test "when a rank is killed the others say what they were in, and end, within seconds" {
+    launch_tiny 3 "$four" --log-every 1 --snapshot right
+    # With --log-every 1 a step has four collectives, and an epoch of five steps two more at its end.
+    while read -r rank place epochs steps in; do
+        rm -f s
+        KILL_AT="$rank ${place/:/ } 9" start_ranks 3 "$watched" --log-every 1 --snapshot s
+        others=$(seq 0 2 | grep -v "$rank" | xargs)
+        # shellcheck disable=SC2086 # words
+        ranks_end 5 1 $others
+        ranks_end 1 137 "$rank"
+        for other in $others; do
+            rank_says "$other" ".*rank $rank \(pid ${pids[rank]} on $(hostname)\) has ended.*$(in_step "$in")"
+        done
+        [ "$(grep -c '^epoch.*step' out.0)" = "$steps" ]
+        [ ! -s out.1 ]
+        valid_snapshot "$epochs"
+    done <<'END'
+1 ncclAllReduce:9 0 2 3
+2 gather_batch:2 0 1 2
+0 ncclAllReduce:12 0 2 3
+2 ncclAllReduce:21 0 5 5
+1 ncclAllReduce:23 1 5 6
+1 ncclAllReduce:31 1 7 8
+END
+    rm -f s
+    # Before they have all joined.
+    KILL_AT="1 cudaSetDevice 1 9" start_ranks 3 "$watched" --join-timeout 1
+    ranks_end 4 1 0 2
+    ranks_end 1 137 1
+    # In the first collective, that of the new parameters, which rank 0 would save.
+    changed ./program 4 train.c '/^static void start/,/^}/s/^( *)COLLECTIVE/\1if (t->rank == 1)\n\1    raise(SIGKILL);\n&/'
+    rm -f s
+    start_ranks 3 ./program --snapshot s
+    ranks_end 5 1 0 2
+    for other in 0 2; do
+        rank_says $other ".*rank 1 \(pid ${pids[1]} on $(hostname)\) has ended.*$(in_step 0)"
+    done
+    [ ! -e s ]
+}
+
+# late SIGNAL PROGRAM OPTION...: rank 1 of 3 gets a signal in its third step, in which the gradients are summed by the
+# ninth all-reduce, or without overlap, by the fifth.
+late() {
+    local nth=9
+    [[ $* != *"--overlap 0"* ]] || nth=5
+    rm -f s
+    KILL_AT="1 ncclAllReduce $nth $1" start_ranks 3 "$2" --log-every 1 --step-timeout 1 --snapshot s "${@:3}"
+}
+
+gives_up_after() { # SECONDS RANK...
+    local rank
+    for rank in "${@:2}"; do
+        rank_says "$rank" "a collective has not ended for $1 s \(--step-timeout\): .*$(in_step '[0-9]+')"
+    done
+}
+
+late_is_given_up() {
+    late 19 "$@" || return
+    ranks_end 3 1 0 2 || return
+    gives_up_after 1 0 2 || return
+    [ "$(grep -c '^epoch.*step' out.0)" = 2 ] || return
+    valid_snapshot 0 || return
+    kill -CONT "${pids[1]}"
+    ranks_end 5 1 1 || return
+    rank_says 1 ".*$(in_step 3)"
+}
+
+@test "when a rank does not go on the others end after --step-timeout" {
+    launch_tiny 3 "$four" --log-every 1 --snapshot right
+    for more in "" "--overlap 0"; do
+        # shellcheck disable=SC2086 # words
+        late_is_given_up "$watched" $more
+    done
+    # Without the thread, nobody knows.
+    changed ./program 4 watchdog.c 's/pthread_create\(.*\)\)$/0)/'
+    refute late_is_given_up ./program
+    end_ranks
+    # A rank that does something else: it ends when it turns to the others again.
+    changed ./program 4 train.c 's/^( *)forward\(t, &t->train.*/&\n\1if (t->rank == 1 \&\& steps_done(t) == 2)\n\1    sleep(3);/'
+    start_ranks 3 ./program --log-every 1 --step-timeout 1
+    ranks_end 4 1 0 2
+    gives_up_after 1 0 2
+    ranks_end 5 1 1
+    rank_says 1 ".*$(in_step 3)"
+}
+
+# on_after_all RANK...: these have given up and are about to end when rank 1, which they waited for, goes on.
+on_after_all() {
+    local rank
+    for rank; do
+        until_true 10 grep -q '^error' "err.$rank"
+    done
+    kill -CONT "${pids[1]}"
+    ranks_end 5 1 "$@"
+}
+
+@test "nothing is printed or saved after the watchdog has given up" {
+    launch_tiny 3 "$four" --log-every 1 --snapshot right
+    slow='s/^( *)_exit\(1\);/\1sleep(1);\n&/'
+    no_lock='/^void wait_for/,/^}/s/^ *pthread_mutex_lock.*//'
+    changed ./program 4 watchdog.c "$slow"
+    late 19 ./program
+    on_after_all 0 2
+    gives_up_after 1 0 2
+    [ "$(grep -c '^epoch.*step' out.0)" = 2 ]
+    end_ranks
+    # Without the lock, a rank prints and saves while it is about to end. A busy machine needs seconds for this, of which
+    # the alarm before the end leaves 10.
+    seconds=$(patience 1)
+    slower=${slow/sleep(1)/sleep($((seconds < 8 ? seconds : 8)))}
+    [ "$slower" != "$slow" ]
+    changed ./program 4 watchdog.c "$slower" "$no_lock"
+    late 19 ./program
+    on_after_all 0 2
+    [ "$(grep -c '^epoch.*step' out.0)" = 3 ]
+    end_ranks
+    # Not the new parameters either.
+    stop='/^static void start/,/^}/s/^( *)COLLECTIVE/\1if (t->rank == 1)\n\1    raise(SIGSTOP);\n&/'
+    for saves in 0 1; do
+        if [ $saves = 0 ]; then
+            changed ./program 4 train.c "$stop" watchdog.c "$slow"
+        else
+            changed ./program 4 train.c "$stop" watchdog.c "$slower" "$no_lock"
+        fi
+        rm -f s
+        start_ranks 2 ./program --snapshot s --step-timeout 1
+        on_after_all 0
+        rank_says 0 "a collective has not ended for 1 s .*$(in_step 0)"
+        [ $saves = 1 ] || [ ! -e s ]
+        [ $saves = 0 ] || [ -e s ]
+        end_ranks
+    done
+}
+
+@test "a call of NCCL that does not return is given up, too" {
+    # The first, in which all ranks join, has a time limit of its own.
+    before='/^static void join/,/^}/s/^( *)COLLECTIVE/\1if (t->rank == 1)\n\1    raise(SIGNAL);\n&/'
+    for signal in SIGSTOP SIGKILL; do
+        changed ./program 4 train.c "${before/SIGNAL/$signal}"
+        start_ranks 3 ./program --join-timeout 2
+        ranks_end 6 1 0 2
+        for rank in 0 2; do
+            rank_says $rank ".*$(in_step 0)"
+        done
+        [ $signal = SIGKILL ] || grep -q 'has not ended for 2 s (--join-timeout): ' err.0
+        end_ranks
+    done
+    changed ./program 4 train.c 's/^( *)COLLECTIVE\(t->comm_stream,/\1if (t->progress.step == 2)\n\1    COLLECTIVE(t->comm_stream, sleep(60) ? ncclSuccess : ncclSuccess);\n&/'
+    start_ranks 2 ./program --log-every 1 --step-timeout 1
+    ranks_end 5 1 0 1
+    for rank in 0 1; do
+        rank_says $rank "a collective has not ended for 1 s .* \(step 3, collective [0-9]+, sleep at "
+    done
+}
+
+# far_ahead PROGRAM SIGNAL STEP LAYER OPTION...: rank 1 of 2 gets the signal when all work of before this layer's
+# all-reduce is done. Rank 0 goes on as far as it can: where no more work can be queued it waits, in whatever call.
+far_ahead() {
+    SIGNAL=$2 STEP=$3 LAYER=$4 start_ranks 2 "$1" --epochs 100000 --batch 4 --log-every 100000 "${@:5}"
+}
+
+@test "a rank far ahead of the one that is gone or stuck gives up in time, too" {
+    changed ./program 4 train.c 's/^( *)t->dx = swap;/&\n\1if (getenv("STEP") \&\& t->rank == 1 \&\& i == atoi(getenv("LAYER")) \&\&\n\1    t->progress.step + 1 == atol(getenv("STEP"))) {\n\1    cudaDeviceSynchronize();\n\1    raise(atoi(getenv("SIGNAL")));\n\1}/'
+    for more in "--overlap 0" "--overlap 1"; do
+        for layer in 0 2; do
+            # shellcheck disable=SC2086 # words
+            far_ahead ./program 9 20 $layer $more
+            ranks_end 5 1 0
+            rank_says 0 ".*rank 1 \(pid ${pids[1]} on $(hostname)\) has ended.*$(in_step 20)"
+            ranks_end 1 137 1
+        done
+    done
+    for hidden in 8,8 8,8,8,8; do
+        for layer in 0 1 2; do
+            far_ahead ./program 19 20 $layer --overlap 0 --hidden $hidden --step-timeout 1
+            ranks_end 6 1 0
+            rank_says 0 "a collective has not ended for 1 s .*$(in_step "[0-9]+")"
+            end_ranks
+        done
+    done
+}
+
+@test "ranks that are all suspended for longer than --step-timeout go on" {
+    launch_tiny 3 "$four" --log-every 1 --snapshot right
+    late 19 "$watched"
+    until_true 10 stopped "${pids[1]}"
+    kill -STOP "${pids[0]}" "${pids[2]}"
+    sleep 2.5
+    kill -CONT "${pids[@]}"
+    ranks_end 10 0 0 1 2
+    cat err.*
+    [ -z "$(cat err.*)" ]
+    cmp right s
+}
+
+@test "time without a collective does not count" {
+    launch_tiny 2 "$four" --log-every 1 --snapshot right
+    # All ranks do something else for long; then one is late, but not too late.
+    long='s/^( *)forward\(t, &t->train.*/&\n\1if (steps_done(t) == 2)\n\1    usleep(t->rank ? 2100000 : 1500000);/'
+    changed ./program 4 train.c "$long"
+    start_ranks 2 ./program --log-every 1 --step-timeout 1.2 --snapshot s
+    ranks_end 10 0 0 1
+    cmp right s
+}
+
+@test "a rank that fails by itself says one line" {
+    # What a process does at its end may take longer than the watchdog sleeps.
+    changed ./program 4 train.c 's/^int main.*/static void nap(void) {\n    usleep(300000);\n}\n\n&\n    atexit(nap);/
+        s/^( *)if \(snapshot_save.*/\1if (t->progress.epochs == 1)\n\1    fail("cannot save");\n&/'
+    start_ranks 2 ./program --log-every 1 --step-timeout 2 --snapshot s
+    ranks_end 8 1 0 1
+    rank_says 0 "cannot save$"
+    rank_says 1 ".*$(in_step 6)"
+}
+
+@test "a rank whose exit hangs after an error ends all the same" {
+    # The alarm comes sooner here.
+    changed ./program 4 train.c 's/^int main.*/static void hang(void) {\n    for (;;)\n        pause();\n}\n\nunsigned alarm(unsigned seconds) {\n    return ualarm(seconds * 50000, 0);\n}\n\n&\n    atexit(hang);/
+        s/^( *)if \(snapshot_save.*/\1fail("cannot save");\n&/'
+    start_ranks 1 ./program --snapshot s
+    ranks_end 8 142 0
+    rank_says 0 "cannot save$"
+}
+
+@test "kill -9 of ranks at any moment changes no bit" {
+    RANDOM=4
+    for count in 2 3; do
+        rm -f s right
+        start "$launch" --nproc-per-node $count --max-restarts 100 "$four" "${options[@]}" --epochs 1000000 --snapshot s
+        for attempt in 0 1 2 3; do
+            until_true 10 find_ranks $count $attempt
+            sleep "$(printf 0.%03d $((RANDOM % 150)))"
+            kill -9 "${ranks[RANDOM % count]}"
+        done
+        until_true 10 await_signals $count 4
+        until_true 10 grep -q '^epoch .*images/s' out
+        kill -USR1 "$pid"
+        ends 0
+        [ "$(grep -c 'failed first.*signal 9, Killed$' err)" = 4 ]
+        epochs=$(launch_tiny $count "$four" --epochs 1000000 --max-steps 1 --snapshot s |
+            sed -n 's/^resumed   s: \([0-9]*\) .*/\1/p')
+        echo "$epochs epochs"
+        launch_tiny $count "$three" --epochs "$epochs" --save-every 1000000 --snapshot right >/dev/null
+        cmp right s
+    done
+}

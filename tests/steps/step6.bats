@@ -1,0 +1,249 @@
+#!/usr/bin/env bats
+# Step 6: the sums, the byte counts, the table, and how its ranks start and end, on the CPU device.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+load ../helpers
+
+setup_file() {
+    export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=8 OMP_NUM_THREADS=1
+    unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT TORCHELASTIC_USE_AGENT_STORE CPU_DEVICE_CHAOS
+    need_train 06_allreduce_demo/allreduce
+}
+
+setup() {
+    cd "$BATS_TEST_TMPDIR" || return
+    set_build
+    # A name that no other process has, to find what is left.
+    allreduce=$PWD/allreduce
+    cp "$build/06_allreduce_demo/allreduce" "$allreduce"
+}
+
+teardown() {
+    pkill -9 -f "^$allreduce" || true
+}
+
+demo() {
+    timeout 60 "$allreduce" "$@"
+}
+
+# correct COMMAND...: a run with --check-only that ends with 0, writes nothing to stderr, gets to the end of its
+# table, and counts no wrong element anywhere.
+correct() {
+    run --separate-stderr "$@"
+    if [ "$status" != 0 ] || [ -n "$stderr" ]; then
+        echo "status $status: $* $stderr" && return 1
+    fi
+    grep -q '^sendrecv ' <<<"${lines[-1]}"
+    [ "$(grep -c '^   wanted: .* #wrong 0$' <<<"$output")" = 1 ]
+    awk '/^   (allreduce|gather\+bcast|ring|rs\+ag) / { rows++; bad += $2 != 0 }
+        / float / { rows++; bad += $7 != 0 || $8 + 0 != 0 }
+        END { exit bad || rows < 12 }' <<<"$output"
+}
+
+none_left() { # within 3 seconds
+    for _ in $(seq 30); do
+        pgrep -f "^$allreduce" >left || return 0
+        sleep 0.1
+    done
+    pgrep -af "^$allreduce" && return 1
+}
+
+@test "1, 2, 3, 4 and 8 ranks sum to 0, 1, 3, 6 and 28" {
+    for pair in 1:0 2:1 3:3 4:6 8:28; do
+        ranks=${pair%:*} sum=${pair#*:}
+        correct demo --check-only --nproc "$ranks"
+        grep -qF "= $sum everywhere" <<<"$output"
+        wanted=$(seq 0 $((ranks - 1)) | sed "s/.*/   rank &: before &, after $sum/")
+        [ "$(grep '^   rank' <<<"$output")" = "$wanted" ]
+    done
+}
+
+@test "a run that only checks always prints the same, and no times" {
+    correct demo --check-only --nproc 2
+    first=$output
+    correct demo --check-only --nproc 2
+    [ "$output" = "$first" ]
+    run ! grep -E '[0-9][.][0-9]|time' < <(sed 1,2d <<<"$first")
+}
+
+@test "counts that do not divide, and fewer elements than ranks" {
+    for ranks in 1 2 3 5 8; do
+        for count in 1 2 3 7 8 9 1003; do
+            correct demo --check-only --nproc "$ranks" --count "$count" --min-bytes 4 \
+                --max-bytes 5000 --factor 3
+        done
+    done
+}
+
+@test "random delays change nothing" {
+    for chaos in 1 2 3; do
+        export CPU_DEVICE_CHAOS=$chaos
+        correct demo --check-only --nproc 4 --count 1003 --factor 64
+    done
+}
+
+@test "the bytes sent are those of the formulas" {
+    correct demo --check-only --nproc 4 --count 1000
+    grep -qE '^   gather\+bcast +0 +12000 +12000 +4000 +4000$' <<<"$output"
+    grep -qE '^   ring +0 +6000 +6000 +6000 +6000$' <<<"$output"
+    grep -qE '^   rs\+ag +0 +6000 +6000 +6000 +6000$' <<<"$output"
+    # 1001 floats are four chunks of 251.
+    correct demo --check-only --nproc 4 --count 1001
+    grep -qE '^   ring +0 +6024 +6024 +6024 +6024$' <<<"$output"
+}
+
+@test "the table: sizes, units, bus bandwidth, and the same as CSV" {
+    run --separate-stderr demo --nproc 4 --count 100 --op all --min-bytes 8 --max-bytes 2K \
+        --factor 16 --iters 3 --warmup 1 --csv table.csv
+    [ "$status" = 0 ]
+    [ -z "$stderr" ]
+    # 8, 128 and 2048 bytes; 8 are too few for a float on each of 4 ranks.
+    for op in allreduce gather+bcast ring rs+ag broadcast sendrecv; do
+        [ "$(grep -F "$op " <<<"$output" | grep float | awk '{ print $2, $3 }' | xargs)" = "8 2 128 32 2048 512" ]
+    done
+    for op in allgather reducescatter; do
+        [ "$(grep "^$op .*float" <<<"$output" | awk '{ print $2, $3 }' | xargs)" = "128 8 2048 128" ]
+    done
+    [ "$(head -1 table.csv)" = op,size,count,place,us,algbw,busbw,wrong ]
+    [ "$(wc -l <table.csv)" = $((1 + 5 * 6 + 2 * 4 + 3)) ]
+    # algbw = size / time, busbw = algbw times the factor of the operation.
+    awk -F, 'NR > 1 {
+        factor = $1 == "broadcast" || $1 == "sendrecv" ? 1 : $1 == "allgather" || $1 == "reducescatter" ? 0.75 : 1.5
+        alg = $2 / $5 / 1000
+        if (NF != 8 || $8 != 0 || $5 <= 0) exit 1
+        if ((alg - $6)^2 > 1e-8 + (0.01 * alg)^2 || ($6 * factor - $7)^2 > 1e-7) exit 1
+    }' table.csv
+}
+
+@test "one operation only, sizes with units" {
+    run --separate-stderr demo --nproc 2 --count 10 --op ring --min-bytes 1K --max-bytes 0.5M \
+        --factor 512 --iters 1 --warmup 0
+    [ "$status" = 0 ]
+    [ -z "$stderr" ]
+    [ "$(grep float <<<"$output" | grep -v floats | awk '{ print $1, $2 }' | xargs)" = "ring 1024 ring 524288" ]
+}
+
+@test "bad input is refused in one line" {
+    fails 2 "--nproc x: want a whole number" "$allreduce" --nproc x
+    fails 2 "--nproc 0: want a number from 1" "$allreduce" --nproc 0
+    fails 2 "--nproc 9 is more than there are GPUs (8); set CPU_DEVICES=9 to" "$allreduce" --nproc 9
+    fails 2 "--op sum: want allreduce, gather+bcast, ring," "$allreduce" --op sum
+    for size in 3 -8 x 8KK 8T 1e13 nan inf 0 K; do
+        fails 2 "--min-bytes $size: want bytes" "$allreduce" --min-bytes $size
+        fails 2 "--max-bytes $size: want bytes" "$allreduce" --max-bytes $size
+    done
+    fails 2 "--min-bytes 8K is more than --max-bytes 4K" "$allreduce" --min-bytes 8K --max-bytes 4K
+    fails 2 "--factor 1: want a number from 2" "$allreduce" --factor 1
+    fails 2 "--iters 0: want a number from 1" "$allreduce" --iters 0
+    fails 2 "--warmup -1: want a number from 0" "$allreduce" --warmup -1
+    fails 2 "--count 0: want a number from 1" "$allreduce" --count 0
+    fails 2 "unknown option 2" "$allreduce" --check-only 2
+    fails 2 "unknown option --data" "$allreduce" --data synthetic
+}
+
+@test "a CSV file that cannot be written fails" {
+    for csv in "no/such/folder:No such file" "/dev/full:No space left"; do
+        run --separate-stderr demo --nproc 2 --count 10 --max-bytes 64 --csv "${csv%:*}"
+        [ "$status" = 1 ]
+        grep -q "rank 0.*csv.*${csv#*:}" <<<"$stderr"
+    done
+    none_left
+}
+
+# Starts a run that would take minutes, in the background, and waits until it is at work.
+start_long_run() {
+    # What bash starts in the background ignores SIGINT, and under nohup SIGHUP, and so would the job.
+    env --default-signal=INT,HUP "$allreduce" --nproc 4 --count 10 --iters 1000000 --warmup 0 >out 2>err 3>&- &
+    parent=$!
+    for _ in $(seq 100); do
+        ! grep -q '^2[.]' out || return 0
+        sleep 0.1
+    done
+    return 1
+}
+
+@test "a killed rank ends the others within 3 seconds" {
+    for rank in 1 3; do
+        start_long_run
+        kill -KILL "$(pgrep -P "$parent" | sort -n | sed -n "$((rank + 1))p")"
+        start=$(date +%s%N) code=0
+        wait "$parent" || code=$?
+        [ $code = 1 ]
+        [ $((($(date +%s%N) - start) / 1000000)) -lt 3000 ]
+        [ "$(wc -l <err)" = 1 ]
+        grep -qE "^error: rank [0-9] \(pid [0-9]+\) was ended by signal 9" err
+        none_left
+    done
+}
+
+@test "whatever ends the parent ends the ranks" {
+    for signal in TERM INT HUP KILL; do
+        start_long_run
+        kill -$signal "$parent"
+        code=0
+        wait "$parent" || code=$?
+        [ $code = $((128 + $(kill -l $signal))) ]
+        none_left
+    done
+}
+
+# as_rank RANK WORLD PORT OPTION...: what a launcher starts.
+as_rank() {
+    RANK=$1 LOCAL_RANK=$1 WORLD_SIZE=$2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$3 demo --check-only --count 1003 \
+        --factor 64 "${@:4}"
+}
+
+@test "ranks that a launcher has started meet" {
+    port=$((20000 + RANDOM % 12000))
+    as_rank 1 2 $port >out1 2>err1 3>&- &
+    other=$!
+    correct as_rank 0 2 $port
+    wait $other
+    grep -qF "= 1 everywhere" <<<"$output"
+    [ ! -s out1 ]
+    [ ! -s err1 ]
+}
+
+@test "beside torchrun's own store they meet at the next port" {
+    port=$((20000 + RANDOM % 12000))
+    TORCHELASTIC_USE_AGENT_STORE=True as_rank 1 2 $port >out1 2>err1 3>&- &
+    other=$!
+    export TORCHELASTIC_USE_AGENT_STORE=False
+    correct as_rank 0 2 $((port + 1))
+    wait $other
+    [ ! -s err1 ]
+}
+
+@test "what a launcher leaves out or gets wrong is named" {
+    fails 2 "WORLD_SIZE is not" env RANK=0 "$allreduce"
+    fails 2 "LOCAL_RANK is not" env RANK=0 WORLD_SIZE=2 "$allreduce"
+    fails 2 "MASTER_PORT is not" env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 "$allreduce"
+    fails 2 "MASTER_ADDR is not" env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_PORT=2000 "$allreduce"
+    export MASTER_ADDR=127.0.0.1 MASTER_PORT=2000
+    fails 2 "WORLD_SIZE=two" env RANK=0 WORLD_SIZE=two LOCAL_RANK=0 "$allreduce"
+    fails 2 "RANK=2 in the environment: want a number from 0 to 1" env RANK=2 WORLD_SIZE=2 LOCAL_RANK=0 "$allreduce"
+    fails 2 "RANK=-1" env RANK=-1 WORLD_SIZE=2 LOCAL_RANK=0 "$allreduce"
+    fails 2 "RANK= in" env RANK= WORLD_SIZE=2 LOCAL_RANK=0 "$allreduce"
+    fails 2 "LOCAL_RANK=1" env RANK=0 WORLD_SIZE=2 LOCAL_RANK=1 "$allreduce"
+    fails 2 "MASTER_PORT=0" env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_PORT=0 "$allreduce"
+    fails 2 "--nproc 2: RANK is set" env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 "$allreduce" --nproc 2
+}
+
+# notices SED: the program with one thing wrong fails, and says so.
+notices() {
+    main=allreduce changed ./program 6 allreduce.c "$1"
+    run --separate-stderr timeout 60 ./program --check-only --nproc 3 --count 1000 --factor 64
+    if [ "$status" != 1 ] || [[ $stderr != *"rank 0): "*" elements or byte counts are wrong"* ]]; then
+        echo "not noticed: $1" && return 1
+    fi
+}
+
+@test "the checks notice a broken program" {
+    notices 's/if \(adding\)/if (adding \&\& step > 0)/'
+    notices 's/step < 2 \* \(n - 1\)/& - 1/'
+    notices 's/w->rank - step - 1/w->rank - step + 1/'
+    notices 's/(w->sent \+= count) \* sizeof \*from/\1/'
+    notices 's/(w->sent \+= 2 \* )\(w->size - 1\)/\1w->size/'
+    notices 's/(ncclBroadcast\(in, out, count, ncclFloat, )0/\11/'
+    notices 's/ncclAllGather\(in, out, count/& - 1/'
+    notices 's/(w->out, count, ncclFloat, )ncclSum/\1ncclMax/'
+}

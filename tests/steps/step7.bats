@@ -1,0 +1,596 @@
+#!/usr/bin/env bats
+# Step 7's trainer from outside: that it learns what step 1 learns however the model is cut and its parts are sent
+# around, that it holds and sends what the formulas say, and what it refuses. What should make it fail is tried on
+# copies of its sources with one thing changed.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+load ../helpers
+
+setup_file() {
+    need_train 02_multigpu_fork/train 03_multigpu_launcher/launch 03_multigpu_launcher/train 04_multinode/train 07_large_models/train
+    tiny_data "$BATS_FILE_TMPDIR/tiny"
+    set_variables
+    # step 7 with step5/count.c
+    compile "$BATS_FILE_TMPDIR/counted" -Wl,--wrap=nccl{AllGather,ReduceScatter,AllReduce} \
+        -Wl,--wrap={optimizer_step,report_epoch} "$root/tests/steps/step5/count.c" "$build/07_large_models/train.o"
+}
+
+set_variables() {
+    unset_job
+    unset NCCL_HOSTID CPU_DEVICE_CHAOS CPU_DEVICE_MEMORY
+    export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=4 OMP_NUM_THREADS=1
+    tiny=$BATS_FILE_TMPDIR/tiny
+    set_build
+    seven=$build/07_large_models/train
+    launch=$build/03_multigpu_launcher/launch
+    # No unit of this model divides into 4 shards.
+    options=(--data "$tiny" --hidden "6,14,22,10" --batch 120 --epochs 3 --seed 2 --log-every 1)
+}
+
+setup() {
+    mkdir "$BATS_TEST_TMPDIR/work" "$BATS_TEST_TMPDIR/meet" && cd "$BATS_TEST_TMPDIR/work" || return
+    set_variables
+    export TMPDIR=$BATS_TEST_TMPDIR/meet
+}
+
+# train RANKS PROGRAM OPTION...: the limit only ends what hangs.
+train() {
+    timeout 60 "$launch" --nproc-per-node "$1" "$2" "${options[@]}" "${@:3}" >out 2>err || { cat err && return 1; }
+}
+
+# saved FILE RANKS PROGRAM OPTION...: the parameters and the optimizer's state at the end.
+saved() {
+    rm -f "$1"
+    train "$2" "$3" --save full --snapshot "$1" "${@:4}"
+}
+
+# nodes COUNT RANKS PROGRAM OPTION...: on so many nodes, which this host pretends to be, with that many ranks each.
+nodes() {
+    local node port status=0 jobs=()
+    port=$(free_port)
+    for ((node = 0; node < $1; node++)); do
+        NCCL_HOSTID=node$node timeout 60 "$launch" --nnodes "$1" --node-rank $node --nproc-per-node "$2" \
+            --master-port "$port" "$3" "${options[@]}" "${@:4}" >out.$node 2>err.$node 3>&- &
+        jobs+=($!)
+    done
+    for ((node = 0; node < $1; node++)); do
+        wait "${jobs[node]}" || status=1
+    done
+    cp out.0 out
+    return $status
+}
+
+# by_hand PLACES OPTION...: without a launcher, which would end all ranks when one fails. A place is the rank, the
+# local rank and, if they are to know it, the ranks of the node. The last one has the options in odd, too. How they
+# end is in codes.
+by_hand() {
+    local place places pids=() port variables rank local_rank local_world more
+    read -ra places <<<"$1"
+    port=$(free_port)
+    codes=()
+    for place in "${places[@]}"; do
+        IFS=: read -r rank local_rank local_world <<<"$place"
+        variables=(RANK="$rank" LOCAL_RANK="$local_rank" ${local_world:+LOCAL_WORLD_SIZE="$local_world"})
+        more=()
+        [ "$rank" != $((${#places[@]} - 1)) ] || read -ra more <<<"${odd:-}"
+        env "${variables[@]}" WORLD_SIZE=${#places[@]} MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" \
+            timeout 20 "$seven" "${options[@]}" --join-timeout 10 "${@:2}" "${more[@]}" \
+            >"out.$rank" 2>"err.$rank" 3>&- &
+        pids[rank]=$!
+    done
+    for rank in "${!pids[@]}"; do
+        codes[rank]=0
+        wait "${pids[rank]}" || codes[rank]=$?
+    done
+}
+
+# one_line RANK CODE PATTERN: how it ended, and all that it said on stderr.
+one_line() {
+    if [ "${codes[$1]}" != "$2" ] || [ "$(wc -l <"err.$1")" != 1 ] || ! grep -qE -- "$3" "err.$1"; then
+        echo "rank $1 ended with ${codes[$1]}; wanted $2 and one line with: $3" && cat "err.$1" && return 1
+    fi
+}
+
+# Ranks, strategy, prefetch, overlap, recompute, accumulate, unit-bytes, optimizer, clip, hidden. Every pair of
+# values of two columns is in some row. Units of 1400 bytes have one or several layers, those of a million have all.
+# In the second model a layer has 3 parameters.
+runs="\
+1 full 0 1 0 2 1400    adam  0    21,2,1,9
+1 grad 0 0 1 5 0       adamw 0.03 21,2,1,9
+1 grad 1 1 1 1 1000000 adamw 0    21,2,1,9
+1 none 1 1 1 2 0       sgd   0.03 6,14,22,10
+2 full 1 1 0 1 1000000 sgd   0.03 6,14,22,10
+2 grad 1 0 0 5 1400    adam  0    21,2,1,9
+2 none 0 0 1 2 0       adamw 0    21,2,1,9
+3 full 0 0 0 1 0       adamw 0    21,2,1,9
+3 grad 1 1 1 2 1400    sgd   0.03 6,14,22,10
+3 none 0 0 1 2 1000000 sgd   0.03 21,2,1,9
+3 none 1 0 0 5 1000000 adam  0.03 21,2,1,9
+4 full 0 1 1 5 1000000 sgd   0    6,14,22,10
+4 full 1 0 1 2 0       adam  0    6,14,22,10
+4 grad 0 1 1 5 1400    adamw 0.03 6,14,22,10
+4 none 1 0 0 1 1400    adam  0    21,2,1,9"
+
+# Adam divides what is almost zero by what is almost zero: with a large rate, a rounding error would be a step.
+declare -A rates=([sgd]="--lr 0.01" [adam]="--lr 0.0001 --weight-decay 0.1"
+    [adamw]="--lr 0.0001 --weight-decay 10")
+
+# learns PROGRAM: in each of these runs what step 1 learns, or, as step 1 cannot clip, what step 7 learns alone.
+# What remains is rounding: sums of some hundred floats in another order differ by 1e-6 of their size at most, and
+# same_curve allows ten times that in the losses, which change by more than that in every step.
+learns() {
+    local run ranks strategy prefetch overlap recompute accumulate unit_bytes optimizer clip hidden right
+    while read -r run; do
+        read -r ranks strategy prefetch overlap recompute accumulate unit_bytes optimizer clip hidden <<<"$run"
+        right=right.$optimizer.$clip.$hidden
+        read -ra same <<<"--hidden $hidden --optimizer $optimizer ${rates[$optimizer]}"
+        if [ ! -e "$right" ]; then
+            read -ra alone <<<"$([ "$clip" = 0 ] && echo "$TRAIN" || echo "$seven --strategy none --clip $clip")"
+            "${alone[@]}" "${options[@]}" "${same[@]}" --csv "$right"
+        fi
+        train "$ranks" "$1" "${same[@]}" --csv csv --clip "$clip" --strategy "$strategy" --prefetch "$prefetch" \
+            --overlap "$overlap" --recompute "$recompute" --accumulate "$accumulate" --unit-bytes "$unit_bytes" ||
+            return
+        same_curve "$right" csv || {
+            echo "in: $run"
+            return 1
+        }
+    done <<<"$runs"
+}
+
+@test "the runs below have every pair of options" {
+    awk '{
+            for (i = 1; i <= NF; i++) {
+                value[i, $i]
+                for (j = 1; j < i; j++)
+                    pair[i, $i, j, $j]
+            }
+        }
+        END {
+            for (v in value)
+                for (w in value)
+                    if (substr(v, 1, index(v, SUBSEP)) > substr(w, 1, index(w, SUBSEP))) {
+                        missing += !((v, w) in pair) && !((w, v) in pair)
+                        pairs++
+                    }
+            print pairs " pairs, missing: " missing + 0
+            exit missing || pairs < 200
+        }' <<<"$runs"
+}
+
+@test "any number of ranks learns what step 1 learns, with every strategy and pair of options" {
+    learns "$seven"
+}
+
+@test "a sum, a sample or a layer that is left out changes the curve" {
+    for change in 'train.c:s/k\+\+, first \+= rows\)/k++)/' 'units.h:s/add_to\(sums, piece.*/(void)0;/' \
+        'train.c:s/(ncclAllReduce\(t->squares, t->squares, )1/\10/' \
+        'train.c:s/run_layers\(t, u, u->first_layer, i, rows\)/(void)0/'; do
+        changed ./program 7 "${change%%:*}" "${change#*:}"
+        run ! learns ./program
+        [[ ${lines[-1]} == in:* || $output == *"not finite"* ]]
+    done
+}
+
+@test "how the parts are sent around changes no bit" {
+    options+=(--max-steps 8)
+    while read -r ranks more; do
+        read -ra same <<<"$more"
+        saved right "$ranks" "$seven" "${same[@]}"
+        for other in "--prefetch 0" "--overlap 0" "--recompute 1" "--strategy grad" \
+            "--strategy grad --prefetch 0 --overlap 0 --recompute 1"; do
+            read -ra differently <<<"$other"
+            saved got "$ranks" "$seven" "${same[@]}" "${differently[@]}"
+            cmp right got
+        done
+    done <<'END'
+2 --unit-bytes 1400
+3 --precision bf16 --unit-bytes 1400 --hidden 21,2,1,9
+4 --optimizer adamw --weight-decay 1 --accumulate 2 --unit-bytes 1400
+4 --clip 0.03
+END
+    saved got 4 "$seven" "${same[@]}" --seed 3
+    run ! cmp -s right got
+}
+
+@test "random delays change no bit" {
+    options+=(--max-steps 8)
+    seed=0
+    while read -r ranks more; do
+        read -ra same <<<"$more"
+        saved right "$ranks" "$seven" "${same[@]}"
+        for _ in 1 2; do
+            CPU_DEVICE_CHAOS=$((++seed)) saved got "$ranks" "$seven" "${same[@]}"
+            cmp right got
+        done
+    done <<'END'
+4 --strategy full
+3 --strategy grad --accumulate 2 --clip 0.03
+2 --strategy none --accumulate 3 --optimizer adam
+2 --strategy full --precision bf16 --recompute 1 --unit-bytes 1400
+END
+}
+
+@test "random delays find a wait that was forgotten" {
+    saved right 3 "$seven"
+    for change in '/void fetch_unit/,/^}/s/cudaStreamWaitEvent\(.*\)\);/cudaSuccess);/' \
+        '/void gather_unit/,/^}/s/ comm_waits\(f\)/ (void)0/' \
+        '/void scatter_unit/,/^}/s/ comm_waits\(f\)/ (void)0/'; do
+        changed ./program 7 units.h "$change"
+        found=0
+        for seed in {1..20}; do
+            if ! CPU_DEVICE_CHAOS=$seed saved got 3 ./program || ! cmp right got; then
+                found=1
+                break
+            fi
+        done
+        [ $found = 1 ]
+    done
+}
+
+# floats FILE: the 822 parameters in a snapshot, a line each.
+floats() {
+    tail -c +233 "$1" | head -c $((4 * 822)) | od -An -v -w4 -tf4
+}
+
+@test "--clip: a step as long as it allows, and none that does not bite" {
+    # Without momentum a step is the rate times the gradients, all of which are longer than 0.01. With bfloat16,
+    # what was in a buffer before must not become a part of the norm.
+    while read -r ranks more; do
+        read -ra same <<<"$more"
+        for steps in 4 5; do
+            saved $steps "$ranks" "$seven" --lr 1 --momentum 0 --clip 0.01 --max-steps $steps --strategy "${same[@]}"
+        done
+        paste <(floats 4) <(floats 5) | awk '{ sum += ($1 - $2) ^ 2 }
+            END { length_of_step = sqrt(sum); print length_of_step
+                exit NR != 822 || (length_of_step - 0.01) ^ 2 > (1e-3 * 0.01) ^ 2 }'
+    done <<'END'
+1 none
+2 none
+3 full
+4 full
+4 grad
+3 full --precision bf16
+4 grad --precision bf16
+END
+    # A factor of 1 changes no bit.
+    saved never 3 "$seven"
+    saved got 3 "$seven" --clip 1000
+    cmp never got
+    saved got 3 "$seven" --clip 0.01
+    run ! cmp -s never got
+}
+
+@test "hybrid: shards on a node, replicas on others; one node is full, nodes of one rank are none" {
+    "$TRAIN" "${options[@]}" --lr 0.01 --csv right
+    for more in "" "--unit-bytes 1400 --recompute 1 --prefetch 0" "--accumulate 5"; do
+        read -ra differently <<<"$more"
+        nodes 2 2 "$seven" --strategy hybrid --lr 0.01 --csv csv "${differently[@]}"
+        same_curve right csv
+    done
+    saved alone 1 "$seven" --clip 0.01 --csv right
+    nodes 2 2 "$seven" --strategy hybrid --clip 0.01 --csv csv
+    same_curve right csv
+    for shape in "1 4 full" "4 1 none"; do
+        read -r count ranks strategy <<<"$shape"
+        rm -f got
+        nodes "$count" "$ranks" "$seven" --strategy hybrid --save full --snapshot got
+        saved right 4 "$seven" --strategy "$strategy"
+        cmp right got
+    done
+}
+
+@test "replicas that are not the same are found out" {
+    changed ./program 7 train.c 's/^( *)optimizer_step.*/\1if (t->rank == 3 \&\& steps_done(t) == 7)\
+\1    CUDA_CHECK(cudaMemsetAsync(t->fsdp.parameters + t->fsdp.count - 3, 1, 1, t->stream));\
+&/'
+    run ! nodes 2 2 ./program --strategy hybrid --epochs 3
+    grep -qE '^error \(.*, rank [13]\): epoch 2: the parameters are not those of the other ranks$' err.*
+    grep -q '^epoch 1/3 .*accuracy' out
+    run ! grep '^epoch 2/3 .*accuracy' out
+    run ! nodes 4 1 ./program --strategy none
+    grep -qE '^error \(.*, rank [0-3]\): epoch 2: the parameters are not those of the other ranks$' err.*
+    # Nobody else has these.
+    train 4 ./program --strategy full
+}
+
+@test "hybrid wants to know the nodes, and ranks that are numbered node by node" {
+    by_hand "0:0 1:1 2:0 3:1" --strategy hybrid
+    for rank in 0 1 2 3; do
+        one_line $rank 2 "--strategy hybrid: torchrun's variables do not say how many ranks this node has;"
+    done
+    # Others do not need it.
+    by_hand "0:0 1:1 2:2" --strategy full
+    [ "${codes[*]}" = "0 0 0" ]
+    # Round and round.
+    by_hand "0:0:2 1:0:2 2:1:2 3:1:2" --strategy hybrid --join-timeout 1
+    for rank in 1 2; do
+        one_line $rank 2 "--strategy hybrid: want as many ranks on every node, numbered node by node;"
+    done
+    for rank in 0 3; do
+        one_line $rank 1 "--join-timeout"
+    done
+    # Two, and one.
+    by_hand "0:0:2 1:1:2 2:0:1" --strategy hybrid --join-timeout 1
+    for rank in 0 1; do
+        one_line $rank 2 "--strategy hybrid: want as many ranks on every node, numbered node by node;"
+    done
+    one_line 2 1 "--join-timeout"
+    by_hand "0:0:2 1:1:2 2:0:1 3:0:1" --strategy hybrid
+    for rank in 0 1 2 3; do
+        one_line $rank 1 "rank [23] on .* has \"1 shards\", rank 0 has \"2 shards\""
+    done
+}
+
+# right_costs WORLD RANKS_OF_A_NODE OPTION...: the table in out is what the formulas here make of these options.
+right_costs() {
+    local i shards name
+    local -A o=([hidden]="6,14,22,10" [strategy]=full [precision]=fp32 [optimizer]=sgd [accumulate]=1
+        [unit-bytes]=0 [recompute]=0 [clip]=0)
+    for ((i = 3; i < $#; i += 2)); do
+        name=${!i}
+        o[${name#--}]=${*:i+1:1}
+    done
+    shards=$1
+    [ "${o[strategy]}" != hybrid ] || shards=$2
+    [ "${o[strategy]}" != none ] || shards=1
+    awk -v N="$shards" -v R=$(($1 / shards)) -v rows=$((120 / $1 / o[accumulate])) -v hidden="${o[hidden]}" \
+        -v strategy="${o[strategy]}" -v optimizer="${o[optimizer]}" -v precision="${o[precision]}" \
+        -v parts="${o[accumulate]}" -v unit_bytes="${o["unit-bytes"]}" -v recompute="${o[recompute]}" \
+        -v clip="${o[clip]}" -v scratch="$(sed -n 's/^  peak.* and scratch //p' out)" '
+        function max(a, b) { return a > b ? a : b }
+        BEGIN {
+            keep = strategy == "grad"
+            states = optimizer == "sgd" ? 1 : 2
+            size = precision == "fp32" ? 4 : 2
+            layers = split("8," hidden ",10", width, ",") - 1
+            for (i = 1; i <= layers; i++) {
+                parameters = width[i + 1] * (width[i] + 1)
+                if (i == 1 || 4 * (unit[units] + parameters) > unit_bytes)
+                    units++
+                P += parameters
+                unit[units] += parameters
+                last[units] = width[i + 1]
+                layers_of[units]++
+                all += width[i + 1]
+                widest = max(widest, width[i + 1])
+            }
+            for (u = 1; u <= units; u++) {
+                piece = int((unit[u] + N - 1) / N)
+                own += piece
+                buffer[u % 2] = max(buffer[u % 2], 4 * N * piece)
+                ends += last[u]
+                inner = max(inner, layers_of[u] - 1)
+            }
+            gathered = N == 1 && size == 4 && parts == 1 ? 0 : keep ? 4 * N * own : buffer[0] + buffer[1]
+            # The batch, what layers make of it, two gradients; a label each; lanes, and their four sums.
+            floats = 8 + (recompute ? ends + inner * widest : all) + 2 * widest
+            active = (4 * floats + 1) * rows + 24 * 1025 + 8
+            if (size == 4)
+                scratch = clip ? 8 * 262144 : 0
+            # 740 images of 8 pixels, their labels, the order of 640.
+            peak = (8 + 4 * states) * own + gathered + active + 740 * 9 + 640 * 4 + scratch
+            sent = parts * ((keep ? 1 : 2) * size + 4) * own * (N - 1) + 2 * 4 * own * (R - 1) / R
+            printf "P %d parameters with %d N %d R %d\n", N * own, N * own - P, N, R
+            printf "parameters %d\ngradients %d\noptimizer %d\n", 4 * own, 4 * own, 4 * states * own
+            printf "gathered %d\nactivations %d\npeak %d\nsent %.0f\n", gathered, active, peak, sent
+        }' >right
+    sed -nE 's/^costs of a rank in bytes: P = (.*) of padding, N = ([0-9]+) .*, R = ([0-9]+) .*/P \1 N \2 R \3/p
+        s/^  ([a-z]+|sent a step) +([0-9]+) +([0-9]+)  .*/\1 \2 \3/p' out |
+        sed 's/sent a step/sent/; s/ \([0-9]*\) \1$/ \1/' >got # measured and computed, once
+    diff right got && [ "$(wc -l <got)" = 8 ]
+}
+
+@test "a rank holds and sends what the formulas say" {
+    while IFS='|' read -r counts more; do
+        read -ra same <<<"$more"
+        for strategy in full grad none; do
+            for ranks in $counts; do
+                train "$ranks" "$seven" --epochs 1 --strategy $strategy "${same[@]}"
+                right_costs "$ranks" "$ranks" --strategy $strategy "${same[@]}"
+            done
+        done
+    done <<'END'
+1 2 3 4|
+1 4|--accumulate 5 --optimizer adam --unit-bytes 1400 --recompute 1
+1 3|--precision bf16 --accumulate 2 --hidden 21,2,1,9
+1 2|--unit-bytes 1000000 --clip 1 --optimizer adamw
+END
+    # Within an epoch, and without a step.
+    train 4 "$seven" --max-steps 7 --snapshot s
+    right_costs 4 4
+    train 4 "$seven" --max-steps 7 --snapshot s
+    grep -q '; nothing is left to do$' out
+    run ! right_costs 4 4
+    [ "$(grep '^[<>]' <<<"$output" | cut -d' ' -f 2)" = sent ]
+    for more in "--accumulate 2 --unit-bytes 1400" "--precision bf16 --optimizer adam"; do
+        read -ra same <<<"$more"
+        nodes 2 2 "$seven" --strategy hybrid "${same[@]}"
+        right_costs 4 2 --strategy hybrid "${same[@]}"
+    done
+}
+
+# row KIND: of the table in out.
+row() {
+    awk -v kind="$1" '$1 == kind { print $2 }' out
+}
+
+@test "at four ranks a rank holds a quarter, and two units" {
+    for strategy in none full; do
+        train 4 "$seven" --epochs 1 --optimizer adam --strategy $strategy
+        declare $strategy=$(($(row parameters) + $(row gradients) + $(row optimizer) + $(row gathered)))
+    done
+    padding=$(sed -n 's/^costs.* with \([0-9]*\) of padding.*/\1/p' out)
+    [ "$padding" = 10 ]
+    # The two largest units have 330 and 230 parameters, and padding of 2 each.
+    # shellcheck disable=SC2154
+    [ "$full" -le $((none / 4 + 4 * padding + 4 * (332 + 232))) ]
+    [ "$none" = $((16 * 822)) ]
+}
+
+# sends COUNT: that many lines in the log, all with the bytes in the table.
+sends() {
+    [ "$(sort log | uniq -c | xargs)" = "$1 $(sed -n 's/^  sent a step *\([0-9]*\) .*/\1/p' out)" ]
+}
+
+@test "NCCL is given what the table says, in every step of every rank" {
+    export COUNT_LOG=$PWD/log
+    for more in full grad none "full --accumulate 5" "none --accumulate 5" "grad --precision bf16" \
+        "full --unit-bytes 1400 --recompute 1 --clip 0.01"; do
+        read -ra same <<<"$more"
+        for ranks in 3 4; do
+            rm -f log
+            train $ranks "$BATS_FILE_TMPDIR/counted" --max-steps 8 --strategy "${same[@]}"
+            sends $((8 * ranks))
+        done
+    done
+    rm log
+    nodes 2 2 "$BATS_FILE_TMPDIR/counted" --max-steps 8 --strategy hybrid --accumulate 5
+    sends 32
+}
+
+# near STEPS BAND CSV CSV: the same steps, so many, with losses no farther apart than this.
+near() {
+    paste -d, "$3" "$4" | awk -F, -v wanted="$1" -v band="$2" 'NR > 1 && $2 != "" {
+            steps++
+            if ($1 != $8 || ($2 - $9) ^ 2 > band ^ 2) {
+                print "differs: " $0
+                wrong = 1
+            }
+        }
+        END { exit wrong || steps != wanted }'
+}
+
+# images_train RANKS OPTION...: on images that can be learnt.
+images_train() {
+    train "$1" "$seven" --data synthetic --hidden 48,32 --batch 600 --epochs 1 --max-steps 20 "${@:2}"
+}
+
+@test "bfloat16 learns what float learns, but for its rounding, and the same on any number of ranks" {
+    images_train 1 --csv float
+    awk -F, 'NR == 2 { exit !($2 > 2.2) }' float
+    awk -F, 'NR == 21 { exit !($2 < 0.1) }' float
+    images_train 1 --precision bf16 --csv right
+    # Neighbours in bfloat16 are up to 2^-7 apart, and rounding errs by half of that, up or down; so the loss
+    # should move by less than 2^-8 of what it is for a model that knows nothing, ln 10.
+    near 20 0.009 float right
+    run ! near 20 0.00001 float right
+    # In fewer than one of a thousand weights, another order of sums makes it round the other way.
+    for ranks in 2 3 4; do
+        images_train $ranks --precision bf16 --csv got
+        near 20 0.0005 right got
+    done
+    images_train 3 --precision bf16 --csv got --strategy none --accumulate 2
+    near 20 0.0005 right got
+}
+
+@test "bfloat16 learns MNIST" {
+    [ -e "$root/data/mnist/train-images-idx3-ubyte.gz" ] || [ -e "$root/data/mnist/train-images-idx3-ubyte" ] ||
+        skip "no MNIST here: make data fetches it"
+    timeout 120 "$launch" --nproc-per-node 2 "$seven" --data "$root/data/mnist" --hidden 512 --epochs 3 \
+        --precision bf16 --csv csv
+    tail -n 1 csv
+    tail -n 1 csv | awk -F, '{ exit !($1 == 1404 && $6 >= 97.5) }'
+}
+
+@test "any number of test images is shared among any number of ranks" {
+    mkdir few
+    cp "$tiny"/train-* few
+    while read -r count more; do
+        { idx_header "$count" 2 4 && seq -f %07g "$count"; } >few/t10k-images-idx3-ubyte
+        { idx_header "$count" && seq "$count" | sed 's/.*\(.\)/\1/' | tr -d '\n' | tr 0-9 '\000-\011'; } \
+            >few/t10k-labels-idx1-ubyte
+        "$TRAIN" "${options[@]}" --data few --lr 0.01 --csv right >/dev/null
+        read -ra differently <<<"$more"
+        for ranks in 2 3 4; do
+            train $ranks "$seven" --data few --lr 0.01 --csv csv "${differently[@]}"
+            same_curve right csv
+        done
+    done <<'END'
+1
+2 --strategy grad
+3 --strategy none --unit-bytes 1400
+7 --accumulate 10
+50 --accumulate 10 --prefetch 0
+END
+}
+
+@test "a model that is too large for step 4 trains on four ranks" {
+    export CPU_DEVICE_MEMORY=10M
+    large=(--hidden "1000,1000" --optimizer adam --epochs 1)
+    refused='^error \(.*, rank [0-3]\): .*out of device memory: asked for 8.2 MB of optimizer, 2.3 MB of 10.5 MB '
+    run ! train 4 "$build/04_multinode/train" "${large[@]}"
+    grep -qE "$refused" err
+    run ! train 4 "$seven" --strategy none "${large[@]}"
+    grep -qE "$refused" err
+    train 4 "$seven" "${large[@]}" --csv csv
+    [ "$(row peak)" -lt 10000000 ]
+    unset CPU_DEVICE_MEMORY
+    "$build/04_multinode/train" "${options[@]}" "${large[@]}" --csv right
+    near 5 0.001 right csv
+}
+
+@test "what no rank can do is refused by each of them in one line" {
+    while IFS='|' read -r more text; do
+        read -ra wrong <<<"$more"
+        by_hand "0:0 1:1 2:2" "${wrong[@]}"
+        for rank in 0 1 2; do
+            one_line $rank 2 "$text.*--help lists the options$"
+        done
+    done <<'END'
+--strategy zero|--strategy zero: the strategies are: full, grad, hybrid, none;
+--precision fp16|--precision fp16: want fp32 or bf16;
+--save half|--save half: want sharded or full;
+--batch 121|--batch 121 does not divide into 3 ranks x 1 parts; 120 and 123 do;
+--accumulate 7|--batch 120 does not divide into 3 ranks x 7 parts; 105 and 126 do;
+--accumulate 50|--batch 120 does not divide into 3 ranks x 50 parts; 150 and 300 do;
+--accumulate 0|--accumulate 0: want a number from 1
+--clip -1|--clip -1: want a number from 0
+--prefetch 2|--prefetch 2: want a number from 0 to 1
+--recompute yes|--recompute yes: want a whole number
+--unit-bytes 1K|--unit-bytes 1K: want a whole number
+END
+}
+
+@test "ranks with different options do not begin, and all say which ranks and options differ" {
+    while IFS='|' read -r name value other; do
+        odd="--$name $other" by_hand "0:0 1:1 2:2" "--$name" "$value"
+        for rank in 0 1 2; do
+            one_line $rank 1 \
+                "rank 2 on [^ ]+ has \"--$name ${other}\", rank 0 has \"--$name ${value}\": do all"
+        done
+    done <<'END'
+strategy|full|grad
+precision|fp32|bf16
+accumulate|1|2
+unit-bytes|0|1400
+prefetch|1|0
+clip|0.5|0
+save|full|sharded
+optimizer|adam|adamw
+END
+}
+
+@test "without --snapshot the host needs no room for the model" {
+    widths=$(yes 65536 | head -n 16 | paste -sd,) # with Adam, 774 GB
+    too_large() { # PROGRAM OPTION...
+        ulimit -v 50000000
+        "$1" --data synthetic --hidden "$widths" --optimizer adam "${@:2}"
+    }
+    for program in 01_single_gpu 02_multigpu_fork 03_multigpu_launcher 04_multinode 07_large_models; do
+        run too_large "$build/$program/train"
+        [[ $output == *"out of device memory: asked for 257.9 GB of parameters"* ]] || { echo "$program: $output" && return 1; }
+    done
+    fails 1 "no memory for a snapshot" too_large "$seven" --snapshot file
+}
+
+@test "make demo-fsdp counts GPUs, not their parts" {
+    mkdir bin 07_large_models
+    ln -s ../build/gpu/07_large_models/train 07_large_models/train
+    cat >bin/nvidia-smi <<'SCRIPT'
+#!/bin/sh
+[ "$1" = -L ] || exec echo 81559
+printf '%s\n' "GPU 0: Some GPU (UUID: GPU-1)" "  MIG 1g.10gb     Device  0: (UUID: MIG-2)" "  MIG 1g.10gb     Device  1: (UUID: MIG-3)"
+SCRIPT
+    chmod +x bin/nvidia-smi
+    PATH=$PWD/bin:$PATH fails 1 "there is only one GPU" "$root/tools/demo_fsdp.sh"
+}

@@ -1,0 +1,430 @@
+#!/usr/bin/env bats
+# bats file_tags=test-all
+# Other launchers start our trainer, and our launcher starts other programs: torchrun, PyTorch's DDP, Open MPI and
+# MPICH are the real ones, and a test without its own is skipped.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+load ../helpers
+
+setup_file() {
+    need_train 02_multigpu_fork/train 03_multigpu_launcher/train 03_multigpu_launcher/launch 04_multinode/train \
+        06_allreduce_demo/allreduce
+    tiny_data "$BATS_FILE_TMPDIR/tiny"
+    export torch_is_missing mpirun
+    torch_is_missing=$(/usr/bin/python3 -c 'import torch.distributed.run' 2>&1 | tail -n 1)
+    for mpirun in mpirun.openmpi mpirun ""; do # mpirun may be MPICH's
+        [[ $("${mpirun:-true}" --version 2>&1) != *@(Open MPI|OpenRTE)* ]] || break
+    done
+    setup
+    run_tiny "$TRAIN" --log-every 1 --csv "$BATS_FILE_TMPDIR/one"
+}
+
+setup() {
+    mkdir -p "$BATS_TEST_TMPDIR/work" "$BATS_TEST_TMPDIR/tmp" && cd "$BATS_TEST_TMPDIR/work" || return
+    local other
+    mapfile -t other < <(compgen -e | grep -E '^(RANK$|WORLD_SIZE$|[A-Z]*(LOCAL|GROUP|ROLE|MASTER)_|CPU_|CUDA_V|MPI|NCCL_|OMP|PALS|PMI|SLURM|TORCH)')
+    [ ${#other[@]} = 0 ] || unset "${other[@]}"
+    # Without PYTHONCOERCECLOCALE Python itself may add a variable to its environment.
+    export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=4 OMP_NUM_THREADS=1 TMPDIR=$BATS_TEST_TMPDIR/tmp
+    export PYTHONCOERCECLOCALE=0 PYTHONDONTWRITEBYTECODE=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    build=${TRAIN%/01_single_gpu/train}
+    three=$build/03_multigpu_launcher/train
+    four=$build/04_multinode/train
+    allreduce=$build/06_allreduce_demo/allreduce
+    launch=$build/03_multigpu_launcher/launch
+    tiny=$BATS_FILE_TMPDIR/tiny
+    one=$BATS_FILE_TMPDIR/one # the curve of step 1
+    torchrun=(/usr/bin/python3 "$BATS_TEST_DIRNAME/torchrun/torchrun.py" --monitor_interval 0.1)
+    ddp=(/usr/bin/python3 "$BATS_TEST_DIRNAME/torchrun/ddp.py")
+    open_mpi=("$mpirun" --oversubscribe)
+}
+
+# What a failed test has left.
+teardown() {
+    local environ
+    for environ in $(processes); do
+        environ=${environ#/proc/}
+        kill -9 "${environ%/environ}" 2>/dev/null || true
+    done
+}
+
+need_torch() {
+    [ -z "$torch_is_missing" ] || skip "/usr/bin/python3 has no torchrun: $torch_is_missing"
+}
+
+need_open_mpi() {
+    [ -n "$mpirun" ] || skip "no Open MPI here"
+}
+
+need_hydra() {
+    command -v mpiexec.hydra >/dev/null || skip "no MPICH here: no mpiexec.hydra"
+}
+
+# Three epochs of five steps on the tiny images; the limit only ends what hangs.
+run_tiny() {
+    timeout 60 "$1" --data "$tiny" --hidden 8,8 --batch 120 --epochs 3 "${@:2}"
+}
+
+# The environments of this test's processes; torchrun's children inherit no pipe to tell them by.
+processes() ( # [VARIABLE=VALUE]
+    mark=TMPDIR=$TMPDIR
+    unset TMPDIR # or this would find itself
+    grep -lzxsF "$mark" /proc/[0-9]*/environ | xargs -r grep -lzxsF "${1:-$mark}"
+)
+
+no_process() {
+    [ -z "$(processes)" ]
+}
+
+# Neither processes nor files but for these in the working folder, and the folders that torchrun always leaves.
+leaves() { # FILE...
+    for _ in {1..100}; do
+        ! no_process || break
+        sleep 0.03
+    done
+    no_process || { echo "left: $(processes)" && return 1; }
+    [ -z "$(find "$TMPDIR" -mindepth 1 -maxdepth 1 ! -name 'torchelastic_*')" ] || { ls -A "$TMPDIR" && return 1; }
+    [ "$(echo *)" = "$*" ] || { ls && return 1; }
+}
+
+# All processes of the job end soon, and the launcher with this code; !0 is any other than 0.
+ends() { # CODE
+    local code=0
+    until_true 10 no_process
+    exec {alive}<&-
+    wait "$pid" || code=$?
+    # shellcheck disable=SC2053 # $1 is a pattern
+    [[ $code = $1 ]] || { echo "ended with $code" && cat err && return 1; }
+}
+
+# A number such that this port and the next are free; what asks for any port gets one from 32768 on.
+choose_port() {
+    port=$((20000 + RANDOM % 12000))
+    while (: <>/dev/tcp/127.0.0.1/$port) 2>/dev/null || (: <>/dev/tcp/127.0.0.1/$((port + 1))) 2>/dev/null; do
+        port=$((20000 + RANDOM % 12000))
+    done
+}
+
+# The ways in which torchrun brings its ranks together: at a port that it is told, or at one that it finds.
+static() {
+    choose_port
+    timeout 60 "${torchrun[@]}" --master_addr 127.0.0.1 --master_port $port "$@"
+}
+
+standalone() {
+    timeout 60 "${torchrun[@]}" --standalone "$@"
+}
+
+# learns RANKS LAUNCHER COMMAND...: the command starts so many ranks, who learn what step 1 learns.
+learns() {
+    "${@:3}" "$three" --data "$tiny" --hidden 8,8 --batch 120 --epochs 3 --log-every 1 --csv csv >out </dev/null
+    same_curve "$one" csv
+    [ "$(grep '^launcher' out | tr -d '\r')" = "launcher  $2's variables" ] # mpirun gives ranks a terminal
+    [ "$(grep '^ranks' out | tr -d '\r')" = "ranks     global batch 120 = $1 ranks x $((120 / $1))" ]
+    leaves csv out
+    rm csv out
+}
+
+# Training that would go on for ever.
+start_training() { # COMMAND...
+    start "$@" "$three" --data "$tiny" --hidden 8,8 --batch 120 --epochs 1000000 --csv csv --snapshot s
+}
+
+epochs() {
+    tail -n 2 csv 2>/dev/null | sed -nE 's/^[0-9]+,,([0-9]+),.*/\1/p' | tail -n 1
+}
+
+epochs_are_more_than() {
+    [ "$(epochs)" -gt "$1" ] 2>/dev/null
+}
+
+# rank RANK [NAME]: the pid of this rank, which its launcher tells it under this name.
+rank() {
+    local environ
+    environ=$(processes "${2:-RANK}=$1")
+    environ=${environ#/proc/}
+    echo "${environ%/environ}"
+}
+
+# undisturbed COMMAND...: a run without what happened to the one before has the same bits after as many epochs.
+undisturbed() {
+    grep -q 'told to stop by a signal; saved' out
+    timeout 60 "$@" "$three" --data "$tiny" --hidden 8,8 --batch 120 --epochs "$(epochs)" --save-every 1000000 \
+        --snapshot whole </dev/null
+    cmp s whole
+}
+
+# stops_and_saves COMMAND...: SIGUSR1 to the launcher reaches the ranks.
+stops_and_saves() {
+    start_training "$@"
+    until_true 20 epochs_are_more_than 2
+    kill -USR1 "$pid"
+    ends 0
+    undisturbed "$@"
+    leaves alive csv err out s whole
+}
+
+# ends_with_a_rank NAME COMMAND...: when a rank is killed, or fails itself, all end and so does the launcher.
+ends_with_a_rank() {
+    for rank in 0 1; do
+        start_training "${@:2}"
+        until_true 20 epochs_are_more_than 2
+        kill -9 "$(rank $rank "$1")"
+        ends '[!0]*'
+        rm -f s.tmp # of a save that the kill has cut short
+        leaves alive csv err out s
+        rm csv s
+    done
+    start "${@:2}" "$three" --data "$tiny" --hidden 8,8 --batch 120 --epochs 1000000 --csv /dev/full
+    ends '[!0]*'
+    grep -q 'rank 0): cannot write the --csv file: No space left' err
+    leaves alive err out
+}
+
+@test "torchrun's ranks learn what step 1 learns" {
+    need_torch
+    for way in static standalone; do
+        for ranks in 2 4; do
+            learns $ranks torchrun $way --nproc_per_node $ranks --no_python
+        done
+    done
+}
+
+@test "torchrun's ranks sum in step 6, beside its store and without" {
+    need_torch
+    for way in static standalone; do
+        $way --nproc_per_node 3 --no_python "$allreduce" --check-only --count 1003 --factor 64 >out
+        grep -qF '= 3 everywhere' out
+        [ "$(grep -c '^   wanted: .* #wrong 0$' out)" = 1 ]
+        [[ $(tail -n 1 out) == "sendrecv "* ]]
+        leaves out
+    done
+}
+
+@test "torchrun starts ranks again after a kill -9, and they get to the bits of an undisturbed run" {
+    need_torch
+    start_training "${torchrun[@]}" --standalone --max_restarts 2 --nproc_per_node 2 --no_python
+    for victim in 1 0; do
+        until_true 20 epochs_are_more_than "${before:-2}"
+        kill -9 "$(rank $victim)"
+        restarted() { [ -n "$(processes TORCHELASTIC_RESTART_COUNT=$((2 - victim)))" ]; }
+        until_true 20 restarted
+        before=$(epochs)
+    done
+    until_true 20 epochs_are_more_than "$before"
+    kill -USR1 "$(rank 1)"
+    ends 0
+    [ "$(grep -cE '^resumed   s: [0-9]+ epochs and 0 steps are done$' out)" = 2 ]
+    undisturbed "${torchrun[@]}" --standalone --nproc_per_node 2 --no_python
+    leaves alive csv err out s whole
+}
+
+@test "SIGTERM to torchrun stops and saves" {
+    need_torch
+    start_training "${torchrun[@]}" --standalone --nproc_per_node 2 --no_python
+    until_true 20 epochs_are_more_than 2
+    kill -TERM "$pid"
+    ends '[!0]*'
+    undisturbed "${torchrun[@]}" --standalone --nproc_per_node 2 --no_python
+    leaves alive csv err out s whole
+}
+
+@test "a DDP script gets the same losses under our launcher, under torchrun, and as one process" {
+    need_torch
+    losses=$("${ddp[@]}")
+    losses=${losses#*:}
+    [[ $losses =~ ^(\ [0-9]+\.[0-9]{9}){9}$ ]]
+    printf 'rank %d of 2:%s\n' 0 "$losses" 1 "$losses" >wanted
+    choose_port
+    for start in "timeout 60 $launch --nproc-per-node 2 --master-port $port" \
+        "timeout 60 $launch --nproc-per-node 2 --standalone" "static --nproc_per_node 2 --no_python"; do
+        $start "${ddp[@]}" >out
+        sort out | diff wanted -
+    done
+    leaves out wanted
+}
+
+@test "our launcher starts a DDP script again when a rank has died, and it goes on" {
+    need_torch
+    losses=$("${ddp[@]}")
+    for victim in 0 1; do
+        printf 'rank %d of 2:%s\n' 0 "${losses#*:}" 1 "${losses#*:}" >unsorted
+        printf 'rank %d resumes after 5 steps\n' 0 1 >>unsorted
+        sort unsorted >wanted
+        timeout 60 "$launch" --nproc-per-node 2 --max-restarts 1 "${ddp[@]}" state $victim 2>err >out
+        sort out | diff wanted -
+        grep -qE "rank $victim \(pid .* failed first, in attempt 0: signal 9" err
+        leaves err out state unsorted wanted
+        rm state
+    done
+    run ! timeout 60 "$launch" --nproc-per-node 2 "${ddp[@]}" state 1
+    [[ $output != *" of 2:"* ]]
+}
+
+# dumps FOLDER COMMAND...: the ranks write down their environments. bash sets _ to the path of the launcher.
+dumps() {
+    mkdir -p "$1"
+    timeout 30 env -u _ "${@:2}" "$BATS_TEST_DIRNAME/torchrun/dump.sh" "$1" 2>>err
+}
+
+# same_environments LINE...: these lines are all that the ranks' environments differ in, in every rank and attempt;
+# < is torchrun's, > is ours. What is made up for each run, or is a path, is WHATEVER.
+same_environments() {
+    local file
+    diff <(ls theirs) <(ls ours)
+    for file in theirs/*; do
+        LC_ALL=C comm -z -3 <(environment "$file") <(environment "ours/${file##*/}") |
+            sed -z 's/^[^\t]/< &/; s/^\t/> /' | tr '\0' '\n' | sort >differences
+        diff <(printf '%s\n' "$@" | sort) differences
+    done
+}
+
+environment() {
+    sed -zE "s/^(${made_up:-})=.+/\1=WHATEVER/; s/^(TORCHELASTIC_ERROR_FILE)=.+/\1=WHATEVER/" "$1" | LC_ALL=C sort -z
+}
+
+# Ours lets rank 0 listen at MASTER_PORT, and torchrun listens there itself, with a store, but for --standalone.
+store=('< TORCHELASTIC_USE_AGENT_STORE=True' '> TORCHELASTIC_USE_AGENT_STORE=False')
+# The first is where PyTorch's @record leaves a traceback for torchrun, and the second a setting of PyTorch.
+only_theirs=('< TORCHELASTIC_ERROR_FILE=WHATEVER' '< NCCL_ASYNC_ERROR_HANDLING=1')
+
+@test "ranks are told the same by our launcher and by torchrun, in every attempt" {
+    need_torch
+    unset OMP_NUM_THREADS
+    choose_port
+    dumps theirs "${torchrun[@]}" --nproc_per_node 3 --max_restarts 2 --rdzv_id some --master_addr 127.0.0.1 \
+        --master_port "$port" --no_python
+    dumps ours "$launch" --nproc-per-node 3 --max-restarts 2 --run-id some --master-addr 127.0.0.1 --master-port "$port"
+    [ "$(echo ours/*)" = "$(echo ours/{0,1}.{0,1,2})" ]
+    same_environments "${store[@]}" "${only_theirs[@]}"
+    grep -qzx OMP_NUM_THREADS=1 ours/1.2
+    leaves differences err ours theirs
+}
+
+@test "a single rank is told the same by our launcher and by torchrun" {
+    need_torch
+    unset OMP_NUM_THREADS
+    choose_port
+    dumps theirs "${torchrun[@]}" --rdzv_id some --master_addr 127.0.0.1 --master_port "$port" --no_python
+    dumps ours "$launch" --run-id some --master-addr 127.0.0.1 --master-port "$port"
+    [ "$(echo ours/*)" = ours/0.0 ]
+    same_environments "${store[@]}" "${only_theirs[@]}"
+    run ! grep -qz ^OMP_NUM_THREADS= ours/0.0
+    leaves differences err ours theirs
+}
+
+@test "with --standalone ranks are told the same by our launcher and by torchrun, and what the user has set stays" {
+    need_torch
+    export OMP_NUM_THREADS=3 NCCL_ASYNC_ERROR_HANDLING=0 NCCL_DEBUG=WARN EMPTY="" STRANGE=$'a=b\n\tRANK=9 \\ "é"'
+    # Those of a launcher that has started this one are replaced.
+    export RANK=7 LOCAL_RANK=7 WORLD_SIZE=9 MASTER_ADDR=no.such.host MASTER_PORT=1 TORCHELASTIC_USE_AGENT_STORE=True \
+        TORCHELASTIC_RESTART_COUNT=5 GROUP_RANK=3 ROLE_NAME=cook
+    dumps theirs "${torchrun[@]}" --standalone --nproc_per_node 2 --no_python
+    dumps ours "$launch" --standalone --nproc-per-node 2
+    [ "$(echo ours/*)" = "ours/0.0 ours/0.1" ]
+    made_up="MASTER_ADDR|MASTER_PORT|TORCHELASTIC_RUN_ID"
+    same_environments "${only_theirs[0]}"
+    for folder in ours theirs; do
+        for variable in OMP_NUM_THREADS NCCL_ASYNC_ERROR_HANDLING NCCL_DEBUG EMPTY STRANGE; do
+            tr '\0\n' '\n\f' <$folder/0.1 | grep -qxF "$variable=$(tr '\n' '\f' <<<"${!variable}" | head -c -1)"
+        done
+        for variable in MASTER_ADDR MASTER_PORT TORCHELASTIC_RUN_ID; do
+            [ "$(grep -hz "^$variable=." $folder/* | sort -zu | tr -cd '\0' | wc -c)" = 1 ]
+        done
+    done
+    leaves differences err ours theirs
+}
+
+@test "ranks of two nodes are told the same by our launcher and by torchrun" {
+    need_torch
+    export OMP_NUM_THREADS=""
+    choose_port
+    for node in 1 0; do
+        dumps theirs "${torchrun[@]}" --nnodes 2 --node_rank $node --nproc_per_node 2 --rdzv_id some \
+            --master_addr 127.0.0.1 --master_port "$port" --no_python 3>&- &
+    done
+    wait
+    for node in 1 0; do
+        dumps ours "$launch" --nnodes 2 --node-rank $node --nproc-per-node 2 --run-id some \
+            --master-addr 127.0.0.1 --master-port "$port" 3>&- &
+    done
+    wait
+    [ "$(echo ours/*)" = "$(echo ours/0.{0,1,2,3})" ]
+    same_environments "${store[@]}" "${only_theirs[@]}"
+    leaves differences err ours theirs
+}
+
+@test "Open MPI's ranks learn what step 1 learns" {
+    need_open_mpi
+    for ranks in 2 4; do
+        learns $ranks "Open MPI" timeout 60 "${open_mpi[@]}" -n $ranks
+        three=$four learns $ranks "Open MPI" timeout 60 "${open_mpi[@]}" -n $ranks
+    done
+}
+
+@test "under Open MPI, which gives ranks a terminal, progress is plain lines" {
+    need_open_mpi
+    # shellcheck disable=SC2016 # expanded there
+    timeout 60 "${open_mpi[@]}" -n 2 sh -c 'test -t 1 && exec "$0" "$@"' "$three" \
+        --data "$tiny" --hidden 8,8 --batch 120 --epochs 1 --log-every 1 >log
+    grep -q '^epoch 1/1  step 3/5  loss ' log
+    run ! grep -q $'\033' log
+}
+
+# Steps 2 and 6, which start their ranks themselves, say in one line how to start them, and end.
+refuse_several() { # COMMAND...
+    for program in "$build/02_multigpu_fork/train" "$allreduce"; do
+        run --separate-stderr timeout 20 "$@" -n 3 "$program"
+        [ "$status" = 2 ]
+        [ "$(grep -c 'has started this program 3 times' <<<"$stderr$output")" = 1 ]
+        grep -q "^error: mpi[a-z]* has started .*: start it once, as $program --nproc 3; " <<<"$stderr$output"
+        leaves '*'
+    done
+}
+
+@test "steps 2 and 6 are not started several times by Open MPI or MPICH" {
+    need_open_mpi
+    refuse_several "${open_mpi[@]}"
+    timeout 60 "$mpirun" -n 1 "$allreduce" --nproc 2 --check-only | grep '#wrong 0$'
+    need_hydra
+    refuse_several mpiexec.hydra
+}
+
+@test "two jobs of step 4 on one host under Open MPI do not meet each other" {
+    need_open_mpi
+    for job in 1 2; do
+        mkdir mpi$job # two mpiruns that start at the same moment cannot share their folder
+        TMPDIR=$PWD/mpi$job timeout 60 "${open_mpi[@]}" -n 2 "$four" --data "$tiny" --hidden 8,8 --batch 120 --epochs 3 --log-every 1 \
+            --csv csv$job >out$job </dev/null &
+        jobs[job]=$!
+    done
+    wait "${jobs[1]}"
+    wait "${jobs[2]}"
+    same_curve "$one" csv1
+    same_curve "$one" csv2
+}
+
+@test "a failing rank ends all of Open MPI's" {
+    need_open_mpi
+    ends_with_a_rank OMPI_COMM_WORLD_RANK "${open_mpi[@]}" -n 2
+}
+
+@test "SIGUSR1 to Open MPI's mpirun stops and saves" {
+    need_open_mpi
+    stops_and_saves "${open_mpi[@]}" -n 2
+}
+
+@test "MPICH's ranks learn what step 1 learns" {
+    need_hydra
+    learns 2 MPICH timeout 60 mpiexec.hydra -n 2
+    three=$four learns 2 MPICH timeout 60 mpiexec.hydra -n 2
+}
+
+@test "a failing rank ends all of MPICH's" {
+    need_hydra
+    ends_with_a_rank PMI_RANK mpiexec.hydra -n 2
+}
+
+@test "SIGUSR1 to MPICH's mpiexec stops and saves" {
+    need_hydra
+    stops_and_saves mpiexec.hydra -n 2
+}

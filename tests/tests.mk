@@ -1,0 +1,78 @@
+# What tests, measures and formats the course, beside `make test`. tests/README.md says where a test goes.
+.PHONY: unit-tests fuzz bench-step1 bench-step2 bench-collectives bench-launcher bench-watchdog bench-step5 test-cluster test-container format lint
+
+test-cluster: ## runs the Slurm and PBS job scripts on a simulated cluster of four nodes
+	@tools/deps.sh cluster
+	@tests/run.sh cluster/
+
+test-container: ## builds the contents of containers/cpu.def and runs step 4 in them on two nodes
+	@tools/deps.sh container
+	@TEST_CONTAINER=1 tests/run.sh cluster/container
+
+# Make builds the unit tests like the programs; those of the CPU device exist for it only. clang also compiles kernels.cu
+# for the host, so that a test can compare its formulas with the plain kernels without a GPU.
+UNIT_SOURCES := $(wildcard tests/unit/test_*.c) $(if $(filter cpu,$(DEVICE)),$(wildcard tests/device/test_*.c))
+LEFT_OUT := $(if $(shell command -v clang),,tests/unit/test_kernels_cu.c)
+UNIT_TESTS := $(patsubst %.c,$(BUILD)/%,$(filter-out $(LEFT_OUT),$(UNIT_SOURCES)))
+unit-tests: $(UNIT_TESTS)
+$(UNIT_TESTS): %: %.o $(BUILD)/common.a
+	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) -lcmocka -lm
+$(filter %/test_nccl_collectives %/test_nccl_sums,$(UNIT_TESTS)): $(BUILD)/tests/device/nccl_numbers.o
+$(filter $(BUILD)/tests/device/test_nccl_%,$(UNIT_TESTS)): $(addprefix $(BUILD)/tests/device/,nccl_ranks.o ranks.o)
+$(BUILD)/tests/unit/test_kernels_cu: $(BUILD)/tests/unit/kernels_cu.o
+$(BUILD)/tests/unit/kernels_cu.o: common/kernels.cu tests/unit/host_cuda.h $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(QUIET)clang -x c++ -include tests/unit/host_cuda.h -I. -Icpu_device/include -Wall -Wextra -Werror -MMD -MP -O1 -c $< -o $@
+
+fuzz: ## tests each file reader with random input for an hour (FUZZ_SECONDS=60: for a minute)
+	@tools/deps.sh fuzz
+	@tests/fuzz/run.sh $(or $(FUZZ_SECONDS),3600)
+
+bench-step1: ## compares step 1 with PyTorch and bare matrix products (ARGS="--rounds 2": faster; --accuracy: also 5 seeds)
+	@tools/deps.sh bench
+	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ programs build/cpu/tests/bench/sgemm
+	@/usr/bin/python3 -B tests/bench/step1.py build/cpu $(ARGS)
+bench-step2: ## compares step 2 with PyTorch DDP and step 1, and times communication (ARGS="--rounds 2": faster)
+	@tools/deps.sh bench
+	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ programs
+	@/usr/bin/python3 -B tests/bench/step2.py build/cpu $(ARGS)
+bench-collectives: ## times all-reduce on the CPU device beside Open MPI and a plain memory exchange
+	@tools/deps.sh bench
+	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ build/cpu/tests/bench/collectives build/cpu/tests/bench/exchange \
+		$$(command -v mpicc >/dev/null && echo build/cpu/tests/bench/mpi_allreduce)
+	@/usr/bin/python3 -B tests/bench/collectives.py build/cpu $(ARGS)
+bench-launcher: ## times the launcher beside torchrun
+	@tools/deps.sh bench
+	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ programs
+	@/usr/bin/python3 -B tests/bench/launcher.py build/cpu $(ARGS)
+bench-watchdog: ## times a collective on the host, with and without the watchdog of step 4
+	@$(MAKE) --no-print-directory -s DEVICE=$(DEVICE) QUIET=@ $(BUILD)/tests/bench/watchdog
+	@$(BUILD)/tests/bench/watchdog
+bench-step5: ## measures the speed of steps 5 and 7 beside step 4
+	@tools/deps.sh bench
+	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ programs
+	@/usr/bin/python3 -B tests/bench/step5.py build/cpu $(ARGS)
+
+BENCHMARKS := $(addprefix $(BUILD)/tests/bench/,sgemm exchange collectives watchdog)
+$(BENCHMARKS): %: %.o
+	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) $(NCCL_FLAGS) -lm
+$(BUILD)/tests/bench/exchange $(BUILD)/tests/bench/collectives: $(BUILD)/tests/bench/allreduce.o
+$(BUILD)/tests/bench/collectives: $(BUILD)/common.a
+$(BUILD)/tests/bench/watchdog: $(BUILD)/steps.a $(BUILD)/common.a
+$(BUILD)/tests/bench/exchange.o: private CFLAGS += -march=native # a bound may use all that is here
+$(BUILD)/tests/bench/mpi_allreduce: $(addprefix tests/bench/,mpi_allreduce.c allreduce.c allreduce.h) $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(QUIET)OMPI_CC='$(CC)' mpicc $(filter-out -MMD -MP,$(ALL_CFLAGS)) $(filter %.c,$^) -o $@
+
+C_SOURCES = $(shell find 0* common cpu_device tests -name '*.[ch]' -o -name '*.cu')
+format: ## formats the C sources
+	@tools/deps.sh format
+	@clang-format -i $(C_SOURCES)
+lint: ## checks the format of the C sources, the shell scripts and common mistakes
+	@tools/deps.sh lint
+	@clang-format --dry-run -Werror $(C_SOURCES)
+	@shellcheck tools/*.sh .ci/run slurm/site.sh pbs/site.sh tests/cluster/qsub \
+		$(shell find tests -name '*.sh' -o -name '*.bash' -o -name '*.bats')
+	@tools/lint_jobs.sh
+	@cppcheck --quiet --error-exitcode=1 --enable=warning,portability --inline-suppr \
+		--suppress=missingInclude --suppress=normalCheckLevelMaxBranches -I. -Icpu_device/include 0*/ common/ cpu_device/

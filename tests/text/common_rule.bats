@@ -1,0 +1,115 @@
+#!/usr/bin/env bats
+# What holds for the text of the sources: who may know what, how long files are, and how they look.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+load ../helpers
+
+setup() {
+    cd "$root" || return
+    mapfile -t sources < <(find 0*/ common cpu_device tests -name '*.[ch]' -o -name '*.cu')
+    mapfile -t common < <(find common -name '*.[ch]' -o -name '*.cu')
+    mapfile -t scripts < <(find tools tests .ci -type f \( -name '*.sh' -o -name '*.bash' -o -name '*.bats' \
+        -o -path .ci/run \))
+    [ ${#sources[@]} -gt 20 ]
+    [ ${#common[@]} -gt 10 ]
+    [ ${#scripts[@]} -gt 5 ]
+}
+
+# none PATTERN FILE...: no line matches; shows those that do.
+none() {
+    local found
+    found=$(grep -nHE "$@") || return 0
+    echo "$found" && return 1
+}
+
+@test "common/ knows one process only: no rank, world or NCCL" {
+    none -i '(^|[^a-z])(ranks?|world)([^a-z]|$)|nccl' "${common[@]}"
+}
+
+@test "no two modules have the same name, and each is a pair of contract and body" {
+    local body alone=''
+    [ "$(basename -a 0*/*.h common/*.h common/*/*.h cpu_device/*.h | sort | uniq -d)" = "" ]
+    [ "$(basename -a 0*/*.c common/*.c common/*/*.c | grep -vx train.c | sort | uniq -d)" = "" ]
+    for body in 0*/*.c; do
+        [[ $body == */@(train|launch|doctor|allreduce).c ]] || [ -e "${body%.c}.h" ] || alone+=" $body"
+    done
+    [ "$alone" = "" ] || { echo "no header:$alone" && return 1; }
+}
+
+@test "steps have no conditional code" {
+    none '^ *# *(if|el)' 0*/*.c
+}
+
+@test "ranks are muted, and stdout stays open for NCCL's log" {
+    none 'freopen|(fclose|dup2)\(.*(stdout|STDOUT)' 0*/*.[ch] common/{,*/}*.c
+    none '(^|[^a-z])(printf|puts|putchar)\(' 0*/train.c 06_allreduce_demo/*.[ch]
+}
+
+@test "step 1 and common/ stay short" {
+    [ "$(wc -l <01_single_gpu/train.c)" -le 290 ]
+    # 950 for steps 1 to 4; Adam, bfloat16, accumulation and clipping, and snapshots in shards for step 5; 80 for
+    # progress that is reported by time and fits the terminal; 50 for sums with a fixed order;
+    # 50 for programs that take the CPU device where there is no GPU; 100 for the options of all steps and their list;
+    # 200 for tables of models, optimizers and schedules, dropout, and channels; a tenth is free
+    [ "$(cat "${common[@]}" | wc -l)" -le 2350 ]
+}
+
+@test "the launcher stays short" {
+    # 400, and what it says of its ranks: their pids, and which of them it waits for
+    [ "$(wc -l <03_multigpu_launcher/launch.c)" -le 450 ]
+}
+
+@test "every step is short enough to be read in one sitting, and has a README that is" {
+    for file in 0*/*.c; do
+        [ "$(wc -l <"$file")" -le 500 ] || { echo "$file is too long" && return 1; }
+    done
+    for folder in 0*/; do
+        # 120 for the text, 40 for commands that can be pasted, with their output, and 20 for the reading list
+        [ "$(wc -l <"$folder/README.md")" -le 180 ] || { echo "$folder/README.md is too long" && return 1; }
+    done
+}
+
+@test "a line of the sources that a text names holds the call that it names" {
+    # "CALL at FILE:LINE" and "CALL(...) at FILE:LINE"; a file without a folder is in the text's own
+    local text found=0 file line call
+    for text in README.md */README.md docs/*.md; do
+        while read -r file line call; do
+            [[ $file == */* ]] || file=$(dirname "$text")/$file
+            found=$((found + 1))
+            sed -n "$line,$((line + 1))p" "$file" | # a call in a macro may stand in the macro's second line
+                grep -qE "$call|DEVICE_ALLOC" ||
+                { echo "$text: $file:$line is not $call" && return 1; }
+        done < <(tr '\n' ' ' <"$text" | sed 's/  */ /g' |
+            grep -oE '[A-Za-z]+(\([^`"]{0,80}\))? at [a-z0-9_/]+\.c:[0-9]+' |
+            sed -E 's/^([A-Za-z]+).* at ([^ ]*\.c):([0-9]+)$/\2 \3 \1/')
+    done
+    [ $found -ge 3 ] || { echo "found only $found" && return 1; }
+}
+
+@test "no loose ends, tabs or trailing blanks" {
+    none -w 'TODO|FIXME|XXX' "${sources[@]}"
+    none $'\t| $' "${sources[@]}"
+}
+
+@test "lines of C fit a projector: at most 100 columns" {
+    none '.{101}' "${sources[@]}"
+}
+
+# bats test_tags=test-all
+@test "shell scripts are clean" {
+    command -v shellcheck >/dev/null || skip "shellcheck is not installed"
+    shellcheck "${scripts[@]}"
+}
+
+# bats test_tags=test-all
+@test "C sources are laid out as clang-format does it" {
+    command -v clang-format >/dev/null || skip "clang-format is not installed"
+    [[ $(clang-format --version) == *"version 14."* ]] || skip "other versions than 14 lay out otherwise"
+    clang-format --dry-run -Werror "${sources[@]}"
+}
+
+# bats test_tags=test-all
+@test "cppcheck finds no mistakes" {
+    command -v cppcheck >/dev/null || skip "cppcheck is not installed"
+    cppcheck --quiet --error-exitcode=1 --enable=warning,portability --inline-suppr --suppress=missingInclude \
+        --suppress=normalCheckLevelMaxBranches -I. -Icpu_device/include 0*/ common/ cpu_device/
+}

@@ -1,0 +1,374 @@
+#!/usr/bin/env bats
+# What a step changes in the one before: tools/diff_steps.sh shows it, tools/diffstat.sh measures and judges it.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+load ../helpers
+
+setup() {
+    cd "$BATS_TEST_TMPDIR" || return
+    run ! git rev-parse # a downloaded tarball is no checkout
+    unset MAKEFLAGS MFLAGS MAKELEVEL DEVICE
+    diffstat=$root/tools/diffstat.sh diff_steps=$root/tools/diff_steps.sh
+    mkdir 01_one 02_two
+    cat >01_one/train.c <<'END'
+// Step 1: one counter
+// that adds up.
+#include <stdio.h>
+
+struct counter {
+    int first;  // where it starts
+    long total; // of all numbers so far
+};
+
+// Adds all numbers up to the last one.
+static void add_up(struct counter *c, int last) {
+    for (int i = c->first; i <= last; i++)
+        c->total += i;
+}
+
+static void show(const struct counter *c) {
+    printf("see https://example.org: total %ld\n", c->total);
+    fflush(stdout);
+}
+
+/* The main program
+   does it all. */
+int main(void) {
+    struct counter c = {1, 0};
+    add_up(&c, 100);
+    show(&c);
+    return 0;
+}
+END
+}
+
+# change SED...: step 2 is step 1 edited so; an edit that changes nothing would test nothing.
+change() {
+    sed -E "$@" 01_one/train.c >02_two/train.c
+    run ! cmp -s 01_one/train.c 02_two/train.c
+}
+
+passes() { # without a word on stderr
+    run --separate-stderr "$diffstat"
+    [ "$status$stderr" = 0 ] || { printf '%s\n' "status: $status" "$output" "$stderr" && return 1; }
+}
+
+# names TEXT: fails for this one reason.
+names() {
+    fails 1 "$1" "$diffstat"
+}
+
+# row FIELD...: the table has this row, with that much white space between the fields.
+row() {
+    tr -s ' ' <<<"$output" | grep -qxF "$*" || { echo "$output" && return 1; }
+}
+
+@test "with one train.c the table is empty" {
+    mkdir 06_demo
+    passes
+    [ "$output" = "steps  added  removed  hunks   budget  within  functions" ]
+}
+
+@test "a row counts lines and hunks, and names the functions, new and gone ones too" {
+    total_of='// The sum.\nstatic long total_of(const struct counter *c,\n        int rank) {\n    return c->total;\n}'
+    change -e 's/Step 1: one/Step 2: another/' -e 's/up\(&c, 100/&0/' -e 's/c->total \+= i/& * i/' \
+        -e '/long total/i\    int x;' -e "/^static void show/,/^}/c$total_of" \
+        -e 's/    show.*/    return total_of(\&c, 1) == 0;/'
+    passes
+    row 1-2 9 7 5 125/20 yes +total_of, add_up, main, -show
+    git diff --no-index --minimal --numstat 0*/train.c | grep -q $'^9\t7\t'
+}
+
+@test "of many functions the new ones are named, and the others counted" {
+    for i in {1..12}; do
+        printf 'static int some_function_%d(void) {\n    return %d;\n}\n' "$i" "$i"
+    done >01_one/train.c
+    sed -E 's/return/& 2 */' 01_one/train.c >02_two/train.c
+    printf 'static int new_one(void) {\n    return -1;\n}\n' >>02_two/train.c
+    passes
+    row 1-2 15 12 12 125/20 yes +new_one, some_function_1, some_function_2, some_function_3, and 9 more
+}
+
+# lines COUNT: statements that differ from each other
+lines() {
+    seq -f "f(%g);" "$1"
+}
+
+@test "the budget of each pair holds to the line" {
+    budgets=$(sed -nE "s/^(budgets=')?([1-9])-([1-9]) +([0-9]+) +([0-9]+)'?$/\2 \3 \4 \5/p" "$diffstat")
+    [ "$(wc -l <<<"$budgets")" = 5 ]
+    while read -r old new added removed; do
+        beyond="beyond the budget of $added and $removed"
+        rm -r 0*
+        mkdir "0${old}_old" "0${new}_new"
+        lines "$removed" >"0${old}_old/train.c"
+        lines "$added" | sed s/f/g/ >"0${new}_new/train.c"
+        passes
+        row "$old-$new" "$added" "$removed" 1 "$added/$removed" yes ''
+        echo 'g(0);' >>"0${new}_new/train.c"
+        names "0${new}_new/train.c: $((added + 1)) lines added and $removed removed, $beyond"
+        row "$old-$new" $((added + 1)) "$removed" 1 "$added/$removed" no ''
+        lines "$added" | sed s/f/g/ >"0${new}_new/train.c"
+        echo 'f(0);' >>"0${old}_old/train.c"
+        names "$added lines added and $((removed + 1)) removed, $beyond"
+    done <<<"$budgets"
+}
+
+@test "pairs are judged each, and one without a budget is named" {
+    mkdir 03_three 04_four 05_five 06_demo 07_seven 08_eight
+    sed 's/100/200/' 01_one/train.c >02_two/train.c
+    sed 's/100/300/' 01_one/train.c | tee 03_three/train.c 04_four/train.c 05_five/train.c >07_seven/train.c
+    passes
+    row 1-2 1 1 1 125/20 yes main
+    row 2-3 1 1 1 75/60 yes main
+    tr -s ' ' <<<"$output" | grep -q '^5-7 0 0 0 ' # there is none in step 6
+    [ ${#lines[@]} = 6 ]
+    sed 's/100/400/' 01_one/train.c >08_eight/train.c
+    names "08_eight/train.c: no budget in tools/diffstat.sh for steps 7-8"
+    row 7-8 1 1 1 none no main
+}
+
+@test "white space: code that is only indented, wrapped or spaced out" {
+    change 's/^    show/     show/'
+    names '02_two/train.c:26: white space only:      show(&c);'
+    change 's/(struct counter \*c,) /\1\n    /'
+    names '02_two/train.c:11: white space only: static void add_up(struct counter *c,'
+    change 's/^    show.*/&\n/'
+    names '02_two/train.c:27: white space only: (blank line)'
+    change '9d'
+    names '01_one/train.c:9: white space only: (blank line)'
+}
+
+@test "white space: an indented line beside other changes" {
+    change -e 's/^    show/    c.total++;\n    &/'
+    names '02_two/train.c:27: white space only:         show(&c);'
+}
+
+@test "code may be indented below a new condition, with its comments" {
+    change -e 's/^    show/    if (c.total)\n    &/'
+    passes
+    row 1-2 2 1 1 125/20 yes main
+    sed -i 's/^    for/    \/\/ One by one.\n&/' 01_one/train.c
+    change -e '/^    \/\/ One/,/c->total/s/^/    /' -e 's/^ *\/\/ One/    if (last > 0) {\n&/' -e 's/^ *c->total.*/&\n    }/'
+    passes
+    row 1-2 5 3 1 125/20 yes add_up
+    change -e '/^    \/\/ One/,/c->total/s/^/    /' -e 's/^ *\/\/ One.*/    if (last > 0)\n        \/\/ Each./'
+    names '01_one/train.c:12: comment removed or reworded'
+}
+
+@test "blank lines come with new code, and lines of punctuation may recur" {
+    change -e 's/^    show.*/    c.total--;\n\n    c.total++;/' -e 's/^    struct.*/&\n\n    c.first++;/'
+    passes
+    printf '%s\n' 'int f(void) {' '    if (one) {' '        a();' '    }' '}' >01_one/train.c
+    printf '%s\n' 'int f(void) {' '    if (two) {' '        if (three) {' '            b();' '        }' '    }' '}' \
+        >02_two/train.c
+    sed -i 's/^    }/      }/' 01_one/train.c
+    passes
+}
+
+@test "comment: removed or reworded" {
+    change 's/Adds all/Adds the/'
+    names '01_one/train.c:10: comment removed or reworded: // Adds all numbers up to the last one.'
+    change '/Adds all/d'
+    names '01_one/train.c:10: comment removed or reworded: // Adds all numbers up to the last one.'
+    change 's/does it all/does everything/'
+    names '01_one/train.c:22: comment removed or reworded:    does it all. */'
+}
+
+@test "a comment goes with its code, but does not give way to another" {
+    change '/^\/\/ Adds all/,/^}/d'
+    passes
+    change '/^\/\/ Adds all/,/^}/c// Prints it.'
+    names '01_one/train.c:10: comment removed or reworded'
+}
+
+@test "comment: other words behind the same code" {
+    change 's/of all numbers so far/of the numbers/'
+    names '02_two/train.c:7: only the comment differs:     long total; // of the numbers'
+    change 's/show\(&c\);/& \/\/ at last/'
+    names '02_two/train.c:26: only the comment differs:     show(&c); // at last'
+    change 's/ \/\/ where it starts//'
+    names '02_two/train.c:6: only the comment differs:     int first;'
+    change 's/100/200/; s/show\(&c\);/& \/* at last *\//'
+    names '02_two/train.c:26: only the comment differs:     show(&c); /* at last */'
+}
+
+@test "comment: added without code" {
+    change 's/^    show/    \/\/ At last.\n&/'
+    names '02_two/train.c:26: comment without code:     // At last.'
+    change '/^static void show/i // Prints it.'
+    names '02_two/train.c:16: comment without code: // Prints it.'
+    change -e '/^static void show/i // Prints it.' -e '/fflush/d'
+    names '02_two/train.c:16: comment without code: // Prints it.'
+}
+
+@test "comments come with new code, right above it or above its function" {
+    change 's/^    show.*/    \/\/ Once more,\n    \/\/ with feeling.\n    show(\&c), &/'
+    passes
+    change -e '/^static void show/i // Prints it.' -e '/fflush/i\    puts("seen");'
+    passes
+    change -e '1,2d' -e '3i // Step 2: other words,\n// and\n// more lines.'
+    passes
+}
+
+@test "slashes and backslashes within quotes are code" {
+    change 's/example.org: /example.org:\\n+/'
+    passes
+    row 1-2 1 1 1 125/20 yes show
+}
+
+@test "moved: a line that was elsewhere, however indented" {
+    change -e '/fflush/d' -e 's/^    return 0/    fflush(stdout);\n&/'
+    names '01_one/train.c:18: moved to 02_two/train.c:26:     fflush(stdout);'
+    change -e '/fflush/d' -e 's/^    return 0/    if (c.total)\n        fflush(stdout);\n&/'
+    names '01_one/train.c:18: moved to 02_two/train.c:27:     fflush(stdout);'
+    change -e '/^\/\/ Adds/d' -e '/^static void show/i // Adds all numbers up to the last one.\nint x;'
+    names '01_one/train.c:10: moved to 02_two/train.c:15: // Adds all numbers'
+}
+
+@test "short lines may recur elsewhere" {
+    change -e '/show\(&c\)/d' -e '/fflush/a\    show(\&c);'
+    passes
+}
+
+@test "the verdict does not depend on the settings of git" {
+    change -e 's/100/200/' -e 's/c->total \+= i/& * i/'
+    printf '%s\n' 'u();' 'd();' 'd();' >>01_one/train.c # --patience keeps u(), --minimal the others
+    printf '%s\n' 'd();' 'd();' 'u();' >>02_two/train.c
+    passes
+    row 1-2 3 3 4 125/20 yes add_up, main
+    plain=$output shown=$("$diff_steps" 1 2)
+    export HOME=$PWD/home
+    mkdir home
+    git config --global color.ui always
+    git config --global diff.external false
+    git config --global diff.interHunkContext 50
+    git config --global diff.mnemonicPrefix true
+    git config --global diff.algorithm patience
+    passes
+    [ "$output" = "$plain" ]
+    [ "$("$diff_steps" 1 2)" = "$shown" ]
+}
+
+# with_tables: both steps get includes that differ, and a table of options that does.
+with_tables() {
+    for n in 1 2; do
+        sed -i "s/^#include.*/&\n#include <of_step_$n.h>/
+            /^struct counter/i static const struct option_spec options[] = {\n    {\"of-step-$n\", \"help\"},\n};\n" \
+            0$n*/train.c
+    done
+    sed -i 's/^#include <of_step_2.h>/&\n#include <more.h>/; s/{"of-step-2".*/&\n    {"more", "help"},/' 02_two/train.c
+}
+
+@test "the shown change has three lines around it, without includes, and says where it is" {
+    change -e 's/c->total \+= i/& * i/' -e 's/100/200/'
+    with_tables
+    "$diff_steps" 1 2 >shown
+    run ! grep -qE '^[-+]#include' shown
+    grep -qx '+    {"more", "help"},' shown
+    [ "$(grep -c '^-' shown) $(grep -c '^+' shown) $(grep -c '^ ' shown)" = "3 4 18" ]
+    grep -qx '+        c->total += i \* i;' shown
+    grep -qF "@@ 02_two/train.c:$(($(grep -n 'c->total +=' 02_two/train.c | cut -d: -f1) - 3)) @@" shown
+}
+
+@test "F shows one function whole, a struct or the table of options" {
+    change -e 's/c->total \+= i/& * i/' -e 's/100/200/' -e '/^static void show/i static int news(void) {\n    return 1;\n}\n'
+    with_tables
+    line=$(grep -n '^// Adds all' 02_two/train.c | cut -d: -f1)
+    diff <(F=add_up "$diff_steps" 1 2) - <<END
+@@ 02_two/train.c:$line @@
+ // Adds all numbers up to the last one.
+ static void add_up(struct counter *c, int last) {
+     for (int i = c->first; i <= last; i++)
+-        c->total += i;
++        c->total += i * i;
+ }
+END
+    [ "$(F=news "$diff_steps" 1 2 | tail -n +2)" = $'+static int news(void) {\n+    return 1;\n+}' ]
+    [ "$(F=options "$diff_steps" 1 2 | grep -c '^[-+]')" = 3 ]
+    [ -z "$(F=counter "$diff_steps" 1 2)" ]
+    F=nowhere fails 2 "neither 01_one/train.c nor 02_two/train.c has a function, struct or table called nowhere" \
+        "$diff_steps" 1 2
+}
+
+@test "with ALL=1 the shown change has whole functions and all that changed, and no colours in a pipe" {
+    change -e 's/c->total \+= i/& * i/' -e 's/100/200/'
+    with_tables
+    ALL=1 "$diff_steps" 1 2 >shown
+    grep -qx '+#include <more.h>' shown
+    grep -qx '+    {"more", "help"},' shown
+    run ! grep -q $'\033' shown
+    sed -n '/^.. Adds/,/^}/p' 01_one/train.c | sed 's/^/ /; /+=/c-        c->total += i;\n+        c->total += i * i;' >wanted
+    sed -n '/^ static void add_up/,/^ }/p' shown | diff <(tail -n +2 wanted) -
+    diff <(head -n 1 wanted) <(grep Adds shown)
+    grep -q '^ int main' shown
+    grep -q '^     return 0;' shown
+    run ! grep -qE '^[- +].*(fflush|show\(const|int first)' shown
+}
+
+@test "on a terminal words are coloured, and comments as a whole" {
+    need_terminal
+    unset NO_COLOR
+    change -e 's/100/200/' -e 's/Adds all/Sums up all/'
+    export TERM=xterm GIT_PAGER=cat
+    script -qec "$diff_steps 1 2" /dev/null </dev/null | tr -d '\r' >terminal
+    gone=$'\e\[9;31m' new=$'\e\[1;32m' end=$'\e\[m'
+    grep -q "^    add_up(&c, ${gone}100$end${new}200$end);" terminal
+    rest=' all numbers up to the last one.'
+    grep -q "$gone// Adds$rest$end$new// Sums up$rest$end" terminal
+    NO_COLOR=1 script -qec "$diff_steps 1 2" /dev/null </dev/null >terminal
+    run ! grep -q $'\033' terminal
+}
+
+@test "a pager that is left early is no failure" {
+    need_terminal
+    seq 100000 >02_two/train.c
+    TERM=xterm GIT_PAGER='head -n 1' script -qec "$diff_steps 1 2" /dev/null </dev/null >terminal
+}
+
+@test "what is missing is said in a line" {
+    fails 2 "step 2 has no train.c here (looked for 02_*/train.c)" "$diff_steps" 1 2
+    fails 2 "step 3 has no train.c" "$diff_steps" 3 1
+    fails 2 "usage: " "$diff_steps" 1
+    cp 01_one/train.c 02_two
+    run --separate-stderr "$diff_steps" 1 2
+    [ "$status" = 0 ]
+    [ -z "$output$stderr" ]
+    fails 1 "git is not installed" env PATH=/nowhere "$diff_steps" 1 2
+    fails 1 "git is not installed" env PATH=/nowhere "$diffstat"
+}
+
+@test "make has a target for each pair of the course, and builds nothing for it" {
+    cp "$root/Makefile" .
+    ln -s "$root/tools" "$root/tests" .
+    mkdir 03_three 04_four
+    change 's/100/200/'
+    cp 02_two/train.c 03_three
+    run --separate-stderr make diff12
+    [ "$status" = 0 ]
+    [ "$output" = "$("$diff_steps" 1 2)" ]
+    [ -n "$output" ]
+    make diff23
+    for pair in 35 56 13; do
+        fails 2 "There is no diff$pair: the steps are step1 step2 " make diff$pair
+    done
+    fails 2 ", and the differences are diff12 diff23 " make run-step9
+    run --separate-stderr make diffstat
+    [ "$status" = 0 ]
+    [ "$(grep -c '^[1-9]-[1-9] ' <<<"$output")" = 2 ]
+    change 's/show/ show/'
+    run make diffstat
+    [ "$status" = 2 ]
+    [ ! -e build ]
+    for target in diffNM diffstat; do
+        make help | grep -qE "^make $target +[^ ]"
+    done
+}
+
+@test "the steps of the course keep their budgets" {
+    cd "$root"
+    trained=(0*/train.c)
+    run --separate-stderr make diffstat
+    [ "$status" = 0 ] || { printf '%s\n' "$output" "$stderr" && return 1; }
+    [ "$(grep -c '^[1-9]-[1-9] ' <<<"$output")" = $((${#trained[@]} - 1)) ]
+    [[ ${lines[0]} == steps* ]]
+}

@@ -1,0 +1,114 @@
+#!/usr/bin/env bats
+# The job scripts, looked at without a cluster: tools/lint_jobs.sh finds the classic slips, each planted in a copy.
+# shellcheck disable=SC2016,SC2154 # sed's dollars; bats and helpers.bash set variables
+load ../helpers
+
+setup() {
+    command -v shellcheck >/dev/null || skip "shellcheck is not installed"
+    cd "$BATS_TEST_TMPDIR" || return
+    lint=$root/tools/lint_jobs.sh
+}
+
+# plant FILE SED...: a copy of the job script in job, with these changes (see edit).
+plant() {
+    cp "$root/$1" job
+    edit job "${@:2}"
+}
+
+# found WORD TEXT: the lint fails with this text alone, for the one line of job that has the word.
+found() {
+    local line
+    line=$(grep -nF -e "$1" job | cut -d : -f 1)
+    run "$lint" job
+    if [ "$status" != 1 ] || [ ${#lines[@]} != 1 ] || [[ $output != "job:$line:"*"$2"* ]]; then
+        printf '%s\n' "wanted job:$line: and: $2" "status: $status" "$output"
+        return 1
+    fi
+}
+
+@test "all job scripts pass" {
+    "$lint"
+}
+
+@test "started with bash and without an allocation, a script says which command to use instead" {
+    cd "$root" || return
+    unset_job
+    local script here
+    for script in slurm/*.sbatch; do
+        here=$(basename "$script" .sbatch)
+        case $here in
+        step*) here=run-${here:0:5} ;;
+        chain | sweep) here=run-step4 ;;
+        esac
+        fails 2 "$script is a job script of Slurm: sbatch $script on a cluster, or make $here on this machine" bash "$script"
+        [ -z "$output" ]
+    done
+    for script in pbs/*.pbs; do
+        here=$(basename "$script")
+        fails 2 "$script is a job script of PBS: qsub $script on a cluster, or make run-${here:0:5} on this machine" \
+            env -u PBS_NODEFILE -u PBS_O_WORKDIR bash "$script"
+        [ -z "$output" ]
+    done
+    fails 2 "sbatch slurm/step1.sbatch on a cluster" env SLURM_JOB_ID=7 PATH=/none "$BASH" slurm/step1.sbatch
+}
+
+@test "a blank before SBATCH or PBS makes it a comment" {
+    plant slurm/step4.sbatch 's/#(SBATCH --nodes)/# \1/'
+    found --nodes "a blank after #"
+    plant pbs/step4.pbs 's/#(PBS -j)/# \1/'
+    found "-j oe" "a blank after #"
+}
+
+@test "a directive after the first command" {
+    plant slurm/step4.sbatch '/^set -e/a #SBATCH --requeue'
+    found "--requeue" "after the first command"
+    plant pbs/step4.pbs '/^set -e/a #PBS -m ae'
+    found "-m ae" "after the first command"
+}
+
+@test "an unquoted list of nodes, a glob to the shell" {
+    plant slurm/step4.sbatch 's/"(\$SLURM_JOB_NODELIST)"/\1/'
+    found hostnames "Double quote"
+    plant pbs/step4.pbs 's/"(\$PBS_NODEFILE)"/\1/'
+    found head "Double quote"
+}
+
+@test "a program, a script or a folder that is not there" {
+    plant slurm/step4.sbatch 's/04_multinode.train/04_multinode\/trian/'
+    found trian "04_multinode/trian is not in this repository"
+    plant slurm/step4.sbatch 's/04_multinode/04_multinodes/'
+    found multinodes "04_multinodes/train is not"
+    plant pbs/step4.pbs 's/^cd.*/&\ntools\/doktor.sh/'
+    found doktor "tools/doktor.sh is not"
+}
+
+@test "srun without --kill-on-bad-exit or --cpus-per-task, in a command of several lines too" {
+    plant slurm/step4.sbatch 's/--kill-on-bad-exit=1//'
+    found "srun  --cpus" "srun without --kill-on-bad-exit"
+    plant slurm/step6.sbatch 's/--cpus-per-task="[^"]*"//'
+    found "srun --kill" "srun without --cpus-per-task"
+    # It may be in the second line.
+    sed -E 's/srun (--kill-on-bad-exit=1)/srun \\\n    \1/' "$root/slurm/step4.sbatch" >job
+    "$lint" job
+}
+
+@test "a port that is the same for all jobs" {
+    plant slurm/step4.sbatch 's/(MASTER_PORT)=.*/\1=29500/'
+    found 29500 "a fixed port"
+    plant slurm/step6.sbatch 's/(--master-port) "\$MASTER_PORT"/\1 29500/'
+    found "srun --kill" "a fixed port"
+}
+
+@test "a file with the line ends of Windows" {
+    plant slurm/step1.sbatch '5s/$/\r/'
+    run "$lint" job
+    [ "$status" = 1 ]
+    [[ $output == *"job:5: the line has a Windows line ending"* ]]
+}
+
+@test "a first line that names no shell" {
+    plant slurm/step1.sbatch 1d
+    run "$lint" job
+    [ "$status" = 1 ]
+    [[ $output == *"job:1:"*shell* ]]
+}

@@ -1,0 +1,36 @@
+#!/usr/bin/env bats
+# What each step asks to be read: tools/reading.sh counts it, and the READMEs show its lists.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+load ../helpers
+
+setup() {
+    cd "$BATS_TEST_TMPDIR" || return
+    cp -r "$root"/0*_* "$root/common" "$root/tools" .
+}
+
+@test "every source of a step is read or skipped, and what is to be read is short enough" {
+    run --separate-stderr tools/reading.sh
+    [ "$status$stderr" = 0 ] || { printf '%s\n' "$output" "$stderr" && return 1; }
+    [ "$(grep -c '^ *[1-7] ' <<<"$output")" = 7 ]
+}
+
+@test "the READMEs show the lists as they are now" {
+    tools/reading.sh --write # run it after a change of a list
+    for readme in 0*_*/README.md; do
+        diff "$root/$readme" "$readme"
+    done
+}
+
+@test "what is too long, missing or in no list is named" {
+    seq -f '// %g' 300 >>05_fsdp/fsdp.h
+    fails 1 "step 5 asks for 4" tools/reading.sh
+    cp "$root/05_fsdp/fsdp.h" 05_fsdp
+    sed -i '/^static void barrier/,/^}/s/^    wait_for.*/&\n'"$(yes '    (void)t;\n' | head -n 40 | tr -d '\n')"'/' 04_multinode/train.c
+    fails 1 "04_multinode/train.c: barrier has" tools/reading.sh
+    cp "$root/04_multinode/train.c" 04_multinode
+    touch 02_multigpu_fork/new.h
+    fails 1 "02_multigpu_fork/new.h is in no reading list" tools/reading.sh
+    rm 02_multigpu_fork/new.h
+    sed -i 's/start_ranks/begin_ranks/' 02_multigpu_fork/ranks.c
+    fails 1 "02_multigpu_fork/ranks.c has no function start_ranks" tools/reading.sh
+}

@@ -1,0 +1,156 @@
+#!/usr/bin/env bats
+# Commands of the READMEs can be pasted: those of the course's own programs are run here on tiny images, for the
+# others programs, options and targets of make must exist.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+load ../helpers
+
+
+setup_file() {
+    cd "$root" || return
+    programs=(01_single_gpu/train 02_multigpu_fork/train 03_multigpu_launcher/{train,launch}
+        04_multinode/{train,doctor} 05_fsdp/train 06_allreduce_demo/allreduce 07_large_models/train)
+    need_train "${programs[@]:1}"
+    export build=${TRAIN%/01_single_gpu/train}
+    cd "$BATS_FILE_TMPDIR" || return
+    tiny_data data/mnist
+    # The programs under the names that the READMEs give them. Trainers take what is small and ends soon.
+    for program in "${programs[@]}"; do
+        mkdir -p "${program%/*}"
+        if [ "${program##*/}" = train ]; then
+            printf '#!/bin/sh\nexec "%s" "$@" --hidden 8,8 --batch 60 --epochs 1\n' "$build/$program" >"$program"
+            chmod +x "$program"
+        else
+            ln -s "$build/$program" "$program"
+        fi
+    done
+    # What make would run is run from here.
+    mkdir bin
+    cat >bin/make <<END
+#!/bin/bash
+set -eu -o pipefail
+$(command -v make) --no-print-directory -C "$root" -n "\$@" DEVICE=cpu BUILD=build/test >made
+grep '^0[1-9]_' made | sed 's/--data synthetic//' | bash -e || [ \${PIPESTATUS[0]} = 1 ]
+END
+    # shellcheck disable=SC2016 # the script's own $1
+    printf '#!/bin/sh\n[ -f "%s/$1" ]\n' "$root" >bin/sbatch # which is tested elsewhere
+    chmod +x bin/*
+}
+
+setup() {
+    cd "$BATS_FILE_TMPDIR" || return
+    unset MAKEFLAGS MFLAGS MAKELEVEL DEVICE
+    unset_job
+    export NCCL_SOCKET_IFNAME=lo OMP_NUM_THREADS=1 PATH=$PWD/bin:$PATH
+    texts=("$root"/README.md "$root"/0*/README.md)
+}
+
+# blocks FILE: its fenced blocks that begin with a command, as lines of bash; each ends with a line that is only #.
+blocks() {
+    awk '/^```/ { inside = !inside; if (!inside && command) print "#"; first = inside; command = 0; next }
+        inside && first { first = 0; command = /^(([A-Z_]+=[^ ]* )*(make|0[0-9]_[^ ]*|for|cat)) / }
+        inside && command { print }' "$1"
+}
+
+@test "the commands of the course's READMEs run as they stand there" {
+    count=0
+    for text in "${texts[@]}"; do
+        rm -f ./*.bin* ./*.csv
+        block=
+        while IFS= read -r line; do
+            [ "$line" = '#' ] || { block+=$line$'\n' && continue; }
+            [[ $block != *"--master-addr node"* ]] || block= # wants two machines
+            block=${block//29556/$(free_port)}
+            timeout "$(patience 60)" bash -e -o pipefail -c "$block" >out 2>err </dev/null ||
+                { printf '%s\n' "${text#"$root/"}:" "$block" && tail -n 5 out err && return 1; }
+            count=$((count + 1)) block=
+        done < <(blocks "$text")
+        [ -z "$block" ]
+    done
+    [ $count -ge 14 ] || { echo "found only $count" && return 1; }
+}
+
+# Words of the commands in fenced blocks and between backticks, one a line; an empty line ends a command.
+words() { # FILE
+    awk '
+        function spans(    n, i, part) {
+            n = split(text, part, "`")
+            for (i = 2; i <= n; i += 2) print part[i]
+            text = ""
+        }
+        /^```/ { spans(); inside = !inside; next }
+        { text = text " " $0 }
+        inside && !sub(/\\$/, "", text) { print text; text = "" }
+        !inside && /^ *$/ { spans() }
+        END { spans() }' "$1" |
+        grep -E '^ *([A-Z_]+=("[^"]*"|[^ ]*) +)*((srun|apptainer) .*)?(make|0[0-9]_[a-z_]*/[a-z]+) ' | sed -E 's/(&&|\||;)/\n/g; s/[<>()&]/ /g' |
+        while IFS= read -r line; do
+            xargs -n 1 printf '%s\n' 2>/dev/null <<<"${line//#*/}" || { echo "unpaired quotes: $line" >&2 && return 1; }
+            echo
+        done
+}
+
+# The program knows the options among these words.
+knows() { # PROGRAM WORD...
+    local word
+    [ -x "$build/$1" ] || { echo "$text: there is no $1" && return 1; }
+    [ -e "help.${1//\//.}" ] || "$build/$1" --help >"help.${1//\//.}"
+    for word in "${@:2}"; do
+        [[ $word != --* ]] || grep -qE "^  ${word%%=*}[ ,]" "help.${1//\//.}" || { echo "$text: $1 has no ${word%%=*}" && return 1; }
+    done
+}
+
+@test "programs, options and targets of make that a text names exist" {
+    count=0
+    "$(PATH=${PATH#*:} command -v make)" -C "$root" help >help.make
+    for text in "$root"/{README.md,0*/README.md,slurm/README.md,pbs/README.md,docs/*.md}; do
+        program='' options=() targets=()
+        while IFS= read -r word; do
+            case $word in
+            0[0-9]_*/train | 0[0-9]_*/launch | 0[0-9]_*/doctor | 0[0-9]_*/allreduce)
+                [ -z "$program" ] || knows "$program" "${options[@]}"
+                program=$word options=() ;;
+            make) targets=(now) ;;
+            ARGS=*)
+                [[ " ${targets[*]} " =~ \ run-step([1-7])\  ]] || continue
+                trainer=$(cd "$build" && echo 0"${BASH_REMATCH[1]}"_*/{train,allreduce} | tr ' ' '\n' | grep -v '\*')
+                # shellcheck disable=SC2086 # words
+                knows "$trainer" ${word#ARGS=} ;;
+            LAUNCH=*) # shellcheck disable=SC2086
+                knows 03_multigpu_launcher/launch ${word#LAUNCH=} ;;
+            '')
+                [ -z "$program" ] || knows "$program" "${options[@]}"
+                for target in "${targets[@]:1}"; do
+                    [[ $target =~ ^((run-)?step[1-7]|diff(12|23|34|45|57))$ ]] || grep -q "^make $target " help.make ||
+                        { echo "$text: make has no $target" && return 1; }
+                    count=$((count + 1))
+                done
+                program='' options=() targets=() ;;
+            *)
+                [ -z "$program" ] || options+=("$word")
+                [ ${#targets[@]} = 0 ] || [[ ! $word =~ ^[a-z] ]] || targets+=("$word") ;;
+            esac
+        done < <(words "$text")
+    done
+    [ $count -ge 40 ] || { echo "found only $count targets" && return 1; }
+}
+
+@test "the README's comparison of step 1 with three ranks: eight digits at first, rounding later" {
+    [ -d "$root/data/mnist" ] || skip "no MNIST: make data fetches it"
+    mkdir whole
+    cd whole
+    ln -s "$root/data" data
+    mkdir 01_single_gpu 02_multigpu_fork
+    ln -s "$build/01_single_gpu/train" 01_single_gpu
+    ln -s "$build/02_multigpu_fork/train" 02_multigpu_fork
+    blocks "$root/README.md" | sed -n '/csv one.csv/,/^#/p' >commands
+    timeout 300 bash -e commands >now
+    sed -n '/^1,[0-9.]*,[0-9.]*$/,/^```/p' "$root/README.md" | grep , >recorded
+    [ "$(cut -d, -f1 now | tr '\n' ' ')" = "1 2 5 20 100 500 " ]
+    paste -d, now recorded | awk -F, '
+        function near(a, b, most) { return (a - b) ^ 2 < (most * a) ^ 2 }
+        $1 != $4 { print "another step: " $0; wrong = 1 }
+        $1 <= 20 && !(near($2, $3, 2e-8) && near($2, $5, 1e-6) && near($5, $6, 2e-8)) { print "differs: " $0; wrong = 1 }
+        !near($2, $3, 0.1) || !near($2, $5, 0.1) { print "is far off: " $0; wrong = 1 }
+        $1 == 500 && $5 == $6 { print "rounding should show: " $0; wrong = 1 }
+        END { exit wrong }'
+}

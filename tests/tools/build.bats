@@ -1,0 +1,325 @@
+#!/usr/bin/env bats
+# The Makefile, in copies of the tree: what it builds, rebuilds, cleans and says.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+load ../helpers
+
+setup() {
+    copy_tree "$BATS_TEST_TMPDIR/tree"
+    cd "$BATS_TEST_TMPDIR/tree" || return
+    # Of a make that runs these tests, nothing is inherited.
+    unset MAKEFLAGS MFLAGS MAKELEVEL DEVICE CC CFLAGS BUILD WERROR MNIST_MIRROR
+    nvcc=$(command -v nvcc || ls "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" 2>/dev/null || true)
+}
+
+objects() { # all objects that are newer than the file
+    find build -name '*.o' -newer "$1" | sort
+}
+
+@test "make lists the targets and builds nothing" {
+    run --separate-stderr make
+    [ "$status" = 0 ]
+    [ -z "$stderr" ]
+    for target in quickstart data stepN run-stepN diffNM diffstat test-quick test test-all fuzz bench-step1 bench-step2 bench-collectives bench-launcher format lint clean help; do
+        grep -qE "^make $target +[^ ].*" <<<"$output" || { echo "$target is missing" && return 1; }
+    done
+    [ "$(make help)" = "$output" ]
+    [ ! -e build ]
+}
+
+# bats test_tags=test-all
+@test "gcc and clang build the CPU device without warnings" {
+    for cc in gcc clang; do
+        command -v $cc >/dev/null || skip "$cc is not installed"
+        make -j4 DEVICE=cpu CC=$cc BUILD=build/$cc WERROR=1 programs
+        build/$cc/01_single_gpu/train --help >help
+    done
+}
+
+@test "make stepN links the programs into the step's folder" {
+    make -j4 DEVICE=cpu WERROR=1 step1
+    [ "$(readlink -f 01_single_gpu/train)" = "$PWD/build/cpu/01_single_gpu/train" ]
+    01_single_gpu/train --help >help
+}
+
+@test "what is newer is built again, and nothing else" {
+    make -j4 DEVICE=cpu step1
+    touch stamp
+    run make DEVICE=cpu step1
+    [ "$status" = 0 ]
+    [ "$output" = "" ]
+    [ "$(objects stamp)" = "" ]
+
+    touch common/snapshot.h
+    make -j4 DEVICE=cpu step1
+    [ "$(objects stamp)" = "$(printf 'build/cpu/%s.o\n' 01_single_gpu/train common/snapshot)" ]
+    [ build/cpu/01_single_gpu/train -nt stamp ]
+
+    touch stamp cpu_device/include/cublas_v2.h
+    make -j4 DEVICE=cpu step1
+    grep -q build/cpu/cpu_device/cublas.o <<<"$(objects stamp)"
+    grep -q build/cpu/common/model.o <<<"$(objects stamp)"
+    run ! grep -q build/cpu/common/options.o <<<"$(objects stamp)"
+}
+
+@test "other flags build everything again" {
+    make -j4 DEVICE=cpu step1
+    count=$(objects Makefile | wc -l)
+    touch stamp
+    make -j4 DEVICE=cpu CFLAGS=-O1 step1
+    [ "$count" -gt 5 ]
+    [ "$(objects stamp | wc -l)" = "$count" ]
+    touch stamp
+    make -j4 DEVICE=cpu CFLAGS=-O1 step1
+    [ "$(objects stamp)" = "" ]
+}
+
+@test "make clean leaves the tree and its data" {
+    mkdir -p data/mnist
+    touch data/mnist/t10k-labels-idx1-ubyte.gz
+    find . | sort >../before
+    make -j4 DEVICE=cpu step1
+    make clean
+    find . | sort | diff ../before -
+}
+
+@test "quickstart leaves out the CPU device's libraries where there are nvcc and a GPU" {
+    mkdir -p pretended/bin
+    printf '#!/bin/sh\necho "GPU 0: NVIDIA H100"\n' | tee pretended/bin/nvcc >pretended/bin/nvidia-smi
+    chmod +x pretended/bin/*
+    export CUDA_HOME=$PWD/pretended PATH=$PWD/pretended/bin:$PATH
+    run make -n quickstart
+    # Make shows a command of two lines as it is written.
+    [[ ${lines[0]} == 'DEVICE=gpu '* ]]
+    [[ ${lines[1]} == *"NVCC=$CUDA_HOME/bin/nvcc tools/deps.sh run" ]]
+    run make -n DEVICE=cpu quickstart
+    [[ ${lines[0]} == 'DEVICE=cpu '* ]]
+    [[ ${lines[1]} == *"NVCC= tools/deps.sh run" ]]
+    printf '#!/bin/sh\nexit 9\n' >pretended/bin/nvidia-smi
+    run make -n quickstart
+    [[ ${lines[0]} == 'DEVICE=cpu '* ]]
+    [[ ${lines[1]} == *"NVCC=$CUDA_HOME/bin/nvcc tools/deps.sh run" ]]
+}
+
+need_nvcc_without_gpu() {
+    [ -n "$nvcc" ] || skip "nvcc is not installed"
+    ! nvidia-smi -L >/dev/null 2>&1 || skip "there is a GPU here"
+}
+
+tiny=(--data synthetic --hidden 8 --max-steps 1)
+
+on_cpu_device() { # COMMAND...: it runs there, and says once why
+    run --separate-stderr "$@"
+    if [ "$status" != 0 ] || [ "$(grep -c '^note  .*no NVIDIA driver.*CPU device' <<<"$output")" != 1 ] ||
+        ! grep -q '^device .*CPU device' <<<"$output"; then
+        echo "$output" "$stderr" && return 1
+    fi
+}
+
+@test "nvcc and no GPU: make stepN builds for both, and what it builds runs on the CPU device" {
+    need_nvcc_without_gpu
+    make -j2 ARCH=90 WERROR=1 step1 step2 step3
+    [ "$(readlink -f 01_single_gpu/train)" = "$PWD/build/gpu/01_single_gpu/train" ]
+    on_cpu_device 01_single_gpu/train "${tiny[@]}"
+    on_cpu_device 02_multigpu_fork/train --nproc 2 "${tiny[@]}"
+    on_cpu_device 03_multigpu_launcher/launch --nproc-per-node 2 03_multigpu_launcher/train "${tiny[@]}"
+    fails 2 --no-such-option 01_single_gpu/train --no-such-option
+    find . -type l -printf '%p %l\n' | sort >../links
+    run make ARCH=90 WERROR=1 step1 step2 step3
+    [ "$status" = 0 ]
+    [ "$output" = "" ]
+    on_cpu_device make ARCH=90 WERROR=1 run-step1 ARGS='--hidden 8 --max-steps 1'
+    find . -type l -printf '%p %l\n' | sort | diff ../links -
+
+    # A driver that counts no GPU is as good as none; with one that counts a GPU, nothing is replaced.
+    mkdir driver
+    for count in 0 1; do
+        cc -shared -fPIC -x c - -o driver/libcuda.so.1 <<END
+int cuInit(unsigned flags) { return flags; }
+int cuDeviceGetCount(int *count) { return (*count = $count) < 0; }
+END
+        if [ $count = 0 ]; then
+            LD_LIBRARY_PATH=$PWD/driver on_cpu_device 01_single_gpu/train "${tiny[@]}"
+        else
+            LD_LIBRARY_PATH=$PWD/driver fails 1 "cudaErrorInsufficientDriver" 01_single_gpu/train "${tiny[@]}"
+        fi
+    done
+
+    make -j2 ARCH=90 WERROR=1 DEVICE=gpu step1 # nothing but the GPU will do
+    fails 1 "DEVICE=cpu after make" 01_single_gpu/train "${tiny[@]}"
+    make ARCH=90 WERROR=1 step1
+    on_cpu_device 01_single_gpu/train "${tiny[@]}"
+    rm -r build/cpu
+    fails 1 "DEVICE=cpu after make" 01_single_gpu/train "${tiny[@]}"
+}
+
+@test "a cluster's modules: CUDA_HOME and NCCL_HOME are enough for quickstart, and for a step that needs NCCL" {
+    need_nvcc_without_gpu
+    local toolkit
+    toolkit=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
+    [ -e "$toolkit/include/nccl.h" ] || skip "the toolkit here has no NCCL to set apart"
+    # The toolkit in two folders, of which no usual place and no PATH knows.
+    mkdir -p modules/{cuda,nccl}/{include,lib64}
+    ln -s "$toolkit"/include/* modules/cuda/include/
+    ln -s "$toolkit"/lib64/*.so* modules/cuda/lib64/
+    mv modules/cuda/include/nccl* modules/nccl/include/
+    mv modules/cuda/lib64/libnccl* modules/nccl/lib64/
+    ln -s "$toolkit/bin" modules/cuda/bin
+    edit tools/build.mk 's|/usr/local/cuda|/none|g'
+    edit tools/find_libs.sh 's|/usr/local/cuda|/none|g'
+    export CUDA_HOME=$PWD/modules/cuda NCCL_HOME=$PWD/modules/nccl PATH=/usr/bin:/bin
+    unset LIBRARY_PATH LD_LIBRARY_PATH
+    printf '#!/bin/sh\n' | tee tools/deps.sh >tools/data.sh # nothing to install or to fetch
+    on_cpu_device make -j2 ARCH=90 quickstart ARGS='--hidden 8 --max-steps 1'
+    on_cpu_device make -j2 ARCH=90 run-step2 ARGS='--nproc 2 --hidden 8 --max-steps 1'
+    readelf -d build/gpu/02_multigpu_fork/train >dynamic
+    grep -q "RUNPATH.*$NCCL_HOME/lib64:$CUDA_HOME/lib64" dynamic
+    run ! grep "$toolkit" build/gpu/libs.mk dynamic
+}
+
+# bats test_tags=test-all
+@test "nvcc and no library for the CPU device: make stepN builds for the GPU alone, and one note says so" {
+    need_nvcc_without_gpu
+    compiler_without cblas.h
+    for _ in first second; do
+        run --separate-stderr make -j2 ARCH=90 CC=./without PRODUCTS=cblas step1
+        [ "$status" = 0 ]
+        [ -z "$stderr" ]
+        [ "$(grep -c '^note: .*make DEVICE=cpu step1 ' <<<"$output")" = 1 ]
+        [ "$(grep -vc '^  build/gpu/' <<<"$output")" = 1 ] || { echo "$output" && return 1; }
+    done
+    fails 1 "DEVICE=cpu after make" 01_single_gpu/train "${tiny[@]}"
+}
+
+@test "run-step3 and those after it build the launcher, and start ranks by it" {
+    for step in 5 3; do # 5 first: nothing has been built
+        run --separate-stderr make DEVICE=cpu run-step$step LAUNCH='--nproc-per-node 2' ARGS='--hidden 8 --max-steps 1'
+        [ "$status" = 0 ] || { echo "$stderr" && return 1; }
+        grep -qx 'ranks     global batch 128 = 2 ranks x 64' <<<"$output"
+    done
+}
+
+@test "the launcher loads no library of CUDA, whose loading takes longer than all that it does" {
+    make DEVICE=cpu build/cpu/03_multigpu_launcher/launch
+    run ! grep -qE 'cuda|cublas|nccl|blas|libz' <<<"$(ldd build/cpu/03_multigpu_launcher/launch)"
+}
+
+@test "no two modules define a function of the same name, of which a program would get either" {
+    make DEVICE=cpu build/cpu/steps.a build/cpu/common.a
+    [ "$(nm build/cpu/steps.a build/cpu/common.a | awk '$2 ~ /^[TDBR]$/ { print $3 }' | tee names | sort | uniq -d)" = "" ]
+    [ "$(wc -l <names)" -gt 100 ]
+}
+
+@test "run-step1 takes MNIST, else Fashion-MNIST, else images made up, and says so last" {
+    mkdir -p data/mnist data/fashion-mnist
+    touch data/mnist/train-images-idx3-ubyte.gz.part # of a download that was interrupted
+    run --separate-stderr make DEVICE=cpu run-step1 ARGS='--hidden 8 --max-steps 1'
+    [ "$status" = 0 ]
+    grep -q '^data      synthetic: ' <<<"$output"
+    [[ ${lines[-1]} == *"synthetic, not digits"*"make data"* ]]
+    tiny_data data/fashion-mnist
+    gzip data/fashion-mnist/train-images-idx3-ubyte
+    run --separate-stderr make DEVICE=cpu run-step1 ARGS='--hidden 8 --max-steps 1'
+    grep -q '^data      data/fashion-mnist: ' <<<"$output"
+    [ "${lines[-1]}" = "stopped after step 1" ]
+    tiny_data data/mnist
+    run --separate-stderr make DEVICE=cpu run-step1 ARGS='--hidden 8 --max-steps 1'
+    grep -q '^data      data/mnist: ' <<<"$output"
+}
+
+@test "make quickstart says how to go on, and stops where MNIST_MIRROR is wrong" {
+    printf '#!/bin/sh\n' >tools/deps.sh # installs nothing
+    MNIST_MIRROR=file:///nowhere run --separate-stderr make DEVICE=cpu quickstart
+    [ "$status" != 0 ]
+    [[ $stderr == *"error: no good MNIST in MNIST_MIRROR, which is file:///nowhere"* ]]
+    run ! grep -q '^epoch' <<<"$output"
+    printf '#!/bin/sh\nexit 1\n' >tools/data.sh # no mirror answers
+    run --separate-stderr make DEVICE=cpu quickstart ARGS='--hidden 8 --batch 2000'
+    [ "$status" = 0 ]
+    grep -q '^epoch 3/3  loss' <<<"$output"
+    [[ ${lines[-2]} == 'Next: make run-step1 ARGS="--epochs 10", or read 01_single_gpu/README.md' ]]
+    [[ ${lines[-1]} == *"not digits"* ]]
+}
+
+# A compiler for which the header does not exist.
+compiler_without() { # HEADER
+    cat >without <<END
+#!/bin/sh
+for word; do
+    case \$word in *.c) ! grep -q '<$1>' "\$word" || exit 1 ;; esac
+done
+exec cc "\$@"
+END
+    chmod +x without
+}
+
+lists_fixes() { # DEVICE HEADER FIX...: find_libs.sh fails, and names the fixes
+    compiler_without "$2"
+    CC=./without run --separate-stderr tools/find_libs.sh "$1"
+    [ "$status" = 1 ]
+    [ -z "$output" ]
+    [[ ${stderr_lines[0]} == error:*"($2, "*"not found"* || ${stderr_lines[0]} == error:*"($2, "*"found."* ]]
+    [ ${#stderr_lines[@]} = $(($# - 1)) ]
+    for fix in "${@:3}"; do
+        grep -q "^  - .*$fix" <<<"$stderr" || { echo "$fix is missing" && return 1; }
+    done
+}
+
+@test "libraries that are not found: the message lists the fixes" {
+    PRODUCTS=cblas lists_fixes cpu cblas.h tools/deps.sh OPENBLAS_HOME conda # as where there is no oneDNN
+    lists_fixes cpu zlib.h tools/deps.sh EBROOTZLIB conda
+    lists_fixes gpu cublas_v2.h CUDA_HOME "apt: libcublas" DEVICE=cpu
+    lists_fixes nccl nccl.h NCCL_HOME "apt: libnccl-dev" DEVICE=cpu
+}
+
+@test "make stops at a library that is not found, and finds it later" {
+    compiler_without cblas.h
+    run make DEVICE=cpu PRODUCTS=cblas CC=./without step1
+    [ "$status" = 2 ]
+    [[ $output == *"OPENBLAS_HOME"* ]]
+    [ ! -e build/cpu/libs.mk ]
+    make -j4 DEVICE=cpu PRODUCTS=cblas step1
+}
+
+# bats test_tags=test-all
+@test "gcc and clang build the GPU programs, which say what to do where there is no driver" {
+    [ -n "$nvcc" ] || skip "nvcc is not installed"
+    for cc in gcc clang; do
+        command -v $cc >/dev/null || skip "$cc is not installed"
+        arch='' flag='-gencode arch=compute_90,code=sm_90'
+        [ $cc = gcc ] || arch=90 flag=-arch=sm_90 # nvcc's work does not depend on CC, so one generation is enough now
+        make -j4 DEVICE=gpu CC=$cc ARCH=$arch WERROR=1 step1 step2 step3 step6
+        grep -qF -- "$flag " build/gpu/flags
+        [ "$(readlink -f 01_single_gpu/train)" = "$PWD/build/gpu/01_single_gpu/train" ]
+        for program in 01_single_gpu/train 02_multigpu_fork/train 03_multigpu_launcher/train 06_allreduce_demo/allreduce; do
+            "$program" --help >help
+            [[ $program == 01* ]] || grep -q libnccl <<<"$(ldd "$program")"
+            data=()
+            [[ $program != *train ]] || data=(--data synthetic)
+            nvidia-smi -L >/dev/null 2>&1 || fails 1 "DEVICE=cpu after make" "$program" "${data[@]}"
+        done
+    done
+    ! nvidia-smi -L >/dev/null 2>&1 || skip "built; with a driver here, what happens without one was not tried"
+}
+
+@test "the unit tests build for a GPU" {
+    [ -n "$nvcc" ] || skip "nvcc is not installed"
+    make -j4 DEVICE=gpu ARCH=90 WERROR=1 unit-tests
+    for test in data kernels kernels_cu model options snapshot; do
+        [ -x build/gpu/tests/unit/test_$test ]
+    done
+    ldd build/gpu/tests/unit/test_kernels | grep libcudart
+}
+
+@test "the GPU program builds without NCCL, and a step that needs NCCL says how to get it" {
+    [ -n "$nvcc" ] || skip "nvcc is not installed"
+    compiler_without nccl.h
+    NVCC=$nvcc CC=./without tools/find_libs.sh gpu >libs
+    grep -qx 'NCCL_FLAGS := *' libs
+    grep -q '^LIB_FLAGS := .*-lcublas' libs
+    mkdir 09_step
+    edit Makefile 's|^STEPS := .*|step9 := 09_step/train\n& step9|'
+    printf '#include <nccl.h>\nint main(void) { return 0; }\n' >09_step/train.c
+    run make DEVICE=gpu CC=./without step9
+    [ "$status" = 2 ]
+    [[ $output == *"NCCL (nccl.h, -lnccl) not found"*"NCCL_HOME"* ]]
+}

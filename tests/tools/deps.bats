@@ -1,0 +1,183 @@
+#!/usr/bin/env bats
+# tools/deps.sh and the make targets that call it, where packages are missing: with root, with sudo, with neither,
+# and without a network. apt-get, sudo and id are stand-ins, so that no test installs anything.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+load ../helpers
+
+setup() {
+    copy_tree "$BATS_TEST_TMPDIR/tree"
+    cd "$BATS_TEST_TMPDIR/tree" || return
+    unset MAKEFLAGS MFLAGS MAKELEVEL DEVICE CC CFLAGS BUILD WERROR
+    mkdir "$BATS_TEST_TMPDIR/bin"
+    ln -s /usr/bin/* "$BATS_TEST_TMPDIR/bin"
+    PATH=$BATS_TEST_TMPDIR/bin
+    stand_in id 'echo 0'
+    stand_in apt-cache 'printf "%s\n" "Size: 5000000" "Installed-Size: 7000"'
+    # shellcheck disable=SC2016 # expanded there
+    stand_in apt-get 'echo "apt-get $*" >>calls
+case "$*" in
+*update*) echo "Hit:1 http://mirror" ;;
+*--simulate*) printf "Inst %s (1.0)\n" one two ;;
+esac'
+}
+
+stand_in() { # NAME SCRIPT
+    rm -f "$BATS_TEST_TMPDIR/bin/$1"
+    printf '#!/bin/sh\n%s\n' "$2" >"$BATS_TEST_TMPDIR/bin/$1"
+    chmod +x "$BATS_TEST_TMPDIR/bin/$1"
+}
+
+hide() { # PROGRAM...
+    (cd "$BATS_TEST_TMPDIR/bin" && rm -f "$@")
+}
+
+calls() { # PATTERN: how many there were of apt-get
+    grep -c -e "$1" calls || true
+}
+
+@test "without root make stops after one note, which has complete commands" {
+    stand_in id 'echo 1000'
+    stand_in sudo 'exit 1'
+    hide bats clang-format cppcheck
+    while read -r target apt; do
+        run --separate-stderr make "$target" </dev/null
+        echo "$target: $output $stderr"
+        [ "$status" = 2 ]
+        [ -z "$output" ]
+        [ "${stderr_lines[0]}" = "error: missing here: $apt" ]
+        [ "${stderr_lines[1]}" = "  Debian, Ubuntu:  sudo apt-get update && sudo apt-get install $apt" ]
+        [[ ${stderr_lines[2]} =~ ^'  Fedora, RHEL:    sudo dnf install '[a-z] ]]
+        [[ ${stderr_lines[3]} =~ ^'  conda, no root:  conda install -c conda-forge '[a-z] ]]
+        [[ ${stderr_lines[4]} == "make: "*"Error 1" ]]
+        [ ${#stderr_lines[@]} = 5 ]
+    done <<'END'
+test bats
+lint clang-format cppcheck
+format clang-format
+END
+    [ ! -e build ]
+    [ ! -e calls ]
+}
+
+@test "a build for GPUs needs g++, which nvcc calls, and one for the CPU device does not" {
+    stand_in id 'echo 1000'
+    stand_in sudo 'exit 1'
+    hide g++
+    run ! env NVCC=/opt/cuda/bin/nvcc tools/deps.sh run </dev/null
+    [[ ${lines[0]} == "error: missing here:"*" g++"* ]]
+    [[ ${lines[2]} == *"dnf install"*" gcc-c++"* ]]
+    run env NVCC= tools/deps.sh run </dev/null
+    [[ $output != *g++* ]]
+}
+
+@test "a package manager that has none of the packages is not named" {
+    stand_in id 'echo 1000'
+    stand_in sudo 'exit 1'
+    edit tools/deps.sh 's|/usr/share/datasets|none|'
+    run ! tools/deps.sh fashion </dev/null
+    [ "${#lines[@]}" = 2 ]
+    [[ ${lines[1]} == *"apt-get install dataset-fashion-mnist" ]]
+}
+
+@test "root, and a user of sudo, are told beforehand what is installed and how large it is" {
+    for user in 0 1000; do
+        rm -f calls
+        stand_in id "echo $user"
+        # shellcheck disable=SC2016 # expanded there
+        stand_in sudo '[ "$1" = -n ] && shift || echo sudo >>calls; exec "$@"'
+        hide cppcheck clang-format
+        run --separate-stderr tools/deps.sh lint
+        # Nothing was really installed, and that is noticed.
+        [ "$status" = 1 ]
+        [[ ${stderr_lines[0]} == "error: missing here: clang-format cppcheck" ]]
+        [ "${lines[1]}" = "installing: clang-format cppcheck" ]
+        [ "${lines[2]}" = "  2 packages, 5.0 MB to fetch, 7 MB on disk" ]
+        [ "$(calls 'update$')" = 1 ]
+        [ "$(calls 'install -y clang-format cppcheck$')" = 1 ]
+        [ "$(calls ^sudo$)" = $((user ? 3 : 0)) ]
+    done
+}
+
+@test "sudo asks for the password, where a terminal can answer, and says for which packages" {
+    need_terminal
+    stand_in id 'echo 1000'
+    # shellcheck disable=SC2016 # expanded there
+    stand_in sudo '[ "$1" = -n ] || echo "sudo: $*"; exit 1'
+    hide cppcheck clang-format
+    run script -qec 'tools/deps.sh lint' /dev/null
+    [[ $output == *"sudo: -vp sudo installs clang-format cppcheck; password of %p: "* ]]
+    run tools/deps.sh lint </dev/null
+    [[ $output != *"sudo: "* ]]
+}
+
+@test "a package that this release does not have holds up no other" {
+    hide cppcheck clang-format
+    # shellcheck disable=SC2016 # expanded there
+    stand_in apt-cache '[ "$2" != cppcheck ]'
+    run ! tools/deps.sh lint
+    [ "$(calls 'install -y clang-format$')" = 1 ]
+}
+
+@test "what would bring a service is unpacked, and not installed" {
+    hide munged slurmctld slurmd sshd
+    edit tools/deps.sh 's|:/usr/sbin:/sbin:|:|'
+    run tools/deps.sh cluster
+    echo "$output"
+    [ "$(calls '--download-only .* munge slurmctld slurm-client slurmd openssh-server openssh-client$')" = 1 ]
+    [ "$(calls 'install -y .*\(munge\|slurm\|ssh\)')" = 1 ]
+}
+
+@test "where no mirror answers, apt is asked once, and every five seconds a line says so" {
+    hide cppcheck
+    stand_in apt-get 'echo "apt-get $*" >>calls; sleep 7; echo "Ign:1 http://mirror"; sleep 5; echo "W: Failed to fetch http://mirror"; exit 100'
+    run --separate-stderr tools/deps.sh lint
+    [ "$status" = 1 ]
+    [[ ${lines[1]} =~ ^\ \ [0-9]\ s:\ no\ answer\ yet$ ]]
+    [[ ${lines[2]} =~ ^\ \ [0-9]+\ s:\ Ign:1\ http://mirror$ ]]
+    [ "${stderr_lines[0]}" = "note: apt-get update failed: W: Failed to fetch http://mirror" ]
+    [ "$(calls .)" = 1 ]
+}
+
+# A network of its own leads nowhere.
+@test "without root and without a network quickstart trains" {
+    [ "$(/usr/bin/id -u)" = 0 ] || skip "only root can become somebody else"
+    unshare -nm true 2>/dev/null || skip "no network can be made here"
+    tools/deps.sh run || skip "what is needed to build is not here"
+    ln -sf /usr/bin/id "$BATS_TEST_TMPDIR/bin/id"
+    stand_in sudo 'exit 1'
+    unset MNIST_MIRROR
+    edit tools/data.sh 's|/usr/share/datasets|/nowhere|' # Fashion-MNIST may be installed here
+    chown -R 65534 . "$BATS_TEST_TMPDIR/bin"
+    mkdir -m 777 "$BATS_TEST_TMPDIR/view" tmp
+    # Nobody may enter the folder of the tests, but sees what is mounted elsewhere.
+    # shellcheck disable=SC2016 # expanded there
+    run --separate-stderr unshare -nm sh -ec 'mount --bind "$1/tree" /mnt; mount --bind "$1/bin" /opt; cd /mnt
+        PATH=/opt TMPDIR=/mnt/tmp HOME=/mnt exec setpriv --reuid 65534 --regid 65534 --clear-groups \
+            make DEVICE=cpu quickstart ARGS="--hidden 8 --max-steps 1" </dev/null' - "$BATS_TEST_TMPDIR"
+    echo "$output$stderr"
+    [ "$status" = 0 ]
+    grep -q '^data .*synthetic' <<<"$output"
+    [[ $stderr == *"no mirror gave MNIST"* ]]
+}
+
+@test "mirrors that drop what they are sent cost some ten seconds, and not minutes" {
+    unshare -rn ip link add left type veth peer name right 2>/dev/null || skip "no network can be made here"
+    command -v curl >/dev/null || skip "curl is not installed"
+    printf '#!/bin/sh\n' >tools/deps.sh
+    edit tools/data.sh "s|https://[a-z]|http://192.0.2.9/&|"
+    edit tools/data.sh 's|/usr/share/datasets|/nowhere|' # Fashion-MNIST may be installed here
+    begin=$SECONDS
+    # shellcheck disable=SC2016 # expanded there
+    run env -u MNIST_MIRROR timeout 60 unshare -rn sh -ec '
+        ip link add left type veth peer name right
+        ip link set right up
+        ip link set left up
+        ip address add 192.0.2.2/24 dev left
+        ip neighbour add 192.0.2.9 lladdr 02:00:00:00:00:01 dev left
+        exec tools/data.sh'
+    echo "$output"
+    [ "$status" = 1 ]
+    [ "$(grep -c 'no answer from http://192.0.2.9/' <<<"$output")" = 3 ]
+    [[ $output == *"no mirror gave MNIST"* ]]
+    [ $((SECONDS - begin)) -lt 20 ]
+}

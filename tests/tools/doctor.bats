@@ -1,0 +1,457 @@
+#!/usr/bin/env bats
+# tools/doctor.sh on a machine that is made up: a PATH of its own with stand-ins for what is not here, and as a base
+# a node of a cluster on which nothing is wrong.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+load ../helpers
+
+needed='awk basename bash cat chmod cut df dirname env fold grep gzip head ldd ls make mktemp nproc paste readlink rm sed sleep
+    sort stty tail timeout tr wc'
+
+setup_file() {
+    cd "$BATS_FILE_TMPDIR" || return
+    mkdir toolkit toolkit/{bin,include,lib64} bin
+    for program in $needed; do
+        ln -s "$(command -v "$program")" "bin/$program"
+    done
+    # Finds everything, and the program that it makes tells the versions of NCCL.
+    stand_in bin/cc <<'SCRIPT'
+[ "$1" = --version ] && echo 'cc 12.2.0' && exit
+until [ "$1" = -o ]; do shift; done
+printf '#!/bin/sh\necho 22707 2.27.7 22707 2.27.7\n' >"$2"
+chmod +x "$2"
+SCRIPT
+    stand_in toolkit/bin/nvcc <<'SCRIPT'
+case $1 in
+--version) echo 'Cuda compilation tools, release 13.0, V13.0.88' ;;
+--list-gpu-arch) printf 'compute_%s\n' 75 80 90 100 ;;
+esac
+SCRIPT
+    # What is asked is the name of the file with the answer.
+    stand_in bin/nvidia-smi <<'SCRIPT'
+case ${1:-smi} in
+--query-gpu=*) cat gpus ;;
+topo) cat topology ;;
+smi) cat smi ;;
+esac
+SCRIPT
+    stand_in bin/getent <<'SCRIPT'
+sed -n "s/ $2\$/ STREAM $2/p" hosts | grep .
+SCRIPT
+    stand_in bin/ip <<'SCRIPT'
+[ "$2" != -4 ] || cat interfaces
+SCRIPT
+    stand_in bin/uname <<'SCRIPT'
+[ "$1" = -n ] && echo gpu07 || echo x86_64
+SCRIPT
+    echo 'int cublasCreate(void *);' >toolkit/include/cublas_v2.h
+    echo 'int cudaDeviceSynchronize(void);' >toolkit/include/cuda_runtime.h
+    echo 'int cublasCreate(void *p) { return !p; }' | cc -shared -fPIC -x c - -o toolkit/lib64/libcublas.so
+    echo 'int cudaDeviceSynchronize(void) { return 0; }' | cc -shared -fPIC -x c - -o toolkit/lib64/libcudart.so
+    ar -rc toolkit/lib64/libstdc++.a # the real one comes with g++, which nvcc needs, and which may not be here
+    nccl toolkit 2 27 7 22707
+}
+
+stand_in() { # NAME, with its script on stdin
+    rm -f "$1" # it may be a link to the real one
+    { echo '#!/bin/sh' && cat; } >"$1"
+    chmod +x "$1"
+}
+
+compile_for_real() {
+    local program
+    for program in cc as ld; do
+        ln -sf "$(command -v "$program")" bin/
+    done
+}
+
+# nccl FOLDER MAJOR MINOR PATCH CODE: with this header, and a library that says it is CODE.
+nccl() {
+    mkdir -p "$1/include" "$1/lib64"
+    printf '#define NCCL_%s %s\n' MAJOR "$2" MINOR "$3" PATCH "$4" VERSION_CODE $(($2 * 10000 + $3 * 100 + $4)) \
+        >"$1/include/nccl.h"
+    echo 'int ncclGetVersion(int *);' >>"$1/include/nccl.h"
+    echo "int ncclGetVersion(int *v) { if (v) *v = $5; return 0; }" | cc -shared -fPIC -x c - -o "$1/lib64/libnccl.so"
+}
+
+setup() {
+    cd "$BATS_TEST_TMPDIR" || return
+    cp -r "$BATS_FILE_TMPDIR"/{bin,toolkit} .
+    mkdir -p tools 01_single_gpu 04_multinode build
+    cp "$root"/tools/{doctor,find_libs}.sh tools/
+    edit tools/doctor.sh "s|^cuda=.*|cuda=$PWD/none|" "s|^nvidia=.*|nvidia=$PWD/nvidia|" \
+        "s|^infiniband=.*|infiniband=$PWD/infiniband|" "s|/\.dockerenv|$PWD/docker|"
+    edit tools/find_libs.sh 's|/usr/local/cuda|/none|'
+    ln -s ../toolkit/bin/nvcc bin/nvcc
+    printf '%s, 81559 MiB, 580.65.06, 9.0\n' 'NVIDIA H100' 'NVIDIA H100' >gpus
+    echo '| NVIDIA-SMI 580.65.06    Driver Version: 580.65.06    CUDA Version: 13.0 |' >smi
+    printf '\t\e[4mGPU0\tGPU1\tNIC0\tCPU Affinity\e[0m\nGPU0\t X \tNV18\tPXB\t0-15\nGPU1\tNV18\t X \tSYS\t0-15\n' >topology
+    printf '%s\n' '10.1.0.7 gpu07' '10.1.0.1 gpu01' '127.0.0.1 localhost' >hosts
+    printf '%s\n' '1: lo inet 127.0.0.1/8' '2: ens3 inet 10.1.0.7/24' '3: ib0 inet 10.9.0.7/24' >interfaces
+    tiny_data data/mnist
+    gzip data/mnist/*
+}
+
+# doctor [NAME=VALUE...]: on this machine, in this environment and no other.
+doctor() {
+    run env -i PATH="$PWD/bin" "$@" bash tools/doctor.sh
+}
+
+says() { # WORD CHECK TEXT...: there is one line for it, and it has these texts
+    local text line
+    line=$(grep "^$(printf '%s  %-13s  ' "$1" "$2")" <<<"$output") || true
+    for text in "${@:3}"; do
+        if [[ $line != *"$text"* ]]; then
+            printf '%s\n' "wanted $1 for $2 with: $text" "$output"
+            return 1
+        fi
+    done
+}
+
+only() { # WORD COUNT: so many lines say it, and the exit code fits them
+    [ "$(grep -c "^$1  " <<<"$output")" = "$2" ] || { echo "$output" && return 1; }
+    [ "$status" = "$(grep -q ^FAIL <<<"$output" && echo 1 || echo 0)" ]
+}
+
+@test "a node with GPUs on which nothing is wrong" {
+    compile_for_real
+    doctor
+    only WARN 0
+    only FAIL 0
+    [ "${lines[0]}" = gpu07: ]
+    says PASS nvcc '13.0, '
+    says PASS NCCL 'header and library 2.27.7'
+    says PASS driver '580.65.06, for CUDA up to 13.0'
+    says PASS GPUs '2 x NVIDIA H100, 81559 MiB'
+    says PASS 'GPU links' 'all: NVLink, NV18'
+    says PASS network 'of lo ens3 ib0 NCCL takes ib0, 10.9.0.7'
+    says PASS 'host name' 'gpu07 is 10.1.0.7'
+    says PASS data 'data/mnist is complete'
+    says '' GPU 'steps 1 4, with up to 2 ranks on this node'
+    says '' 'several nodes' 'steps 4, with a launcher on each'
+}
+
+@test "this very machine: a table with a line for each check" {
+    run "$root/tools/doctor.sh"
+    [ "$status" -le 1 ]
+    says '' 'CPU device' ''
+    for check in 'C compiler' make BLAS nvcc programs driver cores /dev/shm 'locked memory' 'open files' network \
+        'host name' job container data; do
+        grep -Eq "^(PASS|WARN|FAIL)  $check  *[^ ]" <<<"$output"
+    done
+    [ "$(grep -cvE '^(PASS|WARN|FAIL|    )  .{13}  [^ ]|^  (GPU|CPU device|several nodes)  |What can run here:$|^[^ ]+:$|^$' \
+        <<<"$output")" = 0 ]
+}
+
+@test "a machine on which there is next to nothing" {
+    rm bin/{cc,make,nvcc,nvidia-smi,ip,getent,ldd}
+    rm -r data
+    doctor
+    says FAIL 'C compiler' 'cc not found' 'tools/deps.sh run'
+    says FAIL make 'not found'
+    says FAIL BLAS 'not looked for without a compiler'
+    says PASS nvcc 'none, and no GPU'
+    says PASS driver 'none'
+    says WARN data 'make data'
+    says '' 'CPU device' 'nothing'
+    only FAIL 3
+    [[ $output != *'command not found'* ]]
+}
+
+@test "a compiler without headers" {
+    stand_in bin/strange <<'SCRIPT'
+echo 'fatal error: stdio.h: No such file' >&2
+exit 1
+SCRIPT
+    doctor CC=strange
+    says FAIL 'C compiler' 'stdio.h: No such file' 'libc6-dev'
+}
+
+@test "what was built elsewhere runs without a compiler" {
+    rm bin/{cc,make,nvcc,nvidia-smi}
+    cp /bin/true build/train
+    ln -s ../build/train 04_multinode/train
+    doctor
+    says WARN 'C compiler' 'not found'
+    says PASS programs 'for the CPU device: step 4'
+    says '' 'CPU device' 'steps 4'
+    only FAIL 0
+}
+
+@test "programs that cannot start" {
+    ln -s ../build/gone 04_multinode/train
+    doctor
+    says WARN programs '04_multinode/train leads nowhere' 'make step4'
+    rm 04_multinode/train
+    mv toolkit/lib64/libnccl.so toolkit/lib64/libgone.so
+    echo 'int ncclGetVersion(int *); int main(void) { return ncclGetVersion(0); }' |
+        cc -x c - -Ltoolkit/lib64 -lgone -o 04_multinode/train
+    doctor
+    says FAIL programs '04_multinode/train: libgone.so => not found' 'slurm/site.sh'
+    only FAIL 1
+}
+
+@test "programs for GPUs on a node without any" {
+    rm bin/nvidia-smi
+    echo 'int cudaDeviceSynchronize(void); int main(void) { return cudaDeviceSynchronize(); }' |
+        cc -x c - -Ltoolkit/lib64 -lcudart -Wl,-rpath,"$PWD/toolkit/lib64" -o 04_multinode/train
+    doctor
+    says WARN programs 'step 4' 'make DEVICE=cpu step4'
+    doctor SLURM_JOB_ID=7
+    says FAIL programs 'step 4' 'make DEVICE=cpu step4'
+    ln -s train 04_multinode/train.cpu # runs in its place
+    doctor SLURM_JOB_ID=7
+    says PASS programs 'for GPUs: step 4 for the CPU device: step 4'
+    only FAIL 0
+}
+
+@test "nvcc: none, and without its libraries" {
+    compile_for_real
+    rm bin/nvcc
+    doctor
+    says WARN nvcc 'not found' 'CUDA module'
+    says '' GPU 'nothing, until'
+    only FAIL 0
+    doctor CUDA_HOME="$PWD/toolkit"
+    says PASS nvcc "$PWD/toolkit/bin/nvcc"
+    rm toolkit/lib64/libcublas.so
+    doctor CUDA_HOME="$PWD/toolkit"
+    says FAIL nvcc 'cuBLAS and the CUDA runtime' 'not found' 'CUDA module'
+}
+
+@test "NCCL: none, another library than header, and one that does not run" {
+    compile_for_real
+    mv toolkit/include/nccl.h .
+    doctor
+    says WARN NCCL 'not found' 'NCCL_HOME'
+    says '' GPU 'steps 1, with'
+    mv nccl.h toolkit/include/
+    nccl newer 2 29 1 22901
+    doctor LD_LIBRARY_PATH="$PWD/newer/lib64"
+    says WARN NCCL 'the header is 2.27.7' 'load the library 2.29.1' LD_LIBRARY_PATH
+    only FAIL 0
+    nccl older 2 18 3 21803
+    doctor LD_LIBRARY_PATH="$PWD/older/lib64"
+    says FAIL NCCL 'the header is 2.27.7' 'load the library 2.18.3' LD_LIBRARY_PATH
+    echo broken >older/lib64/libnccl.so
+    doctor LD_LIBRARY_PATH="$PWD/older/lib64"
+    says FAIL NCCL 'does not run' 'libnccl.so'
+    only FAIL 1
+}
+
+@test "NCCL: too old for the steps, and another than CUDA's by NCCL_HOME" {
+    compile_for_real
+    nccl old 2 18 3 21803
+    nccl right 2 18 5 21805
+    doctor NCCL_HOME="$PWD/old"
+    says FAIL NCCL 'the header is 2.18.3' '2.18.5 or later' NCCL_HOME
+    only FAIL 1
+    doctor NCCL_HOME="$PWD/right"
+    says PASS NCCL 'header and library 2.18.5'
+}
+
+@test "the reference BLAS is slow, and says so" {
+    stand_in tools/find_libs.sh <<'SCRIPT'
+echo 'LIB_FLAGS := -DREFERENCE_BLAS -lblas -lz'
+SCRIPT
+    doctor
+    says WARN BLAS 'reference BLAS' 'slower' 'tools/deps.sh run'
+    only FAIL 0
+}
+
+@test "driver: older than the toolkit" {
+    sed -i 's/CUDA Version: 13.0/CUDA Version: 12.4/' smi
+    doctor
+    says FAIL driver 'CUDA 12.4 and older, and nvcc is 13.0' 'CUDA module of 12.x'
+    says '' GPU 'nothing, until'
+    only FAIL 1
+}
+
+@test "driver: none in the job, and in the container" {
+    rm bin/nvidia-smi
+    doctor SLURM_JOB_ID=7 SLURM_GPUS_ON_NODE=2
+    says WARN driver 'Slurm says 2 GPUs'
+    only FAIL 0
+    touch nvidia
+    doctor
+    says FAIL driver 'nvidia-smi is not found'
+    doctor APPTAINER_CONTAINER=/images/tutorial.sif
+    says FAIL driver 'not in this container (/images/tutorial.sif)' 'start it with --nv'
+    says PASS container /images/tutorial.sif
+    only FAIL 1
+}
+
+@test "driver: broken, and without a GPU for this job" {
+    stand_in bin/nvidia-smi <<<'echo "Failed to initialize NVML: Driver/library version mismatch"; exit 18'
+    doctor
+    says FAIL driver 'Driver/library version mismatch' reboot
+    stand_in bin/nvidia-smi <<<'echo "No devices were found"; exit 6'
+    doctor SLURM_JOB_ID=7
+    says FAIL driver 'No devices were found' --gpus-per-node
+    says PASS job 'Slurm job 7'
+}
+
+@test "driver: does not answer" {
+    stand_in bin/nvidia-smi <<<'exec sleep 1000'
+    doctor
+    says FAIL driver 'does not answer' 'another node'
+    only FAIL 1
+}
+
+@test "GPUs: hidden, some of them, and too old for nvcc" {
+    doctor CUDA_VISIBLE_DEVICES=
+    says FAIL GPUs 'shows 0' 'unset CUDA_VISIBLE_DEVICES'
+    doctor CUDA_VISIBLE_DEVICES=1
+    says PASS GPUs '2 x NVIDIA H100' 'CUDA_VISIBLE_DEVICES=1 shows 1'
+    says '' GPU 'up to 1 ranks'
+    doctor CUDA_VISIBLE_DEVICES=0,1
+    says PASS GPUs '2 x NVIDIA H100, 81559 MiB'
+    printf '%s, 16384 MiB, 580.65.06, 7.0\n' 'Tesla V100' >>gpus
+    doctor
+    says FAIL GPUs '2 x NVIDIA H100, 81559 MiB; 1 x Tesla V100, 16384 MiB' 'builds for 75 and later' 'older CUDA'
+}
+
+@test "GPU links: of four GPUs on two CPUs" {
+    printf '%s, 81559 MiB, 580.65.06, 9.0\n' 'NVIDIA H100' 'NVIDIA H100' >>gpus
+    printf '\tGPU0\tGPU1\tGPU2\tGPU3\nGPU0\t X \tPIX\tSYS\tSYS\nGPU1\tPIX\t X \tSYS\tSYS
+GPU2\tSYS\tSYS\t X \tNODE\nGPU3\tSYS\tSYS\tNODE\t X \n' >topology
+    doctor
+    says PASS 'GPU links' '1 pairs: PCIe switches, PIX' '4 pairs: PCIe and both CPUs, the slowest, SYS' \
+        '1 pairs: PCIe and one CPU, NODE'
+}
+
+@test "/dev/shm: small, and too small" {
+    unshare -m true 2>/dev/null || skip "a /dev/shm of its own needs root and namespaces"
+    in_small() { # SIZE NAME=VALUE...
+        # shellcheck disable=SC2016 # expanded there
+        run unshare -m sh -c 'mount -t tmpfs -o size="$0" none /dev/shm && exec env -i PATH="$PWD/bin" "$@" bash tools/doctor.sh' "$@"
+    }
+    in_small 64m
+    says WARN /dev/shm '64 MB free of 64 MB' 'remount'
+    only FAIL 0
+    touch docker
+    in_small 16m
+    says FAIL /dev/shm '16 MB free of 16 MB' --shm-size=1g
+    says PASS container docker
+    in_small 16m CUDA_VISIBLE_DEVICES=0
+    says WARN /dev/shm '16 MB free of 16 MB'
+}
+
+@test "limits: locked memory with InfiniBand, open files" {
+    (ulimit -S -l 64 && ulimit -S -n 256 && doctor && says PASS 'locked memory' 'at most 64 kB' &&
+        says WARN 'open files' 'at most 256' 'ulimit -n 4096')
+    mkdir -p infiniband/mlx5_0
+    (ulimit -S -l 64 && doctor && says WARN 'locked memory' 'InfiniBand (mlx5_0)' 'ulimit -l unlimited' && only FAIL 0)
+}
+
+@test "cores: a job that was given one" {
+    doctor OMP_NUM_THREADS=1
+    says PASS cores "$(env -u OMP_NUM_THREADS nproc) of "
+    rm bin/nproc
+    # shellcheck disable=SC2016 # expanded there
+    stand_in bin/nproc <<<'[ $# = 1 ] && echo 64 || echo 1'
+    doctor
+    says WARN cores 'only 1 of 64' --cpus-per-task
+}
+
+@test "network: the interface that NCCL takes" {
+    doctor NCCL_SOCKET_IFNAME=ens
+    says PASS network 'NCCL takes ens3, 10.1.0.7'
+    doctor NCCL_SOCKET_IFNAME=^ib,lo
+    says PASS network 'NCCL takes ens3'
+    doctor NCCL_SOCKET_IFNAME==ens
+    says FAIL network 'none of lo ens3 ib0 is NCCL_SOCKET_IFNAME==ens' 'unset it'
+    says '' 'several nodes' 'nothing, until'
+    only FAIL 1
+    printf '%s\n' '1: lo inet 127.0.0.1/8' '2: docker0 inet 172.17.0.1/16' '3: ens3 inet 10.1.0.7/24' >interfaces
+    doctor
+    says PASS network 'NCCL takes ens3'
+    sed -i 3d interfaces
+    doctor
+    says WARN network 'NCCL takes docker0' 'NCCL_SOCKET_IFNAME'
+    sed -i 2d interfaces
+    doctor
+    says PASS network 'NCCL takes lo' 'good for one node'
+    doctor SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2
+    says FAIL network 'NCCL takes lo' 'slurm/site.sh'
+    : >interfaces
+    doctor
+    says FAIL network 'no interface has an address'
+}
+
+@test "names: of this host, and MASTER_ADDR" {
+    sed -i 's/.* gpu07/127.0.1.1 gpu07/' hosts
+    doctor
+    says WARN 'host name' 'gpu07 is 127.0.1.1' 'MASTER_ADDR=10.9.0.7'
+    only FAIL 0
+    doctor SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2
+    says FAIL 'host name' 'gpu07 is 127.0.1.1' 'MASTER_ADDR=10.9.0.7'
+    doctor SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 MASTER_ADDR=gpu01
+    says WARN 'host name' 'gpu07 is 127.0.1.1'
+    says PASS MASTER_ADDR 'gpu01 is 10.1.0.1'
+    says '' 'several nodes' 'steps 4, on the 2 nodes of this job'
+    only FAIL 0
+    doctor SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 MASTER_ADDR=localhost
+    says FAIL MASTER_ADDR 'localhost is 127.0.0.1'
+    doctor SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 MASTER_ADDR=gpu99
+    says FAIL MASTER_ADDR 'no address is known for gpu99'
+    only FAIL 1
+}
+
+@test "the job: Slurm's, PBS's, and where there is a scheduler" {
+    doctor SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 SLURM_CPUS_ON_NODE=16 SLURM_GPUS_ON_NODE=2
+    [ "${lines[0]}" = 'gpu07, Slurm job 7:' ]
+    says PASS job 'Slurm job 7, nodes: 2; here: 16 cores, 2 GPUs'
+    printf '%s\n' gpu01 gpu01 gpu07 gpu07 >nodefile
+    doctor PBS_JOBID=9.server PBS_NODEFILE="$PWD/nodefile"
+    says PASS job 'PBS job 9.server, nodes: 2, ranks: 4'
+    doctor PBS_JOBID=9.server PBS_NODEFILE="$PWD/gone"
+    says FAIL job 'PBS_NODEFILE=' 'first node'
+    ln -s bash bin/qsub
+    doctor
+    says '' 'several nodes' 'pbs/'
+    rm bin/qsub
+    ln -s bash bin/sbatch
+    stand_in bin/scontrol <<<"[ \$1 = ping ] && echo 'Slurmctld(primary) at head is UP'"
+    doctor
+    says PASS job 'Slurm is here'
+    says '' 'several nodes' 'sbatch slurm/step4.sbatch'
+    only FAIL 0
+}
+
+@test "the job: a machine with sbatch and no cluster" {
+    ln -s bash bin/sbatch
+    for answer in "echo 'scontrol: fatal: Could not establish a configuration source' >&2; exit 1" \
+        "echo 'Slurmctld(primary) at head is DOWN'" 'exec sleep 1000'; do
+        stand_in bin/scontrol <<<"$answer"
+        doctor
+        says WARN job 'no controller of Slurm answers' 'make run-step4'
+        says '' 'several nodes' 'with a launcher on each'
+        [[ $output != *'sbatch slurm/'* ]]
+    done
+    says WARN job 'scontrol ping does not answer'
+    only FAIL 0
+}
+
+@test "data: missing and damaged files" {
+    rm data/mnist/t10k-images-idx3-ubyte.gz
+    doctor
+    says FAIL data 'data/mnist/t10k-images-idx3-ubyte.gz is missing' 'make data'
+    echo nonsense >data/mnist/t10k-images-idx3-ubyte.gz
+    doctor
+    says FAIL data 'data/mnist/t10k-images-idx3-ubyte.gz is damaged' 'make data'
+    only FAIL 1
+    mv data/mnist data/fashion-mnist
+    gzip -c </dev/null >data/fashion-mnist/t10k-images-idx3-ubyte.gz
+    doctor
+    says PASS data 'data/fashion-mnist is complete'
+}
+
+@test "on a narrow terminal lines go on in their column" {
+    need_terminal
+    sed -i 's/.* gpu07/127.0.1.1 gpu07/' hosts
+    run script -qec "stty cols 80; env -i NO_COLOR=1 PATH=$PWD/bin bash tools/doctor.sh" /dev/null </dev/null
+    [ "$(tr -d '\r' <<<"$output" | awk 'length > 80' | wc -l)" = 0 ]
+    grep -A 1 '^WARN  host name' <<<"$output" | tail -n 1 | grep -q '^ \{21\}[^ ]'
+    run script -qec "env -i TERM=xterm PATH=$PWD/bin bash tools/doctor.sh" /dev/null </dev/null
+    [[ $output == *$'\e[33mWARN\e[0m  host name'* ]]
+}

@@ -1,0 +1,255 @@
+#!/usr/bin/env bats
+# tools/find_libs.sh in made-up layouts: a CUDA toolkit of three headers and three libraries, laid out as module systems,
+# conda-forge and NVIDIA's HPC SDK lay out theirs; and make, which remembers what the script has found.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+load ../helpers
+
+setup() {
+    cd "$BATS_TEST_TMPDIR" || return
+    # The script does not see the toolkit of this machine.
+    cp "$root/tools/find_libs.sh" .
+    edit find_libs.sh 's|/usr/local/cuda|/none|'
+    unset "${!CUDA@}" "${!NCCL@}" "${!NVHPC@}" "${!EBROOT@}" "${!CONDA@}" "${!OPENBLAS@}" NVCC CC CPATH LIBRARY_PATH
+    unset MAKEFLAGS MFLAGS MAKELEVEL DEVICE CFLAGS BUILD WERROR ARCH
+}
+
+library() { # NAME INCLUDE LIB: its header, and a library that defines the function which the script asks for
+    local header function base=''
+    case $1 in
+    cudart) header=cuda_runtime.h function=cudaDeviceSynchronize ;;
+    cublas) header=cublas_v2.h function=cublasCreate base='#include <cuda_runtime.h>' ;;
+    nccl) header=nccl.h function=ncclGetVersion base='#include <cuda_runtime.h>' ;;
+    esac
+    mkdir -p "$2" "$3"
+    printf '%s\n' '#pragma once' "$base" "int $function();" >"$2/$header"
+    echo "int $function() { return 0; }" | cc -shared -fPIC -x c - -o "$3/lib$1.so"
+}
+
+nvcc() { # PATH GENERATION...: one that only lists generations
+    mkdir -p "$(dirname "$1")"
+    printf '#!/bin/sh\nprintf "compute_%%s\\n" %s\n' "${*:2}" >"$1"
+    chmod +x "$1"
+}
+
+find_libs() { # NAME=VALUE...
+    run --separate-stderr env "$@" sh find_libs.sh gpu
+    [ "$status" = 0 ] || { echo "$stderr" && return 1; }
+}
+
+finds() { # LIBRARY INCLUDE LIB: with the header in this folder and the library in that one
+    grep -qF -- "-I$PWD/$2 -L$PWD/$3 -Wl,-rpath,$PWD/$3 -l$1" <<<"$output" || {
+        printf '%s\n' "wanted $1 in $2 and $3" "$output" "$stderr"
+        return 1
+    }
+}
+
+@test "modules: CUDA_HOME and NCCL_HOME, NCCL_ROOT or EBROOTNCCL, which come before the NCCL of CUDA's own folder" {
+    nvcc cuda/bin/nvcc 90
+    for name in cudart cublas nccl; do
+        library $name cuda/include cuda/lib64
+    done
+    library nccl apart/include apart/lib
+    find_libs CUDA_HOME="$PWD/cuda" NVCC="$PWD/cuda/bin/nvcc"
+    finds nccl cuda/include cuda/lib64
+    for variable in NCCL_HOME NCCL_ROOT EBROOTNCCL; do
+        find_libs CUDA_HOME="$PWD/cuda" NVCC="$PWD/cuda/bin/nvcc" $variable="$PWD/apart"
+        finds cudart cuda/include cuda/lib64
+        finds cublas cuda/include cuda/lib64
+        finds nccl apart/include apart/lib
+        [ -z "$stderr" ]
+    done
+    rm cuda/include/nccl.h
+    find_libs PATH="$PWD/cuda/bin:$PATH" NCCL_HOME="$PWD/apart" # nvcc tells where CUDA is
+    finds nccl apart/include apart/lib
+}
+
+@test "an NCCL_HOME in which no program finds NCCL: a note names the one that is taken" {
+    nvcc cuda/bin/nvcc 90
+    for name in cudart cublas nccl; do
+        library $name cuda/include cuda/lib64
+    done
+    find_libs NVCC="$PWD/cuda/bin/nvcc" NCCL_HOME="$PWD/gone"
+    finds nccl cuda/include cuda/lib64
+    [[ $stderr == "note: "*"NCCL_HOME=$PWD/gone"*"$PWD/cuda/lib64"* ]]
+    [ ${#stderr_lines[@]} = 1 ]
+}
+
+@test "EasyBuild: EBROOTCUDA and EBROOTNCCL, with nvcc in PATH behind a link" {
+    nvcc CUDA/compilers/nvcc 90
+    mkdir bin
+    ln -s ../CUDA/compilers/nvcc bin/nvcc
+    library cudart CUDA/include CUDA/lib
+    library cublas CUDA/include CUDA/lib
+    library nccl NCCL/include NCCL/lib
+    find_libs PATH="$PWD/bin:$PATH" EBROOTCUDA="$PWD/CUDA" EBROOTNCCL="$PWD/NCCL"
+    finds cublas CUDA/include CUDA/lib
+    finds nccl NCCL/include NCCL/lib
+}
+
+@test "conda-forge: the toolkit in targets/, on x86 and on Arm, and NCCL beside it" {
+    for target in x86_64-linux sbsa-linux; do
+        nvcc $target/bin/nvcc 90
+        library cudart $target/targets/$target/include $target/targets/$target/lib
+        library cublas $target/targets/$target/include $target/targets/$target/lib
+        library nccl $target/include $target/lib
+        find_libs CONDA_PREFIX="$PWD/$target" PATH="$PWD/$target/bin:$PATH"
+        finds cudart $target/targets/$target/include $target/targets/$target/lib
+        finds cublas $target/targets/$target/include $target/targets/$target/lib
+        finds nccl $target/include $target/lib
+    done
+}
+
+@test "NVIDIA's HPC SDK: a folder for each library, with the version of CUDA that nvcc belongs to" {
+    library cudart sdk/cuda/12.4/include sdk/cuda/12.4/targets/x86_64-linux/lib
+    library cudart sdk/cuda/include sdk/cuda/lib64
+    library cublas sdk/math_libs/include sdk/math_libs/lib64
+    library cublas sdk/math_libs/12.4/include sdk/math_libs/12.4/lib64
+    library nccl sdk/comm_libs/nccl/include sdk/comm_libs/nccl/lib
+    nvcc sdk/compilers/bin/nvcc 90
+    nvcc sdk/cuda/12.4/bin/nvcc 90
+    for variable in NVHPC_ROOT="$PWD/sdk" NVHPC_ROOT=; do # the module's, and nvcc in PATH alone
+        find_libs "$variable" PATH="$PWD/sdk/compilers/bin:$PATH"
+        finds cudart sdk/cuda/include sdk/cuda/lib64
+        finds cublas sdk/math_libs/include sdk/math_libs/lib64
+        finds nccl sdk/comm_libs/nccl/include sdk/comm_libs/nccl/lib
+        find_libs "$variable" PATH="$PWD/sdk/cuda/12.4/bin:$PATH"
+        finds cudart sdk/cuda/12.4/include sdk/cuda/12.4/targets/x86_64-linux/lib
+        finds cublas sdk/math_libs/12.4/include sdk/math_libs/12.4/lib64
+        finds nccl sdk/comm_libs/nccl/include sdk/comm_libs/nccl/lib
+    done
+}
+
+# builds_for GENERATION...: an nvcc that lists the generations on stdin has code made for these, and PTX of the last.
+builds_for() {
+    local listed generation last flags
+    mapfile -t listed
+    nvcc cuda/bin/nvcc "${listed[@]}"
+    find_libs NVCC="$PWD/cuda/bin/nvcc"
+    for generation; do
+        flags+="-gencode arch=compute_$generation,code=sm_$generation "
+        last=$generation
+    done
+    diff <(grep -o 'GENERATIONS := .*-gencode [^ ]*' <<<"$output") \
+        <(echo "GENERATIONS := $flags-gencode arch=compute_$last,code=compute_$last")
+}
+
+@test "CUDA 11.8, 12.4, 12.8 and 13.0 build for the first GPU of each of their generations" {
+    library cudart cuda/include cuda/lib64
+    library cublas cuda/include cuda/lib64
+    builds_for 60 70 80 90 <<<"35 37 50 52 53 60 61 62 70 72 75 80 86 87 89 90"
+    builds_for 60 70 80 90 <<<"50 52 53 60 61 62 70 72 75 80 86 87 89 90"
+    builds_for 60 70 80 90 100 120 <<<"50 52 53 60 61 62 70 72 75 80 86 87 89 90 100 101 120"
+    builds_for 75 80 90 100 110 120 <<<"75 80 86 87 88 89 90 100 110 103 120 121" # in nvcc's own order
+}
+
+@test "an nvcc that knows no GPU that the course can use is refused, with the cure" {
+    library cudart cuda/include cuda/lib64
+    library cublas cuda/include cuda/lib64
+    nvcc cuda/bin/nvcc 35 50
+    run --separate-stderr env NVCC="$PWD/cuda/bin/nvcc" sh find_libs.sh gpu
+    [ "$status" = 1 ]
+    [[ ${stderr_lines[0]} == "error: $PWD/cuda/bin/nvcc --list-gpu-arch "* ]]
+    [[ ${stderr_lines[1]} == "  - "*"11.8"* ]]
+}
+
+@test "an nvcc that finds no C++ compiler is named with its reason, with the cure" {
+    library cudart cuda/include cuda/lib64
+    library cublas cuda/include cuda/lib64
+    mkdir -p cuda/bin
+    cat >cuda/bin/nvcc <<'END'
+#!/bin/sh
+[ "$1" = --list-gpu-arch ] && echo compute_90 && exit
+printf '%s\n' "In file included from cuda_runtime.h:82:" "gcc: fatal error: cannot execute 'cc1plus'" >&2
+exit 1
+END
+    chmod +x cuda/bin/nvcc
+    run --separate-stderr env NVCC="$PWD/cuda/bin/nvcc" sh find_libs.sh gpu
+    [ "$status" = 1 ]
+    [[ ${stderr_lines[0]} == "error: $PWD/cuda/bin/nvcc cannot use the C++ compiler here: gcc: fatal error: cannot execute 'cc1plus'. "* ]]
+    [[ ${stderr_lines[1]} == "  - install g++ (apt: g++, "* ]]
+    [[ ${stderr_lines[3]} == *"DEVICE=cpu"* ]]
+}
+
+# searches COMMAND...: make looked for the libraries, and none of its lines begins with a note.
+searches() {
+    rm -f searched
+    "$@" 2>err && [ -e searched ]
+}
+
+@test "make looks for libraries again while one is missing, and when the variables that name folders change" {
+    copy_tree tree
+    cd tree
+    # find_libs.sh as it is, except that it leaves a mark and that NCCL is what the file nccl says.
+    cat >tools/find_libs.sh <<'END'
+touch searched
+echo "LIB_FLAGS :="
+if [ -e nccl ]; then echo "NCCL_FLAGS := -I$(cat nccl)"; else echo "MISSING := NCCL"; fi
+END
+    chmod +x tools/find_libs.sh
+    flags() { cat build/cpu/flags; }
+    searches make DEVICE=cpu build/cpu/flags
+    searches make DEVICE=cpu build/cpu/flags # as NCCL is missing
+    [[ $(flags) != *-I/opt/nccl* ]]
+    echo /opt/nccl >nccl
+    searches make DEVICE=cpu build/cpu/flags
+    [[ $(flags) == *-I/opt/nccl* ]]
+    run ! searches make DEVICE=cpu build/cpu/flags
+    for variable in CUDA_HOME NCCL_HOME NCCL_ROOT EBROOTNCCL EBROOTOPENBLAS NVHPC_ROOT CONDA_PREFIX OPENBLAS_HOME CPATH; do
+        searches env $variable=/opt/new make DEVICE=cpu build/cpu/flags || { echo "not for $variable" && return 1; }
+        searches make DEVICE=cpu build/cpu/flags # as the variable is gone
+    done
+    run ! searches make DEVICE=cpu build/cpu/flags
+    searches make DEVICE=cpu CC=gcc build/cpu/flags
+}
+
+@test "the variables that make watches are those that find_libs.sh reads" {
+    mapfile -t read < <(grep -oE '\b([A-Z]+_(HOME|ROOT)|EBROOT[A-Z]+|CONDA_PREFIX)\b' "$root/tools/find_libs.sh" | sort -u)
+    [ ${#read[@]} -ge 10 ]
+    watched=$(sed -n "s/.*env | grep -E '\(.*\)' | sort.*/\1/p" "$root/tools/build.mk")
+    for variable in "${read[@]}"; do
+        grep -qE "$watched" <<<"$variable=" || { echo "$variable is not watched" && return 1; }
+    done
+}
+
+@test "a compiler that does not take the flags of the sources is named, with the cure" {
+    copy_tree tree
+    cd tree
+    cat >nvc <<'END'
+#!/bin/sh
+case " $* " in *" -fno-math-errno "*) echo "nvc-Error-Unknown switch: -fno-math-errno" >&2 && exit 1 ;; esac
+exec cc "$@"
+END
+    chmod +x nvc
+    run --separate-stderr make DEVICE=cpu CC="$PWD/nvc" step1
+    [ "$status" = 2 ]
+    [[ ${stderr_lines[0]} == "error: $PWD/nvc does not compile: nvc-Error-Unknown switch: -fno-math-errno. "* ]]
+    [[ ${stderr_lines[1]} == "  - CC=gcc after make,"* ]]
+}
+
+@test "the reference BLAS is named at build and in the banner, with the cure, until a faster library is there" {
+    [ -e /usr/lib/x86_64-linux-gnu/blas/libblas.so ] || skip "libblas-dev is not installed"
+    copy_tree tree
+    cd tree
+    # oneDNN and OpenBLAS hide; the names libblas and libcblas lead to the reference.
+    mkdir reference
+    ln -s /usr/lib/x86_64-linux-gnu/blas/libblas.so{,.3} reference/
+    cat >cc-reference <<'END'
+#!/bin/sh
+[ -e faster ] || case $* in *dnnl* | *openblas* | *-lcblas*) exit 1 ;; esac
+exec cc "$@" -Lreference -Wl,-rpath,"$PWD/reference"
+END
+    chmod +x cc-reference
+    run --separate-stderr make -j2 DEVICE=cpu CC="$PWD/cc-reference" step1
+    [ "$status" = 0 ] || { echo "$output" "$stderr" && return 1; }
+    [[ $stderr == "note: "*"reference BLAS"*"tools/deps.sh run installs one of them"* ]]
+    [ ${#stderr_lines[@]} = 1 ]
+    options=(--data synthetic --hidden 8 --max-steps 1)
+    01_single_gpu/train "${options[@]}" >out
+    grep -q '^device .*the reference BLAS (slow: tools/deps.sh run installs a faster library)' out
+    touch faster
+    run --separate-stderr make -j2 DEVICE=cpu CC="$PWD/cc-reference" step1
+    [ "$status" = 0 ]
+    [ -z "$stderr" ]
+    01_single_gpu/train "${options[@]}" >out
+    run ! grep -q 'slow' out
+}

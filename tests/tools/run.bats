@@ -1,0 +1,70 @@
+#!/usr/bin/env bats
+# tests/run.sh on small tests: which it runs at which level, what it counts, and that it finds what they leave behind.
+# shellcheck disable=SC2016,SC2030,SC2031,SC2154,SC2209 # what the small tests do is quoted; bats and helpers.bash set variables across functions
+load ../helpers
+
+setup() {
+    cd "$BATS_TEST_TMPDIR" || return
+    mkdir -p tests/some tests/unit tests/fuzz
+    cp "$root/tests/run.sh" tests
+    printf 'programs unit-tests:\n' >Makefile
+    printf '#!/bin/sh\necho "ok 1 - fuzzed"\n' | tee tests/quick.sh >tests/fuzz/run.sh
+    chmod +x tests/quick.sh tests/fuzz/run.sh
+    touch tests/unit/test_none.c
+    unset LEVEL TEST_RUN MAKEFLAGS MFLAGS MAKELEVEL
+    add light <<<'true'
+}
+
+add() { # NAME [TAG]: a file with a test, whose commands are on stdin
+    { [ -z "${2:-}" ] || echo "# bats test_tags=$2" && echo "@test \"$1\" {" && cat && echo "}"; } >"tests/some/$1.bats"
+}
+
+@test "each level runs what belongs to it, and skips are summed up" {
+    add heavy test-all <<<'true'
+    add absent <<<'skip "there is no cat"'
+    LEVEL=quick run tests/run.sh
+    [ "$status" = 0 ] && [ "${lines[-1]}" = "2 passed, 0 failed, 1 skipped" ]
+    LEVEL=test run tests/run.sh
+    [ "$status" = 0 ] && [ "${lines[-1]}" = "3 passed, 0 failed, 2 skipped" ]
+    grep -qx 'left to make test-all: fuzz some/heavy.bats' <<<"$output"
+    grep -qx '    1  there is no cat: some/absent.bats' <<<"$output"
+    run tests/run.sh
+    [ "$status" = 0 ] && [ "${lines[-1]}" = "5 passed, 0 failed, 2 skipped" ]
+    run tests/run.sh some/light
+    [ "$status" = 0 ] && [ "${lines[-1]}" = "2 passed, 0 failed" ]
+}
+
+@test "a test that fails, a program that crashes and a build that fails are failures" {
+    add wrong <<<'false'
+    run tests/run.sh 'wrong|light'
+    [ "$status" = 1 ] && [ "${lines[-1]}" = "2 passed, 1 failed" ]
+    grep -qx '  some/wrong.bats:not ok 1 wrong' <<<"$output"
+    printf 'kill -9 $$\n' >>tests/quick.sh
+    run tests/run.sh quick
+    [ "$status" = 1 ]
+    grep -qx '  quick:not ok - quick ended with status 137' <<<"$output"
+    printf 'programs:\n\tfalse\nunit-tests:\n' >Makefile
+    run tests/run.sh
+    [ "$status" = 1 ] && [ "${lines[-1]}" = "0 passed, 1 failed" ]
+}
+
+@test "a process that is left, stopped even, and a file that is left are failures" {
+    # It is stopped once it no longer is a copy of bats, which holds what bats waits for.
+    add process <<<'sleep 1000 >&- 2>&- 3>&- & until grep -qx sleep /proc/$!/comm; do sleep 0.01; done; kill -STOP $!'
+    run tests/run.sh some/process
+    [ "$status" = 1 ] && [ "${lines[-1]}" = "2 passed, 1 failed" ]
+    pid=$(sed -n 's/.*process \([0-9]*\) is left: sleep 1000.*/\1/p' <<<"$output" | head -n 1)
+    until_true 5 has_ended "$pid" # as it is killed
+
+    add file <<<'touch "${TMPDIR%/bats-run*}/left"'
+    run tests/run.sh some/file
+    [ "$status" = 1 ] && [ "${lines[-1]}" = "2 passed, 1 failed" ]
+    grep -q 'not ok - file .*/left is left' <<<"$output"
+
+    [ -w /dev/shm ] || skip "no /dev/shm to leave a file in"
+    add memory <<<"touch /dev/shm/left.$$"
+    run tests/run.sh some/memory
+    rm "/dev/shm/left.$$"
+    [ "$status" = 1 ] && [ "${lines[-1]}" = "2 passed, 1 failed" ]
+    grep -q "not ok - file /dev/shm/left.$$ is left" <<<"$output"
+}

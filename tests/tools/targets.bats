@@ -1,0 +1,113 @@
+#!/usr/bin/env bats
+# Every target that make lists, in a tree as a fresh clone has it: without build/, data/ or links.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+load ../helpers
+
+# A dry run is enough for targets that run other tests (check_gpu.bats runs check-gpu) or benchmarks, install packages, or take an hour.
+heavy='test|test-.*|check-gpu|fuzz|bench-.*|container'
+
+setup() {
+    cd "$BATS_TEST_TMPDIR" || return
+    unset MAKEFLAGS MFLAGS MAKELEVEL DEVICE CC CFLAGS BUILD WERROR MNIST_MIRROR
+    unset_job
+}
+
+# fresh TARGET [VARIABLE=VALUE...]: make runs the target in a fresh tree, for the CPU device.
+fresh() {
+    cd "$BATS_TEST_TMPDIR" && rm -rf tree && copy_tree tree && cd tree || return
+    run make -j2 DEVICE=cpu CFLAGS=-O1 "$@"
+    [ "$status" = 0 ] || { printf '%s\n' "make $1 ended with $status" "$output" && return 1; }
+}
+
+says() { # TEXT...
+    local text
+    for text; do
+        [[ $output == *"$text"* ]] || { printf '%s\n' "wanted: $text" "$output" && return 1; }
+    done
+}
+
+listed() {
+    make -C "$root" --no-print-directory help | sed -n 's/^make \([^ ]*\) .*/\1/p'
+}
+
+@test "each target that make help lists is run below" {
+    [ "$(listed | wc -l)" -gt 15 ]
+    for target in $(listed | grep -vxE "$heavy"); do
+        grep -qE "(^| )fresh \"?${target/N*/.*}( |\"|$)" "$BATS_TEST_FILENAME" || { echo "$target is not" && return 1; }
+    done
+}
+
+# bats test_tags=test-all
+@test "make stepN, for each step" {
+    for folder in "$root"/0*/; do
+        step=$(basename "$folder")
+        fresh "step${step:1:1}"
+        programs=$(find "$step" -type l) # the links that make has made; other sources are modules
+        [ -n "$programs" ]
+        for program in $programs; do
+            "$program" --help >help
+        done
+    done
+}
+
+@test "make run-stepN, for each step" {
+    for folder in "$root"/0*/; do
+        step=$(basename "$folder")
+        arguments='--hidden 8 --max-steps 2' banner='2/468'
+        [ -e "$folder/train.c" ] || arguments='--nproc 2 --check-only' banner='#wrong 0'
+        fresh "run-step${step:1:1}" ARGS="$arguments" LAUNCH='--nproc-per-node 2'
+        says "CPU device" "$banner"
+    done
+}
+
+@test "make quickstart" {
+    [ -d "$root/data/mnist" ] || skip "no MNIST to serve: make data fetches it"
+    mkdir bin # a test installs nothing
+    printf '#!/bin/sh\nexit 1\n' | tee bin/apt-get bin/sudo >/dev/null
+    chmod +x bin/*
+    PATH=$PWD/bin:$PATH fresh quickstart MNIST_MIRROR="file://$root/data/mnist" ARGS='--hidden 8 --max-steps 2'
+    says 'data/mnist: 60000 training' '2/468' 'Next: make run-step1'
+}
+
+@test "make data" {
+    [ -d "$root/data/mnist" ] || skip "no MNIST to serve: make data fetches it"
+    fresh data MNIST_MIRROR="file://$root/data/mnist"
+    [ -s data/mnist/t10k-labels-idx1-ubyte.gz ]
+}
+
+@test "make doctor: whatever it finds on this machine, two ranks meet" {
+    fresh doctor LAUNCH='--nproc-per-node 2' || [ "$status" = 2 ]
+    says 'What can run here' 'PASS  the sum of 1 to 2 over all ranks is 3'
+}
+
+# bats test_tags=test-all
+@test "make demo-fsdp" {
+    fresh demo-fsdp MEMORY=112M CFLAGS=-O3
+    says 'out of device memory' 'training with --strategy full ...' '--strategy full '
+    grep -qE -- '^--strategy full +yes' <<<"$output"
+}
+
+@test "make help, diffNM, diffstat, format, lint and clean" {
+    fresh help
+    says 'make quickstart'
+    fresh "diff12"
+    says 'ncclAllReduce'
+    fresh diffstat || [ "$status" = 2 ] # diffs.bats asks whether all steps are within their budgets
+    says '1-2' '4-5'
+    fresh clean
+    for tool in clang-format shellcheck cppcheck; do
+        command -v $tool >/dev/null || skip "$tool is not installed"
+    done
+    fresh format
+    diff -r 01_single_gpu "$root/01_single_gpu" | grep -v '^Only in' | diff /dev/null -
+    fresh lint
+}
+
+@test "what the heavy targets call is there (a dry run; the scripts have tests of their own)" {
+    for target in $(listed | grep -xE "$heavy"); do
+        fresh -n "$target"
+        while read -r script; do
+            [ -f "$script" ] || { echo "make $target calls $script, which is not there" && return 1; }
+        done < <(grep -oE '\b(tools|tests)/[a-z0-9_/]+\.(sh|py)\b' <<<"$output")
+    done
+}

@@ -1,0 +1,47 @@
+// The checksum of an array in device memory: zlib's of its bytes, for any length.
+#include "common/checksum.h"
+#include "common/device.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <zlib.h>
+
+#include <cmocka.h> // wants the headers above first
+
+static void is_zlibs_of_all_bytes(void **state) {
+    static const size_t counts[] = {0, 1, 65535, 65536, 65537, 200000};
+    float *host = malloc(200000 * sizeof *host), *device;
+    (void)state;
+    for (int i = 0; i < 200000; i++)
+        host[i] = (float)(i * 0.37);
+    CUDA_CHECK(cudaMalloc((void **)&device, 200000 * sizeof *host));
+    CUDA_CHECK(cudaMemcpy(device, host, 200000 * sizeof *host, cudaMemcpyHostToDevice));
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        size_t bytes = counts[i] * sizeof *host;
+        assert_int_equal(device_checksum(device, counts[i], 0),
+                         crc32_z(0, (unsigned char *)host, bytes));
+    }
+    CUDA_CHECK(cudaFree(device));
+    free(host);
+}
+
+// A changed bit at the very end.
+static void sees_the_last_bit(void **state) {
+    float host[2] = {1, 0}, *device;
+    (void)state;
+    CUDA_CHECK(cudaMalloc((void **)&device, sizeof host));
+    CUDA_CHECK(cudaMemcpy(device, host, sizeof host, cudaMemcpyHostToDevice));
+    uint32_t before = device_checksum(device, 2, 0);
+    host[1] = -0.f;
+    CUDA_CHECK(cudaMemcpy(device, host, sizeof host, cudaMemcpyHostToDevice));
+    assert_int_not_equal(device_checksum(device, 2, 0), before);
+    CUDA_CHECK(cudaFree(device));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(is_zlibs_of_all_bytes),
+        cmocka_unit_test(sees_the_last_bit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,101 @@
+# How make compiles the programs and their modules, and for which device. Where make finds nvcc, it builds for an NVIDIA GPU
+# (in build/gpu) and for the CPU device (cpu_device, in build/cpu); the program for the GPU starts the other one on a
+# machine without a GPU (common/fallback.c). Without nvcc it builds for the CPU device, and with DEVICE=gpu or DEVICE=cpu
+# for one of the two.
+
+NVCC := $(or $(wildcard $(CUDA_HOME)/bin/nvcc),$(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
+ifeq ($(origin DEVICE),undefined)
+DEVICE := $(if $(NVCC),gpu,cpu)
+# BUILD names a folder for the objects of one device.
+BOTH := $(if $(BUILD),,$(NVCC))
+endif
+ifneq ($(filter-out cpu gpu,$(DEVICE)),)
+$(error DEVICE=$(DEVICE): want cpu or gpu)
+endif
+BUILD := build/$(DEVICE)
+# The GPU to build for, such as native or 90; without it, every generation that nvcc knows from compute capability 6.0 on.
+ARCH :=
+
+CFLAGS := -O3 -g
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -I. -Wall -Wextra -Wno-missing-field-initializers $(if $(WERROR),-Werror) -fno-math-errno -MMD -MP -pthread $(CFLAGS)
+NVCC_FLAGS = $(if $(ARCH),-arch=$(if $(filter-out all all-major native,$(ARCH)),sm_)$(ARCH),$(GENERATIONS)) -O3 -I. --threads 0 \
+	-Xcompiler -Wall,-Wextra$(if $(WERROR),$(comma)-Werror) $(if $(WERROR),-Werror all-warnings)
+comma := ,
+# V=1 shows whole commands.
+QUIET = $(if $(V),,@echo '  $@';)
+
+BUILT := $(PROGRAMS:%=$(BUILD)/%)
+STEPS_MODULES := $(filter-out $(BUILT:=.o),$(patsubst %.c,$(BUILD)/%.o,$(wildcard 0*/*.c)))
+COMMON := $(filter-out common/fallback.c,$(wildcard common/*.c common/*/*.c)) \
+	$(if $(filter gpu,$(DEVICE)),common/kernels.cu,$(wildcard cpu_device/*.c))
+COMMON_MODULES := $(patsubst %,$(BUILD)/%.o,$(basename $(COMMON)))
+
+.DELETE_ON_ERROR:
+.PHONY: always cpu-programs container
+
+programs: $(BUILT)
+
+# The links in the folders of the steps, which lead to what was built last. Beside each program for the GPU, PROGRAM.cpu
+# leads to the one that common/fallback.c starts in its place.
+$(PROGRAMS): %: $(BUILD)/% $(if $(BOTH),cpu-programs)
+	@ln -sf ../$< $@
+	@$(if $(BOTH),ln -sf ../../../build/cpu/$@,rm -f) $<.cpu
+
+# A single second make builds the programs for the CPU device, because two at the same time would write the same files.
+# A login node may lack a library for them; then the programs for the GPU are enough.
+cpu-programs:
+	@$(MAKE) -s DEVICE=cpu build/cpu/libs.mk >/dev/null 2>&1 || { echo 'note: built for machines with a GPU only,' \
+		'as a library of the CPU device is not here: make DEVICE=cpu $(MAKECMDGOALS:run-%=%) names it'; exit; }; \
+	$(MAKE) $(if $(V),,-s) --no-print-directory DEVICE=cpu $(addprefix build/cpu/,\
+		$(foreach goal,$(MAKECMDGOALS:run-%=%),$($(goal)) $(filter $(goal),$(PROGRAMS))))
+
+container: ## builds an Apptainer image with the compilers and libraries that the course needs for DEVICE
+	@tools/container.sh $(DEVICE)
+
+# libs.mk holds the flags of the libraries on this machine. Make searches again if the compilers, the variables that name
+# folders or the search script have changed, or if a library was missing. Make reads libs.mk again after it has changed.
+SEARCH = $(shell { echo '$(CC) $(NVCC) $(PRODUCTS)'; cat tools/find_libs.sh; \
+	env | grep -E '^((CUDA|NCCL|NVHPC|OPENBLAS)_(HOME|ROOT)|EBROOT.*|CONDA_PREFIX|CPATH|C_INCLUDE_PATH|LIBRARY_PATH)=' | sort; } | cksum)
+ifneq ($(filter $(STEPS) $(STEPS:%=run-%) programs unit-tests $(PROGRAMS) build/% $(BUILD)/%,$(MAKECMDGOALS)),)
+include $(BUILD)/libs.mk
+ifneq ($(SEARCHED)$(MISSING),$(SEARCH))
+$(BUILD)/libs.mk: $(if $(MAKE_RESTARTS),,always)
+endif
+endif
+$(BUILD)/libs.mk:
+	@mkdir -p $(@D)
+	@{ echo 'SEARCHED := $(SEARCH)'; CC='$(CC)' FLAGS='$(ALL_CFLAGS)' NVCC='$(NVCC)' PRODUCTS='$(PRODUCTS)' tools/find_libs.sh $(DEVICE); } >$@.new
+	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+
+# If the flags differ from those of the last build, make rebuilds everything.
+FLAGS_NOW = $(CC) $(ALL_CFLAGS) $(NVCC_FLAGS) $(LIB_FLAGS) $(NCCL_FLAGS)
+$(BUILD)/flags: always
+	@mkdir -p $(@D)
+	@echo '$(FLAGS_NOW)' | cmp -s - $@ || echo '$(FLAGS_NOW)' >$@
+
+ifeq ($(DEVICE),cpu)
+# gcc keeps calls at the end of functions, so that the checker of ordering can report their lines.
+ALL_CFLAGS += -Icpu_device/include -fno-optimize-sibling-calls
+endif
+
+$(BUILD)/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(if $(filter gpu,$(DEVICE)),$(if $(NCCL_FLAGS),,@! grep -qs '<nccl.h>' $< $(<:.c=.h) || NVCC=$(NVCC) tools/find_libs.sh nccl))
+	$(QUIET)$(CC) $(ALL_CFLAGS) $(filter -I% -D%,$(NCCL_FLAGS) $(LIB_FLAGS)) -c $< -o $@
+$(BUILD)/%.o: %.cu $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(QUIET)$(NVCC) $(NVCC_FLAGS) -MMD -MP $(filter -I%,$(LIB_FLAGS)) -c $< -o $@
+# Archives give each program the modules that it uses, so together with --as-needed they keep the CUDA libraries out of
+# the launcher. Step 1 has no use for those of the steps, some of which need NCCL.
+$(BUILD)/steps.a: $(STEPS_MODULES)
+$(BUILD)/common.a: $(COMMON_MODULES)
+$(BUILD)/%.a:
+	@rm -f $@
+	$(QUIET)$(AR) -qc $@ $^
+$(filter-out %/launch,$(BUILT)): $(if $(filter gpu,$(DEVICE)),$(BUILD)/common/fallback.o)
+$(filter-out $(BUILD)/01_%,$(BUILT)): $(BUILD)/steps.a
+$(BUILT): $(BUILD)/common.a
+$(BUILT): %: %.o
+	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ -Wl,--as-needed $(NCCL_FLAGS) $(LIB_FLAGS) -lm -ldl
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -1,0 +1,167 @@
+#!/bin/bash
+# reading.sh: what each step asks to be read beyond the changes of train.c, and what may be skipped, with lines. Exits
+# with 1 if a step asks for more than 450 lines, or for a function of more than 40, if a file or function is missing, or
+# if a source in the folder of a step is in no list.
+# reading.sh N prints the list as the README of step N shows it; reading.sh --write puts the lists into the READMEs.
+set -u
+cd "$(dirname "$(readlink -f "$0")")/.." || exit 1
+most_lines=450 most_in_function=40
+
+# A row per entry: step, file, functions (all: the whole file; skip: nothing), and what a reader finds there. The order
+# is that of reading. changes stands for what make diffNM shows.
+# shellcheck disable=SC2016 # the backticks are for Markdown
+entries='
+1|01_single_gpu/train.c|all|the whole program; begin with `main` at the end
+1|common/layers/dense.c|dense_forward,dense_backward|one layer, forward and backward
+1|common/snapshot.h|all|what a snapshot holds
+2|changes|diff12|ranks, the all-reduce, and who saves
+2|02_multigpu_fork/ranks.h|all|the contract of the next file
+2|02_multigpu_fork/ranks.c|start_ranks,wait_for_ranks,report_end|a process per GPU, and its end
+2|02_multigpu_fork/meet_by_memory.c|all|the ranks get the id from rank 0
+2|02_multigpu_fork/meet_by_memory.h|skip|
+2|02_multigpu_fork/nccl_check.h|skip|
+3|changes|diff23|a rank finds its place; a signal stops all ranks
+3|03_multigpu_launcher/environment.h|all|what a rank knows about itself
+3|03_multigpu_launcher/environment.c|find_place,choose_device|the variables of the launchers
+3|03_multigpu_launcher/meet_by_file.c|all|the ranks get the id from rank 0
+3|03_multigpu_launcher/launch.c|tell_rank,start_rank,stop_ranks,reap,obey,main|starting, ending and restarting ranks
+3|03_multigpu_launcher/meet_by_file.h|skip|
+3|03_multigpu_launcher/count_ranks.c|skip|
+3|03_multigpu_launcher/count_ranks.h|skip|
+3|03_multigpu_launcher/nodes.c|skip|
+3|03_multigpu_launcher/nodes.h|skip|
+3|03_multigpu_launcher/output.c|skip|
+3|03_multigpu_launcher/output.h|skip|
+4|changes|diff34|the meeting, and a watchdog for every collective
+4|04_multinode/meet_by_tcp.c|listen_for_ranks,gather,hold_meeting,reach_rank0,visit_rank0|rank 0 listens, the others come
+4|04_multinode/watchdog.h|all|what the watchdog promises
+4|04_multinode/watchdog.c|all|nobody waits forever
+4|03_multigpu_launcher/nodes.c|count_nodes,order_next_attempt,decide|launchers on several nodes agree
+4|04_multinode/meet_by_tcp.h|skip|
+4|04_multinode/frame.c|skip|
+4|04_multinode/frame.h|skip|
+4|04_multinode/doctor.c|skip|
+5|changes|diff45|who owns the parameters
+5|05_fsdp/fsdp.h|all|cut, gather, compute, scatter
+6|06_allreduce_demo/allreduce.c|gather_broadcast,ring,scatter_gather,expected,compare_by_hand,measure|all-reduce by hand, checked and timed
+6|06_allreduce_demo/start.c|skip|
+6|06_allreduce_demo/start.h|skip|
+7|changes|diff57|what each option adds to the training loop
+7|07_large_models/units.h|all|units of layers, groups of ranks, gathering in bfloat16
+7|07_large_models/saving.h|all|one file from many shards
+7|07_large_models/costs.h|skip|
+'
+
+# extents FILE FUNCTIONS: a line "name lines" for each function that is asked for, or for every function of the file
+# (all). A function begins with the comment above it and ends with a brace in the first column.
+# shellcheck disable=SC2016 # the dollars are those of awk
+extents() {
+    awk -v wanted="$2" '
+        BEGIN { n = split(wanted, list, ","); for (i = 1; i <= n; i++) want[list[i]] = 1 }
+        /^\/\// { if (!comment) comment = NR; next }
+        /^[A-Za-z_].*\(/ && !/;$/ && !inside && !/^#/ && !/=/ {
+            name = $0; sub(/ *\(.*/, "", name); sub(/.*[^A-Za-z0-9_]/, "", name)
+            inside = comment ? comment : NR
+        }
+        /^}/ && inside { if (wanted == "all" || name in want) print name, NR - inside + 1; inside = 0 }
+        !/^\/\// { comment = 0 }' "$1"
+}
+
+lines_of() { # FILE FUNCTIONS
+    if [ "$2" = all ]; then wc -l <"$1"; else extents "$1" "$2" | awk '{ sum += $2 } END { print sum + 0 }'; fi
+}
+
+lines_of_changes() { # TARGET, such as diff12: added and removed
+    git diff --no-index --minimal --numstat 0"${1:4:1}"_*/train.c 0"${1:5:1}"_*/train.c | awk '{ print $1 + $2 }'
+}
+
+# Twelve lines of C a minute, rounded so that small changes of a file do not change a README.
+minutes() { # LINES
+    awk -v lines="$1" 'BEGIN { print lines < 12 ? 1 : lines < 30 ? 2 : lines < 90 ? 5 : 5 * int(lines / 60 + 0.5) }'
+}
+
+show() { # STEP: its list in Markdown
+    local total=0 skipped='' text='' step file functions what name spent number=0
+    while IFS='|' read -r step file functions what; do
+        [ "$step" = "$1" ] || continue
+        name=\`${file##*/}\`
+        [ "${file%%/*}" = "$folder" ] || [ "$file" = changes ] || name=\`$file\`
+        if [ "$functions" = skip ]; then
+            skipped=$skipped${skipped:+, }$name
+            continue
+        fi
+        number=$((number + 1))
+        if [ "$file" = changes ]; then
+            spent=$(minutes "$(lines_of_changes "$functions")") name="\`make $functions\`"
+        else
+            spent=$(minutes "$(lines_of "$file" "$functions")")
+            [ "$functions" = all ] || name="$name: \`${functions//,/\`, \`}\`"
+        fi
+        total=$((total + spent))
+        text="$text$number. $name: $what ($spent min)"$'\n'
+    done <<<"$entries"
+    printf '**To read**, in this order, about %d minutes:\n\n%s' $(((total + 2) / 5 * 5)) "$text"
+    [ -z "$skipped" ] || printf '\nYou may skip %s.\n' "$skipped"
+}
+
+write() { # README: replaces the list, or puts it below the title
+    show "${folder:1:1}" >"$1.list"
+    awk -v list="$1.list" '
+        function put(line) { while ((getline line <list) > 0) print line; done = 1 }
+        NR == 1 { print; next }
+        /^\*\*To read\*\*/ { replacing = 1; if (!done) put(); next }
+        replacing && (/^$/ || /^[0-9]+\. / || /^You may skip /) { blank = /^$/; next }
+        replacing { print ""; replacing = 0 }
+        { lines[++n] = $0; print }' "$1" >"$1.new"
+    grep -q '^\*\*To read\*\*' "$1.new" ||
+        { sed -n 1p "$1" && echo && cat "$1.list" && sed 1d "$1"; } >"$1.new"
+    mv "$1.new" "$1" && rm "$1.list"
+}
+
+if [ "${1:-}" = --write ]; then
+    for folder in 0*_*; do write "$folder/README.md"; done
+    exit
+elif [ $# = 1 ]; then
+    folder=$(echo 0"$1"_*)
+    show "$1"
+    exit
+fi
+
+failed=0
+complain() { echo "error: $*" >&2; failed=1; }
+check_functions() { # FILE EXTENTS
+    while read -r name length; do
+        [ "${length:-0}" -le $most_in_function ] ||
+            complain "$1: $name has $length lines; a function to read has at most $most_in_function"
+    done <<<"$2"
+}
+echo 'step  must read  most  may skip  files to read (lines)'
+for folder in 0*_*; do
+    n=${folder:1:1} sum=0 skip=0 files=''
+    while IFS='|' read -r step file functions what; do
+        if [ "$step" != "$n" ] || [ "$file" = changes ]; then continue; fi
+        if [ ! -f "$file" ]; then
+            complain "tools/reading.sh: there is no $file"
+            continue
+        fi
+        if [ "$functions" = skip ]; then
+            skip=$((skip + $(wc -l <"$file")))
+            continue
+        fi
+        lines=$(lines_of "$file" "$functions")
+        found=$(extents "$file" "$functions")
+        for name in $([ "$functions" = all ] || echo "${functions//,/ }"); do
+            grep -q "^$name " <<<"$found" || complain "tools/reading.sh: $file has no function $name"
+        done
+        check_functions "$file" "$found"
+        sum=$((sum + lines)) files="$files${files:+, }$file ($lines)"
+    done <<<"$entries"
+    [ ! -f "$folder/train.c" ] || check_functions "$folder/train.c" "$(extents "$folder/train.c" all)"
+    for file in "$folder"/*.[ch]; do
+        [ "${file##*/}" = train.c ] || grep -qF "|$file|" <<<"$entries" ||
+            complain "$file is in no reading list of tools/reading.sh"
+    done
+    printf '%4d %10d %5d %9d  %s\n' "$n" $sum $most_lines $skip "$files"
+    [ $sum -le $most_lines ] || complain "step $n asks for $sum lines to be read beyond train.c; at most $most_lines"
+done
+exit $failed
