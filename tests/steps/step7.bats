@@ -367,8 +367,8 @@ right_costs() {
             active = (4 * floats + 1) * rows + 24 * 1025 + 8
             if (size == 4)
                 scratch = clip ? 8 * 262144 : 0
-            # 740 images of 8 pixels, their labels, the order of 640.
-            peak = (8 + 4 * states) * own + gathered + active + 740 * 9 + 640 * 4 + scratch
+            # 740 images of 8 pixels, their labels, the order of 640, two checksums.
+            peak = (8 + 4 * states) * own + gathered + active + 740 * 9 + 640 * 4 + 2 * 8 + scratch
             sent = parts * ((keep ? 1 : 2) * size + 4) * own * (N - 1) + 2 * 4 * own * (R - 1) / R
             printf "P %d parameters with %d N %d R %d\n", N * own, N * own - P, N, R
             printf "parameters %d\ngradients %d\noptimizer %d\n", 4 * own, 4 * own, 4 * states * own
