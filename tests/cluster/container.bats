@@ -66,7 +66,7 @@ teardown() {
     clear_cluster
 }
 
-@test "the image builds the course, and step 4 trains in it on two nodes as step 1 does outside" {
+@test "the image builds the course, and step 4 in it has the loss curve of step 1 outside" {
     options=(--data tiny --hidden "8,8" --batch 120 --epochs 4 --log-every 1)
     cluster exec -n node1 apptainer exec --nv "$CONTAINER" make DEVICE=cpu BUILD=build/container WERROR=1 step4 3>&-
     [ "$(readlink 04_multinode/train)" = ../build/container/04_multinode/train ]
@@ -81,7 +81,7 @@ teardown() {
     nodes_clean
 }
 
-@test "the environment check looks at both nodes from inside the image" {
+@test "doctor.sbatch checks both nodes from inside the image" {
     submit slurm/doctor.sbatch
     ended "$id" COMPLETED
     [ "$(log "$id" | grep -c '^PASS  container      charliecloud')" = 2 ]

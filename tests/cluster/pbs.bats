@@ -56,7 +56,7 @@ said() {
     grep -F -e "$1" ./*.o"$(cut -d . -f 1 id)"
 }
 
-@test "step4.pbs: mpirun starts a rank per GPU on two nodes, and they train step 1's curve" {
+@test "step4.pbs starts a rank per GPU on two nodes, with the loss curve of step 1" {
     ARGS="$options --csv step4.csv"
     submit pbs/step4.pbs
     same_curve step1.csv step4.csv
@@ -64,14 +64,14 @@ said() {
     said "Open MPI's variables"
 }
 
-@test "step4.pbs with another shape: four nodes with a GPU each" {
+@test "step4.pbs also runs on four nodes with a GPU each" {
     ARGS="$options --csv 4x1.csv"
     submit -l select=4:ncpus=4:ngpus=1:mpiprocs=1:ompthreads=4 pbs/step4.pbs
     same_curve step1.csv 4x1.csv
     said "= 4 ranks x 16"
 }
 
-@test "step4-launcher.pbs: mpirun starts a launcher per node, and they train step 1's curve" {
+@test "step4-launcher.pbs starts a launcher per node, with the loss curve of step 1" {
     ARGS="$options --csv launcher.csv"
     submit pbs/step4-launcher.pbs
     same_curve step1.csv launcher.csv
@@ -80,7 +80,7 @@ said() {
     [ -s "step4-launcher.$(cut -d . -f 1 id).bin" ]
 }
 
-@test "step5.pbs: four ranks that share the model train step 1's curve" {
+@test "step5.pbs shards the model over four ranks, with the loss curve of step 1" {
     ARGS="$options --csv full.csv --snapshot full.bin"
     submit pbs/step5.pbs
     same_curve step1.csv full.csv
@@ -88,20 +88,20 @@ said() {
     [ "$(find . -name "full.bin.e*of4" | wc -l)" = 4 ]
 }
 
-@test "step7.pbs: two nodes that each share the model train step 1's curve" {
+@test "step7.pbs with hybrid sharding has the loss curve of step 1" {
     ARGS="$options --csv hybrid.csv --snapshot hybrid.bin --strategy hybrid"
     submit pbs/step7.pbs
     same_curve step1.csv hybrid.csv
     [ "$(find . -name "hybrid.bin.e*of2" | wc -l)" = 2 ]
 }
 
-@test "step6.pbs: the all-reduce of four ranks on two nodes, on a cluster without GPUs" {
+@test "step6.pbs runs four ranks on two nodes of a cluster without GPUs" {
     ARGS=--check-only
     submit -l select=2:ncpus=8:mpiprocs=2:ompthreads=4 pbs/step6.pbs
     said "wanted: 4 * 3 / 2 = 6 everywhere, #wrong 0"
 }
 
-@test "a job whose ranks fail has failed" {
+@test "a job fails if its ranks fail" {
     ARGS="--data nowhere"
     run submit pbs/step4.pbs
     [ "$status" = 1 ]
@@ -122,7 +122,7 @@ none_left() {
     done
 }
 
-@test "a killed rank ends step4.pbs, and no process is left on any node" {
+@test "a killed rank ends step4.pbs, and no process stays on any node" {
     ARGS="$options --csv killed.csv --epochs 1000000"
     submit pbs/step4.pbs >/dev/null 3>&- &
     kill_one killed.csv
@@ -132,7 +132,7 @@ none_left() {
     until_true 10 none_left
 }
 
-@test "a killed rank costs step4-launcher.pbs a restart" {
+@test "after a killed rank, step4-launcher.pbs restarts all ranks" {
     ARGS="$options --csv restarted.csv --epochs 200"
     submit pbs/step4-launcher.pbs 3>&- &
     kill_one restarted.csv

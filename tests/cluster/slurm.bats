@@ -54,7 +54,7 @@ same_weights() { # NAME
     cmp "$1.bin" alone.bin
 }
 
-@test "every job script completes, and trains as step 1 does" {
+@test "every job script completes, with the loss curve of step 1" {
     local script name rates i
     declare -A job
     for script in slurm/*.sbatch; do
@@ -87,7 +87,7 @@ same_weights() { # NAME
     done
 }
 
-@test "a task per GPU, whether it sees its own GPU or all of the node, on two nodes and on four" {
+@test "one task per GPU works if it sees one GPU or all GPUs, on two and four nodes" {
     local ids=() name
     make_job
     submit --nodes=2 --ntasks-per-node=2 --gpus-per-task=1 tasks.sbatch 2x2.own \
@@ -114,7 +114,7 @@ same_weights() { # NAME
     [ "$(cat 2x2.all.gpus.* 4x1.all.gpus.* | grep -cxE 'all|0,1')" = 8 ]
 }
 
-@test "tasks of one node meet without an address; several tasks of steps 2 and 6 are refused, by one of them" {
+@test "tasks on one node need no address, and steps 2 and 6 refuse several tasks" {
     local program
     "$TRAIN" "${tiny[@]}" --csv alone.csv
     cluster exec srun --nodes=1 --ntasks=2 04_multinode/train "${tiny[@]}" --csv here.csv
@@ -128,7 +128,7 @@ same_weights() { # NAME
     within 10 nodes_clean
 }
 
-@test "two jobs at once on the same four nodes" {
+@test "two jobs run at once on the same four nodes" {
     local first
     submit_long first slurm/step4-4x1.sbatch
     first=$id
@@ -139,7 +139,7 @@ same_weights() { # NAME
     cmp first.bin second.bin
 }
 
-@test "scancel ends a job, and every process of it" {
+@test "scancel ends a job and all its processes" {
     submit_long cancelled slurm/step4.sbatch
     cluster exec scancel "$id"
     within 10 all_ended "$id"
@@ -147,7 +147,7 @@ same_weights() { # NAME
     within 10 nodes_clean
 }
 
-@test "a killed rank ends the job within 10 s, and every process of it" {
+@test "a killed rank ends the job and all its processes within 10 s" {
     submit_long killed slurm/step4.sbatch
     cluster exec -n "$(nodes "$id" | tail -n 1)" pkill -KILL --oldest -x train
     within 10 all_ended "$id"
@@ -156,7 +156,7 @@ same_weights() { # NAME
 }
 
 # SIGUSR1 is sent here when Slurm would send it: 90 s before the time is up.
-@test "a chain goes on where its time was up, to the same weights" {
+@test "a chain of jobs continues after its time limit, and ends with the same weights" {
     submit_long chain slurm/chain.sbatch
     cluster exec scancel --batch --signal=USR1 "$id"
     ended "$id" COMPLETED
@@ -164,7 +164,7 @@ same_weights() { # NAME
     same_weights chain
 }
 
-@test "a job that is preempted goes on afterwards, to the same weights" {
+@test "a preempted job continues afterwards, and ends with the same weights" {
     submit_long preempted slurm/chain.sbatch
     local preempted=$id
     submit --partition=urgent --nodes=4 --exclusive slurm/step4-4x1.sbatch "${tiny[@]}" --csv urgent.csv
@@ -177,7 +177,7 @@ same_weights() { # NAME
 
 # A node without power answers to nobody. Slurm notices after SlurmdTimeout, 300 s by default, and it is told here;
 # what it does then is its own doing.
-@test "a job whose node loses power goes on elsewhere, to the same weights" {
+@test "a job whose node loses power continues on other nodes, and ends with the same weights" {
     local node
     submit_long power slurm/chain.sbatch
     node=$(nodes "$id" | tail -n 1)
@@ -190,7 +190,7 @@ same_weights() { # NAME
     same_weights power
 }
 
-@test "a cable pulled for 5 s does not end a run" {
+@test "a network failure of 5 s does not end a run" {
     local node
     submit_long cable slurm/step4.sbatch
     node=$(nodes "$id" | tail -n 1)
@@ -201,7 +201,7 @@ same_weights() { # NAME
     same_weights cable
 }
 
-@test "a cable pulled for good ends all ranks within the time-out, each with a line" {
+@test "a permanent network failure ends all ranks within the time-out, each with a line" {
     local rank node
     make_job
     CPU_DEVICE_CHAOS=1 submit --nodes=2 --ntasks-per-node=2 --gpus-per-node=2 tasks.sbatch pulled \
@@ -227,7 +227,7 @@ shards() {
 }
 
 # Slurm tells ranks how many of them are on their node, as 2(x2) or 1(x4).
-@test "steps 5 and 7 train as step 1 does, sharded over all ranks and within nodes, on two nodes and on four" {
+@test "steps 5 and 7 have the loss curve of step 1, sharded over all ranks or within nodes" {
     local name ids=() four=(--nodes=4 --ntasks-per-node=1 --gpus-per-node=1)
     submit slurm/step5.sbatch "${tiny[@]}" --csv full2x2.csv --snapshot full2x2.bin
     ids+=("$id")
@@ -261,7 +261,7 @@ shards() {
 }
 
 # It shares its shards with one rank, and their sums with another; the third meets it in neither.
-@test "a killed rank of a hybrid ends all others, each with a line" {
+@test "with hybrid sharding, a killed rank ends all others, each with a line" {
     local rank
     make_job
     CPU_DEVICE_CHAOS=1 submit --nodes=2 --ntasks-per-node=2 --gpus-per-node=2 tasks.sbatch hybrid \
@@ -281,7 +281,7 @@ shards() {
 
 # As with step 4 above, but with a file for each shard of the snapshot. The run that is left alone is on the other
 # nodes meanwhile, and saves in one file.
-@test "a sharded run whose node loses power goes on elsewhere, to the same weights" {
+@test "a sharded run whose node loses power continues on other nodes, with the same weights" {
     local node lost
     submit_long shards --requeue slurm/step5.sbatch
     lost=$id node=$(nodes "$id" | tail -n 1)

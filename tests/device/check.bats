@@ -38,7 +38,7 @@ clean() {
     grep -q '^resumed .* 2 epochs' out
 }
 
-@test "nothing is found in steps 2 to 4" {
+@test "the checker finds nothing in steps 2 to 4" {
     local ranks step program
     for ranks in 2 3; do
         for step in 2_multigpu_fork 3_multigpu_launcher 4_multinode; do
@@ -49,7 +49,7 @@ clean() {
     done
 }
 
-@test "nothing is found in step 5, whatever its options" {
+@test "the checker finds nothing in step 5 with any option" {
     local ranks more
     for more in "" "--overlap 0" "--prefetch 0" "--optimizer adam" "--dropout 0.2"; do
         for ranks in 2 3; do
@@ -59,7 +59,7 @@ clean() {
     done
 }
 
-@test "nothing is found in step 7, whatever its options" {
+@test "the checker finds nothing in step 7 with any option" {
     local ranks more
     for more in "" "--strategy grad" "--strategy none" "--overlap 0" "--prefetch 0" "--optimizer adam --save full" \
         "--precision bf16" "--accumulate 2 --clip 0.5" "--recompute 1 --unit-bytes 3000 --dropout 0.2" \
@@ -71,7 +71,7 @@ clean() {
     done
 }
 
-@test "nothing is found in step 7's hybrid strategy on two nodes" {
+@test "the checker finds nothing in step 7 with hybrid sharding on two nodes" {
     local port node jobs=()
     port=$(free_port)
     for node in 0 1; do
@@ -113,19 +113,19 @@ found() {
     done
 }
 
-@test "step 2: the all-reduce must wait for the gradients" {
+@test "the checker finds an all-reduce that does not wait for the gradients (step 2)" {
     changed ./program 2 train.c '/cudaStreamWaitEvent\(t->comm_stream/d'
     found 2 "nothing orders two operations that use t->gradients \(cudaMalloc at " \
         "sum_rows writes bytes" "l->kind->backward(" "ncclAllReduce reads bytes" "ncclAllReduce(t->gradients"
 }
 
-@test "step 2: the update must wait for the all-reduce" {
+@test "the checker finds an update that does not wait for the all-reduce (step 2)" {
     changed ./program 2 train.c '/cudaStreamWaitEvent\(t->stream/d'
     found 2 "nothing orders two operations that use t->gradients \(cudaMalloc at " \
         "ncclAllReduce writes bytes" "ncclAllReduce(t->gradients" "sgd_step reads bytes" "optimizer_step("
 }
 
-@test "steps 5 and 7: a layer must wait until it is gathered" {
+@test "the checker finds a layer that does not wait until it is gathered (steps 5 and 7)" {
     changed ./program 5 fsdp.h '/cudaStreamWaitEvent\(f->stream, f->pieces/d'
     found 5 "nothing orders two operations that use f->buffers\[[01]\] \(cudaMalloc at " \
         "ncclAllGather writes bytes" "ncclAllGather(f->parameters" "matrix product reads bytes" "l->kind->forward("
@@ -134,7 +134,7 @@ found() {
         "ncclAllGather writes bytes" "ncclAllGather(piece" "matrix product reads bytes" "l->kind->forward("
 }
 
-@test "steps 5 and 7: a buffer must not be gathered into while its last layer computes" {
+@test "the checker finds a gather into a buffer that is still in use (steps 5 and 7)" {
     changed ./program 5 fsdp.h '/void start_gather/,/^}/{/comm_waits/d}'
     found 5 "nothing orders two operations that use f->buffers\[[01]\] \(cudaMalloc at " \
         "matrix product reads bytes" "l->kind->forward(" "ncclAllGather writes bytes" "ncclAllGather(f->parameters"
@@ -143,7 +143,7 @@ found() {
         "matrix product reads bytes" "l->kind->forward(" "ncclAllGather writes bytes" "ncclAllGather(piece"
 }
 
-@test "steps 5 and 7: gradients must be there before they are scattered, and summed before the update" {
+@test "the checker finds a missing wait before a scatter or an update (steps 5 and 7)" {
     changed ./program 5 fsdp.h '/void fsdp_scatter/,/^}/{/comm_waits/d}'
     found 5 "nothing orders two operations that use f->buffers\[[01]\] \(cudaMalloc at " \
         "sum_rows writes bytes" "l->kind->backward(" "ncclReduceScatter reads bytes" "ncclReduceScatter(whole"
@@ -158,7 +158,7 @@ found() {
         "ncclAllReduce writes bytes" "ncclAllReduce(sums" "sgd_step reads bytes" "optimizer_step("
 }
 
-@test "a result must not be read before its copy has been waited for" {
+@test "the checker finds a result that the host reads before its copy is complete" {
     local step
     for step in 2 3 4 5 7; do
         changed ./program $step train.c '/^static struct stats read_stats/,/^}/{/(cudaStreamSynchronize|wait_for)\(t->stream\)/d}'
@@ -167,7 +167,7 @@ found() {
     done
 }
 
-@test "step 7: two communicators need the same order on all ranks" {
+@test "the checker finds ranks that use two communicators in different orders (step 7)" {
     changed ./program 7 train.c '/^static void check_replicas/,/^}/s/^    COLLECTIVE/    for (int i = 0; i < 2; i++)\
         COLLECTIVE(t->stream, ncclAllReduce(f->gradients, f->gradients, 1, ncclFloat, ncclSum,\
                                             (t->rank + i) % 2 ? t->comm : f->group_comm, t->stream));\

@@ -60,15 +60,15 @@ leave_no_names() { # RANKS [HOSTS]
     done
 }
 
-@test "ranks that are killed leave no names behind" {
+@test "killed ranks leave no named memory, sockets or files behind" {
     leave_no_names 3
 }
 
-@test "ranks on several hosts that are killed leave no names behind" {
+@test "killed ranks on several hosts leave no named memory, sockets or files behind" {
     leave_no_names 3 abb
 }
 
-@test "the rank that is left when the others are killed ends with one line that names one of them" {
+@test "when all other ranks are killed, the last one ends with one line that names one of them" {
     start 3
     kill -9 "${pids[@]:0:2}"
     for pid in "${pids[@]}" "$launcher"; do

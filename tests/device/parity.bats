@@ -46,7 +46,7 @@ none_missing() {
     done
 }
 
-@test "the lists leave out nothing that the headers declare" {
+@test "the list of the API contains everything that the headers declare" {
     {
         grep -hoE '\b(cuda|cublas|nccl)[A-Z][A-Za-z]+\(' "${headers[@]}" | tr -d '('
         values
@@ -57,7 +57,7 @@ none_missing() {
         none_missing '\bNAME,' tests/device/error_texts.c
 }
 
-@test "our headers declare what the list says" {
+@test "our headers declare everything on the list" {
     compiles -Icpu_device/include tests/device/api_surface.c
 }
 
@@ -66,7 +66,7 @@ none_missing() {
     compiles "$(grep -oE -- '-I[^ ]+' <<<"$CUDA_FLAGS")" tests/device/api_surface.c
 }
 
-@test "NVIDIA's libraries say the same about errors" {
+@test "NVIDIA's libraries have the same error texts" {
     need_toolkit
     need_train # for its objects
     read -ra ours <<<"$(sed -n 's/^LIB_FLAGS := //p' build/test/libs.mk)"
@@ -86,6 +86,6 @@ none_missing() {
     compiles "$(grep -oE -- '-I[^ ]+' <<<"$CUDA_FLAGS")" 0*/*.c common/{,*/}*.c
 }
 
-@test "the programs compile against what NCCL 2.18 declares for C" {
+@test "the programs compile against the declarations of NCCL 2.18" {
     compiles '-Itests/device/nccl_2_18 -Icpu_device/include' 0*/*.c
 }

@@ -18,7 +18,7 @@ banner() { # PROGRAM
     grep '^device ' "$BATS_TEST_TMPDIR/out"
 }
 
-@test "oneDNN comes first where it has kernels for the processor, unless PRODUCTS says cblas" {
+@test "oneDNN is preferred if it supports the processor, unless PRODUCTS=cblas" {
     tools/find_libs.sh cpu >"$BATS_TEST_TMPDIR/libs"
     PRODUCTS=cblas tools/find_libs.sh cpu >"$BATS_TEST_TMPDIR/cblas"
     run ! grep -q dnnl "$BATS_TEST_TMPDIR/cblas"
@@ -29,7 +29,7 @@ banner() { # PROGRAM
     bash tools/find_libs.sh cpu | diff - "$BATS_TEST_TMPDIR/cblas"
 }
 
-@test "oneDNN with other threads than OpenMP's is passed over" {
+@test "oneDNN without OpenMP is not used" {
     config=oneapi/dnnl/dnnl_config.h
     [ -e /usr/include/$config ] || skip "oneDNN is not installed"
     mkdir -p "$BATS_TEST_TMPDIR/include/oneapi/dnnl"
@@ -40,7 +40,7 @@ banner() { # PROGRAM
     [[ $output != *dnnl* ]]
 }
 
-@test "a CBLAS library passes the tests of cuBLAS, with kernels for this processor and for another" {
+@test "the cuBLAS tests pass with a CBLAS library, also with the kernels of another processor" {
     build_with_cblas tests/unit/test_cublas
     build/cblas/tests/unit/test_cublas
     if grep -qw avx2 /proc/cpuinfo; then # whose sums depend on the size of a product most
@@ -48,7 +48,7 @@ banner() { # PROGRAM
     fi
 }
 
-@test "the banner names the library, and the cure where OpenBLAS took kernels of an old processor" {
+@test "the banner names the library, and a fix if OpenBLAS uses kernels of an old processor" {
     need_train
     [ "$(uname -m)" != x86_64 ] || [[ $(banner "$TRAIN") == *", oneDNN "[0-9]*.[0-9]*", no GPU)"* ]]
     build_with_cblas 01_single_gpu/train

@@ -54,7 +54,7 @@ same_losses_in_chaos() { # PROGRAM SEED...
     done
 }
 
-@test "the launcher and its ranks: restarts, output and logs" {
+@test "AddressSanitizer finds nothing in the launcher and its ranks" {
     build_sanitized address build/asan/03_multigpu_launcher/launch build/asan/03_multigpu_launcher/train
     launch=$folder/03_multigpu_launcher/launch
     export CPU_DEVICES=3 NCCL_SOCKET_IFNAME=lo TMPDIR=$PWD
@@ -65,7 +65,7 @@ same_losses_in_chaos() { # PROGRAM SEED...
         printf unfinished; yes | tr -d "\n" | head -c 200000; [ $TORCHELASTIC_RESTART_COUNT = 2 ] || exit 3'
 }
 
-@test "delays change no loss" {
+@test "random delays change no loss" {
     same_losses_in_chaos "$TRAIN" 1 2 3
 }
 

@@ -91,7 +91,7 @@ go() {
     yes | head -n "$1" >&"$go"
 }
 
-@test "ranks are told who they are, and nothing else in the environment changes" {
+@test "the launcher sets torchrun's variables and changes no others" {
     env -i PATH="$PATH" 'ODD=a b
 c' RANK=x MASTER_ADDR=y OMP_NUM_THREADS=7 "$launch" --nproc-per-node 3 --max-restarts 2 --run-id name --log-dir log env -0
     for rank in 0 1 2; do
@@ -121,14 +121,14 @@ END
     done
 }
 
-@test "a run without a name gets one of its own" {
+@test "each run without --run-id gets its own name" {
     for _ in 1 2; do
         "$launch" --nproc-per-node 2 --tee sh -c 'echo $TORCHELASTIC_RUN_ID' >>names
     done
     [ "$(cut -d' ' -f2 names | sort | uniq -c | awk 'NF == 2 { print $1 }')" = "$(printf '2\n2')" ]
 }
 
-@test "OMP_NUM_THREADS is 1 for several ranks that were not told otherwise, and that is said once" {
+@test "with several ranks, OMP_NUM_THREADS defaults to 1, and one line says so" {
     show='echo "${OMP_NUM_THREADS-none}"; exit $((TORCHELASTIC_RESTART_COUNT < 1))'
     job 0 env -u OMP_NUM_THREADS "$launch" --nproc-per-node 3 --max-restarts 1 sh -c "$show"
     [ "$(sort -u out)" = 1 ]
@@ -143,7 +143,7 @@ END
     done
 }
 
-@test "ranks have the caller's signals, descriptors, limits and folder" {
+@test "ranks inherit the caller's signals, descriptors, limits and folder" {
     cat >caller <<'END'
 exec 5<caller 7>&1
 umask 027
@@ -163,7 +163,7 @@ END
     done
 }
 
-@test "a rank reads nothing, and closed descriptors of the caller hurt nobody" {
+@test "ranks have an empty stdin, and closed descriptors of the caller do no harm" {
     echo text | timeout 20 "$launch" --tee cat >out
     [ ! -s out ]
     timeout 20 "$launch" --log-dir log --run-id a --tee sh -c 'echo out; echo err >&2' <&- >&- 2>&-
@@ -177,7 +177,7 @@ count() { # OPTION...
     timeout 20 "$launch" "$@" sh -c 'echo $WORLD_SIZE' | sort | uniq -c | awk '{ print $1, $2 }'
 }
 
-@test "--nproc-per-node counts GPUs in another process, else cores" {
+@test "--nproc-per-node counts GPUs in a child process, or cores if there are none" {
     export LD_LIBRARY_PATH=$BATS_FILE_TMPDIR/cuda
     cores=$(env -u OMP_NUM_THREADS nproc)
     for word in gpu auto; do
@@ -200,13 +200,13 @@ count() { # OPTION...
     CUDA_COUNT=3 CUDA_FAILS=1 fails 2 "--nproc-per-node gpu" "$launch" --nproc-per-node gpu true
 }
 
-@test "names of options may have underscores, and values an =" {
+@test "option names may contain underscores, and values may follow an =" {
     timeout 20 "$launch" --nproc_per_node=2 --node_rank 0 --master_addr=127.0.0.1 --master_port=0 --max_restarts 1 \
         --run_id=x --log_dir log --shutdown_timeout=2 sh -c 'echo $TORCHELASTIC_MAX_RESTARTS$*' - --tee
     [ "$(cat log/x/attempt_0/rank_{0,1}.stdout)" = "$(printf '1--tee\n1--tee')" ]
 }
 
-@test "launchers at the same time have different ports, at which rank 0 can listen" {
+@test "simultaneous launchers get different ports, and rank 0 can listen there" {
     rm -f alive && mkfifo alive
     for _ in {1..20}; do
         "$launch" --nproc-per-node 1 --standalone sh -c 'echo $MASTER_PORT >>ports; "$0" listen; read x <go' "$port" \
@@ -224,7 +224,7 @@ count() { # OPTION...
     [ "$(grep -c 'exit code 1$' err)" = 2 ]
 }
 
-@test "nobody else is given the port of a run" {
+@test "no other program is given the port of a run" {
     unshare -rn true 2>/dev/null || skip "no network can be made here"
     echo '"$0" up; echo "40000 40007" >/proc/sys/net/ipv4/ip_local_port_range
         "$1" sh -c "echo \$MASTER_PORT >own; $0 grab >others; :"; exit $?' >script
@@ -236,12 +236,12 @@ count() { # OPTION...
     done
 }
 
-@test "datagrams from strangers change nothing" {
+@test "packets from strangers change nothing" {
     job 0 "$launch" --nproc-per-node 2 sh -c '"$0" send' "$port"
     [ ! -s err ]
 }
 
-@test "every rank of every attempt has files of its own with its bytes, and a second run overwrites none" {
+@test "each rank and attempt has its own log files, and a second run overwrites none" {
     head -c 300000 "$launch" >bytes
     write='cat bytes; echo $RANK; printf "%s" $TORCHELASTIC_RESTART_COUNT >&2; cat bytes >&2
         exit $((TORCHELASTIC_RESTART_COUNT < 1))'
@@ -271,7 +271,7 @@ tee_is() {
     [ "$(wc -l <"${3:-out}")" = $(($1 * $(wc -l <"$2"))) ]
 }
 
-@test "--tee shows whole lines that begin with the rank" {
+@test "--tee prints whole lines that begin with the rank" {
     line=$(printf '%0100d' 1)
     pieces='for i in {1..200}; do for piece in $i '"$line"' {1..5} "$0"; do printf %s "$piece" >&$1; done; echo >&$1; done'
     for i in {1..200}; do echo "$i${line}12345words"; done >wanted
@@ -292,7 +292,7 @@ tee_is() {
     lines 800 out
 }
 
-@test "--tee and --log-dir keep all bytes, and an unfinished line at the end is finished on the screen" {
+@test "--tee and --log-dir keep all bytes, and --tee ends an unfinished last line" {
     { seq 5000 && tr 'a-m' '\000-\012' <"$launch" | head -c 400000 && echo; } >bytes
     job 0 "$launch" --nproc-per-node 2 --tee --log-dir log --run-id r sh -c 'cat bytes; printf end; cat bytes >&2'
     { cat bytes && echo end; } >wanted
@@ -303,7 +303,7 @@ tee_is() {
     cmp bytes log/r/attempt_0/rank_1.stderr
 }
 
-@test "--tee shows lines of some thousand bytes whole, and longer ones in pieces" {
+@test "--tee prints lines of several thousand bytes whole, and longer ones in pieces" {
     awk 'BEGIN { for (i = 0; i < 400; i++) printf "%0*d\n", i * 7919 % 8001, 0 }' >wanted
     job 0 "$launch" --nproc-per-node 2 --tee cat wanted
     tee_is 2 wanted out
@@ -327,7 +327,7 @@ summary() { # RANK PID HOW FILE
     fi
 }
 
-@test "the summary has exactly the last 20 lines that the rank wrote to stderr" {
+@test "the summary shows the last 20 lines of the rank's stderr" {
     for count in 0 1 19 20 21 1000; do
         for ending in "" unfinished; do
             { [ $count = 0 ] || seq -f "%0400g" $count; printf %s "$ending"; } >written
@@ -339,14 +339,14 @@ summary() { # RANK PID HOW FILE
     done
 }
 
-@test "the last 20 lines are 20 where they are long" {
+@test "the summary shows 20 lines even if they are long" {
     seq -f %01000g 30 >written
     tail -n 20 written >wanted
     job 1 "$launch" --log-dir log sh -c 'echo $$ >rank; cat written >&2; exit 3'
     summary 0 "$(cat rank)" "exit code 3" wanted
 }
 
-@test "the summary says how the rank failed" {
+@test "the summary names the exit code or the signal" {
     for how in "exit 1:exit code 1" "exit 255:exit code 255" 'kill -9 $$:signal 9, Killed' \
         'kill -SEGV $$:signal 11, Segmentation fault' 'kill -TERM $$:signal 15, Terminated'; do
         job 1 "$launch" --log-dir log sh -c 'ulimit -c 0; echo $$ >rank; '"${how%:*}"
@@ -359,7 +359,7 @@ summary() { # RANK PID HOW FILE
     summary 1 "$(cat rank)" "exit code 5" /dev/null
 }
 
-@test "the launcher says which process each rank is, in every attempt" {
+@test "the launcher prints the process id of each rank in every attempt" {
     job 0 "$launch" --nproc-per-node 3 --max-restarts 1 sh -c 'attempt=$TORCHELASTIC_RESTART_COUNT; echo $$ >pid.$attempt.$RANK
         for rank in 0 1 2; do until [ -s pid.$attempt.$rank ]; do sleep 0.01; done; done; exit $((attempt < 1))'
     for attempt in 0 1; do
@@ -371,7 +371,7 @@ summary() { # RANK PID HOW FILE
     grep -q ', rank 7 is pid [0-9]*, and so on on ' all_err
 }
 
-@test "neither pkill -f nor ps takes the guard for the launcher or a rank" {
+@test "the guard process has its own name, so pkill -f and ps do not mistake it for a rank" {
     start "$launch" --nproc-per-node 2 sh -c 'echo >&2; read x <go' a_rank
     until_true 20 lines 3 err
     mapfile -t children < <(pgrep -P "$pid")
@@ -381,7 +381,7 @@ summary() { # RANK PID HOW FILE
     ends 0
 }
 
-@test "a rank that is stopped does not make the others wait; one that ignores SIGTERM is named while it does" {
+@test "a stopped rank is killed without delay, and a rank that ignores SIGTERM is named" {
     job 1 "$launch" --nproc-per-node 2 --shutdown-timeout 1000 sh -c 'echo $$ >new.$RANK; mv new.$RANK pid.$RANK
         [ $RANK = 0 ] || kill -STOP $$
         until [ -e pid.1 ] && grep -q "^State:.T" /proc/$(cat pid.1)/status; do sleep 0.01; done; exit 3'
@@ -394,7 +394,7 @@ summary() { # RANK PID HOW FILE
     lines 3 all_err
 }
 
-@test "what a rank wrote to stderr is shown once" {
+@test "the stderr of a rank is shown once" {
     for option in "" "--tee" "--log-dir log" "--log-dir log --tee"; do
         # shellcheck disable=SC2086 # words
         job 1 "$launch" --nproc-per-node 2 $option sh -c '[ $RANK = 0 ] || exit 0; echo cause >&2; exit 3'
@@ -402,7 +402,7 @@ summary() { # RANK PID HOW FILE
     done
 }
 
-@test "when a rank fails the others may clean up, and those that do not end are killed" {
+@test "when a rank fails, the others get time to clean up and are then killed" {
     rank=': >ready.$RANK
         if [ $RANK = 1 ]; then until [ -e ready.0 ] && [ -e ready.2 ]; do sleep 0.01; done; exit 3; fi'
     job 1 "$launch" --nproc-per-node 3 --shutdown-timeout 1000 bash -c \
@@ -416,7 +416,7 @@ summary() { # RANK PID HOW FILE
     job 1 "$launch" --nproc-per-node 3 --shutdown-timeout 0 bash -c 'trap "" TERM;'"$rank;"'while :; do sleep 1000; done'
 }
 
-@test "all ranks start again when all have ended, as often as restarts remain" {
+@test "all ranks restart after all have ended, up to --max-restarts" {
     rank='trap "" TERM; last=$((TORCHELASTIC_RESTART_COUNT - 1))
         for old in $(cat pids.$last.* 2>/dev/null); do ! kill -0 $old || touch overlap; done
         echo $$ >pids.$TORCHELASTIC_RESTART_COUNT.$RANK
@@ -449,7 +449,7 @@ both_got() { # SIGNAL
     grep -qx "$1" got.0 2>/dev/null && grep -qx "$1" got.1 2>/dev/null
 }
 
-@test "signals are passed on to the ranks once, and the last ends the run without a restart" {
+@test "signals are passed on to the ranks once, and HUP, INT and TERM end the run without a restart" {
     for signal in HUP:129 INT:130 TERM:143; do
         for to in "" -; do # the launcher, or its process group
             for codes in 00 01; do
@@ -470,7 +470,7 @@ both_got() { # SIGNAL
     done
 }
 
-@test "ranks that do not end at a signal are killed" {
+@test "ranks that ignore a signal are killed" {
     for signal in HUP:129 INT:130 TERM:143; do
         start "$launch" --nproc-per-node 2 --max-restarts 3 --shutdown-timeout 0.1 bash -c \
             'trap "" TERM INT HUP; : >ready.$RANK; sleep 1000'
@@ -504,7 +504,7 @@ both_got() { # SIGNAL
     grep -q 'rank 1 .* failed first, in attempt 0: exit code 3' err
 }
 
-@test "on a terminal the launcher's lines are not glued to what a rank has left in the line" {
+@test "on a terminal, the launcher's lines replace the unfinished line of a rank" {
     need_terminal
     run script -qec "$launch sh -c 'printf bar; exit 3'" /dev/null </dev/null
     [[ $output == *bar*$'\r\033[Klaunch: rank 0 '* ]]
@@ -526,7 +526,7 @@ both_got() { # SIGNAL
     exec {keyboard}>&-
 }
 
-@test "signals arrive while nobody reads the screen" {
+@test "signals arrive even if nobody reads the output" {
     mkfifo screen
     exec {screen}<>screen
     start bash -c 'exec "$@" >screen' - "$launch" --tee --shutdown-timeout 0.1 sh -c 'touch ready; exec yes'
@@ -539,7 +539,7 @@ both_got() { # SIGNAL
 family='#!/bin/sh
 sleep 1000 & (trap "" TERM; sleep 1000) &'
 
-@test "a killed launcher leaves nobody behind" {
+@test "a killed launcher leaves no process behind" {
     echo "$family touch ready.\$RANK; wait" >rank
     chmod +x rank
     for options in "" "--tee" "--log-dir log"; do
@@ -554,7 +554,7 @@ sleep 1000 & (trap "" TERM; sleep 1000) &'
     done
 }
 
-@test "a launcher that is killed at any moment leaves nobody behind" {
+@test "a launcher that is killed at any moment leaves no process behind" {
     "$BATS_FILE_TMPDIR/kill" true >/dev/null 2>&1 || [ $? != 77 ] || skip "ptrace does not work here"
     cat >rank <<END
 $family
@@ -568,14 +568,14 @@ END
     [ "$(cat out)" -gt 50 ]
 }
 
-@test "a launcher that is killed while it counts GPUs leaves nobody behind" {
+@test "a launcher that is killed while it counts GPUs leaves no process behind" {
     CUDA_HANGS=1 LD_LIBRARY_PATH=$BATS_FILE_TMPDIR/cuda start "$launch" --nproc-per-node gpu true
     until_true 20 test -s called
     kill -9 "$pid"
     limit=5 ends 137
 }
 
-@test "what ranks leave behind ends with them" {
+@test "child processes of a rank end with the rank" {
     echo "$family exit 0" >rank
     chmod +x rank
     for options in "" "--tee" "--log-dir log"; do
@@ -585,7 +585,7 @@ END
     done
 }
 
-@test "a process that got away from its rank does not hold the run up" {
+@test "a process that has left its rank's group does not delay the end of the run" {
     for options in "" "--tee" "--log-dir log"; do
         rm -f away
         # shellcheck disable=SC2086
@@ -596,20 +596,20 @@ END
     job 0 "$launch" --log-dir log sh -c 'setsid sh -c "touch writes; exec yes" & until [ -e writes ]; do sleep 0.01; done'
 }
 
-@test "children that are not the launcher's ranks do not hold it up" {
+@test "other children of the launcher do not delay its end" {
     start bash -c '{ exec 9>&-; exec sleep 1000; } & echo $! >other; exec "$@"' - "$launch" true
     limit=5 ends 0
     kill "$(cat other)"
 }
 
-@test "as process number 1, whose children are all that got away, the launcher waits for none of them" {
+@test "as process 1, the launcher does not wait for orphaned processes" {
     unshare -rpf true 2>/dev/null || skip "no process number 1 can be made here"
     limit=5
     job 0 unshare -rpf --kill-child "$launch" sh -c \
         'setsid sh -c "touch away; exec sleep 1000" & until [ -e away ]; do sleep 0.01; done' || { tail -n 5 err && return 1; }
 }
 
-@test "the launcher loads no library of CUDA, and starts fast" {
+@test "the launcher loads no CUDA library and starts fast" {
     run ! grep -vE '^[[:space:]]*(linux-vdso|/lib.*/ld-linux|lib(c|m|dl|pthread)\.so)' <(ldd "$launch")
     # Processor time, which other work on the machine does not lengthen.
     TIMEFORMAT='%3U %3S'
@@ -619,7 +619,7 @@ END
     [ "$(awk '{ print int(($1 + $2) * 1000) }' seconds | sort -n | sed -n 10p)" -lt 50 ]
 }
 
-@test "100 MB of output arrive whole" {
+@test "100 MB of output arrive complete" {
     write="yes $(printf %0999d 1) | head -n 100000"
     [ "$("$launch" --tee sh -c "$write" | wc -c)" = 100400000 ]
     [ "$("$launch" --tee sh -c "$write >&2" 2>&1 >/dev/null | grep -v '^launch: rank 0 is pid' | wc -c)" = 100400000 ]
@@ -629,7 +629,7 @@ END
     rm -r log
 }
 
-@test "ranks that close their output, end early or are many do no harm" {
+@test "many ranks, ranks that end early and ranks that close their output work" {
     TIMEFORMAT='%U %S'
     { time job 0 "$launch" --tee --nproc-per-node 2 sh -c 'exec >&-; exec 2>&-; sleep 0.5'; } 2>took
     awk '{ exit !($1 + $2 < 0.4) }' took
@@ -646,7 +646,7 @@ END
     done
 }
 
-@test "a rank that stops itself is ended with the others" {
+@test "a rank that has stopped itself is ended with the others" {
     stop='echo $$ >rank.$RANK; [ $RANK = 1 ] || kill -STOP $$; '
     start "$launch" --nproc-per-node 2 --shutdown-timeout 0.1 sh -c "$stop"'read x <go; exit 3'
     until_true 20 test -s rank.0
@@ -662,7 +662,7 @@ END
     ends 143
 }
 
-@test "a screen that goes away does not hold the ranks up" {
+@test "ranks continue when nobody reads their output any more" {
     for stream in 1 2; do
         rm -f done.*
         job 0 bash -c 'set -o pipefail; { "$@" 3>&2 2>&1 1>&3 || touch failed; } '"$([ $stream = 2 ] || echo '3>&1 1>&2 2>&3')"' | head -n 1' - \
@@ -679,7 +679,7 @@ refused() {
     [ "$(ls)" = go ] || { ls && return 1; }
 }
 
-@test "bad options are refused in one line" {
+@test "wrong options are refused in one line" {
     for value in 0 -1 x 1.5 1x 1001 99999999999999999999 GPU; do
         refused 2 --nproc-per-node --nproc-per-node $value
         refused 2 --nproc-per-node --nproc-per-node=$value
@@ -712,13 +712,13 @@ refused() {
     fails 2 "no program to run" "$launch" --tee
 }
 
-@test "a run's name does not lead out of --log-dir" {
+@test "the name of a run cannot lead out of --log-dir" {
     for name in . ..; do
         refused 2 --run-id --log-dir new/log --run-id $name
     done
 }
 
-@test "what the machine does not have is named in one line" {
+@test "missing addresses, folders and programs are named in one line" {
     refused 1 "--master-addr a..b" --master-addr a..b
     refused 1 "--master-addr is not an address of this node" --master-addr 192.0.2.1
     touch "$BATS_TEST_TMPDIR/file"
@@ -732,7 +732,7 @@ refused() {
     fails 1 "cannot run /: Permission denied" timeout 20 "$launch" /
 }
 
-@test "a port in use is refused, with the option that chooses another" {
+@test "a used port is refused, and the message names --master-port" {
     for type in tcp udp; do
         coproc HOLD { "$port" hold $type 3>&- {go}>&-; }
         read -r taken <&"${HOLD[0]}"
@@ -750,7 +750,7 @@ refused() {
     [ "$("$launch" --master-port "$(cat out)" sh -c 'echo $MASTER_PORT')" = "$(cat out)" ]
 }
 
-@test "a launcher that waits for other nodes says for which, where and how long" {
+@test "a launcher that waits for other nodes names them, the address and the remaining time" {
     local at
     at="at 127.0.0.1, port $(free_port)"
     wait_as() { timeout 20 "$launch" --nnodes 3 --master-port "${at##* }" --join-timeout 6 "$@" true 2>&1; }

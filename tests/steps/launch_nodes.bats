@@ -243,7 +243,7 @@ told() {
     diff <(tr ' ' '\n' <<<"$3" | sort) <(grep -v RUN_ID "$1/env.0.$2")
 }
 
-@test "ranks know who they are; launchers start in any order, with an address of IPv4 or IPv6, or a name" {
+@test "launchers start in any order, with an IPv4 or IPv6 address or a name, and ranks get their variables" {
     local master run
     make_nodes 3
     three() { begin four "$1" --nnodes 3 --max-restarts 7 "${@:2}"; }
@@ -317,7 +317,7 @@ again() { # RESTART OF
     echo "starting all 4 ranks again: restart $1 of $2"
 }
 
-@test "when ranks fail on any node, those of all nodes start again together, as often as they may" {
+@test "when a rank fails on any node, the ranks of all nodes restart together, up to --max-restarts" {
     make_nodes 2
     export SLOW=0.7
     begin_both run --max-restarts 5
@@ -357,7 +357,7 @@ again() { # RESTART OF
     said last 1 "oh no" "$(first 3 node1 1 "exit code 9")"
 }
 
-@test "a launcher that is killed is missed within 10 seconds; one started anew joins for the next attempt" {
+@test "a killed launcher is noticed within 10 seconds, and a new one joins the next attempt" {
     make_nodes 2
     export SLOW=0.5
     begin_both gone
@@ -380,7 +380,7 @@ again() { # RESTART OF
     said anew 0 "node 1 is lost: its launcher is silent" "starting all 4 ranks again: restart 1 of 2"
 }
 
-@test "a launcher started anew begins in no attempt in which ranks of another node live" {
+@test "a new launcher does not join an attempt that is still running on another node" {
     make_nodes 2
     begin_both late --max-restarts 1
     plain=$launch launch=$PWD/contained
@@ -407,7 +407,7 @@ port_is_free() { # RUN: node 0 has no socket there
     ! on 0 grep -q "$(printf ':%04X ' "${ports[$1]}")" /proc/net/udp
 }
 
-@test "a launcher of node 0 started anew goes on with the attempt after the last" {
+@test "a new launcher of node 0 continues with the next attempt" {
     make_nodes 2
     begin_both run --max-restarts 3 --run-id run
     within 5 started run 0
@@ -420,7 +420,7 @@ port_is_free() { # RUN: node 0 has no socket there
     finish run 2
 }
 
-@test "a node that is cut off ends its ranks, as the others do, and joins again when it can" {
+@test "a disconnected node ends its ranks, as the others do, and joins again later" {
     make_nodes 3
     export SLOW=0.5
     begin_both back --max-restarts 1
@@ -451,7 +451,7 @@ port_is_free() { # RUN: node 0 has no socket there
     said brief 1
 }
 
-@test "SIGTERM to the launcher of any node ends the run on all; SIGUSR1 is for the ranks of one node" {
+@test "SIGTERM to any launcher ends the run on all nodes; SIGUSR1 goes to the ranks of one node" {
     make_nodes 2
     begin_both zero --max-restarts 3
     begin_both one --max-restarts 3
@@ -518,7 +518,7 @@ port_is_free() { # RUN: node 0 has no socket there
     [ ! -e user/signals.1 ]
 }
 
-@test "the demo of step 6 sums over two nodes, by IPv4 and IPv6" {
+@test "step 6 runs on two nodes, over IPv4 and IPv6" {
     make_nodes 2
     export CPU_DEVICES=4 NCCL_SOCKET_IFNAME=eth0
     program=("$build/06_allreduce_demo/allreduce" --check-only)
@@ -555,7 +555,7 @@ node_0_has() { # RUN NODE
     run ! started "$1" 0 1
 }
 
-@test "a launcher that wants something else than node 0 says so, node 0 gives up" {
+@test "a launcher whose options differ from node 0's names the difference, and node 0 gives up" {
     make_nodes 2
     contradicts nnodes 1 --nnodes 3
     contradicts nproc 1 --nproc-per-node 3
@@ -566,13 +566,13 @@ node_0_has() { # RUN NODE
     done
 }
 
-@test "a launcher with a number that node 0 does not count to says so, node 0 gives up" {
+@test "a launcher whose node rank is too high for node 0 says so, and node 0 gives up" {
     make_nodes 3
     contradicts nnodes 2 --nnodes 3
     node_0_has nnodes 2
 }
 
-@test "addresses, ports, places and programs that cannot be had end the launcher with one line" {
+@test "wrong addresses, ports, node ranks and programs end the launcher with one line" {
     make_nodes 3
     silent() { # ADDRESS RUN
         echo "node 0 has not answered at $1, port ${ports[$2]}, for [2-5] s \(--join-timeout\)"
@@ -643,7 +643,7 @@ from_stranger() {
 
 magic=0x4c4e4348
 
-@test "datagrams of a stranger do not disturb a run" {
+@test "packets from a stranger do not disturb a run" {
     make_nodes 3
     begin run 0 --max-restarts 1 --run-id mine
     to_node_0() { from_stranger 10.77.0.1 "${ports[run]}" "$@"; }
@@ -704,7 +704,7 @@ magic=0x4c4e4348
     said run 1
 }
 
-@test "a stranger that knows or has guessed the process number of a launcher does not disturb a run" {
+@test "packets with the correct process number of a launcher do not disturb a run" {
     make_nodes 3
     begin_both run --max-restarts 1
     within 5 started run 0
@@ -714,7 +714,7 @@ magic=0x4c4e4348
     said run 1
 }
 
-@test "ranks whose start node 0 did not hear of in time end before those of the next attempt start" {
+@test "ranks whose start node 0 missed end before the next attempt starts" {
     make_nodes 2
     main=launch changed ./late 3 nodes.c 's/^void send_message\(void\) \{$/&\n    if (me->node == 1 \&\& me->state == RUNNING \&\& me->attempt == 0)\n        return;/'
     launch=$PWD/late
@@ -726,7 +726,7 @@ magic=0x4c4e4348
     finish run 1 2
 }
 
-@test "a node whose ranks are done can be ended; launchers that were held up do not take others for silent" {
+@test "a node with finished ranks can be ended, and suspended launchers do not give up the others" {
     make_nodes 2
     begin_both ended --shutdown-timeout 1
     begin_both held
@@ -744,7 +744,7 @@ magic=0x4c4e4348
     finish held 0
 }
 
-@test "a run survives that a third of all datagrams is lost" {
+@test "a run survives the loss of a third of all packets" {
     make_nodes 2
     main=launch changed ./lossy 3 nodes.c 's/^void send_message\(void\) \{$/&\n    if (random() % 3 == 0)\n        return;/'
     launch=$PWD/lossy

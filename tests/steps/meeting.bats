@@ -122,7 +122,7 @@ trained() {
     rm s
 }
 
-@test "ranks meet in any order and learn what step 2's learn; rank 0 listens at one address only" {
+@test "ranks meet in any order, have the bits of step 2, and rank 0 listens at one address only" {
     for order in "0 1 2" "2 1 0" "1 0 2"; do
         ranks "$order" --snapshot s
         trained
@@ -151,7 +151,7 @@ trained() {
     done
 }
 
-@test "64 ranks on one host meet" {
+@test "64 ranks on one host meet within seconds" {
     world=64 CPU_DEVICES=64
     options+=(--batch 128)
     all=$(seq -s ' ' 0 63)
@@ -200,7 +200,7 @@ among() {
     run ! grep -v '^note (.*, rank 0): refused 127.0.0.1: ' err.0
 }
 
-@test "strangers are refused with a note, and the meeting goes on" {
+@test "other programs are refused with a note, and the meeting continues" {
     for case in "random: not a rank, or one of another version" \
         "20xrandom: not a rank, or one of another version of this program (others are not shown)" \
         "close: left after 0 bytes" "300xclose: left after 0 bytes (others are not shown)" \
@@ -224,7 +224,7 @@ among() {
     among reset 50xreset
 }
 
-@test "silence, half a word and a slow loris are refused after some seconds" {
+@test "silent, incomplete and very slow connections are refused after some seconds" {
     note=silent
     world=3 among silent half loris
     [ "$(grep -c 'refused 127.0.0.1: silent' err.0)" = 3 ]
@@ -241,7 +241,7 @@ among() {
     trained
 }
 
-@test "while strangers are silent, and a thousand of them, ranks meet" {
+@test "ranks meet while a thousand silent connections are open" {
     among silent half loris
     next_port
     rank 0 --snapshot s
@@ -258,7 +258,7 @@ among() {
     ended 0 99
 }
 
-@test "hundreds of ranks that come at once are not taken for silent strangers" {
+@test "hundreds of ranks that connect at once are not mistaken for silent strangers" {
     learn_plan
     world=320
     PLAN=${PLAN/--batch 120/--batch 320}
@@ -280,7 +280,7 @@ among() {
     ended 0 99
 }
 
-@test "a rank that is there already stays, whoever else says to be it" {
+@test "a duplicate of a rank is refused, and the first one stays" {
     ranks "0 1" --snapshot s
     until_true 20 listening
     until_true 20 heard 1
@@ -298,7 +298,7 @@ among() {
     grep -q 'refused 127.0.0.1: rank 1 is here already, from 127.0.0.1' err.0
 }
 
-@test "when not all arrive, those who did are told which" {
+@test "when ranks are missing, all other ranks name them" {
     world=8
     ranks "0 1 3 4 6 7" --join-timeout 1
     ended 1 0 1 3 4 6 7
@@ -325,7 +325,7 @@ among() {
     each_one_line "waited 1 s (--join-timeout) for rank 0 at MASTER_ADDR=127.0.0.1, MASTER_PORT=$MASTER_PORT: Connection refused" 1 2
 }
 
-@test "a rank that is killed while it waits may come again" {
+@test "a rank that is killed while it waits may join again" {
     ranks "0 2" --snapshot s
     until_true 20 heard 1
     kill -9 "${pids[2]}"
@@ -336,7 +336,7 @@ among() {
     [ "$(wc -l <err.0)" = 1 ]
 }
 
-@test "ranks whose rank 0 is killed wait for another one, and no longer than their time" {
+@test "when rank 0 is killed, the others wait for a new rank 0 until their deadline" {
     ranks "0 1" --snapshot s
     until_true 20 heard 1
     kill -9 "${pids[0]}"
@@ -357,7 +357,7 @@ among() {
     one_line 1 "for rank 0 at MASTER_ADDR=127.0.0.1, MASTER_PORT=$MASTER_PORT: Connection re"
 }
 
-@test "a rank ends when somebody else listens at the port" {
+@test "a rank ends when another program listens at the port" {
     meet_stranger ssh
     rank 1 --join-timeout 2
     ended 1 1
@@ -407,7 +407,7 @@ in_own_folders() {
     done
 }
 
-@test "a folder for the snapshot that not all see is found out, and a snapshot that some have" {
+@test "a snapshot or a snapshot folder that only some ranks see is refused" {
     in_own_folders --snapshot s
     ended 1 0 1 2
     each_one_line "does not see what rank 0 has written beside s: all nodes must see that folder" 0 1 2
@@ -424,7 +424,7 @@ in_own_folders() {
     each_one_line "cannot write none/s.meeting, in the folder of --snapshot: No such file" 0 1 2
 }
 
-@test "with a token strangers stay out, and never get to know it" {
+@test "a token keeps strangers out, and no stranger receives it" {
     echo "sesame 4711" >token
     chmod 600 token
     rank 0 --token-file token --snapshot s
@@ -448,7 +448,7 @@ in_own_folders() {
     each_one_line ": it has another token (MASTER_TOKEN or --token-file)" 1 2
 }
 
-@test "a token that others could read is refused" {
+@test "a token file that others can read is refused" {
     refused() { # TEXT OPTION...
         RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 fails 1 "$1" timeout 20 "$four" "${options[@]}" --join-timeout 1 "${@:2}"
     }
@@ -473,7 +473,7 @@ in_own_folders() {
     MASTER_TOKEN=$(seq -f %064g 1) refused "MASTER_TOKEN: a token has 1 to 63 characters"
 }
 
-@test "addresses that cannot be are refused in one line" {
+@test "impossible addresses are refused in one line" {
     wrong() { # CODE TEXT VARIABLE=VALUE...
         fails "$1" "$2" env "${@:3}" WORLD_SIZE=2 LOCAL_RANK=0 timeout 20 "$four" "${options[@]}" --join-timeout 1
     }
@@ -492,7 +492,7 @@ in_own_folders() {
         MASTER_ADDR=192.0.2.1 RANK=0
 }
 
-@test "a port that a firewall drops is given up in time" {
+@test "a port behind a firewall is given up at the deadline" {
     meet_stranger full
     rank 1 --join-timeout 1
     ended 1 1

@@ -31,7 +31,7 @@ train() {
     timeout 60 "${program[@]}" "${launch[@]}" "${options[@]}" "${@:3}" >out 2>err || { cat err && return 1; }
 }
 
-@test "any number of ranks drops what step 1 drops" {
+@test "with dropout, any number of ranks has the loss curve of step 1" {
     train 1 1 --csv one
     grep -q '^model     mlp 8-32-22-14-10, dropout 0.2, [0-9]* parameters$' out
     train 1 1 --csv without --dropout 0
@@ -44,7 +44,7 @@ train() {
     done
 }
 
-@test "a run stopped within an epoch and continued is the uninterrupted one, bit for bit" {
+@test "with dropout, a run that is stopped within an epoch and continued ends with the same bits" {
     for step in 1 2 3 4 5 7; do
         rm -rf right s && mkdir right s
         train $step 2 --snapshot right/s
@@ -55,7 +55,7 @@ train() {
     done
 }
 
-@test "snapshots go from step to step, with dropout and without" {
+@test "all steps can load each other's snapshots, with and without dropout" {
     train 5 3 --snapshot s --max-steps 3 # as shards
     train 7 2 --snapshot s --max-steps 6
     train 2 2 --snapshot s --max-steps 9
@@ -66,7 +66,7 @@ train() {
     grep -q '^epoch 6/6 ' out
 }
 
-@test "evaluation drops nothing" {
+@test "the evaluation uses no dropout" {
     # With so small a rate, no parameter changes in 4 bytes.
     train 1 1 --lr 1e-12 --momentum 0 --dropout 0 --csv without
     train 1 1 --lr 1e-12 --momentum 0 --dropout 0.9 --csv with
@@ -74,7 +74,7 @@ train() {
     run ! cmp -s <(cut -d, -f2 without) <(cut -d, -f2 with)
 }
 
-@test "step 7 draws the same numbers in each strategy, again where it recomputes, and in parts of a batch" {
+@test "step 7 drops the same outputs with each strategy, with recomputation and accumulation" {
     train 7 4 --save full --snapshot right
     for more in "--strategy grad" "--prefetch 0" "--unit-bytes 4000" "--unit-bytes 4000 --recompute 1" \
         "--unit-bytes 1000000 --recompute 1"; do
@@ -107,7 +107,7 @@ changed() {
 }
 
 # A layer without parameters may come first, and alone in a unit.
-@test "a layer without parameters may stand anywhere" {
+@test "a layer without parameters works in any position" {
     changed common/models/mlp.c \
         's/^( *)for \(const char \*text/\1append_dropout(m, inputs, 0.3f);\n&/' \
         's/^( *)append_dropout\(m, \(int\)width.*/&\n\1append_dropout(m, (int)width, 0.1f);/'
@@ -127,7 +127,7 @@ changed() {
 }
 
 # The same images in two channels, the upper and the lower half, and half as many of them with two labels each.
-@test "samples may have several channels and several labels" {
+@test "samples with several channels and labels work in all steps" {
     changed common/data.c 's/^( *)train->channels = .* = 1;/\1train->channels = test->channels = 2;\
         train->targets = test->targets = 2;\
         train->count \/= 2;\
@@ -147,7 +147,7 @@ changed() {
     awk '$1 ~ /^(activations|peak)$/ { rows++; bad += $2 != $3 } END { exit rows != 2 || bad }' out
 }
 
-@test "rates from 0 to 1 are allowed" {
+@test "--dropout accepts rates from 0 to 1" {
     for rate in -0.1 1.1 nan half; do
         fails 2 "--dropout $rate" "$TRAIN" --dropout $rate
     done

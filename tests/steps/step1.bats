@@ -38,7 +38,7 @@ epoch_line='^epoch [0-9]+/[0-9]+  loss [0-9]+\.[0-9]{4}  test loss [0-9]+\.[0-9]
     [ "$("$TRAIN" -h)" = "$output" ]
 }
 
-@test "the default options learn real images" {
+@test "the default options reach the expected accuracy on real images" {
     if [ -d "$root/data/mnist" ]; then
         data=mnist least=97.5 # of one seed; the mean of five is above 98
     elif [ -d "$root/data/fashion-mnist" ]; then
@@ -53,7 +53,7 @@ epoch_line='^epoch [0-9]+/[0-9]+  loss [0-9]+\.[0-9]{4}  test loss [0-9]+\.[0-9]
     awk -v least="$least" 'END { exit !($9 + 0 >= least) }' log
 }
 
-@test "the epoch's line has the agreed form, and says what the CSV says" {
+@test "the line of an epoch has the agreed format and the numbers of the CSV file" {
     train --epochs 1 --csv csv >log
     line=$(tail -n 1 log)
     [[ $line =~ $epoch_line ]]
@@ -61,7 +61,7 @@ epoch_line='^epoch [0-9]+/[0-9]+  loss [0-9]+\.[0-9]{4}  test loss [0-9]+\.[0-9]
     [ "$said" = "$(tail -n 1 csv | awk -F, '{ printf "%.4f %.4f %.2f", $4, $5, $6 }')" ]
 }
 
-@test "progress is a bar on a terminal and plain lines elsewhere" {
+@test "progress is a bar on a terminal, and plain lines elsewhere" {
     train --epochs 1 --log-every 4 >log
     [ "$(grep -c '^epoch' log)" = 4 ]
     grep -qxE 'epoch 1/1  step 8/10  loss [0-9.]+  [0-9]+ images/s  0:00:00 left' log
@@ -76,7 +76,7 @@ epoch_line='^epoch [0-9]+/[0-9]+  loss [0-9]+\.[0-9]{4}  test loss [0-9]+\.[0-9]
     run ! grep -q ' step ' terminal
 }
 
-@test "on a terminal that is not its own, as mpirun makes one, a program writes plain lines" {
+@test "progress is plain lines on a terminal that mpirun created" {
     need_terminal
     declare -fx train
     export tiny
@@ -85,7 +85,7 @@ epoch_line='^epoch [0-9]+/[0-9]+  loss [0-9]+\.[0-9]{4}  test loss [0-9]+\.[0-9]
     run ! grep -q $'\033' terminal
 }
 
-@test "a bar fits the terminal, and no other line follows in its own" {
+@test "the progress bar fits the terminal, and other lines do not share its line" {
     need_terminal
     declare -fx train
     export tiny
@@ -97,7 +97,7 @@ epoch_line='^epoch [0-9]+/[0-9]+  loss [0-9]+\.[0-9]{4}  test loss [0-9]+\.[0-9]
     grep -qaE $'^(\r\033\\[K)?error \\(.*the loss is not finite' terminal
 }
 
-@test "the CSV has a line per report and one per epoch, and epochs are means of steps" {
+@test "the CSV file has a line per report and per epoch, and the loss of an epoch is a mean" {
     train --epochs 2 --csv csv --log-every 4
     [ "$(head -n 1 csv)" = step,loss,epoch,epoch_loss,test_loss,accuracy,seconds ]
     [ "$(cut -d, -f1 csv | tail -n +2 | tr '\n' ' ')" = "4 8 10 10 14 18 20 20 " ]
@@ -110,7 +110,7 @@ epoch_line='^epoch [0-9]+/[0-9]+  loss [0-9]+\.[0-9]{4}  test loss [0-9]+\.[0-9]
         END { exit right != 2 }' csv
 }
 
-@test "a run stopped at any step and continued is the uninterrupted one, bit for bit" {
+@test "a run that is stopped at any step and continued ends with the same bits" {
     train --snapshot whole --csv whole.csv --log-every 1
     # The first step, within an epoch twice, at the end of one, before the last step.
     for stop in 1 5 10 17 29 30; do
@@ -123,7 +123,7 @@ epoch_line='^epoch [0-9]+/[0-9]+  loss [0-9]+\.[0-9]{4}  test loss [0-9]+\.[0-9]
     [ "$(find . -name '*.tmp')" = "" ]
 }
 
-@test "a run that ends within an epoch is the same wherever it was stopped before" {
+@test "a run that ends within an epoch has the same bits, wherever it was stopped before" {
     train --max-steps 25 --snapshot whole
     for stop in 12 22 25; do
         train --max-steps $stop --snapshot parts
@@ -132,7 +132,7 @@ epoch_line='^epoch [0-9]+/[0-9]+  loss [0-9]+\.[0-9]{4}  test loss [0-9]+\.[0-9]
     train --snapshot parts | grep '^resumed   parts: 2 epochs and 5 steps are done'
 }
 
-@test "equal runs give equal snapshots, another seed another" {
+@test "equal runs save equal snapshots, and another seed saves a different one" {
     train --snapshot a
     train --snapshot b
     cmp a b
@@ -147,7 +147,7 @@ epoch_line='^epoch [0-9]+/[0-9]+  loss [0-9]+\.[0-9]{4}  test loss [0-9]+\.[0-9]
     run ! cmp -s <(values a) <(values c)
 }
 
-@test "--tf32 rounds a little, and the banner says so" {
+@test "--tf32 changes the losses slightly, and the banner says so" {
     train --log-every 1 --csv exact --max-steps 3 >/dev/null
     train --log-every 1 --csv rounded --max-steps 3 --tf32 1 >out
     grep -qE '^training  .*, tf32, seed ' out
@@ -156,7 +156,7 @@ epoch_line='^epoch [0-9]+/[0-9]+  loss [0-9]+\.[0-9]{4}  test loss [0-9]+\.[0-9]
         END { print n, worst; exit !(n == 3 && worst > 0 && worst < 1e-3) }'
 }
 
-@test "delays of the device change nothing" {
+@test "random delays of the device change no bit" {
     train --snapshot quiet --csv quiet.csv --log-every 1
     for seed in 1 2 3 4 5; do
         CPU_DEVICE_CHAOS=$seed train --snapshot chaos$seed --csv chaos.csv --log-every 1
@@ -165,7 +165,7 @@ epoch_line='^epoch [0-9]+/[0-9]+  loss [0-9]+\.[0-9]{4}  test loss [0-9]+\.[0-9]
     done
 }
 
-@test "a finished run started again does nothing" {
+@test "starting a finished run again does nothing" {
     train --snapshot finished --csv csv
     before=$(contents)
     run train --snapshot finished --csv csv
@@ -204,7 +204,7 @@ epochs_saved() {
     train --hidden 1 --batch 640 --epochs 1 --snapshot copy | sed -n 's/^resumed .* \([0-9]*\) epochs and 0 .*/\1/p'
 }
 
-@test "kill -9 at any moment leaves a snapshot that the run goes on from" {
+@test "after kill -9 at a random moment, the run continues from its snapshot" {
     RANDOM=1
     before=0
     for _ in {1..25}; do
@@ -224,7 +224,7 @@ epochs_saved() {
     [ ! -e killed.tmp ]
 }
 
-@test "snapshots come every --save-every epochs" {
+@test "--save-every sets the number of epochs between snapshots" {
     start --save-every 7
     await_epoch 24
     stop
@@ -260,7 +260,7 @@ wrong_usage() { # OPTION ARGUMENT...
     done < <(option_table)
 }
 
-@test "the ends of every range are allowed" {
+@test "every option accepts the ends of its range" {
     # --max-steps 1 and a batch that fits keep the runs short.
     while read -r name type least most; do
         [ "$type" != TEXT ] || continue
@@ -273,7 +273,7 @@ wrong_usage() { # OPTION ARGUMENT...
     done < <(option_table)
 }
 
-@test "unknown options, words and models are wrong usage" {
+@test "unknown options, words and models are refused with exit code 2" {
     wrong_usage --foo --foo 1
     wrong_usage --epoch --epoch 1
     wrong_usage --epochsx --epochsx 1
@@ -283,7 +283,7 @@ wrong_usage() { # OPTION ARGUMENT...
     wrong_usage --model --data "$tiny" --model foo
 }
 
-@test "--hidden takes widths with commas between them and nothing else" {
+@test "--hidden accepts only widths with commas between them" {
     for hidden in 0 -1 x 8x "8," ",8" "8,,8" "8,x" "8 8" 8.5 1e1 65537 99999999999999999999 "$(seq -s, 17)"; do
         wrong_usage --hidden --data "$tiny" --hidden "$hidden"
     done
@@ -304,7 +304,7 @@ fresh_data() {
     cp -r "$tiny" bad
 }
 
-@test "missing images: says make data" {
+@test "if images are missing, the message suggests make data" {
     refused "make data" --data none
     mkdir empty
     refused "make data" --data empty
@@ -313,7 +313,7 @@ fresh_data() {
     refused "bad/t10k-labels-idx1-ubyte" --data bad
 }
 
-@test "image files that are not exactly right are refused" {
+@test "damaged image files are refused" {
     for file in {train,t10k}-{images-idx3,labels-idx1}-ubyte; do
         for spoil in 'truncate -s -1' 'truncate -s 6' 'truncate -s 0' 'truncate -s +1' 'flip_at 0' 'flip_at 2' \
             'flip_at 3' 'flip_at 4' 'flip_at 7'; do
@@ -328,7 +328,7 @@ fresh_data() {
     done
 }
 
-@test "gzip files that are not exactly right are refused" {
+@test "damaged gzip files are refused" {
     for spoil in truncated header data checksum after; do
         fresh_data
         gzip -n bad/*
@@ -349,7 +349,7 @@ fresh_data() {
     cmp zipped plain
 }
 
-@test "images and labels that disagree are refused" {
+@test "different numbers of images and labels are refused" {
     fresh_data
     { idx_header 639 && tail -c +9 "$tiny/train-labels-idx1-ubyte" | head -c 639; } >bad/train-labels-idx1-ubyte
     refused "640 images but 639 labels" --data bad
@@ -361,7 +361,7 @@ fresh_data() {
     refused "label 99 is 10" --data bad
 }
 
-@test "snapshots that are not exactly right are refused and stay as they are" {
+@test "damaged snapshots are refused and not changed" {
     train --max-steps 15 --snapshot good
     size=$(stat -c %s good)
     for length in 0 7 231 232 $((size - 4)) $((size - 1)) $((size + 1)); do
@@ -398,7 +398,7 @@ on_small_disk() {
     unshare -m bash -c "mount -t tmpfs -o size=64k none disk && $1"
 }
 
-@test "a full disk while saving: the earlier snapshot stays" {
+@test "if the disk is full, the earlier snapshot stays" {
     on_small_disk true || skip "no file system can be mounted here"
     # 43 KB: one fits, and a second beside it does not.
     train --hidden 64,64 --max-steps 5 --snapshot good
@@ -409,7 +409,7 @@ on_small_disk() {
     [ "$(ls after)" = s ]
 }
 
-@test "a read-only disk: the snapshot stays" {
+@test "if the disk is read-only, the snapshot stays" {
     on_small_disk true || skip "no file system can be mounted here"
     train --max-steps 5 --snapshot good
     # shellcheck disable=SC2016
@@ -419,7 +419,7 @@ on_small_disk() {
     [ "$(ls after)" = s ]
 }
 
-@test "a write that fails: the earlier snapshot stays" {
+@test "if a write fails, the earlier snapshot stays" {
     train --hidden 64,64 --max-steps 5 --snapshot good
     cp good limited
     with_small_files() (
@@ -432,11 +432,11 @@ on_small_disk() {
     [ ! -e limited.tmp ]
 }
 
-@test "a CSV file that cannot be written is named" {
+@test "the message names a CSV file that cannot be written" {
     refused "none/csv" --csv none/csv
 }
 
-@test "no device memory left: says how much was asked for and how much is left" {
+@test "without enough device memory, the message names the requested and the free size" {
     CPU_DEVICE_MEMORY=1M refused "asked for 47.0 MB of data, 1.0 MB of 1.0 MB are left" --data synthetic
     # 300 KB hold the data and the first 268 KB of parameters, and not the gradients beside them.
     CPU_DEVICE_MEMORY=300K refused "of gradients, " --hidden 250,250
@@ -447,7 +447,7 @@ on_small_disk() {
     refused "--batch 641: the training set has only 640 samples" --batch 641
 }
 
-@test "a run that diverges says so, and keeps the last good snapshot" {
+@test "a run that diverges ends with an error and keeps the last good snapshot" {
     deep=64,64,64,64,64,64,64,64,64 # as each layer multiplies what the one before blew up
     fails 1 "the loss is not finite" train --hidden $deep --lr 1e3 --snapshot diverged --save-every 1000
     [[ $stderr =~ epoch\ [0-9]+,\ step\ [0-9]+.*--lr ]]

@@ -38,7 +38,7 @@ train() {
     run_tiny "$two" "$@"
 }
 
-@test "any number of ranks learns what step 1 learns, step by step" {
+@test "any number of ranks has the loss of step 1 after each training step" {
     for options in "" "--momentum 0" "--hidden 33,7" "--optimizer adamw --weight-decay 0.1 --lr 1e-4"; do
         # shellcheck disable=SC2086 # a list of words
         run_tiny "$TRAIN" --lr 0.01 --log-every 1 --epochs 4 --max-steps 20 --csv one $options
@@ -52,7 +52,7 @@ train() {
     done
 }
 
-@test "any number of ranks learns what step 1 learns from images that can be learnt" {
+@test "any number of ranks has the loss curve of step 1 on synthetic images" {
     on_synthetic() {
         timeout 60 "$1" --data synthetic --hidden 16 --batch 6000 --lr 0.01 --epochs 1 --log-every 1 "${@:2}"
     }
@@ -64,13 +64,13 @@ train() {
     done
 }
 
-@test "one rank computes step 1's bits" {
+@test "one rank computes the same bits as step 1" {
     run_tiny "$TRAIN" --snapshot one
     train --nproc 1 --snapshot two
     cmp one two
 }
 
-@test "a rank that takes another's samples, or weighs its own wrongly, changes the curve" {
+@test "the test detects wrong samples and wrong weights of samples" {
     run_tiny "$TRAIN" --log-every 1 --csv one
     for change in 's/(opt\.batch \+ )t->rank/\10/' 's|1\.f / opt\.batch|1.f / rows|' \
         's/(p->step \* )opt\.batch/\1t->rows/'; do
@@ -99,19 +99,19 @@ finds_changed() {
     [ $found -gt 0 ]
 }
 
-@test "each of the waits between the streams is needed" {
+@test "each wait between the streams is necessary" {
     finds_changed '/cudaStreamWaitEvent\(t->stream, /d' 1 2 3 4 5
     finds_changed '/cudaStreamWaitEvent\(t->comm_stream, /d' 1 2 3 4 5
 }
 
-@test "ranks that do not start from rank 0's parameters are found out" {
+@test "the test detects ranks that do not start with the parameters of rank 0" {
     changed ./program 2 train.c '/NCCL_CHECK\(ncclBcast\(/d'
     run --separate-stderr run_tiny ./program --nproc 3
     [ "$status" = 1 ]
     [[ $stderr == *"the loss is not finite"* ]]
 }
 
-@test "a sum over the ranks that is left out is found out" {
+@test "check_replicas detects a missing sum over the ranks" {
     for layer in 0 1 2; do
         changed ./program 2 train.c "s/NCCL_CHECK\(ncclAllReduce\(t->gradients \+/if (l != \&t->model.layers[$layer])\n&/"
         for epochs in "--epochs 1" "--max-steps 1"; do
@@ -124,7 +124,7 @@ finds_changed() {
     done
 }
 
-@test "all ranks have the same bits at the end" {
+@test "all ranks end with the same bits" {
     # Each saves its own.
     changed ./program 2 train.c 's/ \|\| t->rank > 0\)/)/
         s/^    t\.rank = start_ranks.*/&\n    asprintf((char **)\&opt.snapshot, "%s.%d", opt.snapshot, t.rank);/'
@@ -151,7 +151,7 @@ part() {
     done
 }
 
-@test "an epoch has every training sample once and every test sample once, over all ranks" {
+@test "together, the ranks use each training and test sample once per epoch" {
     for sizes in 600:100:120 600:97:12 240:7:240 120:1:60 130:3:60 125:50:24; do # training, test, batch
         IFS=: read -r samples tests batch <<<$sizes
         part data "$samples" "$tests"
@@ -181,7 +181,7 @@ part() {
     done
 }
 
-@test "overlap, delays and repetition change no bit" {
+@test "overlap, random delays and repetition change no bit" {
     train --nproc 3 --snapshot right --csv right.csv --log-every 1
     for seed in "" 1 2 3 4 5; do
         for overlap in 0 1; do
@@ -195,7 +195,7 @@ part() {
     done
 }
 
-@test "a run stopped at any step and continued is the uninterrupted one, bit for bit" {
+@test "a run that is stopped at any step and continued ends with the same bits" {
     for ranks in 2 3; do
         rm -f whole* parts*
         train --nproc $ranks --snapshot whole --csv whole.csv --log-every 1
@@ -210,7 +210,7 @@ part() {
     done
 }
 
-@test "snapshots go from any number of ranks, or step 1, to any other" {
+@test "step 1 and any number of ranks can load each other's snapshots" {
     one() { run_tiny "$TRAIN" "$@"; }
     for ranks in 1 2 3 4; do
         eval "ranks$ranks() { train --nproc $ranks \"\$@\"; }"
@@ -282,7 +282,7 @@ one_line() { # TEXT
     [ "$(cat err)" = "error: rank $1" ] || { echo "wanted only: error: rank $1" && cat err && return 1; }
 }
 
-@test "a killed rank ends the job, and is named" {
+@test "when a rank is killed, the job ends and names it" {
     RANDOM=1
     for moment in first first training training training; do
         for victim in 0 1 2; do
@@ -308,7 +308,7 @@ dies() {
         { cat err && return 1; }
 }
 
-@test "a rank that is killed anywhere ends the job, and is named" {
+@test "when a rank is killed in any function, the job ends and names it" {
     for rank in 0 1 2; do
         for place in "cudaSetDevice 1" "ncclCommInitRank 1" "gather_batch 1" "ncclAllReduce 1" "ncclAllReduce 2" \
             "ncclAllReduce 9" "report_epoch 1" "report_epoch 3" "ncclCommDestroy 1"; do
@@ -325,7 +325,7 @@ dies() {
     done
 }
 
-@test "a rank that is killed while others wait for the last to join ends the job, and is named" {
+@test "when a rank is killed before all have joined, the job ends and names it" {
     for victim in 0 1 2 0 0 0; do
         start_stopped 2 ncclCommInitRank 1
         kill -9 "${ranks[victim]}"
@@ -334,7 +334,7 @@ dies() {
     done
 }
 
-@test "the child that counts the GPUs may be killed, too" {
+@test "if the child that counts the GPUs is killed, the job ends" {
     KILL_AT="-1 cudaGetDeviceCount 1 9" fails 1 "counting the GPUs: Killed" run_tiny "$watched"
 }
 
@@ -351,7 +351,7 @@ dies() {
     done
 }
 
-@test "signals to the parent end the job with the shell's exit code" {
+@test "a signal to the parent ends the job with exit code 128 + signal" {
     for signal in HUP:129 INT:130 TERM:143; do
         start_training
         await_training
@@ -371,7 +371,7 @@ dies() {
     done
 }
 
-@test "signals that whoever started the job has ignored do not end it" {
+@test "signals that the caller ignores do not end the job" {
     for signal in HUP INT TERM; do
         # shellcheck disable=SC2016
         start bash -c "trap '' $signal; exec"' "$@"' - "$two" --data "$tiny" --hidden 8,8 --batch 120 --nproc 3 \
@@ -421,7 +421,7 @@ dies() {
     run ! grep -aq error out
 }
 
-@test "kill -9 of a rank or the parent at any moment leaves a snapshot that the run goes on from" {
+@test "after kill -9 of a rank or the parent, the run continues from its snapshot" {
     RANDOM=1
     for _ in {1..8}; do
         start "$two" --data "$tiny" --hidden 1 --batch 640 --nproc 2 --epochs 1000000 --snapshot killed
@@ -466,7 +466,7 @@ two_lines() { # TEXT COMMAND...
     [ "$(sha256sum s)" = "$before" ]
 }
 
-@test "a full disk while saving ends the job; the earlier snapshot stays" {
+@test "a full disk ends the job, and the earlier snapshot stays" {
     on_small_disk() {
         mkdir -p disk
         unshare -m bash -c "mount -t tmpfs -o size=64k none disk && $1"
@@ -488,7 +488,7 @@ two_lines() { # TEXT COMMAND...
     two_lines "cannot write the --csv file: No space left on device" train --nproc 3 --csv csv
 }
 
-@test "a run that diverges says so, and ends" {
+@test "a run that diverges ends with an error that says so" {
     for ranks in 1 2 3 4; do
         run --separate-stderr train --nproc $ranks --hidden 64,64,64,64,64,64,64,64,64 --lr 1000
         [ "$status" = 1 ]
@@ -509,7 +509,7 @@ refused() {
     [ "$(cat "$BATS_TEST_TMPDIR/forks" 2>/dev/null)" = "$(yes fork | head -n "$2")" ]
 }
 
-@test "wrong numbers of ranks are refused before any is started" {
+@test "a wrong number of ranks is refused before any rank starts" {
     for number in 0 -1 x 1.5 "" 1e1 0x1 gpux GPU all 99999999999999999999 1000001; do
         refused 2 0 --nproc --nproc "$number"
         refused 2 0 --nproc --nproc="$number"
@@ -525,7 +525,7 @@ refused() {
 }
 
 # By the variables that each launcher sets for its rank % of so many.
-@test "a launcher that has started several is told to start one, by its rank 0" {
+@test "under a launcher that starts several processes, rank 0 asks for one process" {
     # The interactive shell of an salloc is the only task of its step. A batch script is no task.
     # shellcheck disable=SC2034 # they are used by name
     torchrun="RANK=% WORLD_SIZE=#" mpi="OMPI_COMM_WORLD_RANK=% OMPI_COMM_WORLD_SIZE=#" mpich="PMI_RANK=% PMI_SIZE=#"
@@ -553,7 +553,7 @@ END
     done
 }
 
-@test "batches that do not divide into the ranks are refused before any is started" {
+@test "a batch size that does not divide among the ranks is refused before any rank starts" {
     refused 2 1 "--batch 121 does not divide into 2 ranks; 120 and 122 do" --nproc 2 --batch 121
     refused 2 1 "--batch 122 does not divide into 4 ranks; 120 and 124 do" --batch 122
     refused 2 1 "--batch 1 does not divide into 2 ranks; 2 and 4 do" --nproc 2 --batch 1
@@ -561,7 +561,7 @@ END
     refused 2 0 "--batch" --nproc 2 --batch 0
 }
 
-@test "--nproc gpu is a rank for each GPU that is visible" {
+@test "--nproc gpu starts a rank for each visible GPU" {
     of() { grep -x "ranks     global batch 120 = $1 ranks x $((120 / $1))" out; }
     for arguments in "" "--nproc gpu" "--nproc=gpu"; do
         # shellcheck disable=SC2086
@@ -581,7 +581,7 @@ END
     done
 }
 
-@test "what step 1 refuses is refused once, before any rank is started" {
+@test "options that step 1 refuses are refused once, before any rank starts" {
     refused 2 0 --foo --foo 1
     refused 2 0 --epoch --epoch 1
     refused 2 0 word word
@@ -624,14 +624,14 @@ END
     refused 1 1 "no snapshot" --snapshot "$tiny"
 }
 
-@test "no device memory left: ends and says how much was asked for" {
+@test "without enough device memory, the job ends and names the requested size" {
     CPU_DEVICE_MEMORY=1M run --separate-stderr train --nproc 3 --data synthetic
     [ "$status" = 1 ]
     [[ $stderr == *"asked for 47.0 MB of data, 1.0 MB of 1.0 MB are left"* ]]
     [ "$(grep -c 'ended with exit code 1' <<<"$stderr")" = 1 ]
 }
 
-@test "--help is step 1's and the new options" {
+@test "--help lists the options of step 1 and the new ones" {
     run --separate-stderr "$two" --help
     [ "$status" = 0 ]
     [ -z "$stderr" ]
@@ -640,7 +640,7 @@ END
     grep -qE '^  --overlap .*\(1\)$' <<<"$output"
 }
 
-@test "rank 0 speaks for all: what step 1 says, and a line about the ranks" {
+@test "only rank 0 prints: the lines of step 1 and a line about the ranks" {
     show() {
         sed -E 's/device    [0-9]+/device    N/; s/[0-9]+ images/N images/; s/[0-9.]+ s  N/S s  N/
             s/[0-9:]+ left/T left/; /^memory/d' "$1"
@@ -665,7 +665,7 @@ END
     [ "$(grep -cE $'\r\033\\[K''epoch 1/1  loss .*images/s' terminal)" = 1 ]
 }
 
-@test "on a terminal the line about a rank that died is not glued to the bar" {
+@test "on a terminal, the line about a dead rank clears the progress bar" {
     need_terminal
     changed ./program 2 train.c 's/^( *)report_loss\(.*/\1if (t->rank == 1 \&\& p->step == 3) raise(SIGKILL);\n&/; 1i #include <signal.h>'
     SHELL=$BASH script -qec "./program --data $tiny --hidden 8,8 --batch 120 --epochs 1 --log-every 1 --nproc 2" /dev/null \

@@ -89,7 +89,7 @@ nobody_met() {
     [ -z "$(ls -A "$TMPDIR")" ] || { echo "left behind: $(find "$TMPDIR")" && return 1; }
 }
 
-@test "any number of ranks learns what step 1 learns and computes step 2's bits" {
+@test "any number of ranks has the loss curve of step 1 and the bits of step 2" {
     for options3 in "" "--momentum 0" "--hidden 33,7" "--optimizer adam --weight-decay 0.1 --lr 1e-4" "--overlap 0"; do
         # shellcheck disable=SC2086 # a list of words
         run_tiny "$TRAIN" --lr 0.01 --log-every 1 --epochs 4 --max-steps 20 --csv one ${options3#--overlap 0}
@@ -106,7 +106,7 @@ nobody_met() {
     nobody_met
 }
 
-@test "ranks learn what step 1 learns from images that can be learnt" {
+@test "any number of ranks has the loss curve of step 1 on synthetic images" {
     on_synthetic() {
         timeout 60 "$@" --data synthetic --hidden 16 --batch 6000 --lr 0.01 --epochs 1 --log-every 1
     }
@@ -117,14 +117,14 @@ nobody_met() {
     done
 }
 
-@test "a rank that takes another's samples changes the curve" {
+@test "the test detects a rank that uses the wrong samples" {
     run_tiny "$TRAIN" --log-every 1 --csv one
     changed ./program 3 train.c 's/(opt\.batch \+ )t->rank/\10/'
     launch_tiny 3 ./program --log-every 1 --csv three
     run ! same_curve one three
 }
 
-@test "a signal to stop costs no call of a collective" {
+@test "the stop flag needs no extra collective" {
     # Three layers in each of 15 steps; per epoch a check, the test set, and the reports.
     for case in "100 54" "1 66"; do
         read -r every calls <<<"$case"
@@ -152,7 +152,7 @@ who() {
     nobody_met
 }
 
-@test "ranks learn who they are from any launcher" {
+@test "ranks read their place from the variables of any launcher" {
     torchrun="RANK=% WORLD_SIZE=2 LOCAL_RANK=%"
     mpi="OMPI_COMM_WORLD_RANK=% OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=%"
     pals="PMI_RANK=% PMI_SIZE=2 PALS_LOCAL_RANKID=%"
@@ -182,7 +182,7 @@ who() {
     who Slurm "$slurm PMI_RANK=% PMI_SIZE=2 SLURM_JOB_ID=7 SLURM_STEP_ID=0"
 }
 
-@test "without a launcher, and in a batch script, there is one process" {
+@test "without a launcher, and in a batch script, the program is the only rank" {
     batch="SLURM_JOB_ID=7 SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=4 SLURM_NPROCS=4 SLURM_TASKS_PER_NODE=4"
     run_tiny "$TRAIN" --snapshot one
     alone() {
@@ -208,7 +208,7 @@ refused() {
     nobody_met
 }
 
-@test "contradictions in the environment are refused in one line" {
+@test "contradictory variables are refused in one line" {
     declare -A values=([RANK]=1 [WORLD_SIZE]=2 [LOCAL_RANK]=0)
     for names in "RANK WORLD_SIZE LOCAL_RANK" "WORLD_SIZE RANK LOCAL_RANK" "LOCAL_RANK RANK WORLD_SIZE" \
         "RANK LOCAL_RANK WORLD_SIZE" "WORLD_SIZE LOCAL_RANK RANK" "LOCAL_RANK WORLD_SIZE RANK"; do
@@ -236,7 +236,7 @@ refused() {
     refused "--batch 120 does not divide into 7 ranks; 119 and 126 do" RANK=0 WORLD_SIZE=7 LOCAL_RANK=0
 }
 
-@test "ranks with the same number, and too few of them, end with one line each" {
+@test "duplicate ranks and missing ranks end the job with one line per rank" {
     export CPU_DEVICE_TIMEOUT=1
     few=("$three" "${options[@]}" --join-timeout 1)
     # Here % is which of the processes, and their ranks are given apart.
@@ -290,7 +290,7 @@ refused() {
     nobody_met
 }
 
-@test "a GPU for each: the only one that a rank sees, or that of its local rank" {
+@test "each rank uses the only GPU that it sees, or the GPU of its local rank" {
     run_tiny "$two" --nproc 3 --snapshot right
     # shellcheck disable=SC2016 # expanded there
     sees() { # VALUE PROGRAM OPTION...
@@ -333,7 +333,7 @@ as_run() { # RANKS PROGRAM OPTION...
         --epochs 3 "${@:3}"
 }
 
-@test "an id that a killed run has left is never read" {
+@test "the id file of a killed run is never read" {
     meeting=$TMPDIR/ranks-$(id -u)-x-1
     run_tiny "$two" --nproc 2 --snapshot right
     export RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 TORCHELASTIC_RUN_ID=x MASTER_PORT=1
@@ -370,7 +370,7 @@ as_run() { # RANKS PROGRAM OPTION...
     done
 }
 
-@test "the folder of the id must be this user's alone" {
+@test "only this user may have access to the folder of the id" {
     meeting=$TMPDIR/ranks-$(id -u)-x-1
     not_there() { # TEXT
         for ranks in 0 1; do
@@ -408,7 +408,7 @@ as_run() { # RANKS PROGRAM OPTION...
     not_there "$meeting must be a folder that nobody but this user can write to"
 }
 
-@test "without a folder for temporary files, one line" {
+@test "if the temporary folder cannot be used, one line names it" {
     for folder in "$PWD/none" "$tiny/train-labels-idx1-ubyte" /proc; do
         TMPDIR=$folder as_run 0 "$three"
         ended 1 0
@@ -422,7 +422,7 @@ as_run() { # RANKS PROGRAM OPTION...
     TMPDIR="" train 2
 }
 
-@test "nothing is left where ranks have met, however the run ends" {
+@test "the folder where the ranks meet is removed, however the run ends" {
     train 3
     nobody_met
     train 3 --max-steps 7
@@ -437,7 +437,7 @@ as_run() { # RANKS PROGRAM OPTION...
     nobody_met
 }
 
-@test "runs in the same folder at once do not disturb each other" {
+@test "simultaneous runs in the same folder do not disturb each other" {
     for ranks in 1 2 3; do
         run_tiny "$two" --nproc $ranks --snapshot right$ranks
     done
@@ -485,7 +485,7 @@ goes_on() {
     nobody_met
 }
 
-@test "a rank that is killed before all have met is started again, with the others" {
+@test "when a rank is killed before all have met, all ranks are restarted" {
     for count in 2 3; do
         train $count --snapshot right$count
         for rank in $(seq 0 $((count - 1))); do
@@ -496,7 +496,7 @@ goes_on() {
     done
 }
 
-@test "a rank that is killed anywhere in training is started again, with the others" {
+@test "when a rank is killed during training, all ranks are restarted" {
     for count in 2 3; do
         train $count --snapshot right$count
         for rank in $(seq 0 $((count - 1))); do
@@ -513,7 +513,7 @@ goes_on() {
     done
 }
 
-@test "ranks that fail again and again end the job, and the last is named" {
+@test "a rank that fails in every attempt ends the job, and the last failure is named" {
     for rank in 0 1 2; do
         restarts 2 "$rank ncclAllReduce 9 9" --snapshot s
         ends 1
@@ -528,7 +528,7 @@ goes_on() {
     done
 }
 
-@test "kill -9 of ranks at any moment changes no bit, and undoes no more than what was not saved" {
+@test "killing ranks at random moments changes no bit, and loses only unsaved work" {
     RANDOM=3
     for case in "2 " "3 " "3 7"; do
         read -r count chaos <<<"$case"
@@ -577,7 +577,7 @@ stops_together() {
     cmp "$right" s.0
 }
 
-@test "a signal to any one rank stops all after the same step; the run goes on to the same bits" {
+@test "a signal to one rank stops all after the same step, and the next run ends with the same bits" {
     right=right
     run_tiny "$two" --nproc 3 --epochs 4 --log-every 1 --snapshot right
     for rank in 0 1 2; do
@@ -599,7 +599,7 @@ stops_together() {
     [ "$(grep -cx "told to stop by a signal; without --snapshot nothing is saved" out)" = 1 ]
 }
 
-@test "ranks that do not agree to stop are found out" {
+@test "the test detects ranks that do not stop together" {
     right=right
     run_tiny "$two" --nproc 3 --epochs 4 --log-every 1 --snapshot right
     for change in 's/(ncclAllReduce\(t->sums, t->sums, )4/\13/' 's/t->stop = sums->stop > 0/t->stop = told_to_stop/' \
@@ -625,7 +625,7 @@ count_steps() {
         sed -n 's/^resumed   s: \([0-9]*\) epochs and \([0-9]*\) .*/\1 \2/p' | awk '{ print 5 * $1 + $2 }'
 }
 
-@test "a signal to the launcher, or to a rank, at any moment stops and saves; the run goes on to the same bits" {
+@test "after a signal at a random moment, the ranks save, and the next run ends with the same bits" {
     RANDOM=5
     for target in launcher 0 1 2; do
         for signal in USR1 TERM; do
@@ -655,7 +655,7 @@ count_steps() {
     nobody_met
 }
 
-@test "a stopped run goes on with another number of ranks, along the same curve" {
+@test "a stopped run continues with another number of ranks on the same loss curve" {
     run_tiny "$TRAIN" --log-every 1 --csv right
     for pair in "3 2" "2 4" "4 1"; do
         rm -f s csv
@@ -697,7 +697,7 @@ ended_by() { # SIGNAL TO PROCESS
     return 1
 }
 
-@test "a second signal, later than the first, ends the run at once" {
+@test "a second signal ends the run at once" {
     for signal in "USR1 10 1" "TERM 15 143"; do
         read -r name number code <<<"$signal"
         start_stopped 0 ncclAllReduce 5
@@ -714,7 +714,7 @@ ended_by() { # SIGNAL TO PROCESS
     done
 }
 
-@test "the same signal to the launcher and to all ranks counts once" {
+@test "the same signal to the launcher and to all ranks counts as one" {
     for name in USR1 TERM; do
         start_stopped 0 ncclAllReduce 5
         kill -$name "$pid" "${ranks[@]}"
@@ -725,7 +725,7 @@ ended_by() { # SIGNAL TO PROCESS
     done
 }
 
-@test "a signal before training ends the job one way or another" {
+@test "a signal before the training ends the job" {
     train 3 --snapshot right
     for signal in USR1 TERM; do
         for place in "0 cudaSetDevice 1" "2 ncclCommInitRank 1" "0 ncclCommInitRank 1"; do
@@ -743,7 +743,7 @@ ended_by() { # SIGNAL TO PROCESS
     done
 }
 
-@test "a run that diverges says so, and ends" {
+@test "a run that diverges ends with an error that says so" {
     for ranks in 1 2 3 4; do
         for chaos in "" 1 2; do
             # shellcheck disable=SC2086 # no variable without a seed
@@ -767,7 +767,7 @@ ends_soon() {
     run ! grep -vE '^(error|launch: |error \(.*\): )' err
 }
 
-@test "bad data, snapshots and options end the job" {
+@test "bad data, bad snapshots and bad options end the job" {
     ends_soon 1 "unknown option --nproc" --nproc 2
     ends_soon 1 "--join-timeout 0: want a number from 1" --join-timeout 0
     ends_soon 1 "--batch 121 does not divide into 3 ranks; 120 and 123 do" --batch 121
@@ -808,7 +808,7 @@ ends_soon() {
     [ "$(echo *)" = "log snapshot" ]
 }
 
-@test "snapshots go from steps 1 and 2 to 3, and back" {
+@test "steps 1, 2 and 3 can load each other's snapshots" {
     one() { run_tiny "$TRAIN" "$@"; }
     two() { run_tiny "$two" --nproc 2 "$@"; }
     three() { train 3 "$@"; }
@@ -826,7 +826,7 @@ ends_soon() {
     pair --snapshot whole | grep -qx 'resumed   whole: 3 epochs and 0 steps are done; nothing is left to do'
 }
 
-@test "a run stopped at any step and continued is the uninterrupted one, bit for bit" {
+@test "a run that is stopped at any step and continued ends with the same bits" {
     train 3 --snapshot whole --csv whole.csv --log-every 1
     for stop in 1 4 5 7 14 15; do
         train 3 --snapshot parts --csv parts.csv --log-every 1 --max-steps $stop
@@ -835,7 +835,7 @@ ends_soon() {
     diff <(cut -d, -f1-6 whole.csv) <(cut -d, -f1-6 parts.csv)
 }
 
-@test "--help is step 2's with another option" {
+@test "--help lists the options of step 2, with --join-timeout for --nproc" {
     run --separate-stderr "$three" --help
     [ "$status" = 0 ]
     [ -z "$stderr" ]
@@ -846,7 +846,7 @@ ends_soon() {
     done
 }
 
-@test "rank 0 speaks for all: what step 2 says, and who told it" {
+@test "only rank 0 prints: the lines of step 2 and the name of the launcher" {
     show() {
         sed -E 's/device    [0-9]+/device    N/; s/[0-9]+ images/N images/; s/[0-9.]+ s  N/S s  N/
             s/[0-9:]+ left/T left/' "$1"

@@ -63,7 +63,7 @@ in_step() { # STEP: how a line about any collective ends
     fails 2 "--step-timeout" "$four" --step-timeout 0
 }
 
-@test "any number of ranks learns what step 1 learns and computes step 3's bits" {
+@test "any number of ranks has the loss curve of step 1 and the bits of step 3" {
     for more in "" "--optimizer adam --lr 1e-4" "--momentum 0 --overlap 0"; do
         # shellcheck disable=SC2086 # a list of words
         "$TRAIN" "${options[@]}" --lr 0.01 --log-every 1 --csv one ${more%--overlap 0}
@@ -84,7 +84,7 @@ in_step() { # STEP: how a line about any collective ends
     cmp alone s4
 }
 
-@test "a run goes from step to step, in any order, along the same curve" {
+@test "a run can continue in any other step on the same loss curve" {
     "$TRAIN" "${options[@]}" --epochs 6 --log-every 1 --csv right
     epoch=0
     for program in "$TRAIN" "launch_tiny 3 $four" "$two --nproc 2" "launch_tiny 2 $four" "launch_tiny 3 $three" \
@@ -96,7 +96,7 @@ in_step() { # STEP: how a line about any collective ends
     same_curve right csv
 }
 
-@test "a signal stops all ranks and saves; the run goes on to the same bits" {
+@test "after a signal, all ranks save and stop, and the next run ends with the same bits" {
     launch_tiny 3 "$four" --log-every 1 --snapshot right
     for signal in 10 15; do
         rm -f s
@@ -110,14 +110,14 @@ in_step() { # STEP: how a line about any collective ends
     done
 }
 
-@test "a loss that is not finite ends the job, and the ranks say so" {
+@test "a loss that is not finite ends the job with an error that says so" {
     start "$launch" --nproc-per-node 3 "$four" "${options[@]}" --hidden 64,64,64,64,64,64,64,64,64 --lr 1000
     ends 1
     run ! grep -vE "^launch: |the loss is not finite" err
     grep -qE "^error \(.*, rank [0-2]\): epoch 1, step [0-9]+: the loss is not finite: lower --lr, .* CPU_DEVICE_CHECK=1 on the CPU device$" err
 }
 
-@test "rank 0 speaks for all, but NCCL's log is that of every rank" {
+@test "only rank 0 prints, but NCCL's log of every rank is visible" {
     changed ./program 4 train.c 's/^( *)watch_comm\(t->comm\);/&\n\1printf("NCCL INFO\\n");/'
     start_ranks 2 ./program
     ranks_end 10 0 0 1
@@ -126,7 +126,7 @@ in_step() { # STEP: how a line about any collective ends
     [ "$(cat out.1)" = "NCCL INFO" ]
 }
 
-@test "ranks on the same GPU are refused, and nobody waits" {
+@test "ranks on the same GPU are refused at once" {
     export CPU_DEVICES=1
     start_ranks 2 "$four"
     ranks_end 5 1 0 1
@@ -144,7 +144,7 @@ valid_snapshot() {
     cmp right copy
 }
 
-@test "when a rank is killed the others say what they were in, and end, within seconds" {
+@test "when a rank is killed, the others name their collective and end within seconds" {
     launch_tiny 3 "$four" --log-every 1 --snapshot right
     # With --log-every 1 a step has four collectives, and an epoch of five steps two more at its end.
     while read -r rank place epochs steps in; do
@@ -211,7 +211,7 @@ late_is_given_up() {
     rank_says 1 ".*$(in_step 3)"
 }
 
-@test "when a rank does not go on the others end after --step-timeout" {
+@test "when a rank is stuck, the others end after --step-timeout" {
     launch_tiny 3 "$four" --log-every 1 --snapshot right
     for more in "" "--overlap 0"; do
         # shellcheck disable=SC2086 # words
@@ -240,7 +240,7 @@ on_after_all() {
     ranks_end 5 1 "$@"
 }
 
-@test "nothing is printed or saved after the watchdog has given up" {
+@test "after the watchdog has given up, the process prints and saves nothing" {
     launch_tiny 3 "$four" --log-every 1 --snapshot right
     slow='s/^( *)_exit\(1\);/\1sleep(1);\n&/'
     no_lock='/^void wait_for/,/^}/s/^ *pthread_mutex_lock.*//'
@@ -278,7 +278,7 @@ on_after_all() {
     done
 }
 
-@test "a call of NCCL that does not return is given up, too" {
+@test "the watchdog also ends an NCCL call that does not return" {
     # The first, in which all ranks join, has a time limit of its own.
     before='/^static void join/,/^}/s/^( *)COLLECTIVE/\1if (t->rank == 1)\n\1    raise(SIGNAL);\n&/'
     for signal in SIGSTOP SIGKILL; do
@@ -305,7 +305,7 @@ far_ahead() {
     SIGNAL=$2 STEP=$3 LAYER=$4 start_ranks 2 "$1" --epochs 100000 --batch 4 --log-every 100000 "${@:5}"
 }
 
-@test "a rank far ahead of the one that is gone or stuck gives up in time, too" {
+@test "a rank far ahead of a dead or stuck rank also ends in time" {
     changed ./program 4 train.c 's/^( *)t->dx = swap;/&\n\1if (getenv("STEP") \&\& t->rank == 1 \&\& i == atoi(getenv("LAYER")) \&\&\n\1    t->progress.step + 1 == atol(getenv("STEP"))) {\n\1    cudaDeviceSynchronize();\n\1    raise(atoi(getenv("SIGNAL")));\n\1}/'
     for more in "--overlap 0" "--overlap 1"; do
         for layer in 0 2; do
@@ -326,7 +326,7 @@ far_ahead() {
     done
 }
 
-@test "ranks that are all suspended for longer than --step-timeout go on" {
+@test "ranks that are all suspended for longer than --step-timeout continue" {
     launch_tiny 3 "$four" --log-every 1 --snapshot right
     late 19 "$watched"
     until_true 10 stopped "${pids[1]}"
@@ -339,7 +339,7 @@ far_ahead() {
     cmp right s
 }
 
-@test "time without a collective does not count" {
+@test "time between collectives does not count for --step-timeout" {
     launch_tiny 2 "$four" --log-every 1 --snapshot right
     # All ranks do something else for long; then one is late, but not too late.
     long='s/^( *)forward\(t, &t->train.*/&\n\1if (steps_done(t) == 2)\n\1    usleep(t->rank ? 2100000 : 1500000);/'
@@ -349,7 +349,7 @@ far_ahead() {
     cmp right s
 }
 
-@test "a rank that fails by itself says one line" {
+@test "a rank that fails by itself prints one line" {
     # What a process does at its end may take longer than the watchdog sleeps.
     changed ./program 4 train.c 's/^int main.*/static void nap(void) {\n    usleep(300000);\n}\n\n&\n    atexit(nap);/
         s/^( *)if \(snapshot_save.*/\1if (t->progress.epochs == 1)\n\1    fail("cannot save");\n&/'
@@ -359,7 +359,7 @@ far_ahead() {
     rank_says 1 ".*$(in_step 6)"
 }
 
-@test "a rank whose exit hangs after an error ends all the same" {
+@test "a rank whose exit hangs after an error still ends" {
     # The alarm comes sooner here.
     changed ./program 4 train.c 's/^int main.*/static void hang(void) {\n    for (;;)\n        pause();\n}\n\nunsigned alarm(unsigned seconds) {\n    return ualarm(seconds * 50000, 0);\n}\n\n&\n    atexit(hang);/
         s/^( *)if \(snapshot_save.*/\1fail("cannot save");\n&/'
@@ -368,7 +368,7 @@ far_ahead() {
     rank_says 0 "cannot save$"
 }
 
-@test "kill -9 of ranks at any moment changes no bit" {
+@test "killing ranks at random moments changes no bit" {
     RANDOM=4
     for count in 2 3; do
         rm -f s right

@@ -93,11 +93,11 @@ learns() {
 END
 }
 
-@test "any number of ranks learns what step 1 learns" {
+@test "any number of ranks has the loss curve of step 1" {
     learns "$five"
 }
 
-@test "a layer, a piece or a sample that is left out changes the curve" {
+@test "the test detects a missing layer, a wrong piece and wrong samples" {
     for change in 'fsdp.h:s/i < f->model->count; i\+\+/i < f->model->count - 1; i++/' \
         'fsdp.h:s/(size_t begin = f->rank \* f->pieces\[i\]\.count)/\1 * 0/' \
         'train.c:s/(opt\.batch \+ )t->rank/\10/'; do
@@ -106,7 +106,7 @@ END
     done
 }
 
-@test "neither prefetch, overlap nor random delays change a bit" {
+@test "prefetch, overlap and random delays change no bit" {
     options+=(--max-steps 8)
     for ranks in 3 4; do
         saved right $ranks "$five"
@@ -125,7 +125,7 @@ END
     run ! cmp -s right got
 }
 
-@test "random delays find a wait that was forgotten" {
+@test "random delays reveal a missing wait" {
     saved right 3 "$five"
     for change in '/fsdp_gather\(struct/,/^}/s/cudaStreamWaitEvent\(.*\)\);/cudaSuccess);/' \
         '/ start_gather/,/^}/s/ comm_waits\(f\)/ (void)0/' '/ fsdp_scatter/,/^}/s/ comm_waits\(f\)/ (void)0/'; do
@@ -148,7 +148,7 @@ allocated() {
     grep -qE "^memory .* $1 $wanted(,|$)" out || { grep '^memory' out && echo "wanted $1 $wanted" && return 1; }
 }
 
-@test "a rank holds 1/N of the model and two whole layers, and the banner says so" {
+@test "a rank stores 1/N of the model and two whole layers, as the banner says" {
     # 822 parameters in layers of 54, 98, 330, 230 and 110.
     while read -r ranks count even odd; do
         train "$ranks" "$five" --epochs 1 --optimizer adam
@@ -165,7 +165,7 @@ allocated() {
 END
 }
 
-@test "NCCL is given two gathers and a scatter of all parameters, in every step of every rank" {
+@test "each training step gathers all parameters twice and scatters the gradients once" {
     export COUNT_LOG=$PWD/log
     while read -r ranks count; do
         rm -f log
@@ -177,7 +177,7 @@ END
 END
 }
 
-@test "any number of test images is shared among any number of ranks" {
+@test "any number of ranks can share any number of test images" {
     mkdir few
     cp "$tiny"/train-* few
     for count in 1 2 7 50; do
@@ -212,7 +212,7 @@ near() {
     near 5 0.001 right csv
 }
 
-@test "what no rank can do is refused by each of them in one line" {
+@test "each rank refuses a wrong option in one line" {
     while IFS='|' read -r more text; do
         read -ra wrong <<<"$more"
         by_hand 3 "${wrong[@]}"
@@ -226,7 +226,7 @@ near() {
 END
 }
 
-@test "ranks that are to do different things do not begin, and all say who differs" {
+@test "ranks with different options do not start, and all name the rank that differs" {
     odd="--prefetch 0" by_hand 3 --prefetch 1
     for rank in 0 1 2; do
         one_line $rank 1 "rank 2 on [^ ]+ has \"--prefetch 0\", rank 0 has \"--prefetch 1\": do all"

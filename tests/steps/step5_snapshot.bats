@@ -96,7 +96,7 @@ becomes() {
     diff -r "$1" now || { echo "after: ${*:3}" && return 1; }
 }
 
-@test "shards go to any number of ranks and any step, and back: the same bytes" {
+@test "any step and any number of ranks loads shards and saves the same bytes" {
     mkdir four three whole
     one() { "$TRAIN" "${options[@]}" "$@"; }
     two() { "$build/02_multigpu_fork/train" --nproc 2 "${options[@]}" "$@"; }
@@ -123,7 +123,7 @@ becomes() {
     becomes whole four launch_tiny 3 "$build/03_multigpu_launcher/train"
 }
 
-@test "layers of fewer parameters than ranks are saved, too" {
+@test "layers with fewer parameters than ranks are saved correctly" {
     options+=(--hidden "1,1" --max-steps 7)
     mkdir shards whole
     train 4 --snapshot shards/s
@@ -140,7 +140,7 @@ becomes() {
     done
 }
 
-@test "values at the wrong place are found out" {
+@test "the test detects values in the wrong place" {
     mkdir four whole
     train 4 --max-steps 7 --snapshot four/s
     cp -r four/. whole
@@ -149,7 +149,7 @@ becomes() {
     run ! becomes four whole launch_tiny 4 ./program
 }
 
-@test "a run that is stopped at any step and goes on is the undisturbed one, bit for bit" {
+@test "a run that is stopped at any step and continued ends with the same bits" {
     for stop in 1 4 5 7 14 15; do
         train 4 --max-steps $stop --snapshot now/s
         [ "$(find now -type f | wc -l)" = 5 ]
@@ -171,7 +171,7 @@ comes_through() {
 # A run saves before it starts and after each epoch: with one rename and two fsync by each rank, and as many again
 # by rank 0 for the manifest, which then removes the four files of before. A step has 8 all-gathers
 # and 4 reduce-scatters. After the five of an epoch there are 4 all-gathers and 2 all-reduces more, and one for the save.
-@test "a rank that is killed while it saves, gathers or scatters is started again: the same end" {
+@test "a rank killed while it saves, gathers or scatters is restarted, and the result is the same" {
     while read -r rank function nth epochs; do
         rm -rf now && mkdir now
         comes_through "$rank $function $nth" "$epochs"
@@ -191,7 +191,7 @@ comes_through() {
 END
 }
 
-@test "until all shards are there the snapshot is the one before" {
+@test "the previous snapshot stays valid until all shards are complete" {
     waits_for_shards() { # PROGRAM
         rm -rf now && mkdir now
         KILL_AT="2 rename 2 19" start_ranks 4 "$1" --snapshot now/s --step-timeout 2
@@ -205,7 +205,7 @@ END
     refute waits_for_shards ./program
 }
 
-@test "when a rank is killed the others name a collective and end within seconds; what is saved is whole" {
+@test "when a rank is killed, the others name a collective and end; the snapshot is complete" {
     while read -r rank function nth epochs; do
         rm -rf now && mkdir now
         KILL_AT="$rank $function $nth 9" start_ranks 4 "$killed" --snapshot now/s
@@ -221,7 +221,7 @@ END
 END
 }
 
-@test "kill -9 of ranks at any moment changes no bit" {
+@test "killing ranks at random moments changes no bit" {
     RANDOM=5
     options+=(--batch 600) # an epoch of one step, so that much of the time is taken by saves
     for case in 4 "3 7"; do
@@ -247,7 +247,7 @@ END
     done
 }
 
-@test "a file that cannot be written ends the run with a line; the snapshot before is whole" {
+@test "a file that cannot be written ends the run, and the previous snapshot is complete" {
     # What is in the way of a shard, after the first and the last epoch.
     shard=$(cd "$right" && echo s.*.2of4)
     for name in "${shard/e3/e1}" "$shard"; do
@@ -273,7 +273,7 @@ END
     goes_on_from 2
 }
 
-@test "a shard that its rank's disk has no room for leaves the snapshot before" {
+@test "if a disk has no room for a shard, the previous snapshot stays" {
     # The limit is on shared memory, too, of which the CPU device has files of half as much.
     cat >limited <<END
 #!/usr/bin/env bash
@@ -314,7 +314,7 @@ refused_by() { # RANK TEXT OPTION...
     [ "$(cd now && contents)" = "$before" ]
 }
 
-@test "a snapshot that is damaged, or of another training, is refused in a line by each rank, and stays" {
+@test "each rank refuses a damaged or different snapshot in one line, and the files stay" {
     mkdir good later
     train 4 --max-steps 7 --snapshot good/s
     train 4 --max-steps 8 --snapshot later/s
@@ -347,7 +347,7 @@ END
     refused_by all "was trained with --seed 1 --batch 120" --batch 80
 }
 
-@test "a signal saves and ends the run with 0; it goes on to the same bits" {
+@test "after a signal, the ranks save and exit with 0, and the next run ends with the same bits" {
     for signal in 10 15; do
         for place in "1 ncclReduceScatter 9" "2 ncclReduceScatter 26"; do
             rm -rf now && mkdir now

@@ -57,7 +57,7 @@ none_left() { # within 3 seconds
     done
 }
 
-@test "a run that only checks always prints the same, and no times" {
+@test "--check-only always prints the same output, without times" {
     correct demo --check-only --nproc 2
     first=$output
     correct demo --check-only --nproc 2
@@ -65,7 +65,7 @@ none_left() { # within 3 seconds
     run ! grep -E '[0-9][.][0-9]|time' < <(sed 1,2d <<<"$first")
 }
 
-@test "counts that do not divide, and fewer elements than ranks" {
+@test "counts that are no multiple of the ranks, or smaller, give correct sums" {
     for ranks in 1 2 3 5 8; do
         for count in 1 2 3 7 8 9 1003; do
             correct demo --check-only --nproc "$ranks" --count "$count" --min-bytes 4 \
@@ -74,14 +74,14 @@ none_left() { # within 3 seconds
     done
 }
 
-@test "random delays change nothing" {
+@test "random delays change no result" {
     for chaos in 1 2 3; do
         export CPU_DEVICE_CHAOS=$chaos
         correct demo --check-only --nproc 4 --count 1003 --factor 64
     done
 }
 
-@test "the bytes sent are those of the formulas" {
+@test "the counted bytes match the formulas" {
     correct demo --check-only --nproc 4 --count 1000
     grep -qE '^   gather\+bcast +0 +12000 +12000 +4000 +4000$' <<<"$output"
     grep -qE '^   ring +0 +6000 +6000 +6000 +6000$' <<<"$output"
@@ -91,7 +91,7 @@ none_left() { # within 3 seconds
     grep -qE '^   ring +0 +6024 +6024 +6024 +6024$' <<<"$output"
 }
 
-@test "the table: sizes, units, bus bandwidth, and the same as CSV" {
+@test "the table and the CSV file have the same sizes, units and bandwidths" {
     run --separate-stderr demo --nproc 4 --count 100 --op all --min-bytes 8 --max-bytes 2K \
         --factor 16 --iters 3 --warmup 1 --csv table.csv
     [ "$status" = 0 ]
@@ -114,7 +114,7 @@ none_left() { # within 3 seconds
     }' table.csv
 }
 
-@test "one operation only, sizes with units" {
+@test "--op selects one operation, and sizes can have units" {
     run --separate-stderr demo --nproc 2 --count 10 --op ring --min-bytes 1K --max-bytes 0.5M \
         --factor 512 --iters 1 --warmup 0
     [ "$status" = 0 ]
@@ -122,7 +122,7 @@ none_left() { # within 3 seconds
     [ "$(grep float <<<"$output" | grep -v floats | awk '{ print $1, $2 }' | xargs)" = "ring 1024 ring 524288" ]
 }
 
-@test "bad input is refused in one line" {
+@test "wrong options are refused in one line" {
     fails 2 "--nproc x: want a whole number" "$allreduce" --nproc x
     fails 2 "--nproc 0: want a number from 1" "$allreduce" --nproc 0
     fails 2 "--nproc 9 is more than there are GPUs (8); set CPU_DEVICES=9 to" "$allreduce" --nproc 9
@@ -140,7 +140,7 @@ none_left() { # within 3 seconds
     fails 2 "unknown option --data" "$allreduce" --data synthetic
 }
 
-@test "a CSV file that cannot be written fails" {
+@test "a CSV file that cannot be written ends the program with an error" {
     for csv in "no/such/folder:No such file" "/dev/full:No space left"; do
         run --separate-stderr demo --nproc 2 --count 10 --max-bytes 64 --csv "${csv%:*}"
         [ "$status" = 1 ]
@@ -175,7 +175,7 @@ start_long_run() {
     done
 }
 
-@test "whatever ends the parent ends the ranks" {
+@test "a signal that ends the parent ends the ranks" {
     for signal in TERM INT HUP KILL; do
         start_long_run
         kill -$signal "$parent"
@@ -192,7 +192,7 @@ as_rank() {
         --factor 64 "${@:4}"
 }
 
-@test "ranks that a launcher has started meet" {
+@test "ranks that a launcher starts meet each other" {
     port=$((20000 + RANDOM % 12000))
     as_rank 1 2 $port >out1 2>err1 3>&- &
     other=$!
@@ -203,7 +203,7 @@ as_rank() {
     [ ! -s err1 ]
 }
 
-@test "beside torchrun's own store they meet at the next port" {
+@test "if torchrun has its own store, the ranks meet at the next port" {
     port=$((20000 + RANDOM % 12000))
     TORCHELASTIC_USE_AGENT_STORE=True as_rank 1 2 $port >out1 2>err1 3>&- &
     other=$!
@@ -213,7 +213,7 @@ as_rank() {
     [ ! -s err1 ]
 }
 
-@test "what a launcher leaves out or gets wrong is named" {
+@test "missing and wrong variables of a launcher are named" {
     fails 2 "WORLD_SIZE is not" env RANK=0 "$allreduce"
     fails 2 "LOCAL_RANK is not" env RANK=0 WORLD_SIZE=2 "$allreduce"
     fails 2 "MASTER_PORT is not" env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 "$allreduce"
@@ -237,7 +237,7 @@ notices() {
     fi
 }
 
-@test "the checks notice a broken program" {
+@test "the program's own checks detect planted mistakes" {
     notices 's/if \(adding\)/if (adding \&\& step > 0)/'
     notices 's/step < 2 \* \(n - 1\)/& - 1/'
     notices 's/w->rank - step - 1/w->rank - step + 1/'

@@ -137,7 +137,7 @@ learns() {
     done <<<"$runs"
 }
 
-@test "the runs below have every pair of options" {
+@test "the runs below cover every pair of options" {
     awk '{
             for (i = 1; i <= NF; i++) {
                 value[i, $i]
@@ -157,11 +157,11 @@ learns() {
         }' <<<"$runs"
 }
 
-@test "any number of ranks learns what step 1 learns, with every strategy and pair of options" {
+@test "any number of ranks has the loss curve of step 1, with every strategy and pair of options" {
     learns "$seven"
 }
 
-@test "a sum, a sample or a layer that is left out changes the curve" {
+@test "the test detects a missing sum, sample or layer" {
     for change in 'train.c:s/k\+\+, first \+= rows\)/k++)/' 'units.h:s/add_to\(sums, piece.*/(void)0;/' \
         'train.c:s/(ncclAllReduce\(t->squares, t->squares, )1/\10/' \
         'train.c:s/run_layers\(t, u, u->first_layer, i, rows\)/(void)0/'; do
@@ -171,7 +171,7 @@ learns() {
     done
 }
 
-@test "how the parts are sent around changes no bit" {
+@test "strategy, prefetch, overlap and recomputation change no bit" {
     options+=(--max-steps 8)
     while read -r ranks more; do
         read -ra same <<<"$more"
@@ -210,7 +210,7 @@ END
 END
 }
 
-@test "random delays find a wait that was forgotten" {
+@test "random delays reveal a missing wait" {
     saved right 3 "$seven"
     for change in '/void fetch_unit/,/^}/s/cudaStreamWaitEvent\(.*\)\);/cudaSuccess);/' \
         '/void gather_unit/,/^}/s/ comm_waits\(f\)/ (void)0/' \
@@ -232,7 +232,7 @@ floats() {
     tail -c +233 "$1" | head -c $((4 * 822)) | od -An -v -w4 -tf4
 }
 
-@test "--clip: a step as long as it allows, and none that does not bite" {
+@test "--clip shortens long gradients to its limit, and leaves short ones unchanged" {
     # Without momentum a step is the rate times the gradients, all of which are longer than 0.01. With bfloat16,
     # what was in a buffer before must not become a part of the norm.
     while read -r ranks more; do
@@ -260,7 +260,7 @@ END
     run ! cmp -s never got
 }
 
-@test "hybrid: shards on a node, replicas on others; one node is full, nodes of one rank are none" {
+@test "--strategy hybrid shards within nodes; on one node it is full, with one rank per node none" {
     "$TRAIN" "${options[@]}" --lr 0.01 --csv right
     for more in "" "--unit-bytes 1400 --recompute 1 --prefetch 0" "--accumulate 5"; do
         read -ra differently <<<"$more"
@@ -279,7 +279,7 @@ END
     done
 }
 
-@test "replicas that are not the same are found out" {
+@test "replicas that differ end the run" {
     changed ./program 7 train.c 's/^( *)optimizer_step.*/\1if (t->rank == 3 \&\& steps_done(t) == 7)\
 \1    CUDA_CHECK(cudaMemsetAsync(t->fsdp.parameters + t->fsdp.count - 3, 1, 1, t->stream));\
 &/'
@@ -293,7 +293,7 @@ END
     train 4 ./program --strategy full
 }
 
-@test "hybrid wants to know the nodes, and ranks that are numbered node by node" {
+@test "--strategy hybrid needs the size of the nodes, and ranks numbered node by node" {
     by_hand "0:0 1:1 2:0 3:1" --strategy hybrid
     for rank in 0 1 2 3; do
         one_line $rank 2 "--strategy hybrid: torchrun's variables do not say how many ranks this node has;"
@@ -380,7 +380,7 @@ right_costs() {
     diff right got && [ "$(wc -l <got)" = 8 ]
 }
 
-@test "a rank holds and sends what the formulas say" {
+@test "a rank's memory and traffic match the formulas" {
     while IFS='|' read -r counts more; do
         read -ra same <<<"$more"
         for strategy in full grad none; do
@@ -414,7 +414,7 @@ row() {
     awk -v kind="$1" '$1 == kind { print $2 }' out
 }
 
-@test "at four ranks a rank holds a quarter, and two units" {
+@test "with four ranks, a rank stores a quarter of the model and two units" {
     for strategy in none full; do
         train 4 "$seven" --epochs 1 --optimizer adam --strategy $strategy
         declare $strategy=$(($(row parameters) + $(row gradients) + $(row optimizer) + $(row gathered)))
@@ -432,7 +432,7 @@ sends() {
     [ "$(sort log | uniq -c | xargs)" = "$1 $(sed -n 's/^  sent a step *\([0-9]*\) .*/\1/p' out)" ]
 }
 
-@test "NCCL is given what the table says, in every step of every rank" {
+@test "the bytes given to NCCL match the printed table in every training step" {
     export COUNT_LOG=$PWD/log
     for more in full grad none "full --accumulate 5" "none --accumulate 5" "grad --precision bf16" \
         "full --unit-bytes 1400 --recompute 1 --clip 0.01"; do
@@ -465,7 +465,7 @@ images_train() {
     train "$1" "$seven" --data synthetic --hidden 48,32 --batch 600 --epochs 1 --max-steps 20 "${@:2}"
 }
 
-@test "bfloat16 learns what float learns, but for its rounding, and the same on any number of ranks" {
+@test "bfloat16 has the loss curve of float except for rounding, on any number of ranks" {
     images_train 1 --csv float
     awk -F, 'NR == 2 { exit !($2 > 2.2) }' float
     awk -F, 'NR == 21 { exit !($2 < 0.1) }' float
@@ -483,7 +483,7 @@ images_train() {
     near 20 0.0005 right got
 }
 
-@test "bfloat16 learns MNIST" {
+@test "bfloat16 reaches 97.5 % on MNIST" {
     [ -e "$root/data/mnist/train-images-idx3-ubyte.gz" ] || [ -e "$root/data/mnist/train-images-idx3-ubyte" ] ||
         skip "no MNIST here: make data fetches it"
     timeout 120 "$launch" --nproc-per-node 2 "$seven" --data "$root/data/mnist" --hidden 512 --epochs 3 \
@@ -492,7 +492,7 @@ images_train() {
     tail -n 1 csv | awk -F, '{ exit !($1 == 1404 && $6 >= 97.5) }'
 }
 
-@test "any number of test images is shared among any number of ranks" {
+@test "any number of ranks can share any number of test images" {
     mkdir few
     cp "$tiny"/train-* few
     while read -r count more; do
@@ -529,7 +529,7 @@ END
     near 5 0.001 right csv
 }
 
-@test "what no rank can do is refused by each of them in one line" {
+@test "each rank refuses a wrong option in one line" {
     while IFS='|' read -r more text; do
         read -ra wrong <<<"$more"
         by_hand "0:0 1:1 2:2" "${wrong[@]}"
@@ -551,7 +551,7 @@ END
 END
 }
 
-@test "ranks with different options do not begin, and all say which ranks and options differ" {
+@test "ranks with different options do not start, and all name the rank and option that differ" {
     while IFS='|' read -r name value other; do
         odd="--$name $other" by_hand "0:0 1:1 2:2" "--$name" "$value"
         for rank in 0 1 2; do
@@ -570,7 +570,7 @@ optimizer|adam|adamw
 END
 }
 
-@test "without --snapshot the host needs no room for the model" {
+@test "without --snapshot, the host allocates no memory for the model" {
     widths=$(yes 65536 | head -n 16 | paste -sd,) # with Adam, 774 GB
     too_large() { # PROGRAM OPTION...
         ulimit -v 50000000
@@ -583,7 +583,7 @@ END
     fails 1 "no memory for a snapshot" too_large "$seven" --snapshot file
 }
 
-@test "make demo-fsdp counts GPUs, not their parts" {
+@test "make demo-fsdp counts GPUs, not MIG devices" {
     mkdir bin 07_large_models
     ln -s ../build/gpu/07_large_models/train 07_large_models/train
     cat >bin/nvidia-smi <<'SCRIPT'

@@ -98,7 +98,7 @@ becomes() {
     diff -r "$1" now || { echo "after: ${*:3}" && return 1; }
 }
 
-@test "shards go to any number of ranks, any strategy, any units and any step, and back: the same bytes" {
+@test "any step, number of ranks, strategy and units loads shards and saves the same bytes" {
     mkdir four units three whole
     one() { "$TRAIN" "${options[@]}" "$@"; }
     two() { "$build/02_multigpu_fork/train" --nproc 2 "${options[@]}" "$@"; }
@@ -139,7 +139,7 @@ becomes() {
     becomes four whole train 4 --precision bf16
 }
 
-@test "layers of fewer parameters than ranks are saved, too" {
+@test "layers with fewer parameters than ranks are saved correctly" {
     options+=(--hidden "1,1" --max-steps 7)
     mkdir shards whole
     train 4 --unit-bytes 1 --snapshot shards/s
@@ -151,7 +151,7 @@ becomes() {
     becomes shards whole train 4
 }
 
-@test "values at the wrong place are found out" {
+@test "the test detects values in the wrong place" {
     mkdir four whole
     train 4 --max-steps 7 --snapshot four/s
     train 4 --max-steps 7 --save full --snapshot whole/s
@@ -164,7 +164,7 @@ train.c s/^( +)t->fsdp\.shard, why/\10, why/
 END
 }
 
-@test "a run that is stopped at any step and goes on is the undisturbed one, bit for bit" {
+@test "a run that is stopped at any step and continued ends with the same bits" {
     for stop in 1 4 5 7 14 15; do
         train 4 --max-steps $stop --snapshot now/s
         [ "$(find now -type f | wc -l)" = 5 ]
@@ -179,7 +179,7 @@ END
     diff -r "$right" now
 }
 
-@test "a stopped run goes on with other ranks and strategies, along the same curve" {
+@test "a stopped run continues with other ranks and strategies on the same loss curve" {
     "$TRAIN" "${options[@]}" --epochs 6 --log-every 1 --csv right.csv
     steps=0
     for how in "4 full" "2 none" "3 grad" "1 full" "4 none" "2 grad" "3 full" "4 grad"; do
@@ -191,7 +191,7 @@ END
     same_curve right.csv now.csv
 }
 
-@test "one file of four ranks is the one that a model which is not sharded saves" {
+@test "--save full writes the same file as a model that is not sharded" {
     for strategy in full grad; do
         rm -rf shards gathered && mkdir shards gathered
         train 4 --strategy $strategy --max-steps 7 --snapshot shards/s
@@ -213,7 +213,7 @@ saves_in_place() { # PROGRAM OPTION...
     done
 }
 
-@test "to save takes no device memory" {
+@test "saving allocates no device memory" {
     for how in "--strategy full" "--precision bf16"; do
         # shellcheck disable=SC2086 # words
         saves_in_place "$seven" $how
@@ -222,7 +222,7 @@ saves_in_place() { # PROGRAM OPTION...
     run ! saves_in_place ./program
 }
 
-@test "after a run there is what belongs to its snapshot, and what does not is not touched" {
+@test "a run leaves only the files of its snapshot, and does not touch other files" {
     old=e1s0u12345678.0of4
     foreign=(xs s2 "t.$old" "s.${old}x" "s.$old.tmp2" "s.x$old" s.e01s0u12345678.0of4 s.e1s0u1234567.0of4
         s.e1s0u12345678.00of4 s.e1s0uABCDEF01.0of4 s.e1s0u12345678.0 s.e1s0u12345678.-1of4)
@@ -259,7 +259,7 @@ comes_through() {
 # by rank 0 for the manifest, which then removes the four files of before. A step has 8 all-gathers, 4
 # reduce-scatters and 4 all-reduces. After the five of an epoch there are 4 all-gathers and 3 all-reduces more, and
 # one for the save.
-@test "a rank that is killed while it saves, gathers or scatters is started again: the same end" {
+@test "a rank killed while it saves, gathers or scatters is restarted, and the result is the same" {
     while read -r rank function nth epochs; do
         rm -rf now && mkdir now
         comes_through "$rank $function $nth" "$epochs"
@@ -281,7 +281,7 @@ END
 END
 }
 
-@test "a rank that is killed while a snapshot becomes one of another cut leaves either whole" {
+@test "when a rank is killed during a change of the shards, the old or the new snapshot is complete" {
     mkdir four
     train 4 --max-steps 7 --snapshot four/s
     cp -r four two && cp -r four whole
@@ -306,7 +306,7 @@ whole four 4 sharded 0 fsync 4
 END
 }
 
-@test "until all shards are there the snapshot is the one before" {
+@test "the previous snapshot stays valid until all shards are complete" {
     waits_for_shards() { # PROGRAM
         rm -rf now && mkdir now
         KILL_AT="2 rename 2 19" start_ranks 4 "$1" --snapshot now/s --step-timeout 2
@@ -320,7 +320,7 @@ END
     refute waits_for_shards ./program
 }
 
-@test "when a rank stops before the communicators are split the others give up" {
+@test "when a rank stops before the communicator is split, the others give up" {
     changed ./program 7 units.h '0,/^( *)COLLECTIVE/s//\1if (rank == 1)\n\1    raise(SIGSTOP);\n&/; s/^#include <math.h>/&\n#include <signal.h>/'
     start_ranks 3 ./program --step-timeout 1
     ranks_end 8 1 0 2
@@ -329,7 +329,7 @@ END
     done
 }
 
-@test "when a rank is killed the others name a collective and end within seconds; what is saved is whole" {
+@test "when a rank is killed, the others name a collective and end; the snapshot is complete" {
     while read -r rank function nth epochs; do
         rm -rf now && mkdir now
         KILL_AT="$rank $function $nth 9" start_ranks 4 "$killed" --snapshot now/s
@@ -342,7 +342,7 @@ END
 END
 }
 
-@test "kill -9 of ranks at any moment changes no bit" {
+@test "killing ranks at random moments changes no bit" {
     RANDOM=5
     options+=(--batch 600) # an epoch of one step, so that much of the time is taken by saves
     for case in "3 sharded 7" "2 full 3"; do
@@ -368,7 +368,7 @@ END
     done
 }
 
-@test "a file that cannot be written ends the run with a line; the snapshot before is whole" {
+@test "a file that cannot be written ends the run, and the previous snapshot is complete" {
     # What is in the way of a shard, after the first and the last epoch.
     shard=$(cd "$right" && echo s.*.2of4)
     for name in "${shard/e3/e1}" "$shard"; do
@@ -396,7 +396,7 @@ END
     done
 }
 
-@test "a signal saves and ends the run with 0; it goes on to the same bits" {
+@test "after a signal, the ranks save and exit with 0, and the next run ends with the same bits" {
     for signal in 10 15; do
         for place in "1 ncclReduceScatter 9" "2 ncclReduceScatter 26"; do
             for save in sharded full; do
@@ -432,7 +432,7 @@ on_two_nodes() { # PROGRAM OPTION...
     return $failed
 }
 
-@test "of several groups that have the whole model the first saves it" {
+@test "with hybrid sharding, only the first node saves the model" {
     on_two_nodes "$seven" --max-steps 7 --snapshot now/s
     [ "$(files now)" = "s s.e1s2u.0of2 s.e1s2u.1of2" ]
     # Nobody in the second group writes.

@@ -180,7 +180,7 @@ ends_with_a_rank() {
     leaves alive err out
 }
 
-@test "torchrun's ranks learn what step 1 learns" {
+@test "ranks that torchrun starts have the loss curve of step 1" {
     need_torch
     for way in static standalone; do
         for ranks in 2 4; do
@@ -189,7 +189,7 @@ ends_with_a_rank() {
     done
 }
 
-@test "torchrun's ranks sum in step 6, beside its store and without" {
+@test "step 6 runs under torchrun, with and without torchrun's store" {
     need_torch
     for way in static standalone; do
         $way --nproc_per_node 3 --no_python "$allreduce" --check-only --count 1003 --factor 64 >out
@@ -200,7 +200,7 @@ ends_with_a_rank() {
     done
 }
 
-@test "torchrun starts ranks again after a kill -9, and they get to the bits of an undisturbed run" {
+@test "after kill -9, torchrun restarts the ranks, and the result has the same bits as without it" {
     need_torch
     start_training "${torchrun[@]}" --standalone --max_restarts 2 --nproc_per_node 2 --no_python
     for victim in 1 0; do
@@ -218,7 +218,7 @@ ends_with_a_rank() {
     leaves alive csv err out s whole
 }
 
-@test "SIGTERM to torchrun stops and saves" {
+@test "SIGTERM to torchrun makes the ranks save and stop" {
     need_torch
     start_training "${torchrun[@]}" --standalone --nproc_per_node 2 --no_python
     until_true 20 epochs_are_more_than 2
@@ -243,7 +243,7 @@ ends_with_a_rank() {
     leaves out wanted
 }
 
-@test "our launcher starts a DDP script again when a rank has died, and it goes on" {
+@test "our launcher restarts a DDP script when a rank dies, and the script continues" {
     need_torch
     losses=$("${ddp[@]}")
     for victim in 0 1; do
@@ -287,7 +287,7 @@ store=('< TORCHELASTIC_USE_AGENT_STORE=True' '> TORCHELASTIC_USE_AGENT_STORE=Fal
 # The first is where PyTorch's @record leaves a traceback for torchrun, and the second a setting of PyTorch.
 only_theirs=('< TORCHELASTIC_ERROR_FILE=WHATEVER' '< NCCL_ASYNC_ERROR_HANDLING=1')
 
-@test "ranks are told the same by our launcher and by torchrun, in every attempt" {
+@test "our launcher and torchrun set the same variables, in every attempt" {
     need_torch
     unset OMP_NUM_THREADS
     choose_port
@@ -300,7 +300,7 @@ only_theirs=('< TORCHELASTIC_ERROR_FILE=WHATEVER' '< NCCL_ASYNC_ERROR_HANDLING=1
     leaves differences err ours theirs
 }
 
-@test "a single rank is told the same by our launcher and by torchrun" {
+@test "our launcher and torchrun set the same variables for a single rank" {
     need_torch
     unset OMP_NUM_THREADS
     choose_port
@@ -312,7 +312,7 @@ only_theirs=('< TORCHELASTIC_ERROR_FILE=WHATEVER' '< NCCL_ASYNC_ERROR_HANDLING=1
     leaves differences err ours theirs
 }
 
-@test "with --standalone ranks are told the same by our launcher and by torchrun, and what the user has set stays" {
+@test "with --standalone, our launcher and torchrun set the same variables and keep the user's" {
     need_torch
     export OMP_NUM_THREADS=3 NCCL_ASYNC_ERROR_HANDLING=0 NCCL_DEBUG=WARN EMPTY="" STRANGE=$'a=b\n\tRANK=9 \\ "é"'
     # Those of a launcher that has started this one are replaced.
@@ -334,7 +334,7 @@ only_theirs=('< TORCHELASTIC_ERROR_FILE=WHATEVER' '< NCCL_ASYNC_ERROR_HANDLING=1
     leaves differences err ours theirs
 }
 
-@test "ranks of two nodes are told the same by our launcher and by torchrun" {
+@test "our launcher and torchrun set the same variables on two nodes" {
     need_torch
     export OMP_NUM_THREADS=""
     choose_port
@@ -353,7 +353,7 @@ only_theirs=('< TORCHELASTIC_ERROR_FILE=WHATEVER' '< NCCL_ASYNC_ERROR_HANDLING=1
     leaves differences err ours theirs
 }
 
-@test "Open MPI's ranks learn what step 1 learns" {
+@test "ranks that Open MPI starts have the loss curve of step 1" {
     need_open_mpi
     for ranks in 2 4; do
         learns $ranks "Open MPI" timeout 60 "${open_mpi[@]}" -n $ranks
@@ -361,7 +361,7 @@ only_theirs=('< TORCHELASTIC_ERROR_FILE=WHATEVER' '< NCCL_ASYNC_ERROR_HANDLING=1
     done
 }
 
-@test "under Open MPI, which gives ranks a terminal, progress is plain lines" {
+@test "under Open MPI, the progress report is plain lines" {
     need_open_mpi
     # shellcheck disable=SC2016 # expanded there
     timeout 60 "${open_mpi[@]}" -n 2 sh -c 'test -t 1 && exec "$0" "$@"' "$three" \
@@ -381,7 +381,7 @@ refuse_several() { # COMMAND...
     done
 }
 
-@test "steps 2 and 6 are not started several times by Open MPI or MPICH" {
+@test "steps 2 and 6 refuse to run as several processes of Open MPI or MPICH" {
     need_open_mpi
     refuse_several "${open_mpi[@]}"
     timeout 60 "$mpirun" -n 1 "$allreduce" --nproc 2 --check-only | grep '#wrong 0$'
@@ -389,7 +389,7 @@ refuse_several() { # COMMAND...
     refuse_several mpiexec.hydra
 }
 
-@test "two jobs of step 4 on one host under Open MPI do not meet each other" {
+@test "two Open MPI jobs of step 4 on one host do not mix" {
     need_open_mpi
     for job in 1 2; do
         mkdir mpi$job # two mpiruns that start at the same moment cannot share their folder
@@ -403,28 +403,28 @@ refuse_several() { # COMMAND...
     same_curve "$one" csv2
 }
 
-@test "a failing rank ends all of Open MPI's" {
+@test "under Open MPI, a failing rank ends all ranks" {
     need_open_mpi
     ends_with_a_rank OMPI_COMM_WORLD_RANK "${open_mpi[@]}" -n 2
 }
 
-@test "SIGUSR1 to Open MPI's mpirun stops and saves" {
+@test "SIGUSR1 to Open MPI's mpirun makes the ranks save and stop" {
     need_open_mpi
     stops_and_saves "${open_mpi[@]}" -n 2
 }
 
-@test "MPICH's ranks learn what step 1 learns" {
+@test "ranks that MPICH starts have the loss curve of step 1" {
     need_hydra
     learns 2 MPICH timeout 60 mpiexec.hydra -n 2
     three=$four learns 2 MPICH timeout 60 mpiexec.hydra -n 2
 }
 
-@test "a failing rank ends all of MPICH's" {
+@test "under MPICH, a failing rank ends all ranks" {
     need_hydra
     ends_with_a_rank PMI_RANK mpiexec.hydra -n 2
 }
 
-@test "SIGUSR1 to MPICH's mpiexec stops and saves" {
+@test "SIGUSR1 to MPICH's mpiexec makes the ranks save and stop" {
     need_hydra
     stops_and_saves mpiexec.hydra -n 2
 }

@@ -21,11 +21,11 @@ none() {
     echo "$found" && return 1
 }
 
-@test "common/ knows one process only: no rank, world or NCCL" {
+@test "common/ mentions no ranks, no world size and no NCCL" {
     none -i '(^|[^a-z])(ranks?|world)([^a-z]|$)|nccl' "${common[@]}"
 }
 
-@test "no two modules have the same name, and each is a pair of contract and body" {
+@test "module names are unique, and each module has a header and a source file" {
     local body alone=''
     [ "$(basename -a 0*/*.h common/*.h common/*/*.h cpu_device/*.h | sort | uniq -d)" = "" ]
     [ "$(basename -a 0*/*.c common/*.c common/*/*.c | grep -vx train.c | sort | uniq -d)" = "" ]
@@ -35,11 +35,11 @@ none() {
     [ "$alone" = "" ] || { echo "no header:$alone" && return 1; }
 }
 
-@test "steps have no conditional code" {
+@test "the steps use no conditional compilation" {
     none '^ *# *(if|el)' 0*/*.c
 }
 
-@test "ranks are muted, and stdout stays open for NCCL's log" {
+@test "no trainer calls printf itself or closes stdout, which NCCL's log needs" {
     none 'freopen|(fclose|dup2)\(.*(stdout|STDOUT)' 0*/*.[ch] common/{,*/}*.c
     none '(^|[^a-z])(printf|puts|putchar)\(' 0*/train.c 06_allreduce_demo/*.[ch]
 }
@@ -58,7 +58,7 @@ none() {
     [ "$(wc -l <03_multigpu_launcher/launch.c)" -le 450 ]
 }
 
-@test "every step is short enough to be read in one sitting, and has a README that is" {
+@test "the sources and the README of each step stay short" {
     for file in 0*/*.c; do
         [ "$(wc -l <"$file")" -le 500 ] || { echo "$file is too long" && return 1; }
     done
@@ -68,7 +68,7 @@ none() {
     done
 }
 
-@test "a line of the sources that a text names holds the call that it names" {
+@test "when a text names a call and its line, the call is on that line" {
     # "CALL at FILE:LINE" and "CALL(...) at FILE:LINE"; a file without a folder is in the text's own
     local text found=0 file line call
     for text in README.md */README.md docs/*.md; do
@@ -85,30 +85,30 @@ none() {
     [ $found -ge 3 ] || { echo "found only $found" && return 1; }
 }
 
-@test "no loose ends, tabs or trailing blanks" {
+@test "the C sources have no TODO notes, tabs or trailing blanks" {
     none -w 'TODO|FIXME|XXX' "${sources[@]}"
     none $'\t| $' "${sources[@]}"
 }
 
-@test "lines of C fit a projector: at most 100 columns" {
+@test "lines of C have at most 100 columns" {
     none '.{101}' "${sources[@]}"
 }
 
 # bats test_tags=test-all
-@test "shell scripts are clean" {
+@test "shellcheck finds no mistakes in the shell scripts" {
     command -v shellcheck >/dev/null || skip "shellcheck is not installed"
     shellcheck "${scripts[@]}"
 }
 
 # bats test_tags=test-all
-@test "C sources are laid out as clang-format does it" {
+@test "the C sources are formatted by clang-format" {
     command -v clang-format >/dev/null || skip "clang-format is not installed"
     [[ $(clang-format --version) == *"version 14."* ]] || skip "other versions than 14 lay out otherwise"
     clang-format --dry-run -Werror "${sources[@]}"
 }
 
 # bats test_tags=test-all
-@test "cppcheck finds no mistakes" {
+@test "cppcheck finds no mistakes in the C sources" {
     command -v cppcheck >/dev/null || skip "cppcheck is not installed"
     cppcheck --quiet --error-exitcode=1 --enable=warning,portability --inline-suppr --suppress=missingInclude \
         --suppress=normalCheckLevelMaxBranches -I. -Icpu_device/include 0*/ common/ cpu_device/

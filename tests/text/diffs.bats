@@ -62,13 +62,13 @@ row() {
     tr -s ' ' <<<"$output" | grep -qxF "$*" || { echo "$output" && return 1; }
 }
 
-@test "with one train.c the table is empty" {
+@test "diffstat prints an empty table if there is only one train.c" {
     mkdir 06_demo
     passes
     [ "$output" = "steps  added  removed  hunks   budget  within  functions" ]
 }
 
-@test "a row counts lines and hunks, and names the functions, new and gone ones too" {
+@test "a row counts lines and hunks, and names changed, new and removed functions" {
     total_of='// The sum.\nstatic long total_of(const struct counter *c,\n        int rank) {\n    return c->total;\n}'
     change -e 's/Step 1: one/Step 2: another/' -e 's/up\(&c, 100/&0/' -e 's/c->total \+= i/& * i/' \
         -e '/long total/i\    int x;' -e "/^static void show/,/^}/c$total_of" \
@@ -78,7 +78,7 @@ row() {
     git diff --no-index --minimal --numstat 0*/train.c | grep -q $'^9\t7\t'
 }
 
-@test "of many functions the new ones are named, and the others counted" {
+@test "a row names the new functions, and counts the others if there are many" {
     for i in {1..12}; do
         printf 'static int some_function_%d(void) {\n    return %d;\n}\n' "$i" "$i"
     done >01_one/train.c
@@ -93,7 +93,7 @@ lines() {
     seq -f "f(%g);" "$1"
 }
 
-@test "the budget of each pair holds to the line" {
+@test "one line more than its budget makes a pair fail" {
     budgets=$(sed -nE "s/^(budgets=')?([1-9])-([1-9]) +([0-9]+) +([0-9]+)'?$/\2 \3 \4 \5/p" "$diffstat")
     [ "$(wc -l <<<"$budgets")" = 5 ]
     while read -r old new added removed; do
@@ -113,7 +113,7 @@ lines() {
     done <<<"$budgets"
 }
 
-@test "pairs are judged each, and one without a budget is named" {
+@test "each pair has its own verdict, and a pair without a budget is reported" {
     mkdir 03_three 04_four 05_five 06_demo 07_seven 08_eight
     sed 's/100/200/' 01_one/train.c >02_two/train.c
     sed 's/100/300/' 01_one/train.c | tee 03_three/train.c 04_four/train.c 05_five/train.c >07_seven/train.c
@@ -127,7 +127,7 @@ lines() {
     row 7-8 1 1 1 none no main
 }
 
-@test "white space: code that is only indented, wrapped or spaced out" {
+@test "code that changes only in white space is reported" {
     change 's/^    show/     show/'
     names '02_two/train.c:26: white space only:      show(&c);'
     change 's/(struct counter \*c,) /\1\n    /'
@@ -138,12 +138,12 @@ lines() {
     names '01_one/train.c:9: white space only: (blank line)'
 }
 
-@test "white space: an indented line beside other changes" {
+@test "a line that is only indented is reported, even beside other changes" {
     change -e 's/^    show/    c.total++;\n    &/'
     names '02_two/train.c:27: white space only:         show(&c);'
 }
 
-@test "code may be indented below a new condition, with its comments" {
+@test "code and its comments may be indented below a new condition" {
     change -e 's/^    show/    if (c.total)\n    &/'
     passes
     row 1-2 2 1 1 125/20 yes main
@@ -155,7 +155,7 @@ lines() {
     names '01_one/train.c:12: comment removed or reworded'
 }
 
-@test "blank lines come with new code, and lines of punctuation may recur" {
+@test "new code may bring blank lines, and lines of punctuation may recur" {
     change -e 's/^    show.*/    c.total--;\n\n    c.total++;/' -e 's/^    struct.*/&\n\n    c.first++;/'
     passes
     printf '%s\n' 'int f(void) {' '    if (one) {' '        a();' '    }' '}' >01_one/train.c
@@ -165,7 +165,7 @@ lines() {
     passes
 }
 
-@test "comment: removed or reworded" {
+@test "a comment that is removed or reworded is reported" {
     change 's/Adds all/Adds the/'
     names '01_one/train.c:10: comment removed or reworded: // Adds all numbers up to the last one.'
     change '/Adds all/d'
@@ -174,14 +174,14 @@ lines() {
     names '01_one/train.c:22: comment removed or reworded:    does it all. */'
 }
 
-@test "a comment goes with its code, but does not give way to another" {
+@test "a comment may disappear with its code, but another one may not replace it" {
     change '/^\/\/ Adds all/,/^}/d'
     passes
     change '/^\/\/ Adds all/,/^}/c// Prints it.'
     names '01_one/train.c:10: comment removed or reworded'
 }
 
-@test "comment: other words behind the same code" {
+@test "a changed comment behind unchanged code is reported" {
     change 's/of all numbers so far/of the numbers/'
     names '02_two/train.c:7: only the comment differs:     long total; // of the numbers'
     change 's/show\(&c\);/& \/\/ at last/'
@@ -192,7 +192,7 @@ lines() {
     names '02_two/train.c:26: only the comment differs:     show(&c); /* at last */'
 }
 
-@test "comment: added without code" {
+@test "a comment that is added without code is reported" {
     change 's/^    show/    \/\/ At last.\n&/'
     names '02_two/train.c:26: comment without code:     // At last.'
     change '/^static void show/i // Prints it.'
@@ -201,7 +201,7 @@ lines() {
     names '02_two/train.c:16: comment without code: // Prints it.'
 }
 
-@test "comments come with new code, right above it or above its function" {
+@test "new code may bring comments above it or above its function" {
     change 's/^    show.*/    \/\/ Once more,\n    \/\/ with feeling.\n    show(\&c), &/'
     passes
     change -e '/^static void show/i // Prints it.' -e '/fflush/i\    puts("seen");'
@@ -210,13 +210,13 @@ lines() {
     passes
 }
 
-@test "slashes and backslashes within quotes are code" {
+@test "slashes and backslashes inside quotes are code" {
     change 's/example.org: /example.org:\\n+/'
     passes
     row 1-2 1 1 1 125/20 yes show
 }
 
-@test "moved: a line that was elsewhere, however indented" {
+@test "a moved line is reported, even if its indentation changes" {
     change -e '/fflush/d' -e 's/^    return 0/    fflush(stdout);\n&/'
     names '01_one/train.c:18: moved to 02_two/train.c:26:     fflush(stdout);'
     change -e '/fflush/d' -e 's/^    return 0/    if (c.total)\n        fflush(stdout);\n&/'
@@ -225,12 +225,12 @@ lines() {
     names '01_one/train.c:10: moved to 02_two/train.c:15: // Adds all numbers'
 }
 
-@test "short lines may recur elsewhere" {
+@test "short lines may appear in another place" {
     change -e '/show\(&c\)/d' -e '/fflush/a\    show(\&c);'
     passes
 }
 
-@test "the verdict does not depend on the settings of git" {
+@test "the verdict does not depend on the user's git settings" {
     change -e 's/100/200/' -e 's/c->total \+= i/& * i/'
     printf '%s\n' 'u();' 'd();' 'd();' >>01_one/train.c # --patience keeps u(), --minimal the others
     printf '%s\n' 'd();' 'd();' 'u();' >>02_two/train.c
@@ -259,7 +259,7 @@ with_tables() {
     sed -i 's/^#include <of_step_2.h>/&\n#include <more.h>/; s/{"of-step-2".*/&\n    {"more", "help"},/' 02_two/train.c
 }
 
-@test "the shown change has three lines around it, without includes, and says where it is" {
+@test "diff_steps.sh shows three lines of context and the place, and leaves out includes" {
     change -e 's/c->total \+= i/& * i/' -e 's/100/200/'
     with_tables
     "$diff_steps" 1 2 >shown
@@ -270,7 +270,7 @@ with_tables() {
     grep -qF "@@ 02_two/train.c:$(($(grep -n 'c->total +=' 02_two/train.c | cut -d: -f1) - 3)) @@" shown
 }
 
-@test "F shows one function whole, a struct or the table of options" {
+@test "F=name shows a whole function, a struct or the table of options" {
     change -e 's/c->total \+= i/& * i/' -e 's/100/200/' -e '/^static void show/i static int news(void) {\n    return 1;\n}\n'
     with_tables
     line=$(grep -n '^// Adds all' 02_two/train.c | cut -d: -f1)
@@ -290,7 +290,7 @@ END
         "$diff_steps" 1 2
 }
 
-@test "with ALL=1 the shown change has whole functions and all that changed, and no colours in a pipe" {
+@test "ALL=1 shows all changes with whole functions, without colours in a pipe" {
     change -e 's/c->total \+= i/& * i/' -e 's/100/200/'
     with_tables
     ALL=1 "$diff_steps" 1 2 >shown
@@ -305,7 +305,7 @@ END
     run ! grep -qE '^[- +].*(fflush|show\(const|int first)' shown
 }
 
-@test "on a terminal words are coloured, and comments as a whole" {
+@test "on a terminal, changed words and whole comments are coloured" {
     need_terminal
     unset NO_COLOR
     change -e 's/100/200/' -e 's/Adds all/Sums up all/'
@@ -319,13 +319,13 @@ END
     run ! grep -q $'\033' terminal
 }
 
-@test "a pager that is left early is no failure" {
+@test "leaving the pager early is not an error" {
     need_terminal
     seq 100000 >02_two/train.c
     TERM=xterm GIT_PAGER='head -n 1' script -qec "$diff_steps 1 2" /dev/null </dev/null >terminal
 }
 
-@test "what is missing is said in a line" {
+@test "one line reports a missing step or a missing argument" {
     fails 2 "step 2 has no train.c here (looked for 02_*/train.c)" "$diff_steps" 1 2
     fails 2 "step 3 has no train.c" "$diff_steps" 3 1
     fails 2 "usage: " "$diff_steps" 1
@@ -337,7 +337,7 @@ END
     fails 1 "git is not installed" env PATH=/nowhere "$diffstat"
 }
 
-@test "make has a target for each pair of the course, and builds nothing for it" {
+@test "make has a diff target for each pair of steps, and builds nothing for it" {
     cp "$root/Makefile" .
     ln -s "$root/tools" "$root/tests" .
     mkdir 03_three 04_four

@@ -26,11 +26,11 @@ found() {
     fi
 }
 
-@test "all job scripts pass" {
+@test "lint_jobs.sh accepts all job scripts" {
     "$lint"
 }
 
-@test "started with bash and without an allocation, a script says which command to use instead" {
+@test "a job script that is started with bash outside a job names the right command" {
     cd "$root" || return
     unset_job
     local script here
@@ -52,28 +52,28 @@ found() {
     fails 2 "sbatch slurm/step1.sbatch on a cluster" env SLURM_JOB_ID=7 PATH=/none "$BASH" slurm/step1.sbatch
 }
 
-@test "a blank before SBATCH or PBS makes it a comment" {
+@test "lint_jobs.sh reports a blank between # and SBATCH or PBS" {
     plant slurm/step4.sbatch 's/#(SBATCH --nodes)/# \1/'
     found --nodes "a blank after #"
     plant pbs/step4.pbs 's/#(PBS -j)/# \1/'
     found "-j oe" "a blank after #"
 }
 
-@test "a directive after the first command" {
+@test "lint_jobs.sh reports a directive after the first command" {
     plant slurm/step4.sbatch '/^set -e/a #SBATCH --requeue'
     found "--requeue" "after the first command"
     plant pbs/step4.pbs '/^set -e/a #PBS -m ae'
     found "-m ae" "after the first command"
 }
 
-@test "an unquoted list of nodes, a glob to the shell" {
+@test "lint_jobs.sh reports an unquoted list of nodes" {
     plant slurm/step4.sbatch 's/"(\$SLURM_JOB_NODELIST)"/\1/'
     found hostnames "Double quote"
     plant pbs/step4.pbs 's/"(\$PBS_NODEFILE)"/\1/'
     found head "Double quote"
 }
 
-@test "a program, a script or a folder that is not there" {
+@test "lint_jobs.sh reports a program, script or folder that does not exist" {
     plant slurm/step4.sbatch 's/04_multinode.train/04_multinode\/trian/'
     found trian "04_multinode/trian is not in this repository"
     plant slurm/step4.sbatch 's/04_multinode/04_multinodes/'
@@ -82,7 +82,7 @@ found() {
     found doktor "tools/doktor.sh is not"
 }
 
-@test "srun without --kill-on-bad-exit or --cpus-per-task, in a command of several lines too" {
+@test "lint_jobs.sh reports srun without --kill-on-bad-exit or --cpus-per-task, also in long commands" {
     plant slurm/step4.sbatch 's/--kill-on-bad-exit=1//'
     found "srun  --cpus" "srun without --kill-on-bad-exit"
     plant slurm/step6.sbatch 's/--cpus-per-task="[^"]*"//'
@@ -92,21 +92,21 @@ found() {
     "$lint" job
 }
 
-@test "a port that is the same for all jobs" {
+@test "lint_jobs.sh reports a port that is the same for all jobs" {
     plant slurm/step4.sbatch 's/(MASTER_PORT)=.*/\1=29500/'
     found 29500 "a fixed port"
     plant slurm/step6.sbatch 's/(--master-port) "\$MASTER_PORT"/\1 29500/'
     found "srun --kill" "a fixed port"
 }
 
-@test "a file with the line ends of Windows" {
+@test "lint_jobs.sh reports Windows line endings" {
     plant slurm/step1.sbatch '5s/$/\r/'
     run "$lint" job
     [ "$status" = 1 ]
     [[ $output == *"job:5: the line has a Windows line ending"* ]]
 }
 
-@test "a first line that names no shell" {
+@test "lint_jobs.sh reports a first line that names no shell" {
     plant slurm/step1.sbatch 1d
     run "$lint" job
     [ "$status" = 1 ]

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # Each name between backticks in a README or another text exists: words in a source, options in a source or a table of
 # options, files in the repository, targets in the Makefile. A name that does not exist is reported with file and line.
-# other_names.txt lists names of other programs.
+# other_names.txt lists names of other programs. Tables are also checked here: their variables and the size of their cells.
 bats_require_minimum_version 1.5.0
 root=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
 
@@ -125,20 +125,20 @@ missing() {
 
 setup() {
     cd "$root" || return
+    mapfile -t texts < <(find . \( -name .git -o -path ./build -o -path ./data \) -prune -o -name '*.md' -print |
+        sed 's|^\./||' | sort)
+    [ ${#texts[@]} -ge 14 ]
     existing=$BATS_TEST_TMPDIR/existing
     what_exists >"$existing"
 }
 
-@test "each name between backticks in a text exists" {
-    mapfile -t texts < <(find . \( -name .git -o -path ./build -o -path ./data \) -prune -o -name '*.md' -print |
-        sed 's|^\./||' | sort)
-    [ ${#texts[@]} -ge 14 ]
+@test "every name between backticks in a text exists" {
     missing "$existing" "${texts[@]}" >"$BATS_TEST_TMPDIR/missing"
     cat "$BATS_TEST_TMPDIR/missing"
     [ ! -s "$BATS_TEST_TMPDIR/missing" ]
 }
 
-@test "a name that does not exist is found, with its file and line" {
+@test "a name that does not exist is reported with its file and line" {
     cd "$BATS_TEST_TMPDIR"
     cat >text.md <<'END'
 `ncclAllReduce`, `t->gradients`, `--batch`, `train.c`, `common/`, `make help` and `make step1 DEVICE=cpu` exist;
@@ -164,7 +164,7 @@ text.md:6: target of make step9 does not exist
 END
 }
 
-@test "the workflow and the development container name only what exists" {
+@test "the workflow and the development container use only existing files and targets" {
     # shellcheck disable=SC2016 # the backticks are text
     {
         sed -nE 's/.*run: (.*)/`\1`/p' .github/workflows/test.yml
@@ -186,4 +186,25 @@ END
         grep -qE "^\\| \`$variable\` \\| .* \\|$" cpu_device/README.md ||
             { echo "cpu_device/README.md lacks $variable" && return 1; }
     done
+}
+
+# long_cells TEXT...: prints each cell of a table that has more than 90 characters. Sentences belong above the table.
+long_cells() {
+    awk -F '|' '
+        FNR == 1 { block = 0 }
+        /^ *```/ { block = !block }
+        !block && /^\|/ {
+            for (i = 2; i < NF; i++) {
+                gsub(/^ +| +$/, "", $i)
+                if (length($i) > 90) print FILENAME ":" FNR ": " length($i) " characters: " $i
+            }
+        }' "$@"
+}
+
+@test "no table cell has more than 90 characters" {
+    long_cells "${texts[@]}" | tee "$BATS_TEST_TMPDIR/long"
+    [ ! -s "$BATS_TEST_TMPDIR/long" ]
+    # The check itself: the second cell of this table is one character too long.
+    printf '| %s | %s |\n' "$(yes a | head -n 90 | tr -d '\n')" "$(yes b | head -n 91 | tr -d '\n')" >"$BATS_TEST_TMPDIR/table.md"
+    [ "$(long_cells "$BATS_TEST_TMPDIR/table.md" | cut -c1-200 | grep -c ':1: 91 characters: b')" = 1 ]
 }

@@ -8,20 +8,20 @@ setup() {
     cp -r "$root"/0*_* "$root/common" "$root/tools" .
 }
 
-@test "every source of a step is read or skipped, and what is to be read is short enough" {
+@test "every source of a step is on a reading list or a skip list, and the reading is short enough" {
     run --separate-stderr tools/reading.sh
     [ "$status$stderr" = 0 ] || { printf '%s\n' "$output" "$stderr" && return 1; }
     [ "$(grep -c '^ *[1-7] ' <<<"$output")" = 7 ]
 }
 
-@test "the READMEs show the lists as they are now" {
+@test "the READMEs show the current reading lists" {
     tools/reading.sh --write # run it after a change of a list
     for readme in 0*_*/README.md; do
         diff "$root/$readme" "$readme"
     done
 }
 
-@test "what is too long, missing or in no list is named" {
+@test "reading.sh names a file that is too long, missing or on no list" {
     seq -f '// %g' 300 >>05_fsdp/fsdp.h
     fails 1 "step 5 asks for 4" tools/reading.sh
     cp "$root/05_fsdp/fsdp.h" 05_fsdp

@@ -51,7 +51,7 @@ blocks() {
         inside && command { print }' "$1"
 }
 
-@test "the commands of the course's READMEs run as they stand there" {
+@test "the commands in the READMEs run as written" {
     count=0
     for text in "${texts[@]}"; do
         rm -f ./*.bin* ./*.csv
@@ -99,7 +99,7 @@ knows() { # PROGRAM WORD...
     done
 }
 
-@test "programs, options and targets of make that a text names exist" {
+@test "every program, option and make target in a text exists" {
     count=0
     "$(PATH=${PATH#*:} command -v make)" -C "$root" help >help.make
     for text in "$root"/{README.md,0*/README.md,slurm/README.md,pbs/README.md,docs/*.md}; do
@@ -134,7 +134,7 @@ knows() { # PROGRAM WORD...
     [ $count -ge 40 ] || { echo "found only $count targets" && return 1; }
 }
 
-@test "the README's comparison of step 1 with three ranks: eight digits at first, rounding later" {
+@test "the losses in README.md agree to eight digits at first, and differ by rounding later" {
     [ -d "$root/data/mnist" ] || skip "no MNIST: make data fetches it"
     mkdir whole
     cd whole

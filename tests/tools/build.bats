@@ -15,7 +15,7 @@ objects() { # all objects that are newer than the file
     find build -name '*.o' -newer "$1" | sort
 }
 
-@test "make lists the targets and builds nothing" {
+@test "make without a target lists the targets and builds nothing" {
     run --separate-stderr make
     [ "$status" = 0 ]
     [ -z "$stderr" ]
@@ -35,13 +35,13 @@ objects() { # all objects that are newer than the file
     done
 }
 
-@test "make stepN links the programs into the step's folder" {
+@test "make stepN links the programs into the folder of the step" {
     make -j4 DEVICE=cpu WERROR=1 step1
     [ "$(readlink -f 01_single_gpu/train)" = "$PWD/build/cpu/01_single_gpu/train" ]
     01_single_gpu/train --help >help
 }
 
-@test "what is newer is built again, and nothing else" {
+@test "make rebuilds only files that have changed" {
     make -j4 DEVICE=cpu step1
     touch stamp
     run make DEVICE=cpu step1
@@ -61,7 +61,7 @@ objects() { # all objects that are newer than the file
     run ! grep -q build/cpu/common/options.o <<<"$(objects stamp)"
 }
 
-@test "other flags build everything again" {
+@test "changed flags rebuild everything" {
     make -j4 DEVICE=cpu step1
     count=$(objects Makefile | wc -l)
     touch stamp
@@ -73,7 +73,7 @@ objects() { # all objects that are newer than the file
     [ "$(objects stamp)" = "" ]
 }
 
-@test "make clean leaves the tree and its data" {
+@test "make clean keeps the sources and the data" {
     mkdir -p data/mnist
     touch data/mnist/t10k-labels-idx1-ubyte.gz
     find . | sort >../before
@@ -82,7 +82,7 @@ objects() { # all objects that are newer than the file
     find . | sort | diff ../before -
 }
 
-@test "quickstart leaves out the CPU device's libraries where there are nvcc and a GPU" {
+@test "make quickstart installs no libraries of the CPU device if there are nvcc and a GPU" {
     mkdir -p pretended/bin
     printf '#!/bin/sh\necho "GPU 0: NVIDIA H100"\n' | tee pretended/bin/nvcc >pretended/bin/nvidia-smi
     chmod +x pretended/bin/*
@@ -115,7 +115,7 @@ on_cpu_device() { # COMMAND...: it runs there, and says once why
     fi
 }
 
-@test "nvcc and no GPU: make stepN builds for both, and what it builds runs on the CPU device" {
+@test "with nvcc but no GPU, make stepN builds for both, and the programs run on the CPU device" {
     need_nvcc_without_gpu
     make -j2 ARCH=90 WERROR=1 step1 step2 step3
     [ "$(readlink -f 01_single_gpu/train)" = "$PWD/build/gpu/01_single_gpu/train" ]
@@ -152,7 +152,7 @@ END
     fails 1 "DEVICE=cpu after make" 01_single_gpu/train "${tiny[@]}"
 }
 
-@test "a cluster's modules: CUDA_HOME and NCCL_HOME are enough for quickstart, and for a step that needs NCCL" {
+@test "CUDA_HOME and NCCL_HOME are enough for quickstart and for steps that need NCCL" {
     need_nvcc_without_gpu
     local toolkit
     toolkit=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
@@ -177,7 +177,7 @@ END
 }
 
 # bats test_tags=test-all
-@test "nvcc and no library for the CPU device: make stepN builds for the GPU alone, and one note says so" {
+@test "with nvcc but no library for the CPU device, make stepN builds for the GPU only, with a note" {
     need_nvcc_without_gpu
     compiler_without cblas.h
     for _ in first second; do
@@ -190,7 +190,7 @@ END
     fails 1 "DEVICE=cpu after make" 01_single_gpu/train "${tiny[@]}"
 }
 
-@test "run-step3 and those after it build the launcher, and start ranks by it" {
+@test "make run-step3 and later steps build the launcher and start the ranks with it" {
     for step in 5 3; do # 5 first: nothing has been built
         run --separate-stderr make DEVICE=cpu run-step$step LAUNCH='--nproc-per-node 2' ARGS='--hidden 8 --max-steps 1'
         [ "$status" = 0 ] || { echo "$stderr" && return 1; }
@@ -198,18 +198,18 @@ END
     done
 }
 
-@test "the launcher loads no library of CUDA, whose loading takes longer than all that it does" {
+@test "the launcher loads no CUDA library" {
     make DEVICE=cpu build/cpu/03_multigpu_launcher/launch
     run ! grep -qE 'cuda|cublas|nccl|blas|libz' <<<"$(ldd build/cpu/03_multigpu_launcher/launch)"
 }
 
-@test "no two modules define a function of the same name, of which a program would get either" {
+@test "no two modules define a function with the same name" {
     make DEVICE=cpu build/cpu/steps.a build/cpu/common.a
     [ "$(nm build/cpu/steps.a build/cpu/common.a | awk '$2 ~ /^[TDBR]$/ { print $3 }' | tee names | sort | uniq -d)" = "" ]
     [ "$(wc -l <names)" -gt 100 ]
 }
 
-@test "run-step1 takes MNIST, else Fashion-MNIST, else images made up, and says so last" {
+@test "make run-step1 takes MNIST, Fashion-MNIST or synthetic images, and says which" {
     mkdir -p data/mnist data/fashion-mnist
     touch data/mnist/train-images-idx3-ubyte.gz.part # of a download that was interrupted
     run --separate-stderr make DEVICE=cpu run-step1 ARGS='--hidden 8 --max-steps 1'
@@ -226,7 +226,7 @@ END
     grep -q '^data      data/mnist: ' <<<"$output"
 }
 
-@test "make quickstart says how to go on, and stops where MNIST_MIRROR is wrong" {
+@test "make quickstart suggests what to do next, and stops if MNIST_MIRROR is wrong" {
     printf '#!/bin/sh\n' >tools/deps.sh # installs nothing
     MNIST_MIRROR=file:///nowhere run --separate-stderr make DEVICE=cpu quickstart
     [ "$status" != 0 ]
@@ -264,14 +264,14 @@ lists_fixes() { # DEVICE HEADER FIX...: find_libs.sh fails, and names the fixes
     done
 }
 
-@test "libraries that are not found: the message lists the fixes" {
+@test "the message about a missing library lists the fixes" {
     PRODUCTS=cblas lists_fixes cpu cblas.h tools/deps.sh OPENBLAS_HOME conda # as where there is no oneDNN
     lists_fixes cpu zlib.h tools/deps.sh EBROOTZLIB conda
     lists_fixes gpu cublas_v2.h CUDA_HOME "apt: libcublas" DEVICE=cpu
     lists_fixes nccl nccl.h NCCL_HOME "apt: libnccl-dev" DEVICE=cpu
 }
 
-@test "make stops at a library that is not found, and finds it later" {
+@test "make stops if a library is missing, and finds it once it is installed" {
     compiler_without cblas.h
     run make DEVICE=cpu PRODUCTS=cblas CC=./without step1
     [ "$status" = 2 ]
@@ -281,7 +281,7 @@ lists_fixes() { # DEVICE HEADER FIX...: find_libs.sh fails, and names the fixes
 }
 
 # bats test_tags=test-all
-@test "gcc and clang build the GPU programs, which say what to do where there is no driver" {
+@test "gcc and clang build the GPU programs, which suggest a fix if there is no driver" {
     [ -n "$nvcc" ] || skip "nvcc is not installed"
     for cc in gcc clang; do
         command -v $cc >/dev/null || skip "$cc is not installed"
@@ -310,7 +310,7 @@ lists_fixes() { # DEVICE HEADER FIX...: find_libs.sh fails, and names the fixes
     ldd build/gpu/tests/unit/test_kernels | grep libcudart
 }
 
-@test "the GPU program builds without NCCL, and a step that needs NCCL says how to get it" {
+@test "step 1 builds for the GPU without NCCL; steps that need NCCL explain how to get it" {
     [ -n "$nvcc" ] || skip "nvcc is not installed"
     compiler_without nccl.h
     NVCC=$nvcc CC=./without tools/find_libs.sh gpu >libs

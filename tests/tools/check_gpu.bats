@@ -45,7 +45,7 @@ finds() {
 }
 
 # bats test_tags=test-all
-@test "all checks pass on the CPU device, and the report is a section of Markdown" {
+@test "all checks pass on the CPU device, and the report is Markdown" {
     run make -s check-gpu DEVICE=cpu
     echo "$output"
     [ "$status" = 0 ]
@@ -66,7 +66,7 @@ finds() {
     [ -z "$(find /proc -maxdepth 2 -name exe -lname "$PWD/*" 2>/dev/null)" ] # nobody is left
 }
 
-@test "without a GPU, one line says what to do" {
+@test "without a GPU, one line suggests make check-gpu DEVICE=cpu" {
     stand_in nvidia-smi <<<'echo "No devices were found"; exit 6'
     fails 1 "make check-gpu DEVICE=cpu" tools/check_gpu.sh gpu
     run make -s check-gpu
@@ -91,21 +91,21 @@ SCRIPT
 }
 
 # bats test_tags=test-all
-@test "a wrong loss is found" {
+@test "check_gpu.sh finds a wrong loss" {
     need_programs
     edit 03_multigpu_launcher/train.c 's|1\.f / opt\.batch|1.00001f / opt.batch|'
     finds 'step 3, 2 GPUs: the losses' 'the largest relative difference is [0-9.e-]+ \(step [0-9]+\), the limit is 1e-05'
 }
 
 # bats test_tags=test-all
-@test "snapshots that differ are found" {
+@test "check_gpu.sh finds snapshots that differ" {
     need_programs
     edit 01_single_gpu/train.c 's|^    if \(snapshot_save\(opt.snapshot|    s->values[0] = (float)seconds();\n&|'
     finds 'step 1: the same bits in a second run' 'first .*second differ: '
 }
 
 # bats test_tags=test-all
-@test "a watchdog that does not fire is found" {
+@test "check_gpu.sh finds a watchdog that does nothing" {
     need_programs
     edit 04_multinode/train.c 's|^    start_watchdog\(.*|    start_watchdog(1e6, 1e6);|'
     export CHECK_LIMIT=20
@@ -113,7 +113,7 @@ SCRIPT
 }
 
 # bats test_tags=test-all
-@test "ranks that do not start again from their snapshot are found" {
+@test "check_gpu.sh finds ranks that do not restart from their snapshot" {
     need_programs
     edit 03_multigpu_launcher/train.c 's|\(t->resumed = snapshot_load\(|(t->resumed = 0 \&\& snapshot_load(|'
     finds 'step 3, two ranks on one GPU: one is killed' 'the ranks did not start again|differ: '

@@ -28,11 +28,11 @@ container() { # DEVICE
     run env PATH="$PWD/bin" /bin/sh tools/container.sh "$1"
 }
 
-@test "without apptainer: one line that says what to install" {
+@test "without apptainer, one line says what to install" {
     fails 1 'apptainer is not here to build containers/tutorial.sif' env PATH="$PWD/bin" /bin/sh tools/container.sh gpu
 }
 
-@test "each device has its image, and the next command is said" {
+@test "each device has its own image, and the output names the next command" {
     # shellcheck disable=SC2016 # expanded there
     builder apptainer 'cp "$from" "$image"'
     container gpu
@@ -46,7 +46,7 @@ container() { # DEVICE
     [ "$(ls containers)" = "$(printf '%s\n' cpu.def cpu.sif tutorial.def tutorial.sif)" ]
 }
 
-@test "a failed build leaves the image that was there, and nothing else" {
+@test "a failed build keeps the earlier image and leaves no other file" {
     echo earlier >containers/cpu.sif
     # shellcheck disable=SC2016 # expanded there
     builder singularity 'echo half >"$image"; exit 255'

@@ -25,7 +25,7 @@ right() { # NAME...: these files are the mirror's
 all='train-images-idx3-ubyte.gz train-labels-idx1-ubyte.gz t10k-images-idx3-ubyte.gz t10k-labels-idx1-ubyte.gz'
 images=t10k-images-idx3-ubyte.gz labels=t10k-labels-idx1-ubyte.gz
 
-@test "all four files are fetched" {
+@test "all four files are downloaded" {
     run tools/data.sh
     [ "$status" = 0 ]
     [ "$output" = "data/mnist: MNIST, 60000 training and 10000 test images" ]
@@ -41,7 +41,7 @@ all_but() { # NAME
     rm "data/mnist/$1"
 }
 
-@test "a broken download goes on where it stopped" {
+@test "a broken download continues where it stopped" {
     all_but $images
     head -c 100000 good/$images >data/mnist/$images.part
     # The mirror's first bytes are wrong, so only who does not ask for them again gets the right file.
@@ -53,7 +53,7 @@ all_but() { # NAME
     [ ! -e data/mnist/$images.part ]
 }
 
-@test "the rest of something else is thrown away" {
+@test "a partial file with wrong content is deleted" {
     for size in 10 5000 5000000; do # less than the file, more of it, more than all of it
         all_but $labels
         head -c $size /dev/urandom >data/mnist/$labels.part
@@ -64,7 +64,7 @@ all_but() { # NAME
     done
 }
 
-@test "what has come stays when the mirror does not answer" {
+@test "a partial download is kept if the mirror does not answer" {
     all_but $labels
     head -c 1000 good/$labels >data/mnist/$labels.part
     MNIST_MIRROR=file://$PWD/empty run tools/data.sh
@@ -72,7 +72,7 @@ all_but() { # NAME
     cmp data/mnist/$labels.part <(head -c 1000 good/$labels)
 }
 
-@test "a corrupt file is refused and not kept" {
+@test "a corrupt download is refused and deleted" {
     mkdir bad
     cp good/* bad/
     for spoil in "flip bad/$labels 2000" "truncate -s -1 bad/$labels" "cp good/$images bad/$labels"; do
@@ -87,7 +87,7 @@ all_but() { # NAME
     done
 }
 
-@test "a corrupt file that lies there already is replaced" {
+@test "a corrupt file from earlier is replaced" {
     all_but $labels
     cp good/$labels data/mnist/
     flip data/mnist/$labels 2000
@@ -95,7 +95,7 @@ all_but() { # NAME
     right $labels
 }
 
-@test "the next mirror is asked for what the first does not have, or has wrong" {
+@test "files that one mirror lacks or has wrong come from the next mirror" {
     mkdir half
     cp good/* half/
     rm half/$images
@@ -107,7 +107,7 @@ all_but() { # NAME
     right $all
 }
 
-@test "complete files are not fetched again" {
+@test "complete files are not downloaded again" {
     mkdir data
     cp -r good data/mnist
     touch -d '2001-01-01' data/mnist/* before
@@ -125,7 +125,7 @@ with_mirrors() { # URL
     (unset MNIST_MIRROR && bash tools/other.sh)
 }
 
-@test "plain images are recognised, and wrong ones are not" {
+@test "uncompressed images are recognised, and wrong ones are refused" {
     mkdir -p data/mnist
     cp good/* data/mnist
     gzip -d data/mnist/*
@@ -138,7 +138,7 @@ with_mirrors() { # URL
     [ "$status" = 1 ]
 }
 
-@test "a wrong MNIST_MIRROR is an error, though Fashion-MNIST is here" {
+@test "a wrong MNIST_MIRROR is an error, even if Fashion-MNIST is installed" {
     for name in $all; do
         echo "$name" >"fashion/$name"
     done
@@ -149,7 +149,7 @@ with_mirrors() { # URL
     [ ! -e data/fashion-mnist ]
 }
 
-@test "no mirror: Fashion-MNIST, and says that it is not MNIST" {
+@test "if no mirror answers, Fashion-MNIST is used, and the output says so" {
     for name in $all; do
         echo "$name" >"fashion/$name"
     done
@@ -160,7 +160,7 @@ with_mirrors() { # URL
     [ ! -e data/mnist ]
 }
 
-@test "no images at all: says what to do, and fails" {
+@test "if there are no images at all, data.sh fails and suggests what to do" {
     run --separate-stderr with_mirrors "file://$PWD/empty"
     [ "$status" = 1 ]
     [ "$output" = "" ]

@@ -35,7 +35,7 @@ calls() { # PATTERN: how many there were of apt-get
     grep -c -e "$1" calls || true
 }
 
-@test "without root make stops after one note, which has complete commands" {
+@test "without root, make stops after one note that contains complete commands" {
     stand_in id 'echo 1000'
     stand_in sudo 'exit 1'
     hide bats clang-format cppcheck
@@ -59,7 +59,7 @@ END
     [ ! -e calls ]
 }
 
-@test "a build for GPUs needs g++, which nvcc calls, and one for the CPU device does not" {
+@test "a build for GPUs asks for g++, and a build for the CPU device does not" {
     stand_in id 'echo 1000'
     stand_in sudo 'exit 1'
     hide g++
@@ -70,7 +70,7 @@ END
     [[ $output != *g++* ]]
 }
 
-@test "a package manager that has none of the packages is not named" {
+@test "a package manager that has none of the packages is not mentioned" {
     stand_in id 'echo 1000'
     stand_in sudo 'exit 1'
     edit tools/deps.sh 's|/usr/share/datasets|none|'
@@ -79,7 +79,7 @@ END
     [[ ${lines[1]} == *"apt-get install dataset-fashion-mnist" ]]
 }
 
-@test "root, and a user of sudo, are told beforehand what is installed and how large it is" {
+@test "root and sudo users see the packages and their size before the installation" {
     for user in 0 1000; do
         rm -f calls
         stand_in id "echo $user"
@@ -98,7 +98,7 @@ END
     done
 }
 
-@test "sudo asks for the password, where a terminal can answer, and says for which packages" {
+@test "sudo asks for the password only on a terminal, and names the packages" {
     need_terminal
     stand_in id 'echo 1000'
     # shellcheck disable=SC2016 # expanded there
@@ -110,7 +110,7 @@ END
     [[ $output != *"sudo: "* ]]
 }
 
-@test "a package that this release does not have holds up no other" {
+@test "a package that is missing in this release does not stop the others" {
     hide cppcheck clang-format
     # shellcheck disable=SC2016 # expanded there
     stand_in apt-cache '[ "$2" != cppcheck ]'
@@ -118,7 +118,7 @@ END
     [ "$(calls 'install -y clang-format$')" = 1 ]
 }
 
-@test "what would bring a service is unpacked, and not installed" {
+@test "packages that would start a service are unpacked but not installed" {
     hide munged slurmctld slurmd sshd
     edit tools/deps.sh 's|:/usr/sbin:/sbin:|:|'
     run tools/deps.sh cluster
@@ -127,7 +127,7 @@ END
     [ "$(calls 'install -y .*\(munge\|slurm\|ssh\)')" = 1 ]
 }
 
-@test "where no mirror answers, apt is asked once, and every five seconds a line says so" {
+@test "if no mirror answers, apt runs once, and a line reports it every five seconds" {
     hide cppcheck
     stand_in apt-get 'echo "apt-get $*" >>calls; sleep 7; echo "Ign:1 http://mirror"; sleep 5; echo "W: Failed to fetch http://mirror"; exit 100'
     run --separate-stderr tools/deps.sh lint
@@ -139,7 +139,7 @@ END
 }
 
 # A network of its own leads nowhere.
-@test "without root and without a network quickstart trains" {
+@test "make quickstart trains without root and without a network" {
     [ "$(/usr/bin/id -u)" = 0 ] || skip "only root can become somebody else"
     unshare -nm true 2>/dev/null || skip "no network can be made here"
     tools/deps.sh run || skip "what is needed to build is not here"
@@ -160,7 +160,7 @@ END
     [[ $stderr == *"no mirror gave MNIST"* ]]
 }
 
-@test "mirrors that drop what they are sent cost some ten seconds, and not minutes" {
+@test "mirrors that drop all packets delay make data by seconds, not minutes" {
     unshare -rn ip link add left type veth peer name right 2>/dev/null || skip "no network can be made here"
     command -v curl >/dev/null || skip "curl is not installed"
     printf '#!/bin/sh\n' >tools/deps.sh

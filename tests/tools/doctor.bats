@@ -112,7 +112,7 @@ only() { # WORD COUNT: so many lines say it, and the exit code fits them
     [ "$status" = "$(grep -q ^FAIL <<<"$output" && echo 1 || echo 0)" ]
 }
 
-@test "a node with GPUs on which nothing is wrong" {
+@test "a healthy node with GPUs gets no warning" {
     compile_for_real
     doctor
     only WARN 0
@@ -130,7 +130,7 @@ only() { # WORD COUNT: so many lines say it, and the exit code fits them
     says '' 'several nodes' 'steps 4, with a launcher on each'
 }
 
-@test "this very machine: a table with a line for each check" {
+@test "on this machine, the table has a line for each check" {
     run "$root/tools/doctor.sh"
     [ "$status" -le 1 ]
     says '' 'CPU device' ''
@@ -142,7 +142,7 @@ only() { # WORD COUNT: so many lines say it, and the exit code fits them
         <<<"$output")" = 0 ]
 }
 
-@test "a machine on which there is next to nothing" {
+@test "on a machine without compiler, make and data, each check suggests a fix" {
     rm bin/{cc,make,nvcc,nvidia-smi,ip,getent,ldd}
     rm -r data
     doctor
@@ -157,7 +157,7 @@ only() { # WORD COUNT: so many lines say it, and the exit code fits them
     [[ $output != *'command not found'* ]]
 }
 
-@test "a compiler without headers" {
+@test "a compiler without headers is a failure" {
     stand_in bin/strange <<'SCRIPT'
 echo 'fatal error: stdio.h: No such file' >&2
 exit 1
@@ -166,7 +166,7 @@ SCRIPT
     says FAIL 'C compiler' 'stdio.h: No such file' 'libc6-dev'
 }
 
-@test "what was built elsewhere runs without a compiler" {
+@test "a built program needs no compiler" {
     rm bin/{cc,make,nvcc,nvidia-smi}
     cp /bin/true build/train
     ln -s ../build/train 04_multinode/train
@@ -177,7 +177,7 @@ SCRIPT
     only FAIL 0
 }
 
-@test "programs that cannot start" {
+@test "a program that cannot start is reported with its reason" {
     ln -s ../build/gone 04_multinode/train
     doctor
     says WARN programs '04_multinode/train leads nowhere' 'make step4'
@@ -190,7 +190,7 @@ SCRIPT
     only FAIL 1
 }
 
-@test "programs for GPUs on a node without any" {
+@test "GPU programs on a node without GPUs are reported" {
     rm bin/nvidia-smi
     echo 'int cudaDeviceSynchronize(void); int main(void) { return cudaDeviceSynchronize(); }' |
         cc -x c - -Ltoolkit/lib64 -lcudart -Wl,-rpath,"$PWD/toolkit/lib64" -o 04_multinode/train
@@ -204,7 +204,7 @@ SCRIPT
     only FAIL 0
 }
 
-@test "nvcc: none, and without its libraries" {
+@test "a missing nvcc and missing CUDA libraries are reported" {
     compile_for_real
     rm bin/nvcc
     doctor
@@ -218,7 +218,7 @@ SCRIPT
     says FAIL nvcc 'cuBLAS and the CUDA runtime' 'not found' 'CUDA module'
 }
 
-@test "NCCL: none, another library than header, and one that does not run" {
+@test "a missing NCCL, a wrong version and an NCCL that cannot be loaded are reported" {
     compile_for_real
     mv toolkit/include/nccl.h .
     doctor
@@ -238,7 +238,7 @@ SCRIPT
     only FAIL 1
 }
 
-@test "NCCL: too old for the steps, and another than CUDA's by NCCL_HOME" {
+@test "an NCCL that is too old is reported, and NCCL_HOME selects another" {
     compile_for_real
     nccl old 2 18 3 21803
     nccl right 2 18 5 21805
@@ -249,7 +249,7 @@ SCRIPT
     says PASS NCCL 'header and library 2.18.5'
 }
 
-@test "the reference BLAS is slow, and says so" {
+@test "the slow reference BLAS gets a warning" {
     stand_in tools/find_libs.sh <<'SCRIPT'
 echo 'LIB_FLAGS := -DREFERENCE_BLAS -lblas -lz'
 SCRIPT
@@ -258,7 +258,7 @@ SCRIPT
     only FAIL 0
 }
 
-@test "driver: older than the toolkit" {
+@test "a driver that is older than the toolkit is reported" {
     sed -i 's/CUDA Version: 13.0/CUDA Version: 12.4/' smi
     doctor
     says FAIL driver 'CUDA 12.4 and older, and nvcc is 13.0' 'CUDA module of 12.x'
@@ -266,7 +266,7 @@ SCRIPT
     only FAIL 1
 }
 
-@test "driver: none in the job, and in the container" {
+@test "a missing driver is reported, in a job and in a container" {
     rm bin/nvidia-smi
     doctor SLURM_JOB_ID=7 SLURM_GPUS_ON_NODE=2
     says WARN driver 'Slurm says 2 GPUs'
@@ -280,7 +280,7 @@ SCRIPT
     only FAIL 1
 }
 
-@test "driver: broken, and without a GPU for this job" {
+@test "a broken driver is reported, and a job without a GPU" {
     stand_in bin/nvidia-smi <<<'echo "Failed to initialize NVML: Driver/library version mismatch"; exit 18'
     doctor
     says FAIL driver 'Driver/library version mismatch' reboot
@@ -290,14 +290,14 @@ SCRIPT
     says PASS job 'Slurm job 7'
 }
 
-@test "driver: does not answer" {
+@test "a driver that does not answer is reported" {
     stand_in bin/nvidia-smi <<<'exec sleep 1000'
     doctor
     says FAIL driver 'does not answer' 'another node'
     only FAIL 1
 }
 
-@test "GPUs: hidden, some of them, and too old for nvcc" {
+@test "hidden GPUs and GPUs that are too old for nvcc are reported" {
     doctor CUDA_VISIBLE_DEVICES=
     says FAIL GPUs 'shows 0' 'unset CUDA_VISIBLE_DEVICES'
     doctor CUDA_VISIBLE_DEVICES=1
@@ -310,7 +310,7 @@ SCRIPT
     says FAIL GPUs '2 x NVIDIA H100, 81559 MiB; 1 x Tesla V100, 16384 MiB' 'builds for 75 and later' 'older CUDA'
 }
 
-@test "GPU links: of four GPUs on two CPUs" {
+@test "the links between four GPUs on two CPUs are listed" {
     printf '%s, 81559 MiB, 580.65.06, 9.0\n' 'NVIDIA H100' 'NVIDIA H100' >>gpus
     printf '\tGPU0\tGPU1\tGPU2\tGPU3\nGPU0\t X \tPIX\tSYS\tSYS\nGPU1\tPIX\t X \tSYS\tSYS
 GPU2\tSYS\tSYS\t X \tNODE\nGPU3\tSYS\tSYS\tNODE\t X \n' >topology
@@ -319,7 +319,7 @@ GPU2\tSYS\tSYS\t X \tNODE\nGPU3\tSYS\tSYS\tNODE\t X \n' >topology
         '1 pairs: PCIe and one CPU, NODE'
 }
 
-@test "/dev/shm: small, and too small" {
+@test "a /dev/shm that is too small is reported" {
     unshare -m true 2>/dev/null || skip "a /dev/shm of its own needs root and namespaces"
     in_small() { # SIZE NAME=VALUE...
         # shellcheck disable=SC2016 # expanded there
@@ -336,14 +336,14 @@ GPU2\tSYS\tSYS\t X \tNODE\nGPU3\tSYS\tSYS\tNODE\t X \n' >topology
     says WARN /dev/shm '16 MB free of 16 MB'
 }
 
-@test "limits: locked memory with InfiniBand, open files" {
+@test "low limits of locked memory and open files are reported" {
     (ulimit -S -l 64 && ulimit -S -n 256 && doctor && says PASS 'locked memory' 'at most 64 kB' &&
         says WARN 'open files' 'at most 256' 'ulimit -n 4096')
     mkdir -p infiniband/mlx5_0
     (ulimit -S -l 64 && doctor && says WARN 'locked memory' 'InfiniBand (mlx5_0)' 'ulimit -l unlimited' && only FAIL 0)
 }
 
-@test "cores: a job that was given one" {
+@test "a job that has only one core gets a warning" {
     doctor OMP_NUM_THREADS=1
     says PASS cores "$(env -u OMP_NUM_THREADS nproc) of "
     rm bin/nproc
@@ -353,7 +353,7 @@ GPU2\tSYS\tSYS\t X \tNODE\nGPU3\tSYS\tSYS\tNODE\t X \n' >topology
     says WARN cores 'only 1 of 64' --cpus-per-task
 }
 
-@test "network: the interface that NCCL takes" {
+@test "the network interface that NCCL will use is named" {
     doctor NCCL_SOCKET_IFNAME=ens
     says PASS network 'NCCL takes ens3, 10.1.0.7'
     doctor NCCL_SOCKET_IFNAME=^ib,lo
@@ -378,7 +378,7 @@ GPU2\tSYS\tSYS\t X \tNODE\nGPU3\tSYS\tSYS\tNODE\t X \n' >topology
     says FAIL network 'no interface has an address'
 }
 
-@test "names: of this host, and MASTER_ADDR" {
+@test "a host name or MASTER_ADDR with a wrong address is reported" {
     sed -i 's/.* gpu07/127.0.1.1 gpu07/' hosts
     doctor
     says WARN 'host name' 'gpu07 is 127.0.1.1' 'MASTER_ADDR=10.9.0.7'
@@ -397,7 +397,7 @@ GPU2\tSYS\tSYS\t X \tNODE\nGPU3\tSYS\tSYS\tNODE\t X \n' >topology
     only FAIL 1
 }
 
-@test "the job: Slurm's, PBS's, and where there is a scheduler" {
+@test "Slurm and PBS jobs and schedulers are recognised" {
     doctor SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 SLURM_CPUS_ON_NODE=16 SLURM_GPUS_ON_NODE=2
     [ "${lines[0]}" = 'gpu07, Slurm job 7:' ]
     says PASS job 'Slurm job 7, nodes: 2; here: 16 cores, 2 GPUs'
@@ -418,7 +418,7 @@ GPU2\tSYS\tSYS\t X \tNODE\nGPU3\tSYS\tSYS\tNODE\t X \n' >topology
     only FAIL 0
 }
 
-@test "the job: a machine with sbatch and no cluster" {
+@test "a machine with sbatch but without a cluster gets a warning" {
     ln -s bash bin/sbatch
     for answer in "echo 'scontrol: fatal: Could not establish a configuration source' >&2; exit 1" \
         "echo 'Slurmctld(primary) at head is DOWN'" 'exec sleep 1000'; do
@@ -432,7 +432,7 @@ GPU2\tSYS\tSYS\t X \tNODE\nGPU3\tSYS\tSYS\tNODE\t X \n' >topology
     only FAIL 0
 }
 
-@test "data: missing and damaged files" {
+@test "missing and damaged data files are reported" {
     rm data/mnist/t10k-images-idx3-ubyte.gz
     doctor
     says FAIL data 'data/mnist/t10k-images-idx3-ubyte.gz is missing' 'make data'
@@ -446,7 +446,7 @@ GPU2\tSYS\tSYS\t X \tNODE\nGPU3\tSYS\tSYS\tNODE\t X \n' >topology
     says PASS data 'data/fashion-mnist is complete'
 }
 
-@test "on a narrow terminal lines go on in their column" {
+@test "on a narrow terminal, long lines are wrapped within their column" {
     need_terminal
     sed -i 's/.* gpu07/127.0.1.1 gpu07/' hosts
     run script -qec "stty cols 80; env -i NO_COLOR=1 PATH=$PWD/bin bash tools/doctor.sh" /dev/null </dev/null

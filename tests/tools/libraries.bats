@@ -43,7 +43,7 @@ finds() { # LIBRARY INCLUDE LIB: with the header in this folder and the library 
     }
 }
 
-@test "modules: CUDA_HOME and NCCL_HOME, NCCL_ROOT or EBROOTNCCL, which come before the NCCL of CUDA's own folder" {
+@test "NCCL_HOME, NCCL_ROOT and EBROOTNCCL come before the NCCL in the CUDA folder" {
     nvcc cuda/bin/nvcc 90
     for name in cudart cublas nccl; do
         library $name cuda/include cuda/lib64
@@ -63,7 +63,7 @@ finds() { # LIBRARY INCLUDE LIB: with the header in this folder and the library 
     finds nccl apart/include apart/lib
 }
 
-@test "an NCCL_HOME in which no program finds NCCL: a note names the one that is taken" {
+@test "if NCCL_HOME holds no NCCL, a note names the NCCL that is used" {
     nvcc cuda/bin/nvcc 90
     for name in cudart cublas nccl; do
         library $name cuda/include cuda/lib64
@@ -74,7 +74,7 @@ finds() { # LIBRARY INCLUDE LIB: with the header in this folder and the library 
     [ ${#stderr_lines[@]} = 1 ]
 }
 
-@test "EasyBuild: EBROOTCUDA and EBROOTNCCL, with nvcc in PATH behind a link" {
+@test "EasyBuild's CUDA and NCCL are found, with a link to nvcc in PATH" {
     nvcc CUDA/compilers/nvcc 90
     mkdir bin
     ln -s ../CUDA/compilers/nvcc bin/nvcc
@@ -86,7 +86,7 @@ finds() { # LIBRARY INCLUDE LIB: with the header in this folder and the library 
     finds nccl NCCL/include NCCL/lib
 }
 
-@test "conda-forge: the toolkit in targets/, on x86 and on Arm, and NCCL beside it" {
+@test "conda-forge's CUDA and NCCL are found, on x86 and on Arm" {
     for target in x86_64-linux sbsa-linux; do
         nvcc $target/bin/nvcc 90
         library cudart $target/targets/$target/include $target/targets/$target/lib
@@ -99,7 +99,7 @@ finds() { # LIBRARY INCLUDE LIB: with the header in this folder and the library 
     done
 }
 
-@test "NVIDIA's HPC SDK: a folder for each library, with the version of CUDA that nvcc belongs to" {
+@test "the libraries of NVIDIA's HPC SDK are found, for the CUDA version of nvcc" {
     library cudart sdk/cuda/12.4/include sdk/cuda/12.4/targets/x86_64-linux/lib
     library cudart sdk/cuda/include sdk/cuda/lib64
     library cublas sdk/math_libs/include sdk/math_libs/lib64
@@ -133,7 +133,7 @@ builds_for() {
         <(echo "GENERATIONS := $flags-gencode arch=compute_$last,code=compute_$last")
 }
 
-@test "CUDA 11.8, 12.4, 12.8 and 13.0 build for the first GPU of each of their generations" {
+@test "CUDA 11.8, 12.4, 12.8 and 13.0 build for the first GPU of each generation" {
     library cudart cuda/include cuda/lib64
     library cublas cuda/include cuda/lib64
     builds_for 60 70 80 90 <<<"35 37 50 52 53 60 61 62 70 72 75 80 86 87 89 90"
@@ -142,7 +142,7 @@ builds_for() {
     builds_for 75 80 90 100 110 120 <<<"75 80 86 87 88 89 90 100 110 103 120 121" # in nvcc's own order
 }
 
-@test "an nvcc that knows no GPU that the course can use is refused, with the cure" {
+@test "an nvcc without a supported GPU generation is refused, and the message suggests a fix" {
     library cudart cuda/include cuda/lib64
     library cublas cuda/include cuda/lib64
     nvcc cuda/bin/nvcc 35 50
@@ -152,7 +152,7 @@ builds_for() {
     [[ ${stderr_lines[1]} == "  - "*"11.8"* ]]
 }
 
-@test "an nvcc that finds no C++ compiler is named with its reason, with the cure" {
+@test "if nvcc finds no C++ compiler, the message names the reason and a fix" {
     library cudart cuda/include cuda/lib64
     library cublas cuda/include cuda/lib64
     mkdir -p cuda/bin
@@ -176,7 +176,7 @@ searches() {
     "$@" 2>err && [ -e searched ]
 }
 
-@test "make looks for libraries again while one is missing, and when the variables that name folders change" {
+@test "make looks for libraries again if one was missing or the search variables change" {
     copy_tree tree
     cd tree
     # find_libs.sh as it is, except that it leaves a mark and that NCCL is what the file nccl says.
@@ -202,7 +202,7 @@ END
     searches make DEVICE=cpu CC=gcc build/cpu/flags
 }
 
-@test "the variables that make watches are those that find_libs.sh reads" {
+@test "make watches every variable that find_libs.sh reads" {
     mapfile -t read < <(grep -oE '\b([A-Z]+_(HOME|ROOT)|EBROOT[A-Z]+|CONDA_PREFIX)\b' "$root/tools/find_libs.sh" | sort -u)
     [ ${#read[@]} -ge 10 ]
     watched=$(sed -n "s/.*env | grep -E '\(.*\)' | sort.*/\1/p" "$root/tools/build.mk")
@@ -211,7 +211,7 @@ END
     done
 }
 
-@test "a compiler that does not take the flags of the sources is named, with the cure" {
+@test "a compiler that rejects the course's flags is named, and the message suggests a fix" {
     copy_tree tree
     cd tree
     cat >nvc <<'END'
@@ -226,7 +226,7 @@ END
     [[ ${stderr_lines[1]} == "  - CC=gcc after make,"* ]]
 }
 
-@test "the reference BLAS is named at build and in the banner, with the cure, until a faster library is there" {
+@test "make and the banner warn of the slow reference BLAS until a faster library is installed" {
     [ -e /usr/lib/x86_64-linux-gnu/blas/libblas.so ] || skip "libblas-dev is not installed"
     copy_tree tree
     cd tree

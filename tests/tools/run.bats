@@ -19,7 +19,7 @@ add() { # NAME [TAG]: a file with a test, whose commands are on stdin
     { [ -z "${2:-}" ] || echo "# bats test_tags=$2" && echo "@test \"$1\" {" && cat && echo "}"; } >"tests/some/$1.bats"
 }
 
-@test "each level runs what belongs to it, and skips are summed up" {
+@test "each level runs its own tests, and the end lists the skipped tests" {
     add heavy test-all <<<'true'
     add absent <<<'skip "there is no cat"'
     LEVEL=quick run tests/run.sh
@@ -34,7 +34,7 @@ add() { # NAME [TAG]: a file with a test, whose commands are on stdin
     [ "$status" = 0 ] && [ "${lines[-1]}" = "2 passed, 0 failed" ]
 }
 
-@test "a test that fails, a program that crashes and a build that fails are failures" {
+@test "failed tests, crashed programs and failed builds are counted as failures" {
     add wrong <<<'false'
     run tests/run.sh 'wrong|light'
     [ "$status" = 1 ] && [ "${lines[-1]}" = "2 passed, 1 failed" ]
@@ -48,7 +48,7 @@ add() { # NAME [TAG]: a file with a test, whose commands are on stdin
     [ "$status" = 1 ] && [ "${lines[-1]}" = "0 passed, 1 failed" ]
 }
 
-@test "a process that is left, stopped even, and a file that is left are failures" {
+@test "a process or file that a test leaves behind is a failure" {
     # It is stopped once it no longer is a copy of bats, which holds what bats waits for.
     add process <<<'sleep 1000 >&- 2>&- 3>&- & until grep -qx sleep /proc/$!/comm; do sleep 0.01; done; kill -STOP $!'
     run tests/run.sh some/process

@@ -30,7 +30,7 @@ listed() {
     make -C "$root" --no-print-directory help | sed -n 's/^make \([^ ]*\) .*/\1/p'
 }
 
-@test "each target that make help lists is run below" {
+@test "every target that make help lists has a test below" {
     [ "$(listed | wc -l)" -gt 15 ]
     for target in $(listed | grep -vxE "$heavy"); do
         grep -qE "(^| )fresh \"?${target/N*/.*}( |\"|$)" "$BATS_TEST_FILENAME" || { echo "$target is not" && return 1; }
@@ -38,7 +38,7 @@ listed() {
 }
 
 # bats test_tags=test-all
-@test "make stepN, for each step" {
+@test "make stepN works in a fresh clone, for each step" {
     for folder in "$root"/0*/; do
         step=$(basename "$folder")
         fresh "step${step:1:1}"
@@ -50,7 +50,7 @@ listed() {
     done
 }
 
-@test "make run-stepN, for each step" {
+@test "make run-stepN works in a fresh clone, for each step" {
     for folder in "$root"/0*/; do
         step=$(basename "$folder")
         arguments='--hidden 8 --max-steps 2' banner='2/468'
@@ -60,7 +60,7 @@ listed() {
     done
 }
 
-@test "make quickstart" {
+@test "make quickstart works in a fresh clone" {
     [ -d "$root/data/mnist" ] || skip "no MNIST to serve: make data fetches it"
     mkdir bin # a test installs nothing
     printf '#!/bin/sh\nexit 1\n' | tee bin/apt-get bin/sudo >/dev/null
@@ -69,25 +69,25 @@ listed() {
     says 'data/mnist: 60000 training' '2/468' 'Next: make run-step1'
 }
 
-@test "make data" {
+@test "make data works in a fresh clone" {
     [ -d "$root/data/mnist" ] || skip "no MNIST to serve: make data fetches it"
     fresh data MNIST_MIRROR="file://$root/data/mnist"
     [ -s data/mnist/t10k-labels-idx1-ubyte.gz ]
 }
 
-@test "make doctor: whatever it finds on this machine, two ranks meet" {
+@test "make doctor works in a fresh clone, and two ranks meet" {
     fresh doctor LAUNCH='--nproc-per-node 2' || [ "$status" = 2 ]
     says 'What can run here' 'PASS  the sum of 1 to 2 over all ranks is 3'
 }
 
 # bats test_tags=test-all
-@test "make demo-fsdp" {
+@test "make demo-fsdp works in a fresh clone" {
     fresh demo-fsdp MEMORY=112M CFLAGS=-O3
     says 'out of device memory' 'training with --strategy full ...' '--strategy full '
     grep -qE -- '^--strategy full +yes' <<<"$output"
 }
 
-@test "make help, diffNM, diffstat, format, lint and clean" {
+@test "make help, diffNM, diffstat, format, lint and clean work in a fresh clone" {
     fresh help
     says 'make quickstart'
     fresh "diff12"
@@ -103,7 +103,7 @@ listed() {
     fresh lint
 }
 
-@test "what the heavy targets call is there (a dry run; the scripts have tests of their own)" {
+@test "the scripts that the slow targets call exist (a dry run)" {
     for target in $(listed | grep -xE "$heavy"); do
         fresh -n "$target"
         while read -r script; do
