@@ -199,7 +199,7 @@ drop_pids() { # FILE...
 # All processes of the job end soon, and the one that was started with this code.
 ends() { # CODE
     local code=0
-    timeout "$(patience 20)" cat <&"$alive" || { echo "the job goes on" && return 1; }
+    timeout "$(patience 20)" cat <&"$alive" || { echo "the job goes on" && tail -n 3 out err && return 1; }
     exec {alive}<&-
     wait "$pid" || code=$?
     drop_pids err
