@@ -110,8 +110,8 @@ static void check(const struct row *rows, int world, double sum) {
 }
 
 int main(int argc, char **argv) {
+    struct place p = find_place(); // first, so that each error line names the rank
     options_parse(tables, "Checks that the ranks of a job can meet and sum.", argc, argv);
-    struct place p = find_place();
     int device = choose_device(&p);
     ncclUniqueId id = {0};
     ncclComm_t comm;

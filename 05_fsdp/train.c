@@ -350,9 +350,9 @@ static void barrier(struct trainer *t) {
 
 int main(int argc, char **argv) {
     static struct trainer t;
+    t.place = find_place(); // first, so that each error line names the rank
     options_parse(tables, "Trains an MNIST classifier.", argc, argv);
     setvbuf(stdout, NULL, _IOLBF, 0); // a job log shows each line at once
-    t.place = find_place();
     t.rank = t.place.rank;
     t.world = t.place.world;
     load(&t);

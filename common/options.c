@@ -1,4 +1,5 @@
 #include "common/options.h"
+#include "common/error.h"
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,7 +13,8 @@ void wrong_usage(const char *format, ...) {
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
     // A single write does not mix with the lines of other processes on the same terminal.
-    fprintf(stderr, "error: %s; --help lists the options\n", message);
+    fprintf(stderr, "error%s%s%s: %s; --help lists the options\n", *error_name ? " (" : "",
+            *error_name ? error_origin() : "", *error_name ? ")" : "", message);
     exit(2);
 }
 

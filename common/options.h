@@ -41,5 +41,5 @@ void options_parse(const struct option_table *tables, const char *summary, int a
 // OPTION_LOCAL. Cuts the text if it does not fit. Returns its length.
 size_t options_list(const struct option_table *tables, char *text, size_t size);
 
-// Prints one line on stderr, and exits with 2.
+// Prints one line on stderr, with error_origin() if error_name is set, and exits with 2.
 __attribute__((noreturn, format(printf, 1, 2))) void wrong_usage(const char *format, ...);

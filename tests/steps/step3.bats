@@ -6,7 +6,8 @@
 load ../helpers
 
 setup_file() {
-    need_train 02_multigpu_fork/train 03_multigpu_launcher/train 03_multigpu_launcher/launch
+    need_train 02_multigpu_fork/train 03_multigpu_launcher/{train,launch} 04_multinode/{train,doctor} 05_fsdp/train \
+        07_large_models/train
     tiny_data "$BATS_FILE_TMPDIR/tiny"
     set_variables
     compile_watched "$watched2" "$build/02_multigpu_fork/train.o"
@@ -234,6 +235,15 @@ refused() {
     refused "LOCAL_RANK=2 in the environment" RANK=1 WORLD_SIZE=2 LOCAL_RANK=2
     refused "LOCAL_RANK=1 in the environment" RANK=0 WORLD_SIZE=2 LOCAL_RANK=1
     refused "--batch 120 does not divide into 7 ranks; 119 and 126 do" RANK=0 WORLD_SIZE=7 LOCAL_RANK=0
+}
+
+@test "a wrong option ends each rank with a line that names the rank" {
+    refused "rank 6): --batch 120 does not divide into 7 ranks; 119 and 126 do" RANK=6 WORLD_SIZE=7 LOCAL_RANK=6
+    for program in "$three" "$build/04_multinode/train" "$build/04_multinode/doctor" "$build/05_fsdp/train" \
+        "$build/07_large_models/train"; do
+        RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 fails 2 "error ($(hostname), rank 1): unknown option --no;" "$program" --no
+        fails 2 "error: unknown option --no;" "$program" --no
+    done
 }
 
 @test "duplicate ranks and missing ranks end the job with one line per rank" {

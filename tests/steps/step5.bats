@@ -217,7 +217,7 @@ near() {
         read -ra wrong <<<"$more"
         by_hand 3 "${wrong[@]}"
         for rank in 0 1 2; do
-            one_line $rank 2 "$text.*--help lists the options$"
+            one_line $rank 2 "^error \\(.*, rank $rank\\): .*$text.*--help lists the options$"
         done
     done <<'END'
 --batch 121|--batch 121 does not divide into 3 ranks; 120 and 123 do;

@@ -534,7 +534,7 @@ END
         read -ra wrong <<<"$more"
         by_hand "0:0 1:1 2:2" "${wrong[@]}"
         for rank in 0 1 2; do
-            one_line $rank 2 "$text.*--help lists the options$"
+            one_line $rank 2 "^error \\(.*, rank $rank\\): .*$text.*--help lists the options$"
         done
     done <<'END'
 --strategy zero|--strategy zero: the strategies are: full, grad, hybrid, none;
