@@ -14,7 +14,7 @@ start_cluster() {
     unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT NCCL_COMM_ID NCCL_HOSTID CPU_DEVICE_CHAOS CONTAINER
     WHY_NOT=$(cluster why-not)
     [ -z "$WHY_NOT" ] || return 0
-    mapfile -t programs < <(cd "$root" && printf '%s\n' 0*/*.c)
+    mapfile -t programs < <(cd "$root" && grep -l '^int main(' 0*/*.c)
     need_train "${programs[@]%.c}"
     copy_tree "$CLUSTER_ROOT/course"
     for program in "${programs[@]%.c}"; do

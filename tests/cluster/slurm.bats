@@ -130,10 +130,13 @@ same_weights() { # NAME
 
 @test "two jobs run at once on the same four nodes" {
     local first
-    submit_long first slurm/step4-4x1.sbatch
+    both_run() {
+        [ "$(state "$first") $(state "$id")" = 'RUNNING RUNNING' ]
+    }
+    CPU_DEVICE_CHAOS=1 submit slurm/step4-4x1.sbatch "${long[@]}" --snapshot first.bin
     first=$id
-    submit_long second slurm/step4-4x1.sbatch
-    [ "$(state "$first")" = RUNNING ]
+    CPU_DEVICE_CHAOS=1 submit slurm/step4-4x1.sbatch "${long[@]}" --snapshot second.bin
+    within 30 both_run
     ended "$first" COMPLETED
     ended "$id" COMPLETED
     cmp first.bin second.bin

@@ -145,7 +145,7 @@ becomes() {
     train 4 --max-steps 7 --snapshot four/s
     cp -r four/. whole
     "$TRAIN" "${options[@]}" --max-steps 7 --snapshot whole/s
-    changed ./program 5 train.c 's/^( +)t->rank, why/\10, why/'
+    changed ./program 5 train.c 's/(sharding, )t->rank, why/\10, why/'
     run ! becomes four whole launch_tiny 4 ./program
 }
 
