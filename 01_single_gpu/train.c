@@ -1,9 +1,11 @@
-// Step 1: trains an MNIST classifier. A training step is four array operations: gather a batch,
-// forward, backward, update. A snapshot holds all that the next step depends on, which makes the
-// run restartable.
+// Step 1: trains a classifier of handwritten digits (MNIST) on one GPU. A training step is four
+// operations on arrays: gather a batch, forward, backward, update. The host only puts them into a
+// stream, a queue of work that the GPU does in order. A snapshot stores everything that the next
+// training step depends on, so training can stop at any time and continue later.
 #include "common/clock.h"
 #include "common/data.h"
 #include "common/device.h"
+#include "common/minmax.h"
 #include "common/model.h"
 #include "common/optimizer.h"
 #include "common/report.h"
@@ -22,23 +24,24 @@ struct trainer {
     cudaStream_t stream;
     struct pass pass;
     struct dataset train, test;   // on the device
-    uint32_t *order, *host_order; // of the training samples in this epoch; order is on the device
+    uint32_t *order, *host_order; // indices of the training samples, shuffled for this epoch
     struct model model;
     struct optimizer optimizer;
-    float *parameters, *gradients;       // flat: state->parameters floats each
-    float *states;                       // flat: for each parameter as many as the optimizer keeps
-    float *activations[MOST_LAYERS + 1]; // [0]: the batch, [i + 1]: what layer i makes of [i]
+    float *parameters, *gradients;       // flat arrays: model.parameters floats each
+    float *optimizer_state;              // flat: optimizer.state_per_parameter times as many
+    float *activations[MOST_LAYERS + 1]; // [0]: the batch, [i + 1]: the outputs of layer i
     float *dy, *dx;                      // gradients of a layer's outputs and of its inputs
     uint8_t *labels;                     // of the batch
-    int rows;                            // samples that go through the model at a time
-    struct stats *stats;                 // lanes on the device, summed since the last read_stats
-    struct stats *sums, *host_sums;      // of all lanes; sums is on the device
-    struct progress progress;            // how far training has come
-    struct snapshot *snapshot;           // host memory to save from, or NULL without --snapshot
-    int resumed;                         // the snapshot came from a file
+    int rows;                            // samples of one forward pass
+    struct stats *stats;                 // STATS_LANES partial sums since the last read_stats
+    struct stats *sums, *host_sums;      // totals of stats, on the device and on the host
+    struct progress progress;            // completed epochs and steps
+    struct snapshot *snapshot;           // in host memory, to load and save; NULL: no --snapshot
+    int resumed;                         // 1: training continues from a snapshot file
 };
 
-// All that needs no device, so that bad input is refused before anything is started.
+// Reads the data and the snapshot, and builds the model. This does not need the GPU, so a wrong
+// option or file ends the program at once.
 static void load(struct trainer *t) {
     char why[WHY_SIZE];
     if (data_load(&t->train, &t->test, &opt.data, why))
@@ -52,31 +55,35 @@ static void load(struct trainer *t) {
         wrong_usage("%s", why);
     if (!opt.snapshot)
         return;
-    t->snapshot = snapshot_new(t->model.shape, opt.optimizer, opt.seed, opt.batch,
-                               t->model.parameters, t->optimizer.states * t->model.parameters);
-    if ((t->resumed = snapshot_load(opt.snapshot, t->snapshot, why)) < 0)
+    t->snapshot =
+        snapshot_new(t->model.shape, opt.optimizer, opt.seed, opt.batch, t->model.parameters,
+                     t->optimizer.state_per_parameter * t->model.parameters);
+    t->resumed = snapshot_load(opt.snapshot, t->snapshot, why);
+    if (t->resumed < 0)
         fail("%s", why);
     t->progress = t->snapshot->progress;
 }
 
 static void setup(struct trainer *t) {
-    size_t bytes = t->model.parameters * sizeof(float), row = t->rows * sizeof(float), widest = 0;
+    size_t bytes = t->model.parameters * sizeof(float);
+    size_t state_bytes = t->optimizer.state_per_parameter * bytes;
+    size_t column = t->rows * sizeof(float), widest = 0; // column: one float of each sample
     data_to_device(&t->train);
     data_to_device(&t->test);
     DEVICE_ALLOC(t->order, "data", t->train.count * sizeof *t->order);
     CUDA_CHECK(cudaMallocHost((void **)&t->host_order, t->train.count * sizeof *t->order));
     DEVICE_ALLOC(t->parameters, "parameters", bytes);
     DEVICE_ALLOC(t->gradients, "gradients", bytes);
-    DEVICE_ALLOC(t->states, "optimizer", t->optimizer.states * bytes);
-    DEVICE_ALLOC(t->activations[0], "activations", row * t->train.inputs);
+    DEVICE_ALLOC(t->optimizer_state, "optimizer", state_bytes);
+    DEVICE_ALLOC(t->activations[0], "activations", column * t->train.inputs);
     for (int i = 0; i < t->model.count; i++) {
         const struct layer *l = &t->model.layers[i];
         size_t width = l->outputs + l->workspace;
-        widest = width > widest ? width : widest;
-        DEVICE_ALLOC(t->activations[i + 1], "activations", row * width);
+        widest = max_size(width, widest);
+        DEVICE_ALLOC(t->activations[i + 1], "activations", column * width);
     }
-    DEVICE_ALLOC(t->dy, "activations", row * widest);
-    DEVICE_ALLOC(t->dx, "activations", row * widest);
+    DEVICE_ALLOC(t->dy, "activations", column * widest);
+    DEVICE_ALLOC(t->dx, "activations", column * widest);
     DEVICE_ALLOC(t->labels, "activations", t->rows * t->train.targets);
     DEVICE_ALLOC(t->stats, "activations", STATS_LANES * sizeof *t->stats);
     DEVICE_ALLOC(t->sums, "activations", sizeof *t->sums);
@@ -84,7 +91,8 @@ static void setup(struct trainer *t) {
     CUDA_CHECK(cudaMemsetAsync(t->stats, 0, STATS_LANES * sizeof *t->stats, t->stream));
 }
 
-// Runs samples through the model: rows of them, from the first on in that order (NULL: as stored).
+// Runs the model on rows samples: order[first], order[first + 1], and so on. If order is NULL, the
+// samples are first, first + 1, and so on.
 static void forward(struct trainer *t, struct dataset *set, const uint32_t *order, size_t first,
                     int rows) {
     gather_batch(set, order, first, rows, t->activations[0], t->labels, t->stream);
@@ -95,7 +103,7 @@ static void forward(struct trainer *t, struct dataset *set, const uint32_t *orde
     }
 }
 
-// From the gradient of the last layer's outputs, in dy, to the gradients of all parameters.
+// Computes the gradients of all parameters. dy holds the gradient of the last layer's outputs.
 static void backward(struct trainer *t, int rows) {
     for (int i = t->model.count - 1; i >= 0; i--) {
         const struct layer *l = &t->model.layers[i];
@@ -116,17 +124,19 @@ static long steps_done(const struct trainer *t) {
     return t->progress.epochs * steps_per_epoch(t) + t->progress.step;
 }
 
-static void train_step(struct trainer *t, size_t first, int rows) {
-    forward(t, &t->train, t->order, first, rows);
-    softmax_cross_entropy(t->activations[t->model.count], t->labels, rows * t->train.targets,
+static void train_step(struct trainer *t) {
+    t->pass.training = 1;
+    t->pass.seed = rng_bits(~opt.seed, steps_done(t));
+    forward(t, &t->train, t->order, t->progress.step * opt.batch, t->rows);
+    softmax_cross_entropy(t->activations[t->model.count], t->labels, t->rows * t->train.targets,
                           t->train.classes, 1.f / opt.batch / t->train.targets, t->dy, t->stats,
                           t->stream);
-    backward(t, rows);
-    optimizer_step(&t->optimizer, t->parameters, t->gradients, t->states, t->model.parameters,
-                   steps_done(t) + 1, t->stream);
+    backward(t, t->rows);
+    optimizer_step(&t->optimizer, t->parameters, t->gradients, t->optimizer_state,
+                   t->model.parameters, steps_done(t) + 1, t->stream);
 }
 
-// Waits for the work queued so far, and returns the sums since the last call.
+// Waits until the stream is empty. Returns the loss and the counts since the last call.
 static struct stats read_stats(struct trainer *t) {
     struct stats *sums = t->host_sums;
     sum_stats(t->stats, t->sums, t->stream);
@@ -141,10 +151,9 @@ static struct stats read_stats(struct trainer *t) {
 }
 
 static struct stats evaluate(struct trainer *t) {
-    size_t first = 0, end = t->test.count;
     t->pass.training = 0;
-    for (; first < end; first += t->rows) {
-        int rows = fmin(t->rows, end - first);
+    for (size_t first = 0, end = t->test.count; first < end; first += t->rows) {
+        int rows = min_size(t->rows, end - first);
         forward(t, &t->test, NULL, first, rows);
         softmax_cross_entropy(t->activations[t->model.count], t->labels, rows * t->test.targets,
                               t->test.classes, 1, NULL, t->stats, t->stream);
@@ -160,23 +169,25 @@ static void save(struct trainer *t) {
     char why[WHY_SIZE];
     struct snapshot *s = t->snapshot;
     size_t bytes = t->model.parameters * sizeof(float);
+    size_t state_bytes = t->optimizer.state_per_parameter * bytes;
     if (!opt.snapshot)
         return;
     s->progress = t->progress;
     CUDA_CHECK(cudaMemcpy(s->values, t->parameters, bytes, cudaMemcpyDeviceToHost));
-    CUDA_CHECK(cudaMemcpy(s->values + s->parameters, t->states, t->optimizer.states * bytes,
+    CUDA_CHECK(cudaMemcpy(s->values + s->parameters, t->optimizer_state, state_bytes,
                           cudaMemcpyDeviceToHost));
     if (snapshot_save(opt.snapshot, s, why))
         fail("%s", why);
 }
 
-// The parameters and the optimizer's state from the snapshot, or new ones.
+// Sets the parameters and the optimizer state to those of the snapshot, or to initial values.
 static void start(struct trainer *t) {
     const struct snapshot *s = t->snapshot;
     size_t bytes = t->model.parameters * sizeof(float);
+    size_t state_bytes = t->optimizer.state_per_parameter * bytes;
     if (t->resumed) {
         CUDA_CHECK(cudaMemcpy(t->parameters, s->values, bytes, cudaMemcpyHostToDevice));
-        CUDA_CHECK(cudaMemcpy(t->states, s->values + s->parameters, t->optimizer.states * bytes,
+        CUDA_CHECK(cudaMemcpy(t->optimizer_state, s->values + s->parameters, state_bytes,
                               cudaMemcpyHostToDevice));
         say("resumed   %s: %ld epochs and %ld steps are done%s\n", opt.snapshot, t->progress.epochs,
             t->progress.step, finished(t) ? "; nothing is left to do" : "");
@@ -186,11 +197,11 @@ static void start(struct trainer *t) {
         const struct layer *l = &t->model.layers[i];
         l->kind->initialise(l, t->parameters + l->first, 0, l->parameters, opt.seed, t->stream);
     }
-    CUDA_CHECK(cudaMemsetAsync(t->states, 0, t->optimizer.states * bytes, t->stream));
-    save(t); // a run must not learn after hours that it cannot save
+    CUDA_CHECK(cudaMemsetAsync(t->optimizer_state, 0, state_bytes, t->stream));
+    save(t); // if the snapshot cannot be written, training fails now and not hours later
 }
 
-// Goes on after the last completed step to the end of the epoch, or of the training.
+// Trains from the last completed step to the end of the epoch, or to the end of training.
 static void train_epoch(struct trainer *t) {
     struct progress *p = &t->progress;
     long steps = steps_per_epoch(t);
@@ -198,9 +209,7 @@ static void train_epoch(struct trainer *t) {
     CUDA_CHECK(cudaMemcpyAsync(t->order, t->host_order, t->train.count * sizeof *t->order,
                                cudaMemcpyHostToDevice, t->stream));
     while (p->step < steps && !finished(t)) {
-        t->pass.training = 1;
-        t->pass.seed = rng_bits(~opt.seed, steps_done(t));
-        train_step(t, p->step * opt.batch, t->rows);
+        train_step(t);
         p->step++;
         if (p->step % opt.log_every == 0 || p->step == steps || finished(t)) {
             struct stats sums = read_stats(t);

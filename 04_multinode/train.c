@@ -1,16 +1,19 @@
-// Step 1: trains an MNIST classifier. A training step is four array operations: gather a batch,
-// forward, backward, update. A snapshot holds all that the next step depends on, which makes the
-// run restartable.
+// Step 1: trains a classifier of handwritten digits (MNIST) on one GPU. A training step is four
+// operations on arrays: gather a batch, forward, backward, update. The host only puts them into a
+// stream, a queue of work that the GPU does in order. A snapshot stores everything that the next
+// training step depends on, so training can stop at any time and continue later.
 //
-// Step 2: on several GPUs, with a process, called a rank, for each. Every rank has the whole model
-// and computes the gradients of its slice of the batch; summed over the ranks, they are those of
-// the batch.
+// Step 2: trains on several GPUs, with one process, called a rank, for each GPU. Every rank has a
+// copy of the model, and computes the gradients of its slice of the batch. An all-reduce adds the
+// gradients of all ranks and gives every rank the sum: the gradients of the whole batch. So all
+// copies of the model stay equal.
 //
-// Step 3: a rank does not make its siblings. A launcher has started it, tells it who it is, and
-// starts all ranks again when one fails; they go on from the last snapshot.
+// Step 3: a launcher, such as torchrun, starts the ranks. It gives each rank its number in
+// environment variables. When a rank fails, the launcher starts all ranks again, and they continue
+// from the last snapshot.
 //
-// Step 4: on several nodes, where ranks share neither memory nor disk. They meet over the network,
-// and nobody waits for ever for one that is gone.
+// Step 4: trains on several nodes, whose ranks share neither memory nor files. The ranks meet over
+// the network. A watchdog ends a rank that would wait forever for a rank that has died.
 #include "02_multigpu_fork/nccl_check.h"
 #include "03_multigpu_launcher/environment.h"
 #include "04_multinode/meet_by_tcp.h"
@@ -19,6 +22,7 @@
 #include "common/clock.h"
 #include "common/data.h"
 #include "common/device.h"
+#include "common/minmax.h"
 #include "common/model.h"
 #include "common/optimizer.h"
 #include "common/report.h"
@@ -40,7 +44,7 @@ static struct {
 
 static const struct option_spec options[] = {
     {"overlap", OPTION_INT, &step_opt.overlap, "1", 0, 1,
-     "1: backward sums each layer on its way, 0: one sum after it"},
+     "1: sum each layer's gradients during backward, 0: sum all after it"},
     {"join-timeout", OPTION_INT | OPTION_LOCAL, &step_opt.join_timeout, "60", 1, 1e6,
      "seconds to wait for a rank"},
     {"step-timeout", OPTION_REAL | OPTION_LOCAL, &step_opt.step_timeout, "120", 0.1, 1e6,
@@ -58,37 +62,38 @@ static const struct option_table tables[] = {
 
 struct sums { // over all ranks
     struct stats stats;
-    double stop; // ranks that have been told to
+    double stop; // number of ranks that a signal has told to stop
 };
 
 struct trainer {
     cudaStream_t stream;
     struct pass pass;
     struct dataset train, test;   // on the device
-    uint32_t *order, *host_order; // of the training samples in this epoch; order is on the device
+    uint32_t *order, *host_order; // indices of the training samples, shuffled for this epoch
     struct model model;
     struct optimizer optimizer;
-    float *parameters, *gradients;       // flat: state->parameters floats each
-    float *states;                       // flat: for each parameter as many as the optimizer keeps
-    float *activations[MOST_LAYERS + 1]; // [0]: the batch, [i + 1]: what layer i makes of [i]
+    float *parameters, *gradients;       // flat arrays: model.parameters floats each
+    float *optimizer_state;              // flat: optimizer.state_per_parameter times as many
+    float *activations[MOST_LAYERS + 1]; // [0]: the batch, [i + 1]: the outputs of layer i
     float *dy, *dx;                      // gradients of a layer's outputs and of its inputs
     uint8_t *labels;                     // of the batch
-    int rows;                            // samples that go through the model at a time
-    struct stats *stats;                 // lanes on the device, summed since the last read_stats
-    struct sums *sums, *host_sums;       // of all lanes; sums is on the device
-    struct progress progress;            // how far training has come
-    struct snapshot *snapshot;           // host memory to save from, or NULL without --snapshot
-    int resumed;                         // the snapshot came from a file
+    int rows;                            // samples of one forward pass
+    struct stats *stats;                 // STATS_LANES partial sums since the last read_stats
+    struct sums *sums, *host_sums;       // totals of stats, on the device and on the host
+    struct progress progress;            // completed epochs and steps
+    struct snapshot *snapshot;           // in host memory, to load and save; NULL: no --snapshot
+    int resumed;                         // 1: training continues from a snapshot file
+    int stop;                            // 1: a signal has told a rank to stop
     int rank, world;
-    double *checksums; // two on the device, for check_replicas
+    double *checksums; // two numbers for check_replicas
     struct place place;
-    int stop; // a rank has been told to
     ncclComm_t comm;
-    cudaStream_t comm_stream; // of the collectives that run beside computing
-    cudaEvent_t event;        // orders the two streams
+    cudaStream_t comm_stream; // all-reduces on this stream run while the other one computes
+    cudaEvent_t event;        // marks a point in a stream; the other stream can wait for it
 };
 
-// All that needs no device, so that bad input is refused before anything is started.
+// Reads the data and the snapshot, and builds the model. This does not need the GPU, so a wrong
+// option or file ends the program at once.
 static void load(struct trainer *t) {
     char why[WHY_SIZE];
     if (data_load(&t->train, &t->test, &opt.data, why))
@@ -96,9 +101,9 @@ static void load(struct trainer *t) {
     if ((size_t)opt.batch > t->train.count)
         fail("--batch %ld: the training set has only %zu samples", opt.batch, t->train.count);
     t->rows = opt.batch / t->world;
-    long fit = fmax(t->rows, 1) * t->world;
+    long fit = max_size(t->rows, 1) * t->world;
     if (opt.batch != fit)
-        wrong_usage("--batch %ld does not divide into %d ranks; %ld and %ld do", opt.batch,
+        wrong_usage("--batch %ld is not divisible by %d ranks; %ld and %ld are", opt.batch,
                     t->world, fit, fit + t->world);
     if (model_build(&t->model, &opt, &t->train, why))
         wrong_usage("%s", why);
@@ -106,14 +111,17 @@ static void load(struct trainer *t) {
         wrong_usage("%s", why);
     if (!opt.snapshot)
         return;
-    t->snapshot = snapshot_new(t->model.shape, opt.optimizer, opt.seed, opt.batch,
-                               t->model.parameters, t->optimizer.states * t->model.parameters);
-    if ((t->resumed = snapshot_load(opt.snapshot, t->snapshot, why)) < 0)
+    t->snapshot =
+        snapshot_new(t->model.shape, opt.optimizer, opt.seed, opt.batch, t->model.parameters,
+                     t->optimizer.state_per_parameter * t->model.parameters);
+    t->resumed = snapshot_load(opt.snapshot, t->snapshot, why);
+    if (t->resumed < 0)
         fail("%s", why);
     t->progress = t->snapshot->progress;
 }
 
-// All ranks get the id that rank 0 makes, and meet.
+// Creates NCCL's communicator, the group of all ranks. Rank 0 makes its id, and gives it to the
+// other ranks.
 static void join(struct trainer *t) {
     ncclUniqueId id = {0};
     char plan[WHY_SIZE];
@@ -132,23 +140,25 @@ static void join(struct trainer *t) {
 }
 
 static void setup(struct trainer *t) {
-    size_t bytes = t->model.parameters * sizeof(float), row = t->rows * sizeof(float), widest = 0;
+    size_t bytes = t->model.parameters * sizeof(float);
+    size_t state_bytes = t->optimizer.state_per_parameter * bytes;
+    size_t column = t->rows * sizeof(float), widest = 0; // column: one float of each sample
     data_to_device(&t->train);
     data_to_device(&t->test);
     DEVICE_ALLOC(t->order, "data", t->train.count * sizeof *t->order);
     CUDA_CHECK(cudaMallocHost((void **)&t->host_order, t->train.count * sizeof *t->order));
     DEVICE_ALLOC(t->parameters, "parameters", bytes);
     DEVICE_ALLOC(t->gradients, "gradients", bytes);
-    DEVICE_ALLOC(t->states, "optimizer", t->optimizer.states * bytes);
-    DEVICE_ALLOC(t->activations[0], "activations", row * t->train.inputs);
+    DEVICE_ALLOC(t->optimizer_state, "optimizer", state_bytes);
+    DEVICE_ALLOC(t->activations[0], "activations", column * t->train.inputs);
     for (int i = 0; i < t->model.count; i++) {
         const struct layer *l = &t->model.layers[i];
         size_t width = l->outputs + l->workspace;
-        widest = width > widest ? width : widest;
-        DEVICE_ALLOC(t->activations[i + 1], "activations", row * width);
+        widest = max_size(width, widest);
+        DEVICE_ALLOC(t->activations[i + 1], "activations", column * width);
     }
-    DEVICE_ALLOC(t->dy, "activations", row * widest);
-    DEVICE_ALLOC(t->dx, "activations", row * widest);
+    DEVICE_ALLOC(t->dy, "activations", column * widest);
+    DEVICE_ALLOC(t->dx, "activations", column * widest);
     DEVICE_ALLOC(t->labels, "activations", t->rows * t->train.targets);
     DEVICE_ALLOC(t->stats, "activations", STATS_LANES * sizeof *t->stats);
     DEVICE_ALLOC(t->sums, "activations", sizeof *t->sums);
@@ -157,7 +167,8 @@ static void setup(struct trainer *t) {
     CUDA_CHECK(cudaMemsetAsync(t->stats, 0, STATS_LANES * sizeof *t->stats, t->stream));
 }
 
-// Runs samples through the model: rows of them, from the first on in that order (NULL: as stored).
+// Runs the model on rows samples: order[first], order[first + 1], and so on. If order is NULL, the
+// samples are first, first + 1, and so on.
 static void forward(struct trainer *t, struct dataset *set, const uint32_t *order, size_t first,
                     int rows) {
     gather_batch(set, order, first, rows, t->activations[0], t->labels, t->stream);
@@ -168,8 +179,8 @@ static void forward(struct trainer *t, struct dataset *set, const uint32_t *orde
     }
 }
 
-// Sums the gradients of one layer over the ranks on the second stream, while the first stream
-// computes those of the layer before.
+// Sums the gradients of one layer over all ranks. The sum runs on the second stream, while the
+// first stream computes the gradients of the layer before.
 static void sum_layer(struct trainer *t, const struct layer *l) {
     CUDA_CHECK(cudaEventRecord(t->event, t->stream));
     CUDA_CHECK(cudaStreamWaitEvent(t->comm_stream, t->event, 0));
@@ -178,7 +189,7 @@ static void sum_layer(struct trainer *t, const struct layer *l) {
                              ncclFloat, ncclSum, t->comm, t->comm_stream));
 }
 
-// From the gradient of the last layer's outputs, in dy, to the gradients of all parameters.
+// Computes the gradients of all parameters. dy holds the gradient of the last layer's outputs.
 static void backward(struct trainer *t, int rows) {
     for (int i = t->model.count - 1; i >= 0; i--) {
         const struct layer *l = &t->model.layers[i];
@@ -205,24 +216,28 @@ static long steps_done(const struct trainer *t) {
     return t->progress.epochs * steps_per_epoch(t) + t->progress.step;
 }
 
-static void train_step(struct trainer *t, size_t first, int rows) {
-    forward(t, &t->train, t->order, first, rows);
-    softmax_cross_entropy(t->activations[t->model.count], t->labels, rows * t->train.targets,
+static void train_step(struct trainer *t) {
+    size_t slice = t->rank * t->rows; // where this rank's slice of the batch begins
+    t->pass.training = 1;
+    t->pass.seed = rng_bits(~opt.seed, steps_done(t));
+    t->pass.first_sample = slice;
+    forward(t, &t->train, t->order, t->progress.step * opt.batch + slice, t->rows);
+    softmax_cross_entropy(t->activations[t->model.count], t->labels, t->rows * t->train.targets,
                           t->train.classes, 1.f / opt.batch / t->train.targets, t->dy, t->stats,
                           t->stream);
-    backward(t, rows);
+    backward(t, t->rows);
     if (!step_opt.overlap)
         COLLECTIVE(t->stream, ncclAllReduce(t->gradients, t->gradients, t->model.parameters,
                                             ncclFloat, ncclSum, t->comm, t->stream));
-    optimizer_step(&t->optimizer, t->parameters, t->gradients, t->states, t->model.parameters,
-                   steps_done(t) + 1, t->stream);
+    optimizer_step(&t->optimizer, t->parameters, t->gradients, t->optimizer_state,
+                   t->model.parameters, steps_done(t) + 1, t->stream);
 }
 
 static volatile sig_atomic_t told_to_stop;
 
-// All ranks stop after the same step, the next that is reported. A second signal ends this one at
-// once, but not one that comes with the first: a job's launchers and ranks may all get it, and
-// launchers pass it on.
+// Tells this rank to stop. At the next read_stats, all ranks learn of it and stop after the same
+// step. A second signal ends this rank at once, unless it comes within a second of the first: when
+// a job ends, both the launcher and the rank may get the signal, and the launcher passes it on.
 static void on_signal(int number) {
     static time_t first;
     if (!told_to_stop)
@@ -232,7 +247,7 @@ static void on_signal(int number) {
     told_to_stop = 1;
 }
 
-// Waits for the work queued so far, and returns the sums since the last call.
+// Waits until the stream is empty. Returns the loss and the counts since the last call.
 static struct stats read_stats(struct trainer *t) {
     struct sums *sums = t->host_sums;
     sum_stats(t->stats, &t->sums->stats, t->stream);
@@ -248,16 +263,16 @@ static struct stats read_stats(struct trainer *t) {
         fail("epoch %ld, step %ld: the loss is not finite: lower --lr, or look for a missing wait "
              "with CPU_DEVICE_CHECK=1 on the CPU device",
              t->progress.epochs + 1, t->progress.step);
-    t->stop = sums->stop > 0; // for all ranks the same
+    t->stop = sums->stop > 0; // the same on all ranks
     return sums->stats;
 }
 
 static struct stats evaluate(struct trainer *t) {
-    size_t first = t->test.count * t->rank / t->world,
-           end = t->test.count * (t->rank + 1) / t->world;
+    size_t begin = t->test.count * t->rank / t->world;
+    size_t end = t->test.count * (t->rank + 1) / t->world;
     t->pass.training = 0;
-    for (; first < end; first += t->rows) {
-        int rows = fmin(t->rows, end - first);
+    for (size_t first = begin; first < end; first += t->rows) {
+        int rows = min_size(t->rows, end - first);
         forward(t, &t->test, NULL, first, rows);
         softmax_cross_entropy(t->activations[t->model.count], t->labels, rows * t->test.targets,
                               t->test.classes, 1, NULL, t->stats, t->stream);
@@ -265,11 +280,11 @@ static struct stats evaluate(struct trainer *t) {
     return read_stats(t);
 }
 
-// Ranks that start from the same parameters and add the same sums keep the same bits. So the
-// largest and the smallest checksum of all ranks are equal.
+// All ranks start from the same parameters and add the same sums, so their parameters must have the
+// same bits. This ends the program if the largest and the smallest checksum of all ranks differ.
 static void check_replicas(struct trainer *t) {
-    double own = device_checksum(t->parameters, t->model.parameters, t->stream);
-    double extremes[2] = {own, -own}; // the largest one, and the smallest one with a minus
+    double checksum = device_checksum(t->parameters, t->model.parameters, t->stream);
+    double extremes[2] = {checksum, -checksum}; // the maximum of -x is the negated minimum of x
     CUDA_CHECK(cudaMemcpyAsync(t->checksums, extremes, sizeof extremes, cudaMemcpyHostToDevice,
                                t->stream));
     COLLECTIVE(t->stream, ncclAllReduce(t->checksums, t->checksums, 2, ncclDouble, ncclMax, t->comm,
@@ -278,7 +293,7 @@ static void check_replicas(struct trainer *t) {
                                t->stream));
     wait_for(t->stream);
     if (extremes[0] != -extremes[1])
-        fail("epoch %ld: the parameters are not those of the other ranks", t->progress.epochs + 1);
+        fail("epoch %ld: the parameters differ from those of another rank", t->progress.epochs + 1);
 }
 
 static int finished(const struct trainer *t) {
@@ -290,23 +305,25 @@ static void save(struct trainer *t) {
     char why[WHY_SIZE];
     struct snapshot *s = t->snapshot;
     size_t bytes = t->model.parameters * sizeof(float);
+    size_t state_bytes = t->optimizer.state_per_parameter * bytes;
     if (!opt.snapshot || t->rank > 0)
         return;
     s->progress = t->progress;
     CUDA_CHECK(cudaMemcpy(s->values, t->parameters, bytes, cudaMemcpyDeviceToHost));
-    CUDA_CHECK(cudaMemcpy(s->values + s->parameters, t->states, t->optimizer.states * bytes,
+    CUDA_CHECK(cudaMemcpy(s->values + s->parameters, t->optimizer_state, state_bytes,
                           cudaMemcpyDeviceToHost));
     if (snapshot_save(opt.snapshot, s, why))
         fail("%s", why);
 }
 
-// The parameters and the optimizer's state from the snapshot, or new ones.
+// Sets the parameters and the optimizer state to those of the snapshot, or to initial values.
 static void start(struct trainer *t) {
     const struct snapshot *s = t->snapshot;
     size_t bytes = t->model.parameters * sizeof(float);
+    size_t state_bytes = t->optimizer.state_per_parameter * bytes;
     if (t->resumed) {
         CUDA_CHECK(cudaMemcpy(t->parameters, s->values, bytes, cudaMemcpyHostToDevice));
-        CUDA_CHECK(cudaMemcpy(t->states, s->values + s->parameters, t->optimizer.states * bytes,
+        CUDA_CHECK(cudaMemcpy(t->optimizer_state, s->values + s->parameters, state_bytes,
                               cudaMemcpyHostToDevice));
         say("resumed   %s: %ld epochs and %ld steps are done%s\n", opt.snapshot, t->progress.epochs,
             t->progress.step, finished(t) ? "; nothing is left to do" : "");
@@ -319,12 +336,12 @@ static void start(struct trainer *t) {
         }
     COLLECTIVE(t->stream,
                ncclBcast(t->parameters, t->model.parameters, ncclFloat, 0, t->comm, t->stream));
-    CUDA_CHECK(cudaMemsetAsync(t->states, 0, t->optimizer.states * bytes, t->stream));
+    CUDA_CHECK(cudaMemsetAsync(t->optimizer_state, 0, state_bytes, t->stream));
     wait_for(t->stream);
-    save(t); // a run must not learn after hours that it cannot save
+    save(t); // if the snapshot cannot be written, training fails now and not hours later
 }
 
-// Goes on after the last completed step to the end of the epoch, or of the training.
+// Trains from the last completed step to the end of the epoch, or to the end of training.
 static void train_epoch(struct trainer *t) {
     struct progress *p = &t->progress;
     long steps = steps_per_epoch(t);
@@ -332,10 +349,8 @@ static void train_epoch(struct trainer *t) {
     CUDA_CHECK(cudaMemcpyAsync(t->order, t->host_order, t->train.count * sizeof *t->order,
                                cudaMemcpyHostToDevice, t->stream));
     while (p->step < steps && !finished(t)) {
-        t->pass.training = 1;
-        t->pass.seed = rng_bits(~opt.seed, steps_done(t));
         watch_step(steps_done(t) + 1);
-        train_step(t, p->step * opt.batch + t->rank * t->rows, t->rows);
+        train_step(t);
         p->step++;
         if (p->step % opt.log_every == 0 || p->step == steps || finished(t)) {
             struct stats sums = read_stats(t);
@@ -376,7 +391,7 @@ static void train(struct trainer *t) {
             opt.snapshot ? "saved" : "without --snapshot nothing is saved");
 }
 
-// Returns when all ranks have called it.
+// Returns after all ranks have called it.
 static void barrier(struct trainer *t) {
     COLLECTIVE(t->stream,
                ncclAllReduce(t->sums, t->sums, 1, ncclDouble, ncclSum, t->comm, t->stream));
@@ -391,8 +406,7 @@ int main(int argc, char **argv) {
     t.rank = t.place.rank;
     t.world = t.place.world;
     load(&t);
-    t.pass.first_sample = t.rank * t.rows;
-    report_muted = t.rank > 0; // rank 0 speaks for all
+    report_muted = t.rank > 0; // only rank 0 prints
     CUDA_CHECK(cudaSetDevice(choose_device(&t.place)));
     CUDA_CHECK(cudaStreamCreate(&t.stream));
     CUBLAS_CHECK(cublasCreate(&t.pass.blas));
@@ -413,7 +427,7 @@ int main(int argc, char **argv) {
     say("launcher  %s\n", t.place.launcher);
     start(&t);
     train(&t);
-    barrier(&t); // no rank ends well before rank 0 has saved
+    barrier(&t); // no rank exits with 0 until rank 0 has saved
     end_watchdog();
     return 0;
 }

@@ -54,17 +54,17 @@ static void print_costs(const struct fsdp *f, const struct optimizer *o, int row
     printf("  %-12s %14s %14s\n", "", "measured", "computed");
     print_cost("parameters", device_bytes("parameters"), 4 * sharded, "4 P / N");
     print_cost("gradients", device_bytes("gradients"), 4 * sharded, "4 P / N");
-    print_cost("optimizer", device_bytes("optimizer"), 4 * o->states * sharded, "%d P / N",
-               4 * o->states);
+    print_cost("optimizer", device_bytes("optimizer"), 4 * o->state_per_parameter * sharded,
+               "%d P / N", 4 * o->state_per_parameter);
     print_cost("gathered", device_bytes("gathered"), gathered, "%s",
                !f->buffered ? "nothing"
                : f->keep    ? "4 P"
                             : "two buffers, each for its largest unit");
     print_cost("activations", device_bytes("activations"), active, "of %d samples%s", rows,
                inner ? ", of units only their inputs" : "");
-    print_cost("peak", used, 4 * (2 + o->states) * sharded + gathered + active + others,
-               "all these, data %zu and scratch %zu", device_bytes("data"),
-               device_bytes("scratch"));
+    print_cost(
+        "peak", used, 4 * (2 + o->state_per_parameter) * sharded + gathered + active + others,
+        "all these, data %zu and scratch %zu", device_bytes("data"), device_bytes("scratch"));
     if (f->sent_a_step >= 0) // else there was no step
         print_cost("sent a step", f->sent_a_step,
                    f->micro_steps * (gathers * f->size + 4) * all * (n - 1) / n +

@@ -20,7 +20,7 @@ static void collect(struct fsdp *f, const float *shard, float *values) {
 // Rank 0 saves one file with all that is on the devices.
 static int save_full(struct fsdp *f, const char *path, const struct snapshot *state, int rank,
                      char why[WHY_SIZE]) {
-    int per_parameter = state->states / state->parameters;
+    int per_parameter = state->state_size / state->parameters;
     size_t all = f->model->parameters;
     struct snapshot *s = NULL;
     if (rank == 0) {

@@ -1,24 +1,29 @@
-// Step 1: trains an MNIST classifier. A training step is four array operations: gather a batch,
-// forward, backward, update. A snapshot holds all that the next step depends on, which makes the
-// run restartable.
+// Step 1: trains a classifier of handwritten digits (MNIST) on one GPU. A training step is four
+// operations on arrays: gather a batch, forward, backward, update. The host only puts them into a
+// stream, a queue of work that the GPU does in order. A snapshot stores everything that the next
+// training step depends on, so training can stop at any time and continue later.
 //
-// Step 2: on several GPUs, with a process, called a rank, for each. Every rank has the whole model
-// and computes the gradients of its slice of the batch; summed over the ranks, they are those of
-// the batch.
+// Step 2: trains on several GPUs, with one process, called a rank, for each GPU. Every rank has a
+// copy of the model, and computes the gradients of its slice of the batch. An all-reduce adds the
+// gradients of all ranks and gives every rank the sum: the gradients of the whole batch. So all
+// copies of the model stay equal.
 //
-// Step 3: a rank does not make its siblings. A launcher has started it, tells it who it is, and
-// starts all ranks again when one fails; they go on from the last snapshot.
+// Step 3: a launcher, such as torchrun, starts the ranks. It gives each rank its number in
+// environment variables. When a rank fails, the launcher starts all ranks again, and they continue
+// from the last snapshot.
 //
-// Step 4: on several nodes, where ranks share neither memory nor disk. They meet over the network,
-// and nobody waits for ever for one that is gone.
+// Step 4: trains on several nodes, whose ranks share neither memory nor files. The ranks meet over
+// the network. A watchdog ends a rank that would wait forever for a rank that has died.
 //
-// Step 5: fully sharded. An all-reduce is a reduce-scatter and an all-gather, and all that lies
-// between can be done by 1/N on each of N ranks: each keeps its shard of the parameters, gradients
-// and optimizer's states. A layer's parameters are gathered when it is to compute, and freed.
+// Step 5: shards the model. An all-reduce is a reduce-scatter followed by an all-gather. In
+// between, each of N ranks needs only 1/N of the gradients, and can update 1/N of the parameters.
+// So a rank stores only its shard: 1/N of the parameters, gradients and optimizer state. All ranks
+// gather the parameters of a layer just before they compute with it, and drop them afterwards.
 //
-// Step 7: what large models add. Groups of ranks share a model, and each group has a copy; units
-// are several layers; parameters are gathered in bfloat16; a batch is computed in parts; long
-// gradients are shortened; backward computes activations again instead of keeping them.
+// Step 7: adds what large models need. Each group of ranks can shard its own copy of the model. A
+// unit of several layers is gathered at once, and in bfloat16. A batch is computed in parts. The
+// norm of the gradients is clipped. Backward can recompute activations, so forward need not keep
+// them.
 #include "02_multigpu_fork/nccl_check.h"
 #include "03_multigpu_launcher/environment.h"
 #include "04_multinode/meet_by_tcp.h"
@@ -30,6 +35,7 @@
 #include "common/clock.h"
 #include "common/data.h"
 #include "common/device.h"
+#include "common/minmax.h"
 #include "common/model.h"
 #include "common/optimizer.h"
 #include "common/report.h"
@@ -55,7 +61,7 @@ static struct {
 
 static const struct option_spec options[] = {
     {"overlap", OPTION_INT | OPTION_LOCAL, &step_opt.overlap, "1", 0, 1,
-     "0: computing waits for each collective"},
+     "0: computation waits for each collective"},
     {"join-timeout", OPTION_INT | OPTION_LOCAL, &step_opt.join_timeout, "60", 1, 1e6,
      "seconds to wait for a rank"},
     {"step-timeout", OPTION_REAL | OPTION_LOCAL, &step_opt.step_timeout, "120", 0.1, 1e6,
@@ -63,7 +69,7 @@ static const struct option_spec options[] = {
     {"token-file", OPTION_TEXT | OPTION_LOCAL, &step_opt.token_file, NULL, 0, 0,
      "file with a word that all ranks must know"},
     {"prefetch", OPTION_INT, &step_opt.prefetch, "1", 0, 1,
-     "0: gather a layer only when it is needed"},
+     "1: gather the next layer while this one computes"},
     {"strategy", OPTION_TEXT, &step_opt.strategy, "full", 0, 0,
      "what is sharded: full, grad, hybrid or none"},
     {"unit-bytes", OPTION_INT, &step_opt.unit_bytes, "0", 0, 1e15,
@@ -71,9 +77,9 @@ static const struct option_spec options[] = {
     {"recompute", OPTION_INT, &step_opt.recompute, "0", 0, 1,
      "1: backward recomputes activations in a unit"},
     {"precision", OPTION_TEXT, &step_opt.precision, "fp32", 0, 0,
-     "fp32 or bf16: products and gathered parameters"},
+     "fp32 or bf16, for matrix products and gathered parameters"},
     {"accumulate", OPTION_INT, &step_opt.accumulate, "1", 1, 1e6,
-     "number of parts to compute a batch in"},
+     "number of parts in which a batch is computed"},
     {"clip", OPTION_REAL, &step_opt.clip, "0", 0, 1e9, "largest norm of the gradient, 0: no limit"},
     {"save", OPTION_TEXT, &step_opt.save, "sharded", 0, 0,
      "sharded: a file for each rank; full: one file"},
@@ -88,35 +94,36 @@ static const struct option_table tables[] = {
 
 struct sums { // over all ranks
     struct stats stats;
-    double stop; // ranks that have been told to
+    double stop; // number of ranks that a signal has told to stop
 };
 
 struct trainer {
     cudaStream_t stream;
     struct pass pass;
     struct dataset train, test;   // on the device
-    uint32_t *order, *host_order; // of the training samples in this epoch; order is on the device
+    uint32_t *order, *host_order; // indices of the training samples, shuffled for this epoch
     struct model model;
     struct optimizer optimizer;
-    struct fsdp fsdp;                    // this rank's shard of both, and of the gradients
-    double *checksums;                   // two on the device, for check_replicas
-    double *squares;                     // scratch for the norm of the gradients
-    float *activations[MOST_LAYERS + 1]; // [0]: the batch, [i + 1]: what layer i makes of [i]
+    struct fsdp fsdp; // this rank's shard of the parameters, gradients and optimizer state
+    float *activations[MOST_LAYERS + 1]; // [0]: the batch, [i + 1]: the outputs of layer i
     float *dy, *dx;                      // gradients of a layer's outputs and of its inputs
     uint8_t *labels;                     // of the batch
-    int rows;                            // samples that go through the model at a time
-    struct stats *stats;                 // lanes on the device, summed since the last read_stats
-    struct sums *sums, *host_sums;       // of all lanes; sums is on the device
-    struct progress progress;            // how far training has come
-    struct snapshot *snapshot;           // host memory to save from, or NULL without --snapshot
-    int resumed;                         // the snapshot came from a file
+    int rows;                            // samples of one forward pass
+    struct stats *stats;                 // STATS_LANES partial sums since the last read_stats
+    struct sums *sums, *host_sums;       // totals of stats, on the device and on the host
+    struct progress progress;            // completed epochs and steps
+    struct snapshot *snapshot;           // in host memory, to load and save; NULL: no --snapshot
+    int resumed;                         // 1: training continues from a snapshot file
+    int stop;                            // 1: a signal has told a rank to stop
     int rank, world;
+    double *checksums; // two numbers for check_replicas
+    double *squares;   // scratch for the norm of the gradients
     struct place place;
-    int stop; // a rank has been told to
     ncclComm_t comm;
 };
 
-// All that needs no device, so that bad input is refused before anything is started.
+// Reads the data and the snapshot, and builds the model. This does not need the GPU, so a wrong
+// option or file ends the program at once.
 static void load(struct trainer *t) {
     char why[WHY_SIZE];
     if (data_load(&t->train, &t->test, &opt.data, why))
@@ -125,9 +132,9 @@ static void load(struct trainer *t) {
         fail("--batch %ld: the training set has only %zu samples", opt.batch, t->train.count);
     long parts = t->world * step_opt.accumulate;
     t->rows = opt.batch / parts;
-    long fit = fmax(t->rows, 1) * parts;
+    long fit = max_size(t->rows, 1) * parts;
     if (opt.batch != fit)
-        wrong_usage("--batch %ld does not divide into %d ranks x %ld parts; %ld and %ld do",
+        wrong_usage("--batch %ld is not divisible by %d ranks x %ld parts; %ld and %ld are",
                     opt.batch, t->world, step_opt.accumulate, fit, fit + parts);
     if (model_build(&t->model, &opt, &t->train, why))
         wrong_usage("%s", why);
@@ -143,14 +150,16 @@ static void load(struct trainer *t) {
     if (!opt.snapshot)
         return;
     t->snapshot = snapshot_new(t->model.shape, opt.optimizer, opt.seed, opt.batch, t->fsdp.count,
-                               t->optimizer.states * t->fsdp.count);
-    if ((t->resumed = snapshot_load_shard(opt.snapshot, t->snapshot, &t->fsdp.sharding,
-                                          t->fsdp.shard, why)) < 0)
+                               t->optimizer.state_per_parameter * t->fsdp.count);
+    t->resumed =
+        snapshot_load_shard(opt.snapshot, t->snapshot, &t->fsdp.sharding, t->fsdp.shard, why);
+    if (t->resumed < 0)
         fail("%s", why);
     t->progress = t->snapshot->progress;
 }
 
-// All ranks get the id that rank 0 makes, and meet.
+// Creates NCCL's communicator, the group of all ranks. Rank 0 makes its id, and gives it to the
+// other ranks.
 static void join(struct trainer *t) {
     ncclUniqueId id = {0};
     char plan[WHY_SIZE];
@@ -168,21 +177,21 @@ static void join(struct trainer *t) {
 }
 
 static void setup(struct trainer *t) {
-    size_t row = t->rows * sizeof(float), widest;
+    size_t column = t->rows * sizeof(float), widest = 0; // column: one float of each sample
     data_to_device(&t->train);
     data_to_device(&t->test);
     DEVICE_ALLOC(t->order, "data", t->train.count * sizeof *t->order);
     CUDA_CHECK(cudaMallocHost((void **)&t->host_order, t->train.count * sizeof *t->order));
-    units_place(&t->fsdp, t->optimizer.states);
-    DEVICE_ALLOC(t->activations[0], "activations", row * t->train.inputs);
-    widest = place_activations(&t->fsdp, row, step_opt.recompute, t->activations);
+    units_place(&t->fsdp, t->optimizer.state_per_parameter);
+    DEVICE_ALLOC(t->activations[0], "activations", column * t->train.inputs);
+    widest = place_activations(&t->fsdp, column, step_opt.recompute, t->activations);
     t->pass.type = t->fsdp.type;
     if (t->pass.type == CUDA_R_16BF)
         DEVICE_ALLOC(t->pass.scratch, "scratch", model_scratch(&t->model, t->pass.type, t->rows));
     if (step_opt.clip)
         DEVICE_ALLOC(t->squares, "scratch", SQUARES_LANES * sizeof *t->squares);
-    DEVICE_ALLOC(t->dy, "activations", row * widest);
-    DEVICE_ALLOC(t->dx, "activations", row * widest);
+    DEVICE_ALLOC(t->dy, "activations", column * widest);
+    DEVICE_ALLOC(t->dx, "activations", column * widest);
     DEVICE_ALLOC(t->labels, "activations", t->rows * t->train.targets);
     DEVICE_ALLOC(t->stats, "activations", STATS_LANES * sizeof *t->stats);
     DEVICE_ALLOC(t->sums, "activations", sizeof *t->sums);
@@ -198,7 +207,8 @@ static void run_layers(struct trainer *t, const struct unit *u, int from, int en
                          t->activations[from + 1], rows);
 }
 
-// Runs samples through the model: rows of them, from the first on in that order (NULL: as stored).
+// Runs the model on rows samples: order[first], order[first + 1], and so on. If order is NULL, the
+// samples are first, first + 1, and so on.
 static void forward(struct trainer *t, struct dataset *set, const uint32_t *order, size_t first,
                     int rows) {
     gather_batch(set, order, first, rows, t->activations[0], t->labels, t->stream);
@@ -206,18 +216,18 @@ static void forward(struct trainer *t, struct dataset *set, const uint32_t *orde
         struct unit *u = &t->fsdp.units[n];
         fetch_unit(&t->fsdp, n, n + 1);
         run_layers(t, u, u->first_layer, u->end_layer, rows);
-        u->gathered = t->fsdp.keep && t->pass.training; // else its buffer is free
+        u->gathered = t->fsdp.keep && t->pass.training; // if 0, its buffer is free
     }
 }
 
-// From the gradient of the last layer's outputs, in dy, to the gradients of all parameters.
+// Computes the gradients of all parameters. dy holds the gradient of the last layer's outputs.
 static void backward(struct trainer *t, int rows) {
     for (int i = t->model.count - 1, n = t->fsdp.unit_count - 1; i >= 0; i--) {
         const struct layer *l = &t->model.layers[i];
         struct unit *u = &t->fsdp.units[n];
         if (i + 1 == u->end_layer) {
             fetch_unit(&t->fsdp, n, n - 1);
-            // Not layer i: its outputs are the inputs of the next unit, and are there.
+            // Forward kept the outputs of layer i, because they are the inputs of the next unit.
             if (step_opt.recompute)
                 run_layers(t, u, u->first_layer, i, rows);
         }
@@ -227,7 +237,7 @@ static void backward(struct trainer *t, int rows) {
         float *swap = t->dy;
         t->dy = t->dx;
         t->dx = swap;
-        // The sum over the ranks is on its way while the next layers are computed.
+        // The sum over all ranks runs while the next layers compute.
         if (i == u->first_layer)
             scatter_unit(&t->fsdp, &t->fsdp.units[n--]);
     }
@@ -254,18 +264,21 @@ static void clip_gradients(struct trainer *t) {
     clip_to_norm(t->fsdp.gradients, t->fsdp.count, t->squares, step_opt.clip, t->stream);
 }
 
-static void train_step(struct trainer *t, size_t first, int rows) {
+static void train_step(struct trainer *t) {
+    t->pass.training = 1;
+    t->pass.seed = rng_bits(~opt.seed, steps_done(t));
     t->fsdp.sent = 0;
-    for (int k = 0; k < step_opt.accumulate; k++, first += rows) { // the parts of the batch
-        t->fsdp.micro_step = k;
-        t->pass.first_sample = first % opt.batch;
-        forward(t, &t->train, t->order, first, rows);
-        softmax_cross_entropy(t->activations[t->model.count], t->labels, rows * t->train.targets,
+    for (int part = 0; part < step_opt.accumulate; part++) {
+        size_t slice = (t->rank * step_opt.accumulate + part) * t->rows; // where this part begins
+        t->fsdp.micro_step = part;
+        t->pass.first_sample = slice;
+        forward(t, &t->train, t->order, t->progress.step * opt.batch + slice, t->rows);
+        softmax_cross_entropy(t->activations[t->model.count], t->labels, t->rows * t->train.targets,
                               t->train.classes, 1.f / opt.batch / t->train.targets, t->dy, t->stats,
                               t->stream);
-        backward(t, rows);
+        backward(t, t->rows);
     }
-    t->fsdp.sent_a_step = t->fsdp.sent; // evaluation gathers, too
+    t->fsdp.sent_a_step = t->fsdp.sent; // not counting evaluation, which also gathers
     if (step_opt.clip)
         clip_gradients(t);
     optimizer_step(&t->optimizer, t->fsdp.parameters, t->fsdp.gradients, t->fsdp.states,
@@ -274,9 +287,9 @@ static void train_step(struct trainer *t, size_t first, int rows) {
 
 static volatile sig_atomic_t told_to_stop;
 
-// All ranks stop after the same step, the next that is reported. A second signal ends this one at
-// once, but not one that comes with the first: a job's launchers and ranks may all get it, and
-// launchers pass it on.
+// Tells this rank to stop. At the next read_stats, all ranks learn of it and stop after the same
+// step. A second signal ends this rank at once, unless it comes within a second of the first: when
+// a job ends, both the launcher and the rank may get the signal, and the launcher passes it on.
 static void on_signal(int number) {
     static time_t first;
     if (!told_to_stop)
@@ -286,7 +299,7 @@ static void on_signal(int number) {
     told_to_stop = 1;
 }
 
-// Waits for the work queued so far, and returns the sums since the last call.
+// Waits until the stream is empty. Returns the loss and the counts since the last call.
 static struct stats read_stats(struct trainer *t) {
     struct sums *sums = t->host_sums;
     sum_stats(t->stats, &t->sums->stats, t->stream);
@@ -302,17 +315,19 @@ static struct stats read_stats(struct trainer *t) {
         fail("epoch %ld, step %ld: the loss is not finite: lower --lr, or look for a missing wait "
              "with CPU_DEVICE_CHECK=1 on the CPU device",
              t->progress.epochs + 1, t->progress.step);
-    t->stop = sums->stop > 0; // for all ranks the same
+    t->stop = sums->stop > 0; // the same on all ranks
     return sums->stats;
 }
 
 static struct stats evaluate(struct trainer *t) {
-    size_t first = t->test.count * t->rank / t->world,
-           end = t->test.count * (t->rank + 1) / t->world;
-    size_t last = first + (t->test.count + t->world - 1) / t->world;
+    size_t begin = t->test.count * t->rank / t->world;
+    size_t end = t->test.count * (t->rank + 1) / t->world;
+    // All ranks gather each layer together, so they must all call forward equally often. A rank
+    // that has one sample less than the others may end with an empty batch.
+    size_t most = (t->test.count + t->world - 1) / t->world;
     t->pass.training = 0;
-    for (; first < last; first += t->rows) { // all ranks as often: they gather together
-        int rows = first < end ? fmin(t->rows, end - first) : 0;
+    for (size_t first = begin; first < begin + most; first += t->rows) {
+        int rows = first < end ? min_size(t->rows, end - first) : 0;
         forward(t, &t->test, NULL, first, rows);
         softmax_cross_entropy(t->activations[t->model.count], t->labels, rows * t->test.targets,
                               t->test.classes, 1, NULL, t->stats, t->stream);
@@ -320,11 +335,11 @@ static struct stats evaluate(struct trainer *t) {
     return read_stats(t);
 }
 
-// Replicas start from the same parameters and add the same sums, so they keep the same bits. The
-// largest and the smallest checksum of all replicas are equal.
+// Replicas start from the same parameters and add the same sums, so their parameters must have the
+// same bits. This ends the program if the largest and the smallest checksum of all replicas differ.
 static void check_replicas(struct trainer *t) {
-    double own = device_checksum(t->fsdp.parameters, t->fsdp.count, t->stream);
-    double extremes[2] = {own, -own}; // the largest one, and the smallest one with a minus
+    double checksum = device_checksum(t->fsdp.parameters, t->fsdp.count, t->stream);
+    double extremes[2] = {checksum, -checksum}; // the maximum of -x is the negated minimum of x
     CUDA_CHECK(cudaMemcpyAsync(t->checksums, extremes, sizeof extremes, cudaMemcpyHostToDevice,
                                t->stream));
     COLLECTIVE(t->stream, ncclAllReduce(t->checksums, t->checksums, 2, ncclDouble, ncclMax,
@@ -333,7 +348,7 @@ static void check_replicas(struct trainer *t) {
                                t->stream));
     wait_for(t->stream);
     if (extremes[0] != -extremes[1])
-        fail("epoch %ld: the parameters are not those of the other ranks", t->progress.epochs + 1);
+        fail("epoch %ld: the parameters differ from those of another rank", t->progress.epochs + 1);
 }
 
 static int finished(const struct trainer *t) {
@@ -346,36 +361,38 @@ static void save(struct trainer *t) {
     struct snapshot *s = t->snapshot;
     struct fsdp *f = &t->fsdp;
     size_t bytes = f->count * sizeof(float);
+    size_t state_bytes = t->optimizer.state_per_parameter * bytes;
     if (!opt.snapshot || t->rank >= f->shards)
         return;
     s->progress = t->progress;
     CUDA_CHECK(cudaMemcpy(s->values, f->parameters, bytes, cudaMemcpyDeviceToHost));
-    CUDA_CHECK(cudaMemcpy(s->values + s->parameters, f->states, t->optimizer.states * bytes,
-                          cudaMemcpyDeviceToHost));
+    CUDA_CHECK(
+        cudaMemcpy(s->values + s->parameters, f->states, state_bytes, cudaMemcpyDeviceToHost));
     if (units_save(f, opt.snapshot, s, t->rank, !strcmp(step_opt.save, "full"), why))
         fail("%s", why);
 }
 
-// The parameters and the optimizer's state from the snapshot, or new ones.
+// Sets the parameters and the optimizer state to those of the snapshot, or to initial values.
 static void start(struct trainer *t) {
     const struct snapshot *s = t->snapshot;
     struct fsdp *f = &t->fsdp;
     size_t bytes = f->count * sizeof(float);
+    size_t state_bytes = t->optimizer.state_per_parameter * bytes;
     if (t->resumed) {
         CUDA_CHECK(cudaMemcpy(f->parameters, s->values, bytes, cudaMemcpyHostToDevice));
-        CUDA_CHECK(cudaMemcpy(f->states, s->values + s->parameters, t->optimizer.states * bytes,
-                              cudaMemcpyHostToDevice));
+        CUDA_CHECK(
+            cudaMemcpy(f->states, s->values + s->parameters, state_bytes, cudaMemcpyHostToDevice));
         say("resumed   %s: %ld epochs and %ld steps are done%s\n", opt.snapshot, t->progress.epochs,
             t->progress.step, finished(t) ? "; nothing is left to do" : "");
         return;
     }
     units_initialise(f, opt.seed);
-    CUDA_CHECK(cudaMemsetAsync(f->states, 0, t->optimizer.states * bytes, t->stream));
+    CUDA_CHECK(cudaMemsetAsync(f->states, 0, state_bytes, t->stream));
     wait_for(t->stream);
-    save(t); // a run must not learn after hours that it cannot save
+    save(t); // if the snapshot cannot be written, training fails now and not hours later
 }
 
-// Goes on after the last completed step to the end of the epoch, or of the training.
+// Trains from the last completed step to the end of the epoch, or to the end of training.
 static void train_epoch(struct trainer *t) {
     struct progress *p = &t->progress;
     long steps = steps_per_epoch(t);
@@ -383,10 +400,8 @@ static void train_epoch(struct trainer *t) {
     CUDA_CHECK(cudaMemcpyAsync(t->order, t->host_order, t->train.count * sizeof *t->order,
                                cudaMemcpyHostToDevice, t->stream));
     while (p->step < steps && !finished(t)) {
-        t->pass.training = 1;
-        t->pass.seed = rng_bits(~opt.seed, steps_done(t));
         watch_step(steps_done(t) + 1);
-        train_step(t, p->step * opt.batch + t->rank * t->rows * step_opt.accumulate, t->rows);
+        train_step(t);
         p->step++;
         if (p->step % opt.log_every == 0 || p->step == steps || finished(t)) {
             struct stats sums = read_stats(t);
@@ -427,7 +442,7 @@ static void train(struct trainer *t) {
             opt.snapshot ? "saved" : "without --snapshot nothing is saved");
 }
 
-// Returns when all ranks have called it.
+// Returns after all ranks have called it.
 static void barrier(struct trainer *t) {
     COLLECTIVE(t->stream,
                ncclAllReduce(t->sums, t->sums, 1, ncclDouble, ncclSum, t->comm, t->stream));
@@ -442,7 +457,7 @@ int main(int argc, char **argv) {
     t.rank = t.place.rank;
     t.world = t.place.world;
     load(&t);
-    report_muted = t.rank > 0; // rank 0 speaks for all
+    report_muted = t.rank > 0; // only rank 0 prints
     CUDA_CHECK(cudaSetDevice(choose_device(&t.place)));
     CUDA_CHECK(cudaStreamCreate(&t.stream));
     CUBLAS_CHECK(cublasCreate(&t.pass.blas));
@@ -467,7 +482,7 @@ int main(int argc, char **argv) {
         t.fsdp.unit_count, t.fsdp.shards, t.fsdp.replicas, step_opt.precision);
     start(&t);
     train(&t);
-    barrier(&t); // no rank ends well before rank 0 has saved
+    barrier(&t); // no rank exits with 0 until rank 0 has saved
     if (t.rank == 0)
         print_costs(&t.fsdp, &t.optimizer, t.rows, t.train.targets, step_opt.recompute,
                     device_memory_used() - before);

@@ -6,27 +6,27 @@
 #include <string.h>
 
 static void sgd(const struct optimizer *o, double lr, float *parameters, const float *gradients,
-                float *states, size_t count, long step, cudaStream_t stream) {
+                float *state, size_t count, long step, cudaStream_t stream) {
     (void)step;
-    sgd_step(parameters, gradients, states, count, lr, o->momentum, o->weight_decay, stream);
+    sgd_step(parameters, gradients, state, count, lr, o->momentum, o->weight_decay, stream);
 }
 
 static void adam(const struct optimizer *o, double lr, float *parameters, const float *gradients,
-                 float *states, size_t count, long step, cudaStream_t stream) {
-    adam_step(parameters, gradients, states, states + count, count, lr, o->weight_decay, 0, step,
+                 float *state, size_t count, long step, cudaStream_t stream) {
+    adam_step(parameters, gradients, state, state + count, count, lr, o->weight_decay, 0, step,
               stream);
 }
 
 static void adamw(const struct optimizer *o, double lr, float *parameters, const float *gradients,
-                  float *states, size_t count, long step, cudaStream_t stream) {
-    adam_step(parameters, gradients, states, states + count, count, lr, o->weight_decay, 1, step,
+                  float *state, size_t count, long step, cudaStream_t stream) {
+    adam_step(parameters, gradients, state, state + count, count, lr, o->weight_decay, 1, step,
               stream);
 }
 
 static const struct optimizer optimizers[] = {
-    {.name = "sgd", .states = 1, .has_momentum = 1, .lr = 0.05, .update = sgd},
-    {.name = "adam", .states = 2, .counts_steps = 1, .lr = 0.001, .update = adam},
-    {.name = "adamw", .states = 2, .counts_steps = 1, .lr = 0.001, .update = adamw},
+    {.name = "sgd", .state_per_parameter = 1, .has_momentum = 1, .lr = 0.05, .update = sgd},
+    {.name = "adam", .state_per_parameter = 2, .counts_steps = 1, .lr = 0.001, .update = adam},
+    {.name = "adamw", .state_per_parameter = 2, .counts_steps = 1, .lr = 0.001, .update = adamw},
 };
 enum { OPTIMIZERS = sizeof optimizers / sizeof *optimizers };
 
@@ -89,7 +89,7 @@ int optimizer_build(struct optimizer *o, const struct training_options *options,
 }
 
 void optimizer_step(const struct optimizer *o, float *parameters, const float *gradients,
-                    float *states, size_t count, long step, cudaStream_t stream) {
+                    float *state, size_t count, long step, cudaStream_t stream) {
     double lr = o->lr * o->schedule(step, o->steps);
-    o->update(o, lr, parameters, gradients, states, count, step, stream);
+    o->update(o, lr, parameters, gradients, state, count, step, stream);
 }

@@ -7,11 +7,11 @@
 
 struct optimizer {
     const char *name;
-    int states;       // floats that it stores per parameter
-    int has_momentum; // it uses --momentum
-    int counts_steps; // an update depends on the number of the step
+    int state_per_parameter; // floats that it stores for each parameter
+    int has_momentum;        // it uses --momentum
+    int counts_steps;        // an update depends on the number of the step
     void (*update)(const struct optimizer *optimizer, double lr, float *parameters,
-                   const float *gradients, float *states, size_t count, long step,
+                   const float *gradients, float *state, size_t count, long step,
                    cudaStream_t stream);
     double lr, momentum, weight_decay;
     double (*schedule)(long step, long steps); // factor of lr, for each step from 1 to steps
@@ -32,8 +32,9 @@ const char *schedule_name(int i);
 // Returns 1 if an update of the optimizer of this name depends on the number of the step.
 int optimizer_counts_steps(const char *name);
 
-// Updates the parameters in step number step, from 1. states: count floats with the first state of
-// every parameter, then those with the second state; zero before the first step. No parameter
-// depends on another, so a call for a part of the arrays gives that part of the result.
+// Updates the parameters in step number step, from 1. state is the optimizer's memory between steps
+// (the momentum of SGD, the two moments of Adam): count floats, then count more for the second
+// moment. It must be zero before the first step. No parameter depends on another, so a call for a
+// part of the arrays gives that part of the result.
 void optimizer_step(const struct optimizer *optimizer, float *parameters, const float *gradients,
-                    float *states, size_t count, long step, cudaStream_t stream);
+                    float *state, size_t count, long step, cudaStream_t stream);

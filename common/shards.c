@@ -165,7 +165,7 @@ static int copy_overlap(struct snapshot *to, const struct sharding *own, int num
             from_shard = find(cut, i, &from_place, &from_run);
         int here = to_shard == number && from_shard == other;
         run = to_run < from_run ? to_run : from_run;
-        for (size_t k = 0; here && from && k <= to->states / to->parameters; k++)
+        for (size_t k = 0; here && from && k <= to->state_size / to->parameters; k++)
             memcpy(to->values + k * to->parameters + to_place,
                    from->values + k * from->parameters + from_place, run * sizeof(float));
         any |= here;
@@ -183,7 +183,7 @@ static int load_part(const char *path, struct snapshot *s, const struct sharding
     if (is_cut)
         shard_path(name, path, s, cut, i);
     struct snapshot *file = snapshot_new(s->model, s->optimizer, s->seed, s->batch, size,
-                                         s->states / s->parameters * size);
+                                         s->state_size / s->parameters * size);
     int result = snapshot_read(name, file, why);
     if (is_cut && result == 0)
         result =
@@ -210,7 +210,7 @@ int snapshot_load_shard(const char *path, struct snapshot *s, const struct shard
         return snapshot_read(path, s, why); // needs no copy
     if (!is_cut)
         cut = (struct sharding){1, 1, {parameters}};
-    memset(s->values, 0, (s->parameters + s->states) * sizeof(float));
+    memset(s->values, 0, (s->parameters + s->state_size) * sizeof(float));
     for (int i = 0; i < cut.shards && result >= 0; i++)
         if (!is_cut || copy_overlap(s, own, number, NULL, &cut, i))
             result = load_part(path, s, own, number, &cut, i, is_cut, why);

@@ -18,26 +18,26 @@ struct header {
     char model[128], optimizer[16];
     int64_t seed, batch;
     struct progress progress;
-    int64_t parameters, states;
+    int64_t parameters, state_size;
 };
 static const char MAGIC[8] = "SNAPSHOT";
 _Static_assert(sizeof(struct header) == 232, "the header of version 1, without padding");
 
 static size_t value_bytes(const struct snapshot *s) {
-    return (s->parameters + s->states) * sizeof(float);
+    return (s->parameters + s->state_size) * sizeof(float);
 }
 
 struct snapshot *snapshot_new(const char *model, const char *optimizer, long seed, long batch,
-                              size_t parameters, size_t states) {
-    struct snapshot *s = calloc(1, sizeof *s + (parameters + states) * sizeof(float));
+                              size_t parameters, size_t state_size) {
+    struct snapshot *s = calloc(1, sizeof *s + (parameters + state_size) * sizeof(float));
     if (!s)
-        fail("no memory for a snapshot of %zu values", parameters + states);
+        fail("no memory for a snapshot of %zu values", parameters + state_size);
     snprintf(s->model, sizeof s->model, "%s", model);
     snprintf(s->optimizer, sizeof s->optimizer, "%s", optimizer);
     s->seed = seed;
     s->batch = batch;
     s->parameters = parameters;
-    s->states = states;
+    s->state_size = state_size;
     return s;
 }
 
@@ -77,7 +77,7 @@ int snapshot_write(const char *path, const struct snapshot *s, char why[WHY_SIZE
                        .batch = s->batch,
                        .progress = s->progress,
                        .parameters = s->parameters,
-                       .states = s->states};
+                       .state_size = s->state_size};
     memcpy(h.magic, MAGIC, sizeof MAGIC);
     memcpy(h.model, s->model, sizeof h.model);
     memcpy(h.optimizer, s->optimizer, sizeof h.optimizer);
@@ -121,7 +121,8 @@ static int check_file(const char *path, const struct header *h, const struct sna
         return refuse(why, "%.300s is no snapshot, or a truncated one", path);
     if (snapshot_check(path, h->version, &found, s, why))
         return -1;
-    if (h->parameters != (int64_t)s->parameters || h->states != (int64_t)s->states || !complete)
+    if (h->parameters != (int64_t)s->parameters || h->state_size != (int64_t)s->state_size ||
+        !complete)
         return refuse(why, "snapshot %.300s is truncated or corrupt: wrong size", path);
     if (crc != checksum(h, s))
         return refuse(why, "snapshot %.300s is corrupt: wrong checksum", path);

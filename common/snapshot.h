@@ -21,14 +21,14 @@ struct snapshot {
     char optimizer[16]; // such as "sgd"
     int64_t seed, batch;
     struct progress progress;
-    size_t parameters, states; // numbers of values
-    float values[];            // the parameters, then the optimizer's states
+    size_t parameters, state_size; // numbers of values
+    float values[];                // the parameters, then the optimizer state
 };
 
 // Returns a training state with these members; all others are zero. The caller frees it. For a
-// shard, parameters is shard_size, and states a multiple of it.
+// shard, parameters is shard_size, and state_size a multiple of it.
 struct snapshot *snapshot_new(const char *model, const char *optimizer, long seed, long batch,
-                              size_t parameters, size_t states);
+                              size_t parameters, size_t state_size);
 
 // Writes the file at path completely or not at all: it writes a temporary file beside it, waits
 // until the disk has it, and renames it. An older snapshot stays valid until then. Afterwards, it

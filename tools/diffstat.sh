@@ -18,8 +18,8 @@ set -u
 budgets='1-2 125 20
 2-3  75 60
 3-4 110 30
-4-5  60  90
-5-7 143  43'
+4-5  60  95
+5-7 150  48'
 
 # awk reads the old file (with side set to -), the new file (side +), and their diff (side empty).
 # shellcheck disable=SC2016 # the dollars are those of awk

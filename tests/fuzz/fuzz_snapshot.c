@@ -78,7 +78,7 @@ static void check(const struct snapshot *s, const struct snapshot *expected, con
     assert(file.seed == expected->seed && file.parameters == 2 && file.states == 2);
     assert(memcmp(s->values, file.values, sizeof file.values) == 0);
     assert(s->seed == expected->seed && s->batch == expected->batch);
-    assert(s->parameters == expected->parameters && s->states == expected->states);
+    assert(s->parameters == expected->parameters && s->state_size == expected->state_size);
 }
 
 // A manifest that is accepted is text, names the shards that are there, and all of it has been

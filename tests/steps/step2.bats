@@ -72,8 +72,8 @@ train() {
 
 @test "the test detects wrong samples and wrong weights of samples" {
     run_tiny "$TRAIN" --log-every 1 --csv one
-    for change in 's/(opt\.batch \+ )t->rank/\10/' 's|1\.f / opt\.batch|1.f / rows|' \
-        's/(p->step \* )opt\.batch/\1t->rows/'; do
+    for change in 's/(slice = )t->rank/\10/' 's|1\.f / opt\.batch|1.f / t->rows|' \
+        's/(progress\.step \* )opt\.batch/\1t->rows/'; do
         changed ./program 2 train.c "$change"
         run_tiny ./program --log-every 1 --csv two --nproc 3
         run ! same_curve one two
@@ -118,7 +118,7 @@ finds_changed() {
             # shellcheck disable=SC2086
             run --separate-stderr run_tiny ./program --nproc 3 $epochs
             [ "$status" = 1 ]
-            [[ $stderr == *"epoch 1: the parameters are not those of the other ranks"* ]]
+            [[ $stderr == *"epoch 1: the parameters differ from those of another rank"* ]]
         done
         run_tiny ./program --nproc 1 --epochs 1
     done
@@ -554,10 +554,10 @@ END
 }
 
 @test "a batch size that does not divide among the ranks is refused before any rank starts" {
-    refused 2 1 "--batch 121 does not divide into 2 ranks; 120 and 122 do" --nproc 2 --batch 121
-    refused 2 1 "--batch 122 does not divide into 4 ranks; 120 and 124 do" --batch 122
-    refused 2 1 "--batch 1 does not divide into 2 ranks; 2 and 4 do" --nproc 2 --batch 1
-    refused 2 1 "--batch 3 does not divide into 4 ranks; 4 and 8 do" --nproc gpu --batch 3
+    refused 2 1 "--batch 121 is not divisible by 2 ranks; 120 and 122 are" --nproc 2 --batch 121
+    refused 2 1 "--batch 122 is not divisible by 4 ranks; 120 and 124 are" --batch 122
+    refused 2 1 "--batch 1 is not divisible by 2 ranks; 2 and 4 are" --nproc 2 --batch 1
+    refused 2 1 "--batch 3 is not divisible by 4 ranks; 4 and 8 are" --nproc gpu --batch 3
     refused 2 0 "--batch" --nproc 2 --batch 0
 }
 

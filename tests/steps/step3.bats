@@ -120,7 +120,7 @@ nobody_met() {
 
 @test "the test detects a rank that uses the wrong samples" {
     run_tiny "$TRAIN" --log-every 1 --csv one
-    changed ./program 3 train.c 's/(opt\.batch \+ )t->rank/\10/'
+    changed ./program 3 train.c 's/(slice = )t->rank/\10/'
     launch_tiny 3 ./program --log-every 1 --csv three
     run ! same_curve one three
 }
@@ -234,7 +234,7 @@ refused() {
     refused "SLURM_PROCID=4 in the environment" SLURM_PROCID=4 SLURM_STEP_NUM_TASKS=4 SLURM_LOCALID=0
     refused "LOCAL_RANK=2 in the environment" RANK=1 WORLD_SIZE=2 LOCAL_RANK=2
     refused "LOCAL_RANK=1 in the environment" RANK=0 WORLD_SIZE=2 LOCAL_RANK=1
-    refused "--batch 120 does not divide into 7 ranks; 119 and 126 do" RANK=0 WORLD_SIZE=7 LOCAL_RANK=0
+    refused "--batch 120 is not divisible by 7 ranks; 119 and 126 are" RANK=0 WORLD_SIZE=7 LOCAL_RANK=0
 }
 
 @test "a wrong option ends each rank with a line that names the rank" {
@@ -780,7 +780,7 @@ ends_soon() {
 @test "bad data, bad snapshots and bad options end the job" {
     ends_soon 1 "unknown option --nproc" --nproc 2
     ends_soon 1 "--join-timeout 0: want a number from 1" --join-timeout 0
-    ends_soon 1 "--batch 121 does not divide into 3 ranks; 120 and 123 do" --batch 121
+    ends_soon 1 "--batch 121 is not divisible by 3 ranks; 120 and 123 are" --batch 121
     ends_soon 1 "make data" --data none
     ends_soon 1 "--model foo: want one of: mlp" --model foo
     train 3 --max-steps 7 --snapshot good

@@ -220,7 +220,7 @@ near() {
             one_line $rank 2 "^error \\(.*, rank $rank\\): .*$text.*--help lists the options$"
         done
     done <<'END'
---batch 121|--batch 121 does not divide into 3 ranks; 120 and 123 do;
+--batch 121|--batch 121 is not divisible by 3 ranks; 120 and 123 are;
 --prefetch 2|--prefetch 2: want a number from 0 to 1
 --strategy full|--strategy
 END

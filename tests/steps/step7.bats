@@ -162,7 +162,7 @@ learns() {
 }
 
 @test "the test detects a missing sum, sample or layer" {
-    for change in 'train.c:s/k\+\+, first \+= rows\)/k++)/' 'units.h:s/add_to\(sums, piece.*/(void)0;/' \
+    for change in 'train.c:s/accumulate \+ part\)/accumulate)/' 'units.h:s/add_to\(sums, piece.*/(void)0;/' \
         'train.c:s/(ncclAllReduce\(t->squares, t->squares, )1/\10/' \
         'train.c:s/run_layers\(t, u, u->first_layer, i, rows\)/(void)0/'; do
         changed ./program 7 "${change%%:*}" "${change#*:}"
@@ -284,11 +284,11 @@ END
 \1    CUDA_CHECK(cudaMemsetAsync(t->fsdp.parameters + t->fsdp.count - 3, 1, 1, t->stream));\
 &/'
     run ! nodes 2 2 ./program --strategy hybrid --epochs 3
-    grep -qE '^error \(.*, rank [13]\): epoch 2: the parameters are not those of the other ranks$' err.*
+    grep -qE '^error \(.*, rank [13]\): epoch 2: the parameters differ from those of another rank$' err.*
     grep -q '^epoch 1/3 .*accuracy' out
     run ! grep '^epoch 2/3 .*accuracy' out
     run ! nodes 4 1 ./program --strategy none
-    grep -qE '^error \(.*, rank [0-3]\): epoch 2: the parameters are not those of the other ranks$' err.*
+    grep -qE '^error \(.*, rank [0-3]\): epoch 2: the parameters differ from those of another rank$' err.*
     # Nobody else has these.
     train 4 ./program --strategy full
 }
@@ -540,9 +540,9 @@ END
 --strategy zero|--strategy zero: the strategies are: full, grad, hybrid, none;
 --precision fp16|--precision fp16: want fp32 or bf16;
 --save half|--save half: want sharded or full;
---batch 121|--batch 121 does not divide into 3 ranks x 1 parts; 120 and 123 do;
---accumulate 7|--batch 120 does not divide into 3 ranks x 7 parts; 105 and 126 do;
---accumulate 50|--batch 120 does not divide into 3 ranks x 50 parts; 150 and 300 do;
+--batch 121|--batch 121 is not divisible by 3 ranks x 1 parts; 120 and 123 are;
+--accumulate 7|--batch 120 is not divisible by 3 ranks x 7 parts; 105 and 126 are;
+--accumulate 50|--batch 120 is not divisible by 3 ranks x 50 parts; 150 and 300 are;
 --accumulate 0|--accumulate 0: want a number from 1
 --clip -1|--clip -1: want a number from 0
 --prefetch 2|--prefetch 2: want a number from 0 to 1

@@ -115,6 +115,6 @@ SCRIPT
 # bats test_tags=test-all
 @test "check_gpu.sh finds ranks that do not restart from their snapshot" {
     need_programs
-    edit 03_multigpu_launcher/train.c 's|\(t->resumed = snapshot_load\(|(t->resumed = 0 \&\& snapshot_load(|'
+    edit 03_multigpu_launcher/train.c 's|(t->resumed = )(snapshot_load\()|\10 \&\& \2|'
     finds 'step 3, two ranks on one GPU: one is killed' 'the ranks did not start again|differ: '
 }

@@ -36,7 +36,7 @@ static void each_name_has_its_settings(void **state) {
         struct optimizer o = build(&options);
         assert_string_equal(optimizer_name(i), cases[i].name);
         assert_string_equal(o.name, cases[i].name);
-        assert_int_equal(o.states, cases[i].states);
+        assert_int_equal(o.state_per_parameter, cases[i].states);
         assert_int_equal(optimizer_counts_steps(o.name), cases[i].counts_steps);
         assert_true(o.lr == cases[i].lr);
         assert_string_equal(o.text, cases[i].text);

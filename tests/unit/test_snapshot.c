@@ -144,9 +144,10 @@ static void load_refused(struct snapshot *s, const char *reason) {
 // Whether the file holds exactly this training state.
 static int holds(const struct snapshot *wanted) {
     char why[WHY_SIZE] = "";
-    size_t size = sizeof *wanted + (size_t)(wanted->parameters + wanted->states) * sizeof(float);
+    size_t size =
+        sizeof *wanted + (size_t)(wanted->parameters + wanted->state_size) * sizeof(float);
     struct snapshot *s = snapshot_new(wanted->model, wanted->optimizer, wanted->seed, wanted->batch,
-                                      wanted->parameters, wanted->states);
+                                      wanted->parameters, wanted->state_size);
     int result = snapshot_load(path, s, why), same = memcmp(s, wanted, size) == 0;
     free(s);
     if (result != 1)
@@ -185,7 +186,7 @@ static void new_snapshot_is_zero(void **state) {
     assert_string_equal(s->model, "mlp 1-2");
     assert_string_equal(s->optimizer, "sgd");
     assert_int_equal(s->parameters, PARAMETERS);
-    assert_int_equal(s->states, STATES);
+    assert_int_equal(s->state_size, STATES);
     assert_true(s->seed == 0 && s->batch == 0 && s->progress.epochs == 0 && s->progress.step == 0);
     assert_true(s->progress.sums.loss == 0 && s->progress.sums.correct == 0 &&
                 s->progress.sums.samples == 0);
@@ -562,7 +563,7 @@ static struct snapshot *shard_of(const struct snapshot *all, const struct shardi
             for (size_t value = number * share; value < (number + 1) * share; value++)
                 *to++ = value < cut->unit[i] ? all->values[first + value] : 0;
         }
-    assert_int_equal(to - s->values, s->parameters + s->states);
+    assert_int_equal(to - s->values, s->parameters + s->state_size);
     return s;
 }
 
