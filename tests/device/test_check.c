@@ -91,7 +91,7 @@ static void two_streams_read(void) {
     read_floats(x, FLOATS, b);
 }
 
-static void neighbours(void) {
+static void neighbouring_bytes(void) {
     write_floats(x, 10, a);
     write_floats(x + 10, 10, b);
     write_floats(y, 10, b);
@@ -152,7 +152,7 @@ static void record_comes_after_the_wait(void) {
     write_floats(y, FLOATS, b);
 }
 
-static void only_one_of_two_is_waited_for(void) {
+static void host_waits_for_one_of_two(void) {
     cudaStream_t c;
     OK(cudaStreamCreateWithFlags(&c, cudaStreamNonBlocking));
     write_floats(x, 10, a);
@@ -180,7 +180,7 @@ static void default_stream_takes_turns(void) {
     write_floats(x, FLOATS, blocking);
 }
 
-static void default_stream_takes_no_turns(void) {
+static void non_blocking_streams_take_no_turns(void) {
     write_floats(x, FLOATS, NULL);
     write_floats(x, FLOATS, a);
 }
@@ -226,7 +226,7 @@ static void host_waits_in_cudaMemcpy(void) {
     write_floats(x, FLOATS, b);
 }
 
-static void host_asks_until_it_is_done(void) {
+static void host_polls_until_the_event_completes(void) {
     write_floats(x, FLOATS, a);
     OK(cudaEventRecord(event, a));
     while (cudaEventQuery(event) == cudaErrorNotReady)
@@ -251,7 +251,7 @@ static void let_another_thread_ask(cudaStream_t stream) {
     OK(pthread_join(thread, NULL));
 }
 
-static void another_thread_asks(void) {
+static void another_thread_polls(void) {
     write_floats(x, FLOATS, a);
     let_another_thread_ask(a);
     write_floats(x, FLOATS, b);
@@ -259,7 +259,7 @@ static void another_thread_asks(void) {
 
 // Kernels and products.
 
-static void kernels_name_what_they_use(void) {
+static void kernels_name_their_arrays(void) {
     add_to(x, y, FLOATS, a);
     sgd_step(y, x, x, 10, 1, 0, 0, b);
 }
@@ -298,12 +298,12 @@ static void vectors_that_alternate(void) {
 
 // Memory that is freed.
 
-static void freed_in_use(void) {
+static void memory_is_freed_in_use(void) {
     write_floats(x, FLOATS, a);
     OK(cudaFree(x));
 }
 
-static void freed_after_use(void) {
+static void memory_is_freed_after_use(void) {
     write_floats(x, FLOATS, a);
     OK(cudaStreamSynchronize(a));
     OK(cudaFree(x));
@@ -311,14 +311,14 @@ static void freed_after_use(void) {
     write_floats(x, FLOATS, b);
 }
 
-static void pinned_freed_in_use(void) {
+static void pinned_memory_is_freed_in_use(void) {
     OK(cudaMemcpyAsync(pinned, x, 40, cudaMemcpyDeviceToHost, a));
     OK(cudaFreeHost(pinned));
 }
 
 // Host memory.
 
-static void pinned_after_the_wait(void) {
+static void pinned_memory_is_used_after_the_wait(void) {
     for (int i = 0; i < 3; i++) {
         pinned[0] = 1;
         OK(cudaMemcpyAsync(x, pinned, 40, cudaMemcpyHostToDevice, a));
@@ -330,25 +330,25 @@ static void pinned_after_the_wait(void) {
     OK(cudaFreeHost(pinned));
 }
 
-static void pinned_bytes_beside(void) {
+static void neighbouring_pinned_bytes(void) {
     OK(cudaMemcpyAsync(pinned, x, 40, cudaMemcpyDeviceToHost, a));
     other[0] = 1;
 }
 
-static void pinned_is_read_while_copied_from(void) {
+static void pinned_memory_is_read_during_a_copy_from_it(void) {
     pinned[0] = 0;
     OK(cudaMemcpyAsync(x, pinned, 40, cudaMemcpyHostToDevice, a));
     if (pinned[0] != 0)
         exit(4);
 }
 
-static void pinned_is_read_too_early(void) {
+static void pinned_memory_is_read_too_early(void) {
     OK(cudaMemcpyAsync(pinned, x, 40, cudaMemcpyDeviceToHost, a));
     if (pinned[3] == 1)
         exit(4);
 }
 
-static void pinned_is_written_too_early(void) {
+static void pinned_memory_is_written_too_early(void) {
     OK(cudaMemcpyAsync(x, pinned, 40, cudaMemcpyHostToDevice, a));
     pinned[3] = 1;
 }
@@ -418,7 +418,7 @@ static void use_both_at_once(int rank) {
         sum(y, 1, b);
 }
 
-static void communicators_without_order(void) {
+static void communicators_without_an_order(void) {
     run_two_ranks(use_both_at_once);
 }
 
@@ -507,7 +507,7 @@ static struct test cases[] = {
     FAULT(write_then_read, WRITES(0, 3999), READS(0, 3999), " on the stream made at"),
     FAULT(read_then_write, WRITES(0, 3999), READS(0, 3999)),
     IN_ORDER(two_streams_read),
-    IN_ORDER(neighbours),
+    IN_ORDER(neighbouring_bytes),
     FAULT(one_byte_in_common, WRITES(0, 40), WRITES(40, 79)),
     IN_ORDER(event_orders),
     IN_ORDER(event_orders_through_a_third_stream),
@@ -516,38 +516,38 @@ static struct test cases[] = {
     FAULT(event_is_never_recorded, WRITES(0, 3999)),
     IN_ORDER(wait_keeps_its_record),
     FAULT(record_comes_after_the_wait, "use y (", WRITES(0, 3999)),
-    FAULT(only_one_of_two_is_waited_for, WRITES(0, 39), WRITES(0, 3999)),
+    FAULT(host_waits_for_one_of_two, WRITES(0, 39), WRITES(0, 3999)),
     FAULT(a_new_stream_is_not_the_old_one, WRITES(0, 3999)),
     IN_ORDER(default_stream_takes_turns),
-    FAULT(default_stream_takes_no_turns, WRITES(0, 3999), "on the default stream"),
+    FAULT(non_blocking_streams_take_no_turns, WRITES(0, 3999), "on the default stream"),
     IN_ORDER(host_waits_for_stream),
     FAULT(host_waits_for_other_stream, WRITES(0, 3999)),
     IN_ORDER(host_waits_for_event),
     FAULT(host_waits_for_an_earlier_event, "use y (", WRITES(0, 3999)),
     IN_ORDER(host_waits_for_device),
     IN_ORDER(host_waits_in_cudaMemcpy),
-    IN_ORDER(host_asks_until_it_is_done),
-    FAULT(another_thread_asks, WRITES(0, 3999)),
-    FAULT(kernels_name_what_they_use, USE("add_to", "reads", 0, 3999),
-          USE("sgd_step", "writes", 0, 39), "(kernels_name_what_they_use)"),
+    IN_ORDER(host_polls_until_the_event_completes),
+    FAULT(another_thread_polls, WRITES(0, 3999)),
+    FAULT(kernels_name_their_arrays, USE("add_to", "reads", 0, 3999),
+          USE("sgd_step", "writes", 0, 39), "(kernels_name_their_arrays)"),
     IN_ORDER(products_of_rows_that_alternate),
     FAULT(products_with_a_row_in_common, USE("matrix product", "writes", 0, 239),
           USE("matrix product", "writes", 12, 251)),
     IN_ORDER(vectors_that_alternate),
-    FAULT(freed_in_use, "x (cudaMalloc at ", " is freed at device/test_check.c:", "(freed_in_use)",
-          WRITES(0, 3999)),
-    IN_ORDER(freed_after_use),
-    FAULT(pinned_freed_in_use, "the memory allocated at device/test_check.c:",
+    FAULT(memory_is_freed_in_use, "x (cudaMalloc at ",
+          " is freed at device/test_check.c:", "(memory_is_freed_in_use)", WRITES(0, 3999)),
+    IN_ORDER(memory_is_freed_after_use),
+    FAULT(pinned_memory_is_freed_in_use, "the memory allocated at device/test_check.c:",
           "(set_up) is freed at", USE("cudaMemcpyAsync", "writes", 0, 39)),
-    IN_ORDER(pinned_after_the_wait),
-    IN_ORDER(pinned_bytes_beside),
-    IN_ORDER(pinned_is_read_while_copied_from),
-    TOUCH(pinned_is_read_too_early, "cudaMemcpyAsync, queued at device/test_check.c:"),
-    TOUCH(pinned_is_written_too_early, "cudaMemcpyAsync, queued at device/test_check.c:"),
+    IN_ORDER(pinned_memory_is_used_after_the_wait),
+    IN_ORDER(neighbouring_pinned_bytes),
+    IN_ORDER(pinned_memory_is_read_during_a_copy_from_it),
+    TOUCH(pinned_memory_is_read_too_early, "cudaMemcpyAsync, queued at device/test_check.c:"),
+    TOUCH(pinned_memory_is_written_too_early, "cudaMemcpyAsync, queued at device/test_check.c:"),
     FAULT(two_copies_to_the_host, "pageable host memory", USE("cudaMemcpyAsync", "writes", 0, 39),
           USE("cudaMemcpyAsync", "writes", 36, 75)),
     RANKS(communicators_in_order, 0, NULL),
-    RANKS(communicators_without_order, 1, "two collectives of different communicators",
+    RANKS(communicators_without_an_order, 1, "two collectives of different communicators",
           "ncclAllReduce, queued at device/test_check.c:"),
     RANKS(communicators_in_different_orders, 3,
           "the ranks use two communicators in different orders, and wait for each other: rank ",

@@ -215,7 +215,7 @@ static void wait_event_keeps_its_record(void **state) {
     OK(cudaEventDestroy(at_end));
 }
 
-static void events_tell_what_is_done(void **state) {
+static void events_report_completion(void **state) {
     (void)state;
     float ms = -1;
     cudaStream_t s = new_stream(0);
@@ -279,7 +279,7 @@ static void default_stream_takes_turns(void **state) {
 }
 
 // A program may poll the default stream as often as it likes while another stream is busy.
-static void query_never_waits(void **state) {
+static void queries_never_wait(void **state) {
     (void)state;
     cudaStream_t a = new_stream(0);
     wait_at(a, &gate[0]);
@@ -405,7 +405,7 @@ static void fresh_memory_is_nan(void **state) {
     }
 }
 
-static void copies_move_what_they_say(void **state) {
+static void copies_move_the_right_bytes(void **state) {
     (void)state;
     float host[100], back[100];
     float *a = device_floats(100), *b = device_floats(100);
@@ -568,7 +568,7 @@ static void threads_may_allocate(void **state) {
     assert_int_equal(errors[0] + errors[1], 0);
 }
 
-static void pinned_memory_is_for_both_sides(void **state) {
+static void host_and_device_can_use_pinned_memory(void **state) {
     (void)state;
     float *pinned = NULL, *d = device_floats(100);
     OK(cudaMallocHost((void **)&pinned, 100 * sizeof *pinned));
@@ -625,26 +625,26 @@ static float *allocate_weights(void) {
     return weights;
 }
 
-static void host_reads(void **state) {
+static void host_reads_device_memory(void **state) {
     (void)state;
     volatile float *weights = allocate_weights();
     exit(weights[3] == 0);
 }
 
-static void host_writes(void **state) {
+static void host_writes_device_memory(void **state) {
     (void)state;
     volatile float *weights = allocate_weights();
     weights[99] = 1;
 }
 
-static void host_reads_freed(void **state) {
+static void host_reads_freed_memory(void **state) {
     (void)state;
     volatile float *weights = allocate_weights();
     OK(cudaFree((void *)weights));
     exit(weights[0] == 0);
 }
 
-static void host_faults_elsewhere(void **state) {
+static void other_faults_of_the_host_are_unchanged(void **state) {
     (void)state;
     signal(SIGSEGV, SIG_DFL); // what the device's handler must hand it on to
     allocate_weights();
@@ -668,12 +668,12 @@ static void kernel_writes_at(size_t offset, int freed) {
     OK(cudaDeviceSynchronize());
 }
 
-static void kernel_overruns(void **state) {
+static void kernel_writes_past_the_end(void **state) {
     (void)state;
     kernel_writes_at(4096, 0);
 }
 
-static void kernel_writes_freed(void **state) {
+static void kernel_writes_freed_memory(void **state) {
     (void)state;
     kernel_writes_at(0, 1);
 }
@@ -684,7 +684,7 @@ static void kernel_gets_host_pointer(void **state) {
     sgd_step(d, host, d, 4, 1, 1, 0, NULL);
 }
 
-static void kernel_gets_too_little(void **state) {
+static void kernel_gets_a_short_array(void **state) {
     (void)state;
     float *d = device_floats(4);
     sgd_step(d, d, d, 5, 1, 1, 0, NULL);
@@ -720,7 +720,7 @@ static void memory_is_limited(void **state) {
 }
 
 // As under a batch system's ulimit -v: so few addresses are left that they are soon used again.
-static void addresses_are_few(void **state) {
+static void few_addresses_are_left(void **state) {
     unsigned long pages = 0;
     FILE *f = fopen("/proc/self/statm", "r");
     assert_true(f && fscanf(f, "%lu", &pages) == 1);
@@ -730,7 +730,7 @@ static void addresses_are_few(void **state) {
     allocations_do_not_overlap_or_leak(state);
 }
 
-static void first_call(void **state) {
+static void first_call_reads_the_variables(void **state) {
     (void)state;
     cudaGetDevice(&(int){0});
 }
@@ -741,7 +741,7 @@ static int wait_for(pid_t child) {
     return status;
 }
 
-static void child_of_a_user_is_refused(void **state) {
+static void child_of_a_cuda_process_is_refused(void **state) {
     (void)state;
     int n, wrong = 0;
     float ms, host = 3, *d = device_floats(1);
@@ -811,7 +811,7 @@ static void child_of_a_user_is_refused(void **state) {
 }
 
 // The fork comes while another thread is inside the device, whose lock the child never gets back.
-static void child_of_a_user_launches_a_kernel(void **state) {
+static void child_of_a_cuda_process_cannot_launch_kernels(void **state) {
     (void)state;
     float *d = device_floats(1);
     pthread_mutex_lock(&cpu_lock);
@@ -827,7 +827,7 @@ static void child_of_a_user_launches_a_kernel(void **state) {
     exit(WEXITSTATUS(status));
 }
 
-static void children_may_use_what_the_parent_has_not(void **state) {
+static void children_may_use_cuda_if_the_parent_has_not(void **state) {
     (void)state;
     for (int i = 0; i < 2; i++) {
         pid_t child = fork();
@@ -838,7 +838,7 @@ static void children_may_use_what_the_parent_has_not(void **state) {
         }
         assert_int_equal(wait_for(child), 0);
     }
-    first_call(state);
+    first_call_reads_the_variables(state);
     OK(cudaGetLastError());
 }
 
@@ -1029,7 +1029,7 @@ static int reads_too_early(cudaStream_t a, cudaStream_t b, int with_wait) {
 }
 
 // 200 operations, of which a quarter is to wait for half a millisecond on average.
-static void chaos_delays_operations(void **state) {
+static void random_delays_are_added(void **state) {
     (void)state;
     float ms = 0;
     cudaEvent_t start = new_event(0), end = new_event(0);
@@ -1044,7 +1044,7 @@ static void chaos_delays_operations(void **state) {
     OK(cudaEventDestroy(end));
 }
 
-static void chaos_shows_a_missing_wait(void **state) {
+static void random_delays_reveal_a_missing_wait(void **state) {
     (void)state;
     cudaStream_t a = new_stream(cudaStreamNonBlocking), b = new_stream(cudaStreamNonBlocking);
     assert_int_equal(reads_too_early(a, b, 1), 0);
@@ -1065,7 +1065,7 @@ static void run_held_up(void *arguments, size_t from, size_t to) {
     elements_done += (int)(to - from);
 }
 
-static void a_helper_that_is_held_up_holds_up_its_own_piece_only(void **state) {
+static void a_slow_helper_delays_only_its_own_piece(void **state) {
     (void)state;
     sharer = pthread_self();
     double begin = cpu_now();
@@ -1122,51 +1122,58 @@ static const struct CMUnitTest tests[] = {
     HERE(streams_run_concurrently),
     HERE(wait_event_orders_streams),
     HERE(wait_event_keeps_its_record),
-    HERE(events_tell_what_is_done),
+    HERE(events_report_completion),
     HERE(default_stream_takes_turns),
-    HERE(query_never_waits),
+    HERE(queries_never_wait),
     HERE(destroy_neither_waits_nor_loses_work),
     HERE(synchronize_while_streams_come_and_go),
     HERE(bad_handles_are_refused),
     HERE(last_error_is_kept_until_read),
     HERE(last_error_belongs_to_a_thread),
     HERE(fresh_memory_is_nan),
-    HERE(copies_move_what_they_say),
+    HERE(copies_move_the_right_bytes),
     HERE(bad_copies_are_refused),
     HERE(async_copies_are_asynchronous),
     HERE(free_waits_for_the_work),
     HERE(bad_frees_are_refused),
     HERE(allocations_do_not_overlap_or_leak),
     HERE(threads_may_allocate),
-    HERE(pinned_memory_is_for_both_sides),
+    HERE(host_and_device_can_use_pinned_memory),
     HERE(pinned_memory_takes_flags),
     HERE(sizes_are_parsed),
-    ALONE(host_reads, "", 1,
+    ALONE(host_reads_device_memory, "", 1,
           {"host code touched byte 12 of the 400 bytes from cudaMalloc(&weights)",
            "test_cpu_device.c:%d;", "cudaMemcpy"}),
-    ALONE(host_writes, "", 1,
+    ALONE(host_writes_device_memory, "", 1,
           {"host code touched byte 396 of the 400 bytes", "c:%d;", "cudaMemcpy"}),
-    ALONE(host_reads_freed, "", 1, {"host code touched", "not allocated (freed"}),
-    ALONE(host_faults_elsewhere, "", -SIGSEGV, {NULL}),
-    ALONE(kernel_overruns, "", 1, {"a kernel touched byte 4096 of the 400 bytes", "c:%d;"}),
-    ALONE(kernel_writes_freed, "", 1, {"a kernel touched", "not allocated (freed"}),
+    ALONE(host_reads_freed_memory, "", 1, {"host code touched", "not allocated (freed"}),
+    ALONE(other_faults_of_the_host_are_unchanged, "", -SIGSEGV, {NULL}),
+    ALONE(kernel_writes_past_the_end, "", 1,
+          {"a kernel touched byte 4096 of the 400 bytes", "c:%d;"}),
+    ALONE(kernel_writes_freed_memory, "", 1, {"a kernel touched", "not allocated (freed"}),
     ALONE(kernel_gets_host_pointer, "", 1,
           {"sgd_step: gradients", "is not device memory", "cudaMemcpy"}),
-    ALONE(kernel_gets_too_little, "", 1,
+    ALONE(kernel_gets_a_short_array, "", 1,
           {"sgd_step: parameters: 20 bytes", "not all inside one allocation"}),
     ALONE(memory_is_limited, "CPU_DEVICES=2 CPU_DEVICE_MEMORY=64M", 0, {NULL}),
-    ALONE(addresses_are_few, "", 0, {NULL}),
-    ALONE(first_call, "CPU_DEVICE_MEMORY=64MB", 1, {"error: CPU_DEVICE_MEMORY=64MB: want a size"}),
-    ALONE(first_call, "CPU_DEVICE_MEMORY=0", 1, {"error: CPU_DEVICE_MEMORY=0: want a size"}),
-    ALONE(first_call, "CPU_DEVICE_MEMORY=", 1, {"error: CPU_DEVICE_MEMORY=: want a size"}),
-    ALONE(first_call, "CPU_DEVICES=two", 1, {"error: CPU_DEVICES=two: want a whole number"}),
-    ALONE(first_call, "CPU_DEVICES=0", 1, {"error: CPU_DEVICES=0: want a whole number"}),
-    ALONE(first_call, "CPU_DEVICE_CHAOS=-1", 1,
+    ALONE(few_addresses_are_left, "", 0, {NULL}),
+    ALONE(first_call_reads_the_variables, "CPU_DEVICE_MEMORY=64MB", 1,
+          {"error: CPU_DEVICE_MEMORY=64MB: want a size"}),
+    ALONE(first_call_reads_the_variables, "CPU_DEVICE_MEMORY=0", 1,
+          {"error: CPU_DEVICE_MEMORY=0: want a size"}),
+    ALONE(first_call_reads_the_variables, "CPU_DEVICE_MEMORY=", 1,
+          {"error: CPU_DEVICE_MEMORY=: want a size"}),
+    ALONE(first_call_reads_the_variables, "CPU_DEVICES=two", 1,
+          {"error: CPU_DEVICES=two: want a whole number"}),
+    ALONE(first_call_reads_the_variables, "CPU_DEVICES=0", 1,
+          {"error: CPU_DEVICES=0: want a whole number"}),
+    ALONE(first_call_reads_the_variables, "CPU_DEVICE_CHAOS=-1", 1,
           {"error: CPU_DEVICE_CHAOS=-1: want a whole number"}),
-    ALONE(first_call, "CPU_DEVICE_CHECK=yes", 1, {"error: CPU_DEVICE_CHECK=yes: want 1 or 0"}),
-    ALONE(child_of_a_user_is_refused, "", 0, {NULL}),
-    ALONE(child_of_a_user_launches_a_kernel, "", 1, {"initialization error"}),
-    ALONE(children_may_use_what_the_parent_has_not, "CPU_DEVICES=2", 0, {NULL}),
+    ALONE(first_call_reads_the_variables, "CPU_DEVICE_CHECK=yes", 1,
+          {"error: CPU_DEVICE_CHECK=yes: want 1 or 0"}),
+    ALONE(child_of_a_cuda_process_is_refused, "", 0, {NULL}),
+    ALONE(child_of_a_cuda_process_cannot_launch_kernels, "", 1, {"initialization error"}),
+    ALONE(children_may_use_cuda_if_the_parent_has_not, "CPU_DEVICES=2", 0, {NULL}),
     ALONE(exit_while_kernels_run, "", 3, {NULL}),
     ALONE(exit_while_products_run, "", 0, {NULL}),
     ALONE(at_least_two_devices, "", 0, {NULL}),
@@ -1176,11 +1183,11 @@ static const struct CMUnitTest tests[] = {
     ALONE(one_visible_device, "CPU_DEVICES=4 CUDA_VISIBLE_DEVICES=1,9,0", 0, {NULL}),
     ALONE(no_visible_device, "CUDA_VISIBLE_DEVICES=", 0, {NULL}),
     ALONE(no_visible_device, "CUDA_VISIBLE_DEVICES=-1", 0, {NULL}),
-    ALONE(a_helper_that_is_held_up_holds_up_its_own_piece_only, "OMP_NUM_THREADS=2", 0, {NULL}),
-    ALONE(chaos_delays_operations, "CPU_DEVICE_CHAOS=1", 0, {NULL}),
-    ALONE(chaos_shows_a_missing_wait, "CPU_DEVICE_CHAOS=1", 0, {NULL}),
-    ALONE(chaos_shows_a_missing_wait, "CPU_DEVICE_CHAOS=2", 0, {NULL}),
-    ALONE(chaos_shows_a_missing_wait, "CPU_DEVICE_CHAOS=3", 0, {NULL}),
+    ALONE(a_slow_helper_delays_only_its_own_piece, "OMP_NUM_THREADS=2", 0, {NULL}),
+    ALONE(random_delays_are_added, "CPU_DEVICE_CHAOS=1", 0, {NULL}),
+    ALONE(random_delays_reveal_a_missing_wait, "CPU_DEVICE_CHAOS=1", 0, {NULL}),
+    ALONE(random_delays_reveal_a_missing_wait, "CPU_DEVICE_CHAOS=2", 0, {NULL}),
+    ALONE(random_delays_reveal_a_missing_wait, "CPU_DEVICE_CHAOS=3", 0, {NULL}),
 };
 
 int main(int argc, char **argv) {

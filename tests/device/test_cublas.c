@@ -60,7 +60,7 @@ static void store(const struct format *f, void *array, size_t i, double x) {
         (uint16_t)((x < 0 ? 0x8000 : 0) + (isnan(x) ? bits : bits + (unsigned)ldexp(r, -bit)));
 }
 
-static void formats_are_what_the_test_says(void **state) {
+static void formats_survive_a_round_trip(void **state) {
     (void)state;
     for (unsigned bits = 0; bits < 0x10000; bits++)
         for (int i = 0; i < 2; i++) {
@@ -164,7 +164,7 @@ static void products_are_right(void **state) {
 }
 
 // Whatever part of a product a thread makes, it is the part that it makes of a product of floats.
-static void products_of_16_bits_are_those_of_floats(void **state) {
+static void products_of_16_bit_floats_match_products_of_floats(void **state) {
     (void)state;
     const int shapes[][3] = {{257, 129, 260}, {100, 500, 170}, {128, 512, 784}};
     const float one = 1, zero = 0;
@@ -246,7 +246,7 @@ static uint16_t *outer_product(const struct format *f, const uint16_t *a, int m,
     return to_host(c, bytes);
 }
 
-static void every_number_is_converted_both_ways(void **state) {
+static void every_16_bit_float_survives_a_round_trip(void **state) {
     (void)state;
     uint16_t *all = new_array(0x10000 * sizeof *all), one[2];
     for (unsigned i = 0; i < 0x10000; i++)
@@ -477,7 +477,7 @@ static void bad_products_with_vectors_are_refused(void **state) {
 }
 
 // TF32 keeps 10 bits after the first: ties go to even, and infinity stays.
-static void tf32_rounds_what_products_read(void **state) {
+static void tf32_rounds_the_inputs_of_products(void **state) {
     (void)state;
     const float x[] = {1 + 0x1p-11f,  1 + 0x3p-11f, 1 + 0x1.8p-11f,
                        -1 - 0x1p-12f, 0x1p-140f,    INFINITY};
@@ -527,18 +527,18 @@ static int destroy_handle(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(formats_are_what_the_test_says),
+        cmocka_unit_test(formats_survive_a_round_trip),
         cmocka_unit_test_teardown(products_are_right, free_arrays),
-        cmocka_unit_test_teardown(products_of_16_bits_are_those_of_floats, free_arrays),
+        cmocka_unit_test_teardown(products_of_16_bit_floats_match_products_of_floats, free_arrays),
         cmocka_unit_test(bits_do_not_depend_on_the_number_of_threads),
-        cmocka_unit_test_teardown(every_number_is_converted_both_ways, free_arrays),
+        cmocka_unit_test_teardown(every_16_bit_float_survives_a_round_trip, free_arrays),
         cmocka_unit_test_teardown(results_round_to_nearest_even, free_arrays),
         cmocka_unit_test_teardown(products_with_vectors_are_right, free_arrays),
         cmocka_unit_test_teardown(scalars_are_read_before_the_call_returns, free_arrays),
         cmocka_unit_test_teardown(bad_products_are_refused, free_arrays),
         cmocka_unit_test_teardown(bad_products_with_vectors_are_refused, free_arrays),
         cmocka_unit_test(bad_handles_are_refused),
-        cmocka_unit_test_teardown(tf32_rounds_what_products_read, free_arrays),
+        cmocka_unit_test_teardown(tf32_rounds_the_inputs_of_products, free_arrays),
     };
     if (argc == 2 && !strcmp(argv[1], "bits")) {
         CUBLAS_CHECK(cublasCreate(&blas));

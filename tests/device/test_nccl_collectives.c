@@ -223,7 +223,7 @@ static void every_case_on_4_ranks(void **state) {
     sweep_ranks(4, 0, 1300);
 }
 
-static void chaos_changes_nothing(void **state) {
+static void random_delays_change_nothing(void **state) {
     (void)state;
     const char *seeds[] = {"1", "2", "3"};
     for (int i = 0; i < 3; i++) {
@@ -263,7 +263,7 @@ static void leave_out_buffers(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-static void buffers_that_are_not_used_may_be_null(void **state) {
+static void unused_buffers_may_be_null(void **state) {
     (void)state;
     run_ranks(2, leave_out_buffers, 0);
 }
@@ -324,10 +324,10 @@ static long available_megabytes(void) {
     return kilobytes / 1024;
 }
 
-static void more_than_2_31_bytes(void **state) {
+static void collectives_of_more_than_2_31_bytes(void **state) {
     (void)state;
     if (SANITIZED || available_megabytes() < 12000) {
-        print_message("ok # SKIP more_than_2_31_bytes: %s\n",
+        print_message("ok # SKIP collectives_of_more_than_2_31_bytes: %s\n",
                       SANITIZED ? "not under a sanitizer" : "needs 12 GB");
         return; // cmocka's skip() says "not ok", which tests/run.sh counts as a failure
     }
@@ -336,14 +336,10 @@ static void more_than_2_31_bytes(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        TEST(every_case_on_1_rank),
-        TEST(every_case_on_2_ranks),
-        TEST(every_case_on_3_ranks),
-        TEST(every_case_on_4_ranks),
-        TEST(every_collective_between_hosts),
-        TEST(chaos_changes_nothing),
-        TEST(buffers_that_are_not_used_may_be_null),
-        TEST(more_than_2_31_bytes),
+        TEST(every_case_on_1_rank),           TEST(every_case_on_2_ranks),
+        TEST(every_case_on_3_ranks),          TEST(every_case_on_4_ranks),
+        TEST(every_collective_between_hosts), TEST(random_delays_change_nothing),
+        TEST(unused_buffers_may_be_null),     TEST(collectives_of_more_than_2_31_bytes),
     };
     set_up_ranks(argc, argv);
     fill_tables();

@@ -424,7 +424,7 @@ static void come_and_fail(int rank) {
     CHECK(settles_at(threads, least_threads), "%d threads, not %d", threads(), least_threads);
 }
 
-static void nothing_of_a_communicator_is_left(void **state) {
+static void destroyed_communicators_leave_nothing(void **state) {
     (void)state;
     run_ranks(3, come_and_go, 0);
     set_hosts("aab");
@@ -443,7 +443,7 @@ int main(int argc, char **argv) {
         TEST(communicators_may_be_polled),
         TEST(small_calls_work),
         TEST(communicators_between_hosts),
-        TEST(nothing_of_a_communicator_is_left),
+        TEST(destroyed_communicators_leave_nothing),
     };
     set_up_ranks(argc, argv);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,7 +27,7 @@ static void stop_for_a_while(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-static void a_stopped_rank_is_waited_for(void **state) {
+static void ranks_wait_for_a_stopped_rank(void **state) {
     (void)state;
     start_ranks(3, stop_for_a_while, 0);
     set_hosts("aab");
@@ -113,7 +113,7 @@ static void start_death(enum collective which, int n, int victim, enum moment mo
     start_ranks(n, lose_a_rank, 1u << victim);
 }
 
-static void death_in_any_collective_is_told(void **state) {
+static void death_in_any_collective_is_reported(void **state) {
     (void)state;
     for (int which = 0; which < COLLECTIVES; which++) {
         for (int n = 2; n <= 4; n++)
@@ -122,7 +122,7 @@ static void death_in_any_collective_is_told(void **state) {
     }
 }
 
-static void death_before_a_collective_is_told(void **state) {
+static void death_before_a_collective_is_reported(void **state) {
     (void)state;
     for (int which = 0; which < COLLECTIVES; which++) {
         start_death((enum collective)which, 2 + which % 3, which % 2, BEFORE);
@@ -154,7 +154,7 @@ static void leave_a_child(int rank) {
     OK(ncclCommAbort(comm));
 }
 
-static void death_is_told_though_a_child_lives(void **state) {
+static void death_is_reported_while_a_child_lives(void **state) {
     (void)state;
     start_ranks(2, leave_a_child, 1u << 1);
     set_hosts("ab");
@@ -205,7 +205,7 @@ static void leave_early(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-static void a_rank_may_leave_when_it_is_not_needed(void **state) {
+static void a_rank_that_is_no_longer_needed_may_leave(void **state) {
     (void)state;
     for (int times = 0; times < 2; times++) {
         for (int i = 0; i < 4; i++) {
@@ -376,7 +376,7 @@ static void survive(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-static void aborted_ranks_go_on_without_the_others(void **state) {
+static void ranks_continue_after_an_abort(void **state) {
     (void)state;
     start_ranks(3, abort_and_go_on, 0);
     start_ranks(3, survive, 1u << 1);
@@ -385,7 +385,7 @@ static void aborted_ranks_go_on_without_the_others(void **state) {
     finish_ranks();
 }
 
-static void deaths_between_hosts(void **state) {
+static void deaths_on_other_hosts_are_reported(void **state) {
     (void)state;
     for (int i = 0; i < PLACEMENTS; i++) {
         int n = (int)strlen(placements[i]);
@@ -418,15 +418,15 @@ static void sum_for_ever(int rank) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        TEST(a_stopped_rank_is_waited_for),
-        TEST(death_in_any_collective_is_told),
-        TEST(death_before_a_collective_is_told),
-        TEST(death_is_told_though_a_child_lives),
-        TEST(a_rank_may_leave_when_it_is_not_needed),
+        TEST(ranks_wait_for_a_stopped_rank),
+        TEST(death_in_any_collective_is_reported),
+        TEST(death_before_a_collective_is_reported),
+        TEST(death_is_reported_while_a_child_lives),
+        TEST(a_rank_that_is_no_longer_needed_may_leave),
         TEST(a_rank_may_leave_its_host),
         TEST(exit_does_not_wait_for_the_peers),
-        TEST(aborted_ranks_go_on_without_the_others),
-        TEST(deaths_between_hosts),
+        TEST(ranks_continue_after_an_abort),
+        TEST(deaths_on_other_hosts_are_reported),
     };
     if (argc > 2 && !strcmp(argv[1], "forever")) {
         set_up_ranks(1, argv);

@@ -42,7 +42,7 @@ static void send_in_groups(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-static void groups_exchange(void **state) {
+static void groups_exchange_data(void **state) {
     (void)state;
     for (group_ranks = 2; group_ranks <= 4; group_ranks++)
         run_ranks(group_ranks, send_in_groups, 0);
@@ -220,7 +220,7 @@ static void destroy_in_a_group(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-static void failing_groups_leave_nothing(void **state) {
+static void failed_groups_leave_nothing(void **state) {
     (void)state;
     run_ranks(2, split_in_a_failing_group, 0);
     run_ranks(1, destroy_in_a_group, 0);
@@ -242,11 +242,11 @@ static void groups_between_hosts(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        TEST(groups_exchange),
+        TEST(groups_exchange_data),
         TEST(messages_keep_their_order),
         TEST(groups_hold_several_collectives),
         TEST(groups_span_streams),
-        TEST(failing_groups_leave_nothing),
+        TEST(failed_groups_leave_nothing),
         TEST(groups_between_hosts),
     };
     set_up_ranks(argc, argv);

@@ -50,7 +50,7 @@ static void two_ranks_need_two_devices(void **state) {
     run_ranks(2, see_one_device, 0);
 }
 
-static void a_rank_that_never_joins_is_told(void **state) {
+static void a_missing_rank_is_reported(void **state) {
     (void)state;
     run_ranks(1, join_in_vain, 0);
 }
@@ -69,7 +69,7 @@ static void join_late(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-static void late_ranks_are_waited_for(void **state) {
+static void ranks_wait_for_late_ranks(void **state) {
     (void)state;
     run_ranks(2, join_late, 0);
 }
@@ -89,7 +89,7 @@ static void disagree(int rank) {
     barrier(2); // who made the id tells the other
 }
 
-static void ranks_that_disagree_are_told(void **state) {
+static void ranks_with_different_arguments_are_reported(void **state) {
     (void)state;
     for (disagree_on_size = 0; disagree_on_size < 2; disagree_on_size++)
         run_ranks(2, disagree, 0);
@@ -108,7 +108,7 @@ static void come_after_a_dispute(int rank) {
     barrier(3); // as above
 }
 
-static void a_rank_that_comes_after_a_dispute_is_told(void **state) {
+static void a_late_rank_learns_of_the_difference(void **state) {
     (void)state;
     run_ranks(3, come_after_a_dispute, 0);
 }
@@ -119,7 +119,7 @@ static void use_device_0(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-static void two_hosts_have_a_device_0_each(void **state) {
+static void two_hosts_can_each_use_device_0(void **state) {
     (void)state;
     set_hosts("ab");
     run_ranks(2, use_device_0, 0);
@@ -155,7 +155,7 @@ static void agree_on_a_free_port(void) { // of those that the kernel does not ha
     snprintf(agreed, sizeof agreed, "127.0.0.1:%d", port);
 }
 
-static void ranks_meet_where_comm_id_says(void **state) {
+static void ranks_meet_at_nccl_comm_id(void **state) {
     (void)state;
     agree_on_a_free_port();
     run_ranks(3, meet_as_agreed, 0);
@@ -181,7 +181,7 @@ static void meet_in_a_row(int rank) {
     }
 }
 
-static void ranks_meet_again_at_once(void **state) {
+static void ranks_can_meet_again_at_once(void **state) {
     (void)state;
     agree_on_a_free_port();
     run_ranks(3, meet_in_a_row, 0);
@@ -196,7 +196,7 @@ static void ask_for_a_missing_interface(int rank) {
     CHECK(strstr(ncclGetLastError(NULL), "nosuchinterface"), "says %s", ncclGetLastError(NULL));
 }
 
-static void a_missing_interface_is_told(void **state) {
+static void a_missing_interface_is_reported(void **state) {
     (void)state;
     run_ranks(1, ask_for_a_missing_interface, 0);
 }
@@ -204,14 +204,14 @@ static void a_missing_interface_is_told(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         TEST(two_ranks_need_two_devices),
-        TEST(a_rank_that_never_joins_is_told),
-        TEST(late_ranks_are_waited_for),
-        TEST(ranks_that_disagree_are_told),
-        TEST(a_rank_that_comes_after_a_dispute_is_told),
-        TEST(two_hosts_have_a_device_0_each),
-        TEST(ranks_meet_where_comm_id_says),
-        TEST(ranks_meet_again_at_once),
-        TEST(a_missing_interface_is_told),
+        TEST(a_missing_rank_is_reported),
+        TEST(ranks_wait_for_late_ranks),
+        TEST(ranks_with_different_arguments_are_reported),
+        TEST(a_late_rank_learns_of_the_difference),
+        TEST(two_hosts_can_each_use_device_0),
+        TEST(ranks_meet_at_nccl_comm_id),
+        TEST(ranks_can_meet_again_at_once),
+        TEST(a_missing_interface_is_reported),
     };
     set_up_ranks(argc, argv);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -75,7 +75,7 @@ static void call_differently(int rank) {
     OK(ncclCommAbort(comm));
 }
 
-static void differences_are_told(void **state) {
+static void different_calls_are_reported(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof mismatches / sizeof *mismatches; i++) {
         mismatch = &mismatches[i];
@@ -115,7 +115,7 @@ static void send_first(int rank) {
     OK(ncclCommAbort(comm));
 }
 
-static void failures_that_are_easily_missed_are_told(void **state) {
+static void failures_after_the_call_are_reported(void **state) {
     (void)state;
     run_ranks(2, poll_for_a_failure, 0);
     run_ranks(2, send_first, 0);
@@ -152,7 +152,7 @@ static void stay_away(int rank) {
     OK(ncclCommAbort(elsewhere));
 }
 
-static void a_rank_that_stays_away_is_told(void **state) {
+static void a_rank_that_makes_no_call_is_reported(void **state) {
     (void)state;
     for (is_elsewhere = 0; is_elsewhere < 2; is_elsewhere++)
         start_ranks(3, stay_away, 0);
@@ -338,7 +338,7 @@ static void wrong_arguments_are_refused(void **state) {
     run_ranks(2, pass_wrong_arguments, 0);
 }
 
-static void mistakes_between_hosts(void **state) {
+static void mistakes_on_other_hosts_are_reported(void **state) {
     (void)state;
     for (int i = 0; i < PLACEMENTS; i++) {
         set_hosts(placements[i]);
@@ -355,9 +355,9 @@ static void mistakes_between_hosts(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        TEST(differences_are_told),           TEST(failures_that_are_easily_missed_are_told),
-        TEST(a_rank_that_stays_away_is_told), TEST(wrong_arguments_are_refused),
-        TEST(mistakes_between_hosts),
+        TEST(different_calls_are_reported),          TEST(failures_after_the_call_are_reported),
+        TEST(a_rank_that_makes_no_call_is_reported), TEST(wrong_arguments_are_refused),
+        TEST(mistakes_on_other_hosts_are_reported),
     };
     set_up_ranks(argc, argv);
     return cmocka_run_group_tests(tests, NULL, NULL);

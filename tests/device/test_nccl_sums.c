@@ -70,7 +70,7 @@ static void sum_scaled(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-static void sums_may_be_scaled(void **state) {
+static void sums_can_be_scaled(void **state) {
     (void)state;
     for (scaling_ranks = 1; scaling_ranks <= 4; scaling_ranks++)
         start_ranks(scaling_ranks, sum_scaled, 0);
@@ -167,7 +167,7 @@ static void sum_in_order(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-static void sums_are_taken_in_the_order_of_the_ranks(void **state) {
+static void sums_follow_the_order_of_the_ranks(void **state) {
     (void)state;
     const int numbers[] = {2, 3, 4, MOST_RANKS};
     for (int i = 0; i < 4; i++) {
@@ -188,8 +188,8 @@ static void sums_between_hosts(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         TEST(sums_of_16_bit_floats_are_rounded_once),
-        TEST(sums_may_be_scaled),
-        TEST(sums_are_taken_in_the_order_of_the_ranks),
+        TEST(sums_can_be_scaled),
+        TEST(sums_follow_the_order_of_the_ranks),
         TEST(sums_between_hosts),
     };
     set_up_ranks(argc, argv);

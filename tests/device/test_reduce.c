@@ -163,7 +163,7 @@ static void reductions_are_right(void **state) {
                                   place);
 }
 
-static void more_inputs_than_a_small_type_can_count(void **state) {
+static void averages_of_more_inputs_than_a_small_type_can_count(void **state) {
     (void)state;
     for (int type = 0; type < TYPES; type++)
         check((ncclDataType_t)type, ncclAvg, MAX_INPUTS, 100, 3);
@@ -235,7 +235,7 @@ static void sums_go_from_first_to_last(void **state) {
     assert_int_equal(REDUCE(ncclFloat16, ncclSum, uint16_t, large, large | 0x8000, small), small);
 }
 
-static void short_floats_are_rounded_once(void **state) {
+static void sums_of_16_bit_floats_are_rounded_once(void **state) {
     (void)state;
     uint16_t bfloat16 = float_to_bfloat16(256), half = float_to_half(2048);
     uint16_t one = float_to_bfloat16(1), half_one = float_to_half(1);
@@ -246,7 +246,7 @@ static void short_floats_are_rounded_once(void **state) {
     assert_int_equal(REDUCE(ncclFloat16, ncclAvg, uint16_t, 0x7bff, 0x7bff), 0x7bff); // no overflow
 }
 
-static void no_number_beats_all_numbers(void **state) {
+static void nan_wins_every_minimum_and_maximum(void **state) {
     (void)state;
     const uint16_t halves[] = {0x7e00, 0x3c00, 0xfc00, 0x7c00},
                    bfloat16s[] = {0xffc0, 0x3f80, 0xff80, 0x7f80};
@@ -275,7 +275,7 @@ static void no_number_beats_all_numbers(void **state) {
             }
 }
 
-static void every_short_float_is_converted_both_ways(void **state) {
+static void every_16_bit_float_survives_a_round_trip(void **state) {
     (void)state;
     for (unsigned bits = 0; bits < 0x10000; bits++) {
         uint16_t h = (uint16_t)bits;
@@ -347,13 +347,13 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(types_have_their_sizes),
         cmocka_unit_test_teardown(reductions_are_right, free_arrays),
-        cmocka_unit_test_teardown(more_inputs_than_a_small_type_can_count, free_arrays),
+        cmocka_unit_test_teardown(averages_of_more_inputs_than_a_small_type_can_count, free_arrays),
         cmocka_unit_test_teardown(products_with_a_scalar_are_right, free_arrays),
         cmocka_unit_test(integers_wrap_around),
         cmocka_unit_test(sums_go_from_first_to_last),
-        cmocka_unit_test(short_floats_are_rounded_once),
-        cmocka_unit_test(no_number_beats_all_numbers),
-        cmocka_unit_test(every_short_float_is_converted_both_ways),
+        cmocka_unit_test(sums_of_16_bit_floats_are_rounded_once),
+        cmocka_unit_test(nan_wins_every_minimum_and_maximum),
+        cmocka_unit_test(every_16_bit_float_survives_a_round_trip),
         cmocka_unit_test(floats_are_rounded_to_nearest_even),
         cmocka_unit_test(conversions_known_values),
     };

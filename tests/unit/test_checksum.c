@@ -8,7 +8,7 @@
 
 #include <cmocka.h> // wants the headers above first
 
-static void is_zlibs_of_all_bytes(void **state) {
+static void checksum_matches_zlib(void **state) {
     static const size_t counts[] = {0, 1, 65535, 65536, 65537, 200000};
     float *host = malloc(200000 * sizeof *host), *device;
     (void)state;
@@ -26,7 +26,7 @@ static void is_zlibs_of_all_bytes(void **state) {
 }
 
 // A changed bit at the very end.
-static void sees_the_last_bit(void **state) {
+static void checksum_depends_on_the_last_bit(void **state) {
     float host[2] = {1, 0}, *device;
     (void)state;
     CUDA_CHECK(cudaMalloc((void **)&device, sizeof host));
@@ -40,8 +40,8 @@ static void sees_the_last_bit(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(is_zlibs_of_all_bytes),
-        cmocka_unit_test(sees_the_last_bit),
+        cmocka_unit_test(checksum_matches_zlib),
+        cmocka_unit_test(checksum_depends_on_the_last_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

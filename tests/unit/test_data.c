@@ -208,7 +208,7 @@ static void blank_images_stay_finite(void **state) {
     assert_float_equal(train.deviation[0], 1, 0);
 }
 
-static void to_device(void **state) {
+static void samples_reach_the_device(void **state) {
     uint8_t values[12], labels[3];
     (void)state;
     for (int targets = 1; targets <= 3; targets += 2) {
@@ -284,7 +284,7 @@ static void folder_in_place_of_a_file(void **state) {
     assert_int_equal(rmdir(path_of(names[TEST_LABELS])), 0);
 }
 
-static void truncated_at_every_length(void **state) {
+static void truncated_files_are_refused(void **state) {
     (void)state;
     for (int i = 0; i < FILES; i++) {
         for (size_t size = 0; size < good[i].size; size++) {
@@ -295,7 +295,7 @@ static void truncated_at_every_length(void **state) {
     }
 }
 
-static void oversized(void **state) {
+static void longer_files_are_refused(void **state) {
     (void)state;
     for (int i = 0; i < FILES; i++) {
         put(names[i], good[i].bytes, good[i].size + 1, "wbT");
@@ -304,7 +304,7 @@ static void oversized(void **state) {
     }
 }
 
-static void wrong_magic(void **state) {
+static void wrong_magic_is_refused(void **state) {
     (void)state;
     for (int i = 0; i < FILES; i++) {
         // Big-endian IDX of bytes is 0 0 8 and the number of dimensions; 13 is the type of floats.
@@ -328,7 +328,7 @@ static void put_images(int file, uint32_t count, uint32_t rows, uint32_t columns
     put(names[file], claim.bytes, claim.size, "wbT");
 }
 
-static void impossible_sizes(void **state) {
+static void impossible_sizes_are_refused(void **state) {
     static const struct {
         uint32_t count, rows, columns;
         const char *reason;
@@ -355,7 +355,7 @@ static void impossible_sizes(void **state) {
     refused(names[TEST_LABELS], "dimension 0 is 0");
 }
 
-static void images_and_labels_disagree(void **state) {
+static void different_numbers_of_images_and_labels(void **state) {
     (void)state;
     put(names[TRAIN_LABELS], "\0\0\10\1\0\0\0\2\1\2", 10, "wbT");
     refused("train", "3 images but 2 labels");
@@ -364,7 +364,7 @@ static void images_and_labels_disagree(void **state) {
     refused("t10k", "2 images but 3 labels");
 }
 
-static void label_above_nine(void **state) {
+static void label_above_nine_is_refused(void **state) {
     (void)state;
     put(names[TRAIN_LABELS], "\0\0\10\1\0\0\0\3\1\2\12", 11, "wbT");
     refused("train", "label 2 is 10, above 9");
@@ -373,7 +373,7 @@ static void label_above_nine(void **state) {
     refused("t10k", "label 0 is 255, above 9");
 }
 
-static void pixels_differ(void **state) {
+static void different_sizes_of_images(void **state) {
     (void)state;
     put_images(TEST_IMAGES, 2, 1, 4); // the same number of pixels in another shape is no error
     load(folder);
@@ -383,7 +383,7 @@ static void pixels_differ(void **state) {
 
 // Every damage to the compressed data or to the checksum and size behind them is noticed. Damage to
 // the ten bytes of gzip's own header may not matter, as the time in it.
-static void corrupt_gzip(void **state) {
+static void damaged_gzip_files_are_refused(void **state) {
     enum { GZIP_HEADER = 10, TRAILER = 8 };
     static const char packed_name[] = "t10k-images-idx3-ubyte.gz";
     uint8_t packed[200];
@@ -595,19 +595,19 @@ int main(void) {
         cmocka_unit_test(each_channel_has_its_mean),
         WITH_FOLDER(banner_has_all_channels),
         WITH_FOLDER(blank_images_stay_finite),
-        WITH_FOLDER(to_device),
+        WITH_FOLDER(samples_reach_the_device),
         WITH_FOLDER(missing_folder),
         WITH_FOLDER(folder_is_found),
         WITH_FOLDER(missing_file),
         WITH_FOLDER(folder_in_place_of_a_file),
-        WITH_FOLDER(truncated_at_every_length),
-        WITH_FOLDER(oversized),
-        WITH_FOLDER(wrong_magic),
-        WITH_FOLDER(impossible_sizes),
-        WITH_FOLDER(images_and_labels_disagree),
-        WITH_FOLDER(label_above_nine),
-        WITH_FOLDER(pixels_differ),
-        WITH_FOLDER(corrupt_gzip),
+        WITH_FOLDER(truncated_files_are_refused),
+        WITH_FOLDER(longer_files_are_refused),
+        WITH_FOLDER(wrong_magic_is_refused),
+        WITH_FOLDER(impossible_sizes_are_refused),
+        WITH_FOLDER(different_numbers_of_images_and_labels),
+        WITH_FOLDER(label_above_nine_is_refused),
+        WITH_FOLDER(different_sizes_of_images),
+        WITH_FOLDER(damaged_gzip_files_are_refused),
         WITHOUT_FOLDER(synthetic_set),
         WITHOUT_FOLDER(synthetic_set_is_always_the_same),
         WITHOUT_FOLDER(synthetic_set_is_separable),

@@ -140,7 +140,7 @@ static void check_add_bias(int rows, int cols, int relu) {
     assert_unchanged(device_bias, bias, (size_t)cols * sizeof *bias);
 }
 
-static void add_bias_adds_and_cuts(void **state) {
+static void add_bias_adds_and_applies_relu(void **state) {
     (void)state;
     for (int s = 0; s < SHAPES; s++)
         for (int relu = 0; relu < 2; relu++)
@@ -160,7 +160,7 @@ static void add_bias_keeps_nan(void **state) {
     }
 }
 
-static void relu_backward_masks(void **state) {
+static void relu_backward_masks_gradients(void **state) {
     (void)state;
     const size_t counts[] = {6, 7, 1001, 40001, 700001};
     const float special[] = {0, -0.f, 1e-45f, -1e-45f, INFINITY, -INFINITY};
@@ -197,7 +197,7 @@ static void drop_values_drops_and_scales(void **state) {
         }
 }
 
-static void sum_rows_sums(void **state) {
+static void sum_rows_adds_the_rows(void **state) {
     (void)state;
     for (int s = 0; s < SHAPES; s++) {
         size_t rows = (size_t)shapes[s].rows, cols = (size_t)shapes[s].cols;
@@ -375,7 +375,7 @@ static void sgd_step_has_momentum_and_decay(void **state) {
 
 // Not even the sign of a zero may change, so that runs and snapshots without it stay what they
 // were.
-static void no_decay_leaves_the_bits(void **state) {
+static void zero_decay_changes_no_bit(void **state) {
     (void)state;
     const float g[] = {-0.f, -0.f, 0, 0, -0.f, 1}, v[] = {-0.f, 0, -0.f, 0, -0.f, -0.f};
     float p[] = {1, 1, 1, -1, -1, INFINITY}, want[6];
@@ -576,7 +576,7 @@ static void to_bfloat16_rounds_to_nearest_even(void **state) {
 }
 
 // A launch over no rows or elements succeeds on a GPU, at the end of an array as elsewhere.
-static void nothing_to_do_is_no_error(void **state) {
+static void empty_arrays_are_allowed(void **state) {
     (void)state;
     float *x = new_device_array(8 * sizeof *x), *end = x + 8;
     uint8_t *bytes = new_device_array(8);
@@ -620,17 +620,17 @@ int main(void) {
         cmocka_unit_test_teardown(fill_uniform_is_exact, free_arrays),
         cmocka_unit_test_teardown(fill_uniform_does_not_depend_on_parts, free_arrays),
         cmocka_unit_test_teardown(gather_batch_normalises, free_arrays),
-        cmocka_unit_test_teardown(add_bias_adds_and_cuts, free_arrays),
+        cmocka_unit_test_teardown(add_bias_adds_and_applies_relu, free_arrays),
         cmocka_unit_test_teardown(add_bias_keeps_nan, free_arrays),
-        cmocka_unit_test_teardown(relu_backward_masks, free_arrays),
+        cmocka_unit_test_teardown(relu_backward_masks_gradients, free_arrays),
         cmocka_unit_test_teardown(drop_values_drops_and_scales, free_arrays),
-        cmocka_unit_test_teardown(sum_rows_sums, free_arrays),
+        cmocka_unit_test_teardown(sum_rows_adds_the_rows, free_arrays),
         cmocka_unit_test_teardown(loss_is_cross_entropy, free_arrays),
         cmocka_unit_test_teardown(loss_does_not_overflow, free_arrays),
         cmocka_unit_test_teardown(loss_keeps_nan, free_arrays),
         cmocka_unit_test_teardown(loss_repeats_its_bits, free_arrays),
         cmocka_unit_test_teardown(sgd_step_has_momentum_and_decay, free_arrays),
-        cmocka_unit_test_teardown(no_decay_leaves_the_bits, free_arrays),
+        cmocka_unit_test_teardown(zero_decay_changes_no_bit, free_arrays),
         cmocka_unit_test_teardown(adam_step_is_adam_and_adamw, free_arrays),
         cmocka_unit_test_teardown(add_to_adds, free_arrays),
         cmocka_unit_test_teardown(sum_squares_is_exact_on_integers, free_arrays),
@@ -639,7 +639,7 @@ int main(void) {
         cmocka_unit_test_teardown(clip_to_norm_keeps_nan, free_arrays),
         cmocka_unit_test_teardown(every_bfloat16_survives_a_round_trip, free_arrays),
         cmocka_unit_test_teardown(to_bfloat16_rounds_to_nearest_even, free_arrays),
-        cmocka_unit_test_teardown(nothing_to_do_is_no_error, free_arrays),
+        cmocka_unit_test_teardown(empty_arrays_are_allowed, free_arrays),
     };
     setenv("OMP_NUM_THREADS", "3",
            0); // the CPU device shares large arrays out even where there is one core

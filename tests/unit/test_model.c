@@ -195,12 +195,12 @@ static void check_dense(const struct layer_kind *kind) {
         }
 }
 
-static void dense_matches_differences(void **state) {
+static void dense_gradients_match_differences_of_the_loss(void **state) {
     (void)state;
     check_dense(&dense);
 }
 
-static void dense_relu_matches_differences(void **state) {
+static void dense_relu_gradients_match_differences_of_the_loss(void **state) {
     (void)state;
     check_dense(&dense_relu);
 }
@@ -213,7 +213,7 @@ static void build(struct model *m, const char *hidden, int inputs) {
     assert_string_equal(m->text, m->shape);
 }
 
-static void mlp_matches_differences(void **state) {
+static void mlp_gradients_match_differences_of_the_loss(void **state) {
     (void)state;
     struct model m;
     build(&m, "9,8", 12);
@@ -241,7 +241,7 @@ static float *initialised(const struct model *m, uint64_t seed) {
     return to_host(parameters, m->parameters * sizeof *parameters);
 }
 
-static void new_kinds_fit_into_the_loops(void **state) {
+static void new_kinds_of_layers_work(void **state) {
     (void)state;
     struct model m = {.count = 0};
     append_dense(&m, &dense_relu, 6, 5);
@@ -258,7 +258,7 @@ static void new_kinds_fit_into_the_loops(void **state) {
 }
 
 // Whoever holds rows 3 to 7 of a batch of 8 must drop there what one holding all rows drops.
-static void dropout_goes_by_sample(void **state) {
+static void dropout_depends_on_the_sample(void **state) {
     (void)state;
     enum { WIDTH = 6, ROWS = 8, FIRST = 3 };
     struct model m = {.count = 0};
@@ -303,7 +303,7 @@ static double share_of_zeros(uint64_t seed, float rate, const float **outputs) {
     return (double)zeros / COUNT;
 }
 
-static void dropout_drops_the_share(void **state) {
+static void dropout_drops_the_given_fraction(void **state) {
     (void)state;
     const float rates[] = {0, 0.1f, 0.5f, 0.9f, 1}, *y, *others;
     for (int i = 0; i < 5; i++)
@@ -340,7 +340,7 @@ static void dropout_follows_hidden_layers(void **state) {
         check_model(&m, b, 1);
 }
 
-static void initialise_is_uniform_in_its_bounds(void **state) {
+static void initial_values_are_uniform_within_their_bounds(void **state) {
     (void)state;
     struct model m;
     build(&m, "100,400,100", 400);
@@ -365,7 +365,7 @@ static size_t count_equal(const float *a, const float *b, size_t count) {
     return equal;
 }
 
-static void initialise_differs_by_seed_and_layer(void **state) {
+static void initial_values_depend_on_seed_and_layer(void **state) {
     (void)state;
     struct model m;
     build(&m, "30,30,30", 30);
@@ -379,7 +379,7 @@ static void initialise_differs_by_seed_and_layer(void **state) {
                 one / 100);
 }
 
-static void initialise_in_parts_equals_the_whole(void **state) {
+static void initialising_in_parts_gives_the_same_values(void **state) {
     (void)state;
     struct model m;
     build(&m, "40", 30);
@@ -407,7 +407,7 @@ static void model_build_makes_the_default_model(void **state) {
     assert_ptr_equal(m.layers[2].kind, &dense);
 }
 
-static void layers_lie_end_to_end(void **state) {
+static void layers_are_contiguous(void **state) {
     (void)state;
     struct model m;
     build(&m, "1,65536,7", 784);
@@ -441,7 +441,7 @@ static void model_build_allows_16_widths(void **state) {
     assert_int_equal(strlen(m.shape), strlen("mlp 784-") + strlen(hidden) + strlen("-10"));
 }
 
-static void model_build_refuses(void **state) {
+static void model_build_refuses_wrong_models(void **state) {
     (void)state;
     const char *bad[] = {"",
                          ",",
@@ -571,7 +571,7 @@ static void check_bfloat16(const struct layer_kind *kind, int inputs, int output
                         (size_t)outputs * sizeof *w);
 }
 
-static void bfloat16_is_within_its_rounding(void **state) {
+static void bfloat16_errors_stay_within_rounding(void **state) {
     (void)state;
     const int shapes[][3] = {{1, 1, 1},   {7, 3, 1},    {3, 7, 5},
                              {50, 20, 8}, {33, 65, 17}, {300, 257, 130}};
@@ -581,7 +581,7 @@ static void bfloat16_is_within_its_rounding(void **state) {
     }
 }
 
-static void gradients_may_lie_over_parameters(void **state) {
+static void gradients_may_overwrite_parameters(void **state) {
     (void)state;
     struct model m = {.count = 0};
     append_dense(&m, &dense_relu, 40, 65);
@@ -644,25 +644,25 @@ static int close_device(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(dense_matches_differences, free_arrays),
-        cmocka_unit_test_teardown(dense_relu_matches_differences, free_arrays),
-        cmocka_unit_test_teardown(mlp_matches_differences, free_arrays),
+        cmocka_unit_test_teardown(dense_gradients_match_differences_of_the_loss, free_arrays),
+        cmocka_unit_test_teardown(dense_relu_gradients_match_differences_of_the_loss, free_arrays),
+        cmocka_unit_test_teardown(mlp_gradients_match_differences_of_the_loss, free_arrays),
         cmocka_unit_test_teardown(mlp_of_full_size_matches_double_precision, free_arrays),
-        cmocka_unit_test_teardown(new_kinds_fit_into_the_loops, free_arrays),
-        cmocka_unit_test_teardown(dropout_goes_by_sample, free_arrays),
-        cmocka_unit_test_teardown(dropout_drops_the_share, free_arrays),
+        cmocka_unit_test_teardown(new_kinds_of_layers_work, free_arrays),
+        cmocka_unit_test_teardown(dropout_depends_on_the_sample, free_arrays),
+        cmocka_unit_test_teardown(dropout_drops_the_given_fraction, free_arrays),
         cmocka_unit_test_teardown(dropout_follows_hidden_layers, free_arrays),
-        cmocka_unit_test_teardown(initialise_is_uniform_in_its_bounds, free_arrays),
-        cmocka_unit_test_teardown(initialise_differs_by_seed_and_layer, free_arrays),
-        cmocka_unit_test_teardown(initialise_in_parts_equals_the_whole, free_arrays),
-        cmocka_unit_test_teardown(bfloat16_is_within_its_rounding, free_arrays_and_reset_type),
-        cmocka_unit_test_teardown(gradients_may_lie_over_parameters, free_arrays_and_reset_type),
+        cmocka_unit_test_teardown(initial_values_are_uniform_within_their_bounds, free_arrays),
+        cmocka_unit_test_teardown(initial_values_depend_on_seed_and_layer, free_arrays),
+        cmocka_unit_test_teardown(initialising_in_parts_gives_the_same_values, free_arrays),
+        cmocka_unit_test_teardown(bfloat16_errors_stay_within_rounding, free_arrays_and_reset_type),
+        cmocka_unit_test_teardown(gradients_may_overwrite_parameters, free_arrays_and_reset_type),
         cmocka_unit_test_teardown(batches_may_be_empty, free_arrays_and_reset_type),
         cmocka_unit_test(scratch_holds_a_layers_inputs_and_outputs),
         cmocka_unit_test(model_build_makes_the_default_model),
-        cmocka_unit_test(layers_lie_end_to_end),
+        cmocka_unit_test(layers_are_contiguous),
         cmocka_unit_test(model_build_allows_16_widths),
-        cmocka_unit_test(model_build_refuses),
+        cmocka_unit_test(model_build_refuses_wrong_models),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

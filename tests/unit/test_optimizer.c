@@ -19,7 +19,7 @@ static struct optimizer build(const struct training_options *options) {
     return o;
 }
 
-static void each_name_has_its_settings(void **state) {
+static void each_optimizer_has_its_settings(void **state) {
     (void)state;
     const struct {
         const char *name;
@@ -49,7 +49,7 @@ static void each_name_has_its_settings(void **state) {
     assert_string_equal(build(&options).text, "adamw, lr 0.25, weight decay 0.5");
 }
 
-static void steps_are_those_of_the_whole_training(void **state) {
+static void steps_count_the_whole_training(void **state) {
     (void)state;
     struct training_options options = default_options("sgd");
     assert_int_equal(build(&options).steps, 3 * 15);
@@ -88,7 +88,7 @@ static const float *updated(const char *name, int step) {
     return to_host(parameters, bytes);
 }
 
-static void step_is_the_kernel_of_the_name(void **state) {
+static void each_optimizer_calls_its_kernel(void **state) {
     (void)state;
     const size_t bytes = COUNT * sizeof(float);
     float *gradients = to_device(random_floats(COUNT, 1, 2), bytes);
@@ -108,10 +108,10 @@ static void step_is_the_kernel_of_the_name(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_name_has_its_settings),
-        cmocka_unit_test(steps_are_those_of_the_whole_training),
+        cmocka_unit_test(each_optimizer_has_its_settings),
+        cmocka_unit_test(steps_count_the_whole_training),
         cmocka_unit_test(unknown_names_are_refused),
-        cmocka_unit_test_teardown(step_is_the_kernel_of_the_name, free_arrays),
+        cmocka_unit_test_teardown(each_optimizer_calls_its_kernel, free_arrays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -95,7 +95,7 @@ static int exited_with(int code) {
     return WIFEXITED(child.status) && WEXITSTATUS(child.status) == code;
 }
 
-static void defaults(void **state) {
+static void options_have_defaults(void **state) {
     const char *const none[] = {NULL};
     (void)state;
     count = big = -1;
@@ -110,7 +110,7 @@ static void defaults(void **state) {
     assert_string_equal(file, "untouched");
 }
 
-static void both_spellings(void **state) {
+static void values_follow_a_blank_or_an_equals_sign(void **state) {
     (void)state;
     PARSE("--count", "7", "--rate", "0.25", "--title", "a b", "--file", "x=y");
     assert_int_equal(count, 7);
@@ -177,7 +177,7 @@ static void an_underscore_stands_for_a_dash(void **state) {
     assert_true(exited_with(2));
 }
 
-static void last_one_wins(void **state) {
+static void the_last_value_wins(void **state) {
     (void)state;
     PARSE("--count", "7", "--title=a", "--count=8", "--title", "b", "--count", "9");
     assert_int_equal(count, 9);
@@ -204,7 +204,7 @@ static void bounds_are_allowed(void **state) {
     assert_true(rate == 1);
 }
 
-static void one_of_several_words(void **state) {
+static void a_value_is_one_of_several_words(void **state) {
     (void)state;
     PARSE("--count", "3");
     assert_string_equal(color, "blue");
@@ -214,7 +214,7 @@ static void one_of_several_words(void **state) {
     }
 }
 
-static void mistakes(void **state) {
+static void mistakes_are_refused(void **state) {
     static const struct {
         const char *arguments[MOST_ARGUMENTS];
         const char *said;
@@ -318,7 +318,7 @@ static void check_help(void) {
     assert_true(first && second && first < second);
 }
 
-static void help(void **state) {
+static void help_lists_the_options(void **state) {
     (void)state;
     PARSE_IN_CHILD("--help");
     check_help();
@@ -328,7 +328,7 @@ static void help(void **state) {
     check_help(); // the defaults, not what was given before
 }
 
-static void words_have_no_place_in_the_help_of_options(void **state) {
+static void help_without_words(void **state) {
     char *argv[] = {(char *)"launcher", (char *)"--help", NULL};
     (void)state;
     fflush(NULL);
@@ -348,7 +348,7 @@ static void words_have_no_place_in_the_help_of_options(void **state) {
 }
 
 // Processes that train together compare these lists.
-static void a_list_of_all_values(void **state) {
+static void all_values_are_listed(void **state) {
     char text[256], small[16];
     static const char all[] = "--count 7, --big 0, --rate 0.3333333333, --title a, b, --name , "
                               "--workers all, --quick 1";
@@ -371,20 +371,20 @@ static void a_list_of_all_values(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults),
-        cmocka_unit_test(both_spellings),
+        cmocka_unit_test(options_have_defaults),
+        cmocka_unit_test(values_follow_a_blank_or_an_equals_sign),
         cmocka_unit_test(a_word_may_stand_for_a_number),
         cmocka_unit_test(a_flag_has_no_value),
         cmocka_unit_test(words_may_follow_the_options),
         cmocka_unit_test(an_underscore_stands_for_a_dash),
-        cmocka_unit_test(last_one_wins),
+        cmocka_unit_test(the_last_value_wins),
         cmocka_unit_test(a_value_may_look_like_an_option),
         cmocka_unit_test(bounds_are_allowed),
-        cmocka_unit_test(one_of_several_words),
-        cmocka_unit_test(mistakes),
-        cmocka_unit_test(help),
-        cmocka_unit_test(words_have_no_place_in_the_help_of_options),
-        cmocka_unit_test(a_list_of_all_values),
+        cmocka_unit_test(a_value_is_one_of_several_words),
+        cmocka_unit_test(mistakes_are_refused),
+        cmocka_unit_test(help_lists_the_options),
+        cmocka_unit_test(help_without_words),
+        cmocka_unit_test(all_values_are_listed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -173,7 +173,7 @@ static void test_bar_fits(void **state) {
     printed();
 }
 
-static void test_other_lines_are_not_glued(void **state) {
+static void test_other_lines_clear_the_bar(void **state) {
     (void)state;
     struct stats train_sums = {128, 100, 128}, test_sums = {20, 9, 10};
     columns = 80;
@@ -207,7 +207,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_terminal_is_redrawn_each_second, catch_stdout,
                                         release_stdout),
         cmocka_unit_test_setup_teardown(test_bar_fits, catch_stdout, release_stdout),
-        cmocka_unit_test_setup_teardown(test_other_lines_are_not_glued, catch_stdout,
+        cmocka_unit_test_setup_teardown(test_other_lines_clear_the_bar, catch_stdout,
                                         release_stdout),
         cmocka_unit_test_setup_teardown(test_goes_on, catch_stdout, release_stdout),
     };

@@ -223,7 +223,7 @@ static void without_states(void **state) {
 // The checksum stands for all bytes: whoever changes the format must change its version too. From
 // Python: zlib.crc32(struct.pack("<8sq128s16s4q3d2q7f", b"SNAPSHOT", 1, b"mlp 1-2", b"sgd", 7, 64,
 // 2, 5, ...)).
-static void format_stays(void **state) {
+static void format_does_not_change(void **state) {
     uint8_t bytes[SIZE + 1];
     (void)state;
     get(bytes);
@@ -232,7 +232,7 @@ static void format_stays(void **state) {
     assert_int_equal(crc, 0xaf4492e7);
 }
 
-static void no_file(void **state) {
+static void missing_file_is_reported(void **state) {
     struct snapshot *s = expected(), *before = expected();
     char why[WHY_SIZE];
     (void)state;
@@ -242,7 +242,7 @@ static void no_file(void **state) {
     free(before);
 }
 
-static void truncated_at_every_length(void **state) {
+static void truncated_files_are_refused(void **state) {
     uint8_t bytes[SIZE + 1];
     (void)state;
     get(bytes);
@@ -252,7 +252,7 @@ static void truncated_at_every_length(void **state) {
     }
 }
 
-static void too_long(void **state) {
+static void longer_files_are_refused(void **state) {
     uint8_t bytes[SIZE + 1];
     (void)state;
     get(bytes);
@@ -260,7 +260,7 @@ static void too_long(void **state) {
     load_refused(expected(), "wrong size");
 }
 
-static void every_flipped_bit(void **state) {
+static void every_flipped_bit_is_detected(void **state) {
     uint8_t bytes[SIZE + 1];
     (void)state;
     get(bytes);
@@ -274,7 +274,7 @@ static void every_flipped_bit(void **state) {
     assert_holds_example();
 }
 
-static void of_another_training(void **state) {
+static void snapshot_of_another_training_is_refused(void **state) {
     struct snapshot *s;
     (void)state;
     s = snapshot_new("mlp 1-3", "sgd", 0, 0, PARAMETERS, STATES);
@@ -304,7 +304,7 @@ static void of_another_training(void **state) {
 }
 
 // What a file holds in place of a name reaches the terminal as part of one line, if at all.
-static void of_an_unprintable_model(void **state) {
+static void unprintable_names_stay_on_one_line(void **state) {
     (void)state;
     save(snapshot_new("mlp\n\033[2J", "s\rgd", 0, 0, PARAMETERS, STATES));
     struct snapshot *s = expected();
@@ -318,7 +318,7 @@ static void of_an_unprintable_model(void **state) {
 
 // The batch decides which samples are still to come in an epoch, so it may change between epochs
 // only.
-static void of_another_batch(void **state) {
+static void batch_can_change_between_epochs_only(void **state) {
     char why[WHY_SIZE];
     struct snapshot *s = example();
     (void)state;
@@ -356,7 +356,7 @@ static void of_another_batch(void **state) {
     }
 }
 
-static void before_the_first_step(void **state) {
+static void snapshot_before_the_first_step(void **state) {
     (void)state;
     struct snapshot *s = example();
     s->progress.step = -1;
@@ -368,7 +368,7 @@ static void before_the_first_step(void **state) {
     load_refused(expected(), "is corrupt: epoch -1");
 }
 
-static void folder_in_its_place(void **state) {
+static void folder_in_place_of_the_file(void **state) {
     (void)state;
     assert_int_equal(mkdir(path, 0700), 0);
     load_refused(expected(), "snapshot");
@@ -378,7 +378,7 @@ static void folder_in_its_place(void **state) {
 }
 
 // Holds for root too, who may write into folders that others may not.
-static void no_place_to_write(void **state) {
+static void folder_without_write_access(void **state) {
     char nowhere[PATH_MAX + 32];
     (void)state;
     snprintf(nowhere, sizeof nowhere, "%s/none/run.snapshot", folder);
@@ -389,7 +389,7 @@ static void no_place_to_write(void **state) {
     snprintf(path, sizeof path, "%s/run.snapshot", folder);
 }
 
-static void leftovers_of_a_killed_run(void **state) {
+static void leftovers_of_a_killed_run_are_replaced(void **state) {
     char rubbish[2 * SIZE] = "";
     (void)state;
     FILE *file = fopen(temporary, "wb");
@@ -401,7 +401,7 @@ static void leftovers_of_a_killed_run(void **state) {
     assert_int_equal(access(temporary, F_OK), -1);
 }
 
-static void on_the_disk_before_it_has_its_name(void **state) {
+static void synced_before_it_is_renamed(void **state) {
     (void)state;
     memset(&synced, 0, sizeof synced);
     save(example());
@@ -661,7 +661,7 @@ static void write_all(const char *name, const void *bytes, size_t size) {
     assert_int_equal(fclose(file), 0);
 }
 
-static void shards_of_any_cut_to_any(void **state) {
+static void shards_load_with_any_other_cut(void **state) {
     (void)state;
     for (int from = 0; from < CUTS; from++) {
         save_epoch(2, &cuts[from]);
@@ -674,7 +674,7 @@ static void shards_of_any_cut_to_any(void **state) {
     }
 }
 
-static void shards_of_a_whole_file(void **state) {
+static void shards_load_from_a_whole_file(void **state) {
     (void)state;
     save(whole(2));
     for (int to = 0; to < CUTS; to++)
@@ -683,7 +683,7 @@ static void shards_of_a_whole_file(void **state) {
                 fail_msg("shard %d of cut %d", i, to);
 }
 
-static void shards_of_no_file(void **state) {
+static void missing_manifest_is_reported(void **state) {
     (void)state;
     char why[WHY_SIZE] = "";
     struct snapshot *s = room(shard_size(&cuts[3]));
@@ -700,7 +700,7 @@ static void shards_of_no_file(void **state) {
 
 // Whoever changes the manifest must change the version too. The checksums are from Python's
 // zlib.crc32, that in the file's name of struct.pack("<3Q", 10, 8, 5).
-static void manifest_stays(void **state) {
+static void manifest_format_does_not_change(void **state) {
     const char *wanted =
         "MANIFEST 1\nmodel mlp 1-2\noptimizer adam\nseed 7\nbatch 64\nepochs 2\nstep 5\n"
         "loss 0.10000000000000001\ncorrect 40\nsamples 320\nshards 4\n"
@@ -806,7 +806,7 @@ static void shards_in_this_folder(void **state) {
     assert_int_equal(count, 4);
 }
 
-static void missing_shard(void **state) {
+static void missing_shard_is_reported(void **state) {
     (void)state;
     char name[PATH_MAX + 128], reason[2 * PATH_MAX + 512];
     save_epoch(2, &cuts[4]);
@@ -826,7 +826,7 @@ static void missing_shard(void **state) {
 }
 
 // Every bit flipped, every length but the right one: of the manifest and of a shard.
-static void damaged_in_any_place(void **state) {
+static void any_damage_is_detected(void **state) {
     uint8_t bytes[4096];
     (void)state;
     save_epoch(2, &cuts[4]);
@@ -852,7 +852,7 @@ static void damaged_in_any_place(void **state) {
 }
 
 // Under the right name, and whole, but not the file that the manifest means.
-static void shard_of_another_snapshot(void **state) {
+static void shard_of_another_snapshot_is_refused(void **state) {
     char why[WHY_SIZE] = "", name[PATH_MAX + 128];
     (void)state;
     save_epoch(2, &cuts[4]);
@@ -878,7 +878,7 @@ static void shard_of_another_snapshot(void **state) {
 }
 
 // Manifests that somebody made, with the right checksum.
-static void hostile_manifests(void **state) {
+static void hostile_manifests_are_refused(void **state) {
     const char *head =
         "MANIFEST 1\nmodel mlp 1-2\noptimizer adam\nseed 7\nbatch 64\nepochs 2\nstep 5\n"
         "loss 0.10000000000000001\ncorrect 40\nsamples 320\n";
@@ -936,7 +936,7 @@ static void hostile_manifests(void **state) {
     shard_refused(&cuts[0], 0, "corrupt");
 }
 
-static void manifest_of_another_training(void **state) {
+static void manifest_of_another_training_is_refused(void **state) {
     char why[WHY_SIZE];
     (void)state;
     struct snapshot *s = whole(2);
@@ -954,7 +954,7 @@ static void manifest_of_another_training(void **state) {
 }
 
 // As good as losses and places can be, or as bad.
-static void any_place_and_sums(void **state) {
+static void any_progress_and_sums_survive(void **state) {
     char why[WHY_SIZE] = "";
     const double sums[] = {0, -0., 1e-310, 1.0 / 3, DBL_MAX, 12345678.9, 5e15};
     (void)state;
@@ -992,7 +992,7 @@ static void disk_fails_for_shards(void **state) {
     assert_int_equal(files(), 5);
 }
 
-static void shards_on_the_disk_before_they_have_their_names(void **state) {
+static void shards_are_synced_before_they_are_renamed(void **state) {
     (void)state;
     memset(&synced, 0, sizeof synced);
     save_epoch(2, &cuts[4]);
@@ -1002,7 +1002,7 @@ static void shards_on_the_disk_before_they_have_their_names(void **state) {
 }
 
 // A crash just before any change of the disk, while one snapshot takes the place of another.
-static void crash_at_every_moment(void **state) {
+static void a_crash_at_any_moment_leaves_a_whole_snapshot(void **state) {
     static const struct sharding none = {0, 1, {WHOLE}},
                                  *ways[][2] = {
                                      {&none, &cuts[4]},    {&cuts[4], &none},
@@ -1043,7 +1043,7 @@ static void crash_at_every_moment(void **state) {
 }
 
 // The same step cut otherwise, by as many: what the manifest names must stay.
-static void same_step_cut_otherwise(void **state) {
+static void same_step_with_another_cut(void **state) {
     char why[WHY_SIZE] = "";
     (void)state;
     save_epoch(2, &cuts[4]);
@@ -1067,40 +1067,40 @@ int main(void) {
         cmocka_unit_test(new_snapshot_is_zero),
         TEST(round_trip),
         TEST(without_states),
-        TEST(format_stays),
-        TEST(no_file),
-        TEST(truncated_at_every_length),
-        TEST(too_long),
-        TEST(every_flipped_bit),
-        TEST(of_another_training),
-        TEST(of_an_unprintable_model),
-        TEST(of_another_batch),
-        TEST(before_the_first_step),
-        TEST(folder_in_its_place),
-        TEST(no_place_to_write),
-        TEST(leftovers_of_a_killed_run),
-        TEST(on_the_disk_before_it_has_its_name),
+        TEST(format_does_not_change),
+        TEST(missing_file_is_reported),
+        TEST(truncated_files_are_refused),
+        TEST(longer_files_are_refused),
+        TEST(every_flipped_bit_is_detected),
+        TEST(snapshot_of_another_training_is_refused),
+        TEST(unprintable_names_stay_on_one_line),
+        TEST(batch_can_change_between_epochs_only),
+        TEST(snapshot_before_the_first_step),
+        TEST(folder_in_place_of_the_file),
+        TEST(folder_without_write_access),
+        TEST(leftovers_of_a_killed_run_are_replaced),
+        TEST(synced_before_it_is_renamed),
         TEST(disk_fails_at_the_end),
         TEST(disk_full),
         TEST(killed_while_saving),
-        CUT_TEST(shards_of_any_cut_to_any),
-        CUT_TEST(shards_of_a_whole_file),
-        CUT_TEST(shards_of_no_file),
-        CUT_TEST(manifest_stays),
+        CUT_TEST(shards_load_with_any_other_cut),
+        CUT_TEST(shards_load_from_a_whole_file),
+        CUT_TEST(missing_manifest_is_reported),
+        CUT_TEST(manifest_format_does_not_change),
         CUT_TEST(shards_are_snapshots),
         CUT_TEST(only_overlapping_files_are_opened),
         CUT_TEST(whole_and_shards_replace_each_other),
         CUT_TEST(shards_in_this_folder),
-        CUT_TEST(missing_shard),
-        CUT_TEST(damaged_in_any_place),
-        CUT_TEST(shard_of_another_snapshot),
-        CUT_TEST(hostile_manifests),
-        CUT_TEST(manifest_of_another_training),
-        CUT_TEST(any_place_and_sums),
+        CUT_TEST(missing_shard_is_reported),
+        CUT_TEST(any_damage_is_detected),
+        CUT_TEST(shard_of_another_snapshot_is_refused),
+        CUT_TEST(hostile_manifests_are_refused),
+        CUT_TEST(manifest_of_another_training_is_refused),
+        CUT_TEST(any_progress_and_sums_survive),
         CUT_TEST(disk_fails_for_shards),
-        CUT_TEST(shards_on_the_disk_before_they_have_their_names),
-        CUT_TEST(crash_at_every_moment),
-        CUT_TEST(same_step_cut_otherwise),
+        CUT_TEST(shards_are_synced_before_they_are_renamed),
+        CUT_TEST(a_crash_at_any_moment_leaves_a_whole_snapshot),
+        CUT_TEST(same_step_with_another_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
