@@ -122,7 +122,7 @@ int main(int argc, char **argv) {
     CUDA_CHECK(cudaStreamCreate(&stream));
     if (p.rank == 0)
         NCCL_CHECK(ncclGetUniqueId(&id));
-    meet_by_tcp(&p, &id, NULL, NULL, opt.token_file, opt.timeout);
+    meet_by_tcp(&p, &id, device_kind(), NULL, opt.token_file, opt.timeout);
     struct row row = describe(&p, device), *rows = calloc(p.world, sizeof row);
     if (!rows)
         fail("out of memory");

@@ -257,7 +257,7 @@ static void compare_plans(void) {
         size_t part = find_difference(f->body, my_frame.body);
         const char *theirs = f->body + part, *ours = my_frame.body + part;
         end_meeting("rank %d on %s has \"%.*s\", rank 0 has \"%.*s\": do all ranks have the "
-                    "same options, and see the same --snapshot folder?",
+                    "same options and devices, and see the same --snapshot folder?",
                     meeting.guests[i].rank, f->host, part_length(theirs), theirs, part_length(ours),
                     ours);
     }

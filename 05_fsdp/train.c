@@ -131,8 +131,8 @@ static void join(struct trainer *t) {
     char plan[WHY_SIZE];
     size_t used = options_list(tables, plan, sizeof plan);
     snprintf(plan + used, sizeof plan - used,
-             ", %zu training samples, %ld epochs and %ld steps are done", t->train.count,
-             t->progress.epochs, t->progress.step);
+             ", %s, %zu training samples, %ld epochs and %ld steps are done", device_kind(),
+             t->train.count, t->progress.epochs, t->progress.step);
     if (t->rank == 0)
         NCCL_CHECK(ncclGetUniqueId(&id));
     meet_by_tcp(&t->place, &id, plan, opt.snapshot, step_opt.token_file, step_opt.join_timeout);

@@ -58,11 +58,16 @@ void device_alloc_check(cudaError_t error, const char *kind, size_t bytes, const
     allocated[i].bytes += bytes;
 }
 
+const char *device_kind(void) {
+    struct cudaDeviceProp properties;
+    int simulated = cudaGetDeviceProperties(&properties, 0) == cudaSuccess &&
+                    strstr(properties.name, "CPU device");
+    return simulated ? "the CPU device" : "a GPU";
+}
+
 const char *more_devices(int wanted) {
     static char text[80];
-    struct cudaDeviceProp properties;
-    if (cudaGetDeviceProperties(&properties, 0) == cudaSuccess &&
-        strstr(properties.name, "CPU device"))
+    if (!strcmp(device_kind(), "the CPU device"))
         snprintf(text, sizeof text, "; set CPU_DEVICES=%d to pretend as many", wanted);
     return text;
 }

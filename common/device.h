@@ -23,6 +23,9 @@ void device_alloc_check(cudaError_t error, const char *kind, size_t bytes, const
 // Returns the bytes that DEVICE_ALLOC has given of a kind.
 size_t device_bytes(const char *kind);
 
+// Returns "a GPU" or "the CPU device".
+const char *device_kind(void);
+
 // Returns the end of an error line: on the CPU device, how to get that many devices, else "".
 const char *more_devices(int wanted);
 
