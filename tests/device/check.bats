@@ -169,10 +169,10 @@ found() {
 
 @test "the checker finds ranks that use two communicators in different orders (step 7)" {
     changed ./program 7 train.c '/^static void check_replicas/,/^}/s/^    COLLECTIVE/    for (int i = 0; i < 2; i++)\
-        COLLECTIVE(t->stream, ncclAllReduce(f->gradients, f->gradients, 1, ncclFloat, ncclSum,\
-                                            (t->rank + i) % 2 ? t->comm : f->group_comm, t->stream));\
+        COLLECTIVE(t->stream, ncclAllReduce(t->fsdp.gradients, t->fsdp.gradients, 1, ncclFloat, ncclSum,\
+                                            (t->rank + i) % 2 ? t->comm : t->fsdp.group_comm, t->stream));\
 &/'
     found 7 "the ranks use two communicators in different orders" \
-        "rank 0 is in AllReduce .count 1, float, sum." "ncclAllReduce(f->gradients, f->gradients, 1" \
-        "rank 1 is in AllReduce .count 1, float, sum." "ncclAllReduce(f->gradients, f->gradients, 1"
+        "rank 0 is in AllReduce .count 1, float, sum." "ncclAllReduce(t->fsdp.gradients, t->fsdp.gradients, 1" \
+        "rank 1 is in AllReduce .count 1, float, sum." "ncclAllReduce(t->fsdp.gradients, t->fsdp.gradients, 1"
 }
