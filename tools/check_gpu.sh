@@ -191,7 +191,7 @@ killed_rank() { # PROGRAM
     grep -q "^told to stop" "$work/log" || code="$code, no rank was told to stop"
     [ "$code" = 0 ] || { echo "the ranks did not stop well: exit code $code" && return 1; }
     steps=$(awk '/^training / { each = $2 } /^epoch .*  loss .* accuracy / { steps = ($2 + 0) * each }
-        /^stopped after / { steps = $3 } END { print steps }' "$work/log")
+        /^stopped after step / { steps = $4 } END { print steps }' "$work/log")
     limited "${pair[@]}" "${train[@]}" --max-steps "$steps" --snapshot "$work/run.2" || return
     same_files "$work/run.1" "$work/run.2"
 }

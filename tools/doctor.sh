@@ -560,7 +560,7 @@ steps=$(for folder in 0[1-9]_*/; do echo "${folder:1:1}"; done | numbers)
 cpu_steps=$(echo "${cpu_flags:+$steps }$built_cpu" | numbers)
 cpu_steps=${cpu_steps:+steps $cpu_steps}
 gpu_steps=$(echo "${gpu_flags:+1 }${nccl:+$steps }$built_gpu" | numbers)
-wide="steps $(tr ' ' '\n' <<<"$steps" | grep '[456]' | numbers)"
+wide="steps $(tr ' ' '\n' <<<"$steps" | grep '[4-9]' | numbers)"
 
 echo
 echo "${count[PASS]} PASS, ${count[WARN]} WARN, ${count[FAIL]} FAIL. What can run here:"

@@ -134,6 +134,7 @@ only() { # WORD COUNT: so many lines say it, and the exit code fits them
     run "$root/tools/doctor.sh"
     [ "$status" -le 1 ]
     says '' 'CPU device' ''
+    says '' 'several nodes' 'steps 4 5 6 7'
     for check in 'C compiler' make BLAS nvcc programs driver cores /dev/shm 'locked memory' 'open files' network \
         'host name' job container data; do
         grep -Eq "^(PASS|WARN|FAIL)  $check  *[^ ]" <<<"$output"
