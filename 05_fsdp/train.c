@@ -148,7 +148,7 @@ static void setup(struct trainer *t) {
     data_to_device(&t->test);
     DEVICE_ALLOC(t->order, "data", t->train.count * sizeof *t->order);
     CUDA_CHECK(cudaMallocHost((void **)&t->host_order, t->train.count * sizeof *t->order));
-    fsdp_place(&t->fsdp, t->optimizer.state_per_parameter);
+    fsdp_allocate(&t->fsdp, t->optimizer.state_per_parameter);
     DEVICE_ALLOC(t->activations[0], "activations", column * t->train.inputs);
     for (int i = 0; i < t->model.count; i++) {
         const struct layer *l = &t->model.layers[i];
@@ -211,7 +211,7 @@ static void train_step(struct trainer *t) {
                           t->train.classes, 1.f / opt.batch / t->train.targets, t->dy, t->stats,
                           t->stream);
     backward(t, t->rows);
-    optimizer_step(&t->optimizer, t->fsdp.parameters, t->fsdp.gradients, t->fsdp.states,
+    optimizer_step(&t->optimizer, t->fsdp.parameters, t->fsdp.gradients, t->fsdp.optimizer_state,
                    t->fsdp.count, steps_done(t) + 1, t->stream);
 }
 
@@ -280,8 +280,8 @@ static void save(struct trainer *t) {
         return;
     s->progress = t->progress;
     CUDA_CHECK(cudaMemcpy(s->values, f->parameters, bytes, cudaMemcpyDeviceToHost));
-    CUDA_CHECK(
-        cudaMemcpy(s->values + s->parameters, f->states, state_bytes, cudaMemcpyDeviceToHost));
+    CUDA_CHECK(cudaMemcpy(s->values + s->parameters, f->optimizer_state, state_bytes,
+                          cudaMemcpyDeviceToHost));
     if (fsdp_save(f, opt.snapshot, s, why))
         fail("%s", why);
 }
@@ -294,14 +294,14 @@ static void start(struct trainer *t) {
     size_t state_bytes = t->optimizer.state_per_parameter * bytes;
     if (t->resumed) {
         CUDA_CHECK(cudaMemcpy(f->parameters, s->values, bytes, cudaMemcpyHostToDevice));
-        CUDA_CHECK(
-            cudaMemcpy(f->states, s->values + s->parameters, state_bytes, cudaMemcpyHostToDevice));
+        CUDA_CHECK(cudaMemcpy(f->optimizer_state, s->values + s->parameters, state_bytes,
+                              cudaMemcpyHostToDevice));
         say("resumed   %s: %ld epochs and %ld steps are done%s\n", opt.snapshot, t->progress.epochs,
             t->progress.step, finished(t) ? "; nothing is left to do" : "");
         return;
     }
     fsdp_initialise(f, opt.seed);
-    CUDA_CHECK(cudaMemsetAsync(f->states, 0, state_bytes, t->stream));
+    CUDA_CHECK(cudaMemsetAsync(f->optimizer_state, 0, state_bytes, t->stream));
     wait_for(t->stream);
     save(t); // if the snapshot cannot be written, training fails now and not hours later
 }

@@ -1,7 +1,7 @@
 #!/bin/bash
 # reading.sh: what each step asks to be read beyond the changes of train.c, and what may be skipped, with lines. Exits
-# with 1 if a step asks for more than 450 lines, or for a function of more than 40, if a file or function is missing, or
-# if a source in the folder of a step is in no list.
+# with 1 if a step asks for more than 450 lines, if a function in the folder of a step has more than 40 lines, if a file or
+# function is missing, or if a source in the folder of a step is in no list.
 # reading.sh N prints the list as the README of step N shows it; reading.sh --write puts the lists into the READMEs.
 set -u
 cd "$(dirname "$(readlink -f "$0")")/.." || exit 1
@@ -42,33 +42,47 @@ entries='
 4|04_multinode/frame.h|skip|
 4|04_multinode/doctor.c|skip|
 5|changes|diff45|who owns the parameters
-5|05_fsdp/fsdp.h|all|cut, gather, compute, scatter
+5|05_fsdp/fsdp.h|all|what a rank stores, and what it can ask for
+5|05_fsdp/fsdp.c|all|divide, gather, scatter
 6|06_allreduce_demo/allreduce.c|gather_broadcast,ring,scatter_gather,expected,compare_by_hand,measure|all-reduce by hand, checked and timed
 6|06_allreduce_demo/start.c|skip|
 6|06_allreduce_demo/start.h|skip|
 7|changes|diff57|what each option adds to the training loop
-7|07_large_models/units.h|all|units of layers, groups of ranks, gathering in bfloat16
-7|07_large_models/saving.h|all|one file from many shards
+7|07_large_models/units.h|all|units of layers and groups of ranks
+7|07_large_models/units.c|all|who stores which part, and gathering in bfloat16
+7|07_large_models/saving.c|all|one file from many shards
+7|07_large_models/saving.h|skip|
+7|07_large_models/costs.c|skip|
 7|07_large_models/costs.h|skip|
 '
 
-# extents FILE FUNCTIONS: a line "name lines" for each function that is asked for, or for every function of the file
-# (all). A function begins with the comment above it and ends with a brace in the first column.
+# extents FILE FUNCTIONS: a line "name lines lines-with-comment" for each function that is asked for, or for every
+# function of the file (all). A function begins with the comment above it, and ends with a brace in the first column.
 # shellcheck disable=SC2016 # the dollars are those of awk
 extents() {
     awk -v wanted="$2" '
         BEGIN { n = split(wanted, list, ","); for (i = 1; i <= n; i++) want[list[i]] = 1 }
-        /^\/\// { if (!comment) comment = NR; next }
-        /^[A-Za-z_].*\(/ && !/;$/ && !inside && !/^#/ && !/=/ {
-            name = $0; sub(/ *\(.*/, "", name); sub(/.*[^A-Za-z0-9_]/, "", name)
-            inside = comment ? comment : NR
+        inside {
+            if (!/^}/) next
+            if (wanted == "all" || name in want) print name, NR - first + 1, NR - top + 1
+            inside = top = first = 0
+            next
         }
-        /^}/ && inside { if (wanted == "all" || name in want) print name, NR - inside + 1; inside = 0 }
-        !/^\/\// { comment = 0 }' "$1"
+        /^\/\// { if (!top) top = NR; next }
+        !first && !/^[A-Za-z_]/ { top = 0; next }
+        !first { first = NR; signature = ""; if (!top) top = NR }
+        { signature = signature " " $0 }
+        /\{( *\/\/.*)?$/ {
+            name = signature
+            gsub(/__attribute__\(\(([^()]|\([^()]*\))*\)\)/, "", name)
+            inside = name ~ /^[^=]*\(/
+            sub(/ *\(.*/, "", name); sub(/.*[^A-Za-z0-9_]/, "", name)
+        }
+        !inside && /[;{}]( *\/\/.*)?$/ { top = first = 0 }' "$1"
 }
 
 lines_of() { # FILE FUNCTIONS
-    if [ "$2" = all ]; then wc -l <"$1"; else extents "$1" "$2" | awk '{ sum += $2 } END { print sum + 0 }'; fi
+    if [ "$2" = all ]; then wc -l <"$1"; else extents "$1" "$2" | awk '{ sum += $3 } END { print sum + 0 }'; fi
 }
 
 lines_of_changes() { # TARGET, such as diff12: added and removed
@@ -129,11 +143,11 @@ fi
 
 failed=0
 complain() { echo "error: $*" >&2; failed=1; }
-check_functions() { # FILE EXTENTS
-    while read -r name length; do
+check_functions() { # FILE
+    while read -r name length _; do
         [ "${length:-0}" -le $most_in_function ] ||
-            complain "$1: $name has $length lines; a function to read has at most $most_in_function"
-    done <<<"$2"
+            complain "$1: $name has $length lines; a function has at most $most_in_function"
+    done < <(extents "$1" all)
 }
 echo 'step  must read  most  may skip  files to read (lines)'
 for folder in 0*_*; do
@@ -153,11 +167,10 @@ for folder in 0*_*; do
         for name in $([ "$functions" = all ] || echo "${functions//,/ }"); do
             grep -q "^$name " <<<"$found" || complain "tools/reading.sh: $file has no function $name"
         done
-        check_functions "$file" "$found"
         sum=$((sum + lines)) files="$files${files:+, }$file ($lines)"
     done <<<"$entries"
-    [ ! -f "$folder/train.c" ] || check_functions "$folder/train.c" "$(extents "$folder/train.c" all)"
     for file in "$folder"/*.[ch]; do
+        check_functions "$file"
         [ "${file##*/}" = train.c ] || grep -qF "|$file|" <<<"$entries" ||
             complain "$file is in no reading list of tools/reading.sh"
     done

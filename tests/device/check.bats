@@ -126,34 +126,34 @@ found() {
 }
 
 @test "the checker finds a layer that does not wait until it is gathered (steps 5 and 7)" {
-    changed ./program 5 fsdp.h '/cudaStreamWaitEvent\(f->stream, f->pieces/d'
+    changed ./program 5 fsdp.c '/cudaStreamWaitEvent\(f->stream, f->pieces/d'
     found 5 "nothing orders two operations that use f->buffers\[[01]\] \(cudaMalloc at " \
         "ncclAllGather writes bytes" "ncclAllGather(f->parameters" "matrix product reads bytes" "l->kind->forward("
-    changed ./program 7 units.h '/cudaStreamWaitEvent\(f->stream, f->units/d'
+    changed ./program 7 units.c '/cudaStreamWaitEvent\(f->stream, f->units/d'
     found 7 "nothing orders two operations that use u->whole \(cudaMalloc at " \
         "ncclAllGather writes bytes" "ncclAllGather(piece" "matrix product reads bytes" "l->kind->forward("
 }
 
 @test "the checker finds a gather into a buffer that is still in use (steps 5 and 7)" {
-    changed ./program 5 fsdp.h '/void start_gather/,/^}/{/comm_waits/d}'
+    changed ./program 5 fsdp.c '/void start_gather/,/^}/{/comm_waits/d}'
     found 5 "nothing orders two operations that use f->buffers\[[01]\] \(cudaMalloc at " \
         "matrix product reads bytes" "l->kind->forward(" "ncclAllGather writes bytes" "ncclAllGather(f->parameters"
-    changed ./program 7 units.h '/void gather_unit/,/^}/{/comm_waits/d}'
+    changed ./program 7 units.c '/void gather_unit/,/^}/{/comm_waits/d}'
     found 7 "nothing orders two operations that use u->whole \(cudaMalloc at " \
         "matrix product reads bytes" "l->kind->forward(" "ncclAllGather writes bytes" "ncclAllGather(piece"
 }
 
 @test "the checker finds a missing wait before a scatter or an update (steps 5 and 7)" {
-    changed ./program 5 fsdp.h '/void fsdp_scatter/,/^}/{/comm_waits/d}'
+    changed ./program 5 fsdp.c '/void fsdp_scatter/,/^}/{/comm_waits/d}'
     found 5 "nothing orders two operations that use f->buffers\[[01]\] \(cudaMalloc at " \
         "sum_rows writes bytes" "l->kind->backward(" "ncclReduceScatter reads bytes" "ncclReduceScatter(whole"
-    changed ./program 5 fsdp.h '/void fsdp_finish/,/^}/{/cudaStreamWaitEvent/d}'
+    changed ./program 5 fsdp.c '/void fsdp_finish/,/^}/{/cudaStreamWaitEvent/d}'
     found 5 "nothing orders two operations that use f->gradients \(cudaMalloc at " \
         "ncclReduceScatter writes bytes" "ncclReduceScatter(whole" "sgd_step reads bytes" "optimizer_step("
-    changed ./program 7 units.h '/void scatter_unit/,/^}/{/comm_waits/d}'
+    changed ./program 7 units.c '/void scatter_unit/,/^}/{/comm_waits/d}'
     found 7 "nothing orders two operations that use u->whole \(cudaMalloc at " \
         "sum_rows writes bytes" "l->kind->backward(" "ncclReduceScatter reads bytes" "ncclReduceScatter(u->gradients"
-    changed ./program 7 units.h '/void units_finish/,/^}/{/cudaStreamWaitEvent/d}'
+    changed ./program 7 units.c '/void units_finish/,/^}/{/cudaStreamWaitEvent/d}'
     found 7 "nothing orders two operations that use f->gradients \(cudaMalloc at " \
         "ncclAllReduce writes bytes" "ncclAllReduce(sums" "sgd_step reads bytes" "optimizer_step("
 }

@@ -98,8 +98,8 @@ END
 }
 
 @test "the test detects a missing layer, a wrong piece and wrong samples" {
-    for change in 'fsdp.h:s/i < f->model->count; i\+\+/i < f->model->count - 1; i++/' \
-        'fsdp.h:s/(size_t begin = f->rank \* f->pieces\[i\]\.count)/\1 * 0/' \
+    for change in 'fsdp.c:s/i < f->model->count; i\+\+/i < f->model->count - 1; i++/' \
+        'fsdp.c:s/(size_t begin = f->rank \* f->pieces\[i\]\.count)/\1 * 0/' \
         'train.c:s/(opt\.batch \+ )t->rank/\10/'; do
         changed ./program 5 "${change%%:*}" "${change#*:}"
         refute learns ./program
@@ -129,7 +129,7 @@ END
     saved right 3 "$five"
     for change in '/fsdp_gather\(struct/,/^}/s/cudaStreamWaitEvent\(.*\)\);/cudaSuccess);/' \
         '/ start_gather/,/^}/s/ comm_waits\(f\)/ (void)0/' '/ fsdp_scatter/,/^}/s/ comm_waits\(f\)/ (void)0/'; do
-        changed ./program 5 fsdp.h "$change"
+        changed ./program 5 fsdp.c "$change"
         found=0
         for seed in {1..20}; do
             if ! CPU_DEVICE_CHAOS=$seed saved got 3 ./program || ! cmp right got; then

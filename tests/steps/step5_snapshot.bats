@@ -201,7 +201,7 @@ END
         goes_on_from 0
     }
     waits_for_shards "$killed"
-    changed ./program 5 fsdp.h '/int fsdp_save/,/^}/{/COLLECTIVE/,/wait_for/d}'
+    changed ./program 5 fsdp.c '/int fsdp_save/,/^}/{/COLLECTIVE/,/wait_for/d}'
     refute waits_for_shards ./program
 }
 

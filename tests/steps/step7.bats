@@ -162,7 +162,7 @@ learns() {
 }
 
 @test "the test detects a missing sum, sample or layer" {
-    for change in 'train.c:s/accumulate \+ part\)/accumulate)/' 'units.h:s/add_to\(sums, piece.*/(void)0;/' \
+    for change in 'train.c:s/accumulate \+ part\)/accumulate)/' 'units.c:s/add_to\(sums, piece.*/(void)0;/' \
         'train.c:s/(ncclAllReduce\(t->squares, t->squares, )1/\10/' \
         'train.c:s/run_layers\(t, u, u->first_layer, i, rows\)/(void)0/'; do
         changed ./program 7 "${change%%:*}" "${change#*:}"
@@ -215,7 +215,7 @@ END
     for change in '/void fetch_unit/,/^}/s/cudaStreamWaitEvent\(.*\)\);/cudaSuccess);/' \
         '/void gather_unit/,/^}/s/ comm_waits\(f\)/ (void)0/' \
         '/void scatter_unit/,/^}/s/ comm_waits\(f\)/ (void)0/'; do
-        changed ./program 7 units.h "$change"
+        changed ./program 7 units.c "$change"
         found=0
         for seed in {1..20}; do
             if ! CPU_DEVICE_CHAOS=$seed saved got 3 ./program || ! cmp right got; then

@@ -159,7 +159,7 @@ becomes() {
         changed ./program 7 "$file" "$change"
         run ! becomes whole four launch_tiny 4 ./program --save full
     done <<'END'
-saving.h s/values \+ u->begin/values + u->first/
+saving.c s/values \+ u->begin/values + u->first/
 train.c s/^( +)t->fsdp\.shard, why/\10, why/
 END
 }
@@ -218,7 +218,7 @@ saves_in_place() { # PROGRAM OPTION...
         # shellcheck disable=SC2086 # words
         saves_in_place "$seven" $how
     done
-    changed ./program 7 saving.h 's/void collect.*/&\n    float *more;\n    DEVICE_ALLOC(more, "more", 64);/'
+    changed ./program 7 saving.c 's/void collect.*/&\n    float *more;\n    DEVICE_ALLOC(more, "more", 64);/'
     run ! saves_in_place ./program
 }
 
@@ -316,12 +316,12 @@ END
         goes_on_from 0
     }
     waits_for_shards "$killed"
-    changed ./program 7 saving.h '/int save_shards/,/^}/{/COLLECTIVE|wait_for/d}'
+    changed ./program 7 saving.c '/int save_shards/,/^}/{/COLLECTIVE|wait_for/d}'
     refute waits_for_shards ./program
 }
 
 @test "when a rank stops before the communicator is split, the others give up" {
-    changed ./program 7 units.h '0,/^( *)COLLECTIVE/s//\1if (rank == 1)\n\1    raise(SIGSTOP);\n&/; s/^#include <math.h>/&\n#include <signal.h>/'
+    changed ./program 7 units.c '0,/^( *)COLLECTIVE/s//\1if (rank == 1)\n\1    raise(SIGSTOP);\n&/; s/^#include "07_large_models.units.h"/&\n#include <signal.h>/'
     start_ranks 3 ./program --step-timeout 1
     ranks_end 8 1 0 2
     for rank in 0 2; do

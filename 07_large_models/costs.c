@@ -1,0 +1,87 @@
+#include "07_large_models/costs.h"
+#include "common/device.h"
+#include "common/kernels.h"
+#include "common/minmax.h"
+#include <stdarg.h>
+#include <stdio.h>
+
+double device_memory_used(void) {
+    size_t left, all;
+    CUDA_CHECK(cudaMemGetInfo(&left, &all));
+    return (double)all - left;
+}
+
+__attribute__((format(printf, 4, 5))) static void
+print_cost(const char *kind, double measured, double computed, const char *formula, ...) {
+    va_list arguments;
+    va_start(arguments, formula);
+    printf("  %-12s %14.0f %14.0f  ", kind, measured, computed);
+    vprintf(formula, arguments);
+    va_end(arguments);
+    putchar('\n');
+}
+
+// Returns the computed bytes of the activations. *shared: the number of outputs that units share,
+// because backward recomputes them.
+static double activation_bytes(const struct fsdp *f, int rows, int targets, int recompute,
+                               size_t *shared) {
+    const struct model *m = f->model;
+    size_t widest = 0, stored = m->layers[0].inputs; // floats per sample
+    *shared = 0;
+    for (const struct unit *u = f->units; u < f->units + f->unit_count; u++)
+        for (int j = u->first_layer; j < u->end_layer; j++) {
+            size_t width = m->layers[j].outputs + m->layers[j].workspace;
+            widest = max_size(widest, width);
+            if (recompute && j + 1 < u->end_layer)
+                *shared = max_size(*shared, j + 1 - u->first_layer);
+            else
+                stored += width;
+        }
+    size_t sums = (STATS_LANES + 1) * sizeof(struct stats) + sizeof(double);
+    // The two gradients, dx and dy, are as wide as the widest layer.
+    return (4. * (stored + (*shared + 2) * widest) + targets) * rows + sums;
+}
+
+// Returns the computed bytes of the buffers for gathered units.
+static double gathered_bytes(const struct fsdp *f) {
+    size_t buffers[2] = {0};
+    if (!f->buffered)
+        return 0;
+    if (f->keep)
+        return 4. * f->count * f->shards;
+    for (int i = 0; i < f->unit_count; i++)
+        buffers[i % 2] = max_size(buffers[i % 2], 4 * f->units[i].count * f->shards);
+    return buffers[0] + buffers[1];
+}
+
+void print_costs(const struct fsdp *f, const struct optimizer *o, int rows, int targets,
+                 int recompute, double used) {
+    double n = f->shards, r = f->replicas, sharded = f->count, all = sharded * n;
+    size_t shared, data = device_bytes("data"), scratch = device_bytes("scratch");
+    double activations = activation_bytes(f, rows, targets, recompute, &shared);
+    double gathered = gathered_bytes(f);
+    int gathers = f->keep ? 1 : 2;
+    printf("costs of a rank in bytes: P = %.0f parameters with %.0f of padding, N = %d shards, "
+           "R = %d replicas\n",
+           all, all - f->model->parameters, f->shards, f->replicas);
+    printf("  %-12s %14s %14s\n", "", "measured", "computed");
+    print_cost("parameters", device_bytes("parameters"), 4 * sharded, "4 P / N");
+    print_cost("gradients", device_bytes("gradients"), 4 * sharded, "4 P / N");
+    print_cost("optimizer", device_bytes("optimizer"), 4 * o->state_per_parameter * sharded,
+               "%d P / N", 4 * o->state_per_parameter);
+    print_cost("gathered", device_bytes("gathered"), gathered, "%s",
+               !f->buffered ? "nothing"
+               : f->keep    ? "4 P"
+                            : "two buffers, each for its largest unit");
+    print_cost("activations", device_bytes("activations"), activations, "of %d samples%s", rows,
+               shared ? ", of units only their inputs" : "");
+    print_cost("peak", used,
+               4 * (2 + o->state_per_parameter) * sharded + gathered + activations + data + scratch,
+               "all these, data %zu and scratch %zu", data, scratch);
+    if (f->sent_a_step >= 0) // else there was no step
+        print_cost("sent a step", f->sent_a_step,
+                   f->micro_steps * (gathers * f->size + 4) * all * (n - 1) / n +
+                       8 * sharded * (r - 1) / r,
+                   "%d (%d x %zu + 4) P (N - 1) / N + 8 P / N (R - 1) / R", f->micro_steps, gathers,
+                   f->size);
+}

@@ -1,0 +1,55 @@
+#include "07_large_models/saving.h"
+#include "04_multinode/watchdog.h"
+#include "common/device.h"
+#include <stdlib.h>
+
+// Copies a sharded array to host memory: values on rank 0, NULL on the others. The ranks gather it
+// unit by unit, because one device may have no room for the whole array.
+static void collect(struct fsdp *f, const float *shard, float *values) {
+    for (struct unit *u = f->units; u < f->units + f->unit_count; u++) {
+        COLLECTIVE(f->stream, ncclAllGather(shard + u->first, u->whole, u->count, ncclFloat,
+                                            f->group_comm, f->stream));
+        if (values)
+            CUDA_CHECK(cudaMemcpyAsync(values + u->begin, u->whole, u->parameters * sizeof(float),
+                                       cudaMemcpyDeviceToHost, f->stream));
+        wait_for(f->stream);
+    }
+}
+
+// Rank 0 saves the parameters and optimizer states of all ranks in one file.
+static int save_full(struct fsdp *f, const char *path, const struct snapshot *state, int rank,
+                     char why[WHY_SIZE]) {
+    int per_parameter = state->state_size / state->parameters;
+    size_t all = f->model->parameters;
+    struct snapshot *s = NULL;
+    if (rank == 0) {
+        s = snapshot_new(state->model, state->optimizer, state->seed, state->batch, all,
+                         per_parameter * all);
+        s->progress = state->progress;
+    }
+    collect(f, f->parameters, s ? s->values : NULL);
+    for (int i = 0; i < per_parameter; i++)
+        collect(f, f->optimizer_state + i * f->count, s ? s->values + (i + 1) * all : NULL);
+    int failed = s && snapshot_save(path, s, why);
+    free(s);
+    return failed;
+}
+
+// Each rank saves its shard in a file of its own. When all files are there, rank 0 makes them the
+// snapshot.
+static int save_shards(struct fsdp *f, const char *path, const struct snapshot *state, int rank,
+                       char why[WHY_SIZE]) {
+    if (snapshot_save_shard(path, state, &f->sharding, f->shard, why))
+        return -1;
+    float *any = f->units[0].gradients; // only to wait for all ranks
+    COLLECTIVE(f->stream, ncclAllReduce(any, any, 1, ncclFloat, ncclSum, f->group_comm, f->stream));
+    wait_for(f->stream);
+    return rank == 0 && snapshot_commit(path, state, &f->sharding, why);
+}
+
+int units_save(struct fsdp *f, const char *path, const struct snapshot *state, int rank, int full,
+               char why[WHY_SIZE]) {
+    if (f->shards == 1)
+        return snapshot_save(path, state, why);
+    return full ? save_full(f, path, state, rank, why) : save_shards(f, path, state, rank, why);
+}

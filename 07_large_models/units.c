@@ -1,0 +1,203 @@
+#include "07_large_models/units.h"
+#include "04_multinode/watchdog.h"
+#include "common/device.h"
+#include "common/kernels.h"
+#include "common/minmax.h"
+#include "common/options.h"
+
+// Decides which ranks form a group.
+static void form_groups(struct fsdp *f, const struct place *p) {
+    int hybrid = !strcmp(f->strategy, "hybrid"), none = !strcmp(f->strategy, "none");
+    f->keep = !strcmp(f->strategy, "grad");
+    if (!hybrid && !none && !f->keep && strcmp(f->strategy, "full"))
+        wrong_usage("--strategy %s: the strategies are: full, grad, hybrid, none", f->strategy);
+    if (hybrid && p->local_world < 1)
+        wrong_usage("--strategy hybrid: %s do not say how many ranks this node has", p->launcher);
+    f->shards = none ? 1 : hybrid ? p->local_world : p->world;
+    f->shard = p->rank % f->shards;
+    f->replicas = p->world / f->shards;
+    if (f->shards > MOST_SHARDS)
+        wrong_usage("--strategy %s: %d shards, but the limit is %d", f->strategy, f->shards,
+                    MOST_SHARDS);
+    if (hybrid && (p->world % f->shards || f->shard != p->local_rank))
+        wrong_usage("--strategy hybrid: want as many ranks on every node, numbered node by node");
+}
+
+// A unit is a layer, or several layers with at most unit_bytes of parameters together. Layers
+// without parameters belong to the unit before them. NCCL gathers and scatters equal parts, so the
+// last piece of a unit may end with padding.
+static void cut_units(struct fsdp *f, size_t unit_bytes) {
+    const struct model *m = f->model;
+    struct unit *last = f->units;
+    for (int i = 0; i < m->count; i++) {
+        if (i > 0 && m->layers[i].parameters > 0 &&
+            (last->parameters + m->layers[i].parameters) * sizeof(float) > unit_bytes)
+            last++;
+        if (!last->end_layer)
+            *last = (struct unit){.first_layer = i, .begin = m->layers[i].first};
+        last->end_layer = i + 1;
+        last->parameters += m->layers[i].parameters;
+    }
+    f->unit_count = last - f->units + 1;
+    f->sharding.shards = f->shards;
+    f->sharding.units = f->unit_count;
+    for (int i = 0; i < f->unit_count; i++) {
+        struct unit *u = &f->units[i];
+        f->sharding.unit[i] = u->parameters;
+        u->count = (u->parameters + f->shards - 1) / f->shards;
+        u->first = f->count;
+        f->count += u->count;
+    }
+}
+
+void units_build(struct fsdp *f, const struct model *model, const struct place *place,
+                 size_t unit_bytes) {
+    f->model = model;
+    form_groups(f, place);
+    if (strcmp(f->precision, "fp32") && strcmp(f->precision, "bf16"))
+        wrong_usage("--precision %s: want fp32 or bf16", f->precision);
+    f->type = strcmp(f->precision, "bf16") ? CUDA_R_32F : CUDA_R_16BF;
+    f->size = f->type == CUDA_R_32F ? 4 : 2;
+    f->buffered = f->shards > 1 || f->type == CUDA_R_16BF || f->micro_steps > 1;
+    f->sent_a_step = -1;
+    cut_units(f, unit_bytes);
+}
+
+void units_join(struct fsdp *f, ncclComm_t comm, int rank, cudaStream_t stream, int overlap) {
+    f->stream = f->comm_stream = stream;
+    if (overlap)
+        CUDA_CHECK(cudaStreamCreate(&f->comm_stream));
+    COLLECTIVE(f->stream, ncclCommSplit(comm, rank / f->shards, rank, &f->group_comm, NULL));
+    watch_comm(f->group_comm);
+    COLLECTIVE(f->stream, ncclCommSplit(comm, f->shard, rank, &f->replica_comm, NULL));
+    watch_comm(f->replica_comm);
+    CUDA_CHECK(cudaEventCreateWithFlags(&f->event, cudaEventDisableTiming));
+    for (struct unit *u = f->units; u < f->units + f->unit_count; u++)
+        CUDA_CHECK(cudaEventCreateWithFlags(&u->ready, cudaEventDisableTiming));
+}
+
+// Two buffers, used in turn, are enough for all units. With keep, each unit has its own buffer.
+void units_allocate(struct fsdp *f, int state_per_parameter) {
+    int buffers = f->keep ? f->unit_count : 2;
+    size_t bytes[MOST_LAYERS] = {0}, shard = f->count * sizeof(float);
+    DEVICE_ALLOC(f->parameters, "parameters", shard);
+    DEVICE_ALLOC(f->gradients, "gradients", shard);
+    DEVICE_ALLOC(f->optimizer_state, "optimizer", state_per_parameter * shard);
+    for (int i = 0; i < f->unit_count; i++)
+        bytes[i % buffers] =
+            max_size(bytes[i % buffers], f->units[i].count * f->shards * sizeof(float));
+    for (int i = 0; i < f->unit_count; i++) {
+        struct unit *u = &f->units[i];
+        u->whole = f->parameters + u->first;
+        u->gradients = f->gradients + u->first;
+        if (f->buffered && i < buffers)
+            DEVICE_ALLOC(u->whole, "gathered", bytes[i]);
+        else if (f->buffered)
+            u->whole = f->units[i - buffers].whole;
+        if (f->buffered)
+            u->gradients = u->whole;
+    }
+}
+
+// Backward recomputes the outputs inside a unit, one unit at a time, so the units can share memory
+// for them. Only the last layer of each unit has its own memory then.
+size_t allocate_activations(const struct fsdp *f, size_t bytes_per_float, int recompute,
+                            float *activations[]) {
+    float *shared[MOST_LAYERS] = {0}; // [n]: for layer n of each unit
+    size_t widths[MOST_LAYERS], widest = 0;
+    for (int i = 0; i < f->model->count; i++) {
+        widths[i] = f->model->layers[i].outputs + f->model->layers[i].workspace;
+        widest = max_size(widest, widths[i]);
+    }
+    for (const struct unit *u = f->units; u < f->units + f->unit_count; u++)
+        for (int i = u->first_layer; i < u->end_layer; i++) {
+            int n = i - u->first_layer, inside = recompute && i + 1 < u->end_layer;
+            if (!inside)
+                DEVICE_ALLOC(activations[i + 1], "activations", bytes_per_float * widths[i]);
+            else if (!shared[n])
+                DEVICE_ALLOC(shared[n], "activations", bytes_per_float * widest);
+            if (inside)
+                activations[i + 1] = shared[n];
+        }
+    return widest;
+}
+
+// The padding is zero, and its gradients are zero, so it stays zero.
+void units_initialise(struct fsdp *f, uint64_t seed) {
+    const struct layer *layers = f->model->layers;
+    CUDA_CHECK(cudaMemsetAsync(f->parameters, 0, f->count * sizeof(float), f->stream));
+    for (struct unit *u = f->units; u < f->units + f->unit_count; u++)
+        for (const struct layer *l = layers + u->first_layer; l < layers + u->end_layer; l++) {
+            size_t begin = u->begin + f->shard * u->count, end = begin + u->count;
+            size_t from = max_size(begin, l->first), to = min_size(end, l->first + l->parameters);
+            if (from < to)
+                l->kind->initialise(l, f->parameters + u->first + (from - begin), from - l->first,
+                                    to - from, seed, f->stream);
+        }
+}
+
+// Makes the communication stream wait for all computation that the host has queued so far.
+static void comm_waits(struct fsdp *f) {
+    CUDA_CHECK(cudaEventRecord(f->event, f->stream));
+    CUDA_CHECK(cudaStreamWaitEvent(f->comm_stream, f->event, 0));
+}
+
+// Queues the all-gather of a unit, unless it is queued. The host must have queued the computation
+// of the unit that used the buffer before.
+static void gather_unit(struct fsdp *f, struct unit *u) {
+    const void *piece = f->parameters + u->first;
+    if (u->gathered)
+        return;
+    comm_waits(f);
+    if (f->type == CUDA_R_16BF) {
+        uint16_t *rounded = (uint16_t *)u->whole + f->shard * u->count;
+        to_bfloat16(rounded, piece, u->count, f->comm_stream);
+        piece = rounded;
+    }
+    // As bytes: NCCL before 2.24 hides ncclBfloat16 from C.
+    COLLECTIVE(f->comm_stream, ncclAllGather(piece, u->whole, u->count * f->size, ncclChar,
+                                             f->group_comm, f->comm_stream));
+    CUDA_CHECK(cudaEventRecord(u->ready, f->comm_stream));
+    f->sent += (double)u->count * f->size * (f->shards - 1);
+    u->gathered = 1;
+}
+
+void fetch_unit(struct fsdp *f, int n, int next) {
+    if (!f->buffered) // the rank has all parameters, and no sum is written where it computes
+        return;
+    gather_unit(f, &f->units[n]);
+    if (f->prefetch && next >= 0 && next < f->unit_count)
+        gather_unit(f, &f->units[next]);
+    CUDA_CHECK(cudaStreamWaitEvent(f->stream, f->units[n].ready, 0));
+}
+
+const void *gathered_layer(const struct fsdp *f, const struct unit *u, const struct layer *l) {
+    return (const char *)u->whole + (l->first - u->begin) * f->size;
+}
+
+// The next units compute while the device sums.
+void scatter_unit(struct fsdp *f, struct unit *u) {
+    float *sums = f->gradients + u->first;
+    float *piece = f->micro_step ? u->gradients + f->shard * u->count : sums;
+    size_t padding = u->count * f->shards - u->parameters;
+    if (padding)
+        CUDA_CHECK(
+            cudaMemsetAsync(u->gradients + u->parameters, 0, padding * sizeof(float), f->stream));
+    comm_waits(f);
+    COLLECTIVE(f->comm_stream, ncclReduceScatter(u->gradients, piece, u->count, ncclFloat, ncclSum,
+                                                 f->group_comm, f->comm_stream));
+    f->sent += (double)u->count * sizeof(float) * (f->shards - 1);
+    if (f->micro_step)
+        add_to(sums, piece, u->count, f->comm_stream);
+    if (f->micro_step == f->micro_steps - 1) {
+        COLLECTIVE(f->comm_stream, ncclAllReduce(sums, sums, u->count, ncclFloat, ncclSum,
+                                                 f->replica_comm, f->comm_stream));
+        f->sent += 2. * u->count * sizeof(float) * (f->replicas - 1) / f->replicas;
+    }
+    u->gathered = 0;
+}
+
+void units_finish(struct fsdp *f) {
+    CUDA_CHECK(cudaEventRecord(f->event, f->comm_stream));
+    CUDA_CHECK(cudaStreamWaitEvent(f->stream, f->event, 0));
+}
