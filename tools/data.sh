@@ -31,7 +31,7 @@ answering() { # NAME
         if command -v curl >/dev/null; then
             curl -fsIL --connect-timeout 10 --max-time 10 -o /dev/null "$mirror/$1.gz"
         else
-            wget -q --spider -T 10 -t 1 "$mirror/$1.gz"
+            timeout 10 wget -q --spider -t 1 "$mirror/$1.gz"
         fi && echo "$mirror" || echo "note: no answer from $mirror" >&2 &
     done
     wait

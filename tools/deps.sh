@@ -7,6 +7,7 @@
 set -u
 cc=${CC:-cc}
 peers=build/peers
+unreachable=build/no-mirror # exists after no mirror of apt has answered
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
@@ -166,7 +167,9 @@ unpack_packages() {
 check "$1"
 [ "$(id -u)" = 0 ] || unpacked='' # the cluster needs root, as well
 [ -n "$apt$unpacked" ] || exit 0
-if can_install; then
+if [ -n "$(find $unreachable -mmin -1 2>/dev/null)" ]; then
+    echo "missing here:$apt$unpacked; apt's mirrors are not asked again, as none answered within the last minute"
+elif can_install; then
     echo "missing here:$apt$unpacked; asking apt's mirrors"
     apt_get update
     if grep -qE '^(Get|Hit):' "$log"; then
@@ -181,6 +184,7 @@ if can_install; then
         fi
     else
         failed update
+        mkdir -p build && touch $unreachable
     fi
 fi
 [ -n "$apt" ] || exit 0
