@@ -15,10 +15,10 @@ PROGRAMS := $(foreach step,$(STEPS),$($(step)))
 .DEFAULT_GOAL := help
 .PHONY: help quickstart data programs diffstat doctor demo-fsdp check-gpu test-quick test test-all clean
 .PHONY: $(STEPS) $(STEPS:%=run-%) $(DIFFS) $(PROGRAMS)
-include tools/build.mk tests/tests.mk
+include tools/build.mk exercises/exercises.mk tests/tests.mk
 
 help: ## prints this list
-	@sed -n 's/^\([a-z][a-zMN0-9-]*\):.*## /\1|/p' Makefile tools/build.mk tests/tests.mk | awk -F'|' '{printf "make %-17s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z][a-zMN0-9-]*\):.*## /\1|/p' Makefile tools/build.mk exercises/exercises.mk tests/tests.mk | awk -F'|' '{printf "make %-17s %s\n", $$1, $$2}'
 	@echo 'DEVICE=cpu or DEVICE=gpu after make chooses the device (now: $(if $(BOTH),both,$(DEVICE))); ARCH=native builds for the GPU of this machine only.'
 
 quickstart: export NEXT = Next: make run-step1 ARGS="--epochs 10", or read 01_single_gpu/README.md

@@ -14,7 +14,7 @@ test-container: ## builds the contents of containers/cpu.def and runs step 4 in 
 UNIT_SOURCES := $(wildcard tests/unit/test_*.c) $(if $(filter cpu,$(DEVICE)),$(wildcard tests/device/test_*.c))
 LEFT_OUT := $(if $(shell command -v clang),,tests/unit/test_kernels_cu.c)
 UNIT_TESTS := $(patsubst %.c,$(BUILD)/%,$(filter-out $(LEFT_OUT),$(UNIT_SOURCES)))
-unit-tests: $(UNIT_TESTS)
+unit-tests: $(UNIT_TESTS) $(BUILD)/exercises/observe.o
 $(UNIT_TESTS): %: %.o $(BUILD)/common.a
 	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) -lcmocka -lm
 $(filter %/test_nccl_collectives %/test_nccl_sums,$(UNIT_TESTS)): $(BUILD)/tests/device/nccl_numbers.o
@@ -64,14 +64,14 @@ $(BUILD)/tests/bench/mpi_allreduce: $(addprefix tests/bench/,mpi_allreduce.c all
 	@mkdir -p $(@D)
 	$(QUIET)OMPI_CC='$(CC)' mpicc $(filter-out -MMD -MP,$(ALL_CFLAGS)) $(filter %.c,$^) -o $@
 
-C_SOURCES = $(shell find 0* common cpu_device tests -name '*.[ch]' -o -name '*.cu')
+C_SOURCES = $(shell find 0* common cpu_device exercises tests -name '*.[ch]' -o -name '*.cu')
 format: ## formats the C sources
 	@tools/deps.sh format
 	@clang-format -i $(C_SOURCES)
 lint: ## checks the format of the C sources, the shell scripts and common mistakes
 	@tools/deps.sh lint
 	@clang-format --dry-run -Werror $(C_SOURCES)
-	@shellcheck tools/*.sh .ci/run slurm/site.sh pbs/site.sh tests/cluster/qsub \
+	@shellcheck tools/*.sh exercises/*.sh exercises/*.bash .ci/run slurm/site.sh pbs/site.sh tests/cluster/qsub \
 		$(shell find tests -name '*.sh' -o -name '*.bash' -o -name '*.bats')
 	@tools/lint_jobs.sh
 	@cppcheck --quiet --error-exitcode=1 --enable=warning,portability --inline-suppr \

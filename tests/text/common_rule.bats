@@ -5,10 +5,10 @@ load ../helpers
 
 setup() {
     cd "$root" || return
-    mapfile -t sources < <(find 0*/ common cpu_device tests -name '*.[ch]' -o -name '*.cu')
+    mapfile -t sources < <(find 0*/ common cpu_device exercises tests -name '*.[ch]' -o -name '*.cu')
     mapfile -t common < <(find common -name '*.[ch]' -o -name '*.cu')
-    mapfile -t scripts < <(find tools tests .ci -type f \( -name '*.sh' -o -name '*.bash' -o -name '*.bats' \
-        -o -path .ci/run \))
+    mapfile -t scripts < <(find tools exercises tests .ci -type f \( -name '*.sh' -o -name '*.bash' -o -name '*.bats' \
+        -o -name check -o -path .ci/run \))
     [ ${#sources[@]} -gt 20 ]
     [ ${#common[@]} -gt 10 ]
     [ ${#scripts[@]} -gt 5 ]

@@ -103,6 +103,36 @@ listed() {
     fresh lint
 }
 
+@test "make exercises, exercise, check, hint and solution work in a fresh clone" {
+    unstarted() { # a target that needs an exercise
+        [ "$status" = 2 ] && says 'no exercise has been started; make exercise starts one'
+    }
+    fresh check || unstarted
+    fresh hint || unstarted
+    fresh solution || unstarted
+    fresh exercises
+    says 'Sum the gradients' 'make exercise starts the next one'
+    fresh exercise EX=2.1
+    says '2.1 Sum the gradients' 'Your file: work/2.1/train.c'
+    again() {
+        run make -j2 DEVICE=cpu "$@"
+    }
+    again check
+    says 'ok     it compiles' 'wrong  with 2 ranks' 'Exercise 2.1 is not solved yet'
+    again hint
+    says 'Which collective does that?'
+    again solution </dev/null
+    [[ $output != *'+        NCCL_CHECK'* ]]
+    cp 02_multigpu_fork/train.c work/2.1
+    again exercise EX=2.1 # changes nothing
+    again check
+    says 'Exercise 2.1 is solved'
+    again solution
+    says "your code is the step's"
+    again check ALL=1
+    says '1 of '
+}
+
 @test "the scripts that the slow targets call exist (a dry run)" {
     for target in $(listed | grep -xE "$heavy"); do
         fresh -n "$target"

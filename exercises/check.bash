@@ -1,0 +1,164 @@
+# shellcheck shell=bash
+# check.bash CHECK: runs the check of an exercise. run.sh sets EXERCISE, TASK, MINE (the folder with the attendee's
+# sources), COURSE (the root) and SCRATCH (an empty folder). A check is a list of calls of the functions below. Each prints
+# a line that begins with "ok" or "wrong"; the first that is wrong explains what it observed, and ends the check.
+set -u
+cd "$COURSE" || exit 1
+device=${DEVICE:-cpu}
+build=${BUILD:-build/$device}
+# A rank that waits for another gives up soon, and the CPU device says who waits for whom in which call.
+export CPU_DEVICE_TIMEOUT=5 OMP_NUM_THREADS=1 NCCL_SOCKET_IFNAME=lo
+
+# small: a model and data on which a run takes a second. The low rate keeps rounding from growing.
+# shellcheck disable=SC2054 # the comma is the option's
+small=(--data synthetic --hidden 32,32 --batch 120 --lr 0.01 --max-steps 20 --log-every 1)
+
+ok() {
+    printf 'ok     %s\n' "$*"
+}
+
+# wrong WHAT [LINE...]: the lines explain it.
+wrong() {
+    printf 'wrong  %s\n' "$1"
+    [ $# = 1 ] || printf '       %s\n' "${@:2}"
+    exit 1
+}
+
+# Compiles the attendee's sources with those of the step, and shows the compiler's messages as they are.
+compiles() {
+    main=$(sed -n "s/^program //p" "$TASK")
+    # shellcheck disable=SC2153 # run.sh sets MINE
+    program=$build/$MINE/${main##*/}
+    # shellcheck disable=SC2086
+    if make -s DEVICE="$device" BUILD="$build" MINE="$MINE" MAIN="$main" "$program" $build/01_single_gpu/train \
+        >"$SCRATCH/build" 2>&1; then
+        ok 'it compiles'
+        return
+    fi
+    cat "$SCRATCH/build"
+    wrong 'it does not compile' "$(place_of_error)"
+}
+
+# Whether an error is in a function that the task changes, or in a line that the attendee did not have to change.
+place_of_error() {
+    local file line name
+    while IFS=: read -r file line _; do
+        name=$(awk -v line="$line" '
+            /^[a-z].*\(/ && !/;$/ { name = $0; sub(/ *\(.*/, "", name); sub(/.*[^A-Za-z0-9_]/, "", name) }
+            NR == line { print name; exit }' "$file")
+        if grep -qE "^in $name, replace$" "$TASK"; then
+            echo "An error is in your part: $name, line $line of $file."
+            return
+        fi
+    done < <(grep -E '^[^ ]*\.cu?:[0-9]+(:[0-9]+)?: .*error' "$SCRATCH/build")
+    echo 'The errors are outside of your part. make solution shows what differs from the step.'
+}
+
+# run_ranks RANKS OPTION...: runs the program for at most 20 seconds. Its output is in $SCRATCH/out and err, the losses of
+# its steps in $SCRATCH/csv, and the calls of all ranks in $SCRATCH/calls.
+run_ranks() {
+    local command status
+    rm -f "$SCRATCH"/{csv,calls}
+    case $main in
+    01_*) command=("$program") ;;
+    02_*) command=("$program" --nproc "$1") ;;
+    *) command=("$build/03_multigpu_launcher/launch" --nproc-per-node "$1" "$program") ;;
+    esac
+    CPU_DEVICES=$1 OBSERVE=$SCRATCH/calls timeout -k 1 20 "${command[@]}" "${small[@]}" "${options[@]}" --csv "$SCRATCH/csv" \
+        "${@:2}" >"$SCRATCH/out" 2>"$SCRATCH/err"
+    status=$?
+    [ $status != 124 ] || echo 'error: the program had not ended after 20 s' >>"$SCRATCH/err"
+    return $status
+}
+
+# options: those of the program in all runs of a check.
+options=()
+
+# errors: for a part of an error message, what a learner should know about it. "not those of the other ranks|Each ..."
+errors=()
+
+# The first errors of the last run, and what they mean.
+explain_errors() {
+    local error
+    grep -E 'error|wait' "$SCRATCH/err" | head -n 3 | cut -c 1-300
+    for error in "${errors[@]}"; do
+        ! grep -qF "${error%%|*}" "$SCRATCH/err" || echo "${error#*|}"
+    done
+}
+
+# must_run RANKS OPTION...: runs the program; if it fails, the check ends.
+must_run() {
+    local lines
+    run_ranks "$@" && return
+    mapfile -t lines < <(explain_errors)
+    wrong "with $(ranks "$1"), the program fails" "${lines[@]}"
+}
+
+ranks() {
+    [ "$1" = 1 ] && echo '1 rank' || echo "$1 ranks"
+}
+
+# The losses of step 1 with these options: lines "step,loss".
+losses_of_step1() {
+    "$build/01_single_gpu/train" "${small[@]}" --csv "$SCRATCH/step1" "$@" >/dev/null && cut -d, -f1,2 "$SCRATCH/step1"
+}
+
+# first_difference LOSSES LOSSES: "STEP LOSS LOSS" where they first differ by more than rounding, or nothing.
+first_difference() {
+    awk -F, 'NR == FNR { loss[$1] = $2; next }
+        FNR > 1 && (!($1 in loss) || (loss[$1] - $2) ^ 2 > (1e-5 * $2) ^ 2) {
+            print $1, $1 in loss ? loss[$1] : "missing", $2; exit }' "$1" "$2"
+}
+
+# suspects: for options of step 1, the mistake that makes the program train like that. "--lr 0.005|The sum is half ..."
+suspects=()
+
+# same_losses RANKS OPTION...: the program trains as step 1 does.
+same_losses() {
+    local at race suspect lines=() status=0 mine=$SCRATCH/mine right=$SCRATCH/right
+    run_ranks "$@" || status=$?
+    cut -d, -f1,2 "$SCRATCH/csv" >"$mine" 2>/dev/null || echo >"$mine"
+    losses_of_step1 >"$right"
+    read -ra at <<<"$(first_difference "$mine" "$right")"
+    if [ ${#at[@]} = 0 ] && [ $status = 0 ]; then
+        ok "with $(ranks "$1"), the losses of 20 training steps are those of step 1"
+        return
+    fi
+    for suspect in "${suspects[@]}"; do
+        # shellcheck disable=SC2086 # options
+        losses_of_step1 ${suspect%%|*} >"$SCRATCH/suspect"
+        [ -n "$(first_difference "$mine" "$SCRATCH/suspect")" ] || lines=("${suspect#*|}")
+    done
+    [ $status = 0 ] || mapfile -t -O ${#lines[@]} lines < <(explain_errors)
+    mapfile -t race < <(find_race "$@")
+    [ ${#race[@]} = 0 ] || lines=("${race[@]}")
+    if [ ${#at[@]} = 0 ] || [ "${at[1]}" = missing ]; then
+        wrong "with $(ranks "$1"), the program fails" "${lines[@]}"
+    fi
+    wrong "with $(ranks "$1"), the loss of training step ${at[0]} is ${at[1]}; step 1 has ${at[2]}" "${lines[@]}"
+}
+
+# find_race RANKS OPTION...: what the checker of ordering of the CPU device reports, if anything.
+find_race() {
+    [ "$device" = cpu ] || return
+    CPU_DEVICE_CHECK=1 run_ranks "$@" || grep -m 1 -A 3 CPU_DEVICE_CHECK "$SCRATCH/err" | cut -c 1-200
+}
+
+# no_race RANKS OPTION...: the checker of ordering of the CPU device finds nothing.
+no_race() {
+    local lines
+    mapfile -t lines < <(find_race "$@")
+    [ ${#lines[@]} = 0 ] || wrong "with $(ranks "$1"), an operation does not wait for the data that it needs" "${lines[@]}"
+    ok "with $(ranks "$1"), every operation waits for the data that it needs"
+}
+
+# expect_calls FUNCTION TYPE COUNT WHAT_FOR: all ranks of the last run together made so many of these calls.
+expect_calls() {
+    local calls
+    calls=$(awk -v function_="$1" -v type="$2" '$1 == function_ && $2 == type { n += $3 } END { print n + 0 }' "$SCRATCH/calls")
+    [ "$calls" = "$3" ] || wrong "the ranks call $1 with values of type $2 $calls times" "Expected: $3 times, $4."
+    ok "the ranks call $1 with values of type $2 $3 times: $4"
+}
+
+# shellcheck disable=SC1090 # the check of an exercise
+. "$1"

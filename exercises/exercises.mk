@@ -1,0 +1,24 @@
+# Exercises: parts of the steps that attendees write themselves. exercises/README.md explains how they work.
+.PHONY: exercises exercise check hint solution
+exercises: ## lists the exercises with their minutes, and your progress
+	@exercises/run.sh list
+exercise: ## starts the next exercise, or a chosen one: EX=2.1
+	@exercises/run.sh start $(EX)
+check: ## builds and runs what you wrote, and explains what is wrong (WATCH=1: at each save; ALL=1: your progress)
+	@DEVICE=$(DEVICE) exercises/run.sh check $(EX)
+hint: ## shows the next hint of your exercise
+	@exercises/run.sh hint $(EX)
+solution: ## compares your code with that of the step
+	@exercises/run.sh solution $(EX)
+
+# A program with the attendee's sources in the folder MINE instead of those of the step, to which the program MAIN belongs.
+# From step 2 on, observe.h counts their calls of NCCL.
+ifdef MINE
+PROGRAM_OF_MINE := $(BUILD)/$(MINE)/$(notdir $(MAIN))
+OBJECTS_OF_MINE := $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(MINE)/*.c))
+STEPS_OF_MINE := $(if $(filter 01_%,$(MAIN)),,$(BUILD)/exercises/observe.o $(BUILD)/steps.a)
+$(OBJECTS_OF_MINE): private CFLAGS += $(if $(STEPS_OF_MINE),-include exercises/observe.h)
+$(PROGRAM_OF_MINE): $(OBJECTS_OF_MINE) $(if $(filter $(PROGRAM_OF_MINE).o,$(OBJECTS_OF_MINE)),,$(BUILD)/$(MAIN).o) \
+	$(STEPS_OF_MINE) $(BUILD)/common.a
+	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ -Wl,--as-needed $(NCCL_FLAGS) $(LIB_FLAGS) -lm -ldl
+endif

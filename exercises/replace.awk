@@ -1,0 +1,84 @@
+# replace.awk: prints a source of the course with the changes of a task. The variables are task, the file with the
+# changes, and file, the path of the source as the task names it. A task looks like this:
+#
+#   file 02_multigpu_fork/train.c
+#   in train_step, replace
+#       backward(t, rows);
+#   by
+#       // TODO: compute the gradients
+#   end
+#
+# The lines between replace and by must occur exactly once in that function (or struct, or table). Otherwise the program
+# prints a line to stderr and exits with 1.
+
+function complain(text) {
+    print "error: " task ": " text >"/dev/stderr"
+    failed = 1
+    exit 1
+}
+
+# Reads the changes of this file.
+BEGIN {
+    while ((getline line <task) > 0) {
+        if (state == "" && line ~ /^file /)
+            mine = substr(line, 6) == file
+        else if (state == "" && line ~ /^in .*, replace$/) {
+            state = "replace"
+            changes += mine
+            if (mine) {
+                name[changes] = substr(line, 4, length(line) - 12)
+                old[changes] = new[changes] = ""
+            }
+        } else if (state == "replace" && line == "by")
+            state = "by"
+        else if (state == "by" && line == "end")
+            state = ""
+        else if (state == "replace" && mine)
+            old[changes] = old[changes] line "\n"
+        else if (state == "by" && mine)
+            new[changes] = new[changes] line "\n"
+    }
+    if (state != "")
+        complain("a change has no end")
+    if (!changes)
+        complain("no changes for " file)
+}
+
+{ text[NR] = $0 "\n" }
+
+# Returns the name that a line at the beginning of a definition defines.
+function name_of(line) {
+    sub(/ *[[({=].*/, "", line)
+    sub(/\n.*/, "", line)
+    sub(/.*[^A-Za-z0-9_]/, "", line)
+    return line
+}
+
+END {
+    if (failed)
+        exit 1
+    for (i = 1; i <= NR; i++) {
+        if (!inside && text[i] ~ /^[a-z]/ && text[i] !~ /;\n$/)
+            inside = name_of(text[i])
+        body[at[i] = inside] = body[inside] text[i]
+        if (text[i] ~ /^}/)
+            inside = ""
+    }
+    for (c = 1; c <= changes; c++) {
+        n = name[c]
+        if (!(n in body))
+            complain(file " has no " n)
+        place = index(body[n], old[c])
+        if (old[c] == "" || !place || (place > 1 && substr(body[n], place - 1, 1) != "\n"))
+            complain(n " in " file " does not hold these lines:\n" old[c])
+        if (index(substr(body[n], place + 1), old[c]))
+            complain(n " in " file " holds these lines more than once:\n" old[c])
+        body[n] = substr(body[n], 1, place - 1) new[c] substr(body[n], place + length(old[c]))
+    }
+    for (i = 1; i <= NR; i++) {
+        if (at[i] == "")
+            printf "%s", text[i]
+        else if (at[i] != at[i - 1] || text[i - 1] ~ /^}/)
+            printf "%s", body[at[i]]
+    }
+}

@@ -1,0 +1,188 @@
+#!/usr/bin/env bash
+# run.sh COMMAND [NUMBER]: make calls it for the exercises. The commands are list, start, check, hint and solution, and for
+# the tests: cut NUMBER FOLDER, which puts the sources without the solution into a folder, and try NUMBER FOLDER, which
+# checks the sources in a folder. A number is one such as 2.1, or debug.3 for a fault. Attendees write in work/2.1, which git
+# ignores. No command overwrites or removes what they wrote.
+set -u
+cd "$(dirname "$(readlink -f "$0")")/.." || exit 1
+unset MAKEFLAGS MFLAGS MAKELEVEL
+
+fail() {
+    printf 'error: %s\n' "$*" >&2
+    exit 1
+}
+
+# Every exercise, in the order of the course.
+folders() {
+    printf '%s\n' exercises/[0-9]*.*-*/ exercises/debug/[0-9]*-*/ | grep -v '\*' | sed 's|/$||' | sort -V
+}
+
+number_of() { # FOLDER: 2.1, or debug.1
+    local name=${1##*/}
+    [[ $1 != */debug/* ]] || name=debug.$name
+    echo "${name%%-*}"
+}
+
+folder_of() { # NUMBER
+    local folder
+    for folder in $(folders); do
+        [ "$(number_of "$folder")" != "$1" ] || { echo "$folder" && return; }
+    done
+    fail "there is no exercise $1; make exercises lists them"
+}
+
+title_of() { sed -n '1s/^# *[0-9a-z.]* *//p' "$1/README.md"; }
+minutes_of() { sed -n 's/^\*\*Time:\*\* \([0-9]*\) minutes.*/\1/p' "$1/README.md"; }
+
+state_of() { # NUMBER
+    if [ -e "work/$1/.solved" ]; then echo solved; elif [ -d "work/$1" ]; then echo started; else echo -; fi
+}
+
+# The sources that a task changes.
+files_of() { # FOLDER
+    sed -n 's/^file //p' "$1/task"
+}
+
+# Puts the sources of an exercise, without its solution, into a folder.
+cut_out() { # FOLDER TARGET
+    local file
+    for file in $(files_of "$1"); do
+        awk -v task="$1/task" -v file="$file" -f exercises/replace.awk "$file" >"$2/${file##*/}" || return
+    done
+}
+
+list() {
+    local folder number
+    printf '%-9s %-8s %3s  %s\n' exercise state min title
+    for folder in $(folders); do
+        number=$(number_of "$folder")
+        printf '%-9s %-8s %3s  %s\n' "$number" "$(state_of "$number")" "$(minutes_of "$folder")" "$(title_of "$folder")"
+    done
+    echo
+    echo 'make exercise starts the next one, make exercise EX=2.1 starts exercise 2.1.'
+}
+
+next_open() {
+    local folder
+    for folder in $(folders); do
+        [ "$(state_of "$(number_of "$folder")")" = solved ] || { number_of "$folder" && return; }
+    done
+}
+
+start() { # [NUMBER]
+    local number=${1:-$(next_open)} folder new files
+    [ -n "$number" ] || { echo 'You have solved every exercise.' && return; }
+    folder=$(folder_of "$number") || exit
+    if [ ! -d "work/$number" ]; then
+        mkdir -p work && new=$(mktemp -d work/.new.XXXXXX) || exit
+        if ! { cut_out "$folder" "$new" && chmod 755 "$new" && mv -T "$new" "work/$number"; }; then
+            rm -rf "$new"
+            exit 1
+        fi
+    fi
+    echo "$number" >work/.current
+    sed '/^<details>/,$d' "$folder/README.md"
+    files=("work/$number"/*.c*)
+    printf 'Your file%s: %s\n' "$([ ${#files[@]} = 1 ] || echo s)" "${files[*]}"
+    echo 'Then: make check (or make hint)'
+}
+
+chosen() { # [NUMBER]: it, or the exercise that was started last
+    local number=${1:-$(cat work/.current 2>/dev/null)}
+    [ -n "$number" ] || fail 'no exercise has been started; make exercise starts one'
+    folder_of "$number" >/dev/null || exit
+    [ -d "work/$number" ] || fail "exercise $number has not been started; make exercise EX=$number starts it"
+    echo "$number"
+}
+
+# The check of an exercise runs in a folder of its own, with the folder of what is to be checked in $mine.
+check_one() { # NUMBER [FOLDER]: 0 if it is solved
+    local folder scratch status
+    folder=$(folder_of "$1") || return
+    scratch=$(mktemp -d) || return
+    EXERCISE=$1 TASK=$PWD/$folder/task MINE=${2:-work/$1} COURSE=$PWD SCRATCH=$scratch \
+        bash exercises/check.bash "$folder/check"
+    status=$?
+    rm -rf "$scratch"
+    return $status
+}
+
+# Of all exercises: a line that an instructor can collect.
+check_all() {
+    local folder number solved=0 count=0
+    for folder in $(folders); do
+        number=$(number_of "$folder")
+        count=$((count + 1))
+        if [ "$(state_of "$number")" = started ] && check_one "$number" >/dev/null; then
+            touch "work/$number/.solved"
+        fi
+        [ "$(state_of "$number")" != solved ] || solved=$((solved + 1))
+    done
+    echo "$(id -un)@$(uname -n): $solved of $count exercises are solved"
+}
+
+check_and_say() { # NUMBER
+    local next
+    if ! check_one "$1"; then
+        printf '\nExercise %s is not solved yet. make hint shows a hint.\n' "$1"
+        return 1
+    fi
+    touch "work/$1/.solved"
+    next=$(next_open)
+    printf '\nExercise %s is solved. make solution compares your code with the step. ' "$1"
+    if [ -n "$next" ]; then
+        echo "make exercise starts exercise $next."
+    else
+        echo 'That was the last exercise.'
+    fi
+}
+
+check() { # [NUMBER]
+    local number before=
+    [ -z "${ALL:-}" ] || { check_all && return; }
+    number=$(chosen "${1:-}") || exit
+    if [ -z "${WATCH:-}" ]; then
+        check_and_say "$number"
+        return
+    fi
+    while true; do
+        if [ "$(stat -c %Y%s "work/$number"/*.*)" != "$before" ]; then
+            before=$(stat -c %Y%s "work/$number"/*.*)
+            check_and_say "$number"
+            echo 'Waiting for changes; Ctrl-C ends this.'
+        fi
+        sleep 0.5
+    done
+}
+
+# Shows one hint more each time.
+hint() { # [NUMBER]
+    local number shown
+    number=$(chosen "${1:-}") || exit
+    shown=$(($(cat "work/$number/.hints" 2>/dev/null || echo 0) + 1))
+    awk -v shown=$shown '/<summary>Hint / { n++ } n == shown && !/^<.?details/ && NF { print; found = 1 }
+        END { exit !found }' "$(folder_of "$number")/README.md" ||
+        { echo 'There are no more hints. make solution shows the code of the step.' && return; }
+    echo $shown >"work/$number/.hints"
+}
+
+solution() { # [NUMBER]
+    local number file answer
+    number=$(chosen "${1:-}") || exit
+    if [ "$(state_of "$number")" != solved ] && [ -z "${YES:-}" ]; then
+        read -r -p "Exercise $number is not solved yet. Show the solution? [y/N] " answer || echo
+        [[ $answer == [yY]* ]] || return 1
+    fi
+    for file in $(files_of "$(folder_of "$number")"); do
+        git diff --no-index --color=auto "work/$number/${file##*/}" "$file" && echo "$file: your code is the step's"
+    done
+    return 0
+}
+
+command=${1:-list}
+case $command in
+list | start | check | hint | solution) "$command" "${2:-}" ;;
+cut) cut_out "$(folder_of "$2")" "$3" ;;
+try) check_one "$2" "$3" ;;
+*) fail "run.sh $command: want list, start, check, hint or solution" ;;
+esac

@@ -1,0 +1,101 @@
+# What the tests of the exercises share. Each exercise has a file in wrong/ with at least three plausible wrong answers: a
+# line "answer TEXT", and below it the changes to the step that make this answer, as in the task of an exercise. TEXT is a
+# part of the line with which the check must refuse it.
+# shellcheck disable=SC2154 # ../helpers.bash sets root
+load ../helpers
+
+setup_file() {
+    need_train 02_multigpu_fork/train 03_multigpu_launcher/launch
+    make -C "$root" DEVICE=cpu BUILD=build/test WERROR=1 build/test/exercises/observe.o build/test/steps.a
+    export BUILD=build/test DEVICE=cpu WERROR=1
+}
+
+# The folders that the checks compile lie in build/, because make knows no sources outside of the course.
+setup() {
+    cd "$root" || return
+    unset MAKEFLAGS MFLAGS MAKELEVEL
+    unset_job
+    mkdir -p build/test/exercises
+    mine=$(mktemp -d build/test/exercises/mine.XXXXXX)
+}
+
+teardown() {
+    rm -rf "$mine" "build/test/$mine"
+}
+
+exercises() { # STEP: the numbers of its exercises; debug: of the faults
+    find exercises -name task -path "exercises/$1.*" -printf '%h\n' | sed 's|.*/||; s|-.*||' | sort -V
+}
+
+files_of() { # NUMBER
+    sed -n 's/^file //p' exercises/"$1"-*/task
+}
+
+# checked NUMBER CODE [TEXT]: the check of what lies in $mine ends with the code, and prints the text.
+checked() {
+    local status=0
+    exercises/run.sh try "$1" "$mine" >"$mine/said" 2>&1 || status=$?
+    if [ $status != "$2" ] || ! grep -qF -- "${3:-}" "$mine/said"; then
+        printf '%s\n' "exercise $1: wanted status $2 and: ${3:-}" "status $status:"
+        cat "$mine/said"
+        return 1
+    fi
+}
+
+# Each exercise of a step fails without a solution in the way that its README announces, and passes with the step's text.
+fail_unsolved_and_pass_solved() { # STEP
+    local number promise file
+    for number in $(exercises "$1"); do
+        # shellcheck disable=SC2016 # the backticks are Markdown's
+        promise=$(sed -n 's/^\*\*First you see:\*\* `\(.*\)`$/\1/p' exercises/"$number"-*/README.md)
+        [ -n "$promise" ] || { echo "the README of $number does not say what comes first" && return 1; }
+        rm -f "$mine"/*
+        exercises/run.sh cut "$number" "$mine"
+        checked "$number" 1 "$promise"
+        for file in $(files_of "$number"); do
+            cp "$file" "$mine"
+        done
+        checked "$number" 0
+    done
+}
+
+# Each wrong answer is refused with its line.
+refuse_wrong_answers() { # STEP
+    local number text count file
+    for number in $(exercises "$1"); do
+        count=0
+        while IFS= read -r text; do
+            count=$((count + 1))
+            rm -f "$mine"/*
+            awk -v wanted=$count '/^answer / { n++; next } n == wanted' "tests/exercises/wrong/$number" >"$mine/answer"
+            for file in $(files_of "$number"); do
+                cp "$file" "$mine"
+            done
+            while IFS= read -r file; do
+                awk -v task="$mine/answer" -v file="$file" -f exercises/replace.awk "$file" >"$mine/${file##*/}"
+            done < <(sed -n 's/^file //p' "$mine/answer")
+            checked "$number" 1 "$text"
+        done < <(sed -n 's/^answer //p' "tests/exercises/wrong/$number")
+        [ $count -ge 3 ] || { echo "exercise $number has only $count wrong answers" && return 1; }
+    done
+}
+
+# A step compiles at every point of solving its exercises in their order.
+compile_in_order() { # STEP
+    local numbers i j file task
+    mapfile -t numbers < <(exercises "$1")
+    for ((i = 0; i <= ${#numbers[@]}; i++)); do
+        rm -f "$mine"/*
+        for ((j = i; j < ${#numbers[@]}; j++)); do
+            task=$(echo exercises/"${numbers[j]}"-*/task)
+            for file in $(files_of "${numbers[j]}"); do
+                [ -e "$mine/${file##*/}" ] || cp "$file" "$mine"
+                awk -v task="$task" -v file="$file" -f exercises/replace.awk "$mine/${file##*/}" >"$mine/new"
+                mv "$mine/new" "$mine/${file##*/}"
+            done
+        done
+        for file in "$mine"/*.c; do
+            [ ! -e "$file" ] || cc -std=c11 -D_GNU_SOURCE -I. -Icpu_device/include -Wall -fsyntax-only "$file"
+        done
+    done
+}
