@@ -1,11 +1,12 @@
-// How ranks meet that share memory: rank 0 leaves NCCL's id there for the others.
+// Before ranks can create NCCL's communicator, they need the id that rank 0 makes for it. Here, the
+// ranks share memory: rank 0 writes the id to it, and the others read it.
 #pragma once
 #include <nccl.h>
 
 struct meeting;
 
-// Call it once, before the ranks are forked.
+// Call it once, before you start the ranks.
 struct meeting *open_meeting(void);
 
-// Gives the id of rank 0 to all ranks. Rank 0 returns at once; the others wait for it.
+// Sets *id of all ranks to that of rank 0. Rank 0 returns at once; the others wait for it.
 void meet_by_memory(struct meeting *meeting, int rank, ncclUniqueId *id);

@@ -1,4 +1,5 @@
-// Ends the program with NCCL's reason when a call fails, as CUDA_CHECK does for CUDA.
+// If a call of NCCL fails, NCCL_CHECK ends the program and prints NCCL's reason, as CUDA_CHECK does
+// for CUDA.
 #pragma once
 #include "common/error.h"
 #include <nccl.h>

@@ -20,9 +20,9 @@ void *share_memory(size_t bytes) {
     return memory;
 }
 
-// A launcher that has started several of this program would get as many whole jobs, all on the same
-// GPUs. Rank 0 says so for all; it must have the time to, as the first that ends may end the
-// others.
+// If a launcher starts several copies of this program, each copy would start all ranks, on the same
+// GPUs. Only copy 0 prints the error. The other copies wait for it, because a launcher may end all
+// copies when the first one exits.
 static void refuse_launchers(void) {
     static const char *const launchers[][3] = {
         {"a launcher", "RANK", "WORLD_SIZE"},
@@ -33,14 +33,14 @@ static void refuse_launchers(void) {
         const char *rank = getenv(launchers[i][1]), *world = getenv(launchers[i][2]);
         if (!rank || !world)
             continue;
-        if (atoi(world) < 2) // launchers may start each other, and this one is the innermost
+        if (atoi(world) < 2) // one copy; another launcher may have started this launcher
             return;
         if (atoi(rank) > 0) {
             sleep(3);
             exit(2);
         }
         wrong_usage(
-            "%s has started this program %s times, and it starts its ranks itself: start it "
+            "this program starts its ranks itself, but %s has started it %s times: start it "
             "once, as %s --nproc %s",
             launchers[i][0], world, program_invocation_name, world);
     }
@@ -48,7 +48,7 @@ static void refuse_launchers(void) {
 
 static int count_devices(void) {
     int status, *devices = share_memory(sizeof *devices);
-    signal(SIGCHLD, SIG_DFL); // where it is ignored, children cannot be waited for
+    signal(SIGCHLD, SIG_DFL); // if it is ignored, waitpid does not work
     pid_t child = fork();
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -60,7 +60,7 @@ static int count_devices(void) {
     if (WIFSIGNALED(status))
         fail("counting the GPUs: %s", strsignal(WTERMSIG(status)));
     if (status)
-        exit(1); // the child has said why
+        exit(1); // the child has printed the reason
     return *devices;
 }
 
@@ -73,7 +73,7 @@ int choose_world(long nproc) {
     return nproc ? nproc : devices;
 }
 
-// Says how the first rank that failed came to its end.
+// Prints how the first rank that failed has ended.
 static void report_end(int rank, pid_t pid, int status) {
     if (WIFSIGNALED(status))
         fprintf(stderr, "%serror: rank %d (pid %d) was ended by signal %d, %s\n",
@@ -89,15 +89,15 @@ static void kill_ranks(const pid_t *pids, int world, int signal) {
             kill(pids[rank], signal);
 }
 
-// Until all ranks have ended: when one fails or a signal comes, ends the others. Returns the exit
-// code.
+// Waits until all ranks have ended. If a rank fails or a signal arrives, ends the others. Returns
+// the exit code.
 static int wait_for_ranks(pid_t *pids, int world, const sigset_t *signals) {
     int code = 0, left = world, signal, status;
     pid_t pid;
     while (left > 0) {
         sigwait(signals, &signal);
         if (signal != SIGCHLD && code == 0)
-            code = 128 + signal; // as a shell would say
+            code = 128 + signal; // the exit code that a shell would return
         for (; (pid = waitpid(-1, &status, WNOHANG)) > 0; left--) {
             int rank = 0;
             while (pids[rank] != pid)
@@ -109,7 +109,7 @@ static int wait_for_ranks(pid_t *pids, int world, const sigset_t *signals) {
             }
         }
         if (code) {
-            kill_ranks(pids, world, SIGSTOP); // so that none complains about the end of another
+            kill_ranks(pids, world, SIGSTOP); // no rank prints an error about the end of another
             kill_ranks(pids, world, SIGKILL);
         }
     }
@@ -121,11 +121,11 @@ int start_ranks(int world) {
     pid_t parent = getpid(), pids[world];
     sigset_t signals, before;
     struct sigaction action;
-    signal(SIGCHLD, SIG_DFL); // where it is ignored, children cannot be waited for
+    signal(SIGCHLD, SIG_DFL); // if it is ignored, waitpid does not work
     sigemptyset(&signals);
     sigaddset(&signals, SIGCHLD);
-    for (int i = 0; i < 3; i++)
-        if (!sigaction(ends[i], NULL, &action) && action.sa_handler != SIG_IGN) // as under nohup
+    for (int i = 0; i < 3; i++) // an ignored signal stays ignored, such as SIGHUP under nohup
+        if (!sigaction(ends[i], NULL, &action) && action.sa_handler != SIG_IGN)
             sigaddset(&signals, ends[i]);
     sigprocmask(SIG_BLOCK, &signals, &before);
     for (int rank = 0; rank < world; rank++) {
@@ -133,7 +133,7 @@ int start_ranks(int world) {
         if (pids[rank] < 0)
             fail("fork: %m");
         if (pids[rank] == 0) {
-            prctl(PR_SET_PDEATHSIG, SIGKILL); // no rank outlives its parent, however that ends
+            prctl(PR_SET_PDEATHSIG, SIGKILL); // if the parent dies, so does this rank
             if (getppid() != parent)
                 _exit(1);
             sigprocmask(SIG_SETMASK, &before, NULL);

@@ -1,4 +1,4 @@
-// A number that tells arrays in device memory apart.
+// A checksum of an array in device memory, to compare copies of it.
 #pragma once
 #include <cuda_runtime.h>
 #include <stddef.h>

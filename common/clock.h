@@ -1,4 +1,5 @@
+// A clock for durations.
 #pragma once
 
-// Returns seconds on a clock that never jumps.
+// Returns the seconds since some fixed time in the past. The clock never jumps.
 double seconds(void);

@@ -1,5 +1,5 @@
-// A data set: labelled samples, such as the images of MNIST's IDX files. Also the order in which an
-// epoch visits them.
+// A data set of labelled samples, such as the images of MNIST, and the order in which an epoch uses
+// the samples.
 #pragma once
 #include "common/error.h"
 #include <stddef.h>
@@ -13,7 +13,8 @@ struct dataset {
     int inputs;   // values of a sample, the same number in each channel
     int targets;  // labels of a sample
     int classes;
-    // Of a channel's training values / 255. With 0 and 1 / 255.f, inputs are the bytes themselves.
+    // Of the values / 255 of each channel. With mean 0 and deviation 1 / 255.f, the inputs of the
+    // model are the bytes themselves.
     float mean[MOST_CHANNELS], deviation[MOST_CHANNELS];
     uint8_t *values; // [count, inputs], channel after channel
     uint8_t *labels; // [count, targets], each below classes
@@ -24,16 +25,16 @@ struct dataset {
 // data/fashion-mnist if only that has images; *folder then gets its name. The folder "synthetic"
 // needs no files: it has as many samples as MNIST, each computed from its index. Both sets get the
 // training set's mean and deviation. The caller owns the arrays, which are in host memory or NULL.
-// Returns 0, or -1 with the reason in why. Refuses files that are not exactly right.
+// Returns 0, or -1 with the reason in why, such as a missing or damaged file.
 int data_load(struct dataset *train, struct dataset *test, const char **folder, char why[WHY_SIZE]);
 
 // Sets the mean and deviation of each channel (MNIST: 0.1307 and 0.3081) from the values.
 void data_measure(struct dataset *set);
 
-// Prints the line of the banner about the data.
+// Prints the banner's line about the data.
 void print_data(const char *folder, const struct dataset *train, const struct dataset *test);
 
-// Moves the arrays to device memory.
+// Copies the arrays to device memory, and frees those in host memory.
 void data_to_device(struct dataset *set);
 
 // order[0..count) = a permutation of 0..count-1 (Fisher-Yates), which depends only on seed and

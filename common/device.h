@@ -1,11 +1,12 @@
-// The device: errors of CUDA and cuBLAS end the program, and memory is counted by its use.
+// The device, which is a GPU or the CPU device. If a call of CUDA or cuBLAS fails, CUDA_CHECK and
+// CUBLAS_CHECK end the program. DEVICE_ALLOC counts the allocated bytes by their use.
 #pragma once
 #include "common/error.h"
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 #include <stddef.h>
 
-// For the macros below. Success returns.
+// The macros below call these functions, which return if there is no error.
 void cuda_check(cudaError_t error, const char *call, const char *file, int line);
 void cublas_check(cublasStatus_t status, const char *call, const char *file, int line);
 void device_alloc_check(cudaError_t error, const char *kind, size_t bytes, const char *file,
@@ -14,20 +15,22 @@ void device_alloc_check(cudaError_t error, const char *kind, size_t bytes, const
 #define CUDA_CHECK(call) cuda_check((call), #call, __FILE__, __LINE__)
 #define CUBLAS_CHECK(call) cublas_check((call), #call, __FILE__, __LINE__)
 
-// Allocates bytes of device memory for the pointer (of any type), counted under kind, a literal
-// such as "gradients". Contents are undefined; the caller frees with cudaFree.
+// Sets the pointer (of any type) to new device memory of this size, and counts it under kind, a
+// string literal such as "gradients". The contents are undefined. The caller frees it with
+// cudaFree.
 #define DEVICE_ALLOC(pointer, kind, bytes)                                                         \
     device_alloc_check(cudaMalloc((void **)&(pointer), (bytes)), (kind), (bytes), __FILE__,        \
                        __LINE__)
 
-// Returns the bytes that DEVICE_ALLOC has given of a kind.
+// Returns the number of bytes of this kind that DEVICE_ALLOC has allocated.
 size_t device_bytes(const char *kind);
 
 // Returns "a GPU" or "the CPU device".
 const char *device_kind(void);
 
-// Returns the end of an error line: on the CPU device, how to get that many devices, else "".
+// Returns the end of an error line. On the CPU device, it says how to get that many devices. On a
+// GPU, it is empty.
 const char *more_devices(int wanted);
 
-// Prints two lines of a banner: the current device, and the bytes that DEVICE_ALLOC gave by kind.
+// Prints the banner's lines about the current device and the allocated bytes of each kind.
 void print_device(void);

@@ -1,28 +1,28 @@
-// Errors that end the program: one line on stderr, which says first what is wrong, then what to do
-// about the errors that people meet often, and last which call failed and where it stands. The exit
-// code is 1.
+// Errors that end the program with exit code 1 and one line on stderr. The line says what is wrong,
+// then what to do (for common errors), then which call failed, with its file and line.
 #pragma once
 #include <string.h>
 
 enum { WHY_SIZE = 512 };
 
-// Named in error lines after the host, such as this process among several; empty if unset.
+// The name of this process if there are several, or empty. Error lines show it after the host.
 extern char error_name[32];
 
-// Returns the host and error_name as they stand in error lines, such as "node1, NAME". The text
-// is valid until the next call.
+// Returns the host and error_name as error lines show them, such as "node1, NAME". The next call
+// overwrites the text.
 const char *error_origin(void);
 
-// If it is set, fail() calls it first, once. It may know the cause of the failure, and may end the
-// program.
+// If it is set, fail() calls it first, once. A function that knows the cause of the failure can
+// print it here and end the program.
 extern void (*error_hook)(void);
 
-// Prints "error (node1, NAME): " and the message, and exits. If exit takes more than 10 s,
-// because it waits for a kernel that never ends, SIGALRM ends the process.
+// Prints "error (node1, NAME): " and the message, and exits. If exit waits for a kernel that never
+// ends, SIGALRM ends the process after 10 s.
 __attribute__((noreturn, format(printf, 1, 2))) void fail(const char *format, ...);
 
-// Puts the sentence that says why something did not work into why and returns -1.
+// Writes the reason for a failure to why, and returns -1.
 __attribute__((format(printf, 2, 3))) int refuse(char why[WHY_SIZE], const char *format, ...);
 
-// For "%.*s": a call, which is a string, without its arguments, which would hide the cause.
+// Two arguments for "%.*s", which print only the name of the function from the text of a call. The
+// arguments of the call would hide the cause.
 #define CALL_NAME(call) (int)strcspn(call, "("), call

@@ -1,6 +1,6 @@
 #include "common/model.h"
+#include "common/minmax.h"
 #include "common/models/models.h"
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -47,7 +47,8 @@ size_t model_scratch(const struct model *m, cudaDataType type, int b) {
     size_t most = 0;
     for (int i = 0; i < m->count && type != CUDA_R_32F; i++) {
         size_t in = (size_t)m->layers[i].inputs, out = (size_t)m->layers[i].outputs;
-        most = fmax(most, fmax(out * sizeof(float), (in + out) * b * sizeof(uint16_t)));
+        size_t bias = out * sizeof(float), x_and_dy = (in + out) * b * sizeof(uint16_t);
+        most = max_size(most, max_size(bias, x_and_dy));
     }
     return most;
 }

@@ -18,7 +18,7 @@ struct option_spec {
     void *value; // long, double, const char * (into argv or to the default), long (1 if given),
                  // or char ** (argv from the first word without a -)
     const char *fallback; // the default, as users type it; NULL keeps the value. The default of an
-                          // OPTION_INT may be a word; users may type it, too, and it means 0.
+                          // OPTION_INT may be a word, which means 0; users may type it, too.
     double min, max;      // of numbers, inclusive
     const char *help;
     const char *(*choice)(int i); // OPTION_TEXT: returns allowed word i, or NULL after the last
@@ -30,15 +30,15 @@ struct option_table {
     const struct option_spec *options;
 };
 
-// Sets the values of all tables from the defaults, and then from the command line. --help or -h
-// prints summary and the tables, and exits with 0. A mistake prints one line on stderr, and exits
-// with 2. An empty row ends the options of a table, and an empty table ends the tables. An
-// OPTION_REST allows words without a - behind the options, or anything behind --. Its name
-// describes them.
+// Sets the values in all tables to their defaults, and then to those of the command line. With
+// --help or -h, prints the summary and the tables, and exits with 0. After a mistake, prints one
+// line on stderr and exits with 2. An empty row ends a table, and an empty table ends the list. An
+// OPTION_REST allows words without a - after the options, or any words after --. Its name describes
+// them in --help.
 void options_parse(const struct option_table *tables, const char *summary, int argc, char **argv);
 
-// Writes a text such as "--batch 128, --seed 1", with all options that have a value and are not
-// OPTION_LOCAL. Cuts the text if it does not fit. Returns its length.
+// Writes a text such as "--batch 128, --seed 1", which lists all options that have a value and are
+// not OPTION_LOCAL. Cuts the text if it does not fit. Returns its length.
 size_t options_list(const struct option_table *tables, char *text, size_t size);
 
 // Prints one line on stderr, with error_origin() if error_name is set, and exits with 2.

@@ -14,11 +14,13 @@ enum { LOG_SECONDS = 30 };
 static struct {
     FILE *csv;
     long epochs, steps, last, batch; // last: the number of the last step, over all epochs
-    long begun, known, waited;       // steps at the beginning, at the last loss, at the last wait
-    double begin, know, wait, line;  // times of these, and of the last line in a log
-    double speed;                    // steps per second before the last wait
-    double loss;                     // the last known one
-    int bar;                         // 1: the terminal shows a bar, and its line has not ended
+    // Completed steps when training began, when the loss was last read, and at the last wait for
+    // the device; the times of these three events, and of the last line in a log.
+    long begun, known, waited;
+    double begin, know, wait, line;
+    double speed; // steps per second before the last wait
+    double loss;  // when it was last read
+    int bar;      // 1: the terminal shows a bar, and its line has not ended
 } report;
 
 int report_muted;
@@ -74,7 +76,8 @@ static void draw(const char *head, double part, const char *state, const char *s
     for (int parts = 3; parts > 0 && width < 5; parts--) {
         snprintf(tail, sizeof tail, "%s%s%s", state, parts > 2 ? speed : "", parts > 1 ? left : "");
         int text = strlen(head) + strlen("[]") + strlen(tail);
-        width = fmin(columns - 1 - text, strlen(full));
+        int room = columns - 1 - text, most = strlen(full);
+        width = room < most ? room : most;
     }
     if (width >= 5)
         snprintf(line, sizeof line, "%s[%-*.*s]%s", head, width, (int)(part * width), full, tail);

@@ -11,14 +11,15 @@ __attribute__((format(printf, 1, 2))) void say(const char *format, ...);
 // place; otherwise, it is plain lines.
 int report_on_terminal(void);
 
-// Call it before training starts, or before it continues after done steps. Training has the given
-// number of epochs, steps per epoch and samples per batch, and ends after at most most steps in all
-// (0: no limit). The CSV file at path (NULL: none) is overwritten if done is 0, else continued.
+// Call it before training starts, or before it continues after done steps. Training has this number
+// of epochs, of steps per epoch, and of samples per batch (batch). It ends after most steps in all
+// (0: no limit). The CSV file at path (NULL: none) is overwritten if done is 0, and continued
+// otherwise.
 void report_open(const char *path, long done, long epochs, long steps, long most, long batch);
 
-// Call report_due after every step. It returns 1 about once a second. Then wait until the device
-// has done all queued steps, and call report_progress. In a file, report_progress prints a line
-// only if the last line is 30 s old.
+// Call report_due after every step. About once a second, it returns 1. Then wait until the device
+// has done all queued steps, and call report_progress. If stdout is a file, report_progress prints
+// a line only every 30 s.
 int report_due(long done);
 void report_progress(long done);
 

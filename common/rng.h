@@ -1,5 +1,5 @@
-// A counter-based random generator: number i depends only on seed and i. So any thread or process
-// can compute any number, and a run does not depend on how the work is divided.
+// A counter-based random number generator: number i depends only on the seed and i. Any thread or
+// process can compute any number, so the results do not depend on how the work is divided.
 #pragma once
 #include <stdint.h>
 
@@ -9,8 +9,8 @@
 #define RNG_FUNCTION static inline
 #endif
 
-// Output number index (from 0) of SplitMix64 started at seed (Steele, Lea and Flood, "Fast
-// splittable pseudorandom number generators", 2014): with seed 0 the first is 0xe220a8397b1dcdaf.
+// Returns output number index (from 0) of SplitMix64 (Steele, Lea and Flood, "Fast splittable
+// pseudorandom number generators", 2014). With seed 0, the first output is 0xe220a8397b1dcdaf.
 RNG_FUNCTION uint64_t rng_bits(uint64_t seed, uint64_t index) {
     uint64_t z = seed + (index + 1) * 0x9e3779b97f4a7c15u;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -18,7 +18,7 @@ RNG_FUNCTION uint64_t rng_bits(uint64_t seed, uint64_t index) {
     return z ^ z >> 31;
 }
 
-// Uniform in [0, 1), in steps of 2^-24, which floats hold exactly.
+// Returns a number that is uniform in [0, 1): a multiple of 2^-24, which a float holds exactly.
 RNG_FUNCTION float rng_uniform(uint64_t seed, uint64_t index) {
     return (float)(rng_bits(seed, index) >> 40) * 0x1p-24f;
 }

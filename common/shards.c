@@ -1,4 +1,5 @@
 #include "common/shards.h"
+#include "common/minmax.h"
 #include "common/snapshot_file.h"
 #include <dirent.h>
 #include <errno.h>
@@ -13,34 +14,36 @@
 enum { MANIFEST_SIZE = 4096 }; // larger than any manifest
 static const char MANIFEST[] = "MANIFEST ";
 
-static size_t parameters_of(const struct sharding *cut) {
+static size_t count_parameters(const struct sharding *sharding) {
     size_t sum = 0;
-    for (int i = 0; i < cut->units; i++)
-        sum += cut->unit[i];
+    for (int i = 0; i < sharding->units; i++)
+        sum += sharding->unit[i];
     return sum;
 }
 
-// Returns the parameters of unit i in each shard.
-static size_t share(const struct sharding *cut, int i) {
-    return cut->unit[i] / cut->shards + (cut->unit[i] % cut->shards > 0);
+// Returns the size of each piece of unit i, with its padding.
+static size_t piece_size(const struct sharding *sharding, int i) {
+    size_t parameters = sharding->unit[i], shards = sharding->shards;
+    return parameters / shards + (parameters % shards > 0);
 }
 
-size_t shard_size(const struct sharding *cut) {
+size_t shard_size(const struct sharding *sharding) {
     size_t size = 0;
-    for (int i = 0; i < cut->units; i++)
-        size += share(cut, i);
+    for (int i = 0; i < sharding->units; i++)
+        size += piece_size(sharding, i);
     return size;
 }
 
 static void shard_path(char name[PATH_SIZE], const char *path, const struct snapshot *s,
-                       const struct sharding *cut, int number) {
-    uint32_t units = crc32_z(0, (const unsigned char *)cut->unit, cut->units * sizeof *cut->unit);
+                       const struct sharding *sharding, int number) {
+    uint32_t units =
+        crc32_z(0, (const unsigned char *)sharding->unit, sharding->units * sizeof *sharding->unit);
     snprintf(name, PATH_SIZE, "%s.e%lds%ldu%08x.%dof%d", path, (long)s->progress.epochs,
-             (long)s->progress.step, units, number, cut->shards);
+             (long)s->progress.step, units, number, sharding->shards);
 }
 
-// Removes the shards of path, except those that s and kept name. A file is a shard only if its name
-// is one that shard_path makes, with or without .tmp behind it.
+// A file is a shard of path only if shard_path could have made its name. An unfinished shard also
+// has .tmp at the end.
 void shards_remove(const char *path, const struct snapshot *s, const struct sharding *kept) {
     char folder[PATH_SIZE], name[PATH_SIZE], keep[PATH_SIZE];
     const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
@@ -64,16 +67,16 @@ void shards_remove(const char *path, const struct snapshot *s, const struct shar
         closedir(entries);
 }
 
-int snapshot_save_shard(const char *path, const struct snapshot *s, const struct sharding *own,
+int snapshot_save_shard(const char *path, const struct snapshot *s, const struct sharding *sharding,
                         int number, char why[WHY_SIZE]) {
     char name[PATH_SIZE];
-    shard_path(name, path, s, own, number);
+    shard_path(name, path, s, sharding, number);
     return snapshot_write(name, s, why);
 }
 
 // Writes the manifest to text, and returns its size.
 static size_t print_manifest(char text[MANIFEST_SIZE], const struct snapshot *s,
-                             const struct sharding *cut) {
+                             const struct sharding *sharding) {
     const struct progress *p = &s->progress;
     int size =
         snprintf(text, MANIFEST_SIZE,
@@ -81,138 +84,183 @@ static size_t print_manifest(char text[MANIFEST_SIZE], const struct snapshot *s,
                  "loss %.17g\ncorrect %.17g\nsamples %.17g\nshards %d\n",
                  MANIFEST, (long)SNAPSHOT_VERSION, s->model, s->optimizer, (long)s->seed,
                  (long)s->batch, (long)p->epochs, (long)p->step, p->sums.loss, p->sums.correct,
-                 p->sums.samples, cut->shards);
-    for (int i = 0; i < cut->units; i++)
-        size += snprintf(text + size, MANIFEST_SIZE - size, "unit %zu\n", cut->unit[i]);
+                 p->sums.samples, sharding->shards);
+    for (int i = 0; i < sharding->units; i++)
+        size += snprintf(text + size, MANIFEST_SIZE - size, "unit %zu\n", sharding->unit[i]);
     uint32_t crc = crc32_z(0, (unsigned char *)text, size);
     return size + snprintf(text + size, MANIFEST_SIZE - size, "crc32 %08x\n", crc);
 }
 
-int snapshot_commit(const char *path, const struct snapshot *s, const struct sharding *cut,
+int snapshot_commit(const char *path, const struct snapshot *s, const struct sharding *sharding,
                     char why[WHY_SIZE]) {
     char text[MANIFEST_SIZE];
-    size_t size = print_manifest(text, s, cut);
+    size_t size = print_manifest(text, s, sharding);
     if (write_whole(path, &(struct iovec){text, size}, 1, why))
         return -1;
-    shards_remove(path, s, cut);
+    shards_remove(path, s, sharding);
     return 0;
 }
 
-// Returns 1 if path is a manifest of the training in s, 0 if it is none, and -1 with the reason in
-// why. After 1, s has the manifest's progress, and cut its sharding.
+// Reads the lines of a manifest, behind its first word. Stops at a line that is not as expected, so
+// the results may be incomplete.
+static void parse_manifest(const char *text, long *version, struct snapshot *found,
+                           struct sharding *sharding) {
+    struct progress *p = &found->progress;
+    int length = 0;
+    sscanf(
+        text,
+        "%18ld model %127[^\n] optimizer %15[^\n] seed %18ld batch %18ld epochs %18ld step %18ld "
+        "loss %lf correct %lf samples %lf shards %9d %n",
+        version, found->model, found->optimizer, &found->seed, &found->batch, &p->epochs, &p->step,
+        &p->sums.loss, &p->sums.correct, &p->sums.samples, &sharding->shards, &length);
+    for (text += length; sharding->units < MOST_LAYERS; text += length, sharding->units++)
+        if (sscanf(text, "unit %18zu %n", &sharding->unit[sharding->units], &length) != 1)
+            break;
+}
+
+// Returns 1 if the units have this number of parameters together, and the number of shards is
+// possible.
+static int is_possible(const struct sharding *sharding, size_t parameters) {
+    for (int i = 0; i < sharding->units; i++) {
+        if (sharding->unit[i] > parameters)
+            return 0;
+        parameters -= sharding->unit[i];
+    }
+    return parameters == 0 && sharding->shards >= 1 && sharding->shards <= MOST_SHARDS;
+}
+
+// Returns 1 if path is a manifest of the training in s, 0 if it is no manifest, and -1 with the
+// reason in why. After 1, s has the progress of the manifest, and sharding has its sharding.
 static int read_manifest(const char *path, struct snapshot *s, size_t parameters,
-                         struct sharding *cut, char why[WHY_SIZE]) {
-    char text[MANIFEST_SIZE + 1] = "", again[MANIFEST_SIZE], *unit = text + strlen(MANIFEST);
+                         struct sharding *sharding, char why[WHY_SIZE]) {
+    char text[MANIFEST_SIZE + 1] = "", again[MANIFEST_SIZE];
     struct snapshot found = *s;
-    struct progress *p = &found.progress;
     long version = SNAPSHOT_VERSION;
-    int length = 0, fit = 1;
     FILE *file = fopen(path, "rbe");
     size_t size = file ? fread(text, 1, MANIFEST_SIZE, file) : 0;
     if (file)
         fclose(file);
     if (strncmp(text, MANIFEST, strlen(MANIFEST)))
         return 0;
-    sscanf(
-        unit,
-        "%18ld model %127[^\n] optimizer %15[^\n] seed %18ld batch %18ld epochs %18ld step %18ld "
-        "loss %lf correct %lf samples %lf shards %9d %n",
-        &version, found.model, found.optimizer, &found.seed, &found.batch, &p->epochs, &p->step,
-        &p->sums.loss, &p->sums.correct, &p->sums.samples, &cut->shards, &length);
-    for (unit += length; cut->units < MOST_LAYERS; unit += length) {
-        size_t *count = &cut->unit[cut->units];
-        if (sscanf(unit, "unit %18zu %n", count, &length) != 1)
-            break;
-        fit = fit && *count <= parameters;
-        parameters -= *count;
-        cut->units++;
-    }
+    parse_manifest(text + strlen(MANIFEST), &version, &found, sharding);
     // The manifest is complete if writing its contents again gives the same bytes, including the
     // checksum.
     if (version == SNAPSHOT_VERSION &&
-        (size != print_manifest(again, &found, cut) || memcmp(text, again, size)))
+        (size != print_manifest(again, &found, sharding) || memcmp(text, again, size)))
         return refuse(why, "snapshot %.300s is a truncated or corrupt manifest", path);
     if (snapshot_check(path, version, &found, s, why))
         return -1;
-    if (!fit || parameters > 0 || cut->shards < 1 || cut->shards > MOST_SHARDS)
+    if (!is_possible(sharding, parameters))
         return refuse(why, "snapshot %.300s is corrupt: its units or shards do not fit the model",
                       path);
     s->progress = found.progress;
     return 1;
 }
 
-// Finds the shard of a parameter, its index in this shard, and the number of values from it on that
-// have the same order there as in the flat array.
-static int find(const struct sharding *cut, size_t parameter, size_t *place, size_t *run) {
-    int i = 0;
-    for (*place = 0; parameter >= cut->unit[i]; i++) {
-        parameter -= cut->unit[i];
-        *place += share(cut, i);
+// One shard of a sharding.
+struct shard {
+    const struct sharding *sharding;
+    int number;
+};
+
+// Where a parameter is: the number of its shard, its index in that shard, and how many values from
+// it on are stored there in the order of the flat array.
+struct location {
+    int shard;
+    size_t index, count;
+};
+
+static struct location locate(const struct sharding *sharding, size_t parameter) {
+    size_t index = 0;
+    int unit = 0;
+    for (; parameter >= sharding->unit[unit]; unit++) {
+        parameter -= sharding->unit[unit];
+        index += piece_size(sharding, unit);
     }
-    size_t size = share(cut, i), left = cut->unit[i] - parameter, offset = parameter % size;
-    *place += offset;
-    *run = left < size - offset ? left : size - offset;
-    return (int)(parameter / size);
+    size_t piece = piece_size(sharding, unit), offset = parameter % piece;
+    return (struct location){(int)(parameter / piece), index + offset,
+                             min_size(sharding->unit[unit] - parameter, piece - offset)};
 }
 
-// Copies the values that both shards hold, unless from is NULL. Returns 1 if there are any.
-static int copy_overlap(struct snapshot *to, const struct sharding *own, int number,
-                        const struct snapshot *from, const struct sharding *cut, int other) {
-    size_t parameters = parameters_of(own), to_place, from_place, to_run, from_run, run;
-    int any = 0;
-    for (size_t i = 0; i < parameters; i += run) {
-        int to_shard = find(own, i, &to_place, &to_run),
-            from_shard = find(cut, i, &from_place, &from_run);
-        int here = to_shard == number && from_shard == other;
-        run = to_run < from_run ? to_run : from_run;
-        for (size_t k = 0; here && from && k <= to->state_size / to->parameters; k++)
-            memcpy(to->values + k * to->parameters + to_place,
-                   from->values + k * from->parameters + from_place, run * sizeof(float));
-        any |= here;
+// A range of values that two shards hold: its index in each of them, and its size.
+struct overlap {
+    size_t to, from, count;
+};
+
+// Finds the first range in both shards at or after *parameter, and moves *parameter to its end.
+// Returns 0 if there is none.
+static int next_overlap(struct shard to, struct shard from, size_t *parameter,
+                        struct overlap *overlap) {
+    size_t parameters = count_parameters(to.sharding);
+    while (*parameter < parameters) {
+        struct location a = locate(to.sharding, *parameter), b = locate(from.sharding, *parameter);
+        *overlap = (struct overlap){a.index, b.index, min_size(a.count, b.count)};
+        *parameter += overlap->count;
+        if (a.shard == to.number && b.shard == from.number)
+            return 1;
     }
-    return any;
+    return 0;
 }
 
-// Reads shard number i of a manifest, or the whole file at path if it is no manifest, and copies
-// the values that the caller's shard also holds.
-static int load_part(const char *path, struct snapshot *s, const struct sharding *own, int number,
-                     const struct sharding *cut, int i, int is_cut, char why[WHY_SIZE]) {
+// Copies the parameters and the optimizer state that both shards hold.
+static void copy_overlaps(struct snapshot *s, struct shard to, const struct snapshot *file,
+                          struct shard from) {
+    struct overlap overlap;
+    size_t arrays = 1 + s->state_size / s->parameters;
+    for (size_t parameter = 0; next_overlap(to, from, &parameter, &overlap);)
+        for (size_t i = 0; i < arrays; i++)
+            memcpy(s->values + i * s->parameters + overlap.to,
+                   file->values + i * file->parameters + overlap.from,
+                   overlap.count * sizeof(float));
+}
+
+// Reads the file of a shard, and copies the values that s, the shard named to, also holds. Without
+// a manifest, the file is the one at path.
+static int load_overlaps(const char *path, int has_manifest, struct snapshot *s, struct shard to,
+                         struct shard from, char why[WHY_SIZE]) {
     char name[PATH_SIZE];
-    size_t size = shard_size(cut);
+    size_t size = shard_size(from.sharding);
     snprintf(name, sizeof name, "%s", path);
-    if (is_cut)
-        shard_path(name, path, s, cut, i);
+    if (has_manifest)
+        shard_path(name, path, s, from.sharding, from.number);
     struct snapshot *file = snapshot_new(s->model, s->optimizer, s->seed, s->batch, size,
                                          s->state_size / s->parameters * size);
     int result = snapshot_read(name, file, why);
-    if (is_cut && result == 0)
+    const struct progress *p = &file->progress;
+    if (has_manifest && result == 0)
         result =
             refuse(why, "snapshot %.200s lacks its shard %.200s: %s", path, name, strerror(ENOENT));
-    if (is_cut && result == 1 &&
-        (file->progress.epochs != s->progress.epochs || file->progress.step != s->progress.step))
+    if (has_manifest && result == 1 &&
+        (p->epochs != s->progress.epochs || p->step != s->progress.step))
         result = refuse(why, "snapshot %.200s: its shard %.200s is of another step", path, name);
     if (result == 1) {
-        s->progress = file->progress;
-        copy_overlap(s, own, number, file, cut, i);
+        s->progress = *p;
+        copy_overlaps(s, to, file, from);
     }
     free(file);
     return result;
 }
 
-int snapshot_load_shard(const char *path, struct snapshot *s, const struct sharding *own,
+int snapshot_load_shard(const char *path, struct snapshot *s, const struct sharding *sharding,
                         int number, char why[WHY_SIZE]) {
-    struct sharding cut = {0};
-    size_t parameters = parameters_of(own);
-    int is_cut = read_manifest(path, s, parameters, &cut, why), result = is_cut;
-    if (is_cut < 0)
+    struct sharding saved = {0};
+    size_t parameters = count_parameters(sharding);
+    int has_manifest = read_manifest(path, s, parameters, &saved, why);
+    if (has_manifest < 0)
         return -1;
-    if (!is_cut && own->shards == 1)
-        return snapshot_read(path, s, why); // needs no copy
-    if (!is_cut)
-        cut = (struct sharding){1, 1, {parameters}};
+    if (!has_manifest && sharding->shards == 1)
+        return snapshot_read(path, s, why); // reads into s without a copy
+    if (!has_manifest)
+        saved = (struct sharding){1, 1, {parameters}};
     memset(s->values, 0, (s->parameters + s->state_size) * sizeof(float));
-    for (int i = 0; i < cut.shards && result >= 0; i++)
-        if (!is_cut || copy_overlap(s, own, number, NULL, &cut, i))
-            result = load_part(path, s, own, number, &cut, i, is_cut, why);
+    struct shard to = {sharding, number};
+    int result = has_manifest;
+    for (int i = 0; i < saved.shards && result >= 0; i++) {
+        struct shard from = {&saved, i};
+        struct overlap overlap;
+        size_t parameter = 0;
+        if (!has_manifest || next_overlap(to, from, &parameter, &overlap))
+            result = load_overlaps(path, has_manifest, s, to, from, why);
+    }
     return result;
 }

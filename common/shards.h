@@ -1,6 +1,6 @@
-// Snapshots in shards. Each shard is a file with the format of a whole snapshot. The file at the
-// snapshot's path is a manifest: a short text that names the training, its progress, and how the
-// values are divided into shards.
+// Snapshots in shards: the values are divided into parts of equal size, and each part has its own
+// file, with the format of a whole snapshot. The file at the snapshot's path is a manifest: a short
+// text with the run, its progress, and how the values are divided.
 #pragma once
 #include "common/model.h"
 #include "common/snapshot.h"

@@ -1,21 +1,21 @@
-// The parts of snapshot.c that shards.c uses, too.
+// Functions of snapshot.c that shards.c uses, too.
 #pragma once
 #include "common/snapshot.h"
 #include <limits.h>
 #include <sys/uio.h>
 
-// PATH_SIZE is beyond PATH_MAX, so that the system refuses a name that was cut short.
+// PATH_SIZE is larger than PATH_MAX. A name that is cut to this size is still too long for the
+// system, which then refuses it.
 enum { SNAPSHOT_VERSION = 1, PATH_SIZE = PATH_MAX + 64 };
 
-// Writes a file that consists of these parts, whole or not at all: to a temporary file beside it,
-// onto the disk, then renamed.
+// Writes a file that consists of these parts, completely or not at all, as snapshot_save does.
 int write_whole(const char *path, const struct iovec *parts, int count, char why[WHY_SIZE]);
 
-// One file, as snapshot_save and snapshot_load, but without a look at shards.
+// Work like snapshot_save and snapshot_load, but ignore shards.
 int snapshot_write(const char *path, const struct snapshot *snapshot, char why[WHY_SIZE]);
 int snapshot_read(const char *path, struct snapshot *snapshot, char why[WHY_SIZE]);
 
-// Returns 0, or -1 with the reason if a file holds another version or model than expected, or an
-// impossible progress.
+// Compares a file with the expected run. Returns 0, or -1 with the reason in why if the
+// version, the model or the optimizer differs, or if the progress is impossible.
 int snapshot_check(const char *path, long version, const struct snapshot *found,
                    const struct snapshot *expected, char why[WHY_SIZE]);

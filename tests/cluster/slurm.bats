@@ -122,7 +122,7 @@ same_weights() { # NAME
     for program in 02_multigpu_fork/train 06_allreduce_demo/allreduce; do
         run cluster exec srun --nodes=2 --ntasks=2 $program
         [ "$status" = 2 ]
-        [ "$(grep -c "^error: srun has started this program 2 times, .*: start it once, as .*$program --nproc 2" <<<"$output")" = 1 ]
+        [ "$(grep -c "^error: this program .*, but srun has started it 2 times: start it once, as .*$program --nproc 2" <<<"$output")" = 1 ]
         [ "$(grep -c '^error' <<<"$output")" = 1 ]
     done
     within 10 nodes_clean

@@ -536,7 +536,7 @@ refused() {
         env ${variables//#/$2} "${@:4}"
     }
     while read -r family name; do
-        fails 2 "$name has started this program 3 times, and it starts its ranks itself: start it once, as $two --nproc 3" \
+        fails 2 "this program starts its ranks itself, but $name has started it 3 times: start it once, as $two --nproc 3" \
             in_place 0 3 "${!family}" "$two"
         run --separate-stderr in_place 2 3 "${!family}" timeout 20 "$two"
         [ "$status" = 2 ]

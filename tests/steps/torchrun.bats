@@ -375,7 +375,7 @@ refuse_several() { # COMMAND...
     for program in "$build/02_multigpu_fork/train" "$allreduce"; do
         run --separate-stderr timeout 20 "$@" -n 3 "$program"
         [ "$status" = 2 ]
-        [ "$(grep -c 'has started this program 3 times' <<<"$stderr$output")" = 1 ]
+        [ "$(grep -c 'has started it 3 times' <<<"$stderr$output")" = 1 ]
         grep -q "^error: mpi[a-z]* has started .*: start it once, as $program --nproc 3; " <<<"$stderr$output"
         leaves '*'
     done
