@@ -4,9 +4,9 @@
 // training step depends on, so training can stop at any time and continue later.
 //
 // Step 2: trains on several GPUs, with one process, called a rank, for each GPU. Every rank has a
-// copy of the model, and computes the gradients of its slice of the batch. An all-reduce adds the
-// gradients of all ranks and gives every rank the sum: the gradients of the whole batch. So all
-// copies of the model stay equal.
+// replica of the model, and computes the gradients of its slice of the batch. An all-reduce adds
+// the gradients of all ranks and gives every rank the sum, so all replicas stay equal. It is one of
+// NCCL's collectives: operations that all ranks call together.
 #include "02_multigpu_fork/meet_by_memory.h"
 #include "02_multigpu_fork/nccl_check.h"
 #include "02_multigpu_fork/ranks.h"

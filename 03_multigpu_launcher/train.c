@@ -4,9 +4,9 @@
 // training step depends on, so training can stop at any time and continue later.
 //
 // Step 2: trains on several GPUs, with one process, called a rank, for each GPU. Every rank has a
-// copy of the model, and computes the gradients of its slice of the batch. An all-reduce adds the
-// gradients of all ranks and gives every rank the sum: the gradients of the whole batch. So all
-// copies of the model stay equal.
+// replica of the model, and computes the gradients of its slice of the batch. An all-reduce adds
+// the gradients of all ranks and gives every rank the sum, so all replicas stay equal. It is one of
+// NCCL's collectives: operations that all ranks call together.
 //
 // Step 3: a launcher, such as torchrun, starts the ranks. It gives each rank its number in
 // environment variables. When a rank fails, the launcher starts all ranks again, and they continue
@@ -48,7 +48,7 @@ static const struct option_table tables[] = {
     {0},
 };
 
-struct sums { // over all ranks
+struct sums { // four doubles, which one all-reduce sums over all ranks
     struct stats stats;
     double stop; // number of ranks that a signal has told to stop
 };
@@ -116,7 +116,7 @@ static void join(struct trainer *t) {
         NCCL_CHECK(ncclGetUniqueId(&id));
     meet_by_file(&t->place, &id, step_opt.join_timeout);
     NCCL_CHECK(ncclCommInitRank(&t->comm, t->world, id, t->rank));
-    forget_id();
+    forget_id(); // all ranks have read the id
     CUDA_CHECK(cudaStreamCreate(&t->comm_stream));
     CUDA_CHECK(cudaEventCreateWithFlags(&t->event, cudaEventDisableTiming));
 }

@@ -4,9 +4,9 @@
 // training step depends on, so training can stop at any time and continue later.
 //
 // Step 2: trains on several GPUs, with one process, called a rank, for each GPU. Every rank has a
-// copy of the model, and computes the gradients of its slice of the batch. An all-reduce adds the
-// gradients of all ranks and gives every rank the sum: the gradients of the whole batch. So all
-// copies of the model stay equal.
+// replica of the model, and computes the gradients of its slice of the batch. An all-reduce adds
+// the gradients of all ranks and gives every rank the sum, so all replicas stay equal. It is one of
+// NCCL's collectives: operations that all ranks call together.
 //
 // Step 3: a launcher, such as torchrun, starts the ranks. It gives each rank its number in
 // environment variables. When a rank fails, the launcher starts all ranks again, and they continue
@@ -92,7 +92,7 @@ static const struct option_table tables[] = {
     {0},
 };
 
-struct sums { // over all ranks
+struct sums { // four doubles, which one all-reduce sums over all ranks
     struct stats stats;
     double stop; // number of ranks that a signal has told to stop
 };
@@ -162,7 +162,7 @@ static void load(struct trainer *t) {
 // other ranks.
 static void join(struct trainer *t) {
     ncclUniqueId id = {0};
-    char plan[WHY_SIZE];
+    char plan[WHY_SIZE]; // must be the same on all ranks
     size_t used = options_list(tables, plan, sizeof plan);
     snprintf(plan + used, sizeof plan - used,
              ", %s, %zu training samples, %ld epochs and %ld steps are done, %d shards",
@@ -442,7 +442,7 @@ static void train(struct trainer *t) {
             opt.snapshot ? "saved" : "without --snapshot nothing is saved");
 }
 
-// Returns after all ranks have called it.
+// Returns after all ranks have called it. The sum itself is not used.
 static void barrier(struct trainer *t) {
     COLLECTIVE(t->stream,
                ncclAllReduce(t->sums, t->sums, 1, ncclDouble, ncclSum, t->comm, t->stream));
