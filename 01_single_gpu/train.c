@@ -189,8 +189,9 @@ static void start(struct trainer *t) {
         CUDA_CHECK(cudaMemcpy(t->parameters, s->values, bytes, cudaMemcpyHostToDevice));
         CUDA_CHECK(cudaMemcpy(t->optimizer_state, s->values + s->parameters, state_bytes,
                               cudaMemcpyHostToDevice));
-        say("resumed   %s: %ld epochs and %ld steps are done%s\n", opt.snapshot, t->progress.epochs,
-            t->progress.step, finished(t) ? "; nothing is left to do" : "");
+        say("resumed   %s: %ld epoch%s and %ld step%s are done%s\n", opt.snapshot,
+            t->progress.epochs, PLURAL(t->progress.epochs), t->progress.step,
+            PLURAL(t->progress.step), finished(t) ? "; nothing is left to do" : "");
         return;
     }
     for (int i = 0; i < t->model.count; i++) {

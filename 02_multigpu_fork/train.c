@@ -272,8 +272,9 @@ static void start(struct trainer *t) {
         CUDA_CHECK(cudaMemcpy(t->parameters, s->values, bytes, cudaMemcpyHostToDevice));
         CUDA_CHECK(cudaMemcpy(t->optimizer_state, s->values + s->parameters, state_bytes,
                               cudaMemcpyHostToDevice));
-        say("resumed   %s: %ld epochs and %ld steps are done%s\n", opt.snapshot, t->progress.epochs,
-            t->progress.step, finished(t) ? "; nothing is left to do" : "");
+        say("resumed   %s: %ld epoch%s and %ld step%s are done%s\n", opt.snapshot,
+            t->progress.epochs, PLURAL(t->progress.epochs), t->progress.step,
+            PLURAL(t->progress.step), finished(t) ? "; nothing is left to do" : "");
         return;
     }
     if (t->rank == 0)
@@ -355,7 +356,8 @@ int main(int argc, char **argv) {
     print_data(opt.data, &t.train, &t.test);
     say("training  %ld steps of batch %ld per epoch, %s%s, seed %ld\n", steps_per_epoch(&t),
         opt.batch, t.optimizer.text, opt.tf32 ? ", tf32" : "", opt.seed);
-    say("ranks     global batch %ld = %d ranks x %d\n", opt.batch, t.world, t.rows);
+    say("ranks     global batch %ld = %d rank%s x %d\n", opt.batch, t.world, PLURAL(t.world),
+        t.rows);
     start(&t);
     train(&t);
     NCCL_CHECK(ncclCommDestroy(t.comm));

@@ -202,8 +202,7 @@ static void order_next_attempt(const struct tally *t, double join_timeout) {
     }
     me->order = t->missing || last ? END : START;
     if (me->order == START && ++me->order_attempt > 0)
-        note("starting all %d ranks again: restart %d of %d", me->nnodes * me->nproc,
-             me->order_attempt, me->max_restarts);
+        note("starting all ranks again: restart %d of %d", me->order_attempt, me->max_restarts);
 }
 
 void decide(double join_timeout) {

@@ -131,8 +131,8 @@ static void join(struct trainer *t) {
     char plan[WHY_SIZE]; // must be the same on all ranks
     size_t used = options_list(tables, plan, sizeof plan);
     snprintf(plan + used, sizeof plan - used,
-             ", %s, %zu training samples, %ld epochs and %ld steps are done", device_kind(),
-             t->train.count, t->progress.epochs, t->progress.step);
+             ", %s, %zu training samples, completed epochs: %ld, steps of the next: %ld",
+             device_kind(), t->train.count, t->progress.epochs, t->progress.step);
     if (t->rank == 0)
         NCCL_CHECK(ncclGetUniqueId(&id));
     meet_by_tcp(&t->place, &id, plan, opt.snapshot, step_opt.token_file, step_opt.join_timeout);
@@ -296,8 +296,9 @@ static void start(struct trainer *t) {
         CUDA_CHECK(cudaMemcpy(f->parameters, s->values, bytes, cudaMemcpyHostToDevice));
         CUDA_CHECK(cudaMemcpy(f->optimizer_state, s->values + s->parameters, state_bytes,
                               cudaMemcpyHostToDevice));
-        say("resumed   %s: %ld epochs and %ld steps are done%s\n", opt.snapshot, t->progress.epochs,
-            t->progress.step, finished(t) ? "; nothing is left to do" : "");
+        say("resumed   %s: %ld epoch%s and %ld step%s are done%s\n", opt.snapshot,
+            t->progress.epochs, PLURAL(t->progress.epochs), t->progress.step,
+            PLURAL(t->progress.step), finished(t) ? "; nothing is left to do" : "");
         return;
     }
     fsdp_initialise(f, opt.seed);
@@ -387,7 +388,8 @@ int main(int argc, char **argv) {
     print_data(opt.data, &t.train, &t.test);
     say("training  %ld steps of batch %ld per epoch, %s%s, seed %ld\n", steps_per_epoch(&t),
         opt.batch, t.optimizer.text, opt.tf32 ? ", tf32" : "", opt.seed);
-    say("ranks     global batch %ld = %d ranks x %d\n", opt.batch, t.world, t.rows);
+    say("ranks     global batch %ld = %d rank%s x %d\n", opt.batch, t.world, PLURAL(t.world),
+        t.rows);
     say("launcher  %s\n", t.place.launcher);
     say("sharding  each rank keeps %zu of %zu parameters\n", t.fsdp.count, t.model.parameters);
     start(&t);

@@ -80,8 +80,8 @@ static void sum_rank_numbers(struct world *w, size_t count) {
     for (size_t i = 0; i < count; i++)
         wrong += w->host[i] != want;
     w->wrong += wrong = sum_over_ranks(w, wrong);
-    say("1. ncclAllReduce: %zu floats on each of %d ranks, all of them the rank's number\n", count,
-        w->size);
+    say("1. ncclAllReduce: %zu floats on each of %d rank%s, all of them the rank's number\n", count,
+        w->size, PLURAL(w->size));
     sum_over_ranks(w, w->host[0]);
     for (int rank = 0; rank < w->size; rank++)
         say("   rank %d: before %g, after %g\n", rank, before[rank], w->all[rank]);
@@ -243,9 +243,9 @@ static double mean_time(struct world *w, const struct operation *o, float *in, f
 // Part two: the all-reduce by hand, and what the ranks sent beside what the formulas say.
 static void compare_by_hand(struct world *w, size_t count) {
     size_t n = w->size, chunk = (count + n - 1) / n;
-    say("\n2. The same by hand: S = %zu bytes on each of %zu ranks\n%16s%7s%s%13s%13s%13s%13s\n",
-        count * sizeof(float), n, "", "#wrong", opt.check_only ? "" : "  time(us)", "rank 0 sent",
-        "formula", "rank 1 sent", "formula");
+    say("\n2. The same by hand: S = %zu bytes on each of %zu rank%s\n%16s%7s%s%13s%13s%13s%13s\n",
+        count * sizeof(float), n, PLURAL(n), "", "#wrong", opt.check_only ? "" : "  time(us)",
+        "rank 0 sent", "formula", "rank 1 sent", "formula");
     for (const struct operation *o = operations; o < operations + ALL_REDUCES; o++) {
         double wrong = check(w, o, w->in, w->out, count), sent = w->sent, off = 0;
         say("   %-13s%7.0f", o->name, wrong);

@@ -2,6 +2,7 @@
 #include "common/device.h"
 #include "common/kernels.h"
 #include "common/minmax.h"
+#include "common/report.h"
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -61,9 +62,10 @@ void print_costs(const struct fsdp *f, const struct optimizer *o, int rows, int 
     double activations = activation_bytes(f, rows, targets, recompute, &shared);
     double gathered = gathered_bytes(f);
     int gathers = f->keep ? 1 : 2;
-    printf("costs of a rank in bytes: P = %.0f parameters with %.0f of padding, N = %d shards, "
-           "R = %d replicas\n",
-           all, all - f->model->parameters, f->shards, f->replicas);
+    printf("costs of a rank in bytes: P = %.0f parameters with %.0f of padding, N = %d shard%s, "
+           "R = %d replica%s\n",
+           all, all - f->model->parameters, f->shards, PLURAL(f->shards), f->replicas,
+           PLURAL(f->replicas));
     printf("  %-12s %14s %14s\n", "", "measured", "computed");
     print_cost("parameters", device_bytes("parameters"), 4 * sharded, "4 P / N");
     print_cost("gradients", device_bytes("gradients"), 4 * sharded, "4 P / N");

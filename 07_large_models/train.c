@@ -134,8 +134,9 @@ static void load(struct trainer *t) {
     t->rows = opt.batch / parts;
     long fit = max_size(t->rows, 1) * parts;
     if (opt.batch != fit)
-        wrong_usage("--batch %ld is not divisible by %d ranks x %ld parts; %ld and %ld are",
-                    opt.batch, t->world, step_opt.accumulate, fit, fit + parts);
+        wrong_usage("--batch %ld is not divisible by %d rank%s x %ld part%s; %ld and %ld are",
+                    opt.batch, t->world, PLURAL(t->world), step_opt.accumulate,
+                    PLURAL(step_opt.accumulate), fit, fit + parts);
     if (model_build(&t->model, &opt, &t->train, why))
         wrong_usage("%s", why);
     if (optimizer_build(&t->optimizer, &opt, t->train.count, why))
@@ -165,7 +166,7 @@ static void join(struct trainer *t) {
     char plan[WHY_SIZE]; // must be the same on all ranks
     size_t used = options_list(tables, plan, sizeof plan);
     snprintf(plan + used, sizeof plan - used,
-             ", %s, %zu training samples, %ld epochs and %ld steps are done, %d shards",
+             ", %s, %zu training samples, completed epochs: %ld, steps of the next: %ld, %d shards",
              device_kind(), t->train.count, t->progress.epochs, t->progress.step, t->fsdp.shards);
     if (t->rank == 0)
         NCCL_CHECK(ncclGetUniqueId(&id));
@@ -382,8 +383,9 @@ static void start(struct trainer *t) {
         CUDA_CHECK(cudaMemcpy(f->parameters, s->values, bytes, cudaMemcpyHostToDevice));
         CUDA_CHECK(cudaMemcpy(f->optimizer_state, s->values + s->parameters, state_bytes,
                               cudaMemcpyHostToDevice));
-        say("resumed   %s: %ld epochs and %ld steps are done%s\n", opt.snapshot, t->progress.epochs,
-            t->progress.step, finished(t) ? "; nothing is left to do" : "");
+        say("resumed   %s: %ld epoch%s and %ld step%s are done%s\n", opt.snapshot,
+            t->progress.epochs, PLURAL(t->progress.epochs), t->progress.step,
+            PLURAL(t->progress.step), finished(t) ? "; nothing is left to do" : "");
         return;
     }
     units_initialise(f, opt.seed);
@@ -475,10 +477,10 @@ int main(int argc, char **argv) {
     print_data(opt.data, &t.train, &t.test);
     say("training  %ld steps of batch %ld per epoch, %s%s, seed %ld\n", steps_per_epoch(&t),
         opt.batch, t.optimizer.text, opt.tf32 ? ", tf32" : "", opt.seed);
-    say("ranks     global batch %ld = %d ranks x %ld\n", opt.batch, t.world,
+    say("ranks     global batch %ld = %d rank%s x %ld\n", opt.batch, t.world, PLURAL(t.world),
         t.rows * step_opt.accumulate);
     say("launcher  %s\n", t.place.launcher);
-    say("sharding  %s: %d units in %d shards each, %d replicas, %s\n", step_opt.strategy,
+    say("sharding  %s: units: %d, shards per unit: %d, replicas: %d, %s\n", step_opt.strategy,
         t.fsdp.unit_count, t.fsdp.shards, t.fsdp.replicas, step_opt.precision);
     start(&t);
     train(&t);

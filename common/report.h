@@ -7,6 +7,9 @@
 extern int report_muted;
 __attribute__((format(printf, 1, 2))) void say(const char *format, ...);
 
+// For a format such as "%ld epoch%s".
+#define PLURAL(count) ((count) == 1 ? "" : "s")
+
 // Returns 1 if stdout is an interactive terminal. There, progress is a bar that is redrawn in
 // place; otherwise, it is plain lines.
 int report_on_terminal(void);

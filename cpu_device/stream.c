@@ -726,8 +726,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device) {
     char processor[128], library[96];
     processor_name(processor, sizeof processor);
     cpu_sgemm_library(library, sizeof library);
-    snprintf(prop->name, sizeof prop->name, "CPU device (%s, %d cores, %s, no GPU)", processor,
-             prop->multiProcessorCount, library);
+    snprintf(prop->name, sizeof prop->name, "CPU device (%s, %d core%s, %s, no GPU)", processor,
+             prop->multiProcessorCount, prop->multiProcessorCount == 1 ? "" : "s", library);
     size_t available;
     return cudaMemGetInfo(&available, &prop->totalGlobalMem);
 }

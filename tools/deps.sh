@@ -142,7 +142,7 @@ announce() {
     apt-cache show --no-all-versions "${all[@]}" | awk -v count=${#all[@]} '
         /^Size:/ { fetched += $2 / 1e6 }
         /^Installed-Size:/ { installed += $2 / 1e3 }
-        END { printf "  %d packages, %.1f MB to fetch, %.0f MB on disk\n", count, fetched, installed }'
+        END { printf "  %d package%s, %.1f MB to fetch, %.0f MB on disk\n", count, count == 1 ? "" : "s", fetched, installed }'
 }
 
 install_packages() {

@@ -567,7 +567,7 @@ echo "${count[PASS]} PASS, ${count[WARN]} WARN, ${count[FAIL]} FAIL. What can ru
 if [ -z "$gpus_fit" ] || { [ "$gpus" -gt 0 ] && [ -z "$gpu_steps" ]; }; then
     row '' GPU 'nothing, until you fix the problem shown above for nvcc, driver or GPUs'
 elif [ "$gpus" -gt 0 ]; then
-    row '' GPU "steps $gpu_steps, with up to $gpus ranks on this node"
+    row '' GPU "steps $gpu_steps, with up to $gpus rank$([ "$gpus" = 1 ] || echo s) on this node"
 else
     row '' GPU "nothing, because there is no GPU${gpu_steps:+; steps $gpu_steps can be built for nodes with GPUs}"
 fi

@@ -84,7 +84,7 @@ clean() {
         wait "${jobs[node]}" || { cat out.$node err.$node && return 1; }
         run ! grep CPU_DEVICE_CHECK err.$node
     done
-    grep -q 'hybrid: 4 units in 2 shards each, 2 replicas' out.0
+    grep -q 'hybrid: units: 4, shards per unit: 2, replicas: 2' out.0
     grep -q '^epoch 2/2 ' out.0
 }
 

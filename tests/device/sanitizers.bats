@@ -120,7 +120,7 @@ step7_in_chaos() { # SEED
     [ "$(find . -name 'shards.*of3' | wc -l)" = 3 ]
     clean "$launch" --nproc-per-node 2 "${step7[@]}" --epochs 2 --optimizer adam --strategy grad --precision bf16 \
         --save full
-    grep -q '^resumed .* 1 epochs' log
+    grep -q '^resumed .* 1 epoch ' log
     [ "$(find . -name 'shards*')" = ./shards ]
 }
 

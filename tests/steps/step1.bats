@@ -201,7 +201,7 @@ stop() {
 # Epochs in the snapshot, which must load.
 epochs_saved() {
     cp killed copy
-    train --hidden 1 --batch 640 --epochs 1 --snapshot copy | sed -n 's/^resumed .* \([0-9]*\) epochs and 0 .*/\1/p'
+    train --hidden 1 --batch 640 --epochs 1 --snapshot copy | sed -n 's/^resumed .* \([0-9]*\) epochs\? and 0 .*/\1/p'
 }
 
 @test "after kill -9 at a random moment, the run continues from its snapshot" {

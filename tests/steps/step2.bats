@@ -220,7 +220,7 @@ part() {
         rm -f snapshot csv
         ${pair%:*} --snapshot snapshot --log-every 1 --csv csv --max-steps 7
         ${pair#*:} --snapshot snapshot --log-every 1 --csv csv >log
-        grep -qx 'resumed   snapshot: 1 epochs and 2 steps are done' log
+        grep -qx 'resumed   snapshot: 1 epoch and 2 steps are done' log
         same_curve right csv
     done
 }
@@ -435,7 +435,7 @@ dies() {
         wait "$pid" || true
     done
     saved=$(train --hidden 1 --batch 640 --epochs 1 --nproc 2 --snapshot killed |
-        sed -n 's/^resumed .* \([0-9]*\) epochs and 0 .*/\1/p')
+        sed -n 's/^resumed .* \([0-9]*\) epochs\? and 0 .*/\1/p')
     [ "$saved" -ge 8 ]
     for snapshot in killed whole; do
         train --hidden 1 --batch 640 --nproc 2 --epochs $((saved + 3)) --snapshot $snapshot --save-every 1000000
@@ -573,7 +573,7 @@ END
     CPU_DEVICES=3 train --max-steps 1 >out
     of 3
     CUDA_VISIBLE_DEVICES=3 train --max-steps 1 >out
-    of 1
+    grep -x "ranks     global batch 120 = 1 rank x 120" out
     CUDA_VISIBLE_DEVICES=0,2 refused 2 1 "--nproc 4 is more than there are GPUs (2)" --nproc 4
     for arguments in "" "--nproc gpu" "--nproc 1"; do
         # shellcheck disable=SC2086

@@ -139,7 +139,7 @@ in_step() { # STEP: how a line about any collective ends
 valid_snapshot() {
     local resumed
     cp s copy
-    resumed=$(launch_tiny 3 "$four" --log-every 1 --snapshot copy | sed -n 's/^resumed   copy: \([0-9]*\) epochs and 0 .*/\1/p')
+    resumed=$(launch_tiny 3 "$four" --log-every 1 --snapshot copy | sed -n 's/^resumed   copy: \([0-9]*\) epochs\? and 0 .*/\1/p')
     [ "$resumed" = "$1" ] || { echo "wanted $1 epochs, got $resumed" && return 1; }
     cmp right copy
 }

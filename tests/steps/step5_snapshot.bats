@@ -78,7 +78,7 @@ others_end() { # RANK
 # What is in now stands after so many epochs (a pattern), and leads to the right end.
 goes_on_from() { # EPOCHS OPTION...
     train 4 --snapshot now/s "${@:2}" >resumed || return
-    grep -qE "^resumed   now/s: $1 epochs and [0-9]+ steps" resumed || { cat resumed && return 1; }
+    grep -qE "^resumed   now/s: $1 epochs? and [0-9]+ steps?" resumed || { cat resumed && return 1; }
     diff -r "$right" now
 }
 
@@ -92,7 +92,7 @@ becomes() {
     rm -rf now
     cp -r "$2" now
     "${@:3}" --max-steps 7 --snapshot now/s >out || return
-    grep -qx 'resumed   now/s: 1 epochs and 2 steps are done; nothing is left to do' out || return
+    grep -qx 'resumed   now/s: 1 epoch and 2 steps are done; nothing is left to do' out || return
     diff -r "$1" now || { echo "after: ${*:3}" && return 1; }
 }
 
@@ -163,8 +163,8 @@ comes_through() {
     KILL_AT="$1 9" timeout 60 "$launch" --nproc-per-node 4 --max-restarts 1 "$killed_once" "${options[@]}" \
         --snapshot now/s "${@:3}" >out 2>err || { echo "killed at $1" && cat err && return 1; }
     grep -q "^launch: rank ${1%% *} (pid [0-9]* on .*) failed first, in attempt 0: signal 9, Killed$" err || return
-    [ "$(grep -c '^launch: starting all . ranks again: restart 1 of 1$' err)" = 1 ] || return
-    epochs=$(sed -n 's/^resumed   now\/s: \([0-9]*\) epochs and 0 steps are done.*/\1/p' out)
+    [ "$(grep -c '^launch: starting all ranks again: restart 1 of 1$' err)" = 1 ] || return
+    epochs=$(sed -n 's/^resumed   now\/s: \([0-9]*\) epochs\? and 0 steps are done.*/\1/p' out)
     [[ ${epochs:-new} =~ ^($2)$ ]] || { echo "killed at $1: goes on from ${epochs:-new}" && return 1; }
 }
 
@@ -294,7 +294,7 @@ END
         cmp "$file" "now/${file#*/}"
     done
     train 4 --snapshot now/s >out
-    grep -q '^resumed   now/s: 1 epochs' out
+    grep -q '^resumed   now/s: 1 epoch ' out
     diff -r big now
 }
 

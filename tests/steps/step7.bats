@@ -540,7 +540,7 @@ END
 --strategy zero|--strategy zero: the strategies are: full, grad, hybrid, none;
 --precision fp16|--precision fp16: want fp32 or bf16;
 --save half|--save half: want sharded or full;
---batch 121|--batch 121 is not divisible by 3 ranks x 1 parts; 120 and 123 are;
+--batch 121|--batch 121 is not divisible by 3 ranks x 1 part; 120 and 123 are;
 --accumulate 7|--batch 120 is not divisible by 3 ranks x 7 parts; 105 and 126 are;
 --accumulate 50|--batch 120 is not divisible by 3 ranks x 50 parts; 150 and 300 are;
 --accumulate 0|--accumulate 0: want a number from 1

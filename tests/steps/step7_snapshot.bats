@@ -80,7 +80,7 @@ others_end() { # RANK
 # What is in now stands after so many epochs (a pattern), and leads to the right end.
 goes_on_from() { # EPOCHS OPTION...
     train 4 --snapshot now/s "${@:2}" >resumed || return
-    grep -qE "^resumed   now/s: $1 epochs and [0-9]+ steps" resumed || { cat resumed && return 1; }
+    grep -qE "^resumed   now/s: $1 epochs? and [0-9]+ steps?" resumed || { cat resumed && return 1; }
     if [ "${3:-}" = full ]; then diff -r "$right_whole" now; else diff -r "$right" now; fi
 }
 
@@ -94,7 +94,7 @@ becomes() {
     rm -rf now
     cp -r "$2" now
     "${@:3}" --max-steps 7 --snapshot now/s >out || return
-    grep -qx 'resumed   now/s: 1 epochs and 2 steps are done; nothing is left to do' out || return
+    grep -qx 'resumed   now/s: 1 epoch and 2 steps are done; nothing is left to do' out || return
     diff -r "$1" now || { echo "after: ${*:3}" && return 1; }
 }
 
@@ -175,7 +175,7 @@ END
     train 4 --max-steps 3 --save full --snapshot now/s
     train 4 --max-steps 8 --unit-bytes 600 --snapshot now/s
     train 4 --snapshot now/s >out
-    grep -qx 'resumed   now/s: 1 epochs and 3 steps are done' out
+    grep -qx 'resumed   now/s: 1 epoch and 3 steps are done' out
     diff -r "$right" now
 }
 
@@ -250,8 +250,8 @@ comes_through() {
     KILL_AT="$1 9" timeout 60 "$launch" --nproc-per-node 4 --max-restarts 1 "$killed_once" "${options[@]}" \
         --snapshot now/s "${@:3}" >out 2>err || { echo "killed at $1" && cat err && return 1; }
     grep -q "^launch: rank ${1%% *} (pid [0-9]* on .*) failed first, in attempt 0: signal 9, Killed$" err || return
-    [ "$(grep -c '^launch: starting all . ranks again: restart 1 of 1$' err)" = 1 ] || return
-    epochs=$(sed -n 's/^resumed   now\/s: \([0-9]*\) epochs and 0 steps are done.*/\1/p' out)
+    [ "$(grep -c '^launch: starting all ranks again: restart 1 of 1$' err)" = 1 ] || return
+    epochs=$(sed -n 's/^resumed   now\/s: \([0-9]*\) epochs\? and 0 steps are done.*/\1/p' out)
     [[ ${epochs:-new} =~ ^($2)$ ]] || { echo "killed at $1: goes on from ${epochs:-new}" && return 1; }
 }
 
@@ -460,7 +460,7 @@ on_two_nodes() { # PROGRAM OPTION...
         on_two_nodes "$seven" --max-steps 7 --log-every 1 --snapshot now/s --csv now.csv
         if [ $how = hybrid ]; then
             on_two_nodes "$seven" --log-every 1 --snapshot now/s --csv now.csv
-            grep -qx 'resumed   now/s: 1 epochs and 2 steps are done' out.0
+            grep -qx 'resumed   now/s: 1 epoch and 2 steps are done' out.0
             [ "$(files now)" = "s s.e3s0u.0of2 s.e3s0u.1of2" ]
         else
             train 4 --log-every 1 --snapshot now/s --csv now.csv

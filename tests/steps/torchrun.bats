@@ -213,7 +213,7 @@ ends_with_a_rank() {
     until_true 20 epochs_are_more_than "$before"
     kill -USR1 "$(rank 1)"
     ends 0
-    [ "$(grep -cE '^resumed   s: [0-9]+ epochs and 0 steps are done$' out)" = 2 ]
+    [ "$(grep -cE '^resumed   s: [0-9]+ epochs? and 0 steps are done$' out)" = 2 ]
     undisturbed "${torchrun[@]}" --standalone --nproc_per_node 2 --no_python
     leaves alive csv err out s whole
 }

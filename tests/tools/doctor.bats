@@ -303,7 +303,7 @@ SCRIPT
     says FAIL GPUs 'shows 0' 'unset CUDA_VISIBLE_DEVICES'
     doctor CUDA_VISIBLE_DEVICES=1
     says PASS GPUs '2 x NVIDIA H100' 'CUDA_VISIBLE_DEVICES=1 shows 1'
-    says '' GPU 'up to 1 ranks'
+    says '' GPU 'up to 1 rank on'
     doctor CUDA_VISIBLE_DEVICES=0,1
     says PASS GPUs '2 x NVIDIA H100, 81559 MiB'
     printf '%s, 16384 MiB, 580.65.06, 7.0\n' 'Tesla V100' >>gpus
