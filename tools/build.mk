@@ -45,7 +45,7 @@ $(PROGRAMS): %: $(BUILD)/% $(if $(BOTH),cpu-programs)
 # A login node may lack a library for them; then the programs for the GPU are enough.
 cpu-programs:
 	@$(MAKE) -s DEVICE=cpu build/cpu/libs.mk >/dev/null 2>&1 || { echo 'note: built for machines with a GPU only,' \
-		'as a library of the CPU device is not here: make DEVICE=cpu $(MAKECMDGOALS:run-%=%) names it'; exit; }; \
+		'because a library of the CPU device is missing: make DEVICE=cpu $(MAKECMDGOALS:run-%=%) names it'; exit; }; \
 	$(MAKE) $(if $(V),,-s) --no-print-directory DEVICE=cpu $(addprefix build/cpu/,\
 		$(foreach goal,$(MAKECMDGOALS:run-%=%),$($(goal)) $(filter $(goal),$(PROGRAMS))))
 

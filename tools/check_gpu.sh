@@ -11,7 +11,7 @@ device=${1:-} pattern=${2:-.} out=build/check-gpu
 if [ "$device" = gpu ]; then
     gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ') # the other lines describe parts of a GPU (MIG)
     if [ "$gpus" = 0 ]; then
-        echo "error: nvidia-smi lists no GPU here; make check-gpu DEVICE=cpu tries the checks without one" >&2
+        echo "error: nvidia-smi lists no GPU here; make check-gpu DEVICE=cpu runs the checks without a GPU" >&2
         exit 1
     fi
     [ -z "${CUDA_VISIBLE_DEVICES:-}" ] || gpus=$(tr , '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c .)
@@ -41,7 +41,7 @@ record() { # RESULT NAME SECONDS REASON
 # Starts a command with a time limit in the background, so that a signal to this script also ends the command.
 start() {
     local left=$((most - SECONDS))
-    [ $left -gt 0 ] || { echo "not begun: the $most seconds for all checks are over" && return 1; }
+    [ $left -gt 0 ] || { echo "not started: the time limit for all checks, $most s, is over" && return 1; }
     timeout -k 5 $((left < limit ? left : limit)) "$@" &
 }
 
@@ -50,7 +50,7 @@ limited() {
     start "$@" || return
     wait $!
     code=$?
-    [ $code != 124 ] || echo "ended by check-gpu: it took too long"
+    [ $code != 124 ] || echo "check-gpu ended this check: it took too long"
     return $code
 }
 
@@ -93,7 +93,7 @@ same_losses() {
         file == 1 { want[$1] = $2; n++ }
         file == 2 { m++; d = ($2 - want[$1]) / want[$1]; d = d < 0 ? -d : d; if (!(d <= worst)) { worst = d; at = $1 } }
         END {
-            printf "%d losses, %d wanted; the largest relative difference is %g (step %d), the limit is %g\n", m, n, worst, at, most
+            printf "%d losses, %d wanted; the largest relative difference is %g (training step %d), the limit is %g\n", m, n, worst, at, most
             exit !(n == m && n == 20 && worst <= most)
         }' "$1" "$2"
 }
@@ -189,7 +189,7 @@ killed_rank() { # PROGRAM
     cat "$work/log"
     grep -q '^resumed ' "$work/log" || { echo "the ranks did not start again: exit code $code" && return 1; }
     grep -q "^told to stop" "$work/log" || code="$code, no rank was told to stop"
-    [ "$code" = 0 ] || { echo "the ranks did not stop well: exit code $code" && return 1; }
+    [ "$code" = 0 ] || { echo "the ranks did not stop correctly: exit code $code" && return 1; }
     steps=$(awk '/^training / { each = $2 } /^epoch .*  loss .* accuracy / { steps = ($2 + 0) * each }
         /^stopped after step / { steps = $4 } END { print steps }' "$work/log")
     limited "${pair[@]}" "${train[@]}" --max-steps "$steps" --snapshot "$work/run.2" || return
@@ -284,7 +284,7 @@ figure '^(device|memory)|^epoch .* accuracy'
 check "step 1: the same bits in a second run" same_in_a_second_run
 check "step 1: the same bits after a restart within an epoch" same_after_a_restart
 if [ "$device" = cpu ]; then
-    skip "compute-sanitizer" "it looks at kernels of a GPU"
+    skip "compute-sanitizer" "it checks only kernels on a GPU"
 elif ! command -v compute-sanitizer >/dev/null; then
     skip "compute-sanitizer" "it is not in PATH; it comes with the CUDA toolkit"
 else
@@ -316,7 +316,7 @@ done
 
 if [ "$gpus" = 1 ]; then
     check "step 6, one rank" "${one[@]}" "$bin/06_allreduce_demo/allreduce" --nproc 1 --check-only
-    skip "several GPUs" "there is one"
+    skip "several GPUs" "this machine has one"
 else
     [ "$device" = gpu ] || export NCCL_SOCKET_IFNAME=lo
     check "step 2, $ranks GPUs: the losses of step 1" trains 1e-5 "$bin/02_multigpu_fork/train" --nproc $ranks

@@ -8,7 +8,7 @@ image=containers/$([ "$device" = gpu ] && echo tutorial || echo cpu)
 
 builder=$(command -v apptainer || command -v singularity) || {
     echo "error: apptainer, which builds $image.sif, is not installed: load your site's module, or install it (dnf with" \
-        "EPEL, or conda: apptainer), or run make container on a machine that has it, and copy the image" >&2
+        "EPEL, or conda: apptainer), or build the image on a machine that has it, and copy the image" >&2
     exit 1
 }
 if [ "$(id -u)" = 0 ]; then

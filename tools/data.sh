@@ -69,7 +69,7 @@ fetch() { # NAME SHA256: downloads the file from the first mirror that has the r
                 *) break ;;
             esac
         done
-        echo "note: no good $1.gz from $mirror: $(tail -n 1 "$log")" >&2
+        echo "note: no correct $1.gz from $mirror: $(tail -n 1 "$log")" >&2
     done
     return 1
 }
@@ -92,7 +92,7 @@ if [ $complete = yes ]; then
 fi
 rmdir data/mnist 2>/dev/null
 if [ -n "${MNIST_MIRROR:-}" ]; then
-    echo "error: no good MNIST in MNIST_MIRROR, which is $MNIST_MIRROR. It must be the URL of a folder, such as" \
+    echo "error: MNIST_MIRROR=$MNIST_MIRROR has no correct copy of MNIST. It must be the URL of a folder, such as" \
         "file:///scratch/mnist, with train-images-idx3-ubyte.gz and the three other files of MNIST" >&2
     exit 1
 fi
@@ -102,9 +102,9 @@ fashion=/usr/share/datasets/fashion-mnist
 if [ -f $fashion/train-images-idx3-ubyte.gz ]; then
     mkdir -p data/fashion-mnist
     cp $fashion/*-ubyte.gz data/fashion-mnist/
-    echo "data/fashion-mnist: Fashion-MNIST (clothes, not digits), because no mirror gave MNIST; the programs take it"
+    echo "data/fashion-mnist: Fashion-MNIST (clothes, not digits), because no mirror sent MNIST; the programs use it"
     exit 0
 fi
-echo "error: no mirror gave MNIST, and Debian's dataset-fashion-mnist is not here: run make data where there is" \
-    "internet, set MNIST_MIRROR to the URL of a folder with the files, or train with --data synthetic" >&2
+echo "error: no mirror sent MNIST, and Debian's dataset-fashion-mnist is not installed: run make data on a machine" \
+    "with internet, set MNIST_MIRROR to the URL of a folder with the files, or train with --data synthetic" >&2
 exit 1

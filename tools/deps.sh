@@ -142,7 +142,7 @@ announce() {
     apt-cache show --no-all-versions "${all[@]}" | awk -v count=${#all[@]} '
         /^Size:/ { fetched += $2 / 1e6 }
         /^Installed-Size:/ { installed += $2 / 1e3 }
-        END { printf "  %d package%s, %.1f MB to fetch, %.0f MB on disk\n", count, count == 1 ? "" : "s", fetched, installed }'
+        END { printf "  %d package%s, %.1f MB to download, %.0f MB on disk\n", count, count == 1 ? "" : "s", fetched, installed }'
 }
 
 install_packages() {
@@ -168,9 +168,9 @@ check "$1"
 [ "$(id -u)" = 0 ] || unpacked='' # the cluster needs root, as well
 [ -n "$apt$unpacked" ] || exit 0
 if [ -n "$(find $unreachable -mmin -1 2>/dev/null)" ]; then
-    echo "missing here:$apt$unpacked; apt's mirrors are not asked again, as none answered within the last minute"
+    echo "missing packages:$apt$unpacked; no mirror answered apt-get within the last minute, so it does not ask again"
 elif can_install; then
-    echo "missing here:$apt$unpacked; asking apt's mirrors"
+    echo "missing packages:$apt$unpacked; apt-get now asks its mirrors"
     apt_get update
     if grep -qE '^(Get|Hit):' "$log"; then
         # shellcheck disable=SC2086 # lists of words
@@ -190,7 +190,7 @@ fi
 [ -n "$apt" ] || exit 0
 
 {
-    [ -n "$needed" ] && echo "error: missing here:$apt" || echo "note: useful, but not required:$apt"
+    [ -n "$needed" ] && echo "error: missing packages:$apt" || echo "note: these packages are useful, but not required:$apt"
     echo "  Debian, Ubuntu:  sudo apt-get update && sudo apt-get install$apt"
     [ -z "$dnf" ] || echo "  Fedora, RHEL:    sudo dnf install$dnf"
     [ -z "$conda" ] || echo "  conda, no root:  conda install -c conda-forge$conda"

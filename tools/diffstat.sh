@@ -1,6 +1,6 @@
 #!/bin/sh
-# diffstat.sh: counts the lines that each step changes in the train.c of the step that it extends. It prints one row
-# for each pair of consecutive steps in the current folder. Lines are counted as git diff --minimal shows them. A hunk is
+# diffstat.sh: counts the lines that each step changes in the train.c of the previous step. It prints one row
+# for each pair of consecutive steps in the current folder. It counts the lines of git diff --minimal. A hunk is
 # a run of changed lines. In the list of functions, + marks new ones, and - marks removed ones. The script exits with 1,
 # and prints file, line and text, if a pair exceeds its budget, or if a hunk makes readers look at lines for nothing:
 #   white space  The whole hunk changes only white space, such as an indentation, a line break or a blank line. Or a
@@ -10,11 +10,10 @@
 #                a line is removed and added with the same code and another comment. Or an added comment has no added
 #                code in its hunk, unless it stands right above a function that gets code.
 #   moved        A line with more than 10 characters besides blanks is removed in one place and added in another.
-# The first comment of a file explains its step, so it may change. What is read beside train.c is
-# counted by tools/reading.sh.
+# The first comment of a file explains its step, so it may change. tools/reading.sh counts the lines of the other files.
 set -u
 
-# steps, lines to add, lines to remove: a tenth above what the course needs, so that no line is squeezed to fit
+# steps, lines to add, lines to remove: a tenth above what the course needs, so that nobody squeezes a line to fit
 budgets='1-2 125 20
 2-3  75 60
 3-4 110 30

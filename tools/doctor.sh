@@ -102,7 +102,7 @@ fi
 built_cpu='' built_gpu='' gpu_only='' broken=''
 for program in 0*/{train,launch,allreduce}; do
     if [ -L "$program" ] && [ ! -e "$program" ]; then
-        broken="$program leads nowhere"
+        broken="$program is a link to a missing file"
     elif [ -x "$program" ]; then
         libraries=$(ldd "$program" 2>&1)
         [[ $libraries != *'not found'* ]] ||
@@ -132,7 +132,7 @@ check_compiler() {
     if ! has "$cc"; then
         say $word 'C compiler' "$cc not found" "tools/deps.sh run, or load your site's compiler module"
     elif ! log=$(timeout 10 "$cc" "$work/probe.c" -o "$work/probe" 2>&1); then
-        say $word 'C compiler' "$cc cannot compile two lines: ${log%%$'\n'*}" \
+        say $word 'C compiler' "$cc cannot compile a program of two lines: ${log%%$'\n'*}" \
             'load its module again (apt: libc6-dev)'
     else
         compiler=$("$cc" --version | head -n 1)
@@ -141,13 +141,13 @@ check_compiler() {
     if has make; then
         say PASS make "$(make --version | head -n 1)"
     else
-        say $word make 'not found' 'install it (apt, dnf or conda: make)'
+        say $word make 'not found' 'install make (apt, dnf or conda: make)'
     fi
 }
 
 # find_libraries DEVICE: sets LIB_FLAGS and NCCL_FLAGS as make does, or problem and cures if a library is missing.
 find_libraries() {
-    LIB_FLAGS='' NCCL_FLAGS='' problem='not looked for without a compiler' cures=''
+    LIB_FLAGS='' NCCL_FLAGS='' problem='not checked, because there is no compiler' cures=''
     [ -n "$compiler" ] || return
     if CC=$cc NVCC=$nvcc timeout 10 tools/find_libs.sh "$1" >"$work/libs" 2>"$work/log"; then
         LIB_FLAGS=$(sed -n 's/^LIB_FLAGS := //p' "$work/libs")
@@ -193,7 +193,7 @@ check_nvcc() {
         say PASS nvcc 'none, and no GPU: make builds for the CPU device'
     else
         say WARN nvcc 'not found: make builds for the CPU device' \
-            "for GPUs load your site's CUDA module, or set CUDA_HOME"
+            "to build for GPUs, load your site's CUDA module, or set CUDA_HOME"
     fi
 }
 
@@ -201,7 +201,7 @@ check_nccl() {
     local header library loaded
     [ -n "$gpu_flags" ] || return
     if [ -z "$NCCL_FLAGS" ]; then
-        say WARN NCCL 'not found: of the steps for GPUs only step 1 can be built' \
+        say WARN NCCL 'not found: only step 1 can be built for GPUs' \
             "load your site's NCCL module or set NCCL_HOME (apt: libnccl-dev, conda: nccl)"
         return
     fi
@@ -219,7 +219,7 @@ PROGRAM
     if ! timeout 10 "$cc" "$work/nccl.c" -o "$work/nccl" $NCCL_FLAGS $gpu_flags 2>"$work/log" ||
         ! nccl=$(timeout 5 "$work/nccl" 2>"$work/log"); then
         nccl=''
-        say FAIL NCCL "a program with it does not run: $(tail -n 1 "$work/log")" \
+        say FAIL NCCL "a program that uses it does not run: $(tail -n 1 "$work/log")" \
             'load the modules again, and check which other folders LD_LIBRARY_PATH holds'
         return
     fi
@@ -239,7 +239,7 @@ PROGRAM
 
 check_programs() {
     case $broken in
-    *nowhere) say WARN programs "$broken" "make step${broken:1:1}" ;;
+    *"missing file") say WARN programs "$broken" "make step${broken:1:1}" ;;
     ?*)
         say FAIL programs "$broken" 'load the modules that it was built with (in jobs: slurm/site.sh), or build it again'
         ;;
@@ -268,12 +268,12 @@ check_driver() {
     local driver newest why
     if ! has nvidia-smi; then
         if [ -e $nvidia ] && [ -n "$container" ]; then
-            gpu_fault driver "on this node, but not in this container ($container)" \
+            gpu_fault driver "loaded on this node, but not in this container ($container)" \
                 'start it with --nv (apptainer) or --gpus all (docker)'
         elif [ -e $nvidia ]; then
             gpu_fault driver 'loaded, but nvidia-smi is not found' "add it to PATH, or install the driver's tools"
         elif [ "${SLURM_GPUS_ON_NODE:-0}" != 0 ]; then
-            say WARN driver "none, but Slurm says $SLURM_GPUS_ON_NODE GPUs: programs can use the CPU device only" \
+            say WARN driver "none, but Slurm gave this job $SLURM_GPUS_ON_NODE GPUs: programs can use the CPU device only" \
                 'to use GPUs, try another partition'
         elif [ -n "$scheduler" ] && [ -z "$in_job" ]; then
             say WARN driver 'none here: programs can use the CPU device only' 'check compute nodes: sbatch slurm/doctor.sbatch'
@@ -293,7 +293,7 @@ check_driver() {
         driver=$(awk -F', ' '{ print $3; exit }' "$work/gpus")
         newest=$(answered smi && sed -n 's/.*CUDA[A-Z ]* Version *: *\([0-9.]*\).*/\1/p' "$work/smi")
         if [ -n "$newest" ] && [ -n "$nvcc_version" ] && [ "${newest%%.*}" -lt "${nvcc_version%%.*}" ]; then
-            gpu_fault driver "$driver is for CUDA $newest and older, and nvcc is $nvcc_version" \
+            gpu_fault driver "version $driver supports CUDA $newest and older, but nvcc is $nvcc_version" \
                 "load a CUDA module of ${newest%%.*}.x, run make clean, and build again"
         else
             say PASS driver "$driver${newest:+, for CUDA up to $newest}"
@@ -318,7 +318,7 @@ check_gpus() {
     if [ "$gpus" = 0 ]; then
         gpu_fault GPUs "$models" 'unset CUDA_VISIBLE_DEVICES, or ask for GPUs: --gpus-per-node=2'
     elif [ "$oldest" -lt "${least:-0}" ]; then
-        gpu_fault GPUs "$models: of generation $oldest, and nvcc $nvcc_version builds for $least and later" \
+        gpu_fault GPUs "$models: a GPU of compute capability ${oldest%?}.${oldest: -1}, but nvcc $nvcc_version builds for ${least%?}.${least: -1} and later" \
             'load an older CUDA module, run make clean, and build again'
     else
         say PASS GPUs "$models"
@@ -439,22 +439,22 @@ check_network() {
     for list in ${NCCL_SOCKET_IFNAME:-ib ^docker,lo,virbr docker lo virbr}; do
         [ -n "$name" ] || read -r name own < <(first_of "$list")
     done
-    taken="of $names NCCL takes $name${own:+, $own}"
+    taken="of the interfaces $names, NCCL uses $name${own:+, $own}"
     case $name in
     '')
         if [ -z "$names" ]; then
-            net_fault network 'no interface has an address' 'not even lo: ip link set lo up'
+            net_fault network 'no interface has an address' 'start at least the loopback interface: ip link set lo up'
         else
-            net_fault network "none of $names is NCCL_SOCKET_IFNAME=$NCCL_SOCKET_IFNAME" \
-                'unset it, or name one that connects the nodes (slurm/site.sh)'
+            net_fault network "NCCL_SOCKET_IFNAME=$NCCL_SOCKET_IFNAME names none of the interfaces $names" \
+                'unset it, or name an interface that connects the nodes (slurm/site.sh)'
         fi
         ;;
     lo)
         if [ "$nodes" -gt 1 ]; then
             net_fault network "$taken, which does not connect the nodes" \
-                'name one that connects them: export NCCL_SOCKET_IFNAME=... (slurm/site.sh)'
+                'name an interface that does: export NCCL_SOCKET_IFNAME=... (slurm/site.sh)'
         else
-            say PASS network "$taken: good for one node"
+            say PASS network "$taken, which is enough for one node"
         fi
         ;;
     docker* | virbr* | veth* | br-* | tun* | wg*)
@@ -479,7 +479,7 @@ check_name() {
         fi
         finding="$2 is $address here, which no other node can reach"
     fi
-    $say "$1" "$finding" "with several nodes: MASTER_ADDR=${own:-ADDRESS}"
+    $say "$1" "$finding" "on several nodes, set MASTER_ADDR=${own:-ADDRESS}"
 }
 
 # The job, and the data.
@@ -499,11 +499,11 @@ check_job() {
         ;;
     *)
         case $scheduler in
-        Slurm) say PASS job 'none; Slurm is here: sbatch slurm/doctor.sbatch checks compute nodes' ;;
-        PBS) say PASS job 'none; PBS is here: pbs/README.md lists the job scripts' ;;
+        Slurm) say PASS job 'none; Slurm is installed: sbatch slurm/doctor.sbatch checks compute nodes' ;;
+        PBS) say PASS job 'none; PBS is installed: pbs/README.md lists the job scripts' ;;
         *)
             if [ -n "$no_controller" ]; then
-                say WARN job "none; sbatch is here, but no controller of Slurm answers: $no_controller" \
+                say WARN job "none; sbatch is installed, but no Slurm controller answers: $no_controller" \
                     'run programs on this machine: make run-step4'
             else
                 say PASS job 'none, and neither Slurm nor PBS: programs run on this machine'

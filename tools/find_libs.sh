@@ -54,11 +54,11 @@ missing() {
 
 [ -z "${FLAGS:-}" ] || try "$FLAGS" stddef.h 0 ||
     missing "${CC:-cc} does not compile: $(head -n 1 "$work/log"). Any one of these fixes it:" \
-        "CC=gcc after make, where a module (such as nvhpc) has set CC to a compiler with other flags" \
-        "tools/deps.sh run (installs gcc where that is allowed)"
+        "run make with CC=gcc, if a module (such as nvhpc) has set CC to a compiler with other flags" \
+        "tools/deps.sh run (installs gcc, if you have root access)"
 zlib=$(find_in -lz zlib.h 'zlibVersion() == NULL' EBROOTZLIB /usr CONDA_PREFIX) ||
     missing "zlib (zlib.h, -lz) not found. Any one of these fixes it:" \
-        "tools/deps.sh run (installs it where that is allowed)" \
+        "tools/deps.sh run (installs it, if you have root access)" \
         "load your site's zlib module, which sets EBROOTZLIB" "conda install zlib"
 
 # generations: prints flags that make nvcc compile code for the first GPU of each generation that it knows. Every later
@@ -88,7 +88,7 @@ if [ "$1" = nccl ]; then
     find_nccl >/dev/null || missing "NCCL (nccl.h, -lnccl) not found. Any one of these fixes it:" \
         "load your site's NCCL module, or set NCCL_HOME to its folder" \
         "install it (apt: libnccl-dev, dnf: libnccl-devel, conda: nccl)" \
-        "build for the CPU device instead: DEVICE=cpu after make"
+        "build for the CPU device instead: run make with DEVICE=cpu"
     exit
 fi
 if [ "$1" = gpu ]; then
@@ -97,7 +97,7 @@ if [ "$1" = gpu ]; then
         missing "cuBLAS and the CUDA runtime (cublas_v2.h, -lcublas, -lcudart) not found. Any one of these fixes it:" \
             "load your site's CUDA module, or set CUDA_HOME to the toolkit's folder" \
             "install the toolkit with cuBLAS (apt: libcublas-dev-13-0, conda: cuda-toolkit)" \
-            "build for the CPU device instead: DEVICE=cpu after make"
+            "build for the CPU device instead: run make with DEVICE=cpu"
     nccl=$(find_nccl) || echo 'MISSING := NCCL'
     case $nccl in
     *"${NCCL_HOME:-}"*) ;;
@@ -107,11 +107,11 @@ if [ "$1" = gpu ]; then
         missing "$nvcc cannot use the C++ compiler here: $(grep -m 1 error "$work/log"). Any one of these fixes it:" \
             "install g++ (apt: g++, dnf: gcc-c++, conda: gxx)" \
             "export NVCC_PREPEND_FLAGS='-ccbin g++-12', or another g++ that this nvcc knows" \
-            "build for the CPU device instead: DEVICE=cpu after make"
+            "build for the CPU device instead: run make with DEVICE=cpu"
     generations=$(generations) ||
         missing "${nvcc:-nvcc} --list-gpu-arch names no GPU of compute capability 6.0 or later. Any one of these fixes it:" \
             "load another CUDA module (11.8 or later), or set CUDA_HOME to its folder" \
-            "build for the CPU device instead: DEVICE=cpu after make"
+            "build for the CPU device instead: run make with DEVICE=cpu"
     # CUDA 12.8 and later would warn that a future version drops GPUs before 7.5.
     printf 'GENERATIONS := %s -Wno-deprecated-gpu-targets\n' "$generations"
     # Object files made by nvcc need the C++ library.
@@ -142,7 +142,7 @@ try "-I/usr/include/openblas -lopenblaso" cblas.h "$sgemm" && : "${blas:=-I/usr/
 if [ -z "$blas" ]; then
     blas=$(find_in -lcblas cblas.h "$sgemm" /usr || find_in -lblas cblas.h "$sgemm" /usr) ||
         missing "neither oneDNN nor a CBLAS library (cblas.h, -lopenblas) found. Any one of these fixes it:" \
-            "tools/deps.sh run (installs oneDNN or OpenBLAS where that is allowed)" \
+            "tools/deps.sh run (installs oneDNN or OpenBLAS, if you have root access)" \
             "load your site's OpenBLAS module, or set OPENBLAS_HOME to its folder" "conda install onednn, or openblas"
     if ! ldd "$work/probe" | grep -qE 'openblas|blis|mkl'; then # libblas may be a link to one of these
         echo "note: the CPU device uses the reference BLAS, which is several times slower than oneDNN or OpenBLAS." \

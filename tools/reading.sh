@@ -1,22 +1,22 @@
 #!/bin/bash
-# reading.sh: what each step asks to be read beyond the changes of train.c, and what may be skipped, with lines. Exits
-# with 1 if a step asks for more than 450 lines, if a function in the folder of a step has more than 40 lines, if a file or
-# function is missing, or if a source in the folder of a step is in no list.
+# reading.sh: prints the files of each step that readers must read beside the changes of train.c, and the files that they
+# may skip, with numbers of lines. Exits with 1 if a step asks for more than 450 lines, if a function in the folder of a
+# step has more than 40 lines, if a file or function is missing, or if a source in the folder of a step is in no list.
 # reading.sh N prints the list as the README of step N shows it; reading.sh --write puts the lists into the READMEs.
 set -u
 cd "$(dirname "$(readlink -f "$0")")/.." || exit 1
 most_lines=450 most_in_function=40
 
-# A row per entry: step, file, functions (all: the whole file; skip: nothing), and what a reader finds there. The order
-# is that of reading. changes stands for what make diffNM shows.
+# Each row is an entry: step, file, functions (all: the whole file; skip: nothing), and what a reader finds there. Readers
+# read the entries in this order. The file "changes" stands for the output of make diffNM.
 # shellcheck disable=SC2016 # the backticks are for Markdown
 entries='
 1|01_single_gpu/train.c|all|the whole program; begin with `main` at the end
 1|common/layers/dense.c|dense_forward,dense_backward|one layer, forward and backward
 1|common/snapshot.h|all|what a snapshot holds
-2|changes|diff12|ranks, the all-reduce, and who saves
+2|changes|diff12|ranks, the all-reduce, and which rank saves
 2|02_multigpu_fork/ranks.h|all|the contract of the next file
-2|02_multigpu_fork/ranks.c|start_ranks,wait_for_ranks,report_end|a process per GPU, and its end
+2|02_multigpu_fork/ranks.c|start_ranks,wait_for_ranks,report_end|one process per GPU, from start to end
 2|02_multigpu_fork/meet_by_memory.c|all|the ranks get the id from rank 0
 2|02_multigpu_fork/meet_by_memory.h|skip|
 2|02_multigpu_fork/nccl_check.h|skip|
@@ -33,10 +33,10 @@ entries='
 3|03_multigpu_launcher/output.c|skip|
 3|03_multigpu_launcher/output.h|skip|
 4|changes|diff34|the meeting, and a watchdog for every collective
-4|04_multinode/meet_by_tcp.c|listen_for_ranks,gather,hold_meeting,reach_rank0,visit_rank0|rank 0 listens, the others come
+4|04_multinode/meet_by_tcp.c|listen_for_ranks,gather,hold_meeting,reach_rank0,visit_rank0|rank 0 listens, and the other ranks connect
 4|04_multinode/watchdog.h|all|what the watchdog promises
-4|04_multinode/watchdog.c|all|nobody waits forever
-4|03_multigpu_launcher/nodes.c|count_nodes,order_next_attempt,decide|launchers on several nodes agree
+4|04_multinode/watchdog.c|all|how a thread notices a stuck collective and ends the process
+4|03_multigpu_launcher/nodes.c|count_nodes,order_next_attempt,decide|how the launchers of several nodes agree
 4|04_multinode/meet_by_tcp.h|skip|
 4|04_multinode/frame.c|skip|
 4|04_multinode/frame.h|skip|
@@ -85,16 +85,16 @@ lines_of() { # FILE FUNCTIONS
     if [ "$2" = all ]; then wc -l <"$1"; else extents "$1" "$2" | awk '{ sum += $3 } END { print sum + 0 }'; fi
 }
 
-lines_of_changes() { # TARGET, such as diff12: added and removed
+lines_of_changes() { # TARGET, such as diff12: prints the number of added and removed lines
     git diff --no-index --minimal --numstat 0"${1:4:1}"_*/train.c 0"${1:5:1}"_*/train.c | awk '{ print $1 + $2 }'
 }
 
-# Twelve lines of C a minute, rounded so that small changes of a file do not change a README.
+# Assumes twelve lines of C per minute. The result is rounded, so small changes of a file do not change a README.
 minutes() { # LINES
     awk -v lines="$1" 'BEGIN { print lines < 12 ? 1 : lines < 30 ? 2 : lines < 90 ? 5 : 5 * int(lines / 60 + 0.5) }'
 }
 
-show() { # STEP: its list in Markdown
+show() { # STEP: prints its list in Markdown
     local total=0 skipped='' text='' step file functions what name spent number=0
     while IFS='|' read -r step file functions what; do
         [ "$step" = "$1" ] || continue
@@ -118,7 +118,7 @@ show() { # STEP: its list in Markdown
     [ -z "$skipped" ] || printf '\nYou may skip %s.\n' "$skipped"
 }
 
-write() { # README: replaces the list, or puts it below the title
+write() { # README: replaces its list, or puts the list below the title
     show "${folder:1:1}" >"$1.list"
     awk -v list="$1.list" '
         function put(line) { while ((getline line <list) > 0) print line; done = 1 }
@@ -175,6 +175,6 @@ for folder in 0*_*; do
             complain "$file is in no reading list of tools/reading.sh"
     done
     printf '%4d %10d %5d %9d  %s\n' "$n" $sum $most_lines $skip "$files"
-    [ $sum -le $most_lines ] || complain "step $n asks for $sum lines to be read beyond train.c; at most $most_lines"
+    [ $sum -le $most_lines ] || complain "step $n asks for $sum lines of reading beside train.c; the limit is $most_lines"
 done
 exit $failed

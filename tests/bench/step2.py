@@ -23,8 +23,8 @@ def measure_apart():
     return sum(speed(finish(child)[0]) for child in children)
 
 
-def shows(speeds, apart):
-    """Microseconds per step by round that come on top of those of step 1's processes."""
+def exposed(speeds, apart):
+    """Microseconds of communication per training step, in each round, that computation does not hide."""
     return [1e6 * BATCH * (1 / ours - 1 / other) for ours, other in zip(speeds, apart)]
 
 
@@ -51,5 +51,5 @@ show(f"{RANKS} x step 1 at once, batch {BATCH // RANKS}, images/s", [spread(apar
 show("step 2 / PyTorch DDP, speed", [ratio(ours, ddp, max)], "at least 3.5", WIDTHS)
 show(f"step 2 / step 1 with {RANKS} threads, speed", [ratio(ours, alone, max)], "at least 0.85", WIDTHS)
 show("step 2 / --overlap 0, speed", [ratio(ours, waits, max)], "", WIDTHS)
-show("communication that shows, us per step", [spread(shows(ours, apart))], "", WIDTHS)
-show("the same with --overlap 0", [spread(shows(waits, apart))], "", WIDTHS)
+show("exposed communication, us per step", [spread(exposed(ours, apart))], "", WIDTHS)
+show("the same with --overlap 0", [spread(exposed(waits, apart))], "", WIDTHS)

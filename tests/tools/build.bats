@@ -230,7 +230,7 @@ END
     printf '#!/bin/sh\n' >tools/deps.sh # installs nothing
     MNIST_MIRROR=file:///nowhere run --separate-stderr make DEVICE=cpu quickstart
     [ "$status" != 0 ]
-    [[ $stderr == *"error: no good MNIST in MNIST_MIRROR, which is file:///nowhere"* ]]
+    [[ $stderr == *"error: MNIST_MIRROR=file:///nowhere has no correct copy of MNIST"* ]]
     run ! grep -q '^epoch' <<<"$output"
     printf '#!/bin/sh\nexit 1\n' >tools/data.sh # no mirror answers
     run --separate-stderr make DEVICE=cpu quickstart ARGS='--hidden 8 --batch 2000'

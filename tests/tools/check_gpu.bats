@@ -94,7 +94,7 @@ SCRIPT
 @test "check_gpu.sh finds a wrong loss" {
     need_programs
     edit 03_multigpu_launcher/train.c 's|1\.f / opt\.batch|1.00001f / opt.batch|'
-    finds 'step 3, 2 GPUs: the losses' 'the largest relative difference is [0-9.e-]+ \(step [0-9]+\), the limit is 1e-05'
+    finds 'step 3, 2 GPUs: the losses' 'the largest relative difference is [0-9.e-]+ \(training step [0-9]+\), the limit is 1e-05'
 }
 
 # bats test_tags=test-all

@@ -29,7 +29,7 @@ container() { # DEVICE
 }
 
 @test "without apptainer, one line says what to install" {
-    fails 1 'apptainer is not here to build containers/tutorial.sif' env PATH="$PWD/bin" /bin/sh tools/container.sh gpu
+    fails 1 'apptainer, which builds containers/tutorial.sif, is not installed' env PATH="$PWD/bin" /bin/sh tools/container.sh gpu
 }
 
 @test "each device has its own image, and the output names the next command" {

@@ -81,7 +81,7 @@ all_but() { # NAME
         $spoil
         MNIST_MIRROR=file://$PWD/bad run tools/data.sh
         [ "$status" = 1 ]
-        [[ $output == *"no good $labels from file://$PWD/bad"* ]]
+        [[ $output == *"no correct $labels from file://$PWD/bad"* ]]
         [ ! -e data/mnist/$labels ]
         [ ! -e data/mnist/$labels.part ]
     done
@@ -145,7 +145,7 @@ with_mirrors() { # URL
     MNIST_MIRROR=file://$PWD/empty run --separate-stderr tools/data.sh
     [ "$status" = 1 ]
     [ "$output" = "" ]
-    [[ ${stderr_lines[-1]} == "error: no good MNIST in MNIST_MIRROR, which is file://$PWD/empty"* ]]
+    [[ ${stderr_lines[-1]} == "error: MNIST_MIRROR=file://$PWD/empty has no correct copy of MNIST"* ]]
     [ ! -e data/fashion-mnist ]
 }
 
@@ -155,7 +155,7 @@ with_mirrors() { # URL
     done
     run with_mirrors "file://$PWD/empty"
     [ "$status" = 0 ]
-    [[ $output == *"Fashion-MNIST (clothes, not digits)"*"the programs take it"* ]]
+    [[ $output == *"Fashion-MNIST (clothes, not digits)"*"the programs use it"* ]]
     diff -r fashion data/fashion-mnist
     [ ! -e data/mnist ]
 }

@@ -44,7 +44,7 @@ calls() { # PATTERN: how many there were of apt-get
         echo "$target: $output $stderr"
         [ "$status" = 2 ]
         [ -z "$output" ]
-        [ "${stderr_lines[0]}" = "error: missing here: $apt" ]
+        [ "${stderr_lines[0]}" = "error: missing packages: $apt" ]
         [ "${stderr_lines[1]}" = "  Debian, Ubuntu:  sudo apt-get update && sudo apt-get install $apt" ]
         [[ ${stderr_lines[2]} =~ ^'  Fedora, RHEL:    sudo dnf install '[a-z] ]]
         [[ ${stderr_lines[3]} =~ ^'  conda, no root:  conda install -c conda-forge '[a-z] ]]
@@ -64,7 +64,7 @@ END
     stand_in sudo 'exit 1'
     hide g++
     run ! env NVCC=/opt/cuda/bin/nvcc tools/deps.sh run </dev/null
-    [[ ${lines[0]} == "error: missing here:"*" g++"* ]]
+    [[ ${lines[0]} == "error: missing packages:"*" g++"* ]]
     [[ ${lines[2]} == *"dnf install"*" gcc-c++"* ]]
     run env NVCC= tools/deps.sh run </dev/null
     [[ $output != *g++* ]]
@@ -89,9 +89,9 @@ END
         run --separate-stderr tools/deps.sh lint
         # Nothing was really installed, and that is noticed.
         [ "$status" = 1 ]
-        [[ ${stderr_lines[0]} == "error: missing here: clang-format cppcheck" ]]
+        [[ ${stderr_lines[0]} == "error: missing packages: clang-format cppcheck" ]]
         [ "${lines[1]}" = "installing: clang-format cppcheck" ]
-        [ "${lines[2]}" = "  2 packages, 5.0 MB to fetch, 7 MB on disk" ]
+        [ "${lines[2]}" = "  2 packages, 5.0 MB to download, 7 MB on disk" ]
         [ "$(calls 'update$')" = 1 ]
         [ "$(calls 'install -y clang-format cppcheck$')" = 1 ]
         [ "$(calls ^sudo$)" = $((user ? 3 : 0)) ]
@@ -147,7 +147,7 @@ END
     tools/deps.sh run
     run ! tools/data.sh
     echo "$output"
-    [[ $output == *"missing here: dataset-fashion-mnist; apt's mirrors are not asked again"* ]]
+    [[ $output == *"missing packages: dataset-fashion-mnist; no mirror answered apt-get"* ]]
     [ "$(calls .)" = 1 ]
     touch -d '61 seconds ago' build/no-mirror
     run ! tools/deps.sh fashion
@@ -173,7 +173,7 @@ END
     echo "$output$stderr"
     [ "$status" = 0 ]
     grep -q '^data .*synthetic' <<<"$output"
-    [[ $stderr == *"no mirror gave MNIST"* ]]
+    [[ $stderr == *"no mirror sent MNIST"* ]]
 }
 
 @test "mirrors that drop all packets delay make data by seconds, not minutes" {
@@ -202,7 +202,7 @@ END
     for bin in bin no-curl; do
         [ "$(cat $bin.status)" = 1 ]
         [ "$(grep -c 'no answer from http://mirror/' $bin.out)" = 3 ]
-        grep -q "no mirror gave MNIST" $bin.out
+        grep -q "no mirror sent MNIST" $bin.out
     done
     [ $((SECONDS - begin)) -lt 30 ] # one address after the other would take 40
 }

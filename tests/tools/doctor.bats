@@ -123,7 +123,7 @@ only() { # WORD COUNT: so many lines say it, and the exit code fits them
     says PASS driver '580.65.06, for CUDA up to 13.0'
     says PASS GPUs '2 x NVIDIA H100, 81559 MiB'
     says PASS 'GPU links' 'all: NVLink, NV18'
-    says PASS network 'of lo ens3 ib0 NCCL takes ib0, 10.9.0.7'
+    says PASS network 'of the interfaces lo ens3 ib0, NCCL uses ib0, 10.9.0.7'
     says PASS 'host name' 'gpu07 is 10.1.0.7'
     says PASS data 'data/mnist is complete'
     says '' GPU 'steps 1 4, with up to 2 ranks on this node'
@@ -149,7 +149,7 @@ only() { # WORD COUNT: so many lines say it, and the exit code fits them
     doctor
     says FAIL 'C compiler' 'cc not found' 'tools/deps.sh run'
     says FAIL make 'not found'
-    says FAIL BLAS 'not looked for without a compiler'
+    says FAIL BLAS 'not checked, because there is no compiler'
     says PASS nvcc 'none, and no GPU'
     says PASS driver 'none'
     says WARN data 'make data'
@@ -181,7 +181,7 @@ SCRIPT
 @test "a program that cannot start is reported with its reason" {
     ln -s ../build/gone 04_multinode/train
     doctor
-    says WARN programs '04_multinode/train leads nowhere' 'make step4'
+    says WARN programs '04_multinode/train is a link to a missing file' 'make step4'
     rm 04_multinode/train
     mv toolkit/lib64/libnccl.so toolkit/lib64/libgone.so
     echo 'int ncclGetVersion(int *); int main(void) { return ncclGetVersion(0); }' |
@@ -262,7 +262,7 @@ SCRIPT
 @test "a driver that is older than the toolkit is reported" {
     sed -i 's/CUDA Version: 13.0/CUDA Version: 12.4/' smi
     doctor
-    says FAIL driver 'CUDA 12.4 and older, and nvcc is 13.0' 'CUDA module of 12.x'
+    says FAIL driver 'CUDA 12.4 and older, but nvcc is 13.0' 'CUDA module of 12.x'
     says '' GPU 'nothing, until'
     only FAIL 1
 }
@@ -270,7 +270,7 @@ SCRIPT
 @test "a missing driver is reported, in a job and in a container" {
     rm bin/nvidia-smi
     doctor SLURM_JOB_ID=7 SLURM_GPUS_ON_NODE=2
-    says WARN driver 'Slurm says 2 GPUs'
+    says WARN driver 'Slurm gave this job 2 GPUs'
     only FAIL 0
     touch nvidia
     doctor
@@ -308,7 +308,7 @@ SCRIPT
     says PASS GPUs '2 x NVIDIA H100, 81559 MiB'
     printf '%s, 16384 MiB, 580.65.06, 7.0\n' 'Tesla V100' >>gpus
     doctor
-    says FAIL GPUs '2 x NVIDIA H100, 81559 MiB; 1 x Tesla V100, 16384 MiB' 'builds for 75 and later' 'older CUDA'
+    says FAIL GPUs '2 x NVIDIA H100, 81559 MiB; 1 x Tesla V100, 16384 MiB' 'builds for 7.5 and later' 'older CUDA'
 }
 
 @test "the links between four GPUs on two CPUs are listed" {
@@ -356,24 +356,24 @@ GPU2\tSYS\tSYS\t X \tNODE\nGPU3\tSYS\tSYS\tNODE\t X \n' >topology
 
 @test "the network interface that NCCL will use is named" {
     doctor NCCL_SOCKET_IFNAME=ens
-    says PASS network 'NCCL takes ens3, 10.1.0.7'
+    says PASS network 'NCCL uses ens3, 10.1.0.7'
     doctor NCCL_SOCKET_IFNAME=^ib,lo
-    says PASS network 'NCCL takes ens3'
+    says PASS network 'NCCL uses ens3'
     doctor NCCL_SOCKET_IFNAME==ens
-    says FAIL network 'none of lo ens3 ib0 is NCCL_SOCKET_IFNAME==ens' 'unset it'
+    says FAIL network 'NCCL_SOCKET_IFNAME==ens names none of the interfaces lo ens3 ib0' 'unset it'
     says '' 'several nodes' 'nothing, until'
     only FAIL 1
     printf '%s\n' '1: lo inet 127.0.0.1/8' '2: docker0 inet 172.17.0.1/16' '3: ens3 inet 10.1.0.7/24' >interfaces
     doctor
-    says PASS network 'NCCL takes ens3'
+    says PASS network 'NCCL uses ens3'
     sed -i 3d interfaces
     doctor
-    says WARN network 'NCCL takes docker0' 'NCCL_SOCKET_IFNAME'
+    says WARN network 'NCCL uses docker0' 'NCCL_SOCKET_IFNAME'
     sed -i 2d interfaces
     doctor
-    says PASS network 'NCCL takes lo' 'good for one node'
+    says PASS network 'NCCL uses lo' 'enough for one node'
     doctor SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2
-    says FAIL network 'NCCL takes lo' 'slurm/site.sh'
+    says FAIL network 'NCCL uses lo' 'slurm/site.sh'
     : >interfaces
     doctor
     says FAIL network 'no interface has an address'
@@ -414,7 +414,7 @@ GPU2\tSYS\tSYS\t X \tNODE\nGPU3\tSYS\tSYS\tNODE\t X \n' >topology
     ln -s bash bin/sbatch
     stand_in bin/scontrol <<<"[ \$1 = ping ] && echo 'Slurmctld(primary) at head is UP'"
     doctor
-    says PASS job 'Slurm is here'
+    says PASS job 'Slurm is installed'
     says '' 'several nodes' 'sbatch slurm/step4.sbatch'
     only FAIL 0
 }
@@ -425,7 +425,7 @@ GPU2\tSYS\tSYS\t X \tNODE\nGPU3\tSYS\tSYS\tNODE\t X \n' >topology
         "echo 'Slurmctld(primary) at head is DOWN'" 'exec sleep 1000'; do
         stand_in bin/scontrol <<<"$answer"
         doctor
-        says WARN job 'no controller of Slurm answers' 'make run-step4'
+        says WARN job 'no Slurm controller answers' 'make run-step4'
         says '' 'several nodes' 'with a launcher on each'
         [[ $output != *'sbatch slurm/'* ]]
     done

@@ -223,7 +223,7 @@ END
     run --separate-stderr make DEVICE=cpu CC="$PWD/nvc" step1
     [ "$status" = 2 ]
     [[ ${stderr_lines[0]} == "error: $PWD/nvc does not compile: nvc-Error-Unknown switch: -fno-math-errno. "* ]]
-    [[ ${stderr_lines[1]} == "  - CC=gcc after make,"* ]]
+    [[ ${stderr_lines[1]} == "  - run make with CC=gcc,"* ]]
 }
 
 @test "make and the banner warn of the slow reference BLAS until a faster library is installed" {
