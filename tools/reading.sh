@@ -41,7 +41,7 @@ entries='
 4|04_multinode/frame.c|skip|
 4|04_multinode/frame.h|skip|
 4|04_multinode/doctor.c|skip|
-5|changes|diff45|who owns the parameters
+5|changes|diff45|the shards replace the parameters of the trainer
 5|05_fsdp/fsdp.h|all|what a rank stores, and what it can ask for
 5|05_fsdp/fsdp.c|all|divide, gather, scatter
 6|06_allreduce_demo/allreduce.c|gather_broadcast,ring,scatter_gather,expected,compare_by_hand,measure|all-reduce by hand, checked and timed
@@ -49,7 +49,7 @@ entries='
 6|06_allreduce_demo/start.h|skip|
 7|changes|diff57|what each option adds to the training loop
 7|07_large_models/units.h|all|units of layers and groups of ranks
-7|07_large_models/units.c|all|who stores which part, and gathering in bfloat16
+7|07_large_models/units.c|all|which rank stores which part, and gathering in bfloat16
 7|07_large_models/saving.c|all|one file from many shards
 7|07_large_models/saving.h|skip|
 7|07_large_models/costs.c|skip|
