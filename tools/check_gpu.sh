@@ -22,9 +22,9 @@ else
     table=(--max-bytes 256K --factor 32 --iters 5) large=(--hidden "256,256" --batch 1024 --epochs 1)
     export CPU_DEVICES=$gpus
 fi
-most=$((gpus > 1 ? 900 : 480)) # seconds for all checks
-limit=${CHECK_LIMIT:-120}      # and for each command of a check
-ranks=1                        # on several GPUs: a power of two, which divides the batch
+most=${CHECK_TOTAL:-$((gpus > 1 ? 900 : 480))} # seconds for all checks
+limit=${CHECK_LIMIT:-120} # and for each command of a check
+ranks=1 # on several GPUs: a power of two, which divides the batch
 while [ $((ranks * 2)) -le "$gpus" ] && [ $ranks -lt 16 ]; do ranks=$((ranks * 2)); done
 rm -rf "$out" && mkdir -p "$out" || exit 1
 work=$(mktemp -d)

@@ -22,8 +22,8 @@ setup() {
 # start_step STEP RANKS PROGRAM OPTION...: the limit only ends what hangs.
 start_step() {
     case $1 in
-    2) timeout 60 "$3" "${options[@]}" --nproc "$2" "${@:4}" ;;
-    *) timeout 60 "$launch" --nproc-per-node "$2" "$3" "${options[@]}" "${@:4}" ;;
+    2) timeout "$(patience 60)" "$3" "${options[@]}" --nproc "$2" "${@:4}" ;;
+    *) timeout "$(patience 60)" "$launch" --nproc-per-node "$2" "$3" "${options[@]}" "${@:4}" ;;
     esac >out 2>err
 }
 
@@ -75,7 +75,7 @@ clean() {
     local port node jobs=()
     port=$(free_port)
     for node in 0 1; do
-        NCCL_HOSTID=node$node timeout 60 "$launch" --nnodes 2 --node-rank $node --nproc-per-node 2 --master-port "$port" \
+        NCCL_HOSTID=node$node timeout "$(patience 60)" "$launch" --nnodes 2 --node-rank $node --nproc-per-node 2 --master-port "$port" \
             "$build/07_large_models/train" "${options[@]}" --strategy hybrid --accumulate 2 --batch 120 --clip 0.5 \
             --epochs 2 --snapshot snapshot >out.$node 2>err.$node 3>&- &
         jobs+=($!)

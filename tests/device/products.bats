@@ -41,10 +41,10 @@ banner() { # PROGRAM
 }
 
 @test "the cuBLAS tests pass with a CBLAS library, also with the kernels of another processor" {
-    build_with_cblas tests/unit/test_cublas
-    build/cblas/tests/unit/test_cublas
+    build_with_cblas tests/device/test_cublas
+    build/cblas/tests/device/test_cublas
     if grep -qw avx2 /proc/cpuinfo; then # whose sums depend on the size of a product most
-        OPENBLAS_CORETYPE=Haswell build/cblas/tests/unit/test_cublas
+        OPENBLAS_CORETYPE=Haswell build/cblas/tests/device/test_cublas
     fi
 }
 

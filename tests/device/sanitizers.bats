@@ -18,7 +18,7 @@ setup() {
 # clean COMMAND...: ends well and without a report, on an address space that is not randomised, as some
 # kernels randomise more than ThreadSanitizer can bear.
 clean() {
-    timeout 300 setarch -R "$@" >log 2>&1 || { echo "status $?: $*" && cat log && return 1; }
+    timeout "$(patience 300)" setarch -R "$@" >log 2>&1 || { echo "status $?: $*" && cat log && return 1; }
     ! grep -E 'Sanitizer|runtime error|WARNING' log
 }
 

@@ -164,17 +164,17 @@ END
 }
 
 @test "ranks have an empty stdin, and closed descriptors of the caller do no harm" {
-    echo text | timeout 20 "$launch" --tee cat >out
+    echo text | timeout "$(patience 20)" "$launch" --tee cat >out
     [ ! -s out ]
-    timeout 20 "$launch" --log-dir log --run-id a --tee sh -c 'echo out; echo err >&2' <&- >&- 2>&-
+    timeout "$(patience 20)" "$launch" --log-dir log --run-id a --tee sh -c 'echo out; echo err >&2' <&- >&- 2>&-
     [ "$(cat log/a/attempt_0/rank_0.stdout)" = out ]
     [ "$(cat log/a/attempt_0/rank_0.stderr)" = err ]
-    timeout 20 "$launch" sh -c 'echo out; echo err >&2' 2>&- >out
+    timeout "$(patience 20)" "$launch" sh -c 'echo out; echo err >&2' 2>&- >out
     [ "$(cat out)" = out ]
 }
 
 count() { # OPTION...
-    timeout 20 "$launch" "$@" sh -c 'echo $WORLD_SIZE' | sort | uniq -c | awk '{ print $1, $2 }'
+    timeout "$(patience 20)" "$launch" "$@" sh -c 'echo $WORLD_SIZE' | sort | uniq -c | awk '{ print $1, $2 }'
 }
 
 @test "--nproc-per-node counts GPUs in a child process, or cores if there are none" {
@@ -201,7 +201,7 @@ count() { # OPTION...
 }
 
 @test "option names may contain underscores, and values may follow an =" {
-    timeout 20 "$launch" --nproc_per_node=2 --node_rank 0 --master_addr=127.0.0.1 --master_port=0 --max_restarts 1 \
+    timeout "$(patience 20)" "$launch" --nproc_per_node=2 --node_rank 0 --master_addr=127.0.0.1 --master_port=0 --max_restarts 1 \
         --run_id=x --log_dir log --shutdown_timeout=2 sh -c 'echo $TORCHELASTIC_MAX_RESTARTS$*' - --tee
     [ "$(cat log/x/attempt_0/rank_{0,1}.stdout)" = "$(printf '1--tee\n1--tee')" ]
 }
@@ -563,7 +563,7 @@ $family
 wait
 END
     chmod +x rank
-    timeout 60 "$BATS_FILE_TMPDIR/kill" "$launch" --nproc-per-node 2 --max-restarts 1 ./rank >out 2>err 3>&- {go}>&- ||
+    timeout "$(patience 60)" "$BATS_FILE_TMPDIR/kill" "$launch" --nproc-per-node 2 --max-restarts 1 ./rank >out 2>err 3>&- {go}>&- ||
         { tail -n 1 err && return 1; }
     [ "$(cat out)" -gt 50 ]
 }
@@ -674,7 +674,7 @@ END
 
 # refused CODE TEXT ARGUMENT...: one line, no rank and no file.
 refused() {
-    fails "$1" "$2" timeout 20 "$launch" "${@:3}" touch started
+    fails "$1" "$2" timeout "$(patience 20)" "$launch" "${@:3}" touch started
     [ -z "$output" ]
     [ "$(ls)" = go ] || { ls && return 1; }
 }
@@ -726,10 +726,10 @@ refused() {
         refused 1 "--log-dir: cannot write $folder/" --log-dir "$folder"
     done
     touch plain
-    fails 1 "cannot run nowhere: No such file" timeout 20 "$launch" nowhere
-    fails 1 "cannot run ./nowhere: No such file" timeout 20 "$launch" --nproc-per-node 3 ./nowhere
-    fails 1 "cannot run ./plain: Permission denied" timeout 20 "$launch" ./plain
-    fails 1 "cannot run /: Permission denied" timeout 20 "$launch" /
+    fails 1 "cannot run nowhere: No such file" timeout "$(patience 20)" "$launch" nowhere
+    fails 1 "cannot run ./nowhere: No such file" timeout "$(patience 20)" "$launch" --nproc-per-node 3 ./nowhere
+    fails 1 "cannot run ./plain: Permission denied" timeout "$(patience 20)" "$launch" ./plain
+    fails 1 "cannot run /: Permission denied" timeout "$(patience 20)" "$launch" /
 }
 
 @test "a used port is refused, and the message names --master-port" {
@@ -744,7 +744,7 @@ refused() {
     done
     start "$launch" sh -c 'echo $MASTER_PORT; read x <go'
     until_true 20 lines 1 out
-    fails 1 "choose another with --master-port" timeout 20 "$launch" --master-port "$(cat out)" true
+    fails 1 "choose another with --master-port" timeout "$(patience 20)" "$launch" --master-port "$(cat out)" true
     go 1
     ends 0
     [ "$("$launch" --master-port "$(cat out)" sh -c 'echo $MASTER_PORT')" = "$(cat out)" ]
@@ -753,7 +753,7 @@ refused() {
 @test "a launcher that waits for other nodes names them, the address and the remaining time" {
     local at
     at="at 127.0.0.1, port $(free_port)"
-    wait_as() { timeout 20 "$launch" --nnodes 3 --master-port "${at##* }" --join-timeout 6 "$@" true 2>&1; }
+    wait_as() { timeout "$(patience 20)" "$launch" --nnodes 3 --master-port "${at##* }" --join-timeout 6 "$@" true 2>&1; }
     wait_as --node-rank 1 >one &
     run wait_as
     wait

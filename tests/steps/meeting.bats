@@ -10,7 +10,7 @@ setup_file() {
     tiny_data "$BATS_FILE_TMPDIR/tiny"
     set_variables
     compile "$stranger" -w "$BATS_TEST_DIRNAME/meeting/stranger.c"
-    timeout 60 "$build/02_multigpu_fork/train" "${options[@]}" --nproc 3 --snapshot "$right"
+    timeout "$(patience 60)" "$build/02_multigpu_fork/train" "${options[@]}" --nproc 3 --snapshot "$right"
 }
 
 set_variables() {
@@ -474,7 +474,7 @@ in_own_folders() {
 
 @test "a token file that others can read is refused" {
     refused() { # TEXT OPTION...
-        RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 fails 1 "$1" timeout 20 "$four" "${options[@]}" --join-timeout 1 "${@:2}"
+        RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 fails 1 "$1" timeout "$(patience 20)" "$four" "${options[@]}" --join-timeout 1 "${@:2}"
     }
     echo sesame >token
     for mode in 640 604 660 666 611; do
@@ -499,7 +499,7 @@ in_own_folders() {
 
 @test "impossible addresses are refused in one line" {
     wrong() { # CODE TEXT VARIABLE=VALUE...
-        fails "$1" "$2" env "${@:3}" WORLD_SIZE=2 LOCAL_RANK=0 timeout 20 "$four" "${options[@]}" --join-timeout 1
+        fails "$1" "$2" env "${@:3}" WORLD_SIZE=2 LOCAL_RANK=0 timeout "$(patience 20)" "$four" "${options[@]}" --join-timeout 1
     }
     for one in 0 1; do
         wrong 2 "MASTER_ADDR is not set" -u MASTER_ADDR RANK=$one

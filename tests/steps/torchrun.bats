@@ -235,8 +235,8 @@ ends_with_a_rank() {
     [[ $losses =~ ^(\ [0-9]+\.[0-9]{9}){9}$ ]]
     printf 'rank %d of 2:%s\n' 0 "$losses" 1 "$losses" >wanted
     choose_port
-    for start in "timeout 60 $launch --nproc-per-node 2 --master-port $port" \
-        "timeout 60 $launch --nproc-per-node 2 --standalone" "static --nproc_per_node 2 --no_python"; do
+    for start in "timeout $(patience 60) $launch --nproc-per-node 2 --master-port $port" \
+        "timeout $(patience 60) $launch --nproc-per-node 2 --standalone" "static --nproc_per_node 2 --no_python"; do
         $start "${ddp[@]}" >out
         sort out | diff wanted -
     done
@@ -250,20 +250,20 @@ ends_with_a_rank() {
         printf 'rank %d of 2:%s\n' 0 "${losses#*:}" 1 "${losses#*:}" >unsorted
         printf 'rank %d resumes after 5 steps\n' 0 1 >>unsorted
         sort unsorted >wanted
-        timeout 60 "$launch" --nproc-per-node 2 --max-restarts 1 "${ddp[@]}" state $victim 2>err >out
+        timeout "$(patience 60)" "$launch" --nproc-per-node 2 --max-restarts 1 "${ddp[@]}" state $victim 2>err >out
         sort out | diff wanted -
         grep -qE "rank $victim \(pid .* failed first, in attempt 0: signal 9" err
         leaves err out state unsorted wanted
         rm state
     done
-    run ! timeout 60 "$launch" --nproc-per-node 2 "${ddp[@]}" state 1
+    run ! timeout "$(patience 60)" "$launch" --nproc-per-node 2 "${ddp[@]}" state 1
     [[ $output != *" of 2:"* ]]
 }
 
 # dumps FOLDER COMMAND...: the ranks write down their environments. bash sets _ to the path of the launcher.
 dumps() {
     mkdir -p "$1"
-    timeout 30 env -u _ "${@:2}" "$BATS_TEST_DIRNAME/torchrun/dump.sh" "$1" 2>>err
+    timeout "$(patience 30)" env -u _ "${@:2}" "$BATS_TEST_DIRNAME/torchrun/dump.sh" "$1" 2>>err
 }
 
 # same_environments LINE...: these lines are all that the ranks' environments differ in, in every rank and attempt;
