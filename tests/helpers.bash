@@ -234,8 +234,9 @@ start_ranks() {
     done
 }
 
+# Where the first process is no init, as in many containers, an ended process can stay as a zombie.
 has_ended() { # PID
-    ! kill -0 "$1" 2>/dev/null
+    ! kill -0 "$1" 2>/dev/null || [[ $(cat "/proc/$1/stat" 2>/dev/null) == *") Z "* ]]
 }
 
 # ranks_end SECONDS CODE RANK...: those that start_ranks has started end within that time, with that code.

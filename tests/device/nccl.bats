@@ -30,15 +30,6 @@ start() {
     echo "the ranks did not begin" && return 1
 }
 
-# Until none of the processes is there.
-gone() {
-    for _ in {1..100}; do
-        kill -0 "$@" 2>/dev/null || return 0
-        sleep 0.1
-    done
-    echo "still there: $*" && return 1
-}
-
 # Memory, sockets or files of the ranks that have names, which nobody would remove.
 names() {
     local pid socket
@@ -56,7 +47,7 @@ leave_no_names() { # RANKS [HOSTS]
     [ -z "$(names)" ] || { names && return 1; }
     kill -9 "$launcher" "${pids[@]}"
     for pid in "$launcher" "${pids[@]}"; do
-        gone "$pid"
+        until_true 10 has_ended "$pid"
     done
 }
 
@@ -72,7 +63,7 @@ leave_no_names() { # RANKS [HOSTS]
     start 3
     kill -9 "${pids[@]:0:2}"
     for pid in "${pids[@]}" "$launcher"; do
-        gone "$pid"
+        until_true 10 has_ended "$pid"
     done
     [ "$(grep -c '^rank ' errors)" = 1 ]
     grep -E "pid (${pids[0]}|${pids[1]}) " errors
