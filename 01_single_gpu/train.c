@@ -246,6 +246,14 @@ static void train(struct trainer *t) {
     save(t);
 }
 
+static void print_banner(const struct trainer *t) {
+    print_device();
+    say("model     %s, %zu parameters\n", t->model.text, t->model.parameters);
+    print_data(opt.data, &t->train, &t->test);
+    say("training  %ld steps of batch %ld per epoch, %s%s, seed %ld\n", steps_per_epoch(t),
+        opt.batch, t->optimizer.text, opt.tf32 ? ", tf32" : "", opt.seed);
+}
+
 int main(int argc, char **argv) {
     static struct trainer t;
     options_parse(tables, "Trains an MNIST classifier.", argc, argv);
@@ -259,11 +267,7 @@ int main(int argc, char **argv) {
         CUBLAS_CHECK(cublasSetMathMode(t.pass.blas, CUBLAS_TF32_TENSOR_OP_MATH));
     t.pass.stream = t.stream;
     setup(&t);
-    print_device();
-    say("model     %s, %zu parameters\n", t.model.text, t.model.parameters);
-    print_data(opt.data, &t.train, &t.test);
-    say("training  %ld steps of batch %ld per epoch, %s%s, seed %ld\n", steps_per_epoch(&t),
-        opt.batch, t.optimizer.text, opt.tf32 ? ", tf32" : "", opt.seed);
+    print_banner(&t);
     start(&t);
     train(&t);
     return 0;

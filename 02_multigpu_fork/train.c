@@ -333,6 +333,16 @@ static void train(struct trainer *t) {
     save(t);
 }
 
+static void print_banner(const struct trainer *t) {
+    print_device();
+    say("model     %s, %zu parameters\n", t->model.text, t->model.parameters);
+    print_data(opt.data, &t->train, &t->test);
+    say("training  %ld steps of batch %ld per epoch, %s%s, seed %ld\n", steps_per_epoch(t),
+        opt.batch, t->optimizer.text, opt.tf32 ? ", tf32" : "", opt.seed);
+    say("ranks     global batch %ld = %d rank%s x %d\n", opt.batch, t->world, PLURAL(t->world),
+        t->rows);
+}
+
 int main(int argc, char **argv) {
     static struct trainer t;
     options_parse(tables, "Trains an MNIST classifier.", argc, argv);
@@ -351,13 +361,7 @@ int main(int argc, char **argv) {
     t.pass.stream = t.stream;
     join(&t);
     setup(&t);
-    print_device();
-    say("model     %s, %zu parameters\n", t.model.text, t.model.parameters);
-    print_data(opt.data, &t.train, &t.test);
-    say("training  %ld steps of batch %ld per epoch, %s%s, seed %ld\n", steps_per_epoch(&t),
-        opt.batch, t.optimizer.text, opt.tf32 ? ", tf32" : "", opt.seed);
-    say("ranks     global batch %ld = %d rank%s x %d\n", opt.batch, t.world, PLURAL(t.world),
-        t.rows);
+    print_banner(&t);
     start(&t);
     train(&t);
     NCCL_CHECK(ncclCommDestroy(t.comm));

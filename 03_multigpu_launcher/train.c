@@ -369,6 +369,17 @@ static void train(struct trainer *t) {
             opt.snapshot ? "saved" : "without --snapshot nothing is saved");
 }
 
+static void print_banner(const struct trainer *t) {
+    print_device();
+    say("model     %s, %zu parameters\n", t->model.text, t->model.parameters);
+    print_data(opt.data, &t->train, &t->test);
+    say("training  %ld steps of batch %ld per epoch, %s%s, seed %ld\n", steps_per_epoch(t),
+        opt.batch, t->optimizer.text, opt.tf32 ? ", tf32" : "", opt.seed);
+    say("ranks     global batch %ld = %d rank%s x %d\n", opt.batch, t->world, PLURAL(t->world),
+        t->rows);
+    say("launcher  %s\n", t->place.launcher);
+}
+
 int main(int argc, char **argv) {
     static struct trainer t;
     t.place = find_place(); // first, so that each error line names the rank
@@ -389,14 +400,7 @@ int main(int argc, char **argv) {
     signal(SIGTERM, on_signal);
     signal(SIGUSR1, on_signal);
     setup(&t);
-    print_device();
-    say("model     %s, %zu parameters\n", t.model.text, t.model.parameters);
-    print_data(opt.data, &t.train, &t.test);
-    say("training  %ld steps of batch %ld per epoch, %s%s, seed %ld\n", steps_per_epoch(&t),
-        opt.batch, t.optimizer.text, opt.tf32 ? ", tf32" : "", opt.seed);
-    say("ranks     global batch %ld = %d rank%s x %d\n", opt.batch, t.world, PLURAL(t.world),
-        t.rows);
-    say("launcher  %s\n", t.place.launcher);
+    print_banner(&t);
     start(&t);
     train(&t);
     NCCL_CHECK(ncclCommDestroy(t.comm));

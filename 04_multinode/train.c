@@ -392,6 +392,17 @@ static void train(struct trainer *t) {
             opt.snapshot ? "saved" : "without --snapshot nothing is saved");
 }
 
+static void print_banner(const struct trainer *t) {
+    print_device();
+    say("model     %s, %zu parameters\n", t->model.text, t->model.parameters);
+    print_data(opt.data, &t->train, &t->test);
+    say("training  %ld steps of batch %ld per epoch, %s%s, seed %ld\n", steps_per_epoch(t),
+        opt.batch, t->optimizer.text, opt.tf32 ? ", tf32" : "", opt.seed);
+    say("ranks     global batch %ld = %d rank%s x %d\n", opt.batch, t->world, PLURAL(t->world),
+        t->rows);
+    say("launcher  %s\n", t->place.launcher);
+}
+
 // Returns after all ranks have called it. The sum itself is not used.
 static void barrier(struct trainer *t) {
     COLLECTIVE(t->stream,
@@ -419,14 +430,7 @@ int main(int argc, char **argv) {
     signal(SIGTERM, on_signal);
     signal(SIGUSR1, on_signal);
     setup(&t);
-    print_device();
-    say("model     %s, %zu parameters\n", t.model.text, t.model.parameters);
-    print_data(opt.data, &t.train, &t.test);
-    say("training  %ld steps of batch %ld per epoch, %s%s, seed %ld\n", steps_per_epoch(&t),
-        opt.batch, t.optimizer.text, opt.tf32 ? ", tf32" : "", opt.seed);
-    say("ranks     global batch %ld = %d rank%s x %d\n", opt.batch, t.world, PLURAL(t.world),
-        t.rows);
-    say("launcher  %s\n", t.place.launcher);
+    print_banner(&t);
     start(&t);
     train(&t);
     barrier(&t); // no rank exits with 0 until rank 0 has saved

@@ -190,7 +190,7 @@ static void backward(struct trainer *t, int rows) {
         // The sum over all ranks runs while the next layers compute.
         fsdp_scatter(&t->fsdp, i);
     }
-    fsdp_finish(&t->fsdp);
+    fsdp_finish(&t->fsdp); // the update waits for all sums
 }
 
 static long steps_per_epoch(const struct trainer *t) {
@@ -356,6 +356,18 @@ static void train(struct trainer *t) {
             opt.snapshot ? "saved" : "without --snapshot nothing is saved");
 }
 
+static void print_banner(const struct trainer *t) {
+    print_device();
+    say("model     %s, %zu parameters\n", t->model.text, t->model.parameters);
+    print_data(opt.data, &t->train, &t->test);
+    say("training  %ld steps of batch %ld per epoch, %s%s, seed %ld\n", steps_per_epoch(t),
+        opt.batch, t->optimizer.text, opt.tf32 ? ", tf32" : "", opt.seed);
+    say("ranks     global batch %ld = %d rank%s x %d\n", opt.batch, t->world, PLURAL(t->world),
+        t->rows);
+    say("launcher  %s\n", t->place.launcher);
+    say("sharding  each rank keeps %zu of %zu parameters\n", t->fsdp.count, t->model.parameters);
+}
+
 // Returns after all ranks have called it. The sum itself is not used.
 static void barrier(struct trainer *t) {
     COLLECTIVE(t->stream,
@@ -383,15 +395,7 @@ int main(int argc, char **argv) {
     signal(SIGTERM, on_signal);
     signal(SIGUSR1, on_signal);
     setup(&t);
-    print_device();
-    say("model     %s, %zu parameters\n", t.model.text, t.model.parameters);
-    print_data(opt.data, &t.train, &t.test);
-    say("training  %ld steps of batch %ld per epoch, %s%s, seed %ld\n", steps_per_epoch(&t),
-        opt.batch, t.optimizer.text, opt.tf32 ? ", tf32" : "", opt.seed);
-    say("ranks     global batch %ld = %d rank%s x %d\n", opt.batch, t.world, PLURAL(t.world),
-        t.rows);
-    say("launcher  %s\n", t.place.launcher);
-    say("sharding  each rank keeps %zu of %zu parameters\n", t.fsdp.count, t.model.parameters);
+    print_banner(&t);
     start(&t);
     train(&t);
     barrier(&t); // no rank exits with 0 until rank 0 has saved

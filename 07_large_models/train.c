@@ -242,7 +242,7 @@ static void backward(struct trainer *t, int rows) {
         if (i == u->first_layer)
             scatter_unit(&t->fsdp, &t->fsdp.units[n--]);
     }
-    units_finish(&t->fsdp);
+    units_finish(&t->fsdp); // the update waits for all sums
 }
 
 static long steps_per_epoch(const struct trainer *t) {
@@ -444,6 +444,19 @@ static void train(struct trainer *t) {
             opt.snapshot ? "saved" : "without --snapshot nothing is saved");
 }
 
+static void print_banner(const struct trainer *t) {
+    print_device();
+    say("model     %s, %zu parameters\n", t->model.text, t->model.parameters);
+    print_data(opt.data, &t->train, &t->test);
+    say("training  %ld steps of batch %ld per epoch, %s%s, seed %ld\n", steps_per_epoch(t),
+        opt.batch, t->optimizer.text, opt.tf32 ? ", tf32" : "", opt.seed);
+    say("ranks     global batch %ld = %d rank%s x %ld\n", opt.batch, t->world, PLURAL(t->world),
+        t->rows * step_opt.accumulate);
+    say("launcher  %s\n", t->place.launcher);
+    say("sharding  %s: units: %d, shards per unit: %d, replicas: %d, %s\n", step_opt.strategy,
+        t->fsdp.unit_count, t->fsdp.shards, t->fsdp.replicas, step_opt.precision);
+}
+
 // Returns after all ranks have called it. The sum itself is not used.
 static void barrier(struct trainer *t) {
     COLLECTIVE(t->stream,
@@ -472,16 +485,7 @@ int main(int argc, char **argv) {
     signal(SIGUSR1, on_signal);
     double before = device_memory_used();
     setup(&t);
-    print_device();
-    say("model     %s, %zu parameters\n", t.model.text, t.model.parameters);
-    print_data(opt.data, &t.train, &t.test);
-    say("training  %ld steps of batch %ld per epoch, %s%s, seed %ld\n", steps_per_epoch(&t),
-        opt.batch, t.optimizer.text, opt.tf32 ? ", tf32" : "", opt.seed);
-    say("ranks     global batch %ld = %d rank%s x %ld\n", opt.batch, t.world, PLURAL(t.world),
-        t.rows * step_opt.accumulate);
-    say("launcher  %s\n", t.place.launcher);
-    say("sharding  %s: units: %d, shards per unit: %d, replicas: %d, %s\n", step_opt.strategy,
-        t.fsdp.unit_count, t.fsdp.shards, t.fsdp.replicas, step_opt.precision);
+    print_banner(&t);
     start(&t);
     train(&t);
     barrier(&t); // no rank exits with 0 until rank 0 has saved

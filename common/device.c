@@ -27,6 +27,7 @@ void cublas_check(cublasStatus_t status, const char *call, const char *file, int
              CALL_NAME(call), file, line);
 }
 
+// What DEVICE_ALLOC has allocated, for the banner.
 static struct {
     const char *kind;
     size_t bytes;
@@ -47,8 +48,7 @@ void device_alloc_check(cudaError_t error, const char *kind, size_t bytes, const
     char texts[3][32];
     if (error == cudaErrorMemoryAllocation && cudaMemGetInfo(&left, &total) == cudaSuccess)
         fail("out of device memory: asked for %s of %s, %s of %s are left; lower --batch or "
-             "--hidden, or shard the model, as step 5 does (%s, cudaMalloc at "
-             "%s:%d)",
+             "--hidden, or shard the model, as step 5 does (%s, cudaMalloc at %s:%d)",
              format_bytes(texts[0], bytes), kind, format_bytes(texts[1], left),
              format_bytes(texts[2], total), cudaGetErrorName(error), file, line);
     cuda_check(error, "cudaMalloc", file, line);

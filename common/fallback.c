@@ -18,7 +18,7 @@ __attribute__((constructor)) static void fall_back(int argc, char **argv) {
     if (access(program, X_OK))
         return;
     if (driver_gpus(1) == 0) {
-        setenv("NO_GPU_HERE", "1", 1); // tells print_device
+        setenv("NO_GPU_HERE", "1", 1); // print_device then prints a note
         execv(program, argv);
     }
 }

@@ -181,13 +181,14 @@ void sgd_step(float *parameters, const float *gradients, float *velocity, size_t
 
 __global__ static void adam_step_kernel(float *parameters, const float *gradients,
                                         float *first_moments, float *second_moments, size_t count,
-                                        float added, float kept, float rate, float unbias) {
+                                        float decay, float shrink, float step_size,
+                                        float bias_correction) {
     FOR_EACH (i, count) {
-        float gradient = gradients[i] + added * parameters[i];
+        float gradient = gradients[i] + decay * parameters[i];
         first_moments[i] += 0.1f * (gradient - first_moments[i]);
         second_moments[i] = 0.999f * second_moments[i] + 0.001f * gradient * gradient;
-        float deviation = sqrtf(second_moments[i]) * unbias + 1e-8f;
-        parameters[i] = kept * parameters[i] - rate * first_moments[i] / deviation;
+        float deviation = sqrtf(second_moments[i]) * bias_correction + 1e-8f;
+        parameters[i] = shrink * parameters[i] - step_size * first_moments[i] / deviation;
     }
 }
 

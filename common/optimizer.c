@@ -73,7 +73,7 @@ int optimizer_build(struct optimizer *o, const struct training_options *options,
         return refuse(why, "--optimizer %s --schedule %s: there is no such %s", options->optimizer,
                       options->schedule, found ? "schedule" : "optimizer");
     *o = *found;
-    o->lr = options->lr ? options->lr : found->lr;
+    o->lr = options->lr ? options->lr : found->lr; // auto is 0
     o->momentum = options->momentum;
     o->weight_decay = options->weight_decay;
     o->schedule = schedules[schedule].schedule;

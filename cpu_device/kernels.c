@@ -294,17 +294,17 @@ struct adam_step {
     float *parameters;
     const float *gradients;
     float *first_moments, *second_moments;
-    float added, kept, rate, unbias;
+    float decay, shrink, step_size, bias_correction;
 };
 
 static void run_adam_step(void *arguments, size_t from, size_t to) {
     struct adam_step a = *(struct adam_step *)arguments;
     for (size_t i = from; i < to; i++) {
-        float gradient = a.gradients[i] + a.added * a.parameters[i];
+        float gradient = a.gradients[i] + a.decay * a.parameters[i];
         a.first_moments[i] += 0.1f * (gradient - a.first_moments[i]);
         a.second_moments[i] = 0.999f * a.second_moments[i] + 0.001f * gradient * gradient;
-        float deviation = sqrtf(a.second_moments[i]) * a.unbias + 1e-8f;
-        a.parameters[i] = a.kept * a.parameters[i] - a.rate * a.first_moments[i] / deviation;
+        float deviation = sqrtf(a.second_moments[i]) * a.bias_correction + 1e-8f;
+        a.parameters[i] = a.shrink * a.parameters[i] - a.step_size * a.first_moments[i] / deviation;
     }
 }
 
