@@ -455,3 +455,11 @@ on_small_disk() {
     train --hidden $deep --snapshot whole
     cmp whole diverged
 }
+
+@test "the mistakes in the questions of the README make the loss infinite or NaN" {
+    set_build
+    changed ./program 1 train.c '/^static void start/,/^}/{/cudaMemsetAsync/d}'
+    fails 1 "the loss is not finite" timeout 120 ./program --data "$tiny"
+    changed ./program 1 train.c '/^static struct stats read_stats/,/^}/{/cudaStreamSynchronize/d}'
+    fails 1 "the loss is not finite" timeout 120 ./program --data "$tiny"
+}
