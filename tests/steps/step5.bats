@@ -100,7 +100,7 @@ END
 @test "the test detects a missing layer, a wrong piece and wrong samples" {
     for change in 'fsdp.c:s/i < f->model->count; i\+\+/i < f->model->count - 1; i++/' \
         'fsdp.c:s/(size_t begin = f->rank \* f->pieces\[i\]\.count)/\1 * 0/' \
-        'train.c:s/(opt\.batch \+ )t->rank/\10/'; do
+        'train.c:s/(opt\.batch \+ )slice/\10/'; do
         changed ./program 5 "${change%%:*}" "${change#*:}"
         refute learns ./program
     done

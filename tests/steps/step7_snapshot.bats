@@ -160,7 +160,7 @@ becomes() {
         run ! becomes whole four launch_tiny 4 ./program --save full
     done <<'END'
 saving.c s/values \+ u->begin/values + u->first/
-train.c s/^( +)t->fsdp\.shard, why/\10, why/
+train.c s/t->fsdp\.shard, why/0, why/
 END
 }
 
