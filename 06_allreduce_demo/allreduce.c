@@ -1,12 +1,14 @@
-// Step 6: what is inside ncclAllReduce. Part one sums over the ranks with it, part two does the
-// same by hand and counts the bytes, part three times it and its relatives over sizes, in the table
-// of nccl-tests. Every element of every result is checked. Readable any time after step 2.
+// Step 6: what is inside ncclAllReduce. Part 1 adds vectors of all ranks with it. Part 2 does the
+// same by sends and receives, and counts the bytes. Part 3 times the collectives for many sizes, in
+// a table like that of nccl-tests. The program checks every element of every result. You can read
+// it at any time after step 2.
 #include "02_multigpu_fork/nccl_check.h"
 #include "06_allreduce_demo/start.h"
 #include "common/clock.h"
 #include "common/device.h"
 #include "common/error.h"
 #include "common/kernels.h"
+#include "common/minmax.h"
 #include "common/options.h"
 #include "common/report.h"
 #include <errno.h>
@@ -19,7 +21,7 @@
 static struct {
     const char *op, *min_bytes, *max_bytes, *csv;
     long nproc, count, factor, warmup, iters, check_only;
-    size_t smallest, largest; // what min_bytes and max_bytes say
+    size_t smallest, largest; // min_bytes and max_bytes as numbers
 } opt;
 
 #define OPERATION_NAMES                                                                            \
@@ -27,15 +29,16 @@ static struct {
 
 static const struct option_spec options[] = {
     {"nproc", OPTION_INT, &opt.nproc, "gpu", 1, 1000, "number of ranks, or: gpu, for one per GPU"},
-    {"count", OPTION_INT, &opt.count, "1000003", 1, 1e9, "floats of parts one and two"},
-    {"op", OPTION_TEXT, &opt.op, "allreduce", 0, 0, "operation of part three: " OPERATION_NAMES},
+    {"count", OPTION_INT, &opt.count, "1000003", 1, 1e9, "floats of parts 1 and 2"},
+    {"op", OPTION_TEXT, &opt.op, "allreduce", 0, 0, "operation of part 3: " OPERATION_NAMES},
     {"min-bytes", OPTION_TEXT, &opt.min_bytes, "8", 0, 0,
-     "first size of the table, such as 1K, 64M, 1G"},
-    {"max-bytes", OPTION_TEXT, &opt.max_bytes, "16M", 0, 0, "its last size"},
-    {"factor", OPTION_INT, &opt.factor, "2", 2, 1e6, "from one size to the next"},
+     "first size in the table, such as 1K, 64M, 1G"},
+    {"max-bytes", OPTION_TEXT, &opt.max_bytes, "16M", 0, 0, "last size in the table"},
+    {"factor", OPTION_INT, &opt.factor, "2", 2, 1e6, "ratio of one size to the one before"},
     {"warmup", OPTION_INT, &opt.warmup, "5", 0, 1e6, "calls before the clock starts"},
     {"iters", OPTION_INT, &opt.iters, "20", 1, 1e6, "calls that are timed"},
-    {"check-only", OPTION_FLAG, &opt.check_only, NULL, 0, 0, "all operations to 64K, and no times"},
+    {"check-only", OPTION_FLAG, &opt.check_only, NULL, 0, 0,
+     "check all operations up to 64K, without times"},
     {"csv", OPTION_TEXT, &opt.csv, "/dev/null", 0, 0, "file for the table"},
     {0},
 };
@@ -46,17 +49,16 @@ struct world {
     int rank, size;
     ncclComm_t comm;
     cudaStream_t stream;
-    float *in, *out,
-        *incoming;         // on the device; incoming: what another rank sent, before it is added
-    float *host;           // as long as each of those
-    double *numbers, *all; // one from each rank, on the device and on the host
-    size_t sent;           // bytes that this rank gave to ncclSend
-    double wrong;          // elements and byte counts of all ranks so far
+    float *in, *out;       // vectors on the device
+    float *incoming;       // on the device: received from another rank, and not yet added
+    float *host;           // on the host; as long as each of the three
+    double *numbers, *all; // one number of each rank, on the device and on the host
+    size_t sent;           // bytes that this rank has passed to ncclSend
+    double wrong;          // elements and byte counts that were wrong so far, on all ranks
 };
 
-// Returns the sum of one number from each rank, and has the numbers themselves in w->all. Also a
-// barrier: nobody leaves before all have come. (cudaMemcpy waits for the stream, as it was made by
-// cudaStreamCreate.)
+// Returns the sum of one number from each rank, and sets w->all to these numbers. No rank returns
+// before all ranks have called it. (cudaMemcpy waits for streams from cudaStreamCreate.)
 static double sum_over_ranks(struct world *w, double mine) {
     double *slot = w->numbers + w->rank, sum = 0;
     CUDA_CHECK(cudaMemcpy(slot, &mine, sizeof mine, cudaMemcpyHostToDevice));
@@ -67,7 +69,7 @@ static double sum_over_ranks(struct world *w, double mine) {
     return sum;
 }
 
-// Part one, and all that most examples of an all-reduce do.
+// Part 1: the usual example of an all-reduce.
 static void sum_rank_numbers(struct world *w, size_t count) {
     double before[w->size], want = w->size * (w->size - 1) / 2, wrong = 0;
     for (size_t i = 0; i < count; i++)
@@ -88,8 +90,8 @@ static void sum_rank_numbers(struct world *w, size_t count) {
     say("   wanted: %d * %d / 2 = %g everywhere, #wrong %.0f\n", w->size, w->size - 1, want, wrong);
 }
 
-// The operations, all in one form: from in to out, both on the device, which may be the same. count
-// is the number of floats in the shorter one.
+// The operations have the same parameters. in and out are on the device, and may be the same array.
+// count: number of floats in the shorter array.
 static void all_reduce(struct world *w, float *in, float *out, size_t count) {
     NCCL_CHECK(ncclAllReduce(in, out, count, ncclFloat, ncclSum, w->comm, w->stream));
 }
@@ -111,8 +113,8 @@ static void send(struct world *w, int peer, const float *from, size_t count) {
     w->sent += count * sizeof *from;
 }
 
-// To the next rank and from the previous one. In a group both happen at once; without it, all ranks
-// would wait for somebody to receive.
+// Sends in to the next rank, and receives out from the previous rank. The group runs both at the
+// same time. Without the group, all ranks would send first, and wait forever for a receiver.
 static void send_receive(struct world *w, float *in, float *out, size_t count) {
     NCCL_CHECK(ncclGroupStart());
     send(w, (w->rank + 1) % w->size, in, count);
@@ -121,7 +123,8 @@ static void send_receive(struct world *w, float *in, float *out, size_t count) {
     NCCL_CHECK(ncclGroupEnd());
 }
 
-// Everybody's first idea: rank 0 adds up what the others send, then sends the sum to each of them.
+// The simplest algorithm: rank 0 adds the vectors of all ranks, and then sends the sum to each
+// rank.
 static void gather_broadcast(struct world *w, float *in, float *out, size_t count) {
     if (w->rank > 0) {
         send(w, 0, in, count);
@@ -141,39 +144,39 @@ static void gather_broadcast(struct world *w, float *in, float *out, size_t coun
     NCCL_CHECK(ncclGroupEnd());
 }
 
-// The vector is cut into n equal chunks; the last may go on behind its end, where all arrays have
-// room, and where nobody looks. In every step each rank gives one chunk to the next rank: first its
-// own, then always what it has just taken. In n-1 steps what comes in is added to what is there,
-// until every rank has one chunk of the sum (that is a reduce-scatter); in n-1 more it replaces
-// what is there (an all-gather).
+// Divides the vector into n equal chunks. The last chunk may end behind the vector, where the
+// arrays have unused room. In each round, every rank sends one chunk to the next rank: first chunk
+// number rank, and then always the chunk that it has just received. In the first n-1 rounds, a rank
+// adds what it receives to its own chunk, and ends up with one chunk of the sum (a reduce-scatter).
+// In the other n-1 rounds, it overwrites its own chunk (an all-gather).
 static void ring(struct world *w, float *in, float *out, size_t count) {
     int n = w->size;
     size_t chunk = (count + n - 1) / n;
     if (in != out)
         CUDA_CHECK(
             cudaMemcpyAsync(out, in, count * sizeof *in, cudaMemcpyDeviceToDevice, w->stream));
-    for (int step = 0; step < 2 * (n - 1); step++) {
-        float *give = out + chunk * ((w->rank - step + 2 * n) % n);
-        float *take = out + chunk * ((w->rank - step - 1 + 2 * n) % n);
-        int adding = step < n - 1;
-        send_receive(w, give, adding ? w->incoming : take, chunk);
+    for (int round = 0; round < 2 * (n - 1); round++) {
+        float *to_send = out + chunk * ((w->rank - round + 2 * n) % n);
+        float *to_receive = out + chunk * ((w->rank - round - 1 + 2 * n) % n);
+        int adding = round < n - 1;
+        send_receive(w, to_send, adding ? w->incoming : to_receive, chunk);
         if (adding)
-            add_to(take, w->incoming, chunk, w->stream);
+            add_to(to_receive, w->incoming, chunk, w->stream);
     }
 }
 
-// The same two halves by NCCL.
+// The same two halves with NCCL.
 static void scatter_gather(struct world *w, float *in, float *out, size_t count) {
     size_t chunk = (count + w->size - 1) / w->size;
     reduce_scatter(w, in, out + chunk * w->rank, chunk);
     all_gather(w, out + chunk * w->rank, out, chunk);
-    w->sent += 2 * (w->size - 1) * chunk * sizeof *in; // by the formula: NCCL does not tell
+    w->sent += 2 * (w->size - 1) * chunk * sizeof *in; // computed, because NCCL does not report it
 }
 
 static const struct operation {
     const char *name, *redop;
-    int root, many_in, many_out; // many: the array has count floats for each rank
-    int trips; // round a ring, which send (n-1)/n of the data each; 0: it is sent once
+    int root, many_in, many_out; // many_in, many_out 1: the array has count floats for each rank
+    int trips; // round a ring, each of which sends (n-1)/n of the data; 0: the data is sent once
     void (*run)(struct world *w, float *in, float *out, size_t count);
 } operations[] = {
     {"allreduce", "sum", -1, 0, 0, 2, all_reduce},
@@ -187,26 +190,26 @@ static const struct operation {
 };
 enum { OPERATIONS = sizeof operations / sizeof *operations, ALL_REDUCES = 4 };
 
-// Element i of a rank's in. Whole numbers, whose sum over up to 1000 ranks is the same float in any
-// order, so that no difference is forgiven; and others on each rank and in each place, so that all
-// mix-ups show.
+// Returns element i of the input of a rank. The elements are whole numbers, and their sum over up
+// to 1000 ranks is exact in any order, so the check allows no difference. They differ between ranks
+// and positions, so the check finds values in wrong places.
 static float element(int rank, size_t i) {
     return i % 1009 + rank * (i % 13 + 1);
 }
 
-// What must be element i of this rank's out: the sum over ranks of one place, or somebody's
-// element.
+// Returns the correct element i of this rank's output: a sum over the ranks, or an element of one
+// rank.
 static float expected(const struct world *w, const struct operation *o, size_t count, size_t i) {
     int n = w->size;
-    size_t place = o->many_in ? w->rank * count + i : i;
+    size_t k = o->many_in ? w->rank * count + i : i; // its index in the input
     if (!strcmp(o->redop, "sum"))
-        return n * (place % 1009) + n * (n - 1) / 2 * (place % 13 + 1);
+        return n * (k % 1009) + n * (n - 1) / 2 * (k % 13 + 1);
     if (o->many_out)
         return element(i / count, i % count);
     return element(o->root == 0 ? 0 : (w->rank + n - 1) % n, i);
 }
 
-// Runs the operation once, and returns how many elements are wrong on all ranks together.
+// Runs the operation once. Returns the number of wrong elements on all ranks.
 static double check(struct world *w, const struct operation *o, float *in, float *out,
                     size_t count) {
     size_t in_count = o->many_in ? count * w->size : count,
@@ -214,7 +217,8 @@ static double check(struct world *w, const struct operation *o, float *in, float
     double wrong = 0;
     for (size_t i = 0; i < in_count; i++)
         w->host[i] = element(w->rank, i);
-    CUDA_CHECK(cudaMemset(out, 0xff, out_count * sizeof *out)); // NaN: what is not written is wrong
+    CUDA_CHECK(cudaMemset(
+        out, 0xff, out_count * sizeof *out)); // NaN, so that an element that nobody writes is wrong
     CUDA_CHECK(cudaMemcpy(in, w->host, in_count * sizeof *in, cudaMemcpyHostToDevice));
     w->sent = 0;
     o->run(w, in, out, count);
@@ -225,14 +229,14 @@ static double check(struct world *w, const struct operation *o, float *in, float
     return wrong;
 }
 
-// Seconds per call, the mean over the ranks (as in nccl-tests); NaN where no times are wanted.
+// Returns the seconds per call, as a mean over the ranks, like nccl-tests. With --check-only: NaN.
 static double mean_time(struct world *w, const struct operation *o, float *in, float *out,
                         size_t count) {
     if (opt.check_only)
         return NAN;
     for (long i = 0; i < opt.warmup; i++)
         o->run(w, in, out, count);
-    sum_over_ranks(w, 0); // so that all start together
+    sum_over_ranks(w, 0); // all ranks start at the same time
     double start = seconds();
     for (long i = 0; i < opt.iters; i++)
         o->run(w, in, out, count);
@@ -240,7 +244,7 @@ static double mean_time(struct world *w, const struct operation *o, float *in, f
     return sum_over_ranks(w, (seconds() - start) / opt.iters) / w->size;
 }
 
-// Part two: the all-reduce by hand, and what the ranks sent beside what the formulas say.
+// Part 2: the all-reduce by hand, with the bytes that the ranks have sent, counted and computed.
 static void compare_by_hand(struct world *w, size_t count) {
     size_t n = w->size, chunk = (count + n - 1) / n;
     say("\n2. The same by hand: S = %zu bytes on each of %zu rank%s\n%16s%7s%s%13s%13s%13s%13s\n",
@@ -252,29 +256,30 @@ static void compare_by_hand(struct world *w, size_t count) {
         if (!opt.check_only)
             say("%10.1f", 1e6 * mean_time(w, o, w->in, w->in, count)); // in place: no copy before
         sum_over_ranks(w, sent);
-        for (size_t rank = 0; rank < n && o->run != all_reduce;
-             rank++) { // NCCL does not tell what it sends
+        // NCCL does not report what it sends.
+        for (size_t rank = 0; rank < n && o->run != all_reduce; rank++) {
             size_t star = rank == 0 ? (n - 1) * count : count, round = 2 * (n - 1) * chunk;
             size_t formula = (o->run == gather_broadcast ? star : round) * sizeof(float);
             if (rank < 2)
                 say("%13.0f%13zu", w->all[rank], formula);
             off += w->all[rank] != formula;
         }
-        say("%s\n", off ? "  not what the formula says" : "");
+        say("%s\n", off ? "  differs from the formula" : "");
         w->wrong += off;
     }
 }
 
-// A line of part three, and two in the CSV file. size: bytes of the longer array.
+// Prints one line of part 3, and writes two lines into the CSV file. size: bytes of the longer
+// array.
 static void measure(struct world *w, const struct operation *o, size_t size, FILE *csv) {
     size_t pieces = o->many_in || o->many_out ? w->size : 1, count = size / sizeof(float) / pieces;
     double n = w->size, bus = o->trips ? o->trips * (n - 1) / n : 1;
     if (count == 0)
-        return; // not one float for each rank
+        return; // less than a float for each rank
     size = count * pieces * sizeof(float);
     say("%-13s%11zu%11zu  float%6s%5d", o->name, size, count, o->redop, o->root);
-    // In place, the shorter array is this rank's part of the longer one. (sendrecv would lose what
-    // it sends.)
+    // In place, the shorter array is this rank's part of the longer one. (sendrecv cannot run in
+    // place, because it would overwrite the data that it sends.)
     for (int in_place = 0; in_place < (o->run == send_receive ? 1 : 2); in_place++) {
         float *in = in_place ? w->out + o->many_out * w->rank * count : w->in;
         float *out = w->out + in_place * o->many_in * w->rank * count;
@@ -289,7 +294,7 @@ static void measure(struct world *w, const struct operation *o, size_t size, FIL
     say("\n");
 }
 
-// Part three.
+// Part 3.
 static void print_table(struct world *w) {
     FILE *csv = fopen(w->rank == 0 ? opt.csv : "/dev/null", "w");
     if (!csv)
@@ -329,17 +334,17 @@ static void check_options(void) {
     if (opt.smallest > opt.largest)
         wrong_usage("--min-bytes %s is more than --max-bytes %s", opt.min_bytes, opt.max_bytes);
     if (opt.check_only)
-        opt.largest = fmin(opt.largest, fmax(65536, opt.smallest));
+        opt.largest = min_size(opt.largest, max_size(65536, opt.smallest));
 }
 
 int main(int argc, char **argv) {
     static struct world w;
     options_parse(tables, "Takes the all-reduce apart.", argc, argv);
     check_options();
-    become_rank(opt.nproc, &w.rank, &w.size, &w.comm); // all that follows runs in every rank
+    become_rank(opt.nproc, &w.rank, &w.size, &w.comm); // from here on, all ranks run
     CUDA_CHECK(cudaStreamCreate(&w.stream));
-    size_t bytes =
-        fmax(opt.count * sizeof(float), opt.largest) + w.size * sizeof(float); // room for padding
+    size_t padding = w.size * sizeof(float);
+    size_t bytes = max_size(opt.count * sizeof(float), opt.largest) + padding;
     DEVICE_ALLOC(w.in, "vectors", bytes);
     DEVICE_ALLOC(w.out, "vectors", bytes);
     DEVICE_ALLOC(w.incoming, "vectors", bytes);
@@ -351,8 +356,7 @@ int main(int argc, char **argv) {
     compare_by_hand(&w, opt.count);
     print_table(&w);
     NCCL_CHECK(ncclCommDestroy(w.comm));
-    if (w.wrong != 0 &&
-        w.rank == 0) // for all ranks: it knows the sum, and a launcher shows one line
+    if (w.wrong != 0 && w.rank == 0) // rank 0 knows the sum of all ranks
         fail("%.0f elements or byte counts are wrong", w.wrong);
     return 0;
 }

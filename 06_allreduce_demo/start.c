@@ -22,9 +22,9 @@ static void fork_and_join(long nproc, int *rank, int *world, ncclComm_t *comm) {
     NCCL_CHECK(ncclCommInitRank(comm, *world, id, *rank));
 }
 
-// With the address of rank 0 in NCCL_COMM_ID, all ranks make the same id, and NCCL's rank 0 waits
-// there for the others.
-static void set_meeting_place(void) {
+// Puts the address of rank 0 into NCCL_COMM_ID. Then all ranks get the same id from NCCL, and NCCL
+// itself lets the ranks meet at this address.
+static void set_comm_address(void) {
     char address[300];
     const char *host = getenv("MASTER_ADDR");
     int port = rank0_port();
@@ -37,8 +37,8 @@ static void set_meeting_place(void) {
 static void join_launched(int *rank, int *world, ncclComm_t *comm) {
     ncclUniqueId id;
     struct place place = find_place();
-    number_from_environment("WORLD_SIZE", 1, 1000); // the checks are exact for so many ranks
-    set_meeting_place();
+    number_from_environment("WORLD_SIZE", 1, 1000); // with more ranks, the sums would not be exact
+    set_comm_address();
     *rank = place.rank;
     *world = place.world;
     CUDA_CHECK(cudaSetDevice(choose_device(&place)));
@@ -54,5 +54,5 @@ void become_rank(long nproc, int *rank, int *world, ncclComm_t *comm) {
     else
         fork_and_join(nproc, rank, world, comm);
     setvbuf(stdout, NULL, _IOLBF, 0); // a job log shows each line at once
-    report_muted = *rank > 0;         // rank 0 speaks for all
+    report_muted = *rank > 0;         // only rank 0 prints
 }

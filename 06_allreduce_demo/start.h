@@ -1,9 +1,9 @@
-// A process becomes a rank of this program: forked, as in step 2, or started by a launcher, as from
-// step 3 on.
+// Makes this process a rank, in one of two ways: the program forks its ranks, as in step 2, or a
+// launcher has started them, as in step 3.
 #pragma once
 #include <nccl.h>
 
-// Returns in each rank, with its number, the number of ranks and a communicator of them all; the
-// rank's GPU is the current device. Where RANK is not set, it starts nproc ranks, or one per GPU if
-// nproc is 0. Only rank 0 prints from now on. A failure ends the program.
+// Returns in every rank, with its number, the number of ranks, and a communicator of all ranks. The
+// current device is the GPU of the rank. If RANK is not set, it starts nproc ranks, or one per GPU
+// if nproc is 0. Only rank 0 prints from now on. A failure ends the program.
 void become_rank(long nproc, int *rank, int *world, ncclComm_t *comm);

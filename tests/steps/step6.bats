@@ -238,9 +238,9 @@ notices() {
 }
 
 @test "the program's own checks detect planted mistakes" {
-    notices 's/if \(adding\)/if (adding \&\& step > 0)/'
-    notices 's/step < 2 \* \(n - 1\)/& - 1/'
-    notices 's/w->rank - step - 1/w->rank - step + 1/'
+    notices 's/if \(adding\)/if (adding \&\& round > 0)/'
+    notices 's/round < 2 \* \(n - 1\)/& - 1/'
+    notices 's/w->rank - round - 1/w->rank - round + 1/'
     notices 's/(w->sent \+= count) \* sizeof \*from/\1/'
     notices 's/(w->sent \+= 2 \* )\(w->size - 1\)/\1w->size/'
     notices 's/(ncclBroadcast\(in, out, count, ncclFloat, )0/\11/'
