@@ -1,6 +1,6 @@
-// Is this job fit to run? The ranks meet and sum as train does, show who they are, and check that
-// they are what their launcher has told them. What concerns one machine is the part of
-// tools/doctor.sh.
+// Checks whether this job can run train. The ranks meet and add numbers like train. Rank 0 prints a
+// table of all ranks, and compares it with what the launcher has told them. tools/doctor.sh checks
+// a single machine.
 #include "02_multigpu_fork/nccl_check.h"
 #include "03_multigpu_launcher/environment.h"
 #include "04_multinode/frame.h"
@@ -24,7 +24,7 @@ static struct {
 
 static const struct option_spec options[] = {
     {"timeout", OPTION_INT, &opt.timeout, "30", 1, 1e6,
-     "seconds to wait for ranks, and for their sum"},
+     "seconds to wait for the ranks and for a collective"},
     {"token-file", OPTION_TEXT, &opt.token_file, NULL, 0, 0,
      "file with a word that all ranks must know"},
     {0},
@@ -49,16 +49,17 @@ __attribute__((format(printf, 2, 3))) static void judge(int right, const char *f
     failures += !right;
 }
 
-// That of the interface which leads to rank 0.
+// Writes this host's address on the network that leads to rank 0. Connecting a UDP socket chooses
+// the network, and sends nothing.
 static void find_address(char *text, size_t size) {
-    struct sockaddr_storage own_address;
-    socklen_t bytes = sizeof own_address;
+    struct sockaddr_storage address;
+    socklen_t bytes = sizeof address;
     snprintf(text, size, "-");
     struct addrinfo *list = *master_host ? find_rank0() : NULL;
-    int s = list ? socket(list->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0) : -1; // sends nothing
+    int s = list ? socket(list->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0) : -1;
     if (s >= 0 && !connect(s, list->ai_addr, list->ai_addrlen) &&
-        !getsockname(s, (struct sockaddr *)&own_address, &bytes))
-        getnameinfo((struct sockaddr *)&own_address, bytes, text, size, NULL, 0, NI_NUMERICHOST);
+        !getsockname(s, (struct sockaddr *)&address, &bytes))
+        getnameinfo((struct sockaddr *)&address, bytes, text, size, NULL, 0, NI_NUMERICHOST);
     close(s);
     if (list)
         freeaddrinfo(list);
@@ -96,50 +97,59 @@ static void check(const struct row *rows, int world, double sum) {
         printf("%4d  %-16s %10d  %-16s %-14s %s\n", r->rank, r->host, r->local_rank, r->address,
                r->bus, r->gpu);
     }
-    judge(ranks == world, "ranks %d, hosts %d, as the launcher said", world, hosts);
+    judge(ranks == world, "the launcher's variables are right (ranks: %d, hosts: %d)", world,
+          hosts);
     judge(locals == world, "the local ranks of each host are 0, 1, 2 ...%s",
           locals == world
               ? ""
-              : ": do the ranks of a host follow each other? (srun --distribution=block)");
+              : ": number the ranks host by host, such as with srun --distribution=block");
     judge(gpus == world, "each rank has a GPU of its own%s",
-          gpus == world ? "" : ": as many ranks as GPUs, please");
-    judge(versions == world, "all have NCCL %d.%d.%d%s", rows[0].nccl / 10000,
+          gpus == world ? "" : ": start as many ranks as there are GPUs");
+    judge(versions == world, "all ranks have NCCL %d.%d.%d%s", rows[0].nccl / 10000,
           rows[0].nccl / 100 % 100, rows[0].nccl % 100,
-          versions == world ? "" : ": not so; load the same module on all nodes");
+          versions == world ? "" : ": load the same module on all nodes");
     judge(sum == world * (world + 1.) / 2, "the sum of 1 to %d over all ranks is %g", world, sum);
 }
 
-int main(int argc, char **argv) {
-    struct place p = find_place(); // first, so that each error line names the rank
-    options_parse(tables, "Checks that the ranks of a job can meet and sum.", argc, argv);
-    int device = choose_device(&p);
-    ncclUniqueId id = {0};
+// Sets rows to those of all ranks. Returns the sum of the numbers 1, 2, ... of all ranks.
+static double exchange(const struct place *p, ncclUniqueId id, const struct row *row,
+                       struct row *rows) {
     ncclComm_t comm;
     cudaStream_t stream;
-    char *own, *all;
-    double sum = p.rank + 1;
-    CUDA_CHECK(cudaSetDevice(device));
+    double *sum, total = p->rank + 1;
+    char *mine, *all; // rows on the device
     CUDA_CHECK(cudaStreamCreate(&stream));
+    start_watchdog(opt.timeout, opt.timeout);
+    COLLECTIVE(stream, ncclCommInitRank(&comm, p->world, id, p->rank));
+    watch_comm(comm);
+    CUDA_CHECK(cudaMalloc((void **)&sum, sizeof *sum));
+    CUDA_CHECK(cudaMalloc((void **)&mine, sizeof *row));
+    CUDA_CHECK(cudaMalloc((void **)&all, p->world * sizeof *row));
+    CUDA_CHECK(cudaMemcpyAsync(sum, &total, sizeof total, cudaMemcpyHostToDevice, stream));
+    CUDA_CHECK(cudaMemcpyAsync(mine, row, sizeof *row, cudaMemcpyHostToDevice, stream));
+    COLLECTIVE(stream, ncclAllReduce(sum, sum, 1, ncclDouble, ncclSum, comm, stream));
+    COLLECTIVE(stream, ncclAllGather(mine, all, sizeof *row, ncclChar, comm, stream));
+    CUDA_CHECK(cudaMemcpyAsync(&total, sum, sizeof total, cudaMemcpyDeviceToHost, stream));
+    CUDA_CHECK(cudaMemcpyAsync(rows, all, p->world * sizeof *row, cudaMemcpyDeviceToHost, stream));
+    wait_for(stream);
+    return total;
+}
+
+int main(int argc, char **argv) {
+    options_parse(tables, "Checks that the ranks of a job can meet and sum.", argc, argv);
+    struct place p = find_place();
+    int device = choose_device(&p);
+    ncclUniqueId id = {0};
+    CUDA_CHECK(cudaSetDevice(device));
     if (p.rank == 0)
         NCCL_CHECK(ncclGetUniqueId(&id));
     meet_by_tcp(&p, &id, device_kind(), NULL, opt.token_file, opt.timeout);
     struct row row = describe(&p, device), *rows = calloc(p.world, sizeof row);
     if (!rows)
         fail("out of memory");
-    start_watchdog(opt.timeout, opt.timeout);
-    COLLECTIVE(stream, ncclCommInitRank(&comm, p.world, id, p.rank));
-    watch_comm(comm);
-    CUDA_CHECK(cudaMalloc((void **)&own, sizeof row + sizeof sum));
-    CUDA_CHECK(cudaMalloc((void **)&all, p.world * sizeof row));
-    CUDA_CHECK(cudaMemcpyAsync(own, &sum, sizeof sum, cudaMemcpyHostToDevice, stream));
-    CUDA_CHECK(cudaMemcpyAsync(own + sizeof sum, &row, sizeof row, cudaMemcpyHostToDevice, stream));
-    COLLECTIVE(stream, ncclAllReduce(own, own, 1, ncclDouble, ncclSum, comm, stream));
-    COLLECTIVE(stream, ncclAllGather(own + sizeof sum, all, sizeof row, ncclChar, comm, stream));
-    CUDA_CHECK(cudaMemcpyAsync(&sum, own, sizeof sum, cudaMemcpyDeviceToHost, stream));
-    CUDA_CHECK(cudaMemcpyAsync(rows, all, p.world * sizeof row, cudaMemcpyDeviceToHost, stream));
-    wait_for(stream);
+    double sum = exchange(&p, id, &row, rows);
     if (p.rank == 0) {
-        printf("told by   %s\n", p.launcher);
+        printf("launcher  %s\n", p.launcher);
         check(rows, p.world, sum);
     }
     end_watchdog();

@@ -16,13 +16,14 @@ enum { VERSION = 1 };
 struct frame my_frame;
 char master_host[256], master_port[8];
 
-static void set_text(char *field, size_t size,
-                     const char *text) { // the end of a long one tells more
+// Keeps the end of a long text, because the ends of two names differ more often.
+static void set_text(char *field, size_t size, const char *text) {
     size_t length = strlen(text);
     snprintf(field, size, "%s", text + (length < size ? 0 : length - size + 1));
 }
 
-// From a file or the environment, as a command line can be read by everybody on the host.
+// The token comes from a file or the environment, because everybody on the host can read a command
+// line.
 static void read_token(const char *path) {
     struct stat s;
     const char *name = path ? path : "MASTER_TOKEN", *given = getenv("MASTER_TOKEN");
@@ -30,12 +31,11 @@ static void read_token(const char *path) {
     if (!path && !given)
         return;
     if (path) {
-        int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a pipe would wait
+        int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a pipe would block
         if (file < 0 || fstat(file, &s) || read(file, token, sizeof token - 1) < 0)
             fail("--token-file %s: %m", path);
         if (!S_ISREG(s.st_mode) || s.st_uid != geteuid() || (s.st_mode & 077))
-            fail("--token-file %s must be a file of this user's that nobody else can read: chmod "
-                 "600",
+            fail("--token-file %s must be a plain file that only this user can read: chmod 600",
                  path);
         close(file);
     } else {
@@ -47,8 +47,8 @@ static void read_token(const char *path) {
     memcpy(my_frame.token, token, strlen(token));
 }
 
-// Ranks that are all on one host need not be told where to meet. They make a port of their own out
-// of what they have in common: the name of the run, or else the parent.
+// Ranks on one host can choose a port themselves. They derive it from the name of the run, or from
+// the number of their parent process if the run has no name.
 static void meet_here(const struct place *p) {
     char port[8];
     unsigned sum = *p->run ? 0 : getppid();
@@ -64,8 +64,8 @@ void prepare_frame(const struct place *p, const char *plan, const char *token_fi
         meet_here(p);
     const char *host = getenv("MASTER_ADDR");
     if (!host || !*host || !getenv("MASTER_PORT"))
-        wrong_usage("%s is not set: where rank 0 listens; in a job script MASTER_PORT=29500 and "
-                    "MASTER_ADDR="
+        wrong_usage("%s is not set, so no rank knows where rank 0 listens: in a job script, set "
+                    "MASTER_PORT=29500 and MASTER_ADDR="
                     "$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1) or "
                     "$(head -n 1 \"$PBS_NODEFILE\")",
                     host && *host ? "MASTER_PORT" : "MASTER_ADDR");
@@ -95,7 +95,7 @@ int send_frame(int socket, enum kind kind, const void *body, size_t bytes, doubl
     struct frame f = my_frame;
     f.kind = htonl(kind);
     if (kind != HELLO)
-        memset(f.token, 0, sizeof f.token); // rank 0 does not tell it to those who do not know it
+        memset(f.token, 0, sizeof f.token); // rank 0 may answer a program that does not know it
     if (body)
         memcpy(f.body, body, bytes);
     for (size_t done = 0; done < sizeof f;) {

@@ -22,14 +22,15 @@ static struct {
     double waited;       // seconds that the oldest collective has taken
     double called;       // seconds that the current call has taken
     long step;           // training step that the host is queueing
-    long queued, done;   // numbers of collectives
-    int calling;         // 1 during a call, which may hang: other threads then use no NCCL or CUDA
+    long queued;         // number of collectives that the host has queued
+    long completed;      // number of collectives that have ended on the device
+    int calling;         // 1 during a call, which may hang; then the thread calls no NCCL or CUDA
     // Collective n is in collectives[n % MOST_QUEUED].
     struct collective {
         const char *call, *file;
         int line;
         long step;
-        cudaEvent_t done;
+        cudaEvent_t ended; // recorded behind the collective
     } collectives[MOST_QUEUED];
 } watch = {
     .lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP}; // the thread that holds it may lock it again
@@ -61,21 +62,21 @@ static void check_limit(long number, double taken) {
 static void look(void) {
     ncclResult_t state = ncclSuccess;
     cudaError_t error = cudaSuccess;
-    for (; watch.done < watch.queued; watch.done++, watch.waited = 0)
-        if ((error = cudaEventQuery(watch.collectives[watch.done % MOST_QUEUED].done)) !=
+    for (; watch.completed < watch.queued; watch.completed++, watch.waited = 0)
+        if ((error = cudaEventQuery(watch.collectives[watch.completed % MOST_QUEUED].ended)) !=
             cudaSuccess)
             break;
-    if (watch.done == watch.queued) {
+    if (watch.completed == watch.queued) {
         watch.waited = 0;
         return;
     }
     for (int i = 0; i < watch.comm_count && state == ncclSuccess; i++)
         NCCL_CHECK(ncclCommGetAsyncError(watch.comms[i], &state));
     if (state != ncclSuccess)
-        give_up(watch.done, "%s: %s", ncclGetErrorString(state), ncclGetLastError(NULL));
+        give_up(watch.completed, "%s: %s", ncclGetErrorString(state), ncclGetLastError(NULL));
     if (error != cudaSuccess && error != cudaErrorNotReady)
-        give_up(watch.done, "%s: %s", cudaGetErrorName(error), cudaGetErrorString(error));
-    check_limit(watch.done, watch.waited);
+        give_up(watch.completed, "%s: %s", cudaGetErrorName(error), cudaGetErrorString(error));
+    check_limit(watch.completed, watch.waited);
 }
 
 static void *watchdog(void *unused) {
@@ -84,7 +85,7 @@ static void *watchdog(void *unused) {
         usleep(1e6 * TICK);
         pthread_mutex_lock(&watch.lock);
         now = seconds();
-        // After a longer tick, this process was suspended, and the other ranks may have been, too.
+        // A longer tick means that this process was suspended, perhaps with all other ranks.
         double tick = fmin(now - before, 2 * TICK);
         watch.waited += tick;
         watch.called += tick;
@@ -100,9 +101,9 @@ static void *watchdog(void *unused) {
 void begin_collective(const char *call, const char *file, int line) {
     for (;; usleep(1000)) { // while the host is far ahead of the device
         pthread_mutex_lock(&watch.lock);
-        if (watch.queued - watch.done == MOST_QUEUED)
+        if (watch.queued - watch.completed == MOST_QUEUED)
             look();
-        if (watch.queued - watch.done < MOST_QUEUED)
+        if (watch.queued - watch.completed < MOST_QUEUED)
             break;
         pthread_mutex_unlock(&watch.lock);
     }
@@ -119,14 +120,14 @@ void begin_collective(const char *call, const char *file, int line) {
 void end_collective(ncclResult_t result, cudaStream_t stream) {
     struct collective *c = &watch.collectives[watch.queued % MOST_QUEUED];
     // If the stream is full, these calls wait, so this thread must not hold the lock.
-    if (result == ncclSuccess && !c->done)
-        CUDA_CHECK(cudaEventCreateWithFlags(&c->done, cudaEventDisableTiming));
+    if (result == ncclSuccess && !c->ended)
+        CUDA_CHECK(cudaEventCreateWithFlags(&c->ended, cudaEventDisableTiming));
     if (result == ncclSuccess)
-        CUDA_CHECK(cudaEventRecord(c->done, stream));
+        CUDA_CHECK(cudaEventRecord(c->ended, stream));
     pthread_mutex_lock(&watch.lock);
     watch.calling = 0;
     if (result != ncclSuccess) {
-        look(); // an earlier one may have failed first
+        look(); // an earlier collective may have failed first
         give_up(watch.queued, "%s: %s", ncclGetErrorString(result), ncclGetLastError(NULL));
     }
     watch.queued++;

@@ -1,10 +1,10 @@
-// Ends this rank when a collective fails or does not end, because NCCL waits forever for a rank
-// that has died. The macro COLLECTIVE records each collective, and a thread watches those that have
-// not ended.
+// The watchdog ends this rank when a collective fails or does not end, because NCCL waits forever
+// for a rank that has died. The macro COLLECTIVE records each collective, and a thread watches
+// those that have not ended.
 //
 // The communicators are blocking, because NCCL starts a thread for each call on a non-blocking one.
 // A blocking call may never return when a rank has died, so the thread watches the calls, too. It
-// ends the process, and the driver stops the kernels of the process. It does not call
+// ends the process, and then the driver stops the kernels of the process. It does not call
 // ncclCommAbort, which can hang in this case (NCCL's issues 863 and 1777).
 #pragma once
 #include <cuda_runtime.h>

@@ -203,9 +203,9 @@ among() {
 @test "other programs are refused with a note, and the meeting continues" {
     for case in "random: not a rank, or one of another version" \
         "20xrandom: not a rank, or one of another version of this program (others are not shown)" \
-        "close: left after 0 bytes" "300xclose: left after 0 bytes (others are not shown)" \
+        "close: it left after 0 bytes" "300xclose: it left after 0 bytes (others are not shown)" \
         "magic=rinks: not a rank" "version=2: not a rank" "kind=4: not a rank" \
-        "world=4: it knows of 4 ranks, this run has 3" "run=-y: it is of run -y, this is run -x-" \
+        "world=4: it expects 4 ranks, but this run has 3" "run=-y: it belongs to run -y, not to run -x-" \
         "rank=0: it says that it is rank 0 of 3" "rank=3: it says that it is rank 3 of 3" \
         "rank=4294967295: it says that it is rank 4294967295 of 3" "token=x: it has another token"; do
         note=${case#*: } among "${case%%: *}"
@@ -216,18 +216,18 @@ among() {
     # The wrong ones among those who speak this language are told.
     note="others are not shown" among version=2 world=4 run=-y rank=0 rank=3 token=x
     [ "$(grep -vcE 'connected|no answer' told)" = 6 ]
-    grep -qx 'world=4: it knows of 4 ranks, this run has 3' told
+    grep -qx 'world=4: it expects 4 ranks, but this run has 3' told
     next_port
     # A terminal gets no more than text.
-    note="it is of run ?[31m?" among $'run=\e[31m\n'
+    note="it belongs to run ?[31m?" among $'run=\e[31m\n'
     next_port
     among reset 50xreset
 }
 
 @test "silent, incomplete and very slow connections are refused after some seconds" {
-    note=silent
+    note="it sent no HELLO"
     world=3 among silent half loris
-    [ "$(grep -c 'refused 127.0.0.1: silent' err.0)" = 3 ]
+    [ "$(grep -c 'refused 127.0.0.1: it sent no HELLO' err.0)" = 3 ]
     next_port
     # Whoever sends a part and leaves.
     rank 0 --snapshot s
@@ -292,10 +292,10 @@ among() {
     until_true 20 heard 1
     meet_stranger rank=1
     ended 0 99
-    grep -qx 'rank=1: rank 1 is here already, from 127.0.0.1' told
+    grep -qx 'rank=1: rank 1 has already come, from 127.0.0.1' told
     rank 2 --snapshot s
     trained
-    grep -q 'refused 127.0.0.1: rank 1 is here already, from 127.0.0.1' err.0
+    grep -q 'refused 127.0.0.1: rank 1 has already come, from 127.0.0.1' err.0
 }
 
 @test "when ranks are missing, all other ranks name them" {
@@ -361,7 +361,7 @@ among() {
     meet_stranger ssh
     rank 1 --join-timeout 2
     ended 1 1
-    one_line 1 "what listens at MASTER_ADDR=127.0.0.1, MASTER_PORT=$MASTER_PORT is not rank 0"
+    one_line 1 "the program at MASTER_ADDR=127.0.0.1, MASTER_PORT=$MASTER_PORT is not rank 0"
     rank 0 --join-timeout 2
     ended 1 0
     one_line 0 "rank 0 cannot listen at MASTER_ADDR=127.0.0.1, MASTER_PORT=$MASTER_PORT: Address already in use"
@@ -434,7 +434,7 @@ in_own_folders() {
 @test "a snapshot or a snapshot folder that only some ranks see is refused" {
     in_own_folders --snapshot s
     ended 1 0 1 2
-    each_one_line "does not see what rank 0 has written beside s: all nodes must see that folder" 0 1 2
+    each_one_line "does not see the file that rank 0 has written beside s: all nodes must see that folder" 0 1 2
     [ -z "$(find . -name '*.meeting')" ]
     next_port
     cp "$right" r1/s
@@ -479,7 +479,7 @@ in_own_folders() {
     echo sesame >token
     for mode in 640 604 660 666 611; do
         chmod $mode token
-        refused "--token-file token must be a file of this user's that nobody else can read: chmod 600" --token-file token
+        refused "--token-file token must be a plain file that only this user can read: chmod 600" --token-file token
     done
     chmod 600 token
     : >empty
@@ -520,7 +520,7 @@ in_own_folders() {
     meet_stranger full
     rank 1 --join-timeout 1
     ended 1 1
-    one_line 1 "MASTER_PORT=$MASTER_PORT: Connection timed out: a firewall, or no such host?"
+    one_line 1 "MASTER_PORT=$MASTER_PORT: Connection timed out: the host does not exist, or a firewall blocks the port"
 }
 
 # Under a sanitizer, on an address space that is not randomised, as some kernels randomise more than
