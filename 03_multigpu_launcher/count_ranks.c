@@ -14,7 +14,7 @@ int count_ranks(const char *text) {
         return gpus;
     if (gpu)
         wrong_usage(
-            "--nproc-per-node gpu: no NVIDIA driver here knows of a GPU; give a number, or cpu");
+            "--nproc-per-node gpu: no NVIDIA driver finds a GPU here; give a number, or cpu");
     if (any || !strcmp(text, "cpu"))
         return sched_getaffinity(0, sizeof cores, &cores) ? sysconf(_SC_NPROCESSORS_ONLN)
                                                           : CPU_COUNT(&cores);

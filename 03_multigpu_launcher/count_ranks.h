@@ -1,6 +1,6 @@
 #pragma once
 
-// Returns how many ranks this node gets for the value of --nproc-per-node: a number, gpu (one per
-// GPU), cpu (one per core), or auto (gpu, or cpu where there is no GPU). Other values end the
-// program (wrong usage).
+// Returns the number of ranks on this node for a value of --nproc-per-node: a number, gpu (one rank
+// per GPU), cpu (one rank per core), or auto (like gpu if there is a GPU, else like cpu). Other
+// values end the program (wrong usage).
 int count_ranks(const char *text);

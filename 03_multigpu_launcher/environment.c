@@ -1,14 +1,14 @@
 #include "03_multigpu_launcher/environment.h"
 #include "common/device.h"
+#include "common/minmax.h"
 #include "common/options.h"
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-// Launchers may start each other, such as Slurm torchrun, and all leave their variables: the first
-// here that has set all three has started this very process. (In a batch script of Slurm,
-// SLURM_STEP_NUM_TASKS is not set.)
+// A launcher can start another one, as when Slurm starts torchrun. Then the variables of both are
+// set. Inner launchers come first here, so the first one that has set rank, world and local_rank
+// has started this process. (In a batch script, Slurm does not set SLURM_STEP_NUM_TASKS.)
 static const struct launcher {
     const char *name, *rank, *world, *local_rank, *local_world, *run[3];
 } launchers[] = {
@@ -52,7 +52,7 @@ int number_from_environment(const char *name, int min, int max) {
 
 static const struct launcher *find_launcher(void) {
     if (getenv("RANK") || getenv("WORLD_SIZE") || getenv("LOCAL_RANK"))
-        return launchers; // torchrun's should be complete
+        return launchers; // torchrun sets all three, so a missing one is an error
     for (size_t i = 1; i < sizeof launchers / sizeof *launchers; i++)
         if (getenv(launchers[i].rank) && getenv(launchers[i].world) &&
             getenv(launchers[i].local_rank))
@@ -69,12 +69,12 @@ struct place find_place(void) {
         p.rank = number_from_environment(l->rank, 0, p.world - 1);
         p.local_rank = number_from_environment(l->local_rank, 0, p.rank);
         const char *local_world = getenv(l->local_world);
-        p.local_world = local_world ? atoi(local_world) : 0; // Slurm's 2(x3): 2 on each of 3 nodes
+        p.local_world = local_world ? atoi(local_world) : 0; // Slurm: 2(x3) is 2 on each of 3 nodes
         snprintf(error_name, sizeof error_name, "rank %d", p.rank);
     }
     for (int i = 0; i < 3 && l && l->run[i]; i++) {
         const char *name = getenv(l->run[i]);
-        if (name) // the end of a long one tells more than its beginning
+        if (name) // a long name differs from others at its end rather than at its beginning
             snprintf(p.run + strlen(p.run), 80, "-%s",
                      strlen(name) > 70 ? name + strlen(name) - 70 : name);
     }
@@ -90,7 +90,7 @@ int choose_device(const struct place *p) {
     int devices;
     CUDA_CHECK(cudaGetDeviceCount(&devices));
     if (devices > 1 && p->local_rank >= devices)
-        fail("local rank %d has no GPU of its own: there are %d%s", p->local_rank, devices,
-             more_devices(fmax(p->local_world, p->local_rank + 1)));
+        fail("there is no GPU for local rank %d, only %d in all%s", p->local_rank, devices,
+             more_devices(max_size(p->local_world, p->local_rank + 1)));
     return devices == 1 ? 0 : p->local_rank;
 }

@@ -1,26 +1,28 @@
-// Reads the place of this process among the ranks, which a launcher such as torchrun or srun tells
-// it in environment variables.
+// The place of this process among the ranks. A launcher, such as torchrun or srun, sets it in
+// environment variables.
 #pragma once
 
 struct place {
-    const char *launcher;        // whose variables were read, for the banner
-    int rank, world, local_rank; // local_rank: number among the ranks on this node
-    int local_world;             // number of ranks on this node, 0: unknown
-    char run[256];               // the launcher's name of this run; may be empty
+    const char *launcher; // for the banner: the launcher that has set the variables
+    int rank, world;      // number of this rank, and number of all ranks
+    int local_rank;       // number of this rank among the ranks on its node
+    int local_world;      // number of ranks on this node, 0: unknown
+    char run[256];        // name of the run, from the launcher; may be empty
 };
 
-// Without a launcher, this is the only rank. With one, error lines name the rank from now on.
-// Missing and contradictory variables end the program (wrong usage).
+// Reads the variables. Without a launcher, this process is the only rank. With a launcher, error
+// lines name the rank from now on. Missing or contradictory variables end the program (wrong
+// usage).
 struct place find_place(void);
 
-// Returns the number in a variable that find_place, or the caller, needs. If it is not set, or is
-// not a number from min to max, the program ends (wrong usage).
+// Returns the number in an environment variable. The program ends (wrong usage) if the variable is
+// not set, or if it is not a number from min to max.
 int number_from_environment(const char *name, int min, int max);
 
-// Returns the port at which rank 0 may listen: MASTER_PORT, or the next one under torchrun, which
-// listens at MASTER_PORT itself, with a store for PyTorch.
+// Returns the port at which rank 0 may listen: MASTER_PORT, or the next port if torchrun itself
+// listens at MASTER_PORT, for PyTorch's TCPStore.
 int rank0_port(void);
 
-// Returns the number of this rank's GPU: if the rank sees only one, that one, else the one with the
-// number of its local rank. If there is none, the program ends.
+// Returns the number of this rank's GPU: the only GPU if the rank sees only one, else the GPU with
+// the number of its local rank. If there is no such GPU, the program ends.
 int choose_device(const struct place *p);

@@ -12,26 +12,27 @@
 #include <unistd.h>
 
 struct node {
-    struct message said;
-    double heard; // when
+    struct message message; // the last one
+    double heard_at;        // time of that message
     struct sockaddr_storage address;
     socklen_t address_bytes;
 };
 
 static struct node *nodes;
-static double complete; // when node 0 last saw that no node is missing
-struct message *me, *boss;
+static double complete_at; // node 0: the last time at which no node was missing
+struct message *me, *node0;
 int nodes_socket;
 
 static int is_lost(int n) {
-    return n != me->node && (nodes[n].said.state == GONE || seconds() - nodes[n].heard > LOST);
+    return n != me->node &&
+           (nodes[n].message.state == GONE || seconds() - nodes[n].heard_at > LOST);
 }
 
 void join_nodes(int node, int nnodes, int nproc, int max_restarts, const char *run_id) {
     if (!(nodes = calloc(nnodes, sizeof *nodes)))
         fail("--nnodes %d: %m", nnodes);
-    boss = &nodes[0].said;
-    me = &nodes[node].said;
+    node0 = &nodes[0].message;
+    me = &nodes[node].message;
     *me = (struct message){.magic = 0x4c4e4348,
                            .node = node,
                            .nnodes = nnodes,
@@ -43,46 +44,48 @@ void join_nodes(int node, int nnodes, int nproc, int max_restarts, const char *r
     snprintf(me->run_id, sizeof me->run_id, "%s", run_id);
     if (node == 0 && !*run_id)
         snprintf(me->run_id, sizeof me->run_id, "%ld-%d", time(NULL), getpid());
-    complete = seconds();
+    complete_at = seconds();
     for (int n = 0; n < nnodes; n++)
-        nodes[n].heard =
-            n == 0 ? seconds() : -1e9; // node 0 has some time to answer for the first time
+        nodes[n].heard_at = n == 0 ? seconds() : -1e9; // node 0 has time for its first answer
 }
 
-// Node 0 has the port twice. The launchers talk over UDP. TCP is for rank 0 to listen at: a socket
-// that is bound and does not listen keeps others from being given the port, and with SO_REUSEADDR
-// does not hinder rank 0. Port 0 becomes a free one.
+// Binds a port of node 0 twice. The launchers use UDP. The TCP socket keeps the port free for rank
+// 0: it does not listen, and with SO_REUSEADDR rank 0 can bind the same port, but the system gives
+// it to no other program. Returns 0, or -1 with the reason in errno.
+static int bind_port(struct addrinfo *a) {
+    int on = 1, tcp = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    setsockopt(tcp, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (!bind(nodes_socket, a->ai_addr, a->ai_addrlen) &&
+        !getsockname(nodes_socket, a->ai_addr, &a->ai_addrlen) &&
+        !bind(tcp, a->ai_addr, a->ai_addrlen))
+        return 0;
+    int error = errno;
+    close(tcp);
+    errno = error;
+    return -1;
+}
+
 void open_port(const char *host, long *port) {
     struct addrinfo hints = {.ai_socktype = SOCK_DGRAM}, *a;
     char text[8];
-    int on = 1, failed;
-    do {
+    int error;
+    for (;; freeaddrinfo(a), close(nodes_socket)) {
         snprintf(text, sizeof text, "%ld", *port);
-        if ((failed = getaddrinfo(host, text, &hints, &a)))
-            fail("--master-addr %s: %s", host, gai_strerror(failed));
+        if ((error = getaddrinfo(host, text, &hints, &a)))
+            fail("--master-addr %s: %s", host, gai_strerror(error));
         nodes_socket = socket(a->ai_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        if (me->node > 0) {
-            if (connect(nodes_socket, a->ai_addr, a->ai_addrlen))
-                fail("--master-addr %s: %m", host);
+        if (me->node > 0 && connect(nodes_socket, a->ai_addr, a->ai_addrlen))
+            fail("--master-addr %s: %m", host);
+        if (me->node > 0 || !bind_port(a))
             break;
-        }
-        int tcp = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        setsockopt(tcp, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-        failed = bind(nodes_socket, a->ai_addr, a->ai_addrlen) ||
-                 getsockname(nodes_socket, a->ai_addr, &a->ai_addrlen) ||
-                 bind(tcp, a->ai_addr, a->ai_addrlen);
-        if (failed && (errno != EADDRINUSE || *port)) {
-            const char *advice = errno == EADDRINUSE ? "; choose another with --master-port, or 0"
-                                 : errno == EADDRNOTAVAIL
-                                     ? "; --master-addr is not an address of this node"
-                                     : "";
-            fail("node 0 cannot have port %s of %s: %s%s", text, host, strerror(errno), advice);
-        }
-        if (failed) // free over UDP only
-            close(nodes_socket), close(tcp);
-        else // an IPv6 address has it at the same place
-            *port = ntohs(((struct sockaddr_in *)a->ai_addr)->sin_port);
-    } while (failed);
+        if (errno != EADDRINUSE || *port) // else the free port was free for UDP only: try again
+            fail("node 0 cannot use port %s of %s: %s%s", text, host, strerror(errno),
+                 errno == EADDRINUSE      ? "; choose another with --master-port, or 0"
+                 : errno == EADDRNOTAVAIL ? "; --master-addr is not an address of this node"
+                                          : "");
+    }
+    if (me->node == 0) // struct sockaddr_in6 has the port at the same offset
+        *port = ntohs(((struct sockaddr_in *)a->ai_addr)->sin_port);
     freeaddrinfo(a);
 }
 
@@ -100,44 +103,44 @@ static int same_run(const struct message *m) {
            (!*m->run_id || !*me->run_id || !strcmp(m->run_id, me->run_id));
 }
 
-// Time in which this launcher did not run, as after SIGSTOP or while it started many ranks, must
-// not be taken for the silence of others.
+// While this launcher did not run, because of SIGSTOP or because it started many ranks, it received
+// nothing. It must not count this time as silence of the other nodes.
 static void forgive_silence(void) {
     static double before;
     double t = seconds(), held_up = before && t - before > 2 ? t - before : 0;
     before = t;
     for (int n = 0; n < me->nnodes; n++)
-        nodes[n].heard += held_up;
+        nodes[n].heard_at += held_up;
 }
 
-// Returns 1 if the message belongs to this run. To one that does not, node 0 answers, so that its
-// launcher gives up.
+// Returns 1 if the message belongs to this run. If not, node 0 answers, so that the other launcher
+// gives up.
 static int is_of_this_run(const struct node *from) {
-    const struct message *m = &from->said;
+    const struct message *m = &from->message;
     int same = same_run(m);
     if (!same && me->node == 0)
         sendto(nodes_socket, me, sizeof *me, 0, (struct sockaddr *)&from->address,
                from->address_bytes);
     else if (!same)
-        fail("node 0 has --nnodes %d --nproc-per-node %d --max-restarts %d --run-id %s, node %d "
-             "has not",
-             m->nnodes, m->nproc, m->max_restarts, m->run_id, me->node);
+        fail("node %d has other options than node 0: --nnodes %d --nproc-per-node %d "
+             "--max-restarts %d --run-id %s",
+             me->node, m->nnodes, m->nproc, m->max_restarts, m->run_id);
     return same && m->node < me->nnodes;
 }
 
-// Returns 1 if another launcher than before says that it is this node. It is taken when the first
-// one is lost, and at node 0 from the next attempt on.
+// Returns 1 if the sender is another launcher than before of the same node. It replaces the first
+// launcher only when that is lost; node 0 then takes it from the next attempt on.
 static int is_impostor(const struct node *from) {
-    const struct node *n = &nodes[from->said.node];
-    int other = n->said.pid != from->said.pid || n->address_bytes != from->address_bytes ||
+    const struct node *n = &nodes[from->message.node];
+    int other = n->message.pid != from->message.pid || n->address_bytes != from->address_bytes ||
                 memcmp(&n->address, &from->address, from->address_bytes);
     return n->address_bytes && other &&
-           (!is_lost(from->said.node) || (me->node == 0 && me->order != STOP));
+           (!is_lost(from->message.node) || (me->node == 0 && me->order != STOP));
 }
 
 void receive_messages(void) {
     struct node from;
-    struct message *m = &from.said;
+    struct message *m = &from.message;
     forgive_silence();
     for (;;) {
         from.address_bytes = sizeof from.address;
@@ -147,57 +150,60 @@ void receive_messages(void) {
             return;
         if (got != sizeof *m || m->magic != me->magic || m->run_id[sizeof m->run_id - 1] ||
             strchr(m->run_id, '/') || m->node < 0 || (m->node == 0) == (me->node == 0))
-            continue; // a stranger
+            continue; // not from a launcher
         if (!is_of_this_run(&from) || is_impostor(&from))
             continue;
-        from.heard = seconds();
+        from.heard_at = seconds();
         nodes[m->node] = from;
         if (me->node > 0)
             strcpy(me->run_id, m->run_id);
     }
 }
 
-struct tally {                     // of nodes
-    int busy, done, failed, final; // whose ranks run, and how those of this attempt have ended
-    int missing;                   // number of a lost one, 0: none is, as node 0 is this one
+// Numbers of nodes.
+struct tally {
+    int busy;         // with ranks that run
+    int done, failed; // whose ranks have ended in this attempt: all with 0, or not
+    int final;        // that allow no restart
+    int missing;      // not a count: the number of a lost node, 0: none (node 0 is this one)
 };
 
 static struct tally count_nodes(void) {
     struct tally t = {0};
     for (int n = 0; n < me->nnodes; n++) {
-        const struct message *m = &nodes[n].said;
-        if (me->order == STOP && m->magic &&
-            m->attempt > me->order_attempt) // node 0 was started anew
+        const struct message *m = &nodes[n].message;
+        // A new launcher of node 0 learns the number of the attempt from the other nodes.
+        if (me->order == STOP && m->magic && m->attempt > me->order_attempt)
             me->order_attempt = m->attempt;
-        int ours = m->attempt == me->order_attempt;
+        int current = m->attempt == me->order_attempt;
         if (is_lost(n))
             t.missing = n;
         else
             t.busy += m->state == RUNNING || m->state == STOPPING;
-        t.done += m->state == DONE && ours;
-        t.failed += (m->state == STOPPING || m->state == FAILED) && ours;
+        t.done += m->state == DONE && current;
+        t.failed += (m->state == STOPPING || m->state == FAILED) && current;
         t.final += m->final && m->state != DONE && m->state != RUNNING;
     }
     return t;
 }
 
-// A node that has not heard the order to stop may yet start what was ordered before.
-static int all_have_heard(void) {
+// A node that has not heard the order to stop may still start the ranks of this attempt.
+static int all_have_stopped(void) {
     for (int n = 1; n < me->nnodes; n++) {
-        const struct message *m = &nodes[n].said;
+        const struct message *m = &nodes[n].message;
         if (!is_lost(n) && (m->order != STOP || m->order_attempt != me->order_attempt))
             return 0;
     }
     return 1;
 }
 
-// All ranks have stopped: they start once more, or never again.
+// All ranks have stopped. They start again, or the run ends.
 static void order_next_attempt(const struct tally *t, double join_timeout) {
     int last = t->final || me->order_attempt == me->max_restarts;
     if (t->missing && !last) {
-        if (seconds() - complete < join_timeout)
+        if (seconds() - complete_at < join_timeout)
             return;
-        note("node %d of %d has not come within %g s (--join-timeout)", t->missing, me->nnodes,
+        note("node %d of %d has not joined within %g s (--join-timeout)", t->missing, me->nnodes,
              join_timeout);
     }
     me->order = t->missing || last ? END : START;
@@ -208,7 +214,7 @@ static void order_next_attempt(const struct tally *t, double join_timeout) {
 void decide(double join_timeout) {
     struct tally t = count_nodes();
     if (!t.missing)
-        complete = seconds();
+        complete_at = seconds();
     if (me->order == START && t.done == me->nnodes) {
         me->order = END;
         me->code = 0;
@@ -216,9 +222,9 @@ void decide(double join_timeout) {
         me->order = STOP;
         if (t.missing)
             note("node %d is lost: its launcher %s", t.missing,
-                 nodes[t.missing].said.state == GONE ? "has ended" : "is silent");
+                 nodes[t.missing].message.state == GONE ? "has ended" : "is silent");
     }
-    if (me->order == STOP && !t.busy && all_have_heard())
+    if (me->order == STOP && !t.busy && all_have_stopped())
         order_next_attempt(&t, join_timeout);
 }
 
@@ -236,8 +242,8 @@ static void list_lost_nodes(char *text, size_t size) {
 void report_wait(const char *host, long port, double join_timeout) {
     static double next;
     char missing[256] = "";
-    int waits = boss->order == STOP && me->state != RUNNING && me->state != STOPPING;
-    double t = seconds(), since = me->node > 0 ? nodes[0].heard : complete;
+    int waits = node0->order == STOP && me->state != RUNNING && me->state != STOPPING;
+    double t = seconds(), since = me->node > 0 ? nodes[0].heard_at : complete_at;
     if (!waits || !next)
         next = t + 5;
     if (t < next)
@@ -256,13 +262,13 @@ void report_wait(const char *host, long port, double join_timeout) {
              host, port, since + join_timeout > t ? since + join_timeout - t : 0);
 }
 
-double boss_silence(void) {
-    return me->node > 0 ? seconds() - nodes[0].heard : 0;
+double node0_silence(void) {
+    return me->node > 0 ? seconds() - nodes[0].heard_at : 0;
 }
 
 int is_over(void) {
     for (int n = 1; n < me->nnodes && me->node == 0; n++)
         if (!is_lost(n))
             return 0;
-    return boss->order == END;
+    return node0->order == END;
 }

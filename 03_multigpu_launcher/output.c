@@ -2,38 +2,63 @@
 #include "common/error.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { LAST_LINES = 20 }; // that show_last_lines shows
+enum { OUTPUT_BYTES = 1 << 16 }; // of an output that the launcher keeps
+enum { LAST_LINES = 20 };        // of stderr, that show_last_lines prints
 
-struct screen screens[2];
+// stdout or stderr of the launcher. Text waits here until it can be written. There is room for a
+// whole output, even if each byte is a line that begins with [rank].
+static struct screen {
+    int fd;
+    size_t used; // bytes in text
+    char text[8 * OUTPUT_BYTES];
+} screens[2];
 
-// A terminal or pipe is opened anew, as not to wait is a property that all share who have the same
-// opening.
-void open_screens(void) {
+// stdout or stderr of a rank.
+struct output {
+    int pipe, file;        // -1: none
+    struct screen *screen; // NULL: none
+    int rank;  // printed before each line; -1: no number, and parts of lines are shown, too
+    int ended; // 1: the rank has ended, and the launcher reads only rest more bytes
+    int rest;  // the bytes that the rank has left in the pipe
+    size_t used, shown; // bytes in text, and how many of them the screen has got
+    char text[OUTPUT_BYTES];
+};
+
+static struct output *outputs; // stdout and stderr of each rank in turn
+static int output_count;
+
+// Opens a terminal or a pipe again, because other processes share its O_NONBLOCK flag otherwise.
+void open_screens(int ranks) {
+    output_count = 2 * ranks;
+    if (!(outputs = calloc(output_count, sizeof *outputs)))
+        fail("out of memory for the output of %d ranks", ranks);
+    for (int i = 0; i < output_count; i++)
+        outputs[i].pipe = outputs[i].file = -1;
     for (int k = 0; k < 2; k++) {
         struct stat s;
         char path[32];
         snprintf(path, sizeof path, "/proc/self/fd/%d", k + 1);
-        int waits = !fstat(k + 1, &s) && (S_ISFIFO(s.st_mode) || S_ISCHR(s.st_mode));
-        screens[k].fd = waits ? open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1;
+        int may_block = !fstat(k + 1, &s) && (S_ISFIFO(s.st_mode) || S_ISCHR(s.st_mode));
+        screens[k].fd = may_block ? open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1;
         if (screens[k].fd < 0)
             screens[k].fd = k + 1;
     }
 }
 
-void flush_screen(struct screen *s) {
-    ssize_t gone = s->used ? write(s->fd, s->text, s->used) : 0;
-    if (gone < 0)
-        gone = errno == EAGAIN ? 0 : s->used; // or nobody can read it any more
-    s->used -= gone;
-    memmove(s->text, s->text + gone, s->used);
+static void flush_screen(struct screen *s) {
+    ssize_t written = s->used ? write(s->fd, s->text, s->used) : 0;
+    if (written < 0)
+        written = errno == EAGAIN ? 0 : s->used; // without a reader, the text is lost
+    s->used -= written;
+    memmove(s->text, s->text + written, s->used);
 }
 
 void empty_screens(void) {
@@ -42,8 +67,8 @@ void empty_screens(void) {
             poll(&(struct pollfd){.fd = screens[k].fd, .events = POLLOUT}, 1, -1);
 }
 
-// On stderr; nothing of it if there is no room for all.
-static void complain(const char *text, size_t length) {
+// Prints the whole text on stderr, or nothing if the screen has no room for it.
+static void print_text(const char *text, size_t length) {
     struct screen *s = &screens[1];
     if (length <= sizeof s->text - s->used) {
         memcpy(s->text + s->used, text, length);
@@ -58,14 +83,15 @@ void note(const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    // On a terminal a rank's bar may stand in the line, which is erased.
+    // On a terminal, the line may contain the progress bar of a rank.
     const char *erase = isatty(STDERR_FILENO) ? "\r\033[K" : "";
-    complain(line, sprintf(line, "%slaunch: %s\n", erase, text));
+    print_text(line, sprintf(line, "%slaunch: %s\n", erase, text));
 }
 
-int open_log(const char *folder, const char *run_id, int attempt, int rank, const char *name) {
+// Creates the folders of the path, too.
+static int open_log(const char *folder, int rank, const char *name) {
     char path[4096];
-    snprintf(path, sizeof path, "%s/%s/attempt_%d/rank_%d.%s", folder, run_id, attempt, rank, name);
+    snprintf(path, sizeof path, "%s/rank_%d.%s", folder, rank, name);
     for (char *slash = path; (slash = strchr(slash + 1, '/')); *slash = '/') {
         *slash = 0;
         mkdir(path, 0777);
@@ -76,78 +102,134 @@ int open_log(const char *folder, const char *run_id, int attempt, int rank, cons
     return file;
 }
 
-// Shows what has not been shown of text[0..end).
-static void show(struct output *s, size_t end) {
-    while (s->screen && s->shown < end) {
-        char *from = s->text + s->shown, *newline = memchr(from, '\n', end - s->shown);
-        size_t length = s->rank >= 0 && newline ? (size_t)(newline + 1 - from) : end - s->shown;
-        char *to = s->screen->text + s->screen->used, *start = to;
-        if (s->rank >= 0)
-            to += sprintf(to, "[%d] ", s->rank);
-        to = (char *)memcpy(to, from, length) + length;
-        if (s->rank >= 0 && !newline)
-            *to++ = '\n';
-        s->screen->used += to - start;
-        s->shown += length;
+// stderr always needs a pipe, for its last lines. stdout needs one only for a file or for [rank].
+void open_outputs(int local_rank, int rank, const char *folder, int tee, int to_rank[2]) {
+    for (int k = 0; k < 2; k++) {
+        struct output *o = &outputs[2 * local_rank + k];
+        int ends[2] = {-1, -1};
+        if ((k == 1 || folder || tee) && pipe2(ends, O_CLOEXEC))
+            fail("cannot start rank %d: %m", rank);
+        o->pipe = ends[0];
+        to_rank[k] = ends[1];
+        o->file = folder ? open_log(folder, rank, k ? "stderr" : "stdout") : -1;
+        o->screen = folder && !tee ? NULL : &screens[k];
+        o->rank = tee ? rank : -1;
+        o->used = o->shown = o->ended = 0;
     }
-    s->shown = end;
-    if (s->screen)
-        flush_screen(s->screen);
 }
 
-int can_read_output(const struct output *s) {
-    return s->pipe >= 0 && !(s->screen && s->screen->used);
+// Moves text[shown..end) to the screen.
+static void show(struct output *o, size_t end) {
+    while (o->screen && o->shown < end) {
+        char *from = o->text + o->shown, *newline = memchr(from, '\n', end - o->shown);
+        size_t length = o->rank >= 0 && newline ? (size_t)(newline + 1 - from) : end - o->shown;
+        char *to = o->screen->text + o->screen->used, *start = to;
+        if (o->rank >= 0)
+            to += sprintf(to, "[%d] ", o->rank);
+        to = (char *)memcpy(to, from, length) + length;
+        if (o->rank >= 0 && !newline)
+            *to++ = '\n';
+        o->screen->used += to - start;
+        o->shown += length;
+    }
+    o->shown = end;
+    if (o->screen)
+        flush_screen(o->screen);
 }
 
-void close_output(struct output *s) {
-    if (can_read_output(s))
-        show(s, s->used);
-    close(s->pipe);
-    if (s->file >= 0)
-        close(s->file);
-    s->pipe = s->file = -1;
+// Returns 1 if the pipe is open and the screen has room for all that read_output may read.
+static int can_read(const struct output *o) {
+    return o->pipe >= 0 && !(o->screen && o->screen->used);
 }
 
-void read_output(struct output *s) {
-    size_t most = OUTPUT_BYTES - s->used;
-    if (s->ended && most > (size_t)s->rest)
-        most = s->rest;
-    ssize_t got = most ? read(s->pipe, s->text + s->used, most) : 0;
+static void close_output(struct output *o) {
+    if (can_read(o))
+        show(o, o->used);
+    close(o->pipe);
+    if (o->file >= 0)
+        close(o->file);
+    o->pipe = o->file = -1;
+}
+
+// Reads from the pipe once, and passes the text on. Call it only if can_read.
+static void read_output(struct output *o) {
+    size_t most = OUTPUT_BYTES - o->used;
+    if (o->ended && most > (size_t)o->rest)
+        most = o->rest;
+    ssize_t got = most ? read(o->pipe, o->text + o->used, most) : 0;
     if (got <= 0) {
-        close_output(s);
+        close_output(o);
         return;
     }
-    if (s->file >= 0 && write(s->file, s->text + s->used, got) != got)
+    if (o->file >= 0 && write(o->file, o->text + o->used, got) != got)
         fail("cannot write to --log-dir: %m");
-    s->used += got;
-    s->rest -= got;
-    char *last = s->rank >= 0 ? memrchr(s->text + s->shown, '\n', s->used - s->shown)
-                              : s->text + s->used - 1;
+    o->used += got;
+    o->rest -= got;
+    char *last = o->rank >= 0 ? memrchr(o->text + o->shown, '\n', o->used - o->shown)
+                              : o->text + o->used - 1;
     if (last)
-        show(s, last + 1 - s->text);
-    if (s->used == OUTPUT_BYTES) { // the newer half stays
-        if (s->shown < OUTPUT_BYTES / 2)
-            show(s, s->used); // a long line goes in pieces
-        memmove(s->text, s->text + OUTPUT_BYTES / 2, OUTPUT_BYTES / 2);
-        s->used -= OUTPUT_BYTES / 2;
-        s->shown -= OUTPUT_BYTES / 2;
+        show(o, last + 1 - o->text);
+    if (o->used == OUTPUT_BYTES) { // keep the newer half
+        if (o->shown < OUTPUT_BYTES / 2)
+            show(o, o->used); // a very long line appears in parts
+        memmove(o->text, o->text + OUTPUT_BYTES / 2, OUTPUT_BYTES / 2);
+        o->used -= OUTPUT_BYTES / 2;
+        o->shown -= OUTPUT_BYTES / 2;
     }
 }
 
-void end_output(struct output *s) {
-    s->ended = 1;
-    if (ioctl(s->pipe, FIONREAD, &s->rest))
-        s->rest = 0;
-    while (can_read_output(s))
-        read_output(s);
+void poll_with_outputs(const struct pollfd *fds, int count, int timeout) {
+    struct pollfd all[count + 2 + output_count], *of_screens = all + count,
+                                                 *of_outputs = of_screens + 2;
+    memcpy(all, fds, count * sizeof *fds);
+    for (int k = 0; k < 2; k++)
+        of_screens[k] =
+            (struct pollfd){.fd = screens[k].used ? screens[k].fd : -1, .events = POLLOUT};
+    for (int i = 0; i < output_count; i++)
+        of_outputs[i] =
+            (struct pollfd){.fd = can_read(&outputs[i]) ? outputs[i].pipe : -1, .events = POLLIN};
+    if (poll(all, count + 2 + output_count, timeout) <= 0)
+        return;
+    flush_screen(&screens[0]);
+    flush_screen(&screens[1]);
+    for (int i = 0; i < output_count; i++)
+        if ((of_outputs[i].revents || outputs[i].ended) && can_read(&outputs[i]))
+            read_output(&outputs[i]);
 }
 
-void show_last_lines(const struct output *s) {
-    int whole = s->text[s->used - 1] == '\n', newlines = !whole;
-    size_t from = s->used;
-    while (from > 0 && (newlines += s->text[from - 1] == '\n') <= LAST_LINES)
+void end_outputs(int local_rank) {
+    for (struct output *o = &outputs[2 * local_rank]; o < &outputs[2 * local_rank + 2]; o++) {
+        o->ended = 1;
+        if (ioctl(o->pipe, FIONREAD, &o->rest))
+            o->rest = 0;
+        while (can_read(o))
+            read_output(o);
+    }
+}
+
+int open_outputs_count(void) {
+    int count = 0;
+    for (int i = 0; i < output_count; i++)
+        count += outputs[i].pipe >= 0;
+    return count;
+}
+
+void close_outputs(void) {
+    for (int i = 0; i < output_count; i++)
+        if (outputs[i].pipe >= 0)
+            close_output(&outputs[i]);
+}
+
+void show_last_lines(int local_rank) {
+    const struct output *o = &outputs[2 * local_rank + 1];
+    if (o->used == 0 || o->screen)
+        return;
+    int whole = o->text[o->used - 1] == '\n', newlines = !whole;
+    size_t from = o->used;
+    while (from > 0 && (newlines += o->text[from - 1] == '\n') <= LAST_LINES)
         from--;
-    complain(s->text + from, s->used - from);
+    note("the last lines of its stderr:");
+    print_text(o->text + from, o->used - from);
     if (!whole)
-        complain("\n", 1);
+        print_text("\n", 1);
 }

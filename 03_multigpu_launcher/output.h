@@ -1,56 +1,37 @@
-// The output of ranks comes through pipes: it goes to files and to the launcher's own stdout and
-// stderr, here called screens, and the last of it is kept. No write waits, as the launcher must see
-// to its ranks even if nobody reads its output.
+// The output of the ranks of this node. It arrives through pipes. The launcher writes it to files
+// and to its own stdout and stderr, which are called screens here. A write never blocks, because
+// the launcher must watch its ranks even if nobody reads its output.
 #pragma once
-#include <stddef.h>
+#include <poll.h>
 
-enum { OUTPUT_BYTES = 1 << 16 }; // of an output that are kept
+// Call it first. ranks: number of ranks on this node.
+void open_screens(int ranks);
 
-// What is not written yet stays in text. It has room for a whole output, each byte of which may be
-// a line with its [rank].
-struct screen {
-    int fd;
-    size_t used; // bytes in text
-    char text[8 * OUTPUT_BYTES];
-};
-
-extern struct screen screens[2]; // stdout and stderr
-
-// stdout or stderr of a rank.
-struct output {
-    int pipe, file;        // -1: none
-    struct screen *screen; // NULL: none
-    int rank;  // printed before each line on the screen; -1: not, and lines may come in pieces
-    int ended; // the rank has ended, and rest is the number of its bytes in the pipe; a process
-    int rest;  // that the rank has left behind may add others, which are not read
-    size_t used, shown; // bytes in text, and how many of them the screen has got
-    char text[OUTPUT_BYTES];
-};
-
-// Call it first. Then call flush_screen whenever a screen with text can be written to;
-// empty_screens waits until all is written.
-void open_screens(void);
-void flush_screen(struct screen *s);
+// Waits until all text has been written to the screens.
 void empty_screens(void);
 
-// Prints a line of the launcher itself on stderr. If there is no room for it, it is lost.
+// Prints a line of the launcher on stderr. The line is lost if the screen has no room for it.
 __attribute__((format(printf, 1, 2))) void note(const char *format, ...);
 
-// Opens FOLDER/RUN_ID/attempt_N/rank_R.NAME to append to it, and returns its descriptor. Makes the
-// folders. A failure ends the program.
-int open_log(const char *folder, const char *run_id, int attempt, int rank, const char *name);
+// Opens the outputs of a rank for a new attempt. to_rank: gets the descriptors that the rank writes
+// its stdout and stderr to; -1: it writes to the launcher's own. The caller closes them.
+// folder: log files rank_R.stdout and rank_R.stderr are appended there, or NULL. tee 1: the screens
+// show all lines, each after [rank]. A failure ends the program.
+void open_outputs(int local_rank, int rank, const char *folder, int tee, int to_rank[2]);
 
-// Returns 1 if the pipe is open and the screen has room for all that read_output may read.
-int can_read_output(const struct output *o);
+// Waits like poll for these descriptors, and passes on the output of ranks that arrives meanwhile.
+// It may return early.
+void poll_with_outputs(const struct pollfd *fds, int count, int timeout);
 
-// Reads from the pipe once and passes it on; closes the output at its end. Call can_read_output
-// before.
-void read_output(struct output *o);
+// Passes on the rest of the output of a rank that has ended. A process that the rank has left
+// behind may write to the same pipes; the launcher does not read that.
+void end_outputs(int local_rank);
 
-// Call end_output when the rank has ended, to pass on what is in the pipe, and close_output to give
-// up what cannot be passed on.
-void end_output(struct output *o);
-void close_output(struct output *o);
+// Returns the number of outputs that are still open, for example because a screen is slow.
+int open_outputs_count(void);
 
-// Prints the last lines that the rank wrote on stderr.
-void show_last_lines(const struct output *o);
+// Closes the outputs of all ranks. Text for a slow screen is lost.
+void close_outputs(void);
+
+// Prints the last lines that a rank wrote to stderr, unless a screen has shown them.
+void show_last_lines(int local_rank);

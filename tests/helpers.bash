@@ -192,7 +192,7 @@ stopped() { # PID
 # Takes out of these files what the launcher writes in every run, the pids of its ranks; and, as on a busy machine,
 # that one takes its time to end, or a node to come.
 drop_pids() { # FILE...
-    sed -i '/^launch: rank [0-9]* is pid .* on /d; /^launch: rank .* has not ended 2 s after SIGTERM/d
+    sed -i '/^launch: rank [0-9]* is pid .* on /d; /^launch: rank .* ha[vs]e* not ended 2 s after SIGTERM/d
         /^launch: waiting for node /d; /^launch: node 0 has answered .* waits for other nodes$/d' "$@"
 }
 

@@ -24,7 +24,9 @@ entries='
 3|03_multigpu_launcher/environment.h|all|what a rank knows about itself
 3|03_multigpu_launcher/environment.c|find_place,choose_device|the variables of the launchers
 3|03_multigpu_launcher/meet_by_file.c|all|the ranks get the id from rank 0
-3|03_multigpu_launcher/launch.c|tell_rank,start_rank,stop_ranks,reap,obey,main|starting, ending and restarting ranks
+3|03_multigpu_launcher/local_ranks.h|all|what the launcher can do with its ranks
+3|03_multigpu_launcher/local_ranks.c|tell_rank,become_program,start_rank,start_local_ranks,stop_local_ranks,reap,check_local_ranks|how ranks start and end
+3|03_multigpu_launcher/launch.c|all|the loop that restarts them
 3|03_multigpu_launcher/meet_by_file.h|skip|
 3|03_multigpu_launcher/count_ranks.c|skip|
 3|03_multigpu_launcher/count_ranks.h|skip|
@@ -32,8 +34,14 @@ entries='
 3|03_multigpu_launcher/nodes.h|skip|
 3|03_multigpu_launcher/output.c|skip|
 3|03_multigpu_launcher/output.h|skip|
+3|03_multigpu_launcher/launch_options.c|skip|
+3|03_multigpu_launcher/launch_options.h|skip|
+3|03_multigpu_launcher/guard.c|skip|
+3|03_multigpu_launcher/guard.h|skip|
+3|03_multigpu_launcher/signals.c|skip|
+3|03_multigpu_launcher/signals.h|skip|
 4|changes|diff34|the meeting, and a watchdog for every collective
-4|04_multinode/meet_by_tcp.c|listen_for_ranks,gather,hold_meeting,reach_rank0,visit_rank0|rank 0 listens, and the other ranks connect
+4|04_multinode/meet_by_tcp.c|listen_for_ranks,collect_ranks,hold_meeting,reach_rank0,visit_rank0|rank 0 listens, and the other ranks connect
 4|04_multinode/watchdog.h|all|what the watchdog promises
 4|04_multinode/watchdog.c|all|how a thread notices a stuck collective and ends the process
 4|03_multigpu_launcher/nodes.c|count_nodes,order_next_attempt,decide|how the launchers of several nodes agree
@@ -94,14 +102,24 @@ minutes() { # LINES
     awk -v lines="$1" 'BEGIN { print lines < 12 ? 1 : lines < 30 ? 2 : lines < 90 ? 5 : 5 * int(lines / 60 + 0.5) }'
 }
 
+join() { # WORD...: "a", "a and b" or "a, b and c"
+    printf '%s' "$1" && shift
+    while [ $# -gt 1 ]; do printf ', %s' "$1" && shift; done
+    [ $# = 0 ] || printf ' and %s' "$1"
+}
+
+# A pair of a contract and a body that may both be skipped is called a module.
 show() { # STEP: prints its list in Markdown
-    local total=0 skipped='' text='' step file functions what name spent number=0
+    local total=0 skipped=() modules=() text='' step file functions what name spent number=0
     while IFS='|' read -r step file functions what; do
         [ "$step" = "$1" ] || continue
         name=\`${file##*/}\`
         [ "${file%%/*}" = "$folder" ] || [ "$file" = changes ] || name=\`$file\`
-        if [ "$functions" = skip ]; then
-            skipped=$skipped${skipped:+, }$name
+        if [ "$functions" = skip ] && [[ $entries == *"|${file%.?}.c|skip|"*"|${file%.?}.h|skip|"* ]]; then
+            [ "${file##*.}" = h ] || modules+=("${name/.c/}")
+            continue
+        elif [ "$functions" = skip ]; then
+            skipped+=("$name")
             continue
         fi
         number=$((number + 1))
@@ -115,7 +133,12 @@ show() { # STEP: prints its list in Markdown
         text="$text$number. $name: $what ($spent min)"$'\n'
     done <<<"$entries"
     printf '**To read**, in this order, about %d minutes:\n\n%s' $(((total + 2) / 5 * 5)) "$text"
-    [ -z "$skipped" ] || printf '\nYou may skip %s.\n' "$skipped"
+    case ${#modules[@]} in
+    0) ;;
+    1) skipped+=("the module ${modules[0]}") ;;
+    *) skipped+=("the modules $(join "${modules[@]}")") ;;
+    esac
+    [ ${#skipped[@]} = 0 ] || printf '\nYou may skip %s.\n' "$(join "${skipped[@]}")"
 }
 
 write() { # README: replaces its list, or puts the list below the title

@@ -385,12 +385,12 @@ summary() { # RANK PID HOW FILE
     job 1 "$launch" --nproc-per-node 2 --shutdown-timeout 1000 sh -c 'echo $$ >new.$RANK; mv new.$RANK pid.$RANK
         [ $RANK = 0 ] || kill -STOP $$
         until [ -e pid.1 ] && grep -q "^State:.T" /proc/$(cat pid.1)/status; do sleep 0.01; done; exit 3'
-    grep -qx "launch: rank 1 (pid $(cat pid.1)) is stopped, so it ends by SIGKILL" err
+    grep -qx "launch: rank 1 (pid $(cat pid.1)) is stopped, so SIGKILL ends it" err
     rm pid.*
     job 1 "$launch" --nproc-per-node 3 --shutdown-timeout 3 sh -c 'trap "" TERM; echo $$ >new.$RANK; mv new.$RANK pid.$RANK
         for rank in 0 1 2; do until [ -e pid.$rank ]; do sleep 0.01; done; done
         [ $RANK != 1 ] || exit 3; while :; do sleep 1; done'
-    grep -qx "launch: rank 0 (pid $(cat pid.0)), as others, has not ended 2 s after SIGTERM; SIGKILL follows in 1 s (--shutdown-timeout)" all_err
+    grep -qx "launch: rank 0 (pid $(cat pid.0)) and others have not ended 2 s after SIGTERM; SIGKILL follows in 1 s (--shutdown-timeout)" all_err
     lines 3 all_err
 }
 
@@ -736,7 +736,7 @@ refused() {
     for type in tcp udp; do
         coproc HOLD { "$port" hold $type 3>&- {go}>&-; }
         read -r taken <&"${HOLD[0]}"
-        refused 1 "cannot have port $taken of 127.0.0.1: Address already in use; choose another with --master-port" \
+        refused 1 "cannot use port $taken of 127.0.0.1: Address already in use; choose another with --master-port" \
             --master-port "$taken"
         hold=$HOLD_PID
         eval "exec ${HOLD[1]}>&-"

@@ -549,9 +549,9 @@ contradicts() {
 node_0_has() { # RUN NODE
     ends "$1" "$2" 1 3
     said "$1" "$2" \
-        "node 0 has --nnodes 2 --nproc-per-node 2 --max-restarts 0 --run-id $1, node $2 has not"
+        "node $2 has other options than node 0: --nnodes 2 --nproc-per-node 2 --max-restarts 0 --run-id $1"
     ends "$1" 0 1
-    said "$1" 0 "node 1 of 2 has not come within 2 s \(--join-timeout\)"
+    said "$1" 0 "node 1 of 2 has not joined within 2 s \(--join-timeout\)"
     run ! started "$1" 0 1
 }
 
@@ -604,13 +604,13 @@ node_0_has() { # RUN NODE
     said noprogram0 0 "cannot run ./none: No such file or directory"
     [ "$(cat noprogram*/env.*.* 2>/dev/null | grep -c "RESTART_COUNT=[1-9]")" = 0 ]
     ends used 0 1
-    said used 0 "node 0 cannot have port ${ports[good]} of 10.77.0.1: Address already in use; choose another with --master-port, or 0"
+    said used 0 "node 0 cannot use port ${ports[good]} of 10.77.0.1: Address already in use; choose another with --master-port, or 0"
     ends noroute 1 1
     said noroute 1 "--master-addr 192.0.2.1: Network is unreachable"
     ends noname 1 1
     said noname 1 "--master-addr no name: .*"
     ends foreign 0 1
-    said foreign 0 "node 0 cannot have port ${ports[foreign]} of 10.77.0.2: Cannot assign requested address; --master-addr is not an address of this node"
+    said foreign 0 "node 0 cannot use port ${ports[foreign]} of 10.77.0.2: Cannot assign requested address; --master-addr is not an address of this node"
     ends nobody 1 1
     said nobody 1 "$(silent 10.77.0.99 nobody)"
     ends later 1 1

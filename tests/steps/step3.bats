@@ -277,7 +277,7 @@ refused() {
     as_run 0 "$three"
     kill -CONT "$pid"
     ended 1 0
-    one_line 0 "another rank 0 of this run has left its id"
+    one_line 0 "another rank 0 of this run is alive, with its id in"
     ends 1
     nobody_met
 
@@ -332,7 +332,7 @@ refused() {
 @test "a rank without a GPU of its own ends the job" {
     CPU_DEVICES=2 start "$launch" --nproc-per-node 3 "$three" "${options[@]}"
     ends 1
-    grep -q "^error (.*, rank 2): local rank 2 has no GPU of its own: there are 2; set CPU_DEVICES=3 to" err
+    grep -q "^error (.*, rank 2): there is no GPU for local rank 2, only 2 in all; set CPU_DEVICES=3 to" err
     grep -q "^launch: rank 2 (pid .*) failed first" err
     nobody_met
 }
@@ -391,7 +391,7 @@ as_run() { # RANKS PROGRAM OPTION...
     }
     for mode in 777 770 707 701 740 1777; do
         mkdir -m $mode "$meeting"
-        not_there "$meeting must be a folder that nobody but this user can write to"
+        not_there "$meeting must be a folder to which only this user has access"
         rm -r "$meeting"
     done
     mkdir -m 700 other
@@ -415,17 +415,17 @@ as_run() { # RANKS PROGRAM OPTION...
     [ "$(id -u)" = 0 ] || skip "only root can try another user's"
     mkdir -m 700 "$meeting"
     chown 1 "$meeting"
-    not_there "$meeting must be a folder that nobody but this user can write to"
+    not_there "$meeting must be a folder to which only this user has access"
 }
 
 @test "if the temporary folder cannot be used, one line names it" {
     for folder in "$PWD/none" "$tiny/train-labels-idx1-ubyte" /proc; do
         TMPDIR=$folder as_run 0 "$three"
         ended 1 0
-        one_line 0 "cannot make the folder $folder/ranks-"
+        one_line 0 "cannot create the folder $folder/ranks-"
         TMPDIR=$folder start "$launch" --nproc-per-node 3 "$three" "${options[@]}"
         ends 1
-        grep -q "cannot make the folder $folder/ranks-" err
+        grep -q "cannot create the folder $folder/ranks-" err
     done
     TMPDIR=$PWD/$(printf '%0300d' 0) as_run 0 "$three"
     one_line 0 "File name too long"

@@ -1,0 +1,226 @@
+#include "03_multigpu_launcher/local_ranks.h"
+#include "03_multigpu_launcher/guard.h"
+#include "03_multigpu_launcher/launch_options.h"
+#include "03_multigpu_launcher/nodes.h"
+#include "03_multigpu_launcher/output.h"
+#include "03_multigpu_launcher/signals.h"
+#include "common/clock.h"
+#include "common/error.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static pid_t *pids;    // of the ranks, 0: the rank has ended; the guard shares them
+static int left;       // number of ranks that have not ended
+static double kill_at; // time of SIGKILL, 0: none
+static double note_at; // time to say that ranks have not ended yet, 0: none
+
+static int rank_of(int local_rank) {
+    return me->node * me->nproc + local_rank;
+}
+
+static void set_number(const char *name, long number) {
+    char text[24];
+    snprintf(text, sizeof text, "%ld", number);
+    setenv(name, text, 1);
+}
+
+static void tell_rank(int local_rank) {
+    int rank = rank_of(local_rank), world = me->nnodes * me->nproc;
+    set_number("RANK", rank);
+    set_number("LOCAL_RANK", local_rank);
+    set_number("WORLD_SIZE", world);
+    set_number("LOCAL_WORLD_SIZE", me->nproc);
+    set_number("GROUP_RANK", me->node);
+    set_number("GROUP_WORLD_SIZE", me->nnodes);
+    set_number("ROLE_RANK", rank);
+    set_number("ROLE_WORLD_SIZE", world);
+    setenv("ROLE_NAME", "default", 1);
+    setenv("MASTER_ADDR", launch_opt.master_addr, 1);
+    set_number("MASTER_PORT", launch_opt.master_port);
+    set_number("TORCHELASTIC_RESTART_COUNT", me->attempt);
+    set_number("TORCHELASTIC_MAX_RESTARTS", me->max_restarts);
+    setenv("TORCHELASTIC_RUN_ID", me->run_id, 1);
+    setenv("TORCHELASTIC_USE_AGENT_STORE", "False", 1); // only rank 0 listens at the port
+}
+
+// In the child: becomes the program, which writes to output. If exec fails, sends errno through the
+// pipe failed.
+__attribute__((noreturn)) static void become_program(int i, const int output[2], int failed) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL); // in case the guard is killed together with the launcher
+    if (getppid() != me->pid)
+        _exit(1);
+    setpgid(0, 0);      // a process group of its own, so that signals reach its children, too
+    pids[i] = getpid(); // the guard must know the rank before it has children
+    restore_signals();
+    tell_rank(i);
+    dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
+    for (int k = 0; k < 2; k++)
+        if (output[k] >= 0)
+            dup2(output[k], STDOUT_FILENO + k);
+    execvp(*launch_opt.program, launch_opt.program);
+    int error = errno;
+    _exit(write(failed, &error, sizeof error) < 0);
+}
+
+static void start_rank(int i, const char *log_folder) {
+    int output[2], failed[2], error;
+    open_outputs(i, rank_of(i), log_folder, launch_opt.tee, output);
+    pid_t pid = pipe2(failed, O_CLOEXEC) ? -1 : fork();
+    if (pid < 0)
+        fail("cannot start rank %d: %m", rank_of(i));
+    if (pid == 0)
+        become_program(i, output, failed[1]);
+    pids[i] = pid;
+    close(output[0]);
+    close(output[1]);
+    close(failed[1]);
+    // The child has the other end of this pipe, and exec closes it.
+    if (read(failed[0], &error, sizeof error) == sizeof error)
+        fail("cannot run %s: %s", *launch_opt.program, strerror(error));
+    close(failed[0]);
+}
+
+// Prints one line for all ranks, so that users can look at a rank or kill it.
+static void say_pids(void) {
+    char host[64] = "?", text[40 * 8] = "";
+    gethostname(host, sizeof host - 1);
+    for (int i = 0, used = 0; i < me->nproc && i < 8; i++)
+        used += sprintf(text + used, "%srank %d is pid %d", i ? ", " : "", rank_of(i), pids[i]);
+    note("%s%s on %s", text, me->nproc > 8 ? ", and so on" : "", host);
+}
+
+void start_local_ranks(void) {
+    char folder[4096];
+    snprintf(folder, sizeof folder, "%s/%s/attempt_%d",
+             launch_opt.log_dir ? launch_opt.log_dir : "", me->run_id, me->attempt);
+    me->state = RUNNING;
+    kill_at = note_at = 0;
+    for (; left < me->nproc; left++)
+        start_rank(left, launch_opt.log_dir ? folder : NULL);
+    say_pids();
+}
+
+int local_ranks_left(void) {
+    return left;
+}
+
+void signal_local_ranks(int signal) {
+    for (int i = 0; i < me->nproc; i++)
+        if (pids[i])
+            kill(-pids[i], signal);
+}
+
+static void set_kill_time(void) {
+    kill_at = seconds() + launch_opt.shutdown_timeout;
+    note_at = seconds() + 2;
+}
+
+void kill_local_ranks_later(void) {
+    if (!kill_at)
+        set_kill_time();
+}
+
+int kill_is_pending(void) {
+    return kill_at > 0;
+}
+
+void stop_local_ranks(void) {
+    me->state = STOPPING;
+    signal_local_ranks(SIGTERM);
+    for (int i = 0; i < me->nproc; i++) { // a rank that SIGSTOP has stopped cannot handle SIGTERM
+        siginfo_t info = {0};
+        if (pids[i] && !waitid(P_PID, pids[i], &info, WSTOPPED | WNOHANG | WNOWAIT) &&
+            info.si_pid) {
+            note("rank %d (pid %d) is stopped, so SIGKILL ends it", rank_of(i), pids[i]);
+            kill(-pids[i], SIGKILL);
+        }
+    }
+    set_kill_time();
+}
+
+// A rank may need some time, for example to save a snapshot.
+static void say_wait(void) {
+    int i = 0;
+    while (i < me->nproc && !pids[i])
+        i++;
+    note_at = 0;
+    if (i < me->nproc)
+        note("rank %d (pid %d) %s not ended 2 s after SIGTERM; SIGKILL follows in %.0f s "
+             "(--shutdown-timeout)",
+             rank_of(i), pids[i], left > 1 ? "and others have" : "has", kill_at - seconds());
+}
+
+static void report_failure(int i, pid_t pid, int status) {
+    char host[64] = "?", how[64];
+    gethostname(host, sizeof host - 1);
+    if (WIFSIGNALED(status))
+        snprintf(how, sizeof how, "signal %d, %s", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else
+        snprintf(how, sizeof how, "exit code %d", WEXITSTATUS(status));
+    note("rank %d (pid %d on %s) failed first, in attempt %d: %s", rank_of(i), pid, host,
+         me->attempt, how);
+    show_last_lines(i);
+}
+
+static void reap(void) {
+    siginfo_t info = {0};
+    for (; !waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid; info.si_pid = 0) {
+        int i = 0, status;
+        pid_t pid = info.si_pid;
+        while (i < me->nproc && pids[i] != pid)
+            i++;
+        if (i < me->nproc) {
+            kill(-pid, SIGKILL); // its children; no other process gets this pid before waitpid
+            pids[i] = 0;
+            left--;
+        }
+        waitpid(pid, &status, 0);
+        if (i == me->nproc) // the guard
+            continue;
+        end_outputs(i);
+        if (status && me->state == RUNNING) {
+            if (!me->final)
+                report_failure(i, pid, status);
+            stop_local_ranks();
+        }
+    }
+}
+
+void check_local_ranks(void) {
+    reap();
+    int overdue = kill_at && seconds() > kill_at;
+    if (left == 0 && (open_outputs_count() == 0 || overdue) &&
+        (me->state == RUNNING || me->state == STOPPING)) {
+        me->state = me->state == RUNNING ? DONE : FAILED;
+        close_outputs();
+    }
+    if (note_at && seconds() > note_at)
+        say_wait();
+    if (overdue) {
+        signal_local_ranks(SIGKILL);
+        if (me->final && me->state == DONE)
+            me->state = FAILED; // a signal ends the run, although ranks of other nodes still run
+    }
+}
+
+void prepare_local_ranks(char **argv) {
+    pids = start_guard(me->nproc, argv);
+    open_screens(me->nproc);
+    if (me->nproc > 1 && !getenv("OMP_NUM_THREADS") && !setenv("OMP_NUM_THREADS", "1", 1) &&
+        me->node == 0)
+        note("OMP_NUM_THREADS=1 for each rank, as it was not set");
+}
+
+void end_local_ranks(void) {
+    end_guard();
+    for (int i = 0; i < me->nproc; i++)
+        if (pids[i])
+            waitpid(pids[i], NULL, 0);
+}
