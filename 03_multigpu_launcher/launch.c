@@ -18,10 +18,10 @@
 
 static int ended_by; // signal that ends the run, 0: none
 
-// Does what node 0 has ordered, on node 0, too.
+// Follows the order of node 0. The launcher of node 0 follows its own order in the same way.
 static void obey(void) {
     double silence = node0_silence();
-    if (node0->magic) { // node 0 has been heard: report the order back
+    if (node0->magic) { // a message of node 0 has arrived: repeat the order, as an answer
         me->order = node0->order;
         me->order_attempt = node0->order_attempt;
     }
@@ -42,7 +42,7 @@ static void obey(void) {
     start_local_ranks();
 }
 
-// Passes each signal on to the ranks. These three end the run.
+// Passes signals on to the ranks. SIGTERM, SIGINT and SIGHUP also end the run.
 static void handle_signals(int signals) {
     for (int signal; (signal = read_signal(signals));) {
         if (signal != SIGCHLD)

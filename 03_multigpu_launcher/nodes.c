@@ -128,8 +128,8 @@ static int is_of_this_run(const struct node *from) {
     return same && m->node < me->nnodes;
 }
 
-// Returns 1 if the sender is another launcher than before of the same node. It replaces the first
-// launcher only when that is lost; node 0 then takes it from the next attempt on.
+// Returns 1 if a second launcher claims the number of a node. It may replace the first launcher
+// only when that one is lost; on node 0, this takes effect with the next attempt.
 static int is_impostor(const struct node *from) {
     const struct node *n = &nodes[from->message.node];
     int other = n->message.pid != from->message.pid || n->address_bytes != from->address_bytes ||
@@ -187,8 +187,8 @@ static struct tally count_nodes(void) {
     return t;
 }
 
-// A node that has not heard the order to stop may still start the ranks of this attempt.
-static int all_have_stopped(void) {
+// A node that does not know the order to stop may still start the ranks of this attempt.
+static int all_know_order(void) {
     for (int n = 1; n < me->nnodes; n++) {
         const struct message *m = &nodes[n].message;
         if (!is_lost(n) && (m->order != STOP || m->order_attempt != me->order_attempt))
@@ -224,7 +224,7 @@ void decide(double join_timeout) {
             note("node %d is lost: its launcher %s", t.missing,
                  nodes[t.missing].message.state == GONE ? "has ended" : "is silent");
     }
-    if (me->order == STOP && !t.busy && all_have_stopped())
+    if (me->order == STOP && !t.busy && all_know_order())
         order_next_attempt(&t, join_timeout);
 }
 

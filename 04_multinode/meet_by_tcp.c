@@ -136,7 +136,7 @@ static void admit(int i) {
     }
 }
 
-// Accepts one connection, so that the others are read before the next one.
+// Accepts at most one connection. The caller reads from all connections before it accepts the next.
 static void accept_connection(void) {
     struct sockaddr_storage address;
     socklen_t bytes = sizeof address;

@@ -1,6 +1,6 @@
 // Fully sharded data parallel. Every layer is divided into equal pieces, one for each rank. A rank
 // stores its piece of every layer. These pieces are its shard: 1/N of the parameters, gradients and
-// optimizer states. All ranks gather a layer when they compute with it.
+// optimizer state. All ranks gather a layer when they compute with it.
 //
 // The functions only queue work on the device, unless they say that they wait. Errors of CUDA and
 // NCCL end the program. The memory stays allocated until the program ends.

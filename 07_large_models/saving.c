@@ -16,7 +16,7 @@ static void collect(struct fsdp *f, const float *shard, float *values) {
     }
 }
 
-// Rank 0 saves the parameters and optimizer states of all ranks in one file.
+// Rank 0 saves the parameters and optimizer state of all ranks in one file.
 static int save_full(struct fsdp *f, const char *path, const struct snapshot *state, int rank,
                      char why[WHY_SIZE]) {
     int per_parameter = state->state_size / state->parameters;

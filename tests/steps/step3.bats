@@ -238,7 +238,7 @@ refused() {
 }
 
 @test "a wrong option ends each rank with a line that names the rank" {
-    refused "rank 6): --batch 120 does not divide into 7 ranks; 119 and 126 do" RANK=6 WORLD_SIZE=7 LOCAL_RANK=6
+    refused "rank 6): --batch 120 is not divisible by 7 ranks; 119 and 126 are" RANK=6 WORLD_SIZE=7 LOCAL_RANK=6
     for program in "$three" "$build/04_multinode/train" "$build/04_multinode/doctor" "$build/05_fsdp/train" \
         "$build/07_large_models/train"; do
         RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 fails 2 "error ($(hostname), rank 1): unknown option --no;" "$program" --no
