@@ -31,6 +31,7 @@ static void set_number(const char *name, long number) {
     setenv(name, text, 1);
 }
 
+// Sets the variables of torchrun for a rank.
 static void tell_rank(int local_rank) {
     int rank = rank_of(local_rank), world = me->nnodes * me->nproc;
     set_number("RANK", rank);
@@ -169,6 +170,8 @@ static void report_failure(int i, pid_t pid, int status) {
     show_last_lines(i);
 }
 
+// Handles the ranks that have ended. The first rank that fails ends the others, because no
+// collective can complete without it.
 static void reap(void) {
     siginfo_t info = {0};
     for (; !waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid; info.si_pid = 0) {

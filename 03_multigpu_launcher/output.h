@@ -14,7 +14,7 @@ void empty_screens(void);
 __attribute__((format(printf, 1, 2))) void note(const char *format, ...);
 
 // Opens the outputs of a rank for a new attempt. to_rank: gets the descriptors that the rank writes
-// its stdout and stderr to; -1: it writes to the launcher's own. The caller closes them.
+// its stdout and stderr to, which the caller closes; -1: it writes to that of the launcher.
 // folder: log files rank_R.stdout and rank_R.stderr are appended there, or NULL. tee 1: the screens
 // show all lines, each after [rank]. A failure ends the program.
 void open_outputs(int local_rank, int rank, const char *folder, int tee, int to_rank[2]);
