@@ -61,10 +61,10 @@ __attribute__((noreturn)) static void become_program(int i, const int output[2],
     pids[i] = getpid(); // the guard must know the rank before it has children
     restore_signals();
     tell_rank(i);
-    dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
+    dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), 0);
     for (int k = 0; k < 2; k++)
         if (output[k] >= 0)
-            dup2(output[k], STDOUT_FILENO + k);
+            dup2(output[k], k + 1);
     execvp(*launch_opt.program, launch_opt.program);
     int error = errno;
     _exit(write(failed, &error, sizeof error) < 0);
