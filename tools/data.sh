@@ -27,9 +27,15 @@ is_right() { # FILE SHA256
 
 # Prints the mirrors that answer within 10 seconds, the fastest first.
 answering() { # NAME
+    if [[ $mirrors != file://* ]] && ! command -v curl >/dev/null && ! command -v wget >/dev/null; then
+        echo "note: neither curl nor wget is installed, so no mirror is asked" >&2
+        return
+    fi
     for mirror in $mirrors; do
         if command -v curl >/dev/null; then
             curl -fsIL --connect-timeout 10 --max-time 10 -o /dev/null "$mirror/$1.gz"
+        elif [[ $mirror == file://* ]]; then # which wget does not know
+            [ -r "${mirror#file://}/$1.gz" ]
         else
             timeout 10 wget -q --spider -t 1 "$mirror/$1.gz"
         fi && echo "$mirror" || echo "note: no answer from $mirror" >&2 &
@@ -43,6 +49,8 @@ download() { # URL FILE
     exec 9> >(until read -rt 5; [ $? = 1 ]; do echo "  $(stat -c %s "$2" 2>/dev/null || echo 0) bytes of $1"; done)
     if command -v curl >/dev/null; then
         curl -fsSL --connect-timeout 10 --speed-limit 1000 --speed-time 10 -C - -o "$2" "$1" 2>"$log" 9>&-
+    elif [[ $1 == file://* ]]; then
+        cp "${1#file://}" "$2" 2>"$log"
     else
         wget -q -T 10 -t 1 -c -O "$2" "$1" 2>"$log" 9>&-
     fi

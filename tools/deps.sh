@@ -40,6 +40,7 @@ check() { # SET
     case $1 in
         run | quick | test | test-all | cluster | container | fuzz | bench)
             need has_command "$cc" gcc gcc gcc
+            need has_header stdio.h libc6-dev glibc-devel # Debian's gcc comes without it where nothing is recommended
             want has_command curl curl curl curl
             [ -z "${NVCC:-}" ] || need has_command g++ g++ gcc-c++ gxx # which nvcc calls
             need has_zlib - zlib1g-dev zlib-devel zlib
@@ -96,7 +97,7 @@ check() { # SET
             want has_command mpicc 'openmpi-bin libopenmpi-dev' openmpi-devel openmpi
             ;;
         fashion)
-            need has_file /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz dataset-fashion-mnist
+            want has_file /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz dataset-fashion-mnist
             ;;
     esac
 }

@@ -251,7 +251,7 @@ check_programs() {
                 "built for GPUs, but there is no GPU here: step$gpu_only" "make DEVICE=cpu step${gpu_only: -1}"
         else
             say PASS programs \
-                "${built_gpu:+for GPUs: step$built_gpu }${built_cpu:+for the CPU device: step$built_cpu}"
+                "${built_gpu:+for GPUs: step$built_gpu}${built_gpu:+${built_cpu:+; }}${built_cpu:+for the CPU device: step$built_cpu}"
         fi
         ;;
     esac
@@ -479,7 +479,8 @@ check_name() {
         fi
         finding="$2 is $address here, which no other node can reach"
     fi
-    $say "$1" "$finding" "on several nodes, set MASTER_ADDR=${own:-ADDRESS}"
+    address=${own/#127.*/} # without a network, NCCL uses lo, whose address no other node can reach either
+    $say "$1" "$finding" "on several nodes, set MASTER_ADDR=${address:-ADDRESS}"
 }
 
 # The job, and the data.

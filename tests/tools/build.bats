@@ -236,6 +236,7 @@ END
     run --separate-stderr make DEVICE=cpu quickstart ARGS='--hidden 8 --batch 2000'
     [ "$status" = 0 ]
     grep -q '^epoch 3/3  loss' <<<"$output"
+    grep -qx 'note: make quickstart continues with synthetic images' <<<"$output"
     [[ ${lines[-2]} == 'Next: make run-step1 ARGS="--epochs 10", or read 01_single_gpu/README.md' ]]
     [[ ${lines[-1]} == *"not digits"* ]]
 }

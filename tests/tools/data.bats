@@ -138,6 +138,24 @@ with_mirrors() { # URL
     [ "$status" = 1 ]
 }
 
+@test "a folder needs neither curl nor wget, and a note says that mirrors need one of them" {
+    mkdir bin
+    ln -s /usr/bin/* bin
+    rm -f bin/curl bin/wget
+    PATH=$PWD/bin MNIST_MIRROR=file://$PWD/empty run tools/data.sh
+    [ "$status" = 1 ]
+    PATH=$PWD/bin run tools/data.sh
+    [ "$status" = 0 ]
+    # shellcheck disable=SC2086 # a list of names
+    right $all
+    rm -r data
+    PATH=$PWD/bin MNIST_MIRROR=http://127.0.0.1:9 run tools/data.sh
+    [ "$status" = 1 ]
+    [ "${lines[0]}" = "note: neither curl nor wget is installed, so no mirror is asked" ]
+    [[ ${lines[1]} == error:* ]]
+    [ ${#lines[@]} = 2 ]
+}
+
 @test "a wrong MNIST_MIRROR is an error, even if Fashion-MNIST is installed" {
     for name in $all; do
         echo "$name" >"fashion/$name"

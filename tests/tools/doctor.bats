@@ -201,7 +201,7 @@ SCRIPT
     says FAIL programs 'step 4' 'make DEVICE=cpu step4'
     ln -s train 04_multinode/train.cpu # runs in its place
     doctor SLURM_JOB_ID=7
-    says PASS programs 'for GPUs: step 4 for the CPU device: step 4'
+    says PASS programs 'for GPUs: step 4; for the CPU device: step 4'
     only FAIL 0
 }
 
@@ -396,6 +396,9 @@ GPU2\tSYS\tSYS\t X \tNODE\nGPU3\tSYS\tSYS\tNODE\t X \n' >topology
     doctor SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 MASTER_ADDR=gpu99
     says FAIL MASTER_ADDR 'no address is known for gpu99'
     only FAIL 1
+    echo '1: lo inet 127.0.0.1/8' >interfaces
+    doctor
+    says WARN 'host name' 'gpu07 is 127.0.1.1' 'MASTER_ADDR=ADDRESS'
 }
 
 @test "Slurm and PBS jobs and schedulers are recognised" {
