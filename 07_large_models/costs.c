@@ -38,6 +38,7 @@ static double activation_bytes(const struct fsdp *f, int rows, int targets, int 
             else
                 stored += width;
         }
+    // The lanes of the loss, their total, and the number of ranks that have to stop.
     size_t sums = (STATS_LANES + 1) * sizeof(struct stats) + sizeof(double);
     // The two gradients, dx and dy, are as wide as the widest layer.
     return (4. * (stored + (*shared + 2) * widest) + targets) * rows + sums;

@@ -20,13 +20,15 @@ static void form_groups(struct fsdp *f, const struct place *p) {
         wrong_usage("--strategy %s: %d shards, but the limit is %d", f->strategy, f->shards,
                     MOST_SHARDS);
     if (hybrid && (p->world % f->shards || f->shard != p->local_rank))
-        wrong_usage("--strategy hybrid: want as many ranks on every node, numbered node by node");
+        wrong_usage(
+            "--strategy hybrid: every node needs the same number of ranks, and the ranks of "
+            "a node need consecutive numbers");
 }
 
 // A unit is a layer, or several layers with at most unit_bytes of parameters together. Layers
 // without parameters belong to the unit before them. NCCL gathers and scatters equal parts, so the
 // last piece of a unit may end with padding.
-static void cut_units(struct fsdp *f, size_t unit_bytes) {
+static void form_units(struct fsdp *f, size_t unit_bytes) {
     const struct model *m = f->model;
     struct unit *last = f->units;
     for (int i = 0; i < m->count; i++) {
@@ -60,7 +62,7 @@ void units_build(struct fsdp *f, const struct model *model, const struct place *
     f->size = f->type == CUDA_R_32F ? 4 : 2;
     f->buffered = f->shards > 1 || f->type == CUDA_R_16BF || f->micro_steps > 1;
     f->sent_a_step = -1;
-    cut_units(f, unit_bytes);
+    form_units(f, unit_bytes);
 }
 
 void units_join(struct fsdp *f, ncclComm_t comm, int rank, cudaStream_t stream, int overlap) {

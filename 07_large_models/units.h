@@ -56,8 +56,8 @@ void units_join(struct fsdp *f, ncclComm_t comm, int rank, cudaStream_t stream, 
 // Allocates the shard, with the optimizer state, and the buffers.
 void units_allocate(struct fsdp *f, int state_per_parameter);
 
-// Allocates the outputs of all layers, activations[1] to [number of layers]. recompute 1: layers
-// inside different units share memory. Returns the floats per sample of the widest layer.
+// Allocates the outputs of all layers, activations[1] to [number of layers]. recompute 1: the units
+// share memory for all outputs but their last. Returns the floats per sample of the widest layer.
 size_t allocate_activations(const struct fsdp *f, size_t bytes_per_float, int recompute,
                             float *activations[]);
 

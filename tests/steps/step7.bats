@@ -304,7 +304,7 @@ END
     # Round and round.
     by_hand "0:0:2 1:0:2 2:1:2 3:1:2" --strategy hybrid --join-timeout 1
     for rank in 1 2; do
-        one_line $rank 2 "--strategy hybrid: want as many ranks on every node, numbered node by node;"
+        one_line $rank 2 "--strategy hybrid: every node needs the same number of ranks, with consecutive numbers;"
     done
     for rank in 0 3; do
         one_line $rank 1 "--join-timeout"
@@ -312,7 +312,7 @@ END
     # Two, and one.
     by_hand "0:0:2 1:1:2 2:0:1" --strategy hybrid --join-timeout 1
     for rank in 0 1; do
-        one_line $rank 2 "--strategy hybrid: want as many ranks on every node, numbered node by node;"
+        one_line $rank 2 "--strategy hybrid: every node needs the same number of ranks, with consecutive numbers;"
     done
     one_line 2 1 "--join-timeout"
     by_hand "0:0:2 1:1:2 2:0:1 3:0:1" --strategy hybrid
