@@ -1,16 +1,16 @@
-# What the end-to-end tests share. Each test works in a folder of its own, which bats removes.
+# The functions that the end-to-end tests share. Each test works in its own folder, which bats removes.
 bats_require_minimum_version 1.5.0
 root=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
 
-# need_train [PROGRAM...]: step 1 for the CPU device, and other programs such as 02_multigpu_fork/train, built
-# here unless the runner has built them all and says where step 1 is.
+# need_train [PROGRAM...]: builds step 1 for the CPU device, and other programs such as 02_multigpu_fork/train. If
+# tests/run.sh has built all programs, TRAIN holds the path of step 1, and nothing is built.
 need_train() {
     [ -n "${TRAIN:-}" ] && return
     export TRAIN=$root/build/test/01_single_gpu/train
     make -C "$root" DEVICE=cpu BUILD=build/test WERROR=1 build/test/01_single_gpu/train "${@/#/build/test/}"
 }
 
-# fails CODE TEXT COMMAND...: exits with the code, and says so in one line on stderr that has the text.
+# fails CODE TEXT COMMAND...: the command must exit with the code and print one line on stderr that contains the text.
 fails() {
     local code=$1 text=$2
     run --separate-stderr "${@:3}"
@@ -22,17 +22,17 @@ fails() {
     fi
 }
 
-# refute COMMAND...: fails. Unlike after run !, it runs in this shell, so that what it starts is known afterwards.
+# refute COMMAND...: the command must fail. Unlike "run !", it runs in this shell, so its variables stay.
 refute() {
     ! "$@" || { echo "succeeded: $*" && return 1; }
 }
 
-# A terminal for the program under test.
+# Skips the test if no terminal can be made for the program.
 need_terminal() {
     script -qec true /dev/null >/dev/null 2>&1 </dev/null || skip "script cannot make a terminal here"
 }
 
-# All files below the working folder with their contents, to see what a command changed.
+# Prints all files below the working folder with checksums, to show what a command changed.
 contents() {
     find . -type f -exec sha256sum {} + | sort -k 2
 }
@@ -44,7 +44,7 @@ flip() {
     printf '%b' "\\0$(printf %o $((byte ^ 255)))" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
 }
 
-# idx_header LENGTH...: the header of an IDX file of bytes with these dimensions.
+# idx_header LENGTH...: prints the header of an IDX file of bytes with these dimensions.
 idx_header() {
     local length
     printf '\0\0\b%b' "\\0$#"
@@ -53,8 +53,8 @@ idx_header() {
     done
 }
 
-# tiny_data FOLDER [TRAINING TEST]: 640 training and 100 test images of 2 x 4 pixels, or so many, the digits of their own
-# number; the last digit is the label. A run on them takes milliseconds.
+# tiny_data FOLDER [TRAINING TEST]: writes 640 training and 100 test images (or these numbers) of 2 x 4 pixels. The pixels
+# are the digits of the image's number, and the last digit is the label. A run on them takes milliseconds.
 tiny_data() {
     local split count
     mkdir -p "$1"
@@ -66,8 +66,8 @@ tiny_data() {
     done
 }
 
-# edit FILE SED...: makes each of these changes (for sed -E); one that finds nothing to change is an error, as the test
-# would try something else than it says.
+# edit FILE SED...: makes each of these changes (for sed -E). If a change finds nothing to change, the test fails, because
+# it would not test the mistake that it plants.
 edit() {
     local before change
     for change in "${@:2}"; do
@@ -77,25 +77,25 @@ edit() {
     done
 }
 
-# Copies the tree as a fresh clone would have it, new files included, into the folder (data may be a link).
+# Copies the tree into the folder as in a fresh clone, with new files (data may be a link).
 copy_tree() {
     mkdir -p "$1"
     git -C "$root" ls-files -z -co --exclude-standard -- ':!data' | tar -C "$root" -c --null -T - | tar -C "$1" -x
 }
 
-# What the next three compile with: as the programs of $TRAIN.
+# Sets the flags of the next three functions to those of the programs beside $TRAIN.
 set_build() {
     build=${TRAIN%/01_single_gpu/train}
     read -ra libs <<<"$(sed -n 's/^LIB_FLAGS := //p' "$build/libs.mk")"
     c_flags=(-std=c11 -D_GNU_SOURCE -O1 -g -pthread -I"$root" -I"$root/cpu_device/include")
 }
 
-# compile PROGRAM FILE...: of the files, and of the modules that they use and that are not among them.
+# compile PROGRAM FILE...: builds the program from the files, and from the other modules that they use.
 compile() {
     cc "${c_flags[@]}" "${@:2}" "$build/steps.a" "$build/common.a" "${libs[@]}" -ldl -lm -o "$1"
 }
 
-# compile_watched PROGRAM FILE...: with steps/watch.c, which takes the place of the calls that it passes on to __real_...
+# compile_watched PROGRAM FILE...: the same with steps/watch.c, which wraps some calls and passes them on to __real_...
 compile_watched() {
     local calls
     cc "${c_flags[@]}" -c "$root/tests/steps/watch.c" -o "$1.watch.o"
@@ -104,8 +104,8 @@ compile_watched() {
     compile "$1" "${calls[@]/#/-Wl,--wrap=}" "$1.watch.o" "${@:2}"
 }
 
-# changed PROGRAM STEP FILE SED... [FILE SED...]: the step after these changes (see edit) to its files, which are copied
-# to changed/. $main names the source with main(), and $compiler is compile or compile_watched.
+# changed PROGRAM STEP FILE SED... [FILE SED...]: copies the step's files to changed/, makes these changes (see edit), and
+# builds the program. $main names the source with main(), and $compiler is compile or compile_watched.
 changed() {
     local folder file change source sources
     folder=$(basename "$root/0$2"_*)
@@ -127,7 +127,8 @@ changed() {
     "${compiler:-compile}" "$1" -iquote changed "${sources[@]}"
 }
 
-# same_curve CSV CSV: the same steps and epochs, with the same losses and accuracies but for rounding.
+# same_curve CSV CSV: both files must have the same steps and epochs, with the same losses and accuracies except for
+# rounding.
 same_curve() {
     paste -d, "$1" "$2" | awk -F, '
         function differ(a, b) { return (a == "") != (b == "") || (a - b) ^ 2 > (1e-5 * a) ^ 2 }
@@ -138,8 +139,8 @@ same_curve() {
         END { exit wrong || NR < 12 }'
 }
 
-# start COMMAND...: in a process group of its own and with no signal ignored, like a job of a terminal. Its process
-# is $pid, its output in out and err; $alive can be read to its end when all processes of the job have ended.
+# start COMMAND...: starts the command in its own process group with no signal ignored, like a job of a terminal. Sets
+# $pid, and writes the output to out and err. Reading $alive ends when all processes of the job have ended.
 start() {
     rm -f alive && mkfifo alive
     set -m
@@ -149,7 +150,7 @@ start() {
     exec {alive}<alive
 }
 
-# patience SECONDS: how long a test may wait for what takes less than that on a quiet machine.
+# patience SECONDS: prints how long a test may wait for something that takes at most SECONDS on a quiet machine.
 patience() {
     awk -v seconds="$1" -v cores="$(nproc)" '{ print int(seconds * (1 + $1 / cores)) + 1 }' /proc/loadavg
 }
@@ -163,7 +164,7 @@ until_true() {
     done
 }
 
-# find_ranks COUNT [ATTEMPT]: the pids of the job's ranks, when all of this attempt have been started.
+# find_ranks COUNT [ATTEMPT]: sets ranks to the pids of the job's ranks. Fails until all ranks of this attempt run.
 find_ranks() {
     local child children variables
     ranks=()
@@ -176,7 +177,7 @@ find_ranks() {
     [ ${#ranks[@]} = "$1" ]
 }
 
-# All ranks of this attempt have a function for SIGUSR1, which would end them else.
+# Waits until all ranks of this attempt handle SIGUSR1, which would otherwise end them.
 await_signals() { # COUNT ATTEMPT
     local rank
     find_ranks "$1" "$2" || return
@@ -189,14 +190,14 @@ stopped() { # PID
     [[ $(cat "/proc/$1/stat") == *") T "* ]]
 }
 
-# Takes out of these files what the launcher writes in every run, the pids of its ranks; and, as on a busy machine,
-# that one takes its time to end, or a node to come.
+# Removes from these files the lines that the launcher prints in every run (the pids of its ranks), or on a busy machine
+# (it waits for a rank to end, or for a node).
 drop_pids() { # FILE...
     sed -i '/^launch: rank [0-9]* is pid .* on /d; /^launch: rank .* ha[vs]e* not ended 2 s after SIGTERM/d
         /^launch: waiting for node /d; /^launch: node 0 has answered .* waits for other nodes$/d' "$@"
 }
 
-# All processes of the job end soon, and the one that was started with this code.
+# All processes of the job must end soon, and the started process with this code.
 ends() { # CODE
     local code=0
     timeout "$(patience 20)" cat <&"$alive" || { echo "the job goes on" && tail -n 3 out err && return 1; }
@@ -206,7 +207,7 @@ ends() { # CODE
     [ $code = "$1" ] || { echo "ended with $code" && cat err && return 1; }
 }
 
-# Tests may run in a job, which has variables of its own.
+# Unsets the variables of launchers and batch systems, because the tests may run in a job.
 unset_job() {
     local variable
     for variable in $(compgen -e | grep -E '^(RANK$|WORLD_SIZE$|(LOCAL|MASTER|SLURM|OMPI|PMIX?|PALS|MPI|TORCHELASTIC)_)'); do
@@ -220,8 +221,8 @@ free_port() {
     echo $port
 }
 
-# start_ranks COUNT PROGRAM OPTION...: without a launcher, which would end them all when one fails. Their processes
-# are in pids, and what they write in out.RANK and err.RANK.
+# start_ranks COUNT PROGRAM OPTION...: starts ranks without a launcher, which would end all ranks when one fails. Sets
+# pids, and writes the output to out.RANK and err.RANK.
 # shellcheck disable=SC2154 # options are the test's
 start_ranks() {
     local rank port
@@ -239,7 +240,7 @@ has_ended() { # PID
     ! kill -0 "$1" 2>/dev/null || [[ $(cat "/proc/$1/stat" 2>/dev/null) == *") Z "* ]]
 }
 
-# ranks_end SECONDS CODE RANK...: those that start_ranks has started end within that time, with that code.
+# ranks_end SECONDS CODE RANK...: these ranks of start_ranks must end within this time, with this code.
 ranks_end() {
     local rank code
     for rank in "${@:3}"; do
@@ -250,14 +251,14 @@ ranks_end() {
     done
 }
 
-# rank_says RANK PATTERN: all that it has written on stderr is one error line, which begins so.
+# rank_says RANK PATTERN: the rank must have written exactly one line to stderr, an error that begins with the pattern.
 rank_says() {
     if [ "$(wc -l <"err.$1")" != 1 ] || ! grep -qE "^error \($(hostname), rank $1\): $2" "err.$1"; then
         echo "wanted one line of rank $1 with: $2" && cat "err.$1" && return 1
     fi
 }
 
-# build_sanitized SANITIZERS TARGET...: the programs in $folder, which is build/asan or build/tsan.
+# build_sanitized SANITIZERS TARGET...: builds the targets, and sets $folder to build/asan or build/tsan.
 build_sanitized() {
     folder=$root/build/${1:0:1}san # asan or tsan
     command -v clang >/dev/null || skip "clang is not installed"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # run.sh [PATTERN]: builds what the tests need, runs those whose file names match the pattern (all by default), and
 # ends with a line that counts them. With LEVEL=quick it runs the unit tests and tests/quick.sh; with LEVEL=test it
-# leaves out what is tagged test-all. Every test speaks TAP; a test program that ends badly without saying which
-# test failed counts as one failure itself, and so does a process or a file that a test leaves behind.
+# leaves out the tests with the tag test-all. Every test prints TAP. If a test program fails without naming a test, this
+# counts as one failure, and so does a process or a file that a test leaves behind.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 pattern=${1:-.}
@@ -12,10 +12,10 @@ work=$(mktemp -d)
 mkdir "$work/tmp"
 export TMPDIR=$work/tmp
 export CMOCKA_MESSAGE_OUTPUT=TAP
-# Whatever the tests start has this variable.
+# Every process that the tests start has this variable.
 export TEST_RUN=$$-$RANDOM-$RANDOM
 
-# The processes of this run, but for this shell and its copies, which had begun before.
+# Prints the processes of this run, without this shell and its copies, which started before.
 processes() {
     local mark=TEST_RUN=$TEST_RUN
     (unset TEST_RUN && grep -slzx "$mark" /proc/[0-9]*/environ | grep -o '[0-9][0-9]*')
@@ -50,7 +50,7 @@ run() {
     } 9>"$work/lock"
 }
 
-# Most tests mostly wait, so that more of them than there are cores run beside each other.
+# Most tests mostly wait, so more of them than there are cores run at the same time.
 lanes=$(($(nproc) + 1))
 start() { # NAME COMMAND...
     [[ $1 =~ $pattern ]] || return
@@ -76,7 +76,7 @@ build() { # every program and unit test, warnings as errors
     echo "ok 1 - CPU device, warnings are errors"
 }
 
-# The longest files first, so that the lanes end together.
+# Prints the longest files first, so that the lanes end at about the same time.
 by_length() {
     wc -l "$@" | sort -rn | awk '$2 != "total" { print $2 }'
 }
@@ -103,7 +103,7 @@ run_tests() {
     wait
 }
 
-# none_left: of processes, which may take a moment to end, and of files.
+# none_left: reports processes and files that are left. Processes may take a moment to end.
 none_left() {
     local end=$((SECONDS + 5)) left pid file
     while left=$(processes) && [ $SECONDS -lt $end ]; do
@@ -114,12 +114,12 @@ none_left() {
     done
     find "$TMPDIR" -mindepth 1 -maxdepth 1 -printf 'not ok - file %p is left\n'
     for file in $(memory_files | comm -13 "$work/memory" -); do
-        # Those of somebody else's programs are open.
+        # Files of other programs are open.
         grep -qsF "$file" /proc/[0-9]*/maps || echo "not ok - file $file is left"
     done
 }
 
-# Lines of TAP that match and do not match, behind the names of their files.
+# Prints the lines of TAP that match the first pattern and not the second, after the names of their files.
 results() { # PATTERN [PATTERN]
     (cd "$work/results" && grep -rE "$1" . | grep -viE "${2:-^$}" | sed 's|^\./||')
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A real Slurm cluster on this machine, of a login node, ctl, and four compute nodes, node1 to node4. Each has its
-# own network, host name, processes, /tmp, /run and /dev/shm, its own munged and sshd, and a slurmd that believes
-# in 8 cores and 2 GPUs. Nothing is reachable from outside, or outlives the one process that holds it all.
+# Runs a real Slurm cluster on this machine: a login node, ctl, and four compute nodes, node1 to node4. Each node has its
+# own network, host name, processes, /tmp, /run, /dev/shm, munged and sshd. Each slurmd is configured with 8 cores and 2
+# GPUs. The cluster is not reachable from outside, and ends with the one process that holds it.
 #
 #   cluster.sh up                           starts the cluster (as root)
 #   cluster.sh down                         ends it and every process in it
@@ -12,11 +12,11 @@
 #   cluster.sh status                       the nodes, and their processes
 #   cluster.sh why-not                      why there can be no cluster here; prints nothing if there can
 #
-# CLUSTER_ROOT is the cluster's folder, and what its nodes share: a file system for the caller's files too. The
-# cluster's own are in its subfolder cluster. Each cluster has a folder of its own, and several can be up at once.
+# CLUSTER_ROOT is the folder that the nodes of the cluster share, with the caller's files. The cluster's own files are in
+# its subfolder cluster. Each cluster has its own folder, so several clusters can run at once.
 #
-# What is not installed on this machine is taken from build/peers, into which tools/deps.sh unpacks the packages of
-# Slurm, munge and sshd: the nodes see it laid over /usr and /etc, and the machine has no new service.
+# If programs are not installed on this machine, they come from build/peers, where tools/deps.sh unpacks the packages of
+# Slurm, munge and sshd. The nodes see this folder over /usr and /etc, so the machine gets no new service.
 set -euo pipefail
 PATH=/usr/sbin:/sbin:$PATH
 self=$(realpath "$0")
@@ -72,7 +72,7 @@ configure() {
     head -c 128 /dev/urandom >"$state/munge.key"
     chmod 400 "$state/munge.key"
     echo "127.0.0.1 localhost" >"$state/hosts"
-    # sshd wants a user of this name, which its package makes when it is installed.
+    # sshd needs a user of this name. Its package creates the user during installation.
     { grep -v ^sshd: /etc/passwd && echo sshd:x:100:65534::/run/sshd:/usr/sbin/nologin; } >"$state/passwd"
     for host in "${hosts[@]}"; do
         mkdir "$state/$host"
@@ -140,13 +140,13 @@ Host ctl node*
 END
 }
 
-# Whoever belongs to the cluster holds its lock.
+# Every process of the cluster holds its lock.
 hold_lock() {
     exec 9>"$state.lock"
     flock --nonblock 9
 }
 
-# One process holds the network that joins the nodes, and is the first of a process namespace: all end with it.
+# One process holds the network of the nodes, and is the first of a process namespace, so all processes end with it.
 start_room() {
     # shellcheck disable=SC2016 # expanded there
     setsid unshare --net --pid --fork --kill-child -- bash -ec 'ip link set lo up

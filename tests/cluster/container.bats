@@ -1,12 +1,13 @@
 #!/usr/bin/env bats
 # bats file_tags=test-all
-# containers/cpu.def, tried without Apptainer and without a registry: its %post runs in a fresh root file system of the
-# release that it names, from this machine's own mirror; in that the course is built and step 4 runs on two nodes,
-# with a stand-in for apptainer that calls Charliecloud.
+# Tests of containers/cpu.def without Apptainer and without a registry. Its %post runs in a new root file system of its
+# Debian release, from this machine's mirror. In this image, the tests build the course and run step 4 on two nodes, with a
+# stand-in for apptainer that calls Charliecloud.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load helpers
 
-# An image that Apptainer would make of cpu.def, as a folder: no answer of the mirror is a reason to skip, an error no.
+# Makes the image that Apptainer would make from cpu.def, as a folder. If the mirror does not answer, the test is skipped,
+# but an error is a failure.
 make_image() { # SUITE MIRROR
     sed -n '/^%post/,/^%/{/^%/d;p}' "$root/containers/cpu.def" >post
     grep -q apt-get post
@@ -41,7 +42,7 @@ setup_file() {
     [ -z "$WHY_NOT" ] || return 0
     start_cluster
 
-    # Charliecloud makes no folder in an image, and wants the two files that Apptainer brings along.
+    # Charliecloud makes no folders in an image, and needs two files that Apptainer would provide.
     mkdir -p "image$CLUSTER_ROOT" bin
     touch image/etc/hosts image/etc/resolv.conf
     cat >bin/apptainer <<'END'

@@ -1,5 +1,5 @@
-# What the tests on a cluster share. setup_file calls start_cluster, setup enter_course, teardown clear_cluster and
-# teardown_file stop_cluster.
+# The functions that the tests on a cluster share. setup_file calls start_cluster, setup calls enter_course, teardown calls
+# clear_cluster, and teardown_file calls stop_cluster.
 # shellcheck disable=SC2034,SC2154 # the tests use id, and ../helpers.bash sets root
 load ../helpers
 
@@ -7,7 +7,7 @@ cluster() {
     "$BATS_TEST_DIRNAME/cluster.sh" "$@"
 }
 
-# A cluster of this file's, whose nodes share a folder with the course in it, built, as in an attendee's home.
+# Starts a cluster for this file. Its nodes share a folder with the course, which is built as in an attendee's home.
 start_cluster() {
     local program
     export CLUSTER_ROOT=$BATS_FILE_TMPDIR OMP_NUM_THREADS=1 WHY_NOT
@@ -33,7 +33,7 @@ enter_course() {
     cd "$CLUSTER_ROOT/course" || return
 }
 
-# What a failed test has left is not counted against the next.
+# Ends the jobs that a failed test has left.
 clear_cluster() {
     local node
     [ -z "$WHY_NOT" ] && [ -z "${BATS_TEST_COMPLETED:-}" ] || return 0
@@ -75,12 +75,12 @@ nodes() {
         "$(cluster exec scontrol --oneliner show job "$1" | sed 's/.* NodeList=\([^ ]*\) .*/\1/')"
 }
 
-# log ID: the output of a job. Each names it after itself.
+# log ID: prints the output of a job, whose file is named after the job.
 log() {
     cat ./*".$1.out"
 }
 
-# ended ID STATE: the job ends so, in a minute.
+# ended ID STATE: the job must end in this state within a minute.
 ended() {
     within 60 all_ended "$1"
     [ "$(state "$1")" = "$2" ] || { echo "job $1: $(state "$1")" && log "$1" && return 1; }
@@ -91,7 +91,7 @@ logged() {
     log "$1" 2>/dev/null | grep -q "$2"
 }
 
-# Nothing of a job on any node: only what was there when it was booted.
+# No node may run other processes than after its start.
 nodes_clean() {
     local node
     for node in node1 node2 node3 node4; do

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # bats file_tags=test-all
-# Every file of pbs/ on the test cluster, by a stand-in for qsub that gives a job what PBS gives it and no more.
-# Open MPI starts its processes over the nodes' own ssh, as on a cluster whose Open MPI does not know PBS.
+# Tests of every file of pbs/ on the test cluster. A stand-in for qsub gives a job the same variables and files as PBS.
+# Open MPI starts its processes over ssh, as on a cluster whose Open MPI does not support PBS.
 # shellcheck disable=SC2154 # bats and helpers.bash set variables
 load ../helpers
 
@@ -16,7 +16,7 @@ setup_file() {
     need_train "${programs[@]}"
     "$cluster" up
 
-    # What a user would have after make step3 step4 step5 step6 step7, in a folder that all nodes see.
+    # All nodes see this folder, which is built as by make step3 step4 step5 step6 step7.
     export work=$CLUSTER_ROOT/work
     mkdir "$work"
     cp -r "$root/pbs" "$root/slurm" "$BATS_TEST_DIRNAME/qsub" "$work"
@@ -51,7 +51,7 @@ submit() {
     return 1
 }
 
-# said TEXT: by the job that was last.
+# said TEXT: the output of the last job must contain the text.
 said() {
     grep -F -e "$1" ./*.o"$(cut -d . -f 1 id)"
 }

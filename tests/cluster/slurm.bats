@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # bats file_tags=test-all
-# The job scripts of slurm/, and steps 4 and 5 when nodes, ranks and cables fail, under a real Slurm whose four
-# nodes share a folder and a network and nothing else. What is not real: the nodes share this machine's cores, the
-# shared folder does not depend on the network, and nothing has a GPU.
+# Tests of the job scripts of slurm/, and of steps 4 and 5 when nodes, ranks and cables fail, under a real Slurm. Its four
+# nodes share only a folder and a network. They differ from real nodes: they share this machine's cores, the shared folder
+# does not depend on the network, and no node has a GPU.
 # shellcheck disable=SC2030,SC2031,SC2154,SC2317 # bats and helpers.bash set variables and call functions
 # shellcheck disable=SC2054 # the commas are the trainer's
 load helpers
@@ -25,8 +25,8 @@ teardown() {
     clear_cluster
 }
 
-# A job whose tasks say which GPUs they see, train with the given program, and leave what they wrote to stderr and
-# their exit codes in files of the given name. A task that fails does not end the others.
+# Makes a job whose tasks print the GPUs that they see, and train with the given program. They write stderr and their exit
+# codes to files of the given name. A task that fails does not end the others.
 make_job() {
     cat >tasks.sbatch <<'END'
 #!/bin/bash
@@ -39,13 +39,13 @@ srun --kill-on-bad-exit=0 bash -c 'echo "${CUDA_VISIBLE_DEVICES-all}" >"$1.gpus.
 END
 }
 
-# Some seconds of training, most of them asleep, with something done to it in its midst: submitted and in epoch 20.
+# Submits some seconds of training, mostly sleep, and waits for epoch 20, so that a test can disturb it.
 submit_long() { # NAME [SBATCH ARGUMENTS] FILE
     CPU_DEVICE_CHAOS=1 submit "${@:2}" "${long[@]}" --snapshot "$1.bin"
     within 60 logged "$id" '^epoch 20/'
 }
 
-# It must end with the weights of one that is left alone.
+# The job must end with the weights of an undisturbed job.
 same_weights() { # NAME
     if [ ! -e alone.bin ]; then
         submit slurm/step4.sbatch "${long[@]}" --snapshot alone.bin
@@ -158,7 +158,7 @@ same_weights() { # NAME
     within 10 nodes_clean
 }
 
-# SIGUSR1 is sent here when Slurm would send it: 90 s before the time is up.
+# The test sends SIGUSR1 as Slurm would 90 s before the time is up.
 @test "a chain of jobs continues after its time limit, and ends with the same weights" {
     submit_long chain slurm/chain.sbatch
     cluster exec scancel --batch --signal=USR1 "$id"
@@ -178,8 +178,7 @@ same_weights() { # NAME
     same_weights preempted
 }
 
-# A node without power answers to nobody. Slurm notices after SlurmdTimeout, 300 s by default, and it is told here;
-# what it does then is its own doing.
+# A node without power does not answer. Slurm would notice after SlurmdTimeout (300 s by default), so the test tells it.
 @test "a job whose node loses power continues on other nodes, and ends with the same weights" {
     local node
     submit_long power slurm/chain.sbatch
@@ -224,12 +223,12 @@ same_weights() { # NAME
     within 10 nodes_clean
 }
 
-# shards NAME: how many files the snapshot NAME.bin has beside it, 0 if all is in that.
+# shards NAME: prints the number of shards of the snapshot NAME.bin, 0 if it is one file.
 shards() {
     find . -name "$1.bin.e*" | wc -l
 }
 
-# Slurm tells ranks how many of them are on their node, as 2(x2) or 1(x4).
+# Slurm sets the number of ranks per node in the form 2(x2) or 1(x4).
 @test "steps 5 and 7 have the loss curve of step 1, sharded over all ranks or within nodes" {
     local name ids=() four=(--nodes=4 --ntasks-per-node=1 --gpus-per-node=1)
     submit slurm/step5.sbatch "${tiny[@]}" --csv full2x2.csv --snapshot full2x2.bin
@@ -263,7 +262,7 @@ shards() {
     within 10 nodes_clean
 }
 
-# It shares its shards with one rank, and their sums with another; the third meets it in neither.
+# The killed rank shares a model with one rank and sums its shards with another. With the third, it shares nothing.
 @test "with hybrid sharding, a killed rank ends all others, each with a line" {
     local rank
     make_job
@@ -282,8 +281,8 @@ shards() {
     within 10 nodes_clean
 }
 
-# As with step 4 above, but with a file for each shard of the snapshot. The run that is left alone is on the other
-# nodes meanwhile, and saves in one file.
+# Like the test of step 4 above, but with a file for each shard of the snapshot. The undisturbed run uses the other nodes
+# at the same time, and saves one file.
 @test "a sharded run whose node loses power continues on other nodes, with the same weights" {
     local node lost
     submit_long shards --requeue slurm/step5.sbatch
@@ -299,7 +298,7 @@ shards() {
     [ "$(shards shards)" = 4 ]
     [ "$(shards whole)" = 0 ]
 
-    # Step 1 finds nothing left to do, and saves in one file.
+    # Step 1 has nothing left to do, and saves one file.
     "$TRAIN" "${long[@]}" --snapshot shards.bin
     [ "$(shards shards)" = 0 ]
     cmp shards.bin whole.bin

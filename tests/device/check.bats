@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# The checker of ordering (CPU_DEVICE_CHECK=1) and the steps: it finds nothing in them, and every fault that is
-# planted in them, in every run, with the places of both operations.
+# Tests of the checker of ordering (CPU_DEVICE_CHECK=1) with the steps. It finds nothing in them, and it finds every planted
+# mistake in every run, with the places of both operations.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
@@ -19,7 +19,7 @@ setup() {
     export CPU_DEVICE_CHECK=1 CPU_DEVICES=4 NCCL_SOCKET_IFNAME=lo OMP_NUM_THREADS=1
 }
 
-# start_step STEP RANKS PROGRAM OPTION...: the limit only ends what hangs.
+# start_step STEP RANKS PROGRAM OPTION...: the time limit only ends a run that hangs.
 start_step() {
     case $1 in
     2) timeout "$(patience 60)" "$3" "${options[@]}" --nproc "$2" "${@:4}" ;;
@@ -27,7 +27,8 @@ start_step() {
     esac >out 2>err
 }
 
-# clean STEP RANKS PROGRAM OPTION...: two epochs with a snapshot, and a third that goes on from it.
+# clean STEP RANKS PROGRAM OPTION...: the checker must find nothing in two epochs with a snapshot, and in a third epoch
+# from this snapshot.
 clean() {
     local epochs
     rm -rf snapshot*
@@ -94,8 +95,8 @@ clean() {
     diff <(cut -d, -f1-6 checked) <(cut -d, -f1-6 unchecked)
 }
 
-# found STEP SUMMARY OPERATION PATTERN...: every run ends with the summary, and with a line for each operation whose
-# place holds the pattern.
+# found STEP SUMMARY OPERATION PATTERN...: every run must end with the summary and a line for each operation. The source
+# line of the operation must match the pattern.
 found() {
     local run i next operation pattern place
     for run in 1 2 3; do

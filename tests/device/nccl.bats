@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# NCCL of the CPU device from outside: what is left when ranks are killed that cannot tidy up any more.
+# Tests of the CPU device's NCCL with killed ranks, which cannot clean up: nothing may be left.
 # shellcheck disable=SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
@@ -16,8 +16,8 @@ teardown() {
     [ -z "$launcher" ] || kill -9 "$launcher" 2>/dev/null || true # and with it the ranks
 }
 
-# start RANKS [HOSTS]: ranks that sum for ever, with a letter for each one's host; pids gets their numbers
-# once all of them do.
+# start RANKS [HOSTS]: starts ranks that sum forever. HOSTS has a letter per rank for its host. Sets pids when all ranks
+# have begun.
 start() {
     touch log
     "$root/build/test/tests/device/test_nccl_deaths" forever "$@" >log 2>errors 3>&- &
@@ -30,7 +30,7 @@ start() {
     echo "the ranks did not begin" && return 1
 }
 
-# Memory, sockets or files of the ranks that have names, which nobody would remove.
+# Prints named memory, sockets and files of the ranks, which would stay after a kill.
 names() {
     local pid socket
     for pid in "${pids[@]}"; do

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # bats file_tags=test-all
 # The trainers and the CPU device's own tests under AddressSanitizer, UBSan and ThreadSanitizer, and under
-# random delays of every operation. Two threads share the kernels out, even where there is one core.
+# random delays of every operation. Two threads share each kernel, even on one core.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
@@ -15,8 +15,8 @@ setup() {
     export OMP_NUM_THREADS=2
 }
 
-# clean COMMAND...: ends well and without a report, on an address space that is not randomised, as some
-# kernels randomise more than ThreadSanitizer can bear.
+# clean COMMAND...: the command must end with 0 and without a report. Address randomisation is off, because ThreadSanitizer
+# fails with some kernels' setting.
 clean() {
     timeout "$(patience 300)" setarch -R "$@" >log 2>&1 || { echo "status $?: $*" && cat log && return 1; }
     ! grep -E 'Sanitizer|runtime error|WARNING' log
@@ -29,7 +29,7 @@ each_clean() { # COMMAND...
     done
 }
 
-# Whole epochs with evaluation, snapshots and a resumed run; then the default model.
+# Trains whole epochs with evaluation and snapshots, resumes a run, and trains the default model.
 train_all() { # PROGRAM CSV
     local tiny=(--data "$BATS_FILE_TMPDIR/tiny" --hidden "33,20" --batch 64 --log-every 3)
     rm -f snapshot
@@ -40,7 +40,7 @@ train_all() { # PROGRAM CSV
     grep -q 'step 30/' log
 }
 
-# The losses, without the seconds.
+# Prints the losses of a CSV file, without the seconds.
 losses() {
     cut -d, -f1-6 "$1" "$1.synthetic"
 }
@@ -94,7 +94,7 @@ same_losses_in_chaos() { # PROGRAM SEED...
     clean "$folder/tests/device/test_cublas"
 }
 
-# Two ranks, and the second that ThreadSanitizer sleeps at every exit saved.
+# Runs two ranks without the second that ThreadSanitizer sleeps at every exit.
 step2_in_chaos() { # SEED
     CPU_DEVICES=2 NCCL_SOCKET_IFNAME=lo TSAN_OPTIONS=atexit_sleep_ms=0 \
         same_losses_in_chaos "$folder/02_multigpu_fork/train" "$1"
@@ -110,7 +110,7 @@ step2_in_chaos() { # SEED
     step2_in_chaos 7
 }
 
-# Three ranks with all that step 7 has; another number of them goes on from their shards.
+# Runs three ranks with many options of step 7. Then another number of ranks continues from their shards.
 step7_in_chaos() { # SEED
     local step7=("$folder/07_large_models/train" --data "$BATS_FILE_TMPDIR/tiny" --hidden "33,20,9" --batch 60 --snapshot shards)
     local launch=${TRAIN%/01_single_gpu/train}/03_multigpu_launcher/launch
@@ -134,8 +134,8 @@ step7_in_chaos() { # SEED
     step7_in_chaos 9
 }
 
-# Both at once, as they mostly wait, for ranks that have died. Without the search for leaks, which stops threads
-# in a way that the SIGCONT of one of the tests upsets.
+# Both sanitizers run at the same time, because the tests mostly wait for dead ranks. The leak check is off: it stops
+# threads in a way that conflicts with SIGCONT in one of the tests.
 @test "AddressSanitizer, UBSan and ThreadSanitizer find nothing in NCCL's tests" {
     local tests races=0
     mapfile -t tests < <(cd "$root" && printf '%s\n' tests/device/test_nccl_*.c)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# run.sh SECONDS: fuzzes each file reader for so many seconds, from valid files on, and says in TAP how
-# that went. An input that breaks a reader stays in build/fuzz; build/fuzz/TARGET INPUT shows it again.
+# run.sh SECONDS: fuzzes each file reader for this number of seconds, starting with valid files, and prints TAP. An input
+# that breaks a reader stays in build/fuzz, and build/fuzz/TARGET INPUT runs it again.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 case ${1:-} in
@@ -50,7 +50,7 @@ print_manifest() { # of the shards that tests/fuzz/fuzz_snapshot.c has saved, bu
         'loss 0' 'correct 0' 'samples 0' 'shards 2' 'unit 2' 'crc32 00000000'
 }
 
-# Files as they should be, behind the byte by which the target chooses what to do with them.
+# Writes valid files. Their first byte selects what the target does with them.
 make_seeds() { # TARGET FOLDER
     case $1 in
         fuzz_idx)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# A short form of kills.sh; a long one is run by hand.
+# A short form of kills.sh. docs/measurements.md describes a longer run.
 # bats file_tags=test-all
 load ../helpers
 

@@ -27,9 +27,9 @@ tiny_data few 60 20
 export TMPDIR=$work/meet NCCL_SOCKET_IFNAME=lo CPU_DEVICES=4 OMP_NUM_THREADS=1
 launch=$build/03_multigpu_launcher/launch
 
-# All jobs: a program and its options, behind the number of ranks. A narrow model saves a few KB, many times a second. A
-# wide one saves up to 25 MB after each step, which takes so long that many a kill falls within the write. It is in two
-# jobs of three.
+# Each job is a number of ranks, a program and its options. A narrow model saves a few KB many times a second. A wide model
+# saves up to 25 MB after each training step. This takes so long that many kills happen during a write. Two jobs of three
+# have the wide model.
 narrow="--data tiny --hidden 33,17 --batch 120 --epochs 100"
 wide="--data few --hidden 2048,1024 --batch 60 --epochs 8"
 jobs=()
@@ -43,7 +43,7 @@ for optimizer in sgd adam; do
                 jobs+=("$ranks 07_large_models/train --optimizer $optimizer --strategy $strategy $size")
             done
         done
-        # Two nodes that are made up, with two ranks each.
+        # Two simulated nodes with two ranks each.
         jobs+=("4 07_large_models/train --optimizer $optimizer --strategy hybrid $size")
     done
 done
@@ -58,7 +58,7 @@ set_command() {
         --snapshot "$2/s")
 }
 
-# The job ends well, and with it all its processes.
+# The job must end with 0, and all its processes with it.
 ends_well() {
     timeout 120 cat <&"$alive" || fail "a process of the job goes on"
     exec {alive}<&-
@@ -72,7 +72,7 @@ fail() {
     exit 1
 }
 
-# Whether a file in the job's folder has been written to since this kill was planned, in whatever way a rank writes it.
+# Succeeds if a rank has written to a file in the job's folder since this kill was planned.
 has_saved() {
     local file
     for file in now/*; do
@@ -81,15 +81,15 @@ has_saved() {
     return 1
 }
 
-# Waits without a new process, which would take as long as a write; fails when the job has ended.
+# Waits without starting a process, which would take as long as a write. Fails if the job has ended.
 pause() { # SECONDS
     local code=0
     read -rt "$1" -u "$alive" || code=$?
     [ $code -gt 128 ]
 }
 
-# Kills a rank, or all at once, as soon as there are some and, if that is wanted, one of them saves or has done so for up
-# to 15 ms.
+# Kills one rank, or all at once, as soon as they run. If WHILE_SAVING is set, it waits until a rank saves, and up to 15 ms
+# longer.
 kill_ranks() { # WHILE_SAVING
     local children=() victims saving=0 end=$((SECONDS + 20))
     : >planned

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# The launcher on one node, from outside: what ranks are told, where their output goes, and how a run ends. The
-# ranks are whatever shows it, mostly lines of shell.
+# Tests of the launcher on one node: the variables of the ranks, their output, and the end of a run. Most ranks are a few
+# lines of shell.
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154 # ranks expand their lines; bats and helpers.bash set variables
 load ../helpers
 
@@ -38,7 +38,7 @@ setup() {
     exec {go}<>go
 }
 
-# What a failed test has left.
+# Ends the processes that a failed test has left.
 teardown() {
     [ -z "${pid:-}" ] || kill -9 -- "-$pid" 2>/dev/null || true
     for left in $(pgrep 'sleep|sh|yes|launch|cat'); do
@@ -47,8 +47,8 @@ teardown() {
     done
 }
 
-# start COMMAND...: in a process group of its own and with no signal ignored, like a job of a terminal. Its process
-# is $pid, its output in out and err; $alive can be read to its end when all processes of the run have ended.
+# start COMMAND...: starts the command in its own process group with no signal ignored, like a job of a terminal. Sets
+# $pid, and writes the output to out and err. Reading $alive ends when all processes of the run have ended.
 start() {
     rm -f alive && mkfifo alive
     set -m
@@ -58,7 +58,7 @@ start() {
     exec {alive}<alive
 }
 
-# All processes of the run end, and the launcher with this code; nothing of it stays anywhere.
+# All processes of the run must end, the launcher with this code, and no process may be left.
 ends() { # CODE
     local code=0 child
     timeout "$(patience "${limit:-20}")" cat <&"$alive" || { echo "the run goes on" && tail out err && return 1; }
@@ -86,7 +86,7 @@ stopped() { # PID
     [[ $(cat "/proc/$1/stat") == *") T "* ]]
 }
 
-# go COUNT: so many ranks that wait with "read <go" go on.
+# go COUNT: lets this many ranks continue that wait with "read <go".
 go() {
     yes | head -n "$1" >&"$go"
 }
@@ -263,7 +263,7 @@ count() { # OPTION...
     run ! grep -a ELF err
 }
 
-# tee_is RANKS FILE: out is the file of each of the ranks, line by line.
+# tee_is RANKS FILE [OUT]: the lines of each rank in OUT (default: out) must be those of the file.
 tee_is() {
     for rank in $(seq 0 $(($1 - 1))); do
         sed -n "s/^\[$rank\] //p" "${3:-out}" | cmp - "$2"
@@ -317,7 +317,7 @@ tee_is() {
     [ "$(wc -l <out)" -le 30 ]
 }
 
-# The summary of the run in err: which rank, its pid and how it failed; then its last lines, from a file.
+# The summary in err must name the rank, its pid and how it failed, and then show its last lines, as in the file.
 summary() { # RANK PID HOW FILE
     sed -n 1p err | grep -qx "launch: rank $1 (pid $2 on $(uname -n)) failed first, in attempt 0: $3"
     if [ -s "$4" ]; then
@@ -352,7 +352,7 @@ summary() { # RANK PID HOW FILE
         job 1 "$launch" --log-dir log sh -c 'ulimit -c 0; echo $$ >rank; '"${how%:*}"
         summary 0 "$(cat rank)" "${how#*:}" /dev/null
     done
-    # The others' ends are not what is reported.
+    # The launcher does not report how the other ranks end.
     job 1 "$launch" --nproc-per-node 3 sh -c 'trap "exit 9" TERM; : >ready.$RANK
         if [ $RANK = 1 ]; then until [ -e ready.0 ] && [ -e ready.2 ]; do sleep 0.01; done; echo $$ >rank; exit 5; fi
         while :; do sleep 1000 & wait; done'
@@ -434,7 +434,7 @@ summary() { # RANK PID HOW FILE
     [ "$(sort starts | uniq -c | awk '{ print $1 }' | sort -u)" = 3 ]
 }
 
-# Ranks that write down their signals, and end at the three that end a run with the code of their number.
+# Starts ranks that record their signals. At HUP, INT and TERM, each rank ends with the code that has its number.
 catch='for s in TERM INT HUP; do trap "echo $s >>got.$RANK; exit ${codes:RANK:1}" $s; done
     for s in USR1 USR2; do trap "echo $s >>got.$RANK" $s; done
     : >ready.$RANK; while :; do sleep 1000 & wait; done'
@@ -461,7 +461,7 @@ both_got() { # SIGNAL
                 kill -"${signal%:*}" -- "$to$pid"
                 ends "$([ $codes = 00 ] && echo 0 || echo "${signal#*:}")"
                 [ ! -s err ]
-                # Where one fails, the other may get a SIGTERM too.
+                # If one rank fails, the other may also get a SIGTERM.
                 [ $codes = 00 ] || continue
                 printf '%s\n' USR1 USR2 "${signal%:*}" | cmp - got.0
                 cmp got.0 got.1
@@ -672,7 +672,7 @@ END
     done
 }
 
-# refused CODE TEXT ARGUMENT...: one line, no rank and no file.
+# refused CODE TEXT ARGUMENT...: the launcher must print one line, and start no rank and write no file.
 refused() {
     fails "$1" "$2" timeout "$(patience 20)" "$launch" "${@:3}" touch started
     [ -z "$output" ]

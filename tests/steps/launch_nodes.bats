@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
-# The launchers of several nodes, from outside. Each node is a process with a network and a host name of its own,
-# and what joins them is one more, so that nothing here can touch the network of this machine, and everything is
-# gone with these processes.
+# Tests of the launchers of several nodes. Each node is a process with its own network and host name, and one more process
+# connects them. So the tests cannot touch the network of this machine, and everything ends with these processes.
 # shellcheck disable=SC2030,SC2031,SC2154,SC2317 # bats and helpers.bash set variables and call functions
 load ../helpers
 
@@ -33,7 +32,7 @@ setup() {
     declare -gA launchers=() ports=()
 }
 
-# What a failed test has left is not counted against it.
+# Ends the processes that a failed test has left.
 teardown() {
     local left=0 pid
     [ -z "$WHY_NOT" ] || return 0
@@ -49,8 +48,8 @@ teardown() {
     return $left
 }
 
-# Ranks do what they are told. What one finds out goes to the folder of the run, which all nodes see: its
-# environment, the signals it gets, and in overlap any other rank that should not be there while this one is.
+# Each rank runs the commands that a test sends it. It writes to the folder of the run, which all nodes see: its
+# environment, its signals, and in the file overlap any rank of another attempt that still runs.
 make_rank() {
     cat >rank <<'END'
 #!/bin/bash
@@ -59,7 +58,7 @@ attempt=$TORCHELASTIC_RESTART_COUNT
 shopt -s nullglob
 for file in started.*; do
     IFS=. read -r _ earlier rank <<<"$file"
-    # Of a process that has ended nothing is left here, even if nobody has asked for its exit code.
+    # This folder is empty once a process has ended, even if its parent has not read the exit code.
     [ "$earlier" -lt "$attempt" ] && read -r -d '' word <"/proc/$(<"$file")/cmdline" && [ -n "$word" ] &&
         echo "rank $RANK of attempt $attempt beside $rank of $earlier" >>overlap
 done 2>/dev/null
@@ -69,7 +68,7 @@ exec {in}<>"$in"
 trap 'echo USR1 >>"signals.$RANK"' USR1
 [ -z "$SLOW" ] || trap 'sleep $SLOW; exit 1' TERM
 env | grep -E '^(.*RANK|.*WORLD_SIZE|MASTER_.*|TORCHELASTIC_.*)=' | sort >"env.$attempt.$RANK"
-read -r pid _ </proc/self/stat # a container has numbers of its own
+read -r pid _ </proc/self/stat # a container has its own process numbers
 echo "$pid" >"starting.$attempt.$RANK"
 mv "starting.$attempt.$RANK" "started.$attempt.$RANK"
 while read -r -t 100 -u "$in" command; do
@@ -93,16 +92,16 @@ within() {
     done
 }
 
-# hold NAME: a process with a network of its own, on a host with this name.
+# hold NAME: starts a process with its own network and with this host name.
 hold() {
     # shellcheck disable=SC2016 # expanded there
     unshare -n -u bash -c 'hostname "$1" && ip link set lo up && touch "$1" && exec sleep 300' - "$1" \
         >/dev/null 2>&1 3>&- &
     holders+=($!)
-    disown # so that nothing is said when it is killed
+    disown # so bash prints nothing when the process is killed
 }
 
-# make_nodes COUNT: nodes 0, 1 and so on, with the addresses 10.77.0.1, 10.77.0.2 and fd77::1, fd77::2.
+# make_nodes COUNT: makes nodes 0, 1 and so on, with the addresses 10.77.0.1, 10.77.0.2 and fd77::1, fd77::2.
 make_nodes() {
     local n
     hold switch
@@ -132,7 +131,7 @@ on() { # NODE COMMAND...
     nsenter -t "${nodes[$1]}" -n -u "${@:2}"
 }
 
-# The processes on all nodes but those that hold them.
+# Prints the processes on all nodes, except those that hold the nodes.
 residents() {
     local holder own=()
     for holder in "${holders[@]}"; do
@@ -146,8 +145,8 @@ none_left() {
     [ -z "$(residents)" ]
 }
 
-# begin RUN NODE [OPTION...]: starts a launcher of the run, which has a folder and a port of its own. It is for
-# two nodes of two ranks, and in the node's place, unless the options or $place say something else.
+# begin RUN NODE [OPTION...]: starts a launcher of the run, which has its own folder and port. The run has two nodes of two
+# ranks, and the launcher runs on its node, unless the options or $place differ.
 begin() {
     local command=("$launch" --nnodes 2 --nproc-per-node 2 --node-rank "$2" --master-addr 10.77.0.1)
     mkdir -p "$1"
@@ -183,7 +182,7 @@ ends() {
     return 1
 }
 
-# The ranks 0 to COUNT - 1 are there.
+# The ranks 0 to COUNT - 1 must have started.
 started() { # RUN ATTEMPT [COUNT]
     local rank
     for ((rank = 0; rank < ${3:-4}; rank++)); do
@@ -191,7 +190,7 @@ started() { # RUN ATTEMPT [COUNT]
     done
 }
 
-# The processes of these ranks have ended.
+# The processes of these ranks must have ended.
 ended() { # RUN ATTEMPT RANK...
     local rank
     for rank in "${@:3}"; do
@@ -203,7 +202,7 @@ tell() { # RUN ATTEMPT RANK COMMAND
     echo "$4" 1<>"$1/in.$2.$3"
 }
 
-# finish RUN ATTEMPT [COUNT]: all ranks end well, as do both launchers; in no attempt was there one too many.
+# finish RUN ATTEMPT [COUNT]: lets all ranks end. Both launchers must end with 0, and no attempt may have too many ranks.
 finish() {
     local rank
     within 5 started "$@"
@@ -215,14 +214,14 @@ finish() {
     sound "$@"
 }
 
-# The last attempt was this one; in each all ranks had the same number of it, and none began too early.
+# This must be the last attempt. In each attempt, all ranks must have its number, and no rank may start too early.
 sound() { # RUN ATTEMPT [COUNT]
     [ ! -e "$1/overlap" ] || { cat "$1/overlap" && return 1; }
     [ "$(sed -n 's/^TORCHELASTIC_RESTART_COUNT=//p' "$1"/env.* | sort -n | uniq -c | awk '{ print $2 ":" $1 }' | xargs)" = \
         "$(seq -f "%g:${3:-4}" -s ' ' 0 "$2")" ]
 }
 
-# said RUN NODE LINE...: the launcher said these lines, patterns of grep -E, and nothing else: notes, and an error.
+# said RUN NODE LINE...: the launcher must have printed exactly these lines (patterns of grep -E).
 said() {
     local lines
     cp "$1/err.$2" said
@@ -238,7 +237,7 @@ said() {
     return 1
 }
 
-# told RUN RANK WANTED: the environment of the rank in attempt 0.
+# told RUN RANK WANTED: checks the environment of the rank in attempt 0.
 told() {
     diff <(tr ' ' '\n' <<<"$3" | sort) <(grep -v RUN_ID "$1/env.0.$2")
 }
@@ -294,7 +293,7 @@ MASTER_PORT=$port TORCHELASTIC_RESTART_COUNT=0 TORCHELASTIC_MAX_RESTARTS=0 TORCH
         tell four 0 $rank "exit 0"
     done
     within 5 ended four 0 0 1 2 3 4
-    # A node that is done waits for the others.
+    # A node whose ranks have ended waits for the others.
     for node in 0 1 2; do
         run ! is_gone "${launchers[four.$node]}"
     done
@@ -330,7 +329,7 @@ again() { # RESTART OF
     tell run 2 3 "exit 4" &
     tell run 2 1 "exit 5"
     within 5 started run 3
-    # A node that is done starts again with the others.
+    # A node whose ranks have ended starts again with the others.
     tell run 3 2 "exit 0"
     tell run 3 3 "exit 0"
     within 5 ended run 3 2 3
@@ -338,7 +337,7 @@ again() { # RESTART OF
     within 5 started run 4
     tell run 4 3 "exit 7"
     finish run 5
-    # Which of two that fail at once comes first is open, and it may end the other.
+    # If two ranks fail at once, either may be first and end the other.
     grep -qE "$(first 1 node0 2 "exit code 5")|$(first 3 node1 2 "exit code 4")" run/err.[01]
     sed -i '/attempt 2/d' run/err.[01]
     said run 0 "$(again 1 5)" "$(first 0 node0 1 "exit code 3")" "$(again 2 5)" "$(again 3 5)" \
@@ -384,7 +383,7 @@ again() { # RESTART OF
     make_nodes 2
     begin_both late --max-restarts 1
     plain=$launch launch=$PWD/contained
-    # In a container the second has the number of the first, too.
+    # In a container, the second launcher has the same process number as the first.
     printf '#!/bin/sh\nexec unshare -p --fork --kill-child %q "$@"\n' "$plain" >contained
     chmod +x contained
     begin_both same --max-restarts 1
@@ -394,7 +393,7 @@ again() { # RESTART OF
     begin same 1 --max-restarts 1
     launch=$plain
     begin late 1 --max-restarts 1
-    # The 8 seconds of silence are over while node 0 does not run, so what it sees next is the new one.
+    # Node 0 is stopped for longer than the 8 seconds of silence, so it next hears from the new launcher.
     sleep 6
     kill -STOP "${launchers[late.0]}"
     sleep 3
@@ -473,9 +472,9 @@ port_is_free() { # RUN: node 0 has no socket there
     has() { [ "$(find "$1" -name "$2" | wc -l)" = "$3" ]; }
     within 5 has stubborn "deaf.*" 4
     within 5 has kind "kind.*" 4
-    # In one of its words each launcher of three says that it has come.
+    # Each of the three launchers prints a line when it has joined.
     sleep 1
-    # Stopped, neither launcher of this run ends before both have their signal.
+    # Both launchers of this run are stopped, so neither ends before both have their signal.
     kill -STOP "${launchers[both.0]}" "${launchers[both.1]}"
     kill "${launchers[zero.0]}" "${launchers[one.1]}" "${launchers[both.0]}" "${launchers[both.1]}" \
         "${launchers[stubborn.1]}" "${launchers[kind.0]}" "${launchers[early.0]}" "${launchers[early.1]}" \
@@ -499,11 +498,11 @@ port_is_free() { # RUN: node 0 has no socket there
     within 5 is_gone "${launchers[early.1]}"
     refute wait "${launchers[early.1]}"
     ends third 1 143
-    # The one that never came is silent from the beginning.
+    # A launcher that never joined is silent from the beginning.
     ends third 0 1
     run ! started third 0 1
 
-    # Ranks that end well on one node may need some time on the others.
+    # After the ranks of one node have ended, the others may need some time.
     within 5 ended kind 0 0 1
     tell kind 0 2 "exit 0"
     tell kind 0 3 "exit 0"
@@ -535,12 +534,12 @@ port_is_free() { # RUN: node 0 has no socket there
             / float / { rows++; bad += $7 != 0 || $8 + 0 != 0 }
             END { exit bad || rows < 12 }' $master/out.0
     done
-    # What went from node to node.
+    # The traffic between the nodes.
     # shellcheck disable=SC2016 # awk's
     on 1 awk '/eth0:/ { exit !($2 > 1000000 && $10 > 1000000) }' /proc/net/dev
 }
 
-# contradicts RUN NODE OPTION...: the launcher of this node wants something else than node 0.
+# contradicts RUN NODE OPTION...: the launcher of this node has other options than node 0.
 contradicts() {
     begin "$1" 0 --run-id "$1" --join-timeout 2
     begin "$1" "${@:2}"
@@ -622,7 +621,7 @@ node_0_has() { # RUN NODE
     said good 1
 }
 
-# message NUMBER... RUN_ID: the bytes of a struct message of nodes.h, in the byte order of most machines.
+# message NUMBER... RUN_ID: prints the bytes of a struct message of nodes.h, in little-endian order.
 message() {
     local number text=
     for number in "${@:1:12}"; do
@@ -635,7 +634,7 @@ message() {
     head -c $((64 - ${#13})) /dev/zero
 }
 
-# from_stranger ADDRESS PORT BYTES: node 2 sends the datagrams on stdin, each of so many bytes.
+# from_stranger ADDRESS PORT BYTES: node 2 sends the data on stdin as packets of this size.
 from_stranger() {
     # shellcheck disable=SC2016 # expanded there
     on 2 bash -c 'dd "bs=$3" iflag=fullblock status=none >"/dev/udp/$1/$2"' - "$@"
@@ -647,7 +646,7 @@ magic=0x4c4e4348
     make_nodes 3
     begin run 0 --max-restarts 1 --run-id mine
     to_node_0() { from_stranger 10.77.0.1 "${ports[run]}" "$@"; }
-    # What ends the run, if it is listened to: the launcher of node 1 has ended.
+    # This message would end the run: "the launcher of node 1 has ended".
     gone="5 0 1 2 0 1"
     for node in -1 0 2 3 1000000 2147483647 -2147483648; do
         # shellcheck disable=SC2086 # a list of numbers
@@ -670,7 +669,7 @@ magic=0x4c4e4348
         message $magic 1 2 2 1 1 $gone ""
         message $magic 1 2 2 1 -1 99 0 1 -1 99 99 mine
     } >faultless
-    # Nothing with a fault is taken for the launcher that has not come yet.
+    # Node 0 must not mistake a faulty message for one of the missing launcher.
     within 5 on 0 grep -q "$(printf ':%04X ' "${ports[run]}")" /proc/net/udp
     cat numbers words | to_node_0 112
     head -c 112 faultless | to_node_0 111
@@ -739,7 +738,7 @@ magic=0x4c4e4348
     kill "${launchers[ended.0]}"
     ends ended 0 143
     ends ended 1 1
-    sleep 9 # longer than anybody may be silent
+    sleep 9 # longer than a launcher may be silent
     kill -CONT "${launchers[held.0]}" "${launchers[held.1]}"
     finish held 0
 }
@@ -755,7 +754,7 @@ magic=0x4c4e4348
     for rank in 0 1 2 3; do
         tell run 1 $rank "exit 0"
     done
-    # The last word of node 1 may be lost, and then its silence says the same.
+    # The last message of node 1 may be lost. Then its silence has the same effect.
     ends run 1 0
     ends run 0 0 15
     sound run 1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# How step 4's ranks meet over TCP, from outside: in any order, among strangers who say anything or nothing, and
-# when it cannot be. All on this host's loopback; the nodes of a cluster are in tests/cluster.
+# Tests of the meeting of step 4's ranks over TCP: in any order, among strangers that send anything or nothing, and with
+# errors. They use the loopback interface of this host; the tests in tests/cluster use several nodes.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
@@ -18,7 +18,7 @@ set_variables() {
     set_build
     four=$build/04_multinode/train
     stranger=$BATS_FILE_TMPDIR/stranger
-    right=$BATS_FILE_TMPDIR/right # what three ranks learn
+    right=$BATS_FILE_TMPDIR/right # the snapshot of three undisturbed ranks
     options=(--data "$BATS_FILE_TMPDIR/tiny" --hidden "8,8" --batch 120 --epochs 1)
     export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=8 OMP_NUM_THREADS=1 TORCHELASTIC_RUN_ID=x MASTER_ADDR=127.0.0.1
     world=3
@@ -32,18 +32,18 @@ setup() {
     next_port
 }
 
-# What a failed test has left.
+# Ends the processes that a failed test has left.
 teardown() {
     [ ${#pids[@]} = 0 ] || { kill -9 "${pids[@]}" && wait "${pids[@]}"; } 2>/dev/null || true
 }
 
-# The addresses where somebody listens at the port, as the kernel writes them.
+# Prints the addresses at which a program listens at the port, as the kernel writes them.
 listeners() {
     awk -v port=":$(printf %04X "$MASTER_PORT")" '$4 == "0A" && substr($2, length($2) - 4) == port { print $2 }' \
         /proc/net/tcp /proc/net/tcp6
 }
 
-# No two meetings of a test at one port, where connections of the first may still end.
+# Two meetings of a test do not use the same port, because connections of the first may still be open.
 next_port() {
     MASTER_PORT=$((MASTER_PORT + 1))
     while [ -n "$(listeners)" ]; do
@@ -51,7 +51,7 @@ next_port() {
     done
 }
 
-# rank RANK OPTION...: starts it.
+# rank RANK OPTION...: starts this rank.
 rank() {
     RANK=$1 WORLD_SIZE=$world LOCAL_RANK=$1 "${program:-$four}" "${options[@]}" "${@:2}" >"out.$1" 2>"err.$1" 3>&- &
     pids[$1]=$!
@@ -69,7 +69,7 @@ gone() { # PID
     [ ! -e "/proc/$1" ]
 }
 
-# ended CODE RANK...: they end soon, and with this code.
+# ended CODE RANK...: these ranks must end soon, with this code.
 ended() {
     local code rank
     for rank in "${@:2}"; do
@@ -81,7 +81,7 @@ ended() {
     done
 }
 
-# one_line RANK TEXT: all that this rank says on stderr.
+# one_line RANK TEXT: the rank must have written exactly this one line to stderr.
 one_line() {
     if [ "$(wc -l <"err.$1")" != 1 ] || ! grep -qF -- "$2" "err.$1"; then
         echo "wanted one line of rank $1 with: $2" && cat "err.$1" && return 1
@@ -107,12 +107,12 @@ listening() {
     [ -n "$(listeners)" ]
 }
 
-# heard COUNT: so many have said something to rank 0, which has heard it.
+# heard COUNT: rank 0 must have received a message on this number of connections.
 heard() {
     [ "$(ss -tniOH state established "sport = :$MASTER_PORT" | grep -c '^0 .*bytes_received:')" = "$1" ]
 }
 
-# The three ranks have trained right, and the meeting has left nothing.
+# The three ranks must have trained correctly, and the meeting must have left no files.
 trained() {
     ended 0 0 1 2
     silent 1 2
@@ -129,7 +129,7 @@ trained() {
         silent 0
         next_port
     done
-    # Seconds apart: in the first they have tried again many times, and the next thirty are no different.
+    # The ranks start seconds apart, so they try to connect many times.
     for order in "0 2 1" "1 2 0"; do
         for one in $order; do
             [ "$one" = "${order%% *}" ] || sleep 1
@@ -168,7 +168,7 @@ trained() {
     [ $took -lt $(($(patience 5) * 1000)) ]
 }
 
-# What rank 1 says that it is about to train.
+# Records the training options that rank 1 sends.
 learn_plan() {
     local world=2
     meet_stranger hear
@@ -181,14 +181,14 @@ learn_plan() {
     next_port
 }
 
-# meet_stranger CLIENT...: see stranger.c; when this returns it is there.
+# meet_stranger CLIENT...: starts stranger.c, and waits until it has connected.
 meet_stranger() {
     RANK=1 WORLD_SIZE=$world LOCAL_RANK=0 "$stranger" record "$@" >told 2>&1 3>&- &
     pids[99]=$!
     until_true 20 grep -q -E '^(connected|listening)' told
 }
 
-# among CLIENT...: rank 0 has met these, then the other ranks come, and all goes well.
+# among CLIENT...: these strangers connect first. Then the ranks must meet and train correctly.
 among() {
     rank 0 --snapshot s
     until_true 20 listening
@@ -213,12 +213,12 @@ among() {
         [ "$(wc -l <err.0)" -le 5 ]
         next_port
     done
-    # The wrong ones among those who speak this language are told.
+    # A stranger that speaks the protocol gets the reason.
     note="others are not shown" among version=2 world=4 run=-y rank=0 rank=3 token=x
     [ "$(grep -vcE 'connected|no answer' told)" = 6 ]
     grep -qx 'world=4: it expects 4 ranks, but this run has 3' told
     next_port
-    # A terminal gets no more than text.
+    # Only text reaches the terminal.
     note="it belongs to run ?[31m?" among $'run=\e[31m\n'
     next_port
     among reset 50xreset
@@ -229,7 +229,7 @@ among() {
     world=3 among silent half loris
     [ "$(grep -c 'refused 127.0.0.1: it sent no HELLO' err.0)" = 3 ]
     next_port
-    # Whoever sends a part and leaves.
+    # A stranger sends a part of a message and leaves.
     rank 0 --snapshot s
     until_true 20 listening
     meet_stranger half
@@ -265,7 +265,7 @@ among() {
     options+=(--batch 320)
     rank 0 --join-timeout 20
     until_true 20 listening
-    # So that all are there before it looks.
+    # Rank 0 is stopped, so all ranks connect before it looks.
     kill -STOP "${pids[0]}"
     # shellcheck disable=SC2046 # words
     meet_stranger $(printf 'rank=%d ' {1..318})
@@ -318,7 +318,7 @@ among() {
     ended 1 0
     grep -q "^error (.*, rank 0): waited 1 s: ranks 1 and 2 of 3 never arrived" err.0
     ended 0 99
-    # Nor is there anybody without rank 0.
+    # Without rank 0, the other ranks give up.
     next_port
     ranks "1 2" --join-timeout 1
     ended 1 1 2
@@ -367,7 +367,7 @@ among() {
     one_line 0 "rank 0 cannot listen at MASTER_ADDR=127.0.0.1, MASTER_PORT=$MASTER_PORT: Address already in use"
 }
 
-# differ RANK PART OPTION...: this one has other options, and every rank says so in a line.
+# differ RANK PART OPTION...: this rank has other options, and every rank must report it in one line.
 differ() {
     for one in 0 1 2; do
         if [ "$one" = "$1" ]; then
@@ -389,7 +389,7 @@ differ() {
     differ 2 "--momentum 0.8" --momentum 0.8
     differ 1 "--tf32 1" --tf32 1
     differ 1 "--hidden 8,9" --hidden 8,9
-    # These would leave ranks waiting for each other in the middle.
+    # With these differences, ranks would wait for each other during training.
     differ 1 "--epochs 2" --epochs 2
     differ 1 "--max-steps 3" --max-steps 3
     differ 2 "--log-every 1" --log-every 1
@@ -419,7 +419,7 @@ END
     done
 }
 
-# in_own_folders OPTION...: each rank works in a folder of its own.
+# in_own_folders OPTION...: starts each rank in its own folder.
 in_own_folders() {
     mkdir -p r{0,1,2}
     for one in 0 1 2; do
@@ -464,7 +464,7 @@ in_own_folders() {
     run ! grep -a sesame record
     run ! grep sesame err.0
     next_port
-    # One that knows another, or none.
+    # A rank with another token, or without one.
     rank 0 --token-file token --join-timeout 2
     MASTER_TOKEN=guess rank 1
     rank 2
@@ -523,8 +523,8 @@ in_own_folders() {
     one_line 1 "MASTER_PORT=$MASTER_PORT: Connection timed out: the host does not exist, or a firewall blocks the port"
 }
 
-# Under a sanitizer, on an address space that is not randomised, as some kernels randomise more than
-# ThreadSanitizer can bear.
+# Runs the meeting under a sanitizer. Address randomisation is off, because ThreadSanitizer fails with some kernels'
+# setting.
 sanitized() { # SANITIZERS FOLDER
     build_sanitized "$1" "build/$2/04_multinode/train"
     echo "sesame" >token

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# Layers, models and data that no step names: dropout, a layer without parameters, whose random numbers belong to
-# samples; and samples of several channels and labels.
+# Tests of layers, models and data that the steps support without naming them: dropout (a layer without parameters, whose
+# random numbers depend on the sample), and samples with several channels and labels.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
@@ -19,7 +19,7 @@ setup() {
         --log-every 1)
 }
 
-# train STEP RANKS OPTION...: a program of that number with so many ranks; the limit only ends what hangs.
+# train STEP RANKS OPTION...: a program of that number with so many ranks; the time limit only ends a run that hangs.
 train() {
     local program launch=()
     program=("$build"/0"$1"_*/train)
@@ -91,7 +91,7 @@ train() {
     done
 }
 
-# changed FILE SED...: all steps, with this file of common/ changed, take the place of the programs.
+# changed FILE SED...: builds all steps with this change of a file of common/, and uses them instead of the programs.
 changed() {
     local step folder
     mkdir -p "changed/${1%/*}"
@@ -126,7 +126,7 @@ changed() {
     train 1 1 --snapshot s
 }
 
-# The same images in two channels, the upper and the lower half, and half as many of them with two labels each.
+# Half as many images with two channels (the upper and the lower half) and two labels each.
 @test "samples with several channels and labels work in all steps" {
     changed common/data.c 's/^( *)train->channels = .* = 1;/\1train->channels = test->channels = 2;\
         train->targets = test->targets = 2;\

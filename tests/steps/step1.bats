@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Step 1 from outside: what it learns, says and writes, and how it ends.
+# Tests of step 1 as a user sees it: its results, its output, its files and its exit codes.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
@@ -13,12 +13,12 @@ setup() {
     tiny=$BATS_FILE_TMPDIR/tiny
 }
 
-# Three epochs of ten steps on the tiny images; the limit only ends what hangs.
+# Three epochs of ten steps on the tiny images; the time limit only ends a run that hangs.
 train() {
     timeout 120 "$TRAIN" --data "$tiny" --hidden 8,8 --batch 64 --epochs 3 "$@"
 }
 
-# The table of options: a line "name type least most" for each.
+# Prints a line "name type least most" for each option.
 option_table() {
     sed -nE 's/^ *\{"([a-z0-9-]+)", OPTION_([A-Z]+)[^,]*, [^,]+, ("[^"]*"|NULL), ([^,]+), ([^,]+),.*/\1 \2 \4 \5/p' \
         "$root/common/training_options.c"
@@ -175,15 +175,15 @@ epoch_line='^epoch [0-9]+/[0-9]+  loss [0-9]+\.[0-9]{4}  test loss [0-9]+\.[0-9]
     [ "$(contents)" = "$before" ]
 }
 
-# Starts a run that would go on for ever, with its output at $log and its process in $pid. An epoch is one
-# step on few parameters, so nearly all the time goes into saving.
+# Starts a run that would never end, with its output at $log and its process in $pid. An epoch is one training step on few
+# parameters, so the run spends nearly all its time on saving.
 start() {
     exec {log}< <(exec "$TRAIN" --data "$tiny" --hidden 1 --batch 640 --epochs 1000000 --snapshot killed "$@" \
         2>&1 3>&-)
     pid=$!
 }
 
-# Reads on to the line that says how epoch $1 (any, if none is given) went.
+# Reads the output up to the result of epoch $1 (or of any epoch).
 await_epoch() {
     local line
     while read -r -t 60 -u "$log" line; do
@@ -198,7 +198,7 @@ stop() {
     exec {log}<&-
 }
 
-# Epochs in the snapshot, which must load.
+# Prints the number of epochs in the snapshot, which must load.
 epochs_saved() {
     cp killed copy
     train --hidden 1 --batch 640 --epochs 1 --snapshot copy | sed -n 's/^resumed .* \([0-9]*\) epochs\? and 0 .*/\1/p'
@@ -233,7 +233,7 @@ epochs_saved() {
     [ $((saved % 7)) = 0 ]
 }
 
-# Wrong usage: exit code 2, a line that names the option, nothing on stdout and no file.
+# The program must end with exit code 2, one line that names the option, nothing on stdout and no file.
 wrong_usage() { # OPTION ARGUMENT...
     fails 2 "$1" "$TRAIN" --snapshot snapshot --csv csv "${@:2}"
     [ -z "$output" ]
@@ -290,7 +290,7 @@ wrong_usage() { # OPTION ARGUMENT...
     train --hidden "$(seq -s, 16)" --epochs 1 | grep -q '^model     mlp 8-1-2-3-4-5-6-7-8-9-10-11-12-13-14-15-16-10,'
 }
 
-# Bad input: exit code 1, a line with the text, and every file as before.
+# The program must end with exit code 1 and one line with the text, and must leave every file unchanged.
 refused() { # TEXT ARGUMENT...
     local before
     before=$(contents)
@@ -448,7 +448,7 @@ on_small_disk() {
 }
 
 @test "a run that diverges ends with an error and keeps the last good snapshot" {
-    deep=64,64,64,64,64,64,64,64,64 # as each layer multiplies what the one before blew up
+    deep=64,64,64,64,64,64,64,64,64 # each layer makes large values larger
     fails 1 "the loss is not finite" train --hidden $deep --lr 1e3 --snapshot diverged --save-every 1000
     [[ $stderr =~ epoch\ [0-9]+,\ step\ [0-9]+.*--lr ]]
     train --hidden $deep --snapshot diverged

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# Step 2 from outside: that it learns what step 1 learns, whatever the number of ranks, and how a job of
-# several processes ends. What should make it fail is tried on copies of train.c with one thing broken.
+# Tests of step 2: any number of ranks has the loss curve of step 1, and a job of several processes ends correctly. Copies
+# of train.c with one planted mistake must fail.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
@@ -24,12 +24,12 @@ setup() {
     set_variables
 }
 
-# A job that a failed test has left.
+# Ends the job that a failed test has left.
 teardown() {
     [ -z "${pid:-}" ] || kill -9 -- -"$pid" 2>/dev/null || true
 }
 
-# Three epochs of five steps on the tiny images with a program; the limit only ends what hangs.
+# Three epochs of five steps on the tiny images with a program; the time limit only ends a run that hangs.
 run_tiny() {
     timeout 60 "$1" --data "$tiny" --hidden 8,8 --batch 120 --epochs 3 "${@:2}"
 }
@@ -80,8 +80,8 @@ train() {
     done
 }
 
-# finds_changed CHANGE SEED...: a program with the change fails, or gets another result than the right one, for
-# one of these seeds at least; the right program never does.
+# finds_changed CHANGE SEED...: a program with the change must fail or compute a wrong result with at least one of
+# these seeds. The unchanged program never does.
 finds_changed() {
     local found=0
     changed ./program 2 train.c "$1"
@@ -125,7 +125,7 @@ finds_changed() {
 }
 
 @test "all ranks end with the same bits" {
-    # Each saves its own.
+    # Each rank saves its own snapshot.
     changed ./program 2 train.c 's/ \|\| t->rank > 0\)/)/
         s/^    t\.rank = start_ranks.*/&\n    asprintf((char **)\&opt.snapshot, "%s.%d", opt.snapshot, t.rank);/'
     for ranks in 2 3 4; do
@@ -138,7 +138,7 @@ finds_changed() {
     done
 }
 
-# part FOLDER TRAIN TEST: the first of the tiny images.
+# part FOLDER TRAIN TEST: writes a data set with this number of the tiny images.
 part() {
     local split count
     mkdir -p "$1"
@@ -174,7 +174,7 @@ part() {
                 [ "$(grep "^epoch $epoch train" log | cut -d' ' -f6 | sort | uniq -c | awk '{print $1}' | sort -u)" = \
                     $((used / ranks)) ]
             done
-            # What is said counts them all, on every rank and per second.
+            # The printed numbers count the samples of all ranks.
             [ "$(grep -c ' reports ' log)" = $((2 * ranks)) ]
             [ "$(grep ' reports ' log | cut -d' ' -f4- | sort -u)" = "$used train $tests test $used in time" ]
         done
@@ -253,19 +253,19 @@ part() {
     done
 }
 
-# Training that would go on for ever.
+# Starts a training run that would never end.
 start_training() {
     start "$two" --data "$tiny" --hidden 8,8 --batch 120 --nproc 3 --epochs 1000000
 }
 
-# start_stopped RANK FUNCTION NTH: a job of three ranks that stands where this rank calls it the nth time.
+# start_stopped RANK FUNCTION NTH: starts a job of three ranks in which this rank stops at its nth call of the function.
 start_stopped() {
     KILL_AT="$* 19" start "$watched" --data "$tiny" --hidden 8,8 --batch 120 --nproc 3
     until_true 30 find_ranks
     until_true 30 stopped "${ranks[$1]}"
 }
 
-# find_ranks [COUNT]: the pids of the three or so ranks, in their order.
+# find_ranks [COUNT]: sets ranks to the pids of the three ranks (or COUNT), in their order.
 find_ranks() {
     [ -e "/proc/$pid/task/$pid/children" ] || return
     read -ra ranks <"/proc/$pid/task/$pid/children" || true
@@ -277,7 +277,7 @@ await_training() {
     find_ranks
 }
 
-# What the parent says about a rank is all that is said.
+# The parent's line about a rank must be the only line on stderr.
 one_line() { # TEXT
     [ "$(cat err)" = "error: rank $1" ] || { echo "wanted only: error: rank $1" && cat err && return 1; }
 }
@@ -300,7 +300,7 @@ one_line() { # TEXT
     done
 }
 
-# dies R FUNCTION NTH: rank R is killed where it calls it the nth time.
+# dies R FUNCTION NTH: kills rank R at its nth call of the function, and checks the end of the job.
 dies() {
     KILL_AT="$* 9" start "$watched" --data "$tiny" --hidden 8,8 --batch 120 --nproc 3 --epochs 3 --snapshot s
     ends 1
@@ -444,7 +444,7 @@ dies() {
     [ ! -e killed.tmp ]
 }
 
-# Two lines: what rank 0 says, and that it has ended.
+# The job must print two lines: the error of rank 0, and the parent's line about its end.
 two_lines() { # TEXT COMMAND...
     run --separate-stderr "${@:2}"
     [ "$status" = 1 ] && [ ${#stderr_lines[@]} = 2 ] && [[ ${stderr_lines[0]} == "error ("*", rank 0): "*"$1"* ]] &&
@@ -492,14 +492,15 @@ two_lines() { # TEXT COMMAND...
     for ranks in 1 2 3 4; do
         run --separate-stderr train --nproc $ranks --hidden 64,64,64,64,64,64,64,64,64 --lr 1000
         [ "$status" = 1 ]
-        # Every rank may say it before the first one that ends ends the others.
+        # Every rank may print the error before the parent ends it.
         others=$(grep -vE "^error \(.*, rank [0-3]\): epoch 1, step [0-9]+: the loss is not finite: lower --lr" <<<"$stderr")
         [[ $others =~ ^error:\ rank\ [0-3]\ \(pid\ [0-9]+\)\ ended\ with\ exit\ code\ 1$ ]]
         [[ ${stderr_lines[0]} == *"the loss is not finite"* ]]
     done
 }
 
-# refused CODE FORKS TEXT ARGUMENT...: one line, no rank and no file; forks counts the GPUs, if that.
+# refused CODE FORKS TEXT ARGUMENT...: the program must print one line, and start no rank and write no file. It may fork
+# once, to count the GPUs.
 refused() {
     rm -f "$BATS_TEST_TMPDIR/forks"
     before=$(contents)

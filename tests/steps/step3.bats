@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
-# Step 3's trainer from outside: that it learns what step 2 learns whoever starts its ranks, that a run goes on
-# after whatever happens to a rank, and how it stops. What should make it fail is tried on copies of its sources
-# with one thing broken.
+# Tests of step 3's trainer: it trains as step 2 does under any launcher, a run continues after any failure of a rank, and
+# a signal stops it. Copies of its sources with one planted mistake must fail.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
@@ -39,12 +38,12 @@ setup() {
     export TMPDIR=$BATS_TEST_TMPDIR/meet
 }
 
-# A job that a failed test has left.
+# Ends the job that a failed test has left.
 teardown() {
     [ -z "${pid:-}" ] || kill -9 -- -"$pid" 2>/dev/null || true
 }
 
-# Three epochs of five steps on the tiny images; the limit only ends what hangs.
+# Three epochs of five steps on the tiny images; the time limit only ends a run that hangs.
 run_tiny() { # PROGRAM OPTION...
     timeout 60 "$1" "${options[@]}" --epochs 3 "${@:2}"
 }
@@ -57,8 +56,8 @@ train() { # RANKS OPTION...
     launch_tiny "$1" "$three" "${@:2}"
 }
 
-# by_hand RANKS VARIABLES COMMAND...: starts those ranks together. In the variables, words, % is the rank. What they
-# write is in out.RANK and err.RANK, and how they end in code.RANK.
+# by_hand RANKS VARIABLES COMMAND...: starts these ranks at the same time. In VARIABLES, % stands for the rank. Writes the
+# output to out.RANK and err.RANK, and the exit code to code.RANK.
 by_hand() {
     # shellcheck disable=SC2016 # expanded there
     timeout 60 bash -c '
@@ -79,7 +78,7 @@ ended() { # CODE RANK...
     done
 }
 
-# one_line RANK TEXT: all that this rank says on stderr.
+# one_line RANK TEXT: the rank must have written exactly this one line to stderr.
 one_line() {
     if [ "$(wc -l <"err.$1")" != 1 ] || ! grep -qF -- "$2" "err.$1"; then
         echo "wanted one line of rank $1 with: $2" && cat "err.$1" && return 1
@@ -138,7 +137,7 @@ nobody_met() {
     done
 }
 
-# who FAMILY VARIABLES: two ranks that are told so train, as it says; $known has their result.
+# who FAMILY VARIABLES: two ranks with these variables must train, name FAMILY, and get the result in $known.
 who() {
     rm -f got
     by_hand "0 1" "$2" "${three}" "${options[@]}" --epochs 3 --snapshot got
@@ -172,7 +171,7 @@ who() {
     who Slurm "$slurm SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_NTASKS=9"
     who Slurm "$slurm"
 
-    # One inside another: the inner one.
+    # If one launcher runs inside another, the inner one counts.
     who torchrun "$srun1 $torchrun"
     who torchrun "$slurm $torchrun"
     who torchrun "$srun1 $mpi $torchrun"
@@ -201,7 +200,7 @@ who() {
     nobody_met
 }
 
-# refused TEXT VARIABLE=VALUE...: one line and nothing else.
+# refused TEXT VARIABLE=VALUE...: the program must print one line and nothing else.
 refused() {
     fails 2 "$1" env CPU_DEVICE_TIMEOUT=1 "${@:2}" timeout 60 "$three" --join-timeout 1 "${options[@]}" --snapshot no --csv no
     [ -z "$output" ]
@@ -270,7 +269,7 @@ refused() {
     one_line 1 ", rank 0): "
     nobody_met
 
-    # The second sees that there is one, which does not give up meanwhile.
+    # The second rank 0 finds the first one, which is still waiting.
     start env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 TORCHELASTIC_RUN_ID=x MASTER_PORT=1 "${few[@]}"
     until_true 10 test -e "$TMPDIR/ranks-$(id -u)-x-1/id"
     kill -STOP "$pid"
@@ -337,7 +336,7 @@ refused() {
     nobody_met
 }
 
-# A run with a name of its own, whose folder for the id is $meeting.
+# Starts a run with its own name. $meeting is its folder for the id.
 as_run() { # RANKS PROGRAM OPTION...
     by_hand "$1" "RANK=% WORLD_SIZE=2 LOCAL_RANK=% TORCHELASTIC_RUN_ID=x MASTER_PORT=1" "$2" "${options[@]}" \
         --epochs 3 "${@:3}"
@@ -364,7 +363,7 @@ as_run() { # RANKS PROGRAM OPTION...
         as_run 1 "$three" --join-timeout 1
         one_line 1 "waited 1 s (--join-timeout) for rank 0 to write $meeting/id"
         cmp $stale "$meeting/id"
-        # Both meet in spite of it, and of one that was never completed.
+        # Both ranks meet despite the old file and despite an incomplete one.
         cp $stale "$meeting/new"
         rm -f got
         as_run "0 1" "$three" --snapshot got
@@ -472,8 +471,8 @@ as_run() { # RANKS PROGRAM OPTION...
     nobody_met
 }
 
-# restarts ATTEMPTS PLACE OPTION...: three ranks or $count, of which one gets a signal at this place in the first
-# attempts; they may start again once.
+# restarts ATTEMPTS PLACE OPTION...: starts three ranks (or $count). In the first attempts, one of them gets a signal at
+# this place. One restart is allowed.
 restarts() {
     # shellcheck disable=SC2016 # expanded there
     KILL_AT="$2" start "$launch" --nproc-per-node "${count:-3}" --max-restarts 1 bash -c \
@@ -481,8 +480,8 @@ restarts() {
         "${options[@]}" --epochs 3 "${@:3}"
 }
 
-# goes_on PLACE EPOCHS: after a rank was killed there the run goes on from so many epochs, or is a new one, to the
-# same bits.
+# goes_on PLACE EPOCHS: kills a rank at this place. The run must continue from this number of epochs, or from the start
+# (new), and end with the same bits.
 goes_on() {
     rm -f s s.tmp
     restarts 1 "$1 9" --snapshot s || return
@@ -510,7 +509,7 @@ goes_on() {
     for count in 2 3; do
         train $count --snapshot right$count
         for rank in $(seq 0 $((count - 1))); do
-            # Rank 0 may be behind the one that is killed, or ahead of it.
+            # Rank 0 may be behind the killed rank, or ahead of it.
             read -r early late last <<<"$([ "$rank" = 0 ] && echo 0 2 3 || echo 'new|0' '2|3' '2|3')"
             goes_on "$rank gather_batch 2" "$early"
             goes_on "$rank ncclAllReduce 5" "$early"
@@ -571,8 +570,8 @@ goes_on() {
     nobody_met
 }
 
-# stops_together PROGRAM PLACE SIGNAL: the rank gets the signal there. All ranks stop after the same step and save
-# the same; started again, they train to the end, to the bits of $right.0.
+# stops_together PROGRAM PLACE SIGNAL: sends the signal to the rank at this place. All ranks must stop after the same step
+# and save the same snapshot. The next run must end with the bits of $right.0.
 stops_together() {
     rm -f s.*
     KILL_AT="$2 $3" launch_tiny 3 "$1" --epochs 4 --log-every 1 --snapshot s >out 2>err || return
@@ -619,7 +618,7 @@ stops_together() {
     done
 }
 
-# Training that would go on for ever.
+# Starts a training run that would never end.
 start_training() { # OPTION...
     start "$launch" --nproc-per-node 3 "$three" "${options[@]}" --epochs 1000000 --save-every 1000000 "$@"
 }
@@ -629,7 +628,7 @@ await_training() {
     find_ranks 3
 }
 
-# Where snapshot s stands.
+# Prints the number of training steps in the snapshot s.
 count_steps() {
     train 1 --epochs 1000000 --max-steps 1 --snapshot s |
         sed -n 's/^resumed   s: \([0-9]*\) epochs\? and \([0-9]*\) .*/\1 \2/p' | awk '{ print 5 * $1 + $2 }'
@@ -676,19 +675,19 @@ count_steps() {
     done
 }
 
-# start_stopped RANK FUNCTION NTH: a job of three ranks that stands where this rank calls it the nth time.
+# start_stopped RANK FUNCTION NTH: starts a job of three ranks in which this rank stops at its nth call of the function.
 start_stopped() {
     KILL_AT="$* 19" start "$launch" --nproc-per-node 3 "$watched" "${options[@]}" --epochs 3 --snapshot s
     until_true 30 find_ranks 3
     until_true 30 stopped "${ranks[$1]}"
 }
 
-# Unless the launcher has ended it: it does not wait for a stopped rank when another has failed.
+# Continues a stopped rank, unless the launcher has already ended it because another rank failed.
 resume() { # PID
     kill -CONT "$1" 2>/dev/null || true
 }
 
-# Whether a process still has a function for this signal.
+# Succeeds if the process handles this signal.
 handles() { # PID SIGNAL
     (((0x$(sed -n 's/^SigCgt:\t//p' "/proc/$1/status") >> ($2 - 1)) & 1))
 }
@@ -769,7 +768,7 @@ ended_by() { # SIGNAL TO PROCESS
     nobody_met
 }
 
-# ends_soon CODE TEXT OPTION...: no rank hangs, and one at least says this.
+# ends_soon CODE TEXT OPTION...: no rank may hang, and at least one must print the text.
 ends_soon() {
     start "$launch" --nproc-per-node 3 "$three" "${options[@]}" "${@:3}"
     ends "$1" || return
@@ -789,7 +788,7 @@ ends_soon() {
     ends_soon 1 "snapshot spoilt is corrupt: wrong checksum" --snapshot spoilt
     ends_soon 1 "snapshot good holds mlp 8-8-8-10" --snapshot good --hidden 9
     ends_soon 1 "--seed 1" --snapshot good --seed 2
-    # What rank 0 alone meets, on the way.
+    # Errors that only rank 0 meets during training.
     ends_soon 1 "cannot write snapshot none/s: No such file" --snapshot none/s
     grep -q "^launch: rank 0 .* failed first" err
     ends_soon 1 "none/csv" --csv none/csv
@@ -799,7 +798,7 @@ ends_soon() {
     ends_soon 1 "cannot write snapshot s: Is a directory" --snapshot s
     grep -q "^launch: rank 0 .* failed first" err
     cmp good s
-    # What another alone meets: each reads the images itself.
+    # Errors that only another rank meets: each rank reads the images itself.
     mkdir r{0,1,2}
     for rank in 0 2; do
         ln -s "$tiny" r$rank/images

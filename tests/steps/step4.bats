@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
-# Step 4's trainer from outside: that it learns what the steps before learn, and that nobody waits for ever for a
-# rank that is gone, stuck or late, or prints or saves what came after. What should make it fail is tried on copies
-# of its sources with one thing changed.
+# Tests of step 4's trainer: it trains as the earlier steps do, and no rank waits forever for a dead, stuck or late rank, or
+# prints or saves anything after it has given up. Copies of its sources with one planted mistake must fail.
 # shellcheck disable=SC2030,SC2031,SC2034,SC2154,SC2317 # bats and helpers.bash set variables and call functions
 load ../helpers
 
@@ -33,7 +32,7 @@ setup() {
     export TMPDIR=$BATS_TEST_TMPDIR/meet
 }
 
-# What a failed test has left.
+# Ends the processes that a failed test has left.
 teardown() {
     [ -z "$pid" ] || kill -9 -- -"$pid" 2>/dev/null || true
     end_ranks
@@ -135,7 +134,7 @@ in_step() { # STEP: how a line about any collective ends
     done
 }
 
-# valid_snapshot EPOCHS: is in s, as an undisturbed run of three ranks leaves it.
+# valid_snapshot EPOCHS: s must hold this number of epochs, and lead to the bits of an undisturbed run.
 valid_snapshot() {
     local resumed
     cp s copy
@@ -169,11 +168,11 @@ valid_snapshot() {
 1 ncclAllReduce:31 1 7 8
 END
     rm -f s
-    # Before they have all joined.
+    # A rank is killed before all ranks have joined.
     KILL_AT="1 cudaSetDevice 1 9" start_ranks 3 "$watched" --join-timeout 1
     ranks_end 4 1 0 2
     ranks_end 1 137 1
-    # In the first collective, that of the new parameters, which rank 0 would save.
+    # A rank is killed in the first collective, which broadcasts the initial parameters. Rank 0 must not save them.
     changed ./program 4 train.c '/^static void start/,/^}/s/^( *)COLLECTIVE/\1if (t->rank == 1)\n\1    raise(SIGKILL);\n&/'
     rm -f s
     start_ranks 3 ./program --snapshot s
@@ -217,11 +216,11 @@ late_is_given_up() {
         # shellcheck disable=SC2086 # words
         late_is_given_up "$watched" $more
     done
-    # Without the thread, nobody knows.
+    # Without the watchdog's thread, no rank notices.
     changed ./program 4 watchdog.c 's/pthread_create\(.*\)\)$/0)/'
     refute late_is_given_up ./program
     end_ranks
-    # A rank that does something else: it ends when it turns to the others again.
+    # Rank 1 does something else for too long. It ends at its next collective.
     changed ./program 4 train.c 's/^( *)forward\(t, &t->train.*/&\n\1if (t->rank == 1 \&\& steps_done(t) == 2)\n\1    sleep(3);/'
     start_ranks 3 ./program --log-every 1 --step-timeout 1
     ranks_end 4 1 0 2
@@ -230,7 +229,7 @@ late_is_given_up() {
     rank_says 1 ".*$(in_step 3)"
 }
 
-# on_after_all RANK...: these have given up and are about to end when rank 1, which they waited for, goes on.
+# on_after_all RANK...: these ranks have given up and are about to end. Then rank 1, which they waited for, continues.
 on_after_all() {
     local rank
     for rank; do
@@ -260,7 +259,7 @@ on_after_all() {
     on_after_all 0 2
     [ "$(grep -c '^epoch.*step' out.0)" = 3 ]
     end_ranks
-    # Not the new parameters either.
+    # The initial parameters are not saved either.
     stop='/^static void start/,/^}/s/^( *)COLLECTIVE/\1if (t->rank == 1)\n\1    raise(SIGSTOP);\n&/'
     for saves in 0 1; do
         if [ $saves = 0 ]; then
@@ -279,7 +278,7 @@ on_after_all() {
 }
 
 @test "the watchdog also ends an NCCL call that does not return" {
-    # The first, in which all ranks join, has a time limit of its own.
+    # The first call, in which all ranks join, has its own time limit.
     before='/^static void join/,/^}/s/^( *)COLLECTIVE/\1if (t->rank == 1)\n\1    raise(SIGNAL);\n&/'
     for signal in SIGSTOP SIGKILL; do
         changed ./program 4 train.c "${before/SIGNAL/$signal}"
@@ -299,8 +298,8 @@ on_after_all() {
     done
 }
 
-# far_ahead PROGRAM SIGNAL STEP LAYER OPTION...: rank 1 of 2 gets the signal when all work of before this layer's
-# all-reduce is done. Rank 0 goes on as far as it can: where no more work can be queued it waits, in whatever call.
+# far_ahead PROGRAM SIGNAL STEP LAYER OPTION...: rank 1 of 2 gets the signal when all work before the all-reduce of this
+# layer is done. Rank 0 continues until its queues are full, and then waits in some call.
 far_ahead() {
     SIGNAL=$2 STEP=$3 LAYER=$4 start_ranks 2 "$1" --epochs 100000 --batch 4 --log-every 100000 "${@:5}"
 }
@@ -341,7 +340,7 @@ far_ahead() {
 
 @test "time between collectives does not count for --step-timeout" {
     launch_tiny 2 "$four" --log-every 1 --snapshot right
-    # All ranks do something else for long; then one is late, but not too late.
+    # All ranks do something else for a long time. Then one rank is late, but within the limit.
     long='s/^( *)forward\(t, &t->train.*/&\n\1if (steps_done(t) == 2)\n\1    usleep(t->rank ? 2100000 : 1500000);/'
     changed ./program 4 train.c "$long"
     start_ranks 2 ./program --log-every 1 --step-timeout 1.2 --snapshot s
@@ -350,7 +349,7 @@ far_ahead() {
 }
 
 @test "a rank that fails by itself prints one line" {
-    # What a process does at its end may take longer than the watchdog sleeps.
+    # The exit handlers take longer than the watchdog sleeps.
     changed ./program 4 train.c 's/^int main.*/static void nap(void) {\n    usleep(300000);\n}\n\n&\n    atexit(nap);/
         s/^( *)if \(snapshot_save.*/\1if (t->progress.epochs == 1)\n\1    fail("cannot save");\n&/'
     start_ranks 2 ./program --log-every 1 --step-timeout 2 --snapshot s
@@ -360,7 +359,7 @@ far_ahead() {
 }
 
 @test "a rank whose exit hangs after an error still ends" {
-    # The alarm comes sooner here.
+    # This test shortens the alarm.
     changed ./program 4 train.c 's/^int main.*/static void hang(void) {\n    for (;;)\n        pause();\n}\n\nunsigned alarm(unsigned seconds) {\n    return ualarm(seconds * 50000, 0);\n}\n\n&\n    atexit(hang);/
         s/^( *)if \(snapshot_save.*/\1fail("cannot save");\n&/'
     start_ranks 1 ./program --snapshot s

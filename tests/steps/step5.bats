@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
-# Step 5's trainer from outside: that it learns what step 1 learns on any number of ranks, that a rank holds and sends
-# what the formulas say, and what it refuses. What should make it fail is tried on copies of its sources with one thing
-# changed.
+# Tests of step 5's trainer: any number of ranks has the loss curve of step 1, a rank's memory and traffic match the
+# formulas, and wrong options are refused. Copies of its sources with one planted mistake must fail.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
@@ -33,13 +32,13 @@ setup() {
     export TMPDIR=$BATS_TEST_TMPDIR/meet
 }
 
-# train RANKS PROGRAM OPTION...: the limit only ends what hangs.
+# train RANKS PROGRAM OPTION...: the time limit only ends a run that hangs.
 train() {
     timeout 60 "$launch" --nproc-per-node "$1" "$2" "${options[@]}" "${@:3}" >out 2>err || { cat err && return 1; }
 }
 
-# saved FILE RANKS PROGRAM OPTION...: the parameters and the optimizer's state at the end, in one file: step 1 finds
-# nothing left to do, and saves it.
+# saved FILE RANKS PROGRAM OPTION...: writes the final parameters and optimizer states to one file. Step 1 loads the
+# shards, has nothing left to do, and saves the file.
 saved() {
     rm -f "$1"*
     train "$2" "$3" --snapshot "$1" "${@:4}" || return
@@ -47,8 +46,8 @@ saved() {
     grep -q 'nothing is left to do' one
 }
 
-# by_hand RANKS OPTION...: without a launcher, which would end all ranks when one fails. The last one has the options in
-# odd, too. How they end is in codes.
+# by_hand RANKS OPTION...: starts ranks without a launcher, which would end all ranks when one fails. The last rank also
+# gets the options in odd. Sets codes to the exit codes.
 by_hand() {
     local rank pids=() port more
     port=$(free_port)
@@ -67,15 +66,15 @@ by_hand() {
     done
 }
 
-# one_line RANK CODE PATTERN: how it ended, and all that it said on stderr.
+# one_line RANK CODE PATTERN: the rank must have ended with this code and written exactly one such line to stderr.
 one_line() {
     if [ "${codes[$1]}" != "$2" ] || [ "$(wc -l <"err.$1")" != 1 ] || ! grep -qE -- "$3" "err.$1"; then
         echo "rank $1 ended with ${codes[$1]}; wanted $2 and one line with: $3" && cat "err.$1" && return 1
     fi
 }
 
-# learns PROGRAM: on any number of ranks what step 1 learns. In the second model a layer has 3 parameters. Adam divides
-# what is almost zero by what is almost zero: with a large rate, a rounding error would be a step.
+# learns PROGRAM: any number of ranks must have the loss curve of step 1. In the second model, a layer has 3 parameters.
+# Adam divides numbers near zero by each other, so with a large rate, rounding errors would cause large updates.
 learns() {
     local ranks prefetch overlap hidden same
     while read -r ranks prefetch overlap hidden same; do
@@ -141,7 +140,7 @@ END
     done
 }
 
-# allocated KIND FLOATS: the banner says so, in KB or bytes.
+# allocated KIND FLOATS: the banner must show this size, in KB or bytes.
 allocated() {
     local wanted
     wanted=$(awk -v bytes=$((4 * $2)) 'BEGIN { if (bytes < 1000) print bytes " B"; else printf "%.1f KB\n", bytes / 1000 }')
@@ -192,7 +191,7 @@ END
     done
 }
 
-# near STEPS BAND CSV CSV: the same steps, so many, with losses no farther apart than this.
+# near STEPS BAND CSV CSV: both files must have this number of steps, and losses that differ by at most BAND.
 near() {
     paste -d, "$3" "$4" | awk -F, -v wanted="$1" -v band="$2" 'NR > 1 && $2 != "" {
             steps++
@@ -231,7 +230,7 @@ END
     for rank in 0 1 2; do
         one_line $rank 1 "rank 2 on [^ ]+ has \"--prefetch 0\", rank 0 has \"--prefetch 1\": do all"
     done
-    # This is a rank's own affair.
+    # These options may differ between ranks.
     "$TRAIN" "${options[@]}" --csv right
     odd="--overlap 0" by_hand 3 --csv csv
     [ "${codes[*]}" = "0 0 0" ]

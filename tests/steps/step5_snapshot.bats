@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
-# Step 5's snapshots from outside: that shards go to any number of ranks, any step and back with the same bits,
-# and that whatever happens to a rank or the disk leaves a snapshot from which the run goes on. What should make it
-# fail is tried on copies of its sources with one thing changed.
+# Tests of step 5's snapshots: any number of ranks and any step loads shards with the same bits, and after any failure of a
+# rank or a disk, the run can continue from a snapshot. Copies of its sources with one planted mistake must fail.
 # shellcheck disable=SC2030,SC2031,SC2034,SC2154,SC2317 # bats and helpers.bash set variables and call functions
 load ../helpers
 
@@ -28,7 +27,7 @@ set_variables() {
     launch=$build/03_multigpu_launcher/launch
     five=$build/05_fsdp/train
     killed=$BATS_FILE_TMPDIR/killed           # step 5 with watch.c
-    killed_once=$BATS_FILE_TMPDIR/killed_once # it, in the first attempt only
+    killed_once=$BATS_FILE_TMPDIR/killed_once # the same, in the first attempt only
     compiler=compile_watched
     right=$BATS_FILE_TMPDIR/right             # shards of four undisturbed ranks at the end
     # Four units, with padding at two, three and four ranks.
@@ -42,7 +41,7 @@ setup() {
     export TMPDIR=$BATS_TEST_TMPDIR/meet
 }
 
-# What a failed test has left.
+# Ends the processes that a failed test has left.
 teardown() {
     {
         [ -z "$pid" ] || kill -9 -- -"$pid" || true
@@ -58,13 +57,13 @@ train() { # RANKS OPTION...
     launch_tiny "$1" "$five" "${@:2}"
 }
 
-# A busy machine takes its time, but far less than ranks would wait for each other.
+# A busy machine needs more time, but far less than the ranks would wait for each other.
 job_ends() { # CODE
     until_true 20 has_ended "$pid"
     ends "$1"
 }
 
-# The others have met the end of one of them in a collective.
+# The other ranks must have noticed the dead rank in a collective.
 others_end() { # RANK
     local other
     for other in 0 1 2 3; do
@@ -75,19 +74,19 @@ others_end() { # RANK
     done
 }
 
-# What is in now stands after so many epochs (a pattern), and leads to the right end.
+# The snapshot in now must have this number of epochs (a pattern), and a run from it must end with the right bits.
 goes_on_from() { # EPOCHS OPTION...
     train 4 --snapshot now/s "${@:2}" >resumed || return
     grep -qE "^resumed   now/s: $1 epochs? and [0-9]+ steps?" resumed || { cat resumed && return 1; }
     diff -r "$right" now
 }
 
-# The names of a folder's files, without what tells units apart.
+# Prints the names of the files in a folder, without the part that differs between runs.
 files() { # FOLDER
     find "$1" -type f -printf '%f\n' | sed -E 's/u[0-9a-f]{8}\./u./' | sort | xargs
 }
 
-# becomes WHOLE FROM COMMAND...: a run that has nothing left to do makes the snapshot in the folder this one.
+# becomes WHOLE FROM COMMAND...: a run with nothing left to do must turn the snapshot in FROM into the one in WHOLE.
 becomes() {
     rm -rf now
     cp -r "$2" now
@@ -157,8 +156,8 @@ becomes() {
     diff -r "$right" now
 }
 
-# comes_through PLACE EPOCHS OPTION...: after one of four ranks was killed there the run goes on from so many
-# epochs, or is a new one.
+# comes_through PLACE EPOCHS OPTION...: kills one of four ranks at this place. The run must continue from this number of
+# epochs, or from the start (new).
 comes_through() {
     KILL_AT="$1 9" timeout 60 "$launch" --nproc-per-node 4 --max-restarts 1 "$killed_once" "${options[@]}" \
         --snapshot now/s "${@:3}" >out 2>err || { echo "killed at $1" && cat err && return 1; }
@@ -168,9 +167,9 @@ comes_through() {
     [[ ${epochs:-new} =~ ^($2)$ ]] || { echo "killed at $1: goes on from ${epochs:-new}" && return 1; }
 }
 
-# A run saves before it starts and after each epoch: with one rename and two fsync by each rank, and as many again
-# by rank 0 for the manifest, which then removes the four files of before. A step has 8 all-gathers
-# and 4 reduce-scatters. After the five of an epoch there are 4 all-gathers and 2 all-reduces more, and one for the save.
+# A run saves before it starts and after each epoch. For a save, each rank calls rename once and fsync twice. Rank 0 does
+# the same for the manifest, and then removes the four old files. A training step has 8 all-gathers and 4
+# reduce-scatters. An epoch has five training steps, then 4 all-gathers and 2 all-reduces, and one all-reduce for the save.
 @test "a rank killed while it saves, gathers or scatters is restarted, and the result is the same" {
     while read -r rank function nth epochs; do
         rm -rf now && mkdir now
@@ -223,7 +222,7 @@ END
 
 @test "killing ranks at random moments changes no bit" {
     RANDOM=5
-    options+=(--batch 600) # an epoch of one step, so that much of the time is taken by saves
+    options+=(--batch 600) # an epoch of one training step, so the ranks save most of the time
     for case in 4 "3 7"; do
         read -r count chaos <<<"$case"
         rm -rf now undisturbed && mkdir now undisturbed
@@ -248,7 +247,7 @@ END
 }
 
 @test "a file that cannot be written ends the run, and the previous snapshot is complete" {
-    # What is in the way of a shard, after the first and the last epoch.
+    # A folder takes the place of a shard, after the first or after the last epoch.
     shard=$(cd "$right" && echo s.*.2of4)
     for name in "${shard/e3/e1}" "$shard"; do
         rm -rf now && mkdir -p "now/$name.tmp"
@@ -259,7 +258,7 @@ END
         rmdir "now/$name.tmp"
         goes_on_from "$([ "$name" = "$shard" ] && echo 2 || echo 0)"
     done
-    # And of the manifest, when all but rank 0 have done their part.
+    # A folder takes the place of the manifest, so only rank 0 fails.
     rm -rf now && mkdir now
     train 4 --epochs 2 --snapshot now/s
     mkdir now/s.tmp
@@ -274,7 +273,7 @@ END
 }
 
 @test "if a disk has no room for a shard, the previous snapshot stays" {
-    # The limit is on shared memory, too, of which the CPU device has files of half as much.
+    # The limit also holds for shared memory, and the CPU device has files of half that size there.
     cat >limited <<END
 #!/usr/bin/env bash
 [ \$RANK != 2 ] || { trap '' XFSZ && ulimit -f 700; }
@@ -298,7 +297,7 @@ END
     diff -r big now
 }
 
-# What is there is refused by all ranks in a line each, of whom this one says why (all: everyone), and stays.
+# All ranks must refuse the snapshot in one line each, this rank (or all) with the reason, and must not change it.
 refused_by() { # RANK TEXT OPTION...
     local rank before
     before=$(cd now && contents)
@@ -330,11 +329,11 @@ refused_by() { # RANK TEXT OPTION...
 all corrupt_manifest flip s 50
 all corrupt_manifest truncate s -s -1
 END
-    # One of another step by the name of the one that is wanted.
+    # A shard of another training step under the expected name.
     rm -rf now && cp -r good now
     cp later/*.1of4 now/*.1of4
     refused_by 1 "its shard .* is of another step"
-    # Wanted by two of three ranks.
+    # Two of three ranks need the missing shard.
     rm -rf now && cp -r good now
     rm now/*.1of4
     start "$launch" --nproc-per-node 3 "$five" "${options[@]}" --snapshot now/s
@@ -362,7 +361,7 @@ END
             [ "$(awk '/^resumed/ { print 5 * $3 + $6 }' resumed)" = "$steps" ]
         done
     done
-    # To the launcher, as batch systems send it.
+    # The launcher gets the signal, as from batch systems.
     for signal in USR1 TERM; do
         rm -rf now && mkdir now
         start "$launch" --nproc-per-node 4 "$five" "${options[@]}" --epochs 1000000 --log-every 1 --snapshot now/s

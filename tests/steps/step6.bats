@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Step 6: the sums, the byte counts, the table, and how its ranks start and end, on the CPU device.
+# Tests of step 6 on the CPU device: the sums, the byte counts, the table, and the start and end of its ranks.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
@@ -12,7 +12,7 @@ setup_file() {
 setup() {
     cd "$BATS_TEST_TMPDIR" || return
     set_build
-    # A name that no other process has, to find what is left.
+    # The program gets a unique name, so the test finds processes that are left.
     allreduce=$PWD/allreduce
     cp "$build/06_allreduce_demo/allreduce" "$allreduce"
 }
@@ -25,8 +25,8 @@ demo() {
     timeout 60 "$allreduce" "$@"
 }
 
-# correct COMMAND...: a run with --check-only that ends with 0, writes nothing to stderr, gets to the end of its
-# table, and counts no wrong element anywhere.
+# correct COMMAND...: a run with --check-only must end with 0, write nothing to stderr, print its whole table, and count no
+# wrong element.
 correct() {
     run --separate-stderr "$@"
     if [ "$status" != 0 ] || [ -n "$stderr" ]; then
@@ -149,9 +149,9 @@ none_left() { # within 3 seconds
     none_left
 }
 
-# Starts a run that would take minutes, in the background, and waits until it is at work.
+# Starts a run that would take minutes in the background, and waits until it has begun.
 start_long_run() {
-    # What bash starts in the background ignores SIGINT, and under nohup SIGHUP, and so would the job.
+    # Background processes of bash ignore SIGINT, and SIGHUP under nohup. The job would inherit this.
     env --default-signal=INT,HUP "$allreduce" --nproc 4 --count 10 --iters 1000000 --warmup 0 >out 2>err 3>&- &
     parent=$!
     for _ in $(seq 100); do
@@ -186,7 +186,7 @@ start_long_run() {
     done
 }
 
-# as_rank RANK WORLD PORT OPTION...: what a launcher starts.
+# as_rank RANK WORLD PORT OPTION...: starts one rank with the variables of a launcher.
 as_rank() {
     RANK=$1 LOCAL_RANK=$1 WORLD_SIZE=$2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$3 demo --check-only --count 1003 \
         --factor 64 "${@:4}"
@@ -228,7 +228,7 @@ as_rank() {
     fails 2 "--nproc 2: RANK is set" env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 "$allreduce" --nproc 2
 }
 
-# notices SED: the program with one thing wrong fails, and says so.
+# notices SED: the program with this mistake must fail and report wrong elements or bytes.
 notices() {
     main=allreduce changed ./program 6 allreduce.c "$1"
     run --separate-stderr timeout 60 ./program --check-only --nproc 3 --count 1000 --factor 64

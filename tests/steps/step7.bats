@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
-# Step 7's trainer from outside: that it learns what step 1 learns however the model is cut and its parts are sent
-# around, that it holds and sends what the formulas say, and what it refuses. What should make it fail is tried on
-# copies of its sources with one thing changed.
+# Tests of step 7's trainer: with every strategy and option, it has the loss curve of step 1, its memory and traffic match
+# the formulas, and wrong options are refused. Copies of its sources with one planted mistake must fail.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
@@ -32,18 +31,18 @@ setup() {
     export TMPDIR=$BATS_TEST_TMPDIR/meet
 }
 
-# train RANKS PROGRAM OPTION...: the limit only ends what hangs.
+# train RANKS PROGRAM OPTION...: the time limit only ends a run that hangs.
 train() {
     timeout 60 "$launch" --nproc-per-node "$1" "$2" "${options[@]}" "${@:3}" >out 2>err || { cat err && return 1; }
 }
 
-# saved FILE RANKS PROGRAM OPTION...: the parameters and the optimizer's state at the end.
+# saved FILE RANKS PROGRAM OPTION...: writes the final parameters and optimizer states to the file.
 saved() {
     rm -f "$1"
     train "$2" "$3" --save full --snapshot "$1" "${@:4}"
 }
 
-# nodes COUNT RANKS PROGRAM OPTION...: on so many nodes, which this host pretends to be, with that many ranks each.
+# nodes COUNT RANKS PROGRAM OPTION...: runs the program on this number of simulated nodes, with RANKS ranks each.
 nodes() {
     local node port status=0 jobs=()
     port=$(free_port)
@@ -59,9 +58,9 @@ nodes() {
     return $status
 }
 
-# by_hand PLACES OPTION...: without a launcher, which would end all ranks when one fails. A place is the rank, the
-# local rank and, if they are to know it, the ranks of the node. The last one has the options in odd, too. How they
-# end is in codes.
+# by_hand PLACES OPTION...: starts ranks without a launcher, which would end all ranks when one fails. A place is a rank, a
+# local rank and optionally the number of ranks on the node. The last rank also gets the options in odd. Sets codes to
+# the exit codes.
 by_hand() {
     local place places pids=() port variables rank local_rank local_world more
     read -ra places <<<"$1"
@@ -83,16 +82,16 @@ by_hand() {
     done
 }
 
-# one_line RANK CODE PATTERN: how it ended, and all that it said on stderr.
+# one_line RANK CODE PATTERN: the rank must have ended with this code and written exactly one such line to stderr.
 one_line() {
     if [ "${codes[$1]}" != "$2" ] || [ "$(wc -l <"err.$1")" != 1 ] || ! grep -qE -- "$3" "err.$1"; then
         echo "rank $1 ended with ${codes[$1]}; wanted $2 and one line with: $3" && cat "err.$1" && return 1
     fi
 }
 
-# Ranks, strategy, prefetch, overlap, recompute, accumulate, unit-bytes, optimizer, clip, hidden. Every pair of
-# values of two columns is in some row. Units of 1400 bytes have one or several layers, those of a million have all.
-# In the second model a layer has 3 parameters.
+# The columns are ranks, strategy, prefetch, overlap, recompute, accumulate, unit-bytes, optimizer, clip and hidden. Every
+# pair of values of two columns is in some row. Units of 1400 bytes have one or several layers, and a unit of a million
+# bytes has all layers. In the second model, a layer has 3 parameters.
 runs="\
 1 full 0 1 0 2 1400    adam  0    21,2,1,9
 1 grad 0 0 1 5 0       adamw 0.03 21,2,1,9
@@ -110,13 +109,13 @@ runs="\
 4 grad 0 1 1 5 1400    adamw 0.03 6,14,22,10
 4 none 1 0 0 1 1400    adam  0    21,2,1,9"
 
-# Adam divides what is almost zero by what is almost zero: with a large rate, a rounding error would be a step.
+# Adam divides numbers near zero by each other, so with a large rate, rounding errors would cause large updates.
 declare -A rates=([sgd]="--lr 0.01" [adam]="--lr 0.0001 --weight-decay 0.1"
     [adamw]="--lr 0.0001 --weight-decay 10")
 
-# learns PROGRAM: in each of these runs what step 1 learns, or, as step 1 cannot clip, what step 7 learns alone.
-# What remains is rounding: sums of some hundred floats in another order differ by 1e-6 of their size at most, and
-# same_curve allows ten times that in the losses, which change by more than that in every step.
+# learns PROGRAM: each of these runs must have the loss curve of step 1, or with --clip that of one rank of step 7. Only
+# rounding may differ: sums of some hundred floats in another order differ by at most 1e-6 of their size, and same_curve
+# allows ten times as much. The losses change by more than that in every training step.
 learns() {
     local run ranks strategy prefetch overlap recompute accumulate unit_bytes optimizer clip hidden right
     while read -r run; do
@@ -227,14 +226,14 @@ END
     done
 }
 
-# floats FILE: the 822 parameters in a snapshot, a line each.
+# floats FILE: prints the 822 parameters of a snapshot, one per line.
 floats() {
     tail -c +233 "$1" | head -c $((4 * 822)) | od -An -v -w4 -tf4
 }
 
 @test "--clip shortens long gradients to its limit, and leaves short ones unchanged" {
-    # Without momentum a step is the rate times the gradients, all of which are longer than 0.01. With bfloat16,
-    # what was in a buffer before must not become a part of the norm.
+    # Without momentum, an update is the rate times the gradient, whose norm is above 0.01. With bfloat16, old values in a
+    # buffer must not become a part of the norm.
     while read -r ranks more; do
         read -ra same <<<"$more"
         for steps in 4 5; do
@@ -289,7 +288,7 @@ END
     run ! grep '^epoch 2/3 .*accuracy' out
     run ! nodes 4 1 ./program --strategy none
     grep -qE '^error \(.*, rank [0-3]\): epoch 2: the parameters differ from those of another rank$' err.*
-    # Nobody else has these.
+    # No other rank stores these parameters, so the mistake stays unnoticed.
     train 4 ./program --strategy full
 }
 
@@ -298,10 +297,10 @@ END
     for rank in 0 1 2 3; do
         one_line $rank 2 "--strategy hybrid: torchrun's variables do not say how many ranks this node has;"
     done
-    # Others do not need it.
+    # The other strategies do not need it.
     by_hand "0:0 1:1 2:2" --strategy full
     [ "${codes[*]}" = "0 0 0" ]
-    # Round and round.
+    # The ranks are numbered round-robin over the nodes.
     by_hand "0:0:2 1:0:2 2:1:2 3:1:2" --strategy hybrid --join-timeout 1
     for rank in 1 2; do
         one_line $rank 2 "--strategy hybrid: every node needs the same number of ranks, with consecutive numbers;"
@@ -309,7 +308,7 @@ END
     for rank in 0 3; do
         one_line $rank 1 "--join-timeout"
     done
-    # Two, and one.
+    # One node has two ranks, and the other has one.
     by_hand "0:0:2 1:1:2 2:0:1" --strategy hybrid --join-timeout 1
     for rank in 0 1; do
         one_line $rank 2 "--strategy hybrid: every node needs the same number of ranks, with consecutive numbers;"
@@ -321,7 +320,7 @@ END
     done
 }
 
-# right_costs WORLD RANKS_OF_A_NODE OPTION...: the table in out is what the formulas here make of these options.
+# right_costs WORLD RANKS_OF_A_NODE OPTION...: the table in out must match the formulas here for these options.
 right_costs() {
     local i shards name
     local -A o=([hidden]="6,14,22,10" [strategy]=full [precision]=fp32 [optimizer]=sgd [accumulate]=1
@@ -362,7 +361,7 @@ right_costs() {
                 inner = max(inner, layers_of[u] - 1)
             }
             gathered = N == 1 && size == 4 && parts == 1 ? 0 : keep ? 4 * N * own : buffer[0] + buffer[1]
-            # The batch, what layers make of it, two gradients; a label each; lanes, and their four sums.
+            # The batch, the outputs of the layers and two gradients, a label per sample, the lanes and their four sums.
             floats = 8 + (recompute ? ends + inner * widest : all) + 2 * widest
             active = (4 * floats + 1) * rows + 24 * 1025 + 8
             if (size == 4)
@@ -395,7 +394,7 @@ right_costs() {
 1 3|--precision bf16 --accumulate 2 --hidden 21,2,1,9
 1 2|--unit-bytes 1000000 --clip 1 --optimizer adamw
 END
-    # Within an epoch, and without a step.
+    # A run that ends within an epoch, and a run without a training step.
     train 4 "$seven" --max-steps 7 --snapshot s
     right_costs 4 4
     train 4 "$seven" --max-steps 7 --snapshot s
@@ -409,7 +408,7 @@ END
     done
 }
 
-# row KIND: of the table in out.
+# row KIND: prints the bytes in this row of the table in out.
 row() {
     awk -v kind="$1" '$1 == kind { print $2 }' out
 }
@@ -427,7 +426,7 @@ row() {
     [ "$none" = $((16 * 822)) ]
 }
 
-# sends COUNT: that many lines in the log, all with the bytes in the table.
+# sends COUNT: the log must have this number of lines, all with the bytes in the table.
 sends() {
     [ "$(sort log | uniq -c | xargs)" = "$1 $(sed -n 's/^  sent a step *\([0-9]*\) .*/\1/p' out)" ]
 }
@@ -448,7 +447,7 @@ sends() {
     sends 32
 }
 
-# near STEPS BAND CSV CSV: the same steps, so many, with losses no farther apart than this.
+# near STEPS BAND CSV CSV: both files must have this number of steps, and losses that differ by at most BAND.
 near() {
     paste -d, "$3" "$4" | awk -F, -v wanted="$1" -v band="$2" 'NR > 1 && $2 != "" {
             steps++
@@ -460,7 +459,7 @@ near() {
         END { exit wrong || steps != wanted }'
 }
 
-# images_train RANKS OPTION...: on images that can be learnt.
+# images_train RANKS OPTION...: trains on synthetic images.
 images_train() {
     train "$1" "$seven" --data synthetic --hidden 48,32 --batch 600 --epochs 1 --max-steps 20 "${@:2}"
 }
@@ -470,11 +469,11 @@ images_train() {
     awk -F, 'NR == 2 { exit !($2 > 2.2) }' float
     awk -F, 'NR == 21 { exit !($2 < 0.1) }' float
     images_train 1 --precision bf16 --csv right
-    # Neighbours in bfloat16 are up to 2^-7 apart, and rounding errs by half of that, up or down; so the loss
-    # should move by less than 2^-8 of what it is for a model that knows nothing, ln 10.
+    # Two neighbouring bfloat16 numbers differ by up to 2^-7, and rounding errs by at most half of that. So the loss should
+    # change by less than 2^-8 of its value for an untrained model, ln 10.
     near 20 0.009 float right
     run ! near 20 0.00001 float right
-    # In fewer than one of a thousand weights, another order of sums makes it round the other way.
+    # A different order of additions changes the rounding of fewer than one weight in a thousand.
     for ranks in 2 3 4; do
         images_train $ranks --precision bf16 --csv got
         near 20 0.0005 right got

@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
-# Step 7's snapshots from outside: that shards go to any number of ranks, any step and back with the same bits,
-# and that whatever happens to a rank or the disk leaves a snapshot from which the run goes on. What should make it
-# fail is tried on copies of its sources with one thing changed.
+# Tests of step 7's snapshots: any number of ranks and any step loads shards with the same bits, and after any failure of a
+# rank or a disk, the run can continue from a snapshot. Copies of its sources with one planted mistake must fail.
 # shellcheck disable=SC2030,SC2031,SC2034,SC2154,SC2317 # bats and helpers.bash set variables and call functions
 load ../helpers
 
@@ -29,7 +28,7 @@ set_variables() {
     launch=$build/03_multigpu_launcher/launch
     seven=$build/07_large_models/train
     killed=$BATS_FILE_TMPDIR/killed           # step 7 with watch.c
-    killed_once=$BATS_FILE_TMPDIR/killed_once # it, in the first attempt only
+    killed_once=$BATS_FILE_TMPDIR/killed_once # the same, in the first attempt only
     compiler=compile_watched
     right=$BATS_FILE_TMPDIR/right             # shards of four undisturbed ranks at the end
     right_whole=$BATS_FILE_TMPDIR/right_whole # the same in one file
@@ -44,7 +43,7 @@ setup() {
     export TMPDIR=$BATS_TEST_TMPDIR/meet
 }
 
-# What a failed test has left.
+# Ends the processes that a failed test has left.
 teardown() {
     {
         [ -z "$pid" ] || kill -9 -- -"$pid" || true
@@ -60,13 +59,13 @@ train() { # RANKS OPTION...
     launch_tiny "$1" "$seven" "${@:2}"
 }
 
-# A busy machine takes its time, but far less than ranks would wait for each other.
+# A busy machine needs more time, but far less than the ranks would wait for each other.
 job_ends() { # CODE
     until_true 20 has_ended "$pid"
     ends "$1"
 }
 
-# The others have met the end of one of them in a collective.
+# The other ranks must have noticed the dead rank in a collective.
 others_end() { # RANK
     local other
     for other in 0 1 2 3; do
@@ -77,19 +76,19 @@ others_end() { # RANK
     done
 }
 
-# What is in now stands after so many epochs (a pattern), and leads to the right end.
+# The snapshot in now must have this number of epochs (a pattern), and a run from it must end with the right bits.
 goes_on_from() { # EPOCHS OPTION...
     train 4 --snapshot now/s "${@:2}" >resumed || return
     grep -qE "^resumed   now/s: $1 epochs? and [0-9]+ steps?" resumed || { cat resumed && return 1; }
     if [ "${3:-}" = full ]; then diff -r "$right_whole" now; else diff -r "$right" now; fi
 }
 
-# The names of a folder's files, without what tells units apart.
+# Prints the names of the files in a folder, without the part that differs between runs.
 files() { # FOLDER
     find "$1" -type f -printf '%f\n' | sed -E 's/u[0-9a-f]{8}\./u./' | sort | xargs
 }
 
-# becomes WHOLE FROM COMMAND...: a run that has nothing left to do makes the snapshot in the folder this one.
+# becomes WHOLE FROM COMMAND...: a run with nothing left to do must turn the snapshot in FROM into the one in WHOLE.
 becomes() {
     rm -rf now
     cp -r "$2" now
@@ -106,7 +105,7 @@ becomes() {
     [ "$(files four)" = "s s.e1s2u.0of4 s.e1s2u.1of4 s.e1s2u.2of4 s.e1s2u.3of4" ]
     train 4 --max-steps 7 --save full --snapshot whole/s
     [ "$(files whole)" = s ]
-    # The layers in units of two, of three and one, and all in one.
+    # Units of two layers, units of three layers and one, and one unit of all layers.
     becomes four whole train 4
     becomes four four train 4
     cp -r four/. units
@@ -134,7 +133,7 @@ becomes() {
     for ranks in 1 2 3 4; do
         becomes whole four train $ranks --strategy none
     done
-    # bfloat16 rounds what is gathered, and not what is saved.
+    # bfloat16 rounds the gathered parameters, but not the saved ones.
     becomes whole four train 4 --precision bf16 --save full
     becomes four whole train 4 --precision bf16
 }
@@ -171,7 +170,7 @@ END
     done
     diff -r "$right" now
     rm now/*
-    # Whatever it is saved as on the way.
+    # The form of the earlier snapshots makes no difference.
     train 4 --max-steps 3 --save full --snapshot now/s
     train 4 --max-steps 8 --unit-bytes 600 --snapshot now/s
     train 4 --snapshot now/s >out
@@ -200,7 +199,7 @@ END
     done
 }
 
-# Room for training is room for a save.
+# Saving must need no more device memory than training.
 saves_in_place() { # PROGRAM OPTION...
     local peak how=("${@:2}" --hidden "64,64,64" --epochs 1)
     rm -f now/*
@@ -244,8 +243,8 @@ saves_in_place() { # PROGRAM OPTION...
     diff -r "$right" now
 }
 
-# comes_through PLACE EPOCHS OPTION...: after one of four ranks was killed there the run goes on from so many
-# epochs, or is a new one.
+# comes_through PLACE EPOCHS OPTION...: kills one of four ranks at this place. The run must continue from this number of
+# epochs, or from the start (new).
 comes_through() {
     KILL_AT="$1 9" timeout 60 "$launch" --nproc-per-node 4 --max-restarts 1 "$killed_once" "${options[@]}" \
         --snapshot now/s "${@:3}" >out 2>err || { echo "killed at $1" && cat err && return 1; }
@@ -255,10 +254,10 @@ comes_through() {
     [[ ${epochs:-new} =~ ^($2)$ ]] || { echo "killed at $1: goes on from ${epochs:-new}" && return 1; }
 }
 
-# A run saves before it starts and after each epoch: with one rename and two fsync by each rank, and as many again
-# by rank 0 for the manifest, which then removes the four files of before. A step has 8 all-gathers, 4
-# reduce-scatters and 4 all-reduces. After the five of an epoch there are 4 all-gathers and 3 all-reduces more, and
-# one for the save.
+# A run saves before it starts and after each epoch. For a save, each rank calls rename once and fsync twice. Rank 0 does
+# the same for the manifest, and then removes the four old files. A training step has 8 all-gathers, 4 reduce-scatters
+# and 4 all-reduces. An epoch has five training steps, then 4 all-gathers and 3 all-reduces, and one all-reduce for the
+# save.
 @test "a rank killed while it saves, gathers or scatters is restarted, and the result is the same" {
     while read -r rank function nth epochs; do
         rm -rf now && mkdir now
@@ -269,7 +268,7 @@ comes_through() {
 0 rename 6 1
 3 ncclAllGather 50 0|1
 END
-    # Where it becomes one file there are 12 all-gathers.
+    # Saving one file takes 12 all-gathers.
     while read -r rank function nth epochs; do
         rm -rf now && mkdir now
         comes_through "$rank $function $nth" "$epochs" --save full
@@ -344,7 +343,7 @@ END
 
 @test "killing ranks at random moments changes no bit" {
     RANDOM=5
-    options+=(--batch 600) # an epoch of one step, so that much of the time is taken by saves
+    options+=(--batch 600) # an epoch of one training step, so the ranks save most of the time
     for case in "3 sharded 7" "2 full 3"; do
         read -r count save chaos <<<"$case"
         rm -rf now undisturbed && mkdir now undisturbed
@@ -369,7 +368,7 @@ END
 }
 
 @test "a file that cannot be written ends the run, and the previous snapshot is complete" {
-    # What is in the way of a shard, after the first and the last epoch.
+    # A folder takes the place of a shard, after the first or after the last epoch.
     shard=$(cd "$right" && echo s.*.2of4)
     for name in "${shard/e3/e1}" "$shard"; do
         rm -rf now && mkdir -p "now/$name.tmp"
@@ -380,7 +379,7 @@ END
         rmdir "now/$name.tmp"
         goes_on_from "$([ "$name" = "$shard" ] && echo 2 || echo 0)"
     done
-    # And of the manifest or the one file, when all but rank 0 have done their part.
+    # A folder takes the place of the manifest or of the one file, so only rank 0 fails.
     for save in sharded full; do
         rm -rf now && mkdir now
         train 4 --epochs 2 --save $save --snapshot now/s
@@ -416,7 +415,7 @@ END
     done
 }
 
-# Two nodes of two ranks, which this host seems to be. They may start again once.
+# Runs the program on two simulated nodes of two ranks. One restart is allowed.
 on_two_nodes() { # PROGRAM OPTION...
     local node port nodes=() failed=0
     port=$(free_port)
@@ -435,13 +434,13 @@ on_two_nodes() { # PROGRAM OPTION...
 @test "with hybrid sharding, only the first node saves the model" {
     on_two_nodes "$seven" --max-steps 7 --snapshot now/s
     [ "$(files now)" = "s s.e1s2u.0of2 s.e1s2u.1of2" ]
-    # Nobody in the second group writes.
+    # No rank of the second group writes a file.
     for rank in 2 3; do
         KILL_AT="$rank rename 1 9" on_two_nodes "$killed" --max-steps 7 --snapshot now/s
     done
     changed ./program 7 train.c 's/ \|\| t->rank >= f->shards//'
     KILL_AT="2 rename 1 9" run ! on_two_nodes ./program --max-steps 7 --snapshot now/s
-    # It goes on from there after a kill in either group.
+    # The run continues from this snapshot after a kill in either group.
     rm -f now/*
     on_two_nodes "$seven" --snapshot now/s
     mv now undisturbed
@@ -453,7 +452,7 @@ on_two_nodes() { # PROGRAM OPTION...
         rm -r now
     done
     mkdir now
-    # And with all ranks in one group.
+    # All ranks in one group also load it.
     "$TRAIN" "${options[@]}" --log-every 1 --csv right.csv
     for how in hybrid full; do
         rm -f now/* now.csv

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # bats file_tags=test-all
-# Other launchers start our trainer, and our launcher starts other programs: torchrun, PyTorch's DDP, Open MPI and
-# MPICH are the real ones, and a test without its own is skipped.
+# Other launchers start our trainer, and our launcher starts other programs. The tests use the installed torchrun, PyTorch
+# DDP, Open MPI and MPICH, and skip those that are missing.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
@@ -38,7 +38,7 @@ setup() {
     open_mpi=("$mpirun" --oversubscribe)
 }
 
-# What a failed test has left.
+# Ends the processes that a failed test has left.
 teardown() {
     local environ
     for environ in $(processes); do
@@ -59,12 +59,12 @@ need_hydra() {
     command -v mpiexec.hydra >/dev/null || skip "no MPICH here: no mpiexec.hydra"
 }
 
-# Three epochs of five steps on the tiny images; the limit only ends what hangs.
+# Three epochs of five steps on the tiny images; the time limit only ends a run that hangs.
 run_tiny() {
     timeout 60 "$1" --data "$tiny" --hidden 8,8 --batch 120 --epochs 3 "${@:2}"
 }
 
-# The environments of this test's processes; torchrun's children inherit no pipe to tell them by.
+# Prints the processes of this test whose environment has the variable. (torchrun's children inherit no pipe.)
 processes() ( # [VARIABLE=VALUE]
     mark=TMPDIR=$TMPDIR
     unset TMPDIR # or this would find itself
@@ -75,7 +75,7 @@ no_process() {
     [ -z "$(processes)" ]
 }
 
-# Neither processes nor files but for these in the working folder, and the folders that torchrun always leaves.
+# No process may be left, and no file except these in the working folder and torchrun's own folders.
 leaves() { # FILE...
     for _ in {1..100}; do
         ! no_process || break
@@ -86,7 +86,7 @@ leaves() { # FILE...
     [ "$(echo *)" = "$*" ] || { ls && return 1; }
 }
 
-# All processes of the job end soon, and the launcher with this code; !0 is any other than 0.
+# All processes of the job must end soon, the launcher with this code ('[!0]*' is any code but 0).
 ends() { # CODE
     local code=0
     until_true 10 no_process
@@ -96,7 +96,7 @@ ends() { # CODE
     [[ $code = $1 ]] || { echo "ended with $code" && cat err && return 1; }
 }
 
-# A number such that this port and the next are free; what asks for any port gets one from 32768 on.
+# Sets port to a number such that this port and the next are free. (The system assigns ports from 32768 on.)
 choose_port() {
     port=$((20000 + RANDOM % 12000))
     while (: <>/dev/tcp/127.0.0.1/$port) 2>/dev/null || (: <>/dev/tcp/127.0.0.1/$((port + 1))) 2>/dev/null; do
@@ -104,7 +104,7 @@ choose_port() {
     done
 }
 
-# The ways in which torchrun brings its ranks together: at a port that it is told, or at one that it finds.
+# torchrun's ranks meet at a given port (static) or at a port that torchrun chooses (standalone).
 static() {
     choose_port
     timeout 60 "${torchrun[@]}" --master_addr 127.0.0.1 --master_port $port "$@"
@@ -114,7 +114,7 @@ standalone() {
     timeout 60 "${torchrun[@]}" --standalone "$@"
 }
 
-# learns RANKS LAUNCHER COMMAND...: the command starts so many ranks, who learn what step 1 learns.
+# learns RANKS LAUNCHER COMMAND...: the command must start this number of ranks, with the loss curve of step 1.
 learns() {
     "${@:3}" "$three" --data "$tiny" --hidden 8,8 --batch 120 --epochs 3 --log-every 1 --csv csv >out </dev/null
     same_curve "$one" csv
@@ -124,7 +124,7 @@ learns() {
     rm csv out
 }
 
-# Training that would go on for ever.
+# Starts a training run that would never end.
 start_training() { # COMMAND...
     start "$@" "$three" --data "$tiny" --hidden 8,8 --batch 120 --epochs 1000000 --csv csv --snapshot s
 }
@@ -137,7 +137,7 @@ epochs_are_more_than() {
     [ "$(epochs)" -gt "$1" ] 2>/dev/null
 }
 
-# rank RANK [NAME]: the pid of this rank, which its launcher tells it under this name.
+# rank RANK [NAME]: prints the pid of this rank. NAME is the launcher's variable for the rank.
 rank() {
     local environ
     environ=$(processes "${2:-RANK}=$1")
@@ -145,7 +145,7 @@ rank() {
     echo "${environ%/environ}"
 }
 
-# undisturbed COMMAND...: a run without what happened to the one before has the same bits after as many epochs.
+# undisturbed COMMAND...: an undisturbed run with the same number of epochs must end with the same bits.
 undisturbed() {
     grep -q 'told to stop by a signal; saved' out
     timeout 60 "$@" "$three" --data "$tiny" --hidden 8,8 --batch 120 --epochs "$(epochs)" --save-every 1000000 \
@@ -153,7 +153,7 @@ undisturbed() {
     cmp s whole
 }
 
-# stops_and_saves COMMAND...: SIGUSR1 to the launcher reaches the ranks.
+# stops_and_saves COMMAND...: SIGUSR1 to the launcher must make the ranks save and stop.
 stops_and_saves() {
     start_training "$@"
     until_true 20 epochs_are_more_than 2
@@ -163,7 +163,7 @@ stops_and_saves() {
     leaves alive csv err out s whole
 }
 
-# ends_with_a_rank NAME COMMAND...: when a rank is killed, or fails itself, all end and so does the launcher.
+# ends_with_a_rank NAME COMMAND...: if a rank is killed or fails, all ranks and the launcher must end.
 ends_with_a_rank() {
     for rank in 0 1; do
         start_training "${@:2}"
@@ -260,7 +260,7 @@ ends_with_a_rank() {
     [[ $output != *" of 2:"* ]]
 }
 
-# dumps FOLDER COMMAND...: the ranks write down their environments. bash sets _ to the path of the launcher.
+# dumps FOLDER COMMAND...: the ranks write their environments to the folder. bash sets _ to the path of the launcher.
 dumps() {
     mkdir -p "$1"
     timeout "$(patience 30)" env -u _ "${@:2}" "$BATS_TEST_DIRNAME/torchrun/dump.sh" "$1" 2>>err
@@ -315,7 +315,7 @@ only_theirs=('< TORCHELASTIC_ERROR_FILE=WHATEVER' '< NCCL_ASYNC_ERROR_HANDLING=1
 @test "with --standalone, our launcher and torchrun set the same variables and keep the user's" {
     need_torch
     export OMP_NUM_THREADS=3 NCCL_ASYNC_ERROR_HANDLING=0 NCCL_DEBUG=WARN EMPTY="" STRANGE=$'a=b\n\tRANK=9 \\ "é"'
-    # Those of a launcher that has started this one are replaced.
+    # The launcher replaces the variables of another launcher that has started it.
     export RANK=7 LOCAL_RANK=7 WORLD_SIZE=9 MASTER_ADDR=no.such.host MASTER_PORT=1 TORCHELASTIC_USE_AGENT_STORE=True \
         TORCHELASTIC_RESTART_COUNT=5 GROUP_RANK=3 ROLE_NAME=cook
     dumps theirs "${torchrun[@]}" --standalone --nproc_per_node 2 --no_python
@@ -370,7 +370,7 @@ only_theirs=('< TORCHELASTIC_ERROR_FILE=WHATEVER' '< NCCL_ASYNC_ERROR_HANDLING=1
     run ! grep -q $'\033' log
 }
 
-# Steps 2 and 6, which start their ranks themselves, say in one line how to start them, and end.
+# Steps 2 and 6 start their ranks themselves, so they must print one line that explains this, and end.
 refuse_several() { # COMMAND...
     for program in "$build/02_multigpu_fork/train" "$allreduce"; do
         run --separate-stderr timeout 20 "$@" -n 3 "$program"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What holds for the text of the sources: who may know what, how long files are, and how they look.
+# Tests of the sources as text: which folder may mention ranks or NCCL, the length of files, and their format.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
@@ -14,7 +14,7 @@ setup() {
     [ ${#scripts[@]} -gt 5 ]
 }
 
-# none PATTERN FILE...: no line matches; shows those that do.
+# none PATTERN FILE...: no line may match. Prints the lines that do.
 none() {
     local found
     found=$(grep -nHE "$@") || return 0

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What a step changes in the one before: tools/diff_steps.sh shows it, tools/diffstat.sh measures and judges it.
+# Tests of tools/diff_steps.sh, which shows the changes from step to step, and tools/diffstat.sh, which measures them.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
@@ -41,7 +41,7 @@ int main(void) {
 END
 }
 
-# change SED...: step 2 is step 1 edited so; an edit that changes nothing would test nothing.
+# change SED...: makes step 2 from step 1 with this change. The change must find its text.
 change() {
     sed -E "$@" 01_one/train.c >02_two/train.c
     run ! cmp -s 01_one/train.c 02_two/train.c

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The job scripts, looked at without a cluster: tools/lint_jobs.sh finds the classic slips, each planted in a copy.
+# Tests of the job scripts without a cluster: tools/lint_jobs.sh finds common mistakes, each planted in a copy.
 # shellcheck disable=SC2016,SC2154 # sed's dollars; bats and helpers.bash set variables
 load ../helpers
 
@@ -9,13 +9,13 @@ setup() {
     lint=$root/tools/lint_jobs.sh
 }
 
-# plant FILE SED...: a copy of the job script in job, with these changes (see edit).
+# plant FILE SED...: copies the job script to job, with these changes (see edit).
 plant() {
     cp "$root/$1" job
     edit job "${@:2}"
 }
 
-# found WORD TEXT: the lint fails with this text alone, for the one line of job that has the word.
+# found WORD TEXT: lint_jobs.sh must report only this text, for the line of job that has the word.
 found() {
     local line
     line=$(grep -nF -e "$1" job | cut -d : -f 1)
@@ -87,7 +87,7 @@ found() {
     found "srun  --cpus" "srun without --kill-on-bad-exit"
     plant slurm/step6.sbatch 's/--cpus-per-task="[^"]*"//'
     found "srun --kill" "srun without --cpus-per-task"
-    # It may be in the second line.
+    # The options may be in the second line.
     sed -E 's/srun (--kill-on-bad-exit=1)/srun \\\n    \1/' "$root/slurm/step4.sbatch" >job
     "$lint" job
 }

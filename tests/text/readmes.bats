@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# Commands of the READMEs can be pasted: those of the course's own programs are run here on tiny images, for the
-# others programs, options and targets of make must exist.
+# Tests of the commands in the READMEs. Commands of the course's own programs run here on tiny images. For the others, the
+# programs, options and make targets must exist.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
@@ -13,7 +13,7 @@ setup_file() {
     export build=${TRAIN%/01_single_gpu/train}
     cd "$BATS_FILE_TMPDIR" || return
     tiny_data data/mnist
-    # The programs under the names that the READMEs give them. Trainers take what is small and ends soon.
+    # The programs have the paths of the READMEs. The trainers get options that make them small and fast.
     for program in "${programs[@]}"; do
         mkdir -p "${program%/*}"
         if [ "${program##*/}" = train ]; then
@@ -23,7 +23,7 @@ setup_file() {
             ln -s "$build/$program" "$program"
         fi
     done
-    # What make would run is run from here.
+    # This make runs the programs in this folder.
     mkdir bin
     cat >bin/make <<END
 #!/bin/bash
@@ -44,7 +44,7 @@ setup() {
     texts=("$root"/README.md "$root"/0*/README.md)
 }
 
-# blocks FILE: its fenced blocks that begin with a command, as lines of bash; each ends with a line that is only #.
+# blocks FILE: prints its fenced blocks that begin with a command. A line with only # ends each block.
 blocks() {
     awk '/^```/ { inside = !inside; if (!inside && command) print "#"; first = inside; command = 0; next }
         inside && first { first = 0; command = /^(([A-Z_]+=[^ ]* )*(make|0[0-9]_[^ ]*|for|cat)) / }
@@ -58,7 +58,7 @@ blocks() {
         block=
         while IFS= read -r line; do
             [ "$line" = '#' ] || { block+=$line$'\n' && continue; }
-            [[ $block != *"--master-addr node"* ]] || block= # wants two machines
+            [[ $block != *"--master-addr node"* ]] || block= # needs two machines
             block=${block//29556/$(free_port)}
             timeout "$(patience 60)" bash -e -o pipefail -c "$block" >out 2>err </dev/null ||
                 { printf '%s\n' "${text#"$root/"}:" "$block" && tail -n 5 out err && return 1; }
@@ -69,7 +69,7 @@ blocks() {
     [ $count -ge 14 ] || { echo "found only $count" && return 1; }
 }
 
-# Words of the commands in fenced blocks and between backticks, one a line; an empty line ends a command.
+# Prints the words of the commands in fenced blocks and between backticks, one per line. An empty line ends a command.
 words() { # FILE
     awk '
         function spans(    n, i, part) {
@@ -89,7 +89,7 @@ words() { # FILE
         done
 }
 
-# The program knows the options among these words.
+# The program must accept the options among these words.
 knows() { # PROGRAM WORD...
     local word
     [ -x "$build/$1" ] || { echo "$text: there is no $1" && return 1; }

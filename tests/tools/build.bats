@@ -1,12 +1,12 @@
 #!/usr/bin/env bats
-# The Makefile, in copies of the tree: what it builds, rebuilds, cleans and says.
+# Tests of the Makefile in copies of the tree: building, rebuilding, cleaning and messages.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
 setup() {
     copy_tree "$BATS_TEST_TMPDIR/tree"
     cd "$BATS_TEST_TMPDIR/tree" || return
-    # Of a make that runs these tests, nothing is inherited.
+    # The tests inherit nothing from a make that runs them.
     unset MAKEFLAGS MFLAGS MAKELEVEL DEVICE CC CFLAGS BUILD WERROR MNIST_MIRROR
     nvcc=$(command -v nvcc || ls "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" 2>/dev/null || true)
 }
@@ -130,7 +130,7 @@ on_cpu_device() { # COMMAND...: it runs there, and says once why
     on_cpu_device make ARCH=90 WERROR=1 run-step1 ARGS='--hidden 8 --max-steps 1'
     find . -type l -printf '%p %l\n' | sort | diff ../links -
 
-    # A driver that counts no GPU is as good as none; with one that counts a GPU, nothing is replaced.
+    # A driver that finds no GPU counts as no driver. If it finds a GPU, the GPU program runs.
     mkdir driver
     for count in 0 1; do
         cc -shared -fPIC -x c - -o driver/libcuda.so.1 <<END
@@ -144,7 +144,7 @@ END
         fi
     done
 
-    make -j2 ARCH=90 WERROR=1 DEVICE=gpu step1 # nothing but the GPU will do
+    make -j2 ARCH=90 WERROR=1 DEVICE=gpu step1 # without a program for the CPU device
     fails 1 "DEVICE=cpu after make" 01_single_gpu/train "${tiny[@]}"
     make ARCH=90 WERROR=1 step1
     on_cpu_device 01_single_gpu/train "${tiny[@]}"
@@ -157,7 +157,7 @@ END
     local toolkit
     toolkit=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
     [ -e "$toolkit/include/nccl.h" ] || skip "the toolkit here has no NCCL to set apart"
-    # The toolkit in two folders, of which no usual place and no PATH knows.
+    # The toolkit is in two folders outside PATH and all usual places.
     mkdir -p modules/{cuda,nccl}/{include,lib64}
     ln -s "$toolkit"/include/* modules/cuda/include/
     ln -s "$toolkit"/lib64/*.so* modules/cuda/lib64/
@@ -241,7 +241,7 @@ END
     [[ ${lines[-1]} == *"not digits"* ]]
 }
 
-# A compiler for which the header does not exist.
+# Makes a compiler that does not find this header.
 compiler_without() { # HEADER
     cat >without <<END
 #!/bin/sh

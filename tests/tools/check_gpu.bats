@@ -1,10 +1,10 @@
 #!/usr/bin/env bats
-# make check-gpu, in copies of the tree: dry on the CPU device, and with mistakes that it must find.
+# Tests of make check-gpu in copies of the tree: a run on the CPU device, and planted mistakes that it must find.
 # shellcheck disable=SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
 setup_file() {
-    # Of a make that runs these tests, nothing is inherited.
+    # The tests inherit nothing from a make that runs them.
     unset MAKEFLAGS MFLAGS MAKELEVEL DEVICE CC CFLAGS BUILD WERROR
     copy_tree "$BATS_FILE_TMPDIR/tree"
     export CHECK_LIMIT CHECK_TOTAL # more than on a quiet machine, where the checks must keep them
@@ -23,7 +23,7 @@ need_programs() {
     cp -a "$BATS_FILE_TMPDIR/tree/build" .
 }
 
-# A program of this name, its text on stdin, before all others.
+# stand_in NAME: puts a script of this name (from stdin) before all other programs.
 stand_in() {
     mkdir -p bin
     cat >"bin/$1"
@@ -31,7 +31,7 @@ stand_in() {
     PATH=$PWD/bin:$PATH
 }
 
-# finds CHECK REASON: of all chosen checks, this one fails, and says why in the table, in the report and in a file.
+# finds CHECK REASON: only this check may fail, with this reason in the table, in the report and in a file.
 finds() {
     local file
     run tools/check_gpu.sh cpu "$1"

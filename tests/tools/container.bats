@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# make container, with a stand-in for apptainer. That the recipe is right is seen in tests/cluster/container.bats.
+# Tests of make container with a stand-in for apptainer. tests/cluster/container.bats builds the image itself.
 # shellcheck disable=SC2154 # bats sets variables
 load ../helpers
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# tools/data.sh, with folders for mirrors and the Fashion-MNIST package: nothing here needs a network.
+# Tests of tools/data.sh with folders in place of the mirrors and the Fashion-MNIST package, so they need no network.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
@@ -10,7 +10,7 @@ setup() {
     mkdir good empty fashion
     cp "$root"/data/mnist/*.gz good/
     cp -r "$root/tools" tools
-    # No test installs a package, and what is installed here makes no difference.
+    # No test installs a package, and packages of this machine make no difference.
     printf '#!/bin/sh\n' >tools/deps.sh
     edit tools/data.sh 's|^fashion=.*|fashion=fashion|'
     export MNIST_MIRROR=file://$PWD/good
@@ -34,7 +34,7 @@ images=t10k-images-idx3-ubyte.gz labels=t10k-labels-idx1-ubyte.gz
     [ "$(find data -type f | wc -l)" = 4 ]
 }
 
-# A copy of the complete files but one, so that one is all there is to fetch.
+# all_but NAME: copies the complete files except this one, so data.sh must download only this one.
 all_but() { # NAME
     mkdir -p data/mnist
     cp good/* data/mnist/
@@ -44,7 +44,7 @@ all_but() { # NAME
 @test "a broken download continues where it stopped" {
     all_but $images
     head -c 100000 good/$images >data/mnist/$images.part
-    # The mirror's first bytes are wrong, so only who does not ask for them again gets the right file.
+    # The first bytes of the mirror's file are wrong, so only a resumed download gives the right file.
     mkdir tail
     { head -c 100000 /dev/zero && tail -c +100001 good/$images; } >tail/$images
     MNIST_MIRROR=file://$PWD/tail run tools/data.sh
@@ -118,7 +118,7 @@ all_but() { # NAME
     [ "$(find data -type f -newer before)" = "" ]
 }
 
-# What data.sh does without MNIST_MIRROR, with this list of mirrors.
+# Runs data.sh without MNIST_MIRROR, but with this list of mirrors.
 with_mirrors() { # URL
     cp tools/data.sh tools/other.sh
     edit tools/other.sh "/^mirrors='https/,/'\$/c mirrors='$1'"

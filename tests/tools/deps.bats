@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# tools/deps.sh and the make targets that call it, where packages are missing: with root, with sudo, with neither,
-# and without a network. apt-get, sudo and id are stand-ins, so that no test installs anything.
+# Tests of tools/deps.sh and the make targets that call it, with missing packages: as root, with sudo, with neither, and
+# without a network. apt-get, sudo and id are stand-ins, so no test installs anything.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
@@ -97,7 +97,7 @@ END
         stand_in sudo '[ "$1" = -n ] && shift || echo sudo >>calls; exec "$@"'
         hide cppcheck clang-format
         run --separate-stderr tools/deps.sh lint
-        # Nothing was really installed, and that is noticed.
+        # deps.sh notices that the stand-in installed nothing.
         [ "$status" = 1 ]
         [[ ${stderr_lines[0]} == "error: missing packages: clang-format cppcheck" ]]
         [ "${lines[1]}" = "installing: clang-format cppcheck" ]
@@ -164,7 +164,7 @@ END
     [ "$(calls .)" = 2 ]
 }
 
-# A network of its own leads nowhere.
+# The test runs in its own network, which has no connections.
 @test "make quickstart trains without root and without a network" {
     [ "$(/usr/bin/id -u)" = 0 ] || skip "only root can become somebody else"
     unshare -nm true 2>/dev/null || skip "no network can be made here"
@@ -175,7 +175,7 @@ END
     edit tools/data.sh 's|/usr/share/datasets|/nowhere|' # Fashion-MNIST may be installed here
     chown -R 65534 . "$BATS_TEST_TMPDIR/bin"
     mkdir -m 777 "$BATS_TEST_TMPDIR/view" tmp
-    # Nobody may enter the folder of the tests, but sees what is mounted elsewhere.
+    # The user nobody may not enter the folder of the tests, but sees folders mounted in other places.
     # shellcheck disable=SC2016 # expanded there
     run --separate-stderr unshare -nm sh -ec 'mount --bind "$1/tree" /mnt; mount --bind "$1/bin" /opt; cd /mnt
         PATH=/opt TMPDIR=/mnt/tmp HOME=/mnt exec setpriv --reuid 65534 --regid 65534 --clear-groups \
@@ -214,5 +214,5 @@ END
         [ "$(grep -c 'no answer from http://mirror/' $bin.out)" = 3 ]
         grep -q "no mirror sent MNIST" $bin.out
     done
-    [ $((SECONDS - begin)) -lt 30 ] # one address after the other would take 40
+    [ $((SECONDS - begin)) -lt 30 ] # trying all addresses in turn would take 40
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# tools/doctor.sh on a machine that is made up: a PATH of its own with stand-ins for what is not here, and as a base
-# a node of a cluster on which nothing is wrong.
+# Tests of tools/doctor.sh on a simulated machine. PATH holds stand-ins for missing programs. By default, the machine is a
+# healthy node of a cluster.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
@@ -13,7 +13,7 @@ setup_file() {
     for program in $needed; do
         ln -s "$(command -v "$program")" "bin/$program"
     done
-    # Finds everything, and the program that it makes tells the versions of NCCL.
+    # This compiler finds everything, and its program prints the versions of NCCL.
     stand_in bin/cc <<'SCRIPT'
 [ "$1" = --version ] && echo 'cc 12.2.0' && exit
 until [ "$1" = -o ]; do shift; done
@@ -26,7 +26,7 @@ case $1 in
 --list-gpu-arch) printf 'compute_%s\n' 75 80 90 100 ;;
 esac
 SCRIPT
-    # What is asked is the name of the file with the answer.
+    # The query is the name of the file with the answer.
     stand_in bin/nvidia-smi <<'SCRIPT'
 case ${1:-smi} in
 --query-gpu=*) cat gpus ;;
@@ -64,7 +64,7 @@ compile_for_real() {
     done
 }
 
-# nccl FOLDER MAJOR MINOR PATCH CODE: with this header, and a library that says it is CODE.
+# nccl FOLDER MAJOR MINOR PATCH CODE: makes an NCCL with this header, and a library that returns CODE as its version.
 nccl() {
     mkdir -p "$1/include" "$1/lib64"
     printf '#define NCCL_%s %s\n' MAJOR "$2" MINOR "$3" PATCH "$4" VERSION_CODE $(($2 * 10000 + $3 * 100 + $4)) \
@@ -91,7 +91,7 @@ setup() {
     gzip data/mnist/*
 }
 
-# doctor [NAME=VALUE...]: on this machine, in this environment and no other.
+# doctor [NAME=VALUE...]: runs doctor.sh on the simulated machine with only these variables.
 doctor() {
     run env -i PATH="$PWD/bin" "$@" bash tools/doctor.sh
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# tools/find_libs.sh in made-up layouts: a CUDA toolkit of three headers and three libraries, laid out as module systems,
-# conda-forge and NVIDIA's HPC SDK lay out theirs; and make, which remembers what the script has found.
+# Tests of tools/find_libs.sh with simulated toolkits of three headers and three libraries, in the folder layouts of module
+# systems, conda-forge and NVIDIA's HPC SDK. Also tests of make, which stores the results of the script.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
@@ -59,7 +59,7 @@ finds() { # LIBRARY INCLUDE LIB: with the header in this folder and the library 
         [ -z "$stderr" ]
     done
     rm cuda/include/nccl.h
-    find_libs PATH="$PWD/cuda/bin:$PATH" NCCL_HOME="$PWD/apart" # nvcc tells where CUDA is
+    find_libs PATH="$PWD/cuda/bin:$PATH" NCCL_HOME="$PWD/apart" # the path of nvcc shows where CUDA is
     finds nccl apart/include apart/lib
 }
 
@@ -119,7 +119,7 @@ finds() { # LIBRARY INCLUDE LIB: with the header in this folder and the library 
     done
 }
 
-# builds_for GENERATION...: an nvcc that lists the generations on stdin has code made for these, and PTX of the last.
+# builds_for GENERATION...: if nvcc lists the generations on stdin, make must build code for these, and PTX of the last.
 builds_for() {
     local listed generation last flags
     mapfile -t listed
@@ -170,7 +170,7 @@ END
     [[ ${stderr_lines[3]} == *"DEVICE=cpu"* ]]
 }
 
-# searches COMMAND...: make looked for the libraries, and none of its lines begins with a note.
+# searches COMMAND...: make must have searched for the libraries, without a note in its output.
 searches() {
     rm -f searched
     "$@" 2>err && [ -e searched ]
@@ -179,7 +179,7 @@ searches() {
 @test "make looks for libraries again if one was missing or the search variables change" {
     copy_tree tree
     cd tree
-    # find_libs.sh as it is, except that it leaves a mark and that NCCL is what the file nccl says.
+    # This find_libs.sh leaves a mark, and finds NCCL in the folder that the file nccl names.
     cat >tools/find_libs.sh <<'END'
 touch searched
 echo "LIB_FLAGS :="
@@ -230,7 +230,7 @@ END
     [ -e /usr/lib/x86_64-linux-gnu/blas/libblas.so ] || skip "libblas-dev is not installed"
     copy_tree tree
     cd tree
-    # oneDNN and OpenBLAS hide; the names libblas and libcblas lead to the reference.
+    # oneDNN and OpenBLAS are hidden, and the names libblas and libcblas are links to the reference BLAS.
     mkdir reference
     ln -s /usr/lib/x86_64-linux-gnu/blas/libblas.so{,.3} reference/
     cat >cc-reference <<'END'

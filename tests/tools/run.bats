@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# tests/run.sh on small tests: which it runs at which level, what it counts, and that it finds what they leave behind.
+# Tests of tests/run.sh on small tests: the levels, the counts, and the processes and files that tests leave behind.
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154,SC2209 # what the small tests do is quoted; bats and helpers.bash set variables across functions
 load ../helpers
 
@@ -49,7 +49,7 @@ add() { # NAME [TAG]: a file with a test, whose commands are on stdin
 }
 
 @test "a process or file that a test leaves behind is a failure" {
-    # It is stopped once it no longer is a copy of bats, which holds what bats waits for.
+    # The process is stopped when it is no longer a copy of bats, because bats waits for the files of its copies.
     add process <<<'sleep 1000 >&- 2>&- 3>&- & until grep -qx sleep /proc/$!/comm; do sleep 0.01; done; kill -STOP $!'
     run tests/run.sh some/process
     [ "$status" = 1 ] && [ "${lines[-1]}" = "2 passed, 1 failed" ]

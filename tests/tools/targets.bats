@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Every target that make lists, in a tree as a fresh clone has it: without build/, data/ or links.
+# Tests of every target that make lists, in a tree like a fresh clone: without build/, data/ or links.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
