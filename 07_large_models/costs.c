@@ -81,8 +81,8 @@ void print_costs(const struct fsdp *f, const struct optimizer *o, int rows, int 
     print_cost("peak", used,
                4 * (2 + o->state_per_parameter) * sharded + gathered + activations + data + scratch,
                "all these, data %zu and scratch %zu", data, scratch);
-    if (f->sent_a_step >= 0) // else no step has run
-        print_cost("sent a step", f->sent_a_step,
+    if (f->sent_a_step >= 0) // else no training step has run
+        print_cost("sent / step", f->sent_a_step,
                    f->micro_steps * (gathers * f->size + 4) * all * (n - 1) / n +
                        8 * sharded * (r - 1) / r,
                    "%d (%d x %zu + 4) P (N - 1) / N + 8 P / N (R - 1) / R", f->micro_steps, gathers,

@@ -155,7 +155,7 @@ wait_until() {
     done
 }
 
-# Rank 1 stops for ever. Rank 0 must report that a step takes too long, and the job must end.
+# Rank 1 stops forever. Rank 0 must report that a training step takes too long, and the job must end.
 stopped_rank() {
     local code
     : >"$work/log" # clears the log of the run before

@@ -72,7 +72,7 @@ if limited 04_multinode/train; then
 fi
 out_of_memory
 sed -n 's/^[^ ]* \(error .*\)/  \1/p' "$log" | head -n 1
-printf '%-34s %6s %12s %16s %12s\n' "07_large_models/train:" fits "MB per rank" "MB sent a step" "ms per step"
+printf '%-34s %6s %12s %16s %12s\n' "07_large_models/train:" fits "MB per rank" "MB sent per step" "ms per step"
 for strategy in none grad full; do
     compare "--strategy $strategy" 07_large_models/train
 done

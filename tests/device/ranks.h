@@ -1,10 +1,10 @@
-// Runs a function in several processes at once, one per rank, as the programs of a job run: forked
-// before anything of the device is used, killed when they take too long, and judged by how each one
-// ends. In a rank, CHECK, OK and REFUSED take the place of cmocka's asserts: the first that fails
-// says so in one line on stderr and ends the rank.
+// Runs a function in several processes at once, one per rank, like the programs of a job. The
+// processes are forked before the first CUDA call, and killed if they take too long. The test
+// checks how each process ends. In a rank, CHECK, OK and REFUSED replace cmocka's asserts: the
+// first one that fails prints one line to stderr and ends the rank.
 //
-// Ranks meet in memory that they share: they post flags and wait for them, so that no test has to
-// guess how long something takes. All waits have an end.
+// The ranks share memory with flags, which they post and wait for, so no test has to guess how long
+// something takes. Every wait has a time limit.
 #pragma once
 #include <nccl.h>
 #include <setjmp.h>
@@ -18,11 +18,11 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-// cmocka wants the headers above first.
+// cmocka needs the headers above.
 #include <cmocka.h>
 
-// Sanitizers make everything slower, ThreadSanitizer most.
-#ifndef __has_feature // as with gcc
+// Sanitizers make everything slower, especially ThreadSanitizer.
+#ifndef __has_feature // gcc does not have it
 #define __has_feature(name) 0
 #endif
 #if __has_feature(thread_sanitizer) || defined(__SANITIZE_THREAD__)
@@ -40,17 +40,17 @@ enum {
     IDS = 64,
     RESULT_BYTES = 1 << 16,
     WAIT_SECONDS = SANITIZED ? 120 : 40,  // for a flag, longer than CPU_DEVICE_TIMEOUT
-    LIMIT_SECONDS = SANITIZED ? 300 : 60, // for all that run_ranks starts
+    LIMIT_SECONDS = SANITIZED ? 300 : 60, // for all ranks that run_ranks starts
 };
 
 struct meeting {
     atomic_int flag[FLAGS], barrier, id_made[IDS];
     ncclUniqueId id[IDS];
-    atomic_int line[MOST_RANKS]; // where each rank is, for when it hangs
+    atomic_int line[MOST_RANKS]; // the current line of each rank, printed if it hangs
     atomic_int pid[MOST_RANKS];
     atomic_long cases;
     _Atomic double killed_at;
-    uint8_t result[MOST_RANKS][RESULT_BYTES]; // of each rank, for the others to compare
+    uint8_t result[MOST_RANKS][RESULT_BYTES]; // of each rank; the others compare them
 };
 
 extern struct meeting *meeting; // of the job of this process; for the parent, of the first
@@ -60,10 +60,10 @@ extern const char *host_of_rank[MOST_RANKS]; // NCCL_HOSTID of each, if any
 
 double clock_now(void); // in seconds
 
-// A moment for the others, within a loop that has an end.
+// Sleeps for a moment, in a loop with a limit.
 void rest(void);
 
-// In a rank. Each takes the caller's line for its message.
+// Functions for ranks. They get the caller's line for their messages.
 __attribute__((format(printf, 2, 3), noreturn)) void give_up(int line, const char *format, ...);
 void here(int line);
 void expect(int wanted, int got, const char *call, int line);
@@ -74,7 +74,7 @@ void expect(int wanted, int got, const char *call, int line);
         if (!(condition))                                                                          \
             give_up(__LINE__, __VA_ARGS__);                                                        \
     } while (0)
-// Both CUDA and NCCL call success 0.
+// In both CUDA and NCCL, 0 means success.
 #define OK(call) (here(__LINE__), expect(0, (int)(call), #call, __LINE__))
 #define REFUSED(error, call) (here(__LINE__), expect((int)(error), (int)(call), #call, __LINE__))
 
@@ -85,29 +85,29 @@ void post(int flag);
 void await_at(int flag, int times, int line);
 #define await(flag, times) await_at(flag, times, __LINE__)
 
-// Waits until all of n ranks are there.
+// Waits until all n ranks have called it.
 void barrier_at(int n, int line);
 #define barrier(n) barrier_at(n, __LINE__)
 
 void await_death_at(int rank, int line);
 #define await_death(rank) await_death_at(rank, __LINE__)
 
-// Starts run(0) to run(n - 1), beside what else is running. Those in the set victims must be killed
-// by SIGKILL, all others must return, or exit(0).
+// Starts run(0) to run(n - 1) beside the ranks that already run. The ranks in the bit set victims
+// must be killed by SIGKILL. All others must return or call exit(0).
 void start_ranks(int n, void (*run)(int rank), unsigned victims);
 
-// Waits for all that was started, and fails unless all has ended as it should.
+// Waits for all started ranks, and fails if one of them did not end correctly.
 void finish_ranks(void);
 
-// Both.
+// Calls start_ranks and then finish_ranks.
 void run_ranks(int n, void (*run)(int rank), unsigned victims);
 
-// Entries of a folder, such as /proc/self/fd.
+// Returns the number of entries in a folder, such as /proc/self/fd.
 int entries(const char *folder);
 
-// Setup and teardown of a test: it must leave no file descriptor and no child.
+// Setup and teardown of a test, which must leave no file descriptor and no child process.
 int look_around(void **state);
 int nothing_is_left(void **state);
 
-// Comes before the first test.
+// Called before the first test.
 void open_meetings(void);

@@ -1,8 +1,8 @@
-// The checker of ordering: what it finds, and what it must not find.
+// Tests of the checker of ordering: faults that it must find, and correct programs.
 //
-// Each case is a process of its own: this program again, with the name of the case as its argument.
-// A case is either in order, and then ends well and prints nothing, or it has one fault, and then
-// ends at once with a report that names both operations.
+// Each case runs in its own process: this program again, with the name of the case as its argument.
+// A correct case must end with 0 and print nothing. A case with a fault must end at once, with a
+// report that names both operations.
 #include "common/kernels.h"
 #include <cublas_v2.h>
 #include <nccl.h>
@@ -17,7 +17,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-// cmocka wants the headers above first.
+// cmocka needs the headers above.
 #include <cmocka.h>
 
 // Any call of CUDA, cuBLAS or NCCL.
@@ -243,7 +243,7 @@ static void *ask(void *unused) {
     return unused;
 }
 
-// Waits for the stream in a way that orders nothing that this thread does later.
+// Waits for the stream in another thread, so nothing orders the later calls of this thread.
 static void let_another_thread_ask(cudaStream_t stream) {
     pthread_t thread;
     OK(cudaEventRecord(event, stream));
@@ -264,8 +264,8 @@ static void kernels_name_their_arrays(void) {
     sgd_step(y, x, x, 10, 1, 0, 0, b);
 }
 
-// Two products on two streams, each into some rows of the same 8 x 8 matrix, which is stored by
-// columns; the second one's rows begin at this one.
+// Two products on two streams write different rows of the same 8 x 8 matrix, which is stored by
+// columns. The second product starts at this row.
 static void two_products(int row) {
     static cublasHandle_t blas;
     const float one = 1, zero = 0;
@@ -359,7 +359,7 @@ static void two_copies_to_the_host(void) {
     OK(cudaMemcpyAsync(sums + 9, y, 40, cudaMemcpyDeviceToHost, b));
 }
 
-// Communicators of two ranks, and then what each of them does. Rank 0 has the fault, or both have.
+// Communicators of two ranks. Rank 0 has the fault, or both ranks have it.
 
 static ncclComm_t comms[2];
 static int two_hosts; // each rank says that it is on a host of its own
@@ -475,7 +475,7 @@ static void sent_in_a_group(void) {
     run_two_ranks(write_what_is_sent);
 }
 
-// All cases, and what the report must hold.
+// All cases, and the texts that the report must contain.
 
 struct test {
     const char *name;

@@ -1,7 +1,7 @@
-// The CPU device against the CUDA manual: streams, events, memory, devices and errors.
+// Tests of the CPU device against the CUDA manual: streams, events, memory, devices and errors.
 //
-// A test that needs environment variables, ends its process or forks has a process of its own: this
-// program again, with the name of the test as its argument (see ALONE and run_alone).
+// If a test needs environment variables, ends its process or forks, it runs in its own process:
+// this program again, with the name of the test as its argument (see ALONE and run_alone).
 #include "common/kernels.h"
 #include "cpu_device/internal.h"
 #include <cublas_v2.h>
@@ -19,14 +19,14 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-// cmocka wants the headers above first.
+// cmocka needs the headers above.
 #include <cmocka.h>
 
 #define OK(call) assert_int_equal(call, cudaSuccess)
 #define REFUSED(error, call) assert_int_equal(call, error)
 
-// Work for streams. A gate is a semaphore that holds a stream up until somebody opens it, so that
-// no test has to guess how long something takes.
+// Work for streams. A gate is a semaphore that blocks a stream until the test opens it, so no test
+// has to guess how long something takes.
 
 enum { GATES = 3 };
 static sem_t gate[GATES];
@@ -77,7 +77,7 @@ static int close_gates(void **state) {
     return 0;
 }
 
-// Also lets go what a failed test has left waiting.
+// Also releases the streams that a failed test has left waiting.
 static int open_gates(void **state) {
     (void)state;
     for (int i = 0; i < 100; i++)
@@ -153,7 +153,7 @@ static void full_queue_keeps_the_order(void **state) {
     OK(cudaStreamDestroy(crowded));
 }
 
-// Each stream waits for the other, which only streams that run at the same time get through.
+// Each stream waits for the other, so the test ends only if both run at the same time.
 static void streams_run_concurrently(void **state) {
     (void)state;
     cudaStream_t a = new_stream(0), b = new_stream(0);
@@ -177,7 +177,7 @@ static void wait_event_orders_streams(void **state) {
     OK(cudaEventRecord(e, a));
     OK(cudaStreamWaitEvent(b, e, 0));
     note(b, 2);
-    OK(cudaEventDestroy(e)); // what waits for it still does
+    OK(cudaEventDestroy(e)); // the stream still waits for it
     REFUSED(cudaErrorNotReady, cudaStreamQuery(b));
     sem_post(&gate[0]);
     OK(cudaStreamSynchronize(b));
@@ -187,7 +187,7 @@ static void wait_event_orders_streams(void **state) {
     OK(cudaStreamDestroy(b));
 }
 
-// A wait is for the record that was the last one when the wait was asked for.
+// A wait refers to the last record before the call of cudaStreamWaitEvent.
 static void wait_event_keeps_its_record(void **state) {
     (void)state;
     cudaStream_t a = new_stream(0), b = new_stream(0), idle = new_stream(0);
@@ -317,7 +317,7 @@ static void *streams_come_and_go(void *errors) {
     return NULL;
 }
 
-// The device's list of streams changes while it is walked.
+// The device's list of streams changes while another thread walks through it.
 static void synchronize_while_streams_come_and_go(void **state) {
     (void)state;
     int errors = 0, errors_of_other = 0;
@@ -507,8 +507,8 @@ static void bad_frees_are_refused(void **state) {
     assert_null(d);
 }
 
-// Allocations of random sizes come and go, six of them seldom; none overlaps another, none is
-// forgotten.
+// Makes and frees allocations of random sizes, six of them rarely. None may overlap another, and
+// none may be lost.
 static void allocations_do_not_overlap_or_leak(void **state) {
     (void)state;
     enum { LIVE = 48, ROUNDS = 10000 };
@@ -656,7 +656,7 @@ static void run_write(void *arguments) {
     **(volatile float **)arguments = 1;
 }
 
-// A kernel that writes so many bytes beyond the start.
+// Runs a kernel that writes at this offset from the start.
 static void kernel_writes_at(size_t offset, int freed) {
     float *weights = allocate_weights();
     char *view = cpu_view(weights, 400);
@@ -719,7 +719,7 @@ static void memory_is_limited(void **state) {
     assert_int_equal(left, limit);
 }
 
-// As under a batch system's ulimit -v: so few addresses are left that they are soon used again.
+// Like ulimit -v in a batch system: few addresses are left, so they are soon used again.
 static void few_addresses_are_left(void **state) {
     unsigned long pages = 0;
     FILE *f = fopen("/proc/self/statm", "r");
@@ -810,7 +810,8 @@ static void child_of_a_cuda_process_is_refused(void **state) {
     assert_int_equal(cublasDestroy(blas), CUBLAS_STATUS_SUCCESS);
 }
 
-// The fork comes while another thread is inside the device, whose lock the child never gets back.
+// The fork happens while another thread holds the device's lock, so the lock stays locked in the
+// child.
 static void child_of_a_cuda_process_cannot_launch_kernels(void **state) {
     (void)state;
     float *d = device_floats(1);
@@ -856,8 +857,8 @@ static void libraries_are_unloaded(void) {
     _exit(computing ? 9 : 3);
 }
 
-// What a kernel uses must not be taken away under its hands: the device stops before libraries go.
-// What waits does not hold the exit up.
+// The device stops its kernels before libraries free their data. Streams that wait do not delay the
+// exit.
 static void exit_while_kernels_run(void **state) {
     atexit(libraries_are_unloaded); // handlers run in reverse order, so this one after the device's
     close_gates(state);
@@ -872,7 +873,7 @@ static void exit_while_kernels_run(void **state) {
     exit(0);
 }
 
-// The library of products must not lose what it needs, either. Without that, some of the children
+// The library of matrix products must not free its data during a product, or some of the children
 // would crash.
 static void exit_while_products_run(void **state) {
     (void)state;
@@ -936,7 +937,8 @@ static void three_devices(void **state) {
     REFUSED(cudaErrorInvalidValue, cudaDeviceGetAttribute(NULL, cudaDevAttrPciBusId, 2));
 }
 
-// What is queued is done; then the device has no streams and no memory in use, and works again.
+// The reset runs the queued work. Then the device has no streams and no memory in use, and works
+// again.
 static void device_is_reset(void **state) {
     (void)state;
     float host = 0, *kept = device_floats(1000), *d;
@@ -1011,7 +1013,7 @@ static void run_see(void *arguments) {
     seen = written == *(int *)arguments;
 }
 
-// How often stream b reads before stream a has written.
+// Returns how often stream b reads before stream a has written.
 static int reads_too_early(cudaStream_t a, cudaStream_t b, int with_wait) {
     int early = 0;
     cudaEvent_t e = new_event(cudaEventDisableTiming);
@@ -1028,7 +1030,7 @@ static int reads_too_early(cudaStream_t a, cudaStream_t b, int with_wait) {
     return early;
 }
 
-// 200 operations, of which a quarter is to wait for half a millisecond on average.
+// 200 operations. The device should delay a quarter of them by half a millisecond on average.
 static void random_delays_are_added(void **state) {
     (void)state;
     float ms = 0;

@@ -1,4 +1,5 @@
-// cuBLAS of the CPU device against sums in double precision, and against what the manual refuses.
+// Tests of the CPU device's cuBLAS: its results match sums in double precision, and it refuses the
+// arguments that the manual refuses.
 #include "common/device.h"
 #include "cpu_device/internal.h"
 #include "tests/unit/device_arrays.h"
@@ -21,7 +22,7 @@ static const struct format fp32 = {CUDA_R_32F, 4, 24, -149, FLT_MAX},
                            fp16 = {CUDA_R_16F, 2, 11, -24, 65504},
                            bf16 = {CUDA_R_16BF, 2, 8, -133, 0x1.fep127};
 
-// Power of two that the last bit of x stands for.
+// Returns the exponent of the last bit of x.
 static int last_bit(const struct format *f, double x) {
     int exponent;
     frexp(x, &exponent);
@@ -78,8 +79,8 @@ static void formats_survive_a_round_trip(void **state) {
     assert_true(load(&fp16, smallest, 0) == 0x1p-24 && load(&bf16, smallest, 0) == 0x1p-133);
 }
 
-// A column-major matrix of random numbers in -1..1 (or of one value), its padding left to the
-// guards.
+// Makes a column-major matrix of random numbers in -1..1 (or of one value). Its padding keeps the
+// bytes of the guards.
 static void *random_matrix(const struct format *f, int rows, int cols, int ld, uint64_t seed,
                            double value) {
     void *matrix = new_array((size_t)f->bytes * (size_t)ld * (size_t)cols);
@@ -163,7 +164,7 @@ static void products_are_right(void **state) {
     }
 }
 
-// Whatever part of a product a thread makes, it is the part that it makes of a product of floats.
+// Each thread's part of a 16-bit product must match the same part of a product of floats.
 static void products_of_16_bit_floats_match_products_of_floats(void **state) {
     (void)state;
     const int shapes[][3] = {{257, 129, 260}, {100, 500, 170}, {128, 512, 784}};
@@ -190,7 +191,7 @@ static void products_of_16_bit_floats_match_products_of_floats(void **state) {
     }
 }
 
-// A check sum of many products' bits; shapes of one piece, of several, and with a remainder.
+// Returns a checksum of the bits of many products, with one piece, several pieces and a remainder.
 static uint64_t bits_of_products(void) {
     const int shapes[][3] = {{512, 64, 784},  {409, 123, 784}, {784, 512, 64}, {242, 166, 690},
                              {257, 129, 260}, {100, 500, 170}, {97, 1000, 77}, {301, 299, 303}};
@@ -216,7 +217,7 @@ static uint64_t bits_of_products(void) {
     return sum;
 }
 
-// The device looks at OMP_NUM_THREADS once in a program, so each number has one of its own.
+// The device reads OMP_NUM_THREADS once per process, so each number of threads has its own process.
 static void bits_do_not_depend_on_the_number_of_threads(void **state) {
     (void)state;
     uint64_t sums[3];

@@ -1,4 +1,5 @@
-// Every collective of NCCL with every type and operation, against a plain loop on the host.
+// Tests of every collective of NCCL with every type and operation, against a plain loop on the
+// host.
 #include "tests/device/nccl_numbers.h"
 
 enum { GUARD = 64, GUARD_BYTE = 0xc5, MANY = 4099, BIG = 300001 };
@@ -33,7 +34,7 @@ static void fill(const struct sweep *s, const struct one_case *c, char *array, i
         store(c->t, array, i, draw(c->t, c->op, s->cases, rank, i));
 }
 
-// Compares with the data of one rank, from its element first on.
+// Compares with the data of one rank, starting at element first.
 static void check_copy_from(const struct sweep *s, const struct one_case *c, const char *array,
                             int rank, size_t first, size_t count, const char *what,
                             const char *name) {
@@ -241,7 +242,8 @@ static void every_collective_between_hosts(void **state) {
     }
 }
 
-// The manual's: Broadcast reads sendbuff on the root only, Reduce writes recvbuff there only.
+// As in the manual, only the root's sendbuff of Broadcast and the root's recvbuff of Reduce are
+// used.
 static void leave_out_buffers(int rank) {
     ncclComm_t comm = join(2, rank);
     float *a = new_floats(100, (float)rank + 1), *b = new_floats(100, 0);

@@ -1,4 +1,4 @@
-// Communicators: several in a process, split, non-blocking; nothing is left of those that are gone.
+// Tests of communicators: several in a process, split and non-blocking ones, and their end.
 #include "cpu_device/internal.h"
 #include "tests/device/nccl_ranks.h"
 
@@ -162,7 +162,8 @@ static void split_four(int rank) {
     OK(cudaFree(x));
 }
 
-// As with sharded parameters on two nodes of two: shards meet in a node, sums across the nodes.
+// As in hybrid sharding on two nodes of two ranks: ranks gather within a node, and sum across
+// nodes.
 static void split_both_ways(int rank) {
     enum { SHARD = 30001 };
     ncclComm_t comm = join(4, rank), shards = NULL, replicas = NULL;
@@ -335,7 +336,7 @@ static void communicators_between_hosts(void **state) {
     run_ranks(4, split_both_ways, 0);
 }
 
-// Nothing is left of a communicator that is gone.
+// A destroyed communicator leaves nothing.
 
 static int mappings(void) {
     int count = 0;
@@ -398,7 +399,7 @@ static void come_and_go(int rank) {
     barrier(N);
 }
 
-// Those that are aborted, after a failure or not, go as well.
+// Aborted communicators leave nothing either.
 static void come_and_fail(int rank) {
     enum { CYCLES = 20, N = 2 };
     float *x = new_floats(100, 1);

@@ -1,8 +1,8 @@
-// Ranks that stop, die, leave or abort: the others learn it soon, and can go on.
+// Tests of ranks that stop, die, leave or abort: the others notice it soon, and can continue.
 #include "tests/device/nccl_ranks.h"
 #include <pthread.h>
 
-// A rank that is stopped, as by a debugger, is not dead: the others wait.
+// A stopped rank, for example in a debugger, is not dead, so the others wait.
 static void stop_for_a_while(int rank) {
     ncclComm_t comm = join(3, rank);
     cudaStream_t stream = new_stream();
@@ -103,7 +103,7 @@ static void lose_a_rank(int rank) {
         OK(ncclCommAbort(comm));
 }
 
-// Most of a death is waiting, so several are awaited at once.
+// Tests of deaths mostly wait, so several run at once.
 static void start_death(enum collective which, int n, int victim, enum moment moment) {
     death.which = which;
     death.n = n;
@@ -132,8 +132,8 @@ static void death_before_a_collective_is_reported(void **state) {
     }
 }
 
-// A child that a rank has forked lives on, with all that it inherited; the rank is missed all the
-// same.
+// A forked child of a rank lives on with the inherited files. The other ranks still notice the
+// death of the rank.
 static void leave_a_child(int rank) {
     ncclComm_t comm = join(2, rank);
     float *x = new_floats(100, 1);
@@ -162,8 +162,8 @@ static void death_is_reported_while_a_child_lives(void **state) {
     finish_ranks();
 }
 
-// Rank 1 is gone as soon as it is done, with or without a farewell; the others look at their own
-// results only then, and go on among themselves, longer than it takes to miss somebody.
+// Rank 1 ends after its last call, with or without ncclCommDestroy. Then the others check their
+// results, and continue without rank 1 for longer than it takes to notice a death.
 static int leaving_ranks, says_farewell;
 
 static void leave_early(int rank) {
@@ -231,7 +231,7 @@ static void a_rank_may_leave_its_host(void **state) {
     }
 }
 
-// A rank that ends while its own collective still waits ends at once, and is missed.
+// A rank that exits during its own collective ends at once, and the others notice it.
 static void leave_from_inside(int rank) {
     ncclComm_t comm = join(2, rank);
     float *x = new_floats(100, 1);
@@ -246,7 +246,7 @@ static void leave_from_inside(int rank) {
     OK(ncclCommAbort(comm));
 }
 
-// A handler registered before the device's own runs when the device has ended already.
+// This exit handler is registered before the device's, so it runs after the device has ended.
 static ncclComm_t destroyed_at_exit;
 
 static void destroy_at_exit(void) {
@@ -286,7 +286,7 @@ static void *abort_it(void *comm) {
     return NULL;
 }
 
-// Rank 2 stays away, so ranks 0 and 1 give up and go on without it.
+// Rank 2 makes no call, so ranks 0 and 1 give up and continue without it.
 static void abort_and_go_on(int rank) {
     ncclComm_t comm = join(3, rank);
     cudaStream_t stream = new_stream();
@@ -312,7 +312,7 @@ static void abort_and_go_on(int rank) {
     OK(ncclCommAbort(comm));
 }
 
-// What blocks a host thread ends as well.
+// Calls that block a host thread also end.
 static void abort_a_split(int rank) {
     ncclComm_t comm = join(2, rank), part = NULL;
     pthread_t other;
@@ -347,7 +347,7 @@ static void abort_a_part_in_the_making(int rank) {
     OK(ncclCommAbort(comm));
 }
 
-// After a death nothing runs until the communicator is aborted; then the rest goes on.
+// After a death, no work runs until the program aborts the communicator. Then the rest continues.
 static void survive(int rank) {
     ncclComm_t comm = join(3, rank);
     float *x = new_floats(5000, (float)rank), *y = new_floats(5000, 0), back = -1;
@@ -403,8 +403,8 @@ static void deaths_on_other_hosts_are_reported(void **state) {
     finish_ranks();
 }
 
-// For tests/device/nccl.bats: ranks that sum until they are killed, and say their numbers once they
-// do.
+// For tests/device/nccl.bats: ranks that sum until they are killed. They print their process ids
+// when they begin.
 static int endless_ranks;
 
 static void sum_for_ever(int rank) {

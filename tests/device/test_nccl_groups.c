@@ -1,4 +1,4 @@
-// Point to point, and groups of calls.
+// Tests of sends, receives and groups of calls.
 #include "tests/device/nccl_ranks.h"
 
 static int group_ranks;
@@ -48,8 +48,8 @@ static void groups_exchange_data(void **state) {
         run_ranks(group_ranks, send_in_groups, 0);
 }
 
-// Several messages from one rank to another arrive in the order in which they were sent, whatever
-// else is under way, in a group or not.
+// Several messages from one rank to another arrive in the order of the sends, in a group or not,
+// while other calls run.
 static void send_messages(int rank) {
     enum { MESSAGES = 20, LONGEST = 50000 };
     ncclComm_t comm = join(2, rank);
@@ -134,8 +134,8 @@ static void call_several_in_a_group(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-// A group's sends and receives may stand before, between and after its collectives, on each rank
-// elsewhere.
+// The sends and receives of a group may come before, between and after its collectives, and their
+// places may differ between ranks.
 static void mix_in_a_group(int rank) {
     ncclComm_t comm = join(2, rank);
     for (int place = 0; place < 3; place++) {
@@ -162,8 +162,8 @@ static void groups_hold_several_collectives(void **state) {
     run_ranks(2, mix_in_a_group, 0);
 }
 
-// More than any buffer between the ranks holds goes both ways, on a stream for each way: all of a
-// group is under way at once, whatever the streams.
+// The ranks exchange more data than the buffers between them hold, on one stream per direction. All
+// calls of a group run at once, on any streams.
 static void send_on_two_streams(int rank) {
     enum { COUNT = 3000000 };
     ncclComm_t comm = join(2, rank);
@@ -184,7 +184,7 @@ static void groups_span_streams(void **state) {
     run_ranks(2, send_on_two_streams, 0);
 }
 
-// What a failing group does not start leaves nothing behind in the parent.
+// Calls that a failed group does not start leave nothing in the parent communicator.
 static void split_in_a_failing_group(int rank) {
     ncclComm_t comm = join(2, rank), part = comm;
     OK(ncclGroupStart());
@@ -198,8 +198,8 @@ static void split_in_a_failing_group(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-// Neither Destroy nor Abort takes a communicator away from calls that still wait for the group's
-// end.
+// Neither ncclCommDestroy nor ncclCommAbort ends a communicator whose calls still wait for
+// ncclGroupEnd.
 static void destroy_in_a_group(int rank) {
     ncclComm_t comm = join(1, rank), part = NULL;
     float *x = new_floats(100, 1), *y = new_floats(100, 0);

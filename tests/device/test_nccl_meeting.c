@@ -1,5 +1,4 @@
-// How ranks meet: by the id, over the network, and what they are told when they do not find
-// together.
+// Tests of how ranks meet: by the id, over the network, and the errors if they do not.
 #include "tests/device/nccl_ranks.h"
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -55,7 +54,7 @@ static void a_missing_rank_is_reported(void **state) {
     run_ranks(1, join_in_vain, 0);
 }
 
-// The time to meet begins when the first rank comes.
+// The time limit of the meeting starts when the first rank connects.
 static void join_late(int rank) {
     if (rank == 0)
         setenv("CPU_DEVICE_TIMEOUT", "1", 1);
@@ -74,7 +73,7 @@ static void ranks_wait_for_late_ranks(void **state) {
     run_ranks(2, join_late, 0);
 }
 
-// Two that both say they are rank 0, and two that do not agree on how many there are.
+// Two ranks that both claim to be rank 0, or that have different numbers of ranks.
 static int disagree_on_size;
 
 static void disagree(int rank) {
@@ -95,7 +94,7 @@ static void ranks_with_different_arguments_are_reported(void **state) {
         run_ranks(2, disagree, 0);
 }
 
-// Ranks 1 and 2 both say that they are rank 1, and the root knows it before rank 0 comes.
+// Ranks 1 and 2 both claim to be rank 1, and the root notices it before rank 0 connects.
 static void come_after_a_dispute(int rank) {
     ncclComm_t comm = NULL;
     ncclUniqueId id = common_id(0, rank == 0);
@@ -164,7 +163,7 @@ static void ranks_meet_at_nccl_comm_id(void **state) {
     run_ranks(3, meet_as_agreed, 0);
 }
 
-// Without barriers: nobody may find the meeting of the communicator before.
+// There are no barriers here: no rank may find the meeting of the previous communicator.
 static void meet_in_a_row(int rank) {
     enum { TIMES = 30 };
     ncclComm_t comm[TIMES];

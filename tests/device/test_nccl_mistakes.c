@@ -1,4 +1,4 @@
-// Mistakes that all ranks make together, or one of them: each is told, with its reason.
+// Tests of mistakes of one rank or of all ranks: each must be reported with its reason.
 #include "tests/device/nccl_ranks.h"
 
 struct wrong_call {
@@ -84,7 +84,7 @@ static void different_calls_are_reported(void **state) {
     }
 }
 
-// To who polls, a failed call is not under way for ever.
+// A program that polls must see a failed call end.
 static void poll_for_a_failure(int rank) {
     ncclComm_t comm = NULL;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -101,7 +101,7 @@ static void poll_for_a_failure(int rank) {
     OK(ncclCommAbort(comm));
 }
 
-// Without a group a send ends when it is received, so neither rank gets to its receive.
+// Without a group, a send ends when it is received, so neither rank reaches its receive.
 static void send_first(int rank) {
     setenv("CPU_DEVICE_TIMEOUT", "1", 1);
     ncclComm_t comm = join(2, rank);
@@ -121,7 +121,7 @@ static void failures_after_the_call_are_reported(void **state) {
     run_ranks(2, send_first, 0);
 }
 
-// Rank 0 stays away for longer than CPU_DEVICE_TIMEOUT, doing nothing or in the wrong communicator.
+// Rank 0 makes no call, or a call in the wrong communicator, for longer than CPU_DEVICE_TIMEOUT.
 static int is_elsewhere;
 
 static void stay_away(int rank) {

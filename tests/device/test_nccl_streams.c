@@ -1,7 +1,8 @@
-// NCCL on streams: calls return at once, and their order is that of streams, events and calls.
+// Tests of NCCL on streams: calls return at once, and run in the order of streams, events and
+// calls.
 #include "tests/device/nccl_ranks.h"
 
-// Rank 0 calls first, and goes on although the others have not called yet.
+// Rank 0 calls first, and continues although the others have not called yet.
 static void call_early(int rank) {
     ncclComm_t comm = join(3, rank);
     cudaStream_t stream = new_stream();
@@ -64,7 +65,7 @@ static void communicators_do_not_wait_for_each_other(void **state) {
     run_ranks(2, use_two_communicators, 0);
 }
 
-// The second sum is of what the first one has left, although its stream could begin at once.
+// The second sum uses the result of the first one, although its stream could start at once.
 static void use_two_streams(int rank) {
     ncclComm_t comm = join(2, rank);
     cudaStream_t a = new_stream(), b = new_stream();
@@ -94,7 +95,7 @@ static void two_streams_keep_the_order_of_the_calls(void **state) {
     run_ranks(2, use_two_streams, 0);
 }
 
-// Data that come late on one stream, are summed on a second, and read on a third.
+// One stream writes the data late, a second one sums them, and a third one reads them.
 static void order_by_events(int rank) {
     ncclComm_t comm = join(2, rank);
     cudaStream_t a = new_stream(), b = new_stream(), c = new_stream();
@@ -127,7 +128,7 @@ static void events_order_collectives(void **state) {
     run_ranks(2, order_by_events, 0);
 }
 
-// More than a stream's queue holds, and no synchronisation.
+// Queues more calls than a stream can hold, without synchronisation.
 static void call_many_times(int rank) {
     enum { TIMES = 3000, PART = 10 };
     ncclComm_t comm = join(2, rank);

@@ -1,8 +1,8 @@
-// What NCCL's sums promise: scaled sums, rounding, and the order of the ranks.
+// Tests of NCCL's sums: scaling, rounding, and the order of the ranks.
 #include "tests/device/nccl_numbers.h"
 
-// Sums of what each rank has multiplied by a scalar of its own, which lies on the host or on the
-// device. All numbers are small enough for every type.
+// Each rank multiplies its data by its own scalar, which is in host or device memory. All numbers
+// are small enough for every type.
 static int scaling_ranks;
 
 static uint64_t small_number(const struct type *t, int number) {
@@ -77,8 +77,7 @@ static void sums_can_be_scaled(void **state) {
     finish_ranks();
 }
 
-// Every pair of the 2^16 bit patterns with some other: the least and the largest numbers,
-// infinities, NaN.
+// Pairs each of the 2^16 bit patterns with another one: small and large numbers, infinities, NaN.
 static void add_all_16_bit_patterns(int rank) {
     ncclComm_t comm = join(2, rank);
     enum { COUNT = 1 << 16 };
@@ -124,8 +123,8 @@ static void sums_of_16_bit_floats_are_rounded_once(void **state) {
     run_ranks(2, add_all_16_bit_patterns, 0);
 }
 
-// Numbers whose sum depends on the order: ((1e8 + 1) - 1e8) + 1 is 1, in any other order 0 or 2.
-// They move round the ranks from element to element, so that each order comes up in each chunk.
+// The sum of these numbers depends on the order: ((1e8 + 1) - 1e8) + 1 is 1, and in any other order
+// 0 or 2. They rotate over the ranks from element to element, so each order appears in each chunk.
 static int summing_ranks;
 
 static void sum_in_order(int rank) {

@@ -1,5 +1,5 @@
-// NCCL's reductions element by element, in wider types than theirs: the integers in 128 bits, the
-// floats in doubles that are rounded after each operation, which is as good as one rounding.
+// Tests of NCCL's reductions against wider types: integers in 128 bits, and floats in doubles that
+// are rounded after each operation, which gives the same result as one rounding.
 #include "cpu_device/floats.h"
 #include "cpu_device/reduce.h"
 #include "tests/unit/device_arrays.h"
@@ -107,8 +107,8 @@ static int is_right(const struct format *f, ncclRedOp_t op, const void *got, voi
                               reduced_integers(f, op, integers, n);
 }
 
-// Integers of random bits; floats of mixed sizes, so that the order of a sum shows, and now and
-// then of random bits, which may be infinite or no number.
+// Integers have random bits. Floats have mixed sizes, so the order of a sum matters, and a few have
+// random bits, which may be infinite or NaN.
 static void *random_values(ncclDataType_t type, size_t count, uint64_t seed) {
     const struct format *f = &formats[type];
     char *values = new_array(count * f->bytes);
@@ -128,7 +128,7 @@ static void *random_values(ncclDataType_t type, size_t count, uint64_t seed) {
     return values;
 }
 
-// Into an array of its own (place -1) or in the place of an input.
+// The result goes to a separate array (place -1) or over an input.
 static void check(ncclDataType_t type, ncclRedOp_t op, int n, size_t count, int place) {
     const struct format *f = &formats[type];
     void *in[MAX_INPUTS], *given[MAX_INPUTS];
@@ -305,7 +305,7 @@ static void check_rounding(float x) {
         assert_true(half >> 15 == !!signbit(x) && bfloat16 >> 15 == !!signbit(x));
 }
 
-// At each number, halfway to the next, and just beside that; then anywhere.
+// Tests each number, the midpoint to the next one and its neighbours, and then random numbers.
 static void floats_are_rounded_to_nearest_even(void **state) {
     (void)state;
     for (unsigned bits = 0; bits < 0xffff; bits++)

@@ -374,8 +374,8 @@ right_costs() {
             printf "gathered %d\nactivations %d\npeak %d\nsent %.0f\n", gathered, active, peak, sent
         }' >right
     sed -nE 's/^costs of a rank in bytes: P = (.*) of padding, N = ([0-9]+) .*, R = ([0-9]+) .*/P \1 N \2 R \3/p
-        s/^  ([a-z]+|sent a step) +([0-9]+) +([0-9]+)  .*/\1 \2 \3/p' out |
-        sed 's/sent a step/sent/; s/ \([0-9]*\) \1$/ \1/' >got # measured and computed, once
+        s/^  ([a-z]+|sent \/ step) +([0-9]+) +([0-9]+)  .*/\1 \2 \3/p' out |
+        sed 's/sent \/ step/sent/; s/ \([0-9]*\) \1$/ \1/' >got # measured and computed, once
     diff right got && [ "$(wc -l <got)" = 8 ]
 }
 
@@ -428,7 +428,7 @@ row() {
 
 # sends COUNT: the log must have this number of lines, all with the bytes in the table.
 sends() {
-    [ "$(sort log | uniq -c | xargs)" = "$1 $(sed -n 's/^  sent a step *\([0-9]*\) .*/\1/p' out)" ]
+    [ "$(sort log | uniq -c | xargs)" = "$1 $(sed -n 's/^  sent \/ step *\([0-9]*\) .*/\1/p' out)" ]
 }
 
 @test "the bytes given to NCCL match the printed table in every training step" {

@@ -1,6 +1,6 @@
-// Arrays of a test, in host or device memory. Each lies between guards, bytes that no kernel has
-// any business with: a write there is found at the end of the test, and a read brings in a number
-// (or an index) far off the others. Contents are the guards' too until somebody writes them.
+// Arrays of a test, in host or device memory. Each array lies between guards: bytes that no kernel
+// may use. The end of the test finds a write to them, and a read gives a number (or an index) that
+// is far from all others. New arrays are filled with the same bytes.
 #pragma once
 #include "common/device.h"
 #include "common/kernels.h"
@@ -57,7 +57,7 @@ static inline void *to_device(const void *values, size_t bytes) {
     return device;
 }
 
-// Waits for the work queued so far.
+// Waits for all queued work.
 static inline void *to_host(const void *device, size_t bytes) {
     void *values = new_array(bytes);
     CUDA_CHECK(cudaDeviceSynchronize());

@@ -1,7 +1,8 @@
-// Lets a C++ compiler build common/kernels.cu for the host: included before it, this stands in for
-// what nvcc knows by itself. LAUNCH runs a small grid thread by thread, the last one first, so that
-// loops which skip or repeat elements, or count on an order, give wrong results. LAUNCH_BLOCKS runs
-// one block after the other, each with real threads, which can wait for each other.
+// Lets a C++ compiler build common/kernels.cu for the host. It is included before that file, and
+// defines the names that nvcc defines itself. LAUNCH runs a small grid thread by thread, the last
+// thread first, so loops that skip or repeat elements, or depend on an order, give wrong results.
+// LAUNCH_BLOCKS runs one block after the other, each with real threads, which can wait for each
+// other.
 #pragma once
 #include <math.h>
 #include <pthread.h>
@@ -73,7 +74,7 @@ template <class Call> static void host_run_blocks(unsigned blocks, dim3 threads,
         }                                                                                          \
     } while (0)
 
-// With names of their own these launchers can be linked beside the device's.
+// Other names let these launchers be linked beside those of the device.
 #define fill_uniform cu_fill_uniform
 #define gather_batch cu_gather_batch
 #define add_bias cu_add_bias

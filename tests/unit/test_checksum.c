@@ -1,4 +1,4 @@
-// The checksum of an array in device memory: zlib's of its bytes, for any length.
+// Tests of the checksum of an array in device memory: it must match zlib's for any length.
 #include "common/checksum.h"
 #include "common/device.h"
 #include <setjmp.h>

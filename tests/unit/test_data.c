@@ -1,5 +1,4 @@
-// The data set: IDX files that are read, IDX files that are refused, the synthetic set and the
-// shuffle.
+// Tests of the data set: valid IDX files, damaged IDX files, the synthetic set and the shuffle.
 #include "common/data.h"
 #include "common/device.h"
 #include <limits.h>
@@ -101,7 +100,7 @@ static void load(const char *from) {
         fail_msg("refused: %s", why);
 }
 
-// The folder is refused, in one line that holds both texts.
+// The folder must be refused with one line that contains both texts.
 static void refused(const char *name, const char *reason) {
     char why[WHY_SIZE] = "";
     const char *from = folder;
@@ -146,7 +145,7 @@ static void compressed_files(void **state) {
     }
 }
 
-// Both sets are normalised by the training set's figures.
+// The training set's mean and deviation normalise both sets.
 static void mean_and_deviation(void **state) {
     (void)state;
     load(folder);
@@ -169,7 +168,7 @@ static void each_channel_has_its_mean(void **state) {
     assert_true(set.mean[3] == 0 && set.deviation[3] == 0);
 }
 
-// What print_data prints of sets with the numbers of channels, from a file in place of stdout.
+// Returns the output of print_data for sets with these numbers of channels.
 static void banner(int channels, const char *want) {
     char line[200] = "";
     struct dataset set = {
@@ -236,7 +235,7 @@ static void missing_folder(void **state) {
     assert_non_null(strstr(why, "make data"));
 }
 
-// "auto" is the first of two folders that has images, and data/mnist where none has.
+// "auto" is the first of two folders with images, or data/mnist if neither has any.
 static void folder_is_found(void **state) {
     static const struct {
         const char *file, *found;
@@ -319,7 +318,7 @@ static void wrong_magic_is_refused(void **state) {
     }
 }
 
-// Images whose header claims this shape, with the good body.
+// Writes images whose header has this shape, with a valid body.
 static void put_images(int file, uint32_t count, uint32_t rows, uint32_t columns) {
     struct idx claim = good[file];
     const uint32_t shape[] = {count, rows, columns};
@@ -381,8 +380,8 @@ static void different_sizes_of_images(void **state) {
     refused(folder, "training images have 4 pixels, test images 2");
 }
 
-// Every damage to the compressed data or to the checksum and size behind them is noticed. Damage to
-// the ten bytes of gzip's own header may not matter, as the time in it.
+// The reader notices any damage to the compressed data, or to the checksum and size after them.
+// Some damage to the ten bytes of gzip's header has no effect, such as another time.
 static void damaged_gzip_files_are_refused(void **state) {
     enum { GZIP_HEADER = 10, TRAILER = 8 };
     static const char packed_name[] = "t10k-images-idx3-ubyte.gz";
@@ -437,7 +436,7 @@ static void synthetic_set(void **state) {
     check_labels(&train);
     check_labels(&test);
 
-    // No image occurs twice, neither within a set nor in both.
+    // No image appears twice in a set or in both sets.
     size_t count = train.count + test.count, twins = 0;
     uint8_t **images = malloc(count * sizeof *images);
     assert_non_null(images);
@@ -467,8 +466,8 @@ static void synthetic_set_is_always_the_same(void **state) {
     assert_true(same);
 }
 
-// What a training learns on it carries over to its test images: the nearest mean of a class of the
-// training set names nearly all of them.
+// A model can learn the synthetic images: the nearest class mean of the training set gives the
+// correct label of nearly all test images.
 static void synthetic_set_is_separable(void **state) {
     static double sums[10][784];
     size_t counts[10] = {0}, correct = 0;
@@ -532,7 +531,7 @@ static void shuffle_is_a_permutation(void **state) {
     }
 }
 
-// Any two orders of the right kind agree in about one place, and surely not in a hundred.
+// Two random orders agree in about one place, and practically never in a hundred.
 static size_t places_in_common(uint64_t seed, uint64_t epoch) {
     size_t same = 0;
     shuffle(other_order, COUNT, seed, epoch);
@@ -552,8 +551,8 @@ static void shuffle_depends_on_seed_and_epoch(void **state) {
     assert_in_range(places_in_common((uint64_t)1 << 32 | 1, 0), 0, 99);
 }
 
-// From a second implementation of the generator and the shuffle in Python: snapshots of one version
-// of the program go on in another only while the order stays what it is.
+// These values come from a Python version of the generator and the shuffle. The order must never
+// change, because a new version of the program must continue from old snapshots.
 static void shuffle_known_values(void **state) {
     static const uint32_t first[] = {24431, 58897, 26559, 30512, 59463, 34644, 18846, 22721};
     static const uint32_t second[] = {57, 34727, 15957, 47195, 19219, 17559, 54841, 47848};
@@ -567,9 +566,9 @@ static void shuffle_known_values(void **state) {
     assert_memory_equal(order, ten, sizeof ten);
 }
 
-// How often each of ten values comes to each of ten places in 10,000 epochs. 0.9 times the
-// statistic has a chi-square distribution of 81 degrees of freedom: within these bounds in all but
-// a 1e-4 of cases.
+// Counts how often each of ten values comes to each of ten places in 10,000 epochs. 0.9 times the
+// statistic has a chi-square distribution with 81 degrees of freedom. It is outside these bounds
+// with a probability of 1e-4.
 static void shuffle_is_uniform(void **state) {
     static int counts[10][10];
     double statistic = 0;

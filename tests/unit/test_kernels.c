@@ -1,5 +1,5 @@
-// Each kernel of the device that the program is built for, against the same formula in double
-// precision.
+// Tests of the kernels, on the GPU or on the CPU device. They compare each kernel with the same
+// formula in double precision.
 #include "common/data.h"
 #include "common/device.h"
 #include "common/kernels.h"
@@ -7,7 +7,7 @@
 
 static cudaStream_t stream;
 
-// The larger ones are shared among threads on a CPU, and the last is more than one grid on a GPU.
+// On a CPU, threads share the larger sizes. On a GPU, the last size is larger than one grid.
 static const struct shape {
     int rows, cols;
 } shapes[] = {{1, 1}, {1, 7}, {5, 1}, {3, 31}, {64, 10}, {37, 515}, {260, 129}, {1031, 677}};
@@ -71,7 +71,7 @@ static void fill_uniform_does_not_depend_on_parts(void **state) {
     assert_unchanged(parts, to_host(whole, count * sizeof *whole), count * sizeof *parts);
 }
 
-// The data set ends with the last sample that the batch needs, so that guards lie behind it.
+// The data set ends with the last sample of the batch, so guards follow it directly.
 static void check_gather(struct dataset set, int rows, size_t first, int with_order) {
     size_t visited = first + (size_t)rows, inputs = (size_t)set.inputs;
     size_t targets = (size_t)set.targets, batch = (size_t)rows * inputs;
@@ -147,7 +147,7 @@ static void add_bias_adds_and_applies_relu(void **state) {
             check_add_bias(shapes[s].rows, shapes[s].cols, relu);
 }
 
-// A loss that has gone wrong must not be hidden by a ReLU.
+// A ReLU must not hide a NaN.
 static void add_bias_keeps_nan(void **state) {
     (void)state;
     const float y[] = {NAN, -1, 1, -1, NAN, 1}, bias[] = {0, 0, NAN};
@@ -217,7 +217,7 @@ static void sum_rows_adds_the_rows(void **state) {
     }
 }
 
-// Adds to stats like the kernel.
+// Adds to stats in the same way as the kernel.
 static void reference_loss(const float *logits, const uint8_t *labels, int rows, int classes,
                            double scale, float *dlogits, struct stats *stats) {
     for (int r = 0; r < rows; r++) {
@@ -237,7 +237,7 @@ static void reference_loss(const float *logits, const uint8_t *labels, int rows,
     }
 }
 
-// What earlier batches left in the lanes is added to sums.
+// The kernel adds the values that earlier batches left in the lanes to the sums.
 static struct stats *new_stats(struct stats *sums) {
     struct stats *lanes = random_stats();
     for (int lane = 0; lane < STATS_LANES; lane++) {
@@ -290,7 +290,7 @@ static void loss_is_cross_entropy(void **state) {
         }
 }
 
-// exp(1e4) is beyond even a double.
+// exp(1e4) is too large even for a double.
 static void loss_does_not_overflow(void **state) {
     (void)state;
     const float logits[6][3] = {{1e4f, -1e4f, 0}, {1e4f, -1e4f, 0},  {-1e4f, -1e4f, -1e4f},
@@ -325,7 +325,7 @@ static void loss_keeps_nan(void **state) {
     }
 }
 
-// However many threads take part in it, and in whatever order they run.
+// The bits do not depend on the number of threads or on their order.
 static void loss_repeats_its_bits(void **state) {
     (void)state;
     enum { ROWS = 3 * STATS_LANES + 77, CLASSES = 10 };
@@ -373,8 +373,7 @@ static void sgd_step_has_momentum_and_decay(void **state) {
                 check_sgd(counts[c], momentum, decay);
 }
 
-// Not even the sign of a zero may change, so that runs and snapshots without it stay what they
-// were.
+// Even the sign of a zero must not change, so runs without weight decay keep their bits.
 static void zero_decay_changes_no_bit(void **state) {
     (void)state;
     const float g[] = {-0.f, -0.f, 0, 0, -0.f, 1}, v[] = {-0.f, 0, -0.f, 0, -0.f, -0.f};
@@ -396,7 +395,7 @@ static struct adam adam_on_device(const struct adam *host, size_t count) {
                          to_device(host->v, bytes)};
 }
 
-// The whole array in one call, and in parts that begin and end anywhere, against the formula.
+// Compares one call for the whole array, and calls for parts of it, with the formula.
 static void check_adam(size_t count, float decay, int decoupled) {
     enum { STEPS = 5 };
     const float lr = 0.01f;
@@ -484,7 +483,7 @@ static void sum_squares_is_exact_on_integers(void **state) {
     }
 }
 
-// The sum as the header puts it, however many threads take part in it.
+// The sum has the order of the header, with any number of threads.
 static void sum_squares_repeats_its_bits(void **state) {
     (void)state;
     for (int c = 0; c < 6; c++) {
@@ -517,7 +516,7 @@ static void clip_to_norm_clips(void **state) {
         }
 }
 
-// Gradients that have gone wrong must not pass for clipped ones, on whichever part of them this is.
+// A NaN in any part of the gradients must stay visible after clipping.
 static void clip_to_norm_keeps_nan(void **state) {
     (void)state;
     const double sum = NAN;
@@ -575,7 +574,7 @@ static void to_bfloat16_rounds_to_nearest_even(void **state) {
         assert_true((got[i] & 0x7fff) > 0x7f80);
 }
 
-// A launch over no rows or elements succeeds on a GPU, at the end of an array as elsewhere.
+// A launch over no rows or elements succeeds on a GPU, even at the end of an array.
 static void empty_arrays_are_allowed(void **state) {
     (void)state;
     float *x = new_device_array(8 * sizeof *x), *end = x + 8;

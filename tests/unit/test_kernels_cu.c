@@ -1,5 +1,5 @@
-// common/kernels.cu, built for the host by host_cuda.h, against the kernels of the device: the same
-// call on host arrays and on device arrays. On the CPU device the latter are the plain loops.
+// Tests of common/kernels.cu, which host_cuda.h builds for the host. They compare each call on host
+// arrays with the same call on device arrays. On the CPU device, the latter run the plain loops.
 #include "common/data.h"
 #include "common/kernels.h"
 #include "tests/unit/device_arrays.h"
@@ -20,10 +20,10 @@ __typeof__(clip_to_norm) cu_clip_to_norm;
 __typeof__(to_bfloat16) cu_to_bfloat16;
 __typeof__(from_bfloat16) cu_from_bfloat16;
 
-// Compilers may join a product and a sum into one rounding in one version and not in the other.
+// A compiler may round a product and a sum once in one version, and twice in the other.
 static const double ROUNDING = 1e-6;
 
-// With fewer elements than threads in host_cuda.h's grid, as many, and more.
+// Sizes below, equal to and above the number of threads in the grid of host_cuda.h.
 static void for_each_shape(void (*check)(int rows, int cols)) {
     const int shapes[][2] = {{1, 1},   {1, 5},    {2, 3},     {7, 1},
                              {64, 10}, {33, 127}, {130, 257}, {2100, 3}};
@@ -149,7 +149,7 @@ static void sum_rows_agrees(void **state) {
     for_each_shape(check_sum_rows);
 }
 
-// On host arrays and on device arrays, from the same sums on.
+// Calls the kernel on host arrays and on device arrays, starting with the same sums.
 static void compare_losses(const float *logits, const uint8_t *labels, int rows, int classes,
                            int gradients) {
     size_t count = (size_t)rows * (size_t)classes, bytes = count * sizeof(float);
@@ -194,7 +194,7 @@ static void loss_keeps_nan(void **state) {
     }
 }
 
-// The same order of sums: the same bits.
+// The order of additions is the same, so the bits are the same.
 static void sums_of_stats_agree(void **state) {
     (void)state;
     struct stats *host = random_stats(), sums;
@@ -260,7 +260,8 @@ static void add_to_agrees(void **state) {
     for_each_shape(check_add_to);
 }
 
-// The same order of sums, and products that doubles hold exactly: the same bits.
+// The order of additions is the same and the products are exact in doubles, so the bits are the
+// same.
 static void norms_agree(void **state) {
     (void)state;
     const size_t counts[] = {0, 1, 7, SQUARES_LANES - 1, SQUARES_LANES, 5 * SQUARES_LANES + 77};
@@ -286,7 +287,8 @@ static void clip_to_norm_keeps_nan(void **state) {
     assert_true(isnan(x));
 }
 
-// Every bfloat16, and what lies between it and the next: a little, half a step, a little more.
+// Every bfloat16, and three numbers between it and the next one: a little above it, halfway, and a
+// little above halfway.
 static void bfloat16_agrees(void **state) {
     (void)state;
     enum { COUNT = 0x10000 * 4 };

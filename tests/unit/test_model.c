@@ -12,8 +12,8 @@
 
 static struct pass pass = {.training = 1, .seed = 17, .first_sample = 5};
 
-// Residual block: y = x + branch(x), where the branch, a dense_relu, has its outputs in the
-// workspace. Backward keeps a copy of dy behind them, as the branch overwrites dy.
+// A residual block: y = x + branch(x). The branch is a dense_relu, whose outputs are in the
+// workspace. Backward stores a copy of dy after them, because the branch overwrites dy.
 static struct layer branch_of(const struct layer *l) {
     struct layer branch = *l;
     branch.kind = &dense_relu;
@@ -49,7 +49,7 @@ static void residual_backward(const struct layer *l, const struct pass *p, const
 static const struct layer_kind residual = {"residual", residual_initialise, residual_forward,
                                            residual_backward};
 
-// What a layer of the model makes of x, in double precision.
+// Computes the outputs of a layer for x in double precision.
 static void reference_layer(const struct model *m, const struct layer *l, const double *parameters,
                             const double *x, double *y, int b) {
     for (int i = 0; i < b * l->outputs; i++) {
@@ -82,8 +82,8 @@ static const double *reference_forward(const struct model *m, const double *valu
     return x;
 }
 
-// d(sum of outputs * dy) / d(values[i]). The sum is linear in each value, up to where a ReLU
-// switches.
+// Returns d(sum of outputs * dy) / d(values[i]). The sum is linear in each value, except where a
+// ReLU switches.
 static double slope(const struct model *m, double *values, const float *dy, int b, size_t i) {
     const double h = 1e-6, value = values[i];
     double sums[2] = {0};
@@ -131,7 +131,7 @@ static void forward(const struct step *s, const struct model *m, int b) {
     }
 }
 
-// Leaves the gradient of the first layer's inputs in s->dy, if that is wanted.
+// Stores the gradient of the first layer's inputs in s->dy, if the caller asks for it.
 static void backward(struct step *s, const struct model *m, int b, int want_dx) {
     for (int i = m->count - 1; i >= 0; i--) {
         const struct layer *l = &m->layers[i];
@@ -257,7 +257,7 @@ static void new_kinds_of_layers_work(void **state) {
             check_model(&m, b, want_dx);
 }
 
-// Whoever holds rows 3 to 7 of a batch of 8 must drop there what one holding all rows drops.
+// A rank with rows 3 to 7 of a batch of 8 must drop the same outputs as a rank with all rows.
 static void dropout_depends_on_the_sample(void **state) {
     (void)state;
     enum { WIDTH = 6, ROWS = 8, FIRST = 3 };
@@ -281,7 +281,7 @@ static void dropout_depends_on_the_sample(void **state) {
     assert_unchanged(whole.activations[1], x, ROWS * WIDTH * sizeof *x);
 }
 
-// Of a layer whose inputs are 1: the share of zeros, and the values of the others.
+// Returns the fraction of zeros for inputs of 1, and stores the other value in *y.
 static double share_of_zeros(uint64_t seed, float rate, const float **outputs) {
     enum { WIDTH = 100, ROWS = 1000, COUNT = WIDTH * ROWS };
     struct model m = {.count = 0};
@@ -427,7 +427,7 @@ static void layers_are_contiguous(void **state) {
     assert_int_equal(m.parameters, end);
 }
 
-// More parameters than an int counts, and the longest name.
+// A model with more parameters than an int can count, and with the longest name.
 static void model_build_allows_16_widths(void **state) {
     (void)state;
     char hidden[200] = "65536";
@@ -494,12 +494,12 @@ static int free_arrays_and_reset_type(void **state) {
     return free_arrays(state);
 }
 
-// What a step of the type leaves on the host.
+// The results of a training step with this type, copied to the host.
 struct results {
     float *y, *gradients, *dx;
 };
 
-// over: gradients are written over the parameters, which bfloat16 has half as far into the same
+// over: the gradients overwrite the parameters. In bfloat16, the parameters take half of the same
 // memory.
 static struct results run_step(const struct model *m, cudaDataType type, const float *parameters,
                                const float *x, const float *dy, int b, int over) {
@@ -601,7 +601,7 @@ static void gradients_may_overwrite_parameters(void **state) {
         }
 }
 
-// Their gradients are sums over nothing.
+// The gradients of an empty batch are 0.
 static void batches_may_be_empty(void **state) {
     (void)state;
     struct model m;

@@ -1,4 +1,4 @@
-// The option parser. Whatever ends the program runs in a child of its own.
+// Tests of the option parser. Calls that end the program run in a child process.
 #include "common/options.h"
 #include <errno.h>
 #include <setjmp.h>
@@ -74,7 +74,7 @@ static void parse_in_child(const char *const *arguments) {
     fflush(NULL); // or the child's exit would write it once more
     pid_t pid = fork();
     if (pid == 0) {
-        // On the heap, where the sanitizers see whoever reads past an argument's end.
+        // Arguments are on the heap, so sanitizers detect a read past the end of one.
         const char *copies[MOST_ARGUMENTS + 1] = {NULL};
         for (int i = 0; arguments[i]; i++)
             copies[i] = strdup(arguments[i]);

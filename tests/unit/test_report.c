@@ -1,5 +1,5 @@
-// What is printed while training, on a clock and on terminals that the test pretends: the functions
-// of libc that tell report.c of them are replaced here.
+// Tests of the progress reports with a simulated clock and terminal: this file replaces the
+// functions of libc that report.c asks for them.
 #include "common/error.h"
 #include "common/report.h"
 #include <errno.h>
@@ -29,7 +29,7 @@ int isatty(int file) {
     return file == STDOUT_FILENO && columns != 0;
 }
 
-// The terminal is the one that the program was started from, as report_on_terminal asks, too.
+// The program was started from this terminal, which report_on_terminal checks, too.
 pid_t tcgetpgrp(int file) {
     return isatty(file) ? getpid() : -1;
 }
@@ -65,7 +65,7 @@ static int release_stdout(void **state) {
     return dup2(real_stdout, STDOUT_FILENO) < 0 || close(real_stdout);
 }
 
-// What has been printed since the last call.
+// Returns the output since the last call.
 static const char *printed(void) {
     fflush(stdout);
     ssize_t size = pread(caught, text, sizeof text - 1, 0);
@@ -76,8 +76,8 @@ static const char *printed(void) {
     return text;
 }
 
-// Steps of so many seconds, reported as a trainer does, with the loss after each log_every. Returns
-// the longest time between two looks at the device.
+// Reports training steps of this many seconds as a trainer does, with the loss after each
+// log_every. Returns the longest time between two reads of the device's sums.
 static double train(long from, long to, double step_seconds, long log_every) {
     double last = now, longest = 0;
     for (long done = from + 1; done <= to; done++) {
@@ -133,7 +133,7 @@ static void test_terminal_is_redrawn_each_second(void **state) {
             redrawn++;
         assert_in_range(redrawn, 10, 22); // and is not redrawn with every step
     }
-    // A training that gets slower is looked at more often.
+    // If training becomes slower, the device is read more often.
     report_open(NULL, 0, 1, 1000000, 0, 1);
     train(0, 2000, 0.001, 1000000);
     assert_true(train(2000, 10000, 0.002, 1000000) <= 2.1);

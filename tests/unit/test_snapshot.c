@@ -1,5 +1,5 @@
-// Snapshots: what is saved comes back, what is damaged is refused, and no failure, not even a kill,
-// costs the snapshot that was there before.
+// Tests of snapshots: a saved state loads again, a damaged file is refused, and after any failure,
+// even a kill, the previous snapshot is still complete.
 #include "common/error.h"
 #include "common/rng.h"
 #include "common/shards.h"
@@ -59,8 +59,7 @@ static int remove_all(void **state) {
     return remove_folder(state);
 }
 
-// Ends this process just before the moment of that number (from 1) at which something on the disk
-// changes.
+// Ends this process just before a change on the disk: the one with this number, counted from 1.
 static int moments_left;
 
 static void moment(void) {
@@ -68,8 +67,8 @@ static void moment(void) {
         _exit(99);
 }
 
-// Stands in for the C library's fsync in this program: notes what is brought onto the disk and
-// when, and fails when told to.
+// Replaces the C library's fsync in this program: records the calls, and fails if the test asks for
+// it.
 static struct {
     int error, files, folders;
     int named; // whether the file had its final name when it was brought onto the disk
@@ -91,7 +90,7 @@ int fsync(int fd) {
     return (int)syscall(SYS_fsync, fd);
 }
 
-// These two stand in for the C library's so that a process can end between them.
+// These two replace functions of the C library, so that a process can end between their calls.
 int rename(const char *from, const char *to) {
     moment();
     return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
@@ -102,7 +101,7 @@ int unlinkat(int at, const char *name, int flags) {
     return (int)syscall(SYS_unlinkat, at, name, flags);
 }
 
-// What the caller of snapshot_load expects of the file.
+// Makes the snapshot that the caller of snapshot_load expects.
 static struct snapshot *expected(void) {
     return snapshot_new("mlp 1-2", "sgd", 7, 64, PARAMETERS, STATES);
 }
@@ -132,7 +131,7 @@ static void save_refused(struct snapshot *s, const char *to, const char *reason)
         fail_msg("saving gave %d with \"%s\", not a refusal with %s", result, why, reason);
 }
 
-// Frees what was expected.
+// Frees the expected snapshot.
 static void load_refused(struct snapshot *s, const char *reason) {
     char why[WHY_SIZE] = "";
     int result = snapshot_load(path, s, why);
@@ -141,7 +140,7 @@ static void load_refused(struct snapshot *s, const char *reason) {
         fail_msg("loading gave %d with \"%s\", not a refusal with %s", result, why, reason);
 }
 
-// Whether the file holds exactly this training state.
+// Checks whether the file holds exactly this training state.
 static int holds(const struct snapshot *wanted) {
     char why[WHY_SIZE] = "";
     size_t size =
@@ -169,7 +168,7 @@ static void put(const void *bytes, size_t size) {
     assert_int_equal(fclose(file), 0);
 }
 
-// The bytes of the example's file, and room for one more.
+// The bytes of the example's file, with space for one more.
 static void get(uint8_t bytes[SIZE + 1]) {
     save(example());
     FILE *file = fopen(path, "rb");
@@ -220,7 +219,7 @@ static void without_states(void **state) {
     free(s);
 }
 
-// The checksum stands for all bytes: whoever changes the format must change its version too. From
+// The checksum covers all bytes. If you change the format, change its version, too. Made with
 // Python: zlib.crc32(struct.pack("<8sq128s16s4q3d2q7f", b"SNAPSHOT", 1, b"mlp 1-2", b"sgd", 7, 64,
 // 2, 5, ...)).
 static void format_does_not_change(void **state) {
@@ -303,7 +302,7 @@ static void snapshot_of_another_training_is_refused(void **state) {
     load_refused(expected(), "was trained with --seed 8 --batch 64");
 }
 
-// What a file holds in place of a name reaches the terminal as part of one line, if at all.
+// Bytes of a damaged name must not break the line on the terminal.
 static void unprintable_names_stay_on_one_line(void **state) {
     (void)state;
     save(snapshot_new("mlp\n\033[2J", "s\rgd", 0, 0, PARAMETERS, STATES));
@@ -316,8 +315,8 @@ static void unprintable_names_stay_on_one_line(void **state) {
         assert_true((unsigned char)*c >= ' ');
 }
 
-// The batch decides which samples are still to come in an epoch, so it may change between epochs
-// only.
+// The batch size determines the remaining samples of an epoch, so it can change only between
+// epochs.
 static void batch_can_change_between_epochs_only(void **state) {
     char why[WHY_SIZE];
     struct snapshot *s = example();
@@ -377,7 +376,7 @@ static void folder_in_place_of_the_file(void **state) {
     assert_int_equal(rmdir(path), 0);
 }
 
-// Holds for root too, who may write into folders that others may not.
+// This folder cannot be written even by root.
 static void folder_without_write_access(void **state) {
     char nowhere[PATH_MAX + 32];
     (void)state;
@@ -410,7 +409,7 @@ static void synced_before_it_is_renamed(void **state) {
     assert_false(synced.named);
 }
 
-// What many file systems say about a full disk or quota only when the bytes must really go there.
+// Many file systems report a full disk or quota only when the bytes must go to the disk.
 static void disk_fails_at_the_end(void **state) {
     struct snapshot *s = example();
     (void)state;
@@ -423,7 +422,7 @@ static void disk_fails_at_the_end(void **state) {
     assert_int_equal(access(temporary, F_OK), -1);
 }
 
-// A limit on the size of files fails writes as a full disk does, with another reason.
+// With a limit on the size of files, writes fail as on a full disk, but with another reason.
 static void disk_full(void **state) {
     struct rlimit before, full = {.rlim_cur = 100};
     (void)state;
@@ -454,8 +453,8 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-// A process that saves one state after the other until it is killed. Returns once it is about to
-// begin.
+// Starts a process that saves one state after the other until it is killed. Returns just before it
+// begins.
 static pid_t start_saving(struct snapshot *const states[2]) {
     int ready[2];
     char byte = 0, why[WHY_SIZE];
@@ -518,8 +517,7 @@ static void killed_while_saving(void **state) {
                  bad ? "neither state" : "a good state");
 }
 
-// From here on, snapshots in shards. What is saved is a whole state with a value of its own at
-// every place.
+// The tests below use snapshots in shards. Each value of the saved state is different.
 enum { WHOLE = 23, ADAM = 2 };
 
 static const struct sharding cuts[] = {
@@ -551,7 +549,7 @@ static struct snapshot *whole(int epochs) {
     return s;
 }
 
-// Shard number of the state, value by value.
+// Makes the shard with this number, value by value.
 static struct snapshot *shard_of(const struct snapshot *all, const struct sharding *cut,
                                  int number) {
     struct snapshot *s = room(shard_size(cut));
@@ -579,7 +577,7 @@ static int save_cut(const struct snapshot *all, const struct sharding *cut, char
     return -failed;
 }
 
-// Saves the state of that epoch.
+// Saves the state of this epoch.
 static void save_epoch(int epochs, const struct sharding *cut) {
     char why[WHY_SIZE] = "";
     struct snapshot *all = whole(epochs);
@@ -589,7 +587,7 @@ static void save_epoch(int epochs, const struct sharding *cut) {
         fail_msg("not saved: %s", why);
 }
 
-// Whether shard number, cut like that, of what is at path is that of this epoch, to the bit.
+// Checks whether this shard, loaded with this cut, has exactly the bits of this epoch.
 static int shard_is(int epochs, const struct sharding *cut, int number) {
     char why[WHY_SIZE] = "";
     struct snapshot *all = whole(epochs), *wanted = shard_of(all, cut, number),
@@ -605,7 +603,7 @@ static int shard_is(int epochs, const struct sharding *cut, int number) {
     return same;
 }
 
-// Whether a whole state can be loaded, and is that of this epoch.
+// Checks whether a whole state loads, with the bits of this epoch.
 static int is_epoch(int epochs) {
     struct snapshot *all = whole(epochs);
     int same = holds(all);
@@ -628,7 +626,7 @@ static const char *file_named(const char *end) {
     return name;
 }
 
-// As shard_of's file of that epoch.
+// Writes the file of the shard for this epoch.
 static const char *shard_file(int epochs, const struct sharding *cut, int number) {
     char end[64];
     unsigned long units =
@@ -698,8 +696,8 @@ static void missing_manifest_is_reported(void **state) {
     assert_int_equal(result, 0);
 }
 
-// Whoever changes the manifest must change the version too. The checksums are from Python's
-// zlib.crc32, that in the file's name of struct.pack("<3Q", 10, 8, 5).
+// If you change the manifest, change its version, too. The checksums come from Python's zlib.crc32;
+// the one in the file's name is that of struct.pack("<3Q", 10, 8, 5).
 static void manifest_format_does_not_change(void **state) {
     const char *wanted =
         "MANIFEST 1\nmodel mlp 1-2\noptimizer adam\nseed 7\nbatch 64\nepochs 2\nstep 5\n"
@@ -713,7 +711,7 @@ static void manifest_format_does_not_change(void **state) {
     assert_int_equal(access(file_named(".e2s5u9304abba.0of4"), F_OK), 0);
 }
 
-// A shard's file is an ordinary snapshot of its own.
+// The file of a shard is an ordinary snapshot.
 static void shards_are_snapshots(void **state) {
     char why[WHY_SIZE] = "";
     (void)state;
@@ -789,7 +787,7 @@ static void whole_and_shards_replace_each_other(void **state) {
     }
 }
 
-// Without a slash in its name.
+// The name of the snapshot contains no slash.
 static void shards_in_this_folder(void **state) {
     char before[PATH_MAX], full[sizeof path];
     (void)state;
@@ -825,7 +823,7 @@ static void missing_shard_is_reported(void **state) {
     assert_int_equal(rmdir(name), 0);
 }
 
-// Every bit flipped, every length but the right one: of the manifest and of a shard.
+// Flips every bit, and tries every wrong length, of the manifest and of a shard.
 static void any_damage_is_detected(void **state) {
     uint8_t bytes[4096];
     (void)state;
@@ -851,7 +849,7 @@ static void any_damage_is_detected(void **state) {
     assert_true(is_epoch(2));
 }
 
-// Under the right name, and whole, but not the file that the manifest means.
+// The file has the right name and is complete, but belongs to another snapshot.
 static void shard_of_another_snapshot_is_refused(void **state) {
     char why[WHY_SIZE] = "", name[PATH_MAX + 128];
     (void)state;
@@ -877,7 +875,7 @@ static void shard_of_another_snapshot_is_refused(void **state) {
     free(all);
 }
 
-// Manifests that somebody made, with the right checksum.
+// Hand-made manifests with the right checksum.
 static void hostile_manifests_are_refused(void **state) {
     const char *head =
         "MANIFEST 1\nmodel mlp 1-2\noptimizer adam\nseed 7\nbatch 64\nepochs 2\nstep 5\n"
@@ -953,7 +951,7 @@ static void manifest_of_another_training_is_refused(void **state) {
     shard_refused(&cuts[0], 0, "is of version 2, this program reads version 1");
 }
 
-// As good as losses and places can be, or as bad.
+// Extreme values of the sums and of the progress.
 static void any_progress_and_sums_survive(void **state) {
     char why[WHY_SIZE] = "";
     const double sums[] = {0, -0., 1e-310, 1.0 / 3, DBL_MAX, 12345678.9, 5e15};
@@ -1001,7 +999,7 @@ static void shards_are_synced_before_they_are_renamed(void **state) {
     assert_false(synced.named); // the manifest was there only after all of them
 }
 
-// A crash just before any change of the disk, while one snapshot takes the place of another.
+// A crash just before any change on the disk, while one snapshot replaces another.
 static void a_crash_at_any_moment_leaves_a_whole_snapshot(void **state) {
     static const struct sharding none = {0, 1, {WHOLE}},
                                  *ways[][2] = {
@@ -1042,7 +1040,8 @@ static void a_crash_at_any_moment_leaves_a_whole_snapshot(void **state) {
     }
 }
 
-// The same step cut otherwise, by as many: what the manifest names must stay.
+// The same training step with another cut and as many shards: the files that the manifest names
+// must stay.
 static void same_step_with_another_cut(void **state) {
     char why[WHY_SIZE] = "";
     (void)state;

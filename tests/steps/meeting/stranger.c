@@ -1,7 +1,7 @@
-// Connections to rank 0 that are none of its ranks: stranger RECORD CLIENT... does what each client
-// says, all at once, until rank 0 has closed them all. What it answers is printed, a line for each,
-// and every byte of it goes into the file RECORD. The environment says where rank 0 is, and which
-// rank a hello is from.
+// stranger RECORD CLIENT...: opens connections to rank 0 that do not belong to its ranks, all at
+// once, and keeps them until rank 0 has closed them. It prints a line for each answer of rank 0,
+// and writes all bytes of the answers to the file RECORD. The environment holds the address of rank
+// 0, and the rank in the hello. A client is one of:
 //
 //   silent, close, reset, random, half, loris    or what to change in the hello of that rank, such
 //   as version=2  world=9  rank=0  run=-y  token=x  body=all,rank=1          20xsilent: so many of

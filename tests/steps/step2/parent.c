@@ -1,5 +1,5 @@
-// Linked with a CPU device whose functions were compiled with -finstrument-functions: the first one
-// that runs in the process that the program started as, and not in a child of it, ends it.
+// Linked with a CPU device that is compiled with -finstrument-functions. If one of its functions
+// runs in the parent process, and not in a child, the program ends.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>

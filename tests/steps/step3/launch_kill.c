@@ -1,8 +1,8 @@
-// Runs a command again and again, each time killed at a later system call than the last, until it
-// has run to its end; from the first one on at which it has a child. What the command has started
-// by then gets all the time that it wants before the kill, so a window of a microsecond is found
-// like any other. Prints how often it was killed, and fails if a process of the command outlives it
-// by 5 s.
+// Runs a command repeatedly, and kills it at a later system call each time, until the command runs
+// to its end. It starts with the first system call at which the command has a child. Before each
+// kill, it waits until the child processes are idle, so it also finds a window of a microsecond. It
+// prints the number of kills, and fails if a process of the command lives 5 s longer than the
+// command.
 #include <err.h>
 #include <poll.h>
 #include <signal.h>
@@ -32,7 +32,8 @@ static int count_busy(int pid, long *sum) {
     return busy;
 }
 
-// Until nothing has happened for a while; a miss makes the test weaker, and never fail.
+// Waits until nothing has happened for a while. Waiting too briefly makes the test weaker, but
+// never makes it fail.
 static void wait_for_rest(int pid) {
     long last = 0;
     for (int quiet = 0, waits = 0; quiet < 3 && waits < 2000; waits++) {

@@ -1,6 +1,6 @@
-// Linked into steps 5 and 7 with --wrap for each of the calls below: adds a line to the file
-// COUNT_LOG for each step of each rank, with the bytes of parameters and gradients that it gave to
-// NCCL to send, as rings send them.
+// Linked into steps 5 and 7 with --wrap for each of the calls below. For each training step of each
+// rank, it adds a line to the file COUNT_LOG: the bytes of parameters and gradients that the rank
+// would send in a ring.
 #include "02_multigpu_fork/nccl_check.h"
 #include "common/optimizer.h"
 #include "common/report.h"
@@ -12,8 +12,8 @@
 
 static double sent; // since the last step, or the evaluation after it
 
-// A piece of every rank goes once around the ring: to all but one of them. Parameters are gathered
-// as bytes, gradients are floats; sums over samples, norms and what is compared are of other types.
+// The piece of each rank goes once around the ring, to all ranks but one. Parameters are gathered
+// as bytes, and gradients are floats. Other collectives have other types.
 static void count(double elements, ncclDataType_t type, ncclComm_t comm) {
     int ranks;
     NCCL_CHECK(ncclCommCount(comm, &ranks));
