@@ -1,22 +1,36 @@
-// Included in front of the attendee's sources: counts their calls of NCCL. They stay calls of the
-// attendee's lines, so that error messages name these lines.
+// Included in front of the attendee's sources: counts their calls of NCCL, and their calls that let
+// the host or a stream wait. They stay calls of the attendee's lines, so that error messages name
+// these lines.
 #pragma once
 #include <nccl.h>
 
-// Counts a call that is given so many values.
-void observe(const char *function, size_t values, ncclDataType_t type);
+enum { NO_TYPE = -1 };
 
-#define ncclAllReduce(from, to, n, type, ...)                                                      \
-    (observe("ncclAllReduce", n, type), ncclAllReduce(from, to, n, type, __VA_ARGS__))
-#define ncclReduceScatter(from, to, n, type, ...)                                                  \
-    (observe("ncclReduceScatter", n, type), ncclReduceScatter(from, to, n, type, __VA_ARGS__))
-#define ncclAllGather(from, to, n, type, ...)                                                      \
-    (observe("ncclAllGather", n, type), ncclAllGather(from, to, n, type, __VA_ARGS__))
-#define ncclBroadcast(from, to, n, type, ...)                                                      \
-    (observe("ncclBroadcast", n, type), ncclBroadcast(from, to, n, type, __VA_ARGS__))
-#define ncclBcast(data, n, type, ...)                                                              \
-    (observe("ncclBcast", n, type), ncclBcast(data, n, type, __VA_ARGS__))
-#define ncclSend(from, n, type, ...)                                                               \
-    (observe("ncclSend", n, type), ncclSend(from, n, type, __VA_ARGS__))
-#define ncclRecv(to, n, type, ...)                                                                 \
-    (observe("ncclRecv", n, type), ncclRecv(to, n, type, __VA_ARGS__))
+// Counts a call on this stream (NULL: of no stream) that is given so many values.
+void observe(const char *function, size_t values, int type, cudaStream_t stream);
+
+#define ncclAllReduce(from, to, n, type, op, comm, stream)                                         \
+    (observe("ncclAllReduce", n, type, stream), ncclAllReduce(from, to, n, type, op, comm, stream))
+#define ncclReduceScatter(from, to, n, type, op, comm, stream)                                     \
+    (observe("ncclReduceScatter", n, type, stream),                                                \
+     ncclReduceScatter(from, to, n, type, op, comm, stream))
+#define ncclAllGather(from, to, n, type, comm, stream)                                             \
+    (observe("ncclAllGather", n, type, stream), ncclAllGather(from, to, n, type, comm, stream))
+#define ncclBroadcast(from, to, n, type, root, comm, stream)                                       \
+    (observe("ncclBroadcast", n, type, stream),                                                    \
+     ncclBroadcast(from, to, n, type, root, comm, stream))
+#define ncclBcast(data, n, type, root, comm, stream)                                               \
+    (observe("ncclBcast", n, type, stream), ncclBcast(data, n, type, root, comm, stream))
+#define ncclSend(from, n, type, peer, comm, stream)                                                \
+    (observe("ncclSend", n, type, stream), ncclSend(from, n, type, peer, comm, stream))
+#define ncclRecv(to, n, type, peer, comm, stream)                                                  \
+    (observe("ncclRecv", n, type, stream), ncclRecv(to, n, type, peer, comm, stream))
+
+#define cudaStreamWaitEvent(stream, event, flags)                                                  \
+    (observe("cudaStreamWaitEvent", 0, NO_TYPE, stream), cudaStreamWaitEvent(stream, event, flags))
+#define cudaStreamSynchronize(stream)                                                              \
+    (observe("cudaStreamSynchronize", 0, NO_TYPE, stream), cudaStreamSynchronize(stream))
+#define cudaEventSynchronize(event)                                                                \
+    (observe("cudaEventSynchronize", 0, NO_TYPE, NULL), cudaEventSynchronize(event))
+#define cudaDeviceSynchronize()                                                                    \
+    (observe("cudaDeviceSynchronize", 0, NO_TYPE, NULL), cudaDeviceSynchronize())

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # run.sh COMMAND [NUMBER]: make calls it for the exercises. The commands are list, start, check, hint and solution, and for
-# the tests: cut NUMBER FOLDER, which puts the sources without the solution into a folder, and try NUMBER FOLDER, which
-# checks the sources in a folder. A number is one such as 2.1, or debug.3 for a fault. Attendees write in work/2.1, which git
+# the tests: cut NUMBER FOLDER, which puts the sources without the solution into a folder, try NUMBER FOLDER, which
+# checks the sources in a folder, and folder NUMBER. A number is one such as 2.1, or debug.3 for a fault. Attendees write in work/2.1, which git
 # ignores. No command overwrites or removes what they wrote.
 set -u
 cd "$(dirname "$(readlink -f "$0")")/.." || exit 1
@@ -160,7 +160,7 @@ hint() { # [NUMBER]
     local number shown
     number=$(chosen "${1:-}") || exit
     shown=$(($(cat "work/$number/.hints" 2>/dev/null || echo 0) + 1))
-    awk -v shown=$shown '/<summary>Hint / { n++ } n == shown && !/^<.?details/ && NF { print; found = 1 }
+    awk -v shown=$shown '/<summary>/ { n++ } n == shown && NF { gsub(/<[^>]*>/, ""); if (NF) print; found = 1 }
         END { exit !found }' "$(folder_of "$number")/README.md" ||
         { echo 'There are no more hints. make solution shows the code of the step.' && return; }
     echo $shown >"work/$number/.hints"
@@ -184,5 +184,6 @@ case $command in
 list | start | check | hint | solution) "$command" "${2:-}" ;;
 cut) cut_out "$(folder_of "$2")" "$3" ;;
 try) check_one "$2" "$3" ;;
+folder) folder_of "$2" ;;
 *) fail "run.sh $command: want list, start, check, hint or solution" ;;
 esac

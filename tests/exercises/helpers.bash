@@ -24,11 +24,11 @@ teardown() {
 }
 
 exercises() { # STEP: the numbers of its exercises; debug: of the faults
-    find exercises -name task -path "exercises/$1.*" -printf '%h\n' | sed 's|.*/||; s|-.*||' | sort -V
+    exercises/run.sh list | awk -v step="$1." 'index($1, step) == 1 { print $1 }'
 }
 
 files_of() { # NUMBER
-    sed -n 's/^file //p' exercises/"$1"-*/task
+    sed -n 's/^file //p' "$(exercises/run.sh folder "$1")/task"
 }
 
 # checked NUMBER CODE [TEXT]: the check of what lies in $mine ends with the code, and prints the text.
@@ -47,7 +47,7 @@ fail_unsolved_and_pass_solved() { # STEP
     local number promise file
     for number in $(exercises "$1"); do
         # shellcheck disable=SC2016 # the backticks are Markdown's
-        promise=$(sed -n 's/^\*\*First you see:\*\* `\(.*\)`$/\1/p' exercises/"$number"-*/README.md)
+        promise=$(sed -n 's/^\*\*First you see:\*\* `\(.*\)`$/\1/p' "$(exercises/run.sh folder "$number")/README.md")
         [ -n "$promise" ] || { echo "the README of $number does not say what comes first" && return 1; }
         rm -f "$mine"/*
         exercises/run.sh cut "$number" "$mine"
@@ -87,7 +87,7 @@ compile_in_order() { # STEP
     for ((i = 0; i <= ${#numbers[@]}; i++)); do
         rm -f "$mine"/*
         for ((j = i; j < ${#numbers[@]}; j++)); do
-            task=$(echo exercises/"${numbers[j]}"-*/task)
+            task=$(exercises/run.sh folder "${numbers[j]}")/task
             for file in $(files_of "${numbers[j]}"); do
                 [ -e "$mine/${file##*/}" ] || cp "$file" "$mine"
                 awk -v task="$task" -v file="$file" -f exercises/replace.awk "$mine/${file##*/}" >"$mine/new"
