@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # The faults of the debugging lab. Their checks take long, so most tests run in make test-all only.
+# shellcheck disable=SC2154 # helpers.bash sets mine
 load helpers
 
 @test "each fault shows its symptom as its README says, and not its cause, and the step's text removes it" {

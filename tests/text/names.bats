@@ -8,7 +8,7 @@ root=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
 # Prints what exists, a kind and a name in each line.
 what_exists() {
     local sources=$BATS_TEST_TMPDIR/sources
-    find . \( -name .git -o -path ./build -o -path ./data \) -prune -o -type f -print | sed 's|^\./||' >"$sources.all"
+    find . \( -name .git -o -path ./build -o -path ./data -o -path ./work \) -prune -o -type f -print | sed 's|^\./||' >"$sources.all"
     sed 's|^|file |' "$sources.all"
     grep -vE '\.md$|^tests/text/' "$sources.all" | tr '\n' '\0' >"$sources"
     xargs -0 grep -IohE '[A-Za-z_][A-Za-z0-9_]*' <"$sources" | sort -u | sed 's|^|word |'
@@ -54,7 +54,7 @@ missing() {
     }
 
     function check(token, is_target,    parts, n, i) {
-        if (token in others || token ~ /:\/\// || token ~ /^[~\/$]/ || token ~ /^(build|data)(\/|$)/) return
+        if (token in others || token ~ /:\/\// || token ~ /^[~\/$]/ || token ~ /^(build|data|work)(\/|$)/) return
         if (token ~ /^--[a-z]/) {
             n = index(token, "=")
             if (n) check(substr(token, n + 1), 0)
@@ -125,7 +125,7 @@ missing() {
 
 setup() {
     cd "$root" || return
-    mapfile -t texts < <(find . \( -name .git -o -path ./build -o -path ./data \) -prune -o -name '*.md' -print |
+    mapfile -t texts < <(find . \( -name .git -o -path ./build -o -path ./data -o -path ./work \) -prune -o -name '*.md' -print |
         sed 's|^\./||' | sort)
     [ ${#texts[@]} -ge 14 ]
     existing=$BATS_TEST_TMPDIR/existing
