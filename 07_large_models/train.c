@@ -253,8 +253,8 @@ static long steps_done(const struct trainer *t) {
     return t->progress.epochs * steps_per_epoch(t) + t->progress.step;
 }
 
-// Scales the gradients down to a norm of --clip, if they are longer. The ranks of a group add up
-// the squares of their shards.
+// If the norm of the gradients is larger than --clip, scales them down to this norm. The ranks of a
+// group add up the squares of their shards.
 static void clip_gradients(struct trainer *t) {
     sum_squares(t->fsdp.gradients, t->fsdp.count, t->squares, t->stream);
     COLLECTIVE(t->stream, ncclAllReduce(t->squares, t->squares, 1, ncclDouble, ncclSum,

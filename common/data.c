@@ -16,7 +16,8 @@
 
 enum { DIGITS = 10 }; // classes of MNIST and of Fashion-MNIST
 
-// Returns the bytes of an IDX file with the given number of dimensions. shape gets their lengths.
+// Reads an IDX file with this number of dimensions. Sets shape to their lengths, and *bytes to the
+// values, which the caller frees.
 static int read_idx(gzFile file, const char *path, int dimensions, uint32_t *shape, uint8_t **bytes,
                     char why[WHY_SIZE]) {
     enum { MOST_BYTES = 1 << 30 };
@@ -171,7 +172,7 @@ void data_to_device(struct dataset *set) {
 }
 
 void shuffle(uint32_t *order, size_t count, uint64_t seed, uint64_t epoch) {
-    uint64_t key = rng_bits(seed, ~epoch); // weights use other numbers
+    uint64_t key = rng_bits(seed, ~epoch); // the initial parameters use other random numbers
     for (size_t i = 0; i < count; i++)
         order[i] = (uint32_t)i;
     for (size_t i = count; i > 1; i--) {

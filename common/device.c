@@ -27,7 +27,7 @@ void cublas_check(cublasStatus_t status, const char *call, const char *file, int
              CALL_NAME(call), file, line);
 }
 
-// What DEVICE_ALLOC has allocated, for the banner.
+// The bytes that DEVICE_ALLOC has allocated, by kind.
 static struct {
     const char *kind;
     size_t bytes;

@@ -51,7 +51,7 @@ void report_open(const char *path, long done, long epochs, long steps, long most
     report.batch = batch;
     report.begun = report.known = report.waited = done;
     report.begin = report.know = report.wait = report.line = seconds();
-    report.speed = 0; // waits after the first step, to measure how long steps take
+    report.speed = 0; // report_due returns 1 after the first step, to measure the speed
     report.loss = NAN;
     if (path && !(report.csv = fopen(path, done > 0 ? "a" : "w")))
         fail("--csv %s: %s", path, strerror(errno));
@@ -88,7 +88,7 @@ static void draw(const char *head, double part, const char *state, const char *s
     report.bar = 1;
 }
 
-// Reports that done steps are complete. loss is NAN if there is no new one.
+// Prints the progress after done steps. loss is NAN if there is no new loss.
 static void print_progress(long done, double loss) {
     double now = seconds();
     long epoch = (done - 1) / report.steps + 1, step = (done - 1) % report.steps + 1;

@@ -129,7 +129,7 @@ static int is_possible(const struct sharding *sharding, size_t parameters) {
     return parameters == 0 && sharding->shards >= 1 && sharding->shards <= MOST_SHARDS;
 }
 
-// Returns 1 if path is a manifest of the training in s, 0 if it is no manifest, and -1 with the
+// Returns 1 if path is a manifest of the run in s, 0 if it is no manifest, and -1 with the
 // reason in why. After 1, s has the progress of the manifest, and sharding has its sharding.
 static int read_manifest(const char *path, struct snapshot *s, size_t parameters,
                          struct sharding *sharding, char why[WHY_SIZE]) {
@@ -157,14 +157,14 @@ static int read_manifest(const char *path, struct snapshot *s, size_t parameters
     return 1;
 }
 
-// One shard of a sharding.
+// One shard: its number in a sharding.
 struct shard {
     const struct sharding *sharding;
     int number;
 };
 
-// Where a parameter is: the number of its shard, its index in that shard, and how many values from
-// it on are stored there in the order of the flat array.
+// The location of a parameter: the number of its shard, its index there, and the number of values,
+// beginning with it, that the shard stores in the order of the flat array.
 struct location {
     int shard;
     size_t index, count;
