@@ -39,7 +39,7 @@ bench-step2: ## compares step 2 with PyTorch DDP and step 1, and times communica
 bench-collectives: ## times all-reduce on the CPU device beside Open MPI and a plain memory exchange
 	@tools/deps.sh bench
 	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ build/cpu/tests/bench/collectives build/cpu/tests/bench/exchange \
-		$$(command -v mpicc >/dev/null && echo build/cpu/tests/bench/mpi_allreduce)
+		$$(echo '#include <mpi.h>' | mpicc -E - >/dev/null 2>&1 && echo build/cpu/tests/bench/mpi_allreduce)
 	@/usr/bin/python3 -B tests/bench/collectives.py build/cpu $(ARGS)
 bench-launcher: ## times the launcher beside torchrun
 	@tools/deps.sh bench

@@ -23,6 +23,7 @@ has_fuzzer() {
     echo 'int LLVMFuzzerTestOneInput(const char *d, long n) { return !d + !n; }' |
         clang -x c -fsanitize=fuzzer,address - -o /dev/null 2>/dev/null
 }
+has_mpi() { echo '#include <mpi.h>' | mpicc -E - >/dev/null 2>&1; } # Debian's mpicc comes without headers
 has_torch() { /usr/bin/python3 -c 'import torch' >/dev/null 2>&1; }
 
 # need|want|unpack CHECK ARGUMENT APT DNF CONDA: adds the packages to a list if the check fails. Without a wanted
@@ -94,7 +95,7 @@ check() { # SET
             want has_command ch-run charliecloud-runtime charliecloud ''
             ;;
         bench)
-            want has_command mpicc 'openmpi-bin libopenmpi-dev' openmpi-devel openmpi
+            want has_mpi - 'openmpi-bin libopenmpi-dev' openmpi-devel openmpi
             ;;
         fashion)
             want has_file /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz dataset-fashion-mnist

@@ -45,7 +45,7 @@ def table(ranks, goals):
 
 os.environ["NCCL_SOCKET_IFNAME"] = "lo"
 os.environ["OMP_NUM_THREADS"] = "1"
-version = run("mpirun", "--version")[0].splitlines()[0] if has_mpi else "no mpicc here: its column stays empty"
+version = run("mpirun", "--version")[0].splitlines()[0] if has_mpi else "no mpicc with headers here: its column stays empty"
 print(f"machine   {machine()}")
 print(f"compiler  {compiler(ours)}; the bare exchange for this processor (-march=native)")
 print(f"MPI       {version}")

@@ -80,6 +80,21 @@ END
     [[ ${lines[2]} == *"dnf install glibc-devel"* ]]
 }
 
+@test "an mpicc without headers is not used, and the headers are asked for" {
+    stand_in id 'echo 1000'
+    stand_in sudo 'exit 1'
+    stand_in mpicc 'exit 1'
+    run tools/deps.sh bench </dev/null
+    [[ $output == *" libopenmpi-dev"* ]]
+    printf '#!/bin/sh\n' >tools/deps.sh
+    make -n DEVICE=cpu bench-collectives >commands # which runs make -n for the programs
+    grep -q tests/bench/exchange.c commands
+    run ! grep tests/bench/mpi_allreduce.c commands
+    stand_in mpicc 'exit 0'
+    make -n DEVICE=cpu bench-collectives >commands
+    grep -q tests/bench/mpi_allreduce.c commands
+}
+
 @test "a package manager that has none of the packages is not mentioned" {
     stand_in id 'echo 1000'
     stand_in sudo 'exit 1'
