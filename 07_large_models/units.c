@@ -20,9 +20,8 @@ static void form_groups(struct fsdp *f, const struct place *p) {
         wrong_usage("--strategy %s: %d shards, but the limit is %d", f->strategy, f->shards,
                     MOST_SHARDS);
     if (hybrid && (p->world % f->shards || f->shard != p->local_rank))
-        wrong_usage(
-            "--strategy hybrid: every node needs the same number of ranks, and the ranks of "
-            "a node need consecutive numbers");
+        wrong_usage("--strategy hybrid: every node needs the same number of ranks, with "
+                    "consecutive numbers");
 }
 
 // A unit is a layer, or several layers with at most unit_bytes of parameters together. Layers
