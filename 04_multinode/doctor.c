@@ -136,8 +136,8 @@ static double exchange(const struct place *p, ncclUniqueId id, const struct row 
 }
 
 int main(int argc, char **argv) {
+    struct place p = find_place(); // first, so that each error line names the rank
     options_parse(tables, "Checks that the ranks of a job can meet and sum.", argc, argv);
-    struct place p = find_place();
     int device = choose_device(&p);
     ncclUniqueId id = {0};
     CUDA_CHECK(cudaSetDevice(device));
