@@ -169,7 +169,7 @@ static void check_memory(const struct cpu_clock *stream, const struct cpu_use *u
     keep(use, memory.uses);
 }
 
-// On a GPU, two ranks wait for each other for ever if they start collectives of two communicators
+// On a GPU, two ranks wait for each other forever if they start collectives of two communicators
 // in different orders.
 static void check_comm(const struct cpu_clock *stream, const struct cpu_use *use) {
     for (struct cpu_use **link = &collectives, *old; (old = *link);) {

@@ -572,7 +572,7 @@ static ncclResult_t send_to_self(struct ncclComm *c, struct work *work) {
 }
 
 // A send ends when the peer has received it, although the ring could hold a small message longer.
-// On a GPU, too, two ranks that both send first, without a group, may wait for ever, so this
+// On a GPU, too, two ranks that both send first, without a group, may wait forever, so this
 // mistake must show here. Between hosts, the rings do not show whether the peer has received a
 // message.
 static ncclResult_t wait_for_receivers(struct ncclComm *c, struct work *work) {

@@ -1,7 +1,7 @@
 // How the ranks of a communicator find each other. The unique id holds the address of the root,
 // which is a thread of the process that made the id.
-// 1. Each rank sends the root its number and its own address. When all ranks have come, the root
-//    sends the whole list to every rank.
+// 1. Each rank sends the root its number and its own address. When all ranks have connected, the
+//    root sends the whole list to every rank.
 // 2. Ranks of one host map the same memory. The first rank makes it, and passes it to the others
 //    through a socket. The memory has no name, so no file can stay behind.
 // 3. Ranks of different hosts connect.
@@ -48,7 +48,7 @@ struct root {
     uint64_t magic;
     int *sockets; // [ranks], -1: the rank has not come
     struct peer *peers;
-    int refused, refused_sockets[MOST_PEERS]; // of processes that do not fit
+    int refused, refused_sockets[MOST_PEERS]; // of processes with a wrong rank or number of ranks
 };
 
 static socklen_t address_bytes(const union address *a) {
@@ -201,7 +201,7 @@ static int open_connection(const union address *address, double deadline,
 // The root. It usually is a thread of rank 0's process, and ends with that process. So it writes to
 // rank 0 last.
 
-// Sends the verdict to all ranks that have come: accepted, or the reason of the refusal.
+// Sends the verdict to all ranks that have connected: accepted, or the reason of the refusal.
 static void judge(struct root *r, const char *why) {
     struct verdict v = {.refused = why != NULL};
     snprintf(v.why, sizeof v.why, "%s", why ? why : "");
@@ -249,8 +249,9 @@ static void admit(struct root *r, int s, const struct hello *h, char *why) {
     }
 }
 
-// Waits for all ranks. A silent connection does not delay the others. After a process whose rank or
-// number of ranks does not fit, collect waits up to 5 s for the rest, so that they get the reason.
+// Waits for all ranks. A silent connection does not delay the others. After a process with a wrong
+// rank or number of ranks, collect waits up to 5 s for the other ranks, so that they get the
+// reason.
 static void collect(struct root *r, char *why) {
     enum { PENDING = MOST_PEERS + 64 };
     struct pollfd polled[1 + PENDING] = {{.fd = r->listener, .events = POLLIN}};
@@ -295,9 +296,9 @@ static void collect(struct root *r, char *why) {
         close(polled[pending--].fd);
     if (*why || (r->ranks && r->heard == r->ranks))
         return;
-    size_t n = (size_t)snprintf(why, WHY_BYTES,
-                                "waited %.0f s: these of the %d ranks never came:", cpu_timeout(),
-                                r->ranks);
+    size_t n = (size_t)snprintf(
+        why, WHY_BYTES, "waited %.0f s: these of the %d ranks never connected:", cpu_timeout(),
+        r->ranks);
     for (int i = 0; i < r->ranks && n < WHY_BYTES - 8; i++)
         if (r->sockets[i] < 0)
             n += (size_t)snprintf(why + n, WHY_BYTES - n, " %d", i);
@@ -486,7 +487,7 @@ static ncclResult_t introduce(struct meeting *m, const struct handle *h) {
     if (send_all(m->root, &hello, sizeof hello, m->deadline, c) ||
         // Waits longer than the root, because the root reports the missing ranks.
         receive_all(m->root, &verdict, sizeof verdict, m->deadline + 5, c))
-        return lost(m, "waiting for all ranks to come");
+        return lost(m, "waiting for all ranks to connect");
     if (verdict.refused)
         return cpu_refuse(ncclInvalidUsage, "rank %d: %.*s", c->rank, WHY_BYTES - 1, verdict.why);
     if (receive_all(m->root, c->peers, (size_t)c->ranks * sizeof *c->peers, m->deadline + 5, c))

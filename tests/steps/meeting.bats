@@ -395,7 +395,7 @@ differ() {
     differ 2 "--log-every 1" --log-every 1
 }
 
-@test "ranks on GPUs and on the CPU device do not begin together" {
+@test "ranks on GPUs and ranks on the CPU device do not start together" {
     # A rank with another name of its device stands in for one on a GPU.
     cat >gpu.c <<'END'
 #include <cuda_runtime.h>

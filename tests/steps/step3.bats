@@ -328,7 +328,7 @@ refused() {
     nobody_met
 }
 
-@test "a rank without a GPU of its own ends the job" {
+@test "a rank without its own GPU ends the job" {
     CPU_DEVICES=2 start "$launch" --nproc-per-node 3 "$three" "${options[@]}"
     ends 1
     grep -q "^error (.*, rank 2): there is no GPU for local rank 2, only 2 in all; set CPU_DEVICES=3 to" err

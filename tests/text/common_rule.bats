@@ -51,7 +51,7 @@ at_most() {
     [ "$lines" -le "$1" ] || { echo "${*:2}: $lines lines, at most $1" && return 1; }
 }
 
-@test "what is read in one sitting stays short: each trainer, the launcher, the README of each step, common/" {
+@test "the trainers, the launcher, the READMEs of the steps and common/ stay short" {
     at_most 300 01_single_gpu/train.c
     at_most 550 07_large_models/train.c # step 5, and five more methods
     for file in 0*/*.c; do
