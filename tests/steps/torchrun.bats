@@ -376,7 +376,7 @@ refuse_several() { # COMMAND...
         run --separate-stderr timeout 20 "$@" -n 3 "$program"
         [ "$status" = 2 ]
         [ "$(grep -c 'has started it 3 times' <<<"$stderr$output")" = 1 ]
-        grep -q "^error: mpi[a-z]* has started .*: start it once, as $program --nproc 3; " <<<"$stderr$output"
+        grep -q "^error: this program starts its ranks itself, but mpi[a-z]* has started .*: start it once, as $program --nproc 3; " <<<"$stderr$output"
         leaves '*'
     done
 }
