@@ -110,18 +110,24 @@ ranks() {
     [ "$1" = 1 ] && echo "1 rank$delays" || echo "$1 ranks$delays"
 }
 
-# The losses of step 1 with these options: lines "step,loss".
-losses_of_step1() {
-    local csv="$SCRATCH/step1 ${*//\//_}"
+# What step 1 writes to its CSV file with these options.
+csv_of_step1() {
+    local csv
+    csv=$SCRATCH/step1.$(cksum <<<"${small[*]} $*" | tr ' ' .)
     [ -e "$csv" ] || env -u CPU_DEVICE_CHAOS "$build/01_single_gpu/train" "${small[@]}" --csv "$csv" "$@" >/dev/null
-    cut -d, -f1,2 "$csv"
+    cat "$csv"
+}
+
+# Its losses: lines "step,loss".
+losses_of_step1() {
+    csv_of_step1 "$@" | cut -d, -f1,2
 }
 
 # first_difference LOSSES LOSSES: "STEP LOSS LOSS" where they first differ by more than rounding, or nothing.
 first_difference() {
     awk -F, 'NR == FNR { loss[$1] = $2; next }
-        FNR > 1 && (!($1 in loss) || (loss[$1] - $2) ^ 2 > (1e-5 * $2) ^ 2) {
-            print $1, $1 in loss ? loss[$1] : "missing", $2; exit }' "$1" "$2"
+        FNR > 1 && (loss[$1] !~ /^[0-9]/ || (loss[$1] - $2) ^ 2 > (1e-5 * $2) ^ 2) {
+            print $1, loss[$1] == "" ? "missing" : loss[$1], $2; exit }' "$1" "$2"
 }
 
 # suspects: for options of step 1, the mistake that makes the program train like that. "--lr 0.005|The sum is half ..."
@@ -146,10 +152,43 @@ same_losses() {
     [ $status = 0 ] || mapfile -t -O ${#lines[@]} lines < <(explain_errors)
     untouched || mapfile -t race < <(find_race "$@")
     [ ${#race[@]} = 0 ] || lines=("${race[@]}")
+    [ "${at[0]:-}" != 1 ] || [ ${#lines[@]} != 0 ] || untouched ||
+        lines=('No update comes before this loss: look at the samples, the start, or the way the losses are added.')
     if [ ${#at[@]} = 0 ] || [ "${at[1]}" = missing ]; then
         wrong "with $(ranks "$1"), the program fails" "${lines[@]}"
     fi
     wrong "with $(ranks "$1"), the loss of training step ${at[0]} is ${at[1]}; step 1 has ${at[2]}" "${lines[@]}"
+}
+
+# same_epochs RANKS OPTION...: the losses, test losses and accuracies of two epochs are those of step 1, and the ranks share
+# the evaluation.
+same_epochs() {
+    local status=0 lines=() mine right evaluated epochs=(--max-steps 0 --epochs 2 --batch 6000)
+    run_ranks "$@" "${epochs[@]}" || status=$?
+    evaluated=$(awk '$1 == "gather_batch" { n += $4 } END { print n + 0 }' "$SCRATCH/calls")
+    [ $status = 0 ] || mapfile -t lines < <(explain_errors)
+    [ $status = 0 ] || wrong "with $(ranks "$1"), the program fails" "${lines[@]}"
+    lines=("The ranks evaluate $evaluated samples in two epochs. There are 10000 test samples, so it should be 20000.")
+    right=$(csv_of_step1 "${epochs[@]}" | epochs)
+    mine=$(epochs <"$SCRATCH/csv")
+    if [ -n "$(awk 'NR == FNR { right[$1] = $0; next }
+            { split(right[$1], r)
+              if ($2 $3 ~ /n/ || ($2 - r[2]) ^ 2 > (1e-6 * r[2]) ^ 2 || ($3 - r[3]) ^ 2 > (1e-6 * r[3]) ^ 2 || $4 != r[4])
+                  print "differs"
+              delete right[$1] }
+            END { for (epoch in right) print "missing" }' <(echo "$right") <(echo "$mine"))" ]; then
+        [ "$evaluated" != 20000 ] && ! untouched || lines=()
+        wrong "with $(ranks "$1"), the results of the epochs are not those of step 1" \
+            "epoch, loss, test loss, accuracy: ${mine//$'\n'/; }" "step 1:                            ${right//$'\n'/; }" \
+            "${lines[@]}"
+    fi
+    [ "$evaluated" = 20000 ] || wrong "with $(ranks "$1"), the results are right, but at a cost" "${lines[@]}"
+    ok "with $(ranks "$1"), the losses, test losses and accuracies of two epochs are those of step 1"
+}
+
+# Of a CSV file: lines "epoch loss test_loss accuracy".
+epochs() {
+    awk -F, 'NR > 1 && $3 != "" { print $3, $4, $5, $6 }'
 }
 
 # same_losses_delayed RANKS OPTION...: the program trains as step 1 does, whatever the delays between operations.
@@ -165,7 +204,7 @@ same_losses_delayed() {
 # find_race RANKS OPTION...: what the checker of ordering of the CPU device reports, if anything.
 find_race() {
     [ "$device" = cpu ] || return
-    CPU_DEVICE_CHECK=1 run_ranks "$@" || grep -m 1 -A 3 CPU_DEVICE_CHECK "$SCRATCH/err" | cut -c 1-200
+    CPU_DEVICE_CHECK=1 run_ranks "$@" || grep -m 1 -A 3 'CPU_DEVICE_CHECK: ' "$SCRATCH/err" | cut -c 1-200
 }
 
 # no_race RANKS OPTION...: the checker of ordering of the CPU device finds nothing.

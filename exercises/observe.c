@@ -1,7 +1,7 @@
 // At its end, each process adds lines to the file that the variable OBSERVE names. A line such as
 // "ncclAllReduce float 20 80000 2" holds a function, a type or -, the calls, the bytes of the
-// arrays that they were given, and the stream. Streams are numbered in the order of their first
-// use; 0 is no stream.
+// arrays (or the number of samples) that they were given, and the stream. Streams are numbered in
+// the order of their first use; 0 is no stream.
 #include "exercises/observe.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ void observe(const char *function, size_t values, int type, cudaStream_t stream)
     seen[i].type = type;
     seen[i].stream = number;
     seen[i].calls++;
-    seen[i].bytes += type == NO_TYPE ? 0 : (double)values * types[type].size;
+    seen[i].bytes += (double)values * (type == NO_TYPE ? 1 : types[type].size);
 }
 
 __attribute__((destructor)) static void write_counts(void) {

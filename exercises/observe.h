@@ -1,7 +1,8 @@
-// Included in front of the attendee's sources: counts their calls of NCCL, and their calls that let
-// the host or a stream wait. They stay calls of the attendee's lines, so that error messages name
-// these lines.
+// Included in front of the attendee's sources: counts their calls of NCCL, their calls that let the
+// host or a stream wait, and the samples that they evaluate. They stay calls of the attendee's
+// lines, so that error messages name these lines.
 #pragma once
+#include "common/kernels.h"
 #include <nccl.h>
 
 enum { NO_TYPE = -1 };
@@ -34,3 +35,8 @@ void observe(const char *function, size_t values, int type, cudaStream_t stream)
     (observe("cudaEventSynchronize", 0, NO_TYPE, NULL), cudaEventSynchronize(event))
 #define cudaDeviceSynchronize()                                                                    \
     (observe("cudaDeviceSynchronize", 0, NO_TYPE, NULL), cudaDeviceSynchronize())
+
+// Without an order, as in evaluation.
+#define gather_batch(set, order, first, rows, ...)                                                 \
+    ((order) ? (void)0 : observe("gather_batch", rows, NO_TYPE, NULL),                             \
+     gather_batch(set, order, first, rows, __VA_ARGS__))

@@ -28,5 +28,5 @@ load helpers
         done
         CHAOS=$(echo {1..10}) checked "$number" 0
     done
-    [ $count -ge 2 ]
+    [ $count = 2 ]
 }
