@@ -15,6 +15,11 @@ UNIT_SOURCES := $(wildcard tests/unit/test_*.c) $(if $(filter cpu,$(DEVICE)),$(w
 LEFT_OUT := $(if $(shell command -v clang),,tests/unit/test_kernels_cu.c)
 UNIT_TESTS := $(patsubst %.c,$(BUILD)/%,$(filter-out $(LEFT_OUT),$(UNIT_SOURCES)))
 unit-tests: $(UNIT_TESTS) $(BUILD)/exercises/observe.o
+# Without root, cmocka may come from conda.
+ifneq ($(CONDA_PREFIX),)
+$(UNIT_TESTS:=.o): private ALL_CFLAGS += -I$(CONDA_PREFIX)/include
+$(UNIT_TESTS): private LIB_FLAGS += -L$(CONDA_PREFIX)/lib -Wl,-rpath,$(CONDA_PREFIX)/lib
+endif
 $(UNIT_TESTS): %: %.o $(BUILD)/common.a
 	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) -lcmocka -lm
 $(filter %/test_nccl_collectives %/test_nccl_sums,$(UNIT_TESTS)): $(BUILD)/tests/device/nccl_numbers.o

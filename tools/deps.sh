@@ -12,7 +12,7 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
 has_command() { PATH=$PATH:/usr/sbin:/sbin:$PWD/$peers/usr/bin:$PWD/$peers/usr/sbin command -v "$1" >/dev/null; }
-has_header() { echo "#include <$1>" | $cc -E - >/dev/null 2>&1; }
+has_header() { echo "#include <$1>" | $cc -E ${CONDA_PREFIX:+-I"$CONDA_PREFIX/include"} - >/dev/null 2>&1; }
 has_file() { [ -f "$1" ]; }
 find_libs() { CC=$cc tools/find_libs.sh cpu 2>&1; }
 has_zlib() { [[ $(find_libs) != *'(zlib.h,'* ]]; }

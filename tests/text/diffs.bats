@@ -339,7 +339,7 @@ END
 
 @test "make has a diff target for each pair of steps, and builds nothing for it" {
     cp "$root/Makefile" .
-    ln -s "$root/tools" "$root/tests" .
+    ln -s "$root"/{tools,tests,exercises} .
     mkdir 03_three 04_four
     change 's/100/200/'
     cp 02_two/train.c 03_three

@@ -95,6 +95,21 @@ END
     grep -q tests/bench/mpi_allreduce.c commands
 }
 
+@test "make finds the cmocka of conda" {
+    stand_in id 'echo 1000'
+    stand_in sudo 'exit 1'
+    # shellcheck disable=SC2016 # expanded there
+    stand_in some-cc 'case "$*" in *-I/made/up/include*) ;; *) ! grep -q "<cmocka.h>" ;; esac'
+    CC=some-cc run ! tools/deps.sh quick </dev/null
+    [[ ${lines[0]} == "error: missing packages:"*" libcmocka-dev"* ]]
+    CC=some-cc CONDA_PREFIX=/made/up run tools/deps.sh quick </dev/null
+    [[ $output != *cmocka* ]]
+    CONDA_PREFIX=/made/up run make -n DEVICE=cpu unit-tests
+    grep -q -- '-I/made/up/include .*-c tests/unit/test_data.c' <<<"$output"
+    grep -q -- '-o build/cpu/tests/unit/test_data .*-L/made/up/lib .*-lcmocka' <<<"$output"
+    run ! grep -- '-I/made/up/include .*-c common/' <<<"$output"
+}
+
 @test "a package manager that has none of the packages is not mentioned" {
     stand_in id 'echo 1000'
     stand_in sudo 'exit 1'
