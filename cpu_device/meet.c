@@ -313,7 +313,8 @@ static void *serve_root(void *argument) {
     judge(r, *why ? why : NULL);
     double deadline = cpu_now() + cpu_timeout();
     int good = !*why;
-    for (int i = 0; i < r->ranks && good; i++)
+    // Rank 0 comes last: its process, which this thread belongs to, may end after it.
+    for (int i = r->ranks - 1; i >= 0 && good; i--)
         good =
             !send_all(r->sockets[i], r->peers, (size_t)r->ranks * sizeof *r->peers, deadline, NULL);
     for (int i = 0; i < r->ranks && good; i++)

@@ -555,6 +555,7 @@ goes_on() {
                 grep -qF "$(tail -n 1 out | cut -d/ -f1)" <(grep '^epoch.*images/s' out)
         }
         until_true 10 trained
+        until_true 10 await_signals "$count" "$kills"
         kill -USR1 "$pid"
         ends 0
         [ "$(grep -c 'failed first.*signal 9, Killed$' err)" = "$kills" ]
