@@ -74,10 +74,14 @@ run_ranks() {
     02_*) command=("$program" --nproc "$1") ;;
     *) command=("$build/03_multigpu_launcher/launch" --nproc-per-node "$1" "$program") ;;
     esac
-    CPU_DEVICES=$1 OBSERVE=$SCRATCH/calls timeout -k 1 20 "${command[@]}" "${small[@]}" "${options[@]}" --csv "$SCRATCH/csv" \
-        "${@:2}" >"$SCRATCH/out" 2>"$SCRATCH/err"
-    status=$?
+    # The shell reports a crash to the stderr of the braces.
+    {
+        CPU_DEVICES=$1 OBSERVE=$SCRATCH/calls timeout -k 1 20 "${command[@]}" "${small[@]}" "${options[@]}" \
+            --csv "$SCRATCH/csv" "${@:2}" >"$SCRATCH/out" 2>"$SCRATCH/err"
+        status=$?
+    } 2>/dev/null
     [ $status != 124 ] || echo 'error: the program had not ended after 20 s' >>"$SCRATCH/err"
+    [ $status -le 128 ] || echo "error: signal $((status - 128)) ended the program" >>"$SCRATCH/err"
     return $status
 }
 
@@ -87,13 +91,18 @@ options=()
 # errors: for a part of an error message, what a learner should know about it. "not those of the other ranks|Each ..."
 errors=()
 
+# The lines of a text that is indented in the source of a check.
+unindented() {
+    sed 's/^ *//' < <(echo "$1")
+}
+
 # The first errors of the last run, and what they mean.
 explain_errors() {
     local error
     grep -E 'error|wait' "$SCRATCH/err" | head -n 3 | cut -c 1-300
     untouched && return
     for error in "${errors[@]}"; do
-        ! grep -qF "${error%%|*}" "$SCRATCH/err" || echo "${error#*|}"
+        ! grep -qF "${error%%|*}" "$SCRATCH/err" || unindented "${error#*|}"
     done
 }
 
@@ -110,6 +119,11 @@ ranks() {
     [ "$1" = 1 ] && echo "1 rank$delays" || echo "$1 ranks$delays"
 }
 
+# Of a CSV file: the losses of the training steps, lines "step,loss".
+losses() {
+    awk -F, '$2 != "" { print $1 "," $2 }'
+}
+
 # What step 1 writes to its CSV file with these options.
 csv_of_step1() {
     local csv
@@ -120,7 +134,7 @@ csv_of_step1() {
 
 # Its losses: lines "step,loss".
 losses_of_step1() {
-    csv_of_step1 "$@" | cut -d, -f1,2
+    csv_of_step1 "$@" | losses
 }
 
 # first_difference LOSSES LOSSES: "STEP LOSS LOSS" where they first differ by more than rounding, or nothing.
@@ -133,11 +147,28 @@ first_difference() {
 # suspects: for options of step 1, the mistake that makes the program train like that. "--lr 0.005|The sum is half ..."
 suspects=()
 
+# otherwise: what to say about losses that are not those of a suspect.
+otherwise=
+
+# about_loss RANKS STEP LOSS RIGHT: what the first wrong loss tells.
+about_loss() {
+    if awk -v ranks="$1" -v loss="$3" -v right="$4" 'BEGIN {
+        exit !(ranks > 1 && (loss - ranks * right) ^ 2 < (1e-4 * loss) ^ 2) }'; then
+        echo "It is $1 times as large, as if the losses of $1 ranks were divided by the number of samples of one rank."
+    elif [ "$otherwise" ]; then
+        echo "$otherwise"
+    elif [ "$2" = 1 ]; then
+        echo 'No update comes before this loss: look at the samples, the start, or the way the losses are added.'
+    elif [ "$2" = 2 ]; then
+        echo 'The loss of training step 1 is right, so it is the first update that is wrong.'
+    fi
+}
+
 # same_losses RANKS OPTION...: the program trains as step 1 does.
 same_losses() {
     local at race=() suspect lines=() status=0 mine=$SCRATCH/mine right=$SCRATCH/right
     run_ranks "$@" || status=$?
-    cut -d, -f1,2 "$SCRATCH/csv" >"$mine" 2>/dev/null || echo >"$mine"
+    { losses <"$SCRATCH/csv" >"$mine"; } 2>/dev/null || echo >"$mine"
     losses_of_step1 >"$right"
     read -ra at <<<"$(first_difference "$mine" "$right")"
     if [ ${#at[@]} = 0 ] && [ $status = 0 ]; then
@@ -152,8 +183,7 @@ same_losses() {
     [ $status = 0 ] || mapfile -t -O ${#lines[@]} lines < <(explain_errors)
     untouched || mapfile -t race < <(find_race "$@")
     [ ${#race[@]} = 0 ] || lines=("${race[@]}")
-    [ "${at[0]:-}" != 1 ] || [ ${#lines[@]} != 0 ] || untouched ||
-        lines=('No update comes before this loss: look at the samples, the start, or the way the losses are added.')
+    [ ${#lines[@]} != 0 ] || [ ${#at[@]} = 0 ] || untouched || lines=("$(about_loss "$1" "${at[@]}")")
     if [ ${#at[@]} = 0 ] || [ "${at[1]}" = missing ]; then
         wrong "with $(ranks "$1"), the program fails" "${lines[@]}"
     fi
@@ -215,11 +245,12 @@ no_race() {
     ok "with $(ranks "$1"), every operation waits for the data that it needs"
 }
 
-# expect_calls FUNCTION TYPE COUNT WHAT_FOR: all ranks of the last run together made so many of these calls.
+# expect_calls FUNCTION TYPE COUNT WHAT_FOR [LINE...]: the ranks made so many of these calls. The lines explain a mistake.
 expect_calls() {
     local calls
     calls=$(calls "$1" "$2")
-    [ "$calls" = "$3" ] || wrong "the ranks call $1 with values of type $2 $calls times" "Expected: $3 times, $4."
+    [ "$calls" = "$3" ] ||
+        wrong "the ranks call $1 with values of type $2 $calls times" "Expected: $3 times, $4." "${@:5}"
     ok "the ranks call $1 with values of type $2 $3 times: $4"
 }
 
@@ -252,6 +283,98 @@ hidden() {
     [ "$waits" -le "$1" ] || wrong "the stream of backward waits $waits times in $1 training steps" \
         'One wait in a step is enough, after backward. With more, backward stands still while a sum runs.'
     ok 'the sums of gradients run while backward computes'
+}
+
+# expect_bytes FUNCTION[|FUNCTION] TYPE BYTES WHAT [LINE...]: the ranks gave these calls so many bytes.
+expect_bytes() {
+    local bytes
+    bytes=$(awk -v names="^($1)$" -v type="$2" '$1 ~ names && $2 == type { n += $4 } END { printf "%.0f", n }' "$SCRATCH/calls")
+    [ "$bytes" = "$3" ] || wrong "the ranks give ${1/|/ or } $bytes bytes" "Expected: $3 bytes, $4." "${@:5}"
+    ok "the ranks give ${1/|/ or } $3 bytes: $4"
+}
+
+# parameters: of the model, as the last run printed them.
+parameters() {
+    sed -n 's/^model .* \([0-9]*\) parameters$/\1/p' "$SCRATCH/out"
+}
+
+# each_sample_once RANKS train|test COUNT: the ranks together use each of the COUNT samples of a batch, or of the
+# test set, once.
+each_sample_once() {
+    local lines
+    must_run "$1"
+    mapfile -t lines < <(awk -v kind="$2" -v count="$3" '
+        $1 == kind {
+            step = kind == "train" ? ++calls[$2] : 1
+            if (step > steps) steps = step
+            if ($2 > last) last = $2
+            for (i = $3; i < $3 + $4; i++) user[step, i] = user[step, i] " rank " $2
+            if (!((step, $2) in first)) first[step, $2] = $3
+            if ($3 + $4 > most[step]) most[step] = $3 + $4
+            end[step, $2] = $3 + $4
+        }
+        function complain(what) {
+            print (kind == "train" ? "training step " step ": " : "evaluation: ") what
+            printf "Used:"
+            for (rank = 0; rank <= last; rank++)
+                printf "%s rank %d samples %d to %d", rank ? "," : "", rank, first[step, rank], end[step, rank] - 1
+            printf "\nExpected: each of the samples %d to %d once\n", begin, begin + count - 1
+            exit
+        }
+        END {
+            for (step = 1; step <= steps; step++) {
+                begin = (step - 1) * count
+                for (i = begin; i < begin + count || i < most[step]; i++) {
+                    n = split(user[step, i], word, " ") / 2
+                    if (n == 0 && i < begin + count) complain("no rank uses sample " i)
+                    if (n == 1 && i >= begin + count) complain("rank " word[2] " uses sample " i)
+                    a = word[2] < word[4] ? word[2] : word[4]
+                    if (n > 1 && word[2] == word[4]) complain("rank " a " uses sample " i " twice")
+                    if (n > 1) complain("rank " a " and rank " word[2] + word[4] - a " both use sample " i)
+                }
+            }
+            if (!steps) print "no rank uses any sample"
+        }' "$SCRATCH/calls")
+    [ ${#lines[@]} = 0 ] || wrong "${lines[@]}"
+    ok "with $(ranks "$1"), each sample of $([ "$2" = train ] && echo a batch || echo the test set) is used once"
+}
+
+# small_epoch: from now on, an epoch has 20 training steps, and the test set has 101 samples.
+small_epoch() {
+    local set name count bytes
+    mkdir -p "$SCRATCH/data"
+    for set in 'train 2400 \0\0\11\140' 't10k 101 \0\0\0\145'; do
+        read -r name count bytes <<<"$set"
+        { printf '%b' '\0\0\010\03' "$bytes" '\0\0\0\02\0\0\0\04' && seq -f %07g "$count"; } \
+            >"$SCRATCH/data/$name-images-idx3-ubyte"
+        { printf '%b' '\0\0\010\01' "$bytes" && seq "$count" | sed 's/.*\(.\)/\1/' | tr -d '\n' | tr 0-9 '\000-\011'; } \
+            >"$SCRATCH/data/$name-labels-idx1-ubyte"
+    done
+    small+=(--data "$SCRATCH/data")
+}
+
+# same_evaluation RANKS: after an epoch, the program prints the test loss and the accuracy of step 1.
+same_evaluation() {
+    local mine right
+    must_run "$1"
+    read -r mine <<<"$(awk -F, '$3 { print $5, $6 }' "$SCRATCH/csv")"
+    read -r right <<<"$(csv_of_step1 | awk -F, '$3 { print $5, $6 }')"
+    awk -v mine="$mine" -v right="$right" 'BEGIN {
+        split(mine, m); split(right, r)
+        exit !(mine && (m[1] - r[1]) ^ 2 <= (1e-5 * r[1]) ^ 2 && m[2] == r[2]) }' ||
+        wrong "with $(ranks "$1"), the test loss and the accuracy are ${mine/ /, } %; step 1 has ${right/ /, } %" "${@:2}"
+    ok "with $(ranks "$1"), the test loss and the accuracy are those of step 1"
+}
+
+# hides_sums LINE...: with 2 ranks, backward goes on while the ranks sum the gradients of a layer. observe.c tries it:
+# rank 1 is late for the first sum, and rank 0 looks whether it can compute the next layer before. The lines explain a
+# mistake.
+hides_sums() {
+    rm -f "$SCRATCH/overlap"
+    OBSERVE_OVERLAP=$SCRATCH/overlap must_run 2
+    [ "$(cat "$SCRATCH/overlap" 2>/dev/null)" = yes ] ||
+        wrong 'backward of a layer starts only when the sum of the layer before has ended' "$@"
+    ok 'while the ranks sum the gradients of a layer, they compute those of the next'
 }
 
 # shellcheck disable=SC1090 # the check of an exercise

@@ -1,17 +1,34 @@
-// Included in front of the attendee's sources: counts their calls of NCCL, their calls that let the
-// host or a stream wait, and the samples that they evaluate. They stay calls of the attendee's
-// lines, so that error messages name these lines.
+// Included in front of the attendee's sources: records their calls. They stay calls of the
+// attendee's lines, so that error messages name these lines.
 #pragma once
 #include "common/kernels.h"
 #include <nccl.h>
+#include <semaphore.h>
 
 enum { NO_TYPE = -1 };
 
 // Counts a call on this stream (NULL: of no stream) that is given so many values.
 void observe(const char *function, size_t values, int type, cudaStream_t stream);
 
+// Records which samples a rank uses: of the training order, or of the test set if order is NULL.
+void observe_samples(const uint32_t *order, size_t first, int rows, cudaStream_t stream);
+
+// With OBSERVE_OVERLAP=FILE and 2 ranks: is called before each all-reduce of floats, and finds out
+// whether computing goes on while the first one of a training step waits for rank 1.
+void observe_overlap(ncclDataType_t type);
+
+// With OBSERVE_PAUSE set: sleeps for a moment, so that all other processes come first.
+void observe_pause(void);
+
+#define gather_batch(set, order, first, rows, x, y, stream)                                        \
+    (observe_samples(order, first, rows, stream),                                                  \
+     gather_batch(set, order, first, rows, x, y, stream))
+#define ncclGetUniqueId(id) (observe_pause(), ncclGetUniqueId(id))
+#define cudaGetDeviceCount(count) (observe_pause(), cudaGetDeviceCount(count))
+#define sem_post(semaphore) (sem_post(semaphore) ? -1 : (observe_pause(), 0))
 #define ncclAllReduce(from, to, n, type, op, comm, stream)                                         \
-    (observe("ncclAllReduce", n, type, stream), ncclAllReduce(from, to, n, type, op, comm, stream))
+    (observe("ncclAllReduce", n, type, stream), observe_overlap(type),                             \
+     ncclAllReduce(from, to, n, type, op, comm, stream))
 #define ncclReduceScatter(from, to, n, type, op, comm, stream)                                     \
     (observe("ncclReduceScatter", n, type, stream),                                                \
      ncclReduceScatter(from, to, n, type, op, comm, stream))
@@ -35,8 +52,3 @@ void observe(const char *function, size_t values, int type, cudaStream_t stream)
     (observe("cudaEventSynchronize", 0, NO_TYPE, NULL), cudaEventSynchronize(event))
 #define cudaDeviceSynchronize()                                                                    \
     (observe("cudaDeviceSynchronize", 0, NO_TYPE, NULL), cudaDeviceSynchronize())
-
-// Without an order, as in evaluation.
-#define gather_batch(set, order, first, rows, ...)                                                 \
-    ((order) ? (void)0 : observe("gather_batch", rows, NO_TYPE, NULL),                             \
-     gather_batch(set, order, first, rows, __VA_ARGS__))

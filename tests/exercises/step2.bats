@@ -6,6 +6,7 @@ load helpers
     fail_unsolved_and_pass_solved 2
 }
 
+# bats test_tags=test-all
 @test "wrong answers to the exercises of step 2 are refused with a reason" {
     refuse_wrong_answers 2
 }
