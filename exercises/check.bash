@@ -64,7 +64,10 @@ place_of_error() {
     echo 'The errors are outside of your part. make solution shows what differs from the step.'
 }
 
-# run_ranks RANKS OPTION...: runs the program for at most 20 seconds. Its output is in $SCRATCH/out and err, the losses of
+# limit: how many seconds a run may take.
+limit=20
+
+# run_ranks RANKS OPTION...: runs the program. Its output is in $SCRATCH/out and err, the losses of
 # its steps in $SCRATCH/csv, and the calls of all ranks in $SCRATCH/calls.
 run_ranks() {
     local command status
@@ -76,11 +79,11 @@ run_ranks() {
     esac
     # The shell reports a crash to the stderr of the braces.
     {
-        CPU_DEVICES=$1 OBSERVE=$SCRATCH/calls timeout -k 1 20 "${command[@]}" "${small[@]}" "${options[@]}" \
+        CPU_DEVICES=$1 OBSERVE=$SCRATCH/calls timeout -k 1 "$limit" "${command[@]}" "${small[@]}" "${options[@]}" \
             --csv "$SCRATCH/csv" "${@:2}" >"$SCRATCH/out" 2>"$SCRATCH/err"
         status=$?
     } 2>/dev/null
-    [ $status != 124 ] || echo 'error: the program had not ended after 20 s' >>"$SCRATCH/err"
+    [ $status != 124 ] || echo "error: the program had not ended after $limit s" >>"$SCRATCH/err"
     [ $status -le 128 ] || echo "error: signal $((status - 128)) ended the program" >>"$SCRATCH/err"
     return $status
 }
