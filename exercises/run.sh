@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# run.sh COMMAND [NUMBER]: make calls it for the exercises. The commands are list, start, check, hint and solution, and for
-# the tests: cut NUMBER FOLDER, which puts the sources without the solution into a folder, try NUMBER FOLDER, which
-# checks the sources in a folder, and folder NUMBER. A number is one such as 2.1, or debug.3 for a fault. Attendees write in work/2.1, which git
-# ignores. No command overwrites or removes what they wrote.
+# run.sh COMMAND [NUMBER]: make calls it for the exercises. The commands are list, start, check, hint and solution. The tests
+# also use these: cut NUMBER FOLDER puts the sources without the solution into a folder, try NUMBER FOLDER checks the
+# sources in a folder, and folder NUMBER prints the folder of an exercise. A number is one such as 2.1, or debug.3 for a
+# fault. Attendees write in work/2.1, which git ignores. No command overwrites or removes what they wrote.
 set -u
 cd "$(dirname "$(readlink -f "$0")")/.." || exit 1
 unset MAKEFLAGS MFLAGS MAKELEVEL
