@@ -257,7 +257,7 @@ shards() {
 @test "hybrid sharding refuses ranks that are not numbered node by node" {
     submit --distribution=cyclic slurm/step7.sbatch "${tiny[@]}" --strategy hybrid
     ended "$id" FAILED
-    logged "$id" '^error (.*, rank [0-9]*): --strategy hybrid: want .* numbered node by node'
+    logged "$id" '^error (.*, rank [0-9]*): --strategy hybrid: every node needs the same number of ranks, with '
     log "$id" | grep -m 1 'srun: error:' | grep 'task [12]: Exited with exit code 2'
     within 10 nodes_clean
 }
