@@ -60,7 +60,7 @@ finds() {
         'step 6, 2 GPUs: the table' '--overlap 1'; do
         grep -qE -- "^\| .*$name.* \| ok \| [0-9]+ \|$" build/check-gpu/report.md
     done
-    run ! grep -E 'test_(nccl|reduce|cpu_device|check)' build/check-gpu/report.md # these look into the CPU device
+    run ! grep -E 'test_(nccl|reduce|cpu_device|check\b)' build/check-gpu/report.md # these look into the CPU device
     [[ $(head -n 1 build/check-gpu/report.md) == "## make check-gpu: $passed passed, 0 failed, 1 skipped in "* ]]
     grep -qE '^GPU +none: a trial on the CPU device, which stands for NCCL 2\.' build/check-gpu/report.md
     grep -qE '^epoch 2/2 .* images/s$' build/check-gpu/report.md
@@ -111,7 +111,7 @@ SCRIPT
     need_programs
     edit 04_multinode/train.c 's|^    start_watchdog\(.*|    start_watchdog(1e6, 1e6);|'
     CHECK_LIMIT=$(patience 20)
-    finds 'watchdog ends the other' 'no rank said that --step-timeout is over'
+    finds 'watchdog ends the other' 'no rank reported that --step-timeout is over'
 }
 
 # bats test_tags=test-all
