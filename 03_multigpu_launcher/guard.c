@@ -11,8 +11,8 @@
 static pid_t guard;
 static int alive; // the launcher's end of a pipe to the guard; it closes when the launcher ends
 
-// Replaces the command line that ps and pgrep show, so that nobody mistakes the guard for a second
-// launcher. The text overwrites the arguments of the program.
+// Replaces the command line that ps and pgrep show, because the guard would look like a second
+// launcher there. The text overwrites the arguments of the program.
 static void set_command_line(char **argv, const char *text) {
     char **last = argv;
     while (last[1])

@@ -1,6 +1,6 @@
 // The output of the ranks of this node. It arrives through pipes. The launcher writes it to files
 // and to its own stdout and stderr, which are called screens here. A write never blocks, because
-// the launcher must watch its ranks even if nobody reads its output.
+// the launcher must watch its ranks even when its screen is full and no program reads from it.
 #pragma once
 #include <poll.h>
 

@@ -1,7 +1,7 @@
-// Step 6: what is inside ncclAllReduce. Part 1 adds vectors of all ranks with it. Part 2 does the
-// same by sends and receives, and counts the bytes. Part 3 times the collectives for many sizes, in
-// a table like that of nccl-tests. The program checks every element of every result. You can read
-// it at any time after step 2.
+// Step 6: how ncclAllReduce works. Part 1 adds the vectors of all ranks with ncclAllReduce. Part 2
+// adds them with sends and receives, and counts the bytes. Part 3 times the collectives for many
+// sizes, in a table like that of nccl-tests. The program checks every element of every result. You
+// can read it at any time after step 2.
 #include "02_multigpu_fork/nccl_check.h"
 #include "06_allreduce_demo/start.h"
 #include "common/clock.h"
@@ -176,7 +176,7 @@ static void scatter_gather(struct world *w, float *in, float *out, size_t count)
 static const struct operation {
     const char *name, *redop;
     int root, many_in, many_out; // many_in, many_out 1: the array has count floats for each rank
-    int trips; // round a ring, each of which sends (n-1)/n of the data; 0: the data is sent once
+    int trips; // A trip around a ring of n ranks sends (n-1)/n of the data. 0: no ring, all data
     void (*run)(struct world *w, float *in, float *out, size_t count);
 } operations[] = {
     {"allreduce", "sum", -1, 0, 0, 2, all_reduce},
@@ -217,8 +217,9 @@ static double check(struct world *w, const struct operation *o, float *in, float
     double wrong = 0;
     for (size_t i = 0; i < in_count; i++)
         w->host[i] = element(w->rank, i);
-    CUDA_CHECK(cudaMemset(
-        out, 0xff, out_count * sizeof *out)); // NaN, so that an element that nobody writes is wrong
+    // These bytes are NaN. An element that the operation does not write keeps it and counts as
+    // wrong.
+    CUDA_CHECK(cudaMemset(out, 0xff, out_count * sizeof *out));
     CUDA_CHECK(cudaMemcpy(in, w->host, in_count * sizeof *in, cudaMemcpyHostToDevice));
     w->sent = 0;
     o->run(w, in, out, count);

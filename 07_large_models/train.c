@@ -71,7 +71,7 @@ static const struct option_spec options[] = {
     {"prefetch", OPTION_INT, &step_opt.prefetch, "1", 0, 1,
      "1: gather the next layer while this one computes"},
     {"strategy", OPTION_TEXT, &step_opt.strategy, "full", 0, 0,
-     "what is sharded: full, grad, hybrid or none"},
+     "how the ranks shard: full, grad, hybrid or none"},
     {"unit-bytes", OPTION_INT, &step_opt.unit_bytes, "0", 0, 1e15,
      "size of a unit of layers, 0: one layer each"},
     {"recompute", OPTION_INT, &step_opt.recompute, "0", 0, 1,
