@@ -2,97 +2,11 @@
 # Tests of step 5's snapshots: any number of ranks and any step loads shards with the same bits, and after any failure of a
 # rank or a disk, the run can continue from a snapshot. Copies of its sources with one planted mistake must fail.
 # shellcheck disable=SC2030,SC2031,SC2034,SC2154,SC2317 # bats and helpers.bash set variables and call functions
-load ../helpers
+program=05_fsdp/train
+load shards
 
 setup_file() {
-    need_train 02_multigpu_fork/train 03_multigpu_launcher/train 03_multigpu_launcher/launch 04_multinode/train \
-        05_fsdp/train 07_large_models/train
-    tiny_data "$BATS_FILE_TMPDIR/tiny"
-    set_variables
-    compile_watched "$killed" "$build/05_fsdp/train.o"
-    cat >"$killed_once" <<END
-#!/usr/bin/env bash
-[ \$TORCHELASTIC_RESTART_COUNT = 0 ] || unset KILL_AT
-exec $killed "\$@"
-END
-    chmod +x "$killed_once"
-    mkdir "$right"
-    train 4 --snapshot "$right/s"
-}
-
-set_variables() {
-    unset_job
-    export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=4 OMP_NUM_THREADS=1
-    set_build
-    launch=$build/03_multigpu_launcher/launch
-    five=$build/05_fsdp/train
-    killed=$BATS_FILE_TMPDIR/killed           # step 5 with watch.c
-    killed_once=$BATS_FILE_TMPDIR/killed_once # the same, in the first attempt only
-    compiler=compile_watched
-    right=$BATS_FILE_TMPDIR/right             # shards of four undisturbed ranks at the end
-    # Four units, with padding at two, three and four ranks.
-    options=(--data "$BATS_FILE_TMPDIR/tiny" --hidden "9,3,7" --batch 120 --optimizer adam --epochs 3)
-}
-
-setup() {
-    pid='' pids=()
-    mkdir "$BATS_TEST_TMPDIR/work" "$BATS_TEST_TMPDIR/meet" && cd "$BATS_TEST_TMPDIR/work" && mkdir now || return
-    set_variables
-    export TMPDIR=$BATS_TEST_TMPDIR/meet
-}
-
-# Ends the processes that a failed test has left.
-teardown() {
-    {
-        [ -z "$pid" ] || kill -9 -- -"$pid" || true
-        [ ${#pids[@]} = 0 ] || kill -9 "${pids[@]}" || true
-    } 2>/dev/null
-}
-
-launch_tiny() { # RANKS PROGRAM OPTION...
-    timeout 60 "$launch" --nproc-per-node "$1" "$2" "${options[@]}" "${@:3}"
-}
-
-train() { # RANKS OPTION...
-    launch_tiny "$1" "$five" "${@:2}"
-}
-
-# A busy machine needs more time, but far less than the ranks would wait for each other.
-job_ends() { # CODE
-    until_true 20 has_ended "$pid"
-    ends "$1"
-}
-
-# The other ranks must have noticed the dead rank in a collective.
-others_end() { # RANK
-    local other
-    for other in 0 1 2 3; do
-        [ "$other" != "$1" ] || continue
-        ranks_end 10 1 "$other" || return
-        rank_says "$other" ".*rank $1 \(pid ${pids[$1]} on $(hostname)\) has ended.* \(step [0-9]+, collective [0-9]+, nccl[A-Za-z]+ at " ||
-            return
-    done
-}
-
-# The snapshot in now must have this number of epochs (a pattern), and a run from it must end with the right bits.
-goes_on_from() { # EPOCHS OPTION...
-    train 4 --snapshot now/s "${@:2}" >resumed || return
-    grep -qE "^resumed   now/s: $1 epochs? and [0-9]+ steps?" resumed || { cat resumed && return 1; }
-    diff -r "$right" now
-}
-
-# Prints the names of the files in a folder, without the part that differs between runs.
-files() { # FOLDER
-    find "$1" -type f -printf '%f\n' | sed -E 's/u[0-9a-f]{8}\./u./' | sort | xargs
-}
-
-# becomes WHOLE FROM COMMAND...: a run with nothing left to do must turn the snapshot in FROM into the one in WHOLE.
-becomes() {
-    rm -rf now
-    cp -r "$2" now
-    "${@:3}" --max-steps 7 --snapshot now/s >out || return
-    grep -qx 'resumed   now/s: 1 epoch and 2 steps are done; nothing is left to do' out || return
-    diff -r "$1" now || { echo "after: ${*:3}" && return 1; }
+    prepare_shards 07_large_models/train
 }
 
 @test "any step and any number of ranks loads shards and saves the same bytes" {
@@ -227,7 +141,7 @@ END
         read -r count chaos <<<"$case"
         rm -rf now undisturbed && mkdir now undisturbed
         # shellcheck disable=SC2086 # no variable without a seed
-        start env ${chaos:+CPU_DEVICE_CHAOS=$chaos} "$launch" --nproc-per-node "$count" --max-restarts 100 "$five" \
+        start env ${chaos:+CPU_DEVICE_CHAOS=$chaos} "$launch" --nproc-per-node "$count" --max-restarts 100 "$sharded" \
             "${options[@]}" --epochs 1000000 --snapshot now/s
         for attempt in 0 1 2; do
             until_true 20 find_ranks "$count" $attempt
@@ -251,7 +165,7 @@ END
     shard=$(cd "$right" && echo s.*.2of4)
     for name in "${shard/e3/e1}" "$shard"; do
         rm -rf now && mkdir -p "now/$name.tmp"
-        start_ranks 4 "$five" --snapshot now/s
+        start_ranks 4 "$sharded" --snapshot now/s
         ranks_end 10 1 2
         rank_says 2 "cannot write snapshot now/$name: Is a directory$"
         others_end 2
@@ -262,7 +176,7 @@ END
     rm -rf now && mkdir now
     train 4 --epochs 2 --snapshot now/s
     mkdir now/s.tmp
-    start_ranks 4 "$five" --snapshot now/s --save-every 100
+    start_ranks 4 "$sharded" --snapshot now/s --save-every 100
     ranks_end 10 1 0
     rank_says 0 "cannot write snapshot now/s: Is a directory$"
     for rank in 1 2 3; do
@@ -277,7 +191,7 @@ END
     cat >limited <<END
 #!/usr/bin/env bash
 [ \$RANK != 2 ] || { trap '' XFSZ && ulimit -f 700; }
-exec $five "\$@"
+exec $sharded "\$@"
 END
     chmod +x limited
     options+=(--hidden "512,512")
@@ -301,7 +215,7 @@ END
 refused_by() { # RANK TEXT OPTION...
     local rank before
     before=$(cd now && contents)
-    start_ranks 4 "$five" --snapshot now/s --join-timeout 1 "${@:3}"
+    start_ranks 4 "$sharded" --snapshot now/s --join-timeout 1 "${@:3}"
     ranks_end 10 1 0 1 2 3 || return
     for rank in 0 1 2 3; do
         if [ "$1" = "$rank" ] || [ "$1" = all ]; then
@@ -336,7 +250,7 @@ END
     # Two of three ranks need the missing shard.
     rm -rf now && cp -r good now
     rm now/*.1of4
-    start "$launch" --nproc-per-node 3 "$five" "${options[@]}" --snapshot now/s
+    start "$launch" --nproc-per-node 3 "$sharded" "${options[@]}" --snapshot now/s
     job_ends 1
     grep -q "^error (.*): snapshot now/s lacks its shard now/s.*.1of4: No such file" err
     rm -rf now && cp -r good now
@@ -364,7 +278,7 @@ END
     # The launcher gets the signal, as from batch systems.
     for signal in USR1 TERM; do
         rm -rf now && mkdir now
-        start "$launch" --nproc-per-node 4 "$five" "${options[@]}" --epochs 1000000 --log-every 1 --snapshot now/s
+        start "$launch" --nproc-per-node 4 "$sharded" "${options[@]}" --epochs 1000000 --log-every 1 --snapshot now/s
         until_true 20 grep -q '^epoch 2/' out
         kill -$signal "$pid"
         job_ends 0

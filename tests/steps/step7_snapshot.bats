@@ -2,99 +2,13 @@
 # Tests of step 7's snapshots: any number of ranks and any step loads shards with the same bits, and after any failure of a
 # rank or a disk, the run can continue from a snapshot. Copies of its sources with one planted mistake must fail.
 # shellcheck disable=SC2030,SC2031,SC2034,SC2154,SC2317 # bats and helpers.bash set variables and call functions
-load ../helpers
+program=07_large_models/train
+load shards
 
 setup_file() {
-    need_train 02_multigpu_fork/train 03_multigpu_launcher/train 03_multigpu_launcher/launch 04_multinode/train \
-        07_large_models/train
-    tiny_data "$BATS_FILE_TMPDIR/tiny"
-    set_variables
-    compile_watched "$killed" "$build/07_large_models/train.o"
-    cat >"$killed_once" <<END
-#!/usr/bin/env bash
-[ \$TORCHELASTIC_RESTART_COUNT = 0 ] || unset KILL_AT
-exec $killed "\$@"
-END
-    chmod +x "$killed_once"
-    mkdir "$right" "$right_whole"
-    train 4 --snapshot "$right/s"
+    prepare_shards
+    mkdir "$right_whole"
     train 4 --save full --snapshot "$right_whole/s"
-}
-
-set_variables() {
-    unset_job
-    export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=4 OMP_NUM_THREADS=1
-    set_build
-    launch=$build/03_multigpu_launcher/launch
-    seven=$build/07_large_models/train
-    killed=$BATS_FILE_TMPDIR/killed           # step 7 with watch.c
-    killed_once=$BATS_FILE_TMPDIR/killed_once # the same, in the first attempt only
-    compiler=compile_watched
-    right=$BATS_FILE_TMPDIR/right             # shards of four undisturbed ranks at the end
-    right_whole=$BATS_FILE_TMPDIR/right_whole # the same in one file
-    # Four units, with padding at two, three and four ranks.
-    options=(--data "$BATS_FILE_TMPDIR/tiny" --hidden "9,3,7" --batch 120 --optimizer adam --epochs 3)
-}
-
-setup() {
-    pid='' pids=()
-    mkdir "$BATS_TEST_TMPDIR/work" "$BATS_TEST_TMPDIR/meet" && cd "$BATS_TEST_TMPDIR/work" && mkdir now || return
-    set_variables
-    export TMPDIR=$BATS_TEST_TMPDIR/meet
-}
-
-# Ends the processes that a failed test has left.
-teardown() {
-    {
-        [ -z "$pid" ] || kill -9 -- -"$pid" || true
-        [ ${#pids[@]} = 0 ] || kill -9 "${pids[@]}" || true
-    } 2>/dev/null
-}
-
-launch_tiny() { # RANKS PROGRAM OPTION...
-    timeout 60 "$launch" --nproc-per-node "$1" "$2" "${options[@]}" "${@:3}"
-}
-
-train() { # RANKS OPTION...
-    launch_tiny "$1" "$seven" "${@:2}"
-}
-
-# A busy machine needs more time, but far less than the ranks would wait for each other.
-job_ends() { # CODE
-    until_true 20 has_ended "$pid"
-    ends "$1"
-}
-
-# The other ranks must have noticed the dead rank in a collective.
-others_end() { # RANK
-    local other
-    for other in 0 1 2 3; do
-        [ "$other" != "$1" ] || continue
-        ranks_end 10 1 "$other" || return
-        rank_says "$other" ".*rank $1 \(pid ${pids[$1]} on $(hostname)\) has ended.* \(step [0-9]+, collective [0-9]+, nccl[A-Za-z]+ at " ||
-            return
-    done
-}
-
-# The snapshot in now must have this number of epochs (a pattern), and a run from it must end with the right bits.
-goes_on_from() { # EPOCHS OPTION...
-    train 4 --snapshot now/s "${@:2}" >resumed || return
-    grep -qE "^resumed   now/s: $1 epochs? and [0-9]+ steps?" resumed || { cat resumed && return 1; }
-    if [ "${3:-}" = full ]; then diff -r "$right_whole" now; else diff -r "$right" now; fi
-}
-
-# Prints the names of the files in a folder, without the part that differs between runs.
-files() { # FOLDER
-    find "$1" -type f -printf '%f\n' | sed -E 's/u[0-9a-f]{8}\./u./' | sort | xargs
-}
-
-# becomes WHOLE FROM COMMAND...: a run with nothing left to do must turn the snapshot in FROM into the one in WHOLE.
-becomes() {
-    rm -rf now
-    cp -r "$2" now
-    "${@:3}" --max-steps 7 --snapshot now/s >out || return
-    grep -qx 'resumed   now/s: 1 epoch and 2 steps are done; nothing is left to do' out || return
-    diff -r "$1" now || { echo "after: ${*:3}" && return 1; }
 }
 
 @test "any step, number of ranks, strategy and units loads shards and saves the same bytes" {
@@ -215,7 +129,7 @@ saves_in_place() { # PROGRAM OPTION...
 @test "saving allocates no device memory" {
     for how in "--strategy full" "--precision bf16"; do
         # shellcheck disable=SC2086 # words
-        saves_in_place "$seven" $how
+        saves_in_place "$sharded" $how
     done
     changed ./program 7 saving.c 's/void collect.*/&\n    float *more;\n    DEVICE_ALLOC(more, "more", 64);/'
     run ! saves_in_place ./program
@@ -348,7 +262,7 @@ END
         read -r count save chaos <<<"$case"
         rm -rf now undisturbed && mkdir now undisturbed
         # shellcheck disable=SC2086 # no variable without a seed
-        start env ${chaos:+CPU_DEVICE_CHAOS=$chaos} "$launch" --nproc-per-node "$count" --max-restarts 100 "$seven" \
+        start env ${chaos:+CPU_DEVICE_CHAOS=$chaos} "$launch" --nproc-per-node "$count" --max-restarts 100 "$sharded" \
             "${options[@]}" --epochs 1000000 --save "$save" --snapshot now/s
         for attempt in 0 1 2; do
             until_true 20 find_ranks "$count" $attempt
@@ -372,7 +286,7 @@ END
     shard=$(cd "$right" && echo s.*.2of4)
     for name in "${shard/e3/e1}" "$shard"; do
         rm -rf now && mkdir -p "now/$name.tmp"
-        start_ranks 4 "$seven" --snapshot now/s
+        start_ranks 4 "$sharded" --snapshot now/s
         ranks_end 10 1 2
         rank_says 2 "cannot write snapshot now/$name: Is a directory$"
         others_end 2
@@ -384,7 +298,7 @@ END
         rm -rf now && mkdir now
         train 4 --epochs 2 --save $save --snapshot now/s
         mkdir now/s.tmp
-        start_ranks 4 "$seven" --snapshot now/s --save $save --save-every 100
+        start_ranks 4 "$sharded" --snapshot now/s --save $save --save-every 100
         ranks_end 10 1 0
         rank_says 0 "cannot write snapshot now/s: Is a directory$"
         for rank in 1 2 3; do
@@ -432,7 +346,7 @@ on_two_nodes() { # PROGRAM OPTION...
 }
 
 @test "with hybrid sharding, only the first node saves the model" {
-    on_two_nodes "$seven" --max-steps 7 --snapshot now/s
+    on_two_nodes "$sharded" --max-steps 7 --snapshot now/s
     [ "$(files now)" = "s s.e1s2u.0of2 s.e1s2u.1of2" ]
     # No rank of the second group writes a file.
     for rank in 2 3; do
@@ -442,7 +356,7 @@ on_two_nodes() { # PROGRAM OPTION...
     KILL_AT="2 rename 1 9" run ! on_two_nodes ./program --max-steps 7 --snapshot now/s
     # The run continues from this snapshot after a kill in either group.
     rm -f now/*
-    on_two_nodes "$seven" --snapshot now/s
+    on_two_nodes "$sharded" --snapshot now/s
     mv now undisturbed
     for place in "1 rename 3" "3 ncclReduceScatter 25"; do
         mkdir now
@@ -456,9 +370,9 @@ on_two_nodes() { # PROGRAM OPTION...
     "$TRAIN" "${options[@]}" --log-every 1 --csv right.csv
     for how in hybrid full; do
         rm -f now/* now.csv
-        on_two_nodes "$seven" --max-steps 7 --log-every 1 --snapshot now/s --csv now.csv
+        on_two_nodes "$sharded" --max-steps 7 --log-every 1 --snapshot now/s --csv now.csv
         if [ $how = hybrid ]; then
-            on_two_nodes "$seven" --log-every 1 --snapshot now/s --csv now.csv
+            on_two_nodes "$sharded" --log-every 1 --snapshot now/s --csv now.csv
             grep -qx 'resumed   now/s: 1 epoch and 2 steps are done' out.0
             [ "$(files now)" = "s s.e3s0u.0of2 s.e3s0u.1of2" ]
         else
