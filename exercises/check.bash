@@ -17,10 +17,10 @@ ok() {
     printf 'ok     %s\n' "$*"
 }
 
-# wrong WHAT [LINE...]: the lines explain it.
+# wrong WHAT [LINE...]: the lines explain it. Empty ones are left out.
 wrong() {
     printf 'wrong  %s\n' "$1"
-    [ $# = 1 ] || printf '       %s\n' "${@:2}"
+    printf '%s\n' "${@:2}" | sed 's/^ \{7,\}//; /^$/d; s/^/       /'
     exit 1
 }
 

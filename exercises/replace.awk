@@ -8,8 +8,8 @@
 #       // TODO: compute the gradients
 #   end
 #
-# The lines between replace and by must occur exactly once in that function (or struct, or table). Otherwise the program
-# prints a line to stderr and exits with 1.
+# The lines between replace and by must occur exactly once in that function (or struct, or table). A source in another
+# language than C has one part, "script". If the lines are not there, the program prints a line to stderr and exits with 1.
 
 function complain(text) {
     print "error: " task ": " text >"/dev/stderr"
@@ -57,11 +57,13 @@ function name_of(line) {
 END {
     if (failed)
         exit 1
+    if (file !~ /\.(c|h|cu)$/)
+        inside = "script"
     for (i = 1; i <= NR; i++) {
         if (!inside && text[i] ~ /^[a-z]/ && text[i] !~ /;\n$/)
             inside = name_of(text[i])
         body[at[i] = inside] = body[inside] text[i]
-        if (text[i] ~ /^}/)
+        if (inside != "script" && text[i] ~ /^}/)
             inside = ""
     }
     for (c = 1; c <= changes; c++) {

@@ -82,7 +82,7 @@ start() { # [NUMBER]
     fi
     echo "$number" >work/.current
     sed '/^<details>/,$d' "$folder/README.md"
-    files=("work/$number"/*.c*)
+    mapfile -t files < <(files_of "$folder" | sed "s|.*/|work/$number/|")
     printf 'Your file%s: %s\n' "$([ ${#files[@]} = 1 ] || echo s)" "${files[*]}"
     echo 'Then: make check (or make hint)'
 }

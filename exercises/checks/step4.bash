@@ -1,0 +1,66 @@
+# shellcheck shell=bash disable=SC2034,SC2154 # check.bash sets and reads variables
+# step4.bash: what the checks of step 4 share. They start ranks without a launcher, which would end all of them when one
+# fails.
+pids=() # of the ranks; those of the strangers follow from 100 on
+unset MASTER_ADDR MASTER_PORT MASTER_TOKEN TORCHELASTIC_USE_AGENT_STORE
+export CPU_DEVICE_TIMEOUT=60 TORCHELASTIC_RUN_ID=exercise
+small+=(--max-steps 5)
+
+# The check has ended, or a rank has failed: no process may stay.
+end_all() {
+    local pid
+    for pid in "${pids[@]}"; do
+        kill -9 "$pid"
+        wait "$pid"
+    done 2>/dev/null
+    pids=()
+}
+trap end_all EXIT
+
+# meeting RANKS [ADDRESS]: begins a new meeting at a free port. $world is its number of ranks.
+meeting() {
+    end_all
+    rm -f "$SCRATCH"/{out,err}.* "$SCRATCH/csv"
+    world=$1
+    export MASTER_ADDR=${2:-127.0.0.1} WORLD_SIZE=$1 CPU_DEVICES=$1
+    until MASTER_PORT=$((20000 + RANDOM % 10000)) && ! (: <>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2>/dev/null; do :; done
+    export MASTER_PORT
+}
+
+# rank NUMBER OPTION...: starts this rank. It prints to out.NUMBER and err.NUMBER.
+rank() {
+    RANK=$1 LOCAL_RANK=$1 "$program" "${small[@]}" --csv "$SCRATCH/csv" "${@:2}" >"$SCRATCH/out.$1" 2>"$SCRATCH/err.$1" &
+    pids[$1]=$!
+}
+
+# within SECONDS COMMAND...: waits until the command succeeds. Fails after that time.
+within() {
+    local end=$((SECONDS + $1))
+    until "${@:2}"; do
+        [ $SECONDS -le $end ] || return
+        sleep 0.02
+    done
+}
+
+# Of a process in $pids.
+is_over() { # NUMBER
+    [[ ! -e /proc/${pids[$1]} || $(cat "/proc/${pids[$1]}/stat" 2>/dev/null) == *") Z "* ]]
+}
+
+# ends SECONDS NUMBER: the exit code of a rank that ends within this time is $code. Fails if it goes on.
+ends() {
+    within "$1" is_over "$2" || return
+    wait "${pids[$2]}" 2>/dev/null
+    code=$?
+    unset "pids[$2]"
+}
+
+# The addresses at which a program listens at the port, as /proc has them: 0100007F is 127.0.0.1.
+listeners() {
+    awk -v port=":$(printf %04X "$MASTER_PORT")" '$4 == "0A" && substr($2, length($2) - 4) == port {
+        sub(/:.*/, "", $2); print $2 }' /proc/net/tcp /proc/net/tcp6 2>/dev/null
+}
+
+listening() {
+    [ -n "$(listeners)" ]
+}
