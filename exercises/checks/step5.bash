@@ -1,0 +1,40 @@
+# shellcheck shell=bash disable=SC2154 # check.bash sets the variables
+# What the checks of step 5 share.
+
+# Layers of 297, 1054 and 320 parameters. Each number of ranks from 2 to 4 needs padding in one of them.
+small_epoch
+small+=(--hidden "33,31")
+units=(297 1054 320)
+
+# shard RANKS: the floats that each rank keeps.
+shard() {
+    local unit sum=0
+    for unit in "${units[@]}"; do
+        sum=$((sum + (unit + $1 - 1) / $1))
+    done
+    echo $sum
+}
+
+# keeps RANKS [LINE...]: in the last run, each rank kept its part of the parameters and no more.
+keeps() {
+    local kept
+    kept=$(sed -n 's/^sharding  each rank keeps //p' "$SCRATCH/out")
+    [ "$kept" = "$(shard "$1") of $(parameters) parameters" ] ||
+        wrong "each of $1 ranks keeps $kept" "Expected: $(shard "$1")." "${@:2}"
+    ok "each of $1 ranks keeps $kept"
+}
+
+# continued_by_step1 RANKS [LINE...]: step 1 continues from the shards of the ranks with the right losses.
+continued_by_step1() {
+    local at=()
+    must_run "$1" --max-steps 10 --snapshot "$SCRATCH/s"
+    timeout "$limit" "$build/01_single_gpu/train" "${small[@]}" --snapshot "$SCRATCH/s" --csv "$SCRATCH/continued" \
+        >/dev/null 2>"$SCRATCH/err" || wrong "step 1 does not continue from the shards of $1 ranks" "$(head -n 1 "$SCRATCH/err")"
+    rm -f "$SCRATCH"/s "$SCRATCH"/s.*
+    losses <"$SCRATCH/continued" >"$SCRATCH/mine"
+    losses_of_step1 | awk -F, '$1 > 10 || NR == 1' >"$SCRATCH/right"
+    read -ra at <<<"$(first_difference "$SCRATCH/mine" "$SCRATCH/right")"
+    [ ${#at[@]} = 0 ] || wrong "step 1 continues from the shards of $1 ranks, but the loss of training step ${at[0]} is ${at[1]};
+       without a stop, it is ${at[2]}" "${@:2}"
+    ok "step 1 continues from the shards of $1 ranks with the same losses"
+}
