@@ -1,0 +1,32 @@
+# shellcheck shell=bash disable=SC2034,SC2154 # check.bash sets and reads the variables
+# What the checks of step 3 share.
+
+# The ranks meet in a folder there, and run.sh removes it.
+export TMPDIR=$SCRATCH
+
+# alone VARIABLES OPTION...: starts one process of the program without a launcher, but with these variables. Its output is
+# in $SCRATCH/out and err.
+alone() {
+    local variables status=0
+    read -ra variables <<<"$1"
+    { env CPU_DEVICES=2 "${variables[@]}" timeout -k 1 "$limit" "$program" "${small[@]}" --max-steps 1 "${@:2}" \
+        >"$SCRATCH/out" 2>"$SCRATCH/err" || status=$?; } 2>/dev/null
+    [ $status -le 128 ] || echo "error: signal $((status - 128)) ended the program" >>"$SCRATCH/err"
+    return $status
+}
+
+# two_nodes block|cyclic [LINE...]: 4 ranks on two nodes of 2 GPUs train as step 1 does. The lines explain a mistake.
+two_nodes() {
+    local status=0 at
+    rm -f "$SCRATCH/csv"
+    [ "$device" = cpu ] || return 0 # the GPUs of two nodes must be on this machine
+    timeout -k 1 "$limit" exercises/checks/two_nodes.sh "$1" "$program" "${small[@]}" --csv "$SCRATCH/csv" \
+        >"$SCRATCH/out" 2>"$SCRATCH/err" || status=$?
+    [ $status = 0 ] || wrong "on 2 nodes with 2 GPUs each ($1 order), the program fails" \
+        "$(grep -m 1 error "$SCRATCH/err" | cut -c 1-300)" "${@:2}"
+    losses <"$SCRATCH/csv" >"$SCRATCH/mine"
+    losses_of_step1 >"$SCRATCH/right"
+    at=$(first_difference "$SCRATCH/mine" "$SCRATCH/right")
+    [ ! "$at" ] || wrong "on 2 nodes with 2 GPUs each ($1 order), the losses are not those of step 1" "$at"
+    ok "on 2 nodes with 2 GPUs each ($1 order), the losses are those of step 1"
+}
