@@ -30,7 +30,7 @@ compiles() {
     # shellcheck disable=SC2153 # run.sh sets MINE
     program=$build/$MINE/${main##*/}
     # shellcheck disable=SC2086
-    if make -s DEVICE="$device" BUILD="$build" MINE="$MINE" MAIN="$main" "$program" $build/01_single_gpu/train \
+    if make -s DEVICE="$device" BUILD="$build" MINE="$MINE" MAIN="$main" "$program" "$build/$reference" \
         >"$SCRATCH/build" 2>&1; then
         ln -srf "$program" "$MINE" # the attendee starts it as work/2.1/train
         ok 'it compiles'
@@ -118,9 +118,10 @@ must_run() {
     wrong "with $(ranks "$1"), the program fails" "${lines[@]}"
 }
 
+# ranks RANKS OPTION...: how a message names a run.
 ranks() {
-    local delays=${CPU_DEVICE_CHAOS:+ and CPU_DEVICE_CHAOS=$CPU_DEVICE_CHAOS}
-    [ "$1" = 1 ] && echo "1 rank$delays" || echo "$1 ranks$delays"
+    local how=${2:+ and ${*:2}}${CPU_DEVICE_CHAOS:+ and CPU_DEVICE_CHAOS=$CPU_DEVICE_CHAOS}
+    [ "$1" = 1 ] && echo "1 rank$how" || echo "$1 ranks$how"
 }
 
 # Of a CSV file: the losses of the training steps, lines "step,loss".
@@ -128,11 +129,15 @@ losses() {
     awk -F, '$2 != "" { print $1 "," $2 }'
 }
 
-# What step 1 writes to its CSV file with these options.
+# reference: the program that has the right losses with one rank, and what messages call it.
+reference=01_single_gpu/train
+reference_name='step 1'
+
+# What it writes to its CSV file with these options.
 csv_of_step1() {
     local csv
     csv=$SCRATCH/step1.$(cksum <<<"${small[*]} $*" | tr ' ' .)
-    [ -e "$csv" ] || env -u CPU_DEVICE_CHAOS "$build/01_single_gpu/train" "${small[@]}" --csv "$csv" "$@" >/dev/null
+    [ -e "$csv" ] || env -u CPU_DEVICE_CHAOS "$build/$reference" "${small[@]}" --csv "$csv" "$@" >/dev/null
     cat "$csv"
 }
 
@@ -176,7 +181,7 @@ same_losses() {
     losses_of_step1 >"$right"
     read -ra at <<<"$(first_difference "$mine" "$right")"
     if [ ${#at[@]} = 0 ] && [ $status = 0 ]; then
-        ok "with $(ranks "$1"), the losses of 20 training steps are those of step 1"
+        ok "with $(ranks "$@"), the losses of 20 training steps are those of $reference_name"
         return
     fi
     untouched || for suspect in "${suspects[@]}"; do
@@ -189,9 +194,9 @@ same_losses() {
     [ ${#race[@]} = 0 ] || lines=("${race[@]}")
     [ ${#lines[@]} != 0 ] || [ ${#at[@]} = 0 ] || untouched || lines=("$(about_loss "$1" "${at[@]}")")
     if [ ${#at[@]} = 0 ] || [ "${at[1]}" = missing ]; then
-        wrong "with $(ranks "$1"), the program fails" "${lines[@]}"
+        wrong "with $(ranks "$@"), the program fails" "${lines[@]}"
     fi
-    wrong "with $(ranks "$1"), the loss of training step ${at[0]} is ${at[1]}; step 1 has ${at[2]}" "${lines[@]}"
+    wrong "with $(ranks "$@"), the loss of training step ${at[0]} is ${at[1]}; $reference_name has ${at[2]}" "${lines[@]}"
 }
 
 # same_epochs RANKS OPTION...: the losses, test losses and accuracies of two epochs are those of step 1, and the ranks share
