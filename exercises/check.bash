@@ -75,7 +75,7 @@ run_ranks() {
     rm -f "$SCRATCH"/{csv,calls}
     case $main in
     01_*) command=("$program") ;;
-    02_*) command=("$program" --nproc "$1") ;;
+    02_* | 06_*) command=("$program" --nproc "$1") ;;
     *) command=("$build/03_multigpu_launcher/launch" --nproc-per-node "$1" "$program") ;;
     esac
     # The shell reports a crash to the stderr of the braces.

@@ -80,7 +80,8 @@ refuse_wrong_answers() { # STEP
     done
 }
 
-# A step compiles at every point of solving its exercises in their order.
+# A step compiles at every point of solving its exercises in their order. If two exercises replace the same lines, only the
+# first of them is cut out.
 compile_in_order() { # STEP
     local numbers i j file task
     mapfile -t numbers < <(exercises "$1")
@@ -90,8 +91,8 @@ compile_in_order() { # STEP
             task=$(exercises/run.sh folder "${numbers[j]}")/task
             for file in $(files_of "${numbers[j]}"); do
                 [ -e "$mine/${file##*/}" ] || cp "$file" "$mine"
-                awk -v task="$task" -v file="$file" -f exercises/replace.awk "$mine/${file##*/}" >"$mine/new"
-                mv "$mine/new" "$mine/${file##*/}"
+                ! awk -v task="$task" -v file="$file" -f exercises/replace.awk "$mine/${file##*/}" >"$mine/new" 2>/dev/null ||
+                    mv "$mine/new" "$mine/${file##*/}"
             done
         done
         for file in "$mine"/*.c; do
