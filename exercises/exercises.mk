@@ -4,8 +4,9 @@ exercises: ## lists the exercises with their minutes, and your progress
 	@exercises/run.sh list
 exercise: ## starts the next exercise, or a chosen one: EX=2.1
 	@exercises/run.sh start $(EX)
-check: ## builds and runs what you wrote, and explains what is wrong (WATCH=1: at each save; ALL=1: your progress)
-	@DEVICE=$(if $(BOTH),$(if $(shell nvidia-smi -L 2>/dev/null),gpu,cpu),$(DEVICE)) exercises/run.sh check $(EX)
+# Without DEVICE, the check chooses: its machine may be a node with GPUs, and this one a login node.
+check: ## builds and runs what you wrote, and explains what is wrong (WATCH=1: at each save; ALL=1: your progress; SBATCH=1: in a job)
+	@DEVICE=$(if $(BOTH),,$(DEVICE)) exercises/run.sh check $(EX)
 hint: ## shows the next hint of your exercise
 	@exercises/run.sh hint $(EX)
 solution: ## compares your code with that of the step

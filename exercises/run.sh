@@ -137,11 +137,24 @@ check_and_say() { # NUMBER
     fi
 }
 
+# Runs the check in a job, waits for it, and prints what it printed.
+submit() { # NUMBER
+    local status=0 said="work/$1/check.out"
+    command -v sbatch >/dev/null || fail 'SBATCH=1 needs Slurm, and there is no sbatch here; make check uses this machine'
+    echo "Exercise $1 is checked in a job; squeue --me shows it."
+    env -u SBATCH sbatch --quiet --wait --output="$said" slurm/check.sbatch "$1" || status=$?
+    cat "$said"
+    return $status
+}
+
 check() { # [NUMBER]
     local number before=
     [ -z "${ALL:-}" ] || { check_all && return; }
     number=$(chosen "${1:-}") || exit
-    if [ -z "${WATCH:-}" ]; then
+    if [ -n "${SBATCH:-}" ]; then
+        submit "$number"
+        return
+    elif [ -z "${WATCH:-}" ]; then
         check_and_say "$number"
         return
     fi
@@ -162,13 +175,17 @@ hint() { # [NUMBER]
     shown=$(($(cat "work/$number/.hints" 2>/dev/null || echo 0) + 1))
     awk -v shown=$shown '/<summary>/ { n++ } n == shown && NF { gsub(/<[^>]*>/, ""); if (NF) print; found = 1 }
         END { exit !found }' "$(folder_of "$number")/README.md" ||
-        { echo 'There are no more hints. make solution shows the code of the step.' && return; }
+        { echo 'There are no more hints. make solution compares your code with that of the step.' && return; }
     echo $shown >"work/$number/.hints"
 }
 
 solution() { # [NUMBER]
     local number file answer
     number=$(chosen "${1:-}") || exit
+    if grep -qx stretch "$(folder_of "$number")/task"; then
+        echo "Exercise $number is a stretch task. It has no given solution: make check tells whether yours is right."
+        return
+    fi
     if [ "$(state_of "$number")" != solved ] && [ -z "${YES:-}" ]; then
         read -r -p "Exercise $number is not solved yet. Show the solution? [y/N] " answer || echo
         [[ $answer == [yY]* ]] || return 1

@@ -7,7 +7,7 @@ case $0 in
     if [ -z "${SLURM_JOB_ID:-}" ] || ! command -v srun >/dev/null; then
         here='run-step4' # the step of chain and sweep
         case ${0##*/} in
-        doctor*) here=doctor ;;
+        doctor* | check*) here=${0##*/} here=${here%.sbatch} ;;
         step[1-9]*) here=${0##*/} here=run-${here:0:5} ;;
         esac
         echo "error: $0 is a job script of Slurm: sbatch $0 on a cluster, or make $here on this machine" >&2

@@ -61,6 +61,7 @@ same_weights() { # NAME
         name=$(basename "$script" .sbatch)
         case $name in
         doctor) submit "$script" ;;
+        check) continue ;; # has a test of its own
         step6) submit "$script" --check-only ;;
         sweep) submit "$script" "${tiny[@]}" ;;
         *) submit "$script" "${tiny[@]}" --csv "$name.csv" ;;
@@ -85,6 +86,20 @@ same_weights() { # NAME
         *) same_curve alone.csv "$name.csv" ;;
         esac
     done
+}
+
+@test "make check SBATCH=1 checks an exercise in a job" {
+    make -s exercise EX=2.1
+    check() {
+        run cluster exec env SBATCH_GPUS_PER_NODE=0 make -s check DEVICE=cpu SBATCH=1
+        echo "$output"
+    }
+    check
+    [ "$status" != 0 ] && [[ $output == *'is checked in a job'*'wrong  with 2 ranks'*'Exercise 2.1 is not solved yet'* ]]
+    cp 02_multigpu_fork/train.c work/2.1
+    check
+    [ "$status" = 0 ] && [[ $output == *'Exercise 2.1 is solved.'* ]]
+    rm -r work
 }
 
 @test "one task per GPU works if it sees one GPU or all GPUs, on two and four nodes" {

@@ -14,7 +14,7 @@ load helpers
 
 # bats test_tags=test-all
 @test "a fault of timing shows its symptom with each of 10 seeds of random delays, and its cure removes it" {
-    local number seed file count=0
+    local number seed count=0
     for number in $(exercises debug); do
         grep -q '^same_losses_delayed' "$(exercises/run.sh folder "$number")/check" || continue
         count=$((count + 1))
@@ -23,9 +23,7 @@ load helpers
         for seed in {1..10}; do
             CHAOS=$seed checked "$number" 1 "with 2 ranks and CPU_DEVICE_CHAOS=$seed, the"
         done
-        for file in $(files_of "$number"); do
-            cp "$file" "$mine"
-        done
+        answer "$number"
         CHAOS=$(echo {1..10}) checked "$number" 0
     done
     [ $count = 2 ]

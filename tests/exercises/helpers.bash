@@ -1,6 +1,6 @@
 # What the tests of the exercises share. Each exercise has a file in wrong/ with at least three plausible wrong answers: a
 # line "answer TEXT", and below it the changes to the step that make this answer, as in the task of an exercise. TEXT is a
-# part of the line with which the check must refuse it.
+# part of the line with which the check must refuse it. Each stretch task has a right answer of the same form in right/.
 # shellcheck disable=SC2154 # ../helpers.bash sets root
 load ../helpers
 
@@ -42,9 +42,23 @@ checked() {
     fi
 }
 
-# Each exercise of a step fails without a solution in the way that its README announces, and passes with the step's text.
+# answer NUMBER [CHANGES]: puts the step's text into $mine, with these changes.
+answer() {
+    local file
+    rm -f "$mine"/*
+    for file in $(files_of "$1"); do
+        cp "$file" "$mine"
+    done
+    [ $# = 2 ] || return 0
+    while IFS= read -r file; do
+        awk -v task="$2" -v file="$file" -f exercises/replace.awk "$file" >"$mine/${file##*/}"
+    done < <(sed -n 's/^file //p' "$2")
+}
+
+# Each exercise of a step fails without a solution in the way that its README announces, and passes with the step's text. A
+# stretch task passes with the answer in right/.
 fail_unsolved_and_pass_solved() { # STEP
-    local number promise file
+    local number promise right
     for number in $(exercises "$1"); do
         # shellcheck disable=SC2016 # the backticks are Markdown's
         promise=$(sed -n 's/^\*\*First you see:\*\* `\(.*\)`$/\1/p' "$(exercises/run.sh folder "$number")/README.md")
@@ -52,28 +66,21 @@ fail_unsolved_and_pass_solved() { # STEP
         rm -f "$mine"/*
         exercises/run.sh cut "$number" "$mine"
         checked "$number" 1 "$promise"
-        for file in $(files_of "$number"); do
-            cp "$file" "$mine"
-        done
+        right=tests/exercises/right/$number
+        if [ -e "$right" ]; then answer "$number" "$right"; else answer "$number"; fi
         checked "$number" 0
     done
 }
 
 # Each wrong answer is refused with its line.
 refuse_wrong_answers() { # STEP
-    local number text count file
+    local number text count changes=$BATS_TEST_TMPDIR/changes
     for number in $(exercises "$1"); do
         count=0
         while IFS= read -r text; do
             count=$((count + 1))
-            rm -f "$mine"/*
-            awk -v wanted=$count '/^answer / { n++; next } n == wanted' "tests/exercises/wrong/$number" >"$mine/answer"
-            for file in $(files_of "$number"); do
-                cp "$file" "$mine"
-            done
-            while IFS= read -r file; do
-                awk -v task="$mine/answer" -v file="$file" -f exercises/replace.awk "$file" >"$mine/${file##*/}"
-            done < <(sed -n 's/^file //p' "$mine/answer")
+            awk -v wanted=$count '/^answer / { n++; next } n == wanted' "tests/exercises/wrong/$number" >"$changes"
+            answer "$number" "$changes"
             checked "$number" 1 "$text"
         done < <(sed -n 's/^answer //p' "tests/exercises/wrong/$number")
         [ $count -ge 3 ] || { echo "exercise $number has only $count wrong answers" && return 1; }
