@@ -1,10 +1,10 @@
 # shellcheck shell=bash disable=SC2154 # check.bash sets the variables
 # What the checks of step 5 share.
 
-# Layers of 297, 1054 and 320 parameters. Each number of ranks from 2 to 4 needs padding in one of them.
+# Layers of 333, 1102 and 300 parameters. Each number of ranks from 2 to 4 needs padding in one of them.
 small_epoch
-small+=(--hidden "33,31")
-units=(297 1054 320)
+small+=(--hidden "37,29")
+units=(333 1102 300)
 
 # shard RANKS: the floats that each rank keeps.
 shard() {
@@ -37,4 +37,14 @@ continued_by_step1() {
     [ ${#at[@]} = 0 ] || wrong "step 1 continues from the shards of $1 ranks, but the loss of training step ${at[0]} is ${at[1]};
        without a stop, it is ${at[2]}" "${@:2}"
     ok "step 1 continues from the shards of $1 ranks with the same losses"
+}
+
+# allocated KIND FLOATS [LINE...]: in the last run, rank 0 allocated so many floats of this kind.
+allocated() {
+    local bytes=$((4 * $2)) text
+    text=$(awk -v bytes=$bytes 'BEGIN { if (bytes < 1000) print bytes " B"; else printf "%.1f KB\n", bytes / 1000 }')
+    grep -qE "^memory .* $1 $text(,|$)" "$SCRATCH/out" ||
+        wrong "a rank allocates $(sed -nE "s/^memory .* $1 ([0-9.]+ K?B).*/\1/p" "$SCRATCH/out") for '$1'" \
+            "Expected: $text, for $2 floats." "${@:3}"
+    ok "a rank allocates $text for '$1'"
 }
