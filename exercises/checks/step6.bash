@@ -4,7 +4,7 @@ small=()
 errors=('waits in Recv|A rank waits for data. Which rank should send it, and is that rank itself waiting for this one?'
     'waits in Send|A rank waits until another one receives its data. Has that rank called ncclRecv for it?'
     "the ranks' calls differ|A rank waits in ncclSend or ncclRecv, but the other rank has gone on without the call for it."
-    'not device memory, or not all of|A message begins or ends outside of the arrays.')
+    'device memory|A chunk begins or ends outside of the arrays.')
 options=(--check-only --count 10 --min-bytes 40 --max-bytes 40)
 
 # compiles_with_probe: the attendee's program, and the same one with the probe of step6.c, which all runs use.
@@ -55,7 +55,7 @@ explain_failure() {
         $1 == name && $4 != "float" && /differs/ { bytes = 1 }
         $1 == name && $4 == "float" && $NF { in_place = $NF }
         END {
-            if (out) print out " elements have the sum of other elements: something is added in another place."
+            if (out) print out " elements have the sum of other elements: data is sent from, or received to, the wrong place."
             else if (in_place) print in_place " elements are wrong if the input and the output are the same array."
             else if (bytes) print "The bytes in w->sent are not those that such an all-reduce sends. The ranks send: " sent
         }' "$SCRATCH/out"

@@ -59,4 +59,5 @@ static void probe(struct world *w) {
         }
     fclose(probe_file);
     probe_file = NULL;
+    sum_over_ranks(w, 0); // waits for all ranks, because rank 0 ends the others if a sum is wrong
 }
