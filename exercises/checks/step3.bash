@@ -30,3 +30,13 @@ two_nodes() {
     [ ! "$at" ] || wrong "on 2 nodes with 2 GPUs each ($1 order), the losses are not those of step 1" "$at"
     ok "on 2 nodes with 2 GPUs each ($1 order), the losses are those of step 1"
 }
+
+# launch OPTION... COMMAND...: runs the attendee's launcher. Its exit code is in $code, its output in $SCRATCH/out and err,
+# and what the ranks write to $log in $SCRATCH/log.
+launch() {
+    code=0
+    rm -f "$SCRATCH/log"
+    log=$SCRATCH/log timeout -k 1 "$limit" "$program" "$@" >"$SCRATCH/out" 2>"$SCRATCH/err" || code=$?
+    [ $code != 124 ] || wrong "the launcher had not ended after $limit s" "Command: launch $*" \
+        'Does it wait in your part? It must go on, and handle the next event in wait_for_events.'
+}
