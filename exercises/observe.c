@@ -20,7 +20,7 @@ static struct {
 } seen[MOST_KINDS];
 
 static cudaStream_t computing; // the stream on which batches are gathered
-static int sums;               // all-reduces of floats in the first training step; MANY: it is over
+static int sums;               // sums of floats in the first training step; MANY: it is over
 enum { MANY = 1000 };
 
 // Of the types that the course sends.
@@ -46,6 +46,8 @@ void observe(const char *function, size_t values, int type, cudaStream_t stream)
     while (i < MOST_KINDS - 1 && seen[i].function &&
            (strcmp(seen[i].function, function) || seen[i].type != type || seen[i].stream != number))
         i++;
+    if (observe_call)
+        observe_call(function);
     seen[i].function = function;
     seen[i].type = type;
     seen[i].stream = number;
@@ -66,10 +68,14 @@ __attribute__((destructor)) static void write_counts(void) {
     fclose(file);
 }
 
-static int rank_of_process(void) {
+int observe_rank(void) {
     int rank = 0;
     sscanf(error_name, "rank %d", &rank);
     return rank;
+}
+
+void observe_computing(cudaStream_t stream) {
+    computing = stream;
 }
 
 void observe_samples(const uint32_t *order, size_t first, int rows, cudaStream_t stream) {
@@ -81,7 +87,7 @@ void observe_samples(const uint32_t *order, size_t first, int rows, cudaStream_t
     sums = sums > 0 ? MANY : 0;
     if (!path || (!file && !(file = fopen(path, "a"))))
         return;
-    fprintf(file, "%s %d %zu %d\n", order ? "train" : "test", rank_of_process(), first, rows);
+    fprintf(file, "%s %d %zu %d\n", order ? "train" : "test", observe_rank(), first, rows);
     fflush(file); // a whole line at once
 }
 
@@ -100,12 +106,12 @@ void observe_overlap(ncclDataType_t type) {
     double start = seconds();
     if (!path || type != ncclFloat || sums++ > 1)
         return;
-    if (rank_of_process() == 1 && sums == 1) {
+    if (observe_rank() == 1 && sums == 1) {
         while (access(path, F_OK) && seconds() < start + 4)
             usleep(1000);
         answer(path, 0);
     }
-    if (rank_of_process() == 0 && sums == 2) {
+    if (observe_rank() == 0 && sums == 2) {
         while (cudaStreamQuery(computing) == cudaErrorNotReady && seconds() < start + 2)
             usleep(1000);
         answer(path, seconds() < start + 2);

@@ -10,10 +10,19 @@ enum { NO_TYPE = -1 };
 // Counts a call on this stream (NULL: of no stream) that is given so many values.
 void observe(const char *function, size_t values, int type, cudaStream_t stream);
 
+// A step may define it: is called before each of these calls.
+__attribute__((weak)) void observe_call(const char *function);
+
+// Returns the rank of this process.
+int observe_rank(void);
+
+// Sets the stream that computes. observe_samples also sets it.
+void observe_computing(cudaStream_t stream);
+
 // Records which samples a rank uses: of the training order, or of the test set if order is NULL.
 void observe_samples(const uint32_t *order, size_t first, int rows, cudaStream_t stream);
 
-// With OBSERVE_OVERLAP=FILE and 2 ranks: is called before each all-reduce of floats, and finds out
+// With OBSERVE_OVERLAP=FILE and 2 ranks: is called before each sum of floats, and finds out
 // whether computing goes on while the first one of a training step waits for rank 1.
 void observe_overlap(ncclDataType_t type);
 
@@ -30,7 +39,7 @@ void observe_pause(void);
     (observe("ncclAllReduce", n, type, stream), observe_overlap(type),                             \
      ncclAllReduce(from, to, n, type, op, comm, stream))
 #define ncclReduceScatter(from, to, n, type, op, comm, stream)                                     \
-    (observe("ncclReduceScatter", n, type, stream),                                                \
+    (observe("ncclReduceScatter", n, type, stream), observe_overlap(type),                         \
      ncclReduceScatter(from, to, n, type, op, comm, stream))
 #define ncclAllGather(from, to, n, type, comm, stream)                                             \
     (observe("ncclAllGather", n, type, stream), ncclAllGather(from, to, n, type, comm, stream))

@@ -48,3 +48,26 @@ allocated() {
             "Expected: $text, for $2 floats." "${@:3}"
     ok "a rank allocates $text for '$1'"
 }
+
+# hides_scatters: with 2 ranks, backward goes on while the ranks sum the gradients of a layer. observe.c tries it: rank 1 is
+# late for the first sum, and rank 0 looks whether it can compute the next layer before.
+hides_scatters() {
+    rm -f "$SCRATCH/overlap"
+    OBSERVE_OVERLAP=$SCRATCH/overlap must_run 2 --log-every 100
+    [ "$(cat "$SCRATCH/overlap" 2>/dev/null)" = yes ] ||
+        wrong 'backward of a layer starts only when the sum of the layer before has ended' \
+            'The sums must run on f->comm_stream. f->stream may wait for them only once, in fsdp_finish.'
+    ok 'while the ranks sum the gradients of a layer, they compute those of the next'
+    host_does_not_wait
+}
+
+# host_does_not_wait: in the last run of 20 training steps, the host waited only a few times.
+host_does_not_wait() {
+    local name
+    for name in wait_for cudaStreamSynchronize cudaDeviceSynchronize cudaEventSynchronize; do
+        [ "$(calls $name -)" -lt 40 ] || wrong "the host calls $name in each training step" \
+            'While the host waits, it queues no operations, and the GPU runs out of work. Let a stream wait for the other' \
+            'one, with cudaEventRecord and cudaStreamWaitEvent; the host then goes on at once.'
+    done
+    ok 'the host does not wait for the streams'
+}
