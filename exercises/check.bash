@@ -14,9 +14,10 @@ done
 # A rank that waits for another gives up soon, and the CPU device says who waits for whom in which call.
 export CPU_DEVICE_TIMEOUT=5 OMP_NUM_THREADS=1 NCCL_SOCKET_IFNAME=lo
 
-# small: a model and data on which a run takes a second. The low rate keeps rounding from growing.
+# small: a model and data on which a run takes a moment. The low rate keeps rounding from growing. An epoch has 21 training
+# steps, so these runs end before it.
 # shellcheck disable=SC2054 # the comma is the option's
-small=(--data synthetic --hidden 32,32 --batch 120 --lr 0.01 --max-steps 20 --log-every 1)
+small=(--data "$SCRATCH/data" --hidden 32,32 --batch 120 --lr 0.01 --max-steps 20 --log-every 1)
 
 ok() {
     printf 'ok     %s\n' "$*"
@@ -220,12 +221,12 @@ same_losses() {
 # same_epochs RANKS OPTION...: the losses, test losses and accuracies of two epochs are those of step 1, and the ranks share
 # the evaluation.
 same_epochs() {
-    local status=0 lines=() mine right evaluated epochs=(--max-steps 0 --epochs 2 --batch 6000)
+    local status=0 lines=() mine right evaluated epochs=(--max-steps 0 --epochs 2 --batch 252)
     run_ranks "$@" "${epochs[@]}" || status=$?
     evaluated=$(awk '$1 == "gather_batch" { n += $4 } END { print n + 0 }' "$SCRATCH/calls")
     [ $status = 0 ] || mapfile -t lines < <(explain_errors)
     [ $status = 0 ] || wrong "with $(ranks "$1"), the program fails" "${lines[@]}"
-    lines=("The ranks evaluate $evaluated samples in two epochs. There are 10000 test samples, so it should be 20000.")
+    lines=("The ranks evaluate $evaluated samples in two epochs. There are 1000 test samples, so it should be 2000.")
     right=$(csv_of_step1 "${epochs[@]}" | epochs)
     mine=$(epochs <"$SCRATCH/csv")
     if [ -n "$(awk 'NR == FNR { right[$1] = $0; next }
@@ -234,12 +235,12 @@ same_epochs() {
                   print "differs"
               delete right[$1] }
             END { for (epoch in right) print "missing" }' <(echo "$right") <(echo "$mine"))" ]; then
-        [ "$evaluated" != 20000 ] && ! untouched || lines=()
+        [ "$evaluated" != 2000 ] && ! untouched || lines=()
         wrong "with $(ranks "$1"), the results of the epochs are not those of step 1" \
             "epoch, loss, test loss, accuracy: ${mine//$'\n'/; }" "step 1:                            ${right//$'\n'/; }" \
             "${lines[@]}"
     fi
-    [ "$evaluated" = 20000 ] || wrong "with $(ranks "$1"), the results are right, but at a cost" "${lines[@]}"
+    [ "$evaluated" = 2000 ] || wrong "with $(ranks "$1"), the results are right, but at a cost" "${lines[@]}"
     ok "with $(ranks "$1"), the losses, test losses and accuracies of two epochs are those of step 1"
 }
 
@@ -342,18 +343,35 @@ each_sample_once() {
     ok "with $(ranks "$1"), each sample of $([ "$2" = train ] && echo a batch || echo the test set) is used once"
 }
 
-# small_epoch: from now on, an epoch has 20 training steps, and the test set has 101 samples.
-small_epoch() {
-    local set name count bytes
+# data_set TRAIN TEST ROWS COLUMNS: from now on, the programs train on so many images of this size, and test on so many. They
+# are read faster than those of --data synthetic are made.
+data_set() {
+    local name count
     mkdir -p "$SCRATCH/data"
-    for set in 'train 2400 \0\0\11\140' 't10k 101 \0\0\0\145'; do
-        read -r name count bytes <<<"$set"
-        { printf '%b' '\0\0\010\03' "$bytes" '\0\0\0\02\0\0\0\04' && seq -f %07g "$count"; } \
-            >"$SCRATCH/data/$name-images-idx3-ubyte"
-        { printf '%b' '\0\0\010\01' "$bytes" && seq "$count" | sed 's/.*\(.\)/\1/' | tr -d '\n' | tr 0-9 '\000-\011'; } \
+    for name in train t10k; do
+        count=$([ $name = train ] && echo "$1" || echo "$2")
+        { idx_header "$count" "$3" "$4" && awk -v count="$count" -v pixels=$(($3 * $4)) 'BEGIN {
+            for (i = 1; i <= count; i++) {
+                for (s = ""; length(s) < pixels;) s = s sprintf("%08d%08d", i * 7919 % 1e8, i * 104729 % 1e8)
+                printf "%s", substr(s, 1, pixels)
+            } }' | tr 0-9 '\000\034\070\124\160\214\250\304\340\374'; } >"$SCRATCH/data/$name-images-idx3-ubyte"
+        { idx_header "$count" && seq "$count" | sed 's/.*\(.\)/\1/' | tr -d '\n' | tr 0-9 '\000-\011'; } \
             >"$SCRATCH/data/$name-labels-idx1-ubyte"
     done
-    small+=(--data "$SCRATCH/data")
+}
+
+# idx_header LENGTH...: the first bytes of an IDX file of bytes with these dimensions.
+idx_header() {
+    local length
+    printf '\0\0\b%b' "\\0$#"
+    for length; do
+        printf '%b' "$(printf %08x "$length" | sed 's/../\\x&/g')"
+    done
+}
+
+# small_epoch: from now on, an epoch has 20 training steps, and the test set has 101 samples.
+small_epoch() {
+    data_set 2400 101 2 4
 }
 
 # same_evaluation RANKS: after an epoch, the program prints the test loss and the accuracy of step 1.
@@ -387,5 +405,6 @@ hides_sums() {
     ok 'while the ranks sum the gradients of a layer, they compute those of the next'
 }
 
+data_set 2520 1000 28 28
 # shellcheck disable=SC1090 # the check of an exercise
 . "$1"
