@@ -6,6 +6,8 @@
 #include "exercises/observe.h"
 #include "common/clock.h"
 #include "common/error.h"
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,4 +123,24 @@ void observe_overlap(ncclDataType_t type) {
 void observe_pause(void) {
     if (getenv("OBSERVE_PAUSE"))
         usleep(300000);
+}
+
+double observe_seconds(void) {
+    const char *times = getenv("OBSERVE_CLOCK");
+    return (seconds)() * (times ? atof(times) : 1);
+}
+
+int observe_connect(int socket, const struct sockaddr *address, socklen_t bytes) {
+    const char *path = getenv("OBSERVE_CONNECT");
+    FILE *file = path ? fopen(path, "a") : NULL;
+    if (file) {
+        fprintf(file, "connect %.3f\n", (seconds)());
+        fclose(file);
+    }
+    int failed = (connect)(socket, address, bytes);
+    if (!failed && getenv("OBSERVE_SLOW") && fcntl(socket, F_GETFL) & O_NONBLOCK) {
+        errno = EINPROGRESS;
+        failed = -1;
+    }
+    return failed;
 }

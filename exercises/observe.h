@@ -1,9 +1,11 @@
 // Included in front of the attendee's sources: records their calls. They stay calls of the
 // attendee's lines, so that error messages name these lines.
 #pragma once
+#include "common/clock.h"
 #include "common/kernels.h"
 #include <nccl.h>
 #include <semaphore.h>
+#include <sys/socket.h>
 
 enum { NO_TYPE = -1 };
 
@@ -29,6 +31,15 @@ void observe_overlap(ncclDataType_t type);
 // With OBSERVE_PAUSE set: sleeps for a moment, so that all other processes come first.
 void observe_pause(void);
 
+// With OBSERVE_CLOCK=N, the clock runs N times as fast.
+double observe_seconds(void);
+
+// Adds a line "connect SECONDS" to the file that OBSERVE_CONNECT names. With OBSERVE_SLOW set, a
+// connection takes a moment, as between two hosts: if connect does not wait, it is in progress.
+int observe_connect(int socket, const struct sockaddr *address, socklen_t bytes);
+
+#define seconds() observe_seconds()
+#define connect(socket, address, bytes) observe_connect(socket, address, bytes)
 #define gather_batch(set, order, first, rows, x, y, stream)                                        \
     (observe_samples(order, first, rows, stream),                                                  \
      gather_batch(set, order, first, rows, x, y, stream))

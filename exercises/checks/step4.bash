@@ -50,10 +50,10 @@ is_over() { # NUMBER
 # ends SECONDS NUMBER: the exit code of a rank that ends within this time is $code. Fails if it goes on.
 ends() {
     within "$1" is_over "$2" || return
-    wait "${pids[$2]}" 2>/dev/null
+    wait "${pids[$2]}"
     code=$?
     unset "pids[$2]"
-}
+} 2>/dev/null # the shell reports signals there
 
 # The addresses at which a program listens at the port, as /proc has them: 0100007F is 127.0.0.1.
 listeners() {
@@ -63,4 +63,24 @@ listeners() {
 
 listening() {
     [ -n "$(listeners)" ]
+}
+
+# trained WHAT [LINE...]: all ranks of the meeting end with 0, and have the losses of step 1. The lines explain a failure.
+trained() {
+    local number end=$((SECONDS + limit)) left=$world
+    while [ "$left" -gt 0 ]; do
+        for ((number = 0; number < world; number++)); do
+            { [ -n "${pids[number]:-}" ] && is_over $number; } || continue
+            ends 0 $number
+            left=$((left - 1))
+            [ "$code" = 0 ] || wrong "$1: rank $number ends with exit code $code" "$(cut -c 1-300 "$SCRATCH/err.$number")" "${@:2}"
+        done
+        sleep 0.02
+        [ $SECONDS -le $end ] || wrong "$1: $left of $world ranks do not end" "${@:2}"
+    done
+    losses <"$SCRATCH/csv" >"$SCRATCH/mine"
+    losses_of_step1 >"$SCRATCH/right"
+    [ -z "$(first_difference "$SCRATCH/mine" "$SCRATCH/right")" ] ||
+        wrong "$1: the losses are not those of step 1" "${@:2}"
+    ok "$1: all ranks train, and have the losses of step 1"
 }
