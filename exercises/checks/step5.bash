@@ -29,7 +29,8 @@ continued_by_step1() {
     local at=()
     must_run "$1" --max-steps 10 --snapshot "$SCRATCH/s"
     timeout "$limit" "$build/01_single_gpu/train" "${small[@]}" --snapshot "$SCRATCH/s" --csv "$SCRATCH/continued" \
-        >/dev/null 2>"$SCRATCH/err" || wrong "step 1 does not continue from the shards of $1 ranks" "$(head -n 1 "$SCRATCH/err")"
+        >/dev/null 2>"$SCRATCH/err" ||
+        wrong "step 1 does not continue from the shards of $1 ranks" "$(head -n 1 "$SCRATCH/err")" "${@:2}"
     rm -f "$SCRATCH"/s "$SCRATCH"/s.*
     losses <"$SCRATCH/continued" >"$SCRATCH/mine"
     losses_of_step1 | awk -F, '$1 > 10 || NR == 1' >"$SCRATCH/right"
