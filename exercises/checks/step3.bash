@@ -19,7 +19,7 @@ alone() {
 two_nodes() {
     local status=0 at
     rm -f "$SCRATCH/csv"
-    [ "$device" = cpu ] || return 0 # the GPUs of two nodes must be on this machine
+    [ "$device" = cpu ] || { skip 'on one machine, only the CPU device can play two nodes: make check DEVICE=cpu' && return; }
     timeout -k 1 "$limit" exercises/checks/two_nodes.sh "$1" "$program" "${small[@]}" --csv "$SCRATCH/csv" \
         >"$SCRATCH/out" 2>"$SCRATCH/err" || status=$?
     [ $status = 0 ] || wrong "on 2 nodes with 2 GPUs each ($1 order), the program fails" \
