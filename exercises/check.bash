@@ -64,7 +64,7 @@ place_of_error() {
     [[ $EXERCISE != debug.* ]] || return 0 # it would tell where the fault is
     while IFS=: read -r file line _; do
         name=$(awk -v line="$line" '
-            /^[a-z].*\(/ && !/;$/ { name = $0; sub(/ *\(.*/, "", name); sub(/.*[^A-Za-z0-9_]/, "", name) }
+            /^[a-z_].*\(/ && !/;$/ { name = $0; sub(/ *\(.*/, "", name); sub(/.*[^A-Za-z0-9_]/, "", name) }
             NR == line { print name; exit }' "$file")
         if grep -qE "^in $name, replace$" "$TASK"; then
             echo "An error is in your part: $name, line $line of $file."

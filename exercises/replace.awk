@@ -60,30 +60,40 @@ function name_of(line) {
 END {
     if (failed)
         exit 1
-    if (file !~ /\.(c|h|cu)$/)
-        inside = "script"
+    # A definition is known by its first line, because a struct and a function may have the same name.
+    script = file !~ /\.(c|h|cu)$/
+    if (script)
+        names[inside = 1] = "script"
     for (i = 1; i <= NR; i++) {
-        if (!inside && text[i] ~ /^[a-z]/ && text[i] !~ /;\n$/)
-            inside = name_of(text[i])
+        if (!inside && text[i] ~ /^[a-z_]/ && text[i] !~ /;\n$/)
+            names[inside = i] = name_of(text[i])
         body[at[i] = inside] = body[inside] text[i]
-        if (inside != "script" && text[i] ~ /^}/)
-            inside = ""
+        if (!script && text[i] ~ /^}/)
+            inside = 0
     }
     for (c = 1; c <= changes; c++) {
         n = name[c]
-        if (!(n in body))
+        found = holder = 0
+        for (d in names)
+            if (names[d] == n) {
+                found = d
+                place = index(body[d], old[c])
+                if (old[c] != "" && place && (place == 1 || substr(body[d], place - 1, 1) == "\n"))
+                    holder = d
+            }
+        if (!found)
             complain(file " has no " n)
-        place = index(body[n], old[c])
-        if (old[c] == "" || !place || (place > 1 && substr(body[n], place - 1, 1) != "\n"))
+        if (!holder)
             complain(n " in " file " does not hold these lines:\n" old[c])
-        if (index(substr(body[n], place + 1), old[c]))
+        place = index(body[holder], old[c])
+        if (index(substr(body[holder], place + 1), old[c]))
             complain(n " in " file " holds these lines more than once:\n" old[c])
-        body[n] = substr(body[n], 1, place - 1) new[c] substr(body[n], place + length(old[c]))
+        body[holder] = substr(body[holder], 1, place - 1) new[c] substr(body[holder], place + length(old[c]))
     }
     for (i = 1; i <= NR; i++) {
-        if (at[i] == "")
+        if (!at[i])
             printf "%s", text[i]
-        else if (at[i] != at[i - 1] || text[i - 1] ~ /^}/)
-            printf "%s", body[at[i]]
+        else if (at[i] == i)
+            printf "%s", body[i]
     }
 }

@@ -1,0 +1,212 @@
+// Compares the attendee's kernels with their formulas: "kernels loss" and "kernels sgd". At the
+// first difference, it prints what it found and what that means, and exits with 1. With ON_HOST, it
+// calls the functions of common/kernels.cu, which tests/unit/host_cuda.h has built for the host.
+#ifdef ON_HOST
+#define softmax_cross_entropy cu_softmax_cross_entropy
+#define sgd_step cu_sgd_step
+#endif
+#include "common/kernels.h"
+#include "common/device.h"
+#include "common/rng.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *to_device(const void *values, size_t bytes) {
+    void *copy;
+#ifdef ON_HOST
+    copy = malloc(bytes);
+    memcpy(copy, values, bytes);
+#else
+    CUDA_CHECK(cudaMalloc(&copy, bytes));
+    CUDA_CHECK(cudaMemcpy(copy, values, bytes, cudaMemcpyHostToDevice));
+#endif
+    return copy;
+}
+
+static void *to_host(void *values, size_t bytes) {
+#ifdef ON_HOST
+    (void)bytes;
+    return values;
+#else
+    void *copy = malloc(bytes);
+    CUDA_CHECK(cudaDeviceSynchronize());
+    CUDA_CHECK(cudaMemcpy(copy, values, bytes, cudaMemcpyDeviceToHost));
+    return copy;
+#endif
+}
+
+static float *random_floats(size_t count, float bound, uint64_t seed) {
+    float *values = malloc(count * sizeof *values);
+    for (size_t i = 0; i < count; i++)
+        values[i] = bound * (2 * rng_uniform(seed, i) - 1);
+    return values;
+}
+
+static int close_to(double a, double b) {
+    return fabs(a - b) <= 1e-5 * fmax(1, fabs(b));
+}
+
+// The loss of one row.
+static double loss(const double *z, int classes, int label) {
+    double largest = z[0], sum = 0;
+    for (int c = 1; c < classes; c++)
+        largest = fmax(largest, z[c]);
+    for (int c = 0; c < classes; c++)
+        sum += exp(z[c] - largest);
+    return log(sum) + largest - z[label];
+}
+
+// The gradient of the loss with respect to z[c], by its definition: how much the loss changes if
+// z[c] does.
+static double slope(const float *row, int classes, int label, int c) {
+    const double h = 1e-4;
+    double z[256];
+    for (int i = 0; i < classes; i++)
+        z[i] = row[i];
+    z[c] += h;
+    double above = loss(z, classes, label);
+    z[c] -= 2 * h;
+    return (above - loss(z, classes, label)) / (2 * h);
+}
+
+static const char *explain_gradient(const float *z, int label, int classes, int c, double got,
+                                    double want, double scale) {
+    double largest = -INFINITY, sum = 0;
+    for (int i = 0; i < classes; i++)
+        largest = fmax(largest, z[i]);
+    for (int i = 0; i < classes; i++)
+        sum += exp(z[i] - largest);
+    double power = exp(z[c] - largest), softmax = power / sum;
+    if (!isfinite(got) && largest > 80)
+        return "exp of a large logit is infinite. Subtract the largest logit of the row first.";
+    if (isnan(got))
+        return "Nothing was written there, or it was added to memory that nobody has written yet.";
+    if (got == 0)
+        return "Every logit of a row changes the loss.";
+    if (close_to(got * scale, want))
+        return "It is not multiplied by the scale.";
+    if (close_to(got, -want))
+        return "It has the wrong sign: the update subtracts the gradient.";
+    if (c == label && close_to(got, softmax * scale))
+        return "It is the softmax. A larger logit at the label lowers the loss: subtract 1 there.";
+    if (close_to(got, (power - (c == label)) * scale))
+        return "The powers must be divided by their sum over the row.";
+    return "The derivative of -log(softmax(z)[label]) with respect to z[c] is the softmax of c, "
+           "minus 1 at the label.";
+}
+
+static int check_loss(int rows, int classes, float spread) {
+    const float scale = 0.25f;
+    size_t bytes = (size_t)rows * classes * sizeof(float);
+    float *logits = random_floats((size_t)rows * classes, spread, 1);
+    uint8_t *labels = malloc(rows);
+    struct stats *lanes = calloc(STATS_LANES, sizeof *lanes);
+    for (int row = 0; row < rows; row++)
+        labels[row] = rng_bits(2, row) % classes;
+    float *unwritten = malloc(bytes);
+    memset(unwritten, 0xff, bytes); // NaN
+    float *device_logits = to_device(logits, bytes), *dlogits = to_device(unwritten, bytes);
+    uint8_t *device_labels = to_device(labels, rows);
+    struct stats *stats = to_device(lanes, STATS_LANES * sizeof *lanes);
+    softmax_cross_entropy(device_logits, device_labels, rows, classes, scale, dlogits, stats, 0);
+    const float *got = to_host(dlogits, bytes);
+    for (int row = 0; row < rows; row++)
+        for (int c = 0; c < classes; c++) {
+            const float *z = logits + (size_t)row * classes, value = got[row * classes + c];
+            double want = slope(z, classes, labels[row], c) * scale;
+            if (close_to(value, want))
+                continue;
+            printf("row %d, logit %d%s: the gradient is %.6g\n"
+                   "Expected: %.6g, the change of the loss with this logit (%g), times the "
+                   "scale.\n%s\n",
+                   row, c, c == labels[row] ? " (the label)" : "", value, want, z[c],
+                   explain_gradient(z, labels[row], classes, c, value, want, scale));
+            return 1;
+        }
+    softmax_cross_entropy(device_logits, device_labels, rows, classes, scale, NULL, stats, 0);
+    double samples = 0;
+    lanes = to_host(stats, STATS_LANES * sizeof *lanes);
+    for (int lane = 0; lane < STATS_LANES; lane++)
+        samples += lanes[lane].samples;
+    if (samples != 2 * rows)
+        printf(
+            "two calls for %d rows count %g rows\nThe sums in the lanes must stay as they were.\n",
+            rows, samples);
+    return samples != 2 * rows;
+}
+
+enum { COUNT = 1000, SGD_STEPS = 3 };
+
+// A right or wrong update of one parameter.
+enum update { RIGHT, NO_MOMENTUM, MEAN, RATE_INSIDE, NESTEROV, NO_DECAY, DECAY_OUTSIDE, UPDATES };
+static const char *const explanations[UPDATES] = {
+    [NO_MOMENTUM] = "This is SGD without momentum.",
+    [MEAN] = "This is an average: the gradient was multiplied by 1 - momentum. PyTorch's SGD adds "
+             "the whole gradient.",
+    [RATE_INSIDE] = "The velocity holds gradients that were already multiplied by lr. If lr "
+                    "changes, old gradients must get the new lr.",
+    [NESTEROV] = "This is Nesterov's momentum. Subtract lr * velocity.",
+    [NO_DECAY] = "The weight decay is missing: weight_decay * parameter is a part of the gradient.",
+    [DECAY_OUTSIDE] = "The weight decay is a part of the gradient, so it must go into the velocity "
+                      "too."};
+
+static void update(enum update kind, double *p, double *v, double g, double lr, double momentum,
+                   double weight_decay) {
+    double decay = weight_decay * *p;
+    g += kind == NO_DECAY || kind == DECAY_OUTSIDE ? 0 : decay;
+    if (kind == NO_MOMENTUM)
+        *p -= lr * g;
+    else if (kind == NESTEROV) {
+        *v = momentum * *v + g;
+        *p -= lr * (g + momentum * *v);
+    } else {
+        *v = momentum * *v + (kind == MEAN ? 1 - momentum : kind == RATE_INSIDE ? lr : 1) * g;
+        *p -= (kind == RATE_INSIDE ? 1 : lr) * *v + (kind == DECAY_OUTSIDE ? lr * decay : 0);
+    }
+}
+
+static int check_sgd(float momentum, float weight_decay) {
+    const float lr = 0.3f;
+    float *p = random_floats(COUNT, 1, 1), *v = random_floats(COUNT, 1, 2);
+    float *device_p = to_device(p, COUNT * sizeof *p), *device_v = to_device(v, COUNT * sizeof *v);
+    for (int step = 0; step < SGD_STEPS; step++) {
+        float *g = random_floats(COUNT, 1, 3 + step), *device_g = to_device(g, COUNT * sizeof *g);
+        double was_p = p[COUNT - 1], was_v = v[COUNT - 1];
+        sgd_step(device_p, device_g, device_v, COUNT, lr, momentum, weight_decay, 0);
+        const float *got_p = to_host(device_p, COUNT * sizeof *p);
+        const float *got_v = to_host(device_v, COUNT * sizeof *v);
+        for (int i = 0; i < COUNT; i++) {
+            double new_p = p[i], new_v = v[i];
+            was_p = p[i], was_v = v[i];
+            update(RIGHT, &new_p, &new_v, g[i], lr, momentum, weight_decay);
+            if (close_to(got_p[i], new_p) && close_to(got_v[i], new_v)) {
+                p[i] = got_p[i];
+                v[i] = got_v[i];
+                continue;
+            }
+            printf("lr %g, momentum %g, weight decay %g, gradient %.4f: velocity %.4f becomes "
+                   "%.4f, and the parameter changes by %.4f\n"
+                   "Expected: a velocity of %.4f, and a change of %.4f.\n",
+                   lr, momentum, weight_decay, g[i], was_v, got_v[i], got_p[i] - was_p, new_v,
+                   new_p - was_p);
+            for (enum update kind = NO_MOMENTUM; kind < UPDATES; kind++) {
+                new_p = was_p, new_v = was_v;
+                update(kind, &new_p, &new_v, g[i], lr, momentum, weight_decay);
+                if (close_to(got_p[i], new_p) && (kind == NO_MOMENTUM || close_to(got_v[i], new_v)))
+                    return puts(explanations[kind]), 1;
+            }
+            if (close_to(got_v[i], new_v = momentum * was_v + g[i] + weight_decay * was_p))
+                puts("The velocity is right, but not what is subtracted from the parameter.");
+            return 1;
+        }
+    }
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    if (argc == 2 && !strcmp(argv[1], "sgd"))
+        return check_sgd(0.5f, 0) || check_sgd(0, 0) || check_sgd(0.5f, 0.25f);
+    return check_loss(3, 4, 1) || check_loss(STATS_LANES + 5, 10, 4) || check_loss(130, 10, 1000);
+}

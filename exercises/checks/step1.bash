@@ -1,0 +1,31 @@
+# shellcheck shell=bash disable=SC2154 # check.bash sets the variables
+# What the checks of step 1 share.
+
+# compares_kernel loss|sgd: the attendee's kernels compute what their formulas say, in the tests of checks/kernels.c. Without
+# a GPU, the .cu file is built for the host as well, and must be one that nvcc compiles, if there is an nvcc.
+compares_kernel() {
+    local name file lines
+    for name in kernels $([ "$device" = gpu ] || echo kernels_on_host); do
+        # shellcheck disable=SC2153 # run.sh sets MINE
+        file=$MINE/$([ "$name$device" = kernelscpu ] && echo kernels.c || echo kernels.cu)
+        make -s DEVICE="$device" BUILD="$build" MINE="$MINE" MAIN="$main" "$build/$MINE/$name" >"$SCRATCH/build" 2>&1 ||
+            { cat "$SCRATCH/build" && wrong "$file does not compile" "$(place_of_error)"; }
+        if ! timeout "$limit" "$build/$MINE/$name" "$1" >"$SCRATCH/out" 2>"$SCRATCH/err"; then
+            mapfile -t lines < <(cat "$SCRATCH/out" && head -n 3 "$SCRATCH/err")
+            wrong "$file: ${lines[0]:-the kernel crashes}" "${lines[@]:1}"
+        fi
+        ok "$file: the results are right"
+    done
+    nvcc_compiles
+}
+
+nvcc_compiles() {
+    local nvcc
+    [ "$device" = cpu ] && nvcc=$(PATH=$PATH:/usr/local/cuda/bin command -v nvcc) || return 0
+    if "$nvcc" -ptx -I. "$MINE/kernels.cu" -o "$SCRATCH/ptx" >"$SCRATCH/build" 2>&1; then
+        ok "$MINE/kernels.cu: nvcc compiles it"
+    elif "$nvcc" -ptx -I. common/kernels.cu -o "$SCRATCH/ptx" >/dev/null 2>&1; then
+        cat "$SCRATCH/build"
+        wrong "nvcc does not compile $MINE/kernels.cu"
+    fi
+}
