@@ -1,8 +1,10 @@
 // At its end, each process adds lines to the file that the variable OBSERVE names. A line such as
-// "ncclAllReduce float 20 80000 2" holds a function, a type or -, the calls, the bytes of the
-// arrays (or the number of samples) that they were given, and the stream. Streams are numbered in
-// the order of their first use; 0 is no stream. For each batch that a process
-// gathers, it adds a line such as "train rank first rows" at once.
+// "ncclAllReduce float 20 80000 2 1" holds a function, a type or -, the calls, the bytes of the
+// arrays (or the number of samples) that they were given, the stream and the communicator. Streams
+// are numbered in the order of their first use; 0 is no stream. Communicator 1 is the first that
+// ncclCommSplit has made; 0 is another one, or none. For each batch that a process gathers, it adds
+// a line such as "train rank first rows" at once, and for each ncclCommSplit "split rank
+// communicator color".
 #include "exercises/observe.h"
 #include "common/clock.h"
 #include "common/error.h"
@@ -16,11 +18,13 @@
 enum { MOST_KINDS = 32 };
 static struct {
     const char *function;
-    int type, stream;
+    int type, stream, comm;
     long calls;
     double bytes;
 } seen[MOST_KINDS];
 
+static ncclComm_t splits[MOST_KINDS + 1]; // [n]: communicator n
+static int split_count, comm_of_call;
 static cudaStream_t computing; // the stream on which batches are gathered
 static int sums;               // sums of floats in the first training step; MANY: it is over
 enum { MANY = 1000 };
@@ -46,13 +50,16 @@ static int number_of(cudaStream_t stream) {
 void observe(const char *function, size_t values, int type, cudaStream_t stream) {
     int i = 0, number = number_of(stream);
     while (i < MOST_KINDS - 1 && seen[i].function &&
-           (strcmp(seen[i].function, function) || seen[i].type != type || seen[i].stream != number))
+           (strcmp(seen[i].function, function) || seen[i].type != type ||
+            seen[i].stream != number || seen[i].comm != comm_of_call))
         i++;
     if (observe_call)
         observe_call(function);
     seen[i].function = function;
     seen[i].type = type;
     seen[i].stream = number;
+    seen[i].comm = comm_of_call;
+    comm_of_call = 0;
     seen[i].calls++;
     seen[i].bytes += (double)values * (type == NO_TYPE ? 1 : types[type].size);
 }
@@ -64,9 +71,9 @@ __attribute__((destructor)) static void write_counts(void) {
         return;
     setvbuf(file, NULL, _IOFBF, 4096); // one write, so that the lines of processes do not mix
     for (int i = 0; i < MOST_KINDS && seen[i].function; i++)
-        fprintf(file, "%s %s %ld %.0f %d\n", seen[i].function,
+        fprintf(file, "%s %s %ld %.0f %d %d\n", seen[i].function,
                 seen[i].type == NO_TYPE ? "-" : types[seen[i].type].name, seen[i].calls,
-                seen[i].bytes, seen[i].stream);
+                seen[i].bytes, seen[i].stream, seen[i].comm);
     fclose(file);
 }
 
@@ -78,6 +85,24 @@ int observe_rank(void) {
 
 void observe_computing(cudaStream_t stream) {
     computing = stream;
+}
+
+void observe_comm(ncclComm_t comm) {
+    comm_of_call = split_count;
+    while (comm_of_call && splits[comm_of_call] != comm)
+        comm_of_call--;
+}
+
+ncclResult_t observe_split(ncclResult_t result, const ncclComm_t *comm, int color) {
+    const char *path = getenv("OBSERVE");
+    FILE *file = path ? fopen(path, "a") : NULL;
+    if (split_count < MOST_KINDS)
+        splits[++split_count] = *comm;
+    if (file) {
+        fprintf(file, "split %d %d %d\n", observe_rank(), split_count, color);
+        fclose(file);
+    }
+    return result;
 }
 
 void observe_samples(const uint32_t *order, size_t first, int rows, cudaStream_t stream) {

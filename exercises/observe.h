@@ -21,6 +21,12 @@ int observe_rank(void);
 // Sets the stream that computes. observe_samples also sets it.
 void observe_computing(cudaStream_t stream);
 
+// The next call that observe counts is one of this communicator.
+void observe_comm(ncclComm_t comm);
+
+// Records a communicator that ncclCommSplit has made. Returns the result of ncclCommSplit.
+ncclResult_t observe_split(ncclResult_t result, const ncclComm_t *comm, int color);
+
 // Records which samples a rank uses: of the training order, or of the test set if order is NULL.
 void observe_samples(const uint32_t *order, size_t first, int rows, cudaStream_t stream);
 
@@ -47,13 +53,16 @@ int observe_connect(int socket, const struct sockaddr *address, socklen_t bytes)
 #define cudaGetDeviceCount(count) (observe_pause(), cudaGetDeviceCount(count))
 #define sem_post(semaphore) (sem_post(semaphore) ? -1 : (observe_pause(), 0))
 #define ncclAllReduce(from, to, n, type, op, comm, stream)                                         \
-    (observe("ncclAllReduce", n, type, stream), observe_overlap(type),                             \
+    (observe_comm(comm), observe("ncclAllReduce", n, type, stream), observe_overlap(type),         \
      ncclAllReduce(from, to, n, type, op, comm, stream))
 #define ncclReduceScatter(from, to, n, type, op, comm, stream)                                     \
-    (observe("ncclReduceScatter", n, type, stream), observe_overlap(type),                         \
+    (observe_comm(comm), observe("ncclReduceScatter", n, type, stream), observe_overlap(type),     \
      ncclReduceScatter(from, to, n, type, op, comm, stream))
 #define ncclAllGather(from, to, n, type, comm, stream)                                             \
-    (observe("ncclAllGather", n, type, stream), ncclAllGather(from, to, n, type, comm, stream))
+    (observe_comm(comm), observe("ncclAllGather", n, type, stream),                                \
+     ncclAllGather(from, to, n, type, comm, stream))
+#define ncclCommSplit(from, color, key, to, config)                                                \
+    observe_split(ncclCommSplit(from, color, key, to, config), to, color)
 #define ncclBroadcast(from, to, n, type, root, comm, stream)                                       \
     (observe("ncclBroadcast", n, type, stream),                                                    \
      ncclBroadcast(from, to, n, type, root, comm, stream))

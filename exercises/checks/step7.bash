@@ -1,11 +1,12 @@
 # shellcheck shell=bash disable=SC2154 # check.bash sets program
 # What the checks of step 7 share.
 
-# on_two_nodes: from now on, 4 ranks run on two simulated nodes with 2 ranks each, as with --strategy hybrid.
-on_two_nodes() {
+# on_small_nodes: from now on, each run has simulated nodes with 2 ranks and 2 devices each.
+on_small_nodes() {
     cat >"$SCRATCH/on_node" <<END_OF_SCRIPT
 #!/bin/sh
-export NCCL_HOSTID=\$((RANK / 2)) LOCAL_RANK=\$((RANK % 2)) LOCAL_WORLD_SIZE=2
+first=\$((RANK / 2 * 2))
+export CUDA_VISIBLE_DEVICES=\$first,\$((first + 1)) LOCAL_RANK=\$((RANK % 2)) LOCAL_WORLD_SIZE=2
 exec "$program" "\$@"
 END_OF_SCRIPT
     chmod +x "$SCRATCH/on_node"
