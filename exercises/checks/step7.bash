@@ -13,11 +13,15 @@ END_OF_SCRIPT
     program=$SCRATCH/on_node
 }
 
-# table_agrees ROW [LINE...]: in this row of the table that rank 0 printed, the computed number is the measured one. The
-# lines explain a mistake.
+# table_row ROW: the measured and the computed bytes in this row of the table that rank 0 printed.
+table_row() {
+    awk -v row="  $1 " 'index($0, row) == 1 { split(substr($0, 15), number, " "); print number[1], number[2] }' "$SCRATCH/out"
+}
+
+# table_agrees ROW [LINE...]: they are equal. The lines explain a mistake.
 table_agrees() {
     local measured computed
-    read -r measured computed _ <<<"$(awk -v row="  $1 " 'index($0, row) == 1 { print substr($0, 15) }' "$SCRATCH/out")"
+    read -r measured computed <<<"$(table_row "$1")"
     [ "${measured:-0}" = "${computed:-no number}" ] ||
         wrong "in the row \"$1\" of the table, rank 0 has measured $measured bytes and computed $computed" "${@:2}"
     ok "in the row \"$1\" of the table, rank 0 has measured and computed $measured bytes"
