@@ -70,6 +70,8 @@ END {
         body[at[i] = inside] = body[inside] text[i]
         if (!script && text[i] ~ /^}/)
             inside = 0
+        if (text[i] ~ /^} .*\{\n$/) # a table behind its struct: } options[] = {
+            names[inside = i + 1] = name_of(substr(text[i], 3))
     }
     for (c = 1; c <= changes; c++) {
         n = name[c]
