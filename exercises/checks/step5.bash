@@ -35,8 +35,9 @@ continued_by_step1() {
     losses <"$SCRATCH/continued" >"$SCRATCH/mine"
     losses_of_step1 | awk -F, '$1 > 10 || NR == 1' >"$SCRATCH/right"
     read -ra at <<<"$(first_difference "$SCRATCH/mine" "$SCRATCH/right")"
-    [ ${#at[@]} = 0 ] || wrong "step 1 continues from the shards of $1 ranks, but the loss of training step ${at[0]} is ${at[1]};
-       without a stop, it is ${at[2]}" "${@:2}"
+    [ ${#at[@]} = 0 ] ||
+        wrong "step 1 continues from the shards of $1 ranks, but with a wrong loss" \
+            "In training step ${at[0]}, it is ${at[1]}; without a stop, it is ${at[2]}." "${@:2}"
     ok "step 1 continues from the shards of $1 ranks with the same losses"
 }
 
