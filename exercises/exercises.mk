@@ -23,7 +23,8 @@ ifneq ($(filter 05_%,$(MAIN)),)
 STEPS_OF_MINE := $(BUILD)/exercises/observe_fsdp.o $(STEPS_OF_MINE)
 WRAPPED_OF_MINE := fsdp_gather wait_for
 endif
-$(OBJECTS_OF_MINE): private CFLAGS += $(if $(STEPS_OF_MINE),-include exercises/observe.h)
+$(OBJECTS_OF_MINE): private CFLAGS += $(if $(STEPS_OF_MINE),-include exercises/observe.h) \
+	$(if $(filter 04_%,$(MAIN)),-include exercises/observe_connect.h)
 $(PROGRAM_OF_MINE): $(OBJECTS_OF_MINE) $(if $(filter $(PROGRAM_OF_MINE).o,$(OBJECTS_OF_MINE)),,$(BUILD)/$(MAIN).o) \
 	$(STEPS_OF_MINE) $(BUILD)/common.a
 	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ $(foreach f,$(WRAPPED_OF_MINE),-Wl,--wrap=$(f)) -Wl,--as-needed $(NCCL_FLAGS) $(LIB_FLAGS) -lm -ldl

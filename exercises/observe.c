@@ -8,6 +8,7 @@
 #include "exercises/observe.h"
 #include "common/clock.h"
 #include "common/error.h"
+#include "exercises/observe_connect.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

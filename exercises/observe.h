@@ -5,7 +5,6 @@
 #include "common/kernels.h"
 #include <nccl.h>
 #include <semaphore.h>
-#include <sys/socket.h>
 
 enum { NO_TYPE = -1 };
 
@@ -40,12 +39,7 @@ void observe_pause(void);
 // With OBSERVE_CLOCK=N, the clock runs N times as fast.
 double observe_seconds(void);
 
-// Adds a line "connect SECONDS" to the file that OBSERVE_CONNECT names. With OBSERVE_SLOW set, a
-// connection takes a moment, as between two hosts: if connect does not wait, it is in progress.
-int observe_connect(int socket, const struct sockaddr *address, socklen_t bytes);
-
 #define seconds() observe_seconds()
-#define connect(socket, address, bytes) observe_connect(socket, address, bytes)
 #define gather_batch(set, order, first, rows, x, y, stream)                                        \
     (observe_samples(order, first, rows, stream),                                                  \
      gather_batch(set, order, first, rows, x, y, stream))
