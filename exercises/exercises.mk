@@ -21,7 +21,7 @@ OBJECTS_OF_MINE := $(patsubst %.c,$(BUILD)/%.o,$(SOURCES_OF_MINE:%.cu=$(BUILD)/%
 STEPS_OF_MINE := $(if $(filter 01_%,$(MAIN)),,$(BUILD)/exercises/observe.o $(BUILD)/steps.a)
 ifneq ($(filter 05_%,$(MAIN)),)
 STEPS_OF_MINE := $(BUILD)/exercises/observe_fsdp.o $(STEPS_OF_MINE)
-WRAPPED_OF_MINE := fsdp_gather wait_for
+WRAPPED_OF_MINE := fsdp_gather wait_for rename unlinkat
 endif
 $(OBJECTS_OF_MINE): private CFLAGS += $(if $(STEPS_OF_MINE),-include exercises/observe.h) \
 	$(if $(filter 04_%,$(MAIN)),-include exercises/observe_connect.h)

@@ -5,7 +5,6 @@
 #include "05_fsdp/fsdp.h"
 #include "common/clock.h"
 #include "exercises/observe.h"
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,4 +64,34 @@ void __wrap_wait_for(cudaStream_t stream);
 void __wrap_wait_for(cudaStream_t stream) {
     observe("wait_for", 0, NO_TYPE, stream);
     __real_wait_for(stream);
+}
+
+// With KILL_BEFORE="RANK FUNCTION NTH", this rank is killed before its nth call of the function, if
+// the launcher has not restarted it. Other ranks than 0 wait before, so that rank 0 can go on.
+static void kill_before(const char *function) {
+    static int calls;
+    const char *before = getenv("KILL_BEFORE"), *restarts = getenv("TORCHELASTIC_RESTART_COUNT");
+    char name[16];
+    int rank, nth;
+    if (!before || sscanf(before, "%d %15s %d", &rank, name, &nth) != 3 || strcmp(name, function) ||
+        rank != observe_rank() || (restarts && atoi(restarts) > 0) || ++calls != nth)
+        return;
+    if (rank > 0)
+        usleep(300000);
+    kill(getpid(), SIGKILL);
+}
+
+int __real_rename(const char *from, const char *to);
+int __wrap_rename(const char *from, const char *to);
+int __wrap_rename(const char *from, const char *to) {
+    observe("rename", 0, NO_TYPE, NULL);
+    kill_before("rename");
+    return __real_rename(from, to);
+}
+
+int __real_unlinkat(int folder, const char *name, int flags);
+int __wrap_unlinkat(int folder, const char *name, int flags);
+int __wrap_unlinkat(int folder, const char *name, int flags) {
+    kill_before("unlinkat");
+    return __real_unlinkat(folder, name, flags);
 }
