@@ -225,7 +225,7 @@ same_epochs() {
     run_ranks "$@" "${epochs[@]}" || status=$?
     evaluated=$(awk '$1 == "gather_batch" { n += $4 } END { print n + 0 }' "$SCRATCH/calls")
     [ $status = 0 ] || mapfile -t lines < <(explain_errors)
-    [ $status = 0 ] || wrong "with $(ranks "$1"), the program fails" "${lines[@]}"
+    [ $status = 0 ] || wrong "with $(ranks "$@"), the program fails" "${lines[@]}"
     lines=("The ranks evaluate $evaluated samples in two epochs. There are 1000 test samples, so it should be 2000.")
     right=$(csv_of_step1 "${epochs[@]}" | epochs)
     mine=$(epochs <"$SCRATCH/csv")
@@ -235,13 +235,14 @@ same_epochs() {
                   print "differs"
               delete right[$1] }
             END { for (epoch in right) print "missing" }' <(echo "$right") <(echo "$mine"))" ]; then
-        [ "$evaluated" != 2000 ] && ! untouched || lines=()
-        wrong "with $(ranks "$1"), the results of the epochs are not those of step 1" \
+        [ "$evaluated" != 2000 ] || lines=("$otherwise")
+        ! untouched || lines=()
+        wrong "with $(ranks "$@"), the results of the epochs are not those of step 1" \
             "epoch, loss, test loss, accuracy: ${mine//$'\n'/; }" "step 1:                            ${right//$'\n'/; }" \
             "${lines[@]}"
     fi
-    [ "$evaluated" = 2000 ] || wrong "with $(ranks "$1"), the results are right, but at a cost" "${lines[@]}"
-    ok "with $(ranks "$1"), the losses, test losses and accuracies of two epochs are those of step 1"
+    [ "$evaluated" = 2000 ] || wrong "with $(ranks "$@"), the results are right, but at a cost" "${lines[@]}"
+    ok "with $(ranks "$@"), the losses, test losses and accuracies of two epochs are those of step 1"
 }
 
 # Of a CSV file: lines "epoch loss test_loss accuracy".
