@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # Tests of docs/instructor.md and docs/attendee.md: the minutes of each schedule add up, those of its parts are those of the
 # texts and exercises, and the messages that the guides explain exist.
-# shellcheck disable=SC2154 # helpers.bash sets root
+# shellcheck disable=SC2013,SC2016,SC2154 # one number has no blanks; Markdown's backticks; helpers.bash sets root
 load ../helpers
 
 setup() {
@@ -45,14 +45,14 @@ planned() {
 }
 
 @test "the minutes of each schedule add up, and are those of the texts and exercises" {
-    run planned $guide
+    run planned "$guide"
     [ -z "$output" ] || { echo "$output" && return 1; }
 }
 
 @test "a wrong number of minutes in a schedule is found" {
     local change wanted
     while IFS='@' read -r change wanted; do
-        sed -E "$change" $guide >"$BATS_TEST_TMPDIR/guide"
+        sed -E "$change" "$guide" >"$BATS_TEST_TMPDIR/guide"
         run planned "$BATS_TEST_TMPDIR/guide"
         [[ $output == *"$wanted"* ]] || { printf '%s\n' "wanted: $wanted" "$output" && return 1; }
     done <<'END'
@@ -81,6 +81,6 @@ explained() { # FILE HEADER
             grep -qF -- "$(sed -E 's/(waited) [0-9]+ s/\1 @ s/; s/exercise [0-9.]+ has/exercise $number has/; s/^cc /$cc /' \
                 <<<"$message")" <<<"$text" ;;
         esac || { echo "no program prints: $message" && return 1; }
-    done < <(explained $guide 'what attendees see' && explained docs/attendee.md 'line')
+    done < <(explained "$guide" 'what attendees see' && explained docs/attendee.md 'line')
     [ $count -gt 15 ]
 }
