@@ -40,7 +40,7 @@ static struct {
 
 // Ends this rank and all ranks that have come. Each rank prints the reason.
 __attribute__((noreturn, format(printf, 1, 2))) static void end_meeting(const char *format, ...) {
-    char message[WHY_SIZE], why[WHY_SIZE];
+    char message[WHY_SIZE], why[WHY_SIZE] = ""; // all bytes of why are sent
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
@@ -88,7 +88,7 @@ static void drop(int i) {
 // Closes a connection. Sends the reason to the other end, and prints it.
 __attribute__((format(printf, 2, 3))) static void reject(int i, const char *format, ...) {
     struct connection *c = &meeting.connections[i];
-    char message[WHY_SIZE], why[WHY_SIZE];
+    char message[WHY_SIZE], why[WHY_SIZE] = ""; // all bytes of why are sent
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);

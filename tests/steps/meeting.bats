@@ -462,6 +462,7 @@ in_own_folders() {
     [ "$(grep -c ': it has another token' told)" = 7 ]
     [ -s record ]
     run ! grep -a sesame record
+    [ -z "$(LC_ALL=C tr -d '\0-\37[:print:]' <record)" ] # nor other bytes of rank 0's memory
     run ! grep sesame err.0
     next_port
     # A rank with another token, or without one.
