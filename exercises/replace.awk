@@ -51,6 +51,7 @@ BEGIN {
 
 # Returns the name that a line at the beginning of a definition defines.
 function name_of(line) {
+    sub(/^__attribute__\(\(.*\)\) static/, "static", line)
     sub(/ *[[({=].*/, "", line)
     sub(/\n.*/, "", line)
     sub(/.*[^A-Za-z0-9_]/, "", line)

@@ -84,3 +84,31 @@ trained() {
         wrong "$1: the losses are not those of step 1" "${@:2}"
     ok "$1: all ranks train, and have the losses of step 1"
 }
+
+# connected COUNT: at least so many connections to the port are open.
+connected() {
+    [ "$(awk -v port=":$(printf %04X "$MASTER_PORT")" '$4 == "01" && substr($2, length($2) - 4) == port' /proc/net/tcp |
+        wc -l)" -ge "$1" ]
+}
+
+# connects: opens a connection to rank 0. Its number is $connection.
+connects() {
+    exec {connection}<>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT" ||
+        wrong 'rank 0 does not listen any more' "$(head -n 3 "$SCRATCH/err.0")"
+}
+
+# hello [FIELD=VALUE...]: a frame of rank 1 of this meeting, with other values in some fields.
+hello() {
+    local magic=ranks version=1 kind=1 ranks=$world rank=1 run=-exercise-$MASTER_PORT "$@"
+    printf '%s\r\n\0' "$magic"
+    be32 "$version" && be32 "$kind" && be32 "$ranks" && be32 "$rank"
+    field "$run" 256 && field '' 64 && field stranger 64 && field '' 512
+}
+
+be32() { # NUMBER: its four bytes
+    printf '%b' "$(printf '\\x%02x' $(($1 >> 24 & 255)) $(($1 >> 16 & 255)) $(($1 >> 8 & 255)) $(($1 & 255)))"
+}
+
+field() { # TEXT SIZE
+    printf %s "$1" && head -c $(($2 - ${#1})) /dev/zero
+}
