@@ -22,6 +22,7 @@ two_nodes() {
     [ "$device" = cpu ] || { skip 'on one machine, only the CPU device can play two nodes: make check DEVICE=cpu' && return; }
     timeout -k 1 "$limit" exercises/checks/two_nodes.sh "$1" "$program" "${small[@]}" --csv "$SCRATCH/csv" \
         >"$SCRATCH/out" 2>"$SCRATCH/err" || status=$?
+    ! untouched || set -- "$1"
     [ $status = 0 ] || wrong "on 2 nodes with 2 GPUs each ($1 order), the program fails" \
         "$(grep -m 1 error "$SCRATCH/err" | cut -c 1-300)" "${@:2}"
     losses <"$SCRATCH/csv" >"$SCRATCH/mine"
@@ -29,6 +30,32 @@ two_nodes() {
     at=$(first_difference "$SCRATCH/mine" "$SCRATCH/right")
     [ ! "$at" ] || wrong "on 2 nodes with 2 GPUs each ($1 order), the losses are not those of step 1" "$at"
     ok "on 2 nodes with 2 GPUs each ($1 order), the losses are those of step 1"
+}
+
+# one_visible: 2 ranks train if each sees only its own GPU, as with srun --gpus-per-task=1.
+one_visible() {
+    local real=$program
+    # shellcheck disable=SC2016 # the rank reads its variable
+    printf '#!/bin/sh\nCUDA_VISIBLE_DEVICES=$LOCAL_RANK exec %s "$@"\n' "$real" >"$SCRATCH/one_visible"
+    chmod +x "$SCRATCH/one_visible"
+    program=$SCRATCH/one_visible
+    run_ranks 2 || wrong 'if each rank sees only one GPU, the program fails' \
+        "$(grep -m 1 error "$SCRATCH/err" | cut -c 1-300)" \
+        'CUDA counts the GPUs that a process sees, from 0. So the only one has the number 0, in each rank.'
+    program=$real
+    ok 'if each rank sees only one GPU, the ranks train'
+}
+
+# no_gpu_left: a node has fewer GPUs than ranks.
+no_gpu_left() {
+    local status=0
+    [ "$device" = cpu ] || { skip 'a node with 2 GPUs needs the CPU device: make check DEVICE=cpu' && return; }
+    alone 'RANK=2 WORLD_SIZE=3 LOCAL_RANK=2' --join-timeout 1 || status=$?
+    if grep -q waited "$SCRATCH/err" || [ $status != 1 ]; then
+        wrong 'a node with 2 GPUs accepts 3 ranks' "Local rank 2 goes on. Its exit code is $status." \
+            'Expected: it calls fail, because each of the 2 GPUs belongs to another rank.'
+    fi
+    ok 'a node with 2 GPUs refuses 3 ranks'
 }
 
 # launch OPTION... COMMAND...: runs the attendee's launcher. Its exit code is in $code, its output in $SCRATCH/out and err,
