@@ -105,7 +105,7 @@ compile_watched() {
 }
 
 # changed PROGRAM STEP FILE SED... [FILE SED...]: copies the step's files to changed/, makes these changes (see edit), and
-# builds the program. $main names the source with main(), and $compiler is compile or compile_watched.
+# builds the program. A fault of the debugging lab, such as debug.1, is a change, too. $main names the source with main(), and $compiler is compile or compile_watched.
 changed() {
     local folder file change source sources
     folder=$(basename "$root/0$2"_*)
@@ -113,7 +113,9 @@ changed() {
     cp -r "$root/$folder" changed
     cd changed || return
     for change in "${@:3}"; do
-        if [ -e "$folder/$change" ]; then
+        if [[ $change == debug.* ]]; then
+            "$root/exercises/run.sh" cut "$change" "$PWD/$folder" || return
+        elif [ -e "$folder/$change" ]; then
             file=$folder/$change
         else
             edit "$file" "$change" || return
