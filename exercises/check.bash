@@ -379,8 +379,8 @@ small_epoch() {
 same_evaluation() {
     local mine right
     must_run "$1"
-    read -r mine <<<"$(awk -F, '$3 { print $5, $6 }' "$SCRATCH/csv")"
-    read -r right <<<"$(csv_of_step1 | awk -F, '$3 { print $5, $6 }')"
+    read -r mine <<<"$(awk -F, 'NR > 1 && $3 { print $5, $6 }' "$SCRATCH/csv")"
+    read -r right <<<"$(csv_of_step1 | awk -F, 'NR > 1 && $3 { print $5, $6 }')"
     awk -v mine="$mine" -v right="$right" 'BEGIN {
         split(mine, m); split(right, r)
         exit !(mine && (m[1] - r[1]) ^ 2 <= (1e-5 * r[1]) ^ 2 && m[2] == r[2]) }' ||
