@@ -13,16 +13,22 @@ END_OF_SCRIPT
     program=$SCRATCH/on_node
 }
 
-# table_row ROW: the measured and the computed bytes in this row of the table that rank 0 printed.
-table_row() {
-    awk -v row="  $1 " 'index($0, row) == 1 { split(substr($0, 15), number, " "); print number[1], number[2] }' "$SCRATCH/out"
+# costs_agree RANKS OPTION...: in the table that rank 0 prints, the computed numbers are the measured ones. If one is not,
+# about_cost ROW MEASURED COMPUTED, which the check defines, says what that tells.
+costs_agree() {
+    local row measured computed rows=(parameters gradients optimizer gathered 'sent / step')
+    [ "$device" = gpu ] || rows+=(peak) # there, it also contains the memory of CUDA and NCCL
+    must_run "$@"
+    for row in "${rows[@]}"; do
+        read -r measured computed <<<"$(table_row "$row")"
+        [ "$measured" = "$computed" ] ||
+            wrong "with $(ranks "$@"), in the row \"$row\", rank 0 measures $measured bytes and computes $computed" \
+                "$(about_cost "$row" "$measured" "$computed")"
+    done
+    ok "with $(ranks "$@"), rank 0 computes the bytes that it measures"
 }
 
-# table_agrees ROW [LINE...]: they are equal. The lines explain a mistake.
-table_agrees() {
-    local measured computed
-    read -r measured computed <<<"$(table_row "$1")"
-    [ "${measured:-0}" = "${computed:-no number}" ] ||
-        wrong "in the row \"$1\" of the table, rank 0 has measured $measured bytes and computed $computed" "${@:2}"
-    ok "in the row \"$1\" of the table, rank 0 has measured and computed $measured bytes"
+# table_row ROW: the measured and the computed bytes in this row of the table.
+table_row() {
+    awk -v row="  $1 " 'index($0, row) == 1 { split(substr($0, 15), number, " "); print number[1], number[2] }' "$SCRATCH/out"
 }
