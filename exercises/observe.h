@@ -66,6 +66,8 @@ double observe_seconds(void);
     (observe("ncclSend", n, type, stream), ncclSend(from, n, type, peer, comm, stream))
 #define ncclRecv(to, n, type, peer, comm, stream)                                                  \
     (observe("ncclRecv", n, type, stream), ncclRecv(to, n, type, peer, comm, stream))
+#define ncclCommGetAsyncError(comm, state)                                                         \
+    (observe("ncclCommGetAsyncError", 0, NO_TYPE, NULL), ncclCommGetAsyncError(comm, state))
 
 #define cudaStreamWaitEvent(stream, event, flags)                                                  \
     (observe("cudaStreamWaitEvent", 0, NO_TYPE, stream), cudaStreamWaitEvent(stream, event, flags))

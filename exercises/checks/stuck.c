@@ -1,0 +1,58 @@
+// stuck late|freeze|die JOIN_TIMEOUT STEP_TIMEOUT: two ranks make collectives under the attendee's
+// watchdog. Rank 0 queues them at once. Rank 1 comes late for the first ones, or it freezes or dies
+// before the one with number 5, which is the only broadcast.
+#include "04_multinode/meet_by_tcp.h"
+#include "04_multinode/watchdog.h"
+#include "common/device.h"
+#include "common/error.h"
+#include <nccl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const int CREATION_DELAY = 1300000, DELAY = 400000; // microseconds
+
+int main(int argc, char **argv) {
+    struct place p = find_place();
+    ncclUniqueId id = {0};
+    ncclComm_t comm;
+    cudaStream_t stream;
+    float *x;
+    if (argc != 4)
+        fail("stuck late|freeze|die JOIN_TIMEOUT STEP_TIMEOUT");
+    int late = !strcmp(argv[1], "late") && p.rank == 1;
+    CUDA_CHECK(cudaSetDevice(choose_device(&p)));
+    CUDA_CHECK(cudaStreamCreate(&stream));
+    CUDA_CHECK(cudaMalloc((void **)&x, sizeof *x));
+    CUDA_CHECK(cudaMemset(x, 0, sizeof *x));
+    if (p.rank == 0 && ncclGetUniqueId(&id) != ncclSuccess)
+        fail("cannot make an id");
+    meet_by_tcp(&p, &id, NULL, NULL, NULL, 60);
+    start_watchdog(atof(argv[2]), atof(argv[3]));
+    usleep(late ? CREATION_DELAY : 0);
+    COLLECTIVE(stream, ncclCommInitRank(&comm, p.world, id, p.rank));
+    watch_comm(comm);
+    for (int i = 1; i < 9; i++) {
+        watch_step(i);
+        usleep(late && i < 5 ? DELAY : 0);
+        if (i == 5 && p.rank == 1 && !late && strcmp(argv[1], "late")) {
+            wait_for(stream);
+            usleep(300000); // so that rank 0 has completed the collectives before, too
+            raise(!strcmp(argv[1], "die") ? SIGKILL : SIGSTOP);
+        }
+        if (i == 5)
+            COLLECTIVE(stream, ncclBcast(x, 1, ncclFloat, 0, comm, stream));
+        else
+            COLLECTIVE(stream, ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, stream));
+    }
+    wait_for(stream);
+    usleep(CREATION_DELAY); // no collective is queued
+    usleep(late ? DELAY : 0);
+    COLLECTIVE(stream, ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, stream));
+    wait_for(stream);
+    end_watchdog();
+    puts("done");
+    return 0;
+}
