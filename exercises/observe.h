@@ -29,6 +29,10 @@ ncclResult_t observe_split(ncclResult_t result, const ncclComm_t *comm, int colo
 // Records which samples a rank uses: of the training order, or of the test set if order is NULL.
 void observe_samples(const uint32_t *order, size_t first, int rows, cudaStream_t stream);
 
+// With OBSERVE_SLOW=210, rank 2 computes slowly in the first epoch, rank 1 in the second one, and
+// rank 0 in the third one. The arguments are those of gather_batch.
+void observe_slow(const uint32_t *order, size_t first, cudaStream_t stream);
+
 // With OBSERVE_OVERLAP=FILE and 2 ranks: is called before each sum of floats, and finds out
 // whether computing goes on while the first one of a training step waits for rank 1.
 void observe_overlap(ncclDataType_t type);
@@ -42,7 +46,7 @@ double observe_seconds(void);
 #define seconds() observe_seconds()
 #define gather_batch(set, order, first, rows, x, y, stream)                                        \
     (observe_samples(order, first, rows, stream),                                                  \
-     gather_batch(set, order, first, rows, x, y, stream))
+     gather_batch(set, order, first, rows, x, y, stream), observe_slow(order, first, stream))
 #define ncclGetUniqueId(id) (observe_pause(), ncclGetUniqueId(id))
 #define cudaGetDeviceCount(count) (observe_pause(), cudaGetDeviceCount(count))
 #define sem_post(semaphore) (sem_post(semaphore) ? -1 : (observe_pause(), 0))

@@ -1,6 +1,7 @@
 # What the tests of the exercises share. Each exercise has a file in wrong/ with at least three plausible wrong answers: a
 # line "answer TEXT", and below it the changes to the step that make this answer, as in the task of an exercise. TEXT is a
 # part of the line with which the check must refuse it. Each stretch task has a right answer of the same form in right/.
+# The line "from right" in a wrong answer says that it changes the right one and not the step.
 # shellcheck disable=SC2154 # ../helpers.bash sets root
 load ../helpers
 
@@ -50,9 +51,17 @@ answer() {
         cp "$file" "$mine"
     done
     [ $# = 2 ] || return 0
+    ! grep -qx 'from right' "$2" || change "tests/exercises/right/$1"
+    change "$2"
+}
+
+change() { # CHANGES: makes them in $mine
+    local file
     while IFS= read -r file; do
-        awk -v task="$2" -v file="$file" -f exercises/replace.awk "$file" >"$mine/${file##*/}"
-    done < <(sed -n 's/^file //p' "$2")
+        [ -e "$mine/${file##*/}" ] || cp "$file" "$mine"
+        awk -v task="$1" -v file="$file" -f exercises/replace.awk "$mine/${file##*/}" >"$mine/new"
+        mv "$mine/new" "$mine/${file##*/}"
+    done < <(sed -n 's/^file //p' "$1")
 }
 
 # Each exercise of a step fails without a solution in the way that its README announces, and passes with the step's text. A
