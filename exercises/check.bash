@@ -388,8 +388,8 @@ same_evaluation() {
     ok "with $(ranks "$1"), the test loss and the accuracy are those of step 1"
 }
 
-# hides_sums: with 2 ranks, backward goes on while the ranks sum the gradients of a layer. observe.c tries it: rank 1 is
-# late for the first sum, and rank 0 looks whether it can compute the next layer before.
+# hides_sums [LINE]: with 2 ranks, backward goes on while the ranks sum the gradients of a layer. observe.c tries it: rank 1
+# is late for the first sum, and rank 0 looks whether it can compute the next layer before. The line explains that it cannot.
 hides_sums() {
     local name
     rm -f "$SCRATCH/overlap"
@@ -402,7 +402,7 @@ hides_sums() {
     ok 'the host does not wait for the streams'
     [ "$(cat "$SCRATCH/overlap" 2>/dev/null)" = yes ] ||
         wrong 'backward of a layer starts only when the sum of the layer before has ended' \
-            'The sums must run on t->comm_stream. t->stream may wait for them only once, after backward of all layers.'
+            "${*:-The sums must run on t->comm_stream. t->stream may wait for them only once, after backward of all layers.}"
     ok 'while the ranks sum the gradients of a layer, they compute those of the next'
 }
 

@@ -65,6 +65,30 @@ void observe(const char *function, size_t values, int type, cudaStream_t stream)
     seen[i].bytes += (double)values * (type == NO_TYPE ? 1 : types[type].size);
 }
 
+enum { MOST_PINNED = 64 };
+static struct { const char *begin, *end; } pinned[MOST_PINNED];
+
+cudaError_t observe_pinned(cudaError_t result, void **pointer, size_t bytes) {
+    static int count;
+    if (result == cudaSuccess && count < MOST_PINNED) {
+        pinned[count].begin = *pointer;
+        pinned[count++].end = (char *)*pointer + bytes;
+    }
+    return result;
+}
+
+cudaError_t observe_copy(cudaError_t result, const void *to, size_t bytes, enum cudaMemcpyKind kind,
+                         cudaStream_t stream) {
+    const char *first = to;
+    if (kind != cudaMemcpyDeviceToHost || result != cudaSuccess)
+        return result;
+    for (int i = 0; i < MOST_PINNED && pinned[i].begin; i++)
+        if (first >= pinned[i].begin && first < pinned[i].end)
+            return result;
+    observe("cudaMemcpyAsync-to-pageable-memory", bytes, NO_TYPE, stream);
+    return getenv("OBSERVE_PAGEABLE") ? (cudaStreamSynchronize)(stream) : result;
+}
+
 __attribute__((destructor)) static void write_counts(void) {
     const char *path = getenv("OBSERVE");
     FILE *file = path ? fopen(path, "a") : NULL;

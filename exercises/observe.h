@@ -44,6 +44,14 @@ void observe_pause(void);
 double observe_seconds(void);
 
 #define seconds() observe_seconds()
+// Remembers pinned memory. Both functions return the result that they are given.
+cudaError_t observe_pinned(cudaError_t result, void **pointer, size_t bytes);
+
+// Counts a copy from the device to pageable memory. With OBSERVE_PAGEABLE set, it also waits for
+// the stream, as CUDA does in such a copy, but not the CPU device.
+cudaError_t observe_copy(cudaError_t result, const void *to, size_t bytes, enum cudaMemcpyKind kind,
+                         cudaStream_t stream);
+
 #define gather_batch(set, order, first, rows, x, y, stream)                                        \
     (observe_samples(order, first, rows, stream),                                                  \
      gather_batch(set, order, first, rows, x, y, stream), observe_slow(order, first, stream))
@@ -73,6 +81,12 @@ double observe_seconds(void);
 #define ncclCommGetAsyncError(comm, state)                                                         \
     (observe("ncclCommGetAsyncError", 0, NO_TYPE, NULL), ncclCommGetAsyncError(comm, state))
 
+#define cudaMallocHost(pointer, bytes)                                                             \
+    observe_pinned(cudaMallocHost(pointer, bytes), (void **)(pointer), bytes)
+#define cudaHostAlloc(pointer, bytes, flags)                                                       \
+    observe_pinned(cudaHostAlloc(pointer, bytes, flags), (void **)(pointer), bytes)
+#define cudaMemcpyAsync(to, from, bytes, kind, stream)                                             \
+    observe_copy(cudaMemcpyAsync(to, from, bytes, kind, stream), to, bytes, kind, stream)
 #define cudaStreamWaitEvent(stream, event, flags)                                                  \
     (observe("cudaStreamWaitEvent", 0, NO_TYPE, stream), cudaStreamWaitEvent(stream, event, flags))
 #define cudaStreamSynchronize(stream)                                                              \
