@@ -73,3 +73,17 @@ host_does_not_wait() {
     done
     ok 'the host does not wait for the streams'
 }
+
+# prefetches: with 2 ranks, a layer is computed while the next one is gathered. observe_fsdp.c tries it.
+prefetches() {
+    rm -f "$SCRATCH/prefetch"
+    OBSERVE_PREFETCH=$SCRATCH/prefetch must_run 2
+    grep -qx 'compute yes' "$SCRATCH/prefetch" || wrong 'a layer is computed only when the next one is gathered' \
+        'f->stream must wait for the event of this layer, and the gathers must run on f->comm_stream.'
+    ok 'while rank 1 is late for the gather of a layer, rank 0 computes the layer before'
+    ! grep -qx 'gather no' "$SCRATCH/prefetch" ||
+        wrong 'the gather of the next layer does not start before a layer is computed' \
+            'fsdp_gather must queue it before it returns. Then the caller queues the computation.'
+    [ "$(grep -cx 'gather yes' "$SCRATCH/prefetch")" = 3 ] || wrong 'fsdp_gather is called in another way than in the step'
+    ok 'while a layer is computed, the next one is gathered'
+}
