@@ -43,6 +43,12 @@ checked() {
     fi
 }
 
+# What the check of an exercise without an answer prints, as its README announces.
+promise_of() { # NUMBER
+    # shellcheck disable=SC2016 # the backticks are Markdown's
+    sed -n 's/^\*\*First you see:\*\* `\(.*\)`$/\1/p' "$(exercises/run.sh folder "$1")/README.md"
+}
+
 # answer NUMBER [CHANGES]: puts the step's text into $mine, with these changes.
 answer() {
     local file
@@ -69,8 +75,7 @@ change() { # CHANGES: makes them in $mine
 fail_unsolved_and_pass_solved() { # STEP
     local number promise right
     for number in $(exercises "$1"); do
-        # shellcheck disable=SC2016 # the backticks are Markdown's
-        promise=$(sed -n 's/^\*\*First you see:\*\* `\(.*\)`$/\1/p' "$(exercises/run.sh folder "$number")/README.md")
+        promise=$(promise_of "$number")
         [ -n "$promise" ] || { echo "the README of $number does not say what comes first" && return 1; }
         rm -f "$mine"/*
         exercises/run.sh cut "$number" "$mine"
