@@ -140,6 +140,7 @@ must_run() {
 # ranks RANKS OPTION...: how a message names a run.
 ranks() {
     local how=${2:+ and ${*:2}}${CPU_DEVICE_CHAOS:+ and CPU_DEVICE_CHAOS=$CPU_DEVICE_CHAOS}
+    how=${how//"$SCRATCH/"/}
     [ "$1" = 1 ] && echo "1 rank$how" || echo "$1 ranks$how"
 }
 
