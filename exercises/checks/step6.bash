@@ -37,7 +37,8 @@ sums() {
             bad += $5 != right && !ENVIRON["PROBE_FRACTIONS"]
             if (++parts[$2] > 6) next
             text[$2] = text[$2] (parts[$2] > 1 ? "; " : "") ($5 ~ /nan/ ? "nothing" : $5) " in " \
-                ($3 == $4 ? $3 : $3 " to " $4) (parts[$2] == 6 ? " ..." : "")
+                (parts[$2] > 1 ? "" : $3 == $4 ? "element " : "elements ") ($3 == $4 ? $3 : $3 " to " $4) \
+                (parts[$2] == 6 ? " ..." : "")
         }
         END {
             if (bad) print "Rank r begins with 10^r in each element, so the digits of a sum count the vectors."
