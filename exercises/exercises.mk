@@ -19,6 +19,10 @@ PROGRAM_OF_MINE := $(BUILD)/$(MINE)/$(notdir $(MAIN))
 SOURCES_OF_MINE := $(if $(filter gpu,$(DEVICE)),$(filter-out %/kernels.c,$(wildcard $(MINE)/*.c*)),$(wildcard $(MINE)/*.c))
 OBJECTS_OF_MINE := $(patsubst %.c,$(BUILD)/%.o,$(SOURCES_OF_MINE:%.cu=$(BUILD)/%.cu.o))
 STEPS_OF_MINE := $(if $(filter 01_%,$(MAIN)),,$(BUILD)/exercises/observe.o $(BUILD)/steps.a)
+ifneq ($(filter 01_%,$(MAIN)),)
+PROBE_OF_MINE := $(BUILD)/exercises/checks/probe.o
+WRAPPED_OF_MINE := gather_batch softmax_cross_entropy
+endif
 ifneq ($(filter 05_%,$(MAIN)),)
 STEPS_OF_MINE := $(BUILD)/exercises/observe_fsdp.o $(STEPS_OF_MINE)
 WRAPPED_OF_MINE := fsdp_gather wait_for rename unlinkat
@@ -26,7 +30,7 @@ endif
 $(OBJECTS_OF_MINE): private CFLAGS += $(if $(STEPS_OF_MINE),-include exercises/observe.h) \
 	$(if $(filter 04_%,$(MAIN)),-include exercises/observe_connect.h)
 $(PROGRAM_OF_MINE): $(OBJECTS_OF_MINE) $(if $(filter $(PROGRAM_OF_MINE).o,$(OBJECTS_OF_MINE)),,$(BUILD)/$(MAIN).o) \
-	$(STEPS_OF_MINE) $(BUILD)/common.a
+	$(PROBE_OF_MINE) $(STEPS_OF_MINE) $(BUILD)/common.a
 	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ $(foreach f,$(WRAPPED_OF_MINE),-Wl,--wrap=$(f)) -Wl,--as-needed $(NCCL_FLAGS) $(LIB_FLAGS) -lm -ldl
 
 # checks/kernels.c with the attendee's kernels: those of DEVICE, and those of the .cu file on the host.
