@@ -85,6 +85,14 @@ trained() {
     ok "$1: all ranks train, and have the losses of step 1"
 }
 
+# listener full|close: starts the program listener instead of rank 0.
+listener() {
+    ${CC:-cc} -o "$SCRATCH/listener" exercises/checks/listener.c || wrong 'exercises/checks/listener.c does not compile'
+    "$SCRATCH/listener" "$1" "$MASTER_ADDR" "$MASTER_PORT" >"$SCRATCH/ready" &
+    pids[100]=$!
+    within 10 grep -qs listening "$SCRATCH/ready" || wrong 'exercises/checks/listener.c does not start'
+}
+
 # connected COUNT: at least so many connections to the port are open.
 connected() {
     [ "$(awk -v port=":$(printf %04X "$MASTER_PORT")" '$4 == "01" && substr($2, length($2) - 4) == port' /proc/net/tcp |
