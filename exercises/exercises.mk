@@ -13,7 +13,7 @@ solution: ## compares your code with that of the step
 	@exercises/run.sh solution $(EX)
 
 # A program with the attendee's sources in the folder MINE instead of those of the step, to which the program MAIN belongs.
-# From step 2 on, observe.h counts their calls of NCCL.
+# From step 2 on, observe.h counts their calls of NCCL. WRAPPED_OF_MINE: functions whose calls come to a __wrap_ first.
 ifdef MINE
 PROGRAM_OF_MINE := $(BUILD)/$(MINE)/$(notdir $(MAIN))
 SOURCES_OF_MINE := $(if $(filter gpu,$(DEVICE)),$(filter-out %/kernels.c,$(wildcard $(MINE)/*.c*)),$(wildcard $(MINE)/*.c))

@@ -77,7 +77,7 @@ static void kill_before(const char *function) {
         rank != observe_rank() || (restarts && atoi(restarts) > 0) || ++calls != nth)
         return;
     if (rank > 0)
-        usleep(300000);
+        sleep(1);
     kill(getpid(), SIGKILL);
 }
 
