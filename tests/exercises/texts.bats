@@ -1,0 +1,43 @@
+#!/usr/bin/env bats
+# bats file_tags=test-all
+# The commands in the texts of the exercises run as written, in a tree like a fresh clone. Those of the folded parts need
+# debuggers, and are not run.
+# shellcheck disable=SC2154 # ../helpers.bash sets root
+load ../helpers
+
+setup() {
+    cd "$BATS_TEST_TMPDIR" || return
+    unset MAKEFLAGS MFLAGS MAKELEVEL BUILD WERROR
+    unset_job
+    export DEVICE=cpu OMP_NUM_THREADS=1 NCCL_SOCKET_IFNAME=lo CPU_DEVICE_TIMEOUT=5
+}
+
+# blocks FILE: prints the fenced blocks that begin with a command, before the first folded part.
+blocks() {
+    awk '/^<details>/ { exit }
+        /^```/ { inside = !inside; first = inside; next }
+        first { first = 0; command = /^(make|for|work\/|exercises\/|0[0-9]_|[A-Z_]+=[^ ]* )/ }
+        inside && command' "$1"
+}
+
+@test "the commands with which attendees see the faults run" {
+    [ -d "$root/data/mnist" ] || skip "no MNIST: make data fetches it"
+    copy_tree tree
+    cd tree || return
+    mkdir -p data
+    ln -s "$root/data/mnist" data/mnist
+    local folder number count=0
+    for folder in exercises/debug/*/; do
+        number=debug.$(basename "$folder" | cut -d - -f 1)
+        [ -n "$(blocks "$folder/README.md")" ] || { echo "$number shows no command" && return 1; }
+        make -s exercise EX="$number" >/dev/null
+        make -s check EX="$number" >checked 2>&1 && cat checked && return 1
+        blocks "$folder/README.md" >commands
+        timeout -s KILL "$(patience 40)" bash commands >"$number.out" 2>&1 </dev/null || true
+        if grep -nE 'No such file|not found|unknown option' "$number.out"; then
+            echo "$number: a command does not run" && cat commands && return 1
+        fi
+        count=$((count + 1))
+    done
+    [ $count -ge 16 ]
+}
