@@ -4,6 +4,9 @@ exercises: ## lists the exercises with their minutes, and your progress
 	@exercises/run.sh list
 exercise: ## starts the next exercise, or a chosen one: EX=2.1
 	@exercises/run.sh start $(EX)
+ifneq ($(filter 1.% 2.% 3.% 4.% 5.% 6.% 7.% debug.% ex=%,$(MAKECMDGOALS) $(MAKEOVERRIDES)),)
+$(error want EX=, such as in: make exercise EX=2.1)
+endif
 # Without DEVICE, the check chooses: its machine may be a node with GPUs, and this one a login node.
 check: ## builds and runs what you wrote, and explains what is wrong (WATCH=1: at each save; ALL=1: your progress; SBATCH=1: in a job)
 	@DEVICE=$(if $(BOTH),,$(DEVICE)) exercises/run.sh check $(EX)
@@ -27,7 +30,9 @@ ifneq ($(filter 05_%,$(MAIN)),)
 STEPS_OF_MINE := $(BUILD)/exercises/observe_fsdp.o $(STEPS_OF_MINE)
 WRAPPED_OF_MINE := fsdp_gather wait_for rename unlinkat
 endif
-$(OBJECTS_OF_MINE): private CFLAGS += $(if $(STEPS_OF_MINE),-include exercises/observe.h) \
+# Without -ftrack-macro-expansion, gcc would show each error in a macro three times, first at the line of the macro.
+$(OBJECTS_OF_MINE): private CFLAGS += $(if $(findstring clang,$(shell $(CC) --version)),,-ftrack-macro-expansion=0) \
+	$(if $(STEPS_OF_MINE),-include exercises/observe.h) \
 	$(if $(filter 04_%,$(MAIN)),-include exercises/observe_connect.h)
 $(PROGRAM_OF_MINE): $(OBJECTS_OF_MINE) $(if $(filter $(PROGRAM_OF_MINE).o,$(OBJECTS_OF_MINE)),,$(BUILD)/$(MAIN).o) \
 	$(PROBE_OF_MINE) $(STEPS_OF_MINE) $(BUILD)/common.a

@@ -62,18 +62,28 @@ list() {
     echo 'make exercise starts the next one, make exercise EX=2.1 starts exercise 2.1.'
 }
 
+# The exercise that was started last, if it is not solved. Otherwise the next one that is not solved, or the first one.
 next_open() {
-    local folder
+    local folder number current first='' behind=''
+    current=$(cat work/.current 2>/dev/null)
     for folder in $(folders); do
-        [ "$(state_of "$(number_of "$folder")")" = solved ] || { number_of "$folder" && return; }
+        number=$(number_of "$folder")
+        [ "$number" != "$current" ] || behind=1
+        [ "$(state_of "$number")" != solved ] || continue
+        [ -z "$behind" ] || { echo "$number" && return; }
+        first=${first:-$number}
     done
+    echo "$first"
 }
 
 start() { # [NUMBER]
-    local number=${1:-$(next_open)} folder new files
+    local number=${1:-$(next_open)} folder new file
     [ -n "$number" ] || { echo 'You have solved every exercise.' && return; }
     folder=$(folder_of "$number") || exit
-    if [ ! -d "work/$number" ]; then
+    if [ -d "work/$number" ]; then
+        echo "You have started this exercise before. What you wrote is unchanged."
+        echo
+    else
         mkdir -p work && new=$(mktemp -d work/.new.XXXXXX) || exit
         if ! { cut_out "$folder" "$new" && chmod 755 "$new" && mv -T "$new" "work/$number"; }; then
             rm -rf "$new"
@@ -82,16 +92,21 @@ start() { # [NUMBER]
     fi
     echo "$number" >work/.current
     sed '/^<details>/,$d' "$folder/README.md"
-    mapfile -t files < <(files_of "$folder" | sed "s|.*/|work/$number/|")
-    printf 'Your file%s: %s\n' "$([ ${#files[@]} = 1 ] || echo s)" "${files[*]}"
+    for file in $(files_of "$folder"); do
+        echo "Your file: work/$number/${file##*/}"
+    done
     echo 'Then: make check (or make hint)'
 }
 
 chosen() { # [NUMBER]: it, or the exercise that was started last
-    local number=${1:-$(cat work/.current 2>/dev/null)}
+    local number=${1:-$(cat work/.current 2>/dev/null)} folder file
     [ -n "$number" ] || fail 'no exercise has been started; make exercise starts one'
-    folder_of "$number" >/dev/null || exit
+    folder=$(folder_of "$number") || exit
     [ -d "work/$number" ] || fail "exercise $number has not been started; make exercise EX=$number starts it"
+    for file in $(files_of "$folder"); do
+        [ -e "work/$number/${file##*/}" ] || fail "work/$number/${file##*/} is not there; to begin again, rename the folder" \
+            "work/$number and run make exercise EX=$number"
+    done
     echo "$number"
 }
 
@@ -123,6 +138,7 @@ check_all() {
 
 check_and_say() { # NUMBER
     local next
+    echo "Exercise $1, work/$1:"
     if ! check_one "$1"; then
         printf '\nExercise %s is not solved yet. make hint shows a hint.\n' "$1"
         return 1
@@ -140,7 +156,7 @@ check_and_say() { # NUMBER
 # Runs the check in a job, waits for it, and prints what it printed.
 submit() { # NUMBER
     local status=0 said="work/$1/check.out"
-    command -v sbatch >/dev/null || fail 'SBATCH=1 needs Slurm, and there is no sbatch here; make check uses this machine'
+    command -v sbatch >/dev/null || fail 'SBATCH=1 needs Slurm, and there is no sbatch here; run make check without SBATCH=1'
     echo "Exercise $1 is checked in a job; squeue --me shows it."
     env -u SBATCH sbatch --quiet --wait --output="$said" slurm/check.sbatch "$1" || status=$?
     cat "$said"
@@ -175,7 +191,7 @@ hint() { # [NUMBER]
     shown=$(($(cat "work/$number/.hints" 2>/dev/null || echo 0) + 1))
     awk -v shown=$shown '/<summary>/ { n++ } n == shown && NF { gsub(/<[^>]*>/, ""); if (NF) print; found = 1 }
         END { exit !found }' "$(folder_of "$number")/README.md" ||
-        { echo 'There are no more hints. make solution compares your code with that of the step.' && return; }
+        { echo 'There are no more hints: make solution shows the code of the step, and make hint the first hint again.' && shown=0; }
     echo $shown >"work/$number/.hints"
 }
 
@@ -187,11 +203,12 @@ solution() { # [NUMBER]
         return
     fi
     if [ "$(state_of "$number")" != solved ] && [ -z "${YES:-}" ]; then
-        read -r -p "Exercise $number is not solved yet. Show the solution? [y/N] " answer || echo
-        [[ $answer == [yY]* ]] || return 1
+        printf '%s' "Exercise $number is not solved yet. Show the solution? [y/N] "
+        read -r answer || echo
+        [[ ${answer:-} == [yY]* ]] || return 0
     fi
     for file in $(files_of "$(folder_of "$number")"); do
-        git diff --no-index --color=auto "work/$number/${file##*/}" "$file" && echo "$file: your code is the step's"
+        git --no-pager diff --no-index --color=auto "work/$number/${file##*/}" "$file" && echo "$file: your code is the step's"
     done
     return 0
 }

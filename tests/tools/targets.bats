@@ -124,13 +124,27 @@ listed() {
     again solution </dev/null
     [[ $output != *'+        NCCL_CHECK'* ]]
     cp 02_multigpu_fork/train.c work/2.1
-    again exercise EX=2.1 # changes nothing
+    sed -i 's/ncclSum, t->comm, t->stream));/ncclSum, t->comm, t->stream))/' work/2.1/train.c
+    again check # gcc finds the mistake in a macro, or only in the line below it
+    says 'wrong  it does not compile' 'An error is in your part: train_step, line'
+    rm work/2.1/train.c
+    again check
+    says 'work/2.1/train.c is not there; to begin again, rename the folder work/2.1'
+    cp 02_multigpu_fork/train.c work/2.1
+    again exercise EX=2.1
+    says 'What you wrote is unchanged.'
     again check
     says 'Exercise 2.1 is solved'
     again solution
     says "your code is the step's"
     again check ALL=1
     says '1 of '
+    again exercise # the one behind the solved one
+    says '2.2 Broadcast the start'
+    again exercise # not yet solved
+    says '2.2 Broadcast the start'
+    again exercise 2.3
+    says 'make exercise EX=2.1'
 }
 
 @test "the scripts that the slow targets call exist (a dry run)" {
