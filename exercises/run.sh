@@ -24,11 +24,10 @@ number_of() { # FOLDER: 2.1, or debug.1
 }
 
 folder_of() { # NUMBER
-    local folder
-    for folder in $(folders); do
-        [ "$(number_of "$folder")" != "$1" ] || { echo "$folder" && return; }
-    done
-    fail "there is no exercise $1; make exercises lists them"
+    local found=(exercises/"$1"-*/)
+    [[ $1 != debug.* ]] || found=(exercises/debug/"${1#debug.}"-*/)
+    [ -d "${found[0]}" ] || fail "there is no exercise $1; make exercises lists them"
+    echo "${found[0]%/}"
 }
 
 title_of() { sed -n '1s/^# *[0-9a-z.]* *//p' "$1/README.md"; }
