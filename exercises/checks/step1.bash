@@ -8,6 +8,10 @@ compares_kernel() {
     for name in kernels $([ "$device" = gpu ] || echo kernels_on_host); do
         # shellcheck disable=SC2153 # run.sh sets MINE
         file=$MINE/$([ "$name$device" = kernelscpu ] && echo kernels.c || echo kernels.cu)
+        if [ "$name" = kernels_on_host ] && ! command -v "${CXX:-g++}" >/dev/null; then
+            skip "$file does not run, because there is no C++ compiler"
+            continue
+        fi
         make -s DEVICE="$device" BUILD="$build" MINE="$MINE" MAIN="$main" "$build/$MINE/$name" >"$SCRATCH/build" 2>&1 ||
             { cat "$SCRATCH/build" && wrong "$file does not compile" "$(place_of_error)"; }
         if ! timeout "$limit" "$build/$MINE/$name" "$1" >"$SCRATCH/out" 2>"$SCRATCH/err"; then
