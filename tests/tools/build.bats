@@ -7,7 +7,8 @@ setup() {
     copy_tree "$BATS_TEST_TMPDIR/tree"
     cd "$BATS_TEST_TMPDIR/tree" || return
     # The tests inherit nothing from a make that runs them.
-    unset MAKEFLAGS MFLAGS MAKELEVEL DEVICE CC CFLAGS BUILD WERROR MNIST_MIRROR
+    unset MFLAGS MAKELEVEL DEVICE CC CFLAGS BUILD WERROR MNIST_MIRROR
+    export MAKEFLAGS=CFLAGS=-O0 # compiles faster
     nvcc=$(command -v nvcc || ls "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" 2>/dev/null || true)
 }
 
@@ -27,12 +28,10 @@ objects() { # all objects that are newer than the file
 }
 
 # bats test_tags=test-all
-@test "gcc and clang build the CPU device without warnings" {
-    for cc in gcc clang; do
-        command -v $cc >/dev/null || skip "$cc is not installed"
-        make -j4 DEVICE=cpu CC=$cc BUILD=build/$cc WERROR=1 programs
-        build/$cc/01_single_gpu/train --help >help
-    done
+@test "clang builds the CPU device without warnings, as gcc does in tests/run.sh" {
+    command -v clang >/dev/null || skip "clang is not installed"
+    make -j4 DEVICE=cpu CC=clang CFLAGS="-O3 -g" WERROR=1 programs
+    build/cpu/01_single_gpu/train --help >help
 }
 
 @test "make stepN links the programs into the folder of the step" {
@@ -288,7 +287,7 @@ lists_fixes() { # DEVICE HEADER FIX...: find_libs.sh fails, and names the fixes
         command -v $cc >/dev/null || skip "$cc is not installed"
         arch='' flag='-gencode arch=compute_90,code=sm_90'
         [ $cc = gcc ] || arch=90 flag=-arch=sm_90 # nvcc's work does not depend on CC, so one generation is enough now
-        make -j4 DEVICE=gpu CC=$cc ARCH=$arch WERROR=1 step1 step2 step3 step6
+        make -j4 DEVICE=gpu CC=$cc CFLAGS="-O3 -g" ARCH=$arch WERROR=1 step1 step2 step3 step6
         grep -qF -- "$flag " build/gpu/flags
         [ "$(readlink -f 01_single_gpu/train)" = "$PWD/build/gpu/01_single_gpu/train" ]
         for program in 01_single_gpu/train 02_multigpu_fork/train 03_multigpu_launcher/train 06_allreduce_demo/allreduce; do
