@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
-# The faults of the debugging lab. Their checks take long, so most tests run in make test-all only.
+# bats file_tags=test-all
+# The faults of the debugging lab.
 # shellcheck disable=SC2154 # helpers.bash sets mine
 load helpers
 
@@ -7,7 +8,6 @@ load helpers
     fail_unsolved_and_pass_solved debug
 }
 
-# bats test_tags=test-all
 @test "wrong cures of the faults are refused with a reason" {
     refuse_wrong_answers debug
 }
@@ -17,7 +17,6 @@ without_seeds() {
     sed 's/ and CPU_DEVICE_CHAOS=[0-9]*//'
 }
 
-# bats test_tags=test-all
 @test "each fault shows its symptom with each of 10 seeds of random delays, and its cure removes it" {
     local number seed promise
     for number in $(exercises debug); do
