@@ -87,3 +87,14 @@ sends_of_ring() {
     done
     sends "$2" "${links[@]}"
 }
+
+# both_ways: in the last run, each rank sent and received at the same time.
+both_ways() {
+    local alone
+    alone=$(awk '$1 == "receive" && $5 { receives[$2, $5] } $1 == "send" { n++; group[n] = $2 SUBSEP $5 }
+        END { for (i in group) alone += !(group[i] in receives); print alone + 0 }' "$SCRATCH/probe")
+    [ "$alone" = 0 ] || wrong "the ring works, but in $alone of the ranks' sends, the rank does not receive meanwhile" \
+        'A link can carry data in both directions at the same time. Here, some ranks wait while others send, and with' \
+        'more ranks, a round takes longer. A group runs the send and the receive of a round together.'
+    ok 'each rank sends and receives at the same time'
+}
