@@ -106,8 +106,8 @@ run_ranks() {
     esac
     # The shell reports a crash to the stderr of the braces.
     {
-        CPU_DEVICES=$1 OBSERVE=$SCRATCH/calls timeout -k 1 "$limit" "${command[@]}" "${small[@]}" "${options[@]}" \
-            --csv "$SCRATCH/csv" "${@:2}" >"$SCRATCH/out" 2>"$SCRATCH/err"
+        CPU_DEVICES=$1 OBSERVE=$SCRATCH/calls timeout -k 1 "$limit" "${command[@]}" "${small[@]}" "${also[@]}" \
+            "${options[@]}" --csv "$SCRATCH/csv" "${@:2}" >"$SCRATCH/out" 2>"$SCRATCH/err"
         status=$?
     } 2>/dev/null
     [ $status != 124 ] || echo "error: the program had not ended after $limit s" >>"$SCRATCH/err"
@@ -115,8 +115,9 @@ run_ranks() {
     return $status
 }
 
-# options: those of the program in all runs of a check.
+# options: those of the program in all runs of a check. also: those of step 1 as well, which the messages name.
 options=()
+also=()
 
 # errors: for a part of an error message, what a learner should know about it. "not those of the other ranks|Each ..."
 errors=()
@@ -138,15 +139,18 @@ explain_errors() {
 
 # must_run RANKS OPTION...: runs the program; if it fails, the check ends.
 must_run() {
+    run_ranks "$@" || program_fails "$1"
+}
+
+program_fails() { # RANKS
     local lines
-    run_ranks "$@" && return
     mapfile -t lines < <(explain_errors)
     wrong "with $(ranks "$1"), the program fails" "${lines[@]}"
 }
 
 # ranks RANKS OPTION...: how a message names a run.
 ranks() {
-    local how=${2:+ and ${*:2}}${CPU_DEVICE_CHAOS:+ and CPU_DEVICE_CHAOS=$CPU_DEVICE_CHAOS}
+    local how=${also[*]:+ and ${also[*]}}${2:+ and ${*:2}}${CPU_DEVICE_CHAOS:+ and CPU_DEVICE_CHAOS=$CPU_DEVICE_CHAOS}
     how=${how//"$SCRATCH/"/}
     [ "$1" = 1 ] && echo "1 rank$how" || echo "$1 ranks$how"
 }
@@ -158,13 +162,13 @@ losses() {
 
 # reference: the program that has the right losses with one rank, and what messages call it.
 reference=01_single_gpu/train
-reference_name='step 1'
+reference_name=01_single_gpu
 
 # What it writes to its CSV file with these options.
 csv_of_step1() {
     local csv
-    csv=$SCRATCH/step1.$(cksum <<<"${small[*]} $*" | tr ' ' .)
-    [ -e "$csv" ] || env -u CPU_DEVICE_CHAOS "$build/$reference" "${small[@]}" --csv "$csv" "$@" >/dev/null
+    csv=$SCRATCH/step1.$(cksum <<<"${small[*]} ${also[*]} $*" | tr ' ' .)
+    [ -e "$csv" ] || env -u CPU_DEVICE_CHAOS "$build/$reference" "${small[@]}" "${also[@]}" --csv "$csv" "$@" >/dev/null
     cat "$csv"
 }
 
@@ -208,7 +212,7 @@ same_losses() {
     losses_of_step1 >"$right"
     read -ra at <<<"$(first_difference "$mine" "$right")"
     if [ ${#at[@]} = 0 ] && [ $status = 0 ]; then
-        ok "with $(ranks "$@"), the losses of 20 training steps are those of $reference_name"
+        ok "with $(ranks "$@"), the losses of $(grep -c ^[0-9] "$right") training steps are those of $reference_name"
         return
     fi
     untouched || for suspect in "${suspects[@]}"; do
@@ -223,7 +227,8 @@ same_losses() {
     if [ ${#at[@]} = 0 ] || [ "${at[1]}" = missing ]; then
         wrong "with $(ranks "$@"), the program fails" "${lines[@]}"
     fi
-    wrong "with $(ranks "$@"), the loss of training step ${at[0]} is ${at[1]}; $reference_name has ${at[2]}" "${lines[@]}"
+    wrong "with $(ranks "$@"), the loss of training step ${at[0]} is ${at[1]}; ${at[2]} is right ($reference_name)" \
+        "${lines[@]}"
 }
 
 # same_epochs RANKS OPTION...: the losses, test losses and accuracies of two epochs are those of step 1, and the ranks share
@@ -246,7 +251,7 @@ same_epochs() {
         [ "$evaluated" != 2000 ] || lines=("$otherwise")
         ! untouched || lines=()
         wrong "with $(ranks "$@"), the results of the epochs are not those of step 1" \
-            "epoch, loss, test loss, accuracy: ${mine//$'\n'/; }" "step 1:                            ${right//$'\n'/; }" \
+            'epoch, loss, test loss, accuracy:' "$(sed 's/^/Observed:  /' <<<"$mine")" "$(sed 's/^/Expected:  /' <<<"$right")" \
             "${lines[@]}"
     fi
     [ "$evaluated" = 2000 ] || wrong "with $(ranks "$@"), the results are right, but at a cost" "${lines[@]}"
@@ -271,15 +276,24 @@ same_losses_delayed() {
 # find_race RANKS OPTION...: what the checker of ordering of the CPU device reports, if anything.
 find_race() {
     [ "$device" = cpu ] || return
-    CPU_DEVICE_CHECK=1 run_ranks "$@" || grep -m 1 -A 3 'CPU_DEVICE_CHECK: ' "$SCRATCH/err" | cut -c 1-200
+    CPU_DEVICE_CHECK=1 run_ranks "$@" || report_of_race
+}
+
+# Of the last run: the report of the checker of ordering, if any.
+report_of_race() {
+    grep -m 1 -A 3 'CPU_DEVICE_CHECK: ' "$SCRATCH/err" | cut -c 1-200
 }
 
 # no_race RANKS OPTION...: the checker of ordering of the CPU device finds nothing.
 no_race() {
     local lines
     [ "$device" = cpu ] || { skip 'the checker of ordering needs the CPU device: make check DEVICE=cpu' && return; }
-    mapfile -t lines < <(find_race "$@")
-    [ ${#lines[@]} = 0 ] || wrong "with $(ranks "$1"), an operation does not wait for the data that it needs" "${lines[@]}"
+    if ! CPU_DEVICE_CHECK=1 run_ranks "$@"; then
+        mapfile -t lines < <(report_of_race)
+        [ ${#lines[@]} = 0 ] ||
+            wrong "with $(ranks "$1"), an operation does not wait for the data that it needs" "${lines[@]}"
+        program_fails "$1"
+    fi
     ok "with $(ranks "$1"), every operation waits for the data that it needs"
 }
 
@@ -298,10 +312,11 @@ calls() {
         END { print n + 0 }' "$SCRATCH/calls"
 }
 
-# expect_bytes FUNCTION[|FUNCTION] TYPE BYTES WHAT [LINE...]: the ranks gave these calls so many bytes.
+# expect_bytes FUNCTION[|FUNCTION] TYPE BYTES WHAT [LINE...]: the ranks gave these calls so many bytes. The type may be any.
 expect_bytes() {
     local bytes
-    bytes=$(awk -v names="^($1)$" -v type="$2" '$1 ~ names && $2 == type { n += $4 } END { printf "%.0f", n }' "$SCRATCH/calls")
+    bytes=$(awk -v names="^($1)$" -v type="$2" '$1 ~ names && (type == "any" || $2 == type) { n += $4 } END { printf "%.0f", n }' \
+        "$SCRATCH/calls")
     [ "$bytes" = "$3" ] || wrong "the ranks give ${1/|/ or } $bytes bytes" "Expected: $3 bytes, $4." "${@:5}"
     ok "the ranks give ${1/|/ or } $3 bytes: $4"
 }
@@ -392,7 +407,7 @@ same_evaluation() {
     awk -v mine="$mine" -v right="$right" 'BEGIN {
         split(mine, m); split(right, r)
         exit !(mine && (m[1] - r[1]) ^ 2 <= (1e-5 * r[1]) ^ 2 && m[2] == r[2]) }' ||
-        wrong "with $(ranks "$1"), the test loss and the accuracy are ${mine/ /, } %; step 1 has ${right/ /, } %" "${@:2}"
+        wrong "with $(ranks "$1"), the test loss and the accuracy are ${mine/ /, } %; ${right/ /, } % are right (01_single_gpu)" "${@:2}"
     ok "with $(ranks "$1"), the test loss and the accuracy are those of step 1"
 }
 
