@@ -52,14 +52,14 @@ allocated() {
 }
 
 # hides_scatters: with 2 ranks, backward goes on while the ranks sum the gradients of a layer. observe.c tries it: rank 1 is
-# late for the first sum, and rank 0 looks whether it can compute the next layer before.
+# late for the first sum, and rank 0 looks whether it can compute the layer below before rank 1 comes.
 hides_scatters() {
     rm -f "$SCRATCH/overlap"
     OBSERVE_OVERLAP=$SCRATCH/overlap must_run 2 --log-every 100
     [ "$(cat "$SCRATCH/overlap" 2>/dev/null)" = yes ] ||
-        wrong 'backward of a layer starts only when the sum of the layer before has ended' \
+        wrong 'backward of a layer starts only when the sum of the layer above it has ended' \
             'The sums must run on f->comm_stream. f->stream may wait for them only once, in fsdp_finish.'
-    ok 'while the ranks sum the gradients of a layer, they compute those of the next'
+    ok 'while the ranks sum the gradients of a layer, they compute those of the layer below it'
     host_does_not_wait
 }
 
