@@ -212,7 +212,7 @@ same_losses() {
     losses_of_step1 >"$right"
     read -ra at <<<"$(first_difference "$mine" "$right")"
     if [ ${#at[@]} = 0 ] && [ $status = 0 ]; then
-        ok "with $(ranks "$@"), the losses of $(grep -c ^[0-9] "$right") training steps are those of $reference_name"
+        ok "with $(ranks "$@"), the losses of $(grep -c '^[0-9]' "$right") training steps are those of $reference_name"
         return
     fi
     untouched || for suspect in "${suspects[@]}"; do
@@ -224,6 +224,10 @@ same_losses() {
     untouched || mapfile -t race < <(find_race "$@")
     [ ${#race[@]} = 0 ] || lines=("${race[@]}")
     [ ${#lines[@]} != 0 ] || [ ${#at[@]} = 0 ] || untouched || lines=("$(about_loss "$1" "${at[@]}")")
+    if [ $status = 0 ] && [ "${at[1]}" = missing ]; then
+        wrong "with $(ranks "$@"), the program does not report the loss of training step ${at[0]}" \
+            'It must write the loss of each training step to the file of --csv, because --log-every is 1.'
+    fi
     if [ ${#at[@]} = 0 ] || [ "${at[1]}" = missing ]; then
         wrong "with $(ranks "$@"), the program fails" "${lines[@]}"
     fi
@@ -251,7 +255,8 @@ same_epochs() {
         [ "$evaluated" != 2000 ] || lines=("$otherwise")
         ! untouched || lines=()
         wrong "with $(ranks "$@"), the results of the epochs are not those of step 1" \
-            'epoch, loss, test loss, accuracy:' "$(sed 's/^/Observed:  /' <<<"$mine")" "$(sed 's/^/Expected:  /' <<<"$right")" \
+            'epoch, loss, test loss, accuracy:' "Observed: ${mine//$'\n'/$'\n'Observed: }" \
+            "Expected: ${right//$'\n'/$'\n'Expected: }" \
             "${lines[@]}"
     fi
     [ "$evaluated" = 2000 ] || wrong "with $(ranks "$@"), the results are right, but at a cost" "${lines[@]}"
@@ -315,8 +320,9 @@ calls() {
 # expect_bytes FUNCTION[|FUNCTION] TYPE BYTES WHAT [LINE...]: the ranks gave these calls so many bytes. The type may be any.
 expect_bytes() {
     local bytes
-    bytes=$(awk -v names="^($1)$" -v type="$2" '$1 ~ names && (type == "any" || $2 == type) { n += $4 } END { printf "%.0f", n }' \
-        "$SCRATCH/calls")
+    bytes=$(awk -v names="^($1)$" -v type="$2" '
+        $1 ~ names && (type == "any" || $2 == type) { n += $4 }
+        END { printf "%.0f", n }' "$SCRATCH/calls")
     [ "$bytes" = "$3" ] || wrong "the ranks give ${1/|/ or } $bytes bytes" "Expected: $3 bytes, $4." "${@:5}"
     ok "the ranks give ${1/|/ or } $3 bytes: $4"
 }
@@ -407,12 +413,14 @@ same_evaluation() {
     awk -v mine="$mine" -v right="$right" 'BEGIN {
         split(mine, m); split(right, r)
         exit !(mine && (m[1] - r[1]) ^ 2 <= (1e-5 * r[1]) ^ 2 && m[2] == r[2]) }' ||
-        wrong "with $(ranks "$1"), the test loss and the accuracy are ${mine/ /, } %; ${right/ /, } % are right (01_single_gpu)" "${@:2}"
+        wrong "with $(ranks "$1"), the test loss and the accuracy are ${mine/ /, } %; ${right/ /, } % are right (01_single_gpu)" \
+            "${@:2}"
     ok "with $(ranks "$1"), the test loss and the accuracy are those of step 1"
 }
 
 # hides_sums [LINE]: with 2 ranks, backward goes on while the ranks sum the gradients of a layer. observe.c tries it: rank 1
-# is late for the first sum, and rank 0 looks whether it can compute the next layer before. The line explains that it cannot.
+# is late for the first sum, and rank 0 looks whether it can compute the layer below before rank 1 comes. The line explains
+# that it cannot.
 hides_sums() {
     local name
     rm -f "$SCRATCH/overlap"
@@ -424,9 +432,9 @@ hides_sums() {
     done
     ok 'the host does not wait for the streams'
     [ "$(cat "$SCRATCH/overlap" 2>/dev/null)" = yes ] ||
-        wrong 'backward of a layer starts only when the sum of the layer before has ended' \
+        wrong 'backward of a layer starts only when the sum of the layer above it has ended' \
             "${*:-The sums must run on t->comm_stream. t->stream may wait for them only once, after backward of all layers.}"
-    ok 'while the ranks sum the gradients of a layer, they compute those of the next'
+    ok 'while the ranks sum the gradients of a layer, they compute those of the layer below it'
 }
 
 data_set 2520 1000 28 28
