@@ -1,5 +1,6 @@
 // disk watch FILE PROGRAM...: runs the program, and stops it at each system call of its first
 // thread. There, it could be killed, or the machine could fail: is the snapshot FILE whole then?
+// disk kill PROGRAM...: runs the program, and kills it when it calls rename.
 // disk fail PROGRAM...: runs the program on a disk that fails: fsync reports EIO.
 // Prints the first mistake and what it means. The exit code is that of the program, 1 after a
 // mistake, and 77 if this machine allows no tracing.
@@ -131,6 +132,7 @@ static int damaged(const char *path, const char *call) {
     return 0;
 }
 
+// path is NULL: kills the program when it calls rename.
 static int watch(const char *path, char **program) {
     pid_t child = fork();
     int status, entering = 1;
@@ -162,12 +164,17 @@ static int watch(const char *path, char **program) {
             return NO_TRACING;
         }
         entering = call.op == PTRACE_SYSCALL_INFO_ENTRY;
-        if (entering && damaged(path, last)) {
+        if (entering && path && damaged(path, last)) {
             kill(child, SIGKILL);
             return 1;
         }
         if (entering)
             entry = call;
+        if (!path && !strcmp(name_of_call(entry.entry.nr), "rename")) {
+            kill(child, SIGKILL);
+            waitpid(child, &status, 0);
+            return 0;
+        }
         long number = entry.entry.nr;
         last = name_of_call(number);
         struct file *f;
@@ -198,6 +205,8 @@ static void let_fsync_fail(void) {
 int main(int argc, char **argv) {
     if (argc > 3 && !strcmp(argv[1], "watch"))
         return watch(argv[2], argv + 3);
+    if (!strcmp(argv[1], "kill"))
+        return watch(NULL, argv + 2);
     let_fsync_fail();
     execvp(argv[2], argv + 2);
     return 126;
