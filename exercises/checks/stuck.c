@@ -1,6 +1,7 @@
 // stuck late|freeze|die JOIN_TIMEOUT STEP_TIMEOUT: two ranks make collectives under the attendee's
 // watchdog. Rank 0 queues them at once. Rank 1 comes late for the first ones, or it freezes or dies
-// before the one with number 5, which is the only broadcast.
+// before the one with number 95, which is the only broadcast. That is more than the watchdog has
+// entries, so it has used some of them again.
 #include "04_multinode/meet_by_tcp.h"
 #include "04_multinode/watchdog.h"
 #include "common/device.h"
@@ -13,11 +14,12 @@
 #include <unistd.h>
 
 static const int CREATION_DELAY = 1300000, DELAY = 400000; // microseconds
+enum { BROADCAST = 95 };
 
 int main(int argc, char **argv) {
     struct place p = find_place();
     ncclUniqueId id = {0};
-    ncclComm_t comm;
+    ncclComm_t first, comm;
     cudaStream_t stream;
     float *x;
     if (argc != 4)
@@ -32,17 +34,19 @@ int main(int argc, char **argv) {
     meet_by_tcp(&p, &id, NULL, NULL, NULL, 60);
     start_watchdog(atof(argv[2]), atof(argv[3]));
     usleep(late ? CREATION_DELAY : 0);
-    COLLECTIVE(stream, ncclCommInitRank(&comm, p.world, id, p.rank));
-    watch_comm(comm);
-    for (int i = 1; i < 9; i++) {
+    COLLECTIVE(stream, ncclCommInitRank(&first, p.world, id, p.rank));
+    watch_comm(first);
+    COLLECTIVE(stream, ncclCommSplit(first, 0, p.rank, &comm, NULL));
+    watch_comm(comm); // the one that fails is not the first one
+    for (int i = 2; i < BROADCAST + 4; i++) {
         watch_step(i);
-        usleep(late && i < 5 ? DELAY : 0);
-        if (i == 5 && p.rank == 1 && !late && strcmp(argv[1], "late")) {
+        usleep(late && i < 6 ? DELAY : 0);
+        if (i == BROADCAST && p.rank == 1 && !late && strcmp(argv[1], "late")) {
             wait_for(stream);
             usleep(300000); // so that rank 0 has completed the collectives before, too
             raise(!strcmp(argv[1], "die") ? SIGKILL : SIGSTOP);
         }
-        if (i == 5)
+        if (i == BROADCAST)
             COLLECTIVE(stream, ncclBcast(x, 1, ncclFloat, 0, comm, stream));
         else
             COLLECTIVE(stream, ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, stream));
