@@ -23,6 +23,8 @@ static size_t rows_per_grain(size_t cols) {
 static void *view(const void *pointer, size_t bytes, const char *kernel, const char *array,
                   int written) {
     CUDA_CHECK(cpu_enter());
+    if (bytes == 0) // nothing is used, as on a GPU, for example of an empty batch
+        return (void *)pointer;
     void *memory = cpu_view(pointer, bytes);
     if (!memory && cpu_is_device_pointer(pointer))
         fail("%s: %s: %zu bytes at %p are not all inside one allocation of device memory", kernel,
