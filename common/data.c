@@ -55,9 +55,12 @@ static int read_file(const char *folder, const char *split, const char *kind, in
                  i ? ".gz" : "");
         file = gzopen(path, "rb"); // reads plain files as they are
     }
-    if (!file)
+    if (!file) {
+        const char *error = strerror(errno);
+        int missing = access(folder, F_OK);
         return refuse(why, "%s: %s; make data fetches the images, --data synthetic needs none",
-                      path, access(folder, F_OK) ? "there is no such folder" : strerror(errno));
+                      missing ? folder : path, missing ? "there is no such folder" : error);
+    }
     int result = read_idx(file, path, dimensions, shape, bytes, why);
     if (gzclose(file) != Z_OK && result == 0)
         result = refuse(why, "%s: truncated or corrupt; " AGAIN, path);

@@ -68,7 +68,7 @@ const char *device_kind(void) {
 const char *more_devices(int wanted) {
     static char text[80];
     if (!strcmp(device_kind(), "the CPU device"))
-        snprintf(text, sizeof text, "; set CPU_DEVICES=%d to pretend as many", wanted);
+        snprintf(text, sizeof text, "; set CPU_DEVICES=%d to simulate %d GPUs", wanted, wanted);
     return text;
 }
 
