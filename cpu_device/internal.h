@@ -37,6 +37,9 @@ void cpu_free_device(int device);
 // threads use. Returns NULL if the bytes do not all lie inside one live allocation.
 void *cpu_view(const void *pointer, size_t bytes);
 
+// Returns the number of bytes from the pointer to the end of its allocation, or 0 if it has none.
+size_t cpu_bytes_from(const void *pointer);
+
 // Returns 1 if the pointer lies in the range of device memory, allocated or not.
 int cpu_is_device_pointer(const void *pointer);
 

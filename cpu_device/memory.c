@@ -398,6 +398,16 @@ void *cpu_view(const void *pointer, size_t bytes) {
     return inside ? (void *)(a->view + (address - a->start)) : NULL;
 }
 
+size_t cpu_bytes_from(const void *pointer) {
+    uintptr_t address = (uintptr_t)pointer;
+    pthread_mutex_lock(&cpu_lock);
+    struct allocation *list = cpu_is_device_pointer(pointer) ? device_list : pinned_list;
+    struct allocation *a = find(list, address);
+    size_t bytes = a && address - a->start <= a->bytes ? a->bytes - (address - a->start) : 0;
+    pthread_mutex_unlock(&cpu_lock);
+    return bytes;
+}
+
 void cpu_find_memory(uintptr_t address, struct cpu_memory *memory) {
     int on_device = cpu_is_device_pointer((void *)address);
     struct allocation *a = find(on_device ? device_list : pinned_list, address);

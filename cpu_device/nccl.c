@@ -867,11 +867,14 @@ static ncclResult_t view(const char *name, const char *argument, const void *poi
         return ncclSuccess;
     if (!pointer)
         return cpu_refuse(ncclInvalidArgument, "%s: %s is NULL", name, argument);
-    if (elements > SIZE_MAX / 16 || !(*out = cpu_view(pointer, elements * element)))
-        return cpu_refuse(ncclInvalidArgument,
-                          "%s: %s is not device memory, or not all of its %zu elements are", name,
-                          argument, elements);
-    return ncclSuccess;
+    if (elements <= SIZE_MAX / 16 && (*out = cpu_view(pointer, elements * element)))
+        return ncclSuccess;
+    size_t bytes = cpu_bytes_from(pointer);
+    if (!bytes)
+        return cpu_refuse(ncclInvalidArgument, "%s: %s is not device memory", name, argument);
+    return cpu_refuse(ncclInvalidArgument,
+                      "%s: %s is too short: the call needs %zu elements, and only %zu fit", name,
+                      argument, elements, bytes / element);
 }
 
 // Counts the elements that this rank uses of both buffers.
