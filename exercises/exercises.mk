@@ -28,7 +28,7 @@ WRAPPED_OF_MINE := gather_batch softmax_cross_entropy
 endif
 ifneq ($(filter 05_%,$(MAIN)),)
 STEPS_OF_MINE := $(BUILD)/exercises/observe_fsdp.o $(STEPS_OF_MINE)
-WRAPPED_OF_MINE := fsdp_gather wait_for rename unlinkat
+WRAPPED_OF_MINE := fsdp_gather begin_collective end_collective wait_for rename unlinkat
 endif
 # Without -ftrack-macro-expansion, gcc would show each error in a macro three times, first at the line of the macro.
 $(OBJECTS_OF_MINE): private CFLAGS += $(if $(findstring clang,$(shell $(CC) --version)),,-ftrack-macro-expansion=0) \

@@ -33,9 +33,12 @@ static void answer(const char *mode, const char *question, int yes) {
     fclose(file);
 }
 
+static int in_collective, gathers_in_collective;
+
 void observe_call(const char *function) {
     static int gathers;
     double start = seconds();
+    gathers_in_collective += in_collective && !strcmp(function, "ncclAllGather");
     if (strcmp(function, "ncclAllGather") || ++gathers != 2 || !prefetch_file() ||
         observe_rank() != 1)
         return;
@@ -57,6 +60,23 @@ float *__wrap_fsdp_gather(struct fsdp *f, int layer, int next) {
         answer("a", "gather", f->pieces[next].gathered && becomes_idle(f->comm_stream));
     calls++;
     return whole;
+}
+
+// Counts the gathers in the macro COLLECTIVE.
+void __real_begin_collective(const char *call, const char *file, int line);
+void __wrap_begin_collective(const char *call, const char *file, int line);
+void __wrap_begin_collective(const char *call, const char *file, int line) {
+    __real_begin_collective(call, file, line);
+    in_collective = 1;
+}
+
+void __real_end_collective(ncclResult_t result, cudaStream_t stream);
+void __wrap_end_collective(ncclResult_t result, cudaStream_t stream);
+void __wrap_end_collective(ncclResult_t result, cudaStream_t stream) {
+    in_collective = 0;
+    for (; gathers_in_collective > 0; gathers_in_collective--)
+        observe("ncclAllGather-in-COLLECTIVE", 0, NO_TYPE, stream);
+    __real_end_collective(result, stream);
 }
 
 void __real_wait_for(cudaStream_t stream);
