@@ -91,6 +91,9 @@ cudaError_t observe_copy(cudaError_t result, const void *to, size_t bytes, enum 
     (observe("cudaStreamWaitEvent", 0, NO_TYPE, stream), cudaStreamWaitEvent(stream, event, flags))
 #define cudaStreamSynchronize(stream)                                                              \
     (observe("cudaStreamSynchronize", 0, NO_TYPE, stream), cudaStreamSynchronize(stream))
+#define cudaStreamQuery(stream)                                                                    \
+    (observe("cudaStreamQuery", 0, NO_TYPE, stream), cudaStreamQuery(stream))
+#define cudaEventQuery(event) (observe("cudaEventQuery", 0, NO_TYPE, NULL), cudaEventQuery(event))
 #define cudaEventSynchronize(event)                                                                \
     (observe("cudaEventSynchronize", 0, NO_TYPE, NULL), cudaEventSynchronize(event))
 #define cudaDeviceSynchronize()                                                                    \

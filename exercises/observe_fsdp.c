@@ -20,9 +20,9 @@ static const char *prefetch_file(void) {
 
 static int becomes_idle(cudaStream_t stream) {
     double start = seconds();
-    while (cudaStreamQuery(stream) == cudaErrorNotReady && seconds() < start + 2)
+    while ((cudaStreamQuery)(stream) == cudaErrorNotReady && seconds() < start + 2)
         usleep(1000);
-    return cudaStreamQuery(stream) == cudaSuccess;
+    return (cudaStreamQuery)(stream) == cudaSuccess;
 }
 
 static void answer(const char *mode, const char *question, int yes) {

@@ -66,8 +66,8 @@ hides_scatters() {
 # host_does_not_wait: in the last run of 20 training steps, the host waited only a few times.
 host_does_not_wait() {
     local name
-    for name in wait_for cudaStreamSynchronize cudaDeviceSynchronize cudaEventSynchronize; do
-        [ "$(calls $name -)" -lt 40 ] || wrong "the host calls $name in each training step" \
+    for name in wait_for cuda{Stream,Device,Event}Synchronize cuda{Stream,Event}Query; do
+        [ "$(calls "$name" -)" -lt 40 ] || wrong "the host calls $name in each training step" \
             'While the host waits, it queues no operations, and the GPU runs out of work. Let a stream wait for the other' \
             'one, with cudaEventRecord and cudaStreamWaitEvent; the host then goes on at once.'
     done
@@ -79,11 +79,22 @@ prefetches() {
     rm -f "$SCRATCH/prefetch"
     OBSERVE_PREFETCH=$SCRATCH/prefetch must_run 2
     grep -qx 'compute yes' "$SCRATCH/prefetch" || wrong 'a layer is computed only when the next one is gathered' \
-        'f->stream must wait for the event of this layer, and the gathers must run on f->comm_stream.'
+        'f->stream must wait for the event of this layer only, and the gathers must run on f->comm_stream. They run in the' \
+        'order in which you queue them, so this layer comes first.'
     ok 'while rank 1 is late for the gather of a layer, rank 0 computes the layer before'
     ! grep -qx 'gather no' "$SCRATCH/prefetch" ||
         wrong 'the gather of the next layer does not start before a layer is computed' \
             'fsdp_gather must queue it before it returns. Then the caller queues the computation.'
     [ "$(grep -cx 'gather yes' "$SCRATCH/prefetch")" = 3 ] || wrong 'fsdp_gather is called in another way than in the step'
     ok 'while a layer is computed, the next one is gathered'
+}
+
+# prefetch_off: with --prefetch 0, no layer is gathered ahead.
+prefetch_off() {
+    rm -f "$SCRATCH/prefetch"
+    OBSERVE_PREFETCH=$SCRATCH/prefetch must_run 2 --prefetch 0
+    ! grep -qx 'gather yes' "$SCRATCH/prefetch" ||
+        wrong 'with --prefetch 0, the next layer is gathered while a layer is computed' \
+            'The option sets f->prefetch to 0. Then a gather starts only when its own layer is needed.'
+    ok 'with --prefetch 0, no layer is gathered ahead'
 }
