@@ -26,6 +26,7 @@ blocks() {
     cd tree || return
     mkdir -p data
     ln -s "$root/data/mnist" data/mnist
+    make -s step1 step3 # which takes longer than the time limit of the commands
     local folder number main count=0
     for folder in exercises/debug/*/; do
         number=debug.$(basename "$folder" | cut -d - -f 1)
@@ -35,7 +36,7 @@ blocks() {
         make -s MINE="work/$number" MAIN="$main" "build/cpu/work/$number/${main##*/}"
         ln -srf "build/cpu/work/$number/${main##*/}" "work/$number" # as make check does
         blocks "$folder/README.md" >commands
-        timeout -s KILL "$(patience 40)" bash commands >"$number.out" 2>&1 </dev/null || true
+        timeout -s KILL 20 bash commands >"$number.out" 2>&1 </dev/null || true
         if grep -nE 'No such file|not found|unknown option' "$number.out"; then
             echo "$number: a command does not run" && cat commands && return 1
         fi
