@@ -107,10 +107,10 @@ connects() {
 
 # hello [FIELD=VALUE...]: a frame of rank 1 of this meeting, with other values in some fields.
 hello() {
-    local magic=ranks version=1 kind=1 ranks=$world rank=1 run=-exercise-$MASTER_PORT "$@"
+    local magic=ranks version=1 kind=1 ranks=$world rank=1 run=-exercise-$MASTER_PORT token="" "$@"
     printf '%s\r\n\0' "$magic"
     be32 "$version" && be32 "$kind" && be32 "$ranks" && be32 "$rank"
-    field "$run" 256 && field '' 64 && field stranger 64 && field '' 512
+    field "$run" 256 && field "$token" 64 && field stranger 64 && field '' 512
 }
 
 be32() { # NUMBER: its four bytes
