@@ -96,7 +96,7 @@ enough_devices() {
 # run_ranks RANKS OPTION...: runs the program. Its output is in $SCRATCH/out and err, the losses of
 # its steps in $SCRATCH/csv, and the calls of all ranks in $SCRATCH/calls.
 run_ranks() {
-    local command status
+    local command status began=$SECONDS
     rm -f "$SCRATCH"/{csv,calls}
     enough_devices "$1"
     case $main in
@@ -110,6 +110,7 @@ run_ranks() {
             "${options[@]}" --csv "$SCRATCH/csv" "${@:2}" >"$SCRATCH/out" 2>"$SCRATCH/err"
         status=$?
     } 2>/dev/null
+    [[ $status != 137 || $((SECONDS - began)) -lt $limit ]] || status=124 # it ignored SIGTERM
     [ $status != 124 ] || echo "error: the program had not ended after $limit s" >>"$SCRATCH/err"
     [ $status -le 128 ] || echo "error: signal $((status - 128)) ended the program" >>"$SCRATCH/err"
     return $status
