@@ -79,7 +79,7 @@ build() { # every program and unit test, warnings as errors
 # Prints the longest files first, so that the lanes end at about the same time. Those of the exercises are short, but take
 # long.
 by_length() {
-    wc -l "$@" | awk '$2 ~ /exercises/ { $1 += 1000 } $2 != "total"' | sort -rn | cut -d " " -f 2
+    wc -l "$@" | awk '$2 ~ /exercises/ { $1 += 1000 } $2 != "total" { print $1, $2 }' | sort -rn | cut -d " " -f 2
 }
 
 run_tests() {
