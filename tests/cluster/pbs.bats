@@ -105,7 +105,7 @@ said() {
     ARGS="--data nowhere"
     run submit pbs/step4.pbs
     [ "$status" = 1 ]
-    said "nowhere/train-images"
+    said "nowhere: there is no such folder"
 }
 
 # kill_one CSV: a rank on the second node, when the first epoch is over and its snapshot, if any, is written.
