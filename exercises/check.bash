@@ -11,6 +11,8 @@ launcher=$build/03_multigpu_launcher/launch
 for variable in $(compgen -e | grep -E '^(RANK$|WORLD_SIZE$|(LOCAL|MASTER|SLURM|OMPI|PMIX?|PALS|MPI|TORCHELASTIC)_)'); do
     unset "$variable"
 done
+# Ranks meet in a folder below TMPDIR. One that is killed leaves its folder there.
+export TMPDIR=$SCRATCH
 # A rank that waits for another gives up soon, and the CPU device says who waits for whom in which call.
 export CPU_DEVICE_TIMEOUT=5 OMP_NUM_THREADS=1 NCCL_SOCKET_IFNAME=lo
 

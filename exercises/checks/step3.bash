@@ -1,9 +1,6 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # check.bash sets and reads the variables
 # What the checks of step 3 share.
 
-# The ranks meet in a folder there, and run.sh removes it.
-export TMPDIR=$SCRATCH
-
 # alone VARIABLES OPTION...: starts one process of the program without a launcher, but with these variables. Its output is
 # in $SCRATCH/out and err.
 alone() {
