@@ -7,10 +7,8 @@ cd "$COURSE" || exit 1
 device=${DEVICE:-$(nvidia-smi -L >/dev/null 2>&1 && echo gpu || echo cpu)}
 build=${BUILD:-build/$device}
 launcher=$build/03_multigpu_launcher/launch
-# The programs would read the variables of a job in which the check runs.
-for variable in $(compgen -e | grep -E '^(RANK$|WORLD_SIZE$|(LOCAL|MASTER|SLURM|OMPI|PMIX?|PALS|MPI|TORCHELASTIC)_)'); do
-    unset "$variable"
-done
+. exercises/shared.bash
+unset_job
 # Ranks meet in a folder below TMPDIR. One that is killed leaves its folder there.
 export TMPDIR=$SCRATCH
 # A rank that waits for another gives up soon, and the CPU device says who waits for whom in which call.
@@ -390,15 +388,6 @@ data_set() {
             } }' | tr 0-9 '\000\034\070\124\160\214\250\304\340\374'; } >"$SCRATCH/data/$name-images-idx3-ubyte"
         { idx_header "$count" && seq "$count" | sed 's/.*\(.\)/\1/' | tr -d '\n' | tr 0-9 '\000-\011'; } \
             >"$SCRATCH/data/$name-labels-idx1-ubyte"
-    done
-}
-
-# idx_header LENGTH...: the first bytes of an IDX file of bytes with these dimensions.
-idx_header() {
-    local length
-    printf '\0\0\b%b' "\\0$#"
-    for length; do
-        printf '%b' "$(printf %08x "$length" | sed 's/../\\x&/g')"
     done
 }
 

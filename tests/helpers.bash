@@ -1,6 +1,8 @@
 # The functions that the end-to-end tests share. Each test works in its own folder, which bats removes.
 bats_require_minimum_version 1.5.0
 root=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
+# shellcheck source=exercises/shared.bash
+. "$root/exercises/shared.bash"
 
 # need_train [PROGRAM...]: builds step 1 for the CPU device, and other programs such as 02_multigpu_fork/train. If
 # tests/run.sh has built all programs, TRAIN holds the path of step 1, and nothing is built.
@@ -42,15 +44,6 @@ flip() {
     local byte
     byte=$(od -An -tu1 -j "$2" -N 1 "$1")
     printf '%b' "\\0$(printf %o $((byte ^ 255)))" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
-}
-
-# idx_header LENGTH...: prints the header of an IDX file of bytes with these dimensions.
-idx_header() {
-    local length
-    printf '\0\0\b%b' "\\0$#"
-    for length; do
-        printf '%b' "$(printf %08x "$length" | sed 's/../\\x&/g')"
-    done
 }
 
 # tiny_data FOLDER [TRAINING TEST]: writes 640 training and 100 test images (or these numbers) of 2 x 4 pixels. The pixels
@@ -207,14 +200,6 @@ ends() { # CODE
     wait "$pid" || code=$?
     drop_pids err
     [ $code = "$1" ] || { echo "ended with $code" && cat err && return 1; }
-}
-
-# Unsets the variables of launchers and batch systems, because the tests may run in a job.
-unset_job() {
-    local variable
-    for variable in $(compgen -e | grep -E '^(RANK$|WORLD_SIZE$|(LOCAL|MASTER|SLURM|OMPI|PMIX?|PALS|MPI|TORCHELASTIC)_)'); do
-        unset "$variable"
-    done
 }
 
 free_port() {
