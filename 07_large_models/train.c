@@ -187,10 +187,9 @@ static void setup(struct trainer *t) {
     DEVICE_ALLOC(t->activations[0], "activations", column * t->train.inputs);
     widest = allocate_activations(&t->fsdp, column, step_opt.recompute, t->activations);
     t->pass.type = t->fsdp.type;
-    if (t->pass.type == CUDA_R_16BF)
-        DEVICE_ALLOC(t->pass.scratch, "scratch", model_scratch(&t->model, t->pass.type, t->rows));
     if (step_opt.clip)
         DEVICE_ALLOC(t->squares, "scratch", SQUARES_LANES * sizeof *t->squares);
+    DEVICE_ALLOC(t->pass.scratch, "scratch", model_scratch(&t->model, t->pass.type, t->rows));
     DEVICE_ALLOC(t->dy, "activations", column * widest);
     DEVICE_ALLOC(t->dx, "activations", column * widest);
     DEVICE_ALLOC(t->labels, "activations", t->rows * t->train.targets);
@@ -276,7 +275,7 @@ static void train_step(struct trainer *t) {
         forward(t, &t->train, t->order, t->progress.step * opt.batch + slice, t->rows);
         softmax_cross_entropy(t->activations[t->model.count], t->labels, t->rows * t->train.targets,
                               t->train.classes, 1.f / opt.batch / t->train.targets, t->dy, t->stats,
-                              t->stream);
+                              opt.label_smoothing, t->stream);
         backward(t, t->rows);
     }
     t->fsdp.sent_a_step = t->fsdp.sent; // not counting evaluation, which also gathers
@@ -331,7 +330,7 @@ static struct stats evaluate(struct trainer *t) {
         int rows = first < end ? min_size(t->rows, end - first) : 0;
         forward(t, &t->test, NULL, first, rows);
         softmax_cross_entropy(t->activations[t->model.count], t->labels, rows * t->test.targets,
-                              t->test.classes, 1, NULL, t->stats, t->stream);
+                              t->test.classes, 1, NULL, t->stats, 0, t->stream);
     }
     return read_stats(t);
 }
@@ -409,7 +408,8 @@ static void train_epoch(struct trainer *t) {
             struct stats sums = read_stats(t);
             p->sums.loss += sums.loss;
             p->sums.samples += sums.samples;
-            report_loss(steps_done(t), sums.loss / sums.samples);
+            report_loss(steps_done(t), sums.loss / sums.samples,
+                        optimizer_rate(&t->optimizer, steps_done(t)));
         } else if (report_due(steps_done(t))) {
             wait_for(t->stream);
             report_progress(steps_done(t));
@@ -446,7 +446,7 @@ static void train(struct trainer *t) {
 
 static void print_banner(const struct trainer *t) {
     print_device();
-    say("model     %s, %zu parameters\n", t->model.text, t->model.parameters);
+    print_model(&t->model);
     print_data(opt.data, &t->train, &t->test);
     say("training  %ld steps of batch %ld per epoch, %s%s, seed %ld\n", steps_per_epoch(t),
         opt.batch, t->optimizer.text, opt.tf32 ? ", tf32" : "", opt.seed);

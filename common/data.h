@@ -2,30 +2,31 @@
 // the samples.
 #pragma once
 #include "common/error.h"
+#include "common/shape.h"
 #include <stddef.h>
 #include <stdint.h>
 
 enum { MOST_CHANNELS = 4 };
 
 struct dataset {
-    size_t count; // samples
-    int channels; // of a sample, such as 3 for red, green and blue
-    int inputs;   // values of a sample, the same number in each channel
-    int targets;  // labels of a sample
+    size_t count;       // samples
+    struct shape shape; // of a sample; the channels are for example red, green and blue
+    int inputs;         // values of a sample
+    int targets;        // labels of a sample
     int classes;
     // Of the values / 255 of each channel. With mean 0 and deviation 1 / 255.f, the inputs of the
     // model are the bytes themselves.
     float mean[MOST_CHANNELS], deviation[MOST_CHANNELS];
-    uint8_t *values; // [count, inputs], channel after channel
+    uint8_t *values; // [count, height, width, channels]
     uint8_t *labels; // [count, targets], each below classes
 };
 
-// Reads {train,t10k}-{images-idx3,labels-idx1}-ubyte, plain or as .gz files, from the folder
-// (format: http://yann.lecun.com/exdb/mnist). The folder "auto" stands for data/mnist, or for
-// data/fashion-mnist if only that has images; *folder then gets its name. The folder "synthetic"
-// needs no files: it has as many samples as MNIST, each computed from its index. Both sets get the
-// training set's mean and deviation. The caller owns the arrays, which are in host memory or NULL.
-// Returns 0, or -1 with the reason in why, such as a missing or damaged file.
+// Reads the images of the folder: those of MNIST, Fashion-MNIST or CIFAR-10. The files in the
+// folder decide which (common/datasets/datasets.h). The folder "auto" stands for the first of
+// data/mnist, data/fashion-mnist and data/cifar10 that has images; *folder then gets its name. The
+// folders "synthetic" and "shapes" need no files: each of their samples is computed from its index.
+// Both sets get the training set's mean and deviation. The caller owns the arrays, which are in
+// host memory or NULL. Returns 0, or -1 with the reason in why, such as a missing or damaged file.
 int data_load(struct dataset *train, struct dataset *test, const char **folder, char why[WHY_SIZE]);
 
 // Sets the mean and deviation of each channel (MNIST: 0.1307 and 0.3081) from the values.

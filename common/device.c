@@ -42,16 +42,39 @@ static char *format_bytes(char text[32], double bytes) {
     return text;
 }
 
+// Writes a list such as "data 55.2 MB, parameters 2.7 MB" with before in front of it, or nothing if
+// nothing is allocated.
+static const char *list_allocated(char *text, size_t size, const char *before) {
+    char bytes[32];
+    size_t used = 0;
+    *text = 0;
+    for (size_t i = 0; allocated[i].kind && used < size; i++)
+        used += snprintf(text + used, size - used, "%s%s %s", i ? ", " : before, allocated[i].kind,
+                         format_bytes(bytes, allocated[i].bytes));
+    return text;
+}
+
+static const char *advice_for(const char *kind) {
+    if (!strcmp(kind, "data"))
+        return "use a device with more memory, or a smaller data set";
+    if (!strcmp(kind, "activations") || !strcmp(kind, "scratch"))
+        return "lower --batch, or choose a smaller model";
+    return "choose a smaller model, or shard it over more GPUs, as step 5 does";
+}
+
 void device_alloc_check(cudaError_t error, const char *kind, size_t bytes, const char *file,
                         int line) {
     size_t left = 0, total = 0, i = 0;
-    char texts[3][32];
+    char texts[3][32], in_use[512];
     if (error == cudaErrorMemoryAllocation && cudaMemGetInfo(&left, &total) == cudaSuccess)
-        fail("out of device memory: asked for %s of %s, %s of %s are left; lower --batch or "
-             "--hidden, or shard the model, as step 5 does (%s, cudaMalloc at %s:%d)",
+        fail("out of device memory: asked for %s of %s, %s of %s are left%s; %s (%s, cudaMalloc at "
+             "%s:%d)",
              format_bytes(texts[0], bytes), kind, format_bytes(texts[1], left),
-             format_bytes(texts[2], total), cudaGetErrorName(error), file, line);
+             format_bytes(texts[2], total), list_allocated(in_use, sizeof in_use, " beside "),
+             advice_for(kind), cudaGetErrorName(error), file, line);
     cuda_check(error, "cudaMalloc", file, line);
+    if (bytes == 0)
+        return;
     while (allocated[i].kind && strcmp(allocated[i].kind, kind))
         i++;
     allocated[i].kind = kind;
@@ -89,8 +112,6 @@ void print_device(void) {
         say("note      no NVIDIA driver here has a GPU: the program runs on the CPU device\n");
     say("device    %d: %s, %s\n", device, properties.name,
         format_bytes(text, properties.totalGlobalMem));
-    say("memory   ");
-    for (size_t i = 0; allocated[i].kind; i++)
-        say("%s %s %s", i ? "," : "", allocated[i].kind, format_bytes(text, allocated[i].bytes));
-    say("\n");
+    char memory[512];
+    say("memory   %s\n", list_allocated(memory, sizeof memory, " "));
 }

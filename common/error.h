@@ -3,7 +3,7 @@
 #pragma once
 #include <string.h>
 
-enum { WHY_SIZE = 512 };
+enum { WHY_SIZE = 1024 };
 
 // The name of this process if there are several, or empty. Error lines show it after the host.
 extern char error_name[32];

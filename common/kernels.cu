@@ -1,30 +1,10 @@
-// The kernels for a GPU. Most kernels loop over their elements: each thread handles one element,
-// then the next one a whole grid further. The result is therefore the same for any number of
-// blocks. Each sum has a fixed order and no kernel uses atomics, so all runs give the same bits.
+// The kernels for a GPU: those of the data, of dense layers, of the loss and of step 7.
+#include "common/gpu_launch.h"
 #include "common/rng.h"
-#include <cublas_v2.h>
-#include <cuda_runtime.h>
 #include <string.h>
 extern "C" {
 #include "common/data.h"
-#include "common/device.h"
-#include "common/kernels.h"
 }
-
-#ifndef LAUNCH
-#define LAUNCH_BLOCKS(kernel, blocks, threads, stream, ...)                                        \
-    do {                                                                                           \
-        kernel<<<blocks, threads, 0, stream>>>(__VA_ARGS__);                                       \
-        CUDA_CHECK(cudaGetLastError());                                                            \
-    } while (0)
-#define LAUNCH(kernel, threads, stream, ...)                                                       \
-    LAUNCH_BLOCKS(kernel, BLOCKS(threads), 256, stream, __VA_ARGS__)
-#define BLOCKS(threads) ((threads) / 256 < 2048 ? (unsigned)((threads) / 256) + 1 : 2048)
-#endif
-
-#define FOR_EACH(i, count)                                                                         \
-    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < (count);                    \
-         i += (size_t)gridDim.x * blockDim.x)
 
 __global__ static void fill_uniform_kernel(float *values, size_t count, float bound, uint64_t seed,
                                            uint64_t first) {
@@ -37,11 +17,20 @@ void fill_uniform(float *values, size_t count, float bound, uint64_t seed, uint6
     LAUNCH(fill_uniform_kernel, count, stream, values, count, bound, seed, first);
 }
 
+__global__ static void fill_kernel(float *values, size_t count, float value) {
+    FOR_EACH (i, count)
+        values[i] = value;
+}
+
+void fill(float *values, size_t count, float value, cudaStream_t stream) {
+    LAUNCH(fill_kernel, count, stream, values, count, value);
+}
+
 __global__ static void gather_batch_kernel(struct dataset set, const uint32_t *order, size_t first,
                                            size_t rows, float *x, uint8_t *y) {
-    size_t inputs = set.inputs, targets = set.targets, channel_size = inputs / set.channels;
+    size_t inputs = set.inputs, targets = set.targets, channels = set.shape.channels;
     FOR_EACH (i, rows * inputs) {
-        size_t row = i / inputs, input = i - row * inputs, channel = input / channel_size;
+        size_t row = i / inputs, input = i - row * inputs, channel = input % channels;
         size_t sample = order ? order[first + row] : first + row;
         float scale = 1.f / (255.f * set.deviation[channel]);
         float shift = -set.mean[channel] / set.deviation[channel];
@@ -69,6 +58,17 @@ __global__ static void add_bias_kernel(float *y, const float *bias, size_t count
 
 void add_bias(float *y, const float *bias, int rows, int cols, int relu, cudaStream_t stream) {
     LAUNCH(add_bias_kernel, (size_t)rows * cols, stream, y, bias, (size_t)rows * cols, cols, relu);
+}
+
+__global__ static void add_relu_kernel(const float *a, const float *b, float *y, size_t count) {
+    FOR_EACH (i, count) {
+        float sum = a[i] + b[i];
+        y[i] = sum < 0.f ? 0.f : sum; // NaN stays NaN
+    }
+}
+
+void add_relu(const float *a, const float *b, float *y, size_t count, cudaStream_t stream) {
+    LAUNCH(add_relu_kernel, count, stream, a, b, y, count);
 }
 
 __global__ static void relu_backward_kernel(float *dy, const float *y, size_t count) {
@@ -117,7 +117,8 @@ void sum_rows(const float *x, float *sums, int rows, int cols, cudaStream_t stre
 
 __global__ static void softmax_cross_entropy_kernel(const float *logits, const uint8_t *labels,
                                                     size_t rows, int classes, float scale,
-                                                    float *dlogits, struct stats *stats) {
+                                                    float *dlogits, struct stats *stats,
+                                                    float smoothing) {
     FOR_EACH (lane, STATS_LANES)
         for (size_t row = lane; row < rows; row += STATS_LANES) {
             const float *z = logits + row * classes;
@@ -130,16 +131,25 @@ __global__ static void softmax_cross_entropy_kernel(const float *logits, const u
                 sum += expf(z[c] - z[best]);
             for (int c = 0; dlogits && c < classes; c++)
                 dlogits[row * classes + c] = (expf(z[c] - z[best]) / sum - (c == label)) * scale;
+            double above = 0; // how much the label's logit is above the mean, times classes
+            for (int c = 0; smoothing > 0.f && c < classes; c++) {
+                above += z[label] - z[c];
+                if (dlogits)
+                    dlogits[row * classes + c] +=
+                        smoothing * ((c == label) - 1.f / classes) * scale;
+            }
             stats[lane].loss += (double)(logf(sum) - (z[label] - z[best]));
+            stats[lane].loss += smoothing * above / classes;
             stats[lane].correct += best == label;
             stats[lane].samples += 1;
         }
 }
 
 void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows, int classes,
-                           float scale, float *dlogits, struct stats *stats, cudaStream_t stream) {
+                           float scale, float *dlogits, struct stats *stats, float smoothing,
+                           cudaStream_t stream) {
     LAUNCH(softmax_cross_entropy_kernel, STATS_LANES, stream, logits, labels, rows, classes, scale,
-           dlogits, stats);
+           dlogits, stats, smoothing);
 }
 
 __global__ static void fold_kernel(const double *lanes, size_t count, double *sums, size_t left) {
@@ -162,43 +172,6 @@ static void fold(double *lanes, size_t count, double *sums, size_t left, cudaStr
 void sum_stats(struct stats *stats, struct stats *sums, cudaStream_t stream) {
     size_t numbers = sizeof *sums / sizeof(double);
     fold((double *)stats, STATS_LANES * numbers, (double *)sums, numbers, stream);
-}
-
-__global__ static void sgd_step_kernel(float *parameters, const float *gradients, float *velocity,
-                                       size_t count, float lr, float momentum, float weight_decay) {
-    FOR_EACH (i, count) {
-        float decay = weight_decay == 0.f ? -0.f : weight_decay * parameters[i]; // g + -0 is g
-        velocity[i] = momentum * velocity[i] + (gradients[i] + decay);
-        parameters[i] -= lr * velocity[i];
-    }
-}
-
-void sgd_step(float *parameters, const float *gradients, float *velocity, size_t count, float lr,
-              float momentum, float weight_decay, cudaStream_t stream) {
-    LAUNCH(sgd_step_kernel, count, stream, parameters, gradients, velocity, count, lr, momentum,
-           weight_decay);
-}
-
-__global__ static void adam_step_kernel(float *parameters, const float *gradients,
-                                        float *first_moments, float *second_moments, size_t count,
-                                        float decay, float shrink, float step_size,
-                                        float bias_correction) {
-    FOR_EACH (i, count) {
-        float gradient = gradients[i] + decay * parameters[i];
-        first_moments[i] += 0.1f * (gradient - first_moments[i]);
-        second_moments[i] = 0.999f * second_moments[i] + 0.001f * gradient * gradient;
-        float deviation = sqrtf(second_moments[i]) * bias_correction + 1e-8f;
-        parameters[i] = shrink * parameters[i] - step_size * first_moments[i] / deviation;
-    }
-}
-
-void adam_step(float *parameters, const float *gradients, float *first_moments,
-               float *second_moments, size_t count, float lr, float weight_decay, int decoupled,
-               long step, cudaStream_t stream) {
-    LAUNCH(adam_step_kernel, count, stream, parameters, gradients, first_moments, second_moments,
-           count, decoupled ? 0.f : weight_decay,
-           decoupled ? (float)(1 - (double)lr * weight_decay) : 1.f,
-           (float)(lr / (1 - pow(0.9, step))), (float)(1 / sqrt(1 - pow(0.999, step))));
 }
 
 __global__ static void add_to_kernel(float *sums, const float *x, size_t count) {

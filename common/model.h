@@ -6,6 +6,8 @@
 // first.
 #pragma once
 #include "common/error.h"
+#include "common/kernels.h"
+#include "common/shape.h"
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 #include <stddef.h>
@@ -19,19 +21,32 @@ struct pass {
     uint64_t seed;         // for random numbers; the same in forward and backward of a step
     uint64_t first_sample; // index of row 0 in the whole batch; random numbers depend on it
     cudaDataType type;     // of parameters and of products' inputs: CUDA_R_32F (0) or CUDA_R_16BF
-    void *scratch;         // with CUDA_R_16BF: model_scratch bytes of device memory
+    void *scratch;         // model_scratch bytes of device memory, for any layer's use
 };
 
 struct layer {
     const struct layer_kind *kind;
+    struct shape in, out;     // of a sample
     int inputs, outputs;      // floats per sample
     int workspace;            // floats per sample behind the outputs, for the layer's use (often 0)
     size_t first, parameters; // its slice of the flat array, in elements; may be empty
+    int dx_unused;            // 1: dx may stay as it is, because only augmentation comes before
+    double flops;             // of the matrix products of forward, for one sample
     union {                   // settings of the kind
         struct {
             float rate; // share of the values that become 0
             int number; // gives each layer different random numbers
         } dropout;
+        struct {
+            struct windows windows;
+            int has_bias;
+        } convolution;
+        struct windows pool;
+        struct augmentation augmentation;
+        struct groups norm;
+        struct { // lists of layers, from body to shortcut and from shortcut to end
+            struct layer *body, *shortcut, *end;
+        } residual;
     };
 };
 
@@ -47,20 +62,29 @@ struct layer_kind {
     void (*forward)(const struct layer *layer, const struct pass *pass, const void *parameters,
                     const float *x, float *y, int b);
     // Computes the gradients and, if dx is not NULL, dx = dloss/dx, from dy = dloss/dy. It
-    // overwrites gradients, and may overwrite dy. x and y are those of forward. gradients may be
-    // the same memory as parameters (with CUDA_R_16BF, at twice the offset in one buffer), so it
-    // must read all parameters before it writes gradients.
+    // overwrites gradients, and may overwrite dy. x and y are those of forward. dy and dx have room
+    // for b * (outputs + workspace) floats, too. gradients may be the same memory as parameters
+    // (with CUDA_R_16BF, at twice the offset in one buffer), so it must read all parameters before
+    // it writes gradients.
     void (*backward)(const struct layer *layer, const struct pass *pass, const void *parameters,
                      const float *x, float *y, float *dy, float *dx, float *gradients, int b);
+    // Returns the bytes of scratch that forward and backward need. NULL: none.
+    size_t (*scratch)(const struct layer *layer, cudaDataType type, int b);
 };
 
-enum { MOST_LAYERS = 64 };
+enum { MOST_VALUES = 1 << 30 }; // of a sample in a layer, in its outputs or its workspace
+enum { MOST_LAYERS = 64, MOST_INNER_LAYERS = 6 * MOST_LAYERS };
 struct model {
     char shape[128]; // such as "mlp 784-512-512-10"; a snapshot with another shape is refused
-    char text[160];  // for the banner: the shape, and settings that change no parameter
+    char text[192];  // for the banner: the shape, and settings that change no parameter
     struct layer layers[MOST_LAYERS];
     int count;
-    size_t parameters; // of all layers, in floats
+    struct layer inner[MOST_INNER_LAYERS]; // those that other layers consist of
+    int inner_count;
+    int too_large;      // 1: a layer has more values than an int can count, and model_build fails
+    struct layer *open; // the layer to which inner layers are being appended, or NULL
+    size_t parameters;  // of all layers, in floats
+    struct shape out;   // of the last layer; without layers, of the samples
 };
 
 // Builds the model that the options name, for the samples of the set. Returns 0, or -1 with the
@@ -76,7 +100,13 @@ const char *model_name(int i);
 // Returns the bytes of scratch memory for passes of this type over at most b samples.
 size_t model_scratch(const struct model *model, cudaDataType type, int b);
 
-// Appends a layer to the list. The caller sets the settings of its kind. The inputs are the outputs
-// of the layer before.
-struct layer *model_append(struct model *model, const struct layer_kind *kind, int inputs,
-                           int outputs, int workspace, size_t parameters);
+// Appends a layer to the list, or to the inner ones if a layer is open. The caller sets the
+// settings of its kind. The inputs are the outputs of the layer before.
+struct layer *model_append(struct model *model, const struct layer_kind *kind, struct shape out,
+                           int workspace, size_t parameters);
+
+// Returns the bytes of an element: 4, or 2 for CUDA_R_16BF.
+size_t type_size(cudaDataType type);
+
+// Prints the banner's line about the model and, with --summary, the table of its layers.
+void print_model(const struct model *model);

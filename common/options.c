@@ -1,6 +1,7 @@
 #include "common/options.h"
 #include "common/error.h"
 #include <ctype.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,7 +86,10 @@ static void set_value(const struct option_spec *o, const char *text) {
     char *end;
     double number = type_of(o) == OPTION_INT ? (double)strtol(text, &end, 10) : strtod(text, &end);
     if (end == text && o->fallback && !strcmp(text, o->fallback)) {
-        *(long *)o->value = 0;
+        if (type_of(o) == OPTION_INT)
+            *(long *)o->value = 0;
+        else
+            *(double *)o->value = NAN; // 0 may be a value of its own
         return;
     }
     if (end == text || *end)
@@ -153,7 +157,8 @@ static size_t print_option(char *text, size_t size, const struct option_spec *o)
     if (type_of(o) == OPTION_TEXT)
         return snprintf(text, size, "--%s %s", o->name, *(const char **)o->value);
     double number = type_of(o) == OPTION_REAL ? *(double *)o->value : *(long *)o->value;
-    if (number == 0 && o->fallback && !isdigit(*o->fallback)) // a word means 0
+    int is_word = type_of(o) == OPTION_REAL ? isnan(number) : number == 0;
+    if (is_word && o->fallback && !isdigit(*o->fallback))
         return snprintf(text, size, "--%s %s", o->name, o->fallback);
     return snprintf(text, size, "--%s %.15g", o->name, number);
 }

@@ -17,8 +17,9 @@ struct option_spec {
     enum option_type type;
     void *value; // long, double, const char * (into argv or to the default), long (1 if given),
                  // or char ** (argv from the first word without a -)
-    const char *fallback; // the default, as users type it; NULL keeps the value. The default of an
-                          // OPTION_INT may be a word, which means 0; users may type it, too.
+    const char *fallback; // the default, as users type it; NULL keeps the value. The default of a
+                          // number may be a word, which users may type, too. It sets an OPTION_INT
+                          // to 0, and an OPTION_REAL to NAN.
     double min, max;      // of numbers, inclusive
     const char *help;
     const char *(*choice)(int i); // OPTION_TEXT: returns allowed word i, or NULL after the last

@@ -56,7 +56,7 @@ void report_open(const char *path, long done, long epochs, long steps, long most
     if (path && !(report.csv = fopen(path, done > 0 ? "a" : "w")))
         fail("--csv %s: %s", path, strerror(errno));
     if (path && ftell(report.csv) == 0)
-        check_csv(fputs("step,loss,epoch,epoch_loss,test_loss,accuracy,seconds\n", report.csv));
+        check_csv(fputs("step,loss,epoch,epoch_loss,test_loss,accuracy,seconds,lr\n", report.csv));
 }
 
 int report_due(long done) {
@@ -124,10 +124,10 @@ void report_progress(long done) {
     print_progress(done, NAN);
 }
 
-void report_loss(long done, double loss) {
+void report_loss(long done, double loss, double lr) {
     print_progress(done, loss);
     if (report.csv)
-        check_csv(fprintf(report.csv, "%ld,%.9g,,,,,\n", done, loss));
+        check_csv(fprintf(report.csv, "%ld,%.9g,,,,,,%.9g\n", done, loss, lr));
 }
 
 void report_epoch(long epoch, long epochs, long total, struct stats train, struct stats test,
@@ -141,7 +141,7 @@ void report_epoch(long epoch, long epochs, long total, struct stats train, struc
         epochs, loss, test_loss, accuracy, elapsed, images_per_second);
     report.know = report.wait = report.line = seconds(); // the speed does not include evaluation
     if (report.csv)
-        check_csv(fprintf(report.csv, "%ld,,%ld,%.9g,%.9g,%.2f,%.3f\n", total, epoch, loss,
+        check_csv(fprintf(report.csv, "%ld,,%ld,%.9g,%.9g,%.2f,%.3f,\n", total, epoch, loss,
                           test_loss, accuracy, elapsed));
 }
 

@@ -26,8 +26,9 @@ void report_open(const char *path, long done, long epochs, long steps, long most
 int report_due(long done);
 void report_progress(long done);
 
-// Prints the progress with the mean loss since the last call, and adds both to the CSV file.
-void report_loss(long done, double loss);
+// Prints the progress with the mean loss since the last call, and adds both to the CSV file, with
+// the learning rate of the last step.
+void report_loss(long done, double loss, double lr);
 
 // Prints the line of an epoch, in a format that is easy to grep:
 // epoch 2/5  loss 0.0812  test loss 0.0790  accuracy 97.41%  1.23 s  48781 images/s

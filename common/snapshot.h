@@ -1,7 +1,8 @@
 // A snapshot stores the state of a training run in a file, so the run can continue as if it had not
 // stopped. The file has a header, the values below (little-endian), and a CRC-32 of all bytes
-// before it. A snapshot may also be divided into shards (common/shards.h); snapshot_load reads
-// both.
+// before it. It stores no settings of the optimizer and of the schedule: a run continues with those
+// of its own options. A snapshot may also be divided into shards (common/shards.h); snapshot_load
+// reads both.
 #pragma once
 #include "common/error.h"
 #include "common/kernels.h"

@@ -4,9 +4,10 @@
 #include "common/options.h"
 
 extern struct training_options {
-    const char *data, *model, *hidden, *optimizer, *schedule, *snapshot, *csv;
-    long epochs, max_steps, batch, tf32, seed, log_every, save_every;
-    double dropout, lr, momentum, weight_decay;
+    const char *data, *model, *hidden, *augment, *optimizer, *schedule, *snapshot, *csv;
+    long depth, width, epochs, max_steps, batch, warmup, step_epochs, nesterov, tf32, seed;
+    long log_every, save_every, summary;
+    double dropout, label_smoothing, lr, gamma, momentum, weight_decay, beta1, beta2, rho, epsilon;
 } opt; // options_parse sets it
 
 extern const struct option_spec training_options[];

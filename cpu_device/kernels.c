@@ -1,47 +1,13 @@
-// The kernels of the CPU device. They are plain loops, and the reference for the GPU kernels in
-// common/kernels.cu. Each launch function stores its arguments in a struct, with the addresses that
-// device threads use, and queues a function that loops over a part of the range.
-#include "common/kernels.h"
+// The kernels of the CPU device: those of the data, of dense layers, of the loss and of step 7.
+// They are plain loops, and the reference for the GPU kernels in common/kernels.cu.
 #include "common/data.h"
-#include "common/device.h"
 #include "common/rng.h"
+#include "cpu_device/cpu_launch.h"
 #include "cpu_device/floats.h"
-#include "cpu_device/internal.h"
-#include "cpu_device/record.h"
 #include <math.h>
 #include <string.h>
 
-// A thread gets at least GRAIN elements, which take some microseconds.
-enum { GRAIN = 1 << 13, CACHE_LINE = 64 };
-
-static size_t rows_per_grain(size_t cols) {
-    return cols < GRAIN ? GRAIN / cols : 1;
-}
-
-// Returns the address for device threads. A GPU reports a wrong pointer later, as an illegal
-// address; this function reports it at the launch.
-static void *view(const void *pointer, size_t bytes, const char *kernel, const char *array,
-                  int written) {
-    CUDA_CHECK(cpu_enter());
-    if (bytes == 0) // nothing is used, as on a GPU, for example of an empty batch
-        return (void *)pointer;
-    void *memory = cpu_view(pointer, bytes);
-    if (!memory && cpu_is_device_pointer(pointer))
-        fail("%s: %s: %zu bytes at %p are not all inside one allocation of device memory", kernel,
-             array, bytes, pointer);
-    if (!memory)
-        fail("%s: %s: %p is not device memory; kernels use memory from cudaMalloc only, so copy "
-             "the data there with cudaMemcpy first",
-             kernel, array, pointer);
-    cpu_uses(kernel, pointer, bytes, written);
-    return memory;
-}
-
-// The address, for device threads, of an array that the kernel only reads, or that it writes.
-#define READS(array, count) view(array, (count) * sizeof *(array), __func__, #array, 0)
-#define WRITES(array, count) view(array, (count) * sizeof *(array), __func__, #array, 1)
-#define LAUNCH(stream, run, arguments, count, grain)                                               \
-    CUDA_CHECK(cpu_launch_range(stream, run, &(arguments), sizeof(arguments), count, grain))
+enum { CACHE_LINE = 64 };
 
 struct fill_uniform {
     float *values;
@@ -62,6 +28,21 @@ void fill_uniform(float *values, size_t count, float bound, uint64_t seed, uint6
     LAUNCH(stream, run_fill_uniform, a, count, GRAIN);
 }
 
+struct fill {
+    float *values, value;
+};
+
+static void run_fill(void *arguments, size_t from, size_t to) {
+    struct fill a = *(struct fill *)arguments;
+    for (size_t i = from; i < to; i++)
+        a.values[i] = a.value;
+}
+
+void fill(float *values, size_t count, float value, cudaStream_t stream) {
+    struct fill a = {WRITES(values, count), value};
+    LAUNCH(stream, run_fill, a, count, GRAIN);
+}
+
 struct gather_batch {
     struct dataset set;
     const uint32_t *order; // NULL: samples in their own order
@@ -79,17 +60,19 @@ static void prefetch(const uint8_t *values, size_t count) {
 static void run_gather_batch(void *arguments, size_t from, size_t to) {
     struct gather_batch a = *(struct gather_batch *)arguments;
     size_t inputs = (size_t)a.set.inputs, targets = (size_t)a.set.targets;
-    size_t channels = (size_t)a.set.channels, channel_size = inputs / channels;
+    size_t channels = (size_t)a.set.shape.channels;
     for (size_t row = from; row < to; row++) {
         size_t sample = a.order ? a.order[row] : row;
         if (a.order && row + 1 < to)
             prefetch(a.set.values + a.order[row + 1] * inputs, inputs);
+        const uint8_t *values = a.set.values + sample * inputs;
+        float *x = a.x + row * inputs;
         for (size_t c = 0; c < channels; c++) {
-            const uint8_t *values = a.set.values + sample * inputs + c * channel_size;
-            float *x = a.x + row * inputs + c * channel_size;
             float scale = 1.f / (255.f * a.set.deviation[c]);
             float shift = -a.set.mean[c] / a.set.deviation[c];
-            for (size_t i = 0; i < channel_size; i++)
+            for (size_t i = c; channels > 1 && i < inputs; i += channels)
+                x[i] = (float)values[i] * scale + shift;
+            for (size_t i = 0; channels == 1 && i < inputs; i++) // which the compiler vectorizes
                 x[i] = (float)values[i] * scale + shift;
         }
         memcpy(a.y + row * targets, a.set.labels + sample * targets, targets);
@@ -133,6 +116,24 @@ void add_bias(float *y, const float *bias, int rows, int cols, int relu, cudaStr
     size_t n = (size_t)rows, m = (size_t)cols;
     struct add_bias a = {WRITES(y, n * m), READS(bias, m), n, m, relu};
     LAUNCH(stream, run_add_bias, a, n, rows_per_grain(m));
+}
+
+struct add_relu {
+    const float *a, *b;
+    float *y;
+};
+
+static void run_add_relu(void *arguments, size_t from, size_t to) {
+    struct add_relu a = *(struct add_relu *)arguments;
+    for (size_t i = from; i < to; i++) {
+        float sum = a.a[i] + a.b[i];
+        a.y[i] = sum < 0.f ? 0.f : sum; // NaN stays NaN
+    }
+}
+
+void add_relu(const float *a, const float *b, float *y, size_t count, cudaStream_t stream) {
+    struct add_relu arguments = {READS(a, count), READS(b, count), WRITES(y, count)};
+    LAUNCH(stream, run_add_relu, arguments, count, GRAIN);
 }
 
 struct relu_backward {
@@ -199,6 +200,7 @@ struct softmax_cross_entropy {
     float scale;
     float *dlogits;
     struct stats *stats;
+    float smoothing;
 };
 
 // Adds the rows of lanes from..to.
@@ -217,14 +219,22 @@ static void run_softmax_cross_entropy(void *arguments, size_t from, size_t to) {
             float *dz = a.dlogits ? a.dlogits + row * (size_t)a.classes : NULL;
             for (int c = 0; dz && c < a.classes; c++)
                 dz[c] = (expf(z[c] - z[best]) / sum - (float)(c == label)) * a.scale;
+            double above = 0; // how much the label's logit is above the mean, times classes
+            for (int c = 0; a.smoothing > 0.f && c < a.classes; c++) {
+                above += (double)(z[label] - z[c]);
+                if (dz)
+                    dz[c] += a.smoothing * ((float)(c == label) - 1.f / (float)a.classes) * a.scale;
+            }
             a.stats[lane].loss += (double)(logf(sum) - (z[label] - z[best]));
+            a.stats[lane].loss += (double)a.smoothing * above / a.classes;
             a.stats[lane].correct += best == label;
             a.stats[lane].samples += 1;
         }
 }
 
 void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows, int classes,
-                           float scale, float *dlogits, struct stats *stats, cudaStream_t stream) {
+                           float scale, float *dlogits, struct stats *stats, float smoothing,
+                           cudaStream_t stream) {
     size_t n = (size_t)rows, elements = n * (size_t)classes;
     struct softmax_cross_entropy a = {READS(logits, elements),
                                       READS(labels, n),
@@ -232,7 +242,8 @@ void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows,
                                       classes,
                                       scale,
                                       dlogits ? WRITES(dlogits, elements) : NULL,
-                                      WRITES(stats, STATS_LANES)};
+                                      WRITES(stats, STATS_LANES),
+                                      smoothing};
     LAUNCH(stream, run_softmax_cross_entropy, a, n < STATS_LANES ? n : STATS_LANES, 64);
 }
 
@@ -260,68 +271,6 @@ static void run_sum_stats(void *arguments) {
 void sum_stats(struct stats *stats, struct stats *sums, cudaStream_t stream) {
     struct sum_stats a = {WRITES(stats, STATS_LANES), WRITES(sums, 1)};
     CUDA_CHECK(cpu_launch(stream, run_sum_stats, &a, sizeof a));
-}
-
-struct sgd_step {
-    float *parameters;
-    const float *gradients;
-    float *velocity;
-    size_t count;
-    float lr, momentum, weight_decay;
-};
-
-static void run_sgd_step(void *arguments, size_t from, size_t to) {
-    struct sgd_step a = *(struct sgd_step *)arguments;
-    for (size_t i = from; i < to; i++) {
-        // Adding -0 changes no gradient; adding +0 would turn -0 into +0.
-        float decay = a.weight_decay == 0.f ? -0.f : a.weight_decay * a.parameters[i];
-        a.velocity[i] = a.momentum * a.velocity[i] + (a.gradients[i] + decay);
-        a.parameters[i] -= a.lr * a.velocity[i];
-    }
-}
-
-void sgd_step(float *parameters, const float *gradients, float *velocity, size_t count, float lr,
-              float momentum, float weight_decay, cudaStream_t stream) {
-    struct sgd_step a = {WRITES(parameters, count),
-                         READS(gradients, count),
-                         WRITES(velocity, count),
-                         count,
-                         lr,
-                         momentum,
-                         weight_decay};
-    LAUNCH(stream, run_sgd_step, a, count, GRAIN);
-}
-
-struct adam_step {
-    float *parameters;
-    const float *gradients;
-    float *first_moments, *second_moments;
-    float decay, shrink, step_size, bias_correction;
-};
-
-static void run_adam_step(void *arguments, size_t from, size_t to) {
-    struct adam_step a = *(struct adam_step *)arguments;
-    for (size_t i = from; i < to; i++) {
-        float gradient = a.gradients[i] + a.decay * a.parameters[i];
-        a.first_moments[i] += 0.1f * (gradient - a.first_moments[i]);
-        a.second_moments[i] = 0.999f * a.second_moments[i] + 0.001f * gradient * gradient;
-        float deviation = sqrtf(a.second_moments[i]) * a.bias_correction + 1e-8f;
-        a.parameters[i] = a.shrink * a.parameters[i] - a.step_size * a.first_moments[i] / deviation;
-    }
-}
-
-void adam_step(float *parameters, const float *gradients, float *first_moments,
-               float *second_moments, size_t count, float lr, float weight_decay, int decoupled,
-               long step, cudaStream_t stream) {
-    struct adam_step a = {WRITES(parameters, count),
-                          READS(gradients, count),
-                          WRITES(first_moments, count),
-                          WRITES(second_moments, count),
-                          decoupled ? 0.f : weight_decay,
-                          decoupled ? (float)(1 - (double)lr * weight_decay) : 1.f,
-                          (float)(lr / (1 - pow(0.9, (double)step))),
-                          (float)(1 / sqrt(1 - pow(0.999, (double)step)))};
-    LAUNCH(stream, run_adam_step, a, count, GRAIN);
 }
 
 struct add_to {

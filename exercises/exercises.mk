@@ -19,7 +19,7 @@ solution: ## compares your code with that of the step
 # From step 2 on, observe.h counts their calls of NCCL. WRAPPED_OF_MINE: functions whose calls come to a __wrap_ first.
 ifdef MINE
 PROGRAM_OF_MINE := $(BUILD)/$(MINE)/$(notdir $(MAIN))
-SOURCES_OF_MINE := $(if $(filter gpu,$(DEVICE)),$(filter-out %/kernels.c,$(wildcard $(MINE)/*.c*)),$(wildcard $(MINE)/*.c))
+SOURCES_OF_MINE := $(if $(filter gpu,$(DEVICE)),$(filter-out %kernels.c,$(wildcard $(MINE)/*.c*)),$(wildcard $(MINE)/*.c))
 OBJECTS_OF_MINE := $(patsubst %.c,$(BUILD)/%.o,$(SOURCES_OF_MINE:%.cu=$(BUILD)/%.cu.o))
 STEPS_OF_MINE := $(if $(filter 01_%,$(MAIN)),,$(BUILD)/exercises/observe.o $(BUILD)/steps.a)
 ifneq ($(filter 01_%,$(MAIN)),)
@@ -38,16 +38,19 @@ $(PROGRAM_OF_MINE): $(OBJECTS_OF_MINE) $(if $(filter $(PROGRAM_OF_MINE).o,$(OBJE
 	$(PROBE_OF_MINE) $(STEPS_OF_MINE) $(BUILD)/common.a
 	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ $(foreach f,$(WRAPPED_OF_MINE),-Wl,--wrap=$(f)) -Wl,--as-needed $(NCCL_FLAGS) $(LIB_FLAGS) -lm -ldl
 
-# checks/kernels.c with the attendee's kernels: those of DEVICE, and those of the .cu file on the host.
+# checks/kernels.c with the attendee's kernels: those of DEVICE, and those of the .cu files on the host.
 KERNELS_OF_MINE := $(BUILD)/$(MINE)/kernels
 $(BUILD)/$(MINE)/%.cu.o: $(MINE)/%.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(QUIET)$(NVCC) $(NVCC_FLAGS) $(filter -I%,$(LIB_FLAGS)) -c $< -o $@
-$(KERNELS_OF_MINE): exercises/checks/kernels.c $(filter %/kernels.o %.cu.o,$(OBJECTS_OF_MINE)) $(BUILD)/common.a
+$(KERNELS_OF_MINE): exercises/checks/kernels.c $(filter %kernels.o %.cu.o,$(OBJECTS_OF_MINE)) $(BUILD)/common.a
 	$(QUIET)$(CC) $(ALL_CFLAGS) $(filter %.c %.o %.a,$^) -o $@ $(LIB_FLAGS) -lm
-$(KERNELS_OF_MINE)_on_host.o: $(MINE)/kernels.cu tests/unit/host_cuda.h
+KERNELS_ON_HOST := $(patsubst %.cu,$(BUILD)/$(MINE)/%_on_host.o,$(notdir $(wildcard common/*.cu)))
+# Those of the course, where the attendee has none.
+vpath %.cu $(MINE) common
+$(KERNELS_ON_HOST): $(BUILD)/$(MINE)/%_on_host.o: %.cu tests/unit/host_cuda.h
 	@mkdir -p $(@D)
 	$(QUIET)$(CXX) -x c++ -include tests/unit/host_cuda.h -I. -Icpu_device/include -O1 -c $< -o $@
-$(KERNELS_OF_MINE)_on_host: exercises/checks/kernels.c $(KERNELS_OF_MINE)_on_host.o $(BUILD)/common.a
+$(KERNELS_OF_MINE)_on_host: exercises/checks/kernels.c $(KERNELS_ON_HOST) $(BUILD)/common.a
 	$(QUIET)$(CC) $(ALL_CFLAGS) -DON_HOST $(filter %.c %.o %.a,$^) -o $@ $(LIB_FLAGS) -lm
 endif

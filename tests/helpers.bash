@@ -123,11 +123,11 @@ changed() {
 }
 
 # same_curve CSV CSV: both files must have the same steps and epochs, with the same losses and accuracies except for
-# rounding.
+# rounding, and the same learning rates.
 same_curve() {
     paste -d, "$1" "$2" | awk -F, '
         function differ(a, b) { return (a == "") != (b == "") || (a - b) ^ 2 > (1e-5 * a) ^ 2 }
-        NR > 1 && ($1 != $8 || $3 != $10 || differ($2, $9) || differ($4, $11) || differ($5, $12) || $6 != $13) {
+        NR > 1 && ($1 != $9 || $3 != $11 || differ($2, $10) || differ($4, $12) || differ($5, $13) || $6 != $14 || $8 != $16) {
             print "differs: " $0
             wrong = 1
         }

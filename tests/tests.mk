@@ -1,5 +1,5 @@
 # What tests, measures and formats the course, beside `make test`. tests/README.md says where a test goes.
-.PHONY: unit-tests fuzz bench-step1 bench-step2 bench-collectives bench-launcher bench-watchdog bench-step5 test-cluster test-container format lint
+.PHONY: unit-tests fuzz bench-step1 bench-models bench-step2 bench-collectives bench-launcher bench-watchdog bench-step5 test-cluster test-container format lint
 
 test-cluster: ## runs the Slurm and PBS job scripts on a simulated cluster of four nodes
 	@tools/deps.sh cluster
@@ -9,10 +9,10 @@ test-container: ## builds the contents of containers/cpu.def and runs step 4 in 
 	@tools/deps.sh container
 	@TEST_CONTAINER=1 tests/run.sh cluster/container
 
-# Make builds the unit tests like the programs; those of the CPU device exist for it only. clang also compiles kernels.cu
-# for the host, so that a test can compare its formulas with the plain kernels without a GPU.
+# Make builds the unit tests like the programs; those of the CPU device exist for it only. clang also compiles the .cu
+# files for the host, so that a test can compare their formulas with the plain kernels without a GPU.
 UNIT_SOURCES := $(wildcard tests/unit/test_*.c) $(if $(filter cpu,$(DEVICE)),$(wildcard tests/device/test_*.c))
-LEFT_OUT := $(if $(shell command -v clang),,tests/unit/test_kernels_cu.c)
+LEFT_OUT := $(if $(shell command -v clang),,$(wildcard tests/unit/test_*_cu.c))
 UNIT_TESTS := $(patsubst %.c,$(BUILD)/%,$(filter-out $(LEFT_OUT),$(UNIT_SOURCES)))
 unit-tests: $(UNIT_TESTS) $(BUILD)/exercises/observe.o
 # Without root, cmocka may come from conda.
@@ -24,8 +24,8 @@ $(UNIT_TESTS): %: %.o $(BUILD)/common.a
 	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) -lcmocka -lm
 $(filter %/test_nccl_collectives %/test_nccl_sums,$(UNIT_TESTS)): $(BUILD)/tests/device/nccl_numbers.o
 $(filter $(BUILD)/tests/device/test_nccl_%,$(UNIT_TESTS)): $(addprefix $(BUILD)/tests/device/,nccl_ranks.o ranks.o)
-$(BUILD)/tests/unit/test_kernels_cu: $(BUILD)/tests/unit/kernels_cu.o
-$(BUILD)/tests/unit/kernels_cu.o: common/kernels.cu tests/unit/host_cuda.h $(BUILD)/flags
+$(filter %_cu,$(UNIT_TESTS)): $(patsubst %.cu,$(BUILD)/%_on_host.o,$(wildcard common/*.cu))
+$(BUILD)/common/%_on_host.o: common/%.cu $(addprefix tests/unit/host_,cuda.h names.h) $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(QUIET)clang -x c++ -include tests/unit/host_cuda.h -I. -Icpu_device/include -Wall -Wextra -Werror -MMD -MP -O1 -c $< -o $@
 
@@ -37,6 +37,10 @@ bench-step1: ## compares step 1 with PyTorch and bare matrix products (ARGS="--r
 	@tools/deps.sh bench
 	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ programs build/cpu/tests/bench/sgemm
 	@/usr/bin/python3 -B tests/bench/step1.py build/cpu $(ARGS)
+bench-models: ## compares the image models with PyTorch (ARGS="--rounds 1": faster; --accuracy: also their accuracy)
+	@tools/deps.sh bench
+	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ programs
+	@/usr/bin/python3 -B tests/bench/models.py build/cpu $(ARGS)
 bench-step2: ## compares step 2 with PyTorch DDP and step 1, and times communication (ARGS="--rounds 2": faster)
 	@tools/deps.sh bench
 	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ programs

@@ -1,21 +1,61 @@
 #!/usr/bin/env bash
-# data.sh: downloads MNIST into data/mnist. If no mirror of MNIST answers, it puts Fashion-MNIST from Debian's
-# package into data/fashion-mnist. The programs use the data set that is there. data.sh resumes broken downloads
-# and keeps complete files, compressed or plain.
-# MNIST_MIRROR is the URL of a folder to use instead of the mirrors, such as file:///scratch/shared/mnist. If the
-# images are not there, data.sh fails and does not fall back to other images.
+# data.sh [SET]: downloads a set of images into data/SET. SET is mnist (the default), fashion-mnist or cifar10. If no
+# mirror of MNIST or Fashion-MNIST answers, data.sh takes Fashion-MNIST from Debian's package. It resumes broken
+# downloads and keeps complete files, compressed or plain.
+# MNIST_MIRROR, FASHION_MIRROR or CIFAR_MIRROR is the URL of a folder to use instead of the mirrors of that set, such as
+# file:///scratch/shared/mnist. If the images are not there, data.sh fails and does not take other images.
+# shellcheck disable=SC2317 # some functions are arguments of others
 set -u
 
-mirrors='https://ossci-datasets.s3.amazonaws.com/mnist
+# SHA-256 sums of the uncompressed files, because the compressed copies differ from mirror to mirror.
+fashion_files='train-images-idx3-ubyte c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888
+train-labels-idx1-ubyte bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9
+t10k-images-idx3-ubyte 5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b
+t10k-labels-idx1-ubyte 0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34'
+archive='' # of all files; without it, each file has a download of its own
+set=${1:-mnist}
+case $set in
+    mnist)
+        title=MNIST contents='60000 training and 10000 test images'
+        variable=MNIST_MIRROR instead='--data synthetic'
+        mirrors='https://ossci-datasets.s3.amazonaws.com/mnist
 https://storage.googleapis.com/cvdf-datasets/mnist
 https://systemds.apache.org/assets/datasets/mnist'
-mirrors=${MNIST_MIRROR:-$mirrors}
-
-# SHA-256 sums of the uncompressed files, because the compressed copies differ from mirror to mirror.
-files='train-images-idx3-ubyte ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db
+        files='train-images-idx3-ubyte ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db
 train-labels-idx1-ubyte 65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5
 t10k-images-idx3-ubyte 0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7
 t10k-labels-idx1-ubyte ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2'
+        ;;
+    fashion-mnist)
+        title=Fashion-MNIST contents='60000 training and 10000 test images'
+        variable=FASHION_MIRROR instead='--data synthetic'
+        mirrors='https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion
+https://storage.googleapis.com/tensorflow/tf-keras-datasets
+http://fashion-mnist.s3-website.eu-central-1.amazonaws.com'
+        files=$fashion_files
+        ;;
+    cifar10)
+        title=CIFAR-10 contents='50000 training and 10000 test images'
+        variable=CIFAR_MIRROR instead='--data shapes'
+        mirrors='https://www.cs.toronto.edu/~kriz
+https://storage.googleapis.com/s4tf-hosted-binaries/datasets/CIFAR10
+https://mindspore-website.obs.cn-north-4.myhuaweicloud.com/notebook/datasets'
+        archive=cifar-10-binary.tar.gz
+        files='data_batch_1.bin cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5
+data_batch_2.bin a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed
+data_batch_3.bin bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67
+data_batch_4.bin 014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48
+data_batch_5.bin 755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add
+test_batch.bin 8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b'
+        ;;
+    *)
+        echo "error: there is no set $set: SET is mnist, fashion-mnist or cifar10" >&2
+        exit 2
+        ;;
+esac
+folder=data/$set unpacked=data/$set/unpacked
+own=${!variable:-}
+mirrors=${own:-$mirrors}
 
 is_plain() { # FILE SHA256
     [ -f "$1" ] && [ "$(sha256sum <"$1" | cut -d' ' -f1)" = "$2" ]
@@ -25,19 +65,31 @@ is_right() { # FILE SHA256
     gzip -tq "$1" 2>/dev/null && [ "$(gzip -dc <"$1" 2>/dev/null | sha256sum | cut -d' ' -f1)" = "$2" ]
 }
 
+# each COMMAND...: runs the command with the name and the sum of each file, until it fails.
+each() {
+    local name sum
+    while read -r name sum; do
+        "$@" "$name" "$sum" </dev/null || return
+    done <<<"$files"
+}
+
+is_there() { # NAME SHA256
+    is_plain "$folder/$1" "$2" || is_right "$folder/$1.gz" "$2"
+}
+
 # Prints the mirrors that answer within 10 seconds, the fastest first.
-answering() { # NAME
+answering() { # DOWNLOAD
     if [[ $mirrors != file://* ]] && ! command -v curl >/dev/null && ! command -v wget >/dev/null; then
         echo "note: neither curl nor wget is installed, so no mirror is asked" >&2
         return
     fi
     for mirror in $mirrors; do
         if command -v curl >/dev/null; then
-            curl -fsIL --connect-timeout 10 --max-time 10 -o /dev/null "$mirror/$1.gz"
+            curl -fsIL --connect-timeout 10 --max-time 10 -o /dev/null "$mirror/$1"
         elif [[ $mirror == file://* ]]; then # which wget does not know
-            [ -r "${mirror#file://}/$1.gz" ]
+            [ -r "${mirror#file://}/$1" ]
         else
-            timeout 10 wget -q --spider -t 1 "$mirror/$1.gz"
+            timeout 10 wget -q --spider -t 1 "$mirror/$1"
         fi && echo "$mirror" || echo "note: no answer from $mirror" >&2 &
     done
     wait
@@ -59,17 +111,35 @@ download() { # URL FILE
     return $status
 }
 
-fetch() { # NAME SHA256: downloads the file from the first mirror that has the right bytes
-    part=data/mnist/$1.gz.part
+# Checks a complete download of one file, and gives it its name.
+take_file() { # SHA256 FILE.part
+    is_right "$2" "$1" && mv "$2" "${2%.part}"
+}
+
+is_unpacked() { # NAME SHA256
+    is_plain "$unpacked/$1" "$2"
+}
+
+# Checks the files in a complete archive, and puts them into the folder.
+take_archive() { # FILE.part
+    rm -rf "$unpacked"
+    mkdir "$unpacked"
+    # The names keep all other members out.
+    gzip -tq "$1" 2>/dev/null &&
+        tar -xzf "$1" -C "$unpacked" --strip-components=1 "${members[@]}" 2>/dev/null &&
+        each is_unpacked &&
+        mv "$unpacked"/* "$folder" && rm -r "$1" "$unpacked"
+}
+
+# fetch DOWNLOAD TAKE...: downloads it from the first mirror whose bytes the function TAKE accepts.
+fetch() {
+    part=$folder/$1.part
     [ -n "${answered+asked}" ] || answered=$(answering "$1")
     for mirror in $answered; do
         for _ in resumed whole; do
-            download "$mirror/$1.gz" "$part"
+            download "$mirror/$1" "$part"
             status=$?
-            if is_right "$part" "$2"; then
-                mv "$part" "data/mnist/$1.gz"
-                return 0
-            fi
+            "${@:2}" "$part" && return
             # The file has wrong bytes (0), or the mirror cannot resume (8 of wget; 22, 33 and 36 of curl):
             # start again from the beginning. After a failure of the network, keep the bytes so far.
             case $status in
@@ -77,42 +147,59 @@ fetch() { # NAME SHA256: downloads the file from the first mirror that has the r
                 *) break ;;
             esac
         done
-        echo "note: no correct $1.gz from $mirror: $(tail -n 1 "$log")" >&2
+        echo "note: no correct $1 from $mirror: $(tail -n 1 "$log")" >&2
     done
     return 1
 }
 
+fetch_file() { # NAME SHA256
+    is_there "$@" || fetch "$1.gz" take_file "$2"
+}
+
+fetch_all() {
+    if [ -z "$archive" ]; then
+        each fetch_file
+    else
+        mapfile -t members < <(awk '{ print "cifar-10-batches-bin/" $1 }' <<<"$files")
+        each is_there || fetch "$archive" take_archive
+    fi
+}
+
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-mkdir -p data/mnist
-complete=yes
-while read -r name sum; do
-    is_plain "data/mnist/$name" "$sum" || is_right "data/mnist/$name.gz" "$sum" || fetch "$name" "$sum" || {
-        complete=no
-        break
-    }
-done <<END
-$files
-END
-if [ $complete = yes ]; then
-    echo "data/mnist: MNIST, 60000 training and 10000 test images"
+trap 'rm -rf "$log" "$unpacked"' EXIT
+mkdir -p "$folder"
+if fetch_all; then
+    echo "$folder: $title, $contents"
     exit 0
 fi
-rmdir data/mnist 2>/dev/null
-if [ -n "${MNIST_MIRROR:-}" ]; then
-    echo "error: MNIST_MIRROR=$MNIST_MIRROR has no correct copy of MNIST. It must be the URL of a folder, such as" \
-        "file:///scratch/mnist, with train-images-idx3-ubyte.gz and the three other files of MNIST" >&2
+rm -rf "$unpacked"
+rmdir "$folder" 2>/dev/null
+wanted=${archive:-train-images-idx3-ubyte.gz and the three other files of $title}
+if [ -n "$own" ]; then
+    echo "error: $variable=$own has no correct copy of $title. It must be the URL of a folder, such as" \
+        "file:///scratch/$set, with $wanted" >&2
     exit 1
 fi
 
-tools/deps.sh fashion
-fashion=/usr/share/datasets/fashion-mnist
-if [ -f $fashion/train-images-idx3-ubyte.gz ]; then
+copy() { # NAME SHA256
+    is_right "$debian/$1.gz" "$2" && cp "$debian/$1.gz" data/fashion-mnist/
+}
+debian=/usr/share/datasets/fashion-mnist
+missing="no mirror sent $title"
+if [ "$set" != cifar10 ]; then
+    tools/deps.sh fashion
     mkdir -p data/fashion-mnist
-    cp $fashion/*-ubyte.gz data/fashion-mnist/
-    echo "data/fashion-mnist: Fashion-MNIST (clothes, not digits), because no mirror sent MNIST; the programs use it"
-    exit 0
+    files=$fashion_files
+    if each copy; then
+        case $set in
+            mnist) echo "data/fashion-mnist: Fashion-MNIST (clothes, not digits), because $missing; the programs use it" ;;
+            *) echo "$folder: $title, $contents" ;;
+        esac
+        exit 0
+    fi
+    rmdir data/fashion-mnist 2>/dev/null
+    missing+=", and Debian's dataset-fashion-mnist is not installed"
 fi
-echo "error: no mirror sent MNIST, and Debian's dataset-fashion-mnist is not installed: run make data on a machine" \
-    "with internet, set MNIST_MIRROR to the URL of a folder with the files, or train with --data synthetic" >&2
+echo "error: $missing: run make data SET=$set on a machine with internet, set $variable to the URL of a folder with" \
+    "$wanted, or train with $instead" >&2
 exit 1

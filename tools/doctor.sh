@@ -517,21 +517,27 @@ check_job() {
 }
 
 check_data() {
-    local folder=data/mnist file wrong='' images=train-images-idx3-ubyte
-    [ -e $folder/$images ] || [ -e $folder/$images.gz ] || [ ! -d data/fashion-mnist ] || folder=data/fashion-mnist
+    local folder file wrong='' files packed
+    for folder in data/mnist data/fashion-mnist data/cifar10 data/mnist; do # the last one if none has images
+        files=("$folder"/{train,t10k}-{images-idx3,labels-idx1}-ubyte) packed=.gz
+        [ $folder != data/cifar10 ] || files=("$folder"/{data_batch_{1..5},test_batch}.bin) packed=''
+        if [ -e "${files[0]}" ] || [ -e "${files[0]}.gz" ]; then
+            break
+        fi
+    done
     if [ ! -d $folder ]; then
         say WARN data "no $folder" 'run make data on a machine with internet, or train with --data synthetic'
         return
     fi
-    for file in $folder/{train,t10k}-{images-idx3,labels-idx1}-ubyte; do
+    for file in "${files[@]}"; do
         if [ -e "$file.gz" ]; then
             gzip -tq "$file.gz" || wrong="$file.gz is damaged"
         elif [ ! -e "$file" ]; then
-            wrong="$file.gz is missing"
+            wrong="$file$packed is missing"
         fi
     done 2>/dev/null
     if [ -n "$wrong" ]; then
-        say FAIL data "$wrong" 'run make data on a machine with internet'
+        say FAIL data "$wrong" "run make data SET=${folder#data/} on a machine with internet"
     else
         say PASS data "$folder is complete"
     fi

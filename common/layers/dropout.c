@@ -1,12 +1,8 @@
 #include "common/device.h"
 #include "common/kernels.h"
 #include "common/layers/layers.h"
+#include "common/layers/products.h"
 #include "common/rng.h"
-
-static void dropout_initialise(const struct layer *l, float *parameters, size_t first_value,
-                               size_t count, uint64_t seed, cudaStream_t stream) {
-    (void)l, (void)parameters, (void)first_value, (void)count, (void)seed, (void)stream;
-}
 
 // Forward and backward drop the same values, because the choice depends only on the seed and on the
 // index of the value in the whole batch.
@@ -35,12 +31,12 @@ static void dropout_backward(const struct layer *l, const struct pass *pass, con
         drop(l, pass, dy, dx, b);
 }
 
-const struct layer_kind dropout = {"dropout", dropout_initialise, dropout_forward,
+const struct layer_kind dropout = {"dropout", initialise_nothing, dropout_forward,
                                    dropout_backward};
 
-void append_dropout(struct model *m, int width, float rate) {
-    int number = m->count;
-    struct layer *l = model_append(m, &dropout, width, width, 0, 0);
+void append_dropout(struct model *m, float rate) {
+    int number = m->count + m->inner_count;
+    struct layer *l = model_append(m, &dropout, m->out, 0, 0);
     l->dropout.rate = rate;
     l->dropout.number = number;
 }

@@ -1,16 +1,65 @@
 // The kinds of layers, one per file of this folder. A new kind needs a new file, its lines here
-// and, if it has settings, a member of struct layer.
+// and, if it has settings, a member of struct layer. Each append_ function adds a layer to the end
+// of the model; its inputs are the outputs of the layer before, or the samples.
 #pragma once
 #include "common/model.h"
 
 // y = x W^T + bias. The parameters are W [outputs, inputs] and then bias [outputs]. dense_relu also
 // sets y = max(y, 0). Initial values are those of torch.nn.Linear: uniform in +-1/sqrt(inputs).
 extern const struct layer_kind dense, dense_relu;
-void append_dense(struct model *m, const struct layer_kind *kind, int inputs, int outputs);
+void append_dense(struct model *m, const struct layer_kind *kind, int outputs);
 
 // In training, each value becomes 0 with probability rate, and x / (1 - rate) otherwise, so the
 // expected value stays x, as in torch.nn.Dropout. In evaluation, y = x. The layer has no
 // parameters. The choice depends on the seed of the pass, the layer and the sample's index in the
 // whole batch. It does not depend on how the batch is split.
 extern const struct layer_kind dropout;
-void append_dropout(struct model *m, int width, float rate);
+void append_dropout(struct model *m, float rate);
+
+// In training, changes each image at random: crop shifts it, flip mirrors it (kernels.h has the
+// formula). In evaluation, y = x. Augmentation is the first layer of a model and computes no dx.
+// The choice depends on the seed of the pass, which differs between steps, and on the sample's
+// index in the whole batch. It does not depend on how the batch is split. words: crop, flip, or
+// crop,flip. Returns 0, or -1 with the reason in why.
+extern const struct layer_kind augmentation;
+int append_augmentation(struct model *m, const char *words, const struct dataset *set,
+                        char why[WHY_SIZE]);
+
+// y[oy, ox] = the product of W and the window at (oy, ox) of the image, plus bias, as in
+// torch.nn.Conv2d. The parameters are W [outputs, ky, kx, channels] and then, with has_bias, bias
+// [outputs]. convolution_relu also sets y = max(y, 0). Initial values are those of torch.nn.Conv2d:
+// uniform in +-1/sqrt(size * size * channels).
+extern const struct layer_kind convolution, convolution_relu;
+void append_convolution(struct model *m, const struct layer_kind *kind, int outputs, int size,
+                        int stride, int padding, int has_bias);
+
+// The windows of a convolution, as rows of a matrix, are copied to scratch memory. A batch is
+// computed in parts whose windows take at most so many bytes, or image by image.
+enum { CONV_WORKSPACE = 16 << 20 };
+
+// The largest value of each channel in windows of this size beside each other, as in
+// torch.nn.MaxPool2d. Rows and columns that are left over at the end are ignored.
+extern const struct layer_kind max_pooling;
+void append_max_pooling(struct model *m, int size);
+
+// The mean of each channel over all pixels.
+extern const struct layer_kind mean_pooling;
+void append_mean_pooling(struct model *m);
+
+// Group normalisation, as in torch.nn.GroupNorm: kernels.h has the formula. The parameters are
+// scale [channels], initially 1, and shift [channels], initially 0. group_normalisation_relu also
+// sets y = max(y, 0).
+//
+// The course has no batch normalisation. Its mean and variance are those of the samples that a
+// process computes together, so N processes would not train the model that one process trains.
+extern const struct layer_kind group_normalisation, group_normalisation_relu;
+void append_group_norm(struct model *m, const struct layer_kind *kind, int groups);
+
+// A residual block (He et al., "Deep residual learning for image recognition", 2016): y =
+// max(body(x) + shortcut(x), 0). Both are lists of layers. An empty shortcut is x itself. The
+// layers appended between begin_residual and begin_shortcut are the body, and those up to
+// end_residual the shortcut.
+extern const struct layer_kind residual;
+void begin_residual(struct model *m);
+void begin_shortcut(struct model *m);
+void end_residual(struct model *m);

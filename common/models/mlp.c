@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void append(struct model *m, const struct layer_kind *kind, int inputs, int outputs) {
-    append_dense(m, kind, inputs, outputs);
+static void append(struct model *m, const struct layer_kind *kind, int outputs) {
+    append_dense(m, kind, outputs);
     size_t used = strlen(m->shape);
     snprintf(m->shape + used, sizeof m->shape - used, "-%d", outputs);
 }
@@ -13,19 +13,18 @@ static void append(struct model *m, const struct layer_kind *kind, int inputs, i
 int build_mlp(struct model *m, const struct training_options *options, const struct dataset *set,
               char why[WHY_SIZE]) {
     enum { MOST_HIDDEN = 16, WIDEST = 65536 };
-    int inputs = set->inputs;
-    snprintf(m->shape, sizeof m->shape, "mlp %d", inputs);
+    snprintf(m->shape, sizeof m->shape, "mlp %d", set->inputs);
+    int widths = 0;
     for (const char *text = options->hidden, *end = ","; *end; text = end + 1) {
         long width = strtol(text, (char **)&end, 10);
-        if (width < 1 || width > WIDEST || (*end && *end != ',') || m->count == MOST_HIDDEN)
+        if (width < 1 || width > WIDEST || (*end && *end != ',') || widths++ == MOST_HIDDEN)
             return refuse(why, "--hidden %s: want up to %d widths from 1 to %d, such as 512,512",
                           options->hidden, MOST_HIDDEN, WIDEST);
-        append(m, &dense_relu, inputs, (int)width);
+        append(m, &dense_relu, (int)width);
         if (options->dropout > 0)
-            append_dropout(m, (int)width, (float)options->dropout);
-        inputs = (int)width;
+            append_dropout(m, (float)options->dropout);
     }
-    append(m, &dense, inputs, set->targets * set->classes);
+    append(m, &dense, set->targets * set->classes);
     if (options->dropout > 0)
         snprintf(m->text, sizeof m->text, "%s, dropout %g", m->shape, options->dropout);
     return 0;

@@ -13,3 +13,14 @@ typedef int build_model(struct model *m, const struct training_options *options,
 
 // Dense layers with ReLU, of the widths in --hidden, each followed by dropout if --dropout is set.
 build_model build_mlp;
+
+// The convolutional network of PyTorch's MNIST example
+// (https://github.com/pytorch/examples/blob/main/mnist/main.py). Its dropout has the rates 0.25 and
+// 0.5, unless --dropout sets both.
+build_model build_cnn;
+
+// A residual network of --depth layers, with --width channels after the first one, for small images
+// (He et al., "Deep residual learning for image recognition", 2016, section 4.2; depth 18 is the
+// network of section 4.1 with its first convolution changed for small images). It has group
+// normalisation instead of batch normalisation; layers.h says why.
+build_model build_resnet;

@@ -110,7 +110,7 @@ static int check_loss(int rows, int classes, float spread) {
     float *device_logits = to_device(logits, bytes), *dlogits = to_device(unwritten, bytes);
     uint8_t *device_labels = to_device(labels, rows);
     struct stats *stats = to_device(lanes, STATS_LANES * sizeof *lanes);
-    softmax_cross_entropy(device_logits, device_labels, rows, classes, scale, dlogits, stats, 0);
+    softmax_cross_entropy(device_logits, device_labels, rows, classes, scale, dlogits, stats, 0, 0);
     const float *got = to_host(dlogits, bytes);
     for (int row = 0; row < rows; row++)
         for (int c = 0; c < classes; c++) {
@@ -125,7 +125,7 @@ static int check_loss(int rows, int classes, float spread) {
                    explain_gradient(z, labels[row], classes, c, value, want, scale));
             return 1;
         }
-    softmax_cross_entropy(device_logits, device_labels, rows, classes, scale, NULL, stats, 0);
+    softmax_cross_entropy(device_logits, device_labels, rows, classes, scale, NULL, stats, 0, 0);
     double samples = 0;
     lanes = to_host(stats, STATS_LANES * sizeof *lanes);
     for (int lane = 0; lane < STATS_LANES; lane++)

@@ -34,9 +34,10 @@ void __wrap_gather_batch(const struct dataset *set, const uint32_t *order, size_
 }
 
 void __wrap_softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows, int classes,
-                                  float scale, float *dlogits, struct stats *stats,
+                                  float scale, float *dlogits, struct stats *stats, float smoothing,
                                   cudaStream_t stream) {
     if (dlogits)
         write_probe(stream);
-    __real_softmax_cross_entropy(logits, labels, rows, classes, scale, dlogits, stats, stream);
+    __real_softmax_cross_entropy(logits, labels, rows, classes, scale, dlogits, stats, smoothing,
+                                 stream);
 }

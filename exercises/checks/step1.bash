@@ -4,10 +4,11 @@
 # compares_kernel loss|sgd: the attendee's kernels compute what their formulas say, in the tests of checks/kernels.c. Without
 # a GPU, the .cu file is built for the host as well, and must be one that nvcc compiles, if there is an nvcc.
 compares_kernel() {
-    local name file lines
+    local name file lines gpu
+    gpu=$(echo "$MINE"/*kernels.cu)
     for name in kernels $([ "$device" = gpu ] || echo kernels_on_host); do
         # shellcheck disable=SC2153 # run.sh sets MINE
-        file=$MINE/$([ "$name$device" = kernelscpu ] && echo kernels.c || echo kernels.cu)
+        file=$([ "$name$device" = kernelscpu ] && echo "${gpu%u}" || echo "$gpu")
         if [ "$name" = kernels_on_host ] && ! command -v "${CXX:-g++}" >/dev/null; then
             skip "$file does not run, because there is no C++ compiler"
             continue
@@ -20,16 +21,16 @@ compares_kernel() {
         fi
         ok "$file: the results are right"
     done
-    nvcc_compiles
+    nvcc_compiles "$gpu"
 }
 
-nvcc_compiles() {
+nvcc_compiles() { # FILE
     local nvcc
     [ "$device" = cpu ] && nvcc=$(PATH=$PATH:/usr/local/cuda/bin command -v nvcc) || return 0
-    if "$nvcc" -ptx -I. "$MINE/kernels.cu" -o "$SCRATCH/ptx" >"$SCRATCH/build" 2>&1; then
-        ok "$MINE/kernels.cu: nvcc compiles it"
+    if "$nvcc" -ptx -I. "$1" -o "$SCRATCH/ptx" >"$SCRATCH/build" 2>&1; then
+        ok "$1: nvcc compiles it"
     elif "$nvcc" -ptx -I. common/kernels.cu -o "$SCRATCH/ptx" >/dev/null 2>&1; then
         cat "$SCRATCH/build"
-        wrong "nvcc does not compile $MINE/kernels.cu"
+        wrong "nvcc does not compile $1"
     fi
 }

@@ -110,7 +110,7 @@ hello() {
     local magic=ranks version=1 kind=1 ranks=$world rank=1 run=-exercise-$MASTER_PORT token="" "$@"
     printf '%s\r\n\0' "$magic"
     be32 "$version" && be32 "$kind" && be32 "$ranks" && be32 "$rank"
-    field "$run" 256 && field "$token" 64 && field stranger 64 && field '' 512
+    field "$run" 256 && field "$token" 64 && field stranger 64 && field '' 1024
 }
 
 be32() { # NUMBER: its four bytes

@@ -101,6 +101,24 @@ same_losses_in_chaos() { # PROGRAM SEED...
     clean "$folder/tests/device/test_cublas"
 }
 
+# The kernels of the CPU device and all kinds of layers, with parts of batches too.
+layers_clean() {
+    local test
+    for test in kernels image_kernels image_models image_layers image_layers_in_parts; do
+        clean "$folder/tests/unit/test_$test"
+    done
+}
+
+@test "AddressSanitizer and UBSan find nothing in the tests of kernels and layers" {
+    build_sanitized address,undefined build/asan/tests/unit/test_{kernels,image_{kernels,models,layers,layers_in_parts}}
+    layers_clean
+}
+
+@test "ThreadSanitizer finds nothing in the tests of kernels and layers" {
+    build_sanitized thread build/tsan/tests/unit/test_{kernels,image_{kernels,models,layers,layers_in_parts}}
+    layers_clean
+}
+
 # Runs two ranks without the second that ThreadSanitizer sleeps at every exit.
 step2_in_chaos() { # SEED
     CPU_DEVICES=2 NCCL_SOCKET_IFNAME=lo TSAN_OPTIONS=atexit_sleep_ms=0 \

@@ -5,14 +5,13 @@
 #include "common/data.h"
 #include "common/error.h"
 #include <assert.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { FILES = 4 };
+#include "tests/fuzz/folder.h"
 
 static const struct {
     const char *name;
@@ -27,31 +26,15 @@ static const struct {
     {"t10k-labels-idx1-ubyte", 8, 10, {0, 0, 8, 1, 0, 0, 0, 2, 0, 9}},
 };
 
-static char folder[PATH_MAX], paths[FILES][PATH_MAX + 32];
-
-static void remove_folder(void) {
-    for (int i = 0; i < FILES; i++)
-        unlink(paths[i]);
-    rmdir(folder);
-}
-
-static void put(const char *path, const uint8_t *bytes, size_t size) {
-    FILE *file = fopen(path, "wb");
-    assert(file && fwrite(bytes, 1, size, file) == size);
-    assert(fclose(file) == 0);
-}
-
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc;
     (void)argv;
-    snprintf(folder, sizeof folder, "%s/fuzz_idx-XXXXXX",
-             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-    assert(mkdtemp(folder));
+    make_folder("fuzz_idx");
     for (int i = 0; i < FILES; i++) {
         snprintf(paths[i], sizeof paths[i], "%s/%s", folder, good[i].name);
         put(paths[i], good[i].bytes, good[i].size);
     }
-    return atexit(remove_folder);
+    return 0;
 }
 
 static void check(const struct dataset *set) {

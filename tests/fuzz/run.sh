@@ -40,6 +40,12 @@ integer() { # of 64 bits, below 256
 }
 print_images() { printf '\0\0\10\3\0\0\0\2\0\0\0\2\0\0\0\2abcdefgh'; }
 print_labels() { printf '\0\0\10\1\0\0\0\2\0\11'; }
+print_records() { # LABEL... (in octal): images of CIFAR-10
+    for label; do
+        printf %b "\\0$label"
+        head -c 3072 /dev/zero | tr '\0' b
+    done
+}
 print_snapshot() { # BATCH STEP: as tests/fuzz/fuzz_snapshot.c expects it, but for the checksum
     text SNAPSHOT 8 && integer 1 && text 'mlp 1-2' 128 && text sgd 16
     integer 7 && integer "$1" && integer 3 && integer "$2" && zeros 24 && integer 2 && integer 2
@@ -59,6 +65,13 @@ make_seeds() { # TARGET FOLDER
             { printf '\2' && print_images | gzip -n; } >"$2/images.gz"
             { printf '\3' && print_labels | gzip -n; } >"$2/labels.gz"
             ;;
+        fuzz_cifar)
+            { printf '\0' && print_records 7; } >"$2/training"
+            { printf '\4' && print_records 0 1; } >"$2/longer"
+            { printf '\5' && print_records 0 11; } >"$2/test"
+            { printf '\5' && print_records 0 12; } >"$2/label-above-9"
+            { printf '\1' && print_records 3 | gzip -n; } >"$2/training.gz"
+            ;;
         fuzz_snapshot)
             { printf '\1' && print_snapshot 64 5; } >"$2/within-an-epoch"
             { printf '\1' && print_snapshot 32 0; } >"$2/between-epochs"
@@ -69,14 +82,16 @@ make_seeds() { # TARGET FOLDER
 }
 
 number=0 failed=0
-echo 1..2
-for target in fuzz_idx fuzz_snapshot; do
+echo 1..3
+for target in fuzz_idx fuzz_cifar fuzz_snapshot; do
     number=$((number + 1)) log=$TMPDIR/log corpus=$TMPDIR/$target
     mkdir "$corpus"
     make_seeds $target "$corpus"
+    longest=2048
+    [ $target != fuzz_cifar ] || longest=8192 # a record has 3073 bytes
     # Headers may claim a gigabyte, which is allocated but not touched.
     if compile $target >"$log" 2>&1 &&
-        "$build/$target" -max_total_time="$1" -max_len=2048 -timeout=20 -malloc_limit_mb=1100 \
+        "$build/$target" -max_total_time="$1" -max_len=$longest -timeout=20 -malloc_limit_mb=1100 \
             -rss_limit_mb=2048 -artifact_prefix="$build/$target-" "$corpus" >"$log" 2>&1; then
         echo "ok $number - $target: $(sed -n 's/^Done \([0-9]*\) .*/\1/p' "$log") inputs in $1 s"
     else

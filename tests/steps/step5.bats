@@ -195,7 +195,7 @@ END
 near() {
     paste -d, "$3" "$4" | awk -F, -v wanted="$1" -v band="$2" 'NR > 1 && $2 != "" {
             steps++
-            wrong += $1 != $8 || ($2 - $9) ^ 2 > band ^ 2
+            wrong += $1 != $9 || ($2 - $10) ^ 2 > band ^ 2
         }
         END { exit wrong || steps != wanted }'
 }

@@ -451,7 +451,7 @@ sends() {
 near() {
     paste -d, "$3" "$4" | awk -F, -v wanted="$1" -v band="$2" 'NR > 1 && $2 != "" {
             steps++
-            if ($1 != $8 || ($2 - $9) ^ 2 > band ^ 2) {
+            if ($1 != $9 || ($2 - $10) ^ 2 > band ^ 2) {
                 print "differs: " $0
                 wrong = 1
             }

@@ -134,6 +134,12 @@ knows() { # PROGRAM WORD...
     [ $count -ge 40 ] || { echo "found only $count targets" && return 1; }
 }
 
+@test "step 1's README has the table that --summary prints" {
+    "$TRAIN" --data synthetic --model cnn --summary --max-steps 1 | sed -n '/^layer /,/^total /p' >printed
+    sed -n '/^layer /,/^total /p' "$root/01_single_gpu/README.md" | diff - printed
+    [ "$(wc -l <printed)" = 10 ]
+}
+
 @test "the losses in README.md agree to eight digits at first, and differ by rounding later" {
     [ -d "$root/data/mnist" ] || skip "no MNIST: make data fetches it"
     mkdir whole

@@ -20,7 +20,7 @@ objects() { # all objects that are newer than the file
     run --separate-stderr make
     [ "$status" = 0 ]
     [ -z "$stderr" ]
-    for target in quickstart data stepN run-stepN diffNM diffstat test-quick test test-all fuzz bench-step1 bench-step2 bench-collectives bench-launcher format lint clean help; do
+    for target in quickstart data stepN run-stepN diffNM diffstat test-quick test test-all fuzz bench-step1 bench-models bench-step2 bench-collectives bench-launcher format lint clean help; do
         grep -qE "^make $target +[^ ].*" <<<"$output" || { echo "$target is missing" && return 1; }
     done
     [ "$(make help)" = "$output" ]
@@ -304,7 +304,7 @@ lists_fixes() { # DEVICE HEADER FIX...: find_libs.sh fails, and names the fixes
 @test "the unit tests build for a GPU" {
     [ -n "$nvcc" ] || skip "nvcc is not installed"
     make -j4 DEVICE=gpu ARCH=90 WERROR=1 unit-tests
-    for test in data kernels kernels_cu model options snapshot; do
+    for test in data kernels kernels_cu image_kernels_cu model options snapshot; do
         [ -x build/gpu/tests/unit/test_$test ]
     done
     ldd build/gpu/tests/unit/test_kernels | grep libcudart

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
-# Tests of tools/data.sh with folders in place of the mirrors and the Fashion-MNIST package, so they need no network.
+# Tests of tools/data.sh with folders in place of the mirrors and the Fashion-MNIST package, so they need no network. The
+# images of Fashion-MNIST and CIFAR-10 are made up, and a copy of data.sh has their sums.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
@@ -12,7 +13,7 @@ setup() {
     cp -r "$root/tools" tools
     # No test installs a package, and packages of this machine make no difference.
     printf '#!/bin/sh\n' >tools/deps.sh
-    edit tools/data.sh 's|^fashion=.*|fashion=fashion|'
+    edit tools/data.sh 's|^debian=.*|debian=fashion|'
     export MNIST_MIRROR=file://$PWD/good
 }
 
@@ -118,11 +119,11 @@ all_but() { # NAME
     [ "$(find data -type f -newer before)" = "" ]
 }
 
-# Runs data.sh without MNIST_MIRROR, but with this list of mirrors.
-with_mirrors() { # URL
+# Runs data.sh without MNIST_MIRROR, but with this list of mirrors for each set.
+with_mirrors() { # URL [SET]
     cp tools/data.sh tools/other.sh
-    edit tools/other.sh "/^mirrors='https/,/'\$/c mirrors='$1'"
-    (unset MNIST_MIRROR && bash tools/other.sh)
+    edit tools/other.sh "/^ *mirrors='https/,/'\$/c mirrors='$1'"
+    (unset MNIST_MIRROR && bash tools/other.sh "${@:2}")
 }
 
 @test "uncompressed images are recognised, and wrong ones are refused" {
@@ -156,10 +157,27 @@ with_mirrors() { # URL
     [ ${#lines[@]} = 2 ]
 }
 
-@test "a wrong MNIST_MIRROR is an error, even if Fashion-MNIST is installed" {
-    for name in $all; do
-        echo "$name" >"fashion/$name"
+# plant FILE...: data.sh expects the content of these files, as it is without compression, where their names stand.
+plant() {
+    local name sum
+    for file; do
+        name=$(basename "$file" .gz)
+        sum=$(gzip -dcf <"$file" | sha256sum | cut -d' ' -f1)
+        edit tools/data.sh "s/(^|')$name [0-9a-f]{64}/\1$name $sum/"
     done
+}
+
+# Makes up Debian's package of Fashion-MNIST.
+make_fashion() {
+    local name
+    for name in $all; do
+        echo "made-up $name" | gzip >"fashion/$name"
+    done
+    plant fashion/*
+}
+
+@test "a wrong MNIST_MIRROR is an error, even if Fashion-MNIST is installed" {
+    make_fashion
     MNIST_MIRROR=file://$PWD/empty run --separate-stderr tools/data.sh
     [ "$status" = 1 ]
     [ "$output" = "" ]
@@ -168,14 +186,139 @@ with_mirrors() { # URL
 }
 
 @test "if no mirror answers, Fashion-MNIST is used, and the output says so" {
-    for name in $all; do
-        echo "$name" >"fashion/$name"
-    done
+    make_fashion
     run with_mirrors "file://$PWD/empty"
     [ "$status" = 0 ]
-    [[ $output == *"Fashion-MNIST (clothes, not digits)"*"the programs use it"* ]]
+    [[ $output == *"Fashion-MNIST (clothes, not digits), because no mirror sent MNIST; the programs use it" ]]
     diff -r fashion data/fashion-mnist
     [ ! -e data/mnist ]
+}
+
+@test "a package of Fashion-MNIST with wrong files is not used" {
+    make_fashion
+    flip fashion/$labels 20
+    for set in mnist fashion-mnist; do
+        run --separate-stderr with_mirrors "file://$PWD/empty" $set
+        [ "$status" = 1 ]
+        [[ $(tail -n 1 <<<"$stderr") == "error: no mirror sent "*"make data SET=$set"* ]]
+        rm -rf data
+    done
+}
+
+@test "Fashion-MNIST comes from its own mirror, else from the package" {
+    make_fashion
+    run with_mirrors "file://$PWD/empty" fashion-mnist
+    [ "$status" = 0 ]
+    [ "${lines[-1]}" = "data/fashion-mnist: Fashion-MNIST, 60000 training and 10000 test images" ]
+    diff -r fashion data/fashion-mnist
+    mv fashion away
+    FASHION_MIRROR=file://$PWD/empty run tools/data.sh fashion-mnist # nothing is downloaded
+    [ "$status" = 0 ]
+    rm -r data
+    FASHION_MIRROR=file://$PWD/away tools/data.sh fashion-mnist
+    diff -r away data/fashion-mnist
+    [ ! -e data/mnist ]
+    rm -r data
+    mv away fashion
+    FASHION_MIRROR=file://$PWD/empty run --separate-stderr tools/data.sh fashion-mnist
+    [ "$status" = 1 ]
+    [[ ${stderr_lines[-1]} == "error: FASHION_MIRROR=file://$PWD/empty has no correct copy of Fashion-MNIST"*"idx3"* ]]
+    [ "$(find data -type f)" = "" ]
+}
+
+archive=cifar-10-binary.tar.gz
+
+# Makes up the files of CIFAR-10, and their archive in the folder cifar, which also has files that nobody asked for.
+make_cifar() {
+    local folder=cifar-10-batches-bin name
+    mkdir -p $folder cifar
+    for name in data_batch_{1..5} test_batch; do
+        { printf '\3' && yes "$name" | head -c 3072; } >"$folder/$name.bin"
+    done
+    plant $folder/*
+    touch $folder/readme.html stranger
+    tar -czf cifar/$archive $folder stranger
+    rm $folder/readme.html
+    export CIFAR_MIRROR=file://$PWD/cifar
+}
+
+@test "the files of CIFAR-10 come from its archive, and complete ones stay" {
+    make_cifar
+    for wget in no yes; do
+        if [ $wget = yes ]; then
+            mkdir bin
+            ln -s /usr/bin/* bin
+            rm -f bin/curl bin/wget
+            PATH=$PWD/bin
+        fi
+        run tools/data.sh cifar10
+        [ "$status" = 0 ]
+        [ "$output" = "data/cifar10: CIFAR-10, 50000 training and 10000 test images" ]
+        diff -r cifar-10-batches-bin data/cifar10
+        [ "$(ls data)" = cifar10 ]
+        touch -d '2001-01-01' data/cifar10/* before
+        gzip data/cifar10/test_batch.bin
+        CIFAR_MIRROR=file://$PWD/empty tools/data.sh cifar10
+        [ "$(find data -type f -newer before)" = "" ]
+        rm -r data
+    done
+}
+
+@test "a damaged or missing file of CIFAR-10 is replaced" {
+    make_cifar
+    tools/data.sh cifar10
+    for spoil in "rm data/cifar10/data_batch_3.bin" "flip data/cifar10/test_batch.bin 2000" \
+        "truncate -s -3073 data/cifar10/data_batch_1.bin"; do
+        $spoil
+        CIFAR_MIRROR=file://$PWD/empty run tools/data.sh cifar10
+        [ "$status" = 1 ]
+        tools/data.sh cifar10
+        diff -r cifar-10-batches-bin data/cifar10
+    done
+}
+
+@test "a wrong archive of CIFAR-10 is refused, and nothing of it stays" {
+    make_cifar
+    cp -r cifar-10-batches-bin right
+    for spoil in "flip cifar-10-batches-bin/data_batch_5.bin 7" "rm cifar-10-batches-bin/test_batch.bin" \
+        "mv cifar-10-batches-bin other" "truncate -s -9 cifar/$archive" "flip cifar/$archive 100"; do
+        rm -rf cifar-10-batches-bin other
+        cp -r right cifar-10-batches-bin
+        [[ $spoil != *cifar/* ]] || tar -czf cifar/$archive cifar-10-batches-bin
+        $spoil
+        [[ $spoil == *cifar/* ]] || tar -czf cifar/$archive cifar-10-batches-bin other 2>/dev/null || true
+        run --separate-stderr tools/data.sh cifar10
+        [ "$status" = 1 ]
+        [[ $stderr == *"no correct $archive from $CIFAR_MIRROR"* ]]
+        [[ ${stderr_lines[-1]} == "error: CIFAR_MIRROR=$CIFAR_MIRROR has no correct copy of CIFAR-10"*$archive ]]
+        [ ! -e data/cifar10 ]
+    done
+}
+
+@test "a broken download of CIFAR-10 continues where it stopped, and another mirror helps" {
+    make_cifar
+    mkdir -p data/cifar10 tail
+    head -c 200 cifar/$archive >data/cifar10/$archive.part
+    { head -c 200 /dev/zero && tail -c +201 cifar/$archive; } >tail/$archive
+    CIFAR_MIRROR=file://$PWD/tail tools/data.sh cifar10
+    diff -r cifar-10-batches-bin data/cifar10
+    rm -r data
+    CIFAR_MIRROR="file://$PWD/tail file://$PWD/cifar" tools/data.sh cifar10
+    diff -r cifar-10-batches-bin data/cifar10
+}
+
+@test "without CIFAR-10, data.sh suggests what to do" {
+    run --separate-stderr with_mirrors "file://$PWD/empty" cifar10
+    [ "$status" = 1 ]
+    for way in "internet" "CIFAR_MIRROR" "--data shapes"; do
+        [[ $(tail -n 1 <<<"$stderr") == "error: no mirror sent CIFAR-10"*"$way"* ]]
+    done
+    [ "$(find data -type f)" = "" ]
+}
+
+@test "an unknown set is refused" {
+    fails 2 "there is no set cifar100: SET is mnist, fashion-mnist or cifar10" tools/data.sh cifar100
+    [ ! -e data ]
 }
 
 @test "if there are no images at all, data.sh fails and suggests what to do" {

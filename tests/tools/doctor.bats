@@ -448,6 +448,14 @@ GPU2\tSYS\tSYS\t X \tNODE\nGPU3\tSYS\tSYS\tNODE\t X \n' >topology
     gzip -c </dev/null >data/fashion-mnist/t10k-images-idx3-ubyte.gz
     doctor
     says PASS data 'data/fashion-mnist is complete'
+    rm -r data/fashion-mnist
+    mkdir data/cifar10
+    touch data/cifar10/data_batch_{1..5}.bin
+    doctor
+    says FAIL data 'data/cifar10/test_batch.bin is missing' 'make data SET=cifar10'
+    touch data/cifar10/test_batch.bin
+    doctor
+    says PASS data 'data/cifar10 is complete'
 }
 
 @test "on a narrow terminal, long lines are wrapped within their column" {

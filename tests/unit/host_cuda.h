@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #define __global__
+#define __device__
 #define __shared__ static // blocks take turns
 
 struct dim3 {
@@ -74,19 +75,4 @@ template <class Call> static void host_run_blocks(unsigned blocks, dim3 threads,
         }                                                                                          \
     } while (0)
 
-// Other names let these launchers be linked beside those of the device.
-#define fill_uniform cu_fill_uniform
-#define gather_batch cu_gather_batch
-#define add_bias cu_add_bias
-#define relu_backward cu_relu_backward
-#define drop_values cu_drop_values
-#define sum_rows cu_sum_rows
-#define softmax_cross_entropy cu_softmax_cross_entropy
-#define sum_stats cu_sum_stats
-#define sgd_step cu_sgd_step
-#define adam_step cu_adam_step
-#define add_to cu_add_to
-#define sum_squares cu_sum_squares
-#define clip_to_norm cu_clip_to_norm
-#define to_bfloat16 cu_to_bfloat16
-#define from_bfloat16 cu_from_bfloat16
+#include "tests/unit/host_names.h"

@@ -1,18 +1,14 @@
 // Tests of the data set: valid IDX files, damaged IDX files, the synthetic set and the shuffle.
-#include "common/data.h"
 #include "common/device.h"
+#include "tests/unit/data_folder.h"
 #include <limits.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
-
-#include <cmocka.h> // after error.h, whose fail() its macro of that name would break
 
 enum { TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS, FILES };
 
@@ -34,23 +30,6 @@ static const struct idx good[FILES] = {
     {10, {0, 0, 8, 1, 0, 0, 0, 2, 1, 2}},
 };
 
-static char folder[PATH_MAX];
-static struct dataset train, test;
-
-static const char *path_of(const char *name) {
-    static char path[PATH_MAX + 64];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
-// mode: "wb" compresses, "wbT" writes the bytes as they are.
-static void put(const char *name, const void *bytes, size_t size, const char *mode) {
-    gzFile file = gzopen(path_of(name), mode);
-    assert_non_null(file);
-    assert_int_equal(gzfwrite(bytes, 1, size, file), size);
-    assert_int_equal(gzclose(file), Z_OK);
-}
-
 static void put_good(int file) {
     put(names[file], good[file].bytes, good[file].size, "wbT");
 }
@@ -64,15 +43,6 @@ static int make_folder(void **state) {
     for (int i = 0; i < FILES; i++)
         put_good(i);
     return 0;
-}
-
-static void free_sets(void) {
-    struct dataset *sets[] = {&train, &test};
-    for (int i = 0; i < 2; i++) {
-        free(sets[i]->values);
-        free(sets[i]->labels);
-        *sets[i] = (struct dataset){0};
-    }
 }
 
 static int remove_folder(void **state) {
@@ -100,23 +70,12 @@ static void load(const char *from) {
         fail_msg("refused: %s", why);
 }
 
-// The folder must be refused with one line that contains both texts.
-static void refused(const char *name, const char *reason) {
-    char why[WHY_SIZE] = "";
-    const char *from = folder;
-    free_sets();
-    if (!data_load(&train, &test, &from, why))
-        fail_msg("loaded, but should have been refused: %s %s", name, reason);
-    if (!strstr(why, name) || !strstr(why, reason) || strchr(why, '\n'))
-        fail_msg("refused with \"%s\", not with %s %s", why, name, reason);
-}
-
 static void check_good_sets(void) {
     assert_int_equal(train.count, 3);
     assert_int_equal(test.count, 2);
     const struct dataset *sets[] = {&train, &test};
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(sets[i]->channels, 1);
+        assert_int_equal(sets[i]->shape.channels, 1);
         assert_int_equal(sets[i]->inputs, 4);
         assert_int_equal(sets[i]->targets, 1);
         assert_int_equal(sets[i]->classes, 10);
@@ -156,8 +115,8 @@ static void mean_and_deviation(void **state) {
 
 // Two samples of three channels of two values each: around 51, blank, and around 153.
 static void each_channel_has_its_mean(void **state) {
-    uint8_t values[] = {0, 102, 7, 7, 153, 102, 102, 0, 7, 7, 204, 153};
-    struct dataset set = {.count = 2, .channels = 3, .inputs = 6, .values = values};
+    uint8_t values[] = {0, 7, 153, 102, 7, 102, 102, 7, 204, 0, 7, 153};
+    struct dataset set = {.count = 2, .shape = {1, 2, 3}, .inputs = 6, .values = values};
     const double means[] = {0.2, 7 / 255., 0.6}, deviations[] = {0.2, 1, sqrt(0.02)};
     (void)state;
     data_measure(&set);
@@ -168,11 +127,11 @@ static void each_channel_has_its_mean(void **state) {
     assert_true(set.mean[3] == 0 && set.deviation[3] == 0);
 }
 
-// Returns the output of print_data for sets with these numbers of channels.
+// print_data must print this line for sets with this number of channels.
 static void banner(int channels, const char *want) {
     char line[200] = "";
     struct dataset set = {
-        .count = 3, .channels = channels, .mean = {0.1307f, 0.25f}, .deviation = {0.3081f, 1}};
+        .count = 3, .shape = {1, 1, channels}, .mean = {0.1307f, 0.25f}, .deviation = {0.3081f, 1}};
     FILE *file = fopen(path_of("banner"), "w+");
     int saved = dup(STDOUT_FILENO);
     assert_non_null(file);
@@ -373,10 +332,10 @@ static void label_above_nine_is_refused(void **state) {
 
 static void different_sizes_of_images(void **state) {
     (void)state;
-    put_images(TEST_IMAGES, 2, 1, 4); // the same number of pixels in another shape is no error
-    load(folder);
+    put_images(TEST_IMAGES, 2, 1, 4); // as many pixels, but in another shape
+    refused(folder, "training images have 2 x 2 pixels and 1 channels, test images 1 x 4 and 1");
     put(names[TEST_IMAGES], "\0\0\10\3\0\0\0\2\0\0\0\1\0\0\0\2\1\2\3\4", 20, "wbT");
-    refused(folder, "training images have 4 pixels, test images 2");
+    refused(folder, "training images have 2 x 2 pixels and 1 channels, test images 1 x 2 and 1");
 }
 
 // The reader notices any damage to the compressed data, or to the checksum and size after them.

@@ -8,7 +8,7 @@
 static cudaStream_t stream;
 
 // On a CPU, threads share the larger sizes. On a GPU, the last size is larger than one grid.
-static const struct shape {
+static const struct matrix {
     int rows, cols;
 } shapes[] = {{1, 1}, {1, 7}, {5, 1}, {3, 31}, {64, 10}, {37, 515}, {260, 129}, {1031, 677}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
@@ -71,6 +71,20 @@ static void fill_uniform_does_not_depend_on_parts(void **state) {
     assert_unchanged(parts, to_host(whole, count * sizeof *whole), count * sizeof *parts);
 }
 
+static void fill_sets_each_value(void **state) {
+    (void)state;
+    const size_t counts[] = {0, 1, 7, 20001, 700001};
+    for (int c = 0; c < 5; c++) {
+        size_t count = counts[c];
+        float *values = new_device_array(count * sizeof *values),
+              *want = new_array(count * sizeof *want);
+        fill(values, count, 0.3f, stream);
+        for (size_t i = 0; i < count; i++)
+            want[i] = 0.3f;
+        assert_unchanged(values, want, count * sizeof *values);
+    }
+}
+
 // The data set ends with the last sample of the batch, so guards follow it directly.
 static void check_gather(struct dataset set, int rows, size_t first, int with_order) {
     size_t visited = first + (size_t)rows, inputs = (size_t)set.inputs;
@@ -96,7 +110,7 @@ static void check_gather(struct dataset set, int rows, size_t first, int with_or
         size_t sample = with_order ? order[first + r] : first + r;
         memcpy(want_y + r * targets, labels + sample * targets, targets);
         for (size_t i = 0; i < inputs; i++) {
-            size_t channel = i / (inputs / (size_t)set.channels);
+            size_t channel = i % (size_t)set.shape.channels;
             want[r * inputs + i] =
                 (float)((values[sample * inputs + i] / 255. - set.mean[channel]) /
                         set.deviation[channel]);
@@ -118,7 +132,7 @@ static void gather_batch_normalises(void **state) {
         for (size_t first = 0; first < 60; first += 53)
             for (int with_order = 0; with_order < 2; with_order++)
                 for (int channels = 1; channels <= 3; channels++) {
-                    set.channels = set.targets = channels;
+                    set.shape.channels = set.targets = channels;
                     set.inputs = channels * shapes[s].cols;
                     check_gather(set, shapes[s].rows, first, with_order);
                 }
@@ -158,6 +172,35 @@ static void add_bias_keeps_nan(void **state) {
         for (int i = 0; i < 6; i++)
             assert_int_equal(!!isnan(got[i]), isnan(y[i]) || isnan(bias[i % 3]));
     }
+}
+
+static void add_relu_adds_and_applies_relu(void **state) {
+    (void)state;
+    const size_t counts[] = {0, 1, 7, 20001, 700001};
+    for (int c = 0; c < 5; c++) {
+        size_t count = counts[c], bytes = count * sizeof(float);
+        float *a = random_floats(count, 2, 1), *b = random_floats(count, 1, 2),
+              *want = new_array(bytes);
+        float *device_a = to_device(a, bytes), *device_b = to_device(b, bytes),
+              *y = new_device_array(bytes);
+        add_relu(device_a, device_b, y, count, stream);
+        for (size_t i = 0; i < count; i++)
+            want[i] = fmaxf(a[i] + b[i], 0);
+        assert_close((float *)to_host(y, bytes), want, count, 0);
+        assert_unchanged(device_a, a, bytes);
+        assert_unchanged(device_b, b, bytes);
+    }
+}
+
+static void add_relu_keeps_nan(void **state) {
+    (void)state;
+    const float a[] = {NAN, 1, -1, NAN, INFINITY, -0.f, -2},
+                b[] = {1, NAN, NAN, -1, -INFINITY, -0.f, 1};
+    float *y = new_device_array(sizeof a);
+    add_relu(to_device(a, sizeof a), to_device(b, sizeof b), y, 7, stream);
+    float *got = to_host(y, sizeof a);
+    for (int i = 0; i < 7; i++)
+        assert_true(i < 5 ? isnan(got[i]) : got[i] == 0);
 }
 
 static void relu_backward_masks_gradients(void **state) {
@@ -219,7 +262,7 @@ static void sum_rows_adds_the_rows(void **state) {
 
 // Adds to stats in the same way as the kernel.
 static void reference_loss(const float *logits, const uint8_t *labels, int rows, int classes,
-                           double scale, float *dlogits, struct stats *stats) {
+                           double scale, float *dlogits, struct stats *stats, double smoothing) {
     for (int r = 0; r < rows; r++) {
         const float *z = logits + (size_t)r * (size_t)classes;
         double largest = z[0];
@@ -228,10 +271,12 @@ static void reference_loss(const float *logits, const uint8_t *labels, int rows,
         double sum = exp(z[0] - largest);
         for (int c = 1; c < classes; c++)
             sum += exp(z[c] - largest);
-        for (int c = 0; c < classes; c++)
+        for (int c = 0; c < classes; c++) { // share: of label c in the loss
+            double share = (1 - smoothing) * (c == labels[r]) + smoothing / classes;
             dlogits[(size_t)r * (size_t)classes + (size_t)c] =
-                (float)((exp(z[c] - largest) / sum - (c == labels[r])) * scale);
-        stats->loss += log(sum) - (z[labels[r]] - largest);
+                (float)((exp(z[c] - largest) / sum - share) * scale);
+            stats->loss += share * (log(sum) - (z[c] - largest));
+        }
         stats->correct += z[labels[r]] == largest;
         stats->samples++;
     }
@@ -259,7 +304,7 @@ static void check_stats(struct stats *lanes, struct stats want) {
 }
 
 static void check_loss(const float *logits, const uint8_t *labels, int rows, int classes,
-                       float scale) {
+                       float scale, float smoothing) {
     size_t count = (size_t)rows * (size_t)classes, bytes = count * sizeof(float);
     float *device_logits = to_device(logits, bytes);
     uint8_t *device_labels = to_device(labels, (size_t)rows);
@@ -267,8 +312,8 @@ static void check_loss(const float *logits, const uint8_t *labels, int rows, int
         struct stats sums = {0}, *stats = new_stats(&sums);
         float *dlogits = gradients ? new_device_array(bytes) : NULL, *want = new_array(bytes);
         softmax_cross_entropy(device_logits, device_labels, rows, classes, scale, dlogits, stats,
-                              stream);
-        reference_loss(logits, labels, rows, classes, scale, want, &sums);
+                              smoothing, stream);
+        reference_loss(logits, labels, rows, classes, scale, want, &sums, smoothing);
         if (gradients)
             assert_close((float *)to_host(dlogits, bytes), want, count, 1e-6);
         check_stats(stats, sums);
@@ -279,14 +324,26 @@ static void check_loss(const float *logits, const uint8_t *labels, int rows, int
 
 static void loss_is_cross_entropy(void **state) {
     (void)state;
-    const struct shape batches[] = {{1, 1}, {1, 10}, {2, 2}, {129, 10}, {65, 256}, {5000, 10}};
+    const struct matrix batches[] = {{1, 1}, {1, 10}, {2, 2}, {129, 10}, {65, 256}, {5000, 10}};
     for (int b = 0; b < 6; b++)
         for (int spread = 1; spread <= 100; spread *= 10) {
             int rows = batches[b].rows, classes = batches[b].cols;
             size_t count = (size_t)rows * (size_t)classes;
             check_loss(random_floats(count, (float)spread, 1),
                        random_bytes((size_t)rows, classes, 2), rows, classes,
-                       spread == 1 ? 1 : 1.f / (float)rows);
+                       spread == 1 ? 1 : 1.f / (float)rows, 0);
+        }
+}
+
+static void smoothing_divides_a_part_of_the_label(void **state) {
+    (void)state;
+    const struct matrix batches[] = {{1, 1}, {2, 2}, {129, 10}, {65, 256}};
+    for (int b = 0; b < 4; b++)
+        for (int tenths = 1; tenths <= 10; tenths += 3) {
+            int rows = batches[b].rows, classes = batches[b].cols;
+            size_t count = (size_t)rows * (size_t)classes;
+            check_loss(random_floats(count, 5, 1), random_bytes((size_t)rows, classes, 2), rows,
+                       classes, 0.5f, (float)tenths / 10);
         }
 }
 
@@ -299,10 +356,10 @@ static void loss_does_not_overflow(void **state) {
     float *dlogits = new_device_array(sizeof logits);
     struct stats sums = {0}, *stats = new_stats(&sums);
     softmax_cross_entropy(to_device(logits, sizeof logits), to_device(labels, sizeof labels), 6, 3,
-                          1, dlogits, stats, stream);
+                          1, dlogits, stats, 0, stream);
     float *got = to_host(dlogits, sizeof logits);
     float want[18];
-    reference_loss(logits[0], labels, 6, 3, 1, want, &sums);
+    reference_loss(logits[0], labels, 6, 3, 1, want, &sums, 0);
     assert_true(isfinite(sums.loss) && sums.loss > 4e4);
     assert_close(got, want, 18, 1e-6);
     sums.correct--; // the row of equal logits, which has its largest at the first place
@@ -317,7 +374,7 @@ static void loss_keeps_nan(void **state) {
         logits[at] = NAN;
         struct stats sums = {0}, *stats = new_stats(&sums), *got = new_device_array(sizeof *got);
         softmax_cross_entropy(to_device(logits, sizeof logits), to_device(&label, 1), 1, 5, 1, NULL,
-                              stats, stream);
+                              stats, 0, stream);
         sum_stats(stats, got, stream);
         got = to_host(got, sizeof *got);
         assert_true(isnan(got->loss));
@@ -336,7 +393,7 @@ static void loss_repeats_its_bits(void **state) {
         struct stats unused = {0}, *stats = new_stats(&unused),
                      *sums = new_device_array(sizeof *sums);
         for (int batch = 0; batch < 3; batch++)
-            softmax_cross_entropy(logits, labels, ROWS, CLASSES, 1, NULL, stats, stream);
+            softmax_cross_entropy(logits, labels, ROWS, CLASSES, 1, NULL, stats, 0, stream);
         sum_stats(stats, sums, stream);
         if (run == 0)
             first = *(struct stats *)to_host(sums, sizeof first);
@@ -344,7 +401,7 @@ static void loss_repeats_its_bits(void **state) {
     }
 }
 
-static void check_sgd(size_t count, float momentum, float decay) {
+static void check_sgd(size_t count, float momentum, float decay, int nesterov) {
     enum { STEPS = 3 };
     const float lr = 0.05f;
     size_t bytes = count * sizeof(float);
@@ -352,10 +409,12 @@ static void check_sgd(size_t count, float momentum, float decay) {
     float *device_p = to_device(p, bytes), *device_v = to_device(v, bytes);
     for (int step = 0; step < STEPS; step++) {
         float *g = random_floats(count, 1, 3 + (uint64_t)step), *device_g = to_device(g, bytes);
-        sgd_step(device_p, device_g, device_v, count, lr, momentum, decay, stream);
+        (nesterov ? nesterov_step : sgd_step)(device_p, device_g, device_v, count, lr, momentum,
+                                              decay, stream);
         for (size_t i = 0; i < count; i++) {
-            v[i] = (float)((double)momentum * v[i] + (g[i] + (double)decay * p[i]));
-            p[i] = (float)(p[i] - (double)lr * v[i]);
+            double gradient = g[i] + (double)decay * p[i];
+            v[i] = (float)((double)momentum * v[i] + gradient);
+            p[i] = (float)(p[i] - lr * (nesterov ? gradient + (double)momentum * v[i] : v[i]));
         }
         assert_unchanged(device_g, g, bytes);
     }
@@ -370,7 +429,8 @@ static void sgd_step_has_momentum_and_decay(void **state) {
     for (int c = 0; c < 4; c++)
         for (float momentum = 0; momentum < 1; momentum += 0.9f)
             for (float decay = 0; decay < 1; decay += 0.7f)
-                check_sgd(counts[c], momentum, decay);
+                for (int nesterov = 0; nesterov < 2; nesterov++)
+                    check_sgd(counts[c], momentum, decay, nesterov);
 }
 
 // Even the sign of a zero must not change, so runs without weight decay keep their bits.
@@ -396,7 +456,8 @@ static struct adam adam_on_device(const struct adam *host, size_t count) {
 }
 
 // Compares one call for the whole array, and calls for parts of it, with the formula.
-static void check_adam(size_t count, float decay, int decoupled) {
+static void check_adam(size_t count, float decay, int decoupled, double beta1, double beta2,
+                       float epsilon) {
     enum { STEPS = 5 };
     const float lr = 0.01f;
     const size_t bytes = count * sizeof(float),
@@ -410,16 +471,19 @@ static void check_adam(size_t count, float decay, int decoupled) {
         p[i] = host.p[i], m[i] = v[i] = 0;
     for (int step = 1; step <= STEPS; step++) {
         float *g = random_floats(count, 1, 3 + (uint64_t)step), *device_g = to_device(g, bytes);
-        adam_step(whole.p, device_g, whole.m, whole.v, count, lr, decay, decoupled, step, stream);
+        adam_step(whole.p, device_g, whole.m, whole.v, count, lr, decay, decoupled, beta1, beta2,
+                  epsilon, step, stream);
         for (int c = 0; c < 4; c++)
             adam_step(parts.p + cuts[c], device_g + cuts[c], parts.m + cuts[c], parts.v + cuts[c],
-                      cuts[c + 1] - cuts[c], lr, decay, decoupled, step, stream);
+                      cuts[c + 1] - cuts[c], lr, decay, decoupled, beta1, beta2, epsilon, step,
+                      stream);
         for (size_t i = 0; i < count; i++) {
             double gradient = decoupled ? g[i] : g[i] + decay * p[i];
             p[i] *= decoupled ? 1 - (double)lr * decay : 1;
-            m[i] = 0.9 * m[i] + 0.1 * gradient;
-            v[i] = 0.999 * v[i] + 0.001 * gradient * gradient;
-            p[i] -= lr * m[i] / (1 - pow(0.9, step)) / (sqrt(v[i] / (1 - pow(0.999, step))) + 1e-8);
+            m[i] = beta1 * m[i] + (1 - beta1) * gradient;
+            v[i] = beta2 * v[i] + (1 - beta2) * gradient * gradient;
+            p[i] -= lr * m[i] / (1 - pow(beta1, step)) /
+                    (sqrt(v[i] / (1 - pow(beta2, step))) + epsilon);
         }
         assert_unchanged(device_g, g, bytes);
     }
@@ -429,7 +493,7 @@ static void check_adam(size_t count, float decay, int decoupled) {
           *got_v = to_host(whole.v, bytes);
     assert_close(got_p, host.p, count, 2e-6);
     assert_close(got_m, host.m, count, 1e-6);
-    assert_close(got_v, host.v, count, 1e-8);
+    assert_close(got_v, host.v, count, 1e-5 * (1 - beta2)); // values are about 1 - beta2
     assert_unchanged(parts.p, got_p, bytes);
     assert_unchanged(parts.m, got_m, bytes);
     assert_unchanged(parts.v, got_v, bytes);
@@ -441,7 +505,59 @@ static void adam_step_is_adam_and_adamw(void **state) {
     for (int c = 0; c < 4; c++)
         for (float decay = 0; decay < 1; decay += 0.3f)
             for (int decoupled = 0; decoupled < 2; decoupled++)
-                check_adam(counts[c], decay, decoupled);
+                check_adam(counts[c], decay, decoupled, 0.9, 0.999, 1e-8f);
+    check_adam(13, 0.3f, 1, 0.5, 0.98, 0.01f);
+    check_adam(20001, 0, 0, 0, 0.9, 1e-4f);
+}
+
+static void check_adadelta(size_t count, float decay, double rho, float epsilon) {
+    enum { STEPS = 5 };
+    const float lr = 0.8f;
+    const size_t bytes = count * sizeof(float), cut = count / 3;
+    struct adam host = {random_floats(count, 1, 1), new_array(bytes), new_array(bytes)};
+    memset(host.m, 0, bytes);
+    memset(host.v, 0, bytes);
+    struct adam whole = adam_on_device(&host, count), parts = adam_on_device(&host, count);
+    double *p = new_array(2 * bytes), *m = new_array(2 * bytes), *v = new_array(2 * bytes);
+    for (size_t i = 0; i < count; i++)
+        p[i] = host.p[i], m[i] = v[i] = 0;
+    for (int step = 1; step <= STEPS; step++) {
+        float *g = random_floats(count, 1, 3 + (uint64_t)step), *device_g = to_device(g, bytes);
+        adadelta_step(whole.p, device_g, whole.m, whole.v, count, lr, decay, rho, epsilon, stream);
+        adadelta_step(parts.p, device_g, parts.m, parts.v, cut, lr, decay, rho, epsilon, stream);
+        adadelta_step(parts.p + cut, device_g + cut, parts.m + cut, parts.v + cut, count - cut, lr,
+                      decay, rho, epsilon, stream);
+        for (size_t i = 0; i < count; i++) {
+            double gradient = g[i] + decay * p[i];
+            m[i] = rho * m[i] + (1 - rho) * gradient * gradient;
+            double change = gradient * sqrt((v[i] + epsilon) / (m[i] + epsilon));
+            v[i] = rho * v[i] + (1 - rho) * change * change;
+            p[i] -= lr * change;
+        }
+        assert_unchanged(device_g, g, bytes);
+    }
+    for (size_t i = 0; i < count; i++)
+        host.p[i] = (float)p[i], host.m[i] = (float)m[i], host.v[i] = (float)v[i];
+    float *got_p = to_host(whole.p, bytes), *got_m = to_host(whole.m, bytes),
+          *got_v = to_host(whole.v, bytes);
+    assert_close(got_p, host.p, count, 2e-6);
+    assert_close(got_m, host.m, count, 1e-6);
+    assert_close(got_v, host.v, count, 1e-6);
+    // The changes are small numbers, so their errors must be small in relation to them.
+    for (size_t i = 0; i < count; i++)
+        assert_true(fabs(got_v[i] - v[i]) <= 1e-5 * v[i]);
+    assert_unchanged(parts.p, got_p, bytes);
+    assert_unchanged(parts.m, got_m, bytes);
+    assert_unchanged(parts.v, got_v, bytes);
+}
+
+static void adadelta_step_is_adadelta(void **state) {
+    (void)state;
+    const size_t counts[] = {1, 13, 20001, 300001};
+    for (int c = 0; c < 4; c++)
+        for (float decay = 0; decay < 1; decay += 0.3f)
+            check_adadelta(counts[c], decay, 0.9, 1e-6f);
+    check_adadelta(20001, 0, 0.5, 0.01f);
 }
 
 static void add_to_adds(void **state) {
@@ -580,16 +696,20 @@ static void empty_arrays_are_allowed(void **state) {
     float *x = new_device_array(8 * sizeof *x), *end = x + 8;
     uint8_t *bytes = new_device_array(8);
     struct stats *lanes = random_stats(), *stats = to_device(lanes, STATS_LANES * sizeof *lanes);
-    struct dataset set = {2, 1, 4, 1, 10, {0}, {1}, bytes, bytes};
+    struct dataset set = {2, {2, 2, 1}, 4, 1, 10, {0}, {1}, bytes, bytes};
     gather_batch(&set, NULL, 2, 0, x, bytes, stream);
     gather_batch(&set, (const uint32_t *)x, 8, 0, end, bytes, stream);
-    softmax_cross_entropy(x, bytes, 0, 4, 1, x, stats, stream);
-    softmax_cross_entropy(end, bytes + 8, 0, 4, 1, NULL, stats, stream);
+    softmax_cross_entropy(x, bytes, 0, 4, 1, x, stats, 0, stream);
+    softmax_cross_entropy(end, bytes + 8, 0, 4, 1, NULL, stats, 0, stream);
+    fill(end, 0, 1, stream);
     add_bias(end, x, 0, 4, 1, stream);
+    add_relu(end, end, end, 0, stream);
     relu_backward(end, end, 0, stream);
     drop_values(end, end, 0, 0.5f, 1, 1, stream);
     sgd_step(end, end, end, 0, 1, 1, 1, stream);
-    adam_step(end, end, end, end, 0, 1, 1, 1, 1, stream);
+    nesterov_step(end, end, end, 0, 1, 1, 1, stream);
+    adam_step(end, end, end, end, 0, 1, 1, 1, 0.9, 0.999, 1, 1, stream);
+    adadelta_step(end, end, end, end, 0, 1, 1, 0.9, 1, stream);
     add_to(end, end, 0, stream);
     to_bfloat16((uint16_t *)end, end, 0, stream);
     from_bfloat16(end, (uint16_t *)end, 0, stream);
@@ -618,19 +738,24 @@ int main(void) {
         cmocka_unit_test(rng_uniform_is_uniform),
         cmocka_unit_test_teardown(fill_uniform_is_exact, free_arrays),
         cmocka_unit_test_teardown(fill_uniform_does_not_depend_on_parts, free_arrays),
+        cmocka_unit_test_teardown(fill_sets_each_value, free_arrays),
         cmocka_unit_test_teardown(gather_batch_normalises, free_arrays),
         cmocka_unit_test_teardown(add_bias_adds_and_applies_relu, free_arrays),
         cmocka_unit_test_teardown(add_bias_keeps_nan, free_arrays),
+        cmocka_unit_test_teardown(add_relu_adds_and_applies_relu, free_arrays),
+        cmocka_unit_test_teardown(add_relu_keeps_nan, free_arrays),
         cmocka_unit_test_teardown(relu_backward_masks_gradients, free_arrays),
         cmocka_unit_test_teardown(drop_values_drops_and_scales, free_arrays),
         cmocka_unit_test_teardown(sum_rows_adds_the_rows, free_arrays),
         cmocka_unit_test_teardown(loss_is_cross_entropy, free_arrays),
+        cmocka_unit_test_teardown(smoothing_divides_a_part_of_the_label, free_arrays),
         cmocka_unit_test_teardown(loss_does_not_overflow, free_arrays),
         cmocka_unit_test_teardown(loss_keeps_nan, free_arrays),
         cmocka_unit_test_teardown(loss_repeats_its_bits, free_arrays),
         cmocka_unit_test_teardown(sgd_step_has_momentum_and_decay, free_arrays),
         cmocka_unit_test_teardown(zero_decay_changes_no_bit, free_arrays),
         cmocka_unit_test_teardown(adam_step_is_adam_and_adamw, free_arrays),
+        cmocka_unit_test_teardown(adadelta_step_is_adadelta, free_arrays),
         cmocka_unit_test_teardown(add_to_adds, free_arrays),
         cmocka_unit_test_teardown(sum_squares_is_exact_on_integers, free_arrays),
         cmocka_unit_test_teardown(sum_squares_repeats_its_bits, free_arrays),

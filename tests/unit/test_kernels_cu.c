@@ -5,15 +5,20 @@
 #include "tests/unit/device_arrays.h"
 
 __typeof__(fill_uniform) cu_fill_uniform;
+__typeof__(fill) cu_fill;
 __typeof__(gather_batch) cu_gather_batch;
 __typeof__(add_bias) cu_add_bias;
+__typeof__(add_relu) cu_add_relu;
 __typeof__(relu_backward) cu_relu_backward;
 __typeof__(drop_values) cu_drop_values;
 __typeof__(sum_rows) cu_sum_rows;
+__typeof__(augment_images) cu_augment_images;
 __typeof__(softmax_cross_entropy) cu_softmax_cross_entropy;
 __typeof__(sum_stats) cu_sum_stats;
 __typeof__(sgd_step) cu_sgd_step;
+__typeof__(nesterov_step) cu_nesterov_step;
 __typeof__(adam_step) cu_adam_step;
+__typeof__(adadelta_step) cu_adadelta_step;
 __typeof__(add_to) cu_add_to;
 __typeof__(sum_squares) cu_sum_squares;
 __typeof__(clip_to_norm) cu_clip_to_norm;
@@ -44,10 +49,23 @@ static void fill_uniform_agrees(void **state) {
     for_each_shape(check_fill_uniform);
 }
 
+static void check_fill(int rows, int cols) {
+    size_t count = (size_t)rows * (size_t)cols, bytes = count * sizeof(float);
+    float *host = new_array(bytes), *device = new_device_array(bytes);
+    fill(device, count, 0.3f, NULL);
+    cu_fill(host, count, 0.3f, NULL);
+    assert_unchanged(device, host, bytes);
+}
+
+static void fill_agrees(void **state) {
+    (void)state;
+    for_each_shape(check_fill);
+}
+
 static void check_gather_batch(int rows, int inputs) {
     enum { SAMPLES = 2200, FIRST = 11 };
     struct dataset set = {SAMPLES,
-                          inputs % 3 ? 1 : 3,
+                          {1, inputs % 3 ? inputs : inputs / 3, inputs % 3 ? 1 : 3},
                           inputs,
                           3,
                           10,
@@ -106,6 +124,22 @@ static void add_bias_keeps_nan(void **state) {
     }
 }
 
+static void check_add_relu(int rows, int cols) {
+    size_t count = (size_t)rows * (size_t)cols, bytes = count * sizeof(float);
+    float *a = random_floats(count, 1, 1), *b = random_floats(count, 1, 2), *y = new_array(bytes);
+    float *device_y = new_device_array(bytes);
+    a[0] = NAN;
+    add_relu(to_device(a, bytes), to_device(b, bytes), device_y, count, NULL);
+    cu_add_relu(a, b, y, count, NULL);
+    assert_true(isnan(y[0]));
+    assert_close(y + 1, (float *)to_host(device_y + 1, bytes - sizeof *y), count - 1, 0);
+}
+
+static void add_relu_agrees(void **state) {
+    (void)state;
+    for_each_shape(check_add_relu);
+}
+
 static void check_relu_backward(int rows, int cols) {
     size_t count = (size_t)rows * (size_t)cols, bytes = count * sizeof(float);
     float *dy = random_floats(count, 1, 1), *y = random_floats(count, 1, 2);
@@ -151,14 +185,14 @@ static void sum_rows_agrees(void **state) {
 
 // Calls the kernel on host arrays and on device arrays, starting with the same sums.
 static void compare_losses(const float *logits, const uint8_t *labels, int rows, int classes,
-                           int gradients) {
+                           int gradients, float smoothing) {
     size_t count = (size_t)rows * (size_t)classes, bytes = count * sizeof(float);
     struct stats *host = random_stats(), *device = to_device(host, STATS_LANES * sizeof *host);
     float *dlogits = gradients ? new_array(bytes) : NULL;
     float *device_dlogits = gradients ? new_device_array(bytes) : NULL;
     softmax_cross_entropy(to_device(logits, bytes), to_device(labels, (size_t)rows), rows, classes,
-                          0.5f, device_dlogits, device, NULL);
-    cu_softmax_cross_entropy(logits, labels, rows, classes, 0.5f, dlogits, host, NULL);
+                          0.5f, device_dlogits, device, smoothing, NULL);
+    cu_softmax_cross_entropy(logits, labels, rows, classes, 0.5f, dlogits, host, smoothing, NULL);
     if (gradients)
         assert_close(dlogits, (float *)to_host(device_dlogits, bytes), count, ROUNDING);
     device = to_host(device, STATS_LANES * sizeof *host);
@@ -173,8 +207,9 @@ static void check_loss(int rows, int classes) {
     uint8_t *labels = random_bytes((size_t)rows, classes < 256 ? classes : 256, 2);
     for (float spread = 1; spread < 1e5f; spread *= 100)
         for (int gradients = 0; gradients < 2; gradients++)
-            compare_losses(random_floats((size_t)rows * (size_t)classes, spread, 1), labels, rows,
-                           classes, gradients);
+            for (float smoothing = 0; smoothing < 0.5f; smoothing += 0.3f)
+                compare_losses(random_floats((size_t)rows * (size_t)classes, spread, 1), labels,
+                               rows, classes, gradients, smoothing);
 }
 
 static void loss_agrees(void **state) {
@@ -189,7 +224,7 @@ static void loss_keeps_nan(void **state) {
         const uint8_t label = 1;
         struct stats *stats = random_stats();
         logits[at] = NAN;
-        cu_softmax_cross_entropy(logits, &label, 1, 3, 1, NULL, stats, NULL);
+        cu_softmax_cross_entropy(logits, &label, 1, 3, 1, NULL, stats, 0, NULL);
         assert_true(isnan(stats->loss));
     }
 }
@@ -213,6 +248,8 @@ static void check_sgd_step(int rows, int cols) {
         float *device_p = to_device(p, bytes), *device_v = to_device(v, bytes);
         sgd_step(device_p, to_device(g, bytes), device_v, count, 0.1f, 0.9f, decay, NULL);
         cu_sgd_step(p, g, v, count, 0.1f, 0.9f, decay, NULL);
+        nesterov_step(device_p, to_device(g, bytes), device_v, count, 0.1f, 0.8f, decay, NULL);
+        cu_nesterov_step(p, g, v, count, 0.1f, 0.8f, decay, NULL);
         assert_close(p, (float *)to_host(device_p, bytes), count, ROUNDING);
         assert_close(v, (float *)to_host(device_v, bytes), count, ROUNDING);
     }
@@ -233,8 +270,9 @@ static void check_adam_step(int rows, int cols) {
         float *device_p = to_device(p, bytes), *device_m = to_device(moments[0], bytes),
               *device_v = to_device(moments[1], bytes);
         adam_step(device_p, to_device(g, bytes), device_m, device_v, count, 0.01f, 0.1f, decoupled,
-                  7, NULL);
-        cu_adam_step(p, g, moments[0], moments[1], count, 0.01f, 0.1f, decoupled, 7, NULL);
+                  0.8, 0.95, 1e-5f, 7, NULL);
+        cu_adam_step(p, g, moments[0], moments[1], count, 0.01f, 0.1f, decoupled, 0.8, 0.95, 1e-5f,
+                     7, NULL);
         assert_close(p, (float *)to_host(device_p, bytes), count, ROUNDING);
         assert_close(moments[0], (float *)to_host(device_m, bytes), count, ROUNDING);
         assert_close(moments[1], (float *)to_host(device_v, bytes), count, ROUNDING);
@@ -244,6 +282,29 @@ static void check_adam_step(int rows, int cols) {
 static void adam_step_agrees(void **state) {
     (void)state;
     for_each_shape(check_adam_step);
+}
+
+static void check_adadelta_step(int rows, int cols) {
+    size_t count = (size_t)rows * (size_t)cols, bytes = count * sizeof(float);
+    float *p = random_floats(count, 1, 1), *g = random_floats(count, 1, 2),
+          *squares = random_floats(count, 1, 3), *changes = random_floats(count, 1, 4);
+    for (size_t i = 0; i < count; i++) {
+        squares[i] = fabsf(squares[i]);
+        changes[i] = fabsf(changes[i]);
+    }
+    float *device_p = to_device(p, bytes), *device_squares = to_device(squares, bytes),
+          *device_changes = to_device(changes, bytes);
+    adadelta_step(device_p, to_device(g, bytes), device_squares, device_changes, count, 0.7f, 0.1f,
+                  0.85, 1e-4f, NULL);
+    cu_adadelta_step(p, g, squares, changes, count, 0.7f, 0.1f, 0.85, 1e-4f, NULL);
+    assert_close(p, (float *)to_host(device_p, bytes), count, ROUNDING);
+    assert_close(squares, (float *)to_host(device_squares, bytes), count, ROUNDING);
+    assert_close(changes, (float *)to_host(device_changes, bytes), count, ROUNDING);
+}
+
+static void adadelta_step_agrees(void **state) {
+    (void)state;
+    for_each_shape(check_adadelta_step);
 }
 
 static void check_add_to(int rows, int cols) {
@@ -307,12 +368,30 @@ static void bfloat16_agrees(void **state) {
     assert_unchanged(device_wide, wide, COUNT * sizeof *wide);
 }
 
+static void augment_images_agrees(void **state) {
+    (void)state;
+    const struct shape shapes[] = {{1, 1, 1}, {28, 28, 1}, {5, 17, 4}, {32, 32, 3}};
+    for (int s = 0; s < 4; s++)
+        for (int images = 0; images < 20; images += 6) {
+            struct augmentation a = {shapes[s], 4, 1, {0.5f, 0.25f, -1, 2}};
+            size_t count = (size_t)images * (size_t)shape_size(shapes[s]);
+            size_t bytes = count * sizeof(float);
+            float *x = random_floats(count, 1, 1), *host = new_array(bytes);
+            float *device = new_device_array(bytes);
+            augment_images(to_device(x, bytes), device, images, &a, 3, 1ull << 40, NULL);
+            cu_augment_images(x, host, images, &a, 3, 1ull << 40, NULL);
+            assert_unchanged(device, host, bytes);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(fill_uniform_agrees, free_arrays),
+        cmocka_unit_test_teardown(fill_agrees, free_arrays),
         cmocka_unit_test_teardown(gather_batch_agrees, free_arrays),
         cmocka_unit_test_teardown(add_bias_agrees, free_arrays),
         cmocka_unit_test(add_bias_keeps_nan),
+        cmocka_unit_test_teardown(add_relu_agrees, free_arrays),
         cmocka_unit_test_teardown(relu_backward_agrees, free_arrays),
         cmocka_unit_test_teardown(drop_values_agrees, free_arrays),
         cmocka_unit_test_teardown(sum_rows_agrees, free_arrays),
@@ -321,10 +400,12 @@ int main(void) {
         cmocka_unit_test_teardown(sums_of_stats_agree, free_arrays),
         cmocka_unit_test_teardown(sgd_step_agrees, free_arrays),
         cmocka_unit_test_teardown(adam_step_agrees, free_arrays),
+        cmocka_unit_test_teardown(adadelta_step_agrees, free_arrays),
         cmocka_unit_test_teardown(add_to_agrees, free_arrays),
         cmocka_unit_test_teardown(norms_agree, free_arrays),
         cmocka_unit_test(clip_to_norm_keeps_nan),
         cmocka_unit_test_teardown(bfloat16_agrees, free_arrays),
+        cmocka_unit_test_teardown(augment_images_agrees, free_arrays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,14 @@
 // Layers and models against a forward pass in double precision and its finite differences; and a
 // kind of layer made up here, which must fit into the loops of a training step as it is.
 #include "common/data.h"
-// Layers and models against a forward pass in double precision and its finite differences; and two
-// kinds of layer made up here, which must fit into the loops of a training step as they are.
 #include "common/device.h"
 #include "common/kernels.h"
 #include "common/layers/layers.h"
 #include "common/training_options.h"
-#include "tests/unit/device_arrays.h"
+#include "tests/unit/model_step.h"
 #include <stdio.h>
 
-static struct pass pass = {.training = 1, .seed = 17, .first_sample = 5};
-
-// A residual block: y = x + branch(x). The branch is a dense_relu, whose outputs are in the
+// The kind made_up: y = x + branch(x). The branch is a dense_relu, whose outputs are in the
 // workspace. Backward stores a copy of dy after them, because the branch overwrites dy.
 static struct layer branch_of(const struct layer *l) {
     struct layer branch = *l;
@@ -20,13 +16,13 @@ static struct layer branch_of(const struct layer *l) {
     return branch;
 }
 
-static void residual_initialise(const struct layer *l, float *parameters, size_t first_value,
-                                size_t count, uint64_t seed, cudaStream_t stream) {
+static void made_up_initialise(const struct layer *l, float *parameters, size_t first_value,
+                               size_t count, uint64_t seed, cudaStream_t stream) {
     dense_relu.initialise(l, parameters, first_value, count, seed, stream);
 }
 
-static void residual_forward(const struct layer *l, const struct pass *p, const void *parameters,
-                             const float *x, float *y, int b) {
+static void made_up_forward(const struct layer *l, const struct pass *p, const void *parameters,
+                            const float *x, float *y, int b) {
     size_t count = (size_t)b * (size_t)l->outputs;
     struct layer branch = branch_of(l);
     dense_relu.forward(&branch, p, parameters, x, y + count, b);
@@ -34,9 +30,9 @@ static void residual_forward(const struct layer *l, const struct pass *p, const 
     add_bias(y, y + count, 1, (int)count, 0, p->stream);
 }
 
-static void residual_backward(const struct layer *l, const struct pass *p, const void *parameters,
-                              const float *x, float *y, float *dy, float *dx, float *gradients,
-                              int b) {
+static void made_up_backward(const struct layer *l, const struct pass *p, const void *parameters,
+                             const float *x, float *y, float *dy, float *dx, float *gradients,
+                             int b) {
     size_t count = (size_t)b * (size_t)l->outputs;
     struct layer branch = branch_of(l);
     float *kept = y + 2 * count;
@@ -46,8 +42,12 @@ static void residual_backward(const struct layer *l, const struct pass *p, const
         add_bias(dx, kept, 1, (int)count, 0, p->stream);
 }
 
-static const struct layer_kind residual = {"residual", residual_initialise, residual_forward,
-                                           residual_backward};
+static size_t made_up_scratch(const struct layer *l, cudaDataType type, int b) {
+    return dense_relu.scratch(l, type, b);
+}
+
+static const struct layer_kind made_up = {"made up", made_up_initialise, made_up_forward,
+                                          made_up_backward, made_up_scratch};
 
 // Computes the outputs of a layer for x in double precision.
 static void reference_layer(const struct model *m, const struct layer *l, const double *parameters,
@@ -64,7 +64,7 @@ static void reference_layer(const struct model *m, const struct layer *l, const 
         for (int k = 0; k < l->inputs; k++)
             sum += parameters[c * l->inputs + k] * x[r * l->inputs + k];
         y[i] = l->kind == &dense ? sum : fmax(sum, 0);
-        if (l->kind == &residual)
+        if (l->kind == &made_up)
             y[i] += x[i];
     }
 }
@@ -95,59 +95,6 @@ static double slope(const struct model *m, double *values, const float *dy, int 
     }
     values[i] = value;
     return (sums[1] - sums[0]) / (2 * h);
-}
-
-// Arrays on the device as a training step holds them.
-struct step {
-    void *parameters; // of the pass's type
-    float *gradients, *activations[MOST_LAYERS + 1], *dy, *dx;
-};
-
-static struct step new_step(const struct model *m, const float *parameters, const float *x, int b) {
-    size_t batch = (size_t)b * sizeof(float), widest = (size_t)m->layers[0].inputs;
-    struct step s = {.parameters = to_device(parameters, m->parameters * sizeof(float)),
-                     .gradients = new_device_array(m->parameters * sizeof(float))};
-    s.activations[0] = to_device(x, batch * (size_t)m->layers[0].inputs);
-    for (int i = 0; i < m->count; i++) {
-        const struct layer *l = &m->layers[i];
-        widest = (size_t)l->outputs > widest ? (size_t)l->outputs : widest;
-        s.activations[i + 1] = new_device_array(batch * (size_t)(l->outputs + l->workspace));
-    }
-    s.dy = new_device_array(batch * widest);
-    s.dx = new_device_array(batch * widest);
-    return s;
-}
-
-static const void *parameters_of(const struct step *s, const struct layer *l) {
-    return (char *)s->parameters +
-           l->first * (pass.type == CUDA_R_32F ? sizeof(float) : sizeof(uint16_t));
-}
-
-static void forward(const struct step *s, const struct model *m, int b) {
-    for (int i = 0; i < m->count; i++) {
-        const struct layer *l = &m->layers[i];
-        l->kind->forward(l, &pass, parameters_of(s, l), s->activations[i], s->activations[i + 1],
-                         b);
-    }
-}
-
-// Stores the gradient of the first layer's inputs in s->dy, if the caller asks for it.
-static void backward(struct step *s, const struct model *m, int b, int want_dx) {
-    for (int i = m->count - 1; i >= 0; i--) {
-        const struct layer *l = &m->layers[i];
-        l->kind->backward(l, &pass, parameters_of(s, l), s->activations[i], s->activations[i + 1],
-                          s->dy, i > 0 || want_dx ? s->dx : NULL, s->gradients + l->first, b);
-        float *swap = s->dy;
-        s->dy = s->dx;
-        s->dx = swap;
-    }
-}
-
-static double *widen(const float *values, size_t count) {
-    double *wide = new_array(count * sizeof *wide);
-    for (size_t i = 0; i < count; i++)
-        wide[i] = values[i];
-    return wide;
 }
 
 static void check_outputs(const struct step *s, const struct model *m, double *values, int b) {
@@ -189,8 +136,8 @@ static void check_dense(const struct layer_kind *kind) {
     } shapes[] = {{1, 1, 1}, {7, 3, 1}, {3, 7, 5}, {50, 20, 8}, {33, 65, 17}};
     for (int s = 0; s < 5; s++)
         for (int want_dx = 0; want_dx < 2; want_dx++) {
-            struct model m = {.count = 0};
-            append_dense(&m, kind, shapes[s].inputs, shapes[s].outputs);
+            struct model m = {.out = {1, 1, shapes[s].inputs}};
+            append_dense(&m, kind, shapes[s].outputs);
             check_model(&m, shapes[s].b, want_dx);
         }
 }
@@ -208,7 +155,7 @@ static void dense_relu_gradients_match_differences_of_the_loss(void **state) {
 static void build(struct model *m, const char *hidden, int inputs) {
     char why[WHY_SIZE] = "";
     struct training_options options = {.model = "mlp", .hidden = hidden};
-    struct dataset set = {.inputs = inputs, .targets = 1, .classes = 10};
+    struct dataset set = {.shape = {1, 1, inputs}, .inputs = inputs, .targets = 1, .classes = 10};
     assert_int_equal(model_build(m, &options, &set, why), 0);
     assert_string_equal(m->text, m->shape);
 }
@@ -232,23 +179,14 @@ static void mlp_of_full_size_matches_double_precision(void **state) {
     check_outputs(&s, &m, widen(values, m.parameters + BATCH * 784), BATCH);
 }
 
-static float *initialised(const struct model *m, uint64_t seed) {
-    float *parameters = new_device_array(m->parameters * sizeof *parameters);
-    for (int i = 0; i < m->count; i++) {
-        const struct layer *l = &m->layers[i];
-        l->kind->initialise(l, parameters + l->first, 0, l->parameters, seed, pass.stream);
-    }
-    return to_host(parameters, m->parameters * sizeof *parameters);
-}
-
 static void new_kinds_of_layers_work(void **state) {
     (void)state;
-    struct model m = {.count = 0};
-    append_dense(&m, &dense_relu, 6, 5);
-    append_dropout(&m, 5, 0.5f);
-    model_append(&m, &residual, 5, 5, 2 * 5, 5 * (5 + 1));
-    append_dropout(&m, 5, 0.3f);
-    append_dense(&m, &dense, 5, 3);
+    struct model m = {.out = {1, 1, 6}};
+    append_dense(&m, &dense_relu, 5);
+    append_dropout(&m, 0.5f);
+    model_append(&m, &made_up, m.out, 2 * 5, 5 * (5 + 1));
+    append_dropout(&m, 0.3f);
+    append_dense(&m, &dense, 3);
     const float *parameters = initialised(&m, 1);
     for (size_t i = 0; i < m.parameters; i++)
         assert_true(fabsf(parameters[i]) < 0.5f); // 1/sqrt(5)
@@ -261,8 +199,8 @@ static void new_kinds_of_layers_work(void **state) {
 static void dropout_depends_on_the_sample(void **state) {
     (void)state;
     enum { WIDTH = 6, ROWS = 8, FIRST = 3 };
-    struct model m = {.count = 0};
-    append_dropout(&m, WIDTH, 0.4f);
+    struct model m = {.out = {1, 1, WIDTH}};
+    append_dropout(&m, 0.4f);
     const float *x = random_floats(ROWS * WIDTH, 1, 1);
     struct step whole = new_step(&m, NULL, x, ROWS);
     struct step part = new_step(&m, NULL, x + FIRST * WIDTH, ROWS - FIRST);
@@ -284,8 +222,8 @@ static void dropout_depends_on_the_sample(void **state) {
 // Returns the fraction of zeros for inputs of 1, and stores the other value in *y.
 static double share_of_zeros(uint64_t seed, float rate, const float **outputs) {
     enum { WIDTH = 100, ROWS = 1000, COUNT = WIDTH * ROWS };
-    struct model m = {.count = 0};
-    append_dropout(&m, WIDTH, rate);
+    struct model m = {.out = {1, 1, WIDTH}};
+    append_dropout(&m, rate);
     float *ones = new_array(COUNT * sizeof *ones);
     for (int i = 0; i < COUNT; i++)
         ones[i] = 1;
@@ -322,7 +260,7 @@ static void dropout_follows_hidden_layers(void **state) {
     struct model m;
     char why[WHY_SIZE];
     struct training_options options = {.model = "mlp", .hidden = "30,20", .dropout = 0.25};
-    struct dataset set = {.inputs = 12, .targets = 2, .classes = 5};
+    struct dataset set = {.shape = {1, 1, 12}, .inputs = 12, .targets = 2, .classes = 5};
     const struct layer_kind *kinds[] = {&dense_relu, &dropout, &dense_relu, &dropout, &dense};
     const int widths[] = {12, 30, 30, 20, 20, 10};
     assert_int_equal(model_build(&m, &options, &set, why), 0);
@@ -338,6 +276,46 @@ static void dropout_follows_hidden_layers(void **state) {
     assert_int_equal(m.parameters, 13 * 30 + 31 * 20 + 21 * 10);
     for (int b = 1; b <= 7; b += 6)
         check_model(&m, b, 1);
+}
+
+// The rates of the dropout layers, which are 0 without one.
+static void build_with_dropout(struct model *m, const char *name, double rate, float found[2]) {
+    char why[WHY_SIZE];
+    struct training_options options = {.model = name, .hidden = "30", .depth = 8, .dropout = rate};
+    struct dataset set = {.shape = {28, 28, 1}, .inputs = 784, .targets = 1, .classes = 10};
+    int count = 0;
+    found[0] = found[1] = 0;
+    assert_int_equal(model_build(m, &options, &set, why), 0);
+    for (int i = 0; i < m->count; i++)
+        if (m->layers[i].kind == &dropout)
+            found[count++] = m->layers[i].dropout.rate;
+}
+
+static void each_model_has_its_own_dropout(void **state) {
+    const struct {
+        const char *name;
+        double rate;
+        float found[2];
+        int layers;
+        const char *text;
+    } cases[] = {
+        {"mlp", NAN, {0, 0}, 2, "mlp 784-30-10"},
+        {"cnn", NAN, {0.25f, 0.5f}, 7, "cnn 1x28x28, dropout 0.25 and 0.5"},
+        {"cnn", 0, {0, 0}, 5, "cnn 1x28x28"},
+        {"cnn", 0.1, {0.1f, 0.1f}, 7, "cnn 1x28x28, dropout 0.1"},
+        {"resnet", NAN, {0, 0}, 7, "resnet8 width 16, 1x28x28"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct model m;
+        float found[2];
+        build_with_dropout(&m, cases[i].name, cases[i].rate, found);
+        assert_memory_equal(found, cases[i].found, sizeof found);
+        assert_int_equal(m.count, cases[i].layers);
+        assert_string_equal(m.text, cases[i].text);
+        if (!strcmp(cases[i].name, "cnn"))
+            assert_int_equal(m.parameters, 1199882);
+    }
 }
 
 static void initial_values_are_uniform_within_their_bounds(void **state) {
@@ -462,7 +440,7 @@ static void model_build_refuses_wrong_models(void **state) {
                          "--",
                          "99999999999999999999",
                          "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"};
-    const struct dataset set = {.inputs = 784, .targets = 1, .classes = 10};
+    const struct dataset set = {.shape = {28, 28, 1}, .inputs = 784, .targets = 1, .classes = 10};
     struct model m;
     char why[WHY_SIZE];
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -473,59 +451,13 @@ static void model_build_refuses_wrong_models(void **state) {
         snprintf(start, sizeof start, "--hidden %s: ", bad[i]);
         assert_memory_equal(why, start, strlen(start));
     }
-    const char *unknown[] = {"", "cnn", "MLP", "mlp "};
+    const char *unknown[] = {"", "CNN", "MLP", "mlp "};
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
         *why = 0;
         struct training_options options = {.model = unknown[i], .hidden = "512"};
         assert_int_equal(model_build(&m, &options, &set, why), -1);
         assert_non_null(strstr(why, "--model"));
     }
-}
-
-static void set_type(const struct model *m, cudaDataType type, int b) {
-    size_t bytes = model_scratch(m, type, b);
-    pass.type = type;
-    pass.scratch = bytes ? new_device_array(bytes) : NULL;
-}
-
-static int free_arrays_and_reset_type(void **state) {
-    pass.type = CUDA_R_32F;
-    pass.scratch = NULL;
-    return free_arrays(state);
-}
-
-// The results of a training step with this type, copied to the host.
-struct results {
-    float *y, *gradients, *dx;
-};
-
-// over: the gradients overwrite the parameters. In bfloat16, the parameters take half of the same
-// memory.
-static struct results run_step(const struct model *m, cudaDataType type, const float *parameters,
-                               const float *x, const float *dy, int b, int over) {
-    size_t outputs = (size_t)b * (size_t)m->layers[m->count - 1].outputs * sizeof *dy;
-    struct step s = new_step(m, parameters, x, b);
-    set_type(m, type, b);
-    if (type == CUDA_R_16BF) {
-        const float *wide = s.parameters;
-        s.parameters = new_device_array(m->parameters * sizeof(float));
-        to_bfloat16(s.parameters, wide, m->parameters, pass.stream);
-    }
-    if (over)
-        s.gradients = s.parameters;
-    forward(&s, m, b);
-    struct results r = {.y = to_host(s.activations[m->count], outputs)};
-    CUDA_CHECK(cudaMemcpy(s.dy, dy, outputs, cudaMemcpyHostToDevice));
-    backward(&s, m, b, 1);
-    r.gradients = to_host(s.gradients, m->parameters * sizeof(float));
-    r.dx = to_host(s.dy, (size_t)b * (size_t)m->layers[0].inputs * sizeof(float));
-    return r;
-}
-
-static double to_8_bits(double x) {
-    int exponent;
-    frexp(x, &exponent);
-    return ldexp(nearbyint(ldexp(x, 8 - exponent)), exponent - 8);
 }
 
 // got: bias + sum of a[k * step_a] * b[k * step_b] over k, of numbers rounded to 8 bits, in float.
@@ -546,8 +478,8 @@ static void check_sum(float got, float fp32, int relu, float bias, const float *
 }
 
 static void check_bfloat16(const struct layer_kind *kind, int inputs, int outputs, int b) {
-    struct model m = {.count = 0};
-    append_dense(&m, kind, inputs, outputs);
+    struct model m = {.out = {1, 1, inputs}};
+    append_dense(&m, kind, outputs);
     size_t weights = (size_t)(inputs * outputs);
     float *w = random_floats(m.parameters, 1, 1), *x = random_floats((size_t)(b * inputs), 1, 2);
     float *dy = random_floats((size_t)(b * outputs), 1, 3);
@@ -583,10 +515,10 @@ static void bfloat16_errors_stay_within_rounding(void **state) {
 
 static void gradients_may_overwrite_parameters(void **state) {
     (void)state;
-    struct model m = {.count = 0};
-    append_dense(&m, &dense_relu, 40, 65);
-    model_append(&m, &residual, 65, 65, 2 * 65, 65 * (65 + 1));
-    append_dense(&m, &dense, 65, 9);
+    struct model m = {.out = {1, 1, 40}};
+    append_dense(&m, &dense_relu, 65);
+    model_append(&m, &made_up, m.out, 2 * 65, 65 * (65 + 1));
+    append_dense(&m, &dense, 9);
     for (int b = 1; b <= 40; b += 13)
         for (int i = 0; i < 2; i++) {
             cudaDataType type = i ? CUDA_R_16BF : CUDA_R_32F;
@@ -627,34 +559,47 @@ static void scratch_holds_a_layers_inputs_and_outputs(void **state) {
     assert_int_equal(model_scratch(&m, CUDA_R_16BF, 1 << 20), 65536LL * 2 * (1 << 20) * 2);
 }
 
-static int open_device(void **state) {
+// The sizes of layers are ints, so larger layers are refused before their sizes are computed.
+static void model_build_refuses_images_that_are_too_large(void **state) {
     (void)state;
-    CUDA_CHECK(cudaStreamCreate(&pass.stream));
-    CUBLAS_CHECK(cublasCreate(&pass.blas));
-    CUBLAS_CHECK(cublasSetStream(pass.blas, pass.stream));
-    return 0;
-}
-
-static int close_device(void **state) {
-    (void)state;
-    CUBLAS_CHECK(cublasDestroy(pass.blas));
-    CUDA_CHECK(cudaStreamDestroy(pass.stream));
-    return 0;
+    const struct {
+        const char *model;
+        int height, width;
+    } cases[] = {
+        {"cnn", 5000, 5000}, {"cnn", 6, 1 << 28}, {"resnet", 30000, 30000}, {"resnet", 3000, 3000}};
+    for (int i = 0; i < 4; i++) {
+        struct model m;
+        char why[WHY_SIZE] = "";
+        struct training_options options = {.model = cases[i].model, .depth = 18, .dropout = NAN};
+        struct dataset set = {
+            .shape = {cases[i].height, cases[i].width, 1}, .targets = 1, .classes = 10};
+        set.inputs = shape_size(set.shape);
+        assert_int_equal(model_build(&m, &options, &set, why), -1);
+        assert_non_null(strstr(why, " pixels are too large"));
+    }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(dense_gradients_match_differences_of_the_loss, free_arrays),
-        cmocka_unit_test_teardown(dense_relu_gradients_match_differences_of_the_loss, free_arrays),
-        cmocka_unit_test_teardown(mlp_gradients_match_differences_of_the_loss, free_arrays),
-        cmocka_unit_test_teardown(mlp_of_full_size_matches_double_precision, free_arrays),
-        cmocka_unit_test_teardown(new_kinds_of_layers_work, free_arrays),
-        cmocka_unit_test_teardown(dropout_depends_on_the_sample, free_arrays),
-        cmocka_unit_test_teardown(dropout_drops_the_given_fraction, free_arrays),
-        cmocka_unit_test_teardown(dropout_follows_hidden_layers, free_arrays),
-        cmocka_unit_test_teardown(initial_values_are_uniform_within_their_bounds, free_arrays),
-        cmocka_unit_test_teardown(initial_values_depend_on_seed_and_layer, free_arrays),
-        cmocka_unit_test_teardown(initialising_in_parts_gives_the_same_values, free_arrays),
+        cmocka_unit_test_teardown(dense_gradients_match_differences_of_the_loss,
+                                  free_arrays_and_reset_type),
+        cmocka_unit_test_teardown(dense_relu_gradients_match_differences_of_the_loss,
+                                  free_arrays_and_reset_type),
+        cmocka_unit_test_teardown(mlp_gradients_match_differences_of_the_loss,
+                                  free_arrays_and_reset_type),
+        cmocka_unit_test_teardown(mlp_of_full_size_matches_double_precision,
+                                  free_arrays_and_reset_type),
+        cmocka_unit_test_teardown(new_kinds_of_layers_work, free_arrays_and_reset_type),
+        cmocka_unit_test_teardown(dropout_depends_on_the_sample, free_arrays_and_reset_type),
+        cmocka_unit_test_teardown(dropout_drops_the_given_fraction, free_arrays_and_reset_type),
+        cmocka_unit_test_teardown(dropout_follows_hidden_layers, free_arrays_and_reset_type),
+        cmocka_unit_test(each_model_has_its_own_dropout),
+        cmocka_unit_test_teardown(initial_values_are_uniform_within_their_bounds,
+                                  free_arrays_and_reset_type),
+        cmocka_unit_test_teardown(initial_values_depend_on_seed_and_layer,
+                                  free_arrays_and_reset_type),
+        cmocka_unit_test_teardown(initialising_in_parts_gives_the_same_values,
+                                  free_arrays_and_reset_type),
         cmocka_unit_test_teardown(bfloat16_errors_stay_within_rounding, free_arrays_and_reset_type),
         cmocka_unit_test_teardown(gradients_may_overwrite_parameters, free_arrays_and_reset_type),
         cmocka_unit_test_teardown(batches_may_be_empty, free_arrays_and_reset_type),
@@ -663,6 +608,7 @@ int main(void) {
         cmocka_unit_test(layers_are_contiguous),
         cmocka_unit_test(model_build_allows_16_widths),
         cmocka_unit_test(model_build_refuses_wrong_models),
+        cmocka_unit_test(model_build_refuses_images_that_are_too_large),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

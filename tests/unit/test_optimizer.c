@@ -1,15 +1,24 @@
-// The table of optimizers: what the options choose, and the updates of the parameters, which
-// test_kernels.c checks value by value.
+// The tables of optimizers and of schedules: what the options choose, the learning rates, and the
+// updates of the parameters, which test_kernels.c checks value by value.
 #include "common/device.h"
 #include "common/optimizer.h"
 #include "common/training_options.h"
 #include "tests/unit/device_arrays.h"
+#include <stdio.h>
 
-enum { SAMPLES = 1000, COUNT = 100 };
+enum { SAMPLES = 1000, COUNT = 100, OPTIMIZERS = 4, STEPS = SAMPLES / 64 }; // STEPS: of an epoch
 
 static struct training_options default_options(const char *name) {
-    return (struct training_options){
-        .optimizer = name, .schedule = "constant", .momentum = 0.9, .epochs = 3, .batch = 64};
+    return (struct training_options){.optimizer = name,
+                                     .schedule = "constant",
+                                     .gamma = 0.7,
+                                     .step_epochs = 1,
+                                     .momentum = 0.9,
+                                     .beta1 = 0.9,
+                                     .beta2 = 0.999,
+                                     .rho = 0.9,
+                                     .epochs = 3,
+                                     .batch = 64};
 }
 
 static struct optimizer build(const struct training_options *options) {
@@ -30,8 +39,9 @@ static void each_optimizer_has_its_settings(void **state) {
         {"sgd", 1, 0, 0.05, "sgd, lr 0.05, momentum 0.9"},
         {"adam", 2, 1, 0.001, "adam, lr 0.001"},
         {"adamw", 2, 1, 0.001, "adamw, lr 0.001"},
+        {"adadelta", 2, 0, 1, "adadelta, lr 1"},
     };
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < OPTIMIZERS; i++) {
         struct training_options options = default_options(cases[i].name);
         struct optimizer o = build(&options);
         assert_string_equal(optimizer_name(i), cases[i].name);
@@ -41,75 +51,243 @@ static void each_optimizer_has_its_settings(void **state) {
         assert_true(o.lr == cases[i].lr);
         assert_string_equal(o.text, cases[i].text);
     }
-    assert_null(optimizer_name(3));
+    assert_null(optimizer_name(OPTIMIZERS));
     assert_false(optimizer_counts_steps("adamx"));
     struct training_options options = default_options("adamw");
     options.lr = 0.25;
     options.weight_decay = 0.5;
     assert_string_equal(build(&options).text, "adamw, lr 0.25, weight decay 0.5");
+    options.beta2 = 0.98;
+    options.epsilon = 1e-6;
+    assert_string_equal(build(&options).text,
+                        "adamw, lr 0.25, betas 0.9 and 0.98, epsilon 1e-06, weight decay 0.5");
+    options.optimizer = "adadelta"; // has no betas, and this is its epsilon
+    options.rho = 0.8;
+    assert_string_equal(build(&options).text, "adadelta, lr 0.25, rho 0.8, weight decay 0.5");
+    options.optimizer = "sgd";
+    options.nesterov = 1;
+    assert_string_equal(build(&options).text,
+                        "sgd, lr 0.25, Nesterov momentum 0.9, weight decay 0.5");
 }
 
-static void steps_count_the_whole_training(void **state) {
+static void refused(struct training_options options, const char *text) {
+    struct optimizer o;
+    char why[WHY_SIZE] = "";
+    assert_int_equal(optimizer_build(&o, &options, SAMPLES, why), -1);
+    if (!strstr(why, text))
+        fail_msg("\"%s\" does not contain \"%s\"", why, text);
+}
+
+static void settings_that_contradict_are_refused(void **state) {
     (void)state;
+    for (int i = 1; i < OPTIMIZERS; i++) {
+        struct training_options options = default_options(optimizer_name(i));
+        options.nesterov = 1;
+        refused(options, "--nesterov 1: ");
+    }
     struct training_options options = default_options("sgd");
-    assert_int_equal(build(&options).steps, 3 * 15);
-    options.max_steps = 46;
-    assert_int_equal(build(&options).steps, 3 * 15);
-    options.max_steps = 44;
-    assert_int_equal(build(&options).steps, 44);
+    options.nesterov = 1;
+    options.momentum = 0;
+    refused(options, "--nesterov 1 --momentum 0: want a momentum above 0");
+    for (int i = 1; i < 3; i++) {
+        options = default_options(optimizer_name(i));
+        options.beta1 = 1;
+        refused(options, "--beta1 1: want a number below 1");
+        options.beta1 = 0;
+        options.beta2 = 1;
+        refused(options, "--beta2 1: want a number below 1");
+    }
+    options = default_options("sgd");
+    options.beta1 = options.beta2 = 1; // SGD has none
+    build(&options);
+    options.schedule = "onecycle";
+    options.warmup = 1;
+    refused(options, "--warmup 1: --schedule onecycle has its own warm-up, 30 % of all steps");
+    options.schedule = "cosine";
+    options.warmup = 3 * STEPS;
+    refused(options, "--warmup 45: want fewer steps than training has, which are 45");
+    options.warmup--;
+    build(&options);
+}
+
+// Compares the rates of all steps of training with those of the formula in want, which gets the
+// number of completed steps, and of steps in all.
+static void assert_rates(const struct optimizer *o, double (*want)(long done, long all)) {
+    for (long done = 0; done < 3 * STEPS; done++) {
+        double rate = optimizer_rate(o, done + 1), wanted = want(done, 3 * STEPS);
+        if (!(fabs(rate - wanted) <= 1e-15 + 1e-12 * wanted))
+            fail_msg("step %ld: rate %.17g, not %.17g", done + 1, rate, wanted);
+    }
+    // Training goes on after the schedule if a finished run gets more steps in an epoch.
+    assert_true(optimizer_rate(o, 3 * STEPS + 9) == optimizer_rate(o, 3 * STEPS));
+}
+
+static double stays(long done, long all) {
+    (void)done, (void)all;
+    return 0.5;
+}
+
+static double falls_by_epoch(long done, long all) {
+    (void)all;
+    const double rates[] = {0.5, 0.5 * 0.7, 0.5 * 0.7 * 0.7};
+    return rates[done / STEPS];
+}
+
+static double falls_once(long done, long all) {
+    (void)all;
+    return done < 2 * STEPS ? 0.5 : 0.5 * 0.7;
+}
+
+static double half_a_cosine(long done, long all) {
+    return 0.25 * (1 + cos(acos(-1) * (double)done / (double)all));
+}
+
+// PyTorch's two phases: the first ends at 0.3 * 45 - 1 = 12.5, the second one at 44.
+static double up_and_down(long done, long all) {
+    (void)all;
+    double pi = acos(-1);
+    return done <= 12 ? 0.5 + (0.02 - 0.5) / 2 * (1 + cos(pi * (double)done / 12.5))
+                      : 2e-6 + (0.5 - 2e-6) / 2 * (1 + cos(pi * ((double)done - 12.5) / 31.5));
+}
+
+static double rises_then_stays(long done, long all) {
+    (void)all;
+    return done < 20 ? 0.5 * ((double)done + 1) / 20 : 0.5;
+}
+
+// The steps of the warm-up count for the epochs of the step schedule.
+static double rises_and_falls_by_epoch(long done, long all) {
+    return falls_by_epoch(done, all) * rises_then_stays(done, all) / 0.5;
+}
+
+// The cosine begins after the warm-up.
+static double rises_then_cosine(long done, long all) {
+    return done < 20 ? rises_then_stays(done, all) : half_a_cosine(done - 20, all - 20);
+}
+
+static void each_schedule_has_its_rates(void **state) {
+    (void)state;
+    const struct {
+        const char *name;
+        long warmup, step_epochs;
+        double (*want)(long done, long all);
+        const char *text;
+    } cases[] = {
+        {"constant", 0, 1, stays, ""},
+        {"step", 0, 1, falls_by_epoch, " (times 0.7 after each epoch)"},
+        {"step", 0, 2, falls_once, " (times 0.7 after every 2 epochs)"},
+        {"cosine", 0, 1, half_a_cosine, " (cosine to 0 after step 45)"},
+        {"onecycle", 0, 1, up_and_down, " (one cycle: from 0.02 to 0.5, then to 2e-06 in step 45)"},
+        {"constant", 20, 1, rises_then_stays, " (warm-up of 20 steps)"},
+        {"step", 20, 1, rises_and_falls_by_epoch,
+         " (warm-up of 20 steps, times 0.7 after each epoch)"},
+        {"cosine", 20, 1, rises_then_cosine, " (warm-up of 20 steps, cosine to 0 after step 45)"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct training_options options = default_options("adam");
+        options.schedule = cases[i].name;
+        options.lr = 0.5;
+        options.warmup = cases[i].warmup;
+        options.step_epochs = cases[i].step_epochs;
+        struct optimizer o = build(&options);
+        assert_rates(&o, cases[i].want);
+        char text[200];
+        snprintf(text, sizeof text, "adam, lr 0.5%s", cases[i].text);
+        assert_string_equal(o.text, text);
+        options.max_steps = 7; // stops training, but a continued run must have the same rates
+        o = build(&options);
+        assert_rates(&o, cases[i].want);
+    }
+    const char *names[] = {"constant", "step", "cosine", "onecycle"};
+    for (int i = 0; i < 4; i++)
+        assert_string_equal(schedule_name(i), names[i]);
+    assert_null(schedule_name(4));
+}
+
+// Of few steps, 30 % may be less than one. The rate must stay a number.
+static void short_schedules_have_rates(void **state) {
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        for (long steps = 1; steps <= 20; steps++) {
+            struct training_options options = default_options("sgd");
+            options.schedule = schedule_name(i);
+            options.batch = SAMPLES;
+            options.epochs = steps;
+            struct optimizer o = build(&options);
+            for (long step = 1; step <= steps; step++) {
+                double rate = optimizer_rate(&o, step);
+                assert_true(rate > 0 && rate <= 0.05);
+            }
+        }
 }
 
 static void unknown_names_are_refused(void **state) {
     (void)state;
-    struct optimizer o;
-    char why[WHY_SIZE] = "";
-    struct training_options options = default_options("rmsprop");
-    assert_int_equal(optimizer_build(&o, &options, SAMPLES, why), -1);
-    assert_non_null(strstr(why, "--optimizer rmsprop"));
-    options = default_options("sgd");
-    options.schedule = "cosine";
-    assert_int_equal(optimizer_build(&o, &options, SAMPLES, why), -1);
-    assert_non_null(strstr(why, "--schedule cosine"));
-    assert_string_equal(schedule_name(0), "constant");
-    assert_null(schedule_name(1));
+    refused(default_options("rmsprop"), "--optimizer rmsprop");
+    struct training_options options = default_options("sgd");
+    options.schedule = "exponential";
+    refused(options, "--schedule exponential");
 }
 
-// The device's parameters after step number step of the optimizer, all of them at once.
-static const float *updated(const char *name, int step) {
+// The device's parameters after two updates with these options, of all parameters at once.
+static const float *updated(const struct training_options *options, int step) {
     const size_t bytes = COUNT * sizeof(float);
-    struct training_options options = default_options(name);
-    options.weight_decay = 0.1;
-    struct optimizer o = build(&options);
+    struct optimizer o = build(options);
     float *parameters = to_device(random_floats(COUNT, 1, 1), bytes);
+    float *gradients = to_device(random_floats(COUNT, 1, 2), bytes);
     float *states = new_device_array(2 * bytes);
     CUDA_CHECK(cudaMemset(states, 0, 2 * bytes));
-    optimizer_step(&o, parameters, to_device(random_floats(COUNT, 1, 2), bytes), states, COUNT,
-                   step, NULL);
+    optimizer_step(&o, parameters, gradients, states, COUNT, step, NULL);
+    optimizer_step(&o, parameters, gradients, states, COUNT, step + 1, NULL);
     return to_host(parameters, bytes);
 }
 
 static void each_optimizer_calls_its_kernel(void **state) {
     (void)state;
+    enum { NESTEROV = OPTIMIZERS, CASES };
     const size_t bytes = COUNT * sizeof(float);
     float *gradients = to_device(random_floats(COUNT, 1, 2), bytes);
-    for (int step = 1; step <= 10; step += 9)
-        for (int i = 0; i < 3; i++) {
+    for (int first = 1; first <= 10; first += 9)
+        for (int i = 0; i < CASES; i++) {
+            struct training_options options = default_options(optimizer_name(i % OPTIMIZERS));
+            options.weight_decay = 0.1;
+            options.beta1 = 0.8;
+            options.beta2 = 0.9;
+            options.rho = 0.7;
+            options.epsilon = first == 1 ? 1e-3 : 0;
+            options.nesterov = i == NESTEROV;
+            options.schedule = "step";
+            options.batch = SAMPLES; // so each step has its own rate
+            options.epochs = 20;
             float *parameters = to_device(random_floats(COUNT, 1, 1), bytes);
             float *states = new_device_array(2 * bytes);
             CUDA_CHECK(cudaMemset(states, 0, 2 * bytes));
-            if (i == 0)
-                sgd_step(parameters, gradients, states, COUNT, 0.05f, 0.9f, 0.1f, NULL);
-            else
-                adam_step(parameters, gradients, states, states + COUNT, COUNT, 0.001f, 0.1f,
-                          i == 2, step, NULL);
-            assert_unchanged(parameters, updated(optimizer_name(i), step), bytes);
+            for (int step = first; step < first + 2; step++) {
+                double factor = pow(0.7, step - 1), epsilon = options.epsilon;
+                if (i == 0)
+                    sgd_step(parameters, gradients, states, COUNT, (float)(0.05 * factor), 0.9f,
+                             0.1f, NULL);
+                else if (i == NESTEROV)
+                    nesterov_step(parameters, gradients, states, COUNT, (float)(0.05 * factor),
+                                  0.9f, 0.1f, NULL);
+                else if (i == 3)
+                    adadelta_step(parameters, gradients, states, states + COUNT, COUNT,
+                                  (float)factor, 0.1f, 0.7, epsilon ? (float)epsilon : 1e-6f, NULL);
+                else
+                    adam_step(parameters, gradients, states, states + COUNT, COUNT,
+                              (float)(0.001 * factor), 0.1f, i == 2, 0.8, 0.9,
+                              epsilon ? (float)epsilon : 1e-8f, step, NULL);
+            }
+            assert_unchanged(parameters, updated(&options, first), bytes);
         }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_optimizer_has_its_settings),
-        cmocka_unit_test(steps_count_the_whole_training),
+        cmocka_unit_test(settings_that_contradict_are_refused),
+        cmocka_unit_test(each_schedule_has_its_rates),
+        cmocka_unit_test(short_schedules_have_rates),
         cmocka_unit_test(unknown_names_are_refused),
         cmocka_unit_test_teardown(each_optimizer_calls_its_kernel, free_arrays),
     };

@@ -1,6 +1,7 @@
 // Tests of the option parser. Calls that end the program run in a child process.
 #include "common/options.h"
 #include <errno.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -14,7 +15,7 @@
 #include <cmocka.h> // wants the headers above first
 
 static long count, big, workers, quick, nice_value;
-static double rate;
+static double rate, speed;
 static const char *title, *name, *file, *folder, *color;
 
 static const char *color_name(int i) {
@@ -30,6 +31,7 @@ static const struct option_spec table[] = {
     {"name", OPTION_TEXT, &name, "", 0, 0, "what others call it"},
     {"file", OPTION_TEXT, &file, NULL, 0, 0, "where to put it"},
     {"workers", OPTION_INT, &workers, "all", 1, 64, "who does it, or: all"},
+    {"speed", OPTION_REAL, &speed, "usual", 0, 9, "how fast, 0: not at all"},
     {0},
 };
 
@@ -134,6 +136,11 @@ static void a_word_may_stand_for_a_number(void **state) {
     workers = 7;
     PARSE("--count", "1");
     assert_int_equal(workers, 0);
+    assert_true(isnan(speed)); // not 0, which users may mean
+    PARSE("--speed", "0");
+    assert_true(speed == 0);
+    PARSE("--speed", "0", "--speed", "usual");
+    assert_true(isnan(speed));
 }
 
 static void a_flag_has_no_value(void **state) {
@@ -264,6 +271,8 @@ static void mistakes_are_refused(void **state) {
         {{"--count", "all"}, "--count all: want a whole number;"}, // the word of another option
         {{"--workers", "al"}, "--workers al: want a whole number;"},
         {{"--workers", "alle"}, "--workers alle: want a whole number;"},
+        {{"--speed", "usually"}, "--speed usually: want a number;"},
+        {{"--speed", "nan"}, "--speed nan: want a number from 0 to 9;"},
         {{"--workers", "0"}, "--workers 0: want a number from 1 to 64;"},
         {{"--color", "green"}, "--color green: want one of: red, dark green, blue;"},
         {{"--color", "re"}, "--color re: want one of: red,"},
@@ -351,17 +360,17 @@ static void help_without_words(void **state) {
 static void all_values_are_listed(void **state) {
     char text[256], small[16];
     static const char all[] = "--count 7, --big 0, --rate 0.3333333333, --title a, b, --name , "
-                              "--workers all, --quick 1";
+                              "--workers all, --speed usual, --quick 1";
     (void)state;
     file = NULL;
     PARSE("--count=7", "--rate", "0.3333333333", "--title=a, b", "--quick", "--folder", "x");
     assert_int_equal(options_list(tables, text, sizeof text), strlen(all));
     assert_string_equal(text, all);
-    PARSE("--count=7", "--rate=1e-7", "--file=z", "--workers", "2", "--nice", "7");
+    PARSE("--count=7", "--rate=1e-7", "--file=z", "--workers", "2", "--speed=0", "--nice", "7");
     quick = 0;
     options_list(tables, text, sizeof text);
     assert_string_equal(text, "--count 7, --big 0, --rate 1e-07, --title plain, --name , --file z, "
-                              "--workers 2, --quick 0");
+                              "--workers 2, --speed 0, --quick 0");
     PARSE("--rate", "0");
     options_list(tables, text, sizeof text);
     assert_non_null(strstr(text, "--rate 0,")); // a number that is no word for another

@@ -83,7 +83,7 @@ static double train(long from, long to, double step_seconds, long log_every) {
     for (long done = from + 1; done <= to; done++) {
         now += step_seconds;
         if (done % log_every == 0)
-            report_loss(done, 1.25);
+            report_loss(done, 1.25, 0.05);
         else if (report_due(done))
             report_progress(done);
         else

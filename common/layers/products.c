@@ -1,0 +1,46 @@
+#include "common/layers/products.h"
+#include "common/device.h"
+#include "common/kernels.h"
+
+// cuBLAS is column-major: it reads our rows as columns, so it sees each of our matrices transposed.
+// So we ask for op(B)^T op(A)^T, with B first, and m and n swapped. cuBLAS stores the columns of
+// this product, which are the rows of C. lda is the length of a stored row.
+void matmul(const struct pass *pass, int transpose_a, int transpose_b, int m, int n, int k,
+            const void *a, const void *b, float beta, float *c) {
+    const float one = 1.f;
+    CUBLAS_CHECK(cublasGemmEx(pass->blas, transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
+                              transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &one, b, pass->type,
+                              transpose_b ? k : n, a, pass->type, transpose_a ? m : k, &beta, c,
+                              CUDA_R_32F, n, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+}
+
+const void *rounded(const struct pass *pass, const float *x, size_t count, size_t at) {
+    if (pass->type == CUDA_R_32F)
+        return x;
+    uint16_t *y = (void *)((char *)pass->scratch + at);
+    to_bfloat16(y, x, count, pass->stream);
+    return y;
+}
+
+const float *as_floats(const struct pass *pass, const void *parameters, size_t count, size_t at) {
+    if (pass->type == CUDA_R_32F)
+        return parameters;
+    float *copy = (void *)((char *)pass->scratch + at);
+    from_bfloat16(copy, parameters, count, pass->stream);
+    return copy;
+}
+
+const void *parameter_at(const struct pass *pass, const void *parameters, size_t index) {
+    return (const char *)parameters + index * type_size(pass->type);
+}
+
+void sum_pixels(const struct pass *pass, const float *x, float *sums, int images, int pixels,
+                int channels) {
+    sum_rows(x, pass->scratch, images, pixels * channels, pass->stream);
+    sum_rows(pass->scratch, sums, pixels, channels, pass->stream);
+}
+
+void initialise_nothing(const struct layer *l, float *parameters, size_t first_value, size_t count,
+                        uint64_t seed, cudaStream_t stream) {
+    (void)l, (void)parameters, (void)first_value, (void)count, (void)seed, (void)stream;
+}

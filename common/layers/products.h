@@ -1,0 +1,31 @@
+// What layers share: matrix products, sums over the pixels of a batch, and parameters in either
+// type.
+#pragma once
+#include "common/model.h"
+
+// C [m, n] = op(A) op(B) + beta C, with op(A) [m, k] and op(B) [k, n]. All matrices are row-major.
+// A and B have the type of the pass, and sums are floats.
+void matmul(const struct pass *pass, int transpose_a, int transpose_b, int m, int n, int k,
+            const void *a, const void *b, float beta, float *c);
+
+// Returns x as an input of matmul: x itself, or its count elements rounded to bfloat16, which it
+// writes to scratch from byte at on.
+const void *rounded(const struct pass *pass, const float *x, size_t count, size_t at);
+
+// Returns count parameters as floats: the parameters themselves, or a copy in scratch from byte at
+// on.
+const float *as_floats(const struct pass *pass, const void *parameters, size_t count, size_t at);
+
+// Returns the address of the parameter with this index.
+const void *parameter_at(const struct pass *pass, const void *parameters, size_t index);
+
+// sums[c] = sum of x[image, pixel, c] over all images and pixels. It first adds up the images and
+// then the pixels, because many short sums keep a device busier than a few long ones. It uses
+// pixels
+// * channels floats of scratch memory.
+void sum_pixels(const struct pass *pass, const float *x, float *sums, int images, int pixels,
+                int channels);
+
+// initialise of a layer without parameters.
+void initialise_nothing(const struct layer *layer, float *parameters, size_t first_value,
+                        size_t count, uint64_t seed, cudaStream_t stream);

@@ -1,0 +1,183 @@
+#!/usr/bin/env bats
+# Tests of the optimizers, the schedules of the learning rate, and label smoothing, in all steps: any number of ranks has
+# the same curve, a continued run has the same bits, and the losses and rates are those of PyTorch.
+# shellcheck disable=SC2030,SC2031,SC2086,SC2154 # bats and helpers.bash set variables across functions; lists of words
+load ../helpers
+
+setup_file() {
+    need_train {02_multigpu_fork,03_multigpu_launcher,04_multinode,05_fsdp,07_large_models}/train \
+        03_multigpu_launcher/launch
+    tiny_data "$BATS_FILE_TMPDIR/tiny"
+}
+
+setup() {
+    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return
+    unset_job
+    export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=4 OMP_NUM_THREADS=1 TMPDIR=$BATS_TEST_TMPDIR
+    set_build
+    options=(--data "$BATS_FILE_TMPDIR/tiny" --hidden "32,22,14" --batch 120 --epochs 4 --log-every 1)
+}
+
+# train STEP RANKS OPTION...: a program of that number with so many ranks; the time limit only ends a run that hangs.
+train() {
+    local program launch=()
+    program=("$build"/0"$1"_*/train)
+    case $1 in
+    1) ;;
+    2) launch=(--nproc "$2") ;;
+    *) program=("$build/03_multigpu_launcher/launch" --nproc-per-node "$2" "${program[@]}") ;;
+    esac
+    timeout 60 "${program[@]}" "${launch[@]}" "${options[@]}" "${@:3}" >out 2>err || { cat err && return 1; }
+}
+
+# One of each optimizer and of each schedule.
+settings=("--optimizer adadelta --lr 0.1 --schedule step --gamma 0.5" "--nesterov 1 --schedule cosine --warmup 3 --lr 0.01"
+    "--optimizer adamw --beta1 0.8 --beta2 0.9 --epsilon 1e-4 --weight-decay 0.1 --schedule onecycle"
+    "--label-smoothing 0.1 --lr 0.02 --warmup 9 --schedule step --step-epochs 2 --gamma 0.1")
+
+@test "with each optimizer and schedule, any number of ranks has the curve of step 1" {
+    for more in "${settings[@]}"; do
+        train 1 1 --csv one $more
+        for run in "2 2" "3 3" "4 4" "5 2" "5 3" "7 2" "7 4"; do
+            train $run --csv csv $more
+            same_curve one csv || { echo "in: $run $more" && return 1; }
+        done
+    done
+    # The comparison includes the rates.
+    sed '3s/[0-9.]*$/0.0123/' one >other
+    run ! same_curve one other
+}
+
+@test "within each schedule, a run that is stopped and continued has the same bits and rates" {
+    for more in "${settings[@]}"; do
+        for run in "1 1" "4 2" "5 2" "7 3"; do
+            rm -rf right s ./*csv && mkdir right s
+            train $run --snapshot right/s --csv right.csv $more
+            for last in 3 10 11 20; do # 3 and 11 are within epochs
+                train $run --snapshot s/s --csv csv --max-steps $last $more
+            done
+            diff -r right s
+            diff <(cut -d, -f1-6,8 right.csv) <(cut -d, -f1-6,8 csv)
+        done
+    done
+}
+
+@test "all steps can load each other's states of Adadelta" {
+    adadelta=(--optimizer adadelta --lr 0.1)
+    train 1 1 --csv one "${adadelta[@]}"
+    train 5 2 --snapshot s --csv csv --max-steps 4 "${adadelta[@]}" # as shards of 2 ranks
+    cp -r . ../shards
+    for run in "5 3" "5 1" "1 1" "4 2" "7 3"; do
+        rm -rf ./* && cp -r ../shards/. .
+        train $run --snapshot s --csv csv "${adadelta[@]}"
+        same_curve one csv || { echo "in: $run" && return 1; }
+    done
+    rm -f s s.* csv # from step to step, and from shards to files
+    train 7 3 --snapshot s --csv csv --max-steps 3 "${adadelta[@]}"
+    train 1 1 --snapshot s --csv csv --max-steps 8 "${adadelta[@]}"
+    train 5 4 --snapshot s --csv csv --max-steps 13 "${adadelta[@]}"
+    train 4 2 --snapshot s --csv csv "${adadelta[@]}"
+    same_curve one csv
+    fails 1 "with adadelta, not mlp 8-32-22-14-10 with adam" "$TRAIN" "${options[@]}" --snapshot s --optimizer adam
+}
+
+# A snapshot holds the state of training, and no settings, so that a run can continue with others.
+@test "a run may continue with another rate or schedule, and the banner and the CSV file show it" {
+    train 1 1 --snapshot s --csv csv --max-steps 7
+    train 1 1 --snapshot s --csv csv --schedule cosine --lr 0.01 --momentum 0.5
+    grep -q '^training  5 steps of batch 120 per epoch, sgd, lr 0.01 (cosine to 0 after step 20), momentum 0.5, ' out
+    [ "$(awk -F, '$8 != "" { print $8 }' csv | sed -n '2p;8p;9p;21p')" = "0.05
+0.05
+0.0072699525
+6.1558297e-05" ]
+}
+
+@test "the CSV file has the rate of each report" {
+    train 1 1 --csv csv --schedule step --gamma 0.5 --log-every 2
+    [ "$(awk -F, '{ print $1 ":" $8 }' csv | xargs)" = "step:lr 2:0.05 4:0.05 5:0.05 5: 7:0.025 9:0.025 10:0.025 10: \
+12:0.0125 14:0.0125 15:0.0125 15: 17:0.00625 19:0.00625 20:0.00625 20:" ]
+}
+
+@test "settings that contradict each other are refused in one line" {
+    while IFS='|' read -r more text; do
+        fails 2 "$text" "$TRAIN" "${options[@]}" $more
+    done <<'END'
+--nesterov 1 --optimizer adam|--nesterov 1: adam has no momentum, only --optimizer sgd has
+--nesterov 1 --momentum 0|--nesterov 1 --momentum 0: want a momentum above 0
+--optimizer adam --beta1 1|--beta1 1: want a number below 1
+--optimizer adamw --beta2 1|--beta2 1: want a number below 1
+--schedule onecycle --warmup 5|--warmup 5: --schedule onecycle has its own warm-up, 30 % of all steps
+--schedule cosine --warmup 20|--warmup 20: want fewer steps than training has, which are 20
+--schedule linear|--schedule linear: want one of: constant, step, cosine, onecycle
+--optimizer lion|--optimizer lion: want one of: sgd, adam, adamw, adadelta
+--epsilon 0|--epsilon 0: want a number from 1e-30 to 1
+--label-smoothing 1.5|--label-smoothing 1.5: want a number from 0 to 1
+--warmup 2.5|--warmup 2.5: want a whole number
+END
+}
+
+@test "the evaluation does not smooth labels" {
+    # With so small a rate, no parameter changes in 4 bytes.
+    train 1 1 --lr 1e-12 --momentum 0 --csv without
+    train 1 1 --lr 1e-12 --momentum 0 --label-smoothing 0.5 --csv with
+    [ "$(cut -d, -f5,6 without)" = "$(cut -d, -f5,6 with)" ]
+    run ! cmp -s <(cut -d, -f2 without) <(cut -d, -f2 with)
+}
+
+need_torch() {
+    local missing
+    missing=$(/usr/bin/python3 -c 'import numpy, torch' 2>&1 | tail -n 1)
+    [ -z "$missing" ] || skip "/usr/bin/python3 has no PyTorch: $missing"
+    torch=(/usr/bin/python3 -B "$BATS_TEST_DIRNAME/optimizers/torch_curve.py")
+}
+
+# Each training step uses all images, so the order does not matter.
+# bats test_tags=test-all
+@test "20 steps have the losses and rates of the same network in PyTorch" {
+    need_torch
+    options+=(--batch 640 --epochs 20)
+    train 1 1 --lr 1e-12 --momentum 0 --max-steps 1 --snapshot start # too small a rate to change a parameter
+    while read -r more; do
+        words=$(sed -E 's/--([a-z0-9-]+) ([^ ]+)/\1=\2/g' <<<"$more")
+        train 1 1 --csv csv $more
+        "${torch[@]}" "$BATS_FILE_TMPDIR/tiny" start 20 $words >wanted
+        awk -F, 'NR > 1 && $2 { print $2, $8 }' csv | paste -d' ' - wanted | awk -v more="$more" '
+            function error(a, b) { return (a > b ? a - b : b - a) / b }
+            { loss = error($1, $3); rate = error($2, $4) }
+            loss > worst { worst = loss }
+            !(loss <= 1e-5) || !(rate <= 1e-8) { print "differs in step " NR " of " more ": " $0; wrong = 1 }
+            END { print worst, more; exit wrong || NR != 20 }'
+    done <<'END'
+--optimizer adadelta
+--optimizer adadelta --lr 0.5 --rho 0.8 --epsilon 1e-3 --weight-decay 0.01 --schedule step
+--nesterov 1
+--nesterov 1 --lr 0.1 --momentum 0.8 --weight-decay 0.01 --schedule onecycle
+--optimizer adamw --beta1 0.8 --beta2 0.95 --epsilon 1e-4 --weight-decay 0.1
+--optimizer adam --beta1 0.5 --beta2 0.9 --epsilon 1e-3 --schedule cosine
+--label-smoothing 0.1
+--label-smoothing 1 --lr 0.1
+END
+}
+
+# bats test_tags=test-all
+@test "the schedules have the rates of PyTorch's schedulers" {
+    need_torch
+    while read -r more; do
+        words=$(sed -E 's/--([a-z0-9-]+) ([^ ]+)/\1=\2/g' <<<"$more")
+        train 1 1 --csv csv $more
+        "${torch[@]}" rates 4 5 $words >wanted
+        awk -F, 'NR > 1 && $8 { print $8 }' csv | paste -d' ' - wanted | awk -v more="$more" '
+            { d = ($1 - $2) / $2 }
+            !(d * d <= 1e-16) { print "differs in step " NR " of " more ": " $0; wrong = 1 }
+            END { exit wrong || NR != 20 }'
+    done <<'END'
+--lr 0.03
+--warmup 7
+--schedule step
+--schedule step --step-epochs 3 --gamma 0.1
+--schedule cosine
+--schedule cosine --warmup 6 --lr 0.2
+--schedule onecycle --lr 0.1
+--optimizer adam --schedule onecycle
+END
+}

@@ -1,0 +1,108 @@
+"""torch_curve.py DATA START STEPS OPTION=VALUE...: trains the network 8-32-22-14-10 on all images of DATA at
+once, in PyTorch and in doubles. START is a snapshot with the initial parameters. Prints the loss and the
+learning rate of each step. Each step is an epoch, and the options are those of the trainers.
+torch_curve.py rates EPOCHS STEPS OPTION=VALUE...: only prints the rates, for epochs of so many steps."""
+import sys
+
+import numpy
+import torch
+from torch.optim import lr_scheduler
+
+WIDTHS = [8, 32, 22, 14, 10]
+options = dict(word.split("=") for word in sys.argv[4:])
+
+
+def number(name, default):
+    return float(options.get(name, default))
+
+
+def new_optimizer(parameters):
+    kind = options.get("optimizer", "sgd")
+    decay = number("weight-decay", 0)
+    if kind == "sgd":
+        return torch.optim.SGD(parameters, number("lr", 0.05), number("momentum", 0.9), weight_decay=decay,
+                               nesterov=options.get("nesterov") == "1")
+    # Their own defaults must be those of the trainers.
+    defaults = {"lr": number("lr", 0), "eps": number("epsilon", 0)}
+    defaults = {name: value for name, value in defaults.items() if value}
+    if kind == "adadelta":
+        return torch.optim.Adadelta(parameters, rho=number("rho", 0.9), weight_decay=decay, **defaults)
+    return {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[kind](
+        parameters, betas=(number("beta1", 0.9), number("beta2", 0.999)), weight_decay=decay, **defaults)
+
+
+def new_schedule(optimizer, epochs, steps):
+    """Returns schedulers to be called after each step, and after each epoch."""
+    kind, warmup = options.get("schedule", "constant"), int(number("warmup", 0))
+    by_step, by_epoch = [], []
+    rise = lr_scheduler.LinearLR(optimizer, 1 / warmup, total_iters=warmup - 1) if warmup else None
+    if kind == "step":
+        by_epoch = [lr_scheduler.StepLR(optimizer, int(number("step-epochs", 1)), number("gamma", 0.7))]
+    elif kind == "cosine":
+        fall = lr_scheduler.CosineAnnealingLR(optimizer, epochs * steps - warmup)
+        by_step = [lr_scheduler.SequentialLR(optimizer, [rise, fall], [warmup]) if rise else fall]
+    elif kind == "onecycle":
+        highest = optimizer.param_groups[0]["lr"]
+        by_step = [lr_scheduler.OneCycleLR(optimizer, highest, epochs * steps, cycle_momentum=False)]
+    if rise and kind != "cosine":
+        by_step = [rise]
+    return by_step, by_epoch
+
+
+def rate(optimizer):
+    return optimizer.param_groups[0]["lr"]
+
+
+def print_rates(epochs, steps):
+    optimizer = new_optimizer([torch.zeros(1, requires_grad=True)])
+    by_step, by_epoch = new_schedule(optimizer, epochs, steps)
+    for _ in range(epochs):
+        for _ in range(steps):
+            print(f"{rate(optimizer):.12g}")
+            optimizer.step()
+            for schedule in by_step:
+                schedule.step()
+        for schedule in by_epoch:
+            schedule.step()
+
+
+def load_model(path):
+    values = torch.from_numpy(numpy.fromfile(path, "<f4", offset=232)).double()
+    layers, at = [], 0
+    for inputs, outputs in zip(WIDTHS, WIDTHS[1:]):
+        layer = torch.nn.Linear(inputs, outputs).double()
+        for parameter in (layer.weight, layer.bias):
+            parameter.data = values[at:at + parameter.numel()].view(parameter.shape).clone()
+            at += parameter.numel()
+        layers += [layer, torch.nn.ReLU()]
+    return torch.nn.Sequential(*layers[:-1])
+
+
+def load_images(folder):
+    x = torch.from_numpy(numpy.fromfile(f"{folder}/train-images-idx3-ubyte", "u1", offset=16)).view(-1, WIDTHS[0])
+    y = torch.from_numpy(numpy.fromfile(f"{folder}/train-labels-idx1-ubyte", "u1", offset=8)).long()
+    x = x.double() / 255
+    return (x - x.mean()) / x.std(unbiased=False), y
+
+
+def train(folder, start, steps):
+    x, y = load_images(folder)
+    model = load_model(start)
+    loss_of = torch.nn.CrossEntropyLoss(label_smoothing=number("label-smoothing", 0))
+    optimizer = new_optimizer(model.parameters())
+    by_step, by_epoch = new_schedule(optimizer, steps, 1)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = loss_of(model(x), y)
+        loss.backward()
+        print(f"{loss.item():.9g} {rate(optimizer):.12g}")
+        optimizer.step()
+        for schedule in by_step + by_epoch:
+            schedule.step()
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "rates":
+        print_rates(int(sys.argv[2]), int(sys.argv[3]))
+    else:
+        train(sys.argv[1], sys.argv[2], int(sys.argv[3]))

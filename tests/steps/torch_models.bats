@@ -1,0 +1,42 @@
+#!/usr/bin/env bats
+# bats file_tags=test-all
+# Layers and models against those of PyTorch.
+# shellcheck disable=SC2154 # helpers.bash sets variables
+load ../helpers
+
+setup_file() {
+    need_train
+    export torch_is_missing
+    torch_is_missing=$(/usr/bin/python3 -c 'import torch' 2>&1 | tail -n 1)
+}
+
+setup() {
+    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return
+    unset_job
+    export CPU_DEVICES=1 OMP_NUM_THREADS=1 TMPDIR=$BATS_TEST_TMPDIR
+    [ -z "$torch_is_missing" ] || skip "/usr/bin/python3 has no PyTorch: $torch_is_missing"
+    set_build
+    scripts=$BATS_TEST_DIRNAME/torch_models
+}
+
+@test "the layers of images have the outputs and gradients of PyTorch's" {
+    compile layers "$scripts/layers.c"
+    /usr/bin/python3 -B "$scripts/layers.py" ./layers
+}
+
+# trains_as_torch MODEL OPTION...: 20 steps on MNIST.
+trains_as_torch() {
+    [ -e "$root/data/mnist/train-images-idx3-ubyte.gz" ] || skip "no MNIST here: make data"
+    rm -f ./*.snapshot
+    /usr/bin/python3 -B "$scripts/training.py" "$TRAIN" "$root/data/mnist" . "$@"
+}
+
+@test "cnn has the initial distributions, gradients and losses of PyTorch's MNIST example" {
+    trains_as_torch cnn --dropout 0
+}
+
+@test "resnets have the initial distributions, gradients and losses of the same networks in PyTorch" {
+    trains_as_torch resnet --depth 8 --width 16
+    trains_as_torch resnet --depth 20 --width 8
+    trains_as_torch resnet --depth 18 --width 8
+}

@@ -1,0 +1,151 @@
+"""training.py TRAINER IMAGES WORK MODEL [OPTION...]: trains a model with our program and with PyTorch, from the same
+initial parameters and with the same order of the samples, and compares the losses of all steps, the gradients of the
+first one and the last parameters. Also compares the distribution of the initial parameters with that of PyTorch."""
+import csv
+import gzip
+import os
+import struct
+import subprocess
+import sys
+
+import torch
+from torch import nn
+
+from networks import BLOCKS, Net, ResNet, flat_gradients, flat_parameters, parameters, set_parameters
+
+# At a small rate: at larger ones, round-off grows from step to step until it exceeds the limit for the losses.
+STEPS, BATCH, LR, MOMENTUM, WEIGHT_DECAY, SEED = 20, 64, 2e-4, 0.9, 1e-3, 7
+M = 2**64 - 1
+trainer, images, work, model, *options = sys.argv[1:]
+
+
+def rng_bits(seed, index):
+    """Output number index of SplitMix64, as in common/rng.h."""
+    z = (seed + (index + 1) * 0x9E3779B97F4A7C15) & M
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & M
+    z = (z ^ z >> 27) * 0x94D049BB133111EB & M
+    return z ^ z >> 31
+
+
+def shuffle(count, seed, epoch):
+    """The order of the samples, as in common/data.c."""
+    key = rng_bits(seed, M ^ epoch)
+    order = list(range(count))
+    for i in range(count, 1, -1):
+        j = rng_bits(key, i) % i
+        order[j], order[i - 1] = order[i - 1], order[j]
+    return order
+
+
+def read_idx(name):
+    path = f"{images}/{name}"
+    with gzip.open(path + ".gz") if os.path.exists(path + ".gz") else open(path, "rb") as file:
+        values = file.read()
+    shape = struct.unpack_from(f">{values[3]}I", values, 4)
+    return torch.frombuffer(bytearray(values), dtype=torch.uint8, offset=4 + 4 * values[3]).view(shape)
+
+
+def load():
+    """Images [count, channels, height, width] with mean 0 and deviation 1, and their labels."""
+    x = read_idx("train-images-idx3-ubyte").unsqueeze(1).double() / 255
+    x = (x - x.mean()) / x.std(unbiased=False)
+    return x.float(), read_idx("train-labels-idx1-ubyte").long()
+
+
+def train_ours(name, *more):
+    """Losses, parameters and velocities after training with our program."""
+    snapshot, losses = f"{work}/{name}.snapshot", f"{work}/{name}.csv"
+    subprocess.run([*trainer.split(), "--data", images, "--model", model, *options, "--batch", str(BATCH), "--seed",
+                    str(SEED), "--momentum", str(MOMENTUM), "--log-every", "1", "--snapshot", snapshot, "--csv",
+                    losses, *more], check=True, stdout=subprocess.DEVNULL)
+    with open(snapshot, "rb") as file:
+        header, values = file.read(232), file.read()
+    count, state_size = struct.unpack_from("<2q", header, 216)
+    assert header[:8] == b"SNAPSHOT" and state_size == count and len(values) == 8 * count + 4, "another format"
+    floats = torch.frombuffer(bytearray(values[:-4]), dtype=torch.float)
+    with open(losses) as file:
+        return [float(row["loss"]) for row in csv.DictReader(file) if row["loss"]], *floats.split(count)
+
+
+def new_network(shape):
+    if model == "cnn":
+        return Net(*shape)
+    settings = dict(zip(options[::2], options[1::2]))
+    return ResNet(shape[0], int(settings["--width"]), BLOCKS[int(settings["--depth"])])
+
+
+def train_torch(network, x, labels, order):
+    """The losses of all steps, and the gradients of the first one. Changes the network."""
+    optimizer = torch.optim.SGD(network.parameters(), lr=LR, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
+    losses, first_gradients = [], None
+    for step in range(STEPS):
+        rows = order[step * BATCH:][:BATCH]
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(network(x[rows]), labels[rows])
+        loss.backward()
+        if first_gradients is None:
+            first_gradients = flat_gradients(network)
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, first_gradients
+
+
+def check(what, value, most):
+    """Prints a number and its limit. Returns whether it is below the limit; nan is not."""
+    good = value <= most
+    print(f"{'ok ' if good else 'BAD'} {what}: {value:.2g}, at most {most:.2g}")
+    return good
+
+
+def distance(ours, theirs):
+    """The length of the difference of two arrays, relative to that of theirs."""
+    return ((ours - theirs).norm() / theirs.norm()).item()
+
+
+def kolmogorov_smirnov(a, b):
+    """The largest difference between the distribution functions of two samples of the same size n. For samples of one
+    distribution, the probability of more than 1.95 * sqrt(2 / n) is 0.001."""
+    values, order = torch.cat([a.flatten(), b.flatten()]).sort()
+    return torch.where(order < a.numel(), 1., -1.).cumsum(0).abs().max().item() / a.numel()
+
+
+def check_initial(network, shape):
+    """Compares our initial parameters, which the network has, with those of a new network of PyTorch."""
+    good, bound = True, None
+    for (module, name, ours), (_, _, theirs) in zip(parameters(network), parameters(new_network(shape))):
+        n = ours.numel()
+        if isinstance(module, nn.GroupNorm):
+            good &= check(f"{name}, distance from {theirs[0]:g}", (ours - theirs).abs().max().item(), 1e-9)
+            continue
+        if ours.dim() > 1:  # the bias comes next and has the same bound
+            bound = nn.init._calculate_fan_in_and_fan_out(ours)[0] ** -0.5
+        good &= check(f"{name}, largest value over PyTorch's bound", ours.abs().max().item() / bound, 1 + 1e-6)
+        good &= check(f"{name}, Kolmogorov-Smirnov", kolmogorov_smirnov(ours, theirs), 1.95 * (2 / n) ** 0.5)
+    return good
+
+
+def main():
+    torch.manual_seed(1)
+    torch.set_num_threads(1)
+    x, labels = load()
+    network = new_network(x.shape[1:])
+    # With so small a rate, a step changes no parameter in 4 bytes, and the velocity becomes the gradient.
+    _, initial, gradients = train_ours("initial", "--max-steps", "1", "--lr", "1e-12")
+    losses, last, _ = train_ours("trained", "--max-steps", str(STEPS), "--lr", str(LR), "--weight-decay",
+                                 str(WEIGHT_DECAY))
+    set_parameters(network, initial)
+    with torch.no_grad():
+        good = check_initial(network, x.shape[1:])
+    torch_losses, torch_gradients = train_torch(network, x, labels, shuffle(len(x), SEED, 0))
+    # A ReLU that switches because of rounding changes a gradient by 1e-3 of its length and more, and those of the next
+    # steps. PyTorch's own gradients differ as much from those that it computes in double precision. Which ReLUs switch
+    # depends on the processor; a mistake in a layer changes the gradients by a large part of their length.
+    good &= check("gradients of step 1", distance(gradients, torch_gradients), 1e-2)
+    for step, (ours, theirs) in enumerate(zip(losses, torch_losses, strict=True), 1):
+        good &= check(f"loss of step {step}, {ours:.6f}", abs(ours / theirs - 1), 1e-4)
+    torch_last = flat_parameters(network)
+    good &= check("change of the parameters", distance(last - initial, torch_last - initial), 5e-2)
+    return 0 if good else 1
+
+
+sys.exit(main())

@@ -1,0 +1,50 @@
+// What the tests of data sets share: a folder with files, and the sets that data_load reads from
+// it.
+#pragma once
+#include "common/data.h"
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include <cmocka.h> // after error.h, whose fail() its macro of that name would break
+
+static char folder[PATH_MAX];
+static struct dataset train, test;
+
+static const char *path_of(const char *name) {
+    static char path[PATH_MAX + 64];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+// mode: "wb" compresses, "wbT" writes the bytes as they are.
+static void put(const char *name, const void *bytes, size_t size, const char *mode) {
+    gzFile file = gzopen(path_of(name), mode);
+    assert_non_null(file);
+    assert_int_equal(gzfwrite(bytes, 1, size, file), size);
+    assert_int_equal(gzclose(file), Z_OK);
+}
+
+static void free_sets(void) {
+    struct dataset *sets[] = {&train, &test};
+    for (int i = 0; i < 2; i++) {
+        free(sets[i]->values);
+        free(sets[i]->labels);
+        *sets[i] = (struct dataset){0};
+    }
+}
+
+// The folder must be refused with one line that contains both texts.
+static void refused(const char *name, const char *reason) {
+    char why[WHY_SIZE] = "";
+    const char *from = folder;
+    free_sets();
+    if (!data_load(&train, &test, &from, why))
+        fail_msg("loaded, but should have been refused: %s %s", name, reason);
+    if (!strstr(why, name) || !strstr(why, reason) || strchr(why, '\n'))
+        fail_msg("refused with \"%s\", not with %s %s", why, name, reason);
+}
