@@ -50,7 +50,7 @@ objects() { # all objects that are newer than the file
 
     touch common/snapshot.h
     make -j4 DEVICE=cpu step1
-    [ "$(objects stamp)" = "$(printf 'build/cpu/%s.o\n' 01_single_gpu/train common/shards common/snapshot)" ]
+    [ "$(objects stamp)" = "$(printf 'build/cpu/%s.o\n' 01_single_gpu/train common/manifest common/shards common/snapshot)" ]
     [ build/cpu/01_single_gpu/train -nt stamp ]
 
     touch stamp cpu_device/include/cublas_v2.h
