@@ -1,0 +1,71 @@
+// The model of a GPU: how long operations would take on it and between several of them
+// (CPU_DEVICE_MODEL). The streams (stream.c) and the collectives (collectives.c) add these times up
+// to the modelled clock. All functions are plain formulas, so a program that makes the same calls
+// gets the same modelled times on every machine. README.md of this folder says what the model
+// leaves out.
+#pragma once
+#include <stddef.h>
+
+// All times are in seconds, all rates in bytes or floating-point operations per second.
+struct cpu_model {
+    char name[32];
+    double capacity; // bytes of device memory
+    // The host.
+    double launch_call;     // of a call that queues a kernel or a copy
+    double event_call;      // of a call that records an event or makes a stream wait for one
+    double collective_call; // of a call of NCCL
+    double wake;            // from the end of the work until a host that waits for it continues
+    // The device.
+    double latency;          // from the call until the operation starts, on a stream that is idle
+    double gap;              // between two operations of a stream
+    double memory;           // rate at which kernels read and write device memory
+    double fp32, tf32, bf16; // rates of large matrix products
+    double product;          // fixed time of a matrix product
+    double pcie;             // rate of copies between host and device
+    // Between devices. Rates are those of one device, in one direction.
+    double link, link_latency;       // inside a node, and the latency of one step
+    double network, network_latency; // between nodes
+};
+
+// The model, or NULL. cpu_model_init sets it from the environment, or ends the program with a line
+// that says what is wrong.
+extern const struct cpu_model *cpu_model;
+void cpu_model_init(void);
+
+// 0 with CPU_DEVICE_COMPUTE=0: kernels, products, copies and reductions do nothing, and only the
+// modelled clock runs.
+extern int cpu_computes;
+
+enum cpu_cost_kind {
+    CPU_KERNEL,       // bytes: what it reads and writes
+    CPU_PRODUCT_FP32, // flops, and bytes of the three matrices
+    CPU_PRODUCT_TF32,
+    CPU_PRODUCT_BF16,
+    CPU_COPY_TO_DEVICE, // bytes: what it copies
+    CPU_COPY_TO_HOST,
+    CPU_COPY_ON_DEVICE,
+    CPU_COLLECTIVE, // cpu_model_collective has its time
+    CPU_NO_COST     // events and waits
+};
+
+// What an operation needs.
+struct cpu_cost {
+    enum cpu_cost_kind kind;
+    const char *name; // a literal, such as "sgd_step"
+    double bytes, flops;
+};
+
+// Returns the seconds of an operation on this device (its number before CUDA_VISIBLE_DEVICES).
+double cpu_model_seconds(const struct cpu_cost *cost, int device);
+
+// Returns the seconds from the arrival of the last rank to the end of a collective on all ranks.
+// devices[ranks]: the numbers of the ranks' devices, which decide on their nodes
+// (CPU_DEVICE_TOPOLOGY). kind: call_kind of comm.h. bytes: of the longer one of a rank's two
+// buffers; for an all-reduce, of either.
+double cpu_model_collective(int kind, double bytes, const int *devices, int ranks);
+
+// Returns the seconds of a send from one device to another.
+double cpu_model_transfer(double bytes, int from, int to);
+
+// Returns the modelled time at which this device fails (CPU_DEVICE_LOST), or INFINITY.
+double cpu_model_lost(int device);
