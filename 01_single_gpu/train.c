@@ -2,7 +2,6 @@
 // operations on arrays: gather a batch, forward, backward, update. The host only puts them into a
 // stream, a queue of work that the GPU does in order. A snapshot stores everything that the next
 // training step depends on, so training can stop at any time and continue later.
-#include "common/clock.h"
 #include "common/data.h"
 #include "common/device.h"
 #include "common/minmax.h"
@@ -11,6 +10,7 @@
 #include "common/report.h"
 #include "common/rng.h"
 #include "common/snapshot.h"
+#include "common/trace.h"
 #include "common/training_options.h"
 #include <math.h>
 #include <stdio.h>
@@ -99,8 +99,8 @@ static void forward(struct trainer *t, struct dataset *set, const uint32_t *orde
     gather_batch(set, order, first, rows, t->activations[0], t->labels, t->stream);
     for (int i = 0; i < t->model.count; i++) {
         const struct layer *l = &t->model.layers[i];
-        l->kind->forward(l, &t->pass, t->parameters + l->first, t->activations[i],
-                         t->activations[i + 1], rows);
+        layer_forward(l, &t->pass, t->parameters + l->first, t->activations[i],
+                      t->activations[i + 1], rows);
     }
 }
 
@@ -108,9 +108,9 @@ static void forward(struct trainer *t, struct dataset *set, const uint32_t *orde
 static void backward(struct trainer *t, int rows) {
     for (int i = t->model.count - 1; i >= 0; i--) {
         const struct layer *l = &t->model.layers[i];
-        l->kind->backward(l, &t->pass, t->parameters + l->first, t->activations[i],
-                          t->activations[i + 1], t->dy, i > 0 ? t->dx : NULL,
-                          t->gradients + l->first, rows);
+        layer_backward(l, &t->pass, t->parameters + l->first, t->activations[i],
+                       t->activations[i + 1], t->dy, i > 0 ? t->dx : NULL, t->gradients + l->first,
+                       rows);
         float *swap = t->dy;
         t->dy = t->dx;
         t->dx = swap;
@@ -230,9 +230,11 @@ static void train(struct trainer *t) {
     struct progress *p = &t->progress;
     report_open(opt.csv, steps_done(t), opt.epochs, steps_per_epoch(t), opt.max_steps, opt.batch);
     while (!finished(t)) {
-        double start = seconds(), samples = p->sums.samples;
+        long first = p->step;
+        double start = device_seconds(t->stream);
         train_epoch(t);
-        double elapsed = seconds() - start;
+        double elapsed = device_seconds(t->stream) - start;
+        long images = (p->step - first) * opt.batch;
         if (p->step < steps_per_epoch(t)) {
             report_stop(steps_done(t));
             break;
@@ -240,7 +242,7 @@ static void train(struct trainer *t) {
         p->epochs++;
         p->step = 0;
         report_epoch(p->epochs, opt.epochs, steps_done(t), p->sums, evaluate(t), elapsed,
-                     (p->sums.samples - samples) / t->train.targets / elapsed);
+                     images / elapsed);
         p->sums = (struct stats){0};
         if (p->epochs % opt.save_every == 0 && !finished(t))
             save(t);
@@ -271,6 +273,7 @@ int main(int argc, char **argv) {
     setup(&t);
     print_banner(&t);
     start(&t);
+    trace_open(opt.trace, 0, 1);
     train(&t);
     return 0;
 }

@@ -19,7 +19,6 @@
 #include "04_multinode/meet_by_tcp.h"
 #include "04_multinode/watchdog.h"
 #include "common/checksum.h"
-#include "common/clock.h"
 #include "common/data.h"
 #include "common/device.h"
 #include "common/minmax.h"
@@ -28,6 +27,7 @@
 #include "common/report.h"
 #include "common/rng.h"
 #include "common/snapshot.h"
+#include "common/trace.h"
 #include "common/training_options.h"
 #include <math.h>
 #include <nccl.h>
@@ -175,8 +175,8 @@ static void forward(struct trainer *t, struct dataset *set, const uint32_t *orde
     gather_batch(set, order, first, rows, t->activations[0], t->labels, t->stream);
     for (int i = 0; i < t->model.count; i++) {
         const struct layer *l = &t->model.layers[i];
-        l->kind->forward(l, &t->pass, t->parameters + l->first, t->activations[i],
-                         t->activations[i + 1], rows);
+        layer_forward(l, &t->pass, t->parameters + l->first, t->activations[i],
+                      t->activations[i + 1], rows);
     }
 }
 
@@ -194,9 +194,9 @@ static void sum_layer(struct trainer *t, const struct layer *l) {
 static void backward(struct trainer *t, int rows) {
     for (int i = t->model.count - 1; i >= 0; i--) {
         const struct layer *l = &t->model.layers[i];
-        l->kind->backward(l, &t->pass, t->parameters + l->first, t->activations[i],
-                          t->activations[i + 1], t->dy, i > 0 ? t->dx : NULL,
-                          t->gradients + l->first, rows);
+        layer_backward(l, &t->pass, t->parameters + l->first, t->activations[i],
+                       t->activations[i + 1], t->dy, i > 0 ? t->dx : NULL, t->gradients + l->first,
+                       rows);
         float *swap = t->dy;
         t->dy = t->dx;
         t->dx = swap;
@@ -372,9 +372,11 @@ static void train(struct trainer *t) {
     report_open(t->rank == 0 ? opt.csv : NULL, steps_done(t), opt.epochs, steps_per_epoch(t),
                 opt.max_steps, opt.batch);
     while (!finished(t)) {
-        double start = seconds(), samples = p->sums.samples;
+        long first = p->step;
+        double start = device_seconds(t->stream);
         train_epoch(t);
-        double elapsed = seconds() - start;
+        double elapsed = device_seconds(t->stream) - start;
+        long images = (p->step - first) * opt.batch;
         check_replicas(t);
         if (p->step < steps_per_epoch(t)) {
             report_stop(steps_done(t));
@@ -383,7 +385,7 @@ static void train(struct trainer *t) {
         p->epochs++;
         p->step = 0;
         report_epoch(p->epochs, opt.epochs, steps_done(t), p->sums, evaluate(t), elapsed,
-                     (p->sums.samples - samples) / t->train.targets / elapsed);
+                     images / elapsed);
         p->sums = (struct stats){0};
         if (p->epochs % opt.save_every == 0 && !finished(t))
             save(t);
@@ -434,6 +436,7 @@ int main(int argc, char **argv) {
     setup(&t);
     print_banner(&t);
     start(&t);
+    trace_open(opt.trace, t.rank, t.world);
     train(&t);
     barrier(&t); // no rank exits with 0 until rank 0 has saved
     end_watchdog();

@@ -24,7 +24,6 @@
 #include "04_multinode/meet_by_tcp.h"
 #include "04_multinode/watchdog.h"
 #include "05_fsdp/fsdp.h"
-#include "common/clock.h"
 #include "common/data.h"
 #include "common/device.h"
 #include "common/minmax.h"
@@ -33,6 +32,7 @@
 #include "common/report.h"
 #include "common/rng.h"
 #include "common/snapshot.h"
+#include "common/trace.h"
 #include "common/training_options.h"
 #include <math.h>
 #include <nccl.h>
@@ -174,7 +174,7 @@ static void forward(struct trainer *t, struct dataset *set, const uint32_t *orde
     for (int i = 0; i < t->model.count; i++) {
         const struct layer *l = &t->model.layers[i];
         const float *whole = fsdp_gather(&t->fsdp, i, i + 1);
-        l->kind->forward(l, &t->pass, whole, t->activations[i], t->activations[i + 1], rows);
+        layer_forward(l, &t->pass, whole, t->activations[i], t->activations[i + 1], rows);
     }
 }
 
@@ -183,8 +183,8 @@ static void backward(struct trainer *t, int rows) {
     for (int i = t->model.count - 1; i >= 0; i--) {
         const struct layer *l = &t->model.layers[i];
         float *whole = fsdp_gather(&t->fsdp, i, i - 1); // the gradients overwrite the parameters
-        l->kind->backward(l, &t->pass, whole, t->activations[i], t->activations[i + 1], t->dy,
-                          i > 0 ? t->dx : NULL, whole, rows);
+        layer_backward(l, &t->pass, whole, t->activations[i], t->activations[i + 1], t->dy,
+                       i > 0 ? t->dx : NULL, whole, rows);
         float *swap = t->dy;
         t->dy = t->dx;
         t->dx = swap;
@@ -337,9 +337,11 @@ static void train(struct trainer *t) {
     report_open(t->rank == 0 ? opt.csv : NULL, steps_done(t), opt.epochs, steps_per_epoch(t),
                 opt.max_steps, opt.batch);
     while (!finished(t)) {
-        double start = seconds(), samples = p->sums.samples;
+        long first = p->step;
+        double start = device_seconds(t->stream);
         train_epoch(t);
-        double elapsed = seconds() - start;
+        double elapsed = device_seconds(t->stream) - start;
+        long images = (p->step - first) * opt.batch;
         if (p->step < steps_per_epoch(t)) {
             report_stop(steps_done(t));
             break;
@@ -347,7 +349,7 @@ static void train(struct trainer *t) {
         p->epochs++;
         p->step = 0;
         report_epoch(p->epochs, opt.epochs, steps_done(t), p->sums, evaluate(t), elapsed,
-                     (p->sums.samples - samples) / t->train.targets / elapsed);
+                     images / elapsed);
         p->sums = (struct stats){0};
         if (p->epochs % opt.save_every == 0 && !finished(t))
             save(t);
@@ -399,6 +401,7 @@ int main(int argc, char **argv) {
     setup(&t);
     print_banner(&t);
     start(&t);
+    trace_open(opt.trace, t.rank, t.world);
     train(&t);
     barrier(&t); // no rank exits with 0 until rank 0 has saved
     end_watchdog();

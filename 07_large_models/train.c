@@ -32,7 +32,6 @@
 #include "07_large_models/saving.h"
 #include "07_large_models/units.h"
 #include "common/checksum.h"
-#include "common/clock.h"
 #include "common/data.h"
 #include "common/device.h"
 #include "common/minmax.h"
@@ -41,6 +40,7 @@
 #include "common/report.h"
 #include "common/rng.h"
 #include "common/snapshot.h"
+#include "common/trace.h"
 #include "common/training_options.h"
 #include <math.h>
 #include <nccl.h>
@@ -203,8 +203,8 @@ static void setup(struct trainer *t) {
 // Runs layers [from, end) of a gathered unit.
 static void run_layers(struct trainer *t, const struct unit *u, int from, int end, int rows) {
     for (const struct layer *l = t->model.layers + from; from < end; l++, from++)
-        l->kind->forward(l, &t->pass, gathered_layer(&t->fsdp, u, l), t->activations[from],
-                         t->activations[from + 1], rows);
+        layer_forward(l, &t->pass, gathered_layer(&t->fsdp, u, l), t->activations[from],
+                      t->activations[from + 1], rows);
 }
 
 // Runs the model on rows samples: order[first], order[first + 1], and so on. If order is NULL, the
@@ -231,9 +231,9 @@ static void backward(struct trainer *t, int rows) {
             if (step_opt.recompute)
                 run_layers(t, u, u->first_layer, i, rows);
         }
-        l->kind->backward(l, &t->pass, gathered_layer(&t->fsdp, u, l), t->activations[i],
-                          t->activations[i + 1], t->dy, i > 0 ? t->dx : NULL,
-                          u->gradients + (l->first - u->begin), rows);
+        layer_backward(l, &t->pass, gathered_layer(&t->fsdp, u, l), t->activations[i],
+                       t->activations[i + 1], t->dy, i > 0 ? t->dx : NULL,
+                       u->gradients + (l->first - u->begin), rows);
         float *swap = t->dy;
         t->dy = t->dx;
         t->dx = swap;
@@ -422,9 +422,11 @@ static void train(struct trainer *t) {
     report_open(t->rank == 0 ? opt.csv : NULL, steps_done(t), opt.epochs, steps_per_epoch(t),
                 opt.max_steps, opt.batch);
     while (!finished(t)) {
-        double start = seconds(), samples = p->sums.samples;
+        long first = p->step;
+        double start = device_seconds(t->stream);
         train_epoch(t);
-        double elapsed = seconds() - start;
+        double elapsed = device_seconds(t->stream) - start;
+        long images = (p->step - first) * opt.batch;
         check_replicas(t);
         if (p->step < steps_per_epoch(t)) {
             report_stop(steps_done(t));
@@ -433,7 +435,7 @@ static void train(struct trainer *t) {
         p->epochs++;
         p->step = 0;
         report_epoch(p->epochs, opt.epochs, steps_done(t), p->sums, evaluate(t), elapsed,
-                     (p->sums.samples - samples) / t->train.targets / elapsed);
+                     images / elapsed);
         p->sums = (struct stats){0};
         if (p->epochs % opt.save_every == 0 && !finished(t))
             save(t);
@@ -487,6 +489,7 @@ int main(int argc, char **argv) {
     setup(&t);
     print_banner(&t);
     start(&t);
+    trace_open(opt.trace, t.rank, t.world);
     train(&t);
     barrier(&t); // no rank exits with 0 until rank 0 has saved
     if (t.rank == 0)

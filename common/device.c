@@ -88,6 +88,28 @@ const char *device_kind(void) {
     return simulated ? "the CPU device" : "a GPU";
 }
 
+double device_seconds(cudaStream_t stream) {
+    static cudaEvent_t events[2]; // of the last call and of this one
+    static double sum;
+    float ms = 0;
+    for (int i = 0; i < 2 && !events[i]; i++)
+        CUDA_CHECK(cudaEventCreate(&events[i]));
+    CUDA_CHECK(cudaEventRecord(events[1], stream));
+    CUDA_CHECK(cudaEventSynchronize(events[1]));
+    if (cudaEventElapsedTime(&ms, events[0], events[1]) == cudaSuccess) // not in the first call
+        sum += ms / 1e3;
+    cudaEvent_t swap = events[0];
+    events[0] = events[1];
+    events[1] = swap;
+    return sum;
+}
+
+int device_is_modelled(void) {
+    struct cudaDeviceProp properties;
+    return cudaGetDeviceProperties(&properties, 0) == cudaSuccess &&
+           strstr(properties.name, "modelled");
+}
+
 const char *more_devices(int wanted) {
     static char text[80];
     if (!strcmp(device_kind(), "the CPU device"))

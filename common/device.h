@@ -32,5 +32,12 @@ const char *device_kind(void);
 // GPU, it is empty.
 const char *more_devices(int wanted);
 
+// Waits until the stream is empty. Returns the seconds since the first call, by the device's clock:
+// times of a model if the CPU device has one (CPU_DEVICE_MODEL).
+double device_seconds(cudaStream_t stream);
+
+// Returns 1 if the times of the device are modelled.
+int device_is_modelled(void);
+
 // Prints the banner's lines about the current device and the allocated bytes of each kind.
 void print_device(void);

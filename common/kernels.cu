@@ -4,6 +4,7 @@
 #include <string.h>
 extern "C" {
 #include "common/data.h"
+#include "common/profile.h"
 }
 
 __global__ static void fill_uniform_kernel(float *values, size_t count, float bound, uint64_t seed,
@@ -45,7 +46,9 @@ __global__ static void gather_batch_kernel(struct dataset set, const uint32_t *o
 
 void gather_batch(const struct dataset *set, const uint32_t *order, size_t first, int rows,
                   float *x, uint8_t *y, cudaStream_t stream) {
+    span_begin(PHASE_COPY, __func__, stream);
     LAUNCH(gather_batch_kernel, (size_t)rows * set->inputs, stream, *set, order, first, rows, x, y);
+    span_end();
 }
 
 __global__ static void add_bias_kernel(float *y, const float *bias, size_t count, size_t cols,
@@ -148,8 +151,10 @@ __global__ static void softmax_cross_entropy_kernel(const float *logits, const u
 void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows, int classes,
                            float scale, float *dlogits, struct stats *stats, float smoothing,
                            cudaStream_t stream) {
+    span_begin(PHASE_LOSS, __func__, stream);
     LAUNCH(softmax_cross_entropy_kernel, STATS_LANES, stream, logits, labels, rows, classes, scale,
            dlogits, stats, smoothing);
+    span_end();
 }
 
 __global__ static void fold_kernel(const double *lanes, size_t count, double *sums, size_t left) {

@@ -2,6 +2,7 @@
 #include "common/layers/layers.h"
 #include "common/minmax.h"
 #include "common/models/models.h"
+#include "common/profile.h"
 #include "common/report.h"
 #include "common/summary.h"
 #include <stdio.h>
@@ -71,9 +72,25 @@ struct layer *model_append(struct model *m, const struct layer_kind *kind, struc
                         .workspace = workspace,
                         .first = m->parameters,
                         .parameters = parameters};
+    snprintf(l->names[0], sizeof l->names[0], "forward %d %s", m->count, kind->name);
+    snprintf(l->names[1], sizeof l->names[1], "backward %d %s", m->count, kind->name);
     m->parameters += parameters;
     m->out = out;
     return l;
+}
+
+void layer_forward(const struct layer *l, const struct pass *pass, const void *parameters,
+                   const float *x, float *y, int b) {
+    span_begin(PHASE_FORWARD, l->names[0], pass->stream);
+    l->kind->forward(l, pass, parameters, x, y, b);
+    span_end();
+}
+
+void layer_backward(const struct layer *l, const struct pass *pass, const void *parameters,
+                    const float *x, float *y, float *dy, float *dx, float *gradients, int b) {
+    span_begin(PHASE_BACKWARD, l->names[1], pass->stream);
+    l->kind->backward(l, pass, parameters, x, y, dy, dx, gradients, b);
+    span_end();
 }
 
 size_t model_scratch(const struct model *m, cudaDataType type, int b) {

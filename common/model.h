@@ -32,6 +32,7 @@ struct layer {
     size_t first, parameters; // its slice of the flat array, in elements; may be empty
     int dx_unused;            // 1: dx may stay as it is, because only augmentation comes before
     double flops;             // of the matrix products of forward, for one sample
+    char names[2][32];        // of its forward and backward passes, for profiles and traces
     union {                   // settings of the kind
         struct {
             float rate; // share of the values that become 0
@@ -104,6 +105,12 @@ size_t model_scratch(const struct model *model, cudaDataType type, int b);
 // settings of its kind. The inputs are the outputs of the layer before.
 struct layer *model_append(struct model *model, const struct layer_kind *kind, struct shape out,
                            int workspace, size_t parameters);
+
+// Run a layer of the model: kind->forward and kind->backward, as spans of the profile.
+void layer_forward(const struct layer *layer, const struct pass *pass, const void *parameters,
+                   const float *x, float *y, int b);
+void layer_backward(const struct layer *layer, const struct pass *pass, const void *parameters,
+                    const float *x, float *y, float *dy, float *dx, float *gradients, int b);
 
 // Returns the bytes of an element: 4, or 2 for CUDA_R_16BF.
 size_t type_size(cudaDataType type);

@@ -1,6 +1,7 @@
 #include "common/optimizer.h"
 #include "common/error.h"
 #include "common/kernels.h"
+#include "common/profile.h"
 #include "common/training_options.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -141,5 +142,7 @@ double optimizer_rate(const struct optimizer *o, long step) {
 
 void optimizer_step(const struct optimizer *o, float *parameters, const float *gradients,
                     float *state, size_t count, long step, cudaStream_t stream) {
+    span_begin(PHASE_UPDATE, __func__, stream);
     o->update(o, optimizer_rate(o, step), parameters, gradients, state, count, step, stream);
+    span_end();
 }

@@ -1,5 +1,6 @@
 #include "common/report.h"
 #include "common/clock.h"
+#include "common/device.h"
 #include "common/error.h"
 #include <errno.h>
 #include <math.h>
@@ -20,6 +21,7 @@ static struct {
     double begin, know, wait, line;
     double speed; // steps per second before the last wait
     double loss;  // when it was last read
+    int modelled; // 1: the device has a modelled clock
     int bar;      // 1: the terminal shows a bar, and its line has not ended
 } report;
 
@@ -53,14 +55,16 @@ void report_open(const char *path, long done, long epochs, long steps, long most
     report.begin = report.know = report.wait = report.line = seconds();
     report.speed = 0; // report_due returns 1 after the first step, to measure the speed
     report.loss = NAN;
+    report.modelled = device_is_modelled();
     if (path && !(report.csv = fopen(path, done > 0 ? "a" : "w")))
         fail("--csv %s: %s", path, strerror(errno));
     if (path && ftell(report.csv) == 0)
         check_csv(fputs("step,loss,epoch,epoch_loss,test_loss,accuracy,seconds,lr\n", report.csv));
 }
 
+// A wait would change modelled times, and it would come at a different step in each run.
 int report_due(long done) {
-    return done >= report.waited + fmax(report.speed, 1);
+    return !report.modelled && done >= report.waited + fmax(report.speed, 1);
 }
 
 // The bar fills the width that the text leaves. A narrow terminal shows no speed, and an even

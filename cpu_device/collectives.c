@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -276,6 +277,7 @@ static void write_message(struct ncclComm *c, int peer, const struct call *call,
     uint64_t written = atomic_load_explicit(&out->written, memory_order_relaxed);
     struct message *m = &out->messages[written % c->channels[peer].slots];
     m->call = *call;
+    m->arrived = c->arrived;
     m->bytes = bytes;
     if (bytes)
         memcpy(m->data, data, bytes);
@@ -322,7 +324,10 @@ static ncclResult_t take(struct ncclComm *c, int peer, const struct call *call,
     while (!(*m = unread(&c->channels[peer])) && !result)
         result = wait(&w);
     end_wait(&w, result);
-    return result ? result : compare(c, peer, call, &(*m)->call, call);
+    if (result)
+        return result;
+    c->latest = fmax(c->latest, (*m)->arrived);
+    return compare(c, peer, call, &(*m)->call, call);
 }
 
 // A range of bytes.
@@ -508,6 +513,12 @@ static void plan(struct exchange *e, const struct ncclComm *c, const struct work
             e->given[r] = (struct part){0, r == call->root ? bytes : 0};
         }
     }
+    if (!cpu_computes &&
+        call->kind != CALL_SPLIT) { // the messages then only say when each rank arrived
+        memset(e->sent, 0, sizeof e->sent);
+        memset(e->placed, 0, sizeof e->placed);
+        memset(e->given, 0, sizeof e->given);
+    }
     if (e->given[c->rank].bytes && e->gift == work->send &&
         at(work->recv, e->given[c->rank].at) != work->send)
         memcpy(work->recv + e->given[c->rank].at, work->send, e->given[c->rank].bytes);
@@ -535,6 +546,7 @@ static int progress(struct ncclComm *c, struct transfer *t, ncclResult_t *result
             return 0;
         if (bytes)
             memcpy(t->data + t->done, m->data, bytes);
+        t->arrived = m->arrived;
         release(c, t->peer);
     }
     t->done += bytes;
@@ -638,15 +650,37 @@ static void *products(const struct ncclComm *c, const struct work *work) {
     return product;
 }
 
+// Returns the modelled time at which the call ends on this rank. A collective ends on all ranks at
+// the same time. A send ends when its bytes have left, without waiting for the receiver.
+static double modelled_end(const struct ncclComm *c, const struct work *work) {
+    int devices[MOST_PEERS];
+    double end = c->latest;
+    for (int p = 0; p < c->ranks; p++)
+        devices[p] = c->peers[p].bus;
+    if (!work->transfers && work->call.kind != CALL_SPLIT)
+        end += cpu_model_collective(work->call.kind, work->cost.bytes, devices, c->ranks);
+    for (int i = 0; i < work->transfers; i++) {
+        const struct transfer *t = &work->transfer[i];
+        int own = devices[c->rank], other = devices[t->peer], sends = t->call.kind == CALL_SEND;
+        double begin = fmax(c->arrived, t->arrived);
+        double bytes = (double)(t->call.count * cpu_type_size((ncclDataType_t)t->call.type));
+        end =
+            fmax(end, begin + cpu_model_transfer(bytes, sends ? own : other, sends ? other : own));
+    }
+    return end;
+}
+
 static ncclResult_t run(struct ncclComm *c, struct work *work) {
+    c->arrived = c->latest = fmax(cpu_moment(), c->ended);
     c->also_aborted = work->made ? &work->made->aborted : NULL;
     c->place = work->place;
     if (work->transfers)
         return run_transfers(c, work);
     struct exchange *e = malloc(sizeof *e);
-    void *product = work->scaled ? products(c, work) : NULL;
+    int scales = work->scaled && cpu_computes;
+    void *product = scales ? products(c, work) : NULL;
     ncclResult_t result;
-    if (!e || (work->scaled && !product)) {
+    if (!e || (scales && !product)) {
         result = give_up(c, ncclSystemError, "out of memory");
     } else {
         work->send = product ? product : work->send;
@@ -667,6 +701,10 @@ static ncclResult_t take_turn(struct ncclComm *c, struct work *work) {
     pthread_mutex_unlock(&c->lock);
     if (!result)
         result = c->aborted || cpu_exiting() ? ncclInternalError : run(c, work);
+    if (!result && cpu_model) {
+        c->ended = modelled_end(c, work);
+        cpu_move_to(c->ended);
+    }
     pthread_mutex_lock(&c->lock);
     c->finished++;
     c->collectives_finished += !work->transfers && work->call.kind != CALL_SPLIT;

@@ -52,6 +52,7 @@ struct call {
 
 struct message {
     struct call call;
+    double arrived; // when the sender came to this call: modelled time
     uint64_t bytes; // of data
     _Alignas(64) char data[SLOT_BYTES];
 };
@@ -114,6 +115,8 @@ struct ncclWindow_vidmem {
 struct ncclComm {
     int rank, ranks, device, blocking;
     uint64_t name;            // a random number, the same on all ranks
+    uint64_t label;           // the same on all ranks and in all runs, for traces
+    unsigned splits;          // how often it was split
     struct peer *peers;       // [ranks]
     struct channel *channels; // [ranks]
     int seat_number;          // among the ranks of this host
@@ -134,6 +137,9 @@ struct ncclComm {
     uint64_t issued, finished; // calls; they run in the order in which they were issued
     uint64_t collectives_issued, collectives_finished;
     const struct cpu_place *place; // of the call that runs, with CPU_DEVICE_CHECK=1
+    double arrived;                // modelled time at which this rank came to the call that runs
+    double latest;                 // the same of the last rank, as far as this rank knows
+    double ended;                  // modelled time at which the last call ended
     struct scaling *scalings;
     struct ncclWindow_vidmem *windows;
 
@@ -171,6 +177,7 @@ struct transfer {
     char *data;
     size_t bytes, done;
     int peer, started;
+    double arrived; // of a receive: when the sender came to it, in modelled time
 };
 
 // A call that waits in a stream, or all sends and receives of one group. The buffers are addresses
@@ -186,6 +193,7 @@ struct work {
     const void *scalar; // the device reads it when the call runs; NULL: use scalar_value
     char scalar_value[8];
     struct cpu_note *note; // belongs to the work until the launch
+    struct cpu_cost cost;
     const struct cpu_place *place;
     int transfers;
     struct transfer transfer[];

@@ -242,6 +242,13 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
         return CUBLAS_STATUS_MAPPING_ERROR;
     g.a.tf32 = g.b.tf32 = Atype == CUDA_R_32F && (handle->mode == CUBLAS_TF32_TENSOR_OP_MATH ||
                                                   computeType == CUBLAS_COMPUTE_32F_FAST_TF32);
+    cpu_needs(Atype != CUDA_R_32F ? CPU_PRODUCT_BF16
+              : g.a.tf32          ? CPU_PRODUCT_TF32
+                                  : CPU_PRODUCT_FP32,
+              "matrix product",
+              ((double)m * k + (double)k * n) * (double)element_bytes(Atype) +
+                  (double)m * n * (double)element_bytes(Ctype),
+              2. * m * n * k);
     note_matrix("matrix product", A, Atype, lda, a_rows, transa ? m : k, 0);
     note_matrix("matrix product", B, Btype, ldb, b_rows, transb ? k : n, 0);
     note_matrix("matrix product", C, Ctype, ldc, m, n, 1);

@@ -92,6 +92,13 @@ void cpu_drain_device(int device);
 // Returns seconds of a monotonic clock.
 double cpu_now(void);
 
+// Returns the modelled time if there is a model, else cpu_now. In the thread of a stream, this is
+// the time in the operation that runs; in another thread, it is the time of that thread.
+double cpu_moment(void);
+
+// Moves the modelled time of the operation that runs forward to this time.
+void cpu_move_to(double time);
+
 // Call it in a loop that spins on memory: it leaves the core to its other hardware thread.
 void cpu_relax(void);
 

@@ -1,6 +1,7 @@
 // The kernels of the CPU device: those of the data, of dense layers, of the loss and of step 7.
 // They are plain loops, and the reference for the GPU kernels in common/kernels.cu.
 #include "common/data.h"
+#include "common/profile.h"
 #include "common/rng.h"
 #include "cpu_device/cpu_launch.h"
 #include "cpu_device/floats.h"
@@ -91,7 +92,9 @@ void gather_batch(const struct dataset *set, const uint32_t *order, size_t first
                              WRITES(y, n * targets)};
     a.set.values = READS(values, samples * inputs);
     a.set.labels = READS(labels, samples * targets);
+    span_begin(PHASE_COPY, __func__, stream);
     LAUNCH(stream, run_gather_batch, a, n, rows_per_grain(inputs));
+    span_end();
 }
 
 struct add_bias {
@@ -244,7 +247,9 @@ void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows,
                                       dlogits ? WRITES(dlogits, elements) : NULL,
                                       WRITES(stats, STATS_LANES),
                                       smoothing};
+    span_begin(PHASE_LOSS, __func__, stream);
     LAUNCH(stream, run_softmax_cross_entropy, a, n < STATS_LANES ? n : STATS_LANES, 64);
+    span_end();
 }
 
 // lanes[i] = lanes[i] + lanes[i + left] + ... for i < left, in the same order as in kernels.cu.

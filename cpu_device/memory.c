@@ -155,6 +155,8 @@ void cpu_memory_init(void) {
 
     const char *wanted = getenv("CPU_DEVICE_MEMORY");
     limit_bytes = (size_t)sysconf(_SC_PHYS_PAGES) * page / 2 / (size_t)cpu_device_count();
+    if (!cpu_computes) // no byte of it is touched
+        limit_bytes = (size_t)cpu_model->capacity;
     if (wanted && !(limit_bytes = cpu_parse_size(wanted))) {
         fprintf(stderr, "error: CPU_DEVICE_MEMORY=%s: want a size such as 64M or 2G\n", wanted);
         exit(1);
@@ -225,7 +227,8 @@ cudaError_t cpuDeviceMalloc(void **pointer, size_t size, const char *what, const
         free(a);
         return cpu_error(error);
     }
-    memset((void *)(a->start + heap_bytes), 0xff, a->span - page); // as float, every element is NaN
+    if (cpu_computes) // as float, every element is NaN
+        memset((void *)(a->start + heap_bytes), 0xff, a->span - page);
     *pointer = (void *)a->start;
     return cudaSuccess;
 }
@@ -442,6 +445,17 @@ static void run_copy(void *arguments) {
     memcpy(c->to, c->from, c->bytes);
 }
 
+struct fill {
+    void *to;
+    int value;
+    size_t bytes;
+};
+
+static void run_fill(void *arguments) {
+    struct fill *f = arguments;
+    memset(f->to, f->value, f->bytes);
+}
+
 // With CPU_DEVICE_CHECK=1, pinned memory has a separate view.
 static void *view_of_host(const void *pointer, size_t bytes) {
     void *view = cpu_recording ? cpu_view(pointer, bytes) : NULL;
@@ -466,25 +480,20 @@ static cudaError_t copy(const char *name, void *dst, const void *src, size_t cou
                      from_device ? cpu_view(src, count) : view_of_host(src, count), count};
     if (!c.to || !c.from)
         return cpu_error(cudaErrorInvalidValue);
+    enum cpu_cost_kind cost = to_device ? CPU_COPY_TO_DEVICE : CPU_COPY_TO_HOST;
+    cpu_needs(to_device && from_device ? CPU_COPY_ON_DEVICE : cost, name, (double)count, 0);
     cpu_uses(name, src, count, 0);
     cpu_uses(name, dst, count, 1);
+    // Without arithmetic, the host reads zeros.
+    if (!cpu_computes && !to_device)
+        return cpu_launch_always(stream, run_fill, &(struct fill){c.to, 0, count},
+                                 sizeof(struct fill));
     return cpu_launch(stream, run_copy, &c, sizeof c);
 }
 
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind,
                             cudaStream_t stream) {
     return copy("cudaMemcpyAsync", dst, src, count, kind, stream);
-}
-
-struct fill {
-    void *to;
-    int value;
-    size_t bytes;
-};
-
-static void run_fill(void *arguments) {
-    struct fill *f = arguments;
-    memset(f->to, f->value, f->bytes);
 }
 
 // The common part of cudaMemset and cudaMemsetAsync.

@@ -175,6 +175,7 @@ static struct work *merge(struct work *into, const struct work *from) {
     if (!bigger)
         abort();
     bigger->transfer[bigger->transfers++] = from->transfer[0];
+    bigger->cost.bytes += from->cost.bytes;
     return bigger;
 }
 
@@ -225,6 +226,8 @@ static ncclResult_t launch(struct work *work, cudaStream_t stream, const struct 
     for (const struct queued *m = merged; m; m = m->next)
         let_wait(stream, m->stream);
     cpu_give_note(work->note);
+    work->cost.number = work->call.number;
+    cpu_give_cost(&work->cost);
     cudaError_t error = cpu_launch_always(stream, run_call, &work, sizeof work);
     for (const struct queued *m = merged; m; m = m->next)
         let_wait(m->stream, stream);
@@ -297,6 +300,7 @@ static void register_at_exit(void) {
 
 static struct ncclComm *new_comm(int ranks, int rank, int blocking) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static atomic_uint made;
     struct ncclComm *c = calloc(1, sizeof *c);
     if (!c)
         abort();
@@ -304,6 +308,7 @@ static struct ncclComm *new_comm(int ranks, int rank, int blocking) {
     c->ranks = ranks;
     c->rank = rank;
     c->device = cpu_current_device();
+    c->label = ++made;
     c->blocking = blocking;
     c->memory_file = c->network_wake = -1;
     c->state = ncclInProgress;
@@ -621,6 +626,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newc
                         .key = key,
                         .out = newcomm};
     job->comm->device = comm->device;
+    job->comm->label = ((comm->label << 8 | ++comm->splits) << 12) + (uint64_t)color;
     return note(start_job(job));
 }
 
@@ -947,7 +953,7 @@ static ncclResult_t call(const char *name, struct call call, const void *send, v
     if (transfer)
         work->transfer[0] = (struct transfer){.call = call,
                                               .data = call.kind == CALL_SEND ? from : to,
-                                              .bytes = call.count * element,
+                                              .bytes = cpu_computes ? call.count * element : 0,
                                               .peer = call.root};
     if ((call.op < 0 || call.op >= ncclNumOps) && (result = take_scalar(name, work))) {
         free(work);
@@ -955,6 +961,9 @@ static ncclResult_t call(const char *name, struct call call, const void *send, v
     }
     cpu_uses(name, send, to_send * element, 0);
     cpu_uses(name, recv, to_receive * element, 1);
+    cpu_take_cost();
+    work->cost = (struct cpu_cost){.kind = CPU_COLLECTIVE, .name = name, .comm = c->label};
+    work->cost.bytes = (double)(to_send > to_receive ? to_send : to_receive) * (double)element;
     if ((work->note = cpu_take_note())) {
         work->note->comm = c;
         work->place = work->note->place;
@@ -962,8 +971,8 @@ static ncclResult_t call(const char *name, struct call call, const void *send, v
     return note(enqueue(work, stream));
 }
 
-ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type,
-                           ncclRedOp_t op, ncclComm_t c, cudaStream_t stream) {
+ncclResult_t pncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type,
+                            ncclRedOp_t op, ncclComm_t c, cudaStream_t stream) {
     return call("ncclAllReduce", (struct call){CALL_ALL_REDUCE, (int)type, (int)op, 0, count, 0, 0},
                 send, recv, c, stream);
 }
@@ -974,8 +983,8 @@ ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count, ncclDataT
                 send, recv, c, stream);
 }
 
-ncclResult_t ncclBcast(void *buffer, size_t count, ncclDataType_t type, int root, ncclComm_t c,
-                       cudaStream_t stream) {
+ncclResult_t pncclBcast(void *buffer, size_t count, ncclDataType_t type, int root, ncclComm_t c,
+                        cudaStream_t stream) {
     return ncclBroadcast(buffer, buffer, count, type, root, c, stream);
 }
 
@@ -985,14 +994,14 @@ ncclResult_t ncclReduce(const void *send, void *recv, size_t count, ncclDataType
                 send, recv, c, stream);
 }
 
-ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type,
-                           ncclComm_t c, cudaStream_t stream) {
+ncclResult_t pncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type,
+                            ncclComm_t c, cudaStream_t stream) {
     return call("ncclAllGather", (struct call){CALL_ALL_GATHER, (int)type, 0, 0, count, 0, 0}, send,
                 recv, c, stream);
 }
 
-ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, ncclDataType_t type,
-                               ncclRedOp_t op, ncclComm_t c, cudaStream_t stream) {
+ncclResult_t pncclReduceScatter(const void *send, void *recv, size_t count, ncclDataType_t type,
+                                ncclRedOp_t op, ncclComm_t c, cudaStream_t stream) {
     return call("ncclReduceScatter",
                 (struct call){CALL_REDUCE_SCATTER, (int)type, (int)op, 0, count, 0, 0}, send, recv,
                 c, stream);
@@ -1027,3 +1036,11 @@ ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t type, int peer, n
     return call("ncclRecv", (struct call){CALL_RECV, (int)type, 0, peer, count, 0, 0}, NULL, recv,
                 c, stream);
 }
+
+// Weak, so a program may define functions of these names (nccl.h).
+#define MAY_BE_REPLACED(function)                                                                  \
+    __typeof__(p##function) function __attribute__((weak, alias("p" #function)))
+MAY_BE_REPLACED(ncclAllReduce);
+MAY_BE_REPLACED(ncclBcast);
+MAY_BE_REPLACED(ncclAllGather);
+MAY_BE_REPLACED(ncclReduceScatter);

@@ -18,6 +18,7 @@ enum frame_kind { DATA = 1, WAITS, FAILED, BYE };
 struct frame {
     int kind, result; // result: of a FAILED frame
     struct call call;
+    double arrived; // of a DATA frame, as in struct message
     uint64_t bytes; // of the data that follow
 };
 
@@ -59,6 +60,7 @@ static void accept_frame(struct ncclComm *c, struct channel *ch) {
     struct message *m = &ch->in->messages[atomic_load(&ch->in->written) % ch->slots];
     if (t->in.kind == DATA) {
         m->call = t->in.call;
+        m->arrived = t->in.arrived;
         m->bytes = t->in.bytes;
         atomic_fetch_add(&ch->in->written, 1);
     } else if (t->in.kind == WAITS) {
@@ -121,7 +123,8 @@ static int next_frame(struct ncclComm *c, struct channel *ch) {
         pthread_mutex_unlock(&c->lock);
     } else if (atomic_load(&ch->out->written) > read) {
         struct message *m = &ch->out->messages[read % ch->slots];
-        t->out = (struct frame){.kind = DATA, .call = m->call, .bytes = m->bytes};
+        t->out =
+            (struct frame){.kind = DATA, .call = m->call, .arrived = m->arrived, .bytes = m->bytes};
         t->follows = m->data;
     } else if (c->network_stop && !t->said_bye) {
         t->out = (struct frame){.kind = BYE};

@@ -1,12 +1,15 @@
 // The record of operations. For each operation, it holds the name, the place in the program that
 // queued it, and the memory that it reads and writes. A call notes the memory of its operation, and
-// the launch that follows passes the note to the reader of the record. The only reader is the
-// checker of ordering (check.h). Without a reader, nothing is recorded.
+// the launch that follows passes the note to the readers of the record: the checker of ordering
+// (check.h), and the model of a GPU (model.h) with the timeline (timeline.h), which only need the
+// name and the number of bytes. For the checker, a note takes longer, so it is made only if
+// CPU_DEVICE_CHECK=1.
 #pragma once
+#include "cpu_device/model.h"
 #include <stddef.h>
 #include <stdint.h>
 
-// 1 if there is a reader. Set once, before the first operation.
+// 1 if the checker reads the record. Set once, before the first operation.
 extern int cpu_recording;
 
 // Ranges of width bytes, whose starts lie pitch bytes apart. A column-major matrix has one range
@@ -34,6 +37,15 @@ struct cpu_note {
 // Notes the name of the operation that this thread launches next, and the bytes that it uses.
 void cpu_uses(const char *name, const void *pointer, size_t bytes, int written);
 void cpu_uses_span(const char *name, struct cpu_span span);
+
+// Says what the operation that this thread launches next is, if it is not a kernel that reads and
+// writes the noted bytes. bytes: as at enum cpu_cost_kind.
+void cpu_needs(enum cpu_cost_kind kind, const char *name, double bytes, double flops);
+
+// Takes what this thread has noted about the costs of the operation that it launches, and gives it
+// back if the operation is launched later.
+struct cpu_cost cpu_take_cost(void);
+void cpu_give_cost(const struct cpu_cost *cost);
 
 // Takes the note for an operation that is launched later, and gives it back just before the launch.
 // The note is NULL if nothing is recorded. The caller that takes a note frees it.

@@ -4,8 +4,10 @@
 #include "cpu_device/check.h"
 #include "cpu_device/internal.h"
 #include "cpu_device/sgemm.h"
+#include "cpu_device/timeline.h"
 #include <ctype.h>
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -23,6 +25,12 @@ struct operation {
     void (*run_range)(void *, size_t, size_t);
     size_t count, grain;
     int always; // runs even after cpu_stop_streams
+    struct cpu_cost cost;
+    const char *scope; // the range of the host that queued it
+    int traced;        // it was queued after trace_open
+    double from;       // modelled time before which it cannot start
+    double seconds;    // modelled duration, without the time that it waits in run
+    double end;        // modelled time at which it ends
     _Alignas(16) unsigned char arguments[CPU_LAUNCH_BYTES];
 };
 
@@ -35,6 +43,8 @@ struct CUstream_st {
     int blocking;          // takes turns with the legacy default stream
     uint64_t queued, done; // operations since the thread was started
     uint64_t wake_at;      // the smallest value of done that a thread waits for
+    double now;            // modelled time at which its last operation ends
+    int number;            // row of the timeline, from 1
     pthread_cond_t work, progress;
     uint64_t chaos;          // state of the random delays; 0: no delays
     struct cpu_clock *clock; // NULL without CPU_DEVICE_CHECK
@@ -47,7 +57,8 @@ struct CUstream_st {
 struct record {
     int references; // one of the event, and one for each queued operation
     int completed;
-    double seconds;          // time of completion, by cpu_now
+    double seconds;          // time of completion, by the modelled clock or cpu_now
+    int stream;              // number of the stream
     struct cpu_clock *clock; // copy of the stream's clock; NULL without CPU_DEVICE_CHECK
 };
 
@@ -66,6 +77,8 @@ static atomic_int stopping; // the program is exiting
 static atomic_int failed;   // cpu_stop_streams was called
 static char failure[640];
 static atomic_int computing; // streams that run an operation and do not just wait in it
+// The modelled time: of a thread of the program, or of the operation that a stream's thread runs.
+static _Thread_local double moment;
 static _Thread_local int current_device;
 static _Thread_local cudaError_t last_error;
 
@@ -73,6 +86,14 @@ double cpu_now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+double cpu_moment(void) {
+    return cpu_model ? moment : cpu_now();
+}
+
+void cpu_move_to(double time) {
+    moment = fmax(moment, time);
 }
 
 static void in_child(void) {
@@ -95,6 +116,7 @@ static void stop(void) {
         while (s->busy && !pthread_cond_timedwait(&s->progress, &cpu_lock, &limit))
             ;
     pthread_mutex_unlock(&cpu_lock);
+    cpu_trace_write();
 }
 
 void cpu_stop_at_exit(void) {
@@ -137,6 +159,7 @@ static void initialise(void) {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     long present = cpu_positive_number("CPU_DEVICES", cores < 2 ? 2 : cores);
     choose_visible_devices(present > CPU_MAX_DEVICES ? CPU_MAX_DEVICES : (int)present);
+    cpu_model_init();
     if (getenv("CPU_DEVICE_CHAOS"))
         chaos_seed = (uint64_t)cpu_positive_number("CPU_DEVICE_CHAOS", 1);
     const char *check = getenv("CPU_DEVICE_CHECK");
@@ -223,6 +246,30 @@ int cpu_start_thread(pthread_t *thread, void *(*run)(void *), void *argument) {
     return error;
 }
 
+// Runs one operation in the stream's thread, and advances the stream's modelled time.
+static void perform(struct CUstream_st *s, struct operation *op) {
+    moment = fmax(s->now, op->from);
+    struct cpu_event event = {.begin = cpu_moment(), .stream = s->number};
+    if (s->chaos)
+        delay_at_random(s);
+    if ((failed || !cpu_computes) && !op->always)
+        ;
+    else if (op->run)
+        op->run(op->arguments);
+    else
+        cpu_share(op->run_range, op->arguments, op->count, op->grain);
+    moment += op->seconds;
+    if (cpu_model && moment > cpu_model_lost(physical[s->device]))
+        cpu_stop_streams("the device has failed (CPU_DEVICE_LOST)");
+    op->end = moment;
+    event.end = cpu_moment();
+    if (op->cost.kind == CPU_NO_COST || !op->traced || failed)
+        return;
+    event.cost = op->cost;
+    event.scope = op->scope;
+    cpu_trace_event(&event);
+}
+
 // The thread of a stream: runs its operations one after the other, for the life of the process.
 static void *serve(void *argument) {
     struct CUstream_st *s = argument;
@@ -234,15 +281,9 @@ static void *serve(void *argument) {
         computing++;
         struct operation *op = &s->ring[s->done % RING];
         pthread_mutex_unlock(&cpu_lock);
-        if (s->chaos)
-            delay_at_random(s);
-        if (failed && !op->always)
-            ;
-        else if (op->run)
-            op->run(op->arguments);
-        else
-            cpu_share(op->run_range, op->arguments, op->count, op->grain);
+        perform(s, op);
         pthread_mutex_lock(&cpu_lock);
+        s->now = op->end;
         s->busy = 0;
         computing--;
         s->done++;
@@ -289,12 +330,15 @@ static struct CUstream_st *unused_stream(void) {
 // Returns a live stream. Each stream gets its own sequence of random delays.
 static struct CUstream_st *new_stream(int device, int blocking, int made_by_program) {
     static uint64_t made;
+    static int numbers;
     struct CUstream_st *s = unused_stream();
     if (!s)
         return NULL;
     s->alive = 1;
     s->device = device;
     s->blocking = blocking;
+    s->now = 0;
+    s->number = ++numbers;
     s->chaos = chaos_seed ? (chaos_seed + made++) * 0x9e3779b97f4a7c15 : 0;
     free(s->clock);
     s->clock = cpu_new_clock(made_by_program && cpu_recording ? cpu_here() : NULL);
@@ -316,14 +360,17 @@ static struct CUstream_st *resolve(cudaStream_t handle) {
     return s && s->alive ? s : NULL;
 }
 
-// Copies an operation into the ring. Blocks while the ring is full.
+// Copies an operation into the ring. Blocks while the ring is full. In modelled time, too, the host
+// waits for the operation that used this place of the ring before.
 static struct operation *append(struct CUstream_st *s, void (*run)(void *), int always,
                                 const void *arguments, size_t bytes) {
     while (s->queued - s->done == RING) // again if another thread has filled the ring meanwhile
         wait_until_done(s, s->queued - RING / 2);
     struct operation *op = &s->ring[s->queued % RING];
-    op->run = run;
-    op->always = always;
+    cpu_move_to(s->queued >= RING ? op->end : 0);
+    *op = (struct operation){
+        .run = run, .always = always, .cost.kind = CPU_NO_COST, .traced = cpu_tracing};
+    op->from = moment + (cpu_model ? cpu_model->latency : 0);
     memcpy(op->arguments, arguments, bytes);
     s->queued++;
     pthread_cond_signal(&s->work); // the thread starts when cpu_lock is free
@@ -342,21 +389,31 @@ static void run_record(void *arguments) {
     struct record *r = *(struct record **)arguments;
     pthread_mutex_lock(&cpu_lock);
     r->completed = 1;
-    r->seconds = cpu_now();
+    r->seconds = cpu_moment();
     pthread_cond_broadcast(&event_completed);
     release(r);
     pthread_mutex_unlock(&cpu_lock);
 }
 
+struct wait {
+    struct record *record;
+    int stream, traced;
+};
+
 // The operation of cudaStreamWaitEvent: blocks the stream's thread until the record is completed.
 // It does not count as computing meanwhile.
 static void run_wait(void *arguments) {
-    struct record *r = *(struct record **)arguments;
+    struct wait *w = arguments;
+    struct record *r = w->record;
+    double begin = cpu_moment();
     pthread_mutex_lock(&cpu_lock);
     computing--;
     while (!r->completed && !stopping)
         pthread_cond_wait(&event_completed, &cpu_lock);
     computing++;
+    cpu_move_to(cpu_model ? r->seconds : 0);
+    if (r->seconds > begin && w->traced)
+        cpu_trace_wait(w->stream, begin, cpu_moment(), r->stream, r->seconds);
     release(r);
     pthread_mutex_unlock(&cpu_lock);
 }
@@ -368,20 +425,28 @@ static struct record *append_record(struct CUstream_st *s) {
     if (!r)
         abort();
     r->references = 2;
+    r->stream = s->number;
     r->clock = cpu_copy_clock(s->clock);
     append(s, run_record, 1, &r, sizeof r);
     return r;
 }
 
 static void append_wait(struct CUstream_st *s, struct record *r) {
+    struct wait w = {r, s->number, cpu_tracing};
     r->references++;
-    append(s, run_wait, 1, &r, sizeof r);
+    append(s, run_wait, 1, &w, sizeof w);
+}
+
+// Returns 1 if a stream must wait even for work that is done in reality: it may end later in
+// modelled time, and a trace shows the order.
+static int follows_times(void) {
+    return cpu_model || cpu_tracing;
 }
 
 // Makes stream s wait for the operations that are now on the other stream.
 static void let_wait_for(struct CUstream_st *s, struct CUstream_st *other) {
     cpu_join(s->clock, other->clock);
-    if (other->done == other->queued)
+    if (other->done == other->queued && !follows_times())
         return;
     struct record *r = append_record(other);
     append_wait(s, r);
@@ -400,11 +465,22 @@ static void take_turns(struct CUstream_st *s) {
     }
 }
 
+enum host_call { CALL_LAUNCH, CALL_EVENT, CALL_COLLECTIVE };
+
+// Adds the time of a call to the modelled time of the calling thread.
+static void host_calls(enum host_call call) {
+    if (cpu_model)
+        moment += call == CALL_LAUNCH  ? cpu_model->launch_call
+                  : call == CALL_EVENT ? cpu_model->event_call
+                                       : cpu_model->collective_call;
+}
+
 // The common part of all launches: checks, orders and queues one operation. wanted holds its
 // function and its range.
 static cudaError_t launch(cudaStream_t stream, const struct operation *wanted,
                           const void *arguments, size_t bytes) {
     struct cpu_note *note = cpu_take_note();
+    struct cpu_cost cost = cpu_take_cost();
     cudaError_t error = cpu_enter();
     if (!error && failed && !wanted->always)
         error = cudaErrorLaunchFailure;
@@ -414,6 +490,7 @@ static cudaError_t launch(cudaStream_t stream, const struct operation *wanted,
         cpu_free_note(note);
         return cpu_error(error);
     }
+    host_calls(cost.kind == CPU_COLLECTIVE ? CALL_COLLECTIVE : CALL_LAUNCH);
     pthread_mutex_lock(&cpu_lock);
     struct CUstream_st *s = resolve(stream);
     if (s) {
@@ -423,6 +500,9 @@ static cudaError_t launch(cudaStream_t stream, const struct operation *wanted,
             op->run_range = wanted->run_range;
             op->count = wanted->count;
             op->grain = wanted->grain;
+            op->cost = cost;
+            op->scope = cpu_scope();
+            op->seconds = cpu_model ? cpu_model_seconds(&cost, physical[s->device]) : 0;
         }
     }
     pthread_mutex_unlock(&cpu_lock);
@@ -453,8 +533,17 @@ cudaError_t cpu_launch_range(cudaStream_t stream, void (*run)(void *, size_t, si
 static void host_waits_for(struct CUstream_st *s) {
     struct cpu_clock *clock = cpu_copy_clock(s->clock);
     wait_until_done(s, s->queued);
+    cpu_move_to(s->now);
     cpu_host_has_waited(clock);
     free(clock);
+}
+
+// Notes that the host has waited in a call since this time, and that it takes a moment to continue.
+static void host_goes_on(const char *call, double since) {
+    double woken = moment + (cpu_model ? cpu_model->wake : 0);
+    cpu_move_to(woken);
+    if (cpu_tracing)
+        cpu_trace_host(call, since, cpu_moment());
 }
 
 void cpu_drain_device(int device) {
@@ -513,6 +602,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 // the default stream is done when the work of all blocking streams is done.
 static cudaError_t finish(cudaStream_t stream, int wait) {
     cudaError_t error = cpu_enter();
+    double since = cpu_moment();
     if (error)
         return cpu_error(error);
     pthread_mutex_lock(&cpu_lock);
@@ -529,6 +619,8 @@ static cudaError_t finish(cudaStream_t stream, int wait) {
     pthread_mutex_unlock(&cpu_lock);
     if (!s)
         return cpu_error(cudaErrorInvalidResourceHandle);
+    if (wait)
+        host_goes_on("cudaStreamSynchronize", since);
     if (failed)
         return cpu_error(cudaErrorLaunchFailure);
     return done || wait ? cudaSuccess : cudaErrorNotReady;
@@ -544,8 +636,11 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 
 cudaError_t cudaDeviceSynchronize(void) {
     cudaError_t error = cpu_enter();
-    if (!error)
+    double since = cpu_moment();
+    if (!error) {
         cpu_drain_device(current_device);
+        host_goes_on("cudaDeviceSynchronize", since);
+    }
     return cpu_error(!error && failed ? cudaErrorLaunchFailure : error);
 }
 
@@ -594,6 +689,7 @@ static cudaError_t on_stream(cudaStream_t stream, cudaEvent_t event, int record)
     cudaError_t error = cpu_enter();
     if (error || !event)
         return cpu_error(error ? error : cudaErrorInvalidResourceHandle);
+    host_calls(CALL_EVENT);
     pthread_mutex_lock(&cpu_lock);
     struct CUstream_st *s = resolve(stream);
     if (s) {
@@ -604,7 +700,7 @@ static cudaError_t on_stream(cudaStream_t stream, cudaEvent_t event, int record)
             event->last = r;
         } else if (event->last) {
             cpu_join(s->clock, event->last->clock);
-            if (!event->last->completed)
+            if (!event->last->completed || follows_times())
                 append_wait(s, event->last);
         }
     }
@@ -625,6 +721,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 // was never recorded is done.
 static cudaError_t finish_event(cudaEvent_t event, int wait) {
     cudaError_t error = cpu_enter();
+    double since = cpu_moment();
     if (error || !event)
         return cpu_error(error ? error : cudaErrorInvalidResourceHandle);
     pthread_mutex_lock(&cpu_lock);
@@ -634,6 +731,7 @@ static cudaError_t finish_event(cudaEvent_t event, int wait) {
         r->references++;
         while (!r->completed)
             pthread_cond_wait(&event_completed, &cpu_lock);
+        cpu_move_to(cpu_model ? r->seconds : 0);
         cpu_host_has_waited(r->clock);
         release(r);
         done = 1;
@@ -641,6 +739,8 @@ static cudaError_t finish_event(cudaEvent_t event, int wait) {
         cpu_host_has_asked(r->clock);
     }
     pthread_mutex_unlock(&cpu_lock);
+    if (wait)
+        host_goes_on("cudaEventSynchronize", since);
     if (failed)
         return cpu_error(cudaErrorLaunchFailure);
     return done ? cudaSuccess : cudaErrorNotReady;
@@ -726,8 +826,12 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device) {
     char processor[128], library[96];
     processor_name(processor, sizeof processor);
     cpu_sgemm_library(library, sizeof library);
-    snprintf(prop->name, sizeof prop->name, "CPU device (%s, %d core%s, %s, no GPU)", processor,
-             prop->multiProcessorCount, prop->multiProcessorCount == 1 ? "" : "s", library);
+    if (cpu_model)
+        snprintf(prop->name, sizeof prop->name, "CPU device (all times modelled as %s%s, no GPU)",
+                 cpu_model->name, cpu_computes ? "" : ", nothing computed");
+    else
+        snprintf(prop->name, sizeof prop->name, "CPU device (%s, %d core%s, %s, no GPU)", processor,
+                 prop->multiProcessorCount, prop->multiProcessorCount == 1 ? "" : "s", library);
     size_t available;
     return cudaMemGetInfo(&available, &prop->totalGlobalMem);
 }

@@ -10,20 +10,20 @@ extern int cpu_tracing;
 // The text stays valid.
 const char *cpu_scope(void);
 
-// Adds an operation of a stream (1, 2, ...), or a call in which the host waited (stream 0). scope
-// may be NULL. comm, number: of a collective, else 0.
+// An operation of a stream.
 struct cpu_event {
     double begin, end;
-    int stream;
-    const char *name, *scope;
-    double bytes, flops;
-    unsigned long long comm, number;
+    int stream; // 1, 2, ...
+    const char *scope;
+    struct cpu_cost cost;
 };
 void cpu_trace_event(const struct cpu_event *event);
 
-// Adds an arrow: work on the stream to at time arrived had to wait for work that ended on the
-// stream from at time left.
-void cpu_trace_arrow(int from, double left, int to, double arrived);
+// A stream waited for work on the stream from, which ended at time left.
+void cpu_trace_wait(int stream, double begin, double end, int from, double left);
 
-// Writes the trace to its file. Called once, when the program exits.
+// The host waited in a call.
+void cpu_trace_host(const char *call, double begin, double end);
+
+// Writes the trace to its file. Called when the program exits.
 void cpu_trace_write(void);

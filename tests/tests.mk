@@ -21,7 +21,7 @@ $(UNIT_TESTS:=.o): private ALL_CFLAGS += -I$(CONDA_PREFIX)/include
 $(UNIT_TESTS): private LIB_FLAGS += -L$(CONDA_PREFIX)/lib -Wl,-rpath,$(CONDA_PREFIX)/lib
 endif
 $(UNIT_TESTS): %: %.o $(BUILD)/common.a
-	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) -lcmocka -lm
+	$(QUIET)$(CC) $(ALL_CFLAGS) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LIB_FLAGS) -lcmocka -lm
 $(filter %/test_nccl_collectives %/test_nccl_sums,$(UNIT_TESTS)): $(BUILD)/tests/device/nccl_numbers.o
 $(filter $(BUILD)/tests/device/test_nccl_%,$(UNIT_TESTS)): $(addprefix $(BUILD)/tests/device/,nccl_ranks.o ranks.o)
 $(filter %_cu,$(UNIT_TESTS)): $(patsubst %.cu,$(BUILD)/%_on_host.o,$(wildcard common/*.cu))
