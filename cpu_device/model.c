@@ -1,79 +1,176 @@
-#include "cpu_device/model.h"
+#include "cpu_device/internal.h"
+#include "cpu_device/model_rates.h"
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const struct cpu_model models[] = {
-    {.name = "h100",
-     .capacity = 80e9,
-     .launch_call = 4e-6,
-     .event_call = 1e-6,
-     .collective_call = 8e-6,
-     .wake = 5e-6,
-     .latency = 3e-6,
-     .gap = 1e-6,
-     .memory = 3.35e12 * 0.9,
-     .fp32 = 60e12,
-     .tf32 = 400e12,
-     .bf16 = 700e12,
-     .product = 3e-6,
-     .pcie = 55e9,
-     .link = 370e9,
-     .link_latency = 2e-6,
-     .network = 48e9,
-     .network_latency = 10e-6},
-};
-
 const struct cpu_model *cpu_model;
 int cpu_computes = 1;
 
-void cpu_model_init(void) {
-    const char *name = getenv("CPU_DEVICE_MODEL"), *compute = getenv("CPU_DEVICE_COMPUTE");
-    for (size_t i = 0; name && i < sizeof models / sizeof *models; i++)
-        if (!strcmp(name, models[i].name))
-            cpu_model = &models[i];
-    cpu_computes = !compute || strcmp(compute, "0");
+static struct cpu_model chosen;
+static int nodes, devices_per_node; // 0 without CPU_DEVICE_TOPOLOGY: all devices are in one node
+// How many times as slow they are (CPU_DEVICE_SLOW).
+static double slow_device[CPU_MAX_DEVICES], slow_network[CPU_MAX_DEVICES];
+static double slow_links[CPU_MAX_DEVICES][CPU_MAX_DEVICES];
+static double lost_at[CPU_MAX_DEVICES];
+
+// Reads a whole number of at most three digits, and moves past it. Returns -1 if there is none.
+static int read_number(const char **text) {
+    int n = -1;
+    for (int digits = 0; isdigit((unsigned char)**text) && digits < 3; digits++)
+        n = (n < 0 ? 0 : n) * 10 + *(*text)++ - '0';
+    return n;
 }
 
+static void read_topology(void) {
+    const char *text = getenv("CPU_DEVICE_TOPOLOGY"), *p = text;
+    nodes = devices_per_node = 0;
+    if (!text)
+        return;
+    int first = read_number(&p), second = *p == 'x' ? (p++, read_number(&p)) : -1;
+    if (first < 1 || second < 1 || *p || first * second > CPU_MAX_DEVICES)
+        cpu_model_fail("CPU_DEVICE_TOPOLOGY=%s: want nodes x GPUs per node, such as 2x8, with at "
+                       "most %d GPUs",
+                       text, CPU_MAX_DEVICES);
+    nodes = first;
+    devices_per_node = second;
+}
+
+int cpu_model_devices(void) {
+    return nodes * devices_per_node;
+}
+
+int cpu_model_node(int device) {
+    return nodes ? device / devices_per_node : 0;
+}
+
+// Reads ":NUMBER" and the comma behind it. Returns 0 if there is none.
+static int read_value(const char **text, double *value) {
+    char *end;
+    if (**text != ':' || (!isdigit((unsigned char)(*text)[1]) && (*text)[1] != '.'))
+        return 0;
+    *value = strtod(*text + 1, &end);
+    int ends = end > *text + 1 && isfinite(*value) && (!*end || (*end == ',' && end[1]));
+    *text = *end ? end + 1 : end;
+    return ends;
+}
+
+static int is_device(int n) {
+    return n >= 0 && n < (nodes ? cpu_model_devices() : CPU_MAX_DEVICES);
+}
+
+// Reads one of DEVICE:FACTOR, DEVICE-DEVICE:FACTOR and nNODE:FACTOR. Returns 0 if it is none.
+static int read_slow(const char **text) {
+    double factor;
+    int is_network = **text == 'n';
+    *text += is_network;
+    int a = read_number(text), b = -1;
+    if (!is_network && **text == '-') {
+        ++*text;
+        b = read_number(text);
+        if (!is_device(b) || a == b)
+            return 0;
+    }
+    if (!read_value(text, &factor) || factor <= 0)
+        return 0;
+    if (is_network && a >= 0 && a < (nodes ? nodes : 1))
+        slow_network[a] = factor;
+    else if (is_network || !is_device(a))
+        return 0;
+    else if (b < 0)
+        slow_device[a] = factor;
+    else
+        slow_links[a][b] = slow_links[b][a] = factor;
+    return 1;
+}
+
+static void read_faults(void) {
+    const char *slow = getenv("CPU_DEVICE_SLOW"), *lost = getenv("CPU_DEVICE_LOST");
+    for (int i = 0; i < CPU_MAX_DEVICES; i++) {
+        slow_device[i] = slow_network[i] = 1;
+        lost_at[i] = INFINITY;
+        for (int j = 0; j < CPU_MAX_DEVICES; j++)
+            slow_links[i][j] = 1;
+    }
+    for (const char *p = slow; p && (*p || p == slow);)
+        if (!read_slow(&p))
+            cpu_model_fail(
+                "CPU_DEVICE_SLOW=%s: want 3:1.5 (device 3 takes 1.5 times as long), 2-3:4 "
+                "(the link of devices 2 and 3) or n1:2 (the network of node 1)",
+                slow);
+    for (const char *p = lost; p && (*p || p == lost);) {
+        double seconds;
+        int device = read_number(&p);
+        if (!is_device(device) || !read_value(&p, &seconds))
+            cpu_model_fail("CPU_DEVICE_LOST=%s: want a device and seconds, such as 3:0.5", lost);
+        lost_at[device] = seconds;
+    }
+}
+
+void cpu_model_init(void) {
+    static const char *const needing[] = {"CPU_DEVICE_TOPOLOGY", "CPU_DEVICE_SLOW",
+                                          "CPU_DEVICE_LOST"};
+    const char *name = getenv("CPU_DEVICE_MODEL"), *compute = getenv("CPU_DEVICE_COMPUTE");
+    if (compute && strcmp(compute, "0") != 0 && strcmp(compute, "1") != 0)
+        cpu_model_fail("CPU_DEVICE_COMPUTE=%s: want 1 or 0", compute);
+    cpu_computes = !compute || *compute == '1';
+    if (!name && !cpu_computes)
+        cpu_model_fail("CPU_DEVICE_COMPUTE=0 needs a model: set CPU_DEVICE_MODEL, such as h100");
+    for (size_t i = 0; !name && i < sizeof needing / sizeof *needing; i++)
+        if (getenv(needing[i]))
+            cpu_model_fail("%s needs a model: set CPU_DEVICE_MODEL, such as h100", needing[i]);
+    if (!name)
+        return;
+    cpu_model_read(name, &chosen);
+    read_topology();
+    read_faults();
+    cpu_model_choose_algorithms();
+    cpu_model = &chosen;
+}
+
+double cpu_model_slow_link(int a, int b) {
+    return slow_links[a][b];
+}
+
+double cpu_model_slow_network(int node) {
+    return slow_network[node];
+}
+
+double cpu_model_lost(int device) {
+    return cpu_model ? lost_at[device] : INFINITY;
+}
+
+// The roofline model: a kernel takes as long as its bytes or its operations, whichever is longer
+// (Williams, Waterman, Patterson, 2009). A product also has a fixed time, for the first loads and
+// the last tiles, so its efficiency grows with its size: a product whose operations take as long as
+// that fixed time reaches half the rate. A copy on the device reads and writes each byte.
 double cpu_model_seconds(const struct cpu_cost *cost, int device) {
     const struct cpu_model *m = cpu_model;
-    double rate = cost->kind == CPU_PRODUCT_FP32   ? m->fp32
-                  : cost->kind == CPU_PRODUCT_TF32 ? m->tf32
-                                                   : m->bf16;
-    (void)device;
+    double rate = 0, seconds = 0;
     switch (cost->kind) {
     case CPU_PRODUCT_FP32:
     case CPU_PRODUCT_TF32:
     case CPU_PRODUCT_BF16:
-        return m->gap + m->product + fmax(cost->flops / rate, cost->bytes / m->memory);
+        rate = cost->kind == CPU_PRODUCT_FP32   ? m->fp32
+               : cost->kind == CPU_PRODUCT_TF32 ? m->tf32
+                                                : m->bf16;
+        seconds = m->product + fmax(cost->flops / rate, cost->bytes / m->memory);
+        break;
     case CPU_COPY_TO_DEVICE:
     case CPU_COPY_TO_HOST:
-        return m->gap + cost->bytes / m->pcie;
+        seconds = cost->bytes / m->pcie;
+        break;
     case CPU_COPY_ON_DEVICE:
-        return m->gap + 2 * cost->bytes / m->memory;
+        seconds = 2 * cost->bytes / m->memory;
+        break;
     case CPU_KERNEL:
-        return m->gap + cost->bytes / m->memory;
-    default:
+        seconds = cost->bytes / m->memory;
+        break;
+    case CPU_COLLECTIVE:
+    case CPU_NO_COST:
         return 0;
     }
-}
-
-double cpu_model_collective(int kind, double bytes, const int *devices, int ranks) {
-    (void)kind;
-    (void)devices;
-    return ranks < 2
-               ? cpu_model->gap
-               : 2 * (ranks - 1) * (cpu_model->link_latency + bytes / ranks / cpu_model->link);
-}
-
-double cpu_model_transfer(double bytes, int from, int to) {
-    (void)from;
-    (void)to;
-    return cpu_model->link_latency + bytes / cpu_model->link;
-}
-
-double cpu_model_lost(int device) {
-    (void)device;
-    return INFINITY;
+    return (m->gap + seconds) * slow_device[device];
 }

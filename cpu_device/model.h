@@ -2,7 +2,8 @@
 // (CPU_DEVICE_MODEL). The streams (stream.c) and the collectives (collectives.c) add these times up
 // to the modelled clock. All functions are plain formulas, so a program that makes the same calls
 // gets the same modelled times on every machine. README.md of this folder says what the model
-// leaves out.
+// leaves out. model.c reads the environment and holds the costs of one device, model_rates.c the
+// models and the reader of their files, model_collectives.c the costs of collectives.
 #pragma once
 #include <stddef.h>
 
@@ -16,7 +17,7 @@ struct cpu_model {
     double collective_call; // of a call of NCCL
     double wake;            // from the end of the work until a host that waits for it continues
     // The device.
-    double latency;          // from the call until the operation starts, on a stream that is idle
+    double latency;          // from the end of the call to the operation's start, on an idle stream
     double gap;              // between two operations of a stream
     double memory;           // rate at which kernels read and write device memory
     double fp32, tf32, bf16; // rates of large matrix products
@@ -24,13 +25,20 @@ struct cpu_model {
     double pcie;             // rate of copies between host and device
     // Between devices. Rates are those of one device, in one direction.
     double link, link_latency;       // inside a node, and the latency of one step
-    double network, network_latency; // between nodes
+    double network, network_latency; // between nodes; each device has its own network interface
+    double nvls;                     // rate of sums in the switch of a node; 0: it cannot sum
 };
 
 // The model, or NULL. cpu_model_init sets it from the environment, or ends the program with a line
 // that says what is wrong.
 extern const struct cpu_model *cpu_model;
 void cpu_model_init(void);
+
+// Returns nodes x GPUs of CPU_DEVICE_TOPOLOGY, or 0 without it. This is the default of CPU_DEVICES.
+int cpu_model_devices(void);
+
+// Returns the node of a device (its number before CUDA_VISIBLE_DEVICES).
+int cpu_model_node(int device);
 
 // 0 with CPU_DEVICE_COMPUTE=0: kernels, products, copies and reductions do nothing, and only the
 // modelled clock runs.
@@ -56,13 +64,14 @@ struct cpu_cost {
     unsigned long long comm, number; // of a collective: its communicator, and its number there
 };
 
-// Returns the seconds of an operation on this device (its number before CUDA_VISIBLE_DEVICES).
+// Returns the seconds of an operation on this device (its number before CUDA_VISIBLE_DEVICES), from
+// the end of the operation before it on a busy stream, or from its start on an idle one.
 double cpu_model_seconds(const struct cpu_cost *cost, int device);
 
 // Returns the seconds from the arrival of the last rank to the end of a collective on all ranks.
 // devices[ranks]: the numbers of the ranks' devices, which decide on their nodes
 // (CPU_DEVICE_TOPOLOGY). kind: call_kind of comm.h. bytes: of the longer one of a rank's two
-// buffers; for an all-reduce, of either.
+// buffers; for an all-reduce, of either. The algorithm is the fastest one, or NCCL_ALGO.
 double cpu_model_collective(int kind, double bytes, const int *devices, int ranks);
 
 // Returns the seconds of a send from one device to another.

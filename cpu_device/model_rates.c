@@ -1,0 +1,131 @@
+#include "cpu_device/model_rates.h"
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const cpu_model_names[CPU_MODELS] = {"a100", "h100", "h200", "b200", "l4"};
+
+#define RATE(member, unit, factor) #member, unit, factor, offsetof(struct cpu_model, member)
+#define GIB 1073741824.0
+#define US 1e-6
+#define GB_S 1e9
+#define TFLOP_S 1e12
+
+// README.md has this table with the sources of each line.
+// clang-format off
+const struct cpu_rate cpu_rates[CPU_RATES] = {
+    //                                               A100  H100  H200  B200    L4
+    {RATE(capacity, "GiB", GIB),                    {  80, 79.6, 139.8,  179, 22.5}},
+    {RATE(launch_call, "us", US),                   { 2.5,  2.5,  2.5,   2.5,  2.5}},
+    {RATE(event_call, "us", US),                    { 0.8,  0.8,  0.8,   0.8,  0.8}},
+    {RATE(collective_call, "us", US),               {   6,    6,    6,     6,    6}},
+    {RATE(wake, "us", US),                          { 2.2,  2.2,  2.2,   2.2,  2.2}},
+    {RATE(latency, "us", US),                       {   2,    2,    2,     2,    2}},
+    {RATE(gap, "us", US),                           {   1,    1,    1,     1,    1}},
+    {RATE(memory, "GB/s", GB_S),                    {1700, 2970, 4150,  6900,  250}},
+    {RATE(fp32, "TFLOP/s", TFLOP_S),                {16.8, 53.8, 53.8,  58.2, 24.3}},
+    {RATE(tf32, "TFLOP/s", TFLOP_S),                { 134,  397,  397,   873,   48}},
+    {RATE(bf16, "TFLOP/s", TFLOP_S),                { 268,  794,  794,  1745,   97}},
+    {RATE(product, "us", US),                       { 8.5,  4.5,  4.5,   4.5,  8.5}},
+    {RATE(pcie, "GB/s", GB_S),                      {26.3, 55.4, 55.4,  55.4, 26.3}},
+    {RATE(link, "GB/s", GB_S),                      { 235,  371,  371,   722,   20}},
+    {RATE(link_latency, "us", US),                  { 3.4,  3.4,  3.4,   3.4,  5.7}},
+    {RATE(network, "GB/s", GB_S),                   {  24,   48,   48,    48,  1.5}},
+    {RATE(network_latency, "us", US),               {  14,   14,   14,    14,   14}},
+    {RATE(nvls, "GB/s", GB_S),                      {   0,  309,  309,   510,    0}},
+};
+// clang-format on
+
+void cpu_model_fail(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("error: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+    exit(1);
+}
+
+static void set(struct cpu_model *model, const struct cpu_rate *rate, double value) {
+    *(double *)((char *)model + rate->member) = value * rate->factor;
+}
+
+static int find_key(const char *key) {
+    int i = 0;
+    while (i < CPU_RATES && strcmp(key, cpu_rates[i].key) != 0)
+        i++;
+    return i;
+}
+
+// Only nvls may be 0, because other times are divided by the rates.
+static double parse_value(const char *path, int line, const char *key, const char *text) {
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || *end || !isfinite(value) || value < 0 ||
+        (value == 0 && strcmp(key, "nvls") != 0))
+        cpu_model_fail("%s:%d: %s %s: want a number above 0", path, line, key, text);
+    return value;
+}
+
+// Removes the comment, and splits a line into a key and a value. Returns the number of words.
+static int split(char *line, char *words[3]) {
+    int n = 0;
+    line[strcspn(line, "#\r\n")] = 0;
+    for (char *word = strtok(line, " \t"); word && n < 3; word = strtok(NULL, " \t"))
+        words[n++] = word;
+    return n;
+}
+
+static void read_file(const char *path, struct cpu_model *model) {
+    char line[256], *words[3];
+    int seen[CPU_RATES] = {0};
+    FILE *file = fopen(path, "r");
+    if (!file)
+        cpu_model_fail("CPU_DEVICE_MODEL=%s: cannot open the file: %s", path, strerror(errno));
+    for (int number = 1; fgets(line, sizeof line, file); number++) {
+        int n = split(line, words);
+        if (n == 0)
+            continue;
+        int key = find_key(words[0]);
+        if (n != 2)
+            cpu_model_fail("%s:%d: want a name and one number, such as \"memory 2970\"", path,
+                           number);
+        if (key == CPU_RATES)
+            cpu_model_fail("%s:%d: %s is not the name of a rate; see cpu_device/h100.model", path,
+                           number, words[0]);
+        if (seen[key]++)
+            cpu_model_fail("%s:%d: %s appears twice; remove one line", path, number, words[0]);
+        set(model, &cpu_rates[key], parse_value(path, number, words[0], words[1]));
+    }
+    fclose(file);
+    for (int i = 0; i < CPU_RATES; i++)
+        if (!seen[i])
+            cpu_model_fail(
+                "%s: the line \"%s NUMBER\" is missing (in %s); see cpu_device/h100.model", path,
+                cpu_rates[i].key, cpu_rates[i].unit);
+}
+
+void cpu_model_read(const char *name, struct cpu_model *model) {
+    const char *slash = strrchr(name, '/'), *base = slash ? slash + 1 : name;
+    size_t length = strlen(base), suffix = strlen(".model");
+    int is_file = length > suffix && !strcmp(base + length - suffix, ".model");
+    *model = (struct cpu_model){0};
+    snprintf(model->name, sizeof model->name, "%.*s", (int)(is_file ? length - suffix : length),
+             base);
+    if (slash || is_file) {
+        read_file(name, model);
+        return;
+    }
+    int i = 0;
+    while (i < CPU_MODELS && strcmp(name, cpu_model_names[i]) != 0)
+        i++;
+    if (i == CPU_MODELS)
+        cpu_model_fail("CPU_DEVICE_MODEL=%s: want a100, h100, h200, b200, l4, or a file such as "
+                       "cpu_device/h100.model",
+                       name);
+    for (int r = 0; r < CPU_RATES; r++)
+        set(model, &cpu_rates[r], cpu_rates[r].values[i]);
+}
