@@ -1,7 +1,7 @@
 // The record of what the device did and when. A trace (common/trace.h) is written from it. Times
 // are seconds: of the modelled clock if there is a model, and of cpu_now otherwise.
 #pragma once
-#include "cpu_device/model.h"
+#include "cpu_device/gpu_model.h"
 
 // 1 from trace_open on.
 extern int cpu_tracing;

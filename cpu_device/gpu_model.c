@@ -1,5 +1,5 @@
+#include "cpu_device/gpu_rates.h"
 #include "cpu_device/internal.h"
-#include "cpu_device/model_rates.h"
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>

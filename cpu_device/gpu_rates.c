@@ -1,4 +1,4 @@
-#include "cpu_device/model_rates.h"
+#include "cpu_device/gpu_rates.h"
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -50,7 +50,8 @@ void cpu_model_fail(const char *format, ...) {
 }
 
 static void set(struct cpu_model *model, const struct cpu_rate *rate, double value) {
-    *(double *)((char *)model + rate->member) = value * rate->factor;
+    value *= rate->factor;
+    memcpy((char *)model + rate->member, &value, sizeof value);
 }
 
 static int find_key(const char *key) {

@@ -2,8 +2,8 @@
 // (CPU_DEVICE_MODEL). The streams (stream.c) and the collectives (collectives.c) add these times up
 // to the modelled clock. All functions are plain formulas, so a program that makes the same calls
 // gets the same modelled times on every machine. README.md of this folder says what the model
-// leaves out. model.c reads the environment and holds the costs of one device, model_rates.c the
-// models and the reader of their files, model_collectives.c the costs of collectives.
+// leaves out. gpu_model.c reads the environment and holds the costs of one device, gpu_rates.c the
+// models and the reader of their files, gpu_collectives.c the costs of collectives.
 #pragma once
 #include <stddef.h>
 

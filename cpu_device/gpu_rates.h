@@ -1,6 +1,6 @@
 // What the files of the model share: the rates of the models, and what CPU_DEVICE_SLOW slows down.
 #pragma once
-#include "cpu_device/model.h"
+#include "cpu_device/gpu_model.h"
 
 enum { CPU_RATES = 18, CPU_MODELS = 5 };
 
