@@ -1,0 +1,354 @@
+// Tests of the modelled clock: timelines that are computed by hand, with the rates of round.model.
+// All times are in microseconds. Each test runs in new processes, whose clocks start at 0. Nothing
+// is computed (CPU_DEVICE_COMPUTE=0), except in one test, whose times are the same.
+#include "cpu_device/comm.h"
+#include "tests/device/nccl_ranks.h"
+#include <math.h>
+
+enum { MB = 1000000 };
+static const double LAUNCH = 2, EVENT = 1, COLLECTIVE = 6, WAKE = 3, LATENCY = 4, GAP = 1;
+
+static char *memory;
+
+// Queues a kernel of this many microseconds, including the gap before it.
+static void kernel(cudaStream_t stream, double us) {
+    OK(cudaMemsetAsync(memory, 0, (size_t)((us - GAP) * MB), stream));
+}
+
+static cudaEvent_t record(cudaStream_t stream) {
+    cudaEvent_t event;
+    OK(cudaEventCreate(&event));
+    OK(cudaEventRecord(event, stream));
+    return event;
+}
+
+// Returns the microseconds between two events. The first one may be later.
+static double between(cudaEvent_t from, cudaEvent_t to) {
+    float ms = NAN;
+    OK(cudaEventSynchronize(from));
+    OK(cudaEventSynchronize(to));
+    OK(cudaEventElapsedTime(&ms, from, to));
+    return ms * 1e3;
+}
+
+static void same_time(double wanted, double got, int line) {
+    here(line);
+    if (fabs(wanted - got) > 1e-3)
+        give_up(line, "the time is %.4f us, not %.4f us", got, wanted);
+}
+#define TAKES(us, from, to) same_time(us, between(from, to), __LINE__)
+
+// Allocates memory for kernels of the rank's device, waits for all work, and returns a stream.
+static cudaStream_t begin(void) {
+    OK(cudaSetDevice(my_rank));
+    cudaStream_t stream = new_stream();
+    OK(cudaMalloc((void **)&memory, (cpu_computes ? 150 : 1000) * MB));
+    OK(cudaDeviceSynchronize());
+    return stream;
+}
+
+// The host calls: record at 1, kernel at 3, record at 4, kernel at 6, record at 7. An operation
+// starts 4 later at the earliest.
+static void use_one_stream(int rank) {
+    (void)rank;
+    cudaStream_t a = begin();
+    cudaEvent_t start = record(a);
+    kernel(a, 5);
+    cudaEvent_t first = record(a);
+    kernel(a, 5);
+    cudaEvent_t second = record(a);
+    TAKES(LAUNCH + 5, start, first); // the kernel starts at 3 + 4, the record before it is at 1 + 4
+    TAKES(5, first, second);         // the second kernel is queued before the first one ends
+}
+
+// A host that calls too slowly: each kernel is shorter than the call that queues it.
+static void launch_short_kernels(int rank) {
+    (void)rank;
+    cudaStream_t a = begin();
+    cudaEvent_t start = record(a);
+    for (int i = 0; i < 50; i++)
+        kernel(a, 1.5);
+    TAKES(50 * LAUNCH + 1.5, start, record(a));
+}
+
+// a: kernel 50 | record. b: kernel 10, waits for the record, kernel 20.
+static void wait_for_the_other_stream(int rank) {
+    (void)rank;
+    cudaStream_t a = begin(), b = new_stream();
+    cudaEvent_t start = record(a);
+    kernel(a, 50);
+    cudaEvent_t done = record(a);
+    kernel(b, 10);
+    OK(cudaStreamWaitEvent(b, done, 0));
+    kernel(b, 20);
+    cudaEvent_t end = record(b);
+    TAKES(LAUNCH + 50, start, done);
+    TAKES(20, done, end);
+}
+
+// An event that is completed in reality orders the modelled times all the same.
+static void wait_for_an_old_event(int rank) {
+    (void)rank;
+    cudaStream_t a = begin(), b = new_stream();
+    kernel(a, 50);
+    cudaEvent_t done = record(a);
+    while (cudaEventQuery(done) == cudaErrorNotReady)
+        rest();
+    OK(cudaStreamWaitEvent(b, done, 0));
+    TAKES(0, done, record(b));
+}
+
+// The host sleeps until the kernel has ended, then wakes up and records an event.
+static void let_the_host_wait(int rank) {
+    (void)rank;
+    cudaStream_t a = begin();
+    kernel(a, 50);
+    cudaEvent_t done = record(a);
+    OK(cudaStreamSynchronize(a));
+    TAKES(WAKE + EVENT + LATENCY, done, record(a));
+}
+
+// The queue holds 1024 operations. Operation n waits in the host until operation n - 1024 has
+// ended.
+static void fill_the_queue(int rank) {
+    enum { KERNELS = 1500, RING = 1024 };
+    (void)rank;
+    cudaStream_t b = begin(), a = new_stream();
+    cudaEvent_t start = record(a); // operation 0 of the stream
+    for (int i = 0; i < KERNELS; i++)
+        kernel(a, 10);
+    double last_wait = LAUNCH + 10. * (KERNELS - RING); // when operation 1500 - 1024 has ended
+    TAKES(last_wait + EVENT + LATENCY, start, record(b));
+}
+
+static double all_reduce_us(size_t floats, int ranks) {
+    const int devices[] = {0, 1, 2, 3};
+    return 1e6 * cpu_model_collective(CALL_ALL_REDUCE, 4. * (double)floats, devices, ranks);
+}
+
+// A layer of backward on stream a, then the sum of its gradients on stream b beside the next layer,
+// which takes this many microseconds more or less than the sum. After both, a update on stream a.
+static void hide(int rank, double longer) {
+    enum { FLOATS = 10 * MB };
+    cudaStream_t a = begin(), b = new_stream();
+    ncclComm_t comm = join(2, rank);
+    float *gradients = new_floats(FLOATS, 1);
+    double sum = all_reduce_us(FLOATS, 2);
+    OK(ncclAllReduce(gradients, gradients, 1, ncclFloat, ncclSum, comm, a)); // the clocks are equal
+    kernel(a, 100);
+    cudaEvent_t first = record(a);
+    OK(cudaStreamWaitEvent(b, first, 0));
+    OK(ncclAllReduce(gradients, gradients, FLOATS, ncclFloat, ncclSum, comm, b));
+    kernel(a, sum + longer);
+    cudaEvent_t second = record(a), summed = record(b);
+    OK(cudaStreamWaitEvent(a, summed, 0));
+    cudaEvent_t both = record(a);
+    TAKES(sum, first, summed);
+    TAKES(longer > 0 ? sum + longer : sum, first, both);
+    TAKES(longer > 0 ? 0 : -longer, second, both); // the part of the sum that shows
+    OK(ncclCommDestroy(comm));
+}
+
+static void hide_all(int rank) {
+    hide(rank, 30);
+}
+
+static void hide_a_part(int rank) {
+    hide(rank, -30);
+}
+
+// Layers compute for 200 on stream a, one after the other. Stream b gathers their parameters. With
+// prefetch, the gather of the next layer runs beside the layer; without it, after the layer.
+static void gather_layers(int rank, int prefetch) {
+    enum { FLOATS = 2 * MB, LAYERS = 4 };
+    const int devices[] = {0, 1};
+    cudaStream_t a = begin(), b = new_stream();
+    ncclComm_t comm = join(2, rank);
+    float *part = new_floats(FLOATS, 1), *whole = new_floats(2 * FLOATS, 1);
+    double gather = 1e6 * cpu_model_collective(CALL_ALL_GATHER, 8. * FLOATS, devices, 2);
+    OK(ncclAllReduce(part, part, 1, ncclFloat, ncclSum, comm, a));
+    kernel(a, 50);
+    cudaEvent_t start = record(a), computed = start, gathered[LAYERS + 1];
+    for (int i = 0; i < LAYERS; i++) {
+        for (int n = i; n <= (prefetch && i + 1 < LAYERS ? i + 1 : i); n++) {
+            if (n > i || i == 0 || !prefetch) { // a layer that is gathered already is left out
+                OK(cudaStreamWaitEvent(b, computed, 0));
+                OK(ncclAllGather(part, whole, FLOATS, ncclFloat, comm, b));
+                gathered[n] = record(b);
+            }
+        }
+        OK(cudaStreamWaitEvent(a, gathered[i], 0));
+        kernel(a, 200);
+        computed = record(a);
+    }
+    CHECK(gather > 100 && gather < 200, "a gather takes %g us", gather);
+    // With prefetch, the gather of layer i waits for layer i - 2, whose buffer it uses. Layer 1
+    // waits for the second gather, which begins when the first one ends.
+    TAKES(prefetch ? gather + LAYERS * 200 : LAYERS * (gather + 200), start, computed);
+    OK(ncclCommDestroy(comm));
+}
+
+static void gather_early(int rank) {
+    gather_layers(rank, 1);
+}
+
+static void gather_late(int rank) {
+    gather_layers(rank, 0);
+}
+
+// Rank 2 takes longer, so all others wait in the sum; then all clocks are equal.
+static void wait_for_the_straggler(int rank) {
+    cudaStream_t a = begin();
+    ncclComm_t comm = join(4, rank);
+    float *x = new_floats(4, 1);
+    double sum = all_reduce_us(1, 4);
+    OK(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, a));
+    cudaEvent_t start = record(a);
+    kernel(a, 101); // CPU_DEVICE_SLOW=2:1.5
+    cudaEvent_t mine = record(a);
+    OK(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, a));
+    cudaEvent_t summed = record(a);
+    TAKES(rank == 2 ? 151.5 : 101, start, mine);
+    TAKES(rank == 2 ? sum : 50.5 + sum, mine, summed);
+    OK(ncclCommDestroy(comm));
+}
+
+// A ring by hand: in each of n - 1 steps, every rank sends to the next one. The host queues the
+// steps faster than they run.
+static void send_around(int rank) {
+    enum { N = 4, FLOATS = MB };
+    cudaStream_t a = begin();
+    ncclComm_t comm = join(N, rank);
+    float *x = new_floats(FLOATS, 1), *y = new_floats(FLOATS, 0);
+    OK(ncclAllReduce(x, x, FLOATS, ncclFloat, ncclSum, comm, a));
+    cudaEvent_t start = record(a);
+    for (int step = 0; step < N - 1; step++) {
+        OK(ncclGroupStart());
+        OK(ncclSend(x, FLOATS, ncclFloat, (rank + 1) % N, comm, a));
+        OK(ncclRecv(y, FLOATS, ncclFloat, (rank + N - 1) % N, comm, a));
+        OK(ncclGroupEnd());
+    }
+    TAKES((N - 1) * 1e6 * cpu_model_transfer(4. * FLOATS, 0, 1), start, record(a));
+    OK(ncclCommDestroy(comm));
+}
+
+// A rank that arrives late at a group of send and receive holds up its successor only.
+static void receive_late(int rank) {
+    cudaStream_t a = begin();
+    ncclComm_t comm = join(3, rank);
+    float *x = new_floats(4, 1);
+    double transfer = 1e6 * cpu_model_transfer(16, 0, 1);
+    OK(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, a));
+    cudaEvent_t start = record(a);
+    kernel(a, rank == 0 ? 150 : 50);
+    if (rank == 0)
+        OK(ncclSend(x, 4, ncclFloat, 1, comm, a));
+    if (rank == 1)
+        OK(ncclRecv(x, 4, ncclFloat, 0, comm, a));
+    TAKES(rank == 2 ? 50 : 150 + transfer, start, record(a));
+    OK(ncclCommDestroy(comm));
+}
+
+// The host pays for calls, and a call of NCCL costs more. All operations are short.
+static void call_nccl(int rank) {
+    cudaStream_t a = begin(), b = new_stream();
+    ncclComm_t comm = join(2, rank);
+    float *x = new_floats(4, 1);
+    OK(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, a));
+    OK(cudaStreamSynchronize(a));
+    cudaEvent_t before = record(b);
+    OK(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, a));
+    TAKES(COLLECTIVE + EVENT, before, record(b));
+    OK(ncclCommDestroy(comm));
+}
+
+static void one(void (*run)(int rank)) {
+    run_ranks(1, run, 0);
+}
+
+static void operations_of_a_stream_follow_each_other(void **state) {
+    (void)state;
+    one(use_one_stream);
+}
+
+static void a_slow_host_holds_up_short_kernels(void **state) {
+    (void)state;
+    one(launch_short_kernels);
+}
+
+static void a_stream_waits_for_an_event(void **state) {
+    (void)state;
+    one(wait_for_the_other_stream);
+    one(wait_for_an_old_event);
+}
+
+static void the_host_waits_for_a_stream(void **state) {
+    (void)state;
+    one(let_the_host_wait);
+}
+
+static void the_host_waits_for_room_in_the_queue(void **state) {
+    (void)state;
+    one(fill_the_queue);
+}
+
+static void a_sum_is_hidden_if_backward_is_longer(void **state) {
+    (void)state;
+    run_ranks(2, hide_all, 0);
+    run_ranks(2, hide_a_part, 0);
+}
+
+static void prefetch_hides_the_gathers_but_the_first(void **state) {
+    (void)state;
+    run_ranks(2, gather_early, 0);
+    run_ranks(2, gather_late, 0);
+}
+
+static void all_ranks_wait_for_a_straggler(void **state) {
+    (void)state;
+    setenv("CPU_DEVICE_SLOW", "2:1.5", 1);
+    run_ranks(4, wait_for_the_straggler, 0);
+    setenv("CPU_DEVICE_COMPUTE", "1", 1);
+    run_ranks(4, wait_for_the_straggler, 0);
+    setenv("CPU_DEVICE_COMPUTE", "0", 1);
+    unsetenv("CPU_DEVICE_SLOW");
+}
+
+static void times_travel_with_messages_between_hosts(void **state) {
+    (void)state;
+    set_hosts("aabb");
+    setenv("CPU_DEVICE_SLOW", "2:1.5", 1);
+    run_ranks(4, wait_for_the_straggler, 0);
+    unsetenv("CPU_DEVICE_SLOW");
+}
+
+static void sends_and_receives_take_their_time(void **state) {
+    (void)state;
+    run_ranks(4, send_around, 0);
+    run_ranks(3, receive_late, 0);
+}
+
+static void calls_cost_time_on_the_host(void **state) {
+    (void)state;
+    run_ranks(2, call_nccl, 0);
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        TEST(operations_of_a_stream_follow_each_other),
+        TEST(a_slow_host_holds_up_short_kernels),
+        TEST(a_stream_waits_for_an_event),
+        TEST(the_host_waits_for_a_stream),
+        TEST(the_host_waits_for_room_in_the_queue),
+        TEST(a_sum_is_hidden_if_backward_is_longer),
+        TEST(prefetch_hides_the_gathers_but_the_first),
+        TEST(all_ranks_wait_for_a_straggler),
+        TEST(times_travel_with_messages_between_hosts),
+        TEST(sends_and_receives_take_their_time),
+        TEST(calls_cost_time_on_the_host),
+    };
+    setenv("CPU_DEVICE_MODEL", "tests/device/round.model", 1);
+    setenv("CPU_DEVICE_COMPUTE", "0", 1);
+    set_up_ranks(argc, argv);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
