@@ -157,9 +157,10 @@ static void choose_visible_devices(int present) {
 
 static void initialise(void) {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    long present = cpu_positive_number("CPU_DEVICES", cores < 2 ? 2 : cores);
-    choose_visible_devices(present > CPU_MAX_DEVICES ? CPU_MAX_DEVICES : (int)present);
     cpu_model_init();
+    long usual = cpu_model_devices() ? cpu_model_devices() : cores < 2 ? 2 : cores;
+    long present = cpu_positive_number("CPU_DEVICES", usual);
+    choose_visible_devices(present > CPU_MAX_DEVICES ? CPU_MAX_DEVICES : (int)present);
     if (getenv("CPU_DEVICE_CHAOS"))
         chaos_seed = (uint64_t)cpu_positive_number("CPU_DEVICE_CHAOS", 1);
     const char *check = getenv("CPU_DEVICE_CHECK");

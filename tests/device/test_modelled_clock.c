@@ -249,6 +249,22 @@ static void receive_late(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
+// Calls of one communicator run one after the other, even in different streams.
+static void use_two_streams(int rank) {
+    cudaStream_t a = begin(), b = new_stream();
+    ncclComm_t comm = join(2, rank);
+    float *x = new_floats(2 * MB, 1);
+    double sum = all_reduce_us(MB, 2);
+    OK(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, a));
+    kernel(a, 50); // meanwhile, the host queues all that follows
+    cudaEvent_t start = record(a);
+    OK(cudaStreamWaitEvent(b, start, 0));
+    OK(ncclAllReduce(x, x, MB, ncclFloat, ncclSum, comm, a));
+    OK(ncclAllReduce(x + MB, x + MB, MB, ncclFloat, ncclSum, comm, b));
+    TAKES(2 * sum, start, record(b));
+    OK(ncclCommDestroy(comm));
+}
+
 // The host pays for calls, and a call of NCCL costs more. All operations are short.
 static void call_nccl(int rank) {
     cudaStream_t a = begin(), b = new_stream();
@@ -328,6 +344,11 @@ static void sends_and_receives_take_their_time(void **state) {
     run_ranks(3, receive_late, 0);
 }
 
+static void calls_of_a_communicator_follow_each_other(void **state) {
+    (void)state;
+    run_ranks(2, use_two_streams, 0);
+}
+
 static void calls_cost_time_on_the_host(void **state) {
     (void)state;
     run_ranks(2, call_nccl, 0);
@@ -345,6 +366,7 @@ int main(int argc, char **argv) {
         TEST(all_ranks_wait_for_a_straggler),
         TEST(times_travel_with_messages_between_hosts),
         TEST(sends_and_receives_take_their_time),
+        TEST(calls_of_a_communicator_follow_each_other),
         TEST(calls_cost_time_on_the_host),
     };
     setenv("CPU_DEVICE_MODEL", "tests/device/round.model", 1);

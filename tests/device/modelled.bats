@@ -1,0 +1,63 @@
+#!/usr/bin/env bats
+# Tests of the modelled clock with the course's programs: the same times in every run, stragglers, lost devices.
+# shellcheck disable=SC2154 # helpers.bash sets variables
+load ../helpers
+
+setup() {
+    cd "$BATS_TEST_TMPDIR" || return
+    build=${TRAIN%/01_single_gpu/train}
+    export CPU_DEVICE_MODEL=h100 CPU_DEVICES=4
+}
+
+# trains STEP RANKS OPTION...: runs a step from 3 on.
+trains() {
+    "$build/03_multigpu_launcher/launch" --nproc-per-node "$2" "$build/$1/train" --data synthetic --hidden 64,64 \
+        --max-steps 6 "${@:3}" 2>/dev/null
+}
+
+sums() { # of the traces of a run
+    cat trace.*.json | cksum
+    rm trace.*.json
+}
+
+@test "with 10 seeds of random delays, a modelled trace has the same bytes as without" {
+    local seed first=''
+    for seed in '' 1 2 3 4 5 6 7 8 9 10; do
+        export CPU_DEVICE_CHAOS=$seed
+        [ -n "$seed" ] || unset CPU_DEVICE_CHAOS
+        "$build/02_multigpu_fork/train" --data synthetic --hidden 64,64 --max-steps 6 --nproc 3 --batch 120 --trace trace.json
+        two=$(sums)
+        trains 07_large_models 4 --strategy hybrid --accumulate 2 --clip 1 --precision bf16 --batch 64 --trace trace.json
+        seven=$(sums)
+        first=${first:-$two $seven}
+        [ "$two $seven" = "$first" ] || { echo "seed $seed: another trace" && return 1; }
+    done
+}
+
+@test "without computing, all operations have the same times" {
+    trains 05_fsdp 4 --trace trace.json >computed
+    with=$(sums)
+    CPU_DEVICE_COMPUTE=0 trains 05_fsdp 4 --trace trace.json >left_out
+    [ "$(sums)" = "$with" ]
+    grep -q 'modelled as h100' computed
+    grep -q 'modelled as h100, nothing computed' left_out
+}
+
+@test "CPU_DEVICE_TOPOLOGY sets the number of devices" {
+    unset CPU_DEVICES
+    CPU_DEVICE_TOPOLOGY=2x3 trains 03_multigpu_launcher 6 --batch 60 >out
+    grep -q 'global batch 60 = 6 ranks x 10' out
+}
+
+@test "a device that is lost ends its rank, and the other ranks name it" {
+    run env CPU_DEVICE_LOST=2:0.001 "$build/03_multigpu_launcher/launch" --max-restarts 0 --nproc-per-node 4 \
+        "$build/04_multinode/train" --data synthetic --hidden 64,64 --epochs 1
+    [ "$status" = 1 ]
+    grep -E '^error \(.*rank 2\): .*(CPU_DEVICE_LOST)' <<<"$output"
+}
+
+@test "a trace that cannot be written is refused before training" {
+    run "$TRAIN" --data synthetic --max-steps 2 --trace missing/trace.json
+    [ "$status" = 1 ]
+    [[ $output == *"error ("*"): --trace missing/trace.json: No such file or directory"* ]]
+}
