@@ -1,0 +1,353 @@
+#!/usr/bin/env bats
+# Tests of tools/trace.py on small traces written by hand, whose times are worked out in the comments. Times are in
+# microseconds, as in the files; the tables show ms.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+load ../helpers
+
+setup() {
+    command -v python3 >/dev/null || skip "python3 is not installed"
+    cd "$BATS_TEST_TMPDIR" || return
+    trace=$root/tools/trace.py
+    clock=measured host=node1
+}
+
+# begin RANK RANKS: begins the trace of a rank. The next functions add to it, and finish writes it to trace.RANK.json.
+begin() {
+    rank=$1 ranks=$2 events=() arrows=0
+    local row names=(host 'stream 1' 'stream 2' 'stream 3')
+    events+=("{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":$rank,\"tid\":0,\"args\":{\"name\":\"rank $rank\"}}")
+    for row in 0 1 2 3; do
+        events+=("{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":$rank,\"tid\":$row,\"args\":{\"name\":\"${names[row]}\"}}")
+    done
+}
+span() { # ROW CATEGORY BEGIN END NAME [MEMBERS OF args]
+    events+=("{\"ph\":\"X\",\"name\":\"$5\",\"cat\":\"$2\",\"pid\":$rank,\"tid\":$1,\"ts\":$3,\"dur\":$(($4 - $3)),\"args\":{${6:-}}}")
+}
+collective() { # NUMBER BEGIN END [COMMUNICATOR]
+    span 2 collective "$2" "$3" ncclAllReduce "\"bytes\":4000000,\"comm\":\"${4:-8f3a}\",\"number\":$1"
+}
+arrow() { # ROW BEGIN ROW END
+    local common="\"id\":$arrows,\"name\":\"event\",\"cat\":\"event\",\"pid\":$rank"
+    events+=("{\"ph\":\"s\",$common,\"tid\":$1,\"ts\":$2}" "{\"ph\":\"f\",\"bp\":\"e\",$common,\"tid\":$3,\"ts\":$4}")
+    arrows=$((arrows + 1))
+}
+finish() { # [FILE]
+    local IFS=,
+    printf '{"displayTimeUnit":"ms","otherData":{"clock":"%s","rank":"%d","ranks":"%d","host":"%s"},"traceEvents":[\n%s\n]}\n' \
+        "$clock" "$rank" "$ranks" "$host" "${events[*]}" | sed 's/},{"ph"/},\n{"ph"/g' >"${1:-trace.$rank.json}"
+}
+
+# Two ranks and one training step. Rank 0 computes from 0 to 100, 110 to 200 and 300 to 350, which is 240, and its
+# collective runs from 150 to 280: 50 of its 130 are hidden, and 350 - (240 + 130 - 50) = 30 are idle. Rank 1 arrives at
+# the collective 100 later than rank 0. It computes from 0 to 240 (a copy from 20 to 60 runs meanwhile) and from 300 to
+# 350, which is 290, and nothing of its 30 is hidden; 350 - 320 = 30 are idle.
+two_ranks() {
+    begin 0 2
+    span 1 product 0 100 'forward 1 dense: matrix product' '"bytes":800,"flops":1e6'
+    span 1 product 110 200 'backward 1 dense: matrix product'
+    span 2 wait 0 150 wait
+    collective 0 150 280
+    span 1 kernel 300 350 'update: sgd_step'
+    span 0 host 200 340 cudaStreamSynchronize
+    arrow 1 140 2 150
+    arrow 2 280 1 300
+    finish
+    begin 1 2
+    span 1 product 0 110 'forward 1 dense: matrix product'
+    span 1 product 110 240 'backward 1 dense: matrix product'
+    span 3 copy 20 60 cudaMemcpyAsync
+    collective 0 250 280
+    span 1 kernel 300 350 'update: sgd_step'
+    arrow 1 240 2 250
+    finish
+}
+
+# table ROW...: these rows must be in the output, with single blanks.
+table() {
+    local row
+    for row; do
+        sed -E 's/ +/ /g; s/^ //' <<<"$output" | grep -qxF "$row" || { printf '%s\n' "wanted: $row" "$output" && return 1; }
+    done
+}
+
+read_trace() { # ARGUMENT...
+    run --separate-stderr "$trace" "$@"
+    [ "$status" = 0 ] || { echo "$stderr" && return 1; }
+}
+
+@test "the table shows computing, hidden and shown collectives and idle time, and names the straggler" {
+    two_ranks
+    read_trace trace.json
+    # 50 / 130 = 38.5 %; 30 / 350 = 8.6 %. Rank 0 waits 100 of 350 for rank 1.
+    table '0 0.350 0.240 0.130 0.050 0.080 0.030 38.5 % 8.6 %' \
+        '1 0.350 0.290 0.030 0.000 0.030 0.030 0.0 % 8.6 %' \
+        '0 0 0.000' '1 1 0.100' \
+        'measured: rank 1 is the straggler: each other rank waits 0.100 ms for rank 1, 28.6 % of the time, and 0.000 ms for rank 0.'
+    by_name=$output
+    read_trace trace.1.json trace.0.json
+    [ "$output" = "$by_name" ]
+}
+
+@test "every heading and conclusion of a modelled trace says so" {
+    clock='modelled h100' two_ranks
+    read_trace trace.json -o merged.json --svg picture.svg
+    [ "$(grep -c 'modelled h100' <<<"$output")" = 5 ]
+    refute grep -q measured <<<"$output"
+    grep -q '"clock": "modelled h100"' merged.json
+    grep -q '(modelled h100)</text>' picture.svg
+    read_trace --check trace.json
+    [[ $output == *"modelled h100"* ]]
+}
+
+@test "no rank stands out if ranks are late in turns, at the same time, or by little" {
+    # In collective 0, rank 0 waits 100 for rank 1; in collective 1, rank 1 waits 60 for rank 0.
+    for rank in 0 1; do
+        begin $rank 2
+        span 1 kernel 0 1000 forward
+        collective 0 $((100 + 100 * rank)) 210
+        collective 1 $((460 - 60 * rank)) 500
+        finish
+    done
+    read_trace trace.json
+    table '0 1 0.060' '1 1 0.100'
+    [[ $output == *"no rank stands out: each other rank waits 0.100 ms for rank 1, 10.0 % of the time, and 0.060 ms for rank 0;"* ]]
+    # Ranks 1 and 2 arrive 90 after rank 0, and share the blame: (90 + 0) / 2 of the other ranks, and half of that.
+    for rank in 0 1 2; do
+        begin $rank 3
+        span 1 kernel 0 1000 forward
+        collective 0 $((rank ? 190 : 100)) 200
+        finish
+    done
+    read_trace trace.json
+    table '0 0 0.000' '1 0.5 0.022' '2 0.5 0.022'
+    [[ $output == *"no rank stands out"* ]]
+    # Rank 1 is always last, but by less than 2 % of the time.
+    for rank in 0 1; do
+        begin $rank 2
+        span 1 kernel 0 1000 forward
+        collective 0 $((100 + 19 * rank)) 200
+        finish
+    done
+    rm trace.2.json
+    read_trace trace.json
+    [[ $output == *"no rank stands out: each other rank waits 0.019 ms for rank 1, 1.9 % of the time"* ]]
+}
+
+@test "ranks are compared within their communicator" {
+    # Ranks 0 and 1 share a communicator, and ranks 2 and 3 another one with the same numbers. Rank 3 is 50 late.
+    for rank in 0 1 2 3; do
+        begin $rank 4
+        span 1 kernel 0 1000 forward
+        collective 7 $((rank < 2 ? 100 : rank < 3 ? 500 : 550)) 600 pair$((rank / 2))
+        finish
+    done
+    read_trace trace.json
+    table '0 0 0.000' '1 0 0.000' '2 0 0.000' '3 1 0.050'
+    [[ $output == *"Arrivals at 2 collectives"* && $output == *"rank 3 is the straggler"* ]]
+}
+
+# A process with four training steps of 100: a forward pass of 60, and an update of two kernels from 80 to 100.
+four_steps() {
+    local step
+    begin 0 1
+    span 1 copy 0 50 'copy: cudaMemcpyAsync'
+    for step in 1 2 3 4; do
+        span 1 kernel ${step}00 ${step}60 'forward 1 dense: gather_batch'
+        span 1 kernel ${step}80 ${step}85 'update: sgd_step'
+        span 1 kernel ${step}85 $((step + 1))00 'update: to_bfloat16'
+    done
+    finish trace.json
+}
+
+@test "--steps and --window choose a part of the trace" {
+    four_steps
+    read_trace trace.json
+    table '0 0.500 0.370 0.000 0.000 0.000 0.130 - 26.0 %' 'Straggler: there is no collective of several ranks.'
+    read_trace trace.json --steps 2:3
+    table '0 0.200 0.160 0.000 0.000 0.000 0.040 - 20.0 %'
+    read_trace trace.json --steps 1
+    table '0 0.100 0.080 0.000 0.000 0.000 0.020 - 20.0 %'
+    # From 40 to 140, the copy runs for 10 and the forward pass for 40.
+    read_trace trace.json --window 0.04:0.14
+    table '0 0.100 0.050 0.000 0.000 0.000 0.050 - 50.0 %'
+    fails 1 'rank 0 has 4 training steps, so there are no steps 3:5' "$trace" trace.json --steps 3:5
+    for wrong in 3:2 0:1 1:2:3 x; do
+        run "$trace" trace.json --steps $wrong
+        [ "$status" = 2 ]
+    done
+}
+
+@test "a merged file holds all ranks, with unique arrows, and gives the same table" {
+    two_ranks
+    read_trace trace.json
+    separate=$output
+    read_trace trace.json -o merged.json
+    [[ $output == *"merged.json: all ranks, measured. To see it, open https://ui.perfetto.dev"* ]]
+    read_trace --check merged.json
+    [ "$output" = "2 ranks, 11 spans, 3 arrows, measured: no mistake" ]
+    [ "$(grep -o '"id": [0-9]*' merged.json | sort | uniq -c | tr -s ' ' | cut -d' ' -f2 | tr '\n' ' ')" = '2 2 2 ' ]
+    read_trace merged.json
+    [ "$output" = "$separate" ]
+}
+
+@test "the clocks of hosts are aligned by the median of the ends of their collectives" {
+    # The clock of node2 is 5000 ahead. One of three collectives ends 40 later there.
+    for rank in 0 1; do
+        begin $rank 2
+        host=node$((rank + 1)) ahead=$((5000 * rank))
+        span 1 kernel $((ahead + 10)) $((ahead + 900)) forward
+        for number in 0 1 2; do
+            collective $number $((ahead + 100 * number + 100)) $((ahead + 100 * number + 150 + 40 * rank * (number == 1)))
+        done
+        arrow 1 $((ahead + 20)) 2 $((ahead + 30))
+        finish
+    done
+    read_trace trace.json -o merged.json
+    [[ $output == *"no rank stands out: each other rank waits 0.000 ms"* ]]
+    [ "$(grep -c '"name": "forward".*"ts": 0, "dur": 890' merged.json)" = 2 ]
+    [ "$(grep -cE '"ph": "s".*"ts": 10(.0)?}' merged.json)" = 2 ]
+    # On the same host, clocks are the same, and so are modelled ones.
+    sed -i s/node2/node1/ trace.1.json
+    read_trace trace.json
+    [[ $output == *"rank 1 is the straggler: each other rank waits 15.000 ms"* ]]
+    sed -i 's/"8f3a"/"77"/; s/node1/node2/' trace.1.json
+    fails 1 'host node2 shares no collective with the other hosts, so its clock is unknown' "$trace" trace.json
+}
+
+@test "files that are no traces of one run are refused with one line" {
+    fails 1 'trace.json: there is no such file, and none of a rank, such as trace.0.json' "$trace" trace.json
+    two_ranks
+    mkdir broken
+    # A killed rank leaves a part of a file, or none.
+    for bytes in 0 1 40 300 $(($(stat -c %s trace.1.json) - 3)); do
+        head -c "$bytes" trace.1.json >broken/trace.1.json
+        fails 1 'trace.1.json: the file ends in the middle, as that of a rank that was killed' "$trace" trace.0.json broken/trace.1.json
+    done
+    fails 1 'rank 1 of 2 is missing' "$trace" trace.0.json
+    fails 1 'trace.0.json is of rank 0, too' "$trace" trace.0.json trace.0.json trace.1.json
+    echo 'epoch 1/2  loss 0.1' >broken/log
+    fails 1 'broken/log: this is no trace, because line 1 is not JSON' "$trace" broken/log
+    echo '[1, 2]' >broken/list.json
+    fails 1 'broken/list.json: this is no trace, because traceEvents is missing' "$trace" broken/list.json
+    printf '\377\376' >broken/binary
+    fails 1 'broken/binary: this is no trace, because it is not text' "$trace" broken/binary
+    fails 1 'broken: Is a directory' "$trace" broken
+    sed 's/"measured"/"modelled h100"/' trace.1.json >broken/trace.1.json
+    fails 1 'the clock is modelled h100, but that of trace.0.json is measured: these files are of different runs' \
+        "$trace" trace.0.json broken/trace.1.json
+    sed 's/"ranks":"2"/"ranks":"3"/' trace.1.json >broken/trace.1.json
+    fails 1 'the number of ranks is 3, but that of trace.0.json is 2' "$trace" trace.0.json broken/trace.1.json
+    fails 1 'no/merged.json: No such file or directory' "$trace" trace.json -o no/merged.json
+    # Files of an older run with more ranks are left out, and those of a run without ranks are not mixed in.
+    cp broken/trace.1.json trace.2.json
+    read_trace trace.json
+    four_steps
+    fails 1 'trace.0.json exists, too: remove the file of the older run' "$trace" trace.json
+}
+
+# breaks TEXT SED...: --check must refuse the trace of rank 0 with these changes (see edit).
+breaks() {
+    cp trace.0.json good
+    edit trace.0.json "${@:2}"
+    fails 1 "$1" "$trace" --check trace.json
+    mv good trace.0.json
+}
+
+@test "--check accepts a valid trace and refuses each violation" {
+    two_ranks
+    read_trace --check trace.json
+    [ "$output" = "2 ranks, 11 spans, 3 arrows, measured: no mistake" ]
+    breaks 'displayTimeUnit must be "ms"' 's/"ms"/"ns"/'
+    breaks 'otherData.host must be a string' 's/"host":"node1"/"host":1/'
+    breaks 'otherData.clock is "guessed"' 's/"measured"/"guessed"/'
+    breaks 'otherData.ranks must be a number above 0' 's/"ranks":"2"/"ranks":"0"/'
+    breaks 'otherData.rank must be a number below 2' 's/"rank":"0"/"rank":"2"/'
+    breaks 'event 5 (forward 1 dense: matrix product): pid must be a rank below 2' '/forward/s/"pid":0/"pid":2/'
+    breaks 'pid must be the rank of the file' '/forward/s/"pid":0/"pid":1/'
+    breaks 'tid must be a whole number' '/forward/s/"tid":1/"tid":1.5/'
+    breaks 'ph must be one of' '/forward/s/"X"/"B"/'
+    breaks 'name must be a string' '/forward/s/"name":"[^"]*"/"name":7/'
+    breaks 'an event must be an object' '/forward/s/.*/7,/'
+    breaks 'args.name is missing' '/stream 1/s/"name":"stream 1"/"label":"stream 1"/'
+    breaks 'cat in row 1 must be one of' '/forward/s/"product"/"work"/'
+    breaks 'cat in row 0 must be one of: host' '/forward/s/"tid":1/"tid":0/'
+    breaks 'ts must be a number' '/forward/s/"ts":0/"ts":"0"/'
+    breaks 'ts must be a number' '/forward/s/"ts":0/"ts":NaN/'
+    breaks 'ts is negative' '/forward/s/"ts":0/"ts":-1/'
+    breaks 'dur is negative' '/forward/s/"dur":100/"dur":-1/'
+    breaks 'dur must be a number' '/forward/s/"dur":100,//'
+    breaks 'args.flops must be a number from 0 on' '/forward/s/1e6/"many"/'
+    breaks 'args.comm of a collective must be a string' 's/"comm":"8f3a"/"comm":8/'
+    breaks 'args.number of a collective must be a whole number' 's/,"number":0//'
+    breaks 'ts must be a number from 0 on' '/"ph":"s"/s/"ts":140/"ts":-140/'
+    breaks 'id must be a whole number' '/"ph":"s"/s/"id":0/"id":"a"/'
+    breaks 'cat of an arrow must be event' '/"ph":"s"/s/"cat":"event"/"cat":"flow"/'
+    breaks 'its tid is above 0' '/"ph":"s"/s/"tid":1/"tid":0/'
+    breaks 'bp of the end of an arrow must be "e"' 's/"bp":"e",//'
+    breaks 'arrow 0 of rank 0 has no end' '/"ph":"f".*"id":0/d'
+    breaks 'arrow 1 of rank 0 has no begin' '/"ph":"s".*"id":1/d'
+    breaks 'arrow 0 has two begins' '/"ph":"s".*"id":1/s/"id":1/"id":0/'
+    breaks 'arrow 0 of rank 0 goes back in time' '/"ph":"f".*"id":0/s/"ts":150/"ts":139.9/'
+    breaks 'row 2 has no name' '/stream 2/d'
+    breaks 'backward 1 dense: matrix product at 110.000 us overlaps forward 1 dense: matrix product at 0.000 us in row 1' \
+        '/forward/s/"dur":100/"dur":110.01/'
+    breaks 'rank 0 has no operation on a stream' '/"(product|kernel|collective)"/d'
+}
+
+@test "--check tells nested calls of the host from overlapping ones, and collectives that occur twice" {
+    begin 0 1
+    span 1 kernel 0 10 forward
+    span 0 host 0 100 'train_step'
+    span 0 host 10 90 forward
+    span 0 host 20 30 cudaMemcpy
+    span 0 host 100 110 cudaStreamSynchronize
+    collective 3 20 30
+    finish trace.json
+    read_trace --check trace.json
+    cp trace.json good
+    edit trace.json '/cudaMemcpy/s/"dur":10/"dur":75/'
+    fails 1 'cudaMemcpy at 20.000 us overlaps forward at 10.000 us in row 0' "$trace" --check trace.json
+    cp good trace.json
+    edit trace.json 's/^(.*)"ts":20(.*"number":3.*)$/\1"ts":20\2,\n\1"ts":40\2/'
+    fails 1 'rank 0 has collective 3 of communicator 8f3a twice' "$trace" --check trace.json
+}
+
+# elements PATTERN: how many elements of the picture match.
+elements() {
+    grep -cE "$1" picture.svg || true
+}
+
+@test "--svg draws rows, spans, waits, arrows and steps, the same bytes each time" {
+    two_ranks
+    read_trace trace.json --svg picture.svg --title 'Overlap & more'
+    python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse("picture.svg")'
+    grep -q 'Overlap &amp; more: training step 1 of 2 ranks (measured)</text>' picture.svg
+    for text in 'rank 0' 'rank 1' 'stream 1' 'stream 2' 'stream 3' 'time in µs' 'step 1' 'forward 1 dense' 'all-reduce' \
+        'waits for another rank' 'a stream waited for an event'; do
+        grep -qF ">$text</text>" picture.svg || { echo "no text: $text" && return 1; }
+    done
+    # The first rank waits in its collective for the second one from 150 to 250 of 350, on an axis of 1124 from 132 on.
+    [ "$(elements '<rect x="613.71" .*width="321.14".*fill="url\(#late\)".*waits for another rank')" = 1 ]
+    [ "$(elements '<rect x="934.86" .*width="96.34".*fill="#E69F00".*<title>ncclAllReduce, 130 us, 4 MB</title>')" = 1 ]
+    [ "$(elements 'marker-end')" = 4 ] # three arrows, and one in the legend
+    [ "$(elements 'fill="#56B4E9".*<title>forward')" = 2 ]
+    mv picture.svg first.svg
+    read_trace trace.json --svg picture.svg --title 'Overlap & more'
+    cmp first.svg picture.svg
+    read_trace trace.json --svg picture.svg --ranks 1
+    [ "$(elements '>rank [01]</text>')" = 1 ]
+    grep -q 'training step 1 of rank 1 of 2' picture.svg
+    fails 1 'there is no rank from 2 to 3' "$trace" trace.json --svg picture.svg --ranks 2:3
+}
+
+@test "--svg shows training steps 2 and 3, or those that --steps names" {
+    four_steps
+    read_trace trace.json --svg picture.svg
+    grep -q 'training steps 2 to 3 of 1 rank (measured)' picture.svg
+    [ "$(elements '<title>update')" = 4 ]
+    read_trace trace.json --svg picture.svg --steps 4
+    grep -q 'training step 4 of 1 rank (measured)' picture.svg
+    [ "$(elements '<title>update')" = 2 ]
+    read_trace trace.json --svg picture.svg --window 0:0.05
+    [ "$(elements '<title>update')" = 0 ] && [ "$(elements '<title>copy')" = 1 ]
+}
