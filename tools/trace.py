@@ -132,16 +132,20 @@ def blame(run, found):
     return count, waited
 
 
-def straggler_line(waited, window):
-    """One rank stands out if the others wait for it at least twice as long as for any other, and NOTABLE of the time."""
-    ordered = sorted(waited, key=lambda number: -waited[number])
-    worst, second = ordered[0], ordered[1]
-    share = waited[worst] / window if window > 0 else 0
+def straggler_line(count, waited, window):
+    """One rank stands out if it is last at least twice as often as any other, and costs at least twice as much, and
+    NOTABLE of the time."""
+    worst, second = sorted(waited, key=lambda number: -waited[number])[:2]
+    if waited[worst] == 0:
+        return "no rank waits for another one"
+    share = waited[worst] / window
     numbers = f"each other rank waits {waited[worst] / 1000:.3f} ms for rank {worst}, {100 * share:.1f} % of the time, and " \
               f"{waited[second] / 1000:.3f} ms for rank {second}"
-    if waited[worst] >= 2 * waited[second] and share >= NOTABLE:
+    often = all(count[worst] >= 2 * count[number] for number in count if number != worst)
+    if often and waited[worst] >= 2 * waited[second] and share >= NOTABLE:
         return f"rank {worst} is the straggler: {numbers}"
-    return f"no rank stands out: {numbers}; a straggler costs {100 * NOTABLE:.0f} % and twice as much as any other rank"
+    return f"no rank stands out: {numbers}; a straggler is last twice as often and costs twice as much as any other rank, " \
+           f"and {100 * NOTABLE:.0f} % of the time"
 
 
 def percent(part, whole):
@@ -175,7 +179,7 @@ def print_waiting(run, windows):
           "waits for it, in ms.")
     print_table(["rank", "last", "waited for"], rows)
     window = statistics.mean(end - begin for begin, end in windows.values())
-    print(f"{run.clock}: {straggler_line(waited, window)}.")
+    print(f"{run.clock}: {straggler_line(count, waited, window)}.")
 
 
 def align(run):
@@ -233,7 +237,8 @@ def merged_events(run):
 
 def write_merged(run, path):
     hosts = sorted({r.host for r in run.ranks})
-    other = {"clock": run.clock, "ranks": str(len(run.ranks)), "host": " ".join(hosts)}
+    other = {"clock": run.clock, "host": " ".join(hosts), "processes": len(run.ranks),
+             "dropped": sum(r.dropped for r in run.ranks)}
     lines = ",\n".join(json.dumps(event) for event in merged_events(run))
     with open(path, "w", encoding="utf-8") as file:
         file.write(f'{{"displayTimeUnit":"ms","otherData":{json.dumps(other)},"traceEvents":[\n{lines}\n]}}\n')
@@ -268,7 +273,7 @@ def parse_options():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", nargs="+", metavar="FILE", help="traces of all ranks, or trace.json for trace.0.json and so on")
     parser.add_argument("--check", action="store_true", help="only check the files against the format; exit with 1 if they break it")
-    parser.add_argument("-o", "--output", metavar="FILE", help="merge the ranks into one file for ui.perfetto.dev or chrome://tracing")
+    parser.add_argument("-o", "--output", metavar="FILE", help="merge the ranks into one file for https://ui.perfetto.dev")
     parser.add_argument("--svg", metavar="FILE", help="draw training steps 2 and 3, or those of --steps or --window")
     parser.add_argument("--steps", metavar="A:B", type=pair(int, 1), help="only training steps A to B, which end with the update")
     parser.add_argument("--window", metavar="A:B", type=pair(float, 0), help="only from A to B ms after the first operation")
@@ -284,6 +289,9 @@ def run_tool(options):
         spans, arrows = (sum(len(part) for part in parts) for parts in zip(*((r.spans, r.arrows) for r in run.ranks)))
         print(f"{len(run.ranks)} rank{'s' * (len(run.ranks) > 1)}, {spans} spans, {arrows} arrows, {run.clock}: no mistake")
         return
+    for rank in run.ranks:
+        if rank.dropped:
+            print(f"note: rank {rank.number} had no room for {rank.dropped} operations at the end", file=sys.stderr)
     align(run)
     windows = choose_windows(run, options)
     print_times(run, windows)

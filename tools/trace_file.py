@@ -1,8 +1,9 @@
 """Reads and checks traces of ranks for trace.py. A trace is a JSON object in Chrome's trace event format:
 
 displayTimeUnit  "ms", how viewers show times
-otherData        object of strings: clock ("measured", or "modelled" and the name of the model), ranks (their number),
-                 host, and rank if the file holds a single one; a merged file holds all of them
+otherData        object: clock ("measured", or "modelled" and the name of the model), host, processes (number of ranks),
+                 process (the rank, if the file holds a single one; a merged file holds all), and dropped (number of
+                 operations that were too many to be recorded)
 traceEvents      list of objects with name (string), pid (the rank) and tid (0: the host, k: stream k), and with ph:
   "M"  args.name names the process (name: process_name) or the row (thread_name); each row of spans has a name.
        process_sort_index and args.sort_index set the order of the processes in a viewer.
@@ -57,7 +58,7 @@ class Rank:
     """The spans and arrows of one rank. Times are in microseconds."""
 
     def __init__(self, number, path, other):
-        self.number, self.path, self.host = number, path, other["host"]
+        self.number, self.path, self.host, self.dropped = number, path, other["host"], other.get("dropped", 0)
         self.spans, self.arrows, self.row_names = [], [], {}
 
     def shift(self, offset):
@@ -117,14 +118,13 @@ def check_header(path, document):
     other = document.get("otherData")
     need(document.get("displayTimeUnit") == "ms", path, 'displayTimeUnit must be "ms"')
     need(isinstance(other, dict), path, "otherData must be an object")
-    for key in ("clock", "ranks", "host"):
+    for key in ("clock", "host"):
         need(isinstance(other.get(key), str), path, f"otherData.{key} must be a string")
+    for key in ("processes", "process", "dropped"):
+        need(is_count(other.get(key, 0)), path, f"otherData.{key} must be a whole number")
     need(re.fullmatch(r"measured|modelled .+", other["clock"]), path,
          f'otherData.clock is "{other["clock"]}", not "measured" or "modelled" and a name')
-    need(re.fullmatch("[1-9][0-9]*", other["ranks"]), path, "otherData.ranks must be a number above 0")
-    rank = other.get("rank", "0")
-    need(isinstance(rank, str) and rank.isdigit() and int(rank) < int(other["ranks"]), path,
-         f"otherData.rank must be a number below {other['ranks']}")
+    need(other.get("process", 0) < other.get("processes", 0), path, "otherData.process must be below otherData.processes")
 
 
 def check_span(event, where):
@@ -150,8 +150,8 @@ def check_event(event, where, other):
     need(isinstance(event.get("name"), str), where, "name must be a string")
     for key in ("pid", "tid"):
         need(is_count(event.get(key)), where, f"{key} must be a whole number")
-    need(event["pid"] < int(other["ranks"]), where, f"pid must be a rank below {other['ranks']}")
-    need(event["pid"] == int(other.get("rank", event["pid"])), where, "pid must be the rank of the file")
+    need(event["pid"] < other["processes"], where, f"pid must be a rank below {other['processes']}")
+    need(event["pid"] == other.get("process", event["pid"]), where, "pid must be the rank of the file")
     if kind == "M":
         field, kind_of_value = ("sort_index", int) if event["name"].endswith("_sort_index") else ("name", str)
         args = event.get("args")
@@ -202,8 +202,8 @@ def read_document(path, document):
     """Returns the ranks in a file: one, or all of a merged file."""
     check_header(path, document)
     other, by_rank = document["otherData"], {}
-    if "rank" in other:
-        by_rank[int(other["rank"])] = []
+    if "process" in other:
+        by_rank[other["process"]] = []
     for i, event in enumerate(document["traceEvents"]):
         name = event.get("name") if isinstance(event, dict) else None
         where = f"{path}: event {i}" + (f" ({name})" if isinstance(name, str) else "")
@@ -231,7 +231,7 @@ def find_files(names):
             first = load(ranks[0])
             check_header(ranks[0], first)
             # Files of an older run with more ranks may lie beside those of this run.
-            others = ranks[1:int(first["otherData"]["ranks"])]
+            others = ranks[1:first["otherData"]["processes"]]
             found += [(ranks[0], first)] + [(path, load(path)) for path in others]
             continue
         need(not ranks, name, f"{ranks[0] if ranks else ''} exists, too: remove the file of the older run, or name the files")
@@ -246,7 +246,7 @@ def check_together(ranks, clocks, counts):
         for path in values:
             need(values[path] == values[first], path,
                  f"the {what} is {values[path]}, but that of {first} is {values[first]}: these files are of different runs")
-    count, by_number = int(next(iter(counts.values()))), {}
+    count, by_number = next(iter(counts.values())), {}
     for rank in ranks:
         other = by_number.setdefault(rank.number, rank)
         need(other is rank, rank.path, f"{other.path} is of rank {rank.number}, too")
@@ -261,7 +261,7 @@ def read_run(names):
     for path, document in files:
         ranks += read_document(path, document)
         clocks[path] = document["otherData"]["clock"]
-        counts[path] = document["otherData"]["ranks"]
+        counts[path] = document["otherData"]["processes"]
     check_together(ranks, clocks, counts)
     return Run(sorted(ranks, key=lambda r: r.number), next(iter(clocks.values())))
 

@@ -118,13 +118,13 @@ def draw_span(picture, rank, span, arrived):
 
 
 def groups(picture, rank):
-    """Yields (first span, begin, end) of neighbouring spans with the same label; a group gets one label."""
+    """Yields (first span, begin, end) of spans with the same label and no visible gap; a group gets one label."""
     run = None
     for span in rank.spans:
         if span.row == 0 or not picture.visible(span.begin, span.end):
             continue
         key = (span.row, span.cat == "collective" and id(span), label_choices(span)[:1])
-        if run and run[0] == key:
+        if run and run[0] == key and picture.x(span.begin) - picture.x(run[3]) < 3:
             run[3] = span.end
             continue
         if run:

@@ -33,7 +33,7 @@ arrow() { # ROW BEGIN ROW END
 }
 finish() { # [FILE]
     local IFS=,
-    printf '{"displayTimeUnit":"ms","otherData":{"clock":"%s","rank":"%d","ranks":"%d","host":"%s"},"traceEvents":[\n%s\n]}\n' \
+    printf '{"displayTimeUnit":"ms","otherData":{"clock":"%s","process":%d,"processes":%d,"host":"%s","dropped":0},"traceEvents":[\n%s\n]}\n' \
         "$clock" "$rank" "$ranks" "$host" "${events[*]}" | sed 's/},{"ph"/},\n{"ph"/g' >"${1:-trace.$rank.json}"
 }
 
@@ -100,17 +100,38 @@ read_trace() { # ARGUMENT...
 }
 
 @test "no rank stands out if ranks are late in turns, at the same time, or by little" {
-    # In collective 0, rank 0 waits 100 for rank 1; in collective 1, rank 1 waits 60 for rank 0.
+    # In collective 0, rank 0 waits 100 for rank 1; in collective 1, rank 1 waits 40 for rank 0. The wait for rank 1 is
+    # more than twice as long, but happens as often.
+    for rank in 0 1; do
+        begin $rank 2
+        span 1 kernel 0 1000 forward
+        collective 0 $((100 + 100 * rank)) 210
+        collective 1 $((440 - 40 * rank)) 500
+        finish
+    done
+    read_trace trace.json
+    table '0 1 0.040' '1 1 0.100'
+    [[ $output == *"no rank stands out: each other rank waits 0.100 ms for rank 1, 10.0 % of the time, and 0.040 ms for rank 0;"* ]]
+    # Rank 1 is last in two of three collectives: the others wait 100 + 10 for it, and 60 for rank 0.
     for rank in 0 1; do
         begin $rank 2
         span 1 kernel 0 1000 forward
         collective 0 $((100 + 100 * rank)) 210
         collective 1 $((460 - 60 * rank)) 500
+        collective 2 $((600 + 10 * rank)) 700
         finish
     done
     read_trace trace.json
-    table '0 1 0.060' '1 1 0.100'
-    [[ $output == *"no rank stands out: each other rank waits 0.100 ms for rank 1, 10.0 % of the time, and 0.060 ms for rank 0;"* ]]
+    table '0 1 0.060' '1 2 0.110'
+    [[ $output == *"no rank stands out"* ]]
+    # All arrive at the same time.
+    for rank in 0 1; do
+        begin $rank 2
+        collective 0 100 200
+        finish
+    done
+    read_trace trace.json
+    [[ $output == *"measured: no rank waits for another one."* ]]
     # Ranks 1 and 2 arrive 90 after rank 0, and share the blame: (90 + 0) / 2 of the other ranks, and half of that.
     for rank in 0 1 2; do
         begin $rank 3
@@ -203,7 +224,7 @@ four_steps() {
         finish
     done
     read_trace trace.json -o merged.json
-    [[ $output == *"no rank stands out: each other rank waits 0.000 ms"* ]]
+    [[ $output == *"no rank waits for another one"* ]]
     [ "$(grep -c '"name": "forward".*"ts": 0, "dur": 890' merged.json)" = 2 ]
     [ "$(grep -cE '"ph": "s".*"ts": 10(.0)?}' merged.json)" = 2 ]
     # On the same host, clocks are the same, and so are modelled ones.
@@ -235,7 +256,7 @@ four_steps() {
     sed 's/"measured"/"modelled h100"/' trace.1.json >broken/trace.1.json
     fails 1 'the clock is modelled h100, but that of trace.0.json is measured: these files are of different runs' \
         "$trace" trace.0.json broken/trace.1.json
-    sed 's/"ranks":"2"/"ranks":"3"/' trace.1.json >broken/trace.1.json
+    sed 's/"processes":2/"processes":3/' trace.1.json >broken/trace.1.json
     fails 1 'the number of ranks is 3, but that of trace.0.json is 2' "$trace" trace.0.json broken/trace.1.json
     fails 1 'no/merged.json: No such file or directory' "$trace" trace.json -o no/merged.json
     # Files of an older run with more ranks are left out, and those of a run without ranks are not mixed in.
@@ -260,8 +281,9 @@ breaks() {
     breaks 'displayTimeUnit must be "ms"' 's/"ms"/"ns"/'
     breaks 'otherData.host must be a string' 's/"host":"node1"/"host":1/'
     breaks 'otherData.clock is "guessed"' 's/"measured"/"guessed"/'
-    breaks 'otherData.ranks must be a number above 0' 's/"ranks":"2"/"ranks":"0"/'
-    breaks 'otherData.rank must be a number below 2' 's/"rank":"0"/"rank":"2"/'
+    breaks 'otherData.processes must be a whole number' 's/"processes":2/"processes":"2"/'
+    breaks 'otherData.process must be below otherData.processes' 's/"process":0/"process":2/'
+    breaks 'otherData.process must be below otherData.processes' 's/"processes":2,//'
     breaks 'event 5 (forward 1 dense: matrix product): pid must be a rank below 2' '/forward/s/"pid":0/"pid":2/'
     breaks 'pid must be the rank of the file' '/forward/s/"pid":0/"pid":1/'
     breaks 'tid must be a whole number' '/forward/s/"tid":1/"tid":1.5/'
@@ -350,4 +372,41 @@ elements() {
     [ "$(elements '<title>update')" = 2 ]
     read_trace trace.json --svg picture.svg --window 0:0.05
     [ "$(elements '<title>update')" = 0 ] && [ "$(elements '<title>copy')" = 1 ]
+}
+
+@test "the traces of the steps are valid, and the table agrees with a count of every half microsecond" {
+    need_train 02_multigpu_fork/train 03_multigpu_launcher/launch 05_fsdp/train
+    programs=${TRAIN%/*/*}
+    tiny_data data
+    options=(--data data --batch 32 --max-steps 4 --log-every 100)
+    export CPU_DEVICES=2
+    "$TRAIN" "${options[@]}" --trace one.json
+    "$programs/02_multigpu_fork/train" "${options[@]}" --trace two.json
+    "$programs/03_multigpu_launcher/launch" --nproc-per-node 2 "$programs/05_fsdp/train" "${options[@]}" --trace five.json
+    CPU_DEVICE_MODEL=h100 "$programs/02_multigpu_fork/train" "${options[@]}" --trace modelled.json
+    for name in one two five modelled; do
+        read_trace --check $name.json
+        [[ $output == *"no mistake" ]]
+        read_trace $name.json --svg picture.svg
+        grep -q 'training steps 2 to 3 of' picture.svg
+    done
+    read_trace modelled.json
+    python3 - <<'COUNT' >counted
+import json
+for rank in (0, 1):
+    spans = [e for e in json.load(open(f"modelled.{rank}.json"))["traceEvents"]
+             if e["ph"] == "X" and e["tid"] > 0 and e["cat"] != "wait"]
+    start = min(e["ts"] for e in spans)
+    kinds = [set(), set()]
+    for e in spans:
+        kinds[e["cat"] == "collective"] |= set(range(round(2 * (e["ts"] - start)), round(2 * (e["ts"] + e["dur"] - start))))
+    print(rank, len(kinds[0]) / 2000, len(kinds[1]) / 2000, len(kinds[0] & kinds[1]) / 2000)
+COUNT
+    [ "$(wc -l <counted)" = 2 ]
+    while read -r rank computing collectives hidden; do
+        awk -v rank="$rank" -v a="$computing" -v b="$collectives" -v c="$hidden" '
+            function far(x, y) { return (x - y) ^ 2 > 0.01 ^ 2 }
+            $1 == rank && NF == 11 { found = !far($3, a) && !far($4, b) && !far($5, c) && $4 > 0 }
+            END { exit !found }' <<<"$output" || { echo "$output" && return 1; }
+    done <counted
 }
