@@ -4,13 +4,13 @@
 // can read it at any time after step 2.
 #include "02_multigpu_fork/nccl_check.h"
 #include "06_allreduce_demo/start.h"
-#include "common/clock.h"
 #include "common/device.h"
 #include "common/error.h"
 #include "common/kernels.h"
 #include "common/minmax.h"
 #include "common/options.h"
 #include "common/report.h"
+#include "common/trace.h"
 #include <errno.h>
 #include <math.h>
 #include <nccl.h>
@@ -19,7 +19,7 @@
 #include <string.h>
 
 static struct {
-    const char *op, *min_bytes, *max_bytes, *csv;
+    const char *op, *min_bytes, *max_bytes, *csv, *trace;
     long nproc, count, factor, warmup, iters, check_only;
     size_t smallest, largest; // min_bytes and max_bytes as numbers
 } opt;
@@ -40,6 +40,8 @@ static const struct option_spec options[] = {
     {"check-only", OPTION_FLAG, &opt.check_only, NULL, 0, 0,
      "check all operations up to 64K, without times"},
     {"csv", OPTION_TEXT, &opt.csv, "/dev/null", 0, 0, "file for the table"},
+    {"trace", OPTION_TEXT, &opt.trace, NULL, 0, 0,
+     "file for a trace: what the device did and when"},
     {0},
 };
 
@@ -238,11 +240,11 @@ static double mean_time(struct world *w, const struct operation *o, float *in, f
     for (long i = 0; i < opt.warmup; i++)
         o->run(w, in, out, count);
     sum_over_ranks(w, 0); // all ranks start at the same time
-    double start = seconds();
+    double start = device_seconds(w->stream);
     for (long i = 0; i < opt.iters; i++)
         o->run(w, in, out, count);
-    CUDA_CHECK(cudaStreamSynchronize(w->stream));
-    return sum_over_ranks(w, (seconds() - start) / opt.iters) / w->size;
+    double elapsed = device_seconds(w->stream) - start;
+    return sum_over_ranks(w, elapsed / opt.iters) / w->size;
 }
 
 // Part 2: the all-reduce by hand, with the bytes that the ranks have sent, counted and computed.
@@ -353,6 +355,7 @@ int main(int argc, char **argv) {
     CUDA_CHECK(cudaMallocHost((void **)&w.host, bytes));
     CUDA_CHECK(cudaMallocHost((void **)&w.all, w.size * sizeof *w.all));
     print_device();
+    trace_open(opt.trace, w.rank, w.size);
     sum_rank_numbers(&w, opt.count);
     compare_by_hand(&w, opt.count);
     print_table(&w);
