@@ -99,8 +99,8 @@ static struct layout layout_of(const int *devices, int ranks) {
 }
 
 // Chunks of medium size do not reach the rate of a link. The first 2.3 MB of each chunk are slower:
-// 0.65 and 2.3 MB fit the published tables for 8 A100 and for 2 and 8 H100 or H200
-// (tests/device/test_gpu_model.c). NCCL's tuner has tables for this effect (treeCorrectionFactor).
+// 0.65 and 2.3 MB fit the published tables in tests/device/test_gpu_model.c. NCCL's tuner has
+// tables for this effect (treeCorrectionFactor).
 static double seconds_of_chunks(double chunks, double bytes, double rate, double ramp) {
     return chunks * (bytes + ramp * fmin(bytes, RAMP_BYTES)) / rate;
 }
