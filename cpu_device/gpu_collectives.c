@@ -181,9 +181,10 @@ static double other(int kind, const struct layout *l, const struct protocol *p, 
 }
 
 double cpu_model_collective(int kind, double bytes, const int *devices, int ranks) {
-    if (ranks == 1)
-        return cpu_model_seconds(&(struct cpu_cost){CPU_COPY_ON_DEVICE, "copy", bytes, 0},
-                                 devices[0]);
+    if (ranks == 1) {
+        struct cpu_cost copy = {.kind = CPU_COPY_ON_DEVICE, .bytes = bytes};
+        return cpu_model_seconds(&copy, *devices);
+    }
     struct layout l = layout_of(devices, ranks);
     if (kind == CALL_ALL_REDUCE)
         return all_reduce(&l, bytes / ranks);

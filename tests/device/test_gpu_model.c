@@ -41,8 +41,12 @@ static void set_variables(const char *const *settings) {
                                         "NCCL_ALGO",        "CPU_DEVICE_COMPUTE"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unsetenv(names[i]);
-    for (; *settings; settings++)
-        assert_int_equal(putenv(strdup(*settings)), 0);
+    for (; *settings; settings++) {
+        char name[64];
+        size_t length = strcspn(*settings, "=");
+        snprintf(name, sizeof name, "%.*s", (int)length, *settings);
+        assert_int_equal(setenv(name, *settings + length + 1, 1), 0);
+    }
 }
 
 #define WITH(...) (set_variables((const char *[]){__VA_ARGS__, NULL}), cpu_model_init())
@@ -60,7 +64,8 @@ static void near(double seconds, double microseconds) {
 }
 
 static double cost(enum cpu_cost_kind kind, double bytes, double flops, int device) {
-    return cpu_model_seconds(&(struct cpu_cost){kind, "x", bytes, flops}, device);
+    return cpu_model_seconds(&(struct cpu_cost){.kind = kind, .bytes = bytes, .flops = flops},
+                             device);
 }
 
 static void operations_take_their_formulas(void **state) {
