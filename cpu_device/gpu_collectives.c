@@ -49,10 +49,13 @@ struct layout {
 // Reads a list such as "Tree", "Ring,Tree" or "^NVLS" (all but NVLS).
 void cpu_model_choose_algorithms(void) {
     const char *list = getenv("NCCL_ALGO"), *p = list;
-    int but = p && *p == '^';
+    int but = list && *list == '^';
     for (int a = 0; a < ALGORITHMS; a++)
-        allowed[a] = !p || but;
-    for (p += but; p && (*p || p == list + but);) {
+        allowed[a] = !list || but;
+    if (!list)
+        return;
+    p += but;
+    do {
         size_t length = strcspn(p, ",");
         int a = 0;
         while (a < ALGORITHMS && (strlen(algorithm_names[a]) != length ||
@@ -65,7 +68,7 @@ void cpu_model_choose_algorithms(void) {
                 list);
         allowed[a] = !but;
         p += length + (p[length] == ',');
-    }
+    } while (*p);
 }
 
 // Sets the two factors.
