@@ -15,10 +15,10 @@ PROGRAMS := $(foreach step,$(STEPS),$($(step)))
 .DEFAULT_GOAL := help
 .PHONY: help quickstart data programs diffstat doctor demo-fsdp check-gpu test-quick test test-all clean
 .PHONY: $(STEPS) $(STEPS:%=run-%) $(DIFFS) $(PROGRAMS)
-include tools/build.mk exercises/exercises.mk tests/tests.mk
+include tools/build.mk tools/see.mk exercises/exercises.mk tests/tests.mk
 
 help: ## prints this list
-	@sed -n 's/^\([a-z][a-zMN0-9-]*\):.*## /\1|/p' Makefile tools/build.mk exercises/exercises.mk tests/tests.mk | awk -F'|' '{printf "make %-17s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z][a-zMN0-9-]*\):.*## /\1|/p' Makefile tools/*.mk exercises/exercises.mk tests/tests.mk | awk -F'|' '{printf "make %-17s %s\n", $$1, $$2}'
 	@echo 'DEVICE=cpu or DEVICE=gpu after make chooses the device (now: $(if $(BOTH),both,$(DEVICE))); ARCH=native builds for the GPU of this machine only.'
 
 quickstart: export NEXT = Next: make run-step1 ARGS="--epochs 10", or read 01_single_gpu/README.md
@@ -56,8 +56,10 @@ $(DIFFS): diff%:
 diffNM: ## shows what step M changes in step N, such as diff12 (F=join: only that function; ALL=1: all changes)
 diffstat: ## counts the lines that each step changes and asks to be read, and compares them with their limits
 	@tools/diffstat.sh && echo && tools/reading.sh
-step% run-step% diff%:
+step% run-step% profile-step% diff%:
 	$(error There is no $@: the steps are $(STEPS), and the differences are $(DIFFS))
+trace-step%:
+	$(error There is no $@: the steps with a trace are $(TRACED))
 
 doctor: ## checks whether this machine or job can run the course, and suggests fixes
 	@status=0; tools/doctor.sh || status=1; $(MAKE) --no-print-directory step3 step4 && \

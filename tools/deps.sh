@@ -61,6 +61,7 @@ check() { # SET
             need has_command pgrep procps procps-ng procps-ng
             want has_command script bsdutils util-linux util-linux
             want has_command ip iproute2 iproute iproute2
+            want has_command python3 python3 python3 python # for tools/trace.py
             ;;&
         test | test-all | lint)
             need has_command shellcheck shellcheck ShellCheck shellcheck

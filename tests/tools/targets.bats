@@ -53,6 +53,58 @@ listed() {
     done
 }
 
+@test "make trace-stepN writes a trace of each training step's program, and says how to see it" {
+    command -v python3 >/dev/null || skip "python3 is not installed"
+    export CPU_DEVICES=2
+    fresh "trace-step2" ARGS='--hidden 8'
+    says 'step 12/468' 'Times of the streams in ms, measured' 'Arrivals at' \
+        'build/trace/step2/merged.json: all ranks, measured. To see it, open https://ui.perfetto.dev' \
+        'build/trace/step2/steps.svg: a picture'
+    for step in 1 3 4 5 7; do
+        rm -rf build/trace
+        run make -j2 DEVICE=cpu CFLAGS=-O0 trace-step$step ARGS='--hidden 8 --max-steps 4' LAUNCH='--nproc-per-node 2'
+        [ "$status" = 0 ] || { echo "$output" && return 1; }
+        says 'step 4/468' "build/trace/step$step/merged.json: all ranks, measured"
+        tools/trace.py --check build/trace/step$step/merged.json
+        grep -q "training steps 2 to 3 of $((step == 1 ? 1 : 2)) rank" build/trace/step$step/steps.svg
+    done
+    CPU_DEVICE_MODEL=h100 run make DEVICE=cpu CFLAGS=-O0 trace-step2 ARGS='--hidden 8'
+    says 'Times of the streams in ms, modelled h100' 'merged.json: all ranks, modelled h100'
+    run make DEVICE=cpu trace-step6
+    [ "$status" = 2 ] && says 'the steps with a trace are step1 step2 step3 step4 step5 step7'
+    mkdir bare # without Python
+    for tool in bash make gcc cc env; do
+        ln -s "$(command -v $tool)" bare
+    done
+    PATH=$PWD/bare run make DEVICE=cpu NVCC=none trace-step2
+    [ "$status" = 2 ] && says 'error: tools/trace.py needs Python: install python3'
+}
+
+@test "make profile-stepN runs the programs with nsys, and says in one line where it is missing" {
+    mkdir bin
+    cat >bin/nsys <<'END'
+#!/bin/bash
+echo "nsys: $*"
+while [[ $1 == -* || $1 == profile ]]; do
+    [[ $1 != --output=* ]] || echo report >"${1#--output=}.nsys-rep"
+    shift
+done
+"$@"
+END
+    chmod +x bin/nsys
+    export CPU_DEVICES=2
+    PATH=$BATS_TEST_TMPDIR/bin:$PATH fresh "profile-step2" ARGS='--hidden 8'
+    says 'nsys: profile --trace=cuda,nvtx,cublas ' 'step 12/468' 'build/profile/step2/report.nsys-rep: all ranks'
+    [ -s build/profile/step2/report.nsys-rep ]
+    PATH=$BATS_TEST_TMPDIR/bin:$PATH run make -j2 DEVICE=cpu CFLAGS=-O0 profile-step3 ARGS='--hidden 8 --max-steps 2' \
+        LAUNCH='--nproc-per-node 2'
+    [ "$status" = 0 ] && says '03_multigpu_launcher/launch --nproc-per-node 2 03_multigpu_launcher/train' 'step 2/468'
+    ! command -v nsys >/dev/null || skip "nsys is installed"
+    run make DEVICE=cpu profile-step1
+    [ "$status" = 2 ] && [ "${lines[0]}" = "error: nsys is missing: install Nsight Systems, or load the module of CUDA; \
+make trace-step1 needs neither" ]
+}
+
 @test "make quickstart works in a fresh clone" {
     [ -d "$root/data/mnist" ] || skip "no MNIST to serve: make data fetches it"
     mkdir bin # a test installs nothing

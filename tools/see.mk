@@ -1,0 +1,29 @@
+# What shows where the time of a run goes: traces (common/trace.h, tools/trace.py) and Nsight Systems. LAUNCH and ARGS are
+# those of run-stepN.
+TRACED := $(strip $(foreach step,$(STEPS),$(if $(filter %/train,$($(step))),$(step))))
+TIMED := $(TRACED:%=trace-%) $(STEPS:%=profile-%)
+FEW_STEPS := --max-steps 12 --log-every 1000000
+TIMED_RUN = $(LAUNCHER) $(or $(TRAINER),$($*)) $(if $(TRAINER),$(IMAGES) $(FEW_STEPS))
+.PHONY: $(TIMED)
+$(filter %3 %4 %5 %7,$(TIMED)): LAUNCHER = 03_multigpu_launcher/launch $(LAUNCH)
+
+# The trace of an older run may have had more ranks.
+$(TRACED:%=trace-%): trace-%:
+	@command -v python3 >/dev/null || { echo 'error: tools/trace.py needs Python: install python3' >&2; exit 1; }
+	@$(MAKE) --no-print-directory -s $(if $(LAUNCHER),step3) $*
+	@rm -rf build/trace/$* && mkdir -p build/trace/$*
+	$(TIMED_RUN) --trace build/trace/$*/trace.json $(ARGS)
+	@tools/trace.py --check build/trace/$*/trace.json >/dev/null
+	@echo && tools/trace.py build/trace/$*/trace.json -o build/trace/$*/merged.json --svg build/trace/$*/steps.svg
+trace-stepN: ## runs 12 training steps of step N, such as trace-step2, and shows what each stream did and waited for
+
+# A rank of step 2 is a fork of the program, and calls CUDA without exec.
+$(STEPS:%=profile-%): profile-%:
+	@command -v nsys >/dev/null || { echo 'error: nsys is missing: install Nsight Systems, or load the module of' \
+		'CUDA$(if $(filter $*,$(TRACED)),; make trace-$* needs neither)' >&2; exit 1; }
+	@$(MAKE) --no-print-directory -s $(if $(LAUNCHER),step3) $*
+	@rm -rf build/profile/$* && mkdir -p build/profile/$*
+	nsys profile --trace=cuda,nvtx,cublas --trace-fork-before-exec=true --output=build/profile/$*/report $(TIMED_RUN) $(ARGS)
+	@echo && echo 'build/profile/$*/report.nsys-rep: all ranks. To see it, copy it to your computer, and open it with Nsight' \
+		'Systems (nsys-ui); nsys stats FILE prints tables.'
+profile-stepN: ## runs 12 training steps of step N with Nsight Systems, on a machine with a GPU
