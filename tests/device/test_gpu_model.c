@@ -213,7 +213,7 @@ static const struct published tables[] = {
       {16384, 482.26}}},
     // The same without NVLS and on 4 nodes (network/README.md there; 369.06: its to-do list).
     {"h200", NULL, "^NVLS", 8, 0, {{16384, 367.61}}},
-    {"h200", "4x8", NULL, 32, 0, {{4096, 364.9}, {16384, 369.06}}},
+    {"h200", "4x8", NULL, 32, 0, {{16384, 369.06}}},
     // 5 ranks gain 1.14 times by NVLS, and 4 gain nothing (its to-do list).
     {"h200", NULL, NULL, 5, 0, {{16384, 1.14 * 367.61}}},
     {"h200", NULL, NULL, 4, 0, {{16384, 367.61}}},
