@@ -374,20 +374,31 @@ each_sample_once() {
     ok "with $(ranks "$1"), each sample of $([ "$2" = train ] && echo a batch || echo the test set) is used once"
 }
 
-# data_set TRAIN TEST ROWS COLUMNS: from now on, the programs train on so many images of this size, and test on so many. They
-# are read faster than those of --data synthetic are made.
+# data_set TRAIN TEST ROWS COLUMNS: from now on, the programs train on so many images of this size, and test on so many.
+# Checks use the images of earlier ones again: making them takes longer than a run.
 data_set() {
+    local new images
+    images=$build/exercises/images.$(cksum <<<"$* $(declare -f write_images)" | tr ' ' .)
+    if [ ! -d "$images" ]; then
+        mkdir -p "$build/exercises"
+        new=$(mktemp -d "$build/exercises/images.XXXXXX")
+        { write_images "$new" "$@" && mv -T "$new" "$images" 2>/dev/null; } || rm -r "$new" # or another check was faster
+    fi
+    ln -sfn "$(readlink -f "$images")" "$SCRATCH/data"
+}
+
+# They are read faster than those of --data synthetic are made.
+write_images() { # FOLDER TRAIN TEST ROWS COLUMNS
     local name count
-    mkdir -p "$SCRATCH/data"
     for name in train t10k; do
-        count=$([ $name = train ] && echo "$1" || echo "$2")
-        { idx_header "$count" "$3" "$4" && awk -v count="$count" -v pixels=$(($3 * $4)) 'BEGIN {
+        count=$([ $name = train ] && echo "$2" || echo "$3")
+        { idx_header "$count" "$4" "$5" && awk -v count="$count" -v pixels=$(($4 * $5)) 'BEGIN {
             for (i = 1; i <= count; i++) {
                 for (s = ""; length(s) < pixels;) s = s sprintf("%08d%08d", i * 7919 % 1e8, i * 104729 % 1e8)
                 printf "%s", substr(s, 1, pixels)
-            } }' | tr 0-9 '\000\034\070\124\160\214\250\304\340\374'; } >"$SCRATCH/data/$name-images-idx3-ubyte"
+            } }' | tr 0-9 '\000\034\070\124\160\214\250\304\340\374'; } >"$1/$name-images-idx3-ubyte" || return
         { idx_header "$count" && seq "$count" | sed 's/.*\(.\)/\1/' | tr -d '\n' | tr 0-9 '\000-\011'; } \
-            >"$SCRATCH/data/$name-labels-idx1-ubyte"
+            >"$1/$name-labels-idx1-ubyte" || return
     done
 }
 

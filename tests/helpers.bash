@@ -83,9 +83,23 @@ set_build() {
     c_flags=(-std=c11 -D_GNU_SOURCE -O1 -g -pthread -I"$root" -I"$root/cpu_device/include")
 }
 
-# compile PROGRAM FILE...: builds the program from the files, and from the other modules that they use.
+# compile PROGRAM WORD...: builds the program from the sources, objects and flags, and from the other modules that they use.
+# Each source is compiled alone, so that ccache knows those that other tests have compiled. It must preprocess them, because
+# otherwise it does not notice a new header in a folder that the compiler searches before that of the old one.
 compile() {
-    cc "${c_flags[@]}" "${@:2}" "$build/steps.a" "$build/common.a" "${libs[@]}" -ldl -lm -o "$1"
+    local word inputs=() flags=() new=()
+    for word in "${@:2}"; do
+        [[ $word != -* ]] || flags+=("$word")
+    done
+    for word in "${@:2}"; do
+        if [[ $word == *.c ]]; then
+            new+=("$1.${#inputs[@]}.o")
+            CCACHE_NODIRECT=1 cc "${c_flags[@]}" "${flags[@]}" -c "$word" -o "${new[-1]}" || return
+            word=${new[-1]}
+        fi
+        inputs+=("$word")
+    done
+    cc "${c_flags[@]}" "${inputs[@]}" "$build/steps.a" "$build/common.a" "${libs[@]}" -ldl -lm -o "$1" && rm -f "${new[@]}"
 }
 
 # compile_watched PROGRAM FILE...: the same with steps/watch.c, which wraps some calls and passes them on to __real_...
@@ -119,7 +133,7 @@ changed() {
     for source in changed/"$folder"/*.h; do
         [ ! -e "${source%.h}.c" ] || sources+=("${source%.h}.c")
     done
-    "${compiler:-compile}" "$1" -iquote changed "${sources[@]}"
+    "${compiler:-compile}" "$1" -iquotechanged "${sources[@]}"
 }
 
 # same_curve CSV CSV: both files must have the same steps and epochs, with the same losses and accuracies except for

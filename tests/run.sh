@@ -2,7 +2,8 @@
 # run.sh [PATTERN]: builds what the tests need, runs those whose file names match the pattern (all by default), and
 # ends with a line that counts them. With LEVEL=quick it runs the unit tests and tests/quick.sh; with LEVEL=test it
 # leaves out the tests with the tag test-all. Every test prints TAP. If a test program fails without naming a test, this
-# counts as one failure, and so does a process or a file that a test leaves behind.
+# counts as one failure, and so does a process or a file that a test leaves behind. Each file is shown with its seconds, and
+# with those that it kept a core busy.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 pattern=${1:-.}
@@ -21,6 +22,16 @@ processes() {
     (unset TEST_RUN && grep -slzx "$mark" /proc/[0-9]*/environ | grep -o '[0-9][0-9]*')
 }
 
+# Many tests compile the sources again, in copies of the tree or with small changes. ccache compiles equal ones once.
+if command -v ccache >/dev/null; then
+    mkdir "$work/bin"
+    for compiler in cc gcc clang; do
+        ln -s "$(command -v ccache)" "$work/bin/$compiler"
+    done
+    export PATH=$work/bin:$PATH CCACHE_DIR=$PWD/build/ccache CCACHE_MAXSIZE=1G
+    export CCACHE_NOHASHDIR=1 # copies of the tree share objects
+fi
+
 memory_files() {
     find /dev/shm -maxdepth 1 -type f -user "$(id -u)" 2>/dev/null | sort
 }
@@ -37,35 +48,50 @@ trap 'exit 130' INT TERM
 
 # run NAME COMMAND...: shows the results of one test program when it has ended.
 run() {
-    local name=$1 log=$work/results/$1 begin=$SECONDS status
+    local name=$1 log=$work/results/$1 status TIMEFORMAT='%0R %0U %0S' seconds user system
     shift
     mkdir -p "$(dirname "$log")"
-    "$@" </dev/null >"$log" 2>&1
+    { time "$@" </dev/null >"$log" 2>&1; } 2>"$log.time"
     status=$?
+    read -r seconds user system < <(tail -n 1 "$log.time") && rm "$log.time"
     [ $status = 0 ] || grep -q '^not ok ' "$log" || echo "not ok - $name ended with status $status" >>"$log"
     {
         flock 9
-        echo "== $name, $((SECONDS - begin)) s"
+        echo "== $name, $seconds s ($((user + system)) s of a core)"
         cat "$log"
     } 9>"$work/lock"
 }
 
-# Most tests mostly wait, so more of them than there are cores run at the same time.
-lanes=$(($(nproc) + 1))
-start() { # NAME COMMAND...
-    [[ $1 =~ $pattern ]] || return
-    while [ "$(jobs -pr | wc -l)" -ge $lanes ]; do
-        wait -n
-    done
-    run "$@" &
+plan=()
+add() { # NAME COMMAND...
+    [[ ! $1 =~ $pattern ]] || plan+=("${*@Q}")
 }
 
-start_bats() { # FILE
+# A file with the line "# N parts" runs as N programs, and PART tells each of them which part it is.
+add_bats() { # FILE
+    local name=${1#tests/} parts part
     if [ "$level" = all ]; then
-        start "${1#tests/}" bats --tap "$1"
+        parts=$(sed -n 's/^# \([0-9]*\) parts$/\1/p' "$1")
+        [ -n "$parts" ] || add "$name" bats --tap "$1"
+        for ((part = 1; part <= parts; part++)); do
+            add "$name-$part" env "PART=$part/$parts" bats --tap "$1"
+        done
     elif ! grep -q '^# bats file_tags=test-all' "$1"; then
-        start "${1#tests/}" bats --tap --filter-tags '!test-all' "$1"
+        add "$name" bats --tap --filter-tags '!test-all' "$1"
     fi
+}
+
+# Most tests mostly wait, so more of them than there are cores run at the same time.
+start_all() {
+    local lanes=$(($(nproc) + 1)) each
+    echo "${#plan[@]} test programs run, $lanes at a time; the first results come in about a minute"
+    for each in "${plan[@]}"; do
+        while [ "$(jobs -pr | wc -l)" -ge $lanes ]; do
+            wait -n
+        done
+        eval "run $each" &
+    done
+    wait
 }
 
 build() { # every program and unit test, warnings as errors
@@ -84,10 +110,10 @@ by_length() {
 
 run_tests() {
     local test name
-    [ "$level" != all ] || start fuzz tests/fuzz/run.sh "${FUZZ_SECONDS:-10}"
+    [ "$level" != all ] || add fuzz tests/fuzz/run.sh "${FUZZ_SECONDS:-10}"
     if [ "$level" != quick ]; then
         for test in $(by_length tests/*/*.bats); do
-            start_bats "$test"
+            add_bats "$test"
         done
     fi
     for test in $(by_length tests/*/test_*.c); do
@@ -95,13 +121,13 @@ run_tests() {
         if [[ "$level $name" == quick\ */test_nccl_* ]]; then # as long as all others together
             continue
         elif [ -x "build/test/tests/$name" ]; then
-            start "$name" "build/test/tests/$name"
+            add "$name" "build/test/tests/$name"
         else
-            start "$name" echo "ok 1 - $name # skip clang is not installed"
+            add "$name" echo "ok 1 - $name # skip clang is not installed"
         fi
     done
-    start quick tests/quick.sh
-    wait
+    add quick tests/quick.sh
+    start_all
 }
 
 # none_left: reports processes and files that are left. Processes may take a moment to end.

@@ -62,6 +62,7 @@ check() { # SET
             want has_command script bsdutils util-linux util-linux
             want has_command ip iproute2 iproute iproute2
             want has_command python3 python3 python3 python # for tools/trace.py
+            want has_command ccache ccache ccache ccache
             ;;&
         test | test-all | lint)
             need has_command shellcheck shellcheck ShellCheck shellcheck

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # bats file_tags=test-all
 # The faults of the debugging lab.
+# 7 parts
 # shellcheck disable=SC2154 # helpers.bash sets mine
 load helpers
 

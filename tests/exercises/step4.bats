@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # bats file_tags=test-all
 # The exercises of step 4.
+# 3 parts
 load helpers
 
 @test "each exercise of step 4 fails without a solution, as its README says, and passes with the step's text" {

@@ -12,6 +12,7 @@ setup() {
     ln -s /usr/bin/* "$BATS_TEST_TMPDIR/bin"
     PATH=$BATS_TEST_TMPDIR/bin
     stand_in id 'echo 0'
+    stand_in ccache 'exit 1'
     stand_in apt-cache 'printf "%s\n" "Size: 5000000" "Installed-Size: 7000"'
     # shellcheck disable=SC2016 # expanded there
     stand_in apt-get 'echo "apt-get $*" >>calls

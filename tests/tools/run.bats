@@ -34,6 +34,21 @@ add() { # NAME [TAG]: a file with a test, whose commands are on stdin
     [ "$status" = 0 ] && [ "${lines[-1]}" = "2 passed, 0 failed" ]
 }
 
+@test "the number of test programs comes before their results, each with its seconds" {
+    LEVEL=test run tests/run.sh
+    [[ ${lines[0]} =~ ^"== build, "[0-9]+" s ("[0-9]+" s of a core)"$ ]]
+    [[ ${lines[2]} == "3 test programs run, "*" at a time; "* ]]
+    [ "$(grep -c '^== some/light.bats, ' < <(printf '%s\n' "${lines[@]:3}"))" = 1 ]
+}
+
+@test "make test-all runs a file in parts, and each part has its own failures" {
+    add split <<<'[ $PART != 2/3 ]'
+    sed -i '1i # 3 parts' tests/some/split.bats
+    run tests/run.sh some/split
+    [ "$status" = 1 ] && [ "${lines[-1]}" = "3 passed, 1 failed" ]
+    grep -qx '  some/split.bats-2:not ok 1 split' <<<"$output"
+}
+
 @test "failed tests, crashed programs and failed builds are counted as failures" {
     add wrong <<<'false'
     run tests/run.sh 'wrong|light'
