@@ -189,17 +189,18 @@ def align(run):
     for rank in run.ranks:
         hosts.setdefault(rank.host, []).append(rank)
     first, *left = hosts
-    aligned = list(hosts[first])
+    ends = {key: span.end for rank in hosts[first] for key, span in rank.collectives().items()}
     while left and not run.modelled:
         for host in left:
-            offsets = [there.end - here.end for known in aligned for key, there in known.collectives().items()
-                       for rank in hosts[host] for other, here in rank.collectives().items() if key == other]
+            here = {key: span.end for rank in hosts[host] for key, span in rank.collectives().items()}
+            offsets = [ends[key] - end for key, end in here.items() if key in ends]
             if offsets:
                 break
         need(offsets, hosts[left[0]][0].path, f"host {left[0]} shares no collective with the other hosts, so its clock is unknown")
+        offset = statistics.median(offsets)
         for rank in hosts[host]:
-            rank.shift(statistics.median(offsets))
-        aligned += hosts[host]
+            rank.shift(offset)
+        ends.update({key: end + offset for key, end in here.items()})
         left.remove(host)
 
 
