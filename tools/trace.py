@@ -21,7 +21,7 @@ UPDATE, NEXT_BATCH = re.compile(r"\bupdate|_step\b"), re.compile(r"\bforward|gat
 def union(pairs):
     merged = []
     for begin, end in sorted(pairs):
-        if merged and begin <= merged[-1][1]:
+        if merged and begin <= merged[-1][1] + ROUNDING:
             merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
         else:
             merged.append((begin, end))
@@ -205,12 +205,11 @@ def align(run):
 
 
 def begin_and_length(span, following, start):
-    """Returns ts and dur, rounded to ns such that ts + dur is not above the ts of the next span: viewers would nest them."""
+    """Returns ts and dur, rounded to ns. A span ends 1 ns before the next one of its stream: viewers add floats, and would
+    put the next span inside a span that ends at its begin."""
     ts, dur = round(span.begin - start, 3), round(span.end - span.begin, 3)
     if following and following.row == span.row > 0 and abs(span.end - following.begin) <= ROUNDING:
-        limit = round(following.begin - start, 3)
-        dur = min(dur, round(limit - ts, 3))
-        dur = max(round(dur - 0.001, 3), 0) if ts + dur > limit else dur
+        dur = max(round(following.begin - start - ts - 0.001, 3), 0)
     return {"ts": ts, "dur": dur}
 
 
