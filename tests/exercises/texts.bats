@@ -1,9 +1,10 @@
 #!/usr/bin/env bats
 # bats file_tags=test-all
 # The commands in the texts of the exercises run as written, in a tree like a fresh clone. Those of the folded parts need
-# debuggers, and are not run.
+# debuggers, and are not run, except for those whose output is quoted (../quotes.bash).
 # shellcheck disable=SC2154 # ../helpers.bash sets root
 load ../helpers
+load ../quotes
 
 setup() {
     cd "$BATS_TEST_TMPDIR" || return
@@ -27,8 +28,8 @@ blocks() {
     cd tree || return
     mkdir -p data
     ln -s "$root/data/mnist" data/mnist
-    make -s step1 step3 # which takes longer than the time limit of the commands
-    local folder number main count=0
+    make -s step1 step2 step3 step4 # which takes longer than the time limit of the commands
+    local folder number main quotes count=0 quoted=0
     for folder in exercises/debug/*/; do
         number=debug.$(basename "$folder" | cut -d - -f 1)
         [ -n "$(blocks "$folder/README.md")" ] || { echo "$number shows no command" && return 1; }
@@ -41,7 +42,10 @@ blocks() {
         if grep -nE 'No such file|not found|unknown option' "$number.out"; then
             echo "$number: a command does not run" && cat commands && return 1
         fi
+        true_quotes "$folder/README.md"
+        quoted=$((quoted + quotes))
         count=$((count + 1))
     done
     [ $count -ge 16 ]
+    [ $quoted -ge 2 ]
 }
