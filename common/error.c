@@ -1,5 +1,5 @@
 #include "common/error.h"
-#include "common/report.h"
+#include "common/say.h"
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>

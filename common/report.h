@@ -1,18 +1,7 @@
 // Prints the progress of training and one line per epoch, and writes the same numbers as CSV.
 #pragma once
 #include "common/kernels.h"
-
-// Works like printf. If report_muted is set, this function and those below print nothing, but
-// stdout stays open for the logs of libraries.
-extern int report_muted;
-__attribute__((format(printf, 1, 2))) void say(const char *format, ...);
-
-// For a format such as "%ld epoch%s".
-#define PLURAL(count) ((count) == 1 ? "" : "s")
-
-// Returns 1 if stdout is an interactive terminal. There, progress is a bar that is redrawn in
-// place; otherwise, it is plain lines.
-int report_on_terminal(void);
+#include "common/say.h"
 
 // Call it before training starts, or before it continues after done steps. Training has this number
 // of epochs, of steps per epoch, and of samples per batch (batch). It ends after most steps in all
@@ -37,10 +26,3 @@ void report_epoch(long epoch, long epochs, long total, struct stats train, struc
 
 // Call it when training ends within an epoch.
 void report_stop(long done);
-
-// Ends the line of the progress bar, if there is one. Call it before you print another line.
-void report_end_bar(void);
-
-// Returns the text with which a line on stderr begins. On a terminal, it erases a bar that another
-// process may have drawn; otherwise, it is empty.
-const char *report_clear_bar(void);

@@ -1,4 +1,5 @@
 #include "common/shards.h"
+#include "common/device.h"
 #include "common/manifest.h"
 #include "common/minmax.h"
 #include "common/snapshot_file.h"
@@ -170,6 +171,9 @@ int snapshot_load_shard(const char *path, struct snapshot *s, const struct shard
                         int number, char why[WHY_SIZE]) {
     struct sharding saved = {0};
     size_t parameters = count_parameters(sharding);
+    if (!device_computes())
+        return refuse(why, "--snapshot %.200s: with CPU_DEVICE_COMPUTE=0 there is nothing to save",
+                      path);
     int has_manifest = read_manifest(path, s, parameters, &saved, why);
     if (has_manifest < 0)
         return -1;

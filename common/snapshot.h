@@ -39,5 +39,6 @@ int snapshot_save(const char *path, const struct snapshot *snapshot, char why[WH
 // Reads the snapshot at path. The caller has set the members that identify the run. batch must
 // be equal only if the file ends within an epoch, or if the optimizer counts steps. Returns 1, or 0
 // if there is no such file, or -1 with the reason in why, such as a truncated, corrupt or newer
-// file. After -1, progress and values are undefined.
+// file. After -1, progress and values are undefined. A device that leaves out the arithmetic
+// (device_computes) has no snapshots, so this returns -1.
 int snapshot_load(const char *path, struct snapshot *snapshot, char why[WHY_SIZE]);

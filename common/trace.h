@@ -15,6 +15,15 @@ void trace_open(const char *path, int process, int processes);
 // Returns 1 if the trace needs the spans that profile.h times.
 int trace_needs_spans(void);
 
-// Adds a span of a stream, with its times in milliseconds after the event from which profile.h
-// counts.
-void trace_span(const char *name, cudaStream_t stream, double begin, double end);
+// A span of a stream, with times in seconds of the host's clock (common/clock.h).
+struct trace_span {
+    const char *name;
+    cudaStream_t stream;
+    int collective; // 1: it moves data between devices
+    double bytes;
+    double host_begin, host_end; // when the host queued it
+    double begin, end;           // when the device did it
+};
+
+// Adds a span. The name must stay valid.
+void trace_span(const struct trace_span *span);

@@ -26,7 +26,7 @@ QUIET = $(if $(V),,@echo '  $@';)
 
 BUILT := $(PROGRAMS:%=$(BUILD)/%)
 STEPS_MODULES := $(filter-out $(BUILT:=.o),$(patsubst %.c,$(BUILD)/%.o,$(wildcard 0*/*.c)))
-COMMON := $(filter-out common/fallback.c $(if $(filter cpu,$(DEVICE)),common/gpu_trace.c),$(wildcard common/*.c common/*/*.c)) \
+COMMON := $(filter-out common/fallback.c $(if $(filter cpu,$(DEVICE)),common/gpu_%.c),$(wildcard common/*.c common/*/*.c)) \
 	$(if $(filter gpu,$(DEVICE)),$(wildcard common/*.cu),$(wildcard cpu_device/*.c))
 COMMON_MODULES := $(patsubst %,$(BUILD)/%.o,$(basename $(COMMON)))
 
