@@ -1,0 +1,234 @@
+#!/usr/bin/env bats
+# Tests of --profile and of modelled times in what the steps print. The model in profile/simple.model has simple times, so
+# the comments compute the timelines: a product takes 100 us, an all-reduce of two ranks 143.4 us, and an all-gather or a
+# reduce-scatter 75 us (cpu_device/gpu_collectives.c: 6.6 us and 0.18 times the latency of each step). The model has three
+# layers, so forward takes 300 us, and backward 200 + 200 + 100.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+load ../helpers
+
+setup_file() {
+    need_train 02_multigpu_fork/train 03_multigpu_launcher/{launch,train} 04_multinode/train 05_fsdp/train \
+        06_allreduce_demo/allreduce 07_large_models/train
+    tiny_data "$BATS_FILE_TMPDIR/tiny"
+}
+
+setup() {
+    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return
+    export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=4
+    simple=$root/tests/steps/profile/simple.model
+    set_build
+    tiny=(--data "$BATS_FILE_TMPDIR/tiny" --hidden "8,8" --batch 120 --epochs 1)
+}
+
+# step N OPTION...: runs step N with two ranks (step 1: alone).
+step() {
+    local train
+    train=$(echo "$build/0$1"_*/train)
+    case $1 in
+    1) timeout 60 "$train" "${tiny[@]}" "${@:2}" ;;
+    2) timeout 60 "$train" "${tiny[@]}" --nproc 2 "${@:2}" ;;
+    *) timeout 60 "$build/03_multigpu_launcher/launch" --nproc-per-node 2 "$train" "${tiny[@]}" "${@:2}" 2>err ;;
+    esac
+}
+
+# has CSV TITLE=VALUE...: the last line of the file must have these values in these columns, to 0.1 us ($tolerance: ms).
+has() {
+    awk -F, -v wanted="${*:2}" -v tolerance="${tolerance:-0.0001}" '
+        NR == 1 { for (i = 1; i <= NF; i++) column[$i] = i }
+        END {
+            for (n = split(wanted, each, " "); n > 0; n--) {
+                split(each[n], pair, "=")
+                if (!(pair[1] in column) || $column[pair[1]] == "" || ($column[pair[1]] - pair[2]) ^ 2 > tolerance ^ 2) {
+                    print each[n] ", but found " (pair[1] in column ? $column[pair[1]] : "no such column")
+                    wrong = 1
+                }
+            }
+            exit wrong
+        }' "$1"
+}
+
+@test "every step prints the profile of an epoch, and writes it to the CSV file" {
+    for number in 1 2 3 4 5 7; do
+        step $number --epochs 2 --profile --csv csv >log
+        [ "$(grep -c '^profile   [45] steps timed  *copy  forward     loss backward   update .*idle     step' log)" = 2 ]
+        [ "$(grep -cE '^           *ms( +[0-9.]+){8,10}$' log)" = 2 ]
+        [ "$(grep -cE '^           *share( +[0-9.]+%){8,10}$' log)" = 2 ]
+        [ "$(head -n 1 csv)" = step,loss,epoch,epoch_loss,test_loss,accuracy,seconds,lr,copy_ms,forward_ms,loss_ms,backward_ms,update_ms,comm_ms,report_ms,idle_ms,step_ms,hidden_ms ]
+        [ "$(awk -F, '{ print NF }' csv | sort -u)" = 18 ]
+        # The phases that --profile times are there, and they are not longer than the step.
+        awk -F, -v number=$number 'NR > 1 && $3 {
+            for (i = 9; i <= 13; i++) if ($i <= 0) bad = 1
+            if ($9 + $10 + $11 + $12 + $13 + $14 > $17 * 1.0001 || (number > 1) != ($14 + $18 > 0)) bad = 1
+        } END { exit bad }' csv
+    done
+}
+
+@test "a run without --profile prints and writes nothing of it" {
+    step 1 --csv csv >log
+    run ! grep -qE 'profile|timed' log
+    run ! grep -q _ms csv
+}
+
+@test "a run that stops within an epoch prints the profile, and a run of one training step, too" {
+    step 1 --max-steps 3 --profile >log
+    grep -q '^profile   2 steps timed' log # the first one also loads kernels
+    step 1 --max-steps 1 --profile >log
+    grep -q '^profile   1 step timed' log
+}
+
+@test "step 2 hides the sums that run beside backward, and none with --overlap 0" {
+    export CPU_DEVICE_MODEL=$simple
+    # One sum after backward: 300 + 500 + 143.4. The report has another sum, in one of the four training steps.
+    step 2 --profile --csv csv --overlap 0
+    has csv modelled_forward_ms=0.3 modelled_backward_ms=0.5 modelled_comm_ms=0.1434 modelled_hidden_ms=0 \
+        modelled_step_ms=0.9793 modelled_report_ms=0.0359 modelled_idle_ms=0
+    # The sum of the last layer begins after 200 of backward and is hidden. That of the second one begins after 400, and
+    # backward ends after 500. The third one begins when it ends, after 543.4, and ends after 686.8.
+    step 2 --profile --csv csv --overlap 1
+    has csv modelled_forward_ms=0.3 modelled_backward_ms=0.5 modelled_comm_ms=0.1868 modelled_hidden_ms=0.2434 \
+        modelled_step_ms=1.0227 modelled_report_ms=0.0359 modelled_idle_ms=0
+}
+
+@test "step 5 hides the gathers of the next layer, and none with --prefetch 0" {
+    export CPU_DEVICE_MODEL=$simple
+    # Nine collectives, one after the other with everything else.
+    step 5 --profile --csv csv --prefetch 0
+    has csv modelled_forward_ms=0.3 modelled_backward_ms=0.5 modelled_comm_ms=0.675 modelled_hidden_ms=0
+    # Forward and backward wait for the first gather, and the update waits for the last sum.
+    step 5 --profile --csv csv --prefetch 1
+    has csv modelled_forward_ms=0.3 modelled_backward_ms=0.5 modelled_comm_ms=0.225 modelled_hidden_ms=0.45
+}
+
+@test "step 7 adds up the parts of a batch" {
+    export CPU_DEVICE_MODEL=$simple
+    step 7 --profile --csv csv --accumulate 2
+    has csv modelled_forward_ms=0.6 modelled_backward_ms=1
+}
+
+@test "a modelled profile is the same in each run, whatever the order of the streams' threads" {
+    export CPU_DEVICE_MODEL=h100
+    step 2 --profile --csv want >want.log
+    for seed in 1 2 3; do
+        CPU_DEVICE_CHAOS=$seed step 2 --profile --csv csv >log
+        cmp csv want
+        cmp log want.log
+    done
+}
+
+# from_trace FILE: prints the mean ms of communication that shows and of hidden communication, over the training steps
+# of the trace but the first one. Each range of the host that computes is an interval on its stream.
+from_trace() {
+    python3 - "$1" "$root/tools" <<'PYTHON'
+import json
+import sys
+sys.dont_write_bytecode = True
+sys.path.insert(0, sys.argv[2])
+from trace import common, total, union
+spans = sorted((e for e in json.load(open(sys.argv[1]))["traceEvents"] if e["ph"] == "X" and e["tid"]), key=lambda e: e["ts"])
+steps, computing, sums, last = [], [], [], None
+for e in spans:
+    scope = e["name"].split(":")[0]
+    pair = (e["ts"], e["ts"] + e["dur"])
+    if e["cat"] == "collective":
+        sums.append(pair)
+    elif e["cat"] in ("kernel", "product") and scope.startswith(("gather_batch", "forward", "softmax", "backward", "optim")):
+        if scope.startswith("gather_batch"):
+            computing, sums = [], []
+        if scope == last:
+            computing[-1] = (computing[-1][0], pair[1])
+        else:
+            computing.append(pair)
+        last = scope
+        if scope.startswith("optim"):
+            steps.append((computing, list(sums)))
+steps = steps[1:]
+hidden = [total(common(union(c), union(s))) for c, s in steps]
+shown = [total(union(s)) - h for (c, s), h in zip(steps, hidden)]
+print(f"modelled_comm_ms={sum(shown) / len(shown) / 1e3:.5f} modelled_hidden_ms={sum(hidden) / len(hidden) / 1e3:.5f}")
+PYTHON
+}
+
+@test "communication in the profile is that of the trace of the same run" {
+    command -v python3 >/dev/null || skip "python3 is not installed"
+    # On an h100, there are gaps of some us in which a span has begun and its first kernel has not.
+    export CPU_DEVICE_COMPUTE=0
+    for options in "2 --overlap 0" "2 --overlap 1" "5 --prefetch 0" "5 --prefetch 1"; do
+        for model in "$simple" h100; do
+            tolerance=0.0001
+            [ "$model" = "$simple" ] || tolerance=0.005
+            # shellcheck disable=SC2086 # a list of words
+            CPU_DEVICE_MODEL=$model step $options --hidden 8192,8192 --profile --csv csv --trace trace.json >log
+            echo "$model $options: $(from_trace trace.0.json)"
+            # shellcheck disable=SC2046
+            has csv $(from_trace trace.0.json)
+        done
+    done
+}
+
+@test "the timed training steps stand for all of them, and their phases add up to 95 % of them" {
+    # 40 training steps of the same length; every 11th is timed.
+    CPU_DEVICE_MODEL=$simple step 2 --batch 16 --log-every 1000 --profile --csv csv
+    awk -F, 'END { mean = 1000 * $7 / 40; exit !($17 > 0.95 * mean && $17 < 1.05 * mean && $15 + $16 < 0.05 * $17) }' csv
+    # In reality: the host queues faster than the device computes.
+    step 1 --data synthetic --hidden 512,512 --batch 500 --max-steps 60 --log-every 1000 --profile >log
+    awk '$1 == "ms" { exit !($7 + $8 < 0.05 * $9) }' log
+}
+
+@test "training steps with a report are timed as often as others" {
+    # A report after each 2nd of 8 training steps of an epoch: every 3rd is timed, so those with reports are, too.
+    CPU_DEVICE_MODEL=$simple step 2 --batch 80 --log-every 2 --epochs 6 --profile --csv csv
+    awk -F, 'NR > 1 && $3 { sum += $15; epochs++ } END { mean = sum / epochs; exit !(mean > 0.05 && mean < 0.1) }' csv
+}
+
+@test "a CSV file is continued with the same columns, and refused otherwise" {
+    step 1 --snapshot s --profile --csv csv --max-steps 2
+    cp s first
+    step 1 --snapshot s --profile --csv csv
+    [ "$(awk -F, '{ print NF }' csv | sort -u)" = 18 ]
+    cp csv before
+    cp first s
+    fails 1 "--csv csv: this file has other columns: continue with the same --profile" step 1 --snapshot s --csv csv
+    CPU_DEVICE_MODEL=$simple fails 1 "--csv csv: this file has other columns" step 1 --snapshot s --profile --csv csv
+    cmp csv before
+    cmp s first
+}
+
+@test "lines and columns with modelled times say so, and no line shows a rate of the host's clock" {
+    CPU_DEVICE_MODEL=$simple step 1 --log-every 2 --csv csv >log
+    grep -qxE 'epoch 1/1  step 2/5  loss [0-9.]+' log
+    grep -qxE 'epoch 1/1  loss .*%  modelled [0-9.]+ s  [0-9]+ images/s' log
+    [ "$(grep -c images/s log)" = 1 ]
+    [ "$(head -n 1 csv)" = step,loss,epoch,epoch_loss,test_loss,accuracy,modelled_seconds,lr ]
+    # Five training steps of 300 + 500 us.
+    has csv modelled_seconds=0.004
+}
+
+@test "with CPU_DEVICE_COMPUTE=0, no loss is shown" {
+    export CPU_DEVICE_MODEL=$simple CPU_DEVICE_COMPUTE=0
+    for number in 1 2 3 4 5 7; do
+        step $number --log-every 2 --profile --csv csv >log
+        grep -qx 'epoch 1/1  step 2/5  loss -' log
+        grep -qE '^epoch 1/1  loss -  test loss -  accuracy -  modelled [0-9.]+ s  [0-9]+ images/s$' log
+        grep -qE '^2,,,,,,,0.05,{10}$' csv
+        grep -qE '^5,,1,,,,[0-9.]+,,[0-9.e-]+,' csv
+        run ! grep -qi nan log csv
+    done
+}
+
+@test "with CPU_DEVICE_COMPUTE=0, --snapshot is refused before it writes anything" {
+    step 1 --snapshot real
+    cp real before
+    export CPU_DEVICE_MODEL=$simple CPU_DEVICE_COMPUTE=0
+    for number in 1 2; do
+        for file in real new; do
+            fails 1 "--snapshot $file: with CPU_DEVICE_COMPUTE=0 there is nothing to save" step $number --snapshot $file
+        done
+    done
+    for number in 3 4 5 7; do
+        run step $number --snapshot real
+        [ "$status" != 0 ]
+        [ "$(grep -c '^error (.*, rank [01]): --snapshot real: with CPU_DEVICE_COMPUTE=0' err)" -ge 1 ]
+    done
+    cmp real before
+    [ ! -e new ]
+}
