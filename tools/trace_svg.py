@@ -33,7 +33,7 @@ def kind_of(span):
     first = words[0].rstrip(":") if words else ""
     if first in ("forward", "backward"):
         return first
-    return "update" if first == "update" or span.name.endswith("_step") else "other"
+    return "update" if first in ("update", "optimizer_step") or span.name.endswith("_step") else "other"
 
 
 def label_choices(span):
@@ -83,7 +83,8 @@ class Picture:
         self.elements.append(text)
 
     def text(self, x, y, text, size=SIZE, anchor="start", fill="#000", more=""):
-        self.add(f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" fill="{fill}"{more}>{escape(text)}</text>')
+        self.add(f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" fill="{fill}"{more}>'
+                 f'{escape(text)}</text>')
 
     def visible(self, begin, end):
         return begin < self.end and end > self.begin
@@ -217,7 +218,8 @@ def draw_steps(picture, ranks, boundaries):
                 continue
             if end < picture.end:
                 x = picture.x(end)
-                picture.add(f'<path d="M{x:.1f} {min(rows) - 5}V{max(rows) + ROW + 5}" stroke="#000" stroke-width="1.6" stroke-dasharray="5 3"/>')
+                picture.add(f'<path d="M{x:.1f} {min(rows) - 5}V{max(rows) + ROW + 5}" stroke="#000" stroke-width="1.6" '
+                            'stroke-dasharray="5 3"/>')
             left, right = picture.x(begin), picture.x(end)
             if rank is ranks[0] and right - left > text_width("step 99"):
                 picture.text((left + right) / 2, TOP - 14, f"step {number}", anchor="middle")
@@ -244,11 +246,14 @@ def draw_legend(picture, arrows):
     return y + LEGEND - 20
 
 
-HEAD = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" font-family={font} role="img">
+HEAD = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"
+ font-family={font} role="img">
 <title>{title}</title>
 <defs>
-<marker id="head" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0L10 5L0 10z"/></marker>
-<pattern id="late" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="8" height="8" fill="#fff"/><rect width="4" height="8" fill="#D55E00"/></pattern>
+<marker id="head" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto">
+<path d="M0 0L10 5L0 10z"/></marker>
+<pattern id="late" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
+<rect width="8" height="8" fill="#fff"/><rect width="4" height="8" fill="#D55E00"/></pattern>
 </defs>
 <rect width="{width}" height="{height}" fill="#fff"/>
 """
