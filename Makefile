@@ -13,7 +13,7 @@ DIFFS := diff12 diff23 diff34 diff45 diff57
 PROGRAMS := $(foreach step,$(STEPS),$($(step)))
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart data programs diffstat doctor demo-fsdp check-gpu test-quick test test-all clean
+.PHONY: help quickstart data programs diffstat doctor demo-fsdp rehearse check-gpu test-quick test test-all clean
 .PHONY: $(STEPS) $(STEPS:%=run-%) $(DIFFS) $(PROGRAMS)
 include tools/build.mk tools/see.mk exercises/exercises.mk tests/tests.mk
 
@@ -68,6 +68,11 @@ doctor: ## checks whether this machine or job can run the course, and suggests f
 demo-fsdp: ## trains a model that does not fit on one device, and compares sharding strategies
 	@$(MAKE) --no-print-directory -s QUIET=@ step3 step4 step7
 	@tools/demo_fsdp.sh $(IMAGES)
+
+rehearse: ## shows how a run would scale to 64 modelled GPUs (ARGS="--hidden 8192,8192": options of step 7; --help: others)
+	@tools/deps.sh plots
+	@$(MAKE) --no-print-directory -s QUIET=@ DEVICE=cpu $(addprefix build/cpu/,$(step3) $(step7))
+	@python3 -B tools/rehearse.py $(ARGS)
 
 check-gpu: ## tests the course on this machine's GPUs and writes a report (DEVICE=cpu: on the CPU device)
 	@tools/check_gpu.sh $(if $(filter file,$(origin DEVICE)),gpu,$(DEVICE))

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct data_source *const sources[] = {&synthetic_images, &shape_images, &cifar_files,
-                                                    &idx_files};
+static const struct data_source *const sources[] = {&synthetic_images, &shape_images, &blank_images,
+                                                    &cifar_files, &idx_files};
 
 static void measure_channel(struct dataset *set, int channel) {
     size_t step = set->shape.channels, end = set->count * set->inputs;

@@ -8,7 +8,8 @@ struct training_options opt;
 
 const struct option_spec training_options[] = {
     {"data", OPTION_TEXT | OPTION_LOCAL, &opt.data, "auto", 0, 0,
-     "folder of the images, auto: the folder of make data, synthetic or shapes: made-up images"},
+     "folder of the images, auto: the folder of make data, synthetic, shapes or blank:COUNT: "
+     "made-up images"},
     {"model", OPTION_TEXT, &opt.model, "mlp", 0, 0, "kind of model", model_name},
     {"hidden", OPTION_TEXT, &opt.hidden, "512,512", 0, 0, "widths of the hidden layers"},
     {"depth", OPTION_INT, &opt.depth, "20", 1, 1000, "layers of a resnet: 8, 14, 18 or 20"},

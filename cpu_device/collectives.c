@@ -513,18 +513,27 @@ static void plan(struct exchange *e, const struct ncclComm *c, const struct work
             e->given[r] = (struct part){0, r == call->root ? bytes : 0};
         }
     }
-    if (!cpu_computes &&
-        call->kind != CALL_SPLIT) { // the messages then only say when each rank arrived
-        memset(e->sent, 0, sizeof e->sent);
-        memset(e->placed, 0, sizeof e->placed);
-        memset(e->given, 0, sizeof e->given);
-    }
     if (e->given[c->rank].bytes && e->gift == work->send &&
         at(work->recv, e->given[c->rank].at) != work->send)
         memcpy(work->recv + e->given[c->rank].at, work->send, e->given[c->rank].bytes);
     struct part from = e->sent[c->rank], to = e->placed[c->rank];
     if (to.bytes && work->send + from.at != work->recv + to.at)
         memcpy(work->recv + to.at, work->send + from.at, to.bytes);
+}
+
+// The exchange without arithmetic: rank 0 receives the times at which the ranks arrived, and sends
+// them the latest one. These are 2 (N - 1) messages, not N (N - 1), so few cores serve 64 ranks.
+static ncclResult_t tell_times(struct ncclComm *c, const struct call *call) {
+    ncclResult_t result = c->rank > 0 ? post(c, 0, call, NULL, 0) : ncclSuccess;
+    for (int p = c->rank > 0 ? 0 : 1; p < (c->rank > 0 ? 1 : c->ranks) && !result; p++) {
+        const struct message *m;
+        if (!(result = take(c, p, call, &m)))
+            release(c, p);
+    }
+    c->arrived = c->latest;
+    for (int p = 1; p < c->ranks && c->rank == 0 && !result; p++)
+        result = post(c, p, call, NULL, 0);
+    return result;
 }
 
 // Moves at most one message. Returns 1 if a message was moved.
@@ -657,7 +666,9 @@ static double modelled_end(const struct ncclComm *c, const struct work *work) {
     double end = c->latest;
     for (int p = 0; p < c->ranks; p++)
         devices[p] = c->peers[p].bus;
-    if (!work->transfers && work->call.kind != CALL_SPLIT)
+    // NCCL does nothing for a single rank in place.
+    int is_nothing = c->ranks == 1 && work->send == work->recv && !work->scaled;
+    if (!work->transfers && work->call.kind != CALL_SPLIT && !is_nothing)
         end += cpu_model_collective(work->call.kind, work->cost.bytes, devices, c->ranks);
     for (int i = 0; i < work->transfers; i++) {
         const struct transfer *t = &work->transfer[i];
@@ -676,11 +687,12 @@ static ncclResult_t run(struct ncclComm *c, struct work *work) {
     c->place = work->place;
     if (work->transfers)
         return run_transfers(c, work);
+    if (!cpu_computes && work->call.kind != CALL_SPLIT)
+        return tell_times(c, &work->call);
     struct exchange *e = malloc(sizeof *e);
-    int scales = work->scaled && cpu_computes;
-    void *product = scales ? products(c, work) : NULL;
+    void *product = work->scaled ? products(c, work) : NULL;
     ncclResult_t result;
-    if (!e || (scales && !product)) {
+    if (!e || (work->scaled && !product)) {
         result = give_up(c, ncclSystemError, "out of memory");
     } else {
         work->send = product ? product : work->send;

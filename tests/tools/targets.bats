@@ -125,6 +125,11 @@ make trace-step1 needs neither" ]
     says 'What can run here' 'PASS  the sum of 1 to 2 over all ranks is 3'
 }
 
+@test "make rehearse works in a fresh clone" {
+    fresh rehearse ARGS='--gpus 1,2 --strategies none --hidden 8'
+    says 'These times are modelled: h100' '   1 ' '   2 ' 'rehearse.csv'
+}
+
 # bats test_tags=test-all
 @test "make demo-fsdp works in a fresh clone" {
     fresh demo-fsdp MEMORY=112M CFLAGS=-O3

@@ -1,0 +1,136 @@
+#!/usr/bin/env bats
+# Tests of tools/rehearse.py, which times runs on modelled GPUs.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+load ../helpers
+
+setup_file() {
+    need_train 03_multigpu_launcher/launch 07_large_models/train
+}
+
+setup() {
+    command -v python3 >/dev/null || skip "python3 is not installed"
+    cd "$BATS_TEST_TMPDIR" || return
+    unset_job
+    unset CPU_DEVICE_MODEL
+    build=${TRAIN%/*/*}
+}
+
+# rehearse ARGUMENT...: writes to the folder out.
+rehearse() {
+    python3 -B "$root/tools/rehearse.py" --build "$build" --out out "$@"
+}
+
+# refused TEXT ARGUMENT...: the rehearsal ends with an error, and the last line has the text.
+refused() {
+    run rehearse "${@:2}"
+    [ "$status" != 0 ] && [[ ${lines[-1]} == *"$1"* ]] || { echo "wanted: $1"; echo "$output"; return 1; }
+    [[ $output != *Traceback* ]]
+}
+
+# column NAME: prints a column of out/rehearse.csv, on one line.
+column() {
+    awk -F, -v name="$1" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) c = i; next } { printf "%s%s", s, $c; s = " " }' out/rehearse.csv
+}
+
+# changed_model SED...: makes my.model from h100.model, and uses it.
+changed_model() {
+    sed "$@" "$root/cpu_device/h100.model" >my.model
+    ! cmp -s my.model "$root/cpu_device/h100.model"
+    export CPU_DEVICE_MODEL=$PWD/my.model
+}
+
+@test "a rehearsal prints the same table each time, and all times are marked as modelled" {
+    rehearse --gpus 1,4,16 --strategies full,hybrid --hidden 2048 >first
+    cp out/rehearse.csv first.csv
+    CPU_DEVICE_CHAOS=3 rehearse --gpus 1,4,16 --strategies full,hybrid --hidden 2048 >second
+    diff first second
+    diff first.csv out/rehearse.csv
+    grep -q '^These times are modelled: h100 GPUs, 8 per node. No GPU has run' first
+    [ "$(grep -c '^--strategy .*(modelled)$' first)" = 2 ]
+    [ "$(column clock | tr ' ' '\n' | sort -u)" = modelled ]
+    [ "$(column gpus)" = '1 4 16 1 4 16' ] && [ "$(column batch)" = '256 1024 4096 256 1024 4096' ]
+    read -ra efficiency <<<"$(column efficiency)"
+    [ "${efficiency[0]}" = 100.00 ] && [ "${efficiency[3]}" = 100.00 ]
+}
+
+@test "the memory of a row is what the formulas of step 7 give" {
+    rehearse --gpus 1,4 --strategies none,full --hidden 2048
+    # 1628170 parameters with SGD, 2 of padding on 4 ranks. 256 samples of 784 + 2048 + 10 activations and 2 gradients as
+    # wide as the widest layer, their labels, and the sums of the loss.
+    sums=$(($(column memory_bytes | cut -d' ' -f1) - 12 * 1628170 - 256 * (4 * (784 + 2048 + 10 + 2 * 2048) + 1)))
+    [ $sums -gt 0 ] && [ $sums -lt 100000 ]
+    full=$(column memory_bytes | cut -d' ' -f4)
+    activations=$((256 * (4 * (784 + 2048 + 10 + 2 * 2048) + 1)))
+    [ $((full - sums - activations)) = $((12 * 1628172 / 4 + 4 * (785 * 2048 + (2049 * 10 + 3) / 4 * 4))) ]
+}
+
+@test "with links that take no time, GPUs add up" {
+    changed_model 's/^link .*/link 1e9/; s/^link_latency .*/link_latency 1e-6/; s/^nvls .*/nvls 0/'
+    rehearse --gpus 1,2,4,8 --strategies none --hidden 4096,4096
+    read -ra efficiency <<<"$(column efficiency)"
+    for e in "${efficiency[@]}"; do
+        awk -v e="$e" 'BEGIN { exit !(e > 98 && e <= 100.01) }'
+    done
+    [ "$(column bound)" = 'computing computing computing computing' ]
+    changed_model 's/^link .*/link 0.1/; s/^nvls .*/nvls 0/'
+    rehearse --gpus 1,2 --strategies none --hidden 4096,4096
+    [ "$(column bound)" = 'computing communication' ]
+}
+
+@test "small layers are bound by the host" {
+    changed_model 's/^launch_call .*/launch_call 10/'
+    rehearse --gpus 1 --strategies none --hidden 8 --batch 8
+    [ "$(column bound)" = host ]
+}
+
+@test "a model that does not fit on few GPUs is reported, and the first run that fits is the base" {
+    changed_model 's/^capacity .*/capacity 0.4/'
+    rehearse --gpus 1,8 --strategies none,full --hidden 4096,4096,4096 >table
+    [ "$(column bound | cut -d' ' -f1-3)" = 'memory memory memory' ]
+    [ "$(grep -c 'memory: it does not fit$' table)" = 3 ]
+    read -ra efficiency <<<"$(awk -F, 'NR == 5 { print $6 }' out/rehearse.csv)"
+    [ "${efficiency[0]}" = 100.00 ]
+    [ "$(column memory_bytes | wc -w)" = 4 ]
+}
+
+@test "strong scaling divides one batch" {
+    rehearse --strong --gpus 1,8 --strategies none --hidden 2048 --batch 1024 >table
+    grep -q '^scaling  strong: 1024 images' table
+    [ "$(column batch)" = '1024 1024' ]
+    read -ra time <<<"$(column computing_ms)"
+    awk -v a="${time[0]}" -v b="${time[1]}" 'BEGIN { exit !(b < a) }'
+}
+
+@test "wrong arguments are refused with a reason" {
+    refused '--strategy is not for a rehearsal' --strategy full
+    refused '--data=x is not for a rehearsal' --data=x
+    refused 'want numbers from 1 to 64' --gpus 2,1
+    refused 'want numbers from 1 to 64' --gpus 128
+    refused '--gpus 12: not a whole number of nodes of 8 GPUs' --gpus 12
+    refused '--batch 100: not divisible by 8 GPUs' --strong --batch 100 --gpus 8
+    refused 'zero: the strategies are: none, full, grad, hybrid' --strategies zero
+    refused 'error' --gpus 1 --hidden x
+    refused '--hiden' --gpus 1 --hiden 8
+    CPU_DEVICE_MODEL=h999 refused 'h999' --gpus 1
+    run "$build/01_single_gpu/train" --data blank:0
+    [ "$status" = 1 ] && [[ $output == *'--data blank:0: want a number of images'* ]]
+    run "$build/01_single_gpu/train" --data blank:6k
+    [ "$status" = 1 ]
+}
+
+@test "without gnuplot, a line says so" {
+    mkdir bin
+    ln -s "$(command -v sh)" "$(command -v seq)" bin
+    ln -s "$(python3 -c 'import sys; print(sys.executable)')" bin/python3
+    run env PATH="$PWD/bin" python3 -B "$root/tools/rehearse.py" --build "$build" --out out --gpus 1 --strategies none --hidden 8
+    [ "$status" = 0 ] && [[ $output == *'note: gnuplot is not installed, so nothing is drawn: '* ]]
+    [ -s out/rehearse.csv ] && [ ! -e out/rehearse.svg ]
+}
+
+@test "the pictures are drawn" {
+    command -v gnuplot >/dev/null || skip "gnuplot is not installed"
+    rehearse --gpus 1,2 --strategies none --hidden 8
+    grep -q 'Modelled, not measured: h100, 8 GPUs per node' out/rehearse.svg
+    grep -q 'make rehearse ARGS=' out/rehearse.svg
+    head -c 4 out/rehearse.png | grep -q PNG
+}
