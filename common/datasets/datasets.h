@@ -37,8 +37,9 @@ extern const struct data_source synthetic_images;
 // each place, for which the images are too few.
 extern const struct data_source shape_images;
 
-// "blank:COUNT", such as blank:4096: that many training images of zeros with the label 0, and a sixth
-// as many test images. For runs that only take times: other made-up images take a second to make.
+// "blank:COUNT", such as blank:4096: that many training images of zeros with the label 0, and a
+// sixth as many test images. For runs that only take times: other made-up images take a second to
+// make.
 extern const struct data_source blank_images;
 
 // Sets count, shape, values and labels of the set, with new arrays. Returns 0, or -1 with the

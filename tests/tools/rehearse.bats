@@ -23,8 +23,9 @@ rehearse() {
 # refused TEXT ARGUMENT...: the rehearsal ends with an error, and the last line has the text.
 refused() {
     run rehearse "${@:2}"
-    [ "$status" != 0 ] && [[ ${lines[-1]} == *"$1"* ]] || { echo "wanted: $1"; echo "$output"; return 1; }
-    [[ $output != *Traceback* ]]
+    if [ "$status" = 0 ] || [[ ${lines[-1]} != *"$1"* ]] || [[ $output == *Traceback* ]]; then
+        printf '%s\n' "wanted: $1" "$output" && return 1
+    fi
 }
 
 # column NAME: prints a column of out/rehearse.csv, on one line.
