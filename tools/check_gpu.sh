@@ -169,8 +169,8 @@ stopped_rank() {
     [ "$code" = 1 ] || { echo "the exit code is $code, not 1" && return 1; }
 }
 
-goes_on() { # succeeds if the run has trained since it resumed
-    sed '1,/^resumed /d' "$work/log" | grep -q ' step '
+goes_on() { # succeeds if the run has trained since it resumed, or has begun again, which is wrong
+    sed '1,/^resumed /d' "$work/log" | grep -q ' step ' || [ "$(grep -c '^epoch 1/[0-9]*  loss ' "$work/log")" -gt 1 ]
 }
 
 # Rank 1 is killed after an epoch, and all ranks restart. Then a signal stops them. Their snapshot must hold the same
