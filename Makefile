@@ -56,10 +56,8 @@ $(DIFFS): diff%:
 diffNM: ## shows what step M changes in step N, such as diff12 (F=join: only that function; ALL=1: all changes)
 diffstat: ## counts the lines that each step changes and asks to be read, and compares them with their limits
 	@tools/diffstat.sh && echo && tools/reading.sh
-step% run-step% profile-step% diff%:
+step% run-step% trace-step% profile-step% diff%:
 	$(error There is no $@: the steps are $(STEPS), and the differences are $(DIFFS))
-trace-step%:
-	$(error There is no $@: the steps with a trace are $(TRACED))
 
 doctor: ## checks whether this machine or job can run the course, and suggests fixes
 	@status=0; tools/doctor.sh || status=1; $(MAKE) --no-print-directory step3 step4 && \

@@ -61,7 +61,8 @@ struct cpu_cost {
     enum cpu_cost_kind kind;
     const char *name; // a literal, such as "sgd_step"
     double bytes, flops;
-    unsigned long long comm, number; // of a collective: its communicator, and its number there
+    unsigned long long comm,
+        number; // of a collective: its communicator, and its number there; else 0
 };
 
 // Returns the seconds of an operation on this device (its number before CUDA_VISIBLE_DEVICES), from

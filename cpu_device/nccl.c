@@ -962,7 +962,8 @@ static ncclResult_t call(const char *name, struct call call, const void *send, v
     cpu_uses(name, send, to_send * element, 0);
     cpu_uses(name, recv, to_receive * element, 1);
     cpu_take_cost();
-    work->cost = (struct cpu_cost){.kind = CPU_COLLECTIVE, .name = name, .comm = c->label};
+    work->cost =
+        (struct cpu_cost){.kind = CPU_COLLECTIVE, .name = name, .comm = transfer ? 0 : c->label};
     work->cost.bytes = (double)(to_send > to_receive ? to_send : to_receive) * (double)element;
     if ((work->note = cpu_take_note())) {
         work->note->comm = c;

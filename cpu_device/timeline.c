@@ -209,7 +209,7 @@ static void write_entry(const struct entry *e, size_t id) {
             event->stream);
     fprintf(trace.file, ",\"ts\":%.3f,\"dur\":%.3f", event->begin * 1e6,
             (event->end - event->begin) * 1e6);
-    if (event->cost.kind == CPU_COLLECTIVE)
+    if (event->cost.comm)
         fprintf(trace.file, ",\"args\":{\"bytes\":%.0f,\"comm\":\"%llx\",\"number\":%llu}",
                 event->cost.bytes, event->cost.comm, event->cost.number);
     else if (event->cost.bytes > 0)

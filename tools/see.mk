@@ -1,14 +1,14 @@
 # What shows where the time of a run goes: traces (common/trace.h, tools/trace.py) and Nsight Systems. LAUNCH and ARGS are
 # those of run-stepN.
-TRACED := $(strip $(foreach step,$(STEPS),$(if $(filter %/train,$($(step))),$(step))))
-TIMED := $(TRACED:%=trace-%) $(STEPS:%=profile-%)
+TIMED := $(STEPS:%=trace-%) $(STEPS:%=profile-%)
 FEW_STEPS := --max-steps 12 --log-every 1000000
-TIMED_RUN = $(LAUNCHER) $(or $(TRAINER),$($*)) $(if $(TRAINER),$(IMAGES) $(FEW_STEPS))
+FEW_CALLS := --min-bytes 1M --max-bytes 1M --warmup 1 --iters 2
+TIMED_RUN = $(LAUNCHER) $(or $(TRAINER),$($*)) $(if $(TRAINER),$(IMAGES) $(FEW_STEPS),$(FEW_CALLS))
 .PHONY: $(TIMED)
 $(filter %3 %4 %5 %7,$(TIMED)): LAUNCHER = 03_multigpu_launcher/launch $(LAUNCH)
 
 # The trace of an older run may have had more ranks.
-$(TRACED:%=trace-%): trace-%:
+$(STEPS:%=trace-%): trace-%:
 	@command -v python3 >/dev/null || { echo 'error: tools/trace.py needs Python: install python3' >&2; exit 1; }
 	@$(MAKE) --no-print-directory -s $(if $(LAUNCHER),step3) $*
 	@rm -rf build/trace/$* && mkdir -p build/trace/$*
@@ -20,7 +20,7 @@ trace-stepN: ## runs 12 training steps of step N, such as trace-step2, and shows
 # A rank of step 2 is a fork of the program, and calls CUDA without exec.
 $(STEPS:%=profile-%): profile-%:
 	@command -v nsys >/dev/null || { echo 'error: nsys is missing: install Nsight Systems, or load the module of' \
-		'CUDA$(if $(filter $*,$(TRACED)),; make trace-$* needs neither)' >&2; exit 1; }
+		'CUDA; make trace-$* needs neither' >&2; exit 1; }
 	@$(MAKE) --no-print-directory -s $(if $(LAUNCHER),step3) $*
 	@rm -rf build/profile/$* && mkdir -p build/profile/$*
 	nsys profile --trace=cuda,nvtx,cublas --trace-fork-before-exec=true --output=build/profile/$*/report $(TIMED_RUN) $(ARGS)

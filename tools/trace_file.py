@@ -10,7 +10,8 @@ traceEvents      list of objects with name (string), pid (the rank) and tid (0: 
   "X"  a span: ts (begin) and dur, numbers of microseconds that are not negative. cat is host in row 0, and kernel,
        product, copy, collective or wait (the stream waits for an event) in the row of a stream. args may hold bytes
        and flops. That of a collective also holds comm (string, the communicator) and number (its place in the
-       communicator's order); each pair of both exists once per rank.
+       communicator's order); each pair of both exists once per rank. A send, a receive and a collective on a GPU hold
+       neither, so they are not compared between ranks.
   "s"  the begin of an arrow, at the end of the work that another stream waits for: id, ts, cat event
   "f"  the end of an arrow, where the waiting work begins: the same, and bp "e". Each id has one begin and one end,
        and the end is not earlier.
@@ -69,7 +70,7 @@ class Rank:
         return [s for s in self.spans if s.row > 0 and s.cat != "wait"]
 
     def collectives(self):
-        return {(s.args["comm"], s.args["number"]): s for s in self.spans if s.cat == "collective"}
+        return {(s.args["comm"], s.args["number"]): s for s in self.spans if "comm" in s.args}
 
 
 class Run:
@@ -137,7 +138,7 @@ def check_span(event, where):
     need(isinstance(args, dict), where, "args must be an object")
     for key in ("bytes", "flops"):
         need(is_number(args.get(key, 0)) and args.get(key, 0) >= 0, where, f"args.{key} must be a number from 0 on")
-    if event["cat"] == "collective":
+    if "comm" in args:
         need(isinstance(args.get("comm"), str), where, "args.comm of a collective must be a string")
         need(is_count(args.get("number")), where, "args.number of a collective must be a whole number")
 
@@ -186,7 +187,7 @@ def make_rank(number, path, other, events):
         elif kind == "X":
             span = Span(event["name"], event["cat"], event["tid"], event["ts"], event["ts"] + event["dur"], args)
             rank.spans.append(span)
-            if span.cat == "collective":
+            if "comm" in args:
                 key = (args["comm"], args["number"])
                 need(key not in seen, where, f"rank {number} has collective {key[1]} of communicator {key[0]} twice")
                 seen.add(key)

@@ -53,7 +53,7 @@ listed() {
     done
 }
 
-@test "make trace-stepN writes a trace of each training step's program, and says how to see it" {
+@test "make trace-stepN writes a trace of each step's program, and says how to see it" {
     command -v python3 >/dev/null || skip "python3 is not installed"
     export CPU_DEVICES=2
     fresh "trace-step2" ARGS='--hidden 8'
@@ -70,8 +70,10 @@ listed() {
     done
     CPU_DEVICE_MODEL=h100 run make DEVICE=cpu CFLAGS=-O0 trace-step2 ARGS='--hidden 8'
     says 'Times of the streams in ms, modelled h100' 'merged.json: all ranks, modelled h100'
-    run make DEVICE=cpu trace-step6
-    [ "$status" = 2 ] && says 'the steps with a trace are step1 step2 step3 step4 step5 step7'
+    run make -j2 DEVICE=cpu CFLAGS=-O0 trace-step6 ARGS='--count 1000 --max-bytes 2M'
+    [ "$status" = 0 ] && says 'allreduce        2097152' 'build/trace/step6/steps.svg: a picture'
+    run make DEVICE=cpu trace-step8
+    [ "$status" = 2 ] && says 'There is no trace-step8: the steps are step1 step2'
     mkdir bare # without Python
     for tool in bash make gcc cc env; do
         ln -s "$(command -v $tool)" bare
