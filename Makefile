@@ -13,7 +13,7 @@ DIFFS := diff12 diff23 diff34 diff45 diff57
 PROGRAMS := $(foreach step,$(STEPS),$($(step)))
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart data programs diffstat doctor demo-fsdp rehearse check-gpu test-quick test test-all clean
+.PHONY: help quickstart data programs diffstat doctor demo-fsdp rehearse plots check-gpu test-quick test test-all clean
 .PHONY: $(STEPS) $(STEPS:%=run-%) $(DIFFS) $(PROGRAMS)
 include tools/build.mk tools/see.mk exercises/exercises.mk tests/tests.mk
 
@@ -71,6 +71,11 @@ rehearse: ## shows how a run would scale to 64 modelled GPUs (ARGS="--hidden 819
 	@tools/deps.sh plots
 	@$(MAKE) --no-print-directory -s QUIET=@ DEVICE=cpu $(addprefix build/cpu/,$(step3) $(step7))
 	@python3 -B tools/rehearse.py $(ARGS)
+
+plots: ## draws losses, images per second, memory and bus bandwidth of runs that it makes (RUNS=folder: of kept runs)
+	@tools/deps.sh plots
+	@$(MAKE) --no-print-directory -s QUIET=@ DEVICE=cpu $(addprefix build/cpu/,$(step2) $(step3) $(step6) $(step7))
+	@python3 -B tools/plots.py $(RUNS:%=--runs %) $(OUT:%=--out %) $(if $(RUNS),,$(IMAGES) $(ARGS))
 
 check-gpu: ## tests the course on this machine's GPUs and writes a report (DEVICE=cpu: on the CPU device)
 	@tools/check_gpu.sh $(if $(filter file,$(origin DEVICE)),gpu,$(DEVICE))

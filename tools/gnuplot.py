@@ -19,9 +19,14 @@ def missing():
         "gnuplot is not installed, so nothing is drawn: sudo apt-get install gnuplot-nox, or conda install gnuplot"
 
 
+def line(i):
+    """The look of the i-th line without points."""
+    return f"linecolor rgb '{COLOURS[i]}' linewidth 2.5 dashtype {i % 5 + 1}"
+
+
 def style(i):
-    """The look of the i-th line."""
-    return f"linecolor rgb '{COLOURS[i]}' linewidth 2.5 dashtype {i % 5 + 1} pointtype {POINTS[i]} pointsize 0.9"
+    """The look of the i-th line with points."""
+    return f"{line(i)} pointtype {POINTS[i]} pointsize 0.9"
 
 
 def quoted(text):

@@ -135,3 +135,16 @@ changed_model() {
     grep -q 'make rehearse ARGS=' out/rehearse.svg
     head -c 4 out/rehearse.png | grep -q PNG
 }
+
+@test "the figure in docs/seeing.md is what its command draws" {
+    arguments=$(sed -n 's/^make rehearse ARGS="\(.*\)"$/\1/p' "$root/docs/seeing.md")
+    [[ $arguments == *--gpus* ]]
+    # shellcheck disable=SC2086 # a list of words
+    rehearse $arguments
+    diff out/rehearse.csv "$root/docs/figures/rehearse.csv"
+    command -v gnuplot >/dev/null || skip "gnuplot is not installed; the numbers agree"
+    # Another version of gnuplot draws the same numbers with other bytes.
+    version=$(grep -m 1 -o 'Produced by GNUPLOT [0-9.]* patchlevel [0-9]*' out/rehearse.svg)
+    grep -q "$version" "$root/docs/figures/rehearse.svg" || skip "another version of gnuplot; the numbers agree"
+    cmp out/rehearse.svg "$root/docs/figures/rehearse.svg"
+}
