@@ -209,17 +209,17 @@ def plot(options, rows, bases):
     fitting = [r for r in rows if r.fits]
     names = list(bases)
     model = os.path.basename(os.environ.get("CPU_DEVICE_MODEL", "h100"))
-    command = " ".join(options.train + (["--strong"] if options.strong else []) + ["--batch", str(options.batch)])
+    command = re.sub(r" --(out|build)[ =]\S+", "", " " + " ".join(sys.argv[1:])).strip()  # which change no number
     script = "".join(gnuplot.data(name, ((r.gpus, efficiency(r, bases[name]), r.step) for r in fitting if r.strategy == name))
                      for name in names)
     script += f"""
-set multiplot layout 1,2 margins 0.075,0.985,0.14,0.77 spacing 0.09 \
+set multiplot layout 1,2 margins 0.085,0.985,0.14,0.81 spacing 0.09 \
 title {gnuplot.quoted(f"Modelled, not measured: {model}, {options.gpus_per_node} GPUs per node")}
 set label 1 {gnuplot.quoted(f'make rehearse ARGS="{command}"')} at screen 0.5,0.905 center font ',11'
 set logscale x 2
 set xrange [{fitting[0].gpus * 0.9 if fitting else 1}:{options.gpus[-1] * 1.1}]
 set xlabel 'GPUs'
-set key at screen 0.5,0.865 center horizontal maxrows 1
+set key bottom left Left reverse
 set title 'Efficiency' offset 0,-1
 set ylabel 'per cent of one GPU' offset 1
 set yrange [0:115]

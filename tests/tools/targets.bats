@@ -132,11 +132,12 @@ make trace-step1 needs neither" ]
     says 'These times are modelled: h100' '   1 ' '   2 ' 'rehearse.csv'
 }
 
+# bats test_tags=test-all
 @test "make plots works in a fresh clone, and draws kept runs again" {
     command -v gnuplot >/dev/null || skip "gnuplot is not installed"
-    fresh plots CFLAGS=-O3 ARGS='--max-steps 500'
+    fresh plots
     says '02_multigpu_fork/train' 'drawn: build/plots/losses.svg'
-    make -s plots RUNS=build/plots/runs OUT=again DEVICE=cpu CFLAGS=-O3
+    make -s plots RUNS=build/plots/runs OUT=again DEVICE=cpu CFLAGS=-O0
     for picture in losses speed memory sizes; do
         grep -q 'Measured: CPU device' again/$picture.svg
         [ -s again/$picture.png ]
