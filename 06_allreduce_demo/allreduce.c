@@ -60,15 +60,35 @@ struct world {
 };
 
 // Returns the sum of one number from each rank, and sets w->all to these numbers. No rank returns
-// before all ranks have called it. (cudaMemcpy waits for streams from cudaStreamCreate.)
+// before all ranks have called it. (cudaMemcpy waits for streams from cudaStreamCreate.) A device
+// that computes nothing moves no numbers: those of the other ranks are then unknown (NAN), and the
+// sum is the one of equal numbers.
 static double sum_over_ranks(struct world *w, double mine) {
     double *slot = w->numbers + w->rank, sum = 0;
     CUDA_CHECK(cudaMemcpy(slot, &mine, sizeof mine, cudaMemcpyHostToDevice));
     NCCL_CHECK(ncclAllGather(slot, w->numbers, 1, ncclDouble, w->comm, w->stream));
     CUDA_CHECK(cudaMemcpy(w->all, w->numbers, w->size * sizeof mine, cudaMemcpyDeviceToHost));
-    for (int rank = 0; rank < w->size; rank++)
+    for (int rank = 0; rank < w->size; rank++) {
+        if (!device_computes())
+            w->all[rank] = rank == w->rank ? mine : NAN;
         sum += w->all[rank];
-    return sum;
+    }
+    return device_computes() ? sum : w->size * mine;
+}
+
+// Returns the sum of the wrong elements that the ranks have found, or NAN if nothing was computed.
+static double count_wrong(struct world *w, double mine) {
+    double wrong = sum_over_ranks(w, device_computes() ? mine : NAN);
+    w->wrong += wrong;
+    return wrong;
+}
+
+// Prints a number in this format, and an unknown one as -, with the same width.
+static void say_number(const char *format, double number) {
+    if (isnan(number))
+        say("%*s", atoi(format + 1), "-");
+    else
+        say(format, number);
 }
 
 // Part 1: the usual example of an all-reduce.
@@ -83,13 +103,20 @@ static void sum_rank_numbers(struct world *w, size_t count) {
     CUDA_CHECK(cudaMemcpy(w->host, w->out, count * sizeof(float), cudaMemcpyDeviceToHost));
     for (size_t i = 0; i < count; i++)
         wrong += w->host[i] != want;
-    w->wrong += wrong = sum_over_ranks(w, wrong);
+    wrong = count_wrong(w, wrong);
     say("1. ncclAllReduce: %zu floats on each of %d rank%s, all of them the rank's number\n", count,
         w->size, PLURAL(w->size));
-    sum_over_ranks(w, w->host[0]);
-    for (int rank = 0; rank < w->size; rank++)
-        say("   rank %d: before %g, after %g\n", rank, before[rank], w->all[rank]);
-    say("   wanted: %d * %d / 2 = %g everywhere, #wrong %.0f\n", w->size, w->size - 1, want, wrong);
+    sum_over_ranks(w, device_computes() ? w->host[0] : NAN);
+    for (int rank = 0; rank < w->size; rank++) {
+        say("   rank %d: before ", rank);
+        say_number("%g", before[rank]);
+        say(", after ");
+        say_number("%g", w->all[rank]);
+        say("\n");
+    }
+    say("   wanted: %d * %d / 2 = %g everywhere, #wrong ", w->size, w->size - 1, want);
+    say_number("%.0f", wrong);
+    say("\n");
 }
 
 // The operations have the same parameters. in and out are on the device, and may be the same array.
@@ -228,8 +255,7 @@ static double check(struct world *w, const struct operation *o, float *in, float
     CUDA_CHECK(cudaMemcpy(w->host, out, out_count * sizeof *out, cudaMemcpyDeviceToHost));
     for (size_t i = 0; i < out_count; i++)
         wrong += w->host[i] != expected(w, o, count, i);
-    w->wrong += wrong = sum_over_ranks(w, wrong);
-    return wrong;
+    return count_wrong(w, wrong);
 }
 
 // Returns the seconds per call, as a mean over the ranks, like nccl-tests. With --check-only: NaN.
@@ -250,12 +276,14 @@ static double mean_time(struct world *w, const struct operation *o, float *in, f
 // Part 2: the all-reduce by hand, with the bytes that the ranks have sent, counted and computed.
 static void compare_by_hand(struct world *w, size_t count) {
     size_t n = w->size, chunk = (count + n - 1) / n;
-    say("\n2. The same by hand: S = %zu bytes on each of %zu rank%s\n%16s%7s%s%13s%13s%13s%13s\n",
-        count * sizeof(float), n, PLURAL(n), "", "#wrong", opt.check_only ? "" : "  time(us)",
-        "rank 0 sent", "formula", "rank 1 sent", "formula");
+    say("\n2. The same by hand: S = %zu bytes on each of %zu rank%s%s\n%16s%7s%s%13s%13s%13s%13s\n",
+        count * sizeof(float), n, PLURAL(n), device_is_modelled() ? ", modelled times" : "", "",
+        "#wrong", opt.check_only ? "" : "  time(us)", "rank 0 sent", "formula", "rank 1 sent",
+        "formula");
     for (const struct operation *o = operations; o < operations + ALL_REDUCES; o++) {
         double wrong = check(w, o, w->in, w->out, count), sent = w->sent, off = 0;
-        say("   %-13s%7.0f", o->name, wrong);
+        say("   %-13s", o->name);
+        say_number("%7.0f", wrong);
         if (!opt.check_only)
             say("%10.1f", 1e6 * mean_time(w, o, w->in, w->in, count)); // in place: no copy before
         sum_over_ranks(w, sent);
@@ -263,9 +291,11 @@ static void compare_by_hand(struct world *w, size_t count) {
         for (size_t rank = 0; rank < n && o->run != all_reduce; rank++) {
             size_t star = rank == 0 ? (n - 1) * count : count, round = 2 * (n - 1) * chunk;
             size_t formula = (o->run == gather_broadcast ? star : round) * sizeof(float);
-            if (rank < 2)
-                say("%13.0f%13zu", w->all[rank], formula);
-            off += w->all[rank] != formula;
+            if (rank < 2) {
+                say_number("%13.0f", w->all[rank]);
+                say("%13zu", formula);
+            }
+            off += !isnan(w->all[rank]) && w->all[rank] != formula;
         }
         say("%s\n", off ? "  differs from the formula" : "");
         w->wrong += off;
@@ -290,9 +320,10 @@ static void measure(struct world *w, const struct operation *o, size_t size, FIL
         double algbw = size / time / 1e9, busbw = algbw * bus;
         if (!opt.check_only)
             say("%11.2f%7.2f%7.2f", 1e6 * time, algbw, busbw);
-        say("%7.0f", wrong);
-        fprintf(csv, "%s,%zu,%zu,%s,%.3f,%.4f,%.4f,%.0f\n", o->name, size, count,
-                in_place ? "in" : "out", 1e6 * time, algbw, busbw, wrong);
+        say_number("%7.0f", wrong);
+        fprintf(csv, "%s,%zu,%zu,%s,%.3f,%.4f,%.4f,", o->name, size, count, in_place ? "in" : "out",
+                1e6 * time, algbw, busbw);
+        fprintf(csv, device_computes() ? "%.0f\n" : "\n", wrong);
     }
     say("\n");
 }
@@ -302,10 +333,11 @@ static void print_table(struct world *w) {
     FILE *csv = fopen(w->rank == 0 ? opt.csv : "/dev/null", "w");
     if (!csv)
         fail("--csv %s: %s", opt.csv, strerror(errno));
-    fputs("op,size,count,place,us,algbw,busbw,wrong\n", csv);
+    int modelled = device_is_modelled();
+    fprintf(csv, "op,size,count,place,%s,algbw,busbw,wrong\n", modelled ? "modelled_us" : "us");
     const char *head = opt.check_only ? " #wrong" : "   time(us)  algbw  busbw #wrong";
-    say("\n3. Over sizes, out of place and in place: mean of %ld calls after %ld; GB/s\n",
-        opt.iters, opt.warmup);
+    say("\n3. Over sizes, out of place and in place: mean of %ld calls after %ld; GB/s%s\n",
+        opt.iters, opt.warmup, modelled ? "; modelled times" : "");
     say("%-13s%11s%11s%7s%6s%5s%s%s\n", "op", "size(B)", "count", "type", "redop", "root", head,
         head);
     for (const struct operation *o = operations; o < operations + OPERATIONS; o++)
@@ -360,7 +392,7 @@ int main(int argc, char **argv) {
     compare_by_hand(&w, opt.count);
     print_table(&w);
     NCCL_CHECK(ncclCommDestroy(w.comm));
-    if (w.wrong != 0 && w.rank == 0) // rank 0 knows the sum of all ranks
+    if (w.wrong > 0 && w.rank == 0) // rank 0 knows the sum of all ranks
         fail("%.0f elements or byte counts are wrong", w.wrong);
     return 0;
 }

@@ -232,3 +232,23 @@ PYTHON
     cmp real before
     [ ! -e new ]
 }
+
+@test "step 6 calls its times modelled, and shows no sums that were not computed" {
+    export CPU_DEVICE_MODEL=$simple
+    allreduce() {
+        timeout 60 "$build/06_allreduce_demo/allreduce" --nproc 2 --count 1000 --max-bytes 64 --csv csv >log
+    }
+    allreduce
+    [ "$(grep -c 'modelled times$' log)" = 2 ]
+    [ "$(head -n 1 csv)" = op,size,count,place,modelled_us,algbw,busbw,wrong ]
+    grep -q '^allreduce,8,2,out,143.4[0-9]*,.*,0$' csv
+    grep -qx '   wanted: 2 \* 1 / 2 = 1 everywhere, #wrong 0' log
+    mv csv computed
+    CPU_DEVICE_COMPUTE=0 allreduce
+    cut -d, -f1-7 computed | cmp - <(cut -d, -f1-7 csv) # the same times
+    [ "$(cut -d, -f8 csv | sort -u)" = $'\nwrong' ]
+    grep -qx '   rank 0: before 0, after -' log
+    grep -qx '   wanted: 2 \* 1 / 2 = 1 everywhere, #wrong -' log
+    [ "$(grep -cE '^   (allreduce|gather.bcast|ring|rs.ag) +- +[0-9.]+' log)" = 4 ]
+    [ "$(grep -cE '^allreduce .* - .* -$' log)" = 4 ]
+}
