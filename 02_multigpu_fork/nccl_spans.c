@@ -5,9 +5,36 @@
 #include "common/profile.h"
 #include <nccl.h>
 
-#define SPAN(call)                                                                                 \
+// Returns the bytes of count elements.
+static double bytes_of(size_t count, ncclDataType_t type) {
+    switch (type) {
+    case ncclDouble:
+    case ncclInt64:
+    case ncclUint64:
+        return 8.0 * count;
+    case ncclFloat:
+    case ncclInt32:
+    case ncclUint32:
+        return 4.0 * count;
+    case ncclHalf:
+    case ncclBfloat16:
+        return 2.0 * count;
+    default:
+        return count;
+    }
+}
+
+// Returns the bytes of the longer buffer, which holds count elements for each rank.
+static double bytes_of_all(size_t count, ncclDataType_t type, ncclComm_t comm) {
+    int ranks = 1;
+    ncclCommCount(comm, &ranks);
+    return ranks * bytes_of(count, type);
+}
+
+#define SPAN(bytes, call)                                                                          \
     do {                                                                                           \
         span_begin(PHASE_COMMUNICATION, __func__, stream);                                         \
+        span_bytes(bytes);                                                                         \
         ncclResult_t result = (call);                                                              \
         span_end();                                                                                \
         return result;                                                                             \
@@ -15,20 +42,21 @@
 
 ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type,
                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-    SPAN(pncclAllReduce(send, recv, count, type, op, comm, stream));
+    SPAN(bytes_of(count, type), pncclAllReduce(send, recv, count, type, op, comm, stream));
 }
 
 ncclResult_t ncclBcast(void *buffer, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
                        cudaStream_t stream) {
-    SPAN(pncclBcast(buffer, count, type, root, comm, stream));
+    SPAN(bytes_of(count, type), pncclBcast(buffer, count, type, root, comm, stream));
 }
 
 ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type,
                            ncclComm_t comm, cudaStream_t stream) {
-    SPAN(pncclAllGather(send, recv, count, type, comm, stream));
+    SPAN(bytes_of_all(count, type, comm), pncclAllGather(send, recv, count, type, comm, stream));
 }
 
 ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, ncclDataType_t type,
                                ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-    SPAN(pncclReduceScatter(send, recv, count, type, op, comm, stream));
+    SPAN(bytes_of_all(count, type, comm),
+         pncclReduceScatter(send, recv, count, type, op, comm, stream));
 }

@@ -1,16 +1,21 @@
 // A trace: what the device did and when, as a file for trace viewers (https://ui.perfetto.dev). It
 // has a row for the host and one for each stream. tools/trace.py reads it.
 //
-// The CPU device records each of its operations (cpu_device/timeline.c). On a GPU, events time the
-// spans of profile.h (gpu_trace.c); Nsight Systems shows more (make profile-stepN).
+// The CPU device records each of its operations (cpu_device/timeline.c, cpu_trace.c). On a GPU,
+// events time the spans of profile.h (gpu_trace.c); Nsight Systems shows more (make profile-stepN).
 #pragma once
 #include <cuda_runtime.h>
+#include <stdio.h>
 
 // Records from here on what the device does, and writes it to the file at path when the program
 // exits normally. If there are several processes, the number of this process comes before the
 // suffix of the name: trace.json becomes trace.0.json. A path of NULL does nothing. If the file
 // cannot be written, the program fails at once.
 void trace_open(const char *path, int process, int processes);
+
+// Creates the file at path, or for one of several processes the file whose name has its number.
+// Fails as trace_open does.
+FILE *trace_create(const char *path, int process, int processes);
 
 // Returns 1 if the trace needs the spans that profile.h times.
 int trace_needs_spans(void);

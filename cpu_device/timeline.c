@@ -1,8 +1,6 @@
 // Traces of the CPU device: the record of all operations, which is written as a file when the
 // program exits. The format is that of Chrome's trace viewer, with times in microseconds.
 #include "cpu_device/timeline.h"
-#include "common/error.h"
-#include "common/trace.h"
 #include "cpu_device/internal.h"
 #include <errno.h>
 #include <nvtx3/nvToolsExt.h>
@@ -120,29 +118,11 @@ void cpu_trace_host(const char *call, double begin, double end) {
     add(&(struct entry){.event = {begin, end, 0, NULL, {.name = call}}, .category = "host"});
 }
 
-void trace_open(const char *path, int process, int processes) {
-    char name[4096];
-    const char *dot = path ? strrchr(path, '.') : NULL;
-    if (!path)
-        return;
-    if (!dot || strchr(dot, '/'))
-        dot = path + strlen(path);
-    snprintf(name, sizeof name, "%s", path);
-    if (processes > 1)
-        snprintf(name, sizeof name, "%.*s.%d%s", (int)(dot - path), path, process, dot);
-    if (!(trace.file = fopen(name, "we")))
-        fail("--trace %s: %s", name, strerror(errno));
+void cpu_trace_open(FILE *file, int process, int processes) {
+    trace.file = file;
     trace.process = process;
     trace.processes = processes;
     cpu_tracing = 1;
-}
-
-int trace_needs_spans(void) {
-    return 0; // the device records its operations itself
-}
-
-void trace_span(const struct trace_span *span) {
-    (void)span;
 }
 
 // Rows in order, and in each row the outer ranges before the inner ones.

@@ -2,8 +2,13 @@
 // are seconds: of the modelled clock if there is a model, and of cpu_now otherwise.
 #pragma once
 #include "cpu_device/gpu_model.h"
+#include <stdio.h>
 
-// 1 from trace_open on.
+// Records from here on, and writes the trace to this file when the program exits. The numbers are
+// those of trace_open.
+void cpu_trace_open(FILE *file, int process, int processes);
+
+// 1 from cpu_trace_open on.
 extern int cpu_tracing;
 
 // Returns the name of the innermost range (nvtxRangePushA) that the calling thread is in, or NULL.

@@ -252,3 +252,34 @@ PYTHON
     [ "$(grep -cE '^   (allreduce|gather.bcast|ring|rs.ag) +- +[0-9.]+' log)" = 4 ]
     [ "$(grep -cE '^allreduce .* - .* -$' log)" = 4 ]
 }
+
+# A GPU has no timeline of its own, so common/gpu_trace.c writes the spans. Here it replaces cpu_device/cpu_trace.c.
+@test "a trace from events has the times of the profile, the sizes of collectives, and rows that trace.py reads" {
+    command -v python3 >/dev/null || skip "python3 is not installed"
+    compile traced "$build/02_multigpu_fork/train.o" "$root/common/gpu_trace.c"
+    for overlap in 0 1; do
+        CPU_DEVICE_MODEL=$simple timeout 60 ./traced "${tiny[@]}" --nproc 2 --overlap $overlap --profile --csv csv \
+            --trace trace.json >log
+        # shellcheck disable=SC2046
+        has csv $(from_trace trace.0.json)
+        python3 "$root/tools/trace.py" trace.json >table
+        grep -q '^ *1 ' table
+        # Each of 5 training steps and an evaluation of one batch has 3 layers, and each report a sum of 3 doubles. The
+        # model has 8 x 8 + 8 + 8 x 8 + 8 + 8 x 10 + 10 parameters.
+        for rank in 0 1; do
+            [ "$(grep -c '"name":"forward . dense.*","cat":"kernel"' trace.$rank.json)" = 18 ]
+            [ "$(grep -c '"name":"forward . dense.*","cat":"host","pid":'$rank',"tid":0' trace.$rank.json)" = 18 ]
+            [ "$(grep -c '"name":"optimizer_step","cat":"kernel"' trace.$rank.json)" = 5 ]
+            [ "$(grep -cE '"cat":"collective".*"bytes":24,"comm":"all","number":[0-9]+}' trace.$rank.json)" = 2 ]
+            [ "$(grep -c '"cat":"collective".*"bytes":936,' trace.$rank.json)" = $((overlap ? 0 : 5)) ]
+            [ "$(grep -c '"cat":"collective".*"bytes":288,' trace.$rank.json)" = $((overlap ? 10 : 0)) ]
+            [ "$(grep -c '"thread_name"' trace.$rank.json)" = $((overlap ? 3 : 2)) ]
+        done
+    done
+    # Without a model, the times of the host and of the device come from one clock.
+    timeout 60 ./traced "${tiny[@]}" --nproc 2 --trace real.json >log
+    python3 "$root/tools/trace.py" real.json
+    run timeout 60 ./traced "${tiny[@]}" --nproc 1 --trace no/trace.json
+    [ "$status" = 1 ]
+    [[ $output == *"): --trace no/trace.json: No such file or directory"* ]]
+}
