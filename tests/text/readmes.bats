@@ -3,7 +3,7 @@
 # programs, options and make targets must exist.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
-
+load ../quotes
 
 setup_file() {
     cd "$root" || return
@@ -120,7 +120,7 @@ knows() { # PROGRAM WORD...
             '')
                 [ -z "$program" ] || knows "$program" "${options[@]}"
                 for target in "${targets[@]:1}"; do
-                    [[ $target =~ ^((run-)?step[1-7]|diff(12|23|34|45|57))$ ]] || grep -q "^make $target " help.make ||
+                    [[ $target =~ ^((run-|trace-|profile-)?step[1-7]|diff(12|23|34|45|57))$ ]] || grep -q "^make $target " help.make ||
                         { echo "$text: make has no $target" && return 1; }
                     count=$((count + 1))
                 done
@@ -132,6 +132,32 @@ knows() { # PROGRAM WORD...
         done < <(words "$text")
     done
     [ $count -ge 40 ] || { echo "found only $count targets" && return 1; }
+}
+
+@test "what a text quotes from a modelled run is what its command prints" {
+    local program text count=0
+    mkdir quoted
+    cd quoted
+    ln -s "$root/tools" tools
+    for program in 02_multigpu_fork/train 03_multigpu_launcher/launch 04_multinode/train 05_fsdp/train 06_allreduce_demo/allreduce; do
+        mkdir "${program%/*}"
+        ln -s "$build/$program" "$program"
+    done
+    for text in "$root"/{README.md,0*/README.md,docs/*.md,cpu_device/README.md}; do
+        true_quotes "$text"
+        count=$((count + quotes))
+    done
+    [ $count -ge 5 ] || { echo "found only $count" && return 1; }
+}
+
+@test "a quote that its command does not print is reported" {
+    printf '%s\n' '```' 'printf "1\n2\n3\n"' '```' '' '```output' 1 ... 3 '```' >text.md
+    true_quotes text.md
+    [ "$quotes" = 1 ]
+    printf '%s\n' '```' 'echo "8 ms"' '```' 'A sentence.' '```output' '9 ms' '```' >>text.md
+    run true_quotes text.md
+    [ "$status" = 1 ]
+    [[ $output == *"quotes a line that is not printed:"*"9 ms"*"8 ms"* ]]
 }
 
 @test "step 1's README has the table that --summary prints" {
