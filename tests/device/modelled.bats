@@ -4,8 +4,10 @@
 load ../helpers
 
 setup() {
-    cd "$BATS_TEST_TMPDIR" || return
+    need_train 02_multigpu_fork/train 03_multigpu_launcher/{launch,train} 04_multinode/train 05_fsdp/train \
+        07_large_models/train
     build=${TRAIN%/01_single_gpu/train}
+    cd "$BATS_TEST_TMPDIR" || return
     export CPU_DEVICE_MODEL=h100 CPU_DEVICES=4
 }
 
