@@ -1,5 +1,5 @@
 # What tests, measures and formats the course, beside `make test`. tests/README.md says where a test goes.
-.PHONY: unit-tests fuzz bench-step1 bench-models bench-step2 bench-collectives bench-launcher bench-watchdog bench-step5 test-cluster test-container format lint
+.PHONY: unit-tests fuzz bench-step1 bench-models bench-step2 bench-collectives bench-launcher bench-watchdog bench-step5 bench-profile test-cluster test-container format lint
 
 test-cluster: ## runs the Slurm and PBS job scripts on a simulated cluster of four nodes
 	@tools/deps.sh cluster
@@ -61,6 +61,10 @@ bench-step5: ## measures the speed of steps 5 and 7 beside step 4
 	@tools/deps.sh bench
 	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ programs
 	@/usr/bin/python3 -B tests/bench/step5.py build/cpu $(ARGS)
+bench-profile: ## measures what --profile and --trace cost
+	@tools/deps.sh bench
+	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ programs
+	@/usr/bin/python3 -B tests/bench/costs.py build/cpu $(ARGS)
 
 BENCHMARKS := $(addprefix $(BUILD)/tests/bench/,sgemm exchange collectives watchdog)
 $(BENCHMARKS): %: %.o
