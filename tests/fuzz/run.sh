@@ -19,7 +19,10 @@ trap 'exit 1' INT TERM
 compile() { # TARGET
     objects=
     for source in common/*.c common/*/*.c cpu_device/*.c "tests/fuzz/$1.c"; do
-        [[ $source == common/gpu_* ]] || objects="$objects $build/${source%.c}.o" # they are for a GPU only
+        case $source in
+            common/gpu_*) ;; # for a GPU only
+            *) objects="$objects $build/${source%.c}.o" ;;
+        esac
     done
     # shellcheck disable=SC2086 # the objects, and the libraries below, are lists of words
     make --no-print-directory CC=clang DEVICE=cpu BUILD=$build \
