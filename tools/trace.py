@@ -5,6 +5,7 @@ the files of all ranks, trace.0.json trace.1.json and so on; trace.json stands f
 describes the format."""
 import argparse
 import json
+import os
 import re
 import statistics
 import sys
@@ -307,6 +308,8 @@ def main():
         run_tool(parse_options())
     except BadTrace as error:
         sys.exit(f"error: {error}")
+    except BrokenPipeError:  # head has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         sys.exit(f"error: {error.filename}: {error.strerror}")
 

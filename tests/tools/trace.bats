@@ -413,3 +413,17 @@ COUNT
             END { exit !found }' <<<"$output" || { echo "$output" && return 1; }
     done <counted
 }
+
+# The commands of the blocks that draw a picture, in the order of the text.
+@test "the pictures of traces in docs/seeing.md are what their commands draw" {
+    need_train 02_multigpu_fork/train 03_multigpu_launcher/launch 05_fsdp/train
+    local build=${TRAIN%/01_single_gpu/train} picture
+    ln -s "$root/tools" "$build"/{02_multigpu_fork,03_multigpu_launcher,05_fsdp} .
+    awk '/^```/ { if (block ~ /--svg/) printf "%s", block; block = ""; next } { block = block $0 "\n" }' \
+        "$root/docs/seeing.md" >commands
+    [ "$(grep -c -e --svg commands)" = 2 ]
+    bash -e commands >out 2>&1 || { cat out && return 1; }
+    for picture in overlap prefetch; do
+        cmp $picture.svg "$root/docs/figures/$picture.svg"
+    done
+}
