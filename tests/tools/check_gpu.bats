@@ -103,7 +103,7 @@ SCRIPT
 # bats test_tags=test-all
 @test "check_gpu.sh finds snapshots that differ" {
     need_programs
-    edit 01_single_gpu/train.c 's|^    if \(snapshot_save\(opt.snapshot|    s->values[0] = (float)seconds();\n&|'
+    edit 01_single_gpu/train.c 's|^    if \(snapshot_save\(opt.snapshot|    s->values[0] = (float)device_seconds(t->stream);\n&|'
     finds 'step 1: the same bits in a second run' 'first .*second differ: '
 }
 
