@@ -148,8 +148,8 @@ static void read_times(void) {
 
 // Ends the training step that the host has queued. If it has no update, it was an evaluation.
 static void end_step(int reported) {
-    struct timed_step *step = &p.steps[p.step_count];
     if (p.timed && p.updated) {
+        struct timed_step *step = &p.steps[p.step_count];
         step->end = p.span_count;
         step->end_event = mark(p.stream);
         step->reported = reported;
