@@ -12,6 +12,15 @@ need_train() {
     make -C "$root" DEVICE=cpu BUILD=build/test WERROR=1 build/test/01_single_gpu/train "${@/#/build/test/}"
 }
 
+# path_of PROGRAM: where it is. tests/run.sh puts ccache in front of the compilers, and ccache looks for them in PATH, so a
+# test that leaves little in PATH needs the compiler itself.
+path_of() {
+    local path
+    while read -r path; do
+        [ "$(basename "$(readlink -f "$path")")" = ccache ] || { echo "$path" && return; }
+    done < <(type -ap "$1")
+}
+
 # fails CODE TEXT COMMAND...: the command must exit with the code and print one line on stderr that contains the text.
 fails() {
     local code=$1 text=$2

@@ -9,7 +9,7 @@ setup() {
     cp "$root/tools/container.sh" tools/
     cp "$root"/containers/*.def containers/
     for program in sh dirname id rm mv cp cat; do
-        ln -s "$(command -v $program)" bin/
+        ln -s "$(path_of $program)" bin/
     done
 }
 

@@ -11,7 +11,7 @@ setup_file() {
     cd "$BATS_FILE_TMPDIR" || return
     mkdir toolkit toolkit/{bin,include,lib64} bin
     for program in $needed; do
-        ln -s "$(command -v "$program")" "bin/$program"
+        ln -s "$(path_of "$program")" "bin/$program"
     done
     # This compiler finds everything, and its program prints the versions of NCCL.
     stand_in bin/cc <<'SCRIPT'
@@ -60,7 +60,7 @@ stand_in() { # NAME, with its script on stdin
 compile_for_real() {
     local program
     for program in cc as ld; do
-        ln -sf "$(command -v "$program")" bin/
+        ln -sf "$(path_of "$program")" bin/
     done
 }
 

@@ -76,7 +76,7 @@ listed() {
     [ "$status" = 2 ] && says 'There is no trace-step8: the steps are step1 step2'
     mkdir bare # without Python
     for tool in bash make gcc cc env; do
-        ln -s "$(command -v $tool)" bare
+        ln -s "$(path_of $tool)" bare
     done
     PATH=$PWD/bare run make DEVICE=cpu NVCC=none trace-step2
     [ "$status" = 2 ] && says 'error: tools/trace.py needs Python: install python3'
