@@ -87,6 +87,14 @@ ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataTyp
                            ncclComm_t comm, cudaStream_t stream);
 ncclResult_t ncclBcast(void *values, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
                        cudaStream_t stream);
+ncclResult_t pncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type,
+                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream);
+ncclResult_t pncclReduceScatter(const void *from, void *to, size_t count, ncclDataType_t type,
+                                ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream);
+ncclResult_t pncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type,
+                            ncclComm_t comm, cudaStream_t stream);
+ncclResult_t pncclBcast(void *values, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+                        cudaStream_t stream);
 ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int peer,
                       ncclComm_t comm, cudaStream_t stream);
 ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
