@@ -1,9 +1,9 @@
-"""costs.py BUILD [--rounds N]: what --profile and --trace cost: the CPU seconds of runs without them, with --profile,
+"""costs.py BUILD [--rounds N]: what --profile and --trace cost: the seconds of runs without them, with --profile,
 and with --trace, which alternate."""
 import os
-import resource
 import sys
 import tempfile
+import time
 
 from bench import compiler, machine, option, ratio, run, show, spread
 
@@ -15,22 +15,17 @@ RUNS = {"step 1, default model": (f"{build}/01_single_gpu/train", *FEW),
         "step 2, 2 ranks": (f"{build}/02_multigpu_fork/train", *FEW, "--nproc", 2, "--hidden", 128)}
 
 
-def cpu_seconds():
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
-
-
 def measure(*command):
-    before = cpu_seconds()
+    begin = time.monotonic()
     run(*command)
-    return cpu_seconds() - before
+    return time.monotonic() - begin
 
 
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["CPU_DEVICES"] = "2"
 print(f"machine   {machine()}")
 print(f"compiler  {compiler(RUNS['step 2, 2 ranks'][0])}")
-print(f"\nCPU seconds: median (lowest-highest) of {ROUNDS} alternating runs; ratio: median of the rounds")
+print(f"\nseconds: median (lowest-highest) of {ROUNDS} alternating runs; ratio: median of the rounds")
 show("", ["without", "--profile / without", "--trace / without"], "goal", (32, 24))
 with tempfile.TemporaryDirectory() as folder:
     for name, command in RUNS.items():
