@@ -23,10 +23,11 @@ enum algorithm { RING, TREE, NVLS, ALGORITHMS };
 static const char *const algorithm_names[ALGORITHMS] = {"Ring", "Tree", "NVLS"};
 static int allowed[ALGORITHMS];
 
-// NCCL moves data in one of several ways: LL sends a flag with every 4 bytes, so nobody waits for a
-// chunk, but the flags take half of the link; Simple sends whole chunks and then a flag. The values
-// are those of tuning.cc, where LL reaches 141 of 371 GB/s on Hopper and 39 of 384 GB/s between
-// nodes. LL128, which lies between the two, is left out.
+// NCCL moves data by one of several protocols. With Simple, a rank sends a whole chunk and then a
+// flag, which tells the receiver that the chunk is complete. With LL, it sends a flag with every 4
+// bytes. The receiver can then use each part at once, but the flags take half of the link. The
+// values are those of tuning.cc, where LL reaches 141 of 371 GB/s on Hopper and 39 of 384 GB/s
+// between nodes. The protocol LL128, whose values are between those of the other two, is left out.
 static const struct protocol {
     double base;                      // seconds of any collective
     double link_steps, network_steps; // the latency of a step, as a share of that of Simple

@@ -29,8 +29,8 @@ struct cpu_model {
     double nvls;                     // rate of sums in the switch of a node; 0: it cannot sum
 };
 
-// The model, or NULL. cpu_model_init sets it from the environment, or ends the program with a line
-// that says what is wrong.
+// The model, or NULL. cpu_model_init sets it from the environment. If a variable has a wrong value,
+// it prints one line about the mistake and ends the program.
 extern const struct cpu_model *cpu_model;
 void cpu_model_init(void);
 

@@ -15,8 +15,8 @@ extern const struct cpu_rate {
     double values[CPU_MODELS];
 } cpu_rates[CPU_RATES];
 
-// Reads a model: one of cpu_model_names, or a file whose name contains a / or ends in .model. Ends
-// the program with a line that says what is wrong.
+// Reads a model: one of cpu_model_names, or a file whose name contains a / or ends in .model. After
+// a mistake, it prints one line about it and ends the program.
 void cpu_model_read(const char *name, struct cpu_model *model);
 
 // Prints the error and ends the program.
