@@ -1,16 +1,12 @@
 #include "common/error.h"
 #include "common/trace.h"
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 enum { MOST_SPANS = 1 << 20, MOST_STREAMS = 64 };
 
 static struct {
-    FILE *file;
-    int process, processes;
+    struct trace_file out;
     struct trace_span *spans;
     size_t count, room, dropped;
     cudaStream_t streams[MOST_STREAMS]; // that of row i + 1 of the trace
@@ -38,67 +34,36 @@ void trace_span(const struct trace_span *span) {
         trace.dropped++;
 }
 
-static void write_head(void) {
-    char host[64] = "";
-    gethostname(host, sizeof host - 1);
-    fprintf(trace.file,
-            "{\"displayTimeUnit\":\"ms\",\n\"otherData\":{\"clock\":\"measured\",\"process\":%d,"
-            "\"processes\":%d,\"host\":\"%s\",\"dropped\":%zu},\n\"traceEvents\":[\n",
-            trace.process, trace.processes, host, trace.dropped);
-    fprintf(trace.file,
-            "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":0,"
-            "\"args\":{\"name\":\"process %d\"}}",
-            trace.process, trace.process);
-}
-
-static void write_row_name(int row) {
-    fprintf(trace.file,
-            ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"",
-            trace.process, row);
-    fprintf(trace.file, row ? "stream %d\"}}" : "host\"}}", row);
-}
-
-static void write_span(const char *name, const char *category, int row, double begin, double end) {
-    fprintf(trace.file,
-            ",\n{\"ph\":\"X\",\"name\":\"%s\",\"cat\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,"
-            "\"dur\":%.3f",
-            name, category, trace.process, row, begin * 1e6, (end - begin) * 1e6);
-}
-
 // Events know neither communicators nor what the host waits for, so all collectives count as those
 // of one communicator, in their order, and there are no arrows.
 static void write_trace(void) {
     size_t collectives = 0;
-    write_head();
-    write_row_name(0);
+    trace_write_head(&trace.out, NULL, "process", trace.dropped);
+    trace_write_row(&trace.out, 0);
     for (size_t i = 0; i < trace.count; i++) {
         const struct trace_span *span = &trace.spans[i];
         int known = trace.stream_count, row = row_of(span->stream);
         if (trace.stream_count > known)
-            write_row_name(row);
-        write_span(span->name, "host", 0, span->host_begin, span->host_end);
-        fputc('}', trace.file);
-        write_span(span->name, span->collective ? "collective" : "kernel", row, span->begin,
-                   span->end);
+            trace_write_row(&trace.out, row);
+        trace_write_span(&trace.out, NULL, span->name, "host", 0, span->host_begin, span->host_end);
+        fputc('}', trace.out.file);
+        trace_write_span(&trace.out, NULL, span->name, span->collective ? "collective" : "kernel",
+                         row, span->begin, span->end);
         if (span->collective)
-            fprintf(trace.file, ",\"args\":{\"bytes\":%.0f,\"comm\":\"all\",\"number\":%zu}",
+            fprintf(trace.out.file, ",\"args\":{\"bytes\":%.0f,\"comm\":\"all\",\"number\":%zu}",
                     span->bytes, collectives++);
-        fputc('}', trace.file);
+        fputc('}', trace.out.file);
     }
-    fprintf(trace.file, "\n]}\n");
-    if (ferror(trace.file) | fclose(trace.file))
-        fprintf(stderr, "error: the trace could not be written completely: %s\n", strerror(errno));
+    trace_close(&trace.out);
 }
 
 void trace_open(const char *path, int process, int processes) {
     if (!path)
         return;
-    trace.file = trace_create(path, process, processes);
-    trace.process = process;
-    trace.processes = processes;
+    trace.out = trace_create(path, process, processes);
     atexit(write_trace);
 }
 
 int trace_needs_spans(void) {
-    return trace.file != NULL;
+    return trace.out.file != NULL;
 }

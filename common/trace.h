@@ -13,9 +13,33 @@
 // cannot be written, the program fails at once.
 void trace_open(const char *path, int process, int processes);
 
+// The file of a trace, for the two recorders (gpu_trace.c, cpu_device/timeline.c).
+// tools/trace_file.py describes its format.
+struct trace_file {
+    FILE *file;
+    int process, processes; // the numbers of trace_open
+};
+
 // Creates the file at path, or for one of several processes the file whose name has its number.
 // Fails as trace_open does.
-FILE *trace_create(const char *path, int process, int processes);
+struct trace_file trace_create(const char *path, int process, int processes);
+
+// Writes the head. model: the name of the model whose times the trace holds, or NULL if they were
+// measured. kind: how the processes are called. dropped: the number of spans that the file lacks,
+// because memory is limited.
+void trace_write_head(const struct trace_file *trace, const char *model, const char *kind,
+                      size_t dropped);
+
+// Writes the name of a row: 0 is the host, and the others are streams.
+void trace_write_row(const struct trace_file *trace, int row);
+
+// Writes a span without its last brace, so that arguments can follow. Times are in seconds. scope
+// comes before the name, unless it is NULL or equal to it.
+void trace_write_span(const struct trace_file *trace, const char *scope, const char *name,
+                      const char *category, int row, double begin, double end);
+
+// Ends and closes the file. If something could not be written, prints an error.
+void trace_close(struct trace_file *trace);
 
 // Returns 1 if the trace needs the spans that profile.h times.
 int trace_needs_spans(void);

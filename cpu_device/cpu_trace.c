@@ -5,7 +5,7 @@
 
 void trace_open(const char *path, int process, int processes) {
     if (path)
-        cpu_trace_open(trace_create(path, process, processes), process, processes);
+        cpu_trace_open(trace_create(path, process, processes));
 }
 
 int trace_needs_spans(void) {

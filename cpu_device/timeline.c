@@ -2,13 +2,11 @@
 // program exits. The format is that of Chrome's trace viewer, with times in microseconds.
 #include "cpu_device/timeline.h"
 #include "cpu_device/internal.h"
-#include <errno.h>
 #include <nvtx3/nvToolsExt.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { MOST_DEPTH = 32, MOST_EVENTS = 1 << 20 };
 
@@ -23,8 +21,7 @@ struct entry {
 int cpu_tracing;
 static struct {
     pthread_mutex_t lock;
-    FILE *file;
-    int process, processes;
+    struct trace_file out;
     struct entry *entries;
     size_t count, room, dropped;
     struct name {
@@ -118,10 +115,8 @@ void cpu_trace_host(const char *call, double begin, double end) {
     add(&(struct entry){.event = {begin, end, 0, NULL, {.name = call}}, .category = "host"});
 }
 
-void cpu_trace_open(FILE *file, int process, int processes) {
-    trace.file = file;
-    trace.process = process;
-    trace.processes = processes;
+void cpu_trace_open(struct trace_file file) {
+    trace.out = file;
     cpu_tracing = 1;
 }
 
@@ -137,86 +132,46 @@ static int compare(const void *a, const void *b) {
     return x->added < y->added ? -1 : 1;
 }
 
-static void write_name(int row) {
-    fprintf(trace.file,
-            ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"",
-            trace.process, row);
-    fprintf(trace.file, row ? "stream %d\"}}" : "host\"}}", row);
-}
-
-static void write_head(void) {
-    char host[64] = "";
-    gethostname(host, sizeof host - 1);
-    fprintf(trace.file,
-            "{\"displayTimeUnit\":\"ms\",\n\"otherData\":{\"clock\":\"%s%s\",\"process\":%d,"
-            "\"processes\":%d,\"host\":\"%s\",\"dropped\":%zu},\n\"traceEvents\":[\n",
-            cpu_model ? "modelled " : "measured", cpu_model ? cpu_model->name : "", trace.process,
-            trace.processes, host, trace.dropped);
-    fprintf(trace.file,
-            "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":"
-            "\"%s%d\"}}",
-            trace.process, "rank ", trace.process);
-}
-
 // Writes an arrow from the end of the other stream's work to the end of the wait.
 static void write_arrow(const struct entry *e, size_t id) {
-    fprintf(trace.file,
+    fprintf(trace.out.file,
             ",\n{\"ph\":\"s\",\"id\":%zu,\"name\":\"event\",\"cat\":\"event\",\"pid\":%d,"
             "\"tid\":%d,\"ts\":%.3f}",
-            id, trace.process, e->from, e->left * 1e6);
-    fprintf(trace.file,
+            id, trace.out.process, e->from, e->left * 1e6);
+    fprintf(trace.out.file,
             ",\n{\"ph\":\"f\",\"bp\":\"e\",\"id\":%zu,\"name\":\"event\",\"cat\":\"event\","
             "\"pid\":%d,\"tid\":%d,\"ts\":%.3f}",
-            id, trace.process, e->event.stream, e->event.end * 1e6);
-}
-
-// Writes a text without the characters that JSON does not allow in it.
-static void write_text(const char *text) {
-    for (const char *c = text; *c; c++)
-        fputc((unsigned char)*c < ' ' || *c == '"' || *c == '\\' ? '_' : *c, trace.file);
+            id, trace.out.process, e->event.stream, e->event.end * 1e6);
 }
 
 static void write_entry(const struct entry *e, size_t id) {
     const struct cpu_event *event = &e->event;
     const char *name = event->cost.name ? event->cost.name : "operation";
-    fprintf(trace.file, ",\n{\"ph\":\"X\",\"name\":\"");
-    if (event->scope && strcmp(event->scope, name)) {
-        write_text(event->scope);
-        write_text(": ");
-    }
-    write_text(name);
-    fprintf(trace.file, "\",\"cat\":\"%s\",\"pid\":%d,\"tid\":%d", e->category, trace.process,
-            event->stream);
-    fprintf(trace.file, ",\"ts\":%.3f,\"dur\":%.3f", event->begin * 1e6,
-            (event->end - event->begin) * 1e6);
+    trace_write_span(&trace.out, event->scope, name, e->category, event->stream, event->begin,
+                     event->end);
     if (event->cost.comm)
-        fprintf(trace.file, ",\"args\":{\"bytes\":%.0f,\"comm\":\"%llx\",\"number\":%llu}",
+        fprintf(trace.out.file, ",\"args\":{\"bytes\":%.0f,\"comm\":\"%llx\",\"number\":%llu}",
                 event->cost.bytes, event->cost.comm, event->cost.number);
     else if (event->cost.bytes > 0)
-        fprintf(trace.file, ",\"args\":{\"bytes\":%.0f,\"flops\":%.0f}", event->cost.bytes,
+        fprintf(trace.out.file, ",\"args\":{\"bytes\":%.0f,\"flops\":%.0f}", event->cost.bytes,
                 event->cost.flops);
-    fputc('}', trace.file);
+    fputc('}', trace.out.file);
     if (e->from)
         write_arrow(e, id);
 }
 
 void cpu_trace_write(void) {
     pthread_mutex_lock(&trace.lock);
-    FILE *file = trace.file;
-    if (file) {
+    if (trace.out.file) {
         qsort(trace.entries, trace.count, sizeof *trace.entries, compare);
-        write_head();
+        trace_write_head(&trace.out, cpu_model ? cpu_model->name : NULL, "rank", trace.dropped);
         for (size_t i = 0; i < trace.count; i++) {
             int row = trace.entries[i].event.stream;
             if (i == 0 || row != trace.entries[i - 1].event.stream)
-                write_name(row);
+                trace_write_row(&trace.out, row);
             write_entry(&trace.entries[i], i + 1);
         }
-        fprintf(file, "\n]}\n");
-        if (ferror(file) | fclose(file))
-            fprintf(stderr, "error: the trace could not be written completely: %s\n",
-                    strerror(errno));
-        trace.file = NULL;
+        trace_close(&trace.out);
         cpu_tracing = 0;
     }
     pthread_mutex_unlock(&trace.lock);

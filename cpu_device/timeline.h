@@ -1,12 +1,11 @@
 // The record of what the device did and when. A trace (common/trace.h) is written from it. Times
 // are seconds: of the modelled clock if there is a model, and of cpu_now otherwise.
 #pragma once
+#include "common/trace.h"
 #include "cpu_device/gpu_model.h"
-#include <stdio.h>
 
-// Records from here on, and writes the trace to this file when the program exits. The numbers are
-// those of trace_open.
-void cpu_trace_open(FILE *file, int process, int processes);
+// Records from here on, and writes the trace to this file when the program exits.
+void cpu_trace_open(struct trace_file file);
 
 // 1 from cpu_trace_open on.
 extern int cpu_tracing;
