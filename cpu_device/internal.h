@@ -96,7 +96,7 @@ double cpu_now(void);
 // the time in the operation that runs; in another thread, it is the time of that thread.
 double cpu_moment(void);
 
-// Moves the modelled time of the operation that runs forward to this time.
+// If there is a model, moves the time that cpu_moment returns forward to this time.
 void cpu_move_to(double time);
 
 // Call it in a loop that spins on memory: it leaves the core to its other hardware thread.

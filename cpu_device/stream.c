@@ -93,7 +93,8 @@ double cpu_moment(void) {
 }
 
 void cpu_move_to(double time) {
-    moment = fmax(moment, time);
+    if (cpu_model)
+        moment = fmax(moment, time);
 }
 
 static void in_child(void) {
@@ -412,7 +413,7 @@ static void run_wait(void *arguments) {
     while (!r->completed && !stopping)
         pthread_cond_wait(&event_completed, &cpu_lock);
     computing++;
-    cpu_move_to(cpu_model ? r->seconds : 0);
+    cpu_move_to(r->seconds);
     if (r->seconds > begin && w->traced)
         cpu_trace_wait(w->stream, begin, cpu_moment(), r->stream, r->seconds);
     release(r);
@@ -541,8 +542,8 @@ static void host_waits_for(struct CUstream_st *s) {
 
 // Notes that the host has waited in a call since this time, and that it takes a moment to continue.
 static void host_goes_on(const char *call, double since) {
-    double woken = moment + (cpu_model ? cpu_model->wake : 0);
-    cpu_move_to(woken);
+    if (cpu_model)
+        moment += cpu_model->wake;
     if (cpu_tracing)
         cpu_trace_host(call, since, cpu_moment());
 }
@@ -732,7 +733,7 @@ static cudaError_t finish_event(cudaEvent_t event, int wait) {
         r->references++;
         while (!r->completed)
             pthread_cond_wait(&event_completed, &cpu_lock);
-        cpu_move_to(cpu_model ? r->seconds : 0);
+        cpu_move_to(r->seconds);
         cpu_host_has_waited(r->clock);
         release(r);
         done = 1;

@@ -10,8 +10,8 @@ traceEvents      list of objects with name (string), pid (the rank) and tid (0: 
   "X"  a span: ts (begin) and dur, numbers of microseconds that are not negative. cat is host in row 0, and kernel,
        product, copy, collective or wait (the stream waits for an event) in the row of a stream. args may hold bytes
        and flops. That of a collective also holds comm (string, the communicator) and number (its place in the
-       communicator's order); each pair of both exists once per rank. A send, a receive and a collective on a GPU hold
-       neither, so they are not compared between ranks.
+       communicator's order); each pair of both exists once per rank. A send and a receive hold
+       neither, so they are not compared between ranks. In a trace of a GPU, all collectives belong to one communicator.
   "s"  the begin of an arrow, at the end of the work that another stream waits for: id, ts, cat event
   "f"  the end of an arrow, where the waiting work begins: the same, and bp "e". Each id has one begin and one end,
        and the end is not earlier.
