@@ -13,7 +13,7 @@ DIFFS := diff12 diff23 diff34 diff45 diff57
 PROGRAMS := $(foreach step,$(STEPS),$($(step)))
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart data programs diffstat doctor demo-fsdp rehearse plots check-gpu test-quick test test-all clean
+.PHONY: help quickstart data programs diffs diffstat doctor demo-fsdp rehearse plots check-gpu docs record slides schedule test-quick test test-all clean
 .PHONY: $(STEPS) $(STEPS:%=run-%) $(DIFFS) $(PROGRAMS)
 include tools/build.mk tools/see.mk exercises/exercises.mk tests/tests.mk
 
@@ -53,7 +53,10 @@ run-stepN: ## builds and runs step N, such as run-step1 ARGS="--epochs 3"
 
 $(DIFFS): diff%:
 	@pair=$*; tools/diff_steps.sh $${pair%?} $${pair#?}
-diffNM: ## shows what step M changes in step N, such as diff12 (F=join: only that function; ALL=1: all changes)
+diffNM: ## shows what step M changes in step N, such as diff12, in whole functions (F=join: only that one; SHORT=1: shorter)
+diffs: ## writes pages for a browser that show what each step changes, side by side: build/diffs/index.html
+	@command -v python3 >/dev/null || { echo 'error: tools/diff_pages.py needs Python: install python3' >&2; exit 1; }
+	@tools/diff_pages.py $(DIFFS:diff%=%)
 diffstat: ## counts the lines that each step changes and asks to be read, and compares them with their limits
 	@tools/diffstat.sh && echo && tools/reading.sh
 step% run-step% trace-step% profile-step% diff%:
@@ -77,6 +80,23 @@ plots: ## draws losses, images per second, memory and bus bandwidth of runs that
 	@$(MAKE) --no-print-directory -s QUIET=@ DEVICE=cpu $(addprefix build/cpu/,$(step2) $(step3) $(step6) $(step7))
 	@python3 -B tools/plots.py $(RUNS:%=--runs %) $(OUT:%=--out %) $(if $(RUNS),,$(IMAGES) $(ARGS))
 
+docs: ## fills the marked blocks of the texts with the code, differences and numbers of now
+	@tools/reading.sh --write && python3 -B tools/render.py
+
+record: ## runs the commands whose output a text quotes, and refreshes the quotes (ARGS=README.md: only of this text)
+	@$(MAKE) --no-print-directory -s QUIET=@ DEVICE=cpu programs
+	@python3 -B tools/record.py $(ARGS)
+
+slides: ## makes the slides, as HTML and PDF in build/slides (DECK=2: only those of session 2)
+	@tools/deps.sh slides
+	@mkdir -p build/node && cp docs/slides/package*.json build/node
+	@cmp -s build/node/package-lock.json build/node/installed || { echo 'npm installs the packages of docs/slides/package.json'; \
+		cd build/node && npm ci --no-audit --no-fund --loglevel=error && cp package-lock.json installed; }
+	@python3 -B tools/slides.py build $(DECK)
+
+schedule: ## adds up the minutes of the slides and of their exercises (ARGS=--slides: when each slide begins)
+	@python3 -B tools/slides.py schedule $(ARGS)
+
 check-gpu: ## tests the course on this machine's GPUs and writes a report (DEVICE=cpu: on the CPU device)
 	@tools/check_gpu.sh $(if $(filter file,$(origin DEVICE)),gpu,$(DEVICE))
 
@@ -89,7 +109,7 @@ test: ## tests everything in a few minutes; installs the packages that the tests
 	@tools/data.sh || echo 'note: make test continues without MNIST, and skips the tests that need it'
 	@LEVEL=test tests/run.sh
 
-test-all: ## also runs the long tests and those with Slurm, PyTorch, Open MPI and MPICH (installs 1.5 GB)
+test-all: ## also runs the long tests and those with Slurm, PyTorch, Open MPI, MPICH and Chromium (installs 2 GB)
 	@tools/deps.sh test-all
 	@tools/data.sh || echo 'note: make test-all continues without MNIST, and skips the tests that need it'
 	@tests/run.sh

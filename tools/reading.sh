@@ -131,7 +131,7 @@ show() { # STEP: prints its list in Markdown
             [ "$functions" = all ] || name="$name: \`${functions//,/\`, \`}\`"
         fi
         total=$((total + spent))
-        text="$text$number. $name: $what ($spent min)"$'\n'
+        text="$text$(fold -s -w 118 <<<"$number. $name: $what ($spent min)" | sed 's/ *$//; 2,$s/^/   /')"$'\n'
     done <<<"$entries"
     printf '**To read**, in this order, about %d minutes:\n\n%s' $(((total + 2) / 5 * 5)) "$text"
     case ${#modules[@]} in
@@ -148,7 +148,7 @@ write() { # README: replaces its list, or puts the list below the title
         function put(line) { while ((getline line <list) > 0) print line; done = 1 }
         NR == 1 { print; next }
         /^\*\*To read\*\*/ { replacing = 1; if (!done) put(); next }
-        replacing && (/^$/ || /^[0-9]+\. / || /^You may skip /) { blank = /^$/; next }
+        replacing && (/^$/ || /^[0-9]+\. / || /^   / || /^You may skip /) { blank = /^$/; next }
         replacing { print ""; replacing = 0 }
         { lines[++n] = $0; print }' "$1" >"$1.new"
     grep -q '^\*\*To read\*\*' "$1.new" ||

@@ -4,7 +4,7 @@ TIMED := $(STEPS:%=trace-%) $(STEPS:%=profile-%)
 FEW_STEPS := --max-steps 12 --log-every 1000000
 FEW_CALLS := --min-bytes 1M --max-bytes 1M --warmup 1 --iters 2
 TIMED_RUN = $(LAUNCHER) $(or $(TRAINER),$($*)) $(if $(TRAINER),$(IMAGES) $(FEW_STEPS),$(FEW_CALLS))
-.PHONY: $(TIMED)
+.PHONY: $(TIMED) figures
 $(filter %3 %4 %5 %7,$(TIMED)): LAUNCHER = 03_multigpu_launcher/launch $(LAUNCH)
 
 # The trace of an older run may have had more ranks.
@@ -27,3 +27,7 @@ $(STEPS:%=profile-%): profile-%:
 	@echo && echo 'build/profile/$*/report.nsys-rep: all ranks. To see it, copy it to your computer, and open it with Nsight' \
 		'Systems (nsys-ui); nsys stats FILE prints tables.'
 profile-stepN: ## runs 12 training steps of step N with Nsight Systems, on a machine with a GPU
+
+figures: ## draws the figures in docs/figures from their sources, the Python files beside them
+	@command -v python3 >/dev/null || { echo 'error: tools/drawing.py needs Python: install python3' >&2; exit 1; }
+	@tools/drawing.py docs/figures/*.py

@@ -65,10 +65,10 @@ def time_text(microseconds):
 class Picture:
     """Collects the elements. x(time) and the rows' places are those of the drawing."""
 
-    def __init__(self, begin, end, rows):
-        self.begin, self.end, self.elements, self.y = begin, end, [], {}
+    def __init__(self, begin, end, rows, width=WIDTH, top=TOP):
+        self.begin, self.end, self.width, self.top, self.elements, self.y = begin, end, width, top, [], {}
         self.kinds = {}  # the kinds of spans, with the meanings of their short labels
-        y, before = TOP, None
+        y, before = top, None
         for rank, row in rows:
             y += RANK_GAP if before not in (None, rank) else 0
             self.y[rank, row] = y
@@ -77,7 +77,7 @@ class Picture:
 
     def x(self, time):
         inside = min(max(time, self.begin), self.end)
-        return LEFT + (inside - self.begin) / (self.end - self.begin) * (WIDTH - LEFT - RIGHT)
+        return LEFT + (inside - self.begin) / (self.end - self.begin) * (self.width - LEFT - RIGHT)
 
     def add(self, text):
         self.elements.append(text)
@@ -192,7 +192,7 @@ def draw_axis(picture):
     y = picture.bottom + 6
     for i in range(int(length / step + 1e-9) + 1):
         x = picture.x(picture.begin + i * step)
-        picture.add(f'<path d="M{x:.1f} {TOP - 6}V{y + 6}" stroke="#000" stroke-width="0.8" opacity="0.18"/>')
+        picture.add(f'<path d="M{x:.1f} {picture.top - 6}V{y + 6}" stroke="#000" stroke-width="0.8" opacity="0.18"/>')
         picture.text(x, y + 22, f"{i * step / scale:g}", anchor="middle")
     picture.text(LEFT - 12, y + 22, f"time in {unit}", anchor="end")
 
@@ -204,7 +204,7 @@ def draw_rows(picture, ranks):
         picture.text(12, top + 16, f"rank {rank.number}", more=' font-weight="bold"')
         for row in rows:
             y = picture.y[rank.number, row]
-            picture.add(f'<rect x="{LEFT}" y="{y}" width="{WIDTH - LEFT - RIGHT}" height="{ROW}" fill="#F4F4F4"/>')
+            picture.add(f'<rect x="{LEFT}" y="{y}" width="{picture.width - LEFT - RIGHT}" height="{ROW}" fill="#F4F4F4"/>')
             picture.text(LEFT - 10, y + (ROW - 6 if len(rows) == 1 else ROW / 2 + 5), rank.row_names.get(row, f"stream {row}"),
                          size=13, anchor="end")
 
@@ -222,7 +222,7 @@ def draw_steps(picture, ranks, boundaries):
                             'stroke-dasharray="5 3"/>')
             left, right = picture.x(begin), picture.x(end)
             if rank is ranks[0] and right - left > text_width("step 99"):
-                picture.text((left + right) / 2, TOP - 14, f"step {number}", anchor="middle")
+                picture.text((left + right) / 2, picture.top - 14, f"step {number}", anchor="middle")
 
 
 def draw_legend(picture, arrows):
@@ -232,14 +232,14 @@ def draw_legend(picture, arrows):
             continue
         if picture.kinds[kind]:
             text += f" ({', '.join(sorted(picture.kinds[kind]))})"
-        if x + 30 + text_width(text) > WIDTH - RIGHT:
+        if x + 30 + text_width(text) > picture.width - RIGHT:
             x, y = LEFT, y + 26
         picture.add(f'<rect x="{x:.1f}" y="{y - 13}" width="22" height="16" fill="{fill}"/>')
         picture.text(x + 28, y, text)
         x += 28 + text_width(text) + 24
     if arrows:
         text = "a stream waited for an event"
-        if x + 30 + text_width(text) > WIDTH - RIGHT:
+        if x + 30 + text_width(text) > picture.width - RIGHT:
             x, y = LEFT, y + 26
         picture.add(f'<path d="M{x:.1f} {y - 5}h20" stroke="#000" stroke-width="1.4" marker-end="url(#head)"/>')
         picture.text(x + 28, y, text)
@@ -249,14 +249,15 @@ def draw_legend(picture, arrows):
 HEAD = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"
  font-family={font} role="img">
 <title>{title}</title>
-<defs>
+{definitions}
+<rect width="{width}" height="{height}" fill="#fff"/>
+"""
+DEFINITIONS = """<defs>
 <marker id="head" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto">
 <path d="M0 0L10 5L0 10z"/></marker>
 <pattern id="late" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
 <rect width="8" height="8" fill="#fff"/><rect width="4" height="8" fill="#D55E00"/></pattern>
-</defs>
-<rect width="{width}" height="{height}" fill="#fff"/>
-"""
+</defs>"""
 
 
 def title_of(run, windows, ranks, boundaries, wanted):
@@ -270,14 +271,13 @@ def title_of(run, windows, ranks, boundaries, wanted):
     return f"{wanted + ': ' if wanted else ''}{what} of {count} ({run.clock})"
 
 
-def draw(run, ranks, windows, boundaries, arrivals, wanted_title):
-    """Returns the text of the SVG. windows and boundaries are those of each rank, arrivals those at the collectives."""
+def paint(ranks, windows, boundaries, arrivals, **size):
+    """Returns a picture without title and legend, and whether it has arrows. windows and boundaries are those of each rank,
+    arrivals those at the collectives, size holds width and top of the Picture."""
     shown = [windows[r.number] for r in ranks]
     begin, end = min(w[0] for w in shown), max(w[1] for w in shown)
     rows = sorted({(r.number, s.row) for r in ranks for s in r.spans if s.row > 0 and s.begin < end and s.end > begin})
-    picture = Picture(begin, end, rows)
-    title = title_of(run, shown, ranks, boundaries, wanted_title)
-    picture.text(12, 34, title, size=22, more=' font-weight="bold"')
+    picture = Picture(begin, end, rows, **size)
     draw_rows(picture, [r for r in ranks if any(number == r.number for number, _ in rows)])
     draw_axis(picture)
     for rank in ranks:
@@ -291,6 +291,15 @@ def draw(run, ranks, windows, boundaries, arrivals, wanted_title):
         draw_arrows(picture, rank)
     arrows = len(picture.elements) > before
     draw_steps(picture, ranks, boundaries)
+    return picture, arrows
+
+
+def draw(run, ranks, windows, boundaries, arrivals, wanted_title):
+    """Returns the text of the SVG."""
+    picture, arrows = paint(ranks, windows, boundaries, arrivals)
+    title = title_of(run, [windows[r.number] for r in ranks], ranks, boundaries, wanted_title)
+    picture.text(12, 34, title, size=22, more=' font-weight="bold"')
+    picture.elements.insert(0, picture.elements.pop())  # readers of the text meet the title first
     height = draw_legend(picture, arrows)
-    head = HEAD.format(width=WIDTH, height=height, font=quoteattr(FONT), title=escape(title))
+    head = HEAD.format(width=WIDTH, height=height, font=quoteattr(FONT), title=escape(title), definitions=DEFINITIONS)
     return head + "\n".join(picture.elements) + "\n</svg>\n"

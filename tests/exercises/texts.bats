@@ -1,10 +1,9 @@
 #!/usr/bin/env bats
 # bats file_tags=test-all
 # The commands in the texts of the exercises run as written, in a tree like a fresh clone. Those of the folded parts need
-# debuggers, and are not run, except for those whose output is quoted (../quotes.bash).
+# debuggers, and are not run, except for those whose output is quoted (tools/record.py).
 # shellcheck disable=SC2154 # ../helpers.bash sets root
 load ../helpers
-load ../quotes
 
 setup() {
     cd "$BATS_TEST_TMPDIR" || return
@@ -29,7 +28,7 @@ blocks() {
     mkdir -p data
     ln -s "$root/data/mnist" data/mnist
     make -s step1 step2 step3 step4 # which takes longer than the time limit of the commands
-    local folder number main quotes count=0 quoted=0
+    local folder number main count=0 quoted=0
     for folder in exercises/debug/*/; do
         number=debug.$(basename "$folder" | cut -d - -f 1)
         [ -n "$(blocks "$folder/README.md")" ] || { echo "$number shows no command" && return 1; }
@@ -42,8 +41,8 @@ blocks() {
         if grep -nE 'No such file|not found|unknown option' "$number.out"; then
             echo "$number: a command does not run" && cat commands && return 1
         fi
-        true_quotes "$folder/README.md"
-        quoted=$((quoted + quotes))
+        tools/record.py --here --check "$folder/README.md" >quotes
+        quoted=$((quoted + $(sed 's/ quotes, .*//' quotes)))
         count=$((count + 1))
     done
     [ $count -ge 16 ]

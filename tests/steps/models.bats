@@ -1,35 +1,10 @@
 #!/usr/bin/env bats
 # Tests of layers, models and data that the steps support without naming them: dropout (a layer without parameters, whose
 # random numbers depend on the sample), and samples with several channels and labels.
-# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+# shellcheck disable=SC2030,SC2031,SC2034,SC2154 # bats, helpers.bash and every_step.bash set and read variables across functions
 load ../helpers
-
-setup_file() {
-    need_train {02_multigpu_fork,03_multigpu_launcher,04_multinode,05_fsdp,07_large_models}/train \
-        03_multigpu_launcher/launch
-    tiny_data "$BATS_FILE_TMPDIR/tiny"
-}
-
-setup() {
-    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return
-    unset_job
-    export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=4 OMP_NUM_THREADS=1 TMPDIR=$BATS_TEST_TMPDIR
-    set_build
-    options=(--data "$BATS_FILE_TMPDIR/tiny" --hidden "32,22,14" --batch 120 --epochs 4 --dropout 0.2 --lr 0.01
-        --log-every 1)
-}
-
-# train STEP RANKS OPTION...: a program of that number with so many ranks; the time limit only ends a run that hangs.
-train() {
-    local program launch=()
-    program=("$build"/0"$1"_*/train)
-    case $1 in
-    1) ;;
-    2) launch=(--nproc "$2") ;;
-    *) program=("$build/03_multigpu_launcher/launch" --nproc-per-node "$2" "${program[@]}") ;;
-    esac
-    timeout 60 "${program[@]}" "${launch[@]}" "${options[@]}" "${@:3}" >out 2>err || { cat err && return 1; }
-}
+load every_step
+more_options=(--dropout 0.2 --lr 0.01)
 
 @test "with dropout, any number of ranks has the loss curve of step 1" {
     train 1 1 --csv one

@@ -51,16 +51,13 @@ at_most() {
     [ "$lines" -le "$1" ] || { echo "${*:2}: $lines lines, at most $1" && return 1; }
 }
 
-@test "the trainers, the launcher, the READMEs of the steps and common/ stay short" {
+@test "the trainers, the launcher and common/ stay short" {
     at_most 300 01_single_gpu/train.c
     at_most 550 07_large_models/train.c # step 5, and five more methods
     for file in 0*/*.c; do
         [ "$file" = 07_large_models/train.c ] || at_most 480 "$file"
     done
     at_most 380 03_multigpu_launcher/{launch,local_ranks}.c
-    for file in 0*/README.md; do
-        at_most 185 "$file" # 120 for the text, 40 for commands and their output, and 20 for the reading list
-    done
     at_most 5200 "${common[@]}" # three kinds of models, profile and traces; each file has at most 250 lines
     for file in "${common[@]}"; do
         at_most 250 "$file"
@@ -81,7 +78,7 @@ at_most() {
             grep -oE '[A-Za-z]+(\([^`"]{0,80}\))? at [a-z0-9_/]+\.c:[0-9]+' |
             sed -E 's/^([A-Za-z]+).* at ([^ ]*\.c):([0-9]+)$/\2 \3 \1/')
     done
-    [ $found -ge 3 ] || { echo "found only $found" && return 1; }
+    [ $found -ge 1 ] || { echo "found only $found" && return 1; }
 }
 
 @test "the C sources have no TODO notes, tabs or trailing blanks" {

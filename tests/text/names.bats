@@ -178,11 +178,10 @@ END
     [ ! -s "$BATS_TEST_TMPDIR/missing" ]
 }
 
-@test "two texts list each environment variable that the CPU device reads" {
+@test "cpu_device/README.md lists each environment variable that the CPU device reads" {
     mapfile -t variables < <(grep -ohE '(getenv|cpu_positive_number)\("[A-Z_]+"' cpu_device/*.c | cut -d'"' -f2 | sort -u)
     [ ${#variables[@]} -ge 10 ]
     for variable in "${variables[@]}"; do
-        grep -qE "^\\| .*\`$variable\`.* \\| .* \\|$" README.md || { echo "README.md lacks $variable" && return 1; }
         grep -qE "^\\| \`$variable\` \\| .* \\|$" cpu_device/README.md ||
             { echo "cpu_device/README.md lacks $variable" && return 1; }
     done
@@ -195,6 +194,7 @@ long_cells() {
         /^ *```/ { block = !block }
         !block && /^\|/ {
             for (i = 2; i < NF; i++) {
+                gsub(/<!-- = [^>]*-->|<!-- end -->/, "", $i) # the marks of a computed value
                 gsub(/^ +| +$/, "", $i)
                 if (length($i) > 90) print FILENAME ":" FNR ": " length($i) " characters: " $i
             }

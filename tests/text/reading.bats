@@ -21,6 +21,42 @@ setup() {
     done
 }
 
+# misshapen README: prints what is wrong with the README of a step: it has at most 150 lines; the idea in one line, prose, a
+# picture, and then these sections.
+misshapen() {
+    local sections='The code, Run it, Look at it, Exercises, What PyTorch calls it'
+    [ "$(wc -l <"$1")" -le 150 ] || echo "$(wc -l <"$1") lines"
+    sed -n 3p "$1" | grep -qE '^\*\*The one idea:\*\* .*\.$' || echo 'no idea in line 3'
+    sed '/^## /,$d' "$1" | grep -q '^!\[' || echo 'no picture before the first section'
+    sed -n '/^## The code/,/^## Run it/p' "$1" | grep -qE '^<!-- (code|diff) ' || echo 'no code in The code'
+    sed -n '/^## Run it/,/^## Look at it/p' "$1" | grep -q '^```output' || echo 'no output in Run it'
+    [ "$(sed -n 's/^## //p' "$1" | paste -sd, | sed 's/,/, /g')" = "$sections" ] || echo "other sections than: $sections"
+}
+
+@test "the READMEs of the steps have at most 150 lines, and the same sections in the same order" {
+    for readme in "$root"/0*_*/README.md; do
+        misshapen "$readme" | sed "s|^|${readme#"$root/"}: |"
+    done >wrong
+    cat wrong
+    [ ! -s wrong ]
+}
+
+@test "a README with other sections, without a picture or with too many lines is found" {
+    local change wanted
+    while IFS='@' read -r change wanted; do
+        sed -E "$change" "$root/02_multigpu_fork/README.md" >text.md
+        run misshapen text.md
+        [[ $output == *"$wanted"* ]] || { printf '%s\n' "wanted: $wanted" "$output" && return 1; }
+    done <<'END'
+s/^## Run it/## What it prints/@other sections than
+/^!\[/d@no picture before
+s/^\*\*The one idea.*/Several processes train./@no idea
+/^<!-- (code|diff)/d@no code
+s/^```output/```/@no output
+s/^## Exercises/\n\n\n\n\n\n\n\n\n\n\n\n&/@lines
+END
+}
+
 @test "reading.sh names a file that is too long, missing or on no list" {
     seq -f '// %g' 300 >>05_fsdp/fsdp.h
     fails 1 "step 5 asks for 4" tools/reading.sh

@@ -132,6 +132,39 @@ make trace-step1 needs neither" ]
     says 'These times are modelled: h100' '   1 ' '   2 ' 'rehearse.csv'
 }
 
+@test "make figures works in a fresh clone, and draws the figures that are there" {
+    command -v python3 >/dev/null || skip "python3 is not installed"
+    fresh figures
+    diff -r docs/figures "$root/docs/figures"
+}
+
+@test "make docs and make schedule work in a fresh clone, and find nothing to change" {
+    command -v python3 >/dev/null || skip "python3 is not installed"
+    fresh docs
+    [ -z "$output" ]
+    fresh schedule ARGS=--slides
+    says '2 Data parallel' 'Exercise 2.1: Sum the gradients'
+}
+
+# bats test_tags=test-all
+@test "make record works in a fresh clone, and finds nothing to change" {
+    fresh record ARGS=04_multinode/README.md
+    says ' quotes, 0 problems'
+    diff 04_multinode/README.md "$root/04_multinode/README.md"
+}
+
+# bats test_tags=test-all
+@test "make slides works in a fresh clone" {
+    command -v npm >/dev/null || skip "npm is not installed"
+    [ -n "${CHROME_PATH:-}" ] || command -v chromium >/dev/null || skip "chromium is not installed"
+    curl -fsS --max-time 10 -o /dev/null "$(npm config get registry)" || skip "npm has no internet access"
+    fresh slides DECK=2
+    says 'npm installs the packages' 'build/slides/2-data-parallel.html and .pdf'
+    [ -s build/slides/2-data-parallel.pdf ]
+    run make slides DECK=2
+    [ "$output" = 'build/slides/2-data-parallel.html and .pdf' ] # the packages are there
+}
+
 # bats test_tags=test-all
 @test "make plots works in a fresh clone, and draws kept runs again" {
     command -v gnuplot >/dev/null || skip "gnuplot is not installed"
@@ -151,11 +184,14 @@ make trace-step1 needs neither" ]
     grep -qE -- '^--strategy full +yes' <<<"$output"
 }
 
-@test "make help, diffNM, diffstat, format, lint and clean work in a fresh clone" {
+@test "make help, diffNM, diffs, diffstat, format, lint and clean work in a fresh clone" {
     fresh help
     says 'make quickstart'
     fresh "diff12"
     says 'ncclAllReduce'
+    fresh diffs
+    says 'build/diffs/index.html: 5 pages.'
+    [ -s build/diffs/diff57.html ]
     fresh diffstat || [ "$status" = 2 ] # diffs.bats asks whether all steps are within their budgets
     says '1-2' '4-5'
     fresh clean

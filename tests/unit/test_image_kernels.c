@@ -4,8 +4,7 @@
 #include "common/device.h"
 #include "common/kernels.h"
 #include "tests/unit/device_arrays.h"
-
-static cudaStream_t stream;
+#include "tests/unit/test_stream.h"
 
 static size_t at(struct shape s, int image, int y, int x, int c) {
     return (((size_t)image * (size_t)s.height + (size_t)y) * (size_t)s.width + (size_t)x) *
@@ -342,18 +341,6 @@ static void group_norm_keeps_nan(void **state) {
         for (int i = 0; i < 12; i++)
             assert_int_equal(!!isnan(got[i]), i < 6 && i % 2);
     }
-}
-
-static int make_stream(void **state) {
-    (void)state;
-    CUDA_CHECK(cudaStreamCreate(&stream));
-    return 0;
-}
-
-static int destroy_stream(void **state) {
-    (void)state;
-    CUDA_CHECK(cudaStreamDestroy(stream));
-    return 0;
 }
 
 int main(void) {

@@ -4,8 +4,7 @@
 #include "common/device.h"
 #include "common/kernels.h"
 #include "tests/unit/device_arrays.h"
-
-static cudaStream_t stream;
+#include "tests/unit/test_stream.h"
 
 // On a CPU, threads share the larger sizes. On a GPU, the last size is larger than one grid.
 static const struct matrix {
@@ -718,18 +717,6 @@ static void empty_arrays_are_allowed(void **state) {
     memset(untouched, GUARD_BYTE, sizeof untouched);
     assert_unchanged(x, untouched, sizeof untouched);
     assert_unchanged(bytes, untouched, 8);
-}
-
-static int make_stream(void **state) {
-    (void)state;
-    CUDA_CHECK(cudaStreamCreate(&stream));
-    return 0;
-}
-
-static int destroy_stream(void **state) {
-    (void)state;
-    CUDA_CHECK(cudaStreamDestroy(stream));
-    return 0;
 }
 
 int main(void) {

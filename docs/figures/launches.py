@@ -1,0 +1,79 @@
+"""When the host queues the kernels of a training step of step 1 and when a GPU runs them, computed from the rates of the
+modelled H100 as in cpu_device/gpu_model.c: for its calls of 2.5 us, and for calls of 10 us."""
+from drawing import COMPUTE, HOST, UPDATE, Figure
+from formulas import gpus
+
+WIDTHS, BATCH = (784, 512, 512, 10), 128
+GPU = gpus()["h100"]
+LANES_BYTES = 1024 * 24  # of the partial sums of the loss
+
+
+def kernels(batch):
+    """The name and the seconds of each kernel in a training step, in order. An array counts once, even if it is also
+    written."""
+    def kernel(name, size):
+        found.append((name, GPU["gap"] + size / GPU["memory"]))
+
+    def product(name, m, n, k):
+        work = max(2 * m * n * k / GPU["fp32"], 4 * (m * k + k * n + m * n) / GPU["memory"])
+        found.append((name, GPU["gap"] + GPU["product"] + work))
+
+    found, layers = [], list(zip(WIDTHS, WIDTHS[1:]))
+    kernel("gather", batch * (4 * WIDTHS[0] + 5) + WIDTHS[0] + 1)
+    for inputs, outputs in layers:
+        product("forward", batch, outputs, inputs)
+        kernel("forward", 4 * (batch + 1) * outputs)  # the biases
+    kernel("loss", batch * (8 * WIDTHS[-1] + 1) + LANES_BYTES)
+    for i, (inputs, outputs) in reversed(list(enumerate(layers))):
+        if i < len(layers) - 1:
+            kernel("backward", 8 * batch * outputs)  # ReLU
+        if i > 0:
+            product("backward", batch, inputs, outputs)
+        product("backward", outputs, inputs, batch)
+        kernel("backward", 4 * (batch + 1) * outputs)  # the sums for the biases
+    kernel("update", 12 * sum((inputs + 1) * outputs for inputs, outputs in layers))
+    return found
+
+
+def timeline(call):
+    """Calls (begin, end) of the host and kernels (name, begin, end) of the GPU, if a call takes so many seconds."""
+    calls, runs, free = [], [], 0
+    for i, (name, seconds) in enumerate(kernels(BATCH)):
+        calls.append((i * call, (i + 1) * call))
+        begin = max(free, calls[-1][1] + GPU["latency"])
+        free = begin + seconds
+        runs.append((name, begin, free))
+    return calls, runs
+
+
+def draw():
+    lines = []
+    for call in (GPU["launch_call"], 10e-6):
+        calls, runs = timeline(call)
+        busy = sum(end - begin for _, begin, end in runs)
+        lines.append((call * 1e6, calls, runs, calls[-1][1] * 1e6, busy * 1e6, runs[-1][2] * 1e6))
+    f = Figure("The host queues kernels, and the GPU runs them",
+               f"A training step of the default model with batch {BATCH} has {len(runs)} kernels. " + " ".join(
+                   f"With {call:g} us for each call, the host queues them in {host:g} us, and the GPU computes for {busy:.0f} of the first "
+                   f"{end:.0f} us." for call, _, _, host, busy, end in lines), 440)
+    left, scale = 92, (1100 - 92) / 206  # pixels per microsecond
+    for row, (call, calls, runs, host, busy, end) in enumerate(lines):
+        y = 24 + row * 196
+        f.text(20, y, f"A call takes {call:g} µs: the host needs {host:g} µs for {len(calls)} calls, and the GPU computes for {busy:.0f} µs",
+               20, "start", bold=True)
+        f.text(left - 12, y + 48, "host", 20, "end")
+        f.text(left - 12, y + 112, "GPU", 20, "end")
+        f.area(left, y + 86, end * scale, 52, HOST.pale)
+        for begin, stop in calls:
+            f.area(left + begin * 1e6 * scale, y + 26, (stop - begin) * 1e6 * scale - 1.5, 44, HOST.line)
+        for name, begin, stop in runs:
+            f.area(left + begin * 1e6 * scale, y + 86, (stop - begin) * 1e6 * scale - 1, 52, (UPDATE if name == "update" else COMPUTE).line)
+    bottom = 24 + 196 + 138
+    for time in range(0, 201, 50):
+        f.line((left + time * scale, bottom + 6), (left + time * scale, bottom + 16), colour=HOST, thick=2)
+        f.text(left + time * scale, bottom + 32, f"{time}", 18)
+    f.text(left, bottom + 62, "µs, computed with the rates of the modelled H100", 18, "start")
+    for x, name, colour in ((620, "a call", HOST), (720, "a kernel", COMPUTE), (840, "the update", UPDATE), (980, "idle", None)):
+        f.area(x, bottom + 54, 16, 16, colour.line if colour else HOST.pale, None if colour else HOST.line, thick=1)
+        f.text(x + 24, bottom + 62, name, 18, "start")
+    return f

@@ -1,0 +1,82 @@
+"""The ring all-reduce of step 6 (ring in 06_allreduce_demo/allreduce.c) on four ranks, after each round. Chunks are a to d.
+The fill of a cell shows how many ranks are summed in it."""
+from drawing import COMMUNICATE, COMPUTE, FOURTH, HOST, INK, UPDATE, Figure
+
+RANKS, CHUNKS = 4, "abcd"
+COLOURS = (COMPUTE, COMMUNICATE, UPDATE, FOURTH)  # of the chunks
+
+
+def rounds():
+    """Yields for the start and for each round: what each rank holds of each chunk, as the ranks that are summed in it,
+    and the chunk that each rank has received, or None."""
+    held = [[{rank} for _ in CHUNKS] for rank in range(RANKS)]
+    yield held, [None] * RANKS
+    for n in range(2 * (RANKS - 1)):
+        before, held = held, [list(chunks) for chunks in held]
+        received = [(rank - n - 1) % RANKS for rank in range(RANKS)]
+        for rank, chunk in enumerate(received):
+            sent = before[rank - 1][chunk]  # by the rank before; the one before rank 0 is the last one
+            held[rank][chunk] = before[rank][chunk] | sent if n < RANKS - 1 else sent
+        yield held, received
+
+
+def panel(f, x, y, state, width, height, pitch, words):
+    """Draws the state of all ranks. words: the text of a cell, or None for a fill."""
+    held, received = state
+    for chunk, letter in enumerate(CHUNKS):
+        f.text(x + (chunk + 0.5) * width, y - 42, letter, 18, bold=True)
+    for rank in range(RANKS):
+        for chunk, colour in enumerate(COLOURS):
+            left, top, summed = x + chunk * width, y + rank * pitch, held[rank][chunk]
+            complete = len(summed) == RANKS
+            if words:
+                f.area(left, top, width - 4, height, colour.line if complete else colour.pale, colour.line)
+                f.text(left + width / 2 - 2, top + height / 2, words(summed), 18, bold=complete,
+                       colour=colour.letters if complete else INK)
+            else:
+                level = height * len(summed) / RANKS
+                f.area(left, top, width - 4, height, colour.pale)
+                f.area(left, top + height - level, width - 4, level, colour.line)
+            if received[rank] == chunk:
+                middle = left + width / 2 - 2
+                f.area(left, top, width - 4, height, "none", INK, thick=3)
+                f.arrow((middle, top - pitch + height + 3 if rank else top - 26), (middle, top - 1), thick=2.5)
+                if rank == 0:  # from the last rank
+                    last = y + (RANKS - 1) * pitch + height
+                    f.line((middle, last + 3), (middle, last + 20), thick=2.5)
+
+
+def names(f, y, height, pitch):
+    f.text(16, y - 42, "chunk", 18, "start")
+    for rank in range(RANKS):
+        f.text(16, y + rank * pitch + height / 2, f"rank {rank}", 20, "start", bold=True)
+
+
+def half(first, title, description, words):
+    """A figure of the start and the rounds of the reduce-scatter, or of the all-gather."""
+    f = Figure(title, description)
+    states = list(rounds())[first:first + RANKS]
+    for i, (held, received) in enumerate(states):
+        x = 96 + i * 257
+        f.text(x + 120, 24, f"round {first + i}" if i else f"after round {first}" if first else "start", 20, bold=True)
+        panel(f, x, 112, (held, received if i else [None] * RANKS), 61, 62, 100, words)
+    names(f, 112, 62, 100)
+    return f
+
+
+def draw():
+    f = Figure("A ring all-reduce on four ranks",
+               "Seven tables, one after each round. Every rank divides its array into four chunks, and in each round "
+               "sends one chunk to the next rank. In rounds 1 to 3, a rank adds what it receives: then each rank holds "
+               "one chunk that is summed over all ranks. In rounds 4 to 6, a rank copies what it receives: then every "
+               "rank holds all sums.")
+    for i, state in enumerate(rounds()):
+        x = 94 + i * 144 + (18 if i >= RANKS else 0)
+        f.text(x + 62, 76, f"round {i}" if i else "start", 18)
+        panel(f, x, 142, state, 32, 56, 92, None)
+    f.brace(94 + 144, 94 + 4 * 144 - 18, 48, "reduce-scatter: add", up=True, bold=True)
+    f.brace(94 + 4 * 144 + 18, 94 + 7 * 144, 48, "all-gather: copy", up=True, bold=True)
+    f.line((94 + 4 * 144, 56), (94 + 4 * 144, 496), colour=HOST, dashed=True)
+    names(f, 142, 56, 92)
+    f.text(94, 511, "The fill shows how many of the four ranks are summed.", 18, "start")
+    return f

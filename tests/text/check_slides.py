@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""check_slides.py [--pdf FOLDER] [DECK...]: prints each slide that breaks a rule of docs/slides/README.md. With --pdf, it also
+reads the PDF files in the folder, and finds text that is cut off, too small or lost. In exported HTML, a slide hides what
+runs over, and no size tells it; in the PDF, pdftotext knows the place of each word."""
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+
+sys.dont_write_bytecode = True
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tools"))
+from slides import BadDeck, Deck, caption, decks, exercise_of  # noqa: E402
+from render import BEGIN, END, VALUE  # noqa: E402
+
+MOST_LINES, MOST_COLUMNS = 20, 88
+SESSION = (45, 50)  # minutes of talk
+SLIDES = (28, 42)
+FOOTER = 678 / 720  # where the footer begins, as a part of the height of a page
+SIDE = 30 / 1280  # the margin on both sides
+SMALLEST = 14 / 540  # the height of a line of text: 14 points on a page of 540
+NOTE_WORDS = 12
+
+
+def without_blocks(text):
+    return re.sub(r"^ *```.*?^ *```", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def blocks(text):
+    return re.findall(r"^ *```[^\n]*\n(.*?)^ *```", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def problems_of(slide):
+    """What is wrong with the source of a slide."""
+    prose = without_blocks(slide.body)
+    titles = re.findall(r"^# .*$", prose, re.MULTILINE)
+    if len(titles) != 1:
+        yield f"{len(titles)} titles; want one line that begins with #"
+    if slide.minutes is None:
+        yield 'no notes; want a comment whose first line is the number of minutes, such as "2 minutes"'
+    elif not 0.5 <= slide.minutes <= 4:
+        yield f"{slide.minutes:g} minutes; want 0.5 to 4"
+    if slide.minutes is not None and len(slide.notes.split()) < NOTE_WORDS:
+        yield f"notes of {len(slide.notes.split())} words; say more"
+    if slide.minutes is not None and not re.search(r"^Say: ", slide.notes, re.MULTILINE):
+        yield "notes without Say:"
+    for block in blocks(slide.body):
+        lines = block.rstrip("\n").split("\n")
+        if len(lines) > MOST_LINES:
+            yield f"{len(lines)} lines of code; want at most {MOST_LINES}"
+        for line in lines:
+            if len(line) > MOST_COLUMNS:
+                yield f"{len(line)} columns; want at most {MOST_COLUMNS}: {line.strip()}"
+    for alt in re.findall(r"!\[([^]]*)\]\(", prose):
+        if len(alt) < 15:
+            yield f'the picture needs a text that describes it, not "{alt}"'
+    exercise = "_class: exercise" in slide.body
+    if exercise and not slide.exercise:
+        yield "an exercise without a title such as # Exercise 2.1: Sum the gradients"
+    if slide.exercise:
+        name, _ = exercise_of(slide.exercise)
+        if not exercise:
+            yield "an exercise without the class exercise, and so without a timer"
+        if not slide.title.endswith(f" {slide.exercise}: {name}"):
+            yield f"exercise {slide.exercise} has the name {name}"
+    for line in prose.split("\n"):
+        if line.startswith("<!--") and not BEGIN.match(line) and not VALUE.match(line) and line.strip() != END and not re.match(
+                r"<!-- (runs .*|_class: (title|part|exercise|small)|_paginate: false) -->$", line):
+            yield f"an unknown comment, which Marp takes for notes: {line}"
+
+
+def problems_of_deck(deck):
+    for slide in deck.slides:
+        for problem in problems_of(slide):
+            yield slide.number, problem
+    talk = sum(slide.minutes or 0 for slide in deck.slides)
+    if not SESSION[0] <= talk <= SESSION[1]:
+        yield 0, f"{talk:g} minutes of talk; want {SESSION[0]} to {SESSION[1]}"
+    if not SLIDES[0] <= len(deck.slides) <= SLIDES[1]:
+        yield 0, f"{len(deck.slides)} slides; want {SLIDES[0]} to {SLIDES[1]}"
+
+
+def pages_of(pdf):
+    """The pages: their width, height, and words as (text, left, top, right, bottom)."""
+    text = subprocess.run(["pdftotext", "-bbox", pdf, "-"], capture_output=True, text=True, check=True).stdout
+    text = re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f]", "", text)
+    space = "{http://www.w3.org/1999/xhtml}"
+    for page in ElementTree.fromstring(text).iter(space + "page"):
+        words = [(word.text or "", *(float(word.get(side)) for side in ("xMin", "yMin", "xMax", "yMax")))
+                 for word in page.iter(space + "word")]
+        yield float(page.get("width")), float(page.get("height")), words
+
+
+def words_of(slide):
+    """The words of a slide as Marp shows them, without signs of Markdown."""
+    text = VALUE.sub(r"\2", slide.body)
+    text = "\n".join(line for line in text.split("\n") if not BEGIN.match(line))
+    text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
+    prose = without_blocks(text)
+    prose = re.sub(r"!\[[^]]*\]\([^)]*\)", "", prose)
+    prose = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", prose)
+    prose = re.sub(r"<[^>]*>", " ", prose)
+    prose = re.sub(r"^\s*\|?[\s:|-]*$", "", prose, flags=re.MULTILINE)
+    for body in [prose, *blocks(text)]:
+        yield from re.findall(r"[A-Za-z0-9_]{3,}", body)
+
+
+def problems_of_page(deck, slide, page):
+    width, height, words = page
+    shown = "".join(word[0] for word in words)
+    below = deck.footer + str(slide.number) + " ".join(caption(b[2], b[3]) for b in map(BEGIN.match, slide.body.split("\n")) if b)
+    for word, left, top, right, bottom in words:
+        footer = top > FOOTER * height and word in below
+        if not footer and bottom > (FOOTER + 0.004) * height:
+            yield f'"{word}" runs into the footer'
+        if right > (1 - SIDE) * width + 1 or left < SIDE * width - 1:
+            yield f'"{word}" runs out of the slide'
+        if not footer and bottom - top < SMALLEST * height:
+            yield f'"{word}" is too small: {(bottom - top) / height * 540:.1f} points'
+    for word in words_of(slide):
+        if word not in shown:
+            yield f'"{word}" is not on the page'
+
+
+def main():
+    arguments = sys.argv[1:]
+    folder = None
+    if arguments[:1] == ["--pdf"]:
+        folder, arguments = arguments[1], arguments[2:]
+    found = 0
+    for deck in [Deck(path) for path in arguments] or decks():
+        problems = list(problems_of_deck(deck))
+        if folder:
+            pages = list(pages_of(os.path.join(folder, deck.name + ".pdf")))
+            if len(pages) != len(deck.slides):
+                problems.append((0, f"{len(pages)} pages for {len(deck.slides)} slides"))
+            for slide, page in zip(deck.slides, pages):
+                problems += [(slide.number, problem) for problem in dict.fromkeys(problems_of_page(deck, slide, page))]
+        found += len(problems)
+        for number, problem in problems:
+            print(f"{deck.name}{f', slide {number}' if number else ''}: {problem}")
+    return found > 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except BadDeck as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,266 @@
+#!/usr/bin/env bats
+# Tests of the texts that are made from the repository: tools/render.py fills their marked blocks, and tools/record.py runs
+# the commands whose output they quote. Both must find nothing to change, and report what is stale or unknown.
+# shellcheck disable=SC2154 # helpers.bash and bats set variables
+load ../helpers
+
+setup() {
+    command -v python3 >/dev/null || skip "python3 is not installed"
+    render=$root/tools/render.py record=$root/tools/record.py
+    unset MAKEFLAGS MFLAGS MAKELEVEL DEVICE
+    unset_job
+}
+
+@test "every marked block holds what the repository contains now" {
+    "$render" --check
+    [ "$(grep -rlE '^ *<!-- (code|diff|computed) ' "$root"/{README.md,0*,docs} --include='*.md' | wc -l)" -ge 4 ]
+}
+
+@test "a block holds a function, lines of it, a difference, the output of a command or a value" {
+    cd "$BATS_TEST_TMPDIR"
+    copy_tree tree
+    cd tree
+    cat >docs/slides/text.md <<'END'
+<!-- code 01_single_gpu/short.c wanted -->
+<!-- end -->
+
+- In a list:
+  <!-- code 01_single_gpu/short.c other from "if" to "}" from "return" to "return" -->
+  <!-- end -->
+
+<!-- code 01_single_gpu/short.c table -->
+<!-- end -->
+<!-- code 01_single_gpu/short.c wide from "CHECK" to "g()" -->
+<!-- end -->
+<!-- code slurm/wide.sbatch -->
+<!-- end -->
+<!-- diff 12 changed from "if" to "}" -->
+<!-- end -->
+<!-- computed printf "| a |\n|---|\n" -->
+old
+<!-- end -->
+It has <!-- = 1000 * 7 -->6<!-- end --> and <!-- = "x".upper() --><!-- end -->.
+```
+<!-- computed nothing -->
+```
+END
+    cat >01_single_gpu/short.c <<'END'
+int not_wanted(void) {
+    return 0;
+}
+// A comment.
+int wanted(int a) {
+    return a;
+}
+struct s declared(void);
+void other(void) {
+    for (;;)
+        if (1) {
+            f();
+        }
+    g();
+    return;
+}
+static const int table[] = {
+    1,
+};
+void wide(void) {
+    CHECK(
+        f(aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa, bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb, cccccccccc, ddddd,
+          "(", e)); // why
+    fail("a long message, which takes all of the line and more than the line has, so it goes on, %s", aaa);
+    g(); // aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb cccccccccc
+}
+END
+    cat >slurm/wide.sbatch <<'END'
+# A comment that is longer than a slide is wide, so that it goes on in a second line of a comment.
+srun --first-option=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa --second-option=bbbbbbbbbbbbbbbbbbbb "$@"
+END
+    printf 'void changed(void) {\n    if (1) {\n        a();\n        b();\n    }\n}\n' >01_single_gpu/train.c
+    printf 'void changed(void) {\n    if (1) {\n        a();\n        c();\n    }\n}\n' >02_multigpu_fork/train.c
+    tools/render.py docs/slides/text.md
+    diff - docs/slides/text.md <<'END'
+<!-- code 01_single_gpu/short.c wanted -->
+```c
+int wanted(int a) {
+    return a;
+}
+```
+<!-- end -->
+
+- In a list:
+  <!-- code 01_single_gpu/short.c other from "if" to "}" from "return" to "return" -->
+  ```c
+      if (1) {
+          f();
+      }
+  ...
+  return;
+  ```
+  <!-- end -->
+
+<!-- code 01_single_gpu/short.c table -->
+```c
+static const int table[] = {
+    1,
+};
+```
+<!-- end -->
+<!-- code 01_single_gpu/short.c wide from "CHECK" to "g()" -->
+```c
+CHECK(f(aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa, bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb,
+        cccccccccc, ddddd, "(", e)); // why
+fail("a long message, which takes all of the line and more than the line has, so it "
+     "goes on, %s", aaa);
+// aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb
+// cccccccccc
+g();
+```
+<!-- end -->
+<!-- code slurm/wide.sbatch -->
+```bash
+# A comment that is longer than a slide is wide, so that it goes on in a second line of
+# a comment.
+srun --first-option=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
+    --second-option=bbbbbbbbbbbbbbbbbbbb "$@"
+```
+<!-- end -->
+<!-- diff 12 changed from "if" to "}" -->
+```diff
+  if (1) {
+      a();
+-     b();
++     c();
+  }
+```
+<!-- end -->
+<!-- computed printf "| a |\n|---|\n" -->
+| a |
+|---|
+<!-- end -->
+It has <!-- = 1000 * 7 -->7,000<!-- end --> and <!-- = "x".upper() -->X<!-- end -->.
+```
+<!-- computed nothing -->
+```
+END
+    tools/render.py --check docs/slides/text.md
+    sed -i 's/return a/return b/' 01_single_gpu/short.c # the source goes on, and the text stays
+    run tools/render.py --check docs/slides/text.md
+    [ "$status" = 1 ]
+    [ "$output" = "error: docs/slides/text.md:4: is not what the repository contains now; run make docs" ]
+}
+
+@test "a block whose function, file, text or command does not exist is reported, and stays" {
+    cd "$BATS_TEST_TMPDIR"
+    local block wanted count=0
+    while IFS='@' read -r block wanted; do
+        printf '%b\n' "One line.\n$block" | tee text.md >before.md
+        run "$render" text.md
+        [ "$status" = 1 ]
+        [[ $output == "error: "*"text.md:2: "*"$wanted"* ]] || { printf '%s\n' "wanted: $wanted" "$output" && return 1; }
+        cmp text.md before.md
+        count=$((count + 1))
+    done <<'END'
+<!-- code 01_single_gpu/train.c sum_layer -->\nold\n<!-- end -->@01_single_gpu/train.c has no function, struct or table sum_layer
+<!-- code 01_single_gpu/none.c main -->\nold\n<!-- end -->@01_single_gpu/none.c: No such file
+<!-- code 01_single_gpu/train.c main from "no such text" -->\nold\n<!-- end -->@main in 01_single_gpu/train.c has no line with "no such text"
+<!-- code 01_single_gpu/train.c main from "main" to "no such text" -->\nold\n<!-- end -->@has no line with "no such text" after "main"
+<!-- code 01_single_gpu/train.c main until "main" -->\nold\n<!-- end -->@want from "TEXT" to "TEXT", not until main
+<!-- diff 12 no_such -->\nold\n<!-- end -->@has a function, struct or table called no_such
+<!-- diff 12 train_epoch -->\nold\n<!-- end -->@diff 12: both steps have the same train_epoch
+<!-- computed false -->\nold\n<!-- end -->@false: prints nothing
+<!-- = no_such_function(1) -->old<!-- end -->@no_such_function(1): name 'no_such_function' is not defined
+<!-- code 01_single_gpu/train.c main -->\nold@no <!-- end --> ends this block
+<!-- end -->@<!-- end --> without a beginning
+END
+    [ $count = 11 ]
+}
+
+# recorded OPTION...: the quotes of the texts are what their commands print. Commands of make use what is built already.
+recorded() {
+    need_train 02_multigpu_fork/train 03_multigpu_launcher/{train,launch} 04_multinode/{train,doctor} 05_fsdp/train \
+        06_allreduce_demo/allreduce 07_large_models/train
+    [ -d "$root/data/mnist" ] || skip "no MNIST: make data fetches it"
+    cd "$root" || return
+    MAKEFLAGS=' -- DEVICE=cpu BUILD=build/test WERROR=1' NCCL_SOCKET_IFNAME=lo "$record" --check --programs build/test \
+        --limit "$(patience 120)" "$@" | tee "$BATS_TEST_TMPDIR/counted"
+    [ "$(sed -n 's/ quotes, 0 problems//p' "$BATS_TEST_TMPDIR/counted")" -ge 5 ]
+}
+
+@test "what a text quotes without measured times is what its command prints" {
+    recorded --fast
+}
+
+# bats test_tags=test-all
+@test "what a text quotes from a command is what the command prints" {
+    recorded
+}
+
+@test "a quote agrees with other times and names of machines, and with nothing else" {
+    cd "$BATS_TEST_TMPDIR"
+    local printed quoted verdict count=0
+    while IFS='@' read -r printed quoted verdict; do
+        printf '%s\n' '```' "printf '%b\\n' '$printed'" '```' '' '```output' "$(printf '%b' "$quoted")" '```' >text.md
+        run "$record" --here --check text.md
+        [ "$status" = "$verdict" ] || { printf '%s\n' "wanted $verdict for:" "$printed" "$quoted" "$output" && return 1; }
+        count=$((count + 1))
+    done <<'END'
+1\n2\n3@1\n2\n3@0
+1\n2\n3@1\n...\n3@0
+1\n2\n3@3\n...\n1@1
+note\n1\n2@1\n2@0
+epoch 1/3  loss 0.2449  accuracy 96.81%  13.32 s  4498 images/s@epoch 1/3  loss 0.2447  accuracy 96.82%  0.96 s  62611 images/s@0
+epoch 1/3  loss 0.2449  accuracy 96.81%  13.32 s@epoch 1/3  loss 0.2849  accuracy 96.81%  13.32 s@1
+epoch 1/3  loss 0.2449  accuracy 96.81%  13.32 s@epoch 1/3  loss 0.2449  accuracy 97.41%  13.32 s@1
+epoch 1/3  loss 0.2449@epoch 2/3  loss 0.2449@1
+epoch 1/3  loss 0.2449@epoch 1/3  lost 0.2449@1
+modelled 0.033750 s@modelled 0.033751 s@1
+device    0: CPU device (EPYC, 2 cores), 6.3 GB@device    0: CPU device (Xeon, 8 cores), 31.1 GB@0
+rank 1 (pid 4711) ended@rank 1 (pid 12) ended@0
+   ring  0  1306.3  6000024@   ring  0   999.1  6000024@0
+   ring  0  1306.3  6000024@   ring  0   999.1  6000012@1
+END
+    [ $count = 14 ]
+    # With --fast, only quotes without measured times are compared.
+    printf '%s\n' '```' 'echo 5 s' '```' '```output' '5 h' '```' '```' 'echo 2 s' '```' '```output' '1 s and more' '```' >text.md
+    run "$record" --here --check --fast text.md
+    [[ $status == 1 && $output == *"5 h"* && $output != *"more"* ]]
+    printf '%s\n' 'No commands.' '```output' 1 '```' >text.md
+    run "$record" --here --check text.md
+    [[ $status == 1 && $output == *"text.md:2: no commands before this output"* ]]
+    printf '%s\n' '```' 'false' '```' '```output' 1 '```' >text.md
+    run "$record" --here --check text.md
+    [[ $status == 1 && $output == *"text.md:4: the commands failed with status 1"* ]]
+    printf '%s\n' '```' 'true' '```' '```output' 1 '```' >text.md
+    run "$record" --here text.md
+    [[ $status == 1 && $output == *"text.md:4: the commands print nothing"* ]]
+}
+
+@test "make record refreshes a quote that no longer agrees, and keeps the lines that it leaves out" {
+    cd "$BATS_TEST_TMPDIR"
+    printf '%s\n' '# Text' '```' "printf 'a 1\\nb 2\\nc 3\\n'" '```' '```output' 'a 7' ... 'c 3' '```' '<!-- runs echo new -->' '```output' \
+        old older '```' '```' 'echo 5 s' '```' '```output' '4 s' '```' End. >text.md
+    "$record" --here text.md
+    diff - text.md <<'END'
+# Text
+```
+printf 'a 1\nb 2\nc 3\n'
+```
+```output
+a 1
+...
+c 3
+```
+<!-- runs echo new -->
+```output
+new
+```
+```
+echo 5 s
+```
+```output
+4 s
+```
+End.
+END
+}

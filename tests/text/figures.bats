@@ -1,0 +1,161 @@
+#!/usr/bin/env bats
+# Tests of the figures in docs/figures: they are what their sources draw, each text can be read, and their numbers are those
+# of the programs.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+load ../helpers
+
+# These pictures come from other tools: docs/seeing.md and docs/convolution.md say which.
+others='convolution|overlap|prefetch|rehearse'
+
+setup() {
+    command -v python3 >/dev/null || skip "python3 is not installed"
+    cd "$BATS_TEST_TMPDIR" || return
+}
+
+# figure LINE...: writes fault.py, a source of a figure with these lines of Python, indented by one level.
+figure() {
+    {
+        printf '%s\n' 'from drawing import COMPUTE, Figure' 'def draw():'
+        printf '    %s\n' 'f = Figure("A title", "A description.", 200)' "$@" 'return f'
+    } >fault.py
+}
+
+# refused TEXT LINE...: this figure is not drawn, and one error line has the text.
+refused() {
+    figure "${@:2}"
+    fails 1 "error: fault.py: $1" "$root/tools/drawing.py" --out . fault.py
+    [ ! -e fault.svg ]
+}
+
+@test "each figure is what its source draws, and each source has a figure" {
+    mkdir again
+    "$root/tools/drawing.py" --out again "$root"/docs/figures/*.py
+    for figure in again/*.svg; do
+        cmp "$figure" "$root/docs/figures/${figure#*/}"
+    done
+    for figure in "$root"/docs/figures/*.svg; do
+        [[ ${figure##*/} =~ ^($others)\.svg$ ]] || [ -e "again/${figure##*/}" ] ||
+            { echo "$figure has no source" && return 1; }
+    done
+}
+
+@test "a figure is drawn if its texts are inside their boxes and apart" {
+    figure 'f.box(20, 20, 200, 60, "a text", COMPUTE)' 'f.text(120, 120, "another one", 18)' 'f.arrow((20, 150), (220, 150))'
+    "$root/tools/drawing.py" --out . fault.py
+    grep -q '<title id="title">A title</title>' fault.svg
+    grep -q '<desc id="desc">A description.</desc>' fault.svg
+    grep -q '>a text</text>' fault.svg
+}
+
+@test "a figure with a mistake is refused, and the line says which" {
+    refused '"a text" is too small' 'f.text(120, 100, "a text", 17)'
+    refused '"a long text" leaves its box' 'f.box(20, 20, 90, 60, "a long text")'
+    refused '"a text" leaves the picture' 'f.text(1100, 100, "a text", 20)'
+    refused 'a box leaves the picture at 1000, 100' 'f.box(1000, 100, 200, 50)'
+    refused '"two" touches "one"' 'f.text(100, 100, "one", 20)' 'f.text(120, 100, "two", 20)'
+    refused '"a text" touches a line' 'f.text(120, 100, "a text", 20)' 'f.arrow((20, 100), (220, 100))'
+    refused 'it has no title' 'f.title = " "'
+    refused 'it has no desc' 'f.description = ""'
+}
+
+@test "the memory of a rank in strategies.svg is what step 7 computes" {
+    need_train 03_multigpu_launcher/launch 07_large_models/train
+    local build=${TRAIN%/*/*} strategy wanted found
+    unset_job
+    tiny_data data
+    # The model has two layers, so two units, which are gathered at the same time.
+    for strategy in none grad full; do
+        found=$(CPU_DEVICES=4 "$build/03_multigpu_launcher/launch" --nproc-per-node 4 "$build/07_large_models/train" \
+            --strategy $strategy --data data --hidden 8 --optimizer adam --batch 4 --max-steps 1 --log-every 1 2>/dev/null |
+            awk '$1 ~ /^(parameters|gradients|optimizer|gathered)$/ && $2 ~ /^[0-9]+$/ { sum += $3 }
+                /^costs/ { p = $9 } END { print p, sum }')
+        wanted=$(cd "$root/tools" && python3 -B -c "
+import runpy, sys
+figure = runpy.run_path('../docs/figures/strategies.py')
+figure['stored'].__globals__.update(PARAMETERS=int(sys.argv[2]), UNITS=2)
+print(sys.argv[2], round(figure['stored'](sys.argv[1], 4)))" $strategy "${found% *}")
+        echo "$strategy: wanted $wanted, found $found"
+        [ "$found" = "$wanted" ]
+    done
+}
+
+@test "memory.svg shows the sizes that step 1 prints" {
+    need_train
+    "$TRAIN" --data synthetic --max-steps 1 >out
+    grep -q '^memory ' out
+    while read -r name size; do
+        [ "$name" != optimizer ] || name=momentum
+        grep -q "$name $size" "$root/docs/figures/memory.svg" || { echo "memory.svg does not say $name $size" && return 1; }
+    done < <(sed -n 's/^memory *//p' out | sed 's/, /\n/g')
+}
+
+# bats test_tags=test-all
+@test "efficiency.svg shows what a rehearsal computes" {
+    need_train 03_multigpu_launcher/launch 07_large_models/train
+    unset_job
+    unset CPU_DEVICE_MODEL
+    for scaling in weak strong; do
+        options=(--gpus "1,2,8")
+        [ $scaling = weak ] || options+=(--strong --batch 4096)
+        python3 -B "$root/tools/rehearse.py" --build "${TRAIN%/*/*}" --out out --hidden 8192,8192 --strategies none,full \
+            "${options[@]}"
+        diff out/rehearse.csv <(grep -E '^strategy|^[a-z]+,[128],' "$root/docs/figures/efficiency-$scaling.csv")
+    done
+}
+
+# in_browser SVG...: prints the mistakes that a browser sees: a text outside its picture or the smallest box around its
+# middle, and two texts that overlap. Texts with an edge may lie on several boxes.
+in_browser() {
+    {
+        cat "$@"
+        cat <<'END'
+<pre id="found"></pre><script>
+const found = [];
+const inside = (a, b) => b.left - 1 <= a.left && a.right <= b.right + 1 && b.top - 1 <= a.top && a.bottom <= b.bottom + 1;
+const apart = (a, b) => a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top;
+for (const svg of document.querySelectorAll("svg")) {
+    const rects = [...svg.querySelectorAll("rect")].filter(r => !r.closest("pattern")).map(r => r.getBoundingClientRect());
+    const texts = [...svg.querySelectorAll("text")].map(t => {
+        const r = t.getBoundingClientRect(), less = r.height * 0.15; // the letters without the space between lines
+        return {words: t.textContent, edge: t.getAttribute("stroke"),
+                box: {left: r.left, right: r.right, top: r.top + less, bottom: r.bottom - less}};
+    });
+    texts.forEach(({words, edge, box}, i) => {
+        const x = (box.left + box.right) / 2, y = (box.top + box.bottom) / 2;
+        const around = rects.filter(r => inside({left: x, right: x, top: y, bottom: y}, r))
+            .sort((a, b) => a.width * a.height - b.width * b.height)[0];
+        if (!edge && !inside(box, around) || !inside(box, svg.getBoundingClientRect()))
+            found.push(words + " leaves its box");
+        for (const other of texts.slice(0, i))
+            if (!apart(box, other.box))
+                found.push(words + " overlaps " + other.words);
+    });
+}
+document.getElementById("found").textContent = "\n" + [...found, "end"].join("\n") + "\n";
+</script>
+END
+    } >page.html
+    chromium --headless --no-sandbox --disable-gpu --user-data-dir="$PWD/profile" --dump-dom "file://$PWD/page.html" \
+        2>/dev/null |
+        sed -n '/<pre id="found">/,/<\/pre>/p' | sed '1d; $d'
+}
+
+# bats test_tags=test-all
+@test "in a browser, each text is in its box, and apart from the others" {
+    command -v chromium >/dev/null || skip "chromium is not installed"
+    for figure in "$root"/docs/figures/*.py; do
+        figures+=("${figure%.py}.svg")
+    done
+    in_browser "${figures[@]}" | tee found
+    [ "$(<found)" = end ]
+    figure 'f.box(20, 20, 200, 60, "a text")' 'f.text(320, 150, "one", 20)'
+    "$root/tools/drawing.py" --out . fault.py
+    sed 's/>a text</>a text that is far too long</; s/>one</>one<\/text><text x="330" y="150" font-size="20">two</' \
+        fault.svg >wrong.svg
+    in_browser wrong.svg | tee found
+    diff found - <<'END'
+a text that is far too long leaves its box
+two overlaps one
+end
+END
+}

@@ -1,0 +1,150 @@
+#!/usr/bin/env bats
+# Tests of the slides in docs/slides: their sources keep the rules of docs/slides/README.md, and the PDF files show all of
+# their text. Decks with planted mistakes show that each rule is checked.
+# shellcheck disable=SC2154 # helpers.bash sets root
+load ../helpers
+
+setup() {
+    cd "$root" || return
+    command -v python3 >/dev/null || skip "python3 is not installed"
+    check=$root/tests/text/check_slides.py
+}
+
+@test "every slide has a title, notes with minutes, alternative texts, and code that fits" {
+    run python3 -B "$check"
+    [ "$status" = 0 ] || { echo "$output" && return 1; }
+}
+
+# deck SLIDE: writes deck.md with this slide.
+deck() {
+    printf '%s\n' --- 'marp: true' 'theme: course' 'paginate: true' 'title: "9 Planted"' 'footer: "Planted mistakes"' --- "$1" >deck.md
+}
+
+notes=$'<!--\n2 minutes\nSay: this is a sentence of the speaker, and it has more than twelve words in all.\n-->'
+
+@test "mistakes in a slide are reported" {
+    cd "$BATS_TEST_TMPDIR"
+    local slide wanted count=0
+    while IFS='@' read -r slide wanted; do
+        deck "$(printf '%b' "${slide//NOTES/$notes}")"
+        run python3 -B "$check" deck.md
+        [[ $output == *"deck, slide 1: $wanted"* ]] || { printf '%s\n' "wanted: $wanted" "$output" && return 1; }
+        count=$((count + 1))
+    done <<'END'
+No title.\nNOTES@0 titles; want one line
+# One\n\n# Two\nNOTES@2 titles
+# No notes@no notes; want a comment
+# Short notes\n<!--\n1 minute\nSay: hello.\n-->@notes of 2 words; say more
+# Silent notes\n<!--\n1 minute\nThis has twelve words or more, but the speaker does not know what is said.\n-->@notes without Say:
+# Long\n<!--\n9 minutes\nSay: one two three four five six seven eight nine ten eleven twelve.\n-->@9 minutes; want 0.5 to 4
+# Code\n```\n1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n12\n13\n14\n15\n16\n17\n18\n19\n20\n21\n```\nNOTES@21 lines of code; want at most 20
+# Wide\n```\n123456789 123456789 123456789 123456789 123456789 123456789 123456789 123456789 123456789\n```\nNOTES@89 columns; want at most 88
+# Blind\n![image](../figures/overlap.svg)\nNOTES@the picture needs a text that describes it, not "image"
+<!-- _class: exercise -->\n# Try it\nNOTES@an exercise without a title such as
+# Exercise 2.1: Sum the gradients\nNOTES@an exercise without the class exercise
+<!-- _class: exercise -->\n# Exercise 2.1: Sum something\nNOTES@exercise 2.1 has the name Sum the gradients
+# Comment\n<!-- remember this -->\nNOTES@an unknown comment
+END
+    [ $count = 13 ]
+    deck $'# Fine\n'"$notes"
+    run python3 -B "$check" deck.md
+    [ "$status" = 1 ]
+    [ "$output" = $'deck: 2 minutes of talk; want 45 to 50\ndeck: 1 slides; want 28 to 42' ]
+    deck $'<!-- _class: exercise -->\n# Exercise 2.99: Nothing\n'"$notes"
+    fails 1 'there is no exercise 2.99' python3 -B "$check" deck.md
+}
+
+@test "make schedule adds up the minutes of the slides and of the exercises" {
+    run make schedule
+    [ "$status" = 0 ]
+    [ "$(grep -c '^| [1-4] ' <<<"$output")" = 4 ]
+    tr -d '|' <<<"$output" | awk '/^ [1-4] / { n = NF; slides += $(n - 3); talk += $(n - 2); own += $(n - 1); if ($n != $(n - 2) + $(n - 1)) exit 1 }
+        /^ all/ { seen = slides == $2 && talk == $3 && own == $4 } END { exit !seen }'
+    # Exercise 2.1 takes 10 minutes, as its README says.
+    copy_tree "$BATS_TEST_TMPDIR/tree"
+    cd "$BATS_TEST_TMPDIR/tree"
+    rm docs/slides/[1-9]-*.md
+    deck $'# Talk\n'"$notes"$'\n\n---\n\n<!-- _class: exercise -->\n# Exercise 2.1: Sum the gradients\n'"$notes"
+    mv deck.md docs/slides/1-planted.md
+    run make -s schedule ARGS=--slides
+    diff - <(tr -s ' ' <<<"$output") <<'END'
+| session | slides | talk (min) | exercises (min) | both (min) |
+|---|---|---|---|---|
+| 9 Planted | 2 | 4 | 10 | 14 |
+| all | 2 | 4 | 10 | 14 |
+
+9 Planted: each slide, after the minute at which it begins
+ 0 1 Talk
+ 2 2 Exercise 2.1: Sum the gradients
+END
+}
+
+@test "every exercise of the schedules in docs/instructor.md has a slide" {
+    local number count=0
+    while read -r number; do
+        grep -qE "^# (Exercise|Fault) ${number/./\\.}: " docs/slides/*.md || { echo "no slide for $number" && return 1; }
+        count=$((count + 1))
+    done < <(grep -hoE '^\| (Exercises?|Faults?) [^|]*' docs/instructor.md | grep -oE '(debug|[0-9])\.[0-9]+' | sort -u)
+    [ $count -gt 15 ]
+}
+
+# need_marp: builds slides in the tree of the working folder, with the packages of npm that the repository has.
+need_marp() {
+    command -v npm >/dev/null || skip "npm is not installed"
+    command -v pdftotext >/dev/null || skip "pdftotext is not installed"
+    [ -n "${CHROME_PATH:-}" ] || command -v chromium >/dev/null || skip "chromium is not installed"
+    mkdir -p "$root/build/node"
+    (cd "$root" && make -s slides DECK=none) >"$BATS_TEST_TMPDIR/npm" 2>&1 || true # installs Marp, and finds no such deck
+    [ -e "$root/build/node/installed" ] || skip "npm cannot install Marp: $(grep -m 1 error "$BATS_TEST_TMPDIR/npm")"
+}
+
+# bats test_tags=test-all
+@test "the PDF of each session shows all text of its slides, large enough and inside of the page" {
+    need_marp
+    make -s slides
+    run python3 -B "$check" --pdf build/slides
+    [ "$status" = 0 ] || { echo "$output" && return 1; }
+    for deck in docs/slides/[1-9]-*.md; do
+        page=build/slides/$(basename "$deck" .md).html
+        grep -q 'class="timer"' "$page"
+        run ! grep -qE '(src|href)="https?://[^"]*\.(js|css|svg|png|woff2)"' "$page" # one file is enough
+    done
+}
+
+# bats test_tags=test-all
+@test "in Chromium, each slide holds its text, the console is empty, and a click starts the timer" {
+    need_marp
+    command -v chromedriver >/dev/null || skip "chromedriver is not installed"
+    make -s slides
+    python3 -B tests/text/browse_slides.py build/slides/[1-9]-*.html
+    # The check itself, with a word that a slide hides, a script that fails, and a timer that does not start.
+    sed 's|</h1>|<br><br><br><br><br><br><br><br><br><br><br><br><br><br><br><br><br>low</h1>|; s|running = setInterval|missing(); &|' \
+        build/slides/2-data-parallel.html >"$BATS_TEST_TMPDIR/planted.html"
+    run python3 -B tests/text/browse_slides.py "$BATS_TEST_TMPDIR/planted.html"
+    [ "$status" = 1 ]
+    for wanted in 'slide 2: <H1> runs over' 'missing is not defined' 'the timer does not start'; do
+        [[ $output == *"$wanted"* ]] || { printf '%s\n' "wanted: $wanted" "$output" && return 1; }
+    done
+}
+
+# bats test_tags=test-all
+@test "text that is cut off, small or lost in the PDF is reported" {
+    need_marp
+    copy_tree "$BATS_TEST_TMPDIR/tree"
+    cd "$BATS_TEST_TMPDIR/tree"
+    mkdir build
+    ln -s "$root/build/node" build/node
+    rm docs/slides/[1-9]-*.md
+    many=$(yes 'This paragraph is one of many.' | head -n 14 | sed 's/$/\n/')
+    deck "$(printf '%s\n' '# Low' "$many" "$notes" '' --- '' '# Wide' '```' "$(printf 'x%.0s' {1..80})$(printf ' y%.0s' {1..20})" '```' \
+        "$notes" '' --- '' '# Small' '<span style="font-size:11px">tiny words</span>' "$notes" '' --- '' \
+        '# Lost' '<span style="display:none">invisible</span>' "$notes" '' --- '' '# Fine' 'All is well.' "$notes")"
+    mv deck.md docs/slides/1-planted.md
+    python3 -B tools/slides.py build
+    run python3 -B tests/text/check_slides.py --pdf build/slides
+    for wanted in 'slide 1: "This" runs into the footer' 'slide 2: "y" runs out of the slide' 'slide 3: "tiny" is too small' \
+        'slide 4: "invisible" is not on the page'; do
+        [[ $output == *"$wanted"* ]] || { printf '%s\n' "wanted: $wanted" "$output" && return 1; }
+    done
+    [[ $output != *"slide 5:"* ]]
+}

@@ -1,0 +1,163 @@
+#!/usr/bin/env bats
+# Tests of docs/troubleshooting.md: the messages of the course are in its sources, and those of NCCL, CUDA and Slurm in their
+# libraries. The commands below provoke the messages that are marked as tested.
+# shellcheck disable=SC2016,SC2030,SC2031,SC2154 # Markdown's backticks; bats and helpers.bash set variables
+load ../helpers
+
+setup_file() {
+    cd "$root" || return
+    programs=(01_single_gpu/train 02_multigpu_fork/train 03_multigpu_launcher/{train,launch} 04_multinode/train
+        06_allreduce_demo/allreduce)
+    need_train "${programs[@]:1}"
+    build=${TRAIN%/01_single_gpu/train}
+    cd "$BATS_FILE_TMPDIR" || return
+    tiny_data data/mnist
+    # The programs have the paths of the texts. The trainers are small and fast, unless an option asks for more.
+    for program in "${programs[@]}"; do
+        mkdir -p "${program%/*}"
+        if [ "${program##*/}" = train ]; then
+            printf '#!/bin/sh\nexec "%s" --hidden 8 --batch 60 --epochs 1 "$@"\n' "$build/$program" >"$program"
+            chmod +x "$program"
+        else
+            ln -s "$build/$program" "$program"
+        fi
+    done
+}
+
+setup() {
+    page=$root/docs/troubleshooting.md
+    cd "$BATS_FILE_TMPDIR" || return
+    unset MAKEFLAGS MFLAGS MAKELEVEL
+    unset_job
+    export NCCL_SOCKET_IFNAME=lo OMP_NUM_THREADS=1 CPU_DEVICES=2
+}
+
+# rows HEADING: prints the rows of the table below this heading, without its first two lines.
+rows() {
+    sed -n "/^## $1\$/,/^## /p" "$page" | grep '^|' | tail -n +3
+}
+
+message_of() { # ROW
+    local row=${1#*\`}
+    echo "${row%%\`*}"
+}
+
+# Each line: a message that is marked as tested, then a command that provokes it. Each command has a port of its own, :PORT.
+provoked() {
+    local pair="WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1"
+    local alone="$pair MASTER_ADDR=127.0.0.1 MASTER_PORT=:PORT" two='03_multigpu_launcher/launch --nproc-per-node 2'
+    cat <<END
+unknown option @ 01_single_gpu/train --epoch 3
+fetches the images @ 01_single_gpu/train --data nothing
+truncated or corrupt @ cp -rL data cut; truncate -s 9 cut/mnist/train-images*; 01_single_gpu/train --data cut/mnist
+the training set has only @ 01_single_gpu/train --batch 6400
+the loss is not finite @ 01_single_gpu/train --lr 1000 --hidden 64,64,64,64
+out of device memory @ CPU_DEVICE_MEMORY=1M 01_single_gpu/train --hidden 4096,4096
+hides all GPUs @ CUDA_VISIBLE_DEVICES= 01_single_gpu/train
+cannot write snapshot @ 01_single_gpu/train --snapshot no/folder
+is no snapshot, or a truncated one @ echo nothing >s; 01_single_gpu/train --snapshot s
+with sgd, not @ 01_single_gpu/train --snapshot s >log; 01_single_gpu/train --snapshot s --hidden 16
+was trained with --seed @ 01_single_gpu/train --snapshot s >log; 01_single_gpu/train --snapshot s --seed 2
+this file has other columns @ 01_single_gpu/train --csv a --snapshot s >log; 01_single_gpu/train --csv a --snapshot s --profile --epochs 2
+is more than there are GPUs @ 02_multigpu_fork/train --nproc 3
+is not divisible by @ 02_multigpu_fork/train --nproc 2 --batch 61
+there is no GPU for local rank @ RANK=2 WORLD_SIZE=3 LOCAL_RANK=2 LOCAL_WORLD_SIZE=3 03_multigpu_launcher/train
+Duplicate GPU detected @ $two env LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 03_multigpu_launcher/train
+RANK is set, so a launcher @ RANK=0 06_allreduce_demo/allreduce --nproc 2
+is not set, but other variables @ RANK=0 03_multigpu_launcher/train
+in the environment: want a number @ RANK=2 $pair 03_multigpu_launcher/train
+cannot run @ $two 04_multinode/nothing
+failed first @ $two sh -c 'exit 3'
+the ranks' calls differ @ $two sh -c 'exec 03_multigpu_launcher/train --hidden 1\$RANK'
+so no rank knows where rank 0 listens @ RANK=0 $pair 04_multinode/train
+rank 0 cannot listen @ RANK=0 ${alone/127.0.0.1/192.0.2.1} 04_multinode/train --join-timeout 1
+(--join-timeout) for rank 0 @ RANK=1 $alone 04_multinode/train --join-timeout 1
+never arrived @ RANK=0 $alone 04_multinode/train --join-timeout 1
+which only this host can reach @ RANK=0 $alone 04_multinode/train --join-timeout 1
+node 0 has not answered @ 03_multigpu_launcher/launch --nnodes 2 --node-rank 1 --master-addr 127.0.0.1 --master-port :PORT --join-timeout 1 true
+do all ranks have the same options @ $two sh -c 'exec 04_multinode/train --hidden 1\$RANK'
+does not see the file that rank 0 @ $two sh -c 'mkdir \$RANK; exec 04_multinode/train --snapshot \$RANK/s'
+that only this user can read @ echo word >word; chmod 644 word; RANK=0 $alone 04_multinode/train --token-file word
+of those that NCCL_SOCKET_IFNAME allows @ NCCL_SOCKET_IFNAME=ib 06_allreduce_demo/allreduce --nproc 2 --check-only
+or a file such as @ CPU_DEVICE_MODEL=x100 01_single_gpu/train
+END
+}
+
+# provoke MESSAGE COMMAND: the command must fail with this message.
+provoke() {
+    local folder command=${2//:PORT/$(free_port)}
+    folder=$(mktemp -d "$BATS_TEST_TMPDIR/XXXXXX")
+    cd "$folder" || return
+    ln -s "$BATS_FILE_TMPDIR"/{0*,data} .
+    ! timeout "$(patience 60)" bash -c "$command" >out 2>&1 </dev/null || { echo "succeeded: $command" && return 1; }
+    grep -qF -- "$1" out || { echo "$command does not print: $1" && cat out && return 1; }
+}
+
+@test "each message that is marked as tested is printed by a command" {
+    local count=0 line
+    provoked | sed 's/ @ .*//' | sort >listed
+    for heading in Build "One GPU" "Several ranks" "Several nodes" "The CPU device"; do
+        rows "$heading" | grep '| yes |$' | while IFS= read -r line; do message_of "$line"; done
+    done | sort | diff listed -
+    while IFS= read -r line; do # most commands wait, so several run at the same time
+        provoke "${line%% @ *}" "${line#* @ }" >"$BATS_TEST_TMPDIR/failed.$count" &
+        count=$((count + 1))
+        ((count % 6)) || wait
+    done < <(provoked)
+    wait
+    [ $count -ge 30 ]
+    cat "$BATS_TEST_TMPDIR"/failed.*
+    [ -z "$(cat "$BATS_TEST_TMPDIR"/failed.*)" ]
+}
+
+@test "a command that does not print its message, or succeeds, is reported" {
+    run provoke "no such message" "01_single_gpu/train --epoch 3"
+    [ "$status" = 1 ] && [[ $output == *"does not print: no such message"*"unknown option --epoch"* ]]
+    run provoke "epoch 1/1" "01_single_gpu/train"
+    [ "$status" = 1 ] && [[ $output == "succeeded: 01_single_gpu/train" ]]
+}
+
+# lacking TEXT HEADING...: prints the messages of these tables that the text does not have.
+lacking() {
+    local heading row message
+    for heading in "${@:2}"; do
+        rows "$heading" | grep '^| `' | while IFS= read -r row; do
+            message=$(message_of "$row")
+            case $message in
+            FAIL*) message="say FAIL ${message##* }" ;;
+            cc\ *) message="\$$message" ;;
+            *) message=${message/with sgd/with @} ;;
+            esac
+            grep -aqF -- "$message" "$1" || echo "$message"
+        done
+    done
+}
+
+@test "the sources have each message of the course" {
+    (cd "$root" && cat 0*/*.c common/*.c common/*/*.c cpu_device/*.c tools/*.sh Makefile tools/*.mk) |
+        sed 's/%[.0-9*]*l\{0,1\}[a-z]/@/g' | tr '\n' ' ' | sed 's/" *"//g' >sources
+    run lacking sources Build "One GPU" "Several ranks" "Several nodes" "The CPU device"
+    [ -z "$output" ] || { echo "no program prints: $output" && return 1; }
+    sed 's/Duplicate GPU/Duplicate GPUs/' sources >changed
+    run lacking changed "Several ranks"
+    [ "$output" = "Duplicate GPU detected" ]
+}
+
+# has FILE HEADING...: the library has each message of these tables. Skips the test without this library.
+has() {
+    [ -e "$1" ] || skip "$2 is not installed"
+    run lacking "$1" "$2"
+    [ -z "$output" ] || { echo "$1 does not have: $output" && return 1; }
+}
+
+@test "NCCL has each message of its table" {
+    has "$(find /usr/local/cuda*/ /usr/lib/ -name 'libnccl.so.2*' 2>/dev/null | head -n 1)" NCCL
+}
+
+@test "CUDA has each message of its table" {
+    has "$(find /usr/local/cuda*/ -name 'libcudart.so.13*' 2>/dev/null | head -n 1)" CUDA
+}
+
+@test "Slurm has each message of its table" {
+    has "$(find /usr/lib/ -name 'libslurm.so.3*' 2>/dev/null | head -n 1)" Slurm
+}

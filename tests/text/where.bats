@@ -1,0 +1,106 @@
+#!/usr/bin/env bats
+# Tests of docs/where.md and of its notebook: the notebook is valid, its commands are those of the text, and they run in a
+# fresh clone, on small models.
+# shellcheck disable=SC2154 # helpers.bash sets root
+load ../helpers
+
+setup() {
+    command -v python3 >/dev/null || skip "python3 is not installed"
+    notebook=$root/docs/course.ipynb
+}
+
+# cells NOTEBOOK: prints the code cells as one shell script, or what is wrong with the notebook.
+cells() {
+    python3 -B - "$1" <<'END'
+import json
+import sys
+
+def check(right, what):
+    if not right:
+        sys.exit(f'error: {what}')
+
+with open(sys.argv[1], encoding='utf-8') as file:
+    book = json.load(file)
+check(set(book) == {'cells', 'metadata', 'nbformat', 'nbformat_minor'} and book['nbformat'] == 4, 'no notebook of format 4')
+check(len({cell['id'] for cell in book['cells']}) == len(book['cells']), 'two cells have one id')
+for cell in book['cells']:
+    name, lines = cell['id'], ''.join(cell['source']).split('\n')
+    check(cell['metadata'] == {}, f'cell {name} has metadata')
+    if cell['cell_type'] == 'markdown':
+        check(set(cell) == {'cell_type', 'id', 'metadata', 'source'}, f'cell {name} has other keys')
+        continue
+    check(cell['cell_type'] == 'code' and cell['execution_count'] is None and cell['outputs'] == [], f'cell {name} has run')
+    if lines[0] == '%%bash':
+        print('\n'.join(['('] + lines[1:] + [')'])) # in a shell of its own
+        continue
+    for line in lines:
+        if line.startswith('%env '):
+            print('export', line[5:])
+        elif line.startswith('%cd '):
+            print(line[1:])
+        else:
+            check(line.startswith('!'), f'cell {name} is no command of the shell: {line}')
+            print(line[1:])
+END
+}
+
+@test "the notebook is valid, and has only commands of the texts" {
+    cd "$BATS_TEST_TMPDIR"
+    cells "$notebook" >script
+    count=0
+    while IFS= read -r command; do
+        grep -qxF -- "$command" "$root/docs/where.md" "$root/README.md" || grep -qF -- "\`$command\`" "$root/README.md" ||
+            { echo "no text has: $command" && return 1; }
+        count=$((count + 1))
+    done < <(grep 'make ' script)
+    [ $count -ge 7 ]
+}
+
+@test "a notebook with an output, a foreign cell or another format is refused" {
+    cd "$BATS_TEST_TMPDIR"
+    while IFS='@' read -r change wanted; do
+        sed "$change" "$notebook" >changed.ipynb
+        run cells changed.ipynb
+        [[ $status = 1 && $output == *"$wanted"* ]] || { printf '%s\n' "wanted: $wanted" "$output" && return 1; }
+    done <<'END'
+s/"execution_count": null/"execution_count": 1/@cell clone has run
+s/"!make doctor"/"print(1)"/@cell doctor is no command of the shell: print(1)
+s/"nbformat": 4/"nbformat": 3/@no notebook of format 4
+s/"id": "doctor"/"id": "clone"/@two cells have one id
+END
+}
+
+# bats test_tags=test-all
+@test "the cells of the notebook run in a fresh clone" {
+    command -v git >/dev/null || skip "git is not installed"
+    cd "$BATS_TEST_TMPDIR"
+    unset MAKEFLAGS MFLAGS MAKELEVEL DEVICE CC CFLAGS BUILD WERROR MNIST_MIRROR
+    unset_job
+    export NCCL_SOCKET_IFNAME=lo
+    copy_tree tree
+    git -C tree init -q
+    git -C tree add -A
+    git -C tree -c user.name=test -c user.email=test@example.org commit -qm test
+    # Nothing is installed or downloaded, so the images are synthetic. The models are small, and compile fast.
+    mkdir bin
+    printf '#!/bin/sh\nexit 1\n' | tee bin/apt-get bin/sudo bin/curl bin/wget bin/nvidia-smi >/dev/null
+    make=$(command -v make)
+    cat >bin/make <<END
+#!/bin/bash
+words=()
+for word; do
+    [[ \$word != ARGS=* ]] || small=1 word+=' --hidden 8 --max-steps 2'
+    words+=("\$word")
+done
+[ -n "\${small:-}" ] || words+=(ARGS='--hidden 8 --max-steps 4')
+exec "$make" DEVICE=cpu CFLAGS=-O0 "\${words[@]}"
+END
+    chmod +x bin/*
+    cells "$notebook" | sed "s|^export ADDRESS=.*|export ADDRESS=file://$PWD/tree|" >script
+    sed -i -E 's/^make (doctor|exercise)$/& || true/' script # the doctor may find faults of this machine
+    PATH=$PWD/bin:$PATH timeout "$(patience 300)" bash -e -o pipefail script >out 2>&1 </dev/null || { tail -n 30 out && return 1; }
+    for text in 'these images are synthetic' 'What can run here' 'ranks     global batch 128 = 2 ranks x 64' \
+        'sharding  each rank keeps' 'Times of the streams in ms, modelled h100' '+        NCCL_CHECK(ncclAllReduce' 'Your file: work/'; do
+        grep -qF -- "$text" out || { echo "wanted: $text" && cat out && return 1; }
+    done
+}

@@ -1,0 +1,88 @@
+#!/usr/bin/env bats
+# Tests of tools/on_paper.py: rows that were also computed by hand, and wrong input.
+# shellcheck disable=SC2154 # bats and helpers.bash set variables across functions
+load ../helpers
+
+setup() {
+    command -v python3 >/dev/null || skip "python3 is not installed"
+    cd "$BATS_TEST_TMPDIR" || return
+}
+
+paper() {
+    python3 -B "$root/tools/on_paper.py" "$@"
+}
+
+# near A B: they differ by at most 0.1 per cent.
+near() {
+    awk -v a="$1" -v b="$2" 'BEGIN { exit !((a - b) ^ 2 <= (0.001 * b) ^ 2) }' || { echo "$1 should be near $2" && return 1; }
+}
+
+# of EXPRESSION: its value; it may use the functions of both files. run is Llama 3 405B on 8192 GPUs, guess its estimate.
+of() {
+    PYTHONPATH=$root/tools python3 -B -c "import sys; sys.dont_write_bytecode = True
+from on_paper import *
+_, model, run, _ = next(p for p in PUBLISHED if p[2].gpus == 8192)
+guess = estimate(model, run, f.gpus()['h100'])
+print($1)"
+}
+
+@test "the states of a model are its parameters times the bytes of ZeRO" {
+    # 8,030,261,248 parameters of 16 bytes, or of 4 + 12 / 64, 2 + 14 / 64 and 16 / 64 bytes; HSDP shards over 8 GPUs.
+    paper memory >table
+    for row in 'DDP 128 GB, no' 'ZeRO-1 33.6 GB' 'ZeRO-2 17.8 GB' 'FSDP (ZeRO-3) 2.01 GB' 'HSDP 16.1 GB' 'TP 8, PP 8 2.01 GB'; do
+        awk -F' *\\| *' -v wanted="$row" '$2 " " $5 == wanted { found = 1 } END { exit !found }' table || { echo "no $row" && return 1; }
+    done
+    paper models | grep -qF '| 405B | 405,853,388,800 | 126 | 16,384 | 2.44e+12 |'
+}
+
+@test "a published row is what one computes by hand" {
+    # 98304 tokens of 6 P + 12 L d T FLOPs at the fitted rate, and the update of 1/8 of the parameters at 2970 GB/s.
+    near "$(paper published | awk -F' *\\| *' '$2 == "MPT 7B" { print $6 }')" "$(awk 'BEGIN {
+        flops = 98304 * (6 * 6658859008 + 12 * 32 * 4096 * 2048)
+        seconds = flops / (8 * 459.5e12) + 28 * 6658859008 / 8 / 2970e9
+        printf "%.0f", flops / seconds / 8e12 }')"
+}
+
+@test "tensor parallelism and the bubble are what one computes by hand" {
+    # 2048 sequences on 64 replicas: 32 micro-batches. 126 / 16 layers, 4 all-reduces of 2 x 8192 x 16384 bytes on 8 GPUs.
+    [ "$(of 'run.micro_batches(), run.data_ranks(), run.shards()')" = '32 64 64' ]
+    near "$(of guess.tensor)" "$(awk 'BEGIN { print 32 * 126 / 16 * 4 * 2 * (7 * 3.4e-6 + 7 / 8 * 2 * 8192 * 16384 / 371e9) }')"
+    near "$(of 'guess.bubble / (guess.computing + guess.tensor)')" "$(awk 'BEGIN { print 15 / (32 * 8) }')"
+    near "$(of 'f.mfu(guess.flops, guess.step(), 8192, 989e12)')" "$(of 'rate_of(guess, 8192) / 989')"
+    near "$(of 'rate_of(guess, 8192)')" "$(of 'guess.flops / guess.step() / 8192 / 1e12')"
+}
+
+@test "communication of data parallelism shows only beyond the computing that it hides behind" {
+    # 7B, DDP on 2 nodes: the all-reduce of 4 P bytes at 371 GB/s takes 0.135 s, and backward of a micro-batch 0.0525 s.
+    of 'data_parallel(MPT_7B, Layout(16, 2048, 16, "ddp"), 0.0262, 0.0525, f.gpus()["h100"])' >pair
+    near "$(tr -d '(),' <pair | cut -d' ' -f1)" "$(awk 'BEGIN { print 2 * 15 / 16 * 4 * 6658859008 }')"
+    near "$(tr -d '(),' <pair | cut -d' ' -f2)" \
+        "$(awk 'BEGIN { print 32 * 2 * (14 * 3.4e-6 + 14e-6 + 15 / 16 * 4 * 6658859008 / 32 / 371e9) - 0.0525 }')"
+    [ "$(of 'data_parallel(MPT_7B, Layout(16, 2048, 16, "ddp"), 0.1, 0.2, f.gpus()["h100"])[1]')" = 0 ]
+}
+
+@test "the fastest layout fits, divides the batch, and needs more GPUs for larger models" {
+    [ "$(of 'best(MODELS["70B"], 8, 4096, 1024, f.gpus()["h100"])')" = None ]
+    [ "$(of 'all(fits(g, f.gpus()["h100"]) and l.batch % (l.data_ranks() * l.micro) == 0 for n in (16, 512, 16384)
+        for l, g in [best(MODELS["70B"], n, 4096, 1024, f.gpus()["h100"])])')" = True ]
+    paper scaling --model 405B | grep -q '^| 64 | none | - |'
+    paper plan | grep -q '^| time between failures | 6,335 hours | 792 hours | 49.5 hours |$' # 54 x 24 x 16384 / 419 / GPUs
+}
+
+@test "wrong arguments are refused with a reason" {
+    local arguments reason
+    while IFS='@' read -r arguments reason; do
+        # shellcheck disable=SC2086 # words
+        run paper $arguments
+        [ "$status" = 2 ] && [[ ${lines[-1]} == *"$reason"* ]] || { echo "$arguments:" "$output" && return 1; }
+    done <<'END'
+weights@invalid choice: 'weights'
+memory --gpus 12@--gpus 12: want whole nodes of 8 GPUs
+memory --gpus 0@0: want a number above 0
+memory --batch -1@-1: want a number above 0
+memory --sequence 4k@4k: want a number above 0
+scaling --model 9B@invalid choice: '9B'
+time --gpu v100@invalid choice: 'v100'
+time --gpu h100 --node 4@unrecognized arguments: --node 4
+END
+}

@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+"""Runs the commands whose output a text quotes, and refreshes the quotes. A quote is a fenced block with the word output
+behind its first fence. The fenced block before it holds the commands; a comment such as <!-- runs COMMAND --> above the
+quote takes its place where a reader need not see them. Three dots in a line of their own stand for any lines.
+
+What the modelled clock computes is the same on every machine, and must agree in every character. Other output agrees if
+it has the same words; times, rates, memory and the name of the machine may have other values, a loss may differ by 10 %
+and an accuracy by half a percent. A quote that still agrees stays as it is. The commands run in a copy of the folders of
+the steps, so that their files do not stay here. FILE... are the texts (by default all but those of the exercises, whose
+commands need a work folder)."""
+import argparse
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True  # no __pycache__ in the folder of the tools
+from render import ROOT, texts  # noqa: E402
+
+# Numbers that differ in each run or on each machine: times, rates, sizes of memory, and the processes' numbers.
+VARYING = [
+    (re.compile(r"^(device +\d+: ).*"), r"\1..."),
+    (re.compile(r"^(note: OpenBLAS ).*"), r"\1..."),
+    (re.compile(r"\d[\d.]* (s|ms|us|images/s|[MG]B/s)\b"), r"# \1"),
+    (re.compile(r"\d+:\d\d:\d\d left"), "# left"),
+    (re.compile(r"\b(pid|port) \d+"), r"\1 #"),
+    (re.compile(r"^ *(allreduce|gather\+bcast|ring|rs\+ag) .*"), lambda row: re.sub(r"\d+\.\d+", "#", row[0])),  # step 6
+    (re.compile(r" +"), " "),
+]
+MODELLED = re.compile(r"^profile |\bmodelled\b")
+NUMBER = re.compile(r"\d+(?:\.\d+)?%?")
+
+
+class Quote:
+    """Lines first to last of a text are the output that it quotes; commands is the text for the shell."""
+
+    def __init__(self, commands, first, last):
+        self.commands, self.first, self.last = commands, first, last
+
+
+def quotes_of(lines):
+    """The quotes of a text, and the number of the line of each quote without commands."""
+    found, lost, commands, at = [], [], None, 0
+    while at < len(lines):
+        line = lines[at].strip()
+        runs = re.fullmatch(r"<!-- runs (.*) -->", line)
+        if runs:
+            commands = runs[1] + "\n"
+        if not line.startswith("```"):
+            at += 1
+            continue
+        end = next((i for i in range(at + 1, len(lines)) if lines[i].strip() == "```"), len(lines))
+        if line == "```output":
+            if commands is None:
+                lost.append(at + 1)
+            else:
+                found.append(Quote(commands, at + 1, end))
+            commands = None
+        else:
+            commands = "\n".join(lines[at + 1:end]) + "\n"
+        at = end + 1
+    return found, lost
+
+
+def shape(line):
+    for pattern, replacement in VARYING:
+        line = pattern.sub(replacement, line)
+    return line
+
+
+def agrees(quoted, printed, exact):
+    if quoted == printed or MODELLED.search(quoted) or MODELLED.search(printed):
+        return quoted == printed
+    a, b = shape(quoted), shape(printed)
+    if exact or NUMBER.sub("#", a) != NUMBER.sub("#", b):
+        return a == b
+    return all(close(x, y) for x, y in zip(NUMBER.findall(a), NUMBER.findall(b)))
+
+
+def close(x, y):
+    if x.endswith("%"):
+        return abs(float(x[:-1]) - float(y[:-1])) <= 0.5
+    if "." in x and "." in y:
+        return abs(float(x) - float(y)) <= 0.1 * max(abs(float(x)), abs(float(y)))
+    return x == y
+
+
+def measured(quote):
+    """Whether the quote has times of this machine. Those of the modelled clock are the same on all machines."""
+    return any(shape(line) != re.sub(r" +", " ", line) and not MODELLED.search(line) for line in quote)
+
+
+def lacking(quoted, printed):
+    """The first quoted line that was not printed, or not in this order."""
+    at, exact = 0, any(MODELLED.search(line) for line in quoted)
+    for line in quoted:
+        if line.strip() == "...":
+            continue
+        while at < len(printed) and not agrees(line, printed[at], exact):
+            at += 1
+        if at == len(printed):
+            return line
+        at += 1
+    return None
+
+
+def refreshed(quoted, printed):
+    """The quoted lines as they are printed now: those of the same words. If a line has no counterpart, all that is printed,
+    or None if the quote leaves lines out."""
+    result, at = [], 0
+    for line in quoted:
+        if line.strip() != "...":
+            words = NUMBER.sub("#", shape(line))
+            at = next((i for i in range(at, len(printed)) if NUMBER.sub("#", shape(printed[i])) == words), None)
+            if at is None:
+                return None if any(line.strip() == "..." for line in quoted) else printed
+            line, at = printed[at], at + 1
+        result.append(line)
+    return result
+
+
+def copy_of_steps(folder, programs):
+    """Links to all that commands use. The folders of the steps are new ones, so that commands can build and write there.
+    The programs are those in that folder."""
+    for name in os.listdir(ROOT):
+        if name in (".git", "work"):
+            continue
+        if not re.match(r"0\d_", name):
+            os.symlink(os.path.join(ROOT, name), os.path.join(folder, name))
+            continue
+        os.mkdir(os.path.join(folder, name))
+        for file in os.listdir(os.path.join(ROOT, name)):
+            if not os.path.islink(os.path.join(ROOT, name, file)):
+                os.symlink(os.path.join(ROOT, name, file), os.path.join(folder, name, file))
+        for program in ("train", "launch", "doctor", "allreduce"):
+            path = os.path.join(ROOT, programs, name, program)
+            if os.path.exists(path):
+                os.symlink(path, os.path.join(folder, name, program))
+
+
+def run(commands, folder, limit):
+    """What the commands print, to both streams. None and a message if they fail."""
+    try:
+        done = subprocess.run(["bash", "-e", "-o", "pipefail", "-c", commands], cwd=folder, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=limit,
+                              env={**os.environ, "NO_COLOR": "1", "DEVICE": "cpu"})
+    except subprocess.TimeoutExpired:
+        return None, f"did not end in {limit} s"
+    if done.returncode or not done.stdout:
+        return None, f"failed with status {done.returncode}:\n{done.stdout}" if done.returncode else "print nothing"
+    return done.stdout.replace(socket.gethostname(), "laptop").replace(folder + "/", "").splitlines(), None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; report quotes that are out of date")
+    parser.add_argument("--here", action="store_true", help="run the commands in the current folder")
+    parser.add_argument("--programs", metavar="FOLDER", default="build/cpu", help="the built programs (default: build/cpu)")
+    parser.add_argument("--limit", metavar="SECONDS", type=float, default=300, help="for each command (default: 300)")
+    parser.add_argument("--fast", action="store_true", help="leave out the quotes with measured times")
+    parser.add_argument("--all", action="store_true", help="refresh also the quotes that still agree")
+    parser.add_argument("files", nargs="*", metavar="FILE")
+    options = parser.parse_args()
+    count = problems = 0
+
+    for path in options.files or [os.path.join(ROOT, text) for text in texts() if not text.startswith("exercises/")]:
+        name = os.path.relpath(path, ROOT)
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().split("\n")
+        quotes, lost = quotes_of(lines)
+        for number in lost:
+            print(f"error: {name}:{number}: no commands before this output", file=sys.stderr)
+            problems += 1
+        folder = os.getcwd() if options.here else tempfile.mkdtemp()
+        if not options.here:
+            copy_of_steps(folder, options.programs)
+        moved = 0  # lines that refreshed quotes have added so far
+        for quote in quotes:
+            first, last = quote.first + moved, quote.last + moved
+            quoted = lines[first:last]
+            if options.fast and measured(quoted):
+                continue
+            count += 1
+            printed, failure = run(quote.commands, folder, options.limit)
+            line = None if failure else lacking(quoted, printed)
+            if failure is None and line is None and not options.all:
+                continue
+            new = None if failure or options.check else refreshed(quoted, printed)
+            if new is None:
+                print(f"error: {name}:{first}: " + (f"the commands {failure}" if failure else
+                      f"quotes a line that is not printed:\n{line}\nThe commands print:\n" + "\n".join(printed)),
+                      file=sys.stderr)
+                problems += 1
+                continue
+            lines[first:last] = new
+            moved += len(new) - len(quoted)
+        if not options.here:
+            shutil.rmtree(folder)
+        if moved or not options.check:
+            with open(path, encoding="utf-8") as file:
+                old = file.read()
+            if "\n".join(lines) != old:
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write("\n".join(lines))
+                print(f"recorded {name}")
+    print(f"{count} quotes, {problems} problems")
+    return problems > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
