@@ -27,6 +27,7 @@ VARYING = [
     (re.compile(r"\d[\d.]* (s|ms|us|images/s|[MG]B/s)\b"), r"# \1"),
     (re.compile(r"\d+:\d\d:\d\d left"), "# left"),
     (re.compile(r"\b(pid|port) \d+"), r"\1 #"),
+    (re.compile(r"\bstep \d+, collective \d+"), "step #, collective #"),  # how far a CPU was ahead of its GPU
     (re.compile(r"^ *(allreduce|gather\+bcast|ring|rs\+ag) .*"), lambda row: re.sub(r"\d+\.\d+", "#", row[0])),  # step 6
     (re.compile(r" +"), " "),
 ]
