@@ -26,8 +26,8 @@ def draw():
     f.box(left(LAYERS + 1), FORWARD, BOX, HEIGHT, "loss", COMPUTE)
     for i in range(LAYERS):
         x, center, size = left(i + 1), left(i + 1) + BOX / 2, f"{WIDTHS[i]}×{WIDTHS[i + 1]} + {WIDTHS[i + 1]}"
-        f.box(x, FORWARD, BOX, HEIGHT, f"forward\nlayer {i}", COMPUTE)
-        f.box(x, BACKWARD, BOX, HEIGHT, f"backward\nlayer {i}", COMPUTE)
+        f.box(x, FORWARD, BOX, HEIGHT, f"forward\nlayer {i + 1}", COMPUTE)
+        f.box(x, BACKWARD, BOX, HEIGHT, f"backward\nlayer {i + 1}", COMPUTE)
         f.box(x, STORED, BOX, HEIGHT, f"parameters\n{size}", COPY, size=18)
         f.box(x, GRADIENTS, BOX, HEIGHT, f"gradients\n{size}", COPY, size=18)
         f.arrow((center, STORED), (center, FORWARD + HEIGHT))
