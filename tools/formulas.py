@@ -269,7 +269,7 @@ def tokens_to_hide(sent, flops_rate, bytes_rate):
 
 
 def launch_seconds(calls, gpu):
-    """The host's part of the launch floor: its seconds to queue this many kernels. A training step takes at least as long."""
+    """The host's part of the launch floor: seconds to queue this many kernels. A training step takes at least as long."""
     return calls * gpu["launch_call"]
 
 
