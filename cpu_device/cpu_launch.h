@@ -18,8 +18,9 @@ static inline size_t rows_per_grain(size_t cols) {
 void *cpu_kernel_view(const void *pointer, size_t bytes, const char *kernel, const char *array,
                       int written);
 
-// The address, for device threads, of an array that the kernel only reads, or that it writes.
+// The address, for device threads, of an array that the kernel only reads, only writes, or changes.
 #define READS(array, count) cpu_kernel_view(array, (count) * sizeof *(array), __func__, #array, 0)
 #define WRITES(array, count) cpu_kernel_view(array, (count) * sizeof *(array), __func__, #array, 1)
+#define UPDATES(array, count) (READS(array, count), WRITES(array, count))
 #define LAUNCH(stream, run, arguments, count, grain)                                               \
     CUDA_CHECK(cpu_launch_range(stream, run, &(arguments), sizeof(arguments), count, grain))

@@ -117,7 +117,7 @@ static void run_add_bias(void *arguments, size_t from, size_t to) {
 
 void add_bias(float *y, const float *bias, int rows, int cols, int relu, cudaStream_t stream) {
     size_t n = (size_t)rows, m = (size_t)cols;
-    struct add_bias a = {WRITES(y, n * m), READS(bias, m), n, m, relu};
+    struct add_bias a = {UPDATES(y, n * m), READS(bias, m), n, m, relu};
     LAUNCH(stream, run_add_bias, a, n, rows_per_grain(m));
 }
 
@@ -152,7 +152,7 @@ static void run_relu_backward(void *arguments, size_t from, size_t to) {
 }
 
 void relu_backward(float *dy, const float *y, size_t count, cudaStream_t stream) {
-    struct relu_backward a = {WRITES(dy, count), READS(y, count), count};
+    struct relu_backward a = {UPDATES(dy, count), READS(y, count), count};
     LAUNCH(stream, run_relu_backward, a, count, GRAIN);
 }
 
@@ -245,7 +245,7 @@ void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows,
                                       classes,
                                       scale,
                                       dlogits ? WRITES(dlogits, elements) : NULL,
-                                      WRITES(stats, STATS_LANES),
+                                      UPDATES(stats, STATS_LANES),
                                       smoothing};
     span_begin(PHASE_LOSS, __func__, stream);
     LAUNCH(stream, run_softmax_cross_entropy, a, n < STATS_LANES ? n : STATS_LANES, 64);
@@ -274,7 +274,7 @@ static void run_sum_stats(void *arguments) {
 }
 
 void sum_stats(struct stats *stats, struct stats *sums, cudaStream_t stream) {
-    struct sum_stats a = {WRITES(stats, STATS_LANES), WRITES(sums, 1)};
+    struct sum_stats a = {UPDATES(stats, STATS_LANES), WRITES(sums, 1)};
     CUDA_CHECK(cpu_launch(stream, run_sum_stats, &a, sizeof a));
 }
 
@@ -290,7 +290,7 @@ static void run_add_to(void *arguments, size_t from, size_t to) {
 }
 
 void add_to(float *sums, const float *x, size_t count, cudaStream_t stream) {
-    struct add_to a = {WRITES(sums, count), READS(x, count)};
+    struct add_to a = {UPDATES(sums, count), READS(x, count)};
     LAUNCH(stream, run_add_to, a, count, GRAIN);
 }
 
@@ -337,7 +337,7 @@ static void run_clip_to_norm(void *arguments, size_t from, size_t to) {
 
 void clip_to_norm(float *x, size_t count, const double *sum_of_squares, float max_norm,
                   cudaStream_t stream) {
-    struct clip_to_norm a = {WRITES(x, count), READS(sum_of_squares, 1), max_norm};
+    struct clip_to_norm a = {UPDATES(x, count), READS(sum_of_squares, 1), max_norm};
     LAUNCH(stream, run_clip_to_norm, a, count, GRAIN);
 }
 

@@ -151,7 +151,7 @@ void multiply_by_normalised(const float *x, float *dy, const float *statistics, 
     size_t n = (size_t)images, count = (size_t)shape_size(g.in);
     struct norm a = norm_sizes(g);
     a.x = READS(x, n * count);
-    a.y = WRITES(dy, n * count);
+    a.y = UPDATES(dy, n * count);
     a.statistics = READS(statistics, n * 2 * a.groups);
     LAUNCH(stream, run_multiply_by_normalised, a, n, rows_per_grain(count));
 }

@@ -22,9 +22,9 @@ static void run_sgd_step(void *arguments, size_t from, size_t to) {
 
 void sgd_step(float *parameters, const float *gradients, float *velocity, size_t count, float lr,
               float momentum, float weight_decay, cudaStream_t stream) {
-    struct sgd_step a = {WRITES(parameters, count),
+    struct sgd_step a = {UPDATES(parameters, count),
                          READS(gradients, count),
-                         WRITES(velocity, count),
+                         UPDATES(velocity, count),
                          count,
                          lr,
                          momentum,
@@ -43,9 +43,9 @@ static void run_nesterov_step(void *arguments, size_t from, size_t to) {
 
 void nesterov_step(float *parameters, const float *gradients, float *velocity, size_t count,
                    float lr, float momentum, float weight_decay, cudaStream_t stream) {
-    struct sgd_step a = {WRITES(parameters, count),
+    struct sgd_step a = {UPDATES(parameters, count),
                          READS(gradients, count),
-                         WRITES(velocity, count),
+                         UPDATES(velocity, count),
                          count,
                          lr,
                          momentum,
@@ -74,10 +74,10 @@ static void run_adam_step(void *arguments, size_t from, size_t to) {
 void adam_step(float *parameters, const float *gradients, float *first_moments,
                float *second_moments, size_t count, float lr, float weight_decay, int decoupled,
                double beta1, double beta2, float epsilon, long step, cudaStream_t stream) {
-    struct adam_step a = {WRITES(parameters, count),
+    struct adam_step a = {UPDATES(parameters, count),
                           READS(gradients, count),
-                          WRITES(first_moments, count),
-                          WRITES(second_moments, count),
+                          UPDATES(first_moments, count),
+                          UPDATES(second_moments, count),
                           decoupled ? 0.f : weight_decay,
                           decoupled ? (float)(1 - (double)lr * weight_decay) : 1.f,
                           (float)(1 - beta1),
@@ -110,10 +110,10 @@ static void run_adadelta_step(void *arguments, size_t from, size_t to) {
 void adadelta_step(float *parameters, const float *gradients, float *squares, float *changes,
                    size_t count, float lr, float weight_decay, double rho, float epsilon,
                    cudaStream_t stream) {
-    struct adadelta_step a = {WRITES(parameters, count),
+    struct adadelta_step a = {UPDATES(parameters, count),
                               READS(gradients, count),
-                              WRITES(squares, count),
-                              WRITES(changes, count),
+                              UPDATES(squares, count),
+                              UPDATES(changes, count),
                               lr,
                               weight_decay,
                               (float)rho,

@@ -31,7 +31,7 @@ VARYING = [
     (re.compile(r"^ *(allreduce|gather\+bcast|ring|rs\+ag) .*"), lambda row: re.sub(r"\d+\.\d+", "#", row[0])),  # step 6
     (re.compile(r" +"), " "),
 ]
-MODELLED = re.compile(r"^profile |\bmodelled\b")
+MODELLED = re.compile(r"^profile |\bmodelled\b|CPU_DEVICE_MODEL=")  # in output, or in commands
 NUMBER = re.compile(r"\d+(?:\.\d+)?%?")
 
 
@@ -94,9 +94,9 @@ def measured(quote):
     return any(shape(line) != re.sub(r" +", " ", line) and not MODELLED.search(line) for line in quote)
 
 
-def lacking(quoted, printed):
-    """The first quoted line that was not printed, or not in this order."""
-    at, exact = 0, any(MODELLED.search(line) for line in quoted)
+def lacking(quoted, printed, modelled):
+    """The first quoted line that was not printed, or not in this order. modelled: the commands use a modelled GPU."""
+    at, exact = 0, modelled or any(MODELLED.search(line) for line in quoted)
     for line in quoted:
         if line.strip() == "...":
             continue
@@ -186,7 +186,7 @@ def main():
                 continue
             count += 1
             printed, failure = run(quote.commands, folder, options.limit)
-            line = None if failure else lacking(quoted, printed)
+            line = None if failure else lacking(quoted, printed, bool(MODELLED.search(quote.commands)))
             if failure is None and line is None and not options.all:
                 continue
             new = None if failure or options.check else refreshed(quoted, printed)

@@ -9,8 +9,7 @@ LANES_BYTES = 1024 * 24  # of the partial sums of the loss
 
 
 def kernels(batch):
-    """The name and the seconds of each kernel in a training step, in order. An array counts once, even if it is also
-    written."""
+    """The name and the seconds of each kernel in a training step, in order."""
     def kernel(name, size):
         found.append((name, GPU["gap"] + size / GPU["memory"]))
 
@@ -22,16 +21,16 @@ def kernels(batch):
     kernel("gather", batch * (4 * WIDTHS[0] + 5) + WIDTHS[0] + 1)
     for inputs, outputs in layers:
         product("forward", batch, outputs, inputs)
-        kernel("forward", 4 * (batch + 1) * outputs)  # the biases
-    kernel("loss", batch * (8 * WIDTHS[-1] + 1) + LANES_BYTES)
+        kernel("forward", 4 * (2 * batch + 1) * outputs)  # the biases
+    kernel("loss", batch * (8 * WIDTHS[-1] + 1) + 2 * LANES_BYTES)
     for i, (inputs, outputs) in reversed(list(enumerate(layers))):
         if i < len(layers) - 1:
-            kernel("backward", 8 * batch * outputs)  # ReLU
+            kernel("backward", 12 * batch * outputs)  # ReLU
         if i > 0:
             product("backward", batch, inputs, outputs)
         product("backward", outputs, inputs, batch)
         kernel("backward", 4 * (batch + 1) * outputs)  # the sums for the biases
-    kernel("update", 12 * sum((inputs + 1) * outputs for inputs, outputs in layers))
+    kernel("update", 20 * sum((inputs + 1) * outputs for inputs, outputs in layers))
     return found
 
 
