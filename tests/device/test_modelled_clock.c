@@ -1,6 +1,7 @@
 // Tests of the modelled clock: timelines that are computed by hand, with the rates of round.model.
 // All times are in microseconds. Each test runs in new processes, whose clocks start at 0. Nothing
 // is computed (CPU_DEVICE_COMPUTE=0), except in one test, whose times are the same.
+#include "common/kernels.h"
 #include "cpu_device/comm.h"
 #include "tests/device/nccl_ranks.h"
 #include <math.h>
@@ -96,6 +97,22 @@ static void wait_for_an_old_event(int rank) {
         rest();
     OK(cudaStreamWaitEvent(b, done, 0));
     TAKES(0, done, record(b));
+}
+
+// A kernel that changes an array reads and writes it: sgd_step moves five floats for each
+// parameter.
+static void change_arrays(int rank) {
+    enum { PARAMETERS = MB };
+    (void)rank;
+    cudaStream_t a = begin();
+    float *x = (float *)memory, *y = x + PARAMETERS, *z = y + PARAMETERS;
+    cudaEvent_t start = record(a);
+    sgd_step(x, y, z, PARAMETERS, 1, 1, 0, a);
+    cudaEvent_t updated = record(a);
+    add_to(x, y, PARAMETERS, a);
+    cudaEvent_t added = record(a);
+    TAKES(LAUNCH + GAP + 20, start, updated);
+    TAKES(GAP + 12, updated, added);
 }
 
 // The host sleeps until the kernel has ended, then wakes up and records an event.
@@ -298,6 +315,11 @@ static void a_stream_waits_for_an_event(void **state) {
     one(wait_for_an_old_event);
 }
 
+static void a_changed_array_is_read_and_written(void **state) {
+    (void)state;
+    one(change_arrays);
+}
+
 static void the_host_waits_for_a_stream(void **state) {
     (void)state;
     one(let_the_host_wait);
@@ -359,6 +381,7 @@ int main(int argc, char **argv) {
         TEST(operations_of_a_stream_follow_each_other),
         TEST(a_slow_host_holds_up_short_kernels),
         TEST(a_stream_waits_for_an_event),
+        TEST(a_changed_array_is_read_and_written),
         TEST(the_host_waits_for_a_stream),
         TEST(the_host_waits_for_room_in_the_queue),
         TEST(a_sum_is_hidden_if_backward_is_longer),
