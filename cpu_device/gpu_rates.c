@@ -31,7 +31,7 @@ const struct cpu_rate cpu_rates[CPU_RATES] = {
     {RATE(bf16, "TFLOP/s", TFLOP_S),                { 268,  794,  794,  1745,   97}},
     {RATE(product, "us", US),                       { 8.5,  4.5,  4.5,   4.5,  8.5}},
     {RATE(pcie, "GB/s", GB_S),                      {26.3, 55.6, 55.6,  55.6, 26.3}},
-    {RATE(link, "GB/s", GB_S),                      { 235,  371,  371,   722, 19.2}},
+    {RATE(link, "GB/s", GB_S),                      { 235,  371,  371,   722,   20}},
     {RATE(link_latency, "us", US),                  { 3.4,  3.4,  3.4,   3.4,  5.7}},
     {RATE(network, "GB/s", GB_S),                   {  24,   48,   48,    48,  1.5}},
     {RATE(network_latency, "us", US),               {  14,   14,   14,    14,   14}},
