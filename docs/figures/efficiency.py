@@ -34,11 +34,13 @@ def draw():
     axes = Axes(f, 84, 62, 780, 388, gpus, 100, 20, ("GPUs, 8 per node", "efficiency in %"))
     f.text(1100, 28, "modelled H100, MLP of 74 million parameters", 18, "end")
     f.line((axes.x(1), axes.y(100)), (axes.x(gpus[-1]), axes.y(100)), colour=HOST, thick=2.5, dashed=True)
+    label = 0  # where the one above is
     for scaling, colour, batch in SCALINGS:
         for strategy in ("none", "full"):
             values = curves[scaling, strategy]
             axes.curve(values, colour, MARKS[scaling, strategy], dashed=strategy == "full")
-            f.text(878, axes.y(values[-1][1]), f"{scaling}, {strategy}: {values[-1][1]:.0f} %", 20, "start", bold=True)
+            label = max(label + 26, axes.y(values[-1][1]))
+            f.text(878, label, f"{scaling}, {strategy}: {values[-1][1]:.0f} %", 20, "start", bold=True)
     f.text(axes.x(16) + 20, axes.y(74), "weak: " + SCALINGS[0][2], 20, "start")
     f.text(axes.x(1) - 30, axes.y(12), "strong: " + SCALINGS[1][2], 20, "start")
     return f

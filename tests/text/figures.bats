@@ -116,7 +116,7 @@ const apart = (a, b) => a.right <= b.left || b.right <= a.left || a.bottom <= b.
 for (const svg of document.querySelectorAll("svg")) {
     const rects = [...svg.querySelectorAll("rect")].filter(r => !r.closest("pattern")).map(r => r.getBoundingClientRect());
     const texts = [...svg.querySelectorAll("text")].map(t => {
-        const r = t.getBoundingClientRect(), less = r.height * 0.15; // the letters without the space between lines
+        const r = t.getBoundingClientRect(), less = r.height * 0.1; // the letters without the space between lines
         return {words: t.textContent, edge: t.getAttribute("stroke"),
                 box: {left: r.left, right: r.right, top: r.top + less, bottom: r.bottom - less}};
     });
