@@ -28,9 +28,9 @@ VARYING = [
     (re.compile(r"\d+:\d\d:\d\d left"), "# left"),
     (re.compile(r"\b(pid|port) \d+"), r"\1 #"),
     (re.compile(r"\bstep \d+, collective \d+"), "step #, collective #"),  # how far a CPU was ahead of its GPU
-    (re.compile(r"^ *(allreduce|gather\+bcast|ring|rs\+ag) .*"), lambda row: re.sub(r"\d+\.\d+", "#", row[0])),  # step 6
     (re.compile(r" +"), " "),
 ]
+MEASURED_ROW = re.compile(r"^ *(allreduce|gather\+bcast|ring|rs\+ag) .*")  # of step 6, without units; not if it is modelled
 MODELLED = re.compile(r"^profile |\bmodelled\b|CPU_DEVICE_MODEL=")  # in output, or in commands
 NUMBER = re.compile(r"\d+(?:\.\d+)?%?")
 
@@ -66,7 +66,9 @@ def quotes_of(lines):
     return found, lost
 
 
-def shape(line):
+def shape(line, exact=False):
+    if not exact:
+        line = MEASURED_ROW.sub(lambda row: re.sub(r"\d+\.\d+", "#", row[0]), line)
     for pattern, replacement in VARYING:
         line = pattern.sub(replacement, line)
     return line
@@ -75,7 +77,7 @@ def shape(line):
 def agrees(quoted, printed, exact):
     if quoted == printed or MODELLED.search(quoted) or MODELLED.search(printed):
         return quoted == printed
-    a, b = shape(quoted), shape(printed)
+    a, b = shape(quoted, exact), shape(printed, exact)
     if exact or NUMBER.sub("#", a) != NUMBER.sub("#", b):
         return a == b
     return all(close(x, y) for x, y in zip(NUMBER.findall(a), NUMBER.findall(b)))
@@ -91,7 +93,8 @@ def close(x, y):
 
 def measured(quote):
     """Whether the quote has times of this machine. Those of the modelled clock are the same on all machines."""
-    return any(shape(line) != re.sub(r" +", " ", line) and not MODELLED.search(line) for line in quote)
+    exact = any(MODELLED.search(line) for line in quote)
+    return any(shape(line, exact) != re.sub(r" +", " ", line) and not MODELLED.search(line) for line in quote)
 
 
 def lacking(quoted, printed, modelled):

@@ -221,8 +221,9 @@ rank 1 (pid 4711) ended@rank 1 (pid 12) ended@0
 (step 101, collective 303, ncclAllReduce)@(step 101, collective 303, ncclBroadcast)@1
    ring  0  1306.3  6000024@   ring  0   999.1  6000024@0
    ring  0  1306.3  6000024@   ring  0   999.1  6000012@1
+modelled times\n   ring  0  91.4  6000024@modelled times\n   ring  0  92.4  6000024@1
 END
-    [ $count = 16 ]
+    [ $count = 17 ]
     # With --fast, only quotes without measured times are compared.
     printf '%s\n' '```' 'echo 5 s' '```' '```output' '5 h' '```' '```' 'echo 2 s' '```' '```output' '1 s and more' '```' >text.md
     run "$record" --here --check --fast text.md
