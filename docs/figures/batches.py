@@ -16,7 +16,7 @@ def draw():
     f = Figure("Images per second for batches of different sizes",
                f"The default model on a modelled H100. The arithmetic alone would allow {most:.1f} million images per second. "
                + " ".join(f"Batch {b:,}: {rate(b):.1f} million." for b in BATCHES))
-    axes = Axes(f, 84, 62, 1010, 388, BATCHES, 20, 5, ("batch: images in a training step", "millions of images per second, computed"))
+    axes = Axes(f, 84, 62, 1010, 388, BATCHES, 20, 5, ("batch: images in a training step", "millions of images per second, computed for the modelled H100"))
     f.line((84, axes.y(most)), (1094, axes.y(most)), colour=HOST, thick=2.5, dashed=True)
     f.text(100, axes.y(most) - 18, f"the arithmetic alone: {most:.1f}", 20, "start")
     axes.curve([(b, rate(b)) for b in BATCHES], COMPUTE, "circle")
