@@ -711,9 +711,11 @@ static ncclResult_t take_turn(struct ncclComm *c, struct work *work) {
         pthread_cond_wait(&c->changed, &c->lock);
     ncclResult_t result = c->state == ncclInProgress ? ncclSuccess : c->state;
     pthread_mutex_unlock(&c->lock);
-    if (!result)
+    // A device that has failed sends nothing, so the other ranks wait until this process ends.
+    int lost = cpu_device_is_lost();
+    if (!result && !lost)
         result = c->aborted || cpu_exiting() ? ncclInternalError : run(c, work);
-    if (!result && cpu_model) {
+    if (!result && !lost && cpu_model) {
         c->ended = modelled_end(c, work);
         cpu_move_to(c->ended);
     }

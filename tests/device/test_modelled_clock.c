@@ -295,6 +295,29 @@ static void call_nccl(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
+// GPU 1 fails in a kernel. The sum that its rank has queued behind the kernel does not run, so rank
+// 0 waits until rank 1 has ended, and gets no sum of old numbers.
+static void lose_a_device(int rank) {
+    cudaStream_t a = begin();
+    ncclComm_t comm = join(2, rank);
+    float *x = new_floats(4, 1);
+    OK(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, a));
+    kernel(a, 140); // CPU_DEVICE_LOST=1:0.0001
+    OK(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, a));
+    if (rank == 1) {
+        REFUSED(cudaErrorLaunchFailure, cudaStreamSynchronize(a));
+        post(DONE);
+        await(GO, 1);
+        return;
+    }
+    await(DONE, 1);
+    for (double end = clock_now() + 0.3; clock_now() < end; rest())
+        REFUSED(cudaErrorNotReady, cudaStreamQuery(a));
+    post(GO);
+    REFUSED(cudaErrorLaunchFailure, cudaStreamSynchronize(a));
+    FAILS(comm, a, ncclRemoteError, "rank 1", "has ended");
+}
+
 static void one(void (*run)(int rank)) {
     run_ranks(1, run, 0);
 }
@@ -376,6 +399,16 @@ static void calls_cost_time_on_the_host(void **state) {
     run_ranks(2, call_nccl, 0);
 }
 
+static void a_lost_device_sends_nothing(void **state) {
+    (void)state;
+    setenv("CPU_DEVICE_LOST", "1:0.0001", 1);
+    run_ranks(2, lose_a_device, 0);
+    setenv("CPU_DEVICE_COMPUTE", "1", 1);
+    run_ranks(2, lose_a_device, 0);
+    setenv("CPU_DEVICE_COMPUTE", "0", 1);
+    unsetenv("CPU_DEVICE_LOST");
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         TEST(operations_of_a_stream_follow_each_other),
@@ -391,6 +424,7 @@ int main(int argc, char **argv) {
         TEST(sends_and_receives_take_their_time),
         TEST(calls_of_a_communicator_follow_each_other),
         TEST(calls_cost_time_on_the_host),
+        TEST(a_lost_device_sends_nothing),
     };
     setenv("CPU_DEVICE_MODEL", "tests/device/round.model", 1);
     setenv("CPU_DEVICE_COMPUTE", "0", 1);
