@@ -711,11 +711,12 @@ static ncclResult_t take_turn(struct ncclComm *c, struct work *work) {
         pthread_cond_wait(&c->changed, &c->lock);
     ncclResult_t result = c->state == ncclInProgress ? ncclSuccess : c->state;
     pthread_mutex_unlock(&c->lock);
-    // A device that has failed sends nothing, so the other ranks wait until this process ends.
-    int lost = cpu_device_is_lost();
-    if (!result && !lost)
+    // The kernels before it have not run, so it has nothing to send. As if a GPU had failed, its
+    // peers wait until this process ends.
+    int stopped = cpu_why_stopped() && work->call.kind != CALL_SPLIT;
+    if (!result && !stopped)
         result = c->aborted || cpu_exiting() ? ncclInternalError : run(c, work);
-    if (!result && !lost && cpu_model) {
+    if (!result && !stopped && cpu_model) {
         c->ended = modelled_end(c, work);
         cpu_move_to(c->ended);
     }

@@ -63,7 +63,6 @@ cudaError_t cpu_launch_range(cudaStream_t stream, void (*run)(void *, size_t, si
 // return cudaErrorLaunchFailure, and cudaGetErrorString returns the text for it.
 void cpu_stop_streams(const char *text);
 const char *cpu_why_stopped(void); // NULL: the streams run
-int cpu_device_is_lost(void);      // the streams have stopped because of CPU_DEVICE_LOST
 void cpu_resume_streams(void);
 
 // Returns how many streams of this process compute now. A stream that waits in an operation does

@@ -75,7 +75,6 @@ static uint64_t chaos_seed;
 static volatile sig_atomic_t forked;
 static atomic_int stopping; // the program is exiting
 static atomic_int failed;   // cpu_stop_streams was called
-static atomic_int lost;     // because a device has failed (CPU_DEVICE_LOST)
 static char failure[640];
 static atomic_int computing; // streams that run an operation and do not just wait in it
 // The modelled time: of a thread of the program, or of the operation that a stream's thread runs.
@@ -211,12 +210,8 @@ const char *cpu_why_stopped(void) {
     return failed ? failure : NULL;
 }
 
-int cpu_device_is_lost(void) {
-    return lost;
-}
-
 void cpu_resume_streams(void) {
-    failed = lost = 0;
+    failed = 0;
 }
 
 int cpu_current_device(void) {
@@ -266,10 +261,8 @@ static void perform(struct CUstream_st *s, struct operation *op) {
     else
         cpu_share(op->run_range, op->arguments, op->count, op->grain);
     moment += op->seconds;
-    if (cpu_model && moment > cpu_model_lost(physical[s->device])) {
-        lost = 1;
+    if (cpu_model && moment > cpu_model_lost(physical[s->device]))
         cpu_stop_streams("the device has failed (CPU_DEVICE_LOST)");
-    }
     op->end = moment;
     event.end = cpu_moment();
     if (op->cost.kind == CPU_NO_COST || !op->traced || failed)
