@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs the commands whose output a text quotes, and refreshes the quotes. A quote is a fenced block with the word output
 behind its first fence. The fenced block before it holds the commands; a comment such as <!-- runs COMMAND --> above the
-quote takes its place where a reader need not see them. Three dots in a line of their own stand for any lines.
+quote takes its place where a reader need not see them. A quote holds all lines that the commands print. Three dots in a
+line of their own stand for any lines. A quote without lines of the launcher, or of what make builds, leaves them out.
 
 What the modelled clock computes is the same on every machine, and must agree in every character. Other output agrees if
 it has the same words; times, rates, memory and the name of the machine may have other values, a loss may differ by 10 %
@@ -32,6 +33,7 @@ VARYING = [
 ]
 MEASURED_ROW = re.compile(r"^ *(allreduce|gather\+bcast|ring|rs\+ag) .*")  # of step 6, without units; not if it is modelled
 MODELLED = re.compile(r"^profile |\bmodelled\b|CPU_DEVICE_MODEL=")  # in output, or in commands
+NOTES = re.compile(r"launch: |  build/")
 NUMBER = re.compile(r"\d+(?:\.\d+)?%?")
 
 
@@ -74,6 +76,10 @@ def shape(line, exact=False):
     return line
 
 
+def is_dots(line):
+    return line.strip() == "..."
+
+
 def agrees(quoted, printed, exact):
     if quoted == printed or MODELLED.search(quoted) or MODELLED.search(printed):
         return quoted == printed
@@ -97,33 +103,44 @@ def measured(quote):
     return any(shape(line, exact) != re.sub(r" +", " ", line) and not MODELLED.search(line) for line in quote)
 
 
-def lacking(quoted, printed, modelled):
-    """The first quoted line that was not printed, or not in this order. modelled: the commands use a modelled GPU."""
-    at, exact = 0, modelled or any(MODELLED.search(line) for line in quoted)
+def matches(quoted, printed, same):
+    """The printed lines that the quoted lines stand for, and the lines of dots between them. A ValueError says what
+    differs. same: a function that compares two lines."""
+    result, at, skipping = [], 0, False
     for line in quoted:
-        if line.strip() == "...":
+        if is_dots(line):
+            result.append(line)
+            skipping = True
             continue
-        while at < len(printed) and not agrees(line, printed[at], exact):
-            at += 1
-        if at == len(printed):
-            return line
-        at += 1
+        found = next((i for i in range(at, len(printed)) if same(line, printed[i])), None)
+        if found is None:
+            raise ValueError(f"quotes a line that is not printed:\n{line}")
+        if found > at and not skipping:
+            break
+        result.append(printed[found])
+        at, skipping = found + 1, False
+    if at < len(printed) and not skipping:
+        raise ValueError(f"leaves out a line; write a line of three dots in its place:\n{printed[at]}")
+    return result
+
+
+def difference(quoted, printed, modelled):
+    """Says how the quoted lines differ from the printed ones, or None. modelled: the commands use a modelled GPU."""
+    exact = modelled or any(MODELLED.search(line) for line in quoted)
+    try:
+        matches(quoted, printed, lambda a, b: agrees(a, b, exact))
+    except ValueError as error:
+        return str(error)
     return None
 
 
 def refreshed(quoted, printed):
-    """The quoted lines as they are printed now: those of the same words. If a line has no counterpart, all that is printed,
-    or None if the quote leaves lines out."""
-    result, at = [], 0
-    for line in quoted:
-        if line.strip() != "...":
-            words = NUMBER.sub("#", shape(line))
-            at = next((i for i in range(at, len(printed)) if NUMBER.sub("#", shape(printed[i])) == words), None)
-            if at is None:
-                return None if any(line.strip() == "..." for line in quoted) else printed
-            line, at = printed[at], at + 1
-        result.append(line)
-    return result
+    """The quoted lines as they are printed now: those of the same words. If the quote has other lines, all that is printed,
+    or None if it has lines of dots."""
+    try:
+        return matches(quoted, printed, lambda a, b: NUMBER.sub("#", shape(a)) == NUMBER.sub("#", shape(b)))
+    except ValueError:
+        return None if any(is_dots(line) for line in quoted) else printed
 
 
 def copy_of_steps(folder, programs):
@@ -165,6 +182,7 @@ def main():
     parser.add_argument("--programs", metavar="FOLDER", default="build/cpu", help="the built programs (default: build/cpu)")
     parser.add_argument("--limit", metavar="SECONDS", type=float, default=300, help="for each command (default: 300)")
     parser.add_argument("--fast", action="store_true", help="leave out the quotes with measured times")
+    parser.add_argument("--slow", action="store_true", help="only the quotes with measured times")
     parser.add_argument("--all", action="store_true", help="refresh also the quotes that still agree")
     parser.add_argument("files", nargs="*", metavar="FILE")
     options = parser.parse_args()
@@ -185,18 +203,21 @@ def main():
         for quote in quotes:
             first, last = quote.first + moved, quote.last + moved
             quoted = lines[first:last]
-            if options.fast and measured(quoted):
+            if options.fast and measured(quoted) or options.slow and not measured(quoted):
                 continue
             count += 1
             printed, failure = run(quote.commands, folder, options.limit)
-            line = None if failure else lacking(quoted, printed, bool(MODELLED.search(quote.commands)))
-            if failure is None and line is None and not options.all:
+            if printed and not any(NOTES.match(line) for line in quoted):
+                printed = [line for line in printed if not NOTES.match(line)]
+            problem = f"the commands {failure}" if failure else difference(quoted, printed,
+                                                                          bool(MODELLED.search(quote.commands)))
+            if problem is None and not options.all:
                 continue
             new = None if failure or options.check else refreshed(quoted, printed)
             if new is None:
-                print(f"error: {name}:{first}: " + (f"the commands {failure}" if failure else
-                      f"quotes a line that is not printed:\n{line}\nThe commands print:\n" + "\n".join(printed)),
-                      file=sys.stderr)
+                print(f"error: {name}:{first}: {problem}", file=sys.stderr)
+                if printed:
+                    print("The commands print:\n" + "\n".join(printed), file=sys.stderr)
                 problems += 1
                 continue
             lines[first:last] = new
