@@ -97,10 +97,9 @@ def close(x, y):
     return x == y
 
 
-def measured(quote):
-    """Whether the quote has times of this machine. Those of the modelled clock are the same on all machines."""
-    exact = any(MODELLED.search(line) for line in quote)
-    return any(shape(line, exact) != re.sub(r" +", " ", line) and not MODELLED.search(line) for line in quote)
+def measured(quoted, exact):
+    """Whether the quoted lines have times of this machine. Those of the modelled clock are the same on all machines."""
+    return any(shape(line, exact) != re.sub(r" +", " ", line) and not MODELLED.search(line) for line in quoted)
 
 
 def matches(quoted, printed, same):
@@ -124,9 +123,8 @@ def matches(quoted, printed, same):
     return result
 
 
-def difference(quoted, printed, modelled):
-    """Says how the quoted lines differ from the printed ones, or None. modelled: the commands use a modelled GPU."""
-    exact = modelled or any(MODELLED.search(line) for line in quoted)
+def difference(quoted, printed, exact):
+    """Says how the quoted lines differ from the printed ones, or None."""
     try:
         matches(quoted, printed, lambda a, b: agrees(a, b, exact))
     except ValueError as error:
@@ -203,14 +201,14 @@ def main():
         for quote in quotes:
             first, last = quote.first + moved, quote.last + moved
             quoted = lines[first:last]
-            if options.fast and measured(quoted) or options.slow and not measured(quoted):
+            exact = any(MODELLED.search(line) for line in [quote.commands] + quoted)
+            if options.fast and measured(quoted, exact) or options.slow and not measured(quoted, exact):
                 continue
             count += 1
             printed, failure = run(quote.commands, folder, options.limit)
             if printed and not any(NOTES.match(line) for line in quoted):
                 printed = [line for line in printed if not NOTES.match(line)]
-            problem = f"the commands {failure}" if failure else difference(quoted, printed,
-                                                                          bool(MODELLED.search(quote.commands)))
+            problem = f"the commands {failure}" if failure else difference(quoted, printed, exact)
             if problem is None and not options.all:
                 continue
             new = None if failure or options.check else refreshed(quoted, printed)
