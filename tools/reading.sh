@@ -45,7 +45,7 @@ entries='
 4|04_multinode/meet_by_tcp.c|listen_for_ranks,collect_ranks,hold_meeting,reach_rank0,visit_rank0|rank 0 listens, and the other ranks connect
 4|04_multinode/watchdog.h|all|what the watchdog promises
 4|04_multinode/watchdog.c|all|how a thread notices a stuck collective and ends the process
-4|03_multigpu_launcher/nodes.c|count_nodes,order_next_attempt,decide|how the launchers of several nodes agree
+4|03_multigpu_launcher/nodes.c|count_nodes,order_next_attempt,decide|how the launchers agree
 4|04_multinode/meet_by_tcp.h|skip|
 4|04_multinode/frame.c|skip|
 4|04_multinode/frame.h|skip|
