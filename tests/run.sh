@@ -83,7 +83,7 @@ add_bats() { # FILE
 
 # Most tests mostly wait, so more of them than there are cores run at the same time.
 start_all() {
-    local lanes=$(($(nproc) + 1)) each
+    local lanes=$(($(nproc) * 2)) each
     echo "${#plan[@]} test programs run, $lanes at a time; the first results come in about a minute"
     for each in "${plan[@]}"; do
         while [ "$(jobs -pr | wc -l)" -ge $lanes ]; do
