@@ -22,6 +22,30 @@ deck() {
 
 notes=$'<!--\n2 minutes\nSay: this is a sentence of the speaker, and it has more than twelve words in all.\n-->'
 
+@test "a slide says no number that its deck does not show" {
+    run python3 -B "$root/tests/text/said_numbers.py"
+    [ "$status" = 0 ] || { echo "$output" && return 1; }
+    cd "$BATS_TEST_TMPDIR"
+    local said wanted count=0
+    # Each deck shows 2.017, 1.75 and 446328.
+    while IFS='@' read -r said wanted; do
+        deck "$(printf '%b' "# Planted\n\n$said\n\n\x60\x60\x60\n2.017 1.750 446328\n\x60\x60\x60\n")"
+        [ "$(python3 -B "$root/tests/text/said_numbers.py" deck.md)" = "${wanted:+deck, slide 1: says $wanted, and shows no such number}" ] ||
+            { echo "wrong: $said" && return 1; }
+        count=$((count + 1))
+    done <<'END'
+It takes 2.02 ms, or 0.267 ms more than 1.75 ms, which is 1.15 times as long.@
+It takes 2.01 ms.@2.01
+It computes 446,328 images, or 0.45 million.@
+It computes 446,329 images.@446,329
+It takes 1.16 times as long.@1.16
+There are 60,000 images ([source](https://example.org/1706.02677)), and 12 ranks.@
+<!--\n2 minutes\nSay: it takes 4.5 ms.\n-->@4.5
+![a picture of 2.55 ms](../figures/overlap.svg)@2.55
+END
+    [ $count = 8 ]
+}
+
 @test "mistakes in a slide are reported" {
     cd "$BATS_TEST_TMPDIR"
     local slide wanted count=0

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""said_numbers.py [DECK...]: prints each number that the title, the sentences, the notes or a picture's description of a
+slide says, and that the deck does not show. If a command prints something else, tools/record.py renews its output, and
+this finds the words that still say the old number.
+
+A number counts if it has a decimal point, or five digits and more. A slide may say a number that the code, the output, a
+table, a computed value or a figure of the deck shows; one that two numbers of this slide give as a quotient, sum or
+difference; and each of them rounded, also in thousands, millions or billions."""
+import os
+import re
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from check_slides import ROOT, blocks, without_blocks  # noqa: E402
+from slides import Deck, decks  # noqa: E402
+from render import VALUE  # noqa: E402
+
+NUMBER = re.compile(r"(?<![\w.,/])\d+(?:,\d{3})*(?:\.\d+)?(?![\w/]|[.,]\d)")
+# The numbers of papers, of versions and of exercises say nothing that a run could change.
+NAMES = re.compile(r"\]\([^)]*\)|https?://\S+|arXiv\s+[\d.]+|[Vv]ersion [\d.]+|\bdebug\.\d+")
+FACTS = {"60,000": "training images in MNIST", "10,000": "test images in MNIST", "16,384": "GPUs for Llama 3",
+         "131,072": "tokens of a long sequence", "22.05": "version of Slurm", "23.02": "version of Slurm",
+         "23.11": "version of Slurm", "5.3": "billion parameters: 85 GB divided by 16 bytes"}
+
+
+def value(text):
+    return float(text.replace(",", ""))
+
+
+def numbers(text):
+    return [value(number) for number in NUMBER.findall(text)]
+
+
+def figures_of(slide):
+    """The numbers in the texts of the slide's figures."""
+    for path in re.findall(r"!\[[^]]*\]\(([^)]*\.svg)\)", slide.body):
+        with open(os.path.join(ROOT, "docs/slides", path), encoding="utf-8") as file:
+            yield from numbers("\n".join(re.findall(r">([^<]+)<", file.read())))
+
+
+def shown_by(slide):
+    tables = [line for line in slide.body.split("\n") if line.startswith("|")]
+    values = [match[2] for match in VALUE.finditer(slide.body)]
+    return {number for text in [*blocks(slide.body), *tables, *values] for number in numbers(text)}
+
+
+def said_by(slide):
+    """The numbers that the slide says, as texts."""
+    prose = VALUE.sub("", without_blocks(slide.body))
+    prose = re.sub(r"^\|.*$|<!--.*?-->", "", prose, flags=re.MULTILINE)
+    text = NAMES.sub(" ", prose + "\n" + slide.notes)
+    folders = os.listdir(os.path.join(ROOT, "exercises")) if "exercise" in text.lower() else []
+    for number in NUMBER.findall(text):
+        digits = number.replace(",", "")
+        is_exercise = any(folder.startswith(number + "-") for folder in folders)
+        if ("." in number or len(digits) >= 5) and number not in FACTS and not is_exercise:
+            yield number
+
+
+def agrees(number, shown, here):
+    wanted, places = value(number), len(number.partition(".")[2])
+
+    def same(other):
+        return any(abs(other / scale - wanted) <= 0.5001 * 10 ** -places for scale in (1, 1e3, 1e6, 1e9))
+    if any(map(same, shown)):
+        return True
+    return any(same(a + b) or same(abs(a - b)) or b and same(a / b) for a in here for b in here)
+
+
+def main():
+    found = 0
+    for deck in [Deck(path) for path in sys.argv[1:]] or decks():
+        shown = set().union(*map(shown_by, deck.slides), *map(figures_of, deck.slides))
+        for slide in deck.slides:
+            here = shown_by(slide)
+            for number in dict.fromkeys(said_by(slide)):
+                if not agrees(number, shown, here):
+                    print(f"{deck.name}, slide {slide.number}: says {number}, and shows no such number")
+                    found += 1
+    return found > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
