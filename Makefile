@@ -104,7 +104,7 @@ test-quick: ## runs the unit tests and the main tests of steps 1 to 3 in a minut
 	@tools/deps.sh quick
 	@LEVEL=quick tests/run.sh
 
-test: ## tests everything in a few minutes; installs the packages that the tests need (180 MB)
+test: ## tests everything in about ten minutes; installs the packages that the tests need (180 MB)
 	@tools/deps.sh test
 	@tools/data.sh || echo 'note: make test continues without MNIST, and skips the tests that need it'
 	@LEVEL=test tests/run.sh
