@@ -68,6 +68,37 @@ tiny_data() {
     done
 }
 
+# small_programs WORDS PROGRAM...: builds the programs, and puts them into this folder at the paths that texts give them.
+# A trainer gets these words, which make it small. In them, "$@" stands for the options of the command.
+small_programs() {
+    local words=$1 program build
+    shift
+    need_train "$@"
+    build=${TRAIN%/01_single_gpu/train}
+    for program; do
+        mkdir -p "${program%/*}"
+        if [ "${program##*/}" = train ]; then
+            printf '#!/bin/sh\nexec "%s" %s\n' "$build/$program" "$words" >"$program"
+            chmod +x "$program"
+        else
+            ln -s "$build/$program" "$program"
+        fi
+    done
+}
+
+# finds_in FILE CHECK...: reads lines such as s/right/wrong/@words. Makes each change (for sed -E) in a copy of the file. Of
+# each copy, the check must print the words.
+finds_in() {
+    local file=$1 change wanted
+    shift
+    while IFS='@' read -r change wanted; do
+        sed -E "$change" "$file" >"$BATS_TEST_TMPDIR/changed"
+        run "$@" "$BATS_TEST_TMPDIR/changed"
+        # shellcheck disable=SC2154 # bats sets output
+        [[ $output == *"$wanted"* ]] || { printf '%s\n' "wanted: $wanted" "$output" && return 1; }
+    done
+}
+
 # edit FILE SED...: makes each of these changes (for sed -E). If a change finds nothing to change, the test fails, because
 # it would not test the mistake that it plants.
 edit() {

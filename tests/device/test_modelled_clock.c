@@ -365,14 +365,19 @@ static void prefetch_hides_the_gathers_but_the_first(void **state) {
     run_ranks(2, gather_late, 0);
 }
 
+// Runs the ranks with this variable, without and with arithmetic.
+static void run_both(const char *name, const char *value, int ranks, void (*run)(int rank)) {
+    setenv(name, value, 1);
+    run_ranks(ranks, run, 0);
+    setenv("CPU_DEVICE_COMPUTE", "1", 1);
+    run_ranks(ranks, run, 0);
+    setenv("CPU_DEVICE_COMPUTE", "0", 1);
+    unsetenv(name);
+}
+
 static void all_ranks_wait_for_a_straggler(void **state) {
     (void)state;
-    setenv("CPU_DEVICE_SLOW", "2:1.5", 1);
-    run_ranks(4, wait_for_the_straggler, 0);
-    setenv("CPU_DEVICE_COMPUTE", "1", 1);
-    run_ranks(4, wait_for_the_straggler, 0);
-    setenv("CPU_DEVICE_COMPUTE", "0", 1);
-    unsetenv("CPU_DEVICE_SLOW");
+    run_both("CPU_DEVICE_SLOW", "2:1.5", 4, wait_for_the_straggler);
 }
 
 static void times_travel_with_messages_between_hosts(void **state) {
@@ -401,12 +406,7 @@ static void calls_cost_time_on_the_host(void **state) {
 
 static void a_lost_device_sends_nothing(void **state) {
     (void)state;
-    setenv("CPU_DEVICE_LOST", "1:0.0001", 1);
-    run_ranks(2, lose_a_device, 0);
-    setenv("CPU_DEVICE_COMPUTE", "1", 1);
-    run_ranks(2, lose_a_device, 0);
-    setenv("CPU_DEVICE_COMPUTE", "0", 1);
-    unsetenv("CPU_DEVICE_LOST");
+    run_both("CPU_DEVICE_LOST", "1:0.0001", 2, lose_a_device);
 }
 
 int main(int argc, char **argv) {

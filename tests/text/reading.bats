@@ -42,12 +42,7 @@ misshapen() {
 }
 
 @test "a README with other sections, without a picture or with too many lines is found" {
-    local change wanted
-    while IFS='@' read -r change wanted; do
-        sed -E "$change" "$root/02_multigpu_fork/README.md" >text.md
-        run misshapen text.md
-        [[ $output == *"$wanted"* ]] || { printf '%s\n' "wanted: $wanted" "$output" && return 1; }
-    done <<'END'
+    finds_in "$root/02_multigpu_fork/README.md" misshapen <<'END'
 s/^## Run it/## What it prints/@other sections than
 /^!\[/d@no picture before
 s/^\*\*The one idea.*/Several processes train./@no idea

@@ -8,20 +8,10 @@ setup_file() {
     cd "$root" || return
     programs=(01_single_gpu/train 02_multigpu_fork/train 03_multigpu_launcher/{train,launch}
         04_multinode/{train,doctor} 05_fsdp/train 06_allreduce_demo/allreduce 07_large_models/train)
-    need_train "${programs[@]:1}"
-    export build=${TRAIN%/01_single_gpu/train}
     cd "$BATS_FILE_TMPDIR" || return
     tiny_data data/mnist
-    # The programs have the paths of the READMEs. The trainers get options that make them small and fast.
-    for program in "${programs[@]}"; do
-        mkdir -p "${program%/*}"
-        if [ "${program##*/}" = train ]; then
-            printf '#!/bin/sh\nexec "%s" "$@" --hidden 8,8 --batch 60 --epochs 1\n' "$build/$program" >"$program"
-            chmod +x "$program"
-        else
-            ln -s "$build/$program" "$program"
-        fi
-    done
+    small_programs '"$@" --hidden 8,8 --batch 60 --epochs 1' "${programs[@]}"
+    export build=${TRAIN%/01_single_gpu/train}
     mkdir -p tools build/trace/step2
     ln -s "$root"/tools/{trace,on_paper,formulas}.py tools
     # This make runs the programs in this folder. The next test knows the other targets.

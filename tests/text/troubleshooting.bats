@@ -8,20 +8,10 @@ setup_file() {
     cd "$root" || return
     programs=(01_single_gpu/train 02_multigpu_fork/train 03_multigpu_launcher/{train,launch} 04_multinode/train
         06_allreduce_demo/allreduce)
-    need_train "${programs[@]:1}"
-    build=${TRAIN%/01_single_gpu/train}
     cd "$BATS_FILE_TMPDIR" || return
     tiny_data data/mnist
-    # The programs have the paths of the texts. The trainers are small and fast, unless an option asks for more.
-    for program in "${programs[@]}"; do
-        mkdir -p "${program%/*}"
-        if [ "${program##*/}" = train ]; then
-            printf '#!/bin/sh\nexec "%s" --hidden 8 --batch 60 --epochs 1 "$@"\n' "$build/$program" >"$program"
-            chmod +x "$program"
-        else
-            ln -s "$build/$program" "$program"
-        fi
-    done
+    # The trainers are small and fast, unless an option asks for more.
+    small_programs '--hidden 8 --batch 60 --epochs 1 "$@"' "${programs[@]}"
 }
 
 setup() {
