@@ -29,6 +29,7 @@ VARYING = [
     (re.compile(r"\d+:\d\d:\d\d left"), "# left"),
     (re.compile(r"\b(pid|port) \d+"), r"\1 #"),
     (re.compile(r"\bstep \d+, collective \d+"), "step #, collective #"),  # how far a CPU was ahead of its GPU
+    (re.compile(r"^(resumed +\S+:) .* are done$"), r"\1 # are done"),  # how far a run came until it was killed
     (re.compile(r" +"), " "),
 ]
 MEASURED_ROW = re.compile(r"^ *(allreduce|gather\+bcast|ring|rs\+ag) .*")  # of step 6, without units; not if it is modelled
