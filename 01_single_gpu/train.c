@@ -2,6 +2,7 @@
 // operations on arrays: gather a batch, forward, backward, update. The host only puts them into a
 // stream, a queue of work that the GPU does in order. A snapshot stores everything that the next
 // training step depends on, so training can stop at any time and continue later.
+#include "common/conditions.h"
 #include "common/data.h"
 #include "common/device.h"
 #include "common/minmax.h"
@@ -58,6 +59,7 @@ static void load(struct trainer *t) {
     t->snapshot =
         snapshot_new(t->model.shape, opt.optimizer, opt.seed, opt.batch, t->model.parameters,
                      t->optimizer.state_per_parameter * t->model.parameters);
+    set_conditions(t->snapshot, &t->train, t->optimizer.text, tables);
     t->resumed = snapshot_load(opt.snapshot, t->snapshot, why);
     if (t->resumed < 0)
         fail("%s", why);
@@ -67,7 +69,7 @@ static void load(struct trainer *t) {
 static void setup(struct trainer *t) {
     size_t bytes = t->model.parameters * sizeof(float);
     size_t state_bytes = t->optimizer.state_per_parameter * bytes;
-    size_t column = t->rows * sizeof(float), widest = 0; // column: one float of each sample
+    size_t column = t->rows * sizeof(float), widest = 0; // column: bytes of a float per sample
     data_to_device(&t->train);
     data_to_device(&t->test);
     DEVICE_ALLOC(t->order, "data", t->train.count * sizeof *t->order);
@@ -190,9 +192,7 @@ static void start(struct trainer *t) {
         CUDA_CHECK(cudaMemcpy(t->parameters, s->values, bytes, cudaMemcpyHostToDevice));
         CUDA_CHECK(cudaMemcpy(t->optimizer_state, s->values + s->parameters, state_bytes,
                               cudaMemcpyHostToDevice));
-        say("resumed   %s: %ld epoch%s and %ld step%s are done%s\n", opt.snapshot,
-            t->progress.epochs, PLURAL(t->progress.epochs), t->progress.step,
-            PLURAL(t->progress.step), finished(t) ? "; nothing is left to do" : "");
+        print_resumed(opt.snapshot, s, finished(t));
         return;
     }
     for (int i = 0; i < t->model.count; i++) {
@@ -254,13 +254,14 @@ static void print_banner(const struct trainer *t) {
     print_device();
     print_model(&t->model);
     print_data(opt.data, &t->train, &t->test);
+    print_unused(tables);
     say("training  %ld steps of batch %ld per epoch, %s%s, seed %ld\n", steps_per_epoch(t),
         opt.batch, t->optimizer.text, opt.tf32 ? ", tf32" : "", opt.seed);
 }
 
 int main(int argc, char **argv) {
     static struct trainer t;
-    options_parse(tables, "Trains an MNIST classifier.", argc, argv);
+    options_parse(tables, "Trains an image classifier.", argc, argv);
     setvbuf(stdout, NULL, _IOLBF, 0); // a job log shows each line at once
     load(&t);
     CUDA_CHECK(cudaSetDevice(0));

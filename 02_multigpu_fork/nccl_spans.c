@@ -1,7 +1,7 @@
-// Makes each collective a span of the profile. NCCL defines every function twice: ncclAllReduce is
-// a weak symbol, and pncclAllReduce is the same function. A program may therefore define
-// ncclAllReduce itself, do something before and after it, and call pncclAllReduce. Tools for MPI do
-// the same.
+// Makes each collective, send and receive a span of the profile. NCCL defines every function twice:
+// ncclAllReduce is a weak symbol, and pncclAllReduce is the same function. A program may therefore
+// define ncclAllReduce itself, do something before and after it, and call pncclAllReduce. Tools for
+// MPI do the same.
 #include "common/profile.h"
 #include <nccl.h>
 
@@ -28,8 +28,47 @@ static double bytes_of_all(size_t count, ncclDataType_t type, ncclComm_t comm) {
     return ranks * bytes_of(count, type);
 }
 
+// NCCL queues the calls of a group as one operation when the group ends, so they are one span. It
+// has the name and the stream of the first call, and the bytes of all of them.
+static _Thread_local struct {
+    int depth;        // open groups
+    const char *name; // NULL: no call yet
+    cudaStream_t stream;
+    double bytes;
+} group;
+
+static void add_to_group(const char *name, double bytes, cudaStream_t stream) {
+    if (!group.name) {
+        group.name = name;
+        group.stream = stream;
+        group.bytes = 0;
+    }
+    group.bytes += bytes;
+}
+
+ncclResult_t ncclGroupStart(void) {
+    group.depth++;
+    return pncclGroupStart();
+}
+
+ncclResult_t ncclGroupEnd(void) {
+    const char *name = --group.depth ? NULL : group.name;
+    if (!name)
+        return pncclGroupEnd();
+    group.name = NULL;
+    span_begin(PHASE_COMMUNICATION, name, group.stream);
+    span_bytes(group.bytes);
+    ncclResult_t result = pncclGroupEnd();
+    span_end();
+    return result;
+}
+
 #define SPAN(bytes, call)                                                                          \
     do {                                                                                           \
+        if (group.depth > 0) {                                                                     \
+            add_to_group(__func__, bytes, stream);                                                 \
+            return (call);                                                                         \
+        }                                                                                          \
         span_begin(PHASE_COMMUNICATION, __func__, stream);                                         \
         span_bytes(bytes);                                                                         \
         ncclResult_t result = (call);                                                              \
@@ -42,9 +81,25 @@ ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataT
     SPAN(bytes_of(count, type), pncclAllReduce(send, recv, count, type, op, comm, stream));
 }
 
+ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count, ncclDataType_t type,
+                           int root, ncclComm_t comm, cudaStream_t stream) {
+    SPAN(bytes_of(count, type), pncclBroadcast(send, recv, count, type, root, comm, stream));
+}
+
+// pncclBcast would call ncclBroadcast above, and spans do not contain each other.
 ncclResult_t ncclBcast(void *buffer, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
                        cudaStream_t stream) {
-    SPAN(bytes_of(count, type), pncclBcast(buffer, count, type, root, comm, stream));
+    SPAN(bytes_of(count, type), pncclBroadcast(buffer, buffer, count, type, root, comm, stream));
+}
+
+ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t comm, cudaStream_t stream) {
+    SPAN(bytes_of(count, type), pncclSend(send, count, type, peer, comm, stream));
+}
+
+ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+    SPAN(bytes_of(count, type), pncclRecv(recv, count, type, peer, comm, stream));
 }
 
 ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type,

@@ -1,16 +1,12 @@
-// Step 1: trains a classifier of handwritten digits (MNIST) on one GPU. A training step is four
-// operations on arrays: gather a batch, forward, backward, update. The host only puts them into a
-// stream, a queue of work that the GPU does in order. A snapshot stores everything that the next
-// training step depends on, so training can stop at any time and continue later.
-//
-// Step 2: trains on several GPUs, with one process, called a rank, for each GPU. Every rank has a
-// replica of the model, and computes the gradients of its slice of the batch. An all-reduce adds
-// the gradients of all ranks and gives every rank the sum, so all replicas stay equal. It is one of
-// NCCL's collectives: operations that all ranks call together.
+// Step 2 extends step 1: it trains on several GPUs, with one process, called a rank, for each GPU.
+// Every rank has a replica of the model, and computes the gradients of its slice of the batch. An
+// all-reduce adds the gradients of all ranks and gives every rank the sum, so all replicas stay
+// equal. It is one of NCCL's collectives: operations that all ranks call together.
 #include "02_multigpu_fork/meet_by_memory.h"
 #include "02_multigpu_fork/nccl_check.h"
 #include "02_multigpu_fork/ranks.h"
 #include "common/checksum.h"
+#include "common/conditions.h"
 #include "common/data.h"
 #include "common/device.h"
 #include "common/minmax.h"
@@ -89,14 +85,15 @@ static void load(struct trainer *t) {
     t->snapshot =
         snapshot_new(t->model.shape, opt.optimizer, opt.seed, opt.batch, t->model.parameters,
                      t->optimizer.state_per_parameter * t->model.parameters);
+    set_conditions(t->snapshot, &t->train, t->optimizer.text, tables);
     t->resumed = snapshot_load(opt.snapshot, t->snapshot, why);
     if (t->resumed < 0)
         fail("%s", why);
     t->progress = t->snapshot->progress;
 }
 
-// Creates NCCL's communicator, the group of all ranks. Rank 0 makes its id, and gives it to the
-// other ranks.
+// Creates NCCL's communicator, through which all ranks call collectives. Rank 0 makes its id, and
+// gives it to the other ranks.
 static void join(struct trainer *t) {
     ncclUniqueId id = {0};
     if (t->rank == 0)
@@ -110,7 +107,7 @@ static void join(struct trainer *t) {
 static void setup(struct trainer *t) {
     size_t bytes = t->model.parameters * sizeof(float);
     size_t state_bytes = t->optimizer.state_per_parameter * bytes;
-    size_t column = t->rows * sizeof(float), widest = 0; // column: one float of each sample
+    size_t column = t->rows * sizeof(float), widest = 0; // column: bytes of a float per sample
     data_to_device(&t->train);
     data_to_device(&t->test);
     DEVICE_ALLOC(t->order, "data", t->train.count * sizeof *t->order);
@@ -273,9 +270,7 @@ static void start(struct trainer *t) {
         CUDA_CHECK(cudaMemcpy(t->parameters, s->values, bytes, cudaMemcpyHostToDevice));
         CUDA_CHECK(cudaMemcpy(t->optimizer_state, s->values + s->parameters, state_bytes,
                               cudaMemcpyHostToDevice));
-        say("resumed   %s: %ld epoch%s and %ld step%s are done%s\n", opt.snapshot,
-            t->progress.epochs, PLURAL(t->progress.epochs), t->progress.step,
-            PLURAL(t->progress.step), finished(t) ? "; nothing is left to do" : "");
+        print_resumed(opt.snapshot, s, finished(t));
         return;
     }
     if (t->rank == 0)
@@ -341,6 +336,7 @@ static void print_banner(const struct trainer *t) {
     print_device();
     print_model(&t->model);
     print_data(opt.data, &t->train, &t->test);
+    print_unused(tables);
     say("training  %ld steps of batch %ld per epoch, %s%s, seed %ld\n", steps_per_epoch(t),
         opt.batch, t->optimizer.text, opt.tf32 ? ", tf32" : "", opt.seed);
     say("ranks     global batch %ld = %d rank%s x %d\n", opt.batch, t->world, PLURAL(t->world),
@@ -349,7 +345,7 @@ static void print_banner(const struct trainer *t) {
 
 int main(int argc, char **argv) {
     static struct trainer t;
-    options_parse(tables, "Trains an MNIST classifier.", argc, argv);
+    options_parse(tables, "Trains an image classifier.", argc, argv);
     setvbuf(stdout, NULL, _IOLBF, 0); // a job log shows each line at once
     t.world = choose_world(step_opt.nproc);
     t.meeting = open_meeting();

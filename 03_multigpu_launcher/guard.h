@@ -1,11 +1,11 @@
-// The guard is a process that outlives the launcher. It kills the ranks when the launcher ends in
-// any way, even by SIGKILL.
+// The guard is a process that outlives the launcher. When the launcher ends in any way, even by
+// SIGKILL, it kills the ranks, and removes the folder in which they met (meet_by_file.h).
 #pragma once
 #include <sys/types.h>
 
 // Starts the guard. Returns an array for the pids of the ranks, which the guard shares: 0 where no
-// rank runs. argv is that of main. A failure ends the program.
-pid_t *start_guard(int ranks, char **argv);
+// rank runs. meeting is the path of the folder, and argv that of main. A failure ends the program.
+pid_t *start_guard(int ranks, const char *meeting, char **argv);
 
 // Makes the guard kill all ranks, and waits until it has ended.
 void end_guard(void);

@@ -12,11 +12,30 @@
 #include "common/error.h"
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 static int ended_by; // signal that ends the run, 0: none
+
+// Names the launcher that got a signal, on the nodes that got none.
+static void say_why_run_ends(void) {
+    static int said;
+    int failed = node0->order != START && node0->code;
+    if (failed && *node0->reason && !ended_by && !said++)
+        note("%s", node0->reason);
+}
+
+static void set_reason(int signal) {
+    char host[64] = "?";
+    gethostname(host, sizeof host - 1);
+    snprintf(me->reason, sizeof me->reason, "node %d on %s ends the run: its launcher got %s",
+             me->node, host,
+             signal == SIGTERM  ? "SIGTERM"
+             : signal == SIGINT ? "SIGINT"
+                                : "SIGHUP");
+}
 
 // Follows the order of node 0. The launcher of node 0 follows its own order in the same way.
 static void obey(void) {
@@ -25,6 +44,7 @@ static void obey(void) {
         me->order = node0->order;
         me->order_attempt = node0->order_attempt;
     }
+    say_why_run_ends();
     // The message with the order to stop may be lost. Then the next attempt shows it.
     if (me->state == RUNNING &&
         (silence > LOST || node0->order_attempt + (node0->order != START) > me->attempt))
@@ -45,13 +65,15 @@ static void obey(void) {
 // Passes signals on to the ranks. SIGTERM, SIGINT and SIGHUP also end the run.
 static void handle_signals(int signals) {
     for (int signal; (signal = read_signal(signals));) {
-        if (signal != SIGCHLD)
-            signal_local_ranks(signal);
         if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP) {
             me->final = 1;
             ended_by = signal;
+            set_reason(signal);
+            send_message(); // first, so that other nodes know why their ranks fail
             kill_local_ranks_later();
         }
+        if (signal != SIGCHLD)
+            signal_local_ranks(signal);
     }
 }
 
@@ -60,7 +82,6 @@ static void wait_for_events(int signals) {
                                  {.fd = nodes_socket, .events = POLLIN}};
     poll_with_outputs(fds, 2, me->nnodes > 1 || kill_is_pending() ? 100 : -1);
     handle_signals(signals);
-    check_local_ranks();
 }
 
 // exit() calls it, also when fail() ends the program.
@@ -98,6 +119,7 @@ int main(int argc, char **argv) {
     struct message last = {0};
     for (double sent_at = 0;; wait_for_events(signals)) {
         receive_messages();
+        check_local_ranks();
         if (me->node == 0)
             decide(launch_opt.join_timeout);
         obey();

@@ -160,6 +160,9 @@ static void say_wait(void) {
 
 static void report_failure(int i, pid_t pid, int status) {
     char host[64] = "?", how[64];
+    receive_messages(); // one may say that a launcher got a signal, which ended this rank, too
+    if (*node0->reason)
+        return;
     gethostname(host, sizeof host - 1);
     if (WIFSIGNALED(status))
         snprintf(how, sizeof how, "signal %d, %s", WTERMSIG(status), strsignal(WTERMSIG(status)));
@@ -214,7 +217,11 @@ void check_local_ranks(void) {
 }
 
 void prepare_local_ranks(char **argv) {
-    pids = start_guard(me->nproc, argv);
+    char meeting[4096]; // the path that open_folder in meet_by_file.c makes
+    const char *parent = getenv("TMPDIR");
+    snprintf(meeting, sizeof meeting, "%s/ranks-%d-%s-%ld", parent && *parent ? parent : "/tmp",
+             geteuid(), me->run_id, launch_opt.master_port);
+    pids = start_guard(me->nproc, meeting, argv);
     open_screens(me->nproc);
     if (me->nproc > 1 && !getenv("OMP_NUM_THREADS") && !setenv("OMP_NUM_THREADS", "1", 1) &&
         me->node == 0)

@@ -20,6 +20,7 @@ struct node {
 
 static struct node *nodes;
 static double complete_at; // node 0: the last time at which no node was missing
+static int new_id;         // node 0: its launcher has chosen the name of the run, and may tell it
 struct message *me, *node0;
 int nodes_socket;
 
@@ -42,7 +43,8 @@ void join_nodes(int node, int nnodes, int nproc, int max_restarts, const char *r
     me->attempt = me->order_attempt = -1;
     me->code = 1;
     snprintf(me->run_id, sizeof me->run_id, "%s", run_id);
-    if (node == 0 && !*run_id)
+    new_id = node == 0 && !*run_id;
+    if (new_id)
         snprintf(me->run_id, sizeof me->run_id, "%ld-%d", time(NULL), getpid());
     complete_at = seconds();
     for (int n = 0; n < nnodes; n++)
@@ -97,10 +99,15 @@ void send_message(void) {
                nodes[n].address_bytes);
 }
 
+static int same_options(const struct message *m) {
+    return m->nnodes == me->nnodes && m->nproc == me->nproc && m->max_restarts == me->max_restarts;
+}
+
+// Node 0 sends no name to a launcher with another one. The others may learn the name from node 0 if
+// it is a new one; a name that the user has chosen must be known.
 static int same_run(const struct message *m) {
-    return m->nnodes == me->nnodes && m->nproc == me->nproc &&
-           m->max_restarts == me->max_restarts &&
-           (!*m->run_id || !*me->run_id || !strcmp(m->run_id, me->run_id));
+    int learns = me->node > 0 ? *m->run_id && !*me->run_id : new_id && !*m->run_id;
+    return learns || (*m->run_id && !strcmp(m->run_id, me->run_id));
 }
 
 // While this launcher did not run, because of SIGSTOP or because it started many ranks, it received
@@ -117,14 +124,20 @@ static void forgive_silence(void) {
 // gives up.
 static int is_of_this_run(const struct node *from) {
     const struct message *m = &from->message;
-    int same = same_run(m);
+    int same = same_options(m) && same_run(m);
+    struct message answer = *me;
+    memset(answer.run_id, 0, sizeof answer.run_id);
     if (!same && me->node == 0)
-        sendto(nodes_socket, me, sizeof *me, 0, (struct sockaddr *)&from->address,
+        sendto(nodes_socket, &answer, sizeof answer, 0, (struct sockaddr *)&from->address,
                from->address_bytes);
-    else if (!same)
+    else if (!same && !same_options(m))
         fail("node %d has other options than node 0: --nnodes %d --nproc-per-node %d "
-             "--max-restarts %d --run-id %s",
-             me->node, m->nnodes, m->nproc, m->max_restarts, m->run_id);
+             "--max-restarts %d",
+             me->node, m->nnodes, m->nproc, m->max_restarts);
+    else if (!same)
+        fail("node %d does not belong to the run of node 0: start all launchers with the same "
+             "--run-id, or all without; without it, each start of node 0 is a new run",
+             me->node);
     return same && m->node < me->nnodes;
 }
 
@@ -149,7 +162,8 @@ void receive_messages(void) {
         if (got < 0)
             return;
         if (got != sizeof *m || m->magic != me->magic || m->run_id[sizeof m->run_id - 1] ||
-            strchr(m->run_id, '/') || m->node < 0 || (m->node == 0) == (me->node == 0))
+            m->reason[sizeof m->reason - 1] || strchr(m->run_id, '/') || m->node < 0 ||
+            (m->node == 0) == (me->node == 0))
             continue; // not from a launcher
         if (!is_of_this_run(&from) || is_impostor(&from))
             continue;
@@ -157,6 +171,8 @@ void receive_messages(void) {
         nodes[m->node] = from;
         if (me->node > 0)
             strcpy(me->run_id, m->run_id);
+        else if (!*me->reason)
+            strcpy(me->reason, m->reason);
     }
 }
 

@@ -16,7 +16,8 @@ struct message {
     int32_t final;                // 1: this node allows no restart
     int32_t order, order_attempt; // of node 0; other nodes repeat the last order they have received
     int32_t code;                 // exit code of the launchers, with the order END
-    char run_id[64];              // empty until node 0 has sent it
+    char run_id[64];  // empty until node 0 has sent it, and in an answer to another run's launcher
+    char reason[128]; // names the launcher that got a signal; node 0 tells all others
 };
 
 extern struct message *me, *node0; // the message of this launcher, and the last one of node 0
@@ -32,7 +33,8 @@ void open_port(const char *host, long *port);
 // Sends *me to node 0, or from node 0 to all others.
 void send_message(void);
 
-// Receives all messages that have arrived. Ends the program if node 0 has other options.
+// Receives all messages that have arrived. Ends the program if node 0 has other options or another
+// run_id.
 void receive_messages(void);
 
 // On node 0: sets the order from the states of all nodes. A new attempt waits for all nodes, for at

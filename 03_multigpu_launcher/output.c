@@ -55,6 +55,10 @@ void open_screens(int ranks) {
 
 static void flush_screen(struct screen *s) {
     ssize_t written = s->used ? write(s->fd, s->text, s->used) : 0;
+    if (written < 0 && errno == ENOSPC && s == &screens[0]) {
+        s->used = 0; // for empty_screens
+        fail("cannot write the output of the ranks to stdout: %m");
+    }
     if (written < 0)
         written = errno == EAGAIN ? 0 : s->used; // without a reader, the text is lost
     s->used -= written;
@@ -151,6 +155,17 @@ static void close_output(struct output *o) {
     o->pipe = o->file = -1;
 }
 
+// A disk that becomes full takes a part of the text first.
+static void write_log(int file, const char *text, size_t size) {
+    while (size > 0) {
+        ssize_t written = write(file, text, size);
+        if (written < 0)
+            fail("cannot write to --log-dir: %m");
+        text += written;
+        size -= written;
+    }
+}
+
 // Reads from the pipe once, and passes the text on. Call it only if can_read.
 static void read_output(struct output *o) {
     size_t most = OUTPUT_BYTES - o->used;
@@ -161,8 +176,8 @@ static void read_output(struct output *o) {
         close_output(o);
         return;
     }
-    if (o->file >= 0 && write(o->file, o->text + o->used, got) != got)
-        fail("cannot write to --log-dir: %m");
+    if (o->file >= 0)
+        write_log(o->file, o->text + o->used, got);
     o->used += got;
     o->rest -= got;
     char *last = o->rank >= 0 ? memrchr(o->text + o->shown, '\n', o->used - o->shown)

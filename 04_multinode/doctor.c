@@ -26,7 +26,7 @@ static const struct option_spec options[] = {
     {"timeout", OPTION_INT, &opt.timeout, "30", 1, 1e6,
      "seconds to wait for the ranks and for a collective"},
     {"token-file", OPTION_TEXT, &opt.token_file, NULL, 0, 0,
-     "file with a word that all ranks must know"},
+     "file with the secret that all ranks share"},
     {0},
 };
 

@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 // A rank sends HELLO. When all ranks have come, rank 0 sends ID. The rank answers with SEEN, or
-// with NO if it does not see the folder of the snapshot. Rank 0 ends the meeting with GO, or with
-// NO.
+// with NO if it does not see the folder of the snapshot. Rank 0 ends the rendezvous with GO, or
+// with NO.
 enum kind { HELLO = 1, ID, SEEN, GO, NO };
 
 // Numbers are in network byte order, and texts end with a 0.
@@ -23,7 +23,7 @@ extern struct frame my_frame;                 // this rank's HELLO
 extern char master_host[256], master_port[8]; // address of rank 0; empty before prepare_frame
 
 // Sets the three variables above from the environment. plan describes the training (NULL: nothing).
-// token_file holds a word that all ranks must know (NULL: MASTER_TOKEN, if it is set). If all ranks
+// token_file holds the secret that all ranks share (NULL: MASTER_TOKEN, if it is set). If all ranks
 // are on one host, MASTER_ADDR and MASTER_PORT may be missing. A mistake ends the program.
 void prepare_frame(const struct place *p, const char *plan, const char *token_file);
 

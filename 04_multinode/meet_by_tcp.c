@@ -215,7 +215,7 @@ static void read_connection(int i) {
     else if (c->rank > 0 && meeting.listener >= 0) // the rank may connect again
         reject(i, "rank %d has left, or sent more than its HELLO", c->rank);
     else if (c->rank > 0 && all < 0)
-        end_meeting("rank %d has left the meeting", c->rank);
+        end_meeting("rank %d has left the rendezvous", c->rank);
     else if (c->rank > 0 && all > 0 && c->frame.kind != htonl(SEEN))
         end_meeting("rank %d on %s: %s", c->rank, c->frame.host, c->frame.body);
 }
@@ -276,7 +276,7 @@ static void tell_all(enum kind kind, const void *body, size_t bytes) {
     for (int i = 0; i < meeting.count; i++)
         if (!send_frame(meeting.connections[i].socket, kind, body, bytes,
                         seconds() + GRACE_SECONDS))
-            end_meeting("rank %d has left the meeting: %m", meeting.connections[i].rank);
+            end_meeting("rank %d has left the rendezvous: %m", meeting.connections[i].rank);
 }
 
 // Writes a file beside the snapshot. Each rank looks for it, to check that it sees the same folder.
@@ -413,7 +413,7 @@ static void visit_rank0(ncclUniqueId *id, const char *snapshot) {
     int failed = snapshot && find_probe(snapshot, id, why);
     if (!send_frame(socket, failed ? NO : SEEN, why, sizeof why, seconds() + GRACE_SECONDS) ||
         !receive_frame(socket, &answer, seconds() + 2 * GRACE_SECONDS))
-        fail("rank 0 at MASTER_ADDR=%s, MASTER_PORT=%s has left the meeting", master_host,
+        fail("rank 0 at MASTER_ADDR=%s, MASTER_PORT=%s has left the rendezvous", master_host,
              master_port);
     close(socket);
 }

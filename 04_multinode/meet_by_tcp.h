@@ -1,7 +1,7 @@
 // A meeting of ranks that share only a network. Rank 0 listens at MASTER_ADDR and MASTER_PORT. The
 // other ranks connect and say who they are. When all ranks are there, each one gets NCCL's id. Rank
-// 0 refuses all other connections. Neither this meeting nor NCCL encrypts anything, so use them in
-// private networks.
+// 0 refuses all other connections. Neither this rendezvous nor NCCL encrypts anything, so use them
+// in private networks.
 #pragma once
 #include "03_multigpu_launcher/environment.h"
 #include <nccl.h>
@@ -10,6 +10,6 @@
 // fit, the program ends in all ranks that have come, and each prints the reason.
 // plan: describes the training, and must be the same on all ranks (NULL: not compared).
 // snapshot: a file in a folder that all ranks must see (NULL: not checked).
-// token_file: holds a word that all ranks must know (NULL: MASTER_TOKEN, if it is set).
+// token_file: holds the secret that all ranks share (NULL: MASTER_TOKEN, if it is set).
 void meet_by_tcp(const struct place *p, ncclUniqueId *id, const char *plan, const char *snapshot,
                  const char *token_file, double timeout);

@@ -1,24 +1,12 @@
-// Step 1: trains a classifier of handwritten digits (MNIST) on one GPU. A training step is four
-// operations on arrays: gather a batch, forward, backward, update. The host only puts them into a
-// stream, a queue of work that the GPU does in order. A snapshot stores everything that the next
-// training step depends on, so training can stop at any time and continue later.
-//
-// Step 2: trains on several GPUs, with one process, called a rank, for each GPU. Every rank has a
-// replica of the model, and computes the gradients of its slice of the batch. An all-reduce adds
-// the gradients of all ranks and gives every rank the sum, so all replicas stay equal. It is one of
-// NCCL's collectives: operations that all ranks call together.
-//
-// Step 3: a launcher, such as torchrun, starts the ranks. It gives each rank its number in
-// environment variables. When a rank fails, the launcher starts all ranks again, and they continue
-// from the last snapshot.
-//
-// Step 4: trains on several nodes, whose ranks share neither memory nor files. The ranks meet over
-// the network. A watchdog ends a rank that would wait forever for a rank that has died.
+// Step 4 extends step 3: it trains on several nodes, whose ranks share neither memory nor files.
+// The ranks meet over the network: this is the rendezvous. A watchdog ends a rank that would
+// wait forever for a rank that has died.
 #include "02_multigpu_fork/nccl_check.h"
 #include "03_multigpu_launcher/environment.h"
 #include "04_multinode/meet_by_tcp.h"
 #include "04_multinode/watchdog.h"
 #include "common/checksum.h"
+#include "common/conditions.h"
 #include "common/data.h"
 #include "common/device.h"
 #include "common/minmax.h"
@@ -50,7 +38,7 @@ static const struct option_spec options[] = {
     {"step-timeout", OPTION_REAL | OPTION_LOCAL, &step_opt.step_timeout, "120", 0.1, 1e6,
      "seconds that a collective may take"},
     {"token-file", OPTION_TEXT | OPTION_LOCAL, &step_opt.token_file, NULL, 0, 0,
-     "file with a word that all ranks must know"},
+     "file with the secret that all ranks share"},
     {0},
 };
 
@@ -114,14 +102,15 @@ static void load(struct trainer *t) {
     t->snapshot =
         snapshot_new(t->model.shape, opt.optimizer, opt.seed, opt.batch, t->model.parameters,
                      t->optimizer.state_per_parameter * t->model.parameters);
+    set_conditions(t->snapshot, &t->train, t->optimizer.text, tables);
     t->resumed = snapshot_load(opt.snapshot, t->snapshot, why);
     if (t->resumed < 0)
         fail("%s", why);
     t->progress = t->snapshot->progress;
 }
 
-// Creates NCCL's communicator, the group of all ranks. Rank 0 makes its id, and gives it to the
-// other ranks.
+// Creates NCCL's communicator, through which all ranks call collectives. Rank 0 makes its id, and
+// gives it to the other ranks.
 static void join(struct trainer *t) {
     ncclUniqueId id = {0};
     char plan[WHY_SIZE]; // must be the same on all ranks
@@ -142,7 +131,7 @@ static void join(struct trainer *t) {
 static void setup(struct trainer *t) {
     size_t bytes = t->model.parameters * sizeof(float);
     size_t state_bytes = t->optimizer.state_per_parameter * bytes;
-    size_t column = t->rows * sizeof(float), widest = 0; // column: one float of each sample
+    size_t column = t->rows * sizeof(float), widest = 0; // column: bytes of a float per sample
     data_to_device(&t->train);
     data_to_device(&t->test);
     DEVICE_ALLOC(t->order, "data", t->train.count * sizeof *t->order);
@@ -307,6 +296,8 @@ static void save(struct trainer *t) {
     struct snapshot *s = t->snapshot;
     size_t bytes = t->model.parameters * sizeof(float);
     size_t state_bytes = t->optimizer.state_per_parameter * bytes;
+    if (opt.snapshot && t->rank > 0)
+        watch_save();
     if (!opt.snapshot || t->rank > 0)
         return;
     s->progress = t->progress;
@@ -326,9 +317,7 @@ static void start(struct trainer *t) {
         CUDA_CHECK(cudaMemcpy(t->parameters, s->values, bytes, cudaMemcpyHostToDevice));
         CUDA_CHECK(cudaMemcpy(t->optimizer_state, s->values + s->parameters, state_bytes,
                               cudaMemcpyHostToDevice));
-        say("resumed   %s: %ld epoch%s and %ld step%s are done%s\n", opt.snapshot,
-            t->progress.epochs, PLURAL(t->progress.epochs), t->progress.step,
-            PLURAL(t->progress.step), finished(t) ? "; nothing is left to do" : "");
+        print_resumed(opt.snapshot, s, finished(t));
         return;
     }
     if (t->rank == 0)
@@ -400,6 +389,7 @@ static void print_banner(const struct trainer *t) {
     print_device();
     print_model(&t->model);
     print_data(opt.data, &t->train, &t->test);
+    print_unused(tables);
     say("training  %ld steps of batch %ld per epoch, %s%s, seed %ld\n", steps_per_epoch(t),
         opt.batch, t->optimizer.text, opt.tf32 ? ", tf32" : "", opt.seed);
     say("ranks     global batch %ld = %d rank%s x %d\n", opt.batch, t->world, PLURAL(t->world),
@@ -417,7 +407,7 @@ static void barrier(struct trainer *t) {
 int main(int argc, char **argv) {
     static struct trainer t;
     t.place = find_place(); // first, so that each error line names the rank
-    options_parse(tables, "Trains an MNIST classifier.", argc, argv);
+    options_parse(tables, "Trains an image classifier.", argc, argv);
     setvbuf(stdout, NULL, _IOLBF, 0); // a job log shows each line at once
     t.rank = t.place.rank;
     t.world = t.place.world;

@@ -6,10 +6,12 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 static const double TICK = 0.1; // seconds between two calls of look
 enum { MOST_COMMS = 3 };
+enum { SAVE_FACTOR = 10 }; // how many times step_timeout a collective may wait for a save
 enum { MOST_QUEUED = 64 }; // how many collectives the host may queue ahead of the device
 
 static struct {
@@ -17,11 +19,12 @@ static struct {
     ncclComm_t comms[MOST_COMMS]; // communicators of this rank
     int comm_count;
     int device;
-    double join_timeout; // seconds that the first collective may take, in which all ranks join
-    double step_timeout; // seconds that each later collective may take
+    double join_timeout; // seconds that a call may take that creates a communicator
+    double step_timeout; // seconds that each other collective may take
     double waited;       // seconds that the oldest collective has taken
     double called;       // seconds that the current call has taken
     long step;           // training step that the host is queueing
+    long save_end;       // the first training step that no longer waits for a save
     long queued;         // number of collectives that the host has queued
     long completed;      // number of collectives that have ended on the device
     int calling;         // 1 during a call, which may hang; then the thread calls no NCCL or CUDA
@@ -29,6 +32,8 @@ static struct {
     struct collective {
         const char *call, *file;
         int line;
+        double limit;       // seconds that it may take
+        const char *option; // that sets the limit
         long step;
         cudaEvent_t ended; // recorded behind the collective
     } collectives[MOST_QUEUED];
@@ -50,12 +55,22 @@ __attribute__((noreturn, format(printf, 2, 3))) static void give_up(long number,
     _exit(1); // exit could wait for kernels that never end
 }
 
+// Returns NCCL's last warning behind "; ", or an empty text. The CPU device warns of ranks that it
+// waits for, and of hosts that are silent.
+static const char *last_warning(void) {
+    static char text[1024];
+    const char *warning = ncclGetLastError(NULL);
+    snprintf(text, sizeof text, "%s%s", *warning ? "; " : "", warning);
+    return text;
+}
+
 static void check_limit(long number, double taken) {
-    double timeout = number > 0 ? watch.step_timeout : watch.join_timeout;
-    if (taken > timeout)
+    const struct collective *c = &watch.collectives[number % MOST_QUEUED];
+    if (taken > c->limit)
         give_up(number,
-                "a collective has not ended for %g s (%s): a rank is stuck, or the network is down",
-                timeout, number > 0 ? "--step-timeout" : "--join-timeout");
+                "a collective has not ended for %g s (%s): a rank is stuck, or the "
+                "network is down%s",
+                c->limit, c->option, last_warning());
 }
 
 // Records which collectives have ended, and gives up if one has failed or is late.
@@ -98,20 +113,36 @@ static void *watchdog(void *unused) {
     return unused;
 }
 
-void begin_collective(const char *call, const char *file, int line) {
-    for (;; usleep(1000)) { // while the host is far ahead of the device
-        pthread_mutex_lock(&watch.lock);
-        if (watch.queued - watch.completed == MOST_QUEUED)
-            look();
-        if (watch.queued - watch.completed < MOST_QUEUED)
-            break;
-        pthread_mutex_unlock(&watch.lock);
+static void set_limit(struct collective *c) {
+    c->limit = watch.step_timeout;
+    c->option = "--step-timeout";
+    if (!strncmp(c->call, "ncclCommInit", 12) || !strncmp(c->call, "ncclCommSplit", 13)) {
+        c->limit = watch.join_timeout;
+        c->option = "--join-timeout";
+    } else if (c->step < watch.save_end) {
+        c->limit *= SAVE_FACTOR;
+        c->option = "10 times --step-timeout, because of a save";
     }
+}
+
+void begin_collective(const char *call, const char *file, int line) {
     struct collective *c = &watch.collectives[watch.queued % MOST_QUEUED];
+    cudaError_t error = cudaSuccess;
+    // While the host is far ahead of the device, c is a collective that has not ended.
+    while (c->ended && (error = cudaEventQuery(c->ended)) == cudaErrorNotReady)
+        usleep(1000);
+    pthread_mutex_lock(&watch.lock);
+    if (error != cudaSuccess)
+        look(); // gives up
+    if (watch.queued - watch.completed == MOST_QUEUED) {
+        watch.completed++;
+        watch.waited = 0;
+    }
     c->call = call;
     c->file = file;
     c->line = line;
     c->step = watch.step;
+    set_limit(c);
     watch.calling = 1;
     watch.called = 0;
     pthread_mutex_unlock(&watch.lock);
@@ -150,6 +181,12 @@ void wait_for(cudaStream_t stream) {
 void watch_step(long step) {
     pthread_mutex_lock(&watch.lock);
     watch.step = step;
+    pthread_mutex_unlock(&watch.lock);
+}
+
+void watch_save(void) {
+    pthread_mutex_lock(&watch.lock);
+    watch.save_end = watch.step + 2;
     pthread_mutex_unlock(&watch.lock);
 }
 

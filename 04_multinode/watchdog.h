@@ -10,8 +10,8 @@
 #include <cuda_runtime.h>
 #include <nccl.h>
 
-// Call it before you create the first communicator. The first collective, in which all ranks join,
-// may take join_timeout seconds, and each later one step_timeout.
+// Call it before you create the first communicator. A call that creates one, in which its ranks
+// join, may take join_timeout seconds, and each other collective step_timeout.
 void start_watchdog(double join_timeout, double step_timeout);
 
 // Adds a communicator to those that the watchdog asks for errors; at most three.
@@ -19,6 +19,10 @@ void watch_comm(ncclComm_t comm);
 
 // Sets the number of the training step that the host queues now, for error lines.
 void watch_step(long step);
+
+// Call it when another rank begins to save, so it may come late. Until the end of the next training
+// step, a collective may take ten times step_timeout.
+void watch_save(void);
 
 // Queues a collective on the stream, or creates or ends a communicator.
 #define COLLECTIVE(stream, call)                                                                   \

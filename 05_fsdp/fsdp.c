@@ -81,7 +81,7 @@ float *fsdp_gather(struct fsdp *f, int layer, int next) {
     return f->buffers[layer % 2];
 }
 
-// The next layers compute while the device sums.
+// The sum runs during backward of the layers before this one.
 void fsdp_scatter(struct fsdp *f, int layer) {
     const struct piece *p = &f->pieces[layer];
     float *whole = f->buffers[layer % 2];
@@ -106,8 +106,9 @@ int fsdp_save(struct fsdp *f, const char *path, const struct snapshot *state, ch
         return snapshot_save(path, state, why);
     if (snapshot_save_shard(path, state, &f->sharding, f->rank, why))
         return -1;
-    COLLECTIVE(f->stream, ncclAllReduce(f->buffers[0], f->buffers[0], 1, ncclFloat, ncclSum,
-                                        f->comm, f->stream)); // only to wait for all ranks
+    // Only to wait for all ranks. The next training step overwrites the gradients.
+    COLLECTIVE(f->stream, ncclAllReduce(f->gradients, f->gradients, 1, ncclFloat, ncclSum, f->comm,
+                                        f->stream));
     wait_for(f->stream);
     return f->rank == 0 ? snapshot_commit(path, state, &f->sharding, why) : 0;
 }

@@ -42,16 +42,16 @@ void fsdp_allocate(struct fsdp *f, int state_per_parameter);
 // Sets the parameters of the shard to their initial values, which depend only on the seed.
 void fsdp_initialise(struct fsdp *f, uint64_t seed);
 
-// Returns the buffer with all parameters of a layer. Work that the host queues now finds them
-// there, until the host gathers the layer after the next one. next is the layer that computes after
-// this one; it may be -1 or the number of layers.
+// Gathers a layer, and returns the buffer for its parameters. Work that the host queues after this
+// call can read them there. Two gathers later, another layer uses the buffer. next is the layer
+// that is computed after this one; it may be -1 or the number of layers.
 float *fsdp_gather(struct fsdp *f, int layer, int next);
 
 // Sums the gradients of a layer over all ranks, which have written them into the layer's buffer.
 // Each rank gets the sum of its piece.
 void fsdp_scatter(struct fsdp *f, int layer);
 
-// Makes work that the host queues from now on wait for the sums of all layers.
+// Work that the host queues after this call waits for the sums of all layers.
 void fsdp_finish(struct fsdp *f);
 
 // Saves a snapshot of the shards, and waits for all ranks. The caller has copied this rank's shard

@@ -1,29 +1,14 @@
-// Step 1: trains a classifier of handwritten digits (MNIST) on one GPU. A training step is four
-// operations on arrays: gather a batch, forward, backward, update. The host only puts them into a
-// stream, a queue of work that the GPU does in order. A snapshot stores everything that the next
-// training step depends on, so training can stop at any time and continue later.
-//
-// Step 2: trains on several GPUs, with one process, called a rank, for each GPU. Every rank has a
-// replica of the model, and computes the gradients of its slice of the batch. An all-reduce adds
-// the gradients of all ranks and gives every rank the sum, so all replicas stay equal. It is one of
-// NCCL's collectives: operations that all ranks call together.
-//
-// Step 3: a launcher, such as torchrun, starts the ranks. It gives each rank its number in
-// environment variables. When a rank fails, the launcher starts all ranks again, and they continue
-// from the last snapshot.
-//
-// Step 4: trains on several nodes, whose ranks share neither memory nor files. The ranks meet over
-// the network. A watchdog ends a rank that would wait forever for a rank that has died.
-//
-// Step 5: shards the model. An all-reduce is a reduce-scatter followed by an all-gather. In
-// between, each of N ranks needs only 1/N of the gradients, and can update 1/N of the parameters.
-// So a rank stores only its shard: 1/N of the parameters, gradients and optimizer state. All ranks
-// gather the parameters of a layer just before they compute with it, and drop them afterwards.
+// Step 5 extends step 4: it shards the model. An all-reduce is a reduce-scatter followed by an
+// all-gather. In between, each of N ranks needs only 1/N of the gradients, and can update 1/N of
+// the parameters. So a rank stores only its shard: 1/N of the parameters, gradients and optimizer
+// state. All ranks gather the parameters of a layer just before they compute with it, and drop them
+// afterwards.
 #include "02_multigpu_fork/nccl_check.h"
 #include "03_multigpu_launcher/environment.h"
 #include "04_multinode/meet_by_tcp.h"
 #include "04_multinode/watchdog.h"
 #include "05_fsdp/fsdp.h"
+#include "common/conditions.h"
 #include "common/data.h"
 #include "common/device.h"
 #include "common/minmax.h"
@@ -50,13 +35,13 @@ static struct {
 
 static const struct option_spec options[] = {
     {"overlap", OPTION_INT | OPTION_LOCAL, &step_opt.overlap, "1", 0, 1,
-     "0: computation waits for each collective"},
+     "1: collectives run during computation, 0: computation waits for each of them"},
     {"join-timeout", OPTION_INT | OPTION_LOCAL, &step_opt.join_timeout, "60", 1, 1e6,
      "seconds to wait for a rank"},
     {"step-timeout", OPTION_REAL | OPTION_LOCAL, &step_opt.step_timeout, "120", 0.1, 1e6,
      "seconds that a collective may take"},
     {"token-file", OPTION_TEXT | OPTION_LOCAL, &step_opt.token_file, NULL, 0, 0,
-     "file with a word that all ranks must know"},
+     "file with the secret that all ranks share"},
     {"prefetch", OPTION_INT, &step_opt.prefetch, "1", 0, 1,
      "1: gather the next layer while this one computes"},
     {0},
@@ -118,14 +103,15 @@ static void load(struct trainer *t) {
         return;
     t->snapshot = snapshot_new(t->model.shape, opt.optimizer, opt.seed, opt.batch, t->fsdp.count,
                                t->optimizer.state_per_parameter * t->fsdp.count);
+    set_conditions(t->snapshot, &t->train, t->optimizer.text, tables);
     t->resumed = snapshot_load_shard(opt.snapshot, t->snapshot, &t->fsdp.sharding, t->rank, why);
     if (t->resumed < 0)
         fail("%s", why);
     t->progress = t->snapshot->progress;
 }
 
-// Creates NCCL's communicator, the group of all ranks. Rank 0 makes its id, and gives it to the
-// other ranks.
+// Creates NCCL's communicator, through which all ranks call collectives. Rank 0 makes its id, and
+// gives it to the other ranks.
 static void join(struct trainer *t) {
     ncclUniqueId id = {0};
     char plan[WHY_SIZE]; // must be the same on all ranks
@@ -143,7 +129,7 @@ static void join(struct trainer *t) {
 }
 
 static void setup(struct trainer *t) {
-    size_t column = t->rows * sizeof(float), widest = 0; // column: one float of each sample
+    size_t column = t->rows * sizeof(float), widest = 0; // column: bytes of a float per sample
     data_to_device(&t->train);
     data_to_device(&t->test);
     DEVICE_ALLOC(t->order, "data", t->train.count * sizeof *t->order);
@@ -188,7 +174,7 @@ static void backward(struct trainer *t, int rows) {
         float *swap = t->dy;
         t->dy = t->dx;
         t->dx = swap;
-        // The sum over all ranks runs while the next layers compute.
+        // The sum over all ranks runs during backward of the layers before this one.
         fsdp_scatter(&t->fsdp, i);
     }
     fsdp_finish(&t->fsdp); // the update waits for all sums
@@ -253,8 +239,8 @@ static struct stats read_stats(struct trainer *t) {
 static struct stats evaluate(struct trainer *t) {
     size_t begin = t->test.count * t->rank / t->world;
     size_t end = t->test.count * (t->rank + 1) / t->world;
-    // All ranks gather each layer together, so they must all call forward equally often. A rank
-    // that has one sample less than the others may end with an empty batch.
+    // Forward makes collective calls, so all ranks must call it equally often. A rank that has one
+    // sample less than the others may end with an empty batch.
     size_t most = (t->test.count + t->world - 1) / t->world;
     t->pass.training = 0;
     for (size_t first = begin; first < begin + most; first += t->rows) {
@@ -279,6 +265,7 @@ static void save(struct trainer *t) {
     size_t state_bytes = t->optimizer.state_per_parameter * bytes;
     if (!opt.snapshot)
         return;
+    watch_save(); // all ranks save
     s->progress = t->progress;
     CUDA_CHECK(cudaMemcpy(s->values, f->parameters, bytes, cudaMemcpyDeviceToHost));
     CUDA_CHECK(cudaMemcpy(s->values + s->parameters, f->optimizer_state, state_bytes,
@@ -297,9 +284,7 @@ static void start(struct trainer *t) {
         CUDA_CHECK(cudaMemcpy(f->parameters, s->values, bytes, cudaMemcpyHostToDevice));
         CUDA_CHECK(cudaMemcpy(f->optimizer_state, s->values + s->parameters, state_bytes,
                               cudaMemcpyHostToDevice));
-        say("resumed   %s: %ld epoch%s and %ld step%s are done%s\n", opt.snapshot,
-            t->progress.epochs, PLURAL(t->progress.epochs), t->progress.step,
-            PLURAL(t->progress.step), finished(t) ? "; nothing is left to do" : "");
+        print_resumed(opt.snapshot, s, finished(t));
         return;
     }
     fsdp_initialise(f, opt.seed);
@@ -364,6 +349,7 @@ static void print_banner(const struct trainer *t) {
     print_device();
     print_model(&t->model);
     print_data(opt.data, &t->train, &t->test);
+    print_unused(tables);
     say("training  %ld steps of batch %ld per epoch, %s%s, seed %ld\n", steps_per_epoch(t),
         opt.batch, t->optimizer.text, opt.tf32 ? ", tf32" : "", opt.seed);
     say("ranks     global batch %ld = %d rank%s x %d\n", opt.batch, t->world, PLURAL(t->world),
@@ -382,7 +368,7 @@ static void barrier(struct trainer *t) {
 int main(int argc, char **argv) {
     static struct trainer t;
     t.place = find_place(); // first, so that each error line names the rank
-    options_parse(tables, "Trains an MNIST classifier.", argc, argv);
+    options_parse(tables, "Trains an image classifier.", argc, argv);
     setvbuf(stdout, NULL, _IOLBF, 0); // a job log shows each line at once
     t.rank = t.place.rank;
     t.world = t.place.world;

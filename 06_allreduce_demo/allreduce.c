@@ -9,6 +9,7 @@
 #include "common/kernels.h"
 #include "common/minmax.h"
 #include "common/options.h"
+#include "common/profile.h"
 #include "common/report.h"
 #include "common/trace.h"
 #include <errno.h>
@@ -39,8 +40,8 @@ static const struct option_spec options[] = {
     {"iters", OPTION_INT, &opt.iters, "20", 1, 1e6, "calls that are timed"},
     {"check-only", OPTION_FLAG, &opt.check_only, NULL, 0, 0,
      "check all operations up to 64K, without times"},
-    {"csv", OPTION_TEXT, &opt.csv, "/dev/null", 0, 0, "file for the table"},
-    {"trace", OPTION_TEXT, &opt.trace, NULL, 0, 0,
+    {"csv", OPTION_TEXT | OPTION_OUTPUT, &opt.csv, "/dev/null", 0, 0, "file for the table"},
+    {"trace", OPTION_TEXT | OPTION_OUTPUT, &opt.trace, NULL, 0, 0,
      "file for a trace: what the device did and when"},
     {0},
 };
@@ -374,7 +375,7 @@ static void check_options(void) {
 
 int main(int argc, char **argv) {
     static struct world w;
-    options_parse(tables, "Takes the all-reduce apart.", argc, argv);
+    options_parse(tables, "Shows what ncclAllReduce does, and times it.", argc, argv);
     check_options();
     become_rank(opt.nproc, &w.rank, &w.size, &w.comm); // from here on, all ranks run
     CUDA_CHECK(cudaStreamCreate(&w.stream));
@@ -388,9 +389,11 @@ int main(int argc, char **argv) {
     CUDA_CHECK(cudaMallocHost((void **)&w.all, w.size * sizeof *w.all));
     print_device();
     trace_open(opt.trace, w.rank, w.size);
+    profile_open(1, 1); // times the spans of the trace
     sum_rank_numbers(&w, opt.count);
     compare_by_hand(&w, opt.count);
     print_table(&w);
+    profile_report();
     NCCL_CHECK(ncclCommDestroy(w.comm));
     if (w.wrong > 0 && w.rank == 0) // rank 0 knows the sum of all ranks
         fail("%.0f elements or byte counts are wrong", w.wrong);

@@ -22,11 +22,8 @@ static int save_full(struct fsdp *f, const char *path, const struct snapshot *st
     int per_parameter = state->state_size / state->parameters;
     size_t all = f->model->parameters;
     struct snapshot *s = NULL;
-    if (rank == 0) {
-        s = snapshot_new(state->model, state->optimizer, state->seed, state->batch, all,
-                         per_parameter * all);
-        s->progress = state->progress;
-    }
+    if (rank == 0)
+        s = snapshot_like(state, all, per_parameter * all);
     collect(f, f->parameters, s ? s->values : NULL);
     for (int i = 0; i < per_parameter; i++)
         collect(f, f->optimizer_state + i * f->count, s ? s->values + (i + 1) * all : NULL);
@@ -41,8 +38,9 @@ static int save_shards(struct fsdp *f, const char *path, const struct snapshot *
                        char why[WHY_SIZE]) {
     if (snapshot_save_shard(path, state, &f->sharding, f->shard, why))
         return -1;
-    float *any = f->units[0].gradients; // only to wait for all ranks
-    COLLECTIVE(f->stream, ncclAllReduce(any, any, 1, ncclFloat, ncclSum, f->group_comm, f->stream));
+    // Only to wait for all ranks. The next training step overwrites the gradients.
+    COLLECTIVE(f->stream, ncclAllReduce(f->gradients, f->gradients, 1, ncclFloat, ncclSum,
+                                        f->group_comm, f->stream));
     wait_for(f->stream);
     return rank == 0 && snapshot_commit(path, state, &f->sharding, why);
 }

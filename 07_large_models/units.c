@@ -176,7 +176,7 @@ const void *gathered_layer(const struct fsdp *f, const struct unit *u, const str
     return (const char *)u->whole + (l->first - u->begin) * f->size;
 }
 
-// The next units compute while the device sums.
+// The sum runs during backward of the units before this one.
 void scatter_unit(struct fsdp *f, struct unit *u) {
     float *sums = f->gradients + u->first;
     float *piece = f->micro_step ? u->gradients + f->shard * u->count : sums;

@@ -64,9 +64,9 @@ size_t allocate_activations(const struct fsdp *f, size_t bytes_per_float, int re
 // Sets the parameters of the shard to their initial values, which depend only on the seed.
 void units_initialise(struct fsdp *f, uint64_t seed);
 
-// Gathers unit n: work that the host queues now finds its parameters in whole, until the host
-// gathers the unit after the next one, or, with keep, until the unit is scattered. next is the unit
-// that computes after this one; it may be -1 or the number of units.
+// Gathers unit n. Work that the host queues after this call can read its parameters in whole. Two
+// gathers later, another unit uses the buffer; with keep, a unit has it until it is scattered. next
+// is the unit that is computed after this one; it may be -1 or the number of units.
 void fetch_unit(struct fsdp *f, int n, int next);
 
 // Returns the parameters of a layer of a gathered unit, of fsdp.type.
@@ -76,5 +76,5 @@ const void *gathered_layer(const struct fsdp *f, const struct unit *u, const str
 // those of the earlier parts of the batch. After the last part, the replicas sum theirs.
 void scatter_unit(struct fsdp *f, struct unit *u);
 
-// Makes work that the host queues from now on wait for the sums of all units.
+// Work that the host queues after this call waits for the sums of all units.
 void units_finish(struct fsdp *f);
