@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 static const struct data_source *const sources[] = {&synthetic_images, &shape_images, &blank_images,
                                                     &cifar_files, &idx_files};
@@ -68,6 +69,17 @@ int data_load(struct dataset *train, struct dataset *test, const char **folder,
     memcpy(test->mean, train->mean, sizeof test->mean);
     memcpy(test->deviation, train->deviation, sizeof test->deviation);
     return 0;
+}
+
+uint32_t data_checksum(const struct dataset *set) {
+    enum { SAMPLES = 64 };
+    uLong crc = 0;
+    for (size_t i = 0; i < SAMPLES; i++) {
+        size_t sample = i * set->count / SAMPLES;
+        crc = crc32_z(crc, set->values + sample * set->inputs, set->inputs);
+        crc = crc32_z(crc, set->labels + sample * set->targets, set->targets);
+    }
+    return crc;
 }
 
 void print_data(const char *folder, const struct dataset *train, const struct dataset *test) {

@@ -32,6 +32,10 @@ int data_load(struct dataset *train, struct dataset *test, const char **folder, 
 // Sets the mean and deviation of each channel (MNIST: 0.1307 and 0.3081) from the values.
 void data_measure(struct dataset *set);
 
+// Returns the CRC-32 of a few samples, spread over the set, and of their labels. The arrays must be
+// in host memory.
+uint32_t data_checksum(const struct dataset *set);
+
 // Prints the banner's line about the data.
 void print_data(const char *folder, const struct dataset *train, const struct dataset *test);
 

@@ -22,9 +22,13 @@ void cuda_check(cudaError_t error, const char *call, const char *file, int line)
 }
 
 void cublas_check(cublasStatus_t status, const char *call, const char *file, int line) {
-    if (status != CUBLAS_STATUS_SUCCESS)
-        fail("%s (%s, %.*s at %s:%d)", cublasGetStatusString(status), cublasGetStatusName(status),
-             CALL_NAME(call), file, line);
+    const char *advice = "";
+    if (status == CUBLAS_STATUS_SUCCESS)
+        return;
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED) // a P100, for example
+        advice = "; this GPU has no products of bfloat16 matrices: use --precision fp32";
+    fail("%s%s (%s, %.*s at %s:%d)", cublasGetStatusString(status), advice,
+         cublasGetStatusName(status), CALL_NAME(call), file, line);
 }
 
 // The bytes that DEVICE_ALLOC has allocated, by kind.
@@ -57,6 +61,8 @@ static const char *list_allocated(char *text, size_t size, const char *before) {
 static const char *advice_for(const char *kind) {
     if (!strcmp(kind, "data"))
         return "use a device with more memory, or a smaller data set";
+    if (!strcmp(kind, "vectors"))
+        return "lower --max-bytes and --count";
     if (!strcmp(kind, "activations") || !strcmp(kind, "scratch"))
         return "lower --batch, or choose a smaller model";
     return "choose a smaller model, or shard it over more GPUs, as step 5 does";
@@ -70,7 +76,7 @@ void device_alloc_check(cudaError_t error, const char *kind, size_t bytes, const
         fail("out of device memory: asked for %s of %s, %s of %s are left%s; %s (%s, cudaMalloc at "
              "%s:%d)",
              format_bytes(texts[0], bytes), kind, format_bytes(texts[1], left),
-             format_bytes(texts[2], total), list_allocated(in_use, sizeof in_use, " beside "),
+             format_bytes(texts[2], total), list_allocated(in_use, sizeof in_use, " after "),
              advice_for(kind), cudaGetErrorName(error), file, line);
     cuda_check(error, "cudaMalloc", file, line);
     if (bytes == 0)
@@ -90,14 +96,17 @@ const char *device_kind(void) {
 
 double device_seconds(cudaStream_t stream) {
     static cudaEvent_t events[2]; // of the last call and of this one
+    static int recorded;          // events[0] has a time
     static double sum;
     float ms = 0;
     for (int i = 0; i < 2 && !events[i]; i++)
         CUDA_CHECK(cudaEventCreate(&events[i]));
     CUDA_CHECK(cudaEventRecord(events[1], stream));
     CUDA_CHECK(cudaEventSynchronize(events[1]));
-    if (cudaEventElapsedTime(&ms, events[0], events[1]) == cudaSuccess) // not in the first call
-        sum += ms / 1e3;
+    if (recorded)
+        CUDA_CHECK(cudaEventElapsedTime(&ms, events[0], events[1]));
+    recorded = 1;
+    sum += ms / 1e3;
     cudaEvent_t swap = events[0];
     events[0] = events[1];
     events[1] = swap;

@@ -9,6 +9,13 @@
 char error_name[32];
 void (*error_hook)(void);
 
+// Since glibc 2.37, fprintf to an unbuffered stream writes a long line in pieces, which mix with
+// the lines of other processes.
+__attribute__((constructor)) static void write_whole_lines(void) {
+    static char line[4096];
+    setvbuf(stderr, line, _IOLBF, sizeof line);
+}
+
 const char *error_origin(void) {
     static char origin[128];
     char host[64] = "?";
@@ -41,8 +48,12 @@ int refuse(char why[WHY_SIZE], const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(why, WHY_SIZE, format, arguments);
     va_end(arguments);
-    for (char *c = why; *c; c++)
-        if ((unsigned char)*c < ' ')
-            *c = '?'; // keeps the message on one line, even if it quotes a damaged file
+    make_printable(why);
     return -1;
+}
+
+void make_printable(char *text) {
+    for (; *text; text++)
+        if ((unsigned char)*text < ' ')
+            *text = '?';
 }

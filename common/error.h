@@ -23,6 +23,9 @@ __attribute__((noreturn, format(printf, 1, 2))) void fail(const char *format, ..
 // Writes the reason for a failure to why, and returns -1.
 __attribute__((format(printf, 2, 3))) int refuse(char why[WHY_SIZE], const char *format, ...);
 
+// Replaces control characters, so the text of a damaged file stays on one line of a terminal.
+void make_printable(char *text);
+
 // Two arguments for "%.*s", which print only the name of the function from the text of a call. The
 // arguments of the call would hide the cause.
 #define CALL_NAME(call) (int)strcspn(call, "("), call

@@ -8,7 +8,7 @@ enum { MOST_SPANS = 1 << 20, MOST_STREAMS = 64 };
 static struct {
     struct trace_file out;
     struct trace_span *spans;
-    size_t count, room, dropped;
+    size_t count, room;
     cudaStream_t streams[MOST_STREAMS]; // that of row i + 1 of the trace
     int stream_count;
 } trace;
@@ -31,14 +31,14 @@ void trace_span(const struct trace_span *span) {
     if (trace.count < trace.room)
         trace.spans[trace.count++] = *span;
     else
-        trace.dropped++;
+        trace.out.dropped++;
 }
 
 // Events know neither communicators nor what the host waits for, so all collectives count as those
 // of one communicator, in their order, and there are no arrows.
 static void write_trace(void) {
     size_t collectives = 0;
-    trace_write_head(&trace.out, NULL, "process", trace.dropped);
+    trace_write_head(&trace.out, NULL, "process");
     trace_write_row(&trace.out, 0);
     for (size_t i = 0; i < trace.count; i++) {
         const struct trace_span *span = &trace.spans[i];

@@ -134,7 +134,7 @@ __global__ static void softmax_cross_entropy_kernel(const float *logits, const u
                 sum += expf(z[c] - z[best]);
             for (int c = 0; dlogits && c < classes; c++)
                 dlogits[row * classes + c] = (expf(z[c] - z[best]) / sum - (c == label)) * scale;
-            double above = 0; // how much the label's logit is above the mean, times classes
+            double above = 0; // sum over c of z[label] - z[c]
             for (int c = 0; smoothing > 0.f && c < classes; c++) {
                 above += z[label] - z[c];
                 if (dlogits)

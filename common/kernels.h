@@ -1,4 +1,4 @@
-// The kernels, functions that run on the device: common/kernels.cu for a GPU, cpu_device/kernels.c
+// The kernels, functions that run on the device: common/kernels.cu for a GPU, common/cpu_kernels.c
 // for the CPU device. All pointers are device memory, and all matrices are row-major and dense. A
 // call queues the kernel on the stream and returns. If the launch fails, it ends the program.
 #pragma once

@@ -30,7 +30,7 @@ struct layer {
     int inputs, outputs;      // floats per sample
     int workspace;            // floats per sample behind the outputs, for the layer's use (often 0)
     size_t first, parameters; // its slice of the flat array, in elements; may be empty
-    int dx_unused;            // 1: dx may stay as it is, because only augmentation comes before
+    int dx_unused;            // 1: nothing reads dx, so backward need not compute it
     double flops;             // of the matrix products of forward, for one sample
     char names[2][32];        // of its forward and backward passes, for profiles and traces
     union {                   // settings of the kind
@@ -56,7 +56,7 @@ struct layer {
 // are floats, and are rounded to that type for a matrix product. b may be 0.
 struct layer_kind {
     const char *name;
-    // Fills the parameters first_value, ..., first_value + count - 1 of the layer. A process that
+    // Fills the parameters first_value, ..., first_value + count - 1 of the layer. A program that
     // stores only a part of a layer fills only that part.
     void (*initialise)(const struct layer *layer, float *parameters, size_t first_value,
                        size_t count, uint64_t seed, cudaStream_t stream);

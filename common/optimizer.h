@@ -23,9 +23,9 @@ struct optimizer {
     char text[320]; // for the banner: name and settings
 };
 
-// Builds the optimizer that the options name, for epochs of so many samples. Without --lr, it takes
-// the learning rate from the table; the same for --epsilon. Returns 0, or -1 with the reason in
-// why.
+// Builds the optimizer that the options name, for epochs of this many samples. Without --lr, it
+// takes the learning rate from the table; the same for --epsilon. Returns 0, or -1 with the reason
+// in why.
 struct training_options;
 int optimizer_build(struct optimizer *optimizer, const struct training_options *options,
                     size_t samples, char why[WHY_SIZE]);

@@ -1,11 +1,15 @@
 #include "common/options.h"
 #include "common/error.h"
 #include <ctype.h>
+#include <libgen.h>
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 void wrong_usage(const char *format, ...) {
     char message[1024];
@@ -20,7 +24,7 @@ void wrong_usage(const char *format, ...) {
 }
 
 static enum option_type type_of(const struct option_spec *o) {
-    return o->type & ~OPTION_LOCAL;
+    return o->type & ~(OPTION_LOCAL | OPTION_CHANGES | OPTION_OUTPUT);
 }
 
 // Returns the option after o in the tables, where t is the table of o, or NULL at the end. Start
@@ -51,8 +55,19 @@ static const char *choices(const struct option_spec *o) {
     return text;
 }
 
+// Returns used_by as users type it, such as "--optimizer adam or adamw". The next call overwrites
+// it.
+static const char *cause_of(const struct option_spec *o) {
+    static char text[256];
+    int name = strcspn(o->used_by, "=");
+    snprintf(text, sizeof text, "--%.*s %s", name, o->used_by, o->used_by + name + 1);
+    return text;
+}
+
 static void print_option_help(const struct option_spec *o) {
     printf("  --%-16s %s%s%s", o->name, o->help, o->choice ? ": " : "", choices(o));
+    if (o->used_by)
+        printf(" [only for %s]", cause_of(o));
     if (o->fallback && *o->fallback)
         printf(" (%s)", o->fallback);
     putchar('\n');
@@ -120,8 +135,48 @@ static const struct option_spec *find_option(const struct option_table *tables, 
     return o;
 }
 
+// Returns 1 if both paths lead to the same file, which need not exist. Devices may be shared.
+static int is_same_file(const char *a, const char *b) {
+    struct stat of[2];
+    const char *paths[2] = {a, b};
+    char copy[PATH_MAX], names[2][PATH_MAX];
+    int found = !stat(a, &of[0]) + !stat(b, &of[1]);
+    for (int i = 0; i < 2 && found == 0; i++) {
+        snprintf(copy, sizeof copy, "%s", paths[i]);
+        snprintf(names[i], sizeof names[i], "%s", basename(copy));
+        snprintf(copy, sizeof copy, "%s", paths[i]);
+        if (stat(dirname(copy), &of[i]))
+            return 0; // opening it fails later
+    }
+    int same = of[0].st_dev == of[1].st_dev && of[0].st_ino == of[1].st_ino;
+    return found == 0 ? same && !strcmp(names[0], names[1])
+                      : found == 2 && same && S_ISREG(of[0].st_mode);
+}
+
+static void check_outputs(const struct option_table *tables) {
+    const struct option_table *t = tables, *u;
+    for (const struct option_spec *a = NULL, *b; (a = next_option(&t, a));)
+        for (b = a, u = t; a->type & OPTION_OUTPUT && (b = next_option(&u, b));) {
+            const char *one = *(const char **)a->value;
+            const char *other = b->type & OPTION_OUTPUT ? *(const char **)b->value : NULL;
+            if (one && other && is_same_file(one, other))
+                wrong_usage("--%s and --%s name the same file, %s", a->name, b->name, one);
+        }
+}
+
+// No file stays open whose errors could be reported later.
+static void check_stdout(int code, void *unused) {
+    (void)unused;
+    if (code == 0 && (fflush(stdout) | ferror(stdout))) {
+        fprintf(stderr, "error (%s): cannot write all of the output to stdout: is the disk full?\n",
+                error_origin());
+        _exit(1);
+    }
+}
+
 void options_parse(const struct option_table *tables, const char *summary, int argc, char **argv) {
     const struct option_table *t = tables;
+    on_exit(check_stdout, NULL);
     for (const struct option_spec *o = NULL; (o = next_option(&t, o));)
         if (o->fallback)
             set_value(o, o->fallback);
@@ -150,6 +205,7 @@ void options_parse(const struct option_table *tables, const char *summary, int a
             wrong_usage("--%s needs a value", o->name);
         set_value(o, text);
     }
+    check_outputs(tables);
 }
 
 // Writes the option as users type it.
@@ -176,4 +232,49 @@ size_t options_list(const struct option_table *tables, char *text, size_t size) 
             used += print_option(text + used, size - used, o);
     }
     return used < size ? used : size - 1;
+}
+
+// Returns 1 if the option does not have its default.
+static int is_changed(const struct option_spec *o, const char *now) {
+    char usual[256];
+    snprintf(usual, sizeof usual, "--%s %s", o->name, o->fallback);
+    return strcmp(now, usual) != 0;
+}
+
+void options_list_changes(const struct option_table *tables, char *text, size_t size) {
+    char now[256];
+    size_t used = 0;
+    *text = 0;
+    for (const struct option_spec *o = NULL; (o = next_option(&tables, o));) {
+        if (!(o->type & OPTION_CHANGES))
+            continue;
+        print_option(now, sizeof now, o);
+        if (is_changed(o, now) && used < size)
+            used += snprintf(text + used, size - used, ", %s", now);
+    }
+}
+
+// Returns 1 if used_by names the present value of its option.
+static int has_effect(const struct option_table *tables, const struct option_spec *o) {
+    const char *value = *(const char **)find_option(tables, o->used_by)->value;
+    const char *at = o->used_by;
+    while ((at = strstr(at + 1, value))) // a whole word, not a part of one, such as adam of adamw
+        if (strchr("= ", at[-1]) && strchr(", ", at[strlen(value)]))
+            return 1;
+    return 0;
+}
+
+void options_list_unused(const struct option_table *tables, char *text, size_t size) {
+    char now[256];
+    size_t used = 0;
+    const struct option_table *t = tables;
+    *text = 0;
+    for (const struct option_spec *o = NULL; (o = next_option(&t, o));) {
+        if (!o->used_by || has_effect(tables, o))
+            continue;
+        print_option(now, sizeof now, o);
+        if (is_changed(o, now) && used < size)
+            used += snprintf(text + used, size - used, "%s%s (only for %s)", used > 0 ? ", " : "",
+                             now, cause_of(o));
+    }
 }

@@ -9,7 +9,10 @@ enum option_type {
     OPTION_TEXT,
     OPTION_FLAG,
     OPTION_REST,
-    OPTION_LOCAL = 8, // added to a type: the processes of a run may have different values
+    // Added to a type:
+    OPTION_LOCAL = 8,    // the processes of a run may have different values
+    OPTION_CHANGES = 16, // another value changes the losses
+    OPTION_OUTPUT = 32   // a file that the program writes, so no other option may name it
 };
 
 struct option_spec {
@@ -24,6 +27,8 @@ struct option_spec {
     const char *help;
     const char *(*choice)(int i); // OPTION_TEXT: returns allowed word i, or NULL after the last
                                   // one; a NULL function allows any text
+    const char *used_by; // such as "optimizer=adam, adamw or adadelta": the value of another option
+                         // with which this one has an effect, NULL: with any
 };
 
 struct option_table {
@@ -36,11 +41,23 @@ struct option_table {
 // line on stderr and exits with 2. An empty row ends a table, and an empty table ends the list. An
 // OPTION_REST allows words without a - after the options, or any words after --. Its name describes
 // them in --help.
+//
+// A program that exits with 0, but could not write all of its output to stdout, prints one line on
+// stderr and exits with 1.
 void options_parse(const struct option_table *tables, const char *summary, int argc, char **argv);
 
 // Writes a text such as "--batch 128, --seed 1", which lists all options that have a value and are
 // not OPTION_LOCAL. Cuts the text if it does not fit. Returns its length.
 size_t options_list(const struct option_table *tables, char *text, size_t size);
+
+// Writes a text such as ", --dropout 0.2, --tf32 1", which lists all OPTION_CHANGES whose value is
+// not the default. Cuts the text if it does not fit.
+void options_list_changes(const struct option_table *tables, char *text, size_t size);
+
+// Writes a text such as "--rho 0.5 (only for --optimizer adadelta)", which lists all options that
+// have no effect, because the option in used_by has another value. An option with its default value
+// is not listed. Cuts the text if it does not fit.
+void options_list_unused(const struct option_table *tables, char *text, size_t size);
 
 // Prints one line on stderr, with error_origin() if error_name is set, and exits with 2.
 __attribute__((noreturn, format(printf, 1, 2))) void wrong_usage(const char *format, ...);

@@ -23,7 +23,7 @@ struct interval {
 struct phases {
     int steps;
     // By phase, as time of the stream that computes. For communication, this is the time in which
-    // nothing computes beside it.
+    // nothing computes at the same time.
     double ms[PHASES];
     double hidden; // communication that runs while another phase computes
     double report; // after the update, in a training step that ends with a report

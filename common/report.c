@@ -71,7 +71,8 @@ void report_open(const char *path, long done, long epochs, long steps, long most
         profile_open(min_size(steps, report.last - done), opt.log_every);
 }
 
-// A wait would change modelled times, and it would come at a different step in each run.
+// With a modelled clock, there is no progress report: the second of real time ends at a different
+// step in each run, and the wait for the report changes the modelled times.
 int report_due(long done) {
     return !report.modelled && done >= report.waited + fmax(report.speed, 1);
 }
@@ -82,7 +83,7 @@ int report_due(long done) {
 static void draw(const char *head, double part, const char *state, const char *speed,
                  const char *left) {
     const char *full = "##############################";
-    char line[256], tail[200];
+    char tail[200], line[512];
     struct winsize size = {0};
     int columns = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || !size.ws_col ? 80 : size.ws_col;
     int width = 0;

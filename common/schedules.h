@@ -5,7 +5,7 @@
 #include "common/error.h"
 
 struct schedule {
-    // The factor of --lr for the training step that follows so many completed steps.
+    // The factor of --lr for the next training step, if this many are done.
     double (*factor)(const struct schedule *schedule, long done);
     long steps, steps_per_epoch; // of all epochs together, and of one
     long warmup, step_epochs;    // of the options
@@ -13,9 +13,10 @@ struct schedule {
     char text[144]; // for the banner, such as " (times 0.7 after each epoch)", or ""
 };
 
-// Builds the schedule that the options name, for epochs of so many training steps. A schedule spans
-// all --epochs. --max-steps does not shorten it, so a run that stops there and is continued has the
-// rates of a run that did not stop. lr is for the text. Returns 0, or -1 with the reason in why.
+// Builds the schedule that the options name, for epochs of steps_per_epoch training steps. A
+// schedule spans all --epochs. --max-steps does not shorten it, so a run that stops there and is
+// continued has the rates of a run that did not stop. lr is for the text. Returns 0, or -1 with the
+// reason in why.
 struct training_options;
 int schedule_build(struct schedule *schedule, const struct training_options *options,
                    long steps_per_epoch, double lr, char why[WHY_SIZE]);

@@ -149,8 +149,7 @@ static int load_overlaps(const char *path, int has_manifest, struct snapshot *s,
     snprintf(name, sizeof name, "%s", path);
     if (has_manifest)
         shard_path(name, path, s, from.sharding, from.number);
-    struct snapshot *file = snapshot_new(s->model, s->optimizer, s->seed, s->batch, size,
-                                         s->state_size / s->parameters * size);
+    struct snapshot *file = snapshot_like(s, size, s->state_size / s->parameters * size);
     int result = snapshot_read(name, file, why);
     const struct progress *p = &file->progress;
     if (has_manifest && result == 0)
@@ -161,6 +160,7 @@ static int load_overlaps(const char *path, int has_manifest, struct snapshot *s,
         result = refuse(why, "snapshot %.200s: its shard %.200s is of another step", path, name);
     if (result == 1) {
         s->progress = *p;
+        memcpy(s->settings_before, file->settings_before, sizeof s->settings_before);
         copy_overlaps(s, to, file, from);
     }
     free(file);

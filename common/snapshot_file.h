@@ -6,7 +6,11 @@
 
 // PATH_SIZE is larger than PATH_MAX. A name that is cut to this size is still too long for the
 // system, which then refuses it.
-enum { SNAPSHOT_VERSION = 1, PATH_SIZE = PATH_MAX + 64 };
+enum { PATH_SIZE = PATH_MAX + 64 };
+
+// Returns the version of a file with these conditions: 2, or 1 if they are not known. A file of
+// version 1, such as one of an older program, has no conditions; all else is the same.
+long snapshot_version(const struct conditions *conditions);
 
 // Writes a file that consists of these parts, completely or not at all, as snapshot_save does.
 int write_whole(const char *path, const struct iovec *parts, int count, char why[WHY_SIZE]);
@@ -19,3 +23,9 @@ int snapshot_read(const char *path, struct snapshot *snapshot, char why[WHY_SIZE
 // version, the model or the optimizer differs, or if the progress is impossible.
 int snapshot_check(const char *path, long version, const struct snapshot *found,
                    const struct snapshot *expected, char why[WHY_SIZE]);
+
+// Compares a file that is complete with the expected run in s, and sets its progress, and the
+// settings of the file if they differ. Returns 0, or -1 with the reason in why if the file was
+// trained with other images.
+int snapshot_accept(const char *path, const struct snapshot *found, struct snapshot *s,
+                    char why[WHY_SIZE]);

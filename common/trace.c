@@ -1,6 +1,7 @@
 #include "common/trace.h"
 #include "common/error.h"
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -15,18 +16,17 @@ struct trace_file trace_create(const char *path, int process, int processes) {
     FILE *file = fopen(name, "we");
     if (!file)
         fail("--trace %s: %s", name, strerror(errno));
-    return (struct trace_file){file, process, processes};
+    return (struct trace_file){file, process, processes, 0};
 }
 
-void trace_write_head(const struct trace_file *t, const char *model, const char *kind,
-                      size_t dropped) {
+void trace_write_head(const struct trace_file *t, const char *model, const char *kind) {
     char host[64] = "";
     gethostname(host, sizeof host - 1);
     fprintf(t->file,
             "{\"displayTimeUnit\":\"ms\",\n\"otherData\":{\"clock\":\"%s%s\",\"process\":%d,"
             "\"processes\":%d,\"host\":\"%s\",\"dropped\":%zu},\n\"traceEvents\":[\n",
             model ? "modelled " : "measured", model ? model : "", t->process, t->processes, host,
-            dropped);
+            t->dropped);
     fprintf(t->file,
             "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":"
             "\"%s %d\"}}",
@@ -60,7 +60,16 @@ void trace_write_span(const struct trace_file *t, const char *scope, const char 
 
 void trace_close(struct trace_file *t) {
     fprintf(t->file, "\n]}\n");
-    if (ferror(t->file) | fclose(t->file))
-        fprintf(stderr, "error: the trace could not be written completely: %s\n", strerror(errno));
+    int incomplete = ferror(t->file) | fclose(t->file);
     t->file = NULL;
+    if (t->dropped && t->process == 0)
+        fprintf(stderr,
+                "note (%s): --trace had no room for the last %zu operations; to trace all "
+                "of them, make the run shorter, such as with --max-steps 1000\n",
+                error_origin(), t->dropped);
+    if (incomplete) {
+        fprintf(stderr, "error (%s): --trace: cannot write the whole file: %s\n", error_origin(),
+                strerror(errno));
+        exit(1); // in exit: the C library goes on with the other functions of atexit
+    }
 }

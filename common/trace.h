@@ -1,7 +1,7 @@
 // A trace: what the device did and when, as a file for trace viewers (https://ui.perfetto.dev). It
 // has a row for the host and one for each stream. tools/trace.py reads it.
 //
-// The CPU device records each of its operations (cpu_device/timeline.c, cpu_trace.c). On a GPU,
+// The CPU device records each of its operations (cpu_device/timeline.c). On a GPU,
 // events time the spans of profile.h (gpu_trace.c); Nsight Systems shows more (make profile-stepN).
 #pragma once
 #include <cuda_runtime.h>
@@ -18,6 +18,7 @@ void trace_open(const char *path, int process, int processes);
 struct trace_file {
     FILE *file;
     int process, processes; // the numbers of trace_open
+    size_t dropped;         // spans that the file lacks, because memory is limited
 };
 
 // Creates the file at path, or for one of several processes the file whose name has its number.
@@ -25,10 +26,8 @@ struct trace_file {
 struct trace_file trace_create(const char *path, int process, int processes);
 
 // Writes the head. model: the name of the model whose times the trace holds, or NULL if they were
-// measured. kind: how the processes are called. dropped: the number of spans that the file lacks,
-// because memory is limited.
-void trace_write_head(const struct trace_file *trace, const char *model, const char *kind,
-                      size_t dropped);
+// measured. kind: how the processes are called.
+void trace_write_head(const struct trace_file *trace, const char *model, const char *kind);
 
 // Writes the name of a row: 0 is the host, and the others are streams.
 void trace_write_row(const struct trace_file *trace, int row);
@@ -38,7 +37,8 @@ void trace_write_row(const struct trace_file *trace, int row);
 void trace_write_span(const struct trace_file *trace, const char *scope, const char *name,
                       const char *category, int row, double begin, double end);
 
-// Ends and closes the file. If something could not be written, prints an error.
+// Ends and closes the file. Process 0 says if spans were dropped. If something could not be
+// written, prints an error, and the exit code becomes 1. Called while the program exits.
 void trace_close(struct trace_file *trace);
 
 // Returns 1 if the trace needs the spans that profile.h times.

@@ -6,8 +6,8 @@
 #include <zlib.h>
 
 struct data_source {
-    // Returns 1 if the folder of --data holds files of this format, or is the word for made-up
-    // images such as "synthetic".
+    // Returns 1 if the folder of --data holds files of this format, or is the word for synthetic
+    // images, such as "shapes".
     int (*found)(const char *folder);
     // Sets count, shape, values and labels of the empty set to those of the training set, or of the
     // test set if test is 1. The labels are below 10. Returns 0, or -1 with the reason in why. The
@@ -38,7 +38,7 @@ extern const struct data_source synthetic_images;
 extern const struct data_source shape_images;
 
 // "blank:COUNT", such as blank:4096: that many training images of zeros with the label 0, and a
-// sixth as many test images. For runs that only take times: other made-up images take a second to
+// sixth as many test images. For runs that only take times: other synthetic images take a second to
 // make.
 extern const struct data_source blank_images;
 

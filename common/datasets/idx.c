@@ -2,7 +2,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define AGAIN "delete the file and run make data"
+#define TARGET "make data, or make data SET=fashion-mnist,"
+#define AGAIN "delete the file; " TARGET " fetches it again"
 
 enum { HIGHEST_LABEL = 9 }; // of the digits of MNIST and the clothes of Fashion-MNIST
 
@@ -40,7 +41,7 @@ static int read_file(const char *folder, const char *split, const char *kind, in
                      uint32_t *shape, uint8_t **bytes, char why[WHY_SIZE]) {
     char name[64], path[PATH_MAX];
     snprintf(name, sizeof name, "%s-%s-idx%d-ubyte", split, kind, dimensions);
-    gzFile file = data_open(folder, name, "make data", path, why);
+    gzFile file = data_open(folder, name, TARGET, path, why);
     if (!file)
         return -1;
     int result = read_idx(file, path, dimensions, shape, bytes, why);

@@ -34,7 +34,7 @@ void append_convolution(struct model *m, const struct layer_kind *kind, int outp
                         int stride, int padding, int has_bias);
 
 // The windows of a convolution, as rows of a matrix, are copied to scratch memory. A batch is
-// computed in parts whose windows take at most so many bytes, or image by image.
+// computed in parts whose windows take at most this many bytes, or image by image.
 enum { CONV_WORKSPACE = 16 << 20 };
 
 // The largest value of each channel in windows of this size beside each other, as in
@@ -50,8 +50,8 @@ void append_mean_pooling(struct model *m);
 // scale [channels], initially 1, and shift [channels], initially 0. group_normalisation_relu also
 // sets y = max(y, 0).
 //
-// The course has no batch normalisation. Its mean and variance are those of the samples that a
-// process computes together, so N processes would not train the model that one process trains.
+// The course has no batch normalisation. It takes the mean and the variance of all samples that are
+// computed together, so the results would depend on how a batch is divided.
 extern const struct layer_kind group_normalisation, group_normalisation_relu;
 void append_group_norm(struct model *m, const struct layer_kind *kind, int groups);
 

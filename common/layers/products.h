@@ -21,8 +21,7 @@ const void *parameter_at(const struct pass *pass, const void *parameters, size_t
 
 // sums[c] = sum of x[image, pixel, c] over all images and pixels. It first adds up the images and
 // then the pixels, because many short sums keep a device busier than a few long ones. It uses
-// pixels
-// * channels floats of scratch memory.
+// pixels * channels floats of scratch memory.
 void sum_pixels(const struct pass *pass, const float *x, float *sums, int images, int pixels,
                 int channels);
 
