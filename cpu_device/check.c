@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// All further streams count as one stream, so the checker finds nothing between their operations.
+// How many streams the checker tells apart. All further ones count as one stream, so it finds
+// nothing between their operations.
 enum { MOST_STREAMS = 256 };
 
 struct cpu_clock {
@@ -28,6 +29,7 @@ struct cpu_use {
 
 static int stream_count;
 static const struct cpu_place *stream_places[MOST_STREAMS];
+static uint64_t ended_after[MOST_STREAMS];   // operations of a destroyed stream, else UINT64_MAX
 static struct cpu_clock host;                // waits of all threads
 static struct cpu_clock known;               // waits and successful queries of all threads
 static _Thread_local struct cpu_clock asked; // successful queries of this thread
@@ -41,16 +43,39 @@ static struct finding {
     struct cpu_memory memory;
 } finding;
 
+// Returns a number for a new stream. When there are no more, it takes that of a destroyed stream,
+// for whose work the host has waited: all later operations come after that work.
+static int new_number(void) {
+    static int warned;
+    if (stream_count < MOST_STREAMS - 1)
+        return stream_count++;
+    for (int s = 0; s < MOST_STREAMS - 1; s++)
+        if (ended_after[s] <= host.done[s])
+            return s;
+    if (!warned++)
+        fprintf(stderr,
+                "note: CPU_DEVICE_CHECK: there are more than %d streams, so mistakes between "
+                "further ones are not found; destroy streams after cudaStreamSynchronize\n",
+                MOST_STREAMS - 1);
+    return MOST_STREAMS - 1;
+}
+
 struct cpu_clock *cpu_new_clock(const struct cpu_place *made) {
     if (!cpu_recording)
         return NULL;
     struct cpu_clock *clock = calloc(1, sizeof *clock);
     if (!clock)
         abort();
-    clock->stream = stream_count;
+    clock->stream = new_number();
+    clock->done[clock->stream] = host.done[clock->stream]; // it counts on from the old stream
     stream_places[clock->stream] = made;
-    stream_count += stream_count < MOST_STREAMS - 1;
+    ended_after[clock->stream] = UINT64_MAX;
     return clock;
+}
+
+void cpu_stream_ends(const struct cpu_clock *clock) {
+    if (clock)
+        ended_after[clock->stream] = clock->done[clock->stream];
 }
 
 struct cpu_clock *cpu_copy_clock(const struct cpu_clock *clock) {
@@ -99,9 +124,8 @@ static int meets(const struct cpu_span *s, uintptr_t from, uintptr_t end) {
     return i < s->count && s->start + i * s->pitch < end;
 }
 
-// Returns 1 if the two spans have a byte in common.
-static int overlap(const struct cpu_span *a, const struct cpu_span *b) {
-    if (end_of(a) <= b->start || end_of(b) <= a->start)
+int cpu_spans_overlap(const struct cpu_span *a, const struct cpu_span *b) {
+    if (!a->count || !b->count || end_of(a) <= b->start || end_of(b) <= a->start)
         return 0;
     for (size_t i = 0; i < a->count; i++) {
         uintptr_t from = a->start + i * a->pitch;
@@ -159,7 +183,8 @@ static void check_memory(const struct cpu_clock *stream, const struct cpu_use *u
     cpu_find_memory(use->span.start, &memory);
     for (struct cpu_use **link = memory.uses, *old; (old = *link);) {
         int ordered = comes_before(old, stream);
-        if (!ordered && (old->span.written || use->span.written) && overlap(&old->span, &use->span))
+        if (!ordered && (old->span.written || use->span.written) &&
+            cpu_spans_overlap(&old->span, &use->span))
             found(MEMORY, old, use);
         if (comes_before(old, &host) || (ordered && replaces(&use->span, &old->span)))
             drop(link);

@@ -39,6 +39,9 @@ struct cpu_use; // use of memory by an operation that may still run
 struct cpu_clock *cpu_new_clock(const struct cpu_place *made);
 struct cpu_clock *cpu_copy_clock(const struct cpu_clock *clock);
 
+// Notes that the stream of this clock was destroyed, so that a later one can take its number.
+void cpu_stream_ends(const struct cpu_clock *clock);
+
 // Adds everything that comes before the clock earlier to what comes before the clock later.
 void cpu_join(struct cpu_clock *later, const struct cpu_clock *earlier);
 

@@ -20,6 +20,7 @@
 
 enum { SPINS = 100, YIELDS = 10, SMALL = 32 << 10 };
 static const double CHECK_SECONDS = 0.25;
+static const double SILENT_SECONDS = 5; // a rank on another host says each second that it is alive
 
 static size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
@@ -111,25 +112,50 @@ static void show_call(struct ncclComm *c, const void *argument) {
     cpu_network_tell(c);
 }
 
-// Gives up with a text that names the call of this rank, and the ranks that are in no call or in a
-// different one.
-static ncclResult_t time_out(struct wait *w) {
+static int is_silent(const struct ncclComm *c, int p) {
+    return c->channels[p].socket >= 0 && cpu_now() - c->channels[p].heard > SILENT_SECONDS;
+}
+
+// Adds the silent ranks of this rank's host to why, which has n characters. Returns the new number.
+static int list_silent(char why[WHY_BYTES], int n, const struct ncclComm *c, int rank) {
+    n += snprintf(why + n, (size_t)(WHY_BYTES - n), "; nothing heard for %.0f s from",
+                  cpu_now() - c->channels[rank].heard);
+    for (int p = rank; p < c->ranks && n < WHY_BYTES; p++)
+        if (c->peers[p].host == c->peers[rank].host && is_silent(c, p))
+            n += snprintf(why + n, (size_t)(WHY_BYTES - n), "%s rank %d", p > rank ? "," : "", p);
+    if (n < WHY_BYTES)
+        n += snprintf(why + n, (size_t)(WHY_BYTES - n),
+                      " on %s, so the node or its network may be down", c->peers[rank].host_name);
+    return n;
+}
+
+// Writes why this rank waits: its call, and the ranks that are silent, in no call or in a different
+// one. Returns 1 if one is silent.
+static int explain_wait(char why[WHY_BYTES], const struct wait *w) {
     struct ncclComm *c = w->comm;
-    char call[96], why[WHY_BYTES];
-    int n = snprintf(why, sizeof why, "rank %d waits in %s for %.0f s", c->rank,
-                     describe(call, w->call), cpu_timeout());
-    int point_to_point = w->call->kind == CALL_SEND || w->call->kind == CALL_RECV;
+    char call[96];
+    int n = snprintf(why, WHY_BYTES, "rank %d waits in %s for %.0f s", c->rank,
+                     describe(call, w->call), fmin(cpu_now() - w->since, cpu_timeout()));
+    int point_to_point = w->call->kind == CALL_SEND || w->call->kind == CALL_RECV, silent = 0;
     pthread_mutex_lock(&c->lock);
-    for (int p = 0; p < c->ranks && n < (int)sizeof why; p++) {
+    for (int p = 0; p < c->ranks && n < WHY_BYTES; p++) {
         const struct call *theirs = &c->channels[p].seat->waits_in;
-        if (p == c->rank || (p != w->peer && (point_to_point || same_call(theirs, w->call))))
+        if (p == c->rank || (point_to_point && p != w->peer))
             continue;
-        n += snprintf(why + n, sizeof why - (size_t)n, "; rank %d is in %s%s", p,
-                      describe(call, theirs),
-                      theirs->kind && theirs->comm != c->name ? " of another communicator" : "");
+        if (is_silent(c, p)) {
+            int first = p;
+            for (int q = 0; q < p; q++)
+                first = c->peers[q].host == c->peers[p].host && is_silent(c, q) ? q : first;
+            silent = 1;
+            n = first == p ? list_silent(why, n, c, p) : n;
+        } else if (p == w->peer || !same_call(theirs, w->call)) {
+            n += snprintf(
+                why + n, (size_t)(WHY_BYTES - n), "; rank %d is in %s%s", p, describe(call, theirs),
+                theirs->kind && theirs->comm != c->name ? " of another communicator" : "");
+        }
     }
     pthread_mutex_unlock(&c->lock);
-    return give_up(c, ncclInvalidUsage, why);
+    return silent;
 }
 
 // A collective that a rank has not finished yet.
@@ -207,7 +233,13 @@ static ncclResult_t check(struct wait *w) {
         return give_up(c, ncclRemoteError, why);
     }
     ncclResult_t result = w->at ? compare_orders(w) : ncclSuccess;
-    return result || now - w->since <= cpu_timeout() ? result : time_out(w);
+    if (result)
+        return result;
+    int silent = explain_wait(why, w);
+    if (now - w->since > cpu_timeout())
+        return give_up(c, silent ? ncclRemoteError : ncclInvalidUsage, why);
+    cpu_explain_wait(why); // for a program that gives up before this device does
+    return ncclSuccess;
 }
 
 // One round of waiting, which the caller repeats until its condition holds. The first rounds spin
@@ -243,6 +275,7 @@ static void end_wait(struct wait *w, ncclResult_t result) {
     if (w->armed)
         atomic_store(&w->comm->seat->asleep, 0);
     if (w->checked > w->since && !result) {
+        cpu_explain_wait("");
         w->call = NULL;
         cpu_for_each_comm(show_call, w);
     }
@@ -659,26 +692,58 @@ static void *products(const struct ncclComm *c, const struct work *work) {
     return product;
 }
 
+// What the model needs to know about a send or receive of this rank.
+struct timed {
+    double begin; // modelled time at which both ranks have come to it
+    int link;     // the direction, and inside the node or not
+    struct cpu_transfer cost;
+};
+
+static struct timed time_transfer(const struct ncclComm *c, const struct transfer *t) {
+    int own = c->peers[c->rank].bus, other = c->peers[t->peer].bus;
+    int sends = t->call.kind == CALL_SEND;
+    double bytes = (double)(t->call.count * cpu_type_size((ncclDataType_t)t->call.type));
+    return (struct timed){
+        .begin = fmax(c->arrived, t->arrived),
+        .link = 2 * sends + (cpu_model_node(own) != cpu_model_node(other)),
+        .cost = cpu_model_transfer(bytes, sends ? own : other, sends ? other : own),
+    };
+}
+
+// Returns the modelled time at which the sends and receives of a group end on this rank. A send
+// ends when its bytes have left, without waiting for the receiver. From the time of each transfer
+// on, its link carries the bytes of this one and of all that begin later.
+static double end_of_transfers(const struct ncclComm *c, const struct work *work) {
+    struct timed *all = malloc((size_t)work->transfers * sizeof *all);
+    double end = c->arrived;
+    if (!all)
+        abort();
+    for (int i = 0; i < work->transfers; i++)
+        all[i] = time_transfer(c, &work->transfer[i]);
+    for (int i = 0; i < work->transfers; i++) {
+        double link = 0;
+        for (int j = 0; j < work->transfers; j++)
+            if (all[j].link == all[i].link && all[j].begin >= all[i].begin)
+                link += all[j].cost.link;
+        end = fmax(end, all[i].begin + all[i].cost.latency + fmax(link, all[i].cost.path));
+    }
+    free(all);
+    return end;
+}
+
 // Returns the modelled time at which the call ends on this rank. A collective ends on all ranks at
-// the same time. A send ends when its bytes have left, without waiting for the receiver.
+// the same time.
 static double modelled_end(const struct ncclComm *c, const struct work *work) {
     int devices[MOST_PEERS];
-    double end = c->latest;
+    if (work->transfers)
+        return end_of_transfers(c, work);
     for (int p = 0; p < c->ranks; p++)
         devices[p] = c->peers[p].bus;
     // NCCL does nothing for a single rank in place.
     int is_nothing = c->ranks == 1 && work->send == work->recv && !work->scaled;
-    if (!work->transfers && work->call.kind != CALL_SPLIT && !is_nothing)
-        end += cpu_model_collective(work->call.kind, work->cost.bytes, devices, c->ranks);
-    for (int i = 0; i < work->transfers; i++) {
-        const struct transfer *t = &work->transfer[i];
-        int own = devices[c->rank], other = devices[t->peer], sends = t->call.kind == CALL_SEND;
-        double begin = fmax(c->arrived, t->arrived);
-        double bytes = (double)(t->call.count * cpu_type_size((ncclDataType_t)t->call.type));
-        end =
-            fmax(end, begin + cpu_model_transfer(bytes, sends ? own : other, sends ? other : own));
-    }
-    return end;
+    if (work->call.kind == CALL_SPLIT || is_nothing)
+        return c->latest;
+    return c->latest + cpu_model_collective(work->call.kind, work->cost.bytes, devices, c->ranks);
 }
 
 static ncclResult_t run(struct ncclComm *c, struct work *work) {

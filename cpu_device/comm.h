@@ -91,9 +91,10 @@ struct peer {
 
 struct channel {
     struct ring *out, *in;
-    uint64_t slots;    // of each ring
-    struct seat *seat; // the peer's seat; for a peer on another host, a local copy
-    int socket;        // for a peer on another host, else -1
+    uint64_t slots;       // of each ring
+    struct seat *seat;    // the peer's seat; for a peer on another host, a local copy
+    int socket;           // for a peer on another host, else -1
+    _Atomic double heard; // when something arrived from it last; for a peer on another host
     atomic_int hung_up;
     int missed; // checks in a row that did not find the peer's process
     struct transit *transit;
@@ -153,6 +154,9 @@ struct ncclComm {
 __attribute__((format(printf, 2, 3))) ncclResult_t cpu_refuse(ncclResult_t result,
                                                               const char *format, ...);
 
+// Stores why this rank waits now. As long as there was no error, ncclGetLastError returns it.
+void cpu_explain_wait(const char *text);
+
 // Returns how many seconds ranks wait for each other (CPU_DEVICE_TIMEOUT).
 double cpu_timeout(void);
 
@@ -189,6 +193,7 @@ struct work {
     struct call call;
     const char *send;
     char *recv;
+    size_t send_bytes, recv_bytes;
     int scaled;         // multiply the data by the scalar
     const void *scalar; // the device reads it when the call runs; NULL: use scalar_value
     char scalar_value[8];

@@ -9,9 +9,30 @@
 #include <stdlib.h>
 
 struct cublasContext {
+    int device;
     cudaStream_t stream;
     cublasMath_t mode;
+    struct cublasContext *next;
 };
+
+static pthread_mutex_t handles_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct cublasContext *handles; // that live
+
+// Returns the link to the handle, or the list's last link if no such handle lives. Called with
+// handles_lock held.
+static struct cublasContext **find(cublasHandle_t handle) {
+    struct cublasContext **link = &handles;
+    while (*link && *link != handle)
+        link = &(*link)->next;
+    return link;
+}
+
+static int is_live(cublasHandle_t handle) {
+    pthread_mutex_lock(&handles_lock);
+    int live = *find(handle) != NULL;
+    pthread_mutex_unlock(&handles_lock);
+    return live;
+}
 
 // A product may still run when the program exits. The streams must stop before the library's data
 // is freed, so cpu_stop_at_exit comes after the library's own setup.
@@ -27,42 +48,72 @@ cublasStatus_t cublasCreate(cublasHandle_t *handle) {
     if (cpu_enter())
         return CUBLAS_STATUS_NOT_INITIALIZED;
     pthread_once(&once, begin);
-    *handle = calloc(1, sizeof **handle);
-    return *handle ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
+    struct cublasContext *made = calloc(1, sizeof *made);
+    if (!made)
+        return CUBLAS_STATUS_ALLOC_FAILED;
+    made->device = cpu_current_device();
+    pthread_mutex_lock(&handles_lock);
+    made->next = handles;
+    *handle = handles = made;
+    pthread_mutex_unlock(&handles_lock);
+    return CUBLAS_STATUS_SUCCESS;
 }
 
+// As in cuBLAS, the host waits for the device.
 cublasStatus_t cublasDestroy(cublasHandle_t handle) {
-    if (!handle)
+    pthread_mutex_lock(&handles_lock);
+    struct cublasContext **link = find(handle), *found = *link;
+    if (found)
+        *link = found->next;
+    pthread_mutex_unlock(&handles_lock);
+    if (!found)
         return CUBLAS_STATUS_NOT_INITIALIZED;
-    free(handle);
+    if (!cpu_enter())
+        cpu_drain_device(found->device);
+    free(found);
     return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasGetVersion(cublasHandle_t handle, int *version) {
     (void)handle;
+    if (!version)
+        return CUBLAS_STATUS_INVALID_VALUE;
     *version = 130000;
     return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream) {
-    if (!handle)
+    if (!is_live(handle))
         return CUBLAS_STATUS_NOT_INITIALIZED;
     handle->stream = stream;
     return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasGetStream(cublasHandle_t handle, cudaStream_t *stream) {
-    if (!handle)
+    if (!is_live(handle))
         return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (!stream)
+        return CUBLAS_STATUS_INVALID_VALUE;
     *stream = handle->stream;
     return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {
-    if (!handle)
+    if (!is_live(handle))
         return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (mode != CUBLAS_DEFAULT_MATH && mode != CUBLAS_PEDANTIC_MATH &&
+        mode != CUBLAS_TF32_TENSOR_OP_MATH)
+        return CUBLAS_STATUS_INVALID_VALUE;
     handle->mode = mode;
     return CUBLAS_STATUS_SUCCESS;
+}
+
+// Returns the status of a launch. cuBLAS contains a CUDA runtime of its own, so its errors do not
+// become the last error of the program.
+static cublasStatus_t launched(cudaError_t error) {
+    if (error)
+        cudaGetLastError();
+    return error ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;
 }
 
 struct matrix {
@@ -85,20 +136,21 @@ static size_t element_bytes(cudaDataType type) {
     return type == CUDA_R_32F ? 4 : type == CUDA_R_16F || type == CUDA_R_16BF ? 2 : 0;
 }
 
+static struct cpu_span span_of(const void *data, cudaDataType type, int ld, int rows, int cols,
+                               int written) {
+    size_t element = element_bytes(type);
+    return (struct cpu_span){(uintptr_t)data, (size_t)rows * element, (size_t)ld * element,
+                             (size_t)cols, written};
+}
+
 // Sets *out to a column-major matrix [rows, cols], with its address for device threads. Returns 0
-// if it is not all inside one allocation.
+// if it is not all inside one allocation, or on another device than the current one.
 static int view_matrix(struct matrix *out, const void *data, cudaDataType type, int ld, int rows,
                        int cols) {
     size_t elements = rows && cols ? (size_t)ld * (size_t)(cols - 1) + (size_t)rows : 0;
+    int device = cpu_device_of(data);
     *out = (struct matrix){cpu_view(data, elements * element_bytes(type)), type, ld, 0};
-    return out->data != NULL;
-}
-
-static void note_matrix(const char *name, const void *data, cudaDataType type, int ld, int rows,
-                        int cols, int written) {
-    size_t element = element_bytes(type);
-    cpu_uses_span(name, (struct cpu_span){(uintptr_t)data, (size_t)rows * element,
-                                          (size_t)ld * element, (size_t)cols, written});
+    return out->data != NULL && (device < 0 || device == cpu_current_device());
 }
 
 static float widen(const struct matrix *x, size_t i) {
@@ -220,10 +272,12 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
                             cudaDataType Btype, int ldb, const void *beta, void *C,
                             cudaDataType Ctype, int ldc, cublasComputeType_t computeType,
                             cublasGemmAlgo_t algo) {
-    (void)algo;
-    if (!handle || cpu_enter())
+    if (!is_live(handle) || cpu_enter())
         return CUBLAS_STATUS_NOT_INITIALIZED;
-    if (!element_bytes(Atype) || Atype != Btype || (Ctype != Atype && Ctype != CUDA_R_32F) ||
+    if (handle->device != cpu_current_device())
+        return CUBLAS_STATUS_EXECUTION_FAILED;
+    if (algo != CUBLAS_GEMM_DEFAULT || !element_bytes(Atype) || Atype != Btype ||
+        (Ctype != Atype && Ctype != CUDA_R_32F) ||
         (computeType != CUBLAS_COMPUTE_32F && computeType != CUBLAS_COMPUTE_32F_FAST_TF32))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     int a_rows = transa ? k : m, b_rows = transb ? n : k;
@@ -240,6 +294,11 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
         !view_matrix(&g.b, B, Btype, ldb, b_rows, transb ? k : n) ||
         !view_matrix(&g.c, C, Ctype, ldc, m, n))
         return CUBLAS_STATUS_MAPPING_ERROR;
+    struct cpu_span spans[] = {span_of(A, Atype, lda, a_rows, transa ? m : k, 0),
+                               span_of(B, Btype, ldb, b_rows, transb ? k : n, 0),
+                               span_of(C, Ctype, ldc, m, n, 1)};
+    if (cpu_spans_overlap(&spans[0], &spans[2]) || cpu_spans_overlap(&spans[1], &spans[2]))
+        return CUBLAS_STATUS_INVALID_VALUE; // undefined in cuBLAS: C is written while A is read
     g.a.tf32 = g.b.tf32 = Atype == CUDA_R_32F && (handle->mode == CUBLAS_TF32_TENSOR_OP_MATH ||
                                                   computeType == CUBLAS_COMPUTE_32F_FAST_TF32);
     cpu_needs(Atype != CUDA_R_32F ? CPU_PRODUCT_BF16
@@ -249,14 +308,12 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
               ((double)m * k + (double)k * n) * (double)element_bytes(Atype) +
                   (double)m * n * (double)element_bytes(Ctype),
               2. * m * n * k);
-    note_matrix("matrix product", A, Atype, lda, a_rows, transa ? m : k, 0);
-    note_matrix("matrix product", B, Btype, ldb, b_rows, transb ? k : n, 0);
-    note_matrix("matrix product", C, Ctype, ldc, m, n, 1);
-    cudaError_t error =
+    for (int i = 0; i < 3; i++)
+        cpu_uses_span("matrix product", spans[i]);
+    return launched(
         Atype == CUDA_R_32F && !g.a.tf32
             ? cpu_launch_range(handle->stream, run_gemm, &g, sizeof g, gemm_pieces(&g), 1)
-            : cpu_launch(handle->stream, run_converted_gemm, &g, sizeof g);
-    return error ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;
+            : cpu_launch(handle->stream, run_converted_gemm, &g, sizeof g));
 }
 
 cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t transa,
@@ -288,7 +345,7 @@ static const float *view_vector(const float *x, int n, int increment) {
 cublasStatus_t cublasSgemv(cublasHandle_t handle, cublasOperation_t trans, int m, int n,
                            const float *alpha, const float *A, int lda, const float *x, int incx,
                            const float *beta, float *y, int incy) {
-    if (!handle || cpu_enter())
+    if (!is_live(handle) || cpu_enter())
         return CUBLAS_STATUS_NOT_INITIALIZED;
     if (m < 0 || n < 0 || !alpha || !beta || (unsigned)trans > 1 || too_small(lda, m) || incx < 1 ||
         incy < 1)
@@ -307,11 +364,10 @@ cublasStatus_t cublasSgemv(cublasHandle_t handle, cublasOperation_t trans, int m
     if (!view_matrix(&a, A, CUDA_R_32F, lda, m, n) || !g.x || !g.y)
         return CUBLAS_STATUS_MAPPING_ERROR;
     g.a = a.data;
-    note_matrix("matrix-vector product", A, CUDA_R_32F, lda, m, n, 0);
-    note_matrix("matrix-vector product", x, CUDA_R_32F, incx, 1, trans ? m : n, 0);
-    note_matrix("matrix-vector product", y, CUDA_R_32F, incy, 1, trans ? n : m, 1);
-    return cpu_launch(handle->stream, run_gemv, &g, sizeof g) ? CUBLAS_STATUS_EXECUTION_FAILED
-                                                              : CUBLAS_STATUS_SUCCESS;
+    cpu_uses_span("matrix-vector product", span_of(A, CUDA_R_32F, lda, m, n, 0));
+    cpu_uses_span("matrix-vector product", span_of(x, CUDA_R_32F, incx, 1, trans ? m : n, 0));
+    cpu_uses_span("matrix-vector product", span_of(y, CUDA_R_32F, incy, 1, trans ? n : m, 1));
+    return launched(cpu_launch(handle->stream, run_gemv, &g, sizeof g));
 }
 
 static const struct {

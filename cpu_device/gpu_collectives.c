@@ -1,6 +1,6 @@
 // The times of collectives, from the model that NCCL's own tuner uses to choose an algorithm: a
 // latency for each step, and bytes over the rate of the slowest link (src/graph/tuning.cc of
-// NVIDIA/nccl, v2.28). S is the longer buffer of a rank, n the number of ranks, c = S / n.
+// NVIDIA/nccl, v2.28). S is the longest buffer of a rank, n the number of ranks, c = S / n.
 //
 //   all-reduce, ring            2 (n - 1) steps; a link carries 2 (n - 1) chunks c
 //   all-reduce, tree            up and down: S twice, as 2 n chunks c; few steps between nodes
@@ -10,7 +10,10 @@
 //   all-to-all, gather, scatter one step; a link carries the n - 1 chunks c for other ranks
 //
 // NVLS: a rank reads the sum of its own chunk from the switch, which takes that chunk of every rank
-// (n chunks leave the memory of each rank), and multicasts the sum (one more chunk).
+// (n chunks leave the memory of each rank), and multicasts the sum (one more chunk). Between nodes,
+// each rank exchanges its chunk of the node's sum with those of the other nodes along two trees.
+//
+// The constants without another source fit the published tables of tests/device/test_published.c.
 #include "cpu_device/comm.h"
 #include "cpu_device/gpu_rates.h"
 #include <math.h>
@@ -19,26 +22,35 @@
 #include <string.h>
 #include <strings.h>
 
-enum algorithm { RING, TREE, NVLS, ALGORITHMS };
-static const char *const algorithm_names[ALGORITHMS] = {"Ring", "Tree", "NVLS"};
+enum algorithm { RING, TREE, NVLS, NVLS_TREE, ALGORITHMS }; // NVLS_TREE: NVLS between nodes
+static const char *const algorithm_names[ALGORITHMS] = {"Ring", "Tree", "NVLS", "NVLSTree"};
 static int allowed[ALGORITHMS];
 
 // NCCL moves data by one of several protocols. With Simple, a rank sends a whole chunk and then a
 // flag, which tells the receiver that the chunk is complete. With LL, it sends a flag with every 4
 // bytes. The receiver can then use each part at once, but the flags take half of the link. The
-// values are those of tuning.cc, where LL reaches 141 of 371 GB/s on Hopper and 39 of 384 GB/s
-// between nodes. The protocol LL128, whose values are between those of the other two, is left out.
+// shares of the links are those of tuning.cc, where LL reaches 141 of 371 GB/s on Hopper. The
+// protocol LL128, whose values are between those of the other two, is left out.
 static const struct protocol {
     double base;                      // seconds of any collective
     double link_steps, network_steps; // the latency of a step, as a share of that of Simple
     double link_share, network_share; // of the rate
     double ramp;                      // see seconds_of_chunks
-} protocols[] = {{6.6e-6, 0.18, 0.36, 0.38, 0.1, 0}, {8.4e-6, 1, 1, 1, 1, 0.65}};
-enum { PROTOCOLS = sizeof protocols / sizeof *protocols };
+} protocols[] = {{8.8e-6, 0.3, 0.36, 0.38, 0.12, 0}, {8.4e-6, 1, 1, 1, 1, 0.65}};
+enum { PROTOCOLS = sizeof protocols / sizeof *protocols, SIMPLE = PROTOCOLS - 1 };
 
 static const double TREE_SHARE = 0.92; // of the rate, in tuning.cc
 static const double NVLS_BASE = 25e-6; // in tuning.cc
+static const double NVLS_STEP = 1.5;   // the latency of a step between nodes, relative to a ring
 static const double RAMP_BYTES = 2.3e6;
+static const double NVLS_RAMP_RATE = 187e9; // the rate of the ramp of NVLS, at most
+
+// Sends, also in gathers, scatters and all-to-alls, between nodes: their share of the network's
+// rate, and the time that the network interface needs for each message.
+static const double SEND_SHARE = 0.8, SEND_MESSAGE = 3e-6;
+// NCCL moves this many bytes of a message inside a node over few channels, which together reach the
+// rate pair, and the rest over more.
+static const double PAIR_BYTES = 68e6;
 
 // A communicator: its nodes, and the ranks on its smallest and its largest node.
 struct layout {
@@ -64,8 +76,8 @@ void cpu_model_choose_algorithms(void) {
             a++;
         if (a == ALGORITHMS)
             cpu_model_fail(
-                "NCCL_ALGO=%s: the model knows Ring, Tree, NVLS, several with commas, or "
-                "all but some, such as ^NVLS",
+                "NCCL_ALGO=%s: the model knows Ring, Tree, NVLS, NVLSTree, several with commas, "
+                "or all but some, such as ^NVLS",
                 list);
         allowed[a] = !but;
         p += length + (p[length] == ',');
@@ -102,9 +114,8 @@ static struct layout layout_of(const int *devices, int ranks) {
     return l;
 }
 
-// Chunks of medium size do not reach the rate of a link. The first 2.3 MB of each chunk are slower:
-// 0.65 and 2.3 MB fit the published tables in tests/device/test_gpu_model.c. NCCL's tuner has
-// tables for this effect (treeCorrectionFactor).
+// Chunks of medium size do not reach the rate of a link: the first 2.3 MB of each chunk are slower.
+// NCCL's tuner has tables for this effect (treeCorrectionFactor).
 static double seconds_of_chunks(double chunks, double bytes, double rate, double ramp) {
     return chunks * (bytes + ramp * fmin(bytes, RAMP_BYTES)) / rate;
 }
@@ -121,7 +132,8 @@ static double latency(const struct protocol *p, double link_steps, double networ
            network_steps * p->network_steps * cpu_model->network_latency;
 }
 
-// A ring or chain that goes around the ranks so many times; it enters each node once per round.
+// A ring or chain that goes around the ranks in this number of rounds; it enters each node once per
+// round.
 static double ring(const struct layout *l, const struct protocol *p, int rounds, int chunks,
                    double bytes) {
     int network_steps = rounds * (l->nodes - 1), steps = rounds * (l->ranks - 1);
@@ -136,34 +148,56 @@ static double tree(const struct layout *l, const struct protocol *p, double byte
            seconds_of_chunks(2 * l->ranks, bytes, TREE_SHARE * slowest(l, p), p->ramp);
 }
 
+// Inside a node, a link carries (most + 1) chunks of a rank, which is S / most. Between two nodes,
+// each chunk crosses the network once. In the two trees of more nodes it does so twice, because
+// each node has two children in one tree and none in the other.
 static double nvls(const struct layout *l, double bytes) {
-    return l->nodes > 1 || cpu_model->nvls == 0
-               ? INFINITY
-               : NVLS_BASE + seconds_of_chunks(l->ranks + 1, bytes,
-                                               cpu_model->nvls / l->link_factor,
-                                               protocols[PROTOCOLS - 1].ramp);
+    if (cpu_model->nvls == 0 || l->most == 1 || l->fewest < l->most)
+        return INFINITY;
+    double chunk = bytes * l->ranks / l->most, ramp = fmin(chunk, RAMP_BYTES), outside = 0;
+    double rate = cpu_model->nvls * (l->nodes > 1 ? TREE_SHARE : 1);
+    double ramp_rate = fmin(rate / (1 + protocols[SIMPLE].ramp), NVLS_RAMP_RATE);
+    double inside = (l->most + 1) * l->link_factor * (ramp / ramp_rate + (chunk - ramp) / rate);
+    if (l->nodes > 1)
+        outside = seconds_of_chunks(l->nodes > 2 ? 2 : 1, chunk, l->network / l->most,
+                                    protocols[SIMPLE].ramp);
+    return NVLS_BASE + 2 * (int)log2(l->nodes) * NVLS_STEP * cpu_model->network_latency +
+           fmax(inside, outside);
 }
 
-// Each rank sends to all others at once: over its links to those of its node, and over its network
-// interface to those of other nodes. A slow link delays only its own chunk.
+// The time for which a message uses a rank's link, or, to another node, its network interface. All
+// messages of a rank in one direction share them.
+static double link_seconds(const struct layout *l, const struct protocol *p, double bytes,
+                           int outside) {
+    if (!outside)
+        return seconds_of_chunks(1, bytes, cpu_model->link * p->link_share, p->ramp);
+    return SEND_MESSAGE +
+           seconds_of_chunks(1, bytes, SEND_SHARE * l->interface * p->network_share, p->ramp);
+}
+
+// The time that a message needs if it has the link for itself. A slow link delays only its own
+// message.
+static double path_seconds(const struct layout *l, const struct protocol *p, double bytes,
+                           int outside) {
+    double link = link_seconds(l, p, bytes, outside);
+    return outside ? link : l->link_factor * fmax(link, fmin(bytes, PAIR_BYTES) / cpu_model->pair);
+}
+
+// Each rank sends to all others at once.
 static double direct(const struct layout *l, const struct protocol *p, double bytes) {
     int inside = l->most - 1, outside = l->ranks - l->fewest;
-    double link = cpu_model->link * p->link_share;
-    double network = l->interface * p->network_share;
-    double seconds = fmax(seconds_of_chunks(inside, bytes, link, p->ramp),
-                          inside ? seconds_of_chunks(l->link_factor, bytes, link, p->ramp) : 0);
+    double seconds =
+        fmax(inside * link_seconds(l, p, bytes, 0), inside ? path_seconds(l, p, bytes, 0) : 0);
     if (outside)
-        seconds = fmax(seconds, seconds_of_chunks(outside, bytes, network, p->ramp));
+        seconds = fmax(seconds, outside * link_seconds(l, p, bytes, 1));
     return latency(p, !outside, !!outside) + seconds;
 }
 
 static double all_reduce(const struct layout *l, double bytes) {
-    double best = INFINITY;
-    if (allowed[NVLS])
-        best = nvls(l, bytes);
+    double best = allowed[l->nodes > 1 ? NVLS_TREE : NVLS] ? nvls(l, bytes) : INFINITY;
+    int nothing_else = isinf(best) && !allowed[TREE]; // then NCCL takes a ring
     for (int p = 0; p < PROTOCOLS; p++) {
-        // Where the switch cannot sum, NCCL_ALGO=NVLS is a ring.
-        if (allowed[RING] || (!allowed[TREE] && isinf(nvls(l, bytes))))
+        if (allowed[RING] || nothing_else)
             best = fmin(best, ring(l, &protocols[p], 2, 2 * (l->ranks - 1), bytes));
         if (allowed[TREE])
             best = fmin(best, tree(l, &protocols[p], bytes));
@@ -198,13 +232,19 @@ double cpu_model_collective(int kind, double bytes, const int *devices, int rank
     return best;
 }
 
-double cpu_model_transfer(double bytes, int from, int to) {
+struct cpu_transfer cpu_model_transfer(double bytes, int from, int to) {
     const int devices[] = {from, to};
+    struct cpu_transfer best = {.latency = INFINITY};
     if (from == to)
-        return cpu_model_collective(CALL_ALL_TO_ALL, bytes, devices, 1);
+        return (struct cpu_transfer){.path = cpu_model_collective(CALL_SEND, bytes, devices, 1)};
     struct layout l = layout_of(devices, 2);
-    double best = INFINITY;
-    for (int p = 0; p < PROTOCOLS; p++)
-        best = fmin(best, ring(&l, &protocols[p], 1, 1, bytes));
+    int outside = l.nodes > 1;
+    for (int i = 0; i < PROTOCOLS; i++) {
+        const struct protocol *p = &protocols[i];
+        struct cpu_transfer t = {latency(p, !outside, outside), link_seconds(&l, p, bytes, outside),
+                                 path_seconds(&l, p, bytes, outside)};
+        if (t.latency + t.path < best.latency + best.path)
+            best = t;
+    }
     return best;
 }

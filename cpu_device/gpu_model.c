@@ -59,7 +59,7 @@ static int read_value(const char **text, double *value) {
 }
 
 static int is_device(int n) {
-    return n >= 0 && n < (nodes ? cpu_model_devices() : CPU_MAX_DEVICES);
+    return n >= 0 && n < CPU_MAX_DEVICES;
 }
 
 // Reads one of DEVICE:FACTOR, DEVICE-DEVICE:FACTOR and nNODE:FACTOR. Returns 0 if it is none.
@@ -110,11 +110,6 @@ static void read_faults(void) {
     }
 }
 
-int device_computes(void) {
-    const char *compute = getenv("CPU_DEVICE_COMPUTE");
-    return !compute || strcmp(compute, "0") != 0;
-}
-
 void cpu_model_init(void) {
     static const char *const needing[] = {"CPU_DEVICE_TOPOLOGY", "CPU_DEVICE_SLOW",
                                           "CPU_DEVICE_LOST"};
@@ -136,6 +131,19 @@ void cpu_model_init(void) {
     cpu_model = &chosen;
 }
 
+void cpu_model_check_faults(int devices) {
+    for (int i = devices; cpu_model && i < CPU_MAX_DEVICES; i++) {
+        int is_slow = slow_device[i] != 1;
+        for (int j = 0; j < CPU_MAX_DEVICES; j++)
+            is_slow |= slow_links[i][j] != 1;
+        if (is_slow || lost_at[i] < INFINITY)
+            cpu_model_fail("%s: there is no device %d, because the last of %d is device %d: name "
+                           "another one, or set CPU_DEVICES",
+                           is_slow ? "CPU_DEVICE_SLOW" : "CPU_DEVICE_LOST", i, devices,
+                           devices - 1);
+    }
+}
+
 double cpu_model_slow_link(int a, int b) {
     return slow_links[a][b];
 }
@@ -148,7 +156,7 @@ double cpu_model_lost(int device) {
     return cpu_model ? lost_at[device] : INFINITY;
 }
 
-// The roofline model: a kernel takes as long as its bytes or its operations, whichever is longer
+// The roofline model: a kernel takes as long as its bytes or its instructions, whichever is longer
 // (Williams, Waterman, Patterson, 2009). A product also has a fixed time, for the first loads and
 // the last tiles, so its efficiency grows with its size: a product whose operations take as long as
 // that fixed time reaches half the rate. A copy on the device reads and writes each byte.
@@ -168,11 +176,14 @@ double cpu_model_seconds(const struct cpu_cost *cost, int device) {
     case CPU_COPY_TO_HOST:
         seconds = cost->bytes / m->pcie;
         break;
+    case CPU_COPY_PAGEABLE:
+        seconds = cost->bytes / m->pageable;
+        break;
     case CPU_COPY_ON_DEVICE:
         seconds = 2 * cost->bytes / m->memory;
         break;
     case CPU_KERNEL:
-        seconds = cost->bytes / m->memory;
+        seconds = fmax(cost->bytes / m->memory, cost->instructions / m->instructions);
         break;
     case CPU_COLLECTIVE:
     case CPU_NO_COST:

@@ -7,7 +7,7 @@
 #pragma once
 #include <stddef.h>
 
-// All times are in seconds, all rates in bytes or floating-point operations per second.
+// All times are in seconds, all rates in bytes or operations per second.
 struct cpu_model {
     char name[32];
     double capacity; // bytes of device memory
@@ -21,10 +21,13 @@ struct cpu_model {
     double gap;              // between two operations of a stream
     double memory;           // rate at which kernels read and write device memory
     double fp32, tf32, bf16; // rates of large matrix products
+    double instructions;     // integer instructions of threads per second
     double product;          // fixed time of a matrix product
-    double pcie;             // rate of copies between host and device
+    double pcie;             // rate of copies between pinned host memory and device
+    double pageable;         // the same for pageable memory, which the host copies once more
     // Between devices. Rates are those of one device, in one direction.
     double link, link_latency;       // inside a node, and the latency of one step
+    double pair;                     // of a single send inside a node, up to 68 MB
     double network, network_latency; // between nodes; each device has its own network interface
     double nvls;                     // rate of sums in the switch of a node; 0: it cannot sum
 };
@@ -33,6 +36,10 @@ struct cpu_model {
 // it prints one line about the mistake and ends the program.
 extern const struct cpu_model *cpu_model;
 void cpu_model_init(void);
+
+// Ends the program in the same way if CPU_DEVICE_SLOW or CPU_DEVICE_LOST names a device that does
+// not exist.
+void cpu_model_check_faults(int devices);
 
 // Returns nodes x GPUs of CPU_DEVICE_TOPOLOGY, or 0 without it. This is the default of CPU_DEVICES.
 int cpu_model_devices(void);
@@ -45,12 +52,13 @@ int cpu_model_node(int device);
 extern int cpu_computes;
 
 enum cpu_cost_kind {
-    CPU_KERNEL,       // bytes: what it reads and writes
+    CPU_KERNEL,       // bytes that it reads and writes, and instructions of its threads
     CPU_PRODUCT_FP32, // flops, and bytes of the three matrices
     CPU_PRODUCT_TF32,
     CPU_PRODUCT_BF16,
     CPU_COPY_TO_DEVICE, // bytes: what it copies
     CPU_COPY_TO_HOST,
+    CPU_COPY_PAGEABLE, // in either direction
     CPU_COPY_ON_DEVICE,
     CPU_COLLECTIVE, // cpu_model_collective has its time
     CPU_NO_COST     // events and waits
@@ -60,7 +68,7 @@ enum cpu_cost_kind {
 struct cpu_cost {
     enum cpu_cost_kind kind;
     const char *name; // a literal, such as "sgd_step"
-    double bytes, flops;
+    double bytes, flops, instructions;
     unsigned long long comm,
         number; // of a collective: its communicator, and its number there; else 0
 };
@@ -71,12 +79,18 @@ double cpu_model_seconds(const struct cpu_cost *cost, int device);
 
 // Returns the seconds from the arrival of the last rank to the end of a collective on all ranks.
 // devices[ranks]: the numbers of the ranks' devices, which decide on their nodes
-// (CPU_DEVICE_TOPOLOGY). kind: call_kind of comm.h. bytes: of the longer one of a rank's two
-// buffers; for an all-reduce, of either. The algorithm is the fastest one, or NCCL_ALGO.
+// (CPU_DEVICE_TOPOLOGY). kind: call_kind of comm.h. bytes: of the longest buffer of any rank. The
+// algorithm is the fastest one, or NCCL_ALGO.
 double cpu_model_collective(int kind, double bytes, const int *devices, int ranks);
 
-// Returns the seconds of a send from one device to another.
-double cpu_model_transfer(double bytes, int from, int to);
+// What a send from one device to another takes. All sends of a group share the link of a device
+// (or, to another node, its network interface), and so do all receives.
+struct cpu_transfer {
+    double latency; // seconds, however many bytes
+    double link;    // seconds for which it uses the links of both devices
+    double path;    // seconds for which its bytes are under way, if nothing else uses the links
+};
+struct cpu_transfer cpu_model_transfer(double bytes, int from, int to);
 
 // Returns the modelled time at which this device fails (CPU_DEVICE_LOST), or INFINITY.
 double cpu_model_lost(int device);

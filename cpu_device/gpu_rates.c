@@ -26,26 +26,29 @@ const struct cpu_rate cpu_rates[CPU_RATES] = {
     {RATE(latency, "us", US),                       {   2,    2,    2,     2,    2}},
     {RATE(gap, "us", US),                           {   1,    1,    1,     1,    1}},
     {RATE(memory, "GB/s", GB_S),                    {1700, 2970, 4150,  6900,  250}},
-    {RATE(fp32, "TFLOP/s", TFLOP_S),                {16.8, 53.8, 53.8,  58.2, 24.3}},
-    {RATE(tf32, "TFLOP/s", TFLOP_S),                { 134,  397,  397,   873,   48}},
-    {RATE(bf16, "TFLOP/s", TFLOP_S),                { 268,  794,  794,  1745,   97}},
+    {RATE(fp32, "TFLOP/s", TFLOP_S),                {16.8, 53.8, 53.8,  58.2, 12.5}},
+    {RATE(tf32, "TFLOP/s", TFLOP_S),                { 134,  397,  397,   873,   26}},
+    {RATE(bf16, "TFLOP/s", TFLOP_S),                { 268,  794,  794,  1745,   58}},
+    {RATE(instructions, "T/s", TFLOP_S),            {9.75, 16.8, 16.8,  18.8,  7.6}},
     {RATE(product, "us", US),                       { 8.5,  4.5,  4.5,   4.5,  8.5}},
     {RATE(pcie, "GB/s", GB_S),                      {26.3, 55.6, 55.6,  55.6, 26.3}},
-    {RATE(link, "GB/s", GB_S),                      { 235,  371,  371,   722,   20}},
+    {RATE(pageable, "GB/s", GB_S),                  {  10,   10,   10,    10,   10}},
+    {RATE(link, "GB/s", GB_S),                      { 235,  371,  371,   680,   20}},
+    {RATE(pair, "GB/s", GB_S),                      {  55,   80,   80,    85,   20}},
     {RATE(link_latency, "us", US),                  { 3.4,  3.4,  3.4,   3.4,  5.7}},
     {RATE(network, "GB/s", GB_S),                   {  24,   48,   48,    48,  1.5}},
     {RATE(network_latency, "us", US),               {  14,   14,   14,    14,   14}},
-    {RATE(nvls, "GB/s", GB_S),                      {   0,  309,  309,   510,    0}},
+    {RATE(nvls, "GB/s", GB_S),                      {   0,  309,  309,   545,    0}},
 };
 // clang-format on
 
 void cpu_model_fail(const char *format, ...) {
+    char message[1024];
     va_list arguments;
     va_start(arguments, format);
-    fputs("error: ", stderr);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
+    vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
+    fprintf(stderr, "error: %s\n", message); // in one piece, because all ranks print it
     exit(1);
 }
 

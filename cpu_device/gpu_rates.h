@@ -2,7 +2,7 @@
 #pragma once
 #include "cpu_device/gpu_model.h"
 
-enum { CPU_RATES = 18, CPU_MODELS = 5 };
+enum { CPU_RATES = 21, CPU_MODELS = 5 };
 
 extern const char *const cpu_model_names[CPU_MODELS];
 

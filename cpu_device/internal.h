@@ -40,6 +40,12 @@ void *cpu_view(const void *pointer, size_t bytes);
 // Returns the number of bytes from the pointer to the end of its allocation, or 0 if it has none.
 size_t cpu_bytes_from(const void *pointer);
 
+// Returns the device of the pointer's allocation, or -1 if it is pinned memory or no allocation.
+int cpu_device_of(const void *pointer);
+
+// Returns 1 if the two arrays have a byte in common.
+int cpu_overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes);
+
 // Returns 1 if the pointer lies in the range of device memory, allocated or not.
 int cpu_is_device_pointer(const void *pointer);
 
@@ -79,8 +85,8 @@ int cpu_exiting(void);
 // Runs all parts of a range, as described at cpu_launch_range, and returns when they are done.
 void cpu_share(void (*run)(void *, size_t, size_t), void *arguments, size_t count, size_t grain);
 
-// Divides the cores among so many processes: limits the threads of this process to its share,
-// unless OMP_NUM_THREADS is set.
+// Divides the cores among this number of processes: limits the threads of this process to its
+// share, unless OMP_NUM_THREADS is set.
 void cpu_share_cores(int processes);
 
 // Starts a thread that receives none of the program's signals. Returns 0 or an errno.
@@ -88,6 +94,10 @@ int cpu_start_thread(pthread_t *thread, void *(*run)(void *), void *argument);
 
 // Waits until all streams of a device are empty. Called without cpu_lock.
 void cpu_drain_device(int device);
+
+// Waits until the work that is now on the stream is done, and moves the modelled time. The checker
+// does not count this as a wait, so a program that relies on it is reported.
+void cpu_wait_unnoticed(cudaStream_t stream);
 
 // Returns seconds of a monotonic clock.
 double cpu_now(void);

@@ -198,6 +198,69 @@ static int open_connection(const union address *address, double deadline,
     }
 }
 
+// The connections to a listener that have not sent their whole greeting. Some may belong to
+// strangers that send nothing, so no connection delays the others, and the oldest must go first.
+enum { MOST_GUESTS = MOST_PEERS + 64 };
+struct door {
+    int listener, count;
+    size_t bytes; // of a greeting
+    struct guest {
+        int socket;
+        size_t got;
+        char greeting[sizeof(struct hello)];
+    } guests[MOST_GUESTS]; // in the order in which they came
+};
+
+static void forget_guest(struct door *d, int i) {
+    memmove(&d->guests[i], &d->guests[i + 1], (size_t)(--d->count - i) * sizeof *d->guests);
+}
+
+static void close_door(struct door *d) {
+    for (; d->count > 0; forget_guest(d, 0))
+        close(d->guests[0].socket);
+}
+
+static void let_in(struct door *d) {
+    int s = accept4(d->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int no_room = s < 0 ? errno == EMFILE || errno == ENFILE : d->count == MOST_GUESTS;
+    if (no_room && d->count > 0) {
+        close(d->guests[0].socket);
+        forget_guest(d, 0);
+    }
+    if (s >= 0)
+        d->guests[d->count++] = (struct guest){.socket = s};
+}
+
+// Waits at most 0.1 s for a guest whose greeting is complete. Returns its socket, which the caller
+// closes, and copies the greeting. Returns -1 if there is none yet.
+static int next_guest(struct door *d, void *greeting) {
+    struct pollfd polled[1 + MOST_GUESTS] = {{.fd = d->listener, .events = POLLIN}};
+    int i = 0;
+    for (int g = 0; g < d->count; g++)
+        polled[1 + g] = (struct pollfd){.fd = d->guests[g].socket, .events = POLLIN};
+    if (poll(polled, (nfds_t)d->count + 1, 100) <= 0)
+        return -1;
+    while (i < d->count && !polled[1 + i].revents)
+        i++;
+    if (i == d->count) {
+        let_in(d);
+        return -1;
+    }
+    struct guest *g = &d->guests[i];
+    ssize_t n = recv(g->socket, g->greeting + g->got, d->bytes - g->got, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return -1;
+    g->got += n > 0 ? (size_t)n : 0;
+    if (n > 0 && g->got < d->bytes)
+        return -1;
+    int s = n > 0 ? g->socket : -1;
+    if (s < 0)
+        close(g->socket);
+    memcpy(greeting, g->greeting, d->bytes);
+    forget_guest(d, i);
+    return s;
+}
+
 // The root. It usually is a thread of rank 0's process, and ends with that process. So it writes to
 // rank 0 last.
 
@@ -249,51 +312,22 @@ static void admit(struct root *r, int s, const struct hello *h, char *why) {
     }
 }
 
-// Waits for all ranks. A silent connection does not delay the others. After a process with a wrong
-// rank or number of ranks, collect waits up to 5 s for the other ranks, so that they get the
-// reason.
+// Waits for all ranks. After a process with a wrong rank or number of ranks, collect waits up to 5
+// s for the other ranks, so that they get the reason.
 static void collect(struct root *r, char *why) {
-    enum { PENDING = MOST_PEERS + 64 };
-    struct pollfd polled[1 + PENDING] = {{.fd = r->listener, .events = POLLIN}};
-    struct hello hellos[1 + PENDING];
-    size_t got[1 + PENDING] = {0};
+    struct door door = {.listener = r->listener, .bytes = sizeof(struct hello)};
     double deadline = 0;
-    int pending = 0;
     while ((!r->ranks || (r->heard < r->wanted && cpu_now() < deadline)) && !cpu_exiting()) {
+        struct hello hello;
         if (!r->ranks)
             deadline = cpu_now() + cpu_timeout(); // starts when the first rank comes
         if (*why && deadline > cpu_now() + 5)
             deadline = cpu_now() + 5;
-        if (poll(polled, (nfds_t)pending + 1, 100) <= 0)
-            continue;
-        for (int i = pending; i > 0; i--) {
-            if (!polled[i].revents)
-                continue;
-            ssize_t n = recv(polled[i].fd, (char *)&hellos[i] + got[i], sizeof *hellos - got[i],
-                             MSG_DONTWAIT);
-            got[i] += n > 0 ? (size_t)n : 0;
-            if (n > 0 && got[i] < sizeof *hellos)
-                continue;
-            if (n > 0)
-                admit(r, polled[i].fd, &hellos[i], why);
-            else if (n == 0 || (errno != EAGAIN && errno != EINTR))
-                close(polled[i].fd);
-            else
-                continue;
-            polled[i] = polled[pending];
-            hellos[i] = hellos[pending];
-            got[i] = got[pending--];
-        }
-        int s = polled[0].revents ? accept4(r->listener, NULL, NULL, SOCK_CLOEXEC) : -1;
-        if (s >= 0) {
-            if (pending == PENDING) // there are more silent connections than ranks: drop one
-                close(polled[pending--].fd);
-            polled[++pending] = (struct pollfd){.fd = s, .events = POLLIN};
-            got[pending] = 0;
-        }
+        int s = next_guest(&door, &hello);
+        if (s >= 0)
+            admit(r, s, &hello, why);
     }
-    while (pending > 0)
-        close(polled[pending--].fd);
+    close_door(&door);
     if (*why || (r->ranks && r->heard == r->ranks))
         return;
     size_t n = (size_t)snprintf(
@@ -665,14 +699,13 @@ static ncclResult_t connect_hosts(struct meeting *m) {
         if (ch->socket < 0 || send_all(ch->socket, own, sizeof own, m->deadline, c))
             return lost(m, "connecting to another host");
     }
-    while (higher > 0) {
+    struct door door = {.listener = m->listener, .bytes = sizeof own};
+    while (higher > 0 && cpu_now() < m->deadline && !cpu_exiting() && !c->aborted) {
         uint64_t who[2];
-        if (await(m->listener, POLLIN, m->deadline, c))
-            return lost(m, "waiting for connections from other hosts");
-        int s = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), on = 1;
-        // A process that is no rank may connect and send nothing: wait 2 s at most.
-        if (s < 0 || receive_all(s, who, sizeof who, cpu_now() + 2, c) || who[0] != m->magic ||
-            who[1] <= (uint64_t)c->rank || who[1] >= (uint64_t)c->ranks ||
+        int s = next_guest(&door, who), on = 1;
+        if (s < 0)
+            continue;
+        if (who[0] != m->magic || who[1] <= (uint64_t)c->rank || who[1] >= (uint64_t)c->ranks ||
             c->channels[who[1]].socket >= 0) {
             close(s);
             continue;
@@ -681,7 +714,8 @@ static ncclResult_t connect_hosts(struct meeting *m) {
         c->channels[who[1]].socket = s;
         higher--;
     }
-    return ncclSuccess;
+    close_door(&door);
+    return higher > 0 ? lost(m, "waiting for connections from other hosts") : ncclSuccess;
 }
 
 static ncclResult_t wait_for_all(struct meeting *m) {

@@ -321,6 +321,8 @@ cudaError_t cudaMallocHost(void **pointer, size_t size) {
     cudaError_t error = cpu_enter();
     if (error)
         return cpu_error(error);
+    if (!pointer)
+        return cpu_error(cudaErrorInvalidValue);
     struct allocation *a = calloc(1, sizeof *a);
     if (!a)
         return cpu_error(cudaErrorMemoryAllocation);
@@ -343,8 +345,7 @@ cudaError_t cudaMallocHost(void **pointer, size_t size) {
 
 cudaError_t cudaHostAlloc(void **pointer, size_t size, unsigned flags) {
     unsigned known = cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined;
-    return !pointer || (flags & ~known) ? cpu_error(cudaErrorInvalidValue)
-                                        : cudaMallocHost(pointer, size);
+    return flags & ~known ? cpu_error(cudaErrorInvalidValue) : cudaMallocHost(pointer, size);
 }
 
 cudaError_t cudaFreeHost(void *pointer) {
@@ -379,6 +380,8 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
     cudaError_t error = cpu_enter();
     if (error)
         return cpu_error(error);
+    if (!available || !total)
+        return cpu_error(cudaErrorInvalidValue);
     pthread_mutex_lock(&cpu_lock);
     size_t left = limit_bytes - used_bytes[cpu_current_device()];
     pthread_mutex_unlock(&cpu_lock);
@@ -409,6 +412,20 @@ size_t cpu_bytes_from(const void *pointer) {
     size_t bytes = a && address - a->start <= a->bytes ? a->bytes - (address - a->start) : 0;
     pthread_mutex_unlock(&cpu_lock);
     return bytes;
+}
+
+int cpu_device_of(const void *pointer) {
+    pthread_mutex_lock(&cpu_lock);
+    struct allocation *a =
+        cpu_is_device_pointer(pointer) ? find(device_list, (uintptr_t)pointer) : NULL;
+    int device = a ? a->device : -1;
+    pthread_mutex_unlock(&cpu_lock);
+    return device;
+}
+
+int cpu_overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
+    uintptr_t from = (uintptr_t)a, other = (uintptr_t)b;
+    return from < other ? other - from < a_bytes : from - other < b_bytes;
 }
 
 void cpu_find_memory(uintptr_t address, struct cpu_memory *memory) {
@@ -462,10 +479,47 @@ static void *view_of_host(const void *pointer, size_t bytes) {
     return view ? view : (void *)pointer;
 }
 
-// The common part of cudaMemcpy and cudaMemcpyAsync. name is the function for the checker's
-// reports.
+// Returns 1 for host memory that CUDA did not allocate.
+static int is_pageable(const void *pointer) {
+    return !cpu_is_device_pointer(pointer) && !cpu_view(pointer, 1);
+}
+
+// The last bytes of a copy from pageable memory.
+struct tail {
+    void *to;
+    size_t bytes;
+    char *staged; // freed by run_tail
+};
+
+static void run_tail(void *arguments) {
+    struct tail *t = arguments;
+    memcpy(t->to, t->staged, t->bytes);
+    free(t->staged);
+}
+
+// As with CUDA, cudaMemcpy returns when the last bytes are in a staging buffer. They may reach the
+// device later.
+static cudaError_t copy_staged(const struct copy *c) {
+    enum { STAGED = 64 << 10 };
+    size_t last = c->bytes < STAGED ? c->bytes : STAGED;
+    struct copy head = {c->to, c->from, c->bytes - last};
+    struct tail tail = {(char *)c->to + head.bytes, last, malloc(last)};
+    if (!tail.staged)
+        return cpu_error(cudaErrorMemoryAllocation);
+    memcpy(tail.staged, (const char *)c->from + head.bytes, last);
+    cudaError_t error = cpu_launch(NULL, run_copy, &head, sizeof head);
+    cpu_wait_unnoticed(NULL);
+    if (!error)
+        error = cpu_launch_always(NULL, run_tail, &tail, sizeof tail);
+    if (error)
+        free(tail.staged);
+    return error;
+}
+
+// The common part of cudaMemcpy (waits is 1) and cudaMemcpyAsync. name is the function for the
+// checker's reports.
 static cudaError_t copy(const char *name, void *dst, const void *src, size_t count,
-                        enum cudaMemcpyKind kind, cudaStream_t stream) {
+                        enum cudaMemcpyKind kind, cudaStream_t stream, int waits) {
     cudaError_t error = cpu_enter();
     if (error || count == 0)
         return cpu_error(error);
@@ -478,22 +532,41 @@ static cudaError_t copy(const char *name, void *dst, const void *src, size_t cou
         return cpu_error(cudaErrorInvalidValue);
     struct copy c = {to_device ? cpu_view(dst, count) : view_of_host(dst, count),
                      from_device ? cpu_view(src, count) : view_of_host(src, count), count};
-    if (!c.to || !c.from)
+    if (!c.to || !c.from || cpu_overlap(dst, count, src, count))
         return cpu_error(cudaErrorInvalidValue);
-    enum cpu_cost_kind cost = to_device ? CPU_COPY_TO_DEVICE : CPU_COPY_TO_HOST;
-    cpu_needs(to_device && from_device ? CPU_COPY_ON_DEVICE : cost, name, (double)count, 0);
+    int on_device = to_device && from_device, on_host = !to_device && !from_device;
+    int pageable = is_pageable(to_device ? src : dst);
+    int staged = waits && to_device && pageable && !cpu_model; // the model has no staging buffer
+    if (staged && (error = cudaStreamSynchronize(NULL)))
+        return error;
+    cpu_needs(on_device   ? CPU_COPY_ON_DEVICE
+              : pageable  ? CPU_COPY_PAGEABLE
+              : to_device ? CPU_COPY_TO_DEVICE
+                          : CPU_COPY_TO_HOST,
+              name, (double)count, 0);
     cpu_uses(name, src, count, 0);
     cpu_uses(name, dst, count, 1);
-    // Without arithmetic, the host reads zeros.
-    if (!cpu_computes && !to_device)
-        return cpu_launch_always(stream, run_fill, &(struct fill){c.to, 0, count},
-                                 sizeof(struct fill));
-    return cpu_launch(stream, run_copy, &c, sizeof c);
+    if (staged)
+        return copy_staged(&c);
+    if (!cpu_computes && !to_device) // the host reads zeros
+        error = cpu_launch_always(stream, run_fill, &(struct fill){c.to, 0, count},
+                                  sizeof(struct fill));
+    else
+        error = cpu_launch(stream, run_copy, &c, sizeof c);
+    if (!error && (on_host || (waits && !on_device)))
+        return cudaStreamSynchronize(stream);
+    if (!error && pageable && cpu_model) // CUDA waits for the stream to stage the copy
+        cpu_wait_unnoticed(stream);
+    return error;
 }
 
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind,
                             cudaStream_t stream) {
-    return copy("cudaMemcpyAsync", dst, src, count, kind, stream);
+    return copy("cudaMemcpyAsync", dst, src, count, kind, stream, 0);
+}
+
+cudaError_t cudaMemcpy(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind) {
+    return copy("cudaMemcpy", dst, src, count, kind, NULL, 1);
 }
 
 // The common part of cudaMemset and cudaMemsetAsync.
@@ -513,12 +586,7 @@ cudaError_t cudaMemsetAsync(void *pointer, int value, size_t count, cudaStream_t
     return fill("cudaMemsetAsync", pointer, value, count, stream);
 }
 
-cudaError_t cudaMemcpy(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind) {
-    cudaError_t error = copy("cudaMemcpy", dst, src, count, kind, NULL);
-    return error ? error : cudaStreamSynchronize(NULL);
-}
-
 cudaError_t cudaMemset(void *pointer, int value, size_t count) {
     cudaError_t error = fill("cudaMemset", pointer, value, count, NULL);
-    return error ? error : cudaStreamSynchronize(NULL);
+    return error || cpu_is_device_pointer(pointer) ? error : cudaStreamSynchronize(NULL);
 }

@@ -12,7 +12,7 @@
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ncclComm *comms;
 static pthread_mutex_t text_lock = PTHREAD_MUTEX_INITIALIZER;
-static char last_error[640];
+static char last_error[640], wait_text[WHY_BYTES];
 
 ncclResult_t cpu_refuse(ncclResult_t result, const char *format, ...) {
     va_list arguments;
@@ -21,14 +21,22 @@ ncclResult_t cpu_refuse(ncclResult_t result, const char *format, ...) {
     vsnprintf(last_error, sizeof last_error, format, arguments);
     pthread_mutex_unlock(&text_lock);
     va_end(arguments);
+    if (result == ncclUnhandledCudaError)
+        cudaGetLastError(); // NCCL returns the error, and does not leave it to the next launch
     return result;
+}
+
+void cpu_explain_wait(const char *text) {
+    pthread_mutex_lock(&text_lock);
+    snprintf(wait_text, sizeof wait_text, "%s", text);
+    pthread_mutex_unlock(&text_lock);
 }
 
 const char *ncclGetLastError(ncclComm_t comm) {
     static _Thread_local char copy[sizeof last_error];
     (void)comm;
     pthread_mutex_lock(&text_lock);
-    memcpy(copy, last_error, sizeof copy);
+    snprintf(copy, sizeof copy, "%s", *last_error ? last_error : wait_text);
     pthread_mutex_unlock(&text_lock);
     return copy;
 }
@@ -55,7 +63,8 @@ ncclResult_t ncclGetVersion(int *version) {
 }
 
 double cpu_timeout(void) {
-    return (double)cpu_positive_number("CPU_DEVICE_TIMEOUT", 60);
+    // Longer than the limits of the course's watchdog, which names the step and the collective.
+    return (double)cpu_positive_number("CPU_DEVICE_TIMEOUT", 300);
 }
 
 void cpu_for_each_comm(void (*f)(struct ncclComm *, const void *), const void *argument) {
@@ -150,8 +159,8 @@ static ncclResult_t note(ncclResult_t result) {
     return result;
 }
 
-// Takes so many turns of the communicator, and returns the first one. Calls run in the order of
-// turns.
+// Takes this number of turns of the communicator, and returns the first one. Calls run in the order
+// of turns.
 static uint64_t issue(struct ncclComm *c, uint64_t turns) {
     pthread_mutex_lock(&c->lock);
     uint64_t first = c->issued;
@@ -594,7 +603,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comms_out, int count, const int *device
     ncclResult_t result = cpu_make_id(&id);
     if (result)
         return result;
-    ncclGroupStart();
+    pncclGroupStart();
     for (int i = 0; i < count && !group.error; i++) {
         if (cudaSetDevice(devices ? devices[i] : i))
             note(cpu_refuse(ncclInvalidArgument, "ncclCommInitAll: there is no device %d",
@@ -603,7 +612,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comms_out, int count, const int *device
             ncclCommInitRank(&comms_out[i], count, id, i);
     }
     cudaSetDevice(before);
-    return ncclGroupEnd();
+    return pncclGroupEnd();
 }
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm,
@@ -849,30 +858,56 @@ ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t c) {
     return ncclSuccess;
 }
 
-ncclResult_t ncclGroupStart(void) {
+ncclResult_t pncclGroupStart(void) {
     if (group.depth++ == 0)
         group.error = ncclSuccess;
     return ncclSuccess;
 }
 
-ncclResult_t ncclGroupEnd(void) {
+// The calls of a group run at the same time, so no other one may use the bytes that one writes.
+static ncclResult_t check_group(void) {
+    for (const struct queued *q = group.first; q; q = q->next)
+        for (const struct queued *other = group.first; other; other = other->next) {
+            const struct work *a = q->work, *b = other->work;
+            if (q != other && (cpu_overlap(a->recv, a->recv_bytes, b->send, b->send_bytes) ||
+                               cpu_overlap(a->recv, a->recv_bytes, b->recv, b->recv_bytes)))
+                return cpu_refuse(ncclInvalidUsage,
+                                  "ncclGroupEnd: the calls of a group run at the same time, but %s "
+                                  "writes to a buffer of %s; use two buffers, or two groups",
+                                  a->cost.name, b->cost.name);
+        }
+    return ncclSuccess;
+}
+
+ncclResult_t pncclGroupEnd(void) {
     if (group.depth == 0)
         return cpu_refuse(ncclInvalidUsage, "ncclGroupEnd: there was no ncclGroupStart");
     if (--group.depth > 0)
         return ncclSuccess;
+    for (int i = 0; i < group.job_count && group.first; i++)
+        if (!group.jobs[i]->parent)
+            group.error = cpu_refuse(ncclInvalidUsage, "ncclGroupEnd: a group may not hold both "
+                                                       "ncclCommInitRank and collectives");
+    if (!group.error)
+        group.error = check_group();
     return launch_queued(run_jobs(group.error));
 }
 
 // Calls.
 
 // Stores the buffer's address for device threads, or NULL if this rank needs no elements of it.
-static ncclResult_t view(const char *name, const char *argument, const void *pointer,
-                         size_t elements, size_t element, void **out) {
+static ncclResult_t view(const char *name, const char *argument, const struct ncclComm *c,
+                         const void *pointer, size_t elements, size_t element, void **out) {
     *out = NULL;
     if (elements == 0)
         return ncclSuccess;
     if (!pointer)
         return cpu_refuse(ncclInvalidArgument, "%s: %s is NULL", name, argument);
+    int device = cpu_device_of(pointer);
+    if (device >= 0 && device != c->device)
+        return cpu_refuse(ncclInvalidArgument,
+                          "%s: %s is memory of device %d, and the communicator uses device %d",
+                          name, argument, device, c->device);
     if (elements <= SIZE_MAX / 16 && (*out = cpu_view(pointer, elements * element)))
         return ncclSuccess;
     size_t bytes = cpu_bytes_from(pointer);
@@ -903,6 +938,25 @@ static void count_elements(const struct ncclComm *c, const struct call *call, si
         *send = 0;
     else if (call->kind == CALL_SEND || (call->kind == CALL_REDUCE && c->rank != call->root))
         *recv = 0;
+}
+
+// Returns an error if the buffers have bytes in common, except in the form that NCCL calls in
+// place.
+static ncclResult_t check_overlap(const char *name, const struct ncclComm *c,
+                                  const struct call *call, const char *send, size_t to_send,
+                                  const char *recv, size_t to_receive, size_t element) {
+    size_t block = (size_t)c->rank * call->count * element; // of this rank, in the longer buffer
+    int in_place = to_send == to_receive  ? send == recv && call->kind != CALL_ALL_TO_ALL
+                   : to_send > to_receive ? recv == send + block
+                                          : send == recv + block;
+    if (in_place || !cpu_overlap(send, to_send * element, recv, to_receive * element))
+        return ncclSuccess;
+    return cpu_refuse(ncclInvalidArgument,
+                      "%s: sendbuff and recvbuff overlap, which is undefined; %s", name,
+                      call->kind == CALL_ALL_TO_ALL ? "use two buffers"
+                      : to_send > to_receive ? "in place, recvbuff is sendbuff + rank * count"
+                      : to_send < to_receive ? "in place, sendbuff is recvbuff + rank * count"
+                                             : "in place, both are the same pointer");
 }
 
 // Copies the scalar of the work's operation, because the program may destroy the operation before
@@ -942,14 +996,23 @@ static ncclResult_t call(const char *name, struct call call, const void *send, v
         return note(cpu_refuse(ncclInvalidArgument, "%s: %s %d is not one of %d ranks", name,
                                transfer ? "peer" : "root", call.root, c->ranks));
     count_elements(c, &call, &to_send, &to_receive);
-    if ((result = view(name, "sendbuff", send, to_send, element, &from)) ||
-        (result = view(name, "recvbuff", recv, to_receive, element, &to)))
+    if ((result = view(name, "sendbuff", c, send, to_send, element, &from)) ||
+        (result = view(name, "recvbuff", c, recv, to_receive, element, &to)))
+        return note(result);
+    if (from && to &&
+        (result = check_overlap(name, c, &call, send, to_send, recv, to_receive, element)))
         return note(result);
     struct work *work = calloc(1, sizeof *work + sizeof(struct transfer));
     if (!work)
         abort();
     call.comm = c->name;
-    *work = (struct work){.comm = c, .call = call, .send = from, .recv = to, .transfers = transfer};
+    *work = (struct work){.comm = c,
+                          .call = call,
+                          .send = from,
+                          .recv = to,
+                          .send_bytes = to_send * element,
+                          .recv_bytes = to_receive * element,
+                          .transfers = transfer};
     if (transfer)
         work->transfer[0] = (struct transfer){.call = call,
                                               .data = call.kind == CALL_SEND ? from : to,
@@ -964,7 +1027,11 @@ static ncclResult_t call(const char *name, struct call call, const void *send, v
     cpu_take_cost();
     work->cost =
         (struct cpu_cost){.kind = CPU_COLLECTIVE, .name = name, .comm = transfer ? 0 : c->label};
-    work->cost.bytes = (double)(to_send > to_receive ? to_send : to_receive) * (double)element;
+    // The root of a gather or scatter has the longest buffer, and the cost is that of all ranks.
+    size_t longest = call.kind == CALL_GATHER || call.kind == CALL_SCATTER
+                         ? call.count * (size_t)c->ranks
+                         : (to_send > to_receive ? to_send : to_receive);
+    work->cost.bytes = (double)longest * (double)element;
     if ((work->note = cpu_take_note())) {
         work->note->comm = c;
         work->place = work->note->place;
@@ -978,8 +1045,8 @@ ncclResult_t pncclAllReduce(const void *send, void *recv, size_t count, ncclData
                 send, recv, c, stream);
 }
 
-ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count, ncclDataType_t type,
-                           int root, ncclComm_t c, cudaStream_t stream) {
+ncclResult_t pncclBroadcast(const void *send, void *recv, size_t count, ncclDataType_t type,
+                            int root, ncclComm_t c, cudaStream_t stream) {
     return call("ncclBroadcast", (struct call){CALL_BROADCAST, (int)type, 0, root, count, 0, 0},
                 send, recv, c, stream);
 }
@@ -1026,14 +1093,14 @@ ncclResult_t ncclScatter(const void *send, void *recv, size_t count, ncclDataTyp
                 recv, c, stream);
 }
 
-ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int peer, ncclComm_t c,
-                      cudaStream_t stream) {
+ncclResult_t pncclSend(const void *send, size_t count, ncclDataType_t type, int peer, ncclComm_t c,
+                       cudaStream_t stream) {
     return call("ncclSend", (struct call){CALL_SEND, (int)type, 0, peer, count, 0, 0}, send, NULL,
                 c, stream);
 }
 
-ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t c,
-                      cudaStream_t stream) {
+ncclResult_t pncclRecv(void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t c,
+                       cudaStream_t stream) {
     return call("ncclRecv", (struct call){CALL_RECV, (int)type, 0, peer, count, 0, 0}, NULL, recv,
                 c, stream);
 }
@@ -1045,3 +1112,8 @@ MAY_BE_REPLACED(ncclAllReduce);
 MAY_BE_REPLACED(ncclBcast);
 MAY_BE_REPLACED(ncclAllGather);
 MAY_BE_REPLACED(ncclReduceScatter);
+MAY_BE_REPLACED(ncclBroadcast);
+MAY_BE_REPLACED(ncclSend);
+MAY_BE_REPLACED(ncclRecv);
+MAY_BE_REPLACED(ncclGroupStart);
+MAY_BE_REPLACED(ncclGroupEnd);

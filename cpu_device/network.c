@@ -1,7 +1,8 @@
 // Carries the messages of a communicator between hosts. One thread per communicator moves messages
 // from the rings to the sockets, and from the sockets into the rings. The collectives therefore use
-// rings only. Frames use the byte order of the machine, so all hosts of a run must have the same
-// one.
+// rings only. Each second, a rank says that it is alive, because nothing else tells a host that has
+// lost its power from one that computes. Frames use the byte order of the machine, so all hosts of
+// a run must have the same one.
 #include "cpu_device/comm.h"
 #include <errno.h>
 #include <poll.h>
@@ -97,6 +98,7 @@ static void take_in(struct ncclComm *c, struct channel *ch) {
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         t->in_done += n > 0 ? (size_t)n : 0;
+        ch->heard = n > 0 ? cpu_now() : ch->heard;
         if (n <= 0 || t->in.kind < DATA || t->in.kind > BYE ||
             (t->in_done >= sizeof t->in &&
              t->in.bytes > (t->in.kind == DATA ? SLOT_BYTES : WHY_BYTES)))
@@ -170,15 +172,18 @@ static void send_out(struct ncclComm *c, struct channel *ch) {
 static void *carry(void *argument) {
     struct ncclComm *c = argument;
     struct pollfd polled[1 + MOST_PEERS] = {{.fd = c->network_wake, .events = POLLIN}};
-    double deadline = 0;
+    double deadline = 0, told = cpu_now();
     for (;;) {
-        int open = 0, news = 0;
+        int open = 0, news = 0, is_time = cpu_now() > told + 1 && !c->network_stop;
+        told = is_time ? cpu_now() : told;
         for (int p = 0; p < c->ranks; p++) {
             struct channel *ch = &c->channels[p];
             polled[1 + p] = (struct pollfd){.fd = -1};
             if (!is_remote(ch) || ch->hung_up)
                 continue;
             open++;
+            if (is_time)
+                ch->transit->tell = 1;
             news += ch->transit->tell || (ch->transit->sending && ch->transit->out.kind != DATA);
             polled[1 + p].events =
                 (short)((wants_input(ch) ? POLLIN : 0) | (next_frame(c, ch) ? POLLOUT : 0));
@@ -189,7 +194,7 @@ static void *carry(void *argument) {
             deadline = cpu_now() + LINGER_SECONDS;
         if (deadline && (cpu_now() > deadline || !open || (c->network_stop > 1 && !news)))
             return NULL;
-        poll(polled, 1 + (nfds_t)c->ranks, deadline ? 50 : -1);
+        poll(polled, 1 + (nfds_t)c->ranks, deadline ? 50 : 1000);
         uint64_t rung;
         if (polled[0].revents && read(c->network_wake, &rung, sizeof rung) < 0)
             return NULL;
@@ -209,6 +214,7 @@ ncclResult_t cpu_network_start(struct ncclComm *c) {
         if (is_remote(ch) && !(ch->transit = calloc(1, sizeof *ch->transit)))
             return cpu_refuse(ncclSystemError, "out of memory");
         remote += is_remote(ch);
+        ch->heard = cpu_now();
     }
     if (!remote)
         return ncclSuccess;

@@ -50,6 +50,10 @@ void cpu_needs(enum cpu_cost_kind kind, const char *name, double bytes, double f
     cost_is_given = 1;
 }
 
+void cpu_executes(double instructions) {
+    noted_cost.instructions += instructions;
+}
+
 struct cpu_cost cpu_take_cost(void) {
     struct cpu_cost cost = noted_cost;
     noted_cost = (struct cpu_cost){0};

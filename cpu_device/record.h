@@ -22,6 +22,9 @@ struct cpu_span {
 
 enum { CPU_MOST_SPANS = 8 };
 
+// Returns 1 if the two spans have a byte in common.
+int cpu_spans_overlap(const struct cpu_span *a, const struct cpu_span *b);
+
 struct ncclComm;
 
 // The part of the record that is known before the operation has a stream.
@@ -41,6 +44,9 @@ void cpu_uses_span(const char *name, struct cpu_span span);
 // Says what the operation that this thread launches next is, if it is not a kernel that reads and
 // writes the noted bytes. bytes: as at enum cpu_cost_kind.
 void cpu_needs(enum cpu_cost_kind kind, const char *name, double bytes, double flops);
+
+// Adds instructions of threads to the cost of the kernel that this thread launches next.
+void cpu_executes(double instructions);
 
 // Takes what this thread has noted about the costs of the operation that it launches, and gives it
 // back if the operation is launched later.

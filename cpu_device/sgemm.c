@@ -40,11 +40,13 @@ void cpu_sgemm_library(char *text, size_t bytes) {
 
 #include <cblas.h>
 
-// Only OpenBLAS has these functions. If it is built with OpenMP, each thread must set its number of
-// threads.
+// Only OpenBLAS has these functions, and only some builds of it use OpenMP.
 __attribute__((weak)) void openblas_set_num_threads(int);
 __attribute__((weak)) char *openblas_get_corename(void);
+__attribute__((weak)) void omp_set_num_threads(int);
 
+// A product that several threads share adds its numbers in another order. With OpenMP, each thread
+// must set its number of threads, and OpenBLAS 0.3.26 asks OpenMP for it.
 static void stay_on_this_thread(void) {
     // openblas_set_num_threads frees buffers that other threads may use.
     static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
@@ -54,6 +56,8 @@ static void stay_on_this_thread(void) {
     pthread_mutex_lock(&one_at_a_time);
     openblas_set_num_threads(1);
     pthread_mutex_unlock(&one_at_a_time);
+    if (omp_set_num_threads)
+        omp_set_num_threads(1);
     told = 1;
 }
 

@@ -55,8 +55,8 @@ struct CUstream_st {
 // One cudaEventRecord. A wait keeps the record that was the event's last one when the wait was
 // queued, even if the event is recorded again or destroyed meanwhile.
 struct record {
-    int references; // one of the event, and one for each queued operation
-    int completed;
+    int references;          // one of the event, and one for each queued operation
+    int completed, failed;   // failed: after the work had failed
     double seconds;          // time of completion, by the modelled clock or cpu_now
     int stream;              // number of the stream
     struct cpu_clock *clock; // copy of the stream's clock; NULL without CPU_DEVICE_CHECK
@@ -64,12 +64,15 @@ struct record {
 
 struct CUevent_st {
     unsigned flags;
+    int device;
     struct record *last;
+    struct CUevent_st *next;
 };
 
 pthread_mutex_t cpu_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t event_completed = PTHREAD_COND_INITIALIZER;
 static struct CUstream_st *streams, *default_stream[CPU_MAX_DEVICES];
+static struct CUevent_st *events; // that live
 static int device_count, physical[CPU_MAX_DEVICES];
 static uint64_t chaos_seed;
 static volatile sig_atomic_t forked;
@@ -79,6 +82,8 @@ static char failure[640];
 static atomic_int computing; // streams that run an operation and do not just wait in it
 // The modelled time: of a thread of the program, or of the operation that a stream's thread runs.
 static _Thread_local double moment;
+static _Thread_local int has_begun; // this thread of the program has made a call
+static _Atomic double latest;       // the latest moment of the program's threads
 static _Thread_local int current_device;
 static _Thread_local cudaError_t last_error;
 
@@ -95,6 +100,14 @@ double cpu_moment(void) {
 void cpu_move_to(double time) {
     if (cpu_model)
         moment = fmax(moment, time);
+}
+
+// Moves the calling thread of the program forward to this modelled time.
+static void host_moves_to(double time) {
+    double seen = latest;
+    cpu_move_to(time);
+    while (seen < moment && !atomic_compare_exchange_weak(&latest, &seen, moment))
+        ;
 }
 
 static void in_child(void) {
@@ -161,7 +174,13 @@ static void initialise(void) {
     cpu_model_init();
     long usual = cpu_model_devices() ? cpu_model_devices() : cores < 2 ? 2 : cores;
     long present = cpu_positive_number("CPU_DEVICES", usual);
-    choose_visible_devices(present > CPU_MAX_DEVICES ? CPU_MAX_DEVICES : (int)present);
+    if (present > CPU_MAX_DEVICES && getenv("CPU_DEVICES")) {
+        fprintf(stderr, "error: CPU_DEVICES=%ld: want at most %d\n", present, CPU_MAX_DEVICES);
+        exit(1);
+    }
+    present = present > CPU_MAX_DEVICES ? CPU_MAX_DEVICES : present; // of many cores
+    cpu_model_check_faults((int)present);
+    choose_visible_devices((int)present);
     if (getenv("CPU_DEVICE_CHAOS"))
         chaos_seed = (uint64_t)cpu_positive_number("CPU_DEVICE_CHAOS", 1);
     const char *check = getenv("CPU_DEVICE_CHECK");
@@ -181,11 +200,15 @@ cudaError_t cpu_enter(void) {
     if (forked || stopping)
         return cudaErrorInitializationError;
     pthread_once(&once, initialise);
+    // Nothing says which thread made this one. No thread of the program is later than latest.
+    if (!has_begun)
+        cpu_move_to(latest);
+    has_begun = 1;
     return device_count ? cudaSuccess : cudaErrorNoDevice;
 }
 
 cudaError_t cpu_error(cudaError_t error) {
-    if (error)
+    if (error && error != cudaErrorNotReady) // an answer, which CUDA does not keep
         last_error = error;
     return error;
 }
@@ -297,7 +320,7 @@ static void *serve(void *argument) {
     return NULL;
 }
 
-// Waits until a stream has done so many operations. Called with cpu_lock held; releases it
+// Waits until a stream has done this number of operations. Called with cpu_lock held; releases it
 // meanwhile.
 static void wait_until_done(struct CUstream_st *s, uint64_t target) {
     while (s->done < target) {
@@ -369,7 +392,7 @@ static struct operation *append(struct CUstream_st *s, void (*run)(void *), int 
     while (s->queued - s->done == RING) // again if another thread has filled the ring meanwhile
         wait_until_done(s, s->queued - RING / 2);
     struct operation *op = &s->ring[s->queued % RING];
-    cpu_move_to(s->queued >= RING ? op->end : 0);
+    host_moves_to(s->queued >= RING ? op->end : 0);
     *op = (struct operation){
         .run = run, .always = always, .cost.kind = CPU_NO_COST, .traced = cpu_tracing};
     op->from = moment + (cpu_model ? cpu_model->latency : 0);
@@ -391,6 +414,7 @@ static void run_record(void *arguments) {
     struct record *r = *(struct record **)arguments;
     pthread_mutex_lock(&cpu_lock);
     r->completed = 1;
+    r->failed = failed;
     r->seconds = cpu_moment();
     pthread_cond_broadcast(&event_completed);
     release(r);
@@ -472,9 +496,9 @@ enum host_call { CALL_LAUNCH, CALL_EVENT, CALL_COLLECTIVE };
 // Adds the time of a call to the modelled time of the calling thread.
 static void host_calls(enum host_call call) {
     if (cpu_model)
-        moment += call == CALL_LAUNCH  ? cpu_model->launch_call
-                  : call == CALL_EVENT ? cpu_model->event_call
-                                       : cpu_model->collective_call;
+        host_moves_to(moment + (call == CALL_LAUNCH  ? cpu_model->launch_call
+                                : call == CALL_EVENT ? cpu_model->event_call
+                                                     : cpu_model->collective_call));
 }
 
 // The common part of all launches: checks, orders and queues one operation. wanted holds its
@@ -493,8 +517,11 @@ static cudaError_t launch(cudaStream_t stream, const struct operation *wanted,
         return cpu_error(error);
     }
     host_calls(cost.kind == CPU_COLLECTIVE ? CALL_COLLECTIVE : CALL_LAUNCH);
+    int is_copy = cost.kind >= CPU_COPY_TO_DEVICE && cost.kind <= CPU_COPY_ON_DEVICE;
     pthread_mutex_lock(&cpu_lock);
     struct CUstream_st *s = resolve(stream);
+    if (s && s->device != current_device && !is_copy)
+        s = NULL; // CUDA refuses a kernel there, and lets a copy pass
     if (s) {
         take_turns(s);
         if (cpu_check_operation(s->clock, note)) {
@@ -535,7 +562,7 @@ cudaError_t cpu_launch_range(cudaStream_t stream, void (*run)(void *, size_t, si
 static void host_waits_for(struct CUstream_st *s) {
     struct cpu_clock *clock = cpu_copy_clock(s->clock);
     wait_until_done(s, s->queued);
-    cpu_move_to(s->now);
+    host_moves_to(s->now);
     cpu_host_has_waited(clock);
     free(clock);
 }
@@ -543,7 +570,7 @@ static void host_waits_for(struct CUstream_st *s) {
 // Notes that the host has waited in a call since this time, and that it takes a moment to continue.
 static void host_goes_on(const char *call, double since) {
     if (cpu_model)
-        moment += cpu_model->wake;
+        host_moves_to(moment + cpu_model->wake);
     if (cpu_tracing)
         cpu_trace_host(call, since, cpu_moment());
 }
@@ -553,6 +580,16 @@ void cpu_drain_device(int device) {
     for (struct CUstream_st *s = streams; s; s = s->next)
         if (s->device == device)
             host_waits_for(s);
+    pthread_mutex_unlock(&cpu_lock);
+}
+
+void cpu_wait_unnoticed(cudaStream_t stream) {
+    pthread_mutex_lock(&cpu_lock);
+    struct CUstream_st *s = resolve(stream);
+    if (s) {
+        wait_until_done(s, s->queued);
+        cpu_move_to(s->now);
+    }
     pthread_mutex_unlock(&cpu_lock);
 }
 
@@ -587,6 +624,12 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
     return cpu_error(error);
 }
 
+// Called with cpu_lock held.
+static void end_stream(struct CUstream_st *s) {
+    s->alive = 0;
+    cpu_stream_ends(s->clock);
+}
+
 // Returns at once. The stream still finishes its queued work.
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     cudaError_t error = cpu_enter();
@@ -595,13 +638,15 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     pthread_mutex_lock(&cpu_lock);
     struct CUstream_st *s = stream ? resolve(stream) : NULL;
     if (s)
-        s->alive = 0;
+        end_stream(s);
     pthread_mutex_unlock(&cpu_lock);
     return s ? cudaSuccess : cpu_error(cudaErrorInvalidResourceHandle);
 }
 
 // The common part of cudaStreamSynchronize (wait is 1) and cudaStreamQuery (wait is 0). The work of
-// the default stream is done when the work of all blocking streams is done.
+// the default stream is done when the work of all blocking streams is done. A query that finds the
+// work done moves the host to the end of the work. Another query takes no modelled time, because
+// the number of queries depends on the machine.
 static cudaError_t finish(cudaStream_t stream, int wait) {
     cudaError_t error = cpu_enter();
     double since = cpu_moment();
@@ -609,6 +654,7 @@ static cudaError_t finish(cudaStream_t stream, int wait) {
         return cpu_error(error);
     pthread_mutex_lock(&cpu_lock);
     struct CUstream_st *s = resolve(stream);
+    double end = 0;
     int done = 1;
     for (struct CUstream_st *other = streams; s && other; other = other->next)
         if (other == s || (!stream && other->device == s->device && other->blocking)) {
@@ -617,7 +663,10 @@ static cudaError_t finish(cudaStream_t stream, int wait) {
             else if (other->done == other->queued)
                 cpu_host_has_asked(other->clock);
             done = done && other->done == other->queued;
+            end = fmax(end, other->now);
         }
+    if (done)
+        host_moves_to(end);
     pthread_mutex_unlock(&cpu_lock);
     if (!s)
         return cpu_error(cudaErrorInvalidResourceHandle);
@@ -653,21 +702,38 @@ cudaError_t cudaDeviceReset(void) {
     cpu_drain_device(current_device);
     pthread_mutex_lock(&cpu_lock);
     for (struct CUstream_st *s = streams; s; s = s->next)
-        if (s->device == current_device && s != default_stream[current_device])
-            s->alive = 0;
+        if (s->alive && s->device == current_device && s != default_stream[current_device])
+            end_stream(s);
     pthread_mutex_unlock(&cpu_lock);
     cpu_free_device(current_device);
     return cudaSuccess;
+}
+
+// Returns the link to the event, or the list's last link if no such event lives. Called with
+// cpu_lock held.
+static struct CUevent_st **find_event(cudaEvent_t event) {
+    struct CUevent_st **link = &events;
+    while (*link && *link != event)
+        link = &(*link)->next;
+    return link;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
     cudaError_t error = cpu_enter();
     if (error)
         return cpu_error(error);
-    *event = calloc(1, sizeof **event);
-    if (!*event)
+    if (!event || (flags & ~(unsigned)(cudaEventBlockingSync | cudaEventDisableTiming)))
+        return cpu_error(cudaErrorInvalidValue);
+    struct CUevent_st *e = calloc(1, sizeof *e);
+    if (!e)
         return cpu_error(cudaErrorMemoryAllocation);
-    (*event)->flags = flags;
+    e->flags = flags;
+    e->device = current_device;
+    pthread_mutex_lock(&cpu_lock);
+    e->next = events;
+    events = e;
+    pthread_mutex_unlock(&cpu_lock);
+    *event = e;
     return cudaSuccess;
 }
 
@@ -677,23 +743,29 @@ cudaError_t cudaEventCreate(cudaEvent_t *event) {
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
     cudaError_t error = cpu_enter();
-    if (error || !event)
-        return cpu_error(error ? error : cudaErrorInvalidResourceHandle);
+    if (error)
+        return cpu_error(error);
     pthread_mutex_lock(&cpu_lock);
-    release(event->last);
-    free(event);
+    struct CUevent_st **link = find_event(event), *e = *link;
+    if (e) {
+        release(e->last);
+        *link = e->next;
+    }
     pthread_mutex_unlock(&cpu_lock);
-    return cudaSuccess;
+    free(e);
+    return e ? cudaSuccess : cpu_error(cudaErrorInvalidResourceHandle);
 }
 
 // The common part of cudaEventRecord (record is 1) and cudaStreamWaitEvent (record is 0).
 static cudaError_t on_stream(cudaStream_t stream, cudaEvent_t event, int record) {
     cudaError_t error = cpu_enter();
-    if (error || !event)
-        return cpu_error(error ? error : cudaErrorInvalidResourceHandle);
+    if (error)
+        return cpu_error(error);
     host_calls(CALL_EVENT);
     pthread_mutex_lock(&cpu_lock);
-    struct CUstream_st *s = resolve(stream);
+    struct CUstream_st *s = *find_event(event) ? resolve(stream) : NULL;
+    if (s && record && s->device != event->device)
+        s = NULL; // a stream may wait for an event of another device, but not record it
     if (s) {
         take_turns(s);
         if (record) {
@@ -715,8 +787,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
-    (void)flags;
-    return on_stream(stream, event, 0);
+    return flags ? cpu_error(cudaErrorInvalidValue) : on_stream(stream, event, 0);
 }
 
 // The common part of cudaEventSynchronize (wait is 1) and cudaEventQuery (wait is 0). An event that
@@ -724,26 +795,32 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 static cudaError_t finish_event(cudaEvent_t event, int wait) {
     cudaError_t error = cpu_enter();
     double since = cpu_moment();
-    if (error || !event)
-        return cpu_error(error ? error : cudaErrorInvalidResourceHandle);
+    if (error)
+        return cpu_error(error);
     pthread_mutex_lock(&cpu_lock);
-    struct record *r = event->last;
+    int lives = *find_event(event) != NULL;
+    struct record *r = lives ? event->last : NULL;
     int done = !r || r->completed;
     if (r && wait) {
         r->references++;
         while (!r->completed)
             pthread_cond_wait(&event_completed, &cpu_lock);
-        cpu_move_to(r->seconds);
+        host_moves_to(r->seconds);
         cpu_host_has_waited(r->clock);
-        release(r);
         done = 1;
     } else if (r && done) {
+        host_moves_to(r->seconds); // as at finish
         cpu_host_has_asked(r->clock);
     }
+    int fails = r && (done ? r->failed : failed); // an event that ended earlier is done
+    if (r && wait)
+        release(r);
     pthread_mutex_unlock(&cpu_lock);
+    if (!lives)
+        return cpu_error(cudaErrorInvalidResourceHandle);
     if (wait)
         host_goes_on("cudaEventSynchronize", since);
-    if (failed)
+    if (fails)
         return cpu_error(cudaErrorLaunchFailure);
     return done ? cudaSuccess : cudaErrorNotReady;
 }
@@ -762,10 +839,10 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) 
         return cpu_error(error);
     if (!ms)
         return cpu_error(cudaErrorInvalidValue);
-    if (!start || !end || ((start->flags | end->flags) & cudaEventDisableTiming))
-        return cpu_error(cudaErrorInvalidResourceHandle);
     pthread_mutex_lock(&cpu_lock);
-    const struct record *from = start->last, *to = end->last;
+    int live = *find_event(start) && *find_event(end) && start->device == end->device;
+    int timed = live && !((start->flags | end->flags) & cudaEventDisableTiming);
+    const struct record *from = timed ? start->last : NULL, *to = timed ? end->last : NULL;
     if (!from || !to)
         error = cudaErrorInvalidResourceHandle;
     else if (!from->completed || !to->completed)
@@ -779,6 +856,8 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) 
 
 cudaError_t cudaGetDeviceCount(int *count) {
     cudaError_t error = cpu_enter();
+    if (!error && !count)
+        error = cudaErrorInvalidValue;
     if (!error)
         *count = device_count;
     return cpu_error(error);
@@ -796,6 +875,8 @@ cudaError_t cudaSetDevice(int device) {
 
 cudaError_t cudaGetDevice(int *device) {
     cudaError_t error = cpu_enter();
+    if (!error && !device)
+        error = cudaErrorInvalidValue;
     if (!error)
         *device = current_device;
     return cpu_error(error);
@@ -821,6 +902,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device) {
     cudaError_t error = cpu_enter();
     if (error)
         return cpu_error(error);
+    if (!prop)
+        return cpu_error(cudaErrorInvalidValue);
     if (device < 0 || device >= device_count)
         return cpu_error(cudaErrorInvalidDevice);
     *prop = (struct cudaDeviceProp){.major = 9, .pciBusID = physical[device]};
@@ -872,6 +955,8 @@ cudaError_t cudaDeviceGetPCIBusId(char *id, int length, int device) {
     cudaError_t error = cpu_enter();
     if (error)
         return cpu_error(error);
+    if (!id || length < (int)sizeof "0000:00:00.0")
+        return cpu_error(cudaErrorInvalidValue);
     if (device < 0 || device >= device_count)
         return cpu_error(cudaErrorInvalidDevice);
     snprintf(id, (size_t)length, "0000:%02x:00.0", (unsigned)physical[device]);
@@ -883,6 +968,8 @@ cudaError_t cudaDriverGetVersion(int *version) {
 }
 
 cudaError_t cudaRuntimeGetVersion(int *version) {
+    if (!version)
+        return cpu_error(cudaErrorInvalidValue);
     *version = 13000;
     return cudaSuccess;
 }

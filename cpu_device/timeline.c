@@ -23,7 +23,7 @@ static struct {
     pthread_mutex_t lock;
     struct trace_file out;
     struct entry *entries;
-    size_t count, room, dropped;
+    size_t count, room;
     struct name {
         struct name *next;
         char text[];
@@ -67,7 +67,7 @@ static void add(const struct entry *entry) {
         trace.entries[trace.count].added = trace.count;
         trace.count++;
     } else {
-        trace.dropped++;
+        trace.out.dropped++;
     }
     pthread_mutex_unlock(&trace.lock);
 }
@@ -162,17 +162,19 @@ static void write_entry(const struct entry *e, size_t id) {
 
 void cpu_trace_write(void) {
     pthread_mutex_lock(&trace.lock);
-    if (trace.out.file) {
+    struct trace_file *file = trace.out.file ? &trace.out : NULL;
+    if (file) {
         qsort(trace.entries, trace.count, sizeof *trace.entries, compare);
-        trace_write_head(&trace.out, cpu_model ? cpu_model->name : NULL, "rank", trace.dropped);
+        trace_write_head(&trace.out, cpu_model ? cpu_model->name : NULL, "rank");
         for (size_t i = 0; i < trace.count; i++) {
             int row = trace.entries[i].event.stream;
             if (i == 0 || row != trace.entries[i - 1].event.stream)
                 trace_write_row(&trace.out, row);
             write_entry(&trace.entries[i], i + 1);
         }
-        trace_close(&trace.out);
         cpu_tracing = 0;
     }
     pthread_mutex_unlock(&trace.lock);
+    if (file)
+        trace_close(file); // may call exit, which calls this function again
 }

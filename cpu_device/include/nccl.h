@@ -106,7 +106,8 @@ typedef struct ncclConfig_v22800 {
 
 ncclResult_t ncclGetVersion(int *version);
 const char *ncclGetErrorString(ncclResult_t result);
-// Returns the reason of the last failed call or collective of this process. Ignores comm.
+// Returns the reason of the last failed call or collective of this process or, if none has failed,
+// which ranks a collective waits for. Ignores comm.
 const char *ncclGetLastError(ncclComm_t comm);
 
 // The id holds an address. A thread of the calling process waits there until all ranks have
@@ -119,7 +120,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *uniqueId);
 // Ranks on one host communicate through shared memory without a name, and ranks on different hosts
 // through TCP. Ranks are on one host if they have the same boot id and host name, or the same
 // NCCL_HOSTID. The call fails if not all ranks have connected after CPU_DEVICE_TIMEOUT seconds
-// (60).
+// (300).
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank);
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank,
                                     ncclConfig_t *config);
@@ -161,7 +162,8 @@ ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm);
 // - A rank has died (ncclRemoteError).
 // - The ranks call different collectives, or with different counts, types, operations or roots
 //   (ncclInvalidUsage).
-// - A rank does not make the call within CPU_DEVICE_TIMEOUT seconds (ncclInvalidUsage).
+// - A rank does not make the call within CPU_DEVICE_TIMEOUT seconds: ncclInvalidUsage, or
+//   ncclRemoteError if nothing was heard from its host for 5 seconds.
 // Synchronising the stream then returns cudaErrorLaunchFailure, and cudaGetErrorString returns the
 // reason. All streams of the process drop their operations until ncclCommAbort.
 // Sums are always added in the order of the ranks. 16-bit floats are added in 32 bits and rounded
@@ -169,7 +171,7 @@ ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm);
 ncclResult_t ncclAllReduce(const void *sendbuff, void *recvbuff, size_t count,
                            ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
                            cudaStream_t stream);
-// As in NCCL, a program may define these four functions itself and call the ones that begin with p.
+// As in NCCL, a program may define these nine functions itself and call the ones that begin with p.
 ncclResult_t pncclAllReduce(const void *sendbuff, void *recvbuff, size_t count,
                             ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
                             cudaStream_t stream);
@@ -180,6 +182,15 @@ ncclResult_t pncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcou
 ncclResult_t pncclReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount,
                                 ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
                                 cudaStream_t stream);
+ncclResult_t pncclBroadcast(const void *sendbuff, void *recvbuff, size_t count,
+                            ncclDataType_t datatype, int root, ncclComm_t comm,
+                            cudaStream_t stream);
+ncclResult_t pncclSend(const void *sendbuff, size_t count, ncclDataType_t datatype, int peer,
+                       ncclComm_t comm, cudaStream_t stream);
+ncclResult_t pncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int peer,
+                       ncclComm_t comm, cudaStream_t stream);
+ncclResult_t pncclGroupStart(void);
+ncclResult_t pncclGroupEnd(void);
 ncclResult_t ncclBroadcast(const void *sendbuff, void *recvbuff, size_t count,
                            ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream);
 ncclResult_t ncclBcast(void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
@@ -191,7 +202,6 @@ ncclResult_t ncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcoun
 ncclResult_t ncclReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount,
                                ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
                                cudaStream_t stream);
-// Also works in place, which NCCL's manual does not promise.
 ncclResult_t ncclAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
                           ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream);
 ncclResult_t ncclGather(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,

@@ -1,0 +1,144 @@
+// The CUDA runtime API of the CPU device, for machines without a GPU. It has the functions that the
+// steps use, with NVIDIA's names, values and behaviour. A program that compiles with this header
+// compiles with NVIDIA's, too. The comments describe only differences from the CUDA manual.
+#pragma once
+#include <stddef.h>
+
+#define CUDART_VERSION 13000
+
+#ifdef __cplusplus
+#define CPU_DEFAULT(value) = value
+extern "C" {
+#else
+#define CPU_DEFAULT(value)
+#endif
+
+typedef enum cudaError {
+    cudaSuccess = 0,
+    cudaErrorInvalidValue = 1,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorInitializationError = 3,
+    cudaErrorInvalidMemcpyDirection = 21,
+    cudaErrorInsufficientDriver = 35,
+    cudaErrorNoDevice = 100,
+    cudaErrorInvalidDevice = 101,
+    cudaErrorInvalidResourceHandle = 400,
+    cudaErrorNotReady = 600,
+    cudaErrorIllegalAddress = 700,
+    cudaErrorLaunchFailure = 719,
+    cudaErrorNotSupported = 801,
+    cudaErrorUnknown = 999
+} cudaError_t;
+
+const char *cudaGetErrorName(cudaError_t error);
+const char *cudaGetErrorString(cudaError_t error);
+cudaError_t cudaGetLastError(void);
+cudaError_t cudaPeekAtLastError(void);
+
+typedef struct CUstream_st *cudaStream_t;
+typedef struct CUevent_st *cudaEvent_t;
+
+struct cudaDeviceProp {
+    char name[256];
+    size_t totalGlobalMem;
+    int major, minor;
+    int multiProcessorCount;
+    int pciBusID, pciDeviceID, pciDomainID;
+};
+
+// CPU_DEVICES sets the number of devices (default: one per core, at least two).
+// CUDA_VISIBLE_DEVICES may hide some of them. pciBusID is the device's number before that.
+cudaError_t cudaGetDeviceCount(int *count);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDevice(int *device);
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device);
+cudaError_t cudaDeviceGetPCIBusId(char *pciBusId, int len, int device);
+cudaError_t cudaDeviceSynchronize(void);
+
+// Only the attributes that cudaGetDeviceProperties returns.
+enum cudaDeviceAttr {
+    cudaDevAttrMultiProcessorCount = 16,
+    cudaDevAttrPciBusId = 33,
+    cudaDevAttrPciDeviceId = 34,
+    cudaDevAttrPciDomainId = 50,
+    cudaDevAttrComputeCapabilityMajor = 75,
+    cudaDevAttrComputeCapabilityMinor = 76
+};
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int device);
+
+// Ends the device's streams and frees its memory. Pinned host memory and events stay.
+cudaError_t cudaDeviceReset(void);
+cudaError_t cudaDriverGetVersion(int *driverVersion);
+cudaError_t cudaRuntimeGetVersion(int *runtimeVersion);
+
+// Only kernels and copies can touch device memory. If host code touches it, the program ends with
+// an error line that names the allocation. New memory holds NaN. CPU_DEVICE_MEMORY (64M, 2G, ...)
+// sets the memory of one device.
+cudaError_t cudaMalloc(void **devPtr, size_t size);
+cudaError_t cudaFree(void *devPtr);
+cudaError_t cudaMallocHost(void **ptr, size_t size);
+cudaError_t cudaFreeHost(void *ptr);
+
+#define cudaHostAllocDefault 0x00
+#define cudaHostAllocPortable 0x01
+#define cudaHostAllocMapped 0x02
+#define cudaHostAllocWriteCombined 0x04
+
+// The flags have no effect: all pinned memory is portable and mapped.
+cudaError_t cudaHostAlloc(void **pHost, size_t size, unsigned int flags);
+cudaError_t cudaMemGetInfo(size_t *free, size_t *total);
+
+// cudaMalloc, with the place of the call for error messages.
+cudaError_t cpuDeviceMalloc(void **devPtr, size_t size, const char *what, const char *file,
+                            int line);
+#define cudaMalloc(devPtr, size) cpuDeviceMalloc(devPtr, size, #devPtr, __FILE__, __LINE__)
+
+enum cudaMemcpyKind {
+    cudaMemcpyHostToHost = 0,
+    cudaMemcpyHostToDevice = 1,
+    cudaMemcpyDeviceToHost = 2,
+    cudaMemcpyDeviceToDevice = 3,
+    cudaMemcpyDefault = 4
+};
+
+// cudaMemcpyAsync is asynchronous even for pageable host memory, for which CUDA may wait. The host
+// must not reuse the buffer before it has synchronised the stream. API.md says when calls return.
+cudaError_t cudaMemcpy(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind);
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind,
+                            cudaStream_t stream CPU_DEFAULT(0));
+cudaError_t cudaMemset(void *devPtr, int value, size_t count);
+cudaError_t cudaMemsetAsync(void *devPtr, int value, size_t count,
+                            cudaStream_t stream CPU_DEFAULT(0));
+
+#define cudaStreamDefault 0x00
+#define cudaStreamNonBlocking 0x01
+
+// CPU_DEVICE_CHAOS=seed delays operations at random, so a missing wait soon gives a wrong result.
+// CPU_DEVICE_CHECK=1 finds a missing wait in every run: if two operations use the same memory and
+// nothing orders them, the program ends with a report of both.
+cudaError_t cudaStreamCreate(cudaStream_t *pStream);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *pStream, unsigned int flags);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *pStream, unsigned int flags, int priority);
+cudaError_t cudaDeviceGetStreamPriorityRange(int *leastPriority, int *greatestPriority);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamQuery(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
+                                unsigned int flags CPU_DEFAULT(0));
+
+#define cudaEventDefault 0x00
+#define cudaEventWaitDefault 0x00
+#define cudaEventBlockingSync 0x01
+#define cudaEventDisableTiming 0x02
+
+cudaError_t cudaEventCreate(cudaEvent_t *event);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream CPU_DEFAULT(0));
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventQuery(cudaEvent_t event);
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end);
+
+#ifdef __cplusplus
+}
+#endif
