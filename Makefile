@@ -70,17 +70,17 @@ demo-fsdp: ## trains a model that does not fit on one device, and compares shard
 	@$(MAKE) --no-print-directory -s QUIET=@ step3 step4 step7
 	@tools/demo_fsdp.sh $(IMAGES)
 
-rehearse: ## shows how a run would scale to 64 modelled GPUs (ARGS="--hidden 8192,8192": options of step 7; --help: others)
+rehearse: ## shows how a run would scale to 64 modelled GPUs (ARGS="--hidden 8192,8192": options of step 7; ARGS=--help: more options)
 	@tools/deps.sh plots
 	@$(MAKE) --no-print-directory -s QUIET=@ DEVICE=cpu $(addprefix build/cpu/,$(step3) $(step7))
 	@python3 -B tools/rehearse.py $(ARGS)
 
-plots: ## draws losses, images per second, memory and bus bandwidth of runs that it makes (RUNS=folder: of kept runs)
+plots: ## draws losses, images per second, memory and bus bandwidth of runs that it makes (RUNS=folder: of the runs kept in this folder)
 	@tools/deps.sh plots
 	@$(MAKE) --no-print-directory -s QUIET=@ DEVICE=cpu $(addprefix build/cpu/,$(step2) $(step3) $(step6) $(step7))
 	@python3 -B tools/plots.py $(RUNS:%=--runs %) $(OUT:%=--out %) $(if $(RUNS),,$(IMAGES) $(ARGS))
 
-docs: ## fills the marked blocks of the texts with the code, differences and numbers of now
+docs: ## fills the marked blocks of the texts with the current code, differences and numbers
 	@tools/reading.sh --write && python3 -B tools/render.py
 
 record: ## runs the commands whose output a text quotes, and refreshes the quotes (ARGS=README.md: only of this text)
@@ -104,12 +104,12 @@ test-quick: ## runs the unit tests and the main tests of steps 1 to 3 in a minut
 	@tools/deps.sh quick
 	@LEVEL=quick tests/run.sh
 
-test: ## tests everything in about ten minutes; installs the packages that the tests need (180 MB)
+test: ## shows that the steps work on this machine; installs the packages that the tests need (180 MB)
 	@tools/deps.sh test
 	@tools/data.sh || echo 'note: make test continues without MNIST, and skips the tests that need it'
 	@LEVEL=test tests/run.sh
 
-test-all: ## also runs the long tests and those with Slurm, PyTorch, Open MPI, MPICH and Chromium (installs 2 GB)
+test-all: ## also tests exercises, tools and texts, and runs the long tests and those with Slurm, PyTorch, Open MPI, MPICH and Chromium (installs 2 GB)
 	@tools/deps.sh test-all
 	@tools/data.sh || echo 'note: make test-all continues without MNIST, and skips the tests that need it'
 	@tests/run.sh

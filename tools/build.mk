@@ -26,7 +26,7 @@ QUIET = $(if $(V),,@echo '  $@';)
 
 BUILT := $(PROGRAMS:%=$(BUILD)/%)
 STEPS_MODULES := $(filter-out $(BUILT:=.o),$(patsubst %.c,$(BUILD)/%.o,$(wildcard 0*/*.c)))
-COMMON := $(filter-out common/fallback.c $(if $(filter cpu,$(DEVICE)),common/gpu_%.c),$(wildcard common/*.c common/*/*.c)) \
+COMMON := $(filter-out common/fallback.c common/$(if $(filter cpu,$(DEVICE)),gpu,cpu)_%.c,$(wildcard common/*.c common/*/*.c)) \
 	$(if $(filter gpu,$(DEVICE)),$(wildcard common/*.cu),$(wildcard cpu_device/*.c))
 COMMON_MODULES := $(patsubst %,$(BUILD)/%.o,$(basename $(COMMON)))
 
@@ -81,7 +81,7 @@ endif
 $(BUILD)/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(if $(filter gpu,$(DEVICE)),$(if $(NCCL_FLAGS),,@! grep -qs '<nccl.h>' $< $(<:.c=.h) || NVCC=$(NVCC) tools/find_libs.sh nccl))
-	$(QUIET)$(CC) $(ALL_CFLAGS) $(filter -I% -D%,$(NCCL_FLAGS) $(LIB_FLAGS)) -c $< -o $@
+	$(QUIET)$(CC) $(ALL_CFLAGS) $(filter -I% -D%,$(LIB_FLAGS) $(NCCL_FLAGS)) -c $< -o $@
 $(BUILD)/%.o: %.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(QUIET)$(NVCC) $(NVCC_FLAGS) -MMD -MP $(filter -I%,$(LIB_FLAGS)) -c $< -o $@
@@ -96,6 +96,6 @@ $(filter-out %/launch,$(BUILT)): $(if $(filter gpu,$(DEVICE)),$(BUILD)/common/fa
 $(filter-out $(BUILD)/01_%,$(BUILT)): $(BUILD)/steps.a
 $(BUILT): $(BUILD)/common.a
 $(BUILT): %: %.o
-	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ -Wl,--as-needed $(NCCL_FLAGS) $(LIB_FLAGS) -lm -ldl
+	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ -Wl,--as-needed $(LIB_FLAGS) $(NCCL_FLAGS) -lm -ldl
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

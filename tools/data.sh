@@ -83,6 +83,7 @@ answering() { # DOWNLOAD
         echo "note: neither curl nor wget is installed, so no mirror is asked" >&2
         return
     fi
+    [[ $mirrors == file://* ]] || echo "$folder: asks the mirrors of $title, for at most 10 seconds" >&2
     for mirror in $mirrors; do
         if command -v curl >/dev/null; then
             curl -fsIL --connect-timeout 10 --max-time 10 -o /dev/null "$mirror/$1"

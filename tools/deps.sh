@@ -7,6 +7,7 @@
 set -u
 cc=${CC:-cc}
 peers=build/peers
+npm=build/npm # of packages that are too old in some releases
 unreachable=build/no-mirror # exists after no mirror of apt has answered
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
@@ -23,7 +24,10 @@ has_fuzzer() {
     echo 'int LLVMFuzzerTestOneInput(const char *d, long n) { return !d + !n; }' |
         clang -x c -fsanitize=fuzzer,address - -o /dev/null 2>/dev/null
 }
-has_mpi() { echo '#include <mpi.h>' | mpicc -E - >/dev/null 2>&1; } # Debian's mpicc comes without headers
+# --filter-tags came with 1.8, and Ubuntu 22.04 has 1.2.
+has_bats() { printf '%s\n' 'Bats 1.8' "$(PATH=$PWD/$npm/node_modules/bats/bin:$PATH bats --version 2>/dev/null)" | sort -VC; }
+# Debian's mpicc comes without headers, and can be the one of MPICH.
+has_mpi() { echo '#include <mpi.h>' | "$(command -v mpicc.openmpi || echo mpicc)" -E - >/dev/null 2>&1; }
 has_torch() { /usr/bin/python3 -c 'import torch' >/dev/null 2>&1; }
 
 # need|want|unpack CHECK ARGUMENT APT DNF CONDA: adds the packages to a list if the check fails. Without a wanted
@@ -57,7 +61,7 @@ check() { # SET
             want has_openblas - "${openblas[@]}"
             ;;&
         test | test-all | cluster | container)
-            need has_command bats bats bats bats-core
+            need has_bats - bats bats bats-core
             need has_command pgrep procps procps-ng procps-ng
             want has_command script bsdutils util-linux util-linux
             want has_command ip iproute2 iproute iproute2
@@ -155,6 +159,7 @@ announce() {
     done)
     [ ${#packages[@]} -gt 0 ] && apt_get install --simulate "${packages[@]}" || return
     mapfile -t all < <(sed -n 's/^Inst \([^ ]*\) .*/\1/p' "$log")
+    [ ${#all[@]} -gt 0 ] || { echo "note: these packages are here, but make does not find what it needs: ${packages[*]}" && return 1; }
     echo "$1: ${packages[*]}"
     apt-cache show --no-all-versions "${all[@]}" | awk -v count=${#all[@]} '
         /^Size:/ { fetched += $2 / 1e6 }
@@ -199,6 +204,12 @@ elif can_install; then
             install_packages libopenblas-openmp-dev
             check "$1"
         fi
+        if [[ $apt == *" bats"* ]]; then # this release has an old one
+            has_command npm || install_packages npm
+            echo "npm installs a newer bats in $npm"
+            npm install --prefix $npm --no-audit --no-fund --loglevel=error bats
+            check "$1"
+        fi
     else
         failed update
         mkdir -p build && touch $unreachable
@@ -209,6 +220,8 @@ fi
 {
     [ -n "$needed" ] && echo "error: missing packages:$apt" || echo "note: these packages are useful, but not required:$apt"
     echo "  Debian, Ubuntu:  sudo apt-get update && sudo apt-get install$apt"
+    [[ $apt != *" bats"* ]] || ! has_command bats ||
+        echo "  bats is older than 1.8; without root: npm install --prefix $npm bats"
     [ -z "$dnf" ] || echo "  Fedora, RHEL:    sudo dnf install$dnf"
     [ -z "$conda" ] || echo "  conda, no root:  conda install -c conda-forge$conda"
 } >&2

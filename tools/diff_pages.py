@@ -13,6 +13,9 @@ import shutil
 import subprocess
 import sys
 
+sys.dont_write_bytecode = True  # no __pycache__ in the folder of the tools
+import files  # noqa: E402
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 ALIKE = 0.5  # share of letters that two lines have in common if one is a new version of the other
 
@@ -290,7 +293,7 @@ def lines_of(path):
 
 
 def reading(step):
-    """The files that the README asks to read beside the changes: a header as a whole, a source in its functions."""
+    """The files that the README asks to read in addition to the changes: a header as a whole, a source in its functions."""
     text = ""
     for file, functions, about in step.files:
         path = file if "/" in file else f"{step.folder}/{file}"
@@ -361,7 +364,7 @@ def main():
         sys.exit("error: git is not installed, but make needs it to show differences (even outside a git checkout)")
     pairs = [tuple(pair) for pair in arguments.pair]
     steps = {number: Step(number) for pair in pairs for number in pair}
-    os.makedirs(arguments.o, exist_ok=True)
+    files.make_folder(arguments.o)
     listed = ""
     for a, b in pairs:
         old, new = steps[a], steps[b]
@@ -372,11 +375,10 @@ def main():
         heads = f'<div class="heads"><span class="old">− {old.path}</span><span class="new">+ {new.path}</span></div>\n'
         body = (f'<h1>{inline(new.title)} {size}</h1>\n<p class="idea">{new.idea}</p>\n<nav class="contents">{links}</nav>\n'
                 f'<section id="train">\n{text}</section>\n{reading(new)}')
-        with open(f"{arguments.o}/diff{a}{b}.html", "w", encoding="utf-8") as file:
-            file.write(page(f"Step {a} to step {b}", body, pairs, (a, b), heads))
+        files.write(f"{arguments.o}/diff{a}{b}.html", page(f"Step {a} to step {b}", body, pairs, (a, b), heads))
         listed += f'<h2><a href="diff{a}{b}.html">{inline(new.title)}</a> {size}</h2>\n<p>{new.idea}</p>\n'
-    with open(f"{arguments.o}/index.html", "w", encoding="utf-8") as file:
-        file.write(page("What each step changes", f"<h1>What each step changes</h1>\n{listed}", pairs))
+    files.write(f"{arguments.o}/index.html",
+                page("What each step changes", f"<h1>What each step changes</h1>\n{listed}", pairs))
     print(f"{arguments.o}/index.html: {len(pairs)} page{'s' * (len(pairs) > 1)}. Open it in a browser; the key ? shows the keys.")
 
 

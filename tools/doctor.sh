@@ -31,6 +31,10 @@ answered() { # NAME: succeeds if the command has ended in time, and without an e
     [ "$(cat "$work/$1.code" 2>/dev/null)" = 0 ]
 }
 
+silent() { # NAME: succeeds if timeout has ended the command (124 or 137), or should have
+    [[ $(cat "$work/$1.code" 2>/dev/null) =~ ^(124|137)?$ ]]
+}
+
 declare -A count=([PASS]=0 [WARN]=0 [FAIL]=0) colour=([PASS]='' [WARN]='' [FAIL]='')
 columns=10000 plain=''
 if [ -t 1 ]; then
@@ -73,7 +77,7 @@ if has sbatch; then
     if answered controller && grep -q 'is UP' "$work/controller"; then
         scheduler=Slurm
     else
-        no_controller=$(cat "$work/controller" "$work/controller.error" | tail -n 1)
+        no_controller=$(silent controller || cat "$work/controller" "$work/controller.error" | tail -n 1)
         no_controller=${no_controller:-scontrol ping does not answer}
     fi
 elif has qsub; then
@@ -216,7 +220,7 @@ int main(void) {
 }
 PROGRAM
     # shellcheck disable=SC2086 # flags are several words
-    if ! timeout 10 "$cc" "$work/nccl.c" -o "$work/nccl" $NCCL_FLAGS $gpu_flags 2>"$work/log" ||
+    if ! timeout 10 "$cc" "$work/nccl.c" -o "$work/nccl" $gpu_flags $NCCL_FLAGS 2>"$work/log" ||
         ! nccl=$(timeout 5 "$work/nccl" 2>"$work/log"); then
         nccl=''
         say FAIL NCCL "a program that uses it does not run: $(tail -n 1 "$work/log")" \
@@ -282,13 +286,13 @@ check_driver() {
         fi
     elif [ "$gpus" = 0 ]; then
         why=$(cat "$work/gpus" "$work/gpus.error" | grep -m 1 .)
-        case $(cat "$work/gpus.code" 2>/dev/null)$in_job in
-        '' | 124* | 137*)
+        if silent gpus; then
             gpu_fault driver 'nvidia-smi does not answer' 'use another node, and tell the administrators'
-            ;;
-        *job*) gpu_fault driver "$why" 'ask for GPUs, such as --gpus-per-node=2' ;;
-        *) gpu_fault driver "$why" 'reboot, or install a driver that matches the kernel' ;;
-        esac
+        elif [ -n "$in_job" ]; then
+            gpu_fault driver "$why" 'ask for GPUs, such as --gpus-per-node=2'
+        else
+            gpu_fault driver "$why" 'reboot, or install a driver that matches the kernel'
+        fi
     else
         driver=$(awk -F', ' '{ print $3; exit }' "$work/gpus")
         newest=$(answered smi && sed -n 's/.*CUDA[A-Z ]* Version *: *\([0-9.]*\).*/\1/p' "$work/smi")

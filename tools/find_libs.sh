@@ -103,10 +103,21 @@ if [ "$1" = gpu ]; then
     *"${NCCL_HOME:-}"*) ;;
     ?*) echo "note: no program links with the NCCL in NCCL_HOME=$NCCL_HOME; make uses another one: $nccl" >&2 ;;
     esac
+    # The compiler and the linker take a file from the first folder that has it. CUDA's folder comes first, because that of
+    # NCCL may hold another CUDA. If CUDA's holds another NCCL, NCCL's comes first, and then it may hold no CUDA.
+    cuda_headers=${base#-I} nccl_headers=${nccl#-I}
+    cuda_headers=${cuda_headers%% *} nccl_headers=${nccl_headers%% *}
+    # shellcheck disable=SC3013 # dash, bash and busybox have -ef
+    if [ -e "$cuda_headers/nccl.h" ] && ! [ "$cuda_headers/nccl.h" -ef "$nccl_headers/nccl.h" ]; then
+        [ ! -e "$nccl_headers/cuda_runtime.h" ] ||
+            missing "$cuda_headers and $nccl_headers both hold CUDA and NCCL. Either of these fixes it:" \
+                "set NCCL_HOME to CUDA's folder, to use both from there" "set NCCL_HOME to a folder of NCCL alone"
+        cublas="$nccl $cublas"
+    fi
     "$nvcc" -x cu -E /dev/null >"$work/log" 2>&1 ||
-        missing "$nvcc cannot use the C++ compiler here: $(grep -m 1 error "$work/log"). Any one of these fixes it:" \
+        missing "$nvcc cannot use the C++ compiler here: $(grep -m 1 -iE 'error|no such' "$work/log" || tail -n 1 "$work/log"). Any one of these fixes it:" \
             "install g++ (apt: g++, dnf: gcc-c++, conda: gxx)" \
-            "export NVCC_PREPEND_FLAGS='-ccbin g++-12', or another g++ that this nvcc knows" \
+            "export NVCC_PREPEND_FLAGS='-ccbin g++-11', or another g++ that this nvcc knows (CUDA 11.8: up to 11, 12.0: up to 12)" \
             "build for the CPU device instead: run make with DEVICE=cpu"
     generations=$(generations) ||
         missing "${nvcc:-nvcc} --list-gpu-arch names no GPU of compute capability 6.0 or later. Any one of these fixes it:" \

@@ -65,7 +65,7 @@ def llama_parameters(layers, width, feed_forward, key_value_width, vocabulary):
 
 
 def training_flops(parameters, tokens):
-    """FLOPs of training on so many tokens (or samples of a model whose parameters each work once per sample): 6 P for
+    """FLOPs of training on this number of tokens (or samples of a model whose parameters each work once per sample): 6 P for
     each, 2 in forward and 4 in backward. Attention between tokens is left out: see attention_flops. Source: section 2.1
     of https://arxiv.org/abs/2001.08361."""
     return 6 * parameters * tokens
@@ -298,7 +298,7 @@ def efficiency(rate, number, base_rate, base_number=1):
 
 
 def amdahl(number, serial):
-    """Speed-up on so many GPUs, if this share of the time on one GPU does not become shorter. Source: Amdahl 1967,
+    """Speed-up on this number of GPUs, if this share of the time on one GPU does not become shorter. Source: Amdahl 1967,
     https://doi.org/10.1145/1465482.1465560."""
     return 1 / (serial + (1 - serial) / number)
 
@@ -344,7 +344,7 @@ def noise_scale(batch, steps, batch2, steps2):
 
 
 def seconds_between_failures(number, per_gpu):
-    """Mean time between failures of a job on so many GPUs. per_gpu: that of one GPU, which is assumed to fail
+    """Mean time between failures of a job on this number of GPUs. per_gpu: that of one GPU, which is assumed to fail
     independently of the others."""
     return per_gpu / number
 

@@ -3,6 +3,8 @@ tell apart; each line also has its own dashes and points."""
 import shutil
 import subprocess
 
+import files
+
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 POINTS = (7, 5, 9, 13, 4, 6, 2)
 HEAD = """
@@ -44,5 +46,6 @@ def draw(stem, script, width=960, height=540):
     font = "font 'Helvetica,15'"
     for suffix, terminal in (("svg", f"svg size {width},{height} {font} background rgb 'white'"),
                              ("png", f"pngcairo size {2 * width},{2 * height} {font} fontscale 2 linewidth 2 pointscale 2")):
-        commands = f"set terminal {terminal} noenhanced\nset output {quoted(f'{stem}.{suffix}')}\n{HEAD}{script}"
-        subprocess.run(["gnuplot"], input=commands, check=True, text=True)
+        commands = f"set terminal {terminal} noenhanced\n{HEAD}{script}"
+        drawn = subprocess.run(["gnuplot"], input=commands.encode(), check=True, stdout=subprocess.PIPE)
+        files.write(f"{stem}.{suffix}", drawn.stdout)

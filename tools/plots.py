@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 sys.dont_write_bytecode = True  # no __pycache__ in the folder of the tools
+import files  # noqa: E402
 import gnuplot  # noqa: E402
 
 LAUNCH, RANKS = "03_multigpu_launcher/launch", "--nproc-per-node 4"
@@ -29,7 +30,7 @@ class Failed(Exception):
 
 def run_all(options, folder):
     environment = {"CPU_DEVICES": "4", "NCCL_SOCKET_IFNAME": "lo", **os.environ}
-    os.makedirs(folder, exist_ok=True)
+    files.make_folder(folder)
     for name, command in RUNS:
         print(f"{command} ...", flush=True)
         words = [f"{options.build}/{w}" if re.match(r"0\d_", w) else w for w in command.split()]
@@ -44,8 +45,7 @@ def run_all(options, folder):
             raise Failed(f"error: {words[0]}: {error.strerror}; make plots builds it") from None
         if done.returncode:
             raise Failed((re.findall(r"error.*", done.stdout) or [f"error: {command} failed"])[0])
-        with open(f"{folder}/{name}.txt", "w", encoding="utf-8") as file:
-            file.write(done.stdout)
+        files.write(f"{folder}/{name}.txt", done.stdout)
 
 
 def read(folder, name):
@@ -198,7 +198,7 @@ def main():
     folder = options.runs or f"{options.out}/runs"
     if not options.runs:
         run_all(options, folder)
-    os.makedirs(options.out, exist_ok=True)
+    files.make_folder(options.out)
     for needed, draw in (("ranks*.csv", losses), ("ranks*.txt", speed), ("memory-*.txt", memory), ("sizes*.txt", sizes)):
         if not found(folder, needed):
             raise Failed(f"error: {folder} has no {needed}; make plots without RUNS= makes it")

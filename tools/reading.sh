@@ -1,5 +1,5 @@
 #!/bin/bash
-# reading.sh: prints the files of each step that readers must read beside the changes of train.c, and the files that they
+# reading.sh: prints the files of each step that readers must read in addition to the changes of train.c, and the files that they
 # may skip, with numbers of lines. Exits with 1 if a step asks for more than 450 lines, if a function in the folder of a
 # step has more than 40 lines, if a file or function is missing, or if a source in the folder of a step is in no list.
 # reading.sh N prints the list as the README of step N shows it; reading.sh --write puts the lists into the READMEs.
@@ -12,7 +12,7 @@ most_lines=450 most_in_function=40
 # shellcheck disable=SC2016 # the backticks are for Markdown
 entries='
 1|01_single_gpu/train.c|all|the whole program; begin with `main` at the end
-1|common/layers/dense.c|dense_forward,dense_backward|one layer, forward and backward
+1|common/layers/dense.c|dense_forward,dense_backward|one layer; `matmul` is one call of cuBLAS
 1|common/snapshot.h|all|what a snapshot holds
 2|changes|diff12|ranks, the all-reduce, and which rank saves
 2|02_multigpu_fork/ranks.h|all|the contract of the next file
@@ -41,7 +41,7 @@ entries='
 3|03_multigpu_launcher/guard.h|skip|
 3|03_multigpu_launcher/signals.c|skip|
 3|03_multigpu_launcher/signals.h|skip|
-4|changes|diff34|the meeting, and a watchdog for every collective
+4|changes|diff34|the rendezvous, and a watchdog for every collective
 4|04_multinode/meet_by_tcp.c|listen_for_ranks,collect_ranks,hold_meeting,reach_rank0,visit_rank0|rank 0 listens, and the other ranks connect
 4|04_multinode/watchdog.h|all|what the watchdog promises
 4|04_multinode/watchdog.c|all|how a thread notices a stuck collective and ends the process
@@ -199,6 +199,6 @@ for folder in 0*_*; do
             complain "$file is in no reading list of tools/reading.sh"
     done
     printf '%4d %10d %5d %9d  %s\n' "$n" $sum $most_lines $skip "$files"
-    [ $sum -le $most_lines ] || complain "step $n asks for $sum lines of reading beside train.c; the limit is $most_lines"
+    [ $sum -le $most_lines ] || complain "step $n asks for $sum lines of reading in addition to train.c; the limit is $most_lines"
 done
 exit $failed

@@ -7,8 +7,8 @@ line of their own stand for any lines. A quote without lines of the launcher, or
 What the modelled clock computes is the same on every machine, and must agree in every character. Other output agrees if
 it has the same words; times, rates, memory and the name of the machine may have other values, a loss may differ by 10 %
 and an accuracy by half a percent. A quote that still agrees stays as it is. The commands run in a copy of the folders of
-the steps, so that their files do not stay here. FILE... are the texts (by default all but those of the exercises, whose
-commands need a work folder)."""
+the steps, so that their files do not stay here. A text with measured times is refused while other programs use the cores.
+FILE... are the texts (by default all but those of the exercises, whose commands need a work folder)."""
 import argparse
 import os
 import re
@@ -17,8 +17,10 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.dont_write_bytecode = True  # no __pycache__ in the folder of the tools
+import files  # noqa: E402
 from render import ROOT, texts  # noqa: E402
 
 # Numbers that differ in each run or on each machine: times, rates, sizes of memory, and the processes' numbers.
@@ -35,6 +37,7 @@ VARYING = [
 MEASURED_ROW = re.compile(r"^ *(allreduce|gather\+bcast|ring|rs\+ag) .*")  # of step 6, without units; not if it is modelled
 MODELLED = re.compile(r"^profile |\bmodelled\b|CPU_DEVICE_MODEL=")  # in output, or in commands
 NOTES = re.compile(r"launch: |  build/")
+BUSY = 0.05  # the share of the cores' time from which on other programs change measured times
 NUMBER = re.compile(r"\d+(?:\.\d+)?%?")
 
 
@@ -103,6 +106,34 @@ def measured(quoted, exact):
     return any(shape(line, exact) != re.sub(r" +", " ", line) and not MODELLED.search(line) for line in quoted)
 
 
+def is_exact(commands, quoted):
+    return any(MODELLED.search(line) for line in [commands] + quoted)
+
+
+def is_timed(commands, quoted):
+    """Whether recording the quote anew may change its times."""
+    return not is_exact(commands, quoted) and measured(quoted, False)
+
+
+def core_times():
+    """The time that all cores together were busy, and all their time, in ticks. Work of another virtual machine on these
+    cores (steal) counts as busy."""
+    with open("/proc/stat", encoding="ascii") as file:
+        user, nice, system, idle, iowait, irq, softirq, steal = map(int, file.readline().split()[1:9])
+    busy = user + nice + system + irq + softirq + steal
+    return busy, busy + idle + iowait
+
+
+def need_idle_cores(name):
+    """Ends the program if other programs use the cores. The load average would count the commands of the last quotes, too."""
+    before = core_times()
+    time.sleep(2)
+    busy, whole = (after - first for first, after in zip(before, core_times()))
+    if busy > BUSY * whole:
+        sys.exit(f"error: other programs use {busy / whole:.0%} of the cores, so the times in {name} would be wrong: try again "
+                 f"when they have ended, or add --busy (make record ARGS=\"--busy {name}\")")
+
+
 def matches(quoted, printed, same):
     """The printed lines that the quoted lines stand for, and the lines of dots between them. A ValueError says what
     differs. same: a function that compares two lines."""
@@ -133,13 +164,17 @@ def difference(quoted, printed, exact):
     return None
 
 
-def refreshed(quoted, printed):
-    """The quoted lines as they are printed now: those of the same words. If the quote has other lines, all that is printed,
-    or None if it has lines of dots."""
-    try:
-        return matches(quoted, printed, lambda a, b: NUMBER.sub("#", shape(a)) == NUMBER.sub("#", shape(b)))
-    except ValueError:
-        return None if any(is_dots(line) for line in quoted) else printed
+def refreshed(quoted, printed, exact):
+    """The quoted lines as they are printed now: those that agree, or else those of the same words. If the quote has other
+    lines, all that is printed, or None if it has lines of dots."""
+    def same_words(a, b):
+        return NUMBER.sub("#", shape(a)) == NUMBER.sub("#", shape(b))
+    for same in (lambda a, b: agrees(a, b, exact)), same_words:
+        try:
+            return matches(quoted, printed, same)
+        except ValueError:
+            pass
+    return None if any(is_dots(line) for line in quoted) else printed
 
 
 def copy_of_steps(folder, programs):
@@ -182,6 +217,7 @@ def main():
     parser.add_argument("--limit", metavar="SECONDS", type=float, default=300, help="for each command (default: 300)")
     parser.add_argument("--fast", action="store_true", help="leave out the quotes with measured times")
     parser.add_argument("--slow", action="store_true", help="only the quotes with measured times")
+    parser.add_argument("--busy", action="store_true", help="record measured times while other programs use the cores, too")
     parser.add_argument("--all", action="store_true", help="refresh also the quotes that still agree")
     parser.add_argument("files", nargs="*", metavar="FILE")
     options = parser.parse_args()
@@ -195,6 +231,9 @@ def main():
         for number in lost:
             print(f"error: {name}:{number}: no commands before this output", file=sys.stderr)
             problems += 1
+        if any(is_timed(quote.commands, lines[quote.first:quote.last]) for quote in quotes) and \
+                not (options.check or options.fast or options.busy):
+            need_idle_cores(name)
         folder = os.getcwd() if options.here else tempfile.mkdtemp()
         if not options.here:
             copy_of_steps(folder, options.programs)
@@ -202,7 +241,7 @@ def main():
         for quote in quotes:
             first, last = quote.first + moved, quote.last + moved
             quoted = lines[first:last]
-            exact = any(MODELLED.search(line) for line in [quote.commands] + quoted)
+            exact = is_exact(quote.commands, quoted)
             if options.fast and measured(quoted, exact) or options.slow and not measured(quoted, exact):
                 continue
             count += 1
@@ -212,7 +251,7 @@ def main():
             problem = f"the commands {failure}" if failure else difference(quoted, printed, exact)
             if problem is None and not options.all:
                 continue
-            new = None if failure or options.check else refreshed(quoted, printed)
+            new = None if failure or options.check else refreshed(quoted, printed, exact)
             if new is None:
                 print(f"error: {name}:{first}: {problem}", file=sys.stderr)
                 if printed:
@@ -227,8 +266,7 @@ def main():
             with open(path, encoding="utf-8") as file:
                 old = file.read()
             if "\n".join(lines) != old:
-                with open(path, "w", encoding="utf-8") as file:
-                    file.write("\n".join(lines))
+                files.write(path, "\n".join(lines))
                 print(f"recorded {name}")
     print(f"{count} quotes, {problems} problems")
     return problems > 0

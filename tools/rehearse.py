@@ -5,6 +5,7 @@ step takes, how well it scales, and what bounds it. All times are modelled; none
 the list below are those of 07_large_models/train, such as --hidden 8192,8192 or --precision bf16."""
 import argparse
 import csv
+import io
 import os
 import re
 import subprocess
@@ -13,6 +14,7 @@ import tempfile
 from typing import NamedTuple
 
 sys.dont_write_bytecode = True  # no __pycache__ in the folder of the tools
+import files  # noqa: E402
 import gnuplot  # noqa: E402
 from trace import step_windows, times_of  # noqa: E402
 from trace_file import load, read_document  # noqa: E402
@@ -194,15 +196,16 @@ def run_all(options):
 
 
 def write_csv(path, rows, bases):
-    with open(path, "w", encoding="ascii", newline="") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow("strategy gpus batch step_ms images_per_second efficiency memory_bytes computing_ms communication_ms "
-                       "host_ms bound clock".split())
-        for r in rows:
-            times = ["", "", "", r.memory or "", "", "", ""] if not r.fits else \
-                [f"{r.step:.4f}", f"{r.rate():.1f}", f"{efficiency(r, bases[r.strategy]):.2f}", r.memory,
-                 f"{r.computing:.4f}", f"{r.communication:.4f}", f"{r.host:.4f}"]
-            table.writerow([r.strategy, r.gpus, r.batch, *times, r.bound(), "modelled"])
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow("strategy gpus batch step_ms images_per_second efficiency memory_bytes computing_ms communication_ms "
+                   "host_ms bound clock".split())
+    for r in rows:
+        times = ["", "", "", r.memory or "", "", "", ""] if not r.fits else \
+            [f"{r.step:.4f}", f"{r.rate():.1f}", f"{efficiency(r, bases[r.strategy]):.2f}", r.memory,
+             f"{r.computing:.4f}", f"{r.communication:.4f}", f"{r.host:.4f}"]
+        table.writerow([r.strategy, r.gpus, r.batch, *times, r.bound(), "modelled"])
+    files.write(path, text.getvalue())
 
 
 def plot(options, rows, bases):
@@ -239,7 +242,7 @@ plot """ + ", ".join(f"${name} using 1:3 with linespoints {gnuplot.style(i)}" fo
 def main():
     options = read_options()
     rows, bases = run_all(options)
-    os.makedirs(options.out, exist_ok=True)
+    files.make_folder(options.out)
     write_csv(f"{options.out}/rehearse.csv", rows, bases)
     written = f"{options.out}/rehearse.csv"
     if gnuplot.missing():

@@ -22,6 +22,8 @@ import sys
 import textwrap
 
 sys.dont_write_bytecode = True  # no __pycache__ in the folder of the tools
+import files  # noqa: E402
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BEGIN = re.compile(r"^( *)<!-- (code|diff|computed) (.*?) *-->$")
 END = "<!-- end -->"
@@ -156,7 +158,7 @@ def commented(prefix, text, columns):
 
 
 def folded(lines, columns, marks=False):
-    """Fits a fenced block of code into so many columns. If a line of a statement is too long, all of the statement is
+    """Fits a fenced block of code into this number of columns. If a line of a statement is too long, all of the statement is
     broken anew. Its comment moves above it if there is no room behind it."""
     result, language = lines[:1], lines[0][3:]
     fence, lines = lines[-1], lines[1:-1]
@@ -272,10 +274,10 @@ def filled(text, report, columns=1000):
 def texts():
     """The Markdown files of the repository."""
     found = []
-    for folder, folders, files in os.walk(ROOT):
+    for folder, folders, names in os.walk(ROOT):
         folders[:] = sorted(f for f in folders if not f.startswith(".git") and not os.path.islink(os.path.join(folder, f))
                             and os.path.join(folder, f) not in (os.path.join(ROOT, x) for x in ("build", "data", "work")))
-        found += [os.path.relpath(os.path.join(folder, f), ROOT) for f in sorted(files) if f.endswith(".md")]
+        found += [os.path.relpath(os.path.join(folder, f), ROOT) for f in sorted(names) if f.endswith(".md")]
     return found
 
 
@@ -298,8 +300,7 @@ def main():
             number = next(i for i, (a, b) in enumerate(zip(old.split("\n"), new.split("\n") + [None]), 1) if a != b)
             report(number, "is not what the repository contains now; run make docs")
         else:
-            with open(os.path.join(ROOT, path), "w", encoding="utf-8") as file:
-                file.write(new)
+            files.write(os.path.join(ROOT, path), new)
             print(f"filled {path}")
     return problems > 0
 

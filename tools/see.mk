@@ -1,5 +1,5 @@
-# What shows where the time of a run goes: traces (common/trace.h, tools/trace.py) and Nsight Systems. LAUNCH and ARGS are
-# those of run-stepN.
+# Traces (common/trace.h, tools/trace.py) and Nsight Systems show where the time of a run goes. LAUNCH and ARGS are those of
+# run-stepN.
 TIMED := $(STEPS:%=trace-%) $(STEPS:%=profile-%)
 FEW_STEPS := --max-steps 12 --log-every 1000000
 FEW_CALLS := --min-bytes 1M --max-bytes 1M --warmup 1 --iters 2

@@ -17,6 +17,7 @@ import sys
 import tempfile
 
 sys.dont_write_bytecode = True  # no __pycache__ in the folder of the tools
+import files  # noqa: E402
 from render import BEGIN, END, ROOT, VALUE  # noqa: E402
 
 DECKS = os.path.join(ROOT, "docs", "slides")
@@ -146,19 +147,17 @@ def font_faces():
 def build(wanted):
     source = os.path.join(OUT, "source")  # for Marp, which makes all decks of a folder
     shutil.rmtree(source, ignore_errors=True)
-    os.makedirs(source)
+    files.make_folder(source)
     with open(os.path.join(DECKS, "theme.css"), encoding="utf-8") as file:
         theme = file.read()
-    with open(os.path.join(source, "theme.css"), "w", encoding="utf-8") as file:
-        file.write(theme + font_faces())
+    files.write(os.path.join(source, "theme.css"), theme + font_faces())
     with open(os.path.join(DECKS, "timer.js"), encoding="utf-8") as file:
         timer = file.read()
     built = [deck for deck in decks() if not wanted or deck.name[0] in wanted]
     if not built:
         raise BadDeck(f"there is no deck {' '.join(wanted)} in docs/slides")
     for deck in built:
-        with open(os.path.join(source, deck.name + ".md"), "w", encoding="utf-8") as file:
-            file.write(for_marp(deck))
+        files.write(os.path.join(source, deck.name + ".md"), for_marp(deck))
 
     chromium = os.environ.get("CHROME_PATH") or next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chrome"))), "")
     environment = {**os.environ, "CHROME_PATH": chromium, **({"CHROME_NO_SANDBOX": "1"} if os.geteuid() == 0 else {})}
@@ -175,8 +174,7 @@ def build(wanted):
         page = os.path.join(OUT, deck.name + ".html")
         with open(page, encoding="utf-8") as file:
             text = file.read()
-        with open(page, "w", encoding="utf-8") as file:
-            file.write(text.replace("</body>", f"<script>{timer}</script></body>"))
+        files.write(page, text.replace("</body>", f"<script>{timer}</script></body>"))
         print(f"{os.path.relpath(page, ROOT)} and .pdf")
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Reads the traces that a step writes with --trace trace.json, and prints for each rank how long it computes, how much of
 its communication is hidden behind computing, how long it is idle, and which rank the others wait for. FILE... are
-the files of all ranks, trace.0.json trace.1.json and so on; trace.json stands for all of them. trace_file.py
-describes the format."""
+the files of all ranks, trace.0.json trace.1.json and so on; trace.json stands for the files of the last run with this name.
+trace_file.py describes the format."""
 import argparse
 import json
 import os
@@ -11,6 +11,7 @@ import statistics
 import sys
 
 sys.dont_write_bytecode = True  # no __pycache__ in the folder of the tools
+import files  # noqa: E402
 import trace_svg  # noqa: E402
 from trace_file import COMPUTING, ROUNDING, BadTrace, check_run, need, read_run  # noqa: E402
 
@@ -241,8 +242,7 @@ def write_merged(run, path):
     other = {"clock": run.clock, "host": " ".join(hosts), "processes": len(run.ranks),
              "dropped": sum(r.dropped for r in run.ranks)}
     lines = ",\n".join(json.dumps(event) for event in merged_events(run))
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(f'{{"displayTimeUnit":"ms","otherData":{json.dumps(other)},"traceEvents":[\n{lines}\n]}}\n')
+    files.write(path, f'{{"displayTimeUnit":"ms","otherData":{json.dumps(other)},"traceEvents":[\n{lines}\n]}}\n')
     print(f"\n{path}: all ranks, {run.clock}. To see it, open https://ui.perfetto.dev and choose Open trace file; the "
           "file stays on this machine.")
 
@@ -253,8 +253,7 @@ def write_picture(run, options, windows):
     need(drawn, run.ranks[0].path, f"there is no rank from {options.ranks[0]} to {options.ranks[1]}")
     boundaries = {r.number: step_windows(r) for r in drawn}
     text = trace_svg.draw(run, drawn, windows, boundaries, arrivals(run), options.title)
-    with open(options.svg, "w", encoding="utf-8") as file:
-        file.write(text)
+    files.write(options.svg, text)
     print(f"\n{options.svg}: a picture, {run.clock}. A browser shows it.")
 
 
@@ -310,8 +309,6 @@ def main():
         sys.exit(f"error: {error}")
     except BrokenPipeError:  # head has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except OSError as error:
-        sys.exit(f"error: {error.filename}: {error.strerror}")
 
 
 if __name__ == "__main__":

@@ -195,7 +195,8 @@ def make_rank(number, path, other, events):
             need(event["id"] not in flows[kind], where, f"arrow {event['id']} has two {'begins' if kind == 's' else 'ends'}")
             flows[kind][event["id"]] = event
     make_arrows(rank, flows["s"], flows["f"], path)
-    rank.spans.sort(key=lambda s: (s.row, s.begin, -s.end))
+    # A call of the host comes before those inside it, and an operation of length 0 before the next one of its stream.
+    rank.spans.sort(key=lambda s: (s.row, s.begin, s.end if s.row else -s.end))
     return rank
 
 
@@ -223,11 +224,11 @@ def files_of_ranks(base):
 
 
 def find_files(names):
-    """Returns pairs of a path and its document. A name that is no file stands for those of its ranks."""
+    """Returns pairs of a path and its document. A name also stands for the files of its ranks: the last run counts."""
     found = []
     for name in names:
         ranks = files_of_ranks(name)
-        if not os.path.exists(name):
+        if not os.path.exists(name) or ranks and os.path.getmtime(name) < os.path.getmtime(ranks[0]):
             need(ranks, name, "there is no such file, and none of a rank, such as " + "{}.0{}".format(*os.path.splitext(name)))
             first = load(ranks[0])
             check_header(ranks[0], first)
@@ -235,7 +236,6 @@ def find_files(names):
             others = ranks[1:first["otherData"]["processes"]]
             found += [(ranks[0], first)] + [(path, load(path)) for path in others]
             continue
-        need(not ranks, name, f"{ranks[0] if ranks else ''} exists, too: remove the file of the older run, or name the files")
         found.append((name, load(name)))
     return found
 

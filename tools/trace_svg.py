@@ -4,12 +4,12 @@ import math
 import re
 from xml.sax.saxutils import escape, quoteattr
 
+from drawing import FONT, measure
+
 WIDTH, LEFT, RIGHT = 1280, 132, 24
 ROW, GAP, RANK_GAP = 38, 4, 16  # heights
 TOP, AXIS, LEGEND = 88, 58, 40
-SIZE = 15  # of labels; a character is about WIDE times as wide
-WIDE = 0.55
-FONT = "Helvetica, Arial, 'DejaVu Sans', sans-serif"
+SIZE = 15  # of labels
 
 # Fill and text of each kind of span: the colours of Okabe and Ito, which colour-blind people can tell apart.
 KINDS = {
@@ -83,8 +83,9 @@ class Picture:
         self.elements.append(text)
 
     def text(self, x, y, text, size=SIZE, anchor="start", fill="#000", more=""):
-        self.add(f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" fill="{fill}"{more}>'
-                 f'{escape(text)}</text>')
+        width = measure(text, size, "bold" in more)
+        self.add(f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" fill="{fill}"{more} '
+                 f'textLength="{width:.1f}" lengthAdjust="spacingAndGlyphs">{escape(text)}</text>')
 
     def visible(self, begin, end):
         return begin < self.end and end > self.begin
@@ -95,10 +96,6 @@ class Picture:
         edge = ' stroke="#fff" stroke-width="0.6"' if right - left > 3 else ""
         self.add(f'<rect x="{left:.2f}" y="{y}" width="{max(right - left, 0.7):.2f}" height="{height}" '
                  f'fill="{KINDS[kind][0]}"{edge}><title>{escape(title)}</title></rect>')
-
-
-def text_width(text, size=SIZE):
-    return len(text) * size * WIDE
 
 
 def draw_span(picture, rank, span, arrived):
@@ -147,7 +144,7 @@ def draw_labels(picture, rank, arrived):
         if span.cat == "collective":
             begin = min(max(begin, arrived.get(id(span), begin)), end)
         left, right = picture.x(begin), picture.x(end)
-        text = next((t for t in label_choices(span) if text_width(t) + 6 <= right - left), None)
+        text = next((t for t in label_choices(span) if measure(t, SIZE) + 6 <= right - left), None)
         if text is None:
             continue
         kind = kind_of(span)
@@ -221,7 +218,7 @@ def draw_steps(picture, ranks, boundaries):
                 picture.add(f'<path d="M{x:.1f} {min(rows) - 5}V{max(rows) + ROW + 5}" stroke="#000" stroke-width="1.6" '
                             'stroke-dasharray="5 3"/>')
             left, right = picture.x(begin), picture.x(end)
-            if rank is ranks[0] and right - left > text_width("step 99"):
+            if rank is ranks[0] and right - left > measure("step 99", SIZE):
                 picture.text((left + right) / 2, picture.top - 14, f"step {number}", anchor="middle")
 
 
@@ -232,14 +229,14 @@ def draw_legend(picture, arrows):
             continue
         if picture.kinds[kind]:
             text += f" ({', '.join(sorted(picture.kinds[kind]))})"
-        if x + 30 + text_width(text) > picture.width - RIGHT:
+        if x + 30 + measure(text, SIZE) > picture.width - RIGHT:
             x, y = LEFT, y + 26
         picture.add(f'<rect x="{x:.1f}" y="{y - 13}" width="22" height="16" fill="{fill}"/>')
         picture.text(x + 28, y, text)
-        x += 28 + text_width(text) + 24
+        x += 28 + measure(text, SIZE) + 24
     if arrows:
         text = "a stream waited for an event"
-        if x + 30 + text_width(text) > picture.width - RIGHT:
+        if x + 30 + measure(text, SIZE) > picture.width - RIGHT:
             x, y = LEFT, y + 26
         picture.add(f'<path d="M{x:.1f} {y - 5}h20" stroke="#000" stroke-width="1.4" marker-end="url(#head)"/>')
         picture.text(x + 28, y, text)
