@@ -9,7 +9,7 @@ root=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
 need_train() {
     [ -n "${TRAIN:-}" ] && return
     export TRAIN=$root/build/test/01_single_gpu/train
-    make -C "$root" DEVICE=cpu BUILD=build/test WERROR=1 build/test/01_single_gpu/train "${@/#/build/test/}"
+    make -C "$root" DEVICE=cpu BUILD=build/test build/test/01_single_gpu/train "${@/#/build/test/}"
 }
 
 # path_of PROGRAM: where it is. tests/run.sh puts ccache in front of the compilers, and ccache looks for them in PATH, so a
@@ -55,14 +55,15 @@ flip() {
     printf '%b' "\\0$(printf %o $((byte ^ 255)))" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
 }
 
-# tiny_data FOLDER [TRAINING TEST]: writes 640 training and 100 test images (or these numbers) of 2 x 4 pixels. The pixels
-# are the digits of the image's number, and the last digit is the label. A run on them takes milliseconds.
+# tiny_data FOLDER [TRAINING TEST [HEIGHT WIDTH]]: writes 640 training and 100 test images (or these numbers) of 2 x 4 pixels
+# (or this size). The pixels are the digits of the image's number, and the last digit is the label. A run on them takes
+# milliseconds.
 tiny_data() {
-    local split count
+    local split count height=${4:-2} width=${5:-4}
     mkdir -p "$1"
     for split in train:"${2:-640}" t10k:"${3:-100}"; do
         count=${split#*:} split=${split%:*}
-        { idx_header "$count" 2 4 && seq -f %07g "$count"; } >"$1/$split-images-idx3-ubyte"
+        { idx_header "$count" "$height" "$width" && seq -f %0$((height * width - 1))g "$count"; } >"$1/$split-images-idx3-ubyte"
         { idx_header "$count" && seq "$count" | sed 's/.*\(.\)/\1/' | tr -d '\n' | tr 0-9 '\000-\011'; } \
             >"$1/$split-labels-idx1-ubyte"
     done
@@ -110,10 +111,11 @@ edit() {
     done
 }
 
-# Copies the tree into the folder as in a fresh clone, with new files (data may be a link).
+# Copies the tree into the folder, without what was built or downloaded. git would refuse the tree of another user.
 copy_tree() {
     mkdir -p "$1"
-    git -C "$root" ls-files -z -co --exclude-standard -- ':!data' | tar -C "$root" -c --null -T - | tar -C "$1" -x
+    (cd "$root" && find . \( -path ./.git -o -path ./build -o -path ./data -o -path ./work -o -path ./logs \) -prune -o \
+        -type f ! -name '*.sif' -print0) | tar -C "$root" -c --null -T - | tar -C "$1" -x
 }
 
 # Sets the flags of the next three functions to those of the programs beside $TRAIN.
@@ -186,6 +188,18 @@ same_curve() {
             wrong = 1
         }
         END { exit wrong || NR < 12 }'
+}
+
+# near STEPS BAND CSV CSV: both files must have this number of steps, and losses that differ by at most BAND.
+near() {
+    paste -d, "$3" "$4" | awk -F, -v wanted="$1" -v band="$2" 'NR > 1 && $2 != "" {
+            steps++
+            if ($1 != $9 || ($2 - $10) ^ 2 > band ^ 2) {
+                print "differs: " $0
+                wrong = 1
+            }
+        }
+        END { exit wrong || steps != wanted }'
 }
 
 # start COMMAND...: starts the command in its own process group with no signal ignored, like a job of a terminal. Sets
@@ -306,7 +320,7 @@ build_sanitized() {
     echo 'int main(void) { return 0; }' | clang "-fsanitize=$1" -x c - -o probe 2>/dev/null ||
         skip "clang's $1 sanitizer is not installed"
     mkdir -p "$folder"
-    flock "$folder" make -C "$root" -j2 CC=clang DEVICE=cpu BUILD="${folder#"$root"/}" WERROR=1 \
+    flock "$folder" make -C "$root" -j2 CC=clang DEVICE=cpu BUILD="${folder#"$root"/}" \
         CFLAGS="-O1 -g -fsanitize=$1 -fno-sanitize-recover=all" "${@:2}" >build.log 2>&1 ||
         { cat build.log && return 1; }
 }

@@ -1,18 +1,21 @@
 #!/usr/bin/env bash
 # run.sh [PATTERN]: builds what the tests need, runs those whose file names match the pattern (all by default), and
-# ends with a line that counts them. With LEVEL=quick it runs the unit tests and tests/quick.sh; with LEVEL=test it
-# leaves out the tests with the tag test-all. Every test prints TAP. If a test program fails without naming a test, this
-# counts as one failure, and so does a process or a file that a test leaves behind. Each file is shown with its seconds, and
-# with those that it kept a core busy.
+# ends with a line that counts them. LEVEL chooses them:
+#   quick  the unit tests and tests/quick.sh
+#   test   all but the folders text, tools and cluster, and the tests with the tag test-all
+#   rest   those that test leaves out
+# Every test prints TAP. If a test program fails without naming a test, this counts as one failure, and so does a process
+# or a file that a test leaves behind. A core-second is a second for which a program keeps a core busy.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 pattern=${1:-.}
 level=${LEVEL:-all}
 export TRAIN=$PWD/build/test/01_single_gpu/train
 work=$(mktemp -d)
-mkdir "$work/tmp"
+mkdir "$work/tmp" "$work/results"
 export TMPDIR=$work/tmp
 export CMOCKA_MESSAGE_OUTPUT=TAP
+export PATH=$PWD/build/npm/node_modules/bats/bin:$PATH # tools/deps.sh puts bats there where the packaged one is too old
 # Every process that the tests start has this variable.
 export TEST_RUN=$$-$RANDOM-$RANDOM
 
@@ -26,16 +29,17 @@ processes() {
 if command -v ccache >/dev/null; then
     mkdir "$work/bin"
     for compiler in cc gcc clang; do
-        ln -s "$(command -v ccache)" "$work/bin/$compiler"
+        ! command -v $compiler >/dev/null || ln -s "$(command -v ccache)" "$work/bin/$compiler"
     done
     export PATH=$work/bin:$PATH CCACHE_DIR=$PWD/build/ccache CCACHE_MAXSIZE=1G
     export CCACHE_NOHASHDIR=1 # copies of the tree share objects
 fi
 
-memory_files() {
-    find /dev/shm -maxdepth 1 -type f -user "$(id -u)" 2>/dev/null | sort
+memory_files() { # the CPU device makes no nccl-*, but another program of this user may run NCCL
+    find /dev/shm -maxdepth 1 -type f -user "$(id -u)" ! -name 'nccl-*' 2>/dev/null | sort
 }
 memory_files >"$work/memory"
+touch "$work/"{plan,running,ended}
 
 finish() {
     local pids
@@ -46,89 +50,136 @@ finish() {
 trap finish EXIT
 trap 'exit 130' INT TERM
 
-# run NAME COMMAND...: shows the results of one test program when it has ended.
+# Prints how long the program kept a core busy in the last run of this level. Without a last run, this is guessed from the
+# lines of its file. In the listed files, a few lines take minutes.
+core_seconds() { # NAME FILE
+    local lines cost
+    lines=$(wc -l <"$2")
+    cost=$(sed -n "s|^$level $1 ||p" build/test-costs 2>/dev/null)
+    case $2 in
+    *.c) echo "${cost:-$((lines / 100))}" ;;
+    tests/exercises/* | tests/device/sanitizers* | tests/text/docs* | tests/tools/build* | tests/tools/check_gpu*) echo "${cost:-60}" ;;
+    *) echo "${cost:-$((lines / 15))}" ;;
+    esac
+}
+
+add() { # NAME FILE COMMAND...
+    [[ ! $1 =~ $pattern ]] || printf '%s\t%s\t%s\n' "$(core_seconds "$1" "$2")" "$1" "${*:3}" >>"$work/plan"
+}
+
+# Prints how long the other tests take, if they and half of the running ones take as long for each core-second as those
+# that have ended.
+time_left() {
+    awk -F '\t' -v seconds=$((SECONDS - started)) -v ended="$work/ended" -v running="$work/running" '
+        BEGIN { while ((getline < running) > 0) part[$1] = 0.5; while ((getline < ended) > 0) part[$1] = 1 }
+        { all += $1 + 1; done += part[$2] * ($1 + 1) }
+        END { left = seconds * (all - done) / done; printf "%d:%02d left\n", left / 60, left % 60 }' "$work/plan"
+}
+
+# run NAME COMMAND...: runs one test program, and prints a line when it has ended. If a test fails, the whole output follows.
 run() {
-    local name=$1 log=$work/results/$1 status TIMEFORMAT='%0R %0U %0S' seconds user system
+    local name=$1 log=$work/results/$1 status seconds user system TIMEFORMAT='%0R %0U %0S'
     shift
     mkdir -p "$(dirname "$log")"
+    echo "$name" >>"$work/running"
     { time "$@" </dev/null >"$log" 2>&1; } 2>"$log.time"
     status=$?
     read -r seconds user system < <(tail -n 1 "$log.time") && rm "$log.time"
     [ $status = 0 ] || grep -q '^not ok ' "$log" || echo "not ok - $name ended with status $status" >>"$log"
     {
         flock 9
-        echo "== $name, $seconds s ($((user + system)) s of a core)"
-        cat "$log"
+        printf '%s\t%s\n' "$name" $((user + system)) >>"$work/ended"
+        echo "$(wc -l <"$work/ended")/$count $(grep -q '^not ok' "$log" && echo FAILED || echo ok) $name," \
+            "$seconds s, $((user + system)) core-seconds; $(time_left)"
+        ! grep -q '^not ok' "$log" || grep -v '^ok ' "$log"
     } 9>"$work/lock"
 }
 
-plan=()
-add() { # NAME COMMAND...
-    [[ ! $1 =~ $pattern ]] || plan+=("${*@Q}")
+# Succeeds if make test leaves out all tests of the file: those of texts, tools and clusters, and those with a tag.
+is_late() { # FILE
+    [[ $1 == tests/@(text|tools|cluster)/* ]] || grep -qE '^(# bats file_tags=|// )test-all' "$1"
 }
 
 # A file with the line "# N parts" runs as N programs, and PART tells each of them which part it is.
 add_bats() { # FILE
-    local name=${1#tests/} parts part
-    if [ "$level" = all ]; then
-        parts=$(sed -n 's/^# \([0-9]*\) parts$/\1/p' "$1")
-        [ -n "$parts" ] || add "$name" bats --tap "$1"
-        for ((part = 1; part <= parts; part++)); do
-            add "$name-$part" env "PART=$part/$parts" bats --tap "$1"
-        done
-    elif ! grep -q '^# bats file_tags=test-all' "$1"; then
-        add "$name" bats --tap --filter-tags '!test-all' "$1"
-    fi
-}
-
-# Most tests mostly wait, so more of them than there are cores run at the same time.
-start_all() {
-    local lanes=$(($(nproc) * 2)) each
-    echo "${#plan[@]} test programs run, $lanes at a time; the first results come in about a minute"
-    for each in "${plan[@]}"; do
-        while [ "$(jobs -pr | wc -l)" -ge $lanes ]; do
-            wait -n
-        done
-        eval "run $each" &
+    local name=${1#tests/} parts='' part bats='bats --tap'
+    case $level in
+    test)
+        ! is_late "$1" || return 0
+        bats+=' --filter-tags !test-all'
+        ;;
+    rest)
+        if ! is_late "$1"; then
+            grep -q '^# bats test_tags=test-all' "$1" || return 0
+            bats+=' --filter-tags test-all'
+        fi
+        ;;
+    esac
+    [ "$level" = test ] || parts=$(sed -n 's/^# \([0-9]*\) parts$/\1/p' "$1")
+    [ -n "$parts" ] || add "$name" "$1" "$bats $1"
+    for ((part = 1; part <= parts; part++)); do
+        add "$name-$part" "$1" "env PART=$part/$parts $bats $1"
     done
-    wait
 }
 
-build() { # every program and unit test, warnings as errors
-    make -j"$(nproc)" DEVICE=cpu BUILD=build/test WERROR=1 programs unit-tests >"$work/build" 2>&1 || {
+build() { # every program and unit test
+    make -j"$(nproc)" DEVICE=cpu BUILD=build/test programs unit-tests >"$work/build" 2>&1 || {
         cat "$work/build"
         return 1
     }
-    echo "ok 1 - CPU device, warnings are errors"
+    echo "ok 1 - CPU device${WERROR:+, warnings are errors}"
 }
 
-# Prints the files that take longest first, so that the lanes end at about the same time. These few are short, but take
-# minutes; the others take about as long as they have lines.
-by_length() {
-    wc -l "$@" | awk '$2 ~ /tests\/exercises|device\/(products|sanitizers)|text\/docs|tools\/(build|check_gpu|targets)/ { $1 += 1000 }
-        $2 != "total" { print $1, $2 }' | sort -rn | cut -d " " -f 2
-}
-
-run_tests() {
+plan() {
     local test name
-    [ "$level" != all ] || add fuzz tests/fuzz/run.sh "${FUZZ_SECONDS:-10}"
+    [[ $level != @(all|rest) ]] || add fuzz tests/fuzz/run.sh "tests/fuzz/run.sh ${FUZZ_SECONDS:-10}"
     if [ "$level" != quick ]; then
-        for test in $(by_length tests/*/*.bats); do
+        for test in tests/*/*.bats; do
             add_bats "$test"
         done
     fi
-    for test in $(by_length tests/*/test_*.c); do
+    for test in tests/*/test_*.c; do
         name=${test#tests/} name=${name%.c}
         if [[ "$level $name" == quick\ */test_nccl_* ]]; then # as long as all others together
             continue
+        elif [[ $level == test ]] && is_late "$test"; then
+            continue
+        elif [[ $level == rest && $name != *_cu ]] && ! is_late "$test"; then # those of the .cu files need clang
+            continue
         elif [ -x "build/test/tests/$name" ]; then
-            add "$name" "build/test/tests/$name"
+            add "$name" "$test" "build/test/tests/$name"
         else
-            add "$name" echo "ok 1 - $name # skip clang is not installed"
+            add "$name" "$test" "echo ok 1 - $name # skip clang is not installed"
         fi
     done
-    add quick tests/quick.sh
-    start_all
+    [ "$level" = rest ] || add quick tests/quick.sh tests/quick.sh
+}
+
+# Starts those that take longest first, so that the lanes end at about the same time. Most tests mostly wait, so more of
+# them than there are cores run at the same time.
+run_all() {
+    local name command words count lanes=$(($(nproc) * 2)) started=$SECONDS
+    count=$(wc -l <"$work/plan")
+    echo "$count test programs run, $lanes at a time"
+    while IFS=$'\t' read -r _ name command; do
+        while [ "$(jobs -pr | wc -l)" -ge $lanes ]; do
+            wait -n
+        done
+        read -ra words <<<"$command"
+        run "$name" "${words[@]}" &
+    done < <(sort -rn "$work/plan")
+    wait
+}
+
+# Keeps the core-seconds for the next run, and prints the ten largest.
+show_costs() {
+    {
+        awk -F '\t' -v level="$level" '{ print level, $1, $2 }' "$work/ended"
+        cat build/test-costs 2>/dev/null
+    } | awk '!seen[$1 " " $2]++' >"$work/costs"
+    mkdir -p build && cp "$work/costs" build/test-costs
+    echo "$(awk -F '\t' '{ sum += $2 } END { print sum }' "$work/ended") core-seconds in $SECONDS s, and most of them in:"
+    sort -t $'\t' -k 2,2rn "$work/ended" | head -n 10 | awk -F '\t' '{ printf "%5d  %s\n", $2, $1 }'
 }
 
 # none_left: reports processes and files that are left. Processes may take a moment to end.
@@ -152,9 +203,11 @@ results() { # PATTERN [PATTERN]
     (cd "$work/results" && grep -rE "$1" . | grep -viE "${2:-^$}" | sed 's|^\./||')
 }
 
-run build build
-[ -n "$(results '^not ok')" ] || run_tests
-run left none_left
+echo "builds all programs and unit tests"
+build >"$work/results/build" 2>&1 || echo 'not ok - the build' >>"$work/results/build"
+cat "$work/results/build"
+[ -n "$(results '^not ok')" ] || { plan && run_all; }
+none_left >"$work/results/left" # its lines are among the failed ones at the end
 
 skip='# *skip'
 passed=$(results '^ok' "$skip" | wc -l)
@@ -167,8 +220,9 @@ if [ "$skipped" -gt 0 ]; then
         { count[$2]++; if (!seen[$0]++) files[$2] = files[$2] " " $1 }
         END { for (why in count) printf "%5d  %s:%s\n", count[why], why ? why : "no reason given", files[why] }' | sort -rn
 fi
+[ ! -s "$work/ended" ] || show_costs
 if [ "$level" = test ]; then
-    echo "left to make test-all: fuzz $(grep -l '^# bats .*test-all' tests/*/*.bats | sed 's|^tests/||' | paste -sd ' ')"
+    echo "make test-all runs all tests, also those of texts, tools and clusters"
 fi
 if [ "$failed" -gt 0 ]; then
     echo "failed:"

@@ -1,9 +1,12 @@
-# What tests, measures and formats the course, beside `make test`. tests/README.md says where a test goes.
-.PHONY: unit-tests fuzz bench-step1 bench-models bench-step2 bench-collectives bench-launcher bench-watchdog bench-step5 bench-profile test-cluster test-container format lint
+# What tests, measures and formats the course, in addition to `make test`. tests/README.md says where a test goes.
+.PHONY: unit-tests test-machines fuzz bench-step1 bench-models bench-step2 bench-collectives bench-launcher bench-watchdog bench-step5 bench-profile test-cluster test-container format lint style
 
 test-cluster: ## runs the Slurm and PBS job scripts on a simulated cluster of four nodes
 	@tools/deps.sh cluster
 	@tests/run.sh cluster/
+
+test-machines: ## tries the first commands of new users on bare Debian and Ubuntu systems (needs root; ARGS=sudo: by name)
+	@tests/machines/run.sh $(ARGS)
 
 test-container: ## builds the contents of containers/cpu.def and runs step 4 in them on two nodes
 	@tools/deps.sh container
@@ -27,7 +30,7 @@ $(filter $(BUILD)/tests/device/test_nccl_% $(BUILD)/tests/device/test_modelled_c
 $(filter %_cu,$(UNIT_TESTS)): $(patsubst %.cu,$(BUILD)/%_on_host.o,$(wildcard common/*.cu))
 $(BUILD)/common/%_on_host.o: common/%.cu $(addprefix tests/unit/host_,cuda.h names.h) $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(QUIET)clang -x c++ -include tests/unit/host_cuda.h -I. -Icpu_device/include -Wall -Wextra -Werror -MMD -MP -O1 -c $< -o $@
+	$(QUIET)clang -x c++ -std=c++17 -include tests/unit/host_cuda.h -I. -Icpu_device/include -Wall -Wextra $(if $(WERROR),-Werror) -MMD -MP -O1 -c $< -o $@
 
 fuzz: ## tests each file reader with random input for an hour (FUZZ_SECONDS=60: for a minute)
 	@tools/deps.sh fuzz
@@ -45,19 +48,19 @@ bench-step2: ## compares step 2 with PyTorch DDP and step 1, and times communica
 	@tools/deps.sh bench
 	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ programs
 	@/usr/bin/python3 -B tests/bench/step2.py build/cpu $(ARGS)
-bench-collectives: ## times all-reduce on the CPU device beside Open MPI and a plain memory exchange
+bench-collectives: ## times all-reduce on the CPU device, compared with Open MPI and a plain memory exchange
 	@tools/deps.sh bench
 	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ build/cpu/tests/bench/collectives build/cpu/tests/bench/exchange \
-		$$(echo '#include <mpi.h>' | mpicc -E - >/dev/null 2>&1 && echo build/cpu/tests/bench/mpi_allreduce)
+		$$(echo '#include <mpi.h>' | $(MPICC) -E - >/dev/null 2>&1 && echo build/cpu/tests/bench/mpi_allreduce)
 	@/usr/bin/python3 -B tests/bench/collectives.py build/cpu $(ARGS)
-bench-launcher: ## times the launcher beside torchrun
+bench-launcher: ## times the launcher, compared with torchrun
 	@tools/deps.sh bench
 	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ programs
 	@/usr/bin/python3 -B tests/bench/launcher.py build/cpu $(ARGS)
 bench-watchdog: ## times a collective on the host, with and without the watchdog of step 4
 	@$(MAKE) --no-print-directory -s DEVICE=$(DEVICE) QUIET=@ $(BUILD)/tests/bench/watchdog
 	@$(BUILD)/tests/bench/watchdog
-bench-step5: ## measures the speed of steps 5 and 7 beside step 4
+bench-step5: ## measures the speed of steps 5 and 7, compared with step 4
 	@tools/deps.sh bench
 	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ programs
 	@/usr/bin/python3 -B tests/bench/step5.py build/cpu $(ARGS)
@@ -66,6 +69,7 @@ bench-profile: ## measures what --profile and --trace cost
 	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ programs
 	@/usr/bin/python3 -B tests/bench/costs.py build/cpu $(ARGS)
 
+MPICC := $(or $(shell command -v mpicc.openmpi),mpicc)
 BENCHMARKS := $(addprefix $(BUILD)/tests/bench/,sgemm exchange collectives watchdog)
 $(BENCHMARKS): %: %.o
 	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) $(NCCL_FLAGS) -lm
@@ -75,12 +79,14 @@ $(BUILD)/tests/bench/watchdog: $(BUILD)/steps.a $(BUILD)/common.a
 $(BUILD)/tests/bench/exchange.o: private CFLAGS += -march=native # a bound may use all that is here
 $(BUILD)/tests/bench/mpi_allreduce: $(addprefix tests/bench/,mpi_allreduce.c allreduce.c allreduce.h) $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(QUIET)OMPI_CC='$(CC)' mpicc $(filter-out -MMD -MP,$(ALL_CFLAGS)) $(filter %.c,$^) -o $@
+	$(QUIET)OMPI_CC='$(CC)' $(MPICC) $(filter-out -MMD -MP,$(ALL_CFLAGS)) $(filter %.c,$^) -o $@
 
 C_SOURCES = $(shell find 0* common cpu_device exercises tests -name '*.[ch]' -o -name '*.cu')
 format: ## formats the C sources
 	@tools/deps.sh format
 	@clang-format -i $(C_SOURCES)
+style: ## prints notes, such as that a text has grown too long; a note is no failure
+	@tests/style.sh
 lint: ## checks the format of the C sources, the shell scripts and common mistakes
 	@tools/deps.sh lint
 	@clang-format --dry-run -Werror $(C_SOURCES)

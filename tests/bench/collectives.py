@@ -1,5 +1,5 @@
-"""collectives.py BUILD [--rounds N]: float sum all-reduce of the CPU device between processes, beside Open
-MPI's and beside a bare exchange through shared memory, as a table."""
+"""collectives.py BUILD [--rounds N]: float sum all-reduce of the CPU device between processes, compared with Open
+MPI's and with a bare exchange through shared memory, as a table."""
 import os
 import re
 import shutil
@@ -18,7 +18,8 @@ GOALS = {  # bytes: goal for 2 ranks
 WIDTHS = 9, 22
 build = sys.argv[1]
 ours, bare, mpi = (f"{build}/tests/bench/{name}" for name in ("collectives", "exchange", "mpi_allreduce"))
-has_mpi = bool(shutil.which("mpirun")) and os.path.exists(mpi)
+mpirun = shutil.which("mpirun.openmpi") or "mpirun"  # where MPICH is installed, too, mpirun may be MPICH's
+has_mpi = bool(shutil.which(mpirun)) and os.path.exists(mpi)
 
 
 def measure(*command, **variables):
@@ -29,9 +30,9 @@ def measure(*command, **variables):
 
 def table(ranks, goals):
     # mpirun pins two processes to cores unless told not to; nobody else here is pinned.
-    mpirun = "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", ranks, mpi
+    start = mpirun, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", ranks, mpi
     rounds = [(measure(ours, ranks, CPU_DEVICES=str(ranks)),
-               measure(*mpirun) if has_mpi else {},
+               measure(*start) if has_mpi else {},
                measure(bare, ranks)) for _ in range(ROUNDS)]
     print(f"\n{ranks} ranks, microseconds: median (lowest-highest) of {ROUNDS} alternating runs; ratios:\n"
           "median of the rounds (of the best runs, which other work disturbed least)")
@@ -45,7 +46,7 @@ def table(ranks, goals):
 
 os.environ["NCCL_SOCKET_IFNAME"] = "lo"
 os.environ["OMP_NUM_THREADS"] = "1"
-version = run("mpirun", "--version")[0].splitlines()[0] if has_mpi else "no mpicc with headers here: its column stays empty"
+version = run(mpirun, "--version")[0].splitlines()[0] if has_mpi else "no mpicc with headers here: its column stays empty"
 print(f"machine   {machine()}")
 print(f"compiler  {compiler(ours)}; the bare exchange for this processor (-march=native)")
 print(f"MPI       {version}")

@@ -1,4 +1,4 @@
-"""launcher.py BUILD [--rounds N]: what our launcher costs, beside torchrun: a program that does nothing, and the
+"""launcher.py BUILD [--rounds N]: what our launcher costs, compared with torchrun: a program that does nothing, and the
 way from a rank that is killed to the next attempt of all."""
 import os
 import sys

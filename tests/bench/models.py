@@ -1,4 +1,4 @@
-"""models.py BUILD [--rounds N] [--accuracy]: the image models of step 1 on the CPU device, as a table: speed beside
+"""models.py BUILD [--rounds N] [--accuracy]: the image models of step 1 on the CPU device, as a table: speed compared with
 PyTorch on the same cores; with --accuracy, which takes about half an hour, also the test accuracy."""
 import os
 import re

@@ -1,5 +1,5 @@
 """step1.py BUILD [--rounds N] [--accuracy]: what step 1 reaches on the CPU device, as a table: speed and
-memory beside PyTorch and beside its bare matrix products, with --accuracy also the accuracy over five seeds."""
+memory compared with PyTorch and with its bare matrix products, with --accuracy also the accuracy over five seeds."""
 import os
 import re
 import statistics

@@ -1,5 +1,5 @@
-"""step2.py BUILD [--rounds N]: the speed of step 2 with two ranks on the CPU device, as a table, beside
-PyTorch's DistributedDataParallel, beside step 1 with two threads, and beside what does not communicate."""
+"""step2.py BUILD [--rounds N]: the speed of step 2 with two ranks on the CPU device, as a table, compared with
+PyTorch's DistributedDataParallel, with step 1 with two threads, and with what does not communicate."""
 import os
 import statistics
 import sys

@@ -1,4 +1,4 @@
-"""step5.py BUILD [--rounds N]: the speed of steps 5 and 7 with two ranks on the CPU device, for each strategy, beside
+"""step5.py BUILD [--rounds N]: the speed of steps 5 and 7 with two ranks on the CPU device, for each strategy, compared with
 that of step 4; of the default model, and of one with 50 million parameters."""
 import os
 import struct
@@ -50,7 +50,7 @@ print(f"machine   {machine()}")
 print(f"compiler  {compiler(launch)}")
 print(f"training  batch {BATCH} of {RANKS} ranks together, 1 thread each, not pinned; SGD with momentum {MOMENTUM}")
 print(f"\nimages/s: median (lowest-highest) of {ROUNDS} alternating runs, each the median of 3 epochs;")
-print("beside none, which is DDP: median of the rounds (of the best runs, which other work disturbed least)")
+print("compared with none, which is DDP: median of the rounds (of the best runs, which other work disturbed least)")
 compare(f"MLP 784-512-512-10, 0.67 million parameters, {data_here()}", data_here(), 4)
 with tempfile.TemporaryDirectory() as noise:
     write_images(noise, "train", 8 * BATCH)

@@ -266,9 +266,9 @@ down() {
 }
 
 poweroff() { # NODE
+    in_room ip link delete "$1" # first, because a node without power cannot close its connections
     kill -KILL "$(cat "$state/$1/pid")"
     rm "$state/$1/pid"
-    in_room ip link delete "$1" 2>/dev/null || true # it may have gone with the node's network
 }
 
 job() {

@@ -218,22 +218,45 @@ same_weights() { # NAME
     same_weights cable
 }
 
-@test "a permanent network failure ends all ranks within the time-out, each with a line" {
-    local rank node
+# The rank must have ended with one line, which names the silent ranks and their node.
+names_silent() { # NAME RANK SILENT
+    cat "$1.err.$2"
+    [ "$(cat "$1.code.$2")" = 1 ]
+    [ "$(wc -l <"$1.err.$2")" = 1 ]
+    grep -q "^error (node[1-4], rank $2): .*--step-timeout.* nothing heard for [5-9] s from $3, so " "$1.err.$2"
+}
+
+@test "when a node loses power, the ranks of the other node name it within the time-out" {
+    local node
     make_job
-    CPU_DEVICE_CHAOS=1 submit --nodes=2 --ntasks-per-node=2 --gpus-per-node=2 tasks.sbatch pulled \
-        04_multinode/train "${long[@]}" --step-timeout 3
+    CPU_DEVICE_CHAOS=1 submit --no-requeue --nodes=2 --ntasks-per-node=2 --gpus-per-node=2 tasks.sbatch lost \
+        04_multinode/train "${long[@]}" --step-timeout 7
     within 60 logged "$id" '^epoch 20/'
     node=$(nodes "$id" | tail -n 1)
-    cluster unplug "$node"
-    within 8 test -e pulled.code.0 -a -e pulled.code.1 -a -e pulled.code.2 -a -e pulled.code.3
-    for rank in 0 1 2 3; do
-        cat pulled.err.$rank
-        [ "$(cat pulled.code.$rank)" = 1 ]
-        [ "$(wc -l <pulled.err.$rank)" = 1 ]
-        grep -q "^error (node[1-4], rank $rank): .*--step-timeout" pulled.err.$rank
-    done
-    cluster plug "$node"
+    cluster poweroff "$node"
+    within 12 test -e lost.code.0 -a -e lost.code.1
+    names_silent lost 0 "rank 2, rank 3 on $node"
+    names_silent lost 1 "rank 2, rank 3 on $node"
+    cluster exec scontrol update nodename="$node" state=down reason=power
+    ended "$id" NODE_FAIL
+    cluster poweron "$node"
+    within 10 nodes_clean
+}
+
+@test "a permanent network failure ends all ranks within the time-out, each with a line" {
+    local first last
+    make_job
+    CPU_DEVICE_CHAOS=1 submit --nodes=2 --ntasks-per-node=2 --gpus-per-node=2 tasks.sbatch pulled \
+        04_multinode/train "${long[@]}" --step-timeout 7
+    within 60 logged "$id" '^epoch 20/'
+    first=$(nodes "$id" | head -n 1) last=$(nodes "$id" | tail -n 1)
+    cluster unplug "$last"
+    within 12 test -e pulled.code.0 -a -e pulled.code.1 -a -e pulled.code.2 -a -e pulled.code.3
+    names_silent pulled 0 "rank 2, rank 3 on $last"
+    names_silent pulled 1 "rank 2, rank 3 on $last"
+    names_silent pulled 2 "rank 0, rank 1 on $first"
+    names_silent pulled 3 "rank 0, rank 1 on $first"
+    cluster plug "$last"
     ended "$id" COMPLETED
     within 10 nodes_clean
 }

@@ -41,6 +41,7 @@ VALUE(cudaStreamNonBlocking, 1);
 VALUE(cudaEventDefault, 0);
 VALUE(cudaEventBlockingSync, 1);
 VALUE(cudaEventDisableTiming, 2);
+VALUE(cudaEventWaitDefault, 0);
 VALUE(CUBLAS_STATUS_SUCCESS, 0);
 VALUE(CUBLAS_STATUS_NOT_INITIALIZED, 1);
 VALUE(CUBLAS_STATUS_ALLOC_FAILED, 3);

@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=test-all
 # Tests of the modelled clock with the course's programs: the same times in every run, stragglers, lost devices.
 # shellcheck disable=SC2154 # helpers.bash sets variables
 load ../helpers

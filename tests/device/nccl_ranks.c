@@ -151,8 +151,8 @@ float sum_over(ncclComm_t comm, float value) {
 
 ncclResult_t settle(ncclComm_t comm) {
     ncclResult_t result = ncclInProgress;
-    for (double end = clock_now() + WAIT_SECONDS; result == ncclInProgress && clock_now() < end;
-         rest())
+    for (double end = clock_now() + patience(WAIT_SECONDS);
+         result == ncclInProgress && clock_now() < end; rest())
         OK(ncclCommGetAsyncError(comm, &result));
     return result;
 }

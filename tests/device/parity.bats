@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=test-all
 # The CPU device's headers and texts against NVIDIA's, where the CUDA toolkit is installed.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
@@ -11,7 +12,7 @@ setup_file() {
 
 setup() {
     cd "$root" || return
-    headers=(cpu_device/include/cuda_runtime.h cpu_device/include/cublas_v2.h cpu_device/include/nccl.h)
+    headers=(cpu_device/include/cuda_runtime_api.h cpu_device/include/cublas_v2.h cpu_device/include/nccl.h)
 }
 
 need_toolkit() {
@@ -57,6 +58,15 @@ none_missing() {
         none_missing '\bNAME,' tests/device/error_texts.c
 }
 
+@test "cpu_device/API.md names every function of NVIDIA that the programs call" {
+    local name names
+    mapfile -t names < <(cat 0*/*.[ch] common/*.{c,h,cu} common/*/*.[ch] | grep -oE '\b(cuda|cublas|nccl)[A-Z][A-Za-z]+\(' | tr -d '(' | sort -u)
+    [ ${#names[@]} -gt 40 ]
+    for name in "${names[@]}"; do
+        grep -q "\`$name\`" cpu_device/API.md || { echo "$name is not in cpu_device/API.md" && return 1; }
+    done
+}
+
 @test "our headers declare everything on the list" {
     compiles -Icpu_device/include tests/device/api_surface.c
 }
@@ -64,6 +74,20 @@ none_missing() {
 @test "NVIDIA's headers declare the same functions, values and fields" {
     need_toolkit
     compiles "$(grep -oE -- '-I[^ ]+' <<<"$CUDA_FLAGS")" tests/device/api_surface.c
+}
+
+@test "a program in C++ in NVIDIA's style compiles against both headers, and runs" {
+    local cxx include
+    read -ra include <<<"$(grep -oE -- '-I[^ ]+' <<<"$CUDA_FLAGS" | tr '\n' ' ')"
+    need_train # for its objects
+    read -ra ours <<<"$(sed -n 's/^LIB_FLAGS := //p' build/test/libs.mk)"
+    for cxx in g++ clang++; do
+        command -v $cxx >/dev/null || continue
+        $cxx -Wall -Wextra -Werror -Icpu_device/include tests/device/cplusplus.cpp build/test/common.a "${ours[@]}" \
+            -lm -pthread -o "$BATS_TEST_TMPDIR/program"
+        [ "$("$BATS_TEST_TMPDIR/program")" = 6 ]
+        [ -z "$CUDA_FLAGS" ] || $cxx -Wall -Wextra -Werror "${include[@]}" -fsyntax-only tests/device/cplusplus.cpp
+    done
 }
 
 @test "NVIDIA's libraries have the same error texts" {

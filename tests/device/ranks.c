@@ -27,6 +27,12 @@ double clock_now(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+double patience(double seconds) {
+    double load = 0;
+    getloadavg(&load, 1);
+    return seconds * (1 + load / (double)sysconf(_SC_NPROCESSORS_ONLN));
+}
+
 void give_up(int line, const char *format, ...) {
     char text[4000];
     int n = snprintf(text, sizeof text, "rank %d, line %d: ", my_rank, line);
@@ -55,7 +61,7 @@ void rest(void) {
 }
 
 int has_come(atomic_int *number, int least) {
-    for (double end = clock_now() + WAIT_SECONDS; *number < least; rest())
+    for (double end = clock_now() + patience(WAIT_SECONDS); *number < least; rest())
         if (clock_now() > end)
             return 0;
     return 1;
@@ -79,7 +85,8 @@ void barrier_at(int n, int line) {
 
 void await_death_at(int rank, int line) {
     here(line);
-    if (poll(&(struct pollfd){life[rank][0], POLLIN, 0}, 1, WAIT_SECONDS * 1000) != 1)
+    int ms = (int)(patience(WAIT_SECONDS) * 1000);
+    if (poll(&(struct pollfd){life[rank][0], POLLIN, 0}, 1, ms) != 1)
         give_up(line, "rank %d lives on", rank);
 }
 
@@ -145,7 +152,7 @@ void finish_ranks(void) {
     char report[1000] = "";
     int count = running_jobs;
     running_jobs = 0;
-    for (double end = clock_now() + LIMIT_SECONDS;;) {
+    for (double end = clock_now() + patience(LIMIT_SECONDS);;) {
         struct pollfd alive[MOST_JOBS * MOST_RANKS];
         nfds_t n = 0;
         for (struct job *j = jobs; j < jobs + count; j++)

@@ -39,6 +39,7 @@ enum {
     FLAGS = 32,
     IDS = 64,
     RESULT_BYTES = 1 << 16,
+    // On a machine with nothing else to do (see patience):
     WAIT_SECONDS = SANITIZED ? 120 : 40,  // for a flag, longer than CPU_DEVICE_TIMEOUT
     LIMIT_SECONDS = SANITIZED ? 300 : 60, // for all ranks that run_ranks starts
 };
@@ -59,6 +60,9 @@ extern int life[MOST_RANKS][2]; // a pipe for each rank of the job, which ends w
 extern const char *host_of_rank[MOST_RANKS]; // NCCL_HOSTID of each, if any
 
 double clock_now(void); // in seconds
+
+// Returns how long to wait for something that takes at most these seconds where nothing else runs.
+double patience(double seconds);
 
 // Sleeps for a moment, in a loop with a limit.
 void rest(void);

@@ -63,6 +63,27 @@ static void let_wait(cudaStream_t later, cudaStream_t earlier) {
     OK(cudaStreamWaitEvent(later, event, 0));
 }
 
+static void gather(int copied_sample) {
+    uint32_t *order;
+    struct dataset set = {.count = 8, .shape.channels = 1, .inputs = 10, .targets = 1};
+    set.deviation[0] = 1;
+    set.values = (uint8_t *)x;
+    set.labels = (uint8_t *)x + 80;
+    OK(cudaMalloc((void **)&order, 8 * sizeof *order));
+    OK(cudaMemset(order, 0, 8 * sizeof *order));
+    OK(cudaDeviceSynchronize());
+    gather_batch(&set, order, 0, 2, y, (uint8_t *)(y + 20), a);
+    OK(cudaMemsetAsync(set.values + 10 * copied_sample, 0, 1, b));
+}
+
+static void another_sample_is_written_during_gather_batch(void) {
+    gather(7);
+}
+
+static void memory_behind_the_data_set_is_written(void) {
+    gather(9);
+}
+
 // Streams and events.
 
 static void one_stream(void) {
@@ -168,6 +189,41 @@ static void a_new_stream_is_not_the_old_one(void) {
     for (int i = 0; i < 3; i++) // one of them has the thread of the old one
         OK(cudaStreamCreateWithFlags(&a, cudaStreamNonBlocking));
     write_floats(x, FLOATS, a);
+}
+
+static void make_streams(cudaStream_t *streams, int count) {
+    for (int i = 0; i < count; i++) {
+        OK(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking));
+        write_floats(y, 1, streams[i]);
+        OK(cudaStreamSynchronize(streams[i]));
+    }
+}
+
+// More than the checker has numbers for.
+static void numbers_of_streams_are_used_again(void) {
+    for (int i = 0; i < 300; i++) {
+        OK(cudaStreamDestroy(a));
+        make_streams(&a, 1);
+    }
+    two_streams_write();
+}
+
+// The two streams at the end find numbers that are free, but not that of the other one.
+static void a_number_is_not_used_again_too_early(void) {
+    cudaStream_t streams[253], late[2];
+    make_streams(streams, 253);
+    for (int i = 0; i < 253; i++)
+        OK(cudaStreamDestroy(streams[i]));
+    for (int i = 0; i < 2; i++) {
+        OK(cudaStreamCreateWithFlags(&late[i], cudaStreamNonBlocking));
+        write_floats(x, FLOATS, late[i]);
+        OK(cudaStreamDestroy(late[i]));
+    }
+}
+
+static void too_many_streams(void) {
+    cudaStream_t streams[300];
+    make_streams(streams, 300);
 }
 
 // The default stream.
@@ -518,6 +574,12 @@ static struct test cases[] = {
     FAULT(record_comes_after_the_wait, "use y (", WRITES(0, 3999)),
     FAULT(host_waits_for_one_of_two, WRITES(0, 39), WRITES(0, 3999)),
     FAULT(a_new_stream_is_not_the_old_one, WRITES(0, 3999)),
+    FAULT(numbers_of_streams_are_used_again, WRITES(0, 3999)),
+    FAULT(a_number_is_not_used_again_too_early, WRITES(0, 3999)),
+    CASE(too_many_streams, 0, 0, "note: CPU_DEVICE_CHECK: there are more than 255 streams"),
+    FAULT(another_sample_is_written_during_gather_batch, USE("gather_batch", "reads", 0, 79),
+          WRITES(70, 70)),
+    IN_ORDER(memory_behind_the_data_set_is_written),
     IN_ORDER(default_stream_takes_turns),
     FAULT(non_blocking_streams_take_no_turns, WRITES(0, 3999), "on the default stream"),
     IN_ORDER(host_waits_for_stream),

@@ -684,6 +684,15 @@ static void kernel_gets_host_pointer(void **state) {
     sgd_step(d, host, d, 4, 1, 1, 0, NULL);
 }
 
+static void launch_after_an_error(void **state) {
+    (void)state;
+    float *d = device_floats(4), ms;
+    cudaEvent_t never = new_event(0);
+    REFUSED(cudaErrorInvalidResourceHandle, cudaEventElapsedTime(&ms, never, never));
+    OK(cudaDeviceSynchronize());
+    sgd_step(d, d, d, 4, 1, 1, 0, NULL);
+}
+
 static void kernel_gets_a_short_array(void **state) {
     (void)state;
     float *d = device_floats(4);
@@ -1050,7 +1059,8 @@ static void random_delays_reveal_a_missing_wait(void **state) {
     (void)state;
     cudaStream_t a = new_stream(cudaStreamNonBlocking), b = new_stream(cudaStreamNonBlocking);
     assert_int_equal(reads_too_early(a, b, 1), 0);
-    assert_in_range(reads_too_early(a, b, 0), 1, 99);
+    int early = reads_too_early(a, b, 0);
+    assert_true(early > 0 && early < 100);
     OK(cudaStreamDestroy(a));
     OK(cudaStreamDestroy(b));
 }
@@ -1155,6 +1165,7 @@ static const struct CMUnitTest tests[] = {
     ALONE(kernel_writes_freed_memory, "", 1, {"a kernel touched", "not allocated (freed"}),
     ALONE(kernel_gets_host_pointer, "", 1,
           {"sgd_step: gradients", "is not device memory", "cudaMemcpy"}),
+    ALONE(launch_after_an_error, "", 1, {"invalid resource handle", "cudaGetLastError at"}),
     ALONE(kernel_gets_a_short_array, "", 1,
           {"sgd_step: parameters: 20 bytes", "not all inside one allocation"}),
     ALONE(memory_is_limited, "CPU_DEVICES=2 CPU_DEVICE_MEMORY=64M", 0, {NULL}),
@@ -1169,6 +1180,13 @@ static const struct CMUnitTest tests[] = {
           {"error: CPU_DEVICES=two: want a whole number"}),
     ALONE(first_call_reads_the_variables, "CPU_DEVICES=0", 1,
           {"error: CPU_DEVICES=0: want a whole number"}),
+    ALONE(first_call_reads_the_variables, "CPU_DEVICES=65", 1,
+          {"error: CPU_DEVICES=65: want at most 64"}),
+    ALONE(first_call_reads_the_variables, "CPU_DEVICES=3 CPU_DEVICE_MODEL=h100 CPU_DEVICE_LOST=3:1",
+          1, {"error: CPU_DEVICE_LOST: there is no device 3, because the last of 3 is device 2"}),
+    ALONE(first_call_reads_the_variables,
+          "CPU_DEVICE_TOPOLOGY=1x3 CPU_DEVICE_MODEL=h100 CPU_DEVICE_SLOW=1-5:2", 1,
+          {"error: CPU_DEVICE_SLOW: there is no device 5, because the last of 3 is device 2"}),
     ALONE(first_call_reads_the_variables, "CPU_DEVICE_CHAOS=-1", 1,
           {"error: CPU_DEVICE_CHAOS=-1: want a whole number"}),
     ALONE(first_call_reads_the_variables, "CPU_DEVICE_CHECK=yes", 1,

@@ -1,5 +1,5 @@
-// Tests of the model of a GPU: times computed by hand for a model with round numbers, published
-// measurements, and the message for each mistake in a variable or a file.
+// Tests of the model of a GPU: times computed by hand for a model with round numbers, and the
+// message for each mistake in a variable or a file. test_published.c compares it with measurements.
 #include "cpu_device/comm.h"
 #include "cpu_device/gpu_rates.h"
 #include <fcntl.h>
@@ -21,8 +21,8 @@ static char folder[256];
 
 static const char ROUND[] =
     "capacity 1\nlaunch_call 1\nevent_call 1\ncollective_call 1\nwake 1\nlatency 1\n"
-    "gap 1\nmemory 1000\nfp32 10\ntf32 20\nbf16 40\nproduct 4\npcie 10\n"
-    "link 100\nlink_latency 10\nnetwork 10\nnetwork_latency 50\n";
+    "gap 1\nmemory 1000\nfp32 10\ntf32 20\nbf16 40\ninstructions 10\nproduct 4\npcie 10\n"
+    "pageable 5\nlink 100\npair 50\nlink_latency 10\nnetwork 10\nnetwork_latency 50\n";
 
 static const char *write_model(const char *name, const char *text, const char *more) {
     static char path[300];
@@ -68,12 +68,20 @@ static double cost(enum cpu_cost_kind kind, double bytes, double flops, int devi
                              device);
 }
 
+static double transfer(double bytes, int from, int to) {
+    struct cpu_transfer t = cpu_model_transfer(bytes, from, to);
+    return t.latency + t.path;
+}
+
 static void operations_take_their_formulas(void **state) {
     (void)state;
     with_round("nvls 0", "CPU_DEVICE_SLOW=3:1.5", NULL);
     near(cost(CPU_KERNEL, 1e6, 0, 0), 1 + 1);
+    struct cpu_cost divides = {.kind = CPU_KERNEL, .bytes = 1e6, .instructions = 1e8};
+    near(cpu_model_seconds(&divides, 0), 1 + 10); // its instructions take longer than its bytes
     near(cost(CPU_COPY_TO_DEVICE, 1e6, 0, 0), 1 + 100);
     near(cost(CPU_COPY_TO_HOST, 2e6, 0, 0), 1 + 200);
+    near(cost(CPU_COPY_PAGEABLE, 1e6, 0, 0), 1 + 200);
     near(cost(CPU_COPY_ON_DEVICE, 1e6, 0, 0), 1 + 2);
     near(cost(CPU_PRODUCT_FP32, 1e6, 1e9, 0), 1 + 4 + 100);
     near(cost(CPU_PRODUCT_TF32, 1e6, 1e9, 0), 1 + 4 + 50);
@@ -86,7 +94,7 @@ static void operations_take_their_formulas(void **state) {
     near(cost(CPU_PRODUCT_FP32, 1e6, 1e9, 3), 1.5 * 105);
     near(cpu_model_collective(CALL_ALL_REDUCE, 1e6, all, 1), 3); // a copy on the device
     near(cpu_model_collective(CALL_ALL_GATHER, 1e6, all + 3, 1), 1.5 * 3);
-    near(cpu_model_transfer(1e6, 2, 2), 3);
+    near(transfer(1e6, 2, 2), 3);
 }
 
 static double collective(int kind, double bytes, int ranks) {
@@ -98,7 +106,7 @@ static void collectives_in_a_node_take_their_formulas(void **state) {
     (void)state;
     with_round("nvls 0", NULL, NULL);
     near(collective(CALL_ALL_REDUCE, 4e6, 4), 8.4 + 6 * 10 + 6 * 16.5);
-    near(collective(CALL_ALL_REDUCE, 4e3, 4), 6.6 + 6 * 1.8 + 6e3 / 38e3); // LL: 38 GB/s
+    near(collective(CALL_ALL_REDUCE, 4e3, 4), 8.8 + 6 * 3 + 6e3 / 38e3); // LL: 38 GB/s
     near(collective(CALL_ALL_REDUCE, 40e6, 4), 8.4 + 60 + 6 * (100 + 0.65 * 23));
     near(collective(CALL_ALL_GATHER, 4e6, 4), 8.4 + 3 * 10 + 3 * 16.5);
     near(collective(CALL_REDUCE_SCATTER, 4e6, 4), 8.4 + 3 * 10 + 3 * 16.5);
@@ -107,8 +115,12 @@ static void collectives_in_a_node_take_their_formulas(void **state) {
     near(collective(CALL_ALL_TO_ALL, 4e6, 4), 8.4 + 10 + 3 * 16.5);
     near(collective(CALL_GATHER, 4e6, 4), 8.4 + 10 + 3 * 16.5);
     near(collective(CALL_SCATTER, 4e6, 4), 8.4 + 10 + 3 * 16.5);
-    near(cpu_model_transfer(2e6, 0, 1), 8.4 + 10 + 2 * 16.5);
-    near(cpu_model_transfer(1e3, 0, 1), 6.6 + 1.8 + 1e3 / 38e3);
+    near(transfer(2e6, 0, 1), 8.4 + 10 + 40); // over few channels: 50 GB/s
+    near(cpu_model_transfer(2e6, 0, 1).link, 2 * 16.5);
+    near(transfer(68e6, 0, 1), 8.4 + 10 + 1360);
+    near(transfer(100e6, 0, 1), 8.4 + 10 + 1360);
+    near(transfer(200e6, 0, 1), 8.4 + 10 + 2000 + 0.65 * 23);
+    near(transfer(1e3, 0, 1), 8.8 + 3 + 1e3 / 38e3);
     with_round("nvls 90", NULL, NULL);
     near(collective(CALL_ALL_REDUCE, 4e6, 4), 25 + 5 * 16.5 / 0.9);
     with_round("nvls 90", "NCCL_ALGO=ring", NULL);
@@ -124,17 +136,23 @@ static void the_topology_decides_on_the_links(void **state) {
     assert_int_equal(cpu_model_devices(), 4);
     assert_int_equal(cpu_model_node(1), 0);
     assert_int_equal(cpu_model_node(2), 1);
-    // Two of six steps go through the network, where two interfaces make 20 GB/s; no NVLS.
-    near(collective(CALL_ALL_REDUCE, 4e6, 4), 8.4 + 4 * 10 + 2 * 50 + 6 * 16.5 * 5);
-    // A tree with LL, which reaches 2 GB/s.
-    near(collective(CALL_ALL_REDUCE, 4e3, 4), 6.6 + 2 * 1.8 + 2 * 18 + 8e3 / (0.92 * 2e3));
+    // Each rank exchanges half of the sums of its node through its own interface, with 10 GB/s.
+    near(collective(CALL_ALL_REDUCE, 4e6, 4), 25 + 2 * 75 + 2 * 165);
+    // A tree with LL, which reaches 2.4 GB/s.
+    near(collective(CALL_ALL_REDUCE, 4e3, 4), 8.8 + 2 * 3 + 2 * 18 + 8e3 / (0.92 * 2.4e3));
     near(collective(CALL_ALL_GATHER, 4e6, 4), 8.4 + 2 * 10 + 50 + 3 * 16.5 * 5);
     near(collective(CALL_ALL_REDUCE, 2e6, 2), 8.4 + 2 * 10 + 2 * 16.5); // in one node: no NVLS gain
     // Node 1 has one rank, so one interface.
     near(cpu_model_collective(CALL_ALL_REDUCE, 3e6, three, 3), 8.4 + 2 * 10 + 2 * 50 + 4 * 165);
-    near(collective(CALL_ALL_TO_ALL, 4e6, 4), 8.4 + 50 + 2 * 165);
-    near(cpu_model_transfer(1e6, 1, 2), 8.4 + 50 + 165);
-    near(cpu_model_transfer(2e6, 2, 3), 8.4 + 10 + 2 * 16.5);
+    // Two messages of 1 MB for other nodes, each with 3 us and 8 GB/s.
+    near(collective(CALL_ALL_TO_ALL, 4e6, 4), 8.4 + 50 + 2 * (3 + 165 / 0.8));
+    near(transfer(1e6, 1, 2), 8.4 + 50 + 3 + 165 / 0.8);
+    near(transfer(2e6, 2, 3), 8.4 + 10 + 40);
+    with_round("nvls 90", "CPU_DEVICE_TOPOLOGY=2x2", "NCCL_ALGO=Ring");
+    // Two of six steps go through the network, where two interfaces make 20 GB/s.
+    near(collective(CALL_ALL_REDUCE, 4e6, 4), 8.4 + 4 * 10 + 2 * 50 + 6 * 16.5 * 5);
+    with_round("nvls 90", "CPU_DEVICE_TOPOLOGY=4x2", "NCCL_ALGO=NVLSTree");
+    near(collective(CALL_ALL_REDUCE, 8e6, 8), 25 + 2 * 2 * 75 + 2 * (400 + 0.65 * 230));
     with_round("nvls 90", "CPU_DEVICE_TOPOLOGY=4x2", "NCCL_ALGO=Tree");
     near(cpu_model_collective(CALL_ALL_REDUCE, 4e6, one_per_node, 4),
          8.4 + 2 * 2 * 50 + 8 * 165 / 0.92);
@@ -153,14 +171,14 @@ static void slow_links_delay_those_that_use_them(void **state) {
     near(cost(CPU_KERNEL, 1e6, 0, 2), 2);
     near(collective(CALL_ALL_REDUCE, 4e6, 4), 8.4 + 6 * 10 + 6 * 16.5 * 4);
     near(collective(CALL_ALL_REDUCE, 3e6, 3), 8.4 + 4 * 10 + 4 * 16.5);
-    near(collective(CALL_ALL_TO_ALL, 4e6, 4), 8.4 + 10 + 4 * 16.5); // one of three chunks
-    near(cpu_model_transfer(2e6, 3, 2), 8.4 + 10 + 2 * 16.5 * 4);
+    near(collective(CALL_ALL_TO_ALL, 4e6, 4), 8.4 + 10 + 4 * 20); // one of three chunks
+    near(transfer(2e6, 3, 2), 8.4 + 10 + 4 * 40);
     with_round("nvls 90", "CPU_DEVICE_SLOW=3-2:4", "NCCL_ALGO=NVLS");
     near(collective(CALL_ALL_REDUCE, 4e6, 4), 25 + 5 * 16.5 * 4 / 0.9);
     with_round("nvls 0", "CPU_DEVICE_SLOW=n1:2", "CPU_DEVICE_TOPOLOGY=2x2");
     near(collective(CALL_ALL_REDUCE, 4e6, 4), 8.4 + 4 * 10 + 2 * 50 + 6 * 16.5 * 10);
     near(collective(CALL_ALL_REDUCE, 2e6, 2), 8.4 + 2 * 10 + 2 * 16.5);
-    near(cpu_model_transfer(1e6, 0, 3), 8.4 + 50 + 2 * 165);
+    near(transfer(1e6, 0, 3), 8.4 + 50 + 3 + 2 * 165 / 0.8);
     with_round("nvls 0", "CPU_DEVICE_SLOW=1-2:4", "CPU_DEVICE_TOPOLOGY=2x2");
     near(collective(CALL_ALL_REDUCE, 4e6, 4), 8.4 + 4 * 10 + 2 * 50 + 6 * 16.5 * 20);
 }
@@ -174,176 +192,6 @@ static void lost_devices_have_a_time(void **state) {
     assert_true(isinf(cpu_model_lost(3)));
 }
 
-// A table of all-reduces: MiB, and GB/s of bus bandwidth, which is 2 (n - 1) / n x bytes / seconds.
-struct published {
-    const char *model, *topology, *algorithm;
-    int ranks;
-    double extra; // seconds of each call that the source adds and the model counts for the host
-    struct {
-        double mib, gb_s;
-    } points[24];
-};
-
-static const struct published tables[] = {
-    // nccl-tests with NCCL 2.30.7: network/benchmarks/README.md of stas00/ml-engineering, 0cc3de5.
-    {"h200", NULL, NULL, 8, 0, {{0.03125, 3.20}, {0.0625, 6.26}, {0.125, 12.40}, {0.25, 24.63},
-                                {0.5, 48.30},    {1, 72.45},     {2, 91.48},     {4, 139.97},
-                                {8, 182.03},     {16, 242.45},   {32, 298.44},   {64, 369.82},
-                                {128, 411.21},   {256, 442.27},  {512, 455.82},  {1024, 464.00},
-                                {2048, 468.31},  {4096, 473.10}, {8192, 475.16}, {16384, 480.70}}},
-    // The same GPUs with NCCL 2.27.7 through PyTorch, one call at a time on an idle GPU, which adds
-    // 20 to 30 us of the host (README.md there): results/all-reduce-8xH200.md, c53741b.
-    {"h200",
-     NULL,
-     NULL,
-     8,
-     20e-6,
-     {{1, 39.93},
-      {2, 64.53},
-      {4, 107.16},
-      {8, 155.53},
-      {16, 219.89},
-      {32, 275.84},
-      {64, 346.51},
-      {128, 401.93},
-      {256, 436.15},
-      {512, 450.29},
-      {1024, 463.58},
-      {4096, 473.10},
-      {16384, 482.26}}},
-    // The same without NVLS and on 4 nodes (network/README.md there; 369.06: its to-do list).
-    {"h200", NULL, "^NVLS", 8, 0, {{16384, 367.61}}},
-    {"h200", "4x8", NULL, 32, 0, {{16384, 369.06}}},
-    // 5 ranks gain 1.14 times by NVLS, and 4 gain nothing (its to-do list).
-    {"h200", NULL, NULL, 5, 0, {{16384, 1.14 * 367.61}}},
-    {"h200", NULL, NULL, 4, 0, {{16384, 367.61}}},
-    // Azure_Results of Azure/AI-benchmarking-guide: H100, H200 and A100 (3bb66ca), in place.
-    {"h100",
-     NULL,
-     NULL,
-     8,
-     0,
-     {{2, 81.93},
-      {4, 128.73},
-      {8, 172.13},
-      {16, 234.45},
-      {32, 295.53},
-      {64, 361.78},
-      {128, 400.61},
-      {256, 423.38},
-      {512, 438.46},
-      {1024, 466.35},
-      {8192, 478.87}}},
-    {"h200",
-     NULL,
-     NULL,
-     8,
-     0,
-     {{2, 88.78},
-      {4, 138.44},
-      {8, 181.94},
-      {16, 240.41},
-      {32, 300.91},
-      {64, 368.11},
-      {128, 412.45},
-      {256, 432.24},
-      {512, 442.72},
-      {1024, 467.58},
-      {8192, 479.98}}},
-    {"a100",
-     NULL,
-     NULL,
-     8,
-     0,
-     {{4, 71.43},
-      {8, 89.99},
-      {16, 109.22},
-      {32, 132.77},
-      {64, 166.63},
-      {128, 174.18},
-      {256, 213.87},
-      {512, 221.58},
-      {1024, 228.10},
-      {8192, 231.58}}},
-    // B200, on one and on four nodes: README.md of stas00/ml-engineering as above.
-    {"b200", NULL, NULL, 8, 0, {{4096, 740.64}, {16384, 838.97}}},
-    {"b200",
-     "4x8",
-     NULL,
-     32,
-     0,
-     {{32, 142.90},
-      {64, 197.77},
-      {128, 260.50},
-      {256, 283.23},
-      {512, 309.91},
-      {1024, 365.99},
-      {4096, 374.66},
-      {16384, 376.71}}},
-};
-
-// Fails if the modelled bandwidth divided by the published one is not between the two.
-static void compare(const struct published *p, double least, double most) {
-    char model[64], topology[64], algorithm[64];
-    snprintf(model, sizeof model, "CPU_DEVICE_MODEL=%s", p->model);
-    snprintf(topology, sizeof topology, "CPU_DEVICE_TOPOLOGY=%s",
-             p->topology ? p->topology : "1x8");
-    snprintf(algorithm, sizeof algorithm, "NCCL_ALGO=%s",
-             p->algorithm ? p->algorithm : "Ring,Tree,NVLS");
-    WITH(model, topology, algorithm);
-    for (int i = 0; p->points[i].mib > 0; i++) {
-        double bytes = p->points[i].mib * MIB;
-        double seconds = collective(CALL_ALL_REDUCE, bytes, p->ranks) + p->extra;
-        double gb_s = 2 * (p->ranks - 1.0) / p->ranks * bytes / seconds / 1e9;
-        double ratio = gb_s / p->points[i].gb_s;
-        if (!(ratio > least && ratio < most))
-            fail_msg("%s, %d ranks, %g MiB: %.2f GB/s instead of %.2f", p->model, p->ranks,
-                     p->points[i].mib, gb_s, p->points[i].gb_s);
-    }
-}
-
-static void all_reduces_take_as_long_as_published(void **state) {
-    (void)state;
-    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
-        compare(&tables[t], 0.8, 1.2);
-}
-
-// Programs that measure short messages add their own time, so published tables differ by more than
-// twice. The model is never slower than they are by more than a fifth, and at most 3.2 times as
-// fast.
-static void short_all_reduces_are_at_most_so_much_faster(void **state) {
-    (void)state;
-    static const struct published shorter[] = {
-        // Azure_Results, README.md of stas00/ml-engineering and its network/README.md, as above.
-        {"h100", NULL, NULL, 8, 0, {{0.03125, 1.71}, {0.25, 10.86}, {0.5, 21.35}, {1, 43.70}}},
-        {"h200", NULL, NULL, 8, 0, {{0.03125, 1.84}, {0.25, 14.75}, {0.5, 29.38}, {1, 52.96}}},
-        {"a100", NULL, NULL, 8, 0, {{0.03125, 1.37}, {0.25, 10.11}, {1, 36.22}, {2, 53.54}}},
-        {"b200", NULL, NULL, 8, 0, {{0.03125, 1.20}, {0.25, 9.54}, {1, 36.06}, {16, 254.96}}},
-        {"b200",
-         "4x8",
-         NULL,
-         32,
-         0,
-         {{0.03125, 0.65}, {0.25, 4.06}, {1, 12.47}, {4, 31.63}, {8, 50.61}, {16, 71.80}}},
-    };
-    for (size_t t = 0; t < sizeof shorter / sizeof *shorter; t++)
-        compare(&shorter[t], 0.8, 3.2);
-}
-
-// Products of square float16 matrices on an A100 (Azure_Results, as above), whose rate is bf16's.
-static void products_take_as_long_as_published(void **state) {
-    (void)state;
-    static const double published[][2] = {
-        {1024, 119.4}, {2048, 221.8}, {4096, 228.0}, {8192, 253.7}, {16384, 256.5}};
-    WITH("CPU_DEVICE_MODEL=a100");
-    for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
-        double n = published[i][0], flops = 2 * n * n * n;
-        double tflop_s = flops / cost(CPU_PRODUCT_BF16, 6 * n * n, flops, 0) / 1e12;
-        if (fabs(tflop_s / published[i][1] - 1) > 0.2)
-            fail_msg("%g: %.1f TFLOP/s instead of %.1f", n, tflop_s, published[i][1]);
-    }
-}
-
 static void trees_win_over_rings_for_short_messages_between_nodes(void **state) {
     (void)state;
     for (double mib = 1.0 / 64; mib <= 16384; mib *= 4) {
@@ -355,7 +203,9 @@ static void trees_win_over_rings_for_short_messages_between_nodes(void **state) 
         double tree = collective(CALL_ALL_REDUCE, bytes, 64);
         assert_true(node < collective(CALL_ALL_REDUCE, bytes, 8));
         WITH("CPU_DEVICE_MODEL=h100", "CPU_DEVICE_TOPOLOGY=8x8");
-        assert_true(collective(CALL_ALL_REDUCE, bytes, 64) == fmin(ring, tree));
+        double fastest = collective(CALL_ALL_REDUCE, bytes, 64);
+        WITH("CPU_DEVICE_MODEL=h100", "CPU_DEVICE_TOPOLOGY=8x8", "NCCL_ALGO=NVLSTree");
+        assert_true(fastest == fmin(fmin(ring, tree), collective(CALL_ALL_REDUCE, bytes, 64)));
         assert_int_equal(tree < ring, mib <= 256);
     }
 }
@@ -438,13 +288,13 @@ static void mistakes_in_variables_are_explained(void **state) {
                  setting);
         refused(message, setting, H100);
     }
+    refused("error: NCCL_ALGO=Ring,Trees: the model knows Ring, Tree, NVLS, NVLSTree, several with "
+            "commas, or all but some, such as ^NVLS\n",
+            "NCCL_ALGO=Ring,Trees", H100);
     refused(
-        "error: NCCL_ALGO=Ring,Trees: the model knows Ring, Tree, NVLS, several with commas, or "
+        "error: NCCL_ALGO=: the model knows Ring, Tree, NVLS, NVLSTree, several with commas, or "
         "all but some, such as ^NVLS\n",
-        "NCCL_ALGO=Ring,Trees", H100);
-    refused("error: NCCL_ALGO=: the model knows Ring, Tree, NVLS, several with commas, or all but "
-            "some, such as ^NVLS\n",
-            "NCCL_ALGO=", H100);
+        "NCCL_ALGO=", H100);
 }
 
 static void mistakes_in_faults_are_explained(void **state) {
@@ -486,13 +336,13 @@ static void mistakes_in_files_are_explained(void **state) {
     refused("error: CPU_DEVICE_MODEL=no.model: cannot open the file: No such file or directory\n",
             "CPU_DEVICE_MODEL=no.model", NULL);
     refused_line("", " the line \"nvls NUMBER\" is missing (in GB/s); see cpu_device/h100.model");
-    refused_line("nvls", "18: want a name and one number, such as \"memory 2970\"");
-    refused_line("# \n\nnvls 1 2", "20: want a name and one number, such as \"memory 2970\"");
-    refused_line("nvsl 1", "18: nvsl is not the name of a rate; see cpu_device/h100.model");
-    refused_line("link 1", "18: link appears twice; remove one line");
-    refused_line("nvls 1GB", "18: nvls 1GB: want a number above 0");
-    refused_line("nvls nan", "18: nvls nan: want a number above 0");
-    refused_line("nvls -1", "18: nvls -1: want a number above 0");
+    refused_line("nvls", "21: want a name and one number, such as \"memory 2970\"");
+    refused_line("# \n\nnvls 1 2", "23: want a name and one number, such as \"memory 2970\"");
+    refused_line("nvsl 1", "21: nvsl is not the name of a rate; see cpu_device/h100.model");
+    refused_line("link 1", "21: link appears twice; remove one line");
+    refused_line("nvls 1GB", "21: nvls 1GB: want a number above 0");
+    refused_line("nvls nan", "21: nvls nan: want a number above 0");
+    refused_line("nvls -1", "21: nvls -1: want a number above 0");
     char zero[400], message[500];
     const char *path = write_model("zero.model", "memory 0\n", ROUND);
     snprintf(zero, sizeof zero, "CPU_DEVICE_MODEL=%s", path);
@@ -545,9 +395,6 @@ int main(void) {
         cmocka_unit_test(the_topology_decides_on_the_links),
         cmocka_unit_test(slow_links_delay_those_that_use_them),
         cmocka_unit_test(lost_devices_have_a_time),
-        cmocka_unit_test(all_reduces_take_as_long_as_published),
-        cmocka_unit_test(short_all_reduces_are_at_most_so_much_faster),
-        cmocka_unit_test(products_take_as_long_as_published),
         cmocka_unit_test(trees_win_over_rings_for_short_messages_between_nodes),
         cmocka_unit_test(the_file_h100_is_the_model_h100),
         cmocka_unit_test(the_readme_shows_the_rates),

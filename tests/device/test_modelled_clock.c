@@ -1,10 +1,11 @@
 // Tests of the modelled clock: timelines that are computed by hand, with the rates of round.model.
 // All times are in microseconds. Each test runs in new processes, whose clocks start at 0. Nothing
-// is computed (CPU_DEVICE_COMPUTE=0), except in one test, whose times are the same.
+// is computed (CPU_DEVICE_COMPUTE=0), except in a few tests, whose times are the same.
 #include "common/kernels.h"
 #include "cpu_device/comm.h"
 #include "tests/device/nccl_ranks.h"
 #include <math.h>
+#include <pthread.h>
 
 enum { MB = 1000000 };
 static const double LAUNCH = 2, EVENT = 1, COLLECTIVE = 6, WAKE = 3, LATENCY = 4, GAP = 1;
@@ -87,16 +88,77 @@ static void wait_for_the_other_stream(int rank) {
     TAKES(20, done, end);
 }
 
-// An event that is completed in reality orders the modelled times all the same.
+static void *await_event(void *event) {
+    while (cudaEventQuery(event) == cudaErrorNotReady)
+        rest();
+    return NULL;
+}
+
+static void run_thread(void *(*run)(void *), void *argument) {
+    pthread_t thread;
+    CHECK(!pthread_create(&thread, NULL, run, argument), "no thread");
+    pthread_join(thread, NULL);
+}
+
+// An event that is completed in reality orders the modelled times all the same. Only the thread
+// that has seen its end goes on at this time.
 static void wait_for_an_old_event(int rank) {
     (void)rank;
     cudaStream_t a = begin(), b = new_stream();
     kernel(a, 50);
     cudaEvent_t done = record(a);
-    while (cudaEventQuery(done) == cudaErrorNotReady)
-        rest();
+    run_thread(await_event, done);
     OK(cudaStreamWaitEvent(b, done, 0));
     TAKES(0, done, record(b));
+}
+
+// Work that the host queues after it has seen the end of other work begins after that end.
+static void see_the_end(int rank) {
+    (void)rank;
+    cudaStream_t a = begin(), b = new_stream();
+    kernel(a, 50);
+    cudaEvent_t done = record(a);
+    await_event(done);
+    TAKES(EVENT + LATENCY, done, record(b));
+    kernel(a, 50);
+    done = record(a);
+    while (cudaStreamQuery(a) == cudaErrorNotReady)
+        rest();
+    TAKES(EVENT + LATENCY, done, record(b));
+}
+
+// How often the host asks depends on the speed of the machine, so it costs no modelled time.
+static void ask_in_vain(int rank) {
+    (void)rank;
+    cudaStream_t a = begin(), b = new_stream();
+    hold(a, GO);
+    cudaEvent_t held = record(a), start = record(b);
+    for (int i = 0; i < 100; i++) {
+        REFUSED(cudaErrorNotReady, cudaEventQuery(held));
+        REFUSED(cudaErrorNotReady, cudaStreamQuery(a));
+    }
+    TAKES(EVENT, start, record(b));
+    post(GO);
+}
+
+static cudaStream_t of_thread;
+static cudaEvent_t in_thread;
+
+static void *record_in_thread(void *unused) {
+    in_thread = record(of_thread);
+    return unused;
+}
+
+// A new thread is as late as the others.
+static void make_a_thread(int rank) {
+    (void)rank;
+    cudaStream_t a = begin();
+    of_thread = new_stream();
+    kernel(a, 50);
+    cudaEvent_t done = record(a);
+    OK(cudaStreamSynchronize(a));
+    run_thread(record_in_thread, NULL);
+    TAKES(WAKE + EVENT + LATENCY, done, in_thread);
 }
 
 // A kernel that changes an array reads and writes it: sgd_step moves five floats for each
@@ -115,6 +177,21 @@ static void change_arrays(int rank) {
     TAKES(GAP + 12, updated, added);
 }
 
+// image_to_patches executes 203 instructions for each element that it writes, mostly for divisions,
+// and they take longer than the bytes. patches_to_image executes 90 for each place of a window.
+static void divide(int rank) {
+    (void)rank;
+    cudaStream_t a = begin();
+    struct windows w = {{100, 100, 1}, .size = 1, .stride = 1, .height = 100, .width = 100};
+    float *x = (float *)memory, *patches = x + MB;
+    cudaEvent_t start = record(a);
+    image_to_patches(x, patches, 100, &w, sizeof *x, a);
+    cudaEvent_t copied = record(a);
+    patches_to_image(patches, x, 100, &w, a);
+    TAKES(LAUNCH + GAP + 20.3, start, copied);
+    TAKES(GAP + 11.2 + 9, copied, record(a));
+}
+
 // The host sleeps until the kernel has ended, then wakes up and records an event.
 static void let_the_host_wait(int rank) {
     (void)rank;
@@ -123,6 +200,22 @@ static void let_the_host_wait(int rank) {
     cudaEvent_t done = record(a);
     OK(cudaStreamSynchronize(a));
     TAKES(WAKE + EVENT + LATENCY, done, record(a));
+}
+
+// The host waits for a copy of pageable memory, which is slower, before it records the event.
+static void copy_pageable_memory(int rank) {
+    static char pageable[MB];
+    char *pinned;
+    (void)rank;
+    cudaStream_t a = begin();
+    OK(cudaMallocHost((void **)&pinned, MB));
+    cudaEvent_t start = record(a);
+    OK(cudaMemcpyAsync(memory, pinned, MB, cudaMemcpyHostToDevice, a));
+    cudaEvent_t copied = record(a);
+    OK(cudaMemcpyAsync(memory, pageable, MB, cudaMemcpyHostToDevice, a));
+    cudaEvent_t staged = record(a);
+    TAKES(LAUNCH + GAP + 20, start, copied);
+    TAKES(GAP + 40 + EVENT + LATENCY, copied, staged);
 }
 
 // The queue holds 1024 operations. Operation n waits in the host until operation n - 1024 has
@@ -143,8 +236,9 @@ static double all_reduce_us(size_t floats, int ranks) {
     return 1e6 * cpu_model_collective(CALL_ALL_REDUCE, 4. * (double)floats, devices, ranks);
 }
 
-// A layer of backward on stream a, then the sum of its gradients on stream b beside the next layer,
-// which takes this many microseconds more or less than the sum. After both, a update on stream a.
+// A layer of backward on stream a, then the sum of its gradients on stream b during the layer
+// before, which takes this many microseconds more or less than the sum. After both, a update on
+// stream a.
 static void hide(int rank, double longer) {
     enum { FLOATS = 10 * MB };
     cudaStream_t a = begin(), b = new_stream();
@@ -175,7 +269,7 @@ static void hide_a_part(int rank) {
 }
 
 // Layers compute for 200 on stream a, one after the other. Stream b gathers their parameters. With
-// prefetch, the gather of the next layer runs beside the layer; without it, after the layer.
+// prefetch, the gather of the next layer runs during the layer; without it, after the layer.
 static void gather_layers(int rank, int prefetch) {
     enum { FLOATS = 2 * MB, LAYERS = 4 };
     const int devices[] = {0, 1};
@@ -230,6 +324,11 @@ static void wait_for_the_straggler(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
+static double transfer_us(double bytes) {
+    struct cpu_transfer t = cpu_model_transfer(bytes, 0, 1);
+    return 1e6 * (t.latency + t.path);
+}
+
 // A ring by hand: in each of n - 1 steps, every rank sends to the next one. The host queues the
 // steps faster than they run.
 static void send_around(int rank) {
@@ -245,7 +344,48 @@ static void send_around(int rank) {
         OK(ncclRecv(y, FLOATS, ncclFloat, (rank + N - 1) % N, comm, a));
         OK(ncclGroupEnd());
     }
-    TAKES((N - 1) * 1e6 * cpu_model_transfer(4. * FLOATS, 0, 1), start, record(a));
+    TAKES((N - 1) * transfer_us(4. * FLOATS), start, record(a));
+    OK(ncclCommDestroy(comm));
+}
+
+// The sends of a group share a link, so an all-to-all by hand takes as long as ncclAlltoAll, and a
+// rank that receives from all others takes as long as the root of ncclGather. A gather ends on all
+// ranks at the same time.
+static void share_a_link(int rank) {
+    enum { N = 4, FLOATS = MB };
+    const int devices[] = {0, 1, 2, 3};
+    cudaStream_t a = begin();
+    double bytes = 4. * FLOATS * N;
+    double exchange = 1e6 * cpu_model_collective(CALL_ALL_TO_ALL, bytes, devices, N);
+    double gather = 1e6 * cpu_model_collective(CALL_GATHER, bytes, devices, N);
+    ncclComm_t comm = join(N, rank);
+    float *x = new_floats(N * FLOATS, 1), *y = new_floats(N * FLOATS, 0);
+    OK(ncclAllReduce(x, x, FLOATS, ncclFloat, ncclSum, comm, a));
+    cudaEvent_t start = record(a);
+    OK(ncclGroupStart());
+    for (int p = 0; p < N; p++) {
+        OK(ncclSend(x + p * FLOATS, FLOATS, ncclFloat, p, comm, a));
+        OK(ncclRecv(y + p * FLOATS, FLOATS, ncclFloat, p, comm, a));
+    }
+    OK(ncclGroupEnd());
+    cudaEvent_t by_hand = record(a);
+    OK(ncclAlltoAll(x, y, FLOATS, ncclFloat, comm, a));
+    cudaEvent_t by_nccl = record(a);
+    OK(ncclGather(x, y, FLOATS, ncclFloat, 0, comm, a));
+    cudaEvent_t gathered = record(a);
+    OK(ncclScatter(x, y, FLOATS, ncclFloat, 1, comm, a));
+    cudaEvent_t scattered = record(a);
+    OK(ncclGroupStart());
+    for (int p = 1; p < N && rank == 0; p++)
+        OK(ncclRecv(y + p * FLOATS, FLOATS, ncclFloat, p, comm, a));
+    if (rank > 0)
+        OK(ncclSend(x, FLOATS, ncclFloat, 0, comm, a));
+    OK(ncclGroupEnd());
+    TAKES(exchange, start, by_hand);
+    TAKES(exchange, by_hand, by_nccl);
+    TAKES(gather, by_nccl, gathered);
+    TAKES(gather, gathered, scattered);
+    TAKES(rank == 0 ? gather : transfer_us(4. * FLOATS), scattered, record(a));
     OK(ncclCommDestroy(comm));
 }
 
@@ -254,7 +394,7 @@ static void receive_late(int rank) {
     cudaStream_t a = begin();
     ncclComm_t comm = join(3, rank);
     float *x = new_floats(4, 1);
-    double transfer = 1e6 * cpu_model_transfer(16, 0, 1);
+    double transfer = transfer_us(16);
     OK(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, a));
     cudaEvent_t start = record(a);
     kernel(a, rank == 0 ? 150 : 50);
@@ -338,14 +478,29 @@ static void a_stream_waits_for_an_event(void **state) {
     one(wait_for_an_old_event);
 }
 
-static void a_changed_array_is_read_and_written(void **state) {
+static void work_follows_what_the_host_has_seen(void **state) {
+    (void)state;
+    one(see_the_end);
+    setenv("CPU_DEVICE_COMPUTE", "1", 1); // a stream that computes nothing is never held up
+    one(ask_in_vain);
+    setenv("CPU_DEVICE_COMPUTE", "0", 1);
+}
+
+static void a_new_thread_is_as_late_as_the_others(void **state) {
+    (void)state;
+    one(make_a_thread);
+}
+
+static void kernels_take_their_bytes_or_their_instructions(void **state) {
     (void)state;
     one(change_arrays);
+    one(divide);
 }
 
 static void the_host_waits_for_a_stream(void **state) {
     (void)state;
     one(let_the_host_wait);
+    one(copy_pageable_memory);
 }
 
 static void the_host_waits_for_room_in_the_queue(void **state) {
@@ -392,6 +547,7 @@ static void sends_and_receives_take_their_time(void **state) {
     (void)state;
     run_ranks(4, send_around, 0);
     run_ranks(3, receive_late, 0);
+    run_ranks(4, share_a_link, 0);
 }
 
 static void calls_of_a_communicator_follow_each_other(void **state) {
@@ -414,7 +570,9 @@ int main(int argc, char **argv) {
         TEST(operations_of_a_stream_follow_each_other),
         TEST(a_slow_host_holds_up_short_kernels),
         TEST(a_stream_waits_for_an_event),
-        TEST(a_changed_array_is_read_and_written),
+        TEST(work_follows_what_the_host_has_seen),
+        TEST(a_new_thread_is_as_late_as_the_others),
+        TEST(kernels_take_their_bytes_or_their_instructions),
         TEST(the_host_waits_for_a_stream),
         TEST(the_host_waits_for_room_in_the_queue),
         TEST(a_sum_is_hidden_if_backward_is_longer),

@@ -23,10 +23,12 @@ static void drive_devices(const ncclComm_t *comm, int devices, int first_device,
     }
     for (int times = 0; times < 20; times++) {
         OK(ncclGroupStart());
-        for (int d = 0; d < devices; d++) {
+        for (int d = 0; d < devices; d++)
             OK(ncclAllGather(x[d], all[d], COUNT, ncclFloat, comm[d], stream[d]));
+        OK(ncclGroupEnd());
+        OK(ncclGroupStart());
+        for (int d = 0; d < devices; d++)
             OK(ncclReduceScatter(all[d], part[d], COUNT, ncclFloat, ncclSum, comm[d], stream[d]));
-        }
         OK(ncclGroupEnd());
     }
     OK(ncclGroupStart());
@@ -135,7 +137,7 @@ static void split_four(int rank) {
     OK(ncclCommSplit(comm, 7, -rank, &reversed, NULL));
     expect_place(reversed, 4, 3 - rank);
     float *x = new_floats(4, (float)rank), back[4];
-    OK(ncclAllGather(x, x, 1, ncclFloat, reversed, NULL));
+    OK(ncclAllGather(x + 3 - rank, x, 1, ncclFloat, reversed, NULL));
     OK(cudaMemcpy(back, x, sizeof back, cudaMemcpyDeviceToHost));
     CHECK(back[0] == 3 && back[1] == 2 && back[2] == 1 && back[3] == 0, "%g %g %g %g", back[0],
           back[1], back[2], back[3]);
@@ -227,11 +229,11 @@ static void poll_for_everything(int rank) {
     }
     OK(ncclGroupStart());
     for (int i = 0; i < 3; i++)
-        UNDER_WAY(ncclAllReduce(x, x, 1000, ncclFloat, ncclSum, comm, NULL));
+        UNDER_WAY(ncclAllReduce(x + 500 * i, x + 500 * i, 500, ncclFloat, ncclSum, comm, NULL));
     UNDER_WAY(ncclGroupEnd());
     OK(settle(comm));
     OK(cudaStreamSynchronize(NULL));
-    HOLDS(x, 1000, 8);
+    HOLDS(x, 1500, 2);
     if (rank == 1)
         await(GO, 2);
     OK(ncclCommSplit(comm, 0, rank, &half, NULL)); // of the same kind as its parent
@@ -248,7 +250,7 @@ static void poll_for_everything(int rank) {
     UNDER_WAY(ncclAllReduce(x, x, 1000, ncclFloat, ncclSum, half, NULL));
     OK(settle(half));
     OK(cudaStreamSynchronize(NULL));
-    HOLDS(x, 1000, 16);
+    HOLDS(x, 1000, 4);
     UNDER_WAY(ncclCommFinalize(half));
     OK(settle(half));
     UNDER_WAY(ncclCommDestroy(half));
@@ -402,6 +404,7 @@ static void come_and_go(int rank) {
 // Aborted communicators leave nothing either.
 static void come_and_fail(int rank) {
     enum { CYCLES = 20, N = 2 };
+    OK(cudaSetDevice(rank));
     float *x = new_floats(100, 1);
     int least_threads = 0, least_descriptors = 0;
     for (int i = 0; i < CYCLES; i++) {

@@ -94,7 +94,7 @@ static void lose_a_rank(int rank) {
     }
     double now = clock_now();
     CHECK(error == cudaErrorLaunchFailure, "the stream's error is %d", error);
-    // Far less than the 60 s of CPU_DEVICE_TIMEOUT, and enough for a loaded machine.
+    // Far less than the 30 s of CPU_DEVICE_TIMEOUT, and enough for a loaded machine.
     CHECK(now - meeting->killed_at < 10 || SANITIZED, "told after %g s", now - meeting->killed_at);
     FAILS(comm, stream, ncclRemoteError, name);
     if (death.end == DESTROY)
@@ -241,7 +241,7 @@ static void leave_from_inside(int rank) {
         exit(0);
     }
     await_death(0);
-    OK(ncclAllGather(x, x, 50, ncclFloat, comm, NULL)); // not what rank 0 was in
+    OK(ncclAllGather(x + 50, x, 50, ncclFloat, comm, NULL)); // not what rank 0 was in
     REFUSED(cudaErrorLaunchFailure, cudaStreamSynchronize(NULL));
     OK(ncclCommAbort(comm));
 }
@@ -352,11 +352,21 @@ static void survive(int rank) {
     ncclComm_t comm = join(3, rank);
     float *x = new_floats(5000, (float)rank), *y = new_floats(5000, 0), back = -1;
     cudaStream_t stream = new_stream(), other = new_stream();
+    cudaEvent_t before, after;
+    OK(cudaEventCreate(&before));
+    OK(cudaEventCreate(&after));
+    OK(ncclAllReduce(y, y, 5000, ncclFloat, ncclSum, comm, stream));
+    OK(cudaEventRecord(before, stream));
+    OK(cudaStreamSynchronize(stream));
     barrier(3);
     if (rank == 1)
         raise(SIGKILL);
     OK(ncclAllReduce(x, x, 5000, ncclFloat, ncclSum, comm, stream));
+    OK(cudaEventRecord(after, stream));
     FAILS(comm, stream, ncclRemoteError, "rank 1");
+    OK(cudaEventQuery(before)); // a program can find out which call failed first
+    OK(cudaEventSynchronize(before));
+    REFUSED(cudaErrorLaunchFailure, cudaEventQuery(after));
     cudaMemsetAsync(y, 1, 4, other);
     REFUSED(cudaErrorLaunchFailure, cudaStreamSynchronize(other));
     REFUSED(cudaErrorLaunchFailure, cudaDeviceSynchronize());

@@ -139,19 +139,22 @@ static void call_several_in_a_group(int rank) {
 static void mix_in_a_group(int rank) {
     ncclComm_t comm = join(2, rank);
     for (int place = 0; place < 3; place++) {
-        float *x = new_floats(100, (float)rank), *y = new_floats(100, 1);
+        float *x = new_floats(100, (float)rank), *y = new_floats(300, 1);
         OK(ncclGroupStart());
         for (int i = 0; i < 3; i++) {
             if (rank == 0 && i == place)
                 OK(ncclSend(x, 100, ncclFloat, 1, comm, NULL));
-            OK(ncclAllReduce(y, y, 100, ncclFloat, i == 1 ? ncclProd : ncclSum, comm, NULL));
+            float *part = y + 100 * i;
+            OK(ncclAllReduce(part, part, 100, ncclFloat, i == 1 ? ncclProd : ncclSum, comm, NULL));
             if (rank == 1 && i == 2 - place)
                 OK(ncclRecv(x, 100, ncclFloat, 0, comm, NULL));
         }
         OK(ncclGroupEnd());
         OK(cudaStreamSynchronize(NULL));
         HOLDS(x, 100, 0);
-        HOLDS(y, 100, 8);
+        HOLDS(y, 100, 2);
+        HOLDS(y + 100, 100, 1);
+        HOLDS(y + 200, 100, 2);
     }
     OK(ncclCommDestroy(comm));
 }

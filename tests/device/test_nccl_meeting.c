@@ -186,6 +186,60 @@ static void ranks_can_meet_again_at_once(void **state) {
     run_ranks(3, meet_in_a_row, 0);
 }
 
+static int knock(void) { // connects to the root, which may not listen yet
+    struct sockaddr_in root = {.sin_family = AF_INET,
+                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                               .sin_port = htons((uint16_t)atoi(strchr(agreed, ':') + 1))};
+    int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    while (connect(s, (struct sockaddr *)&root, sizeof root) && !meeting->flag[1])
+        rest();
+    return s;
+}
+
+// Connects more often than the root can keep connections, and sends nothing. The root must close
+// the oldest connection: the newest one may be a rank that has not sent its number yet.
+static void flood(void) {
+    enum { HELD = 400, MOST = 4000 };
+    int sockets[HELD];
+    char byte;
+    struct timeval limit = {.tv_sec = 20};
+    for (int i = 0; i < HELD; i++)
+        sockets[i] = knock();
+    setsockopt(sockets[0], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    CHECK(recv(sockets[0], &byte, 1, 0) == 0, "the oldest connection stays");
+    CHECK(recv(sockets[HELD - 1], &byte, 1, MSG_DONTWAIT) < 0, "the newest connection is closed");
+    post(0);
+    for (int i = 0; i < MOST && !meeting->flag[1]; i++) {
+        close(sockets[i % HELD]);
+        sockets[i % HELD] = knock();
+    }
+}
+
+// Rank 2 is no rank of the communicator. Rank 1 joins during its flood.
+static void join_in_a_flood(int rank) {
+    ncclUniqueId id;
+    ncclComm_t comm = NULL;
+    if (rank == 2) {
+        flood();
+        return;
+    }
+    if (rank == 1)
+        await(0, 1);
+    setenv("NCCL_COMM_ID", agreed, 1);
+    OK(cudaSetDevice(rank));
+    OK(ncclGetUniqueId(&id));
+    OK(ncclCommInitRank(&comm, 2, id, rank));
+    post(1);
+    CHECK(sum_over(comm, 1) == 2, "wrong sum");
+    OK(ncclCommDestroy(comm));
+}
+
+static void strangers_do_not_delay_the_meeting(void **state) {
+    (void)state;
+    agree_on_a_free_port();
+    run_ranks(3, join_in_a_flood, 0);
+}
+
 static void ask_for_a_missing_interface(int rank) {
     (void)rank;
     ncclUniqueId id;
@@ -210,6 +264,7 @@ int main(int argc, char **argv) {
         TEST(two_hosts_can_each_use_device_0),
         TEST(ranks_meet_at_nccl_comm_id),
         TEST(ranks_can_meet_again_at_once),
+        TEST(strangers_do_not_delay_the_meeting),
         TEST(a_missing_interface_is_reported),
     };
     set_up_ranks(argc, argv);

@@ -132,11 +132,10 @@ static void sum_in_order(int rank) {
     const float numbers[] = {1e8f, 1, -1e8f, 1};
     int n = summing_ranks, count = SHARE * n;
     ncclComm_t comm = join(n, rank);
-    float wanted[SHARE * MOST_RANKS], got[SHARE * MOST_RANKS];
+    float wanted[SHARE * MOST_RANKS] = {0}, got[SHARE * MOST_RANKS];
     float *send = new_floats((size_t)count, 0), *there = view(send, (size_t)count * sizeof *there);
     float *recv = new_floats((size_t)count, 0);
     for (int i = 0; i < count; i++) {
-        wanted[i] = 0;
         for (int r = 0; r < n; r++) {
             float x = numbers[(r + i) % 4] * (1 + 0.001f * (float)(i % 100));
             if (r == rank)

@@ -16,9 +16,12 @@ enum { CRC_LINE = sizeof "crc32 01234567\n" - 1 };
 
 static char path[PATH_MAX];
 static const struct sharding halves = {2, 1, {2}};
+static const struct conditions conditions = {"d", 960, 1, "sgd"};
 
 static struct snapshot *room(size_t parameters) {
-    return snapshot_new("mlp 1-2", "sgd", 7, 64, parameters, parameters);
+    struct snapshot *s = snapshot_new("mlp 1-2", "sgd", 7, 64, parameters, parameters);
+    s->conditions = conditions;
+    return s;
 }
 
 // Saving a whole file removes the shards.
@@ -62,14 +65,21 @@ static void check(const struct snapshot *s, const struct snapshot *expected, con
         int64_t seed, batch;
         struct progress progress;
         int64_t parameters, states;
+        struct conditions conditions; // not in version 1
         float values[4];
         uint32_t crc;
-    } file;
+    } file = {.version = 0};
     const size_t whole = offsetof(__typeof__(file), crc) + sizeof file.crc;
-    assert(size == whole);
-    memcpy(&file, bytes, size);
+    const size_t first = offsetof(__typeof__(file), conditions), rest = 5 * sizeof(float);
+    assert(size == whole || size == first + rest);
+    memcpy(&file, bytes, size - rest);
+    memcpy(file.values, bytes + size - rest, rest);
     assert(file.crc == (uint32_t)crc32_z(0, bytes, size - sizeof file.crc));
-    assert(memcmp(file.magic, "SNAPSHOT", 8) == 0 && file.version == 1);
+    assert(memcmp(file.magic, "SNAPSHOT", 8) == 0 && file.version == (size == whole ? 2 : 1));
+    if (file.conditions.samples)
+        assert(file.conditions.samples == 960 && file.conditions.checksum == 1);
+    assert(strlen(s->settings_before) < sizeof s->settings_before);
+    assert(file.progress.step <= 960 / 64);
     assert(memcmp(&s->progress, &file.progress, sizeof file.progress) == 0);
     assert(file.progress.epochs >= 0 && file.progress.step >= 0);
     assert(file.progress.step == 0 || file.batch == expected->batch);
@@ -84,13 +94,19 @@ static void check(const struct snapshot *s, const struct snapshot *expected, con
 // A manifest that is accepted is text, names the shards that are there, and all of it has been
 // read.
 static void check_manifest(const struct snapshot *s, const uint8_t *bytes, size_t size) {
-    static const char head[] = "MANIFEST 1\nmodel mlp 1-2\noptimizer sgd\nseed ",
-                      cut[] = "\nshards 2\nunit 2\n";
+    static const char *heads[] = {"MANIFEST 1\nmodel mlp 1-2\noptimizer sgd\nseed ",
+                                  "MANIFEST 2\nmodel mlp 1-2\noptimizer sgd\nseed "};
+    static const char cut[] = "\nunit 2\n",
+                      images[] = "\nshards 2\nimages 960\nchecksum 00000001\n";
+    int version = bytes[9] - '0';
     size_t before = size - CRC_LINE;
     char line[CRC_LINE + 1];
     snprintf(line, sizeof line, "crc32 %08x\n", (unsigned)crc32_z(0, bytes, before));
-    assert(memcmp(bytes, head, strlen(head)) == 0 && memcmp(bytes + before, line, CRC_LINE) == 0);
+    assert(version == 1 || version == 2);
+    assert(memcmp(bytes, heads[version - 1], strlen(heads[0])) == 0 &&
+           memcmp(bytes + before, line, CRC_LINE) == 0);
     assert(memcmp(bytes + before - strlen(cut), cut, strlen(cut)) == 0);
+    assert(memmem(bytes, size, images, version == 1 ? strlen("\nshards 2\n") : strlen(images)));
     assert(s->progress.epochs == 3 && s->progress.step == 5 && s->seed == 7 && s->batch == 64);
     for (int i = 0; i < 4; i++)
         assert(s->values[i] == (float)(i + 1));

@@ -132,12 +132,12 @@ END
 
 @test "a batch that is too large for the device's memory: the error says what each kind of memory takes" {
     export CPU_DEVICE_MEMORY=80M
-    fails 1 "asked for 44.3 MB of activations, 12.7 MB of 83.9 MB are left beside data 55.2 MB, parameters 4.8 MB, gradients \
+    fails 1 "asked for 44.3 MB of activations, 12.7 MB of 83.9 MB are left after data 55.2 MB, parameters 4.8 MB, gradients \
 4.8 MB, optimizer 4.8 MB, activations 1.6 MB; lower --batch, or choose a smaller model" "$TRAIN" --data synthetic \
         --model cnn --batch 512
     fails 1 "of activations, " "$TRAIN" --data synthetic --model resnet --depth 8 --batch 60000
     fails 1 "of parameters, " "$TRAIN" --data synthetic --model resnet --depth 18
-    [[ $stderr == *"are left beside data 55.2 MB; choose a smaller model, or shard it over more GPUs, as step 5 does "* ]]
+    [[ $stderr == *"are left after data 55.2 MB; choose a smaller model, or shard it over more GPUs, as step 5 does "* ]]
     fails 1 "--batch 1000000: the training set has only 60000 samples" "$TRAIN" --data synthetic --model cnn \
         --batch 1000000
 }

@@ -15,7 +15,8 @@ setup() {
     options=(--data "$BATS_FILE_TMPDIR/tiny" --hidden "32,22,14" --batch 120 --epochs 4 --log-every 1 "${more_options[@]}")
 }
 
-# train STEP RANKS OPTION...: a program of that number with so many ranks; the time limit only ends a run that hangs.
+# train STEP RANKS OPTION...: a program of that number with so many ranks, and with random delays if there is a seed in
+# delays. The time limit only ends a run that hangs.
 train() {
     local program launch=()
     program=("$build"/0"$1"_*/train)
@@ -24,5 +25,5 @@ train() {
     2) launch=(--nproc "$2") ;;
     *) program=("$build/03_multigpu_launcher/launch" --nproc-per-node "$2" "${program[@]}") ;;
     esac
-    timeout 60 "${program[@]}" "${launch[@]}" "${options[@]}" "${@:3}" >out 2>err || { cat err && return 1; }
+    env ${delays:+CPU_DEVICE_CHAOS=$delays} timeout 60 "${program[@]}" "${launch[@]}" "${options[@]}" "${@:3}" >out 2>err || { cat err && return 1; }
 }

@@ -246,7 +246,7 @@ told() {
     local master run
     make_nodes 3
     three() { begin four "$1" --nnodes 3 --max-restarts 7 "${@:2}"; }
-    three 2
+    three 2 --run-id "my run"
     three 1 --run-id "my run"
     begin six 1 --master-addr fd77::1
     # Each node looks names up in its own file. (Where the root is no mount point, as in a chroot, it cannot.)
@@ -487,6 +487,12 @@ port_is_free() { # RUN: node 0 has no socket there
     ends one 1 143
     ends both 0 143
     ends both 1 143
+    said zero 1 "node 0 on node0 ends the run: its launcher got SIGTERM"
+    said one 0 "node 1 on node1 ends the run: its launcher got SIGTERM"
+    said zero 0
+    said one 1
+    said both 0
+    said both 1
     for run in zero one both; do
         sound $run 0
         ended $run 0 0 1 2 3
@@ -508,6 +514,7 @@ port_is_free() { # RUN: node 0 has no socket there
     tell kind 0 3 "exit 0"
     ends kind 0 0
     ends kind 1 0
+    said kind 1
 
     within 5 has user "signals.*" 2
     finish user 0
@@ -515,6 +522,27 @@ port_is_free() { # RUN: node 0 has no socket there
     [ "$(cat user/signals.3)" = USR1 ]
     [ ! -e user/signals.0 ]
     [ ! -e user/signals.1 ]
+}
+
+@test "a launcher that got a signal is the only reason that the other nodes name" {
+    local rank
+    make_nodes 3
+    three() { begin run "$1" --nnodes 3 --nproc-per-node 1; }
+    three 0
+    three 1
+    three 2
+    within 10 started run 0 3
+    # When the signal arrives at rank 2, rank 0 fails.
+    tell run 0 2 "trap 'echo exit 3 1<>in.0.0; sleep 0.5; exit 5' INT; : >ready"
+    within 5 test -e run/ready
+    kill -INT "${launchers[run.2]}"
+    ends run 2 130
+    for rank in 0 1; do
+        ends run $rank 1
+        said run $rank "node 2 on node2 ends the run: its launcher got SIGINT"
+    done
+    said run 2
+    sound run 0 3
 }
 
 @test "step 6 runs on two nodes, over IPv4 and IPv6" {
@@ -545,10 +573,9 @@ contradicts() {
     begin "$1" "${@:2}"
 }
 
-node_0_has() { # RUN NODE
+node_0_has() { # RUN NODE [LINE]
     ends "$1" "$2" 1 3
-    said "$1" "$2" \
-        "node $2 has other options than node 0: --nnodes 2 --nproc-per-node 2 --max-restarts 0 --run-id $1"
+    said "$1" "$2" "${3:-node $2 has other options than node 0: --nnodes 2 --nproc-per-node 2 --max-restarts 0}"
     ends "$1" 0 1
     said "$1" 0 "node 1 of 2 has not joined within 2 s \(--join-timeout\)"
     run ! started "$1" 0 1
@@ -556,13 +583,43 @@ node_0_has() { # RUN NODE
 
 @test "a launcher whose options differ from node 0's names the difference, and node 0 gives up" {
     make_nodes 2
-    contradicts nnodes 1 --nnodes 3
+    local another="node 1 does not belong to the run of node 0: start all launchers with the same --run-id, or all without; .*"
+    contradicts nnodes 1 --nnodes 3 --run-id nnodes
     contradicts nproc 1 --nproc-per-node 3
     contradicts restarts 1 --max-restarts 1
     contradicts run-id 1 --run-id another
-    for run in nnodes nproc restarts run-id; do
+    contradicts no-id 1
+    for run in nnodes nproc restarts; do
         node_0_has $run 1
     done
+    for run in run-id no-id; do
+        node_0_has $run 1 "$another"
+    done
+}
+
+@test "node 1 says that node 0 was started again without --run-id, and strangers do not learn a run id" {
+    make_nodes 3
+    begin_both again --max-restarts 1
+    within 5 started again 0
+    kill -9 "${launchers[again.0]}"
+    within 5 port_is_free again
+    begin again 0 --max-restarts 1 --join-timeout 2
+    ends again 1 1
+    said again 1 "node 1 does not belong to the run of node 0: start all launchers with the same --run-id, or all without; .*"
+    ends again 0 1
+    # Neither the right options without a name nor wrong ones are answered with the name.
+    begin secret 0 --run-id classified --join-timeout 3
+    within 5 on 0 grep -q "$(printf ':%04X ' "${ports[secret]}")" /proc/net/udp
+    for numbers in "1 2 2 0" "1 3 2 0"; do
+        # shellcheck disable=SC2086 # a list of numbers
+        message $magic $numbers 1 0 -1 0 0 -1 1 "" >asks
+        # shellcheck disable=SC2016 # expanded there
+        on 2 timeout 1 bash -c 'exec 3<>"/dev/udp/10.77.0.1/$1" && cat asks >&3 && dd bs=240 count=1 <&3' - "${ports[secret]}" \
+            >answer 2>dd.err || true
+        [ "$(wc -c <answer)" = 240 ]
+        refute grep -q classified answer
+    done
+    ends secret 0 1
 }
 
 @test "a launcher whose node rank is too high for node 0 says so, and node 0 gives up" {
@@ -621,7 +678,7 @@ node_0_has() { # RUN NODE
     said good 1
 }
 
-# message NUMBER... RUN_ID: prints the bytes of a struct message of nodes.h, in little-endian order.
+# message NUMBER... RUN_ID [REASON]: prints the bytes of a struct message of nodes.h, in little-endian order.
 message() {
     local number text=
     for number in "${@:1:12}"; do
@@ -632,6 +689,8 @@ message() {
     printf '%b' "$text"
     printf '%s' "${13}"
     head -c $((64 - ${#13})) /dev/zero
+    printf '%s' "${14-}"
+    head -c $((128 - ${#14})) /dev/zero
 }
 
 # from_stranger ADDRESS PORT BYTES: node 2 sends the data on stdin as packets of this size.
@@ -662,6 +721,7 @@ magic=0x4c4e4348
         message $magic 1 2 2 2 0 $gone mine
         message $magic 1 2 2 1 0 $gone other
         message $magic 1 2 2 1 0 $gone "$(printf '%064d' 0)" # without an end
+        message $magic 1 2 2 1 0 $gone mine "$(printf '%0128d' 0)"
     } >words
     # shellcheck disable=SC2086
     {
@@ -671,33 +731,33 @@ magic=0x4c4e4348
     } >faultless
     # Node 0 must not mistake a faulty message for one of the missing launcher.
     within 5 on 0 grep -q "$(printf ':%04X ' "${ports[run]}")" /proc/net/udp
-    cat numbers words | to_node_0 112
-    head -c 112 faultless | to_node_0 111
-    head -c 112 faultless | to_node_0 56
-    head -c 224000 /dev/urandom | to_node_0 112
+    cat numbers words | to_node_0 240
+    head -c 240 faultless | to_node_0 239
+    head -c 240 faultless | to_node_0 120
+    head -c 480000 /dev/urandom | to_node_0 240
     begin run 1 --max-restarts 1 --run-id mine
     within 5 started run 0
     cat faultless >>words
-    [ "$(cat numbers words | wc -c)" = $((18 * 112)) ]
-    cat numbers words | to_node_0 112
-    cat numbers words | to_node_0 111
-    cat numbers words | to_node_0 113
+    [ "$(cat numbers words | wc -c)" = $((19 * 240)) ]
+    cat numbers words | to_node_0 240
+    cat numbers words | to_node_0 239
+    cat numbers words | to_node_0 241
     cat numbers words numbers words | to_node_0 4000
-    head -c 1120000 /dev/urandom | to_node_0 112
+    head -c 2400000 /dev/urandom | to_node_0 240
     head -c 2000000 /dev/urandom | to_node_0 20000
     head -c 2000 /dev/zero | to_node_0 1
     for _ in {1..100}; do
         message $magic 1 2
-        head -c $((112 - 12)) /dev/urandom
-    done 2>/dev/null | head -c 11200 | to_node_0 112
+        head -c $((240 - 12)) /dev/urandom
+    done 2>/dev/null | head -c 24000 | to_node_0 240
     # Node 1 listens to node 0 only.
     # shellcheck disable=SC2016 # awk's
     port=$((16#$(on 1 awk '$3 ~ /^01004D0A:/ { sub(".*:", "", $2); print $2 }' /proc/net/udp)))
     for end in "2 0 0 0 0 1" "2 0 0 2 0 0"; do
         # shellcheck disable=SC2086
-        message $magic 0 2 2 1 "${launchers[run.0]}" $end mine | from_stranger 10.77.0.2 $port 112
+        message $magic 0 2 2 1 "${launchers[run.0]}" $end mine | from_stranger 10.77.0.2 $port 240
     done
-    message $magic 0 9 9 9 9 1 0 0 1 0 0 mine | from_stranger 10.77.0.2 $port 112
+    message $magic 0 9 9 9 9 1 0 0 1 0 0 mine | from_stranger 10.77.0.2 $port 240
     finish run 0
     said run 0
     said run 1
@@ -707,7 +767,7 @@ magic=0x4c4e4348
     make_nodes 3
     begin_both run --max-restarts 1
     within 5 started run 0
-    message $magic 1 2 2 1 "${launchers[run.1]}" 5 0 1 2 0 1 "" | from_stranger 10.77.0.1 "${ports[run]}" 112
+    message $magic 1 2 2 1 "${launchers[run.1]}" 5 0 1 2 0 1 "" | from_stranger 10.77.0.1 "${ports[run]}" 240
     finish run 0
     said run 0
     said run 1

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Tests of the meeting of step 4's ranks over TCP: in any order, among strangers that send anything or nothing, and with
+# Tests of the rendezvous of step 4's ranks over TCP: in any order, among strangers that send anything or nothing, and with
 # errors. They use the loopback interface of this host; the tests in tests/cluster use several nodes.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
@@ -112,7 +112,7 @@ heard() {
     [ "$(ss -tniOH state established "sport = :$MASTER_PORT" | grep -c '^0 .*bytes_received:')" = "$1" ]
 }
 
-# The three ranks must have trained correctly, and the meeting must have left no files.
+# The three ranks must have trained correctly, and the rendezvous must have left no files.
 trained() {
     ended 0 0 1 2
     silent 1 2
@@ -200,7 +200,7 @@ among() {
     run ! grep -v '^note (.*, rank 0): refused 127.0.0.1: ' err.0
 }
 
-@test "other programs are refused with a note, and the meeting continues" {
+@test "other programs are refused with a note, and the rendezvous continues" {
     for case in "random: not a rank, or one of another version" \
         "20xrandom: not a rank, or one of another version of this program (others are not shown)" \
         "close: it left after 0 bytes" "300xclose: it left after 0 bytes (others are not shown)" \
@@ -524,7 +524,7 @@ in_own_folders() {
     one_line 1 "MASTER_PORT=$MASTER_PORT: Connection timed out: the host does not exist, or a firewall blocks the port"
 }
 
-# Runs the meeting under a sanitizer. Address randomisation is off, because ThreadSanitizer fails with some kernels'
+# Runs the rendezvous under a sanitizer. Address randomisation is off, because ThreadSanitizer fails with some kernels'
 # setting.
 sanitized() { # SANITIZERS FOLDER
     build_sanitized "$1" "build/$2/04_multinode/train"
@@ -545,11 +545,11 @@ sanitized() { # SANITIZERS FOLDER
 }
 
 # bats test_tags=test-all
-@test "AddressSanitizer and UBSan find nothing in the meeting" {
+@test "AddressSanitizer and UBSan find nothing in the rendezvous" {
     sanitized address,undefined asan
 }
 
 # bats test_tags=test-all
-@test "ThreadSanitizer finds nothing in the meeting" {
+@test "ThreadSanitizer finds nothing in the rendezvous" {
     sanitized thread tsan
 }

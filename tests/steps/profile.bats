@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # Tests of --profile and of modelled times in what the steps print. The model in profile/simple.model has simple times, so
-# the comments compute the timelines: a product takes 100 us, an all-reduce of two ranks 143.4 us, and an all-gather or a
+# the comments compute the timelines: a product takes 100 us, an all-reduce of two ranks 141.2 us, and an all-gather or a
 # reduce-scatter 75 us (cpu_device/gpu_collectives.c: 6.6 us and 0.18 times the latency of each step). The model has three
 # layers, so forward takes 300 us, and backward 200 + 200 + 100.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
@@ -76,17 +76,17 @@ has() {
     grep -q '^profile   1 step timed' log
 }
 
-@test "step 2 hides the sums that run beside backward, and none with --overlap 0" {
+@test "step 2 hides the sums that run during backward, and none with --overlap 0" {
     export CPU_DEVICE_MODEL=$simple
-    # One sum after backward: 300 + 500 + 143.4. The report has another sum, in one of the four training steps.
+    # One sum after backward: 300 + 500 + 141.2. The report has another sum, in one of the four training steps.
     step 2 --profile --csv csv --overlap 0
-    has csv modelled_forward_ms=0.3 modelled_backward_ms=0.5 modelled_comm_ms=0.1434 modelled_hidden_ms=0 \
-        modelled_step_ms=0.9793 modelled_report_ms=0.0359 modelled_idle_ms=0
+    has csv modelled_forward_ms=0.3 modelled_backward_ms=0.5 modelled_comm_ms=0.1412 modelled_hidden_ms=0 \
+        modelled_step_ms=0.9765 modelled_report_ms=0.0353 modelled_idle_ms=0
     # The sum of the last layer begins after 200 of backward and is hidden. That of the second one begins after 400, and
-    # backward ends after 500. The third one begins when it ends, after 543.4, and ends after 686.8.
+    # backward ends after 500. The third one begins when it ends, after 541.2, and ends after 682.4.
     step 2 --profile --csv csv --overlap 1
-    has csv modelled_forward_ms=0.3 modelled_backward_ms=0.5 modelled_comm_ms=0.1868 modelled_hidden_ms=0.2434 \
-        modelled_step_ms=1.0227 modelled_report_ms=0.0359 modelled_idle_ms=0
+    has csv modelled_forward_ms=0.3 modelled_backward_ms=0.5 modelled_comm_ms=0.1824 modelled_hidden_ms=0.2412 \
+        modelled_step_ms=1.0177 modelled_report_ms=0.0353 modelled_idle_ms=0
 }
 
 @test "step 5 hides the gathers of the next layer, and none with --prefetch 0" {
@@ -241,7 +241,7 @@ PYTHON
     allreduce
     [ "$(grep -c 'modelled times$' log)" = 2 ]
     [ "$(head -n 1 csv)" = op,size,count,place,modelled_us,algbw,busbw,wrong ]
-    grep -q '^allreduce,8,2,out,143.4[0-9]*,.*,0$' csv
+    grep -q '^allreduce,8,2,out,141.2[0-9]*,.*,0$' csv
     grep -qx '   wanted: 2 \* 1 / 2 = 1 everywhere, #wrong 0' log
     mv csv computed
     CPU_DEVICE_COMPUTE=0 allreduce
@@ -253,7 +253,7 @@ PYTHON
     [ "$(grep -cE '^allreduce .* - .* -$' log)" = 4 ]
 }
 
-# A GPU has no timeline of its own, so common/gpu_trace.c writes the spans. Here it replaces cpu_device/cpu_trace.c.
+# A GPU has no timeline of its own, so common/gpu_trace.c writes the spans. Here it replaces common/cpu_trace.c.
 @test "a trace from events has the times of the profile, the sizes of collectives, and rows that trace.py reads" {
     command -v python3 >/dev/null || skip "python3 is not installed"
     compile traced "$build/02_multigpu_fork/train.o" "$root/common/gpu_trace.c"
@@ -282,4 +282,43 @@ PYTHON
     run timeout 60 ./traced "${tiny[@]}" --nproc 1 --trace no/trace.json
     [ "$status" = 1 ]
     [[ $output == *"): --trace no/trace.json: No such file or directory"* ]]
+}
+
+# NCCL runs a group as one operation.
+@test "a trace from events shows broadcasts, sends and receives, and a group as one span" {
+    command -v python3 >/dev/null || skip "python3 is not installed"
+    compile traced "$build/06_allreduce_demo/allreduce.o" "$root/common/gpu_trace.c"
+    CPU_DEVICE_MODEL=$simple timeout 60 ./traced --nproc 3 --count 3000 --check-only --trace trace.json >log
+    python3 "$root/tools/trace.py" trace.json
+    spans() { # RANK NAME BYTES
+        grep -c "\"name\":\"$2\",\"cat\":\"collective\".*\"bytes\":$3,\"comm\"" "trace.$1.json"
+    }
+    # By hand, ranks above 0 send 3000 floats to rank 0 and receive the sum, which rank 0 sends in a group. A ring has
+    # 2 rounds of a group of a message of 1000 floats to each side, or 4 for both halves of the all-reduce.
+    [ "$(spans 0 ncclRecv 12000)" = 2 ]
+    [ "$(spans 0 ncclSend 24000)" = 1 ]
+    for rank in 1 2; do
+        [ "$(spans $rank ncclRecv 12000)" = 1 ]
+        [ "$(spans $rank ncclSend 12000)" = 1 ]
+    done
+    [ "$(spans 0 ncclSend 8000)" = 4 ]
+    [ "$(spans 0 ncclBroadcast 65536)" = 2 ]
+    [ "$(grep -c ncclGroup trace.0.json)" = 0 ]
+}
+
+@test "a trace without room for all operations says so, and one on a full disk fails" {
+    local recorder
+    ln -s /dev/full full.0.json
+    for recorder in common/gpu_trace.c cpu_device/timeline.c; do
+        cp "$root/$recorder" recorder.c
+        edit recorder.c 's/1 << 20/8/' 's/: 1024;/: 8;/'
+        compile traced "$build/02_multigpu_fork/train.o" recorder.c
+        timeout 60 ./traced "${tiny[@]}" --nproc 2 --trace trace.json >log 2>err
+        [ "$(grep -cE '^note \(.*, rank 0\): --trace had no room for the last [1-9][0-9]* operations; .* --max-steps' err)" = 1 ]
+        [ "$(wc -l <err)" = 1 ]
+        run --separate-stderr timeout 60 ./traced "${tiny[@]}" --nproc 2 --trace full.json
+        [ "$status" = 1 ]
+        grep -qE '^error \(.*, rank 0\): --trace: cannot write the whole file: No space left on device$' <<<"$stderr"
+        rm full.1.json
+    done
 }

@@ -96,3 +96,122 @@ becomes() {
     grep -qx 'resumed   now/s: 1 epoch and 2 steps are done; nothing is left to do' out || return
     diff -r "$1" now || { echo "after: ${*:3}" && return 1; }
 }
+
+# comes_through PLACE EPOCHS OPTION...: kills one of four ranks at this place. The run must continue from this number of
+# epochs, or from the start (new).
+comes_through() {
+    KILL_AT="$1 9" timeout 60 "$launch" --nproc-per-node 4 --max-restarts 1 "$killed_once" "${options[@]}" \
+        --snapshot now/s "${@:3}" >out 2>err || { echo "killed at $1" && cat err && return 1; }
+    grep -q "^launch: rank ${1%% *} (pid [0-9]* on .*) failed first, in attempt 0: signal 9, Killed$" err || return
+    [ "$(grep -c '^launch: starting all ranks again: restart 1 of 1$' err)" = 1 ] || return
+    epochs=$(sed -n 's/^resumed   now\/s: \([0-9]*\) epochs\? and 0 steps are done.*/\1/p' out)
+    [[ ${epochs:-new} =~ ^($2)$ ]] || { echo "killed at $1: goes on from ${epochs:-new}" && return 1; }
+}
+
+# all_come_through WHOLE OPTION...: reads lines "RANK FUNCTION NTH EPOCHS", and kills at each of these places. Each run must
+# end with the snapshot in WHOLE.
+all_come_through() {
+    local rank function nth epochs
+    while read -r rank function nth epochs; do
+        rm -rf now && mkdir now
+        comes_through "$rank $function $nth" "$epochs" "${@:2}" || return
+        diff -r "$1" now || { echo "after: $rank $function $nth" && return 1; }
+    done
+}
+
+# all_are_noticed: reads such lines. Without a launcher, the other ranks must end, and the snapshot must be complete.
+all_are_noticed() {
+    local rank function nth epochs
+    while read -r rank function nth epochs; do
+        rm -rf now && mkdir now
+        KILL_AT="$rank $function $nth 9" start_ranks 4 "$killed" --snapshot now/s
+        ranks_end 10 137 "$rank" || return
+        others_end "$rank" || return
+        goes_on_from "$epochs" || return
+    done
+}
+
+# Rank 2 stops before its shard of the first epoch has its name, so the manifest must name the shards before.
+waits_for_shards() { # PROGRAM
+    rm -rf now && mkdir now
+    KILL_AT="2 rename 2 19" start_ranks 4 "$1" --snapshot now/s --step-timeout 1
+    ranks_end 15 1 0 1 3 || return
+    kill -9 "${pids[2]}"
+    [[ $(files now) == *"s.e1s0u.0of4 s.e1s0u.1of4 s.e1s0u.2of4.tmp s.e1s0u.3of4" ]] || return
+    goes_on_from 0
+}
+
+# kills_at_random COUNT SEED OPTION...: kills three of the ranks, with random delays if there is a seed. The run must end
+# with the same bits as an undisturbed run.
+kills_at_random() {
+    local attempt epochs
+    rm -rf now undisturbed && mkdir now undisturbed
+    # shellcheck disable=SC2086 # no variable without a seed
+    start env ${2:+CPU_DEVICE_CHAOS=$2} "$launch" --nproc-per-node "$1" --max-restarts 100 "$sharded" \
+        "${options[@]}" --epochs 1000000 --snapshot now/s "${@:3}"
+    for attempt in 0 1 2; do
+        until_true 20 find_ranks "$1" $attempt || return
+        sleep "$(printf 0.%03d $((RANDOM % 150)))"
+        kill -9 "${ranks[RANDOM % $1]}"
+    done
+    until_true 20 await_signals "$1" 3 || return
+    kill -USR1 "$pid"
+    job_ends 0 || return
+    [ "$(grep -c 'failed first.*signal 9, Killed$' err)" = 3 ] || return
+    train "$1" --epochs 1000000 --max-steps 1 --snapshot now/s "${@:3}" >out || return
+    epochs=$(sed -n 's/^resumed   now\/s: \([0-9]*\) .*/\1/p' out)
+    echo "$epochs epochs"
+    train "$1" --epochs "$epochs" --save-every 1000000 --snapshot undisturbed/s "${@:3}" >out || return
+    diff -r undisturbed now
+}
+
+# A folder takes the place of a shard, after the first or after the last epoch.
+shard_cannot_be_written() {
+    local shard name
+    shard=$(cd "$right" && echo s.*.2of4)
+    for name in "${shard/e3/e1}" "$shard"; do
+        rm -rf now && mkdir -p "now/$name.tmp"
+        start_ranks 4 "$sharded" --snapshot now/s
+        ranks_end 10 1 2 || return
+        rank_says 2 "cannot write snapshot now/$name: Is a directory$" || return
+        others_end 2 || return
+        rmdir "now/$name.tmp"
+        goes_on_from "$([ "$name" = "$shard" ] && echo 2 || echo 0)" || return
+    done
+}
+
+# A folder takes the place of the manifest or of the one file, so only rank 0 fails.
+manifest_cannot_be_written() { # OPTION...
+    local rank
+    rm -rf now && mkdir now
+    train 4 --epochs 2 --snapshot now/s "$@" || return
+    mkdir now/s.tmp
+    start_ranks 4 "$sharded" --snapshot now/s --save-every 100 "$@"
+    ranks_end 10 1 0 || return
+    rank_says 0 "cannot write snapshot now/s: Is a directory$" || return
+    for rank in 1 2 3; do
+        until_true 10 has_ended "${pids[rank]}" || return
+    done
+    rmdir now/s.tmp
+    goes_on_from 2 "$@"
+}
+
+# stops_at_signals FILES OPTION...: after a signal, the run must leave this number of files, and the next run must end with
+# the same bits.
+stops_at_signals() {
+    local signal place steps
+    for signal in 10 15; do
+        for place in "1 ncclReduceScatter 9" "2 ncclReduceScatter 26"; do
+            rm -rf now && mkdir now
+            KILL_AT="$place $signal" launch_tiny 4 "$killed" --log-every 1 --snapshot now/s "${@:2}" >out 2>err || return
+            drop_pids err
+            [ ! -s err ] || return
+            grep -qx "told to stop by a signal; saved" out || return
+            steps=$(sed -nE 's/^stopped after step ([0-9]+)$/\1/p' out)
+            [ "$steps" -gt 2 ] || return
+            [ "$(find now -type f | wc -l)" = "$1" ] || return
+            goes_on_from '[01]' "${@:2}" || return
+            [ "$(awk '/^resumed/ { print 5 * $3 + $6 }' resumed)" = "$steps" ] || return
+        done
+    done
+}

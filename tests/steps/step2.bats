@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# Tests of step 2: any number of ranks has the loss curve of step 1, and a job of several processes ends correctly. Copies
-# of train.c with one planted mistake must fail.
+# Tests of step 2: the ranks use each sample once, and a job of several processes ends correctly. Copies of train.c with
+# one planted mistake must fail.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
@@ -38,38 +38,7 @@ train() {
     run_tiny "$two" "$@"
 }
 
-@test "any number of ranks has the loss of step 1 after each training step" {
-    for options in "" "--momentum 0" "--hidden 33,7" "--optimizer adamw --weight-decay 0.1 --lr 1e-4"; do
-        # shellcheck disable=SC2086 # a list of words
-        run_tiny "$TRAIN" --lr 0.01 --log-every 1 --epochs 4 --max-steps 20 --csv one $options
-        [ "$(grep -cE '^[0-9]+,[0-9.]+,' one)" = 20 ]
-        [ "$(wc -l <one)" = 25 ]
-        for ranks in 1 2 3 4; do
-            # shellcheck disable=SC2086
-            train --lr 0.01 --log-every 1 --epochs 4 --max-steps 20 --csv two --nproc $ranks $options
-            same_curve one two
-        done
-    done
-}
-
-@test "any number of ranks has the loss curve of step 1 on synthetic images" {
-    on_synthetic() {
-        timeout 60 "$1" --data synthetic --hidden 16 --batch 6000 --lr 0.01 --epochs 1 --log-every 1 "${@:2}"
-    }
-    on_synthetic "$TRAIN" --csv one
-    awk -F, 'END { exit !($6 > 20 && $6 < 99) }' one
-    for ranks in 1 2 3 4; do
-        on_synthetic "$two" --csv two --nproc $ranks
-        same_curve one two
-    done
-}
-
-@test "one rank computes the same bits as step 1" {
-    run_tiny "$TRAIN" --snapshot one
-    train --nproc 1 --snapshot two
-    cmp one two
-}
-
+# bats test_tags=test-all
 @test "the test detects wrong samples and wrong weights of samples" {
     run_tiny "$TRAIN" --log-every 1 --csv one
     for change in 's/(slice = )t->rank/\10/' debug.5 's/(progress\.step \* )opt\.batch/\1t->rows/'; do
@@ -98,11 +67,13 @@ finds_changed() {
     [ $found -gt 0 ]
 }
 
+# bats test_tags=test-all
 @test "each wait between the streams is necessary" {
     finds_changed debug.2 1 2 3 4 5
     finds_changed debug.1 1 2 3 4 5
 }
 
+# bats test_tags=test-all
 @test "the test detects ranks that do not start with the parameters of rank 0" {
     changed ./program 2 debug.3
     run --separate-stderr run_tiny ./program --nproc 3
@@ -110,6 +81,7 @@ finds_changed() {
     [[ $stderr == *"the loss is not finite"* ]]
 }
 
+# bats test_tags=test-all
 @test "check_replicas detects a missing sum over the ranks" {
     for layer in 0 1 2; do
         changed ./program 2 train.c "s/NCCL_CHECK\(ncclAllReduce\(t->gradients \+/if (l != \&t->model.layers[$layer])\n&/"
@@ -177,50 +149,6 @@ part() {
             [ "$(grep -c ' reports ' log)" = $((2 * ranks)) ]
             [ "$(grep ' reports ' log | cut -d' ' -f4- | sort -u)" = "$used train $tests test $used in time" ]
         done
-    done
-}
-
-@test "overlap, random delays and repetition change no bit" {
-    train --nproc 3 --snapshot right --csv right.csv --log-every 1
-    for seed in "" 1 2 3 4 5; do
-        for overlap in 0 1; do
-            rm -f got
-            # shellcheck disable=SC2086 # no variable without a seed
-            env ${seed:+CPU_DEVICE_CHAOS=$seed} timeout 60 "$two" --data "$tiny" --hidden 8,8 --batch 120 --epochs 3 \
-                --nproc 3 --overlap $overlap --snapshot got --csv got.csv --log-every 1
-            cmp right got
-            diff <(cut -d, -f1-6 right.csv) <(cut -d, -f1-6 got.csv)
-        done
-    done
-}
-
-@test "a run that is stopped at any step and continued ends with the same bits" {
-    for ranks in 2 3; do
-        rm -f whole* parts*
-        train --nproc $ranks --snapshot whole --csv whole.csv --log-every 1
-        for stop in 1 4 5 7 14 15; do
-            train --nproc $ranks --snapshot parts --csv parts.csv --log-every 1 --max-steps $stop
-        done
-        train --nproc $ranks --snapshot parts | grep -qx \
-            'resumed   parts: 3 epochs and 0 steps are done; nothing is left to do'
-        cmp whole parts
-        diff <(cut -d, -f1-6 whole.csv) <(cut -d, -f1-6 parts.csv)
-        [ "$(echo *)" = "parts parts.csv whole whole.csv" ]
-    done
-}
-
-@test "step 1 and any number of ranks can load each other's snapshots" {
-    one() { run_tiny "$TRAIN" "$@"; }
-    for ranks in 1 2 3 4; do
-        eval "ranks$ranks() { train --nproc $ranks \"\$@\"; }"
-    done
-    one --log-every 1 --csv right
-    for pair in ranks2:{one,ranks1,ranks3,ranks4} {one,ranks1,ranks3,ranks4}:ranks2; do
-        rm -f snapshot csv
-        ${pair%:*} --snapshot snapshot --log-every 1 --csv csv --max-steps 7
-        ${pair#*:} --snapshot snapshot --log-every 1 --csv csv >log
-        grep -qx 'resumed   snapshot: 1 epoch and 2 steps are done' log
-        same_curve right csv
     done
 }
 
@@ -487,17 +415,6 @@ two_lines() { # TEXT COMMAND...
     two_lines "cannot write the --csv file: No space left on device" train --nproc 3 --csv csv
 }
 
-@test "a run that diverges ends with an error that says so" {
-    for ranks in 1 2 3 4; do
-        run --separate-stderr train --nproc $ranks --hidden 64,64,64,64,64,64,64,64,64 --lr 1000
-        [ "$status" = 1 ]
-        # Every rank may print the error before the parent ends it.
-        others=$(grep -vE "^error \(.*, rank [0-3]\): epoch 1, step [0-9]+: the loss is not finite: lower --lr" <<<"$stderr")
-        [[ $others =~ ^error:\ rank\ [0-3]\ \(pid\ [0-9]+\)\ ended\ with\ exit\ code\ 1$ ]]
-        [[ ${stderr_lines[0]} == *"the loss is not finite"* ]]
-    done
-}
-
 # refused CODE FORKS TEXT ARGUMENT...: the program must print one line, and start no rank and write no file. It may fork
 # once, to count the GPUs.
 refused() {
@@ -524,7 +441,7 @@ refused() {
     done
 }
 
-# By the variables that each launcher sets for its rank % of so many.
+# By the variables that each launcher sets for its rank % and the number of its ranks.
 @test "under a launcher that starts several processes, rank 0 asks for one process" {
     # The interactive shell of an salloc is the only task of its step. A batch script is no task.
     # shellcheck disable=SC2034 # they are used by name
@@ -629,32 +546,6 @@ END
     [ "$status" = 1 ]
     [[ $stderr == *"asked for 47.0 MB of data, 1.0 MB of 1.0 MB are left"* ]]
     [ "$(grep -c 'ended with exit code 1' <<<"$stderr")" = 1 ]
-}
-
-@test "--help lists the options of step 1 and the new ones" {
-    run --separate-stderr "$two" --help
-    [ "$status" = 0 ]
-    [ -z "$stderr" ]
-    diff <("$TRAIN" --help | tail -n +2 | grep .) <(tail -n +2 <<<"$output" | grep -vE '^  --(nproc|overlap) |^options of this step|^$')
-    grep -qE '^  --nproc .*\(gpu\)$' <<<"$output"
-    grep -qE '^  --overlap .*\(1\)$' <<<"$output"
-}
-
-@test "only rank 0 prints: the lines of step 1 and a line about the ranks" {
-    show() {
-        sed -E 's/device    [0-9]+/device    N/; s/[0-9]+ images/N images/; s/[0-9.]+ s  N/S s  N/
-            s/[0-9:]+ left/T left/; /^memory/d' "$1"
-    }
-    run_tiny "$TRAIN" --log-every 2 >one
-    train --log-every 2 --nproc 3 >log 2>err
-    [ ! -s err ]
-    diff <(show one) <(show log | grep -v '^ranks ')
-    grep -qx 'ranks     global batch 120 = 3 ranks x 40' log
-    for word in device memory model data training ranks; do
-        [ "$(grep -c "^$word  *[^ ]" log)" = 1 ]
-    done
-    train --nproc 3 --max-steps 7 >log
-    [ "$(grep -cx 'stopped after step 7' log)" = 1 ]
 }
 
 @test "progress is one bar on a terminal" {

@@ -36,23 +36,30 @@ setup_file() {
     becomes whole four launch_tiny 3 "$build/03_multigpu_launcher/train"
 }
 
-@test "layers with fewer parameters than ranks are saved correctly" {
+# bats test_tags=test-all
+@test "layers with fewer parameters than ranks, or with none, are saved correctly" {
     options+=(--hidden "1,1" --max-steps 7)
-    mkdir shards whole
-    train 4 --snapshot shards/s
-    cp -r shards/. whole
-    "$TRAIN" "${options[@]}" --snapshot whole/s
-    becomes shards whole train 4
-    for ranks in 1 3; do
-        becomes shards shards train 4
-        cp -r shards/. now
-        train $ranks --snapshot now/s
-        cp -r now other
-        becomes shards other train 4
-        rm -r other
-    done
+    saves_small_layers() {
+        rm -rf shards whole && mkdir shards whole
+        train 4 --snapshot shards/s
+        cp -r shards/. whole
+        "$TRAIN" "${options[@]}" --snapshot whole/s
+        becomes shards whole train 4
+        for ranks in 1 3; do
+            becomes shards shards train 4
+            cp -r shards/. now
+            train $ranks --snapshot now/s
+            cp -r now other
+            becomes shards other train 4
+            rm -r other
+        done
+    }
+    saves_small_layers
+    options+=(--augment flip --dropout 0.2) # every other layer has no parameters, and so has the first one
+    saves_small_layers
 }
 
+# bats test_tags=test-all
 @test "the test detects values in the wrong place" {
     mkdir four whole
     train 4 --max-steps 7 --snapshot four/s
@@ -62,34 +69,11 @@ setup_file() {
     run ! becomes four whole launch_tiny 4 ./program
 }
 
-@test "a run that is stopped at any step and continued ends with the same bits" {
-    for stop in 1 4 5 7 14 15; do
-        train 4 --max-steps $stop --snapshot now/s
-        [ "$(find now -type f | wc -l)" = 5 ]
-    done
-    diff -r "$right" now
-}
-
-# comes_through PLACE EPOCHS OPTION...: kills one of four ranks at this place. The run must continue from this number of
-# epochs, or from the start (new).
-comes_through() {
-    KILL_AT="$1 9" timeout 60 "$launch" --nproc-per-node 4 --max-restarts 1 "$killed_once" "${options[@]}" \
-        --snapshot now/s "${@:3}" >out 2>err || { echo "killed at $1" && cat err && return 1; }
-    grep -q "^launch: rank ${1%% *} (pid [0-9]* on .*) failed first, in attempt 0: signal 9, Killed$" err || return
-    [ "$(grep -c '^launch: starting all ranks again: restart 1 of 1$' err)" = 1 ] || return
-    epochs=$(sed -n 's/^resumed   now\/s: \([0-9]*\) epochs\? and 0 steps are done.*/\1/p' out)
-    [[ ${epochs:-new} =~ ^($2)$ ]] || { echo "killed at $1: goes on from ${epochs:-new}" && return 1; }
-}
-
 # A run saves before it starts and after each epoch. For a save, each rank calls rename once and fsync twice. Rank 0 does
 # the same for the manifest, and then removes the four old files. A training step has 8 all-gathers and 4
 # reduce-scatters. An epoch has five training steps, then 4 all-gathers and 2 all-reduces, and one all-reduce for the save.
 @test "a rank killed while it saves, gathers or scatters is restarted, and the result is the same" {
-    while read -r rank function nth epochs; do
-        rm -rf now && mkdir now
-        comes_through "$rank $function $nth" "$epochs"
-        diff -r "$right" now
-    done <<'END'
+    all_come_through "$right" <<'END'
 3 rename 1 new
 0 rename 2 new
 0 rename 5 1
@@ -105,27 +89,13 @@ END
 }
 
 @test "the previous snapshot stays valid until all shards are complete" {
-    waits_for_shards() { # PROGRAM
-        rm -rf now && mkdir now
-        KILL_AT="2 rename 2 19" start_ranks 4 "$1" --snapshot now/s --step-timeout 2
-        ranks_end 10 1 0 1 3 || return
-        kill -9 "${pids[2]}"
-        [[ $(files now) == *"s.e1s0u.0of4 s.e1s0u.1of4 s.e1s0u.2of4.tmp s.e1s0u.3of4" ]] || return
-        goes_on_from 0
-    }
     waits_for_shards "$killed"
     changed ./program 5 fsdp.c '/int fsdp_save/,/^}/{/COLLECTIVE/,/wait_for/d}'
     refute waits_for_shards ./program
 }
 
 @test "when a rank is killed, the others name a collective and end; the snapshot is complete" {
-    while read -r rank function nth epochs; do
-        rm -rf now && mkdir now
-        KILL_AT="$rank $function $nth 9" start_ranks 4 "$killed" --snapshot now/s
-        ranks_end 10 137 "$rank"
-        others_end "$rank"
-        goes_on_from "$epochs"
-    done <<'END'
+    all_are_noticed <<'END'
 2 rename 3 1
 0 rename 4 0
 0 unlinkat 7 2
@@ -137,53 +107,13 @@ END
 @test "killing ranks at random moments changes no bit" {
     RANDOM=5
     options+=(--batch 600) # an epoch of one training step, so the ranks save most of the time
-    for case in 4 "3 7"; do
-        read -r count chaos <<<"$case"
-        rm -rf now undisturbed && mkdir now undisturbed
-        # shellcheck disable=SC2086 # no variable without a seed
-        start env ${chaos:+CPU_DEVICE_CHAOS=$chaos} "$launch" --nproc-per-node "$count" --max-restarts 100 "$sharded" \
-            "${options[@]}" --epochs 1000000 --snapshot now/s
-        for attempt in 0 1 2; do
-            until_true 20 find_ranks "$count" $attempt
-            sleep "$(printf 0.%03d $((RANDOM % 150)))"
-            kill -9 "${ranks[RANDOM % count]}"
-        done
-        until_true 20 await_signals "$count" 3
-        kill -USR1 "$pid"
-        job_ends 0
-        [ "$(grep -c 'failed first.*signal 9, Killed$' err)" = 3 ]
-        train "$count" --epochs 1000000 --max-steps 1 --snapshot now/s >out
-        epochs=$(sed -n 's/^resumed   now\/s: \([0-9]*\) .*/\1/p' out)
-        echo "$epochs epochs"
-        train "$count" --epochs "$epochs" --save-every 1000000 --snapshot undisturbed/s >out
-        diff -r undisturbed now
-    done
+    kills_at_random 4 ''
+    kills_at_random 3 7
 }
 
 @test "a file that cannot be written ends the run, and the previous snapshot is complete" {
-    # A folder takes the place of a shard, after the first or after the last epoch.
-    shard=$(cd "$right" && echo s.*.2of4)
-    for name in "${shard/e3/e1}" "$shard"; do
-        rm -rf now && mkdir -p "now/$name.tmp"
-        start_ranks 4 "$sharded" --snapshot now/s
-        ranks_end 10 1 2
-        rank_says 2 "cannot write snapshot now/$name: Is a directory$"
-        others_end 2
-        rmdir "now/$name.tmp"
-        goes_on_from "$([ "$name" = "$shard" ] && echo 2 || echo 0)"
-    done
-    # A folder takes the place of the manifest, so only rank 0 fails.
-    rm -rf now && mkdir now
-    train 4 --epochs 2 --snapshot now/s
-    mkdir now/s.tmp
-    start_ranks 4 "$sharded" --snapshot now/s --save-every 100
-    ranks_end 10 1 0
-    rank_says 0 "cannot write snapshot now/s: Is a directory$"
-    for rank in 1 2 3; do
-        until_true 10 has_ended "${pids[rank]}"
-    done
-    rmdir now/s.tmp
-    goes_on_from 2
+    shard_cannot_be_written
+    manifest_cannot_be_written
 }
 
 @test "if a disk has no room for a shard, the previous snapshot stays" {
@@ -261,20 +191,7 @@ END
 }
 
 @test "after a signal, the ranks save and exit with 0, and the next run ends with the same bits" {
-    for signal in 10 15; do
-        for place in "1 ncclReduceScatter 9" "2 ncclReduceScatter 26"; do
-            rm -rf now && mkdir now
-            KILL_AT="$place $signal" launch_tiny 4 "$killed" --log-every 1 --snapshot now/s >out 2>err
-            drop_pids err
-            [ ! -s err ]
-            grep -qx "told to stop by a signal; saved" out
-            steps=$(sed -nE 's/^stopped after step ([0-9]+)$/\1/p' out)
-            [ "$steps" -gt 2 ]
-            [ "$(find now -type f | wc -l)" = 5 ]
-            goes_on_from '[01]'
-            [ "$(awk '/^resumed/ { print 5 * $3 + $6 }' resumed)" = "$steps" ]
-        done
-    done
+    stops_at_signals 5
     # The launcher gets the signal, as from batch systems.
     for signal in USR1 TERM; do
         rm -rf now && mkdir now

@@ -62,6 +62,9 @@ WATCHED(cudaError_t, cudaSetDevice, (int device), (device))
 WATCHED(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * id), (id))
 WATCHED(ncclResult_t, ncclCommInitRank, (ncclComm_t * comm, int n, ncclUniqueId id, int rank),
         (comm, n, id, rank))
+WATCHED(ncclResult_t, ncclCommSplit,
+        (ncclComm_t comm, int color, int key, ncclComm_t *part, ncclConfig_t *config),
+        (comm, color, key, part, config))
 WATCHED(ncclResult_t, ncclAllReduce,
         (const void *from, void *to, size_t n, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
          cudaStream_t stream),

@@ -7,7 +7,7 @@ setup() {
     copy_tree "$BATS_TEST_TMPDIR/tree"
     cd "$BATS_TEST_TMPDIR/tree" || return
     # The tests inherit nothing from a make that runs them.
-    unset MFLAGS MAKELEVEL DEVICE CC CFLAGS BUILD WERROR MNIST_MIRROR
+    unset MFLAGS MAKELEVEL DEVICE CC CFLAGS BUILD MNIST_MIRROR
     export MAKEFLAGS=CFLAGS=-O0 # compiles faster
     nvcc=$(command -v nvcc || ls "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" 2>/dev/null || true)
 }
@@ -27,15 +27,14 @@ objects() { # all objects that are newer than the file
     [ ! -e build ]
 }
 
-# bats test_tags=test-all
 @test "clang builds the CPU device without warnings, as gcc does in tests/run.sh" {
     command -v clang >/dev/null || skip "clang is not installed"
-    make -j4 DEVICE=cpu CC=clang CFLAGS="-O3 -g" WERROR=1 programs
+    make -j4 DEVICE=cpu CC=clang CFLAGS="-O3 -g" programs
     build/cpu/01_single_gpu/train --help >help
 }
 
 @test "make stepN links the programs into the folder of the step" {
-    make -j4 DEVICE=cpu WERROR=1 step1
+    make -j4 DEVICE=cpu step1
     [ "$(readlink -f 01_single_gpu/train)" = "$PWD/build/cpu/01_single_gpu/train" ]
     01_single_gpu/train --help >help
 }
@@ -50,7 +49,7 @@ objects() { # all objects that are newer than the file
 
     touch common/snapshot.h
     make -j4 DEVICE=cpu step1
-    [ "$(objects stamp)" = "$(printf 'build/cpu/%s.o\n' 01_single_gpu/train common/manifest common/shards common/snapshot)" ]
+    [ "$(objects stamp)" = "$(printf 'build/cpu/%s.o\n' 01_single_gpu/train common/{conditions,manifest,shards,snapshot})" ]
     [ build/cpu/01_single_gpu/train -nt stamp ]
 
     touch stamp cpu_device/include/cublas_v2.h
@@ -116,17 +115,17 @@ on_cpu_device() { # COMMAND...: it runs there, and says once why
 
 @test "with nvcc but no GPU, make stepN builds for both, and the programs run on the CPU device" {
     need_nvcc_without_gpu
-    make -j2 ARCH=90 WERROR=1 step1 step2 step3
+    make -j2 ARCH=90 step1 step2 step3
     [ "$(readlink -f 01_single_gpu/train)" = "$PWD/build/gpu/01_single_gpu/train" ]
     on_cpu_device 01_single_gpu/train "${tiny[@]}"
     on_cpu_device 02_multigpu_fork/train --nproc 2 "${tiny[@]}"
     on_cpu_device 03_multigpu_launcher/launch --nproc-per-node 2 03_multigpu_launcher/train "${tiny[@]}"
     fails 2 --no-such-option 01_single_gpu/train --no-such-option
     find . -type l -printf '%p %l\n' | sort >../links
-    run make ARCH=90 WERROR=1 step1 step2 step3
+    run make ARCH=90 step1 step2 step3
     [ "$status" = 0 ]
     [ "$output" = "" ]
-    on_cpu_device make ARCH=90 WERROR=1 run-step1 ARGS='--hidden 8 --max-steps 1'
+    on_cpu_device make ARCH=90 run-step1 ARGS='--hidden 8 --max-steps 1'
     find . -type l -printf '%p %l\n' | sort | diff ../links -
 
     # A driver that finds no GPU counts as no driver. If it finds a GPU, the GPU program runs.
@@ -143,9 +142,9 @@ END
         fi
     done
 
-    make -j2 ARCH=90 WERROR=1 DEVICE=gpu step1 # without a program for the CPU device
+    make -j2 ARCH=90 DEVICE=gpu step1 # without a program for the CPU device
     fails 1 "DEVICE=cpu after make" 01_single_gpu/train "${tiny[@]}"
-    make ARCH=90 WERROR=1 step1
+    make ARCH=90 step1
     on_cpu_device 01_single_gpu/train "${tiny[@]}"
     rm -r build/cpu
     fails 1 "DEVICE=cpu after make" 01_single_gpu/train "${tiny[@]}"
@@ -171,11 +170,10 @@ END
     on_cpu_device make -j2 ARCH=90 quickstart ARGS='--hidden 8 --max-steps 1'
     on_cpu_device make -j2 ARCH=90 run-step2 ARGS='--nproc 2 --hidden 8 --max-steps 1'
     readelf -d build/gpu/02_multigpu_fork/train >dynamic
-    grep -q "RUNPATH.*$NCCL_HOME/lib64:$CUDA_HOME/lib64" dynamic
+    grep -q "RUNPATH.*$CUDA_HOME/lib64:$NCCL_HOME/lib64" dynamic
     run ! grep "$toolkit" build/gpu/libs.mk dynamic
 }
 
-# bats test_tags=test-all
 @test "with nvcc but no library for the CPU device, make stepN builds for the GPU only, with a note" {
     need_nvcc_without_gpu
     compiler_without cblas.h
@@ -280,14 +278,13 @@ lists_fixes() { # DEVICE HEADER FIX...: find_libs.sh fails, and names the fixes
     make -j4 DEVICE=cpu PRODUCTS=cblas step1
 }
 
-# bats test_tags=test-all
 @test "gcc and clang build the GPU programs, which suggest a fix if there is no driver" {
     [ -n "$nvcc" ] || skip "nvcc is not installed"
     for cc in gcc clang; do
         command -v $cc >/dev/null || skip "$cc is not installed"
         arch='' flag='-gencode arch=compute_90,code=sm_90'
         [ $cc = gcc ] || arch=90 flag=-arch=sm_90 # nvcc's work does not depend on CC, so one generation is enough now
-        make -j4 DEVICE=gpu CC=$cc CFLAGS="-O3 -g" ARCH=$arch WERROR=1 step1 step2 step3 step6
+        make -j4 DEVICE=gpu CC=$cc CFLAGS="-O3 -g" ARCH=$arch step1 step2 step3 step6
         grep -qF -- "$flag " build/gpu/flags
         [ "$(readlink -f 01_single_gpu/train)" = "$PWD/build/gpu/01_single_gpu/train" ]
         for program in 01_single_gpu/train 02_multigpu_fork/train 03_multigpu_launcher/train 06_allreduce_demo/allreduce; do
@@ -303,7 +300,7 @@ lists_fixes() { # DEVICE HEADER FIX...: find_libs.sh fails, and names the fixes
 
 @test "the unit tests build for a GPU" {
     [ -n "$nvcc" ] || skip "nvcc is not installed"
-    make -j4 DEVICE=gpu ARCH=90 WERROR=1 unit-tests
+    make -j4 DEVICE=gpu ARCH=90 unit-tests
     for test in data kernels kernels_cu image_kernels_cu model options snapshot; do
         [ -x build/gpu/tests/unit/test_$test ]
     done

@@ -91,9 +91,29 @@ END
     make -n DEVICE=cpu bench-collectives >commands # which runs make -n for the programs
     grep -q tests/bench/exchange.c commands
     run ! grep tests/bench/mpi_allreduce.c commands
-    stand_in mpicc 'exit 0'
+    stand_in mpicc.openmpi 'exit 0' # mpicc may be MPICH's
+    run tools/deps.sh bench </dev/null
+    [[ $output != *openmpi* ]]
     make -n DEVICE=cpu bench-collectives >commands
-    grep -q tests/bench/mpi_allreduce.c commands
+    grep -q 'mpicc.openmpi .*tests/bench/mpi_allreduce.c' commands
+}
+
+@test "where bats is too old, npm installs another, or a line says how" {
+    stand_in bats 'echo Bats 1.2.1'
+    # shellcheck disable=SC2016 # expanded there
+    stand_in npm 'echo "npm $*" >>calls; mkdir -p build/npm/node_modules/bats/bin
+printf "#!/bin/sh\necho Bats 1.8.0\n" >build/npm/node_modules/bats/bin/bats; chmod +x build/npm/node_modules/bats/bin/bats'
+    stand_in id 'echo 1000'
+    stand_in sudo 'exit 1'
+    run ! tools/deps.sh test </dev/null
+    [ "${lines[0]}" = "error: missing packages: bats" ]
+    [ "${lines[2]}" = "  bats is older than 1.8; without root: npm install --prefix build/npm bats" ]
+    [ ! -e calls ]
+    stand_in id 'echo 0'
+    tools/deps.sh test
+    [ "$(calls '^npm install .* bats$')" = 1 ]
+    run tools/deps.sh test # which finds it
+    [ -z "$output" ]
 }
 
 @test "make finds the cmocka of conda" {
@@ -149,6 +169,16 @@ END
     [[ $output == *"sudo: -vp sudo installs clang-format cppcheck; password of %p: "* ]]
     run tools/deps.sh lint </dev/null
     [[ $output != *"sudo: "* ]]
+}
+
+@test "packages that are here, but whose commands are not, are named in a note" {
+    hide cppcheck clang-format
+    # shellcheck disable=SC2016 # expanded there
+    stand_in apt-get 'echo "apt-get $*" >>calls; case "$*" in *update*) echo "Hit:1 http://mirror" ;; esac'
+    run --separate-stderr tools/deps.sh lint
+    [ "${lines[1]}" = "note: these packages are here, but make does not find what it needs: clang-format cppcheck" ]
+    [ ${#lines[@]} = 2 ]
+    [ "$(calls 'install -y')" = 0 ]
 }
 
 @test "a package that is missing in this release does not stop the others" {
@@ -242,6 +272,7 @@ END
     tail -n +1 ./*.out
     for bin in bin no-curl; do
         [ "$(cat $bin.status)" = 1 ]
+        [ "$(head -n 1 $bin.out)" = "data/mnist: asks the mirrors of MNIST, for at most 10 seconds" ]
         [ "$(grep -c 'no answer from http://mirror/' $bin.out)" = 3 ]
         grep -q "no mirror sent MNIST" $bin.out
     done

@@ -40,6 +40,9 @@ SCRIPT
     stand_in bin/ip <<'SCRIPT'
 [ "$2" != -4 ] || cat interfaces
 SCRIPT
+    stand_in bin/df <<'SCRIPT'
+printf 'Filesystem blocks Used Available\nshm 8388608 0 8388608\n'
+SCRIPT
     stand_in bin/uname <<'SCRIPT'
 [ "$1" = -n ] && echo gpu07 || echo x86_64
 SCRIPT
@@ -107,7 +110,7 @@ says() { # WORD CHECK TEXT...: there is one line for it, and it has these texts
     done
 }
 
-only() { # WORD COUNT: so many lines say it, and the exit code fits them
+only() { # WORD COUNT: COUNT lines begin with the word, and the exit code fits them
     [ "$(grep -c "^$1  " <<<"$output")" = "$2" ] || { echo "$output" && return 1; }
     [ "$status" = "$(grep -q ^FAIL <<<"$output" && echo 1 || echo 0)" ]
 }
@@ -322,6 +325,7 @@ GPU2\tSYS\tSYS\t X \tNODE\nGPU3\tSYS\tSYS\tNODE\t X \n' >topology
 
 @test "a /dev/shm that is too small is reported" {
     unshare -m true 2>/dev/null || skip "a /dev/shm of its own needs root and namespaces"
+    ln -sf "$(path_of df)" bin/df
     in_small() { # SIZE NAME=VALUE...
         # shellcheck disable=SC2016 # expanded there
         run unshare -m sh -c 'mount -t tmpfs -o size="$0" none /dev/shm && exec env -i PATH="$PWD/bin" "$@" bash tools/doctor.sh' "$@"
@@ -425,14 +429,14 @@ GPU2\tSYS\tSYS\t X \tNODE\nGPU3\tSYS\tSYS\tNODE\t X \n' >topology
 @test "a machine with sbatch but without a cluster gets a warning" {
     ln -s bash bin/sbatch
     for answer in "echo 'scontrol: fatal: Could not establish a configuration source' >&2; exit 1" \
-        "echo 'Slurmctld(primary) at head is DOWN'" 'exec sleep 1000'; do
+        "echo 'Slurmctld(primary) at head is DOWN'" 'exec sleep 1000' "trap '' TERM; until false; do sleep 1; done"; do
         stand_in bin/scontrol <<<"$answer"
         doctor
         says WARN job 'no Slurm controller answers' 'make run-step4'
         says '' 'several nodes' 'with a launcher on each'
         [[ $output != *'sbatch slurm/'* ]]
     done
-    says WARN job 'scontrol ping does not answer'
+    says WARN job 'no Slurm controller answers: scontrol ping does not answer'
     only FAIL 0
 }
 

@@ -127,7 +127,7 @@ END
 import re
 import sys
 from formulas import gpus
-scale = {"GiB": 2 ** 30, "us": 1e-6, "GB/s": 1e9, "TFLOP/s": 1e12}
+scale = {"GiB": 2 ** 30, "us": 1e-6, "GB/s": 1e9, "TFLOP/s": 1e12, "T/s": 1e12}
 rows, found = 0, gpus()
 for line in open(sys.argv[1], encoding="utf-8"):
     if line.startswith("| rate |"):
@@ -138,7 +138,7 @@ for line in open(sys.argv[1], encoding="utf-8"):
         for name, value in zip(names, row[3].split("|")):
             got, want = found[name.strip()][row[1]], float(value) * scale[row[2]]
             assert abs(got - want) <= 1e-12 * want, (name, row[1], got, want)
-assert rows == len(found["h100"]) == 18 and len(found) == 5, (rows, found)
+assert rows == len(found["h100"]) == 21 and len(found) == 5, (rows, found)
 END
 }
 

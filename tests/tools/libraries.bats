@@ -13,7 +13,7 @@ setup() {
     unset MAKEFLAGS MFLAGS MAKELEVEL DEVICE CFLAGS BUILD WERROR ARCH
 }
 
-library() { # NAME INCLUDE LIB: its header, and a library that defines the function which the script asks for
+library() { # NAME INCLUDE LIB [VERSION]: its header, and a library that defines the function which the script asks for
     local header function base=''
     case $1 in
     cudart) header=cuda_runtime.h function=cudaDeviceSynchronize ;;
@@ -21,8 +21,8 @@ library() { # NAME INCLUDE LIB: its header, and a library that defines the funct
     nccl) header=nccl.h function=ncclGetVersion base='#include <cuda_runtime.h>' ;;
     esac
     mkdir -p "$2" "$3"
-    printf '%s\n' '#pragma once' "$base" "int $function();" >"$2/$header"
-    echo "int $function() { return 0; }" | cc -shared -fPIC -x c - -o "$3/lib$1.so"
+    printf '%s\n' '#pragma once' "$base" "int $function();" "#define ${1}_header \"${4:-}\"" >"$2/$header"
+    echo "int $function() { return 0; }" | cc -shared -fPIC -x c - -Wl,-soname,"lib$1.so${4:+.$4}" -o "$3/lib$1.so"
 }
 
 nvcc() { # PATH GENERATION...: one that only lists generations
@@ -61,6 +61,52 @@ finds() { # LIBRARY INCLUDE LIB: with the header in this folder and the library 
     rm cuda/include/nccl.h
     find_libs PATH="$PWD/cuda/bin:$PATH" NCCL_HOME="$PWD/apart" # the path of nvcc shows where CUDA is
     finds nccl apart/include apart/lib
+}
+
+# builds_with CUDA NCCL: make must take the headers and the libraries of these versions.
+builds_with() {
+    rm -rf build
+    make -s DEVICE=gpu PROGRAMS=probe/probe COMMON_MODULES=build/gpu/common/driver.o STEPS_MODULES= build/gpu/probe/probe || return
+    diff <(readelf -dW build/gpu/probe/probe | sed -nE 's/.*NEEDED.*\[lib((cu|nc).*)\]/\1/p' | sort) \
+        <(printf '%s\n' cublas.so."$1" cudart.so."$1" nccl.so."$2")
+    readelf -p .rodata build/gpu/probe/probe | grep -q "headers $1 $1 $2" || {
+        readelf -p .rodata build/gpu/probe/probe | grep headers
+        return 1
+    }
+}
+
+@test "CUDA's folder decides which CUDA is linked, and NCCL's which NCCL, whatever else they hold" {
+    copy_tree tree
+    cd tree
+    cp ../find_libs.sh tools/
+    nvcc cuda/bin/nvcc 90
+    mkdir probe
+    for name in cudart cublas; do
+        library $name cuda/include cuda/lib64 12
+    done
+    library nccl nccl/include nccl/lib 2
+    cat >probe/probe.c <<'END'
+#include <cublas_v2.h>
+#include <nccl.h>
+#include <stdio.h>
+int main(void) {
+    return puts("headers " cudart_header " " cublas_header " " nccl_header) + cublasCreate() + cudaDeviceSynchronize() + ncclGetVersion();
+}
+END
+    export CUDA_HOME=$PWD/cuda NCCL_HOME=$PWD/nccl
+    builds_with 12 2 # each holds one
+    for name in cudart cublas; do
+        library $name nccl/include nccl/lib 13
+    done
+    builds_with 12 2 # NCCL's folder holds another CUDA
+    library nccl cuda/include cuda/lib64 1
+    run --separate-stderr sh tools/find_libs.sh gpu
+    [ "$status" = 1 ]
+    [[ ${stderr_lines[0]} == "error: $CUDA_HOME/include and $NCCL_HOME/include both hold CUDA and NCCL. "* ]]
+    rm nccl/*/*cu{da,blas}*
+    builds_with 12 2 # CUDA's folder holds another NCCL
+    NCCL_HOME=$CUDA_HOME
+    builds_with 12 1
 }
 
 @test "if NCCL_HOME holds no NCCL, a note names the NCCL that is used" {
@@ -159,14 +205,18 @@ builds_for() {
     cat >cuda/bin/nvcc <<'END'
 #!/bin/sh
 [ "$1" = --list-gpu-arch ] && echo compute_90 && exit
-printf '%s\n' "In file included from cuda_runtime.h:82:" "gcc: fatal error: cannot execute 'cc1plus'" >&2
+printf '%s\n' "In file included from cuda_runtime.h:82:" "$REASON" "nvcc fatal   : Failed to preprocess" >&2
 exit 1
 END
     chmod +x cuda/bin/nvcc
-    run --separate-stderr env NVCC="$PWD/cuda/bin/nvcc" sh find_libs.sh gpu
-    [ "$status" = 1 ]
-    [[ ${stderr_lines[0]} == "error: $PWD/cuda/bin/nvcc cannot use the C++ compiler here: gcc: fatal error: cannot execute 'cc1plus'. "* ]]
+    for reason in "gcc: fatal error: cannot execute 'cc1plus'" "ERROR: No supported gcc/g++ host compiler found" \
+        "gcc: No such file or directory" "nvcc fatal   : Failed to preprocess"; do
+        run --separate-stderr env REASON="$reason" NVCC="$PWD/cuda/bin/nvcc" sh find_libs.sh gpu
+        [ "$status" = 1 ]
+        [[ ${stderr_lines[0]} == "error: $PWD/cuda/bin/nvcc cannot use the C++ compiler here: $reason. "* ]]
+    done
     [[ ${stderr_lines[1]} == "  - install g++ (apt: g++, "* ]]
+    [[ ${stderr_lines[2]} == *"-ccbin g++-11'"* ]]
     [[ ${stderr_lines[3]} == *"DEVICE=cpu"* ]]
 }
 

@@ -126,6 +126,9 @@ changed_model() {
     run env PATH="$PWD/bin" python3 -B "$root/tools/rehearse.py" --build "$build" --out out --gpus 1 --strategies none --hidden 8
     [ "$status" = 0 ] && [[ $output == *'note: gnuplot is not installed, so nothing is drawn: '* ]]
     [ -s out/rehearse.csv ] && [ ! -e out/rehearse.svg ]
+    ln -sf /dev/full out/rehearse.csv
+    run env PATH="$PWD/bin" python3 -B "$root/tools/rehearse.py" --build "$build" --out out --gpus 1 --strategies none --hidden 8
+    [ "$status" = 1 ] && [[ $output == *$'\nerror: out/rehearse.csv: No space left on device' ]]
 }
 
 @test "the pictures are drawn" {

@@ -22,23 +22,40 @@ add() { # NAME [TAG]: a file with a test, whose commands are on stdin
 @test "each level runs its own tests, and the end lists the skipped tests" {
     add heavy test-all <<<'true'
     add absent <<<'skip "there is no cat"'
+    mkdir tests/text
+    cp tests/some/light.bats tests/text
+    printf '// test-all: it is large\n' >tests/unit/test_large.c
     LEVEL=quick run tests/run.sh
-    [ "$status" = 0 ] && [ "${lines[-1]}" = "2 passed, 0 failed, 1 skipped" ]
+    [ "$status" = 0 ] && [ "${lines[-1]}" = "2 passed, 0 failed, 2 skipped" ]
     LEVEL=test run tests/run.sh
     [ "$status" = 0 ] && [ "${lines[-1]}" = "3 passed, 0 failed, 2 skipped" ]
-    grep -qx 'left to make test-all: fuzz some/heavy.bats' <<<"$output"
+    grep -qx 'make test-all runs all tests, also those of texts, tools and clusters' <<<"$output"
     grep -qx '    1  there is no cat: some/absent.bats' <<<"$output"
+    LEVEL=rest run tests/run.sh
+    [ "$status" = 0 ] && [ "${lines[-1]}" = "4 passed, 0 failed, 1 skipped" ]
+    for name in text/light.bats some/heavy.bats unit/test_large fuzz; do
+        grep -q "/4 ok $name," <<<"$output"
+    done
     run tests/run.sh
-    [ "$status" = 0 ] && [ "${lines[-1]}" = "5 passed, 0 failed, 2 skipped" ]
+    [ "$status" = 0 ] && [ "${lines[-1]}" = "6 passed, 0 failed, 3 skipped" ]
     run tests/run.sh some/light
     [ "$status" = 0 ] && [ "${lines[-1]}" = "2 passed, 0 failed" ]
 }
 
-@test "the number of test programs comes before their results, each with its seconds" {
+@test "each test program has a line with its costs, which the next run uses" {
+    add busy <<<'bash -c "ulimit -t 2; while :; do :; done" || true'
     LEVEL=test run tests/run.sh
-    [[ ${lines[0]} =~ ^"== build, "[0-9]+" s ("[0-9]+" s of a core)"$ ]]
-    [[ ${lines[2]} == "3 test programs run, "*" at a time; "* ]]
-    [ "$(grep -c '^== some/light.bats, ' < <(printf '%s\n' "${lines[@]:3}"))" = 1 ]
+    [ "${lines[0]}" = "builds all programs and unit tests" ]
+    [[ ${lines[2]} == "4 test programs run, "*" at a time" ]]
+    for number in 1 2 3 4; do
+        [[ ${lines[2 + number]} =~ ^$number/4\ ok\ [a-z/_.]+,\ [0-9]+\ s,\ [0-9]+\ core-seconds\;\ [0-9]+:[0-9]{2}\ left$ ]]
+    done
+    [[ ${lines[6]} == *" 0:00 left" ]]
+    [[ $(grep -A1 'core-seconds in .* most of them in:$' <<<"$output") =~ \ [1-9]\ \ some/busy.bats$ ]]
+    LEVEL=test run tests/run.sh 'busy|light'
+    grep -q '^test some/busy.bats [1-9]$' build/test-costs
+    grep -q '^test quick 0$' build/test-costs # of the run before
+    [ "$(wc -l <build/test-costs)" = 4 ]
 }
 
 @test "make test-all runs a file in parts, and each part has its own failures" {
@@ -47,6 +64,22 @@ add() { # NAME [TAG]: a file with a test, whose commands are on stdin
     run tests/run.sh some/split
     [ "$status" = 1 ] && [ "${lines[-1]}" = "3 passed, 1 failed" ]
     grep -qx '  some/split.bats-2:not ok 1 split' <<<"$output"
+    sed -i '1i # bats file_tags=test-all' tests/some/split.bats
+    LEVEL=rest run tests/run.sh some/split
+    [ "$status" = 1 ] && [ "${lines[-1]}" = "3 passed, 1 failed" ]
+    LEVEL=test run tests/run.sh some/split
+    [ "$status" = 0 ] && [ "${lines[-1]}" = "1 passed, 0 failed" ]
+}
+
+@test "ccache stands in front of the compilers that are here, and of no others" {
+    mkdir bin
+    ln -s /usr/bin/* bin
+    rm -f bin/clang bin/ccache
+    printf '#!/bin/sh\n' >bin/ccache
+    chmod +x bin/ccache
+    add compilers <<<'[[ $(readlink "$(type -P gcc)") == */bin/ccache ]] && ! command -v clang'
+    PATH=$PWD/bin run tests/run.sh some/compilers
+    [ "$status" = 0 ] && [ "${lines[-1]}" = "2 passed, 0 failed" ]
 }
 
 @test "failed tests, crashed programs and failed builds are counted as failures" {
@@ -77,9 +110,9 @@ add() { # NAME [TAG]: a file with a test, whose commands are on stdin
     grep -q 'not ok - file .*/left is left' <<<"$output"
 
     [ -w /dev/shm ] || skip "no /dev/shm to leave a file in"
-    add memory <<<"touch /dev/shm/left.$$"
+    add memory <<<"touch /dev/shm/{left,nccl-}.$$" # the second could be of another program
     run tests/run.sh some/memory
-    rm "/dev/shm/left.$$"
+    rm /dev/shm/{left,nccl-}.$$
     [ "$status" = 1 ] && [ "${lines[-1]}" = "2 passed, 1 failed" ]
     grep -q "not ok - file /dev/shm/left.$$ is left" <<<"$output"
 }

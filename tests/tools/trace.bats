@@ -261,11 +261,18 @@ four_steps() {
     sed 's/"processes":2/"processes":3/' trace.1.json >broken/trace.1.json
     fails 1 'the number of ranks is 3, but that of trace.0.json is 2' "$trace" trace.0.json broken/trace.1.json
     fails 1 'no/merged.json: No such file or directory' "$trace" trace.json -o no/merged.json
-    # Files of an older run with more ranks are left out, and those of a run without ranks are not mixed in.
+    fails 1 'error: /dev/full: No space left on device' "$trace" trace.json -o /dev/full
+    fails 1 'error: /dev/full: No space left on device' "$trace" trace.json --svg /dev/full
+    # Files of an older run with more ranks are left out, and those of runs with and without ranks are not mixed.
     cp broken/trace.1.json trace.2.json
     read_trace trace.json
-    four_steps
-    fails 1 'trace.0.json exists, too: remove the file of the older run' "$trace" trace.json
+    four_steps # a later run of one process
+    touch -d yesterday trace.?.json
+    read_trace trace.json
+    [ "${#lines[@]}" = 4 ]
+    touch -d '2 days ago' trace.json
+    read_trace trace.json
+    [[ $output == *"rank 1 is the straggler"* ]]
 }
 
 # breaks TEXT SED...: --check must refuse the trace of rank 0 with these changes (see edit).
@@ -335,6 +342,19 @@ breaks() {
     cp good trace.json
     edit trace.json 's/^(.*)"ts":20(.*"number":3.*)$/\1"ts":20\2,\n\1"ts":40\2/'
     fails 1 'rank 0 has collective 3 of communicator 8f3a twice' "$trace" --check trace.json
+}
+
+# A sum over one rank takes no modelled time.
+@test "--check accepts an operation of length 0 where the next one begins" {
+    begin 0 1
+    collective 0 20 20
+    span 2 wait 20 50 wait
+    collective 1 50 50
+    collective 2 50 60
+    finish trace.json
+    read_trace --check trace.json
+    edit trace.json '/"number":1/s/"ts":50/"ts":51/'
+    fails 1 'ncclAllReduce at 51.000 us overlaps ncclAllReduce at 50.000 us in row 2' "$trace" --check trace.json
 }
 
 # elements PATTERN: how many elements of the picture match.
@@ -412,6 +432,19 @@ COUNT
             $1 == rank && NF == 11 { found = !far($3, a) && !far($4, b) && !far($5, c) && $4 > 0 }
             END { exit !found }' <<<"$output" || { echo "$output" && return 1; }
     done <counted
+}
+
+@test "the traces of step 7 are valid with any strategy and number of ranks" {
+    need_train 03_multigpu_launcher/launch 07_large_models/train
+    local ranks strategy build=${TRAIN%/01_single_gpu/train}
+    export CPU_DEVICES=4 CPU_DEVICE_MODEL=h100 CPU_DEVICE_COMPUTE=0 NCCL_SOCKET_IFNAME=lo
+    for ranks in 1 2 4; do
+        for strategy in none grad full hybrid; do
+            "$build/03_multigpu_launcher/launch" --nproc-per-node $ranks "$build/07_large_models/train" --data synthetic \
+                --strategy $strategy --max-steps 3 --log-every 3 --trace $ranks.json >out 2>err || { cat err && return 1; }
+            read_trace --check $ranks.json
+        done
+    done
 }
 
 # The commands of the blocks that draw a picture, in the order of the text.

@@ -1,78 +1,138 @@
-// Lets a C++ compiler build common/kernels.cu for the host. It is included before that file, and
-// defines the names that nvcc defines itself. LAUNCH runs a small grid thread by thread, the last
-// thread first, so loops that skip or repeat elements, or depend on an order, give wrong results.
-// LAUNCH_BLOCKS runs one block after the other, each with real threads, which can wait for each
-// other.
+// Lets a C++ compiler build the files common/*.cu for the host. It is included before such a file,
+// and defines the names that nvcc defines itself. Two kinds of tests use the result:
+// - Unit tests call the functions of the file. LAUNCH then runs a small grid thread by thread, the
+//   last thread first, so loops that skip or repeat elements, or depend on an order, give wrong
+//   results. LAUNCH_BLOCKS runs the real blocks, whose threads can wait for each other.
+// - tests/device/gpu_build.c finds the kernels in a table, and runs the grids that nvcc's code
+//   launches.
 #pragma once
 #include <math.h>
-#include <pthread.h>
+#include <setjmp.h>
 #include <stdlib.h>
+#include <ucontext.h>
+#include <utility>
 
 #define __global__
 #define __device__
-#define __shared__ static // blocks take turns
+#define __shared__ static thread_local // one thread of the host runs all threads of a block
 
 struct dim3 {
     unsigned x, y;
     dim3(unsigned x_, unsigned y_ = 1) : x(x_), y(y_) {
     }
 };
-static const dim3 gridDim(2), blockDim(3);
-static thread_local dim3 blockIdx(0), threadIdx(0);
-static pthread_barrier_t host_barrier;
-#define __syncthreads() pthread_barrier_wait(&host_barrier)
+static thread_local dim3 gridDim(1), blockDim(1), blockIdx(0), threadIdx(0);
 
-template <class Call> struct host_thread {
-    pthread_t thread;
-    dim3 block, index;
-    const Call *call;
+// In a block whose threads wait for each other, each thread has a stack of its own. It runs until
+// it waits or ends. Then the next thread runs. setjmp makes no system call, unlike swapcontext.
+struct host_thread {
+    int begun, ended; // for the first time, and the kernel in this block
+    ucontext_t begin;
+    jmp_buf place;
+    char stack[1 << 14];
+};
+static const unsigned HOST_THREADS = 1024; // the most in a block
+static thread_local struct host_thread *host_threads, *host_running;
+static thread_local jmp_buf host_scheduler;
+static thread_local void (*host_call)(const void *);
+static thread_local const void *host_argument;
+#define __syncthreads() (_setjmp(host_running->place) ? (void)0 : _longjmp(host_scheduler, 1))
 
-    static void *run(void *self) {
-        const host_thread *t = (host_thread *)self;
-        blockIdx = t->block;
-        threadIdx = t->index;
-        (*t->call)();
-        return NULL;
+// Runs the kernel in one block after the other.
+static inline void host_begin() {
+    for (;;) {
+        host_call(host_argument);
+        host_running->ended = 1;
+        __syncthreads();
+    }
+}
+
+static inline void host_make_threads() {
+    host_threads = (struct host_thread *)calloc(HOST_THREADS, sizeof *host_threads);
+    for (struct host_thread *t = host_threads; t < host_threads + HOST_THREADS; t++) {
+        getcontext(&t->begin);
+        t->begin.uc_stack.ss_sp = t->stack;
+        t->begin.uc_stack.ss_size = sizeof t->stack;
+        makecontext(&t->begin, host_begin, 0);
+    }
+}
+
+// Returns when the thread waits or has ended the block.
+static inline void host_continue(struct host_thread *thread) {
+    if (_setjmp(host_scheduler))
+        return;
+    host_running = thread;
+    if (thread->begun)
+        _longjmp(thread->place, 1);
+    thread->begun = 1;
+    setcontext(&thread->begin);
+}
+
+template <class Call> static void host_run_waiting(unsigned count, const Call &call) {
+    host_argument = &call;
+    host_call = [](const void *argument) { (*(const Call *)argument)(); };
+    if (!host_threads)
+        host_make_threads();
+    for (unsigned i = 0; i < count; i++)
+        host_threads[i].ended = 0;
+    for (unsigned left = count; left > 0;)
+        for (unsigned i = 0; i < count; i++) {
+            if (host_threads[i].ended)
+                continue;
+            threadIdx = dim3(i % blockDim.x, i / blockDim.x);
+            host_continue(&host_threads[i]);
+            left -= host_threads[i].ended;
+        }
+}
+
+template <class Call> static void host_run(dim3 blocks, dim3 threads, int wait, const Call &call) {
+    unsigned count = threads.x * threads.y;
+    gridDim = blocks;
+    blockDim = threads;
+    for (blockIdx = blocks; blockIdx.x-- > 0;) {
+        if (wait) {
+            host_run_waiting(count, call);
+            continue;
+        }
+        for (unsigned i = count; i-- > 0;) {
+            threadIdx = dim3(i % threads.x, i / threads.x);
+            call();
+        }
+    }
+}
+
+// A kernel in the table. wait: its threads may wait for each other.
+template <auto *kernel, int wait> struct host_kernel;
+template <class... Types, void (*kernel)(Types...), int wait> struct host_kernel<kernel, wait> {
+    static constexpr size_t bytes[] = {sizeof(Types)...};
+
+    template <size_t... i> static void call(void **arguments, std::index_sequence<i...>) {
+        kernel(*(Types *)arguments[i]...);
+    }
+
+    static void run(unsigned blocks, unsigned x, unsigned y, void **arguments) {
+        host_run(dim3(blocks), dim3(x, y), wait,
+                 [&] { call(arguments, std::index_sequence_for<Types...>()); });
+    }
+
+    // Adds a struct host_kernel of gpu_build.c. Only the assembler knows the mangled name.
+    static void list() {
+        asm(".pushsection host_kernels, \"aw\"\n.quad 1f, %c1, %c2, %c3\n.popsection\n"
+            ".pushsection .rodata\n1: .asciz \"%c0\"\n.popsection"
+            :
+            : "i"(kernel), "i"(run), "i"(bytes), "i"(sizeof...(Types)));
     }
 };
 
-template <class Call> static void host_run_blocks(unsigned blocks, dim3 threads, const Call &call) {
-    unsigned count = threads.x * threads.y;
-    host_thread<Call> *all = (host_thread<Call> *)calloc(count, sizeof *all);
-    pthread_attr_t small;
-    pthread_attr_init(&small);
-    pthread_attr_setstacksize(&small, 1 << 18);
-    pthread_barrier_init(&host_barrier, NULL, count);
-    for (unsigned block = 0; block < blocks; block++) {
-        for (unsigned i = 0; i < count; i++) {
-            all[i].block = dim3(block);
-            all[i].index = dim3(i % threads.x, i / threads.x);
-            all[i].call = &call;
-            if (pthread_create(&all[i].thread, &small, host_thread<Call>::run, &all[i]))
-                abort();
-        }
-        for (unsigned i = 0; i < count; i++)
-            pthread_join(all[i].thread, NULL);
-    }
-    pthread_barrier_destroy(&host_barrier);
-    pthread_attr_destroy(&small);
-    free(all);
-}
-
+#define LAUNCH(kernel, count, stream, ...)                                                         \
+    HOST_LAUNCH(kernel, 2, 3, 0, ((void)(count), stream), __VA_ARGS__)
 #define LAUNCH_BLOCKS(kernel, blocks, threads, stream, ...)                                        \
+    HOST_LAUNCH(kernel, blocks, threads, 1, stream, __VA_ARGS__)
+#define HOST_LAUNCH(kernel, blocks, threads, wait, stream, ...)                                    \
     do {                                                                                           \
         (void)(stream);                                                                            \
-        host_run_blocks(blocks, threads, [&] { kernel(__VA_ARGS__); });                            \
-    } while (0)
-
-#define LAUNCH(kernel, threads, stream, ...)                                                       \
-    do {                                                                                           \
-        (void)(threads), (void)(stream);                                                           \
-        for (unsigned thread_ = gridDim.x * blockDim.x; thread_-- > 0;) {                          \
-            blockIdx.x = thread_ / blockDim.x;                                                     \
-            threadIdx.x = thread_ % blockDim.x;                                                    \
-            kernel(__VA_ARGS__);                                                                   \
-        }                                                                                          \
+        host_kernel<&kernel, wait>::list();                                                        \
+        host_run(blocks, threads, wait, [&] { kernel(__VA_ARGS__); });                             \
     } while (0)
 
 #include "tests/unit/host_names.h"

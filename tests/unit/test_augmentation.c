@@ -1,7 +1,7 @@
 // Tests of the layer that changes images at random, and of its kernel.
 #include "common/data.h"
 #include "common/layers/layers.h"
-#include "common/training_options.h"
+#include "tests/unit/default_options.h"
 #include "tests/unit/device_arrays.h"
 #include <stdio.h>
 
@@ -87,7 +87,7 @@ static void crop_mirrors_no_image_and_flip_shifts_none(void **state) {
     memset(counts, 0, sizeof counts);
     count_changes(settings(0, 1), IMAGES, counts);
     assert_int_equal(counts[0][0][0] + counts[1][0][0], IMAGES);
-    assert_in_range(counts[1][0][0], 440, 560);
+    assert_true(counts[1][0][0] >= 440 && counts[1][0][0] <= 560);
 }
 
 static void changes_depend_on_the_sample_and_the_seed(void **state) {
@@ -104,14 +104,19 @@ static void changes_depend_on_the_sample_and_the_seed(void **state) {
     int equal = 0;
     for (int i = 0; i < IMAGES; i++)
         equal += !memcmp(other_seed + i * SIZE, whole + i * SIZE, SIZE * sizeof *x);
-    assert_in_range(equal, 0, 8); // one of 162 is the same by chance
-    augmented(x, 0, a, 7, 30);    // an empty batch
+    assert_true(equal <= 8);   // one of 162 is the same by chance
+    augmented(x, 0, a, 7, 30); // an empty batch
 }
 
 static int build(struct model *m, const char *name, const char *words, struct shape shape,
                  char why[WHY_SIZE]) {
-    struct training_options options = {
-        .model = name, .augment = words, .hidden = "20", .depth = 8, .width = 8};
+    struct training_options options = default_options();
+    options.model = name;
+    options.dropout = 0;
+    options.augment = words;
+    options.hidden = "20";
+    options.depth = 8;
+    options.width = 8;
     struct dataset set = {.shape = shape,
                           .inputs = shape_size(shape),
                           .targets = 1,

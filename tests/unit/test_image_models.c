@@ -3,14 +3,17 @@
 #include "common/data.h"
 #include "common/layers/layers.h"
 #include "common/models/models.h"
-#include "common/training_options.h"
+#include "tests/unit/default_options.h"
 #include "tests/unit/device_arrays.h"
 #include <stdio.h>
 
 static int try_build(struct model *m, const char *name, long depth, long width, struct shape shape,
                      char why[WHY_SIZE]) {
-    struct training_options options = {
-        .model = name, .hidden = "9", .depth = depth, .width = width, .dropout = NAN};
+    struct training_options options = default_options();
+    options.model = name;
+    options.hidden = "9";
+    options.depth = depth;
+    options.width = width;
     struct dataset set = {.shape = shape, .inputs = shape_size(shape), .targets = 1, .classes = 10};
     return model_build(m, &options, &set, why);
 }
@@ -211,7 +214,9 @@ static void models_stay_within_their_limits(void **state) {
                 assert_true(l->out.channels <= MOST_NORM_CHANNELS);
         }
     char hidden[] = "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", why[WHY_SIZE];
-    struct training_options options = {.model = "mlp", .hidden = hidden, .dropout = 0.5};
+    struct training_options options = default_options();
+    options.hidden = hidden;
+    options.dropout = 0.5;
     struct dataset set = {.shape = {1, 1, 5}, .inputs = 5, .targets = 1, .classes = 10};
     assert_int_equal(model_build(&m, &options, &set, why), 0);
     assert_int_equal(m.count, 33);

@@ -4,7 +4,7 @@
 #include "common/device.h"
 #include "common/kernels.h"
 #include "common/layers/layers.h"
-#include "common/training_options.h"
+#include "tests/unit/default_options.h"
 #include "tests/unit/model_step.h"
 #include <stdio.h>
 
@@ -154,7 +154,8 @@ static void dense_relu_gradients_match_differences_of_the_loss(void **state) {
 
 static void build(struct model *m, const char *hidden, int inputs) {
     char why[WHY_SIZE] = "";
-    struct training_options options = {.model = "mlp", .hidden = hidden};
+    struct training_options options = default_options();
+    options.hidden = hidden;
     struct dataset set = {.shape = {1, 1, inputs}, .inputs = inputs, .targets = 1, .classes = 10};
     assert_int_equal(model_build(m, &options, &set, why), 0);
     assert_string_equal(m->text, m->shape);
@@ -259,7 +260,9 @@ static void dropout_follows_hidden_layers(void **state) {
     (void)state;
     struct model m;
     char why[WHY_SIZE];
-    struct training_options options = {.model = "mlp", .hidden = "30,20", .dropout = 0.25};
+    struct training_options options = default_options();
+    options.hidden = "30,20";
+    options.dropout = 0.25;
     struct dataset set = {.shape = {1, 1, 12}, .inputs = 12, .targets = 2, .classes = 5};
     const struct layer_kind *kinds[] = {&dense_relu, &dropout, &dense_relu, &dropout, &dense};
     const int widths[] = {12, 30, 30, 20, 20, 10};
@@ -281,7 +284,11 @@ static void dropout_follows_hidden_layers(void **state) {
 // The rates of the dropout layers, which are 0 without one.
 static void build_with_dropout(struct model *m, const char *name, double rate, float found[2]) {
     char why[WHY_SIZE];
-    struct training_options options = {.model = name, .hidden = "30", .depth = 8, .dropout = rate};
+    struct training_options options = default_options();
+    options.model = name;
+    options.hidden = "30";
+    options.depth = 8;
+    options.dropout = rate;
     struct dataset set = {.shape = {28, 28, 1}, .inputs = 784, .targets = 1, .classes = 10};
     int count = 0;
     found[0] = found[1] = 0;
@@ -445,7 +452,8 @@ static void model_build_refuses_wrong_models(void **state) {
     char why[WHY_SIZE];
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         *why = 0;
-        struct training_options options = {.model = "mlp", .hidden = bad[i]};
+        struct training_options options = default_options();
+        options.hidden = bad[i];
         assert_int_equal(model_build(&m, &options, &set, why), -1);
         char start[100];
         snprintf(start, sizeof start, "--hidden %s: ", bad[i]);
@@ -454,7 +462,9 @@ static void model_build_refuses_wrong_models(void **state) {
     const char *unknown[] = {"", "CNN", "MLP", "mlp "};
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
         *why = 0;
-        struct training_options options = {.model = unknown[i], .hidden = "512"};
+        struct training_options options = default_options();
+        options.model = unknown[i];
+        options.hidden = "512";
         assert_int_equal(model_build(&m, &options, &set, why), -1);
         assert_non_null(strstr(why, "--model"));
     }
@@ -570,7 +580,9 @@ static void model_build_refuses_images_that_are_too_large(void **state) {
     for (int i = 0; i < 4; i++) {
         struct model m;
         char why[WHY_SIZE] = "";
-        struct training_options options = {.model = cases[i].model, .depth = 18, .dropout = NAN};
+        struct training_options options = default_options();
+        options.model = cases[i].model;
+        options.depth = 18;
         struct dataset set = {
             .shape = {cases[i].height, cases[i].width, 1}, .targets = 1, .classes = 10};
         set.inputs = shape_size(set.shape);

@@ -2,23 +2,18 @@
 // updates of the parameters, which test_kernels.c checks value by value.
 #include "common/device.h"
 #include "common/optimizer.h"
-#include "common/training_options.h"
+#include "tests/unit/default_options.h"
 #include "tests/unit/device_arrays.h"
 #include <stdio.h>
 
 enum { SAMPLES = 1000, COUNT = 100, OPTIMIZERS = 4, STEPS = SAMPLES / 64 }; // STEPS: of an epoch
 
-static struct training_options default_options(const char *name) {
-    return (struct training_options){.optimizer = name,
-                                     .schedule = "constant",
-                                     .gamma = 0.7,
-                                     .step_epochs = 1,
-                                     .momentum = 0.9,
-                                     .beta1 = 0.9,
-                                     .beta2 = 0.999,
-                                     .rho = 0.9,
-                                     .epochs = 3,
-                                     .batch = 64};
+static struct training_options options_of(const char *name) {
+    struct training_options options = default_options();
+    options.optimizer = name;
+    options.epochs = 3;
+    options.batch = 64;
+    return options;
 }
 
 static struct optimizer build(const struct training_options *options) {
@@ -42,7 +37,7 @@ static void each_optimizer_has_its_settings(void **state) {
         {"adadelta", 2, 0, 1, "adadelta, lr 1"},
     };
     for (int i = 0; i < OPTIMIZERS; i++) {
-        struct training_options options = default_options(cases[i].name);
+        struct training_options options = options_of(cases[i].name);
         struct optimizer o = build(&options);
         assert_string_equal(optimizer_name(i), cases[i].name);
         assert_string_equal(o.name, cases[i].name);
@@ -53,7 +48,7 @@ static void each_optimizer_has_its_settings(void **state) {
     }
     assert_null(optimizer_name(OPTIMIZERS));
     assert_false(optimizer_counts_steps("adamx"));
-    struct training_options options = default_options("adamw");
+    struct training_options options = options_of("adamw");
     options.lr = 0.25;
     options.weight_decay = 0.5;
     assert_string_equal(build(&options).text, "adamw, lr 0.25, weight decay 0.5");
@@ -81,23 +76,23 @@ static void refused(struct training_options options, const char *text) {
 static void settings_that_contradict_are_refused(void **state) {
     (void)state;
     for (int i = 1; i < OPTIMIZERS; i++) {
-        struct training_options options = default_options(optimizer_name(i));
+        struct training_options options = options_of(optimizer_name(i));
         options.nesterov = 1;
         refused(options, "--nesterov 1: ");
     }
-    struct training_options options = default_options("sgd");
+    struct training_options options = options_of("sgd");
     options.nesterov = 1;
     options.momentum = 0;
     refused(options, "--nesterov 1 --momentum 0: want a momentum above 0");
     for (int i = 1; i < 3; i++) {
-        options = default_options(optimizer_name(i));
+        options = options_of(optimizer_name(i));
         options.beta1 = 1;
         refused(options, "--beta1 1: want a number below 1");
         options.beta1 = 0;
         options.beta2 = 1;
         refused(options, "--beta2 1: want a number below 1");
     }
-    options = default_options("sgd");
+    options = options_of("sgd");
     options.beta1 = options.beta2 = 1; // SGD has none
     build(&options);
     options.schedule = "onecycle";
@@ -184,7 +179,7 @@ static void each_schedule_has_its_rates(void **state) {
         {"cosine", 20, 1, rises_then_cosine, " (warm-up of 20 steps, cosine to 0 after step 45)"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct training_options options = default_options("adam");
+        struct training_options options = options_of("adam");
         options.schedule = cases[i].name;
         options.lr = 0.5;
         options.warmup = cases[i].warmup;
@@ -209,7 +204,7 @@ static void short_schedules_have_rates(void **state) {
     (void)state;
     for (int i = 0; i < 4; i++)
         for (long steps = 1; steps <= 20; steps++) {
-            struct training_options options = default_options("sgd");
+            struct training_options options = options_of("sgd");
             options.schedule = schedule_name(i);
             options.batch = SAMPLES;
             options.epochs = steps;
@@ -223,8 +218,8 @@ static void short_schedules_have_rates(void **state) {
 
 static void unknown_names_are_refused(void **state) {
     (void)state;
-    refused(default_options("rmsprop"), "--optimizer rmsprop");
-    struct training_options options = default_options("sgd");
+    refused(options_of("rmsprop"), "--optimizer rmsprop");
+    struct training_options options = options_of("sgd");
     options.schedule = "exponential";
     refused(options, "--schedule exponential");
 }
@@ -249,7 +244,7 @@ static void each_optimizer_calls_its_kernel(void **state) {
     float *gradients = to_device(random_floats(COUNT, 1, 2), bytes);
     for (int first = 1; first <= 10; first += 9)
         for (int i = 0; i < CASES; i++) {
-            struct training_options options = default_options(optimizer_name(i % OPTIMIZERS));
+            struct training_options options = options_of(optimizer_name(i % OPTIMIZERS));
             options.weight_decay = 0.1;
             options.beta1 = 0.8;
             options.beta2 = 0.9;

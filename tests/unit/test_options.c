@@ -27,19 +27,21 @@ static const struct option_spec table[] = {
     {"count", OPTION_INT, &count, "3", 1, 100, "how many"},
     {"big", OPTION_INT, &big, "0", -5, 1e12, "how many more"},
     {"rate", OPTION_REAL, &rate, "0.5", 0, 1, "how fast"},
-    {"title", OPTION_TEXT, &title, "plain", 0, 0, "what to call it"},
+    {"title", OPTION_TEXT | OPTION_CHANGES, &title, "plain", 0, 0, "what to call it"},
     {"name", OPTION_TEXT, &name, "", 0, 0, "what others call it"},
     {"file", OPTION_TEXT, &file, NULL, 0, 0, "where to put it"},
     {"workers", OPTION_INT, &workers, "all", 1, 64, "who does it, or: all"},
-    {"speed", OPTION_REAL, &speed, "usual", 0, 9, "how fast, 0: not at all"},
+    {"speed", OPTION_REAL | OPTION_CHANGES, &speed, "usual", 0, 9, "how fast, 0: not at all"},
     {0},
 };
 
 static const struct option_spec more[] = {
     {"quick", OPTION_FLAG, &quick, NULL, 0, 0, "do less"},
     {"folder", OPTION_TEXT | OPTION_LOCAL, &folder, "here", 0, 0, "where to work"},
-    {"color", OPTION_TEXT | OPTION_LOCAL, &color, "blue", 0, 0, "which color", color_name},
-    {"nice", OPTION_INT | OPTION_LOCAL, &nice_value, "5", 0, 19, "how patient it is"},
+    {"color", OPTION_TEXT | OPTION_LOCAL | OPTION_CHANGES, &color, "blue", 0, 0, "which color",
+     color_name},
+    {"nice", OPTION_INT | OPTION_LOCAL, &nice_value, "5", 0, 19, "how patient it is",
+     .used_by = "color=dark green or blue"},
     {0},
 };
 
@@ -66,7 +68,7 @@ static struct {
 
 static void read_back(int from, char text[4096]) {
     ssize_t size = pread(from, text, 4095, 0);
-    assert_in_range(size, 0, 4094); // all of it
+    assert_true(size >= 0 && size < 4095); // all of it
     text[size] = 0;
     close(from);
 }
@@ -321,6 +323,7 @@ static void check_help(void) {
     check_help_of(table);
     check_help_of(more);
     assert_non_null(strstr(child.out, " which color: red, dark green, blue (blue)\n"));
+    assert_non_null(strstr(child.out, " it is [only for --color dark green or blue] (5)\n"));
     // Each table stands below its title, in the order of the tables.
     const char *first = strstr(child.out, "\n\nfirst:\n  --count "),
                *second = strstr(child.out, "\n\nmore of them:\n  --quick ");
@@ -378,6 +381,38 @@ static void all_values_are_listed(void **state) {
     assert_string_equal(small, "--count 3, --bi");
 }
 
+static void changes_are_listed(void **state) {
+    char text[256], small[16];
+    (void)state;
+    PARSE("--title", "plain", "--speed", "usual", "--color", "blue", "--count", "7");
+    options_list_changes(tables, text, sizeof text);
+    assert_string_equal(text, "");
+    PARSE("--speed", "0", "--count", "7", "--color", "red");
+    options_list_changes(tables, text, sizeof text);
+    assert_string_equal(text, ", --speed 0, --color red");
+    options_list_changes(tables, small, sizeof small);
+    assert_string_equal(small, ", --speed 0, --");
+}
+
+static void unused_options_are_listed(void **state) {
+    char text[256], small[16];
+    (void)state;
+    PARSE("--color", "red", "--nice", "5"); // its default
+    options_list_unused(tables, text, sizeof text);
+    assert_string_equal(text, "");
+    PARSE("--color", "red", "--nice", "7");
+    options_list_unused(tables, text, sizeof text);
+    assert_string_equal(text, "--nice 7 (only for --color dark green or blue)");
+    options_list_unused(tables, small, sizeof small);
+    assert_string_equal(small, "--nice 7 (only ");
+    PARSE("--color", "dark green", "--nice", "7");
+    options_list_unused(tables, text, sizeof text);
+    assert_string_equal(text, "");
+    PARSE("--color", "blue", "--nice", "7");
+    options_list_unused(tables, text, sizeof text);
+    assert_string_equal(text, "");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_have_defaults),
@@ -394,6 +429,8 @@ int main(void) {
         cmocka_unit_test(help_lists_the_options),
         cmocka_unit_test(help_without_words),
         cmocka_unit_test(all_values_are_listed),
+        cmocka_unit_test(changes_are_listed),
+        cmocka_unit_test(unused_options_are_listed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

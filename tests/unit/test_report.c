@@ -69,7 +69,7 @@ static int release_stdout(void **state) {
 static const char *printed(void) {
     fflush(stdout);
     ssize_t size = pread(caught, text, sizeof text - 1, 0);
-    assert_in_range(size, 0, sizeof text - 2);
+    assert_true(size >= 0 && (size_t)size < sizeof text - 1);
     text[size] = 0;
     if (ftruncate(caught, 0) || lseek(caught, 0, SEEK_SET))
         fail();
@@ -112,7 +112,7 @@ static void test_log_grows_by_time(void **state) {
     const char *line = printed();
     int lines = 0;
     for (long step; sscanf(line, "epoch 1/1  step %ld/3600  %*d images/s", &step) == 1; lines++) {
-        assert_in_range(step, 60 * (lines + 1), 60 * (lines + 1) + 4 * (lines + 1));
+        assert_true(step >= 60 * (lines + 1) && step <= 64 * (lines + 1));
         assert_null(strstr(line, "loss")); // none is new
         line = strchr(line, '\n') + 1;
     }
@@ -131,7 +131,7 @@ static void test_terminal_is_redrawn_each_second(void **state) {
         int redrawn = 0;
         for (const char *c = printed(); (c = strstr(c, "\r\033[K")); c++)
             redrawn++;
-        assert_in_range(redrawn, 10, 22); // and is not redrawn with every step
+        assert_true(redrawn >= 10 && redrawn <= 22); // and is not redrawn with every step
     }
     // If training becomes slower, the device is read more often.
     report_open(NULL, 0, 1, 1000000, 0, 1);

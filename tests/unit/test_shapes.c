@@ -1,4 +1,4 @@
-// Tests of the made-up images of --data shapes.
+// Tests of the synthetic images of --data shapes.
 #include "common/data.h"
 #include <math.h>
 #include <setjmp.h>

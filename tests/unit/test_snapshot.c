@@ -30,8 +30,13 @@ enum { PARAMETERS = 3, STATES = 4, HEADER = 232, SIZE = HEADER + 4 * (PARAMETERS
 
 static char folder[PATH_MAX], path[PATH_MAX + 16], temporary[PATH_MAX + 32];
 
+// Those of the expected run. Without images, files have version 1.
+static struct conditions conditions;
+static const struct conditions digits = {"data/mnist", 640, 0xabcdef01, "sgd, lr 0.1"};
+
 static int make_folder(void **state) {
     (void)state;
+    conditions = (struct conditions){.samples = 0};
     snprintf(folder, sizeof folder, "%s/test_snapshot-XXXXXX",
              getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     if (!mkdtemp(folder))
@@ -103,7 +108,9 @@ int unlinkat(int at, const char *name, int flags) {
 
 // Makes the snapshot that the caller of snapshot_load expects.
 static struct snapshot *expected(void) {
-    return snapshot_new("mlp 1-2", "sgd", 7, 64, PARAMETERS, STATES);
+    struct snapshot *s = snapshot_new("mlp 1-2", "sgd", 7, 64, PARAMETERS, STATES);
+    s->conditions = conditions;
+    return s;
 }
 
 static struct snapshot *example(void) {
@@ -145,8 +152,7 @@ static int holds(const struct snapshot *wanted) {
     char why[WHY_SIZE] = "";
     size_t size =
         sizeof *wanted + (size_t)(wanted->parameters + wanted->state_size) * sizeof(float);
-    struct snapshot *s = snapshot_new(wanted->model, wanted->optimizer, wanted->seed, wanted->batch,
-                                      wanted->parameters, wanted->state_size);
+    struct snapshot *s = snapshot_like(wanted, wanted->parameters, wanted->state_size);
     int result = snapshot_load(path, s, why), same = memcmp(s, wanted, size) == 0;
     free(s);
     if (result != 1)
@@ -231,6 +237,22 @@ static void format_does_not_change(void **state) {
     assert_int_equal(crc, 0xaf4492e7);
 }
 
+// "<8sq128s16s4q3d2q128s2q640s7f"
+static void format_with_conditions_does_not_change(void **state) {
+    uint32_t crc = 0;
+    (void)state;
+    conditions = digits;
+    save(example());
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, SIZE - 4 + sizeof digits, SEEK_SET), 0);
+    assert_int_equal(fread(&crc, sizeof crc, 1, file), 1);
+    assert_int_equal(fgetc(file), EOF);
+    fclose(file);
+    assert_int_equal(crc, 0x7f9bfe39);
+    assert_holds_example();
+}
+
 static void missing_file_is_reported(void **state) {
     struct snapshot *s = expected(), *before = expected();
     char why[WHY_SIZE];
@@ -291,11 +313,11 @@ static void snapshot_of_another_training_is_refused(void **state) {
     load_refused(expected(), "wrong size");
     uint8_t bytes[SIZE + 1];
     get(bytes);
-    bytes[8] = 2; // of the version, behind the magic
+    bytes[8] = 3; // of the version, behind the magic
     const uint32_t crc = crc32(0, bytes, SIZE - 4);
     memcpy(bytes + SIZE - 4, &crc, sizeof crc);
     put(bytes, SIZE);
-    load_refused(expected(), "is of version 2, this program reads version 1");
+    load_refused(expected(), "is of version 3, this program reads versions 1 and 2");
     s = example();
     s->seed = 8;
     save(s);
@@ -398,6 +420,29 @@ static void leftovers_of_a_killed_run_are_replaced(void **state) {
     save(example());
     assert_holds_example();
     assert_int_equal(access(temporary, F_OK), -1);
+}
+
+// In a folder that others may write, the temporary name may be a link of theirs.
+static void a_link_in_place_of_the_temporary_file_is_not_followed(void **state) {
+    char target[PATH_MAX + 32], text[8] = "";
+    (void)state;
+    snprintf(target, sizeof target, "%s/precious", folder);
+    FILE *file = fopen(target, "w");
+    assert_non_null(file);
+    fputs("keep me", file);
+    fclose(file);
+    assert_int_equal(symlink(target, temporary), 0);
+    save(example());
+    file = fopen(target, "r");
+    assert_non_null(fgets(text, sizeof text, file));
+    fclose(file);
+    assert_string_equal(text, "keep me");
+    assert_int_equal(unlink(target), 0);
+    assert_holds_example();
+    assert_int_equal(access(temporary, F_OK), -1);
+    assert_int_equal(mkdir(temporary, 0700), 0);
+    save_refused(example(), path, "Is a directory");
+    assert_int_equal(rmdir(temporary), 0);
 }
 
 static void synced_before_it_is_renamed(void **state) {
@@ -538,7 +583,9 @@ static const struct sharding cuts[] = {
 enum { CUTS = sizeof cuts / sizeof *cuts };
 
 static struct snapshot *room(size_t parameters) {
-    return snapshot_new("mlp 1-2", "adam", 7, 64, parameters, ADAM * parameters);
+    struct snapshot *s = snapshot_new("mlp 1-2", "adam", 7, 64, parameters, ADAM * parameters);
+    s->conditions = conditions;
+    return s;
 }
 
 static struct snapshot *whole(int epochs) {
@@ -711,6 +758,86 @@ static void manifest_format_does_not_change(void **state) {
     assert_int_equal(access(file_named(".e2s5u9304abba.0of4"), F_OK), 0);
 }
 
+static void manifest_with_conditions_does_not_change(void **state) {
+    const char *wanted =
+        "MANIFEST 2\nmodel mlp 1-2\noptimizer adam\nseed 7\nbatch 64\nepochs 2\nstep 5\n"
+        "loss 0.10000000000000001\ncorrect 40\nsamples 320\nshards 4\n"
+        "images 640\nchecksum abcdef01\nfolder:data/mnist\nsettings:sgd, lr 0.1\n"
+        "unit 10\nunit 8\nunit 5\ncrc32 8f95eacc\n";
+    uint8_t bytes[4096] = "";
+    (void)state;
+    conditions = digits;
+    save_epoch(2, &cuts[4]);
+    read_all(path, bytes);
+    assert_string_equal((char *)bytes, wanted);
+    conditions.settings[0] = ' '; // and texts that are easily misread
+    memset(conditions.folder, ' ', sizeof conditions.folder - 1);
+    save_epoch(2, &cuts[4]);
+    assert_true(is_epoch(2));
+}
+
+// Loads a snapshot, whole or as a shard. Its settings of before must be these.
+static void was_trained_with(const char *settings) {
+    for (int cut = 0; cut < 2; cut++) {
+        char why[WHY_SIZE] = "", before[sizeof digits.settings];
+        struct snapshot *s = room(shard_size(&cuts[4 * cut]));
+        int result = snapshot_load_shard(path, s, &cuts[4 * cut], 0, why);
+        memcpy(before, s->settings_before, sizeof before);
+        free(s);
+        if (result != 1)
+            fail_msg("loading gave %d: %s", result, why);
+        assert_string_equal(before, settings);
+    }
+}
+
+// Other images are refused, and other settings are told. A file of version 1 knows neither.
+static void conditions_are_compared(void **state) {
+    (void)state;
+    for (int in_shards = 0; in_shards < 2; in_shards++) {
+        conditions = digits;
+        if (in_shards)
+            save_epoch(2, &cuts[3]);
+        else
+            save(whole(2));
+        was_trained_with("");
+        strcpy(conditions.settings, "sgd, lr 0.2");
+        strcpy(conditions.folder, "another/place");
+        was_trained_with("sgd, lr 0.1");
+        conditions.samples = 641;
+        shard_refused(&cuts[4], 1,
+                      "was trained with 640 images of data/mnist (checksum abcdef01), "
+                      "not with 641 of another/place (checksum abcdef01)");
+        conditions.samples = 640;
+        conditions.checksum = 2;
+        shard_refused(&cuts[0], 0, "not with 640 of another/place (checksum 00000002)");
+        conditions.samples = 0; // a program that does not tell its own
+        was_trained_with("sgd, lr 0.1");
+        if (in_shards)
+            save_epoch(2, &cuts[3]);
+        else
+            save(whole(2));
+        conditions = digits;
+        was_trained_with("");
+        conditions.samples = 5 * 64 + 63;
+        was_trained_with("");
+        conditions.samples = 5 * 64 - 1;
+        shard_refused(&cuts[4], 1, "has 5 steps of an epoch, but 319 images make only 4");
+    }
+}
+
+// The settings come from a file, and go to a terminal.
+static void unprintable_settings_stay_on_one_line(void **state) {
+    (void)state;
+    conditions = digits;
+    memset(conditions.settings, '\n', sizeof conditions.settings); // not even an end
+    save(whole(2));
+    conditions = digits;
+    char wanted[sizeof conditions.settings];
+    memset(wanted, '?', sizeof wanted);
+    wanted[sizeof wanted - 1] = 0;
+    was_trained_with(wanted);
+}
+
 // The file of a shard is an ordinary snapshot.
 static void shards_are_snapshots(void **state) {
     char why[WHY_SIZE] = "";
@@ -827,10 +954,11 @@ static void missing_shard_is_reported(void **state) {
 static void any_damage_is_detected(void **state) {
     uint8_t bytes[4096];
     (void)state;
-    save_epoch(2, &cuts[4]);
-    for (int which = 0; which < 2; which++) {
+    for (int which = 0; which < 4; which++) {
+        conditions = which < 2 ? (struct conditions){.samples = 0} : digits;
+        save_epoch(2, &cuts[4]);
         char name[PATH_MAX + 128];
-        snprintf(name, sizeof name, "%s", which ? shard_file(2, &cuts[4], 1) : path);
+        snprintf(name, sizeof name, "%s", which % 2 ? shard_file(2, &cuts[4], 1) : path);
         size_t size = read_all(name, bytes);
         bytes[size] = '\n';
         for (size_t length = 0; length <= size + 1; length++)
@@ -845,8 +973,8 @@ static void any_damage_is_detected(void **state) {
             bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
         }
         write_all(name, bytes, size);
+        assert_true(is_epoch(2));
     }
-    assert_true(is_epoch(2));
 }
 
 // The file has the right name and is complete, but belongs to another snapshot.
@@ -903,6 +1031,7 @@ static void hostile_manifests_are_refused(void **state) {
         {"shards 4\nunit 23\nunits 1\n", "corrupt"},
         {"shards 4 unit 23\n", "corrupt"},
         {"shards four\nunit 23\n", "corrupt"},
+        {"shards 4\nimages 640\nchecksum 1\nfolder:f\nsettings:s\nunit 23\n", "corrupt"},
         {"shards 4\nunit 23\n", "lacks its shard"}, // this one is right
     };
     char text[4096], ending[32];
@@ -946,9 +1075,9 @@ static void manifest_of_another_training_is_refused(void **state) {
     assert_int_equal(snapshot_commit(path, s, &cuts[4], why), 0);
     shard_refused(&cuts[0], 0, "holds mlp 1-2 with sgd, not mlp 1-2 with adam");
     free(s);
-    const char *newer = "MANIFEST 2\nmodel mlp 1-2\noptimizer adam\nseed 7\nbatch 64\nepochs 2\n";
+    const char *newer = "MANIFEST 3\nmodel mlp 1-2\noptimizer adam\nseed 7\nbatch 64\nepochs 2\n";
     write_all(path, newer, strlen(newer));
-    shard_refused(&cuts[0], 0, "is of version 2, this program reads version 1");
+    shard_refused(&cuts[0], 0, "is of version 3, this program reads versions 1 and 2");
 }
 
 // Extreme values of the sums and of the progress.
@@ -1067,6 +1196,7 @@ int main(void) {
         TEST(round_trip),
         TEST(without_states),
         TEST(format_does_not_change),
+        TEST(format_with_conditions_does_not_change),
         TEST(missing_file_is_reported),
         TEST(truncated_files_are_refused),
         TEST(longer_files_are_refused),
@@ -1078,6 +1208,7 @@ int main(void) {
         TEST(folder_in_place_of_the_file),
         TEST(folder_without_write_access),
         TEST(leftovers_of_a_killed_run_are_replaced),
+        TEST(a_link_in_place_of_the_temporary_file_is_not_followed),
         TEST(synced_before_it_is_renamed),
         TEST(disk_fails_at_the_end),
         TEST(disk_full),
@@ -1086,6 +1217,9 @@ int main(void) {
         CUT_TEST(shards_load_from_a_whole_file),
         CUT_TEST(missing_manifest_is_reported),
         CUT_TEST(manifest_format_does_not_change),
+        CUT_TEST(manifest_with_conditions_does_not_change),
+        CUT_TEST(conditions_are_compared),
+        CUT_TEST(unprintable_settings_stay_on_one_line),
         CUT_TEST(shards_are_snapshots),
         CUT_TEST(only_overlapping_files_are_opened),
         CUT_TEST(whole_and_shards_replace_each_other),

@@ -95,6 +95,14 @@ ncclResult_t pncclAllGather(const void *from, void *to, size_t count, ncclDataTy
                             ncclComm_t comm, cudaStream_t stream);
 ncclResult_t pncclBcast(void *values, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
                         cudaStream_t stream);
+ncclResult_t pncclBroadcast(const void *from, void *to, size_t count, ncclDataType_t type, int root,
+                            ncclComm_t comm, cudaStream_t stream);
+ncclResult_t pncclSend(const void *from, size_t count, ncclDataType_t type, int peer,
+                       ncclComm_t comm, cudaStream_t stream);
+ncclResult_t pncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                       cudaStream_t stream);
+ncclResult_t pncclGroupStart(void);
+ncclResult_t pncclGroupEnd(void);
 ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int peer,
                       ncclComm_t comm, cudaStream_t stream);
 ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,

@@ -1,7 +1,7 @@
 """torch_curve.py DATA START STEPS OPTION=VALUE...: trains the network 8-32-22-14-10 on all images of DATA at
 once, in PyTorch and in doubles. START is a snapshot with the initial parameters. Prints the loss and the
 learning rate of each step. Each step is an epoch, and the options are those of the trainers.
-torch_curve.py rates EPOCHS STEPS OPTION=VALUE...: only prints the rates, for epochs of so many steps."""
+torch_curve.py rates EPOCHS STEPS OPTION=VALUE...: only prints the rates, for epochs of STEPS steps."""
 import sys
 
 import numpy
@@ -67,7 +67,7 @@ def print_rates(epochs, steps):
 
 
 def load_model(path):
-    values = torch.from_numpy(numpy.fromfile(path, "<f4", offset=232)).double()
+    values = torch.from_numpy(numpy.fromfile(path, "<f4", offset=1016)).double()
     layers, at = [], 0
     for inputs, outputs in zip(WIDTHS, WIDTHS[1:]):
         layer = torch.nn.Linear(inputs, outputs).double()

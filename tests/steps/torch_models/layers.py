@@ -10,7 +10,7 @@ from networks import Block, flat_gradients, parameters, set_parameters
 
 MOST = 1e-5  # of the largest value of an array
 HEIGHT, WIDTH, CHANNELS = 11, 14, 16
-MANY = 400  # the windows of so many images exceed CONV_WORKSPACE
+MANY = 400  # the windows of this many images exceed CONV_WORKSPACE
 
 
 def convolutions():

@@ -59,7 +59,7 @@ def train_ours(name, *more):
                     str(SEED), "--momentum", str(MOMENTUM), "--log-every", "1", "--snapshot", snapshot, "--csv",
                     losses, *more], check=True, stdout=subprocess.DEVNULL)
     with open(snapshot, "rb") as file:
-        header, values = file.read(232), file.read()
+        header, values = file.read(1016), file.read()
     count, state_size = struct.unpack_from("<2q", header, 216)
     assert header[:8] == b"SNAPSHOT" and state_size == count and len(values) == 8 * count + 4, "another format"
     floats = torch.frombuffer(bytearray(values[:-4]), dtype=torch.float)

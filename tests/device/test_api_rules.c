@@ -1,0 +1,880 @@
+// The rules of NVIDIA's documentation that a correct program relies on, one test for each. The
+// table in cpu_device/API.md is made from the lines that begin with REFUSES and RETURNS, by
+// tools/api_table.py.
+#include "cpu_device/internal.h"
+#include <cublas_v2.h>
+#include <nccl.h>
+#include <semaphore.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+// cmocka needs the headers above.
+#include <cmocka.h>
+
+enum { MOST_RULES = 128, BYTES = 4096 };
+
+// One row of the table. REFUSES: a call that fails with this error, which stays the thread's last
+// error or not. RETURNS: when a call returns.
+static struct rule {
+    const char *name;
+    void (*test)(void);
+    int error, stays;
+} rules[MOST_RULES];
+static struct CMUnitTest tests[MOST_RULES];
+static const struct rule *rule; // that is tested now
+static int rule_count;
+
+// What NVIDIA's documentation says of the call.
+#define ERROR "error"
+#define UNDEFINED "undefined"
+enum { STAYS = 1, GOES = 0 };
+#define REFUSES(rule_name, function, what, nvidia, error, stays)                                   \
+    static void rule_name(void);                                                                   \
+    __attribute__((constructor)) static void add_##rule_name(void) {                               \
+        rules[rule_count++] = (struct rule){#rule_name, rule_name, (int)(error), stays};           \
+    }                                                                                              \
+    static void rule_name(void)
+#define RETURNS(rule_name, function, what, when) REFUSES(rule_name, function, what, "", 0, GOES)
+
+#define OK(call) assert_int_equal(call, 0)
+#define IS_REFUSED(call) is_refused(#call, (int)(call), __LINE__)
+
+static void is_refused(const char *call, int error, int line) {
+    int last = (int)cudaGetLastError();
+    if (error != rule->error)
+        fail_msg("line %d: %s returned %d, not %d", line, call, error, rule->error);
+    if (last != (rule->stays ? error : cudaSuccess))
+        fail_msg("line %d: after %s the last error is %d", line, call, last);
+}
+
+// What the rules use, on device 0, and the same on device 1.
+static cudaStream_t stream, far_stream;
+static cudaEvent_t recorded, fresh, untimed, far_event;
+static char *memory, *far_memory, *pinned, pageable[BYTES];
+static ncclComm_t comms[2]; // of rank 0 on device 0 and rank 1 on device 1
+static cublasHandle_t blas;
+static sem_t gate;
+static int value;
+static atomic_int ended;
+
+// Work that takes so long that a call which does not wait returns earlier.
+static void run_long(void *arguments) {
+    usleep(20000);
+    ended = *(int *)arguments;
+}
+
+static void run_for_long(cudaStream_t s) {
+    ended = 0;
+    OK(cpu_launch(s, run_long, &(int){1}, sizeof(int)));
+}
+
+static void run_wait(void *arguments) {
+    (void)arguments;
+    sem_wait(&gate);
+}
+
+// Blocks a stream until open_gate is called.
+static void block(cudaStream_t s) {
+    OK(cpu_launch(s, run_wait, &value, sizeof value));
+}
+
+static void open_gate(void) {
+    sem_post(&gate);
+}
+
+// Expects work that is blocked, and lets it go on.
+static void is_not_done(cudaStream_t s) {
+    int error = cudaStreamQuery(s);
+    open_gate();
+    assert_int_equal(error, cudaErrorNotReady);
+    OK(cudaStreamSynchronize(s));
+}
+
+static cudaStream_t destroyed_stream(void) {
+    cudaStream_t s;
+    OK(cudaStreamCreate(&s));
+    OK(cudaStreamDestroy(s));
+    return s;
+}
+
+static cudaEvent_t destroyed_event(void) {
+    cudaEvent_t e;
+    OK(cudaEventCreate(&e));
+    OK(cudaEventDestroy(e));
+    return e;
+}
+
+static void use_device(int device, cudaStream_t *s, cudaEvent_t *e, char **m) {
+    OK(cudaSetDevice(device));
+    OK(cudaStreamCreateWithFlags(s, cudaStreamNonBlocking));
+    OK(cudaEventCreate(e));
+    OK(cudaEventRecord(*e, *s));
+    OK(cudaMalloc((void **)m, BYTES));
+    OK(cudaMemset(*m, 0, BYTES));
+    OK(cudaDeviceSynchronize());
+}
+
+static int set_up(void **state) {
+    (void)state;
+    sem_init(&gate, 0, 0);
+    use_device(1, &far_stream, &far_event, &far_memory);
+    use_device(0, &stream, &recorded, &memory);
+    OK(cudaEventCreate(&fresh));
+    OK(cudaEventCreateWithFlags(&untimed, cudaEventDisableTiming));
+    OK(cudaEventRecord(untimed, stream));
+    OK(cudaMallocHost((void **)&pinned, BYTES));
+    return cudaStreamSynchronize(stream);
+}
+
+static int set_up_all(void **state) {
+    OK(cublasCreate(&blas));
+    return set_up(state) || ncclCommInitAll(comms, 2, NULL);
+}
+
+// Devices.
+
+REFUSES(device_that_does_not_exist, "cudaSetDevice", "a device that does not exist", ERROR,
+        cudaErrorInvalidDevice, STAYS) {
+    IS_REFUSED(cudaSetDevice(-1));
+    IS_REFUSED(cudaSetDevice(2));
+}
+
+REFUSES(properties_of_no_device, "cudaGetDeviceProperties", "a device that does not exist", ERROR,
+        cudaErrorInvalidDevice, STAYS) {
+    struct cudaDeviceProp properties;
+    IS_REFUSED(cudaGetDeviceProperties(&properties, 2));
+}
+
+REFUSES(no_place_for_properties, "cudaGetDeviceCount, cudaGetDeviceProperties", "NULL", UNDEFINED,
+        cudaErrorInvalidValue, STAYS) {
+    IS_REFUSED(cudaGetDeviceCount(NULL));
+    IS_REFUSED(cudaGetDeviceProperties(NULL, 0));
+}
+
+REFUSES(no_place_for_a_number, "cudaGetDevice, cudaMemGetInfo", "NULL", ERROR,
+        cudaErrorInvalidValue, STAYS) {
+    size_t left;
+    IS_REFUSED(cudaGetDevice(NULL));
+    IS_REFUSED(cudaMemGetInfo(&left, NULL));
+    IS_REFUSED(cudaMemGetInfo(NULL, &left));
+}
+
+REFUSES(short_text_for_bus_id, "cudaDeviceGetPCIBusId", "NULL, or less than 13 characters", ERROR,
+        cudaErrorInvalidValue, STAYS) {
+    char id[13];
+    OK(cudaDeviceGetPCIBusId(id, 13, 0));
+    IS_REFUSED(cudaDeviceGetPCIBusId(id, 12, 0));
+    IS_REFUSED(cudaDeviceGetPCIBusId(NULL, 13, 0));
+}
+
+RETURNS(last_error_is_cleared, "cudaGetLastError", "the last error of this thread",
+        "at once; the next call returns cudaSuccess") {
+    assert_int_equal(cudaSetDevice(-1), cudaErrorInvalidDevice);
+    OK(cudaSetDevice(0)); // a call that succeeds keeps it
+    assert_int_equal(cudaPeekAtLastError(), cudaErrorInvalidDevice);
+    assert_int_equal(cudaGetLastError(), cudaErrorInvalidDevice);
+    OK(cudaGetLastError());
+}
+
+// Memory.
+
+REFUSES(more_memory_than_is_left, "cudaMalloc", "more bytes than are left", ERROR,
+        cudaErrorMemoryAllocation, STAYS) {
+    void *pointer, *most;
+    IS_REFUSED(cudaMalloc(&pointer, (size_t)1 << 40));
+    OK(cudaMalloc(&most, 40 << 20)); // of 64 MiB
+    IS_REFUSED(cudaMalloc(&pointer, 40 << 20));
+    OK(cudaFree(most));
+}
+
+REFUSES(no_place_for_memory, "cudaMalloc, cudaMallocHost, cudaHostAlloc", "NULL", ERROR,
+        cudaErrorInvalidValue, STAYS) {
+    IS_REFUSED(cudaMalloc(NULL, 1));
+    IS_REFUSED(cudaMallocHost(NULL, 1));
+    IS_REFUSED(cudaHostAlloc(NULL, 1, 0));
+}
+
+REFUSES(unknown_flag_of_memory, "cudaHostAlloc", "an unknown flag", ERROR, cudaErrorInvalidValue,
+        STAYS) {
+    void *pointer;
+    IS_REFUSED(cudaHostAlloc(&pointer, 1, 8));
+}
+
+REFUSES(free_of_other_memory, "cudaFree, cudaFreeHost",
+        "a pointer that they did not return, or that is free", ERROR, cudaErrorInvalidValue,
+        STAYS) {
+    char *d;
+    OK(cudaMalloc((void **)&d, 8));
+    IS_REFUSED(cudaFree(d + 1));
+    OK(cudaFree(d));
+    IS_REFUSED(cudaFree(d));
+    IS_REFUSED(cudaFree(pageable));
+    IS_REFUSED(cudaFreeHost(pageable));
+    IS_REFUSED(cudaFreeHost(memory));
+}
+
+RETURNS(free_waits, "cudaFree", "of memory that streams may use", "when the device has no work") {
+    char *d;
+    OK(cudaMalloc((void **)&d, 8));
+    run_for_long(stream);
+    OK(cudaFree(d));
+    assert_true(ended);
+}
+
+REFUSES(wrong_direction, "cudaMemcpy, cudaMemcpyAsync", "pointers that do not match the kind",
+        UNDEFINED, cudaErrorInvalidValue, STAYS) {
+    IS_REFUSED(cudaMemcpy(memory, pinned, 8, cudaMemcpyDeviceToHost));
+    IS_REFUSED(cudaMemcpy(pinned, memory, 8, cudaMemcpyHostToDevice));
+    IS_REFUSED(cudaMemcpyAsync(memory, pinned, 8, cudaMemcpyDeviceToDevice, stream));
+    IS_REFUSED(cudaMemcpyAsync(memory, pinned, 8, cudaMemcpyHostToHost, stream));
+}
+
+REFUSES(unknown_direction, "cudaMemcpy, cudaMemcpyAsync", "an unknown kind", ERROR,
+        cudaErrorInvalidMemcpyDirection, STAYS) {
+    IS_REFUSED(cudaMemcpy(memory, pinned, 8, (enum cudaMemcpyKind)5));
+    IS_REFUSED(cudaMemcpyAsync(memory, pinned, 8, (enum cudaMemcpyKind) - 1, stream));
+}
+
+REFUSES(copy_beyond_the_end, "cudaMemcpy, cudaMemcpyAsync",
+        "NULL, or bytes that are not all inside one allocation", ERROR, cudaErrorInvalidValue,
+        STAYS) {
+    IS_REFUSED(cudaMemcpy(memory + 1, pageable, BYTES, cudaMemcpyHostToDevice));
+    IS_REFUSED(cudaMemcpy(NULL, memory, 8, cudaMemcpyDeviceToHost));
+    IS_REFUSED(cudaMemcpyAsync(pageable, memory + BYTES, 1, cudaMemcpyDeviceToHost, stream));
+}
+
+REFUSES(copy_onto_itself, "cudaMemcpy, cudaMemcpyAsync", "memory areas that overlap", UNDEFINED,
+        cudaErrorInvalidValue, STAYS) {
+    IS_REFUSED(cudaMemcpy(memory, memory + 7, 8, cudaMemcpyDeviceToDevice));
+    IS_REFUSED(cudaMemcpyAsync(memory + 7, memory, 8, cudaMemcpyDeviceToDevice, stream));
+    IS_REFUSED(cudaMemcpy(pinned, pinned, 8, cudaMemcpyHostToHost));
+    OK(cudaMemcpy(memory, memory + 8, 8, cudaMemcpyDeviceToDevice));
+}
+
+REFUSES(fill_of_other_memory, "cudaMemset, cudaMemsetAsync",
+        "pageable memory, or bytes that are not all inside one allocation", ERROR,
+        cudaErrorInvalidValue, STAYS) {
+    IS_REFUSED(cudaMemset(pageable, 0, 8));
+    IS_REFUSED(cudaMemset(memory, 0, BYTES + 1));
+    IS_REFUSED(cudaMemsetAsync(pageable, 0, 8, stream));
+}
+
+RETURNS(memset_does_not_wait, "cudaMemset, cudaMemsetAsync", "of device memory",
+        "before it is done") {
+    block(NULL);
+    OK(cudaMemset(memory, 0, 8));
+    is_not_done(NULL);
+    block(stream);
+    OK(cudaMemsetAsync(memory, 0, 8, stream));
+    is_not_done(stream);
+}
+
+RETURNS(memset_of_pinned_memory_waits, "cudaMemset", "of pinned memory", "when it is done") {
+    memset(pinned, 1, BYTES);
+    run_for_long(NULL);
+    OK(cudaMemset(pinned, 2, BYTES));
+    assert_int_equal(pinned[BYTES - 1], 2);
+}
+
+RETURNS(copy_to_the_host_waits, "cudaMemcpy", "to the host, or from pinned memory",
+        "when it is done") {
+    pinned[BYTES - 1] = 3;
+    run_for_long(NULL);
+    OK(cudaMemcpy(memory, pinned, BYTES, cudaMemcpyHostToDevice));
+    OK(cudaStreamQuery(NULL));
+    run_for_long(NULL);
+    OK(cudaMemcpy(pageable, memory, BYTES, cudaMemcpyDeviceToHost));
+    assert_int_equal(pageable[BYTES - 1], 3);
+}
+
+RETURNS(copy_on_the_device_does_not_wait, "cudaMemcpy", "on the device", "before it is done") {
+    block(NULL);
+    OK(cudaMemcpy(memory, memory + 8, 8, cudaMemcpyDeviceToDevice));
+    is_not_done(NULL);
+}
+
+// A program that reads the memory in another stream, for the checker.
+static void use_after_copy(int from_pinned) {
+    OK(cudaMemcpy(memory, from_pinned ? pinned : pageable, BYTES, cudaMemcpyHostToDevice));
+    OK(cudaMemsetAsync(memory, 0, BYTES, stream));
+    OK(cudaDeviceSynchronize());
+}
+
+static int checker_objects(int from_pinned) {
+    char program[500] = "", command[600];
+    assert_true(readlink("/proc/self/exe", program, sizeof program - 1) > 0);
+    snprintf(command, sizeof command, "CPU_DEVICE_CHECK=1 '%s' %d 2>&1 | grep -q 'nothing orders'",
+             program, from_pinned);
+    return system(command) == 0;
+}
+
+RETURNS(copy_from_pageable_memory_is_staged, "cudaMemcpy", "from pageable memory to the device",
+        "when the bytes are in a staging buffer; the device may not have them") {
+    assert_false(checker_objects(1));
+    assert_true(checker_objects(0));
+    pageable[0] = 4;
+    OK(cudaMemcpy(memory, pageable, BYTES, cudaMemcpyHostToDevice));
+    pageable[0] = 5; // too late for the copy
+    OK(cudaMemcpy(pinned, memory, BYTES, cudaMemcpyDeviceToHost));
+    assert_int_equal(pinned[0], 4);
+}
+
+RETURNS(async_copy_does_not_wait, "cudaMemcpyAsync", "between device and pinned memory",
+        "before it is done") {
+    block(stream);
+    OK(cudaMemcpyAsync(memory, pinned, 8, cudaMemcpyHostToDevice, stream));
+    OK(cudaMemcpyAsync(pinned, memory, 8, cudaMemcpyDeviceToHost, stream));
+    is_not_done(stream);
+}
+
+RETURNS(async_copy_of_pageable_memory, "cudaMemcpyAsync", "between device and pageable memory",
+        "at any time: CUDA may wait for the stream; modelled times do, others not") {
+    block(stream);
+    OK(cudaMemcpyAsync(memory, pageable, 8, cudaMemcpyHostToDevice, stream));
+    is_not_done(stream);
+}
+
+RETURNS(async_copy_on_the_host_waits, "cudaMemcpyAsync", "on the host", "when it is done") {
+    pinned[0] = 6;
+    run_for_long(stream);
+    OK(cudaMemcpyAsync(pageable, pinned, BYTES, cudaMemcpyHostToHost, stream));
+    assert_int_equal(pageable[0], 6);
+}
+
+// Streams and events.
+
+REFUSES(no_place_for_a_stream, "cudaStreamCreate, cudaStreamCreateWithFlags",
+        "NULL, or an unknown flag", ERROR, cudaErrorInvalidValue, STAYS) {
+    cudaStream_t s;
+    IS_REFUSED(cudaStreamCreate(NULL));
+    IS_REFUSED(cudaStreamCreateWithFlags(&s, 2));
+}
+
+REFUSES(destroyed_streams, "each call with a stream", "a stream that was destroyed", UNDEFINED,
+        cudaErrorInvalidResourceHandle, STAYS) {
+    cudaStream_t s = destroyed_stream();
+    IS_REFUSED(cudaStreamSynchronize(s));
+    IS_REFUSED(cudaStreamQuery(s));
+    IS_REFUSED(cudaStreamWaitEvent(s, recorded, 0));
+    IS_REFUSED(cudaStreamDestroy(s));
+    IS_REFUSED(cudaEventRecord(recorded, s));
+    IS_REFUSED(cudaMemsetAsync(memory, 0, 8, s));
+    IS_REFUSED(cudaMemcpyAsync(memory, pinned, 8, cudaMemcpyHostToDevice, s));
+}
+
+REFUSES(kernel_on_a_stream_of_another_device, "a kernel launch", "a stream of another device",
+        ERROR, cudaErrorInvalidResourceHandle, STAYS) {
+    sem_post(&gate);
+    IS_REFUSED(cpu_launch(far_stream, run_wait, &value, sizeof value));
+    sem_wait(&gate);
+    OK(cudaMemcpyAsync(far_memory, pinned, 8, cudaMemcpyHostToDevice, far_stream));
+    OK(cudaStreamSynchronize(far_stream));
+}
+
+RETURNS(default_stream_waits_for_others, "cudaStreamSynchronize", "of the default stream",
+        "when all streams without cudaStreamNonBlocking are done, too") {
+    cudaStream_t blocking;
+    OK(cudaStreamCreate(&blocking));
+    block(blocking);
+    assert_int_equal(cudaStreamQuery(NULL), cudaErrorNotReady);
+    open_gate();
+    OK(cudaStreamSynchronize(NULL));
+    OK(cudaStreamQuery(blocking));
+    block(stream);
+    OK(cudaStreamSynchronize(NULL));
+    is_not_done(stream);
+    OK(cudaStreamDestroy(blocking));
+}
+
+RETURNS(stream_ends_its_work, "cudaStreamDestroy", "of a stream with work",
+        "at once; the stream finishes its work") {
+    cudaStream_t s;
+    OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    block(s);
+    OK(cudaStreamDestroy(s));
+    open_gate();
+    OK(cudaDeviceSynchronize());
+    assert_int_equal(sem_trywait(&gate), -1);
+}
+
+REFUSES(no_place_for_an_event, "cudaEventCreate, cudaEventCreateWithFlags",
+        "NULL, or an unknown flag", ERROR, cudaErrorInvalidValue, STAYS) {
+    cudaEvent_t e;
+    IS_REFUSED(cudaEventCreate(NULL));
+    IS_REFUSED(cudaEventCreateWithFlags(&e, 8));
+}
+
+REFUSES(null_events, "each call with an event", "NULL", ERROR, cudaErrorInvalidResourceHandle,
+        STAYS) {
+    float ms;
+    IS_REFUSED(cudaEventRecord(NULL, stream));
+    IS_REFUSED(cudaStreamWaitEvent(stream, NULL, 0));
+    IS_REFUSED(cudaEventSynchronize(NULL));
+    IS_REFUSED(cudaEventQuery(NULL));
+    IS_REFUSED(cudaEventElapsedTime(&ms, NULL, recorded));
+    IS_REFUSED(cudaEventDestroy(NULL));
+}
+
+REFUSES(destroyed_events, "each call with an event", "an event that was destroyed", UNDEFINED,
+        cudaErrorInvalidResourceHandle, STAYS) {
+    float ms;
+    cudaEvent_t e = destroyed_event();
+    IS_REFUSED(cudaEventRecord(e, stream));
+    IS_REFUSED(cudaStreamWaitEvent(stream, e, 0));
+    IS_REFUSED(cudaEventSynchronize(e));
+    IS_REFUSED(cudaEventQuery(e));
+    IS_REFUSED(cudaEventElapsedTime(&ms, recorded, e));
+    IS_REFUSED(cudaEventDestroy(e));
+}
+
+REFUSES(event_on_a_stream_of_another_device, "cudaEventRecord",
+        "an event and a stream of different devices", ERROR, cudaErrorInvalidResourceHandle,
+        STAYS) {
+    IS_REFUSED(cudaEventRecord(recorded, far_stream));
+    OK(cudaStreamWaitEvent(far_stream, recorded, 0)); // this is allowed
+    OK(cudaEventSynchronize(far_event));
+}
+
+REFUSES(times_of_different_devices, "cudaEventElapsedTime", "events of different devices", ERROR,
+        cudaErrorInvalidResourceHandle, STAYS) {
+    float ms;
+    IS_REFUSED(cudaEventElapsedTime(&ms, recorded, far_event));
+}
+
+REFUSES(time_of_an_event_never_recorded, "cudaEventElapsedTime", "an event that was never recorded",
+        ERROR, cudaErrorInvalidResourceHandle, STAYS) {
+    float ms;
+    IS_REFUSED(cudaEventElapsedTime(&ms, fresh, recorded));
+    IS_REFUSED(cudaEventElapsedTime(&ms, recorded, fresh));
+}
+
+REFUSES(time_of_an_event_without_timing, "cudaEventElapsedTime",
+        "an event made with cudaEventDisableTiming", ERROR, cudaErrorInvalidResourceHandle, STAYS) {
+    float ms;
+    IS_REFUSED(cudaEventElapsedTime(&ms, recorded, untimed));
+    IS_REFUSED(cudaEventElapsedTime(&ms, untimed, recorded));
+}
+
+REFUSES(no_place_for_the_time, "cudaEventElapsedTime", "NULL for the time", ERROR,
+        cudaErrorInvalidValue, STAYS) {
+    IS_REFUSED(cudaEventElapsedTime(NULL, recorded, recorded));
+}
+
+REFUSES(not_ready_does_not_stay, "cudaEventQuery, cudaStreamQuery, cudaEventElapsedTime",
+        "work that is not done", ERROR, cudaErrorNotReady, GOES) {
+    float ms;
+    cudaEvent_t late;
+    OK(cudaEventCreate(&late));
+    block(stream);
+    OK(cudaEventRecord(late, stream));
+    IS_REFUSED(cudaStreamQuery(stream));
+    IS_REFUSED(cudaEventQuery(late));
+    IS_REFUSED(cudaEventElapsedTime(&ms, recorded, late));
+    open_gate();
+    OK(cudaEventDestroy(late));
+}
+
+REFUSES(unknown_flag_of_a_wait, "cudaStreamWaitEvent", "an unknown flag", ERROR,
+        cudaErrorInvalidValue, STAYS) {
+    IS_REFUSED(cudaStreamWaitEvent(stream, recorded, 2));
+}
+
+RETURNS(event_never_recorded_is_done, "cudaEventQuery, cudaEventSynchronize",
+        "of an event that was never recorded", "at once, with cudaSuccess") {
+    OK(cudaEventQuery(fresh));
+    OK(cudaEventSynchronize(fresh));
+}
+
+RETURNS(wait_for_an_event_never_recorded, "cudaStreamWaitEvent",
+        "for an event that was never recorded", "at once; the stream does not wait") {
+    OK(cudaStreamWaitEvent(stream, fresh, 0));
+    OK(cudaStreamSynchronize(stream));
+}
+
+RETURNS(wait_is_for_the_last_record, "cudaStreamWaitEvent", "for an event that was recorded",
+        "at once; the stream waits for the last record before the call") {
+    cudaStream_t other;
+    cudaEvent_t e;
+    OK(cudaEventCreate(&e));
+    OK(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    OK(cudaEventRecord(e, other));
+    OK(cudaStreamWaitEvent(other, e, 0));
+    block(stream);
+    OK(cudaEventRecord(e, stream)); // later, so other does not wait for it
+    OK(cudaStreamSynchronize(other));
+    OK(cudaStreamWaitEvent(other, e, 0));
+    OK(cudaEventDestroy(e));
+    assert_int_equal(cudaStreamQuery(other), cudaErrorNotReady);
+    is_not_done(stream);
+    OK(cudaStreamSynchronize(other));
+    OK(cudaStreamDestroy(other));
+}
+
+// cuBLAS.
+
+static cublasStatus_t product(cublasHandle_t handle, int m, int lda, float *c) {
+    const float one = 1, zero = 0;
+    float *a = (float *)memory;
+    return cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, m, 4, 4, &one, a, lda, a + 16, 4, &zero, c,
+                       m > 0 ? m : 1);
+}
+
+static cublasStatus_t typed_product(cudaDataType a, cudaDataType b, cublasComputeType_t type) {
+    const float one = 1, zero = 0;
+    char *c = memory + 1024;
+    return cublasGemmEx(blas, CUBLAS_OP_N, CUBLAS_OP_N, 4, 4, 4, &one, memory, a, 4, memory, b, 4,
+                        &zero, c, CUDA_R_32F, 4, type, CUBLAS_GEMM_DEFAULT);
+}
+
+static void refused_handle(cublasHandle_t handle) {
+    IS_REFUSED(cublasSetStream(handle, stream));
+    IS_REFUSED(cublasSetMathMode(handle, CUBLAS_DEFAULT_MATH));
+    IS_REFUSED(product(handle, 4, 4, (float *)memory + 32));
+    IS_REFUSED(cublasDestroy(handle));
+}
+
+REFUSES(no_cublas_handle, "each call with a cuBLAS handle", "NULL", ERROR,
+        CUBLAS_STATUS_NOT_INITIALIZED, GOES) {
+    refused_handle(NULL);
+}
+
+REFUSES(destroyed_cublas_handle, "each call with a cuBLAS handle", "a handle that was destroyed",
+        UNDEFINED, CUBLAS_STATUS_NOT_INITIALIZED, GOES) {
+    cublasHandle_t gone;
+    OK(cublasCreate(&gone));
+    OK(cublasDestroy(gone));
+    refused_handle(gone);
+}
+
+REFUSES(wrong_value_for_cublas, "cublasCreate, cublasSetMathMode", "NULL, or an unknown mode",
+        ERROR, CUBLAS_STATUS_INVALID_VALUE, GOES) {
+    IS_REFUSED(cublasCreate(NULL));
+    IS_REFUSED(cublasSetMathMode(blas, (cublasMath_t)1000));
+}
+
+REFUSES(wrong_size_of_a_matrix, "cublasGemmEx",
+        "a negative size, a leading dimension below the rows, or NULL for a scalar", ERROR,
+        CUBLAS_STATUS_INVALID_VALUE, GOES) {
+    float *c = (float *)memory + 32;
+    IS_REFUSED(product(blas, -1, 4, c));
+    IS_REFUSED(product(blas, 4, 3, c));
+    IS_REFUSED(cublasSgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 1, NULL, c, 1, c, 1, NULL, c, 1));
+}
+
+REFUSES(unknown_types_of_a_product, "cublasGemmEx", "types that it cannot combine", ERROR,
+        CUBLAS_STATUS_NOT_SUPPORTED, GOES) {
+    IS_REFUSED(typed_product(CUDA_R_32F, CUDA_R_16BF, CUBLAS_COMPUTE_32F));
+    IS_REFUSED(typed_product(CUDA_R_32F, CUDA_R_32F, (cublasComputeType_t)1000));
+}
+
+REFUSES(matrix_that_is_no_device_memory, "cublasGemmEx",
+        "a matrix that is not all inside one allocation of this device", UNDEFINED,
+        CUBLAS_STATUS_MAPPING_ERROR, GOES) {
+    IS_REFUSED(product(blas, 4, 4, NULL));
+    IS_REFUSED(product(blas, 4, 4, (float *)pageable));
+    IS_REFUSED(product(blas, 4, 4, (float *)far_memory));
+    IS_REFUSED(product(blas, 4, 4, (float *)(memory + BYTES) - 15));
+}
+
+REFUSES(product_in_place, "cublasGemmEx", "a matrix C that overlaps A or B", UNDEFINED,
+        CUBLAS_STATUS_INVALID_VALUE, GOES) {
+    IS_REFUSED(product(blas, 4, 4, (float *)memory + 15));
+    IS_REFUSED(product(blas, 4, 4, (float *)memory + 31));
+    OK(product(blas, 4, 8, (float *)memory + 32)); // A has gaps of four floats
+}
+
+REFUSES(product_on_another_device, "cublasGemmEx",
+        "a handle or stream of another device, or a stream that was destroyed", UNDEFINED,
+        CUBLAS_STATUS_EXECUTION_FAILED, GOES) {
+    float *c = (float *)memory + 32;
+    cudaStream_t wrong[] = {far_stream, destroyed_stream()};
+    for (int i = 0; i < 2; i++) {
+        OK(cublasSetStream(blas, wrong[i]));
+        IS_REFUSED(product(blas, 4, 4, c));
+    }
+    OK(cublasSetStream(blas, NULL));
+    OK(cudaSetDevice(1));
+    IS_REFUSED(product(blas, 4, 4, c));
+}
+
+RETURNS(product_does_not_wait, "cublasGemmEx", "a matrix product",
+        "before it is done, but after it has read the scalars") {
+    OK(cublasSetStream(blas, stream));
+    block(stream);
+    OK(product(blas, 4, 4, (float *)memory + 32));
+    is_not_done(stream);
+    OK(cublasSetStream(blas, NULL));
+}
+
+RETURNS(destroyed_handle_waits, "cublasDestroy", "of a handle", "when the device has no work") {
+    cublasHandle_t handle;
+    OK(cublasCreate(&handle));
+    run_for_long(stream);
+    OK(cublasDestroy(handle));
+    assert_true(ended);
+}
+
+// NCCL. The calls that are refused need no other rank.
+
+static void refused_communicator(ncclComm_t comm) {
+    int n;
+    ncclComm_t part;
+    IS_REFUSED(ncclCommCount(comm, &n));
+    IS_REFUSED(ncclCommGetAsyncError(comm, (ncclResult_t *)&n));
+    IS_REFUSED(ncclCommSplit(comm, 0, 0, &part, NULL));
+    IS_REFUSED(ncclCommFinalize(comm));
+    IS_REFUSED(ncclAllReduce(memory, memory, 1, ncclFloat, ncclSum, comm, stream));
+    IS_REFUSED(ncclBcast(memory, 1, ncclFloat, 0, comm, stream));
+    IS_REFUSED(ncclSend(memory, 1, ncclFloat, 1, comm, stream));
+}
+
+REFUSES(no_communicator, "each call with a communicator", "NULL", ERROR, ncclInvalidArgument,
+        GOES) {
+    refused_communicator(NULL);
+    OK(ncclCommDestroy(NULL)); // there is nothing to do
+}
+
+REFUSES(destroyed_communicator, "each call with a communicator",
+        "a communicator that was destroyed", UNDEFINED, ncclInvalidArgument, GOES) {
+    ncclComm_t gone;
+    OK(ncclCommInitAll(&gone, 1, NULL));
+    OK(ncclCommDestroy(gone));
+    refused_communicator(gone);
+    IS_REFUSED(ncclCommDestroy(gone));
+}
+
+REFUSES(no_place_for_results, "ncclGetUniqueId, ncclGetVersion, ncclCommCount, ncclCommInitRank",
+        "NULL for the result", ERROR, ncclInvalidArgument, GOES) {
+    ncclUniqueId id = {""};
+    IS_REFUSED(ncclGetUniqueId(NULL));
+    IS_REFUSED(ncclGetVersion(NULL));
+    IS_REFUSED(ncclCommCount(comms[0], NULL));
+    IS_REFUSED(ncclCommGetAsyncError(comms[0], NULL));
+    IS_REFUSED(ncclCommInitRank(NULL, 1, id, 0));
+    IS_REFUSED(ncclCommSplit(comms[0], 0, 0, NULL, NULL));
+}
+
+REFUSES(rank_out_of_range, "ncclCommInitRank", "a rank that is not below the number of ranks",
+        ERROR, ncclInvalidArgument, GOES) {
+    ncclComm_t comm;
+    ncclUniqueId id;
+    OK(ncclGetUniqueId(&id)); // another one would be refused with the same error
+    IS_REFUSED(ncclCommInitRank(&comm, 2, id, 2));
+    IS_REFUSED(ncclCommInitRank(&comm, 2, id, -1));
+    IS_REFUSED(ncclCommInitRank(&comm, 0, id, 0));
+}
+
+REFUSES(config_without_initializer, "ncclCommInitRankConfig, ncclCommSplit",
+        "a configuration without NCCL_CONFIG_INITIALIZER", ERROR, ncclInvalidArgument, GOES) {
+    ncclComm_t comm;
+    ncclUniqueId id = {""};
+    ncclConfig_t config = {.blocking = 1};
+    IS_REFUSED(ncclCommInitRankConfig(&comm, 1, id, 0, &config));
+    IS_REFUSED(ncclCommSplit(comms[0], 0, 0, &comm, &config));
+}
+
+REFUSES(two_ranks_on_a_device, "ncclCommInitRank, ncclCommInitAll", "two ranks on one device",
+        ERROR, ncclInvalidUsage, GOES) {
+    ncclComm_t two[2];
+    IS_REFUSED(ncclCommInitAll(two, 2, (int[]){1, 1}));
+}
+
+REFUSES(unknown_type_or_operation, "each collective", "an unknown type, operation or root", ERROR,
+        ncclInvalidArgument, GOES) {
+    ncclDataType_t no_type = (ncclDataType_t)42;
+    ncclRedOp_t no_op = (ncclRedOp_t)42;
+    IS_REFUSED(ncclAllReduce(memory, memory, 1, no_type, ncclSum, comms[0], stream));
+    IS_REFUSED(ncclAllReduce(memory, memory, 1, ncclFloat, no_op, comms[0], stream));
+    IS_REFUSED(ncclReduceScatter(memory, memory, 1, ncclFloat, no_op, comms[0], stream));
+    IS_REFUSED(ncclAllGather(memory, memory, 1, no_type, comms[0], stream));
+    IS_REFUSED(ncclBroadcast(memory, memory, 1, ncclFloat, 2, comms[0], stream));
+    IS_REFUSED(ncclBcast(memory, 1, ncclFloat, -1, comms[0], stream));
+    IS_REFUSED(ncclSend(memory, 1, ncclFloat, 2, comms[0], stream));
+    IS_REFUSED(ncclRecv(memory, 1, ncclFloat, -1, comms[0], stream));
+}
+
+REFUSES(buffer_that_is_no_device_memory, "each collective",
+        "NULL, pageable memory, or memory of another device", UNDEFINED, ncclInvalidArgument,
+        GOES) {
+    char *wrong[] = {NULL, pageable, far_memory};
+    for (int i = 0; i < 3; i++) {
+        IS_REFUSED(ncclAllReduce(wrong[i], memory, 1, ncclFloat, ncclSum, comms[0], stream));
+        IS_REFUSED(ncclAllReduce(memory, wrong[i], 1, ncclFloat, ncclSum, comms[0], stream));
+        IS_REFUSED(ncclAllGather(wrong[i], memory, 1, ncclFloat, comms[0], stream));
+        IS_REFUSED(ncclReduceScatter(memory, wrong[i], 1, ncclFloat, ncclSum, comms[0], stream));
+        IS_REFUSED(ncclBcast(wrong[i], 1, ncclFloat, 0, comms[0], stream));
+        IS_REFUSED(ncclSend(wrong[i], 1, ncclFloat, 1, comms[0], stream));
+        IS_REFUSED(ncclRecv(wrong[i], 1, ncclFloat, 1, comms[0], stream));
+    }
+}
+
+REFUSES(short_buffer, "each collective", "bytes that are not all inside one allocation", UNDEFINED,
+        ncclInvalidArgument, GOES) {
+    size_t most = BYTES / sizeof(float), half = most / 2;
+    IS_REFUSED(ncclAllReduce(memory, memory, most + 1, ncclFloat, ncclSum, comms[0], stream));
+    IS_REFUSED(ncclAllGather(memory, memory, half + 1, ncclFloat, comms[0], stream));
+    IS_REFUSED(ncclReduceScatter(memory, memory, half + 1, ncclFloat, ncclSum, comms[0], stream));
+    IS_REFUSED(ncclSend(memory + 4, most, ncclFloat, 1, comms[0], stream));
+}
+
+REFUSES(buffers_that_overlap, "each collective", "buffers that overlap, and are not in place",
+        UNDEFINED, ncclInvalidArgument, GOES) {
+    char *m = memory, *x = far_memory;
+    IS_REFUSED(ncclAllReduce(m, m + 4, 2, ncclFloat, ncclSum, comms[0], stream));
+    IS_REFUSED(ncclBroadcast(m + 4, m, 2, ncclFloat, 0, comms[0], stream));
+    IS_REFUSED(ncclReduceScatter(m, m + 8, 2, ncclFloat, ncclSum, comms[0], stream));
+    IS_REFUSED(ncclReduceScatter(x, x, 2, ncclFloat, ncclSum, comms[1], far_stream));
+    IS_REFUSED(ncclAllGather(m + 8, m, 2, ncclFloat, comms[0], stream));
+    IS_REFUSED(ncclAllGather(x, x, 2, ncclFloat, comms[1], far_stream));
+    IS_REFUSED(ncclAlltoAll(m, m, 2, ncclFloat, comms[0], stream));
+}
+
+RETURNS(in_place_forms_are_allowed, "each collective", "in place, as the user guide of NCCL says",
+        "before it is done") {
+    OK(ncclGroupStart());
+    for (int r = 0; r < 2; r++) {
+        char *m[4];
+        for (int i = 0; i < 4; i++)
+            m[i] = (r ? far_memory : memory) + 16 * i; // the calls of a group share no buffer
+        cudaStream_t s = r ? far_stream : stream;
+        OK(ncclAllReduce(m[0], m[0], 4, ncclFloat, ncclSum, comms[r], s));
+        OK(ncclBroadcast(m[1], m[1], 4, ncclFloat, 0, comms[r], s));
+        OK(ncclReduceScatter(m[2], m[2] + 8 * r, 2, ncclFloat, ncclSum, comms[r], s));
+        OK(ncclAllGather(m[3] + 8 * r, m[3], 2, ncclFloat, comms[r], s));
+    }
+    block(stream);
+    OK(ncclGroupEnd());
+    is_not_done(stream);
+    OK(cudaStreamSynchronize(far_stream));
+}
+
+REFUSES(collective_on_a_stream_of_another_device, "each collective",
+        "a stream of another device, or one that was destroyed", UNDEFINED, ncclUnhandledCudaError,
+        GOES) {
+    IS_REFUSED(ncclAllReduce(memory, memory, 1, ncclFloat, ncclSum, comms[0], far_stream));
+    IS_REFUSED(ncclAllReduce(memory, memory, 1, ncclFloat, ncclSum, comms[0], destroyed_stream()));
+}
+
+REFUSES(end_without_start, "ncclGroupEnd", "no ncclGroupStart before it", ERROR, ncclInvalidUsage,
+        GOES) {
+    IS_REFUSED(ncclGroupEnd());
+}
+
+REFUSES(group_of_init_and_collective, "ncclGroupEnd",
+        "a group with ncclCommInitRank and collectives", UNDEFINED, ncclInvalidUsage, GOES) {
+    ncclComm_t comm;
+    ncclUniqueId id;
+    OK(ncclGetUniqueId(&id));
+    OK(ncclGroupStart());
+    OK(ncclCommInitRank(&comm, 1, id, 0));
+    OK(ncclAllReduce(memory, memory, 1, ncclFloat, ncclSum, comms[0], stream));
+    IS_REFUSED(ncclGroupEnd());
+}
+
+REFUSES(buffers_that_overlap_in_a_group, "ncclGroupEnd",
+        "a call that writes to a buffer of another call of the group", UNDEFINED, ncclInvalidUsage,
+        GOES) {
+    char *m = memory;
+    ncclComm_t c = comms[0];
+    for (int i = 0; i < 5; i++) {
+        OK(ncclGroupStart());
+        if (i < 2)
+            OK(ncclRecv(m, 2, ncclFloat, 1, c, stream));
+        else
+            OK(ncclAllGather(m + 64, m, 1, ncclFloat, c, stream)); // writes 8 bytes
+        if (i == 0)
+            OK(ncclRecv(m + 7, 2, ncclFloat, 1, c, stream));
+        else if (i == 1)
+            OK(ncclSend(m + 4, 2, ncclFloat, 1, c, stream));
+        else if (i == 2)
+            OK(ncclAllReduce(m + 4, m + 8, 1, ncclFloat, ncclSum, c, stream));
+        else if (i == 3)
+            OK(ncclBcast(m + 7, 1, ncclChar, 1, c, stream));
+        else
+            OK(ncclReduce(m + 32, m + 64, 1, ncclFloat, ncclSum, 0, c, stream));
+        IS_REFUSED(ncclGroupEnd());
+    }
+}
+
+REFUSES(group_with_a_wrong_call, "ncclGroupEnd", "a group in which a call failed", ERROR,
+        ncclInvalidArgument, GOES) {
+    OK(ncclGroupStart());
+    OK(ncclAllReduce(memory, memory, 1, ncclFloat, ncclSum, comms[0], stream));
+    IS_REFUSED(ncclBcast(memory, 1, ncclFloat, 2, comms[0], stream));
+    IS_REFUSED(ncclGroupEnd()); // and starts none of its calls
+    OK(cudaStreamSynchronize(stream));
+}
+
+REFUSES(call_after_finalize, "each call but ncclCommDestroy and ncclCommAbort",
+        "a communicator that was finalized", UNDEFINED, ncclInvalidUsage, GOES) {
+    ncclComm_t comm;
+    OK(ncclCommInitAll(&comm, 1, NULL));
+    OK(ncclCommFinalize(comm));
+    IS_REFUSED(ncclAllReduce(memory, memory, 1, ncclFloat, ncclSum, comm, stream));
+    IS_REFUSED(ncclCommFinalize(comm));
+    OK(ncclCommDestroy(comm));
+}
+
+REFUSES(destroy_in_a_group, "ncclCommDestroy, ncclCommAbort",
+        "a communicator with calls in the open group", UNDEFINED, ncclInvalidUsage, GOES) {
+    OK(ncclGroupStart());
+    OK(ncclAllReduce(memory, memory, 1, ncclFloat, ncclSum, comms[0], stream));
+    IS_REFUSED(ncclCommDestroy(comms[0]));
+    IS_REFUSED(ncclCommAbort(comms[0]));
+    IS_REFUSED(ncclGroupEnd());
+}
+
+RETURNS(collective_waits_for_group_end, "each collective", "in a group",
+        "at once; ncclGroupEnd puts it into the stream") {
+    OK(ncclGroupStart());
+    OK(ncclBcast(memory, 1, ncclFloat, 0, comms[0], stream));
+    OK(ncclBcast(far_memory, 1, ncclFloat, 0, comms[1], far_stream));
+    block(stream);
+    open_gate();
+    OK(cudaStreamSynchronize(stream)); // ends, because the collective is not in the stream yet
+    block(stream);
+    OK(ncclGroupEnd());
+    is_not_done(stream);
+    OK(cudaStreamSynchronize(far_stream));
+}
+
+RETURNS(destroy_waits_for_collectives, "ncclCommFinalize, ncclCommDestroy",
+        "of a communicator with work", "when the work is done") {
+    ncclComm_t comm;
+    for (int finalize = 0; finalize < 2; finalize++) {
+        OK(ncclCommInitAll(&comm, 1, NULL));
+        run_for_long(stream);
+        OK(ncclAllReduce(memory, memory, 1, ncclFloat, ncclSum, comm, stream));
+        if (finalize)
+            OK(ncclCommFinalize(comm));
+        else
+            OK(ncclCommDestroy(comm));
+        assert_true(ended);
+        if (finalize)
+            OK(ncclCommDestroy(comm));
+    }
+}
+
+static void run_rule(void **state) {
+    rule = *state;
+    OK(cudaSetDevice(0));
+    rule->test();
+    OK(cudaDeviceSynchronize());
+    OK(cudaGetLastError());
+}
+
+int main(int argc, char **argv) {
+    setenv("CPU_DEVICES", "2", 1);
+    setenv("CPU_DEVICE_MEMORY", "64M", 1);
+    alarm(120); // instead of hanging for ever
+    if (argc > 1)
+        return set_up(NULL) || (use_after_copy(atoi(argv[1])), 0);
+    for (int i = 0; i < rule_count; i++)
+        tests[i] = (struct CMUnitTest){rules[i].name, run_rule, NULL, NULL, &rules[i]};
+    return _cmocka_run_group_tests("rules", tests, (size_t)rule_count, set_up_all, NULL);
+}

@@ -1,0 +1,86 @@
+#!/usr/bin/env bats
+# Tests of what each program does with the files and the streams that it writes: none is lost or overwritten in silence.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+load ../helpers
+
+setup_file() {
+    need_train {02_multigpu_fork,03_multigpu_launcher,04_multinode,05_fsdp,07_large_models}/train \
+        03_multigpu_launcher/launch 04_multinode/doctor 06_allreduce_demo/allreduce
+    tiny_data "$BATS_FILE_TMPDIR/tiny"
+}
+
+setup() {
+    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return
+    unset_job
+    export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=2 OMP_NUM_THREADS=1 TMPDIR=$BATS_TEST_TMPDIR
+    set_build
+    options=(--data "$BATS_FILE_TMPDIR/tiny" --hidden 8 --batch 64 --epochs 2)
+}
+
+on_full_disk() {
+    "$@" >/dev/full
+}
+
+@test "a program that cannot write to stdout ends with exit code 1 and one line" {
+    lost="cannot write all of the output to stdout"
+    for program in 0{1,2,3,4,5,7}_*/train 03_multigpu_launcher/launch 04_multinode/doctor 06_allreduce_demo/allreduce; do
+        # shellcheck disable=SC2086 # a pattern
+        fails 1 "$lost" on_full_disk "$build"/$program --help
+    done
+    for step in 1 3 4 5 7; do
+        program=$(echo "$build"/0${step}_*/train)
+        fails 1 "$lost" on_full_disk "$program" "${options[@]}" --snapshot s$step
+        "$program" "${options[@]}" --snapshot s$step | grep -q 'nothing is left to do' # it was saved
+    done
+    run ! on_full_disk "$build/02_multigpu_fork/train" --nproc 2 "${options[@]}"
+    [[ $output == *"rank 0): $lost"* ]]
+    run ! on_full_disk "$build/03_multigpu_launcher/launch" --nproc-per-node 2 "$build/04_multinode/train" "${options[@]}"
+    [[ $output == *"rank 0): $lost"* ]]
+    run --separate-stderr ! on_full_disk "$build/03_multigpu_launcher/launch" --tee --nproc-per-node 2 echo words
+    [ "$(grep -c '^error' <<<"$stderr")" = 1 ]
+    [[ $stderr == *"cannot write the output of the ranks to stdout: No space left on device"* ]]
+    fails 1 "the --csv file" "$TRAIN" "${options[@]}" --csv /dev/full
+}
+
+@test "two outputs may not be the same file" {
+    for program in 0{1,2,3,4,5,7}_*/train; do
+        # shellcheck disable=SC2086 # a pattern
+        fails 2 "--snapshot and --csv name the same file, s" "$build"/$program "${options[@]}" --csv ./s --snapshot s
+    done
+    fails 2 "--csv and --trace name the same file" "$build/06_allreduce_demo/allreduce" --csv x --trace "$PWD/x"
+    [ -z "$(ls -A)" ]
+    "$TRAIN" "${options[@]}" --snapshot s >out
+    ln -s s link
+    ln s other
+    for name in link other "$PWD/s" "../${PWD##*/}/s"; do
+        fails 2 "--snapshot and --csv name the same file" "$TRAIN" "${options[@]}" --snapshot s --csv "$name"
+        fails 2 "--snapshot and --trace name the same file" "$TRAIN" "${options[@]}" --snapshot s --trace "$name"
+    done
+    mkdir folder
+    "$TRAIN" "${options[@]}" --snapshot s --csv folder/s >out
+    "$TRAIN" "${options[@]}" --trace /dev/null --csv /dev/null >out
+}
+
+@test "a full disk for --log-dir is named as such" {
+    small_files() (
+        trap '' XFSZ
+        ulimit -f 4
+        "$build/03_multigpu_launcher/launch" --nproc-per-node 1 --log-dir log sh -c 'seq 9999; sleep 1'
+    )
+    run small_files
+    [ "$status" = 1 ]
+    [[ $output == *"cannot write to --log-dir: File too large"* ]]
+}
+
+@test "without enough device memory, step 6 proposes smaller vectors" {
+    CPU_DEVICE_MEMORY=4M run "$build/06_allreduce_demo/allreduce" --nproc 2
+    [ "$status" = 1 ]
+    [[ $output == *"out of device memory: "*"; lower --max-bytes and --count ("* ]]
+}
+
+@test "the advice about damaged images names both sets that have these files" {
+    cp -r "$BATS_FILE_TMPDIR/tiny" bad
+    truncate -s 100 bad/train-images-idx3-ubyte
+    fails 1 "delete the file; make data, or make data SET=fashion-mnist, fetches it again" "$TRAIN" --data bad
+    fails 1 "make data, or make data SET=fashion-mnist, fetches the images" "$TRAIN" --data nothing
+}

@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""pairs.py: reads the --help of a trainer, and prints options for a few runs, one run a line. Each pair of values of two
+options is in one of the runs, and so is each combination of the options that decide how a snapshot is divided. Each option
+of --help must have values here. The first word of a line is the number of ranks."""
+import itertools
+import random
+import re
+import sys
+
+LEFT_OUT = ""
+VALUES = {
+    "ranks": ["1", "3"],
+    "data": ["images", "blank:480"],
+    "model": ["mlp", "cnn", "resnet"],
+    "hidden": ["9", "4,5,6"],
+    "depth": ["8", "14"],
+    "width": ["8", "16"],
+    "dropout": ["auto", "0.2"],
+    "augment": ["none", "crop,flip"],
+    "label-smoothing": ["0", "0.1"],
+    "epochs": ["2"],
+    "max-steps": ["3"],
+    "batch": ["12", "24"],
+    "optimizer": ["sgd", "adam", "adamw", "adadelta"],
+    "lr": ["auto", "0.01"],
+    "schedule": ["constant", "step", "cosine", "onecycle"],
+    "warmup": ["0", "2"],
+    "gamma": ["0.7", "0.5"],
+    "step-epochs": ["1", "2"],
+    "momentum": ["0.9", "0"],
+    "nesterov": ["0", "1"],
+    "weight-decay": ["0", "0.1"],
+    "beta1": ["0.9", "0.5"],
+    "beta2": ["0.999", "0.9"],
+    "rho": ["0.9", "0.5"],
+    "epsilon": ["auto", "1e-4"],
+    "tf32": ["0", "1"],
+    "seed": ["1", "7"],
+    "log-every": ["1", "100"],
+    "snapshot": ["s"],
+    "save-every": ["1", "2"],
+    "summary": [LEFT_OUT, "1"],
+    "profile": [LEFT_OUT, "1"],
+    "trace": [LEFT_OUT, "trace.json"],
+    "csv": [LEFT_OUT, "csv"],
+    "overlap": ["0", "1"],
+    "join-timeout": ["60"],
+    "step-timeout": ["60"],
+    "token-file": [LEFT_OUT, "token"],
+    "prefetch": ["0", "1"],
+    "strategy": ["full", "grad", "hybrid", "none"],
+    "unit-bytes": ["0", "100000"],
+    "recompute": ["0", "1"],
+    "precision": ["fp32", "bf16"],
+    "accumulate": ["1", "2"],
+    "clip": ["0", "0.1"],
+    "save": ["sharded", "full"],
+}
+TOGETHER = ("ranks", "augment", "strategy", "unit-bytes", "save")
+SWITCHES = ("summary", "profile")  # they take no value
+REFUSED = {frozenset(pair) for pair in (
+    (("nesterov", "1"), ("momentum", "0")), (("nesterov", "1"), ("optimizer", "adam")),
+    (("nesterov", "1"), ("optimizer", "adamw")), (("nesterov", "1"), ("optimizer", "adadelta")),
+    (("warmup", "2"), ("schedule", "onecycle")), (("dropout", "0.2"), ("model", "resnet")))}
+
+
+def parts_of(run):
+    """The pairs of the run, and its combination of the options in TOGETHER."""
+    together = frozenset((name, run[name]) for name in TOGETHER if name in run)
+    return {frozenset(pair) for pair in itertools.combinations(run.items(), 2)} | {together}
+
+
+def complete(run, names, number):
+    """The run with a random value for each option that it lacks, without a refused pair."""
+    whole = {name: run[name] if name in run else number.choice(VALUES[name]) for name in names}
+    return complete(run, names, number) if parts_of(whole) & REFUSED else whole
+
+
+def cover(names):
+    """A list of runs. Each begins with a part that the runs before lack; of several candidates, the one with the most new
+    parts is taken."""
+    number = random.Random(1)
+    together = [[(name, value) for value in VALUES[name]] for name in TOGETHER if name in names]
+    left = {frozenset(items) for items in itertools.product(*together)}
+    for a, b in itertools.combinations(names, 2):
+        left |= {frozenset(((a, x), (b, y))) for x in VALUES[a] for y in VALUES[b]}
+    left -= REFUSED
+    runs = []
+    while left:
+        part = dict(max(left, key=lambda part: (len(part), sorted(part))))
+        best = max((complete(part, names, number) for _ in range(30)), key=lambda run: len(parts_of(run) & left))
+        left -= parts_of(best)
+        runs.append(best)
+    return runs
+
+
+names = ["ranks"] + re.findall(r"^  --([a-z0-9-]+) ", sys.stdin.read(), re.MULTILINE)
+names = [name for name in names if name != "help"]
+unknown = [name for name in names if name not in VALUES]
+if unknown:
+    sys.exit(f"error: pairs.py needs values for {', '.join(unknown)}")
+for run in cover(names):
+    words = [f"--{name}" if name in SWITCHES else f"--{name} {value}"
+             for name, value in run.items() if name != "ranks" and value != LEFT_OUT]
+    print(run["ranks"], *words)

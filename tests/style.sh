@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# style.sh: prints notes, such as that a text has grown too long, or that the minutes of a schedule do not add up. There may
+# be a good reason for it, so a note is no failure.
+cd "$(dirname "$0")/.." || exit
+
+# at_most LINES FILE...: the limits are a tenth above what the course needs, so that nobody squeezes a line to fit.
+at_most() {
+    local lines
+    lines=$(cat "${@:2}" | wc -l)
+    [ "$lines" -le "$1" ] || echo "${*:2}: $lines lines, more than $1"
+}
+
+lengths() {
+    local file
+    at_most 300 01_single_gpu/train.c
+    at_most 550 07_large_models/train.c # step 5, and five more methods
+    for file in 0*/*.c; do
+        [ "$file" = 07_large_models/train.c ] || at_most 480 "$file"
+    done
+    at_most 380 03_multigpu_launcher/{launch,local_ranks}.c
+    while read -r file; do
+        at_most 400 "$file"
+    done < <(find common -name '*.[ch]' -o -name '*.cu')
+    { tools/diffstat.sh; tools/reading.sh; } 2>&1 | grep '^error'
+}
+
+# What a README of a step has: the idea in one line, prose, a picture, and then these sections.
+readmes() {
+    local file sections='The code, Run it, Look at it, Exercises, What PyTorch calls it'
+    for file in 0*_*/README.md; do
+        {
+            sed -n 3p "$file" | grep -qE '^\*\*The one idea:\*\* .*\.$' || echo 'no idea in line 3'
+            sed '/^## /,$d' "$file" | grep -q '^!\[' || echo 'no picture before the first section'
+            sed -n '/^## The code/,/^## Run it/p' "$file" | grep -qE '^<!-- (code|diff) ' || echo 'no code in The code'
+            sed -n '/^## Run it/,/^## Look at it/p' "$file" | grep -q '^```output' || echo 'no output in Run it'
+            [ "$(sed -n 's/^## //p' "$file" | paste -sd, | sed 's/,/, /g')" = "$sections" ] || echo "other sections than: $sections"
+        } | sed "s|^|$file: |"
+    done
+}
+
+# Sentences belong above a table.
+# shellcheck disable=SC2016 # the dollars are those of awk
+cells() {
+    find . -name '*.md' ! -path './build/*' -print0 | xargs -0 awk -F '|' '
+        FNR == 1 { block = 0 }
+        /^ *```/ { block = !block }
+        !block && /^\|/ {
+            for (i = 2; i < NF; i++) {
+                gsub(/<!-- = [^>]*-->|<!-- end -->/, "", $i) # the marks of a computed value
+                gsub(/^ +| +$/, "", $i)
+                if (length($i) > 90) print FILENAME ":" FNR ": a cell of " length($i) " characters: " $i
+            }
+        }'
+}
+
+glossary() {
+    sed -nE 's/^- \*\*([^*]+)\*\*.*/\1/p' docs/glossary.md | LC_ALL=C sort -cf 2>&1 |
+        sed 's|.*disorder: |docs/glossary.md: not in order: |'
+}
+
+# The minutes of each schedule add up, and those of its parts are those of the texts and exercises.
+schedules() {
+    local line number part minutes sum title='' wanted=0 exercise
+    local -A reading times
+    while read -r number minutes; do
+        reading[$number]=$minutes
+    done < <(sed -n 's/^\*\*To read\*\*, in this order, about \([0-9]*\) minutes.*/\1/p' 0*/README.md | cat -n)
+    while read -r number minutes; do
+        times[$number]=$minutes
+    done < <(exercises/run.sh list | awk '$1 ~ /\./ { print $1, $3 }')
+    while IFS= read -r line; do
+        if [[ $line =~ ^###\ (.*)$ || $line =~ ^(Day\ [12]):.*minutes ]]; then
+            title=${BASH_REMATCH[1]}
+            wanted=$(grep -oE '[0-9]+ minutes' <<<"$line" | grep -oE '[0-9]+')
+            sum=0
+        elif [[ $line =~ ^\|\ (.*)\ \|\ ([0-9]+)\ \|$ ]]; then
+            part=${BASH_REMATCH[1]} minutes=${BASH_REMATCH[2]}
+            sum=$((sum + minutes))
+            if [[ $part =~ ^Read\ step\ ([0-9])$ ]] && [ "$minutes" != "${reading[${BASH_REMATCH[1]}]}" ]; then
+                echo "docs/instructor.md: $title: $part takes ${reading[${BASH_REMATCH[1]}]} minutes, not $minutes"
+            elif [[ $part =~ ^(Exercises?|Faults?)\  ]]; then
+                number=0
+                while read -r exercise; do
+                    number=$((number + ${times[$exercise]:--1000}))
+                done < <(grep -oE '(debug|[0-9])\.[0-9]+' <<<"$part")
+                [ "$number" = "$minutes" ] || echo "docs/instructor.md: $title: $part take $number minutes, not $minutes"
+            fi
+        elif [[ $line == '' && ${sum:-0} -gt 0 ]]; then
+            [ "$sum" = "$wanted" ] || echo "docs/instructor.md: $title: the parts take $sum minutes, not $wanted"
+            sum=0
+        fi
+    done <docs/instructor.md
+}
+
+exercise_texts() {
+    local folder number minutes most answers
+    for folder in exercises/[0-9]*/ exercises/debug/*/; do
+        number=$(basename "$folder") number=${number%%-*} most=20
+        [[ $folder != */debug/* ]] || number=debug.$number
+        ! grep -qx stretch "$folder/task" || most=60
+        minutes=$(sed -n 's/^\*\*Time:\*\* \([0-9]*\) minutes$/\1/p' "$folder/README.md")
+        [[ $minutes -ge 5 && $minutes -le $most ]] || echo "exercise $number: minutes: $minutes, not 5 to $most"
+        [ "$(sed '/^<details>/,$d' "$folder/README.md" | wc -l)" -le 25 ] || echo "exercise $number: more than 25 lines before the first hint"
+        answers=$(grep -c '^answer ' "tests/exercises/wrong/$number")
+        [ "${answers:-0}" -ge 3 ] || echo "exercise $number: fewer than three wrong answers in tests/exercises/wrong"
+    done
+}
+
+{ lengths; readmes; cells; glossary; schedules; exercise_texts; } | sed 's/^error: //; s/^/note: /'

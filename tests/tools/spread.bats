@@ -1,0 +1,55 @@
+#!/usr/bin/env bats
+# Tests of tools/spread.sh, which makes a change of one step in the steps that extend it. They change a copy of the steps.
+# shellcheck disable=SC2154 # bats and helpers.bash set variables
+load ../helpers
+
+setup() {
+    command -v patch >/dev/null || skip "patch is not installed"
+    copy_tree "$BATS_TEST_TMPDIR/tree"
+    cd "$BATS_TEST_TMPDIR/tree" || return
+    git init -q . && git add 0*/train.c
+    git -c user.name=test -c user.email=test@localhost commit -qm "the steps"
+    all=(0[2-9]*/train.c)
+}
+
+# lines: the changed lines of all steps, each with the number of its files
+changed_lines() {
+    git diff --no-ext-diff --no-color -U0 | grep -E '^[-+]([^-+]|$)' | sort | uniq -c | awk '{ print $1 $2 }'
+}
+
+@test "spread.sh makes a change of step 1 in all later steps, where these have other lines around it, too" {
+    edit 01_*/train.c 's/(int )resumed(; )/\1continued\2/'
+    [ "$(tools/spread.sh 1)" = "$(printf '%s\n' "${all[@]}")" ]
+    [ "$(grep -l 'int continued; ' 0*/train.c | wc -l)" = $((1 + ${#all[@]})) ]
+    [ "$(changed_lines)" = "$(printf '%d%s\n' $((1 + ${#all[@]})) + $((1 + ${#all[@]})) -)" ]
+}
+
+@test "spread.sh adds lines above the same function" {
+    edit 01_*/train.c 's/^static int finished/static int added(void) {\n    return 1;\n}\n\n&/'
+    tools/spread.sh 1
+    for file in 0*/train.c; do
+        grep -A 4 '^static int added' "$file" | tail -n 1 | grep -q '^static int finished' || { echo "$file" && return 1; }
+    done
+    diff <(tools/diffstat.sh | cut -c 1-22) <(git stash -q && tools/diffstat.sh | cut -c 1-22)
+}
+
+@test "spread.sh changes no step that does not extend the step, and no first comment" {
+    edit 05_*/train.c 's/^\/\/ Step 5/& of ours/' 's/return 0;/return !1;/'
+    run --separate-stderr tools/spread.sh 5
+    [ "$output" = 07_large_models/train.c ]
+    git diff --quiet -- 01* 02* 03* 04*
+    grep -q 'return !1;' 07_*/train.c
+    run ! grep -q 'of ours' 07_*/train.c
+}
+
+@test "spread.sh names a step that has other lines in this place, and leaves it alone" {
+    edit 05_*/train.c 's/fsdp_gather\(&t->fsdp, i, i \+ 1\)/fsdp_gather(\&t->fsdp, i, i + 2)/'
+    fails 1 "07_large_models/train.c has other lines in the place of a change" tools/spread.sh 5
+    git diff --quiet -- 07*
+}
+
+@test "spread.sh says what is missing" {
+    fails 2 "usage: tools/spread.sh STEP" tools/spread.sh
+    fails 2 "usage: tools/spread.sh STEP" tools/spread.sh 6
+    fails 1 "01_single_gpu/train.c has not changed since the last commit" tools/spread.sh 1
+}
