@@ -27,15 +27,62 @@ skip() {
     printf 'skip   %s\n' "$*"
 }
 
-# wrong WHAT [LINE...]: the lines explain it. Empty ones are left out.
+# costs WHAT: the answer is right, but does more than is needed.
+costs() {
+    printf 'ok     right, and it costs %s\n' "$*"
+}
+
+# wrong WHAT [LINE...]: the lines explain it. Empty ones are left out. Then come the lines that the attendee prints, and the
+# last command.
 wrong() {
     printf 'wrong  %s\n' "$1"
     printf '%s\n' "${@:2}" | sed 's/^ \{7,\}//; /^$/d; s/^/       /'
+    own_lines | grep -vxFf <(printf '%s\n' "$@") | sed '1i It prints:' | sed 's/^/       /'
+    [ -z "$command_line" ] || printf '       To repeat it: %s\n' "$command_line"
     exit 1
 }
 
-# Compiles the attendee's sources with those of the step, and shows the compiler's messages as they are.
-compiles() {
+# Of the last run: lines that the course does not print.
+own_lines() {
+    cat "$SCRATCH"/out{,.*} "$SCRATCH"/err{,.*} 2>/dev/null | grep -vE "^($course_words) |^(step|stopped|crash) |^launch: |check.bash: line |error|note|wait|^ |^\$" |
+        head -n 5 | cut -c 1-200
+}
+course_words='costs|data  |device|epoch|launcher|memory|model|profile|ranks|resumed|saved|sharding|told|training'
+
+# limited COMMAND...: runs it for at most $limit seconds. Ctrl-C ends it, because a shell that waits handles signals at once.
+limited() {
+    local status=0
+    remember "$@"
+    set -m # in a process group of its own; otherwise it would ignore Ctrl-C
+    timeout -k 1 "$limit" "$@" </dev/null &
+    set +m
+    wait $! || status=$?
+    return $status
+}
+
+# What a message shows to repeat this command.
+command_line='' program='' main=''
+remember() {
+    local settings words
+    settings=$(env | sed "s/=\(.* .*\)/='\1'/" | grep -E '^(CPU_DEVICE|OBSERVE_(SEED|PAGEABLE|DELAY|CLOCK|SLOW)|CUDA_VISIBLE|RANK|LOCAL_RANK|WORLD_SIZE|MASTER_|TORCHELASTIC_|KILL|FAIL|late|log)[A-Z_]*=')
+    words="${settings//$'\n'/ } $(printf '%q ' "$@")"
+    words=${words//"$program"/"$MINE/${main##*/}"}
+    command_line=$(sed -E "s|--csv [^ ]* ||; s|$SCRATCH/data|$images|; s|$SCRATCH/|/tmp/|g; s|\\\\,|,|g; s| \$||" <<<"$words")
+}
+
+interrupted() {
+    local pids
+    mapfile -t pids < <(jobs -p)
+    kill "${pids[@]}"
+    wait
+    trap - INT
+    kill -INT $$
+} 2>/dev/null
+trap interrupted INT
+
+# build_mine: makes $program in $build from the attendee's sources and those of the step, the program $reference and the
+# launcher. What make prints is in $SCRATCH/build.
+build_mine() {
     local sources
     main=$(sed -n "s/^program //p" "$TASK")
     # shellcheck disable=SC2153 # run.sh sets MINE
@@ -44,12 +91,16 @@ compiles() {
     if [ "$sources" != "$(cat "$build/$MINE/sources" 2>/dev/null)" ]; then
         rm -f "$build/$MINE"/*.o # also if a file has an older date than before
     fi
-    if ! make -s DEVICE="$device" BUILD="$build" MINE="$MINE" MAIN="$main" "$program" "$build/$reference" "$launcher" \
-        >"$SCRATCH/build" 2>&1; then
+    make -s DEVICE="$device" BUILD="$build" MINE="$MINE" MAIN="$main" "$program" "$build/$reference" "$launcher" \
+        >"$SCRATCH/build" 2>&1 && echo "$sources" >"$build/$MINE/sources"
+}
+
+# Compiles the attendee's sources with those of the step, and shows the compiler's messages as they are.
+compiles() {
+    if ! build_mine; then
         cat "$SCRATCH/build"
         wrong 'it does not compile' "$(place_of_error)"
     fi
-    echo "$sources" >"$build/$MINE/sources"
     ln -srf "$program" "$MINE" # the attendee starts it as work/2.1/train
     grep -A 3 "^$MINE/.*: warning: " "$SCRATCH/build"
     ok 'it compiles'
@@ -106,7 +157,7 @@ run_ranks() {
     esac
     # The shell reports a crash to the stderr of the braces.
     {
-        CPU_DEVICES=$1 OBSERVE=$SCRATCH/calls timeout -k 1 "$limit" "${command[@]}" "${small[@]}" "${also[@]}" \
+        CPU_DEVICES=$1 OBSERVE=$SCRATCH/calls limited "${command[@]}" "${small[@]}" "${also[@]}" \
             "${options[@]}" --csv "$SCRATCH/csv" "${@:2}" >"$SCRATCH/out" 2>"$SCRATCH/err"
         status=$?
     } 2>/dev/null
@@ -131,11 +182,21 @@ unindented() {
 # The first errors of the last run, and what they mean.
 explain_errors() {
     local error
-    grep -E 'error|wait' "$SCRATCH/err" | head -n 3 | cut -c 1-300
+    # If calls differ, the last part of the line is an earlier call, whose end the watchdog has not seen.
+    grep -E 'error|wait' "$SCRATCH/err" | sed "/calls differ/s/ (step [0-9]*, collective.*//" | head -n 3 | cut -c 1-300
     untouched && return
+    crash_line
     for error in "${errors[@]}"; do
         ! grep -qF "${error%%|*}" "$SCRATCH/err" || unindented "${error#*|}"
     done
+}
+
+# Where the last run crashed, if it did: crash.c prints the addresses.
+crash_line() {
+    local at
+    at=$(sed -n 's/^crash //p' "$SCRATCH/err" | head -n 20 | xargs addr2line -f -i -e "$program" 2>/dev/null |
+        paste - - | sed 's/ (discriminator.*//' | grep -m 1 "/$MINE/")
+    [ -z "$at" ] || echo "It crashes in ${at%%$'\t'*}, $MINE/${at##*/}."
 }
 
 # must_run RANKS OPTION...: runs the program; if it fails, the check ends.
@@ -191,6 +252,9 @@ suspects=()
 # otherwise: what to say about losses that are not those of a suspect.
 otherwise=
 
+# first_loss: what to say about a wrong loss of training step 1.
+first_loss='No update comes before this loss: look at the samples, the start, or the way the losses are added.'
+
 # about_loss RANKS STEP LOSS RIGHT: what the first wrong loss tells.
 about_loss() {
     if awk -v ranks="$1" -v loss="$3" -v right="$4" 'BEGIN {
@@ -199,7 +263,7 @@ about_loss() {
     elif [ "$otherwise" ]; then
         echo "$otherwise"
     elif [ "$2" = 1 ]; then
-        echo 'No update comes before this loss: look at the samples, the start, or the way the losses are added.'
+        unindented "$first_loss"
     elif [ "$2" = 2 ]; then
         echo 'The loss of training step 1 is right, so it is the first update that is wrong.'
     fi
@@ -222,7 +286,7 @@ same_losses() {
         [ -n "$(first_difference "$mine" "$SCRATCH/suspect")" ] || lines=("${suspect#*|}")
     done
     [ $status = 0 ] || mapfile -t -O ${#lines[@]} lines < <(explain_errors)
-    untouched || mapfile -t race < <(find_race "$@")
+    untouched || hangs || mapfile -t race < <(find_race "$@")
     [ ${#race[@]} = 0 ] || lines=("${race[@]}")
     [ ${#lines[@]} != 0 ] || [ ${#at[@]} = 0 ] || untouched || lines=("$(about_loss "$1" "${at[@]}")")
     if [ $status = 0 ] && [ "${at[1]}" = missing ]; then
@@ -279,6 +343,11 @@ same_losses_delayed() {
     unset CPU_DEVICE_CHAOS
 }
 
+# Whether the last run ended because it waited in vain. No race explains that.
+hangs() {
+    grep -qE 'waited [0-9]+ s|had not ended' "$SCRATCH/err"
+}
+
 # find_race RANKS OPTION...: what the checker of ordering of the CPU device reports, if anything.
 find_race() {
     [ "$device" = cpu ] || return
@@ -297,10 +366,10 @@ no_race() {
     if ! CPU_DEVICE_CHECK=1 run_ranks "$@"; then
         mapfile -t lines < <(report_of_race)
         [ ${#lines[@]} = 0 ] ||
-            wrong "with $(ranks "$1"), an operation does not wait for the data that it needs" "${lines[@]}"
+            wrong "with $(ranks "$@"), an operation does not wait for the data that it needs" "${lines[@]}"
         program_fails "$1"
     fi
-    ok "with $(ranks "$1"), every operation waits for the data that it needs"
+    ok "with $(ranks "$@"), every operation waits for the data that it needs"
 }
 
 # expect_calls FUNCTION TYPE COUNT WHAT_FOR [LINE...]: the ranks made so many of these calls. The lines explain a mistake.
@@ -312,20 +381,25 @@ expect_calls() {
     ok "the ranks call $1 with values of type $2 $3 times: $4"
 }
 
-# calls FUNCTION TYPE [STREAM]: how many of these calls all ranks of the last run made together. A type of - is none.
+# calls FUNCTION[|FUNCTION] TYPE [STREAM]: how many of these calls all ranks of the last run made together. A type of - is
+# none.
 calls() {
-    awk -v name="$1" -v type="$2" -v stream="${3:-}" '$1 == name && $2 == type && (stream == "" || $5 == stream) { n += $3 }
+    awk -v names="^($1)$" -v type="$2" -v stream="${3:-}" '$1 ~ names && $2 == type && (stream == "" || $5 == stream) { n += $3 }
         END { print n + 0 }' "$SCRATCH/calls"
 }
 
 # expect_bytes FUNCTION[|FUNCTION] TYPE BYTES WHAT [LINE...]: the ranks gave these calls so many bytes. The type may be any.
 expect_bytes() {
     local bytes
-    bytes=$(awk -v names="^($1)$" -v type="$2" '
-        $1 ~ names && (type == "any" || $2 == type) { n += $4 }
-        END { printf "%.0f", n }' "$SCRATCH/calls")
+    bytes=$(bytes "$1" "$2")
     [ "$bytes" = "$3" ] || wrong "the ranks give ${1/|/ or } $bytes bytes" "Expected: $3 bytes, $4." "${@:5}"
     ok "the ranks give ${1/|/ or } $3 bytes: $4"
+}
+
+# bytes FUNCTION[|FUNCTION] TYPE: how many the ranks of the last run gave these calls.
+bytes() {
+    awk -v names="^($1)$" -v type="$2" '$1 ~ names && (type == "any" || $2 == type) { n += $4 }
+        END { printf "%.0f", n }' "$SCRATCH/calls"
 }
 
 # parameters: of the model, as the last run printed them.
@@ -377,7 +451,7 @@ each_sample_once() {
 # data_set TRAIN TEST ROWS COLUMNS: from now on, the programs train on so many images of this size, and test on so many.
 # Checks use the images of earlier ones again: making them takes longer than a run.
 data_set() {
-    local new images
+    local new
     images=$build/exercises/images.$(cksum <<<"$* $(declare -f write_images)" | tr ' ' .)
     if [ ! -d "$images" ]; then
         mkdir -p "$build/exercises"
@@ -419,25 +493,6 @@ same_evaluation() {
         wrong "with $(ranks "$1"), the test loss and the accuracy are ${mine/ /, } %; ${right/ /, } % are right (01_single_gpu)" \
             "${@:2}"
     ok "with $(ranks "$1"), the test loss and the accuracy are those of step 1"
-}
-
-# hides_sums [LINE]: with 2 ranks, backward goes on while the ranks sum the gradients of a layer. observe.c tries it: rank 1
-# is late for the first sum, and rank 0 looks whether it can compute the layer below before rank 1 comes. The line explains
-# that it cannot.
-hides_sums() {
-    local name
-    rm -f "$SCRATCH/overlap"
-    OBSERVE_OVERLAP=$SCRATCH/overlap must_run 2 --log-every 100
-    for name in cudaStreamSynchronize cudaDeviceSynchronize cudaEventSynchronize; do
-        [ "$(calls $name -)" -lt 40 ] || wrong "the host calls $name in each training step" \
-            'While the host waits, it queues no operations, and the GPU runs out of work. Let a stream wait for the' \
-            'other one, with cudaEventRecord and cudaStreamWaitEvent; the host then goes on at once.'
-    done
-    ok 'the host does not wait for the streams'
-    [ "$(cat "$SCRATCH/overlap" 2>/dev/null)" = yes ] ||
-        wrong 'backward of a layer starts only when the sum of the layer above it has ended' \
-            "${*:-The sums must run on t->comm_stream. t->stream may wait for them only once, after backward of all layers.}"
-    ok 'while the ranks sum the gradients of a layer, they compute those of the layer below it'
 }
 
 data_set 2520 1000 28 28

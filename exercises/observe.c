@@ -8,9 +8,6 @@
 #include "exercises/observe.h"
 #include "common/clock.h"
 #include "common/error.h"
-#include "exercises/observe_connect.h"
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,9 +23,6 @@ static struct {
 
 static ncclComm_t splits[MOST_KINDS + 1]; // [n]: communicator n
 static int split_count, comm_of_call;
-static cudaStream_t computing; // the stream on which batches are gathered
-static int sums;               // sums of floats in the first training step; MANY: it is over
-enum { MANY = 1000 };
 
 // Of the types that the course sends.
 static const struct {
@@ -77,9 +71,17 @@ cudaError_t observe_pinned(cudaError_t result, void **pointer, size_t bytes) {
     return result;
 }
 
+// The largest array that was copied to the device in a stream. That is t->order.
+static const uint32_t *copied;
+static size_t copied_bytes;
+
 cudaError_t observe_copy(cudaError_t result, const void *to, size_t bytes, enum cudaMemcpyKind kind,
                          cudaStream_t stream) {
     const char *first = to;
+    if (kind == cudaMemcpyHostToDevice && bytes > copied_bytes) {
+        copied = to;
+        copied_bytes = bytes;
+    }
     if (kind != cudaMemcpyDeviceToHost || result != cudaSuccess)
         return result;
     for (int i = 0; i < MOST_PINNED && pinned[i].begin; i++)
@@ -108,10 +110,6 @@ int observe_rank(void) {
     return rank;
 }
 
-void observe_computing(cudaStream_t stream) {
-    computing = stream;
-}
-
 void observe_comm(ncclComm_t comm) {
     comm_of_call = split_count;
     while (comm_of_call && splits[comm_of_call] != comm)
@@ -130,13 +128,17 @@ ncclResult_t observe_split(ncclResult_t result, const ncclComm_t *comm, int colo
     return result;
 }
 
-void observe_samples(const uint32_t *order, size_t first, int rows, cudaStream_t stream) {
+// The index in t->order, also if a rank passes a part of it.
+static size_t index_of(const uint32_t *order, size_t first) {
+    return order >= copied && order < copied + copied_bytes / 4 ? order - copied + first : first;
+}
+
+void observe_samples(const uint32_t *order, size_t first, int rows) {
     static FILE *file;
     const char *path = getenv("OBSERVE");
-    computing = stream;
+    first = index_of(order, first);
     if (!order)
         observe("gather_batch", rows, NO_TYPE, NULL);
-    sums = sums > 0 ? MANY : 0;
     if (!path || (!file && !(file = fopen(path, "a"))))
         return;
     fprintf(file, "%s %d %zu %d\n", order ? "train" : "test", observe_rank(), first, rows);
@@ -144,67 +146,36 @@ void observe_samples(const uint32_t *order, size_t first, int rows, cudaStream_t
 }
 
 void observe_slow(const uint32_t *order, size_t first, cudaStream_t stream) {
-    enum { BYTES = 96 << 20 }; // to write them takes longer than to compute a small model
+    enum { TIMES = 400 }; // on a modelled GPU, they take ten times as long as a small model
     static void *memory;
     static size_t epoch, last;
     const char *slow = getenv("OBSERVE_SLOW");
+    first = index_of(order, first);
     if (!slow || !order)
         return;
     epoch += first < last;
     last = first;
-    if (epoch < strlen(slow) && slow[epoch] - '0' == observe_rank() &&
-        (memory || !cudaMalloc(&memory, BYTES)))
-        cudaMemsetAsync(memory, 0, BYTES, stream);
-}
-
-// Writes the first answer of a rank to the file.
-static void answer(const char *path, int yes) {
-    FILE *file = fopen(path, "wx");
-    if (file && fputs(yes ? "yes\n" : "no\n", file) >= 0)
-        fclose(file);
-}
-
-// Rank 1 is late for the first sum, that of the last layer. Meanwhile, can rank 0 compute the layer
-// before? It looks when it has queued this layer and is about to sum it: then its stream becomes
-// empty, unless it waits for the first sum. Rank 1 comes when there is an answer, or too late.
-void observe_overlap(ncclDataType_t type) {
-    const char *path = getenv("OBSERVE_OVERLAP");
-    double start = seconds();
-    if (!path || type != ncclFloat || sums++ > 1)
+    if (epoch >= strlen(slow) || slow[epoch] - '0' != observe_rank() ||
+        (!memory && cudaMalloc(&memory, 1)))
         return;
-    if (observe_rank() == 1 && sums == 1) {
-        while (access(path, F_OK) && seconds() < start + 4)
-            usleep(1000);
-        answer(path, 0);
-    }
-    if (observe_rank() == 0 && sums == 2) {
-        while ((cudaStreamQuery)(computing) == cudaErrorNotReady && seconds() < start + 2)
-            usleep(1000);
-        answer(path, seconds() < start + 2);
-    }
+    for (int i = 0; i < TIMES; i++)
+        cudaMemsetAsync(memory, 0, 1, stream);
+}
+
+uint64_t observe_seed(uint64_t seed) {
+    return getenv("OBSERVE_SEED") ? seed + observe_rank() : seed;
 }
 
 void observe_pause(void) {
     if (getenv("OBSERVE_PAUSE"))
-        usleep(300000);
+        (usleep)(300000);
+}
+
+int observe_sleeps(void) {
+    return !getenv("OBSERVE_PAUSE");
 }
 
 double observe_seconds(void) {
     const char *times = getenv("OBSERVE_CLOCK");
     return (seconds)() * (times ? atof(times) : 1);
-}
-
-int observe_connect(int socket, const struct sockaddr *address, socklen_t bytes) {
-    const char *path = getenv("OBSERVE_CONNECT");
-    FILE *file = path ? fopen(path, "a") : NULL;
-    if (file) {
-        fprintf(file, "connect %.3f\n", (seconds)());
-        fclose(file);
-    }
-    int failed = (connect)(socket, address, bytes);
-    if (!failed && getenv("OBSERVE_SLOW") && fcntl(socket, F_GETFL) & O_NONBLOCK) {
-        errno = EINPROGRESS;
-        failed = -1;
-    }
-    return failed;
 }

@@ -5,6 +5,7 @@
 #include "05_fsdp/fsdp.h"
 #include "common/clock.h"
 #include "exercises/observe.h"
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +34,29 @@ static void answer(const char *mode, const char *question, int yes) {
     fclose(file);
 }
 
+// Two buffers, and the sizes of the pieces that were gathered there last.
+static struct {
+    const void *buffer;
+    size_t count;
+} gathered[2];
+
+ncclResult_t __real_ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type,
+                                  ncclComm_t comm, cudaStream_t stream);
+ncclResult_t __wrap_ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type,
+                                  ncclComm_t comm, cudaStream_t stream);
+ncclResult_t __wrap_ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type,
+                                  ncclComm_t comm, cudaStream_t stream) {
+    int i = gathered[0].buffer && gathered[0].buffer != to;
+    gathered[i].buffer = to;
+    gathered[i].count = count;
+    return __real_ncclAllGather(from, to, count, type, comm, stream);
+}
+
+static int holds(const float *buffer, size_t count) {
+    return (gathered[0].buffer == buffer && gathered[0].count == count) ||
+           (gathered[1].buffer == buffer && gathered[1].count == count);
+}
+
 static int in_collective, gathers_in_collective;
 
 void observe_call(const char *function) {
@@ -52,12 +76,12 @@ float *__wrap_fsdp_gather(struct fsdp *f, int layer, int next);
 float *__wrap_fsdp_gather(struct fsdp *f, int layer, int next) {
     static int calls;
     int asked = prefetch_file() && f->rank == 0 && calls < 2 * f->model->count;
-    observe_computing(f->stream);
     if (asked && calls == 1)
         answer("wx", "compute", becomes_idle(f->stream));
     float *whole = __real_fsdp_gather(f, layer, next);
     if (asked && calls >= 1 && next >= 0 && next < f->model->count)
-        answer("a", "gather", f->pieces[next].gathered && becomes_idle(f->comm_stream));
+        answer("a", "gather",
+               holds(f->buffers[next % 2], f->pieces[next].count) && becomes_idle(f->comm_stream));
     calls++;
     return whole;
 }
@@ -86,26 +110,33 @@ void __wrap_wait_for(cudaStream_t stream) {
     __real_wait_for(stream);
 }
 
-// With KILL_BEFORE="RANK FUNCTION NTH", this rank is killed before its nth call of the function, if
-// the launcher has not restarted it. Other ranks than 0 wait before, so that rank 0 can go on.
-static void kill_before(const char *function) {
-    static int calls;
-    const char *before = getenv("KILL_BEFORE"), *restarts = getenv("TORCHELASTIC_RESTART_COUNT");
+// With KILL_BEFORE="RANK WHAT NTH", this rank is killed before its nth write of a shard, or of a
+// manifest, or its nth call of unlinkat, if the launcher has not restarted it. Other ranks than 0
+// wait before, so that rank 0 can go on. With FAIL_AT instead, the write fails, and 1 is returned.
+static int kill_before(const char *what) {
+    static int writes;
+    const char *fails = getenv("FAIL_AT"), *before = fails ? fails : getenv("KILL_BEFORE");
+    const char *restarts = getenv("TORCHELASTIC_RESTART_COUNT");
     char name[16];
     int rank, nth;
-    if (!before || sscanf(before, "%d %15s %d", &rank, name, &nth) != 3 || strcmp(name, function) ||
-        rank != observe_rank() || (restarts && atoi(restarts) > 0) || ++calls != nth)
-        return;
+    if (!before || sscanf(before, "%d %15s %d", &rank, name, &nth) != 3 || strcmp(what, name) ||
+        rank != observe_rank() || (restarts && atoi(restarts) > 0) || ++writes != nth)
+        return 0;
     if (rank > 0)
         sleep(1);
-    kill(getpid(), SIGKILL);
+    if (!fails)
+        kill(getpid(), SIGKILL);
+    errno = ENOSPC;
+    return 1;
 }
 
 int __real_rename(const char *from, const char *to);
 int __wrap_rename(const char *from, const char *to);
 int __wrap_rename(const char *from, const char *to) {
     observe("rename", 0, NO_TYPE, NULL);
-    kill_before("rename");
+    const char *name = strrchr(to, '/') ? strrchr(to, '/') : to;
+    if (kill_before(strstr(name, ".e") ? "shard" : "manifest"))
+        return -1;
     return __real_rename(from, to);
 }
 

@@ -80,6 +80,7 @@ start() { # [NUMBER]
     [ -n "$number" ] || { echo 'You have solved every exercise.' && return; }
     folder=$(folder_of "$number") || exit
     if [ -d "work/$number" ]; then
+        chosen "$number" >/dev/null
         echo "You have started this exercise before. What you wrote is unchanged."
         echo
     else
@@ -106,6 +107,7 @@ chosen() { # [NUMBER]: it, or the exercise that was started last
         [ -e "work/$number/${file##*/}" ] || fail "work/$number/${file##*/} is not there; to begin again, rename the folder" \
             "work/$number and run make exercise EX=$number"
     done
+    echo "$number" >work/.current
     echo "$number"
 }
 
@@ -114,6 +116,8 @@ check_one() { # NUMBER [FOLDER]: 0 if it is solved
     local folder scratch status
     folder=$(folder_of "$1") || return
     scratch=$(mktemp -d) || return
+    # shellcheck disable=SC2064 # Ctrl-C ends this shell, too
+    trap "rm -rf '$scratch'" EXIT
     EXERCISE=$1 TASK=$PWD/$folder/task MINE=${2:-work/$1} COURSE=$PWD SCRATCH=$scratch \
         bash exercises/check.bash "$folder/check"
     status=$?

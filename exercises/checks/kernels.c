@@ -93,6 +93,8 @@ static const char *explain_gradient(const float *z, int label, int classes, int 
         return "It is the softmax. A larger logit at the label lowers the loss: subtract 1 there.";
     if (close_to(got, (power - (c == label)) * scale))
         return "The powers must be divided by their sum over the row.";
+    if (close_to(got, (exp(z[c]) / sum - (c == label)) * scale))
+        return "sum is that of exp(z[c] - z[best]). Subtract z[best] from this logit, too.";
     return "The derivative of -log(softmax(z)[label]) with respect to z[c] is the softmax of c, "
            "minus 1 at the label.";
 }
@@ -140,11 +142,22 @@ static int check_loss(int rows, int classes, float spread) {
 enum { COUNT = 1000, SGD_STEPS = 3 };
 
 // A right or wrong update of one parameter.
-enum update { RIGHT, NO_MOMENTUM, MEAN, RATE_INSIDE, NESTEROV, NO_DECAY, DECAY_OUTSIDE, UPDATES };
+enum update {
+    RIGHT,
+    NO_MOMENTUM,
+    MEAN,
+    ALL_DAMPED,
+    RATE_INSIDE,
+    NESTEROV,
+    NO_DECAY,
+    DECAY_OUTSIDE,
+    UPDATES
+};
 static const char *const explanations[UPDATES] = {
     [NO_MOMENTUM] = "This is SGD without momentum.",
     [MEAN] = "This is an average: the gradient was multiplied by 1 - momentum. PyTorch's SGD adds "
              "the whole gradient.",
+    [ALL_DAMPED] = "The gradient was multiplied by momentum, too. Multiply only the old velocity.",
     [RATE_INSIDE] = "The velocity holds gradients that were already multiplied by lr. If lr "
                     "changes, old gradients must get the new lr.",
     [NESTEROV] = "This is Nesterov's momentum. Subtract lr * velocity.",
@@ -162,7 +175,11 @@ static void update(enum update kind, double *p, double *v, double g, double lr, 
         *v = momentum * *v + g;
         *p -= lr * (g + momentum * *v);
     } else {
-        *v = momentum * *v + (kind == MEAN ? 1 - momentum : kind == RATE_INSIDE ? lr : 1) * g;
+        double factor = kind == MEAN          ? 1 - momentum
+                        : kind == ALL_DAMPED  ? momentum
+                        : kind == RATE_INSIDE ? lr
+                                              : 1;
+        *v = momentum * *v + factor * g;
         *p -= (kind == RATE_INSIDE ? 1 : lr) * *v + (kind == DECAY_OUTSIDE ? lr * decay : 0);
     }
 }
@@ -187,10 +204,10 @@ static int check_sgd(float momentum, float weight_decay) {
                 continue;
             }
             printf("lr %g, momentum %g, weight decay %g, gradient %.4f: velocity %.4f becomes "
-                   "%.4f, and the parameter changes by %.4f\n"
-                   "Expected: a velocity of %.4f, and a change of %.4f.\n",
-                   lr, momentum, weight_decay, g[i], was_v, got_v[i], got_p[i] - was_p, new_v,
-                   new_p - was_p);
+                   "%.4f, and parameter %.4f becomes %.4f\n"
+                   "Expected: velocity %.4f, and parameter %.4f.\n",
+                   lr, momentum, weight_decay, g[i], was_v, got_v[i], was_p, got_p[i], new_v,
+                   new_p);
             for (enum update kind = NO_MOMENTUM; kind < UPDATES; kind++) {
                 new_p = was_p, new_v = was_v;
                 update(kind, &new_p, &new_v, g[i], lr, momentum, weight_decay);
@@ -207,6 +224,6 @@ static int check_sgd(float momentum, float weight_decay) {
 
 int main(int argc, char **argv) {
     if (argc == 2 && !strcmp(argv[1], "sgd"))
-        return check_sgd(0.5f, 0) || check_sgd(0, 0) || check_sgd(0.5f, 0.25f);
+        return check_sgd(0.75f, 0) || check_sgd(0, 0) || check_sgd(0.75f, 0.125f);
     return check_loss(3, 4, 1) || check_loss(STATS_LANES + 5, 10, 4) || check_loss(130, 10, 1000);
 }

@@ -1,31 +1,67 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # check.bash sets and reads variables
 # What the checks share that compare modelled times. These depend on the calls of a program and on nothing else, so every
-# machine shows the same ones. Only the CPU device has the modelled clock, so a machine with GPUs uses it, too.
-device=cpu
-build=${BUILD:-build/cpu}
-launcher=$build/03_multigpu_launcher/launch
+# machine shows the same ones. Only the CPU device has the modelled clock, so these runs use it on machines with GPUs, too.
 
-# as_fast RANKS OPTION...: on modelled GPUs, 20 training steps take at most a tenth longer than in the step.
-as_fast() {
-    local mine right count=$1
-    make -s DEVICE=cpu BUILD="$build" "$build/$main" >"$SCRATCH/build" 2>&1 || wrong "the step $main does not compile"
-    set -- "$@" --data synthetic --log-every 100
-    export CPU_DEVICE_MODEL=h100 CPU_DEVICE_COMPUTE=0
-    must_run "$@" --trace "$SCRATCH/mine.json"
+# modelled RANKS OPTION...: runs the step and then the program on modelled GPUs, for 20 training steps. Their phases are in
+# $SCRATCH/right.phases and mine.phases.
+modelled() {
+    local device=cpu build=${BUILD:-build/cpu} launcher program reference=$main mine=("${options[@]}")
+    local -x CPU_DEVICE_MODEL=h100 CPU_DEVICE_COMPUTE=0
+    launcher=$build/03_multigpu_launcher/launch
+    build_mine || wrong "it does not compile for the CPU device: $(grep -m 1 error "$SCRATCH/build")"
+    rm -f "$SCRATCH"/{mine,right}.*.json
+    set -- "$@" --log-every 100
+    options=()
     program=$build/$main must_run "$@" --trace "$SCRATCH/right.json"
-    unset CPU_DEVICE_MODEL CPU_DEVICE_COMPUTE
+    options=("${mine[@]}")
+    must_run "$@" --trace "$SCRATCH/mine.json"
     phases mine >"$SCRATCH/mine.phases"
     phases right >"$SCRATCH/right.phases"
-    mine=$(sed -n '1s/.* //p' "$SCRATCH/mine.phases")
-    right=$(sed -n '1s/.* //p' "$SCRATCH/right.phases")
-    awk -v mine="$mine" -v right="$right" 'BEGIN { exit !(mine <= 1.1 * right) }' ||
-        wrong "on $count GPUs (modelled h100), a training step takes $mine ms; in the step, it takes $right ms" \
-            "$(untouched || differences)"
-    ok "on $count GPUs (modelled h100), a training step takes $mine ms; in the step, it takes $right ms"
 }
 
-# Of the traces of all ranks: first a line "all: a training step takes MS", then lines such as "rank 0: copies take MS", in
-# milliseconds of one of the 20 training steps.
+# as_fast RANKS OPTION...: on modelled GPUs, a training step takes at most a tenth longer than in the step.
+as_fast() {
+    local mine right
+    modelled "$@" --data synthetic
+    read -r mine right <<<"$(awk '/^all: a training step/ { printf "%s ", $NF }' "$SCRATCH"/{mine,right}.phases)"
+    awk -v mine="$mine" -v right="$right" 'BEGIN { exit !(mine <= 1.1 * right) }' ||
+        wrong "on $1 GPUs (modelled h100), a training step takes $mine ms; in the step, it takes $right ms" \
+            "$(untouched || differences)"
+    ok "on $1 GPUs (modelled h100), a training step takes $mine ms; in the step, it takes $right ms"
+}
+
+# hides_sums [LINE]: while the ranks sum the gradients of a layer, they compute those of the layers below, as much as in the
+# step. The line explains that they do not.
+# shellcheck disable=SC2120 # most callers need no line
+hides_sums() {
+    local mine right why=${1:-}
+    modelled 2 --hidden 2048,2048,2048
+    host_does_not_wait
+    [ "$(calls 'cuda(Stream|Event)Query' -)" -lt 40 ] ||
+        why='The host asks cudaStreamQuery or cudaEventQuery in each training step, and queues no operations while it waits.'
+    read -r mine right <<<"$(awk '/^all: hidden/ { printf "%s ", $NF }' "$SCRATCH"/{mine,right}.phases)"
+    awk -v mine="$mine" -v right="$right" 'BEGIN { exit !(mine >= 0.8 * right) }' ||
+        wrong "on 2 GPUs (modelled h100), backward hides $mine us of the sums of a training step; in the step, $right us" \
+            "${why:-The sums must run on t->comm_stream, each as soon as its gradients are computed.
+            t->stream may wait for them only once, after backward of all layers.}"
+    ok "on 2 GPUs (modelled h100), backward hides $mine us of the sums of a training step; in the step, $right us"
+}
+
+# host_does_not_wait [FUNCTION...]: in the last run of 20 training steps, the host waited only a few times, and called these
+# functions only a few times.
+# shellcheck disable=SC2120 # some callers name no function
+host_does_not_wait() {
+    local name
+    for name in wait_for cuda{Stream,Device,Event}Synchronize "$@"; do
+        [ "$(calls "$name" -)" -lt 40 ] || wrong "the host calls $name in each training step" \
+            'While the host waits, it queues no operations, and the GPU runs out of work. Let a stream wait for the other' \
+            'one, with cudaEventRecord and cudaStreamWaitEvent; the host then goes on at once.'
+    done
+    ok 'the host does not wait for the streams'
+}
+
+# Of the traces of all ranks: a line "all: a training step takes MS", a line "all: hidden US", the mean microseconds of
+# a rank in which a sum and a kernel run, and lines such as "rank 0: copies take MS", in milliseconds of one training step.
 phases() { # mine|right
     sed -nE 's/^\{"ph":"X","name":"([^":]*)[^"]*","cat":"([a-z]*)","pid":([0-9]*),"tid":[0-9]*,"ts":([0-9.]*),"dur":([0-9.]*).*/\3 \4 \5 \2 \1/p' \
         "$SCRATCH/$1".*.json | sort -k1,1n -k2,2n | awk -v steps=20 '
@@ -46,6 +82,7 @@ phases() { # mine|right
             for (rank = 0; rank in computing; rank++) {
                 shown = 0
                 for (i = 1; i <= sums[rank]; i++) {
+                    time += to[rank, i] - from[rank, i]
                     shown += to[rank, i] - from[rank, i]
                     for (n = 1; n <= spans[rank]; n++) {
                         low = from[rank, i] > busy_from[rank, n] ? from[rank, i] : busy_from[rank, n]
@@ -56,13 +93,15 @@ phases() { # mine|right
                 printf "rank %d: kernels take %.2f\n", rank, computing[rank] / steps / 1000
                 printf "rank %d: copies take %.2f\n", rank, copies[rank] / steps / 1000
                 printf "rank %d: nothing is computed during sums for %.2f\n", rank, shown / steps / 1000
+                all += shown
             }
+            printf "all: hidden %.0f\n", (time - all) / rank / steps
         }'
 }
 
 # The phases that take longer than in the step, each with its ranks.
 differences() {
-    paste -d'|' "$SCRATCH/mine.phases" "$SCRATCH/right.phases" | sed 1d | awk -F'[:|]' '{
+    paste -d'|' "$SCRATCH/mine.phases" "$SCRATCH/right.phases" | grep ^rank | awk -F'[:|]' '{
         n = split($2, mine, " "); split($4, right, " "); sub(/.* /, "", $1)
         if (mine[n] <= right[n] + 0.01) next
         line = $2 " ms; in the step " right[n] " ms"

@@ -6,7 +6,7 @@
 alone() {
     local variables status=0
     read -ra variables <<<"$1"
-    { env CPU_DEVICES=2 "${variables[@]}" timeout -k 1 "$limit" "$program" "${small[@]}" --max-steps 1 "${@:2}" \
+    { CPU_DEVICES=2 limited env "${variables[@]}" "$program" "${small[@]}" --max-steps 1 "${@:2}" \
         >"$SCRATCH/out" 2>"$SCRATCH/err" || status=$?; } 2>/dev/null
     [ $status -le 128 ] || echo "error: signal $((status - 128)) ended the program" >>"$SCRATCH/err"
     return $status
@@ -17,7 +17,7 @@ two_nodes() {
     local status=0 at
     rm -f "$SCRATCH/csv"
     [ "$device" = cpu ] || { skip 'on one machine, only the CPU device can play two nodes: make check DEVICE=cpu' && return; }
-    timeout -k 1 "$limit" exercises/checks/two_nodes.sh "$1" "$program" "${small[@]}" --csv "$SCRATCH/csv" \
+    limited exercises/checks/two_nodes.sh "$1" "$program" "${small[@]}" --csv "$SCRATCH/csv" \
         >"$SCRATCH/out" 2>"$SCRATCH/err" || status=$?
     ! untouched || set -- "$1"
     [ $status = 0 ] || wrong "on 2 nodes with 2 GPUs each ($1 order), the program fails" \
@@ -48,10 +48,13 @@ no_gpu_left() {
     local status=0
     [ "$device" = cpu ] || { skip 'a node with 2 GPUs needs the CPU device: make check DEVICE=cpu' && return; }
     alone 'RANK=2 WORLD_SIZE=3 LOCAL_RANK=2' --join-timeout 1 || status=$?
-    if grep -q waited "$SCRATCH/err" || [ $status != 1 ]; then
-        wrong 'a node with 2 GPUs accepts 3 ranks' "Local rank 2 goes on. Its exit code is $status." \
-            'Expected: it calls fail, because each of the 2 GPUs belongs to another rank.'
-    fi
+    ! grep -q waited "$SCRATCH/err" || wrong 'a node with 2 GPUs accepts 3 ranks' 'Local rank 2 goes on.' \
+        'Expected: it calls fail, because each of the 2 GPUs belongs to another rank.'
+    [ $status = 1 ] || wrong "a node with 2 GPUs does not refuse 3 ranks by a call of fail: the exit code is $status" \
+        "$(grep -m 1 error "$SCRATCH/err" | cut -c 1-300)"
+    ! grep -q cuda "$SCRATCH/err" || wrong 'a node with 2 GPUs refuses 3 ranks by an error of CUDA' \
+        "$(grep -m 1 cuda "$SCRATCH/err" | cut -c 1-300)" \
+        'choose_device has returned 2, and the GPUs are 0 and 1. It must call fail, which can name the local rank.'
     ok 'a node with 2 GPUs refuses 3 ranks'
 }
 
@@ -61,7 +64,7 @@ launch() {
     code=0
     rm -f "$SCRATCH/log"
     # The shell reports a signal to the stderr of the braces.
-    { log=$SCRATCH/log timeout -k 1 "$limit" "$program" "$@" >"$SCRATCH/out" 2>"$SCRATCH/err" || code=$?; } 2>/dev/null
+    { log=$SCRATCH/log limited "$program" "$@" >"$SCRATCH/out" 2>"$SCRATCH/err" || code=$?; } 2>/dev/null
     # timeout ends with 137 if SIGTERM did not end the launcher.
     [[ $code != @(124|137) ]] || wrong "the launcher had not ended after $limit s" "Command: launch $*" \
         'Does it wait in your part? It must go on, and handle the next event in wait_for_events.'

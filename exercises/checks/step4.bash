@@ -17,18 +17,22 @@ end_all() {
 }
 trap end_all EXIT
 
-# meeting RANKS [ADDRESS]: begins a new meeting at a free port. $world is its number of ranks.
+# meeting RANKS [ADDRESS]: begins a new rendezvous at a free port. $world is its number of ranks.
 meeting() {
     end_all
     rm -f "$SCRATCH"/{out,err}.* "$SCRATCH/csv"
+    command_line=
     world=$1
-    export MASTER_ADDR=${2:-127.0.0.1} WORLD_SIZE=$1 CPU_DEVICES=$1
+    export MASTER_ADDR=${2:-127.0.0.1} WORLD_SIZE=$1 CPU_DEVICES=$(($1 < 64 ? $1 : 64)) # the CPU device has at most 64
     until MASTER_PORT=$((20000 + RANDOM % 10000)) && ! (: <>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2>/dev/null; do :; done
     export MASTER_PORT
 }
 
 # rank NUMBER OPTION...: starts this rank. It prints to out.NUMBER and err.NUMBER.
 rank() {
+    local before=$command_line
+    RANK=$1 LOCAL_RANK=$1 remember "$program" "${small[@]}" "${@:2}"
+    command_line="${before:+$before & }$command_line"
     RANK=$1 LOCAL_RANK=$1 "$program" "${small[@]}" --csv "$SCRATCH/csv" "${@:2}" >"$SCRATCH/out.$1" 2>"$SCRATCH/err.$1" &
     pids[$1]=$!
 }
@@ -65,7 +69,7 @@ listening() {
     [ -n "$(listeners)" ]
 }
 
-# trained WHAT [LINE...]: all ranks of the meeting end with 0, and have the losses of step 1. The lines explain a failure.
+# trained WHAT [LINE...]: all ranks of the rendezvous end with 0, and have the losses of step 1. The lines explain a failure.
 trained() {
     local number end=$((SECONDS + limit)) left=$world
     while [ "$left" -gt 0 ]; do
@@ -105,7 +109,7 @@ connects() {
         wrong 'rank 0 does not listen any more' "$(head -n 3 "$SCRATCH/err.0")"
 }
 
-# hello [FIELD=VALUE...]: a frame of rank 1 of this meeting, with other values in some fields.
+# hello [FIELD=VALUE...]: a frame of rank 1 of this rendezvous, with other values in some fields.
 hello() {
     local magic=ranks version=1 kind=1 ranks=$world rank=1 run=-exercise-$MASTER_PORT token="" "$@"
     printf '%s\r\n\0' "$magic"

@@ -1,6 +1,7 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # check.bash reads and sets variables
 # For the checks of step 6.
 small=()
+course_words+='|[1-3]\.|op|[a-z+]+ +[0-9]+ +[0-9]+'
 errors=('waits in Recv|A rank waits for data. Which rank should send it, and is that rank itself waiting for this one?'
     'waits in Send|A rank waits until another one receives its data. Has that rank called ncclRecv for it?'
     "the ranks' calls differ|A rank waits in ncclSend or ncclRecv, but the other rank has gone on without the call for it."

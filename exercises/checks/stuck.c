@@ -40,6 +40,8 @@ int main(int argc, char **argv) {
     watch_comm(comm); // the one that fails is not the first one
     for (int i = 2; i < BROADCAST + 4; i++) {
         watch_step(i);
+        if (i == BROADCAST / 2)
+            wait_for(stream); // only the watchdog completes the late ones, not begin_collective
         usleep(late && i < 6 ? DELAY : 0);
         if (i == BROADCAST && p.rank == 1 && !late && strcmp(argv[1], "late")) {
             wait_for(stream);

@@ -9,6 +9,10 @@ load helpers
     fail_unsolved_and_pass_solved debug
 }
 
+@test "right cures of the faults in other styles are accepted" {
+    accept_right_answers debug
+}
+
 @test "wrong cures of the faults are refused with a reason" {
     refuse_wrong_answers debug
 }
@@ -18,20 +22,20 @@ without_seeds() {
     sed 's/ and CPU_DEVICE_CHAOS=[0-9]*//'
 }
 
-@test "each fault shows its symptom with each of 10 seeds of random delays, and its cure removes it" {
+@test "each fault shows its symptom with each of 3 seeds of random delays, and its cure removes it" {
     local number seed promise
     for number in $(exercises debug); do
         rm -f "$mine"/*
         exercises/run.sh cut "$number" "$mine"
         promise=$(promise_of "$number" | without_seeds)
-        for seed in {1..10}; do
+        for seed in {1..3}; do
             CHAOS=$seed CPU_DEVICE_CHAOS=$seed run exercises/run.sh try "$number" "$mine"
-            if [ "$status" != 1 ] || ! grep -qF "wrong  $promise" <(echo "$output" | without_seeds); then
+            if [ "$status" != 1 ] || ! grep '^wrong ' <<<"$output" | without_seeds | grep -qF "$promise"; then
                 printf '%s\n' "$number with seed $seed: wanted status 1 and: $promise" "status $status:" "$output"
                 return 1
             fi
         done
         answer "$number"
-        CHAOS=$(echo {1..10}) CPU_DEVICE_CHAOS=1 checked "$number" 0
+        CHAOS="1 2 3" CPU_DEVICE_CHAOS=1 checked "$number" 0
     done
 }
