@@ -10,18 +10,18 @@ LANES_BYTES = 1024 * 24  # of the partial sums of the loss
 
 def kernels(batch):
     """The name and the seconds of each kernel in a training step, in order."""
-    def kernel(name, size):
-        found.append((name, GPU["gap"] + size / GPU["memory"]))
+    def kernel(name, size, instructions=0):
+        found.append((name, GPU["gap"] + max(size / GPU["memory"], instructions / GPU["instructions"])))
 
     def product(name, m, n, k):
         work = max(2 * m * n * k / GPU["fp32"], 4 * (m * k + k * n + m * n) / GPU["memory"])
         found.append((name, GPU["gap"] + GPU["product"] + work))
 
     found, layers = [], list(zip(WIDTHS, WIDTHS[1:]))
-    kernel("gather", batch * (4 * WIDTHS[0] + 5) + WIDTHS[0] + 1)
+    kernel("gather", batch * (4 * WIDTHS[0] + 5) + WIDTHS[0] + 1, 80 * batch * WIDTHS[0])
     for inputs, outputs in layers:
         product("forward", batch, outputs, inputs)
-        kernel("forward", 4 * (2 * batch + 1) * outputs)  # the biases
+        kernel("forward", 4 * (2 * batch + 1) * outputs, 37 * batch * outputs)  # the biases
     kernel("loss", batch * (8 * WIDTHS[-1] + 1) + 2 * LANES_BYTES)
     for i, (inputs, outputs) in reversed(list(enumerate(layers))):
         if i < len(layers) - 1:
@@ -35,7 +35,7 @@ def kernels(batch):
 
 
 def timeline(call):
-    """Calls (begin, end) of the host and kernels (name, begin, end) of the GPU, if a call takes so many seconds."""
+    """Calls (begin, end) of the host and kernels (name, begin, end) of the GPU, if a call takes this number of seconds."""
     calls, runs, free = [], [], 0
     for i, (name, seconds) in enumerate(kernels(BATCH)):
         calls.append((i * call, (i + 1) * call))

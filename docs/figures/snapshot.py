@@ -3,7 +3,7 @@ from drawing import COPY, HOST, PLAIN, UPDATE, Figure
 
 OLD, NEW, EITHER = "old", "new", "old or new"
 # Each call, and the snapshot after a crash during it: of the process, and of the machine, which loses its power.
-# Last: what may lie beside it, until the next save overwrites it.
+# Last: what may lie beside it, until the next save removes it.
 CALLS = (("write\nrun.bin.tmp", OLD, OLD, "a part"), ("fsync\nrun.bin.tmp", OLD, OLD, "yes"),
          ("rename to\nrun.bin", EITHER, EITHER, "maybe"), ("fsync\nthe folder", NEW, EITHER, "maybe"),
          ("saved", NEW, NEW, "no"))

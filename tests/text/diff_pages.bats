@@ -132,8 +132,11 @@ END
     plant '<script> needs https://example.org/x.js' 's|<script>|<script src="https://example.org/x.js">|'
 }
 
-@test "one line reports a missing step, title or idea" {
+@test "one line reports a full disk, or a missing step, title or idea" {
     two_steps
+    mkdir full && ln -s /dev/full full/diff12.html
+    fails 1 "error: full/diff12.html: No space left on device" "$tool" -o full 12
+    fails 1 "error: /dev/null/pages: Not a directory" "$tool" -o /dev/null/pages 12
     fails 1 "step 3 has no train.c here (looked for 03_*/train.c)" "$tool" 23
     fails 1 "error: 123 is no pair of steps, such as 12" "$tool" 123
     fails 1 "git is not installed" env PATH=/nowhere "$(python3 -c 'import sys; print(sys.executable)')" "$tool" 12
@@ -150,7 +153,6 @@ need_browser() {
     done
 }
 
-# bats test_tags=test-all
 @test "in Chromium at 1280 x 720, nothing is wider than the page, the console is empty and the keys work" {
     need_browser
     cd "$root"
@@ -159,7 +161,6 @@ need_browser() {
     python3 -B tests/text/browse_pages.py "$BATS_TEST_TMPDIR/pages"
 }
 
-# bats test_tags=test-all
 @test "browse_pages.py finds wide lines, small letters, messages of the console and keys that do not work" {
     need_browser
     two_steps

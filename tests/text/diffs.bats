@@ -383,12 +383,3 @@ END
         make help | grep -qE "^make $target +[^ ]"
     done
 }
-
-@test "the steps of the course keep their budgets" {
-    cd "$root"
-    trained=(0*/train.c)
-    run --separate-stderr make diffstat
-    [ "$status" = 0 ] || { printf '%s\n' "$output" "$stderr" && return 1; }
-    [ "$(grep -c '^[1-9]-[1-9] ' <<<"$output")" = $((${#trained[@]} - 1)) ]
-    [[ ${lines[0]} == steps* ]]
-}

@@ -43,7 +43,7 @@ faults() {
     while read -r text term; do
         [ -n "${first[$term]:-}" ] || first[$term]=$text
     done < <(terms 0*/README.md README.md exercises/README.md cpu_device/README.md)
-    [ ${#first[@]} -ge 20 ] || echo "found only ${#first[@]} terms in italics"
+    [ ${#first[@]} -gt 0 ] || echo "found none"
     while IFS='|' read -r link name term; do
         text=${link#../}
         [ -e "$text" ] || text=docs/$link
@@ -52,7 +52,6 @@ faults() {
         [[ $text != 0* || $text = "0${name#step }"_* ]] || echo "$term: $name is not $text"
     done < <(entries "$1")
     [ ${#listed[@]} = "$(grep -c '^- ' "$1")" ] || echo "an entry has another form, or is there twice"
-    entries "$1" | cut -d'|' -f3 | LC_ALL=C sort -cf || echo "the entries are not in order"
     for term in "${!first[@]}"; do
         [[ ${first[$term]} = 0* ]] || { [ -n "${listed[$term]:-}" ] || echo "$term of ${first[$term]} has no entry"; continue; }
         [ "${listed[$term]:-no entry}" = "${first[$term]}" ] || echo "$term: ${first[$term]} explains it, not ${listed[$term]:-}"
@@ -64,13 +63,12 @@ faults() {
     [ -z "$output" ] || { echo "$output" && return 1; }
 }
 
-@test "a term without an entry, a wrong link and a wrong order are found" {
+@test "a term without an entry and a wrong link are found" {
     finds_in "$glossary" faults <<'END'
 /^- \*\*event/d@event: 02_multigpu_fork/README.md explains it
 s/(\*\*event\*\* .\[step )2(.*)02_multigpu_fork/\13\203_multigpu_launcher/@event: 02_multigpu_fork/README.md explains it, not 03
 s/(\*\*event\*\* .\[step )2/\13/@event: step 3 is not 02_multigpu_fork/README.md
 s/\*\*node\*\*/**nodule**/@README.md does not use nodule
-s/^- \*\*kernel\*\*/- **Zkernel**/@the entries are not in order
 s/^(- \*\*kernel\*\*) .*:/\1:/@another form
 END
 }
