@@ -174,9 +174,12 @@ static void report_failure(int i, pid_t pid, int status) {
 }
 
 // Handles the ranks that have ended. The first rank that fails ends the others, because no
-// collective can complete without it.
+// collective can complete without it. If several have failed since the last call, a rank that a
+// signal killed is reported: the others exit with a code as soon as they notice that it is gone.
 static void reap(void) {
     siginfo_t info = {0};
+    pid_t failed_pid = 0;
+    int failed = 0, failed_status = 0;
     for (; !waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid; info.si_pid = 0) {
         int i = 0, status;
         pid_t pid = info.si_pid;
@@ -191,11 +194,16 @@ static void reap(void) {
         if (i == me->nproc) // the guard
             continue;
         end_outputs(i);
-        if (status && me->state == RUNNING) {
-            if (!me->final)
-                report_failure(i, pid, status);
-            stop_local_ranks();
+        if (status && (!failed_pid || (WIFSIGNALED(status) && !WIFSIGNALED(failed_status)))) {
+            failed_pid = pid;
+            failed = i;
+            failed_status = status;
         }
+    }
+    if (failed_pid && me->state == RUNNING) {
+        if (!me->final)
+            report_failure(failed, failed_pid, failed_status);
+        stop_local_ranks();
     }
 }
 

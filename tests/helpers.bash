@@ -270,6 +270,12 @@ ends() { # CODE
     [ $code = "$1" ] || { echo "ended with $code" && cat err && return 1; }
 }
 
+# restarted COUNT: the launcher must have started all ranks again so often. Its reason may be a rank that noticed the end of
+# the killed one: a process closes its connections a moment before its parent can learn of its end.
+restarted() {
+    [ "$(grep -c '^launch: starting all ranks again: ' err)" = "$1" ] || { cat err && return 1; }
+}
+
 free_port() {
     local port
     until port=$((20000 + RANDOM % 10000)) && ! (: <>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do :; done

@@ -359,6 +359,23 @@ summary() { # RANK PID HOW FILE
     summary 1 "$(cat rank)" "exit code 5" /dev/null
 }
 
+@test "a rank that a signal killed is named, also if the launcher finds another rank ended with it" {
+    for killed in 0 1; do
+        rm -f pid.*
+        start "$launch" --nproc-per-node 2 sh -c 'echo $$ >new.$RANK; mv new.$RANK pid.$RANK; read x <go; exit 1'
+        until_true 20 test -e pid.0 -a -e pid.1
+        kill -STOP "$pid"
+        until_true 20 stopped "$pid"
+        kill -9 "$(cat pid.$killed)"
+        until_true 20 has_ended "$(cat pid.$killed)"
+        go 1
+        until_true 20 has_ended "$(cat pid.$((1 - killed)))"
+        kill -CONT "$pid"
+        ends 1
+        summary $killed "$(cat pid.$killed)" "signal 9, Killed" /dev/null
+    done
+}
+
 @test "the launcher prints the process id of each rank in every attempt" {
     job 0 "$launch" --nproc-per-node 3 --max-restarts 1 sh -c 'attempt=$TORCHELASTIC_RESTART_COUNT; echo $$ >pid.$attempt.$RANK
         for rank in 0 1 2; do until [ -s pid.$attempt.$rank ]; do sleep 0.01; done; done; exit $((attempt < 1))'
