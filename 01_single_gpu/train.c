@@ -2,17 +2,17 @@
 // operations on arrays: gather a batch, forward, backward, update. The host only puts them into a
 // stream, a queue of work that the GPU does in order. A snapshot stores everything that the next
 // training step depends on, so training can stop at any time and continue later.
-#include "common/conditions.h"
-#include "common/data.h"
-#include "common/device.h"
-#include "common/minmax.h"
-#include "common/model.h"
-#include "common/optimizer.h"
-#include "common/report.h"
-#include "common/rng.h"
-#include "common/snapshot.h"
-#include "common/trace.h"
-#include "common/training_options.h"
+#include "common/base/minmax.h"
+#include "common/base/rng.h"
+#include "common/data/data.h"
+#include "common/device/device.h"
+#include "common/device/trace.h"
+#include "common/models/model.h"
+#include "common/snapshots/conditions.h"
+#include "common/snapshots/snapshot.h"
+#include "common/training/optimizer.h"
+#include "common/training/report.h"
+#include "common/training/training_options.h"
 #include <math.h>
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 // If a call of NCCL fails, NCCL_CHECK ends the program and prints NCCL's reason, as CUDA_CHECK does
 // for CUDA.
 #pragma once
-#include "common/error.h"
+#include "common/base/error.h"
 #include <nccl.h>
 
 #define NCCL_CHECK(call)                                                                           \

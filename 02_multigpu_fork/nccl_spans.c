@@ -2,7 +2,7 @@
 // ncclAllReduce is a weak symbol, and pncclAllReduce is the same function. A program may therefore
 // define ncclAllReduce itself, do something before and after it, and call pncclAllReduce. Tools for
 // MPI do the same.
-#include "common/profile.h"
+#include "common/device/profile.h"
 #include <nccl.h>
 
 // Returns the bytes of count elements of a type that the course sends.

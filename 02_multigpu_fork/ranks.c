@@ -1,8 +1,8 @@
 #include "02_multigpu_fork/ranks.h"
-#include "common/device.h"
-#include "common/error.h"
-#include "common/options.h"
-#include "common/report.h"
+#include "common/base/error.h"
+#include "common/base/options.h"
+#include "common/device/device.h"
+#include "common/training/report.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #include "03_multigpu_launcher/count_ranks.h"
-#include "common/driver.h"
-#include "common/options.h"
+#include "common/base/options.h"
+#include "common/device/driver.h"
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 #include "03_multigpu_launcher/environment.h"
-#include "common/device.h"
-#include "common/minmax.h"
-#include "common/options.h"
+#include "common/base/minmax.h"
+#include "common/base/options.h"
+#include "common/device/device.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

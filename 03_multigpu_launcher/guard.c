@@ -1,5 +1,5 @@
 #include "03_multigpu_launcher/guard.h"
-#include "common/error.h"
+#include "common/base/error.h"
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>

@@ -8,8 +8,8 @@
 #include "03_multigpu_launcher/nodes.h"
 #include "03_multigpu_launcher/output.h"
 #include "03_multigpu_launcher/signals.h"
-#include "common/clock.h"
-#include "common/error.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>

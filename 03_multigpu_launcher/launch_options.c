@@ -1,5 +1,5 @@
 #include "03_multigpu_launcher/launch_options.h"
-#include "common/options.h"
+#include "common/base/options.h"
 #include <string.h>
 
 struct launch_options launch_opt;

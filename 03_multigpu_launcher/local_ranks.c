@@ -4,8 +4,8 @@
 #include "03_multigpu_launcher/nodes.h"
 #include "03_multigpu_launcher/output.h"
 #include "03_multigpu_launcher/signals.h"
-#include "common/clock.h"
-#include "common/error.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

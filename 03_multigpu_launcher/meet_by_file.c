@@ -1,6 +1,6 @@
 #include "03_multigpu_launcher/meet_by_file.h"
-#include "common/clock.h"
-#include "common/error.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

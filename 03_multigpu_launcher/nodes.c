@@ -1,7 +1,7 @@
 #include "03_multigpu_launcher/nodes.h"
 #include "03_multigpu_launcher/output.h"
-#include "common/clock.h"
-#include "common/error.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
 #include <errno.h>
 #include <netdb.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 #include "03_multigpu_launcher/output.h"
-#include "common/error.h"
+#include "common/base/error.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>

@@ -6,9 +6,9 @@
 #include "04_multinode/frame.h"
 #include "04_multinode/meet_by_tcp.h"
 #include "04_multinode/watchdog.h"
-#include "common/device.h"
-#include "common/error.h"
-#include "common/options.h"
+#include "common/base/error.h"
+#include "common/base/options.h"
+#include "common/device/device.h"
 #include <netdb.h>
 #include <stdarg.h>
 #include <stdio.h>

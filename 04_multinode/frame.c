@@ -1,6 +1,6 @@
 #include "04_multinode/frame.h"
-#include "common/clock.h"
-#include "common/options.h"
+#include "common/base/clock.h"
+#include "common/base/options.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -1,7 +1,7 @@
 // Frames: the messages of fixed size that ranks exchange when they meet (meet_by_tcp.h).
 #pragma once
 #include "03_multigpu_launcher/environment.h"
-#include "common/error.h"
+#include "common/base/error.h"
 #include <netdb.h>
 #include <stddef.h>
 #include <stdint.h>

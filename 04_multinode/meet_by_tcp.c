@@ -1,6 +1,6 @@
 #include "04_multinode/meet_by_tcp.h"
 #include "04_multinode/frame.h"
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 #include "04_multinode/watchdog.h"
 #include "02_multigpu_fork/nccl_check.h"
-#include "common/clock.h"
-#include "common/device.h"
+#include "common/base/clock.h"
+#include "common/device/device.h"
 #include <math.h>
 #include <pthread.h>
 #include <stdarg.h>

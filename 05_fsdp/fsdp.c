@@ -1,8 +1,8 @@
 #include "05_fsdp/fsdp.h"
 #include "04_multinode/watchdog.h"
-#include "common/device.h"
-#include "common/kernels.h"
-#include "common/minmax.h"
+#include "common/base/minmax.h"
+#include "common/device/device.h"
+#include "common/kernels/kernels.h"
 
 // NCCL gathers and scatters equal parts, so the last piece of a layer may end with padding.
 void fsdp_build(struct fsdp *f, const struct model *model, int rank, int world, int prefetch) {

@@ -4,14 +4,14 @@
 // can read it at any time after step 2.
 #include "02_multigpu_fork/nccl_check.h"
 #include "06_allreduce_demo/start.h"
-#include "common/device.h"
-#include "common/error.h"
-#include "common/kernels.h"
-#include "common/minmax.h"
-#include "common/options.h"
-#include "common/profile.h"
-#include "common/report.h"
-#include "common/trace.h"
+#include "common/base/error.h"
+#include "common/base/minmax.h"
+#include "common/base/options.h"
+#include "common/device/device.h"
+#include "common/device/profile.h"
+#include "common/device/trace.h"
+#include "common/kernels/kernels.h"
+#include "common/training/report.h"
 #include <errno.h>
 #include <math.h>
 #include <nccl.h>

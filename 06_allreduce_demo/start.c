@@ -3,9 +3,9 @@
 #include "02_multigpu_fork/nccl_check.h"
 #include "02_multigpu_fork/ranks.h"
 #include "03_multigpu_launcher/environment.h"
-#include "common/device.h"
-#include "common/options.h"
-#include "common/report.h"
+#include "common/base/options.h"
+#include "common/device/device.h"
+#include "common/training/report.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 #include "07_large_models/costs.h"
-#include "common/device.h"
-#include "common/kernels.h"
-#include "common/minmax.h"
-#include "common/report.h"
+#include "common/base/minmax.h"
+#include "common/device/device.h"
+#include "common/kernels/kernels.h"
+#include "common/training/report.h"
 #include <stdarg.h>
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 // A table of what a rank stores and sends, in bytes: measured, and computed by formulas.
 #pragma once
 #include "07_large_models/units.h"
-#include "common/optimizer.h"
+#include "common/training/optimizer.h"
 
 // Returns the bytes of device memory in use, by all processes.
 double device_memory_used(void);

@@ -1,6 +1,6 @@
 #include "07_large_models/saving.h"
 #include "04_multinode/watchdog.h"
-#include "common/device.h"
+#include "common/device/device.h"
 #include <stdlib.h>
 
 // Copies a sharded array to host memory: values on rank 0, NULL on the others. The ranks gather it

@@ -1,9 +1,9 @@
 #include "07_large_models/units.h"
 #include "04_multinode/watchdog.h"
-#include "common/device.h"
-#include "common/kernels.h"
-#include "common/minmax.h"
-#include "common/options.h"
+#include "common/base/minmax.h"
+#include "common/base/options.h"
+#include "common/device/device.h"
+#include "common/kernels/kernels.h"
 
 // Decides which ranks form a group.
 static void form_groups(struct fsdp *f, const struct place *p) {

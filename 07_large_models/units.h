@@ -6,8 +6,8 @@
 // stays allocated until the program ends.
 #pragma once
 #include "03_multigpu_launcher/environment.h"
-#include "common/model.h"
-#include "common/shards.h"
+#include "common/models/model.h"
+#include "common/snapshots/shards.h"
 #include <nccl.h>
 
 struct fsdp {

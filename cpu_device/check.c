@@ -1,5 +1,5 @@
 #include "cpu_device/check.h"
-#include "common/error.h"
+#include "common/base/error.h"
 #include "cpu_device/comm.h"
 #include "cpu_device/internal.h"
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-#include "common/device.h"
+#include "common/device/device.h"
 #include "cpu_device/gpu_rates.h"
 #include "cpu_device/internal.h"
 #include <ctype.h>

@@ -1,7 +1,7 @@
-// The record of what the device did and when. A trace (common/trace.h) is written from it. Times
-// are seconds: of the modelled clock if there is a model, and of cpu_now otherwise.
+// The record of what the device did and when. A trace (common/device/trace.h) is written from it.
+// Times are seconds: of the modelled clock if there is a model, and of cpu_now otherwise.
 #pragma once
-#include "common/trace.h"
+#include "common/device/trace.h"
 #include "cpu_device/gpu_model.h"
 
 // Records from here on, and writes the trace to this file when the program exits.

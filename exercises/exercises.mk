@@ -50,9 +50,9 @@ $(BUILD)/$(MINE)/%.cu.o: $(MINE)/%.cu $(BUILD)/flags
 	$(QUIET)$(NVCC) $(NVCC_FLAGS) $(filter -I%,$(LIB_FLAGS)) -c $< -o $@
 $(KERNELS_OF_MINE): exercises/checks/kernels.c $(filter %kernels.o %.cu.o,$(OBJECTS_OF_MINE)) $(BUILD)/common.a
 	$(QUIET)$(CC) $(ALL_CFLAGS) $(filter %.c %.o %.a,$^) -o $@ $(LIB_FLAGS) -lm
-KERNELS_ON_HOST := $(patsubst %.cu,$(BUILD)/$(MINE)/%_on_host.o,$(notdir $(wildcard common/*.cu)))
+KERNELS_ON_HOST := $(patsubst %.cu,$(BUILD)/$(MINE)/%_on_host.o,$(notdir $(wildcard common/kernels/*.cu)))
 # Those of the course, where the attendee has none.
-vpath %.cu $(MINE) common
+vpath %.cu $(MINE) common/kernels
 $(KERNELS_ON_HOST): $(BUILD)/$(MINE)/%_on_host.o: %.cu tests/unit/host_cuda.h
 	@mkdir -p $(@D)
 	$(QUIET)$(CXX) -x c++ -include tests/unit/host_cuda.h -I. -Icpu_device/include -O1 -c $< -o $@

@@ -6,8 +6,8 @@
 // a line such as "train rank first rows" at once, and for each ncclCommSplit "split rank
 // communicator color".
 #include "exercises/observe.h"
-#include "common/clock.h"
-#include "common/error.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 // Included in front of the attendee's sources: records their calls. They stay calls of the
 // attendee's lines, so that error messages name these lines.
 #pragma once
-#include "common/clock.h"
-#include "common/kernels.h"
+#include "common/base/clock.h"
+#include "common/kernels/kernels.h"
 #include <nccl.h>
 #include <semaphore.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 #include "exercises/observe_connect.h"
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>

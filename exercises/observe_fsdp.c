@@ -3,7 +3,7 @@
 // and kills a rank while it saves.
 #include "04_multinode/watchdog.h"
 #include "05_fsdp/fsdp.h"
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "exercises/observe.h"
 #include <errno.h>
 #include <signal.h>

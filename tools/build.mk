@@ -1,6 +1,6 @@
 # How make compiles the programs and their modules, and for which device. Where make finds nvcc, it builds for an NVIDIA GPU
 # (in build/gpu) and for the CPU device (cpu_device, in build/cpu); the program for the GPU starts the other one on a
-# machine without a GPU (common/fallback.c). Without nvcc it builds for the CPU device, and with DEVICE=gpu or DEVICE=cpu
+# machine without a GPU (common/device/fallback.c). Without nvcc it builds for the CPU device, and with DEVICE=gpu or DEVICE=cpu
 # for one of the two.
 
 NVCC := $(or $(wildcard $(CUDA_HOME)/bin/nvcc),$(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
@@ -26,8 +26,8 @@ QUIET = $(if $(V),,@echo '  $@';)
 
 BUILT := $(PROGRAMS:%=$(BUILD)/%)
 STEPS_MODULES := $(filter-out $(BUILT:=.o),$(patsubst %.c,$(BUILD)/%.o,$(wildcard 0*/*.c)))
-COMMON := $(filter-out common/fallback.c common/$(if $(filter cpu,$(DEVICE)),gpu,cpu)_%.c,$(wildcard common/*.c common/*/*.c)) \
-	$(if $(filter gpu,$(DEVICE)),$(wildcard common/*.cu),$(wildcard cpu_device/*.c))
+COMMON := $(filter-out common/device/fallback.c $(wildcard common/*/$(if $(filter cpu,$(DEVICE)),gpu,cpu)_*.c),$(wildcard common/*/*.c)) \
+	$(if $(filter gpu,$(DEVICE)),$(wildcard common/kernels/*.cu),$(wildcard cpu_device/*.c))
 COMMON_MODULES := $(patsubst %,$(BUILD)/%.o,$(basename $(COMMON)))
 
 .DELETE_ON_ERROR:
@@ -36,7 +36,7 @@ COMMON_MODULES := $(patsubst %,$(BUILD)/%.o,$(basename $(COMMON)))
 programs: $(BUILT)
 
 # The links in the folders of the steps, which lead to what was built last. Beside each program for the GPU, PROGRAM.cpu
-# leads to the one that common/fallback.c starts in its place.
+# leads to the one that common/device/fallback.c starts in its place.
 $(PROGRAMS): %: $(BUILD)/% $(if $(BOTH),cpu-programs)
 	@ln -sf ../$< $@
 	@$(if $(BOTH),ln -sf ../../../build/cpu/$@,rm -f) $<.cpu
@@ -92,7 +92,7 @@ $(BUILD)/common.a: $(COMMON_MODULES)
 $(BUILD)/%.a:
 	@rm -f $@
 	$(QUIET)$(AR) -qc $@ $^
-$(filter-out %/launch,$(BUILT)): $(if $(filter gpu,$(DEVICE)),$(BUILD)/common/fallback.o)
+$(filter-out %/launch,$(BUILT)): $(if $(filter gpu,$(DEVICE)),$(BUILD)/common/device/fallback.o)
 $(filter-out $(BUILD)/01_%,$(BUILT)): $(BUILD)/steps.a
 $(BUILT): $(BUILD)/common.a
 $(BUILT): %: %.o

@@ -34,7 +34,7 @@ work=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 export CHECK_WORK=$work CHECK_GPUS=${CUDA_VISIBLE_DEVICES:-$(seq -s, 0 $((gpus - 1)))} CUDA_MODULE_LOADING=LAZY
-no_bfloat16='this GPU has no products of bfloat16 matrices' # common/device.c
+no_bfloat16='this GPU has no products of bfloat16 matrices' # common/device/device.c
 rows=() figures=() logs=() passed=0 failed=0 skipped=0 nccl=NCCL
 
 record() { # RESULT NAME SECONDS REASON
@@ -101,7 +101,7 @@ racecheck() {
     limited "${one[@]}" compute-sanitizer --tool racecheck --print-limit 10000 "$@" >"$work/log" 2>&1
     code=$?
     cat "$work/log"
-    ! grep -wFf <(grep -ohE '[a-z0-9_]+_kernel\(' common/*.cu | tr -d '(') "$work/log" || return 1
+    ! grep -wFf <(grep -ohE '[a-z0-9_]+_kernel\(' common/kernels/*.cu | tr -d '(') "$work/log" || return 1
     return $code
 }
 

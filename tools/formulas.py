@@ -80,7 +80,7 @@ def attention_flops(layers, width, sequence, tokens, causal=False):
 
 # ---- Memory ----
 
-# Floats per parameter that an optimizer stores. Source: the table in common/optimizer.c.
+# Floats per parameter that an optimizer stores. Source: the table in common/training/optimizer.c.
 OPTIMIZER_STATES = {"sgd": 1, "adam": 2, "adamw": 2, "adadelta": 2}
 
 

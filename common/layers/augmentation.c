@@ -1,8 +1,8 @@
-#include "common/data.h"
-#include "common/device.h"
+#include "common/base/rng.h"
+#include "common/data/data.h"
+#include "common/device/device.h"
 #include "common/layers/layers.h"
 #include "common/layers/products.h"
-#include "common/rng.h"
 #include <string.h>
 
 static void augmentation_forward(const struct layer *l, const struct pass *pass,

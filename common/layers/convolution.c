@@ -1,9 +1,9 @@
 // A convolution is a dense layer whose rows are not samples but windows of the images. So forward
 // copies the windows to the rows of a matrix, called patches, and multiplies them by the weights.
 // docs/convolution.md explains this with a picture.
+#include "common/base/minmax.h"
 #include "common/layers/layers.h"
 #include "common/layers/products.h"
-#include "common/minmax.h"
 #include <math.h>
 
 static int patch_size(const struct layer *l) {

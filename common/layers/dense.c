@@ -1,7 +1,7 @@
-#include "common/kernels.h"
+#include "common/base/minmax.h"
+#include "common/kernels/kernels.h"
 #include "common/layers/layers.h"
 #include "common/layers/products.h"
-#include "common/minmax.h"
 #include <math.h>
 
 static void dense_initialise(const struct layer *l, float *parameters, size_t first_value,

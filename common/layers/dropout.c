@@ -1,8 +1,8 @@
-#include "common/device.h"
-#include "common/kernels.h"
+#include "common/base/rng.h"
+#include "common/device/device.h"
+#include "common/kernels/kernels.h"
 #include "common/layers/layers.h"
 #include "common/layers/products.h"
-#include "common/rng.h"
 
 // Forward and backward drop the same values, because the choice depends only on the seed and on the
 // index of the value in the whole batch.

@@ -2,7 +2,7 @@
 // and, if it has settings, a member of struct layer. Each append_ function adds a layer to the end
 // of the model; its inputs are the outputs of the layer before, or the samples.
 #pragma once
-#include "common/model.h"
+#include "common/models/model.h"
 
 // y = x W^T + bias. The parameters are W [outputs, inputs] and then bias [outputs]. dense_relu also
 // sets y = max(y, 0). Initial values are those of torch.nn.Linear: uniform in +-1/sqrt(inputs).

@@ -1,7 +1,7 @@
 // What layers share: matrix products, sums over the pixels of a batch, and parameters in either
 // type.
 #pragma once
-#include "common/model.h"
+#include "common/models/model.h"
 
 // C [m, n] = op(A) op(B) + beta C, with op(A) [m, k] and op(B) [k, n]. All matrices are row-major.
 // A and B have the type of the pass, and sums are floats.

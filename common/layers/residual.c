@@ -1,10 +1,10 @@
 // The outputs of the inner layers are in the workspace of the block: those of each layer, with its
 // workspace, behind those of the one before. Backward stores the gradients of these outputs at the
 // same places behind dy.
-#include "common/device.h"
+#include "common/base/minmax.h"
+#include "common/device/device.h"
 #include "common/layers/layers.h"
 #include "common/layers/products.h"
-#include "common/minmax.h"
 
 static void residual_initialise(const struct layer *l, float *parameters, size_t first_value,
                                 size_t count, uint64_t seed, cudaStream_t stream) {

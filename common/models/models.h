@@ -1,9 +1,9 @@
 // The models, one per file of this folder. A new model needs a new file, a line here, and a row in
 // the table in model.c. Its settings are options of all steps (training_options.c).
 #pragma once
-#include "common/data.h"
-#include "common/model.h"
-#include "common/training_options.h"
+#include "common/data/data.h"
+#include "common/models/model.h"
+#include "common/training/training_options.h"
 
 // Appends a model's layers to the empty list m, for the samples of the set. The last layer has
 // targets * classes outputs. Also writes the shape, and the text if it differs from the shape.

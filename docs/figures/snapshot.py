@@ -1,4 +1,4 @@
-"""The life of a snapshot: the calls of write_whole (common/snapshot.c), and which file a crash during each call leaves."""
+"""The life of a snapshot: the calls of write_whole (common/snapshots/snapshot.c), and which file a crash during each call leaves."""
 from drawing import COPY, HOST, PLAIN, UPDATE, Figure
 
 OLD, NEW, EITHER = "old", "new", "old or new"

@@ -1,13 +1,14 @@
 // Compares the attendee's kernels with their formulas: "kernels loss" and "kernels sgd". At the
 // first difference, it prints what it found and what that means, and exits with 1. With ON_HOST, it
-// calls the functions of common/kernels.cu, which tests/unit/host_cuda.h has built for the host.
+// calls the functions of common/kernels/kernels.cu, which tests/unit/host_cuda.h has built for the
+// host.
 #ifdef ON_HOST
 #define softmax_cross_entropy cu_softmax_cross_entropy
 #define sgd_step cu_sgd_step
 #endif
-#include "common/kernels.h"
-#include "common/device.h"
-#include "common/rng.h"
+#include "common/kernels/kernels.h"
+#include "common/base/rng.h"
+#include "common/device/device.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

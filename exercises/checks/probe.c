@@ -3,8 +3,8 @@
 // of training and the loss also write to the same byte. If no event orders the batch of one step
 // and the loss of another, the checker of ordering of the CPU device then reports this byte: the
 // two may run at the same time.
-#include "common/device.h"
-#include "common/kernels.h"
+#include "common/device/device.h"
+#include "common/kernels/kernels.h"
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -30,7 +30,7 @@ nvcc_compiles() { # FILE
     [ "$device" = cpu ] && nvcc=$(PATH=$PATH:/usr/local/cuda/bin command -v nvcc) || return 0
     if "$nvcc" -ptx -I. "$1" -o "$SCRATCH/ptx" >"$SCRATCH/build" 2>&1; then
         ok "$1: nvcc compiles it"
-    elif "$nvcc" -ptx -I. common/kernels.cu -o "$SCRATCH/ptx" >/dev/null 2>&1; then
+    elif "$nvcc" -ptx -I. common/kernels/kernels.cu -o "$SCRATCH/ptx" >/dev/null 2>&1; then
         cat "$SCRATCH/build"
         wrong "nvcc does not compile $1"
     fi

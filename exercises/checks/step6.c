@@ -7,7 +7,7 @@
 // Before, rank r has 10^r in each element, so the digits of a sum count the vectors of the ranks.
 // With PROBE_FRACTIONS set, the elements are fractions, so the sums are rounded.
 // The clock of this program advances by a microsecond each time it is read.
-#include "common/device.h"
+#include "common/device/device.h"
 #include <nccl.h>
 #include <stdio.h>
 

@@ -4,8 +4,8 @@
 // entries, so it has used some of them again.
 #include "04_multinode/meet_by_tcp.h"
 #include "04_multinode/watchdog.h"
-#include "common/device.h"
-#include "common/error.h"
+#include "common/base/error.h"
+#include "common/device/device.h"
 #include <nccl.h>
 #include <signal.h>
 #include <stdio.h>

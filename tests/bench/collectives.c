@@ -1,6 +1,6 @@
 // collectives RANKS: the all-reduce of the CPU device, one process and one device per rank.
-#include "common/device.h"
-#include "common/error.h"
+#include "common/base/error.h"
+#include "common/device/device.h"
 #include "tests/bench/allreduce.h"
 #include <nccl.h>
 #include <stdatomic.h>

@@ -3,8 +3,8 @@
 // NCCL has taken it in.
 #include "04_multinode/watchdog.h"
 #include "02_multigpu_fork/nccl_check.h"
-#include "common/clock.h"
-#include "common/device.h"
+#include "common/base/clock.h"
+#include "common/device/device.h"
 #include <stdlib.h>
 
 enum { CALLS = 50, ROUNDS = 401 }; // so few calls that no stream is full

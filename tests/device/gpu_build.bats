@@ -17,7 +17,7 @@ setup_file() {
     cd "$root" || return
     tools/find_libs.sh gpu | grep -q '^NCCL_FLAGS := .' || skip "NCCL is not installed"
     make -j2 DEVICE=gpu BUILD=build/test-gpu ARCH=90 WERROR=1 programs build/test-gpu/tests/device/gpu_build.o \
-        build/test-gpu/common/{,image_,norm_,optimizer_}kernels_on_host.o || return
+        build/test-gpu/common/kernels/{,image_,norm_,optimizer_}kernels_on_host.o || return
     for program in "${programs[@]}"; do
         mkdir -p "$BATS_FILE_TMPDIR/${program%/*}"
         on_cpu_device "$BATS_FILE_TMPDIR/$program" "build/test-gpu/$program.o" || return
@@ -38,7 +38,7 @@ on_cpu_device() {
     mapfile -t versioned < <(find "$gpu"/{0*,common} -name '*.o' -exec nm -u {} + |
         sed -n 's/^ *U \(.*\)_v2$/-Wl,--defsym=\1_v2=\1/p' | sort -u)
     set_build
-    cc "${@:2}" "$gpu"/{steps,common}.a "$gpu"/common/{fallback,*_on_host}.o "$gpu/tests/device/gpu_build.o" \
+    cc "${@:2}" "$gpu"/{steps,common}.a "$gpu"/common/{device/fallback,kernels/*_on_host}.o "$gpu/tests/device/gpu_build.o" \
         -Wl,--wrap=cudaGetDeviceProperties "${versioned[@]}" "$build/common.a" "${libs[@]}" -lstdc++ -ldl -lm -pthread -o "$1"
 }
 
@@ -101,17 +101,17 @@ traced() {
     both 01_single_gpu 0 --model cnn --optimizer adadelta --batch 4
     both 01_single_gpu 0 --nesterov 1 --label-smoothing 0.1
     both 07_large_models 2 --model cnn --batch 4 --precision bf16 --accumulate 2 --clip 0.1 --recompute 1
-    nm "$root"/build/test-gpu/common/*kernels.o | sed -nE 's/.* t _ZL?([0-9]+[a-z][^.]*_kernel[^.]*)$/_Z\1/p' | sort >all
+    nm "$root"/build/test-gpu/common/kernels/*kernels.o | sed -nE 's/.* t _ZL?([0-9]+[a-z][^.]*_kernel[^.]*)$/_Z\1/p' | sort >all
     [ "$(wc -l <all)" -gt 25 ]
     sort -u "$KERNELS_RUN" | diff - all
 }
 
 @test "an error that a call leaves behind ends the next launch" {
-    cp "$root/common/device.c" .
+    cp "$root/common/device/device.c" .
     edit device.c 's/if \(recorded\)//' 's/CUDA_CHECK\((cudaEventElapsedTime.*)\);/\1;/'
     read -ra flags <<<"$(sed -n 's/^LIB_FLAGS := //p' "$root/build/test-gpu/libs.mk" | grep -oE -- '-I[^ ]+' | tr '\n' ' ')"
     cc -std=c11 -D_GNU_SOURCE -I"$root" "${flags[@]}" -c device.c
     on_cpu_device changed "$root/build/test-gpu/01_single_gpu/train.o" device.o
-    fails 1 "invalid resource handle (cudaErrorInvalidResourceHandle, cudaGetLastError at common/kernels.cu:" \
+    fails 1 "invalid resource handle (cudaErrorInvalidResourceHandle, cudaGetLastError at common/kernels/kernels.cu:" \
         ./changed --data synthetic --max-steps 2 --log-every 1
 }

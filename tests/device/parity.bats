@@ -60,7 +60,7 @@ none_missing() {
 
 @test "cpu_device/API.md names every function of NVIDIA that the programs call" {
     local name names
-    mapfile -t names < <(cat 0*/*.[ch] common/*.{c,h,cu} common/*/*.[ch] | grep -oE '\b(cuda|cublas|nccl)[A-Z][A-Za-z]+\(' | tr -d '(' | sort -u)
+    mapfile -t names < <(cat 0*/*.[ch] common/*/*.{c,h,cu} | grep -oE '\b(cuda|cublas|nccl)[A-Z][A-Za-z]+\(' | tr -d '(' | sort -u)
     [ ${#names[@]} -gt 40 ]
     for name in "${names[@]}"; do
         grep -q "\`$name\`" cpu_device/API.md || { echo "$name is not in cpu_device/API.md" && return 1; }
@@ -107,7 +107,7 @@ none_missing() {
 
 @test "the programs and common/ compile against NVIDIA's headers" {
     need_toolkit
-    compiles "$(grep -oE -- '-I[^ ]+' <<<"$CUDA_FLAGS")" 0*/*.c common/{,*/}*.c
+    compiles "$(grep -oE -- '-I[^ ]+' <<<"$CUDA_FLAGS")" 0*/*.c common/*/*.c
 }
 
 @test "the programs compile against the declarations of NCCL 2.18" {

@@ -3,7 +3,7 @@
 // Each case runs in its own process: this program again, with the name of the case as its argument.
 // A correct case must end with 0 and print nothing. A case with a fault must end at once, with a
 // report that names both operations.
-#include "common/kernels.h"
+#include "common/kernels/kernels.h"
 #include <cublas_v2.h>
 #include <nccl.h>
 #include <pthread.h>

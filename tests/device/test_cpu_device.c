@@ -2,7 +2,7 @@
 //
 // If a test needs environment variables, ends its process or forks, it runs in its own process:
 // this program again, with the name of the test as its argument (see ALONE and run_alone).
-#include "common/kernels.h"
+#include "common/kernels/kernels.h"
 #include "cpu_device/internal.h"
 #include <cublas_v2.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 // Tests of the CPU device's cuBLAS: its results match sums in double precision, and it refuses the
 // arguments that the manual refuses.
-#include "common/device.h"
+#include "common/device/device.h"
 #include "cpu_device/internal.h"
 #include "tests/unit/device_arrays.h"
 #include <cublas_v2.h>

@@ -1,7 +1,7 @@
 // Tests of the modelled clock: timelines that are computed by hand, with the rates of round.model.
 // All times are in microseconds. Each test runs in new processes, whose clocks start at 0. Nothing
 // is computed (CPU_DEVICE_COMPUTE=0), except in a few tests, whose times are the same.
-#include "common/kernels.h"
+#include "common/kernels/kernels.h"
 #include "cpu_device/comm.h"
 #include "tests/device/nccl_ranks.h"
 #include <math.h>

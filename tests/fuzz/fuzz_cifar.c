@@ -1,8 +1,8 @@
 // Fuzzes the reader of CIFAR-10. The first byte of the input says which of the six files of a data
 // set the rest is. The other files have one good record. A set that loads must be usable, and one
 // that does not must say why.
-#include "common/data.h"
-#include "common/error.h"
+#include "common/base/error.h"
+#include "common/data/data.h"
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
 // rest is, and whether its dimensions are cut down below 256: else most inputs claim far more bytes
 // than they have. The other files are good. A set that loads must be usable, and one that does not
 // must say why.
-#include "common/data.h"
-#include "common/error.h"
+#include "common/base/error.h"
+#include "common/data/data.h"
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>

@@ -24,7 +24,7 @@ option_table() {
         [ "$status" = 0 ]
         [ -z "$stderr" ]
         [ "$("$program" -h)" = "$output" ]
-        option_table "$root/common/training_options.c" "$root"/0${step}_*/train.c >listed
+        option_table "$root/common/training/training_options.c" "$root"/0${step}_*/train.c >listed
         [ "$(grep -c '^  --' <<<"$output")" = $(($(wc -l <listed) + 1)) ] # and --help itself
         while IFS='|' read -r name default; do
             line=$(grep -E "^  --$name [ (]*[a-z0-9]" <<<"$output") || { echo "step $step: no --$name" && return 1; }

@@ -103,7 +103,7 @@ changed() {
 
 # Half as many images with two channels (every other pixel) and two labels each.
 @test "samples with several channels and labels work in all steps" {
-    changed common/data.c 's/^( *)train->targets = .* = 1;/\1train->shape.channels = test->shape.channels = 2;\
+    changed common/data/data.c 's/^( *)train->targets = .* = 1;/\1train->shape.channels = test->shape.channels = 2;\
         train->shape.width \/= 2;\
         test->shape.width \/= 2;\
         train->targets = test->targets = 2;\

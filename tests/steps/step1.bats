@@ -21,7 +21,7 @@ train() {
 # Prints a line "name type least most" for each option.
 option_table() {
     sed -nE 's/^ *\{"([a-z0-9-]+)", OPTION_([A-Z]+)[^,]*, [^,]+, ("[^"]*"|NULL), ([^,]+), ([^,]+),.*/\1 \2 \4 \5/p' \
-        "$root/common/training_options.c"
+        "$root/common/training/training_options.c"
 }
 
 epoch_line='^epoch [0-9]+/[0-9]+  loss [0-9]+\.[0-9]{4}  test loss [0-9]+\.[0-9]{4}  accuracy [0-9]{1,3}\.[0-9]{2}%  [0-9]+\.[0-9]{2} s  [0-9]+ images/s$'

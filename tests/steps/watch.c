@@ -1,10 +1,10 @@
 // Linked into a step with --wrap for each of the calls below. Writes a line for each event of a job
 // to the file WATCH_LOG, and sends signal S to rank R before its Nth call of a function where
 // KILL_AT is "R FUNCTION N S". R is -1 for a process that has no rank yet.
-#include "common/data.h"
-#include "common/device.h"
-#include "common/report.h"
-#include "common/snapshot.h"
+#include "common/data/data.h"
+#include "common/device/device.h"
+#include "common/snapshots/snapshot.h"
+#include "common/training/report.h"
 #include <fcntl.h>
 #include <nccl.h>
 #include <signal.h>

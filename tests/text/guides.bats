@@ -16,7 +16,7 @@ explained() { # FILE HEADER
 
 @test "every message that the guides explain exists" {
     local message count=0 text
-    text=$(cat 0*/*.c common/*.c tools/*.sh exercises/*.{sh,bash} Makefile | sed 's/%[.0-9*]*l\{0,1\}[a-z]/@/g')
+    text=$(cat 0*/*.c common/*/*.c tools/*.sh exercises/*.{sh,bash} Makefile | sed 's/%[.0-9*]*l\{0,1\}[a-z]/@/g')
     while IFS= read -r message; do
         count=$((count + 1))
         case $message in

@@ -6,7 +6,7 @@ load ../helpers
 @test "make style notes what has grown apart, and ends with 0" {
     copy_tree "$BATS_TEST_TMPDIR/tree"
     cd "$BATS_TEST_TMPDIR/tree" || return
-    seq -f '// %g' 300 >>common/data.c
+    seq -f '// %g' 300 >>common/data/data.c
     sed -i 's/^    show/     show/; s/^}/&\n/' 02_multigpu_fork/train.c
     edit 02_multigpu_fork/README.md 's/^## Run it/## What it prints/' 's/^!\[//' 's/^\*\*The one idea.*/Several train./'
     printf '| %s | %s |\n' "$(yes a | head -n 90 | tr -d '\n')" "$(yes b | head -n 91 | tr -d '\n')" >docs/table.md
@@ -19,7 +19,7 @@ load ../helpers
     while IFS= read -r wanted; do
         grep -q "^note: $wanted" <<<"$output" || { printf '%s\n' "wanted: $wanted" "$output" && return 1; }
     done <<'END'
-common/data.c: [0-9]* lines, more than
+common/data/data.c: [0-9]* lines, more than
 02_multigpu_fork/train.c:.* white space only
 02_multigpu_fork/README.md: other sections than
 02_multigpu_fork/README.md: no picture before

@@ -47,16 +47,16 @@ objects() { # all objects that are newer than the file
     [ "$output" = "" ]
     [ "$(objects stamp)" = "" ]
 
-    touch common/snapshot.h
+    touch common/snapshots/snapshot.h
     make -j4 DEVICE=cpu step1
-    [ "$(objects stamp)" = "$(printf 'build/cpu/%s.o\n' 01_single_gpu/train common/{conditions,manifest,shards,snapshot})" ]
+    [ "$(objects stamp)" = "$(printf 'build/cpu/%s.o\n' 01_single_gpu/train common/snapshots/{conditions,manifest,shards,snapshot})" ]
     [ build/cpu/01_single_gpu/train -nt stamp ]
 
     touch stamp cpu_device/include/cublas_v2.h
     make -j4 DEVICE=cpu step1
     grep -q build/cpu/cpu_device/cublas.o <<<"$(objects stamp)"
-    grep -q build/cpu/common/model.o <<<"$(objects stamp)"
-    run ! grep -q build/cpu/common/options.o <<<"$(objects stamp)"
+    grep -q build/cpu/common/models/model.o <<<"$(objects stamp)"
+    run ! grep -q build/cpu/common/base/options.o <<<"$(objects stamp)"
 }
 
 @test "changed flags rebuild everything" {

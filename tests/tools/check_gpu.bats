@@ -172,7 +172,7 @@ checked() {
 [[ $program != */train || $* != *bf16* ]] || { echo "error (h): not supported; $said (cublasGemmEx)" >&2 && exit 1; }
 SCRIPT
     export said
-    said=$(grep -o 'this GPU has no .* matrices' common/device.c)
+    said=$(grep -o 'this GPU has no .* matrices' common/device/device.c)
     checked 'step 7 ' "skip .*step 7 in bfloat16, .*: $said" 'ok .*step 7 --strategy none.*'
 }
 

@@ -66,7 +66,7 @@ finds() { # LIBRARY INCLUDE LIB: with the header in this folder and the library 
 # builds_with CUDA NCCL: make must take the headers and the libraries of these versions.
 builds_with() {
     rm -rf build
-    make -s DEVICE=gpu PROGRAMS=probe/probe COMMON_MODULES=build/gpu/common/driver.o STEPS_MODULES= build/gpu/probe/probe || return
+    make -s DEVICE=gpu PROGRAMS=probe/probe COMMON_MODULES=build/gpu/common/device/driver.o STEPS_MODULES= build/gpu/probe/probe || return
     diff <(readelf -dW build/gpu/probe/probe | sed -nE 's/.*NEEDED.*\[lib((cu|nc).*)\]/\1/p' | sort) \
         <(printf '%s\n' cublas.so."$1" cudart.so."$1" nccl.so."$2")
     readelf -p .rodata build/gpu/probe/probe | grep -q "headers $1 $1 $2" || {

@@ -1,7 +1,7 @@
 // What the tests of data sets share: a folder with files, and the sets that data_load reads from
 // it.
 #pragma once
-#include "common/data.h"
+#include "common/data/data.h"
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>

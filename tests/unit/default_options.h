@@ -1,7 +1,7 @@
 // The options of the training programs with the defaults of their table, so that a test sets only
 // those that it is about.
 #pragma once
-#include "common/training_options.h"
+#include "common/training/training_options.h"
 
 static inline struct training_options default_options(void) {
     char name[] = "test", *argv[] = {name, NULL};

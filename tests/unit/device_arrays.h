@@ -3,9 +3,9 @@
 // is far from all others. New arrays are filled with the same bytes. With KERNELS_ON_HOST, the
 // kernels of the test are those that host_cuda.h builds, and arrays of the device are host memory.
 #pragma once
-#include "common/device.h"
-#include "common/kernels.h"
-#include "common/rng.h"
+#include "common/base/rng.h"
+#include "common/device/device.h"
+#include "common/kernels/kernels.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

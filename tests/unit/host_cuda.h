@@ -1,5 +1,5 @@
-// Lets a C++ compiler build the files common/*.cu for the host. It is included before such a file,
-// and defines the names that nvcc defines itself. Two kinds of tests use the result:
+// Lets a C++ compiler build the files common/kernels/*.cu for the host. It is included before such
+// a file, and defines the names that nvcc defines itself. Two kinds of tests use the result:
 // - Unit tests call the functions of the file. LAUNCH then runs a small grid thread by thread, the
 //   last thread first, so loops that skip or repeat elements, or depend on an order, give wrong
 //   results. LAUNCH_BLOCKS runs the real blocks, whose threads can wait for each other.

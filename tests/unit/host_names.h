@@ -1,5 +1,5 @@
-// Other names for the kernels of common/*.cu that host_cuda.h builds for the host. They let both
-// versions be linked into one program. A test that includes this file first calls those of the
+// Other names for the kernels of common/kernels/*.cu that host_cuda.h builds for the host. They let
+// both versions be linked into one program. A test that includes this file first calls those of the
 // host.
 #pragma once
 

@@ -1,7 +1,7 @@
 // Training steps of the tests of models: forward and backward passes over all layers, on device
 // arrays with guards around them.
 #pragma once
-#include "common/model.h"
+#include "common/models/model.h"
 #include "tests/unit/device_arrays.h"
 
 static struct pass pass = {.training = 1, .seed = 17, .first_sample = 5};

@@ -1,5 +1,5 @@
 // Tests of the layer that changes images at random, and of its kernel.
-#include "common/data.h"
+#include "common/data/data.h"
 #include "common/layers/layers.h"
 #include "tests/unit/default_options.h"
 #include "tests/unit/device_arrays.h"

@@ -1,6 +1,6 @@
 // Tests of the checksum of an array in device memory: it must match zlib's for any length.
-#include "common/checksum.h"
-#include "common/device.h"
+#include "common/base/checksum.h"
+#include "common/device/device.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // Tests of the data set: valid IDX files, damaged IDX files, the synthetic set and the shuffle.
-#include "common/device.h"
+#include "common/device/device.h"
 #include "tests/unit/data_folder.h"
 #include <limits.h>
 #include <math.h>

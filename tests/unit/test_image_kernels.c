@@ -1,8 +1,8 @@
 // Tests of the kernels of images and of group normalisation, which compare each kernel with the
 // same formula in double precision. Most values are small integers, so that sums are exact and
 // results must be equal. test_image_kernels_cu.c runs the same tests on the GPU's versions.
-#include "common/device.h"
-#include "common/kernels.h"
+#include "common/device/device.h"
+#include "common/kernels/kernels.h"
 #include "tests/unit/device_arrays.h"
 #include "tests/unit/test_stream.h"
 

@@ -1,7 +1,7 @@
 // The layers of images and the models that consist of them, against a forward pass in double
 // precision and its finite differences. test_image_layers_in_parts.c runs the same tests with so
 // little room for patches that convolutions compute a batch in several parts.
-#include "common/data.h"
+#include "common/data/data.h"
 #include "common/layers/layers.h"
 #include "common/models/models.h"
 #include "tests/unit/model_step.h"

@@ -1,6 +1,6 @@
 // What --model cnn and --model resnet build: layers, shapes and numbers of parameters, and which
 // options they refuse. test_image_layers.c computes with these models.
-#include "common/data.h"
+#include "common/data/data.h"
 #include "common/layers/layers.h"
 #include "common/models/models.h"
 #include "tests/unit/default_options.h"

@@ -1,8 +1,8 @@
 // Tests of the kernels, on the GPU or on the CPU device. They compare each kernel with the same
 // formula in double precision.
-#include "common/data.h"
-#include "common/device.h"
-#include "common/kernels.h"
+#include "common/data/data.h"
+#include "common/device/device.h"
+#include "common/kernels/kernels.h"
 #include "tests/unit/device_arrays.h"
 #include "tests/unit/test_stream.h"
 

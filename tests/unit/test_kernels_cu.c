@@ -1,7 +1,8 @@
-// Tests of common/kernels.cu, which host_cuda.h builds for the host. They compare each call on host
-// arrays with the same call on device arrays. On the CPU device, the latter run the plain loops.
-#include "common/data.h"
-#include "common/kernels.h"
+// Tests of common/kernels/kernels.cu, which host_cuda.h builds for the host. They compare each call
+// on host arrays with the same call on device arrays. On the CPU device, the latter run the plain
+// loops.
+#include "common/data/data.h"
+#include "common/kernels/kernels.h"
 #include "tests/unit/device_arrays.h"
 
 __typeof__(fill_uniform) cu_fill_uniform;

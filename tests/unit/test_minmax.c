@@ -1,5 +1,5 @@
 // The smaller and the larger of two sizes, also where a double cannot hold them.
-#include "common/minmax.h"
+#include "common/base/minmax.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>

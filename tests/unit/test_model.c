@@ -1,8 +1,8 @@
 // Layers and models against a forward pass in double precision and its finite differences; and a
 // kind of layer made up here, which must fit into the loops of a training step as it is.
-#include "common/data.h"
-#include "common/device.h"
-#include "common/kernels.h"
+#include "common/data/data.h"
+#include "common/device/device.h"
+#include "common/kernels/kernels.h"
 #include "common/layers/layers.h"
 #include "tests/unit/default_options.h"
 #include "tests/unit/model_step.h"

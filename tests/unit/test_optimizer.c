@@ -1,7 +1,7 @@
 // The tables of optimizers and of schedules: what the options choose, the learning rates, and the
 // updates of the parameters, which test_kernels.c checks value by value.
-#include "common/device.h"
-#include "common/optimizer.h"
+#include "common/device/device.h"
+#include "common/training/optimizer.h"
 #include "tests/unit/default_options.h"
 #include "tests/unit/device_arrays.h"
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // Tests of the option parser. Calls that end the program run in a child process.
-#include "common/options.h"
+#include "common/base/options.h"
 #include <errno.h>
 #include <math.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 // Tests where the time of a training step goes, with examples that are computed by hand.
-#include "common/phases.h"
+#include "common/device/phases.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>

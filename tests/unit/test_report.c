@@ -1,7 +1,7 @@
 // Tests of the progress reports with a simulated clock and terminal: this file replaces the
 // functions of libc that report.c asks for them.
-#include "common/error.h"
-#include "common/report.h"
+#include "common/base/error.h"
+#include "common/training/report.h"
 #include <errno.h>
 #include <math.h>
 #include <setjmp.h>

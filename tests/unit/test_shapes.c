@@ -1,5 +1,5 @@
 // Tests of the synthetic images of --data shapes.
-#include "common/data.h"
+#include "common/data/data.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 // Tests of snapshots: a saved state loads again, a damaged file is refused, and after any failure,
 // even a kill, the previous snapshot is still complete.
-#include "common/error.h"
-#include "common/rng.h"
-#include "common/shards.h"
+#include "common/base/error.h"
+#include "common/base/rng.h"
+#include "common/snapshots/shards.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

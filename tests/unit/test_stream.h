@@ -1,6 +1,6 @@
 // The stream that the kernels of a test use: the first and the last step of its group of tests.
 #pragma once
-#include "common/device.h"
+#include "common/device/device.h"
 
 static cudaStream_t stream;
 

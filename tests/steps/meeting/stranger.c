@@ -11,7 +11,7 @@
 // a firewall dropped all that is sent there), until it is killed; or hear, which prints the first
 // hello's body.
 #include "04_multinode/frame.h"
-#include "common/error.h"
+#include "common/base/error.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 // rank, it adds a line to the file COUNT_LOG: the bytes of parameters and gradients that the rank
 // would send in a ring.
 #include "02_multigpu_fork/nccl_check.h"
-#include "common/optimizer.h"
-#include "common/report.h"
+#include "common/training/optimizer.h"
+#include "common/training/report.h"
 #include <fcntl.h>
 #include <nccl.h>
 #include <stdio.h>

@@ -3,8 +3,8 @@
 // convolution:8,3,1,1,0. The words residual, shortcut and end begin and end a residual block. Reads
 // floats from stdin: the parameters, x and dy. Writes y, dx and the gradients to stdout.
 #include "common/layers/layers.h"
-#include "common/device.h"
-#include "common/minmax.h"
+#include "common/base/minmax.h"
+#include "common/device/device.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

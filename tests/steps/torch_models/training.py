@@ -20,7 +20,7 @@ trainer, images, work, model, *options = sys.argv[1:]
 
 
 def rng_bits(seed, index):
-    """Output number index of SplitMix64, as in common/rng.h."""
+    """Output number index of SplitMix64, as in common/base/rng.h."""
     z = (seed + (index + 1) * 0x9E3779B97F4A7C15) & M
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & M
     z = (z ^ z >> 27) * 0x94D049BB133111EB & M
@@ -28,7 +28,7 @@ def rng_bits(seed, index):
 
 
 def shuffle(count, seed, epoch):
-    """The order of the samples, as in common/data.c."""
+    """The order of the samples, as in common/data/data.c."""
     key = rng_bits(seed, M ^ epoch)
     order = list(range(count))
     for i in range(count, 1, -1):

@@ -1,0 +1,118 @@
+#include "common/data/data.h"
+#include "common/base/error.h"
+#include "common/base/rng.h"
+#include "common/data/datasets.h"
+#include "common/device/device.h"
+#include "common/training/report.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+static const struct data_source *const sources[] = {&synthetic_images, &shape_images, &blank_images,
+                                                    &cifar_files, &idx_files};
+
+static void measure_channel(struct dataset *set, int channel) {
+    size_t step = set->shape.channels, end = set->count * set->inputs;
+    uint64_t sum = 0, squares = 0; // integers, so the sums are exact
+    for (size_t i = channel; i < end; i += step) {
+        sum += set->values[i];
+        squares += set->values[i] * set->values[i];
+    }
+    double values = (double)(end / step), mean = sum / values;
+    double variance = squares / values - mean * mean;
+    set->mean[channel] = mean / 255;
+    set->deviation[channel] = variance > 0 ? sqrt(variance) / 255 : 1; // a blank channel: no x / 0
+}
+
+void data_measure(struct dataset *set) {
+    for (int channel = 0; channel < set->shape.channels; channel++)
+        measure_channel(set, channel);
+}
+
+static const struct data_source *find_source(const char *folder) {
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++)
+        if (sources[i]->found(folder))
+            return sources[i];
+    return NULL;
+}
+
+// Returns the first folder with images, or the one that make data creates.
+static const char *find_folder(void) {
+    static const char *const folders[] = {"data/mnist", "data/fashion-mnist", "data/cifar10"};
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
+        if (find_source(folders[i]))
+            return folders[i];
+    return folders[0];
+}
+
+int data_load(struct dataset *train, struct dataset *test, const char **folder,
+              char why[WHY_SIZE]) {
+    *train = *test = (struct dataset){.count = 0};
+    if (!strcmp(*folder, "auto"))
+        *folder = find_folder();
+    const struct data_source *source = find_source(*folder);
+    if (!source)
+        source = &idx_files; // which says that the files of MNIST are missing
+    if (source->read(train, *folder, 0, why) || source->read(test, *folder, 1, why))
+        return -1;
+    struct shape a = train->shape, b = test->shape;
+    if (a.height != b.height || a.width != b.width || a.channels != b.channels)
+        return refuse(why,
+                      "%s: training images have %d x %d pixels and %d channels, test images "
+                      "%d x %d and %d",
+                      *folder, a.height, a.width, a.channels, b.height, b.width, b.channels);
+    train->inputs = test->inputs = shape_size(a);
+    train->targets = test->targets = 1;
+    train->classes = test->classes = 10;
+    data_measure(train);
+    memcpy(test->mean, train->mean, sizeof test->mean);
+    memcpy(test->deviation, train->deviation, sizeof test->deviation);
+    return 0;
+}
+
+uint32_t data_checksum(const struct dataset *set) {
+    enum { SAMPLES = 64 };
+    uLong crc = 0;
+    for (size_t i = 0; i < SAMPLES; i++) {
+        size_t sample = i * set->count / SAMPLES;
+        crc = crc32_z(crc, set->values + sample * set->inputs, set->inputs);
+        crc = crc32_z(crc, set->labels + sample * set->targets, set->targets);
+    }
+    return crc;
+}
+
+void print_data(const char *folder, const struct dataset *train, const struct dataset *test) {
+    say("data      %s: %zu training and %zu test images, pixel mean", folder, train->count,
+        test->count);
+    for (int i = 0; i < train->shape.channels; i++)
+        say(" %.4f", train->mean[i]);
+    say(", deviation");
+    for (int i = 0; i < train->shape.channels; i++)
+        say(" %.4f", train->deviation[i]);
+    say("\n");
+}
+
+static void array_to_device(uint8_t **array, size_t bytes) {
+    uint8_t *host = *array;
+    DEVICE_ALLOC(*array, "data", bytes);
+    CUDA_CHECK(cudaMemcpy(*array, host, bytes, cudaMemcpyHostToDevice));
+    free(host);
+}
+
+void data_to_device(struct dataset *set) {
+    array_to_device(&set->values, set->count * set->inputs);
+    array_to_device(&set->labels, set->count * set->targets);
+}
+
+void shuffle(uint32_t *order, size_t count, uint64_t seed, uint64_t epoch) {
+    uint64_t key = rng_bits(seed, ~epoch); // the initial parameters use other random numbers
+    for (size_t i = 0; i < count; i++)
+        order[i] = (uint32_t)i;
+    for (size_t i = count; i > 1; i--) {
+        size_t j = rng_bits(key, i) % i; // the bias is below count / 2^64
+        uint32_t other = order[j];
+        order[j] = order[i - 1];
+        order[i - 1] = other;
+    }
+}

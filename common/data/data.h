@@ -1,0 +1,47 @@
+// A data set of labelled samples, such as the images of MNIST, and the order in which an epoch uses
+// the samples.
+#pragma once
+#include "common/base/error.h"
+#include "common/data/shape.h"
+#include <stddef.h>
+#include <stdint.h>
+
+enum { MOST_CHANNELS = 4 };
+
+struct dataset {
+    size_t count;       // samples
+    struct shape shape; // of a sample; the channels are for example red, green and blue
+    int inputs;         // values of a sample
+    int targets;        // labels of a sample
+    int classes;
+    // Of the values / 255 of each channel. With mean 0 and deviation 1 / 255.f, the inputs of the
+    // model are the bytes themselves.
+    float mean[MOST_CHANNELS], deviation[MOST_CHANNELS];
+    uint8_t *values; // [count, height, width, channels]
+    uint8_t *labels; // [count, targets], each below classes
+};
+
+// Reads the images of the folder: those of MNIST, Fashion-MNIST or CIFAR-10. The files in the
+// folder decide which (common/data/datasets.h). The folder "auto" stands for the first of
+// data/mnist, data/fashion-mnist and data/cifar10 that has images; *folder then gets its name. The
+// folders "synthetic" and "shapes" need no files: each of their samples is computed from its index.
+// Both sets get the training set's mean and deviation. The caller owns the arrays, which are in
+// host memory or NULL. Returns 0, or -1 with the reason in why, such as a missing or damaged file.
+int data_load(struct dataset *train, struct dataset *test, const char **folder, char why[WHY_SIZE]);
+
+// Sets the mean and deviation of each channel (MNIST: 0.1307 and 0.3081) from the values.
+void data_measure(struct dataset *set);
+
+// Returns the CRC-32 of a few samples, spread over the set, and of their labels. The arrays must be
+// in host memory.
+uint32_t data_checksum(const struct dataset *set);
+
+// Prints the banner's line about the data.
+void print_data(const char *folder, const struct dataset *train, const struct dataset *test);
+
+// Copies the arrays to device memory, and frees those in host memory.
+void data_to_device(struct dataset *set);
+
+// order[0..count) = a permutation of 0..count-1 (Fisher-Yates), which depends only on seed and
+// epoch.
+void shuffle(uint32_t *order, size_t count, uint64_t seed, uint64_t epoch);

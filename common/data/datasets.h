@@ -1,0 +1,56 @@
+// The sources of data sets, one per file of this folder. A new source needs a new file, its line
+// here, and a row in the table in common/data/data.c.
+#pragma once
+#include "common/data/data.h"
+#include <limits.h>
+#include <zlib.h>
+
+struct data_source {
+    // Returns 1 if the folder of --data holds files of this format, or is the word for synthetic
+    // images, such as "shapes".
+    int (*found)(const char *folder);
+    // Sets count, shape, values and labels of the empty set to those of the training set, or of the
+    // test set if test is 1. The labels are below 10. Returns 0, or -1 with the reason in why. The
+    // caller frees the arrays, also after a failure.
+    int (*read)(struct dataset *set, const char *folder, int test, char why[WHY_SIZE]);
+};
+
+// {train,t10k}-{images-idx3,labels-idx1}-ubyte, the files of MNIST and of Fashion-MNIST (format:
+// http://yann.lecun.com/exdb/mnist). Images may have any size, in shades of grey. The two files
+// must have as many images as labels, and nothing after them.
+extern const struct data_source idx_files;
+
+// data_batch_{1,2,3,4,5}.bin and test_batch.bin, the binary version of CIFAR-10 (format:
+// https://www.cs.toronto.edu/~kriz/cifar.html). Each image of 32 x 32 pixels is a record of 3073
+// bytes: the label, then all red, all green and all blue values, row by row. A file has 1 to 10000
+// whole records, so a small set for a test is a valid set. The five training files must have
+// equally many, so a training file that was cut between two records is refused.
+extern const struct data_source cifar_files;
+
+// The word "synthetic": as many samples as MNIST, each computed from its index.
+extern const struct data_source synthetic_images;
+
+// The word "shapes": 10000 training and 2000 test images of 32 x 32 pixels in colour, each computed
+// from its index. An image shows one of ten shapes, such as a plus or an L, with random colours, at
+// a random size and place, on a noisy ground. A convolutional network can learn the shapes, as it
+// looks for the same strokes everywhere. A multilayer perceptron would have to learn each shape at
+// each place, for which the images are too few.
+extern const struct data_source shape_images;
+
+// "blank:COUNT", such as blank:4096: that many training images of zeros with the label 0, and a
+// sixth as many test images. For runs that only take times: other synthetic images take a second to
+// make.
+extern const struct data_source blank_images;
+
+// Sets count, shape, values and labels of the set, with new arrays. Returns 0, or -1 with the
+// reason in why.
+int data_allocate(struct dataset *set, size_t count, struct shape shape, char why[WHY_SIZE]);
+
+// Opens folder/name or folder/name.gz, which gzread reads as if it were not compressed, and sets
+// path to its name. If there is neither, returns NULL and writes to why that this make target
+// fetches the images.
+gzFile data_open(const char *folder, const char *name, const char *target, char path[PATH_MAX],
+                 char why[WHY_SIZE]);
+
+// Returns 1 if folder/name or folder/name.gz exists.
+int data_exists(const char *folder, const char *name);

@@ -1,0 +1,5 @@
+#include "common/device/device.h"
+
+int device_computes(void) {
+    return 1;
+}

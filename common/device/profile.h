@@ -1,0 +1,30 @@
+// Times what the device does in a training step, with events on the streams (--profile). Every span
+// is also a named range for Nsight Systems and for traces. The functions that queue work make the
+// spans, and report.c reads the times, so a training program does neither.
+#pragma once
+#include "common/device/phases.h"
+#include <cuda_runtime.h>
+
+// Call them before and after the calls that queue a part of a phase on the stream. Spans do not
+// contain each other. The name must stay valid.
+//
+// A training step begins with the first copy, and ends before the copy of the next one, or with a
+// report. It contains an update. It may contain several copies, each with a backward pass, if a
+// batch is computed in parts. Evaluation also copies batches, but no update follows.
+void span_begin(enum phase phase, const char *name, cudaStream_t stream);
+void span_end(void);
+
+// Call it between the two: sets the size of the data that the span moves, for a trace.
+void span_bytes(double bytes);
+
+// Begins to time. Events cost time themselves, so only some training steps are timed: every 13th,
+// or in a short epoch more of them, so that each epoch has some. steps: the training steps of an
+// epoch, or of the whole run if it is shorter. report_every: the training steps from one report to
+// the next.
+void profile_open(long steps, long report_every);
+
+// Call it at the end of a report: ends the training step, and waits for the device.
+void profile_report(void);
+
+// Returns the sums over the timed training steps since the last call, and waits for the device.
+struct phases profile_take(void);

@@ -1,0 +1,75 @@
+#include "common/device/trace.h"
+#include "common/base/error.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct trace_file trace_create(const char *path, int process, int processes) {
+    char name[4096];
+    const char *dot = strrchr(path, '.');
+    if (!dot || strchr(dot, '/'))
+        dot = path + strlen(path);
+    snprintf(name, sizeof name, "%s", path);
+    if (processes > 1)
+        snprintf(name, sizeof name, "%.*s.%d%s", (int)(dot - path), path, process, dot);
+    FILE *file = fopen(name, "we");
+    if (!file)
+        fail("--trace %s: %s", name, strerror(errno));
+    return (struct trace_file){file, process, processes, 0};
+}
+
+void trace_write_head(const struct trace_file *t, const char *model, const char *kind) {
+    char host[64] = "";
+    gethostname(host, sizeof host - 1);
+    fprintf(t->file,
+            "{\"displayTimeUnit\":\"ms\",\n\"otherData\":{\"clock\":\"%s%s\",\"process\":%d,"
+            "\"processes\":%d,\"host\":\"%s\",\"dropped\":%zu},\n\"traceEvents\":[\n",
+            model ? "modelled " : "measured", model ? model : "", t->process, t->processes, host,
+            t->dropped);
+    fprintf(t->file,
+            "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":"
+            "\"%s %d\"}}",
+            t->process, kind, t->process);
+}
+
+void trace_write_row(const struct trace_file *t, int row) {
+    fprintf(t->file,
+            ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"",
+            t->process, row);
+    fprintf(t->file, row ? "stream %d\"}}" : "host\"}}", row);
+}
+
+// Writes a text without the characters that JSON does not allow in it.
+static void write_text(FILE *file, const char *text) {
+    for (const char *c = text; *c; c++)
+        fputc((unsigned char)*c < ' ' || *c == '"' || *c == '\\' ? '_' : *c, file);
+}
+
+void trace_write_span(const struct trace_file *t, const char *scope, const char *name,
+                      const char *category, int row, double begin, double end) {
+    fprintf(t->file, ",\n{\"ph\":\"X\",\"name\":\"");
+    if (scope && strcmp(scope, name)) {
+        write_text(t->file, scope);
+        write_text(t->file, ": ");
+    }
+    write_text(t->file, name);
+    fprintf(t->file, "\",\"cat\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f", category,
+            t->process, row, begin * 1e6, (end - begin) * 1e6);
+}
+
+void trace_close(struct trace_file *t) {
+    fprintf(t->file, "\n]}\n");
+    int incomplete = ferror(t->file) | fclose(t->file);
+    t->file = NULL;
+    if (t->dropped && t->process == 0)
+        fprintf(stderr,
+                "note (%s): --trace had no room for the last %zu operations; to trace all "
+                "of them, make the run shorter, such as with --max-steps 1000\n",
+                error_origin(), t->dropped);
+    if (incomplete) {
+        fprintf(stderr, "error (%s): --trace: cannot write the whole file: %s\n", error_origin(),
+                strerror(errno));
+        exit(1); // in exit: the C library goes on with the other functions of atexit
+    }
+}

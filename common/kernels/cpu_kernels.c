@@ -1,0 +1,387 @@
+// The kernels of the CPU device: those of the data, of dense layers, of the loss and of step 7.
+// They are plain loops, and the reference for the GPU kernels in common/kernels/kernels.cu.
+#include "common/base/rng.h"
+#include "common/data/data.h"
+#include "common/device/profile.h"
+#include "common/kernels/cpu_launch.h"
+#include "cpu_device/floats.h"
+#include "cpu_device/record.h"
+#include <math.h>
+#include <string.h>
+
+enum { CACHE_LINE = 64 };
+
+struct fill_uniform {
+    float *values;
+    size_t count;
+    float bound;
+    uint64_t seed, first;
+};
+
+static void run_fill_uniform(void *arguments, size_t from, size_t to) {
+    struct fill_uniform a = *(struct fill_uniform *)arguments;
+    for (size_t i = from; i < to; i++)
+        a.values[i] = a.bound * (2.f * rng_uniform(a.seed, a.first + i) - 1.f);
+}
+
+void fill_uniform(float *values, size_t count, float bound, uint64_t seed, uint64_t first,
+                  cudaStream_t stream) {
+    struct fill_uniform a = {WRITES(values, count), count, bound, seed, first};
+    COMPUTES(count, 1);
+    LAUNCH(stream, run_fill_uniform, a, count, GRAIN);
+}
+
+struct fill {
+    float *values, value;
+};
+
+static void run_fill(void *arguments, size_t from, size_t to) {
+    struct fill a = *(struct fill *)arguments;
+    for (size_t i = from; i < to; i++)
+        a.values[i] = a.value;
+}
+
+void fill(float *values, size_t count, float value, cudaStream_t stream) {
+    struct fill a = {WRITES(values, count), value};
+    LAUNCH(stream, run_fill, a, count, GRAIN);
+}
+
+struct gather_batch {
+    struct dataset set;
+    const uint32_t *order; // NULL: samples in their own order
+    size_t rows;
+    float *x;
+    uint8_t *y;
+};
+
+// Fetches the next sample, which may lie anywhere, into the cache.
+static void prefetch(const uint8_t *values, size_t count) {
+    for (size_t i = 0; i < count; i += CACHE_LINE)
+        __builtin_prefetch(values + i);
+}
+
+static void run_gather_batch(void *arguments, size_t from, size_t to) {
+    struct gather_batch a = *(struct gather_batch *)arguments;
+    size_t inputs = (size_t)a.set.inputs, targets = (size_t)a.set.targets;
+    size_t channels = (size_t)a.set.shape.channels;
+    for (size_t row = from; row < to; row++) {
+        size_t sample = a.order ? a.order[row] : row;
+        if (a.order && row + 1 < to)
+            prefetch(a.set.values + a.order[row + 1] * inputs, inputs);
+        const uint8_t *values = a.set.values + sample * inputs;
+        float *x = a.x + row * inputs;
+        for (size_t c = 0; c < channels; c++) {
+            float scale = 1.f / (255.f * a.set.deviation[c]);
+            float shift = -a.set.mean[c] / a.set.deviation[c];
+            for (size_t i = c; channels > 1 && i < inputs; i += channels)
+                x[i] = (float)values[i] * scale + shift;
+            for (size_t i = 0; channels == 1 && i < inputs; i++) // which the compiler vectorizes
+                x[i] = (float)values[i] * scale + shift;
+        }
+        memcpy(a.y + row * targets, a.set.labels + sample * targets, targets);
+    }
+}
+
+void gather_batch(const struct dataset *set, const uint32_t *order, size_t first, int rows,
+                  float *x, uint8_t *y, cudaStream_t stream) {
+    size_t n = (size_t)rows, inputs = (size_t)set->inputs, targets = (size_t)set->targets;
+    size_t skipped = order ? 0 : first;
+    size_t samples = order ? 1 : n;
+    const uint8_t *values = set->values + skipped * inputs,
+                  *labels = set->labels + skipped * targets;
+    order = order ? order + first : NULL;
+    struct gather_batch a = {*set, order ? READS(order, n) : NULL, n, WRITES(x, n * inputs),
+                             WRITES(y, n * targets)};
+    a.set.values = READS(values, samples * inputs);
+    a.set.labels = READS(labels, samples * targets);
+    if (order) { // it is device memory, so the checker counts all samples, which take no time
+        struct cpu_cost cost = cpu_take_cost();
+        cpu_uses(__func__, values, set->count * inputs, 0);
+        cpu_uses(__func__, labels, set->count * targets, 0);
+        cpu_give_cost(&cost);
+    }
+    COMPUTES(n * inputs, 1);
+    span_begin(PHASE_COPY, __func__, stream);
+    LAUNCH(stream, run_gather_batch, a, n, rows_per_grain(inputs));
+    span_end();
+}
+
+struct add_bias {
+    float *y;
+    const float *bias;
+    size_t rows, cols;
+    int relu;
+};
+
+static void run_add_bias(void *arguments, size_t from, size_t to) {
+    struct add_bias a = *(struct add_bias *)arguments;
+    for (size_t row = from; row < to; row++) {
+        float *y = a.y + row * a.cols;
+        for (size_t col = 0; col < a.cols; col++) {
+            float sum = y[col] + a.bias[col];
+            y[col] = a.relu && sum < 0.f ? 0.f : sum; // NaN stays NaN
+        }
+    }
+}
+
+void add_bias(float *y, const float *bias, int rows, int cols, int relu, cudaStream_t stream) {
+    size_t n = (size_t)rows, m = (size_t)cols;
+    struct add_bias a = {UPDATES(y, n * m), READS(bias, m), n, m, relu};
+    COMPUTES(n * m, 1);
+    LAUNCH(stream, run_add_bias, a, n, rows_per_grain(m));
+}
+
+struct add_relu {
+    const float *a, *b;
+    float *y;
+};
+
+static void run_add_relu(void *arguments, size_t from, size_t to) {
+    struct add_relu a = *(struct add_relu *)arguments;
+    for (size_t i = from; i < to; i++) {
+        float sum = a.a[i] + a.b[i];
+        a.y[i] = sum < 0.f ? 0.f : sum; // NaN stays NaN
+    }
+}
+
+void add_relu(const float *a, const float *b, float *y, size_t count, cudaStream_t stream) {
+    struct add_relu arguments = {READS(a, count), READS(b, count), WRITES(y, count)};
+    LAUNCH(stream, run_add_relu, arguments, count, GRAIN);
+}
+
+struct relu_backward {
+    float *dy;
+    const float *y;
+    size_t count;
+};
+
+static void run_relu_backward(void *arguments, size_t from, size_t to) {
+    struct relu_backward a = *(struct relu_backward *)arguments;
+    for (size_t i = from; i < to; i++)
+        a.dy[i] = a.y[i] <= 0.f ? 0.f : a.dy[i];
+}
+
+void relu_backward(float *dy, const float *y, size_t count, cudaStream_t stream) {
+    struct relu_backward a = {UPDATES(dy, count), READS(y, count), count};
+    LAUNCH(stream, run_relu_backward, a, count, GRAIN);
+}
+
+struct drop_values {
+    const float *x;
+    float *y, rate;
+    uint64_t seed, first;
+};
+
+static void run_drop_values(void *arguments, size_t from, size_t to) {
+    struct drop_values a = *(struct drop_values *)arguments;
+    for (size_t i = from; i < to; i++)
+        a.y[i] = rng_uniform(a.seed, a.first + i) < a.rate ? 0.f : a.x[i] / (1.f - a.rate);
+}
+
+void drop_values(const float *x, float *y, size_t count, float rate, uint64_t seed, uint64_t first,
+                 cudaStream_t stream) {
+    struct drop_values a = {READS(x, count), WRITES(y, count), rate, seed, first};
+    COMPUTES(count, 1);
+    LAUNCH(stream, run_drop_values, a, count, GRAIN);
+}
+
+struct sum_rows {
+    const float *x;
+    float *sums;
+    size_t rows, cols;
+};
+
+static void run_sum_rows(void *arguments, size_t from, size_t to) {
+    struct sum_rows a = *(struct sum_rows *)arguments;
+    for (size_t col = from; col < to; col++)
+        a.sums[col] = 0.f;
+    for (size_t row = 0; row < a.rows; row++) // reads x in the order of its memory
+        for (size_t col = from; col < to; col++)
+            a.sums[col] += a.x[row * a.cols + col];
+}
+
+void sum_rows(const float *x, float *sums, int rows, int cols, cudaStream_t stream) {
+    size_t n = (size_t)rows, m = (size_t)cols;
+    struct sum_rows a = {READS(x, n * m), WRITES(sums, m), n, m};
+    LAUNCH(stream, run_sum_rows, a, m, 64);
+}
+
+struct softmax_cross_entropy {
+    const float *logits;
+    const uint8_t *labels;
+    size_t rows;
+    int classes;
+    float scale;
+    float *dlogits;
+    struct stats *stats;
+    float smoothing;
+};
+
+// Adds the rows of lanes from..to.
+static void run_softmax_cross_entropy(void *arguments, size_t from, size_t to) {
+    struct softmax_cross_entropy a = *(struct softmax_cross_entropy *)arguments;
+    for (size_t lane = from; lane < to; lane++)
+        for (size_t row = lane; row < a.rows; row += STATS_LANES) {
+            const float *z = a.logits + row * (size_t)a.classes;
+            int label = a.labels[row], best = 0;
+            for (int c = 1; c < a.classes; c++)
+                if (z[c] > z[best])
+                    best = c;
+            float sum = 0.f; // exp(z - largest z) cannot overflow
+            for (int c = 0; c < a.classes; c++)
+                sum += expf(z[c] - z[best]);
+            float *dz = a.dlogits ? a.dlogits + row * (size_t)a.classes : NULL;
+            for (int c = 0; dz && c < a.classes; c++)
+                dz[c] = (expf(z[c] - z[best]) / sum - (float)(c == label)) * a.scale;
+            double above = 0; // sum over c of z[label] - z[c]
+            for (int c = 0; a.smoothing > 0.f && c < a.classes; c++) {
+                above += (double)(z[label] - z[c]);
+                if (dz)
+                    dz[c] += a.smoothing * ((float)(c == label) - 1.f / (float)a.classes) * a.scale;
+            }
+            a.stats[lane].loss += (double)(logf(sum) - (z[label] - z[best]));
+            a.stats[lane].loss += (double)a.smoothing * above / a.classes;
+            a.stats[lane].correct += best == label;
+            a.stats[lane].samples += 1;
+        }
+}
+
+void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows, int classes,
+                           float scale, float *dlogits, struct stats *stats, float smoothing,
+                           cudaStream_t stream) {
+    size_t n = (size_t)rows, elements = n * (size_t)classes;
+    struct softmax_cross_entropy a = {READS(logits, elements),
+                                      READS(labels, n),
+                                      n,
+                                      classes,
+                                      scale,
+                                      dlogits ? WRITES(dlogits, elements) : NULL,
+                                      UPDATES(stats, STATS_LANES),
+                                      smoothing};
+    COMPUTES(elements, 1);
+    span_begin(PHASE_LOSS, __func__, stream);
+    LAUNCH(stream, run_softmax_cross_entropy, a, n < STATS_LANES ? n : STATS_LANES, 64);
+    span_end();
+}
+
+// lanes[i] = lanes[i] + lanes[i + left] + ... for i < left, in the same order as in kernels.cu.
+static void fold(double *lanes, size_t count, size_t left) {
+    for (size_t now; count > left; count = now) {
+        now = count > 64 * left ? count / 64 : left;
+        for (size_t first = now; first < count; first += now)
+            for (size_t i = 0; i < now; i++)
+                lanes[i] += lanes[first + i];
+    }
+}
+
+struct sum_stats {
+    struct stats *stats, *sums;
+};
+
+static void run_sum_stats(void *arguments) {
+    struct sum_stats a = *(struct sum_stats *)arguments;
+    size_t numbers = sizeof *a.sums / sizeof(double);
+    fold((double *)a.stats, STATS_LANES * numbers, numbers);
+    *a.sums = a.stats[0];
+}
+
+void sum_stats(struct stats *stats, struct stats *sums, cudaStream_t stream) {
+    struct sum_stats a = {UPDATES(stats, STATS_LANES), WRITES(sums, 1)};
+    LAUNCH_ONE(stream, run_sum_stats, a);
+}
+
+struct add_to {
+    float *sums;
+    const float *x;
+};
+
+static void run_add_to(void *arguments, size_t from, size_t to) {
+    struct add_to a = *(struct add_to *)arguments;
+    for (size_t i = from; i < to; i++)
+        a.sums[i] += a.x[i];
+}
+
+void add_to(float *sums, const float *x, size_t count, cudaStream_t stream) {
+    struct add_to a = {UPDATES(sums, count), READS(x, count)};
+    LAUNCH(stream, run_add_to, a, count, GRAIN);
+}
+
+struct sum_squares {
+    const float *x;
+    size_t count;
+    double *lanes;
+};
+
+static void run_sum_squares(void *arguments, size_t from, size_t to) {
+    struct sum_squares a = *(struct sum_squares *)arguments;
+    for (size_t lane = from; lane < to; lane++)
+        a.lanes[lane] = 0;
+    for (size_t first = 0; first < a.count; first += SQUARES_LANES) { // reads x in order
+        size_t end = a.count - first < to ? a.count - first : to;
+        for (size_t lane = from; lane < end; lane++)
+            a.lanes[lane] += (double)a.x[first + lane] * a.x[first + lane];
+    }
+}
+
+static void run_fold(void *arguments) {
+    fold(((struct sum_squares *)arguments)->lanes, SQUARES_LANES, 1);
+}
+
+void sum_squares(const float *x, size_t count, double *sums, cudaStream_t stream) {
+    struct sum_squares a = {READS(x, count), count, WRITES(sums, SQUARES_LANES)};
+    LAUNCH(stream, run_sum_squares, a, SQUARES_LANES, rows_per_grain(count / SQUARES_LANES + 1));
+    LAUNCH_ONE(stream, run_fold, a);
+}
+
+struct clip_to_norm {
+    float *x;
+    const double *sum_of_squares;
+    float max_norm;
+};
+
+static void run_clip_to_norm(void *arguments, size_t from, size_t to) {
+    struct clip_to_norm a = *(struct clip_to_norm *)arguments;
+    float factor = (float)(a.max_norm / (sqrt(*a.sum_of_squares) + 1e-6));
+    factor = factor > 1.f ? 1.f : factor; // NaN stays NaN
+    for (size_t i = from; i < to; i++)
+        a.x[i] *= factor;
+}
+
+void clip_to_norm(float *x, size_t count, const double *sum_of_squares, float max_norm,
+                  cudaStream_t stream) {
+    struct clip_to_norm a = {UPDATES(x, count), READS(sum_of_squares, 1), max_norm};
+    LAUNCH(stream, run_clip_to_norm, a, count, GRAIN);
+}
+
+struct to_bfloat16 {
+    uint16_t *y;
+    const float *x;
+};
+
+static void run_to_bfloat16(void *arguments, size_t from, size_t to) {
+    struct to_bfloat16 a = *(struct to_bfloat16 *)arguments;
+    for (size_t i = from; i < to; i++)
+        a.y[i] = float_to_bfloat16(a.x[i]);
+}
+
+void to_bfloat16(uint16_t *y, const float *x, size_t count, cudaStream_t stream) {
+    struct to_bfloat16 a = {WRITES(y, count), READS(x, count)};
+    COMPUTES(count, 1);
+    LAUNCH(stream, run_to_bfloat16, a, count, GRAIN);
+}
+
+struct from_bfloat16 {
+    float *y;
+    const uint16_t *x;
+};
+
+static void run_from_bfloat16(void *arguments, size_t from, size_t to) {
+    struct from_bfloat16 a = *(struct from_bfloat16 *)arguments;
+    for (size_t i = from; i < to; i++)
+        a.y[i] = bfloat16_to_float(a.x[i]);
+}
+
+void from_bfloat16(float *y, const uint16_t *x, size_t count, cudaStream_t stream) {
+    struct from_bfloat16 a = {WRITES(y, count), READS(x, count)};
+    LAUNCH(stream, run_from_bfloat16, a, count, GRAIN);
+}

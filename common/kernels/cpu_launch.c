@@ -1,0 +1,68 @@
+#include "common/kernels/cpu_launch.h"
+#include "cpu_device/record.h"
+#include <stdlib.h>
+#include <string.h>
+
+// The instructions that a thread of a GPU executes for one element: each, and part for each of its
+// parts. A 64-bit division, such as the five of image_to_patches, takes about 25 instructions. The
+// model of a GPU charges the instructions of these kernels. The others execute fewer than 2.7 for
+// each byte, so that memory limits them on every modelled GPU.
+//
+// The numbers are those of the loop over elements in the machine code that nvcc 13.0 makes of
+// common/kernels/*.cu for sm_90, without the subroutine for divisions of numbers above 32 bits.
+// Loops over parts are unrolled, so part is a mean. cuobjdump -sass shows this code.
+static const struct {
+    const char *kernel;
+    double each, part;
+} instructions[] = {
+    {"fill_uniform", 39, 0},
+    {"gather_batch", 80, 0},
+    {"add_bias", 37, 0},
+    {"drop_values", 44, 0},
+    {"softmax_cross_entropy", 75, 0},
+    {"to_bfloat16", 23, 0},
+    {"image_to_patches", 203, 0},
+    {"patches_to_image", 112, 90},
+    {"max_pool", 150, 40},
+    {"max_pool_backward", 150, 40},
+    {"mean_pool", 114, 6},
+    {"mean_pool_backward", 66, 0},
+    {"augment_images", 174, 0},
+    {"group_norm", 154, 0},
+    {"group_norm_backward", 121, 0},
+    {"multiply_by_normalised", 96, 0},
+};
+
+void cpu_kernel_computes(const char *kernel, size_t elements, size_t parts) {
+    size_t i = 0;
+    while (strcmp(instructions[i].kernel, kernel) != 0)
+        i++;
+    cpu_executes((double)elements * (instructions[i].each + (double)parts * instructions[i].part));
+}
+
+void *cpu_kernel_view(const void *pointer, size_t bytes, const char *kernel, const char *array,
+                      int written) {
+    CUDA_CHECK(cpu_enter());
+    if (bytes == 0) // nothing is used, as on a GPU, for example of an empty batch
+        return (void *)pointer;
+    void *memory = cpu_view(pointer, bytes);
+    if (!memory && cpu_is_device_pointer(pointer))
+        fail("%s: %s: %zu bytes at %p are not all inside one allocation of device memory", kernel,
+             array, bytes, pointer);
+    if (!memory)
+        fail("%s: %s: %p is not device memory; kernels use memory from cudaMalloc only, so copy "
+             "the data there with cudaMemcpy first",
+             kernel, array, pointer);
+    int device = cpu_device_of(pointer), current = cpu_current_device();
+    if (device >= 0 && device != current)
+        fail("%s: %s is memory of device %d, and the kernel runs on device %d; call cudaSetDevice "
+             "before cudaMalloc, or copy the data",
+             kernel, array, device, current);
+    cpu_uses(kernel, pointer, bytes, written);
+    return memory;
+}
+
+int device_computes(void) {
+    const char *compute = getenv("CPU_DEVICE_COMPUTE");
+    return !compute || strcmp(compute, "0") != 0;
+}

@@ -1,0 +1,43 @@
+// How the kernels of the CPU device are launched. Each launch function stores its arguments in a
+// struct, with the addresses that device threads use, and queues a function that loops over a part
+// of the range.
+#pragma once
+#include "common/device/device.h"
+#include "common/kernels/kernels.h"
+#include "cpu_device/internal.h"
+
+// A thread gets at least GRAIN elements, which take some microseconds.
+enum { GRAIN = 1 << 13 };
+
+static inline size_t rows_per_grain(size_t cols) {
+    return cols < GRAIN ? GRAIN / cols : 1;
+}
+
+// Returns the address for device threads. A GPU reports a wrong pointer later, as an illegal
+// address; this function reports it at the launch.
+void *cpu_kernel_view(const void *pointer, size_t bytes, const char *kernel, const char *array,
+                      int written);
+
+// The address, for device threads, of an array that the kernel only reads, only writes, or changes.
+#define READS(array, count) cpu_kernel_view(array, (count) * sizeof *(array), __func__, #array, 0)
+#define WRITES(array, count) cpu_kernel_view(array, (count) * sizeof *(array), __func__, #array, 1)
+#define UPDATES(array, count) (READS(array, count), WRITES(array, count))
+
+// Says how many elements the GPU's kernel computes, and of how many parts each, such as the places
+// of a window (1: no parts). instructions in cpu_launch.c has the kernel.
+#define COMPUTES(elements, parts) cpu_kernel_computes(__func__, elements, parts)
+void cpu_kernel_computes(const char *kernel, size_t elements, size_t parts);
+
+// Queues a kernel for one thread. As in gpu_launch.h, an error that an earlier call has left in
+// this thread ends the program here.
+#define LAUNCH_ONE(stream, run, arguments)                                                         \
+    do {                                                                                           \
+        cpu_launch(stream, run, &(arguments), sizeof(arguments));                                  \
+        CUDA_CHECK(cudaGetLastError());                                                            \
+    } while (0)
+// The same for a kernel over the range 0..count.
+#define LAUNCH(stream, run, arguments, count, grain)                                               \
+    do {                                                                                           \
+        cpu_launch_range(stream, run, &(arguments), sizeof(arguments), count, grain);              \
+        CUDA_CHECK(cudaGetLastError());                                                            \
+    } while (0)

@@ -1,0 +1,23 @@
+// How the random numbers of augment_images become shifts, for both versions of the kernel.
+#pragma once
+#include "common/base/rng.h"
+#include "common/kernels/kernels.h"
+
+struct image_change {
+    int shift_y, shift_x, mirrored;
+};
+
+// Returns a number from -most to most. bits is uniform in 0, ..., 2^24 - 1.
+RNG_FUNCTION int shift_of(uint64_t bits, int most) {
+    return (int)(bits * (2 * (uint64_t)most + 1) >> 24) - most;
+}
+
+// Returns the change of the image with this index.
+RNG_FUNCTION struct image_change image_change(const struct augmentation *a, uint64_t seed,
+                                              uint64_t index) {
+    uint64_t bits = rng_bits(seed, index), mask = (1 << 24) - 1;
+    struct image_change change = {shift_of(bits & mask, a->most_shift),
+                                  shift_of(bits >> 24 & mask, a->most_shift),
+                                  a->flip && bits >> 63};
+    return change;
+}

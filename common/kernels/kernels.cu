@@ -1,0 +1,238 @@
+// The kernels for a GPU: those of the data, of dense layers, of the loss and of step 7.
+#include "common/base/rng.h"
+#include "common/kernels/gpu_launch.h"
+#include <string.h>
+extern "C" {
+#include "common/data/data.h"
+#include "common/device/profile.h"
+}
+
+__global__ static void fill_uniform_kernel(float *values, size_t count, float bound, uint64_t seed,
+                                           uint64_t first) {
+    FOR_EACH (i, count)
+        values[i] = bound * (2.f * rng_uniform(seed, first + i) - 1.f);
+}
+
+void fill_uniform(float *values, size_t count, float bound, uint64_t seed, uint64_t first,
+                  cudaStream_t stream) {
+    LAUNCH(fill_uniform_kernel, count, stream, values, count, bound, seed, first);
+}
+
+__global__ static void fill_kernel(float *values, size_t count, float value) {
+    FOR_EACH (i, count)
+        values[i] = value;
+}
+
+void fill(float *values, size_t count, float value, cudaStream_t stream) {
+    LAUNCH(fill_kernel, count, stream, values, count, value);
+}
+
+__global__ static void gather_batch_kernel(struct dataset set, const uint32_t *order, size_t first,
+                                           size_t rows, float *x, uint8_t *y) {
+    size_t inputs = set.inputs, targets = set.targets, channels = set.shape.channels;
+    FOR_EACH (i, rows * inputs) {
+        size_t row = i / inputs, input = i - row * inputs, channel = input % channels;
+        size_t sample = order ? order[first + row] : first + row;
+        float scale = 1.f / (255.f * set.deviation[channel]);
+        float shift = -set.mean[channel] / set.deviation[channel];
+        x[i] = (float)set.values[sample * inputs + input] * scale + shift;
+    }
+    FOR_EACH (i, rows * targets) {
+        size_t row = i / targets, target = i - row * targets;
+        size_t sample = order ? order[first + row] : first + row;
+        y[i] = set.labels[sample * targets + target];
+    }
+}
+
+void gather_batch(const struct dataset *set, const uint32_t *order, size_t first, int rows,
+                  float *x, uint8_t *y, cudaStream_t stream) {
+    span_begin(PHASE_COPY, __func__, stream);
+    LAUNCH(gather_batch_kernel, (size_t)rows * set->inputs, stream, *set, order, first, rows, x, y);
+    span_end();
+}
+
+__global__ static void add_bias_kernel(float *y, const float *bias, size_t count, size_t cols,
+                                       int relu) {
+    FOR_EACH (i, count) {
+        float sum = y[i] + bias[i % cols];
+        y[i] = relu && sum < 0.f ? 0.f : sum; // NaN stays NaN
+    }
+}
+
+void add_bias(float *y, const float *bias, int rows, int cols, int relu, cudaStream_t stream) {
+    LAUNCH(add_bias_kernel, (size_t)rows * cols, stream, y, bias, (size_t)rows * cols, cols, relu);
+}
+
+__global__ static void add_relu_kernel(const float *a, const float *b, float *y, size_t count) {
+    FOR_EACH (i, count) {
+        float sum = a[i] + b[i];
+        y[i] = sum < 0.f ? 0.f : sum; // NaN stays NaN
+    }
+}
+
+void add_relu(const float *a, const float *b, float *y, size_t count, cudaStream_t stream) {
+    LAUNCH(add_relu_kernel, count, stream, a, b, y, count);
+}
+
+__global__ static void relu_backward_kernel(float *dy, const float *y, size_t count) {
+    FOR_EACH (i, count)
+        if (y[i] <= 0.f)
+            dy[i] = 0.f;
+}
+
+void relu_backward(float *dy, const float *y, size_t count, cudaStream_t stream) {
+    LAUNCH(relu_backward_kernel, count, stream, dy, y, count);
+}
+
+__global__ static void drop_values_kernel(const float *x, float *y, size_t count, float rate,
+                                          uint64_t seed, uint64_t first) {
+    FOR_EACH (i, count)
+        y[i] = rng_uniform(seed, first + i) < rate ? 0.f : x[i] / (1.f - rate);
+}
+
+void drop_values(const float *x, float *y, size_t count, float rate, uint64_t seed, uint64_t first,
+                 cudaStream_t stream) {
+    LAUNCH(drop_values_kernel, count, stream, x, y, count, rate, seed, first);
+}
+
+// A block sums TILE columns, with TILE rows of threads. Each thread sums a part of one column. The
+// threads of one row read TILE neighbouring floats, which is one memory access of the GPU.
+enum { TILE = 32 };
+
+__global__ static void sum_rows_kernel(const float *x, float *sums, size_t rows, size_t cols) {
+    __shared__ float parts[TILE][TILE];
+    size_t col = blockIdx.x * (size_t)TILE + threadIdx.x;
+    float sum = 0.f;
+    for (size_t row = threadIdx.y; row < rows && col < cols; row += TILE)
+        sum += x[row * cols + col];
+    parts[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y > 0 || col >= cols)
+        return;
+    for (int part = 1; part < TILE; part++)
+        sum += parts[part][threadIdx.x];
+    sums[col] = sum;
+}
+
+void sum_rows(const float *x, float *sums, int rows, int cols, cudaStream_t stream) {
+    LAUNCH_BLOCKS(sum_rows_kernel, cols / TILE + 1, dim3(TILE, TILE), stream, x, sums, rows, cols);
+}
+
+__global__ static void softmax_cross_entropy_kernel(const float *logits, const uint8_t *labels,
+                                                    size_t rows, int classes, float scale,
+                                                    float *dlogits, struct stats *stats,
+                                                    float smoothing) {
+    FOR_EACH (lane, STATS_LANES)
+        for (size_t row = lane; row < rows; row += STATS_LANES) {
+            const float *z = logits + row * classes;
+            int label = labels[row], best = 0;
+            for (int c = 1; c < classes; c++)
+                if (z[c] > z[best])
+                    best = c;
+            float sum = 0.f; // exp(z - largest z) cannot overflow
+            for (int c = 0; c < classes; c++)
+                sum += expf(z[c] - z[best]);
+            for (int c = 0; dlogits && c < classes; c++)
+                dlogits[row * classes + c] = (expf(z[c] - z[best]) / sum - (c == label)) * scale;
+            double above = 0; // sum over c of z[label] - z[c]
+            for (int c = 0; smoothing > 0.f && c < classes; c++) {
+                above += z[label] - z[c];
+                if (dlogits)
+                    dlogits[row * classes + c] +=
+                        smoothing * ((c == label) - 1.f / classes) * scale;
+            }
+            stats[lane].loss += (double)(logf(sum) - (z[label] - z[best]));
+            stats[lane].loss += smoothing * above / classes;
+            stats[lane].correct += best == label;
+            stats[lane].samples += 1;
+        }
+}
+
+void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows, int classes,
+                           float scale, float *dlogits, struct stats *stats, float smoothing,
+                           cudaStream_t stream) {
+    span_begin(PHASE_LOSS, __func__, stream);
+    LAUNCH(softmax_cross_entropy_kernel, STATS_LANES, stream, logits, labels, rows, classes, scale,
+           dlogits, stats, smoothing);
+    span_end();
+}
+
+__global__ static void fold_kernel(const double *lanes, size_t count, double *sums, size_t left) {
+    FOR_EACH (lane, left) {
+        double sum = 0;
+        for (size_t i = lane; i < count; i += left)
+            sum += lanes[i];
+        sums[lane] = sum;
+    }
+}
+
+// sums[i] = lanes[i] + lanes[i + left] + ... It uses several kernels, because a single one would
+// keep only a few threads busy. All kernels but the last write their sums to lanes.
+static void fold(double *lanes, size_t count, double *sums, size_t left, cudaStream_t stream) {
+    for (; count > 64 * left; count /= 64)
+        LAUNCH(fold_kernel, count / 64, stream, lanes, count, lanes, count / 64);
+    LAUNCH(fold_kernel, left, stream, lanes, count, sums, left);
+}
+
+void sum_stats(struct stats *stats, struct stats *sums, cudaStream_t stream) {
+    size_t numbers = sizeof *sums / sizeof(double);
+    fold((double *)stats, STATS_LANES * numbers, (double *)sums, numbers, stream);
+}
+
+__global__ static void add_to_kernel(float *sums, const float *x, size_t count) {
+    FOR_EACH (i, count)
+        sums[i] += x[i];
+}
+
+void add_to(float *sums, const float *x, size_t count, cudaStream_t stream) {
+    LAUNCH(add_to_kernel, count, stream, sums, x, count);
+}
+
+__global__ static void sum_squares_kernel(const float *x, size_t count, double *lanes) {
+    FOR_EACH (lane, SQUARES_LANES) {
+        double sum = 0;
+        for (size_t i = lane; i < count; i += SQUARES_LANES)
+            sum += (double)x[i] * x[i];
+        lanes[lane] = sum;
+    }
+}
+
+void sum_squares(const float *x, size_t count, double *sums, cudaStream_t stream) {
+    LAUNCH(sum_squares_kernel, SQUARES_LANES, stream, x, count, sums);
+    fold(sums, SQUARES_LANES, sums, 1, stream);
+}
+
+__global__ static void clip_to_norm_kernel(float *x, size_t count, const double *sum_of_squares,
+                                           float max_norm) {
+    float factor = (float)(max_norm / (sqrt(*sum_of_squares) + 1e-6));
+    FOR_EACH (i, count)
+        x[i] *= factor > 1.f ? 1.f : factor; // NaN stays NaN
+}
+
+void clip_to_norm(float *x, size_t count, const double *sum_of_squares, float max_norm,
+                  cudaStream_t stream) {
+    LAUNCH(clip_to_norm_kernel, count, stream, x, count, sum_of_squares, max_norm);
+}
+
+__global__ static void to_bfloat16_kernel(uint16_t *y, const float *x, size_t count) {
+    FOR_EACH (i, count) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        y[i] = isnan(x[i]) ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    }
+}
+
+void to_bfloat16(uint16_t *y, const float *x, size_t count, cudaStream_t stream) {
+    LAUNCH(to_bfloat16_kernel, count, stream, y, x, count);
+}
+
+__global__ static void from_bfloat16_kernel(float *y, const uint16_t *x, size_t count) {
+    FOR_EACH (i, count) {
+        uint32_t bits = (uint32_t)x[i] << 16;
+        memcpy(&y[i], &bits, sizeof bits);
+    }
+}
+
+void from_bfloat16(float *y, const uint16_t *x, size_t count, cudaStream_t stream) {
+    LAUNCH(from_bfloat16_kernel, count, stream, y, x, count);
+}

@@ -1,0 +1,112 @@
+#include "common/models/model.h"
+#include "common/base/minmax.h"
+#include "common/device/profile.h"
+#include "common/layers/layers.h"
+#include "common/models/models.h"
+#include "common/models/summary.h"
+#include "common/training/report.h"
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    build_model *build;
+} models[] = {
+    {"mlp", build_mlp},
+    {"cnn", build_cnn},
+    {"resnet", build_resnet},
+};
+enum { MODELS = sizeof models / sizeof *models };
+
+const char *model_name(int i) {
+    return i < MODELS ? models[i].name : NULL;
+}
+
+// Appends the layers, and adds the augmentation to the text for the banner.
+static int build(struct model *m, build_model *append_layers,
+                 const struct training_options *options, const struct dataset *set,
+                 char why[WHY_SIZE]) {
+    int augmented = options->augment && strcmp(options->augment, "none");
+    if (augmented && append_augmentation(m, options->augment, set, why))
+        return -1;
+    if (append_layers(m, options, set, why))
+        return -1;
+    if (m->too_large)
+        return refuse(why,
+                      "--model %s: images of %d x %d pixels are too large, a layer would have more "
+                      "than %d values per image",
+                      options->model, set->shape.width, set->shape.height, MOST_VALUES);
+    if (!*m->text)
+        snprintf(m->text, sizeof m->text, "%s", m->shape);
+    if (augmented) {
+        size_t used = strlen(m->text);
+        snprintf(m->text + used, sizeof m->text - used, ", augment %s", options->augment);
+        m->layers[1].dx_unused = 1;
+    }
+    return 0;
+}
+
+int model_build(struct model *m, const struct training_options *options, const struct dataset *set,
+                char why[WHY_SIZE]) {
+    *m = (struct model){.out = set->shape};
+    for (int i = 0; i < MODELS; i++)
+        if (!strcmp(options->model, models[i].name))
+            return build(m, models[i].build, options, set, why);
+    return refuse(why, "--model %s: there is no such model", options->model);
+}
+
+struct layer *model_append(struct model *m, const struct layer_kind *kind, struct shape out,
+                           int workspace, size_t parameters) {
+    if (m->open ? m->inner_count == MOST_INNER_LAYERS : m->count == MOST_LAYERS)
+        fail("the model has too many layers: raise MOST_LAYERS in common/models/model.h");
+    if ((double)out.height * out.width * out.channels >= MOST_VALUES) {
+        m->too_large = 1;
+        out = (struct shape){1, 1, 1};
+    }
+    struct layer *l = m->open ? &m->inner[m->inner_count++] : &m->layers[m->count++];
+    *l = (struct layer){.kind = kind,
+                        .in = m->out,
+                        .out = out,
+                        .inputs = shape_size(m->out),
+                        .outputs = shape_size(out),
+                        .workspace = workspace,
+                        .first = m->parameters,
+                        .parameters = parameters};
+    snprintf(l->names[0], sizeof l->names[0], "forward %d %s", m->count, kind->name);
+    snprintf(l->names[1], sizeof l->names[1], "backward %d %s", m->count, kind->name);
+    m->parameters += parameters;
+    m->out = out;
+    return l;
+}
+
+void layer_forward(const struct layer *l, const struct pass *pass, const void *parameters,
+                   const float *x, float *y, int b) {
+    span_begin(PHASE_FORWARD, l->names[0], pass->stream);
+    l->kind->forward(l, pass, parameters, x, y, b);
+    span_end();
+}
+
+void layer_backward(const struct layer *l, const struct pass *pass, const void *parameters,
+                    const float *x, float *y, float *dy, float *dx, float *gradients, int b) {
+    span_begin(PHASE_BACKWARD, l->names[1], pass->stream);
+    l->kind->backward(l, pass, parameters, x, y, dy, dx, gradients, b);
+    span_end();
+}
+
+size_t model_scratch(const struct model *m, cudaDataType type, int b) {
+    size_t most = 0;
+    for (const struct layer *l = m->layers; l < m->layers + m->count; l++)
+        if (l->kind->scratch)
+            most = max_size(most, l->kind->scratch(l, type, b));
+    return most;
+}
+
+size_t type_size(cudaDataType type) {
+    return type == CUDA_R_16BF ? sizeof(uint16_t) : sizeof(float);
+}
+
+void print_model(const struct model *m) {
+    say("model     %s, %zu parameters\n", m->text, m->parameters);
+    if (opt.summary)
+        print_summary(m);
+}

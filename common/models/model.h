@@ -1,0 +1,119 @@
+// A model is a list of layers. A training program loops over the list and never asks for the kind
+// of a layer, so a new kind of layer (layers/) or a new model (models/) changes no program.
+//
+// Shapes: a batch of b samples is a row-major matrix [b, inputs] of floats on the device. A layer
+// turns it into [b, outputs]. All parameters lie in one flat array; those of a layer start at
+// first.
+#pragma once
+#include "common/base/error.h"
+#include "common/data/shape.h"
+#include "common/kernels/kernels.h"
+#include <cublas_v2.h>
+#include <cuda_runtime.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// A forward or backward pass, as a layer sees it.
+struct pass {
+    cublasHandle_t blas; // queues on stream
+    cudaStream_t stream;
+    int training;          // 0 in evaluation
+    uint64_t seed;         // for random numbers; the same in forward and backward of a step
+    uint64_t first_sample; // index of row 0 in the whole batch; random numbers depend on it
+    cudaDataType type;     // of parameters and of products' inputs: CUDA_R_32F (0) or CUDA_R_16BF
+    void *scratch;         // model_scratch bytes of device memory, for any layer's use
+};
+
+struct layer {
+    const struct layer_kind *kind;
+    struct shape in, out;     // of a sample
+    int inputs, outputs;      // floats per sample
+    int workspace;            // floats per sample behind the outputs, for the layer's use (often 0)
+    size_t first, parameters; // its slice of the flat array, in elements; may be empty
+    int dx_unused;            // 1: nothing reads dx, so backward need not compute it
+    double flops;             // of the matrix products of forward, for one sample
+    char names[2][32];        // of its forward and backward passes, for profiles and traces
+    union {                   // settings of the kind
+        struct {
+            float rate; // share of the values that become 0
+            int number; // gives each layer different random numbers
+        } dropout;
+        struct {
+            struct windows windows;
+            int has_bias;
+        } convolution;
+        struct windows pool;
+        struct augmentation augmentation;
+        struct groups norm;
+        struct { // lists of layers, from body to shortcut and from shortcut to end
+            struct layer *body, *shortcut, *end;
+        } residual;
+    };
+};
+
+// The functions of a kind of layer. parameters and gradients: the slices of this layer. y: [b,
+// outputs], then b * workspace floats. Only parameters have the type of the pass. All other arrays
+// are floats, and are rounded to that type for a matrix product. b may be 0.
+struct layer_kind {
+    const char *name;
+    // Fills the parameters first_value, ..., first_value + count - 1 of the layer. A program that
+    // stores only a part of a layer fills only that part.
+    void (*initialise)(const struct layer *layer, float *parameters, size_t first_value,
+                       size_t count, uint64_t seed, cudaStream_t stream);
+    void (*forward)(const struct layer *layer, const struct pass *pass, const void *parameters,
+                    const float *x, float *y, int b);
+    // Computes the gradients and, if dx is not NULL, dx = dloss/dx, from dy = dloss/dy. It
+    // overwrites gradients, and may overwrite dy. x and y are those of forward. dy and dx have room
+    // for b * (outputs + workspace) floats, too. gradients may be the same memory as parameters
+    // (with CUDA_R_16BF, at twice the offset in one buffer), so it must read all parameters before
+    // it writes gradients.
+    void (*backward)(const struct layer *layer, const struct pass *pass, const void *parameters,
+                     const float *x, float *y, float *dy, float *dx, float *gradients, int b);
+    // Returns the bytes of scratch that forward and backward need. NULL: none.
+    size_t (*scratch)(const struct layer *layer, cudaDataType type, int b);
+};
+
+enum { MOST_VALUES = 1 << 30 }; // of a sample in a layer, in its outputs or its workspace
+enum { MOST_LAYERS = 64, MOST_INNER_LAYERS = 6 * MOST_LAYERS };
+struct model {
+    char shape[128]; // such as "mlp 784-512-512-10"; a snapshot with another shape is refused
+    char text[192];  // for the banner: the shape, and settings that change no parameter
+    struct layer layers[MOST_LAYERS];
+    int count;
+    struct layer inner[MOST_INNER_LAYERS]; // those that other layers consist of
+    int inner_count;
+    int too_large;      // 1: a layer has more values than an int can count, and model_build fails
+    struct layer *open; // the layer to which inner layers are being appended, or NULL
+    size_t parameters;  // of all layers, in floats
+    struct shape out;   // of the last layer; without layers, of the samples
+};
+
+// Builds the model that the options name, for the samples of the set. Returns 0, or -1 with the
+// reason in why.
+struct training_options;
+struct dataset;
+int model_build(struct model *model, const struct training_options *options,
+                const struct dataset *set, char why[WHY_SIZE]);
+
+// Returns the name of model number i in the table, or NULL after the last one.
+const char *model_name(int i);
+
+// Returns the bytes of scratch memory for passes of this type over at most b samples.
+size_t model_scratch(const struct model *model, cudaDataType type, int b);
+
+// Appends a layer to the list, or to the inner ones if a layer is open. The caller sets the
+// settings of its kind. The inputs are the outputs of the layer before.
+struct layer *model_append(struct model *model, const struct layer_kind *kind, struct shape out,
+                           int workspace, size_t parameters);
+
+// Run a layer of the model: kind->forward and kind->backward, as spans of the profile.
+void layer_forward(const struct layer *layer, const struct pass *pass, const void *parameters,
+                   const float *x, float *y, int b);
+void layer_backward(const struct layer *layer, const struct pass *pass, const void *parameters,
+                    const float *x, float *y, float *dy, float *dx, float *gradients, int b);
+
+// Returns the bytes of an element: 4, or 2 for CUDA_R_16BF.
+size_t type_size(cudaDataType type);
+
+// Prints the banner's line about the model and, with --summary, the table of its layers.
+void print_model(const struct model *model);

@@ -1,0 +1,86 @@
+#include "common/snapshots/manifest.h"
+#include "common/snapshots/snapshot_file.h"
+#include <stdio.h>
+#include <string.h>
+#include <zlib.h>
+
+static const char MANIFEST[] = "MANIFEST ";
+
+size_t print_manifest(char text[MANIFEST_SIZE], const struct snapshot *s,
+                      const struct sharding *sharding) {
+    const struct progress *p = &s->progress;
+    const struct conditions *c = &s->conditions;
+    long version = snapshot_version(c);
+    int size = snprintf(
+        text, MANIFEST_SIZE,
+        "%s%ld\nmodel %.127s\noptimizer %.15s\nseed %ld\nbatch %ld\nepochs %ld\nstep %ld\n"
+        "loss %.17g\ncorrect %.17g\nsamples %.17g\nshards %d\n",
+        MANIFEST, version, s->model, s->optimizer, (long)s->seed, (long)s->batch, (long)p->epochs,
+        (long)p->step, p->sums.loss, p->sums.correct, p->sums.samples, sharding->shards);
+    if (version > 1)
+        size += snprintf(text + size, MANIFEST_SIZE - size,
+                         "images %ld\nchecksum %08lx\nfolder:%.127s\nsettings:%.639s\n",
+                         (long)c->samples, (unsigned long)c->checksum, c->folder, c->settings);
+    for (int i = 0; i < sharding->units; i++)
+        size += snprintf(text + size, MANIFEST_SIZE - size, "unit %zu\n", sharding->unit[i]);
+    uint32_t crc = crc32_z(0, (unsigned char *)text, size);
+    return size + snprintf(text + size, MANIFEST_SIZE - size, "crc32 %08x\n", crc);
+}
+
+// Reads the lines of a manifest, behind its first word. Stops at a line that is not as expected, so
+// the results may be incomplete.
+static void parse_manifest(const char *text, long *version, struct snapshot *found,
+                           struct sharding *sharding) {
+    struct progress *p = &found->progress;
+    struct conditions *c = &found->conditions;
+    int length = 0, more = 0;
+    sscanf(
+        text,
+        "%18ld model %127[^\n] optimizer %15[^\n] seed %18ld batch %18ld epochs %18ld step %18ld "
+        "loss %lf correct %lf samples %lf shards %9d %n",
+        version, found->model, found->optimizer, &found->seed, &found->batch, &p->epochs, &p->step,
+        &p->sums.loss, &p->sums.correct, &p->sums.samples, &sharding->shards, &length);
+    text += length;
+    sscanf(text, "images %18ld checksum %8lx folder:%127[^\n] settings:%639[^\n] %n", &c->samples,
+           &c->checksum, c->folder, c->settings, &more);
+    for (text += more; sharding->units < MOST_LAYERS; text += length, sharding->units++)
+        if (sscanf(text, "unit %18zu %n", &sharding->unit[sharding->units], &length) != 1)
+            break;
+}
+
+// Returns 1 if the units have this number of parameters together, and the number of shards is
+// possible.
+static int is_possible(const struct sharding *sharding, size_t parameters) {
+    for (int i = 0; i < sharding->units; i++) {
+        if (sharding->unit[i] > parameters)
+            return 0;
+        parameters -= sharding->unit[i];
+    }
+    return parameters == 0 && sharding->shards >= 1 && sharding->shards <= MOST_SHARDS;
+}
+
+int read_manifest(const char *path, struct snapshot *s, size_t parameters,
+                  struct sharding *sharding, char why[WHY_SIZE]) {
+    char text[MANIFEST_SIZE + 1] = "", again[MANIFEST_SIZE];
+    struct snapshot found = *s;
+    long version = 1;
+    FILE *file = fopen(path, "rbe");
+    size_t size = file ? fread(text, 1, MANIFEST_SIZE, file) : 0;
+    if (file)
+        fclose(file);
+    if (strncmp(text, MANIFEST, strlen(MANIFEST)))
+        return 0;
+    found.conditions = (struct conditions){.samples = 0};
+    parse_manifest(text + strlen(MANIFEST), &version, &found, sharding);
+    // The manifest is complete if writing its contents again gives the same bytes, including the
+    // checksum.
+    if ((version == 1 || version == 2) &&
+        (size != print_manifest(again, &found, sharding) || memcmp(text, again, size)))
+        return refuse(why, "snapshot %.300s is a truncated or corrupt manifest", path);
+    if (snapshot_check(path, version, &found, s, why))
+        return -1;
+    if (!is_possible(sharding, parameters))
+        return refuse(why, "snapshot %.300s is corrupt: its units or shards do not fit the model",
+                      path);
+    return snapshot_accept(path, &found, s, why) ? -1 : 1;
+}

@@ -1,0 +1,195 @@
+#include "common/snapshots/shards.h"
+#include "common/base/minmax.h"
+#include "common/device/device.h"
+#include "common/snapshots/manifest.h"
+#include "common/snapshots/snapshot_file.h"
+#include <dirent.h>
+#include <errno.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+static size_t count_parameters(const struct sharding *sharding) {
+    size_t sum = 0;
+    for (int i = 0; i < sharding->units; i++)
+        sum += sharding->unit[i];
+    return sum;
+}
+
+// Returns the size of each piece of unit i, with its padding.
+static size_t piece_size(const struct sharding *sharding, int i) {
+    size_t parameters = sharding->unit[i], shards = sharding->shards;
+    return parameters / shards + (parameters % shards > 0);
+}
+
+size_t shard_size(const struct sharding *sharding) {
+    size_t size = 0;
+    for (int i = 0; i < sharding->units; i++)
+        size += piece_size(sharding, i);
+    return size;
+}
+
+static void shard_path(char name[PATH_SIZE], const char *path, const struct snapshot *s,
+                       const struct sharding *sharding, int number) {
+    uint32_t units =
+        crc32_z(0, (const unsigned char *)sharding->unit, sharding->units * sizeof *sharding->unit);
+    snprintf(name, PATH_SIZE, "%s.e%lds%ldu%08x.%dof%d", path, (long)s->progress.epochs,
+             (long)s->progress.step, units, number, sharding->shards);
+}
+
+// A file is a shard of path only if shard_path could have made its name. An unfinished shard also
+// has .tmp at the end.
+void shards_remove(const char *path, const struct snapshot *s, const struct sharding *kept) {
+    char folder[PATH_SIZE], name[PATH_SIZE], keep[PATH_SIZE];
+    const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+    unsigned long epochs, step;
+    unsigned units, number, shards;
+    snprintf(folder, sizeof folder, "%s", path);
+    DIR *entries = opendir(dirname(folder));
+    for (struct dirent *entry; entries && (entry = readdir(entries));) {
+        const char *end = entry->d_name + strlen(base);
+        if (strncmp(entry->d_name, base, strlen(base)) ||
+            sscanf(end, ".e%18lus%18luu%8x.%9uof%9u", &epochs, &step, &units, &number, &shards) !=
+                5)
+            continue;
+        int length = sprintf(name, ".e%lus%luu%08x.%uof%u", epochs, step, units, number, shards);
+        shard_path(keep, "", s, kept, (int)number);
+        if (!strncmp(end, name, length) && (!end[length] || !strcmp(end + length, ".tmp")) &&
+            strcmp(end, keep))
+            unlinkat(dirfd(entries), entry->d_name, 0);
+    }
+    if (entries)
+        closedir(entries);
+}
+
+int snapshot_save_shard(const char *path, const struct snapshot *s, const struct sharding *sharding,
+                        int number, char why[WHY_SIZE]) {
+    char name[PATH_SIZE];
+    shard_path(name, path, s, sharding, number);
+    return snapshot_write(name, s, why);
+}
+
+int snapshot_commit(const char *path, const struct snapshot *s, const struct sharding *sharding,
+                    char why[WHY_SIZE]) {
+    char text[MANIFEST_SIZE];
+    size_t size = print_manifest(text, s, sharding);
+    if (write_whole(path, &(struct iovec){text, size}, 1, why))
+        return -1;
+    shards_remove(path, s, sharding);
+    return 0;
+}
+
+// One shard: its number in a sharding.
+struct shard {
+    const struct sharding *sharding;
+    int number;
+};
+
+// The location of a parameter: the number of its shard, its index there, and the number of values,
+// beginning with it, that the shard stores in the order of the flat array.
+struct location {
+    int shard;
+    size_t index, count;
+};
+
+static struct location locate(const struct sharding *sharding, size_t parameter) {
+    size_t index = 0;
+    int unit = 0;
+    for (; parameter >= sharding->unit[unit]; unit++) {
+        parameter -= sharding->unit[unit];
+        index += piece_size(sharding, unit);
+    }
+    size_t piece = piece_size(sharding, unit), offset = parameter % piece;
+    return (struct location){(int)(parameter / piece), index + offset,
+                             min_size(sharding->unit[unit] - parameter, piece - offset)};
+}
+
+// A range of values that two shards hold: its index in each of them, and its size.
+struct overlap {
+    size_t to, from, count;
+};
+
+// Finds the first range in both shards at or after *parameter, and moves *parameter to its end.
+// Returns 0 if there is none.
+static int next_overlap(struct shard to, struct shard from, size_t *parameter,
+                        struct overlap *overlap) {
+    size_t parameters = count_parameters(to.sharding);
+    while (*parameter < parameters) {
+        struct location a = locate(to.sharding, *parameter), b = locate(from.sharding, *parameter);
+        *overlap = (struct overlap){a.index, b.index, min_size(a.count, b.count)};
+        *parameter += overlap->count;
+        if (a.shard == to.number && b.shard == from.number)
+            return 1;
+    }
+    return 0;
+}
+
+// Copies the parameters and the optimizer state that both shards hold.
+static void copy_overlaps(struct snapshot *s, struct shard to, const struct snapshot *file,
+                          struct shard from) {
+    struct overlap overlap;
+    size_t arrays = 1 + s->state_size / s->parameters;
+    for (size_t parameter = 0; next_overlap(to, from, &parameter, &overlap);)
+        for (size_t i = 0; i < arrays; i++)
+            memcpy(s->values + i * s->parameters + overlap.to,
+                   file->values + i * file->parameters + overlap.from,
+                   overlap.count * sizeof(float));
+}
+
+// Reads the file of a shard, and copies the values that s, the shard named to, also holds. Without
+// a manifest, the file is the one at path.
+static int load_overlaps(const char *path, int has_manifest, struct snapshot *s, struct shard to,
+                         struct shard from, char why[WHY_SIZE]) {
+    char name[PATH_SIZE];
+    size_t size = shard_size(from.sharding);
+    snprintf(name, sizeof name, "%s", path);
+    if (has_manifest)
+        shard_path(name, path, s, from.sharding, from.number);
+    struct snapshot *file = snapshot_like(s, size, s->state_size / s->parameters * size);
+    int result = snapshot_read(name, file, why);
+    const struct progress *p = &file->progress;
+    if (has_manifest && result == 0)
+        result =
+            refuse(why, "snapshot %.200s lacks its shard %.200s: %s", path, name, strerror(ENOENT));
+    if (has_manifest && result == 1 &&
+        (p->epochs != s->progress.epochs || p->step != s->progress.step))
+        result = refuse(why, "snapshot %.200s: its shard %.200s is of another step", path, name);
+    if (result == 1) {
+        s->progress = *p;
+        memcpy(s->settings_before, file->settings_before, sizeof s->settings_before);
+        copy_overlaps(s, to, file, from);
+    }
+    free(file);
+    return result;
+}
+
+int snapshot_load_shard(const char *path, struct snapshot *s, const struct sharding *sharding,
+                        int number, char why[WHY_SIZE]) {
+    struct sharding saved = {0};
+    size_t parameters = count_parameters(sharding);
+    if (!device_computes())
+        return refuse(why, "--snapshot %.200s: with CPU_DEVICE_COMPUTE=0 there is nothing to save",
+                      path);
+    int has_manifest = read_manifest(path, s, parameters, &saved, why);
+    if (has_manifest < 0)
+        return -1;
+    if (!has_manifest && sharding->shards == 1)
+        return snapshot_read(path, s, why); // reads into s without a copy
+    if (!has_manifest)
+        saved = (struct sharding){1, 1, {parameters}};
+    memset(s->values, 0, (s->parameters + s->state_size) * sizeof(float));
+    struct shard to = {sharding, number};
+    int result = has_manifest;
+    for (int i = 0; i < saved.shards && result >= 0; i++) {
+        struct shard from = {&saved, i};
+        struct overlap overlap;
+        size_t parameter = 0;
+        if (!has_manifest || next_overlap(to, from, &parameter, &overlap))
+            result = load_overlaps(path, has_manifest, s, to, from, why);
+    }
+    return result;
+}

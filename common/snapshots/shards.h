@@ -1,0 +1,42 @@
+// Snapshots in shards: the values are divided into parts of equal size, and each part has its own
+// file, with the format of a whole snapshot. The file at the snapshot's path is a manifest: a short
+// text with the run, its progress, and how the values are divided.
+#pragma once
+#include "common/models/model.h"
+#include "common/snapshots/snapshot.h"
+
+// How values are divided into shards. A unit is a range of the flat parameter array, padded with
+// zeros to a multiple of the number of shards, and divided into equal pieces. Shard k (from 0)
+// holds piece k of every unit: first of the parameters, then of each optimizer state. {1, 1,
+// {parameters}} is one shard with everything.
+enum { MOST_SHARDS = 4096 };
+struct sharding {
+    int shards, units;        // 1 to MOST_SHARDS, and to MOST_LAYERS
+    size_t unit[MOST_LAYERS]; // parameters of each unit (may be 0), in the order of the flat array
+};
+
+// Returns the number of parameters of one shard, with its padding.
+size_t shard_size(const struct sharding *sharding);
+
+// Saves one shard completely or not at all, in a file beside path. Its name holds the progress and
+// the units, path.e<epochs>s<step>u<CRC-32 of the units>.<shard>of<shards>, so it replaces no file
+// of another snapshot. The file at path stays as it is. Returns 0, or -1 with the reason in why.
+int snapshot_save_shard(const char *path, const struct snapshot *shard,
+                        const struct sharding *sharding, int number, char why[WHY_SIZE]);
+
+// Writes the manifest, which makes the shards the snapshot at path. All shards must be saved; shard
+// is any of them. Then removes all other shards of this path, and unfinished files of killed
+// programs. No other process may save there at the same time. Returns 0, or -1 with the reason in
+// why.
+int snapshot_commit(const char *path, const struct snapshot *shard, const struct sharding *sharding,
+                    char why[WHY_SIZE]);
+
+// Reads one shard from the snapshot at path, which may be one file or have any number of shards.
+// Sets padding to zero. Opens only files that hold a part of the shard. Otherwise like
+// snapshot_load.
+int snapshot_load_shard(const char *path, struct snapshot *shard, const struct sharding *sharding,
+                        int number, char why[WHY_SIZE]);
+
+// Removes the shards of path, except those that snapshot and sharding name.
+void shards_remove(const char *path, const struct snapshot *snapshot,
+                   const struct sharding *sharding);

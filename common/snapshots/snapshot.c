@@ -1,0 +1,204 @@
+#include "common/snapshots/snapshot.h"
+#include "common/base/minmax.h"
+#include "common/snapshots/shards.h"
+#include "common/snapshots/snapshot_file.h"
+#include "common/training/optimizer.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+// The header of a file. The values and a CRC-32 (zlib's) of all bytes before it follow.
+struct header {
+    char magic[8];
+    int64_t version;
+    char model[128], optimizer[16];
+    int64_t seed, batch;
+    struct progress progress;
+    int64_t parameters, state_size;
+    struct conditions conditions; // not in version 1
+};
+#define MAGIC "SNAPSHOT"
+enum { FIRST_SIZE = offsetof(struct header, conditions) }; // the header of version 1
+_Static_assert(FIRST_SIZE == 232 && sizeof(struct header) == 1016, "no padding");
+
+long snapshot_version(const struct conditions *conditions) {
+    return conditions->samples ? 2 : 1;
+}
+
+static size_t header_size(const struct header *h) {
+    return h->version == 2 ? sizeof *h : FIRST_SIZE;
+}
+
+static size_t value_bytes(const struct snapshot *s) {
+    return (s->parameters + s->state_size) * sizeof(float);
+}
+
+struct snapshot *snapshot_new(const char *model, const char *optimizer, long seed, long batch,
+                              size_t parameters, size_t state_size) {
+    struct snapshot *s = calloc(1, sizeof *s + (parameters + state_size) * sizeof(float));
+    if (!s)
+        fail("no memory for a snapshot of %zu values", parameters + state_size);
+    snprintf(s->model, sizeof s->model, "%s", model);
+    snprintf(s->optimizer, sizeof s->optimizer, "%s", optimizer);
+    s->seed = seed;
+    s->batch = batch;
+    s->parameters = parameters;
+    s->state_size = state_size;
+    return s;
+}
+
+struct snapshot *snapshot_like(const struct snapshot *run, size_t parameters, size_t state_size) {
+    struct snapshot *s =
+        snapshot_new(run->model, run->optimizer, run->seed, run->batch, parameters, state_size);
+    s->conditions = run->conditions;
+    s->progress = run->progress;
+    return s;
+}
+
+int write_whole(const char *path, const struct iovec *parts, int count, char why[WHY_SIZE]) {
+    char temporary[PATH_SIZE];
+    snprintf(temporary, sizeof temporary, "%s.tmp", path);
+    // A killed run may have left the file, and in a folder that others may write, it may be a link
+    // of theirs. So it is removed, and x opens only a new file.
+    int blocked = unlink(temporary) && errno != ENOENT;
+    FILE *file = blocked ? NULL : fopen(temporary, "wbxe");
+    if (!file)
+        return refuse(why, "cannot write snapshot %.300s: %s", path, strerror(errno));
+    int failed = 0;
+    for (int i = 0; i < count && !failed; i++)
+        failed = fwrite(parts[i].iov_base, 1, parts[i].iov_len, file) != parts[i].iov_len;
+    failed = failed || fflush(file) || fsync(fileno(file));
+    int reason = errno;
+    fclose(file); // fsync has reported all errors
+    if (failed || rename(temporary, path)) {
+        refuse(why, "cannot write snapshot %.300s: %s", path, strerror(failed ? reason : errno));
+        unlink(temporary);
+        return -1;
+    }
+    // Until the folder is on the disk, too, a power failure may bring the old snapshot back. Not
+    // all file systems support this. Either snapshot is complete, so a failure here is no error.
+    int folder = open(dirname(temporary), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    fsync(folder);
+    close(folder);
+    return 0;
+}
+
+static uint32_t checksum(const struct header *h, const struct snapshot *s) {
+    uLong crc = crc32_z(0, (const unsigned char *)h, header_size(h));
+    return crc32_z(crc, (const unsigned char *)s->values, value_bytes(s));
+}
+
+int snapshot_write(const char *path, const struct snapshot *s, char why[WHY_SIZE]) {
+    struct header h = {.version = snapshot_version(&s->conditions),
+                       .seed = s->seed,
+                       .batch = s->batch,
+                       .progress = s->progress,
+                       .parameters = s->parameters,
+                       .state_size = s->state_size,
+                       .conditions = s->conditions};
+    memcpy(h.magic, MAGIC, sizeof h.magic);
+    memcpy(h.model, s->model, sizeof h.model);
+    memcpy(h.optimizer, s->optimizer, sizeof h.optimizer);
+    uint32_t crc = checksum(&h, s);
+    const struct iovec parts[] = {
+        {&h, header_size(&h)}, {(void *)s->values, value_bytes(s)}, {&crc, sizeof crc}};
+    return write_whole(path, parts, 3, why);
+}
+
+int snapshot_save(const char *path, const struct snapshot *s, char why[WHY_SIZE]) {
+    if (snapshot_write(path, s, why))
+        return -1;
+    shards_remove(path, s, &(struct sharding){0});
+    return 0;
+}
+
+int snapshot_check(const char *path, long version, const struct snapshot *found,
+                   const struct snapshot *expected, char why[WHY_SIZE]) {
+    const struct progress *p = &found->progress;
+    if (version != 1 && version != 2)
+        return refuse(why, "snapshot %.300s is of version %ld, this program reads versions 1 and 2",
+                      path, version);
+    if (strncmp(found->model, expected->model, sizeof found->model) ||
+        strncmp(found->optimizer, expected->optimizer, sizeof found->optimizer))
+        return refuse(why, "snapshot %.200s holds %.127s with %.15s, not %s with %s", path,
+                      found->model, found->optimizer, expected->model, expected->optimizer);
+    if (p->epochs < 0 || p->step < 0)
+        return refuse(why, "snapshot %.300s is corrupt: epoch %ld, step %ld", path, (long)p->epochs,
+                      (long)p->step);
+    return 0;
+}
+
+int snapshot_accept(const char *path, const struct snapshot *found, struct snapshot *s,
+                    char why[WHY_SIZE]) {
+    const struct conditions *a = &found->conditions, *b = &s->conditions;
+    long step = found->progress.step, steps = b->samples / max_size(s->batch, 1);
+    if (a->samples && b->samples && (a->samples != b->samples || a->checksum != b->checksum))
+        return refuse(why,
+                      "snapshot %.200s was trained with %ld images of %.127s (checksum %08lx), not "
+                      "with %ld of %s (checksum %08lx)",
+                      path, (long)a->samples, a->folder, (unsigned long)a->checksum,
+                      (long)b->samples, b->folder, (unsigned long)b->checksum);
+    if (b->samples && step > steps)
+        return refuse(why,
+                      "snapshot %.300s has %ld steps of an epoch, but %ld images make only %ld",
+                      path, step, (long)b->samples, steps);
+    s->progress = found->progress;
+    if (strncmp(a->settings, b->settings, sizeof a->settings))
+        snprintf(s->settings_before, sizeof s->settings_before, "%.639s", a->settings);
+    make_printable(s->settings_before);
+    return 0;
+}
+
+// Checks a file. complete is 1 if its header, values and checksum could be read, and nothing
+// followed them.
+static int check_file(const char *path, const struct header *h, struct snapshot *s, int complete,
+                      uint32_t crc, char why[WHY_SIZE]) {
+    struct snapshot found = {.conditions = h->conditions, .progress = h->progress};
+    memcpy(found.model, h->model, sizeof h->model);
+    memcpy(found.optimizer, h->optimizer, sizeof h->optimizer);
+    if (memcmp(h->magic, MAGIC, sizeof h->magic))
+        return refuse(why, "%.300s is no snapshot, or a truncated one", path);
+    if (snapshot_check(path, h->version, &found, s, why))
+        return -1;
+    if (h->parameters != (int64_t)s->parameters || h->state_size != (int64_t)s->state_size ||
+        !complete)
+        return refuse(why, "snapshot %.300s is truncated or corrupt: wrong size", path);
+    if (crc != checksum(h, s))
+        return refuse(why, "snapshot %.300s is corrupt: wrong checksum", path);
+    // With a different batch size, an epoch has a different number of steps.
+    const struct progress *p = &h->progress;
+    int same_batch = p->step || (p->epochs && optimizer_counts_steps(s->optimizer));
+    if (h->seed != s->seed || (same_batch && h->batch != s->batch))
+        return refuse(why, "snapshot %.300s was trained with --seed %ld --batch %ld", path,
+                      (long)h->seed, (long)h->batch);
+    return snapshot_accept(path, &found, s, why) ? -1 : 1;
+}
+
+int snapshot_read(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
+    FILE *file = fopen(path, "rbe");
+    if (!file && errno == ENOENT)
+        return 0;
+    if (!file)
+        return refuse(why, "cannot read snapshot %.300s: %s", path, strerror(errno));
+    struct header h = {0};
+    uint32_t crc = 0;
+    int has_first = fread(&h, FIRST_SIZE, 1, file) == 1;
+    size_t more = has_first ? header_size(&h) - FIRST_SIZE : 0;
+    int has_header = has_first && fread(&h.conditions, 1, more, file) == more;
+    int complete = has_header && fread(s->values, 1, value_bytes(s), file) == value_bytes(s) &&
+                   fread(&crc, sizeof crc, 1, file) == 1 && fgetc(file) == EOF;
+    fclose(file);
+    if (!has_header)
+        memset(&h, 0, sizeof h); // too short to be a snapshot
+    return check_file(path, &h, s, complete, crc, why);
+}
+
+int snapshot_load(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
+    return snapshot_load_shard(path, s, &(struct sharding){1, 1, {s->parameters}}, 0, why);
+}

@@ -1,0 +1,57 @@
+// A snapshot stores the state of a training run in a file, so the run can continue as if it had not
+// stopped. The file has a header, the values below (little-endian), and a CRC-32 of all bytes
+// before it. A run continues with the settings of its own options; the file stores those of the run
+// before only to say what differs. A snapshot may also be divided into shards
+// (common/snapshots/shards.h); snapshot_load reads both.
+#pragma once
+#include "common/base/error.h"
+#include "common/kernels/kernels.h"
+#include <stddef.h>
+#include <stdint.h>
+
+// The completed part of a training run.
+struct progress {
+    int64_t epochs, step; // completed epochs, and completed steps of the next epoch
+    struct stats sums;    // over these steps
+};
+
+// The images and settings of a training run (conditions.h sets them).
+struct conditions {
+    char folder[128];   // --data, for messages
+    int64_t samples;    // of the training set, 0: these members are not known
+    uint64_t checksum;  // of some of them
+    char settings[640]; // the optimizer's text, and other options that change the losses
+};
+
+// The state of a training run, in host memory. The first four members, and the images, identify the
+// run: snapshot_load refuses the file of another run.
+struct snapshot {
+    char model[128];    // struct model's shape
+    char optimizer[16]; // such as "sgd"
+    int64_t seed, batch;
+    struct conditions conditions;
+    struct progress progress;
+    char settings_before[640];     // those of the loaded file, if they differ from those above
+    size_t parameters, state_size; // numbers of values
+    float values[];                // the parameters, then the optimizer state
+};
+
+// Returns a snapshot with these members; all others are zero. The caller frees it. For a
+// shard, parameters is shard_size, and state_size a multiple of it.
+struct snapshot *snapshot_new(const char *model, const char *optimizer, long seed, long batch,
+                              size_t parameters, size_t state_size);
+
+// Returns such a snapshot of the same run, with other numbers of values.
+struct snapshot *snapshot_like(const struct snapshot *run, size_t parameters, size_t state_size);
+
+// Writes the file at path completely or not at all: it writes a temporary file beside it, waits
+// until the disk has it, and renames it. An older snapshot stays valid until then. Afterwards, it
+// removes older shards of this path. Returns 0, or -1 with the reason in why.
+int snapshot_save(const char *path, const struct snapshot *snapshot, char why[WHY_SIZE]);
+
+// Reads the snapshot at path. The caller has set the members that identify the run. batch must
+// be equal only if the file ends within an epoch, or if the optimizer counts steps. Returns 1, or 0
+// if there is no such file, or -1 with the reason in why, such as a truncated, corrupt or newer
+// file. After -1, the members that it sets are undefined. A device that leaves out the arithmetic
+// (device_computes) has no snapshots, so this returns -1.
+int snapshot_load(const char *path, struct snapshot *snapshot, char why[WHY_SIZE]);

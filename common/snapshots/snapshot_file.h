@@ -1,0 +1,31 @@
+// Functions of snapshot.c that shards.c uses, too.
+#pragma once
+#include "common/snapshots/snapshot.h"
+#include <limits.h>
+#include <sys/uio.h>
+
+// PATH_SIZE is larger than PATH_MAX. A name that is cut to this size is still too long for the
+// system, which then refuses it.
+enum { PATH_SIZE = PATH_MAX + 64 };
+
+// Returns the version of a file with these conditions: 2, or 1 if they are not known. A file of
+// version 1, such as one of an older program, has no conditions; all else is the same.
+long snapshot_version(const struct conditions *conditions);
+
+// Writes a file that consists of these parts, completely or not at all, as snapshot_save does.
+int write_whole(const char *path, const struct iovec *parts, int count, char why[WHY_SIZE]);
+
+// Work like snapshot_save and snapshot_load, but ignore shards.
+int snapshot_write(const char *path, const struct snapshot *snapshot, char why[WHY_SIZE]);
+int snapshot_read(const char *path, struct snapshot *snapshot, char why[WHY_SIZE]);
+
+// Compares a file with the expected run. Returns 0, or -1 with the reason in why if the
+// version, the model or the optimizer differs, or if the progress is impossible.
+int snapshot_check(const char *path, long version, const struct snapshot *found,
+                   const struct snapshot *expected, char why[WHY_SIZE]);
+
+// Compares a file that is complete with the expected run in s, and sets its progress, and the
+// settings of the file if they differ. Returns 0, or -1 with the reason in why if the file was
+// trained with other images.
+int snapshot_accept(const char *path, const struct snapshot *found, struct snapshot *s,
+                    char why[WHY_SIZE]);

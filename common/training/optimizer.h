@@ -1,0 +1,47 @@
+// The optimizers, as in torch.optim: SGD with momentum, Adam, AdamW and Adadelta. A new optimizer
+// needs a new row in the table in optimizer.c.
+#pragma once
+#include "common/base/error.h"
+#include "common/training/schedules.h"
+#include <cuda_runtime.h>
+#include <stddef.h>
+
+struct optimizer {
+    const char *name;
+    int state_per_parameter; // floats that it stores for each parameter
+    int has_momentum;        // it uses --momentum and --nesterov
+    int has_betas;           // it uses --beta1 and --beta2
+    int has_rho;             // it uses --rho
+    int counts_steps;        // an update depends on the number of the step
+    void (*update)(const struct optimizer *optimizer, double lr, float *parameters,
+                   const float *gradients, float *state, size_t count, long step,
+                   cudaStream_t stream);
+    double lr, weight_decay;
+    double momentum, beta1, beta2, rho, epsilon; // those that it uses
+    int nesterov;
+    struct schedule schedule;
+    char text[320]; // for the banner: name and settings
+};
+
+// Builds the optimizer that the options name, for epochs of this many samples. Without --lr, it
+// takes the learning rate from the table; the same for --epsilon. Returns 0, or -1 with the reason
+// in why.
+struct training_options;
+int optimizer_build(struct optimizer *optimizer, const struct training_options *options,
+                    size_t samples, char why[WHY_SIZE]);
+
+// Returns the name of optimizer number i in the table, or NULL after the last one.
+const char *optimizer_name(int i);
+
+// Returns 1 if an update of the optimizer of this name depends on the number of the step.
+int optimizer_counts_steps(const char *name);
+
+// Returns the learning rate of training step number step, from 1.
+double optimizer_rate(const struct optimizer *optimizer, long step);
+
+// Updates the parameters in step number step, from 1. state is the optimizer's memory between steps
+// (the momentum of SGD, the two moments of Adam, the two means of Adadelta): count floats, then,
+// for the last two, count more. It must be zero before the first step. No parameter depends on
+// another, so a call for a part of the arrays gives that part of the result.
+void optimizer_step(const struct optimizer *optimizer, float *parameters, const float *gradients,
+                    float *state, size_t count, long step, cudaStream_t stream);

@@ -1,0 +1,203 @@
+#include "common/training/report.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "common/base/minmax.h"
+#include "common/device/device.h"
+#include "common/device/profile.h"
+#include "common/device/trace.h"
+#include "common/training/training_options.h"
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { LOG_SECONDS = 30, CSV_SIZE = 512 };
+
+static struct {
+    FILE *csv;
+    long epochs, steps, last, batch; // last: the number of the last step, over all epochs
+    // Completed steps when training began, when the loss was last read, and at the last wait for
+    // the device; the times of these three events, and of the last line in a log.
+    long begun, known, waited;
+    double begin, know, wait, line;
+    double speed; // steps per second before the last wait
+    int has_loss;
+    double loss;  // when it was last read, if has_loss is 1
+    int modelled; // 1: the device has a modelled clock
+} report;
+
+static void check_csv(int written) {
+    if (written < 0 || fflush(report.csv)) // reports a full disk at once
+        fail("cannot write the --csv file: %s", strerror(errno));
+}
+
+// A file that is continued keeps its columns. Their titles tell which times are modelled.
+static void open_csv(const char *path, int goes_on) {
+    char titles[CSV_SIZE], line[CSV_SIZE] = "";
+    const char *prefix = report.modelled ? "modelled_" : "";
+    size_t used = snprintf(titles, sizeof titles,
+                           "step,loss,epoch,epoch_loss,test_loss,accuracy,%sseconds,lr", prefix);
+    if (opt.profile)
+        used += phases_csv_titles(titles + used, sizeof titles - used, prefix);
+    snprintf(titles + used, sizeof titles - used, "\n");
+    FILE *old = goes_on ? fopen(path, "r") : NULL;
+    if (old && fgets(line, sizeof line, old) && strcmp(line, titles))
+        fail("--csv %s: this file has other columns: continue with the same --profile and "
+             "CPU_DEVICE_MODEL, or choose another file",
+             path);
+    if (old)
+        fclose(old);
+    if (!(report.csv = fopen(path, goes_on ? "a" : "w")))
+        fail("--csv %s: %s", path, strerror(errno));
+    if (ftell(report.csv) == 0)
+        check_csv(fputs(titles, report.csv));
+}
+
+void report_open(const char *path, long done, long epochs, long steps, long most, long batch) {
+    report.epochs = epochs;
+    report.steps = steps;
+    report.last = most && most < epochs * steps ? most : epochs * steps;
+    report.batch = batch;
+    report.begun = report.known = report.waited = done;
+    report.begin = report.know = report.wait = report.line = seconds();
+    report.speed = 0; // report_due returns 1 after the first step, to measure the speed
+    report.has_loss = 0;
+    report.modelled = device_is_modelled();
+    if (path)
+        open_csv(path, done > 0);
+    if (opt.profile || trace_needs_spans())
+        profile_open(min_size(steps, report.last - done), opt.log_every);
+}
+
+// With a modelled clock, there is no progress report: the second of real time ends at a different
+// step in each run, and the wait for the report changes the modelled times.
+int report_due(long done) {
+    return !report.modelled && done >= report.waited + fmax(report.speed, 1);
+}
+
+// The bar fills the width that the text leaves. A narrow terminal shows no speed, and an even
+// narrower one no remaining time. A line that is still too long is cut, because a wrapped line
+// cannot be redrawn.
+static void draw(const char *head, double part, const char *state, const char *speed,
+                 const char *left) {
+    const char *full = "##############################";
+    char tail[200], line[512];
+    struct winsize size = {0};
+    int columns = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || !size.ws_col ? 80 : size.ws_col;
+    int width = 0;
+    for (int parts = 3; parts > 0 && width < 5; parts--) {
+        snprintf(tail, sizeof tail, "%s%s%s", state, parts > 2 ? speed : "", parts > 1 ? left : "");
+        int text = strlen(head) + strlen("[]") + strlen(tail);
+        int room = columns - 1 - text, most = strlen(full);
+        width = room < most ? room : most;
+    }
+    if (width >= 5)
+        snprintf(line, sizeof line, "%s[%-*.*s]%s", head, width, (int)(part * width), full, tail);
+    else
+        snprintf(line, sizeof line, "%sstep%s", head, tail);
+    report_draw_bar(line, columns - 1);
+}
+
+// Writes the number to text, or none if the device leaves out the arithmetic for it.
+static const char *computed(char text[32], const char *format, double value, const char *none) {
+    snprintf(text, 32, device_computes() ? format : none, value);
+    return text;
+}
+
+// Prints the progress after done steps. loss is new if has_loss is 1. With a model there are no
+// rates, because the clock here is that of the host.
+static void print_progress(long done, int has_loss, double loss) {
+    double now = seconds();
+    long epoch = (done - 1) / report.steps + 1, step = (done - 1) % report.steps + 1;
+    long left = (report.last - done) * (now - report.begin) / (done - report.begun);
+    double images = report.batch * (done - report.known) / (now - report.know); // per second
+    char head[64], state[96], speed[48] = "", rest[48] = "", text[48], number[32];
+    report.speed = (done - report.waited) / (now - report.wait);
+    report.waited = done;
+    report.wait = now;
+    if (has_loss) {
+        report.loss = loss;
+        report.has_loss = 1;
+        report.known = done;
+        report.know = now;
+    }
+    if (!has_loss && !report_on_terminal() && now < report.line + LOG_SECONDS)
+        return;
+    if (has_loss || (report_on_terminal() && report.has_loss))
+        snprintf(text, sizeof text, "  loss %s", computed(number, "%.4f", report.loss, "-"));
+    else
+        *text = 0;
+    snprintf(head, sizeof head, "epoch %ld/%ld  ", epoch, report.epochs);
+    snprintf(state, sizeof state, " %ld/%ld%s", step, report.steps, text);
+    if (!report.modelled) {
+        snprintf(speed, sizeof speed, "  %.0f images/s", images);
+        snprintf(rest, sizeof rest, "  %ld:%02ld:%02ld left", left / 3600, left / 60 % 60,
+                 left % 60);
+    }
+    if (report_on_terminal())
+        draw(head, (double)step / report.steps, state, speed, rest);
+    else
+        say("%sstep%s%s%s\n", head, state, speed, rest);
+    report.line = now;
+}
+
+void report_progress(long done) {
+    print_progress(done, 0, 0);
+}
+
+// Ends a line of the CSV file with the columns of the profile.
+static void end_csv_line(const struct phases *phases) {
+    char text[CSV_SIZE] = "";
+    if (opt.profile)
+        phases_csv(text, sizeof text, phases);
+    check_csv(fprintf(report.csv, "%s\n", text));
+}
+
+void report_loss(long done, double loss, double lr) {
+    char text[32];
+    print_progress(done, 1, loss);
+    if (report.csv) {
+        check_csv(
+            fprintf(report.csv, "%ld,%s,,,,,,%.9g", done, computed(text, "%.9g", loss, ""), lr));
+        end_csv_line(&(struct phases){0});
+    }
+    profile_report();
+}
+
+static void csv_epoch(long epoch, long total, const double values[3], double elapsed,
+                      const struct phases *phases) {
+    char texts[3][32];
+    check_csv(fprintf(report.csv, "%ld,,%ld,%s,%s,%s,%.*f,", total, epoch,
+                      computed(texts[0], "%.9g", values[0], ""),
+                      computed(texts[1], "%.9g", values[1], ""),
+                      computed(texts[2], "%.2f", values[2], ""), report.modelled ? 6 : 3, elapsed));
+    end_csv_line(phases);
+}
+
+void report_epoch(long epoch, long epochs, long total, struct stats train, struct stats test,
+                  double elapsed, double images_per_second) {
+    double values[] = {train.loss / train.samples, test.loss / test.samples,
+                       100 * test.correct / test.samples};
+    char texts[3][32];
+    struct phases phases = profile_take();
+    report_erase_bar();
+    say("epoch %ld/%ld  loss %s  test loss %s  accuracy %s  %s%.*f s  %.0f images/s\n", epoch,
+        epochs, computed(texts[0], "%.4f", values[0], "-"),
+        computed(texts[1], "%.4f", values[1], "-"), computed(texts[2], "%.2f%%", values[2], "-"),
+        report.modelled ? "modelled " : "", report.modelled ? 6 : 2, elapsed, images_per_second);
+    if (opt.profile)
+        phases_print(&phases, report.modelled);
+    report.know = report.wait = report.line = seconds(); // the speed does not include evaluation
+    if (report.csv)
+        csv_epoch(epoch, total, values, elapsed, &phases);
+}
+
+void report_stop(long done) {
+    struct phases phases = profile_take();
+    report_end_bar();
+    say("stopped after step %ld\n", done);
+    if (opt.profile)
+        phases_print(&phases, report.modelled);
+}

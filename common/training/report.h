@@ -1,0 +1,28 @@
+// Prints the progress of training and one line per epoch, and writes the same numbers as CSV.
+#pragma once
+#include "common/base/say.h"
+#include "common/kernels/kernels.h"
+
+// Call it before training starts, or before it continues after done steps. Training has this number
+// of epochs, of steps per epoch, and of samples per batch (batch). It ends after most steps in all
+// (0: no limit). The CSV file at path (NULL: none) is overwritten if done is 0, and continued
+// otherwise.
+void report_open(const char *path, long done, long epochs, long steps, long most, long batch);
+
+// Call report_due after every step. About once a second, it returns 1. Then wait until the device
+// has done all queued steps, and call report_progress. If stdout is a file, report_progress prints
+// a line only every 30 s.
+int report_due(long done);
+void report_progress(long done);
+
+// Prints the progress with the mean loss since the last call, and adds both to the CSV file, with
+// the learning rate of the last step.
+void report_loss(long done, double loss, double lr);
+
+// Prints the line of an epoch, in a format that is easy to grep:
+// epoch 2/5  loss 0.0812  test loss 0.0790  accuracy 97.41%  1.23 s  48781 images/s
+void report_epoch(long epoch, long epochs, long total, struct stats train, struct stats test,
+                  double elapsed, double images_per_second);
+
+// Call it when training ends within an epoch.
+void report_stop(long done);
