@@ -98,9 +98,23 @@ lines_of_changes() { # TARGET, such as diff12: prints the number of added and re
     git diff --no-index --minimal --numstat 0"${1:4:1}"_*/train.c 0"${1:5:1}"_*/train.c | awk '{ print $1 + $2 }'
 }
 
-# Assumes twelve lines of C per minute. The result is rounded, so small changes of a file do not change a README.
-minutes() { # LINES
-    awk -v lines="$1" 'BEGIN { print lines < 12 ? 1 : lines < 30 ? 2 : lines < 90 ? 5 : 5 * int(lines / 60 + 0.5) }'
+# Readers take a minute for ten lines of C, and for 200 words. The result is rounded, so small changes of a file do not
+# change a README.
+minutes() { # LINES [WORDS]
+    awk -v lines="$1" -v words="${2:-0}" 'BEGIN {
+        minutes = lines / 10 + words / 200
+        print minutes < 1.5 ? 1 : minutes < 3.5 ? 2 : minutes < 7.5 ? 5 : 5 * int(minutes / 5 + 0.5)
+    }'
+}
+
+# Prints the number of words in the prose and tables of a text, without its list of files to read.
+words_of() { # README
+    awk '/^```/ { code = !code; next }
+        /^\*\*To read\*\*/ { list = 1 }
+        list && /^($|\*\*To read|[0-9]+\. |   |You may skip )/ { next }
+        { list = 0 }
+        !code && !/^(<!--|!\[)/ { words += NF }
+        END { print words + 0 }' "$1"
 }
 
 join() { # WORD...: "a", "a and b" or "a, b and c"
@@ -111,7 +125,7 @@ join() { # WORD...: "a", "a and b" or "a, b and c"
 
 # A pair of a contract and a body that may both be skipped is called a module.
 show() { # STEP: prints its list in Markdown
-    local total=0 skipped=() modules=() text='' step file functions what name spent number=0
+    local total=0 skipped=() modules=() text='' step file functions what name lines number=0
     while IFS='|' read -r step file functions what; do
         [ "$step" = "$1" ] || continue
         name=\`${file##*/}\`
@@ -125,15 +139,16 @@ show() { # STEP: prints its list in Markdown
         fi
         number=$((number + 1))
         if [ "$file" = changes ]; then
-            spent=$(minutes "$(lines_of_changes "$functions")") name="\`make $functions\`"
+            lines=$(lines_of_changes "$functions") name="\`make $functions\`"
         else
-            spent=$(minutes "$(lines_of "$file" "$functions")")
+            lines=$(lines_of "$file" "$functions")
             [ "$functions" = all ] || name="$name: \`${functions//,/\`, \`}\`"
         fi
-        total=$((total + spent))
-        text="$text$(fold -s -w 118 <<<"$number. $name: $what ($spent min)" | sed 's/ *$//; 2,$s/^/   /')"$'\n'
+        total=$((total + lines))
+        text="$text$(fold -s -w 118 <<<"$number. $name: $what ($(minutes "$lines") min)" | sed 's/ *$//; 2,$s/^/   /')"$'\n'
     done <<<"$entries"
-    printf '**To read**, in this order, about %d minutes:\n\n%s' $(((total + 2) / 5 * 5)) "$text"
+    printf '**To read**, in this order, about %d minutes with this text:\n\n%s' \
+        "$(minutes $total "$(words_of "$folder/README.md")")" "$text"
     case ${#modules[@]} in
     0) ;;
     1) skipped+=("the module ${modules[0]}") ;;
