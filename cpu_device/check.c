@@ -1,5 +1,4 @@
 #include "cpu_device/check.h"
-#include "common/base/error.h"
 #include "cpu_device/comm.h"
 #include "cpu_device/internal.h"
 #include <stdarg.h>
@@ -266,6 +265,11 @@ int cpu_unfinished_uses(const struct cpu_use *uses) {
     return most;
 }
 
+__attribute__((weak)) void cpu_end_program(const char *message) {
+    fprintf(stderr, "error: %s\n", message);
+    exit(1);
+}
+
 static char *print(const char *format, ...) {
     char *text;
     va_list arguments;
@@ -302,22 +306,25 @@ void cpu_check_report(void) {
     finding.what = NOTHING;
     pthread_mutex_unlock(&cpu_lock);
     if (f.what == MEMORY)
-        fail("CPU_DEVICE_CHECK: nothing orders two operations that use %s:\n"
-             "  %s\n  %s\n"
-             "  fix: call cudaEventRecord on the first stream after the first operation, and "
-             "cudaStreamWaitEvent on the second stream before the second one",
-             cpu_describe_memory(&f.memory), describe_access(&f.first, f.memory.start),
-             describe_access(&f.second, f.memory.start));
+        cpu_end_program(
+            print("CPU_DEVICE_CHECK: nothing orders two operations that use %s:\n"
+                  "  %s\n  %s\n"
+                  "  fix: call cudaEventRecord on the first stream after the first operation, and "
+                  "cudaStreamWaitEvent on the second stream before the second one",
+                  cpu_describe_memory(&f.memory), describe_access(&f.first, f.memory.start),
+                  describe_access(&f.second, f.memory.start)));
     if (f.what == FREED)
-        fail("CPU_DEVICE_CHECK: %s is freed at %s while an operation may still use it:\n"
-             "  %s\n"
-             "  fix: call cudaStreamSynchronize first",
-             cpu_describe_memory(&f.memory), cpu_describe_place(f.place),
-             describe_access(&f.first, f.memory.start));
+        cpu_end_program(
+            print("CPU_DEVICE_CHECK: %s is freed at %s while an operation may still use it:\n"
+                  "  %s\n"
+                  "  fix: call cudaStreamSynchronize first",
+                  cpu_describe_memory(&f.memory), cpu_describe_place(f.place),
+                  describe_access(&f.first, f.memory.start)));
     if (f.what == COMMUNICATORS)
-        fail("CPU_DEVICE_CHECK: nothing orders two collectives of different communicators:\n"
-             "  %s\n  %s\n"
-             "  on a GPU, ranks may start them in different orders and then wait for each other\n"
-             "  fix: queue both on one stream, or let the stream of the second wait for the first",
-             cpu_describe_use(&f.first), cpu_describe_use(&f.second));
+        cpu_end_program(print(
+            "CPU_DEVICE_CHECK: nothing orders two collectives of different communicators:\n"
+            "  %s\n  %s\n"
+            "  on a GPU, ranks may start them in different orders and then wait for each other\n"
+            "  fix: queue both on one stream, or let the stream of the second wait for the first",
+            cpu_describe_use(&f.first), cpu_describe_use(&f.second)));
 }

@@ -1,4 +1,5 @@
-// Types and functions that the files of the CPU device share. Programs never include this header.
+// Types and functions that the files of the CPU device share, beside those of include/cpu_device.h.
+// Programs never include this header.
 //
 // The CPU device simulates GPUs with three ideas:
 // - Memory. A device pointer lies in an address range that the program may not touch; the device's
@@ -7,18 +8,13 @@
 //   queue, and the thread runs it later (cpu_launch).
 // - One lock. cpu_lock protects all states and queues. No thread holds it while an operation runs.
 #pragma once
-#include <cuda_runtime.h>
+#include <cpu_device.h>
 #include <pthread.h>
 #include <stddef.h>
 
 #define CPU_MAX_DEVICES 64
-#define CPU_LAUNCH_BYTES 192
 
 extern pthread_mutex_t cpu_lock;
-
-// Every API call begins with this function. It sets the device up once. In a process that was
-// forked after that, it returns an error, as the CUDA runtime does.
-cudaError_t cpu_enter(void);
 
 // Stores an error for cudaGetLastError, and returns it.
 cudaError_t cpu_error(cudaError_t error);
@@ -33,37 +29,16 @@ void cpu_memory_init(void);
 // Frees all memory of a device whose streams are empty.
 void cpu_free_device(int device);
 
-// Translates a device pointer (or a pointer to pinned host memory) to the address that the device's
-// threads use. Returns NULL if the bytes do not all lie inside one live allocation.
-void *cpu_view(const void *pointer, size_t bytes);
-
 // Returns the number of bytes from the pointer to the end of its allocation, or 0 if it has none.
 size_t cpu_bytes_from(const void *pointer);
-
-// Returns the device of the pointer's allocation, or -1 if it is pinned memory or no allocation.
-int cpu_device_of(const void *pointer);
 
 // Returns 1 if the two arrays have a byte in common.
 int cpu_overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes);
 
-// Returns 1 if the pointer lies in the range of device memory, allocated or not.
-int cpu_is_device_pointer(const void *pointer);
-
-// Queues run(arguments) on the stream (NULL: the legacy default stream). The arguments, at most
-// CPU_LAUNCH_BYTES, are copied. Blocks while the queue is full.
-cudaError_t cpu_launch(cudaStream_t stream, void (*run)(void *), const void *arguments,
-                       size_t bytes);
-
-// The same for an operation that must run even after cpu_stop_streams, because other threads or
+// cpu_launch for an operation that must run even after cpu_stop_streams, because other threads or
 // ranks wait for it.
 cudaError_t cpu_launch_always(cudaStream_t stream, void (*run)(void *), const void *arguments,
                               size_t bytes);
-
-// The same for a kernel over the range 0..count. Several threads call run(arguments, from, to) at
-// the same time, for parts whose boundaries are multiples of grain. The result must not depend on
-// the boundaries.
-cudaError_t cpu_launch_range(cudaStream_t stream, void (*run)(void *, size_t, size_t),
-                             const void *arguments, size_t bytes, size_t count, size_t grain);
 
 // From this call until cpu_resume_streams, all streams drop their operations. Launches and waits
 // return cudaErrorLaunchFailure, and cudaGetErrorString returns the text for it.

@@ -92,6 +92,12 @@ void cpu_uses(const char *name, const void *pointer, size_t bytes, int written) 
     cpu_uses_span(name, (struct cpu_span){(uintptr_t)pointer, bytes, bytes, 1, written});
 }
 
+void cpu_may_use(const char *name, const void *pointer, size_t bytes, int written) {
+    struct cpu_cost cost = noted_cost;
+    cpu_uses(name, pointer, bytes, written);
+    noted_cost = cost;
+}
+
 struct cpu_note *cpu_take_note(void) {
     struct cpu_note *note = noted;
     noted = NULL;
@@ -120,27 +126,26 @@ static uintptr_t address_in_program(void *frame) {
     return (uintptr_t)frame - map->l_addr - 1; // the return address is behind the call
 }
 
-// Returns the last two names of a path, such as 02_multigpu_fork/train.c.
-static const char *last_two_names(const char *path) {
-    const char *last = path, *before = path;
-    for (const char *c = path; *c; c++)
-        if (*c == '/') {
-            before = last;
-            last = c + 1;
-        }
-    return before;
+__attribute__((weak)) const char *const cpu_passing_on[] = {NULL};
+
+// Returns the last names of a path, such as the two in 02_multigpu_fork/train.c.
+static const char *last_names(const char *path, int count) {
+    const char *c = path + strlen(path);
+    while (c > path && (c[-1] != '/' || --count > 0))
+        c--;
+    return c;
 }
 
-static int is_in(const char *file, const char *folder) {
-    size_t length = strlen(folder);
-    return !strncmp(file, folder, length) && file[length] == '/';
-}
-
-// Returns 1 for a file of cpu_device/ or common/, and for the file that every collective passes.
-// Calls there are not where a step goes wrong.
-static int in_library(const char *at) {
-    return !strncmp(at, "02_multigpu_fork/nccl_spans.c:", 30) || is_in(at, "cpu_device") ||
-           is_in(at, "common") || is_in(at, "layers") || is_in(at, "models");
+// Returns 1 if the call stands in cpu_device/ or cpu_passing_on, or in a program's own version of a
+// function of NCCL (nccl.h). Such a call is not the program's mistake.
+static int only_passes_on(const char *function, const char *path) {
+    for (int names = 1; names <= 3; names++) {
+        const char *end = last_names(path, names);
+        for (const char *const *p = cpu_passing_on; *p; p++)
+            if (!strncmp(end, *p, strlen(*p)))
+                return 1;
+    }
+    return !strncmp(last_names(path, 2), "cpu_device/", 11) || !strncmp(function, "nccl", 4);
 }
 
 // Asks addr2line for the lines of a chain of calls, and returns their description.
@@ -161,8 +166,8 @@ static char *describe(const struct cpu_place *place) {
     // addr2line prints two lines for each call, and for each inlined call: the function, and its
     // FILE:LINE.
     while (lines && fgets(function, sizeof function, lines) && fgets(path, sizeof path, lines)) {
-        const char *at = last_two_names(path);
-        if (!goes_on || strchr(path, '?') || in_library(at))
+        const char *at = last_names(path, 2);
+        if (!goes_on || strchr(path, '?') || only_passes_on(function, path))
             continue;                           // reads all lines, so that addr2line can end
         function[strcspn(function, ".\n")] = 0; // gcc names a part of a function name.part.0
         path[strcspn(path, " \n")] = 0;

@@ -6,6 +6,7 @@
 // CPU_DEVICE_CHECK=1.
 #pragma once
 #include "cpu_device/gpu_model.h"
+#include <cpu_device.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -37,16 +38,12 @@ struct cpu_note {
     struct cpu_note *next; // next call of a group that is launched as one operation
 };
 
-// Notes the name of the operation that this thread launches next, and the bytes that it uses.
-void cpu_uses(const char *name, const void *pointer, size_t bytes, int written);
+// cpu_uses for a span.
 void cpu_uses_span(const char *name, struct cpu_span span);
 
 // Says what the operation that this thread launches next is, if it is not a kernel that reads and
 // writes the noted bytes. bytes: as at enum cpu_cost_kind.
 void cpu_needs(enum cpu_cost_kind kind, const char *name, double bytes, double flops);
-
-// Adds instructions of threads to the cost of the kernel that this thread launches next.
-void cpu_executes(double instructions);
 
 // Takes what this thread has noted about the costs of the operation that it launches, and gives it
 // back if the operation is launched later.
@@ -63,6 +60,6 @@ void cpu_free_note(struct cpu_note *note);
 const struct cpu_place *cpu_here(void);
 
 // Returns a text such as "02_multigpu_fork/train.c:188 (backward)", which stays valid. It names the
-// innermost call outside common/ and cpu_device/. After a call in a header, it lists the callers up
-// to the program's own file. The first call for a place takes some milliseconds.
+// innermost call outside cpu_device/ and cpu_passing_on. After a call in a header, it lists the
+// callers up to the program's own file. The first call for a place takes some milliseconds.
 const char *cpu_describe_place(const struct cpu_place *place);

@@ -27,7 +27,7 @@ struct operation {
     int always; // runs even after cpu_stop_streams
     struct cpu_cost cost;
     const char *scope; // the range of the host that queued it
-    int traced;        // it was queued after trace_open
+    int traced;        // it was queued after cpu_record_events
     double from;       // modelled time before which it cannot start
     double seconds;    // modelled duration, without the time that it waits in run
     double end;        // modelled time at which it ends
@@ -290,9 +290,8 @@ static void perform(struct CUstream_st *s, struct operation *op) {
     event.end = cpu_moment();
     if (op->cost.kind == CPU_NO_COST || !op->traced || failed)
         return;
-    event.cost = op->cost;
     event.scope = op->scope;
-    cpu_trace_event(&event);
+    cpu_trace_operation(event, &op->cost);
 }
 
 // The thread of a stream: runs its operations one after the other, for the life of the process.

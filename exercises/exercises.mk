@@ -40,7 +40,7 @@ $(OBJECTS_OF_MINE): private CFLAGS += -Wno-error $(if $(findstring clang,$(shell
 	$(if $(STEPS_OF_MINE),-include exercises/observe.h) \
 	$(if $(filter 04_%,$(MAIN)),-include exercises/observe_connect.h)
 $(PROGRAM_OF_MINE): $(OBJECTS_OF_MINE) $(if $(filter $(PROGRAM_OF_MINE).o,$(OBJECTS_OF_MINE)),,$(BUILD)/$(MAIN).o) \
-	$(PROBE_OF_MINE) $(CRASH_OF_MINE) $(STEPS_OF_MINE) $(BUILD)/common.a
+	$(PROBE_OF_MINE) $(CRASH_OF_MINE) $(STEPS_OF_MINE) $(COMMON_ARCHIVES)
 	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ $(foreach f,$(WRAPPED_OF_MINE),-Wl,--wrap=$(f)) -Wl,--as-needed $(LIB_FLAGS) $(NCCL_FLAGS) -lm -ldl
 
 # checks/kernels.c with the attendee's kernels: those of DEVICE, and those of the .cu files on the host.
@@ -48,7 +48,7 @@ KERNELS_OF_MINE := $(BUILD)/$(MINE)/kernels
 $(BUILD)/$(MINE)/%.cu.o: $(MINE)/%.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(QUIET)$(NVCC) $(NVCC_FLAGS) $(filter -I%,$(LIB_FLAGS)) -c $< -o $@
-$(KERNELS_OF_MINE): exercises/checks/kernels.c $(filter %kernels.o %.cu.o,$(OBJECTS_OF_MINE)) $(BUILD)/common.a
+$(KERNELS_OF_MINE): exercises/checks/kernels.c $(filter %kernels.o %.cu.o,$(OBJECTS_OF_MINE)) $(COMMON_ARCHIVES)
 	$(QUIET)$(CC) $(ALL_CFLAGS) $(filter %.c %.o %.a,$^) -o $@ $(LIB_FLAGS) -lm
 KERNELS_ON_HOST := $(patsubst %.cu,$(BUILD)/$(MINE)/%_on_host.o,$(notdir $(wildcard common/kernels/*.cu)))
 # Those of the course, where the attendee has none.
@@ -56,6 +56,6 @@ vpath %.cu $(MINE) common/kernels
 $(KERNELS_ON_HOST): $(BUILD)/$(MINE)/%_on_host.o: %.cu tests/unit/host_cuda.h
 	@mkdir -p $(@D)
 	$(QUIET)$(CXX) -x c++ -include tests/unit/host_cuda.h -I. -Icpu_device/include -O1 -c $< -o $@
-$(KERNELS_OF_MINE)_on_host: exercises/checks/kernels.c $(KERNELS_ON_HOST) $(BUILD)/common.a
+$(KERNELS_OF_MINE)_on_host: exercises/checks/kernels.c $(KERNELS_ON_HOST) $(COMMON_ARCHIVES)
 	$(QUIET)$(CC) $(ALL_CFLAGS) -DON_HOST $(filter %.c %.o %.a,$^) -o $@ $(LIB_FLAGS) -lm
 endif

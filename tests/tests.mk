@@ -23,7 +23,7 @@ ifneq ($(CONDA_PREFIX),)
 $(UNIT_TESTS:=.o): private ALL_CFLAGS += -I$(CONDA_PREFIX)/include
 $(UNIT_TESTS): private LIB_FLAGS += -L$(CONDA_PREFIX)/lib -Wl,-rpath,$(CONDA_PREFIX)/lib
 endif
-$(UNIT_TESTS): %: %.o $(BUILD)/common.a
+$(UNIT_TESTS): %: %.o $(COMMON_ARCHIVES)
 	$(QUIET)$(CC) $(ALL_CFLAGS) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LIB_FLAGS) -lcmocka -lm
 $(filter %/test_nccl_collectives %/test_nccl_sums,$(UNIT_TESTS)): $(BUILD)/tests/device/nccl_numbers.o
 $(filter $(BUILD)/tests/device/test_nccl_% $(BUILD)/tests/device/test_modelled_clock,$(UNIT_TESTS)): $(addprefix $(BUILD)/tests/device/,nccl_ranks.o ranks.o)
@@ -74,8 +74,8 @@ BENCHMARKS := $(addprefix $(BUILD)/tests/bench/,sgemm exchange collectives watch
 $(BENCHMARKS): %: %.o
 	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) $(NCCL_FLAGS) -lm
 $(BUILD)/tests/bench/exchange $(BUILD)/tests/bench/collectives: $(BUILD)/tests/bench/allreduce.o
-$(BUILD)/tests/bench/collectives: $(BUILD)/common.a
-$(BUILD)/tests/bench/watchdog: $(BUILD)/steps.a $(BUILD)/common.a
+$(BUILD)/tests/bench/collectives: $(COMMON_ARCHIVES)
+$(BUILD)/tests/bench/watchdog: $(BUILD)/steps.a $(COMMON_ARCHIVES)
 $(BUILD)/tests/bench/exchange.o: private CFLAGS += -march=native # a bound may use all that is here
 $(BUILD)/tests/bench/mpi_allreduce: $(addprefix tests/bench/,mpi_allreduce.c allreduce.c allreduce.h) $(BUILD)/flags
 	@mkdir -p $(@D)

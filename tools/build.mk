@@ -27,11 +27,15 @@ QUIET = $(if $(V),,@echo '  $@';)
 BUILT := $(PROGRAMS:%=$(BUILD)/%)
 STEPS_MODULES := $(filter-out $(BUILT:=.o),$(patsubst %.c,$(BUILD)/%.o,$(wildcard 0*/*.c)))
 COMMON := $(filter-out common/device/fallback.c $(wildcard common/*/$(if $(filter cpu,$(DEVICE)),gpu,cpu)_*.c),$(wildcard common/*/*.c)) \
-	$(if $(filter gpu,$(DEVICE)),$(wildcard common/kernels/*.cu),$(wildcard cpu_device/*.c))
+	$(if $(filter gpu,$(DEVICE)),$(wildcard common/kernels/*.cu))
 COMMON_MODULES := $(patsubst %,$(BUILD)/%.o,$(basename $(COMMON)))
 
+# The modules that every program needs, and on the CPU device what stands in for NVIDIA's libraries.
+LIBRARY := $(BUILD)/libcpu_device.a
+COMMON_ARCHIVES := $(BUILD)/common.a $(if $(filter cpu,$(DEVICE)),$(LIBRARY))
+
 .DELETE_ON_ERROR:
-.PHONY: always cpu-programs container
+.PHONY: always cpu-programs cpu-device container
 
 programs: $(BUILT)
 
@@ -48,6 +52,13 @@ cpu-programs:
 		'because a library of the CPU device is missing: make DEVICE=cpu $(MAKECMDGOALS:run-%=%) names it'; exit; }; \
 	$(MAKE) $(if $(V),,-s) --no-print-directory DEVICE=cpu $(addprefix build/cpu/,\
 		$(foreach goal,$(MAKECMDGOALS:run-%=%),$($(goal)) $(filter $(goal),$(PROGRAMS))))
+
+cpu-device: ## builds the CPU device for other programs: build/cpu_device/lib/libcpu_device.a and include/
+	@$(MAKE) --no-print-directory -s QUIET=@ DEVICE=cpu build/cpu/libcpu_device.a
+	@mkdir -p build/cpu_device/lib && cp build/cpu/libcpu_device.a build/cpu_device/lib && cp -r cpu_device/include build/cpu_device
+	@echo 'build/cpu_device holds lib/libcpu_device.a and include/; a program for CUDA, cuBLAS and NCCL compiles with:'
+	@echo "cc -g program.c -Ibuild/cpu_device/include build/cpu_device/lib/libcpu_device.a" \
+		"$$(sed -n 's/^LIB_FLAGS := //p' build/cpu/libs.mk | sed 's/-D[A-Z_]* //; s/ -lz$$//') -lm -ldl -pthread"
 
 container: ## builds an Apptainer image with the compilers and libraries that the course needs for DEVICE
 	@tools/container.sh $(DEVICE)
@@ -89,12 +100,13 @@ $(BUILD)/%.o: %.cu $(BUILD)/flags
 # the launcher. Step 1 has no use for those of the steps, some of which need NCCL.
 $(BUILD)/steps.a: $(STEPS_MODULES)
 $(BUILD)/common.a: $(COMMON_MODULES)
+$(LIBRARY): $(patsubst %.c,$(BUILD)/%.o,$(wildcard cpu_device/*.c))
 $(BUILD)/%.a:
 	@rm -f $@
 	$(QUIET)$(AR) -qc $@ $^
 $(filter-out %/launch,$(BUILT)): $(if $(filter gpu,$(DEVICE)),$(BUILD)/common/device/fallback.o)
 $(filter-out $(BUILD)/01_%,$(BUILT)): $(BUILD)/steps.a
-$(BUILT): $(BUILD)/common.a
+$(BUILT): $(COMMON_ARCHIVES)
 $(BUILT): %: %.o
 	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ -Wl,--as-needed $(LIB_FLAGS) $(NCCL_FLAGS) -lm -ldl
 

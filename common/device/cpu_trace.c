@@ -1,11 +1,50 @@
-// The functions of common/device/trace.h. They are apart from timeline.c, so that a test can put
-// those of a GPU in their place.
+// The functions of common/device/trace.h for the CPU device, which records its operations itself.
 #include "common/device/trace.h"
-#include "cpu_device/timeline.h"
+#include <cpu_device.h>
+
+static struct trace_file trace;
+
+// Writes an arrow from the end of the other stream's work to the end of the wait.
+static void write_arrow(const struct cpu_event *e, size_t id) {
+    fprintf(trace.file,
+            ",\n{\"ph\":\"s\",\"id\":%zu,\"name\":\"event\",\"cat\":\"event\",\"pid\":%d,"
+            "\"tid\":%d,\"ts\":%.3f}",
+            id, trace.process, e->from, e->left * 1e6);
+    fprintf(trace.file,
+            ",\n{\"ph\":\"f\",\"bp\":\"e\",\"id\":%zu,\"name\":\"event\",\"cat\":\"event\","
+            "\"pid\":%d,\"tid\":%d,\"ts\":%.3f}",
+            id, trace.process, e->stream, e->end * 1e6);
+}
+
+static void write_event(const struct cpu_event *e, size_t id) {
+    trace_write_span(&trace, e->scope, e->name, e->category, e->stream, e->begin, e->end);
+    if (e->comm)
+        fprintf(trace.file, ",\"args\":{\"bytes\":%.0f,\"comm\":\"%llx\",\"number\":%llu}",
+                e->bytes, e->comm, e->number);
+    else if (e->bytes > 0)
+        fprintf(trace.file, ",\"args\":{\"bytes\":%.0f,\"flops\":%.0f}", e->bytes, e->flops);
+    fputc('}', trace.file);
+    if (e->from)
+        write_arrow(e, id);
+}
+
+static void write_trace(const struct cpu_timeline *timeline) {
+    trace.dropped = timeline->dropped;
+    trace_write_head(&trace, timeline->model);
+    for (size_t i = 0; i < timeline->count; i++) {
+        const struct cpu_event *e = &timeline->events[i];
+        if (i == 0 || e->stream != e[-1].stream)
+            trace_write_row(&trace, e->stream);
+        write_event(e, i + 1);
+    }
+    trace_close(&trace);
+}
 
 void trace_open(const char *path, int process, int processes) {
-    if (path)
-        cpu_trace_open(trace_create(path, process, processes));
+    if (!path)
+        return;
+    trace = trace_create(path, process, processes);
+    cpu_record_events(write_trace);
 }
 
 int trace_needs_spans(void) {

@@ -38,7 +38,7 @@ void trace_span(const struct trace_span *span) {
 // of one communicator, in their order, and there are no arrows.
 static void write_trace(void) {
     size_t collectives = 0;
-    trace_write_head(&trace.out, NULL, "process");
+    trace_write_head(&trace.out, NULL);
     trace_write_row(&trace.out, 0);
     for (size_t i = 0; i < trace.count; i++) {
         const struct trace_span *span = &trace.spans[i];

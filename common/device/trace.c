@@ -19,7 +19,7 @@ struct trace_file trace_create(const char *path, int process, int processes) {
     return (struct trace_file){file, process, processes, 0};
 }
 
-void trace_write_head(const struct trace_file *t, const char *model, const char *kind) {
+void trace_write_head(const struct trace_file *t, const char *model) {
     char host[64] = "";
     gethostname(host, sizeof host - 1);
     fprintf(t->file,
@@ -29,8 +29,8 @@ void trace_write_head(const struct trace_file *t, const char *model, const char 
             t->dropped);
     fprintf(t->file,
             "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":"
-            "\"%s %d\"}}",
-            t->process, kind, t->process);
+            "\"process %d\"}}",
+            t->process, t->process);
 }
 
 void trace_write_row(const struct trace_file *t, int row) {

@@ -1,8 +1,8 @@
 // A trace: what the device did and when, as a file for trace viewers (https://ui.perfetto.dev). It
 // has a row for the host and one for each stream. tools/trace.py reads it.
 //
-// The CPU device records each of its operations (cpu_device/timeline.c). On a GPU,
-// events time the spans of profile.h (gpu_trace.c); Nsight Systems shows more (make profile-stepN).
+// The CPU device records each of its operations (cpu_trace.c). On a GPU, events time the spans of
+// profile.h (gpu_trace.c); Nsight Systems shows more (make profile-stepN).
 #pragma once
 #include <cuda_runtime.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 // cannot be written, the program fails at once.
 void trace_open(const char *path, int process, int processes);
 
-// The file of a trace, for the two recorders (gpu_trace.c, cpu_device/timeline.c).
+// The file of a trace, for gpu_trace.c and cpu_trace.c.
 // tools/trace_file.py describes its format.
 struct trace_file {
     FILE *file;
@@ -26,8 +26,8 @@ struct trace_file {
 struct trace_file trace_create(const char *path, int process, int processes);
 
 // Writes the head. model: the name of the model whose times the trace holds, or NULL if they were
-// measured. kind: how the processes are called.
-void trace_write_head(const struct trace_file *trace, const char *model, const char *kind);
+// measured.
+void trace_write_head(const struct trace_file *trace, const char *model);
 
 // Writes the name of a row: 0 is the host, and the others are streams.
 void trace_write_row(const struct trace_file *trace, int row);

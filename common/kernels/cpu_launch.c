@@ -1,6 +1,4 @@
 #include "common/kernels/cpu_launch.h"
-#include "cpu_device/record.h"
-#include <stdlib.h>
 #include <string.h>
 
 // The instructions that a thread of a GPU executes for one element: each, and part for each of its
@@ -53,7 +51,8 @@ void *cpu_kernel_view(const void *pointer, size_t bytes, const char *kernel, con
         fail("%s: %s: %p is not device memory; kernels use memory from cudaMalloc only, so copy "
              "the data there with cudaMemcpy first",
              kernel, array, pointer);
-    int device = cpu_device_of(pointer), current = cpu_current_device();
+    int device = cpu_device_of(pointer), current;
+    CUDA_CHECK(cudaGetDevice(&current));
     if (device >= 0 && device != current)
         fail("%s: %s is memory of device %d, and the kernel runs on device %d; call cudaSetDevice "
              "before cudaMalloc, or copy the data",
@@ -63,6 +62,13 @@ void *cpu_kernel_view(const void *pointer, size_t bytes, const char *kernel, con
 }
 
 int device_computes(void) {
-    const char *compute = getenv("CPU_DEVICE_COMPUTE");
-    return !compute || strcmp(compute, "0") != 0;
+    return cpu_device_computes();
 }
+
+// A report of the checker also names the host and the process, as the other errors of a program do.
+void cpu_end_program(const char *message) {
+    fail("%s", message);
+}
+
+// Such a report names the caller of a function of common/.
+const char *const cpu_passing_on[] = {"common/", NULL};

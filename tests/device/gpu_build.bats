@@ -39,7 +39,7 @@ on_cpu_device() {
         sed -n 's/^ *U \(.*\)_v2$/-Wl,--defsym=\1_v2=\1/p' | sort -u)
     set_build
     cc "${@:2}" "$gpu"/{steps,common}.a "$gpu"/common/{device/fallback,kernels/*_on_host}.o "$gpu/tests/device/gpu_build.o" \
-        -Wl,--wrap=cudaGetDeviceProperties "${versioned[@]}" "$build/common.a" "${libs[@]}" -lstdc++ -ldl -lm -pthread -o "$1"
+        -Wl,--wrap=cudaGetDeviceProperties "${versioned[@]}" "$build"/{common,libcpu_device}.a "${libs[@]}" -lstdc++ -ldl -lm -pthread -o "$1"
 }
 
 # both STEP RANKS OPTION...: the programs for a GPU and for the CPU device must have the same losses. RANKS is 0 in steps 1

@@ -83,7 +83,7 @@ none_missing() {
     read -ra ours <<<"$(sed -n 's/^LIB_FLAGS := //p' build/test/libs.mk)"
     for cxx in g++ clang++; do
         command -v $cxx >/dev/null || continue
-        $cxx -Wall -Wextra -Werror -Icpu_device/include tests/device/cplusplus.cpp build/test/common.a "${ours[@]}" \
+        $cxx -Wall -Wextra -Werror -Icpu_device/include tests/device/cplusplus.cpp build/test/libcpu_device.a "${ours[@]}" \
             -lm -pthread -o "$BATS_TEST_TMPDIR/program"
         [ "$("$BATS_TEST_TMPDIR/program")" = 6 ]
         [ -z "$CUDA_FLAGS" ] || $cxx -Wall -Wextra -Werror "${include[@]}" -fsyntax-only tests/device/cplusplus.cpp
@@ -95,7 +95,7 @@ none_missing() {
     need_train # for its objects
     read -ra ours <<<"$(sed -n 's/^LIB_FLAGS := //p' build/test/libs.mk)"
     read -ra theirs <<<"$CUDA_FLAGS"
-    cc -Icpu_device/include tests/device/error_texts.c build/test/common.a \
+    cc -Icpu_device/include tests/device/error_texts.c build/test/libcpu_device.a \
         "${ours[@]}" -lm -pthread -o "$BATS_TEST_TMPDIR/ours"
     cc tests/device/error_texts.c "${theirs[@]}" -o "$BATS_TEST_TMPDIR/theirs"
     cd "$BATS_TEST_TMPDIR"

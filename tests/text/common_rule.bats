@@ -25,6 +25,11 @@ none() {
     none -i '(^|[^a-z])(ranks?|world)([^a-z]|$)|nccl' "${common[@]}"
 }
 
+@test "cpu_device/ includes nothing of the course" {
+    [ -e cpu_device/include/nccl.h ]
+    run ! grep -rnP '#include ("(?!cpu_device/)|<(common|0))' cpu_device
+}
+
 @test "module names are unique, and each module has a header and a source file" {
     local body alone=''
     [ "$(basename -a 0*/*.h common/*/*.h cpu_device/*.h | sort | uniq -d)" = "" ]

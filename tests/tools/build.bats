@@ -201,8 +201,8 @@ END
 }
 
 @test "no two modules define a function with the same name" {
-    make DEVICE=cpu build/cpu/steps.a build/cpu/common.a
-    [ "$(nm build/cpu/steps.a build/cpu/common.a | awk '$2 ~ /^[TDBR]$/ { print $3 }' | tee names | sort | uniq -d)" = "" ]
+    make DEVICE=cpu build/cpu/{steps,common,libcpu_device}.a
+    [ "$(nm build/cpu/{steps,common,libcpu_device}.a | awk '$2 ~ /^[TDBR]$/ { print $3 }' | tee names | sort | uniq -d)" = "" ]
     [ "$(wc -l <names)" -gt 100 ]
 }
 

@@ -142,6 +142,19 @@ make trace-step1 needs neither" ]
     says 'These times are modelled: h100' '   1 ' '   2 ' 'rehearse.csv'
 }
 
+@test "make cpu-device builds a library with which a program outside the course compiles, in C and in C++" {
+    fresh cpu-device
+    mkdir -p ../outside/build
+    cp -r build/cpu_device ../outside/build
+    cp cpu_device/example/sum_over_devices.c ../outside/program.c
+    cd ../outside && rm -rf ../tree
+    for compiler in cc g++; do
+        read -ra command <<<"${lines[-1]/#cc/$compiler}"
+        "${command[@]}" -Wall -Wextra -Werror -o program
+        [ "$(CPU_DEVICES=3 ./program)" = "3 devices added 1048576 numbers, 0 sums are wrong" ]
+    done
+}
+
 @test "make figures works in a fresh clone, and draws the figures that are there" {
     command -v python3 >/dev/null || skip "python3 is not installed"
     fresh figures

@@ -1,0 +1,91 @@
+// What CUDA has no words for: how a program runs its own kernels on the CPU device, as functions in
+// C, and how it reads what the device has done. A program that only calls the functions of CUDA,
+// cuBLAS and NCCL does not need this header.
+#pragma once
+#include <cuda_runtime.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Kernels.
+
+#define CPU_LAUNCH_BYTES 192
+
+// Sets the device up if this is the first call. Returns an error if it cannot be used, such as in a
+// process that was forked after the first call.
+cudaError_t cpu_enter(void);
+
+// Translates a device pointer (or a pointer to pinned host memory) to the address that the device's
+// threads use. Returns NULL if the bytes do not all lie inside one live allocation.
+void *cpu_view(const void *pointer, size_t bytes);
+
+// Returns the device of the pointer's allocation, or -1 if it is pinned memory or no allocation.
+int cpu_device_of(const void *pointer);
+
+// Returns 1 if the pointer lies in the range of device memory, allocated or not.
+int cpu_is_device_pointer(const void *pointer);
+
+// Queues run(arguments) on the stream (NULL: the legacy default stream). The arguments, at most
+// CPU_LAUNCH_BYTES, are copied. Blocks while the queue is full.
+cudaError_t cpu_launch(cudaStream_t stream, void (*run)(void *), const void *arguments,
+                       size_t bytes);
+
+// The same for a kernel over the range 0..count. Several threads call run(arguments, from, to) at
+// the same time, for parts whose boundaries are multiples of grain. The result must not depend on
+// the boundaries.
+cudaError_t cpu_launch_range(cudaStream_t stream, void (*run)(void *, size_t, size_t),
+                             const void *arguments, size_t bytes, size_t count, size_t grain);
+
+// Notes the name of the kernel that this thread launches next, and bytes that it reads or writes,
+// for the checker of ordering (CPU_DEVICE_CHECK) and for the modelled time (CPU_DEVICE_MODEL).
+void cpu_uses(const char *name, const void *pointer, size_t bytes, int written);
+
+// The same for bytes of which only the kernel knows those that it uses. They take no modelled time.
+void cpu_may_use(const char *name, const void *pointer, size_t bytes, int written);
+
+// Adds instructions of threads to the cost of the kernel that this thread launches next.
+void cpu_executes(double instructions);
+
+// Returns 0 with CPU_DEVICE_COMPUTE=0: the device leaves out all arithmetic, and only the modelled
+// clock runs. It does not set up the device.
+int cpu_device_computes(void);
+
+// The record of what the device did and when. Times are in seconds: of the modelled clock if there
+// is a model, and of a monotonic clock of the host otherwise.
+
+struct cpu_event {
+    double begin, end;
+    int stream; // 1, 2, ...; 0: the host
+    const char
+        *category;     // "kernel", "product", "copy", "collective" or "wait"; of the host: "host"
+    const char *scope; // the innermost range (nvtxRangePushA) of the host that queued it, or NULL
+    const char *name;  // such as "cudaMemcpyAsync"
+    double bytes, flops;
+    unsigned long long comm, number; // of a collective: its communicator, and its number there
+    int from;                        // of a wait: the stream that it waited for, else 0
+    double left;                     // and when the work there ended
+    size_t added;                    // the number of events that were recorded before it
+};
+
+struct cpu_timeline {
+    const char *model;              // the name of the modelled GPU, or NULL
+    const struct cpu_event *events; // by stream and begin; outer ranges before inner ones
+    size_t count, dropped;          // dropped: events without room, because memory is limited
+};
+
+// Records from here on, and calls write once, when the program exits.
+void cpu_record_events(void (*write)(const struct cpu_timeline *timeline));
+
+// Two things that a program may define itself, to change the reports of the checker.
+
+// Prints the message of a report, and ends the program with code 1.
+__attribute__((noreturn)) void cpu_end_program(const char *message);
+
+// Files and folders of functions that only pass calls on, such as "cuda_helpers.c" or "common/".
+// Reports name the caller of such a function. The list ends with NULL.
+extern const char *const cpu_passing_on[];
+
+#ifdef __cplusplus
+}
+#endif
