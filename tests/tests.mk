@@ -90,8 +90,8 @@ style: ## prints notes, such as that a text has grown too long; a note is no fai
 lint: ## checks the format of the C sources, the shell scripts and common mistakes
 	@tools/deps.sh lint
 	@clang-format --dry-run -Werror $(C_SOURCES)
-	@shellcheck tools/*.sh exercises/*.sh exercises/*.bash .ci/run slurm/site.sh pbs/site.sh tests/cluster/qsub \
-		$(shell find tests -name '*.sh' -o -name '*.bash' -o -name '*.bats')
+	@shellcheck .ci/run slurm/site.sh pbs/site.sh tests/cluster/qsub \
+		$(shell find tools exercises tests -name '*.sh' -o -name '*.bash' -o -name '*.bats' -o -path '*/check' -type f)
 	@tools/lint_jobs.sh
 	@cppcheck --quiet --error-exitcode=1 --enable=warning,portability --inline-suppr \
 		--suppress=missingInclude --suppress=normalCheckLevelMaxBranches -I. -Icpu_device/include 0*/ common/ cpu_device/

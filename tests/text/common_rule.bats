@@ -7,11 +7,8 @@ setup() {
     cd "$root" || return
     mapfile -t sources < <(find 0*/ common cpu_device exercises tests -name '*.[ch]' -o -name '*.cu')
     mapfile -t common < <(find common -name '*.[ch]' -o -name '*.cu')
-    mapfile -t scripts < <(find tools exercises tests .ci -type f \( -name '*.sh' -o -name '*.bash' -o -name '*.bats' \
-        -o -name check -o -path .ci/run \))
     [ ${#sources[@]} -gt 0 ]
     [ ${#common[@]} -gt 0 ]
-    [ ${#scripts[@]} -gt 0 ]
 }
 
 # none PATTERN FILE...: no line may match. Prints the lines that do.
@@ -75,19 +72,11 @@ none() {
     none '.{101}' "${sources[@]}"
 }
 
-@test "shellcheck finds no mistakes in the shell scripts" {
-    command -v shellcheck >/dev/null || skip "shellcheck is not installed"
-    shellcheck "${scripts[@]}"
-}
-
-@test "the C sources are formatted by clang-format" {
-    command -v clang-format >/dev/null || skip "clang-format is not installed"
-    [[ $(clang-format --version) == *"version 14."* ]] || skip "other versions than 14 lay out otherwise"
-    clang-format --dry-run -Werror "${sources[@]}"
-}
-
-@test "cppcheck finds no mistakes in the C sources" {
-    command -v cppcheck >/dev/null || skip "cppcheck is not installed"
-    cppcheck --quiet --error-exitcode=1 --enable=warning,portability --inline-suppr --suppress=missingInclude \
-        --suppress=normalCheckLevelMaxBranches -I. -Icpu_device/include 0*/ common/ cpu_device/
+@test "make lint finds no mistakes" {
+    local tool
+    for tool in clang-format shellcheck cppcheck; do
+        command -v $tool >/dev/null || skip "$tool is not installed"
+    done
+    [[ $(clang-format --version) == *"version 14."* ]] || skip "other versions of clang-format than 14 lay out otherwise"
+    make -s lint
 }
