@@ -4,6 +4,7 @@
 #include "03_multigpu_launcher/nodes.h"
 #include "03_multigpu_launcher/output.h"
 #include "03_multigpu_launcher/signals.h"
+#include "03_multigpu_launcher/states.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include <errno.h>
@@ -101,7 +102,6 @@ void start_local_ranks(void) {
     char folder[4096];
     snprintf(folder, sizeof folder, "%s/%s/attempt_%d",
              launch_opt.log_dir ? launch_opt.log_dir : "", me->run_id, me->attempt);
-    me->state = RUNNING;
     kill_at = note_at = 0;
     for (; left < me->nproc; left++)
         start_rank(left, launch_opt.log_dir ? folder : NULL);
@@ -133,7 +133,6 @@ int kill_is_pending(void) {
 }
 
 void stop_local_ranks(void) {
-    me->state = STOPPING;
     signal_local_ranks(SIGTERM);
     for (int i = 0; i < me->nproc; i++) { // a rank that SIGSTOP has stopped cannot handle SIGTERM
         siginfo_t info = {0};
@@ -158,19 +157,26 @@ static void say_wait(void) {
              rank_of(i), pids[i], left > 1 ? "and others have" : "has", kill_at - seconds());
 }
 
-static void report_failure(int i, pid_t pid, int status) {
+struct failure {
+    int i;
+    pid_t pid;
+    int status; // as waitpid returns it
+};
+
+static void report_failure(struct failure f) {
     char host[64] = "?", how[64];
     receive_messages(); // one may say that a launcher got a signal, which ended this rank, too
     if (*node0->reason)
         return;
     gethostname(host, sizeof host - 1);
-    if (WIFSIGNALED(status))
-        snprintf(how, sizeof how, "signal %d, %s", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    if (WIFSIGNALED(f.status))
+        snprintf(how, sizeof how, "signal %d, %s", WTERMSIG(f.status),
+                 strsignal(WTERMSIG(f.status)));
     else
-        snprintf(how, sizeof how, "exit code %d", WEXITSTATUS(status));
-    note("rank %d (pid %d on %s) failed first, in attempt %d: %s", rank_of(i), pid, host,
+        snprintf(how, sizeof how, "exit code %d", WEXITSTATUS(f.status));
+    note("rank %d (pid %d on %s) failed first, in attempt %d: %s", rank_of(f.i), f.pid, host,
          me->attempt, how);
-    show_last_lines(i);
+    show_last_lines(f.i);
 }
 
 // Handles the ranks that have ended. The first rank that fails ends the others, because no
@@ -178,8 +184,7 @@ static void report_failure(int i, pid_t pid, int status) {
 // signal killed is reported: the others exit with a code as soon as they notice that it is gone.
 static void reap(void) {
     siginfo_t info = {0};
-    pid_t failed_pid = 0;
-    int failed = 0, failed_status = 0;
+    struct failure failed = {0};
     for (; !waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid; info.si_pid = 0) {
         int i = 0, status;
         pid_t pid = info.si_pid;
@@ -194,33 +199,27 @@ static void reap(void) {
         if (i == me->nproc) // the guard
             continue;
         end_outputs(i);
-        if (status && (!failed_pid || (WIFSIGNALED(status) && !WIFSIGNALED(failed_status)))) {
-            failed_pid = pid;
-            failed = i;
-            failed_status = status;
-        }
+        if (status && (!failed.pid || (WIFSIGNALED(status) && !WIFSIGNALED(failed.status))))
+            failed = (struct failure){i, pid, status};
     }
-    if (failed_pid && me->state == RUNNING) {
+    if (failed.pid && me->state == RUNNING) {
         if (!me->final)
-            report_failure(failed, failed_pid, failed_status);
-        stop_local_ranks();
+            report_failure(failed);
+        handle(RANK_FAILED); // me->state becomes STOPPING
     }
 }
 
 void check_local_ranks(void) {
     reap();
     int overdue = kill_at && seconds() > kill_at;
-    if (left == 0 && (open_outputs_count() == 0 || overdue) &&
-        (me->state == RUNNING || me->state == STOPPING)) {
-        me->state = me->state == RUNNING ? DONE : FAILED;
-        close_outputs();
-    }
+    if (left == 0 && (open_outputs_count() == 0 || overdue))
+        handle(RANKS_ENDED);
     if (note_at && seconds() > note_at)
         say_wait();
     if (overdue) {
         signal_local_ranks(SIGKILL);
-        if (me->final && me->state == DONE)
-            me->state = FAILED; // a signal ends the run, although ranks of other nodes still run
+        if (me->final) // a signal ends the run, although ranks of other nodes still run
+            handle(TIME_OVER);
     }
 }
 

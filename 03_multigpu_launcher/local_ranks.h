@@ -4,7 +4,8 @@
 // Prepares the start of me->nproc ranks. argv is that of main.
 void prepare_local_ranks(char **argv);
 
-// Starts all ranks of this node for attempt me->attempt. A failure ends the program.
+// Starts all ranks of this node for attempt me->attempt, when states.c says so. A failure ends the
+// program.
 void start_local_ranks(void);
 
 // Returns the number of ranks that have not ended.
@@ -22,8 +23,9 @@ void kill_local_ranks_later(void);
 // Returns 1 if the ranks have a time at which SIGKILL follows.
 int kill_is_pending(void);
 
-// Handles ranks that have ended: the first rank that fails stops the others, and when all have
-// ended, me->state becomes DONE or FAILED. Call it after each event, and often if kill_is_pending.
+// Tells states.h which of its events have happened: RANK_FAILED for the first rank that fails,
+// RANKS_ENDED or TIME_OVER. Kills ranks whose time is over. Call it after each event of the
+// launcher's descriptors, and often if kill_is_pending.
 void check_local_ranks(void);
 
 // Kills all ranks and waits for them.

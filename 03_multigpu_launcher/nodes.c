@@ -1,5 +1,7 @@
 #include "03_multigpu_launcher/nodes.h"
+#include "03_multigpu_launcher/launch_options.h"
 #include "03_multigpu_launcher/output.h"
+#include "03_multigpu_launcher/states.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include <errno.h>
@@ -19,17 +21,22 @@ struct node {
 };
 
 static struct node *nodes;
-static double complete_at; // node 0: the last time at which no node was missing
-static int new_id;         // node 0: its launcher has chosen the name of the run, and may tell it
+static int new_id; // node 0: its launcher has chosen the name of the run, and may tell it
 struct message *me, *node0;
+double complete_at;
 int nodes_socket;
 
-static int is_lost(int n) {
+int is_lost(int n) {
     return n != me->node &&
            (nodes[n].message.state == GONE || seconds() - nodes[n].heard_at > LOST);
 }
 
-void join_nodes(int node, int nnodes, int nproc, int max_restarts, const char *run_id) {
+const struct message *message_of(int n) {
+    return &nodes[n].message;
+}
+
+void join_nodes(int nproc) {
+    int node = launch_opt.node_rank, nnodes = launch_opt.nnodes;
     if (!(nodes = calloc(nnodes, sizeof *nodes)))
         fail("--nnodes %d: %m", nnodes);
     node0 = &nodes[0].message;
@@ -38,12 +45,12 @@ void join_nodes(int node, int nnodes, int nproc, int max_restarts, const char *r
                            .node = node,
                            .nnodes = nnodes,
                            .nproc = nproc,
-                           .max_restarts = max_restarts};
+                           .max_restarts = launch_opt.max_restarts};
     me->pid = getpid();
     me->attempt = me->order_attempt = -1;
     me->code = 1;
-    snprintf(me->run_id, sizeof me->run_id, "%s", run_id);
-    new_id = node == 0 && !*run_id;
+    snprintf(me->run_id, sizeof me->run_id, "%s", launch_opt.run_id);
+    new_id = node == 0 && !*launch_opt.run_id;
     if (new_id)
         snprintf(me->run_id, sizeof me->run_id, "%ld-%d", time(NULL), getpid());
     complete_at = seconds();
@@ -67,7 +74,9 @@ static int bind_port(struct addrinfo *a) {
     return -1;
 }
 
-void open_port(const char *host, long *port) {
+void open_port(void) {
+    const char *host = launch_opt.master_addr;
+    long *port = &launch_opt.master_port;
     struct addrinfo hints = {.ai_socktype = SOCK_DGRAM}, *a;
     char text[8];
     int error;
@@ -176,72 +185,14 @@ void receive_messages(void) {
     }
 }
 
-// Numbers of nodes.
-struct tally {
-    int busy;         // with ranks that run
-    int done, failed; // whose ranks have ended in this attempt: all with 0, or not
-    int final;        // that allow no restart
-    int missing;      // not a count: the number of a lost node, 0: none (node 0 is this one)
-};
-
-static struct tally count_nodes(void) {
-    struct tally t = {0};
-    for (int n = 0; n < me->nnodes; n++) {
-        const struct message *m = &nodes[n].message;
-        // A new launcher of node 0 learns the number of the attempt from the other nodes.
-        if (me->order == STOP && m->magic && m->attempt > me->order_attempt)
-            me->order_attempt = m->attempt;
-        int current = m->attempt == me->order_attempt;
+int find_lost_node(void) {
+    int lost = 0;
+    for (int n = 1; n < me->nnodes; n++)
         if (is_lost(n))
-            t.missing = n;
-        else
-            t.busy += m->state == RUNNING || m->state == STOPPING;
-        t.done += m->state == DONE && current;
-        t.failed += (m->state == STOPPING || m->state == FAILED) && current;
-        t.final += m->final && m->state != DONE && m->state != RUNNING;
-    }
-    return t;
-}
-
-// A node that does not know the order to stop may still start the ranks of this attempt.
-static int all_know_order(void) {
-    for (int n = 1; n < me->nnodes; n++) {
-        const struct message *m = &nodes[n].message;
-        if (!is_lost(n) && (m->order != STOP || m->order_attempt != me->order_attempt))
-            return 0;
-    }
-    return 1;
-}
-
-// All ranks have stopped. They start again, or the run ends.
-static void order_next_attempt(const struct tally *t, double join_timeout) {
-    int last = t->final || me->order_attempt == me->max_restarts;
-    if (t->missing && !last) {
-        if (seconds() - complete_at < join_timeout)
-            return;
-        note("node %d of %d has not joined within %g s (--join-timeout)", t->missing, me->nnodes,
-             join_timeout);
-    }
-    me->order = t->missing || last ? END : START;
-    if (me->order == START && ++me->order_attempt > 0)
-        note("starting all ranks again: restart %d of %d", me->order_attempt, me->max_restarts);
-}
-
-void decide(double join_timeout) {
-    struct tally t = count_nodes();
-    if (!t.missing)
+            lost = n;
+    if (!lost)
         complete_at = seconds();
-    if (me->order == START && t.done == me->nnodes) {
-        me->order = END;
-        me->code = 0;
-    } else if (me->order == START && (t.failed || t.final || t.missing)) {
-        me->order = STOP;
-        if (t.missing)
-            note("node %d is lost: its launcher %s", t.missing,
-                 nodes[t.missing].message.state == GONE ? "has ended" : "is silent");
-    }
-    if (me->order == STOP && !t.busy && all_know_order())
-        order_next_attempt(&t, join_timeout);
+    return lost;
 }
 
 // Adds the names of the lost nodes to text, the first eight of them.
@@ -255,7 +206,7 @@ static void list_lost_nodes(char *text, size_t size) {
         snprintf(text + strlen(text), size - strlen(text), " and %d more", lost - 8);
 }
 
-void report_wait(const char *host, long port, double join_timeout) {
+void report_wait(void) {
     static double next;
     char missing[256] = "";
     int waits = node0->order == STOP && me->state != RUNNING && me->state != STOPPING;
@@ -266,25 +217,20 @@ void report_wait(const char *host, long port, double join_timeout) {
         return;
     next = t + 30;
     if (me->node > 0 && t - since < 2) {
-        note("node 0 has answered at %s, port %ld; it waits for other nodes", host, port);
+        note("node 0 has answered at %s, port %ld; it waits for other nodes",
+             launch_opt.master_addr, launch_opt.master_port);
         return;
     }
     if (me->node > 0)
         strcpy(missing, "node 0");
     else
         list_lost_nodes(missing, sizeof missing);
+    double left = since + launch_opt.join_timeout - t;
     if (*missing)
         note("waiting for %s at %s, port %ld, for at most %.0f s more (--join-timeout)", missing,
-             host, port, since + join_timeout > t ? since + join_timeout - t : 0);
+             launch_opt.master_addr, launch_opt.master_port, left > 0 ? left : 0);
 }
 
 double node0_silence(void) {
     return me->node > 0 ? seconds() - nodes[0].heard_at : 0;
-}
-
-int is_over(void) {
-    for (int n = 1; n < me->nnodes && me->node == 0; n++)
-        if (!is_lost(n))
-            return 0;
-    return node0->order == END;
 }

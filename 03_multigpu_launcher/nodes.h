@@ -1,17 +1,15 @@
-// The launchers of several nodes agree on what to do. Each launcher sends its state to node 0 again
-// and again, as UDP datagrams, and node 0 sends an order to all. If a datagram is lost, the next
-// one repeats it. If a node is silent for long, it is lost. A single node obeys its own orders.
+// The messages between the launchers of several nodes. Each launcher sends its state to node 0
+// again and again, as UDP datagrams, and node 0 sends an order to all. If a datagram is lost, the
+// next one repeats it. If a node is silent for long, it is lost. states.c decides what to do.
 #pragma once
 #include <stdint.h>
 
 enum { LOST = 8 }; // seconds of silence after which a node is lost
 
-enum state { IDLE, RUNNING, STOPPING, FAILED, DONE, GONE }; // of the ranks of a node
-enum order { STOP, START, END }; // START: attempt order_attempt, if it has not started yet
-
 struct message {
     uint32_t magic; // the same for all launchers with this byte order
     int32_t node, nnodes, nproc, max_restarts, pid; // pid: of the launcher
+    // Only states.c sets these.
     int32_t state, attempt;       // of the ranks, and the attempt that started last, -1: none
     int32_t final;                // 1: this node allows no restart
     int32_t order, order_attempt; // of node 0; other nodes repeat the last order they have received
@@ -23,12 +21,12 @@ struct message {
 extern struct message *me, *node0; // the message of this launcher, and the last one of node 0
 extern int nodes_socket;           // for poll
 
-// Sets *me, which the launcher then keeps up to date. A run with an empty run_id gets a name.
-void join_nodes(int node, int nnodes, int nproc, int max_restarts, const char *run_id);
+// Sets *me from launch_opt, for nproc ranks on this node. A run without a name gets one.
+void join_nodes(int nproc);
 
-// Opens nodes_socket. host and port: of node 0. Node 0 sets port 0 to a free port. A failure ends
-// the program.
-void open_port(const char *host, long *port);
+// Opens nodes_socket, at the port and address of launch_opt, which are those of node 0. Node 0
+// replaces port 0 by a free port. A failure ends the program.
+void open_port(void);
 
 // Sends *me to node 0, or from node 0 to all others.
 void send_message(void);
@@ -37,15 +35,18 @@ void send_message(void);
 // run_id.
 void receive_messages(void);
 
-// On node 0: sets the order from the states of all nodes. A new attempt waits for all nodes, for at
-// most join_timeout seconds.
-void decide(double join_timeout);
+const struct message *message_of(int node);
+
+// Returns 1 if the launcher of a node is silent or gone.
+int is_lost(int node);
+
+// On node 0: returns the number of a lost node, or 0 if there is none. complete_at is the last time
+// at which there was none.
+int find_lost_node(void);
+extern double complete_at;
 
 // Returns the seconds since the last message of node 0 (0 on node 0).
 double node0_silence(void);
 
 // If the launcher waits for other nodes, prints which ones: after 5 s, and then every 30 s.
-void report_wait(const char *host, long port, double join_timeout);
-
-// Returns 1 if the order is END, and every node that is not lost knows it.
-int is_over(void);
+void report_wait(void);

@@ -27,8 +27,10 @@ entries='
 3|03_multigpu_launcher/meet_by_file.c|all|the ranks get the id from rank 0
 3|03_multigpu_launcher/local_ranks.h|all|what the launcher can do with its ranks
 3|03_multigpu_launcher/local_ranks.c|tell_rank,become_program,start_rank,start_local_ranks,stop_local_ranks,reap,check_local_ranks|how ranks start and end
-3|03_multigpu_launcher/launch.c|all|the loop that restarts them
+3|03_multigpu_launcher/states.c|handle,follow_order|what the launcher does with each event; read `transitions` first
+3|03_multigpu_launcher/launch.c|all|the loop that waits for events
 3|03_multigpu_launcher/meet_by_file.h|skip|
+3|03_multigpu_launcher/states.h|skip|
 3|03_multigpu_launcher/count_ranks.c|skip|
 3|03_multigpu_launcher/count_ranks.h|skip|
 3|03_multigpu_launcher/nodes.c|skip|
@@ -45,7 +47,7 @@ entries='
 4|04_multinode/meet_by_tcp.c|listen_for_ranks,collect_ranks,hold_meeting,reach_rank0,visit_rank0|rank 0 listens, and the other ranks connect
 4|04_multinode/watchdog.h|all|what the watchdog promises
 4|04_multinode/watchdog.c|all|how a thread notices a stuck collective and ends the process
-4|03_multigpu_launcher/nodes.c|count_nodes,order_next_attempt,decide|how the launchers agree
+4|03_multigpu_launcher/states.c|count_nodes,order_next_attempt,decide|how the launchers agree
 4|04_multinode/meet_by_tcp.h|skip|
 4|04_multinode/frame.c|skip|
 4|04_multinode/frame.h|skip|
