@@ -1,6 +1,7 @@
 #include "03_multigpu_launcher/local_ranks.h"
 #include "03_multigpu_launcher/guard.h"
 #include "03_multigpu_launcher/launch_options.h"
+#include "03_multigpu_launcher/meeting_folder.h"
 #include "03_multigpu_launcher/nodes.h"
 #include "03_multigpu_launcher/output.h"
 #include "03_multigpu_launcher/signals.h"
@@ -224,10 +225,9 @@ void check_local_ranks(void) {
 }
 
 void prepare_local_ranks(char **argv) {
-    char meeting[4096]; // the path that open_folder in meet_by_file.c makes
-    const char *parent = getenv("TMPDIR");
-    snprintf(meeting, sizeof meeting, "%s/ranks-%d-%s-%ld", parent && *parent ? parent : "/tmp",
-             geteuid(), me->run_id, launch_opt.master_port);
+    char run[128], meeting[PATH_MAX];
+    snprintf(run, sizeof run, "-%s-%ld", me->run_id, launch_opt.master_port); // as in environment.c
+    meeting_path(meeting, run);
     pids = start_guard(me->nproc, meeting, argv);
     open_screens(me->nproc);
     if (me->nproc > 1 && !getenv("OMP_NUM_THREADS") && !setenv("OMP_NUM_THREADS", "1", 1) &&

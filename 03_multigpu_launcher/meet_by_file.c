@@ -1,13 +1,12 @@
 #include "03_multigpu_launcher/meet_by_file.h"
+#include "03_multigpu_launcher/meeting_folder.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,15 +18,11 @@ static int folder, id_file = -1; // descriptors; id_file: only on rank 0
 // The folder must belong to this user alone. Otherwise another user could write a wrong id.
 static void open_folder(const struct place *p) {
     struct stat s;
-    const char *parent = getenv("TMPDIR");
     char name[sizeof p->run];
     snprintf(name, sizeof name, "%s", p->run);
     if (!*name) // if the run has no name, all ranks have the same parent
         snprintf(name, sizeof name, "-%d", p->world > 1 ? getppid() : getpid());
-    for (char *slash = name; (slash = strchr(slash, '/'));)
-        *slash = '_';
-    snprintf(folder_path, PATH_MAX, "%s/ranks-%d%s", parent && *parent ? parent : "/tmp", geteuid(),
-             name);
+    meeting_path(folder_path, name);
     if (mkdir(folder_path, 0700) && errno != EEXIST)
         fail("cannot create the folder %s: %m", folder_path);
     folder = open(folder_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

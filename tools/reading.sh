@@ -30,6 +30,8 @@ entries='
 3|03_multigpu_launcher/states.c|handle,follow_order|what the launcher does with each event; read `transitions` first
 3|03_multigpu_launcher/launch.c|all|the loop that waits for events
 3|03_multigpu_launcher/meet_by_file.h|skip|
+3|03_multigpu_launcher/meeting_folder.c|skip|
+3|03_multigpu_launcher/meeting_folder.h|skip|
 3|03_multigpu_launcher/states.h|skip|
 3|03_multigpu_launcher/count_ranks.c|skip|
 3|03_multigpu_launcher/count_ranks.h|skip|
