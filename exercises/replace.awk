@@ -2,15 +2,15 @@
 # changes, and file, the path of the source as the task names it. A task looks like this:
 #
 #   file 02_multigpu_fork/train.c
-#   in train_step, replace
-#       backward(t, rows);
-#   by
-#       // TODO: compute the gradients
-#   end
+#   in train_step
+#        forward(t, rows);
+#   -    backward(t, rows);
+#   +    // TODO: compute the gradients
 #
-# The lines between replace and by must occur exactly once in that function (or struct, or table). A source in another
-# language than C has one part, "script". If the lines are not there, the program prints a line to stderr and exits with 1.
-# Only a stretch task, which has the line "stretch", may leave a source as it is.
+# As in a diff, "-" begins a line that goes, "+" one that comes, and " " one that stays. The lines with "-" and " " must stand
+# in that function (or struct, or table), one after the other, exactly once. A source in another language than C has one
+# part, "script". If the lines are not there, the program prints a line to stderr and exits with 1. Only a stretch task,
+# which has the line "stretch", may leave a source as it is.
 
 function complain(text) {
     print "error: " task ": " text >"/dev/stderr"
@@ -21,28 +21,20 @@ function complain(text) {
 # Reads the changes of this file.
 BEGIN {
     while ((getline line <task) > 0) {
-        if (state == "" && line ~ /^file /)
+        if (line ~ /^file /)
             mine = substr(line, 6) == file
-        else if (state == "" && line == "stretch")
+        else if (line == "stretch")
             stretch = 1
-        else if (state == "" && line ~ /^in .*, replace$/) {
-            state = "replace"
-            changes += mine
-            if (mine) {
-                name[changes] = substr(line, 4, length(line) - 12)
-                old[changes] = new[changes] = ""
-            }
-        } else if (state == "replace" && line == "by")
-            state = "by"
-        else if (state == "by" && line == "end")
-            state = ""
-        else if (state == "replace" && mine)
-            old[changes] = old[changes] line "\n"
-        else if (state == "by" && mine)
-            new[changes] = new[changes] line "\n"
+        else if (line ~ /^in / && mine)
+            name[++changes] = substr(line, 4)
+        else if (line ~ /^[-+ ]/ && mine) {
+            if (line !~ /^[+]/)
+                old[changes] = old[changes] substr(line, 2) "\n"
+            if (line !~ /^-/)
+                new[changes] = new[changes] substr(line, 2) "\n"
+        } else if (line !~ /^([-+ #]|$|in |program |from )/)
+            complain("a line that says nothing: " line)
     }
-    if (state != "")
-        complain("a change has no end")
     if (!changes && !stretch)
         complain("no changes for " file)
 }
@@ -80,16 +72,15 @@ END {
         for (d in names)
             if (names[d] == n) {
                 found = d
-                place = index(body[d], old[c])
-                if (old[c] != "" && place && (place == 1 || substr(body[d], place - 1, 1) == "\n"))
+                if (old[c] != "" && index("\n" body[d], "\n" old[c]))
                     holder = d
             }
         if (!found)
             complain(file " has no " n)
         if (!holder)
             complain(n " in " file " does not hold these lines:\n" old[c])
-        place = index(body[holder], old[c])
-        if (index(substr(body[holder], place + 1), old[c]))
+        place = index("\n" body[holder], "\n" old[c])
+        if (index(substr(body[holder], place), "\n" old[c]))
             complain(n " in " file " holds these lines more than once:\n" old[c])
         body[holder] = substr(body[holder], 1, place - 1) new[c] substr(body[holder], place + length(old[c]))
     }

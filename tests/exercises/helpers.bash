@@ -1,7 +1,8 @@
 # What the tests of the exercises share. Files in wrong/ and right/ hold answers to an exercise: a line "answer TEXT", and
 # below it the changes to the step that make this answer, as in the task of an exercise. TEXT is a part of what the check
-# must print; an answer in right/ may have none. The line "from right" says that an answer changes the first one in right/
-# and not the step.
+# must print; an answer in right/ may have none. The changes are those of the first source of the exercise, if no line
+# "file" names another one. The line "from right 2" says that they begin with the second answer in right/ and not with
+# the step.
 # shellcheck disable=SC2154 # ../helpers.bash sets root
 load ../helpers
 
@@ -55,30 +56,38 @@ promise_of() { # NUMBER
     sed -n 's/^\*\*First you see:\*\* `\(.*\)`$/\1/p' "$(exercises/run.sh folder "$1")/README.md"
 }
 
-# answer NUMBER [CHANGES]: puts the step's text into $mine, with these changes.
+# answer NUMBER [right|wrong N]: puts the step's text into $mine, or the answer N in right/ or wrong/.
 answer() {
-    local file
-    rm -f "$mine"/*
-    for file in $(files_of "$1"); do
-        cp "$file" "$mine"
-    done
-    [ $# = 2 ] || return 0
-    ! grep -qx 'from right' "$2" || change <(changes_of "tests/exercises/right/$1" 1)
-    change "$2"
+    local file base changes=$BATS_TEST_TMPDIR/${2:-step}.${3:-}
+    [ $# = 1 ] || changes_of "$@" >"$changes"
+    read -ra base <<<"$([ $# = 1 ] || sed -n 's/^from //p' "$changes")"
+    if [ ${#base[@]} != 0 ]; then
+        answer "$1" "${base[@]}"
+    else
+        rm -f "$mine"/*
+        for file in $(files_of "$1"); do
+            cp "$file" "$mine"
+        done
+    fi
+    [ $# = 1 ] || change "$changes"
 }
 
-changes_of() { # FILE N: those of its answer N
-    awk -v wanted="$2" '/^answer/ { n++; next } n == wanted' "$1"
+changes_of() { # NUMBER right|wrong N
+    awk -v wanted="$3" -v file="$(files_of "$1" | head -n 1)" '
+        /^answer/ { n++; next }
+        n != wanted { next }
+        /^file / { file = "" }
+        /^in / && file { print "file " file; file = "" }
+        { print }' "tests/exercises/$2/$1"
 }
 
 change() { # CHANGES: makes them in $mine
-    local file changes=$BATS_TEST_TMPDIR/changed
-    cat "$1" >"$changes"
+    local file
     while IFS= read -r file; do
         [ -e "$mine/${file##*/}" ] || cp "$file" "$mine"
-        awk -v task="$changes" -v file="$file" -f exercises/replace.awk "$mine/${file##*/}" >"$mine/new"
+        awk -v task="$1" -v file="$file" -f exercises/replace.awk "$mine/${file##*/}" >"$mine/new"
         mv "$mine/new" "$mine/${file##*/}"
-    done < <(sed -n 's/^file //p' "$changes")
+    done < <(sed -n 's/^file //p' "$1")
 }
 
 # Each exercise of a step fails without a solution in the way that its README announces, and passes with the step's text.
@@ -102,22 +111,21 @@ fail_unsolved_and_pass_solved() { # STEP
 }
 
 # The check ends with CODE for each answer in the file, and prints its line. Sets count.
-try_answers() { # NUMBER FILE CODE
-    local text changes=$BATS_TEST_TMPDIR/changes
+try_answers() { # NUMBER right|wrong CODE
+    local text
     count=0
     while IFS= read -r text; do
         count=$((count + 1))
-        changes_of "$2" "$count" >"$changes"
-        answer "$1" "$changes"
+        answer "$1" "$2" "$count"
         checked "$1" "$3" "$text"
-    done < <(sed -n 's/^answer *//p' "$2")
+    done < <(sed -n 's/^answer *//p' "tests/exercises/$2/$1")
 }
 
 # Each wrong answer is refused with its line.
 refuse_wrong_answers() { # STEP
     local number count
     for number in $(exercises "$1"); do
-        try_answers "$number" "tests/exercises/wrong/$number" 1
+        try_answers "$number" wrong 1
     done
 }
 
@@ -126,7 +134,7 @@ accept_right_answers() { # STEP
     local number count
     for number in $(exercises "$1"); do
         count=0
-        [ ! -e "tests/exercises/right/$number" ] || try_answers "$number" "tests/exercises/right/$number" 0
+        [ ! -e "tests/exercises/right/$number" ] || try_answers "$number" right 0
         ! grep -qx stretch "$(exercises/run.sh folder "$number")/task" || [ "$count" -ge 1 ]
     done
 }
