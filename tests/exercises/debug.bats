@@ -22,13 +22,14 @@ without_seeds() {
     sed 's/ and CPU_DEVICE_CHAOS=[0-9]*//'
 }
 
-@test "each fault shows its symptom with each of 3 seeds of random delays, and its cure removes it" {
-    local number seed promise
+# SEEDS="1 2 3 4 5 6 7 8 9 10" tries more seeds.
+@test "each fault shows its symptom with random delays, and its cure removes it" {
+    local number seed promise seeds=${SEEDS:-1}
     for number in $(exercises debug); do
         rm -f "$mine"/*
         exercises/run.sh cut "$number" "$mine"
         promise=$(promise_of "$number" | without_seeds)
-        for seed in {1..3}; do
+        for seed in $seeds; do
             CHAOS=$seed CPU_DEVICE_CHAOS=$seed run exercises/run.sh try "$number" "$mine"
             if [ "$status" != 1 ] || ! grep '^wrong ' <<<"$output" | without_seeds | grep -qF "$promise"; then
                 printf '%s\n' "$number with seed $seed: wanted status 1 and: $promise" "status $status:" "$output"
@@ -36,6 +37,6 @@ without_seeds() {
             fi
         done
         answer "$number"
-        CHAOS="1 2 3" CPU_DEVICE_CHAOS=1 checked "$number" 0
+        CHAOS=$seeds CPU_DEVICE_CHAOS=1 checked "$number" 0
     done
 }

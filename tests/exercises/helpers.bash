@@ -6,19 +6,24 @@
 # shellcheck disable=SC2154 # ../helpers.bash sets root
 load ../helpers
 
+# The parts of a file run at the same time, and share what they do not change.
 setup_file() {
-    need_train 02_multigpu_fork/train 03_multigpu_launcher/launch
-    make -C "$root" DEVICE=cpu BUILD=build/test build/test/exercises/observe.o build/test/steps.a
     export BUILD=build/test DEVICE=cpu
+    need_train 02_multigpu_fork/train 03_multigpu_launcher/launch
+    cd "$root" || return
+    local objects=(steps.a exercises/{crash,observe{,_connect,_fsdp},checks/{probe,kernels,kernels_on_host}}.o)
+    ! command -v g++ >/dev/null || objects+=(exercises/{,image_,norm_,optimizer_}kernels_on_host.o)
+    flock build/test make "${objects[@]/#/build/test/}"
 }
 
-# The folders that the checks compile lie in build/, because make knows no sources outside of the course.
+# The folders that the checks compile lie in build/, because make knows no sources outside of the course. A part has the
+# same folder in each run, so that ccache knows its sources.
 setup() {
     cd "$root" || return
     unset MAKEFLAGS MFLAGS MAKELEVEL
     unset_job
-    mkdir -p build/test/exercises
-    mine=$(mktemp -d build/test/exercises/mine.XXXXXX)
+    mine=build/test/exercises/$(basename "$BATS_TEST_FILENAME" .bats)${PART:+.${PART%/*}}
+    mkdir -p "$mine"
 }
 
 teardown() {
