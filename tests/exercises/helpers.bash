@@ -13,7 +13,7 @@ setup_file() {
     cd "$root" || return
     local objects=(steps.a exercises/{crash,observe{,_connect,_fsdp},checks/{probe,kernels,kernels_on_host}}.o)
     ! command -v g++ >/dev/null || objects+=(exercises/{,image_,norm_,optimizer_}kernels_on_host.o)
-    flock build/test make "${objects[@]/#/build/test/}"
+    flock build/test make DEVICE=cpu BUILD=build/test "${objects[@]/#/build/test/}"
 }
 
 # The folders that the checks compile lie in build/, because make knows no sources outside of the course. A part has the
