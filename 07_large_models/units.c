@@ -125,16 +125,7 @@ size_t allocate_activations(const struct fsdp *f, size_t bytes_per_float, int re
 
 // The padding is zero, and its gradients are zero, so it stays zero.
 void units_initialise(struct fsdp *f, uint64_t seed) {
-    const struct layer *layers = f->model->layers;
-    CUDA_CHECK(cudaMemsetAsync(f->parameters, 0, f->count * sizeof(float), f->stream));
-    for (struct unit *u = f->units; u < f->units + f->unit_count; u++)
-        for (const struct layer *l = layers + u->first_layer; l < layers + u->end_layer; l++) {
-            size_t begin = u->begin + f->shard * u->count, end = begin + u->count;
-            size_t from = max_size(begin, l->first), to = min_size(end, l->first + l->parameters);
-            if (from < to)
-                l->kind->initialise(l, f->parameters + u->first + (from - begin), from - l->first,
-                                    to - from, seed, f->stream);
-        }
+    shard_initialise(&f->sharding, f->shard, f->model, f->parameters, seed, f->stream);
 }
 
 // Makes the communication stream wait for all computation that the host has queued so far.

@@ -22,6 +22,10 @@ struct pass {
     uint64_t first_sample; // index of row 0 in the whole batch; random numbers depend on it
     cudaDataType type;     // of parameters and of products' inputs: CUDA_R_32F (0) or CUDA_R_16BF
     void *scratch;         // model_scratch bytes of device memory, for any layer's use
+    // Adds up count values over all parts of a divided layer, in place. A layer whose part computes
+    // only a share of each result calls it. NULL: the layer is whole.
+    void (*sum)(void *parts, float *values, size_t count, cudaStream_t stream);
+    void *parts; // the first argument of sum
 };
 
 struct layer {

@@ -21,8 +21,15 @@ size_t print_manifest(char text[MANIFEST_SIZE], const struct snapshot *s,
         size += snprintf(text + size, MANIFEST_SIZE - size,
                          "images %ld\nchecksum %08lx\nfolder:%.127s\nsettings:%.639s\n",
                          (long)c->samples, (unsigned long)c->checksum, c->folder, c->settings);
-    for (int i = 0; i < sharding->units; i++)
-        size += snprintf(text + size, MANIFEST_SIZE - size, "unit %zu\n", sharding->unit[i]);
+    for (int i = 0; i < sharding->units; i++) {
+        const struct division *d = &sharding->division[i];
+        size += snprintf(text + size, MANIFEST_SIZE - size, "unit %zu", sharding->unit[i]);
+        if (d->first || d->shards || d->columns || d->copies)
+            size += snprintf(text + size, MANIFEST_SIZE - size,
+                             " first %d shards %d columns %d copies %d", d->first, d->shards,
+                             d->columns, d->copies);
+        size += snprintf(text + size, MANIFEST_SIZE - size, "\n");
+    }
     uint32_t crc = crc32_z(0, (unsigned char *)text, size);
     return size + snprintf(text + size, MANIFEST_SIZE - size, "crc32 %08x\n", crc);
 }
@@ -43,20 +50,15 @@ static void parse_manifest(const char *text, long *version, struct snapshot *fou
     text += length;
     sscanf(text, "images %18ld checksum %8lx folder:%127[^\n] settings:%639[^\n] %n", &c->samples,
            &c->checksum, c->folder, c->settings, &more);
-    for (text += more; sharding->units < MOST_LAYERS; text += length, sharding->units++)
+    for (text += more; sharding->units < MOST_UNITS; text += more, sharding->units++) {
+        struct division *d = &sharding->division[sharding->units];
         if (sscanf(text, "unit %18zu %n", &sharding->unit[sharding->units], &length) != 1)
             break;
-}
-
-// Returns 1 if the units have this number of parameters together, and the number of shards is
-// possible.
-static int is_possible(const struct sharding *sharding, size_t parameters) {
-    for (int i = 0; i < sharding->units; i++) {
-        if (sharding->unit[i] > parameters)
-            return 0;
-        parameters -= sharding->unit[i];
+        text += length;
+        more = 0;
+        sscanf(text, "first %9d shards %9d columns %9d copies %9d %n", &d->first, &d->shards,
+               &d->columns, &d->copies, &more);
     }
-    return parameters == 0 && sharding->shards >= 1 && sharding->shards <= MOST_SHARDS;
 }
 
 int read_manifest(const char *path, struct snapshot *s, size_t parameters,
@@ -79,7 +81,7 @@ int read_manifest(const char *path, struct snapshot *s, size_t parameters,
         return refuse(why, "snapshot %.300s is a truncated or corrupt manifest", path);
     if (snapshot_check(path, version, &found, s, why))
         return -1;
-    if (!is_possible(sharding, parameters))
+    if (!sharding_fits(sharding, parameters))
         return refuse(why, "snapshot %.300s is corrupt: its units or shards do not fit the model",
                       path);
     return snapshot_accept(path, &found, s, why) ? -1 : 1;

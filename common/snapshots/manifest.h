@@ -3,7 +3,7 @@
 #pragma once
 #include "common/snapshots/shards.h"
 
-enum { MANIFEST_SIZE = 4096 }; // larger than any manifest
+enum { MANIFEST_SIZE = 1 << 16 }; // larger than any manifest
 
 // Writes the manifest to text, and returns its size.
 size_t print_manifest(char text[MANIFEST_SIZE], const struct snapshot *s,

@@ -20,25 +20,20 @@ static size_t count_parameters(const struct sharding *sharding) {
     return sum;
 }
 
-// Returns the size of each piece of unit i, with its padding.
-static size_t piece_size(const struct sharding *sharding, int i) {
-    size_t parameters = sharding->unit[i], shards = sharding->shards;
-    return parameters / shards + (parameters % shards > 0);
-}
-
-size_t shard_size(const struct sharding *sharding) {
-    size_t size = 0;
-    for (int i = 0; i < sharding->units; i++)
-        size += piece_size(sharding, i);
-    return size;
+// Units that are divided as usual have the checksum of their sizes, as in files of older programs.
+static uint32_t checksum(const struct sharding *sharding) {
+    static const struct division usual[MOST_UNITS];
+    size_t units = sharding->units;
+    uLong crc = crc32_z(0, (const unsigned char *)sharding->unit, units * sizeof *sharding->unit);
+    if (memcmp(sharding->division, usual, units * sizeof *usual))
+        crc = crc32_z(crc, (const unsigned char *)sharding->division, units * sizeof *usual);
+    return (uint32_t)crc;
 }
 
 static void shard_path(char name[PATH_SIZE], const char *path, const struct snapshot *s,
                        const struct sharding *sharding, int number) {
-    uint32_t units =
-        crc32_z(0, (const unsigned char *)sharding->unit, sharding->units * sizeof *sharding->unit);
     snprintf(name, PATH_SIZE, "%s.e%lds%ldu%08x.%dof%d", path, (long)s->progress.epochs,
-             (long)s->progress.step, units, number, sharding->shards);
+             (long)s->progress.step, checksum(sharding), number, sharding->shards);
 }
 
 // A file is a shard of path only if shard_path could have made its name. An unfinished shard also
@@ -89,25 +84,6 @@ struct shard {
     int number;
 };
 
-// The location of a parameter: the number of its shard, its index there, and the number of values,
-// beginning with it, that the shard stores in the order of the flat array.
-struct location {
-    int shard;
-    size_t index, count;
-};
-
-static struct location locate(const struct sharding *sharding, size_t parameter) {
-    size_t index = 0;
-    int unit = 0;
-    for (; parameter >= sharding->unit[unit]; unit++) {
-        parameter -= sharding->unit[unit];
-        index += piece_size(sharding, unit);
-    }
-    size_t piece = piece_size(sharding, unit), offset = parameter % piece;
-    return (struct location){(int)(parameter / piece), index + offset,
-                             min_size(sharding->unit[unit] - parameter, piece - offset)};
-}
-
 // A range of values that two shards hold: its index in each of them, and its size.
 struct overlap {
     size_t to, from, count;
@@ -119,10 +95,11 @@ static int next_overlap(struct shard to, struct shard from, size_t *parameter,
                         struct overlap *overlap) {
     size_t parameters = count_parameters(to.sharding);
     while (*parameter < parameters) {
-        struct location a = locate(to.sharding, *parameter), b = locate(from.sharding, *parameter);
+        struct location a = shard_find(to.sharding, to.number, *parameter);
+        struct location b = shard_find(from.sharding, from.number, *parameter);
         *overlap = (struct overlap){a.index, b.index, min_size(a.count, b.count)};
         *parameter += overlap->count;
-        if (a.shard == to.number && b.shard == from.number)
+        if (a.held && b.held)
             return 1;
     }
     return 0;
@@ -145,7 +122,7 @@ static void copy_overlaps(struct snapshot *s, struct shard to, const struct snap
 static int load_overlaps(const char *path, int has_manifest, struct snapshot *s, struct shard to,
                          struct shard from, char why[WHY_SIZE]) {
     char name[PATH_SIZE];
-    size_t size = shard_size(from.sharding);
+    size_t size = shard_size(from.sharding, from.number);
     snprintf(name, sizeof name, "%s", path);
     if (has_manifest)
         shard_path(name, path, s, from.sharding, from.number);

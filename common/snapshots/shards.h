@@ -1,22 +1,9 @@
-// Snapshots in shards: the values are divided into parts of equal size, and each part has its own
-// file, with the format of a whole snapshot. The file at the snapshot's path is a manifest: a short
-// text with the run, its progress, and how the values are divided.
+// Snapshots in shards: each shard (common/models/sharding.h) has its own file, with the format of a
+// whole snapshot: first the parameters, then each optimizer state. The file at the snapshot's path
+// is a manifest: a short text with the run, its progress, and how the values are divided.
 #pragma once
-#include "common/models/model.h"
+#include "common/models/sharding.h"
 #include "common/snapshots/snapshot.h"
-
-// How values are divided into shards. A unit is a range of the flat parameter array, padded with
-// zeros to a multiple of the number of shards, and divided into equal pieces. Shard k (from 0)
-// holds piece k of every unit: first of the parameters, then of each optimizer state. {1, 1,
-// {parameters}} is one shard with everything.
-enum { MOST_SHARDS = 4096 };
-struct sharding {
-    int shards, units;        // 1 to MOST_SHARDS, and to MOST_LAYERS
-    size_t unit[MOST_LAYERS]; // parameters of each unit (may be 0), in the order of the flat array
-};
-
-// Returns the number of parameters of one shard, with its padding.
-size_t shard_size(const struct sharding *sharding);
 
 // Saves one shard completely or not at all, in a file beside path. Its name holds the progress and
 // the units, path.e<epochs>s<step>u<CRC-32 of the units>.<shard>of<shards>, so it replaces no file

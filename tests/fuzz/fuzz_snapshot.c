@@ -41,7 +41,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     int fd = mkstemp(path);
     assert(fd >= 0);
     close(fd);
-    struct snapshot *shard = room(shard_size(&halves));
+    struct snapshot *shard = room(shard_size(&halves, 0));
     char why[WHY_SIZE];
     shard->progress.epochs = 3;
     shard->progress.step = 5;

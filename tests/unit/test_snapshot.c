@@ -2,6 +2,7 @@
 // even a kill, the previous snapshot is still complete.
 #include "common/base/error.h"
 #include "common/base/rng.h"
+#include "common/snapshots/manifest.h"
 #include "common/snapshots/shards.h"
 #include <dirent.h>
 #include <errno.h>
@@ -579,6 +580,10 @@ static const struct sharding cuts[] = {
     {30, 4, {1, 2, 19, 1}},
     {3, 1, {23}},
     {3, 5, {0, 10, 0, 13, 0}},
+    {3, 3, {10, 8, 5}, {{0, 1}, {1, 1}, {2, 1}}},             // a stage each
+    {3, 3, {13, 0, 10}, {{0, 1}, {1, 1}, {2, 1}}},            // a stage without parameters
+    {2, 3, {1, 20, 2}, {{0}, {0, 0, 4, 0}, {0, 0, 0, 1}}},    // columns of a matrix, and copies
+    {4, 3, {12, 3, 8}, {{0, 2, 6, 0}, {0, 2, 0, 1}, {2, 2}}}, // two stages of two shards each
 };
 enum { CUTS = sizeof cuts / sizeof *cuts };
 
@@ -599,15 +604,22 @@ static struct snapshot *whole(int epochs) {
 // Makes the shard with this number, value by value.
 static struct snapshot *shard_of(const struct snapshot *all, const struct sharding *cut,
                                  int number) {
-    struct snapshot *s = room(shard_size(cut));
+    struct snapshot *s = room(shard_size(cut, number));
     s->progress = all->progress;
     float *to = s->values;
     for (size_t array = 0; array <= ADAM; array++)
         for (size_t i = 0, first = array * WHOLE; i < (size_t)cut->units; first += cut->unit[i++]) {
-            size_t share = (cut->unit[i] + cut->shards - 1) / cut->shards;
-            for (size_t value = number * share; value < (number + 1) * share; value++)
-                *to++ = value < cut->unit[i] ? all->values[first + value] : 0;
+            const struct division *d = &cut->division[i];
+            int holders = d->shards ? d->shards : cut->shards, piece = number - d->first;
+            size_t row = d->columns ? (size_t)d->columns : cut->unit[i];
+            size_t pieces = d->copies ? 1 : holders;
+            size_t share = (row + pieces - 1) / pieces, begin = d->copies ? 0 : piece * share;
+            for (size_t from = 0; from < cut->unit[i] && piece >= 0 && piece < holders; from += row)
+                for (size_t value = begin; value < begin + share; value++)
+                    *to++ = value < row ? all->values[first + from + value] : 0;
         }
+    if (to == s->values) // a shard without parameters has one value of padding
+        to += 1 + ADAM;
     assert_int_equal(to - s->values, s->parameters + s->state_size);
     return s;
 }
@@ -638,9 +650,9 @@ static void save_epoch(int epochs, const struct sharding *cut) {
 static int shard_is(int epochs, const struct sharding *cut, int number) {
     char why[WHY_SIZE] = "";
     struct snapshot *all = whole(epochs), *wanted = shard_of(all, cut, number),
-                    *s = room(shard_size(cut));
-    size_t size = sizeof *s + (1 + ADAM) * shard_size(cut) * sizeof(float);
-    memset(s->values, 0xff, (1 + ADAM) * shard_size(cut) * sizeof(float));
+                    *s = room(shard_size(cut, number));
+    size_t size = sizeof *s + (1 + ADAM) * shard_size(cut, number) * sizeof(float);
+    memset(s->values, 0xff, (1 + ADAM) * shard_size(cut, number) * sizeof(float));
     int result = snapshot_load_shard(path, s, cut, number, why), same = !memcmp(s, wanted, size);
     free(all);
     free(wanted);
@@ -660,7 +672,7 @@ static int is_epoch(int epochs) {
 
 static void shard_refused(const struct sharding *cut, int number, const char *reason) {
     char why[WHY_SIZE] = "";
-    struct snapshot *s = room(shard_size(cut));
+    struct snapshot *s = room(shard_size(cut, number));
     int result = snapshot_load_shard(path, s, cut, number, why);
     free(s);
     if (result != -1 || !strstr(why, path) || !strstr(why, reason) || strchr(why, '\n'))
@@ -676,7 +688,7 @@ static const char *file_named(const char *end) {
 // Writes the file of the shard for this epoch.
 static const char *shard_file(int epochs, const struct sharding *cut, int number) {
     char end[64];
-    unsigned long units =
+    unsigned long units = // the name of a file with the usual division
         crc32(0, (const unsigned char *)cut->unit, cut->units * sizeof *cut->unit);
     snprintf(end, sizeof end, ".e%ds5u%08lx.%dof%d", epochs, units, number, cut->shards);
     return file_named(end);
@@ -731,7 +743,7 @@ static void shards_load_from_a_whole_file(void **state) {
 static void missing_manifest_is_reported(void **state) {
     (void)state;
     char why[WHY_SIZE] = "";
-    struct snapshot *s = room(shard_size(&cuts[3]));
+    struct snapshot *s = room(shard_size(&cuts[3], 0));
     int result = snapshot_load_shard(path, s, &cuts[3], 0, why);
     free(s);
     assert_int_equal(result, 0);
@@ -780,7 +792,7 @@ static void manifest_with_conditions_does_not_change(void **state) {
 static void was_trained_with(const char *settings) {
     for (int cut = 0; cut < 2; cut++) {
         char why[WHY_SIZE] = "", before[sizeof digits.settings];
-        struct snapshot *s = room(shard_size(&cuts[4 * cut]));
+        struct snapshot *s = room(shard_size(&cuts[4 * cut], 0));
         int result = snapshot_load_shard(path, s, &cuts[4 * cut], 0, why);
         memcpy(before, s->settings_before, sizeof before);
         free(s);
@@ -844,9 +856,9 @@ static void shards_are_snapshots(void **state) {
     (void)state;
     save_epoch(2, &cuts[4]);
     struct snapshot *all = whole(2), *wanted = shard_of(all, &cuts[4], 3),
-                    *s = room(shard_size(&cuts[4]));
+                    *s = room(shard_size(&cuts[4], 0));
     int result = snapshot_load(shard_file(2, &cuts[4], 3), s, why);
-    int same = !memcmp(s, wanted, sizeof *s + (1 + ADAM) * shard_size(&cuts[4]) * sizeof(float));
+    int same = !memcmp(s, wanted, sizeof *s + (1 + ADAM) * shard_size(&cuts[4], 0) * sizeof(float));
     free(all);
     free(wanted);
     free(s);
@@ -1029,12 +1041,20 @@ static void hostile_manifests_are_refused(void **state) {
         {"shards 4\nunit 23\r\n", "corrupt"},
         {"shards 4\nunit 23\n\n", "corrupt"},
         {"shards 4\nunit 23\nunits 1\n", "corrupt"},
+        {"shards 4\nunit 23 first 0 shards 0 columns 0 copies 0\n", "corrupt"},
+        {"shards 4\nunit 23 first 3 shards 2 columns 0 copies 0\n", "corrupt"},
+        {"shards 4\nunit 23 first -1 shards 2 columns 0 copies 0\n", "corrupt"},
+        {"shards 4\nunit 23 first 0 shards -1 columns 0 copies 0\n", "corrupt"},
+        {"shards 4\nunit 23 first 0 shards 1 columns 5 copies 0\n", "corrupt"},
+        {"shards 4\nunit 23 first 0 shards 2 columns 23 copies 0\n", "corrupt"},
+        {"shards 4\nunit 23 first 0 shards 1 columns -23 copies 0\n", "corrupt"},
+        {"shards 4\nunit 23 first 0 shards 1 columns 23 copies 0\n", "lacks its shard"},
         {"shards 4 unit 23\n", "corrupt"},
         {"shards four\nunit 23\n", "corrupt"},
         {"shards 4\nimages 640\nchecksum 1\nfolder:f\nsettings:s\nunit 23\n", "corrupt"},
         {"shards 4\nunit 23\n", "lacks its shard"}, // this one is right
     };
-    char text[4096], ending[32];
+    static char text[MANIFEST_SIZE], ending[32];
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         snprintf(text, sizeof text, "%s%s", head, bad[i].rest);
@@ -1045,7 +1065,7 @@ static void hostile_manifests_are_refused(void **state) {
         shard_refused(&cuts[0], 0, bad[i].reason);
         shard_refused(&cuts[4], 1, bad[i].reason);
     }
-    for (int units = MOST_LAYERS; units <= MOST_LAYERS + 1;
+    for (int units = MOST_UNITS; units <= MOST_UNITS + 1;
          units++) { // as many as there can be, and more
         struct sharding cut = {2, 1, {(size_t)units}};
         snprintf(text, sizeof text, "%sshards 2\n", head);
@@ -1055,7 +1075,7 @@ static void hostile_manifests_are_refused(void **state) {
                  crc32(0, (unsigned char *)text, strlen(text)));
         strcat(text, ending);
         write_all(path, text, strlen(text));
-        shard_refused(&cut, 0, units == MOST_LAYERS ? "lacks its shard" : "corrupt");
+        shard_refused(&cut, 0, units == MOST_UNITS ? "lacks its shard" : "corrupt");
     }
     memset(text, 'x', sizeof text); // longer than any manifest
     memcpy(text, head, strlen(head));
@@ -1086,7 +1106,7 @@ static void any_progress_and_sums_survive(void **state) {
     const double sums[] = {0, -0., 1e-310, 1.0 / 3, DBL_MAX, 12345678.9, 5e15};
     (void)state;
     for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) {
-        struct snapshot *all = whole(1), *s = room(shard_size(&cuts[10]));
+        struct snapshot *all = whole(1), *s = room(shard_size(&cuts[10], 0));
         all->progress.sums = (struct stats){sums[i], sums[i], sums[i]};
         all->progress.epochs = i % 2 ? 999999999999999999 : 0;
         all->seed = 7;
@@ -1176,7 +1196,7 @@ static void same_step_with_another_cut(void **state) {
     (void)state;
     save_epoch(2, &cuts[4]);
     struct snapshot *all = whole(2), *shard = shard_of(all, &cuts[6], 0);
-    assert_int_equal(shard_size(&cuts[4]), shard_size(&cuts[6]));
+    assert_int_equal(shard_size(&cuts[4], 0), shard_size(&cuts[6], 0));
     int result = snapshot_save_shard(path, shard, &cuts[6], 0, why);
     free(all);
     free(shard);
