@@ -62,9 +62,7 @@ static int new_number(void) {
 struct cpu_clock *cpu_new_clock(const struct cpu_place *made) {
     if (!cpu_recording)
         return NULL;
-    struct cpu_clock *clock = calloc(1, sizeof *clock);
-    if (!clock)
-        abort();
+    struct cpu_clock *clock = cpu_new(sizeof *clock);
     clock->stream = new_number();
     clock->done[clock->stream] = host.done[clock->stream]; // it counts on from the old stream
     stream_places[clock->stream] = made;
@@ -78,11 +76,10 @@ void cpu_stream_ends(const struct cpu_clock *clock) {
 }
 
 struct cpu_clock *cpu_copy_clock(const struct cpu_clock *clock) {
-    struct cpu_clock *copy = clock ? malloc(sizeof *copy) : NULL;
-    if (clock && !copy)
-        abort();
-    if (clock)
-        *copy = *clock;
+    if (!clock)
+        return NULL;
+    struct cpu_clock *copy = cpu_new(sizeof *copy);
+    *copy = *clock;
     return copy;
 }
 
@@ -160,9 +157,7 @@ static void found(int what, const struct cpu_use *first, const struct cpu_use *s
 
 // Adds a copy of the use to the list.
 static void keep(const struct cpu_use *use, struct cpu_use **list) {
-    struct cpu_use *kept = malloc(sizeof *kept);
-    if (!kept)
-        abort();
+    struct cpu_use *kept = cpu_new(sizeof *kept);
     *kept = *use;
     kept->next = *list;
     *list = kept;

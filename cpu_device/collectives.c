@@ -714,10 +714,8 @@ static struct timed time_transfer(const struct ncclComm *c, const struct transfe
 // ends when its bytes have left, without waiting for the receiver. From the time of each transfer
 // on, its link carries the bytes of this one and of all that begin later.
 static double end_of_transfers(const struct ncclComm *c, const struct work *work) {
-    struct timed *all = malloc((size_t)work->transfers * sizeof *all);
+    struct timed *all = cpu_new((size_t)work->transfers * sizeof *all);
     double end = c->arrived;
-    if (!all)
-        abort();
     for (int i = 0; i < work->transfers; i++)
         all[i] = time_transfer(c, &work->transfer[i]);
     for (int i = 0; i < work->transfers; i++) {

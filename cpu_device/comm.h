@@ -150,6 +150,11 @@ struct ncclComm {
     struct ncclComm *next;
 };
 
+// Defines a function with the body of the one that begins with p. It is weak, so a program may
+// define a function of this name itself (nccl.h).
+#define MAY_BE_REPLACED(function)                                                                  \
+    __typeof__(p##function) function __attribute__((weak, alias("p" #function)))
+
 // Stores the text for ncclGetLastError, and returns the result.
 __attribute__((format(printf, 2, 3))) ncclResult_t cpu_refuse(ncclResult_t result,
                                                               const char *format, ...);
@@ -174,6 +179,38 @@ void cpu_network_stop(struct ncclComm *comm, int at_once);
 void cpu_network_wake(struct ncclComm *comm);
 // Tells the peers on other hosts in which call this rank waits, or that it failed.
 void cpu_network_tell(struct ncclComm *comm);
+
+// communicators.c. The first two return an error if comm is no communicator of this process, or
+// cannot take a new call. name is the calling function.
+ncclResult_t cpu_known_comm(struct ncclComm *comm, const char *name);
+ncclResult_t cpu_ready_comm(struct ncclComm *comm, const char *name);
+// Copies an int, which is a member of the communicator at this offset.
+ncclResult_t cpu_ask(struct ncclComm *comm, const char *name, int *out, size_t member);
+
+// A communicator that is being made, by a split if it has a parent.
+struct job {
+    struct ncclComm *comm, *parent;
+    ncclUniqueId id;
+    int color, key;
+    uint64_t turn; // the first of two turns in the parent
+    ncclComm_t *out;
+    ncclResult_t result;
+};
+
+// Runs the jobs of a group at the same time, because they may wait for each other. If result is an
+// error, ends them with it.
+ncclResult_t cpu_run_jobs(struct job **jobs, int count, ncclResult_t result);
+
+// groups.c.
+int cpu_in_group(void);
+// Returns the result. If it is an error, the open group fails.
+ncclResult_t cpu_noted(ncclResult_t result);
+void cpu_add_job(struct job *job); // to the open group
+// Returns 1 if calls of the open group wait that use the communicator.
+int cpu_group_uses(const struct ncclComm *comm);
+// Takes this number of turns of the communicator, and returns the first one. Calls run in the order
+// of turns.
+uint64_t cpu_issue(struct ncclComm *comm, uint64_t turns);
 
 // collectives.c.
 struct transfer {
@@ -203,6 +240,18 @@ struct work {
     int transfers;
     struct transfer transfer[];
 };
+
+// Launches the call, or adds it to the open group (groups.c).
+ncclResult_t cpu_enqueue(struct work *work, cudaStream_t stream);
+
+// The common part of all collectives, sends and receives: checks the arguments and queues the call.
+// name: the function, for messages (nccl.c).
+ncclResult_t cpu_call(const char *name, struct call call, const void *send, void *recv,
+                      struct ncclComm *comm, cudaStream_t stream);
+
+// Copies the scalar of an operation of ncclRedOpCreatePreMulSum to the work, because the program
+// may destroy the operation before the call runs (nccl_extras.c).
+ncclResult_t cpu_take_scalar(const char *name, struct work *work);
 
 // Waits for the work's turn, runs it, and frees it.
 void cpu_run_work(struct work *work);

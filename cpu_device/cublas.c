@@ -48,9 +48,7 @@ cublasStatus_t cublasCreate(cublasHandle_t *handle) {
     if (cpu_enter())
         return CUBLAS_STATUS_NOT_INITIALIZED;
     pthread_once(&once, begin);
-    struct cublasContext *made = calloc(1, sizeof *made);
-    if (!made)
-        return CUBLAS_STATUS_ALLOC_FAILED;
+    struct cublasContext *made = cpu_new(sizeof *made);
     made->device = cpu_current_device();
     pthread_mutex_lock(&handles_lock);
     made->next = handles;
@@ -370,25 +368,21 @@ cublasStatus_t cublasSgemv(cublasHandle_t handle, cublasOperation_t trans, int m
     return launched(cpu_launch(handle->stream, run_gemv, &g, sizeof g));
 }
 
+#define STATUS(name, text)                                                                         \
+    { CUBLAS_STATUS_##name, "CUBLAS_STATUS_" #name, text }
 static const struct {
     cublasStatus_t status;
     const char *name, *text;
 } status_texts[] = {
-    {CUBLAS_STATUS_SUCCESS, "CUBLAS_STATUS_SUCCESS", "success"},
-    {CUBLAS_STATUS_NOT_INITIALIZED, "CUBLAS_STATUS_NOT_INITIALIZED",
-     "the library was not initialized"},
-    {CUBLAS_STATUS_ALLOC_FAILED, "CUBLAS_STATUS_ALLOC_FAILED", "the resource allocation failed"},
-    {CUBLAS_STATUS_INVALID_VALUE, "CUBLAS_STATUS_INVALID_VALUE",
-     "an unsupported value or parameter was passed to the function"},
-    {CUBLAS_STATUS_ARCH_MISMATCH, "CUBLAS_STATUS_ARCH_MISMATCH",
-     "the function requires an architectural feature absent from the device"},
-    {CUBLAS_STATUS_MAPPING_ERROR, "CUBLAS_STATUS_MAPPING_ERROR",
-     "an access to GPU memory space failed"},
-    {CUBLAS_STATUS_EXECUTION_FAILED, "CUBLAS_STATUS_EXECUTION_FAILED",
-     "the function failed to launch on the GPU"},
-    {CUBLAS_STATUS_INTERNAL_ERROR, "CUBLAS_STATUS_INTERNAL_ERROR", "an internal operation failed"},
-    {CUBLAS_STATUS_NOT_SUPPORTED, "CUBLAS_STATUS_NOT_SUPPORTED",
-     "the requested functionality is not supported"},
+    STATUS(SUCCESS, "success"),
+    STATUS(NOT_INITIALIZED, "the library was not initialized"),
+    STATUS(ALLOC_FAILED, "the resource allocation failed"),
+    STATUS(INVALID_VALUE, "an unsupported value or parameter was passed to the function"),
+    STATUS(ARCH_MISMATCH, "the function requires an architectural feature absent from the device"),
+    STATUS(MAPPING_ERROR, "an access to GPU memory space failed"),
+    STATUS(EXECUTION_FAILED, "the function failed to launch on the GPU"),
+    STATUS(INTERNAL_ERROR, "an internal operation failed"),
+    STATUS(NOT_SUPPORTED, "the requested functionality is not supported"),
 };
 
 const char *cublasGetStatusName(cublasStatus_t status) {

@@ -14,7 +14,7 @@ const char *const cpu_model_names[CPU_MODELS] = {"a100", "h100", "h200", "b200",
 #define GB_S 1e9
 #define TFLOP_S 1e12
 
-// README.md has this table with the sources of each line.
+// README.md has the sources of each line.
 // clang-format off
 const struct cpu_rate cpu_rates[CPU_RATES] = {
     //                                               A100  H100  H200  B200    L4

@@ -16,8 +16,15 @@
 
 extern pthread_mutex_t cpu_lock;
 
+// Returns new memory that holds zeros. Without memory, the program ends.
+void *cpu_new(size_t bytes);
+
 // Stores an error for cudaGetLastError, and returns it.
 cudaError_t cpu_error(cudaError_t error);
+
+// cpu_enter for a call of CUDA: stores an error, too. If the arguments are not valid, the error is
+// cudaErrorInvalidValue.
+cudaError_t cpu_begin(int valid);
 
 // Return the current device of the calling thread, and the number of devices.
 int cpu_current_device(void);

@@ -285,10 +285,8 @@ static void admit(struct root *r, int s, const struct hello *h, char *why) {
     }
     if (!r->ranks) {
         r->ranks = r->wanted = h->peer.ranks;
-        r->peers = calloc((size_t)r->ranks, sizeof *r->peers);
-        r->sockets = malloc((size_t)r->ranks * sizeof *r->sockets);
-        if (!r->peers || !r->sockets)
-            abort();
+        r->peers = cpu_new((size_t)r->ranks * sizeof *r->peers);
+        r->sockets = cpu_new((size_t)r->ranks * sizeof *r->sockets);
         for (int i = 0; i < r->ranks; i++)
             r->sockets[i] = -1;
     }
@@ -369,9 +367,7 @@ static void *serve_root(void *argument) {
 static ncclResult_t start_root(union address *address, uint64_t magic) {
     char text[80];
     pthread_t thread;
-    struct root *r = calloc(1, sizeof *r);
-    if (!r)
-        return cpu_refuse(ncclSystemError, "out of memory");
+    struct root *r = cpu_new(sizeof *r);
     r->magic = magic;
     r->listener = open_listener(address);
     if (r->listener < 0) {
@@ -732,10 +728,8 @@ ncclResult_t cpu_meet(struct ncclComm *c, const ncclUniqueId *id) {
     struct meeting m = {c, cpu_now() + cpu_timeout(), h.magic, -1, -1, -1};
     ncclResult_t result = ncclSuccess;
     c->name = h.magic;
-    c->peers = calloc((size_t)c->ranks, sizeof *c->peers);
-    c->channels = calloc((size_t)c->ranks, sizeof *c->channels);
-    if (!c->peers || !c->channels)
-        return cpu_refuse(ncclSystemError, "out of memory");
+    c->peers = cpu_new((size_t)c->ranks * sizeof *c->peers);
+    c->channels = cpu_new((size_t)c->ranks * sizeof *c->channels);
     for (int p = 0; p < c->ranks; p++)
         c->channels[p].socket = -1;
     if (h.root.any.sa_family != AF_INET && h.root.any.sa_family != AF_INET6)

@@ -203,17 +203,13 @@ static cudaError_t allocate(struct allocation *a, size_t size) {
 
 cudaError_t cpuDeviceMalloc(void **pointer, size_t size, const char *what, const char *file,
                             int line) {
-    cudaError_t error = cpu_enter();
+    cudaError_t error = cpu_begin(pointer != NULL);
     if (error)
-        return cpu_error(error);
-    if (!pointer)
-        return cpu_error(cudaErrorInvalidValue);
+        return error;
     *pointer = NULL;
     if (size == 0)
         return cudaSuccess;
-    struct allocation *a = malloc(sizeof *a);
-    if (!a)
-        return cpu_error(cudaErrorMemoryAllocation);
+    struct allocation *a = cpu_new(sizeof *a);
     if (!strncmp(what, "(void **)", 9))
         what += 9;
     *a = (struct allocation){
@@ -318,14 +314,10 @@ void cpu_guard_pinned(void) {
 }
 
 cudaError_t cudaMallocHost(void **pointer, size_t size) {
-    cudaError_t error = cpu_enter();
+    cudaError_t error = cpu_begin(pointer != NULL);
     if (error)
-        return cpu_error(error);
-    if (!pointer)
-        return cpu_error(cudaErrorInvalidValue);
-    struct allocation *a = calloc(1, sizeof *a);
-    if (!a)
-        return cpu_error(cudaErrorMemoryAllocation);
+        return error;
+    struct allocation *a = cpu_new(sizeof *a);
     a->device = PINNED;
     a->bytes = a->span = size;
     if (!cpu_recording)
@@ -377,11 +369,9 @@ cudaError_t cudaFreeHost(void *pointer) {
 }
 
 cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
-    cudaError_t error = cpu_enter();
+    cudaError_t error = cpu_begin(available && total);
     if (error)
-        return cpu_error(error);
-    if (!available || !total)
-        return cpu_error(cudaErrorInvalidValue);
+        return error;
     pthread_mutex_lock(&cpu_lock);
     size_t left = limit_bytes - used_bytes[cpu_current_device()];
     pthread_mutex_unlock(&cpu_lock);

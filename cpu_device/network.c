@@ -211,8 +211,8 @@ ncclResult_t cpu_network_start(struct ncclComm *c) {
     int remote = 0;
     for (int p = 0; p < c->ranks; p++) {
         struct channel *ch = &c->channels[p];
-        if (is_remote(ch) && !(ch->transit = calloc(1, sizeof *ch->transit)))
-            return cpu_refuse(ncclSystemError, "out of memory");
+        if (is_remote(ch))
+            ch->transit = cpu_new(sizeof *ch->transit);
         remote += is_remote(ch);
         ch->heard = cpu_now();
     }

@@ -1,4 +1,5 @@
 #include "cpu_device/record.h"
+#include "cpu_device/internal.h"
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <link.h>
@@ -35,8 +36,7 @@ const struct cpu_place *cpu_here(void) {
     while (p && (p->count != here.count || memcmp(p->frames, here.frames, bytes)))
         p = p->next;
     if (!p) {
-        if (!(p = malloc(sizeof *p)))
-            abort();
+        p = cpu_new(sizeof *p);
         *p = here;
         p->next = *bucket;
         *bucket = p;
@@ -73,8 +73,7 @@ void cpu_uses_span(const char *name, struct cpu_span span) {
     if (!cpu_recording)
         return;
     if (!noted) {
-        if (!(noted = calloc(1, sizeof *noted)))
-            abort();
+        noted = cpu_new(sizeof *noted);
         noted->name = name;
         noted->place = cpu_here();
     }

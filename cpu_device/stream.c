@@ -207,10 +207,22 @@ cudaError_t cpu_enter(void) {
     return device_count ? cudaSuccess : cudaErrorNoDevice;
 }
 
+void *cpu_new(size_t bytes) {
+    void *memory = calloc(1, bytes);
+    if (!memory)
+        abort();
+    return memory;
+}
+
 cudaError_t cpu_error(cudaError_t error) {
     if (error && error != cudaErrorNotReady) // an answer, which CUDA does not keep
         last_error = error;
     return error;
+}
+
+cudaError_t cpu_begin(int valid) {
+    cudaError_t error = cpu_enter();
+    return cpu_error(error || valid ? error : cudaErrorInvalidValue);
 }
 
 int cpu_exiting(void) {
@@ -446,9 +458,7 @@ static void run_wait(void *arguments) {
 // Returns a record with two references: one for the caller, and one for the operation until it has
 // run.
 static struct record *append_record(struct CUstream_st *s) {
-    struct record *r = calloc(1, sizeof *r);
-    if (!r)
-        abort();
+    struct record *r = cpu_new(sizeof *r);
     r->references = 2;
     r->stream = s->number;
     r->clock = cpu_copy_clock(s->clock);
@@ -594,11 +604,9 @@ void cpu_wait_unnoticed(cudaStream_t stream) {
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority) {
     (void)priority; // only a hint, on a GPU as well
-    cudaError_t error = cpu_enter();
+    cudaError_t error = cpu_begin(stream && flags <= cudaStreamNonBlocking);
     if (error)
-        return cpu_error(error);
-    if (!stream || flags > cudaStreamNonBlocking)
-        return cpu_error(cudaErrorInvalidValue);
+        return error;
     pthread_mutex_lock(&cpu_lock);
     struct CUstream_st *s = new_stream(current_device, flags != cudaStreamNonBlocking, 1);
     pthread_mutex_unlock(&cpu_lock);
@@ -631,9 +639,9 @@ static void end_stream(struct CUstream_st *s) {
 
 // Returns at once. The stream still finishes its queued work.
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-    cudaError_t error = cpu_enter();
+    cudaError_t error = cpu_begin(1);
     if (error)
-        return cpu_error(error);
+        return error;
     pthread_mutex_lock(&cpu_lock);
     struct CUstream_st *s = stream ? resolve(stream) : NULL;
     if (s)
@@ -695,9 +703,9 @@ cudaError_t cudaDeviceSynchronize(void) {
 }
 
 cudaError_t cudaDeviceReset(void) {
-    cudaError_t error = cpu_enter();
+    cudaError_t error = cpu_begin(1);
     if (error)
-        return cpu_error(error);
+        return error;
     cpu_drain_device(current_device);
     pthread_mutex_lock(&cpu_lock);
     for (struct CUstream_st *s = streams; s; s = s->next)
@@ -718,14 +726,11 @@ static struct CUevent_st **find_event(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
-    cudaError_t error = cpu_enter();
+    unsigned known = cudaEventBlockingSync | cudaEventDisableTiming;
+    cudaError_t error = cpu_begin(event && !(flags & ~known));
     if (error)
-        return cpu_error(error);
-    if (!event || (flags & ~(unsigned)(cudaEventBlockingSync | cudaEventDisableTiming)))
-        return cpu_error(cudaErrorInvalidValue);
-    struct CUevent_st *e = calloc(1, sizeof *e);
-    if (!e)
-        return cpu_error(cudaErrorMemoryAllocation);
+        return error;
+    struct CUevent_st *e = cpu_new(sizeof *e);
     e->flags = flags;
     e->device = current_device;
     pthread_mutex_lock(&cpu_lock);
@@ -741,9 +746,9 @@ cudaError_t cudaEventCreate(cudaEvent_t *event) {
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-    cudaError_t error = cpu_enter();
+    cudaError_t error = cpu_begin(1);
     if (error)
-        return cpu_error(error);
+        return error;
     pthread_mutex_lock(&cpu_lock);
     struct CUevent_st **link = find_event(event), *e = *link;
     if (e) {
@@ -757,9 +762,9 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 
 // The common part of cudaEventRecord (record is 1) and cudaStreamWaitEvent (record is 0).
 static cudaError_t on_stream(cudaStream_t stream, cudaEvent_t event, int record) {
-    cudaError_t error = cpu_enter();
+    cudaError_t error = cpu_begin(1);
     if (error)
-        return cpu_error(error);
+        return error;
     host_calls(CALL_EVENT);
     pthread_mutex_lock(&cpu_lock);
     struct CUstream_st *s = *find_event(event) ? resolve(stream) : NULL;
@@ -833,11 +838,9 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) {
-    cudaError_t error = cpu_enter();
+    cudaError_t error = cpu_begin(ms != NULL);
     if (error)
-        return cpu_error(error);
-    if (!ms)
-        return cpu_error(cudaErrorInvalidValue);
+        return error;
     pthread_mutex_lock(&cpu_lock);
     int live = *find_event(start) && *find_event(end) && start->device == end->device;
     int timed = live && !((start->flags | end->flags) & cudaEventDisableTiming);
@@ -854,18 +857,16 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) 
 }
 
 cudaError_t cudaGetDeviceCount(int *count) {
-    cudaError_t error = cpu_enter();
-    if (!error && !count)
-        error = cudaErrorInvalidValue;
+    cudaError_t error = cpu_begin(count != NULL);
     if (!error)
         *count = device_count;
-    return cpu_error(error);
+    return error;
 }
 
 cudaError_t cudaSetDevice(int device) {
-    cudaError_t error = cpu_enter();
+    cudaError_t error = cpu_begin(1);
     if (error)
-        return cpu_error(error);
+        return error;
     if (device < 0 || device >= device_count)
         return cpu_error(cudaErrorInvalidDevice);
     current_device = device;
@@ -873,12 +874,10 @@ cudaError_t cudaSetDevice(int device) {
 }
 
 cudaError_t cudaGetDevice(int *device) {
-    cudaError_t error = cpu_enter();
-    if (!error && !device)
-        error = cudaErrorInvalidValue;
+    cudaError_t error = cpu_begin(device != NULL);
     if (!error)
         *device = current_device;
-    return cpu_error(error);
+    return error;
 }
 
 static void processor_name(char *name, size_t size) {
@@ -898,11 +897,9 @@ static void processor_name(char *name, size_t size) {
 }
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device) {
-    cudaError_t error = cpu_enter();
+    cudaError_t error = cpu_begin(prop != NULL);
     if (error)
-        return cpu_error(error);
-    if (!prop)
-        return cpu_error(cudaErrorInvalidValue);
+        return error;
     if (device < 0 || device >= device_count)
         return cpu_error(cudaErrorInvalidDevice);
     *prop = (struct cudaDeviceProp){.major = 9, .pciBusID = physical[device]};
@@ -922,40 +919,30 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device) {
 
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device) {
     struct cudaDeviceProp prop;
+    const struct {
+        enum cudaDeviceAttr attribute;
+        const int *value;
+    } all[] = {
+        {cudaDevAttrMultiProcessorCount, &prop.multiProcessorCount},
+        {cudaDevAttrPciBusId, &prop.pciBusID},
+        {cudaDevAttrPciDeviceId, &prop.pciDeviceID},
+        {cudaDevAttrPciDomainId, &prop.pciDomainID},
+        {cudaDevAttrComputeCapabilityMajor, &prop.major},
+        {cudaDevAttrComputeCapabilityMinor, &prop.minor},
+    };
     cudaError_t error = value ? cudaGetDeviceProperties(&prop, device) : cudaErrorInvalidValue;
-    if (error)
-        return cpu_error(error);
-    switch (attribute) {
-    case cudaDevAttrMultiProcessorCount:
-        *value = prop.multiProcessorCount;
-        break;
-    case cudaDevAttrPciBusId:
-        *value = prop.pciBusID;
-        break;
-    case cudaDevAttrPciDeviceId:
-        *value = prop.pciDeviceID;
-        break;
-    case cudaDevAttrPciDomainId:
-        *value = prop.pciDomainID;
-        break;
-    case cudaDevAttrComputeCapabilityMajor:
-        *value = prop.major;
-        break;
-    case cudaDevAttrComputeCapabilityMinor:
-        *value = prop.minor;
-        break;
-    default:
-        return cpu_error(cudaErrorInvalidValue);
-    }
-    return cudaSuccess;
+    for (size_t i = 0; i < sizeof all / sizeof *all && !error; i++)
+        if (all[i].attribute == attribute) {
+            *value = *all[i].value;
+            return cudaSuccess;
+        }
+    return cpu_error(error ? error : cudaErrorInvalidValue);
 }
 
 cudaError_t cudaDeviceGetPCIBusId(char *id, int length, int device) {
-    cudaError_t error = cpu_enter();
+    cudaError_t error = cpu_begin(id && length >= (int)sizeof "0000:00:00.0");
     if (error)
-        return cpu_error(error);
-    if (!id || length < (int)sizeof "0000:00:00.0")
-        return cpu_error(cudaErrorInvalidValue);
+        return error;
     if (device < 0 || device >= device_count)
         return cpu_error(cudaErrorInvalidDevice);
     snprintf(id, (size_t)length, "0000:%02x:00.0", (unsigned)physical[device]);
@@ -983,27 +970,27 @@ cudaError_t cudaPeekAtLastError(void) {
     return last_error;
 }
 
+#define ERROR(name, text)                                                                          \
+    { name, #name, text }
 static const struct {
     cudaError_t error;
     const char *name, *text;
 } error_texts[] = {
-    {cudaSuccess, "cudaSuccess", "no error"},
-    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
-    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
-    {cudaErrorInitializationError, "cudaErrorInitializationError", "initialization error"},
-    {cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection",
-     "invalid copy direction for memcpy"},
-    {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver",
-     "CUDA driver version is insufficient for CUDA runtime version"},
-    {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
-    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
-    {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
-    {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
-    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress",
-     "an illegal memory access was encountered"},
-    {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
-    {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
-    {cudaErrorUnknown, "cudaErrorUnknown", "unknown error"},
+    ERROR(cudaSuccess, "no error"),
+    ERROR(cudaErrorInvalidValue, "invalid argument"),
+    ERROR(cudaErrorMemoryAllocation, "out of memory"),
+    ERROR(cudaErrorInitializationError, "initialization error"),
+    ERROR(cudaErrorInvalidMemcpyDirection, "invalid copy direction for memcpy"),
+    ERROR(cudaErrorInsufficientDriver,
+          "CUDA driver version is insufficient for CUDA runtime version"),
+    ERROR(cudaErrorNoDevice, "no CUDA-capable device is detected"),
+    ERROR(cudaErrorInvalidDevice, "invalid device ordinal"),
+    ERROR(cudaErrorInvalidResourceHandle, "invalid resource handle"),
+    ERROR(cudaErrorNotReady, "device not ready"),
+    ERROR(cudaErrorIllegalAddress, "an illegal memory access was encountered"),
+    ERROR(cudaErrorLaunchFailure, "unspecified launch failure"),
+    ERROR(cudaErrorNotSupported, "operation not supported"),
+    ERROR(cudaErrorUnknown, "unknown error"),
 };
 
 const char *cudaGetErrorName(cudaError_t error) {

@@ -34,8 +34,7 @@ static const char *keep(const char *text) {
         n = n->next;
     if (!n) {
         size_t bytes = strlen(text) + 1;
-        if (!(n = malloc(sizeof *n + bytes)))
-            abort();
+        n = cpu_new(sizeof *n + bytes);
         memcpy(n->text, text, bytes);
         n->next = trace.names;
         trace.names = n;

@@ -222,23 +222,6 @@ static void the_file_h100_is_the_model_h100(void **state) {
     assert_true(cpu_model->memory == 2970e9 && cpu_model->capacity == 79.6 * 1024 * MIB);
 }
 
-static void the_readme_shows_the_rates(void **state) {
-    (void)state;
-    static char text[1 << 16];
-    FILE *file = fopen("cpu_device/README.md", "r");
-    assert_non_null(file);
-    text[fread(text, 1, sizeof text - 1, file)] = 0;
-    fclose(file);
-    for (int r = 0; r < CPU_RATES; r++) {
-        char row[200];
-        int n = snprintf(row, sizeof row, "\n| `%s` | %s |", cpu_rates[r].key, cpu_rates[r].unit);
-        for (int m = 0; m < CPU_MODELS; m++)
-            n += snprintf(row + n, sizeof row - (size_t)n, " %g |", cpu_rates[r].values[m]);
-        if (!strstr(text, row))
-            fail_msg("cpu_device/README.md lacks this line:%s", row);
-    }
-}
-
 // Runs cpu_model_init in a child, and compares its message.
 static void refused(const char *message, const char *one, const char *two) {
     int ends[2], status;
@@ -397,7 +380,6 @@ int main(void) {
         cmocka_unit_test(lost_devices_have_a_time),
         cmocka_unit_test(trees_win_over_rings_for_short_messages_between_nodes),
         cmocka_unit_test(the_file_h100_is_the_model_h100),
-        cmocka_unit_test(the_readme_shows_the_rates),
         cmocka_unit_test(mistakes_in_variables_are_explained),
         cmocka_unit_test(mistakes_in_faults_are_explained),
         cmocka_unit_test(mistakes_in_files_are_explained),

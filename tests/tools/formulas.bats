@@ -122,23 +122,18 @@ END
     is "all_reduce_seconds(1e9, 1, 8, gpus()['h100']) == cluster_ring_seconds(2, 1e9, 1, 8, gpus()['h100'])" True
 }
 
-@test "the rates of GPUs are those of the table in cpu_device/README.md" {
-    PYTHONPATH=$root/tools python3 -B - "$root/cpu_device/README.md" <<'END'
+@test "the rates of the H100 are those of cpu_device/h100.model" {
+    PYTHONPATH=$root/tools python3 -B - "$root/cpu_device/h100.model" <<'END'
 import re
 import sys
 from formulas import gpus
-scale = {"GiB": 2 ** 30, "us": 1e-6, "GB/s": 1e9, "TFLOP/s": 1e12, "T/s": 1e12}
-rows, found = 0, gpus()
-for line in open(sys.argv[1], encoding="utf-8"):
-    if line.startswith("| rate |"):
-        names = line.split("|")[3:-1]
-    row = re.match(r"\| `(\w+)` \| (\S+) \|(.*)\|", line)
-    if row and row[2] in scale:
-        rows += 1
-        for name, value in zip(names, row[3].split("|")):
-            got, want = found[name.strip()][row[1]], float(value) * scale[row[2]]
-            assert abs(got - want) <= 1e-12 * want, (name, row[1], got, want)
-assert rows == len(found["h100"]) == 21 and len(found) == 5, (rows, found)
+scale = {"capacity": 2 ** 30, "product": 1e-6, "fp32": 1e12, "tf32": 1e12, "bf16": 1e12, "instructions": 1e12}
+found, rows = gpus(), re.findall(r"^(\w+) ([0-9.]+)", open(sys.argv[1], encoding="utf-8").read(), re.M)
+for name, value in rows:
+    is_time = name in ("wake", "gap") or name.endswith(("call", "latency"))
+    got, want = found["h100"][name], float(value) * scale.get(name, 1e-6 if is_time else 1e9)
+    assert abs(got - want) <= 1e-12 * want, (name, got, want)
+assert len(rows) == len(found["h100"]) == 21 and len(found) == 5, (rows, found)
 END
 }
 
