@@ -11,6 +11,7 @@
 #include <cpu_device.h>
 #include <pthread.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define CPU_MAX_DEVICES 64
 
@@ -29,6 +30,15 @@ cudaError_t cpu_begin(int valid);
 // Return the current device of the calling thread, and the number of devices.
 int cpu_current_device(void);
 int cpu_device_count(void);
+
+// Returns the number of a device before CUDA_VISIBLE_DEVICES.
+int cpu_physical(int device);
+
+// Returns 1 in a process that was forked after the first call of CUDA.
+int cpu_is_forked(void);
+
+// The seed of random delays, or 0 (CPU_DEVICE_CHAOS).
+extern uint64_t cpu_chaos_seed;
 
 // Sets up the address ranges and the limit of each device's memory; called once by cpu_enter.
 void cpu_memory_init(void);
@@ -87,6 +97,9 @@ double cpu_now(void);
 // Returns the modelled time if there is a model, else cpu_now. In the thread of a stream, this is
 // the time in the operation that runs; in another thread, it is the time of that thread.
 double cpu_moment(void);
+
+// Gives a thread of the program its modelled time, if this is its first call.
+void cpu_thread_begins(void);
 
 // If there is a model, moves the time that cpu_moment returns forward to this time.
 void cpu_move_to(double time);

@@ -1,12 +1,8 @@
-// Streams, events and devices of the CPU device. A stream is a ring of operations with its own
-// thread, so work is really asynchronous: a program that forgets to wait gets a wrong result, as on
-// a GPU.
+// Streams and events of the CPU device. A stream is a ring of operations with its own thread, so work
+// is really asynchronous: a program that forgets to wait gets a wrong result, as on a GPU.
 #include "cpu_device/check.h"
 #include "cpu_device/internal.h"
-#include "cpu_device/sgemm.h"
 #include "cpu_device/timeline.h"
-#include <ctype.h>
-#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -14,9 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/utsname.h>
 #include <time.h>
-#include <unistd.h>
 
 enum { RING = 1024 }; // operations that fit; the host blocks while a ring is full, as with a GPU
 
@@ -73,19 +67,14 @@ pthread_mutex_t cpu_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t event_completed = PTHREAD_COND_INITIALIZER;
 static struct CUstream_st *streams, *default_stream[CPU_MAX_DEVICES];
 static struct CUevent_st *events; // that live
-static int device_count, physical[CPU_MAX_DEVICES];
-static uint64_t chaos_seed;
-static volatile sig_atomic_t forked;
-static atomic_int stopping; // the program is exiting
-static atomic_int failed;   // cpu_stop_streams was called
+static atomic_int stopping;       // the program is exiting
+static atomic_int failed;         // cpu_stop_streams was called
 static char failure[640];
 static atomic_int computing; // streams that run an operation and do not just wait in it
 // The modelled time: of a thread of the program, or of the operation that a stream's thread runs.
 static _Thread_local double moment;
 static _Thread_local int has_begun; // this thread of the program has made a call
 static _Atomic double latest;       // the latest moment of the program's threads
-static _Thread_local int current_device;
-static _Thread_local cudaError_t last_error;
 
 double cpu_now(void) {
     struct timespec t;
@@ -102,6 +91,13 @@ void cpu_move_to(double time) {
         moment = fmax(moment, time);
 }
 
+// Nothing says which thread made this one. No thread of the program is later than latest.
+void cpu_thread_begins(void) {
+    if (!has_begun)
+        cpu_move_to(latest);
+    has_begun = 1;
+}
+
 // Moves the calling thread of the program forward to this modelled time.
 static void host_moves_to(double time) {
     double seen = latest;
@@ -110,16 +106,12 @@ static void host_moves_to(double time) {
         ;
 }
 
-static void in_child(void) {
-    forked = 1;
-}
-
 // At exit, the C library unloads the other libraries. An operation that still computes with one of
 // them would crash the program, so exit waits for running operations, but at most a second, because
 // an operation may wait for another rank. Operations that have not begun are dropped, as on a GPU.
 static void stop(void) {
     struct timespec limit;
-    if (forked)
+    if (cpu_is_forked())
         return;
     clock_gettime(CLOCK_REALTIME, &limit);
     limit.tv_sec++;
@@ -135,94 +127,6 @@ static void stop(void) {
 
 void cpu_stop_at_exit(void) {
     atexit(stop);
-}
-
-long cpu_positive_number(const char *name, long otherwise) {
-    const char *text = getenv(name);
-    if (!text)
-        return otherwise;
-    char *end;
-    errno = 0;
-    long value = strtol(text, &end, 10);
-    if (errno || end == text || *end || value < 1) {
-        fprintf(stderr, "error: %s=%s: want a whole number from 1 up\n", name, text);
-        exit(1);
-    }
-    return value;
-}
-
-// Takes the listed devices up to the first one that does not exist, as CUDA does.
-static void choose_visible_devices(int present) {
-    const char *list = getenv("CUDA_VISIBLE_DEVICES");
-    if (!list) {
-        for (device_count = 0; device_count < present; device_count++)
-            physical[device_count] = device_count;
-        return;
-    }
-    while (device_count < present && isdigit((unsigned char)*list)) {
-        char *end;
-        long number = strtol(list, &end, 10);
-        if (number >= present)
-            return;
-        physical[device_count++] = (int)number;
-        list = *end == ',' ? end + 1 : "";
-    }
-}
-
-static void initialise(void) {
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    cpu_model_init();
-    long usual = cpu_model_devices() ? cpu_model_devices() : cores < 2 ? 2 : cores;
-    long present = cpu_positive_number("CPU_DEVICES", usual);
-    if (present > CPU_MAX_DEVICES && getenv("CPU_DEVICES")) {
-        fprintf(stderr, "error: CPU_DEVICES=%ld: want at most %d\n", present, CPU_MAX_DEVICES);
-        exit(1);
-    }
-    present = present > CPU_MAX_DEVICES ? CPU_MAX_DEVICES : present; // of many cores
-    cpu_model_check_faults((int)present);
-    choose_visible_devices((int)present);
-    if (getenv("CPU_DEVICE_CHAOS"))
-        chaos_seed = (uint64_t)cpu_positive_number("CPU_DEVICE_CHAOS", 1);
-    const char *check = getenv("CPU_DEVICE_CHECK");
-    cpu_recording = check && !strcmp(check, "1");
-    if (check && !cpu_recording && strcmp(check, "0")) {
-        fprintf(stderr, "error: CPU_DEVICE_CHECK=%s: want 1 or 0\n", check);
-        exit(1);
-    }
-    if (device_count)
-        cpu_memory_init();
-    pthread_atfork(NULL, NULL, in_child);
-    cpu_stop_at_exit();
-}
-
-cudaError_t cpu_enter(void) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    if (forked || stopping)
-        return cudaErrorInitializationError;
-    pthread_once(&once, initialise);
-    // Nothing says which thread made this one. No thread of the program is later than latest.
-    if (!has_begun)
-        cpu_move_to(latest);
-    has_begun = 1;
-    return device_count ? cudaSuccess : cudaErrorNoDevice;
-}
-
-void *cpu_new(size_t bytes) {
-    void *memory = calloc(1, bytes);
-    if (!memory)
-        abort();
-    return memory;
-}
-
-cudaError_t cpu_error(cudaError_t error) {
-    if (error && error != cudaErrorNotReady) // an answer, which CUDA does not keep
-        last_error = error;
-    return error;
-}
-
-cudaError_t cpu_begin(int valid) {
-    cudaError_t error = cpu_enter();
-    return cpu_error(error || valid ? error : cudaErrorInvalidValue);
 }
 
 int cpu_exiting(void) {
@@ -247,14 +151,6 @@ const char *cpu_why_stopped(void) {
 
 void cpu_resume_streams(void) {
     failed = 0;
-}
-
-int cpu_current_device(void) {
-    return current_device;
-}
-
-int cpu_device_count(void) {
-    return device_count;
 }
 
 // Uses the generator xorshift64, which is good enough for delays.
@@ -296,7 +192,7 @@ static void perform(struct CUstream_st *s, struct operation *op) {
     else
         cpu_share(op->run_range, op->arguments, op->count, op->grain);
     moment += op->seconds;
-    if (cpu_model && moment > cpu_model_lost(physical[s->device]))
+    if (cpu_model && moment > cpu_model_lost(cpu_physical(s->device)))
         cpu_stop_streams("the device has failed (CPU_DEVICE_LOST)");
     op->end = moment;
     event.end = cpu_moment();
@@ -375,7 +271,7 @@ static struct CUstream_st *new_stream(int device, int blocking, int made_by_prog
     s->blocking = blocking;
     s->now = 0;
     s->number = ++numbers;
-    s->chaos = chaos_seed ? (chaos_seed + made++) * 0x9e3779b97f4a7c15 : 0;
+    s->chaos = cpu_chaos_seed ? (cpu_chaos_seed + made++) * 0x9e3779b97f4a7c15 : 0;
     free(s->clock);
     s->clock = cpu_new_clock(made_by_program && cpu_recording ? cpu_here() : NULL);
     return s;
@@ -385,9 +281,9 @@ static struct CUstream_st *new_stream(int device, int blocking, int made_by_prog
 // current device, which begins with its first use.
 static struct CUstream_st *resolve(cudaStream_t handle) {
     if (!handle) {
-        struct CUstream_st **legacy = &default_stream[current_device];
+        struct CUstream_st **legacy = &default_stream[cpu_current_device()];
         if (!*legacy)
-            *legacy = new_stream(current_device, 1, 0);
+            *legacy = new_stream(cpu_current_device(), 1, 0);
         return *legacy;
     }
     struct CUstream_st *s = streams;
@@ -529,7 +425,7 @@ static cudaError_t launch(cudaStream_t stream, const struct operation *wanted,
     int is_copy = cost.kind >= CPU_COPY_TO_DEVICE && cost.kind <= CPU_COPY_ON_DEVICE;
     pthread_mutex_lock(&cpu_lock);
     struct CUstream_st *s = resolve(stream);
-    if (s && s->device != current_device && !is_copy)
+    if (s && s->device != cpu_current_device() && !is_copy)
         s = NULL; // CUDA refuses a kernel there, and lets a copy pass
     if (s) {
         take_turns(s);
@@ -540,7 +436,7 @@ static cudaError_t launch(cudaStream_t stream, const struct operation *wanted,
             op->grain = wanted->grain;
             op->cost = cost;
             op->scope = cpu_scope();
-            op->seconds = cpu_model ? cpu_model_seconds(&cost, physical[s->device]) : 0;
+            op->seconds = cpu_model ? cpu_model_seconds(&cost, cpu_physical(s->device)) : 0;
         }
     }
     pthread_mutex_unlock(&cpu_lock);
@@ -608,7 +504,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, i
     if (error)
         return error;
     pthread_mutex_lock(&cpu_lock);
-    struct CUstream_st *s = new_stream(current_device, flags != cudaStreamNonBlocking, 1);
+    struct CUstream_st *s = new_stream(cpu_current_device(), flags != cudaStreamNonBlocking, 1);
     pthread_mutex_unlock(&cpu_lock);
     *stream = s;
     return s ? cudaSuccess : cpu_error(cudaErrorMemoryAllocation);
@@ -696,7 +592,7 @@ cudaError_t cudaDeviceSynchronize(void) {
     cudaError_t error = cpu_enter();
     double since = cpu_moment();
     if (!error) {
-        cpu_drain_device(current_device);
+        cpu_drain_device(cpu_current_device());
         host_goes_on("cudaDeviceSynchronize", since);
     }
     return cpu_error(!error && failed ? cudaErrorLaunchFailure : error);
@@ -706,13 +602,14 @@ cudaError_t cudaDeviceReset(void) {
     cudaError_t error = cpu_begin(1);
     if (error)
         return error;
-    cpu_drain_device(current_device);
+    cpu_drain_device(cpu_current_device());
     pthread_mutex_lock(&cpu_lock);
     for (struct CUstream_st *s = streams; s; s = s->next)
-        if (s->alive && s->device == current_device && s != default_stream[current_device])
+        if (s->alive && s->device == cpu_current_device() &&
+            s != default_stream[cpu_current_device()])
             end_stream(s);
     pthread_mutex_unlock(&cpu_lock);
-    cpu_free_device(current_device);
+    cpu_free_device(cpu_current_device());
     return cudaSuccess;
 }
 
@@ -732,7 +629,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
         return error;
     struct CUevent_st *e = cpu_new(sizeof *e);
     e->flags = flags;
-    e->device = current_device;
+    e->device = cpu_current_device();
     pthread_mutex_lock(&cpu_lock);
     e->next = events;
     events = e;
@@ -854,157 +751,4 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) 
     if (!error)
         *ms = elapsed; // without the lock: ms may be a device pointer by mistake, and fault
     return cpu_error(error);
-}
-
-cudaError_t cudaGetDeviceCount(int *count) {
-    cudaError_t error = cpu_begin(count != NULL);
-    if (!error)
-        *count = device_count;
-    return error;
-}
-
-cudaError_t cudaSetDevice(int device) {
-    cudaError_t error = cpu_begin(1);
-    if (error)
-        return error;
-    if (device < 0 || device >= device_count)
-        return cpu_error(cudaErrorInvalidDevice);
-    current_device = device;
-    return cudaSuccess;
-}
-
-cudaError_t cudaGetDevice(int *device) {
-    cudaError_t error = cpu_begin(device != NULL);
-    if (!error)
-        *device = current_device;
-    return error;
-}
-
-static void processor_name(char *name, size_t size) {
-    struct utsname machine;
-    uname(&machine);
-    snprintf(name, size, "%s", machine.machine);
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    char line[256];
-    while (f && fgets(line, sizeof line, f))
-        if (!strncmp(line, "model name", 10) && strchr(line, ':')) {
-            snprintf(name, size, "%s", strchr(line, ':') + 2);
-            name[strcspn(name, "\n")] = 0;
-            break;
-        }
-    if (f)
-        fclose(f);
-}
-
-cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device) {
-    cudaError_t error = cpu_begin(prop != NULL);
-    if (error)
-        return error;
-    if (device < 0 || device >= device_count)
-        return cpu_error(cudaErrorInvalidDevice);
-    *prop = (struct cudaDeviceProp){.major = 9, .pciBusID = physical[device]};
-    prop->multiProcessorCount = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    char processor[128], library[96];
-    processor_name(processor, sizeof processor);
-    cpu_sgemm_library(library, sizeof library);
-    if (cpu_model)
-        snprintf(prop->name, sizeof prop->name, "CPU device (all times modelled as %s%s, no GPU)",
-                 cpu_model->name, cpu_computes ? "" : ", nothing computed");
-    else
-        snprintf(prop->name, sizeof prop->name, "CPU device (%s, %d core%s, %s, no GPU)", processor,
-                 prop->multiProcessorCount, prop->multiProcessorCount == 1 ? "" : "s", library);
-    size_t available;
-    return cudaMemGetInfo(&available, &prop->totalGlobalMem);
-}
-
-cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device) {
-    struct cudaDeviceProp prop;
-    const struct {
-        enum cudaDeviceAttr attribute;
-        const int *value;
-    } all[] = {
-        {cudaDevAttrMultiProcessorCount, &prop.multiProcessorCount},
-        {cudaDevAttrPciBusId, &prop.pciBusID},
-        {cudaDevAttrPciDeviceId, &prop.pciDeviceID},
-        {cudaDevAttrPciDomainId, &prop.pciDomainID},
-        {cudaDevAttrComputeCapabilityMajor, &prop.major},
-        {cudaDevAttrComputeCapabilityMinor, &prop.minor},
-    };
-    cudaError_t error = value ? cudaGetDeviceProperties(&prop, device) : cudaErrorInvalidValue;
-    for (size_t i = 0; i < sizeof all / sizeof *all && !error; i++)
-        if (all[i].attribute == attribute) {
-            *value = *all[i].value;
-            return cudaSuccess;
-        }
-    return cpu_error(error ? error : cudaErrorInvalidValue);
-}
-
-cudaError_t cudaDeviceGetPCIBusId(char *id, int length, int device) {
-    cudaError_t error = cpu_begin(id && length >= (int)sizeof "0000:00:00.0");
-    if (error)
-        return error;
-    if (device < 0 || device >= device_count)
-        return cpu_error(cudaErrorInvalidDevice);
-    snprintf(id, (size_t)length, "0000:%02x:00.0", (unsigned)physical[device]);
-    return cudaSuccess;
-}
-
-cudaError_t cudaDriverGetVersion(int *version) {
-    return cudaRuntimeGetVersion(version);
-}
-
-cudaError_t cudaRuntimeGetVersion(int *version) {
-    if (!version)
-        return cpu_error(cudaErrorInvalidValue);
-    *version = 13000;
-    return cudaSuccess;
-}
-
-cudaError_t cudaGetLastError(void) {
-    cudaError_t error = last_error;
-    last_error = cudaSuccess;
-    return error;
-}
-
-cudaError_t cudaPeekAtLastError(void) {
-    return last_error;
-}
-
-#define ERROR(name, text)                                                                          \
-    { name, #name, text }
-static const struct {
-    cudaError_t error;
-    const char *name, *text;
-} error_texts[] = {
-    ERROR(cudaSuccess, "no error"),
-    ERROR(cudaErrorInvalidValue, "invalid argument"),
-    ERROR(cudaErrorMemoryAllocation, "out of memory"),
-    ERROR(cudaErrorInitializationError, "initialization error"),
-    ERROR(cudaErrorInvalidMemcpyDirection, "invalid copy direction for memcpy"),
-    ERROR(cudaErrorInsufficientDriver,
-          "CUDA driver version is insufficient for CUDA runtime version"),
-    ERROR(cudaErrorNoDevice, "no CUDA-capable device is detected"),
-    ERROR(cudaErrorInvalidDevice, "invalid device ordinal"),
-    ERROR(cudaErrorInvalidResourceHandle, "invalid resource handle"),
-    ERROR(cudaErrorNotReady, "device not ready"),
-    ERROR(cudaErrorIllegalAddress, "an illegal memory access was encountered"),
-    ERROR(cudaErrorLaunchFailure, "unspecified launch failure"),
-    ERROR(cudaErrorNotSupported, "operation not supported"),
-    ERROR(cudaErrorUnknown, "unknown error"),
-};
-
-const char *cudaGetErrorName(cudaError_t error) {
-    for (size_t i = 0; i < sizeof error_texts / sizeof *error_texts; i++)
-        if (error_texts[i].error == error)
-            return error_texts[i].name;
-    return "unrecognized error code";
-}
-
-const char *cudaGetErrorString(cudaError_t error) {
-    if (error == cudaErrorLaunchFailure && cpu_why_stopped())
-        return cpu_why_stopped();
-    for (size_t i = 0; i < sizeof error_texts / sizeof *error_texts; i++)
-        if (error_texts[i].error == error)
-            return error_texts[i].text;
-    return "unrecognized error code";
 }
