@@ -180,9 +180,8 @@ void cpu_network_wake(struct ncclComm *comm);
 // Tells the peers on other hosts in which call this rank waits, or that it failed.
 void cpu_network_tell(struct ncclComm *comm);
 
-// communicators.c. The first two return an error if comm is no communicator of this process, or
-// cannot take a new call. name is the calling function.
-ncclResult_t cpu_known_comm(struct ncclComm *comm, const char *name);
+// communicators.c. Returns an error if comm is no communicator of this process, or cannot take a
+// new call. name is the calling function.
 ncclResult_t cpu_ready_comm(struct ncclComm *comm, const char *name);
 // Copies an int, which is a member of the communicator at this offset.
 ncclResult_t cpu_ask(struct ncclComm *comm, const char *name, int *out, size_t member);

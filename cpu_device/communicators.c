@@ -37,7 +37,8 @@ static void at_exit(void) {
     cpu_for_each_comm(wait_for_network, NULL);
 }
 
-ncclResult_t cpu_known_comm(struct ncclComm *comm, const char *name) {
+// Returns an error if comm is no communicator of this process.
+static ncclResult_t known(struct ncclComm *comm, const char *name) {
     pthread_mutex_lock(&list_lock);
     const struct ncclComm *c = comms;
     while (c && c != comm)
@@ -48,7 +49,7 @@ ncclResult_t cpu_known_comm(struct ncclComm *comm, const char *name) {
 }
 
 ncclResult_t cpu_ready_comm(struct ncclComm *c, const char *name) {
-    ncclResult_t result = cpu_known_comm(c, name);
+    ncclResult_t result = known(c, name);
     if (result)
         return result;
     pthread_mutex_lock(&c->lock);
@@ -397,7 +398,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t c) {
 
 // Returns an error if the communicator cannot be destroyed now.
 static ncclResult_t may_end(struct ncclComm *c, const char *name) {
-    ncclResult_t result = cpu_known_comm(c, name);
+    ncclResult_t result = known(c, name);
     if (!result && cpu_group_uses(c))
         result = cpu_refuse(ncclInvalidUsage, "%s: calls of this group still wait for ncclGroupEnd",
                             name);
@@ -439,7 +440,7 @@ ncclResult_t ncclCommAbort(ncclComm_t c) {
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *error) {
-    ncclResult_t result = cpu_known_comm(c, "ncclCommGetAsyncError");
+    ncclResult_t result = known(c, "ncclCommGetAsyncError");
     if (!result && !error)
         result = cpu_refuse(ncclInvalidArgument, "ncclCommGetAsyncError: asyncError is NULL");
     if (result)
@@ -453,7 +454,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *error) {
 }
 
 ncclResult_t cpu_ask(ncclComm_t c, const char *name, int *out, size_t member) {
-    ncclResult_t result = cpu_known_comm(c, name);
+    ncclResult_t result = known(c, name);
     if (!result && !out)
         result = cpu_refuse(ncclInvalidArgument, "%s: the pointer for the result is NULL", name);
     if (!result)

@@ -134,20 +134,17 @@ static size_t element_bytes(cudaDataType type) {
     return type == CUDA_R_32F ? 4 : type == CUDA_R_16F || type == CUDA_R_16BF ? 2 : 0;
 }
 
-static struct cpu_span span_of(const void *data, cudaDataType type, int ld, int rows, int cols,
-                               int written) {
-    size_t element = element_bytes(type);
-    return (struct cpu_span){(uintptr_t)data, (size_t)rows * element, (size_t)ld * element,
-                             (size_t)cols, written};
-}
-
-// Sets *out to a column-major matrix [rows, cols], with its address for device threads. Returns 0
-// if it is not all inside one allocation, or on another device than the current one.
-static int view_matrix(struct matrix *out, const void *data, cudaDataType type, int ld, int rows,
-                       int cols) {
+// Sets *out to a column-major matrix [rows, cols], with its address for device threads, and *span
+// to its bytes. Returns 0 if it is not all inside one allocation, or on another device than the
+// current one.
+static int view_matrix(struct matrix *out, struct cpu_span *span, const void *data,
+                       cudaDataType type, int ld, int rows, int cols) {
     size_t elements = rows && cols ? (size_t)ld * (size_t)(cols - 1) + (size_t)rows : 0;
+    size_t element = element_bytes(type);
     int device = cpu_device_of(data);
-    *out = (struct matrix){cpu_view(data, elements * element_bytes(type)), type, ld, 0};
+    *out = (struct matrix){cpu_view(data, elements * element), type, ld, 0};
+    *span = (struct cpu_span){(uintptr_t)data, (size_t)rows * element, (size_t)ld * element,
+                              (size_t)cols, 0};
     return out->data != NULL && (device < 0 || device == cpu_current_device());
 }
 
@@ -288,13 +285,12 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
     struct gemm g = {.transa = transa, .transb = transb, .m = m, .n = n, .k = k};
     g.alpha = *(const float *)alpha;
     g.beta = *(const float *)beta;
-    if (!view_matrix(&g.a, A, Atype, lda, a_rows, transa ? m : k) ||
-        !view_matrix(&g.b, B, Btype, ldb, b_rows, transb ? k : n) ||
-        !view_matrix(&g.c, C, Ctype, ldc, m, n))
+    struct cpu_span spans[3];
+    if (!view_matrix(&g.a, &spans[0], A, Atype, lda, a_rows, transa ? m : k) ||
+        !view_matrix(&g.b, &spans[1], B, Btype, ldb, b_rows, transb ? k : n) ||
+        !view_matrix(&g.c, &spans[2], C, Ctype, ldc, m, n))
         return CUBLAS_STATUS_MAPPING_ERROR;
-    struct cpu_span spans[] = {span_of(A, Atype, lda, a_rows, transa ? m : k, 0),
-                               span_of(B, Btype, ldb, b_rows, transb ? k : n, 0),
-                               span_of(C, Ctype, ldc, m, n, 1)};
+    spans[2].written = 1;
     if (cpu_spans_overlap(&spans[0], &spans[2]) || cpu_spans_overlap(&spans[1], &spans[2]))
         return CUBLAS_STATUS_INVALID_VALUE; // undefined in cuBLAS: C is written while A is read
     g.a.tf32 = g.b.tf32 = Atype == CUDA_R_32F && (handle->mode == CUBLAS_TF32_TENSOR_OP_MATH ||
@@ -336,10 +332,6 @@ static void run_gemv(void *arguments) {
               g->beta, g->y, g->incy);
 }
 
-static const float *view_vector(const float *x, int n, int increment) {
-    return cpu_view(x, n ? ((size_t)(n - 1) * (size_t)increment + 1) * sizeof(float) : 0);
-}
-
 cublasStatus_t cublasSgemv(cublasHandle_t handle, cublasOperation_t trans, int m, int n,
                            const float *alpha, const float *A, int lda, const float *x, int incx,
                            const float *beta, float *y, int incy) {
@@ -350,21 +342,18 @@ cublasStatus_t cublasSgemv(cublasHandle_t handle, cublasOperation_t trans, int m
         return CUBLAS_STATUS_INVALID_VALUE;
     if (m == 0 || n == 0)
         return CUBLAS_STATUS_SUCCESS;
-    struct matrix a;
-    struct gemv g = {.trans = trans, .inputs = trans ? m : n, .outputs = trans ? n : m};
-    g.lda = lda;
-    g.incx = incx;
-    g.incy = incy;
-    g.alpha = *alpha;
-    g.beta = *beta;
-    g.x = view_vector(x, g.inputs, incx);
-    g.y = (float *)view_vector(y, g.outputs, incy);
-    if (!view_matrix(&a, A, CUDA_R_32F, lda, m, n) || !g.x || !g.y)
+    struct matrix a, from, to; // a vector is a matrix of one row
+    struct cpu_span spans[3];
+    int inputs = trans ? m : n, outputs = trans ? n : m;
+    if (!view_matrix(&a, &spans[0], A, CUDA_R_32F, lda, m, n) ||
+        !view_matrix(&from, &spans[1], x, CUDA_R_32F, incx, 1, inputs) ||
+        !view_matrix(&to, &spans[2], y, CUDA_R_32F, incy, 1, outputs))
         return CUBLAS_STATUS_MAPPING_ERROR;
-    g.a = a.data;
-    cpu_uses_span("matrix-vector product", span_of(A, CUDA_R_32F, lda, m, n, 0));
-    cpu_uses_span("matrix-vector product", span_of(x, CUDA_R_32F, incx, 1, trans ? m : n, 0));
-    cpu_uses_span("matrix-vector product", span_of(y, CUDA_R_32F, incy, 1, trans ? n : m, 1));
+    spans[2].written = 1;
+    for (int i = 0; i < 3; i++)
+        cpu_uses_span("matrix-vector product", spans[i]);
+    struct gemv g = {trans,  inputs, outputs, lda,       incx,   incy,
+                     *alpha, *beta,  a.data,  from.data, to.data};
     return launched(cpu_launch(handle->stream, run_gemv, &g, sizeof g));
 }
 

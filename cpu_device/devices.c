@@ -6,6 +6,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,16 @@ static void in_child(void) {
     forked = 1;
 }
 
+void cpu_fail(const char *format, ...) {
+    char message[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "error: %s\n", message); // in one piece, because all ranks print it
+    exit(1);
+}
+
 long cpu_positive_number(const char *name, long otherwise) {
     const char *text = getenv(name);
     if (!text)
@@ -29,10 +40,8 @@ long cpu_positive_number(const char *name, long otherwise) {
     char *end;
     errno = 0;
     long value = strtol(text, &end, 10);
-    if (errno || end == text || *end || value < 1) {
-        fprintf(stderr, "error: %s=%s: want a whole number from 1 up\n", name, text);
-        exit(1);
-    }
+    if (errno || end == text || *end || value < 1)
+        cpu_fail("%s=%s: want a whole number from 1 up", name, text);
     return value;
 }
 
@@ -59,10 +68,8 @@ static void initialise(void) {
     cpu_model_init();
     long usual = cpu_model_devices() ? cpu_model_devices() : cores < 2 ? 2 : cores;
     long present = cpu_positive_number("CPU_DEVICES", usual);
-    if (present > CPU_MAX_DEVICES && getenv("CPU_DEVICES")) {
-        fprintf(stderr, "error: CPU_DEVICES=%ld: want at most %d\n", present, CPU_MAX_DEVICES);
-        exit(1);
-    }
+    if (present > CPU_MAX_DEVICES && getenv("CPU_DEVICES"))
+        cpu_fail("CPU_DEVICES=%ld: want at most %d", present, CPU_MAX_DEVICES);
     present = present > CPU_MAX_DEVICES ? CPU_MAX_DEVICES : present; // of many cores
     cpu_model_check_faults((int)present);
     choose_visible_devices((int)present);
@@ -70,10 +77,8 @@ static void initialise(void) {
         cpu_chaos_seed = (uint64_t)cpu_positive_number("CPU_DEVICE_CHAOS", 1);
     const char *check = getenv("CPU_DEVICE_CHECK");
     cpu_recording = check && !strcmp(check, "1");
-    if (check && !cpu_recording && strcmp(check, "0")) {
-        fprintf(stderr, "error: CPU_DEVICE_CHECK=%s: want 1 or 0\n", check);
-        exit(1);
-    }
+    if (check && !cpu_recording && strcmp(check, "0"))
+        cpu_fail("CPU_DEVICE_CHECK=%s: want 1 or 0", check);
     if (device_count)
         cpu_memory_init();
     pthread_atfork(NULL, NULL, in_child);

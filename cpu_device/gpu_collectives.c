@@ -75,7 +75,7 @@ void cpu_model_choose_algorithms(void) {
                                   strncasecmp(p, algorithm_names[a], length) != 0))
             a++;
         if (a == ALGORITHMS)
-            cpu_model_fail(
+            cpu_fail(
                 "NCCL_ALGO=%s: the model knows Ring, Tree, NVLS, NVLSTree, several with commas, "
                 "or all but some, such as ^NVLS",
                 list);

@@ -31,9 +31,9 @@ static void read_topology(void) {
         return;
     int first = read_number(&p), second = *p == 'x' ? (p++, read_number(&p)) : -1;
     if (first < 1 || second < 1 || *p || first * second > CPU_MAX_DEVICES)
-        cpu_model_fail("CPU_DEVICE_TOPOLOGY=%s: want nodes x GPUs per node, such as 2x8, with at "
-                       "most %d GPUs",
-                       text, CPU_MAX_DEVICES);
+        cpu_fail("CPU_DEVICE_TOPOLOGY=%s: want nodes x GPUs per node, such as 2x8, with at "
+                 "most %d GPUs",
+                 text, CPU_MAX_DEVICES);
     nodes = first;
     devices_per_node = second;
 }
@@ -96,22 +96,16 @@ static void read_faults(void) {
     }
     for (const char *p = slow; p && (*p || p == slow);)
         if (!read_slow(&p))
-            cpu_model_fail(
-                "CPU_DEVICE_SLOW=%s: want 3:1.5 (device 3 takes 1.5 times as long), 2-3:4 "
-                "(the link of devices 2 and 3) or n1:2 (the network of node 1)",
-                slow);
+            cpu_fail("CPU_DEVICE_SLOW=%s: want 3:1.5 (device 3 takes 1.5 times as long), 2-3:4 "
+                     "(the link of devices 2 and 3) or n1:2 (the network of node 1)",
+                     slow);
     for (const char *p = lost; p && (*p || p == lost);) {
         double seconds;
         int device = read_number(&p);
         if (!is_device(device) || !read_value(&p, &seconds))
-            cpu_model_fail("CPU_DEVICE_LOST=%s: want a device and seconds, such as 3:0.5", lost);
+            cpu_fail("CPU_DEVICE_LOST=%s: want a device and seconds, such as 3:0.5", lost);
         lost_at[device] = seconds;
     }
-}
-
-int cpu_device_computes(void) {
-    const char *compute = getenv("CPU_DEVICE_COMPUTE");
-    return !compute || strcmp(compute, "0") != 0;
 }
 
 void cpu_model_init(void) {
@@ -119,13 +113,13 @@ void cpu_model_init(void) {
                                           "CPU_DEVICE_LOST"};
     const char *name = getenv("CPU_DEVICE_MODEL"), *compute = getenv("CPU_DEVICE_COMPUTE");
     if (compute && strcmp(compute, "0") != 0 && strcmp(compute, "1") != 0)
-        cpu_model_fail("CPU_DEVICE_COMPUTE=%s: want 1 or 0", compute);
-    cpu_computes = cpu_device_computes();
+        cpu_fail("CPU_DEVICE_COMPUTE=%s: want 1 or 0", compute);
+    cpu_computes = !compute || strcmp(compute, "0") != 0;
     if (!name && !cpu_computes)
-        cpu_model_fail("CPU_DEVICE_COMPUTE=0 needs a model: set CPU_DEVICE_MODEL, such as h100");
+        cpu_fail("CPU_DEVICE_COMPUTE=0 needs a model: set CPU_DEVICE_MODEL, such as h100");
     for (size_t i = 0; !name && i < sizeof needing / sizeof *needing; i++)
         if (getenv(needing[i]))
-            cpu_model_fail("%s needs a model: set CPU_DEVICE_MODEL, such as h100", needing[i]);
+            cpu_fail("%s needs a model: set CPU_DEVICE_MODEL, such as h100", needing[i]);
     if (!name)
         return;
     cpu_model_read(name, &chosen);
@@ -141,10 +135,9 @@ void cpu_model_check_faults(int devices) {
         for (int j = 0; j < CPU_MAX_DEVICES; j++)
             is_slow |= slow_links[i][j] != 1;
         if (is_slow || lost_at[i] < INFINITY)
-            cpu_model_fail("%s: there is no device %d, because the last of %d is device %d: name "
-                           "another one, or set CPU_DEVICES",
-                           is_slow ? "CPU_DEVICE_SLOW" : "CPU_DEVICE_LOST", i, devices,
-                           devices - 1);
+            cpu_fail("%s: there is no device %d, because the last of %d is device %d: name "
+                     "another one, or set CPU_DEVICES",
+                     is_slow ? "CPU_DEVICE_SLOW" : "CPU_DEVICE_LOST", i, devices, devices - 1);
     }
 }
 

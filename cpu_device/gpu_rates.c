@@ -1,7 +1,7 @@
 #include "cpu_device/gpu_rates.h"
+#include "cpu_device/internal.h"
 #include <errno.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,16 +42,6 @@ const struct cpu_rate cpu_rates[CPU_RATES] = {
 };
 // clang-format on
 
-void cpu_model_fail(const char *format, ...) {
-    char message[1024];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(message, sizeof message, format, arguments);
-    va_end(arguments);
-    fprintf(stderr, "error: %s\n", message); // in one piece, because all ranks print it
-    exit(1);
-}
-
 static void set(struct cpu_model *model, const struct cpu_rate *rate, double value) {
     value *= rate->factor;
     memcpy((char *)model + rate->member, &value, sizeof value);
@@ -70,7 +60,7 @@ static double parse_value(const char *path, int line, const char *key, const cha
     double value = strtod(text, &end);
     if (end == text || *end || !isfinite(value) || value < 0 ||
         (value == 0 && strcmp(key, "nvls") != 0))
-        cpu_model_fail("%s:%d: %s %s: want a number above 0", path, line, key, text);
+        cpu_fail("%s:%d: %s %s: want a number above 0", path, line, key, text);
     return value;
 }
 
@@ -88,28 +78,26 @@ static void read_file(const char *path, struct cpu_model *model) {
     int seen[CPU_RATES] = {0};
     FILE *file = fopen(path, "r");
     if (!file)
-        cpu_model_fail("CPU_DEVICE_MODEL=%s: cannot open the file: %s", path, strerror(errno));
+        cpu_fail("CPU_DEVICE_MODEL=%s: cannot open the file: %s", path, strerror(errno));
     for (int number = 1; fgets(line, sizeof line, file); number++) {
         int n = split(line, words);
         if (n == 0)
             continue;
         int key = find_key(words[0]);
         if (n != 2)
-            cpu_model_fail("%s:%d: want a name and one number, such as \"memory 2970\"", path,
-                           number);
+            cpu_fail("%s:%d: want a name and one number, such as \"memory 2970\"", path, number);
         if (key == CPU_RATES)
-            cpu_model_fail("%s:%d: %s is not the name of a rate; see cpu_device/h100.model", path,
-                           number, words[0]);
+            cpu_fail("%s:%d: %s is not the name of a rate; see cpu_device/h100.model", path, number,
+                     words[0]);
         if (seen[key]++)
-            cpu_model_fail("%s:%d: %s appears twice; remove one line", path, number, words[0]);
+            cpu_fail("%s:%d: %s appears twice; remove one line", path, number, words[0]);
         set(model, &cpu_rates[key], parse_value(path, number, words[0], words[1]));
     }
     fclose(file);
     for (int i = 0; i < CPU_RATES; i++)
         if (!seen[i])
-            cpu_model_fail(
-                "%s: the line \"%s NUMBER\" is missing (in %s); see cpu_device/h100.model", path,
-                cpu_rates[i].key, cpu_rates[i].unit);
+            cpu_fail("%s: the line \"%s NUMBER\" is missing (in %s); see cpu_device/h100.model",
+                     path, cpu_rates[i].key, cpu_rates[i].unit);
 }
 
 void cpu_model_read(const char *name, struct cpu_model *model) {
@@ -127,9 +115,9 @@ void cpu_model_read(const char *name, struct cpu_model *model) {
     while (i < CPU_MODELS && strcmp(name, cpu_model_names[i]) != 0)
         i++;
     if (i == CPU_MODELS)
-        cpu_model_fail("CPU_DEVICE_MODEL=%s: want a100, h100, h200, b200, l4, or a file such as "
-                       "cpu_device/h100.model",
-                       name);
+        cpu_fail("CPU_DEVICE_MODEL=%s: want a100, h100, h200, b200, l4, or a file such as "
+                 "cpu_device/h100.model",
+                 name);
     for (int r = 0; r < CPU_RATES; r++)
         set(model, &cpu_rates[r], cpu_rates[r].values[i]);
 }

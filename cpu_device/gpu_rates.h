@@ -19,9 +19,6 @@ extern const struct cpu_rate {
 // a mistake, it prints one line about it and ends the program.
 void cpu_model_read(const char *name, struct cpu_model *model);
 
-// Prints the error and ends the program.
-__attribute__((format(printf, 1, 2), noreturn)) void cpu_model_fail(const char *format, ...);
-
 // Return how many times as slow the link between two devices of a node, and the network of a node,
 // are.
 double cpu_model_slow_link(int a, int b);

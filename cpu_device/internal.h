@@ -8,7 +8,8 @@
 //   queue, and the thread runs it later (cpu_launch).
 // - One lock. cpu_lock protects all states and queues. No thread holds it while an operation runs.
 #pragma once
-#include <cpu_device.h>
+#include "cpu_device/gpu_model.h"
+#include "cpu_device/include/cpu_device.h"
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,6 +17,9 @@
 #define CPU_MAX_DEVICES 64
 
 extern pthread_mutex_t cpu_lock;
+
+// Prints "error: " and the message, and ends the program.
+__attribute__((format(printf, 1, 2), noreturn)) void cpu_fail(const char *format, ...);
 
 // Returns new memory that holds zeros. Without memory, the program ends.
 void *cpu_new(size_t bytes);
@@ -113,3 +117,22 @@ long cpu_positive_number(const char *name, long otherwise);
 
 // Returns the bytes of a size such as 512, 64K, 64M or 2G, or 0 if the text is not a size.
 size_t cpu_parse_size(const char *text);
+
+// 1 from cpu_record_events on.
+extern int cpu_tracing;
+
+// Returns the name of the innermost range (nvtxRangePushA) that the calling thread is in, or NULL.
+// The text stays valid.
+const char *cpu_scope(void);
+
+// Adds an operation of a stream. event holds its times, stream and scope.
+void cpu_trace_operation(struct cpu_event event, const struct cpu_cost *cost);
+
+// A stream waited for work on the stream from, which ended at time left.
+void cpu_trace_wait(int stream, double begin, double end, int from, double left);
+
+// The host waited in a call.
+void cpu_trace_host(const char *call, double begin, double end);
+
+// Calls the function of cpu_record_events. Called when the program exits.
+void cpu_trace_write(void);

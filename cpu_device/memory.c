@@ -147,20 +147,16 @@ void cpu_memory_init(void) {
         if (range != MAP_FAILED)
             break;
     }
-    if (range == MAP_FAILED) {
-        fprintf(stderr, "error: CPU device: no address space for device memory; raise ulimit -v\n");
-        exit(1);
-    }
+    if (range == MAP_FAILED)
+        cpu_fail("CPU device: no address space for device memory; raise ulimit -v");
     heap = cursor = (uintptr_t)range;
 
     const char *wanted = getenv("CPU_DEVICE_MEMORY");
     limit_bytes = (size_t)sysconf(_SC_PHYS_PAGES) * page / 2 / (size_t)cpu_device_count();
     if (!cpu_computes) // no byte of it is touched
         limit_bytes = (size_t)cpu_model->capacity;
-    if (wanted && !(limit_bytes = cpu_parse_size(wanted))) {
-        fprintf(stderr, "error: CPU_DEVICE_MEMORY=%s: want a size such as 64M or 2G\n", wanted);
-        exit(1);
-    }
+    if (wanted && !(limit_bytes = cpu_parse_size(wanted)))
+        cpu_fail("CPU_DEVICE_MEMORY=%s: want a size such as 64M or 2G", wanted);
 
     struct sigaction action = {.sa_sigaction = explain_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
     sigaction(SIGSEGV, &action, &previous_segv);
@@ -241,34 +237,42 @@ static struct allocation **find_link(struct allocation **list, const void *point
     return list;
 }
 
-// Removes an allocation from the list, and makes its bytes inaccessible, before its addresses can
-// be reused. Called with cpu_lock held.
+// Removes an allocation from the list, and makes bytes of a device inaccessible, before their
+// addresses can be reused. Called with cpu_lock held.
 static void give_back(struct allocation **link) {
     struct allocation *a = *link;
+    *link = a->next;
+    if (a->device == PINNED)
+        return;
     mmap((void *)(a->start + heap_bytes), a->span - page, PROT_NONE,
          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     used_bytes[a->device] -= a->bytes;
-    *link = a->next;
+}
+
+// Takes an allocation out of its list, when the work that may still use it is done. Returns NULL if
+// there is none.
+static struct allocation *take_out(struct allocation **list, const void *pointer) {
+    pthread_mutex_lock(&cpu_lock);
+    struct allocation *a = *find_link(list, pointer);
+    int device = a && a->device != PINNED ? a->device : cpu_current_device();
+    if (a)
+        cpu_check_free(&a->uses);
+    pthread_mutex_unlock(&cpu_lock);
+    cpu_check_report();
+    cpu_drain_device(device);
+    pthread_mutex_lock(&cpu_lock);
+    struct allocation **link = find_link(list, pointer);
+    if ((a = *link))
+        give_back(link);
+    pthread_mutex_unlock(&cpu_lock);
+    return a;
 }
 
 cudaError_t cudaFree(void *pointer) {
     cudaError_t error = cpu_enter();
     if (error || !pointer)
         return cpu_error(error);
-    pthread_mutex_lock(&cpu_lock);
-    struct allocation *a = *find_link(&device_list, pointer);
-    int device = a ? a->device : cpu_current_device();
-    if (a)
-        cpu_check_free(&a->uses);
-    pthread_mutex_unlock(&cpu_lock);
-    cpu_check_report();
-    cpu_drain_device(device); // cudaFree waits for the work that may still use the memory
-    pthread_mutex_lock(&cpu_lock);
-    struct allocation **link = find_link(&device_list, pointer);
-    a = *link;
-    if (a)
-        give_back(link);
-    pthread_mutex_unlock(&cpu_lock);
+    struct allocation *a = take_out(&device_list, pointer);
     free(a);
     return a ? cudaSuccess : cpu_error(cudaErrorInvalidValue);
 }
@@ -344,18 +348,7 @@ cudaError_t cudaFreeHost(void *pointer) {
     cudaError_t error = cpu_enter();
     if (error || !pointer)
         return cpu_error(error);
-    pthread_mutex_lock(&cpu_lock);
-    struct allocation **link = find_link(&pinned_list, pointer), *a = *link;
-    if (a)
-        cpu_check_free(&a->uses);
-    pthread_mutex_unlock(&cpu_lock);
-    cpu_check_report();
-    cpu_drain_device(cpu_current_device());
-    pthread_mutex_lock(&cpu_lock);
-    link = find_link(&pinned_list, pointer);
-    if ((a = *link))
-        *link = a->next;
-    pthread_mutex_unlock(&cpu_lock);
+    struct allocation *a = take_out(&pinned_list, pointer);
     if (!a)
         return cpu_error(cudaErrorInvalidValue);
     if (a->view == a->start) {

@@ -1,12 +1,12 @@
 // The record of operations. For each operation, it holds the name, the place in the program that
 // queued it, and the memory that it reads and writes. A call notes the memory of its operation, and
 // the launch that follows passes the note to the readers of the record: the checker of ordering
-// (check.h), and the model of a GPU (gpu_model.h) with the timeline (timeline.h), which only need
+// (check.h), and the model of a GPU (gpu_model.h) with the timeline (timeline.c), which only need
 // the name and the number of bytes. For the checker, a note takes longer, so it is made only if
 // CPU_DEVICE_CHECK=1.
 #pragma once
 #include "cpu_device/gpu_model.h"
-#include <cpu_device.h>
+#include "cpu_device/include/cpu_device.h"
 #include <stddef.h>
 #include <stdint.h>
 

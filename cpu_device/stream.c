@@ -1,8 +1,7 @@
-// Streams and events of the CPU device. A stream is a ring of operations with its own thread, so work
-// is really asynchronous: a program that forgets to wait gets a wrong result, as on a GPU.
+// Streams and events of the CPU device. A stream is a ring of operations with its own thread, so
+// work is really asynchronous: a program that forgets to wait gets a wrong result, as on a GPU.
 #include "cpu_device/check.h"
 #include "cpu_device/internal.h"
-#include "cpu_device/timeline.h"
 #include <math.h>
 #include <signal.h>
 #include <stdatomic.h>

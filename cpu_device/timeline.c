@@ -1,5 +1,4 @@
 // The record of what the device did and when, from cpu_record_events until the program exits.
-#include "cpu_device/timeline.h"
 #include "cpu_device/internal.h"
 #include <nvtx3/nvToolsExt.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #pragma once
 #include "common/device/device.h"
 #include "common/kernels/kernels.h"
-#include <cpu_device.h>
+#include "cpu_device/include/cpu_device.h"
 
 // A thread gets at least GRAIN elements, which take some microseconds.
 enum { GRAIN = 1 << 13 };

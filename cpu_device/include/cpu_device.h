@@ -47,18 +47,14 @@ void cpu_may_use(const char *name, const void *pointer, size_t bytes, int writte
 // Adds instructions of threads to the cost of the kernel that this thread launches next.
 void cpu_executes(double instructions);
 
-// Returns 0 with CPU_DEVICE_COMPUTE=0: the device leaves out all arithmetic, and only the modelled
-// clock runs. It does not set up the device.
-int cpu_device_computes(void);
-
 // The record of what the device did and when. Times are in seconds: of the modelled clock if there
 // is a model, and of a monotonic clock of the host otherwise.
 
 struct cpu_event {
     double begin, end;
     int stream; // 1, 2, ...; 0: the host
-    const char
-        *category;     // "kernel", "product", "copy", "collective" or "wait"; of the host: "host"
+    // "kernel", "product", "copy", "collective" or "wait"; of the host: "host"
+    const char *category;
     const char *scope; // the innermost range (nvtxRangePushA) of the host that queued it, or NULL
     const char *name;  // such as "cudaMemcpyAsync"
     double bytes, flops;

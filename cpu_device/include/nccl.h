@@ -171,26 +171,6 @@ ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm);
 ncclResult_t ncclAllReduce(const void *sendbuff, void *recvbuff, size_t count,
                            ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
                            cudaStream_t stream);
-// As in NCCL, a program may define these nine functions itself and call the ones that begin with p.
-ncclResult_t pncclAllReduce(const void *sendbuff, void *recvbuff, size_t count,
-                            ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
-                            cudaStream_t stream);
-ncclResult_t pncclBcast(void *buff, size_t count, ncclDataType_t datatype, int root,
-                        ncclComm_t comm, cudaStream_t stream);
-ncclResult_t pncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount,
-                            ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream);
-ncclResult_t pncclReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount,
-                                ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
-                                cudaStream_t stream);
-ncclResult_t pncclBroadcast(const void *sendbuff, void *recvbuff, size_t count,
-                            ncclDataType_t datatype, int root, ncclComm_t comm,
-                            cudaStream_t stream);
-ncclResult_t pncclSend(const void *sendbuff, size_t count, ncclDataType_t datatype, int peer,
-                       ncclComm_t comm, cudaStream_t stream);
-ncclResult_t pncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int peer,
-                       ncclComm_t comm, cudaStream_t stream);
-ncclResult_t pncclGroupStart(void);
-ncclResult_t pncclGroupEnd(void);
 ncclResult_t ncclBroadcast(const void *sendbuff, void *recvbuff, size_t count,
                            ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream);
 ncclResult_t ncclBcast(void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
@@ -217,6 +197,17 @@ ncclResult_t ncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int
 
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
+
+// As in NCCL, a program may define these nine functions itself, without the p, and call these.
+__typeof__(ncclAllReduce) pncclAllReduce;
+__typeof__(ncclBcast) pncclBcast;
+__typeof__(ncclAllGather) pncclAllGather;
+__typeof__(ncclReduceScatter) pncclReduceScatter;
+__typeof__(ncclBroadcast) pncclBroadcast;
+__typeof__(ncclSend) pncclSend;
+__typeof__(ncclRecv) pncclRecv;
+__typeof__(ncclGroupStart) pncclGroupStart;
+__typeof__(ncclGroupEnd) pncclGroupEnd;
 
 #ifdef __cplusplus
 }
