@@ -183,7 +183,7 @@ epochs_saved() {
 @test "after kill -9 at a random moment, the run continues from its snapshot" {
     RANDOM=1
     before=0
-    for _ in {1..25}; do
+    for _ in {1..10}; do
         start
         await_epoch
         await_epoch # so the one before is saved
@@ -217,28 +217,6 @@ wrong_usage() { # OPTION ARGUMENT...
 }
 
 # bats test_tags=test-all
-@test "every option refuses bad values" {
-    [ "$(option_table | wc -l)" -ge 16 ]
-    while read -r name type least most; do
-        [ "$type" != FLAG ] || { wrong_usage "--$name" "--$name=1" && continue; }
-        wrong_usage "--$name" "--$name"
-        wrong_usage "--$name" "--$name" ""
-        wrong_usage "--$name" "--$name="
-        [ "$type" = TEXT ] && continue
-        # The first numbers out of range, and others far out.
-        if [ "$type" = INT ]; then
-            outside="$((least - 1)) $(awk "BEGIN { printf \"%.0f\", $most + 1 }") 99999999999999999999 1.5 1e1 0x1"
-        else
-            outside="-0.001 $(awk "BEGIN { print $most * 1.001 }") 1e999"
-        fi
-        for value in x "1 " 1x 1,5 "$least;" - -1e9 nan inf -inf $outside; do
-            wrong_usage "--$name" "--$name" "$value"
-            wrong_usage "--$name" "--$name=$value"
-        done
-    done < <(option_table)
-}
-
-# bats test_tags=test-all
 @test "every option accepts the ends of its range" {
     # --max-steps 1 and a batch that fits keep the runs short. A warm-up must be shorter than training.
     while read -r name type least most; do
@@ -263,7 +241,7 @@ wrong_usage() { # OPTION ARGUMENT...
 }
 
 @test "--hidden accepts only widths with commas between them" {
-    for hidden in 0 -1 x 8x "8," ",8" "8,,8" "8,x" "8 8" 8.5 1e1 65537 99999999999999999999 "$(seq -s, 17)"; do
+    for hidden in 0 -1 8x "8," "8,,8" "8 8" 65537 "$(seq -s, 17)"; do
         wrong_usage --hidden --data "$tiny" --hidden "$hidden"
     done
     train --hidden "$(seq -s, 16)" --epochs 1 | grep -q '^model     mlp 8-1-2-3-4-5-6-7-8-9-10-11-12-13-14-15-16-10,'
@@ -292,68 +270,25 @@ fresh_data() {
     refused "bad/t10k-labels-idx1-ubyte" --data bad
 }
 
-# bats test_tags=test-all
-@test "damaged image files are refused" {
-    for file in {train,t10k}-{images-idx3,labels-idx1}-ubyte; do
-        for spoil in 'truncate -s -1' 'truncate -s 6' 'truncate -s 0' 'truncate -s +1' 'flip_at 0' 'flip_at 2' \
-            'flip_at 3' 'flip_at 4' 'flip_at 7'; do
-            fresh_data
-            if [[ $spoil == flip_at* ]]; then
-                flip "bad/$file" "${spoil#flip_at }"
-            else
-                $spoil "bad/$file"
-            fi
-            refused "bad/$file" --data bad
-        done
-    done
-}
-
-@test "damaged gzip files are refused" {
-    for spoil in truncated header data checksum after; do
-        fresh_data
-        gzip -n bad/*
-        file=bad/train-images-idx3-ubyte.gz size=$(stat -c %s bad/train-images-idx3-ubyte.gz)
-        case $spoil in
-            truncated) truncate -s -9 $file ;;
-            header) flip $file 2 ;; # the method of compression
-            data) flip $file $((size / 2)) ;;
-            checksum) flip $file $((size - 8)) ;;
-            after) printf x | gzip -n >>$file ;; # a second member lengthens the content
-        esac
-        refused $file --data bad
-    done
+# tests/unit/test_data.c and tests/unit/test_snapshot.c damage each part of these files.
+@test "compressed images give the same bits, and damaged images are refused" {
     fresh_data
     gzip -n bad/*
     train --data bad --snapshot zipped
-    fresh_data
-    train --data bad --snapshot plain
+    train --snapshot plain
     cmp zipped plain
-}
-
-@test "different numbers of images and labels are refused" {
+    flip bad/train-images-idx3-ubyte.gz 2
+    refused bad/train-images-idx3-ubyte.gz --data bad
     fresh_data
-    { idx_header 639 && tail -c +9 "$tiny/train-labels-idx1-ubyte" | head -c 639; } >bad/train-labels-idx1-ubyte
-    refused "640 images but 639 labels" --data bad
-    fresh_data
-    { idx_header 100 2 3 && head -c 600 /dev/zero; } >bad/t10k-images-idx3-ubyte
-    refused "2 x 4 pixels" --data bad
-    fresh_data
-    printf '\012' | dd of=bad/train-labels-idx1-ubyte bs=1 seek=107 conv=notrunc status=none
-    refused "label 99 is 10" --data bad
+    truncate -s -1 bad/t10k-labels-idx1-ubyte
+    refused bad/t10k-labels-idx1-ubyte --data bad
 }
 
 @test "damaged snapshots are refused and not changed" {
     train --max-steps 15 --snapshot good
-    size=$(stat -c %s good)
-    for length in 0 7 231 232 1015 1016 $((size - 4)) $((size - 1)) $((size + 1)); do
+    for damage in "truncate -s -1 bad" "flip bad 16" "flip bad 1016"; do
         cp good bad
-        truncate -s "$length" bad
-        refused "bad" --snapshot bad
-    done
-    # The magic, model, optimizer, place, sums, counts, conditions, values and checksum.
-    for offset in 0 16 144 176 184 192 216 224 232 360 368 376 1016 $((size - 5)) $((size - 1)); do
-        cp good bad
-        flip bad "$offset"
+        $damage
         refused "bad" --snapshot bad
     done
     cp good bad
@@ -442,19 +377,6 @@ on_small_disk() {
         { train --snapshot disk/s; code=$?; cp -r disk after; exit $code; }'
     cmp good after/s
     [ "$(ls after)" = s ]
-}
-
-@test "if a write fails, the earlier snapshot stays" {
-    train --hidden 64,64 --max-steps 5 --snapshot good
-    cp good limited
-    with_small_files() (
-        trap '' XFSZ
-        ulimit -f 16
-        train --hidden 64,64 --snapshot limited
-    )
-    fails 1 "File too large" with_small_files
-    cmp good limited
-    [ ! -e limited.tmp ]
 }
 
 @test "the message names a CSV file that cannot be written" {
