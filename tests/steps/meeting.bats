@@ -65,15 +65,11 @@ ranks() {
     done
 }
 
-gone() { # PID
-    [ ! -e "/proc/$1" ]
-}
-
 # ended CODE RANK...: these ranks must end soon, with this code.
 ended() {
     local code rank
     for rank in "${@:2}"; do
-        until_true 20 gone "${pids[rank]}" || return
+        until_true 20 has_ended "${pids[rank]}" || return
         code=0
         wait "${pids[rank]}" || code=$?
         unset "pids[rank]"
@@ -96,6 +92,11 @@ each_one_line() {
     done
 }
 
+# refused TEXT RANK...: these ranks must end soon, with code 1 and one line with the text. The next run gets another port.
+refused() {
+    ended 1 "${@:2}" && each_one_line "$@" && next_port
+}
+
 silent() { # RANK...
     local rank
     for rank; do
@@ -112,7 +113,7 @@ heard() {
     [ "$(ss -tniOH state established "sport = :$MASTER_PORT" | grep -c '^0 .*bytes_received:')" = "$1" ]
 }
 
-# The three ranks must have trained correctly, and the rendezvous must have left no files.
+# The three ranks must have trained correctly, and the rendezvous must have left no files. The next run gets another port.
 trained() {
     ended 0 0 1 2
     silent 1 2
@@ -127,7 +128,6 @@ trained() {
         ranks "$order" --snapshot s
         trained
         silent 0
-        next_port
     done
     # The ranks start seconds apart, so they try to connect many times.
     for order in "0 2 1" "1 2 0"; do
@@ -137,7 +137,6 @@ trained() {
         done
         trained
         silent 0
-        next_port
     done
     for at in "127.0.0.2 0200007F" "::1 00000000000000000000000001000000" "localhost .*"; do
         MASTER_ADDR=${at% *}
@@ -147,7 +146,6 @@ trained() {
         ranks "2 1" --snapshot s
         trained
         silent 0
-        next_port
     done
 }
 
@@ -211,16 +209,13 @@ among() {
         note=${case#*: } among "${case%%: *}"
         grep -F -- "${case#*: }" err.0
         [ "$(wc -l <err.0)" -le 5 ]
-        next_port
     done
     # A stranger that speaks the protocol gets the reason.
     note="others are not shown" among version=2 world=4 run=-y rank=0 rank=3 token=x
     [ "$(grep -vcE 'connected|no answer' told)" = 6 ]
     grep -qx 'world=4: it expects 4 ranks, but this run has 3' told
-    next_port
     # Only text reaches the terminal.
     note="it belongs to run ?[31m?" among $'run=\e[31m\n'
-    next_port
     among reset 50xreset
 }
 
@@ -228,7 +223,6 @@ among() {
     note="it sent no HELLO"
     world=3 among silent half loris
     [ "$(grep -c 'refused 127.0.0.1: it sent no HELLO' err.0)" = 3 ]
-    next_port
     # A stranger sends a part of a message and leaves.
     rank 0 --snapshot s
     until_true 20 listening
@@ -243,7 +237,6 @@ among() {
 
 @test "ranks meet while a thousand silent connections are open" {
     among silent half loris
-    next_port
     rank 0 --snapshot s
     until_true 20 listening
     meet_stranger 1000xsilent
@@ -286,7 +279,6 @@ among() {
     until_true 20 heard 1
     rank 2 --snapshot s --join-timeout 5
     trained
-    next_port
     learn_plan
     ranks "0 1" --snapshot s
     until_true 20 heard 1
@@ -301,16 +293,12 @@ among() {
 @test "when ranks are missing, all other ranks name them" {
     world=8
     ranks "0 1 3 4 6 7" --join-timeout 1
-    ended 1 0 1 3 4 6 7
-    each_one_line "waited 1 s: ranks 2 and 5 of 8 never arrived" 0 1 3 4 6 7
+    refused "waited 1 s: ranks 2 and 5 of 8 never arrived" 0 1 3 4 6 7
     each_one_line ": rank 0 on $(hostname): waited 1 s" 1 3 4 6 7
-    next_port
     world=2
     rank 0 --join-timeout 1
-    ended 1 0
-    one_line 0 "waited 1 s: rank 1 of 2 never arrived at 127.0.0.1, port $MASTER_PORT (--join-timeout), which only this host can reach"
+    refused "waited 1 s: rank 1 of 2 never arrived at 127.0.0.1, port $MASTER_PORT (--join-timeout), which only this host can reach" 0
     # Strangers are not counted.
-    next_port
     world=3
     ranks 0 --join-timeout 1
     until_true 20 listening
@@ -321,8 +309,7 @@ among() {
     # Without rank 0, the other ranks give up.
     next_port
     ranks "1 2" --join-timeout 1
-    ended 1 1 2
-    each_one_line "waited 1 s (--join-timeout) for rank 0 at MASTER_ADDR=127.0.0.1, MASTER_PORT=$MASTER_PORT: Connection refused" 1 2
+    refused "waited 1 s (--join-timeout) for rank 0 at MASTER_ADDR=127.0.0.1, MASTER_PORT=$MASTER_PORT: Connection refused" 1 2
 }
 
 @test "a rank that is killed while it waits may join again" {
@@ -344,7 +331,6 @@ among() {
     ranks "0 2" --snapshot s
     trained
     silent 0
-    next_port
     # After their own time, while rank 0's goes on.
     rank 0
     until_true 20 listening
@@ -353,8 +339,7 @@ among() {
     sleep 1.2
     kill -9 "${pids[0]}"
     ended 137 0
-    ended 1 1
-    one_line 1 "for rank 0 at MASTER_ADDR=127.0.0.1, MASTER_PORT=$MASTER_PORT: Connection re"
+    refused "for rank 0 at MASTER_ADDR=127.0.0.1, MASTER_PORT=$MASTER_PORT: Connection re" 1
 }
 
 @test "a rank ends when another program listens at the port" {
@@ -363,8 +348,7 @@ among() {
     ended 1 1
     one_line 1 "the program at MASTER_ADDR=127.0.0.1, MASTER_PORT=$MASTER_PORT is not rank 0"
     rank 0 --join-timeout 2
-    ended 1 0
-    one_line 0 "rank 0 cannot listen at MASTER_ADDR=127.0.0.1, MASTER_PORT=$MASTER_PORT: Address already in use"
+    refused "rank 0 cannot listen at MASTER_ADDR=127.0.0.1, MASTER_PORT=$MASTER_PORT: Address already in use" 0
 }
 
 # differ RANK PART OPTION...: this rank has other options, and every rank must report it in one line.
@@ -376,9 +360,7 @@ differ() {
             rank "$one" --join-timeout 10
         fi
     done
-    ended 1 0 1 2
-    each_one_line "has \"$2\", rank 0 has \"" 0 1 2
-    next_port
+    refused "has \"$2\", rank 0 has \"" 0 1 2
 }
 
 @test "ranks with different options end with one line each" {
@@ -413,9 +395,7 @@ END
         compile gpu -Wl,--wrap=cudaGetDeviceProperties gpu.c "$four.o"
         program=./gpu rank 0
         rank 1
-        ended 1 0 1
-        each_one_line 'has "the CPU device", rank 0 has "a GPU": do all ranks have the same options and devices' 0 1
-        next_port
+        refused 'has "the CPU device", rank 0 has "a GPU": do all ranks have the same options and devices' 0 1
     done
 }
 
@@ -433,19 +413,14 @@ in_own_folders() {
 
 @test "a snapshot or a snapshot folder that only some ranks see is refused" {
     in_own_folders --snapshot s
-    ended 1 0 1 2
-    each_one_line "does not see the file that rank 0 has written beside s: all nodes must see that folder" 0 1 2
+    refused "does not see the file that rank 0 has written beside s: all nodes must see that folder" 0 1 2
     [ -z "$(find . -name '*.meeting')" ]
-    next_port
     cp "$right" r1/s
     in_own_folders --snapshot s
-    ended 1 0 1 2
-    each_one_line "see the same --snapshot folder?" 0 1 2
+    refused "see the same --snapshot folder?" 0 1 2
     [ -z "$(find . -name '*.meeting')" ]
-    next_port
     ranks "0 1 2" --snapshot none/s
-    ended 1 0 1 2
-    each_one_line "cannot write none/s.meeting, in the folder of --snapshot: No such file" 0 1 2
+    refused "cannot write none/s.meeting, in the folder of --snapshot: No such file" 0 1 2
 }
 
 @test "a token keeps strangers out, and no stranger receives it" {
@@ -464,7 +439,6 @@ in_own_folders() {
     run ! grep -a sesame record
     [ -z "$(LC_ALL=C tr -d '\0-\37[:print:]' <record)" ] # nor other bytes of rank 0's memory
     run ! grep sesame err.0
-    next_port
     # A rank with another token, or without one.
     rank 0 --token-file token --join-timeout 2
     MASTER_TOKEN=guess rank 1
@@ -474,13 +448,13 @@ in_own_folders() {
 }
 
 @test "a token file that others can read is refused" {
-    refused() { # TEXT OPTION...
+    wrong() { # TEXT OPTION...
         RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 fails 1 "$1" timeout "$(patience 20)" "$four" "${options[@]}" --join-timeout 1 "${@:2}"
     }
     echo sesame >token
     for mode in 640 604 660 666 611; do
         chmod $mode token
-        refused "--token-file token must be a plain file that only this user can read: chmod 600" --token-file token
+        wrong "--token-file token must be a plain file that only this user can read: chmod 600" --token-file token
     done
     chmod 600 token
     : >empty
@@ -489,13 +463,13 @@ in_own_folders() {
     chmod 600 empty line long
     mkfifo -m 600 pipe
     for file in empty line long; do
-        refused "$file: a token has 1 to 63 characters in one line" --token-file $file
+        wrong "$file: a token has 1 to 63 characters in one line" --token-file $file
     done
-    refused "--token-file none: No such file" --token-file none
-    refused "--token-file .:" --token-file .
-    refused "--token-file pipe" --token-file pipe
-    MASTER_TOKEN='' refused "MASTER_TOKEN: a token has 1 to 63 characters"
-    MASTER_TOKEN=$(seq -f %064g 1) refused "MASTER_TOKEN: a token has 1 to 63 characters"
+    wrong "--token-file none: No such file" --token-file none
+    wrong "--token-file .:" --token-file .
+    wrong "--token-file pipe" --token-file pipe
+    MASTER_TOKEN='' wrong "MASTER_TOKEN: a token has 1 to 63 characters"
+    MASTER_TOKEN=$(seq -f %064g 1) wrong "MASTER_TOKEN: a token has 1 to 63 characters"
 }
 
 @test "impossible addresses are refused in one line" {
@@ -520,8 +494,7 @@ in_own_folders() {
 @test "a port behind a firewall is given up at the deadline" {
     meet_stranger full
     rank 1 --join-timeout 1
-    ended 1 1
-    one_line 1 "MASTER_PORT=$MASTER_PORT: Connection timed out: the host does not exist, or a firewall blocks the port"
+    refused "MASTER_PORT=$MASTER_PORT: Connection timed out: the host does not exist, or a firewall blocks the port" 1
 }
 
 # Runs the rendezvous under a sanitizer. Address randomisation is off, because ThreadSanitizer fails with some kernels'
@@ -538,10 +511,8 @@ sanitized() { # SANITIZERS FOLDER
         pids[$1]=$!
     }
     MASTER_TOKEN=sesame among 250xsilent random half loris close world=7 token=x
-    next_port
     ranks "0 2" --join-timeout 2
-    ended 1 0 2
-    each_one_line "never arrived" 0 2
+    refused "never arrived" 0 2
 }
 
 # bats test_tags=test-all
