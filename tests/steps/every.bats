@@ -7,9 +7,10 @@ more_options=(--lr 0.01)
 trainers="1 2 3 4 5 7"
 sharded="5 7"
 
-program_of() { # STEP
-    echo "$build"/0"$1"_*/train
-}
+# One of each optimizer and of each schedule, and dropout, whose random numbers depend on the sample.
+settings=("--optimizer adadelta --lr 0.1 --schedule step --gamma 0.5" "--nesterov 1 --schedule cosine --warmup 3 --lr 0.01"
+    "--optimizer adamw --beta1 0.8 --beta2 0.9 --epsilon 1e-4 --weight-decay 0.1 --schedule onecycle"
+    "--label-smoothing 0.1 --lr 0.02 --warmup 9 --schedule step --step-epochs 2 --gamma 0.1" "--dropout 0.2")
 
 # Prints a line "NAME|DEFAULT" for each option in these sources.
 option_table() {
@@ -36,8 +37,8 @@ option_table() {
 
 @test "any number of ranks has the loss curve of step 1, and steps 2, 3 and 4 compute the same bits" {
     local more ranks step steps parity=0
-    for more in "" "--momentum 0" "--hidden 33,7" "--optimizer adam --weight-decay 0.1 --lr 1e-4" \
-        "--optimizer adamw --weight-decay 0.1 --lr 1e-4"; do
+    # A layer of the second model has three parameters.
+    for more in "" "--momentum 0" "--hidden 21,2,1,9" "--optimizer adam --weight-decay 0.1 --lr 1e-4" "${settings[@]}"; do
         rm -f one.bin
         parity=$((1 - parity))
         train 1 1 --csv one --snapshot one.bin $more
@@ -99,18 +100,81 @@ END
 }
 
 @test "a run that is stopped at any step and continued ends with the same bits" {
-    local step stop
+    local step stop more
     for step in $trainers; do
-        rm -rf whole parts && mkdir whole parts
-        train $step 3 --snapshot whole/s --csv whole.csv
-        rm -f parts.csv
-        for stop in 1 4 5 7 19 0 0; do # the first step, beside the end of an epoch, at it and in it, and before the last
-            train $step 3 --snapshot parts/s --csv parts.csv --max-steps $stop
+        for more in "" "${settings[step % 5]}"; do
+            rm -rf whole parts && mkdir whole parts
+            train $step 3 --snapshot whole/s --csv whole.csv $more
+            rm -f parts.csv
+            for stop in 1 4 5 7 19 0 0; do # the first step, beside the end of an epoch, at it and in it, and before the last
+                train $step 3 --snapshot parts/s --csv parts.csv --max-steps $stop $more
+            done
+            grep -qx 'resumed   parts/s: 4 epochs and 0 steps are done; nothing is left to do' out
+            diff -r whole parts || { echo "step $step: $more" && return 1; }
+            diff <(cut -d, -f1-6,8 whole.csv) <(cut -d, -f1-6,8 parts.csv)
         done
-        grep -qx 'resumed   parts/s: 4 epochs and 0 steps are done; nothing is left to do' out
-        diff -r whole parts || { echo "step $step" && return 1; }
-        diff <(cut -d, -f1-6 whole.csv) <(cut -d, -f1-6 parts.csv)
     done
+}
+
+@test "after a signal to one rank, all save and stop, and the next run ends with the same bits" {
+    local step signal place count more stopped
+    while IFS='|' read -r step signal place count more; do
+        rm -rf right s && mkdir right s
+        train $step 4 --snapshot right/s $more
+        program=$(watched $step) KILL_AT="$place $signal" train $step 4 --snapshot s/s $more
+        drop_pids err
+        [ ! -s err ]
+        grep -qx "told to stop by a signal; saved" out
+        [ "$(find s -type f | wc -l)" = "$count" ]
+        stopped=$(sed -nE 's/^stopped after step ([0-9]+)$/\1/p' out)
+        [ "$stopped" -gt 2 ]
+        train $step 4 --snapshot s/s $more
+        [ "$(awk '/^resumed/ { print 5 * $3 + $6 }' out)" = "$stopped" ]
+        diff -r right s || { echo "step $step: $more" && return 1; }
+    done <<'END'
+4|10|1 gather_batch 4|1
+4|15|1 gather_batch 4|1
+5|10|1 ncclReduceScatter 9|5
+5|15|2 ncclReduceScatter 26|5
+7|15|1 ncclReduceScatter 9|5|--save sharded
+7|10|2 ncclReduceScatter 26|1|--save full
+END
+}
+
+@test "killing ranks at random moments changes no bit, and loses only unsaved work" {
+    local step count seed more attempt epochs
+    RANDOM=3
+    options+=(--hidden "8,8" --log-every 100)
+    while read -r step count seed more; do
+        rm -rf right s && mkdir right s
+        seed=${seed#none}
+        start env ${seed:+CPU_DEVICE_CHAOS=$seed} "$launch" --nproc-per-node $count --max-restarts 100 \
+            "$(program_of $step)" "${options[@]}" --epochs 1000000 --snapshot s/s $more
+        for attempt in 0 1 2 3; do
+            until_true 20 find_ranks $count $attempt
+            sleep "$(printf 0.%03d $((RANDOM % 150)))"
+            kill -9 "${ranks[RANDOM % count]}"
+        done
+        until_true 20 await_signals $count 4
+        kill -USR1 "$pid"
+        ends 0
+        restarted 4
+        awk '/^epoch .*images/ { split($2, at, "/"); last = at[1] }
+            /^resumed/ { if ($3 < last - 1) { print last, "epochs were done, but: " $0; exit 1 } }' out
+        train $step $count --epochs 1000000 --max-steps 1 --snapshot s/s $more
+        epochs=$(sed -n 's/^resumed   s\/s: \([0-9]*\) .*/\1/p' out)
+        train $step $count --epochs "$epochs" --save-every 1000000 --snapshot right/s $more
+        diff -r right s || { echo "step $step: $epochs epochs" && return 1; }
+    done <<'END'
+3 2 none
+3 3 7
+4 3 none
+5 4 none --batch 600
+5 3 7 --batch 600
+7 3 7 --batch 600 --save sharded
+7 2 none --batch 600 --save full
+END
+    [ -z "$(ls -A "$TMPDIR")" ]
 }
 
 @test "each step continues the runs of each other step, with other numbers of ranks, on the same loss curve" {
@@ -136,6 +200,17 @@ END
 # form: prints the lines of out that step 1 prints, too, without their numbers and without those of the ranks and sizes.
 form() {
     grep -vE '^(memory|ranks|launcher|sharding|costs|  )' out | sed -E 's/[0-9]+([.:][0-9]+)*/N/g'
+}
+
+@test "only rank 0 saves one file" {
+    local step
+    for step in 2 3 4; do
+        rm -f log
+        WATCH_LOG=log program=$(watched $step) train $step 3 --snapshot snapshot
+        [ "$(grep saves log | sort | uniq -c | awk '{ print $1, $3 }')" = "5 0" ]
+        [ "$(echo *)" = "err log out snapshot" ]
+        rm snapshot
+    done
 }
 
 @test "only rank 0 prints: the lines of step 1, and one about the ranks, the launcher and the shards" {

@@ -1,29 +1,71 @@
 # shellcheck shell=bash disable=SC2030,SC2031,SC2034,SC2154 # bats and helpers.bash set variables across functions
-# For tests that compare all steps with step 1 on tiny images. A file can set more_options for all of its runs.
+# For tests that run any step on tiny images. A file can set more_options for all of its runs, and declare a function
+# prepare for what all of its tests need.
 
 setup_file() {
     need_train {02_multigpu_fork,03_multigpu_launcher,04_multinode,05_fsdp,07_large_models}/train \
         03_multigpu_launcher/launch
     tiny_data "$BATS_FILE_TMPDIR/tiny"
+    set_variables
+    ! declare -F prepare >/dev/null || prepare
+}
+
+set_variables() {
+    unset_job
+    unset NCCL_HOSTID CPU_DEVICE_CHAOS CPU_DEVICE_MEMORY
+    export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=4 OMP_NUM_THREADS=1
+    set_build
+    launch=$build/03_multigpu_launcher/launch
+    tiny=$BATS_FILE_TMPDIR/tiny
+    options=(--data "$tiny" --hidden "32,22,14" --batch 120 --epochs 4 --log-every 1 "${more_options[@]}")
 }
 
 setup() {
-    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return
-    unset_job
-    export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=4 OMP_NUM_THREADS=1 TMPDIR=$BATS_TEST_TMPDIR
-    set_build
-    options=(--data "$BATS_FILE_TMPDIR/tiny" --hidden "32,22,14" --batch 120 --epochs 4 --log-every 1 "${more_options[@]}")
+    pid='' pids=()
+    mkdir "$BATS_TEST_TMPDIR/work" "$BATS_TEST_TMPDIR/meet" && cd "$BATS_TEST_TMPDIR/work" || return
+    set_variables
+    export TMPDIR=$BATS_TEST_TMPDIR/meet
+}
+
+# Ends the processes that a failed test has left.
+teardown() {
+    end_job
+}
+
+end_job() {
+    [ -z "$pid" ] || kill -9 -- -"$pid" 2>/dev/null || true
+    end_ranks
+}
+
+end_ranks() {
+    {
+        [ ${#pids[@]} = 0 ] || kill -9 "${pids[@]}" || true
+        wait "${pids[@]}" || true
+    } 2>/dev/null
+    pids=()
+}
+
+program_of() { # STEP
+    echo "$build"/0"$1"_*/train
+}
+
+# watched STEP: prints the path of the step's program with watch.c, and builds it at the first call.
+watched() {
+    local path=$BATS_FILE_TMPDIR/watched$1
+    [ -x "$path" ] || compile_watched "$path" "$(program_of "$1").o" || return
+    echo "$path"
 }
 
 # train STEP RANKS OPTION...: a program of that number with so many ranks, and with random delays if there is a seed in
-# delays. The time limit only ends a run that hangs.
+# delays. The time limit only ends a run that hangs. program names another program for this step.
 train() {
-    local program launch=()
-    program=("$build"/0"$1"_*/train)
+    local command launcher=()
+    command=("${program:-$(program_of "$1")}")
     case $1 in
     1) ;;
-    2) launch=(--nproc "$2") ;;
-    *) program=("$build/03_multigpu_launcher/launch" --nproc-per-node "$2" "${program[@]}") ;;
+    2) launcher=(--nproc "$2") ;;
+    *) command=("$launch" --nproc-per-node "$2" "${command[@]}") ;;
     esac
-    env ${delays:+CPU_DEVICE_CHAOS=$delays} timeout 60 "${program[@]}" "${launch[@]}" "${options[@]}" "${@:3}" >out 2>err || { cat err && return 1; }
+    env ${delays:+CPU_DEVICE_CHAOS=$delays} timeout "$(patience 60)" "${command[@]}" "${launcher[@]}" "${options[@]}" "${@:3}" \
+        >out 2>err || { cat err && return 1; }
 }

@@ -6,30 +6,6 @@ load ../helpers
 load every_step
 more_options=(--dropout 0.2 --lr 0.01)
 
-@test "with dropout, any number of ranks has the loss curve of step 1" {
-    train 1 1 --csv one
-    grep -q '^model     mlp 8-32-22-14-10, dropout 0.2, [0-9]* parameters$' out
-    train 1 1 --csv without --dropout 0
-    run ! same_curve one without
-    for step in 2 3 4 5 7; do
-        for ranks in 1 2 3 4; do
-            train $step $ranks --csv csv
-            same_curve one csv
-        done
-    done
-}
-
-@test "with dropout, a run that is stopped within an epoch and continued ends with the same bits" {
-    for step in 1 2 3 4 5 7; do
-        rm -rf right s && mkdir right s
-        train $step 2 --snapshot right/s
-        for last in 3 11 20; do # 3 and 11 are within epochs
-            train $step 2 --snapshot s/s --max-steps $last
-        done
-        diff -r right s
-    done
-}
-
 @test "all steps can load each other's snapshots, with and without dropout" {
     train 5 3 --snapshot s --max-steps 3 # as shards
     train 7 2 --snapshot s --max-steps 6

@@ -5,38 +5,6 @@
 load ../helpers
 load every_step
 
-# One of each optimizer and of each schedule.
-settings=("--optimizer adadelta --lr 0.1 --schedule step --gamma 0.5" "--nesterov 1 --schedule cosine --warmup 3 --lr 0.01"
-    "--optimizer adamw --beta1 0.8 --beta2 0.9 --epsilon 1e-4 --weight-decay 0.1 --schedule onecycle"
-    "--label-smoothing 0.1 --lr 0.02 --warmup 9 --schedule step --step-epochs 2 --gamma 0.1")
-
-@test "with each optimizer and schedule, any number of ranks has the curve of step 1" {
-    for more in "${settings[@]}"; do
-        train 1 1 --csv one $more
-        for run in "2 2" "3 3" "4 4" "5 2" "5 3" "7 2" "7 4"; do
-            train $run --csv csv $more
-            same_curve one csv || { echo "in: $run $more" && return 1; }
-        done
-    done
-    # The comparison includes the rates.
-    sed '3s/[0-9.]*$/0.0123/' one >other
-    run ! same_curve one other
-}
-
-@test "within each schedule, a run that is stopped and continued has the same bits and rates" {
-    for more in "${settings[@]}"; do
-        for run in "1 1" "4 2" "5 2" "7 3"; do
-            rm -rf right s ./*csv && mkdir right s
-            train $run --snapshot right/s --csv right.csv $more
-            for last in 3 10 11 20; do # 3 and 11 are within epochs
-                train $run --snapshot s/s --csv csv --max-steps $last $more
-            done
-            diff -r right s
-            diff <(cut -d, -f1-6,8 right.csv) <(cut -d, -f1-6,8 csv)
-        done
-    done
-}
-
 @test "all steps can load each other's states of Adadelta" {
     adadelta=(--optimizer adadelta --lr 0.1)
     train 1 1 --csv one "${adadelta[@]}"

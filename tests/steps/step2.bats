@@ -1,32 +1,15 @@
 #!/usr/bin/env bats
 # Tests of step 2: the ranks use each sample once, and a job of several processes ends correctly. Copies of train.c with
 # one planted mistake must fail.
-# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+# shellcheck disable=SC2030,SC2031,SC2154 # bats, helpers.bash and every_step.bash set variables across functions
 load ../helpers
 
-setup_file() {
-    need_train 02_multigpu_fork/train
-    tiny_data "$BATS_FILE_TMPDIR/tiny"
-    set_variables
-    compile_watched "$watched" "$build/02_multigpu_fork/train.o"
-}
+load every_step
 
-set_variables() {
-    export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=4
-    tiny=$BATS_FILE_TMPDIR/tiny
-    set_build
-    two=$build/02_multigpu_fork/train
-    watched=$BATS_FILE_TMPDIR/watched # step 2 with watch.c
-}
-
-setup() {
-    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return
-    set_variables
-}
-
-# Ends the job that a failed test has left.
-teardown() {
-    [ -z "${pid:-}" ] || kill -9 -- -"$pid" 2>/dev/null || true
+prepare() {
+    export two watched
+    two=$(program_of 2)
+    watched=$(watched 2)
 }
 
 # Three epochs of five steps on the tiny images with a program; the time limit only ends a run that hangs.
@@ -152,12 +135,6 @@ part() {
     done
 }
 
-@test "only rank 0 saves" {
-    WATCH_LOG=log run_tiny "$watched" --nproc 3 --snapshot snapshot
-    [ "$(grep saves log | sort | uniq -c | awk '{ print $1, $3 }')" = "4 0" ]
-    [ "$(echo *)" = "log snapshot" ]
-}
-
 @test "the parent calls neither CUDA nor NCCL nor cuBLAS" {
     for file in "$root"/cpu_device/*.c; do
         cc "${c_flags[@]}" "${libs[0]}" -finstrument-functions -c "$file"
@@ -207,24 +184,6 @@ await_training() {
 # The parent's line about a rank must be the only line on stderr.
 one_line() { # TEXT
     [ "$(cat err)" = "error: rank $1" ] || { echo "wanted only: error: rank $1" && cat err && return 1; }
-}
-
-@test "when a rank is killed, the job ends and names it" {
-    RANDOM=1
-    for moment in first first training training training; do
-        for victim in 0 1 2; do
-            start_training
-            if [ $moment = first ]; then
-                until_true 30 find_ranks
-            else
-                await_training
-                sleep "$(printf 0.0%03d $((RANDOM % 300)))"
-            fi
-            kill -9 "${ranks[victim]}"
-            ends 1
-            one_line "$victim (pid ${ranks[victim]}) was ended by signal 9, Killed"
-        done
-    done
 }
 
 # dies R FUNCTION NTH: kills rank R at its nth call of the function, and checks the end of the job.
@@ -314,13 +273,9 @@ dies() {
 }
 
 @test "a killed parent leaves no rank behind" {
-    for moment in first first first training training training; do
+    for moment in find_ranks await_training; do
         start_training
-        if [ $moment = first ]; then
-            until_true 30 find_ranks
-        else
-            await_training
-        fi
+        until_true 30 $moment
         kill -9 "$pid"
         ends 137
         [ ! -s err ]
@@ -427,18 +382,14 @@ refused() {
 }
 
 @test "a wrong number of ranks is refused before any rank starts" {
-    for number in 0 -1 x 1.5 "" 1e1 0x1 gpux GPU all 99999999999999999999 1000001; do
+    for number in 0 x 1.5 "" GPU 1000001; do
         refused 2 0 --nproc --nproc "$number"
-        refused 2 0 --nproc --nproc="$number"
     done
-    refused 2 0 --nproc --nproc
-    for number in 5 6 1000000; do
+    for number in 5 1000000; do
         refused 2 1 "--nproc $number is more than there are GPUs (4); set CPU_DEVICES=$number to" --nproc $number
     done
     CPU_DEVICES=2 refused 2 1 "--nproc 3 is more than there are GPUs (2); set CPU_DEVICES=3 to" --nproc 3
-    for number in -1 2 x 1.5 ""; do
-        refused 2 0 --overlap --overlap "$number"
-    done
+    refused 2 0 --overlap --overlap 2
 }
 
 # By the variables that each launcher sets for its rank % and the number of its ranks.
@@ -500,41 +451,20 @@ END
 
 @test "options that step 1 refuses are refused once, before any rank starts" {
     refused 2 0 --foo --foo 1
-    refused 2 0 --epoch --epoch 1
-    refused 2 0 word word
     refused 2 0 --model --model foo
     refused 2 0 --lr --lr x
-    refused 2 0 --batch --batch 1.5
-    for hidden in 0 x "8," "8 8"; do
-        refused 2 1 --hidden --hidden "$hidden"
-    done
+    refused 2 1 --hidden --hidden "8,"
     refused 1 1 "make data" --data none
     refused 1 1 "--batch 641: the training set has only 640 samples" --batch 641
 
     cp -r "$tiny" bad
-    for file in {train,t10k}-{images-idx3,labels-idx1}-ubyte; do
-        flip "bad/$file" 2
-        refused 1 1 "bad/$file" --data bad
-        cp "$tiny/$file" bad
-        truncate -s -1 "bad/$file"
-        refused 1 1 "bad/$file" --data bad
-        rm "bad/$file"
-        refused 1 1 "bad/$file" --data bad
-        cp "$tiny/$file" bad
-    done
+    flip bad/t10k-labels-idx1-ubyte 2
+    refused 1 1 "bad/t10k-labels-idx1-ubyte" --data bad
 
     train --nproc 2 --max-steps 7 --snapshot good
-    size=$(stat -c %s good)
-    for length in 0 231 $((size - 1)) $((size + 1)); do
-        cp good spoilt
-        truncate -s "$length" spoilt
-        refused 1 1 spoilt --snapshot spoilt --nproc 3
-    done
-    for offset in 0 8 16 144 176 184 192 216 224 232 $((size - 1)); do
-        cp good spoilt
-        flip spoilt "$offset"
-        refused 1 1 spoilt --snapshot spoilt --nproc 3
-    done
+    cp good spoilt
+    flip spoilt 144
+    refused 1 1 spoilt --snapshot spoilt --nproc 3
     refused 1 1 "mlp 8-8-8-10" --snapshot good --hidden 8,9
     refused 1 1 "--seed 1" --snapshot good --seed 2
     refused 1 1 "--batch 120" --snapshot good --batch 60

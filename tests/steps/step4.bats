@@ -1,70 +1,21 @@
 #!/usr/bin/env bats
 # Tests of step 4's trainer: no rank waits forever for a dead, stuck or late rank, or prints or saves anything after it has
 # given up. Copies of its sources with one planted mistake must fail.
-# shellcheck disable=SC2030,SC2031,SC2034,SC2154,SC2317 # bats and helpers.bash set variables and call functions
+# shellcheck disable=SC2030,SC2031,SC2034,SC2154,SC2317 # bats, helpers.bash and every_step.bash set variables and call functions
 load ../helpers
+load every_step
 
-setup_file() {
-    need_train 03_multigpu_launcher/train 03_multigpu_launcher/launch 04_multinode/train
-    tiny_data "$BATS_FILE_TMPDIR/tiny"
-    set_variables
-    compile_watched "$watched" "$build/04_multinode/train.o"
-}
+more_options=(--hidden "8,8" --epochs 3 --log-every 100)
+compiler=compile_watched
 
-set_variables() {
-    unset_job
-    export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=4 OMP_NUM_THREADS=1
-    tiny=$BATS_FILE_TMPDIR/tiny
-    set_build
-    three=$build/03_multigpu_launcher/train
-    four=$build/04_multinode/train
-    launch=$build/03_multigpu_launcher/launch
-    watched=$BATS_FILE_TMPDIR/watched # step 4 with watch.c
-    compiler=compile_watched
-    options=(--data "$tiny" --hidden "8,8" --batch 120 --epochs 3)
-}
-
-setup() {
-    pid='' pids=()
-    mkdir "$BATS_TEST_TMPDIR/work" "$BATS_TEST_TMPDIR/meet" && cd "$BATS_TEST_TMPDIR/work" || return
-    set_variables
-    export TMPDIR=$BATS_TEST_TMPDIR/meet
-}
-
-# Ends the processes that a failed test has left.
-teardown() {
-    [ -z "$pid" ] || kill -9 -- -"$pid" 2>/dev/null || true
-    end_ranks
-}
-
-end_ranks() {
-    {
-        [ ${#pids[@]} = 0 ] || kill -9 "${pids[@]}" || true
-        wait "${pids[@]}" || true
-    } 2>/dev/null
-    pids=()
-}
-
-launch_tiny() { # RANKS PROGRAM OPTION...
-    timeout 60 "$launch" --nproc-per-node "$1" "$2" "${options[@]}" "${@:3}"
+prepare() {
+    export four watched
+    four=$(program_of 4)
+    watched=$(watched 4)
 }
 
 in_step() { # STEP: how a line about any collective ends
     echo " \(step $1, collective [0-9]+, nccl[A-Za-z]+ at .*train\.c:[0-9]+\)$"
-}
-
-@test "after a signal, all ranks save and stop, and the next run ends with the same bits" {
-    launch_tiny 3 "$four" --log-every 1 --snapshot right
-    for signal in 10 15; do
-        rm -f s
-        KILL_AT="1 gather_batch 4 $signal" launch_tiny 3 "$watched" --log-every 1 --snapshot s >out 2>err
-        drop_pids err
-        [ ! -s err ]
-        grep -qx "told to stop by a signal; saved" out
-        run ! cmp -s right s
-        launch_tiny 3 "$four" --log-every 1 --snapshot s
-        cmp right s
-    done
 }
 
 @test "only rank 0 prints, but NCCL's log of every rank is visible" {
@@ -89,13 +40,14 @@ in_step() { # STEP: how a line about any collective ends
 valid_snapshot() {
     local resumed
     cp s copy
-    resumed=$(launch_tiny 3 "$four" --log-every 1 --snapshot copy | sed -n 's/^resumed   copy: \([0-9]*\) epochs\? and 0 .*/\1/p')
+    train 4 3 --log-every 1 --snapshot copy
+    resumed=$(sed -n 's/^resumed   copy: \([0-9]*\) epochs\? and 0 .*/\1/p' out)
     [ "$resumed" = "$1" ] || { echo "wanted $1 epochs, got $resumed" && return 1; }
     cmp right copy
 }
 
 @test "when a rank is killed, the others name their collective and end within seconds" {
-    launch_tiny 3 "$four" --log-every 1 --snapshot right
+    train 4 3 --log-every 1 --snapshot right
     # With --log-every 1 a step has four collectives, and an epoch of five steps two more at its end.
     while read -r rank place epochs steps in; do
         rm -f s
@@ -162,7 +114,7 @@ late_is_given_up() {
 }
 
 @test "when a rank is stuck, the others end after --step-timeout" {
-    launch_tiny 3 "$four" --log-every 1 --snapshot right
+    train 4 3 --log-every 1 --snapshot right
     for more in "" "--overlap 0"; do
         # shellcheck disable=SC2086 # words
         late_is_given_up "$watched" $more
@@ -208,20 +160,16 @@ silent_host() {
     grep -qE "remote process exited or there was a network error: rank [01] waits in AllReduce \(.*\) $silent" err.0
 }
 
-is_stopped() { # PID
-    [[ $(<"/proc/$1/stat") == *") T "* ]]
-}
-
 # saves_slowly PROGRAM: rank 0 stops while it saves after the first epoch.
 saves_slowly() {
     rm -f s
     KILL_AT="0 fsync 3 19" start_ranks 3 "$1" --log-every 1 --step-timeout 1 --snapshot s
-    until_true 20 is_stopped "${pids[0]}"
+    until_true 20 stopped "${pids[0]}"
 }
 
 # bats test_tags=test-all
 @test "a save may take longer than --step-timeout, but not ten times as long" {
-    launch_tiny 3 "$four" --log-every 1 --snapshot right
+    train 4 3 --log-every 1 --snapshot right
     saves_slowly "$watched"
     sleep 3 # the limit of a collective that does not wait for a save is over
     kill -CONT "${pids[0]}"
@@ -254,7 +202,7 @@ on_after_all() {
 }
 
 @test "after the watchdog has given up, the process prints and saves nothing" {
-    launch_tiny 3 "$four" --log-every 1 --snapshot right
+    train 4 3 --log-every 1 --snapshot right
     slow='s/^( *)_exit\(1\);/\1sleep(1);\n&/'
     no_lock='/^void wait_for/,/^}/s/^ *pthread_mutex_lock.*//'
     changed ./program 4 watchdog.c "$slow"
@@ -340,7 +288,7 @@ far_ahead() {
 }
 
 @test "ranks that are all suspended for longer than --step-timeout continue" {
-    launch_tiny 3 "$four" --log-every 1 --snapshot right
+    train 4 3 --log-every 1 --snapshot right
     late 19 "$watched"
     until_true 10 stopped "${pids[1]}"
     kill -STOP "${pids[0]}" "${pids[2]}"
@@ -353,7 +301,7 @@ far_ahead() {
 }
 
 @test "time between collectives does not count for --step-timeout" {
-    launch_tiny 2 "$four" --log-every 1 --snapshot right
+    train 4 2 --log-every 1 --snapshot right
     # All ranks do something else for a long time. Then one rank is late, but within the limit.
     long='s/^( *)forward\(t, &t->train.*/&\n\1if (steps_done(t) == 2)\n\1    usleep(t->rank ? 2100000 : 1500000);/'
     changed ./program 4 train.c "$long"
@@ -379,27 +327,4 @@ far_ahead() {
     start_ranks 1 ./program --snapshot s
     ranks_end 8 142 0
     rank_says 0 "cannot save$"
-}
-
-@test "killing ranks at random moments changes no bit" {
-    RANDOM=4
-    for count in 2 3; do
-        rm -f s right
-        start "$launch" --nproc-per-node $count --max-restarts 100 "$four" "${options[@]}" --epochs 1000000 --snapshot s
-        for attempt in 0 1 2 3; do
-            until_true 10 find_ranks $count $attempt
-            sleep "$(printf 0.%03d $((RANDOM % 150)))"
-            kill -9 "${ranks[RANDOM % count]}"
-        done
-        until_true 10 await_signals $count 4
-        until_true 10 grep -q '^epoch .*images/s' out
-        kill -USR1 "$pid"
-        ends 0
-        restarted 4
-        epochs=$(launch_tiny $count "$four" --epochs 1000000 --max-steps 1 --snapshot s |
-            sed -n 's/^resumed   s: \([0-9]*\) .*/\1/p')
-        echo "$epochs epochs"
-        launch_tiny $count "$three" --epochs "$epochs" --save-every 1000000 --snapshot right >/dev/null
-        cmp right s
-    done
 }

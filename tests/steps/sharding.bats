@@ -1,45 +1,35 @@
 #!/usr/bin/env bats
-# Tests of step 7's trainer: with every strategy and option, it has the loss curve of step 1, and its memory and traffic
-# match the formulas. Copies of its sources with one planted mistake must fail.
-# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+# Tests of the trainers of steps 5 and 7: with every strategy and option, they have the loss curve of step 1, and their
+# memory and traffic match the formulas. Copies of their sources with one planted mistake must fail.
+# shellcheck disable=SC2030,SC2031,SC2034,SC2154 # bats, helpers.bash and every_step.bash set variables across functions
 load ../helpers
 
-setup_file() {
-    need_train 02_multigpu_fork/train 03_multigpu_launcher/launch 03_multigpu_launcher/train 04_multinode/train 07_large_models/train
-    tiny_data "$BATS_FILE_TMPDIR/tiny"
-    set_variables
-    # step 7 with step5/count.c
-    compile "$BATS_FILE_TMPDIR/counted" -Wl,--wrap=nccl{AllGather,ReduceScatter,AllReduce} \
-        -Wl,--wrap={optimizer_step,report_epoch} "$root/tests/steps/step5/count.c" "$build/07_large_models/train.o"
+load every_step
+# No unit of this model divides into 4 shards.
+more_options=(--hidden "6,14,22,10" --epochs 3 --seed 2)
+
+prepare() {
+    export seven
+    seven=$(program_of 7)
 }
 
-set_variables() {
-    unset_job
-    unset NCCL_HOSTID CPU_DEVICE_CHAOS CPU_DEVICE_MEMORY
-    export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=4 OMP_NUM_THREADS=1
-    tiny=$BATS_FILE_TMPDIR/tiny
-    set_build
-    seven=$build/07_large_models/train
-    launch=$build/03_multigpu_launcher/launch
-    # No unit of this model divides into 4 shards.
-    options=(--data "$tiny" --hidden "6,14,22,10" --batch 120 --epochs 3 --seed 2 --log-every 1)
+# counted STEP: prints the path of the step's program with step5/count.c, and builds it at the first call.
+counted() {
+    local path=$BATS_FILE_TMPDIR/counted$1
+    [ -x "$path" ] || compile "$path" -Wl,--wrap=nccl{AllGather,ReduceScatter,AllReduce} \
+        -Wl,--wrap={optimizer_step,report_epoch} "$root/tests/steps/step5/count.c" "$(program_of "$1").o" || return
+    echo "$path"
 }
 
-setup() {
-    mkdir "$BATS_TEST_TMPDIR/work" "$BATS_TEST_TMPDIR/meet" && cd "$BATS_TEST_TMPDIR/work" || return
-    set_variables
-    export TMPDIR=$BATS_TEST_TMPDIR/meet
-}
-
-# train RANKS PROGRAM OPTION...: the time limit only ends a run that hangs.
-train() {
-    timeout 60 "$launch" --nproc-per-node "$1" "$2" "${options[@]}" "${@:3}" >out 2>err || { cat err && return 1; }
-}
-
-# saved FILE RANKS PROGRAM OPTION...: writes the final parameters and optimizer states to the file.
+# saved FILE STEP RANKS OPTION...: writes the final parameters and optimizer states to one file. Step 1 loads the shards of
+# step 5, has nothing left to do, and saves the file.
 saved() {
-    rm -f "$1"
-    train "$2" "$3" --save full --snapshot "$1" "${@:4}"
+    rm -f "$1"*
+    if [ "$2" = 7 ]; then
+        train 7 "$3" --save full --snapshot "$1" "${@:4}"
+    else
+        train "$2" "$3" --snapshot "$1" "${@:4}" && program='' train 1 1 --snapshot "$1"
+    fi
 }
 
 # nodes COUNT RANKS PROGRAM OPTION...: runs the program on this number of simulated nodes, with RANKS ranks each.
@@ -113,7 +103,7 @@ runs="\
 declare -A rates=([sgd]="--lr 0.01" [adam]="--lr 0.0001 --weight-decay 0.1"
     [adamw]="--lr 0.0001 --weight-decay 10")
 
-# learns PROGRAM: each of these runs must have the loss curve of step 1, or with --clip that of one rank of step 7. Only
+# learns: each of these runs must have the loss curve of step 1, or with --clip that of one rank of step 7. Only
 # rounding may differ: sums of some hundred floats in another order differ by at most 1e-6 of their size, and same_curve
 # allows ten times as much. The losses change by more than that in every training step.
 learns() {
@@ -123,10 +113,10 @@ learns() {
         right=right.$optimizer.$clip.$hidden
         read -ra same <<<"--hidden $hidden --optimizer $optimizer ${rates[$optimizer]}"
         if [ ! -e "$right" ]; then
-            read -ra alone <<<"$([ "$clip" = 0 ] && echo "$TRAIN" || echo "$seven --strategy none --clip $clip")"
-            "${alone[@]}" "${options[@]}" "${same[@]}" --csv "$right"
+            read -ra alone <<<"$([ "$clip" = 0 ] && echo 1 1 || echo "7 1 --strategy none --clip $clip")"
+            program='' train "${alone[@]}" "${same[@]}" --csv "$right"
         fi
-        train "$ranks" "$1" "${same[@]}" --csv csv --clip "$clip" --strategy "$strategy" --prefetch "$prefetch" \
+        train 7 "$ranks" "${same[@]}" --csv csv --clip "$clip" --strategy "$strategy" --prefetch "$prefetch" \
             --overlap "$overlap" --recompute "$recompute" --accumulate "$accumulate" --unit-bytes "$unit_bytes" ||
             return
         same_curve "$right" csv || {
@@ -158,7 +148,7 @@ learns() {
 }
 
 @test "any number of ranks has the loss curve of step 1, with every strategy and pair of options" {
-    learns "$seven"
+    learns
 }
 
 # bats test_tags=test-all
@@ -167,7 +157,7 @@ learns() {
         'train.c:s/(ncclAllReduce\(t->squares, t->squares, )1/\10/' \
         'train.c:s/run_layers\(t, u, u->first_layer, i, rows\)/(void)0/'; do
         changed ./program 7 "${change%%:*}" "${change#*:}"
-        run ! learns ./program
+        program=./program run ! learns
         [[ ${lines[-1]} == in:* || $output == *"not finite"* ]]
     done
 }
@@ -176,11 +166,11 @@ learns() {
     options+=(--max-steps 8)
     while read -r ranks more; do
         read -ra same <<<"$more"
-        saved right "$ranks" "$seven" "${same[@]}"
+        saved right 7 "$ranks" "${same[@]}"
         for other in "--prefetch 0" "--overlap 0" "--recompute 1" "--strategy grad" \
             "--strategy grad --prefetch 0 --overlap 0 --recompute 1"; do
             read -ra differently <<<"$other"
-            saved got "$ranks" "$seven" "${same[@]}" "${differently[@]}"
+            saved got 7 "$ranks" "${same[@]}" "${differently[@]}"
             cmp right got
         done
     done <<'END'
@@ -189,7 +179,7 @@ learns() {
 4 --optimizer adamw --weight-decay 1 --accumulate 2 --unit-bytes 1400
 4 --clip 0.03
 END
-    saved got 4 "$seven" "${same[@]}" --seed 3
+    saved got 7 4 "${same[@]}" --seed 3
     run ! cmp -s right got
 }
 
@@ -198,9 +188,9 @@ END
     seed=0
     while read -r ranks more; do
         read -ra same <<<"$more"
-        saved right "$ranks" "$seven" "${same[@]}"
+        saved right 7 "$ranks" "${same[@]}"
         for _ in 1 2; do
-            CPU_DEVICE_CHAOS=$((++seed)) saved got "$ranks" "$seven" "${same[@]}"
+            CPU_DEVICE_CHAOS=$((++seed)) saved got 7 "$ranks" "${same[@]}"
             cmp right got
         done
     done <<'END'
@@ -213,20 +203,26 @@ END
 
 # bats test_tags=test-all
 @test "random delays reveal a missing wait" {
-    saved right 3 "$seven"
-    for change in '/void fetch_unit/,/^}/s/cudaStreamWaitEvent\(.*\)\);/cudaSuccess);/' \
-        '/void gather_unit/,/^}/s/ comm_waits\(f\)/ (void)0/' \
-        '/void scatter_unit/,/^}/s/ comm_waits\(f\)/ (void)0/'; do
-        changed ./program 7 units.c "$change"
+    local step file change seed found
+    while read -r step file change; do
+        saved right "$step" 3
+        changed ./program "$step" "$file" "$change"
         found=0
         for seed in {1..20}; do
-            if ! CPU_DEVICE_CHAOS=$seed saved got 3 ./program || ! cmp right got; then
+            if ! delays=$seed program=./program saved got "$step" 3 || ! cmp right got; then
                 found=1
                 break
             fi
         done
         [ $found = 1 ]
-    done
+    done <<'END'
+5 fsdp.c /fsdp_gather\(struct/,/^}/s/cudaStreamWaitEvent\(.*\)\);/cudaSuccess);/
+5 fsdp.c / start_gather/,/^}/s/ comm_waits\(f\)/ (void)0/
+5 fsdp.c / fsdp_scatter/,/^}/s/ comm_waits\(f\)/ (void)0/
+7 units.c /void fetch_unit/,/^}/s/cudaStreamWaitEvent\(.*\)\);/cudaSuccess);/
+7 units.c /void gather_unit/,/^}/s/ comm_waits\(f\)/ (void)0/
+7 units.c /void scatter_unit/,/^}/s/ comm_waits\(f\)/ (void)0/
+END
 }
 
 # floats FILE: prints the 822 parameters of a snapshot, one per line.
@@ -240,7 +236,7 @@ floats() {
     while read -r ranks more; do
         read -ra same <<<"$more"
         for steps in 4 5; do
-            saved $steps "$ranks" "$seven" --lr 1 --momentum 0 --clip 0.01 --max-steps $steps --strategy "${same[@]}"
+            saved $steps 7 "$ranks" --lr 1 --momentum 0 --clip 0.01 --max-steps $steps --strategy "${same[@]}"
         done
         paste <(floats 4) <(floats 5) | awk '{ sum += ($1 - $2) ^ 2 }
             END { length_of_step = sqrt(sum); print length_of_step
@@ -255,28 +251,28 @@ floats() {
 4 grad --precision bf16
 END
     # A factor of 1 changes no bit. The header holds --clip.
-    saved never 3 "$seven"
-    saved got 3 "$seven" --clip 1000
+    saved never 7 3
+    saved got 7 3 --clip 1000
     cmp <(floats never) <(floats got)
-    saved got 3 "$seven" --clip 0.01
+    saved got 7 3 --clip 0.01
     run ! cmp -s <(floats never) <(floats got)
 }
 
 @test "--strategy hybrid shards within nodes; on one node it is full, with one rank per node none" {
-    "$TRAIN" "${options[@]}" --lr 0.01 --csv right
+    train 1 1 --lr 0.01 --csv right
     for more in "" "--unit-bytes 1400 --recompute 1 --prefetch 0" "--accumulate 5"; do
         read -ra differently <<<"$more"
         nodes 2 2 "$seven" --strategy hybrid --lr 0.01 --csv csv "${differently[@]}"
         same_curve right csv
     done
-    saved alone 1 "$seven" --clip 0.01 --csv right
+    saved alone 7 1 --clip 0.01 --csv right
     nodes 2 2 "$seven" --strategy hybrid --clip 0.01 --csv csv
     same_curve right csv
     for shape in "1 4 full" "4 1 none"; do
         read -r count ranks strategy <<<"$shape"
         rm -f got
         nodes "$count" "$ranks" "$seven" --strategy hybrid --save full --snapshot got
-        saved right 4 "$seven" --strategy "$strategy"
+        saved right 7 4 --strategy "$strategy"
         cmp right got
     done
 }
@@ -292,7 +288,7 @@ END
     run ! nodes 4 1 ./program --strategy none
     grep -qE '^error \(.*, rank [0-3]\): epoch 2: the parameters differ from those of another rank$' err.*
     # No other rank stores these parameters, so the mistake stays unnoticed.
-    train 4 ./program --strategy full
+    program=./program train 7 4 --strategy full
 }
 
 @test "--strategy hybrid needs the size of the nodes, and ranks numbered node by node" {
@@ -382,24 +378,12 @@ right_costs() {
     diff right got && [ "$(wc -l <got)" = 8 ]
 }
 
-# bats test_tags=test-all
-@test "a rank that does not split the communicator is waited for as long as one that does not join" {
-    compile_watched ./watched "$build/07_large_models/train.o"
-    for call in 1 2; do
-        KILL_AT="1 ncclCommSplit $call 19" start_ranks 2 ./watched --join-timeout 3 --step-timeout 1000
-        ranks_end 10 1 0
-        rank_says 0 "a collective has not ended for 3 s \(--join-timeout\): .*\(step 0, collective $call, ncclCommSplit at .*"
-        kill -KILL "${pids[1]}"
-        ranks_end 5 137 1
-    done
-}
-
 @test "a rank's memory and traffic match the formulas" {
     while IFS='|' read -r counts more; do
         read -ra same <<<"$more"
         for strategy in full grad none; do
             for ranks in $counts; do
-                train "$ranks" "$seven" --epochs 1 --strategy $strategy "${same[@]}"
+                train 7 "$ranks" --epochs 1 --strategy $strategy "${same[@]}"
                 right_costs "$ranks" "$ranks" --strategy $strategy "${same[@]}"
             done
         done
@@ -410,9 +394,9 @@ right_costs() {
 1 2|--unit-bytes 1000000 --clip 1 --optimizer adamw
 END
     # A run that ends within an epoch, and a run without a training step.
-    train 4 "$seven" --max-steps 7 --snapshot s
+    train 7 4 --max-steps 7 --snapshot s
     right_costs 4 4
-    train 4 "$seven" --max-steps 7 --snapshot s
+    train 7 4 --max-steps 7 --snapshot s
     grep -q '; nothing is left to do$' out
     run ! right_costs 4 4
     [ "$(grep '^[<>]' <<<"$output" | cut -d' ' -f 2)" = sent ]
@@ -430,7 +414,7 @@ row() {
 
 @test "with four ranks, a rank stores a quarter of the model and two units" {
     for strategy in none full; do
-        train 4 "$seven" --epochs 1 --optimizer adam --strategy $strategy
+        train 7 4 --epochs 1 --optimizer adam --strategy $strategy
         declare $strategy=$(($(row parameters) + $(row gradients) + $(row optimizer) + $(row gathered)))
     done
     padding=$(sed -n 's/^costs.* with \([0-9]*\) of padding.*/\1/p' out)
@@ -453,18 +437,18 @@ sends() {
         read -ra same <<<"$more"
         for ranks in 3 4; do
             rm -f log
-            train $ranks "$BATS_FILE_TMPDIR/counted" --max-steps 8 --strategy "${same[@]}"
+            program=$(counted 7) train 7 $ranks --max-steps 8 --strategy "${same[@]}"
             sends $((8 * ranks))
         done
     done
     rm log
-    nodes 2 2 "$BATS_FILE_TMPDIR/counted" --max-steps 8 --strategy hybrid --accumulate 5
+    nodes 2 2 "$(counted 7)" --max-steps 8 --strategy hybrid --accumulate 5
     sends 32
 }
 
 # images_train RANKS OPTION...: trains on synthetic images.
 images_train() {
-    train "$1" "$seven" --data synthetic --hidden 48,32 --batch 600 --epochs 1 --max-steps 20 "${@:2}"
+    train 7 "$1" --data synthetic --hidden 48,32 --batch 600 --epochs 1 --max-steps 20 "${@:2}"
 }
 
 @test "bfloat16 has the loss curve of float except for rounding, on any number of ranks" {
@@ -535,4 +519,53 @@ printf '%s\n' "GPU 0: Some GPU (UUID: GPU-1)" "  MIG 1g.10gb     Device  0: (UUI
 SCRIPT
     chmod +x bin/nvidia-smi
     PATH=$PWD/bin:$PATH fails 1 "there is only one GPU" "$root/tools/demo_fsdp.sh"
+}
+
+# allocated KIND FLOATS: the banner must show this size, in KB or bytes.
+allocated() {
+    local wanted
+    wanted=$(awk -v bytes=$((4 * $2)) 'BEGIN { if (bytes < 1000) print bytes " B"; else printf "%.1f KB\n", bytes / 1000 }')
+    grep -qE "^memory .* $1 $wanted(,|$)" out || { grep '^memory' out && echo "wanted $1 $wanted" && return 1; }
+}
+
+@test "a rank of step 5 stores 1/N of the model and two whole layers, as the banner says" {
+    # 822 parameters in layers of 54, 98, 330, 230 and 110.
+    while read -r ranks count even odd; do
+        train 5 "$ranks" --epochs 1 --optimizer adam
+        grep -qx "sharding  each rank keeps $count of 822 parameters" out
+        allocated parameters "$count"
+        allocated gradients "$count"
+        allocated optimizer $((2 * count))
+        allocated gathered $((even + odd))
+    done <<'END'
+1 822 330 230
+2 411 330 230
+3 275 330 231
+4 208 332 232
+END
+}
+
+@test "each training step of step 5 gathers all parameters twice and scatters the gradients once" {
+    export COUNT_LOG=$PWD/log
+    while read -r ranks count; do
+        rm -f log
+        program=$(counted 5) train 5 "$ranks" --max-steps 8
+        [ "$(sort log | uniq -c | xargs)" = "$((8 * ranks)) $((3 * 4 * count * (ranks - 1)))" ]
+    done <<'END'
+3 275
+4 208
+END
+}
+
+# bats test_tags=test-all
+@test "the test detects a missing layer, a wrong piece and wrong samples in step 5" {
+    train 1 1 --csv right
+    while read -r file change; do
+        changed ./program 5 "$file" "$change"
+        refute same_curve right <(program=./program train 5 3 --csv csv && cat csv)
+    done <<'END'
+fsdp.c s/i < f->model->count; i\+\+/i < f->model->count - 1; i++/
+fsdp.c s/(size_t begin = f->rank \* f->pieces\[i\]\.count)/\1 * 0/
+train.c s/(opt\.batch \+ )slice/\10/
+END
 }

@@ -1,0 +1,504 @@
+#!/usr/bin/env bats
+# Tests of the snapshots of steps 5 and 7: any number of ranks and any step loads shards with the same bits, and after any
+# failure of a rank or a disk, the run can continue from a snapshot. Copies of their sources with one planted mistake must
+# fail. Step 7 saves the same bytes as step 5, unless an option asks for something else.
+# shellcheck disable=SC2030,SC2031,SC2034,SC2046,SC2086,SC2154,SC2206,SC2317 # bats, helpers.bash and every_step.bash set variables; lists of words
+load ../helpers
+load every_step
+more_options=(--hidden "9,3,7" --optimizer adam --epochs 3 --log-every 100) # four units, with padding at 2, 3 and 4 ranks
+
+# Saves what four undisturbed ranks save at the end: shards, and one file.
+prepare() {
+    right=$BATS_FILE_TMPDIR/right
+    cd "$BATS_FILE_TMPDIR" || return
+    mkdir right right_whole
+    train 5 4 --snapshot right/s
+    train 7 4 --save full --snapshot right_whole/s
+    for step in 5 7; do
+        cat >killed_once$step <<SCRIPT
+#!/usr/bin/env bash
+[ \$TORCHELASTIC_RESTART_COUNT = 0 ] || unset KILL_AT
+exec $(watched $step) "\$@"
+SCRIPT
+        chmod +x killed_once$step
+    done
+}
+
+clear_now() {
+    rm -rf now && mkdir now
+}
+
+# The right snapshot of a run with these options.
+right() { # OPTION...
+    [[ $* == *"--save full"* ]] && echo "$BATS_FILE_TMPDIR/right_whole" || echo "$BATS_FILE_TMPDIR/right"
+}
+
+# The other ranks must have noticed the dead rank in a collective.
+others_end() { # RANK
+    local other
+    for other in 0 1 2 3; do
+        [ "$other" != "$1" ] || continue
+        ranks_end 10 1 "$other" || return
+        rank_says "$other" ".*rank $1 \(pid ${pids[$1]} on $(hostname)\) has ended.* \(step [0-9]+, collective [0-9]+, nccl[A-Za-z]+ at " ||
+            return
+    done
+}
+
+# The snapshot in now must have this number of epochs (a pattern), and a run from it must end with the right bits.
+goes_on_from() { # EPOCHS STEP OPTION...
+    train "$2" 4 --snapshot now/s "${@:3}" || return
+    grep -qE "^resumed   now/s: $1 epochs? and [0-9]+ steps?" out || { cat out && return 1; }
+    diff -r "$(right "${@:3}")" now
+}
+
+# Prints the names of the files in a folder, without the part that differs between runs.
+files() { # FOLDER
+    find "$1" -type f -printf '%f\n' | sed -E 's/u[0-9a-f]{8}\./u./' | sort | xargs
+}
+
+# becomes WHOLE FROM STEP RANKS OPTION...: a run with nothing left to do must turn the snapshot in FROM into the one in
+# WHOLE.
+becomes() {
+    rm -rf now
+    cp -r "$2" now
+    train "${@:3}" --max-steps 7 --snapshot now/s || return
+    grep -qx 'resumed   now/s: 1 epoch and 2 steps are done; nothing is left to do' out || return
+    diff -r "$1" now || { echo "after: ${*:3}" && return 1; }
+}
+
+# Saves after seven steps: shards of four ranks in four, and one file in whole.
+save_four_and_whole() {
+    mkdir four whole
+    train 5 4 --max-steps 7 --snapshot four/s
+    train 7 4 --max-steps 7 --save full --snapshot whole/s
+}
+
+@test "any step, number of ranks, strategy and units loads shards and saves the same bytes" {
+    save_four_and_whole
+    [ "$(files four)" = "s s.e1s2u.0of4 s.e1s2u.1of4 s.e1s2u.2of4 s.e1s2u.3of4" ]
+    [ "$(files whole)" = s ]
+    for step in 5 7; do
+        becomes four whole $step 4
+        becomes four four $step 4
+    done
+    # Units of two layers, units of three layers and one, and one unit of all layers.
+    cp -r four units
+    for bytes in 460 600 10000; do
+        train 7 4 --max-steps 7 --unit-bytes $bytes --snapshot units/s
+        [ "$(files units)" = "$(files four)" ]
+        run ! cmp -s units/s four/s
+        becomes whole units 7 3 --save full --unit-bytes 460
+        becomes four units 7 4
+    done
+    cp -r four three
+    train 5 3 --max-steps 7 --snapshot three/s
+    [ "$(files three)" = "s s.e1s2u.0of3 s.e1s2u.1of3 s.e1s2u.2of3" ]
+    for from in four units three whole; do
+        while read -r to how; do
+            becomes $to $from $how
+        done <<'ROWS'
+whole 1 1
+whole 4 2
+whole 5 1
+four 7 4 --strategy grad
+three 5 3
+three 7 3
+whole 7 1 --save full
+whole 7 2 --save full
+whole 7 4 --save full
+ROWS
+    done
+    becomes whole four 2 2
+    becomes whole four 3 3
+    for ranks in 1 2 3 4; do
+        becomes whole four 7 $ranks --strategy none
+    done
+    # bfloat16 rounds the gathered parameters, but not the saved ones. The file names the precision.
+    cp -r four rounded
+    train 7 4 --max-steps 7 --precision bf16 --save full --snapshot rounded/s
+    run ! diff -r whole rounded
+    becomes whole rounded 1 1
+    becomes rounded four 7 4 --precision bf16 --save full
+    cp -r four rounded_shards
+    train 7 4 --max-steps 7 --precision bf16 --snapshot rounded_shards/s
+    becomes four rounded_shards 7 4
+    becomes rounded_shards rounded 7 4 --precision bf16
+}
+
+# bats test_tags=test-all
+@test "layers with fewer parameters than ranks, or with none, are saved correctly" {
+    options+=(--hidden "1,1")
+    for more in "" "--augment flip --dropout 0.2"; do # with these, the first layer and every other one have no parameters
+        options+=($more)
+        rm -rf four whole one_layer
+        save_four_and_whole
+        mkdir one_layer
+        train 7 4 --max-steps 7 --unit-bytes 1 --snapshot one_layer/s
+        for from in four one_layer whole; do
+            for ranks in 1 3 4; do
+                becomes whole $from 7 $ranks --save full
+            done
+            becomes whole $from 1 1
+            becomes four $from 5 4
+            [ -n "$more" ] || becomes four $from 7 4 --strategy grad # step 5 also has units without parameters
+        done
+        for ranks in 1 3; do
+            rm -rf other && cp -r four other
+            train 5 $ranks --max-steps 7 --snapshot other/s
+            becomes four other 5 4
+        done
+    done
+}
+
+# bats test_tags=test-all
+@test "the test detects values in the wrong place" {
+    save_four_and_whole
+    while read -r step to from file change; do
+        changed ./program $step "$file" "$change"
+        program=./program run ! becomes $to $from $step 4 $([ $to = four ] || echo --save full)
+    done <<'END'
+5 four whole train.c s/(sharding, )t->rank, why/\10, why/
+7 whole four saving.c s/values \+ u->begin/values + u->first/
+7 whole four train.c s/t->fsdp\.shard, why/0, why/
+END
+}
+
+@test "the form of the earlier snapshots makes no difference" {
+    clear_now
+    train 7 4 --max-steps 3 --save full --snapshot now/s
+    train 7 4 --max-steps 8 --unit-bytes 600 --snapshot now/s
+    goes_on_from 1 7
+}
+
+@test "a stopped run continues with other ranks and strategies on the same loss curve" {
+    options+=(--epochs 6 --log-every 1)
+    train 1 1 --csv right.csv
+    steps=0
+    for how in "4 full" "2 none" "3 grad" "1 full" "4 none" "2 grad" "3 full" "4 grad"; do
+        read -r ranks strategy <<<"$how"
+        train 7 "$ranks" --strategy "$strategy" --max-steps $((steps += 4)) --snapshot s --csv now.csv
+    done
+    same_curve right.csv now.csv
+}
+
+# Saving must need no more device memory than training.
+saves_in_place() { # OPTION...
+    local peak how=("$@" --hidden "64,64,64" --epochs 1)
+    rm -f s*
+    train 7 4 "${how[@]}" || return
+    peak=$(awk '$1 == "peak" { print $2 }' out)
+    CPU_DEVICE_MEMORY=$((peak - 1)) refute train 7 4 "${how[@]}" >/dev/null || return
+    grep -q "out of device memory" err || return
+    for save in full sharded; do
+        CPU_DEVICE_MEMORY=$peak train 7 4 "${how[@]}" --save $save --snapshot s || return
+    done
+}
+
+@test "saving allocates no device memory" {
+    saves_in_place --strategy full
+    saves_in_place --precision bf16
+    changed ./program 7 saving.c 's/void collect.*/&\n    float *more;\n    DEVICE_ALLOC(more, "more", 64);/'
+    program=./program run ! saves_in_place
+}
+
+@test "a run leaves only the files of its snapshot, and does not touch other files" {
+    old=e1s0u12345678.0of4
+    foreign=(xs s2 "t.$old" "s.${old}x" "s.$old.tmp2" "s.x$old" s.e01s0u12345678.0of4 s.e1s0u1234567.0of4
+        s.e1s0u12345678.00of4 s.e1s0uABCDEF01.0of4 s.e1s0u12345678.0 s.e1s0u12345678.-1of4)
+    left=("s.$old" "s.$old.tmp" s.e9s1uabcdef01.11of12)
+    mkdir now
+    for more in "4 --save sharded" "2 --save full" "3 --save sharded" "4 --strategy none" "4 --strategy hybrid"; do
+        read -r ranks what how <<<"$more"
+        for name in "${foreign[@]}" "${left[@]}"; do
+            echo "$name" >"now/$name"
+        done
+        train 7 $more --snapshot now/s
+        for name in "${foreign[@]}"; do
+            [ "$(cat "now/$name")" = "$name" ]
+            rm "now/$name"
+        done
+        shards=$([[ $how =~ ^(full|none)$ ]] || seq -f "s.e3s0u.%gof$ranks" 0 $((ranks - 1)))
+        [ "$(files now)" = "$(printf '%s\n' s $shards | xargs)" ]
+    done
+    diff -r "$(right)" now
+}
+
+# all_come_through STEP OPTION...: reads lines "RANK:FUNCTION:NTH EPOCHS", and kills one of four ranks at each of these
+# places. The run must continue from this number of epochs (a pattern), or from the start (new), and end with the right
+# snapshot.
+all_come_through() {
+    local place epochs
+    while read -r place epochs; do
+        place=${place//:/ }
+        clear_now
+        KILL_AT="$place 9" timeout "$(patience 60)" "$launch" --nproc-per-node 4 --max-restarts 1 \
+            "$BATS_FILE_TMPDIR/killed_once$1" "${options[@]}" --snapshot now/s "${@:2}" >out 2>err ||
+            { echo "killed at $place" && cat err && return 1; }
+        restarted 1 || return
+        found=$(sed -n 's/^resumed   now\/s: \([0-9]*\) epochs\? and 0 steps are done.*/\1/p' out)
+        [[ ${found:-new} =~ ^($epochs)$ ]] || { echo "killed at $place: goes on from ${found:-new}" && return 1; }
+        diff -r "$(right "${@:2}")" now || { echo "killed at $place" && return 1; }
+    done
+}
+
+# A run saves before it starts and after each epoch. For a save, each rank calls rename once and fsync twice. Rank 0 does
+# the same for the manifest, and then removes the four old files. A training step has 8 all-gathers, 4 reduce-scatters
+# and in step 7 4 all-reduces. An epoch has five training steps, then 4 all-gathers and 2 all-reduces (step 7: 3), and one
+# all-reduce for the save.
+@test "a rank killed while it saves, gathers or scatters is restarted, and the result is the same" {
+    all_come_through 5 <<'END'
+3:rename:1 new
+0:rename:2 new
+0:rename:5 1
+2:rename:3 1
+1:ncclAllReduce:7 1
+0:rename:6 1
+0:fsync:12 2
+0:unlinkat:7 2
+2:ncclAllGather:42 0
+3:ncclAllGather:50 0|1
+1:ncclReduceScatter:25 0|1
+END
+    all_come_through 7 <<'END'
+1:ncclAllReduce:49 1
+0:rename:6 1
+3:ncclAllGather:50 0|1
+END
+    # Saving one file takes 12 all-gathers.
+    all_come_through 7 --save full <<'END'
+1:ncclAllGather:9 new
+0:rename:3 1
+0:fsync:6 2
+END
+}
+
+@test "when a rank is killed during a change of the shards, the old or the new snapshot is complete" {
+    save_four_and_whole
+    cp -r four two
+    train 7 2 --max-steps 7 --snapshot two/s
+    while read -r from to ranks save place; do
+        rm -rf now && cp -r "$from" now
+        program=$(watched 7) KILL_AT="$place 9" run ! train 7 "$ranks" --max-steps 7 --save "$save" --snapshot now/s
+        [[ $output == *"launch: rank "*" failed first"* ]]
+        rm -rf stopped && mv now stopped
+        becomes "$to" stopped 7 "$ranks" --save "$save"
+    done <<'END'
+four two 2 sharded 1 rename 1
+four two 2 sharded 0 rename 2
+four two 2 sharded 0 unlinkat 2
+two four 4 sharded 0 fsync 4
+two four 4 sharded 0 unlinkat 1
+two whole 4 full 0 rename 1
+two whole 4 full 0 fsync 2
+two whole 4 full 0 unlinkat 2
+whole four 4 sharded 0 fsync 4
+END
+}
+
+# Rank 2 stops before its shard of the first epoch has its name, so the manifest must name the shards before.
+waits_for_shards() { # STEP PROGRAM
+    clear_now
+    KILL_AT="2 rename 2 19" start_ranks 4 "$2" --snapshot now/s --step-timeout 1
+    ranks_end 15 1 0 1 3 || return
+    end_ranks
+    [[ $(files now) == *"s.e1s0u.0of4 s.e1s0u.1of4 s.e1s0u.2of4.tmp s.e1s0u.3of4" ]] || return
+    goes_on_from 0 "$1"
+}
+
+@test "the previous snapshot stays valid until all shards are complete" {
+    while read -r step file change; do
+        waits_for_shards $step "$(watched $step)"
+        compiler=compile_watched changed ./program $step $file "$change"
+        refute waits_for_shards $step ./program
+        end_ranks
+    done <<'END'
+5 fsdp.c /int fsdp_save/,/^}/{/COLLECTIVE/,/wait_for/d}
+7 saving.c /int save_shards/,/^}/{/COLLECTIVE/,/;/d; /wait_for/d}
+END
+}
+
+@test "a rank that does not split the communicator is waited for as long as one that does not join" {
+    for call in 1 2; do
+        KILL_AT="1 ncclCommSplit $call 19" start_ranks 2 "$(watched 7)" --join-timeout 3 --step-timeout 1000
+        ranks_end 10 1 0
+        rank_says 0 "a collective has not ended for 3 s \(--join-timeout\): .*\(step 0, collective $call, ncclCommSplit at .*"
+        end_ranks
+    done
+}
+
+@test "when a rank is killed, the others name a collective and end; the snapshot is complete" {
+    while read -r step rank function nth epochs; do
+        clear_now
+        KILL_AT="$rank $function $nth 9" start_ranks 4 "$(watched $step)" --snapshot now/s
+        ranks_end 10 137 "$rank"
+        others_end "$rank"
+        goes_on_from "$epochs" $step
+    done <<'END'
+5 2 rename 3 1
+5 0 rename 4 0
+5 0 unlinkat 7 2
+5 1 ncclAllGather 50 (0|1)
+5 3 ncclReduceScatter 25 (0|1)
+7 2 rename 3 1
+7 3 ncclReduceScatter 25 (0|1)
+END
+}
+
+@test "a file that cannot be written ends the run, and the previous snapshot is complete" {
+    local rank
+    # A folder takes the place of a shard, after the first or after the last epoch.
+    shard=$(cd "$(right)" && echo s.*.2of4)
+    for case in "5 0 ${shard/e3/e1}" "5 2 $shard" "7 0 ${shard/e3/e1}"; do
+        read -r step epochs name <<<"$case"
+        rm -rf now && mkdir -p "now/$name.tmp"
+        start_ranks 4 "$(program_of $step)" --snapshot now/s
+        ranks_end 10 1 2
+        rank_says 2 "cannot write snapshot now/$name: Is a directory$"
+        others_end 2
+        rmdir "now/$name.tmp"
+        goes_on_from $epochs $step
+    done
+    # A folder takes the place of the manifest or of the one file, so only rank 0 fails.
+    for case in 5 "7 --save sharded" "7 --save full"; do
+        read -r step more <<<"$case"
+        clear_now
+        train $step 4 --epochs 2 --snapshot now/s $more
+        mkdir now/s.tmp
+        start_ranks 4 "$(program_of $step)" --snapshot now/s --save-every 100 $more
+        ranks_end 10 1 0
+        rank_says 0 "cannot write snapshot now/s: Is a directory$"
+        for rank in 1 2 3; do
+            until_true 10 has_ended "${pids[rank]}"
+        done
+        rmdir now/s.tmp
+        goes_on_from 2 $step $more
+    done
+}
+
+@test "if a disk has no room for a shard, the previous snapshot stays" {
+    # The limit also holds for shared memory, and the CPU device has files of half that size there.
+    cat >limited <<END
+#!/usr/bin/env bash
+[ \$RANK != 2 ] || { trap '' XFSZ && ulimit -f 700; }
+exec $(program_of 5) "\$@"
+END
+    chmod +x limited
+    options+=(--hidden "512,512")
+    mkdir big now
+    train 5 4 --snapshot big/s
+    train 5 4 --epochs 1 --snapshot now/s
+    cp -r now before
+    start_ranks 4 ./limited --snapshot now/s
+    ranks_end 10 1 2
+    rank_says 2 "cannot write snapshot now/s.*2of4: File too large$"
+    others_end 2
+    for file in before/*; do
+        cmp "$file" "now/${file#*/}"
+    done
+    train 5 4 --snapshot now/s
+    grep -q '^resumed   now/s: 1 epoch ' out
+    diff -r big now
+}
+
+# refused_by RANKS TEXT OPTION...: all ranks must refuse the snapshot in one line each, these ranks with the reason, and must
+# not change it.
+refused_by() {
+    local rank reason before
+    before=$(cd now && contents)
+    start_ranks 4 "$(program_of 5)" --snapshot now/s --join-timeout 1 "${@:3}"
+    ranks_end 10 1 0 1 2 3 || return
+    for rank in 0 1 2 3; do
+        [[ $1 == *$rank* ]] && reason=".*$2" || reason=
+        rank_says $rank "$reason" || return
+    done
+    [ "$(cd now && contents)" = "$before" ]
+}
+
+@test "each rank refuses a damaged or different snapshot in one line, and the files stay" {
+    mkdir good later
+    train 5 4 --max-steps 7 --snapshot good/s
+    train 5 4 --max-steps 8 --snapshot later/s
+    while IFS='|' read -r ranks text command; do
+        rm -rf now && cp -r good now
+        (cd now && eval "$command")
+        refused_by "$ranks" "$text"
+    done <<'END'
+2|lacks its shard.*2of4|rm *2of4
+3|wrong checksum|flip *3of4 300
+0|is no snapshot|truncate -s 0 *0of4
+0123|corrupt manifest|flip s 50
+0123|corrupt manifest|truncate -s -1 s
+1|its shard .* is of another step|cp ../later/*.1of4 *.1of4
+END
+    # Two of three ranks need the missing shard.
+    rm -rf now && cp -r good now
+    rm now/*.1of4
+    refute train 5 3 --snapshot now/s
+    grep -q "^error (.*): snapshot now/s lacks its shard now/s.*.1of4: No such file" err
+    rm -rf now && cp -r good now
+    while IFS='|' read -r text more; do
+        refused_by 0123 "$text" $more
+    done <<'END'
+holds mlp 8-9-3-7-10 with adam, not mlp 8-9-3-8-10 with adam|--hidden 9,3,8
+holds mlp 8-9-3-7-10 with adam, not mlp 8-9-3-7-10 with sgd|--optimizer sgd
+was trained with --seed 1 --batch 120|--seed 2
+was trained with --seed 1 --batch 120|--batch 80
+END
+}
+
+# on_two_nodes PROGRAM OPTION...: runs the program on two simulated nodes of two ranks. One restart is allowed.
+on_two_nodes() {
+    local node port nodes=() failed=0
+    port=$(free_port)
+    for node in 0 1; do
+        NCCL_HOSTID=$node timeout "$(patience 60)" "$launch" --nnodes 2 --nproc-per-node 2 --node-rank $node --max-restarts 1 \
+            --master-addr 127.0.0.1 --master-port "$port" "$1" "${options[@]}" --strategy hybrid "${@:2}" \
+            >out.$node 2>err.$node 3>&- &
+        nodes+=($!)
+    done
+    for node in "${nodes[@]}"; do
+        wait "$node" || failed=1
+    done
+    return $failed
+}
+
+@test "with hybrid sharding, only the first node saves the model" {
+    mkdir now
+    seven=$(program_of 7)
+    on_two_nodes "$seven" --max-steps 7 --snapshot now/s
+    [ "$(files now)" = "s s.e1s2u.0of2 s.e1s2u.1of2" ]
+    # No rank of the second group writes a file.
+    for rank in 2 3; do
+        KILL_AT="$rank rename 1 9" on_two_nodes "$(watched 7)" --max-steps 7 --snapshot now/s
+    done
+    compiler=compile_watched changed ./program 7 train.c 's/ \|\| t->rank >= f->shards//'
+    KILL_AT="2 rename 1 9" run ! on_two_nodes ./program --max-steps 7 --snapshot now/s
+    # The run continues from this snapshot after a kill in either group.
+    rm -f now/*
+    on_two_nodes "$seven" --snapshot now/s
+    mv now undisturbed
+    for place in "1 rename 3" "3 ncclReduceScatter 25"; do
+        mkdir now
+        KILL_AT="$place 9" on_two_nodes "$BATS_FILE_TMPDIR/killed_once7" --snapshot now/s
+        grep -q 'restart 1 of 1' err.0
+        diff -r undisturbed now
+        rm -r now
+    done
+    mkdir now
+    # All ranks in one group also load it.
+    options+=(--log-every 1)
+    train 1 1 --csv right.csv
+    for how in hybrid full; do
+        rm -f now/* now.csv
+        on_two_nodes "$seven" --max-steps 7 --snapshot now/s --csv now.csv
+        if [ $how = hybrid ]; then
+            on_two_nodes "$seven" --snapshot now/s --csv now.csv
+            grep -qx 'resumed   now/s: 1 epoch and 2 steps are done' out.0
+            [ "$(files now)" = "s s.e3s0u.0of2 s.e3s0u.1of2" ]
+        else
+            train 7 4 --snapshot now/s --csv now.csv
+            [ "$(files now)" = "$(files "$(right)")" ]
+        fi
+        same_curve right.csv now.csv
+    done
+}
