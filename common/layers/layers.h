@@ -55,11 +55,11 @@ void append_mean_pooling(struct model *m);
 extern const struct layer_kind group_normalisation, group_normalisation_relu;
 void append_group_norm(struct model *m, const struct layer_kind *kind, int groups);
 
-// A residual block (He et al., "Deep residual learning for image recognition", 2016): y =
-// max(body(x) + shortcut(x), 0). Both are lists of layers. An empty shortcut is x itself. The
-// layers appended between begin_residual and begin_shortcut are the body, and those up to
-// end_residual the shortcut.
+// A residual block (He et al., "Deep residual learning for image recognition", 2016): y = body(x) +
+// shortcut(x), and with relu y = max(y, 0). Both are lists of layers. An empty shortcut is x
+// itself. The layers appended between begin_residual and begin_shortcut are the body, and those up
+// to end_residual the shortcut.
 extern const struct layer_kind residual;
-void begin_residual(struct model *m);
+void begin_residual(struct model *m, int relu);
 void begin_shortcut(struct model *m);
 void end_residual(struct model *m);

@@ -52,7 +52,13 @@ static void residual_forward(const struct layer *l, const struct pass *pass, con
     const struct layer *shortcut = l->residual.shortcut;
     const float *sum = run_list(l, l->residual.body, shortcut, pass, parameters, x, y, b);
     const float *other = run_list(l, shortcut, l->residual.end, pass, parameters, x, y, b);
-    add_relu(sum, other, y, (size_t)b * l->outputs, pass->stream);
+    size_t count = (size_t)b * l->outputs;
+    if (l->residual.relu) {
+        add_relu(sum, other, y, count, pass->stream);
+        return;
+    }
+    CUDA_CHECK(cudaMemcpyAsync(y, sum, count * sizeof *y, cudaMemcpyDeviceToDevice, pass->stream));
+    add_to(y, other, count, pass->stream);
 }
 
 // Computes the gradients of the layers from to end, and dx of the first one, from dy of the block.
@@ -77,7 +83,8 @@ static void residual_backward(const struct layer *l, const struct pass *pass,
     const struct layer *shortcut = l->residual.shortcut, *end = l->residual.end;
     size_t inputs = (size_t)b * l->inputs;
     float *dx_of_shortcut = dx ? dx + inputs : NULL;
-    relu_backward(dy, y, (size_t)b * l->outputs, pass->stream);
+    if (l->residual.relu)
+        relu_backward(dy, y, (size_t)b * l->outputs, pass->stream);
     if (shortcut < end)
         run_list_backward(l, shortcut, end, pass, parameters, x, y, dy, dx_of_shortcut, gradients,
                           b);
@@ -97,9 +104,10 @@ static size_t residual_scratch(const struct layer *l, cudaDataType type, int b) 
 const struct layer_kind residual = {"residual", residual_initialise, residual_forward,
                                     residual_backward, residual_scratch};
 
-void begin_residual(struct model *m) {
+void begin_residual(struct model *m, int relu) {
     struct layer *l = model_append(m, &residual, m->out, 0, 0);
     l->residual.body = l->residual.shortcut = l->residual.end = m->inner + m->inner_count;
+    l->residual.relu = relu;
     m->open = l;
 }
 

@@ -51,6 +51,7 @@ struct layer {
         struct groups norm;
         struct { // lists of layers, from body to shortcut and from shortcut to end
             struct layer *body, *shortcut, *end;
+            int relu; // 1: y = max(sum, 0)
         } residual;
     };
 };

@@ -131,7 +131,7 @@ static void reference_residual(const struct layer *l, const double *parameters, 
     const double *body = reference_list(l->residual.body, shortcut, parameters, x, count, b);
     const double *other = reference_list(shortcut, l->residual.end, parameters, x, count, b);
     for (int i = 0; i < b * l->outputs; i++)
-        y[i] = relu_of(body[i] + other[i]);
+        y[i] = l->residual.relu ? relu_of(body[i] + other[i]) : body[i] + other[i];
     free((void *)body);
     free((void *)other);
 }
@@ -356,7 +356,7 @@ static void group_norm_gradients_match_differences_of_the_loss(void **state) {
 
 // projection: the shortcut is a convolution and a norm, otherwise the inputs themselves.
 static void append_block(struct model *m, int channels, int stride, int projection) {
-    begin_residual(m);
+    begin_residual(m, !projection || stride > 1);
     append_convolution(m, &convolution_relu, channels, 3, stride, 1, 1);
     append_dropout(m, 0.3f);
     append_convolution(m, &convolution, channels, 3, 1, 1, 0);
@@ -380,7 +380,7 @@ static void residual_gradients_match_differences_of_the_loss(void **state) {
         if (i != 0)
             append_block(&m, 6, 2, 1);
         if (i == 3)
-            append_block(&m, 6, 1, 0);
+            append_block(&m, 6, 1, 1);
         check_model(&m, 1);
         check_model(&m, 3);
     }
@@ -390,7 +390,7 @@ static void residual_gradients_match_differences_of_the_loss(void **state) {
 static void a_residual_block_may_be_the_first_layer(void **state) {
     (void)state;
     struct model m = {.out = {6, 6, 4}};
-    begin_residual(&m);
+    begin_residual(&m, 0);
     append_mean_pooling(&m);
     begin_shortcut(&m);
     append_max_pooling(&m, 6);

@@ -26,7 +26,7 @@ static void append(struct model *m, const char *word) {
     else if (!strcmp(kind, "mean_pooling"))
         append_mean_pooling(m);
     else if (!strcmp(kind, "residual"))
-        begin_residual(m);
+        begin_residual(m, 1);
     else if (!strcmp(kind, "shortcut"))
         begin_shortcut(m);
     else if (!strcmp(kind, "end"))
