@@ -24,7 +24,7 @@ void wrong_usage(const char *format, ...) {
 }
 
 static enum option_type type_of(const struct option_spec *o) {
-    return o->type & ~(OPTION_LOCAL | OPTION_CHANGES | OPTION_OUTPUT);
+    return o->type & ~(OPTION_LOCAL | OPTION_CHANGES | OPTION_OUTPUT | OPTION_OPEN);
 }
 
 // Returns the option after o in the tables, where t is the table of o, or NULL at the end. Start
@@ -44,7 +44,7 @@ static const struct option_spec *find_rest(const struct option_table *tables) {
     return o;
 }
 
-// Returns a text such as "sgd, adam, adamw", or "" if any text is allowed. The next call overwrites
+// Returns a text such as "sgd, adam, adamw", or "" without choices. The next call overwrites
 // it.
 static const char *choices(const struct option_spec *o) {
     static char text[256];
@@ -93,7 +93,7 @@ static void set_value(const struct option_spec *o, const char *text) {
         int i = 0;
         while (o->choice && o->choice(i) && strcmp(o->choice(i), text))
             i++;
-        if (o->choice && !o->choice(i))
+        if (o->choice && !o->choice(i) && !(o->type & OPTION_OPEN))
             wrong_usage("--%s %s: want one of: %s", o->name, text, choices(o));
         *(const char **)o->value = text;
         return;

@@ -12,7 +12,8 @@ enum option_type {
     // Added to a type:
     OPTION_LOCAL = 8,    // the processes of a run may have different values
     OPTION_CHANGES = 16, // another value changes the losses
-    OPTION_OUTPUT = 32   // a file that the program writes, so no other option may name it
+    OPTION_OUTPUT = 32,  // a file that the program writes, so no other option may name it
+    OPTION_OPEN = 64     // a text that need not be one of the choices
 };
 
 struct option_spec {
@@ -25,8 +26,8 @@ struct option_spec {
                           // to 0, and an OPTION_REAL to NAN.
     double min, max;      // of numbers, inclusive
     const char *help;
-    const char *(*choice)(int i); // OPTION_TEXT: returns allowed word i, or NULL after the last
-                                  // one; a NULL function allows any text
+    const char *(*choice)(int i); // returns word i of a list that --help shows behind help, or NULL
+                                  // after the last one; a text must be one of these words
     const char *used_by; // such as "optimizer=adam, adamw or adadelta": the value of another option
                          // with which this one has an effect, NULL: with any
 };

@@ -24,4 +24,4 @@ static int found(const char *folder) {
     return !strncmp(folder, prefix, strlen(prefix));
 }
 
-const struct data_source blank_images = {found, make};
+const struct data_source blank_images = {found, make, 1, 10, "images", "blank:COUNT"};

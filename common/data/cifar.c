@@ -96,4 +96,4 @@ static int found(const char *folder) {
     return 0;
 }
 
-const struct data_source cifar_files = {found, read_split};
+const struct data_source cifar_files = {found, read_split, 1, 10, "images", NULL};

@@ -12,6 +12,17 @@
 static const struct data_source *const sources[] = {&synthetic_images, &shape_images, &blank_images,
                                                     &cifar_files, &idx_files};
 
+enum { SOURCES = sizeof sources / sizeof *sources };
+
+const char *data_samples = "images";
+
+const char *data_word(int i) {
+    for (int source = 0; source < SOURCES; source++)
+        if (sources[source]->word && i-- == 0)
+            return sources[source]->word;
+    return NULL;
+}
+
 static void measure_channel(struct dataset *set, int channel) {
     size_t step = set->shape.channels, end = set->count * set->inputs;
     uint64_t sum = 0, squares = 0; // integers, so the sums are exact
@@ -31,7 +42,7 @@ void data_measure(struct dataset *set) {
 }
 
 static const struct data_source *find_source(const char *folder) {
-    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++)
+    for (int i = 0; i < SOURCES; i++)
         if (sources[i]->found(folder))
             return sources[i];
     return NULL;
@@ -54,6 +65,8 @@ int data_load(struct dataset *train, struct dataset *test, const char **folder,
     const struct data_source *source = find_source(*folder);
     if (!source)
         source = &idx_files; // which says that the files of MNIST are missing
+    data_samples = source->samples;
+    *train = *test = (struct dataset){.targets = source->targets, .classes = source->classes};
     if (source->read(train, *folder, 0, why) || source->read(test, *folder, 1, why))
         return -1;
     struct shape a = train->shape, b = test->shape;
@@ -63,8 +76,6 @@ int data_load(struct dataset *train, struct dataset *test, const char **folder,
                       "%d x %d and %d",
                       *folder, a.height, a.width, a.channels, b.height, b.width, b.channels);
     train->inputs = test->inputs = shape_size(a);
-    train->targets = test->targets = 1;
-    train->classes = test->classes = 10;
     data_measure(train);
     memcpy(test->mean, train->mean, sizeof test->mean);
     memcpy(test->deviation, train->deviation, sizeof test->deviation);
@@ -83,8 +94,8 @@ uint32_t data_checksum(const struct dataset *set) {
 }
 
 void print_data(const char *folder, const struct dataset *train, const struct dataset *test) {
-    say("data      %s: %zu training and %zu test images, pixel mean", folder, train->count,
-        test->count);
+    say("data      %s: %zu training and %zu test %s, pixel mean", folder, train->count, test->count,
+        data_samples);
     for (int i = 0; i < train->shape.channels; i++)
         say(" %.4f", train->mean[i]);
     say(", deviation");

@@ -29,6 +29,12 @@ struct dataset {
 // host memory or NULL. Returns 0, or -1 with the reason in why, such as a missing or damaged file.
 int data_load(struct dataset *train, struct dataset *test, const char **folder, char why[WHY_SIZE]);
 
+// What the samples of the set that data_load has read are called, such as "images".
+extern const char *data_samples;
+
+// Returns word number i for data without files, such as "shapes", or NULL after the last one.
+const char *data_word(int i);
+
 // Sets the mean and deviation of each channel (MNIST: 0.1307 and 0.3081) from the values.
 void data_measure(struct dataset *set);
 

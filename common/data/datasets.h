@@ -6,13 +6,15 @@
 #include <zlib.h>
 
 struct data_source {
-    // Returns 1 if the folder of --data holds files of this format, or is the word for synthetic
-    // images, such as "shapes".
+    // Returns 1 if the folder of --data holds files of this format, or is the word below.
     int (*found)(const char *folder);
     // Sets count, shape, values and labels of the empty set to those of the training set, or of the
-    // test set if test is 1. The labels are below 10. Returns 0, or -1 with the reason in why. The
-    // caller frees the arrays, also after a failure.
+    // test set if test is 1. It may change the targets and classes, which are those below. Returns
+    // 0, or -1 with the reason in why. The caller frees the arrays, also after a failure.
     int (*read)(struct dataset *set, const char *folder, int test, char why[WHY_SIZE]);
+    int targets, classes; // labels of a sample, and each of them is below classes
+    const char *samples;  // what messages call the samples, such as "images"
+    const char *word;     // what users type for data without files, such as "shapes"; NULL: files
 };
 
 // {train,t10k}-{images-idx3,labels-idx1}-ubyte, the files of MNIST and of Fashion-MNIST (format:

@@ -70,4 +70,4 @@ static int found(const char *folder) {
     return data_exists(folder, "train-images-idx3-ubyte");
 }
 
-const struct data_source idx_files = {found, read_split};
+const struct data_source idx_files = {found, read_split, 1, 10, "images", NULL};

@@ -63,4 +63,4 @@ static int found(const char *folder) {
     return !strcmp(folder, "shapes");
 }
 
-const struct data_source shape_images = {found, make};
+const struct data_source shape_images = {found, make, 1, 10, "images", "shapes"};

@@ -21,4 +21,4 @@ static int found(const char *folder) {
     return !strcmp(folder, "synthetic");
 }
 
-const struct data_source synthetic_images = {found, make};
+const struct data_source synthetic_images = {found, make, 1, 10, "images", "synthetic"};

@@ -1,5 +1,6 @@
 #include "common/snapshots/snapshot.h"
 #include "common/base/minmax.h"
+#include "common/data/data.h"
 #include "common/snapshots/shards.h"
 #include "common/snapshots/snapshot_file.h"
 #include "common/training/optimizer.h"
@@ -140,14 +141,13 @@ int snapshot_accept(const char *path, const struct snapshot *found, struct snaps
     long step = found->progress.step, steps = b->samples / max_size(s->batch, 1);
     if (a->samples && b->samples && (a->samples != b->samples || a->checksum != b->checksum))
         return refuse(why,
-                      "snapshot %.200s was trained with %ld images of %.127s (checksum %08lx), not "
+                      "snapshot %.200s was trained with %ld %s of %.127s (checksum %08lx), not "
                       "with %ld of %s (checksum %08lx)",
-                      path, (long)a->samples, a->folder, (unsigned long)a->checksum,
+                      path, (long)a->samples, data_samples, a->folder, (unsigned long)a->checksum,
                       (long)b->samples, b->folder, (unsigned long)b->checksum);
     if (b->samples && step > steps)
-        return refuse(why,
-                      "snapshot %.300s has %ld steps of an epoch, but %ld images make only %ld",
-                      path, step, (long)b->samples, steps);
+        return refuse(why, "snapshot %.300s has %ld steps of an epoch, but %ld %s make only %ld",
+                      path, step, (long)b->samples, data_samples, steps);
     s->progress = found->progress;
     if (strncmp(a->settings, b->settings, sizeof a->settings))
         snprintf(s->settings_before, sizeof s->settings_before, "%.639s", a->settings);

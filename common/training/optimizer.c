@@ -3,7 +3,9 @@
 #include "common/device/profile.h"
 #include "common/kernels/kernels.h"
 #include "common/training/training_options.h"
+#include <math.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -38,25 +40,27 @@ static void adadelta(const struct optimizer *o, double lr, float *parameters,
 }
 
 static const struct optimizer optimizers[] = {
-    {.name = "sgd", .state_per_parameter = 1, .has_momentum = 1, .lr = 0.05, .update = sgd},
+    {.name = "sgd", .state_per_parameter = 1, .lr = 0.05, .momentum = 0.9, .update = sgd},
     {.name = "adam",
      .state_per_parameter = 2,
-     .has_betas = 1,
      .counts_steps = 1,
      .lr = 0.001,
+     .beta1 = 0.9,
+     .beta2 = 0.999,
      .epsilon = 1e-8,
      .update = adam},
     {.name = "adamw",
      .state_per_parameter = 2,
-     .has_betas = 1,
      .counts_steps = 1,
      .lr = 0.001,
+     .beta1 = 0.9,
+     .beta2 = 0.999,
      .epsilon = 1e-8,
      .update = adamw},
     {.name = "adadelta",
      .state_per_parameter = 2,
-     .has_rho = 1,
      .lr = 1,
+     .rho = 0.9,
      .epsilon = 1e-6,
      .update = adadelta},
 };
@@ -65,6 +69,30 @@ enum { OPTIMIZERS = sizeof optimizers / sizeof *optimizers };
 const char *optimizer_name(int i) {
     return i < OPTIMIZERS ? optimizers[i].name : NULL;
 }
+
+// Reads the setting that has this offset in struct optimizer.
+static const char *default_of(int i, size_t offset) {
+    static char text[32];
+    for (const struct optimizer *o = optimizers; o < optimizers + OPTIMIZERS; o++) {
+        double value = *(const double *)((const char *)o + offset);
+        if (value > 0 && i-- == 0) {
+            snprintf(text, sizeof text, "%g for %s", value, o->name);
+            return text;
+        }
+    }
+    return NULL;
+}
+
+#define DEFAULT_OF(setting)                                                                        \
+    const char *optimizer_##setting(int i) {                                                       \
+        return default_of(i, offsetof(struct optimizer, setting));                                 \
+    }
+DEFAULT_OF(lr)
+DEFAULT_OF(momentum)
+DEFAULT_OF(beta1)
+DEFAULT_OF(beta2)
+DEFAULT_OF(rho)
+DEFAULT_OF(epsilon)
 
 static const struct optimizer *find_optimizer(const char *name) {
     const struct optimizer *o = optimizers;
@@ -79,12 +107,12 @@ int optimizer_counts_steps(const char *name) {
 }
 
 // Returns 0, or -1 if the optimizer cannot have these settings.
-static int check(const struct optimizer *o, char why[WHY_SIZE]) {
-    if (o->nesterov && !o->has_momentum)
+static int check(const struct optimizer *o, const struct optimizer *usual, char why[WHY_SIZE]) {
+    if (o->nesterov && !usual->momentum)
         return refuse(why, "--nesterov 1: %s has no momentum, only --optimizer sgd has", o->name);
     if (o->nesterov && !o->momentum)
         return refuse(why, "--nesterov 1 --momentum 0: want a momentum above 0");
-    if (o->has_betas && (o->beta1 == 1 || o->beta2 == 1))
+    if (usual->beta1 && (o->beta1 == 1 || o->beta2 == 1))
         return refuse(why, "--beta%d 1: want a number below 1", o->beta1 == 1 ? 1 : 2);
     return 0;
 }
@@ -99,19 +127,24 @@ __attribute__((format(printf, 2, 3))) static void add(struct optimizer *o, const
     va_end(arguments);
 }
 
-// Describes the optimizer. Leaves out betas, rho and epsilon if they have their usual values.
+// Describes the optimizer. Leaves out betas, rho and epsilon if they have their defaults.
 static void describe(struct optimizer *o, const struct optimizer *usual) {
     add(o, "%s, lr %g%s", o->name, o->lr, o->schedule.text);
-    if (o->has_momentum)
+    if (usual->momentum)
         add(o, ", %smomentum %g", o->nesterov ? "Nesterov " : "", o->momentum);
-    if (o->has_betas && (o->beta1 != 0.9 || o->beta2 != 0.999))
+    if (o->beta1 != usual->beta1 || o->beta2 != usual->beta2)
         add(o, ", betas %g and %g", o->beta1, o->beta2);
-    if (o->has_rho && o->rho != 0.9)
+    if (o->rho != usual->rho)
         add(o, ", rho %g", o->rho);
     if (o->epsilon != usual->epsilon)
         add(o, ", epsilon %g", o->epsilon);
     if (o->weight_decay)
         add(o, ", weight decay %g", o->weight_decay);
+}
+
+// Returns the option, or the default if the option is auto, which is NAN, or is not used.
+static double setting(double option, double usual) {
+    return usual > 0 && !isnan(option) ? option : usual;
 }
 
 int optimizer_build(struct optimizer *o, const struct training_options *options, size_t samples,
@@ -120,16 +153,15 @@ int optimizer_build(struct optimizer *o, const struct training_options *options,
     if (!found)
         return refuse(why, "--optimizer %s: there is no such optimizer", options->optimizer);
     *o = *found;
-    o->lr = options->lr > 0 ? options->lr : found->lr; // auto is NAN
+    o->lr = setting(options->lr, found->lr);
     o->weight_decay = options->weight_decay;
-    o->momentum = options->momentum;
+    o->momentum = setting(options->momentum, found->momentum);
     o->nesterov = options->nesterov;
-    o->beta1 = options->beta1;
-    o->beta2 = options->beta2;
-    o->rho = options->rho;
-    if (options->epsilon > 0 && found->epsilon > 0)
-        o->epsilon = options->epsilon;
-    if (check(o, why) ||
+    o->beta1 = setting(options->beta1, found->beta1);
+    o->beta2 = setting(options->beta2, found->beta2);
+    o->rho = setting(options->rho, found->rho);
+    o->epsilon = setting(options->epsilon, found->epsilon);
+    if (check(o, found, why) ||
         schedule_build(&o->schedule, options, samples / options->batch, o->lr, why))
         return -1;
     describe(o, found);

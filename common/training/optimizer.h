@@ -9,29 +9,34 @@
 struct optimizer {
     const char *name;
     int state_per_parameter; // floats that it stores for each parameter
-    int has_momentum;        // it uses --momentum and --nesterov
-    int has_betas;           // it uses --beta1 and --beta2
-    int has_rho;             // it uses --rho
     int counts_steps;        // an update depends on the number of the step
     void (*update)(const struct optimizer *optimizer, double lr, float *parameters,
                    const float *gradients, float *state, size_t count, long step,
                    cudaStream_t stream);
-    double lr, weight_decay;
-    double momentum, beta1, beta2, rho, epsilon; // those that it uses
+    double lr, momentum, beta1, beta2, rho, epsilon; // in the table, the defaults; 0: not used
+    double weight_decay;
     int nesterov;
     struct schedule schedule;
     char text[320]; // for the banner: name and settings
 };
 
-// Builds the optimizer that the options name, for epochs of this many samples. Without --lr, it
-// takes the learning rate from the table; the same for --epsilon. Returns 0, or -1 with the reason
-// in why.
+// Builds the optimizer that the options name, for epochs of this many samples. Settings
+// that the options leave to it are those of the table. Returns 0, or -1 with the reason in why.
 struct training_options;
 int optimizer_build(struct optimizer *optimizer, const struct training_options *options,
                     size_t samples, char why[WHY_SIZE]);
 
 // Returns the name of optimizer number i in the table, or NULL after the last one.
 const char *optimizer_name(int i);
+
+// Return default number i of a setting, such as "0.05 for sgd", or NULL after the last one. The
+// next call overwrites it.
+const char *optimizer_lr(int i);
+const char *optimizer_momentum(int i);
+const char *optimizer_beta1(int i);
+const char *optimizer_beta2(int i);
+const char *optimizer_rho(int i);
+const char *optimizer_epsilon(int i);
 
 // Returns 1 if an update of the optimizer of this name depends on the number of the step.
 int optimizer_counts_steps(const char *name);

@@ -2,6 +2,7 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/minmax.h"
+#include "common/data/data.h"
 #include "common/device/device.h"
 #include "common/device/profile.h"
 #include "common/device/trace.h"
@@ -132,7 +133,7 @@ static void print_progress(long done, int has_loss, double loss) {
     snprintf(head, sizeof head, "epoch %ld/%ld  ", epoch, report.epochs);
     snprintf(state, sizeof state, " %ld/%ld%s", step, report.steps, text);
     if (!report.modelled) {
-        snprintf(speed, sizeof speed, "  %.0f images/s", images);
+        snprintf(speed, sizeof speed, "  %.0f %s/s", images, data_samples);
         snprintf(rest, sizeof rest, "  %ld:%02ld:%02ld left", left / 3600, left / 60 % 60,
                  left % 60);
     }
@@ -183,10 +184,10 @@ void report_epoch(long epoch, long epochs, long total, struct stats train, struc
     char texts[3][32];
     struct phases phases = profile_take();
     report_erase_bar();
-    say("epoch %ld/%ld  loss %s  test loss %s  accuracy %s  %s%.*f s  %.0f images/s\n", epoch,
-        epochs, computed(texts[0], "%.4f", values[0], "-"),
-        computed(texts[1], "%.4f", values[1], "-"), computed(texts[2], "%.2f%%", values[2], "-"),
-        report.modelled ? "modelled " : "", report.modelled ? 6 : 2, elapsed, images_per_second);
+    say("epoch %ld/%ld  loss %s  test loss %s  accuracy %s  %s%.*f s  %.0f %s/s\n", epoch, epochs,
+        computed(texts[0], "%.4f", values[0], "-"), computed(texts[1], "%.4f", values[1], "-"),
+        computed(texts[2], "%.2f%%", values[2], "-"), report.modelled ? "modelled " : "",
+        report.modelled ? 6 : 2, elapsed, images_per_second, data_samples);
     if (opt.profile)
         phases_print(&phases, report.modelled);
     report.know = report.wait = report.line = seconds(); // the speed does not include evaluation

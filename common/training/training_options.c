@@ -1,5 +1,6 @@
 #include "common/training/training_options.h"
 #include "common/base/say.h"
+#include "common/data/data.h"
 #include "common/models/model.h"
 #include "common/training/optimizer.h"
 #include "common/training/schedules.h"
@@ -8,9 +9,8 @@
 struct training_options opt;
 
 const struct option_spec training_options[] = {
-    {"data", OPTION_TEXT | OPTION_LOCAL, &opt.data, "auto", 0, 0,
-     "folder of the images, auto: the folder of make data; synthetic, shapes and blank:COUNT need "
-     "no files"},
+    {"data", OPTION_TEXT | OPTION_LOCAL | OPTION_OPEN, &opt.data, "auto", 0, 0,
+     "folder of the images, auto: the folder of make data; or, without files", data_word},
     {"model", OPTION_TEXT, &opt.model, "mlp", 0, 0, "kind of model", model_name},
     {"hidden", OPTION_TEXT, &opt.hidden, "512,512", 0, 0, "widths of the hidden layers",
      .used_by = "model=mlp"},
@@ -29,8 +29,7 @@ const struct option_spec training_options[] = {
      "stop after this many training steps in total, 0: no limit"},
     {"batch", OPTION_INT | OPTION_CHANGES, &opt.batch, "128", 1, 1e6, "samples per training step"},
     {"optimizer", OPTION_TEXT, &opt.optimizer, "sgd", 0, 0, "kind of optimizer", optimizer_name},
-    {"lr", OPTION_REAL, &opt.lr, "auto", 1e-12, 1e3,
-     "learning rate, auto: 0.05 for sgd, 1 for adadelta, else 0.001"},
+    {"lr", OPTION_REAL, &opt.lr, "auto", 1e-12, 1e3, "learning rate, auto", optimizer_lr},
     {"schedule", OPTION_TEXT, &opt.schedule, "constant", 0, 0,
      "how the learning rate changes during all epochs", schedule_name},
     {"warmup", OPTION_INT, &opt.warmup, "0", 0, 1e12,
@@ -39,21 +38,20 @@ const struct option_spec training_options[] = {
      .used_by = "schedule=step"},
     {"step-epochs", OPTION_INT, &opt.step_epochs, "1", 1, 1e6,
      "epochs between two changes of the learning rate", .used_by = "schedule=step"},
-    {"momentum", OPTION_REAL, &opt.momentum, "0.9", 0, 1, "momentum, 0: none",
-     .used_by = "optimizer=sgd"},
+    {"momentum", OPTION_REAL, &opt.momentum, "auto", 0, 1, "momentum, 0: none, auto",
+     optimizer_momentum, .used_by = "optimizer=sgd"},
     {"nesterov", OPTION_INT, &opt.nesterov, "0", 0, 1, "1: Nesterov's momentum",
      .used_by = "optimizer=sgd"},
     {"weight-decay", OPTION_REAL, &opt.weight_decay, "0", 0, 1e3,
      "weight decay, 0: none; decoupled for adamw"},
-    {"beta1", OPTION_REAL, &opt.beta1, "0.9", 0, 1, "decay of the first moment",
-     .used_by = "optimizer=adam or adamw"},
-    {"beta2", OPTION_REAL, &opt.beta2, "0.999", 0, 1, "decay of the second moment",
-     .used_by = "optimizer=adam or adamw"},
-    {"rho", OPTION_REAL, &opt.rho, "0.9", 0, 1, "decay of the means of squares",
-     .used_by = "optimizer=adadelta"},
-    {"epsilon", OPTION_REAL, &opt.epsilon, "auto", 1e-30, 1,
-     "keeps divisors above 0, auto: 1e-6 for adadelta, else 1e-8",
-     .used_by = "optimizer=adam, adamw or adadelta"},
+    {"beta1", OPTION_REAL, &opt.beta1, "auto", 0, 1, "decay of the first moment, auto",
+     optimizer_beta1, .used_by = "optimizer=adam or adamw"},
+    {"beta2", OPTION_REAL, &opt.beta2, "auto", 0, 1, "decay of the second moment, auto",
+     optimizer_beta2, .used_by = "optimizer=adam or adamw"},
+    {"rho", OPTION_REAL, &opt.rho, "auto", 0, 1, "decay of the means of squares, auto",
+     optimizer_rho, .used_by = "optimizer=adadelta"},
+    {"epsilon", OPTION_REAL, &opt.epsilon, "auto", 1e-30, 1, "keeps divisors above 0, auto",
+     optimizer_epsilon, .used_by = "optimizer=adam, adamw or adadelta"},
     {"tf32", OPTION_INT | OPTION_CHANGES, &opt.tf32, "0", 0, 1,
      "1: faster matrix products, with inputs rounded to TF32 (10 bits of mantissa)"},
     {"seed", OPTION_INT, &opt.seed, "1", 0, 1e15,

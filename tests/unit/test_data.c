@@ -402,6 +402,9 @@ static void check_labels(const struct dataset *set) {
 static void synthetic_set(void **state) {
     (void)state;
     load("synthetic");
+    assert_string_equal(data_samples, "images");
+    assert_string_equal(data_word(2), "blank:COUNT");
+    assert_null(data_word(3));
     assert_int_equal(train.count, 60000);
     assert_int_equal(test.count, 10000);
     assert_int_equal(train.inputs, 784);

@@ -47,6 +47,9 @@ static void each_optimizer_has_its_settings(void **state) {
         assert_string_equal(o.text, cases[i].text);
     }
     assert_null(optimizer_name(OPTIMIZERS));
+    assert_string_equal(optimizer_lr(3), "1 for adadelta");
+    assert_string_equal(optimizer_epsilon(0), "1e-08 for adam"); // SGD has none
+    assert_null(optimizer_momentum(1));
     assert_false(optimizer_counts_steps("adamx"));
     struct training_options options = options_of("adamw");
     options.lr = 0.25;
@@ -249,7 +252,7 @@ static void each_optimizer_calls_its_kernel(void **state) {
             options.beta1 = 0.8;
             options.beta2 = 0.9;
             options.rho = 0.7;
-            options.epsilon = first == 1 ? 1e-3 : 0;
+            options.epsilon = first == 1 ? 1e-3 : NAN; // auto
             options.nesterov = i == NESTEROV;
             options.schedule = "step";
             options.batch = SAMPLES; // so each step has its own rate
@@ -267,11 +270,12 @@ static void each_optimizer_calls_its_kernel(void **state) {
                                   0.9f, 0.1f, NULL);
                 else if (i == 3)
                     adadelta_step(parameters, gradients, states, states + COUNT, COUNT,
-                                  (float)factor, 0.1f, 0.7, epsilon ? (float)epsilon : 1e-6f, NULL);
+                                  (float)factor, 0.1f, 0.7, isnan(epsilon) ? 1e-6f : (float)epsilon,
+                                  NULL);
                 else
                     adam_step(parameters, gradients, states, states + COUNT, COUNT,
                               (float)(0.001 * factor), 0.1f, i == 2, 0.8, 0.9,
-                              epsilon ? (float)epsilon : 1e-8f, step, NULL);
+                              isnan(epsilon) ? 1e-8f : (float)epsilon, step, NULL);
             }
             assert_unchanged(parameters, updated(&options, first), bytes);
         }

@@ -37,7 +37,8 @@ static const struct option_spec table[] = {
 
 static const struct option_spec more[] = {
     {"quick", OPTION_FLAG, &quick, NULL, 0, 0, "do less"},
-    {"folder", OPTION_TEXT | OPTION_LOCAL, &folder, "here", 0, 0, "where to work"},
+    {"folder", OPTION_TEXT | OPTION_LOCAL | OPTION_OPEN, &folder, "here", 0, 0, "where to work, or",
+     color_name},
     {"color", OPTION_TEXT | OPTION_LOCAL | OPTION_CHANGES, &color, "blue", 0, 0, "which color",
      color_name},
     {"nice", OPTION_INT | OPTION_LOCAL, &nice_value, "5", 0, 19, "how patient it is",
@@ -195,8 +196,9 @@ static void the_last_value_wins(void **state) {
 
 static void a_value_may_look_like_an_option(void **state) {
     (void)state;
-    PARSE("--title", "--help", "--big", "-4");
+    PARSE("--title", "--help", "--big", "-4", "--folder", "no color");
     assert_string_equal(title, "--help");
+    assert_string_equal(folder, "no color"); // its choices are only examples
     assert_int_equal(big, -4);
 }
 

@@ -1,6 +1,7 @@
 // Tests of the progress reports with a simulated clock and terminal: this file replaces the
 // functions of libc that report.c asks for them.
 #include "common/base/error.h"
+#include "common/data/data.h"
 #include "common/training/report.h"
 #include <errno.h>
 #include <math.h>
@@ -194,10 +195,12 @@ static void test_other_lines_clear_the_bar(void **state) {
 static void test_goes_on(void **state) {
     (void)state;
     columns = 0;
+    data_samples = "sequences";
     report_open(NULL, 120, 2, 100, 150, 8);
     train(120, 130, 0.5, 10);
     assert_string_equal(printed(),
-                        "epoch 2/2  step 30/100  loss 1.2500  16 images/s  0:00:10 left\n");
+                        "epoch 2/2  step 30/100  loss 1.2500  16 sequences/s  0:00:10 left\n");
+    data_samples = "images";
 }
 
 int main(void) {
