@@ -312,7 +312,7 @@ dies() {
         find_ranks 2
         victims=("$pid" "${ranks[0]}" "${ranks[1]}")
         kill -9 "${victims[RANDOM % 3]}"
-        timeout 3 cat <&"$alive"
+        timeout "$(patience 3)" cat <&"$alive"
         exec {alive}<&-
         wait "$pid" || true
     done

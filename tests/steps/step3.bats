@@ -602,7 +602,7 @@ ended_by() { # SIGNAL TO PROCESS
             start_stopped $place
             kill -$signal "$pid"
             resume "${ranks[${place%% *}]}"
-            timeout 20 cat <&"$alive"
+            timeout "$(patience 20)" cat <&"$alive"
             exec {alive}<&-
             wait "$pid" || true
             train 3 3 --snapshot s
