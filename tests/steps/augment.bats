@@ -3,10 +3,6 @@
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load images
 
-setup_file() {
-    prepare_images
-}
-
 augment=(--augment "crop,flip")
 
 @test "with --augment, two to four ranks have the loss curve of step 1" {

@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2030,SC2031,SC2034,SC2154 # bats and helpers.bash set variables across functions
-# For tests that run any step on tiny images. A file can set more_options for all of its runs, and declare a function
-# prepare for what all of its tests need.
+# For tests that run any step on tiny images. A file can set more_options for all of its runs, and declare two functions:
+# prepare for what all of its tests need, and adjust to change variables before each test.
 
 setup_file() {
     need_train {02_multigpu_fork,03_multigpu_launcher,04_multinode,05_fsdp,07_large_models}/train \
@@ -12,12 +12,13 @@ setup_file() {
 
 set_variables() {
     unset_job
-    unset NCCL_HOSTID CPU_DEVICE_CHAOS CPU_DEVICE_MEMORY
+    unset NCCL_HOSTID CPU_DEVICE_CHAOS CPU_DEVICE_CHECK CPU_DEVICE_MEMORY
     export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=4 OMP_NUM_THREADS=1
     set_build
     launch=$build/03_multigpu_launcher/launch
     tiny=$BATS_FILE_TMPDIR/tiny
     options=(--data "$tiny" --hidden "32,22,14" --batch 120 --epochs 4 --log-every 1 "${more_options[@]}")
+    ! declare -F adjust >/dev/null || adjust
 }
 
 setup() {
@@ -56,9 +57,13 @@ watched() {
     echo "$path"
 }
 
-# train STEP RANKS OPTION...: a program of that number with so many ranks, and with random delays if there is a seed in
-# delays. The time limit only ends a run that hangs. program names another program for this step.
 train() {
+    run_step "$@"
+}
+
+# run_step STEP RANKS OPTION...: a program of that number with so many ranks, and with random delays if there is a seed in
+# delays. The time limit only ends a run that hangs. program names another program for this step.
+run_step() {
     local command launcher=()
     command=("${program:-$(program_of "$1")}")
     case $1 in

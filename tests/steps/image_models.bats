@@ -4,10 +4,6 @@
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load images
 
-setup_file() {
-    prepare_images
-}
-
 @test "with a cnn and a resnet, two and three ranks have the loss curve of step 1" {
     for model in "${models[@]}"; do
         train 1 1 "$model" --csv one

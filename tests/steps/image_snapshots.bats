@@ -4,10 +4,6 @@
 # shellcheck disable=SC2030,SC2031,SC2034,SC2154 # bats and helpers.bash set variables across functions
 load images
 
-setup_file() {
-    prepare_images
-}
-
 # resumes STEP RANKS MODEL OPTIONS: a run that is stopped within both epochs and continued must end with the same bits.
 resumes() {
     local last

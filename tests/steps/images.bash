@@ -1,6 +1,7 @@
-# What the tests of --model cnn and --model resnet share. Each file calls prepare_images in setup_file.
+# What the tests of --model cnn and --model resnet share.
 # shellcheck disable=SC2034,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
+load every_step
 
 # The smallest sizes at which each kind of layer has something to do: rows that no number of ranks divides, both kinds of
 # residual blocks, several groups of normalisation.
@@ -36,36 +37,20 @@ image_data() {
     done
 }
 
-prepare_images() {
-    need_train {02_multigpu_fork,03_multigpu_launcher,04_multinode,05_fsdp,07_large_models}/train \
-        03_multigpu_launcher/launch
+prepare() {
     image_data "$BATS_FILE_TMPDIR/images" 8
 }
 
-setup() {
-    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return
-    unset_job
-    unset NCCL_HOSTID CPU_DEVICE_CHAOS CPU_DEVICE_CHECK CPU_DEVICE_MEMORY
-    export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=4 OMP_NUM_THREADS=1 TMPDIR=$BATS_TEST_TMPDIR
-    set_build
-    launch=$build/03_multigpu_launcher/launch
-    # Two epochs of six steps.
+# Two epochs of six steps.
+adjust() {
     options=(--data "$BATS_FILE_TMPDIR/images" --batch 24 --epochs 2 --lr 0.01 --log-every 1)
 }
 
-# train STEP RANKS MODEL OPTION...: trains one of the models above with a program of that number. The time limit only ends
-# a run that hangs. program names another program for this step.
+# train STEP RANKS MODEL OPTION...: trains one of the models above.
 train() {
-    local model command launcher=()
-    command=("${program:-$(echo "$build"/0"$1"_*/train)}")
+    local model
     read -ra model <<<"$3"
-    case $1 in
-    1) ;;
-    2) launcher=(--nproc "$2") ;;
-    *) command=("$launch" --nproc-per-node "$2" "${command[@]}") ;;
-    esac
-    timeout "$(patience 60)" "${command[@]}" "${launcher[@]}" --model "${model[@]}" "${options[@]}" "${@:4}" >out 2>err ||
-        { cat err && return 1; }
+    run_step "$1" "$2" --model "${model[@]}" "${@:4}"
 }
 
 # trains STEP RANKS MODEL OPTIONS: the same with the options in one string.
