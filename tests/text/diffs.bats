@@ -127,20 +127,25 @@ lines() {
     row 7-8 1 1 1 none no main
 }
 
-@test "code that changes only in white space is reported" {
-    change 's/^    show/     show/'
-    names '02_two/train.c:26: white space only:      show(&c);'
-    change 's/(struct counter \*c,) /\1\n    /'
-    names '02_two/train.c:11: white space only: static void add_up(struct counter *c,'
-    change 's/^    show.*/&\n/'
-    names '02_two/train.c:27: white space only: (blank line)'
-    change '9d'
-    names '01_one/train.c:9: white space only: (blank line)'
+# Reads rows "CHANGE @ TEXT": after the change (&& stands between scripts of sed), diffstat must name this text, or, without
+# a text, nothing.
+each_change() {
+    local script wanted
+    while IFS='@' read -r script wanted; do
+        script=${script% }
+        change "${script// && /$'\n'}"
+        if [ -n "$wanted" ]; then names "${wanted# }"; else passes; fi || { echo "after: $script" && return 1; }
+    done
 }
 
-@test "a line that is only indented is reported, even beside other changes" {
-    change -e 's/^    show/    c.total++;\n    &/'
-    names '02_two/train.c:27: white space only:         show(&c);'
+@test "code that changes only in white space or in its indentation is reported, even beside other changes" {
+    each_change <<'END'
+s/^    show/     show/ @ 02_two/train.c:26: white space only:      show(&c);
+s/(struct counter \*c,) /\1\n    / @ 02_two/train.c:11: white space only: static void add_up(struct counter *c,
+s/^    show.*/&\n/ @ 02_two/train.c:27: white space only: (blank line)
+9d @ 01_one/train.c:9: white space only: (blank line)
+s/^    show/    c.total++;\n    &/ @ 02_two/train.c:27: white space only:         show(&c);
+END
 }
 
 @test "code and its comments may be indented below a new condition" {
@@ -156,8 +161,7 @@ lines() {
 }
 
 @test "new code may bring blank lines, and lines of punctuation may recur" {
-    change -e 's/^    show.*/    c.total--;\n\n    c.total++;/' -e 's/^    struct.*/&\n\n    c.first++;/'
-    passes
+    each_change <<<'s/^    show.*/    c.total--;\n\n    c.total++;/ && s/^    struct.*/&\n\n    c.first++;/ @'
     printf '%s\n' 'int f(void) {' '    if (one) {' '        a();' '    }' '}' >01_one/train.c
     printf '%s\n' 'int f(void) {' '    if (two) {' '        if (three) {' '            b();' '        }' '    }' '}' \
         >02_two/train.c
@@ -165,49 +169,29 @@ lines() {
     passes
 }
 
-@test "a comment that is removed or reworded is reported" {
-    change 's/Adds all/Adds the/'
-    names '01_one/train.c:10: comment removed or reworded: // Adds all numbers up to the last one.'
-    change '/Adds all/d'
-    names '01_one/train.c:10: comment removed or reworded: // Adds all numbers up to the last one.'
-    change 's/does it all/does everything/'
-    names '01_one/train.c:22: comment removed or reworded:    does it all. */'
+@test "a comment that is removed, reworded, or added without code is reported" {
+    each_change <<'END'
+s/Adds all/Adds the/ @ 01_one/train.c:10: comment removed or reworded: // Adds all numbers up to the last one.
+/Adds all/d @ 01_one/train.c:10: comment removed or reworded: // Adds all numbers up to the last one.
+s/does it all/does everything/ @ 01_one/train.c:22: comment removed or reworded:    does it all. */
+/^\/\/ Adds all/,/^}/c// Prints it. @ 01_one/train.c:10: comment removed or reworded
+s/of all numbers so far/of the numbers/ @ 02_two/train.c:7: only the comment differs:     long total; // of the numbers
+s/show\(&c\);/& \/\/ at last/ @ 02_two/train.c:26: only the comment differs:     show(&c); // at last
+s/ \/\/ where it starts// @ 02_two/train.c:6: only the comment differs:     int first;
+s/100/200/; s/show\(&c\);/& \/* at last *\// @ 02_two/train.c:26: only the comment differs:     show(&c); /* at last */
+s/^    show/    \/\/ At last.\n&/ @ 02_two/train.c:26: comment without code:     // At last.
+/^static void show/i // Prints it. @ 02_two/train.c:16: comment without code: // Prints it.
+/^static void show/i // Prints it. && /fflush/d @ 02_two/train.c:16: comment without code: // Prints it.
+END
 }
 
-@test "a comment may disappear with its code, but another one may not replace it" {
-    change '/^\/\/ Adds all/,/^}/d'
-    passes
-    change '/^\/\/ Adds all/,/^}/c// Prints it.'
-    names '01_one/train.c:10: comment removed or reworded'
-}
-
-@test "a changed comment behind unchanged code is reported" {
-    change 's/of all numbers so far/of the numbers/'
-    names '02_two/train.c:7: only the comment differs:     long total; // of the numbers'
-    change 's/show\(&c\);/& \/\/ at last/'
-    names '02_two/train.c:26: only the comment differs:     show(&c); // at last'
-    change 's/ \/\/ where it starts//'
-    names '02_two/train.c:6: only the comment differs:     int first;'
-    change 's/100/200/; s/show\(&c\);/& \/* at last *\//'
-    names '02_two/train.c:26: only the comment differs:     show(&c); /* at last */'
-}
-
-@test "a comment that is added without code is reported" {
-    change 's/^    show/    \/\/ At last.\n&/'
-    names '02_two/train.c:26: comment without code:     // At last.'
-    change '/^static void show/i // Prints it.'
-    names '02_two/train.c:16: comment without code: // Prints it.'
-    change -e '/^static void show/i // Prints it.' -e '/fflush/d'
-    names '02_two/train.c:16: comment without code: // Prints it.'
-}
-
-@test "new code may bring comments above it or above its function" {
-    change 's/^    show.*/    \/\/ Once more,\n    \/\/ with feeling.\n    show(\&c), &/'
-    passes
-    change -e '/^static void show/i // Prints it.' -e '/fflush/i\    puts("seen");'
-    passes
-    change -e '1,2d' -e '3i // Step 2: other words,\n// and\n// more lines.'
-    passes
+@test "a comment may disappear with its code, and new code may bring comments above it or above its function" {
+    each_change <<'END'
+/^\/\/ Adds all/,/^}/d @
+s/^    show.*/    \/\/ Once more,\n    \/\/ with feeling.\n    show(\&c), &/ @
+/^static void show/i // Prints it. && /fflush/i\    puts("seen"); @
+1,2d && 3i // Step 2: other words,\n// and\n// more lines. @
+END
 }
 
 @test "slashes and backslashes inside quotes are code" {
@@ -216,18 +200,13 @@ lines() {
     row 1-2 1 1 1 125/20 yes show
 }
 
-@test "a moved line is reported, even if its indentation changes" {
-    change -e '/fflush/d' -e 's/^    return 0/    fflush(stdout);\n&/'
-    names '01_one/train.c:18: moved to 02_two/train.c:26:     fflush(stdout);'
-    change -e '/fflush/d' -e 's/^    return 0/    if (c.total)\n        fflush(stdout);\n&/'
-    names '01_one/train.c:18: moved to 02_two/train.c:27:     fflush(stdout);'
-    change -e '/^\/\/ Adds/d' -e '/^static void show/i // Adds all numbers up to the last one.\nint x;'
-    names '01_one/train.c:10: moved to 02_two/train.c:15: // Adds all numbers'
-}
-
-@test "short lines may appear in another place" {
-    change -e '/show\(&c\)/d' -e '/fflush/a\    show(\&c);'
-    passes
+@test "a moved line is reported, even if its indentation changes, and short lines may appear in another place" {
+    each_change <<'END'
+/fflush/d && s/^    return 0/    fflush(stdout);\n&/ @ 01_one/train.c:18: moved to 02_two/train.c:26:     fflush(stdout);
+/fflush/d && s/^    return 0/    if (c.total)\n        fflush(stdout);\n&/ @ 01_one/train.c:18: moved to 02_two/train.c:27:     fflush(stdout);
+/^\/\/ Adds/d && /^static void show/i // Adds all numbers up to the last one.\nint x; @ 01_one/train.c:10: moved to 02_two/train.c:15: // Adds all numbers
+/show\(&c\)/d && /fflush/a\    show(\&c); @
+END
 }
 
 @test "the verdict does not depend on the user's git settings" {

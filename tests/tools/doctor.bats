@@ -77,7 +77,14 @@ nccl() {
 }
 
 setup() {
-    cd "$BATS_TEST_TMPDIR" || return
+    mkdir "$BATS_TEST_TMPDIR/machine"
+    machine
+}
+
+# Makes the simulated machine anew.
+machine() {
+    rm -rf "${BATS_TEST_TMPDIR:?}"/machine/*
+    cd "$BATS_TEST_TMPDIR/machine" || return
     cp -r "$BATS_FILE_TMPDIR"/{bin,toolkit} .
     mkdir -p tools 01_single_gpu 04_multinode build
     cp "$root"/tools/{doctor,find_libs}.sh tools/
@@ -101,7 +108,7 @@ doctor() {
 
 says() { # WORD CHECK TEXT...: there is one line for it, and it has these texts
     local text line
-    line=$(grep "^$(printf '%s  %-13s  ' "$1" "$2")" <<<"$output") || true
+    line=$(grep "^$(printf '%s  %-13s  ' "${1#-}" "$2")" <<<"$output") || true
     for text in "${@:3}"; do
         if [[ $line != *"$text"* ]]; then
             printf '%s\n' "wanted $1 for $2 with: $text" "$output"
@@ -113,6 +120,30 @@ says() { # WORD CHECK TEXT...: there is one line for it, and it has these texts
 only() { # WORD COUNT: COUNT lines begin with the word, and the exit code fits them
     [ "$(grep -c "^$1  " <<<"$output")" = "$2" ] || { echo "$output" && return 1; }
     [ "$status" = "$(grep -q ^FAIL <<<"$output" && echo 1 || echo 0)" ]
+}
+
+# Reads rows "PREPARATION @ VARIABLES @ WORD CHECK @ TEXT @ TEXT...": after the preparation, doctor.sh runs with these
+# variables, and prints this word and these texts for the check. Where both are empty, the row is about the last run. A row
+# "FAIL 1" wants one line with FAIL. A preparation that begins with "anew" leaves nothing of the one before.
+each_finding() {
+    local prepare variables wanted texts text fields
+    while IFS='@' read -r prepare variables wanted texts; do
+        if [ -n "${prepare// }$variables" ]; then
+            [[ $prepare != anew* ]] || machine
+            eval "${prepare#anew}"
+            eval "doctor $variables"
+            only FAIL "$(grep -c '^FAIL  ' <<<"$output")" # the exit code
+        fi
+        read -r wanted <<<"$wanted"
+        case $wanted in
+        [FW]*\ [0-9]) only "${wanted% *}" "${wanted#* }" ;;
+        *)
+            mapfile -t fields < <(sed 's/ *@ */\n/g; s/^ //' <<<"$texts")
+            [[ $wanted == [PFW][A-Z][A-Z][A-Z]\ * ]] || wanted="- $wanted"
+            says "${wanted%% *}" "${wanted#* }" "${fields[@]}"
+            ;;
+        esac || { echo "after: $prepare @ $variables @ $wanted" && return 1; }
+    done
 }
 
 @test "a healthy node with GPUs gets no warning" {
@@ -146,172 +177,88 @@ only() { # WORD COUNT: COUNT lines begin with the word, and the exit code fits t
         <<<"$output")" = 0 ]
 }
 
-@test "on a machine without compiler, make and data, each check suggests a fix" {
-    rm bin/{cc,make,nvcc,nvidia-smi,ip,getent,ldd}
-    rm -r data
-    doctor
-    says FAIL 'C compiler' 'cc not found' 'tools/deps.sh run'
-    says FAIL make 'not found'
-    says FAIL BLAS 'not checked, because there is no compiler'
-    says PASS nvcc 'none, and no GPU'
-    says PASS driver 'none'
-    says WARN data 'make data'
-    says '' 'CPU device' 'nothing'
-    only FAIL 3
-    [[ $output != *'command not found'* ]]
+@test "the compiler, the libraries and the programs: each fault is reported with a fix" {
+    # shellcheck disable=SC2034 # used in the rows
+    local needs_nccl='int ncclGetVersion(int *); int main(void) { return ncclGetVersion(0); }'
+    # shellcheck disable=SC2034
+    local needs_cuda='int cudaDeviceSynchronize(void); int main(void) { return cudaDeviceSynchronize(); }'
+    each_finding <<'END'
+rm -r bin/{cc,make,nvcc,nvidia-smi,ip,getent,ldd} data @@ FAIL C compiler @ cc not found @ tools/deps.sh run
+@@ FAIL make @ not found
+@@ FAIL BLAS @ not checked, because there is no compiler
+@@ PASS nvcc @ none, and no GPU
+@@ PASS driver @ none
+@@ WARN data @ make data
+@@ CPU device @ nothing
+@@ FAIL 3
+[[ $output != *'command not found'* ]] && anew_compiler @ CC=strange @ FAIL C compiler @ stdio.h: No such file @ libc6-dev
+anew rm bin/{cc,make,nvcc,nvidia-smi}; cp /bin/true build/train; ln -s ../build/train 04_multinode/train @@ WARN C compiler @ not found
+@@ PASS programs @ for the CPU device: step 4
+@@ CPU device @ steps 4
+@@ FAIL 0
+anew ln -s ../build/gone 04_multinode/train @@ WARN programs @ 04_multinode/train is a link to a missing file @ make step4
+anew mv toolkit/lib64/libnccl.so toolkit/lib64/libgone.so; program "$needs_nccl" -lgone @@ FAIL programs @ libgone.so => not found @ slurm/site.sh
+@@ FAIL 1
+anew rm bin/nvidia-smi; program "$needs_cuda" -lcudart -Wl,-rpath,"$PWD/toolkit/lib64" @@ WARN programs @ step 4 @ make DEVICE=cpu step4
+@ SLURM_JOB_ID=7 @ FAIL programs @ step 4 @ make DEVICE=cpu step4
+ln -s train 04_multinode/train.cpu # runs in its place @ SLURM_JOB_ID=7 @ PASS programs @ for GPUs: step 4; for the CPU device: step 4
+@@ FAIL 0
+anew compile_for_real; rm bin/nvcc @@ WARN nvcc @ not found @ CUDA module
+@@ GPU @ nothing, until
+@@ FAIL 0
+@ CUDA_HOME="$PWD/toolkit" @ PASS nvcc @ machine/toolkit/bin/nvcc
+rm toolkit/lib64/libcublas.so @ CUDA_HOME="$PWD/toolkit" @ FAIL nvcc @ cuBLAS and the CUDA runtime @ not found @ CUDA module
+anew echo 'echo "LIB_FLAGS := -DREFERENCE_BLAS -lblas -lz"' | stand_in tools/find_libs.sh @@ WARN BLAS @ reference BLAS @ slower @ tools/deps.sh run
+@@ FAIL 0
+END
 }
 
-@test "a compiler without headers is a failure" {
-    stand_in bin/strange <<'SCRIPT'
-echo 'fatal error: stdio.h: No such file' >&2
-exit 1
-SCRIPT
-    doctor CC=strange
-    says FAIL 'C compiler' 'stdio.h: No such file' 'libc6-dev'
+anew_compiler() { # a compiler without headers
+    machine
+    stand_in bin/strange <<<"echo 'fatal error: stdio.h: No such file' >&2; exit 1"
 }
 
-@test "a built program needs no compiler" {
-    rm bin/{cc,make,nvcc,nvidia-smi}
-    cp /bin/true build/train
-    ln -s ../build/train 04_multinode/train
-    doctor
-    says WARN 'C compiler' 'not found'
-    says PASS programs 'for the CPU device: step 4'
-    says '' 'CPU device' 'steps 4'
-    only FAIL 0
+program() { # SOURCE FLAG...: a program of step 4
+    echo "$1" | cc -x c - -Ltoolkit/lib64 "${@:2}" -o 04_multinode/train
 }
 
-@test "a program that cannot start is reported with its reason" {
-    ln -s ../build/gone 04_multinode/train
-    doctor
-    says WARN programs '04_multinode/train is a link to a missing file' 'make step4'
-    rm 04_multinode/train
-    mv toolkit/lib64/libnccl.so toolkit/lib64/libgone.so
-    echo 'int ncclGetVersion(int *); int main(void) { return ncclGetVersion(0); }' |
-        cc -x c - -Ltoolkit/lib64 -lgone -o 04_multinode/train
-    doctor
-    says FAIL programs '04_multinode/train: libgone.so => not found' 'slurm/site.sh'
-    only FAIL 1
+@test "NCCL: each fault is reported with a fix" {
+    each_finding <<'END'
+compile_for_real; mv toolkit/include/nccl.h . @@ WARN NCCL @ not found @ NCCL_HOME
+@@ GPU @ steps 1, with
+mv nccl.h toolkit/include/; nccl newer 2 29 1 22901 @ LD_LIBRARY_PATH="$PWD/newer/lib64" @ WARN NCCL @ the header is 2.27.7 @ load the library 2.29.1 @ LD_LIBRARY_PATH
+@@ FAIL 0
+nccl older 2 18 3 21803 @ LD_LIBRARY_PATH="$PWD/older/lib64" @ FAIL NCCL @ the header is 2.27.7 @ load the library 2.18.3 @ LD_LIBRARY_PATH
+echo broken >older/lib64/libnccl.so @ LD_LIBRARY_PATH="$PWD/older/lib64" @ FAIL NCCL @ does not run @ libnccl.so
+@@ FAIL 1
+nccl old 2 18 3 21803 @ NCCL_HOME="$PWD/old" @ FAIL NCCL @ the header is 2.18.3 @ 2.18.5 or later @ NCCL_HOME
+@@ FAIL 1
+nccl right 2 18 5 21805 @ NCCL_HOME="$PWD/right" @ PASS NCCL @ header and library 2.18.5
+END
 }
 
-@test "GPU programs on a node without GPUs are reported" {
-    rm bin/nvidia-smi
-    echo 'int cudaDeviceSynchronize(void); int main(void) { return cudaDeviceSynchronize(); }' |
-        cc -x c - -Ltoolkit/lib64 -lcudart -Wl,-rpath,"$PWD/toolkit/lib64" -o 04_multinode/train
-    doctor
-    says WARN programs 'step 4' 'make DEVICE=cpu step4'
-    doctor SLURM_JOB_ID=7
-    says FAIL programs 'step 4' 'make DEVICE=cpu step4'
-    ln -s train 04_multinode/train.cpu # runs in its place
-    doctor SLURM_JOB_ID=7
-    says PASS programs 'for GPUs: step 4; for the CPU device: step 4'
-    only FAIL 0
-}
-
-@test "a missing nvcc and missing CUDA libraries are reported" {
-    compile_for_real
-    rm bin/nvcc
-    doctor
-    says WARN nvcc 'not found' 'CUDA module'
-    says '' GPU 'nothing, until'
-    only FAIL 0
-    doctor CUDA_HOME="$PWD/toolkit"
-    says PASS nvcc "$PWD/toolkit/bin/nvcc"
-    rm toolkit/lib64/libcublas.so
-    doctor CUDA_HOME="$PWD/toolkit"
-    says FAIL nvcc 'cuBLAS and the CUDA runtime' 'not found' 'CUDA module'
-}
-
-@test "a missing NCCL, a wrong version and an NCCL that cannot be loaded are reported" {
-    compile_for_real
-    mv toolkit/include/nccl.h .
-    doctor
-    says WARN NCCL 'not found' 'NCCL_HOME'
-    says '' GPU 'steps 1, with'
-    mv nccl.h toolkit/include/
-    nccl newer 2 29 1 22901
-    doctor LD_LIBRARY_PATH="$PWD/newer/lib64"
-    says WARN NCCL 'the header is 2.27.7' 'load the library 2.29.1' LD_LIBRARY_PATH
-    only FAIL 0
-    nccl older 2 18 3 21803
-    doctor LD_LIBRARY_PATH="$PWD/older/lib64"
-    says FAIL NCCL 'the header is 2.27.7' 'load the library 2.18.3' LD_LIBRARY_PATH
-    echo broken >older/lib64/libnccl.so
-    doctor LD_LIBRARY_PATH="$PWD/older/lib64"
-    says FAIL NCCL 'does not run' 'libnccl.so'
-    only FAIL 1
-}
-
-@test "an NCCL that is too old is reported, and NCCL_HOME selects another" {
-    compile_for_real
-    nccl old 2 18 3 21803
-    nccl right 2 18 5 21805
-    doctor NCCL_HOME="$PWD/old"
-    says FAIL NCCL 'the header is 2.18.3' '2.18.5 or later' NCCL_HOME
-    only FAIL 1
-    doctor NCCL_HOME="$PWD/right"
-    says PASS NCCL 'header and library 2.18.5'
-}
-
-@test "the slow reference BLAS gets a warning" {
-    stand_in tools/find_libs.sh <<'SCRIPT'
-echo 'LIB_FLAGS := -DREFERENCE_BLAS -lblas -lz'
-SCRIPT
-    doctor
-    says WARN BLAS 'reference BLAS' 'slower' 'tools/deps.sh run'
-    only FAIL 0
-}
-
-@test "a driver that is older than the toolkit is reported" {
-    sed -i 's/CUDA Version: 13.0/CUDA Version: 12.4/' smi
-    doctor
-    says FAIL driver 'CUDA 12.4 and older, but nvcc is 13.0' 'CUDA module of 12.x'
-    says '' GPU 'nothing, until'
-    only FAIL 1
-}
-
-@test "a missing driver is reported, in a job and in a container" {
-    rm bin/nvidia-smi
-    doctor SLURM_JOB_ID=7 SLURM_GPUS_ON_NODE=2
-    says WARN driver 'Slurm gave this job 2 GPUs'
-    only FAIL 0
-    touch nvidia
-    doctor
-    says FAIL driver 'nvidia-smi is not found'
-    doctor APPTAINER_CONTAINER=/images/tutorial.sif
-    says FAIL driver 'not in this container (/images/tutorial.sif)' 'start it with --nv'
-    says PASS container /images/tutorial.sif
-    only FAIL 1
-}
-
-@test "a broken driver is reported, and a job without a GPU" {
-    stand_in bin/nvidia-smi <<<'echo "Failed to initialize NVML: Driver/library version mismatch"; exit 18'
-    doctor
-    says FAIL driver 'Driver/library version mismatch' reboot
-    stand_in bin/nvidia-smi <<<'echo "No devices were found"; exit 6'
-    doctor SLURM_JOB_ID=7
-    says FAIL driver 'No devices were found' --gpus-per-node
-    says PASS job 'Slurm job 7'
-}
-
-@test "a driver that does not answer is reported" {
-    stand_in bin/nvidia-smi <<<'exec sleep 1000'
-    doctor
-    says FAIL driver 'does not answer' 'another node'
-    only FAIL 1
-}
-
-@test "hidden GPUs and GPUs that are too old for nvcc are reported" {
-    doctor CUDA_VISIBLE_DEVICES=
-    says FAIL GPUs 'shows 0' 'unset CUDA_VISIBLE_DEVICES'
-    doctor CUDA_VISIBLE_DEVICES=1
-    says PASS GPUs '2 x NVIDIA H100' 'CUDA_VISIBLE_DEVICES=1 shows 1'
-    says '' GPU 'up to 1 rank on'
-    doctor CUDA_VISIBLE_DEVICES=0,1
-    says PASS GPUs '2 x NVIDIA H100, 81559 MiB'
-    printf '%s, 16384 MiB, 580.65.06, 7.0\n' 'Tesla V100' >>gpus
-    doctor
-    says FAIL GPUs '2 x NVIDIA H100, 81559 MiB; 1 x Tesla V100, 16384 MiB' 'builds for 7.5 and later' 'older CUDA'
+@test "the driver and the GPUs: each fault is reported with a fix" {
+    each_finding <<'END'
+sed -i 's/CUDA Version: 13.0/CUDA Version: 12.4/' smi @@ FAIL driver @ CUDA 12.4 and older, but nvcc is 13.0 @ CUDA module of 12.x
+@@ GPU @ nothing, until
+@@ FAIL 1
+anew rm bin/nvidia-smi @ SLURM_JOB_ID=7 SLURM_GPUS_ON_NODE=2 @ WARN driver @ Slurm gave this job 2 GPUs
+@@ FAIL 0
+touch nvidia @@ FAIL driver @ nvidia-smi is not found
+@ APPTAINER_CONTAINER=/images/tutorial.sif @ FAIL driver @ not in this container (/images/tutorial.sif) @ start it with --nv
+@@ PASS container @ /images/tutorial.sif
+@@ FAIL 1
+anew stand_in bin/nvidia-smi <<<'echo "Driver/library version mismatch"; exit 18' @@ FAIL driver @ Driver/library version mismatch @ reboot
+stand_in bin/nvidia-smi <<<'echo "No devices were found"; exit 6' @ SLURM_JOB_ID=7 @ FAIL driver @ No devices were found @ --gpus-per-node
+@@ PASS job @ Slurm job 7
+stand_in bin/nvidia-smi <<<'exec sleep 1000' @@ FAIL driver @ does not answer @ another node
+@@ FAIL 1
+anew @ CUDA_VISIBLE_DEVICES= @ FAIL GPUs @ shows 0 @ unset CUDA_VISIBLE_DEVICES
+@ CUDA_VISIBLE_DEVICES=1 @ PASS GPUs @ 2 x NVIDIA H100 @ CUDA_VISIBLE_DEVICES=1 shows 1
+@@ GPU @ up to 1 rank on
+@ CUDA_VISIBLE_DEVICES=0,1 @ PASS GPUs @ 2 x NVIDIA H100, 81559 MiB
+echo 'Tesla V100, 16384 MiB, 580.65.06, 7.0' >>gpus @@ FAIL GPUs @ 81559 MiB; 1 x Tesla V100, 16384 MiB @ builds for 7.5 and later @ older CUDA
+END
 }
 
 @test "the links between four GPUs on two CPUs are listed" {
@@ -358,76 +305,44 @@ GPU2\tSYS\tSYS\t X \tNODE\nGPU3\tSYS\tSYS\tNODE\t X \n' >topology
     says WARN cores 'only 1 of 64' --cpus-per-task
 }
 
-@test "the network interface that NCCL will use is named" {
-    doctor NCCL_SOCKET_IFNAME=ens
-    says PASS network 'NCCL uses ens3, 10.1.0.7'
-    doctor NCCL_SOCKET_IFNAME=^ib,lo
-    says PASS network 'NCCL uses ens3'
-    doctor NCCL_SOCKET_IFNAME==ens
-    says FAIL network 'NCCL_SOCKET_IFNAME==ens names none of the interfaces lo ens3 ib0' 'unset it'
-    says '' 'several nodes' 'nothing, until'
-    only FAIL 1
-    printf '%s\n' '1: lo inet 127.0.0.1/8' '2: docker0 inet 172.17.0.1/16' '3: ens3 inet 10.1.0.7/24' >interfaces
-    doctor
-    says PASS network 'NCCL uses ens3'
-    sed -i 3d interfaces
-    doctor
-    says WARN network 'NCCL uses docker0' 'NCCL_SOCKET_IFNAME'
-    sed -i 2d interfaces
-    doctor
-    says PASS network 'NCCL uses lo' 'enough for one node'
-    doctor SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2
-    says FAIL network 'NCCL uses lo' 'slurm/site.sh'
-    : >interfaces
-    doctor
-    says FAIL network 'no interface has an address'
+@test "the network interface that NCCL will use is named, and wrong addresses are reported" {
+    each_finding <<'END'
+@ NCCL_SOCKET_IFNAME=ens @ PASS network @ NCCL uses ens3, 10.1.0.7
+@ NCCL_SOCKET_IFNAME=^ib,lo @ PASS network @ NCCL uses ens3
+@ NCCL_SOCKET_IFNAME==ens @ FAIL network @ NCCL_SOCKET_IFNAME==ens names none of the interfaces lo ens3 ib0 @ unset it
+@@ several nodes @ nothing, until
+@@ FAIL 1
+sed -i 's/3: ib0.*/3: docker0 inet 172.17.0.1\/16/' interfaces @@ PASS network @ NCCL uses ens3
+sed -i 2d interfaces @@ WARN network @ NCCL uses docker0 @ NCCL_SOCKET_IFNAME
+sed -i 2d interfaces @@ PASS network @ NCCL uses lo @ enough for one node
+: @ SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 @ FAIL network @ NCCL uses lo @ slurm/site.sh
+: >interfaces @@ FAIL network @ no interface has an address
+anew sed -i 's/.* gpu07/127.0.1.1 gpu07/' hosts @@ WARN host name @ gpu07 is 127.0.1.1 @ MASTER_ADDR=10.9.0.7
+@@ FAIL 0
+@ SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 @ FAIL host name @ gpu07 is 127.0.1.1 @ MASTER_ADDR=10.9.0.7
+@ SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 MASTER_ADDR=gpu01 @ WARN host name @ gpu07 is 127.0.1.1
+@@ PASS MASTER_ADDR @ gpu01 is 10.1.0.1
+@@ several nodes @ steps 4, on the 2 nodes of this job
+@@ FAIL 0
+@ SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 MASTER_ADDR=localhost @ FAIL MASTER_ADDR @ localhost is 127.0.0.1
+@ SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 MASTER_ADDR=gpu99 @ FAIL MASTER_ADDR @ no address is known for gpu99
+@@ FAIL 1
+echo '1: lo inet 127.0.0.1/8' >interfaces @@ WARN host name @ gpu07 is 127.0.1.1 @ MASTER_ADDR=ADDRESS
+END
 }
 
-@test "a host name or MASTER_ADDR with a wrong address is reported" {
-    sed -i 's/.* gpu07/127.0.1.1 gpu07/' hosts
-    doctor
-    says WARN 'host name' 'gpu07 is 127.0.1.1' 'MASTER_ADDR=10.9.0.7'
-    only FAIL 0
-    doctor SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2
-    says FAIL 'host name' 'gpu07 is 127.0.1.1' 'MASTER_ADDR=10.9.0.7'
-    doctor SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 MASTER_ADDR=gpu01
-    says WARN 'host name' 'gpu07 is 127.0.1.1'
-    says PASS MASTER_ADDR 'gpu01 is 10.1.0.1'
-    says '' 'several nodes' 'steps 4, on the 2 nodes of this job'
-    only FAIL 0
-    doctor SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 MASTER_ADDR=localhost
-    says FAIL MASTER_ADDR 'localhost is 127.0.0.1'
-    doctor SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 MASTER_ADDR=gpu99
-    says FAIL MASTER_ADDR 'no address is known for gpu99'
-    only FAIL 1
-    echo '1: lo inet 127.0.0.1/8' >interfaces
-    doctor
-    says WARN 'host name' 'gpu07 is 127.0.1.1' 'MASTER_ADDR=ADDRESS'
-}
-
-@test "Slurm and PBS jobs and schedulers are recognised" {
-    doctor SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 SLURM_CPUS_ON_NODE=16 SLURM_GPUS_ON_NODE=2
-    [ "${lines[0]}" = 'gpu07, Slurm job 7:' ]
-    says PASS job 'Slurm job 7, nodes: 2; here: 16 cores, 2 GPUs'
+@test "Slurm and PBS jobs, schedulers and a Slurm without a cluster are recognised" {
     printf '%s\n' gpu01 gpu01 gpu07 gpu07 >nodefile
-    doctor PBS_JOBID=9.server PBS_NODEFILE="$PWD/nodefile"
-    says PASS job 'PBS job 9.server, nodes: 2, ranks: 4'
-    doctor PBS_JOBID=9.server PBS_NODEFILE="$PWD/gone"
-    says FAIL job 'PBS_NODEFILE=' 'first node'
-    ln -s bash bin/qsub
-    doctor
-    says '' 'several nodes' 'pbs/'
-    rm bin/qsub
-    ln -s bash bin/sbatch
-    stand_in bin/scontrol <<<"[ \$1 = ping ] && echo 'Slurmctld(primary) at head is UP'"
-    doctor
-    says PASS job 'Slurm is installed'
-    says '' 'several nodes' 'sbatch slurm/step4.sbatch'
-    only FAIL 0
-}
-
-@test "a machine with sbatch but without a cluster gets a warning" {
-    ln -s bash bin/sbatch
+    each_finding <<'END'
+@ PBS_JOBID=9.server PBS_NODEFILE="$PWD/nodefile" @ PASS job @ PBS job 9.server, nodes: 2, ranks: 4
+@ PBS_JOBID=9.server PBS_NODEFILE="$PWD/gone" @ FAIL job @ PBS_NODEFILE= @ first node
+ln -s bash bin/qsub @@ several nodes @ pbs/
+rm bin/qsub; ln -s bash bin/sbatch; stand_in bin/scontrol <<<"echo 'Slurmctld(primary) at head is UP'" @@ PASS job @ Slurm is installed
+@@ several nodes @ sbatch slurm/step4.sbatch
+@@ FAIL 0
+@ SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 SLURM_CPUS_ON_NODE=16 SLURM_GPUS_ON_NODE=2 @ PASS job @ Slurm job 7, nodes: 2; here: 16 cores, 2 GPUs
+END
+    [ "${lines[0]}" = 'gpu07, Slurm job 7:' ]
     for answer in "echo 'scontrol: fatal: Could not establish a configuration source' >&2; exit 1" \
         "echo 'Slurmctld(primary) at head is DOWN'" 'exec sleep 1000' "trap '' TERM; until false; do sleep 1; done"; do
         stand_in bin/scontrol <<<"$answer"
@@ -441,25 +356,14 @@ GPU2\tSYS\tSYS\t X \tNODE\nGPU3\tSYS\tSYS\tNODE\t X \n' >topology
 }
 
 @test "missing and damaged data files are reported" {
-    rm data/mnist/t10k-images-idx3-ubyte.gz
-    doctor
-    says FAIL data 'data/mnist/t10k-images-idx3-ubyte.gz is missing' 'make data'
-    echo nonsense >data/mnist/t10k-images-idx3-ubyte.gz
-    doctor
-    says FAIL data 'data/mnist/t10k-images-idx3-ubyte.gz is damaged' 'make data'
-    only FAIL 1
-    mv data/mnist data/fashion-mnist
-    gzip -c </dev/null >data/fashion-mnist/t10k-images-idx3-ubyte.gz
-    doctor
-    says PASS data 'data/fashion-mnist is complete'
-    rm -r data/fashion-mnist
-    mkdir data/cifar10
-    touch data/cifar10/data_batch_{1..5}.bin
-    doctor
-    says FAIL data 'data/cifar10/test_batch.bin is missing' 'make data SET=cifar10'
-    touch data/cifar10/test_batch.bin
-    doctor
-    says PASS data 'data/cifar10 is complete'
+    each_finding <<'END'
+rm data/mnist/t10k-images-idx3-ubyte.gz @@ FAIL data @ data/mnist/t10k-images-idx3-ubyte.gz is missing @ make data
+echo nonsense >data/mnist/t10k-images-idx3-ubyte.gz @@ FAIL data @ data/mnist/t10k-images-idx3-ubyte.gz is damaged @ make data
+@@ FAIL 1
+mv data/mnist data/fashion-mnist; gzip -c </dev/null >data/fashion-mnist/t10k-images-idx3-ubyte.gz @@ PASS data @ data/fashion-mnist is complete
+rm -r data/*; mkdir data/cifar10; touch data/cifar10/data_batch_{1..5}.bin @@ FAIL data @ data/cifar10/test_batch.bin is missing @ make data SET=cifar10
+touch data/cifar10/test_batch.bin @@ PASS data @ data/cifar10 is complete
+END
 }
 
 @test "on a narrow terminal, long lines are wrapped within their column" {
