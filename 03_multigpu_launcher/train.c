@@ -4,6 +4,7 @@
 #include "02_multigpu_fork/nccl_check.h"
 #include "03_multigpu_launcher/environment.h"
 #include "03_multigpu_launcher/meet_by_file.h"
+#include "03_multigpu_launcher/stop.h"
 #include "common/base/checksum.h"
 #include "common/base/minmax.h"
 #include "common/base/rng.h"
@@ -18,10 +19,8 @@
 #include "common/training/training_options.h"
 #include <math.h>
 #include <nccl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 static struct { long overlap, join_timeout; } step_opt;
 
@@ -207,20 +206,6 @@ static void train_step(struct trainer *t) {
                    t->model.parameters, steps_done(t) + 1, t->stream);
 }
 
-static volatile sig_atomic_t told_to_stop;
-
-// Tells this rank to stop. At the next read_stats, all ranks learn of it and stop after the same
-// step. A second signal ends this rank at once, unless it comes within a second of the first: when
-// a job ends, both the launcher and the rank may get the signal, and the launcher passes it on.
-static void on_signal(int number) {
-    static time_t first;
-    if (!told_to_stop)
-        first = time(NULL);
-    else if (time(NULL) > first + 1)
-        _exit(128 + number);
-    told_to_stop = 1;
-}
-
 // Waits until the stream is empty. Returns the loss and the counts since the last call.
 static struct stats read_stats(struct trainer *t) {
     struct sums *sums = t->host_sums;
@@ -392,8 +377,7 @@ int main(int argc, char **argv) {
         CUBLAS_CHECK(cublasSetMathMode(t.pass.blas, CUBLAS_TF32_TENSOR_OP_MATH));
     t.pass.stream = t.stream;
     join(&t);
-    signal(SIGTERM, on_signal);
-    signal(SIGUSR1, on_signal);
+    stop_on_signals();
     setup(&t);
     print_banner(&t);
     start(&t);

@@ -3,6 +3,7 @@
 // wait forever for a rank that has died.
 #include "02_multigpu_fork/nccl_check.h"
 #include "03_multigpu_launcher/environment.h"
+#include "03_multigpu_launcher/stop.h"
 #include "04_multinode/meet_by_tcp.h"
 #include "04_multinode/watchdog.h"
 #include "common/base/checksum.h"
@@ -19,10 +20,8 @@
 #include "common/training/training_options.h"
 #include <math.h>
 #include <nccl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 static struct {
     long overlap, join_timeout;
@@ -223,20 +222,6 @@ static void train_step(struct trainer *t) {
                    t->model.parameters, steps_done(t) + 1, t->stream);
 }
 
-static volatile sig_atomic_t told_to_stop;
-
-// Tells this rank to stop. At the next read_stats, all ranks learn of it and stop after the same
-// step. A second signal ends this rank at once, unless it comes within a second of the first: when
-// a job ends, both the launcher and the rank may get the signal, and the launcher passes it on.
-static void on_signal(int number) {
-    static time_t first;
-    if (!told_to_stop)
-        first = time(NULL);
-    else if (time(NULL) > first + 1)
-        _exit(128 + number);
-    told_to_stop = 1;
-}
-
 // Waits until the stream is empty. Returns the loss and the counts since the last call.
 static struct stats read_stats(struct trainer *t) {
     struct sums *sums = t->host_sums;
@@ -397,13 +382,6 @@ static void print_banner(const struct trainer *t) {
     say("launcher  %s\n", t->place.launcher);
 }
 
-// Returns after all ranks have called it. The sum itself is not used.
-static void barrier(struct trainer *t) {
-    COLLECTIVE(t->stream,
-               ncclAllReduce(t->sums, t->sums, 1, ncclDouble, ncclSum, t->comm, t->stream));
-    wait_for(t->stream);
-}
-
 int main(int argc, char **argv) {
     static struct trainer t;
     t.place = find_place(); // first, so that each error line names the rank
@@ -421,14 +399,13 @@ int main(int argc, char **argv) {
         CUBLAS_CHECK(cublasSetMathMode(t.pass.blas, CUBLAS_TF32_TENSOR_OP_MATH));
     t.pass.stream = t.stream;
     join(&t);
-    signal(SIGTERM, on_signal);
-    signal(SIGUSR1, on_signal);
+    stop_on_signals();
     setup(&t);
     print_banner(&t);
     start(&t);
     trace_open(opt.trace, t.rank, t.world);
     train(&t);
-    barrier(&t); // no rank exits with 0 until rank 0 has saved
+    barrier(&t.sums->stop, t.comm, t.stream); // no rank exits with 0 until rank 0 has saved
     end_watchdog();
     return 0;
 }

@@ -206,6 +206,11 @@ void start_watchdog(double join_timeout, double step_timeout) {
         fail("cannot start a thread");
 }
 
+void barrier(double *number, ncclComm_t comm, cudaStream_t stream) {
+    COLLECTIVE(stream, ncclAllReduce(number, number, 1, ncclDouble, ncclSum, comm, stream));
+    wait_for(stream);
+}
+
 void end_watchdog(void) {
     for (int i = watch.comm_count; i-- > 0;)
         COLLECTIVE(NULL, ncclCommFinalize(watch.comms[i]));

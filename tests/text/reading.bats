@@ -26,8 +26,8 @@ setup() {
     seq -f '// %g' 300 >>05_fsdp/fsdp.h
     fails 1 "step 5 asks for 4" tools/reading.sh
     cp "$root/05_fsdp/fsdp.h" 05_fsdp
-    sed -i '/^static void barrier/,/^}/s/^    wait_for.*/&\n'"$(yes '    (void)t;\n' | head -n 40 | tr -d '\n')"'/' 04_multinode/train.c
-    fails 1 "04_multinode/train.c: barrier has" tools/reading.sh
+    sed -i '/^static void check_replicas/,/^}/s/^    wait_for.*/&\n'"$(yes '    (void)t;\n' | head -n 40 | tr -d '\n')"'/' 04_multinode/train.c
+    fails 1 "04_multinode/train.c: check_replicas has" tools/reading.sh
     cp "$root/04_multinode/train.c" 04_multinode
     touch 02_multigpu_fork/new.h
     fails 1 "02_multigpu_fork/new.h is in no reading list" tools/reading.sh
