@@ -128,8 +128,7 @@ static long steps_done(const struct trainer *t) {
 }
 
 static void train_step(struct trainer *t) {
-    t->pass.training = 1;
-    t->pass.seed = rng_bits(~opt.seed, steps_done(t));
+    begin_step(&t->pass, rng_bits(~opt.seed, steps_done(t)));
     forward(t, &t->train, t->order, t->progress.step * opt.batch, t->rows);
     softmax_cross_entropy(t->activations[t->model.count], t->labels, t->rows * t->train.targets,
                           t->train.classes, 1.f / opt.batch / t->train.targets, t->dy, t->stats,

@@ -207,8 +207,7 @@ static long steps_done(const struct trainer *t) {
 
 static void train_step(struct trainer *t) {
     size_t slice = t->rank * t->rows; // where this rank's slice of the batch begins
-    t->pass.training = 1;
-    t->pass.seed = rng_bits(~opt.seed, steps_done(t));
+    begin_step(&t->pass, rng_bits(~opt.seed, steps_done(t)));
     t->pass.first_sample = slice;
     forward(t, &t->train, t->order, t->progress.step * opt.batch + slice, t->rows);
     softmax_cross_entropy(t->activations[t->model.count], t->labels, t->rows * t->train.targets,

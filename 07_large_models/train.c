@@ -245,8 +245,7 @@ static void clip_gradients(struct trainer *t) {
 }
 
 static void train_step(struct trainer *t) {
-    t->pass.training = 1;
-    t->pass.seed = rng_bits(~opt.seed, steps_done(t));
+    begin_step(&t->pass, rng_bits(~opt.seed, steps_done(t)));
     t->fsdp.sent = 0;
     for (int part = 0; part < step_opt.accumulate; part++) {
         size_t slice = (t->rank * step_opt.accumulate + part) * t->rows; // where this part begins

@@ -36,8 +36,7 @@ static struct {
     int only;         // 1: there is only one training step
     cudaStream_t stream;
     // Of the training step that the host queues now.
-    int timed, updated; // 1: its spans are recorded, 1: it has an update
-    int in_part;        // 1: a backward pass, and no update after it
+    int in_step, timed; // 1: it has begun and not ended, 1: its spans are recorded
     // Of the span that the host queues now.
     int recording;
     // Since the last report.
@@ -146,24 +145,27 @@ static void read_times(void) {
     p.step_count = p.span_count = p.event_count = 0;
 }
 
-// Ends the training step that the host has queued. If it has no update, it was an evaluation.
+// Ends the training step that the host has queued, if there is one.
 static void end_step(int reported) {
-    if (p.timed && p.updated) {
+    if (p.timed) {
         struct timed_step *step = &p.steps[p.step_count];
         step->end = p.span_count;
         step->end_event = mark(p.stream);
         step->reported = reported;
         p.step_count++;
     }
-    p.done += p.updated;
-    p.timed = p.updated = 0;
+    p.done += p.in_step;
+    p.timed = p.in_step = 0;
 }
 
 // The first training step also loads kernels, so it counts only if there is no other.
-static void begin_step(cudaStream_t stream) {
+void profile_step(cudaStream_t stream) {
+    if (!p.on)
+        return;
     end_step(0);
     long number = p.done + 1;
     p.stream = stream;
+    p.in_step = 1;
     if (p.span_count > MOST_SPANS)
         read_times();
     p.timed = opt.profile && number % p.every == 0 && (number > 1 || p.only);
@@ -172,10 +174,6 @@ static void begin_step(cudaStream_t stream) {
 }
 
 static void record(enum phase phase, const char *name, cudaStream_t stream) {
-    if (phase == PHASE_COPY && !p.in_part)
-        begin_step(stream);
-    p.in_part = (p.in_part || phase == PHASE_BACKWARD) && phase != PHASE_UPDATE;
-    p.updated |= phase == PHASE_UPDATE;
     p.recording = p.timed || p.tracing;
     if (!p.recording)
         return;

@@ -1,16 +1,12 @@
 // Times what the device does in a training step, with events on the streams (--profile). Every span
 // is also a named range for Nsight Systems and for traces. The functions that queue work make the
-// spans, and report.c reads the times, so a training program does neither.
+// spans, begin_step says where a training step begins, and report.c reads the times.
 #pragma once
 #include "common/device/phases.h"
 #include <cuda_runtime.h>
 
 // Call them before and after the calls that queue a part of a phase on the stream. Spans do not
 // contain each other. The name must stay valid.
-//
-// A training step begins with the first copy, and ends before the copy of the next one, or with a
-// report. It contains an update. It may contain several copies, each with a backward pass, if a
-// batch is computed in parts. Evaluation also copies batches, but no update follows.
 void span_begin(enum phase phase, const char *name, cudaStream_t stream);
 void span_end(void);
 
@@ -22,6 +18,10 @@ void span_bytes(double bytes);
 // epoch, or of the whole run if it is shorter. report_every: the training steps from one report to
 // the next.
 void profile_open(long steps, long report_every);
+
+// Begins a training step. It ends when the next one begins, or with a report, so evaluation after
+// the report of the last step belongs to none.
+void profile_step(cudaStream_t stream);
 
 // Call it at the end of a report: ends the training step, and waits for the device.
 void profile_report(void);

@@ -79,6 +79,12 @@ struct layer *model_append(struct model *m, const struct layer_kind *kind, struc
     return l;
 }
 
+void begin_step(struct pass *pass, uint64_t seed) {
+    pass->training = 1;
+    pass->seed = seed;
+    profile_step(pass->stream);
+}
+
 void layer_forward(const struct layer *l, const struct pass *pass, const void *parameters,
                    const float *x, float *y, int b) {
     span_begin(PHASE_FORWARD, l->names[0], pass->stream);

@@ -111,6 +111,10 @@ size_t model_scratch(const struct model *model, cudaDataType type, int b);
 struct layer *model_append(struct model *model, const struct layer_kind *kind, struct shape out,
                            int workspace, size_t parameters);
 
+// Begins a training step, with this seed for its random numbers: sets pass->training and
+// pass->seed. The profile counts all work that is queued from here on as this step's.
+void begin_step(struct pass *pass, uint64_t seed);
+
 // Run a layer of the model: kind->forward and kind->backward, as spans of the profile.
 void layer_forward(const struct layer *layer, const struct pass *pass, const void *parameters,
                    const float *x, float *y, int b);
