@@ -1,9 +1,5 @@
-// Makes each collective, send and receive a span of the profile. NCCL defines every function twice:
-// ncclAllReduce is a weak symbol, and pncclAllReduce is the same function. A program may therefore
-// define ncclAllReduce itself, do something before and after it, and call pncclAllReduce. Tools for
-// MPI do the same.
+#include "02_multigpu_fork/nccl_spans.h"
 #include "common/device/profile.h"
-#include <nccl.h>
 
 // Returns the bytes of count elements of a type that the course sends.
 static double bytes_of(size_t count, ncclDataType_t type) {

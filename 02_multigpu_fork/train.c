@@ -4,6 +4,7 @@
 // equal. It is one of NCCL's collectives: operations that all ranks call together.
 #include "02_multigpu_fork/meet_by_memory.h"
 #include "02_multigpu_fork/nccl_check.h"
+#include "02_multigpu_fork/nccl_spans.h"
 #include "02_multigpu_fork/ranks.h"
 #include "common/base/checksum.h"
 #include "common/base/minmax.h"

@@ -2,6 +2,7 @@
 // number in environment variables. When a rank fails, the launcher starts all ranks again, and they
 // continue from the last snapshot.
 #include "02_multigpu_fork/nccl_check.h"
+#include "02_multigpu_fork/nccl_spans.h"
 #include "03_multigpu_launcher/environment.h"
 #include "03_multigpu_launcher/meet_by_file.h"
 #include "03_multigpu_launcher/stop.h"

@@ -2,6 +2,7 @@
 // The ranks meet over the network: this is the rendezvous. A watchdog ends a rank that would
 // wait forever for a rank that has died.
 #include "02_multigpu_fork/nccl_check.h"
+#include "02_multigpu_fork/nccl_spans.h"
 #include "03_multigpu_launcher/environment.h"
 #include "03_multigpu_launcher/stop.h"
 #include "04_multinode/meet_by_tcp.h"

@@ -4,6 +4,7 @@
 // state. All ranks gather the parameters of a layer just before they compute with it, and drop them
 // afterwards.
 #include "02_multigpu_fork/nccl_check.h"
+#include "02_multigpu_fork/nccl_spans.h"
 #include "03_multigpu_launcher/environment.h"
 #include "03_multigpu_launcher/stop.h"
 #include "04_multinode/meet_by_tcp.h"

@@ -3,6 +3,7 @@
 // sizes, in a table like that of nccl-tests. The program checks every element of every result. You
 // can read it at any time after step 2.
 #include "02_multigpu_fork/nccl_check.h"
+#include "02_multigpu_fork/nccl_spans.h"
 #include "06_allreduce_demo/start.h"
 #include "common/base/error.h"
 #include "common/base/minmax.h"

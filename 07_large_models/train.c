@@ -3,6 +3,7 @@
 // parts. The norm of the gradients is clipped. Backward can recompute activations, so forward need
 // not keep them.
 #include "02_multigpu_fork/nccl_check.h"
+#include "02_multigpu_fork/nccl_spans.h"
 #include "03_multigpu_launcher/environment.h"
 #include "03_multigpu_launcher/stop.h"
 #include "04_multinode/meet_by_tcp.h"
