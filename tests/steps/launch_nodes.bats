@@ -182,6 +182,11 @@ ends() {
     return 1
 }
 
+# both_end RUN CODE0 CODE1: the launchers of both nodes must end with these codes.
+both_end() {
+    ends "$1" 0 "$2" && ends "$1" 1 "$3"
+}
+
 # The ranks 0 to COUNT - 1 must have started.
 started() { # RUN ATTEMPT [COUNT]
     local rank
@@ -209,8 +214,7 @@ finish() {
     for ((rank = 0; rank < ${3:-4}; rank++)); do
         tell "$1" "$2" $rank "exit 0"
     done
-    ends "$1" 0 0
-    ends "$1" 1 0
+    both_end "$1" 0 0
     sound "$@"
 }
 
@@ -235,6 +239,14 @@ said() {
     fi
     printf '%s\n' "wanted of node $2:" "${@:3}" "said:" "${lines[@]}"
     return 1
+}
+
+# both_silent RUN...
+both_silent() {
+    local run
+    for run; do
+        said "$run" 0 && said "$run" 1 || return
+    done
 }
 
 # told RUN RANK WANTED: checks the environment of the rank in attempt 0.
@@ -302,10 +314,7 @@ MASTER_PORT=$port TORCHELASTIC_RESTART_COUNT=0 TORCHELASTIC_MAX_RESTARTS=0 TORCH
         ends four $node 0
         said four $node
     done
-    for node in 0 1; do
-        said six $node
-        said name $node
-    done
+    both_silent six name
 }
 
 first() { # RANK HOST ATTEMPT HOW
@@ -348,8 +357,7 @@ again() { # RESTART OF
     tell last 0 1 "exit 8"
     within 5 started last 1
     tell last 1 3 'echo oh no >&2; exit 9'
-    ends last 0 1
-    ends last 1 1
+    both_end last 1 1
     sound last 1
     said last 0 "$(first 1 node0 0 "exit code 8")" "$(again 1 1)"
     sed -i 's/^oh no/launch: &/' last/err.1
@@ -437,8 +445,7 @@ port_is_free() { # RUN: node 0 has no socket there
         ended back 0 0 1 2 3 && ended never 0 0 1 2 3
     }
     within 5 all_ended
-    ends never 0 1
-    ends never 1 1
+    both_end never 1 1
     said never 0 "node 1 is lost: its launcher is silent"
     said never 1 "node 0 has not answered at 10.77.0.1, port ${ports[never]}, for [0-9]+ s \(--join-timeout\)"
     run ! started back 1 1
@@ -446,8 +453,7 @@ port_is_free() { # RUN: node 0 has no socket there
     finish back 1
     said back 0 "node 1 is lost: its launcher is silent" "starting all ranks again: restart 1 of 1"
     finish brief 0
-    said brief 0
-    said brief 1
+    both_silent brief
 }
 
 @test "SIGTERM to any launcher ends the run on all nodes; SIGUSR1 goes to the ranks of one node" {
@@ -481,18 +487,14 @@ port_is_free() { # RUN: node 0 has no socket there
         "${launchers[third.1]}"
     kill -CONT "${launchers[both.0]}" "${launchers[both.1]}"
     kill -USR1 "${launchers[user.1]}"
-    ends zero 0 143
-    ends zero 1 1
-    ends one 0 1
-    ends one 1 143
-    ends both 0 143
-    ends both 1 143
+    both_end zero 143 1
+    both_end one 1 143
+    both_end both 143 143
     said zero 1 "node 0 on node0 ends the run: its launcher got SIGTERM"
     said one 0 "node 1 on node1 ends the run: its launcher got SIGTERM"
     said zero 0
     said one 1
-    said both 0
-    said both 1
+    both_silent both
     for run in zero one both; do
         sound $run 0
         ended $run 0 0 1 2 3
@@ -512,8 +514,7 @@ port_is_free() { # RUN: node 0 has no socket there
     within 5 ended kind 0 0 1
     tell kind 0 2 "exit 0"
     tell kind 0 3 "exit 0"
-    ends kind 0 0
-    ends kind 1 0
+    both_end kind 0 0
     said kind 1
 
     within 5 has user "signals.*" 2
@@ -553,8 +554,7 @@ port_is_free() { # RUN: node 0 has no socket there
         begin_both $master --master-addr $master
         ends $master 0 0 30
         ends $master 1 0
-        said $master 0
-        said $master 1
+        both_silent $master
         [ ! -s $master/out.1 ]
         grep -qF '= 6 everywhere' $master/out.0
         [ "$(grep -c '^   wanted: .* #wrong 0$' $master/out.0)" = 1 ]
@@ -582,16 +582,18 @@ node_0_has() { # RUN NODE [LINE]
 }
 
 @test "a launcher whose options differ from node 0's names the difference, and node 0 gives up" {
-    make_nodes 2
+    make_nodes 3
     local another="node 1 does not belong to the run of node 0: start all launchers with the same --run-id, or all without; .*"
     contradicts nnodes 1 --nnodes 3 --run-id nnodes
     contradicts nproc 1 --nproc-per-node 3
     contradicts restarts 1 --max-restarts 1
     contradicts run-id 1 --run-id another
     contradicts no-id 1
+    contradicts high 2 --nnodes 3 --run-id high
     for run in nnodes nproc restarts; do
         node_0_has $run 1
     done
+    node_0_has high 2
     for run in run-id no-id; do
         node_0_has $run 1 "$another"
     done
@@ -622,12 +624,6 @@ node_0_has() { # RUN NODE [LINE]
     ends secret 0 1
 }
 
-@test "a launcher whose node rank is too high for node 0 says so, and node 0 gives up" {
-    make_nodes 3
-    contradicts nnodes 2 --nnodes 3
-    node_0_has nnodes 2
-}
-
 @test "wrong addresses, ports, node ranks and programs end the launcher with one line" {
     make_nodes 3
     silent() { # ADDRESS RUN
@@ -655,8 +651,7 @@ node_0_has() { # RUN NODE [LINE]
     ends noprogram 0 1
     said noprogram 1 "cannot run ./none: No such file or directory"
     said noprogram 0 "node 1 is lost: its launcher has ended"
-    ends noprogram0 0 1
-    ends noprogram0 1 1
+    both_end noprogram0 1 1
     said noprogram0 0 "cannot run ./none: No such file or directory"
     [ "$(cat noprogram*/env.*.* 2>/dev/null | grep -c "RESTART_COUNT=[1-9]")" = 0 ]
     ends used 0 1
@@ -674,8 +669,7 @@ node_0_has() { # RUN NODE [LINE]
     ends second 1 1
     said second 1 "$(silent 10.77.0.1 good)"
     finish good 0
-    said good 0
-    said good 1
+    both_silent good
 }
 
 # message NUMBER... RUN_ID [REASON]: prints the bytes of a struct message of nodes.h, in little-endian order.
@@ -758,19 +752,11 @@ magic=0x4c4e4348
         message $magic 0 2 2 1 "${launchers[run.0]}" $end mine | from_stranger 10.77.0.2 $port 240
     done
     message $magic 0 9 9 9 9 1 0 0 1 0 0 mine | from_stranger 10.77.0.2 $port 240
+    # Node 0 has the correct process number of node 1's launcher, but another address.
+    # shellcheck disable=SC2086
+    message $magic 1 2 2 1 "${launchers[run.1]}" $gone mine | to_node_0 240
     finish run 0
-    said run 0
-    said run 1
-}
-
-@test "packets with the correct process number of a launcher do not disturb a run" {
-    make_nodes 3
-    begin_both run --max-restarts 1
-    within 5 started run 0
-    message $magic 1 2 2 1 "${launchers[run.1]}" 5 0 1 2 0 1 "" | from_stranger 10.77.0.1 "${ports[run]}" 240
-    finish run 0
-    said run 0
-    said run 1
+    both_silent run
 }
 
 @test "ranks whose start node 0 missed end before the next attempt starts" {
@@ -796,8 +782,7 @@ magic=0x4c4e4348
     within 5 ended ended 0 0 1
     kill -STOP "${launchers[held.0]}" "${launchers[held.1]}"
     kill "${launchers[ended.0]}"
-    ends ended 0 143
-    ends ended 1 1
+    both_end ended 143 1
     sleep 9 # longer than a launcher may be silent
     kill -CONT "${launchers[held.0]}" "${launchers[held.1]}"
     finish held 0
