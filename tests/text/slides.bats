@@ -118,9 +118,15 @@ need_marp() {
     [ -e "$root/build/node/installed" ] || skip "npm cannot install Marp: $(grep -m 1 error "$BATS_TEST_TMPDIR/npm")"
 }
 
-@test "the PDF of each session shows all text of its slides, large enough and inside of the page" {
+# Builds the slides of all sessions, once for all tests.
+build_slides() {
     need_marp
-    make -s slides
+    [ -e "$BATS_FILE_TMPDIR/built" ] || make -s slides
+    touch "$BATS_FILE_TMPDIR/built"
+}
+
+@test "the PDF of each session shows all text of its slides, large enough and inside of the page" {
+    build_slides
     run python3 -B "$check" --pdf build/slides
     [ "$status" = 0 ] || { echo "$output" && return 1; }
     for deck in docs/slides/[1-9]-*.md; do
@@ -131,9 +137,8 @@ need_marp() {
 }
 
 @test "in Chromium, each slide holds its text, the console is empty, and a click starts the timer" {
-    need_marp
     command -v chromedriver >/dev/null || skip "chromedriver is not installed"
-    make -s slides
+    build_slides
     python3 -B tests/text/browse_slides.py build/slides/[1-9]-*.html
     # The check itself, with a word that a slide hides, a script that fails, and a timer that does not start.
     sed 's|</h1>|<br><br><br><br><br><br><br><br><br><br><br><br><br><br><br><br><br>low</h1>|; s|running = setInterval|missing(); &|' \
