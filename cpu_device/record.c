@@ -125,7 +125,8 @@ static uintptr_t address_in_program(void *frame) {
     return (uintptr_t)frame - map->l_addr - 1; // the return address is behind the call
 }
 
-__attribute__((weak)) const char *const cpu_passing_on[] = {NULL};
+// Not a constant, because clang would not look for the version of a program.
+__attribute__((weak)) const char *cpu_passing_on[] = {NULL};
 
 // Returns the last names of a path, such as the two in 02_multigpu_fork/train.c.
 static const char *last_names(const char *path, int count) {

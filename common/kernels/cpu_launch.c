@@ -73,4 +73,4 @@ void cpu_end_program(const char *message) {
 }
 
 // Such a report names the caller of a function of common/.
-const char *const cpu_passing_on[] = {"common/", NULL};
+const char *cpu_passing_on[] = {"common/", NULL};

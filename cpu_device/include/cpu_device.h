@@ -80,7 +80,7 @@ __attribute__((noreturn)) void cpu_end_program(const char *message);
 
 // Files and folders of functions that only pass calls on, such as "cuda_helpers.c" or "common/".
 // Reports name the caller of such a function. The list ends with NULL.
-extern const char *const cpu_passing_on[];
+extern const char *cpu_passing_on[];
 
 #ifdef __cplusplus
 }
