@@ -105,6 +105,12 @@ int reset_hosts(void **state) {
     return nothing_is_left(state);
 }
 
+void run_row(void **state) {
+    const struct row *row = *state;
+    set_hosts(row->hosts);
+    run_ranks(row->n, row->run, 0);
+}
+
 ncclResult_t call(enum collective which, const void *send, void *recv, size_t count,
                   ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t comm,
                   cudaStream_t stream) {

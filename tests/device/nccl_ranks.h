@@ -88,3 +88,17 @@ void set_up_ranks(int argc, char **argv);
 // The teardown of TEST. A process or file descriptor that is left is a failure.
 int reset_hosts(void **state);
 #define TEST(test) cmocka_unit_test_setup_teardown(test, look_around, reset_hosts)
+
+// The same for a test that only runs n ranks, on these hosts (see set_hosts).
+struct row {
+    int n;
+    void (*run)(int rank);
+    const char *hosts;
+};
+void run_row(void **state);
+#define RANKS(promise, n, run, hosts)                                                              \
+    {                                                                                              \
+#promise ": " #run, run_row, look_around, reset_hosts, &(struct row) {                     \
+            n, run, hosts                                                                          \
+        }                                                                                          \
+    }

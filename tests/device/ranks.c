@@ -57,7 +57,7 @@ void expect(int wanted, int got, const char *call, int line) {
 }
 
 void rest(void) {
-    nanosleep(&(struct timespec){0, 50000}, NULL);
+    nanosleep(&(struct timespec){0, 500000}, NULL);
 }
 
 int has_come(atomic_int *number, int least) {

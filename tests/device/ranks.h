@@ -6,6 +6,7 @@
 // The ranks share memory with flags, which they post and wait for, so no test has to guess how long
 // something takes. Every wait has a time limit.
 #pragma once
+#include "tests/sanitized.h"
 #include <nccl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -20,18 +21,6 @@
 #include <unistd.h>
 // cmocka needs the headers above.
 #include <cmocka.h>
-
-// Sanitizers make everything slower, especially ThreadSanitizer.
-#ifndef __has_feature // gcc does not have it
-#define __has_feature(name) 0
-#endif
-#if __has_feature(thread_sanitizer) || defined(__SANITIZE_THREAD__)
-enum { THREADS_CHECKED = 1, SANITIZED = 1 };
-#elif __has_feature(address_sanitizer) || defined(__SANITIZE_ADDRESS__)
-enum { THREADS_CHECKED = 0, SANITIZED = 1 };
-#else
-enum { THREADS_CHECKED = 0, SANITIZED = 0 };
-#endif
 
 enum {
     MOST_RANKS = 8,

@@ -36,14 +36,14 @@ each_clean() { # COMMAND...
     done
 }
 
-# Trains whole epochs with evaluation and snapshots, resumes a run, and trains the default model.
+# Trains whole epochs with evaluation and snapshots, resumes a run, and trains a model whose products the threads share.
 train_all() { # PROGRAM CSV
     local tiny=(--data "$BATS_FILE_TMPDIR/tiny" --hidden "33,20" --batch 64 --log-every 3)
     rm -f snapshot
     clean "$1" "${tiny[@]}" --epochs 2 --snapshot snapshot --csv "$2"
     clean "$1" "${tiny[@]}" --epochs 3 --snapshot snapshot --csv "$2"
     grep -q '^resumed .* 2 epochs' log
-    clean "$1" --data "$BATS_FILE_TMPDIR/images" --max-steps 30 --log-every 10 --csv "$2.images"
+    clean "$1" --data "$BATS_FILE_TMPDIR/images" --hidden 256 --max-steps 30 --log-every 10 --csv "$2.images"
     grep -q 'step 30/' log
 }
 
@@ -62,7 +62,7 @@ same_losses_in_chaos() { # PROGRAM SEED...
 }
 
 @test "AddressSanitizer finds nothing in the launcher and its ranks" {
-    build_sanitized address build/asan/03_multigpu_launcher/launch build/asan/03_multigpu_launcher/train
+    build_sanitized address,undefined build/asan/03_multigpu_launcher/launch build/asan/03_multigpu_launcher/train
     launch=$folder/03_multigpu_launcher/launch
     export CPU_DEVICES=3 NCCL_SOCKET_IFNAME=lo TMPDIR=$PWD
     clean "$launch" --nproc-per-node 3 --tee "$folder/03_multigpu_launcher/train" --data "$BATS_FILE_TMPDIR/tiny" \

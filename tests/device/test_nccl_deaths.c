@@ -117,7 +117,8 @@ static void death_in_any_collective_is_reported(void **state) {
     (void)state;
     for (int which = 0; which < COLLECTIVES; which++) {
         for (int n = 2; n <= 4; n++)
-            start_death((enum collective)which, n, (which + n) % n, INSIDE);
+            if (!SANITIZED || n == 2 + which % 3)
+                start_death((enum collective)which, n, (which + n) % n, INSIDE);
         finish_ranks();
     }
 }
@@ -207,7 +208,7 @@ static void leave_early(int rank) {
 
 static void a_rank_that_is_no_longer_needed_may_leave(void **state) {
     (void)state;
-    for (int times = 0; times < 2; times++) {
+    for (int times = 0; times < 2 - SANITIZED; times++) {
         for (int i = 0; i < 4; i++) {
             leaving_ranks = 2 + i / 2;
             says_farewell = i % 2;
@@ -219,7 +220,7 @@ static void a_rank_that_is_no_longer_needed_may_leave(void **state) {
 
 static void a_rank_may_leave_its_host(void **state) {
     (void)state;
-    for (int times = 0; times < 2; times++) {
+    for (int times = 0; times < 2 - SANITIZED; times++) {
         for (int i = 0; i < 6; i++) {
             const char *const hosts[] = {"ab", "abc", "aab"};
             leaving_ranks = (int)strlen(hosts[i / 2]);
@@ -269,12 +270,6 @@ static void leave_and_destroy(int rank) {
     CHECK(clock_now() - meeting->killed_at < 5 || SANITIZED, "took %g s",
           clock_now() - meeting->killed_at);
     OK(ncclCommAbort(comm));
-}
-
-static void exit_does_not_wait_for_the_peers(void **state) {
-    (void)state;
-    run_ranks(2, leave_from_inside, 0);
-    run_ranks(2, leave_and_destroy, 0);
 }
 
 // Abort.
@@ -434,7 +429,8 @@ int main(int argc, char **argv) {
         TEST(death_is_reported_while_a_child_lives),
         TEST(a_rank_that_is_no_longer_needed_may_leave),
         TEST(a_rank_may_leave_its_host),
-        TEST(exit_does_not_wait_for_the_peers),
+        RANKS(exit_does_not_wait_for_the_peers, 2, leave_from_inside, NULL),
+        RANKS(exit_does_not_wait_for_the_peers, 2, leave_and_destroy, NULL),
         TEST(ranks_continue_after_an_abort),
         TEST(deaths_on_other_hosts_are_reported),
     };

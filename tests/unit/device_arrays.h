@@ -6,6 +6,7 @@
 #include "common/base/rng.h"
 #include "common/device/device.h"
 #include "common/kernels/kernels.h"
+#include "tests/sanitized.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
