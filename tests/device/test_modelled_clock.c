@@ -462,62 +462,12 @@ static void one(void (*run)(int rank)) {
     run_ranks(1, run, 0);
 }
 
-static void operations_of_a_stream_follow_each_other(void **state) {
-    (void)state;
-    one(use_one_stream);
-}
-
-static void a_slow_host_holds_up_short_kernels(void **state) {
-    (void)state;
-    one(launch_short_kernels);
-}
-
-static void a_stream_waits_for_an_event(void **state) {
-    (void)state;
-    one(wait_for_the_other_stream);
-    one(wait_for_an_old_event);
-}
-
 static void work_follows_what_the_host_has_seen(void **state) {
     (void)state;
     one(see_the_end);
     setenv("CPU_DEVICE_COMPUTE", "1", 1); // a stream that computes nothing is never held up
     one(ask_in_vain);
     setenv("CPU_DEVICE_COMPUTE", "0", 1);
-}
-
-static void a_new_thread_is_as_late_as_the_others(void **state) {
-    (void)state;
-    one(make_a_thread);
-}
-
-static void kernels_take_their_bytes_or_their_instructions(void **state) {
-    (void)state;
-    one(change_arrays);
-    one(divide);
-}
-
-static void the_host_waits_for_a_stream(void **state) {
-    (void)state;
-    one(let_the_host_wait);
-    one(copy_pageable_memory);
-}
-
-static void the_host_waits_for_room_in_the_queue(void **state) {
-    (void)state;
-    one(fill_the_queue);
-}
-
-static void a_sum_is_hidden_if_backward_is_longer(void **state) {
-    (void)state;
-    run_ranks(2, hide_all, 0);
-    run_ranks(2, hide_a_part, 0);
-}
-
-static void prefetch_hides_the_gathers_but_the_first(void **state) {
-    (void)state;
-    run_ranks(2, gather_early, 0);
-    run_ranks(2, gather_late, 0);
 }
 
 // Runs the ranks with this variable, without and with arithmetic.
@@ -543,23 +493,6 @@ static void times_travel_with_messages_between_hosts(void **state) {
     unsetenv("CPU_DEVICE_SLOW");
 }
 
-static void sends_and_receives_take_their_time(void **state) {
-    (void)state;
-    run_ranks(4, send_around, 0);
-    run_ranks(3, receive_late, 0);
-    run_ranks(4, share_a_link, 0);
-}
-
-static void calls_of_a_communicator_follow_each_other(void **state) {
-    (void)state;
-    run_ranks(2, use_two_streams, 0);
-}
-
-static void calls_cost_time_on_the_host(void **state) {
-    (void)state;
-    run_ranks(2, call_nccl, 0);
-}
-
 static void a_lost_device_sends_nothing(void **state) {
     (void)state;
     run_both("CPU_DEVICE_LOST", "1:0.0001", 2, lose_a_device);
@@ -567,21 +500,28 @@ static void a_lost_device_sends_nothing(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        TEST(operations_of_a_stream_follow_each_other),
-        TEST(a_slow_host_holds_up_short_kernels),
-        TEST(a_stream_waits_for_an_event),
+        RANKS(operations_of_a_stream_follow_each_other, 1, use_one_stream, NULL),
+        RANKS(a_slow_host_holds_up_short_kernels, 1, launch_short_kernels, NULL),
+        RANKS(a_stream_waits_for_an_event, 1, wait_for_the_other_stream, NULL),
+        RANKS(a_stream_waits_for_an_event, 1, wait_for_an_old_event, NULL),
         TEST(work_follows_what_the_host_has_seen),
-        TEST(a_new_thread_is_as_late_as_the_others),
-        TEST(kernels_take_their_bytes_or_their_instructions),
-        TEST(the_host_waits_for_a_stream),
-        TEST(the_host_waits_for_room_in_the_queue),
-        TEST(a_sum_is_hidden_if_backward_is_longer),
-        TEST(prefetch_hides_the_gathers_but_the_first),
+        RANKS(a_new_thread_is_as_late_as_the_others, 1, make_a_thread, NULL),
+        RANKS(kernels_take_their_bytes_or_their_instructions, 1, change_arrays, NULL),
+        RANKS(kernels_take_their_bytes_or_their_instructions, 1, divide, NULL),
+        RANKS(the_host_waits_for_a_stream, 1, let_the_host_wait, NULL),
+        RANKS(the_host_waits_for_a_stream, 1, copy_pageable_memory, NULL),
+        RANKS(the_host_waits_for_room_in_the_queue, 1, fill_the_queue, NULL),
+        RANKS(a_sum_is_hidden_if_backward_is_longer, 2, hide_all, NULL),
+        RANKS(a_sum_is_hidden_if_backward_is_longer, 2, hide_a_part, NULL),
+        RANKS(prefetch_hides_the_gathers_but_the_first, 2, gather_early, NULL),
+        RANKS(prefetch_hides_the_gathers_but_the_first, 2, gather_late, NULL),
         TEST(all_ranks_wait_for_a_straggler),
         TEST(times_travel_with_messages_between_hosts),
-        TEST(sends_and_receives_take_their_time),
-        TEST(calls_of_a_communicator_follow_each_other),
-        TEST(calls_cost_time_on_the_host),
+        RANKS(sends_and_receives_take_their_time, 4, send_around, NULL),
+        RANKS(sends_and_receives_take_their_time, 3, receive_late, NULL),
+        RANKS(sends_and_receives_take_their_time, 4, share_a_link, NULL),
+        RANKS(calls_of_a_communicator_follow_each_other, 2, use_two_streams, NULL),
+        RANKS(calls_cost_time_on_the_host, 2, call_nccl, NULL),
         TEST(a_lost_device_sends_nothing),
     };
     setenv("CPU_DEVICE_MODEL", "tests/device/round.model", 1);

@@ -80,12 +80,6 @@ static void drive_two_of_four(int process) {
     drive_devices(comm, 2, 2 * process, 2 * process, 4);
 }
 
-static void one_thread_drives_several_devices(void **state) {
-    (void)state;
-    run_ranks(1, drive_alone, 0);
-    run_ranks(2, drive_two_of_four, 0);
-}
-
 // A thread for each device.
 static ncclUniqueId id_of_threads;
 
@@ -109,11 +103,6 @@ static void start_threads(int rank) {
         OK(pthread_create(&thread[i], NULL, drive_one, &number[i]));
     for (int i = 0; i < 3; i++)
         OK(pthread_join(thread[i], NULL));
-}
-
-static void each_thread_drives_a_device(void **state) {
-    (void)state;
-    run_ranks(1, start_threads, 0);
 }
 
 // Splits.
@@ -186,12 +175,6 @@ static void split_both_ways(int rank) {
     OK(ncclCommDestroy(replicas));
     OK(ncclCommDestroy(shards));
     OK(ncclCommDestroy(comm));
-}
-
-static void communicators_are_split(void **state) {
-    (void)state;
-    run_ranks(4, split_four, 0);
-    run_ranks(4, split_both_ways, 0);
 }
 
 // Non-blocking communicators.
@@ -292,13 +275,6 @@ static void give_up_splitting(int rank) {
     CHECK(clock_now() - begun < 1, "took %g s", clock_now() - begun);
 }
 
-static void communicators_may_be_polled(void **state) {
-    (void)state;
-    run_ranks(2, give_up_splitting, 0);
-    run_ranks(2, poll_for_everything, 0);
-    run_ranks(1, give_up_joining, 0);
-}
-
 static void ask_this_and_that(int rank) {
     (void)rank;
     int version = 0;
@@ -321,21 +297,6 @@ static void ask_this_and_that(int rank) {
     OK(ncclMemFree(memory));
     CHECK(!cpu_view(memory, 1), "the memory was not freed");
     OK(ncclCommDestroy(comm));
-}
-
-static void small_calls_work(void **state) {
-    (void)state;
-    run_ranks(1, ask_this_and_that, 0);
-}
-
-static void communicators_between_hosts(void **state) {
-    (void)state;
-    set_hosts("ab");
-    run_ranks(2, poll_for_everything, 0);
-    run_ranks(2, drive_two_of_four, 0);
-    set_hosts("aabb");
-    run_ranks(4, split_four, 0);
-    run_ranks(4, split_both_ways, 0);
 }
 
 // A destroyed communicator leaves nothing.
@@ -428,26 +389,25 @@ static void come_and_fail(int rank) {
     CHECK(settles_at(threads, least_threads), "%d threads, not %d", threads(), least_threads);
 }
 
-static void destroyed_communicators_leave_nothing(void **state) {
-    (void)state;
-    run_ranks(3, come_and_go, 0);
-    set_hosts("aab");
-    run_ranks(3, come_and_go, 0);
-    set_hosts(NULL);
-    run_ranks(2, come_and_fail, 0);
-    set_hosts("ab");
-    run_ranks(2, come_and_fail, 0);
-}
-
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        TEST(one_thread_drives_several_devices),
-        TEST(each_thread_drives_a_device),
-        TEST(communicators_are_split),
-        TEST(communicators_may_be_polled),
-        TEST(small_calls_work),
-        TEST(communicators_between_hosts),
-        TEST(destroyed_communicators_leave_nothing),
+        RANKS(one_thread_drives_several_devices, 1, drive_alone, NULL),
+        RANKS(one_thread_drives_several_devices, 2, drive_two_of_four, NULL),
+        RANKS(each_thread_drives_a_device, 1, start_threads, NULL),
+        RANKS(communicators_are_split, 4, split_four, NULL),
+        RANKS(communicators_are_split, 4, split_both_ways, NULL),
+        RANKS(communicators_may_be_polled, 2, give_up_splitting, NULL),
+        RANKS(communicators_may_be_polled, 2, poll_for_everything, NULL),
+        RANKS(communicators_may_be_polled, 1, give_up_joining, NULL),
+        RANKS(small_calls_work, 1, ask_this_and_that, NULL),
+        RANKS(communicators_between_hosts, 2, poll_for_everything, "ab"),
+        RANKS(communicators_between_hosts, 2, drive_two_of_four, "ab"),
+        RANKS(communicators_between_hosts, 4, split_four, "aabb"),
+        RANKS(communicators_between_hosts, 4, split_both_ways, "aabb"),
+        RANKS(destroyed_communicators_leave_nothing, 3, come_and_go, NULL),
+        RANKS(destroyed_communicators_leave_nothing, 3, come_and_go, "aab"),
+        RANKS(destroyed_communicators_leave_nothing, 2, come_and_fail, NULL),
+        RANKS(destroyed_communicators_leave_nothing, 2, come_and_fail, "ab"),
     };
     set_up_ranks(argc, argv);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -79,11 +79,6 @@ static void send_messages(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-static void messages_keep_their_order(void **state) {
-    (void)state;
-    run_ranks(2, send_messages, 0);
-}
-
 static void call_several_in_a_group(int rank) {
     enum { COUNT = 3001 };
     ncclComm_t comm = join(3, rank);
@@ -159,12 +154,6 @@ static void mix_in_a_group(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-static void groups_hold_several_collectives(void **state) {
-    (void)state;
-    run_ranks(3, call_several_in_a_group, 0);
-    run_ranks(2, mix_in_a_group, 0);
-}
-
 // The ranks exchange more data than the buffers between them hold, on one stream per direction. All
 // calls of a group run at once, on any streams.
 static void send_on_two_streams(int rank) {
@@ -180,11 +169,6 @@ static void send_on_two_streams(int rank) {
     OK(cudaStreamSynchronize(b));
     HOLDS(received, COUNT, (float)(1 - rank));
     OK(ncclCommDestroy(comm));
-}
-
-static void groups_span_streams(void **state) {
-    (void)state;
-    run_ranks(2, send_on_two_streams, 0);
 }
 
 // Calls that a failed group does not start leave nothing in the parent communicator.
@@ -223,12 +207,6 @@ static void destroy_in_a_group(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-static void failed_groups_leave_nothing(void **state) {
-    (void)state;
-    run_ranks(2, split_in_a_failing_group, 0);
-    run_ranks(1, destroy_in_a_group, 0);
-}
-
 static void groups_between_hosts(void **state) {
     (void)state;
     for (int i = 0; i < PLACEMENTS; i++) {
@@ -246,10 +224,12 @@ static void groups_between_hosts(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         TEST(groups_exchange_data),
-        TEST(messages_keep_their_order),
-        TEST(groups_hold_several_collectives),
-        TEST(groups_span_streams),
-        TEST(failed_groups_leave_nothing),
+        RANKS(messages_keep_their_order, 2, send_messages, NULL),
+        RANKS(groups_hold_several_collectives, 3, call_several_in_a_group, NULL),
+        RANKS(groups_hold_several_collectives, 2, mix_in_a_group, NULL),
+        RANKS(groups_span_streams, 2, send_on_two_streams, NULL),
+        RANKS(failed_groups_leave_nothing, 2, split_in_a_failing_group, NULL),
+        RANKS(failed_groups_leave_nothing, 1, destroy_in_a_group, NULL),
         TEST(groups_between_hosts),
     };
     set_up_ranks(argc, argv);

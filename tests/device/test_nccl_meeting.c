@@ -43,17 +43,6 @@ static void see_one_device(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-static void two_ranks_need_two_devices(void **state) {
-    (void)state;
-    run_ranks(3, share_a_device, 0);
-    run_ranks(2, see_one_device, 0);
-}
-
-static void a_missing_rank_is_reported(void **state) {
-    (void)state;
-    run_ranks(1, join_in_vain, 0);
-}
-
 // The time limit of the meeting starts when the first rank connects.
 static void join_late(int rank) {
     if (rank == 0)
@@ -66,11 +55,6 @@ static void join_late(int rank) {
     OK(ncclCommInitRank(&comm, 2, common_id(0, 0), rank));
     CHECK(sum_over(comm, 1) == 2, "wrong sum");
     OK(ncclCommDestroy(comm));
-}
-
-static void ranks_wait_for_late_ranks(void **state) {
-    (void)state;
-    run_ranks(2, join_late, 0);
 }
 
 // Two ranks that both claim to be rank 0, or that have different numbers of ranks.
@@ -107,21 +91,10 @@ static void come_after_a_dispute(int rank) {
     barrier(3); // as above
 }
 
-static void a_late_rank_learns_of_the_difference(void **state) {
-    (void)state;
-    run_ranks(3, come_after_a_dispute, 0);
-}
-
 static void use_device_0(int rank) {
     ncclComm_t comm = join_from_device(2, rank);
     CHECK(sum_over(comm, 1) == 2, "wrong sum");
     OK(ncclCommDestroy(comm));
-}
-
-static void two_hosts_can_each_use_device_0(void **state) {
-    (void)state;
-    set_hosts("ab");
-    run_ranks(2, use_device_0, 0);
 }
 
 static char agreed[40];
@@ -249,23 +222,19 @@ static void ask_for_a_missing_interface(int rank) {
     CHECK(strstr(ncclGetLastError(NULL), "nosuchinterface"), "says %s", ncclGetLastError(NULL));
 }
 
-static void a_missing_interface_is_reported(void **state) {
-    (void)state;
-    run_ranks(1, ask_for_a_missing_interface, 0);
-}
-
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        TEST(two_ranks_need_two_devices),
-        TEST(a_missing_rank_is_reported),
-        TEST(ranks_wait_for_late_ranks),
+        RANKS(two_ranks_need_two_devices, 3, share_a_device, NULL),
+        RANKS(two_ranks_need_two_devices, 2, see_one_device, NULL),
+        RANKS(a_missing_rank_is_reported, 1, join_in_vain, NULL),
+        RANKS(ranks_wait_for_late_ranks, 2, join_late, NULL),
         TEST(ranks_with_different_arguments_are_reported),
-        TEST(a_late_rank_learns_of_the_difference),
-        TEST(two_hosts_can_each_use_device_0),
+        RANKS(a_late_rank_learns_of_the_difference, 3, come_after_a_dispute, NULL),
+        RANKS(two_hosts_can_each_use_device_0, 2, use_device_0, "ab"),
         TEST(ranks_meet_at_nccl_comm_id),
         TEST(ranks_can_meet_again_at_once),
         TEST(strangers_do_not_delay_the_meeting),
-        TEST(a_missing_interface_is_reported),
+        RANKS(a_missing_interface_is_reported, 1, ask_for_a_missing_interface, NULL),
     };
     set_up_ranks(argc, argv);
     return cmocka_run_group_tests(tests, NULL, NULL);

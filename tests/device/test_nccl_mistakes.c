@@ -115,12 +115,6 @@ static void send_first(int rank) {
     OK(ncclCommAbort(comm));
 }
 
-static void failures_after_the_call_are_reported(void **state) {
-    (void)state;
-    run_ranks(2, poll_for_a_failure, 0);
-    run_ranks(2, send_first, 0);
-}
-
 // Rank 0 makes no call, or a call in the wrong communicator, for longer than CPU_DEVICE_TIMEOUT.
 static int is_elsewhere;
 
@@ -333,11 +327,6 @@ static void pass_wrong_arguments(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-static void wrong_arguments_are_refused(void **state) {
-    (void)state;
-    run_ranks(2, pass_wrong_arguments, 0);
-}
-
 static void mistakes_on_other_hosts_are_reported(void **state) {
     (void)state;
     for (int i = 0; i < PLACEMENTS; i++) {
@@ -355,8 +344,11 @@ static void mistakes_on_other_hosts_are_reported(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        TEST(different_calls_are_reported),          TEST(failures_after_the_call_are_reported),
-        TEST(a_rank_that_makes_no_call_is_reported), TEST(wrong_arguments_are_refused),
+        TEST(different_calls_are_reported),
+        RANKS(failures_after_the_call_are_reported, 2, poll_for_a_failure, NULL),
+        RANKS(failures_after_the_call_are_reported, 2, send_first, NULL),
+        TEST(a_rank_that_makes_no_call_is_reported),
+        RANKS(wrong_arguments_are_refused, 2, pass_wrong_arguments, NULL),
         TEST(mistakes_on_other_hosts_are_reported),
     };
     set_up_ranks(argc, argv);

@@ -29,11 +29,6 @@ static void call_early(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-static void calls_return_before_the_peers_call(void **state) {
-    (void)state;
-    run_ranks(3, call_early, 0);
-}
-
 // Rank 0 finishes on one communicator while its stream on the other waits for rank 1.
 static void use_two_communicators(int rank) {
     ncclComm_t first = join(2, rank), second = join(2, rank);
@@ -60,11 +55,6 @@ static void use_two_communicators(int rank) {
     OK(ncclCommDestroy(second));
 }
 
-static void communicators_do_not_wait_for_each_other(void **state) {
-    (void)state;
-    run_ranks(2, use_two_communicators, 0);
-}
-
 // The second sum uses the result of the first one, although its stream could start at once.
 static void use_two_streams(int rank) {
     ncclComm_t comm = join(2, rank);
@@ -88,11 +78,6 @@ static void use_two_streams(int rank) {
         HOLDS(x, 5000, round ? 16 : 4);
     }
     OK(ncclCommDestroy(comm));
-}
-
-static void two_streams_keep_the_order_of_the_calls(void **state) {
-    (void)state;
-    run_ranks(2, use_two_streams, 0);
 }
 
 // One stream writes the data late, a second one sums them, and a third one reads them.
@@ -123,11 +108,6 @@ static void order_by_events(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-static void events_order_collectives(void **state) {
-    (void)state;
-    run_ranks(2, order_by_events, 0);
-}
-
 // Queues more calls than a stream can hold, without synchronisation.
 static void call_many_times(int rank) {
     enum { TIMES = 3000, PART = 10 };
@@ -142,29 +122,17 @@ static void call_many_times(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-static void many_calls_can_be_queued(void **state) {
-    (void)state;
-    run_ranks(2, call_many_times, 0);
-}
-
-static void streams_between_hosts(void **state) {
-    (void)state;
-    set_hosts("ab");
-    run_ranks(2, use_two_streams, 0);
-    run_ranks(2, use_two_communicators, 0);
-    run_ranks(2, call_many_times, 0);
-    set_hosts("aab");
-    run_ranks(3, call_early, 0);
-}
-
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        TEST(calls_return_before_the_peers_call),
-        TEST(communicators_do_not_wait_for_each_other),
-        TEST(two_streams_keep_the_order_of_the_calls),
-        TEST(events_order_collectives),
-        TEST(many_calls_can_be_queued),
-        TEST(streams_between_hosts),
+        RANKS(calls_return_before_the_peers_call, 3, call_early, NULL),
+        RANKS(communicators_do_not_wait_for_each_other, 2, use_two_communicators, NULL),
+        RANKS(two_streams_keep_the_order_of_the_calls, 2, use_two_streams, NULL),
+        RANKS(events_order_collectives, 2, order_by_events, NULL),
+        RANKS(many_calls_can_be_queued, 2, call_many_times, NULL),
+        RANKS(streams_between_hosts, 2, use_two_streams, "ab"),
+        RANKS(streams_between_hosts, 2, use_two_communicators, "ab"),
+        RANKS(streams_between_hosts, 2, call_many_times, "ab"),
+        RANKS(streams_between_hosts, 3, call_early, "aab"),
     };
     set_up_ranks(argc, argv);
     return cmocka_run_group_tests(tests, NULL, NULL);
