@@ -28,7 +28,8 @@ $(UNIT_TESTS): %: %.o $(COMMON_ARCHIVES)
 $(filter %/test_nccl_collectives %/test_nccl_sums,$(UNIT_TESTS)): $(BUILD)/tests/device/nccl_numbers.o
 $(filter $(BUILD)/tests/device/test_nccl_% $(BUILD)/tests/device/test_modelled_clock,$(UNIT_TESTS)): $(addprefix $(BUILD)/tests/device/,nccl_ranks.o ranks.o)
 $(filter %_cu,$(UNIT_TESTS)): $(patsubst %.cu,$(BUILD)/%_on_host.o,$(wildcard common/kernels/*.cu))
-$(BUILD)/common/kernels/%_on_host.o: common/kernels/%.cu $(addprefix tests/unit/host_,cuda.h names.h) $(BUILD)/flags
+$(filter %/test_kernels_cu,$(UNIT_TESTS)): $(BUILD)/tests/unit/warp_sums_on_host.o
+$(BUILD)/%_on_host.o: %.cu $(addprefix tests/unit/host_,cuda.h names.h) $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(QUIET)clang -x c++ -std=c++17 -include tests/unit/host_cuda.h -I. -Icpu_device/include -Wall -Wextra $(if $(WERROR),-Werror) -MMD -MP -O1 -c $< -o $@
 

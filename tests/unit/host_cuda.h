@@ -27,6 +27,7 @@ static thread_local dim3 gridDim(1), blockDim(1), blockIdx(0), threadIdx(0);
 // it waits or ends. Then the next thread runs. setjmp makes no system call, unlike swapcontext.
 struct host_thread {
     int begun, ended; // for the first time, and the kernel in this block
+    int waits;        // for all other threads of the block, which have not ended
     ucontext_t begin;
     jmp_buf place;
     char stack[1 << 14];
@@ -36,14 +37,53 @@ static thread_local struct host_thread *host_threads, *host_running;
 static thread_local jmp_buf host_scheduler;
 static thread_local void (*host_call)(const void *);
 static thread_local const void *host_argument;
-#define __syncthreads() (_setjmp(host_running->place) ? (void)0 : _longjmp(host_scheduler, 1))
+
+// Lets the other threads of the block run.
+static inline void host_yield() {
+    if (!_setjmp(host_running->place))
+        _longjmp(host_scheduler, 1);
+}
+
+static inline void __syncthreads() {
+    host_running->waits = 1;
+    host_yield();
+}
+
+// Returns the value that another thread of the warp has passed to the same call. All threads of the
+// warp must make it.
+template <class T> static T host_exchange(T value, unsigned from) {
+    static thread_local T values[HOST_THREADS];
+    values[threadIdx.y * blockDim.x + threadIdx.x] = value;
+    host_yield();
+    value = values[from];
+    host_yield();
+    return value;
+}
+
+template <class T> static T __shfl_down_sync(unsigned, T value, unsigned distance) {
+    unsigned own = threadIdx.y * blockDim.x + threadIdx.x, from = own + distance;
+    return host_exchange(value, own % 32 + distance < 32 ? from : own);
+}
+
+template <class T> static T __shfl_xor_sync(unsigned, T value, unsigned lanes) {
+    return host_exchange(value, (threadIdx.y * blockDim.x + threadIdx.x) ^ lanes);
+}
+
+// nvcc's fast functions.
+#define __expf expf
+#define __logf logf
+#define __fdividef(x, y) ((x) / (y))
+#define __ldg(pointer) (*(pointer))
+static inline float rsqrtf(float x) {
+    return 1 / sqrtf(x);
+}
 
 // Runs the kernel in one block after the other.
 static inline void host_begin() {
     for (;;) {
         host_call(host_argument);
         host_running->ended = 1;
-        __syncthreads();
+        host_yield();
     }
 }
 
@@ -74,15 +114,20 @@ template <class Call> static void host_run_waiting(unsigned count, const Call &c
     if (!host_threads)
         host_make_threads();
     for (unsigned i = 0; i < count; i++)
-        host_threads[i].ended = 0;
-    for (unsigned left = count; left > 0;)
+        host_threads[i].ended = host_threads[i].waits = 0;
+    for (unsigned left = count; left > 0;) {
+        int runs = 0; // whether a thread does not wait; otherwise all go on
+        for (unsigned i = 0; i < count; i++)
+            runs |= !host_threads[i].ended && !host_threads[i].waits;
         for (unsigned i = 0; i < count; i++) {
-            if (host_threads[i].ended)
+            if (host_threads[i].ended || (runs && host_threads[i].waits))
                 continue;
+            host_threads[i].waits = 0;
             threadIdx = dim3(i % blockDim.x, i / blockDim.x);
             host_continue(&host_threads[i]);
             left -= host_threads[i].ended;
         }
+    }
 }
 
 template <class Call> static void host_run(dim3 blocks, dim3 threads, int wait, const Call &call) {

@@ -136,6 +136,21 @@ static void check_add_relu(int rows, int cols) {
     assert_close(y + 1, (float *)to_host(device_y + 1, bytes - sizeof *y), count - 1, 0);
 }
 
+void cu_warp_sums(const float *x, float *y, int count);
+
+static void warps_and_fast_functions_work(void **state) {
+    (void)state;
+    for (int count = 32; count <= 1024; count *= 2) {
+        float *x = random_floats((size_t)count, 1, 5), *y = new_array((size_t)count * sizeof *y);
+        double sum = 0;
+        for (int i = 0; i < count; i++)
+            sum += x[i] += 2; // far from 0, so is the sum
+        cu_warp_sums(x, y, count);
+        for (int i = 0; i < count; i++)
+            assert_true(fabs(y[i] - (exp(x[i]) / sum + log(2) / 2)) < 1e-6);
+    }
+}
+
 static void add_relu_agrees(void **state) {
     (void)state;
     for_each_shape(check_add_relu);
@@ -392,6 +407,7 @@ int main(void) {
         cmocka_unit_test_teardown(gather_batch_agrees, free_arrays),
         cmocka_unit_test_teardown(add_bias_agrees, free_arrays),
         cmocka_unit_test(add_bias_keeps_nan),
+        cmocka_unit_test_teardown(warps_and_fast_functions_work, free_arrays),
         cmocka_unit_test_teardown(add_relu_agrees, free_arrays),
         cmocka_unit_test_teardown(relu_backward_agrees, free_arrays),
         cmocka_unit_test_teardown(drop_values_agrees, free_arrays),
