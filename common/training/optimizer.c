@@ -74,7 +74,8 @@ const char *optimizer_name(int i) {
 static const char *default_of(int i, size_t offset) {
     static char text[32];
     for (const struct optimizer *o = optimizers; o < optimizers + OPTIMIZERS; o++) {
-        double value = *(const double *)((const char *)o + offset);
+        double value;
+        memcpy(&value, (const char *)o + offset, sizeof value);
         if (value > 0 && i-- == 0) {
             snprintf(text, sizeof text, "%g for %s", value, o->name);
             return text;
