@@ -3,6 +3,11 @@
 #include "common/device/device.h"
 #include <stdlib.h>
 
+const char *saving_name(int i) {
+    static const char *const names[] = {"sharded", "full", NULL};
+    return names[i];
+}
+
 // Copies a sharded array to host memory: values on rank 0, NULL on the others. The ranks gather it
 // unit by unit, because one device may have no room for the whole array.
 static void collect(struct fsdp *f, const float *shard, float *values) {
@@ -45,9 +50,10 @@ static int save_shards(struct fsdp *f, const char *path, const struct snapshot *
     return rank == 0 && snapshot_commit(path, state, &f->sharding, why);
 }
 
-int units_save(struct fsdp *f, const char *path, const struct snapshot *state, int rank, int full,
-               char why[WHY_SIZE]) {
+int units_save(struct fsdp *f, const char *path, const struct snapshot *state, int rank,
+               enum saving saving, char why[WHY_SIZE]) {
     if (f->shards == 1)
         return snapshot_save(path, state, why);
-    return full ? save_full(f, path, state, rank, why) : save_shards(f, path, state, rank, why);
+    return saving == SAVE_FULL ? save_full(f, path, state, rank, why)
+                               : save_shards(f, path, state, rank, why);
 }

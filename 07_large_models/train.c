@@ -33,7 +33,7 @@ static struct {
     double step_timeout;
     const char *token_file;
     long prefetch;
-    const char *strategy, *precision, *save;
+    long strategy, precision, save;
     long unit_bytes, recompute, accumulate;
     double clip;
 } step_opt;
@@ -49,20 +49,20 @@ static const struct option_spec options[] = {
      "file with the secret that all ranks share"},
     {"prefetch", OPTION_INT, &step_opt.prefetch, "1", 0, 1,
      "1: gather the next layer while this one computes"},
-    {"strategy", OPTION_TEXT, &step_opt.strategy, "full", 0, 0,
-     "how the ranks shard: full, grad, hybrid or none"},
+    {"strategy", OPTION_CHOICE, &step_opt.strategy, "full", 0, 0, "how the ranks shard",
+     strategy_name},
     {"unit-bytes", OPTION_INT, &step_opt.unit_bytes, "0", 0, 1e15,
      "size of a unit of layers, 0: one layer each"},
     {"recompute", OPTION_INT, &step_opt.recompute, "0", 0, 1,
      "1: backward recomputes activations in a unit"},
-    {"precision", OPTION_TEXT | OPTION_CHANGES, &step_opt.precision, "fp32", 0, 0,
-     "fp32 or bf16, for matrix products and gathered parameters"},
+    {"precision", OPTION_CHOICE | OPTION_CHANGES, &step_opt.precision, "fp32", 0, 0,
+     "of matrix products and gathered parameters", precision_name},
     {"accumulate", OPTION_INT, &step_opt.accumulate, "1", 1, 1e6,
      "number of parts in which a batch is computed"},
     {"clip", OPTION_REAL | OPTION_CHANGES, &step_opt.clip, "0", 0, 1e9,
      "largest norm of the gradient, 0: no limit"},
-    {"save", OPTION_TEXT, &step_opt.save, "sharded", 0, 0,
-     "sharded: a file for each rank; full: one file"},
+    {"save", OPTION_CHOICE, &step_opt.save, "sharded", 0, 0,
+     "a file for each rank, or one full file", saving_name},
     {0},
 };
 
@@ -121,8 +121,6 @@ static void load(struct trainer *t) {
         wrong_usage("%s", why);
     if (optimizer_build(&t->optimizer, &opt, t->train.count, why))
         wrong_usage("%s", why);
-    if (strcmp(step_opt.save, "sharded") && strcmp(step_opt.save, "full"))
-        wrong_usage("--save %s: want sharded or full", step_opt.save);
     t->fsdp = (struct fsdp){.strategy = step_opt.strategy,
                             .precision = step_opt.precision,
                             .micro_steps = step_opt.accumulate,
@@ -336,7 +334,7 @@ static void save(struct trainer *t) {
     CUDA_CHECK(cudaMemcpy(s->values, f->parameters, bytes, cudaMemcpyDeviceToHost));
     CUDA_CHECK(cudaMemcpy(s->values + s->parameters, f->optimizer_state, state_bytes,
                           cudaMemcpyDeviceToHost));
-    if (units_save(f, opt.snapshot, s, t->rank, !strcmp(step_opt.save, "full"), why))
+    if (units_save(f, opt.snapshot, s, t->rank, step_opt.save, why))
         fail("%s", why);
 }
 
@@ -422,8 +420,9 @@ static void print_banner(const struct trainer *t) {
     say("ranks     global batch %ld = %d rank%s x %ld\n", opt.batch, t->world, PLURAL(t->world),
         t->rows * step_opt.accumulate);
     say("launcher  %s\n", t->place.launcher);
-    say("sharding  %s: units: %d, shards per unit: %d, replicas: %d, %s\n", step_opt.strategy,
-        t->fsdp.unit_count, t->fsdp.shards, t->fsdp.replicas, step_opt.precision);
+    say("sharding  %s: units: %d, shards per unit: %d, replicas: %d, %s\n",
+        strategy_name(step_opt.strategy), t->fsdp.unit_count, t->fsdp.shards, t->fsdp.replicas,
+        precision_name(step_opt.precision));
 }
 
 int main(int argc, char **argv) {

@@ -5,20 +5,28 @@
 #include "common/device/device.h"
 #include "common/kernels/kernels.h"
 
+const char *strategy_name(int i) {
+    static const char *const names[] = {"full", "grad", "hybrid", "none", NULL};
+    return names[i];
+}
+
+const char *precision_name(int i) {
+    static const char *const names[] = {"fp32", "bf16", NULL};
+    return names[i];
+}
+
 // Decides which ranks form a group.
 static void form_groups(struct fsdp *f, const struct place *p) {
-    int hybrid = !strcmp(f->strategy, "hybrid"), none = !strcmp(f->strategy, "none");
-    f->keep = !strcmp(f->strategy, "grad");
-    if (!hybrid && !none && !f->keep && strcmp(f->strategy, "full"))
-        wrong_usage("--strategy %s: the strategies are: full, grad, hybrid, none", f->strategy);
+    int hybrid = f->strategy == HYBRID;
+    f->keep = f->strategy == GRAD;
     if (hybrid && p->local_world < 1)
         wrong_usage("--strategy hybrid: %s do not say how many ranks this node has", p->launcher);
-    f->shards = none ? 1 : hybrid ? p->local_world : p->world;
+    f->shards = f->strategy == NONE ? 1 : hybrid ? p->local_world : p->world;
     f->shard = p->rank % f->shards;
     f->replicas = p->world / f->shards;
     if (f->shards > MOST_SHARDS)
-        wrong_usage("--strategy %s: %d shards, but the limit is %d", f->strategy, f->shards,
-                    MOST_SHARDS);
+        wrong_usage("--strategy %s: %d shards, but the limit is %d", strategy_name(f->strategy),
+                    f->shards, MOST_SHARDS);
     if (hybrid && (p->world % f->shards || f->shard != p->local_rank))
         wrong_usage("--strategy hybrid: every node needs the same number of ranks, with "
                     "consecutive numbers");
@@ -55,9 +63,7 @@ void units_build(struct fsdp *f, const struct model *model, const struct place *
                  size_t unit_bytes) {
     f->model = model;
     form_groups(f, place);
-    if (strcmp(f->precision, "fp32") && strcmp(f->precision, "bf16"))
-        wrong_usage("--precision %s: want fp32 or bf16", f->precision);
-    f->type = strcmp(f->precision, "bf16") ? CUDA_R_32F : CUDA_R_16BF;
+    f->type = f->precision == BF16 ? CUDA_R_16BF : CUDA_R_32F;
     f->size = f->type == CUDA_R_32F ? 4 : 2;
     f->buffered = f->shards > 1 || f->type == CUDA_R_16BF || f->micro_steps > 1;
     f->sent_a_step = -1;

@@ -10,16 +10,22 @@
 #include "common/snapshots/shards.h"
 #include <nccl.h>
 
+enum strategy { FULL, GRAD, HYBRID, NONE }; // which ranks form a group
+enum precision { FP32, BF16 };              // of gathered parameters and of products' inputs
+const char *strategy_name(int strategy);    // as the option, or NULL after the last one
+const char *precision_name(int precision);
+
 struct fsdp {
     const struct model *model;
-    const char *strategy, *precision; // the values of the options
-    int micro_steps, micro_step;      // number of parts of a batch, and the current part, from 0
-    int prefetch;                     // 1: gather the next unit while this one computes
-    int shards, shard, replicas;      // number of shards, this rank's, and number of groups
-    int keep;                         // 1: a unit stays gathered from forward to backward
-    int buffered;                     // 1: units are gathered and summed in buffers, not in place
-    cudaDataType type;                // of gathered parameters
-    size_t size;                      // bytes of a gathered parameter
+    enum strategy strategy;
+    enum precision precision;
+    int micro_steps, micro_step; // number of parts of a batch, and the current part, from 0
+    int prefetch;                // 1: gather the next unit while this one computes
+    int shards, shard, replicas; // number of shards, this rank's, and number of groups
+    int keep;                    // 1: a unit stays gathered from forward to backward
+    int buffered;                // 1: units are gathered and summed in buffers, not in place
+    cudaDataType type;           // of gathered parameters
+    size_t size;                 // bytes of a gathered parameter
     size_t count; // floats in this rank's shard, which holds its pieces in the order of the units
     float *parameters, *gradients; // the shard, on the device
     float *optimizer_state;        // count floats for each state of a parameter

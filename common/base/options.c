@@ -89,13 +89,16 @@ __attribute__((noreturn)) static void print_help(const struct option_table *tabl
 }
 
 static void set_value(const struct option_spec *o, const char *text) {
-    if (type_of(o) == OPTION_TEXT) {
+    if (type_of(o) == OPTION_TEXT || type_of(o) == OPTION_CHOICE) {
         int i = 0;
         while (o->choice && o->choice(i) && strcmp(o->choice(i), text))
             i++;
         if (o->choice && !o->choice(i) && !(o->type & OPTION_OPEN))
             wrong_usage("--%s %s: want one of: %s", o->name, text, choices(o));
-        *(const char **)o->value = text;
+        if (type_of(o) == OPTION_CHOICE)
+            *(long *)o->value = i;
+        else
+            *(const char **)o->value = text;
         return;
     }
     char *end;
@@ -208,10 +211,14 @@ void options_parse(const struct option_table *tables, const char *summary, int a
     check_outputs(tables);
 }
 
+static const char *word_of(const struct option_spec *o) {
+    return type_of(o) == OPTION_CHOICE ? o->choice(*(long *)o->value) : *(const char **)o->value;
+}
+
 // Writes the option as users type it.
 static size_t print_option(char *text, size_t size, const struct option_spec *o) {
-    if (type_of(o) == OPTION_TEXT)
-        return snprintf(text, size, "--%s %s", o->name, *(const char **)o->value);
+    if (type_of(o) == OPTION_TEXT || type_of(o) == OPTION_CHOICE)
+        return snprintf(text, size, "--%s %s", o->name, word_of(o));
     double number = type_of(o) == OPTION_REAL ? *(double *)o->value : *(long *)o->value;
     int is_word = type_of(o) == OPTION_REAL ? isnan(number) : number == 0;
     if (is_word && o->fallback && !isdigit(*o->fallback))
@@ -256,7 +263,7 @@ void options_list_changes(const struct option_table *tables, char *text, size_t 
 
 // Returns 1 if used_by names the present value of its option.
 static int has_effect(const struct option_table *tables, const struct option_spec *o) {
-    const char *value = *(const char **)find_option(tables, o->used_by)->value;
+    const char *value = word_of(find_option(tables, o->used_by));
     const char *at = o->used_by;
     while ((at = strstr(at + 1, value))) // a whole word, not a part of one, such as adam of adamw
         if (strchr("= ", at[-1]) && strchr(", ", at[strlen(value)]))

@@ -8,6 +8,7 @@ enum option_type {
     OPTION_REAL,
     OPTION_TEXT,
     OPTION_FLAG,
+    OPTION_CHOICE,
     OPTION_REST,
     // Added to a type:
     OPTION_LOCAL = 8,    // the processes of a run may have different values
@@ -20,14 +21,16 @@ struct option_spec {
     const char *name; // without the dashes
     enum option_type type;
     void *value; // long, double, const char * (into argv or to the default), long (1 if given),
-                 // or char ** (argv from the first word without a -)
+                 // long (the number of the chosen word), or char ** (argv from the first word
+                 // without a -)
     const char *fallback; // the default, as users type it; NULL keeps the value. The default of a
                           // number may be a word, which users may type, too. It sets an OPTION_INT
                           // to 0, and an OPTION_REAL to NAN.
     double min, max;      // of numbers, inclusive
     const char *help;
-    const char *(*choice)(int i); // returns word i of a list that --help shows behind help, or NULL
-                                  // after the last one; a text must be one of these words
+    const char *(*choice)(
+        int i); // returns word i of a list that --help shows behind help, or NULL
+                // after the last one; a text or an OPTION_CHOICE must be one of these words
     const char *used_by; // such as "optimizer=adam, adamw or adadelta": the value of another option
                          // with which this one has an effect, NULL: with any
 };

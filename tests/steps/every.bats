@@ -307,9 +307,9 @@ END
 5|--batch 121|--batch 121 is not divisible by 3 ranks; 120 and 123 are;
 5|--prefetch 2|--prefetch 2: want a number from 0 to 1
 5|--strategy full|--strategy
-7|--strategy zero|--strategy zero: the strategies are: full, grad, hybrid, none;
-7|--precision fp16|--precision fp16: want fp32 or bf16;
-7|--save half|--save half: want sharded or full;
+7|--strategy zero|--strategy zero: want one of: full, grad, hybrid, none;
+7|--precision fp16|--precision fp16: want one of: fp32, bf16;
+7|--save half|--save half: want one of: sharded, full;
 7|--batch 121|--batch 121 is not divisible by 3 ranks x 1 part; 120 and 123 are;
 7|--accumulate 7|--batch 120 is not divisible by 3 ranks x 7 parts; 105 and 126 are;
 7|--accumulate 50|--batch 120 is not divisible by 3 ranks x 50 parts; 150 and 300 are;

@@ -14,9 +14,9 @@
 
 #include <cmocka.h> // wants the headers above first
 
-static long count, big, workers, quick, nice_value;
+static long color, count, big, workers, quick, nice_value;
 static double rate, speed;
-static const char *title, *name, *file, *folder, *color;
+static const char *title, *name, *file, *folder, *paint;
 
 static const char *color_name(int i) {
     static const char *const colors[] = {"red", "dark green", "blue", NULL};
@@ -39,8 +39,9 @@ static const struct option_spec more[] = {
     {"quick", OPTION_FLAG, &quick, NULL, 0, 0, "do less"},
     {"folder", OPTION_TEXT | OPTION_LOCAL | OPTION_OPEN, &folder, "here", 0, 0, "where to work, or",
      color_name},
-    {"color", OPTION_TEXT | OPTION_LOCAL | OPTION_CHANGES, &color, "blue", 0, 0, "which color",
+    {"color", OPTION_CHOICE | OPTION_LOCAL | OPTION_CHANGES, &color, "blue", 0, 0, "which color",
      color_name},
+    {"paint", OPTION_TEXT | OPTION_LOCAL, &paint, "red", 0, 0, "which paint", color_name},
     {"nice", OPTION_INT | OPTION_LOCAL, &nice_value, "5", 0, 19, "how patient it is",
      .used_by = "color=dark green or blue"},
     {0},
@@ -218,10 +219,12 @@ static void bounds_are_allowed(void **state) {
 static void a_value_is_one_of_several_words(void **state) {
     (void)state;
     PARSE("--count", "3");
-    assert_string_equal(color, "blue");
+    assert_int_equal(color, 2);
+    assert_string_equal(paint, "red");
     for (int i = 0; color_name(i); i++) {
-        PARSE("--color", color_name(i));
-        assert_string_equal(color, color_name(i));
+        PARSE("--color", color_name(i), "--paint", color_name(i));
+        assert_int_equal(color, i);
+        assert_string_equal(paint, color_name(i));
     }
 }
 
@@ -279,6 +282,7 @@ static void mistakes_are_refused(void **state) {
         {{"--speed", "nan"}, "--speed nan: want a number from 0 to 9;"},
         {{"--workers", "0"}, "--workers 0: want a number from 1 to 64;"},
         {{"--color", "green"}, "--color green: want one of: red, dark green, blue;"},
+        {{"--paint", "green"}, "--paint green: want one of: red, dark green, blue;"},
         {{"--color", "re"}, "--color re: want one of: red,"},
         {{"--color=redder"}, "--color redder: want one of: red,"},
         {{"--quick", "1"}, "unknown option 1;"},
