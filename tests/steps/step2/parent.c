@@ -24,7 +24,7 @@ void __cyg_profile_func_enter(void *function, void *caller) {
         return;
     dladdr(function, &info);
     // This function only reads the environment. Programs for a GPU have it, too.
-    if (info.dli_sname && !strcmp(info.dli_sname, "device_computes"))
+    if (info.dli_sname && !strcmp(info.dli_sname, "cpu_device_computes"))
         return;
     is_child = 1; // or the device's handlers at exit would be caught, too
     fprintf(stderr, "the parent called %s\n",
