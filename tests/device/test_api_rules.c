@@ -178,6 +178,7 @@ RETURNS(last_error_is_cleared, "cudaGetLastError", "the last error of this threa
     OK(cudaSetDevice(0)); // a call that succeeds keeps it
     assert_int_equal(cudaPeekAtLastError(), cudaErrorInvalidDevice);
     assert_int_equal(cudaGetLastError(), cudaErrorInvalidDevice);
+    OK(cudaPeekAtLastError());
     OK(cudaGetLastError());
 }
 
@@ -194,6 +195,9 @@ REFUSES(more_memory_than_is_left, "cudaMalloc", "more bytes than are left", ERRO
 
 REFUSES(no_place_for_memory, "cudaMalloc, cudaMallocHost, cudaHostAlloc", "NULL", ERROR,
         cudaErrorInvalidValue, STAYS) {
+    void *pointer = memory;
+    OK(cudaMalloc(&pointer, 0));
+    assert_null(pointer);
     IS_REFUSED(cudaMalloc(NULL, 1));
     IS_REFUSED(cudaMallocHost(NULL, 1));
     IS_REFUSED(cudaHostAlloc(NULL, 1, 0));
@@ -216,6 +220,8 @@ REFUSES(free_of_other_memory, "cudaFree, cudaFreeHost",
     IS_REFUSED(cudaFree(pageable));
     IS_REFUSED(cudaFreeHost(pageable));
     IS_REFUSED(cudaFreeHost(memory));
+    OK(cudaFree(NULL)); // there is nothing to do
+    OK(cudaFreeHost(NULL));
 }
 
 RETURNS(free_waits, "cudaFree", "of memory that streams may use", "when the device has no work") {
@@ -365,6 +371,8 @@ REFUSES(destroyed_streams, "each call with a stream", "a stream that was destroy
     IS_REFUSED(cudaEventRecord(recorded, s));
     IS_REFUSED(cudaMemsetAsync(memory, 0, 8, s));
     IS_REFUSED(cudaMemcpyAsync(memory, pinned, 8, cudaMemcpyHostToDevice, s));
+    IS_REFUSED(cpu_launch(s, run_wait, &value, sizeof value));
+    IS_REFUSED(cudaStreamDestroy(NULL)); // the default stream
 }
 
 REFUSES(kernel_on_a_stream_of_another_device, "a kernel launch", "a stream of another device",
