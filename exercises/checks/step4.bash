@@ -42,7 +42,7 @@ within() {
     local end=$((SECONDS + $1))
     until "${@:2}"; do
         [ $SECONDS -le $end ] || return
-        sleep 0.02
+        sleep 0.05
     done
 }
 
@@ -79,7 +79,7 @@ trained() {
             left=$((left - 1))
             [ "$code" = 0 ] || wrong "$1: rank $number ends with exit code $code" "$(cut -c 1-300 "$SCRATCH/err.$number")" "${@:2}"
         done
-        sleep 0.02
+        sleep 0.05
         [ $SECONDS -le $end ] || wrong "$1: $left of $world ranks do not end" "${@:2}"
     done
     losses <"$SCRATCH/csv" >"$SCRATCH/mine"
