@@ -6,7 +6,7 @@ enum {
     GUARD = 64,
     GUARD_BYTE = 0xc5,
     MANY = SANITIZED ? 1031 : 4099,
-    BIG = SANITIZED ? 100001 : 300001
+    BIG = SANITIZED ? 100001 : 180001
 };
 
 struct sweep {
