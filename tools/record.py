@@ -215,8 +215,6 @@ def main():
     parser.add_argument("--here", action="store_true", help="run the commands in the current folder")
     parser.add_argument("--programs", metavar="FOLDER", default="build/cpu", help="the built programs (default: build/cpu)")
     parser.add_argument("--limit", metavar="SECONDS", type=float, default=300, help="for each command (default: 300)")
-    parser.add_argument("--fast", action="store_true", help="leave out the quotes with measured times")
-    parser.add_argument("--slow", action="store_true", help="only the quotes with measured times")
     parser.add_argument("--busy", action="store_true", help="record measured times while other programs use the cores, too")
     parser.add_argument("--all", action="store_true", help="refresh also the quotes that still agree")
     parser.add_argument("files", nargs="*", metavar="FILE")
@@ -232,7 +230,7 @@ def main():
             print(f"error: {name}:{number}: no commands before this output", file=sys.stderr)
             problems += 1
         if any(is_timed(quote.commands, lines[quote.first:quote.last]) for quote in quotes) and \
-                not (options.check or options.fast or options.busy):
+                not (options.check or options.busy):
             need_idle_cores(name)
         folder = os.getcwd() if options.here else tempfile.mkdtemp()
         if not options.here:
@@ -242,8 +240,6 @@ def main():
             first, last = quote.first + moved, quote.last + moved
             quoted = lines[first:last]
             exact = is_exact(quote.commands, quoted)
-            if options.fast and measured(quoted, exact) or options.slow and not measured(quoted, exact):
-                continue
             count += 1
             printed, failure = run(quote.commands, folder, options.limit)
             if printed and not any(NOTES.match(line) for line in quoted):
