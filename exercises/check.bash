@@ -174,7 +174,8 @@ run_ranks() {
 options=()
 also=()
 
-# errors: for a part of an error message, what a learner should know about it. "not those of the other ranks|Each ..."
+# errors: for a part of an error message, what a learner should know about it: 'signal 11|There is no next layer ...'. The
+# messages of messages.h have names: '{NOT_FINITE}|Device memory holds ...'.
 errors=()
 
 # The lines of a text that is indented in the source of a check.
@@ -184,13 +185,14 @@ unindented() {
 
 # The first errors of the last run, and what they mean.
 explain_errors() {
-    local error
+    local error text
     # If calls differ, the last part of the line is an earlier call, whose end the watchdog has not seen.
-    grep -E 'error|wait' "$SCRATCH/err" | sed "/calls differ/s/ (step [0-9]*, collective.*//" | head -n 3 | cut -c 1-300
+    grep -E 'error|wait' "$SCRATCH/err" | sed "/$(text_of CALLS_DIFFER)/s/ (step [0-9]*, collective.*//" | head -n 3 | cut -c 1-300
     untouched && return
     crash_line
     for error in "${errors[@]}"; do
-        ! grep -qF "${error%%|*}" "$SCRATCH/err" || unindented "${error#*|}"
+        text=$(with_texts "${error%%|*}")
+        ! grep -qF "$text" "$SCRATCH/err" || unindented "${error#*|}"
     done
 }
 

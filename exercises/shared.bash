@@ -17,3 +17,24 @@ idx_header() {
         printf '%b' "$(printf %08x "$length" | sed 's/../\\x&/g')"
     done
 }
+
+# The messages of messages.h, by name.
+declare -gA messages=()
+while IFS='"' read -r name text _; do
+    messages[$name]=$text
+done < <(sed -n 's/^#define \([A-Z_]*\) "/\1"/p' "${BASH_SOURCE[0]%/*}/messages.h")
+unset name text
+
+# text_of NAME: prints the message with this name in messages.h, such as "$(text_of NOT_FINITE)".
+text_of() {
+    printf '%s\n' "${messages[$1]:-no message is called $1}"
+}
+
+# with_texts TEXT: prints the text with the messages in place of their names, such as {NOT_FINITE}.
+with_texts() {
+    local text=$1 name
+    for name in "${!messages[@]}"; do
+        text=${text//"{$name}"/"${messages[$name]}"}
+    done
+    printf '%s\n' "$text"
+}

@@ -8,7 +8,8 @@ code. A block begins with one of these comments and ends with <!-- end -->:
     <!-- diff 12 backward -->                                     what step 2 changes in this function of step 1
     <!-- computed tools/on_paper.py memory -->                    what a command of the repository prints, as Markdown
     <!-- = mlp_parameters(784, 512, 512, 10) -->669,706<!-- end --> the value of an expression, within a line; it may use
-                                                                  the functions of tools/formulas.py and table(FILE)
+                                                                  the functions of tools/formulas.py, table(FILE), and
+                                                                  message(NAME), a message of exercises/messages.h
 
 Each from ... to ... selects lines of a function or of a difference, too; without to, the selection goes on to the end.
 Several of them are joined by a line of three dots. On slides, lines above 88 columns are folded. FILE... are the texts to fill (by default all of the repository)."""
@@ -222,12 +223,20 @@ def table(path):
     return list(csv.DictReader(read(path).splitlines()))
 
 
+def message(name):
+    """The message of this name, as code."""
+    found = re.search(rf'^#define {name} "(.*)"$', read("exercises/messages.h"), re.MULTILINE)
+    if not found:
+        raise Unknown("exercises/messages.h has no message of this name")
+    return f"`{found[1]}`"
+
+
 def value(expression):
     """The value as text. A whole number has commas: 669,706."""
     import formulas
     names = {name: getattr(formulas, name) for name in dir(formulas) if not name.startswith("_")}
     try:
-        result = eval(expression, {"table": table, **names})  # the texts are part of the repository, like its programs
+        result = eval(expression, {"table": table, "message": message, **names})  # the texts are part of the repository, like its programs
     except Exception as error:
         raise Unknown(f"{expression}: {error}") from None
     return f"{result:,}" if isinstance(result, int) else str(result)

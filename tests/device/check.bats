@@ -116,46 +116,46 @@ found() {
 
 @test "the checker finds an all-reduce that does not wait for the gradients (step 2)" {
     changed ./program 2 debug.1
-    found 2 "nothing orders two operations that use t->gradients \(cudaMalloc at " \
+    found 2 "$(text_of UNORDERED) t->gradients \(cudaMalloc at " \
         "sum_rows writes bytes" "layer_backward(" "ncclAllReduce reads bytes" "ncclAllReduce(t->gradients"
 }
 
 @test "the checker finds an update that does not wait for the all-reduce (step 2)" {
     changed ./program 2 debug.2
-    found 2 "nothing orders two operations that use t->gradients \(cudaMalloc at " \
+    found 2 "$(text_of UNORDERED) t->gradients \(cudaMalloc at " \
         "ncclAllReduce writes bytes" "ncclAllReduce(t->gradients" "sgd_step reads bytes" "optimizer_step("
 }
 
 @test "the checker finds a layer that does not wait until it is gathered (steps 5 and 7)" {
     changed ./program 5 fsdp.c '/cudaStreamWaitEvent\(f->stream, f->pieces/d'
-    found 5 "nothing orders two operations that use f->buffers\[[01]\] \(cudaMalloc at " \
+    found 5 "$(text_of UNORDERED) f->buffers\[[01]\] \(cudaMalloc at " \
         "ncclAllGather writes bytes" "ncclAllGather(f->parameters" "matrix product reads bytes" "layer_forward("
     changed ./program 7 units.c '/cudaStreamWaitEvent\(f->stream, f->units/d'
-    found 7 "nothing orders two operations that use u->whole \(cudaMalloc at " \
+    found 7 "$(text_of UNORDERED) u->whole \(cudaMalloc at " \
         "ncclAllGather writes bytes" "ncclAllGather(piece" "matrix product reads bytes" "layer_forward("
 }
 
 @test "the checker finds a gather into a buffer that is still in use (steps 5 and 7)" {
     changed ./program 5 fsdp.c '/void start_gather/,/^}/{/comm_waits/d}'
-    found 5 "nothing orders two operations that use f->buffers\[[01]\] \(cudaMalloc at " \
+    found 5 "$(text_of UNORDERED) f->buffers\[[01]\] \(cudaMalloc at " \
         "matrix product reads bytes" "layer_forward(" "ncclAllGather writes bytes" "ncclAllGather(f->parameters"
     changed ./program 7 units.c '/void gather_unit/,/^}/{/comm_waits/d}'
-    found 7 "nothing orders two operations that use u->whole \(cudaMalloc at " \
+    found 7 "$(text_of UNORDERED) u->whole \(cudaMalloc at " \
         "matrix product reads bytes" "layer_forward(" "ncclAllGather writes bytes" "ncclAllGather(piece"
 }
 
 @test "the checker finds a missing wait before a scatter or an update (steps 5 and 7)" {
     changed ./program 5 fsdp.c '/void fsdp_scatter/,/^}/{/comm_waits/d}'
-    found 5 "nothing orders two operations that use f->buffers\[[01]\] \(cudaMalloc at " \
+    found 5 "$(text_of UNORDERED) f->buffers\[[01]\] \(cudaMalloc at " \
         "sum_rows writes bytes" "layer_backward(" "ncclReduceScatter reads bytes" "ncclReduceScatter(whole"
     changed ./program 5 fsdp.c '/void fsdp_finish/,/^}/{/cudaStreamWaitEvent/d}'
-    found 5 "nothing orders two operations that use f->gradients \(cudaMalloc at " \
+    found 5 "$(text_of UNORDERED) f->gradients \(cudaMalloc at " \
         "ncclReduceScatter writes bytes" "ncclReduceScatter(whole" "sgd_step reads bytes" "optimizer_step("
     changed ./program 7 units.c '/void scatter_unit/,/^}/{/comm_waits/d}'
-    found 7 "nothing orders two operations that use u->whole \(cudaMalloc at " \
+    found 7 "$(text_of UNORDERED) u->whole \(cudaMalloc at " \
         "sum_rows writes bytes" "layer_backward(" "ncclReduceScatter reads bytes" "ncclReduceScatter(u->gradients"
     changed ./program 7 units.c '/void units_finish/,/^}/{/cudaStreamWaitEvent/d}'
-    found 7 "nothing orders two operations that use f->gradients \(cudaMalloc at " \
+    found 7 "$(text_of UNORDERED) f->gradients \(cudaMalloc at " \
         "ncclAllReduce writes bytes" "ncclAllReduce(sums" "sgd_step reads bytes" "optimizer_step("
 }
 

@@ -4,6 +4,7 @@
 // A correct case must end with 0 and print nothing. A case with a fault must end at once, with a
 // report that names both operations.
 #include "common/kernels/kernels.h"
+#include "exercises/messages.h"
 #include <cublas_v2.h>
 #include <nccl.h>
 #include <pthread.h>
@@ -557,8 +558,7 @@ struct test {
 
 static struct test cases[] = {
     IN_ORDER(one_stream),
-    FAULT(two_streams_write,
-          "nothing orders two operations that use x (cudaMalloc at tests/device/", WRITES(0, 3999),
+    FAULT(two_streams_write, UNORDERED " x (cudaMalloc at tests/device/", WRITES(0, 3999),
           " on the stream made at device/test_check.c:"),
     FAULT(write_then_read, WRITES(0, 3999), READS(0, 3999), " on the stream made at"),
     FAULT(read_then_write, WRITES(0, 3999), READS(0, 3999)),

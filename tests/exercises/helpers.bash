@@ -126,7 +126,7 @@ try_answers() { # NUMBER right|wrong CODE
     while IFS= read -r text; do
         count=$((count + 1))
         answer "$1" "$2" "$count"
-        checked "$1" "$3" "$text"
+        checked "$1" "$3" "$(with_texts "$text")"
     done < <(sed -n 's/^answer *//p' "tests/exercises/$2/$1")
 }
 

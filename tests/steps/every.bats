@@ -109,7 +109,7 @@ END
             for stop in 1 4 5 7 19 0 0; do # the first step, beside the end of an epoch, at it and in it, and before the last
                 train $step 3 --snapshot parts/s --csv parts.csv --max-steps $stop $more
             done
-            grep -qx 'resumed   parts/s: 4 epochs and 0 steps are done; nothing is left to do' out
+            grep -qx "resumed   parts/s: 4 epochs and 0 steps are done; $(text_of NOTHING_LEFT)" out
             diff -r whole parts || { echo "step $step: $more" && return 1; }
             diff <(cut -d, -f1-6,8 whole.csv) <(cut -d, -f1-6,8 parts.csv)
         done
@@ -124,7 +124,7 @@ END
         program=$(watched $step) KILL_AT="$place $signal" train $step 4 --snapshot s/s $more
         drop_pids err
         [ ! -s err ]
-        grep -qx "told to stop by a signal; saved" out
+        grep -qx "$(text_of STOPPED_BY_SIGNAL); saved" out
         [ "$(find s -type f | wc -l)" = "$count" ]
         stopped=$(sed -nE 's/^stopped after step ([0-9]+)$/\1/p' out)
         [ "$stopped" -gt 2 ]
@@ -238,8 +238,8 @@ form() {
             delays=${ranks#1} refute train $step $ranks --hidden 64,64,64,64,64,64,64,64,64 --lr 1000
             drop_pids err
             # Each rank may say it. The launcher, or the parent of step 2, says which one failed first.
-            grep -E '^error \(.*\): epoch 1, step [0-9]+: the loss is not finite: lower --lr, .* CPU_DEVICE_CHECK=1 ' err
-            others=$(grep -v 'the loss is not finite' err || true)
+            grep -E '^error \(.*\): epoch 1, step [0-9]+: '"$(text_of NOT_FINITE)"': lower --lr, .* CPU_DEVICE_CHECK=1 ' err
+            others=$(grep -v "$(text_of NOT_FINITE)" err || true)
             case $step in
             1) [ -z "$others" ] ;;
             2) [[ $others =~ ^error:\ rank\ [0-3]\ \(pid\ [0-9]+\)\ ended\ with\ exit\ code\ 1$ ]] ;;
@@ -299,20 +299,20 @@ END
         start_ranks 3 "$(program_of $step)" $more
         ranks_end 20 2 0 1 2
         for rank in 0 1 2; do
-            rank_says $rank ".*$text.*--help lists the options$"
+            rank_says $rank ".*$(with_texts "$text").*--help lists the options$"
         done
     done <<'END'
-3|--batch 121|--batch 121 is not divisible by 3 ranks; 120 and 123 are;
+3|--batch 121|--batch 121 {INDIVISIBLE} 3 ranks; 120 and 123 are;
 4|--step-timeout 0|--step-timeout 0: want a number from
-5|--batch 121|--batch 121 is not divisible by 3 ranks; 120 and 123 are;
+5|--batch 121|--batch 121 {INDIVISIBLE} 3 ranks; 120 and 123 are;
 5|--prefetch 2|--prefetch 2: want a number from 0 to 1
 5|--strategy full|--strategy
 7|--strategy zero|--strategy zero: want one of: full, grad, hybrid, none;
 7|--precision fp16|--precision fp16: want one of: fp32, bf16;
 7|--save half|--save half: want one of: sharded, full;
-7|--batch 121|--batch 121 is not divisible by 3 ranks x 1 part; 120 and 123 are;
-7|--accumulate 7|--batch 120 is not divisible by 3 ranks x 7 parts; 105 and 126 are;
-7|--accumulate 50|--batch 120 is not divisible by 3 ranks x 50 parts; 150 and 300 are;
+7|--batch 121|--batch 121 {INDIVISIBLE} 3 ranks x 1 part; 120 and 123 are;
+7|--accumulate 7|--batch 120 {INDIVISIBLE} 3 ranks x 7 parts; 105 and 126 are;
+7|--accumulate 50|--batch 120 {INDIVISIBLE} 3 ranks x 50 parts; 150 and 300 are;
 7|--accumulate 0|--accumulate 0: want a number from 1
 7|--clip -1|--clip -1: want a number from 0
 7|--prefetch 2|--prefetch 2: want a number from 0 to 1

@@ -309,7 +309,7 @@ tee_is() {
 
 # The summary in err must name the rank, its pid and how it failed, and then show its last lines, as in the file.
 summary() { # RANK PID HOW FILE
-    sed -n 1p err | grep -qx "launch: rank $1 (pid $2 on $(uname -n)) failed first, in attempt 0: $3"
+    sed -n 1p err | grep -qx "launch: rank $1 (pid $2 on $(uname -n)) $(text_of FAILED_FIRST) 0: $3"
     if [ -s "$4" ]; then
         tail -n +3 err | cmp - "$4"
     else
@@ -425,7 +425,7 @@ summary() { # RANK PID HOW FILE
     job 1 "$launch" --nproc-per-node 3 --max-restarts 2 --shutdown-timeout 0.1 sh -c "$rank" 2>/dev/null
     [ "$(echo pids.*)" = "pids.0.0 pids.0.1 pids.0.2 pids.1.0 pids.1.1 pids.1.2 pids.2.0 pids.2.1 pids.2.2" ]
     [ ! -e overlap ]
-    [ "$(grep -c 'rank 2 (pid .* failed first, in attempt [012]: exit code 4' err)" = 3 ]
+    [ "$(grep -c "rank 2 (pid .* $(text_of FAILED_FIRST) [012]: exit code 4" err)" = 3 ]
     [ "$(grep -o 'restart . of .' err)" = "$(printf 'restart 1 of 2\nrestart 2 of 2')" ]
     job 0 "$launch" --nproc-per-node 3 --max-restarts 5 sh -c \
         'echo $RANK >>starts
@@ -501,7 +501,7 @@ both_got() { # SIGNAL
     until_true 20 test -e term
     kill -INT "$pid"
     ends 130
-    grep -q 'rank 1 .* failed first, in attempt 0: exit code 3' err
+    grep -q "rank 1 .* $(text_of FAILED_FIRST) 0: exit code 3" err
 }
 
 @test "on a terminal, the launcher's lines replace the unfinished line of a rank" {

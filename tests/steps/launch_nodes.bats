@@ -318,7 +318,7 @@ MASTER_PORT=$port TORCHELASTIC_RESTART_COUNT=0 TORCHELASTIC_MAX_RESTARTS=0 TORCH
 }
 
 first() { # RANK HOST ATTEMPT HOW
-    echo "rank $1 \(pid [0-9]+ on $2\) failed first, in attempt $3: $4"
+    echo "rank $1 \(pid [0-9]+ on $2\) $(text_of FAILED_FIRST) $3: $4"
 }
 
 again() { # RESTART OF

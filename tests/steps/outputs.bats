@@ -30,7 +30,7 @@ on_full_disk() {
     for step in 1 3 4 5 7; do
         program=$(echo "$build"/0${step}_*/train)
         fails 1 "$lost" on_full_disk "$program" "${options[@]}" --snapshot s$step
-        "$program" "${options[@]}" --snapshot s$step | grep -q 'nothing is left to do' # it was saved
+        "$program" "${options[@]}" --snapshot s$step | grep -q "$(text_of NOTHING_LEFT)" # it was saved
     done
     run ! on_full_disk "$build/02_multigpu_fork/train" --nproc 2 "${options[@]}"
     [[ $output == *"rank 0): $lost"* ]]

@@ -282,11 +282,11 @@ END
 \1    CUDA_CHECK(cudaMemsetAsync(t->fsdp.parameters + t->fsdp.count - 3, 1, 1, t->stream));\
 &/'
     run ! nodes 2 2 ./program --strategy hybrid --epochs 3
-    grep -qE '^error \(.*, rank [13]\): epoch 2: the parameters differ from those of another rank$' err.*
+    grep -qE '^error \(.*, rank [13]\): epoch 2: '"$(text_of REPLICAS_DIFFER)\$" err.*
     grep -q '^epoch 1/3 .*accuracy' out
     run ! grep '^epoch 2/3 .*accuracy' out
     run ! nodes 4 1 ./program --strategy none
-    grep -qE '^error \(.*, rank [0-3]\): epoch 2: the parameters differ from those of another rank$' err.*
+    grep -qE '^error \(.*, rank [0-3]\): epoch 2: '"$(text_of REPLICAS_DIFFER)\$" err.*
     # No other rank stores these parameters, so the mistake stays unnoticed.
     program=./program train 7 4 --strategy full
 }
@@ -397,7 +397,7 @@ END
     train 7 4 --max-steps 7 --snapshot s
     right_costs 4 4
     train 7 4 --max-steps 7 --snapshot s
-    grep -q '; nothing is left to do$' out
+    grep -q "; $(text_of NOTHING_LEFT)\$" out
     run ! right_costs 4 4
     [ "$(grep '^[<>]' <<<"$output" | cut -d' ' -f 2)" = sent ]
     for more in "--accumulate 2 --unit-bytes 1400" "--precision bf16 --optimizer adam"; do

@@ -62,7 +62,7 @@ becomes() {
     rm -rf now
     cp -r "$2" now
     train "${@:3}" --max-steps 7 --snapshot now/s || return
-    grep -qx 'resumed   now/s: 1 epoch and 2 steps are done; nothing is left to do' out || return
+    grep -qx "resumed   now/s: 1 epoch and 2 steps are done; $(text_of NOTHING_LEFT)" out || return
     diff -r "$1" now || { echo "after: ${*:3}" && return 1; }
 }
 
@@ -279,7 +279,7 @@ END
     while read -r from to ranks save place; do
         rm -rf now && cp -r "$from" now
         program=$(watched 7) KILL_AT="$place 9" run ! train 7 "$ranks" --max-steps 7 --save "$save" --snapshot now/s
-        [[ $output == *"launch: rank "*" failed first"* ]]
+        [[ $output == *"launch: rank "*" $(text_of FAILED_FIRST)"* ]]
         rm -rf stopped && mv now stopped
         becomes "$to" stopped 7 "$ranks" --save "$save"
     done <<'END'
@@ -321,7 +321,7 @@ END
     for call in 1 2; do
         KILL_AT="1 ncclCommSplit $call 19" start_ranks 2 "$(watched 7)" --join-timeout 3 --step-timeout 1000
         ranks_end 10 1 0
-        rank_says 0 "a collective has not ended for 3 s \(--join-timeout\): .*\(step 0, collective $call, ncclCommSplit at .*"
+        rank_says 0 "$(text_of NOT_ENDED) 3 s \(--join-timeout\): .*\(step 0, collective $call, ncclCommSplit at .*"
         end_ranks
     done
 }
@@ -353,7 +353,7 @@ END
         rm -rf now && mkdir -p "now/$name.tmp"
         start_ranks 4 "$(program_of $step)" --snapshot now/s
         ranks_end 10 1 2
-        rank_says 2 "cannot write snapshot now/$name: Is a directory$"
+        rank_says 2 "$(text_of CANNOT_WRITE) now/$name: Is a directory$"
         others_end 2
         rmdir "now/$name.tmp"
         goes_on_from $epochs $step
@@ -366,7 +366,7 @@ END
         mkdir now/s.tmp
         start_ranks 4 "$(program_of $step)" --snapshot now/s --save-every 100 $more
         ranks_end 10 1 0
-        rank_says 0 "cannot write snapshot now/s: Is a directory$"
+        rank_says 0 "$(text_of CANNOT_WRITE) now/s: Is a directory$"
         for rank in 1 2 3; do
             until_true 10 has_ended "${pids[rank]}"
         done
@@ -390,7 +390,7 @@ END
     cp -r now before
     start_ranks 4 ./limited --snapshot now/s
     ranks_end 10 1 2
-    rank_says 2 "cannot write snapshot now/s.*2of4: File too large$"
+    rank_says 2 "$(text_of CANNOT_WRITE) now/s.*2of4: File too large$"
     others_end 2
     for file in before/*; do
         cmp "$file" "now/${file#*/}"

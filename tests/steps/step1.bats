@@ -92,7 +92,7 @@ reaches() {
     grep -qaE '^.*\[#+ +\] 7/10  loss .*left.?$' terminal # with an end
     grep -qaE '^stopped after step 17.?$' terminal
     SHELL=$BASH script -qec "bash -c 'train --hidden 64,64,64,64,64,64,64,64 --lr 1000 --log-every 1'" /dev/null >terminal </dev/null || true
-    grep -qaE $'^(\r\033\\[K)?error \\(.*the loss is not finite' terminal
+    grep -qaE $'^(\r\033\\[K)?error \\(.*'"$(text_of NOT_FINITE)" terminal
 }
 
 @test "the CSV file has a line per report and per epoch, and the loss of an epoch is a mean" {
@@ -146,7 +146,7 @@ reaches() {
     before=$(contents)
     run train --snapshot finished --csv csv
     [ "$status" = 0 ]
-    grep -qx 'resumed   finished: 3 epochs and 0 steps are done; nothing is left to do' <<<"$output"
+    grep -qx "resumed   finished: 3 epochs and 0 steps are done; $(text_of NOTHING_LEFT)" <<<"$output"
     [[ $output != *$'\n'epoch* ]]
     [ "$(contents)" = "$before" ]
 }
@@ -396,7 +396,7 @@ on_small_disk() {
 
 @test "a run that diverges ends with an error and keeps the last good snapshot" {
     deep=64,64,64,64,64,64,64,64,64 # each layer makes large values larger
-    fails 1 "the loss is not finite" train --hidden $deep --lr 1e3 --snapshot diverged --save-every 1000
+    fails 1 "$(text_of NOT_FINITE)" train --hidden $deep --lr 1e3 --snapshot diverged --save-every 1000
     [[ $stderr =~ epoch\ [0-9]+,\ step\ [0-9]+.*--lr ]]
     train --hidden $deep --snapshot diverged
     train --hidden $deep --snapshot whole
@@ -407,7 +407,7 @@ on_small_disk() {
 @test "the mistakes in the questions of the README make the loss infinite or NaN" {
     set_build
     changed ./program 1 train.c '/^static void start/,/^}/{/cudaMemsetAsync/d}'
-    fails 1 "the loss is not finite" timeout 120 ./program --data "$tiny"
+    fails 1 "$(text_of NOT_FINITE)" timeout 120 ./program --data "$tiny"
     changed ./program 1 train.c '/^static struct stats read_stats/,/^}/{/cudaStreamSynchronize/d}'
-    fails 1 "the loss is not finite" timeout 120 ./program --data "$tiny"
+    fails 1 "$(text_of NOT_FINITE)" timeout 120 ./program --data "$tiny"
 }

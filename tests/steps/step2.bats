@@ -61,7 +61,7 @@ finds_changed() {
     changed ./program 2 debug.3
     run --separate-stderr run_tiny ./program --nproc 3
     [ "$status" = 1 ]
-    [[ $stderr == *"the loss is not finite"* ]]
+    [[ $stderr == *"$(text_of NOT_FINITE)"* ]]
 }
 
 # bats test_tags=test-all
@@ -72,7 +72,7 @@ finds_changed() {
             # shellcheck disable=SC2086
             run --separate-stderr run_tiny ./program --nproc 3 $epochs
             [ "$status" = 1 ]
-            [[ $stderr == *"epoch 1: the parameters differ from those of another rank"* ]]
+            [[ $stderr == *"epoch 1: $(text_of REPLICAS_DIFFER)"* ]]
         done
         run_tiny ./program --nproc 1 --epochs 1
     done
@@ -335,15 +335,15 @@ two_lines() { # TEXT COMMAND...
 }
 
 @test "a snapshot that cannot be written ends the job" {
-    two_lines "cannot write snapshot none/s: No such file" train --nproc 3 --snapshot none/s
+    two_lines "$(text_of CANNOT_WRITE) none/s: No such file" train --nproc 3 --snapshot none/s
     mkdir s.tmp
-    two_lines "cannot write snapshot s: Is a directory" train --nproc 3 --snapshot s
+    two_lines "$(text_of CANNOT_WRITE) s: Is a directory" train --nproc 3 --snapshot s
     [[ $output != *$'\n'epoch* ]]
     rmdir s.tmp
     train --nproc 3 --snapshot s --max-steps 3
     before=$(sha256sum s)
     mkdir s.tmp
-    two_lines "cannot write snapshot s: Is a directory" train --nproc 3 --snapshot s # after the first epoch
+    two_lines "$(text_of CANNOT_WRITE) s: Is a directory" train --nproc 3 --snapshot s # after the first epoch
     [[ $output == *$'\n'epoch* ]]
     [ "$(sha256sum s)" = "$before" ]
 }
@@ -422,10 +422,10 @@ END
 }
 
 @test "a batch size that does not divide among the ranks is refused before any rank starts" {
-    refused 2 1 "--batch 121 is not divisible by 2 ranks; 120 and 122 are" --nproc 2 --batch 121
-    refused 2 1 "--batch 122 is not divisible by 4 ranks; 120 and 124 are" --batch 122
-    refused 2 1 "--batch 1 is not divisible by 2 ranks; 2 and 4 are" --nproc 2 --batch 1
-    refused 2 1 "--batch 3 is not divisible by 4 ranks; 4 and 8 are" --nproc gpu --batch 3
+    refused 2 1 "--batch 121 $(text_of INDIVISIBLE) 2 ranks; 120 and 122 are" --nproc 2 --batch 121
+    refused 2 1 "--batch 122 $(text_of INDIVISIBLE) 4 ranks; 120 and 124 are" --batch 122
+    refused 2 1 "--batch 1 $(text_of INDIVISIBLE) 2 ranks; 2 and 4 are" --nproc 2 --batch 1
+    refused 2 1 "--batch 3 $(text_of INDIVISIBLE) 4 ranks; 4 and 8 are" --nproc gpu --batch 3
     refused 2 0 "--batch" --nproc 2 --batch 0
 }
 

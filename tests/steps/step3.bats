@@ -164,11 +164,11 @@ refused() {
     refused "SLURM_PROCID=4 in the environment" SLURM_PROCID=4 SLURM_STEP_NUM_TASKS=4 SLURM_LOCALID=0
     refused "LOCAL_RANK=2 in the environment" RANK=1 WORLD_SIZE=2 LOCAL_RANK=2
     refused "LOCAL_RANK=1 in the environment" RANK=0 WORLD_SIZE=2 LOCAL_RANK=1
-    refused "--batch 120 is not divisible by 7 ranks; 119 and 126 are" RANK=0 WORLD_SIZE=7 LOCAL_RANK=0
+    refused "--batch 120 $(text_of INDIVISIBLE) 7 ranks; 119 and 126 are" RANK=0 WORLD_SIZE=7 LOCAL_RANK=0
 }
 
 @test "a wrong option ends each rank with a line that names the rank" {
-    refused "rank 6): --batch 120 is not divisible by 7 ranks; 119 and 126 are" RANK=6 WORLD_SIZE=7 LOCAL_RANK=6
+    refused "rank 6): --batch 120 $(text_of INDIVISIBLE) 7 ranks; 119 and 126 are" RANK=6 WORLD_SIZE=7 LOCAL_RANK=6
     for program in "$three" "$build/04_multinode/train" "$build/04_multinode/doctor" "$build/05_fsdp/train" \
         "$build/07_large_models/train"; do
         RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 fails 2 "error ($(hostname), rank 1): unknown option --no;" "$program" --no
@@ -438,12 +438,12 @@ goes_on() {
         restarts 2 "$rank ncclAllReduce 9 9" --snapshot s
         ends 1
         for attempt in 0 1; do
-            grep -q "^launch: rank [0-2] (pid [0-9]* on .*) failed first, in attempt $attempt: " err
+            grep -q "^launch: rank [0-2] (pid [0-9]* on .*) $(text_of FAILED_FIRST) $attempt: " err
         done
         # Without any left.
         KILL_AT="$rank ncclAllReduce 9 9" start "$launch" --nproc-per-node 3 "$watched" "${options[@]}"
         ends 1
-        [ "$(grep -c "^launch: .*failed first, in attempt 0: " err)" = 1 ]
+        [ "$(grep -c "^launch: .*$(text_of FAILED_FIRST) 0: " err)" = 1 ]
         restarted 0
     done
 }
@@ -456,7 +456,7 @@ stops_together() {
     mv out stopped
     drop_pids err
     [ ! -s err ] || return
-    [ "$(grep -cx "told to stop by a signal; saved" stopped)" = 1 ] || return
+    [ "$(grep -cx "$(text_of STOPPED_BY_SIGNAL); saved" stopped)" = 1 ] || return
     for rank in 0 1 2; do
         cmp s.0 s.$rank || return
     done
@@ -483,7 +483,7 @@ stops_together() {
     KILL_AT="1 ncclCommDestroy 1 15" program=$own train 3 3 --epochs 4 --log-every 1 --snapshot s
     cmp right s.0
     KILL_AT="1 ncclAllReduce 5 15" program=$watched train 3 3 --log-every 1
-    [ "$(grep -cx "told to stop by a signal; without --snapshot nothing is saved" out)" = 1 ]
+    [ "$(grep -cx "$(text_of STOPPED_BY_SIGNAL); without --snapshot nothing is saved" out)" = 1 ]
 }
 
 # bats test_tags=test-all
@@ -527,7 +527,7 @@ count_steps() {
                 ends 0
                 cat err
                 [ ! -s err ]
-                [ "$(grep -cx "told to stop by a signal; saved" out)" = 1 ]
+                [ "$(grep -cx "$(text_of STOPPED_BY_SIGNAL); saved" out)" = 1 ]
                 cp s stopped
                 steps=$(count_steps)
                 [ "$steps" -gt 5 ]
@@ -588,7 +588,7 @@ ended_by() { # SIGNAL TO PROCESS
         kill -$name "$pid" "${ranks[@]}"
         resume "${ranks[0]}"
         ends 0
-        grep -q '^told to stop by a signal; saved$' out
+        grep -q "^$(text_of STOPPED_BY_SIGNAL); saved\$" out
         rm s
     done
 }
@@ -622,7 +622,7 @@ ends_soon() {
 @test "bad data, bad snapshots and bad options end the job" {
     ends_soon 1 "unknown option --nproc" --nproc 2
     ends_soon 1 "--join-timeout 0: want a number from 1" --join-timeout 0
-    ends_soon 1 "--batch 121 is not divisible by 3 ranks; 120 and 123 are" --batch 121
+    ends_soon 1 "--batch 121 $(text_of INDIVISIBLE) 3 ranks; 120 and 123 are" --batch 121
     ends_soon 1 "make data" --data none
     ends_soon 1 "--model foo: want one of: mlp" --model foo
     train 3 3 --max-steps 7 --snapshot good
@@ -632,11 +632,11 @@ ends_soon() {
     ends_soon 1 "snapshot good holds mlp 8-8-8-10" --snapshot good --hidden 9
     ends_soon 1 "--seed 1" --snapshot good --seed 2
     # Errors that only rank 0 meets during training.
-    ends_soon 1 "cannot write snapshot none/s: No such file" --snapshot none/s
+    ends_soon 1 "$(text_of CANNOT_WRITE) none/s: No such file" --snapshot none/s
     ends_soon 1 "none/csv" --csv none/csv
     mkdir s.tmp
     cp good s
-    ends_soon 1 "cannot write snapshot s: Is a directory" --snapshot s
+    ends_soon 1 "$(text_of CANNOT_WRITE) s: Is a directory" --snapshot s
     cmp good s
     # Errors that only another rank meets: each rank reads the images itself.
     mkdir r{0,1,2}

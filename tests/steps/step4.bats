@@ -98,7 +98,7 @@ late() {
 gives_up_after() { # SECONDS RANK...
     local rank
     for rank in "${@:2}"; do
-        rank_says "$rank" "a collective has not ended for $1 s \(--step-timeout\): .*$(in_step '[0-9]+')"
+        rank_says "$rank" "$(text_of NOT_ENDED) $1 s \(--step-timeout\): .*$(in_step '[0-9]+')"
     done
 }
 
@@ -154,7 +154,7 @@ silent_host() {
     local silent
     silent="for [5-9] s; nothing heard for [5-9] s from rank 2, rank 3 on $(hostname), so the node or its network may be down"
     silent_host 0111 --step-timeout 7 # rank 1 is not silent
-    rank_says 0 "a collective has not ended for 7 s .*; rank 0 waits in AllReduce \(.*\) $silent$(in_step '[0-9]+')"
+    rank_says 0 "$(text_of NOT_ENDED) 7 s .*; rank 0 waits in AllReduce \(.*\) $silent$(in_step '[0-9]+')"
     rank_says 1 "a collective .*; rank 1 waits in .* for [67] s; rank 2 is in no collective; rank 3 .*$(in_step '[0-9]+')"
     CPU_DEVICE_TIMEOUT=6 silent_host 0011 # shorter than --step-timeout
     grep -qE "remote process exited or there was a network error: rank [01] waits in AllReduce \(.*\) $silent" err.0
@@ -179,7 +179,7 @@ saves_slowly() {
     saves_slowly "$watched"
     ranks_end 15 1 1 2
     for rank in 1 2; do
-        rank_says $rank "a collective has not ended for 10 s \(10 times --step-timeout, because of a save\): .*$(in_step 6)"
+        rank_says $rank "$(text_of NOT_ENDED) 10 s \(10 times --step-timeout, because of a save\): .*$(in_step 6)"
     done
     kill -CONT "${pids[0]}"
     ranks_end 10 1 0
@@ -232,7 +232,7 @@ on_after_all() {
         rm -f s
         start_ranks 2 ./program --snapshot s --step-timeout 1
         on_after_all 0
-        rank_says 0 "a collective has not ended for 1 s .*$(in_step 0)"
+        rank_says 0 "$(text_of NOT_ENDED) 1 s .*$(in_step 0)"
         [ $saves = 1 ] || [ ! -e s ]
         [ $saves = 0 ] || [ -e s ]
         end_ranks
@@ -256,7 +256,7 @@ on_after_all() {
     start_ranks 2 ./program --log-every 1 --step-timeout 1
     ranks_end 5 1 0 1
     for rank in 0 1; do
-        rank_says $rank "a collective has not ended for 1 s .* \(step 3, collective [0-9]+, sleep at "
+        rank_says $rank "$(text_of NOT_ENDED) 1 s .* \(step 3, collective [0-9]+, sleep at "
     done
 }
 
@@ -281,7 +281,7 @@ far_ahead() {
         for layer in 0 1 2; do
             far_ahead ./program 19 20 $layer --overlap 0 --hidden $hidden --step-timeout 1
             ranks_end 6 1 0
-            rank_says 0 "a collective has not ended for 1 s .*$(in_step "[0-9]+")"
+            rank_says 0 "$(text_of NOT_ENDED) 1 s .*$(in_step "[0-9]+")"
             end_ranks
         done
     done

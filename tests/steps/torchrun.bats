@@ -147,7 +147,7 @@ rank() {
 
 # undisturbed COMMAND...: an undisturbed run with the same number of epochs must end with the same bits.
 undisturbed() {
-    grep -q 'told to stop by a signal; saved' out
+    grep -q "$(text_of STOPPED_BY_SIGNAL); saved" out
     timeout 60 "$@" "$three" --data "$tiny" --hidden 8,8 --batch 120 --epochs "$(epochs)" --save-every 1000000 \
         --snapshot whole </dev/null
     cmp s whole

@@ -1,0 +1,39 @@
+#!/usr/bin/env bats
+# Tests of exercises/messages.h, the messages that checks, tests and texts call by a name.
+# shellcheck disable=SC2154 # helpers.bash sets root and messages
+load ../helpers
+
+setup() {
+    cd "$BATS_TEST_TMPDIR" || return
+}
+
+# A message may be broken into several strings of a source.
+source_strings() {
+    (cd "$root" && cat 0*/*.c common/*/*.c cpu_device/*.c) | tr '\n' ' ' | sed 's/" *"//g'
+}
+
+# lines TEXT...: the lines of checks, tests and lists of answers that have one of these texts, with FILE:NUMBER:.
+lines() {
+    (cd "$root" && grep -rnF --include='*.bats' --include='*.bash' --include='test_*.c' --include=check \
+        --exclude={messages.bats,shared.bash} "${@/#/-e}" exercises tests && grep -rnF "${@/#/-e}" tests/exercises/*/ | grep ':answer ')
+}
+
+@test "a source prints each message of the table" {
+    local name
+    source_strings >sources
+    [ ${#messages[@]} -ge 10 ]
+    for name in "${!messages[@]}"; do
+        grep -aqF -- "${messages[$name]}" sources ||
+            { grep -n "$name" "$root/exercises/messages.h" && echo "no source prints it" && return 1; }
+    done
+}
+
+@test "checks and tests use the names of the table, and all of them" {
+    lines '(text_of ' '{' | grep -oE '[(]text_of [A-Z_]+|[{][A-Z]+_[A-Z_]+[}]' | sed 's/(text_of //; s/[{}]//g' | sort -u >used
+    printf '%s\n' "${!messages[@]}" | sort | diff - used
+}
+
+@test "no check and no test spells a message that has a name" {
+    run lines "${messages[@]}"
+    [ -z "$output" ] || { echo "$output" && return 1; }
+}
