@@ -79,12 +79,13 @@ changed() {
 
 # Half as many images with two channels (every other pixel) and two labels each.
 @test "samples with several channels and labels work in all steps" {
-    changed common/data/data.c 's/^( *)train->targets = .* = 1;/\1train->shape.channels = test->shape.channels = 2;\
+    changed common/data/data.c 's/^( *)train->inputs = test->inputs = .*/\1train->shape.channels = test->shape.channels = 2;\
         train->shape.width \/= 2;\
         test->shape.width \/= 2;\
         train->targets = test->targets = 2;\
         train->count \/= 2;\
-        test->count \/= 2;/'
+        test->count \/= 2;\
+&/'
     train 1 1 --csv one
     grep -q ': 320 training and 50 test images, pixel mean 0.1938 0.1552, deviation 0.0093 0.0675$' out
     grep -q '^model     mlp 8-32-22-14-20, ' out
