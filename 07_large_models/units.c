@@ -17,11 +17,11 @@ const char *precision_name(int i) {
 
 // Decides which ranks form a group.
 static void form_groups(struct fsdp *f, const struct place *p) {
-    int hybrid = f->strategy == HYBRID;
+    int none = f->strategy == NONE, hybrid = f->strategy == HYBRID;
     f->keep = f->strategy == GRAD;
     if (hybrid && p->local_world < 1)
         wrong_usage("--strategy hybrid: %s do not say how many ranks this node has", p->launcher);
-    f->shards = f->strategy == NONE ? 1 : hybrid ? p->local_world : p->world;
+    f->shards = none ? 1 : hybrid ? p->local_world : p->world;
     f->shard = p->rank % f->shards;
     f->replicas = p->world / f->shards;
     if (f->shards > MOST_SHARDS)
