@@ -23,8 +23,8 @@ void kill_local_ranks_later(void);
 // Returns 1 if the ranks have a time at which SIGKILL follows.
 int kill_is_pending(void);
 
-// Tells states.h which of its events have happened: RANK_FAILED for the first rank that fails,
-// RANKS_ENDED or TIME_OVER. Kills ranks whose time is over. Call it after each event of the
+// Passes events to states.h: RANK_FAILED for the first rank that fails, RANKS_ENDED when all ranks
+// have ended, and TIME_OVER. Kills ranks whose time is over. Call it after each event of the
 // launcher's descriptors, and often if kill_is_pending.
 void check_local_ranks(void);
 

@@ -1,5 +1,5 @@
 // The folder in which the ranks of one node meet (meet_by_file.h). The ranks make it, and the guard
-// of the launcher removes it, so both must compute the same path. It needs no NCCL.
+// of the launcher removes it, so both must compute the same path. The launcher needs no NCCL.
 #pragma once
 #include <limits.h>
 

@@ -18,7 +18,7 @@ static void start_attempt(void) {
     start_local_ranks();
 }
 
-// Other nodes learn that this one has gone. If the run has not ended, it cannot go on.
+// Without this launcher, a run that has not ended cannot continue. The other nodes learn this.
 static void leave_run(void) {
     if (node0->order != END)
         me->final = 1, me->order = END;
@@ -56,11 +56,11 @@ void handle(enum event event) {
     }
 }
 
-// Numbers of nodes.
+// How many nodes are in which state.
 struct tally {
-    int busy;         // with ranks that run
-    int done, failed; // whose ranks have ended in this attempt: all with 0, or not
-    int final;        // that allow no restart
+    int busy;         // their ranks run
+    int done, failed; // their ranks have ended in this attempt: all with 0, or not
+    int final;        // they allow no restart
     int missing;      // not a count: the number of a lost node, 0: none (node 0 is this one)
 };
 

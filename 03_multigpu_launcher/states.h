@@ -1,5 +1,5 @@
-// The state machine of the launcher: what happens, in which state the ranks are then, and what the
-// launcher does. states.c has the tables, and docs/launchers.md a picture of them.
+// The state machine of the launcher: how an event changes the state of the ranks, and what the
+// launcher does then. states.c has the table, and docs/launchers.md a picture of it.
 #pragma once
 
 // A state of the ranks on one node. They are IDLE before the first attempt, and GONE when their
@@ -14,12 +14,12 @@ enum event {
     START_ORDERED, // node 0 orders a new attempt, and no rank of this node runs
     STOP_ORDERED,  // node 0 ends this attempt, or is lost
     RANK_FAILED,   // a rank has not ended with exit code 0
-    RANKS_ENDED,   // all of them, and their output has been written
-    TIME_OVER,     // --shutdown-timeout after a signal that ends the run
+    RANKS_ENDED,   // all ranks have ended, and their output has been written
+    TIME_OVER,     // a signal has ended the run, and then --shutdown-timeout has passed
     LAUNCHER_ENDS
 };
 
-// Sets me->state by the event, and does what belongs to this change.
+// Changes me->state as the table says for this event, and calls the function of this change.
 void handle(enum event event);
 
 // SIGTERM, SIGINT or SIGHUP ends the run, without another attempt.

@@ -36,7 +36,7 @@ void end_collective(ncclResult_t result, cudaStream_t stream);
 // Works like cudaStreamSynchronize, but does not return after the watchdog has given up.
 void wait_for(cudaStream_t stream);
 
-// Returns after all ranks of the communicator have called it. It sums the number on the device,
+// Returns after all ranks of the communicator have called it. It sums a number in device memory,
 // whose value does not matter.
 void barrier(double *number, ncclComm_t comm, cudaStream_t stream);
 

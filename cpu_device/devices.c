@@ -70,7 +70,7 @@ static void initialise(void) {
     long present = cpu_positive_number("CPU_DEVICES", usual);
     if (present > CPU_MAX_DEVICES && getenv("CPU_DEVICES"))
         cpu_fail("CPU_DEVICES=%ld: want at most %d", present, CPU_MAX_DEVICES);
-    present = present > CPU_MAX_DEVICES ? CPU_MAX_DEVICES : present; // of many cores
+    present = present > CPU_MAX_DEVICES ? CPU_MAX_DEVICES : present; // on a machine with more cores
     cpu_model_check_faults((int)present);
     choose_visible_devices((int)present);
     if (getenv("CPU_DEVICE_CHAOS"))
@@ -102,7 +102,7 @@ void *cpu_new(size_t bytes) {
 }
 
 cudaError_t cpu_error(cudaError_t error) {
-    if (error && error != cudaErrorNotReady) // an answer, which CUDA does not keep
+    if (error && error != cudaErrorNotReady) // NotReady is an answer, so CUDA does not keep it
         last_error = error;
     return error;
 }

@@ -90,7 +90,7 @@ void cpu_move_to(double time) {
         moment = fmax(moment, time);
 }
 
-// Nothing says which thread made this one. No thread of the program is later than latest.
+// Nobody knows which thread made this one, so it begins at the latest time of all threads.
 void cpu_thread_begins(void) {
     if (!has_begun)
         cpu_move_to(latest);

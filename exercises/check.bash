@@ -13,8 +13,8 @@ unset_job
 export TMPDIR=$SCRATCH
 # A rank that waits for another gives up soon, and the CPU device says who waits for whom in which call.
 export CPU_DEVICE_TIMEOUT=5 OMP_NUM_THREADS=1 NCCL_SOCKET_IFNAME=lo
-# oneDNN generates its matrix products when a program starts. For small models, that takes longer than all else; for old
-# instructions, it takes the least time.
+# oneDNN generates the code of its matrix products when a program starts. With small models, this takes longer than
+# everything else, and it takes the least time for the instructions of old processors.
 export DNNL_MAX_CPU_ISA=SSE41
 
 # small: a model and data on which a run takes a moment. The low rate keeps rounding from growing. An epoch has 21 training

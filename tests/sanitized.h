@@ -1,5 +1,5 @@
-// Whether this is a build with a sanitizer. Sanitizers make the tests' own loops many times slower
-// and look at the kinds of code that run, so the tests leave out what only repeats them.
+// Whether this is a build with a sanitizer. Sanitizers make the tests' own loops many times slower,
+// and find a mistake when a line runs once, so the tests leave out what only repeats lines.
 #pragma once
 
 #ifndef __has_feature // gcc does not have it

@@ -21,7 +21,7 @@ lengths() {
     while read -r file; do
         at_most 400 "$file"
     done < <(find common -name '*.[ch]' -o -name '*.cu')
-    # Who reads a folder of common/ from top to bottom needs an afternoon at most.
+    # An afternoon must be enough to read any folder of common/ from top to bottom.
     for file in common/*/; do
         [ "$file" = common/kernels/ ] || at_most 1000 "$file"*
     done

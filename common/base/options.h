@@ -29,7 +29,7 @@ struct option_spec {
     double min, max;      // of numbers, inclusive
     const char *help;
     const char *(*choice)(
-        int i); // returns word i of a list that --help shows behind help, or NULL
+        int i); // returns word i of a list that --help shows after help, or NULL
                 // after the last one; a text or an OPTION_CHOICE must be one of these words
     const char *used_by; // such as "optimizer=adam, adamw or adadelta": the value of another option
                          // with which this one has an effect, NULL: with any

@@ -1,6 +1,6 @@
 // The kinds of layers, one per file of this folder. A new kind needs a new file, its lines here
 // and, if it has settings, a member of struct layer. Each append_ function adds a layer to the end
-// of the model; its inputs are the outputs of the layer before, or the samples.
+// of the model; its inputs are the outputs of the layer before it, or the samples.
 #pragma once
 #include "common/models/model.h"
 

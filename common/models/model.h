@@ -107,7 +107,7 @@ const char *model_name(int i);
 size_t model_scratch(const struct model *model, cudaDataType type, int b);
 
 // Appends a layer to the list, or to the inner ones if a layer is open. The caller sets the
-// settings of its kind. The inputs are the outputs of the layer before.
+// settings of its kind. The inputs are the outputs of the layer before it.
 struct layer *model_append(struct model *model, const struct layer_kind *kind, struct shape out,
                            int workspace, size_t parameters);
 

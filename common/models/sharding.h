@@ -4,12 +4,12 @@
 #include "common/models/model.h"
 
 // A shard is a list of ranges of the flat array: its piece of each unit, in this order. A unit is a
-// range of the array, and begins where the one before it ends. Usually its pieces are consecutive,
-// and all shards have one. They are equal, so the last ones may be padded with zeros. {1, 1,
-// {parameters}} is one shard with everything.
+// range of the array, and begins where the one before it ends. Usually it is cut into consecutive
+// pieces of equal size, one for each shard, and zeros pad the last ones. {1, 1, {parameters}} is
+// one shard with everything.
 enum { MOST_SHARDS = 4096, MOST_UNITS = 512 };
 struct sharding {
-    int shards, units;       // 1 to MOST_SHARDS, and to MOST_UNITS
+    int shards, units;       // at least 1, at most MOST_SHARDS and MOST_UNITS
     size_t unit[MOST_UNITS]; // parameters of each unit (may be 0), in the order of the flat array
     struct division {        // of a unit
         int first, shards;   // only these shards have pieces: the first one, and how many; 0: all
@@ -22,8 +22,8 @@ struct sharding {
 // Returns 1 if the units have this number of parameters together, and can be divided like this.
 int sharding_fits(const struct sharding *sharding, size_t parameters);
 
-// Returns the number of parameters of a shard, with its padding. It is at least 1, so a shard
-// without parameters is padding.
+// Returns the number of parameters of a shard, with its padding. It is at least 1,
+// because a shard without parameters holds one value of padding.
 size_t shard_size(const struct sharding *sharding, int number);
 
 // Returns where a shard holds this parameter of the flat array.

@@ -20,8 +20,8 @@ struct optimizer {
     char text[320]; // for the banner: name and settings
 };
 
-// Builds the optimizer that the options name, for epochs of this many samples. Settings
-// that the options leave to it are those of the table. Returns 0, or -1 with the reason in why.
+// Builds the optimizer that the options name, for epochs of this many samples. Options that are
+// auto get their values from the table. Returns 0, or -1 with the reason in why.
 struct training_options;
 int optimizer_build(struct optimizer *optimizer, const struct training_options *options,
                     size_t samples, char why[WHY_SIZE]);

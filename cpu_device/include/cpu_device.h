@@ -41,7 +41,7 @@ cudaError_t cpu_launch_range(cudaStream_t stream, void (*run)(void *, size_t, si
 // for the checker of ordering (CPU_DEVICE_CHECK) and for the modelled time (CPU_DEVICE_MODEL).
 void cpu_uses(const char *name, const void *pointer, size_t bytes, int written);
 
-// The same for bytes of which only the kernel knows those that it uses. They take no modelled time.
+// The same if only the kernel knows which of these bytes it uses. They take no modelled time.
 void cpu_may_use(const char *name, const void *pointer, size_t bytes, int written);
 
 // Adds instructions of threads to the cost of the kernel that this thread launches next.

@@ -28,7 +28,7 @@ static float *new_array(size_t count) {
     return array;
 }
 
-// The call that matmul in common/models/model.c comes down to, with the library's own threads.
+// The call that matmul in common/layers/products.c comes down to, with the library's own threads.
 static void matmul(int transpose_a, int transpose_b, int m, int n, int k, const float *a,
                    const float *b, float *c) {
 #ifdef WITH_ONEDNN

@@ -106,7 +106,7 @@ END
             rm -rf whole parts && mkdir whole parts
             train $step 3 --snapshot whole/s --csv whole.csv $more
             rm -f parts.csv
-            for stop in 1 4 5 7 19 0 0; do # the first step, beside the end of an epoch, at it and in it, and before the last
+            for stop in 1 4 5 7 19 0 0; do # after step 1, before, at and after the end of epoch 1, and before the last step
                 train $step 3 --snapshot parts/s --csv parts.csv --max-steps $stop $more
             done
             grep -qx "resumed   parts/s: 4 epochs and 0 steps are done; $(text_of NOTHING_LEFT)" out

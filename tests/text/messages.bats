@@ -12,7 +12,7 @@ source_strings() {
     (cd "$root" && cat 0*/*.c common/*/*.c cpu_device/*.c) | tr '\n' ' ' | sed 's/" *"//g'
 }
 
-# lines TEXT...: the lines of checks, tests and lists of answers that have one of these texts, with FILE:NUMBER:.
+# lines TEXT...: prints the lines of checks, tests and answers that contain one of these texts, each after FILE:NUMBER:.
 lines() {
     (cd "$root" && grep -rnF --include='*.bats' --include='*.bash' --include='test_*.c' --include=check \
         --exclude={messages.bats,shared.bash} "${@/#/-e}" exercises tests && grep -rnF "${@/#/-e}" tests/exercises/*/ | grep ':answer ')
