@@ -9,7 +9,7 @@ enum { LOST = 8 }; // seconds of silence after which a node is lost
 struct message {
     uint32_t magic; // the same for all launchers with this byte order
     int32_t node, nnodes, nproc, max_restarts, pid; // pid: of the launcher
-    // Only states.c sets these.
+    // After the start, only states.c changes these.
     int32_t state, attempt;       // of the ranks, and the attempt that started last, -1: none
     int32_t final;                // 1: this node allows no restart
     int32_t order, order_attempt; // of node 0; other nodes repeat the last order they have received

@@ -36,8 +36,8 @@ as_fast() {
     ok "on $1 GPUs (modelled h100), a training step takes $mine ms; in the step, it takes $right ms"
 }
 
-# hides_sums [LINE]: while the ranks sum the gradients of a layer, they compute those of the layers below, as much as in the
-# step. The line explains that they do not.
+# hides_sums [LINE]: while the ranks sum the gradients of a layer, they compute those of the layers before it, as much as in
+# the step. The line explains that they do not.
 # shellcheck disable=SC2120 # most callers need no line
 hides_sums() {
     local mine right why=${1:-}

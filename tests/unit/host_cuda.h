@@ -26,8 +26,9 @@ static thread_local dim3 gridDim(1), blockDim(1), blockIdx(0), threadIdx(0);
 // In a block whose threads wait for each other, each thread has a stack of its own. It runs until
 // it waits or ends. Then the next thread runs. setjmp makes no system call, unlike swapcontext.
 struct host_thread {
-    int begun, ended; // for the first time, and the kernel in this block
-    int waits;        // for all other threads of the block, which have not ended
+    int begun; // 1: it has run before, so it continues at place
+    int ended; // 1: the kernel has ended in this block
+    int waits; // 1: for all other threads of the block that have not ended
     ucontext_t begin;
     jmp_buf place;
     char stack[1 << 14];
@@ -116,7 +117,7 @@ template <class Call> static void host_run_waiting(unsigned count, const Call &c
     for (unsigned i = 0; i < count; i++)
         host_threads[i].ended = host_threads[i].waits = 0;
     for (unsigned left = count; left > 0;) {
-        int runs = 0; // whether a thread does not wait; otherwise all go on
+        int runs = 0; // 1: a thread does not wait; 0: all wait, so all continue
         for (unsigned i = 0; i < count; i++)
             runs |= !host_threads[i].ended && !host_threads[i].waits;
         for (unsigned i = 0; i < count; i++) {
