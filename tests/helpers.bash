@@ -270,8 +270,8 @@ ends() { # CODE
     [ $code = "$1" ] || { echo "ended with $code" && cat err && return 1; }
 }
 
-# restarted COUNT: the launcher must have started all ranks again so often. Its reason may be a rank that noticed the end of
-# the killed one: a process closes its connections a moment before its parent can learn of its end.
+# restarted COUNT: the launcher must have started all ranks again so often. The rank that it names may be one that noticed
+# the end of the killed one: a process closes its connections a moment before its parent can learn of its end.
 restarted() {
     [ "$(grep -c '^launch: starting all ranks again: ' err)" = "$1" ] || { cat err && return 1; }
 }

@@ -12,7 +12,8 @@ code. A block begins with one of these comments and ends with <!-- end -->:
                                                                   message(NAME), a message of exercises/messages.h
 
 Each from ... to ... selects lines of a function or of a difference, too; without to, the selection goes on to the end.
-Several of them are joined by a line of three dots. On slides, lines above 88 columns are folded. FILE... are the texts to fill (by default all of the repository)."""
+Several of them are joined by a line of three dots. On slides, lines above 88 columns are folded. FILE... are the texts to
+fill (by default all of the repository)."""
 import argparse
 import csv
 import os

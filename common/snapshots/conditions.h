@@ -1,5 +1,5 @@
 // The conditions of a run: the images and the settings that it trains with. A snapshot stores them.
-// A run with other images is refused, and one with other settings goes on and says so.
+// A run with other images is refused, and one with other settings continues and says so.
 #pragma once
 #include "common/base/options.h"
 #include "common/data/data.h"
