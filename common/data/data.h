@@ -14,7 +14,7 @@ struct dataset {
     int inputs;         // values of a sample
     int targets;        // labels of a sample
     int classes;
-    // Of the values / 255 of each channel. With mean 0 and deviation 1 / 255.f, the inputs of the
+    // Those of each channel's values / 255. With mean 0 and deviation 1 / 255.f, the inputs of the
     // model are the bytes themselves.
     float mean[MOST_CHANNELS], deviation[MOST_CHANNELS];
     uint8_t *values; // [count, height, width, channels]
