@@ -117,7 +117,7 @@ lacking() {
             case $message in
             FAIL*) message="say FAIL ${message##* }" ;;
             cc\ *) message="\$$message" ;;
-            *\ 640\ *) message=${message/640/@} ;;
+            *\ 640\ images) message=${message/640 images/@ @} ;;
             *) message=${message/with sgd/with @} ;;
             esac
             grep -aqF -- "$message" "$1" || echo "$message"
