@@ -159,92 +159,68 @@ static void refuse(ncclResult_t result, const char *name, const char *argument, 
                    int line) {
     const char *text = ncclGetLastError(NULL);
     if (result != ncclInvalidArgument)
-        give_up(line, "%s returned %d; %s", call, result, text);
+        give_up(line, "%s: %s returned %d; %s", name, call, result, text);
     if (!strstr(text, name) || !strstr(text, argument))
         give_up(line, "%s: not a word of %s and %s: %s", call, name, argument, text);
 }
 #define WRONG(name, argument, call) (here(__LINE__), refuse(call, name, argument, #call, __LINE__))
 
+// What each call names in its messages, and how many shares its buffers hold on the root, of two
+// ranks: no shares if it has no such buffer.
+enum { SEND = SEND_RECV, RECV, CALLS, SHARE = 256 };
+static const struct {
+    const char *name;
+    int send_shares, recv_shares, has_op;
+    const char *recv, *root;
+} arguments[CALLS] = {
+    [ALL_REDUCE] = {"AllReduce", 1, 1, 1, "recvbuff", NULL},
+    [BROADCAST] = {"Broadcast", 1, 1, 0, "recvbuff", "root"},
+    [BCAST] = {"Broadcast", 0, 1, 0, "buff", "root"},
+    [REDUCE] = {"Reduce", 1, 1, 1, "recvbuff", "root"},
+    [ALL_GATHER] = {"AllGather", 1, 2, 0, "recvbuff", NULL},
+    [REDUCE_SCATTER] = {"ReduceScatter", 2, 1, 1, "recvbuff", NULL},
+    [ALL_TO_ALL] = {"AlltoAll", 2, 2, 0, "recvbuff", NULL},
+    [GATHER] = {"Gather", 1, 2, 0, "recvbuff", "root"},
+    [SCATTER] = {"Scatter", 2, 1, 0, "recvbuff", "root"},
+    [SEND] = {"Send", 1, 0, 0, NULL, "peer"},
+    [RECV] = {"Recv", 0, 1, 0, "recvbuff", "peer"},
+};
+
+static ncclResult_t call_any(int which, const void *send, void *recv, size_t count,
+                             ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t comm) {
+    if (which == SEND)
+        return ncclSend(send, count, type, root, comm, NULL);
+    if (which == RECV)
+        return ncclRecv(recv, count, type, root, comm, NULL);
+    return call((enum collective)which, send, recv, count, type, op, root, comm, NULL);
+}
+
 static void pass_wrong_arguments(int rank) {
     ncclComm_t comm = join(2, rank), none = NULL;
-    float *x = new_floats(512, 1), *y = new_floats(1024, 1), on_host[512] = {0};
-    const ncclDataType_t no_type = (ncclDataType_t)42;
-    const ncclRedOp_t no_op = (ncclRedOp_t)5;
-    const ncclDataType_t f = ncclFloat;
-    // Each call with one wrong argument after the other.
-    WRONG("AllReduce", "comm", ncclAllReduce(x, x, 512, f, ncclSum, NULL, NULL));
-    WRONG("Broadcast", "comm", ncclBroadcast(x, x, 512, f, 0, NULL, NULL));
-    WRONG("B", "comm", ncclBcast(x, 512, f, 0, NULL, NULL));
-    WRONG("Reduce", "comm", ncclReduce(x, x, 512, f, ncclSum, 0, NULL, NULL));
-    WRONG("AllGather", "comm", ncclAllGather(x, y, 512, f, NULL, NULL));
-    WRONG("ReduceScatter", "comm", ncclReduceScatter(y, x, 512, f, ncclSum, NULL, NULL));
-    WRONG("AlltoAll", "comm", ncclAlltoAll(x, y, 256, f, NULL, NULL));
-    WRONG("Gather", "comm", ncclGather(x, y, 512, f, 0, NULL, NULL));
-    WRONG("Scatter", "comm", ncclScatter(y, x, 512, f, 0, NULL, NULL));
-    WRONG("Send", "comm", ncclSend(x, 512, f, 0, NULL, NULL));
-    WRONG("Recv", "comm", ncclRecv(x, 512, f, 0, NULL, NULL));
-    WRONG("AllReduce", "sendbuff", ncclAllReduce(NULL, x, 512, f, ncclSum, comm, NULL));
-    WRONG("AllReduce", "recvbuff", ncclAllReduce(x, NULL, 512, f, ncclSum, comm, NULL));
-    WRONG("AllGather", "sendbuff", ncclAllGather(NULL, y, 512, f, comm, NULL));
-    WRONG("AllGather", "recvbuff", ncclAllGather(x, NULL, 512, f, comm, NULL));
-    WRONG("ReduceScatter", "sendbuff", ncclReduceScatter(NULL, x, 512, f, ncclSum, comm, NULL));
-    WRONG("ReduceScatter", "recvbuff", ncclReduceScatter(y, NULL, 512, f, ncclSum, comm, NULL));
-    WRONG("Broadcast", "sendbuff", ncclBroadcast(NULL, x, 512, f, rank, comm, NULL));
-    WRONG("Broadcast", "recvbuff", ncclBroadcast(x, NULL, 512, f, rank, comm, NULL));
-    WRONG("B", "buff", ncclBcast(NULL, 512, f, 0, comm, NULL));
-    WRONG("Reduce", "sendbuff", ncclReduce(NULL, x, 512, f, ncclSum, rank, comm, NULL));
-    WRONG("Reduce", "recvbuff", ncclReduce(x, NULL, 512, f, ncclSum, rank, comm, NULL));
-    WRONG("AlltoAll", "sendbuff", ncclAlltoAll(NULL, y, 256, f, comm, NULL));
-    WRONG("AlltoAll", "recvbuff", ncclAlltoAll(x, NULL, 256, f, comm, NULL));
-    WRONG("Gather", "sendbuff", ncclGather(NULL, y, 512, f, rank, comm, NULL));
-    WRONG("Gather", "recvbuff", ncclGather(x, NULL, 512, f, rank, comm, NULL));
-    WRONG("Scatter", "sendbuff", ncclScatter(NULL, x, 512, f, rank, comm, NULL));
-    WRONG("Scatter", "recvbuff", ncclScatter(y, NULL, 512, f, rank, comm, NULL));
-    WRONG("Send", "sendbuff", ncclSend(NULL, 512, f, 0, comm, NULL));
-    WRONG("Recv", "recvbuff", ncclRecv(NULL, 512, f, 0, comm, NULL));
-    // Memory of the host, and more than was allocated.
-    WRONG("AllReduce", "sendbuff", ncclAllReduce(on_host, x, 512, f, ncclSum, comm, NULL));
-    WRONG("AllReduce", "recvbuff", ncclAllReduce(x, on_host, 512, f, ncclSum, comm, NULL));
-    WRONG("B", "buff", ncclBcast(on_host, 512, f, 0, comm, NULL));
-    WRONG("Recv", "recvbuff", ncclRecv(on_host, 512, f, 0, comm, NULL));
-    WRONG("AllReduce", "buff", ncclAllReduce(x, x, 513, f, ncclSum, comm, NULL));
-    WRONG("AllReduce", "sendbuff", ncclAllReduce(x, y, 513, f, ncclSum, comm, NULL));
-    WRONG("AllReduce", "recvbuff", ncclAllReduce(y, x, 513, f, ncclSum, comm, NULL));
-    WRONG("AllReduce", "recvbuff", ncclAllReduce(x, y + 513, 512, f, ncclSum, comm, NULL));
-    WRONG("AllReduce", "buff", ncclAllReduce(x, x, (size_t)-1, f, ncclSum, comm, NULL));
-    WRONG("AllReduce", "buff", ncclAllReduce(x, x, (size_t)1 << 62, f, ncclSum, comm, NULL));
-    WRONG("AllGather", "sendbuff", ncclAllGather(x, y, 512, ncclDouble, comm, NULL));
-    WRONG("AllGather", "recvbuff", ncclAllGather(y, x, 512, f, comm, NULL));
-    WRONG("AllGather", "buff",
-          ncclAllGather(x, y, ((size_t)1 << 62) + 1, f, comm, NULL)); // 4 or 8 bytes
-    WRONG("AllGather", "buff", ncclAllGather(x, y, 600, f, comm, NULL));
-    WRONG("ReduceScatter", "sendbuff", ncclReduceScatter(x, y, 512, f, ncclSum, comm, NULL));
-    WRONG("AlltoAll", "sendbuff", ncclAlltoAll(x, y, 257, f, comm, NULL));
-    WRONG("AlltoAll", "recvbuff", ncclAlltoAll(y, x, 257, f, comm, NULL));
-    WRONG("Gather", "recvbuff", ncclGather(x, x, 512, f, rank, comm, NULL));
-    WRONG("Scatter", "sendbuff", ncclScatter(x, x, 512, f, rank, comm, NULL));
-    WRONG("Send", "sendbuff", ncclSend(x, 513, f, 0, comm, NULL));
-    WRONG("Broadcast", "recvbuff", ncclBroadcast(y, x, 513, f, 0, comm, NULL));
-    for (int root = -1; root <= 2; root += 3) {
-        WRONG("Broadcast", "root", ncclBroadcast(x, x, 512, f, root, comm, NULL));
-        WRONG("B", "root", ncclBcast(x, 512, f, root, comm, NULL));
-        WRONG("Reduce", "root", ncclReduce(x, x, 512, f, ncclSum, root, comm, NULL));
-        WRONG("Gather", "root", ncclGather(x, y, 512, f, root, comm, NULL));
-        WRONG("Scatter", "root", ncclScatter(y, x, 512, f, root, comm, NULL));
-        WRONG("Send", "peer", ncclSend(x, 512, f, root, comm, NULL));
-        WRONG("Recv", "peer", ncclRecv(x, 512, f, root, comm, NULL));
+    float *x = new_floats(512, 1), *y = new_floats(512, 1), on_host[512] = {0};
+    const ncclDataType_t no_type = (ncclDataType_t)42, f = ncclFloat;
+    const ncclRedOp_t no_ops[] = {(ncclRedOp_t)5, (ncclRedOp_t)-1}, sum = ncclSum;
+    const size_t counts[] = {SHARE + 1, SIZE_MAX, (size_t)1 << 62, ((size_t)1 << 62) + 1};
+    // Each call with one wrong argument after the other. The buffers have no byte to spare.
+    for (int w = 0; w < CALLS; w++) {
+        const char *name = arguments[w].name, *recv_name = arguments[w].recv;
+        float *send = x + 512 - SHARE * arguments[w].send_shares;
+        float *recv = y + 512 - SHARE * arguments[w].recv_shares;
+        float *short_send[] = {NULL, on_host, send + 1}, *short_recv[] = {NULL, on_host, recv + 1};
+        WRONG(name, "comm", call_any(w, send, recv, SHARE, f, sum, rank, NULL));
+        for (int i = 0; i < 3 && arguments[w].send_shares; i++)
+            WRONG(name, "sendbuff", call_any(w, short_send[i], recv, SHARE, f, sum, rank, comm));
+        for (int i = 0; i < 3 && arguments[w].recv_shares; i++)
+            WRONG(name, recv_name, call_any(w, send, short_recv[i], SHARE, f, sum, rank, comm));
+        for (int i = 0; i < 4; i++)
+            WRONG(name, "buff", call_any(w, send, recv, counts[i], f, sum, rank, comm));
+        WRONG(name, "buff", call_any(w, send, recv, SHARE, ncclDouble, sum, rank, comm));
+        WRONG(name, "type", call_any(w, send, recv, 1, no_type, sum, rank, comm));
+        for (int i = 0; i < 2 && arguments[w].has_op; i++)
+            WRONG(name, "op", call_any(w, send, recv, SHARE, f, no_ops[i], rank, comm));
+        for (int root = -1; root <= 2 && arguments[w].root; root += 3)
+            WRONG(name, arguments[w].root, call_any(w, send, recv, SHARE, f, sum, root, comm));
     }
-    WRONG("AllReduce", "type", ncclAllReduce(x, x, 1, no_type, ncclSum, comm, NULL));
-    WRONG("AllReduce", "op", ncclAllReduce(x, x, 512, f, no_op, comm, NULL));
-    WRONG("AllReduce", "op", ncclAllReduce(x, x, 512, f, (ncclRedOp_t)-1, comm, NULL));
-    WRONG("Reduce", "op", ncclReduce(x, x, 512, f, no_op, 0, comm, NULL));
-    WRONG("ReduceScatter", "op", ncclReduceScatter(y, x, 512, f, no_op, comm, NULL));
-    WRONG("ReduceScatter", "type",
-          ncclReduceScatter(y, x, 1, (ncclDataType_t)-1, ncclSum, comm, NULL));
-    WRONG("Broadcast", "type", ncclBroadcast(x, x, 1, no_type, 0, comm, NULL));
-    WRONG("AllGather", "type", ncclAllGather(x, y, 1, no_type, comm, NULL));
-    WRONG("Send", "type", ncclSend(x, 1, no_type, 0, comm, NULL));
-    WRONG("Recv", "type", ncclRecv(x, 1, no_type, 0, comm, NULL));
     // Operations and windows.
     ncclRedOp_t twice, of_another;
     ncclWindow_t window, other_window;
@@ -290,34 +266,17 @@ static void pass_wrong_arguments(int rank) {
     OK(ncclCommDestroy(another)); // with what it has left
     // Communicators.
     ncclUniqueId id, garbage;
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER, zeros;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     memset(&garbage, 0x5a, sizeof garbage);
-    memset(&zeros, 0, sizeof zeros);
-    int n;
     OK(ncclGetUniqueId(&id));
-    WRONG("UniqueId", "", ncclGetUniqueId(NULL));
-    WRONG("InitRank", "nranks", ncclCommInitRank(&none, 0, id, 0));
-    WRONG("InitRank", "nranks", ncclCommInitRank(&none, -1, id, 0));
-    WRONG("InitRank", "rank", ncclCommInitRank(&none, 2, id, 2));
-    WRONG("InitRank", "rank", ncclCommInitRank(&none, 2, id, -1));
-    WRONG("InitRank", "comm", ncclCommInitRank(NULL, 1, id, 0));
     WRONG("UniqueId", "", ncclCommInitRank(&none, 1, garbage, 0));
-    WRONG("InitRank", "config", ncclCommInitRankConfig(&none, 1, id, 0, &zeros));
     config.blocking = 2;
     WRONG("InitRank", "blocking", ncclCommInitRankConfig(&none, 1, id, 0, &config));
-    WRONG("Count", "", ncclCommCount(NULL, &n));
-    WRONG("Count", "", ncclCommCount(comm, NULL));
-    WRONG("CuDevice", "", ncclCommCuDevice(NULL, &n));
-    WRONG("UserRank", "", ncclCommUserRank(NULL, &n));
-    WRONG("AsyncError", "", ncclCommGetAsyncError(NULL, &(ncclResult_t){0}));
-    WRONG("Split", "", ncclCommSplit(NULL, 0, 0, &none, NULL));
-    WRONG("Finalize", "", ncclCommFinalize(NULL));
-    OK(ncclCommDestroy(NULL)); // as free
     CHECK(!none, "a communicator came of it");
     // Nothing of all that has happened.
     OK(cudaDeviceSynchronize());
     HOLDS(x, 512, 1);
-    HOLDS(y, 1024, 1);
+    HOLDS(y, 512, 1);
     OK(ncclAllReduce(x, x, 512, f, ncclSum, comm, NULL));
     OK(cudaStreamSynchronize(NULL));
     HOLDS(x, 512, 2);
