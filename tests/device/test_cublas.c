@@ -366,70 +366,37 @@ static void scalars_are_read_before_the_call_returns(void **state) {
     CUBLAS_CHECK(cublasSetStream(blas, NULL));
 }
 
-// A 4 x 6 = (4 x 5) (5 x 6) product with one argument wrong at a time.
+// A 4 x 6 = (4 x 5) (5 x 6) product with one argument wrong at a time. test_api_rules.c has NULL
+// for the handle, and types that do not match.
+#define GIVES(status, call) assert_int_equal(call, CUBLAS_STATUS_##status)
+static const cublasOperation_t N = CUBLAS_OP_N, T = CUBLAS_OP_T, wrong = (cublasOperation_t)7;
+
 static void bad_products_are_refused(void **state) {
     (void)state;
     const float one = 1;
     float host[30] = {0}, *a = to_device(host, 20 * sizeof *a),
           *b = to_device(host, 30 * sizeof *b), *c = to_device(host, 24 * sizeof *c);
-    cublasOperation_t N = CUBLAS_OP_N, T = CUBLAS_OP_T, wrong_operation = (cublasOperation_t)7;
-    const struct {
-        cublasStatus_t status;
-        cublasHandle_t blas;
-        cublasOperation_t transa, transb;
-        int m, n, k;
-        const float *alpha, *a;
-        int lda;
-        const float *b;
-        int ldb;
-        const float *beta;
-        float *c;
-        int ldc;
-    } calls[] = {
-        {CUBLAS_STATUS_SUCCESS, blas, N, N, 4, 6, 5, &one, a, 4, b, 5, &one, c, 4},
-        {CUBLAS_STATUS_SUCCESS, blas, T, T, 4, 6, 5, &one, a, 5, b, 6, &one, c, 4},
-        {CUBLAS_STATUS_SUCCESS, blas, N, N, 0, 6, 5, &one, a, 4, b, 5, &one, c, 4},
-        {CUBLAS_STATUS_SUCCESS, blas, N, N, 4, 0, 5, &one, a, 4, b, 5, &one, c, 4},
-        {CUBLAS_STATUS_NOT_INITIALIZED, NULL, N, N, 4, 6, 5, &one, a, 4, b, 5, &one, c, 4},
-        {CUBLAS_STATUS_INVALID_VALUE, blas, wrong_operation, N, 4, 6, 5, &one, a, 5, b, 5, &one, c,
-         4},
-        {CUBLAS_STATUS_INVALID_VALUE, blas, N, wrong_operation, 4, 6, 5, &one, a, 4, b, 6, &one, c,
-         4},
-        {CUBLAS_STATUS_INVALID_VALUE, blas, N, N, -1, 6, 5, &one, a, 4, b, 5, &one, c, 4},
-        {CUBLAS_STATUS_INVALID_VALUE, blas, N, N, 4, -1, 5, &one, a, 4, b, 5, &one, c, 4},
-        {CUBLAS_STATUS_INVALID_VALUE, blas, N, N, 4, 6, -1, &one, a, 4, b, 5, &one, c, 4},
-        {CUBLAS_STATUS_INVALID_VALUE, blas, N, N, 4, 6, 5, &one, a, 3, b, 5, &one, c, 4},
-        {CUBLAS_STATUS_INVALID_VALUE, blas, T, N, 4, 6, 5, &one, a, 4, b, 5, &one, c, 4},
-        {CUBLAS_STATUS_INVALID_VALUE, blas, N, N, 4, 6, 5, &one, a, 4, b, 4, &one, c, 4},
-        {CUBLAS_STATUS_INVALID_VALUE, blas, N, T, 4, 6, 5, &one, a, 4, b, 5, &one, c, 4},
-        {CUBLAS_STATUS_INVALID_VALUE, blas, N, N, 4, 6, 5, &one, a, 4, b, 5, &one, c, 3},
-        {CUBLAS_STATUS_INVALID_VALUE, blas, N, N, 4, 6, 5, NULL, a, 4, b, 5, &one, c, 4},
-        {CUBLAS_STATUS_INVALID_VALUE, blas, N, N, 4, 6, 5, &one, a, 4, b, 5, NULL, c, 4},
-        {CUBLAS_STATUS_MAPPING_ERROR, blas, N, N, 4, 6, 5, &one, host, 4, b, 5, &one, c, 4},
-        {CUBLAS_STATUS_MAPPING_ERROR, blas, N, N, 4, 6, 5, &one, a, 4, host, 5, &one, c, 4},
-        {CUBLAS_STATUS_MAPPING_ERROR, blas, N, N, 4, 6, 5, &one, a, 4, b, 5, &one, host, 4},
-        {CUBLAS_STATUS_MAPPING_ERROR, blas, N, N, 4, 6, 5, &one, NULL, 4, b, 5, &one, c, 4},
-        {CUBLAS_STATUS_MAPPING_ERROR, blas, N, N, 4, 6, 5, &one, a, 4000, b, 5, &one, c, 4},
-    };
-    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
-        cublasStatus_t got =
-            cublasSgemm(calls[i].blas, calls[i].transa, calls[i].transb, calls[i].m, calls[i].n,
-                        calls[i].k, calls[i].alpha, calls[i].a, calls[i].lda, calls[i].b,
-                        calls[i].ldb, calls[i].beta, calls[i].c, calls[i].ldc);
-        if (got != calls[i].status)
-            fail_msg("call %zu gave %s, not %s", i, cublasGetStatusName(got),
-                     cublasGetStatusName(calls[i].status));
-    }
-    assert_int_equal(cublasGemmEx(blas, N, N, 4, 6, 5, &one, a, CUDA_R_16F, 4, b, CUDA_R_16BF, 5,
-                                  &one, c, CUDA_R_32F, 4, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
-                     CUBLAS_STATUS_NOT_SUPPORTED);
-    assert_int_equal(cublasGemmEx(blas, N, N, 4, 6, 5, &one, a, CUDA_R_32F, 4, b, CUDA_R_32F, 5,
-                                  &one, c, CUDA_R_16F, 4, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
-                     CUBLAS_STATUS_NOT_SUPPORTED);
-    assert_int_equal(cublasGemmEx(blas, N, N, 4, 6, 5, &one, a, CUDA_R_32F, 4, b, CUDA_R_32F, 5,
-                                  &one, c, CUDA_R_32F, 4, (cublasComputeType_t)64,
-                                  CUBLAS_GEMM_DEFAULT),
-                     CUBLAS_STATUS_NOT_SUPPORTED);
+    GIVES(SUCCESS, cublasSgemm(blas, N, N, 4, 6, 5, &one, a, 4, b, 5, &one, c, 4));
+    GIVES(SUCCESS, cublasSgemm(blas, T, T, 4, 6, 5, &one, a, 5, b, 6, &one, c, 4));
+    GIVES(SUCCESS, cublasSgemm(blas, N, N, 0, 6, 5, &one, a, 4, b, 5, &one, c, 4));
+    GIVES(SUCCESS, cublasSgemm(blas, N, N, 4, 0, 5, &one, a, 4, b, 5, &one, c, 4));
+    GIVES(INVALID_VALUE, cublasSgemm(blas, wrong, N, 4, 6, 5, &one, a, 5, b, 5, &one, c, 4));
+    GIVES(INVALID_VALUE, cublasSgemm(blas, N, wrong, 4, 6, 5, &one, a, 4, b, 6, &one, c, 4));
+    GIVES(INVALID_VALUE, cublasSgemm(blas, N, N, -1, 6, 5, &one, a, 4, b, 5, &one, c, 4));
+    GIVES(INVALID_VALUE, cublasSgemm(blas, N, N, 4, -1, 5, &one, a, 4, b, 5, &one, c, 4));
+    GIVES(INVALID_VALUE, cublasSgemm(blas, N, N, 4, 6, -1, &one, a, 4, b, 5, &one, c, 4));
+    GIVES(INVALID_VALUE, cublasSgemm(blas, N, N, 4, 6, 5, &one, a, 3, b, 5, &one, c, 4));
+    GIVES(INVALID_VALUE, cublasSgemm(blas, T, N, 4, 6, 5, &one, a, 4, b, 5, &one, c, 4));
+    GIVES(INVALID_VALUE, cublasSgemm(blas, N, N, 4, 6, 5, &one, a, 4, b, 4, &one, c, 4));
+    GIVES(INVALID_VALUE, cublasSgemm(blas, N, T, 4, 6, 5, &one, a, 4, b, 5, &one, c, 4));
+    GIVES(INVALID_VALUE, cublasSgemm(blas, N, N, 4, 6, 5, &one, a, 4, b, 5, &one, c, 3));
+    GIVES(INVALID_VALUE, cublasSgemm(blas, N, N, 4, 6, 5, NULL, a, 4, b, 5, &one, c, 4));
+    GIVES(INVALID_VALUE, cublasSgemm(blas, N, N, 4, 6, 5, &one, a, 4, b, 5, NULL, c, 4));
+    GIVES(MAPPING_ERROR, cublasSgemm(blas, N, N, 4, 6, 5, &one, host, 4, b, 5, &one, c, 4));
+    GIVES(MAPPING_ERROR, cublasSgemm(blas, N, N, 4, 6, 5, &one, a, 4, host, 5, &one, c, 4));
+    GIVES(MAPPING_ERROR, cublasSgemm(blas, N, N, 4, 6, 5, &one, a, 4, b, 5, &one, host, 4));
+    GIVES(MAPPING_ERROR, cublasSgemm(blas, N, N, 4, 6, 5, &one, NULL, 4, b, 5, &one, c, 4));
+    GIVES(MAPPING_ERROR, cublasSgemm(blas, N, N, 4, 6, 5, &one, a, 4000, b, 5, &one, c, 4));
 }
 
 static void bad_products_with_vectors_are_refused(void **state) {
@@ -437,44 +404,22 @@ static void bad_products_with_vectors_are_refused(void **state) {
     const float one = 1;
     float host[20] = {0}, *a = to_device(host, sizeof host), *x = to_device(host, 5 * sizeof *x),
           *y = to_device(host, 4 * sizeof *y);
-    cublasOperation_t N = CUBLAS_OP_N, T = CUBLAS_OP_T;
-    const struct {
-        cublasStatus_t status;
-        cublasHandle_t blas;
-        cublasOperation_t trans;
-        int m, n;
-        const float *alpha;
-        int lda;
-        const float *x;
-        int incx;
-        float *y;
-        int incy;
-    } calls[] = {
-        {CUBLAS_STATUS_SUCCESS, blas, N, 4, 5, &one, 4, x, 1, y, 1},
-        {CUBLAS_STATUS_SUCCESS, blas, T, 4, 5, &one, 4, y, 1, x, 1},
-        {CUBLAS_STATUS_SUCCESS, blas, N, 0, 5, &one, 4, x, 1, y, 1},
-        {CUBLAS_STATUS_NOT_INITIALIZED, NULL, N, 4, 5, &one, 4, x, 1, y, 1},
-        {CUBLAS_STATUS_INVALID_VALUE, blas, (cublasOperation_t)7, 4, 5, &one, 4, x, 1, y, 1},
-        {CUBLAS_STATUS_INVALID_VALUE, blas, N, -1, 5, &one, 4, x, 1, y, 1},
-        {CUBLAS_STATUS_INVALID_VALUE, blas, N, 4, -1, &one, 4, x, 1, y, 1},
-        {CUBLAS_STATUS_INVALID_VALUE, blas, N, 4, 5, NULL, 4, x, 1, y, 1},
-        {CUBLAS_STATUS_INVALID_VALUE, blas, N, 4, 5, &one, 3, x, 1, y, 1},
-        {CUBLAS_STATUS_INVALID_VALUE, blas, N, 4, 5, &one, 4, x, 0, y, 1},
-        {CUBLAS_STATUS_INVALID_VALUE, blas, N, 4, 5, &one, 4, x, 1, y, 0},
-        {CUBLAS_STATUS_MAPPING_ERROR, blas, N, 4, 5, &one, 4, host, 1, y, 1},
-        {CUBLAS_STATUS_MAPPING_ERROR, blas, N, 4, 5, &one, 4, x, 1, host, 1},
-        {CUBLAS_STATUS_MAPPING_ERROR, blas, N, 4, 5, &one, 400, x, 1, y, 1},
-        {CUBLAS_STATUS_MAPPING_ERROR, blas, N, 4, 5, &one, 4, x, 200, y, 1},
-        {CUBLAS_STATUS_MAPPING_ERROR, blas, N, 4, 5, &one, 4, x, 1, y, 200},
-    };
-    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
-        cublasStatus_t got =
-            cublasSgemv(calls[i].blas, calls[i].trans, calls[i].m, calls[i].n, calls[i].alpha, a,
-                        calls[i].lda, calls[i].x, calls[i].incx, &one, calls[i].y, calls[i].incy);
-        if (got != calls[i].status)
-            fail_msg("call %zu gave %s, not %s", i, cublasGetStatusName(got),
-                     cublasGetStatusName(calls[i].status));
-    }
+    GIVES(SUCCESS, cublasSgemv(blas, N, 4, 5, &one, a, 4, x, 1, &one, y, 1));
+    GIVES(SUCCESS, cublasSgemv(blas, T, 4, 5, &one, a, 4, y, 1, &one, x, 1));
+    GIVES(SUCCESS, cublasSgemv(blas, N, 0, 5, &one, a, 4, x, 1, &one, y, 1));
+    GIVES(NOT_INITIALIZED, cublasSgemv(NULL, N, 4, 5, &one, a, 4, x, 1, &one, y, 1));
+    GIVES(INVALID_VALUE, cublasSgemv(blas, wrong, 4, 5, &one, a, 4, x, 1, &one, y, 1));
+    GIVES(INVALID_VALUE, cublasSgemv(blas, N, -1, 5, &one, a, 4, x, 1, &one, y, 1));
+    GIVES(INVALID_VALUE, cublasSgemv(blas, N, 4, -1, &one, a, 4, x, 1, &one, y, 1));
+    GIVES(INVALID_VALUE, cublasSgemv(blas, N, 4, 5, NULL, a, 4, x, 1, &one, y, 1));
+    GIVES(INVALID_VALUE, cublasSgemv(blas, N, 4, 5, &one, a, 3, x, 1, &one, y, 1));
+    GIVES(INVALID_VALUE, cublasSgemv(blas, N, 4, 5, &one, a, 4, x, 0, &one, y, 1));
+    GIVES(INVALID_VALUE, cublasSgemv(blas, N, 4, 5, &one, a, 4, x, 1, &one, y, 0));
+    GIVES(MAPPING_ERROR, cublasSgemv(blas, N, 4, 5, &one, a, 4, host, 1, &one, y, 1));
+    GIVES(MAPPING_ERROR, cublasSgemv(blas, N, 4, 5, &one, a, 4, x, 1, &one, host, 1));
+    GIVES(MAPPING_ERROR, cublasSgemv(blas, N, 4, 5, &one, a, 400, x, 1, &one, y, 1));
+    GIVES(MAPPING_ERROR, cublasSgemv(blas, N, 4, 5, &one, a, 4, x, 200, &one, y, 1));
+    GIVES(MAPPING_ERROR, cublasSgemv(blas, N, 4, 5, &one, a, 4, x, 1, &one, y, 200));
 }
 
 // TF32 keeps 10 bits after the first: ties go to even, and infinity stays.
@@ -501,23 +446,12 @@ static void tf32_rounds_the_inputs_of_products(void **state) {
     assert_unchanged(c, rounded, sizeof x);
 }
 
-static void bad_handles_are_refused(void **state) {
-    (void)state;
-    cudaStream_t stream;
-    int version = 0;
-    assert_int_equal(cublasCreate(NULL), CUBLAS_STATUS_INVALID_VALUE);
-    assert_int_equal(cublasDestroy(NULL), CUBLAS_STATUS_NOT_INITIALIZED);
-    assert_int_equal(cublasSetStream(NULL, NULL), CUBLAS_STATUS_NOT_INITIALIZED);
-    assert_int_equal(cublasGetStream(NULL, &stream), CUBLAS_STATUS_NOT_INITIALIZED);
-    assert_int_equal(cublasSetMathMode(NULL, CUBLAS_DEFAULT_MATH), CUBLAS_STATUS_NOT_INITIALIZED);
-    CUBLAS_CHECK(cublasGetVersion(blas, &version));
-    assert_true(version >= 120000);
-}
-
 static int create_handle(void **state) {
     (void)state;
+    int version = 0;
     CUBLAS_CHECK(cublasCreate(&blas));
-    return 0;
+    CUBLAS_CHECK(cublasGetVersion(blas, &version));
+    return version < 120000;
 }
 
 static int destroy_handle(void **state) {
@@ -538,7 +472,6 @@ int main(int argc, char **argv) {
         cmocka_unit_test_teardown(scalars_are_read_before_the_call_returns, free_arrays),
         cmocka_unit_test_teardown(bad_products_are_refused, free_arrays),
         cmocka_unit_test_teardown(bad_products_with_vectors_are_refused, free_arrays),
-        cmocka_unit_test(bad_handles_are_refused),
         cmocka_unit_test_teardown(tf32_rounds_the_inputs_of_products, free_arrays),
     };
     if (argc == 2 && !strcmp(argv[1], "bits")) {
