@@ -77,14 +77,6 @@ static void gather(int copied_sample) {
     OK(cudaMemsetAsync(set.values + 10 * copied_sample, 0, 1, b));
 }
 
-static void another_sample_is_written_during_gather_batch(void) {
-    gather(7);
-}
-
-static void memory_behind_the_data_set_is_written(void) {
-    gather(9);
-}
-
 // Streams and events.
 
 static void one_stream(void) {
@@ -335,14 +327,6 @@ static void two_products(int row) {
                    8));
 }
 
-static void products_of_rows_that_alternate(void) {
-    two_products(4);
-}
-
-static void products_with_a_row_in_common(void) {
-    two_products(3);
-}
-
 static void vectors_that_alternate(void) {
     static cublasHandle_t blas;
     const float one = 1, zero = 0;
@@ -419,9 +403,8 @@ static void two_copies_to_the_host(void) {
 // Communicators of two ranks. Rank 0 has the fault, or both ranks have it.
 
 static ncclComm_t comms[2];
-static int two_hosts; // each rank says that it is on a host of its own
 
-static void run_two_ranks(void (*run)(int rank)) {
+static void run_two_ranks(void (*run)(int rank), int hosts) {
     ncclUniqueId *ids =
         mmap(NULL, 2 * sizeof *ids, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     int ready[2], status[2];
@@ -431,7 +414,7 @@ static void run_two_ranks(void (*run)(int rank)) {
         if ((ranks[rank] = fork()) == 0) {
             setenv("CPU_DEVICES", "2", 1);
             setenv("NCCL_SOCKET_IFNAME", "lo", 1);
-            if (two_hosts)
+            if (hosts == 2) // each rank says that it is on a host of its own
                 setenv("NCCL_HOSTID", rank ? "b" : "a", 1);
             OK(cudaSetDevice(rank));
             set_up();
@@ -465,18 +448,10 @@ static void use_both(int rank) {
     OK(ncclGroupEnd());
 }
 
-static void communicators_in_order(void) {
-    run_two_ranks(use_both);
-}
-
 static void use_both_at_once(int rank) {
     sum(x, 0, a);
     if (rank == 0)
         sum(y, 1, b);
-}
-
-static void communicators_without_an_order(void) {
-    run_two_ranks(use_both_at_once);
 }
 
 static void use_both_crosswise(int rank) {
@@ -485,23 +460,10 @@ static void use_both_crosswise(int rank) {
     OK(cudaStreamSynchronize(a));
 }
 
-static void communicators_in_different_orders(void) {
-    run_two_ranks(use_both_crosswise);
-}
-
-static void different_orders_between_hosts(void) {
-    two_hosts = 1;
-    run_two_ranks(use_both_crosswise);
-}
-
 static void share_a_buffer(int rank) {
     sum(x, 0, a);
     if (rank == 0)
         write_floats(x, 10, b);
-}
-
-static void collective_and_memset(void) {
-    run_two_ranks(share_a_buffer);
 }
 
 static void exchange(int rank) {
@@ -524,33 +486,27 @@ static void write_what_is_sent(int rank) {
         write_floats(x, 1, b);
 }
 
-static void received_in_a_group(void) {
-    run_two_ranks(read_what_is_received);
-}
-
-static void sent_in_a_group(void) {
-    run_two_ranks(write_what_is_sent);
-}
-
 // All cases, and the texts that the report must contain.
 
 struct test {
     const char *name;
     void (*run)(void);
-    int ranks;            // whether it starts processes, which set up what they need
+    void (*run_with)(int number); // or by two ranks, on this many hosts, with their numbers
+    int number, hosts;
     int status;           // exit code, or a signal's number with a minus
     const char *texts[4]; // none: prints nothing
 };
 
 // clang-format off
-#define CASE(name, ranks, status, ...) {#name, name, ranks, status, {__VA_ARGS__}}
+#define CASE(name, status, ...) {#name, name, NULL, 0, 0, status, {__VA_ARGS__}}
+#define WITH(name, run, number, status, ...) {#name, NULL, run, number, 0, status, {__VA_ARGS__}}
+#define RANKS(name, run, hosts, status, ...) {#name, NULL, run, 0, hosts, status, {__VA_ARGS__}}
 // clang-format on
-#define IN_ORDER(name) CASE(name, 0, 0, NULL)
-#define FAULT(name, ...) CASE(name, 0, 1, __VA_ARGS__)
+#define IN_ORDER(name) CASE(name, 0, NULL)
+#define FAULT(name, ...) CASE(name, 1, __VA_ARGS__)
 #define TOUCH(name, ...)                                                                           \
-    CASE(name, 0, 1, "host code at device/test_check.c:", "(" #name ") touches pinned memory",     \
+    CASE(name, 1, "host code at device/test_check.c:", "(" #name ") touches pinned memory",        \
          __VA_ARGS__)
-#define RANKS(name, status, ...) CASE(name, 1, status, __VA_ARGS__)
 #define USE(name, does, from, to)                                                                  \
     name " " does " bytes " #from " to " #to ", queued at device/test_check.c:"
 #define WRITES(from, to) USE("cudaMemsetAsync", "writes", from, to)
@@ -576,10 +532,10 @@ static struct test cases[] = {
     FAULT(a_new_stream_is_not_the_old_one, WRITES(0, 3999)),
     FAULT(numbers_of_streams_are_used_again, WRITES(0, 3999)),
     FAULT(a_number_is_not_used_again_too_early, WRITES(0, 3999)),
-    CASE(too_many_streams, 0, 0, "note: CPU_DEVICE_CHECK: there are more than 255 streams"),
-    FAULT(another_sample_is_written_during_gather_batch, USE("gather_batch", "reads", 0, 79),
-          WRITES(70, 70)),
-    IN_ORDER(memory_behind_the_data_set_is_written),
+    CASE(too_many_streams, 0, "note: CPU_DEVICE_CHECK: there are more than 255 streams"),
+    WITH(another_sample_is_written_during_gather_batch, gather, 7, 1,
+         USE("gather_batch", "reads", 0, 79), WRITES(70, 70)),
+    WITH(memory_behind_the_data_set_is_written, gather, 9, 0, NULL),
     IN_ORDER(default_stream_takes_turns),
     FAULT(non_blocking_streams_take_no_turns, WRITES(0, 3999), "on the default stream"),
     IN_ORDER(host_waits_for_stream),
@@ -592,9 +548,9 @@ static struct test cases[] = {
     FAULT(another_thread_polls, WRITES(0, 3999)),
     FAULT(kernels_name_their_arrays, USE("add_to", "reads", 0, 3999),
           USE("sgd_step", "writes", 0, 39), "(kernels_name_their_arrays)"),
-    IN_ORDER(products_of_rows_that_alternate),
-    FAULT(products_with_a_row_in_common, USE("matrix product", "writes", 0, 239),
-          USE("matrix product", "writes", 12, 251)),
+    WITH(products_of_rows_that_alternate, two_products, 4, 0, NULL),
+    WITH(products_with_a_row_in_common, two_products, 3, 1, USE("matrix product", "writes", 0, 239),
+         USE("matrix product", "writes", 12, 251)),
     IN_ORDER(vectors_that_alternate),
     FAULT(memory_is_freed_in_use, "x (cudaMalloc at ",
           " is freed at device/test_check.c:", "(memory_is_freed_in_use)", WRITES(0, 3999)),
@@ -608,20 +564,24 @@ static struct test cases[] = {
     TOUCH(pinned_memory_is_written_too_early, "cudaMemcpyAsync, queued at device/test_check.c:"),
     FAULT(two_copies_to_the_host, "pageable host memory", USE("cudaMemcpyAsync", "writes", 0, 39),
           USE("cudaMemcpyAsync", "writes", 36, 75)),
-    RANKS(communicators_in_order, 0, NULL),
-    RANKS(communicators_without_an_order, 1, "two collectives of different communicators",
+    RANKS(communicators_in_order, use_both, 1, 0, NULL),
+    RANKS(communicators_without_an_order, use_both_at_once, 1, 1,
+          "two collectives of different communicators",
           "ncclAllReduce, queued at device/test_check.c:"),
-    RANKS(communicators_in_different_orders, 3,
+    RANKS(communicators_in_different_orders, use_both_crosswise, 1, 3,
           "the ranks use two communicators in different orders, and wait for each other: rank ",
           " is in AllReduce (count 10, float, sum) at device/test_check.c:", "), rank ",
           " is in AllReduce (count 10, float, sum) of the other communicator at "
           "device/test_check.c:"),
-    RANKS(different_orders_between_hosts, 3, "in different orders, and wait for each other: rank ",
+    RANKS(different_orders_between_hosts, use_both_crosswise, 2, 3,
+          "in different orders, and wait for each other: rank ",
           " is in AllReduce (count 10, float, sum) at device/test_check.c:", "), rank ",
           " is in AllReduce (count 10, float, sum) of the other communicator"),
-    RANKS(collective_and_memset, 1, USE("ncclAllReduce", "writes", 0, 39), WRITES(0, 39)),
-    RANKS(received_in_a_group, 1, USE("ncclRecv", "writes", 40, 79), READS(60, 63)),
-    RANKS(sent_in_a_group, 1, USE("ncclSend", "reads", 0, 39), WRITES(0, 3)),
+    RANKS(collective_and_memset, share_a_buffer, 1, 1, USE("ncclAllReduce", "writes", 0, 39),
+          WRITES(0, 39)),
+    RANKS(received_in_a_group, read_what_is_received, 1, 1, USE("ncclRecv", "writes", 40, 79),
+          READS(60, 63)),
+    RANKS(sent_in_a_group, write_what_is_sent, 1, 1, USE("ncclSend", "reads", 0, 39), WRITES(0, 3)),
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -648,9 +608,13 @@ int main(int argc, char **argv) {
     struct CMUnitTest tests[CASES];
     for (int i = 0; i < CASES; i++) {
         if (argc > 1 && !strcmp(argv[1], cases[i].name)) {
-            if (!cases[i].ranks) // they set up what they need after the fork
-                set_up();
-            cases[i].run();
+            if (cases[i].hosts) // its ranks set up what they need after the fork
+                run_two_ranks(cases[i].run_with, cases[i].hosts);
+            set_up();
+            if (cases[i].run)
+                cases[i].run();
+            else
+                cases[i].run_with(cases[i].number);
             return cudaDeviceSynchronize();
         }
         tests[i] = (struct CMUnitTest){cases[i].name, run_case, NULL, NULL, &cases[i]};
