@@ -17,7 +17,7 @@ static struct job {
 static int running_jobs;
 
 struct meeting *meeting;
-int my_rank;
+int my_rank, rank_count;
 int life[MOST_RANKS][2];
 const char *host_of_rank[MOST_RANKS];
 
@@ -100,6 +100,7 @@ __attribute__((noreturn)) static void be_rank(int n, int rank, void (*run)(int))
         if (other != rank)
             close(life[other][1]);
     my_rank = rank;
+    rank_count = n;
     meeting->pid[rank] = getpid();
     if (host_of_rank[rank])
         setenv("NCCL_HOSTID", host_of_rank[rank], 1);

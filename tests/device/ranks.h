@@ -44,7 +44,7 @@ struct meeting {
 };
 
 extern struct meeting *meeting; // of the job of this process; for the parent, of the first
-extern int my_rank;
+extern int my_rank, rank_count; // of this process
 extern int life[MOST_RANKS][2]; // a pipe for each rank of the job, which ends when the rank does
 extern const char *host_of_rank[MOST_RANKS]; // NCCL_HOSTID of each, if any
 

@@ -27,21 +27,13 @@ static void stop_for_a_while(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-static void ranks_wait_for_a_stopped_rank(void **state) {
-    (void)state;
-    start_ranks(3, stop_for_a_while, 0);
-    set_hosts("aab");
-    start_ranks(3, stop_for_a_while, 0);
-    finish_ranks();
-}
-
 // The death of a rank.
 
 enum moment { BEFORE, WHILE_OTHERS_WAIT, INSIDE };
 enum end { ABORT, DESTROY, JUST_EXIT };
 static struct {
     enum collective which;
-    int n, victim;
+    int victim;
     enum moment moment;
     enum end end;
 } death;
@@ -53,7 +45,7 @@ static void kill_victim(void) {
 
 static void lose_a_rank(int rank) {
     enum { COUNT = 100003, TIMES = 3 };
-    int n = death.n, killer = (death.victim + 1) % n;
+    int n = rank_count, killer = (death.victim + 1) % n;
     char name[20];
     snprintf(name, sizeof name, "rank %d", death.victim);
     ncclComm_t comm = join(n, rank);
@@ -106,7 +98,6 @@ static void lose_a_rank(int rank) {
 // Tests of deaths mostly wait, so several run at once.
 static void start_death(enum collective which, int n, int victim, enum moment moment) {
     death.which = which;
-    death.n = n;
     death.victim = victim;
     death.moment = moment;
     death.end = (enum end)((int)which % 3);
@@ -165,11 +156,11 @@ static void death_is_reported_while_a_child_lives(void **state) {
 
 // Rank 1 ends after its last call, with or without ncclCommDestroy. Then the others check their
 // results, and continue without rank 1 for longer than it takes to notice a death.
-static int leaving_ranks, says_farewell;
+static int says_farewell;
 
 static void leave_early(int rank) {
     enum { COUNT = 100003 };
-    int n = leaving_ranks;
+    int n = rank_count;
     ncclComm_t comm = join(n, rank);
     cudaStream_t stream = new_stream();
     float *x = new_floats(COUNT, 1), *y = new_floats(COUNT, (float)rank);
@@ -206,28 +197,22 @@ static void leave_early(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-static void a_rank_that_is_no_longer_needed_may_leave(void **state) {
-    (void)state;
-    for (int times = 0; times < 2 - SANITIZED; times++) {
-        for (int i = 0; i < 4; i++) {
-            leaving_ranks = 2 + i / 2;
-            says_farewell = i % 2;
-            start_ranks(leaving_ranks, leave_early, 0);
-        }
-        finish_ranks();
+static void start_leaving(const char *hosts) {
+    for (says_farewell = 0; says_farewell < 2; says_farewell++) {
+        set_hosts(hosts);
+        start_ranks((int)strlen(hosts), leave_early, 0);
     }
 }
 
-static void a_rank_may_leave_its_host(void **state) {
+static void a_rank_that_is_no_longer_needed_may_leave(void **state) {
     (void)state;
     for (int times = 0; times < 2 - SANITIZED; times++) {
-        for (int i = 0; i < 6; i++) {
-            const char *const hosts[] = {"ab", "abc", "aab"};
-            leaving_ranks = (int)strlen(hosts[i / 2]);
-            says_farewell = i % 2;
-            set_hosts(hosts[i / 2]);
-            start_ranks(leaving_ranks, leave_early, 0);
-        }
+        start_leaving("aa");
+        start_leaving("aaa");
+        finish_ranks();
+        start_leaving("ab");
+        start_leaving("abc");
+        start_leaving("aab");
         finish_ranks();
     }
 }
@@ -410,12 +395,10 @@ static void deaths_on_other_hosts_are_reported(void **state) {
 
 // For tests/device/nccl.bats: ranks that sum until they are killed. They print their process ids
 // when they begin.
-static int endless_ranks;
-
 static void sum_for_ever(int rank) {
-    ncclComm_t comm = join(endless_ranks, rank);
+    ncclComm_t comm = join(rank_count, rank);
     for (long times = 0;; times++) {
-        CHECK(sum_over(comm, 1) == (float)endless_ranks, "wrong sum");
+        CHECK(sum_over(comm, 1) == (float)rank_count, "wrong sum");
         if (times == 10)
             printf("%d\n", getpid()), fflush(stdout);
     }
@@ -423,12 +406,12 @@ static void sum_for_ever(int rank) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        TEST(ranks_wait_for_a_stopped_rank),
+        RANKS(ranks_wait_for_a_stopped_rank, 3, stop_for_a_while, NULL),
+        RANKS(ranks_wait_for_a_stopped_rank, 3, stop_for_a_while, "aab"),
         TEST(death_in_any_collective_is_reported),
         TEST(death_before_a_collective_is_reported),
         TEST(death_is_reported_while_a_child_lives),
         TEST(a_rank_that_is_no_longer_needed_may_leave),
-        TEST(a_rank_may_leave_its_host),
         RANKS(exit_does_not_wait_for_the_peers, 2, leave_from_inside, NULL),
         RANKS(exit_does_not_wait_for_the_peers, 2, leave_and_destroy, NULL),
         TEST(ranks_continue_after_an_abort),
@@ -436,9 +419,8 @@ int main(int argc, char **argv) {
     };
     if (argc > 2 && !strcmp(argv[1], "forever")) {
         set_up_ranks(1, argv);
-        endless_ranks = atoi(argv[2]);
         set_hosts(argv[3]);
-        run_ranks(endless_ranks, sum_for_ever, 0);
+        run_ranks(atoi(argv[2]), sum_for_ever, 0);
         return 1;
     }
     set_up_ranks(argc, argv);

@@ -1,10 +1,8 @@
 // Tests of sends, receives and groups of calls.
 #include "tests/device/nccl_ranks.h"
 
-static int group_ranks;
-
 static void send_in_groups(int rank) {
-    int n = group_ranks;
+    int n = rank_count;
     enum { COUNT = 70001 };
     ncclComm_t comm = join(n, rank);
     cudaStream_t stream = new_stream();
@@ -40,12 +38,6 @@ static void send_in_groups(int rank) {
     OK(cudaStreamSynchronize(stream));
     HOLDS(all, COUNT, (float)rank);
     OK(ncclCommDestroy(comm));
-}
-
-static void groups_exchange_data(void **state) {
-    (void)state;
-    for (group_ranks = 2; group_ranks <= 4; group_ranks++)
-        run_ranks(group_ranks, send_in_groups, 0);
 }
 
 // Several messages from one rank to another arrive in the order of the sends, in a group or not,
@@ -211,8 +203,7 @@ static void groups_between_hosts(void **state) {
     (void)state;
     for (int i = 0; i < PLACEMENTS; i++) {
         set_hosts(placements[i]);
-        group_ranks = (int)strlen(placements[i]);
-        run_ranks(group_ranks, send_in_groups, 0);
+        run_ranks((int)strlen(placements[i]), send_in_groups, 0);
     }
     set_hosts("ab");
     run_ranks(2, send_messages, 0);
@@ -223,7 +214,9 @@ static void groups_between_hosts(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        TEST(groups_exchange_data),
+        RANKS(groups_exchange_data, 2, send_in_groups, NULL),
+        RANKS(groups_exchange_data, 3, send_in_groups, NULL),
+        RANKS(groups_exchange_data, 4, send_in_groups, NULL),
         RANKS(messages_keep_their_order, 2, send_messages, NULL),
         RANKS(groups_hold_several_collectives, 3, call_several_in_a_group, NULL),
         RANKS(groups_hold_several_collectives, 2, mix_in_a_group, NULL),

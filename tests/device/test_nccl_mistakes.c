@@ -8,68 +8,43 @@ struct wrong_call {
     ncclRedOp_t op;
     int root;
 };
+#define USUAL(which)                                                                               \
+    { which, 512, ncclFloat, ncclSum, 0 }
 static const struct mismatch {
-    const char *name;
     struct wrong_call call[2]; // of the last rank, and of the others
     const char *words[2];      // in which they differ
 } mismatches[] = {
-    {"counts",
-     {{ALL_REDUCE, 512, ncclFloat, ncclSum, 0}, {ALL_REDUCE, 513, ncclFloat, ncclSum, 0}},
-     {"count 512", "count 513"}},
-    {"types",
-     {{ALL_REDUCE, 512, ncclFloat, ncclSum, 0}, {ALL_REDUCE, 512, ncclInt32, ncclSum, 0}},
-     {"float", "int32"}},
-    {"ops",
-     {{ALL_REDUCE, 512, ncclFloat, ncclSum, 0}, {ALL_REDUCE, 512, ncclFloat, ncclMax, 0}},
-     {"sum", "max"}},
-    {"roots",
-     {{BROADCAST, 512, ncclFloat, ncclSum, 0}, {BROADCAST, 512, ncclFloat, ncclSum, 1}},
-     {"root 0", "root 1"}},
-    {"roots of Reduce",
-     {{REDUCE, 512, ncclFloat, ncclSum, 0}, {REDUCE, 512, ncclFloat, ncclSum, 1}},
-     {"root 0", "root 1"}},
-    {"collectives",
-     {{ALL_REDUCE, 512, ncclFloat, ncclSum, 0}, {BCAST, 512, ncclFloat, ncclSum, 0}},
-     {"AllReduce", "Broadcast"}},
-    {"gathered counts",
-     {{ALL_GATHER, 512, ncclFloat, ncclSum, 0}, {ALL_GATHER, 7, ncclFloat, ncclSum, 0}},
-     {"count 512", "count 7"}},
-    {"scattered counts",
-     {{REDUCE_SCATTER, 0, ncclFloat, ncclSum, 0}, {REDUCE_SCATTER, 77, ncclFloat, ncclSum, 0}},
+    {{USUAL(ALL_REDUCE), {ALL_REDUCE, 513, ncclFloat, ncclSum, 0}}, {"count 512", "count 513"}},
+    {{USUAL(ALL_REDUCE), {ALL_REDUCE, 512, ncclInt32, ncclSum, 0}}, {"float", "int32"}},
+    {{USUAL(ALL_REDUCE), {ALL_REDUCE, 512, ncclFloat, ncclMax, 0}}, {"sum", "max"}},
+    {{USUAL(BROADCAST), {BROADCAST, 512, ncclFloat, ncclSum, 1}}, {"root 0", "root 1"}},
+    {{USUAL(REDUCE), {REDUCE, 512, ncclFloat, ncclSum, 1}}, {"root 0", "root 1"}},
+    {{USUAL(ALL_REDUCE), USUAL(BCAST)}, {"AllReduce", "Broadcast"}},
+    {{USUAL(ALL_GATHER), {ALL_GATHER, 7, ncclFloat, ncclSum, 0}}, {"count 512", "count 7"}},
+    {{{REDUCE_SCATTER, 0, ncclFloat, ncclSum, 0}, {REDUCE_SCATTER, 77, ncclFloat, ncclSum, 0}},
      {"count 0", "count 77"}},
-    {"exchanged counts",
-     {{ALL_TO_ALL, 512, ncclFloat, ncclSum, 0}, {ALL_TO_ALL, 511, ncclFloat, ncclSum, 0}},
-     {"count 512", "count 511"}},
-    {"roots of Gather",
-     {{GATHER, 512, ncclFloat, ncclSum, 0}, {GATHER, 512, ncclFloat, ncclSum, 1}},
+    {{USUAL(ALL_TO_ALL), {ALL_TO_ALL, 511, ncclFloat, ncclSum, 0}}, {"count 512", "count 511"}},
+    {{USUAL(GATHER), {GATHER, 512, ncclFloat, ncclSum, 1}},
      {"Gather (count 512, float, root 0)", "root 1"}},
-    {"types of Scatter",
-     {{SCATTER, 512, ncclFloat, ncclSum, 0}, {SCATTER, 512, ncclInt32, ncclSum, 0}},
-     {"float", "int32"}},
-    {"ways to gather",
-     {{GATHER, 512, ncclFloat, ncclSum, 0}, {SCATTER, 512, ncclFloat, ncclSum, 0}},
-     {"Gather", "Scatter"}},
-    {"sent counts",
-     {{SEND_RECV, 512, ncclFloat, ncclSum, 0}, {SEND_RECV, 600, ncclFloat, ncclSum, 0}},
-     {"count 512", "count 600"}},
-    {"sent types",
-     {{SEND_RECV, 512, ncclFloat, ncclSum, 0}, {SEND_RECV, 512, ncclInt32, ncclSum, 0}},
-     {"float", "int32"}},
+    {{USUAL(SCATTER), {SCATTER, 512, ncclInt32, ncclSum, 0}}, {"float", "int32"}},
+    {{USUAL(GATHER), USUAL(SCATTER)}, {"Gather", "Scatter"}},
+    {{USUAL(SEND_RECV), {SEND_RECV, 600, ncclFloat, ncclSum, 0}}, {"count 512", "count 600"}},
+    {{USUAL(SEND_RECV), {SEND_RECV, 512, ncclInt32, ncclSum, 0}}, {"float", "int32"}},
 };
 static const struct mismatch *mismatch;
-static int mismatch_ranks;
 
 static void call_differently(int rank) {
-    int n = mismatch_ranks;
+    int n = rank_count;
     const struct wrong_call *c = &mismatch->call[rank < n - 1];
     ncclComm_t comm = join(n, rank);
     float *x = new_floats(3000, 1), *y = new_floats(3000, 0);
     double begun = clock_now();
     OK(call(c->which, x, y, c->count, c->type, c->op, c->root, comm, NULL));
     cudaError_t error = cudaStreamSynchronize(NULL);
-    CHECK(error == cudaErrorLaunchFailure, "different %s gave %d", mismatch->name, error);
-    CHECK(clock_now() - begun < 5 || SANITIZED, "different %s told after %g s", mismatch->name,
-          clock_now() - begun);
+    CHECK(error == cudaErrorLaunchFailure, "%s and %s gave %d", mismatch->words[0],
+          mismatch->words[1], error);
+    CHECK(clock_now() - begun < 5 || SANITIZED, "%s and %s told after %g s", mismatch->words[0],
+          mismatch->words[1], clock_now() - begun);
     FAILS(comm, NULL, ncclInvalidUsage, mismatch->words[0], mismatch->words[1], "rank");
     barrier(n); // so that no rank is told of the end of another instead
     OK(ncclCommAbort(comm));
@@ -79,8 +54,7 @@ static void different_calls_are_reported(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof mismatches / sizeof *mismatches; i++) {
         mismatch = &mismatches[i];
-        mismatch_ranks = mismatch->call[0].which == SEND_RECV ? 2 : 2 + (int)i % 2;
-        run_ranks(mismatch_ranks, call_differently, 0);
+        run_ranks(mismatch->call[0].which == SEND_RECV ? 2 : 2 + (int)i % 2, call_differently, 0);
     }
 }
 
@@ -291,8 +265,7 @@ static void mistakes_on_other_hosts_are_reported(void **state) {
     for (int i = 0; i < PLACEMENTS; i++) {
         set_hosts(placements[i]);
         mismatch = &mismatches[i];
-        mismatch_ranks = (int)strlen(placements[i]);
-        start_ranks(mismatch_ranks, call_differently, 0);
+        start_ranks((int)strlen(placements[i]), call_differently, 0);
     }
     finish_ranks();
     set_hosts("aab");

@@ -3,8 +3,6 @@
 
 // Each rank multiplies its data by its own scalar, which is in host or device memory. All numbers
 // are small enough for every type.
-static int scaling_ranks;
-
 static uint64_t small_number(const struct type *t, int number) {
     const double wide = number;
     const float narrow = (float)number;
@@ -21,7 +19,7 @@ static uint64_t small_number(const struct type *t, int number) {
 
 static void sum_scaled(int rank) {
     enum { COUNT = SANITIZED ? 20001 : 70001, ROUNDS = 2 * 2 * 3 * TYPES };
-    int n = scaling_ranks, sum = 0, flag = GO + rank; // each rank holds up its own stream only
+    int n = rank_count, sum = 0, flag = GO + rank; // each rank holds up its own stream only
     ncclComm_t comm = join(n, rank);
     cudaStream_t stream = new_stream();
     size_t room = (size_t)n * COUNT * 8;
@@ -70,13 +68,6 @@ static void sum_scaled(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-static void sums_can_be_scaled(void **state) {
-    (void)state;
-    for (scaling_ranks = 1; scaling_ranks <= 4; scaling_ranks++)
-        start_ranks(scaling_ranks, sum_scaled, 0);
-    finish_ranks();
-}
-
 // Pairs each of the 2^16 bit patterns with another one: small and large numbers, infinities, NaN.
 static void add_all_16_bit_patterns(int rank) {
     ncclComm_t comm = join(2, rank);
@@ -120,12 +111,10 @@ static void add_all_16_bit_patterns(int rank) {
 
 // The sum of these numbers depends on the order: ((1e8 + 1) - 1e8) + 1 is 1, and in any other order
 // 0 or 2. They rotate over the ranks from element to element, so each order appears in each chunk.
-static int summing_ranks;
-
 static void sum_in_order(int rank) {
     enum { SHARE = 1021 };
     const float numbers[] = {1e8f, 1, -1e8f, 1};
-    int n = summing_ranks, count = SHARE * n;
+    int n = rank_count, count = SHARE * n;
     ncclComm_t comm = join(n, rank);
     float wanted[SHARE * MOST_RANKS] = {0}, got[SHARE * MOST_RANKS];
     float *send = new_floats((size_t)count, 0), *there = view(send, (size_t)count * sizeof *there);
@@ -160,30 +149,23 @@ static void sum_in_order(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-static void sums_follow_the_order_of_the_ranks(void **state) {
-    (void)state;
-    const int numbers[] = {2, 3, 4, MOST_RANKS};
-    for (int i = 0; i < 4; i++) {
-        summing_ranks = numbers[i];
-        run_ranks(summing_ranks, sum_in_order, 0);
-    }
-}
-
-static void sums_between_hosts(void **state) {
-    (void)state;
-    for (int i = 0; i < PLACEMENTS; i++) {
-        set_hosts(placements[i]);
-        summing_ranks = (int)strlen(placements[i]);
-        run_ranks(summing_ranks, sum_in_order, 0);
-    }
-}
-
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         RANKS(sums_of_16_bit_floats_are_rounded_once, 2, add_all_16_bit_patterns, NULL),
-        TEST(sums_can_be_scaled),
-        TEST(sums_follow_the_order_of_the_ranks),
-        TEST(sums_between_hosts),
+        RANKS(sums_can_be_scaled, 1, sum_scaled, NULL),
+        RANKS(sums_can_be_scaled, 2, sum_scaled, NULL),
+        RANKS(sums_can_be_scaled, 3, sum_scaled, NULL),
+        RANKS(sums_can_be_scaled, 4, sum_scaled, NULL),
+        RANKS(sums_follow_the_order_of_the_ranks, 2, sum_in_order, NULL),
+        RANKS(sums_follow_the_order_of_the_ranks, 3, sum_in_order, NULL),
+        RANKS(sums_follow_the_order_of_the_ranks, 4, sum_in_order, NULL),
+        RANKS(sums_follow_the_order_of_the_ranks, MOST_RANKS, sum_in_order, NULL),
+        RANKS(sums_between_hosts, 2, sum_in_order, "ab"),
+        RANKS(sums_between_hosts, 3, sum_in_order, "abc"),
+        RANKS(sums_between_hosts, 4, sum_in_order, "abcd"),
+        RANKS(sums_between_hosts, 4, sum_in_order, "aabb"),
+        RANKS(sums_between_hosts, 4, sum_in_order, "abab"),
+        RANKS(sums_between_hosts, 4, sum_in_order, "abbb"),
     };
     set_up_ranks(argc, argv);
     fill_tables();
