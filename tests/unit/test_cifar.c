@@ -12,12 +12,8 @@
 enum { TRAINING_FILES = 5, FILES = 6, PIXELS = 32 * 32, RECORD = 1 + 3 * PIXELS };
 enum { TRAIN_RECORDS = 2, TEST_RECORDS = 3, MOST_RECORDS = 10000 };
 
-static const char *name_of(int file) {
-    static const char *const names[FILES] = {"data_batch_1.bin", "data_batch_2.bin",
-                                             "data_batch_3.bin", "data_batch_4.bin",
-                                             "data_batch_5.bin", "test_batch.bin"};
-    return names[file];
-}
+static const char *const names[FILES] = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
+                                         "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"};
 
 // Every value of a record differs from its neighbours, and from the same value of other records.
 static uint8_t value(int file, int record, int channel, int pixel) {
@@ -45,15 +41,13 @@ static void put_records(int file, int records) {
     uint8_t *bytes = malloc((size_t)records * RECORD);
     assert_non_null(bytes);
     fill(bytes, file, records);
-    put(name_of(file), bytes, (size_t)records * RECORD, "wbT");
+    put(names[file], bytes, (size_t)records * RECORD, "wbT");
     free(bytes);
 }
 
 static int make_folder(void **state) {
     (void)state;
-    snprintf(folder, sizeof folder, "%s/test_cifar-XXXXXX",
-             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-    if (!mkdtemp(folder))
+    if (new_folder())
         return -1;
     for (int file = 0; file < FILES; file++)
         put_records(file, records_of(file));
@@ -61,23 +55,8 @@ static int make_folder(void **state) {
 }
 
 static int remove_folder(void **state) {
-    char packed[64];
     (void)state;
-    free_sets();
-    for (int file = 0; file < FILES; file++) {
-        snprintf(packed, sizeof packed, "%s.gz", name_of(file));
-        remove(path_of(packed));
-        remove(path_of(name_of(file))); // a file or a folder
-    }
-    return rmdir(folder);
-}
-
-static void load(void) {
-    char why[WHY_SIZE] = "";
-    const char *from = folder;
-    free_sets();
-    if (data_load(&train, &test, &from, why))
-        fail_msg("refused: %s", why);
+    return delete_folder(names, FILES);
 }
 
 static void check_image(const struct dataset *set, int image, int file, int record) {
@@ -110,7 +89,7 @@ static void check_sets(void) {
 // The files hold plane after plane, the set pixel after pixel.
 static void planes_become_pixels(void **state) {
     (void)state;
-    load();
+    load(folder);
     check_sets();
 }
 
@@ -119,18 +98,18 @@ static void compressed_files(void **state) {
     char packed[64];
     (void)state;
     for (int file = 0; file < FILES; file++) {
-        snprintf(packed, sizeof packed, "%s.gz", name_of(file));
+        snprintf(packed, sizeof packed, "%s.gz", names[file]);
         fill(bytes, file, records_of(file));
         put(packed, bytes, (size_t)records_of(file) * RECORD, "wb");
-        unlink(path_of(name_of(file)));
-        load(); // with the files before this one compressed, and those after it plain
+        unlink(path_of(names[file]));
+        load(folder); // with the files before this one compressed, and those after it plain
         check_sets();
     }
 }
 
 static void mean_and_deviation_of_each_channel(void **state) {
     (void)state;
-    load();
+    load(folder);
     for (int c = 0; c < 3; c++) {
         double sum = 0, squares = 0, values = TRAINING_FILES * TRAIN_RECORDS * PIXELS;
         for (int file = 0; file < TRAINING_FILES; file++)
@@ -149,7 +128,7 @@ static void mean_and_deviation_of_each_channel(void **state) {
 static void full_files(void **state) {
     (void)state;
     put_records(TRAINING_FILES, MOST_RECORDS);
-    load();
+    load(folder);
     assert_int_equal(test.count, MOST_RECORDS);
     check_image(&test, 0, TRAINING_FILES, 0);
     check_image(&test, MOST_RECORDS - 1, TRAINING_FILES, MOST_RECORDS - 1);
@@ -160,8 +139,8 @@ static void full_files(void **state) {
 static void missing_file(void **state) {
     (void)state;
     for (int file = 0; file < FILES; file++) {
-        unlink(path_of(name_of(file)));
-        refused(name_of(file), "make data SET=cifar10");
+        unlink(path_of(names[file]));
+        refused(names[file], "make data SET=cifar10");
         put_records(file, records_of(file));
     }
 }
@@ -170,17 +149,14 @@ static void missing_file(void **state) {
 static void single_file(void **state) {
     (void)state;
     for (int file = 1; file < FILES; file++)
-        unlink(path_of(name_of(file)));
+        unlink(path_of(names[file]));
     refused("data_batch_2.bin", "make data SET=cifar10");
 }
 
 static void folder_in_place_of_a_file(void **state) {
     (void)state;
     for (int file = 0; file < FILES; file += FILES - 1) {
-        unlink(path_of(name_of(file)));
-        assert_int_equal(mkdir(path_of(name_of(file)), 0700), 0);
-        refused(name_of(file), "delete the file and run make data SET=cifar10");
-        assert_int_equal(rmdir(path_of(name_of(file))), 0);
+        folder_is_refused(names[file], "delete the file and run make data SET=cifar10");
         put_records(file, records_of(file));
     }
 }
@@ -195,15 +171,15 @@ static void truncated_files(void **state) {
         fill(bytes, file, TRAIN_RECORDS);
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             int whole = sizes[i] == RECORD;
-            put(name_of(file), bytes, (size_t)sizes[i], "wbT");
+            put(names[file], bytes, (size_t)sizes[i], "wbT");
             if (!whole)
-                refused(name_of(file), "truncated or corrupt: record ");
+                refused(names[file], "truncated or corrupt: record ");
             else if (file == 0)
                 refused("data_batch_2.bin", "has 2 images, but data_batch_1.bin has 1");
             else if (file < TRAINING_FILES)
-                refused(name_of(file), "has 1 images, but data_batch_1.bin has 2");
+                refused(names[file], "has 1 images, but data_batch_1.bin has 2");
             else
-                load();
+                load(folder);
         }
         put_records(file, records_of(file));
     }
@@ -216,8 +192,8 @@ static void longer_files(void **state) {
         int records = records_of(file);
         fill(bytes, file, records);
         bytes[records * RECORD] = 0;
-        put(name_of(file), bytes, (size_t)records * RECORD + 1, "wbT");
-        refused(name_of(file), "has 1 of 3073 bytes");
+        put(names[file], bytes, (size_t)records * RECORD + 1, "wbT");
+        refused(names[file], "has 1 of 3073 bytes");
         put_records(file, records);
     }
 }
@@ -228,39 +204,22 @@ static void label_above_nine(void **state) {
     for (int file = 0; file < FILES; file++) {
         fill(bytes, file, records_of(file));
         bytes[RECORD] = file % 2 ? 255 : 10;
-        put(name_of(file), bytes, (size_t)records_of(file) * RECORD, "wbT");
-        refused(name_of(file), file % 2 ? "label 1 is 255, above 9" : "label 1 is 10, above 9");
+        put(names[file], bytes, (size_t)records_of(file) * RECORD, "wbT");
+        refused(names[file], file % 2 ? "label 1 is 255, above 9" : "label 1 is 10, above 9");
         put_records(file, records_of(file));
     }
 }
 
-// The reader notices damage anywhere in the compressed data, its checksum and its size, and at any
-// length. Of RECORDS records, zlib unpacks the first ones before it meets damage to the last ones.
+// Of RECORDS records, zlib unpacks the first ones before it meets damage to the last ones.
 static void damaged_gzip_files(void **state) {
-    enum { GZIP_HEADER = 10, TRAILER = 8, STEP = 37, RECORDS = 30 };
-    static const char packed_name[] = "test_batch.bin.gz";
-    static uint8_t bytes[RECORDS * RECORD], packed[sizeof bytes + 1000];
+    enum { APART = 37, RECORDS = 30 };
+    static uint8_t bytes[RECORDS * RECORD];
     (void)state;
-    unlink(path_of(name_of(TRAINING_FILES)));
+    unlink(path_of(names[TRAINING_FILES]));
     fill(bytes, TRAINING_FILES, RECORDS);
-    put(packed_name, bytes, sizeof bytes, "wb");
-    FILE *file = fopen(path_of(packed_name), "rb");
-    assert_non_null(file);
-    size_t size = fread(packed, 1, sizeof packed, file);
-    fclose(file);
-    assert_true(size > GZIP_HEADER + TRAILER && size < sizeof packed);
-    for (size_t at = GZIP_HEADER; at < size; at += at + TRAILER < size ? STEP : 1) {
-        packed[at] ^= 0xff;
-        put(packed_name, packed, size, "wbT");
-        refused(packed_name, "; delete the file and run make data SET=cifar10");
-        packed[at] ^= 0xff;
-    }
-    for (size_t length = 0; length < size; length += length + TRAILER < size ? STEP : 1) {
-        put(packed_name, packed, length, "wbT");
-        refused(packed_name, "truncated or corrupt");
-    }
-    put(packed_name, packed, size, "wbT");
-    load();
+    damaged_gzip_is_refused("test_batch.bin.gz", bytes, sizeof bytes, APART,
+                            "; delete the file and run make data SET=cifar10");
+    load(folder);
     assert_int_equal(test.count, RECORDS);
     check_image(&test, RECORDS - 1, TRAINING_FILES, RECORDS - 1);
 }
@@ -268,22 +227,18 @@ static void damaged_gzip_files(void **state) {
 // The program finds data/cifar10 by itself, after the folders of the smaller images.
 static void folder_is_found(void **state) {
     static const char *const others[] = {"data/fashion-mnist", "data/mnist"};
-    char before[PATH_MAX], why[WHY_SIZE], name[64];
-    const char *from = "auto";
+    char before[PATH_MAX], name[64];
     (void)state;
     assert_non_null(getcwd(before, sizeof before));
     assert_int_equal(chdir(folder), 0);
     assert_int_equal(mkdir("data", 0777) | mkdir("data/cifar10", 0777), 0);
     put("data/cifar10/data_batch_1.bin", "", 0, "wbT");
-    assert_int_equal(data_load(&train, &test, &from, why), -1);
-    assert_string_equal(from, "data/cifar10");
+    finds("data/cifar10");
     for (int i = 0; i < 2; i++) {
         snprintf(name, sizeof name, "%s/train-images-idx3-ubyte", others[i]);
         assert_int_equal(mkdir(others[i], 0777), 0);
         put(name, "", 0, "wbT");
-        from = "auto";
-        assert_int_equal(data_load(&train, &test, &from, why), -1);
-        assert_string_equal(from, others[i]);
+        finds(others[i]);
     }
     for (int i = 0; i < 2; i++) {
         snprintf(name, sizeof name, "%s/train-images-idx3-ubyte", others[i]);
