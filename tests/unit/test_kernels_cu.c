@@ -29,14 +29,6 @@ __typeof__(from_bfloat16) cu_from_bfloat16;
 // A compiler may round a product and a sum once in one version, and twice in the other.
 static const double ROUNDING = 1e-6;
 
-// Sizes below, equal to and above the number of threads in the grid of host_cuda.h.
-static void for_each_shape(void (*check)(int rows, int cols)) {
-    const int shapes[][2] = {{1, 1},   {1, 5},    {2, 3},     {7, 1},
-                             {64, 10}, {33, 127}, {130, 257}, {2100, 3}};
-    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
-        check(shapes[s][0], shapes[s][1]);
-}
-
 static void check_fill_uniform(int rows, int cols) {
     size_t count = (size_t)rows * (size_t)cols, bytes = count * sizeof(float);
     float *host = new_array(bytes), *device = new_device_array(bytes);
@@ -45,22 +37,12 @@ static void check_fill_uniform(int rows, int cols) {
     assert_close(host, (float *)to_host(device, bytes), count, ROUNDING);
 }
 
-static void fill_uniform_agrees(void **state) {
-    (void)state;
-    for_each_shape(check_fill_uniform);
-}
-
 static void check_fill(int rows, int cols) {
     size_t count = (size_t)rows * (size_t)cols, bytes = count * sizeof(float);
     float *host = new_array(bytes), *device = new_device_array(bytes);
     fill(device, count, 0.3f, NULL);
     cu_fill(host, count, 0.3f, NULL);
     assert_unchanged(device, host, bytes);
-}
-
-static void fill_agrees(void **state) {
-    (void)state;
-    for_each_shape(check_fill);
 }
 
 static void check_gather_batch(int rows, int inputs) {
@@ -93,11 +75,6 @@ static void check_gather_batch(int rows, int inputs) {
     }
 }
 
-static void gather_batch_agrees(void **state) {
-    (void)state;
-    for_each_shape(check_gather_batch);
-}
-
 static void check_add_bias(int rows, int cols) {
     size_t count = (size_t)rows * (size_t)cols, bytes = count * sizeof(float);
     for (int relu = 0; relu < 2; relu++) {
@@ -107,11 +84,6 @@ static void check_add_bias(int rows, int cols) {
         cu_add_bias(y, bias, rows, cols, relu, NULL);
         assert_close(y, (float *)to_host(device_y, bytes), count, ROUNDING);
     }
-}
-
-static void add_bias_agrees(void **state) {
-    (void)state;
-    for_each_shape(check_add_bias);
 }
 
 static void add_bias_keeps_nan(void **state) {
@@ -151,11 +123,6 @@ static void warps_and_fast_functions_work(void **state) {
     }
 }
 
-static void add_relu_agrees(void **state) {
-    (void)state;
-    for_each_shape(check_add_relu);
-}
-
 static void check_relu_backward(int rows, int cols) {
     size_t count = (size_t)rows * (size_t)cols, bytes = count * sizeof(float);
     float *dy = random_floats(count, 1, 1), *y = random_floats(count, 1, 2);
@@ -164,11 +131,6 @@ static void check_relu_backward(int rows, int cols) {
     relu_backward(device_dy, to_device(y, bytes), count, NULL);
     cu_relu_backward(dy, y, count, NULL);
     assert_close(dy, (float *)to_host(device_dy, bytes), count, 0);
-}
-
-static void relu_backward_agrees(void **state) {
-    (void)state;
-    for_each_shape(check_relu_backward);
 }
 
 static void check_drop_values(int rows, int cols) {
@@ -180,11 +142,6 @@ static void check_drop_values(int rows, int cols) {
     assert_close(y, (float *)to_host(device_y, bytes), count, ROUNDING);
 }
 
-static void drop_values_agrees(void **state) {
-    (void)state;
-    for_each_shape(check_drop_values);
-}
-
 static void check_sum_rows(int rows, int cols) {
     size_t count = (size_t)rows * (size_t)cols, bytes = (size_t)cols * sizeof(float);
     float *x = random_floats(count, 1, 1), *sums = new_array(bytes),
@@ -192,11 +149,6 @@ static void check_sum_rows(int rows, int cols) {
     sum_rows(to_device(x, count * sizeof *x), device_sums, rows, cols, NULL);
     cu_sum_rows(x, sums, rows, cols, NULL);
     assert_close(sums, (float *)to_host(device_sums, bytes), (size_t)cols, 1e-5);
-}
-
-static void sum_rows_agrees(void **state) {
-    (void)state;
-    for_each_shape(check_sum_rows);
 }
 
 // Calls the kernel on host arrays and on device arrays, starting with the same sums.
@@ -226,11 +178,6 @@ static void check_loss(int rows, int classes) {
             for (float smoothing = 0; smoothing < 0.5f; smoothing += 0.3f)
                 compare_losses(random_floats((size_t)rows * (size_t)classes, spread, 1), labels,
                                rows, classes, gradients, smoothing);
-}
-
-static void loss_agrees(void **state) {
-    (void)state;
-    for_each_shape(check_loss);
 }
 
 static void loss_keeps_nan(void **state) {
@@ -271,11 +218,6 @@ static void check_sgd_step(int rows, int cols) {
     }
 }
 
-static void sgd_step_agrees(void **state) {
-    (void)state;
-    for_each_shape(check_sgd_step);
-}
-
 static void check_adam_step(int rows, int cols) {
     size_t count = (size_t)rows * (size_t)cols, bytes = count * sizeof(float);
     for (int decoupled = 0; decoupled < 2; decoupled++) {
@@ -293,11 +235,6 @@ static void check_adam_step(int rows, int cols) {
         assert_close(moments[0], (float *)to_host(device_m, bytes), count, ROUNDING);
         assert_close(moments[1], (float *)to_host(device_v, bytes), count, ROUNDING);
     }
-}
-
-static void adam_step_agrees(void **state) {
-    (void)state;
-    for_each_shape(check_adam_step);
 }
 
 static void check_adadelta_step(int rows, int cols) {
@@ -318,11 +255,6 @@ static void check_adadelta_step(int rows, int cols) {
     assert_close(changes, (float *)to_host(device_changes, bytes), count, ROUNDING);
 }
 
-static void adadelta_step_agrees(void **state) {
-    (void)state;
-    for_each_shape(check_adadelta_step);
-}
-
 static void check_add_to(int rows, int cols) {
     size_t count = (size_t)rows * (size_t)cols, bytes = count * sizeof(float);
     float *sums = random_floats(count, 1, 1), *x = random_floats(count, 1, 2);
@@ -330,11 +262,6 @@ static void check_add_to(int rows, int cols) {
     add_to(device_sums, to_device(x, bytes), count, NULL);
     cu_add_to(sums, x, count, NULL);
     assert_unchanged(device_sums, sums, bytes);
-}
-
-static void add_to_agrees(void **state) {
-    (void)state;
-    for_each_shape(check_add_to);
 }
 
 // The order of additions is the same and the products are exact in doubles, so the bits are the
@@ -400,29 +327,50 @@ static void augment_images_agrees(void **state) {
         }
 }
 
+// A test for each kernel that takes a matrix or an array.
+static const struct comparison {
+    const char *name;
+    void (*check)(int rows, int cols);
+} comparisons[] = {
+    {"fill_uniform_agrees", check_fill_uniform},
+    {"fill_agrees", check_fill},
+    {"gather_batch_agrees", check_gather_batch},
+    {"add_bias_agrees", check_add_bias},
+    {"add_relu_agrees", check_add_relu},
+    {"relu_backward_agrees", check_relu_backward},
+    {"drop_values_agrees", check_drop_values},
+    {"sum_rows_agrees", check_sum_rows},
+    {"loss_agrees", check_loss},
+    {"sgd_step_agrees", check_sgd_step},
+    {"adam_step_agrees", check_adam_step},
+    {"adadelta_step_agrees", check_adadelta_step},
+    {"add_to_agrees", check_add_to},
+};
+enum { COMPARISONS = sizeof comparisons / sizeof *comparisons };
+
+// Sizes below, equal to and above the number of threads in the grid of host_cuda.h.
+static void kernel_agrees(void **state) {
+    const struct comparison *c = *state;
+    const int shapes[][2] = {{1, 1},   {1, 5},    {2, 3},     {7, 1},
+                             {64, 10}, {33, 127}, {130, 257}, {2100, 3}};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        c->check(shapes[s][0], shapes[s][1]);
+}
+
 int main(void) {
+    struct CMUnitTest agree[COMPARISONS];
+    for (int i = 0; i < COMPARISONS; i++)
+        agree[i] = (struct CMUnitTest){comparisons[i].name, kernel_agrees, NULL, free_arrays,
+                                       (void *)&comparisons[i]};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(fill_uniform_agrees, free_arrays),
-        cmocka_unit_test_teardown(fill_agrees, free_arrays),
-        cmocka_unit_test_teardown(gather_batch_agrees, free_arrays),
-        cmocka_unit_test_teardown(add_bias_agrees, free_arrays),
         cmocka_unit_test(add_bias_keeps_nan),
         cmocka_unit_test_teardown(warps_and_fast_functions_work, free_arrays),
-        cmocka_unit_test_teardown(add_relu_agrees, free_arrays),
-        cmocka_unit_test_teardown(relu_backward_agrees, free_arrays),
-        cmocka_unit_test_teardown(drop_values_agrees, free_arrays),
-        cmocka_unit_test_teardown(sum_rows_agrees, free_arrays),
-        cmocka_unit_test_teardown(loss_agrees, free_arrays),
         cmocka_unit_test_teardown(loss_keeps_nan, free_arrays),
         cmocka_unit_test_teardown(sums_of_stats_agree, free_arrays),
-        cmocka_unit_test_teardown(sgd_step_agrees, free_arrays),
-        cmocka_unit_test_teardown(adam_step_agrees, free_arrays),
-        cmocka_unit_test_teardown(adadelta_step_agrees, free_arrays),
-        cmocka_unit_test_teardown(add_to_agrees, free_arrays),
         cmocka_unit_test_teardown(norms_agree, free_arrays),
         cmocka_unit_test(clip_to_norm_keeps_nan),
         cmocka_unit_test_teardown(bfloat16_agrees, free_arrays),
         cmocka_unit_test_teardown(augment_images_agrees, free_arrays),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(agree, NULL, NULL) + cmocka_run_group_tests(tests, NULL, NULL);
 }
