@@ -90,7 +90,7 @@ void cpu_move_to(double time) {
         moment = fmax(moment, time);
 }
 
-// Nobody knows which thread made this one, so it begins at the latest time of all threads.
+// The device cannot see which thread started this one, so it begins at the latest time of all.
 void cpu_thread_begins(void) {
     if (!has_begun)
         cpu_move_to(latest);
