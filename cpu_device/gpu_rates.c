@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const cpu_model_names[CPU_MODELS] = {"a100", "h100", "h200", "b200", "l4"};
+enum { RATES = 21, MODELS = 5 };
+
+static const char *const model_names[MODELS] = {"a100", "h100", "h200", "b200", "l4"};
 
 #define RATE(member, unit, factor) #member, unit, factor, offsetof(struct cpu_model, member)
 #define GIB 1073741824.0
@@ -14,9 +16,15 @@ const char *const cpu_model_names[CPU_MODELS] = {"a100", "h100", "h200", "b200",
 #define GB_S 1e9
 #define TFLOP_S 1e12
 
-// README.md has the sources of each line.
+// One line of a model file, and the values of the models that are built in. A model holds the value
+// times the factor. README.md has the sources of each line.
 // clang-format off
-const struct cpu_rate cpu_rates[CPU_RATES] = {
+static const struct rate {
+    const char *key, *unit;
+    double factor;
+    size_t member; // its offset in struct cpu_model
+    double values[MODELS];
+} rates[RATES] = {
     //                                               A100  H100  H200  B200    L4
     {RATE(capacity, "GiB", GIB),                    {  80, 79.6, 139.8,  179, 22.5}},
     {RATE(launch_call, "us", US),                   { 2.5,  2.5,  2.5,   2.5,  2.5}},
@@ -42,14 +50,14 @@ const struct cpu_rate cpu_rates[CPU_RATES] = {
 };
 // clang-format on
 
-static void set(struct cpu_model *model, const struct cpu_rate *rate, double value) {
+static void set(struct cpu_model *model, const struct rate *rate, double value) {
     value *= rate->factor;
     memcpy((char *)model + rate->member, &value, sizeof value);
 }
 
 static int find_key(const char *key) {
     int i = 0;
-    while (i < CPU_RATES && strcmp(key, cpu_rates[i].key) != 0)
+    while (i < RATES && strcmp(key, rates[i].key) != 0)
         i++;
     return i;
 }
@@ -75,7 +83,7 @@ static int split(char *line, char *words[3]) {
 
 static void read_file(const char *path, struct cpu_model *model) {
     char line[256], *words[3];
-    int seen[CPU_RATES] = {0};
+    int seen[RATES] = {0};
     FILE *file = fopen(path, "r");
     if (!file)
         cpu_fail("CPU_DEVICE_MODEL=%s: cannot open the file: %s", path, strerror(errno));
@@ -86,18 +94,18 @@ static void read_file(const char *path, struct cpu_model *model) {
         int key = find_key(words[0]);
         if (n != 2)
             cpu_fail("%s:%d: want a name and one number, such as \"memory 2970\"", path, number);
-        if (key == CPU_RATES)
+        if (key == RATES)
             cpu_fail("%s:%d: %s is not the name of a rate; see cpu_device/h100.model", path, number,
                      words[0]);
         if (seen[key]++)
             cpu_fail("%s:%d: %s appears twice; remove one line", path, number, words[0]);
-        set(model, &cpu_rates[key], parse_value(path, number, words[0], words[1]));
+        set(model, &rates[key], parse_value(path, number, words[0], words[1]));
     }
     fclose(file);
-    for (int i = 0; i < CPU_RATES; i++)
+    for (int i = 0; i < RATES; i++)
         if (!seen[i])
             cpu_fail("%s: the line \"%s NUMBER\" is missing (in %s); see cpu_device/h100.model",
-                     path, cpu_rates[i].key, cpu_rates[i].unit);
+                     path, rates[i].key, rates[i].unit);
 }
 
 void cpu_model_read(const char *name, struct cpu_model *model) {
@@ -112,12 +120,12 @@ void cpu_model_read(const char *name, struct cpu_model *model) {
         return;
     }
     int i = 0;
-    while (i < CPU_MODELS && strcmp(name, cpu_model_names[i]) != 0)
+    while (i < MODELS && strcmp(name, model_names[i]) != 0)
         i++;
-    if (i == CPU_MODELS)
+    if (i == MODELS)
         cpu_fail("CPU_DEVICE_MODEL=%s: want a100, h100, h200, b200, l4, or a file such as "
                  "cpu_device/h100.model",
                  name);
-    for (int r = 0; r < CPU_RATES; r++)
-        set(model, &cpu_rates[r], cpu_rates[r].values[i]);
+    for (int r = 0; r < RATES; r++)
+        set(model, &rates[r], rates[r].values[i]);
 }

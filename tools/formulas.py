@@ -203,7 +203,7 @@ def gpus():
     cpu_device/gpu_rates.c; cpu_device/README.md has their sources."""
     with open(f"{ROOT}/cpu_device/gpu_rates.c", encoding="ascii") as file:
         text = file.read()
-    names = re.findall(r'"(\w+)"', re.search(r"cpu_model_names\[CPU_MODELS\] = \{(.*)\}", text)[1])
+    names = re.findall(r'"(\w+)"', re.search(r"model_names\[MODELS\] = \{(.*)\}", text)[1])
     factors = {name: float(value) for name, value in re.findall(r"#define (\w+) ([0-9.e-]+)", text)}
     found = {name: {} for name in names}
     for rate, factor, values in re.findall(r'\{RATE\((\w+), "[^"]*", (\w+)\), +\{([^}]*)\}\}', text):
