@@ -71,8 +71,9 @@ env | grep -E '^(.*RANK|.*WORLD_SIZE|MASTER_.*|TORCHELASTIC_.*)=' | sort >"env.$
 read -r pid _ </proc/self/stat # a container has its own process numbers
 echo "$pid" >"starting.$attempt.$RANK"
 mv "starting.$attempt.$RANK" "started.$attempt.$RANK"
-while read -r -t 100 -u "$in" command; do
-    eval "$command"
+# A signal that comes just before bash begins to read has no effect until the read ends, so each read is short.
+until [ $SECONDS -gt 100 ]; do
+    read -r -t 0.5 -u "$in" command && eval "$command"
 done
 exit 9
 END
@@ -84,7 +85,7 @@ within() {
     local end=$((${EPOCHREALTIME//[!0-9]/} + $(patience "$1") * 1000000))
     until "${@:2}"; do
         if [ "${EPOCHREALTIME//[!0-9]/}" -gt $end ]; then
-            echo "not within $1 s: ${*:2}"
+            echo "not within $(patience "$1") s: ${*:2}"
             tail -n +1 ./*/err.* ./*/overlap 2>/dev/null
             return 1
         fi
