@@ -110,6 +110,13 @@ static inline float *random_floats(size_t count, float bound, uint64_t seed) {
     return values;
 }
 
+static inline double *widen(const float *values, size_t count) {
+    double *wide = new_array(count * sizeof *wide);
+    for (size_t i = 0; i < count; i++)
+        wide[i] = values[i];
+    return wide;
+}
+
 static inline uint8_t *random_bytes(size_t count, int below, uint64_t seed) {
     uint8_t *values = new_array(count);
     for (size_t i = 0; i < count; i++)

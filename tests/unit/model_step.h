@@ -60,13 +60,6 @@ static inline void backward(struct step *s, const struct model *m, int b, int wa
     }
 }
 
-static inline double *widen(const float *values, size_t count) {
-    double *wide = new_array(count * sizeof *wide);
-    for (size_t i = 0; i < count; i++)
-        wide[i] = values[i];
-    return wide;
-}
-
 static inline int free_arrays_and_reset_type(void **state) {
     pass.type = CUDA_R_32F;
     pass.scratch = NULL;

@@ -2,7 +2,7 @@
 // same formula in double precision. Most values are small integers, so that sums are exact and
 // results must be equal. test_image_kernels_cu.c runs the same tests on the GPU's versions.
 #include "common/device/device.h"
-#include "common/kernels/kernels.h"
+#include "common/kernels/image_change.h"
 #include "tests/unit/device_arrays.h"
 #include "tests/unit/test_stream.h"
 
@@ -196,6 +196,35 @@ static void mean_pool_divides_by_the_pixels(void **state) {
     for_each_windows(check_mean_pool);
 }
 
+// test_augmentation.c tests which changes there are, and how often.
+static void check_augment_images(int images, struct shape in, int flip) {
+    struct augmentation a = {in, 4, flip, {0.5f, 0.25f, -1, 2}};
+    size_t bytes = batch_size(in, images) * sizeof(float);
+    float *x = random_floats(batch_size(in, images), 1, 1), *want = new_array(bytes), *to = want;
+    float *device_x = to_device(x, bytes), *y = new_device_array(bytes);
+    augment_images(device_x, y, images, &a, 3, 1ull << 40, stream);
+    for (int image = 0; image < images; image++) {
+        struct image_change change = image_change(&a, 3, (1ull << 40) + (uint64_t)image);
+        for (int i = 0; i < in.height * in.width; i++)
+            for (int c = 0; c < in.channels; c++) {
+                int row = i / in.width + change.shift_y, column = i % in.width;
+                column = (change.mirrored ? in.width - 1 - column : column) + change.shift_x;
+                int inside = row >= 0 && row < in.height && column >= 0 && column < in.width;
+                *to++ = inside ? x[at(in, image, row, column, c)] : a.black[c];
+            }
+    }
+    assert_unchanged(y, want, bytes);
+    assert_unchanged(device_x, x, bytes);
+}
+
+static void augment_images_shifts_and_mirrors(void **state) {
+    (void)state;
+    const struct shape shapes[] = {{1, 1, 1}, {28, 28, 1}, {5, 17, 4}, {32, 32, 3}};
+    for (int s = 0; s < 4; s++)
+        for (int images = 0; images < 20; images += 6)
+            check_augment_images(images, shapes[s], images % 4);
+}
+
 struct norm {
     int images;
     struct groups g;
@@ -349,6 +378,7 @@ int main(void) {
         cmocka_unit_test_teardown(patches_to_image_adds_all_copies, free_arrays),
         cmocka_unit_test_teardown(max_pool_finds_the_first_largest_value, free_arrays),
         cmocka_unit_test_teardown(mean_pool_divides_by_the_pixels, free_arrays),
+        cmocka_unit_test_teardown(augment_images_shifts_and_mirrors, free_arrays),
         cmocka_unit_test_teardown(group_norm_normalises_groups, free_arrays),
         cmocka_unit_test_teardown(group_norm_backward_is_its_derivative, free_arrays),
         cmocka_unit_test_teardown(group_norm_keeps_nan, free_arrays),
