@@ -1,7 +1,6 @@
 // Tests of NCCL's reductions against wider types: integers in 128 bits, and floats in doubles that
 // are rounded after each operation, which gives the same result as one rounding.
-#include "cpu_device/floats.h"
-#include "cpu_device/reduce.h"
+#include "tests/device/numbers.h"
 #include "tests/unit/device_arrays.h"
 #include <float.h>
 
@@ -107,23 +106,15 @@ static int is_right(const struct format *f, ncclRedOp_t op, const void *got, voi
                               reduced_integers(f, op, integers, n);
 }
 
-// Integers have random bits. Floats have mixed sizes, so the order of a sum matters, and a few have
-// random bits, which may be infinite or NaN.
+// A few floats have random bits, which may be infinite or NaN.
 static void *random_values(ncclDataType_t type, size_t count, uint64_t seed) {
     const struct format *f = &formats[type];
     char *values = new_array(count * f->bytes);
+    random_numbers(type, values, count, seed);
     for (size_t i = 0; i < count; i++) {
-        uint64_t bits = rng_bits(seed, i);
-        if (f->precision && bits >> 58) {
-            double wide = ldexp(2 * rng_uniform(seed + 1, i) - 1, (int)(bits % 12) - 6);
-            float narrow = (float)wide;
-            uint16_t bfloat16 = (uint16_t)(float_to_bits(narrow) >> 16);
-            uint16_t half = (uint16_t)((bits >> 32 & 0x83ff) | (10 + bits % 9) << 10);
-            memcpy(&bits, f->bytes == 8 ? (void *)&wide : &narrow, f->bytes == 8 ? 8 : 4);
-            if (f->bytes == 2)
-                bits = type == ncclFloat16 ? half : bfloat16;
-        }
-        memcpy(values + i * f->bytes, &bits, f->bytes); // the machine is little-endian
+        uint64_t bits = rng_bits(seed + 1, i);
+        if (bits >> 58 == 0)
+            memcpy(values + i * f->bytes, &bits, f->bytes);
     }
     return values;
 }
