@@ -74,3 +74,15 @@ run_step() {
     env ${delays:+CPU_DEVICE_CHAOS=$delays} timeout "$(patience 60)" "${command[@]}" "${launcher[@]}" "${options[@]}" "${@:3}" \
         >out 2>err || { cat err && return 1; }
 }
+
+# costs_agree [KIND BYTES]: in the table in out, the measured bytes must be the computed ones, and in the row KIND, these.
+costs_agree() {
+    awk -v kind="${1:-none}" -v bytes="${2-}" '
+        $1 == "costs" { table = 1; next }
+        table && $2 != "computed" {
+            rows++
+            wrong += $1 == "sent" ? $4 != $5 : $2 != $3
+            if ($1 == kind && $2 != bytes) { print; print "wanted " bytes; wrong++ }
+        }
+        END { exit wrong || rows != 7 }' out || { cat out && return 1; }
+}

@@ -150,19 +150,6 @@ ROWS
     done
 }
 
-# bats test_tags=test-all
-@test "the test detects values in the wrong place" {
-    save_four_and_whole
-    while read -r step to from file change; do
-        changed ./program $step "$file" "$change"
-        program=./program run ! becomes $to $from $step 4 $([ $to = four ] || echo --save full)
-    done <<'END'
-5 four whole train.c s/(sharding, )t->rank, why/\10, why/
-7 whole four saving.c s/values \+ u->begin/values + u->first/
-7 whole four train.c s/t->fsdp\.shard, why/0, why/
-END
-}
-
 @test "the form of the earlier snapshots makes no difference" {
     clear_now
     train 7 4 --max-steps 3 --save full --snapshot now/s
