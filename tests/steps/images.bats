@@ -1,0 +1,298 @@
+#!/usr/bin/env bats
+# Tests of images: --model cnn, --model resnet, --augment and --summary in all steps. Any number of ranks has the loss curve
+# of step 1, a residual block is one unit, and the CPU device's checker finds nothing.
+# shellcheck disable=SC2030,SC2031,SC2034,SC2086,SC2154 # bats, helpers.bash and every_step.bash set variables; lists of words
+load ../helpers
+load every_step
+
+# The smallest sizes at which each kind of layer has something to do: rows that no number of ranks divides, both kinds of
+# residual blocks, several groups of normalisation.
+cnn="--model cnn"
+resnet="--model resnet --depth 8 --width 8"
+
+# write_images FILE COUNT HEIGHT WIDTH: writes images with noise. The pixels are divided into ten stripes, and the stripe of
+# the image's label is brighter.
+write_images() {
+    { idx_header "${@:2}" && LC_ALL=C awk -v count="$2" -v pixels=$(($3 * $4)) 'BEGIN {
+        for (i = 1; i <= count; i++)
+            for (p = 0; p < pixels; p++) {
+                noise = (noise * 1103 + 12345 + i) % 65536
+                printf "%c", 32 + int(noise / 1024) + (int(p * 10 / pixels) == i % 10) * 30
+            }
+    }'; } >"$1"
+}
+
+# image_data FOLDER SIZE: writes 144 training and 31 test images of SIZE x SIZE pixels.
+image_data() {
+    tiny_data "$1" 144 31 "$2" "$2"
+    write_images "$1/train-images-idx3-ubyte" 144 "$2" "$2"
+    write_images "$1/t10k-images-idx3-ubyte" 31 "$2" "$2"
+}
+
+prepare() {
+    image_data "$BATS_FILE_TMPDIR/images" 8
+}
+
+# Two epochs of six steps.
+adjust() {
+    options=(--data "$BATS_FILE_TMPDIR/images" --batch 24 --epochs 2 --lr 0.01 --log-every 1)
+}
+
+# Shifted images have black areas, where a residual network has equal outputs. A ReLU may switch for all of them because of
+# rounding, so the resnet has a small rate there; other images would have other losses at once.
+@test "with a cnn and a resnet, two to four ranks have the loss curve of step 1" {
+    local model run
+    for model in "$cnn --augment crop,flip" "$resnet" "$resnet --data shapes --augment crop,flip --lr 1e-4 --max-steps 12"; do
+        train 1 1 $model --csv one
+        for run in "2 3" "3 2" "4 4" "5 3" "7 3 --accumulate 2 --strategy none" \
+            "7 4 --strategy grad --recompute 1 --unit-bytes 40000"; do
+            train $run $model --csv csv
+            same_curve one csv || { echo "$run $model" && return 1; }
+        done
+    done
+    grep -q '^model     resnet8 width 8, 3x32x32, ' out
+    # The test would notice another model, seed or augmentation.
+    train 1 1 $cnn --csv one
+    for model in "--model resnet --depth 14 --width 8" "$cnn --seed 2" "$cnn --augment crop" "$cnn --augment flip"; do
+        train 1 1 $model --csv other
+        refute same_curve one other >/dev/null
+    done
+}
+
+@test "a run of step 5 or 7 that is stopped within an epoch continues with the same bits" {
+    local run last
+    for run in "5 3 $cnn --augment crop,flip" "7 4 $resnet --strategy grad --recompute 1 --unit-bytes 40000 --optimizer adam"; do
+        rm -rf right now && mkdir right now
+        train $run --snapshot right/s
+        for last in 2 9 12; do
+            train $run --snapshot now/s --max-steps $last
+        done
+        grep -q '^resumed   now/s: 1 epoch and 3 steps are done$' out
+        diff -r right now
+    done
+}
+
+# nearly SHARE STEPS CSV CSV: the losses of the first steps may differ by this share.
+nearly() {
+    awk -F, -v band="$1" -v wanted="$2" '
+        $2 == "" || $1 == "step" || $1 > wanted { next }
+        NR == FNR { right[$1] = $2; next }
+        !($1 in right) || ($2 - right[$1]) ^ 2 > (band * $2) ^ 2 { print "differs: " $0 ", not " right[$1]; wrong = 1 }
+        { steps++ }
+        END { exit wrong || steps != wanted }' "$3" "$4"
+}
+
+# bats test_tags=test-all
+@test "TF32 and bfloat16 have the loss curve of float except for rounding, on any number of ranks" {
+    # TF32 has 11 significant bits and bfloat16 has 8, so rounding errs by up to 2^-12 or 2^-9 of a value. In the loss of an
+    # untrained model, an average of many values, less than that is left. Later, the errors grow: where a value near zero
+    # changes its sign, a ReLU switches. This also holds for the few values that are rounded in another direction because
+    # another number of ranks adds in another order.
+    while read -r step option value first; do
+        for model in "$cnn" "$resnet"; do
+            train 1 1 $model --csv float
+            train "$step" 1 $model "$option" "$value" --csv one
+            nearly "$first" 1 float one
+            nearly 0.01 12 float one
+            refute nearly 1e-5 12 float one >/dev/null
+            for run in "2 --strategy none --accumulate 2" "3" "4 --recompute 1 --unit-bytes 40000"; do
+                train 7 $run $model "$option" "$value" --csv csv
+                nearly "$first" 1 one csv
+                nearly 0.005 12 one csv || { echo "$run $option: $model" && return 1; }
+            done
+        done
+    done <<'END'
+1 --tf32 1 0.0001
+7 --precision bf16 0.001
+END
+    train 7 2 $resnet --precision bf16 --epochs 12 --lr 0.1 --csv csv
+    tail -n 1 csv | awk -F, '{ exit !($1 == 72 && $6 >= 90) }'
+}
+
+# The scratch memory holds the windows of a part of the batch, and a part has at most CONV_WORKSPACE bytes: 25 images for
+# the second layer of this cnn.
+@test "a convolution computes a large batch in parts, which change only rounding" {
+    train 1 1 $cnn --max-steps 1
+    # 24 images with 4 x 4 windows of 3 x 3 pixels, 32 channels, in floats
+    grep -q "^memory .*, scratch 442.4 KB$" out
+    ((24 * 4 * 4 * 3 * 3 * 32 * 4 == 442368))
+    train 1 1 $cnn --data synthetic --batch 60 --max-steps 3 --csv one
+    grep -qE '^memory .*, scratch 16\.[67] MB$' out
+    train 5 3 $cnn --data synthetic --batch 60 --max-steps 3 --csv csv
+    nearly 1e-6 3 one csv
+}
+
+# bats test_tags=test-all
+@test "a rank's memory and traffic match the formulas" {
+    # Bytes of activations for each sample: floats of the pixels, of the outputs with each layer's workspace, and of two
+    # gradients as wide as the widest layer; a label. In all: partial sums of the loss.
+    sums=$((24 * 1025 + 8))
+    train 7 1 $cnn
+    outputs=$((6 * 6 * 32 + 4 * 4 * 64 + 2 * (2 * 2 * 64) + 2 * 128 + 10))
+    costs_agree activations $((24 * (4 * (64 + outputs + 2 * 6 * 6 * 32) + 1) + sums))
+    costs_agree parameters $((4 * 53002))
+    for model in "$cnn" "$resnet"; do
+        for run in 2 "3 --strategy grad --recompute 1 --unit-bytes 1000000" "2 --strategy none --clip 1" \
+            "4 --precision bf16 --recompute 1 --unit-bytes 40000 --accumulate 2"; do
+            train 7 $run $model
+            costs_agree
+        done
+    done
+}
+
+@test "the checker of ordering finds nothing with a cnn and a resnet" {
+    local model run epochs
+    for model in "$cnn" "$resnet"; do
+        for run in "1 1" "2 2" "5 3" "5 3 --prefetch 0" "7 2 --overlap 0 --unit-bytes 40000" \
+            "7 2 --precision bf16 --accumulate 2 --recompute 1 --unit-bytes 1000000"; do
+            rm -f s s.*
+            for epochs in 1 2; do # with a snapshot, and from it
+                CPU_DEVICE_CHECK=1 train $run $model --snapshot s --epochs $epochs
+                refute grep CPU_DEVICE_CHECK err
+            done
+            grep -q '^resumed .* 1 epoch ' out
+        done
+    done
+}
+
+@test "a snapshot of another model, depth, width or image size is refused by name" {
+    local step snapshot name more
+    image_data large 10
+    train 5 3 $resnet --max-steps 1 --snapshot shards
+    train 1 1 $resnet --max-steps 1 --snapshot whole
+    for run in "1 shards" "5 whole" "7 shards"; do
+        read -r step snapshot <<<"$run"
+        while IFS='|' read -r name more; do
+            fails 1 "$snapshot holds resnet8 width 8, 1x8x8 with sgd, not $name with sgd" "$(program_of $step)" \
+                "${options[@]}" --model $more --snapshot $snapshot
+        done <<'END'
+resnet8 width 16, 1x8x8|resnet --depth 8 --width 16
+resnet14 width 8, 1x8x8|resnet --depth 14 --width 8
+cnn 1x8x8|cnn
+mlp 64-512-512-10|mlp
+resnet8 width 8, 1x10x10|resnet --depth 8 --width 8 --data large
+END
+    done
+}
+
+# units STEP UNITS OPTION...: the snapshot of two ranks must have this number of units.
+units() {
+    rm -f s s.*
+    train "$1" 2 --max-steps 1 --snapshot s "${@:3}" || return
+    grep '^unit' s >units
+    [ "$(wc -l <units)" = "$2" ] || { cat units && return 1; }
+}
+
+@test "a residual block is one unit" {
+    # The first convolution and its normalisation, the blocks, pooling in step 5, the last layer.
+    for step in 5 7; do
+        pooling=$((step == 5))
+        units $step $((2 + 3 + pooling + 1)) $resnet
+        # A block with a projection: two convolutions with 3 x 3 pixels, one of 1 x 1, and three normalisations.
+        grep -qx "unit $((9 * 8 * 16 + 9 * 16 * 16 + 8 * 16 + 3 * 2 * 16))" units
+        units $step $((2 + 8 + pooling + 1)) --model resnet --depth 18 --width 8
+    done
+    units 7 3 $resnet --unit-bytes 40000
+}
+
+# initial STEP RANKS OPTION...: writes the initial parameters to the file initial, as one file.
+initial() {
+    rm -f s s.*
+    program=./untrained.$1 train "$@" --snapshot s || return
+    program=./finished.1 train 1 1 "${@:3:6}" --snapshot s || return
+    mv s initial
+}
+
+# With two to four ranks, all pieces but the first begin within a layer of a block.
+@test "each rank initialises its piece of a residual block as one rank would" {
+    for step in 1 5 7; do
+        changed ./untrained.$step $step train.c '/^    train\(&t\);$/d'
+    done
+    changed ./finished.1 1 train.c '/^static int finished/,/^}/s/return /return 1 || /'
+    initial 1 1 $resnet
+    mv initial right
+    for ranks in 2 3 4; do
+        initial 5 $ranks $resnet
+        cmp right initial
+        initial 7 $ranks $resnet --strategy grad --unit-bytes 40000
+        cmp right initial
+    done
+    train 1 1 $resnet --max-steps 1 --snapshot trained
+    run ! cmp -s right trained
+}
+
+@test "the evaluation changes no images, drops no outputs and smooths no labels" {
+    # With so small a rate, no parameter changes in 4 bytes.
+    train 1 1 --model mlp --lr 1e-12 --momentum 0 --csv without
+    for more in "--augment crop,flip" "--dropout 0.9" "--label-smoothing 0.5"; do
+        train 1 1 --model mlp --lr 1e-12 --momentum 0 $more --csv with
+        [ "$(cut -d, -f5,6 without)" = "$(cut -d, -f5,6 with)" ]
+        run ! cmp -s <(cut -d, -f2 without) <(cut -d, -f2 with)
+    done
+}
+
+@test "models and augmentations refuse wrong settings, and images that are too small" {
+    for size in 1 3 4 5; do
+        image_data small$size $size
+    done
+    while IFS='|' read -r text more; do
+        fails 2 "$text" "$TRAIN" "${options[@]}" $more
+    done <<'END'
+--augment Crop: want none, crop, flip, or crop,flip;|--augment Crop
+--augment crop,: want none, crop, flip, or crop,flip;|--augment crop,
+--augment none,crop: want none, crop, flip, or crop,flip;|--augment none,crop
+--augment crop: shifts of 4 pixels need images of at least 5 x 5 pixels, and these have 4 x 4;|--data small4 --augment crop
+--depth 9: want 8, 14, 18 or 20;|--model resnet --depth 9
+--depth 1000: want 8, 14, 18 or 20;|--model resnet --depth 1000
+--depth 0: want a number from 1 to 1000;|--depth 0
+--width 12: want a multiple of 8 up to 512;|--model resnet --width 12
+--width 520: want a multiple of 8 up to 512;|--model resnet --width 520
+--dropout 0.5: a resnet has no dropout, want 0;|--model resnet --dropout 0.5
+--model cnn: images have 5 x 5 pixels, and the model needs 6 x 6;|--data small5 --model cnn
+--model resnet: images have 5 x 5 pixels, and depth 18 needs 8 x 8;|--data small5 --model resnet --depth 18
+--model resnet: images have 3 x 3 pixels, and depth 20 needs 4 x 4;|--data small3 --model resnet
+--model resnet: images have 1 x 1 pixels, and depth 20 needs 4 x 4;|--data small1 --model resnet
+END
+}
+
+@test "--summary prints the layers of the cnn of PyTorch's MNIST example, and training goes on" {
+    train 1 1 $cnn --data synthetic --max-steps 1 --summary
+    sed -n '/^layer /,/^total /p' out | sed 's/  *$//' | diff - <(
+        cat <<END
+layer                            output              parameters   forward FLOPs activation bytes
+samples                          28 x 28 x 1                  0               0            3,136
+convolution_relu                 26 x 26 x 32               320         389,376           86,528
+convolution_relu                 24 x 24 x 64            18,496      21,233,664          147,456
+max_pooling                      12 x 12 x 64                 0               0           36,864
+dropout                          12 x 12 x 64                 0               0           36,864
+dense_relu                       128                  1,179,776       2,359,296              512
+dropout                          128                          0               0              512
+dense                            10                       1,290           2,560               40
+total                                                 1,199,882      23,984,896          311,912
+END
+    )
+    grep -q '^stopped after step 1$' out
+}
+
+@test "--summary prints one table in each step, and its sums leave out the layers in a block" {
+    train 1 1 $resnet --max-steps 1 --summary
+    sed -n '/^layer /,/^total /p' out >table
+    grep -q '^  shortcut convolution ' table
+    tail -n +2 table | tr -d , | awk '{ n = NF }
+        /^total/ { exit p != $(n - 2) || f != $(n - 1) || b != $n }
+        !/^ / { p += $(n - 2); f += $(n - 1); b += $n }
+        END { if (!p || !f) exit 1 }'
+    for step in 2 5 7; do
+        train $step 2 $resnet --max-steps 1 --summary
+        sed -n '/^layer /,/^total /p' out | diff table -
+    done
+}
+
+@test "a batch that is too large for the device's memory: the error says what each kind of memory takes" {
+    export CPU_DEVICE_MEMORY=80M
+    fails 1 "asked for 44.3 MB of activations, 12.7 MB of 83.9 MB are left after data 55.2 MB, parameters 4.8 MB, gradients \
+4.8 MB, optimizer 4.8 MB, activations 1.6 MB; lower --batch, or choose a smaller model" "$TRAIN" --data synthetic \
+        --model cnn --batch 512
+    fails 1 "of parameters, " "$TRAIN" --data synthetic --model resnet --depth 18
+    [[ $stderr == *"are left after data 55.2 MB; choose a smaller model, or shard it over more GPUs, as step 5 does "* ]]
+}
