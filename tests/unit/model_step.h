@@ -66,8 +66,6 @@ static inline int free_arrays_and_reset_type(void **state) {
     return free_arrays(state);
 }
 
-#define ARRAYS_TEST(test) cmocka_unit_test_teardown(test, free_arrays_and_reset_type)
-
 // The results of a training step with this type, copied to the host.
 struct results {
     float *y, *gradients, *dx;
@@ -111,16 +109,6 @@ static inline double to_8_bits(double x) {
     int exponent;
     frexp(x, &exponent);
     return ldexp(nearbyint(ldexp(x, 8 - exponent)), exponent - 8);
-}
-
-// got: a sum of count products of rounded numbers, in float. want: the sum in double. size: the sum
-// of the products' sizes. Each number may be 2^-8 of itself away from where it was, a product
-// (1 + 2^-8)^2 - 1, and so the sum from that of fp32.
-static inline void check_sum(float got, float fp32, double want, double size, int count) {
-    if (!(fabs(got - want) <= size * (count + 4) * 0x1p-24) ||
-        !(fabs(got - fp32) <= size * 2.1 * 0x1p-8))
-        fail_msg("%.9g is not %.9g, or too far from %.9g for terms of %g in sum", got, want, fp32,
-                 size);
 }
 
 static inline int open_device(void **state) {
