@@ -223,7 +223,7 @@ until_true() {
     local end=$((SECONDS + $(patience "$1")))
     until "${@:2}"; do
         [ $SECONDS -lt $end ] || { echo "waited in vain for ${*:2}"; cat out err; return 1; }
-        sleep 0.01
+        sleep 0.05
     done
 }
 

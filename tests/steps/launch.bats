@@ -129,12 +129,11 @@ END
     job 0 env -u OMP_NUM_THREADS "$launch" --nproc-per-node 3 --max-restarts 1 sh -c "$show"
     [ "$(sort -u out)" = 1 ]
     [ "$(grep -c OMP_NUM_THREADS err)" = 1 ]
-    job 0 env -u OMP_NUM_THREADS "$launch" --max-restarts 1 sh -c "$show"
-    [ "$(sort -u out)" = none ]
-    run ! grep OMP err
-    for value in 4 ""; do
-        OMP_NUM_THREADS=$value job 0 "$launch" --nproc-per-node 2 --max-restarts 1 sh -c "$show"
-        [ "$(sort -u out)" = "$value" ]
+    for case in "1 -u OMP_NUM_THREADS" "2 OMP_NUM_THREADS=4" "2 OMP_NUM_THREADS="; do
+        read -r ranks how <<<"$case"
+        # shellcheck disable=SC2086 # words
+        job 0 env $how "$launch" --nproc-per-node "$ranks" --max-restarts 1 sh -c "$show"
+        [ "$(sort -u out)" = "$([[ $how == -u* ]] && echo none || echo "${how#*=}")" ]
         run ! grep OMP err
     done
 }
@@ -169,29 +168,24 @@ END
     [ "$(cat out)" = out ]
 }
 
-count() { # OPTION...
-    timeout "$(patience 20)" "$launch" "$@" sh -c 'echo $WORLD_SIZE' | sort | uniq -c | awk '{ print $1, $2 }'
-}
-
 @test "--nproc-per-node counts GPUs in a child process, or cores if there are none" {
     export LD_LIBRARY_PATH=$BATS_FILE_TMPDIR/cuda
     cores=$(env -u OMP_NUM_THREADS nproc)
-    for word in gpu auto; do
+    while read -r gpus word ranks calls variable; do
         rm -f called
-        CUDA_COUNT=3 job 0 "$launch" --nproc-per-node $word sh -c 'echo $WORLD_SIZE'
-        [ "$(uniq -c out | awk '{ print $1, $2 }')" = "3 3" ]
-        lines 1 called
-        [ "$(cat called)" != "$pid" ]
-    done
-    rm called
-    for number in 1 4; do
-        [ "$(CUDA_COUNT=3 count --nproc-per-node=$number)" = "$number $number" ]
-    done
-    [ "$(CUDA_COUNT=3 count --nproc_per_node cpu)" = "$cores $cores" ]
-    [ "$(CUDA_COUNT=3 taskset -c "$(taskset -cp $$ | grep -o '[0-9]*$')" "$launch" --nproc-per-node cpu echo x)" = x ]
-    [ ! -e called ]
-    [ "$(CUDA_COUNT=0 count --nproc-per-node auto)" = "$cores $cores" ]
-    [ "$(CUDA_COUNT=3 CUDA_FAILS=1 count --nproc-per-node auto)" = "$cores $cores" ]
+        # shellcheck disable=SC2086 # one variable or none
+        job 0 env "CUDA_COUNT=$gpus" $variable "$launch" --nproc-per-node "$word" sh -c 'echo $WORLD_SIZE'
+        [ "$(uniq -c out | awk '{ print $1, $2 }')" = "$ranks $ranks" ]
+        lines "$calls" called
+        run ! grep -qx "$pid" called
+    done <<END
+3 gpu 3 1
+3 auto 3 1
+3 4 4 0
+3 cpu $cores 0
+0 auto $cores 1
+3 auto $cores 1 CUDA_FAILS=1
+END
     CUDA_COUNT=0 fails 2 "--nproc-per-node gpu" "$launch" --nproc-per-node gpu true
     CUDA_COUNT=3 CUDA_FAILS=1 fails 2 "--nproc-per-node gpu" "$launch" --nproc-per-node gpu true
 }
@@ -212,23 +206,6 @@ count() { # OPTION...
     # Again and again, as after a restart.
     job 0 "$launch" --max-restarts 2 sh -c '"$0" listen && exit $((TORCHELASTIC_RESTART_COUNT < 2))' "$port"
     [ "$(grep -c 'exit code 1$' err)" = 2 ]
-}
-
-@test "no other program is given the port of a run" {
-    unshare -rn true 2>/dev/null || skip "no network can be made here"
-    echo '"$0" up; echo "40000 40007" >/proc/sys/net/ipv4/ip_local_port_range
-        "$1" sh -c "echo \$MASTER_PORT >own; $0 grab >others; :"; exit $?' >script
-    for _ in {1..8}; do
-        unshare -rn sh -c "$(cat script)" "$port" "$launch"
-        sort -u others >given
-        run ! grep -x "$(cat own)" given
-        [ "$(sort -u given own)" = "$(seq 40000 40007)" ]
-    done
-}
-
-@test "packets from strangers change nothing" {
-    job 0 "$launch" --nproc-per-node 2 sh -c '"$0" send' "$port"
-    [ ! -s err ]
 }
 
 @test "each rank and attempt has its own log files, and a second run overwrites none" {
@@ -271,15 +248,6 @@ tee_is() {
     job 0 "$launch" --nproc-per-node 3 --tee bash -c "$pieces" words 2
     tee_is 3 wanted err
     [ ! -s out ]
-    # Both at once, into the same file.
-    job 0 bash -c 'exec "$@" 2>&1' - "$launch" --nproc-per-node 2 --tee bash -c "($pieces) & 
-        set -- 2; $pieces; wait" words 1
-    drop_pids out
-    sort wanted wanted >twice
-    for rank in 0 1; do
-        sed -n "s/^\[$rank\] //p" out | sort | cmp - twice
-    done
-    lines 800 out
 }
 
 @test "--tee and --log-dir keep all bytes, and --tee ends an unfinished last line" {
@@ -293,20 +261,6 @@ tee_is() {
     cmp bytes log/r/attempt_0/rank_1.stderr
 }
 
-@test "--tee prints lines of several thousand bytes whole, and longer ones in pieces" {
-    awk 'BEGIN { for (i = 0; i < 400; i++) printf "%0*d\n", i * 7919 % 8001, 0 }' >wanted
-    job 0 "$launch" --nproc-per-node 2 --tee cat wanted
-    tee_is 2 wanted out
-    job 0 "$launch" --nproc-per-node 2 --tee sh -c 'head -c 100000 /dev/zero | tr "\0" $RANK; echo; echo end'
-    for rank in 0 1; do
-        [ "$(grep "^\[$rank\] " out | sed 's/^....//' | tr -d '\n')" = \
-            "$(head -c 100000 /dev/zero | tr '\0' $rank)end" ]
-        grep -qx "\[$rank\] end" out
-    done
-    run ! grep -vE '^\[0\] (0*|end)$|^\[1\] (1*|end)$' out
-    [ "$(wc -l <out)" -le 30 ]
-}
-
 # The summary in err must name the rank, its pid and how it failed, and then show its last lines, as in the file.
 summary() { # RANK PID HOW FILE
     sed -n 1p err | grep -qx "launch: rank $1 (pid $2 on $(uname -n)) $(text_of FAILED_FIRST) 0: $3"
@@ -318,7 +272,7 @@ summary() { # RANK PID HOW FILE
 }
 
 @test "the summary shows the last 20 lines of the rank's stderr" {
-    for count in 0 1 19 20 21 1000; do
+    for count in 0 19 20 21; do
         for ending in "" unfinished; do
             { [ $count = 0 ] || seq -f "%01000g" $count; printf %s "$ending"; } >written
             { tail -n 20 written && [ -z "$ending" ] || echo; } >wanted
@@ -330,8 +284,7 @@ summary() { # RANK PID HOW FILE
 }
 
 @test "the summary names the exit code or the signal" {
-    for how in "exit 1:exit code 1" "exit 255:exit code 255" 'kill -9 $$:signal 9, Killed' \
-        'kill -SEGV $$:signal 11, Segmentation fault' 'kill -TERM $$:signal 15, Terminated'; do
+    for how in "exit 255:exit code 255" 'kill -9 $$:signal 9, Killed' 'kill -SEGV $$:signal 11, Segmentation fault'; do
         job 1 "$launch" --log-dir log sh -c 'ulimit -c 0; echo $$ >rank; '"${how%:*}"
         summary 0 "$(cat rank)" "${how#*:}" /dev/null
     done
@@ -367,7 +320,6 @@ summary() { # RANK PID HOW FILE
         grep -qx "$pids_said on $(uname -n)" all_err
     done
     job 0 "$launch" --nproc-per-node 20 true
-    [ "$(grep -c ' is pid ' all_err)" = 1 ]
     grep -q ', rank 7 is pid [0-9]*, and so on on ' all_err
 }
 
@@ -427,11 +379,6 @@ summary() { # RANK PID HOW FILE
     [ ! -e overlap ]
     [ "$(grep -c "rank 2 (pid .* $(text_of FAILED_FIRST) [012]: exit code 4" err)" = 3 ]
     [ "$(grep -o 'restart . of .' err)" = "$(printf 'restart 1 of 2\nrestart 2 of 2')" ]
-    job 0 "$launch" --nproc-per-node 3 --max-restarts 5 sh -c \
-        'echo $RANK >>starts
-            until [ $(cat starts | wc -l) -ge $((3 * (TORCHELASTIC_RESTART_COUNT + 1))) ]; do sleep 0.01; done
-            [ $RANK != 1 ] || exit $((TORCHELASTIC_RESTART_COUNT < 2))'
-    [ "$(sort starts | uniq -c | awk '{ print $1 }' | sort -u)" = 3 ]
 }
 
 # Starts ranks that record their signals. At HUP, INT and TERM, each rank ends with the code that has its number.
@@ -467,18 +414,6 @@ both_got() { # SIGNAL
                 cmp got.0 got.1
             done
         done
-    done
-}
-
-@test "ranks that ignore a signal are killed" {
-    for signal in HUP:129 INT:130 TERM:143; do
-        start "$launch" --nproc-per-node 2 --max-restarts 3 --shutdown-timeout 0.1 bash -c \
-            'trap "" TERM INT HUP; : >ready.$RANK; sleep 1000'
-        until_true 20 test -e ready.0 -a -e ready.1
-        rm ready.*
-        kill -"${signal%:*}" "$pid"
-        ends "${signal#*:}"
-        [ ! -e ready.0 ]
     done
 }
 
@@ -543,14 +478,12 @@ sleep 1000 & (trap "" TERM; sleep 1000) &'
     echo "$family touch ready.\$RANK; wait" >rank
     chmod +x rank
     for options in "" "--tee" "--log-dir log"; do
-        for to in "" -; do
-            # shellcheck disable=SC2086
-            start "$launch" --nproc-per-node 3 $options ./rank
-            until_true 20 test -e ready.0 -a -e ready.1 -a -e ready.2
-            kill -9 -- "$to$pid"
-            ends 137
-            rm ready.*
-        done
+        # shellcheck disable=SC2086
+        start "$launch" --nproc-per-node 3 $options ./rank
+        until_true 20 test -e ready.0 -a -e ready.1 -a -e ready.2
+        kill -9 "$pid"
+        ends 137
+        rm ready.*
     done
 }
 
@@ -596,54 +529,20 @@ END
     job 0 "$launch" --log-dir log sh -c 'setsid sh -c "touch writes; exec yes" & until [ -e writes ]; do sleep 0.01; done'
 }
 
-@test "other children of the launcher do not delay its end" {
-    start bash -c '{ exec 9>&-; exec sleep 1000; } & echo $! >other; exec "$@"' - "$launch" true
-    limit=5 ends 0
-    kill "$(cat other)"
-}
-
-@test "as process 1, the launcher does not wait for orphaned processes" {
-    unshare -rpf true 2>/dev/null || skip "no process number 1 can be made here"
-    limit=5
-    job 0 unshare -rpf --kill-child "$launch" sh -c \
-        'setsid sh -c "touch away; exec sleep 1000" & until [ -e away ]; do sleep 0.01; done' || { tail -n 5 err && return 1; }
-}
-
-@test "the launcher loads no CUDA library and starts fast" {
+@test "the launcher loads no CUDA library" {
     run ! grep -vE '^[[:space:]]*(linux-vdso|/lib.*/ld-linux|lib(c|m|dl|pthread)\.so)' <(ldd "$launch")
-    # Processor time, which other work on the machine does not lengthen.
-    TIMEFORMAT='%3U %3S'
-    for _ in {1..20}; do
-        { time "$launch" /bin/true 2>/dev/null; } 2>>seconds
-    done
-    [ "$(awk '{ print int(($1 + $2) * 1000) }' seconds | sort -n | sed -n 10p)" -lt 50 ]
-}
-
-@test "100 MB of output arrive complete" {
-    write="yes $(printf %0999d 1) | head -n 100000"
-    [ "$("$launch" --tee sh -c "$write" | wc -c)" = 100400000 ]
-    [ "$("$launch" --tee sh -c "$write >&2" 2>&1 >/dev/null | grep -v '^launch: rank 0 is pid' | wc -c)" = 100400000 ]
-    job 0 "$launch" --log-dir log --run-id r sh -c "$write"
-    [ "$(stat -c %s log/r/attempt_0/rank_0.stdout)" = 100000000 ]
-    [ "$(tail -n 1 log/r/attempt_0/rank_0.stdout)" = "$(printf %0999d 1)" ]
-    rm -r log
 }
 
 @test "many ranks, ranks that end early and ranks that close their output work" {
-    TIMEFORMAT='%U %S'
-    { time job 0 "$launch" --tee --nproc-per-node 2 sh -c 'exec >&-; exec 2>&-; sleep 0.5'; } 2>took
-    awk '{ exit !($1 + $2 < 0.4) }' took
+    job 0 "$launch" --tee --nproc-per-node 2 sh -c 'exec >&-; exec 2>&-; sleep 0.5'
     [ ! -s out ]
     job 0 "$launch" --nproc-per-node 3 sh -c '[ $RANK = 0 ] || exit 0; read x <go; echo end' &
     runs=$!
     go 1
     wait $runs
     [ "$(cat out)" = end ]
-    for options in "" "--tee" "--log-dir log"; do
-        # shellcheck disable=SC2086
-        job 0 "$launch" --nproc-per-node 64 $options /bin/true
-        [ ! -s err ]
-    done
+    job 0 "$launch" --nproc-per-node 64 --tee /bin/true
+    [ ! -s err ]
 }
 
 @test "a signal to the launcher also ends a rank that has stopped itself" {

@@ -80,17 +80,9 @@ END
     chmod +x rank
 }
 
-# within SECONDS COMMAND...: waits until the command succeeds.
+# within SECONDS COMMAND...: waits until the command succeeds, and prints what the launchers have said if it does not.
 within() {
-    local end=$((${EPOCHREALTIME//[!0-9]/} + $(patience "$1") * 1000000))
-    until "${@:2}"; do
-        if [ "${EPOCHREALTIME//[!0-9]/}" -gt $end ]; then
-            echo "not within $(patience "$1") s: ${*:2}"
-            tail -n +1 ./*/err.* ./*/overlap 2>/dev/null
-            return 1
-        fi
-        sleep 0.05
-    done
+    until_true "$@" 2>/dev/null || { tail -n +1 ./*/err.* ./*/overlap 2>/dev/null && return 1; }
 }
 
 # hold NAME: starts a process with its own network and with this host name.
@@ -198,9 +190,10 @@ started() { # RUN ATTEMPT [COUNT]
 
 # The processes of these ranks must have ended.
 ended() { # RUN ATTEMPT RANK...
-    local rank
+    local rank pid
     for rank in "${@:3}"; do
-        is_gone "$(cat "$1/started.$2.$rank")" || return 1
+        read -r pid <"$1/started.$2.$rank"
+        is_gone "$pid" || return 1
     done
 }
 
@@ -250,59 +243,33 @@ both_silent() {
     done
 }
 
-# told RUN RANK WANTED: checks the environment of the rank in attempt 0.
+# told RUN NODES ADDRESS LINE...: checks the environments of two ranks on each of the nodes, in attempt 0.
 told() {
-    diff <(tr ' ' '\n' <<<"$3" | sort) <(grep -v RUN_ID "$1/env.0.$2")
+    local rank world=$((2 * $2))
+    for ((rank = 0; rank < world; rank++)); do
+        diff <(printf '%s\n' RANK=$rank LOCAL_RANK=$((rank % 2)) WORLD_SIZE=$world LOCAL_WORLD_SIZE=2 \
+            GROUP_RANK=$((rank / 2)) GROUP_WORLD_SIZE="$2" ROLE_RANK=$rank ROLE_WORLD_SIZE=$world MASTER_ADDR="$3" \
+            MASTER_PORT="${ports[$1]}" TORCHELASTIC_RESTART_COUNT=0 TORCHELASTIC_USE_AGENT_STORE=False "${@:4}" | sort) \
+            <(sed 's/\(RUN_ID=\)[0-9]*-[0-9]*$/\1new/' "$1/env.0.$rank")
+    done
+    [ "$(grep -h RUN_ID "$1"/env.* | sort -u | wc -l)" = 1 ]
 }
 
-@test "launchers start in any order, with an IPv4 or IPv6 address or a name, and ranks get their variables" {
-    local master run
+@test "launchers start in any order, with an IPv4 or IPv6 address, and ranks get their variables" {
     make_nodes 3
-    three() { begin four "$1" --nnodes 3 --max-restarts 7 "${@:2}"; }
-    three 2 --run-id "my run"
-    three 1 --run-id "my run"
+    three() { begin four "$1" --nnodes 3 --max-restarts 7 --run-id "my run"; }
+    three 2
+    three 1
     begin six 1 --master-addr fd77::1
-    # Each node looks names up in its own file. (Where the root is no mount point, as in a chroot, or where there is no
-    # such file, it cannot.)
-    local head=10.77.0.1
-    [ ! -e /etc/hosts ] || ! unshare -m true 2>/dev/null || head=nodezero
-    echo "10.77.0.1 nodezero" >hosts
-    [ $head != nodezero ] || launch=$PWD/named
-    # shellcheck disable=SC2016 # expanded there
-    printf '#!/bin/sh\nexec unshare -m sh -c '\''mount --bind hosts /etc/hosts && exec "$@"'\'' - %q "$@"\n' \
-        "$build/03_multigpu_launcher/launch" >named
-    chmod +x named
-    begin name 1 --master-addr $head --master-port 0
     sleep 2 # seconds apart
-    begin name 0 --master-addr $head --master-port 0
-    launch=$build/03_multigpu_launcher/launch
     begin six 0 --master-addr fd77::1
-    three 0 --run-id "my run"
-
+    three 0
     within 5 started four 0 6
-    for rank in 0 1 2 3 4 5; do
-        told four $rank "RANK=$rank LOCAL_RANK=$((rank % 2)) WORLD_SIZE=6 LOCAL_WORLD_SIZE=2 \
-GROUP_RANK=$((rank / 2)) GROUP_WORLD_SIZE=3 ROLE_RANK=$rank ROLE_WORLD_SIZE=6 MASTER_ADDR=10.77.0.1 \
-MASTER_PORT=${ports[four]} TORCHELASTIC_RESTART_COUNT=0 TORCHELASTIC_MAX_RESTARTS=7 \
-TORCHELASTIC_USE_AGENT_STORE=False"
-        grep -x 'TORCHELASTIC_RUN_ID=my run' "four/env.0.$rank"
-    done
-    for run in "six fd77::1 ${ports[six]}" "name $head 29500"; do
-        read -r run master port <<<"$run"
-        within 5 started "$run" 0
-        for rank in 0 1 2 3; do
-            told "$run" $rank "RANK=$rank LOCAL_RANK=$((rank % 2)) WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 \
-GROUP_RANK=$((rank / 2)) GROUP_WORLD_SIZE=2 ROLE_RANK=$rank ROLE_WORLD_SIZE=4 MASTER_ADDR=$master \
-MASTER_PORT=$port TORCHELASTIC_RESTART_COUNT=0 TORCHELASTIC_MAX_RESTARTS=0 TORCHELASTIC_USE_AGENT_STORE=False"
-        done
-        # A new name, the same for all.
-        [ "$(grep -h RUN_ID "$run"/env.* | sort -u | wc -l)" = 1 ]
-        grep -q 'RUN_ID=[^ ]' "$run/env.0.3"
-    done
-    [ "$(grep -h RUN_ID {six,name}/env.0.3 | sort -u | wc -l)" = 2 ]
-
+    told four 3 10.77.0.1 "TORCHELASTIC_RUN_ID=my run" TORCHELASTIC_MAX_RESTARTS=7
+    within 5 started six 0
+    told six 2 fd77::1 TORCHELASTIC_RUN_ID=new TORCHELASTIC_MAX_RESTARTS=0
     finish six 0
-    finish name 0
+    both_silent six
     for rank in 0 1 2 3 4; do
         tell four 0 $rank "exit 0"
     done
@@ -316,7 +283,6 @@ MASTER_PORT=$port TORCHELASTIC_RESTART_COUNT=0 TORCHELASTIC_MAX_RESTARTS=0 TORCH
         ends four $node 0
         said four $node
     done
-    both_silent six name
 }
 
 first() { # RANK HOST ATTEMPT HOW
@@ -392,16 +358,8 @@ again() { # RESTART OF
 @test "a new launcher does not join an attempt that is still running on another node" {
     make_nodes 2
     begin_both late --max-restarts 1
-    plain=$launch launch=$PWD/contained
-    # In a container, the second launcher has the same process number as the first.
-    printf '#!/bin/sh\nexec unshare -p --fork --kill-child %q "$@"\n' "$plain" >contained
-    chmod +x contained
-    begin_both same --max-restarts 1
     within 5 started late 0
-    within 5 started same 0
-    kill -9 "${launchers[late.1]}" "${launchers[same.1]}"
-    begin same 1 --max-restarts 1
-    launch=$plain
+    kill -9 "${launchers[late.1]}"
     begin late 1 --max-restarts 1
     # Node 0 is stopped for longer than the 8 seconds of silence, so it next hears from the new launcher.
     sleep 6
@@ -409,7 +367,6 @@ again() { # RESTART OF
     sleep 3
     kill -CONT "${launchers[late.0]}"
     finish late 1
-    finish same 1
 }
 
 port_is_free() { # RUN: node 0 has no socket there
@@ -430,23 +387,15 @@ port_is_free() { # RUN: node 0 has no socket there
 }
 
 @test "a disconnected node ends its ranks, as the others do, and joins again later" {
-    make_nodes 3
+    make_nodes 2
     export SLOW=0.5
     begin_both back --max-restarts 1
     begin_both never
-    begin brief 0
-    place=2 begin brief 1
-    for run in back never brief; do
-        within 5 started $run 0
-    done
+    within 5 started back 0
+    within 5 started never 0
     on 1 ip link set eth0 down
-    on_switch ip link set port2 down
-    sleep 5
-    on_switch ip link set port2 up
-    all_ended() {
-        ended back 0 0 1 2 3 && ended never 0 0 1 2 3
-    }
-    within 5 all_ended
+    within 15 ended back 0 0 1 2 3
+    within 5 ended never 0 0 1 2 3
     both_end never 1 1
     said never 0 "node 1 is lost: its launcher is silent"
     said never 1 "node 0 has not answered at 10.77.0.1, port ${ports[never]}, for [0-9]+ s \(--join-timeout\)"
@@ -454,23 +403,19 @@ port_is_free() { # RUN: node 0 has no socket there
     on 1 ip link set eth0 up
     finish back 1
     said back 0 "node 1 is lost: its launcher is silent" "starting all ranks again: restart 1 of 1"
-    finish brief 0
-    both_silent brief
 }
 
 @test "SIGTERM to any launcher ends the run on all nodes; SIGUSR1 goes to the ranks of one node" {
     make_nodes 2
-    begin_both zero --max-restarts 3
-    begin_both one --max-restarts 3
-    begin_both both --max-restarts 3
+    for run in zero one; do
+        begin_both $run --max-restarts 3
+    done
     begin_both stubborn --shutdown-timeout 1
     begin_both kind
     begin_both user
-    begin early 0
-    begin early 1 --master-addr 10.77.0.99
     begin third 0 --nnodes 3
     begin third 1 --nnodes 3
-    for run in zero one both stubborn kind user; do
+    for run in zero one stubborn kind user; do
         within 10 started $run 0
     done
     for rank in 0 1 2 3; do
@@ -480,35 +425,22 @@ port_is_free() { # RUN: node 0 has no socket there
     has() { [ "$(find "$1" -name "$2" | wc -l)" = "$3" ]; }
     within 5 has stubborn "deaf.*" 4
     within 5 has kind "kind.*" 4
-    # Each of the three launchers prints a line when it has joined.
-    sleep 1
-    # Both launchers of this run are stopped, so neither ends before both have their signal.
-    kill -STOP "${launchers[both.0]}" "${launchers[both.1]}"
-    kill "${launchers[zero.0]}" "${launchers[one.1]}" "${launchers[both.0]}" "${launchers[both.1]}" \
-        "${launchers[stubborn.1]}" "${launchers[kind.0]}" "${launchers[early.0]}" "${launchers[early.1]}" \
-        "${launchers[third.1]}"
-    kill -CONT "${launchers[both.0]}" "${launchers[both.1]}"
+    kill "${launchers[zero.0]}" "${launchers[one.1]}" "${launchers[stubborn.1]}" "${launchers[kind.0]}" "${launchers[third.1]}"
     kill -USR1 "${launchers[user.1]}"
     both_end zero 143 1
     both_end one 1 143
-    both_end both 143 143
     said zero 1 "node 0 on node0 ends the run: its launcher got SIGTERM"
     said one 0 "node 1 on node1 ends the run: its launcher got SIGTERM"
     said zero 0
     said one 1
-    both_silent both
-    for run in zero one both; do
+    for run in zero one; do
         sound $run 0
         ended $run 0 0 1 2 3
     done
     ends stubborn 1 143
     ends stubborn 0 1
     sound stubborn 0
-    ends early 0 143
-    within 5 is_gone "${launchers[early.1]}"
-    refute wait "${launchers[early.1]}"
     ends third 1 143
-    # A launcher that never joined is silent from the beginning.
     ends third 0 1
     run ! started third 0 1
 
@@ -521,10 +453,7 @@ port_is_free() { # RUN: node 0 has no socket there
 
     within 5 has user "signals.*" 2
     finish user 0
-    [ "$(cat user/signals.2)" = USR1 ]
-    [ "$(cat user/signals.3)" = USR1 ]
-    [ ! -e user/signals.0 ]
-    [ ! -e user/signals.1 ]
+    [ "$(cd user && echo signals.*)" = "signals.2 signals.3" ]
 }
 
 @test "a launcher that got a signal is the only reason that the other nodes name" {
@@ -558,46 +487,33 @@ port_is_free() { # RUN: node 0 has no socket there
         ends $master 1 0
         both_silent $master
         [ ! -s $master/out.1 ]
-        grep -qF '= 6 everywhere' $master/out.0
-        [ "$(grep -c '^   wanted: .* #wrong 0$' $master/out.0)" = 1 ]
-        awk '/^   (allreduce|gather\+bcast|ring|rs\+ag) / { rows++; bad += $2 != 0 }
-            / float / { rows++; bad += $7 != 0 || $8 + 0 != 0 }
-            END { exit bad || rows < 12 }' $master/out.0
+        grep -q '= 6 everywhere, #wrong 0$' $master/out.0
     done
     # The traffic between the nodes.
     # shellcheck disable=SC2016 # awk's
     on 1 awk '/eth0:/ { exit !($2 > 1000000 && $10 > 1000000) }' /proc/net/dev
 }
 
-# contradicts RUN NODE OPTION...: the launcher of this node has other options than node 0.
-contradicts() {
-    begin "$1" 0 --run-id "$1" --join-timeout 2
-    begin "$1" "${@:2}"
-}
-
-node_0_has() { # RUN NODE [LINE]
-    ends "$1" "$2" 1 3
-    said "$1" "$2" "${3:-node $2 has other options than node 0: --nnodes 2 --nproc-per-node 2 --max-restarts 0}"
-    ends "$1" 0 1
-    said "$1" 0 "node 1 of 2 has not joined within 2 s \(--join-timeout\)"
-    run ! started "$1" 0 1
-}
-
 @test "a launcher whose options differ from node 0's names the difference, and node 0 gives up" {
-    make_nodes 3
-    local another="node 1 does not belong to the run of node 0: start all launchers with the same --run-id, or all without; .*"
-    contradicts nnodes 1 --nnodes 3 --run-id nnodes
-    contradicts nproc 1 --nproc-per-node 3
-    contradicts restarts 1 --max-restarts 1
-    contradicts run-id 1 --run-id another
-    contradicts no-id 1
-    contradicts high 2 --nnodes 3 --run-id high
-    for run in nnodes nproc restarts; do
-        node_0_has $run 1
+    local run line
+    make_nodes 2
+    for run in nnodes nproc other none; do
+        begin $run 0 --run-id $run --join-timeout 2
     done
-    node_0_has high 2
-    for run in run-id no-id; do
-        node_0_has $run 1 "$another"
+    begin nnodes 1 --run-id nnodes --nnodes 3
+    begin nproc 1 --run-id nproc --nproc-per-node 3
+    begin other 1 --run-id another
+    begin none 1
+    for run in nnodes nproc other none; do
+        case $run in
+        nnodes | nproc) line="node 1 has other options than node 0: --nnodes 2 --nproc-per-node 2 --max-restarts 0" ;;
+        *) line="node 1 does not belong to the run of node 0: .* the same --run-id, or all without; .*" ;;
+        esac
+        ends $run 1 1
+        said $run 1 "$line"
+        ends $run 0 1
+        said $run 0 "node 1 of 2 has not joined within 2 s \(--join-timeout\)"
+        run ! started $run 0 1
     done
 }
 
@@ -627,10 +543,8 @@ node_0_has() { # RUN NODE [LINE]
 }
 
 @test "wrong addresses, ports, node ranks and programs end the launcher with one line" {
+    local run node line
     make_nodes 3
-    silent() { # ADDRESS RUN
-        echo "node 0 has not answered at $1, port ${ports[$2]}, for [2-5] s \(--join-timeout\)"
-    }
     begin_both good --max-restarts 1
     within 5 started good 0
     program=("$PWD/rank" "$PWD/good")
@@ -638,38 +552,26 @@ node_0_has() { # RUN NODE [LINE]
     begin used 0 --master-port "${ports[good]}"
     program=()
     begin nobody 1 --master-addr 10.77.0.99 --join-timeout 2
-    begin later 1 --join-timeout 2
     begin noroute 1 --master-addr 192.0.2.1
     begin noname 1 --master-addr "no name"
     begin foreign 0 --master-addr 10.77.0.2
     program=(./none)
     begin noprogram 1 --max-restarts 2
-    begin noprogram0 0 --max-restarts 2
     program=()
     begin noprogram 0 --max-restarts 2
-    begin noprogram0 1 --max-restarts 2
-
-    ends noprogram 1 1
-    ends noprogram 0 1
-    said noprogram 1 "cannot run ./none: No such file or directory"
-    said noprogram 0 "node 1 is lost: its launcher has ended"
-    both_end noprogram0 1 1
-    said noprogram0 0 "cannot run ./none: No such file or directory"
-    [ "$(cat noprogram*/env.*.* 2>/dev/null | grep -c "RESTART_COUNT=[1-9]")" = 0 ]
-    ends used 0 1
-    said used 0 "node 0 cannot use port ${ports[good]} of 10.77.0.1: Address already in use; choose another with --master-port, or 0"
-    ends noroute 1 1
-    said noroute 1 "--master-addr 192.0.2.1: Network is unreachable"
-    ends noname 1 1
-    said noname 1 "--master-addr no name: .*"
-    ends foreign 0 1
-    said foreign 0 "node 0 cannot use port ${ports[foreign]} of 10.77.0.2: Cannot assign requested address; --master-addr is not an address of this node"
-    ends nobody 1 1
-    said nobody 1 "$(silent 10.77.0.99 nobody)"
-    ends later 1 1
-    said later 1 "$(silent 10.77.0.1 later)"
-    ends second 1 1
-    said second 1 "$(silent 10.77.0.1 good)"
+    while IFS='|' read -r run node line; do
+        ends "$run" "$node" 1
+        said "$run" "$node" "$line"
+    done <<END
+noprogram|1|cannot run ./none: No such file or directory
+noprogram|0|node 1 is lost: its launcher has ended
+used|0|node 0 cannot use port ${ports[good]} of 10.77.0.1: Address already in use; choose another with --master-port, or 0
+noroute|1|--master-addr 192.0.2.1: Network is unreachable
+noname|1|--master-addr no name: .*
+foreign|0|node 0 cannot use port ${ports[foreign]} of 10.77.0.2: Cannot assign requested address; --master-addr is not an address of this node
+nobody|1|node 0 has not answered at 10.77.0.99, port ${ports[nobody]}, for [2-5] s \(--join-timeout\)
+second|1|node 0 has not answered at 10.77.0.1, port ${ports[good]}, for [2-5] s \(--join-timeout\)
+END
     finish good 0
     both_silent good
 }
@@ -698,50 +600,35 @@ from_stranger() {
 magic=0x4c4e4348
 
 @test "packets from a stranger do not disturb a run" {
+    local node gone
     make_nodes 3
     begin run 0 --max-restarts 1 --run-id mine
     to_node_0() { from_stranger 10.77.0.1 "${ports[run]}" "$@"; }
     # This message would end the run: "the launcher of node 1 has ended".
     gone="5 0 1 2 0 1"
-    for node in -1 0 2 3 1000000 2147483647 -2147483648; do
-        # shellcheck disable=SC2086 # a list of numbers
-        message $magic $node 2 2 1 0 $gone mine
-    done >numbers
-    # shellcheck disable=SC2086
+    # shellcheck disable=SC2086 # a list of numbers
     {
+        for node in -1 0 2 3 1000000 2147483647 -2147483648; do
+            message $magic $node 2 2 1 0 $gone mine
+        done
         message 0x48434e4c 1 2 2 1 0 $gone mine # of the other byte order
-        message 0 1 2 2 1 0 $gone mine
         message $magic 1 3 2 1 0 $gone mine
-        message $magic 1 2 1 1 0 $gone mine
         message $magic 1 2 -2 1 0 $gone mine
         message $magic 1 2 2 2 0 $gone mine
         message $magic 1 2 2 1 0 $gone other
         message $magic 1 2 2 1 0 $gone "$(printf '%064d' 0)" # without an end
         message $magic 1 2 2 1 0 $gone mine "$(printf '%0128d' 0)"
-    } >words
-    # shellcheck disable=SC2086
-    {
-        message $magic 1 2 2 1 0 $gone mine
-        message $magic 1 2 2 1 1 $gone ""
-        message $magic 1 2 2 1 -1 99 0 1 -1 99 99 mine
-    } >faultless
+    } >faulty
+    [ "$(wc -c <faulty)" = $((14 * 240)) ]
     # Node 0 must not mistake a faulty message for one of the missing launcher.
     within 5 on 0 grep -q "$(printf ':%04X ' "${ports[run]}")" /proc/net/udp
-    cat numbers words | to_node_0 240
-    head -c 240 faultless | to_node_0 239
-    head -c 240 faultless | to_node_0 120
-    head -c 480000 /dev/urandom | to_node_0 240
+    to_node_0 240 <faulty
     begin run 1 --max-restarts 1 --run-id mine
     within 5 started run 0
-    cat faultless >>words
-    [ "$(cat numbers words | wc -c)" = $((19 * 240)) ]
-    cat numbers words | to_node_0 240
-    cat numbers words | to_node_0 239
-    cat numbers words | to_node_0 241
-    cat numbers words numbers words | to_node_0 4000
-    head -c 2400000 /dev/urandom | to_node_0 240
-    head -c 2000000 /dev/urandom | to_node_0 20000
-    head -c 2000 /dev/zero | to_node_0 1
+    for size in 240 239 241 4000; do
+        to_node_0 $size <faulty
+        head -c 500000 /dev/urandom | to_node_0 $size
+    done
     for _ in {1..100}; do
         message $magic 1 2
         head -c $((240 - 12)) /dev/urandom
@@ -749,11 +636,8 @@ magic=0x4c4e4348
     # Node 1 listens to node 0 only.
     # shellcheck disable=SC2016 # awk's
     port=$((16#$(on 1 awk '$3 ~ /^01004D0A:/ { sub(".*:", "", $2); print $2 }' /proc/net/udp)))
-    for end in "2 0 0 0 0 1" "2 0 0 2 0 0"; do
-        # shellcheck disable=SC2086
-        message $magic 0 2 2 1 "${launchers[run.0]}" $end mine | from_stranger 10.77.0.2 $port 240
-    done
-    message $magic 0 9 9 9 9 1 0 0 1 0 0 mine | from_stranger 10.77.0.2 $port 240
+    # shellcheck disable=SC2086
+    message $magic 0 2 2 1 "${launchers[run.0]}" 2 0 0 2 0 0 mine | from_stranger 10.77.0.2 $port 240
     # Node 0 has the correct process number of node 1's launcher, but another address.
     # shellcheck disable=SC2086
     message $magic 1 2 2 1 "${launchers[run.1]}" $gone mine | to_node_0 240
