@@ -124,6 +124,8 @@ END
         [ "$(awk '/^resumed/ { print 5 * $3 + $6 }' out)" = "$stopped" ]
         diff -r right s || { echo "step $step: $more" && return 1; }
     done <<'END'
+3|10|0 ncclAllReduce 14|1
+3|15|2 report_epoch 1|1
 4|10|1 gather_batch 4|1
 4|15|1 gather_batch 4|1
 5|10|1 ncclReduceScatter 9|5
