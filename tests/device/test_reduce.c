@@ -200,89 +200,16 @@ static void types_have_their_sizes(void **state) {
         result;                                                                                    \
     })
 
-static void integers_wrap_around(void **state) {
+static void some_results_are_known(void **state) {
     (void)state;
     assert_true(REDUCE(ncclInt8, ncclSum, int8_t, 127, 1) == -128);
     assert_true(REDUCE(ncclInt8, ncclAvg, int8_t, 127, 1, 1) == -42); // -127 / 3
     assert_true(REDUCE(ncclUint8, ncclProd, uint8_t, 16, 17) == 16);
-    assert_true(REDUCE(ncclInt32, ncclSum, int32_t, INT32_MAX, 1) == INT32_MIN);
-    assert_true(REDUCE(ncclInt32, ncclProd, int32_t, 65536, 65536, 3) == 0);
-    assert_true(REDUCE(ncclUint32, ncclAvg, uint32_t, UINT32_MAX, 9) == 4);
-    assert_true(REDUCE(ncclInt64, ncclSum, int64_t, INT64_MIN, -1) == INT64_MAX);
-    assert_true(REDUCE(ncclInt64, ncclProd, int64_t, INT64_MIN, -1) == INT64_MIN);
-    assert_true(REDUCE(ncclUint64, ncclSum, uint64_t, UINT64_MAX, 3) == 2);
     assert_true(REDUCE(ncclInt32, ncclAvg, int32_t, -3, -4) == -3); // towards 0
-}
-
-static void sums_go_from_first_to_last(void **state) {
-    (void)state;
+    assert_true(REDUCE(ncclUint64, ncclSum, uint64_t, UINT64_MAX, 3) == 2);
     assert_true(REDUCE(ncclFloat32, ncclSum, float, 0x1p24f, 1, -0x1p24f) == 0);
     assert_true(REDUCE(ncclFloat32, ncclSum, float, 0x1p24f, -0x1p24f, 1) == 1);
-    assert_true(REDUCE(ncclFloat64, ncclSum, double, 0x1p53, 1, -0x1p53) == 0);
-    assert_true(REDUCE(ncclFloat64, ncclSum, double, 1, 0x1p53, -0x1p53) == 0);
-    assert_true(REDUCE(ncclFloat64, ncclSum, double, 0x1p53, -0x1p53, 1) == 1);
-    uint16_t large = float_to_half(32768), small = float_to_half(0x1p-24f);
-    assert_int_equal(REDUCE(ncclFloat16, ncclSum, uint16_t, large, small, large | 0x8000), 0);
-    assert_int_equal(REDUCE(ncclFloat16, ncclSum, uint16_t, large, large | 0x8000, small), small);
-}
-
-static void sums_of_16_bit_floats_are_rounded_once(void **state) {
-    (void)state;
-    uint16_t bfloat16 = float_to_bfloat16(256), half = float_to_half(2048);
-    uint16_t one = float_to_bfloat16(1), half_one = float_to_half(1);
-    assert_int_equal(REDUCE(ncclBfloat16, ncclSum, uint16_t, bfloat16, one, one),
-                     float_to_bfloat16(258));
-    assert_int_equal(REDUCE(ncclFloat16, ncclSum, uint16_t, half, half_one, half_one),
-                     float_to_half(2050));
-    assert_int_equal(REDUCE(ncclFloat16, ncclAvg, uint16_t, 0x7bff, 0x7bff), 0x7bff); // no overflow
-}
-
-static void nan_wins_every_minimum_and_maximum(void **state) {
-    (void)state;
-    const uint16_t halves[] = {0x7e00, 0x3c00, 0xfc00, 0x7c00},
-                   bfloat16s[] = {0xffc0, 0x3f80, 0xff80, 0x7f80};
-    const float floats[] = {-NAN, 1, -INFINITY, INFINITY};
-    const double doubles[] = {NAN, 1, -INFINITY, INFINITY};
-    const void *const arrays_of_four[][2] = {{&formats[ncclFloat16], halves},
-                                             {&formats[ncclBfloat16], bfloat16s},
-                                             {&formats[ncclFloat32], floats},
-                                             {&formats[ncclFloat64], doubles}};
-    for (int a = 0; a < 4; a++)
-        for (int first = 0; first < 4; first++)
-            for (int op = ncclMax; op <= ncclMin; op++) {
-                const struct format *f = arrays_of_four[a][0];
-                double result;
-                const void *in[4];
-                for (int k = 0; k < 4; k++)
-                    in[k] =
-                        (const char *)arrays_of_four[a][1] + (size_t)((first + k) % 4) * f->bytes;
-                cpu_reduce((ncclDataType_t)(f - formats), (ncclRedOp_t)op, &result, in, 4, 1);
-                assert_true(isnan(load_float(f, &result, 0)));
-                for (int k = 0; k < 4; k++) // without the NaN
-                    in[k] = (const char *)arrays_of_four[a][1] +
-                            (size_t)(1 + (first + k) % 3) * f->bytes;
-                cpu_reduce((ncclDataType_t)(f - formats), (ncclRedOp_t)op, &result, in, 4, 1);
-                assert_true(load_float(f, &result, 0) == (op == ncclMax ? INFINITY : -INFINITY));
-            }
-}
-
-static void every_16_bit_float_survives_a_round_trip(void **state) {
-    (void)state;
-    for (unsigned bits = 0; bits < 0x10000; bits++) {
-        uint16_t h = (uint16_t)bits;
-        double half = load_float(&formats[ncclFloat16], &h, 0);
-        double bfloat16 = load_float(&formats[ncclBfloat16], &h, 0);
-        assert_true(same(half_to_float(h), half));
-        assert_true(same(bfloat16_to_float(h), bfloat16));
-        if (isnan(half))
-            assert_int_equal(float_to_half(half_to_float(h)) & 0x7fff, 0x7fff);
-        else
-            assert_int_equal(float_to_half(half_to_float(h)), h);
-        if (isnan(bfloat16))
-            assert_int_equal(float_to_bfloat16(bfloat16_to_float(h)) & 0x7fff, 0x7fff);
-        else
-            assert_int_equal(float_to_bfloat16(bfloat16_to_float(h)), h);
-    }
+    assert_true(isnan(REDUCE(ncclFloat32, ncclMax, float, 1, NAN, INFINITY)));
 }
 
 static void check_rounding(float x) {
@@ -296,7 +223,8 @@ static void check_rounding(float x) {
         assert_true(half >> 15 == !!signbit(x) && bfloat16 >> 15 == !!signbit(x));
 }
 
-// Tests each number, the midpoint to the next one and its neighbours, and then random numbers.
+// Tests each 16-bit number, the midpoint to the next one and its neighbours, and then random
+// numbers.
 static void floats_are_rounded_to_nearest_even(void **state) {
     (void)state;
     for (unsigned bits = 0; bits < 0xffff; bits++)
@@ -305,6 +233,8 @@ static void floats_are_rounded_to_nearest_even(void **state) {
             float x = i ? half_to_float((uint16_t)bits) : bfloat16_to_float((uint16_t)bits);
             float next = i ? half_to_float(next_bits) : bfloat16_to_float(next_bits);
             float middle = x / 2 + next / 2;
+            const struct format *f = &formats[i ? ncclFloat16 : ncclBfloat16];
+            assert_true(same(x, load_float(f, &(uint16_t){(uint16_t)bits}, 0)));
             check_rounding(x);
             check_rounding(middle);
             check_rounding(nextafterf(middle, x));
@@ -340,11 +270,7 @@ int main(void) {
         cmocka_unit_test_teardown(reductions_are_right, free_arrays),
         cmocka_unit_test_teardown(averages_of_more_inputs_than_a_small_type_can_count, free_arrays),
         cmocka_unit_test_teardown(products_with_a_scalar_are_right, free_arrays),
-        cmocka_unit_test(integers_wrap_around),
-        cmocka_unit_test(sums_go_from_first_to_last),
-        cmocka_unit_test(sums_of_16_bit_floats_are_rounded_once),
-        cmocka_unit_test(nan_wins_every_minimum_and_maximum),
-        cmocka_unit_test(every_16_bit_float_survives_a_round_trip),
+        cmocka_unit_test(some_results_are_known),
         cmocka_unit_test(floats_are_rounded_to_nearest_even),
         cmocka_unit_test(conversions_known_values),
     };
