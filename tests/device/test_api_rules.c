@@ -203,10 +203,15 @@ RETURNS(last_error_is_cleared, "cudaGetLastError", "the last error of this threa
 
 REFUSES(more_memory_than_is_left, "cudaMalloc", "more bytes than are left", ERROR,
         cudaErrorMemoryAllocation, STAYS) {
-    void *pointer, *most;
+    void *pointer, *most, *far;
     IS_REFUSED(cudaMalloc(&pointer, (size_t)1 << 40));
     OK(cudaMalloc(&most, 40 << 20)); // of 64 MiB
     IS_REFUSED(cudaMalloc(&pointer, 40 << 20));
+    assert_null(pointer);
+    OK(cudaSetDevice(1)); // has memory of its own
+    OK(cudaMalloc(&far, 40 << 20));
+    OK(cudaFree(far));
+    OK(cudaSetDevice(0));
     OK(cudaFree(most));
 }
 
