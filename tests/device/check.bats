@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# Tests of the checker of ordering (CPU_DEVICE_CHECK=1) with the steps. It finds nothing in them, and it finds every planted
-# mistake in every run, with the places of both operations.
+# Tests of the checker of ordering (CPU_DEVICE_CHECK=1) with the steps. It finds nothing in them, and it finds planted
+# mistakes, with the places of both operations. tests/device/test_check.c has all kinds of mistakes.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
@@ -39,37 +39,25 @@ clean() {
     grep -q '^resumed .* 2 epochs' out
 }
 
-@test "the checker finds nothing in steps 2 to 4" {
-    local ranks step program
-    for ranks in 2 3; do
-        for step in 2_multigpu_fork 3_multigpu_launcher 4_multinode; do
-            program=$build/0$step/train
-            clean "${step:0:1}" $ranks "$program"
-            clean "${step:0:1}" $ranks "$program" --overlap 0 --optimizer adam
-        done
-    done
-}
-
-@test "the checker finds nothing in step 5 with any option" {
-    local ranks more
-    for more in "" "--overlap 0" "--prefetch 0" "--optimizer adam" "--dropout 0.2"; do
-        for ranks in 2 3; do
-            # shellcheck disable=SC2086 # a list of words
-            clean 5 $ranks "$build/05_fsdp/train" $more
-        done
-    done
-}
-
-@test "the checker finds nothing in step 7 with any option" {
-    local ranks more
-    for more in "" "--strategy grad" "--strategy none" "--overlap 0" "--prefetch 0" "--optimizer adam --save full" \
-        "--precision bf16" "--accumulate 2 --clip 0.5" "--recompute 1 --unit-bytes 3000 --dropout 0.2" \
-        "--precision bf16 --strategy grad --accumulate 2 --clip 0.5 --recompute 1 --unit-bytes 3000"; do
-        for ranks in 2 3; do
-            # shellcheck disable=SC2086 # a list of words
-            clean 7 $ranks "$build/07_large_models/train" $more
-        done
-    done
+@test "the checker finds nothing in the steps with any option" {
+    local step more
+    while read -r step more; do
+        # shellcheck disable=SC2086 # a list of words
+        clean "${step:1:1}" 3 "$build/$step/train" $more
+    done <<END
+02_multigpu_fork
+02_multigpu_fork --overlap 0 --optimizer adam
+03_multigpu_launcher
+04_multinode
+05_fsdp
+05_fsdp --overlap 0 --optimizer adam
+05_fsdp --prefetch 0 --dropout 0.2
+07_large_models --optimizer adam --save full
+07_large_models --strategy grad --overlap 0
+07_large_models --strategy none --prefetch 0
+07_large_models --accumulate 2 --clip 0.5 --recompute 1 --unit-bytes 3000 --dropout 0.2
+07_large_models --precision bf16 --strategy grad --accumulate 2 --clip 0.5 --recompute 1 --unit-bytes 3000
+END
 }
 
 @test "the checker finds nothing in step 7 with hybrid sharding on two nodes" {
@@ -95,22 +83,20 @@ clean() {
     diff <(cut -d, -f1-6 checked) <(cut -d, -f1-6 unchecked)
 }
 
-# found STEP SUMMARY OPERATION PATTERN...: every run must end with the summary and a line for each operation. The source
-# line of the operation must match the pattern.
+# found STEP SUMMARY OPERATION PATTERN...: the run must end with the summary and a line for each operation. The source line
+# of the operation must match the pattern.
 found() {
-    local run i next operation pattern place
-    for run in 1 2 3; do
-        ! start_step "$1" 2 ./program --max-steps 20 || { echo "run $run found nothing" && return 1; }
-        grep -qE "CPU_DEVICE_CHECK: .*$2" err || { cat err && return 1; }
-        for ((i = 3; i < $#; i += 2)); do
-            operation=${!i} next=$((i + 1))
-            pattern=${!next}
-            place=$(sed -nE "s/.*${operation}[^(]* at ([a-z0-9_]+\/[a-z]+\.[ch]:[0-9]+) .*/\1/p" err | head -n 1)
-            [ -n "$place" ] || { echo "no place of $operation" && cat err && return 1; }
-            # A call may take several lines.
-            sed -n "$((${place#*:} - 2)),$((${place#*:} + 2))p" "changed/${place%:*}" | grep -qF "$pattern" ||
-                { echo "$place is not $pattern" && cat err && return 1; }
-        done
+    local i next operation pattern place
+    run ! start_step "$1" 2 ./program --max-steps 20
+    grep -qE "CPU_DEVICE_CHECK: .*$2" err || { cat err && return 1; }
+    for ((i = 3; i < $#; i += 2)); do
+        operation=${!i} next=$((i + 1))
+        pattern=${!next}
+        place=$(sed -nE "s/.*${operation}[^(]* at ([a-z0-9_]+\/[a-z]+\.[ch]:[0-9]+) .*/\1/p" err | head -n 1)
+        [ -n "$place" ] || { echo "no place of $operation" && cat err && return 1; }
+        # A call may take several lines.
+        sed -n "$((${place#*:} - 2)),$((${place#*:} + 2))p" "changed/${place%:*}" | grep -qF "$pattern" ||
+            { echo "$place is not $pattern" && cat err && return 1; }
     done
 }
 
@@ -120,52 +106,22 @@ found() {
         "sum_rows writes bytes" "layer_backward(" "ncclAllReduce reads bytes" "ncclAllReduce(t->gradients"
 }
 
-@test "the checker finds an update that does not wait for the all-reduce (step 2)" {
-    changed ./program 2 debug.2
-    found 2 "$(text_of UNORDERED) t->gradients \(cudaMalloc at " \
-        "ncclAllReduce writes bytes" "ncclAllReduce(t->gradients" "sgd_step reads bytes" "optimizer_step("
-}
-
-@test "the checker finds a layer that does not wait until it is gathered (steps 5 and 7)" {
-    changed ./program 5 fsdp.c '/cudaStreamWaitEvent\(f->stream, f->pieces/d'
-    found 5 "$(text_of UNORDERED) f->buffers\[[01]\] \(cudaMalloc at " \
-        "ncclAllGather writes bytes" "ncclAllGather(f->parameters" "matrix product reads bytes" "layer_forward("
-    changed ./program 7 units.c '/cudaStreamWaitEvent\(f->stream, f->units/d'
-    found 7 "$(text_of UNORDERED) u->whole \(cudaMalloc at " \
-        "ncclAllGather writes bytes" "ncclAllGather(piece" "matrix product reads bytes" "layer_forward("
-}
-
-@test "the checker finds a gather into a buffer that is still in use (steps 5 and 7)" {
+@test "the checker finds a gather into a buffer that is still in use (step 5)" {
     changed ./program 5 fsdp.c '/void start_gather/,/^}/{/comm_waits/d}'
     found 5 "$(text_of UNORDERED) f->buffers\[[01]\] \(cudaMalloc at " \
         "matrix product reads bytes" "layer_forward(" "ncclAllGather writes bytes" "ncclAllGather(f->parameters"
-    changed ./program 7 units.c '/void gather_unit/,/^}/{/comm_waits/d}'
-    found 7 "$(text_of UNORDERED) u->whole \(cudaMalloc at " \
-        "matrix product reads bytes" "layer_forward(" "ncclAllGather writes bytes" "ncclAllGather(piece"
 }
 
-@test "the checker finds a missing wait before a scatter or an update (steps 5 and 7)" {
-    changed ./program 5 fsdp.c '/void fsdp_scatter/,/^}/{/comm_waits/d}'
-    found 5 "$(text_of UNORDERED) f->buffers\[[01]\] \(cudaMalloc at " \
-        "sum_rows writes bytes" "layer_backward(" "ncclReduceScatter reads bytes" "ncclReduceScatter(whole"
-    changed ./program 5 fsdp.c '/void fsdp_finish/,/^}/{/cudaStreamWaitEvent/d}'
-    found 5 "$(text_of UNORDERED) f->gradients \(cudaMalloc at " \
-        "ncclReduceScatter writes bytes" "ncclReduceScatter(whole" "sgd_step reads bytes" "optimizer_step("
-    changed ./program 7 units.c '/void scatter_unit/,/^}/{/comm_waits/d}'
-    found 7 "$(text_of UNORDERED) u->whole \(cudaMalloc at " \
-        "sum_rows writes bytes" "layer_backward(" "ncclReduceScatter reads bytes" "ncclReduceScatter(u->gradients"
+@test "the checker finds an update that does not wait for the scatter (step 7)" {
     changed ./program 7 units.c '/void units_finish/,/^}/{/cudaStreamWaitEvent/d}'
     found 7 "$(text_of UNORDERED) f->gradients \(cudaMalloc at " \
         "ncclAllReduce writes bytes" "ncclAllReduce(sums" "sgd_step reads bytes" "optimizer_step("
 }
 
-@test "the checker finds a result that the host reads before its copy is complete" {
-    local step
-    for step in 2 3 4 5 7; do
-        changed ./program $step train.c '/^static struct stats read_stats/,/^}/{/(cudaStreamSynchronize|wait_for)\(t->stream\)/d}'
-        found $step "host code at [a-z0-9_]+/train.c:.* touches pinned memory while an operation may still use it:" \
-            "host code" "sums->" "cudaMemcpyAsync, queued" "cudaMemcpyAsync(sums"
-    done
+@test "the checker finds a result that the host reads before its copy is complete (step 3)" {
+    changed ./program 3 train.c '/^static struct stats read_stats/,/^}/{/(cudaStreamSynchronize|wait_for)\(t->stream\)/d}'
+    found 3 "host code at [a-z0-9_]+/train.c:.* touches pinned memory while an operation may still use it:" \
+        "host code" "sums->" "cudaMemcpyAsync, queued" "cudaMemcpyAsync(sums"
 }
 
 @test "the checker finds ranks that use two communicators in different orders (step 7)" {

@@ -77,32 +77,60 @@ static void gather(int copied_sample) {
     OK(cudaMemsetAsync(set.values + 10 * copied_sample, 0, 1, b));
 }
 
-// Streams and events.
-
-static void one_stream(void) {
-    write_floats(x, FLOATS, a);
-    read_floats(x, FLOATS, a);
-    write_floats(x, FLOATS, a);
+// Most cases are a list of steps. A step is a stream or the host, and what it does:
+// - a:write, b:read: x, the whole array; a:writey: the other array. Stream d takes turns with the
+//   default stream, 0.
+// - a:record, b:wait, host:wait: the event; host:poll: asks until it is reached
+// - a:sync, host:device: the host waits for stream a or for all; a:query: asks until a is done
+// - host:copy: copies y to the host, in stream 0; host:renew: frees x, and allocates it again
+static void run_host_step(const char *action) {
+    if (!strcmp(action, "wait"))
+        OK(cudaEventSynchronize(event));
+    else if (!strcmp(action, "device"))
+        OK(cudaDeviceSynchronize());
+    else if (!strcmp(action, "copy"))
+        OK(cudaMemcpy(pinned, y, BYTES, cudaMemcpyDeviceToHost));
+    else if (!strcmp(action, "renew"))
+        OK(cudaFree(x) || cudaMalloc((void **)&x, BYTES));
+    else if (!strcmp(action, "poll"))
+        while (cudaEventQuery(event) == cudaErrorNotReady)
+            ;
+    else
+        exit(5);
 }
 
-static void two_streams_write(void) {
-    write_floats(x, FLOATS, a);
-    write_floats(x, FLOATS, b);
+static void run_stream_step(cudaStream_t stream, const char *action) {
+    if (!strcmp(action, "write"))
+        write_floats(x, FLOATS, stream);
+    else if (!strcmp(action, "writey"))
+        write_floats(y, FLOATS, stream);
+    else if (!strcmp(action, "read"))
+        read_floats(x, FLOATS, stream);
+    else if (!strcmp(action, "record"))
+        OK(cudaEventRecord(event, stream));
+    else if (!strcmp(action, "wait"))
+        OK(cudaStreamWaitEvent(stream, event, 0));
+    else if (!strcmp(action, "sync"))
+        OK(cudaStreamSynchronize(stream));
+    else if (!strcmp(action, "query"))
+        while (cudaStreamQuery(stream) == cudaErrorNotReady)
+            ;
+    else
+        exit(5);
 }
 
-static void write_then_read(void) {
-    write_floats(x, FLOATS, a);
-    read_floats(x, FLOATS, b);
-}
-
-static void read_then_write(void) {
-    read_floats(x, FLOATS, a);
-    write_floats(x, FLOATS, b);
-}
-
-static void two_streams_read(void) {
-    read_floats(x, FLOATS, a);
-    read_floats(x, FLOATS, b);
+static void run_steps(const char *steps) {
+    char place[8], action[8];
+    int length;
+    cudaStream_t streams[] = {a, b, NULL, NULL};
+    OK(cudaStreamCreateWithFlags(&streams[2], cudaStreamNonBlocking));
+    OK(cudaStreamCreate(&streams[3]));
+    for (; sscanf(steps, " %7[^:]:%7s%n", place, action, &length) == 2; steps += length) {
+        if (!strcmp(place, "host"))
+            run_host_step(action);
+        else
+            run_stream_step(*place == '0' ? NULL : streams[*place - 'a'], action);
+    }
 }
 
 static void neighbouring_bytes(void) {
@@ -116,72 +144,13 @@ static void one_byte_in_common(void) {
     OK(cudaMemsetAsync(x + 10, 0, 40, b));
 }
 
-static void event_orders(void) {
-    write_floats(x, FLOATS, a);
-    let_wait(b, a);
-    write_floats(x, FLOATS, b);
-    let_wait(a, b);
-    write_floats(x, FLOATS, a);
-}
-
-static void event_orders_through_a_third_stream(void) {
-    cudaStream_t c;
-    OK(cudaStreamCreateWithFlags(&c, cudaStreamNonBlocking));
-    write_floats(x, FLOATS, a);
-    let_wait(c, a);
-    let_wait(b, c);
-    write_floats(x, FLOATS, b);
-}
-
-static void event_is_recorded_too_early(void) {
-    OK(cudaEventRecord(event, a));
-    write_floats(x, FLOATS, a);
-    OK(cudaStreamWaitEvent(b, event, 0));
-    write_floats(x, FLOATS, b);
-}
-
-static void event_is_waited_for_too_late(void) {
-    write_floats(x, FLOATS, a);
-    OK(cudaEventRecord(event, a));
-    write_floats(x, FLOATS, b);
-    OK(cudaStreamWaitEvent(b, event, 0));
-}
-
-static void event_is_never_recorded(void) {
-    write_floats(x, FLOATS, a);
-    OK(cudaStreamWaitEvent(b, event, 0));
-    write_floats(x, FLOATS, b);
-}
-
-static void wait_keeps_its_record(void) {
-    write_floats(x, FLOATS, a);
-    let_wait(b, a);
-    write_floats(y, FLOATS, a);
-    OK(cudaEventRecord(event, a)); // b has waited for the record before
-    write_floats(x, FLOATS, b);
-}
-
-static void record_comes_after_the_wait(void) {
-    wait_keeps_its_record();
-    write_floats(y, FLOATS, b);
-}
-
-static void host_waits_for_one_of_two(void) {
+static void parts_are_ordered_one_by_one(void) {
     cudaStream_t c;
     OK(cudaStreamCreateWithFlags(&c, cudaStreamNonBlocking));
     write_floats(x, 10, a);
     write_floats(x + 500, 10, c);
     let_wait(b, c);
     write_floats(x, FLOATS, b);
-}
-
-static void a_new_stream_is_not_the_old_one(void) {
-    write_floats(x, FLOATS, a);
-    OK(cudaStreamDestroy(a));
-    OK(cudaStreamSynchronize(b));
-    for (int i = 0; i < 3; i++) // one of them has the thread of the old one
-        OK(cudaStreamCreateWithFlags(&a, cudaStreamNonBlocking));
-    write_floats(x, FLOATS, a);
 }
 
 static void make_streams(cudaStream_t *streams, int count) {
@@ -198,7 +167,7 @@ static void numbers_of_streams_are_used_again(void) {
         OK(cudaStreamDestroy(a));
         make_streams(&a, 1);
     }
-    two_streams_write();
+    run_steps("a:write b:write");
 }
 
 // The two streams at the end find numbers that are free, but not that of the other one.
@@ -217,73 +186,6 @@ static void a_number_is_not_used_again_too_early(void) {
 static void too_many_streams(void) {
     cudaStream_t streams[300];
     make_streams(streams, 300);
-}
-
-// The default stream.
-
-static void default_stream_takes_turns(void) {
-    cudaStream_t blocking;
-    OK(cudaStreamCreate(&blocking));
-    write_floats(x, FLOATS, blocking);
-    write_floats(x, FLOATS, NULL);
-    write_floats(x, FLOATS, blocking);
-}
-
-static void non_blocking_streams_take_no_turns(void) {
-    write_floats(x, FLOATS, NULL);
-    write_floats(x, FLOATS, a);
-}
-
-// The host.
-
-static void host_waits_for_stream(void) {
-    write_floats(x, FLOATS, a);
-    OK(cudaStreamSynchronize(a));
-    write_floats(x, FLOATS, b);
-}
-
-static void host_waits_for_other_stream(void) {
-    write_floats(x, FLOATS, a);
-    OK(cudaStreamSynchronize(b));
-    write_floats(x, FLOATS, b);
-}
-
-static void host_waits_for_event(void) {
-    write_floats(x, FLOATS, a);
-    OK(cudaEventRecord(event, a));
-    write_floats(y, FLOATS, a);
-    OK(cudaEventSynchronize(event));
-    write_floats(x, FLOATS, b);
-}
-
-static void host_waits_for_an_earlier_event(void) {
-    host_waits_for_event();
-    write_floats(y, FLOATS, b);
-}
-
-static void host_waits_for_device(void) {
-    write_floats(x, FLOATS, a);
-    OK(cudaDeviceSynchronize());
-    write_floats(x, FLOATS, b);
-}
-
-static void host_waits_in_cudaMemcpy(void) {
-    cudaStream_t blocking;
-    OK(cudaStreamCreate(&blocking));
-    write_floats(x, FLOATS, blocking);
-    OK(cudaMemcpy(pinned, y, BYTES, cudaMemcpyDeviceToHost));
-    write_floats(x, FLOATS, b);
-}
-
-static void host_polls_until_the_event_completes(void) {
-    write_floats(x, FLOATS, a);
-    OK(cudaEventRecord(event, a));
-    while (cudaEventQuery(event) == cudaErrorNotReady)
-        ;
-    write_floats(x, FLOATS, b);
-    while (cudaStreamQuery(b) == cudaErrorNotReady)
-        ;
-    write_floats(x, FLOATS, a);
 }
 
 static void *ask(void *unused) {
@@ -338,19 +240,6 @@ static void vectors_that_alternate(void) {
 }
 
 // Memory that is freed.
-
-static void memory_is_freed_in_use(void) {
-    write_floats(x, FLOATS, a);
-    OK(cudaFree(x));
-}
-
-static void memory_is_freed_after_use(void) {
-    write_floats(x, FLOATS, a);
-    OK(cudaStreamSynchronize(a));
-    OK(cudaFree(x));
-    OK(cudaMalloc((void **)&x, BYTES));
-    write_floats(x, FLOATS, b);
-}
 
 static void pinned_memory_is_freed_in_use(void) {
     OK(cudaMemcpyAsync(pinned, x, 40, cudaMemcpyDeviceToHost, a));
@@ -489,7 +378,7 @@ static void write_what_is_sent(int rank) {
 // All cases, and the texts that the report must contain.
 
 struct test {
-    const char *name;
+    const char *name; // or the steps
     void (*run)(void);
     void (*run_with)(int number); // or by two ranks, on this many hosts, with their numbers
     int number, hosts;
@@ -500,10 +389,10 @@ struct test {
 // clang-format off
 #define CASE(name, status, ...) {#name, name, NULL, 0, 0, status, {__VA_ARGS__}}
 #define WITH(name, run, number, status, ...) {#name, NULL, run, number, 0, status, {__VA_ARGS__}}
+#define IN_ORDER(steps) {steps, NULL, NULL, 0, 0, 0, {NULL}}
+#define FAULT(steps, ...) {steps, NULL, NULL, 0, 0, 1, {__VA_ARGS__}}
 #define RANKS(name, run, hosts, status, ...) {#name, NULL, run, 0, hosts, status, {__VA_ARGS__}}
 // clang-format on
-#define IN_ORDER(name) CASE(name, 0, NULL)
-#define FAULT(name, ...) CASE(name, 1, __VA_ARGS__)
 #define TOUCH(name, ...)                                                                           \
     CASE(name, 1, "host code at device/test_check.c:", "(" #name ") touches pinned memory",        \
          __VA_ARGS__)
@@ -513,57 +402,61 @@ struct test {
 #define READS(from, to) USE("cudaMemcpyAsync", "reads", from, to)
 
 static struct test cases[] = {
-    IN_ORDER(one_stream),
-    FAULT(two_streams_write, UNORDERED " x (cudaMalloc at tests/device/", WRITES(0, 3999),
+    IN_ORDER("a:write a:read a:write"),
+    IN_ORDER("a:read b:read"),
+    FAULT("a:write b:write", UNORDERED " x (cudaMalloc at tests/device/", WRITES(0, 3999),
           " on the stream made at device/test_check.c:"),
-    FAULT(write_then_read, WRITES(0, 3999), READS(0, 3999), " on the stream made at"),
-    FAULT(read_then_write, WRITES(0, 3999), READS(0, 3999)),
-    IN_ORDER(two_streams_read),
-    IN_ORDER(neighbouring_bytes),
-    FAULT(one_byte_in_common, WRITES(0, 40), WRITES(40, 79)),
-    IN_ORDER(event_orders),
-    IN_ORDER(event_orders_through_a_third_stream),
-    FAULT(event_is_recorded_too_early, WRITES(0, 3999)),
-    FAULT(event_is_waited_for_too_late, WRITES(0, 3999)),
-    FAULT(event_is_never_recorded, WRITES(0, 3999)),
-    IN_ORDER(wait_keeps_its_record),
-    FAULT(record_comes_after_the_wait, "use y (", WRITES(0, 3999)),
-    FAULT(host_waits_for_one_of_two, WRITES(0, 39), WRITES(0, 3999)),
-    FAULT(a_new_stream_is_not_the_old_one, WRITES(0, 3999)),
-    FAULT(numbers_of_streams_are_used_again, WRITES(0, 3999)),
-    FAULT(a_number_is_not_used_again_too_early, WRITES(0, 3999)),
+    FAULT("a:write b:read", WRITES(0, 3999), READS(0, 3999), " on the stream made at"),
+    FAULT("a:read b:write", WRITES(0, 3999), READS(0, 3999)),
+    // Events.
+    IN_ORDER("a:write a:record b:wait b:write b:record a:wait a:write"),
+    IN_ORDER("a:write a:record c:wait c:record b:wait b:write"),
+    FAULT("a:record a:write b:wait b:write", WRITES(0, 3999)),
+    FAULT("a:write a:record b:write b:wait", WRITES(0, 3999)),
+    FAULT("a:write b:wait b:write", WRITES(0, 3999)),
+    IN_ORDER("a:write a:record b:wait a:writey a:record b:write"),
+    FAULT("a:write a:record b:wait a:writey a:record b:write b:writey", "use y (", WRITES(0, 3999)),
+    // The default stream.
+    IN_ORDER("d:write 0:write d:write"),
+    FAULT("0:write a:write", WRITES(0, 3999), "on the default stream"),
+    // The host.
+    IN_ORDER("a:write a:sync b:write"),
+    FAULT("a:write b:sync b:write", WRITES(0, 3999)),
+    IN_ORDER("a:write a:record a:writey host:wait b:write"),
+    FAULT("a:write a:record a:writey host:wait b:write b:writey", "use y (", WRITES(0, 3999)),
+    IN_ORDER("a:write host:device b:write"),
+    IN_ORDER("d:write host:copy b:write"),
+    IN_ORDER("a:write a:record host:poll b:write b:query a:write"),
+    // Memory that is freed.
+    IN_ORDER("a:write a:sync host:renew b:write"),
+    FAULT("a:write host:renew", "x (cudaMalloc at ",
+          " is freed at device/test_check.c:", "(run_host_step)", WRITES(0, 3999)),
+    // Bytes, streams and threads.
+    CASE(neighbouring_bytes, 0, NULL),
+    CASE(one_byte_in_common, 1, WRITES(0, 40), WRITES(40, 79)),
+    CASE(parts_are_ordered_one_by_one, 1, WRITES(0, 39), WRITES(0, 3999)),
+    CASE(numbers_of_streams_are_used_again, 1, WRITES(0, 3999)),
+    CASE(a_number_is_not_used_again_too_early, 1, WRITES(0, 3999)),
     CASE(too_many_streams, 0, "note: CPU_DEVICE_CHECK: there are more than 255 streams"),
     WITH(another_sample_is_written_during_gather_batch, gather, 7, 1,
          USE("gather_batch", "reads", 0, 79), WRITES(70, 70)),
     WITH(memory_behind_the_data_set_is_written, gather, 9, 0, NULL),
-    IN_ORDER(default_stream_takes_turns),
-    FAULT(non_blocking_streams_take_no_turns, WRITES(0, 3999), "on the default stream"),
-    IN_ORDER(host_waits_for_stream),
-    FAULT(host_waits_for_other_stream, WRITES(0, 3999)),
-    IN_ORDER(host_waits_for_event),
-    FAULT(host_waits_for_an_earlier_event, "use y (", WRITES(0, 3999)),
-    IN_ORDER(host_waits_for_device),
-    IN_ORDER(host_waits_in_cudaMemcpy),
-    IN_ORDER(host_polls_until_the_event_completes),
-    FAULT(another_thread_polls, WRITES(0, 3999)),
-    FAULT(kernels_name_their_arrays, USE("add_to", "reads", 0, 3999),
-          USE("sgd_step", "writes", 0, 39), "(kernels_name_their_arrays)"),
+    CASE(another_thread_polls, 1, WRITES(0, 3999)),
+    CASE(kernels_name_their_arrays, 1, USE("add_to", "reads", 0, 3999),
+         USE("sgd_step", "writes", 0, 39), "(kernels_name_their_arrays)"),
     WITH(products_of_rows_that_alternate, two_products, 4, 0, NULL),
     WITH(products_with_a_row_in_common, two_products, 3, 1, USE("matrix product", "writes", 0, 239),
          USE("matrix product", "writes", 12, 251)),
-    IN_ORDER(vectors_that_alternate),
-    FAULT(memory_is_freed_in_use, "x (cudaMalloc at ",
-          " is freed at device/test_check.c:", "(memory_is_freed_in_use)", WRITES(0, 3999)),
-    IN_ORDER(memory_is_freed_after_use),
-    FAULT(pinned_memory_is_freed_in_use, "the memory allocated at device/test_check.c:",
-          "(set_up) is freed at", USE("cudaMemcpyAsync", "writes", 0, 39)),
-    IN_ORDER(pinned_memory_is_used_after_the_wait),
-    IN_ORDER(neighbouring_pinned_bytes),
-    IN_ORDER(pinned_memory_is_read_during_a_copy_from_it),
+    CASE(vectors_that_alternate, 0, NULL),
+    CASE(pinned_memory_is_freed_in_use, 1, "the memory allocated at device/test_check.c:",
+         "(set_up) is freed at", USE("cudaMemcpyAsync", "writes", 0, 39)),
+    CASE(pinned_memory_is_used_after_the_wait, 0, NULL),
+    CASE(neighbouring_pinned_bytes, 0, NULL),
+    CASE(pinned_memory_is_read_during_a_copy_from_it, 0, NULL),
     TOUCH(pinned_memory_is_read_too_early, "cudaMemcpyAsync, queued at device/test_check.c:"),
     TOUCH(pinned_memory_is_written_too_early, "cudaMemcpyAsync, queued at device/test_check.c:"),
-    FAULT(two_copies_to_the_host, "pageable host memory", USE("cudaMemcpyAsync", "writes", 0, 39),
-          USE("cudaMemcpyAsync", "writes", 36, 75)),
+    CASE(two_copies_to_the_host, 1, "pageable host memory", USE("cudaMemcpyAsync", "writes", 0, 39),
+         USE("cudaMemcpyAsync", "writes", 36, 75)),
     RANKS(communicators_in_order, use_both, 1, 0, NULL),
     RANKS(communicators_without_an_order, use_both_at_once, 1, 1,
           "two collectives of different communicators",
@@ -589,7 +482,7 @@ static void run_case(void **state) {
     const struct test *test = *state;
     char program[1000] = "", command[1200], output[8000];
     assert_true(readlink("/proc/self/exe", program, sizeof program - 1) > 0);
-    snprintf(command, sizeof command, "exec env CPU_DEVICE_CHECK=1 '%s' %s 2>&1", program,
+    snprintf(command, sizeof command, "exec env CPU_DEVICE_CHECK=1 '%s' '%s' 2>&1", program,
              test->name);
     FILE *pipe = popen(command, "r");
     assert_non_null(pipe);
@@ -613,8 +506,10 @@ int main(int argc, char **argv) {
             set_up();
             if (cases[i].run)
                 cases[i].run();
-            else
+            else if (cases[i].run_with)
                 cases[i].run_with(cases[i].number);
+            else
+                run_steps(cases[i].name);
             return cudaDeviceSynchronize();
         }
         tests[i] = (struct CMUnitTest){cases[i].name, run_case, NULL, NULL, &cases[i]};
