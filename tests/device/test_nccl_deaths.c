@@ -107,19 +107,13 @@ static void start_death(enum collective which, int n, int victim, enum moment mo
 static void death_in_any_collective_is_reported(void **state) {
     (void)state;
     for (int which = 0; which < COLLECTIVES; which++) {
-        for (int n = 2; n <= 4; n++)
-            if (!SANITIZED || n == 2 + which % 3)
-                start_death((enum collective)which, n, (which + n) % n, INSIDE);
-        finish_ranks();
-    }
-}
-
-static void death_before_a_collective_is_reported(void **state) {
-    (void)state;
-    for (int which = 0; which < COLLECTIVES; which++) {
-        start_death((enum collective)which, 2 + which % 3, which % 2, BEFORE);
-        start_death((enum collective)which, 2 + which % 3, (which + 1) % 2, WHILE_OTHERS_WAIT);
-        if (which % 2 || which == COLLECTIVES - 1)
+        int n = 2 + which % 3;
+        start_death((enum collective)which, n, which % n, INSIDE);
+        if (which % 2)
+            start_death((enum collective)which, n, which % 2, BEFORE);
+        else
+            start_death((enum collective)which, n, (which + 1) % 2, WHILE_OTHERS_WAIT);
+        if (which % 4 == 3 || which == COLLECTIVES - 1)
             finish_ranks();
     }
 }
@@ -206,15 +200,10 @@ static void start_leaving(const char *hosts) {
 
 static void a_rank_that_is_no_longer_needed_may_leave(void **state) {
     (void)state;
-    for (int times = 0; times < 2 - SANITIZED; times++) {
-        start_leaving("aa");
-        start_leaving("aaa");
-        finish_ranks();
-        start_leaving("ab");
-        start_leaving("abc");
-        start_leaving("aab");
-        finish_ranks();
-    }
+    start_leaving("aa");
+    start_leaving("ab");
+    start_leaving("aab");
+    finish_ranks();
 }
 
 // A rank that exits during its own collective ends at once, and the others notice it.
@@ -311,22 +300,6 @@ static void abort_a_split(int rank) {
         OK(ncclCommAbort(comm));
 }
 
-static void abort_a_part_in_the_making(int rank) {
-    ncclComm_t comm = join(2, rank), part = NULL;
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
-    if (rank == 0) {
-        REFUSED(ncclInProgress, ncclCommSplit(comm, 0, 0, &part, &config)); // rank 1 does not
-        CHECK(part, "no communicator");
-        double begun = clock_now();
-        OK(ncclCommAbort(part));
-        CHECK(clock_now() - begun < 1 || SANITIZED, "took %g s", clock_now() - begun);
-        post(DONE);
-    }
-    await(DONE, 1);
-    OK(ncclCommAbort(comm));
-}
-
 // After a death, no work runs until the program aborts the communicator. Then the rest continues.
 static void survive(int rank) {
     ncclComm_t comm = join(3, rank);
@@ -371,17 +344,15 @@ static void ranks_continue_after_an_abort(void **state) {
     start_ranks(3, abort_and_go_on, 0);
     start_ranks(3, survive, 1u << 1);
     start_ranks(2, abort_a_split, 0);
-    start_ranks(2, abort_a_part_in_the_making, 0);
     finish_ranks();
 }
 
 static void deaths_on_other_hosts_are_reported(void **state) {
     (void)state;
-    for (int i = 0; i < PLACEMENTS; i++) {
+    for (int i = 0; i < PLACEMENTS; i += 2) {
         int n = (int)strlen(placements[i]);
         set_hosts(placements[i]);
         start_death(ALL_REDUCE, n, i % n, INSIDE);
-        start_death(BROADCAST, n, (i + 1) % n, INSIDE);
         start_death(SEND_RECV, n, (i + 2) % n, INSIDE);
         start_death(ALL_GATHER, n, 0, BEFORE);
         start_death(REDUCE_SCATTER, n, n - 1, WHILE_OTHERS_WAIT);
@@ -393,23 +364,11 @@ static void deaths_on_other_hosts_are_reported(void **state) {
     finish_ranks();
 }
 
-// For tests/device/nccl.bats: ranks that sum until they are killed. They print their process ids
-// when they begin.
-static void sum_for_ever(int rank) {
-    ncclComm_t comm = join(rank_count, rank);
-    for (long times = 0;; times++) {
-        CHECK(sum_over(comm, 1) == (float)rank_count, "wrong sum");
-        if (times == 10)
-            printf("%d\n", getpid()), fflush(stdout);
-    }
-}
-
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         RANKS(ranks_wait_for_a_stopped_rank, 3, stop_for_a_while, NULL),
         RANKS(ranks_wait_for_a_stopped_rank, 3, stop_for_a_while, "aab"),
         TEST(death_in_any_collective_is_reported),
-        TEST(death_before_a_collective_is_reported),
         TEST(death_is_reported_while_a_child_lives),
         TEST(a_rank_that_is_no_longer_needed_may_leave),
         RANKS(exit_does_not_wait_for_the_peers, 2, leave_from_inside, NULL),
@@ -417,12 +376,6 @@ int main(int argc, char **argv) {
         TEST(ranks_continue_after_an_abort),
         TEST(deaths_on_other_hosts_are_reported),
     };
-    if (argc > 2 && !strcmp(argv[1], "forever")) {
-        set_up_ranks(1, argv);
-        set_hosts(argv[3]);
-        run_ranks(atoi(argv[2]), sum_for_ever, 0);
-        return 1;
-    }
     set_up_ranks(argc, argv);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
