@@ -867,11 +867,17 @@ REFUSES(call_after_finalize, "each call but ncclCommDestroy and ncclCommAbort",
 
 REFUSES(destroy_in_a_group, "ncclCommDestroy, ncclCommAbort",
         "a communicator with calls in the open group", UNDEFINED, ncclInvalidUsage, GOES) {
-    OK(ncclGroupStart());
-    OK(ncclAllReduce(memory, memory, 1, ncclFloat, ncclSum, comms[0], stream));
-    IS_REFUSED(ncclCommDestroy(comms[0]));
-    IS_REFUSED(ncclCommAbort(comms[0]));
-    IS_REFUSED(ncclGroupEnd());
+    ncclComm_t part;
+    for (int splits = 0; splits < 2; splits++) {
+        OK(ncclGroupStart());
+        if (splits)
+            OK(ncclCommSplit(comms[0], 0, 0, &part, NULL));
+        else
+            OK(ncclAllReduce(memory, memory, 1, ncclFloat, ncclSum, comms[0], stream));
+        IS_REFUSED(ncclCommDestroy(comms[0]));
+        IS_REFUSED(ncclCommAbort(comms[0]));
+        IS_REFUSED(ncclGroupEnd());
+    }
 }
 
 RETURNS(collective_waits_for_group_end, "each collective", "in a group",

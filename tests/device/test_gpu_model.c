@@ -222,15 +222,15 @@ static void the_file_h100_is_the_model_h100(void **state) {
     assert_true(cpu_model->memory == 2970e9 && cpu_model->capacity == 79.6 * 1024 * MIB);
 }
 
-// Runs cpu_model_init in a child, and compares its message.
-static void refused(const char *message, const char *one, const char *two) {
+// Runs cpu_model_init in a child, which must end with one line that holds the words.
+static void refused(const char *setting, const char *model, const char *words) {
     int ends[2], status;
     char text[600] = "";
     assert_int_equal(pipe(ends), 0);
     pid_t child = fork();
     if (child == 0) {
         dup2(ends[1], 2);
-        set_variables((const char *[]){one, two, NULL});
+        set_variables((const char *[]){setting, model, NULL});
         cpu_model_init();
         _exit(0);
     }
@@ -240,7 +240,8 @@ static void refused(const char *message, const char *one, const char *two) {
         length += (size_t)n;
     close(ends[0]);
     assert_int_equal(waitpid(child, &status, 0), child);
-    assert_string_equal(text, message);
+    if (strncmp(text, "error: ", 7) || strcspn(text, "\n") + 1 != length || !strstr(text, words))
+        fail_msg("%s: not a line with \"%s\": %s", setting, words, text);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
 }
 
@@ -248,89 +249,59 @@ static void refused(const char *message, const char *one, const char *two) {
 
 static void mistakes_in_variables_are_explained(void **state) {
     (void)state;
-    refused("error: CPU_DEVICE_MODEL=h10: want a100, h100, h200, b200, l4, or a file such as "
-            "cpu_device/h100.model\n",
-            "CPU_DEVICE_MODEL=h10", NULL);
-    static const char *const needing[] = {"CPU_DEVICE_TOPOLOGY=2x8", "CPU_DEVICE_SLOW=0:2",
-                                          "CPU_DEVICE_LOST=0:2", "CPU_DEVICE_COMPUTE=0"};
-    static const char *const names[] = {"CPU_DEVICE_TOPOLOGY", "CPU_DEVICE_SLOW", "CPU_DEVICE_LOST",
-                                        "CPU_DEVICE_COMPUTE=0"};
-    for (int i = 0; i < 4; i++) {
-        char message[200];
-        snprintf(message, sizeof message,
-                 "error: %s needs a model: set CPU_DEVICE_MODEL, such as h100\n", names[i]);
-        refused(message, needing[i], NULL);
-    }
-    refused("error: CPU_DEVICE_COMPUTE=no: want 1 or 0\n", "CPU_DEVICE_COMPUTE=no", H100);
-    static const char *const topologies[] = {"", "8", "0x8", "2x", "2x8x", "9x8", "-2x8", "2*8"};
-    for (size_t i = 0; i < sizeof topologies / sizeof *topologies; i++) {
-        char setting[100], message[200];
-        snprintf(setting, sizeof setting, "CPU_DEVICE_TOPOLOGY=%s", topologies[i]);
-        snprintf(message, sizeof message,
-                 "error: %s: want nodes x GPUs per node, such as 2x8, with at most 64 GPUs\n",
-                 setting);
-        refused(message, setting, H100);
-    }
-    refused("error: NCCL_ALGO=Ring,Trees: the model knows Ring, Tree, NVLS, NVLSTree, several with "
-            "commas, or all but some, such as ^NVLS\n",
-            "NCCL_ALGO=Ring,Trees", H100);
-    refused(
-        "error: NCCL_ALGO=: the model knows Ring, Tree, NVLS, NVLSTree, several with commas, or "
-        "all but some, such as ^NVLS\n",
-        "NCCL_ALGO=", H100);
-}
-
-static void mistakes_in_faults_are_explained(void **state) {
-    (void)state;
-    static const char *const slow[] = {"",     "3",     "3:",    "3:0",     "3:-1",   "3:x",
-                                       "64:2", "3:2,",  "3-3:2", "3-64:2",  "3-:2",   "n1:2",
-                                       "n:2",  "3:inf", "x:2",   "3:2;4:2", "3:1e999"};
-    static const char *const lost[] = {"", "3", "3:", "3:x", "64:1", "3:1,", "n0:1", "2-3:1"};
-    char setting[100], message[300];
-    for (size_t i = 0; i < sizeof slow / sizeof *slow; i++) {
-        snprintf(setting, sizeof setting, "CPU_DEVICE_SLOW=%s", slow[i]);
-        snprintf(message, sizeof message,
-                 "error: %s: want 3:1.5 (device 3 takes 1.5 times as long), 2-3:4 (the link of "
-                 "devices 2 and 3) or n1:2 (the network of node 1)\n",
-                 setting);
-        refused(message, setting, H100);
-    }
-    for (size_t i = 0; i < sizeof lost / sizeof *lost; i++) {
-        snprintf(setting, sizeof setting, "CPU_DEVICE_LOST=%s", lost[i]);
-        snprintf(message, sizeof message, "error: %s: want a device and seconds, such as 3:0.5\n",
-                 setting);
-        refused(message, setting, H100);
-    }
-}
-
-// A file with this line behind the round numbers is refused with this message.
-static void refused_line(const char *line, const char *message) {
-    char setting[400], whole[700];
-    const char *path = write_model("wrong.model", ROUND, line);
-    snprintf(setting, sizeof setting, "CPU_DEVICE_MODEL=%s", path);
-    snprintf(whole, sizeof whole, "error: %s:%s\n", path, message);
-    refused(whole, setting, NULL);
+    static const struct {
+        const char *variable, *model, *words, *values[18];
+    } mistakes[] = {
+        {"CPU_DEVICE_TOPOLOGY", NULL, "CPU_DEVICE_TOPOLOGY needs a model", {"2x8"}},
+        {"CPU_DEVICE_SLOW", NULL, "CPU_DEVICE_SLOW needs a model", {"0:2"}},
+        {"CPU_DEVICE_LOST", NULL, "CPU_DEVICE_LOST needs a model", {"0:2"}},
+        {"CPU_DEVICE_COMPUTE", NULL, "CPU_DEVICE_COMPUTE=0 needs a model", {"0"}},
+        {"CPU_DEVICE_COMPUTE", H100, "CPU_DEVICE_COMPUTE=no: want 1 or 0", {"no"}},
+        {"CPU_DEVICE_MODEL", NULL, ": want a100, h100, h200, b200, l4, or a file", {"h10"}},
+        {"CPU_DEVICE_MODEL", NULL, ": cannot open the file", {"no/file", "no.model"}},
+        {"CPU_DEVICE_TOPOLOGY",
+         H100,
+         ": want nodes x GPUs per node, such as 2x8, with at most 64 GPUs",
+         {"", "8", "0x8", "2x", "2x8x", "9x8", "-2x8", "2*8"}},
+        {"NCCL_ALGO", H100, ": the model knows Ring, Tree, NVLS, NVLSTree", {"Ring,Trees", ""}},
+        {"CPU_DEVICE_SLOW",
+         H100,
+         ": want 3:1.5 (device 3 takes 1.5 times as long)",
+         {"", "3", "3:", "3:0", "3:-1", "3:x", "64:2", "3:2,", "3-3:2", "3-64:2", "3-:2", "n1:2",
+          "n:2", "3:inf", "x:2", "3:2;4:2", "3:1e999"}},
+        {"CPU_DEVICE_LOST",
+         H100,
+         ": want a device and seconds, such as 3:0.5",
+         {"", "3", "3:", "3:x", "64:1", "3:1,", "n0:1", "2-3:1"}},
+    };
+    for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++)
+        for (const char *const *value = mistakes[i].values; *value; value++) {
+            char setting[100];
+            snprintf(setting, sizeof setting, "%s=%s", mistakes[i].variable, *value);
+            refused(setting, mistakes[i].model, mistakes[i].words);
+        }
 }
 
 static void mistakes_in_files_are_explained(void **state) {
     (void)state;
-    refused("error: CPU_DEVICE_MODEL=no/file: cannot open the file: No such file or directory\n",
-            "CPU_DEVICE_MODEL=no/file", NULL);
-    refused("error: CPU_DEVICE_MODEL=no.model: cannot open the file: No such file or directory\n",
-            "CPU_DEVICE_MODEL=no.model", NULL);
-    refused_line("", " the line \"nvls NUMBER\" is missing (in GB/s); see cpu_device/h100.model");
-    refused_line("nvls", "21: want a name and one number, such as \"memory 2970\"");
-    refused_line("# \n\nnvls 1 2", "23: want a name and one number, such as \"memory 2970\"");
-    refused_line("nvsl 1", "21: nvsl is not the name of a rate; see cpu_device/h100.model");
-    refused_line("link 1", "21: link appears twice; remove one line");
-    refused_line("nvls 1GB", "21: nvls 1GB: want a number above 0");
-    refused_line("nvls nan", "21: nvls nan: want a number above 0");
-    refused_line("nvls -1", "21: nvls -1: want a number above 0");
-    char zero[400], message[500];
-    const char *path = write_model("zero.model", "memory 0\n", ROUND);
-    snprintf(zero, sizeof zero, "CPU_DEVICE_MODEL=%s", path);
-    snprintf(message, sizeof message, "error: %s:1: memory 0: want a number above 0\n", path);
-    refused(message, zero, NULL);
+    static const struct {
+        const char *line, *words; // the line follows the round numbers
+    } mistakes[] = {
+        {"", ": the line \"nvls NUMBER\" is missing (in GB/s)"},
+        {"nvls", ":21: want a name and one number"},
+        {"# \n\nnvls 1 2", ":23: want a name and one number"},
+        {"nvsl 1", ":21: nvsl is not the name of a rate"},
+        {"link 1", ":21: link appears twice"},
+        {"nvls 1GB", ":21: nvls 1GB: want a number above 0"},
+        {"nvls nan", ":21: nvls nan: want a number above 0"},
+        {"nvls -1", ":21: nvls -1: want a number above 0"},
+    };
+    for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
+        char setting[400];
+        snprintf(setting, sizeof setting, "CPU_DEVICE_MODEL=%s",
+                 write_model("wrong.model", ROUND, mistakes[i].line));
+        refused(setting, NULL, mistakes[i].words);
+    }
 }
 
 static void without_a_model_the_device_computes(void **state) {
@@ -362,8 +333,8 @@ static int make_folder(void **state) {
 
 static int remove_folder(void **state) {
     (void)state;
-    static const char *const files[] = {"round.model", "wrong.model", "zero.model"};
-    for (int i = 0; i < 3; i++) {
+    static const char *const files[] = {"round.model", "wrong.model"};
+    for (int i = 0; i < 2; i++) {
         char path[300];
         snprintf(path, sizeof path, "%s/%s", folder, files[i]);
         unlink(path);
@@ -381,7 +352,6 @@ int main(void) {
         cmocka_unit_test(trees_win_over_rings_for_short_messages_between_nodes),
         cmocka_unit_test(the_file_h100_is_the_model_h100),
         cmocka_unit_test(mistakes_in_variables_are_explained),
-        cmocka_unit_test(mistakes_in_faults_are_explained),
         cmocka_unit_test(mistakes_in_files_are_explained),
         cmocka_unit_test(without_a_model_the_device_computes),
     };

@@ -268,45 +268,6 @@ static void hide_a_part(int rank) {
     hide(rank, -30);
 }
 
-// Layers compute for 200 on stream a, one after the other. Stream b gathers their parameters. With
-// prefetch, the gather of the next layer runs during the layer; without it, after the layer.
-static void gather_layers(int rank, int prefetch) {
-    enum { FLOATS = 2 * MB, LAYERS = 4 };
-    const int devices[] = {0, 1};
-    cudaStream_t a = begin(), b = new_stream();
-    ncclComm_t comm = join(2, rank);
-    float *part = new_floats(FLOATS, 1), *whole = new_floats(2 * FLOATS, 1);
-    double gather = 1e6 * cpu_model_collective(CALL_ALL_GATHER, 8. * FLOATS, devices, 2);
-    OK(ncclAllReduce(part, part, 1, ncclFloat, ncclSum, comm, a));
-    kernel(a, 50);
-    cudaEvent_t start = record(a), computed = start, gathered[LAYERS + 1];
-    for (int i = 0; i < LAYERS; i++) {
-        for (int n = i; n <= (prefetch && i + 1 < LAYERS ? i + 1 : i); n++) {
-            if (n > i || i == 0 || !prefetch) { // a layer that is gathered already is left out
-                OK(cudaStreamWaitEvent(b, computed, 0));
-                OK(ncclAllGather(part, whole, FLOATS, ncclFloat, comm, b));
-                gathered[n] = record(b);
-            }
-        }
-        OK(cudaStreamWaitEvent(a, gathered[i], 0));
-        kernel(a, 200);
-        computed = record(a);
-    }
-    CHECK(gather > 100 && gather < 200, "a gather takes %g us", gather);
-    // With prefetch, the gather of layer i waits for layer i - 2, whose buffer it uses. Layer 1
-    // waits for the second gather, which begins when the first one ends.
-    TAKES(prefetch ? gather + LAYERS * 200 : LAYERS * (gather + 200), start, computed);
-    OK(ncclCommDestroy(comm));
-}
-
-static void gather_early(int rank) {
-    gather_layers(rank, 1);
-}
-
-static void gather_late(int rank) {
-    gather_layers(rank, 0);
-}
-
 // Rank 2 takes longer, so all others wait in the sum; then all clocks are equal.
 static void wait_for_the_straggler(int rank) {
     cudaStream_t a = begin();
@@ -327,25 +288,6 @@ static void wait_for_the_straggler(int rank) {
 static double transfer_us(double bytes) {
     struct cpu_transfer t = cpu_model_transfer(bytes, 0, 1);
     return 1e6 * (t.latency + t.path);
-}
-
-// A ring by hand: in each of n - 1 steps, every rank sends to the next one. The host queues the
-// steps faster than they run.
-static void send_around(int rank) {
-    enum { N = 4, FLOATS = MB };
-    cudaStream_t a = begin();
-    ncclComm_t comm = join(N, rank);
-    float *x = new_floats(FLOATS, 1), *y = new_floats(FLOATS, 0);
-    OK(ncclAllReduce(x, x, FLOATS, ncclFloat, ncclSum, comm, a));
-    cudaEvent_t start = record(a);
-    for (int step = 0; step < N - 1; step++) {
-        OK(ncclGroupStart());
-        OK(ncclSend(x, FLOATS, ncclFloat, (rank + 1) % N, comm, a));
-        OK(ncclRecv(y, FLOATS, ncclFloat, (rank + N - 1) % N, comm, a));
-        OK(ncclGroupEnd());
-    }
-    TAKES((N - 1) * transfer_us(4. * FLOATS), start, record(a));
-    OK(ncclCommDestroy(comm));
 }
 
 // The sends of a group share a link, so an all-to-all by hand takes as long as ncclAlltoAll, and a
@@ -513,11 +455,8 @@ int main(int argc, char **argv) {
         RANKS(the_host_waits_for_room_in_the_queue, 1, fill_the_queue, NULL),
         RANKS(a_sum_is_hidden_if_backward_is_longer, 2, hide_all, NULL),
         RANKS(a_sum_is_hidden_if_backward_is_longer, 2, hide_a_part, NULL),
-        RANKS(prefetch_hides_the_gathers_but_the_first, 2, gather_early, NULL),
-        RANKS(prefetch_hides_the_gathers_but_the_first, 2, gather_late, NULL),
         TEST(all_ranks_wait_for_a_straggler),
         TEST(times_travel_with_messages_between_hosts),
-        RANKS(sends_and_receives_take_their_time, 4, send_around, NULL),
         RANKS(sends_and_receives_take_their_time, 3, receive_late, NULL),
         RANKS(sends_and_receives_take_their_time, 4, share_a_link, NULL),
         RANKS(calls_of_a_communicator_follow_each_other, 2, use_two_streams, NULL),

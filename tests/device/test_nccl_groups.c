@@ -105,19 +105,6 @@ static void call_several_in_a_group(int rank) {
     HOLDS(one, COUNT, 2);
     HOLDS(part, COUNT, 0);
     HOLDS(sent, COUNT, rank == 1 ? 1 : 0);
-    OK(ncclGroupStart()); // an empty one
-    OK(ncclGroupEnd());
-    REFUSED(ncclInvalidUsage, ncclGroupEnd());
-    // A mistake in a group is told at its end as well, and nothing of the group is done.
-    OK(ncclGroupStart());
-    OK(ncclAllReduce(sum, sum, COUNT, ncclFloat, ncclSum, comm, a));
-    REFUSED(ncclInvalidArgument, ncclBcast(one, COUNT, ncclFloat, 3, comm, a));
-    REFUSED(ncclInvalidArgument, ncclGroupEnd());
-    OK(cudaStreamSynchronize(a));
-    HOLDS(sum, COUNT, 3);
-    OK(ncclAllReduce(sum, sum, COUNT, ncclFloat, ncclSum, comm, a));
-    OK(cudaStreamSynchronize(a));
-    HOLDS(sum, COUNT, 9);
     OK(ncclCommDestroy(comm));
 }
 
@@ -177,28 +164,6 @@ static void split_in_a_failing_group(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-// Neither ncclCommDestroy nor ncclCommAbort ends a communicator whose calls still wait for
-// ncclGroupEnd.
-static void destroy_in_a_group(int rank) {
-    ncclComm_t comm = join(1, rank), part = NULL;
-    float *x = new_floats(100, 1), *y = new_floats(100, 0);
-    for (int splits = 0; splits < 2; splits++) {
-        OK(ncclGroupStart());
-        if (splits)
-            OK(ncclCommSplit(comm, 0, 0, &part, NULL));
-        else
-            OK(ncclAllReduce(x, y, 100, ncclFloat, ncclSum, comm, NULL));
-        REFUSED(ncclInvalidUsage, ncclCommDestroy(comm));
-        REFUSED(ncclInvalidUsage, ncclCommAbort(comm));
-        REFUSED(ncclInvalidUsage, ncclGroupEnd());
-        OK(cudaStreamSynchronize(NULL));
-        HOLDS(y, 100, 0);
-        CHECK(!part, "a communicator of a failing group");
-    }
-    CHECK(sum_over(comm, 7) == 7, "wrong sum");
-    OK(ncclCommDestroy(comm));
-}
-
 static void groups_between_hosts(void **state) {
     (void)state;
     for (int i = 0; i < PLACEMENTS; i++) {
@@ -222,7 +187,6 @@ int main(int argc, char **argv) {
         RANKS(groups_hold_several_collectives, 2, mix_in_a_group, NULL),
         RANKS(groups_span_streams, 2, send_on_two_streams, NULL),
         RANKS(failed_groups_leave_nothing, 2, split_in_a_failing_group, NULL),
-        RANKS(failed_groups_leave_nothing, 1, destroy_in_a_group, NULL),
         TEST(groups_between_hosts),
     };
     set_up_ranks(argc, argv);
