@@ -12,8 +12,8 @@ code. A block begins with one of these comments and ends with <!-- end -->:
                                                                   message(NAME), a message of exercises/messages.h
 
 Each from ... to ... selects lines of a function or of a difference, too; without to, the selection goes on to the end.
-Several of them are joined by a line of three dots. On slides, lines above 88 columns are folded. FILE... are the texts to
-fill (by default all of the repository)."""
+Several of them are joined by a line of three dots. In the slides, blocks stay empty: tools/slides.py fills them when it
+makes the slides. FILE... are the texts to fill (by default all of the repository)."""
 import argparse
 import csv
 import os
@@ -34,7 +34,7 @@ LANGUAGES = {".c": "c", ".h": "c", ".cu": "cpp", ".sh": "bash", ".sbatch": "bash
              ".mk": "makefile"}
 
 
-SLIDES, SLIDE_COLUMNS = os.path.join("docs", "slides"), 88
+SLIDES = os.path.join("docs", "slides")
 
 
 class Unknown(Exception):
@@ -115,83 +115,6 @@ def dedented(parts, marks=False):
     return [(line[:1] + " " + body).rstrip() for line, body in zip(lines, bodies)]
 
 
-def indentation(line):
-    return len(line) - len(line.lstrip(" "))
-
-
-def parts_of(text, goes_on=False):
-    """The statement, its comment, the places where it may be broken, and the number of its open parentheses. A place is
-    the index of a space, what stands around it, and the column at which the next line begins."""
-    opened, quoted, places, indent = [], False, [], indentation(text)
-    for i, c in enumerate(text):
-        column = opened[-1] if opened and opened[-1] <= 56 else indent + 8 * (not goes_on)
-        if c == '"' and text[i - 1] != "\\":
-            quoted = not quoted
-        elif c == " " and i > indent:
-            places.append((i, "string" if quoted else "comma" if text[i - 1] in ",;" else "space", column))
-        elif quoted:
-            continue
-        elif text.startswith("//", i):
-            return text[:i].rstrip(), text[i:], places, len(opened)
-        elif c == "(":
-            opened.append(i + 1)
-        elif c == ")" and opened:
-            opened.pop()
-    return text, "", places, len(opened)
-
-
-def wrapped(text, columns):
-    """Breaks a statement of C behind a comma, else at a space, else within a string, as clang-format does."""
-    result = []
-    while len(text) > columns:
-        places = [p for p in parts_of(text, goes_on=bool(result))[2]
-                  if p[0] <= columns - 2 * (p[1] == "string") and p[2] < p[0]]
-        at, kind, column = max(places, key=lambda p: (p[1] == "comma", p[1] == "space", p[0]), default=(0, "", 0))
-        if not at:
-            break
-        quote = '"' if kind == "string" else ""
-        result.append(text[:at] + (" " + quote if quote else ""))
-        text = " " * column + quote + text[at + 1:]
-    return result + [text]
-
-
-def commented(prefix, text, columns):
-    return [prefix + line for line in textwrap.wrap(text, columns - len(prefix))]
-
-
-def folded(lines, columns, marks=False):
-    """Fits a fenced block of code into this number of columns. If a line of a statement is too long, all of the statement is
-    broken anew. Its comment moves above it if there is no room behind it."""
-    result, language = lines[:1], lines[0][3:]
-    fence, lines = lines[-1], lines[1:-1]
-    while lines:
-        mark, count, columns_left = lines[0][:marks], 1, columns - marks
-        bodies = [line[marks:] for line in lines]
-        statement, comment, _, open_ = parts_of(bodies[0])
-        while open_ and not comment and count < len(lines) and lines[count][:marks] == mark:
-            glue = "" if statement.endswith("(") else " "
-            statement, comment, _, open_ = parts_of(statement + glue + bodies[count].strip())
-            count += 1
-        taken, lines = bodies[:count], lines[count:]
-        if max(map(len, taken)) > columns_left:
-            indent = " " * indentation(taken[0])
-            prefix = re.match(r" *(// |# )", taken[0])
-            if prefix:
-                taken = commented(prefix[0], taken[0][len(prefix[0]):], columns_left)
-            elif language == "bash":
-                taken = textwrap.wrap(taken[0], columns_left - 2, subsequent_indent=indent + "    ",
-                                      break_on_hyphens=False)
-                taken = [line + " \\" for line in taken[:-1]] + taken[-1:]
-            else:
-                taken = wrapped(statement, columns_left)
-                if comment and len(taken[-1] + comment) < columns_left:
-                    taken[-1] += " " + comment
-                elif comment:
-                    taken[:0] = commented(indent + "// ", comment[2:].strip(), columns_left)
-        result += [mark + line for line in taken]
-    return [*result, fence]
-
-
 def code_block(words):
     path, words = words[0], words[1:]
     if words and words[0] != "from":
@@ -243,8 +166,8 @@ def value(expression):
     return f"{result:,}" if isinstance(result, int) else str(result)
 
 
-def filled(text, report, columns=1000):
-    """The text with its blocks filled. Lines of code have at most that many columns. Calls report(line number, problem)."""
+def filled(text, report, empty=False):
+    """The text with its values and blocks, or with its values and empty blocks. Calls report(line number, problem)."""
     lines, result, at, fence = text.split("\n"), [], 0, False
     while at < len(lines):
         line = lines[at]
@@ -270,9 +193,7 @@ def filled(text, report, columns=1000):
             report(at + 1, f"no {END} ends this block")
             return text
         try:
-            block = BLOCKS[match[2]](shlex.split(match[3]))
-            if match[2] != "computed":
-                block = folded(block, columns, marks=match[2] == "diff")
+            block = [] if empty else BLOCKS[match[2]](shlex.split(match[3]))
             result += [line, *((match[1] + row).rstrip() for row in block), match[1] + END]
         except Unknown as error:
             report(at + 1, error)
@@ -303,7 +224,7 @@ def main():
             problems += 1
             print(f"error: {path}:{number}: {problem}", file=sys.stderr)
         old = read(path)
-        new = filled(old, report, SLIDE_COLUMNS if path.startswith(SLIDES + os.sep) else 1000)
+        new = filled(old, report, empty=path.startswith(SLIDES + os.sep))
         if new == old:
             continue
         if options.check:

@@ -4,7 +4,7 @@
 A deck is a Markdown file in docs/slides, such as 2-data-parallel.md. Lines of --- separate its slides. The comment at the
 end of a slide holds the speaker notes; its first line says how long the slide takes, such as "2 minutes". A slide of the
 class exercise has the title of an exercise, such as "Exercise 2.1: Sum the gradients", and gets a timer with the minutes of
-that exercise. tools/render.py fills the blocks of code; here, the comments above them become captions."""
+that exercise. The blocks of code are filled here, and the comments above them become captions."""
 import argparse
 import base64
 import glob
@@ -18,13 +18,14 @@ import tempfile
 
 sys.dont_write_bytecode = True  # no __pycache__ in the folder of the tools
 import files  # noqa: E402
-from render import BEGIN, END, ROOT, VALUE  # noqa: E402
+from render import BEGIN, END, ROOT, VALUE, filled  # noqa: E402
 
 DECKS = os.path.join(ROOT, "docs", "slides")
 NODE = os.path.join(ROOT, "build", "node")
 OUT = os.path.join(ROOT, "build", "slides")
 NOTES = re.compile(r"<!--\n([\d.]+) minutes?\n(.*?)\n-->", re.DOTALL)
 EXERCISE = re.compile(r"^# (Exercise|Fault) ((?:\d|debug)\.\d+): (.*)$", re.MULTILINE)
+COLUMNS = 88  # a block of code with longer lines has smaller letters
 FACES = {"Source Sans 3": ("source-sans-3", (400, 600, 700)), "Source Code Pro": ("source-code-pro", (400, 600))}
 
 
@@ -46,12 +47,17 @@ class Slide:
         exercise = EXERCISE.search(self.body)
         self.exercise = exercise[2] if exercise else None
 
+    def blocks(self):
+        """The lines of each fenced block."""
+        fenced = re.findall(r"^ *```[^\n]*\n(.*?)^ *```", self.body, flags=re.DOTALL | re.MULTILINE)
+        return [block.rstrip("\n").split("\n") for block in fenced]
+
 
 class Deck:
     def __init__(self, path):
         self.path, self.name = path, os.path.basename(path)[:-len(".md")]
         with open(path, encoding="utf-8") as file:
-            text = file.read()
+            text = filled(file.read(), self.refuse)
         front = re.match(r"---\n(.*?)\n---\n", text, re.DOTALL)
         if not front:
             raise BadDeck(f"{path}: want settings between two lines of --- at the beginning")
@@ -59,6 +65,9 @@ class Deck:
         self.title = re.search(r"^title: *(.*)$", front[1], re.MULTILINE)[1].strip('"')
         self.footer = re.search(r"^footer: *(.*)$", front[1], re.MULTILINE)[1].strip('"')
         self.slides = [Slide(i, source) for i, source in enumerate(split(text[front.end():]), 1)]
+
+    def refuse(self, number, problem):
+        raise BadDeck(f"{os.path.relpath(self.path, ROOT)}:{number}: {problem}")
 
 
 def split(text):
@@ -119,6 +128,8 @@ def for_marp(deck):
             lines.append(re.sub(r"!\[([^]]*)\]\(([^):]*\.svg)\)", lambda m: picture(m, DECKS), VALUE.sub(r"\2", line)))
         text = "\n".join(lines)
         extra = "".join(f'\n<div class="source">{place}</div>\n' for place in where[:1])
+        if any(len(line) > COLUMNS for block in slide.blocks() for line in block):
+            extra += "\n<style scoped>pre > code { font-size: 19px; }</style>\n"
         if slide.exercise:
             minutes = exercise_of(slide.exercise)[1]
             extra += (f'\n<div class="timer" data-seconds="{60 * minutes}" role="timer" '

@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.join(ROOT, "tools"))
 from slides import BadDeck, Deck, caption, decks, exercise_of  # noqa: E402
 from render import BEGIN, END, VALUE  # noqa: E402
 
-MOST_LINES, MOST_COLUMNS = 20, 88
+MOST_LINES, MOST_COLUMNS = 20, 102
 SESSION = (45, 50)  # minutes of talk
 SLIDES = (28, 42)
 FOOTER = 678 / 720  # where the footer begins, as a part of the height of a page
@@ -25,10 +25,6 @@ NOTE_WORDS = 12
 
 def without_blocks(text):
     return re.sub(r"^ *```.*?^ *```", "", text, flags=re.DOTALL | re.MULTILINE)
-
-
-def blocks(text):
-    return re.findall(r"^ *```[^\n]*\n(.*?)^ *```", text, flags=re.DOTALL | re.MULTILINE)
 
 
 def problems_of(slide):
@@ -45,8 +41,7 @@ def problems_of(slide):
         yield f"notes of {len(slide.notes.split())} words; say more"
     if slide.minutes is not None and not re.search(r"^Say: ", slide.notes, re.MULTILINE):
         yield "notes without Say:"
-    for block in blocks(slide.body):
-        lines = block.rstrip("\n").split("\n")
+    for lines in slide.blocks():
         if len(lines) > MOST_LINES:
             yield f"{len(lines)} lines of code; want at most {MOST_LINES}"
         for line in lines:
@@ -102,7 +97,7 @@ def words_of(slide):
     prose = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", prose)
     prose = re.sub(r"<[^>]*>", " ", prose)
     prose = re.sub(r"^\s*\|?[\s:|-]*$", "", prose, flags=re.MULTILINE)
-    for body in [prose, *blocks(text)]:
+    for body in [prose, *("\n".join(lines) for lines in slide.blocks())]:
         yield from re.findall(r"[A-Za-z0-9_]{3,}", body)
 
 

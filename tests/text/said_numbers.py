@@ -12,7 +12,7 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from check_slides import ROOT, blocks, without_blocks  # noqa: E402
+from check_slides import ROOT, without_blocks  # noqa: E402
 from slides import Deck, decks  # noqa: E402
 from render import VALUE  # noqa: E402
 
@@ -42,7 +42,7 @@ def figures_of(slide):
 def shown_by(slide):
     tables = [line for line in slide.body.split("\n") if line.startswith("|")]
     values = [match[2] for match in VALUE.finditer(slide.body)]
-    return {number for text in [*blocks(slide.body), *tables, *values] for number in numbers(text)}
+    return {number for text in [*map("\n".join, slide.blocks()), *tables, *values] for number in numbers(text)}
 
 
 def said_by(slide):

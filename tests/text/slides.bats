@@ -59,7 +59,7 @@ No title.\nNOTES@0 titles; want one line
 # Silent notes\n<!--\n1 minute\nThis has twelve words or more, but the speaker does not know what is said.\n-->@notes without Say:
 # Long\n<!--\n9 minutes\nSay: one two three four five six seven eight nine ten eleven twelve.\n-->@9 minutes; want 0.5 to 4
 # Code\n```\n1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n12\n13\n14\n15\n16\n17\n18\n19\n20\n21\n```\nNOTES@21 lines of code; want at most 20
-# Wide\n```\n123456789 123456789 123456789 123456789 123456789 123456789 123456789 123456789 123456789\n```\nNOTES@89 columns; want at most 88
+# Wide\n```\n123456789 123456789 123456789 123456789 123456789 123456789 123456789 123456789 123456789 1234567890123\n```\nNOTES@103 columns; want at most 102
 # Blind\n![image](../figures/overlap.svg)\nNOTES@the picture needs a text that describes it, not "image"
 <!-- _class: exercise -->\n# Try it\nNOTES@an exercise without a title such as
 # Exercise 2.1: Sum the gradients\nNOTES@an exercise without the class exercise
