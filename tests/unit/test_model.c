@@ -138,32 +138,6 @@ static void each_model_has_its_own_dropout(void **state) {
     }
 }
 
-// https://github.com/pytorch/examples/blob/main/mnist/main.py
-static void cnn_is_the_network_of_pytorchs_example(void **state) {
-    (void)state;
-    const struct {
-        const struct layer_kind *kind;
-        struct shape out;
-        size_t parameters;
-    } want[] = {{&convolution_relu, {26, 26, 32}, 320},
-                {&convolution_relu, {24, 24, 64}, 18496},
-                {&max_pooling, {12, 12, 64}, 0},
-                {&dropout, {12, 12, 64}, 0},
-                {&dense_relu, {1, 1, 128}, 1179776},
-                {&dropout, {1, 1, 128}, 0},
-                {&dense, {1, 1, 10}, 1290}};
-    struct model m;
-    struct training_options options = options_of("cnn");
-    build(&m, &options, digits);
-    assert_int_equal(m.count, 7);
-    assert_int_equal(m.parameters, 1199882);
-    for (int i = 0; i < m.count; i++) {
-        assert_ptr_equal(m.layers[i].kind, want[i].kind);
-        assert_memory_equal(&m.layers[i].out, &want[i].out, sizeof want[i].out);
-        assert_int_equal(m.layers[i].parameters, want[i].parameters);
-    }
-}
-
 // The numbers of parameters of depths 18 and 20 are those published for networks of these shapes
 // with batch normalisation, which has as many parameters.
 static void resnets_have_the_blocks_of_their_depth(void **state) {
@@ -206,8 +180,8 @@ static void flops_are_those_of_the_products(void **state) {
         assert_true(m.layers[i].flops == want[i]);
 }
 
-// The last image has a layer larger than an int can count.
-static void wrong_options_are_refused(void **state) {
+// tests/steps/images.bats has wrong settings of the other models, and images that are too small.
+static void wrong_widths_are_refused(void **state) {
     (void)state;
     const char *hidden[] = {"",
                             ",",
@@ -225,8 +199,6 @@ static void wrong_options_are_refused(void **state) {
                             "0x10",
                             "99999999999999999999",
                             "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"};
-    const long depths[] = {1, 7, 9, 16, 19, 21, 1000},
-               widths[] = {1, 7, 9, 12, 513, 516, 520, 1000000};
     char text[100];
     for (size_t i = 0; i < sizeof hidden / sizeof *hidden; i++) {
         struct training_options options = options_of("mlp");
@@ -234,33 +206,16 @@ static void wrong_options_are_refused(void **state) {
         snprintf(text, sizeof text, "--hidden %s: ", hidden[i]);
         refused(&options, digits, text);
     }
-    for (size_t i = 0; i < sizeof depths / sizeof *depths; i++) {
-        struct training_options options = options_of("resnet");
-        options.depth = depths[i];
-        snprintf(text, sizeof text, "--depth %ld: want 8, 14, 18 or 20", depths[i]);
-        refused(&options, digits, text);
-    }
-    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
-        struct training_options options = options_of("resnet");
-        options.width = widths[i];
-        snprintf(text, sizeof text, "--width %ld: want a multiple of 8 up to 512", widths[i]);
-        refused(&options, digits, text);
-    }
-    struct training_options unknown = options_of("mlp ");
-    refused(&unknown, digits, "--model mlp : ");
 }
 
-static void images_of_wrong_sizes_are_refused(void **state) {
+// A layer would have more values than an int can count.
+static void images_that_are_too_large_are_refused(void **state) {
     (void)state;
     const struct {
         const char *model;
         struct shape shape;
         const char *text;
     } cases[] = {
-        {"cnn", {5, 6, 1}, "--model cnn: images have 6 x 5 pixels, and the model needs 6 x 6"},
-        {"cnn", {6, 5, 1}, "--model cnn: images have "},
-        {"cnn", {1, 1, 784}, "--model cnn: images have "},
-        {"cnn", {28, 5, 3}, "--model cnn: images have "},
         {"cnn", {5000, 5000, 1}, "--model cnn: images of 5000 x 5000 pixels are too large"},
         {"cnn", {6, 1 << 28, 1}, "--model cnn: images of 268435456 x 6 pixels are too large"},
         {"resnet",
@@ -339,11 +294,10 @@ int main(void) {
         cmocka_unit_test(an_mlp_has_up_to_16_hidden_layers),
         cmocka_unit_test(dropout_follows_hidden_layers),
         cmocka_unit_test(each_model_has_its_own_dropout),
-        cmocka_unit_test(cnn_is_the_network_of_pytorchs_example),
         cmocka_unit_test(resnets_have_the_blocks_of_their_depth),
         cmocka_unit_test(flops_are_those_of_the_products),
-        cmocka_unit_test(wrong_options_are_refused),
-        cmocka_unit_test(images_of_wrong_sizes_are_refused),
+        cmocka_unit_test(wrong_widths_are_refused),
+        cmocka_unit_test(images_that_are_too_large_are_refused),
         cmocka_unit_test(small_images_are_enough),
         cmocka_unit_test(models_stay_within_their_limits),
         cmocka_unit_test(scratch_is_that_of_the_largest_layer),

@@ -1,5 +1,6 @@
 // The tables of optimizers and of schedules: what the options choose, the learning rates, and the
 // updates of the parameters, which test_kernels.c checks value by value.
+// tests/steps/optimizers.bats has settings that are refused.
 #include "common/device/device.h"
 #include "common/training/optimizer.h"
 #include "tests/unit/default_options.h"
@@ -66,46 +67,6 @@ static void each_optimizer_has_its_settings(void **state) {
     options.nesterov = 1;
     assert_string_equal(build(&options).text,
                         "sgd, lr 0.25, Nesterov momentum 0.9, weight decay 0.5");
-}
-
-static void refused(struct training_options options, const char *text) {
-    struct optimizer o;
-    char why[WHY_SIZE] = "";
-    assert_int_equal(optimizer_build(&o, &options, SAMPLES, why), -1);
-    if (!strstr(why, text))
-        fail_msg("\"%s\" does not contain \"%s\"", why, text);
-}
-
-static void settings_that_contradict_are_refused(void **state) {
-    (void)state;
-    for (int i = 1; i < OPTIMIZERS; i++) {
-        struct training_options options = options_of(optimizer_name(i));
-        options.nesterov = 1;
-        refused(options, "--nesterov 1: ");
-    }
-    struct training_options options = options_of("sgd");
-    options.nesterov = 1;
-    options.momentum = 0;
-    refused(options, "--nesterov 1 --momentum 0: want a momentum above 0");
-    for (int i = 1; i < 3; i++) {
-        options = options_of(optimizer_name(i));
-        options.beta1 = 1;
-        refused(options, "--beta1 1: want a number below 1");
-        options.beta1 = 0;
-        options.beta2 = 1;
-        refused(options, "--beta2 1: want a number below 1");
-    }
-    options = options_of("sgd");
-    options.beta1 = options.beta2 = 1; // SGD has none
-    build(&options);
-    options.schedule = "onecycle";
-    options.warmup = 1;
-    refused(options, "--warmup 1: --schedule onecycle has its own warm-up, 30 % of all steps");
-    options.schedule = "cosine";
-    options.warmup = 3 * STEPS;
-    refused(options, "--warmup 45: want fewer steps than training has, which are 45");
-    options.warmup--;
-    build(&options);
 }
 
 // Compares the rates of all steps of training with those of the formula in want, which gets the
@@ -219,14 +180,6 @@ static void short_schedules_have_rates(void **state) {
         }
 }
 
-static void unknown_names_are_refused(void **state) {
-    (void)state;
-    refused(options_of("rmsprop"), "--optimizer rmsprop");
-    struct training_options options = options_of("sgd");
-    options.schedule = "exponential";
-    refused(options, "--schedule exponential");
-}
-
 // The device's parameters after two updates with these options, of all parameters at once.
 static const float *updated(const struct training_options *options, int step) {
     const size_t bytes = COUNT * sizeof(float);
@@ -284,10 +237,8 @@ static void each_optimizer_calls_its_kernel(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_optimizer_has_its_settings),
-        cmocka_unit_test(settings_that_contradict_are_refused),
         cmocka_unit_test(each_schedule_has_its_rates),
         cmocka_unit_test(short_schedules_have_rates),
-        cmocka_unit_test(unknown_names_are_refused),
         cmocka_unit_test_teardown(each_optimizer_calls_its_kernel, free_arrays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -101,60 +101,51 @@ static int exited_with(int code) {
     return WIFEXITED(child.status) && WEXITSTATUS(child.status) == code;
 }
 
-static void options_have_defaults(void **state) {
-    const char *const none[] = {NULL};
+// The list of all values that ranks compare must contain this text.
+static void values_are_set(void **state) {
+    static const struct {
+        const char *arguments[MOST_ARGUMENTS];
+        const char *listed;
+    } cases[] = {
+        {{NULL}, "--count 3, --big 0, --rate 0.5, --title plain, --name , --workers all, --speed "},
+        {{"--count", "7", "--rate", "0.25"}, "--count 7, --big 0, --rate 0.25, --title plain,"},
+        {{"--count=8", "--rate=1e-3"}, "--count 8, --big 0, --rate 0.001,"},
+        {{"--title", "a b", "--file", "x=y"}, "--title a b, --name , --file x=y,"},
+        {{"--title==", "--file=--count=9"}, "--title =, --name , --file --count=9,"},
+        {{"--title", "--help", "--big", "-4"}, "--big -4, --rate 0.5, --title --help,"},
+        {{"--count", "7", "--title=a", "--count=8", "--title", "b"},
+         "--count 8, --big 0, --rate 0.5, --title b,"},
+        {{"--count=1", "--big=-5", "--rate=0"}, "--count 1, --big -5, --rate 0,"}, // the bounds
+        {{"--count=100", "--big=1000000000000", "--rate=1"},
+         "--count 100, --big 1000000000000, --rate 1,"},
+        {{"--rate", "0.3333333333"}, "--rate 0.3333333333,"},
+        {{"--workers", "5", "--speed", "0"}, "--workers 5, --speed 0,"},
+        {{"--workers", "5", "--workers=all", "--speed=usual"}, "--workers all, --speed usual,"},
+        {{"--quick", "--count", "8"}, "--quick 1"},
+        {{"--folder", "x"}, "--speed usual, --quick 0"}, // --folder may differ between ranks
+    };
+    char text[256], small[16];
     (void)state;
-    count = big = -1;
-    rate = -1;
-    title = NULL;
-    file = "untouched"; // without a default the value stays as it is
-    parse(none);
-    assert_int_equal(count, 3);
-    assert_int_equal(big, 0);
-    assert_true(rate == 0.5);
-    assert_string_equal(title, "plain");
-    assert_string_equal(file, "untouched");
-}
-
-static void values_follow_a_blank_or_an_equals_sign(void **state) {
-    (void)state;
-    PARSE("--count", "7", "--rate", "0.25", "--title", "a b", "--file", "x=y");
-    assert_int_equal(count, 7);
-    assert_true(rate == 0.25);
-    assert_string_equal(title, "a b");
-    assert_string_equal(file, "x=y");
-    assert_int_equal(big, 0); // as none was given
-    PARSE("--count=8", "--rate=1e-3", "--title==", "--file=--count=9");
-    assert_int_equal(count, 8);
-    assert_true(rate == 1e-3);
-    assert_string_equal(title, "=");
-    assert_string_equal(file, "--count=9");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        file = NULL; // without a default, the values of these two stay as they are
+        quick = 0;
+        errno = ERANGE; // left by somebody else
+        parse(cases[i].arguments);
+        size_t size = options_list(tables, text, sizeof text);
+        assert_int_equal(size, strlen(text));
+        if (!strstr(text, cases[i].listed))
+            fail_msg("%s does not contain %s", text, cases[i].listed);
+    }
+    assert_int_equal(options_list(tables, small, sizeof small), sizeof small - 1);
+    assert_string_equal(small, "--count 3, --bi");
+    assert_string_equal(folder, "x"); // its choices are only examples
 }
 
 static void a_word_may_stand_for_a_number(void **state) {
     (void)state;
-    PARSE("--workers", "5");
-    assert_int_equal(workers, 5);
-    PARSE("--workers", "5", "--workers=all");
-    assert_int_equal(workers, 0);
-    workers = 7;
-    PARSE("--count", "1");
+    PARSE("--workers", "5", "--workers", "all", "--speed", "usual");
     assert_int_equal(workers, 0);
     assert_true(isnan(speed)); // not 0, which users may mean
-    PARSE("--speed", "0");
-    assert_true(speed == 0);
-    PARSE("--speed", "0", "--speed", "usual");
-    assert_true(isnan(speed));
-}
-
-static void a_flag_has_no_value(void **state) {
-    (void)state;
-    quick = 0;
-    PARSE("--count", "7");
-    assert_int_equal(quick, 0);
-    PARSE("--quick", "--count", "8");
-    assert_int_equal(quick, 1);
-    assert_int_equal(count, 8);
 }
 
 static char **words;
@@ -188,34 +179,6 @@ static void an_underscore_stands_for_a_dash(void **state) {
     assert_true(exited_with(2));
 }
 
-static void the_last_value_wins(void **state) {
-    (void)state;
-    PARSE("--count", "7", "--title=a", "--count=8", "--title", "b", "--count", "9");
-    assert_int_equal(count, 9);
-    assert_string_equal(title, "b");
-}
-
-static void a_value_may_look_like_an_option(void **state) {
-    (void)state;
-    PARSE("--title", "--help", "--big", "-4", "--folder", "no color");
-    assert_string_equal(title, "--help");
-    assert_string_equal(folder, "no color"); // its choices are only examples
-    assert_int_equal(big, -4);
-}
-
-static void bounds_are_allowed(void **state) {
-    (void)state;
-    errno = ERANGE; // left by somebody else
-    PARSE("--count=1", "--big=-5", "--rate=0");
-    assert_int_equal(count, 1);
-    assert_int_equal(big, -5);
-    assert_true(rate == 0);
-    PARSE("--count=100", "--big=1000000000000", "--rate=1");
-    assert_int_equal(count, 100);
-    assert_int_equal(big, 1000000000000);
-    assert_true(rate == 1);
-}
-
 static void a_value_is_one_of_several_words(void **state) {
     (void)state;
     PARSE("--count", "3");
@@ -234,57 +197,41 @@ static void mistakes_are_refused(void **state) {
         const char *said;
     } cases[] = {
         {{"--nosuch", "1"}, "unknown option --nosuch;"},
-        {{"--nosuch=1"}, "unknown option --nosuch=1;"},
         {{"--coun", "3"}, "unknown option --coun;"},
-        {{"--counts", "3"}, "unknown option --counts;"},
         {{"--Count", "3"}, "unknown option --Count;"},
         {{"--help=1"}, "unknown option --help=1;"},
         {{"--", "3"}, "unknown option --;"},
-        {{"--=3"}, "unknown option --=3;"},
         {{"-c", "3"}, "unknown option -c;"},
-        {{"count=3"}, "unknown option count=3;"},
         {{"-"}, "unknown option -;"},
         {{""}, "unknown option ;"},
         {{"--count", "3", "4"}, "unknown option 4;"},
         {{"--count"}, "--count needs a value;"},
-        {{"--count="}, "--count needs a value;"},
         {{"--title="}, "--title needs a value;"},
-        {{"--title", ""}, "--title needs a value;"},
         {{"--title", "a", "--file"}, "--file needs a value;"},
         {{"--count", " "}, "--count  : want a whole number;"},
-        {{"--count", "x"}, "--count x: want a whole number;"},
         {{"--count", "3x"}, "--count 3x: want a whole number;"},
         {{"--count", "3 "}, "--count 3 : want a whole number;"},
-        {{"--count", "3.0"}, "--count 3.0: want a whole number;"},
         {{"--count", "1e1"}, "--count 1e1: want a whole number;"},
-        {{"--count", "0x10"}, "--count 0x10: want a whole number;"},
         {{"--count", "--rate"}, "--count --rate: want a whole number;"},
         {{"--count", "0"}, "--count 0: want a number from 1 to 100;"},
         {{"--count=101"}, "--count 101: want a number from 1 to 100;"},
-        {{"--count", "-1"}, "--count -1: want a number from 1 to 100;"},
         {{"--count", "18446744073709551617"},
          "--count 18446744073709551617: want a number from 1 to 100;"},
         {{"--count", "4294967297"}, "--count 4294967297: want a number from 1 to 100;"},
         {{"--big", "1000000000001"}, "--big 1000000000001: want a number from -5 to"},
         {{"--rate", "fast"}, "--rate fast: want a number;"},
-        {{"--rate", "0.5x"}, "--rate 0.5x: want a number;"},
         {{"--rate", "0,5"}, "--rate 0,5: want a number;"},
         {{"--rate", "-0.1"}, "--rate -0.1: want a number from 0 to 1;"},
         {{"--rate", "1.0001"}, "--rate 1.0001: want a number from 0 to 1;"},
         {{"--rate", "nan"}, "--rate nan: want a number from 0 to 1;"},
-        {{"--rate", "inf"}, "--rate inf: want a number from 0 to 1;"},
-        {{"--rate", "-inf"}, "--rate -inf: want a number from 0 to 1;"},
         {{"--rate", "1e999"}, "--rate 1e999: want a number from 0 to 1;"},
         {{"--count", "all"}, "--count all: want a whole number;"}, // the word of another option
-        {{"--workers", "al"}, "--workers al: want a whole number;"},
         {{"--workers", "alle"}, "--workers alle: want a whole number;"},
-        {{"--speed", "usually"}, "--speed usually: want a number;"},
         {{"--speed", "nan"}, "--speed nan: want a number from 0 to 9;"},
         {{"--workers", "0"}, "--workers 0: want a number from 1 to 64;"},
         {{"--color", "green"}, "--color green: want one of: red, dark green, blue;"},
         {{"--paint", "green"}, "--paint green: want one of: red, dark green, blue;"},
         {{"--color", "re"}, "--color re: want one of: red,"},
-        {{"--color=redder"}, "--color redder: want one of: red,"},
         {{"--quick", "1"}, "unknown option 1;"},
         {{"--quick=2"}, "--quick takes no value;"},
         {{"--count", "5", "--rate", "2", "--nosuch"}, "--rate 2: want"}, // the first of them
@@ -302,48 +249,38 @@ static void mistakes_are_refused(void **state) {
     }
 }
 
-static void check_help_of(const struct option_spec *o) {
-    for (; o->name; o++) {
-        char name[64], text[64], fallback[64];
-        snprintf(name, sizeof name, "\n  --%s ", o->name);
-        snprintf(text, sizeof text, " %s", o->help);
-        snprintf(fallback, sizeof fallback, "(%s)\n", o->fallback);
-        const char *line = strstr(child.out, name);
-        assert_non_null(line);
-        const char *end = strchr(line + 1, '\n');
-        const char *help = strstr(line, text), *in_parentheses = strstr(line, fallback);
-        assert_true(help && help < end);
-        if (o->fallback && *o->fallback)
-            assert_true(in_parentheses && in_parentheses < end);
-        else // nothing after the text, not even empty parentheses
-            assert_memory_equal(end - strlen(o->help), o->help, strlen(o->help));
-    }
-}
-
-static void check_help(void) {
-    assert_true(exited_with(0));
-    assert_string_equal(child.err, "");
-    assert_non_null(strstr(child.out, "program"));
-    assert_non_null(strstr(child.out, "Does nothing."));
-    assert_non_null(strstr(child.out, "\n  --help (or -h) "));
-    check_help_of(table);
-    check_help_of(more);
-    assert_non_null(strstr(child.out, " which color: red, dark green, blue (blue)\n"));
-    assert_non_null(strstr(child.out, " it is [only for --color dark green or blue] (5)\n"));
-    // Each table stands below its title, in the order of the tables.
-    const char *first = strstr(child.out, "\n\nfirst:\n  --count "),
-               *second = strstr(child.out, "\n\nmore of them:\n  --quick ");
-    assert_true(first && second && first < second);
-}
+// Each table stands below its title. The defaults are not the values that were given before.
+static const char help[] =
+    "usage: program [options]\n"
+    "Does nothing.\n\n"
+    "first:\n"
+    "  --count            how many (3)\n"
+    "  --big              how many more (0)\n"
+    "  --rate             how fast (0.5)\n"
+    "  --title            what to call it (plain)\n"
+    "  --name             what others call it\n"
+    "  --file             where to put it\n"
+    "  --workers          who does it, or: all (all)\n"
+    "  --speed            how fast, 0: not at all (usual)\n\n"
+    "more of them:\n"
+    "  --quick            do less\n"
+    "  --folder           where to work, or: red, dark green, blue (here)\n"
+    "  --color            which color: red, dark green, blue (blue)\n"
+    "  --paint            which paint: red, dark green, blue (red)\n"
+    "  --nice             how patient it is [only for --color dark green or blue] (5)\n"
+    "  --help (or -h)     prints this list, with defaults in parentheses\n";
 
 static void help_lists_the_options(void **state) {
     (void)state;
-    PARSE_IN_CHILD("--help");
-    check_help();
-    PARSE_IN_CHILD("-h");
-    check_help();
-    PARSE_IN_CHILD("--count", "7", "--title=other", "--file=other", "--help", "--nosuch");
-    check_help(); // the defaults, not what was given before
+    for (int i = 0; i < 3; i++) {
+        if (i < 2)
+            PARSE_IN_CHILD(i ? "-h" : "--help");
+        else
+            PARSE_IN_CHILD("--count", "7", "--title=other", "--file=other", "--help", "--nosuch");
+        assert_true(exited_with(0));
+        assert_string_equal(child.err, "");
+        assert_string_equal(child.out, help);
+    }
 }
 
 static void help_without_words(void **state) {
@@ -363,28 +300,6 @@ static void help_without_words(void **state) {
                         "  --count            how many (3)\n"
                         "  --dry-run          do nothing\n"
                         "  --help (or -h)     prints this list, with defaults in parentheses\n");
-}
-
-// Processes that train together compare these lists.
-static void all_values_are_listed(void **state) {
-    char text[256], small[16];
-    static const char all[] = "--count 7, --big 0, --rate 0.3333333333, --title a, b, --name , "
-                              "--workers all, --speed usual, --quick 1";
-    (void)state;
-    file = NULL;
-    PARSE("--count=7", "--rate", "0.3333333333", "--title=a, b", "--quick", "--folder", "x");
-    assert_int_equal(options_list(tables, text, sizeof text), strlen(all));
-    assert_string_equal(text, all);
-    PARSE("--count=7", "--rate=1e-7", "--file=z", "--workers", "2", "--speed=0", "--nice", "7");
-    quick = 0;
-    options_list(tables, text, sizeof text);
-    assert_string_equal(text, "--count 7, --big 0, --rate 1e-07, --title plain, --name , --file z, "
-                              "--workers 2, --speed 0, --quick 0");
-    PARSE("--rate", "0");
-    options_list(tables, text, sizeof text);
-    assert_non_null(strstr(text, "--rate 0,")); // a number that is no word for another
-    assert_int_equal(options_list(tables, small, sizeof small), sizeof small - 1);
-    assert_string_equal(small, "--count 3, --bi");
 }
 
 static void changes_are_listed(void **state) {
@@ -421,20 +336,14 @@ static void unused_options_are_listed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options_have_defaults),
-        cmocka_unit_test(values_follow_a_blank_or_an_equals_sign),
+        cmocka_unit_test(values_are_set),
         cmocka_unit_test(a_word_may_stand_for_a_number),
-        cmocka_unit_test(a_flag_has_no_value),
         cmocka_unit_test(words_may_follow_the_options),
         cmocka_unit_test(an_underscore_stands_for_a_dash),
-        cmocka_unit_test(the_last_value_wins),
-        cmocka_unit_test(a_value_may_look_like_an_option),
-        cmocka_unit_test(bounds_are_allowed),
         cmocka_unit_test(a_value_is_one_of_several_words),
         cmocka_unit_test(mistakes_are_refused),
         cmocka_unit_test(help_lists_the_options),
         cmocka_unit_test(help_without_words),
-        cmocka_unit_test(all_values_are_listed),
         cmocka_unit_test(changes_are_listed),
         cmocka_unit_test(unused_options_are_listed),
     };
