@@ -7,7 +7,7 @@ line of their own stand for any lines. A quote without lines of the launcher, or
 What the modelled clock computes is the same on every machine, and must agree in every character. Other output agrees if
 it has the same words; times, rates, memory and the name of the machine may have other values, a loss may differ by 10 %
 and an accuracy by half a percent. A quote that still agrees stays as it is. The commands run in a copy of the folders of
-the steps, so that their files do not stay here. A text with measured times is refused while other programs use the cores.
+the steps, so that their files do not stay here. Texts that quote the same commands share one run. A text with measured times is refused while other programs use the cores.
 FILE... are the texts (by default all but those of the exercises, whose commands need a work folder)."""
 import argparse
 import os
@@ -220,6 +220,7 @@ def main():
     parser.add_argument("files", nargs="*", metavar="FILE")
     options = parser.parse_args()
     count = problems = 0
+    shared = {}  # what commands printed that several texts quote
 
     for path in options.files or [os.path.join(ROOT, text) for text in texts() if not text.startswith("exercises/")]:
         name = os.path.relpath(path, ROOT)
@@ -241,7 +242,9 @@ def main():
             quoted = lines[first:last]
             exact = is_exact(quote.commands, quoted)
             count += 1
-            printed, failure = run(quote.commands, folder, options.limit)
+            if quote.commands not in shared:
+                shared[quote.commands] = run(quote.commands, folder, options.limit)
+            printed, failure = shared[quote.commands]
             if printed and not any(NOTES.match(line) for line in quoted):
                 printed = [line for line in printed if not NOTES.match(line)]
             problem = f"the commands {failure}" if failure else difference(quoted, printed, exact)
