@@ -667,27 +667,6 @@ static void any_progress_and_sums_survive(void **state) {
     }
 }
 
-static void folder_in_place_of_the_file(void **state) {
-    (void)state;
-    assert_int_equal(mkdir(path, 0700), 0);
-    refused("snapshot");
-    save_refused(&no_cut, "Is a directory");
-    assert_int_equal(files(), 1);
-}
-
-// These folders cannot be written even by root.
-static void folder_without_write_access(void **state) {
-    char before[sizeof path];
-    (void)state;
-    memcpy(before, path, sizeof path);
-    snprintf(path, sizeof path, "%.*s/none/run.snapshot", PATH_MAX - 20, folder);
-    save_refused(&no_cut, "No such file or directory");
-    snprintf(path, sizeof path, "/dev/null/run.snapshot");
-    save_refused(&no_cut, "Not a directory");
-    refused("Not a directory");
-    memcpy(path, before, sizeof path);
-}
-
 // In a folder that others may write, the temporary name may be a link of theirs.
 static void a_link_in_place_of_the_temporary_file_is_not_followed(void **state) {
     char target[PATH_MAX + 32];
@@ -829,23 +808,6 @@ static void whole_and_shards_replace_each_other(void **state) {
     }
 }
 
-// The name of the snapshot contains no slash.
-static void shards_in_this_folder(void **state) {
-    char before[PATH_MAX], full[sizeof path];
-    (void)state;
-    assert_non_null(getcwd(before, sizeof before));
-    memcpy(full, path, sizeof path);
-    assert_int_equal(chdir(folder), 0);
-    snprintf(path, sizeof path, "s");
-    save_epoch(2, &cuts[4]);
-    save_epoch(3, &cuts[3]);
-    int good = is_epoch(3), count = files();
-    memcpy(path, full, sizeof path);
-    assert_int_equal(chdir(before), 0);
-    assert_true(good);
-    assert_int_equal(count, 4);
-}
-
 // The same training step with another cut and as many shards: the files that the manifest names
 // must stay.
 static void same_step_with_another_cut(void **state) {
@@ -882,15 +844,12 @@ int main(void) {
         TEST(shard_of_another_snapshot_is_refused),
         TEST(hostile_manifests_are_refused),
         TEST(any_progress_and_sums_survive),
-        TEST(folder_in_place_of_the_file),
-        TEST(folder_without_write_access),
         TEST(a_link_in_place_of_the_temporary_file_is_not_followed),
         TEST(disk_full),
         TEST(files_are_synced_before_they_are_renamed),
         TEST(a_crash_at_any_moment_leaves_a_whole_snapshot),
         TEST(only_overlapping_files_are_opened),
         TEST(whole_and_shards_replace_each_other),
-        TEST(shards_in_this_folder),
         TEST(same_step_with_another_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
