@@ -430,7 +430,7 @@ static struct test cases[] = {
     // Memory that is freed.
     IN_ORDER("a:write a:sync host:renew b:write"),
     FAULT("a:write host:renew", "x (cudaMalloc at ",
-          " is freed at device/test_check.c:", "(run_host_step)", WRITES(0, 3999)),
+          " is freed at device/test_check.c:", WRITES(0, 3999)),
     // Bytes, streams and threads.
     CASE(neighbouring_bytes, 0, NULL),
     CASE(one_byte_in_common, 1, WRITES(0, 40), WRITES(40, 79)),
