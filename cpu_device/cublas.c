@@ -318,45 +318,6 @@ cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t transa,
                         ldb, beta, C, CUDA_R_32F, ldc, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
 }
 
-struct gemv {
-    int trans, inputs, outputs, lda, incx, incy;
-    float alpha, beta;
-    const float *a, *x;
-    float *y;
-};
-
-// Computes the transposed product: x becomes a matrix of one row, with columns incx floats apart.
-static void run_gemv(void *arguments) {
-    struct gemv *g = arguments;
-    cpu_sgemm(0, !g->trans, 1, g->outputs, g->inputs, g->alpha, g->x, g->incx, g->a, g->lda,
-              g->beta, g->y, g->incy);
-}
-
-cublasStatus_t cublasSgemv(cublasHandle_t handle, cublasOperation_t trans, int m, int n,
-                           const float *alpha, const float *A, int lda, const float *x, int incx,
-                           const float *beta, float *y, int incy) {
-    if (!is_live(handle) || cpu_enter())
-        return CUBLAS_STATUS_NOT_INITIALIZED;
-    if (m < 0 || n < 0 || !alpha || !beta || (unsigned)trans > 1 || too_small(lda, m) || incx < 1 ||
-        incy < 1)
-        return CUBLAS_STATUS_INVALID_VALUE;
-    if (m == 0 || n == 0)
-        return CUBLAS_STATUS_SUCCESS;
-    struct matrix a, from, to; // a vector is a matrix of one row
-    struct cpu_span spans[3];
-    int inputs = trans ? m : n, outputs = trans ? n : m;
-    if (!view_matrix(&a, &spans[0], A, CUDA_R_32F, lda, m, n) ||
-        !view_matrix(&from, &spans[1], x, CUDA_R_32F, incx, 1, inputs) ||
-        !view_matrix(&to, &spans[2], y, CUDA_R_32F, incy, 1, outputs))
-        return CUBLAS_STATUS_MAPPING_ERROR;
-    spans[2].written = 1;
-    for (int i = 0; i < 3; i++)
-        cpu_uses_span("matrix-vector product", spans[i]);
-    struct gemv g = {trans,  inputs, outputs, lda,       incx,   incy,
-                     *alpha, *beta,  a.data,  from.data, to.data};
-    return launched(cpu_launch(handle->stream, run_gemv, &g, sizeof g));
-}
-
 #define STATUS(name, text)                                                                         \
     { CUBLAS_STATUS_##name, "CUBLAS_STATUS_" #name, text }
 static const struct {

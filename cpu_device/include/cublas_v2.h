@@ -46,9 +46,6 @@ cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t transa,
                            cublasOperation_t transb, int m, int n, int k, const float *alpha,
                            const float *A, int lda, const float *B, int ldb, const float *beta,
                            float *C, int ldc);
-cublasStatus_t cublasSgemv(cublasHandle_t handle, cublasOperation_t trans, int m, int n,
-                           const float *alpha, const float *A, int lda, const float *x, int incx,
-                           const float *beta, float *y, int incy);
 
 // A and B have the same type. C has this type, too, or CUDA_R_32F. Scalars and sums are floats.
 cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,

@@ -229,16 +229,6 @@ static void two_products(int row) {
                    8));
 }
 
-static void vectors_that_alternate(void) {
-    static cublasHandle_t blas;
-    const float one = 1, zero = 0;
-    OK(cublasCreate(&blas));
-    OK(cublasSetStream(blas, a));
-    OK(cublasSgemv(blas, CUBLAS_OP_N, 5, 5, &one, y, 5, y, 1, &zero, x, 2));
-    OK(cublasSetStream(blas, b));
-    OK(cublasSgemv(blas, CUBLAS_OP_N, 5, 5, &one, y, 5, y, 1, &zero, x + 1, 2));
-}
-
 // Memory that is freed.
 
 static void pinned_memory_is_freed_in_use(void) {
@@ -447,7 +437,6 @@ static struct test cases[] = {
     WITH(products_of_rows_that_alternate, two_products, 4, 0, NULL),
     WITH(products_with_a_row_in_common, two_products, 3, 1, USE("matrix product", "writes", 0, 239),
          USE("matrix product", "writes", 12, 251)),
-    CASE(vectors_that_alternate, 0, NULL),
     CASE(pinned_memory_is_freed_in_use, 1, "the memory allocated at device/test_check.c:",
          "(set_up) is freed at", USE("cudaMemcpyAsync", "writes", 0, 39)),
     CASE(pinned_memory_is_used_after_the_wait, 0, NULL),
