@@ -155,15 +155,11 @@ static int set_up_all(void **state) {
 
 // Devices.
 
-REFUSES(device_that_does_not_exist, "cudaSetDevice", "a device that does not exist", ERROR,
-        cudaErrorInvalidDevice, STAYS) {
+REFUSES(device_that_does_not_exist, "cudaSetDevice, cudaGetDeviceProperties",
+        "a device that does not exist", ERROR, cudaErrorInvalidDevice, STAYS) {
+    struct cudaDeviceProp properties;
     IS_REFUSED(cudaSetDevice(-1));
     IS_REFUSED(cudaSetDevice(2));
-}
-
-REFUSES(properties_of_no_device, "cudaGetDeviceProperties", "a device that does not exist", ERROR,
-        cudaErrorInvalidDevice, STAYS) {
-    struct cudaDeviceProp properties;
     IS_REFUSED(cudaGetDeviceProperties(&properties, 2));
 }
 
@@ -173,12 +169,35 @@ REFUSES(no_place_for_properties, "cudaGetDeviceCount, cudaGetDeviceProperties", 
     IS_REFUSED(cudaGetDeviceProperties(NULL, 0));
 }
 
-REFUSES(no_place_for_a_number, "cudaGetDevice, cudaMemGetInfo", "NULL", ERROR,
-        cudaErrorInvalidValue, STAYS) {
+REFUSES(no_place_for_a_result,
+        "cudaGetDevice, cudaMemGetInfo, cudaMalloc, cudaMallocHost, cudaHostAlloc, "
+        "cudaStreamCreate, cudaEventCreate, cudaEventElapsedTime",
+        "NULL for the result", ERROR, cudaErrorInvalidValue, STAYS) {
     size_t left;
+    void *pointer = memory;
     IS_REFUSED(cudaGetDevice(NULL));
     IS_REFUSED(cudaMemGetInfo(&left, NULL));
     IS_REFUSED(cudaMemGetInfo(NULL, &left));
+    IS_REFUSED(cudaMalloc(NULL, 1));
+    IS_REFUSED(cudaMallocHost(NULL, 1));
+    IS_REFUSED(cudaHostAlloc(NULL, 1, 0));
+    IS_REFUSED(cudaStreamCreate(NULL));
+    IS_REFUSED(cudaEventCreate(NULL));
+    IS_REFUSED(cudaEventElapsedTime(NULL, recorded, recorded));
+    OK(cudaMalloc(&pointer, 0));
+    assert_null(pointer);
+}
+
+REFUSES(unknown_flag,
+        "cudaHostAlloc, cudaStreamCreateWithFlags, cudaEventCreateWithFlags, cudaStreamWaitEvent",
+        "an unknown flag", ERROR, cudaErrorInvalidValue, STAYS) {
+    void *pointer;
+    cudaStream_t s;
+    cudaEvent_t e;
+    IS_REFUSED(cudaHostAlloc(&pointer, 1, 8));
+    IS_REFUSED(cudaStreamCreateWithFlags(&s, 2));
+    IS_REFUSED(cudaEventCreateWithFlags(&e, 8));
+    IS_REFUSED(cudaStreamWaitEvent(stream, recorded, 2));
 }
 
 REFUSES(short_text_for_bus_id, "cudaDeviceGetPCIBusId", "NULL, or less than 13 characters", ERROR,
@@ -213,22 +232,6 @@ REFUSES(more_memory_than_is_left, "cudaMalloc", "more bytes than are left", ERRO
     OK(cudaFree(far));
     OK(cudaSetDevice(0));
     OK(cudaFree(most));
-}
-
-REFUSES(no_place_for_memory, "cudaMalloc, cudaMallocHost, cudaHostAlloc", "NULL", ERROR,
-        cudaErrorInvalidValue, STAYS) {
-    void *pointer = memory;
-    OK(cudaMalloc(&pointer, 0));
-    assert_null(pointer);
-    IS_REFUSED(cudaMalloc(NULL, 1));
-    IS_REFUSED(cudaMallocHost(NULL, 1));
-    IS_REFUSED(cudaHostAlloc(NULL, 1, 0));
-}
-
-REFUSES(unknown_flag_of_memory, "cudaHostAlloc", "an unknown flag", ERROR, cudaErrorInvalidValue,
-        STAYS) {
-    void *pointer;
-    IS_REFUSED(cudaHostAlloc(&pointer, 1, 8));
 }
 
 REFUSES(free_of_other_memory, "cudaFree, cudaFreeHost",
@@ -385,13 +388,6 @@ RETURNS(async_copy_on_the_host_waits, "cudaMemcpyAsync", "on the host", "when it
 
 // Streams and events.
 
-REFUSES(no_place_for_a_stream, "cudaStreamCreate, cudaStreamCreateWithFlags",
-        "NULL, or an unknown flag", ERROR, cudaErrorInvalidValue, STAYS) {
-    cudaStream_t s;
-    IS_REFUSED(cudaStreamCreate(NULL));
-    IS_REFUSED(cudaStreamCreateWithFlags(&s, 2));
-}
-
 REFUSES(destroyed_streams, "each call with a stream", "a stream that was destroyed", UNDEFINED,
         cudaErrorInvalidResourceHandle, STAYS) {
     cudaStream_t s = destroyed_stream();
@@ -445,34 +441,24 @@ RETURNS(stream_ends_its_work, "cudaStreamDestroy", "of a stream with work",
     assert_int_equal(counted, 900);
 }
 
-REFUSES(no_place_for_an_event, "cudaEventCreate, cudaEventCreateWithFlags",
-        "NULL, or an unknown flag", ERROR, cudaErrorInvalidValue, STAYS) {
-    cudaEvent_t e;
-    IS_REFUSED(cudaEventCreate(NULL));
-    IS_REFUSED(cudaEventCreateWithFlags(&e, 8));
-}
-
-REFUSES(null_events, "each call with an event", "NULL", ERROR, cudaErrorInvalidResourceHandle,
-        STAYS) {
+static void refused_event(cudaEvent_t e) {
     float ms;
-    IS_REFUSED(cudaEventRecord(NULL, stream));
-    IS_REFUSED(cudaStreamWaitEvent(stream, NULL, 0));
-    IS_REFUSED(cudaEventSynchronize(NULL));
-    IS_REFUSED(cudaEventQuery(NULL));
-    IS_REFUSED(cudaEventElapsedTime(&ms, NULL, recorded));
-    IS_REFUSED(cudaEventDestroy(NULL));
-}
-
-REFUSES(destroyed_events, "each call with an event", "an event that was destroyed", UNDEFINED,
-        cudaErrorInvalidResourceHandle, STAYS) {
-    float ms;
-    cudaEvent_t e = destroyed_event();
     IS_REFUSED(cudaEventRecord(e, stream));
     IS_REFUSED(cudaStreamWaitEvent(stream, e, 0));
     IS_REFUSED(cudaEventSynchronize(e));
     IS_REFUSED(cudaEventQuery(e));
     IS_REFUSED(cudaEventElapsedTime(&ms, recorded, e));
     IS_REFUSED(cudaEventDestroy(e));
+}
+
+REFUSES(null_events, "each call with an event", "NULL", ERROR, cudaErrorInvalidResourceHandle,
+        STAYS) {
+    refused_event(NULL);
+}
+
+REFUSES(destroyed_events, "each call with an event", "an event that was destroyed", UNDEFINED,
+        cudaErrorInvalidResourceHandle, STAYS) {
+    refused_event(destroyed_event());
 }
 
 REFUSES(event_on_a_stream_of_another_device, "cudaEventRecord",
@@ -483,29 +469,15 @@ REFUSES(event_on_a_stream_of_another_device, "cudaEventRecord",
     OK(cudaEventSynchronize(far_event));
 }
 
-REFUSES(times_of_different_devices, "cudaEventElapsedTime", "events of different devices", ERROR,
+REFUSES(time_of_unsuitable_events, "cudaEventElapsedTime",
+        "events of different devices, never recorded, or made with cudaEventDisableTiming", ERROR,
         cudaErrorInvalidResourceHandle, STAYS) {
     float ms;
-    IS_REFUSED(cudaEventElapsedTime(&ms, recorded, far_event));
-}
-
-REFUSES(time_of_an_event_never_recorded, "cudaEventElapsedTime", "an event that was never recorded",
-        ERROR, cudaErrorInvalidResourceHandle, STAYS) {
-    float ms;
-    IS_REFUSED(cudaEventElapsedTime(&ms, fresh, recorded));
-    IS_REFUSED(cudaEventElapsedTime(&ms, recorded, fresh));
-}
-
-REFUSES(time_of_an_event_without_timing, "cudaEventElapsedTime",
-        "an event made with cudaEventDisableTiming", ERROR, cudaErrorInvalidResourceHandle, STAYS) {
-    float ms;
-    IS_REFUSED(cudaEventElapsedTime(&ms, recorded, untimed));
-    IS_REFUSED(cudaEventElapsedTime(&ms, untimed, recorded));
-}
-
-REFUSES(no_place_for_the_time, "cudaEventElapsedTime", "NULL for the time", ERROR,
-        cudaErrorInvalidValue, STAYS) {
-    IS_REFUSED(cudaEventElapsedTime(NULL, recorded, recorded));
+    cudaEvent_t unsuitable[] = {far_event, fresh, untimed};
+    for (int i = 0; i < 3; i++) {
+        IS_REFUSED(cudaEventElapsedTime(&ms, recorded, unsuitable[i]));
+        IS_REFUSED(cudaEventElapsedTime(&ms, unsuitable[i], recorded));
+    }
 }
 
 REFUSES(not_ready_does_not_stay, "cudaEventQuery, cudaStreamQuery, cudaEventElapsedTime",
@@ -520,11 +492,6 @@ REFUSES(not_ready_does_not_stay, "cudaEventQuery, cudaStreamQuery, cudaEventElap
     IS_REFUSED(cudaEventElapsedTime(&ms, recorded, late));
     open_gate();
     OK(cudaEventDestroy(late));
-}
-
-REFUSES(unknown_flag_of_a_wait, "cudaStreamWaitEvent", "an unknown flag", ERROR,
-        cudaErrorInvalidValue, STAYS) {
-    IS_REFUSED(cudaStreamWaitEvent(stream, recorded, 2));
 }
 
 RETURNS(event_never_recorded_is_done, "cudaEventQuery, cudaEventSynchronize",
