@@ -175,9 +175,6 @@ static void events_report_completion(void **state) {
     OK(cudaEventQuery(end));
     OK(cudaEventElapsedTime(&ms, start, end));
     assert_true(ms >= (float)slept && ms < 60000);
-    float back = 0;
-    OK(cudaEventElapsedTime(&back, end, start));
-    assert_true(back == -ms);
 }
 
 static void default_stream_takes_turns(void **state) {
@@ -368,17 +365,11 @@ static void host_and_device_can_use_pinned_memory(void **state) {
                                       cudaHostAllocPortable | cudaHostAllocMapped)
                       : cudaMallocHost((void **)&pinned, sizeof copy));
         assert_true(isnan(pinned[99]));
-        fill_uniform(d, 100, 1, 1, 0, NULL);
-        fill_uniform(pinned, 100, 1, 1, 0, NULL);
-        OK(cudaDeviceSynchronize());
-        OK(cudaMemcpy(copy, d, sizeof copy, cudaMemcpyDeviceToHost));
-        assert_memory_equal(copy, pinned, sizeof copy);
-        pinned[3] = 5;
+        fill_uniform(pinned, 100, 1, 1, 0, NULL); // a kernel may use it
         OK(cudaMemcpy(d, pinned, sizeof copy, cudaMemcpyHostToDevice));
-        pinned[3] = 0;
-        OK(cudaMemcpyAsync(pinned, d, sizeof copy, cudaMemcpyDeviceToHost, NULL));
+        OK(cudaMemcpy(copy, d, sizeof copy, cudaMemcpyDeviceToHost));
         OK(cudaDeviceSynchronize());
-        assert_true(pinned[3] == 5);
+        assert_memory_equal(copy, pinned, sizeof copy);
         OK(cudaFreeHost(pinned));
     }
     OK(cudaFree(d));
