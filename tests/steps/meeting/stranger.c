@@ -7,9 +7,8 @@
 //   as version=2  world=9  rank=0  run=-y  token=x  body=all,rank=1          20xsilent: so many of
 //   these
 //
-// Or it is what listens where rank 0 should: ssh (it says so), or full (it is never heard of, as if
-// a firewall dropped all that is sent there), until it is killed; or hear, which prints the first
-// hello's body.
+// Or it is what listens where rank 0 should, until it is killed: ssh (it says so), or full (it is
+// never heard of, as if a firewall dropped all that is sent there).
 #include "04_multinode/frame.h"
 #include "common/base/error.h"
 #include <errno.h>
@@ -109,12 +108,6 @@ static void serve(const char *what) {
     fflush(stdout);
     while (full)
         pause();
-    if (!strcmp(what, "hear")) {
-        struct frame hello;
-        if (recv(accept(s, NULL, NULL), &hello, sizeof hello, MSG_WAITALL) == sizeof hello)
-            printf("heard %s\n", hello.body);
-        exit(0);
-    }
     for (;;)
         send(accept(s, NULL, NULL), "SSH-2.0-OpenSSH_9.2\r\n", 21, MSG_NOSIGNAL);
 }
@@ -128,9 +121,8 @@ int main(int argc, char **argv) {
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
     clients = calloc(10000, sizeof *clients);
-    prepare_frame(&place, getenv("PLAN"), NULL);
-    if (argc == 3 &&
-        (!strcmp(argv[2], "ssh") || !strcmp(argv[2], "full") || !strcmp(argv[2], "hear")))
+    prepare_frame(&place, NULL, NULL);
+    if (argc == 3 && (!strcmp(argv[2], "ssh") || !strcmp(argv[2], "full")))
         serve(argv[2]);
     for (int i = 2; i < argc; i++) {
         char *does;
