@@ -5,7 +5,7 @@
 load ../helpers
 
 setup_file() {
-    need_train 03_multigpu_launcher/launch {05_fsdp,07_large_models}/train
+    need_train 03_multigpu_launcher/launch 07_large_models/train
     command -v python3 >/dev/null || skip "python3 is not installed"
 }
 
@@ -37,10 +37,6 @@ run_pairs() {
 
 @test "each pair of values of two options of step 1 works" {
     run_pairs 01_single_gpu/train
-}
-
-@test "each pair of values of two options of step 5 works" {
-    run_pairs 05_fsdp/train
 }
 
 @test "each pair of values of two options of step 7 works" {

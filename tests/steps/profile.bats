@@ -63,17 +63,14 @@ has() {
     done
 }
 
-@test "a run without --profile prints and writes nothing of it" {
-    step 1 --csv csv >log
-    run ! grep -qE 'profile|timed' log
-    run ! grep -q _ms csv
-}
-
-@test "a run that stops within an epoch prints the profile, and a run of one training step, too" {
+@test "a run that stops early prints its profile, and a run without --profile prints and writes nothing of it" {
     step 1 --max-steps 3 --profile >log
     grep -q '^profile   2 steps timed' log # the first one also loads kernels
     step 1 --max-steps 1 --profile >log
     grep -q '^profile   1 step timed' log
+    step 1 --csv csv >log
+    run ! grep -qE 'profile|timed' log
+    run ! grep -q _ms csv
 }
 
 @test "step 2 hides the sums that run during backward, and none with --overlap 0" {
@@ -112,56 +109,6 @@ has() {
         CPU_DEVICE_CHAOS=$seed step 2 --profile --csv csv >log
         cmp csv want
         cmp log want.log
-    done
-}
-
-# from_trace FILE: prints the mean ms of communication that shows and of hidden communication, over the training steps
-# of the trace but the first one. Each range of the host that computes is an interval on its stream.
-from_trace() {
-    python3 - "$1" "$root/tools" <<'PYTHON'
-import json
-import sys
-sys.dont_write_bytecode = True
-sys.path.insert(0, sys.argv[2])
-from trace import common, total, union
-spans = sorted((e for e in json.load(open(sys.argv[1]))["traceEvents"] if e["ph"] == "X" and e["tid"]), key=lambda e: e["ts"])
-steps, computing, sums, last = [], [], [], None
-for e in spans:
-    scope = e["name"].split(":")[0]
-    pair = (e["ts"], e["ts"] + e["dur"])
-    if e["cat"] == "collective":
-        sums.append(pair)
-    elif e["cat"] in ("kernel", "product") and scope.startswith(("gather_batch", "forward", "softmax", "backward", "optim")):
-        if scope.startswith("gather_batch"):
-            computing, sums = [], []
-        if scope == last:
-            computing[-1] = (computing[-1][0], pair[1])
-        else:
-            computing.append(pair)
-        last = scope
-        if scope.startswith("optim"):
-            steps.append((computing, list(sums)))
-steps = steps[1:]
-hidden = [total(common(union(c), union(s))) for c, s in steps]
-shown = [total(union(s)) - h for (c, s), h in zip(steps, hidden)]
-print(f"modelled_comm_ms={sum(shown) / len(shown) / 1e3:.5f} modelled_hidden_ms={sum(hidden) / len(hidden) / 1e3:.5f}")
-PYTHON
-}
-
-@test "communication in the profile is that of the trace of the same run" {
-    command -v python3 >/dev/null || skip "python3 is not installed"
-    # On an h100, there are gaps of some us in which a span has begun and its first kernel has not.
-    export CPU_DEVICE_COMPUTE=0
-    for options in "2 --overlap 0" "2 --overlap 1" "5 --prefetch 0" "5 --prefetch 1"; do
-        for model in "$simple" h100; do
-            tolerance=0.0001
-            [ "$model" = "$simple" ] || tolerance=0.005
-            # shellcheck disable=SC2086 # a list of words
-            CPU_DEVICE_MODEL=$model step $options --hidden 8192,8192 --profile --csv csv --trace trace.json >log
-            echo "$model $options: $(from_trace trace.0.json)"
-            # shellcheck disable=SC2046
-            has csv $(from_trace trace.0.json)
-        done
     done
 }
 
@@ -205,7 +152,7 @@ PYTHON
 
 @test "with CPU_DEVICE_COMPUTE=0, no loss is shown" {
     export CPU_DEVICE_MODEL=$simple CPU_DEVICE_COMPUTE=0
-    for number in 1 2 3 4 5 7; do
+    for number in 1 2 5; do
         step $number --log-every 2 --profile --csv csv >log
         grep -qx 'epoch 1/1  step 2/5  loss -' log
         grep -qE '^epoch 1/1  loss -  test loss -  accuracy -  modelled [0-9.]+ s  [0-9]+ images/s$' log
@@ -224,11 +171,8 @@ PYTHON
             fails 1 "--snapshot $file: with CPU_DEVICE_COMPUTE=0 there is nothing to save" step $number --snapshot $file
         done
     done
-    for number in 3 4 5 7; do
-        run step $number --snapshot real
-        [ "$status" != 0 ]
-        [ "$(grep -c '^error (.*, rank [01]): --snapshot real: with CPU_DEVICE_COMPUTE=0' err)" -ge 1 ]
-    done
+    refute step 5 --snapshot real
+    [ "$(grep -c '^error (.*, rank [01]): --snapshot real: with CPU_DEVICE_COMPUTE=0' err)" -ge 1 ]
     cmp real before
     [ ! -e new ]
 }
@@ -254,27 +198,26 @@ PYTHON
 }
 
 # A GPU has no timeline of its own, so common/device/gpu_trace.c writes the spans. Here it replaces common/device/cpu_trace.c.
-@test "a trace from events has the times of the profile, the sizes of collectives, and rows that trace.py reads" {
+@test "a trace from events has the sizes of collectives, and rows that trace.py reads" {
     command -v python3 >/dev/null || skip "python3 is not installed"
     compile traced "$build/02_multigpu_fork/train.o" "$root/common/device/gpu_trace.c"
     for overlap in 0 1; do
-        CPU_DEVICE_MODEL=$simple timeout 60 ./traced "${tiny[@]}" --nproc 2 --overlap $overlap --profile --csv csv \
-            --trace trace.json >log
-        # shellcheck disable=SC2046
-        has csv $(from_trace trace.0.json)
+        CPU_DEVICE_MODEL=$simple timeout 60 ./traced "${tiny[@]}" --nproc 2 --overlap $overlap --trace trace.json >log
         python3 "$root/tools/trace.py" trace.json >table
         grep -q '^ *1 ' table
         # Each of 5 training steps and an evaluation of one batch has 3 layers, and each report a sum of 3 doubles. The
         # model has 8 x 8 + 8 + 8 x 8 + 8 + 8 x 10 + 10 parameters.
-        for rank in 0 1; do
-            [ "$(grep -c '"name":"forward . dense.*","cat":"kernel"' trace.$rank.json)" = 18 ]
-            [ "$(grep -c '"name":"forward . dense.*","cat":"host","pid":'$rank',"tid":0' trace.$rank.json)" = 18 ]
-            [ "$(grep -c '"name":"optimizer_step","cat":"kernel"' trace.$rank.json)" = 5 ]
-            [ "$(grep -cE '"cat":"collective".*"bytes":24,"comm":"all","number":[0-9]+}' trace.$rank.json)" = 2 ]
-            [ "$(grep -c '"cat":"collective".*"bytes":936,' trace.$rank.json)" = $((overlap ? 0 : 5)) ]
-            [ "$(grep -c '"cat":"collective".*"bytes":288,' trace.$rank.json)" = $((overlap ? 10 : 0)) ]
-            [ "$(grep -c '"thread_name"' trace.$rank.json)" = $((overlap ? 3 : 2)) ]
-        done
+        while read -r count pattern; do
+            [ "$(grep -cE "$pattern" trace.1.json)" = "$count" ] || { echo "not $count: $pattern" && return 1; }
+        done <<END
+18 "name":"forward . dense.*","cat":"kernel"
+18 "name":"forward . dense.*","cat":"host","pid":1,"tid":0
+5 "name":"optimizer_step","cat":"kernel"
+2 "cat":"collective".*"bytes":24,"comm":"all","number":[0-9]+}
+$((overlap ? 0 : 5)) "cat":"collective".*"bytes":936,
+$((overlap ? 10 : 0)) "cat":"collective".*"bytes":288,
+$((overlap ? 3 : 2)) "thread_name"
+END
     done
     # Without a model, the times of the host and of the device come from one clock.
     timeout 60 ./traced "${tiny[@]}" --nproc 2 --trace real.json >log
