@@ -53,28 +53,21 @@ none_runs() {
     done
 }
 
-@test "--check-only always prints the same output, without times" {
-    correct demo --check-only --nproc 2
-    first=$output
-    correct demo --check-only --nproc 2
-    [ "$output" = "$first" ]
-    run ! grep -E '[0-9][.][0-9]|time' < <(sed 1,2d <<<"$first")
-}
-
 @test "counts that are no multiple of the ranks, or smaller, give correct sums" {
-    for ranks in 1 2 3 8; do
-        for count in 1 3 7 9 1003; do
+    for ranks in 3 8; do
+        for count in 1 7 1003; do
             correct demo --check-only --nproc "$ranks" --count "$count" --min-bytes 4 \
                 --max-bytes 5000 --factor 3
         done
     done
 }
 
-@test "random delays change no result" {
-    for chaos in 1 2 3; do
-        export CPU_DEVICE_CHAOS=$chaos
-        correct demo --check-only --nproc 4 --count 1003 --factor 64
-    done
+@test "--check-only prints the same output with random delays, and no times" {
+    correct demo --check-only --nproc 4 --count 1003 --factor 64
+    first=$output
+    CPU_DEVICE_CHAOS=1 correct demo --check-only --nproc 4 --count 1003 --factor 64
+    [ "$output" = "$first" ]
+    run ! grep -E '[0-9][.][0-9]|time' < <(sed 1,2d <<<"$first")
 }
 
 @test "the counted bytes match the formulas" {
@@ -157,21 +150,19 @@ start_long_run() {
 }
 
 @test "a killed rank ends the others within 3 seconds" {
-    for rank in 1 3; do
-        start_long_run
-        kill -KILL "$(pgrep -P "$parent" | sort -n | sed -n "$((rank + 1))p")"
-        until_true 3 has_ended "$parent"
-        code=0
-        wait "$parent" || code=$?
-        [ $code = 1 ]
-        [ "$(wc -l <err)" = 1 ]
-        grep -qE "^error: rank [0-9] \(pid [0-9]+\) was ended by signal 9" err
-        until_true 3 none_runs
-    done
+    start_long_run
+    kill -KILL "$(pgrep -P "$parent" | sort -n | sed -n 2p)"
+    until_true 3 has_ended "$parent"
+    code=0
+    wait "$parent" || code=$?
+    [ $code = 1 ]
+    [ "$(wc -l <err)" = 1 ]
+    grep -qE "^error: rank [0-9] \(pid [0-9]+\) was ended by signal 9" err
+    until_true 3 none_runs
 }
 
 @test "a signal that ends the parent ends the ranks" {
-    for signal in TERM INT HUP KILL; do
+    for signal in INT KILL; do
         start_long_run
         kill -$signal "$parent"
         code=0
@@ -181,31 +172,23 @@ start_long_run() {
     done
 }
 
-# as_rank RANK WORLD PORT OPTION...: starts one rank with the variables of a launcher.
+# as_rank RANK PORT: starts one of two ranks with the variables of a launcher.
 as_rank() {
-    RANK=$1 LOCAL_RANK=$1 WORLD_SIZE=$2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$3 demo --check-only --count 1003 \
-        --factor 64 "${@:4}"
+    RANK=$1 LOCAL_RANK=$1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$2 demo --check-only --count 1003 --factor 64
 }
 
-@test "ranks that a launcher starts meet each other" {
-    port=$((20000 + RANDOM % 12000))
-    as_rank 1 2 $port >out1 2>err1 3>&- &
-    other=$!
-    correct as_rank 0 2 $port
-    wait $other
-    grep -qF "= 1 everywhere" <<<"$output"
-    [ ! -s out1 ]
-    [ ! -s err1 ]
-}
-
-@test "if torchrun has its own store, the ranks meet at the next port" {
-    port=$((20000 + RANDOM % 12000))
-    TORCHELASTIC_USE_AGENT_STORE=True as_rank 1 2 $port >out1 2>err1 3>&- &
-    other=$!
-    export TORCHELASTIC_USE_AGENT_STORE=False
-    correct as_rank 0 2 $((port + 1))
-    wait $other
-    [ ! -s err1 ]
+@test "ranks that a launcher starts meet each other, and at the next port if torchrun has its own store" {
+    for store in False True; do
+        port=$(free_port)
+        TORCHELASTIC_USE_AGENT_STORE=$store as_rank 1 "$port" >out1 2>err1 3>&- &
+        other=$!
+        [ $store = False ] || port=$((port + 1))
+        TORCHELASTIC_USE_AGENT_STORE=False correct as_rank 0 "$port"
+        wait $other
+        grep -qF "= 1 everywhere" <<<"$output"
+        [ ! -s out1 ]
+        [ ! -s err1 ]
+    done
 }
 
 # Step 3 has the tests of its environment.c.
