@@ -13,7 +13,6 @@ load ../helpers
     edit docs/glossary.md 's/^- \*\*kernel\*\*/- **Zkernel**/'
     edit docs/instructor.md 's/(Read step 1 \|) [0-9]+/\1 99/' 's/(Exercises 2.1, 2.2 \|) [0-9]+/\1 21/' 's/(Lunch \|) 60/\1 61/'
     edit exercises/2.1-*/README.md 's/^(\*\*Time:\*\*) .*/\1 90 minutes/'
-    sed -i '/^answer/,$d' tests/exercises/wrong/2.1
     run tests/style.sh
     [ "$status" = 0 ]
     while IFS= read -r wanted; do
@@ -30,6 +29,5 @@ docs/instructor.md: .*Read step 1 takes [0-9]* minutes, not 99
 docs/instructor.md: .*Exercises 2.1, 2.2 take [0-9]* minutes, not 21
 docs/instructor.md: .*the parts take
 exercise 2.1: minutes: 90, not 5 to 20
-exercise 2.1: fewer than three wrong answers
 END
 }
