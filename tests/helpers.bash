@@ -87,19 +87,6 @@ small_programs() {
     done
 }
 
-# finds_in FILE CHECK...: reads lines such as s/right/wrong/@words. Makes each change (for sed -E) in a copy of the file. Of
-# each copy, the check must print the words.
-finds_in() {
-    local file=$1 change wanted
-    shift
-    while IFS='@' read -r change wanted; do
-        sed -E "$change" "$file" >"$BATS_TEST_TMPDIR/changed"
-        run "$@" "$BATS_TEST_TMPDIR/changed"
-        # shellcheck disable=SC2154 # bats sets output
-        [[ $output == *"$wanted"* ]] || { printf '%s\n' "wanted: $wanted" "$output" && return 1; }
-    done
-}
-
 # edit FILE SED...: makes each of these changes (for sed -E). If a change finds nothing to change, the test fails, because
 # it would not test the mistake that it plants.
 edit() {

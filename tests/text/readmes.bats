@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # Tests of the commands in the READMEs, guides and slides. Commands of the course's own programs run here on tiny images.
-# For the others, the programs, options and make targets must exist. docs.bats runs the commands whose output is quoted.
+# docs.bats runs those whose output is quoted, and texts.py looks up the targets of make.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
@@ -70,71 +70,6 @@ blocks() {
             count=$((count + 1)) block=
         done < <(blocks "$text")
         [ -z "$block" ]
-    done
-    [ $count -gt 0 ] || { echo "found none" && return 1; }
-}
-
-# Prints the words of the commands in fenced blocks and between backticks, one per line. An empty line ends a command.
-words() { # FILE
-    awk '
-        function spans(    n, i, part) {
-            n = split(text, part, "`")
-            for (i = 2; i <= n; i += 2) print part[i]
-            text = ""
-        }
-        /^```/ { spans(); inside = !inside; next }
-        { text = text " " $0 }
-        inside && !sub(/\\$/, "", text) { print text; text = "" }
-        !inside && /^ *$/ { spans() }
-        END { spans() }' "$1" |
-        grep -E '^ *([A-Z_]+=("[^"]*"|[^ ]*) +)*((srun|apptainer) .*)?(make|0[0-9]_[a-z_]*/[a-z]+) ' | sed -E 's/(&&|\||;)/\n/g; s/[<>()&]/ /g' |
-        while IFS= read -r line; do
-            xargs -n 1 printf '%s\n' 2>/dev/null <<<"${line//#*/}" || { echo "unpaired quotes: $line" >&2 && return 1; }
-            echo
-        done
-}
-
-# The program must accept the options among these words.
-knows() { # PROGRAM WORD...
-    local word
-    [ -x "$build/$1" ] || { echo "$text: there is no $1" && return 1; }
-    [ -e "help.${1//\//.}" ] || "$build/$1" --help >"help.${1//\//.}"
-    for word in "${@:2}"; do
-        [[ $word != --* ]] || grep -qE "^  ${word%%=*}[ ,]" "help.${1//\//.}" || { echo "$text: $1 has no ${word%%=*}" && return 1; }
-    done
-}
-
-@test "every program, option and make target in a text exists" {
-    count=0
-    "$(PATH=${PATH#*:} command -v make)" -C "$root" help >help.make
-    for text in "$root"/{README.md,0*/README.md,slurm/README.md,pbs/README.md,docs/*.md,docs/slides/*.md}; do
-        program='' options=() targets=()
-        while IFS= read -r word; do
-            case $word in
-            0[0-9]_*/train | 0[0-9]_*/launch | 0[0-9]_*/doctor | 0[0-9]_*/allreduce)
-                [ -z "$program" ] || knows "$program" "${options[@]}"
-                program=$word options=() ;;
-            make) targets=(now) ;;
-            ARGS=*)
-                [[ " ${targets[*]} " =~ \ run-step([1-7])\  ]] || continue
-                trainer=$(cd "$build" && echo 0"${BASH_REMATCH[1]}"_*/{train,allreduce} | tr ' ' '\n' | grep -v '\*')
-                # shellcheck disable=SC2086 # words
-                knows "$trainer" ${word#ARGS=} ;;
-            LAUNCH=*) # shellcheck disable=SC2086
-                knows 03_multigpu_launcher/launch ${word#LAUNCH=} ;;
-            '')
-                [ -z "$program" ] || knows "$program" "${options[@]}"
-                for target in "${targets[@]:1}"; do
-                    [[ $target =~ ^((run-|trace-|profile-)?step[1-7]|diff(12|23|34|45|57))$ ]] || grep -q "^make $target " help.make ||
-                        { echo "$text: make has no $target" && return 1; }
-                    count=$((count + 1))
-                done
-                program='' options=() targets=() ;;
-            *)
-                [ -z "$program" ] || options+=("$word")
-                [ ${#targets[@]} = 0 ] || [[ ! $word =~ ^[a-z] ]] || targets+=("$word") ;;
-            esac
-        done < <(words "$text")
     done
     [ $count -gt 0 ] || { echo "found none" && return 1; }
 }

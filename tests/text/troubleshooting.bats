@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# Tests of docs/troubleshooting.md: the messages of the course are in its sources, and those of NCCL, CUDA and Slurm in their
-# libraries. The commands below provoke the messages that are marked as tested.
+# Tests of docs/troubleshooting.md, and of what other guides say about messages: those of the course are in its sources, and
+# those of NCCL, CUDA and Slurm in their libraries. The commands below provoke the messages that are marked as tested.
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154 # Markdown's backticks; bats and helpers.bash set variables
 load ../helpers
 
@@ -101,13 +101,6 @@ provoke() {
     [ -z "$(cat "$BATS_TEST_TMPDIR"/failed.*)" ]
 }
 
-@test "a command that does not print its message, or succeeds, is reported" {
-    run provoke "no such message" "01_single_gpu/train --epoch 3"
-    [ "$status" = 1 ] && [[ $output == *"does not print: no such message"*"unknown option --epoch"* ]]
-    run provoke "epoch 1/1" "01_single_gpu/train"
-    [ "$status" = 1 ] && [[ $output == "succeeded: 01_single_gpu/train" ]]
-}
-
 # lacking TEXT HEADING...: prints the messages of these tables that the text does not have.
 lacking() {
     local heading row message
@@ -135,6 +128,20 @@ lacking() {
     [ "$output" = "Duplicate GPU detected" ]
 }
 
+@test "the guides for instructors and attendees explain messages that exist" {
+    cd "$root"
+    local message text
+    text=$(cat 0*/*.c common/*/*.c tools/*.sh exercises/*.{sh,bash} Makefile | sed 's/%[.0-9*]*l\{0,1\}[a-z]/@/g')
+    while IFS= read -r message; do
+        case $message in
+        FAIL* | WARN*) grep -qE "say .*${message##*  }" tools/doctor.sh ;;
+        *) grep -qF -- "$(sed -E 's/exercise [0-9.]+ has/exercise $number has/; s/^cc /$cc /' <<<"$message")" <<<"$text" ;;
+        esac || { echo "no program prints: $message" && return 1; }
+    done < <(sed -n '/^| \(what attendees see\|line\) |/,/^$/p' docs/{instructor,attendee}.md | grep -oE '^\| `[^`]*`' | cut -d'`' -f2 |
+        tee "$BATS_TEST_TMPDIR/messages")
+    [ -s "$BATS_TEST_TMPDIR/messages" ]
+}
+
 # has FILE HEADING...: the library has each message of these tables. Skips the test without this library.
 has() {
     [ -e "$1" ] || skip "$2 is not installed"
@@ -152,4 +159,22 @@ has() {
 
 @test "Slurm has each message of its table" {
     has "$(find /usr/lib/ -name 'libslurm.so.3*' 2>/dev/null | head -n 1)" Slurm
+}
+
+@test "NCCL has each variable and each line of the log that docs/nccl.md explains" {
+    local library name line count=0
+    library=$(find /usr/local/cuda*/ /usr/lib/ -name 'libnccl.so.2*' 2>/dev/null | head -n 1)
+    [ -n "$library" ] || skip "NCCL is not installed"
+    has() {
+        grep -aqF -- "$1" "$library" || { echo "$library does not have: $1" && return 1; }
+        count=$((count + 1))
+    }
+    while IFS= read -r name; do
+        has "$name" >/dev/null || has "${name#NCCL_}" # most are stored without the prefix
+    done < <(grep -oE 'NCCL_[A-Z0-9_]+' "$root/docs/nccl.md" | sort -u)
+    while IFS= read -r line; do # the values are left out
+        has "$line"
+    done < <(sed -n '/^| in a line of the log/,/^$/p' "$root/docs/nccl.md" | grep -oE '^\| `[^`]*`' | cut -d'`' -f2 |
+        sed -E 's/^NCCL_[A-Z0-9_]* //; s/ (IB|Socket|1)$//; s|NET/.*|NET/|; s/Algo RING proto SIMPLE/Algo %s proto %s/')
+    [ $count -gt 0 ]
 }
