@@ -51,12 +51,18 @@ $(STEPS:%=run-%): run-%: %
 	$(if $(TRAINER),$(if $(IMAGES),@echo '$(MADE_UP)'))
 run-stepN: ## builds and runs step N, such as run-step1 ARGS="--epochs 3"
 
+# $(call NPM,FROM,INTO) installs the packages of FROM/package.json into the folder INTO, unless they are there.
+NPM = mkdir -p $2 && cp $1/package*.json $2 && { cmp -s $2/package-lock.json $2/installed || { \
+	echo 'npm installs the packages of $1/package.json'; \
+	cd $2 && npm ci --no-audit --no-fund --loglevel=error && cp package-lock.json installed; }; }
+
 $(DIFFS): diff%:
 	@pair=$*; tools/diff_steps.sh $${pair%?} $${pair#?}
 diffNM: ## shows what step M changes in step N, such as diff12, in whole functions (F=join: only that one; SHORT=1: shorter)
 diffs: ## writes pages for a browser that show what each step changes, side by side: build/diffs/index.html
-	@command -v python3 >/dev/null || { echo 'error: tools/diff_pages.py needs Python: install python3' >&2; exit 1; }
-	@tools/diff_pages.py $(DIFFS:diff%=%)
+	@tools/deps.sh diffs
+	@$(call NPM,tools/diff_pages,build/diffs/node)
+	@tools/diff_pages.sh $(DIFFS:diff%=%)
 diffstat: ## counts the lines that each step changes and asks to be read, and compares them with their limits
 	@tools/diffstat.sh && echo && tools/reading.sh
 step% run-step% trace-step% profile-step% diff%:
@@ -89,9 +95,7 @@ record: ## runs the commands whose output a text quotes, and refreshes the quote
 
 slides: ## makes the slides, as HTML and PDF in build/slides (DECK=2: only those of session 2)
 	@tools/deps.sh slides
-	@mkdir -p build/node && cp docs/slides/package*.json build/node
-	@cmp -s build/node/package-lock.json build/node/installed || { echo 'npm installs the packages of docs/slides/package.json'; \
-		cd build/node && npm ci --no-audit --no-fund --loglevel=error && cp package-lock.json installed; }
+	@$(call NPM,docs/slides,build/node)
 	@python3 -B tools/slides.py build $(DECK)
 
 schedule: ## adds up the minutes of the slides and of their exercises (ARGS=--slides: when each slide begins)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # deps.sh SET: installs the packages of a set that are missing here: run (to build and run on DEVICE, by default on the
 # CPU device; with NVCC set, also to compile for GPUs), quick, test, test-all, cluster, container, fuzz, lint or format
-# (for the make target of this name), plots (for make rehearse and make plots), slides, bench (to compare with PyTorch) or
-# fashion (the images of Fashion-MNIST). It uses apt-get, as root or through sudo, and lists the packages before it
-# installs them. If a needed package stays missing, it prints how to get it and exits with 1.
+# (for the make target of this name), plots (for make rehearse and make plots), diffs, slides, bench (to compare with
+# PyTorch) or fashion (the images of Fashion-MNIST). It uses apt-get, as root or through sudo, and lists the packages
+# before it installs them. If a needed package stays missing, it prints how to get it and exits with 1.
 set -u
 cc=${CC:-cc}
 peers=build/peers
@@ -85,7 +85,7 @@ check() { # SET
             want has_command clang clang clang clang
             want has_fuzzer - libclang-rt-dev compiler-rt compiler-rt
             want has_command mpiexec.hydra mpich mpich mpich
-            want has_command chromium chromium chromium '' # for the pages of make diffs, and for the slides
+            want has_command chromium chromium chromium '' # for the slides
             want has_command chromedriver chromium-driver chromedriver ''
             want has_command npm 'nodejs npm' nodejs-npm nodejs
             want has_command pdftotext poppler-utils poppler-utils poppler
@@ -110,6 +110,9 @@ check() { # SET
             ;;
         bench)
             want has_mpi - 'openmpi-bin libopenmpi-dev' openmpi-devel openmpi
+            ;;
+        diffs)
+            need has_command npm 'nodejs npm' nodejs-npm nodejs
             ;;
         slides)
             need has_command python3 python3 python3 python

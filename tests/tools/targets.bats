@@ -5,8 +5,8 @@
 load ../helpers
 
 # A dry run is enough for targets that run other tests or benchmarks, install packages, or take an hour, and for those that
-# another file runs: check_gpu.bats, common_rule.bats (lint), slides.bats and style.bats.
-heavy='test|test-.*|check-gpu|fuzz|bench-.*|container|format|lint|slides|style'
+# another file runs: check_gpu.bats, common_rule.bats (lint), diff_pages.bats, slides.bats and style.bats.
+heavy='test|test-.*|check-gpu|diffs|fuzz|bench-.*|container|format|lint|slides|style'
 
 setup_file() {
     unset MAKEFLAGS MFLAGS MAKELEVEL DEVICE CC CFLAGS BUILD WERROR
@@ -193,14 +193,11 @@ make trace-step1 needs neither" ]
     grep -qE -- '^--strategy full +yes' <<<"$output"
 }
 
-@test "make help, diffNM, diffs, diffstat and clean work in a fresh clone" {
+@test "make help, diffNM, diffstat and clean work in a fresh clone" {
     fresh help
     says 'make quickstart'
     fresh "diff12"
     says 'ncclAllReduce'
-    fresh diffs
-    says 'build/diffs/index.html: 5 pages.'
-    [ -s build/diffs/diff57.html ]
     fresh diffstat || [ "$status" = 2 ] # diffs.bats asks whether all steps are within their budgets
     says '1-2' '4-5'
     fresh clean
