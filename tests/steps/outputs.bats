@@ -40,6 +40,8 @@ on_full_disk() {
     [ "$(grep -c '^error' <<<"$stderr")" = 1 ]
     [[ $stderr == *"cannot write the output of the ranks to stdout: No space left on device"* ]]
     fails 1 "the --csv file" "$TRAIN" "${options[@]}" --csv /dev/full
+    run ! "$build/06_allreduce_demo/allreduce" --nproc 2 --count 10 --max-bytes 64 --csv /dev/full
+    [[ $output == *"rank 0): "*csv*"No space left"* ]]
 }
 
 @test "two outputs may not be the same file" {

@@ -12,14 +12,6 @@ prepare() {
     seven=$(program_of 7)
 }
 
-# counted STEP: prints the path of the step's program with step5/count.c, and builds it at the first call.
-counted() {
-    local path=$BATS_FILE_TMPDIR/counted$1
-    [ -x "$path" ] || compile "$path" -Wl,--wrap=nccl{AllGather,ReduceScatter,AllReduce} \
-        -Wl,--wrap={optimizer_step,report_epoch} "$root/tests/steps/step5/count.c" "$(program_of "$1").o" || return
-    echo "$path"
-}
-
 # saved FILE STEP RANKS OPTION...: writes the final parameters and optimizer states to one file. Step 1 loads the shards of
 # step 5, has nothing left to do, and saves the file.
 saved() {
@@ -269,25 +261,37 @@ row() {
     [ "$none" = $((16 * 822)) ]
 }
 
-# sends COUNT: the log must have this number of lines, all with the bytes in the table.
-sends() {
-    [ "$(sort log | uniq -c | xargs)" = "$1 $(sed -n 's/^  sent \/ step *\([0-9]*\) .*/\1/p' out)" ]
+# each_sends RANKS SHARDS BYTES: in the traces of four training steps, each rank must send these bytes in each step. In a
+# ring, the piece of each rank goes to all ranks but one, and in an all-reduce twice. The sums of losses are short.
+each_sends() {
+    local rank
+    for ((rank = 0; rank < $1; rank++)); do
+        [ "$(sed -nE 's/.*"name":"nccl([A-Za-z]*)","cat":"collective".*"bytes":([0-9]+),.*/\1 \2/p' trace.$rank.json |
+            awk -v shards="$2" -v replicas=$(($1 / $2)) '
+                $1 != "AllReduce" { sent += $2 * (shards - 1) / shards }
+                $1 == "AllReduce" && $2 > 32 { sent += 2 * $2 * (replicas - 1) / replicas }
+                END { print sent / 4 }')" = "$3" ] || return
+    done
 }
 
 @test "the bytes given to NCCL match the printed table in every training step" {
-    export COUNT_LOG=$PWD/log
-    for more in full grad none "full --accumulate 5" "none --accumulate 5" "grad --precision bf16" \
-        "full --unit-bytes 1400 --recompute 1 --clip 0.01"; do
-        read -ra same <<<"$more"
-        for ranks in 3 4; do
-            rm -f log
-            program=$(counted 7) train 7 $ranks --max-steps 8 --strategy "${same[@]}"
-            sends $((8 * ranks))
-        done
-    done
-    rm log
-    nodes 2 2 "$(counted 7)" --max-steps 8 --strategy hybrid --accumulate 5
-    sends 32
+    local shards ranks more
+    printed() { sed -n 's/^  sent \/ step *\([0-9]*\) .*/\1/p' out; }
+    while read -r ranks shards more; do
+        # shellcheck disable=SC2086 # words
+        train 7 "$ranks" --max-steps 4 --trace trace.json --strategy $more
+        each_sends "$ranks" "$shards" "$(printed)" || { echo "$ranks ranks: $more" && return 1; }
+    done <<'END'
+3 3 full
+4 4 grad
+4 1 none
+4 4 full --accumulate 5
+3 1 none --accumulate 5
+4 4 grad --precision bf16
+4 4 full --unit-bytes 1400 --recompute 1 --clip 0.01
+END
+    nodes 2 2 "$seven" --max-steps 4 --trace trace.json --strategy hybrid --accumulate 5
+    each_sends 4 2 "$(printed)"
 }
 
 # images_train RANKS OPTION...: trains on synthetic images.
@@ -343,18 +347,6 @@ END
     fails 1 "no memory for a snapshot" too_large "$seven" --snapshot file
 }
 
-@test "make demo-fsdp counts GPUs, not MIG devices" {
-    mkdir bin 07_large_models
-    ln -s ../build/gpu/07_large_models/train 07_large_models/train
-    cat >bin/nvidia-smi <<'SCRIPT'
-#!/bin/sh
-[ "$1" = -L ] || exec echo 81559
-printf '%s\n' "GPU 0: Some GPU (UUID: GPU-1)" "  MIG 1g.10gb     Device  0: (UUID: MIG-2)" "  MIG 1g.10gb     Device  1: (UUID: MIG-3)"
-SCRIPT
-    chmod +x bin/nvidia-smi
-    PATH=$PWD/bin:$PATH fails 1 "there is only one GPU" "$root/tools/demo_fsdp.sh"
-}
-
 # allocated KIND FLOATS: the banner must show this size, in KB or bytes.
 allocated() {
     local wanted
@@ -380,13 +372,9 @@ END
 }
 
 @test "each training step of step 5 gathers all parameters twice and scatters the gradients once" {
-    export COUNT_LOG=$PWD/log
-    while read -r ranks count; do
-        rm -f log
-        program=$(counted 5) train 5 "$ranks" --max-steps 8
-        [ "$(sort log | uniq -c | xargs)" = "$((8 * ranks)) $((3 * 4 * count * (ranks - 1)))" ]
-    done <<'END'
-3 275
-4 208
-END
+    for pieces in "3 275" "4 208"; do
+        read -r ranks count <<<"$pieces"
+        train 5 "$ranks" --max-steps 4 --trace trace.json
+        each_sends "$ranks" "$ranks" $((3 * 4 * count * (ranks - 1)))
+    done
 }

@@ -132,15 +132,6 @@ END
     fails 2 "--max-bytes 3: want bytes" "$allreduce" --max-bytes 3
 }
 
-@test "a CSV file that cannot be written ends the program with an error" {
-    for csv in "no/such/folder:No such file" "/dev/full:No space left"; do
-        run --separate-stderr demo --nproc 2 --count 10 --max-bytes 64 --csv "${csv%:*}"
-        [ "$status" = 1 ]
-        grep -q "rank 0.*csv.*${csv#*:}" <<<"$stderr"
-    done
-    until_true 3 none_runs
-}
-
 # Starts a run that would take minutes in the background, and waits until it has begun.
 start_long_run() {
     # Background processes of bash ignore SIGINT, and SIGHUP under nohup. The job would inherit this.

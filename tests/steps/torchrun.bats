@@ -287,25 +287,6 @@ only_theirs=('< TORCHELASTIC_ERROR_FILE=WHATEVER' '< NCCL_ASYNC_ERROR_HANDLING=1
     leaves differences err ours theirs
 }
 
-@test "our launcher and torchrun set the same variables on two nodes" {
-    need_torch
-    export OMP_NUM_THREADS=""
-    port=$(free_port)
-    for node in 1 0; do
-        dumps theirs "${torchrun[@]}" --nnodes 2 --node_rank $node --nproc_per_node 2 --rdzv_id some \
-            --master_addr 127.0.0.1 --master_port "$port" --no_python 3>&- &
-    done
-    wait
-    for node in 1 0; do
-        dumps ours "$launch" --nnodes 2 --node-rank $node --nproc-per-node 2 --run-id some \
-            --master-addr 127.0.0.1 --master-port "$port" 3>&- &
-    done
-    wait
-    [ "$(echo ours/*)" = "$(echo ours/0.{0,1,2,3})" ]
-    same_environments "${store[@]}" "${only_theirs[@]}"
-    leaves differences err ours theirs
-}
-
 @test "ranks that Open MPI starts have the loss curve of step 1" {
     need_open_mpi
     learns 4 "Open MPI" timeout 60 "${open_mpi[@]}" -n 4
