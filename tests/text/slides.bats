@@ -136,18 +136,14 @@ build_slides() {
     done
 }
 
-@test "in Chromium, each slide holds its text, the console is empty, and a click starts the timer" {
-    command -v chromedriver >/dev/null || skip "chromedriver is not installed"
+@test "a click starts the timer of an exercise" {
     build_slides
-    python3 -B tests/text/browse_slides.py build/slides/[1-9]-*.html
-    # The check itself, with a word that a slide hides, a script that fails, and a timer that does not start.
-    sed 's|</h1>|<br><br><br><br><br><br><br><br><br><br><br><br><br><br><br><br><br>low</h1>|; s|running = setInterval|missing(); &|' \
-        build/slides/2-data-parallel.html >"$BATS_TEST_TMPDIR/planted.html"
-    run python3 -B tests/text/browse_slides.py "$BATS_TEST_TMPDIR/planted.html"
-    [ "$status" = 1 ]
-    for wanted in 'slide 2: <H1> runs over' 'missing is not defined' 'the timer does not start'; do
-        [[ $output == *"$wanted"* ]] || { printf '%s\n' "wanted: $wanted" "$output" && return 1; }
-    done
+    sed 's|</body>|<script>document.querySelector(".timer").click();</script>&|' build/slides/2-data-parallel.html \
+        >"$BATS_TEST_TMPDIR/clicked.html"
+    chromium --headless --no-sandbox --disable-gpu --user-data-dir="$BATS_TEST_TMPDIR/profile" --virtual-time-budget=2500 \
+        --dump-dom "file://$BATS_TEST_TMPDIR/clicked.html" 2>/dev/null | grep -m 1 -o 'class="timer[^>]*>[^<]*' |
+        tee "$BATS_TEST_TMPDIR/timer"
+    grep -q 'class="timer running".*>[0-9]*:5[0-9]$' "$BATS_TEST_TMPDIR/timer"
 }
 
 @test "text that is cut off, small or lost in the PDF is reported" {
