@@ -7,7 +7,7 @@ load ../helpers
 
 setup_file() {
     tiny_data "$BATS_FILE_TMPDIR/tiny"
-    need_train 02_multigpu_fork/train 03_multigpu_launcher/launch
+    need_train 02_multigpu_fork/train
 }
 
 setup() {
@@ -48,34 +48,28 @@ same_losses_in_chaos() { # PROGRAM SEED...
     same_losses_in_chaos "$build/02_multigpu_fork/train" 1 2 3
 }
 
-@test "AddressSanitizer finds nothing in the launcher and its ranks" {
-    build_sanitized address,undefined build/asan/03_multigpu_launcher/{launch,train}
+# Step 2, and step 7 with many options on three ranks. Then another number of ranks continues from their shards.
+trainers_are_clean() { # SANITIZER SEED
+    build_sanitized "$1" "build/${1:0:1}san/"{02_multigpu_fork/train,03_multigpu_launcher/launch,07_large_models/train}
     launch=$folder/03_multigpu_launcher/launch
-    CPU_DEVICES=3 clean "$launch" --nproc-per-node 3 --tee "$folder/03_multigpu_launcher/train" \
-        --data "$BATS_FILE_TMPDIR/tiny" --hidden 33,20 --batch 63 --epochs 2 --snapshot snapshot
+    same_losses_in_chaos "$folder/02_multigpu_fork/train" "$2"
+    local step7=("$folder/07_large_models/train" --data "$BATS_FILE_TMPDIR/tiny" --hidden "33,20,9" --batch 60 --snapshot shards
+        --optimizer adam)
+    export CPU_DEVICES=3 CPU_DEVICE_CHAOS=$2 CPU_DEVICE_CHECK=1
+    clean "$launch" --nproc-per-node 3 --tee "${step7[@]}" --epochs 1 --accumulate 2 --recompute 1 --unit-bytes 3000 --clip 0.5
+    [ "$(find . -name 'shards.*of3' | wc -l)" = 3 ]
+    clean "$launch" --nproc-per-node 2 --tee "${step7[@]}" --epochs 2 --strategy grad --precision bf16 --save full
+    grep -q 'resumed .* 1 epoch ' log
+}
+
+@test "AddressSanitizer and UBSan find nothing in the trainers and the launcher" {
+    trainers_are_clean address,undefined 6
     # shellcheck disable=SC2016 # expanded by the ranks
     clean "$launch" --nproc-per-node 2 --tee --log-dir logs --max-restarts 2 sh -c 'seq 30000; seq 30000 >&2
         printf unfinished; yes | tr -d "\n" | head -c 200000; [ $TORCHELASTIC_RESTART_COUNT = 2 ] || exit 3'
 }
 
-# Step 2, and step 7 with many options on three ranks. Then another number of ranks continues from their shards.
-trainers_are_clean() { # SANITIZER SEED
-    local train=07_large_models/train launch=$build/03_multigpu_launcher/launch
-    build_sanitized "$1" "build/${1:0:1}san/"{02_multigpu_fork,07_large_models}/train
-    same_losses_in_chaos "$folder/02_multigpu_fork/train" "$2"
-    local step7=("$folder/$train" --data "$BATS_FILE_TMPDIR/tiny" --hidden "33,20,9" --batch 60 --snapshot shards --optimizer adam)
-    export CPU_DEVICES=3 CPU_DEVICE_CHAOS=$2 CPU_DEVICE_CHECK=1
-    clean "$launch" --nproc-per-node 3 "${step7[@]}" --epochs 1 --accumulate 2 --recompute 1 --unit-bytes 3000 --clip 0.5
-    [ "$(find . -name 'shards.*of3' | wc -l)" = 3 ]
-    clean "$launch" --nproc-per-node 2 "${step7[@]}" --epochs 2 --strategy grad --precision bf16 --save full
-    grep -q '^resumed .* 1 epoch ' log
-}
-
-@test "AddressSanitizer and UBSan find nothing in the trainers" {
-    trainers_are_clean address,undefined 6
-}
-
-@test "ThreadSanitizer finds nothing in the trainers" {
+@test "ThreadSanitizer finds nothing in the trainers and the launcher" {
     trainers_are_clean thread 7
 }
 
