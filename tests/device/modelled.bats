@@ -23,9 +23,9 @@ sums() { # of the traces of a run
     rm trace.*.json
 }
 
-@test "with 10 seeds of random delays, a modelled trace has the same bytes as without" {
+@test "with random delays, a modelled trace has the same bytes as without" {
     local seed first=''
-    for seed in '' 1 2 3 4 5 6 7 8 9 10; do
+    for seed in '' 1 2 3; do
         export CPU_DEVICE_CHAOS=$seed
         [ -n "$seed" ] || unset CPU_DEVICE_CHAOS
         "$build/02_multigpu_fork/train" --data synthetic --hidden 64,64 --max-steps 6 --nproc 3 --batch 120 --trace trace.json
