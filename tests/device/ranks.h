@@ -27,7 +27,6 @@ enum {
     MOST_JOBS = 8,
     FLAGS = 32,
     IDS = 64,
-    RESULT_BYTES = 1 << 16,
     // On a machine with nothing else to do (see patience):
     WAIT_SECONDS = SANITIZED ? 120 : 40,  // for a flag, longer than CPU_DEVICE_TIMEOUT
     LIMIT_SECONDS = SANITIZED ? 300 : 60, // for all ranks that run_ranks starts
@@ -38,9 +37,7 @@ struct meeting {
     ncclUniqueId id[IDS];
     atomic_int line[MOST_RANKS]; // the current line of each rank, printed if it hangs
     atomic_int pid[MOST_RANKS];
-    atomic_long cases;
     _Atomic double killed_at;
-    uint8_t result[MOST_RANKS][RESULT_BYTES]; // of each rank; the others compare them
 };
 
 extern struct meeting *meeting; // of the job of this process; for the parent, of the first
