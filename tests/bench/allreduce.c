@@ -1,14 +1,10 @@
 #include "tests/bench/allreduce.h"
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
-enum { MOST_BATCHES = 50, MOST_RANKS = 64 };
+enum { MOST_BATCHES = 50 };
 
 // As nccl-tests does, a time is that of a batch of operations, and so of the work and not of
 // starting it. 669706 floats are the gradient of step 1.
@@ -78,40 +74,4 @@ void measure(const struct all_reduce *a, int rank, int ranks) {
             printf("%zu %.2f\n", sizes[s].count * sizeof(float), 1e6 * times[sizes[s].batches / 2]);
     }
     free(host);
-}
-
-int run_ranks(int ranks, void (*run)(int rank, int ranks)) {
-    pid_t children[MOST_RANKS];
-    int bad = ranks < 1 || ranks > MOST_RANKS, started = 0;
-    while (!bad && started < ranks) {
-        pid_t child = fork();
-        if (child == 0) {
-            run(started, ranks);
-            exit(0);
-        }
-        if (child < 0)
-            bad = 1;
-        else
-            children[started++] = child;
-    }
-    while (started > 0) {
-        int status;
-        for (int i = 0; bad && i < started; i++)
-            kill(children[i], SIGKILL);
-        pid_t ended = wait(&status);
-        bad |= status != 0;
-        for (int i = 0; i < started; i++)
-            if (children[i] == ended)
-                children[i--] = children[--started]; // no longer to be killed
-    }
-    return bad;
-}
-
-void *shared_memory(size_t bytes) {
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) {
-        perror("error: mmap");
-        exit(1);
-    }
-    return memory;
 }

@@ -1,6 +1,5 @@
-// What the all-reduce benchmarks share: sizes, timing, checking, and the processes of those that
-// start their own. Each prints "BYTES MICROSECONDS" per size, for a table that collectives.py makes
-// of them.
+// What the all-reduce benchmarks share: sizes, timing and checking. Each prints "BYTES
+// MICROSECONDS" per size, for a table that collectives.py makes of them.
 #pragma once
 #include <stddef.h>
 
@@ -13,10 +12,3 @@ struct all_reduce {
 
 // Checks the sums of each size, then times them; rank 0 prints. Ends the process if a sum is wrong.
 void measure(const struct all_reduce *a, int rank, int ranks);
-
-// Runs each rank in a process of its own. Returns 0 if all went well; if one did not, the others
-// are killed.
-int run_ranks(int ranks, void (*run)(int rank, int ranks));
-
-// Memory of zeros that processes forked later have in common.
-void *shared_memory(size_t bytes);

@@ -89,7 +89,7 @@ END
     [[ $output == *" libopenmpi-dev"* ]]
     printf '#!/bin/sh\n' >tools/deps.sh
     make -n DEVICE=cpu bench-collectives >commands # which runs make -n for the programs
-    grep -q tests/bench/exchange.c commands
+    grep -q tests/bench/collectives.c commands
     run ! grep tests/bench/mpi_allreduce.c commands
     stand_in mpicc.openmpi 'exit 0' # mpicc may be MPICH's
     run tools/deps.sh bench </dev/null
