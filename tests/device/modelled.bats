@@ -46,12 +46,6 @@ sums() { # of the traces of a run
     grep -q 'modelled as h100, nothing computed' left_out
 }
 
-@test "CPU_DEVICE_TOPOLOGY sets the number of devices" {
-    unset CPU_DEVICES
-    CPU_DEVICE_TOPOLOGY=2x3 trains 03_multigpu_launcher 6 --batch 60 >out
-    grep -q 'global batch 60 = 6 ranks x 10' out
-}
-
 @test "a device that is lost ends its rank, and the other ranks name it" {
     run env CPU_DEVICE_LOST=2:0.001 "$build/03_multigpu_launcher/launch" --max-restarts 0 --nproc-per-node 4 \
         "$build/04_multinode/train" --data synthetic --hidden 64,64 --epochs 1
