@@ -5,6 +5,7 @@
 #include "02_multigpu_fork/nccl_check.h"
 #include "common/base/clock.h"
 #include "common/device/device.h"
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { CALLS = 50, ROUNDS = 401 }; // so few calls that no stream is full
