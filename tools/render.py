@@ -12,8 +12,8 @@ code. A block begins with one of these comments and ends with <!-- end -->:
                                                                   message(NAME), a message of exercises/messages.h
 
 Each from ... to ... selects lines of a function or of a difference, too; without to, the selection goes on to the end.
-Several of them are joined by a line of three dots. In the slides, blocks stay empty: tools/slides.py fills them when it
-makes the slides. FILE... are the texts to fill (by default all of the repository)."""
+Several of them are joined by a line of three dots. In the slides, the comment of a block stands alone: tools/slides.py puts
+the lines behind it when it makes the slides. FILE... are the texts to fill (by default all of the repository)."""
 import argparse
 import csv
 import os
@@ -166,14 +166,15 @@ def value(expression):
     return f"{result:,}" if isinstance(result, int) else str(result)
 
 
-def filled(text, report, empty=False):
-    """The text with its values and blocks, or with its values and empty blocks. Calls report(line number, problem)."""
+def filled(text, report, blocks="between"):
+    """The text with its values, and with the lines of its blocks between their comments and the ends, behind comments that
+    stand alone ("behind"), or left out ("none"). Calls report(line number, problem)."""
     lines, result, at, fence = text.split("\n"), [], 0, False
     while at < len(lines):
         line = lines[at]
         if line.lstrip().startswith("```"):
             fence = not fence
-        match = None if fence else BEGIN.match(line)
+        match = None if fence or blocks == "none" else BEGIN.match(line)
         if not match:
             if not fence:
                 def replace(found, number=at + 1):
@@ -188,13 +189,13 @@ def filled(text, report, empty=False):
             result.append(line)
             at += 1
             continue
-        end = next((i for i in range(at + 1, len(lines)) if lines[i].strip() == END), None)
+        end = next((i for i in range(at + 1, len(lines)) if lines[i].strip() == END), None) if blocks == "between" else at
         if end is None or any(BEGIN.match(inner) for inner in lines[at + 1:end]):
             report(at + 1, f"no {END} ends this block")
             return text
         try:
-            block = [] if empty else BLOCKS[match[2]](shlex.split(match[3]))
-            result += [line, *((match[1] + row).rstrip() for row in block), match[1] + END]
+            block = BLOCKS[match[2]](shlex.split(match[3]))
+            result += [line, *((match[1] + row).rstrip() for row in block), *lines[end:end + (end > at)]]
         except Unknown as error:
             report(at + 1, error)
             result += lines[at:end + 1]
@@ -224,7 +225,7 @@ def main():
             problems += 1
             print(f"error: {path}:{number}: {problem}", file=sys.stderr)
         old = read(path)
-        new = filled(old, report, empty=path.startswith(SLIDES + os.sep))
+        new = filled(old, report, "none" if path.startswith(SLIDES + os.sep) else "between")
         if new == old:
             continue
         if options.check:

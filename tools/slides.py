@@ -57,7 +57,7 @@ class Deck:
     def __init__(self, path):
         self.path, self.name = path, os.path.basename(path)[:-len(".md")]
         with open(path, encoding="utf-8") as file:
-            text = filled(file.read(), self.refuse)
+            text = filled(file.read(), self.refuse, "behind")
         front = re.match(r"---\n(.*?)\n---\n", text, re.DOTALL)
         if not front:
             raise BadDeck(f"{path}: want settings between two lines of --- at the beginning")

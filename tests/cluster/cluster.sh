@@ -6,10 +6,8 @@
 #   cluster.sh up                           starts the cluster (as root)
 #   cluster.sh down                         ends it and every process in it
 #   cluster.sh exec [-n NODE] COMMAND...    runs a command on a node, by default on ctl
-#   cluster.sh job [SBATCH ARGUMENTS] FILE  submits, waits for the end, prints: ID STATE EXITCODE
 #   cluster.sh poweroff|poweron NODE        takes a node's power away, and gives it back
 #   cluster.sh unplug|plug NODE             pulls a node's network cable, and puts it back
-#   cluster.sh status                       the nodes, and their processes
 #   cluster.sh why-not                      why there can be no cluster here; prints nothing if there can
 #
 # CLUSTER_ROOT is the folder that the nodes of the cluster share, with the caller's files. The cluster's own files are in
@@ -271,35 +269,11 @@ poweroff() { # NODE
     rm "$state/$1/pid"
 }
 
-job() {
-    local id result
-    id=$(on ctl sbatch --parsable "$@")
-    while :; do
-        result=$(on ctl scontrol --oneliner show job "$id" |
-            sed -E 's/.* JobState=([A-Z_]+) .* ExitCode=([0-9:]+) .*/\1 \2/')
-        case ${result% *} in
-        PENDING | CONFIGURING | RUNNING | COMPLETING | REQUEUED | PREEMPTED) sleep 0.2 ;;
-        *) break ;;
-        esac
-    done
-    echo "$id $result"
-    [ "${result% *}" = COMPLETED ]
-}
-
-status() {
-    local host
-    on ctl sinfo --Node --long
-    for host in "${hosts[@]}"; do
-        echo "$host:"
-        on "$host" ps -eo pid,ppid,rss,args || true
-    done
-}
-
 verb=${1:-}
 [ $# = 0 ] || shift
 case $verb in
 why-not) why_not ;;
-up | down | job | status | init | poweroff) $verb "$@" ;;
+up | down | init | poweroff) $verb "$@" ;;
 exec)
     node=ctl
     if [ "$1" = -n ]; then

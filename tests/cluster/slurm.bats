@@ -103,20 +103,18 @@ same_weights() { # NAME
 }
 
 @test "one task per GPU works if it sees one GPU or all GPUs, on two and four nodes" {
-    local ids=() name
+    local ids=() name options
     make_job
-    submit --nodes=2 --ntasks-per-node=2 --gpus-per-task=1 tasks.sbatch 2x2.own \
-        04_multinode/train "${tiny[@]}" --csv 2x2.own.csv
-    ids+=("$id")
-    submit --nodes=2 --ntasks-per-node=2 --gpus-per-node=2 --gpu-bind=none tasks.sbatch 2x2.all \
-        04_multinode/train "${tiny[@]}" --csv 2x2.all.csv
-    ids+=("$id")
-    submit --nodes=4 --ntasks-per-node=1 --gpus-per-task=1 tasks.sbatch 4x1.own \
-        04_multinode/train "${tiny[@]}" --csv 4x1.own.csv
-    ids+=("$id")
-    submit --nodes=4 --ntasks-per-node=1 --gpus-per-node=2 --gpu-bind=none tasks.sbatch 4x1.all \
-        04_multinode/train "${tiny[@]}" --csv 4x1.all.csv
-    ids+=("$id")
+    while read -r name options; do
+        # shellcheck disable=SC2086 # words
+        submit $options tasks.sbatch "$name" 04_multinode/train "${tiny[@]}" --csv "$name.csv"
+        ids+=("$id")
+    done <<'END'
+2x2.own --nodes=2 --ntasks-per-node=2 --gpus-per-task=1
+2x2.all --nodes=2 --ntasks-per-node=2 --gpus-per-node=2 --gpu-bind=none
+4x1.own --nodes=4 --ntasks-per-node=1 --gpus-per-task=1
+4x1.all --nodes=4 --ntasks-per-node=1 --gpus-per-node=2 --gpu-bind=none
+END
     "$TRAIN" "${tiny[@]}" --csv alone.csv
     within 60 all_ended "${ids[@]}"
     for name in 2x2.own 2x2.all 4x1.own 4x1.all; do
@@ -268,28 +266,24 @@ shards() {
 
 # Slurm sets the number of ranks per node in the form 2(x2) or 1(x4).
 @test "steps 5 and 7 have the loss curve of step 1, sharded over all ranks or within nodes" {
-    local name ids=() four=(--nodes=4 --ntasks-per-node=1 --gpus-per-node=1)
-    submit slurm/step5.sbatch "${tiny[@]}" --csv full2x2.csv --snapshot full2x2.bin
-    ids+=("$id")
-    submit slurm/step7.sbatch "${tiny[@]}" --csv hybrid2x2.csv --snapshot hybrid2x2.bin --strategy hybrid
-    ids+=("$id")
-    submit "${four[@]}" slurm/step5.sbatch "${tiny[@]}" --csv full4x1.csv --snapshot full4x1.bin
-    ids+=("$id")
-    submit "${four[@]}" slurm/step7.sbatch "${tiny[@]}" --csv hybrid4x1.csv --snapshot hybrid4x1.bin \
-        --strategy hybrid
-    ids+=("$id")
+    local name step strategy options ids=()
+    local -A shards=([full2x2]=4 [hybrid2x2]=2 [full4x1]=4 [hybrid4x1]=0)
+    for name in "${!shards[@]}"; do
+        step=5 strategy=() options=()
+        [[ $name != hybrid* ]] || step=7 strategy=(--strategy hybrid)
+        [[ $name != *4x1 ]] || options=(--nodes=4 --ntasks-per-node=1 --gpus-per-node=1)
+        submit "${options[@]}" slurm/step$step.sbatch "${tiny[@]}" --csv "$name.csv" --snapshot "$name.bin" "${strategy[@]}"
+        ids+=("$id")
+    done
     "$TRAIN" "${tiny[@]}" --csv alone.csv
     for id in "${ids[@]}"; do
         ended "$id" COMPLETED
     done
-    for name in full2x2 hybrid2x2 full4x1 hybrid4x1; do
-        echo "$name: $(shards $name) shards"
-        same_curve alone.csv $name.csv
+    for name in "${!shards[@]}"; do
+        echo "$name: $(shards "$name") shards"
+        same_curve alone.csv "$name.csv"
+        [ "$(shards "$name")" = "${shards[$name]}" ]
     done
-    [ "$(shards full2x2)" = 4 ]
-    [ "$(shards full4x1)" = 4 ]
-    [ "$(shards hybrid2x2)" = 2 ]
-    [ "$(shards hybrid4x1)" = 0 ]
 }
 
 @test "hybrid sharding refuses ranks that are not numbered node by node" {
