@@ -147,14 +147,11 @@ trained() {
 @test "64 ranks on one host meet within seconds" {
     world=64 CPU_DEVICES=64
     options+=(--batch 128)
-    all=$(seq -s ' ' 0 63)
+    mapfile -t all < <(seq 0 63)
     start=${EPOCHREALTIME/./}
-    # shellcheck disable=SC2086 # words
-    ranks "$(shuf -e -- $all | tr '\n' ' ')"
-    # shellcheck disable=SC2086
-    ended 0 $all
-    # shellcheck disable=SC2086
-    silent $all
+    ranks "$(shuf -e -- "${all[@]}" | tr '\n' ' ')"
+    ended 0 "${all[@]}"
+    silent "${all[@]}"
     took=$(((${EPOCHREALTIME/./} - start) / 1000))
     echo "# 64 ranks started, met and trained in $took ms" >&3
     # An idle machine needs a second.
@@ -200,18 +197,8 @@ among() {
 
 @test "silent, incomplete and very slow connections are refused after some seconds" {
     note="it sent no HELLO"
-    world=3 among silent half loris
+    among silent half loris
     [ "$(grep -c 'refused 127.0.0.1: it sent no HELLO' err.0)" = 3 ]
-    # A stranger sends a part of a message and leaves.
-    rank 0 --snapshot s
-    until_true 20 listening
-    meet_stranger half
-    kill -9 "${pids[99]}"
-    wait "${pids[99]}" || true
-    unset "pids[99]"
-    until_true 20 grep -q "left after [1-9][0-9]* bytes" err.0
-    ranks "1 2" --snapshot s
-    trained
 }
 
 @test "ranks meet while a thousand silent connections are open" {
@@ -290,7 +277,7 @@ among() {
     [ "$(wc -l <err.0)" = 1 ]
 }
 
-@test "when rank 0 is killed, the others wait for a new rank 0 until their deadline" {
+@test "when rank 0 is killed, the others wait for a new rank 0" {
     ranks "0 1" --snapshot s
     until_true 20 heard 1
     kill -9 "${pids[0]}"
@@ -298,15 +285,6 @@ among() {
     ranks "0 2" --snapshot s
     trained
     silent 0
-    # After their own time, while rank 0's goes on.
-    rank 0
-    until_true 20 listening
-    ranks "1" --join-timeout 1
-    until_true 20 heard 1
-    sleep 1.2
-    kill -9 "${pids[0]}"
-    ended 137 0
-    refused "for rank 0 at MASTER_ADDR=127.0.0.1, MASTER_PORT=$MASTER_PORT: Connection re" 1
 }
 
 @test "a rank ends when another program listens at the port" {

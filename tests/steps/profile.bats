@@ -96,12 +96,6 @@ has() {
     has csv modelled_forward_ms=0.3 modelled_backward_ms=0.5 modelled_comm_ms=0.225 modelled_hidden_ms=0.45
 }
 
-@test "step 7 adds up the parts of a batch" {
-    export CPU_DEVICE_MODEL=$simple
-    step 7 --profile --csv csv --accumulate 2
-    has csv modelled_forward_ms=0.6 modelled_backward_ms=1
-}
-
 @test "a modelled profile is the same in each run, whatever the order of the streams' threads" {
     export CPU_DEVICE_MODEL=h100
     step 2 --profile --csv want >want.log
@@ -119,12 +113,6 @@ has() {
     # In reality: the host queues faster than the device computes.
     step 1 --data synthetic --hidden 512,512 --batch 500 --max-steps 60 --log-every 1000 --profile >log
     awk '$1 == "ms" { exit !($7 + $8 < 0.05 * $9) }' log
-}
-
-@test "training steps with a report are timed as often as others" {
-    # A report after each 2nd of 8 training steps of an epoch: every 3rd is timed, so those with reports are, too.
-    CPU_DEVICE_MODEL=$simple step 2 --batch 80 --log-every 2 --epochs 6 --profile --csv csv
-    awk -F, 'NR > 1 && $3 { sum += $15; epochs++ } END { mean = sum / epochs; exit !(mean > 0.05 && mean < 0.1) }' csv
 }
 
 @test "a CSV file is continued with the same columns, and refused otherwise" {

@@ -167,17 +167,6 @@ ends_with_a_rank() {
     learns 2 torchrun standalone --nproc_per_node 2 --no_python
 }
 
-@test "step 6 runs under torchrun, with and without torchrun's store" {
-    need_torch
-    for way in static standalone; do
-        $way --nproc_per_node 3 --no_python "$allreduce" --check-only --count 1003 --factor 64 >out
-        grep -qF '= 3 everywhere' out
-        [ "$(grep -c '^   wanted: .* #wrong 0$' out)" = 1 ]
-        [[ $(tail -n 1 out) == "sendrecv "* ]]
-        leaves out
-    done
-}
-
 @test "after kill -9, torchrun restarts the ranks, and the result has the same bits as without it" {
     need_torch
     start_training "${torchrun[@]}" --standalone --max_restarts 2 --nproc_per_node 2 --no_python
