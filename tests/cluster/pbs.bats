@@ -3,49 +3,38 @@
 # Tests of every file of pbs/ on the test cluster. A stand-in for qsub gives a job the same variables and files as PBS.
 # Open MPI starts its processes over ssh, as on a cluster whose Open MPI does not support PBS.
 # shellcheck disable=SC2154 # bats and helpers.bash set variables
-load ../helpers
+load helpers
 
 setup_file() {
-    cluster=$BATS_TEST_DIRNAME/cluster.sh
-    WHY_NOT=$("$cluster" why-not)
-    [ -n "$WHY_NOT" ] || command -v mpirun >/dev/null || WHY_NOT="missing: mpirun (Debian: openmpi-bin)"
-    export cluster WHY_NOT CLUSTER_ROOT=$BATS_FILE_TMPDIR/cluster
+    if ! command -v mpirun >/dev/null; then
+        export WHY_NOT="missing: mpirun (Debian: openmpi-bin)"
+        return
+    fi
+    start_cluster
     [ -z "$WHY_NOT" ] || return 0
-    local programs=(03_multigpu_launcher/launch 04_multinode/train 05_fsdp/train
-        06_allreduce_demo/allreduce 07_large_models/train)
-    need_train "${programs[@]}"
-    "$cluster" up
-
-    # All nodes see this folder, which is built as by make step3 step4 step5 step6 step7.
-    export work=$CLUSTER_ROOT/work
-    mkdir "$work"
-    cp -r "$root/pbs" "$root/slurm" "$BATS_TEST_DIRNAME/qsub" "$work"
-    local program
-    for program in "${programs[@]}"; do
-        mkdir -p "$work/${program%/*}"
-        cp "${TRAIN%/01_single_gpu/train}/$program" "$work/$program"
-    done
-    cd "$work" || return
-    tiny_data data
-    export options="--data data --hidden 8,8 --batch 64 --epochs 2 --log-every 1"
+    cd "$CLUSTER_ROOT/course" || return
+    export options="--data tiny --hidden 8,8 --batch 64 --epochs 2 --log-every 1"
     # shellcheck disable=SC2086 # a list of words
-    OMP_NUM_THREADS=1 "$TRAIN" $options --csv step1.csv
+    "$TRAIN" $options --csv step1.csv
 }
 
 teardown_file() {
-    [ -n "$WHY_NOT" ] || "$cluster" down
+    stop_cluster
 }
 
 setup() {
-    [ -z "$WHY_NOT" ] || skip "$WHY_NOT"
-    cd "$work" || return
+    enter_course
 }
 
-# submit OPTION... SCRIPT: on the login node, with $ARGS; waits for the end. Open MPI wants to be asked twice before
-# it runs as root.
-submit() {
+teardown() {
+    clear_cluster
+}
+
+# run_job OPTION... SCRIPT: on the login node, with $ARGS; waits for the end. Open MPI wants to be asked twice before it runs
+# as root.
+run_job() {
     export ARGS
-    "$cluster" exec ./qsub -W block=true \
+    cluster exec tests/cluster/qsub -W block=true \
         -v ARGS,OMPI_ALLOW_RUN_AS_ROOT=1,OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "$@" >id && return
     cat ./*.o"$(cut -d . -f 1 id)"
     return 1
@@ -58,7 +47,7 @@ said() {
 
 @test "step4.pbs starts a rank per GPU on two nodes, with the loss curve of step 1" {
     ARGS="$options --csv step4.csv"
-    submit pbs/step4.pbs
+    run_job pbs/step4.pbs
     same_curve step1.csv step4.csv
     said "= 4 ranks x 16"
     said "Open MPI's variables"
@@ -66,14 +55,14 @@ said() {
 
 @test "step4.pbs also runs on four nodes with a GPU each" {
     ARGS="$options --csv 4x1.csv"
-    submit -l select=4:ncpus=4:ngpus=1:mpiprocs=1:ompthreads=4 pbs/step4.pbs
+    run_job -l select=4:ncpus=4:ngpus=1:mpiprocs=1:ompthreads=4 pbs/step4.pbs
     same_curve step1.csv 4x1.csv
     said "= 4 ranks x 16"
 }
 
 @test "step4-launcher.pbs starts a launcher per node, with the loss curve of step 1" {
     ARGS="$options --csv launcher.csv"
-    submit pbs/step4-launcher.pbs
+    run_job pbs/step4-launcher.pbs
     same_curve step1.csv launcher.csv
     said "= 4 ranks x 16"
     said "torchrun's variables"
@@ -82,7 +71,7 @@ said() {
 
 @test "step5.pbs shards the model over four ranks, with the loss curve of step 1" {
     ARGS="$options --csv full.csv --snapshot full.bin"
-    submit pbs/step5.pbs
+    run_job pbs/step5.pbs
     same_curve step1.csv full.csv
     said "Open MPI's variables"
     [ "$(find . -name "full.bin.e*of4" | wc -l)" = 4 ]
@@ -90,51 +79,43 @@ said() {
 
 @test "step7.pbs with hybrid sharding has the loss curve of step 1" {
     ARGS="$options --csv hybrid.csv --snapshot hybrid.bin --strategy hybrid"
-    submit pbs/step7.pbs
+    run_job pbs/step7.pbs
     same_curve step1.csv hybrid.csv
     [ "$(find . -name "hybrid.bin.e*of2" | wc -l)" = 2 ]
 }
 
 @test "step6.pbs runs four ranks on two nodes of a cluster without GPUs" {
     ARGS=--check-only
-    submit -l select=2:ncpus=8:mpiprocs=2:ompthreads=4 pbs/step6.pbs
+    run_job -l select=2:ncpus=8:mpiprocs=2:ompthreads=4 pbs/step6.pbs
     said "wanted: 4 * 3 / 2 = 6 everywhere, #wrong 0"
 }
 
 @test "a job fails if its ranks fail" {
     ARGS="--data nowhere"
-    run submit pbs/step4.pbs
+    run run_job pbs/step4.pbs
     [ "$status" = 1 ]
     said "nowhere: there is no such folder"
 }
 
 # kill_one CSV: a rank on the second node, when the first epoch is over and its snapshot, if any, is written.
 kill_one() {
-    touch out err # until_true shows them
-    until_true 30 grep -qs '^20,' "$1"
-    "$cluster" exec -n node2 pkill -KILL -o -x train
-}
-
-none_left() {
-    local node
-    for node in node1 node2; do
-        ! "$cluster" exec -n $node pgrep -x 'train|orted' || return 1
-    done
+    within 30 grep -qs '^20,' "$1"
+    cluster exec -n node2 pkill -KILL -o -x train
 }
 
 @test "a killed rank ends step4.pbs, and no process stays on any node" {
     ARGS="$options --csv killed.csv --epochs 1000000"
-    submit pbs/step4.pbs >/dev/null 3>&- &
+    run_job pbs/step4.pbs >/dev/null 3>&- &
     kill_one killed.csv
     code=0
     wait $! || code=$?
     [ $code = 1 ]
-    until_true 10 none_left
+    within 10 nodes_clean
 }
 
 @test "after a killed rank, step4-launcher.pbs restarts all ranks" {
     ARGS="$options --csv restarted.csv --epochs 200"
-    submit pbs/step4-launcher.pbs 3>&- &
+    run_job pbs/step4-launcher.pbs 3>&- &
     kill_one restarted.csv
     wait $!
     said "restart 1 of 3"
