@@ -66,11 +66,22 @@ limited() {
 # What a message shows to repeat this command.
 command_line='' program='' main=''
 remember() {
-    local settings words
-    settings=$(env | sed "s/=\(.* .*\)/='\1'/" | grep -E '^(CPU_DEVICE|OBSERVE_(SEED|PAGEABLE|DELAY|CLOCK|SLOW)|CUDA_VISIBLE|RANK|LOCAL_RANK|WORLD_SIZE|MASTER_|TORCHELASTIC_|KILL|FAIL|late|log)[A-Z_]*=')
-    words="${settings//$'\n'/ } $(printf '%q ' "$@")"
-    words=${words//"$program"/"$MINE/${main##*/}"}
-    command_line=$(sed -E "s|--csv [^ ]* ||; s|$SCRATCH/data|$images|; s|$SCRATCH/|/tmp/|g; s|\\\\,|,|g; s| \$||" <<<"$words")
+    local name value words=''
+    for name in "${!CPU_DEVICE@}" OBSERVE_{SEED,PAGEABLE,DELAY,CLOCK,SLOW} CUDA_VISIBLE_DEVICES RANK LOCAL_RANK WORLD_SIZE \
+        "${!MASTER_@}" "${!TORCHELASTIC_@}" KILL_BEFORE FAIL_AT late log; do
+        if [[ -v $name && ${!name@a} == *x* ]]; then
+            value=${!name}
+            [[ $value != *' '* ]] || value="'$value'"
+            words+="$name=$value "
+        fi
+    done
+    printf -v value '%q ' "$@"
+    words+=${value//"$program"/"$MINE/${main##*/}"}
+    [[ ! $words =~ --csv\ [^\ ]*\  ]] || words=${words/"${BASH_REMATCH[0]}"/}
+    words=${words//"$SCRATCH/data"/$images}
+    words=${words//"$SCRATCH/"//tmp/}
+    words=${words//'\,'/,}
+    command_line=${words% }
 }
 
 interrupted() {

@@ -99,20 +99,25 @@ change() { # CHANGES: makes them in $mine
     done < <(sed -n 's/^file //p' "$1")
 }
 
-# Each exercise of a step fails without a solution in the way that its README announces, and passes with the step's text.
-# The step has no solution of a stretch task.
-fail_unsolved_and_pass_solved() { # STEP
-    local number promise
-    for number in $(exercises "$1"); do
-        promise=$(promise_of "$number")
-        [ -n "$promise" ] || { echo "the README of $number does not say what comes first" && return 1; }
-        rm -f "$mine"/*
-        exercises/run.sh cut "$number" "$mine"
-        checked "$number" 1 "$promise"
-        if grep -q 'It prints:' "$mine/said"; then # these are lines that an attendee adds
-            cat "$mine/said"
-            return 1
-        fi
+# An exercise fails without a solution in the way that its README announces.
+fail_unsolved() { # NUMBER
+    local promise
+    promise=$(promise_of "$1")
+    [ -n "$promise" ] || { echo "the README of $1 does not say what comes first" && return 1; }
+    rm -f "$mine"/*
+    exercises/run.sh cut "$1" "$mine"
+    checked "$1" 1 "$promise"
+    if grep -q 'It prints:' "$mine/said"; then # these are lines that an attendee adds
+        cat "$mine/said"
+        return 1
+    fi
+}
+
+# Each exercise fails without a solution, and passes with the step's text. The step has no solution of a stretch task.
+fail_unsolved_and_pass_solved() { # NUMBER...
+    local number
+    for number; do
+        fail_unsolved "$number"
         grep -qx stretch "$(folder_of "$number")/task" && continue
         answer "$number"
         checked "$number" 0
@@ -138,33 +143,10 @@ refuse_wrong_answers() { # STEP
     done
 }
 
-# Right answers in other styles than the step's are accepted. Each stretch task has one.
+# Right answers in other styles than the step's are accepted.
 accept_right_answers() { # STEP
     local number count
     for number in $(exercises "$1"); do
-        count=0
-        [ ! -e "tests/exercises/right/$number" ] || try_answers "$number" right 0
-        ! grep -qx stretch "$(folder_of "$number")/task" || [ "$count" -ge 1 ]
-    done
-}
-
-# A step compiles at every point of solving its exercises in their order. If two exercises replace the same lines, only the
-# first of them is cut out.
-compile_in_order() { # STEP
-    local numbers i j file task
-    mapfile -t numbers < <(all_exercises "$1")
-    for ((i = 0; i <= ${#numbers[@]}; i++)); do
-        rm -f "$mine"/*
-        for ((j = i; j < ${#numbers[@]}; j++)); do
-            task=$(folder_of "${numbers[j]}")/task
-            for file in $(files_of "${numbers[j]}"); do
-                [ -e "$mine/${file##*/}" ] || cp "$file" "$mine"
-                ! awk -v task="$task" -v file="$file" -f exercises/replace.awk "$mine/${file##*/}" >"$mine/new" 2>/dev/null ||
-                    mv "$mine/new" "$mine/${file##*/}"
-            done
-        done
-        for file in "$mine"/*.c; do
-            [ ! -e "$file" ] || cc -std=c11 -D_GNU_SOURCE -I. -Icpu_device/include -Wall -fsyntax-only "$file"
-        done
+        try_answers "$number" right 0
     done
 }

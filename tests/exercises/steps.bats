@@ -5,7 +5,8 @@
 load helpers
 
 @test "each exercise fails without a solution, as its README says, and passes with the step's text" {
-    fail_unsolved_and_pass_solved '[0-9]'
+    # shellcheck disable=SC2046 # numbers
+    fail_unsolved_and_pass_solved $(exercises '[0-9]' | grep -v '[.]1$') # first.bats tries the first ones
 }
 
 @test "right answers in other styles than the steps' are accepted" {
@@ -14,10 +15,4 @@ load helpers
 
 @test "wrong answers are refused with a reason" {
     refuse_wrong_answers '[0-9]'
-}
-
-@test "each step compiles at every point of solving its exercises" {
-    for step in {1..7}; do
-        [[ ${PART:-$step} != "$step"* ]] || compile_in_order "$step"
-    done
 }
