@@ -372,19 +372,23 @@ static void gather_batch_normalises(void **state) {
                 }
 }
 
+// A ReLU must not hide a NaN, of the outputs or of the bias.
 static void check_add_bias(int rows, int cols, int relu) {
     size_t count = (size_t)rows * (size_t)cols, bytes = count * sizeof(float);
     float *y = random_floats(count, 2, 1), *bias = random_floats((size_t)cols, 1, 2);
+    y[count / 2] = bias[cols / 2] = NAN;
     float *device_y = to_device(y, bytes),
           *device_bias = to_device(bias, (size_t)cols * sizeof *bias);
     add_bias(device_y, device_bias, rows, cols, relu, stream);
     float *want = new_array(bytes);
     for (size_t i = 0; i < count; i++) {
         double sum = (double)y[i] + bias[i % (size_t)cols];
-        want[i] = (float)(relu ? fmax(sum, 0) : sum);
+        want[i] = (float)(relu && sum < 0 ? 0 : sum);
     }
     float *got = to_host(device_y, bytes);
-    assert_close(got, want, count, 1e-6);
+    for (size_t i = 0; i < count; i++)
+        if (!isnan(want[i]) || !isnan(got[i]))
+            assert_close(got + i, want + i, 1, 1e-6);
     assert_unchanged(device_bias, bias, (size_t)cols * sizeof *bias);
 }
 
@@ -393,19 +397,6 @@ static void add_bias_adds_and_applies_relu(void **state) {
     for (int s = 0; s < SHAPES; s++)
         for (int relu = 0; relu < 2; relu++)
             check_add_bias(shapes[s].rows, shapes[s].cols, relu);
-}
-
-// A ReLU must not hide a NaN.
-static void add_bias_keeps_nan(void **state) {
-    (void)state;
-    const float y[] = {NAN, -1, 1, -1, NAN, 1}, bias[] = {0, 0, NAN};
-    for (int relu = 0; relu < 2; relu++) {
-        float *device_y = to_device(y, sizeof y);
-        add_bias(device_y, to_device(bias, sizeof bias), 2, 3, relu, stream);
-        float *got = to_host(device_y, sizeof y);
-        for (int i = 0; i < 6; i++)
-            assert_int_equal(!!isnan(got[i]), isnan(y[i]) || isnan(bias[i % 3]));
-    }
 }
 
 static void sum_rows_adds_the_rows(void **state) {
@@ -705,7 +696,6 @@ int main(void) {
         KERNEL_TEST(elementwise_kernels_are_their_formulas),
         KERNEL_TEST(gather_batch_normalises),
         KERNEL_TEST(add_bias_adds_and_applies_relu),
-        KERNEL_TEST(add_bias_keeps_nan),
         KERNEL_TEST(sum_rows_adds_the_rows),
         KERNEL_TEST(loss_is_cross_entropy),
         KERNEL_TEST(loss_does_not_overflow),

@@ -540,6 +540,7 @@ static void damaged_files_are_refused(void **state) {
     }
 }
 
+// By those who need it: the others do not open the file.
 static void missing_shard_is_reported(void **state) {
     (void)state;
     char name[PATH_MAX + 128], reason[2 * PATH_MAX + 512];
@@ -758,22 +759,6 @@ static void a_crash_at_any_moment_leaves_a_whole_snapshot(void **state) {
     }
 }
 
-static void only_overlapping_files_are_opened(void **state) {
-    const struct sharding two = {2, 1, {WHOLE}}, four = {4, 1, {WHOLE}};
-    (void)state;
-    save_epoch(2, &four);
-    for (int i = 0; i < 3; i++)
-        unlink(shard_file(2, &four, i));
-    assert_true(shard_is(2, &four, 3));
-    shard_refused(&four, 2, "lacks its shard");
-    shard_refused(&two, 1, "lacks its shard");
-    save_epoch(2, &four);
-    unlink(shard_file(2, &four, 0));
-    unlink(shard_file(2, &four, 1));
-    assert_true(shard_is(2, &two, 1));
-    assert_true(shard_is(2, &cuts[10], 29)); // holds nothing but padding, yet knows the step
-}
-
 static void whole_and_shards_replace_each_other(void **state) {
     const char *others[] = {
         "", // an own file
@@ -848,7 +833,6 @@ int main(void) {
         TEST(disk_full),
         TEST(files_are_synced_before_they_are_renamed),
         TEST(a_crash_at_any_moment_leaves_a_whole_snapshot),
-        TEST(only_overlapping_files_are_opened),
         TEST(whole_and_shards_replace_each_other),
         TEST(same_step_with_another_cut),
     };
