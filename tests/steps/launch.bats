@@ -310,16 +310,6 @@ summary() { # RANK PID HOW FILE
     grep -q ', rank 7 is pid [0-9]*, and so on on ' all_err
 }
 
-@test "the guard process has its own name, so pkill -f and ps do not mistake it for a rank" {
-    start "$launch" --nproc-per-node 2 sh -c 'echo >&2; read x <go' a_rank
-    until_true 20 lines 3 err
-    mapfile -t children < <(pgrep -P "$pid")
-    [ ${#children[@]} = 3 ]
-    [ "$(ps -o comm=,args= "${children[@]}" | sed '/ a_rank$/d' | xargs)" = "rank-guard rank-guard" ]
-    go 2
-    ends 0
-}
-
 @test "a stopped rank is killed without delay, and a rank that ignores SIGTERM is named" {
     job 1 "$launch" --nproc-per-node 2 --shutdown-timeout 1000 sh -c 'echo $$ >new.$RANK; mv new.$RANK pid.$RANK
         [ $RANK = 0 ] || kill -STOP $$
@@ -524,14 +514,6 @@ END
     [ "$(cat out)" = end ]
     job 0 "$launch" --nproc-per-node 64 --tee /bin/true
     [ ! -s err ]
-}
-
-@test "a signal to the launcher also ends a rank that has stopped itself" {
-    start "$launch" --nproc-per-node 2 --shutdown-timeout 0.1 sh -c 'echo $$ >rank.$RANK; [ $RANK = 1 ] || kill -STOP $$; sleep 1000'
-    until_true 20 test -s rank.0
-    until_true 20 stopped "$(cat rank.0)"
-    kill -TERM "$pid"
-    ends 143
 }
 
 @test "ranks continue when nobody reads their output any more" {

@@ -96,23 +96,10 @@ has() {
     has csv modelled_forward_ms=0.3 modelled_backward_ms=0.5 modelled_comm_ms=0.225 modelled_hidden_ms=0.45
 }
 
-@test "a modelled profile is the same in each run, whatever the order of the streams' threads" {
-    export CPU_DEVICE_MODEL=h100
-    step 2 --profile --csv want >want.log
-    for seed in 1 2 3; do
-        CPU_DEVICE_CHAOS=$seed step 2 --profile --csv csv >log
-        cmp csv want
-        cmp log want.log
-    done
-}
-
 @test "the timed training steps stand for all of them, and their phases add up to 95 % of them" {
     # 40 training steps of the same length; every 11th is timed.
     CPU_DEVICE_MODEL=$simple step 2 --batch 16 --log-every 1000 --profile --csv csv
     awk -F, 'END { mean = 1000 * $7 / 40; exit !($17 > 0.95 * mean && $17 < 1.05 * mean && $15 + $16 < 0.05 * $17) }' csv
-    # In reality: the host queues faster than the device computes.
-    step 1 --data synthetic --hidden 512,512 --batch 500 --max-steps 60 --log-every 1000 --profile >log
-    awk '$1 == "ms" { exit !($7 + $8 < 0.05 * $9) }' log
 }
 
 @test "a CSV file is continued with the same columns, and refused otherwise" {

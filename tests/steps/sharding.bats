@@ -243,24 +243,6 @@ END
     done
 }
 
-# row KIND: prints the bytes in this row of the table in out.
-row() {
-    awk -v kind="$1" '$1 == kind { print $2 }' out
-}
-
-@test "with four ranks, a rank stores a quarter of the model and two units" {
-    for strategy in none full; do
-        train 7 4 --epochs 1 --optimizer adam --strategy $strategy
-        declare $strategy=$(($(row parameters) + $(row gradients) + $(row optimizer) + $(row gathered)))
-    done
-    padding=$(sed -n 's/^costs.* with \([0-9]*\) of padding.*/\1/p' out)
-    [ "$padding" = 10 ]
-    # The two largest units have 330 and 230 parameters, and padding of 2 each.
-    # shellcheck disable=SC2154
-    [ "$full" -le $((none / 4 + 4 * padding + 4 * (332 + 232))) ]
-    [ "$none" = $((16 * 822)) ]
-}
-
 # each_sends RANKS SHARDS BYTES: in the traces of four training steps, each rank must send these bytes in each step. In a
 # ring, the piece of each rank goes to all ranks but one, and in an all-reduce twice. The sums of losses are short.
 each_sends() {
