@@ -86,3 +86,20 @@ costs_agree() {
         }
         END { exit wrong || rows != 7 }' out || { cat out && return 1; }
 }
+
+# nodes COUNT RANKS PROGRAM OPTION...: runs the program on this number of simulated nodes, with RANKS ranks each. The output
+# of node 0 is in out, too. restarts is the number of restarts that are allowed.
+nodes() {
+    local node port status=0 jobs=()
+    port=$(free_port)
+    for ((node = 0; node < $1; node++)); do
+        NCCL_HOSTID=node$node timeout "$(patience 60)" "$launch" --nnodes "$1" --node-rank $node --nproc-per-node "$2" \
+            --master-port "$port" --max-restarts "${restarts:-0}" "$3" "${options[@]}" "${@:4}" >out.$node 2>err.$node 3>&- &
+        jobs+=($!)
+    done
+    for node in "${jobs[@]}"; do
+        wait "$node" || status=1
+    done
+    cp out.0 out
+    return $status
+}

@@ -23,22 +23,6 @@ saved() {
     fi
 }
 
-# nodes COUNT RANKS PROGRAM OPTION...: runs the program on this number of simulated nodes, with RANKS ranks each.
-nodes() {
-    local node port status=0 jobs=()
-    port=$(free_port)
-    for ((node = 0; node < $1; node++)); do
-        NCCL_HOSTID=node$node timeout 60 "$launch" --nnodes "$1" --node-rank $node --nproc-per-node "$2" \
-            --master-port "$port" "$3" "${options[@]}" "${@:4}" >out.$node 2>err.$node 3>&- &
-        jobs+=($!)
-    done
-    for ((node = 0; node < $1; node++)); do
-        wait "${jobs[node]}" || status=1
-    done
-    cp out.0 out
-    return $status
-}
-
 # by_hand PLACES OPTION...: starts ranks without a launcher, which would end all ranks when one fails. A place is a rank, a
 # local rank and optionally the number of ranks on the node. Sets codes to the exit codes.
 by_hand() {

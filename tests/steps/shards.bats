@@ -364,18 +364,7 @@ END
 
 # on_two_nodes PROGRAM OPTION...: runs the program on two simulated nodes of two ranks. One restart is allowed.
 on_two_nodes() {
-    local node port nodes=() failed=0
-    port=$(free_port)
-    for node in 0 1; do
-        NCCL_HOSTID=$node timeout "$(patience 60)" "$launch" --nnodes 2 --nproc-per-node 2 --node-rank $node --max-restarts 1 \
-            --master-addr 127.0.0.1 --master-port "$port" "$1" "${options[@]}" --strategy hybrid "${@:2}" \
-            >out.$node 2>err.$node 3>&- &
-        nodes+=($!)
-    done
-    for node in "${nodes[@]}"; do
-        wait "$node" || failed=1
-    done
-    return $failed
+    restarts=1 nodes 2 2 "$1" --strategy hybrid "${@:2}"
 }
 
 @test "with hybrid sharding, only the first node saves the model" {
