@@ -272,6 +272,11 @@ first_difference() {
             print $1, loss[$1] == "" ? "missing" : loss[$1], $2; exit }' "$1" "$2"
 }
 
+# wrong_loss: in the last run, "STEP LOSS LOSS" where the losses first differ from those of step 1, or nothing.
+wrong_loss() {
+    first_difference <(losses <"$SCRATCH/csv") <(losses_of_step1)
+}
+
 # suspects: for options of step 1, the mistake that makes the program train like that. "--lr 0.005|The sum is half ..."
 suspects=()
 

@@ -74,7 +74,9 @@ lint: ## checks the format of the C sources, the shell scripts and common mistak
 	@tools/deps.sh lint
 	@clang-format --dry-run -Werror $(C_SOURCES)
 	@shellcheck .ci/run slurm/site.sh pbs/site.sh tests/cluster/qsub \
-		$(shell find tools exercises tests -name '*.sh' -o -name '*.bash' -o -name '*.bats' -o -path '*/check' -type f)
+		$(shell find tools exercises tests -name '*.sh' -o -name '*.bash' -o -name '*.bats' | grep -v '^exercises/checks/')
+# exercises/check.bash sets and reads variables of the checks.
+	@shellcheck --shell bash --exclude SC2034,SC2154 exercises/checks/*.bash exercises/*/check exercises/debug/*/check
 	@tools/lint_jobs.sh
 	@cppcheck --quiet --error-exitcode=1 --enable=warning,portability --inline-suppr \
 		--suppress=missingInclude --suppress=normalCheckLevelMaxBranches -I. -Icpu_device/include 0*/ common/ cpu_device/

@@ -1,4 +1,3 @@
-# shellcheck shell=bash disable=SC2034,SC2154 # check.bash sets and reads variables
 # What the checks share that compare modelled times. These depend on the calls of a program and on nothing else, so every
 # machine shows the same ones. Only the CPU device has the modelled clock, so these runs use it on machines with GPUs, too.
 

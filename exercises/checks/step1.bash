@@ -1,4 +1,3 @@
-# shellcheck shell=bash disable=SC2154 # check.bash sets the variables
 # What the checks of step 1 share.
 
 # compares_kernel loss|sgd: the attendee's kernels compute what their formulas say, in the tests of checks/kernels.c. Without

@@ -1,4 +1,3 @@
-# shellcheck shell=bash disable=SC2034,SC2154 # check.bash sets and reads the variables
 # What the checks of step 3 share.
 
 # alone VARIABLES OPTION...: starts one process of the program without a launcher, but with these variables. Its output is
@@ -22,9 +21,7 @@ two_nodes() {
     ! untouched || set -- "$1"
     [ $status = 0 ] || wrong "on 2 nodes with 2 GPUs each ($1 order), the program fails" \
         "$(grep -m 1 error "$SCRATCH/err" | cut -c 1-300)" "${@:2}"
-    losses <"$SCRATCH/csv" >"$SCRATCH/mine"
-    losses_of_step1 >"$SCRATCH/right"
-    at=$(first_difference "$SCRATCH/mine" "$SCRATCH/right")
+    at=$(wrong_loss)
     [ ! "$at" ] || wrong "on 2 nodes with 2 GPUs each ($1 order), the losses are not those of step 1" "$at"
     ok "on 2 nodes with 2 GPUs each ($1 order), the losses are those of step 1"
 }

@@ -1,4 +1,3 @@
-# shellcheck shell=bash disable=SC2154 # check.bash sets the variables
 # What the checks of step 5 share.
 . exercises/checks/modelled.bash
 

@@ -1,4 +1,3 @@
-# shellcheck shell=bash disable=SC2034,SC2154 # check.bash reads and sets variables
 # For the checks of step 6.
 small=()
 course_words+='|[1-3]\.|op|[a-z+]+ +[0-9]+ +[0-9]+'

@@ -1,4 +1,3 @@
-# shellcheck shell=bash disable=SC2154 # check.bash sets program
 # What the checks of step 7 share.
 
 # on_small_nodes: from now on, each run has simulated nodes with 2 ranks and 2 devices each.
