@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Session 4 trains a model of 7 billion parameters on modelled H100 GPUs. Type in bash: . docs/slides/large.sh
-model=(--data synthetic --hidden "$(printf '21600,%.0s' {1..15})21600" --optimizer adam
+model=(--data blank:60000 --hidden "$(printf '21600,%.0s' {1..15})21600" --optimizer adam
     --batch 16384 --max-steps 3 --tf32 1)
 
 modelled() { # RANKS PROGRAM OPTION...: without arithmetic
