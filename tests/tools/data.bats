@@ -108,17 +108,6 @@ all_but() { # NAME
     right $all
 }
 
-@test "complete files are not downloaded again" {
-    mkdir data
-    cp -r good data/mnist
-    touch -d '2001-01-01' data/mnist/* before
-    MNIST_MIRROR=file://$PWD/empty run tools/data.sh
-    [ "$status" = 0 ]
-    # shellcheck disable=SC2086
-    right $all
-    [ "$(find data -type f -newer before)" = "" ]
-}
-
 # Runs data.sh without MNIST_MIRROR, but with this list of mirrors for each set.
 with_mirrors() { # URL [SET]
     cp tools/data.sh tools/other.sh
@@ -264,19 +253,6 @@ make_cifar() {
     done
 }
 
-@test "a damaged or missing file of CIFAR-10 is replaced" {
-    make_cifar
-    tools/data.sh cifar10
-    for spoil in "rm data/cifar10/data_batch_3.bin" "flip data/cifar10/test_batch.bin 2000" \
-        "truncate -s -3073 data/cifar10/data_batch_1.bin"; do
-        $spoil
-        CIFAR_MIRROR=file://$PWD/empty run tools/data.sh cifar10
-        [ "$status" = 1 ]
-        tools/data.sh cifar10
-        diff -r cifar-10-batches-bin data/cifar10
-    done
-}
-
 @test "a wrong archive of CIFAR-10 is refused, and nothing of it stays" {
     make_cifar
     cp -r cifar-10-batches-bin right
@@ -293,32 +269,6 @@ make_cifar() {
         [[ ${stderr_lines[-1]} == "error: CIFAR_MIRROR=$CIFAR_MIRROR has no correct copy of CIFAR-10"*$archive ]]
         [ ! -e data/cifar10 ]
     done
-}
-
-@test "a broken download of CIFAR-10 continues where it stopped, and another mirror helps" {
-    make_cifar
-    mkdir -p data/cifar10 tail
-    head -c 200 cifar/$archive >data/cifar10/$archive.part
-    { head -c 200 /dev/zero && tail -c +201 cifar/$archive; } >tail/$archive
-    CIFAR_MIRROR=file://$PWD/tail tools/data.sh cifar10
-    diff -r cifar-10-batches-bin data/cifar10
-    rm -r data
-    CIFAR_MIRROR="file://$PWD/tail file://$PWD/cifar" tools/data.sh cifar10
-    diff -r cifar-10-batches-bin data/cifar10
-}
-
-@test "without CIFAR-10, data.sh suggests what to do" {
-    run --separate-stderr with_mirrors "file://$PWD/empty" cifar10
-    [ "$status" = 1 ]
-    for way in "internet" "CIFAR_MIRROR" "--data shapes"; do
-        [[ $(tail -n 1 <<<"$stderr") == "error: no mirror sent CIFAR-10"*"$way"* ]]
-    done
-    [ "$(find data -type f)" = "" ]
-}
-
-@test "an unknown set is refused" {
-    fails 2 "there is no set cifar100: SET is mnist, fashion-mnist or cifar10" tools/data.sh cifar100
-    [ ! -e data ]
 }
 
 @test "if there are no images at all, data.sh fails and suggests what to do" {

@@ -252,15 +252,6 @@ END
     searches make DEVICE=cpu CC=gcc build/cpu/flags
 }
 
-@test "make watches every variable that find_libs.sh reads" {
-    mapfile -t read < <(grep -oE '\b([A-Z]+_(HOME|ROOT)|EBROOT[A-Z]+|CONDA_PREFIX)\b' "$root/tools/find_libs.sh" | sort -u)
-    [ ${#read[@]} -ge 10 ]
-    watched=$(sed -n "s/.*env | grep -E '\(.*\)' | sort.*/\1/p" "$root/tools/build.mk")
-    for variable in "${read[@]}"; do
-        grep -qE "$watched" <<<"$variable=" || { echo "$variable is not watched" && return 1; }
-    done
-}
-
 @test "a compiler that rejects the course's flags is named, and the message suggests a fix" {
     copy_tree tree
     cd tree

@@ -68,21 +68,3 @@ print($1)"
     paper scaling --model 405B | grep -q '^| 64 | none | - |'
     paper plan | grep -q '^| time between failures | 6,335 hours | 792 hours | 49.5 hours |$' # 54 x 24 x 16384 / 419 / GPUs
 }
-
-@test "wrong arguments are refused with a reason" {
-    local arguments reason
-    while IFS='@' read -r arguments reason; do
-        # shellcheck disable=SC2086 # words
-        run paper $arguments
-        [ "$status" = 2 ] && [[ ${lines[-1]} == *"$reason"* ]] || { echo "$arguments:" "$output" && return 1; }
-    done <<'END'
-weights@invalid choice: 'weights'
-memory --gpus 12@--gpus 12: want whole nodes of 8 GPUs
-memory --gpus 0@0: want a number above 0
-memory --batch -1@-1: want a number above 0
-memory --sequence 4k@4k: want a number above 0
-scaling --model 9B@invalid choice: '9B'
-time --gpu v100@invalid choice: 'v100'
-time --gpu h100 --node 4@unrecognized arguments: --node 4
-END
-}

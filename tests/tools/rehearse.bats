@@ -131,14 +131,6 @@ changed_model() {
     [ "$status" = 1 ] && [[ $output == *$'\nerror: out/rehearse.csv: No space left on device' ]]
 }
 
-@test "the pictures are drawn" {
-    command -v gnuplot >/dev/null || skip "gnuplot is not installed"
-    rehearse --gpus 1,2 --strategies none --hidden 8
-    grep -q 'Modelled, not measured: h100, 8 GPUs per node' out/rehearse.svg
-    grep -q 'make rehearse ARGS=' out/rehearse.svg
-    head -c 4 out/rehearse.png | grep -q PNG
-}
-
 @test "the figure in docs/seeing.md is what its command draws" {
     arguments=$(sed -n 's/^make rehearse ARGS="\(.*\)"$/\1/p' "$root/docs/seeing.md")
     [[ $arguments == *--gpus* ]]
