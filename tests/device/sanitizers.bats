@@ -48,11 +48,10 @@ same_losses_in_chaos() { # PROGRAM SEED...
     same_losses_in_chaos "$build/02_multigpu_fork/train" 1 2 3
 }
 
-# Step 2, and step 7 with many options on three ranks. Then another number of ranks continues from their shards.
-trainers_are_clean() { # SANITIZER SEED
-    build_sanitized "$1" "build/${1:0:1}san/"{02_multigpu_fork/train,03_multigpu_launcher/launch,07_large_models/train}
+# Step 7 with many options on three ranks. Then another number of ranks continues from their shards.
+step7_is_clean() { # SANITIZER SEED
+    build_sanitized "$1" "build/${1:0:1}san/"{03_multigpu_launcher/launch,07_large_models/train}
     launch=$folder/03_multigpu_launcher/launch
-    same_losses_in_chaos "$folder/02_multigpu_fork/train" "$2"
     local step7=("$folder/07_large_models/train" --data "$BATS_FILE_TMPDIR/tiny" --hidden "33,20,9" --batch 60 --snapshot shards
         --optimizer adam)
     export CPU_DEVICES=3 CPU_DEVICE_CHAOS=$2 CPU_DEVICE_CHECK=1
@@ -62,23 +61,25 @@ trainers_are_clean() { # SANITIZER SEED
     grep -q 'resumed .* 1 epoch ' log
 }
 
-@test "AddressSanitizer and UBSan find nothing in the trainers and the launcher" {
-    trainers_are_clean address,undefined 6
+@test "AddressSanitizer and UBSan find nothing in steps 2 and 7, and in the launcher" {
+    build_sanitized address,undefined build/asan/02_multigpu_fork/train
+    same_losses_in_chaos "$folder/02_multigpu_fork/train" 6
+    step7_is_clean address,undefined 7
     # shellcheck disable=SC2016 # expanded by the ranks
     clean "$launch" --nproc-per-node 2 --tee --log-dir logs --max-restarts 2 sh -c 'seq 30000; seq 30000 >&2
         printf unfinished; yes | tr -d "\n" | head -c 200000; [ $TORCHELASTIC_RESTART_COUNT = 2 ] || exit 3'
 }
 
-@test "ThreadSanitizer finds nothing in the trainers and the launcher" {
-    trainers_are_clean thread 7
+@test "ThreadSanitizer finds nothing in step 7" {
+    step7_is_clean thread 8
 }
 
-# The tests of the CPU device, and of the kernels and all kinds of layers, with parts of batches too. The leak check stops
-# threads in a way that conflicts with SIGCONT in one of NCCL's tests.
-tests_are_clean() { # SANITIZER
+# The tests of the CPU device and of the kernels. The leak check stops threads in a way that conflicts with SIGCONT in one of
+# NCCL's tests.
+tests_are_clean() { # SANITIZER TEST...
     local tests test
     mapfile -t tests < <(cd "$root" && find tests/device -name 'test_nccl_*.c' ! -name '*large*')
-    tests=(tests/device/test_{cpu_device,check,cublas} tests/unit/test_{kernels,image_kernels,layers,layers_in_parts} "${tests[@]%.c}")
+    tests=(tests/device/test_{cpu_device,check,cublas} tests/unit/test_{kernels,image_kernels} "${@:2}" "${tests[@]%.c}")
     build_sanitized "$1" "${tests[@]/#/build/${1:0:1}san/}"
     for test in "${tests[@]}"; do
         [[ $test != */test_nccl_* ]] || export ASAN_OPTIONS=detect_leaks=0
@@ -87,9 +88,9 @@ tests_are_clean() { # SANITIZER
 }
 
 @test "AddressSanitizer and UBSan find nothing in the tests of the CPU device, kernels and layers" {
-    tests_are_clean address,undefined
+    tests_are_clean address,undefined tests/unit/test_layers{,_in_parts}
 }
 
-@test "ThreadSanitizer finds nothing in the tests of the CPU device, kernels and layers" {
+@test "ThreadSanitizer finds nothing in the tests of the CPU device and kernels" {
     tests_are_clean thread
 }
