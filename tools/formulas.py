@@ -142,13 +142,6 @@ def transformer_activation_bytes(layers, width, tokens, tensor=1, recompute=Fals
 # ---- What ranks send ----
 
 
-def bus_factor(operation, ranks):
-    """busbw / algbw. Source: operations and measure in 06_allreduce_demo/allreduce.c, and doc/PERFORMANCE.md of
-    https://github.com/NVIDIA/nccl-tests."""
-    trips = {"allreduce": 2, "allgather": 1, "reducescatter": 1, "broadcast": 0, "reduce": 0, "sendrecv": 0}[operation]
-    return trips * (ranks - 1) / ranks if trips else 1
-
-
 def all_reduce_bytes(size, ranks):
     """Bytes that a rank sends in a ring: 2 (n - 1) / n S. Source: ring in 06_allreduce_demo/allreduce.c."""
     return 2 * size * (ranks - 1) / ranks
@@ -217,13 +210,6 @@ def gpus():
 PEAK_BF16 = {"a100": 312e12, "h100": 989e12, "h200": 989e12, "b200": 2250e12, "l4": 121e12}
 
 
-def ring_seconds(trips, size, ranks, rate, latency):
-    """Seconds of a collective in a ring: trips (n - 1) times a latency, and trips (n - 1) / n S bytes over a link. trips: 2
-    for an all-reduce, 1 for an all-gather or a reduce-scatter. This is the alpha-beta model: Hockney 1994, and Thakur et
-    al. 2005, https://doi.org/10.1177/1094342005051521."""
-    return trips * (ranks - 1) * (latency + size / ranks / rate)
-
-
 def cluster_ring_seconds(trips, size, nodes, gpus_per_node, gpu):
     """Seconds of the same ring on nodes of modelled GPUs. It enters each node once, over as many network interfaces as the
     node has GPUs. cpu_device/gpu_collectives.c also has trees, NVLS, another protocol for short messages, and a fixed
@@ -287,20 +273,9 @@ def mfu(flops, seconds, number, peak):
     return flops / (seconds * number * peak)
 
 
-def speedup(rate, base_rate):
-    """How many times as fast: rates in samples or tokens per second."""
-    return rate / base_rate
-
-
 def efficiency(rate, number, base_rate, base_number=1):
     """The share of the ideal speed-up: the rate of each GPU, divided by that in the base run."""
     return rate / number / (base_rate / base_number)
-
-
-def amdahl(number, serial):
-    """Speed-up on this number of GPUs, if this share of the time on one GPU does not become shorter. Source: Amdahl 1967,
-    https://doi.org/10.1145/1465482.1465560."""
-    return 1 / (serial + (1 - serial) / number)
 
 
 # ---- Batches and failures ----
@@ -314,12 +289,6 @@ def linear_rate(rate, batch, base_batch):
 def sqrt_rate(rate, batch, base_batch):
     """Learning rate for Adam with another batch. Source: https://arxiv.org/abs/2205.10287."""
     return rate * math.sqrt(batch / base_batch)
-
-
-def noisy_rate(batch, noise, most):
-    """The best learning rate of SGD for this batch. most: that for a very large batch. noise: the gradient noise scale in
-    samples. Source: section 2 of https://arxiv.org/abs/1812.06162."""
-    return most / (1 + noise / batch)
 
 
 def steps_factor(batch, noise):

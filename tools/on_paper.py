@@ -285,12 +285,6 @@ def digits(number):
     return f"{number:,.0f}" if number >= 100 else f"{number:.{max(0, 2 - math.floor(math.log10(number)))}f}" if number else "0"
 
 
-def print_models(_options, _gpu):
-    print_table(("model", "parameters P", "layers L", "width d", "FLOPs of a token, 6 P"),
-                [(name, f"{m.parameters:,}", str(m.layers), f"{m.width:,}", f"{f.training_flops(m.parameters, 1):.2e}")
-                 for name, m in MODELS.items()])
-
-
 # Ways to divide the work, as (text, strategies, ranks of tensor parallelism, stages of a pipeline).
 WAYS = [("DDP", "ddp", 1, 1), ("ZeRO-1", "zero1", 1, 1), ("ZeRO-2", "zero2", 1, 1), ("FSDP (ZeRO-3)", "zero3", 1, 1),
         ("HSDP", "hsdp", 1, 1), ("TP 8, DDP", "ddp", 8, 1), ("TP 8, FSDP", "zero3", 8, 1), ("PP 8, ZeRO-1", "zero1", 1, 8),
@@ -400,7 +394,7 @@ def print_plan(options, gpu):
     print_table(("", "8 GPUs", "64 GPUs", "1,024 GPUs"), [[row, *(p[row] for p in plans)] for row in plans[0]])
 
 
-COMMANDS = {"models": print_models, "memory": print_memory, "sent": print_sent, "time": print_time,
+COMMANDS = {"memory": print_memory, "sent": print_sent, "time": print_time,
             "scaling": print_scaling, "published": print_published, "plan": print_plan}
 
 

@@ -79,17 +79,11 @@ costs() {
     costs hybrid sgd 1 2
 }
 
-@test "the bytes of a ring and the bus factors are those of step 6" {
+@test "the bytes of a ring are those of step 6" {
     CPU_DEVICES=3 "$build/06_allreduce_demo/allreduce" --nproc 3 --count 3000 --op all --min-bytes 3M --max-bytes 3M --warmup 0 \
         --iters 1 --csv table.csv >out
     is 'int(all_reduce_bytes(12000, 3)), int(reduce_scatter_bytes(12000, 3)) + int(all_gather_bytes(12000, 3))' \
         "$(awk '$1 == "ring" && NF == 7 { print $4, $5 }' out)"
-    count=0
-    while IFS=, read -r op _ _ _ _ algbw busbw _; do
-        near "bus_factor('$op', 3)" "$(awk -v a="$algbw" -v b="$busbw" 'BEGIN { print b / a }')" 1e-4
-        count=$((count + 1))
-    done < <(grep -E '^(allreduce|allgather|reducescatter|broadcast|sendrecv),' table.csv)
-    [ $count = 9 ]
 }
 
 @test "the time of a ring is that of the model, without what the formula leaves out" {
@@ -109,7 +103,7 @@ costs() {
 2x2 allreduce 2
 2x2 allgather 1
 END
-    near "cluster_ring_seconds(2, 1e9, 1, 4, gpus()['h100'])" "$(value "ring_seconds(2, 1e9, 4, 371e9, 3.4e-6)")" 1e-12
+    near "cluster_ring_seconds(2, 1e9, 1, 4, gpus()['h100'])" "$(value '2 * 3 * (3.4e-6 + 1e9 / 4 / 371e9)')" 1e-12
     is "cluster_ring_seconds(2, 1e9, 1, 1, gpus()['h100'])" 0
 }
 
@@ -156,15 +150,13 @@ END
     is 'bubble(4, 8, chunks=2)' "$(value '3 / 19')"
     is 'bubble(1, 8)' 0.0
     is 'mfu(4e14, 2, 1, 1e15)' 0.2
-    is 'efficiency(600, 8, 100), speedup(600, 100)' '0.75 6.0'
-    is 'amdahl(4, 0), amdahl(4, 0.5)' '4.0 1.6'
+    is 'efficiency(600, 8, 100)' 0.75
     is 'shown_seconds(3, 2), shown_seconds(2, 3)' '1 0'
     is 'tokens_to_hide(6, 800e12, 400e9)' 2000.0
     is 'attention_flops(2, 10, 100, 1, causal=True)' 12000
     is 'linear_rate(0.1, 512, 128), sqrt_rate(0.1, 512, 128)' '0.4 0.2'
     is 'steps_factor(100, 300), samples_factor(100, 300)' "$(value '4.0, 1 + 1 / 3')"
     is 'fewest_steps(100, 400, 300, 200), noise_scale(100, 400, 300, 200)' '100.0 300.0'
-    is 'noisy_rate(100, 300, 0.4)' 0.1
     is 'snapshot_interval(30, seconds_between_failures(6, 36000))' 600.0
     is 'pipeline_bytes(10, 5)' 200
     is 'context_parallel_bytes(2, 4, 100, 2)' 4800.0
