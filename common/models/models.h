@@ -24,3 +24,15 @@ build_model build_cnn;
 // network of section 4.1 with its first convolution changed for small images). It has group
 // normalisation instead of batch normalisation; layers.h says why.
 build_model build_resnet;
+
+// The transformers of --model gpt. Numbers that are options of their own replace those of the size.
+struct gpt_size {
+    const char *name;
+    int layers, heads, width, context; // width: values per token; context: tokens of a sample
+};
+
+// Returns the size that the options name, with the numbers that they set themselves.
+struct gpt_size gpt_size(const struct training_options *options);
+
+// Returns the name of size number i, or NULL after the last one.
+const char *gpt_size_name(int i);

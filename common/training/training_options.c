@@ -2,6 +2,7 @@
 #include "common/base/say.h"
 #include "common/data/data.h"
 #include "common/models/model.h"
+#include "common/models/models.h"
 #include "common/training/optimizer.h"
 #include "common/training/schedules.h"
 #include <stddef.h>
@@ -17,9 +18,18 @@ const struct option_spec training_options[] = {
     {"depth", OPTION_INT, &opt.depth, "20", 1, 1000, "layers: 8, 14, 18 or 20",
      .used_by = "model=resnet"},
     {"width", OPTION_INT, &opt.width, "auto", 1, 1e6,
-     "channels of the first stage, auto: 64 for depth 18, else 16", .used_by = "model=resnet"},
+     "channels of the first stage, auto: 64 for depth 18, else 16; of gpt: values per token",
+     .used_by = "model=resnet or gpt"},
+    {"size", OPTION_TEXT, &opt.size, "tiny", 0, 0, "size of the transformer", gpt_size_name,
+     .used_by = "model=gpt"},
+    {"layers", OPTION_INT, &opt.layers, "auto", 1, 64, "blocks of the transformer, auto: of --size",
+     .used_by = "model=gpt"},
+    {"heads", OPTION_INT, &opt.heads, "auto", 1, 1024, "attention heads, auto: of --size",
+     .used_by = "model=gpt"},
+    {"context", OPTION_INT, &opt.context, "auto", 1, 65536,
+     "tokens of a sample of text, auto: of --size"},
     {"dropout", OPTION_REAL | OPTION_CHANGES, &opt.dropout, "auto", 0, 1,
-     "dropout rate, auto: 0.25 and 0.5 for cnn, else 0", .used_by = "model=mlp or cnn"},
+     "dropout rate, auto: 0.25 and 0.5 for cnn, else 0", .used_by = "model=mlp, cnn or gpt"},
     {"augment", OPTION_TEXT | OPTION_CHANGES, &opt.augment, "none", 0, 0,
      "random changes of the training images: crop, flip, crop,flip or none"},
     {"label-smoothing", OPTION_REAL | OPTION_CHANGES, &opt.label_smoothing, "0", 0, 1,
