@@ -22,7 +22,7 @@ const struct option_spec training_options[] = {
      .used_by = "model=resnet or gpt"},
     {"size", OPTION_TEXT, &opt.size, "tiny", 0, 0, "size of the transformer", gpt_size_name,
      .used_by = "model=gpt"},
-    {"layers", OPTION_INT, &opt.layers, "auto", 1, 64, "blocks of the transformer, auto: of --size",
+    {"layers", OPTION_INT, &opt.layers, "auto", 1, 60, "blocks of the transformer, auto: of --size",
      .used_by = "model=gpt"},
     {"heads", OPTION_INT, &opt.heads, "auto", 1, 1024, "attention heads, auto: of --size",
      .used_by = "model=gpt"},
