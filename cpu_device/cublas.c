@@ -114,18 +114,21 @@ static cublasStatus_t launched(cudaError_t error) {
     return error ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;
 }
 
+// A matrix, or the first one of a batch.
 struct matrix {
     void *data;
     cudaDataType type;
     int ld;
-    int tf32; // 1: round the floats to TF32 first
+    int tf32;         // 1: round the floats to TF32 first
+    long long stride; // elements from a matrix of the batch to the next one
+    int mixed;        // 1: the batch has gaps, in which other matrices may lie
 };
 
 // Rows or columns per block. The libraries' own blocks divide it.
 enum { BLOCK = 32 };
 
 struct gemm {
-    int transa, transb, m, n, k;
+    int transa, transb, m, n, k, batch;
     float alpha, beta;
     struct matrix a, b, c;
 };
@@ -134,17 +137,27 @@ static size_t element_bytes(cudaDataType type) {
     return type == CUDA_R_32F ? 4 : type == CUDA_R_16F || type == CUDA_R_16BF ? 2 : 0;
 }
 
-// Sets *out to a column-major matrix [rows, cols], with its address for device threads, and *span
-// to its bytes. Returns 0 if it is not all inside one allocation, or on another device than the
-// current one.
+// Returns matrix number i of the batch.
+static struct matrix matrix_of(const struct matrix *x, int i) {
+    struct matrix other = *x;
+    other.data = (char *)x->data + (long long)element_bytes(x->type) * x->stride * i;
+    return other;
+}
+
+// Sets *out to a batch of column-major matrices [rows, cols], with their address for device
+// threads, and *span to their bytes, which include the gaps of a mixed batch. Returns 0 if the
+// batch is not all inside one allocation, or on another device than the current one.
 static int view_matrix(struct matrix *out, struct cpu_span *span, const void *data,
-                       cudaDataType type, int ld, int rows, int cols) {
+                       cudaDataType type, int ld, int rows, int cols, long long stride, int batch) {
     size_t elements = rows && cols ? (size_t)ld * (size_t)(cols - 1) + (size_t)rows : 0;
-    size_t element = element_bytes(type);
-    int device = cpu_device_of(data);
-    *out = (struct matrix){cpu_view(data, elements * element), type, ld, 0};
+    size_t element = element_bytes(type), distance = (size_t)stride * (size_t)(batch - 1);
+    size_t bytes = (elements ? elements + distance : 0) * element;
+    int device = cpu_device_of(data), mixed = distance > 0 && stride != (long long)ld * cols;
+    *out = (struct matrix){cpu_view(data, bytes), type, ld, 0, stride, mixed};
     *span = (struct cpu_span){(uintptr_t)data, (size_t)rows * element, (size_t)ld * element,
-                              (size_t)cols, 0};
+                              (size_t)cols * (size_t)(distance > 0 ? batch : 1), 0};
+    if (mixed)
+        *span = (struct cpu_span){(uintptr_t)data, bytes, bytes, 1, 0};
     return out->data != NULL && (device < 0 || device == cpu_current_device());
 }
 
@@ -218,16 +231,17 @@ static size_t gemm_pieces(const struct gemm *g) {
     return pieces;
 }
 
-// Computes the pieces from..to of C.
+// Computes the pieces from..to of the batch. Those of a product follow those of the one before.
 static void run_gemm(void *arguments, size_t from, size_t to) {
     struct gemm *g = arguments;
     int by_rows = g->m >= g->n, longer = by_rows ? g->m : g->n;
     int pieces = (int)gemm_pieces(g), blocks = (longer + BLOCK - 1) / BLOCK;
-    for (int piece = (int)from; piece < (int)to; piece++) {
+    for (size_t i = from; i < to; i++) {
+        int product = (int)(i / (size_t)pieces), piece = (int)(i % (size_t)pieces);
         int first = piece * blocks / pieces * BLOCK, end = (piece + 1) * blocks / pieces * BLOCK;
         int size = (end < longer ? end : longer) - first;
-        const float *a = g->a.data, *b = g->b.data;
-        float *c = g->c.data;
+        const float *a = matrix_of(&g->a, product).data, *b = matrix_of(&g->b, product).data;
+        float *c = matrix_of(&g->c, product).data;
         if (by_rows) {
             a += (size_t)first * (g->transa ? (size_t)g->a.ld : 1);
             c += first;
@@ -240,25 +254,96 @@ static void run_gemm(void *arguments, size_t from, size_t to) {
     }
 }
 
-// Products of other types: converts the matrices to floats and back.
+// Products of other types: converts the matrices to floats and back, for one product of the batch
+// after the other.
 static void run_converted_gemm(void *arguments) {
-    struct gemm *g = arguments, f = *g;
-    f.a.data = as_floats(&g->a, g->transa ? g->k : g->m, g->transa ? g->m : g->k, &f.a.ld);
-    f.b.data = as_floats(&g->b, g->transb ? g->n : g->k, g->transb ? g->k : g->n, &f.b.ld);
-    f.c.data = as_floats(&g->c, g->m, g->n, &f.c.ld);
-    if (!f.a.data || !f.b.data || !f.c.data)
-        abort();
-    cpu_share(run_gemm, &f, gemm_pieces(&f), 1);
-    if (f.c.data != g->c.data) {
-        convert(run_narrow, &g->c, f.c.data, g->m, g->n);
-        free(f.c.data);
+    struct gemm *batch = arguments;
+    for (int i = 0; i < batch->batch; i++) {
+        struct gemm g = *batch, f;
+        g.a = matrix_of(&batch->a, i);
+        g.b = matrix_of(&batch->b, i);
+        g.c = matrix_of(&batch->c, i);
+        f = g;
+        f.a.data = as_floats(&g.a, g.transa ? g.k : g.m, g.transa ? g.m : g.k, &f.a.ld);
+        f.b.data = as_floats(&g.b, g.transb ? g.n : g.k, g.transb ? g.k : g.n, &f.b.ld);
+        f.c.data = as_floats(&g.c, g.m, g.n, &f.c.ld);
+        if (!f.a.data || !f.b.data || !f.c.data)
+            abort();
+        cpu_share(run_gemm, &f, gemm_pieces(&f), 1);
+        if (f.c.data != g.c.data) {
+            convert(run_narrow, &g.c, f.c.data, g.m, g.n);
+            free(f.c.data);
+        }
+        free(f.a.data);
+        free(f.b.data);
     }
-    free(f.a.data);
-    free(f.b.data);
 }
 
 static int too_small(int ld, int rows) {
     return ld < (rows > 1 ? rows : 1);
+}
+
+// Returns the pieces that a thread takes at a time: one, or as many as are worth a thread.
+static size_t gemm_grain(const struct gemm *g) {
+    enum { LEAST_MULTIPLICATIONS = 1 << 18 };
+    return LEAST_MULTIPLICATIONS / ((size_t)g->m * (size_t)g->n * (size_t)g->k + 1) + 1;
+}
+
+cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t transa,
+                                          cublasOperation_t transb, int m, int n, int k,
+                                          const void *alpha, const void *A, cudaDataType Atype,
+                                          int lda, long long int strideA, const void *B,
+                                          cudaDataType Btype, int ldb, long long int strideB,
+                                          const void *beta, void *C, cudaDataType Ctype, int ldc,
+                                          long long int strideC, int batchCount,
+                                          cublasComputeType_t computeType, cublasGemmAlgo_t algo) {
+    if (!is_live(handle) || cpu_enter())
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (handle->device != cpu_current_device())
+        return CUBLAS_STATUS_EXECUTION_FAILED;
+    if (algo != CUBLAS_GEMM_DEFAULT || !element_bytes(Atype) || Atype != Btype ||
+        (Ctype != Atype && Ctype != CUDA_R_32F) ||
+        (computeType != CUBLAS_COMPUTE_32F && computeType != CUBLAS_COMPUTE_32F_FAST_TF32) ||
+        strideA < 0 || strideB < 0 || strideC < 0)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    int a_rows = transa ? k : m, b_rows = transb ? n : k;
+    if (m < 0 || n < 0 || k < 0 || batchCount < 0 || !alpha || !beta || (unsigned)transa > 1 ||
+        (unsigned)transb > 1 || too_small(lda, a_rows) || too_small(ldb, b_rows) ||
+        too_small(ldc, m))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (m == 0 || n == 0 || batchCount == 0)
+        return CUBLAS_STATUS_SUCCESS;
+    struct gemm g = {
+        .transa = transa, .transb = transb, .m = m, .n = n, .k = k, .batch = batchCount};
+    g.alpha = *(const float *)alpha;
+    g.beta = *(const float *)beta;
+    struct cpu_span spans[3];
+    if (!view_matrix(&g.a, &spans[0], A, Atype, lda, a_rows, transa ? m : k, strideA, g.batch) ||
+        !view_matrix(&g.b, &spans[1], B, Btype, ldb, b_rows, transb ? k : n, strideB, g.batch) ||
+        !view_matrix(&g.c, &spans[2], C, Ctype, ldc, m, n, strideC, g.batch))
+        return CUBLAS_STATUS_MAPPING_ERROR;
+    spans[2].written = 1;
+    // Undefined in cuBLAS: C is written while A is read, or twice.
+    int overlap[] = {cpu_spans_overlap(&spans[0], &spans[2]) && !g.a.mixed && !g.c.mixed,
+                     cpu_spans_overlap(&spans[1], &spans[2]) && !g.b.mixed && !g.c.mixed,
+                     g.batch > 1 && strideC < m};
+    if (overlap[0] || overlap[1] || overlap[2])
+        return CUBLAS_STATUS_INVALID_VALUE;
+    g.a.tf32 = g.b.tf32 = Atype == CUDA_R_32F && (handle->mode == CUBLAS_TF32_TENSOR_OP_MATH ||
+                                                  computeType == CUBLAS_COMPUTE_32F_FAST_TF32);
+    cpu_needs(Atype != CUDA_R_32F ? CPU_PRODUCT_BF16
+              : g.a.tf32          ? CPU_PRODUCT_TF32
+                                  : CPU_PRODUCT_FP32,
+              "matrix product",
+              g.batch * (((double)m * k + (double)k * n) * (double)element_bytes(Atype) +
+                         (double)m * n * (double)element_bytes(Ctype)),
+              2. * m * n * k * g.batch);
+    for (int i = 0; i < 3; i++)
+        cpu_uses_span("matrix product", spans[i]);
+    return launched(Atype == CUDA_R_32F && !g.a.tf32
+                        ? cpu_launch_range(handle->stream, run_gemm, &g, sizeof g,
+                                           gemm_pieces(&g) * (size_t)g.batch, gemm_grain(&g))
+                        : cpu_launch(handle->stream, run_converted_gemm, &g, sizeof g));
 }
 
 cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
@@ -267,47 +352,8 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
                             cudaDataType Btype, int ldb, const void *beta, void *C,
                             cudaDataType Ctype, int ldc, cublasComputeType_t computeType,
                             cublasGemmAlgo_t algo) {
-    if (!is_live(handle) || cpu_enter())
-        return CUBLAS_STATUS_NOT_INITIALIZED;
-    if (handle->device != cpu_current_device())
-        return CUBLAS_STATUS_EXECUTION_FAILED;
-    if (algo != CUBLAS_GEMM_DEFAULT || !element_bytes(Atype) || Atype != Btype ||
-        (Ctype != Atype && Ctype != CUDA_R_32F) ||
-        (computeType != CUBLAS_COMPUTE_32F && computeType != CUBLAS_COMPUTE_32F_FAST_TF32))
-        return CUBLAS_STATUS_NOT_SUPPORTED;
-    int a_rows = transa ? k : m, b_rows = transb ? n : k;
-    if (m < 0 || n < 0 || k < 0 || !alpha || !beta || (unsigned)transa > 1 ||
-        (unsigned)transb > 1 || too_small(lda, a_rows) || too_small(ldb, b_rows) ||
-        too_small(ldc, m))
-        return CUBLAS_STATUS_INVALID_VALUE;
-    if (m == 0 || n == 0)
-        return CUBLAS_STATUS_SUCCESS;
-    struct gemm g = {.transa = transa, .transb = transb, .m = m, .n = n, .k = k};
-    g.alpha = *(const float *)alpha;
-    g.beta = *(const float *)beta;
-    struct cpu_span spans[3];
-    if (!view_matrix(&g.a, &spans[0], A, Atype, lda, a_rows, transa ? m : k) ||
-        !view_matrix(&g.b, &spans[1], B, Btype, ldb, b_rows, transb ? k : n) ||
-        !view_matrix(&g.c, &spans[2], C, Ctype, ldc, m, n))
-        return CUBLAS_STATUS_MAPPING_ERROR;
-    spans[2].written = 1;
-    if (cpu_spans_overlap(&spans[0], &spans[2]) || cpu_spans_overlap(&spans[1], &spans[2]))
-        return CUBLAS_STATUS_INVALID_VALUE; // undefined in cuBLAS: C is written while A is read
-    g.a.tf32 = g.b.tf32 = Atype == CUDA_R_32F && (handle->mode == CUBLAS_TF32_TENSOR_OP_MATH ||
-                                                  computeType == CUBLAS_COMPUTE_32F_FAST_TF32);
-    cpu_needs(Atype != CUDA_R_32F ? CPU_PRODUCT_BF16
-              : g.a.tf32          ? CPU_PRODUCT_TF32
-                                  : CPU_PRODUCT_FP32,
-              "matrix product",
-              ((double)m * k + (double)k * n) * (double)element_bytes(Atype) +
-                  (double)m * n * (double)element_bytes(Ctype),
-              2. * m * n * k);
-    for (int i = 0; i < 3; i++)
-        cpu_uses_span("matrix product", spans[i]);
-    return launched(
-        Atype == CUDA_R_32F && !g.a.tf32
-            ? cpu_launch_range(handle->stream, run_gemm, &g, sizeof g, gemm_pieces(&g), 1)
-            : cpu_launch(handle->stream, run_converted_gemm, &g, sizeof g));
+    return cublasGemmStridedBatchedEx(handle, transa, transb, m, n, k, alpha, A, Atype, lda, 0, B,
+                                      Btype, ldb, 0, beta, C, Ctype, ldc, 0, 1, computeType, algo);
 }
 
 cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t transa,
