@@ -1,8 +1,6 @@
 // The kernels of group normalisation for a GPU. A block computes one group of one image.
 #include "common/kernels/gpu_launch.h"
 
-enum { THREADS = 256 };
-
 // One group of one image, as a block sees it. Element i is a channel of a pixel.
 struct group_view {
     size_t first, count, width, channels, first_channel;
@@ -19,35 +17,20 @@ __device__ static size_t element(const struct group_view &v, size_t i) {
     return v.first + i / v.width * v.channels + i % v.width;
 }
 
-// Returns the sum of the threads' values to all threads, always added in the same order.
-__device__ static float sum_of_block(float value) {
-    __shared__ float sums[THREADS];
-    sums[threadIdx.x] = value;
-    __syncthreads();
-    for (unsigned half = THREADS / 2; half > 0; half /= 2) {
-        if (threadIdx.x < half)
-            sums[threadIdx.x] += sums[threadIdx.x + half];
-        __syncthreads();
-    }
-    float sum = sums[0];
-    __syncthreads(); // the next call overwrites sums
-    return sum;
-}
-
 __global__ static void group_norm_kernel(const float *x, float *y, const float *scale,
                                          const float *shift, float *statistics, struct groups g,
                                          int relu) {
     struct group_view v = group_of_block(g);
     float sum = 0.f, squares = 0.f;
-    for (size_t i = threadIdx.x; i < v.count; i += THREADS)
+    for (size_t i = threadIdx.x; i < v.count; i += BLOCK_THREADS)
         sum += x[element(v, i)];
-    float mean = sum_of_block(sum) / v.count;
-    for (size_t i = threadIdx.x; i < v.count; i += THREADS) {
+    float mean = over_block(sum, 0) / v.count;
+    for (size_t i = threadIdx.x; i < v.count; i += BLOCK_THREADS) {
         float difference = x[element(v, i)] - mean;
         squares += difference * difference;
     }
-    float inverse = 1 / sqrtf(sum_of_block(squares) / v.count + 1e-5f);
-    for (size_t i = threadIdx.x; i < v.count; i += THREADS) {
+    float inverse = 1 / sqrtf(over_block(squares, 0) / v.count + 1e-5f);
+    for (size_t i = threadIdx.x; i < v.count; i += BLOCK_THREADS) {
         size_t at = element(v, i), c = v.first_channel + i % v.width;
         float result = (x[at] - mean) * inverse * scale[c] + shift[c];
         y[at] = relu && result < 0.f ? 0.f : result; // NaN stays NaN
@@ -61,8 +44,8 @@ __global__ static void group_norm_kernel(const float *x, float *y, const float *
 void group_norm(const float *x, float *y, const float *scale, const float *shift, float *statistics,
                 int images, struct groups g, int relu, cudaStream_t stream) {
     if (images > 0) // a grid of 0 blocks is an error
-        LAUNCH_BLOCKS(group_norm_kernel, images * g.groups, dim3(THREADS), stream, x, y, scale,
-                      shift, statistics, g, relu);
+        LAUNCH_BLOCKS(group_norm_kernel, images * g.groups, dim3(BLOCK_THREADS), stream, x, y,
+                      scale, shift, statistics, g, relu);
 }
 
 // With d = dy * scale: dx = (d - mean of d - normalised * mean of (d * normalised)) / deviation.
@@ -72,14 +55,14 @@ __global__ static void group_norm_backward_kernel(const float *x, const float *d
     struct group_view v = group_of_block(g);
     float mean = statistics[2 * blockIdx.x], inverse = statistics[2 * blockIdx.x + 1];
     float sum = 0.f, products = 0.f;
-    for (size_t i = threadIdx.x; i < v.count; i += THREADS) {
+    for (size_t i = threadIdx.x; i < v.count; i += BLOCK_THREADS) {
         size_t at = element(v, i);
         float d = dy[at] * scale[v.first_channel + i % v.width];
         sum += d;
         products += d * ((x[at] - mean) * inverse);
     }
-    float mean_d = sum_of_block(sum) / v.count, mean_product = sum_of_block(products) / v.count;
-    for (size_t i = threadIdx.x; i < v.count; i += THREADS) {
+    float mean_d = over_block(sum, 0) / v.count, mean_product = over_block(products, 0) / v.count;
+    for (size_t i = threadIdx.x; i < v.count; i += BLOCK_THREADS) {
         size_t at = element(v, i);
         float d = dy[at] * scale[v.first_channel + i % v.width];
         dx[at] = (d - mean_d - (x[at] - mean) * inverse * mean_product) * inverse;
@@ -90,8 +73,8 @@ void group_norm_backward(const float *x, const float *dy, float *dx, const float
                          const float *statistics, int images, struct groups g,
                          cudaStream_t stream) {
     if (images > 0)
-        LAUNCH_BLOCKS(group_norm_backward_kernel, images * g.groups, dim3(THREADS), stream, x, dy,
-                      dx, scale, statistics, g);
+        LAUNCH_BLOCKS(group_norm_backward_kernel, images * g.groups, dim3(BLOCK_THREADS), stream, x,
+                      dy, dx, scale, statistics, g);
 }
 
 __global__ static void multiply_by_normalised_kernel(const float *x, float *dy, size_t count,

@@ -9,6 +9,10 @@
 extern const struct layer_kind dense, dense_relu;
 void append_dense(struct model *m, const struct layer_kind *kind, int outputs);
 
+// The same layer for each token of a sequence, with the same parameters: torch.nn.Linear. W is
+// initially normal with this deviation and bias 0, as in GPT-2.
+void append_linear(struct model *m, int outputs, float deviation);
+
 // In training, each value becomes 0 with probability rate, and x / (1 - rate) otherwise, so the
 // expected value stays x, as in torch.nn.Dropout. In evaluation, y = x. The layer has no
 // parameters. The choice depends on the seed of the pass, the layer and the sample's index in the
@@ -55,10 +59,46 @@ void append_mean_pooling(struct model *m);
 extern const struct layer_kind group_normalisation, group_normalisation_relu;
 void append_group_norm(struct model *m, const struct layer_kind *kind, int groups);
 
+// Layer normalisation (Ba et al., "Layer normalization", 2016), as in torch.nn.LayerNorm: the
+// values of each token are a group. The parameters are those of group normalisation.
+extern const struct layer_kind layer_normalisation;
+void append_layer_norm(struct model *m);
+
+// The vector of each token plus that of its place in the sequence. It is the first layer of a
+// model, so it computes no dx. The parameters are vectors of the tokens [tokens, width] and then of
+// the places [context, width], initially normal with deviation 0.02.
+extern const struct layer_kind embedding;
+void append_embedding(struct model *m, int tokens, int width);
+
+// GELU: kernels.h has the formula.
+extern const struct layer_kind gelu_layer;
+void append_gelu(struct model *m);
+
+// Causal self-attention with several heads (Vaswani et al., "Attention is all you need", 2017). The
+// inputs are queries, keys and values of each token, side by side, and the outputs are as wide as
+// one of them. For each head, with T tokens and D values of a token:
+//   p = softmax(queries keys^T / sqrt(D)), where a token sees itself and those before it;
+//   outputs = p values
+// In training, values of p become 0 with probability dropout. The layer has no parameters.
+//
+// It keeps neither p nor the scores, which take T * T floats for each head, but computes them again
+// in backward. Both are in scratch memory, for as many heads at a time as fit into
+// ATTENTION_WORKSPACE bytes, or for one.
+extern const struct layer_kind attention;
+enum { ATTENTION_WORKSPACE = 16 << 20 };
+void append_attention(struct model *m, int heads, float dropout);
+
+// Layers in a row that count as one layer of the model: those appended between begin_block and
+// end_block. Steps that divide a model divide it between its layers.
+extern const struct layer_kind block;
+void begin_block(struct model *m);
+void end_block(struct model *m);
+
 // A residual block (He et al., "Deep residual learning for image recognition", 2016): y = body(x) +
 // shortcut(x), and with relu y = max(y, 0). Both are lists of layers. An empty shortcut is x
 // itself. The layers appended between begin_residual and begin_shortcut are the body, and those up
-// to end_residual the shortcut.
+// to end_residual the shortcut. Without begin_shortcut, it is x. A residual inside a block has no
+// shortcut.
 extern const struct layer_kind residual;
 void begin_residual(struct model *m, int relu);
 void begin_shortcut(struct model *m);

@@ -15,6 +15,7 @@ static const struct {
     {"mlp", build_mlp},
     {"cnn", build_cnn},
     {"resnet", build_resnet},
+    {"gpt", build_gpt},
 };
 enum { MODELS = sizeof models / sizeof *models };
 
@@ -27,15 +28,17 @@ static int build(struct model *m, build_model *append_layers,
                  const struct training_options *options, const struct dataset *set,
                  char why[WHY_SIZE]) {
     int augmented = options->augment && strcmp(options->augment, "none");
+    if (augmented && set->tokens)
+        return refuse(why, "--augment %s: only images can be augmented", options->augment);
     if (augmented && append_augmentation(m, options->augment, set, why))
         return -1;
     if (append_layers(m, options, set, why))
         return -1;
     if (m->too_large)
         return refuse(why,
-                      "--model %s: images of %d x %d pixels are too large, a layer would have more "
-                      "than %d values per image",
-                      options->model, set->shape.width, set->shape.height, MOST_VALUES);
+                      "--model %s: the %s are too large, a layer would have more than %d values of "
+                      "each of them",
+                      options->model, data_samples, MOST_VALUES);
     if (!*m->text)
         snprintf(m->text, sizeof m->text, "%s", m->shape);
     if (augmented) {
@@ -70,6 +73,7 @@ struct layer *model_append(struct model *m, const struct layer_kind *kind, struc
                         .inputs = shape_size(m->out),
                         .outputs = shape_size(out),
                         .workspace = workspace,
+                        .around = m->open,
                         .first = m->parameters,
                         .parameters = parameters};
     snprintf(l->names[0], sizeof l->names[0], "forward %d %s", m->count, kind->name);

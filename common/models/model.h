@@ -37,7 +37,21 @@ struct layer {
     int dx_unused;            // 1: nothing reads dx, so backward need not compute it
     double flops;             // of the matrix products of forward, for one sample
     char names[2][32];        // of its forward and backward passes, for profiles and traces
-    union {                   // settings of the kind
+    // The layers of which it consists: from inner to inner_end, or NULL. Those have around = this
+    // layer, and their outputs are in its outputs and workspace, from float place * b on.
+    struct layer *inner, *inner_end, *around;
+    size_t place;
+    union { // settings of the kind
+        struct {
+            int rows;        // rows of the product per sample: 1, or the tokens
+            float deviation; // of the initial weights, 0: those of torch.nn.Linear
+        } dense;
+        struct {
+            struct heads heads;
+            float dropout;
+            int number; // gives each layer different random numbers
+        } attention;
+        int tokens; // of the embedding's table
         struct {
             float rate; // share of the values that become 0
             int number; // gives each layer different random numbers
@@ -49,9 +63,9 @@ struct layer {
         struct windows pool;
         struct augmentation augmentation;
         struct groups norm;
-        struct { // lists of layers, from body to shortcut and from shortcut to end
-            struct layer *body, *shortcut, *end;
-            int relu; // 1: y = max(sum, 0)
+        struct {
+            struct layer *shortcut; // its first layer; those before it are the body
+            int relu;               // 1: y = max(sum, 0)
         } residual;
     };
 };
@@ -79,7 +93,7 @@ struct layer_kind {
 };
 
 enum { MOST_VALUES = 1 << 30 }; // of a sample in a layer, in its outputs or its workspace
-enum { MOST_LAYERS = 64, MOST_INNER_LAYERS = 6 * MOST_LAYERS };
+enum { MOST_LAYERS = 64, MOST_INNER_LAYERS = 13 * MOST_LAYERS };
 struct model {
     char shape[128]; // such as "mlp 784-512-512-10"; a snapshot with another shape is refused
     char text[192];  // for the banner: the shape, and settings that change no parameter

@@ -25,6 +25,17 @@ build_model build_cnn;
 // normalisation instead of batch normalisation; layers.h says why.
 build_model build_resnet;
 
+// A transformer with the layers of GPT-2 (Radford et al., "Language models are unsupervised
+// multitask learners", 2019): embeddings of tokens and places; blocks of causal self-attention and
+// a perceptron of 4 * width hidden values with GELU, each behind a layer normalisation and added to
+// its input; a last normalisation; a dense layer for the logits, called the head. All weights are
+// initially normal with deviation 0.02, and those in front of a sum with 0.02 / sqrt(2 * layers).
+//
+// The head has parameters of its own. GPT-2's head is the table of the first layer, so a rank that
+// holds one of them holds both, and gradients of both have to be added up. With 256 tokens, a table
+// is small, so the course keeps each parameter in one layer.
+build_model build_gpt;
+
 // The transformers of --model gpt. Numbers that are options of their own replace those of the size.
 struct gpt_size {
     const char *name;

@@ -1,4 +1,5 @@
 #include "common/models/summary.h"
+#include "common/layers/inner.h"
 #include "common/layers/layers.h"
 #include "common/training/report.h"
 #include <stdio.h>
@@ -39,14 +40,15 @@ static double activation_bytes(const struct layer *l) {
     return ((double)l->outputs + l->workspace) * sizeof(float);
 }
 
-static void print_layer(const struct layer *l, const char *before) {
+static void print_layer(const struct layer *l, int depth) {
     char name[64], shape[64];
-    snprintf(name, sizeof name, "%s%s", before, l->kind->name);
+    int in_shortcut =
+        l->around && l->around->kind == &residual && l >= l->around->residual.shortcut;
+    snprintf(name, sizeof name, "%*s%s%s", 2 * depth, "", in_shortcut ? "shortcut " : "",
+             l->kind->name);
     print_row(name, describe(shape, l->out), l->parameters, l->flops, activation_bytes(l));
-    if (l->kind != &residual)
-        return;
-    for (const struct layer *i = l->residual.body; i < l->residual.end; i++)
-        print_layer(i, i < l->residual.shortcut ? "  " : "  shortcut ");
+    for (const struct layer *i = l->inner; i < l->inner_end; i = layer_behind(i))
+        print_layer(i, depth + 1);
 }
 
 void print_summary(const struct model *m) {
@@ -56,7 +58,7 @@ void print_summary(const struct model *m) {
         "activation bytes");
     print_row("samples", describe(shape, m->layers[0].in), 0, 0, bytes);
     for (const struct layer *l = m->layers; l < m->layers + m->count; l++) {
-        print_layer(l, "");
+        print_layer(l, 0);
         flops += l->flops;
         bytes += activation_bytes(l);
     }

@@ -1,0 +1,145 @@
+// The kernels for sequences of tokens, for a GPU.
+#include "common/base/rng.h"
+#include "common/kernels/gpu_launch.h"
+
+__global__ static void fill_normal_kernel(float *values, size_t count, float deviation,
+                                          uint64_t seed, uint64_t first) {
+    FOR_EACH (i, count)
+        values[i] = deviation * rng_normal(seed, first + i);
+}
+
+void fill_normal(float *values, size_t count, float deviation, uint64_t seed, uint64_t first,
+                 cudaStream_t stream) {
+    LAUNCH(fill_normal_kernel, count, stream, values, count, deviation, seed, first);
+}
+
+__global__ static void look_up_kernel(const float *tokens, const float *table, float *y,
+                                      size_t count, size_t width) {
+    FOR_EACH (i, count)
+        y[i] = table[(size_t)tokens[i / width] * width + i % width];
+}
+
+void look_up(const float *tokens, const float *table, float *y, int rows, int width, int entries,
+             cudaStream_t stream) {
+    (void)entries;
+    LAUNCH(look_up_kernel, (size_t)rows * width, stream, tokens, table, y, (size_t)rows * width,
+           width);
+}
+
+// A thread adds up all rows with its entry, so that no two threads change the same sum.
+__global__ static void look_up_backward_kernel(const float *tokens, const float *dy, float *dtable,
+                                               size_t rows, size_t width, size_t entries) {
+    FOR_EACH (i, entries * width) {
+        size_t entry = i / width, column = i % width;
+        float sum = 0.f;
+        for (size_t row = 0; row < rows; row++)
+            if ((size_t)tokens[row] == entry)
+                sum += dy[row * width + column];
+        dtable[i] = sum;
+    }
+}
+
+void look_up_backward(const float *tokens, const float *dy, float *dtable, int rows, int width,
+                      int entries, cudaStream_t stream) {
+    LAUNCH(look_up_backward_kernel, (size_t)entries * width, stream, tokens, dy, dtable, rows,
+           width, entries);
+}
+
+static const float GELU_SLOPE = 0.7978845608f, GELU_CUBE = 0.044715f;
+
+__global__ static void gelu_kernel(const float *x, float *y, size_t count) {
+    FOR_EACH (i, count)
+        y[i] = 0.5f * x[i] * (1.f + tanhf(GELU_SLOPE * (x[i] + GELU_CUBE * x[i] * x[i] * x[i])));
+}
+
+void gelu(const float *x, float *y, size_t count, cudaStream_t stream) {
+    LAUNCH(gelu_kernel, count, stream, x, y, count);
+}
+
+__global__ static void gelu_backward_kernel(const float *x, const float *dy, float *dx,
+                                            size_t count) {
+    FOR_EACH (i, count) {
+        float square = x[i] * x[i];
+        float t = tanhf(GELU_SLOPE * (x[i] + GELU_CUBE * x[i] * square));
+        float inner = GELU_SLOPE * (1.f + 3.f * GELU_CUBE * square);
+        dx[i] = dy[i] * (0.5f * (1.f + t) + 0.5f * x[i] * (1.f - t * t) * inner);
+    }
+}
+
+void gelu_backward(const float *x, const float *dy, float *dx, size_t count, cudaStream_t stream) {
+    LAUNCH(gelu_backward_kernel, count, stream, x, dy, dx, count);
+}
+
+// Returns the index in a batch of element i of the matrices that split_heads makes.
+__device__ static size_t in_batch(size_t i, size_t parts, size_t first, size_t count,
+                                  struct heads h) {
+    size_t d = i % h.width, t = i / h.width % h.tokens;
+    size_t matrix = i / h.width / h.tokens, part = matrix / count;
+    size_t sample = (first + matrix % count) / h.heads, head = (first + matrix % count) % h.heads;
+    return (((sample * h.tokens + t) * parts + part) * h.heads + head) * h.width + d;
+}
+
+__global__ static void split_heads_kernel(const float *x, float *y, size_t parts, size_t first,
+                                          size_t count, struct heads h) {
+    FOR_EACH (i, parts * count * h.tokens * h.width)
+        y[i] = x[in_batch(i, parts, first, count, h)];
+}
+
+void split_heads(const float *x, float *y, int parts, size_t first, int count, struct heads h,
+                 cudaStream_t stream) {
+    LAUNCH(split_heads_kernel, (size_t)parts * count * h.tokens * h.width, stream, x, y, parts,
+           first, count, h);
+}
+
+__global__ static void merge_heads_kernel(const float *x, float *y, size_t parts, size_t first,
+                                          size_t count, struct heads h) {
+    FOR_EACH (i, parts * count * h.tokens * h.width)
+        y[in_batch(i, parts, first, count, h)] = x[i];
+}
+
+void merge_heads(const float *x, float *y, int parts, size_t first, int count, struct heads h,
+                 cudaStream_t stream) {
+    LAUNCH(merge_heads_kernel, (size_t)parts * count * h.tokens * h.width, stream, x, y, parts,
+           first, count, h);
+}
+
+// A block computes a row.
+__global__ static void causal_softmax_kernel(float *matrices, size_t tokens, float scale) {
+    float *row = matrices + blockIdx.x * tokens, largest = row[0], sum = 0.f;
+    size_t seen = blockIdx.x % tokens + 1;
+    for (size_t i = threadIdx.x; i < seen; i += BLOCK_THREADS)
+        largest = row[i] > largest ? row[i] : largest;
+    largest = over_block(largest, 1);
+    for (size_t i = threadIdx.x; i < seen; i += BLOCK_THREADS) {
+        row[i] = expf((row[i] - largest) * scale);
+        sum += row[i];
+    }
+    float inverse = 1.f / over_block(sum, 0);
+    for (size_t i = threadIdx.x; i < tokens; i += BLOCK_THREADS)
+        row[i] = i < seen ? row[i] * inverse : 0.f;
+}
+
+void causal_softmax(float *matrices, size_t count, int tokens, float scale, cudaStream_t stream) {
+    if (count > 0) // a grid of 0 blocks is an error
+        LAUNCH_BLOCKS(causal_softmax_kernel, (unsigned)(count * tokens), dim3(BLOCK_THREADS),
+                      stream, matrices, tokens, scale);
+}
+
+// Row by row: dscores = p * (dp - sum of p * dp) * scale.
+__global__ static void causal_softmax_backward_kernel(const float *p, float *dp, size_t tokens,
+                                                      float scale) {
+    size_t first = blockIdx.x * tokens, seen = blockIdx.x % tokens + 1;
+    float sum = 0.f;
+    for (size_t i = threadIdx.x; i < seen; i += BLOCK_THREADS)
+        sum += p[first + i] * dp[first + i];
+    sum = over_block(sum, 0);
+    for (size_t i = threadIdx.x; i < tokens; i += BLOCK_THREADS)
+        dp[first + i] = i < seen ? p[first + i] * (dp[first + i] - sum) * scale : 0.f;
+}
+
+void causal_softmax_backward(const float *p, float *dp, size_t count, int tokens, float scale,
+                             cudaStream_t stream) {
+    if (count > 0)
+        LAUNCH_BLOCKS(causal_softmax_backward_kernel, (unsigned)(count * tokens),
+                      dim3(BLOCK_THREADS), stream, p, dp, tokens, scale);
+}

@@ -1,0 +1,26 @@
+// The outputs of the last inner layer are those of the block.
+#include "common/layers/inner.h"
+#include "common/layers/layers.h"
+
+static void block_forward(const struct layer *l, const struct pass *pass, const void *parameters,
+                          const float *x, float *y, int b) {
+    inner_forward(l->inner, l->inner_end, pass, parameters, x, y, b);
+}
+
+static void block_backward(const struct layer *l, const struct pass *pass, const void *parameters,
+                           const float *x, float *y, float *dy, float *dx, float *gradients,
+                           int b) {
+    inner_backward(l->inner, l->inner_end, pass, parameters, x, y, dy, dx, gradients, b);
+}
+
+const struct layer_kind block = {"block", inner_initialise, block_forward, block_backward,
+                                 inner_scratch};
+
+void begin_block(struct model *m) {
+    begin_inner(m, &block);
+}
+
+void end_block(struct model *m) {
+    const struct layer *end = m->inner + m->inner_count;
+    end_inner(m, (struct layer *)layer_before(m->open->inner, end));
+}

@@ -1,0 +1,54 @@
+#include "common/layers/layers.h"
+#include "common/models/models.h"
+#include <math.h>
+#include <stdio.h>
+
+static const float deviation = 0.02f;
+
+static void add_dropout(struct model *m, double rate) {
+    if (rate > 0)
+        append_dropout(m, (float)rate);
+}
+
+static void append_block(struct model *m, const struct gpt_size *size, double dropout) {
+    float before_sum = deviation / sqrtf(2.f * (float)size->layers);
+    begin_block(m);
+    begin_residual(m, 0);
+    append_layer_norm(m);
+    append_linear(m, 3 * size->width, deviation);
+    append_attention(m, size->heads, (float)dropout);
+    append_linear(m, size->width, before_sum);
+    add_dropout(m, dropout);
+    end_residual(m);
+    begin_residual(m, 0);
+    append_layer_norm(m);
+    append_linear(m, 4 * size->width, deviation);
+    append_gelu(m);
+    append_linear(m, size->width, before_sum);
+    add_dropout(m, dropout);
+    end_residual(m);
+    end_block(m);
+}
+
+int build_gpt(struct model *m, const struct training_options *options, const struct dataset *set,
+              char why[WHY_SIZE]) {
+    struct gpt_size size = gpt_size(options);
+    double dropout = isnan(options->dropout) ? 0 : options->dropout;
+    if (!set->tokens)
+        return refuse(why, "--model gpt: images are no sequences of tokens: want --data text");
+    if (size.width % size.heads)
+        return refuse(why, "--width %d: want a multiple of the %d heads", size.width, size.heads);
+    if (size.width > MOST_NORM_CHANNELS)
+        return refuse(why, "--width %d: want at most %d", size.width, MOST_NORM_CHANNELS);
+    snprintf(m->shape, sizeof m->shape, "gpt %d layers, %d heads, width %d, context %d",
+             size.layers, size.heads, size.width, set->inputs);
+    append_embedding(m, set->classes, size.width);
+    add_dropout(m, dropout);
+    for (int i = 0; i < size.layers; i++)
+        append_block(m, &size, dropout);
+    append_layer_norm(m);
+    append_linear(m, set->classes, deviation);
+    if (dropout > 0)
+        snprintf(m->text, sizeof m->text, "%s, dropout %g", m->shape, dropout);
+    return 0;
+}
