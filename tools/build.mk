@@ -99,7 +99,7 @@ $(BUILD)/%.o: %.cu $(BUILD)/flags
 # Archives give each program the modules that it uses, so together with --as-needed they keep the CUDA libraries out of
 # the launcher. Step 1 has no use for those of the steps, some of which need NCCL.
 $(BUILD)/steps.a: $(STEPS_MODULES)
-$(BUILD)/common.a: $(COMMON_MODULES)
+$(BUILD)/common.a: $(COMMON_MODULES) | build/course.txt
 $(LIBRARY): $(patsubst %.c,$(BUILD)/%.o,$(wildcard cpu_device/*.c))
 $(BUILD)/%.a:
 	@rm -f $@
@@ -109,5 +109,12 @@ $(filter-out $(BUILD)/01_%,$(BUILT)): $(BUILD)/steps.a
 $(BUILT): $(COMMON_ARCHIVES)
 $(BUILT): %: %.o
 	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ -Wl,--as-needed $(LIB_FLAGS) $(NCCL_FLAGS) -lm -ldl
+
+# The text of --data text: the sources of all programs, in a fixed order. Make does not write it again when a source changes,
+# because a snapshot continues with the same text only.
+build/course.txt:
+	@mkdir -p $(@D)
+	@LC_ALL=C cat $(sort $(wildcard 0*/*.[ch] $(addprefix common/*/*.,c h cu) cpu_device/*.[ch] cpu_device/*/*.h)) >$@.$$$$ && \
+		mv $@.$$$$ $@
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -10,11 +10,12 @@
 #include <zlib.h>
 
 static const struct data_source *const sources[] = {&synthetic_images, &shape_images, &blank_images,
-                                                    &cifar_files, &idx_files};
+                                                    &text_bytes,       &cifar_files,  &idx_files};
 
 enum { SOURCES = sizeof sources / sizeof *sources };
 
 const char *data_samples = "images";
+int data_tokens;
 
 const char *data_word(int i) {
     for (int source = 0; source < SOURCES; source++)
@@ -76,7 +77,11 @@ int data_load(struct dataset *train, struct dataset *test, const char **folder,
                       "%d x %d and %d",
                       *folder, a.height, a.width, a.channels, b.height, b.width, b.channels);
     train->inputs = test->inputs = shape_size(a);
-    data_measure(train);
+    data_tokens = train->tokens ? train->targets : 0;
+    if (train->tokens)
+        train->deviation[0] = 1 / 255.f; // the model reads the bytes themselves
+    else
+        data_measure(train);
     memcpy(test->mean, train->mean, sizeof test->mean);
     memcpy(test->deviation, train->deviation, sizeof test->deviation);
     return 0;
@@ -84,9 +89,10 @@ int data_load(struct dataset *train, struct dataset *test, const char **folder,
 
 uint32_t data_checksum(const struct dataset *set) {
     enum { SAMPLES = 64 };
+    size_t samples = set->tokens ? set->count : SAMPLES;
     uLong crc = 0;
-    for (size_t i = 0; i < SAMPLES; i++) {
-        size_t sample = i * set->count / SAMPLES;
+    for (size_t i = 0; i < samples; i++) {
+        size_t sample = i * set->count / samples;
         crc = crc32_z(crc, set->values + sample * set->inputs, set->inputs);
         crc = crc32_z(crc, set->labels + sample * set->targets, set->targets);
     }
@@ -94,8 +100,13 @@ uint32_t data_checksum(const struct dataset *set) {
 }
 
 void print_data(const char *folder, const struct dataset *train, const struct dataset *test) {
-    say("data      %s: %zu training and %zu test %s, pixel mean", folder, train->count, test->count,
+    say("data      %s: %zu training and %zu test %s", folder, train->count, test->count,
         data_samples);
+    if (train->tokens) {
+        say(" of %d tokens (bytes), loss in nats per token\n", train->targets);
+        return;
+    }
+    say(", pixel mean");
     for (int i = 0; i < train->shape.channels; i++)
         say(" %.4f", train->mean[i]);
     say(", deviation");

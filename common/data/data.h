@@ -1,5 +1,5 @@
-// A data set of labelled samples, such as the images of MNIST, and the order in which an epoch uses
-// the samples.
+// A data set of labelled samples, such as the images of MNIST or sequences of a text, and the order
+// in which an epoch uses the samples.
 #pragma once
 #include "common/base/error.h"
 #include "common/data/shape.h"
@@ -14,6 +14,7 @@ struct dataset {
     int inputs;         // values of a sample
     int targets;        // labels of a sample
     int classes;
+    int tokens; // 1: the values are tokens, such as the bytes of a text, and no brightness
     // Those of each channel's values / 255. With mean 0 and deviation 1 / 255.f, the inputs of the
     // model are the bytes themselves.
     float mean[MOST_CHANNELS], deviation[MOST_CHANNELS];
@@ -25,12 +26,17 @@ struct dataset {
 // folder decide which (common/data/datasets.h). The folder "auto" stands for the first of
 // data/mnist, data/fashion-mnist and data/cifar10 that has images; *folder then gets its name. The
 // folders "synthetic" and "shapes" need no files: each of their samples is computed from its index.
-// Both sets get the training set's mean and deviation. The caller owns the arrays, which are in
-// host memory or NULL. Returns 0, or -1 with the reason in why, such as a missing or damaged file.
+// "text:FILE" is a text, and "text" that of the course's own sources; opt.context is then the
+// length of a sample. Both sets get the training set's mean and deviation. The caller owns the
+// arrays, which are in host memory or NULL. Returns 0, or -1 with the reason in why, such as a
+// missing or damaged file.
 int data_load(struct dataset *train, struct dataset *test, const char **folder, char why[WHY_SIZE]);
 
 // What the samples of the set that data_load has read are called, such as "images".
 extern const char *data_samples;
+
+// The tokens of a sample of that set, or 0 for images. Reports of texts count tokens.
+extern int data_tokens;
 
 // Returns word number i for data without files, such as "shapes", or NULL after the last one.
 const char *data_word(int i);
@@ -38,8 +44,8 @@ const char *data_word(int i);
 // Sets the mean and deviation of each channel (MNIST: 0.1307 and 0.3081) from the values.
 void data_measure(struct dataset *set);
 
-// Returns the CRC-32 of a few samples, spread over the set, and of their labels. The arrays must be
-// in host memory.
+// Returns the CRC-32 of the samples of a text, or of a few images spread over the set, and of their
+// labels. The arrays must be in host memory.
 uint32_t data_checksum(const struct dataset *set);
 
 // Prints the banner's line about the data.

@@ -35,8 +35,8 @@ int data_allocate(struct dataset *set, size_t count, struct shape shape, char wh
     set->count = count;
     set->shape = shape;
     set->values = malloc(count * (size_t)shape_size(shape));
-    set->labels = malloc(count);
+    set->labels = malloc(count * (size_t)set->targets);
     if (!set->values || !set->labels)
-        return refuse(why, "no memory for %zu images", count);
+        return refuse(why, "no memory for %zu %s", count, data_samples);
     return 0;
 }

@@ -11,6 +11,7 @@
 static const struct {
     const char *name;
     build_model *build;
+    int tokens; // 1: it reads tokens, 0: images
 } models[] = {
     {"mlp", build_mlp},
     {"cnn", build_cnn},
@@ -29,7 +30,8 @@ static int build(struct model *m, build_model *append_layers,
                  char why[WHY_SIZE]) {
     int augmented = options->augment && strcmp(options->augment, "none");
     if (augmented && set->tokens)
-        return refuse(why, "--augment %s: only images can be augmented", options->augment);
+        return refuse(why, "--augment %s changes images, and the data are a text",
+                      options->augment);
     if (augmented && append_augmentation(m, options->augment, set, why))
         return -1;
     if (append_layers(m, options, set, why))
@@ -52,9 +54,15 @@ static int build(struct model *m, build_model *append_layers,
 int model_build(struct model *m, const struct training_options *options, const struct dataset *set,
                 char why[WHY_SIZE]) {
     *m = (struct model){.out = set->shape};
-    for (int i = 0; i < MODELS; i++)
-        if (!strcmp(options->model, models[i].name))
-            return build(m, models[i].build, options, set, why);
+    for (int i = 0; i < MODELS; i++) {
+        if (strcmp(options->model, models[i].name))
+            continue;
+        if (models[i].tokens != set->tokens)
+            return refuse(why, "--model %s reads %s", options->model,
+                          set->tokens ? "images, and the data are a text: use --model gpt"
+                                      : "a text, and the data are images: use --data text");
+        return build(m, models[i].build, options, set, why);
+    }
     return refuse(why, "--model %s: there is no such model", options->model);
 }
 

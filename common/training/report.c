@@ -34,19 +34,29 @@ static void check_csv(int written) {
         fail("cannot write the --csv file: %s", strerror(errno));
 }
 
+// What rates count.
+static const char *unit(void) {
+    return data_tokens ? "tokens" : data_samples;
+}
+
+static int units_per_sample(void) {
+    return data_tokens ? data_tokens : 1;
+}
+
 // A file that is continued keeps its columns. Their titles tell which times are modelled.
 static void open_csv(const char *path, int goes_on) {
     char titles[CSV_SIZE], line[CSV_SIZE] = "";
     const char *prefix = report.modelled ? "modelled_" : "";
     size_t used = snprintf(titles, sizeof titles,
-                           "step,loss,epoch,epoch_loss,test_loss,accuracy,%sseconds,lr", prefix);
+                           "step,loss,epoch,epoch_loss,test_loss,accuracy,%sseconds,lr%s", prefix,
+                           data_tokens ? ",perplexity" : "");
     if (opt.profile)
         used += phases_csv_titles(titles + used, sizeof titles - used, prefix);
     snprintf(titles + used, sizeof titles - used, "\n");
     FILE *old = goes_on ? fopen(path, "r") : NULL;
     if (old && fgets(line, sizeof line, old) && strcmp(line, titles))
         fail("--csv %s: this file has other columns: continue with the same --profile and "
-             "CPU_DEVICE_MODEL, or choose another file",
+             "CPU_DEVICE_MODEL and the same kind of data, or choose another file",
              path);
     if (old)
         fclose(old);
@@ -113,7 +123,7 @@ static void print_progress(long done, int has_loss, double loss) {
     double now = seconds();
     long epoch = (done - 1) / report.steps + 1, step = (done - 1) % report.steps + 1;
     long left = (report.last - done) * (now - report.begin) / (done - report.begun);
-    double images = report.batch * (done - report.known) / (now - report.know); // per second
+    double samples = report.batch * (done - report.known) / (now - report.know); // per second
     char head[64], state[96], speed[48] = "", rest[48] = "", text[48], number[32];
     report.speed = (done - report.waited) / (now - report.wait);
     report.waited = done;
@@ -133,7 +143,7 @@ static void print_progress(long done, int has_loss, double loss) {
     snprintf(head, sizeof head, "epoch %ld/%ld  ", epoch, report.epochs);
     snprintf(state, sizeof state, " %ld/%ld%s", step, report.steps, text);
     if (!report.modelled) {
-        snprintf(speed, sizeof speed, "  %.0f %s/s", images, data_samples);
+        snprintf(speed, sizeof speed, "  %.0f %s/s", samples * units_per_sample(), unit());
         snprintf(rest, sizeof rest, "  %ld:%02ld:%02ld left", left / 3600, left / 60 % 60,
                  left % 60);
     }
@@ -148,12 +158,12 @@ void report_progress(long done) {
     print_progress(done, 0, 0);
 }
 
-// Ends a line of the CSV file with the columns of the profile.
-static void end_csv_line(const struct phases *phases) {
+// Ends a line of the CSV file with the columns of texts and of the profile.
+static void end_csv_line(const char *perplexity, const struct phases *phases) {
     char text[CSV_SIZE] = "";
     if (opt.profile)
         phases_csv(text, sizeof text, phases);
-    check_csv(fprintf(report.csv, "%s\n", text));
+    check_csv(fprintf(report.csv, "%s%s%s\n", data_tokens ? "," : "", perplexity, text));
 }
 
 void report_loss(long done, double loss, double lr) {
@@ -162,32 +172,35 @@ void report_loss(long done, double loss, double lr) {
     if (report.csv) {
         check_csv(
             fprintf(report.csv, "%ld,%s,,,,,,%.9g", done, computed(text, "%.9g", loss, ""), lr));
-        end_csv_line(&(struct phases){0});
+        end_csv_line("", &(struct phases){0});
     }
     profile_report();
 }
 
 static void csv_epoch(long epoch, long total, const double values[3], double elapsed,
                       const struct phases *phases) {
-    char texts[3][32];
+    char texts[4][32];
     check_csv(fprintf(report.csv, "%ld,,%ld,%s,%s,%s,%.*f,", total, epoch,
                       computed(texts[0], "%.9g", values[0], ""),
                       computed(texts[1], "%.9g", values[1], ""),
                       computed(texts[2], "%.2f", values[2], ""), report.modelled ? 6 : 3, elapsed));
-    end_csv_line(phases);
+    end_csv_line(data_tokens ? computed(texts[3], "%.9g", exp(values[1]), "") : "", phases);
 }
 
 void report_epoch(long epoch, long epochs, long total, struct stats train, struct stats test,
-                  double elapsed, double images_per_second) {
+                  double elapsed, double samples_per_second) {
     double values[] = {train.loss / train.samples, test.loss / test.samples,
                        100 * test.correct / test.samples};
-    char texts[3][32];
+    char texts[4][32];
     struct phases phases = profile_take();
     report_erase_bar();
-    say("epoch %ld/%ld  loss %s  test loss %s  accuracy %s  %s%.*f s  %.0f %s/s\n", epoch, epochs,
-        computed(texts[0], "%.4f", values[0], "-"), computed(texts[1], "%.4f", values[1], "-"),
-        computed(texts[2], "%.2f%%", values[2], "-"), report.modelled ? "modelled " : "",
-        report.modelled ? 6 : 2, elapsed, images_per_second, data_samples);
+    say("epoch %ld/%ld  loss %s  test loss %s  ", epoch, epochs,
+        computed(texts[0], "%.4f", values[0], "-"), computed(texts[1], "%.4f", values[1], "-"));
+    if (data_tokens)
+        say("perplexity %s  ", computed(texts[3], "%.2f", exp(values[1]), "-"));
+    say("accuracy %s  %s%.*f s  %.0f %s/s\n", computed(texts[2], "%.2f%%", values[2], "-"),
+        report.modelled ? "modelled " : "", report.modelled ? 6 : 2, elapsed,
+        samples_per_second * units_per_sample(), unit());
     if (opt.profile)
         phases_print(&phases, report.modelled);
     report.know = report.wait = report.line = seconds(); // the speed does not include evaluation

@@ -11,7 +11,7 @@ struct training_options opt;
 
 const struct option_spec training_options[] = {
     {"data", OPTION_TEXT | OPTION_LOCAL | OPTION_OPEN, &opt.data, "auto", 0, 0,
-     "folder of the images, auto: the folder of make data; or, without files", data_word},
+     "folder of the images or of a text, auto: the images of make data; or one of", data_word},
     {"model", OPTION_TEXT, &opt.model, "mlp", 0, 0, "kind of model", model_name},
     {"hidden", OPTION_TEXT, &opt.hidden, "512,512", 0, 0, "widths of the hidden layers",
      .used_by = "model=mlp"},

@@ -6,7 +6,8 @@
 extern struct training_options {
     const char *data, *model, *hidden, *augment, *optimizer, *schedule, *snapshot, *csv;
     const char *size, *trace;
-    long depth, width, layers, heads, context, epochs, max_steps, batch, warmup, step_epochs, nesterov, tf32, seed;
+    long depth, width, layers, heads, context, epochs, max_steps, batch, warmup, step_epochs,
+        nesterov, tf32, seed;
     long log_every, save_every, summary, profile;
     double dropout, label_smoothing, lr, gamma, momentum, weight_decay, beta1, beta2, rho, epsilon;
 } opt; // options_parse sets it

@@ -528,7 +528,8 @@ static void made_images_stay_the_same(void **state) {
         }
     }
     assert_string_equal(data_word(2), "blank:COUNT");
-    assert_null(data_word(3));
+    assert_string_equal(data_word(3), "text[:FILE]");
+    assert_null(data_word(4));
 }
 
 static void mnist(void **state) {

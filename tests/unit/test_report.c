@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -198,6 +199,33 @@ static void test_other_lines_clear_the_bar(void **state) {
     assert_string_equal(printed(), "");
 }
 
+// A run on a text: tokens per second, and the perplexity, also in the CSV file.
+static void test_text(void **state) {
+    struct stats train_sums = {128, 100, 128}, test_sums = {20, 9, 10};
+    char csv[200] = "", path[] = "/tmp/test_report-XXXXXX";
+    (void)state;
+    columns = 0;
+    data_samples = "sequences";
+    data_tokens = 50;
+    int file = mkstemp(path);
+    assert_true(file >= 0);
+    report_open(path, 120, 2, 100, 150, 8);
+    train(120, 130, 0.5, 10);
+    assert_string_equal(printed(),
+                        "epoch 2/2  step 30/100  loss 1.2500  800 tokens/s  0:00:10 left\n");
+    report_epoch(2, 2, 200, train_sums, test_sums, 2, 64);
+    assert_string_equal(printed(), "epoch 2/2  loss 1.0000  test loss 2.0000  perplexity 7.39  "
+                                   "accuracy 90.00%  2.00 s  3200 tokens/s\n");
+    assert_true(read(file, csv, sizeof csv - 1) > 0);
+    assert_string_equal(csv, "step,loss,epoch,epoch_loss,test_loss,accuracy,seconds,lr,perplexity\n"
+                             "130,1.25,,,,,,0.05,\n"
+                             "200,,2,1,2,90.00,2.000,,7.3890561\n");
+    close(file);
+    unlink(path);
+    data_samples = "images";
+    data_tokens = 0;
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, catch_stdout, release_stdout)
 
 int main(void) {
@@ -207,6 +235,7 @@ int main(void) {
         TEST(test_terminal_is_redrawn_each_second),
         TEST(test_bar_fits),
         TEST(test_other_lines_clear_the_bar),
+        TEST(test_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,193 @@
+// Tests of texts as data: sequences of bytes, the held-out tenth, and files that are refused.
+#include "common/device/device.h"
+#include "common/kernels/kernels.h"
+#include "common/models/model.h"
+#include "tests/unit/data_folder.h"
+#include "tests/unit/default_options.h"
+
+enum { SIZE = 57, CONTEXT = 4, TRAIN = 52 }; // the last tenth is 5 bytes
+
+static const char *const names[] = {"input.txt", "made"};
+static uint8_t bytes[SIZE];
+
+static int make_text(void **state) {
+    (void)state;
+    if (new_folder())
+        return -1;
+    for (int i = 0; i < SIZE; i++)
+        bytes[i] = (uint8_t)(255 - 5 * i); // of any kind, also 0 and line feeds
+    put("input.txt", bytes, SIZE, "wbT");
+    default_options();
+    opt.context = CONTEXT;
+    return 0;
+}
+
+static int remove_text(void **state) {
+    (void)state;
+    return delete_folder(names, 2);
+}
+
+// Returns the path as users give it to --data.
+static const char *text_of_path(const char *path) {
+    static char data[PATH_MAX + 80];
+    snprintf(data, sizeof data, "text:%s", path);
+    return data;
+}
+
+static void sequences_and_next_bytes(void **state) {
+    const char *places[] = {folder, text_of_path(path_of("input.txt"))};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        load(places[i]);
+        assert_int_equal(train.count, (TRAIN - 1) / CONTEXT);
+        assert_int_equal(test.count, 1);
+        assert_memory_equal(train.values, bytes, train.count * CONTEXT);
+        assert_memory_equal(train.labels, bytes + 1, train.count * CONTEXT);
+        assert_memory_equal(test.values, bytes + TRAIN, CONTEXT);
+        assert_memory_equal(test.labels, bytes + TRAIN + 1, CONTEXT);
+        const struct dataset *sets[] = {&train, &test};
+        for (int s = 0; s < 2; s++) {
+            assert_true(sets[s]->tokens && sets[s]->classes == 256);
+            assert_true(sets[s]->inputs == CONTEXT && sets[s]->targets == CONTEXT);
+            assert_true(sets[s]->shape.height == CONTEXT && shape_size(sets[s]->shape) == CONTEXT);
+        }
+        assert_string_equal(data_samples, "sequences");
+        assert_int_equal(data_tokens, CONTEXT);
+    }
+    load("blank:6");
+    assert_true(!train.tokens && data_tokens == 0);
+}
+
+// No byte of the last tenth is a target, also if the training part ends with a whole sequence.
+static void held_out_bytes_are_no_targets(void **state) {
+    uint8_t text[400];
+    (void)state;
+    for (size_t size = 50; size <= sizeof text; size++) {
+        size_t tenth = size / 10;
+        memset(text, 1, size);
+        memset(text + size - tenth, 2, tenth);
+        put("input.txt", text, size, "wbT");
+        load(folder);
+        assert_true(train.count > 0 && test.count > 0);
+        assert_null(memchr(train.values, 2, train.count * CONTEXT));
+        assert_null(memchr(train.labels, 2, train.count * CONTEXT));
+        assert_null(memchr(test.values, 1, test.count * CONTEXT));
+        assert_true(train.count * CONTEXT + 1 + CONTEXT > size - tenth); // none is left over
+    }
+}
+
+static void model_reads_the_bytes_themselves(void **state) {
+    enum { BYTES = 256 };
+    uint8_t text[BYTES * 20], *labels;
+    float *x, inputs[BYTES];
+    (void)state;
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = (uint8_t)i;
+    put("input.txt", text, sizeof text, "wbT");
+    opt.context = BYTES;
+    load(folder);
+    data_to_device(&train);
+    DEVICE_ALLOC(x, "test", sizeof inputs);
+    DEVICE_ALLOC(labels, "test", BYTES);
+    gather_batch(&train, NULL, 1, 1, x, labels, NULL);
+    CUDA_CHECK(cudaMemcpy(inputs, x, sizeof inputs, cudaMemcpyDeviceToHost));
+    void *arrays[] = {x, labels, train.values, train.labels};
+    for (int i = 0; i < 4; i++)
+        CUDA_CHECK(cudaFree(arrays[i]));
+    train = (struct dataset){0};
+    for (int i = 0; i < BYTES; i++)
+        assert_true(inputs[i] == (float)i);
+}
+
+// A changed byte or another context changes the checksum, by which a snapshot knows the text.
+static void checksum_covers_the_text(void **state) {
+    (void)state;
+    load(folder);
+    uint32_t crc = data_checksum(&train);
+    for (size_t i = 0; i <= train.count * CONTEXT; i++) {
+        bytes[i] ^= 1;
+        put("input.txt", bytes, SIZE, "wbT");
+        load(folder);
+        assert_int_not_equal(data_checksum(&train), crc);
+        bytes[i] ^= 1;
+    }
+    opt.context = 3;
+    put("input.txt", bytes, SIZE, "wbT");
+    load(folder);
+    assert_int_not_equal(data_checksum(&train), crc);
+}
+
+static void sources_of_the_course(void **state) {
+    (void)state;
+    opt.context = 0; // that of --size tiny
+    load("text");
+    assert_int_equal(train.targets, 64);
+    assert_true(train.count * 64 > 500000);
+    assert_non_null(memmem(train.values, train.count * 64, "int main(", 9));
+}
+
+static void make_file(size_t size) {
+    put("made", "", 0, "wbT");
+    assert_int_equal(truncate(path_of("made"), (off_t)size), 0);
+}
+
+static void bad_files_are_refused(void **state) {
+    static const struct {
+        const char *made, *reason; // what is at the path: nothing, folder, pipe, or this many bytes
+        long context;
+    } cases[] = {
+        {"nothing", "No such file or directory; --data text:FILE wants a file", 4},
+        {"folder", "is a folder, a pipe or a device; --data text:FILE wants a file", 4},
+        {"pipe", "is a folder, a pipe or a device; --data text:FILE wants a file", 4},
+        {"0", "has 0 bytes; want at least 50, so that the held-out tenth has a sequence", 4},
+        {"49", "of --context 4: use a longer text or a smaller --context", 4},
+        {"655369", "has 655369 bytes; want at least 655370", 65536},
+        {"1073741825", "has 1073741825 bytes; want at most 1073741824", 4},
+    };
+    char path[PATH_MAX + 64], why[WHY_SIZE];
+    (void)state;
+    snprintf(path, sizeof path, "%s", path_of("made"));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *made = cases[i].made, *data = text_of_path(path);
+        if (!strcmp(made, "folder"))
+            assert_int_equal(mkdir(path, 0700), 0);
+        else if (!strcmp(made, "pipe"))
+            assert_int_equal(mkfifo(path, 0600), 0);
+        else if (strcmp(made, "nothing"))
+            make_file(strtoul(made, NULL, 10));
+        opt.context = cases[i].context;
+        free_sets();
+        assert_int_equal(data_load(&train, &test, &data, why), -1);
+        if (!strstr(why, path) || !strstr(why, cases[i].reason))
+            fail_msg("%s: refused with \"%s\", not with %s", made, why, cases[i].reason);
+        remove(path);
+    }
+}
+
+static void image_models_refuse_a_text(void **state) {
+    static const char *const models[] = {"mlp", "cnn", "resnet"};
+    struct model model;
+    char why[WHY_SIZE];
+    (void)state;
+    load(folder);
+    for (int i = 0; i < 3; i++) {
+        opt.model = models[i];
+        assert_int_equal(model_build(&model, &opt, &train, why), -1);
+        assert_non_null(strstr(why, "reads images, and the data are a text: use --model gpt"));
+    }
+}
+
+#define WITH_TEXT(test) cmocka_unit_test_setup_teardown(test, make_text, remove_text)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        WITH_TEXT(sequences_and_next_bytes),
+        WITH_TEXT(held_out_bytes_are_no_targets),
+        WITH_TEXT(model_reads_the_bytes_themselves),
+        WITH_TEXT(checksum_covers_the_text),
+        WITH_TEXT(sources_of_the_course),
+        WITH_TEXT(bad_files_are_refused),
+        WITH_TEXT(image_models_refuse_a_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
