@@ -28,7 +28,7 @@ quickstart: ## installs packages, downloads the data, builds step 1 and trains i
 	@tools/data.sh || { [ -z "$(MNIST_MIRROR)" ] && echo 'note: make quickstart continues with synthetic images'; }
 	@$(MAKE) --no-print-directory run-step1 ARGS="--epochs 3 $(ARGS)"
 
-data: ## downloads MNIST, or SET=fashion-mnist or SET=cifar10, into data/ (on a cluster, run it on a login node)
+data: ## downloads MNIST, or SET=fashion-mnist, cifar10 or shakespeare, into data/ (on a cluster, run it on a login node)
 	@tools/data.sh $(SET)
 
 # make stepN links the programs of step N into its folder, too: 01_single_gpu/train leads to build/cpu/01_single_gpu/train.
@@ -40,7 +40,7 @@ stepN: ## builds step N, such as step1
 # holds the options of the launcher, ARGS those of the program. Without images, as on a machine without internet, the
 # program uses synthetic ones.
 LAUNCH := --nproc-per-node auto
-IMAGES := $(if $(wildcard $(addprefix data/,$(addprefix *mnist/train-images-idx3-ubyte,$() .gz) cifar10/*.bin*)),,--data synthetic)
+IMAGES := $(if $(findstring --data,$(ARGS))$(wildcard $(addprefix data/,$(addprefix *mnist/train-images-idx3-ubyte,$() .gz) cifar10/*.bin*)),,--data synthetic)
 MADE_UP = note: these images are synthetic, not digits; make data downloads MNIST if there is internet access
 run-step3 run-step4 run-step5 run-step7: LAUNCHER = 03_multigpu_launcher/launch $(LAUNCH)
 run-step4 run-step5 run-step7: 03_multigpu_launcher/launch

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# data.sh [SET]: downloads a set of images into data/SET. SET is mnist (the default), fashion-mnist or cifar10. If no
-# mirror of MNIST or Fashion-MNIST answers, data.sh takes Fashion-MNIST from Debian's package. It resumes broken
-# downloads and keeps complete files, compressed or plain.
-# MNIST_MIRROR, FASHION_MIRROR or CIFAR_MIRROR is the URL of a folder to use instead of the mirrors of that set, such as
-# file:///scratch/shared/mnist. If the images are not there, data.sh fails and does not take other images.
+# data.sh [SET]: downloads a set into data/SET: images of mnist (the default), fashion-mnist or cifar10, or the text of
+# shakespeare. If no mirror of MNIST or Fashion-MNIST answers, data.sh takes Fashion-MNIST from Debian's package. It
+# resumes broken downloads and keeps complete files, compressed or plain.
+# MNIST_MIRROR, FASHION_MIRROR, CIFAR_MIRROR or SHAKESPEARE_MIRROR is the URL of a folder to use instead of the mirrors of
+# that set, such as file:///scratch/shared/mnist. If the set is not there, data.sh fails and does not take another one.
 # shellcheck disable=SC2317 # some functions are arguments of others
 set -u
 
@@ -13,6 +13,8 @@ train-labels-idx1-ubyte bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921
 t10k-images-idx3-ubyte 5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b
 t10k-labels-idx1-ubyte 0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34'
 archive='' # of all files; without it, each file has a download of its own
+ending=.gz # of the files on the mirrors
+wanted='train-images-idx3-ubyte.gz and the three other files'
 set=${1:-mnist}
 case $set in
     mnist)
@@ -40,7 +42,7 @@ http://fashion-mnist.s3-website.eu-central-1.amazonaws.com'
         mirrors='https://www.cs.toronto.edu/~kriz
 https://storage.googleapis.com/s4tf-hosted-binaries/datasets/CIFAR10
 https://mindspore-website.obs.cn-north-4.myhuaweicloud.com/notebook/datasets'
-        archive=cifar-10-binary.tar.gz
+        archive=cifar-10-binary.tar.gz wanted=$archive
         files='data_batch_1.bin cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5
 data_batch_2.bin a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed
 data_batch_3.bin bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67
@@ -48,8 +50,16 @@ data_batch_4.bin 014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e4
 data_batch_5.bin 755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add
 test_batch.bin 8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b'
         ;;
+    shakespeare)
+        title='Tiny Shakespeare' contents='a text of 1115394 bytes'
+        variable=SHAKESPEARE_MIRROR instead='--data text'
+        mirrors='https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare
+https://raw.githubusercontent.com/dmlc/web-data/master/mxnet/tinyshakespeare'
+        ending='' wanted=input.txt
+        files='input.txt 86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed'
+        ;;
     *)
-        echo "error: there is no set $set: SET is mnist, fashion-mnist or cifar10" >&2
+        echo "error: there is no set $set: SET is mnist, fashion-mnist, cifar10 or shakespeare" >&2
         exit 2
         ;;
 esac
@@ -114,7 +124,7 @@ download() { # URL FILE
 
 # Checks a complete download of one file, and gives it its name.
 take_file() { # SHA256 FILE.part
-    is_right "$2" "$1" && mv "$2" "${2%.part}"
+    { [ -z "$ending" ] && is_plain "$2" "$1" || is_right "$2" "$1"; } && mv "$2" "${2%.part}"
 }
 
 is_unpacked() { # NAME SHA256
@@ -154,7 +164,7 @@ fetch() {
 }
 
 fetch_file() { # NAME SHA256
-    is_there "$@" || fetch "$1.gz" take_file "$2"
+    is_there "$@" || fetch "$1$ending" take_file "$2"
 }
 
 fetch_all() {
@@ -175,7 +185,6 @@ if fetch_all; then
 fi
 rm -rf "$unpacked"
 rmdir "$folder" 2>/dev/null
-wanted=${archive:-train-images-idx3-ubyte.gz and the three other files of $title}
 if [ -n "$own" ]; then
     echo "error: $variable=$own has no correct copy of $title. It must be the URL of a folder, such as" \
         "file:///scratch/$set, with $wanted" >&2
@@ -187,7 +196,7 @@ copy() { # NAME SHA256
 }
 debian=/usr/share/datasets/fashion-mnist
 missing="no mirror sent $title"
-if [ "$set" != cifar10 ]; then
+if [[ $set = *mnist ]]; then
     tools/deps.sh fashion
     mkdir -p data/fashion-mnist
     files=$fashion_files

@@ -271,6 +271,28 @@ make_cifar() {
     done
 }
 
+@test "the text of Shakespeare comes from its mirror, and wrong bytes are refused" {
+    mkdir text
+    echo "made-up lines" >text/input.txt
+    plant text/input.txt
+    export SHAKESPEARE_MIRROR=file://$PWD/text
+    run tools/data.sh shakespeare
+    [ "$status" = 0 ]
+    [ "$output" = "data/shakespeare: Tiny Shakespeare, a text of 1115394 bytes" ]
+    cmp text/input.txt data/shakespeare/input.txt
+    echo >>text/input.txt
+    tools/data.sh shakespeare # which keeps the complete file
+    rm -r data
+    run --separate-stderr tools/data.sh shakespeare
+    [ "$status" = 1 ]
+    [[ ${stderr_lines[-1]} == "error: SHAKESPEARE_MIRROR=$SHAKESPEARE_MIRROR has no correct copy of"*input.txt ]]
+    [ ! -e data/shakespeare ]
+    unset SHAKESPEARE_MIRROR
+    run --separate-stderr with_mirrors "file://$PWD/text" shakespeare
+    [[ ${stderr_lines[-1]} == "error: no mirror sent Tiny Shakespeare"*"train with --data text" ]]
+    [ ! -e data/fashion-mnist ]
+}
+
 @test "if there are no images at all, data.sh fails and suggests what to do" {
     run --separate-stderr with_mirrors "file://$PWD/empty"
     [ "$status" = 1 ]
