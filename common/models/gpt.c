@@ -34,8 +34,6 @@ int build_gpt(struct model *m, const struct training_options *options, const str
               char why[WHY_SIZE]) {
     struct gpt_size size = gpt_size(options);
     double dropout = isnan(options->dropout) ? 0 : options->dropout;
-    if (!set->tokens)
-        return refuse(why, "--model gpt: images are no sequences of tokens: want --data text");
     if (size.width % size.heads)
         return refuse(why, "--width %d: want a multiple of the %d heads", size.width, size.heads);
     if (size.width > MOST_NORM_CHANNELS)

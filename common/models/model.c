@@ -16,7 +16,7 @@ static const struct {
     {"mlp", build_mlp},
     {"cnn", build_cnn},
     {"resnet", build_resnet},
-    {"gpt", build_gpt},
+    {"gpt", build_gpt, 1},
 };
 enum { MODELS = sizeof models / sizeof *models };
 
