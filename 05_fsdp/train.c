@@ -96,9 +96,11 @@ static void load(struct trainer *t) {
                     t->world, fit, fit + t->world);
     if (model_build(&t->model, &opt, &t->train, why))
         wrong_usage("%s", why);
-    if (optimizer_build(&t->optimizer, &opt, t->train.count, why))
+    if (optimizer_build(&t->optimizer, &opt, &t->model, t->train.count, why))
         wrong_usage("%s", why);
     fsdp_build(&t->fsdp, &t->model, t->rank, t->world, step_opt.prefetch);
+    t->optimizer.sharding = &t->fsdp.sharding; // an update sees this rank's shard only
+    t->optimizer.shard = t->rank;
     if (!opt.snapshot)
         return;
     t->snapshot = snapshot_new(t->model.shape, opt.optimizer, opt.seed, opt.batch, t->fsdp.count,

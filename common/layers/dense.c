@@ -105,6 +105,7 @@ void append_linear(struct model *m, int outputs, float deviation) {
     int tokens = m->out.height;
     struct layer *l =
         model_append(m, &dense, (struct shape){tokens, 1, outputs}, 0, (inputs + 1) * outputs);
+    exempt_from_decay(m, l, outputs);
     l->dense.rows = tokens;
     l->dense.deviation = deviation;
     l->flops = 2. * tokens * inputs * outputs;

@@ -62,5 +62,6 @@ void append_layer_norm(struct model *m) {
     struct shape in = m->out, token = {1, 1, in.channels};
     struct layer *l = model_append(m, &layer_normalisation, in, 2 * in.height * in.width,
                                    2 * (size_t)in.channels);
+    exempt_from_decay(m, l, l->parameters);
     l->norm = (struct groups){token, 1};
 }

@@ -10,7 +10,8 @@ extern const struct layer_kind dense, dense_relu;
 void append_dense(struct model *m, const struct layer_kind *kind, int outputs);
 
 // The same layer for each token of a sequence, with the same parameters: torch.nn.Linear. W is
-// initially normal with this deviation and bias 0, as in GPT-2.
+// initially normal with this deviation and bias 0, and weight decay leaves the bias alone, as in
+// GPT-2.
 void append_linear(struct model *m, int outputs, float deviation);
 
 // In training, each value becomes 0 with probability rate, and x / (1 - rate) otherwise, so the

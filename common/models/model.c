@@ -91,6 +91,11 @@ struct layer *model_append(struct model *m, const struct layer_kind *kind, struc
     return l;
 }
 
+void exempt_from_decay(struct model *m, struct layer *l, size_t vectors) {
+    l->vectors = vectors;
+    m->vectors += vectors;
+}
+
 void begin_step(struct pass *pass, uint64_t seed) {
     pass->training = 1;
     pass->seed = seed;

@@ -34,6 +34,7 @@ struct layer {
     int inputs, outputs;      // floats per sample
     int workspace;            // floats per sample behind the outputs, for the layer's use (often 0)
     size_t first, parameters; // its slice of the flat array, in elements; may be empty
+    size_t vectors;           // the last of them, such as biases, that weight decay leaves alone
     int dx_unused;            // 1: nothing reads dx, so backward need not compute it
     double flops;             // of the matrix products of forward, for one sample
     char names[2][32];        // of its forward and backward passes, for profiles and traces
@@ -104,6 +105,7 @@ struct model {
     int too_large;      // 1: a layer has more values than an int can count, and model_build fails
     struct layer *open; // the layer to which inner layers are being appended, or NULL
     size_t parameters;  // of all layers, in floats
+    size_t vectors;     // those of them that weight decay leaves alone
     struct shape out;   // of the last layer; without layers, of the samples
 };
 
@@ -124,6 +126,9 @@ size_t model_scratch(const struct model *model, cudaDataType type, int b);
 // settings of its kind. The inputs are the outputs of the layer before it.
 struct layer *model_append(struct model *model, const struct layer_kind *kind, struct shape out,
                            int workspace, size_t parameters);
+
+// Weight decay leaves the last parameters of the layer alone, this many.
+void exempt_from_decay(struct model *model, struct layer *layer, size_t vectors);
 
 // Begins a training step, with this seed for its random numbers: sets pass->training and
 // pass->seed. The profile counts all work that is queued from here on as this step's.

@@ -1,7 +1,10 @@
 #include "common/training/optimizer.h"
 #include "common/base/error.h"
+#include "common/base/minmax.h"
 #include "common/device/profile.h"
 #include "common/kernels/kernels.h"
+#include "common/models/model.h"
+#include "common/models/sharding.h"
 #include "common/training/training_options.h"
 #include <math.h>
 #include <stdarg.h>
@@ -9,34 +12,40 @@
 #include <stdio.h>
 #include <string.h>
 
-static void sgd(const struct optimizer *o, double lr, float *parameters, const float *gradients,
-                float *state, size_t count, long step, cudaStream_t stream) {
+static void sgd(const struct optimizer *o, double lr, double weight_decay, struct update a,
+                size_t first, size_t count, long step, cudaStream_t stream) {
+    float *parameters = a.parameters + first, *velocity = a.state + first;
     (void)step;
     if (o->nesterov)
-        nesterov_step(parameters, gradients, state, count, lr, o->momentum, o->weight_decay,
-                      stream);
+        nesterov_step(parameters, a.gradients + first, velocity, count, lr, o->momentum,
+                      weight_decay, stream);
     else
-        sgd_step(parameters, gradients, state, count, lr, o->momentum, o->weight_decay, stream);
+        sgd_step(parameters, a.gradients + first, velocity, count, lr, o->momentum, weight_decay,
+                 stream);
 }
 
-static void adam(const struct optimizer *o, double lr, float *parameters, const float *gradients,
-                 float *state, size_t count, long step, cudaStream_t stream) {
-    adam_step(parameters, gradients, state, state + count, count, lr, o->weight_decay, 0, o->beta1,
-              o->beta2, o->epsilon, step, stream);
+static void either_adam(const struct optimizer *o, double lr, double weight_decay, int decoupled,
+                        struct update a, size_t first, size_t count, long step,
+                        cudaStream_t stream) {
+    adam_step(a.parameters + first, a.gradients + first, a.state + first, a.state + a.size + first,
+              count, lr, weight_decay, decoupled, o->beta1, o->beta2, o->epsilon, step, stream);
 }
 
-static void adamw(const struct optimizer *o, double lr, float *parameters, const float *gradients,
-                  float *state, size_t count, long step, cudaStream_t stream) {
-    adam_step(parameters, gradients, state, state + count, count, lr, o->weight_decay, 1, o->beta1,
-              o->beta2, o->epsilon, step, stream);
+static void adam(const struct optimizer *o, double lr, double weight_decay, struct update a,
+                 size_t first, size_t count, long step, cudaStream_t stream) {
+    either_adam(o, lr, weight_decay, 0, a, first, count, step, stream);
 }
 
-static void adadelta(const struct optimizer *o, double lr, float *parameters,
-                     const float *gradients, float *state, size_t count, long step,
-                     cudaStream_t stream) {
+static void adamw(const struct optimizer *o, double lr, double weight_decay, struct update a,
+                  size_t first, size_t count, long step, cudaStream_t stream) {
+    either_adam(o, lr, weight_decay, 1, a, first, count, step, stream);
+}
+
+static void adadelta(const struct optimizer *o, double lr, double weight_decay, struct update a,
+                     size_t first, size_t count, long step, cudaStream_t stream) {
     (void)step;
-    adadelta_step(parameters, gradients, state, state + count, count, lr, o->weight_decay, o->rho,
-                  o->epsilon, stream);
+    adadelta_step(a.parameters + first, a.gradients + first, a.state + first,
+                  a.state + a.size + first, count, lr, weight_decay, o->rho, o->epsilon, stream);
 }
 
 static const struct optimizer optimizers[] = {
@@ -148,12 +157,13 @@ static double setting(double option, double usual) {
     return usual > 0 && !isnan(option) ? option : usual;
 }
 
-int optimizer_build(struct optimizer *o, const struct training_options *options, size_t samples,
-                    char why[WHY_SIZE]) {
+int optimizer_build(struct optimizer *o, const struct training_options *options,
+                    const struct model *model, size_t samples, char why[WHY_SIZE]) {
     const struct optimizer *found = find_optimizer(options->optimizer);
     if (!found)
         return refuse(why, "--optimizer %s: there is no such optimizer", options->optimizer);
     *o = *found;
+    o->model = model;
     o->lr = setting(options->lr, found->lr);
     o->weight_decay = options->weight_decay;
     o->momentum = setting(options->momentum, found->momentum);
@@ -173,9 +183,43 @@ double optimizer_rate(const struct optimizer *o, long step) {
     return o->lr * schedule_factor(&o->schedule, step);
 }
 
+// Updates count parameters from number first of the model on: those of them that the shard has.
+static void update_range(const struct optimizer *o, double weight_decay, struct update arrays,
+                         size_t first, size_t count, long step, cudaStream_t stream) {
+    for (struct location place = {1, first, count}; count > 0; count -= place.count) {
+        if (o->sharding)
+            place = shard_find(o->sharding, o->shard, first);
+        place.count = min_size(place.count, count);
+        if (place.held)
+            o->update(o, optimizer_rate(o, step), weight_decay, arrays, place.index, place.count,
+                      step, stream);
+        first += place.count;
+    }
+}
+
+// Updates the parameters of the layer: those that decay, and then the others. A layer that consists
+// of others has no parameters of its own.
+static void update_layer(const struct optimizer *o, const struct layer *l, struct update arrays,
+                         long step, cudaStream_t stream) {
+    size_t decaying = l->parameters - l->vectors;
+    if (l->inner)
+        return;
+    update_range(o, o->weight_decay, arrays, l->first, decaying, step, stream);
+    update_range(o, 0, arrays, l->first + decaying, l->vectors, step, stream);
+}
+
 void optimizer_step(const struct optimizer *o, float *parameters, const float *gradients,
                     float *state, size_t count, long step, cudaStream_t stream) {
+    const struct model *m = o->model;
+    struct update arrays = {parameters, gradients, state, count};
     span_begin(PHASE_UPDATE, __func__, stream);
-    o->update(o, optimizer_rate(o, step), parameters, gradients, state, count, step, stream);
+    if (o->weight_decay == 0 || !m->vectors) {
+        o->update(o, optimizer_rate(o, step), o->weight_decay, arrays, 0, count, step, stream);
+    } else {
+        for (const struct layer *l = m->layers; l < m->layers + m->count; l++)
+            update_layer(o, l, arrays, step, stream);
+        for (const struct layer *l = m->inner; l < m->inner + m->inner_count; l++)
+            update_layer(o, l, arrays, step, stream);
+    }
     span_end();
 }

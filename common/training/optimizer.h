@@ -6,25 +6,40 @@
 #include <cuda_runtime.h>
 #include <stddef.h>
 
+// What an update reads and changes: the parameters, and for each of them a gradient and the floats
+// of the optimizer's state, one array of size floats after the other.
+struct update {
+    float *parameters;
+    const float *gradients;
+    float *state;
+    size_t size;
+};
+
 struct optimizer {
     const char *name;
     int state_per_parameter; // floats that it stores for each parameter
     int counts_steps;        // an update depends on the number of the step
-    void (*update)(const struct optimizer *optimizer, double lr, float *parameters,
-                   const float *gradients, float *state, size_t count, long step,
+    // Updates the parameters first, ..., first + count - 1 of those to which the arrays belong.
+    void (*update)(const struct optimizer *optimizer, double lr, double weight_decay,
+                   struct update arrays, size_t first, size_t count, long step,
                    cudaStream_t stream);
     double lr, momentum, beta1, beta2, rho, epsilon; // in the table, the defaults; 0: not used
     double weight_decay;
     int nesterov;
+    const struct model *model;       // of the parameters, which says which of them decay
+    const struct sharding *sharding; // if an update sees shard number shard only; NULL: all
+    int shard;
     struct schedule schedule;
     char text[320]; // for the banner: name and settings
 };
 
-// Builds the optimizer that the options name, for epochs of this many samples. Options that are
-// auto get their values from the table. Returns 0, or -1 with the reason in why.
+// Builds the optimizer that the options name, for this model and epochs of this many samples.
+// Options that are auto get their values from the table. Returns 0, or -1 with the reason in why.
 struct training_options;
+struct model;
+struct sharding;
 int optimizer_build(struct optimizer *optimizer, const struct training_options *options,
-                    size_t samples, char why[WHY_SIZE]);
+                    const struct model *model, size_t samples, char why[WHY_SIZE]);
 
 // Returns the name of optimizer number i in the table, or NULL after the last one.
 const char *optimizer_name(int i);
@@ -47,6 +62,7 @@ double optimizer_rate(const struct optimizer *optimizer, long step);
 // Updates the parameters in step number step, from 1. state is the optimizer's memory between steps
 // (the momentum of SGD, the two moments of Adam, the two means of Adadelta): count floats, then,
 // for the last two, count more. It must be zero before the first step. No parameter depends on
-// another, so a call for a part of the arrays gives that part of the result.
+// another, so a call for a part of the arrays gives that part of the result. Weight decay changes
+// only those parameters that the model says.
 void optimizer_step(const struct optimizer *optimizer, float *parameters, const float *gradients,
                     float *state, size_t count, long step, cudaStream_t stream);

@@ -2,6 +2,7 @@
 // updates of the parameters, which test_kernels.c checks value by value.
 // tests/steps/optimizers.bats has settings that are refused.
 #include "common/device/device.h"
+#include "common/models/model.h"
 #include "common/training/optimizer.h"
 #include "tests/unit/default_options.h"
 #include "tests/unit/device_arrays.h"
@@ -17,10 +18,12 @@ static struct training_options options_of(const char *name) {
     return options;
 }
 
+static const struct model whole; // without a layer, so all parameters decay
+
 static struct optimizer build(const struct training_options *options) {
     struct optimizer o;
     char why[WHY_SIZE] = "";
-    assert_int_equal(optimizer_build(&o, options, SAMPLES, why), 0);
+    assert_int_equal(optimizer_build(&o, options, &whole, SAMPLES, why), 0);
     return o;
 }
 
