@@ -17,7 +17,7 @@ BUILD := build/$(DEVICE)
 ARCH :=
 
 CFLAGS := -O3 -g
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -I. -Wall -Wextra -Wno-missing-field-initializers $(if $(WERROR),-Werror) -fno-math-errno -MMD -MP -pthread $(CFLAGS)
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -I. -Wall -Wextra -Wno-missing-field-initializers $(if $(WERROR),-Werror) -fno-math-errno -fno-trapping-math -MMD -MP -pthread $(CFLAGS)
 NVCC_FLAGS = $(if $(ARCH),-arch=$(if $(filter-out all all-major native,$(ARCH)),sm_)$(ARCH),$(GENERATIONS)) -O3 -I. --threads 0 \
 	-Xcompiler -Wall,-Wextra$(if $(WERROR),$(comma)-Werror) $(if $(WERROR),-Werror all-warnings)
 comma := ,
