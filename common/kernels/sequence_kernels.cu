@@ -13,17 +13,19 @@ void fill_normal(float *values, size_t count, float deviation, uint64_t seed, ui
     LAUNCH(fill_normal_kernel, count, stream, values, count, deviation, seed, first);
 }
 
+// A block computes a row.
 __global__ static void look_up_kernel(const float *tokens, const float *table, float *y,
-                                      size_t count, size_t width) {
-    FOR_EACH (i, count)
-        y[i] = table[(size_t)tokens[i / width] * width + i % width];
+                                      size_t width) {
+    const float *entry = table + (size_t)tokens[blockIdx.x] * width;
+    for (size_t i = threadIdx.x; i < width; i += BLOCK_THREADS)
+        y[blockIdx.x * width + i] = entry[i];
 }
 
 void look_up(const float *tokens, const float *table, float *y, int rows, int width, int entries,
              cudaStream_t stream) {
     (void)entries;
-    LAUNCH(look_up_kernel, (size_t)rows * width, stream, tokens, table, y, (size_t)rows * width,
-           width);
+    if (rows > 0) // a grid of 0 blocks is an error
+        LAUNCH_BLOCKS(look_up_kernel, rows, dim3(BLOCK_THREADS), stream, tokens, table, y, width);
 }
 
 // A thread adds up all rows with its entry, so that no two threads change the same sum.
@@ -70,37 +72,55 @@ void gelu_backward(const float *x, const float *dy, float *dx, size_t count, cud
     LAUNCH(gelu_backward_kernel, count, stream, x, dy, dx, count);
 }
 
-// Returns the index in a batch of element i of the matrices that split_heads makes.
-__device__ static size_t in_batch(size_t i, size_t parts, size_t first, size_t count,
-                                  struct heads h) {
-    size_t d = i % h.width, t = i / h.width % h.tokens;
-    size_t matrix = i / h.width / h.tokens, part = matrix / count;
-    size_t sample = (first + matrix % count) / h.heads, head = (first + matrix % count) % h.heads;
-    return (((sample * h.tokens + t) * parts + part) * h.heads + head) * h.width + d;
+// How the matrices of heads are copied: this number of blocks copies each matrix. The index of an
+// element in its matrix is a 32-bit number, whose division is fast.
+enum { BLOCKS_OF_MATRIX = 16 };
+#define FOR_EACH_OF_MATRIX(i, size)                                                                \
+    for (unsigned i = blockIdx.x % BLOCKS_OF_MATRIX * BLOCK_THREADS + threadIdx.x; i < (size);     \
+         i += BLOCKS_OF_MATRIX * BLOCK_THREADS)
+
+struct heads_place {
+    size_t matrix;   // where the block's matrix lies among the matrices
+    size_t batch;    // where its token 0 lies in the batch
+    size_t distance; // from there to the next token
+};
+
+__device__ static struct heads_place place_of_block(size_t parts, size_t first, size_t count,
+                                                    struct heads h) {
+    size_t matrix = blockIdx.x / BLOCKS_OF_MATRIX, size = (size_t)h.tokens * h.width;
+    size_t part = matrix / count, head = first + matrix % count;
+    size_t place = (head / h.heads * h.tokens * parts + part) * h.heads + head % h.heads;
+    return {matrix * size, place * h.width, parts * h.heads * h.width};
 }
 
 __global__ static void split_heads_kernel(const float *x, float *y, size_t parts, size_t first,
                                           size_t count, struct heads h) {
-    FOR_EACH (i, parts * count * h.tokens * h.width)
-        y[i] = x[in_batch(i, parts, first, count, h)];
-}
-
-void split_heads(const float *x, float *y, int parts, size_t first, int count, struct heads h,
-                 cudaStream_t stream) {
-    LAUNCH(split_heads_kernel, (size_t)parts * count * h.tokens * h.width, stream, x, y, parts,
-           first, count, h);
+    struct heads_place p = place_of_block(parts, first, count, h);
+    unsigned width = h.width, size = h.tokens * width;
+    FOR_EACH_OF_MATRIX(i, size)
+    y[p.matrix + i] = x[p.batch + i / width * p.distance + i % width];
 }
 
 __global__ static void merge_heads_kernel(const float *x, float *y, size_t parts, size_t first,
                                           size_t count, struct heads h) {
-    FOR_EACH (i, parts * count * h.tokens * h.width)
-        y[in_batch(i, parts, first, count, h)] = x[i];
+    struct heads_place p = place_of_block(parts, first, count, h);
+    unsigned width = h.width, size = h.tokens * width;
+    FOR_EACH_OF_MATRIX(i, size)
+    y[p.batch + i / width * p.distance + i % width] = x[p.matrix + i];
+}
+
+void split_heads(const float *x, float *y, int parts, size_t first, int count, struct heads h,
+                 cudaStream_t stream) {
+    if (count > 0)
+        LAUNCH_BLOCKS(split_heads_kernel, (unsigned)parts * count * BLOCKS_OF_MATRIX,
+                      dim3(BLOCK_THREADS), stream, x, y, parts, first, count, h);
 }
 
 void merge_heads(const float *x, float *y, int parts, size_t first, int count, struct heads h,
                  cudaStream_t stream) {
-    LAUNCH(merge_heads_kernel, (size_t)parts * count * h.tokens * h.width, stream, x, y, parts,
-           first, count, h);
+    if (count > 0)
+        LAUNCH_BLOCKS(merge_heads_kernel, (unsigned)parts * count * BLOCKS_OF_MATRIX,
+                      dim3(BLOCK_THREADS), stream, x, y, parts, first, count, h);
 }
 
 // A block computes a row.
