@@ -30,6 +30,13 @@ static const struct {
     {"group_norm", 154, 0},
     {"group_norm_backward", 121, 0},
     {"multiply_by_normalised", 96, 0},
+    {"fill_normal", 46, 0},
+    {"look_up_backward", 57, 18},
+    {"gelu", 37, 0},
+    {"gelu_backward", 46, 0},
+    {"split_heads", 27, 0},
+    {"merge_heads", 28, 0},
+    {"causal_softmax", 33, 0},
 };
 
 void cpu_kernel_computes(const char *kernel, size_t elements, size_t parts) {

@@ -20,6 +20,7 @@ static void run_fill_normal(void *arguments, size_t from, size_t to) {
 void fill_normal(float *values, size_t count, float deviation, uint64_t seed, uint64_t first,
                  cudaStream_t stream) {
     struct fill_normal a = {WRITES(values, count), deviation, seed, first};
+    COMPUTES(count, 1);
     LAUNCH(stream, run_fill_normal, a, count, GRAIN);
 }
 
@@ -70,6 +71,7 @@ void look_up_backward(const float *tokens, const float *dy, float *dtable, int r
     size_t n = (size_t)rows, m = (size_t)width;
     struct look_up_backward a = {READS(tokens, n), READS(dy, n * m), WRITES(dtable, entries * m), n,
                                  m};
+    COMPUTES(entries * m, n);
     LAUNCH(stream, run_look_up_backward, a, (size_t)entries, 64);
 }
 
@@ -112,6 +114,7 @@ static void run_gelu(void *arguments, size_t from, size_t to) {
 
 void gelu(const float *x, float *y, size_t count, cudaStream_t stream) {
     struct gelu a = {.x = READS(x, count), .y = WRITES(y, count)};
+    COMPUTES(count, 1);
     LAUNCH(stream, run_gelu, a, count, GRAIN);
 }
 
@@ -126,6 +129,7 @@ static void run_gelu_backward(void *arguments, size_t from, size_t to) {
 
 void gelu_backward(const float *x, const float *dy, float *dx, size_t count, cudaStream_t stream) {
     struct gelu a = {READS(x, count), READS(dy, count), WRITES(dx, count)};
+    COMPUTES(count, 1);
     LAUNCH(stream, run_gelu_backward, a, count, GRAIN);
 }
 
@@ -175,6 +179,7 @@ void split_heads(const float *x, float *y, int parts, size_t first, int count, s
     x = begin_copy(&a, __func__, x, parts, first, count, h, 0);
     a.x = READS(x, count > 0);
     a.y = UPDATES(y, matrices * size);
+    COMPUTES(matrices * size, 1);
     LAUNCH(stream, run_split_heads, a, matrices, rows_per_grain(size));
 }
 
@@ -194,6 +199,7 @@ void merge_heads(const float *x, float *y, int parts, size_t first, int count, s
     y = (float *)begin_copy(&a, __func__, y, parts, first, count, h, 1);
     a.x = (READS(x, matrices * size), READS(x, matrices * size));
     a.y = WRITES(y, count > 0);
+    COMPUTES(matrices * size, 1);
     LAUNCH(stream, run_merge_heads, a, matrices, rows_per_grain(size));
 }
 
@@ -225,6 +231,7 @@ static void run_causal_softmax(void *arguments, size_t from, size_t to) {
 void causal_softmax(float *matrices, size_t count, int tokens, float scale, cudaStream_t stream) {
     size_t width = (size_t)tokens, rows = count * width;
     struct softmax a = {UPDATES(matrices, rows * width), NULL, width, scale};
+    COMPUTES(rows * width, 1);
     LAUNCH(stream, run_causal_softmax, a, rows, rows_per_grain(width));
 }
 
