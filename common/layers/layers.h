@@ -86,7 +86,7 @@ void append_gelu(struct model *m);
 // in backward. Both are in scratch memory, for as many heads at a time as fit into
 // ATTENTION_WORKSPACE bytes, or for one.
 extern const struct layer_kind attention;
-enum { ATTENTION_WORKSPACE = 16 << 20 };
+enum { ATTENTION_WORKSPACE = 64 << 20 };
 void append_attention(struct model *m, int heads, float dropout);
 
 // Layers in a row that count as one layer of the model: those appended between begin_block and
