@@ -33,10 +33,14 @@ static double activation_bytes(const struct fsdp *f, int rows, int targets, int 
         for (int j = u->first_layer; j < u->end_layer; j++) {
             size_t width = m->layers[j].outputs + m->layers[j].workspace;
             widest = max_size(widest, width);
-            if (recompute && j + 1 < u->end_layer)
-                *shared = max_size(*shared, j + 1 - u->first_layer);
-            else
+            int last = j + 1 == u->end_layer;
+            if (!recompute || (last && m->layers[j].workspace == 0)) {
                 stored += width;
+                continue;
+            }
+            *shared = max_size(*shared, j + 1 - u->first_layer);
+            if (last)
+                stored += m->layers[j].outputs;
         }
     // The lanes of the loss, their total, and the number of ranks that have to stop.
     size_t sums = (STATS_LANES + 1) * sizeof(struct stats) + sizeof(double);

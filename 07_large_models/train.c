@@ -86,6 +86,7 @@ struct trainer {
     struct optimizer optimizer;
     struct fsdp fsdp; // this rank's shard of the parameters, gradients and optimizer state
     float *activations[MOST_LAYERS + 1]; // [0]: the batch, [i + 1]: the outputs of layer i
+    float *outputs[MOST_LAYERS];         // where layer i writes them, with its workspace behind
     float *dy, *dx;                      // gradients of a layer's outputs and of its inputs
     uint8_t *labels;                     // of the batch
     int rows;                            // samples of one forward pass
@@ -166,7 +167,7 @@ static void setup(struct trainer *t) {
     CUDA_CHECK(cudaMallocHost((void **)&t->host_order, t->train.count * sizeof *t->order));
     units_allocate(&t->fsdp, t->optimizer.state_per_parameter);
     DEVICE_ALLOC(t->activations[0], "activations", column * t->train.inputs);
-    widest = allocate_activations(&t->fsdp, column, step_opt.recompute, t->activations);
+    widest = allocate_activations(&t->fsdp, column, step_opt.recompute, t->outputs, t->activations);
     t->pass.type = t->fsdp.type;
     if (step_opt.clip)
         DEVICE_ALLOC(t->squares, "scratch", SQUARES_LANES * sizeof *t->squares);
@@ -183,9 +184,14 @@ static void setup(struct trainer *t) {
 
 // Runs layers [from, end) of a gathered unit.
 static void run_layers(struct trainer *t, const struct unit *u, int from, int end, int rows) {
-    for (const struct layer *l = t->model.layers + from; from < end; l++, from++)
-        layer_forward(l, &t->pass, gathered_layer(&t->fsdp, u, l), t->activations[from],
-                      t->activations[from + 1], rows);
+    for (const struct layer *l = t->model.layers + from; from < end; l++, from++) {
+        float *outputs = t->outputs[from], *kept = t->activations[from + 1];
+        layer_forward(l, &t->pass, gathered_layer(&t->fsdp, u, l), t->activations[from], outputs,
+                      rows);
+        if (kept != outputs) // the next unit overwrites them
+            CUDA_CHECK(cudaMemcpyAsync(kept, outputs, (size_t)rows * l->outputs * sizeof *kept,
+                                       cudaMemcpyDeviceToDevice, t->stream));
+    }
 }
 
 // Runs the model on rows samples: order[first], order[first + 1], and so on. If order is NULL, the
@@ -208,12 +214,13 @@ static void backward(struct trainer *t, int rows) {
         struct unit *u = &t->fsdp.units[n];
         if (i + 1 == u->end_layer) {
             fetch_unit(&t->fsdp, n, n - 1);
-            // Forward kept the outputs of layer i, because they are the inputs of the next unit.
+            // Forward kept the outputs of layer i, because they are the inputs of the next unit,
+            // but not its workspace.
             if (step_opt.recompute)
-                run_layers(t, u, u->first_layer, i, rows);
+                run_layers(t, u, u->first_layer, l->workspace ? i + 1 : i, rows);
         }
         layer_backward(l, &t->pass, gathered_layer(&t->fsdp, u, l), t->activations[i],
-                       t->activations[i + 1], t->dy, i > 0 ? t->dx : NULL,
+                       t->outputs[i], t->dy, i > 0 ? t->dx : NULL,
                        u->gradients + (l->first - u->begin), rows);
         float *swap = t->dy;
         t->dy = t->dx;

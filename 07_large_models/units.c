@@ -107,24 +107,28 @@ void units_allocate(struct fsdp *f, int state_per_parameter) {
 }
 
 // Backward recomputes the outputs inside a unit, one unit at a time, so the units can share memory
-// for them. Only the last layer of each unit has its own memory then.
+// for them. Only the last outputs of each unit have memory of their own then, without workspace.
 size_t allocate_activations(const struct fsdp *f, size_t bytes_per_float, int recompute,
-                            float *activations[]) {
+                            float *outputs[], float *activations[]) {
     float *shared[MOST_LAYERS] = {0}; // [n]: for layer n of each unit
-    size_t widths[MOST_LAYERS], widest = 0;
-    for (int i = 0; i < f->model->count; i++) {
-        widths[i] = f->model->layers[i].outputs + f->model->layers[i].workspace;
-        widest = max_size(widest, widths[i]);
-    }
+    const struct layer *layers = f->model->layers;
+    size_t widest = 0;
+    for (int i = 0; i < f->model->count; i++)
+        widest = max_size(widest, layers[i].outputs + layers[i].workspace);
     for (const struct unit *u = f->units; u < f->units + f->unit_count; u++)
         for (int i = u->first_layer; i < u->end_layer; i++) {
-            int n = i - u->first_layer, inside = recompute && i + 1 < u->end_layer;
-            if (!inside)
-                DEVICE_ALLOC(activations[i + 1], "activations", bytes_per_float * widths[i]);
+            int n = i - u->first_layer, last = i + 1 == u->end_layer;
+            if (!recompute || (last && layers[i].workspace == 0))
+                DEVICE_ALLOC(outputs[i], "activations",
+                             bytes_per_float * (layers[i].outputs + layers[i].workspace));
             else if (!shared[n])
                 DEVICE_ALLOC(shared[n], "activations", bytes_per_float * widest);
-            if (inside)
-                activations[i + 1] = shared[n];
+            if (!outputs[i])
+                outputs[i] = shared[n];
+            activations[i + 1] = outputs[i];
+            if (last && outputs[i] == shared[n])
+                DEVICE_ALLOC(activations[i + 1], "activations",
+                             bytes_per_float * layers[i].outputs);
         }
     return widest;
 }

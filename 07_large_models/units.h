@@ -62,10 +62,12 @@ void units_join(struct fsdp *f, ncclComm_t comm, int rank, cudaStream_t stream, 
 // Allocates the shard, with the optimizer state, and the buffers.
 void units_allocate(struct fsdp *f, int state_per_parameter);
 
-// Allocates the outputs of all layers, activations[1] to [number of layers]. recompute 1: the units
-// share memory for all outputs but their last. Returns the floats per sample of the widest layer.
+// Allocates the outputs of all layers: layer i writes to outputs[i], which is NULL before, and the
+// next layer reads from activations[i + 1]. The two are the same memory, unless recompute is 1: the
+// units then share memory for outputs and workspaces, so the last outputs of a unit may have to be
+// copied. Returns the floats per sample of the widest layer.
 size_t allocate_activations(const struct fsdp *f, size_t bytes_per_float, int recompute,
-                            float *activations[]);
+                            float *outputs[], float *activations[]);
 
 // Sets the parameters of the shard to their initial values, which depend only on the seed.
 void units_initialise(struct fsdp *f, uint64_t seed);
