@@ -14,12 +14,12 @@ struct dataset {
     int inputs;         // values of a sample
     int targets;        // labels of a sample
     int classes;
-    int tokens; // 1: the values are tokens, such as the bytes of a text, and no brightness
     // Those of each channel's values / 255. With mean 0 and deviation 1 / 255.f, the inputs of the
     // model are the bytes themselves.
     float mean[MOST_CHANNELS], deviation[MOST_CHANNELS];
     uint8_t *values; // [count, height, width, channels]
     uint8_t *labels; // [count, targets], each below classes
+    int tokens;      // 1: the values are tokens, such as the bytes of a text, and no brightness
 };
 
 // Reads the images of the folder: those of MNIST, Fashion-MNIST or CIFAR-10. The files in the
