@@ -166,9 +166,9 @@ changed() {
 }
 
 # same_curve CSV CSV: both files must have the same steps and epochs, with the same losses and accuracies except for
-# rounding, and the same learning rates.
+# rounding, and the same learning rates. Texts have one more column, which is not compared.
 same_curve() {
-    paste -d, "$1" "$2" | awk -F, '
+    paste -d, <(cut -d, -f1-8 "$1") <(cut -d, -f1-8 "$2") | awk -F, '
         function differ(a, b) { return (a == "") != (b == "") || (a - b) ^ 2 > (1e-5 * a) ^ 2 }
         NR > 1 && ($1 != $9 || $3 != $11 || differ($2, $10) || differ($4, $12) || differ($5, $13) || $6 != $14 || $8 != $16) {
             print "differs: " $0
@@ -179,7 +179,7 @@ same_curve() {
 
 # near STEPS BAND CSV CSV: both files must have this number of steps, and losses that differ by at most BAND.
 near() {
-    paste -d, "$3" "$4" | awk -F, -v wanted="$1" -v band="$2" 'NR > 1 && $2 != "" {
+    paste -d, <(cut -d, -f1-8 "$3") <(cut -d, -f1-8 "$4") | awk -F, -v wanted="$1" -v band="$2" 'NR > 1 && $2 != "" {
             steps++
             if ($1 != $9 || ($2 - $10) ^ 2 > band ^ 2) {
                 print "differs: " $0

@@ -1,0 +1,57 @@
+#!/usr/bin/env bats
+# Tests of a text as data: the lines and the CSV file that users see, the course's own sources, snapshots, and several ranks.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+load ../helpers
+load every_step
+
+prepare() {
+    seq 3000 | head -c 12000 >"$BATS_FILE_TMPDIR/text"
+}
+
+# 21 sequences for the test, and two epochs of eight training steps.
+adjust() {
+    options=(--data "text:$BATS_FILE_TMPDIR/text" --model gpt --layers 1 --heads 2 --width 8 --context 56 --batch 24 --epochs 2
+        --lr 0.01 --log-every 1)
+}
+
+@test "reports of a text count tokens and have the perplexity, also in the CSV file" {
+    train 1 1 --csv csv
+    grep -qx "data      text:$BATS_FILE_TMPDIR/text: 192 training and 21 test sequences of 56 tokens (bytes), loss in nats per token" out
+    grep -qE '^epoch 1/2  step 1/8  loss [0-9.]+  [0-9]+ tokens/s  0:00:[0-9]+ left$' out
+    [ "$(grep -cE '^epoch ./2  loss [0-9.]+  test loss [0-9.]+  perplexity [0-9.]+  accuracy [0-9.]+%  [0-9.]+ s  [0-9]+ tokens/s$' out)" = 2 ]
+    [ "$(head -n 1 csv)" = step,loss,epoch,epoch_loss,test_loss,accuracy,seconds,lr,perplexity ]
+    awk -F, 'NF != 9 { exit 1 }
+        $3 == "" && $9 != "" { exit 1 }
+        NR > 1 && $3 != "" { epochs++; ratio = $9 / exp($5); if (ratio < 0.999999 || ratio > 1.000001) exit 1 }
+        END { exit epochs != 2 }' csv
+}
+
+@test "any number of ranks trains on the same sequences as step 1" {
+    train 1 1 --csv one
+    for run in "2 3" "5 2" "7 4"; do
+        # shellcheck disable=SC2086 # words
+        train $run --csv csv
+        same_curve one csv || { echo "$run" && return 1; }
+    done
+}
+
+@test "a snapshot continues with its text only" {
+    sed 's/^1234$/1235/' "$BATS_FILE_TMPDIR/text" >other # one of 12000 bytes is enough
+    train 1 1 --snapshot s --epochs 1
+    fails 1 "was trained with 192 sequences of text:$BATS_FILE_TMPDIR/text" \
+        "$(program_of 1)" "${options[@]}" --snapshot s --data text:other
+    fails 1 "context 56 with sgd, not gpt" "$(program_of 1)" "${options[@]}" --snapshot s --context 55
+    train 1 1 --snapshot s
+    grep -q '^resumed   s: 1 epoch and 0 steps are done$' out
+}
+
+@test "--data text is the course's sources, from any folder, and says what is missing where they are not" {
+    train 1 1 --data text --context 64 --max-steps 1
+    grep -qE '^data      text: [0-9]{4,5} training and [0-9]{3,4} test sequences of 64 tokens' out
+    cp "$(program_of 1)" train
+    fails 1 "no folder above this program has build/course.txt" ./train "${options[@]}" --data text
+    mkdir build
+    cp "$BATS_FILE_TMPDIR/text" build/course.txt
+    ./train "${options[@]}" --data text --epochs 1 >out
+    grep -q '^data      text: 192 training' out
+}
