@@ -40,6 +40,8 @@ provoked() {
 unknown option @ 01_single_gpu/train --epoch 3
 fetches the images @ 01_single_gpu/train --data nothing
 truncated or corrupt @ cp -rL data cut; truncate -s 9 cut/mnist/train-images*; 01_single_gpu/train --data cut/mnist
+images, and the data are a text @ 01_single_gpu/train --data text
+so that the held-out tenth @ seq 300 >numbers; 01_single_gpu/train --data text:numbers --context 300
 the training set has only @ 01_single_gpu/train --batch 6400
 $(text_of NOT_FINITE) @ 01_single_gpu/train --lr 1000 --hidden 64,64,64,64
 out of device memory @ CPU_DEVICE_MEMORY=1M 01_single_gpu/train --hidden 4096,4096
