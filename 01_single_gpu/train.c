@@ -260,7 +260,7 @@ static void print_banner(const struct trainer *t) {
 
 int main(int argc, char **argv) {
     static struct trainer t;
-    options_parse(tables, "Trains an image classifier.", argc, argv);
+    options_parse(tables, "Trains an image classifier or a language model.", argc, argv);
     setvbuf(stdout, NULL, _IOLBF, 0); // a job log shows each line at once
     load(&t);
     CUDA_CHECK(cudaSetDevice(0));
