@@ -1,5 +1,5 @@
-// The conditions of a run: the images and the settings that it trains with. A snapshot stores them.
-// A run with other images is refused, and one with other settings continues and says so.
+// The conditions of a run: the data and the settings that it trains with. A snapshot stores them.
+// A run with other data is refused, and one with other settings continues and says so.
 #pragma once
 #include "common/base/options.h"
 #include "common/data/data.h"
