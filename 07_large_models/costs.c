@@ -3,8 +3,10 @@
 #include "common/device/device.h"
 #include "common/kernels/kernels.h"
 #include "common/training/report.h"
+#include "common/training/training_options.h"
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 double device_memory_used(void) {
     size_t left, all;
@@ -60,6 +62,54 @@ static double gathered_bytes(const struct fsdp *f) {
     return buffers[0] + buffers[1];
 }
 
+// The largest rates of matrix products in TFLOP/s, without sparsity (NVIDIA's data sheets).
+static const struct peak {
+    const char *name; // a part of the device's name
+    double fp32, tf32, bf16;
+} peaks[] = {
+    {"A100", 19.5, 156, 312},   {"H100", 66.9, 494.7, 989.4}, {"H200", 66.9, 494.7, 989.4},
+    {"B200", 74.4, 1100, 2250}, {"L40S", 91.6, 183, 362},     {"L4", 30.3, 60, 121},
+};
+
+static cudaEvent_t begin, end; // of the last training step; NULL: there was none
+
+void step_begins(cudaStream_t stream) {
+    if (!begin) {
+        CUDA_CHECK(cudaEventCreate(&begin));
+        CUDA_CHECK(cudaEventCreate(&end));
+    }
+    CUDA_CHECK(cudaEventRecord(begin, stream));
+}
+
+void step_ends(cudaStream_t stream) {
+    CUDA_CHECK(cudaEventRecord(end, stream));
+}
+
+// Prints what a rank computed in the last training step of this many samples.
+static void print_rate(const struct fsdp *f, int samples) {
+    struct cudaDeviceProp properties;
+    double flops = 0;
+    float ms;
+    CUDA_CHECK(cudaEventSynchronize(end));
+    CUDA_CHECK(cudaEventElapsedTime(&ms, begin, end));
+    CUDA_CHECK(cudaGetDeviceProperties(&properties, 0));
+    for (int i = 0; i < f->model->count; i++)
+        flops += 3 * f->model->layers[i].flops * samples;
+    printf("a step of a rank: %.4g FLOPs of the model in %.4g ms%s: %.4g TFLOP/s", flops, ms,
+           device_is_modelled() ? " (modelled)" : "", flops / ms / 1e9);
+    for (const struct peak *p = peaks; p < peaks + sizeof peaks / sizeof *peaks; p++)
+        if (strcasestr(properties.name, p->name)) {
+            int bf16 = f->precision == BF16;
+            double peak = bf16 ? p->bf16 : opt.tf32 ? p->tf32 : p->fp32;
+            printf(", MFU %.1f %% of %g in %s", flops / ms / 1e7 / peak, peak,
+                   bf16       ? "bf16"
+                   : opt.tf32 ? "tf32"
+                              : "fp32");
+            break;
+        }
+    putchar('\n');
+}
+
 void print_costs(const struct fsdp *f, const struct optimizer *o, int rows, int targets,
                  int recompute, double used) {
     double n = f->shards, r = f->replicas, sharded = f->count, all = sharded * n;
@@ -91,4 +141,6 @@ void print_costs(const struct fsdp *f, const struct optimizer *o, int rows, int 
                        8 * sharded * (r - 1) / r,
                    "%d (%d x %zu + 4) P (N - 1) / N + 8 P / N (R - 1) / R", f->micro_steps, gathers,
                    f->size);
+    if (begin)
+        print_rate(f, rows * f->micro_steps);
 }

@@ -253,6 +253,7 @@ static void clip_gradients(struct trainer *t) {
 }
 
 static void train_step(struct trainer *t) {
+    step_begins(t->stream);
     begin_step(&t->pass, rng_bits(~opt.seed, steps_done(t)));
     t->fsdp.sent = 0;
     for (int part = 0; part < step_opt.accumulate; part++) {
@@ -270,6 +271,7 @@ static void train_step(struct trainer *t) {
         clip_gradients(t);
     optimizer_step(&t->optimizer, t->fsdp.parameters, t->fsdp.gradients, t->fsdp.optimizer_state,
                    t->fsdp.count, steps_done(t) + 1, t->stream);
+    step_ends(t->stream);
 }
 
 // Waits until the stream is empty. Returns the loss and the counts since the last call.
