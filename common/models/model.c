@@ -36,11 +36,14 @@ static int build(struct model *m, build_model *append_layers,
         return -1;
     if (append_layers(m, options, set, why))
         return -1;
+    if (m->too_large && set->tokens)
+        return refuse(why, "--context %d: too large, a layer would have more than %d values",
+                      set->inputs, MOST_VALUES);
     if (m->too_large)
         return refuse(why,
-                      "--model %s: the %s are too large, a layer would have more than %d values of "
-                      "each of them",
-                      options->model, data_samples, MOST_VALUES);
+                      "--model %s: images of %d x %d pixels are too large, a layer would have more "
+                      "than %d values per image",
+                      options->model, set->shape.width, set->shape.height, MOST_VALUES);
     if (!*m->text)
         snprintf(m->text, sizeof m->text, "%s", m->shape);
     if (augmented) {
