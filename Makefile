@@ -72,9 +72,9 @@ doctor: ## checks whether this machine or job can run the course, and suggests f
 	@status=0; tools/doctor.sh || status=1; $(MAKE) --no-print-directory step3 step4 && \
 		03_multigpu_launcher/launch $(LAUNCH) 04_multinode/doctor $(ARGS) || status=1; exit $$status
 
-demo-fsdp: ## trains a model that does not fit on one device, and compares sharding strategies
-	@$(MAKE) --no-print-directory -s QUIET=@ step3 step4 step7
-	@tools/demo_fsdp.sh $(IMAGES)
+demo-fsdp: ## trains language models that do not fit on one device: sharded, with recomputation, with accumulation (MEMORY=24G)
+	@$(MAKE) --no-print-directory -s QUIET=@ step3 step7
+	@tools/demo_fsdp.sh $(ARGS)
 
 rehearse: ## shows how a run would scale to 64 modelled GPUs (ARGS="--hidden 8192,8192": options of step 7; ARGS=--help: more options)
 	@tools/deps.sh plots

@@ -1,7 +1,8 @@
 #!/bin/bash
-# demo_fsdp.sh [--data FOLDER]: trains a model that does not fit on one device. It tries step 4 first, which runs out of
-# memory, and then trains the sharded model with step 7. For each strategy, it prints the memory, the bytes sent and the
-# time. On the CPU device, MEMORY (256M) limits the device memory, and four ranks act as two nodes for --strategy hybrid.
+# demo_fsdp.sh [OPTION...]: trains language models that do not fit on one device, with step 7. Each model is too large for
+# the options before it: first for --strategy none, then without recomputation, then without accumulation. For each run, the
+# script prints what a rank stores and sends, and the time. The CPU device models eight H100 of which MEMORY (24G) can be
+# used, and leaves out the arithmetic; on a machine with GPUs, these are used.
 set -eu
 device=cpu
 [[ $(readlink 07_large_models/train) != *build/gpu/* ]] || ! nvidia-smi -L >/dev/null 2>&1 || device=gpu
@@ -13,71 +14,71 @@ if [ "$device" = gpu ]; then
         exit 1
     fi
 else
-    ranks=4 memory=$(numfmt --from=iec "${MEMORY:-256M}")
-    export CPU_DEVICES=$ranks NCCL_SOCKET_IFNAME=lo
+    ranks=8 memory=$(numfmt --from=iec "${MEMORY:-24G}")
+    export CPU_DEVICES=$ranks CPU_DEVICE_MODEL=h100 CPU_DEVICE_COMPUTE=0 NCCL_SOCKET_IFNAME=lo
 fi
-# The model has about 7 width^2 parameters. With Adam, each takes 16 bytes: 1.2 times the memory in all.
-width=$(awk -v memory="$memory" 'BEGIN { print int(sqrt(1.2 * memory / 112)) }')
-options=("$@" --hidden "$width,$width,$width,$width,$width,$width,$width,$width" --optimizer adam --max-steps 12 --log-every 4)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
-# train PROGRAM OPTION...: runs the program on all ranks. $log holds each line of the output, after the time it came.
+# train OPTION...: runs step 7 on all ranks, and writes its output to $log.
 train() {
-    03_multigpu_launcher/launch --nproc-per-node "$ranks" "$@" "${options[@]}" 2>&1 |
-        while IFS= read -r line; do echo "$EPOCHREALTIME $line"; done >"$log"
-    return "${PIPESTATUS[0]}"
+    03_multigpu_launcher/launch --nproc-per-node "$ranks" 07_large_models/train --model gpt --data text --optimizer adamw \
+        --context 2048 --max-steps 3 --log-every 2 "${extra[@]}" "$@" >"$log" 2>&1
 }
 
-# Works like train, with the limit of the device memory.
+# limited OPTION...: the same with the limit of the device memory.
 limited() {
     if [ "$device" = gpu ]; then train "$@"; else CPU_DEVICE_MEMORY=$((memory >> 20))M train "$@"; fi
 }
 
-# Prints the output and ends the script, unless the run failed because the device memory was full.
-out_of_memory() {
-    grep -q 'out of device memory' "$log" || { cut -d' ' -f2- "$log" >&2 && exit 1; }
-}
-
-# Prints the table's line for a run, from its log.
-row() { # NAME FITS
-    awk -v name="$1" -v fits="$2" '
-        / step 4\// { begin = $1 }
-        / step 12\// { end = $1 }
-        $2 == "peak" { peak = sprintf("%.0f", $3 / 1e6) }
-        $2 == "sent" { sent = sprintf("%.0f", $5 / 1e6) }
+# run NAME OPTION...: trains, and prints a line of the table. A run that does not fit is measured without the limit.
+run() {
+    local fits=yes
+    if ! limited "${@:2}"; then
+        grep -q 'out of device memory' "$log" || { cat "$log" >&2 && exit 1; }
+        fits=no
+        if [ "$device" = gpu ]; then echo "$1  $fits" && return; fi
+        CPU_DEVICE_MEMORY=1000G train "${@:2}"
+    fi
+    awk -v name="$1" -v fits=$fits -v limit="$memory" '
+        / [0-9]+ +[0-9]+  / && $1 ~ /^(parameters|gradients|optimizer|gathered|activations|peak)$/ {
+            bytes[$1] = $2
+            if ($2 != $3) differ = differ " " $1
+        }
+        $1 == "sent" { sent = $4; if ($4 != $5) differ = differ " sent" }
+        / per epoch, / { for (i = 1; i < NF; i++) if ($i == "batch") batch = $(i + 1) }
+        /^a step of a rank/ { for (i = 1; i < NF; i++) if ($(i + 1) == "ms") ms = $i }
         END {
-            printf "%-34s %6s %12s %16s %12s\n", name, fits, peak, sent, end ? sprintf("%.0f", (end - begin) / 8 * 1000) : ""
+            split("parameters gradients optimizer gathered activations", kinds)
+            split("P G O W A", letters)
+            for (k = 1; k <= 5; k++)
+                for (sum += bytes[kinds[k]]; length(bar) < sum / 1e9; )
+                    bar = bar letters[k]
+            bar = sprintf("%-36s", bar)
+            mark = int(limit / 1e9)
+            bar = substr(bar, 1, mark) "|" substr(bar, mark + 1)
+            printf "%-46s %-4s %5.1f %8.1f %9.0f %10.0f  %s\n", name, fits, bytes["peak"] / 1e9, sent / 1e9, ms,
+                batch * 2048 / ms * 1000, bar
+            if (differ) print "error: computed and measured numbers differ:" differ
+            exit differ != ""
         }' "$log"
 }
 
-compare() { # OPTIONS PROGRAM...
-    local fits=yes words
-    read -ra words <<<"$1"
-    echo "training with $1 ..." >&2 # a run takes up to a minute
-    if ! limited "${@:2}" "${words[@]}"; then
-        out_of_memory
-        fits=no
-        [ "$device" = gpu ] || train "${@:2}" "${words[@]}" || out_of_memory # measures the rest without the limit
-    fi
-    row "$1" $fits
-}
-
-echo "$ranks ranks, each with $((memory / 1000000)) MB of device memory; 8 hidden layers of $width, Adam, batch 128"
-echo "04_multinode/train:"
-echo "training with step 4 ..." >&2
-if limited 04_multinode/train; then
-    echo "error: the model fits into the memory of one device" >&2
-    exit 1
-fi
-out_of_memory
-sed -n 's/^[^ ]* \(error .*\)/  \1/p' "$log" | head -n 1
-printf '%-34s %6s %12s %16s %12s\n' "07_large_models/train:" fits "MB per rank" "MB sent per step" "ms per step"
-for strategy in none grad full; do
-    compare "--strategy $strategy" 07_large_models/train
-done
-# shellcheck disable=SC2016 # expanded by the ranks
-[ "$device" = gpu ] || compare "--strategy hybrid" sh -c \
-    'LOCAL_WORLD_SIZE=2 LOCAL_RANK=$((RANK % 2)) NCCL_HOSTID=$((RANK / 2)) exec "$0" "$@"' 07_large_models/train
-compare "--strategy full --prefetch 0" 07_large_models/train
-compare "--strategy full --precision bf16" 07_large_models/train
+# The layers are chosen so that the models fit as described. A layer of width 2048 has 50 million parameters, which take
+# 0.8 GB with AdamW, and 0.64 GB of activations; one of width 4096 has 201 million parameters.
+extra=("$@")
+layers=$(awk -v memory="$memory" 'BEGIN { n = int(memory * 1.15 / 1.44e9); print n < 30 ? (n > 1 ? n : 1) : 30 }')
+wide=$(awk -v memory="$memory" -v ranks="$ranks" 'BEGIN { n = int(memory * ranks * 0.63 / 3.22e9); print n < 60 ? (n > 1 ? n : 1) : 60 }')
+small=(--size 1b --layers "$layers" --batch $((2 * ranks)))
+deep=(--size 1b --layers $((2 * layers)) --batch $((2 * ranks)))
+large=(--size 8b --layers "$wide" --batch $((4 * ranks)))
+echo "$ranks ranks, each with $((memory / 1000000)) MB of device memory; sequences of 2048 tokens, AdamW, fp32"
+echo "P parameters, G gradients, O optimizer, W gathered units, A activations: 1 GB a letter; |: the end of the memory"
+printf '%-46s %-4s %5s %8s %9s %10s\n' "" fits "GB" "GB sent" "ms a step" "tokens/s"
+run "$layers layers of 2048, none" "${small[@]}" --strategy none
+run "$layers layers of 2048, full" "${small[@]}"
+run "$((2 * layers)) layers of 2048, full" "${deep[@]}"
+run "$((2 * layers)) layers of 2048, full, recompute" "${deep[@]}" --recompute 1
+run "$wide layers of 4096, full, recompute" "${large[@]}" --recompute 1
+run "$wide layers of 4096, full, recompute, accumulate" "${large[@]}" --recompute 1 --accumulate 4
+run "the same in bf16" "${large[@]}" --recompute 1 --accumulate 4 --precision bf16
