@@ -673,7 +673,8 @@ static void empty_batches_are_allowed(void **state) {
     float *x = new_device_array(8 * sizeof *x), *end = x + 8;
     uint8_t *bytes = new_device_array(8), untouched[8 * sizeof *x];
     struct stats *lanes = random_stats(), *stats = to_device(lanes, STATS_LANES * sizeof *lanes);
-    struct dataset set = {2, {2, 2, 1}, 4, 1, 10, {0}, {1}, bytes, bytes};
+    struct dataset set = {.count = 2, {2, 2, 1}, .inputs = 4, .targets = 1, .classes = 10};
+    set.values = set.labels = bytes;
     gather_batch(&set, NULL, 2, 0, x, bytes, stream);
     gather_batch(&set, (const uint32_t *)x, 8, 0, end, bytes, stream);
     softmax_cross_entropy(x, bytes, 0, 4, 1, x, stats, 0, stream);

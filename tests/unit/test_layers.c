@@ -136,8 +136,8 @@ static void reference_residual(const struct layer *l, const double *w, const dou
     const struct layer *shortcut = l->residual.shortcut;
     const double *parameters = w - l->first; // of the whole model
     size_t count = (size_t)b * (size_t)l->inputs;
-    const double *body = reference_list(l->residual.body, shortcut, parameters, x, count, b);
-    const double *other = reference_list(shortcut, l->residual.end, parameters, x, count, b);
+    const double *body = reference_list(l->inner, shortcut, parameters, x, count, b);
+    const double *other = reference_list(shortcut, l->inner_end, parameters, x, count, b);
     for (int i = 0; i < b * l->outputs; i++)
         y[i] = l->residual.relu ? relu_of(body[i] + other[i]) : body[i] + other[i];
     free((void *)body);
@@ -250,7 +250,7 @@ static void check_gradients(const struct model *m, const struct layer *from,
                             const float *gradients) {
     for (const struct layer *l = from; l < end; l++)
         if (l->kind == &residual)
-            check_gradients(m, l->residual.body, l->residual.end, values, dy, b, gradients);
+            check_gradients(m, l->inner, l->inner_end, values, dy, b, gradients);
         else
             check_slopes(m, values, dy, b, gradients + l->first, l->first, l->parameters);
 }
@@ -658,7 +658,7 @@ static void check_initial_values(const struct layer *l, const struct layer *end,
                                  const float *parameters) {
     for (; l < end; l++) {
         if (l->kind == &residual) {
-            check_initial_values(l->residual.body, l->residual.end, parameters);
+            check_initial_values(l->inner, l->inner_end, parameters);
             continue;
         }
         int norm = l->kind == &group_normalisation || l->kind == &group_normalisation_relu;
