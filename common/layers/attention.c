@@ -110,6 +110,8 @@ static void attention_backward(const struct layer *l, const struct pass *pass,
                                float *dx, float *gradients, int b) {
     struct part p;
     (void)parameters, (void)y, (void)gradients;
+    if (!dx)
+        return;
     for (size_t first = 0; first < (size_t)b * l->attention.heads.heads; first += p.count) {
         p = part_at(l, pass, first, b);
         compute_p(l, pass, &p, x);

@@ -3,6 +3,7 @@
 // it to examples: every test below goes through these rows. test_layers_in_parts.c runs the same
 // tests with so little room for patches that convolutions compute a batch in several parts.
 #include "common/data/data.h"
+#include "common/layers/inner.h"
 #include "common/layers/layers.h"
 #include "common/models/models.h"
 #include "tests/unit/default_options.h"
@@ -88,10 +89,11 @@ static void reference_pooling(const struct layer *l, const double *w, const doub
 static void reference_norm(const struct layer *l, const double *w, const double *x, double *y,
                            int b) {
     int channels = l->in.channels, width = channels / l->norm.groups;
-    int pixels = l->in.height * l->in.width, count = pixels * width;
-    for (int group = 0; group < b * l->norm.groups; group++) {
+    int pixels = l->norm.in.height * l->norm.in.width, count = pixels * width;
+    int images = b * (l->inputs / shape_size(l->norm.in)); // or tokens
+    for (int group = 0; group < images * l->norm.groups; group++) {
         size_t first =
-            (size_t)(group / l->norm.groups * l->inputs + group % l->norm.groups * width);
+            (size_t)(group / l->norm.groups * pixels * channels + group % l->norm.groups * width);
         double mean = 0, variance = 0;
         for (int i = 0; i < count; i++)
             mean += x[first + (size_t)(i / width * channels + i % width)] / count;
@@ -109,11 +111,12 @@ static void reference_norm(const struct layer *l, const double *w, const double 
 
 static void reference_dense(const struct layer *l, const double *w, const double *x, double *y,
                             int b) {
+    int inputs = l->inputs / l->dense.rows, outputs = l->outputs / l->dense.rows;
     for (int i = 0; i < b * l->outputs; i++) {
-        int c = i % l->outputs, row = i / l->outputs;
-        double sum = w[l->inputs * l->outputs + c];
-        for (int k = 0; k < l->inputs; k++)
-            sum += w[c * l->inputs + k] * x[row * l->inputs + k];
+        int c = i % outputs, row = i / outputs;
+        double sum = w[inputs * outputs + c];
+        for (int k = 0; k < inputs; k++)
+            sum += w[c * inputs + k] * x[row * inputs + k];
         y[i] = l->kind == &dense_relu ? relu_of(sum) : sum;
     }
 }
@@ -128,8 +131,71 @@ static void reference_dropout(const struct layer *l, const double *w, const doub
     }
 }
 
+static void reference_embedding(const struct layer *l, const double *w, const double *x, double *y,
+                                int b) {
+    int width = l->out.channels;
+    for (int i = 0; i < b * l->outputs; i++)
+        y[i] = w[(int)x[i / width] * width + i % width] +
+               w[l->tokens * width + i % (l->inputs * width)];
+}
+
+static void reference_gelu(const struct layer *l, const double *w, const double *x, double *y,
+                           int b) {
+    (void)w;
+    for (int i = 0; i < b * l->outputs; i++)
+        y[i] = x[i] / 2 * (1 + tanh(sqrt(2 / acos(-1)) * (x[i] + 0.044715 * pow(x[i], 3))));
+}
+
+// Sets p to the probabilities with which a token sees itself and those before it, in one head. q
+// and k: the first values of the head's queries and keys, stride values from those of the next one.
+static void reference_probabilities(const double *q, const double *k, int stride, int token,
+                                    int width, double *p) {
+    double sum = 0;
+    for (int other = 0; other <= token; other++) {
+        double score = 0;
+        for (int d = 0; d < width; d++)
+            score += q[token * stride + d] * k[other * stride + d];
+        sum += p[other] = exp(score / sqrt(width));
+    }
+    for (int other = 0; other <= token; other++)
+        p[other] /= sum;
+}
+
+static void reference_attention(const struct layer *l, const double *w, const double *x, double *y,
+                                int b) {
+    int t = l->attention.heads.tokens, heads = l->attention.heads.heads;
+    int width = l->attention.heads.width, stride = 3 * heads * width;
+    double rate = pass.training ? l->attention.dropout : 0, *p = malloc((size_t)t * sizeof *p);
+    (void)w;
+    assert_non_null(p);
+    for (int i = 0; i < b * heads * t; i++) {
+        int token = i % t, sample = i / t / heads, head = i / t % heads;
+        const double *q = x + sample * t * stride + head * width, *v = q + 2 * heads * width;
+        double *outputs = y + ((sample * t + token) * heads + head) * width;
+        reference_probabilities(q, q + heads * width, stride, token, width, p);
+        for (int d = 0; d < width; d++)
+            outputs[d] = 0;
+        for (int other = 0; other <= token; other++) {
+            uint64_t row = (pass.first_sample * (uint64_t)heads * (uint64_t)t + (uint64_t)i);
+            double random = rng_uniform(rng_bits(pass.seed, (uint64_t)l->attention.number),
+                                        row * (uint64_t)t + (uint64_t)other);
+            for (int d = 0; d < width && random >= (float)rate; d++)
+                outputs[d] += p[other] / (1 - rate) * v[other * stride + d];
+        }
+    }
+    free(p);
+}
+
 static const double *reference_list(const struct layer *from, const struct layer *end,
                                     const double *parameters, const double *x, size_t count, int b);
+
+static void reference_block(const struct layer *l, const double *w, const double *x, double *y,
+                            int b) {
+    const double *end =
+        reference_list(l->inner, l->inner_end, w - l->first, x, (size_t)b * (size_t)l->inputs, b);
+    memcpy(y, end, (size_t)(b * l->outputs) * sizeof *y);
+    free((void *)end);
+}
 
 static void reference_residual(const struct layer *l, const double *w, const double *x, double *y,
                                int b) {
@@ -142,6 +208,11 @@ static void reference_residual(const struct layer *l, const double *w, const dou
         y[i] = l->residual.relu ? relu_of(body[i] + other[i]) : body[i] + other[i];
     free((void *)body);
     free((void *)other);
+}
+
+// Returns the layer behind l in its list. Inner layers lie between two inner layers.
+static const struct layer *next_layer(const struct layer *l) {
+    return l->around ? layer_behind(l) : l + 1;
 }
 
 // Each kind of layer in double precision: y from x, with the parameters w of the layer.
@@ -159,6 +230,11 @@ static const struct {
     {&group_normalisation_relu, reference_norm},
     {&dropout, reference_dropout},
     {&residual, reference_residual},
+    {&embedding, reference_embedding},
+    {&layer_normalisation, reference_norm},
+    {&gelu_layer, reference_gelu},
+    {&attention, reference_attention},
+    {&block, reference_block},
 };
 
 // Returns the outputs of the layers from to end, or a copy of x [count] if there is none. The
@@ -169,7 +245,7 @@ static const double *reference_list(const struct layer *from, const struct layer
     double *copy = malloc((count + 1) * sizeof *copy);
     assert_non_null(copy);
     memcpy(copy, x, count * sizeof *copy);
-    for (const struct layer *l = from; l < end; l++) {
+    for (const struct layer *l = from; l < end; l = next_layer(l)) {
         double *y = malloc(((size_t)b * (size_t)l->outputs + 1) * sizeof *y);
         size_t i = 0;
         assert_non_null(y);
@@ -218,11 +294,26 @@ static double slope(const struct model *m, double *values, const float *dy, int 
     return (after - before) / (2 * h);
 }
 
+// Returns 1 if the inputs are tokens, which have no gradients.
+static int reads_tokens(const struct model *m) {
+    return m->layers[0].kind == &embedding;
+}
+
+static float *random_inputs(const struct model *m, int b, uint64_t seed) {
+    float *x = random_floats(inputs_of(m, b), 1, seed);
+    for (size_t i = 0; reads_tokens(m) && i < inputs_of(m, b); i++)
+        x[i] = (float)(rng_bits(seed, i) % (uint64_t)m->layers[0].tokens);
+    return x;
+}
+
 // Returns random parameters and inputs with which no kink is near.
 static float *new_values(const struct model *m, int b) {
     size_t count = m->parameters + inputs_of(m, b);
     for (uint64_t seed = 1; seed < 100; seed++) {
         float *values = random_floats(count, 0.5f, seed);
+        if (reads_tokens(m))
+            memcpy(values + m->parameters, random_inputs(m, b, seed),
+                   inputs_of(m, b) * sizeof *values);
         double *wide = widen(values, count);
         free((void *)reference_forward(m, wide, b));
         if (nearest_kink > 1e-4)
@@ -248,8 +339,8 @@ static void check_slopes(const struct model *m, double *values, const float *dy,
 static void check_gradients(const struct model *m, const struct layer *from,
                             const struct layer *end, double *values, const float *dy, int b,
                             const float *gradients) {
-    for (const struct layer *l = from; l < end; l++)
-        if (l->kind == &residual)
+    for (const struct layer *l = from; l < end; l = next_layer(l))
+        if (l->inner)
             check_gradients(m, l->inner, l->inner_end, values, dy, b, gradients);
         else
             check_slopes(m, values, dy, b, gradients + l->first, l->first, l->parameters);
@@ -353,10 +444,60 @@ static void add_mixture(struct model *m, const int *set, int variant) {
     append_dense(m, &dense_relu, 7);
 }
 
+// set: the width.
+static void add_embedding(struct model *m, const int *set, int variant) {
+    (void)variant;
+    append_embedding(m, 7, set[0]);
+}
+
+// The variants are only the first sample's tokens wide, and of an inner layer.
+static void add_layer_norm(struct model *m, const int *set, int variant) {
+    (void)set, (void)variant;
+    append_layer_norm(m);
+}
+
+// set: outputs.
+static void add_linear(struct model *m, const int *set, int variant) {
+    (void)variant;
+    append_linear(m, set[0], 0.3f);
+}
+
+static void add_gelu(struct model *m, const int *set, int variant) {
+    (void)set, (void)variant;
+    append_gelu(m);
+}
+
+// set: heads. The variants are without and with dropout.
+static void add_attention(struct model *m, const int *set, int variant) {
+    append_attention(m, set[0], variant ? 0.3f : 0);
+}
+
+// Layers of a transformer, and a block in which the last inner layer is no sum.
+static void add_transformer(struct model *m, const int *set, int variant) {
+    begin_block(m);
+    begin_residual(m, variant);
+    append_layer_norm(m);
+    append_linear(m, 3 * m->out.channels, 0.1f);
+    append_attention(m, set[0], 0.2f);
+    append_dropout(m, 0.2f);
+    end_residual(m);
+    append_gelu(m);
+    append_linear(m, 5, 0.1f);
+    end_block(m);
+    append_layer_norm(m);
+}
+
 static void build(struct model *m, struct shape in, const char *name, int depth, int width) {
     char why[WHY_SIZE] = "";
     struct training_options options = default_options();
     struct dataset set = {.shape = in, .inputs = shape_size(in), .targets = 1, .classes = 10};
+    set.tokens = !strcmp(name, "gpt");
+    if (set.tokens) {
+        set.targets = set.inputs;
+        options.layers = depth;
+        options.heads = 2;
+        options.dropout = depth == 1 ? 0.2 : NAN;
+    }
     options.model = name;
     options.hidden = "9";
     options.depth = depth;
@@ -379,6 +520,12 @@ static void add_cnn(struct model *m, const int *set, int variant) {
 static void add_resnet(struct model *m, const int *set, int variant) {
     (void)variant;
     build(m, m->out, "resnet", set[0], set[1]);
+}
+
+// set: blocks and width.
+static void add_gpt(struct model *m, const int *set, int variant) {
+    (void)variant;
+    build(m, m->out, "gpt", set[0], set[1]);
 }
 
 static const struct example {
@@ -423,6 +570,19 @@ static const struct example {
     {add_dropout, 1, 9, {1, 1, 6}, {0}},
     {add_blocks, 4, 3, {3, 4, 4}, {0}},
     {add_shrinking_block, 1, 3, {6, 6, 4}, {0}},
+    {add_embedding, 1, 3, {1, 1, 1}, {1}, {1, 1, 1}},
+    {add_embedding, 1, 5, {9, 1, 1}, {6}, {9, 1, 6}},
+    {add_layer_norm, 1, 4, {1, 1, 5}, {0}, {1, 1, 5}},
+    {add_layer_norm, 1, 4, {7, 1, 33}, {0}, {7, 1, 33}},
+    {add_linear, 1, 3, {1, 1, 1}, {1}, {1, 1, 1}},
+    {add_linear, 1, 4, {5, 1, 7}, {3}, {5, 1, 3}},
+    {add_linear, 1, 4, {2, 1, 3}, {65}, {2, 1, 65}},
+    {add_gelu, 1, 3, {5, 1, 7}, {0}, {5, 1, 7}},
+    {add_attention, 2, 3, {1, 1, 3}, {1}, {1, 1, 1}},
+    {add_attention, 2, 3, {1, 1, 12}, {2}, {1, 1, 4}},
+    {add_attention, 2, 4, {5, 1, 27}, {3}, {5, 1, 9}},
+    {add_attention, 2, 2, {13, 1, 30}, {2}, {13, 1, 10}},
+    {add_attention, 2, 3, {7, 1, 24}, {8}, {7, 1, 8}},
     // Models, with which results in bfloat16 are compared, too.
     {add_mixture, 1, 2, {5, 4, 4}, {0}},
     {add_mlp, 1, 20, {3, 4, 1}, {0}},
@@ -430,6 +590,9 @@ static const struct example {
     {add_cnn, 1, 3, {7, 8, 3}, {0}},
     {add_resnet, 1, 2, {5, 6, 3}, {8, 8}},
     {add_resnet, 1, 1, {4, 4, 1}, {14, 8}},
+    {add_transformer, 2, 3, {5, 1, 6}, {3}},
+    {add_gpt, 1, 3, {6, 1, 1}, {1, 8}},
+    {add_gpt, 1, 2, {5, 1, 1}, {3, 6}},
 };
 enum { EXAMPLES = sizeof examples / sizeof *examples };
 
@@ -482,7 +645,7 @@ static void check_model(const struct model *m, int b) {
         backward(&s, m, b, want_dx);
         float *gradients = to_host(s.gradients, m->parameters * sizeof *gradients);
         check_gradients(m, m->layers, m->layers + m->count, wide, dy, b, gradients);
-        if (want_dx)
+        if (want_dx && !reads_tokens(m))
             check_slopes(m, wide, dy, b, to_host(s.dy, inputs_of(m, b) * sizeof *x), m->parameters,
                          inputs_of(m, b));
         assert_unchanged(s.parameters, values, m->parameters * sizeof *values);
@@ -504,8 +667,7 @@ static void gradients_match_differences_of_the_loss(void **state) {
 static void check_overwriting(const struct model *m, int b) {
     for (int i = 0; i < 2; i++) {
         cudaDataType type = i ? CUDA_R_16BF : CUDA_R_32F;
-        float *values = random_floats(m->parameters, 0.2f, 1),
-              *x = random_floats(inputs_of(m, b), 1, 2);
+        float *values = random_floats(m->parameters, 0.2f, 1), *x = random_inputs(m, b, 2);
         float *dy = random_floats(outputs_of(m, b), 1, 3);
         struct results apart = run_step(m, type, values, x, dy, b, 0),
                        over = run_step(m, type, values, x, dy, b, 1);
@@ -534,6 +696,28 @@ static void check_empty_batch(const struct model *m, int b) {
 static void gradients_of_empty_batches_are_0(void **state) {
     (void)state;
     for_each_example(check_empty_batch);
+}
+
+// A part of a batch has the outputs and the gradients of its inputs that the whole batch has, with
+// the same random numbers. Attention computes each head apart, and so has the same bits.
+static void check_slice(const struct model *m, int b) {
+    int first = b / 2;
+    size_t begin = outputs_of(m, first), begin_x = inputs_of(m, first);
+    const float *values = random_floats(m->parameters, 0.2f, 1);
+    const float *x = random_inputs(m, b, 2), *dy = random_floats(outputs_of(m, b), 1, 3);
+    double tolerance = m->layers[0].kind == &attention ? 0 : 1e-5;
+    struct results whole = run_step(m, CUDA_R_32F, values, x, dy, b, 0);
+    pass.first_sample += (uint64_t)first;
+    struct results slice = run_step(m, CUDA_R_32F, values, x + begin_x, dy + begin, b - first, 0);
+    pass.first_sample -= (uint64_t)first;
+    assert_close(slice.y, whole.y + begin, outputs_of(m, b) - begin, tolerance);
+    if (!reads_tokens(m))
+        assert_close(slice.dx, whole.dx + begin_x, inputs_of(m, b) - begin_x, tolerance);
+}
+
+static void slices_of_a_batch_have_its_results(void **state) {
+    (void)state;
+    for_each_example(check_slice);
 }
 
 // Returns the numbers with the significand of a bfloat16, or their sizes.
@@ -634,15 +818,16 @@ static double difference(const float *a, const float *b, size_t count) {
 static void check_near_fp32(const struct model *m, int b) {
     enum { B = 5 };
     (void)b;
-    if (m->count < 3)
+    if (m->count < 3 && examples[current].add != add_attention)
         return; // a single layer may be all near the kink of a ReLU
-    const float *values = initialised(m, 3), *x = random_floats(inputs_of(m, B), 1, 2);
+    const float *values = initialised(m, 3), *x = random_inputs(m, B, 2);
     const float *dy = random_floats(outputs_of(m, B), 1, 3);
     struct results fp32 = run_step(m, CUDA_R_32F, values, x, dy, B, 0),
                    bf16 = run_step(m, CUDA_R_16BF, values, x, dy, B, 0);
     double of_y = difference(bf16.y, fp32.y, outputs_of(m, B)),
-           of_gradients = difference(bf16.gradients, fp32.gradients, m->parameters),
-           of_dx = difference(bf16.dx, fp32.dx, inputs_of(m, B));
+           of_gradients =
+               m->parameters ? difference(bf16.gradients, fp32.gradients, m->parameters) : 0,
+           of_dx = reads_tokens(m) ? 0 : difference(bf16.dx, fp32.dx, inputs_of(m, B));
     if (!(of_y < 0.03 && of_gradients < 0.4 && of_dx < 0.4)) // NaN is not near
         fail_msg("%g, %g and %g away", of_y, of_gradients, of_dx);
 }
@@ -652,22 +837,34 @@ static void bfloat16_results_of_models_are_near_those_of_fp32(void **state) {
     for_each_example(check_near_fp32);
 }
 
-// Each value depends only on the seed and on its place in the model, as PyTorch's defaults: uniform
-// in +-1/sqrt(inputs of an output) for weights and biases, and 1 and 0 in norms.
+// Each value depends only on the seed and on its place in the model. They are PyTorch's defaults:
+// uniform in +-1/sqrt(inputs of an output) for weights and biases, and 1 and 0 in norms; or those
+// of GPT-2: normal for weights and embeddings, and 0 for biases.
+static float initial_value(const struct layer *l, size_t i) {
+    int filter = l->kind == &convolution || l->kind == &convolution_relu;
+    int size = filter ? l->convolution.windows.size : 1;
+    float bound = (float)(1 / sqrt(filter ? size * size * l->in.channels : l->inputs));
+    int linear = l->kind == &dense && l->dense.deviation != 0;
+    float deviation = l->kind == &embedding ? 0.02f : linear ? l->dense.deviation : 0;
+    if (l->kind == &group_normalisation || l->kind == &group_normalisation_relu ||
+        l->kind == &layer_normalisation)
+        return i < (size_t)l->in.channels;
+    if (linear && i >= (size_t)(l->in.channels * l->out.channels))
+        return 0;
+    if (deviation != 0)
+        return deviation * rng_normal(SEED, l->first + i);
+    return bound * (2 * rng_uniform(SEED, l->first + i) - 1);
+}
+
 static void check_initial_values(const struct layer *l, const struct layer *end,
                                  const float *parameters) {
-    for (; l < end; l++) {
-        if (l->kind == &residual) {
+    for (; l < end; l = next_layer(l)) {
+        if (l->inner) {
             check_initial_values(l->inner, l->inner_end, parameters);
             continue;
         }
-        int norm = l->kind == &group_normalisation || l->kind == &group_normalisation_relu;
-        int filter = l->kind == &convolution || l->kind == &convolution_relu;
-        int size = filter ? l->convolution.windows.size : 1;
-        float bound = (float)(1 / sqrt(filter ? size * size * l->in.channels : l->inputs));
         for (size_t i = 0; i < l->parameters; i++) {
-            float want = norm ? i < (size_t)l->in.channels
-                              : bound * (2 * rng_uniform(SEED, l->first + i) - 1);
+            float want = initial_value(l, i);
             assert_close(parameters + l->first + i, &want, 1, 1e-7);
         }
     }
@@ -678,7 +875,7 @@ static void check_initialised(const struct model *m, int b) {
     check_initial_values(m->layers, m->layers + m->count, initialised(m, SEED));
 }
 
-static void initial_values_are_those_of_pytorch(void **state) {
+static void initial_values_are_those_of_pytorch_and_gpt2(void **state) {
     (void)state;
     for_each_example(check_initialised);
 }
@@ -715,17 +912,22 @@ static void dropout_numbers_differ(void **state) {
     append_block(&m, 2, 1, 0);
     append_block(&m, 4, 2, 1);
     append_dropout(&m, 0.5f);
+    m.out = (struct shape){3, 1, 4};
+    add_transformer(&m, &(int){2}, 0);
+    m.out = (struct shape){3, 1, 4};
+    add_transformer(&m, &(int){2}, 0);
     const struct layer *lists[][2] = {{m.layers, m.layers + m.count},
                                       {m.inner, m.inner + m.inner_count}};
     int found = 0;
     for (int i = 0; i < 2; i++)
         for (const struct layer *l = lists[i][0]; l < lists[i][1]; l++)
-            if (l->kind == &dropout) {
-                assert_true(l->dropout.number >= 0 && l->dropout.number < 100);
-                assert_int_equal(numbers[l->dropout.number]++, 0);
+            if (l->kind == &dropout || l->kind == &attention) {
+                int number = l->kind == &dropout ? l->dropout.number : l->attention.number;
+                assert_true(number >= 0 && number < 100);
+                assert_int_equal(numbers[number]++, 0);
                 found++;
             }
-    assert_int_equal(found, 6);
+    assert_int_equal(found, 10);
 }
 
 #define LAYERS_TEST(test) cmocka_unit_test_teardown(test, end_of_test)
@@ -736,10 +938,11 @@ int main(void) {
         LAYERS_TEST(gradients_match_differences_of_the_loss),
         LAYERS_TEST(gradients_may_overwrite_parameters),
         LAYERS_TEST(gradients_of_empty_batches_are_0),
+        LAYERS_TEST(slices_of_a_batch_have_its_results),
         LAYERS_TEST(bfloat16_errors_of_products_stay_within_rounding),
         LAYERS_TEST(bfloat16_results_of_models_are_near_those_of_fp32),
         LAYERS_TEST(group_norm_in_bfloat16_rounds_its_parameters),
-        LAYERS_TEST(initial_values_are_those_of_pytorch),
+        LAYERS_TEST(initial_values_are_those_of_pytorch_and_gpt2),
         LAYERS_TEST(initialising_in_parts_gives_the_same_values),
         LAYERS_TEST(dropout_numbers_differ),
     };
