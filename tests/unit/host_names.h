@@ -32,3 +32,12 @@
 #define group_norm_backward cu_group_norm_backward
 #define multiply_by_normalised cu_multiply_by_normalised
 #define augment_images cu_augment_images
+#define fill_normal cu_fill_normal
+#define look_up cu_look_up
+#define look_up_backward cu_look_up_backward
+#define gelu cu_gelu
+#define gelu_backward cu_gelu_backward
+#define split_heads cu_split_heads
+#define merge_heads cu_merge_heads
+#define causal_softmax cu_causal_softmax
+#define causal_softmax_backward cu_causal_softmax_backward

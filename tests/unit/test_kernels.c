@@ -95,6 +95,17 @@ static void fill_uniform_formula(double *a, const struct call *c) {
 static const struct elementwise fill_uniform_test = {
     "fill_uniform", run_fill_uniform, fill_uniform_formula, 1, 1, 1, {0}};
 
+static void run_fill_normal(const struct call *c) {
+    fill_normal(c->a[0], c->count, c->set[0], 7, random_number(c), stream);
+}
+
+static void fill_normal_formula(double *a, const struct call *c) {
+    a[0] = c->set[0] * rng_normal(7, random_number(c));
+}
+
+static const struct elementwise fill_normal_test = {
+    "fill_normal", run_fill_normal, fill_normal_formula, 1, 1, 1, {0}};
+
 static void run_drop_values(const struct call *c) {
     drop_values(c->a[1], c->a[0], c->count, c->set[0], 7, random_number(c), stream);
 }
@@ -210,6 +221,9 @@ static const struct elementwise_case {
     {&fill_uniform_test, {0.3f, 123}},
     {&fill_uniform_test, {2, 0x1p40f}},
     {&fill_uniform_test, {2, -1}},
+    {&fill_normal_test, {0.02f, 123}},
+    {&fill_normal_test, {2, 0x1p40f}},
+    {&fill_normal_test, {2, -1}},
     {&drop_values_test, {0, 0x1p40f}},
     {&drop_values_test, {0.2f, 0x1p40f}},
     {&drop_values_test, {1, 0x1p40f}},
