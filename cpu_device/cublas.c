@@ -283,6 +283,18 @@ static int too_small(int ld, int rows) {
     return ld < (rows > 1 ? rows : 1);
 }
 
+// Returns 1 if a matrix of the batch [rows, cols] overlaps the first one.
+static int overlaps_first(const struct matrix *x, int rows, int cols, int batch) {
+    for (int i = 1; i < batch; i++) {
+        long long col = i * x->stride / x->ld, row = i * x->stride % x->ld; // where it begins
+        if (col >= cols)
+            return 0;
+        if (row < rows || (col + 1 < cols && x->ld - row < rows))
+            return 1;
+    }
+    return 0;
+}
+
 // Returns the pieces that a thread takes at a time: one, or as many as are worth a thread.
 static size_t gemm_grain(const struct gemm *g) {
     enum { LEAST_MULTIPLICATIONS = 1 << 18 };
@@ -326,7 +338,7 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
     // Undefined in cuBLAS: C is written while A is read, or twice.
     int overlap[] = {cpu_spans_overlap(&spans[0], &spans[2]) && !g.a.mixed && !g.c.mixed,
                      cpu_spans_overlap(&spans[1], &spans[2]) && !g.b.mixed && !g.c.mixed,
-                     g.batch > 1 && strideC < m};
+                     overlaps_first(&g.c, m, n, g.batch)};
     if (overlap[0] || overlap[1] || overlap[2])
         return CUBLAS_STATUS_INVALID_VALUE;
     g.a.tf32 = g.b.tf32 = Atype == CUDA_R_32F && (handle->mode == CUBLAS_TF32_TENSOR_OP_MATH ||

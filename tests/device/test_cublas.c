@@ -293,6 +293,11 @@ static void bad_products_are_refused(void **state) {
     GIVES(INVALID_VALUE, cublasSgemm(blas, N, N, 4, 6, 5, &one, a, 4, b, 5, &one, c, 3));
     GIVES(INVALID_VALUE, cublasSgemm(blas, N, N, 4, 6, 5, NULL, a, 4, b, 5, &one, c, 4));
     GIVES(INVALID_VALUE, cublasSgemm(blas, N, N, 4, 6, 5, &one, a, 4, b, 5, NULL, c, 4));
+    for (int i = 0; i < 3; i++) // which cuBLAS allows
+        GIVES(NOT_SUPPORTED, cublasGemmStridedBatchedEx(
+                                 blas, N, N, 4, 6, 5, &one, a, CUDA_R_32F, 4, i == 0 ? -20 : 20, b,
+                                 CUDA_R_32F, 5, i == 1 ? -30 : 30, &one, c, CUDA_R_32F, 4,
+                                 i == 2 ? -24 : 24, 1, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
     GIVES(MAPPING_ERROR, cublasSgemm(blas, N, N, 4, 6, 5, &one, host, 4, b, 5, &one, c, 4));
     GIVES(MAPPING_ERROR, cublasSgemm(blas, N, N, 4, 6, 5, &one, a, 4, host, 5, &one, c, 4));
     GIVES(MAPPING_ERROR, cublasSgemm(blas, N, N, 4, 6, 5, &one, a, 4, b, 5, &one, host, 4));
