@@ -15,17 +15,13 @@ void matmul(const struct pass *pass, int transpose_a, int transpose_b, int m, in
 }
 
 void matmul_batch(const struct pass *pass, int count, int transpose_a, int transpose_b, int m,
-                  int n, int k, const float *a, const float *b, float *c, size_t at) {
+                  int n, int k, const void *a, const void *b, float *c) {
     const float one = 1.f, zero = 0.f;
-    size_t a_size = (size_t)m * k, b_size = (size_t)k * n;
-    const void *a_read = rounded(pass, a, count * a_size, at);
-    const void *b_read =
-        rounded(pass, b, count * b_size, at + count * a_size * type_size(pass->type));
     CUBLAS_CHECK(cublasGemmStridedBatchedEx(
         pass->blas, transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
-        transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &one, b_read, pass->type,
-        transpose_b ? k : n, b_size, a_read, pass->type, transpose_a ? m : k, a_size, &zero, c,
-        CUDA_R_32F, n, (size_t)m * n, count, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+        transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &one, b, pass->type, transpose_b ? k : n,
+        (long long)k * n, a, pass->type, transpose_a ? m : k, (long long)m * k, &zero, c,
+        CUDA_R_32F, n, (long long)m * n, count, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
 }
 
 const void *rounded(const struct pass *pass, const float *x, size_t count, size_t at) {
