@@ -33,3 +33,8 @@ trains_as_torch() {
     trains_as_torch resnet --depth 20 --width 8
     trains_as_torch resnet --depth 18 --width 8
 }
+
+@test "gpt has the gradients and losses of the same network in PyTorch, with SGD and with AdamW" {
+    cat "$root"/docs/*.md >text
+    /usr/bin/python3 -B "$scripts/gpt.py" "$TRAIN" text:text . gpt --layers 2 --heads 4 --width 32 --context 24
+}

@@ -53,15 +53,15 @@ def load():
 
 
 def train_ours(name, *more):
-    """Losses, parameters and velocities after training with our program."""
+    """Losses, parameters and each state of the optimizer, such as velocities, after training with our program."""
     snapshot, losses = f"{work}/{name}.snapshot", f"{work}/{name}.csv"
     subprocess.run([*trainer.split(), "--data", images, "--model", model, *options, "--batch", str(BATCH), "--seed",
-                    str(SEED), "--momentum", str(MOMENTUM), "--log-every", "1", "--snapshot", snapshot, "--csv",
+                    str(SEED), "--log-every", "1", "--snapshot", snapshot, "--csv",
                     losses, *more], check=True, stdout=subprocess.DEVNULL)
     with open(snapshot, "rb") as file:
         header, values = file.read(1016), file.read()
     count, state_size = struct.unpack_from("<2q", header, 216)
-    assert header[:8] == b"SNAPSHOT" and state_size == count and len(values) == 8 * count + 4, "another format"
+    assert header[:8] == b"SNAPSHOT" and len(values) == 4 * (count + state_size) + 4, "another format"
     floats = torch.frombuffer(bytearray(values[:-4]), dtype=torch.float)
     with open(losses) as file:
         return [float(row["loss"]) for row in csv.DictReader(file) if row["loss"]], *floats.split(count)
@@ -130,9 +130,9 @@ def main():
     x, labels = load()
     network = new_network(x.shape[1:])
     # With so small a rate, a step changes no parameter in 4 bytes, and the velocity becomes the gradient.
-    _, initial, gradients = train_ours("initial", "--max-steps", "1", "--lr", "1e-12")
+    _, initial, gradients = train_ours("initial", "--max-steps", "1", "--lr", "1e-12", "--momentum", str(MOMENTUM))
     losses, last, _ = train_ours("trained", "--max-steps", str(STEPS), "--lr", str(LR), "--weight-decay",
-                                 str(WEIGHT_DECAY))
+                                 str(WEIGHT_DECAY), "--momentum", str(MOMENTUM))
     set_parameters(network, initial)
     with torch.no_grad():
         good = check_initial(network, x.shape[1:])
@@ -148,4 +148,5 @@ def main():
     return 0 if good else 1
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
