@@ -15,7 +15,8 @@ settings=("--optimizer adadelta --lr 0.1 --schedule step --gamma 0.5" "--nestero
 @test "any number of ranks has the loss curve of step 1, and steps 2, 3 and 4 compute the same bits" {
     local more ranks step steps number=0
     # A layer of the second model has three parameters.
-    for more in "" "--momentum 0" "--hidden 21,2,1,9" "--optimizer adam --weight-decay 0.1 --lr 1e-4" "${settings[@]}"; do
+    for more in "" "--momentum 0" "--hidden 21,2,1,9" "--optimizer adam --weight-decay 0.1 --lr 1e-4" "${settings[@]}" \
+        "$gpt --dropout 0.2"; do
         rm -f one.bin
         number=$((number + 1))
         train 1 1 --csv one --snapshot one.bin $more
@@ -117,6 +118,7 @@ END
     RANDOM=3
     options+=(--hidden "8,8" --log-every 100)
     while read -r step count seed more; do
+        more=${more/GPT/$gpt}
         rm -rf right s && mkdir right s
         seed=${seed#none}
         start env ${seed:+CPU_DEVICE_CHAOS=$seed} "$launch" --nproc-per-node $count --max-restarts 100 \
@@ -130,7 +132,7 @@ END
         kill -USR1 "$pid"
         ends 0
         restarted 4
-        awk '/^epoch .*images/ { split($2, at, "/"); last = at[1] }
+        awk '/^epoch .*(images|tokens)\/s/ { split($2, at, "/"); last = at[1] }
             /^resumed/ { if ($3 < last - 1) { print last, "epochs were done, but: " $0; exit 1 } }' out
         train $step $count --epochs 1000000 --max-steps 1 --snapshot s/s $more
         epochs=$(sed -n 's/^resumed   s\/s: \([0-9]*\) .*/\1/p' out)
@@ -144,6 +146,7 @@ END
 5 3 7 --batch 600
 7 3 7 --batch 600 --save sharded
 7 2 none --batch 600 --save full
+7 3 none --batch 600 GPT --dropout 0.2
 END
     [ -z "$(ls -A "$TMPDIR")" ]
 }

@@ -131,7 +131,7 @@ END
     outputs=$((6 * 6 * 32 + 4 * 4 * 64 + 2 * (2 * 2 * 64) + 2 * 128 + 10))
     costs_agree activations $((24 * (4 * (64 + outputs + 2 * 6 * 6 * 32) + 1) + sums))
     costs_agree parameters $((4 * 53002))
-    for model in "$cnn" "$resnet"; do
+    for model in "$cnn" "$resnet" "$gpt --max-steps 6"; do
         for run in 2 "3 --strategy grad --recompute 1 --unit-bytes 1000000" "2 --strategy none --clip 1" \
             "4 --precision bf16 --recompute 1 --unit-bytes 40000 --accumulate 2"; do
             train 7 $run $model
@@ -140,9 +140,9 @@ END
     done
 }
 
-@test "the checker of ordering finds nothing with a cnn and a resnet" {
+@test "the checker of ordering finds nothing with a cnn, a resnet and a gpt" {
     local model run epochs
-    for model in "$cnn" "$resnet"; do
+    for model in "$cnn" "$resnet" "$gpt --batch 120"; do
         for run in "1 1" "2 2" "5 3" "5 3 --prefetch 0" "7 2 --overlap 0 --unit-bytes 40000" \
             "7 2 --precision bf16 --accumulate 2 --recompute 1 --unit-bytes 1000000"; do
             rm -f s s.*
@@ -198,27 +198,30 @@ units() {
 # initial STEP RANKS OPTION...: writes the initial parameters to the file initial, as one file.
 initial() {
     rm -f s s.*
-    program=./untrained.$1 train "$@" --snapshot s || return
-    program=./finished.1 train 1 1 "${@:3:6}" --snapshot s || return
+    program=./untrained.$1 train "$@" ${more-} --snapshot s || return
+    program=./finished.1 train 1 1 "${@:3}" --snapshot s || return
     mv s initial
 }
 
 # With two to four ranks, all pieces but the first begin within a layer of a block.
-@test "each rank initialises its piece of a residual block as one rank would" {
+@test "each rank initialises its piece of a block as one rank would" {
     for step in 1 5 7; do
         changed ./untrained.$step $step train.c '/^    train\(&t\);$/d'
     done
     changed ./finished.1 1 train.c '/^static int finished/,/^}/s/return /return 1 || /'
-    initial 1 1 $resnet
-    mv initial right
-    for ranks in 2 3 4; do
-        initial 5 $ranks $resnet
-        cmp right initial
-        initial 7 $ranks $resnet --strategy grad --unit-bytes 40000
-        cmp right initial
+    for model in "$resnet" "$gpt"; do
+        initial 1 1 $model
+        mv initial right
+        for ranks in 2 3 4; do
+            initial 5 $ranks $model
+            cmp right initial
+            more="--strategy grad --unit-bytes 40000" initial 7 $ranks $model
+            cmp right initial
+        done
+        rm -f trained
+        train 1 1 $model --max-steps 1 --snapshot trained
+        run ! cmp -s right trained
     done
-    train 1 1 $resnet --max-steps 1 --snapshot trained
-    run ! cmp -s right trained
 }
 
 @test "the evaluation changes no images, drops no outputs and smooths no labels" {

@@ -119,7 +119,8 @@ ROWS
 
 # bats test_tags=test-all
 @test "layers with fewer parameters than ranks, or with none, are saved correctly" {
-    for more in "" "--augment flip --dropout 0.2"; do # with these, the first layer and every other one have no parameters
+    # With a flip and dropout, the first layer and every other one have no parameters.
+    for more in "" "--augment flip --dropout 0.2" "--augment none $gpt"; do
         options+=(--hidden "1,1" $more)
         rm -rf four whole one_layer
         save_four_and_whole
