@@ -5,6 +5,7 @@
 #include "tests/unit/default_options.h"
 #include "tests/unit/device_arrays.h"
 #include <stdio.h>
+#include <string.h>
 
 // Counts how often each change of so many images occurs.
 static void count_changes(int most_shift, int flip, int images, int counts[2][9][9]) {
@@ -63,6 +64,8 @@ static void augmentation_is_the_first_layer(void **state) {
     char why[WHY_SIZE];
     struct model m, without;
     for (int i = 0; model_name(i); i++) {
+        if (!strcmp(model_name(i), "gpt")) // which has no images
+            continue;
         assert_int_equal(build(&without, model_name(i), "none", shape, why), 0);
         assert_int_equal(build(&m, model_name(i), "crop,flip", shape, why), 0);
         assert_int_equal(m.count, without.count + 1);
