@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # The programs as they are built for a GPU, with the objects of nvcc, on the CPU device. gpu_build.c says how.
 # bats file_tags=test-all
-# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+# shellcheck disable=SC2030,SC2031,SC2086,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
 programs=({01_single_gpu,02_multigpu_fork,03_multigpu_launcher,04_multinode,05_fsdp,07_large_models}/train
@@ -17,7 +17,7 @@ setup_file() {
     cd "$root" || return
     tools/find_libs.sh gpu | grep -q '^NCCL_FLAGS := .' || skip "NCCL is not installed"
     make -j2 DEVICE=gpu BUILD=build/test-gpu ARCH=90 WERROR=1 programs build/test-gpu/tests/device/gpu_build.o \
-        build/test-gpu/common/kernels/{,image_,norm_,optimizer_}kernels_on_host.o || return
+        build/test-gpu/common/kernels/{,image_,norm_,optimizer_,sequence_}kernels_on_host.o || return
     for program in "${programs[@]}"; do
         mkdir -p "$BATS_FILE_TMPDIR/${program%/*}"
         on_cpu_device "$BATS_FILE_TMPDIR/$program" "build/test-gpu/$program.o" || return
@@ -101,6 +101,11 @@ traced() {
     both 01_single_gpu 0 --model cnn --optimizer adadelta --batch 4
     both 01_single_gpu 0 --nesterov 1 --label-smoothing 0.1
     both 07_large_models 2 --model cnn --batch 4 --precision bf16 --accumulate 2 --clip 0.1 --recompute 1
+    seq 9000 | head -c 12000 >text
+    data=text:text
+    gpt="--model gpt --layers 1 --heads 2 --width 32 --context 24 --batch 24 --dropout 0.1"
+    both 01_single_gpu 0 $gpt --optimizer adamw
+    both 07_large_models 3 $gpt --recompute 1 --accumulate 2
     nm "$root"/build/test-gpu/common/kernels/*kernels.o | sed -nE 's/.* t _ZL?([0-9]+[a-z][^.]*_kernel[^.]*)$/_Z\1/p' | sort >all
     [ "$(wc -l <all)" -gt 25 ]
     sort -u "$KERNELS_RUN" | diff - all
