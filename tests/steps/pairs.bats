@@ -15,6 +15,7 @@ setup() {
     export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=3 OMP_NUM_THREADS=1
     set_build
     tiny_data images 480 40 12 12
+    seq 9000 | head -c 9000 >text
     echo word >token
     chmod 600 token
 }

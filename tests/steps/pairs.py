@@ -10,11 +10,15 @@ import sys
 LEFT_OUT = ""
 VALUES = {
     "ranks": ["1", "3"],
-    "data": ["images", "blank:480"],
-    "model": ["mlp", "cnn", "resnet"],
+    "data": ["images", "blank:480", "text:text"],
+    "model": ["mlp", "cnn", "resnet", "gpt"],
     "hidden": ["9", "4,5,6"],
     "depth": ["8", "14"],
+    "size": ["tiny"],
+    "layers": ["1"],
+    "heads": ["2"],
     "width": ["8", "16"],
+    "context": ["16"],
     "dropout": ["auto", "0.2"],
     "augment": ["none", "crop,flip"],
     "label-smoothing": ["0", "0.1"],
@@ -61,7 +65,10 @@ SWITCHES = ("summary", "profile")  # they take no value
 REFUSED = {frozenset(pair) for pair in (
     (("nesterov", "1"), ("momentum", "0")), (("nesterov", "1"), ("optimizer", "adam")),
     (("nesterov", "1"), ("optimizer", "adamw")), (("nesterov", "1"), ("optimizer", "adadelta")),
-    (("warmup", "2"), ("schedule", "onecycle")), (("dropout", "0.2"), ("model", "resnet")))}
+    (("warmup", "2"), ("schedule", "onecycle")), (("dropout", "0.2"), ("model", "resnet")),
+    (("model", "gpt"), ("data", "images")), (("model", "gpt"), ("data", "blank:480")),
+    (("model", "gpt"), ("augment", "crop,flip")), (("data", "text:text"), ("augment", "crop,flip")),
+    *((("model", name), ("data", "text:text")) for name in ("mlp", "cnn", "resnet")))}
 
 
 def parts_of(run):
