@@ -208,6 +208,7 @@ struct softmax {
     const float *p;
     size_t tokens;
     float scale;
+    size_t queries;
 };
 
 // Computes the rows from..to of all matrices.
@@ -215,7 +216,7 @@ static void run_causal_softmax(void *arguments, size_t from, size_t to) {
     struct softmax a = *(struct softmax *)arguments;
     for (size_t r = from; r < to; r++) {
         float *row = a.matrices + r * a.tokens, largest = row[0], sum = 0.f;
-        size_t seen = r % a.tokens + 1;
+        size_t seen = a.tokens - a.queries + r % a.queries + 1;
         for (size_t i = 1; i < seen; i++)
             largest = row[i] > largest ? row[i] : largest;
         for (size_t i = 0; i < seen; i++)
@@ -228,9 +229,10 @@ static void run_causal_softmax(void *arguments, size_t from, size_t to) {
     }
 }
 
-void causal_softmax(float *matrices, size_t count, int tokens, float scale, cudaStream_t stream) {
-    size_t width = (size_t)tokens, rows = count * width;
-    struct softmax a = {UPDATES(matrices, rows * width), NULL, width, scale};
+void causal_softmax(float *matrices, size_t count, int queries, int tokens, float scale,
+                    cudaStream_t stream) {
+    size_t width = (size_t)tokens, rows = count * (size_t)queries;
+    struct softmax a = {UPDATES(matrices, rows * width), NULL, width, scale, (size_t)queries};
     COMPUTES(rows * width, 1);
     LAUNCH(stream, run_causal_softmax, a, rows, rows_per_grain(width));
 }

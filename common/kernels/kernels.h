@@ -219,9 +219,11 @@ void split_heads(const float *x, float *y, int parts, size_t first, int count, s
 void merge_heads(const float *x, float *y, int parts, size_t first, int count, struct heads h,
                  cudaStream_t stream);
 
-// Row t of each of the square matrices becomes softmax(scale * its first t + 1 elements), and its
-// other elements 0: a token attends only to itself and to those before it. Backward overwrites dp,
-// the gradient of the result p, with that of the matrices.
-void causal_softmax(float *matrices, size_t count, int tokens, float scale, cudaStream_t stream);
+// Each matrix has a row for each of the last queries tokens, and a column for each of all tokens.
+// The row of token t becomes softmax(scale * its first t + 1 elements), and its other elements 0: a
+// token attends only to itself and to those before it. Backward is for square matrices. It
+// overwrites dp, the gradient of the result p, with that of the matrices.
+void causal_softmax(float *matrices, size_t count, int queries, int tokens, float scale,
+                    cudaStream_t stream);
 void causal_softmax_backward(const float *p, float *dp, size_t count, int tokens, float scale,
                              cudaStream_t stream);

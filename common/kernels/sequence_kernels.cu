@@ -124,9 +124,10 @@ void merge_heads(const float *x, float *y, int parts, size_t first, int count, s
 }
 
 // A block computes a row.
-__global__ static void causal_softmax_kernel(float *matrices, size_t tokens, float scale) {
+__global__ static void causal_softmax_kernel(float *matrices, size_t queries, size_t tokens,
+                                             float scale) {
     float *row = matrices + blockIdx.x * tokens, largest = row[0], sum = 0.f;
-    size_t seen = blockIdx.x % tokens + 1;
+    size_t seen = tokens - queries + blockIdx.x % queries + 1;
     for (size_t i = threadIdx.x; i < seen; i += BLOCK_THREADS)
         largest = row[i] > largest ? row[i] : largest;
     largest = over_block(largest, 1);
@@ -139,10 +140,11 @@ __global__ static void causal_softmax_kernel(float *matrices, size_t tokens, flo
         row[i] = i < seen ? row[i] * inverse : 0.f;
 }
 
-void causal_softmax(float *matrices, size_t count, int tokens, float scale, cudaStream_t stream) {
+void causal_softmax(float *matrices, size_t count, int queries, int tokens, float scale,
+                    cudaStream_t stream) {
     if (count > 0) // a grid of 0 blocks is an error
-        LAUNCH_BLOCKS(causal_softmax_kernel, (unsigned)(count * tokens), dim3(BLOCK_THREADS),
-                      stream, matrices, tokens, scale);
+        LAUNCH_BLOCKS(causal_softmax_kernel, (unsigned)(count * queries), dim3(BLOCK_THREADS),
+                      stream, matrices, queries, tokens, scale);
 }
 
 // Row by row: dscores = p * (dp - sum of p * dp) * scale.

@@ -88,7 +88,7 @@ static const void *compute_p(const struct layer *l, const struct pass *pass, con
     const void *qkv = rounded(pass, p->qkv, 3 * p->count * matrix_size(l), p->qkv_at);
     matmul_batch(pass, p->count, 0, 1, p->t, p->t, p->d, third(pass, p, qkv, 0),
                  third(pass, p, qkv, 1), p->p); // queries keys^T
-    causal_softmax(p->p, p->count, p->t, 1 / sqrtf((float)p->d), pass->stream);
+    causal_softmax(p->p, p->count, p->t, p->t, 1 / sqrtf((float)p->d), pass->stream);
     return qkv;
 }
 

@@ -219,7 +219,7 @@ static void check_softmax(size_t count, size_t tokens, float bound, float scale)
     for (size_t row = 0; row < count * tokens; row++)
         reference_softmax(x + row * tokens, dp + row * tokens, row % tokens + 1, scale,
                           want_p + row * tokens, want_dscores + row * tokens);
-    causal_softmax(device_x, count, (int)tokens, scale, stream);
+    causal_softmax(device_x, count, (int)tokens, (int)tokens, scale, stream);
     assert_close((float *)to_host(device_x, bytes), want_p, size, 1e-6);
     float *device_p = to_device(want_p, bytes);
     causal_softmax_backward(device_p, device_dp, count, (int)tokens, scale, stream);
@@ -238,6 +238,28 @@ static void causal_softmax_sees_no_later_token(void **state) {
     }
 }
 
+// Scores of the last tokens only, as a program with a cache computes them, are the last rows of
+// the square matrices.
+static void causal_softmax_of_the_last_tokens(void **state) {
+    (void)state;
+    enum { COUNT = 3, TOKENS = 9, SIZE = TOKENS * TOKENS };
+    for (int queries = 1; queries <= TOKENS; queries += 2) {
+        size_t last = (size_t)queries * TOKENS, bytes = last * sizeof(float);
+        float *x = random_scores(COUNT, TOKENS, 10), *rows = new_array(COUNT * bytes);
+        for (int i = 0; i < COUNT; i++)
+            memcpy(rows + i * last, x + (i + 1) * SIZE - last, bytes);
+        float *square = to_device(x, COUNT * SIZE * sizeof *x);
+        float *part = to_device(rows, COUNT * bytes);
+        causal_softmax(square, COUNT, TOKENS, TOKENS, 0.5f, stream);
+        causal_softmax(part, COUNT, queries, TOKENS, 0.5f, stream);
+        const float *want = to_host(square, COUNT * SIZE * sizeof *x);
+        const float *got = to_host(part, COUNT * bytes);
+        for (int i = 0; i < COUNT; i++)
+            assert_memory_equal(got + i * last, want + (i + 1) * SIZE - last, bytes);
+        free_arrays(NULL);
+    }
+}
+
 // Of matrix 1, all later rows of the token's column see it. Matrices 0 and 2 do not.
 static void causal_softmax_keeps_nan(void **state) {
     (void)state;
@@ -248,7 +270,7 @@ static void causal_softmax_keeps_nan(void **state) {
             for (size_t row = 0; row < TOKENS; row++)
                 x[SIZE + row * TOKENS + column] = inf ? INFINITY : NAN;
             float *p = to_device(x, 3 * SIZE * sizeof *x);
-            causal_softmax(p, 3, TOKENS, 1, stream);
+            causal_softmax(p, 3, TOKENS, TOKENS, 1, stream);
             const float *got = to_host(p, 3 * SIZE * sizeof *p);
             for (size_t i = 0; i < 3 * SIZE; i++) {
                 size_t row = i / TOKENS % TOKENS, sees = i / SIZE == 1 && row >= column;
@@ -268,6 +290,7 @@ int main(void) {
         KERNEL_TEST(gelu_and_its_derivative),
         KERNEL_TEST(heads_are_split_and_merged),
         KERNEL_TEST(causal_softmax_sees_no_later_token),
+        KERNEL_TEST(causal_softmax_of_the_last_tokens),
         KERNEL_TEST(causal_softmax_keeps_nan),
     };
     setenv("OMP_NUM_THREADS", "3",
