@@ -70,6 +70,9 @@ entries='
 7|07_large_models/saving.h|skip|
 7|07_large_models/costs.c|skip|
 7|07_large_models/costs.h|skip|
+7|07_large_models/generate.c|skip|
+7|07_large_models/predict.c|skip|
+7|07_large_models/predict.h|skip|
 '
 
 # extents FILE FUNCTIONS: a line "name lines lines-with-comment" for each function that is asked for, or for every

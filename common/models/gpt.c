@@ -1,9 +1,13 @@
+#include "common/data/datasets.h"
 #include "common/layers/layers.h"
 #include "common/models/models.h"
 #include <math.h>
 #include <stdio.h>
 
 static const float deviation = 0.02f;
+
+// The shape, to print and to scan.
+#define SHAPE "gpt %d layers, %d heads, width %d, context %d"
 
 static void add_dropout(struct model *m, double rate) {
     if (rate > 0)
@@ -38,8 +42,7 @@ int build_gpt(struct model *m, const struct training_options *options, const str
         return refuse(why, "--width %d: want a multiple of the %d heads", size.width, size.heads);
     if (size.width > MOST_NORM_CHANNELS)
         return refuse(why, "--width %d: want at most %d", size.width, MOST_NORM_CHANNELS);
-    snprintf(m->shape, sizeof m->shape, "gpt %d layers, %d heads, width %d, context %d",
-             size.layers, size.heads, size.width, set->inputs);
+    snprintf(m->shape, sizeof m->shape, SHAPE, size.layers, size.heads, size.width, set->inputs);
     append_embedding(m, set->classes, size.width);
     add_dropout(m, dropout);
     for (int i = 0; i < size.layers; i++)
@@ -49,4 +52,24 @@ int build_gpt(struct model *m, const struct training_options *options, const str
     if (dropout > 0)
         snprintf(m->text, sizeof m->text, "%s, dropout %g", m->shape, dropout);
     return 0;
+}
+
+int build_gpt_of(struct model *m, const char *shape, int context, char why[WHY_SIZE]) {
+    int layers, heads, width, own;
+    if (sscanf(shape, SHAPE, &layers, &heads, &width, &own) != 4 || layers < 1 || heads < 1 ||
+        width < 1 || own < 1)
+        return refuse(why, "%s is no model of --model gpt", shape);
+    int tokens = context ? context : own;
+    struct training_options options = {.model = "gpt",
+                                       .size = gpt_size_name(0),
+                                       .layers = layers,
+                                       .heads = heads,
+                                       .width = width,
+                                       .dropout = NAN};
+    struct dataset set = {.shape = {tokens, 1, 1},
+                          .inputs = tokens,
+                          .targets = tokens,
+                          .classes = text_bytes.classes,
+                          .tokens = 1};
+    return model_build(m, &options, &set, why);
 }

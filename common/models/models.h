@@ -36,6 +36,11 @@ build_model build_resnet;
 // is small, so the course keeps each parameter in one layer.
 build_model build_gpt;
 
+// Builds the transformer that has this shape, for sequences of this many tokens, 0: as many as the
+// shape says. So a program can use the model of a snapshot without the options of its training.
+// Returns 0, or -1 with the reason in why, such as the shape of another model.
+int build_gpt_of(struct model *m, const char *shape, int context, char why[WHY_SIZE]);
+
 // The transformers of --model gpt. Numbers that are options of their own replace those of the size.
 struct gpt_size {
     const char *name;

@@ -36,8 +36,8 @@ size_t print_manifest(char text[MANIFEST_SIZE], const struct snapshot *s,
 
 // Reads the lines of a manifest, behind its first word. Stops at a line that is not as expected, so
 // the results may be incomplete.
-static void parse_manifest(const char *text, long *version, struct snapshot *found,
-                           struct sharding *sharding) {
+static void parse_lines(const char *text, long *version, struct snapshot *found,
+                        struct sharding *sharding) {
     struct progress *p = &found->progress;
     struct conditions *c = &found->conditions;
     int length = 0, more = 0;
@@ -61,24 +61,33 @@ static void parse_manifest(const char *text, long *version, struct snapshot *fou
     }
 }
 
-int read_manifest(const char *path, struct snapshot *s, size_t parameters,
-                  struct sharding *sharding, char why[WHY_SIZE]) {
+int parse_manifest(const char *path, long *version, struct snapshot *found,
+                   struct sharding *sharding, char why[WHY_SIZE]) {
     char text[MANIFEST_SIZE + 1] = "", again[MANIFEST_SIZE];
-    struct snapshot found = *s;
-    long version = 1;
     FILE *file = fopen(path, "rbe");
     size_t size = file ? fread(text, 1, MANIFEST_SIZE, file) : 0;
     if (file)
         fclose(file);
     if (strncmp(text, MANIFEST, strlen(MANIFEST)))
         return 0;
-    found.conditions = (struct conditions){.samples = 0};
-    parse_manifest(text + strlen(MANIFEST), &version, &found, sharding);
+    *version = 1;
+    found->conditions = (struct conditions){.samples = 0};
+    parse_lines(text + strlen(MANIFEST), version, found, sharding);
     // The manifest is complete if writing its contents again gives the same bytes, including the
     // checksum.
-    if ((version == 1 || version == 2) &&
-        (size != print_manifest(again, &found, sharding) || memcmp(text, again, size)))
+    if ((*version == 1 || *version == 2) &&
+        (size != print_manifest(again, found, sharding) || memcmp(text, again, size)))
         return refuse(why, "snapshot %.300s is a truncated or corrupt manifest", path);
+    return 1;
+}
+
+int read_manifest(const char *path, struct snapshot *s, size_t parameters,
+                  struct sharding *sharding, char why[WHY_SIZE]) {
+    struct snapshot found = *s;
+    long version;
+    int result = parse_manifest(path, &version, &found, sharding, why);
+    if (result < 1)
+        return result;
     if (snapshot_check(path, version, &found, s, why))
         return -1;
     if (!sharding_fits(sharding, parameters))

@@ -144,6 +144,29 @@ static int load_overlaps(const char *path, int has_manifest, struct snapshot *s,
     return result;
 }
 
+int snapshot_identify(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
+    struct sharding saved = {0};
+    char name[PATH_SIZE];
+    long version;
+    *s = (struct snapshot){.parameters = 0};
+    int has_manifest = parse_manifest(path, &version, s, &saved, why);
+    if (has_manifest < 0 || (has_manifest && snapshot_check(path, version, s, s, why)))
+        return -1;
+    if (!has_manifest)
+        return snapshot_read_header(path, s, why);
+    shard_path(name, path, s, &saved, 0);
+    struct snapshot shard;
+    int result = snapshot_read_header(name, &shard, why);
+    if (result == 0)
+        return refuse(why, "snapshot %.200s lacks its shard %.200s: %s", path, name,
+                      strerror(ENOENT));
+    if (result < 0)
+        return -1;
+    s->parameters = count_parameters(&saved);
+    s->state_size = s->parameters * (shard.state_size / shard.parameters);
+    return 1;
+}
+
 int snapshot_load_shard(const char *path, struct snapshot *s, const struct sharding *sharding,
                         int number, char why[WHY_SIZE]) {
     struct sharding saved = {0};

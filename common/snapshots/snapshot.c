@@ -26,6 +26,7 @@ struct header {
 };
 #define MAGIC "SNAPSHOT"
 enum { FIRST_SIZE = offsetof(struct header, conditions) }; // the header of version 1
+enum { MOST_STATES = 16 }; // floats of a parameter's optimizer state, more than any optimizer has
 _Static_assert(FIRST_SIZE == 232 && sizeof(struct header) == 1016, "no padding");
 
 long snapshot_version(const struct conditions *conditions) {
@@ -155,13 +156,19 @@ int snapshot_accept(const char *path, const struct snapshot *found, struct snaps
     return 0;
 }
 
+static void copy_header(struct snapshot *s, const struct header *h) {
+    memcpy(s->model, h->model, sizeof h->model);
+    memcpy(s->optimizer, h->optimizer, sizeof h->optimizer);
+    s->progress = h->progress;
+    s->conditions = h->conditions;
+}
+
 // Checks a file. complete is 1 if its header, values and checksum could be read, and nothing
 // followed them.
 static int check_file(const char *path, const struct header *h, struct snapshot *s, int complete,
                       uint32_t crc, char why[WHY_SIZE]) {
-    struct snapshot found = {.conditions = h->conditions, .progress = h->progress};
-    memcpy(found.model, h->model, sizeof h->model);
-    memcpy(found.optimizer, h->optimizer, sizeof h->optimizer);
+    struct snapshot found = {.parameters = 0};
+    copy_header(&found, h);
     if (memcmp(h->magic, MAGIC, sizeof h->magic))
         return refuse(why, "%.300s is no snapshot, or a truncated one", path);
     if (snapshot_check(path, h->version, &found, s, why))
@@ -180,22 +187,52 @@ static int check_file(const char *path, const struct header *h, struct snapshot 
     return snapshot_accept(path, &found, s, why) ? -1 : 1;
 }
 
-int snapshot_read(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
-    FILE *file = fopen(path, "rbe");
-    if (!file && errno == ENOENT)
+// Opens the file, and reads its header, which stays zero if the file is too short to be a snapshot.
+// Returns 1, or 0 if there is no such file, or -1 with the reason in why.
+static int open_file(const char *path, FILE **file, struct header *h, char why[WHY_SIZE]) {
+    *file = fopen(path, "rbe");
+    memset(h, 0, sizeof *h);
+    if (!*file && errno == ENOENT)
         return 0;
-    if (!file)
+    if (!*file)
         return refuse(why, "cannot read snapshot %.300s: %s", path, strerror(errno));
-    struct header h = {0};
+    int has_first = fread(h, FIRST_SIZE, 1, *file) == 1;
+    size_t more = has_first ? header_size(h) - FIRST_SIZE : 0;
+    if (!has_first || fread(&h->conditions, 1, more, *file) != more)
+        memset(h, 0, sizeof *h);
+    return 1;
+}
+
+int snapshot_read_header(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
+    FILE *file;
+    struct header h;
+    int result = open_file(path, &file, &h, why);
+    if (result < 1)
+        return result;
+    fclose(file);
+    copy_header(s, &h);
+    s->seed = h.seed;
+    s->batch = h.batch;
+    s->parameters = h.parameters;
+    s->state_size = h.state_size;
+    if (memcmp(h.magic, MAGIC, sizeof h.magic))
+        return refuse(why, "%.300s is no snapshot, or a truncated one", path);
+    if (h.parameters < 1 || h.state_size < 0 || h.state_size % h.parameters ||
+        h.state_size / h.parameters > MOST_STATES)
+        return refuse(why, "snapshot %.300s is truncated or corrupt: wrong size", path);
+    return snapshot_check(path, h.version, s, s, why) ? -1 : 1;
+}
+
+int snapshot_read(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
+    FILE *file;
+    struct header h;
     uint32_t crc = 0;
-    int has_first = fread(&h, FIRST_SIZE, 1, file) == 1;
-    size_t more = has_first ? header_size(&h) - FIRST_SIZE : 0;
-    int has_header = has_first && fread(&h.conditions, 1, more, file) == more;
-    int complete = has_header && fread(s->values, 1, value_bytes(s), file) == value_bytes(s) &&
+    int result = open_file(path, &file, &h, why);
+    if (result < 1)
+        return result;
+    int complete = fread(s->values, 1, value_bytes(s), file) == value_bytes(s) &&
                    fread(&crc, sizeof crc, 1, file) == 1 && fgetc(file) == EOF;
     fclose(file);
-    if (!has_header)
-        memset(&h, 0, sizeof h); // too short to be a snapshot
     return check_file(path, &h, s, complete, crc, why);
 }
 

@@ -49,6 +49,12 @@ struct snapshot *snapshot_like(const struct snapshot *run, size_t parameters, si
 // removes older shards of this path. Returns 0, or -1 with the reason in why.
 int snapshot_save(const char *path, const struct snapshot *snapshot, char why[WHY_SIZE]);
 
+// Finds out what the snapshot at path, whole or in shards, holds: sets the members that identify
+// the run, and the numbers of values, so that snapshot_like(s, s->parameters, s->state_size) can
+// load it. It does not read the values. Returns 1, or 0 if there is no such file, or -1 with the
+// reason in why.
+int snapshot_identify(const char *path, struct snapshot *s, char why[WHY_SIZE]);
+
 // Reads the snapshot at path. The caller has set the members that identify the run. batch must
 // be equal only if the file ends within an epoch, or if the optimizer counts steps. Returns 1, or 0
 // if there is no such file, or -1 with the reason in why, such as a truncated, corrupt or newer

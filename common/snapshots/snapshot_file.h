@@ -15,8 +15,9 @@ long snapshot_version(const struct conditions *conditions);
 // Writes a file that consists of these parts, completely or not at all, as snapshot_save does.
 int write_whole(const char *path, const struct iovec *parts, int count, char why[WHY_SIZE]);
 
-// Work like snapshot_save and snapshot_load, but ignore shards.
+// Work like snapshot_save, snapshot_identify and snapshot_load, but ignore shards.
 int snapshot_write(const char *path, const struct snapshot *snapshot, char why[WHY_SIZE]);
+int snapshot_read_header(const char *path, struct snapshot *snapshot, char why[WHY_SIZE]);
 int snapshot_read(const char *path, struct snapshot *snapshot, char why[WHY_SIZE]);
 
 // Compares a file with the expected run. Returns 0, or -1 with the reason in why if the

@@ -1,0 +1,136 @@
+// The cache holds the keys and values of attention. Those of a token depend on the tokens before it
+// only, so a new token changes none of them: with a cache, only the new token goes through the
+// model. A model is a list of layers, so this program gives it two other kinds of layers, which
+// know the place of the token and the cache.
+#include "07_large_models/predict.h"
+#include "common/device/device.h"
+#include "common/layers/layers.h"
+#include "common/layers/products.h"
+#include "common/models/models.h"
+#include <math.h>
+
+static struct {
+    int context, place; // place: of the token in its window
+    float
+        *kept[MOST_INNER_LAYERS + MOST_LAYERS]; // [context, keys and values] of an attention layer
+} cache;
+
+// The vectors of the tokens come first, and then those of all places.
+static void forward_embedding(const struct layer *l, const struct pass *pass,
+                              const void *parameters, const float *x, float *y, int b) {
+    const float *tokens = parameters, *places = tokens + (size_t)l->tokens * l->outputs;
+    look_up(x, tokens, y, b, l->outputs, l->tokens, pass->stream);
+    add_bias(y, places + (size_t)cache.place * l->outputs, b, l->outputs, 0, pass->stream);
+}
+
+// x has the query, the key and the value of the token. Here, T is the number of tokens so far, and
+// D the width of a head.
+static void forward_attention(const struct layer *l, const struct pass *pass,
+                              const void *parameters, const float *x, float *y, int b) {
+    int heads = l->attention.heads.heads, d = l->attention.heads.width, t = cache.place + 1;
+    size_t width = l->outputs;
+    float *kept = cache.kept[l->attention.number];
+    float *keys = pass->scratch;      // [heads, T, D]
+    float *values = keys + t * width; // [heads, T, D]
+    float *p = values + t * width;    // [heads, 1, T]
+    (void)parameters, (void)b;
+    CUDA_CHECK(cudaMemcpyAsync(kept + 2 * width * cache.place, x + width, 2 * width * sizeof *x,
+                               cudaMemcpyDeviceToDevice, pass->stream));
+    split_heads(kept, keys, 2, 0, heads, (struct heads){t, heads, d}, pass->stream);
+    matmul_batch(pass, heads, 0, 1, 1, t, d, x, keys, p); // query keys^T
+    causal_softmax(p, heads, 1, t, 1 / sqrtf((float)d), pass->stream);
+    matmul_batch(pass, heads, 0, 0, 1, d, t, p, values, y); // p values
+}
+
+static size_t attention_scratch(const struct layer *l, cudaDataType type, int b) {
+    (void)type, (void)b;
+    return (2 * l->outputs + l->attention.heads.heads) * (size_t)cache.context * sizeof(float);
+}
+
+static const struct layer_kind cached_embedding = {"embedding", NULL, forward_embedding};
+static const struct layer_kind cached_attention = {"attention", NULL, forward_attention, NULL,
+                                                   attention_scratch};
+
+int predictor_build(struct predictor *p, const char *shape, char why[WHY_SIZE]) {
+    if (build_gpt_of(&p->whole.model, shape, 0, why) ||
+        build_gpt_of(&p->single.model, shape, 1, why))
+        return -1;
+    struct model *m = &p->single.model;
+    p->context = cache.context = p->whole.model.layers[0].inputs;
+    p->classes = m->out.channels;
+    m->layers[0].kind = &cached_embedding;
+    for (struct layer *l = m->inner; l < m->inner + m->inner_count; l++)
+        if (l->kind == &attention)
+            l->kind = &cached_attention;
+    return 0;
+}
+
+static void allocate(struct run *r) {
+    const struct model *m = &r->model;
+    DEVICE_ALLOC(r->activations[0], "activations", m->layers[0].inputs * sizeof(float));
+    for (int i = 0; i < m->count; i++)
+        DEVICE_ALLOC(r->activations[i + 1], "activations",
+                     ((size_t)m->layers[i].outputs + m->layers[i].workspace) * sizeof(float));
+    DEVICE_ALLOC(r->scratch, "scratch", model_scratch(m, CUDA_R_32F, 1));
+}
+
+void predictor_start(struct predictor *p, const float *parameters, int use_cache) {
+    size_t bytes = p->whole.model.parameters * sizeof *parameters;
+    const struct model *m = &p->single.model;
+    CUDA_CHECK(cudaSetDevice(0));
+    CUDA_CHECK(cudaStreamCreate(&p->pass.stream));
+    CUBLAS_CHECK(cublasCreate(&p->pass.blas));
+    CUBLAS_CHECK(cublasSetStream(p->pass.blas, p->pass.stream));
+    DEVICE_ALLOC(p->parameters, "parameters", bytes);
+    CUDA_CHECK(cudaMemcpy(p->parameters, parameters, bytes, cudaMemcpyHostToDevice));
+    CUDA_CHECK(cudaMallocHost((void **)&p->tokens, p->context * sizeof *p->tokens));
+    CUDA_CHECK(cudaMallocHost((void **)&p->logits, p->classes * sizeof *p->logits));
+    allocate(&p->whole);
+    if (!use_cache)
+        return;
+    allocate(&p->single);
+    for (const struct layer *l = m->inner; l < m->inner + m->inner_count; l++)
+        if (l->kind == &cached_attention)
+            DEVICE_ALLOC(cache.kept[l->attention.number], "cache",
+                         2 * (size_t)l->outputs * p->context * sizeof(float));
+}
+
+// Runs all layers on these tokens. The two models have the same parameters, but only the whole one
+// knows where they lie: the other one counts a single place.
+static void forward(struct predictor *p, struct run *r, const float *tokens) {
+    p->pass.scratch = r->scratch;
+    CUDA_CHECK(cudaMemcpyAsync(r->activations[0], tokens,
+                               r->model.layers[0].inputs * sizeof *tokens, cudaMemcpyHostToDevice,
+                               p->pass.stream));
+    for (int i = 0; i < r->model.count; i++)
+        layer_forward(&r->model.layers[i], &p->pass, p->parameters + p->whole.model.layers[i].first,
+                      r->activations[i], r->activations[i + 1], 1);
+}
+
+// Returns the logits behind the token at this place of the run's outputs.
+static const float *read_logits(struct predictor *p, const struct run *r, int place) {
+    CUDA_CHECK(
+        cudaMemcpyAsync(p->logits, r->activations[r->model.count] + (size_t)place * p->classes,
+                        p->classes * sizeof *p->logits, cudaMemcpyDeviceToHost, p->pass.stream));
+    CUDA_CHECK(cudaStreamSynchronize(p->pass.stream));
+    return p->logits;
+}
+
+// The sequence has as many tokens as in training. Zeros fill the places behind the window, and no
+// token of the window sees them.
+const float *predict_whole(struct predictor *p, const uint8_t *window, int count) {
+    for (int i = 0; i < p->context; i++)
+        p->tokens[i] = i < count ? window[i] : 0;
+    forward(p, &p->whole, p->tokens);
+    return read_logits(p, &p->whole, count - 1);
+}
+
+// A host array may change only after the device has read it, so each token has its own element.
+const float *predict_cached(struct predictor *p, const uint8_t *window, int count) {
+    for (; p->cached < count; p->cached++) {
+        cache.place = p->cached;
+        p->tokens[cache.place] = window[cache.place];
+        forward(p, &p->single, &p->tokens[cache.place]);
+    }
+    return read_logits(p, &p->single, 0);
+}

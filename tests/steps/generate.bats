@@ -1,0 +1,83 @@
+#!/usr/bin/env bats
+# Tests of generate: it continues a text from a snapshot of any step, whole or in shards, with the same text at each run.
+# shellcheck disable=SC2030,SC2031,SC2034,SC2154 # bats and helpers.bash set variables across functions
+load ../helpers
+load every_step
+gpt=(--model gpt --layers 1 --heads 2 --width 32 --context 16)
+
+# Saves the same model three times: whole, in shards, and in a file that step 7 gathers.
+prepare() {
+    need_train 07_large_models/generate
+    cd "$BATS_FILE_TMPDIR" || return
+    seq 3000 >text
+    set_variables
+    train 1 1 --snapshot whole
+    train 5 4 --snapshot shards
+    train 7 2 --save full --optimizer adam --snapshot gathered
+}
+
+adjust() {
+    options=(--data "text:$BATS_FILE_TMPDIR/text" "${gpt[@]}" --batch 24 --max-steps 6 --lr 0.01 --log-every 6)
+    saved=$BATS_FILE_TMPDIR
+}
+
+generate() { # SNAPSHOT OPTION...
+    "$build/07_large_models/generate" --snapshot "$saved/$1" --tokens 100 "${@:2}"
+}
+
+@test "the same seed gives the same text, from shards too, and another seed another text" {
+    generate whole --prompt "12 34" >first
+    [ "$(head -c 5 first)" = "12 34" ]
+    [ "$(wc -c <first)" = 106 ] # with a newline at the end
+    generate whole --prompt "12 34" | cmp - first
+    generate shards --prompt "12 34" | cmp - first
+    generate gathered --check >/dev/null
+    generate gathered --prompt "12 34" | refute cmp -s - first
+    generate whole --prompt "12 34" --seed 2 | refute cmp -s - first
+}
+
+# The window of 16 tokens moves several times. --check fails if a logit differs.
+@test "with and without a cache, the logits agree and the text is the same" {
+    generate whole --prompt abc --check >checked
+    generate whole --prompt abc --cache 0 | cmp - checked
+    generate shards --prompt abc --cache 1 --time 2>err | cmp - checked
+    grep -qxE '[0-9]+ tokens/s' err
+}
+
+@test "a prompt that is longer than the context counts by its end only" {
+    generate whole --prompt "0123456789abcdefghijklmnop" >long
+    generate whole --prompt "abcdefghijklmnop" >short
+    [ "$(head -c 26 long)" = 0123456789abcdefghijklmnop ]
+    cmp <(tail -c +11 long) short
+}
+
+@test "--temperature 0 and --top-k 1 choose the most likely byte, whatever the seed" {
+    generate whole --temperature 0 >greedy
+    generate whole --temperature 0 --seed 7 | cmp - greedy
+    generate whole --top-k 1 --seed 7 | cmp - greedy
+    generate whole --temperature 5 | refute cmp -s - greedy
+}
+
+# Few bytes of this model are printable at a high temperature. \x1b would begin a command for a terminal.
+@test "control characters are printed as question marks" {
+    generate whole --temperature 100 --prompt $'a\x1b[1m\xc2\x9bb' >out
+    [[ $(head -n 1 out) == 'a?[1m'$'\xc2''?b'* ]]
+    [ "$(LC_ALL=C tr -d '\n\t\40-\176\200-\377' <out | wc -c)" = 0 ]
+}
+
+@test "each mistake is one clear line" {
+    path=$build/07_large_models/generate
+    fails 2 "--snapshot FILE is missing" "$path"
+    fails 1 "there is no such file: train --model gpt --data text saves one" "$path" --snapshot none
+    fails 1 "is no snapshot" "$path" --snapshot "$saved/text"
+    options=(--data "$tiny" --batch 24 --max-steps 1)
+    train 1 1 --snapshot images
+    fails 1 "images: mlp 8-512-512-10 is no model of --model gpt" "$path" --snapshot images
+    cp "$saved/whole" broken
+    flip broken 2000
+    fails 1 "is corrupt: wrong checksum" "$path" --snapshot broken
+    cp "$saved/shards" shards # the manifest without its shards
+    fails 1 "lacks its shard" "$path" --snapshot shards
+    sed -i 's/layers/layers /' shards
+    fails 1 "truncated or corrupt manifest" "$path" --snapshot shards
+}
