@@ -3,13 +3,11 @@
 # shellcheck disable=SC2030,SC2031,SC2034,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 load every_step
-gpt=(--model gpt --layers 1 --heads 2 --width 32 --context 16)
 
 # Saves the same model three times: whole, in shards, and in a file that step 7 gathers.
 prepare() {
     need_train 07_large_models/generate
     cd "$BATS_FILE_TMPDIR" || return
-    seq 3000 >text
     set_variables
     train 1 1 --snapshot whole
     train 5 4 --snapshot shards
@@ -17,7 +15,8 @@ prepare() {
 }
 
 adjust() {
-    options=(--data "text:$BATS_FILE_TMPDIR/text" "${gpt[@]}" --batch 24 --max-steps 6 --lr 0.01 --log-every 6)
+    # shellcheck disable=SC2206 # words
+    options=($gpt --batch 24 --max-steps 6 --lr 0.01 --log-every 6)
     saved=$BATS_FILE_TMPDIR
 }
 
@@ -69,7 +68,7 @@ generate() { # SNAPSHOT OPTION...
     path=$build/07_large_models/generate
     fails 2 "--snapshot FILE is missing" "$path"
     fails 1 "there is no such file: train --model gpt --data text saves one" "$path" --snapshot none
-    fails 1 "is no snapshot" "$path" --snapshot "$saved/text"
+    fails 1 "is no snapshot" "$path" --snapshot "$saved/tiny_text"
     options=(--data "$tiny" --batch 24 --max-steps 1)
     train 1 1 --snapshot images
     fails 1 "images: mlp 8-512-512-10 is no model of --model gpt" "$path" --snapshot images
