@@ -1,5 +1,5 @@
-"""models.py BUILD [--rounds N] [--accuracy]: the image models of step 1 on the CPU device, as a table: speed compared with
-PyTorch on the same cores; with --accuracy, which takes about half an hour, also the test accuracy."""
+"""models.py BUILD [--rounds N] [--accuracy]: the image models and transformers of step 1 on the CPU device, as a table: speed
+compared with PyTorch on the same cores; with --accuracy, which takes about half an hour, also the test accuracy."""
 import os
 import re
 import statistics
@@ -8,15 +8,17 @@ import sys
 from bench import (compiler, data_here, has_images, machine, option, products, ratio, run, show, spread)
 
 ROUNDS, STEPS, BATCH = int(option("--rounds", 5)), 60, 64
-TORCH_MODELS = "/usr/bin/python3", "-B", os.path.join(os.path.dirname(__file__), "torch_models.py")
+TORCH_MODELS, TORCH_GPT = (("/usr/bin/python3", "-B", os.path.join(os.path.dirname(__file__), name))
+                           for name in ("torch_models.py", "torch_gpt.py"))
 MODELS = {"cnn": ("--model", "cnn"), "resnet8": ("--model", "resnet", "--depth", 8)}
+TRANSFORMERS = {"tiny": 16, "small": 4}  # the batch of each --size
 trainer = f"{sys.argv[1]}/01_single_gpu/train"
 threads = str(os.cpu_count())
 
 
 def rate(output):
-    """Images per second: the median of a run's ten parts, without the first one, which warms up."""
-    return statistics.median([float(each) for each in re.findall(r"(\d+) images/s", output)][1:10])
+    """Images or tokens per second: the median of a run's ten parts, without the first one, which warms up."""
+    return statistics.median([float(each) for each in re.findall(r"(\d+) (?:images|tokens)/s", output)][1:10])
 
 
 def speed_table(data):
@@ -34,6 +36,21 @@ def speed_table(data):
     show("trainer, s per epoch", [spread([60000 / each for each in ours[name]], 1) for name in MODELS])
     show("PyTorch, s per epoch", [spread([60000 / each for each in torch[name]], 1) for name in MODELS])
     show("trainer / PyTorch, time", [ratio(torch[name], ours[name], max) for name in MODELS], "at most 1.5")
+
+
+def transformer_table():
+    ours, torch = {size: [] for size in TRANSFORMERS}, {size: [] for size in TRANSFORMERS}
+    for _ in range(ROUNDS):
+        for size, batch in TRANSFORMERS.items():
+            steps = {"tiny": 100, "small": 10}[size]
+            ours[size].append(rate(run(trainer, "--model", "gpt", "--size", size, "--data", "text", "--batch", batch,
+                                       "--optimizer", "adamw", "--max-steps", steps, "--log-every", steps // 10)[0]))
+            torch[size].append(rate(run(*TORCH_GPT, size, batch, steps, OMP_NUM_THREADS=threads)[0]))
+    print(f"\nTransformers, with AdamW: median (lowest-highest) of {ROUNDS} alternating runs")
+    show("", [f"gpt {size}" for size in TRANSFORMERS], "goal")
+    show("trainer, tokens/s", [spread(ours[size]) for size in TRANSFORMERS])
+    show("PyTorch, tokens/s", [spread(torch[size]) for size in TRANSFORMERS])
+    show("trainer / PyTorch, time", [ratio(torch[size], ours[size], max) for size in TRANSFORMERS], "at most 1")
 
 
 def accuracies(*options):
@@ -72,6 +89,7 @@ def main():
     if "--accuracy" in sys.argv:
         accuracy_table()
     speed_table(data)
+    transformer_table()
 
 
 main()
