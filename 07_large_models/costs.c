@@ -85,7 +85,7 @@ void step_ends(cudaStream_t stream) {
     CUDA_CHECK(cudaEventRecord(end, stream));
 }
 
-// Prints what a rank computed in the last training step of this many samples.
+// Prints the row about the last training step of a rank, which had this many samples.
 static void print_rate(const struct fsdp *f, int samples) {
     struct cudaDeviceProp properties;
     double flops = 0;
@@ -95,7 +95,7 @@ static void print_rate(const struct fsdp *f, int samples) {
     CUDA_CHECK(cudaGetDeviceProperties(&properties, 0));
     for (int i = 0; i < f->model->count; i++)
         flops += 3 * f->model->layers[i].flops * samples;
-    printf("a step of a rank: %.4g FLOPs of the model in %.4g ms%s: %.4g TFLOP/s", flops, ms,
+    printf("  FLOPs / step %.4g in %.4g ms%s, %.4g TFLOP/s", flops, ms,
            device_is_modelled() ? " (modelled)" : "", flops / ms / 1e9);
     for (const struct peak *p = peaks; p < peaks + sizeof peaks / sizeof *peaks; p++)
         if (strcasestr(properties.name, p->name)) {

@@ -47,7 +47,7 @@ run() {
         }
         $1 == "sent" { sent = $4; if ($4 != $5) differ = differ " sent" }
         / per epoch, / { for (i = 1; i < NF; i++) if ($i == "batch") batch = $(i + 1) }
-        /^a step of a rank/ { for (i = 1; i < NF; i++) if ($(i + 1) == "ms") ms = $i }
+        $1 == "FLOPs" { for (i = 1; i < NF; i++) if ($(i + 1) == "ms") ms = $i }
         END {
             split("parameters gradients optimizer gathered activations", kinds)
             split("P G O W A", letters)
