@@ -16,7 +16,7 @@ settings=("--optimizer adadelta --lr 0.1 --schedule step --gamma 0.5" "--nestero
     local more ranks step steps number=0
     # A layer of the second model has three parameters.
     for more in "" "--momentum 0" "--hidden 21,2,1,9" "--optimizer adam --weight-decay 0.1 --lr 1e-4" "${settings[@]}" \
-        "$gpt --dropout 0.2"; do
+        "$gpt --dropout 0.2 --optimizer adamw --weight-decay 0.5 --lr 1e-3"; do
         rm -f one.bin
         number=$((number + 1))
         train 1 1 --csv one --snapshot one.bin $more

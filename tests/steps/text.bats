@@ -28,7 +28,7 @@ adjust() {
 
 # At a low rate, rounding changes less than the eighth digit of losses of 5.5.
 @test "any number of ranks has the losses of step 1 to eight digits" {
-    options+=(--context 16 --width 32 --lr 1e-3 --max-steps 20 --dropout 0.1)
+    options+=(--context 16 --width 32 --lr 1e-3 --max-steps 20 --dropout 0.1 --weight-decay 0.1)
     train 1 1 --csv one
     while read -r run; do
         # shellcheck disable=SC2086 # words
