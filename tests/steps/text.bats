@@ -28,7 +28,7 @@ adjust() {
 
 # At a low rate, rounding changes less than the eighth digit of losses of 5.5.
 @test "any number of ranks has the losses of step 1 to eight digits" {
-    options+=(--context 16 --width 32 --lr 1e-3 --max-steps 20 --dropout 0.1 --weight-decay 0.1)
+    options+=(--layers 2 --context 16 --width 32 --lr 1e-3 --max-steps 20 --dropout 0.1 --weight-decay 0.1)
     train 1 1 --csv one
     while read -r run; do
         # shellcheck disable=SC2086 # words
@@ -44,7 +44,8 @@ adjust() {
 7 1 --accumulate 3
 7 2 --strategy none --accumulate 2
 7 3 --strategy grad --recompute 1 --unit-bytes 20000
-7 4 --strategy full --recompute 1
+7 4 --strategy full --recompute 1 --overlap 0
+7 2 --recompute 1 --unit-bytes 110000 --accumulate 2
 7 4 --strategy hybrid
 END
     train 1 1 --csv other --seed 2
