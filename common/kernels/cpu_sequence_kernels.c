@@ -80,18 +80,19 @@ void look_up_backward(const float *tokens, const float *dy, float *dtable, int r
 // polynomial for e^r (its Taylor series; r is at most ln(2) / 2). ln 2 is the sum of two floats, so
 // that r is exact.
 static inline float exponential(float x) {
-    const float shift = 0x1.8p23f; // adding it rounds to a whole number
+    const float shift = 0x1.8p23f; // the sum with it is rounded, and ends with the bits of n
     float clamped = x < -87.f ? -87.f : x > 88.f ? 88.f : x;
-    float n = (clamped * 1.44269504f + shift) - shift;
+    union {
+        uint32_t bits;
+        float value;
+    } power = {.value = clamped * 1.44269504f + shift};
+    float n = power.value - shift;
     float r = (clamped - n * 0.693359375f) + n * 2.12194440e-4f;
     float p =
         1 + r * (1 + r * (1 / 2.f +
                           r * (1 / 6.f +
                                r * (1 / 24.f + r * (1 / 120.f + r * (1 / 720.f + r / 5040.f))))));
-    union {
-        int32_t bits;
-        float value;
-    } power = {.bits = ((int32_t)n + 127) << 23};
+    power.bits = (power.bits + 127) << 23; // of 2^n
     return p * power.value;
 }
 

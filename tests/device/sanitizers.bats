@@ -79,7 +79,7 @@ step7_is_clean() { # SANITIZER SEED
 tests_are_clean() { # SANITIZER TEST...
     local tests test
     mapfile -t tests < <(cd "$root" && find tests/device -name 'test_nccl_*.c' ! -name '*large*')
-    tests=(tests/device/test_{cpu_device,check,cublas} tests/unit/test_{kernels,image_kernels} "${@:2}" "${tests[@]%.c}")
+    tests=(tests/device/test_{cpu_device,check,cublas} tests/unit/test_{kernels,image_kernels,sequence_kernels} "${@:2}" "${tests[@]%.c}")
     build_sanitized "$1" "${tests[@]/#/build/${1:0:1}san/}"
     for test in "${tests[@]}"; do
         [[ $test != */test_nccl_* ]] || export ASAN_OPTIONS=detect_leaks=0
