@@ -13,7 +13,7 @@ DIFFS := diff12 diff23 diff34 diff45 diff57
 PROGRAMS := $(foreach step,$(STEPS),$($(step)))
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart data programs diffs diffstat doctor demo-fsdp rehearse plots check-gpu docs record slides schedule test-quick test test-all clean
+.PHONY: help quickstart data programs diffs diffstat doctor demo-fsdp demo-gpt rehearse plots check-gpu docs record slides schedule test-quick test test-all clean
 .PHONY: $(STEPS) $(STEPS:%=run-%) $(DIFFS) $(PROGRAMS)
 include tools/build.mk tools/see.mk exercises/exercises.mk tests/tests.mk
 
@@ -75,6 +75,10 @@ doctor: ## checks whether this machine or job can run the course, and suggests f
 demo-fsdp: ## trains language models that do not fit on one device: sharded, with recomputation, with accumulation (MEMORY=24G)
 	@$(MAKE) --no-print-directory -s QUIET=@ step3 step7
 	@tools/demo_fsdp.sh $(ARGS)
+
+demo-gpt: ## trains a language model in two minutes, and shows what it writes before and after (TEXT=file, PROMPT="The ")
+	@$(MAKE) --no-print-directory -s QUIET=@ step3 step5 step7
+	@TEXT='$(TEXT)' PROMPT='$(PROMPT)' tools/demo_gpt.sh $(ARGS)
 
 rehearse: ## shows how a run would scale to 64 modelled GPUs (ARGS="--hidden 8192,8192": options of step 7; ARGS=--help: more options)
 	@tools/deps.sh plots

@@ -6,9 +6,13 @@
 #include "common/base/options.h"
 #include "common/base/rng.h"
 #include "common/snapshots/snapshot.h"
+#include <limits.h>
+#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <wchar.h>
+#include <wctype.h>
 
 static struct {
     const char *snapshot, *prompt;
@@ -25,8 +29,7 @@ static const struct option_spec options[] = {
     {"seed", OPTION_INT, &generate.seed, "1", 0, 1e15, "seed of the choices"},
     {"tokens", OPTION_INT, &generate.tokens, "500", 1, 1e9, "bytes to generate"},
     {"cache", OPTION_INT, &generate.cache, "1", 0, 1, "1: keep the keys and values of tokens"},
-    {"check", OPTION_FLAG, &generate.check, NULL, 0, 0,
-     "compares the logits with and without cache"},
+    {"check", OPTION_FLAG, &generate.check, NULL, 0, 0, "computes logits both ways, and compares"},
     {"time", OPTION_FLAG, &generate.time, NULL, 0, 0, "prints the speed, on stderr"},
     {0},
 };
@@ -41,8 +44,7 @@ static void load(struct predictor *p) {
         wrong_usage("--snapshot FILE is missing: a file that train --model gpt has saved");
     int found = snapshot_identify(generate.snapshot, &run, why);
     if (found == 0)
-        fail("--snapshot %s: there is no such file: train --model gpt --data text saves one",
-             generate.snapshot);
+        fail("--snapshot %s: no such file: train --model gpt saves one", generate.snapshot);
     if (found < 0)
         fail("%s", why);
     if (predictor_build(p, run.model, why))
@@ -87,30 +89,26 @@ static uint8_t choose(const float *logits, int classes, long i) {
     return choices[k - 1].token;
 }
 
-// Prints a byte at once. A terminal would obey control characters, so ? stands for them. In UTF-8,
-// some of them are two bytes, the first of which is 0xc2.
+// Prints a byte or, in UTF-8, a character of several bytes as soon as it is complete. ? stands for
+// bytes that are no character, and for control characters, which a terminal would obey.
 static void print(uint8_t byte) {
-    static uint8_t before;
-    int control = (byte < ' ' && byte != '\n' && byte != '\t') || byte == 0x7f ||
-                  (before == 0xc2 && byte >= 0x80 && byte < 0xa0);
-    putchar(control ? '?' : byte);
+    static char character[MB_LEN_MAX];
+    static int size;
+    wchar_t wide = 0;
+    mbstate_t state = {0};
+    character[size++] = (char)byte;
+    size_t result = mbrtowc(&wide, character, size, &state);
+    if (result == (size_t)-2) // more bytes must follow
+        return;
+    int bytes = size;
+    size = 0;
+    if (result != (size_t)-1 && (iswprint(wide) || wide == '\n' || wide == '\t'))
+        fwrite(character, 1, bytes, stdout);
+    else
+        putchar('?');
     fflush(stdout);
-    before = byte;
-}
-
-// Returns the logits behind the window. With --check, compares those of both functions.
-static const float *predict(struct predictor *p, const uint8_t *window, int count) {
-    float whole[256];
-    if (generate.check)
-        memcpy(whole, predict_whole(p, window, count), p->classes * sizeof *whole);
-    else if (!generate.cache)
-        return predict_whole(p, window, count);
-    const float *cached = predict_cached(p, window, count);
-    for (int i = 0; generate.check && i < p->classes; i++)
-        if (!(fabsf(whole[i] - cached[i]) <= 1e-4f * (1 + fabsf(whole[i]))))
-            fail("--check: logit %d behind %d tokens is %g, and with the cache %g", i, count,
-                 whole[i], cached[i]);
-    return cached;
+    if (result == (size_t)-1 && bytes > 1) // the last byte may begin a character
+        print(byte);
 }
 
 // The window is the end of the text that the model sees. When it is full, its first half leaves it.
@@ -119,6 +117,8 @@ static const float *predict(struct predictor *p, const uint8_t *window, int coun
 static void continue_text(struct predictor *p) {
     long length = strlen(generate.prompt), end = length + generate.tokens;
     long begin = length > p->context ? length - p->context : 0;
+    predict *const with_cache[] = {predict_whole, predict_cached};
+    predict *logits = generate.check ? predict_checked : with_cache[generate.cache];
     uint8_t *text = malloc(end);
     if (!text)
         fail("no memory for %ld tokens", end);
@@ -130,7 +130,7 @@ static void continue_text(struct predictor *p) {
             begin = i - (p->context + 1) / 2;
             p->cached = 0;
         }
-        text[i] = choose(predict(p, text + begin, (int)(i - begin)), p->classes, i - length);
+        text[i] = choose(logits(p, text + begin, (int)(i - begin)), p->classes, i - length);
         print(text[i]);
     }
     putchar('\n');
@@ -140,6 +140,7 @@ static void continue_text(struct predictor *p) {
 int main(int argc, char **argv) {
     static struct predictor p;
     options_parse(tables, "Continues a text with a language model.", argc, argv);
+    setlocale(LC_CTYPE, "C.UTF-8");
     load(&p);
     double start = seconds();
     continue_text(&p);

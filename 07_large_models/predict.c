@@ -8,6 +8,7 @@
 #include "common/layers/products.h"
 #include "common/models/models.h"
 #include <math.h>
+#include <stdlib.h>
 
 static struct {
     int context, place; // place: of the token in its window
@@ -133,4 +134,19 @@ const float *predict_cached(struct predictor *p, const uint8_t *window, int coun
         forward(p, &p->single, &p->tokens[cache.place]);
     }
     return read_logits(p, &p->single, 0);
+}
+
+const float *predict_checked(struct predictor *p, const uint8_t *window, int count) {
+    size_t bytes = p->classes * sizeof *p->logits;
+    float *whole = malloc(bytes);
+    if (!whole)
+        fail("no memory for %d logits", p->classes);
+    memcpy(whole, predict_whole(p, window, count), bytes);
+    predict_cached(p, window, count);
+    for (int i = 0; i < p->classes; i++)
+        if (!(fabsf(whole[i] - p->logits[i]) <= 1e-4f * (1 + fabsf(whole[i]))))
+            fail("logit %d behind %d tokens is %g, and with the cache %g", i, count, whole[i],
+                 p->logits[i]);
+    free(whole);
+    return p->logits;
 }

@@ -31,8 +31,14 @@ void predictor_start(struct predictor *p, const float *parameters, int cache);
 
 // Computes the logits of the token behind the window, which has count tokens, 1 to context of them.
 // Waits for them, and returns p->logits.
-const float *predict_whole(struct predictor *p, const uint8_t *window, int count);
+typedef const float *predict(struct predictor *p, const uint8_t *window, int count);
 
-// The same with the cache: only tokens that are not in the cache yet go through the model. The
-// caller sets p->cached to 0 if the window has another beginning than in the last call.
-const float *predict_cached(struct predictor *p, const uint8_t *window, int count);
+// All tokens of the window go through the model.
+predict predict_whole;
+
+// Only tokens that are not in the cache yet go through the model. The caller sets p->cached to 0 if
+// the window has another beginning than in the last call.
+predict predict_cached;
+
+// Calls both, and fails if a logit differs by more than rounding explains.
+predict predict_checked;

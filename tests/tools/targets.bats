@@ -171,6 +171,15 @@ make trace-step1 needs neither" ]
     done
 }
 
+# In this text, a byte says which one follows. Its place in a sequence of 15 does not. (18000 / 2 + 1) / (18000 + 256) is the unigram model's probability of each.
+@test "make demo-gpt works in a fresh clone" {
+    yes ab | tr -d '\n' | head -c 20000 >text
+    fresh demo-gpt TEXT="$PWD/text" PROMPT=aba ARGS='--layers 1 --width 16 --heads 2 --context 15 --lr 0.01 --epochs 3'
+    says 'Before training, it continues "aba" like this:' 'ranks     global batch 16 = 2 ranks x 8' 'accuracy 100.00%' \
+        'After training, it continues "aba" like this:' '    abababababababababababababababab'
+    [ "$(grep -cE '^  (unigram   0.71    2.0  #{7} |(bi|tri)gram +0.00    1.0  |gpt       0.[0-9]{2}  )' <<<"$output")" = 4 ]
+}
+
 # One model after the other is too large for the options before it. The script itself compares the computed bytes with the
 # measured ones.
 @test "make demo-fsdp works in a fresh clone" {
