@@ -72,7 +72,7 @@ static int compare(const void *first, const void *second) {
 
 // Chooses token number i of the text with the probabilities softmax(logits / temperature).
 static uint8_t choose(const float *logits, int classes, long i) {
-    struct choice choices[256];
+    struct choice choices[256] = {{0}};
     double weights[256], sum = 0;
     int k = generate.top_k ? (int)generate.top_k : classes;
     for (int token = 0; token < classes; token++)
