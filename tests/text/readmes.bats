@@ -10,7 +10,7 @@ setup_file() {
         04_multinode/{train,doctor} 05_fsdp/train 06_allreduce_demo/allreduce 07_large_models/{train,generate})
     cd "$BATS_FILE_TMPDIR" || return
     tiny_data data/mnist
-    small_programs '"$@" --hidden 8,8 --layers 1 --heads 2 --width 8 --context 256 --batch 60 --epochs 1' "${programs[@]}"
+    small_programs '"$@" --hidden 8,8 --layers 1 --heads 2 --width 8 --context 256 --batch 120 --epochs 1' "${programs[@]}"
     export build=${TRAIN%/01_single_gpu/train}
     mkdir -p tools build/trace/step2
     ln -s "$root"/tools/{trace,on_paper,formulas}.py tools
