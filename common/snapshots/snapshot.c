@@ -217,6 +217,8 @@ int snapshot_read_header(const char *path, struct snapshot *s, char why[WHY_SIZE
     s->state_size = h.state_size;
     if (memcmp(h.magic, MAGIC, sizeof h.magic))
         return refuse(why, "%.300s is no snapshot, or a truncated one", path);
+    s->model[sizeof s->model - 1] = 0; // in a damaged file, the texts may have no end
+    s->optimizer[sizeof s->optimizer - 1] = 0;
     if (h.parameters < 1 || h.state_size < 0 || h.state_size % h.parameters ||
         h.state_size / h.parameters > MOST_STATES)
         return refuse(why, "snapshot %.300s is truncated or corrupt: wrong size", path);

@@ -126,6 +126,18 @@ static void check_half(const struct snapshot *whole, int accepted) {
     free(half);
 }
 
+// A snapshot that loads can be identified, with the same result.
+static void check_identity(const struct snapshot *whole, int accepted) {
+    char why[WHY_SIZE] = "";
+    struct snapshot found;
+    int result = snapshot_identify(path, &found, why);
+    assert(result == 1 || (result == -1 && strstr(why, path) && !strchr(why, '\n')));
+    assert(result == 1 || accepted == -1);
+    if (accepted == 1)
+        assert(strcmp(found.model, whole->model) == 0 && found.parameters == whole->parameters &&
+               found.state_size == whole->state_size);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char why[WHY_SIZE] = "";
     if (size == 0)
@@ -157,6 +169,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     else
         assert(strstr(why, path) && !strchr(why, '\n'));
     check_half(s, result);
+    check_identity(s, result);
     free(s);
     free(expected);
     free(bytes);
