@@ -57,6 +57,7 @@ run() {
             bar = sprintf("%-36s", bar)
             mark = int(limit / 1e9)
             bar = substr(bar, 1, mark) "|" substr(bar, mark + 1)
+            sub(/ +$/, "", bar)
             printf "%-46s %-4s %5.1f %8.1f %9.0f %10.0f  %s\n", name, fits, bytes["peak"] / 1e9, sent / 1e9, ms,
                 batch * 2048 / ms * 1000, bar
             if (differ) print "error: computed and measured numbers differ:" differ
