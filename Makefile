@@ -78,7 +78,7 @@ demo-fsdp: ## trains language models that do not fit on one device: sharded, wit
 
 demo-gpt: ## trains a language model in two minutes, and shows what it writes before and after (TEXT=file, PROMPT="The ")
 	@$(MAKE) --no-print-directory -s QUIET=@ step3 step5 step7
-	@TEXT='$(TEXT)' PROMPT='$(PROMPT)' tools/demo_gpt.sh $(ARGS)
+	@tools/demo_gpt.sh $(ARGS)
 
 rehearse: ## shows how a run would scale to 64 modelled GPUs (ARGS="--hidden 8192,8192": options of step 7; ARGS=--help: more options)
 	@tools/deps.sh plots
