@@ -1,10 +1,11 @@
-// Compares the attendee's kernels with their formulas: "kernels loss" and "kernels sgd". At the
-// first difference, it prints what it found and what that means, and exits with 1. With ON_HOST, it
-// calls the functions of common/kernels/kernels.cu, which tests/unit/host_cuda.h has built for the
-// host.
+// Compares the attendee's kernels with their formulas: "kernels loss", "kernels sgd" and "kernels
+// mask". At the first difference, it prints what it found and what that means, and exits with 1.
+// With ON_HOST, it calls the functions of common/kernels/kernels.cu, which tests/unit/host_cuda.h
+// has built for the host.
 #ifdef ON_HOST
 #define softmax_cross_entropy cu_softmax_cross_entropy
 #define sgd_step cu_sgd_step
+#define causal_softmax cu_causal_softmax
 #endif
 #include "common/kernels/kernels.h"
 #include "common/base/rng.h"
@@ -223,7 +224,53 @@ static int check_sgd(float momentum, float weight_decay) {
     return 0;
 }
 
+// Explains a row of the causal softmax that is wrong. The token sees this many tokens, itself last.
+static const char *explain_shares(const float *shares, int seen, int queries, int tokens,
+                                  const float *scores) {
+    double sum = 0;
+    for (int i = seen; i < tokens; i++)
+        if (shares[i] == scores[i])
+            return "The shares of the tokens behind it are not written: they still hold scores.";
+    if (seen < tokens && shares[seen] != 0)
+        return "It sees the next token, which it has to guess, so the loss falls far too low.";
+    if (shares[seen - 1] == 0)
+        return queries == tokens ? "It does not see itself."
+                                 : "The last row belongs to the last token.";
+    for (int i = 0; i < seen; i++)
+        sum += shares[i];
+    if (!close_to(sum, 1))
+        return "The shares of the tokens that it sees must have the sum 1.";
+    return "It sees itself and all tokens before it.";
+}
+
+static int check_mask(int count, int queries, int tokens) {
+    int size = count * queries * tokens;
+    float *scores = random_floats(size, 3, 1);
+    float *matrices = to_device(scores, size * sizeof *scores);
+    causal_softmax(matrices, count, queries, tokens, 0.5f, 0);
+    const float *got = to_host(matrices, size * sizeof *scores), *row = scores;
+    for (int r = 0; r < count * queries; r++, row += tokens, got += tokens) {
+        int token = tokens - queries + r % queries;
+        double sum = 0;
+        for (int i = 0; i <= token; i++)
+            sum += exp(0.5 * row[i]);
+        for (int i = 0; i < tokens; i++) {
+            double want = i <= token ? exp(0.5 * row[i]) / sum : 0;
+            if (close_to(got[i], want))
+                continue;
+            printf("%d x %d scores: token %d gets a share of %.4g of token %d\n"
+                   "Expected: %.4g. %s\n",
+                   queries, tokens, token, got[i], i, want,
+                   explain_shares(got, token + 1, queries, tokens, row));
+            return 1;
+        }
+    }
+    return 0;
+}
+
 int main(int argc, char **argv) {
+    if (argc == 2 && !strcmp(argv[1], "mask"))
+        return check_mask(3, 5, 5) || check_mask(2, 1, 5) || check_mask(1, 300, 300);
     if (argc == 2 && !strcmp(argv[1], "sgd"))
         return check_sgd(0.75f, 0) || check_sgd(0, 0) || check_sgd(0.75f, 0.125f);
     return check_loss(3, 4, 1) || check_loss(STATS_LANES + 5, 10, 4) || check_loss(130, 10, 1000);

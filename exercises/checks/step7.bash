@@ -15,7 +15,7 @@ END_OF_SCRIPT
 # costs_agree RANKS OPTION...: in the table that rank 0 prints, the computed numbers are the measured ones. If one is not,
 # about_cost ROW MEASURED COMPUTED, which the check defines, says what that tells.
 costs_agree() {
-    local row measured computed rows=(parameters gradients optimizer gathered 'sent / step')
+    local row measured computed rows=(parameters gradients optimizer gathered activations 'sent / step')
     [ "$device" = gpu ] || rows+=(peak) # there, it also contains the memory of CUDA and NCCL
     must_run "$@"
     for row in "${rows[@]}"; do
@@ -25,6 +25,12 @@ costs_agree() {
                 "$(about_cost "$row" "$measured" "$computed")"
     done
     ok "with $(ranks "$@"), rank 0 computes the bytes that it measures"
+}
+
+# computes: the attendee's costs.c asks for the measured bytes of seven kinds of memory, as that of the step.
+computes() {
+    [ "$(grep -o 'device_bytes(' "$MINE/costs.c" | wc -l)" -le 7 ] || wrong 'the second number of a row is measured, too' \
+        'Compute it without device_bytes, because you want to know it before you have a GPU.'
 }
 
 # table_row ROW: the measured and the computed bytes in this row of the table.
