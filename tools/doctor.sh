@@ -2,7 +2,13 @@
 # doctor.sh: checks whether this machine and this job can run the course. It prints a line with PASS, WARN or FAIL for
 # each check, with a fix, and then the steps that can run here, and on which device. It exits with 1 if a check fails.
 # It changes nothing, and waits at most a few seconds for each answer.
+#
+# The table at the end has rows WORD | CHECK | TEST | TEXT | CURE. Of each check, the first row whose test succeeds is
+# printed. The code above the table finds the facts that the rows name. To add a check, add its rows here, and to
+# tests/tools/doctor.bats a row for each WARN and FAIL.
+# shellcheck disable=SC2034,SC2317,SC2329 # the table uses the variables and functions
 set -u
+shopt -s extglob
 cd "$(dirname "$0")/.." || exit
 work=$(mktemp -d) || exit
 trap 'rm -rf "$work"' EXIT
@@ -35,7 +41,7 @@ silent() { # NAME: succeeds if timeout has ended the command (124 or 137), or sh
     [[ $(cat "$work/$1.code" 2>/dev/null) =~ ^(124|137)?$ ]]
 }
 
-declare -A count=([PASS]=0 [WARN]=0 [FAIL]=0) colour=([PASS]='' [WARN]='' [FAIL]='')
+declare -A verdict=() count=([PASS]=0 [WARN]=0 [FAIL]=0) colour=([PASS]='' [WARN]='' [FAIL]='')
 columns=10000 plain=''
 if [ -t 1 ]; then
     columns=$(stty size 2>/dev/null </dev/tty | cut -d' ' -f2)
@@ -48,7 +54,7 @@ else # all lines are written at once, because other nodes may write to the same 
     trap 'cat "$work/table" >&3; rm -rf "$work"' EXIT
 fi
 
-row() { # FIRST SECOND TEXT: prints a line; on a narrow terminal, the text continues below in the same column
+print() { # FIRST SECOND TEXT: on a narrow terminal, the text continues below in the same column
     local first=$1 second=$2 line
     while IFS= read -r line; do
         printf '%s  %-13s  %s\n' "$first" "$second" "$line"
@@ -56,12 +62,85 @@ row() { # FIRST SECOND TEXT: prints a line; on a narrow terminal, the text conti
     done < <(fold -s -w $((columns - 22)) <<<"$3")
 }
 
-say() { # WORD CHECK FINDING [CURE]
-    count[$1]=$((count[$1] + 1))
-    row "${colour[$1]}$1$plain" "$2" "$3${4:+; $4}"
+# Reads rows of a table. A row that ends with a backslash continues in the next line. The word "skip" prints nothing,
+# and "note" prints a line without a word.
+print_table() {
+    local row word check test text cure
+    # shellcheck disable=SC2162 # without -r, because of the backslashes
+    while read row <&4; do
+        [[ $row == *' | '* ]] || continue
+        IFS=$'\37' read -r word check test text cure <<<"${row//' | '/$'\37'}"
+        check=${check%%*( )} text=${text%%*( )}
+        if [ -n "${verdict[$check]:-}" ] || ! eval "$test"; then
+            continue
+        fi
+        eval "word=${word%%*( )} text=\"$text\" cure=\"$cure\""
+        verdict[$check]=$word
+        case $word in
+        skip) ;;
+        note) print '' "$check" "$text" ;;
+        *)
+            count[$word]=$((count[$word] + 1))
+            print "${colour[$word]}$word$plain" "$check" "$text${cure:+; $cure}"
+            ;;
+        esac
+    done
 }
 
-# Facts that several checks need.
+# Tests for the table.
+
+otherwise() { true; }
+
+failed() { # CHECK...: one of these checks has failed
+    local check
+    for check; do
+        [ "${verdict[$check]:-}" != FAIL ] || return 0
+    done
+    return 1
+}
+
+below() { # A B: both are known, and A is a lower number or version than B ("unlimited" is above all)
+    [ -n "$1" ] && [ -n "$2" ] && [ "$1" != "$2" ] && [ "$(printf '%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]
+}
+
+reachable() { # ADDRESS: other nodes can reach it, unlike 127.0.1.1, to which Debian maps the host's own name
+    [[ -n $1 && $1 != 127.* && $1 != ::1 ]]
+}
+
+# Texts for the table.
+
+first_line() { "$@" | head -n 1; }
+
+megabytes() { [ "$1" -ge 1024 ] && echo "$(($1 / 1024)) MB" || echo "$1 kB"; }
+
+numbers() { # prints the numbers of the steps, each once
+    tr ' ' '\n' | grep . | sort -u | paste -sd' '
+}
+
+gpu_error() { cat "$work/gpus" "$work/gpus.error" | grep -m 1 .; }
+
+# Describes the links between GPUs. It counts each pair once: the part of the matrix above the diagonal.
+gpu_links() {
+    sed $'s/\e\\[[0-9;]*m//g' "$work/topology" | awk '
+        $1 ~ /^GPU[0-9]+$/ && $2 !~ /^GPU/ { matrix[n++] = $0 }
+        END {
+            for (i = 0; i < n; i++) {
+                split(matrix[i], link, " ")
+                for (j = i + 1; j < n; j++) {
+                    kind = link[j + 2]
+                    if (kind ~ /^NV/) kind = "NVLink, " kind
+                    if (kind ~ /^(PIX|PXB)$/) kind = "PCIe switches, " kind
+                    if (kind ~ /^(PHB|NODE)$/) kind = "PCIe and one CPU, " kind
+                    if (kind == "SYS") kind = "PCIe and both CPUs, the slowest, SYS"
+                    if (!pairs[kind]++) kinds[++k] = kind
+                }
+            }
+            for (i = 1; i <= k; i++)
+                printf "%s%s: %s", (i > 1 ? "; " : ""), (k == 1 ? "all" : pairs[kinds[i]] " pairs"), kinds[i]
+        }'
+}
+
+# The job.
 
 in_job='' nodes=1 scheduler='' container=''
 if [ -n "${SLURM_JOB_ID:-}" ]; then
@@ -92,9 +171,11 @@ elif [ -e /.dockerenv ] || [ -e /run/.containerenv ]; then
 fi
 echo "$host${in_job:+, $in_job}:"
 
+# Commands that may take time, and the GPUs.
+
 later host getent ahosts "$host"
 [ -z "${MASTER_ADDR:-}" ] || later master getent ahosts "$MASTER_ADDR"
-gpus=0 gpus_fit=yes
+gpus=0
 if has nvidia-smi; then
     later smi nvidia-smi
     later gpus nvidia-smi --query-gpu=name,memory.total,driver_version,compute_cap --format=csv,noheader
@@ -126,287 +207,104 @@ for program in 0*/{train,launch,allreduce}; do
     fi
 done
 
+built=${built_gpu:+for GPUs: step$built_gpu}${built_gpu:+${built_cpu:+; }}
+built+=${built_cpu:+for the CPU device: step$built_cpu}
+
+# The words of some rows depend on the machine. Compute nodes often have no compiler, and GPUs need no BLAS.
+build_word=WARN blas_word=WARN job_word=${in_job:+FAIL}
+[ -n "$built" ] || build_word=FAIL
+[ "$gpus" != 0 ] || blas_word=$build_word
+job_word=${job_word:-WARN}
+
 # Tools and libraries for building.
-compiler='' nvcc='' nvcc_version='' cpu_flags='' gpu_flags='' nccl=''
 
-check_compiler() {
-    local word=FAIL log
-    [ -z "$built_cpu$built_gpu" ] || word=WARN # compute nodes often have no compiler
-    printf '#include <stdio.h>\nint main(void) { return puts("") < 0; }\n' >"$work/probe.c"
-    if ! has "$cc"; then
-        say $word 'C compiler' "$cc not found" "tools/deps.sh run, or load your site's compiler module"
-    elif ! log=$(timeout 10 "$cc" "$work/probe.c" -o "$work/probe" 2>&1); then
-        say $word 'C compiler' "$cc cannot compile a program of two lines: ${log%%$'\n'*}" \
-            'load its module again (apt: libc6-dev)'
-    else
-        compiler=$("$cc" --version | head -n 1)
-        say PASS 'C compiler' "$compiler"
-    fi
-    if has make; then
-        say PASS make "$(make --version | head -n 1)"
-    else
-        say $word make 'not found' 'install make (apt, dnf or conda: make)'
-    fi
-}
+compiler=''
+printf '#include <stdio.h>\nint main(void) { return puts("") < 0; }\n' >"$work/probe.c"
+if compiler_error=$(timeout 10 "$cc" "$work/probe.c" -o "$work/probe" 2>&1); then
+    compiler=$(first_line "$cc" --version)
+fi
+compiler_error=${compiler_error%%$'\n'*}
 
-# find_libraries DEVICE: sets LIB_FLAGS and NCCL_FLAGS as make does, or problem and cures if a library is missing.
+nvcc='' nvcc_version='' least=''
+for candidate in ${CUDA_HOME:+"$CUDA_HOME/bin/nvcc"} "$(command -v nvcc)" $cuda/bin/nvcc; do
+    [ -n "$nvcc" ] || [ ! -x "$candidate" ] || nvcc=$candidate
+done
+if [ -n "$nvcc" ]; then
+    nvcc_version=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+    least=$(timeout 5 "$nvcc" --list-gpu-arch | sed -n 's/^compute_\(.*\)\(.\)$/\1.\2/p' | sort -V | head -n 1)
+fi
+
+# find_libraries DEVICE: sets the flags for linking and for NCCL as make does. If a library is missing, it sets problem
+# and cures.
+declare -A flags=([cpu]='' [gpu]='') problem=([cpu]='not checked, because there is no compiler') cures=([cpu]='')
+nccl_flags=''
 find_libraries() {
-    LIB_FLAGS='' NCCL_FLAGS='' problem='not checked, because there is no compiler' cures=''
-    [ -n "$compiler" ] || return
     if CC=$cc NVCC=$nvcc timeout 10 tools/find_libs.sh "$1" >"$work/libs" 2>"$work/log"; then
-        LIB_FLAGS=$(sed -n 's/^LIB_FLAGS := //p' "$work/libs")
-        NCCL_FLAGS=$(sed -n 's/^NCCL_FLAGS := //p' "$work/libs")
+        flags[$1]=$(sed -n 's/^LIB_FLAGS := //p' "$work/libs")
+        nccl_flags=$(sed -n 's/^NCCL_FLAGS := //p' "$work/libs")
     else
-        problem=$(sed -n '1s/error: \(.*\)\. Any one of these fixes it:/\1/p' "$work/log")
-        cures=$(sed -n '2s/^  - //p' "$work/log")$(sed -n '3s/^  - /, or /p' "$work/log")
+        problem[$1]=$(sed -n '1s/error: \(.*\)\. Any one of these fixes it:/\1/p' "$work/log")
+        cures[$1]=$(sed -n '2s/^  - //p' "$work/log")$(sed -n '3s/^  - /, or /p' "$work/log")
     fi
 }
+[ -z "$compiler" ] || find_libraries cpu
+[ -z "$compiler" ] || [ -z "$nvcc" ] || find_libraries gpu
 
-check_blas() {
-    local word=FAIL
-    find_libraries cpu
-    [ -z "$built_cpu$built_gpu" ] && [ "$gpus" = 0 ] || word=WARN
-    case $LIB_FLAGS in
-    '') say $word BLAS "$problem" "$cures" ;;
-    *dnnl*) say PASS BLAS 'oneDNN found, and zlib' ;;
-    *openblas*) say PASS BLAS 'OpenBLAS found, and zlib' ;;
-    *REFERENCE_BLAS*)
-        say WARN BLAS 'only the reference BLAS found, which is several times slower' \
-            'tools/deps.sh run installs a faster one; or load the module of OpenBLAS, or set OPENBLAS_HOME'
-        ;;
-    *) say PASS BLAS "another BLAS found: $LIB_FLAGS" ;;
-    esac
-    cpu_flags=$LIB_FLAGS
-}
-
-check_nvcc() {
-    local candidate
-    for candidate in ${CUDA_HOME:+"$CUDA_HOME/bin/nvcc"} "$(command -v nvcc)" $cuda/bin/nvcc; do
-        [ -n "$nvcc" ] || [ ! -x "$candidate" ] || nvcc=$candidate
-    done
-    if [ -n "$nvcc" ]; then
-        nvcc_version=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
-        find_libraries gpu
-        gpu_flags=$LIB_FLAGS
-        if [ -n "$compiler" ] && [ -z "$gpu_flags" ]; then
-            say FAIL nvcc "$nvcc is $nvcc_version, but: $problem" "$cures"
-        else
-            say PASS nvcc "$nvcc_version, $nvcc"
-        fi
-    elif [ "$gpus" = 0 ] && [ -z "$in_job$scheduler${MODULESHOME:-}" ]; then
-        say PASS nvcc 'none, and no GPU: make builds for the CPU device'
-    else
-        say WARN nvcc 'not found: make builds for the CPU device' \
-            "to build for GPUs, load your site's CUDA module, or set CUDA_HOME"
-    fi
-}
-
-check_nccl() {
-    local header library loaded
-    [ -n "$gpu_flags" ] || return
-    if [ -z "$NCCL_FLAGS" ]; then
-        say WARN NCCL 'not found: only step 1 can be built for GPUs' \
-            "load your site's NCCL module or set NCCL_HOME (apt: libnccl-dev, conda: nccl)"
-        return
-    fi
+oldest_nccl=2.18.5 # that the steps can use
+nccl='' nccl_loaded='' # the versions of the header and of the library
+if [ -n "${flags[gpu]}" ] && [ -n "$nccl_flags" ]; then
     cat >"$work/nccl.c" <<'PROGRAM'
 #include <nccl.h>
 #include <stdio.h>
 int main(void) {
     int v = 0;
     ncclGetVersion(&v);
-    printf("%d %d.%d.%d %d %d.%d.%d\n", NCCL_VERSION_CODE, NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH, v, v / 10000,
-           v / 100 % 100, v % 100);
+    printf("%d.%d.%d %d.%d.%d\n", NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH, v / 10000, v / 100 % 100, v % 100);
 }
 PROGRAM
     # shellcheck disable=SC2086 # flags are several words
-    if ! timeout 10 "$cc" "$work/nccl.c" -o "$work/nccl" $gpu_flags $NCCL_FLAGS 2>"$work/log" ||
-        ! nccl=$(timeout 5 "$work/nccl" 2>"$work/log"); then
-        nccl=''
-        say FAIL NCCL "a program that uses it does not run: $(tail -n 1 "$work/log")" \
-            'load the modules again, and check which other folders LD_LIBRARY_PATH holds'
-        return
-    fi
-    read -r header nccl library loaded <<<"$nccl"
-    if [ "$header" -lt 21805 ]; then
-        say FAIL NCCL "the header is $nccl, and the steps need 2.18.5 or later" \
-            'load a later NCCL module, or set NCCL_HOME to the folder of a later NCCL'
-        nccl=''
-    elif [ "$header" = "$library" ]; then
-        say PASS NCCL "header and library $nccl"
-    else # a newer library has all functions of the header
-        say "$([ "$header" -lt "$library" ] && echo WARN || echo FAIL)" NCCL \
-            "the header is $nccl, but programs load the library $loaded" \
-            'load only one NCCL module, and remove others from LD_LIBRARY_PATH'
-    fi
-}
+    timeout 10 "$cc" "$work/nccl.c" -o "$work/nccl" ${flags[gpu]} $nccl_flags 2>"$work/log" &&
+        timeout 5 "$work/nccl" >"$work/versions" 2>"$work/log" && read -r nccl nccl_loaded <"$work/versions"
+fi
+nccl_word=WARN # a newer library has all functions of the header
+! below "$nccl_loaded" "$nccl" || nccl_word=FAIL
 
-check_programs() {
-    case $broken in
-    *"missing file") say WARN programs "$broken" "make step${broken:1:1}" ;;
-    ?*)
-        say FAIL programs "$broken" 'load the modules that it was built with (in jobs: slurm/site.sh), or build it again'
-        ;;
-    *)
-        if [ -z "$built_cpu$built_gpu" ]; then
-            say PASS programs 'none is built yet: run make step1'
-        elif [ -n "$gpu_only" ] && [ "$gpus" = 0 ]; then
-            say "$([ -n "$in_job" ] && echo FAIL || echo WARN)" programs \
-                "built for GPUs, but there is no GPU here: step$gpu_only" "make DEVICE=cpu step${gpu_only: -1}"
-        else
-            say PASS programs \
-                "${built_gpu:+for GPUs: step$built_gpu}${built_gpu:+${built_cpu:+; }}${built_cpu:+for the CPU device: step$built_cpu}"
-        fi
-        ;;
-    esac
-}
+# The GPUs.
 
-# GPUs. If one of these checks fails, the programs can still run on the CPU device.
-
-gpu_fault() { # CHECK FINDING CURE
-    gpus_fit=''
-    say FAIL "$@"
-}
-
-check_driver() {
-    local driver newest why
-    if ! has nvidia-smi; then
-        if [ -e $nvidia ] && [ -n "$container" ]; then
-            gpu_fault driver "loaded on this node, but not in this container ($container)" \
-                'start it with --nv (apptainer) or --gpus all (docker)'
-        elif [ -e $nvidia ]; then
-            gpu_fault driver 'loaded, but nvidia-smi is not found' "add it to PATH, or install the driver's tools"
-        elif [ "${SLURM_GPUS_ON_NODE:-0}" != 0 ]; then
-            say WARN driver "none, but Slurm gave this job $SLURM_GPUS_ON_NODE GPUs: programs can use the CPU device only" \
-                'to use GPUs, try another partition'
-        elif [ -n "$scheduler" ] && [ -z "$in_job" ]; then
-            say WARN driver 'none here: programs can use the CPU device only' 'check compute nodes: sbatch slurm/doctor.sbatch'
-        else
-            say PASS driver 'none: programs run on the CPU device'
-        fi
-    elif [ "$gpus" = 0 ]; then
-        why=$(cat "$work/gpus" "$work/gpus.error" | grep -m 1 .)
-        if silent gpus; then
-            gpu_fault driver 'nvidia-smi does not answer' 'use another node, and tell the administrators'
-        elif [ -n "$in_job" ]; then
-            gpu_fault driver "$why" 'ask for GPUs, such as --gpus-per-node=2'
-        else
-            gpu_fault driver "$why" 'reboot, or install a driver that matches the kernel'
-        fi
-    else
-        driver=$(awk -F', ' '{ print $3; exit }' "$work/gpus")
-        newest=$(answered smi && sed -n 's/.*CUDA[A-Z ]* Version *: *\([0-9.]*\).*/\1/p' "$work/smi")
-        if [ -n "$newest" ] && [ -n "$nvcc_version" ] && [ "${newest%%.*}" -lt "${nvcc_version%%.*}" ]; then
-            gpu_fault driver "version $driver supports CUDA $newest and older, but nvcc is $nvcc_version" \
-                "load a CUDA module of ${newest%%.*}.x, run make clean, and build again"
-        else
-            say PASS driver "$driver${newest:+, for CUDA up to $newest}"
-        fi
-    fi
-}
-
-check_gpus() {
-    local models visible oldest least
-    [ "$gpus" -gt 0 ] || return
+driver='' newest='' models='' oldest='' visible=$gpus # newest: the latest CUDA that the driver supports
+if [ "$gpus" != 0 ]; then
+    driver=$(awk -F', ' '{ print $3; exit }' "$work/gpus")
+    newest=$(answered smi && sed -n 's/.*CUDA[A-Z ]* Version *: *\([0-9.]*\).*/\1/p' "$work/smi")
     models=$(awk -F', ' '!n[$1 ", " $2]++ { m[++k] = $1 ", " $2 }
         END { for (i = 1; i <= k; i++) printf "%s%d x %s", (i > 1 ? "; " : ""), n[m[i]], m[i] }' "$work/gpus")
-    oldest=$(awk -F', ' '{ print $4 * 10 }' "$work/gpus" | sort -n | head -n 1)
-    least=$([ -z "$nvcc" ] || timeout 5 "$nvcc" --list-gpu-arch | sed -n 's/^compute_//p' | sort -n | head -n 1)
+    oldest=$(awk -F', ' '{ print $4 }' "$work/gpus" | sort -V | head -n 1)
     if [ "${CUDA_VISIBLE_DEVICES+set}" ]; then
         visible=$(tr , '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -cvxE -e '|-1|NoDevFiles')
         if [ "$visible" -lt "$gpus" ]; then
-            gpus=$visible
-            models+=", of which CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES shows $gpus"
+            models+=", of which CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES shows $visible"
+        else
+            visible=$gpus
         fi
     fi
-    if [ "$gpus" = 0 ]; then
-        gpu_fault GPUs "$models" 'unset CUDA_VISIBLE_DEVICES, or ask for GPUs: --gpus-per-node=2'
-    elif [ "$oldest" -lt "${least:-0}" ]; then
-        gpu_fault GPUs "$models: a GPU of compute capability ${oldest%?}.${oldest: -1}, but nvcc $nvcc_version builds for ${least%?}.${least: -1} and later" \
-            'load an older CUDA module, run make clean, and build again'
-    else
-        say PASS GPUs "$models"
-    fi
-}
-
-check_links() { # counts each pair of GPUs once: the part of the matrix above the diagonal
-    [ "$gpus" -gt 1 ] && answered topology || return
-    say PASS 'GPU links' "$(sed $'s/\e\\[[0-9;]*m//g' "$work/topology" | awk '
-        $1 ~ /^GPU[0-9]+$/ && $2 !~ /^GPU/ { matrix[n++] = $0 }
-        END {
-            for (i = 0; i < n; i++) {
-                split(matrix[i], link, " ")
-                for (j = i + 1; j < n; j++) {
-                    kind = link[j + 2]
-                    if (kind ~ /^NV/) kind = "NVLink, " kind
-                    if (kind ~ /^(PIX|PXB)$/) kind = "PCIe switches, " kind
-                    if (kind ~ /^(PHB|NODE)$/) kind = "PCIe and one CPU, " kind
-                    if (kind == "SYS") kind = "PCIe and both CPUs, the slowest, SYS"
-                    if (!pairs[kind]++) kinds[++k] = kind
-                }
-            }
-            for (i = 1; i <= k; i++)
-                printf "%s%s: %s", (i > 1 ? "; " : ""), (k == 1 ? "all" : pairs[kinds[i]] " pairs"), kinds[i]
-        }')"
-}
+fi
 
 # The node.
 
-check_cores() {
-    local usable all
-    usable=$(env -u OMP_NUM_THREADS nproc) all=$(env -u OMP_NUM_THREADS nproc --all) # nproc reads that variable
-    if [ "$usable" = 1 ] && [ "$all" != 1 ]; then
-        say WARN cores "only 1 of $all can be used" 'ask for --cpus-per-task=4 (Slurm) or ncpus=8 (PBS)'
-    else
-        say PASS cores "$usable of $all can be used"
-    fi
-}
-
-megabytes() { [ "$1" -ge 1024 ] && echo "$(($1 / 1024)) MB" || echo "$1 kB"; }
-
-check_shm() {
-    local size=0 free=0 word=WARN probe
-    local cure='delete old files (ls -l /dev/shm lists them), or as root: mount -o remount,size=1g /dev/shm'
-    read -r size free < <(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $2, $4 }')
-    if probe=$(mktemp /dev/shm/doctor.XXXXXX 2>/dev/null); then
-        rm "$probe"
-    else
-        free=0
-    fi
-    if [ "$free" -ge 262144 ]; then
-        say PASS /dev/shm "$(megabytes "$free") free of $(megabytes "$size")"
-        return
-    fi
-    [ "$free" -ge 32768 ] || [ "$gpus" -lt 2 ] || word=FAIL
-    [ -z "$container" ] || cure='start the container with --shm-size=1g or --ipc=host (docker, podman)'
-    say $word /dev/shm "$(megabytes "$free") free of $(megabytes "$size"), which may be too little for NCCL" "$cure"
-}
-
-check_limits() {
-    local locked files adapters
-    locked=$(ulimit -l) files=$(ulimit -n) adapters=$(cd $infiniband 2>/dev/null && echo *)
-    if [ "$locked" = unlimited ]; then
-        say PASS 'locked memory' 'no limit'
-    elif [ -n "$adapters" ] && [ "$locked" -lt 1048576 ]; then
-        say WARN 'locked memory' "at most $(megabytes "$locked"), which is too little for InfiniBand ($adapters)" \
-            'run ulimit -l unlimited before sbatch; if that is refused, ask the administrators (memlock)'
-    else
-        say PASS 'locked memory' "at most $(megabytes "$locked")${adapters:+, with InfiniBand}"
-    fi
-    if [ "$files" != unlimited ] && [ "$files" -lt 1024 ]; then
-        say WARN 'open files' "at most $files, which may be too few for many ranks" 'ulimit -n 4096'
-    else
-        say PASS 'open files' "at most $files"
-    fi
-}
+usable=$(env -u OMP_NUM_THREADS nproc) cores=$(env -u OMP_NUM_THREADS nproc --all) # nproc reads that variable
+locked=$(ulimit -l) files=$(ulimit -n) adapters=$(cd $infiniband 2>/dev/null && echo *)
+shm_word=WARN
+shm_cure='delete old files (ls -l /dev/shm lists them), or as root: mount -o remount,size=1g /dev/shm'
+[ -z "$container" ] || shm_cure='start the container with --shm-size=1g or --ipc=host (docker, podman)'
+read -r shm_size shm_free < <(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $2, $4 }')
+if probe=$(mktemp /dev/shm/doctor.XXXXXX 2>/dev/null); then
+    rm "$probe"
+else
+    shm_free=0
+fi
+shm_size=${shm_size:-0} shm_free=${shm_free:-0}
+[ "$visible" -lt 2 ] || ! below "$shm_free" 32768 || shm_word=FAIL
 
 # The network.
-own='' nodes_meet=yes
-
-net_fault() { # CHECK FINDING CURE
-    nodes_meet=''
-    say FAIL "$@"
-}
 
 # Prints the interfaces with their addresses, in the order in which NCCL sees them. Without the program ip, the
 # addresses are unknown.
@@ -436,164 +334,199 @@ first_of() {
     done <<<"$interfaces"
 }
 
-check_network() {
-    local interfaces names list name='' taken
-    interfaces=$(find_interfaces)
-    names=$(cut -d' ' -f1 <<<"$interfaces" | paste -sd' ')
-    for list in ${NCCL_SOCKET_IFNAME:-ib ^docker,lo,virbr docker lo virbr}; do
-        [ -n "$name" ] || read -r name own < <(first_of "$list")
-    done
-    taken="of the interfaces $names, NCCL uses $name${own:+, $own}"
-    case $name in
-    '')
-        if [ -z "$names" ]; then
-            net_fault network 'no interface has an address' 'start at least the loopback interface: ip link set lo up'
-        else
-            net_fault network "NCCL_SOCKET_IFNAME=$NCCL_SOCKET_IFNAME names none of the interfaces $names" \
-                'unset it, or name an interface that connects the nodes (slurm/site.sh)'
-        fi
-        ;;
-    lo)
-        if [ "$nodes" -gt 1 ]; then
-            net_fault network "$taken, which does not connect the nodes" \
-                'name an interface that does: export NCCL_SOCKET_IFNAME=... (slurm/site.sh)'
-        else
-            say PASS network "$taken, which is enough for one node"
-        fi
-        ;;
-    docker* | virbr* | veth* | br-* | tun* | wg*)
-        say WARN network "$taken, which looks virtual" \
-            'if ranks do not meet: export NCCL_SOCKET_IFNAME=... (slurm/site.sh)'
-        ;;
-    *) say PASS network "$taken" ;;
-    esac
-}
+interfaces=$(find_interfaces)
+names=$(cut -d' ' -f1 <<<"$interfaces" | paste -sd' ')
+name='' own=''
+for list in ${NCCL_SOCKET_IFNAME:-ib ^docker,lo,virbr docker lo virbr}; do
+    [ -n "$name" ] || read -r name own < <(first_of "$list")
+done
+taken="of the interfaces $names, NCCL uses $name${own:+, $own}"
 
-# check_name CHECK NAME ANSWER: checks the address of a name. Debian maps the host's own name to 127.0.1.1, which no
-# other node can reach.
-check_name() {
-    local say='say WARN' finding="no address is known for $2" address
-    [ "$nodes" = 1 ] || say=net_fault
-    [ "$1" != 'host name' ] || [ -z "${MASTER_ADDR:-}" ] || say='say WARN' # the ranks do not need the host name then
-    if answered "$3"; then
-        address=$(awk '{ print $1; exit }' "$work/$3")
-        if [[ $address != 127.* && $address != ::1 ]]; then
-            say PASS "$1" "$2 is $address"
-            return
-        fi
-        finding="$2 is $address here, which no other node can reach"
+host_address=$(answered host && awk '{ print $1; exit }' "$work/host")
+master_address=$([ -n "${MASTER_ADDR:-}" ] && answered master && awk '{ print $1; exit }' "$work/master")
+use=${own/#127.*/} # without a network, NCCL uses lo, whose address no other node can reach either
+use="on several nodes, set MASTER_ADDR=${use:-ADDRESS}"
+master_word=WARN
+[ "$nodes" = 1 ] || master_word=FAIL
+host_word=${MASTER_ADDR:+WARN} host_word=${host_word:-$master_word} # the ranks do not need it if MASTER_ADDR is set
+
+# The data.
+
+damaged=''
+for folder in data/mnist data/fashion-mnist data/cifar10 data/mnist; do # the last one if none has images
+    images=("$folder"/{train,t10k}-{images-idx3,labels-idx1}-ubyte) packed=.gz
+    [ $folder != data/cifar10 ] || images=("$folder"/{data_batch_{1..5},test_batch}.bin) packed=''
+    if [ -e "${images[0]}" ] || [ -e "${images[0]}.gz" ]; then
+        break
     fi
-    address=${own/#127.*/} # without a network, NCCL uses lo, whose address no other node can reach either
-    $say "$1" "$finding" "on several nodes, set MASTER_ADDR=${address:-ADDRESS}"
-}
-
-# The job, and the data.
-
-check_job() {
-    case $in_job in
-    Slurm*)
-        say PASS job "$in_job, nodes: $nodes; here: ${SLURM_CPUS_ON_NODE:-?} cores, ${SLURM_GPUS_ON_NODE:-0} GPUs"
-        ;;
-    PBS*)
-        if [ -r "${PBS_NODEFILE:-}" ]; then
-            say PASS job "$in_job, nodes: $nodes, ranks: $(wc -l <"$PBS_NODEFILE")"
-        else
-            say FAIL job "$in_job, but PBS_NODEFILE=${PBS_NODEFILE:-} cannot be read" \
-                'run the doctor on the first node of the job, where its script runs'
-        fi
-        ;;
-    *)
-        case $scheduler in
-        Slurm) say PASS job 'none; Slurm is installed: sbatch slurm/doctor.sbatch checks compute nodes' ;;
-        PBS) say PASS job 'none; PBS is installed: pbs/README.md lists the job scripts' ;;
-        *)
-            if [ -n "$no_controller" ]; then
-                say WARN job "none; sbatch is installed, but no Slurm controller answers: $no_controller" \
-                    'run programs on this machine: make run-step4'
-            else
-                say PASS job 'none, and neither Slurm nor PBS: programs run on this machine'
-            fi
-            ;;
-        esac
-        ;;
-    esac
-    say PASS container "${container:-none}"
-}
-
-check_data() {
-    local folder file wrong='' files packed
-    for folder in data/mnist data/fashion-mnist data/cifar10 data/mnist; do # the last one if none has images
-        files=("$folder"/{train,t10k}-{images-idx3,labels-idx1}-ubyte) packed=.gz
-        [ $folder != data/cifar10 ] || files=("$folder"/{data_batch_{1..5},test_batch}.bin) packed=''
-        if [ -e "${files[0]}" ] || [ -e "${files[0]}.gz" ]; then
-            break
-        fi
-    done
-    if [ ! -d $folder ]; then
-        say WARN data "no $folder" 'run make data on a machine with internet, or train with --data synthetic'
-        return
+done
+for file in "${images[@]}"; do
+    if [ -e "$file.gz" ]; then
+        gzip -tq "$file.gz" || damaged="$file.gz is damaged"
+    elif [ ! -e "$file" ]; then
+        damaged="$file$packed is missing"
     fi
-    for file in "${files[@]}"; do
-        if [ -e "$file.gz" ]; then
-            gzip -tq "$file.gz" || wrong="$file.gz is damaged"
-        elif [ ! -e "$file" ]; then
-            wrong="$file$packed is missing"
-        fi
-    done 2>/dev/null
-    if [ -n "$wrong" ]; then
-        say FAIL data "$wrong" "run make data SET=${folder#data/} on a machine with internet"
-    else
-        say PASS data "$folder is complete"
-    fi
-}
+done 2>/dev/null
 
-check_compiler
-check_blas
-check_nvcc
-check_nccl
-check_programs
-check_driver
-check_gpus
-check_links
-check_cores
-check_shm
-check_limits
-check_network
-check_name 'host name' "$host" host
-[ -z "${MASTER_ADDR:-}" ] || check_name MASTER_ADDR "$MASTER_ADDR" master
-check_job
-check_data
+# The steps that can run.
 
-numbers() { # prints the numbers of the steps, each once
-    tr ' ' '\n' | grep . | sort -u | paste -sd' '
-}
-steps=$(for folder in 0[1-9]_*/; do echo "${folder:1:1}"; done | numbers)
-cpu_steps=$(echo "${cpu_flags:+$steps }$built_cpu" | numbers)
-cpu_steps=${cpu_steps:+steps $cpu_steps}
-gpu_steps=$(echo "${gpu_flags:+1 }${nccl:+$steps }$built_gpu" | numbers)
+steps=$(for folder_of_step in 0[1-9]_*/; do echo "${folder_of_step:1:1}"; done | numbers)
 wide="steps $(tr ' ' '\n' <<<"$steps" | grep '[4-9]' | numbers)"
+cpu_steps=$(echo "${flags[cpu]:+$steps }$built_cpu" | numbers)
+can_use_nccl=$nccl
+! below "$nccl" $oldest_nccl || can_use_nccl=''
+gpu_steps=$(echo "${flags[gpu]:+1 }${can_use_nccl:+$steps }$built_gpu" | numbers)
+
+print_table 4<<'END'
+# Building
+
+$build_word  | C compiler    | ! has "$cc" | $cc not found | tools/deps.sh run, or load your site's compiler module
+$build_word  | C compiler    | [ -z "$compiler" ] \
+    | $cc cannot compile a program of two lines: $compiler_error | load its module again (apt: libc6-dev)
+PASS         | C compiler    | otherwise | $compiler
+$build_word  | make          | ! has make | not found | install make (apt, dnf or conda: make)
+PASS         | make          | otherwise | $(first_line make --version)
+$blas_word   | BLAS          | [ -z "${flags[cpu]}" ] | ${problem[cpu]} | ${cures[cpu]}
+PASS         | BLAS          | [[ ${flags[cpu]} = *dnnl* ]] | oneDNN found, and zlib
+PASS         | BLAS          | [[ ${flags[cpu]} = *openblas* ]] | OpenBLAS found, and zlib
+WARN         | BLAS          | [[ ${flags[cpu]} = *REFERENCE_BLAS* ]] \
+    | only the reference BLAS found, which is several times slower \
+    | tools/deps.sh run installs a faster one; or load the module of OpenBLAS, or set OPENBLAS_HOME
+PASS         | BLAS          | otherwise | another BLAS found: ${flags[cpu]}
+FAIL         | nvcc          | [ "$nvcc" ] && [ "$compiler" ] && [ -z "${flags[gpu]}" ] \
+    | $nvcc is $nvcc_version, but: ${problem[gpu]} | ${cures[gpu]}
+PASS         | nvcc          | [ "$nvcc" ] | $nvcc_version, $nvcc
+PASS         | nvcc          | [ "$gpus" = 0 ] && [ -z "$in_job$scheduler${MODULESHOME:-}" ] \
+    | none, and no GPU: make builds for the CPU device
+WARN         | nvcc          | otherwise | not found: make builds for the CPU device \
+    | to build for GPUs, load your site's CUDA module, or set CUDA_HOME
+skip         | NCCL          | [ -z "${flags[gpu]}" ]
+WARN         | NCCL          | [ -z "$nccl_flags" ] | not found: only step 1 can be built for GPUs \
+    | load your site's NCCL module or set NCCL_HOME (apt: libnccl-dev, conda: nccl)
+FAIL         | NCCL          | [ -z "$nccl" ] | a program that uses it does not run: $(tail -n 1 "$work/log") \
+    | load the modules again, and check which other folders LD_LIBRARY_PATH holds
+FAIL         | NCCL          | below "$nccl" $oldest_nccl \
+    | the header is $nccl, and the steps need $oldest_nccl or later \
+    | load a later NCCL module, or set NCCL_HOME to the folder of a later NCCL
+PASS         | NCCL          | [ "$nccl" = "$nccl_loaded" ] | header and library $nccl
+$nccl_word   | NCCL          | otherwise | the header is $nccl, but programs load the library $nccl_loaded \
+    | load only one NCCL module, and remove others from LD_LIBRARY_PATH
+WARN         | programs      | [[ $broken = *'missing file' ]] | $broken | make step${broken:1:1}
+FAIL         | programs      | [ "$broken" ] | $broken \
+    | load the modules that it was built with (in jobs: slurm/site.sh), or build it again
+PASS         | programs      | [ -z "$built" ] | none is built yet: run make step1
+$job_word    | programs      | [ "$gpu_only" ] && [ "$gpus" = 0 ] \
+    | built for GPUs, but there is no GPU here: step$gpu_only \
+    | make DEVICE=cpu step${gpu_only: -1}
+PASS         | programs      | otherwise | $built
+
+# GPUs. If one of these checks fails, the programs can still run on the CPU device.
+
+FAIL         | driver        | ! has nvidia-smi && [ -e $nvidia ] && [ "$container" ] \
+    | loaded on this node, but not in this container ($container) \
+    | start it with --nv (apptainer) or --gpus all (docker)
+FAIL         | driver        | ! has nvidia-smi && [ -e $nvidia ] | loaded, but nvidia-smi is not found \
+    | add it to PATH, or install the driver's tools
+WARN         | driver        | ! has nvidia-smi && [ "${SLURM_GPUS_ON_NODE:-0}" != 0 ] \
+    | none, but Slurm gave this job $SLURM_GPUS_ON_NODE GPUs: programs can use the CPU device only \
+    | to use GPUs, try another partition
+WARN         | driver        | ! has nvidia-smi && [ "$scheduler" ] && [ -z "$in_job" ] \
+    | none here: programs can use the CPU device only | check compute nodes: sbatch slurm/doctor.sbatch
+PASS         | driver        | ! has nvidia-smi | none: programs run on the CPU device
+FAIL         | driver        | [ "$gpus" = 0 ] && silent gpus | nvidia-smi does not answer \
+    | use another node, and tell the administrators
+FAIL         | driver        | [ "$gpus" = 0 ] && [ "$in_job" ] | $(gpu_error) | ask for GPUs, such as --gpus-per-node=2
+FAIL         | driver        | [ "$gpus" = 0 ] | $(gpu_error) | reboot, or install a driver that matches the kernel
+FAIL         | driver        | below "${newest%%.*}" "${nvcc_version%%.*}" \
+    | version $driver supports CUDA $newest and older, but nvcc is $nvcc_version \
+    | load a CUDA module of ${newest%%.*}.x, run make clean, and build again
+PASS         | driver        | otherwise | $driver${newest:+, for CUDA up to $newest}
+skip         | GPUs          | [ "$gpus" = 0 ]
+FAIL         | GPUs          | [ "$visible" = 0 ] | $models \
+    | unset CUDA_VISIBLE_DEVICES, or ask for GPUs: --gpus-per-node=2
+FAIL         | GPUs          | below "$oldest" "$least" \
+    | $models: a GPU of compute capability $oldest, but nvcc $nvcc_version builds for $least and later \
+    | load an older CUDA module, run make clean, and build again
+PASS         | GPUs          | otherwise | $models
+PASS         | GPU links     | [ "$visible" -gt 1 ] && answered topology | $(gpu_links)
+
+# The node and its network
+
+WARN         | cores         | [ "$usable" = 1 ] && [ "$cores" != 1 ] | only 1 of $cores can be used \
+    | ask for --cpus-per-task=4 (Slurm) or ncpus=8 (PBS)
+PASS         | cores         | otherwise | $usable of $cores can be used
+$shm_word    | /dev/shm      | below "$shm_free" 262144 \
+    | $(megabytes "$shm_free") free of $(megabytes "$shm_size"), which may be too little for NCCL | $shm_cure
+PASS         | /dev/shm      | otherwise | $(megabytes "$shm_free") free of $(megabytes "$shm_size")
+PASS         | locked memory | [ "$locked" = unlimited ] | no limit
+WARN         | locked memory | [ "$adapters" ] && below "$locked" 1048576 \
+    | at most $(megabytes "$locked"), which is too little for InfiniBand ($adapters) \
+    | run ulimit -l unlimited before sbatch; if that is refused, ask the administrators (memlock)
+PASS         | locked memory | otherwise | at most $(megabytes "$locked")${adapters:+, with InfiniBand}
+WARN         | open files    | below "$files" 1024 | at most $files, which may be too few for many ranks \
+    | ulimit -n 4096
+PASS         | open files    | otherwise | at most $files
+FAIL         | network       | [ -z "$names" ] | no interface has an address \
+    | start at least the loopback interface: ip link set lo up
+FAIL         | network       | [ -z "$name" ] \
+    | NCCL_SOCKET_IFNAME=$NCCL_SOCKET_IFNAME names none of the interfaces $names \
+    | unset it, or name an interface that connects the nodes (slurm/site.sh)
+FAIL         | network       | [ "$name" = lo ] && [ "$nodes" -gt 1 ] | $taken, which does not connect the nodes \
+    | name an interface that does: export NCCL_SOCKET_IFNAME=... (slurm/site.sh)
+PASS         | network       | [ "$name" = lo ] | $taken, which is enough for one node
+WARN         | network       | [[ $name = @(docker|virbr|veth|br-|tun|wg)* ]] | $taken, which looks virtual \
+    | if ranks do not meet: export NCCL_SOCKET_IFNAME=... (slurm/site.sh)
+PASS         | network       | otherwise | $taken
+PASS         | host name     | reachable "$host_address" | $host is $host_address
+$host_word   | host name     | [ "$host_address" ] | $host is $host_address here, which no other node can reach | $use
+$host_word   | host name     | otherwise | no address is known for $host | $use
+skip         | MASTER_ADDR   | [ -z "${MASTER_ADDR:-}" ]
+PASS         | MASTER_ADDR   | reachable "$master_address" | $MASTER_ADDR is $master_address
+$master_word | MASTER_ADDR   | [ "$master_address" ] \
+    | $MASTER_ADDR is $master_address here, which no other node can reach | $use
+$master_word | MASTER_ADDR   | otherwise | no address is known for $MASTER_ADDR | $use
+
+# The job and the data
+
+PASS         | job           | [[ $in_job = Slurm* ]] \
+    | $in_job, nodes: $nodes; here: ${SLURM_CPUS_ON_NODE:-?} cores, ${SLURM_GPUS_ON_NODE:-0} GPUs
+PASS         | job           | [ "$in_job" ] && [ -r "${PBS_NODEFILE:-}" ] \
+    | $in_job, nodes: $nodes, ranks: $(wc -l <"$PBS_NODEFILE")
+FAIL         | job           | [ "$in_job" ] | $in_job, but PBS_NODEFILE=${PBS_NODEFILE:-} cannot be read \
+    | run the doctor on the first node of the job, where its script runs
+PASS         | job           | [ "$scheduler" = Slurm ] \
+    | none; Slurm is installed: sbatch slurm/doctor.sbatch checks compute nodes
+PASS         | job           | [ "$scheduler" = PBS ] | none; PBS is installed: pbs/README.md lists the job scripts
+WARN         | job           | [ "$no_controller" ] \
+    | none; sbatch is installed, but no Slurm controller answers: $no_controller \
+    | run programs on this machine: make run-step4
+PASS         | job           | otherwise | none, and neither Slurm nor PBS: programs run on this machine
+PASS         | container     | otherwise | ${container:-none}
+WARN         | data          | [ ! -d $folder ] | no $folder \
+    | run make data on a machine with internet, or train with --data synthetic
+FAIL         | data          | [ "$damaged" ] | $damaged | run make data SET=${folder#data/} on a machine with internet
+PASS         | data          | otherwise | $folder is complete
+END
 
 echo
 echo "${count[PASS]} PASS, ${count[WARN]} WARN, ${count[FAIL]} FAIL. What can run here:"
-if [ -z "$gpus_fit" ] || { [ "$gpus" -gt 0 ] && [ -z "$gpu_steps" ]; }; then
-    row '' GPU 'nothing, until you fix the problem shown above for nvcc, driver or GPUs'
-elif [ "$gpus" -gt 0 ]; then
-    row '' GPU "steps $gpu_steps, with up to $gpus rank$([ "$gpus" = 1 ] || echo s) on this node"
-else
-    row '' GPU "nothing, because there is no GPU${gpu_steps:+; steps $gpu_steps can be built for nodes with GPUs}"
-fi
-row '' 'CPU device' "${cpu_steps:-nothing, until you install a compiler, and oneDNN or OpenBLAS}"
-if [ -z "$nodes_meet" ]; then
-    row '' 'several nodes' 'nothing, until you fix the problem shown above for the network'
-elif [ "$nodes" -gt 1 ]; then
-    row '' 'several nodes' "$wide, on the $nodes nodes of this job"
-elif [ -n "$in_job" ]; then
-    row '' 'several nodes' "$wide, in a job with more than one node"
-elif [ "$scheduler" = Slurm ]; then
-    row '' 'several nodes' "$wide: sbatch slurm/step4.sbatch"
-elif [ "$scheduler" = PBS ]; then
-    row '' 'several nodes' "$wide: the scripts in pbs/"
-else
-    row '' 'several nodes' "$wide, with a launcher on each: see 03_multigpu_launcher/launch --help"
-fi
+print_table 4<<'END'
+note         | GPU           | failed driver GPUs \
+    | nothing, until you fix the problem shown above for nvcc, driver or GPUs
+note         | GPU           | [ "$gpus" -gt 0 ] && [ -z "$gpu_steps" ] \
+    | nothing, until you fix the problem shown above for nvcc, driver or GPUs
+note         | GPU           | [ "$visible" = 1 ] | steps $gpu_steps, with up to 1 rank on this node
+note         | GPU           | [ "$visible" -gt 1 ] | steps $gpu_steps, with up to $visible ranks on this node
+note         | GPU           | otherwise \
+    | nothing, because there is no GPU${gpu_steps:+; steps $gpu_steps can be built for nodes with GPUs}
+note         | CPU device    | [ "$cpu_steps" ] | steps $cpu_steps
+note         | CPU device    | otherwise | nothing, until you install a compiler, and oneDNN or OpenBLAS
+note         | several nodes | failed network 'host name' MASTER_ADDR \
+    | nothing, until you fix the problem shown above for the network
+note         | several nodes | [ "$nodes" -gt 1 ] | $wide, on the $nodes nodes of this job
+note         | several nodes | [ "$in_job" ] | $wide, in a job with more than one node
+note         | several nodes | [ "$scheduler" = Slurm ] | $wide: sbatch slurm/step4.sbatch
+note         | several nodes | [ "$scheduler" = PBS ] | $wide: the scripts in pbs/
+note         | several nodes | otherwise | $wide, with a launcher on each: see 03_multigpu_launcher/launch --help
+END
 [ "${count[FAIL]}" = 0 ]

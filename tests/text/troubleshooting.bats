@@ -110,7 +110,7 @@ lacking() {
         rows "$heading" | grep '^| \(<!-- = [^|]* -->\)\{0,1\}`' | while IFS= read -r row; do
             message=$(message_of "$row")
             case $message in
-            FAIL*) message="say FAIL ${message##* }" ;;
+            FAIL*) message="${message/  / | } |" ;;
             cc\ *) message="\$$message" ;;
             *\ 640\ images) message=${message/640 images/@ @} ;;
             *) message=${message/with sgd/with @} ;;
@@ -122,7 +122,7 @@ lacking() {
 
 @test "the sources have each message of the course" {
     (cd "$root" && cat 0*/*.c common/*/*.c cpu_device/*.c tools/*.sh Makefile tools/*.mk) |
-        sed 's/%[.0-9*]*l\{0,1\}[a-z]/@/g' | tr '\n' ' ' | sed 's/" *"//g' >sources
+        sed 's/%[.0-9*]*l\{0,1\}[a-z]/@/g; s/  *|/ |/g' | tr '\n' ' ' | sed 's/" *"//g' >sources
     run lacking sources Build "One GPU" "Several ranks" "Several nodes" "The CPU device"
     [ -z "$output" ] || { echo "no program prints: $output" && return 1; }
     sed 's/Duplicate GPU/Duplicate GPUs/' sources >changed
@@ -136,7 +136,7 @@ lacking() {
     text=$(cat 0*/*.c common/*/*.c tools/*.sh exercises/*.{sh,bash} Makefile | sed 's/%[.0-9*]*l\{0,1\}[a-z]/@/g')
     while IFS= read -r message; do
         case $message in
-        FAIL* | WARN*) grep -qE "say .*${message##*  }" tools/doctor.sh ;;
+        FAIL* | WARN*) grep -qE "^(${message%%  *}|\\\$\w+) +\| ${message##*  } +\|" tools/doctor.sh ;;
         *) grep -qF -- "$(sed -E 's/exercise [0-9.]+ has/exercise $number has/; s/^cc /$cc /' <<<"$message")" <<<"$text" ;;
         esac || { echo "no program prints: $message" && return 1; }
     done < <(sed -n '/^| \(what attendees see\|line\) |/,/^$/p' docs/{instructor,attendee}.md | grep -oE '^\| `[^`]*`' | cut -d'`' -f2 |

@@ -17,7 +17,7 @@ setup_file() {
     stand_in bin/cc <<'SCRIPT'
 [ "$1" = --version ] && echo 'cc 12.2.0' && exit
 until [ "$1" = -o ]; do shift; done
-printf '#!/bin/sh\necho 22707 2.27.7 22707 2.27.7\n' >"$2"
+printf '#!/bin/sh\necho 2.27.7 2.27.7\n' >"$2"
 chmod +x "$2"
 SCRIPT
     stand_in toolkit/bin/nvcc <<'SCRIPT'
