@@ -31,9 +31,9 @@ build_model build_resnet;
 // its input; a last normalisation; a dense layer for the logits, called the head. All weights are
 // initially normal with deviation 0.02, and those in front of a sum with 0.02 / sqrt(2 * layers).
 //
-// The head has parameters of its own. GPT-2's head is the table of the first layer, so a rank that
-// holds one of them holds both, and gradients of both have to be added up. With 256 tokens, a table
-// is small, so the course keeps each parameter in one layer.
+// The head has parameters of its own. GPT-2's head is the table of the first layer. If a model is
+// divided, a part with one of them must hold both, and gradients of both have to be added up. With
+// 256 tokens, a table is small, so the course keeps each parameter in one layer.
 build_model build_gpt;
 
 // Builds the transformer that has this shape, for sequences of this many tokens, 0: as many as the
