@@ -5,7 +5,7 @@
 load ../helpers
 
 programs=({01_single_gpu,02_multigpu_fork,03_multigpu_launcher,04_multinode,05_fsdp,07_large_models}/train
-    03_multigpu_launcher/launch 04_multinode/doctor 06_allreduce_demo/allreduce)
+    03_multigpu_launcher/launch 04_multinode/doctor 06_allreduce_demo/allreduce 07_large_models/generate)
 
 setup_file() {
     local nvcc program
@@ -92,6 +92,16 @@ traced() {
 @test "step 4's doctor finds no mistake" {
     "$build/03_multigpu_launcher/launch" --nproc-per-node 2 "$BATS_FILE_TMPDIR/04_multinode/doctor" >out
     [ "$(grep -c '^PASS' out)" = 5 ]
+}
+
+@test "generate writes the text of the CPU device, with and without a cache" {
+    seq 9000 | head -c 12000 >text
+    "$build/01_single_gpu/train" --data text:text --model gpt --layers 1 --heads 2 --width 32 --context 24 --batch 24 \
+        --max-steps 4 --snapshot snapshot >/dev/null
+    for folder in "$build" "$BATS_FILE_TMPDIR"; do
+        "$folder/07_large_models/generate" --snapshot snapshot --tokens 80 --check >"${folder##*/}.txt"
+    done
+    cmp test.txt "${BATS_FILE_TMPDIR##*/}.txt"
 }
 
 @test "every kernel runs, with the losses of the CPU device" {
