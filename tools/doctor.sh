@@ -65,11 +65,11 @@ print() { # FIRST SECOND TEXT: on a narrow terminal, the text continues below in
 # Reads rows of a table. A row that ends with a backslash continues in the next line. The word "skip" prints nothing,
 # and "note" prints a line without a word.
 print_table() {
-    local row word check test text cure
+    local row word check test text cure separator=$'\37'
     # shellcheck disable=SC2162 # without -r, because of the backslashes
     while read row <&4; do
         [[ $row == *' | '* ]] || continue
-        IFS=$'\37' read -r word check test text cure <<<"${row//' | '/$'\37'}"
+        IFS=$separator read -r word check test text cure <<<"${row// | /$separator}"
         check=${check%%*( )} text=${text%%*( )}
         if [ -n "${verdict[$check]:-}" ] || ! eval "$test"; then
             continue
