@@ -12,8 +12,8 @@
 
 static struct {
     int context, place; // place: of the token in its window
-    float
-        *kept[MOST_INNER_LAYERS + MOST_LAYERS]; // [context, keys and values] of an attention layer
+    // Of each attention layer, [context, keys and values].
+    float *kept[MOST_INNER_LAYERS + MOST_LAYERS];
 } cache;
 
 // The vectors of the tokens come first, and then those of all places.

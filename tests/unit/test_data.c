@@ -1,19 +1,8 @@
 // Tests of the data sets: valid files, damaged files, the images that the program makes, and the
 // shuffle. To test another format of files, add it to formats.
-#include "common/data/data.h"
 #include "common/device/device.h"
-#include <limits.h>
+#include "tests/unit/data_folder.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#include <zlib.h>
-
-#include <cmocka.h> // after error.h, whose fail() its macro of that name would break
 
 enum { MOST_FILES = 6, PIXELS = 32 * 32, RECORD = 1 + 3 * PIXELS, MOST_BYTES = 3 * RECORD };
 
@@ -27,46 +16,17 @@ struct format {
     size_t apart;                             // damage is tried at places that are so far apart
 };
 
-static char folder[PATH_MAX];
-static struct dataset train, test;
 static const struct format *format; // of the folder
-
-static const char *path_of(const char *name) {
-    static char path[PATH_MAX + 64];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
-// mode: "wb" compresses, "wbT" writes the bytes as they are.
-static void put(const char *name, const void *bytes, size_t size, const char *mode) {
-    gzFile file = gzopen(path_of(name), mode);
-    assert_non_null(file);
-    assert_int_equal(gzfwrite(bytes, 1, size, file), size);
-    assert_int_equal(gzclose(file), Z_OK);
-}
 
 static void put_good(int file) {
     uint8_t bytes[MOST_BYTES];
     put(format->names[file], bytes, format->fill(file, bytes), "wbT");
 }
 
-static int free_sets(void **state) {
-    struct dataset *sets[] = {&train, &test};
-    (void)state;
-    for (int i = 0; i < 2; i++) {
-        free(sets[i]->values);
-        free(sets[i]->labels);
-        *sets[i] = (struct dataset){0};
-    }
-    return 0;
-}
-
 // Makes a folder with the files of the format, which is the test's state.
 static int make_folder(void **state) {
     format = *state;
-    snprintf(folder, sizeof folder, "%s/test_data-XXXXXX",
-             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-    if (!mkdtemp(folder))
+    if (new_folder())
         return -1;
     for (int i = 0; i < format->files; i++)
         put_good(i);
@@ -74,32 +34,14 @@ static int make_folder(void **state) {
 }
 
 static int remove_folder(void **state) {
-    free_sets(state);
-    for (int i = 0; i < format->files; i++) {
-        char packed[64];
-        snprintf(packed, sizeof packed, "%s.gz", format->names[i]);
-        remove(path_of(packed));
-        remove(path_of(format->names[i]));
-    }
-    return rmdir(folder);
+    (void)state;
+    return delete_folder(format->names, format->files);
 }
 
-static void load(const char *from) {
-    char why[WHY_SIZE] = "";
-    free_sets(NULL);
-    if (data_load(&train, &test, &from, why))
-        fail_msg("refused: %s", why);
-}
-
-// The folder must be refused with one line that contains both texts.
-static void refused(const char *name, const char *reason) {
-    char why[WHY_SIZE] = "";
-    const char *from = folder;
-    free_sets(NULL);
-    if (!data_load(&train, &test, &from, why))
-        fail_msg("loaded, but should have been refused: %s %s", name, reason);
-    if (!strstr(why, name) || !strstr(why, reason) || strchr(why, '\n'))
-        fail_msg("refused with \"%s\", not with %s %s", why, name, reason);
+static int remove_sets(void **state) {
+    (void)state;
+    free_sets();
+    return 0;
 }
 
 // The IDX format.
@@ -472,7 +414,7 @@ static void folder_is_found(void **state) {
             put(cases[i].file, "", 0, "wbT");
         assert_int_equal(data_load(&train, &test, &from, why), -1);
         assert_string_equal(from, cases[i].found);
-        free_sets(NULL);
+        free_sets();
     }
     for (int i = CASES; i > 0; i--)
         assert_int_equal(remove(cases[i - 1].file), 0);
@@ -602,7 +544,7 @@ static void shuffle_known_values(void **state) {
 
 #define IN_FOLDER(test, of_format)                                                                 \
     { #test ", " #of_format, test, make_folder, remove_folder, (void *)&(of_format) }
-#define WITHOUT_FOLDER(test) cmocka_unit_test_teardown(test, free_sets)
+#define WITHOUT_FOLDER(test) cmocka_unit_test_teardown(test, remove_sets)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
