@@ -30,6 +30,8 @@ build_model build_resnet;
 // a perceptron of 4 * width hidden values with GELU, each behind a layer normalisation and added to
 // its input; a last normalisation; a dense layer for the logits, called the head. All weights are
 // initially normal with deviation 0.02, and those in front of a sum with 0.02 / sqrt(2 * layers).
+// For backward, a block keeps 18 * width + 4 floats of each token: the outputs of its inner layers,
+// and the statistics of its two normalisations.
 //
 // The head has parameters of its own. GPT-2's head is the table of the first layer. If a model is
 // divided, a part with one of them must hold both, and gradients of both have to be added up. With
