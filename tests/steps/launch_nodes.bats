@@ -141,7 +141,8 @@ none_left() {
 # begin RUN NODE [OPTION...]: starts a launcher of the run, which has its own folder and port. The run has two nodes of two
 # ranks, and the launcher runs on its node, unless the options or $place differ.
 begin() {
-    local command=("$launch" --nnodes 2 --nproc-per-node 2 --node-rank "$2" --master-addr 10.77.0.1)
+    # If the tests run in the background, SIGINT is ignored, and the launcher would go on ignoring it.
+    local command=(env --default-signal=INT "$launch" --nnodes 2 --nproc-per-node 2 --node-rank "$2" --master-addr 10.77.0.1)
     mkdir -p "$1"
     ports[$1]=${ports[$1]:-$((29600 + ${#ports[@]}))}
     command+=(--master-port "${ports[$1]}" "${@:3}")
