@@ -17,7 +17,7 @@ setup() {
 blocks() {
     awk '/^<details>/ { exit }
         /^```/ { inside = !inside; first = inside; next }
-        first { first = 0; command = /^(make|for|work\/|exercises\/|0[0-9]_|[A-Z_]+=[^ ]* )/ }
+        first { first = 0; command = /^(make|for|head|work\/|exercises\/|0[0-9]_|[A-Z_]+=[^ ]* )/ }
         inside && command' "$1"
 }
 
