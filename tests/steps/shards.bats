@@ -127,6 +127,7 @@ ROWS
         mkdir one_layer
         train 7 4 --max-steps 7 --unit-bytes 1 --snapshot one_layer/s
         for from in four one_layer whole; do
+            becomes whole $from 7 2 --save full
             becomes whole $from 7 3 --save full
             becomes whole $from 1 1
             becomes four $from 5 4
