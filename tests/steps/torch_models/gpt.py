@@ -5,10 +5,9 @@ import sys
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
-from networks import flat_gradients, flat_parameters, parameters, set_parameters
-from training import BATCH, SEED, STEPS, check, images as text, options, shuffle, train_ours
+from networks import flat_parameters, parameters, set_parameters
+from training import SEED, STEPS, check, images as text, options, shuffle, train_ours, train_torch
 
 TOKENS = 256
 settings = {name: int(value) for name, value in zip(options[::2], options[1::2])}
@@ -82,21 +81,6 @@ OURS = {"sgd": ["--optimizer", "sgd", "--lr", "0.02", "--momentum", "0.9", "--we
         "adamw": ["--optimizer", "adamw", "--lr", "1e-3", "--beta2", "0.95", "--weight-decay", "0.1"]}
 
 
-def train_torch(name, network, x, targets, order):
-    """The losses of all steps, and the gradients of the first one. Changes the network."""
-    optimizer, losses, first_gradients = new_optimizer(name, network), [], None
-    for step in range(STEPS):
-        rows = order[step * BATCH:][:BATCH]
-        optimizer.zero_grad()
-        loss = F.cross_entropy(network(x[rows]).flatten(0, 1), targets[rows].flatten())
-        loss.backward()
-        if first_gradients is None:
-            first_gradients = flat_gradients(network)
-        optimizer.step()
-        losses.append(loss.item())
-    return losses, first_gradients
-
-
 def main():
     torch.set_num_threads(1)
     x, targets = load()
@@ -107,7 +91,7 @@ def main():
         network = new_network()
         set_parameters(network, initial.double())
         losses, last, *_ = train_ours(name, "--max-steps", str(STEPS), *more)
-        torch_losses, torch_gradients = train_torch(name, network, x, targets, shuffle(len(x), SEED, 0))
+        torch_losses, torch_gradients = train_torch(new_optimizer(name, network), network, x, targets, shuffle(len(x), SEED, 0))
         largest = torch_gradients.abs().max()
         good &= check("gradients of step 1", ((gradients - torch_gradients).abs().max() / largest).item(), 1e-4)
         good &= check(f"{name} reduces the loss", losses[-1] / losses[0], 0.9)

@@ -74,14 +74,14 @@ def new_network(shape):
     return ResNet(shape[0], int(settings["--width"]), BLOCKS[int(settings["--depth"])])
 
 
-def train_torch(network, x, labels, order):
-    """The losses of all steps, and the gradients of the first one. Changes the network."""
-    optimizer = torch.optim.SGD(network.parameters(), lr=LR, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
+def train_torch(optimizer, network, x, labels, order):
+    """The losses of all steps, and the gradients of the first one. Changes the network. A sample may have several
+    labels."""
     losses, first_gradients = [], None
     for step in range(STEPS):
         rows = order[step * BATCH:][:BATCH]
         optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(network(x[rows]), labels[rows])
+        loss = nn.functional.cross_entropy(network(x[rows]).flatten(0, -2), labels[rows].flatten())
         loss.backward()
         if first_gradients is None:
             first_gradients = flat_gradients(network)
@@ -136,7 +136,8 @@ def main():
     set_parameters(network, initial)
     with torch.no_grad():
         good = check_initial(network, x.shape[1:])
-    torch_losses, torch_gradients = train_torch(network, x, labels, shuffle(len(x), SEED, 0))
+    optimizer = torch.optim.SGD(network.parameters(), lr=LR, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
+    torch_losses, torch_gradients = train_torch(optimizer, network, x, labels, shuffle(len(x), SEED, 0))
     # A ReLU that switches because of rounding changes a gradient by 1e-3 of its length and more, and those of the next
     # steps. PyTorch's own gradients differ as much from those that it computes in double precision. Which ReLUs switch
     # depends on the processor; a mistake in a layer changes the gradients by a large part of their length.
