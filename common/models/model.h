@@ -38,8 +38,10 @@ struct layer {
     int dx_unused;            // 1: nothing reads dx, so backward need not compute it
     double flops;             // of the matrix products of forward, for one sample
     char names[2][32];        // of its forward and backward passes, for profiles and traces
-    // The layers of which it consists: from inner to inner_end, or NULL. Those have around = this
-    // layer, and their outputs are in its outputs and workspace, from float place * b on.
+    // A layer may consist of inner layers, such as those of a block: the layers from inner to
+    // inner_end, or NULL if there are none. The member around of an inner layer points back to the
+    // layer that it is a part of. The outputs of an inner layer begin at float place * b of that
+    // layer's outputs and workspace.
     struct layer *inner, *inner_end, *around;
     size_t place;
     union { // settings of the kind
