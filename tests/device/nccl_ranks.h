@@ -81,15 +81,17 @@ void expect_failure(ncclComm_t comm, cudaStream_t stream, ncclResult_t wanted,
     (here(__LINE__),                                                                               \
      expect_failure(comm, stream, wanted, (const char *const[]){__VA_ARGS__, NULL}, __LINE__))
 
-// Sets the environment of all tests of NCCL. The program's argument is a pattern of test names,
-// such as 'death*'.
 void set_up_ranks(int argc, char **argv);
-
-// The teardown of TEST. A process or file descriptor that is left is a failure.
 int reset_hosts(void **state);
-#define TEST(test) cmocka_unit_test_setup_teardown(test, look_around, reset_hosts)
 
-// The same for a test that only runs n ranks, on these hosts (see set_hosts).
+// Sets the environment, and runs all tests. A process or file descriptor that a test leaves is a
+// failure. The program's argument is a pattern of test names, such as 'death*'.
+static inline int run_rank_tests(int argc, char **argv) {
+    set_up_ranks(argc, argv);
+    return run_all_tests((struct around){.begin = look_around, .end = reset_hosts});
+}
+
+// Adds a test that only runs n ranks, on these hosts (see set_hosts).
 struct row {
     int n;
     void (*run)(int rank);
@@ -97,8 +99,4 @@ struct row {
 };
 void run_row(void **state);
 #define RANKS(promise, n, run, hosts)                                                              \
-    {                                                                                              \
-#promise ": " #run, run_row, look_around, reset_hosts, &(struct row) {                     \
-            n, run, hosts                                                                          \
-        }                                                                                          \
-    }
+    add_test(#promise ": " #run, run_row, &(struct row){n, run, hosts})

@@ -194,13 +194,11 @@ int entries(const char *folder) {
 static int descriptors_before;
 
 int look_around(void **state) {
-    (void)state;
     descriptors_before = entries("/proc/self/fd");
     return 0;
 }
 
 int nothing_is_left(void **state) {
-    (void)state;
     int descriptors = entries("/proc/self/fd");
     if (descriptors != descriptors_before)
         print_error("%d file descriptors, not %d\n", descriptors, descriptors_before);

@@ -7,20 +7,12 @@
 // something takes. Every wait has a time limit.
 #pragma once
 #include "tests/sanitized.h"
+#include "tests/test.h"
 #include <nccl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
-// cmocka needs the headers above.
-#include <cmocka.h>
 
 enum {
     MOST_RANKS = 8,

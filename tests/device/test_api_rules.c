@@ -3,20 +3,12 @@
 // tools/api_table.py.
 #include "cpu_device/internal.h"
 #include "exercises/messages.h"
+#include "tests/device/again.h"
 #include <cublas_v2.h>
 #include <nccl.h>
 #include <sched.h>
 #include <semaphore.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-// cmocka needs the headers above.
-#include <cmocka.h>
 
 enum { MOST_RULES = 128, BYTES = 4096 };
 
@@ -27,7 +19,6 @@ static struct rule {
     void (*test)(void);
     int error, stays;
 } rules[MOST_RULES];
-static struct CMUnitTest tests[MOST_RULES];
 static const struct rule *rule; // that is tested now
 static int rule_count;
 
@@ -79,12 +70,10 @@ static void run_for_long(cudaStream_t s) {
 }
 
 static void run_count(void *arguments) {
-    (void)arguments;
     counted++;
 }
 
 static void run_wait(void *arguments) {
-    (void)arguments;
     sem_wait(&gate);
 }
 
@@ -137,7 +126,6 @@ static void use_device(int device, cudaStream_t *s, cudaEvent_t *e, char **m) {
 }
 
 static int set_up(void **state) {
-    (void)state;
     sem_init(&gate, 0, 0);
     use_device(1, &far_stream, &far_event, &far_memory);
     use_device(0, &stream, &recorded, &memory);
@@ -345,18 +333,16 @@ static void use_after_copy(int from_pinned) {
     OK(cudaDeviceSynchronize());
 }
 
-static int checker_objects(int from_pinned) {
-    char program[500] = "", command[600];
-    assert_true(readlink("/proc/self/exe", program, sizeof program - 1) > 0);
-    snprintf(command, sizeof command, "CPU_DEVICE_CHECK=1 '%s' %d 2>&1 | grep -q '" UNORDERED "'",
-             program, from_pinned);
-    return system(command) == 0;
+static int checker_objects(const char *from_pinned) {
+    char output[4000];
+    run_again("CPU_DEVICE_CHECK=1", from_pinned, output, sizeof output);
+    return strstr(output, UNORDERED) != NULL;
 }
 
 RETURNS(copy_from_pageable_memory_is_staged, "cudaMemcpy", "from pageable memory to the device",
         "when the bytes are in a staging buffer; the device may not have them") {
-    assert_false(checker_objects(1));
-    assert_true(checker_objects(0));
+    assert_false(checker_objects("1"));
+    assert_true(checker_objects("0"));
     pageable[0] = 4;
     OK(cudaMemcpy(memory, pageable, BYTES, cudaMemcpyHostToDevice));
     pageable[0] = 5; // too late for the copy
@@ -929,6 +915,6 @@ int main(int argc, char **argv) {
     if (argc > 1)
         return set_up(NULL) || (use_after_copy(atoi(argv[1])), 0);
     for (int i = 0; i < rule_count; i++)
-        tests[i] = (struct CMUnitTest){rules[i].name, run_rule, NULL, NULL, &rules[i]};
-    return _cmocka_run_group_tests("rules", tests, (size_t)rule_count, set_up_all, NULL);
+        add_test(rules[i].name, run_rule, &rules[i]);
+    return run_all_tests((struct around){.begin_all = set_up_all});
 }

@@ -1,25 +1,17 @@
 // Tests of the checker of ordering: faults that it must find, and correct programs.
 //
-// Each case runs in its own process: this program again, with the name of the case as its argument.
+// Each case runs in a process of its own, with its name as the argument of the program.
 // A correct case must end with 0 and print nothing. A case with a fault must end at once, with a
 // report that names both operations.
 #include "common/kernels/kernels.h"
 #include "exercises/messages.h"
+#include "tests/device/again.h"
 #include <cublas_v2.h>
 #include <nccl.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <unistd.h>
-// cmocka needs the headers above.
-#include <cmocka.h>
 
 // Any call of CUDA, cuBLAS or NCCL.
 #define OK(call)                                                                                   \
@@ -316,7 +308,6 @@ static void sum(float *floats, int comm, cudaStream_t stream) {
 }
 
 static void use_both(int rank) {
-    (void)rank;
     sum(x, 0, a);
     sum(y, 1, a);
     let_wait(b, a);
@@ -372,7 +363,7 @@ struct test {
     void (*run)(void);
     void (*run_with)(int number); // or by two ranks, on this many hosts, with their numbers
     int number, hosts;
-    int status;           // exit code, or a signal's number with a minus
+    int status;           // as run_again returns it
     const char *texts[4]; // none: prints nothing
 };
 
@@ -469,25 +460,16 @@ enum { CASES = sizeof cases / sizeof *cases };
 
 static void run_case(void **state) {
     const struct test *test = *state;
-    char program[1000] = "", command[1200], output[8000];
-    assert_true(readlink("/proc/self/exe", program, sizeof program - 1) > 0);
-    snprintf(command, sizeof command, "exec env CPU_DEVICE_CHECK=1 '%s' '%s' 2>&1", program,
-             test->name);
-    FILE *pipe = popen(command, "r");
-    assert_non_null(pipe);
-    size_t n = fread(output, 1, sizeof output - 1, pipe);
-    output[n] = 0;
-    int status = pclose(pipe);
-    int right = (WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status)) == test->status &&
-                !*output == !test->texts[0];
+    char output[8000];
+    int status = run_again("CPU_DEVICE_CHECK=1", test->name, output, sizeof output);
+    int right = status == test->status && !*output == !test->texts[0];
     for (int i = 0; i < 4 && test->texts[i]; i++)
         right = right && strstr(output, test->texts[i]);
     if (!right)
-        fail_msg("%s: wait status %#x, output: %s", test->name, status, output);
+        fail_msg("%s: %d, output: %s", test->name, status, output);
 }
 
 int main(int argc, char **argv) {
-    struct CMUnitTest tests[CASES];
     for (int i = 0; i < CASES; i++) {
         if (argc > 1 && !strcmp(argv[1], cases[i].name)) {
             if (cases[i].hosts) // its ranks set up what they need after the fork
@@ -501,7 +483,7 @@ int main(int argc, char **argv) {
                 run_steps(cases[i].name);
             return cudaDeviceSynchronize();
         }
-        tests[i] = (struct CMUnitTest){cases[i].name, run_case, NULL, NULL, &cases[i]};
+        add_test(cases[i].name, run_case, &cases[i]);
     }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests((struct around){NULL});
 }

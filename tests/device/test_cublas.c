@@ -3,11 +3,10 @@
 #include "common/device/device.h"
 #include "cpu_device/floats.h"
 #include "cpu_device/internal.h"
+#include "tests/device/again.h"
 #include "tests/unit/device_arrays.h"
 #include <cublas_v2.h>
 #include <semaphore.h>
-#include <stdio.h>
-#include <unistd.h>
 
 static cublasHandle_t blas;
 
@@ -104,8 +103,7 @@ static void check_gemm(const struct format *in, const struct format *out, int tr
     free_arrays(NULL);
 }
 
-static void products_are_right(void **state) {
-    (void)state;
+TEST(products_are_right) {
     const int shapes[][3] = {{1, 1, 1},  {3, 5, 7}, {17, 1, 33},
                              {1, 19, 4}, {4, 3, 0}, {66, 31, 40}};
     const int large[][3] = {{520, 130, 260}, {100, 520, 340}}; // two pieces: of rows, of columns
@@ -127,8 +125,7 @@ static void products_are_right(void **state) {
 }
 
 // Each thread's part of a 16-bit product must match the same part of a product of floats.
-static void products_of_16_bit_floats_match_products_of_floats(void **state) {
-    (void)state;
+TEST(products_of_16_bit_floats_match_products_of_floats) {
     const int shapes[][3] = {{257, 129, 260}, {100, 500, 170}, {128, 512, 784}};
     const float one = 1, zero = 0;
     for (int s = 0; s < 3; s++) {
@@ -183,8 +180,7 @@ static void check_batch(const struct format *in, const struct format *out, int t
     free_arrays(NULL);
 }
 
-static void batches_have_the_bits_of_their_products(void **state) {
-    (void)state;
+TEST(batches_have_the_bits_of_their_products) {
     const struct format *formats[][2] = {{&fp32, &fp32}, {&bf16, &fp32}, {&fp16, &fp16}};
     for (int f = 0; f < 3; f++)
         for (int trans = 0; trans < 4; trans++)
@@ -219,17 +215,12 @@ static uint64_t bits_of_products(void) {
 }
 
 // The device reads OMP_NUM_THREADS once per process, so each number of threads has its own process.
-static void bits_do_not_depend_on_the_number_of_threads(void **state) {
-    (void)state;
+TEST(bits_do_not_depend_on_the_number_of_threads) {
     uint64_t sums[3];
     for (int threads = 1; threads <= 3; threads++) {
-        char command[64], line[32] = "";
-        snprintf(command, sizeof command, "OMP_NUM_THREADS=%d '/proc/%d/exe' bits", threads,
-                 (int)getpid());
-        FILE *program = popen(command, "r");
-        assert_non_null(program);
-        assert_non_null(fgets(line, sizeof line, program));
-        assert_int_equal(pclose(program), 0);
+        char variables[32], line[32];
+        snprintf(variables, sizeof variables, "OMP_NUM_THREADS=%d", threads);
+        assert_int_equal(run_again(variables, "bits", line, sizeof line), 0);
         sums[threads - 1] = strtoull(line, NULL, 16);
         assert_int_equal(sums[threads - 1], sums[0]);
     }
@@ -240,8 +231,7 @@ static void run_wait(void *arguments) {
         ;
 }
 
-static void scalars_are_read_before_the_call_returns(void **state) {
-    (void)state;
+TEST(scalars_are_read_before_the_call_returns) {
     sem_t gate, *waits_at = &gate;
     cudaStream_t stream, handles;
     float alpha = 2, beta = 1, threes[2] = {3, 3}, *d = to_device(threes, sizeof threes);
@@ -272,8 +262,7 @@ static void scalars_are_read_before_the_call_returns(void **state) {
 #define GIVES(status, call) assert_int_equal(call, CUBLAS_STATUS_##status)
 static const cublasOperation_t N = CUBLAS_OP_N, T = CUBLAS_OP_T, wrong = (cublasOperation_t)7;
 
-static void bad_products_are_refused(void **state) {
-    (void)state;
+TEST(bad_products_are_refused) {
     const float one = 1;
     float host[30] = {0}, *a = to_device(host, 20 * sizeof *a),
           *b = to_device(host, 30 * sizeof *b), *c = to_device(host, 24 * sizeof *c);
@@ -306,8 +295,7 @@ static void bad_products_are_refused(void **state) {
 }
 
 // TF32 keeps 10 bits after the first: ties go to even, and infinity stays.
-static void tf32_rounds_the_inputs_of_products(void **state) {
-    (void)state;
+TEST(tf32_rounds_the_inputs_of_products) {
     const float x[] = {1 + 0x1p-11f,  1 + 0x3p-11f, 1 + 0x1.8p-11f,
                        -1 - 0x1p-12f, 0x1p-140f,    INFINITY};
     const float rounded[] = {1, 1 + 0x1p-9f, 1 + 0x1p-10f, -1, 0, INFINITY};
@@ -330,7 +318,6 @@ static void tf32_rounds_the_inputs_of_products(void **state) {
 }
 
 static int create_handle(void **state) {
-    (void)state;
     int version = 0;
     CUBLAS_CHECK(cublasCreate(&blas));
     CUBLAS_CHECK(cublasGetVersion(blas, &version));
@@ -338,25 +325,15 @@ static int create_handle(void **state) {
 }
 
 static int destroy_handle(void **state) {
-    (void)state;
     CUBLAS_CHECK(cublasDestroy(blas));
     return 0;
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(products_are_right, free_arrays),
-        cmocka_unit_test_teardown(batches_have_the_bits_of_their_products, free_arrays),
-        cmocka_unit_test_teardown(products_of_16_bit_floats_match_products_of_floats, free_arrays),
-        cmocka_unit_test(bits_do_not_depend_on_the_number_of_threads),
-        cmocka_unit_test_teardown(scalars_are_read_before_the_call_returns, free_arrays),
-        cmocka_unit_test_teardown(bad_products_are_refused, free_arrays),
-        cmocka_unit_test_teardown(tf32_rounds_the_inputs_of_products, free_arrays),
-    };
     if (argc == 2 && !strcmp(argv[1], "bits")) {
         CUBLAS_CHECK(cublasCreate(&blas));
         return printf("%016llx\n", (unsigned long long)bits_of_products()) < 0;
     }
     setenv("OMP_NUM_THREADS", "3", 0); // products are shared out even where there is one core
-    return cmocka_run_group_tests(tests, create_handle, destroy_handle);
+    return run_all_tests((struct around){create_handle, destroy_handle, .end = free_arrays});
 }

@@ -1,14 +1,10 @@
 // The exponential function of the CPU device's kernels, against that of the C library.
 #include "common/kernels/cpu_sequence_kernels.c"
+#include "tests/test.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h> // after error.h, whose fail() its macro of that name would break
 
 // Every 997th float from -87 to 88.
-static void it_is_two_units_from_the_exact_one_at_most(void **state) {
-    (void)state;
+TEST(it_is_two_units_from_the_exact_one_at_most) {
     for (uint32_t i = 0; i < UINT32_MAX - 997; i += 997) {
         union {
             uint32_t bits;
@@ -24,8 +20,7 @@ static void it_is_two_units_from_the_exact_one_at_most(void **state) {
 }
 
 // Beyond its range, it returns the value at the end.
-static void it_returns_finite_numbers_but_for_nan(void **state) {
-    (void)state;
+TEST(it_returns_finite_numbers_but_for_nan) {
     assert_true(isnan(exponential(NAN)));
     assert_true(exponential(-INFINITY) == exponential(-87) && exponential(-1e30f) > 0);
     assert_true(exponential(INFINITY) == exponential(88) && isfinite(exponential(88)));
@@ -33,9 +28,5 @@ static void it_returns_finite_numbers_but_for_nan(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_is_two_units_from_the_exact_one_at_most),
-        cmocka_unit_test(it_returns_finite_numbers_but_for_nan),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests((struct around){NULL});
 }

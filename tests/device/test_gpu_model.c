@@ -2,18 +2,10 @@
 // message for each mistake in a variable or a file. test_published.c compares it with measurements.
 #include "cpu_device/comm.h"
 #include "cpu_device/gpu_rates.h"
+#include "tests/test.h"
 #include <fcntl.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 static const double MIB = 1048576;
 static int all[CPU_MAX_DEVICES]; // devices 0, 1, ...
@@ -73,8 +65,7 @@ static double transfer(double bytes, int from, int to) {
     return t.latency + t.path;
 }
 
-static void operations_take_their_formulas(void **state) {
-    (void)state;
+TEST(operations_take_their_formulas) {
     with_round("nvls 0", "CPU_DEVICE_SLOW=3:1.5", NULL);
     near(cost(CPU_KERNEL, 1e6, 0, 0), 1 + 1);
     struct cpu_cost divides = {.kind = CPU_KERNEL, .bytes = 1e6, .instructions = 1e8};
@@ -102,8 +93,7 @@ static double collective(int kind, double bytes, int ranks) {
 }
 
 // A chunk of 1 MB over 100 GB/s takes 10 us, and 6.5 us more because it is short.
-static void collectives_in_a_node_take_their_formulas(void **state) {
-    (void)state;
+TEST(collectives_in_a_node_take_their_formulas) {
     with_round("nvls 0", NULL, NULL);
     near(collective(CALL_ALL_REDUCE, 4e6, 4), 8.4 + 6 * 10 + 6 * 16.5);
     near(collective(CALL_ALL_REDUCE, 4e3, 4), 8.8 + 6 * 3 + 6e3 / 38e3); // LL: 38 GB/s
@@ -129,8 +119,7 @@ static void collectives_in_a_node_take_their_formulas(void **state) {
     near(collective(CALL_ALL_REDUCE, 4e6, 4), 8.4 + 6 * 10 + 8 * 16.5 / 0.92);
 }
 
-static void the_topology_decides_on_the_links(void **state) {
-    (void)state;
+TEST(the_topology_decides_on_the_links) {
     static const int one_per_node[] = {0, 2, 4, 6}, three[] = {0, 1, 2};
     with_round("nvls 90", "CPU_DEVICE_TOPOLOGY=2x2", NULL);
     assert_int_equal(cpu_model_devices(), 4);
@@ -164,8 +153,7 @@ static void the_topology_decides_on_the_links(void **state) {
     assert_int_equal(cpu_model_node(63), 0);
 }
 
-static void slow_links_delay_those_that_use_them(void **state) {
-    (void)state;
+TEST(slow_links_delay_those_that_use_them) {
     with_round("nvls 0", "CPU_DEVICE_SLOW=2-3:4,1:2", NULL);
     near(cost(CPU_KERNEL, 1e6, 0, 1), 4);
     near(cost(CPU_KERNEL, 1e6, 0, 2), 2);
@@ -183,8 +171,7 @@ static void slow_links_delay_those_that_use_them(void **state) {
     near(collective(CALL_ALL_REDUCE, 4e6, 4), 8.4 + 4 * 10 + 2 * 50 + 6 * 16.5 * 20);
 }
 
-static void lost_devices_have_a_time(void **state) {
-    (void)state;
+TEST(lost_devices_have_a_time) {
     with_round("nvls 0", "CPU_DEVICE_LOST=3:0.5,0:.25", NULL);
     assert_true(cpu_model_lost(3) == 0.5 && cpu_model_lost(0) == 0.25);
     assert_true(isinf(cpu_model_lost(1)));
@@ -192,8 +179,7 @@ static void lost_devices_have_a_time(void **state) {
     assert_true(isinf(cpu_model_lost(3)));
 }
 
-static void trees_win_over_rings_for_short_messages_between_nodes(void **state) {
-    (void)state;
+TEST(trees_win_over_rings_for_short_messages_between_nodes) {
     for (double mib = 1.0 / 64; mib <= 16384; mib *= 4) {
         double bytes = mib * MIB;
         WITH("CPU_DEVICE_MODEL=h100", "CPU_DEVICE_TOPOLOGY=8x8", "NCCL_ALGO=Ring");
@@ -210,8 +196,7 @@ static void trees_win_over_rings_for_short_messages_between_nodes(void **state) 
     }
 }
 
-static void the_file_h100_is_the_model_h100(void **state) {
-    (void)state;
+TEST(the_file_h100_is_the_model_h100) {
     struct cpu_model built_in, read;
     cpu_model_read("h100", &built_in);
     cpu_model_read("cpu_device/h100.model", &read);
@@ -247,8 +232,7 @@ static void refused(const char *setting, const char *model, const char *words) {
 
 #define H100 "CPU_DEVICE_MODEL=h100"
 
-static void mistakes_in_variables_are_explained(void **state) {
-    (void)state;
+TEST(mistakes_in_variables_are_explained) {
     static const struct {
         const char *variable, *model, *words, *values[18];
     } mistakes[] = {
@@ -282,8 +266,7 @@ static void mistakes_in_variables_are_explained(void **state) {
         }
 }
 
-static void mistakes_in_files_are_explained(void **state) {
-    (void)state;
+TEST(mistakes_in_files_are_explained) {
     static const struct {
         const char *line, *words; // the line follows the round numbers
     } mistakes[] = {
@@ -304,8 +287,7 @@ static void mistakes_in_files_are_explained(void **state) {
     }
 }
 
-static void without_a_model_the_device_computes(void **state) {
-    (void)state;
+TEST(without_a_model_the_device_computes) {
     int status;
     pid_t child = fork();
     if (child == 0) {
@@ -323,7 +305,6 @@ static void without_a_model_the_device_computes(void **state) {
 }
 
 static int make_folder(void **state) {
-    (void)state;
     const char *place = getenv("TMPDIR");
     snprintf(folder, sizeof folder, "%s/model.XXXXXX", place ? place : "/tmp");
     for (int i = 0; i < CPU_MAX_DEVICES; i++)
@@ -332,7 +313,6 @@ static int make_folder(void **state) {
 }
 
 static int remove_folder(void **state) {
-    (void)state;
     static const char *const files[] = {"round.model", "wrong.model"};
     for (int i = 0; i < 2; i++) {
         char path[300];
@@ -343,17 +323,5 @@ static int remove_folder(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(operations_take_their_formulas),
-        cmocka_unit_test(collectives_in_a_node_take_their_formulas),
-        cmocka_unit_test(the_topology_decides_on_the_links),
-        cmocka_unit_test(slow_links_delay_those_that_use_them),
-        cmocka_unit_test(lost_devices_have_a_time),
-        cmocka_unit_test(trees_win_over_rings_for_short_messages_between_nodes),
-        cmocka_unit_test(the_file_h100_is_the_model_h100),
-        cmocka_unit_test(mistakes_in_variables_are_explained),
-        cmocka_unit_test(mistakes_in_files_are_explained),
-        cmocka_unit_test(without_a_model_the_device_computes),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return run_all_tests((struct around){make_folder, remove_folder});
 }

@@ -52,7 +52,6 @@ static cudaStream_t begin(void) {
 // The host calls: record at 1, kernel at 3, record at 4, kernel at 6, record at 7. An operation
 // starts 4 later at the earliest.
 static void use_one_stream(int rank) {
-    (void)rank;
     cudaStream_t a = begin();
     cudaEvent_t start = record(a);
     kernel(a, 5);
@@ -65,7 +64,6 @@ static void use_one_stream(int rank) {
 
 // A host that calls too slowly: each kernel is shorter than the call that queues it.
 static void launch_short_kernels(int rank) {
-    (void)rank;
     cudaStream_t a = begin();
     cudaEvent_t start = record(a);
     for (int i = 0; i < 50; i++)
@@ -75,7 +73,6 @@ static void launch_short_kernels(int rank) {
 
 // a: kernel 50 | record. b: kernel 10, waits for the record, kernel 20.
 static void wait_for_the_other_stream(int rank) {
-    (void)rank;
     cudaStream_t a = begin(), b = new_stream();
     cudaEvent_t start = record(a);
     kernel(a, 50);
@@ -103,7 +100,6 @@ static void run_thread(void *(*run)(void *), void *argument) {
 // An event that is completed in reality orders the modelled times all the same. Only the thread
 // that has seen its end goes on at this time.
 static void wait_for_an_old_event(int rank) {
-    (void)rank;
     cudaStream_t a = begin(), b = new_stream();
     kernel(a, 50);
     cudaEvent_t done = record(a);
@@ -114,7 +110,6 @@ static void wait_for_an_old_event(int rank) {
 
 // Work that the host queues after it has seen the end of other work begins after that end.
 static void see_the_end(int rank) {
-    (void)rank;
     cudaStream_t a = begin(), b = new_stream();
     kernel(a, 50);
     cudaEvent_t done = record(a);
@@ -129,7 +124,6 @@ static void see_the_end(int rank) {
 
 // How often the host asks depends on the speed of the machine, so it costs no modelled time.
 static void ask_in_vain(int rank) {
-    (void)rank;
     cudaStream_t a = begin(), b = new_stream();
     hold(a, GO);
     cudaEvent_t held = record(a), start = record(b);
@@ -151,7 +145,6 @@ static void *record_in_thread(void *unused) {
 
 // A new thread is as late as the others.
 static void make_a_thread(int rank) {
-    (void)rank;
     cudaStream_t a = begin();
     of_thread = new_stream();
     kernel(a, 50);
@@ -165,7 +158,6 @@ static void make_a_thread(int rank) {
 // parameter.
 static void change_arrays(int rank) {
     enum { PARAMETERS = MB };
-    (void)rank;
     cudaStream_t a = begin();
     float *x = (float *)memory, *y = x + PARAMETERS, *z = y + PARAMETERS;
     cudaEvent_t start = record(a);
@@ -180,7 +172,6 @@ static void change_arrays(int rank) {
 // image_to_patches executes 203 instructions for each element that it writes, mostly for divisions,
 // and they take longer than the bytes. patches_to_image executes 90 for each place of a window.
 static void divide(int rank) {
-    (void)rank;
     cudaStream_t a = begin();
     struct windows w = {{100, 100, 1}, .size = 1, .stride = 1, .height = 100, .width = 100};
     float *x = (float *)memory, *patches = x + MB;
@@ -194,7 +185,6 @@ static void divide(int rank) {
 
 // The host sleeps until the kernel has ended, then wakes up and records an event.
 static void let_the_host_wait(int rank) {
-    (void)rank;
     cudaStream_t a = begin();
     kernel(a, 50);
     cudaEvent_t done = record(a);
@@ -206,7 +196,6 @@ static void let_the_host_wait(int rank) {
 static void copy_pageable_memory(int rank) {
     static char pageable[MB];
     char *pinned;
-    (void)rank;
     cudaStream_t a = begin();
     OK(cudaMallocHost((void **)&pinned, MB));
     cudaEvent_t start = record(a);
@@ -222,7 +211,6 @@ static void copy_pageable_memory(int rank) {
 // ended.
 static void fill_the_queue(int rank) {
     enum { KERNELS = 1500, RING = 1024 };
-    (void)rank;
     cudaStream_t b = begin(), a = new_stream();
     cudaEvent_t start = record(a); // operation 0 of the stream
     for (int i = 0; i < KERNELS; i++)
@@ -404,8 +392,7 @@ static void one(void (*run)(int rank)) {
     run_ranks(1, run, 0);
 }
 
-static void work_follows_what_the_host_has_seen(void **state) {
-    (void)state;
+TEST(work_follows_what_the_host_has_seen) {
     one(see_the_end);
     setenv("CPU_DEVICE_COMPUTE", "1", 1); // a stream that computes nothing is never held up
     one(ask_in_vain);
@@ -422,49 +409,39 @@ static void run_both(const char *name, const char *value, int ranks, void (*run)
     unsetenv(name);
 }
 
-static void all_ranks_wait_for_a_straggler(void **state) {
-    (void)state;
+TEST(all_ranks_wait_for_a_straggler) {
     run_both("CPU_DEVICE_SLOW", "2:1.5", 4, wait_for_the_straggler);
 }
 
-static void times_travel_with_messages_between_hosts(void **state) {
-    (void)state;
+TEST(times_travel_with_messages_between_hosts) {
     set_hosts("aabb");
     setenv("CPU_DEVICE_SLOW", "2:1.5", 1);
     run_ranks(4, wait_for_the_straggler, 0);
     unsetenv("CPU_DEVICE_SLOW");
 }
 
-static void a_lost_device_sends_nothing(void **state) {
-    (void)state;
+TEST(a_lost_device_sends_nothing) {
     run_both("CPU_DEVICE_LOST", "1:0.0001", 2, lose_a_device);
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {
-        RANKS(operations_of_a_stream_follow_each_other, 1, use_one_stream, NULL),
-        RANKS(a_slow_host_holds_up_short_kernels, 1, launch_short_kernels, NULL),
-        RANKS(a_stream_waits_for_an_event, 1, wait_for_the_other_stream, NULL),
-        RANKS(a_stream_waits_for_an_event, 1, wait_for_an_old_event, NULL),
-        TEST(work_follows_what_the_host_has_seen),
-        RANKS(a_new_thread_is_as_late_as_the_others, 1, make_a_thread, NULL),
-        RANKS(kernels_take_their_bytes_or_their_instructions, 1, change_arrays, NULL),
-        RANKS(kernels_take_their_bytes_or_their_instructions, 1, divide, NULL),
-        RANKS(the_host_waits_for_a_stream, 1, let_the_host_wait, NULL),
-        RANKS(the_host_waits_for_a_stream, 1, copy_pageable_memory, NULL),
-        RANKS(the_host_waits_for_room_in_the_queue, 1, fill_the_queue, NULL),
-        RANKS(a_sum_is_hidden_if_backward_is_longer, 2, hide_all, NULL),
-        RANKS(a_sum_is_hidden_if_backward_is_longer, 2, hide_a_part, NULL),
-        TEST(all_ranks_wait_for_a_straggler),
-        TEST(times_travel_with_messages_between_hosts),
-        RANKS(sends_and_receives_take_their_time, 3, receive_late, NULL),
-        RANKS(sends_and_receives_take_their_time, 4, share_a_link, NULL),
-        RANKS(calls_of_a_communicator_follow_each_other, 2, use_two_streams, NULL),
-        RANKS(calls_cost_time_on_the_host, 2, call_nccl, NULL),
-        TEST(a_lost_device_sends_nothing),
-    };
+    RANKS(operations_of_a_stream_follow_each_other, 1, use_one_stream, NULL);
+    RANKS(a_slow_host_holds_up_short_kernels, 1, launch_short_kernels, NULL);
+    RANKS(a_stream_waits_for_an_event, 1, wait_for_the_other_stream, NULL);
+    RANKS(a_stream_waits_for_an_event, 1, wait_for_an_old_event, NULL);
+    RANKS(a_new_thread_is_as_late_as_the_others, 1, make_a_thread, NULL);
+    RANKS(kernels_take_their_bytes_or_their_instructions, 1, change_arrays, NULL);
+    RANKS(kernels_take_their_bytes_or_their_instructions, 1, divide, NULL);
+    RANKS(the_host_waits_for_a_stream, 1, let_the_host_wait, NULL);
+    RANKS(the_host_waits_for_a_stream, 1, copy_pageable_memory, NULL);
+    RANKS(the_host_waits_for_room_in_the_queue, 1, fill_the_queue, NULL);
+    RANKS(a_sum_is_hidden_if_backward_is_longer, 2, hide_all, NULL);
+    RANKS(a_sum_is_hidden_if_backward_is_longer, 2, hide_a_part, NULL);
+    RANKS(sends_and_receives_take_their_time, 3, receive_late, NULL);
+    RANKS(sends_and_receives_take_their_time, 4, share_a_link, NULL);
+    RANKS(calls_of_a_communicator_follow_each_other, 2, use_two_streams, NULL);
+    RANKS(calls_cost_time_on_the_host, 2, call_nccl, NULL);
     setenv("CPU_DEVICE_MODEL", "tests/device/round.model", 1);
     setenv("CPU_DEVICE_COMPUTE", "0", 1);
-    set_up_ranks(argc, argv);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_rank_tests(argc, argv);
 }

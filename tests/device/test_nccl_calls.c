@@ -287,8 +287,7 @@ static void split_in_a_failing_group(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-static void groups_between_hosts(void **state) {
-    (void)state;
+TEST(groups_between_hosts) {
     for (int i = 0; i < PLACEMENTS; i++) {
         set_hosts(placements[i]);
         run_ranks((int)strlen(placements[i]), send_in_groups, 0);
@@ -301,26 +300,22 @@ static void groups_between_hosts(void **state) {
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {
-        RANKS(calls_return_before_the_peers_call, 3, call_early, NULL),
-        RANKS(communicators_do_not_wait_for_each_other, 2, use_two_communicators, NULL),
-        RANKS(two_streams_keep_the_order_of_the_calls, 2, use_two_streams, NULL),
-        RANKS(events_order_collectives, 2, order_by_events, NULL),
-        RANKS(many_calls_can_be_queued, 2, call_many_times, NULL),
-        RANKS(streams_between_hosts, 2, use_two_streams, "ab"),
-        RANKS(streams_between_hosts, 2, use_two_communicators, "ab"),
-        RANKS(streams_between_hosts, 2, call_many_times, "ab"),
-        RANKS(streams_between_hosts, 3, call_early, "aab"),
-        RANKS(groups_exchange_data, 2, send_in_groups, NULL),
-        RANKS(groups_exchange_data, 3, send_in_groups, NULL),
-        RANKS(groups_exchange_data, 4, send_in_groups, NULL),
-        RANKS(messages_keep_their_order, 2, send_messages, NULL),
-        RANKS(groups_hold_several_collectives, 3, call_several_in_a_group, NULL),
-        RANKS(groups_hold_several_collectives, 2, mix_in_a_group, NULL),
-        RANKS(groups_span_streams, 2, send_on_two_streams, NULL),
-        RANKS(failed_groups_leave_nothing, 2, split_in_a_failing_group, NULL),
-        TEST(groups_between_hosts),
-    };
-    set_up_ranks(argc, argv);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    RANKS(calls_return_before_the_peers_call, 3, call_early, NULL);
+    RANKS(communicators_do_not_wait_for_each_other, 2, use_two_communicators, NULL);
+    RANKS(two_streams_keep_the_order_of_the_calls, 2, use_two_streams, NULL);
+    RANKS(events_order_collectives, 2, order_by_events, NULL);
+    RANKS(many_calls_can_be_queued, 2, call_many_times, NULL);
+    RANKS(streams_between_hosts, 2, use_two_streams, "ab");
+    RANKS(streams_between_hosts, 2, use_two_communicators, "ab");
+    RANKS(streams_between_hosts, 2, call_many_times, "ab");
+    RANKS(streams_between_hosts, 3, call_early, "aab");
+    RANKS(groups_exchange_data, 2, send_in_groups, NULL);
+    RANKS(groups_exchange_data, 3, send_in_groups, NULL);
+    RANKS(groups_exchange_data, 4, send_in_groups, NULL);
+    RANKS(messages_keep_their_order, 2, send_messages, NULL);
+    RANKS(groups_hold_several_collectives, 3, call_several_in_a_group, NULL);
+    RANKS(groups_hold_several_collectives, 2, mix_in_a_group, NULL);
+    RANKS(groups_span_streams, 2, send_on_two_streams, NULL);
+    RANKS(failed_groups_leave_nothing, 2, split_in_a_failing_group, NULL);
+    return run_rank_tests(argc, argv);
 }

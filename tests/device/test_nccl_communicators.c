@@ -53,7 +53,6 @@ static void drive_devices(const ncclComm_t *comm, int devices, int first_device,
 }
 
 static void drive_alone(int rank) {
-    (void)rank;
     ncclComm_t comm[MOST_RANKS];
     const int devices[] = {1, 2, 3}, twice[] = {1, 1};
     OK(ncclCommInitAll(comm, 2, NULL));
@@ -194,7 +193,6 @@ static void poll_for_everything(int rank) {
 }
 
 static void give_up_joining(int rank) {
-    (void)rank;
     ncclComm_t comm = NULL;
     ncclResult_t state;
     ncclUniqueId id = common_id(0, 1);
@@ -212,7 +210,6 @@ static void give_up_joining(int rank) {
 }
 
 static void use_registered_memory(int rank) {
-    (void)rank;
     void *memory = NULL, *handle = NULL;
     ncclComm_t comm = join(1, 0);
     OK(ncclMemAlloc(&memory, 4000));
@@ -305,19 +302,16 @@ static void come_and_go(int rank) {
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {
-        RANKS(one_thread_drives_several_devices, 1, drive_alone, NULL),
-        RANKS(one_thread_drives_several_devices, 2, drive_two_of_four, NULL),
-        RANKS(communicators_are_split, 4, split_four, NULL),
-        RANKS(communicators_may_be_polled, 2, poll_for_everything, NULL),
-        RANKS(communicators_may_be_polled, 1, give_up_joining, NULL),
-        RANKS(memory_can_be_registered, 1, use_registered_memory, NULL),
-        RANKS(communicators_between_hosts, 2, poll_for_everything, "ab"),
-        RANKS(communicators_between_hosts, 2, drive_two_of_four, "ab"),
-        RANKS(communicators_between_hosts, 4, split_four, "aabb"),
-        RANKS(destroyed_communicators_leave_nothing, 3, come_and_go, NULL),
-        RANKS(destroyed_communicators_leave_nothing, 3, come_and_go, "aab"),
-    };
-    set_up_ranks(argc, argv);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    RANKS(one_thread_drives_several_devices, 1, drive_alone, NULL);
+    RANKS(one_thread_drives_several_devices, 2, drive_two_of_four, NULL);
+    RANKS(communicators_are_split, 4, split_four, NULL);
+    RANKS(communicators_may_be_polled, 2, poll_for_everything, NULL);
+    RANKS(communicators_may_be_polled, 1, give_up_joining, NULL);
+    RANKS(memory_can_be_registered, 1, use_registered_memory, NULL);
+    RANKS(communicators_between_hosts, 2, poll_for_everything, "ab");
+    RANKS(communicators_between_hosts, 2, drive_two_of_four, "ab");
+    RANKS(communicators_between_hosts, 4, split_four, "aabb");
+    RANKS(destroyed_communicators_leave_nothing, 3, come_and_go, NULL);
+    RANKS(destroyed_communicators_leave_nothing, 3, come_and_go, "aab");
+    return run_rank_tests(argc, argv);
 }

@@ -104,8 +104,7 @@ static void start_death(enum collective which, int n, int victim, enum moment mo
     start_ranks(n, lose_a_rank, 1u << victim);
 }
 
-static void death_in_any_collective_is_reported(void **state) {
-    (void)state;
+TEST(death_in_any_collective_is_reported) {
     for (int which = 0; which < COLLECTIVES; which++) {
         int n = 2 + which % 3;
         start_death((enum collective)which, n, which % n, INSIDE);
@@ -140,8 +139,7 @@ static void leave_a_child(int rank) {
     OK(ncclCommAbort(comm));
 }
 
-static void death_is_reported_while_a_child_lives(void **state) {
-    (void)state;
+TEST(death_is_reported_while_a_child_lives) {
     start_ranks(2, leave_a_child, 1u << 1);
     set_hosts("ab");
     start_ranks(2, leave_a_child, 1u << 1);
@@ -198,8 +196,7 @@ static void start_leaving(const char *hosts) {
     }
 }
 
-static void a_rank_that_is_no_longer_needed_may_leave(void **state) {
-    (void)state;
+TEST(a_rank_that_is_no_longer_needed_may_leave) {
     start_leaving("aa");
     start_leaving("ab");
     start_leaving("aab");
@@ -339,16 +336,14 @@ static void survive(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-static void ranks_continue_after_an_abort(void **state) {
-    (void)state;
+TEST(ranks_continue_after_an_abort) {
     start_ranks(3, abort_and_go_on, 0);
     start_ranks(3, survive, 1u << 1);
     start_ranks(2, abort_a_split, 0);
     finish_ranks();
 }
 
-static void deaths_on_other_hosts_are_reported(void **state) {
-    (void)state;
+TEST(deaths_on_other_hosts_are_reported) {
     for (int i = 0; i < PLACEMENTS; i += 2) {
         int n = (int)strlen(placements[i]);
         set_hosts(placements[i]);
@@ -365,17 +360,9 @@ static void deaths_on_other_hosts_are_reported(void **state) {
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {
-        RANKS(ranks_wait_for_a_stopped_rank, 3, stop_for_a_while, NULL),
-        RANKS(ranks_wait_for_a_stopped_rank, 3, stop_for_a_while, "aab"),
-        TEST(death_in_any_collective_is_reported),
-        TEST(death_is_reported_while_a_child_lives),
-        TEST(a_rank_that_is_no_longer_needed_may_leave),
-        RANKS(exit_does_not_wait_for_the_peers, 2, leave_from_inside, NULL),
-        RANKS(exit_does_not_wait_for_the_peers, 2, leave_and_destroy, NULL),
-        TEST(ranks_continue_after_an_abort),
-        TEST(deaths_on_other_hosts_are_reported),
-    };
-    set_up_ranks(argc, argv);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    RANKS(ranks_wait_for_a_stopped_rank, 3, stop_for_a_while, NULL);
+    RANKS(ranks_wait_for_a_stopped_rank, 3, stop_for_a_while, "aab");
+    RANKS(exit_does_not_wait_for_the_peers, 2, leave_from_inside, NULL);
+    RANKS(exit_does_not_wait_for_the_peers, 2, leave_and_destroy, NULL);
+    return run_rank_tests(argc, argv);
 }

@@ -18,8 +18,7 @@ static void sum_many(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-static void a_sum_of_more_than_2_31_bytes(void **state) {
-    (void)state;
+TEST(a_sum_of_more_than_2_31_bytes) {
     long megabytes = sysconf(_SC_PHYS_PAGES) / 1024 * sysconf(_SC_PAGESIZE) / 1024;
     if (SANITIZED || megabytes < 12000) {
         print_message("ok # SKIP a_sum_of_more_than_2_31_bytes: %s\n",
@@ -30,9 +29,5 @@ static void a_sum_of_more_than_2_31_bytes(void **state) {
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {
-        TEST(a_sum_of_more_than_2_31_bytes),
-    };
-    set_up_ranks(argc, argv);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_rank_tests(argc, argv);
 }

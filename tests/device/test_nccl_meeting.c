@@ -5,7 +5,6 @@
 #include <sys/socket.h>
 
 static void join_in_vain(int rank) {
-    (void)rank;
     setenv("CPU_DEVICE_TIMEOUT", "1", 1);
     ncclComm_t comm = NULL;
     ncclUniqueId id = common_id(0, 1);
@@ -65,8 +64,7 @@ static void disagree(int rank) {
     barrier(2); // who made the id tells the other
 }
 
-static void ranks_with_different_arguments_are_reported(void **state) {
-    (void)state;
+TEST(ranks_with_different_arguments_are_reported) {
     for (disagree_on_size = 0; disagree_on_size < 2; disagree_on_size++)
         run_ranks(2, disagree, 0);
 }
@@ -107,8 +105,7 @@ static void meet_in_a_row(int rank) {
     }
 }
 
-static void ranks_meet_at_nccl_comm_id(void **state) {
-    (void)state;
+TEST(ranks_meet_at_nccl_comm_id) {
     agree_on_a_free_port();
     run_ranks(3, meet_in_a_row, 0);
     set_hosts("abb");
@@ -159,14 +156,12 @@ static void join_in_a_flood(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-static void strangers_do_not_delay_the_meeting(void **state) {
-    (void)state;
+TEST(strangers_do_not_delay_the_meeting) {
     agree_on_a_free_port();
     run_ranks(3, join_in_a_flood, 0);
 }
 
 static void ask_for_a_missing_interface(int rank) {
-    (void)rank;
     ncclUniqueId id;
     setenv("NCCL_SOCKET_IFNAME", "nosuchinterface", 1);
     ncclResult_t result = ncclGetUniqueId(&id);
@@ -175,16 +170,10 @@ static void ask_for_a_missing_interface(int rank) {
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {
-        RANKS(two_ranks_need_two_devices, 3, share_a_device, NULL),
-        RANKS(a_missing_rank_is_reported, 1, join_in_vain, NULL),
-        RANKS(ranks_wait_for_late_ranks, 2, join_late, NULL),
-        TEST(ranks_with_different_arguments_are_reported),
-        RANKS(two_hosts_can_each_use_device_0, 2, use_device_0, "ab"),
-        TEST(ranks_meet_at_nccl_comm_id),
-        TEST(strangers_do_not_delay_the_meeting),
-        RANKS(a_missing_interface_is_reported, 1, ask_for_a_missing_interface, NULL),
-    };
-    set_up_ranks(argc, argv);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    RANKS(two_ranks_need_two_devices, 3, share_a_device, NULL);
+    RANKS(a_missing_rank_is_reported, 1, join_in_vain, NULL);
+    RANKS(ranks_wait_for_late_ranks, 2, join_late, NULL);
+    RANKS(two_hosts_can_each_use_device_0, 2, use_device_0, "ab");
+    RANKS(a_missing_interface_is_reported, 1, ask_for_a_missing_interface, NULL);
+    return run_rank_tests(argc, argv);
 }

@@ -50,8 +50,7 @@ static void call_differently(int rank) {
     OK(ncclCommAbort(comm));
 }
 
-static void different_calls_are_reported(void **state) {
-    (void)state;
+TEST(different_calls_are_reported) {
     for (size_t i = 0; i < sizeof mismatches / sizeof *mismatches; i++) {
         mismatch = &mismatches[i];
         run_ranks(mismatch->call[0].which == SEND_RECV ? 2 : 2 + (int)i % 2, call_differently, 0);
@@ -103,8 +102,7 @@ static void stay_away(int rank) {
     OK(ncclCommAbort(elsewhere));
 }
 
-static void a_rank_that_makes_no_call_is_reported(void **state) {
-    (void)state;
+TEST(a_rank_that_makes_no_call_is_reported) {
     for (is_elsewhere = 0; is_elsewhere < 2; is_elsewhere++)
         start_ranks(3, stay_away, 0);
     finish_ranks();
@@ -220,8 +218,7 @@ static void pass_wrong_arguments(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-static void mistakes_on_other_hosts_are_reported(void **state) {
-    (void)state;
+TEST(mistakes_on_other_hosts_are_reported) {
     for (int i = 0; i < PLACEMENTS; i++) {
         set_hosts(placements[i]);
         mismatch = &mismatches[i];
@@ -235,13 +232,7 @@ static void mistakes_on_other_hosts_are_reported(void **state) {
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {
-        TEST(different_calls_are_reported),
-        RANKS(failures_after_the_call_are_reported, 2, send_first, NULL),
-        TEST(a_rank_that_makes_no_call_is_reported),
-        RANKS(wrong_arguments_are_refused, 2, pass_wrong_arguments, NULL),
-        TEST(mistakes_on_other_hosts_are_reported),
-    };
-    set_up_ranks(argc, argv);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    RANKS(failures_after_the_call_are_reported, 2, send_first, NULL);
+    RANKS(wrong_arguments_are_refused, 2, pass_wrong_arguments, NULL);
+    return run_rank_tests(argc, argv);
 }

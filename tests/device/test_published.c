@@ -4,15 +4,8 @@
 // docs/seeing.md must show it with the least and the largest factor.
 #include "cpu_device/comm.h"
 #include "cpu_device/gpu_rates.h"
+#include "tests/test.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { SIZES = 10, MOST_POINTS = 120 };
 static const double LEAST_MEDIAN = 0.8, MOST_MEDIAN = 1.25;
@@ -201,8 +194,7 @@ static const char *read_text(const char *path) {
     return text;
 }
 
-static void collectives_take_as_long_as_published(void **state) {
-    (void)state;
+TEST(collectives_take_as_long_as_published) {
     const char *text = read_text("docs/seeing.md");
     int missing = 0;
     for (size_t c = 0; c < sizeof collectives / sizeof *collectives; c++) {
@@ -227,8 +219,7 @@ static void collectives_take_as_long_as_published(void **state) {
 
 // Square products, in TFLOP/s: A100 with float16, whose rate is bf16's (Azure_Results, as above);
 // H100 and L4 in zzc0721/torch-performance-test-data, issues 79 and 120.
-static void products_take_as_long_as_published(void **state) {
-    (void)state;
+TEST(products_take_as_long_as_published) {
     static const struct {
         const char *model;
         enum cpu_cost_kind kind;
@@ -261,9 +252,5 @@ static void products_take_as_long_as_published(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(collectives_take_as_long_as_published),
-        cmocka_unit_test(products_take_as_long_as_published),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests((struct around){NULL});
 }

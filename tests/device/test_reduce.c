@@ -140,8 +140,7 @@ static void check(ncclDataType_t type, ncclRedOp_t op, int n, size_t count, int 
     assert_int_equal(free_arrays(NULL), 0);
 }
 
-static void reductions_are_right(void **state) {
-    (void)state;
+TEST(reductions_are_right) {
     const int inputs[] = {1, 2, 3, 4, 7};
     const size_t counts[] = {0, 1, 5, 1023, 1024, 1025, 5000};
     for (int type = 0; type < TYPES; type++)
@@ -154,14 +153,12 @@ static void reductions_are_right(void **state) {
                                   place);
 }
 
-static void averages_of_more_inputs_than_a_small_type_can_count(void **state) {
-    (void)state;
+TEST(averages_of_more_inputs_than_a_small_type_can_count) {
     for (int type = 0; type < TYPES; type++)
         check((ncclDataType_t)type, ncclAvg, MAX_INPUTS, 100, 3);
 }
 
-static void products_with_a_scalar_are_right(void **state) {
-    (void)state;
+TEST(products_with_a_scalar_are_right) {
     const size_t counts[] = {0, 1, 1023, 1024, 1025, 5000};
     for (int type = 0; type < TYPES; type++)
         for (size_t c = 0; c < 6; c++) {
@@ -182,8 +179,7 @@ static void products_with_a_scalar_are_right(void **state) {
         }
 }
 
-static void types_have_their_sizes(void **state) {
-    (void)state;
+TEST(types_have_their_sizes) {
     for (int type = 0; type < TYPES; type++)
         assert_int_equal(cpu_type_size((ncclDataType_t)type), formats[type].bytes);
     assert_int_equal(cpu_type_size((ncclDataType_t)TYPES), 0);
@@ -200,8 +196,7 @@ static void types_have_their_sizes(void **state) {
         result;                                                                                    \
     })
 
-static void some_results_are_known(void **state) {
-    (void)state;
+TEST(some_results_are_known) {
     assert_true(REDUCE(ncclInt8, ncclSum, int8_t, 127, 1) == -128);
     assert_true(REDUCE(ncclInt8, ncclAvg, int8_t, 127, 1, 1) == -42); // -127 / 3
     assert_true(REDUCE(ncclUint8, ncclProd, uint8_t, 16, 17) == 16);
@@ -225,8 +220,7 @@ static void check_rounding(float x) {
 
 // Tests each 16-bit number, the midpoint to the next one and its neighbours, and then random
 // numbers.
-static void floats_are_rounded_to_nearest_even(void **state) {
-    (void)state;
+TEST(floats_are_rounded_to_nearest_even) {
     for (unsigned bits = 0; bits < 0xffff; bits++)
         for (int i = 0; i < 2; i++) {
             uint16_t next_bits = (uint16_t)(bits + 1);
@@ -244,8 +238,7 @@ static void floats_are_rounded_to_nearest_even(void **state) {
         check_rounding(bits_to_float((uint32_t)rng_bits(5, i)));
 }
 
-static void conversions_known_values(void **state) {
-    (void)state;
+TEST(conversions_known_values) {
     assert_int_equal(float_to_half(1 + 0x1p-11f), 0x3c00); // ties
     assert_int_equal(float_to_half(1 + 0x3p-11f), 0x3c02);
     assert_int_equal(float_to_half(0x1p-25f), 0);
@@ -265,14 +258,5 @@ static void conversions_known_values(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(types_have_their_sizes),
-        cmocka_unit_test_teardown(reductions_are_right, free_arrays),
-        cmocka_unit_test_teardown(averages_of_more_inputs_than_a_small_type_can_count, free_arrays),
-        cmocka_unit_test_teardown(products_with_a_scalar_are_right, free_arrays),
-        cmocka_unit_test(some_results_are_known),
-        cmocka_unit_test(floats_are_rounded_to_nearest_even),
-        cmocka_unit_test(conversions_known_values),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests((struct around){.end = free_arrays});
 }

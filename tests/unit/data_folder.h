@@ -2,17 +2,10 @@
 // it.
 #pragma once
 #include "common/data/data.h"
+#include "tests/test.h"
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
-
-#include <cmocka.h> // after error.h, whose fail() its macro of that name would break
 
 static char folder[PATH_MAX];
 static struct dataset train, test;
@@ -48,7 +41,6 @@ static int new_folder(void) {
 
 // Removes these files, plain and compressed, and folders in their places.
 static int delete_folder(const char *const names[], int count) {
-    free_sets();
     for (int i = 0; i < count; i++) {
         char packed[64];
         snprintf(packed, sizeof packed, "%s.gz", names[i]);

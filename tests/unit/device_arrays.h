@@ -7,14 +7,8 @@
 #include "common/device/device.h"
 #include "common/kernels/kernels.h"
 #include "tests/sanitized.h"
+#include "tests/test.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h> // after error.h, whose fail() its macro of that name would break
 
 enum {
     GUARD = 256,
@@ -84,7 +78,6 @@ static inline int guards_are_whole(const struct array *a) {
 // The teardown of every test that makes arrays.
 static inline int free_arrays(void **state) {
     int damaged = 0;
-    (void)state;
     CUDA_CHECK(cudaDeviceSynchronize());
     while (arrays) {
         struct array *a = arrays;

@@ -112,7 +112,6 @@ static inline double to_8_bits(double x) {
 }
 
 static inline int open_device(void **state) {
-    (void)state;
     CUDA_CHECK(cudaStreamCreate(&pass.stream));
     CUBLAS_CHECK(cublasCreate(&pass.blas));
     CUBLAS_CHECK(cublasSetStream(pass.blas, pass.stream));
@@ -120,7 +119,6 @@ static inline int open_device(void **state) {
 }
 
 static inline int close_device(void **state) {
-    (void)state;
     CUBLAS_CHECK(cublasDestroy(pass.blas));
     CUDA_CHECK(cudaStreamDestroy(pass.stream));
     return 0;

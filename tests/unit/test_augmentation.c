@@ -17,11 +17,10 @@ static void count_changes(int most_shift, int flip, int images, int counts[2][9]
     }
 }
 
-static void all_changes_are_equally_likely(void **state) {
+TEST(all_changes_are_equally_likely) {
     enum { IMAGES = 16200 };
     int counts[2][9][9] = {{{0}}};
     double chi_squared = 0, expected = IMAGES / 162.;
-    (void)state;
     count_changes(4, 1, IMAGES, counts);
     for (int i = 0; i < 162; i++)
         chi_squared += pow((&counts[0][0][0])[i] - expected, 2) / expected;
@@ -29,9 +28,8 @@ static void all_changes_are_equally_likely(void **state) {
     assert_true(chi_squared > 101 && chi_squared < 239);
 }
 
-static void crop_mirrors_no_image_and_flip_shifts_none(void **state) {
+TEST(crop_mirrors_no_image_and_flip_shifts_none) {
     enum { IMAGES = 1000 };
-    (void)state;
     int crops[2][9][9] = {{{0}}}, flips[2][9][9] = {{{0}}};
     count_changes(4, 0, IMAGES, crops);
     for (int i = 0; i < 81; i++)
@@ -58,8 +56,7 @@ static int build(struct model *m, const char *name, const char *words, struct sh
     return model_build(m, &options, &set, why);
 }
 
-static void augmentation_is_the_first_layer(void **state) {
-    (void)state;
+TEST(augmentation_is_the_first_layer) {
     const struct shape shape = {12, 10, 2};
     char why[WHY_SIZE];
     struct model m, without;
@@ -86,8 +83,7 @@ static void augmentation_is_the_first_layer(void **state) {
 }
 
 // tests/steps/images.bats has words that are refused.
-static void words_choose_the_changes(void **state) {
-    (void)state;
+TEST(words_choose_the_changes) {
     const struct shape shape = {12, 10, 2};
     struct model m;
     char why[WHY_SIZE];
@@ -115,9 +111,8 @@ static const float *outputs_of_layer(const struct pass *pass, const float *x, in
 }
 
 // The changes depend on the seed and on the sample, but not on how a batch is divided.
-static void evaluation_changes_nothing(void **state) {
+TEST(evaluation_changes_nothing) {
     enum { IMAGES = 20, SIZE = 9 * 18 };
-    (void)state;
     float *x = random_floats(IMAGES * SIZE, 1, 1);
     struct pass training = {.training = 1, .seed = 5, .first_sample = 3}, next_step = training,
                 evaluation = {.seed = 5, .first_sample = 3}, moved = training;
@@ -133,12 +128,5 @@ static void evaluation_changes_nothing(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_changes_are_equally_likely),
-        cmocka_unit_test(crop_mirrors_no_image_and_flip_shifts_none),
-        cmocka_unit_test(augmentation_is_the_first_layer),
-        cmocka_unit_test(words_choose_the_changes),
-        cmocka_unit_test_teardown(evaluation_changes_nothing, free_arrays),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests((struct around){.end = free_arrays});
 }

@@ -1,17 +1,12 @@
 // Tests of the checksum of an array in device memory: it must match zlib's for any length.
 #include "common/base/checksum.h"
 #include "common/device/device.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
+#include "tests/test.h"
 #include <zlib.h>
 
-#include <cmocka.h> // wants the headers above first
-
-static void checksum_matches_zlib(void **state) {
+TEST(checksum_matches_zlib) {
     static const size_t counts[] = {0, 1, 65535, 65536, 65537, 200000};
     float *host = malloc(200000 * sizeof *host), *device;
-    (void)state;
     for (int i = 0; i < 200000; i++)
         host[i] = (float)(i * 0.37);
     CUDA_CHECK(cudaMalloc((void **)&device, 200000 * sizeof *host));
@@ -26,6 +21,5 @@ static void checksum_matches_zlib(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(checksum_matches_zlib)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests((struct around){NULL});
 }

@@ -23,25 +23,19 @@ static void put_good(int file) {
     put(format->names[file], bytes, format->fill(file, bytes), "wbT");
 }
 
-// Makes a folder with the files of the format, which is the test's state.
+// Makes a folder with the files of the format, which is the state of tests that need one.
 static int make_folder(void **state) {
     format = *state;
-    if (new_folder())
+    if (format && new_folder())
         return -1;
-    for (int i = 0; i < format->files; i++)
+    for (int i = 0; format && i < format->files; i++)
         put_good(i);
     return 0;
 }
 
 static int remove_folder(void **state) {
-    (void)state;
-    return delete_folder(format->names, format->files);
-}
-
-static int remove_sets(void **state) {
-    (void)state;
     free_sets();
-    return 0;
+    return format ? delete_folder(format->names, format->files) : 0;
 }
 
 // The IDX format.
@@ -153,10 +147,17 @@ static const struct format cifar = {{"data_batch_1.bin", "data_batch_2.bin", "da
 
 // Tests of both formats.
 
-static void files_are_read(void **state) {
+#define TEST_OF_BOTH(name)                                                                         \
+    static void name(void **state);                                                                \
+    __attribute__((constructor)) static void add_##name(void) {                                    \
+        add_test(#name ", IDX", name, &idx);                                                       \
+        add_test(#name ", CIFAR-10", name, &cifar);                                                \
+    }                                                                                              \
+    static void name(void **state)
+
+TEST_OF_BOTH(files_are_read) {
     uint8_t bytes[MOST_BYTES];
     char packed[64];
-    (void)state;
     load(folder);
     format->check_sets();
     for (int i = 0; i < format->files; i++) {
@@ -169,8 +170,7 @@ static void files_are_read(void **state) {
 }
 
 // A missing file, and a folder in its place.
-static void missing_files_are_refused(void **state) {
-    (void)state;
+TEST_OF_BOTH(missing_files_are_refused) {
     for (int i = 0; i < format->files; i++) {
         unlink(path_of(format->names[i]));
         refused(format->names[i], format->again);
@@ -182,9 +182,8 @@ static void missing_files_are_refused(void **state) {
 }
 
 // Other lengths, and compressed files that are damaged or end early.
-static void wrong_lengths_are_refused(void **state) {
+TEST_OF_BOTH(wrong_lengths_are_refused) {
     uint8_t bytes[MOST_BYTES + 1] = {0};
-    (void)state;
     for (int i = 0; i < format->files; i++) {
         size_t size = format->fill(i, bytes);
         for (size_t length = 0; length < size; length += format->apart) {
@@ -199,12 +198,11 @@ static void wrong_lengths_are_refused(void **state) {
 
 // Damages gzip's checksum and size at the end at every place. Some damage to the ten bytes of
 // gzip's header has no effect, such as another time.
-static void damaged_gzip_files_are_refused(void **state) {
+TEST_OF_BOTH(damaged_gzip_files_are_refused) {
     enum { GZIP_HEADER = 10, TRAILER = 8 };
     uint8_t bytes[MOST_BYTES], packed[MOST_BYTES + 1000];
     char name[64];
     const int last = format->files - 2 + (format == &cifar); // the test images
-    (void)state;
     unlink(path_of(format->names[last]));
     snprintf(name, sizeof name, "%s.gz", format->names[last]);
     put(name, bytes, format->fill(last, bytes), "wb");
@@ -230,8 +228,7 @@ static void damaged_gzip_files_are_refused(void **state) {
 
 // Tests of IDX.
 
-static void wrong_magic_is_refused(void **state) {
-    (void)state;
+TEST_OF(wrong_magic_is_refused, &idx) {
     for (int i = 0; i < format->files; i++) {
         // Big-endian IDX of bytes is 0 0 8 and the number of dimensions; 13 is the type of floats.
         const uint8_t wrong[] = {1, 1, 13, i % 2 ? 3 : 1};
@@ -254,7 +251,7 @@ static void put_images(int file, uint32_t count, uint32_t rows, uint32_t columns
     put(format->names[file], claim.bytes, claim.size, "wbT");
 }
 
-static void impossible_sizes_are_refused(void **state) {
+TEST_OF(impossible_sizes_are_refused, &idx) {
     static const struct {
         uint32_t count, rows, columns;
         const char *reason;
@@ -271,7 +268,6 @@ static void impossible_sizes_are_refused(void **state) {
         {1, 1 << 15, (1 << 15) + 1, "dimension 2 is 32769"},   // just above the limit
         {1, 1 << 15, 1 << 15, "truncated"}, // the limit: impossible only for this file
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         put_images(TRAIN_IMAGES, cases[i].count, cases[i].rows, cases[i].columns);
         refused(format->names[TRAIN_IMAGES], cases[i].reason);
@@ -279,7 +275,7 @@ static void impossible_sizes_are_refused(void **state) {
 }
 
 // Files that are right each, but do not fit, and labels above 9.
-static void wrong_sets_are_refused(void **state) {
+TEST_OF(wrong_sets_are_refused, &idx) {
     static const struct {
         int file;
         const char *bytes;
@@ -294,7 +290,6 @@ static void wrong_sets_are_refused(void **state) {
         {TEST_IMAGES, "\0\0\10\3\0\0\0\2\0\0\0\1\0\0\0\2\1\2\3\4", 20, "",
          "training images have 2 x 2 pixels and 1 channels, test images 1 x 2 and 1"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         put(format->names[cases[i].file], cases[i].bytes, cases[i].size, "wbT");
         refused(cases[i].name, cases[i].reason);
@@ -304,8 +299,7 @@ static void wrong_sets_are_refused(void **state) {
     refused(folder, "training images have 2 x 2 pixels and 1 channels, test images 1 x 4 and 1");
 }
 
-static void checksum_covers_samples_and_labels(void **state) {
-    (void)state;
+TEST_OF(checksum_covers_samples_and_labels, &idx) {
     load(folder);
     // zlib.crc32 of 64 samples, each followed by its label: the first 22 times, and so on.
     uint32_t crc = data_checksum(&train);
@@ -317,9 +311,8 @@ static void checksum_covers_samples_and_labels(void **state) {
     assert_int_not_equal(data_checksum(&train), crc);
 }
 
-static void samples_reach_the_device(void **state) {
+TEST_OF(samples_reach_the_device, &idx) {
     uint8_t values[12], labels[3];
-    (void)state;
     for (int targets = 1; targets <= 3; targets += 2) {
         load(folder);
         train.count = 3 / (size_t)targets; // one image with three labels
@@ -339,9 +332,8 @@ static void samples_reach_the_device(void **state) {
 
 // The training files must have the same number of records. The test file may have any number, up to
 // that of the real files.
-static void numbers_of_records_are_compared(void **state) {
+TEST_OF(numbers_of_records_are_compared, &cifar) {
     static uint8_t bytes[(MOST_RECORDS + 1) * RECORD];
-    (void)state;
     for (int file = 0; file < TRAINING_FILES; file++) {
         put(format->names[file], bytes, fill_records(file, 1, bytes), "wbT");
         if (file == 0)
@@ -363,9 +355,8 @@ static void numbers_of_records_are_compared(void **state) {
     refused("data_batch_2.bin", format->again);
 }
 
-static void labels_above_nine_are_refused(void **state) {
+TEST_OF(labels_above_nine_are_refused, &cifar) {
     uint8_t bytes[MOST_BYTES];
-    (void)state;
     for (int file = 0; file < format->files; file++) {
         size_t size = format->fill(file, bytes);
         bytes[RECORD] = file % 2 ? 255 : 10;
@@ -377,10 +368,9 @@ static void labels_above_nine_are_refused(void **state) {
 
 // Tests of the folder.
 
-static void missing_folder(void **state) {
+TEST_OF(missing_folder, &idx) {
     char why[WHY_SIZE] = "";
     const char *nowhere = path_of("nowhere");
-    (void)state;
     assert_int_equal(data_load(&train, &test, &nowhere, why), -1);
     assert_non_null(strstr(why, "nowhere: there is no such folder"));
     assert_non_null(strstr(why, "make data"));
@@ -388,7 +378,7 @@ static void missing_folder(void **state) {
 
 // "auto" is the first of three folders with images, or data/mnist if none has any. Here no folder
 // has a complete set.
-static void folder_is_found(void **state) {
+TEST_OF(folder_is_found, &idx) {
     static const struct {
         const char *file, *found;
     } cases[] = {
@@ -403,7 +393,6 @@ static void folder_is_found(void **state) {
     };
     enum { CASES = sizeof cases / sizeof *cases, FOLDERS = 4 };
     char before[PATH_MAX], why[WHY_SIZE];
-    (void)state;
     assert_non_null(getcwd(before, sizeof before));
     assert_int_equal(chdir(folder), 0);
     for (int i = 0; i < CASES; i++) {
@@ -424,11 +413,10 @@ static void folder_is_found(void **state) {
 // Tests that need no folder.
 
 // Two samples of three channels of two values each: around 51, blank, and around 153.
-static void each_channel_has_its_mean(void **state) {
+TEST(each_channel_has_its_mean) {
     uint8_t values[] = {0, 7, 153, 102, 7, 102, 102, 7, 204, 0, 7, 153};
     struct dataset set = {.count = 2, .shape = {1, 2, 3}, .inputs = 6, .values = values};
     const double means[] = {0.2, 7 / 255., 0.6}, deviations[] = {0.2, 1, sqrt(0.02)};
-    (void)state;
     data_measure(&set);
     for (int c = 0; c < 3; c++) {
         assert_float_equal(set.mean[c], means[c], 1e-7);
@@ -441,7 +429,7 @@ static void each_channel_has_its_mean(void **state) {
 // same, because measured accuracies and snapshots belong to them. With these bytes, no image
 // appears twice, the nearest class mean finds above 95 % of the synthetic labels, and at most 15 %
 // of those of the shapes, whose classes differ neither in their area nor in their colours.
-static void made_images_stay_the_same(void **state) {
+TEST(made_images_stay_the_same) {
     static const struct {
         const char *name;
         size_t counts[2];
@@ -457,7 +445,6 @@ static void made_images_stay_the_same(void **state) {
          {32, 32, 3},
          {{0xfde5e0a6, 0xfaed1910}, {0xa06bb445, 0x291295d3}}},
     };
-    (void)state;
     for (int i = 0; i < 2; i++) {
         load(cases[i].name);
         assert_string_equal(data_samples, "images");
@@ -474,8 +461,7 @@ static void made_images_stay_the_same(void **state) {
     assert_null(data_word(4));
 }
 
-static void mnist(void **state) {
-    (void)state;
+TEST(mnist) {
     if (access("data/mnist/train-images-idx3-ubyte.gz", R_OK) ||
         access("data/mnist/t10k-labels-idx1-ubyte.gz", R_OK))
         skip();
@@ -492,9 +478,8 @@ static void mnist(void **state) {
 enum { COUNT = 60000 };
 static uint32_t order[COUNT], other_order[COUNT];
 
-static void shuffle_is_a_permutation(void **state) {
+TEST(shuffle_is_a_permutation) {
     static uint8_t seen[COUNT];
-    (void)state;
     for (size_t count = 0; count <= COUNT; count = count < 4 ? count + 1 : count * 11) {
         memset(seen, 0, sizeof seen);
         memset(order, 0xff, sizeof order);
@@ -516,8 +501,7 @@ static size_t places_in_common(uint64_t seed, uint64_t epoch) {
     return same;
 }
 
-static void shuffle_depends_on_seed_and_epoch(void **state) {
-    (void)state;
+TEST(shuffle_depends_on_seed_and_epoch) {
     shuffle(order, COUNT, 1, 0);
     assert_int_equal(places_in_common(1, 0), COUNT);
     assert_true(places_in_common(1, 1) < 100);
@@ -529,11 +513,10 @@ static void shuffle_depends_on_seed_and_epoch(void **state) {
 
 // These values come from a Python version of the generator and the shuffle. The order must never
 // change, because a new version of the program must continue from old snapshots.
-static void shuffle_known_values(void **state) {
+TEST(shuffle_known_values) {
     static const uint32_t first[] = {24431, 58897, 26559, 30512, 59463, 34644, 18846, 22721};
     static const uint32_t second[] = {57, 34727, 15957, 47195, 19219, 17559, 54841, 47848};
     static const uint32_t ten[] = {2, 1, 4, 3, 7, 0, 9, 5, 6, 8};
-    (void)state;
     shuffle(order, COUNT, 1, 0);
     assert_memory_equal(order, first, sizeof first);
     shuffle(order, COUNT, 1, 1);
@@ -542,35 +525,6 @@ static void shuffle_known_values(void **state) {
     assert_memory_equal(order, ten, sizeof ten);
 }
 
-#define IN_FOLDER(test, of_format)                                                                 \
-    { #test ", " #of_format, test, make_folder, remove_folder, (void *)&(of_format) }
-#define WITHOUT_FOLDER(test) cmocka_unit_test_teardown(test, remove_sets)
-
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(files_are_read, idx),
-        IN_FOLDER(files_are_read, cifar),
-        IN_FOLDER(missing_files_are_refused, idx),
-        IN_FOLDER(missing_files_are_refused, cifar),
-        IN_FOLDER(wrong_lengths_are_refused, idx),
-        IN_FOLDER(wrong_lengths_are_refused, cifar),
-        IN_FOLDER(damaged_gzip_files_are_refused, idx),
-        IN_FOLDER(damaged_gzip_files_are_refused, cifar),
-        IN_FOLDER(wrong_magic_is_refused, idx),
-        IN_FOLDER(impossible_sizes_are_refused, idx),
-        IN_FOLDER(wrong_sets_are_refused, idx),
-        IN_FOLDER(checksum_covers_samples_and_labels, idx),
-        IN_FOLDER(samples_reach_the_device, idx),
-        IN_FOLDER(numbers_of_records_are_compared, cifar),
-        IN_FOLDER(labels_above_nine_are_refused, cifar),
-        IN_FOLDER(missing_folder, idx),
-        IN_FOLDER(folder_is_found, idx),
-        WITHOUT_FOLDER(each_channel_has_its_mean),
-        WITHOUT_FOLDER(made_images_stay_the_same),
-        WITHOUT_FOLDER(mnist),
-        WITHOUT_FOLDER(shuffle_is_a_permutation),
-        WITHOUT_FOLDER(shuffle_depends_on_seed_and_epoch),
-        WITHOUT_FOLDER(shuffle_known_values),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests((struct around){.begin = make_folder, .end = remove_folder});
 }

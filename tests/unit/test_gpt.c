@@ -30,8 +30,7 @@ static void build(struct model *m, const struct training_options *options) {
 
 // GPT-2's models have 124,439,808 and 1,557,611,200 parameters, with a table of 50257 tokens that
 // is also the head. Here there are 256 tokens, and a head with biases.
-static void sizes_have_the_published_numbers_of_parameters(void **state) {
-    (void)state;
+TEST(sizes_have_the_published_numbers_of_parameters) {
     const struct {
         const char *size;
         long layers, heads, width, context; // 0: of the size
@@ -55,8 +54,7 @@ static void sizes_have_the_published_numbers_of_parameters(void **state) {
 }
 
 // 1b and 8b are named after their parameters, in billions.
-static void all_sizes_can_be_built(void **state) {
-    (void)state;
+TEST(all_sizes_can_be_built) {
     double most = 0;
     for (int i = 0; gpt_size_name(i); i++) {
         struct training_options options = options_of(gpt_size_name(i));
@@ -72,8 +70,7 @@ static void all_sizes_can_be_built(void **state) {
 }
 
 // The deepest one, with dropout, fits into the arrays of struct model. A block is one layer.
-static void each_block_is_a_layer(void **state) {
-    (void)state;
+TEST(each_block_is_a_layer) {
     struct training_options options = options_of("tiny");
     struct model m;
     for (options.layers = 1; options.layers <= 60; options.layers += 59)
@@ -92,8 +89,7 @@ static void each_block_is_a_layer(void **state) {
 
 // Four products of each block are behind a norm or in front of a sum, and the head is behind a
 // norm.
-static void initial_weights_in_front_of_a_sum_are_smaller(void **state) {
-    (void)state;
+TEST(initial_weights_in_front_of_a_sum_are_smaller) {
     struct training_options options = options_of("tiny");
     struct model m;
     int found[2] = {0};
@@ -110,8 +106,7 @@ static void initial_weights_in_front_of_a_sum_are_smaller(void **state) {
 }
 
 // As in GPT-2: matrices, the tables included, and not biases or norms.
-static void matrices_decay(void **state) {
-    (void)state;
+TEST(matrices_decay) {
     struct training_options options = options_of("tiny");
     struct model m;
     size_t vectors = 0, width = 64;
@@ -130,8 +125,7 @@ static void matrices_decay(void **state) {
 }
 
 // 2 for each weight and token, and for each head two products of T x T x D.
-static void flops_are_those_of_the_products(void **state) {
-    (void)state;
+TEST(flops_are_those_of_the_products) {
     struct training_options options = options_of("small");
     struct model m;
     build(&m, &options);
@@ -144,13 +138,5 @@ static void flops_are_those_of_the_products(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_have_the_published_numbers_of_parameters),
-        cmocka_unit_test(all_sizes_can_be_built),
-        cmocka_unit_test(each_block_is_a_layer),
-        cmocka_unit_test(initial_weights_in_front_of_a_sum_are_smaller),
-        cmocka_unit_test(matrices_decay),
-        cmocka_unit_test(flops_are_those_of_the_products),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests((struct around){NULL});
 }

@@ -85,8 +85,7 @@ static void check_image_to_patches(int images, const struct windows *w) {
     }
 }
 
-static void image_to_patches_copies_windows(void **state) {
-    (void)state;
+TEST(image_to_patches_copies_windows) {
     for_each_windows(check_image_to_patches);
 }
 
@@ -107,8 +106,7 @@ static void check_patches_to_image(int images, const struct windows *w) {
     assert_unchanged(device_dpatches, dpatches, count * sizeof *dpatches);
 }
 
-static void patches_to_image_adds_all_copies(void **state) {
-    (void)state;
+TEST(patches_to_image_adds_all_copies) {
     for_each_windows(check_patches_to_image);
 }
 
@@ -160,8 +158,7 @@ static void check_max_pool(int images, const struct windows *w) {
     check_max_pool_of(x, images, w);
 }
 
-static void max_pool_finds_the_first_largest_value(void **state) {
-    (void)state;
+TEST(max_pool_finds_the_first_largest_value) {
     for_each_windows(check_max_pool);
     struct windows large = {{29, 31, 6}, 3, 3, 0, 9, 10};
     check_max_pool(11, &large);
@@ -191,8 +188,7 @@ static void check_mean_pool(int images, const struct windows *w) {
     assert_unchanged(device_dy, dy, outputs * sizeof *dy);
 }
 
-static void mean_pool_divides_by_the_pixels(void **state) {
-    (void)state;
+TEST(mean_pool_divides_by_the_pixels) {
     for_each_windows(check_mean_pool);
 }
 
@@ -217,8 +213,7 @@ static void check_augment_images(int images, struct shape in, int flip) {
     assert_unchanged(device_x, x, bytes);
 }
 
-static void augment_images_shifts_and_mirrors(void **state) {
-    (void)state;
+TEST(augment_images_shifts_and_mirrors) {
     const struct shape shapes[] = {{1, 1, 1}, {28, 28, 1}, {5, 17, 4}, {32, 32, 3}};
     for (int s = 0; s < 4; s++)
         for (int images = 0; images < 20; images += 6)
@@ -328,8 +323,7 @@ static void check_group_norm(const struct norm *n, int relu) {
     assert_unchanged(shift, a.shift, (size_t)n->g.in.channels * sizeof *shift);
 }
 
-static void group_norm_normalises_groups(void **state) {
-    (void)state;
+TEST(group_norm_normalises_groups) {
     for (int i = 0; i < NORMS; i++) {
         check_group_norm(&norms[i], i % 2);
         assert_int_equal(free_arrays(NULL), 0);
@@ -338,8 +332,7 @@ static void group_norm_normalises_groups(void **state) {
 }
 
 // dx is up to 300 times dy, and its rounding errors with it.
-static void group_norm_backward_is_its_derivative(void **state) {
-    (void)state;
+TEST(group_norm_backward_is_its_derivative) {
     for (int i = 0; i < NORMS; i++) {
         const struct norm *n = &norms[i];
         size_t count = batch_size(n->g.in, n->images), bytes = count * sizeof(float);
@@ -358,8 +351,7 @@ static void group_norm_backward_is_its_derivative(void **state) {
 }
 
 // A ReLU must not hide a NaN. Image 0 has a NaN in the second of its two groups.
-static void group_norm_keeps_nan(void **state) {
-    (void)state;
+TEST(group_norm_keeps_nan) {
     const float x[] = {1, 2, 3, 4, 5, NAN, 1, 2, 3, 4, 5, 6}, ones[] = {1, 1}, zeros[] = {0, 0};
     for (int relu = 0; relu < 2; relu++) {
         struct groups g = {{3, 1, 2}, 2};
@@ -373,17 +365,7 @@ static void group_norm_keeps_nan(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(image_to_patches_copies_windows, free_arrays),
-        cmocka_unit_test_teardown(patches_to_image_adds_all_copies, free_arrays),
-        cmocka_unit_test_teardown(max_pool_finds_the_first_largest_value, free_arrays),
-        cmocka_unit_test_teardown(mean_pool_divides_by_the_pixels, free_arrays),
-        cmocka_unit_test_teardown(augment_images_shifts_and_mirrors, free_arrays),
-        cmocka_unit_test_teardown(group_norm_normalises_groups, free_arrays),
-        cmocka_unit_test_teardown(group_norm_backward_is_its_derivative, free_arrays),
-        cmocka_unit_test_teardown(group_norm_keeps_nan, free_arrays),
-    };
     setenv("OMP_NUM_THREADS", "3",
            0); // the CPU device shares large arrays out even where there is one core
-    return cmocka_run_group_tests(tests, make_stream, destroy_stream);
+    return run_all_tests((struct around){make_stream, destroy_stream, .end = free_arrays});
 }

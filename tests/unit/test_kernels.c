@@ -19,8 +19,7 @@ enum { SHAPES = sizeof shapes / sizeof *shapes - SANITIZED, LARGE = SANITIZED ? 
 #endif
 enum { MOST_ARRAYS = 4 }; // of an elementwise kernel
 
-static void rng_bits_are_splitmix64(void **state) {
-    (void)state;
+TEST(rng_bits_are_splitmix64) {
     const uint64_t of_0[] = {0xe220a8397b1dcdaf, 0x6e789e6aa1b965f4, 0x06c45d188009454f,
                              0xf88bb8a8724c81ec};
     const uint64_t of_1234567[] = {0x599ed017fb08fc85, 0x2c73f08458540fa5, 0x883ebce5a3f27c77};
@@ -30,8 +29,7 @@ static void rng_bits_are_splitmix64(void **state) {
         assert_int_equal(rng_bits(1234567, i), of_1234567[i]);
 }
 
-static void rng_uniform_is_uniform(void **state) {
-    (void)state;
+TEST(rng_uniform_is_uniform) {
     enum { COUNT = 1 << 20, PARTS = 16 };
     int counts[PARTS] = {0};
     double sum = 0;
@@ -122,7 +120,6 @@ static void run_add_relu(const struct call *c) {
 }
 
 static void add_relu_formula(double *a, const struct call *c) {
-    (void)c;
     a[0] = a[1] + a[2] < 0 ? 0 : a[1] + a[2]; // a ReLU must not hide a NaN
 }
 
@@ -134,7 +131,6 @@ static void run_relu_backward(const struct call *c) {
 }
 
 static void relu_backward_formula(double *a, const struct call *c) {
-    (void)c;
     a[0] = a[1] <= 0 ? 0 : a[0];
 }
 
@@ -146,7 +142,6 @@ static void run_add_to(const struct call *c) {
 }
 
 static void add_to_formula(double *a, const struct call *c) {
-    (void)c;
     a[0] += a[1];
 }
 
@@ -324,8 +319,7 @@ static void check_elementwise(const struct elementwise_case *e, size_t count) {
     }
 }
 
-static void elementwise_kernels_are_their_formulas(void **state) {
-    (void)state;
+TEST(elementwise_kernels_are_their_formulas) {
     const size_t counts[] = {0, 1, 13, 20001, LARGE};
     for (int i = 0; i < CASES * 5; i++) {
         check_elementwise(&elementwise_cases[i / 5], counts[i % 5]);
@@ -373,8 +367,7 @@ static void check_gather(struct dataset set, int rows, size_t first, int with_or
 }
 
 // Images of one channel, and samples of several channels and labels.
-static void gather_batch_normalises(void **state) {
-    (void)state;
+TEST(gather_batch_normalises) {
     struct dataset set = {.mean = {0.1307f, 0.5f, 0}, .deviation = {0.3081f, 0.2f, 1 / 255.f}};
     for (int s = 0; s < SHAPES; s++)
         for (size_t first = 0; first < 60; first += 53)
@@ -406,15 +399,13 @@ static void check_add_bias(int rows, int cols, int relu) {
     assert_unchanged(device_bias, bias, (size_t)cols * sizeof *bias);
 }
 
-static void add_bias_adds_and_applies_relu(void **state) {
-    (void)state;
+TEST(add_bias_adds_and_applies_relu) {
     for (int s = 0; s < SHAPES; s++)
         for (int relu = 0; relu < 2; relu++)
             check_add_bias(shapes[s].rows, shapes[s].cols, relu);
 }
 
-static void sum_rows_adds_the_rows(void **state) {
-    (void)state;
+TEST(sum_rows_adds_the_rows) {
     for (int s = 0; s < SHAPES; s++) {
         size_t rows = (size_t)shapes[s].rows, cols = (size_t)shapes[s].cols;
         float *x = random_floats(rows * cols, 1, 1), *want = new_array(cols * sizeof *want);
@@ -495,8 +486,7 @@ static void check_loss(const float *logits, const uint8_t *labels, int rows, int
     assert_unchanged(device_labels, labels, (size_t)rows);
 }
 
-static void loss_is_cross_entropy(void **state) {
-    (void)state;
+TEST(loss_is_cross_entropy) {
     const struct matrix batches[] = {{1, 1},    {1, 10},   {2, 2},
                                      {129, 10}, {65, 256}, {SANITIZED ? 1100 : 5000, 10}};
     const struct {
@@ -512,8 +502,7 @@ static void loss_is_cross_entropy(void **state) {
 }
 
 // exp(1e4) is too large even for a double.
-static void loss_does_not_overflow(void **state) {
-    (void)state;
+TEST(loss_does_not_overflow) {
     const float logits[6][3] = {{1e4f, -1e4f, 0}, {1e4f, -1e4f, 0},  {-1e4f, -1e4f, -1e4f},
                                 {1e30f, 0, 0},    {1e4f, 9999.f, 0}, {-1e4f, 1e4f, -1e30f}};
     const uint8_t labels[] = {0, 1, 2, 0, 1, 0};
@@ -530,8 +519,7 @@ static void loss_does_not_overflow(void **state) {
     check_stats(stats, sums);
 }
 
-static void loss_keeps_nan(void **state) {
-    (void)state;
+TEST(loss_keeps_nan) {
     for (int at = 0; at < 5; at++) {
         float logits[5] = {1, 2, 3, 4, 5};
         const uint8_t label = 2;
@@ -547,8 +535,7 @@ static void loss_keeps_nan(void **state) {
 }
 
 // The bits do not depend on the number of threads or on their order.
-static void loss_repeats_its_bits(void **state) {
-    (void)state;
+TEST(loss_repeats_its_bits) {
     enum { ROWS = 3 * STATS_LANES + 77, CLASSES = 10 };
     float *logits = to_device(random_floats(ROWS * CLASSES, 1, 1), ROWS * CLASSES * sizeof *logits);
     uint8_t *labels = to_device(random_bytes(ROWS, CLASSES, 2), ROWS);
@@ -566,8 +553,7 @@ static void loss_repeats_its_bits(void **state) {
 }
 
 // Even the sign of a zero must not change, so runs without weight decay keep their bits.
-static void zero_decay_changes_no_bit(void **state) {
-    (void)state;
+TEST(zero_decay_changes_no_bit) {
     const float g[] = {-0.f, -0.f, 0, 0, -0.f, 1}, v[] = {-0.f, 0, -0.f, 0, -0.f, -0.f};
     float p[] = {1, 1, 1, -1, -1, INFINITY}, want[6];
     float *device_p = to_device(p, sizeof p), *device_v = to_device(v, sizeof v);
@@ -586,8 +572,7 @@ static double device_sum_squares(const float *device_x, size_t count) {
 static const size_t norm_counts[] = {0, 1, 1000, SQUARES_LANES, 3 * SQUARES_LANES + 1, LARGE};
 
 // The sum has the order of the header, with any number of threads. Sums of integers are exact.
-static void sum_squares_repeats_its_bits(void **state) {
-    (void)state;
+TEST(sum_squares_repeats_its_bits) {
     for (int c = 0; c < 12; c++) {
         size_t count = norm_counts[c / 2];
         float *x = random_floats(count, 1, 1);
@@ -605,8 +590,7 @@ static void sum_squares_repeats_its_bits(void **state) {
     }
 }
 
-static void clip_to_norm_clips(void **state) {
-    (void)state;
+TEST(clip_to_norm_clips) {
     for (int c = 0; c < 6; c++)
         for (float share = 0.25f; share <= 4; share *= 16) { // of the norm that is allowed
             size_t count = norm_counts[c], bytes = count * sizeof(float);
@@ -624,8 +608,7 @@ static void clip_to_norm_clips(void **state) {
 }
 
 // A NaN in any part of the gradients must stay visible after clipping.
-static void clip_to_norm_keeps_nan(void **state) {
-    (void)state;
+TEST(clip_to_norm_keeps_nan) {
     const double sum = NAN;
     const float x = 1;
     float *device_x = to_device(&x, sizeof x);
@@ -639,8 +622,7 @@ static uint16_t *device_bfloat16(const float *x, size_t count) {
     return y;
 }
 
-static void every_bfloat16_survives_a_round_trip(void **state) {
-    (void)state;
+TEST(every_bfloat16_survives_a_round_trip) {
     enum { COUNT = 0x10000 };
     uint16_t *all = new_array(COUNT * sizeof *all);
     for (unsigned i = 0; i < COUNT; i++)
@@ -659,8 +641,7 @@ static void every_bfloat16_survives_a_round_trip(void **state) {
             assert_int_equal(got[i], i);
 }
 
-static void to_bfloat16_rounds_to_nearest_even(void **state) {
-    (void)state;
+TEST(to_bfloat16_rounds_to_nearest_even) {
     const float step = 0x1p-7f, little = 0x1p-23f; // of bfloat16 and of float, from 1 on
     const float x[] = {1 + step / 2,        1 + step / 2 + little,
                        1 + step * 3 / 2,    1 + step * 3 / 2 - little,
@@ -682,8 +663,7 @@ static void to_bfloat16_rounds_to_nearest_even(void **state) {
 }
 
 // A launch over no rows succeeds on a GPU, even at the end of an array.
-static void empty_batches_are_allowed(void **state) {
-    (void)state;
+TEST(empty_batches_are_allowed) {
     float *x = new_device_array(8 * sizeof *x), *end = x + 8;
     uint8_t *bytes = new_device_array(8), untouched[8 * sizeof *x];
     struct stats *lanes = random_stats(), *stats = to_device(lanes, STATS_LANES * sizeof *lanes);
@@ -702,32 +682,8 @@ static void empty_batches_are_allowed(void **state) {
     assert_unchanged(bytes, untouched, 8);
 }
 
-#define KERNEL_TEST(test) cmocka_unit_test_teardown(test, free_arrays)
-
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rng_bits_are_splitmix64),
-        cmocka_unit_test(rng_uniform_is_uniform),
-        KERNEL_TEST(elementwise_kernels_are_their_formulas),
-        KERNEL_TEST(gather_batch_normalises),
-        KERNEL_TEST(add_bias_adds_and_applies_relu),
-        KERNEL_TEST(sum_rows_adds_the_rows),
-        KERNEL_TEST(loss_is_cross_entropy),
-        KERNEL_TEST(loss_does_not_overflow),
-        KERNEL_TEST(loss_keeps_nan),
-        KERNEL_TEST(loss_repeats_its_bits),
-        KERNEL_TEST(zero_decay_changes_no_bit),
-        KERNEL_TEST(sum_squares_repeats_its_bits),
-        KERNEL_TEST(clip_to_norm_clips),
-        KERNEL_TEST(clip_to_norm_keeps_nan),
-        KERNEL_TEST(every_bfloat16_survives_a_round_trip),
-        KERNEL_TEST(to_bfloat16_rounds_to_nearest_even),
-        KERNEL_TEST(empty_batches_are_allowed),
-#ifdef KERNELS_ON_HOST
-        KERNEL_TEST(warps_and_fast_functions_work),
-#endif
-    };
-    setenv("OMP_NUM_THREADS", "3",
-           0); // the CPU device shares large arrays out even where there is one core
-    return cmocka_run_group_tests(tests, make_stream, destroy_stream);
+    // The CPU device shares large arrays out even where there is one core.
+    setenv("OMP_NUM_THREADS", "3", 0);
+    return run_all_tests((struct around){make_stream, destroy_stream, .end = free_arrays});
 }

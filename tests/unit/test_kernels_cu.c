@@ -7,8 +7,7 @@
 
 void cu_warp_sums(const float *x, float *y, int count);
 
-static void warps_and_fast_functions_work(void **state) {
-    (void)state;
+TEST(warps_and_fast_functions_work) {
     for (int count = 32; count <= 1024; count *= 2) {
         float *x = random_floats((size_t)count, 1, 5), *y = new_array((size_t)count * sizeof *y);
         double sum = 0;

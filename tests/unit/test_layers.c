@@ -71,7 +71,6 @@ static double largest_of(const struct layer *l, const double *x, int image, int 
 
 static void reference_pooling(const struct layer *l, const double *w, const double *x, double *y,
                               int b) {
-    (void)w;
     for (int i = 0; i < b * l->outputs; i++) {
         int c = i % l->out.channels, window = i / l->out.channels;
         int image = window / l->out.width / l->out.height, pixels = l->in.height * l->in.width;
@@ -123,7 +122,6 @@ static void reference_dense(const struct layer *l, const double *w, const double
 
 static void reference_dropout(const struct layer *l, const double *w, const double *x, double *y,
                               int b) {
-    (void)w;
     for (int i = 0; i < b * l->outputs; i++) {
         uint64_t index = pass.first_sample * (uint64_t)l->outputs + (uint64_t)i;
         float random = rng_uniform(rng_bits(pass.seed, (uint64_t)l->dropout.number), index);
@@ -141,7 +139,6 @@ static void reference_embedding(const struct layer *l, const double *w, const do
 
 static void reference_gelu(const struct layer *l, const double *w, const double *x, double *y,
                            int b) {
-    (void)w;
     for (int i = 0; i < b * l->outputs; i++)
         y[i] = x[i] / 2 * (1 + tanh(sqrt(2 / acos(-1)) * (x[i] + 0.044715 * pow(x[i], 3))));
 }
@@ -166,7 +163,6 @@ static void reference_attention(const struct layer *l, const double *w, const do
     int t = l->attention.heads.tokens, heads = l->attention.heads.heads;
     int width = l->attention.heads.width, stride = 3 * heads * width;
     double rate = pass.training ? l->attention.dropout : 0, *p = malloc((size_t)t * sizeof *p);
-    (void)w;
     assert_non_null(p);
     for (int i = 0; i < b * heads * t; i++) {
         int token = i % t, sample = i / t / heads, head = i / t % heads;
@@ -376,7 +372,6 @@ static void add_convolution(struct model *m, const int *set, int variant) {
 
 // set: size, or 0 for the mean.
 static void add_pooling(struct model *m, const int *set, int variant) {
-    (void)variant;
     if (set[0])
         append_max_pooling(m, set[0]);
     else
@@ -389,7 +384,6 @@ static void add_norm(struct model *m, const int *set, int variant) {
 }
 
 static void add_dropout(struct model *m, const int *set, int variant) {
-    (void)set, (void)variant;
     append_dense(m, &dense_relu, 5);
     append_dropout(m, 0.5f);
     append_dense(m, &dense_relu, 6);
@@ -416,7 +410,6 @@ static void append_block(struct model *m, int channels, int stride, int projecti
 
 // The variants are a block with and without a projection, and two and three blocks.
 static void add_blocks(struct model *m, const int *set, int variant) {
-    (void)set;
     if (variant != 1)
         append_block(m, 4, 1, 0);
     if (variant != 0)
@@ -427,7 +420,6 @@ static void add_blocks(struct model *m, const int *set, int variant) {
 
 // The inputs are many more than the outputs, and dx needs room for two gradients of them.
 static void add_shrinking_block(struct model *m, const int *set, int variant) {
-    (void)set, (void)variant;
     begin_residual(m, 0);
     append_mean_pooling(m);
     begin_shortcut(m);
@@ -437,7 +429,6 @@ static void add_shrinking_block(struct model *m, const int *set, int variant) {
 
 // All kinds of layers.
 static void add_mixture(struct model *m, const int *set, int variant) {
-    (void)set, (void)variant;
     append_block(m, 6, 2, 1);
     append_block(m, 6, 1, 0);
     append_max_pooling(m, 2);
@@ -446,24 +437,20 @@ static void add_mixture(struct model *m, const int *set, int variant) {
 
 // set: the width.
 static void add_embedding(struct model *m, const int *set, int variant) {
-    (void)variant;
     append_embedding(m, 7, set[0]);
 }
 
 // The variants are only the first sample's tokens wide, and of an inner layer.
 static void add_layer_norm(struct model *m, const int *set, int variant) {
-    (void)set, (void)variant;
     append_layer_norm(m);
 }
 
 // set: outputs.
 static void add_linear(struct model *m, const int *set, int variant) {
-    (void)variant;
     append_linear(m, set[0], 0.3f);
 }
 
 static void add_gelu(struct model *m, const int *set, int variant) {
-    (void)set, (void)variant;
     append_gelu(m);
 }
 
@@ -507,24 +494,20 @@ static void build(struct model *m, struct shape in, const char *name, int depth,
 }
 
 static void add_mlp(struct model *m, const int *set, int variant) {
-    (void)set, (void)variant;
     build(m, m->out, "mlp", 0, 0);
 }
 
 static void add_cnn(struct model *m, const int *set, int variant) {
-    (void)set, (void)variant;
     build(m, m->out, "cnn", 0, 0);
 }
 
 // set: depth and width.
 static void add_resnet(struct model *m, const int *set, int variant) {
-    (void)variant;
     build(m, m->out, "resnet", set[0], set[1]);
 }
 
 // set: blocks and width.
 static void add_gpt(struct model *m, const int *set, int variant) {
-    (void)variant;
     build(m, m->out, "gpt", set[0], set[1]);
 }
 
@@ -619,13 +602,11 @@ static int end_of_test(void **state) {
 
 static void check_shape(const struct model *m, int b) {
     const struct shape want = examples[current].out;
-    (void)b;
     if (want.height)
         assert_memory_equal(&m->out, &want, sizeof want);
 }
 
-static void shapes_are_those_of_pytorch(void **state) {
-    (void)state;
+TEST(shapes_are_those_of_pytorch) {
     for_each_example(check_shape);
 }
 
@@ -659,8 +640,7 @@ static void check_both_batches(const struct model *m, int b) {
         check_model(m, b);
 }
 
-static void gradients_match_differences_of_the_loss(void **state) {
-    (void)state;
+TEST(gradients_match_differences_of_the_loss) {
     for_each_example(check_both_batches);
 }
 
@@ -677,14 +657,12 @@ static void check_overwriting(const struct model *m, int b) {
     }
 }
 
-static void gradients_may_overwrite_parameters(void **state) {
-    (void)state;
+TEST(gradients_may_overwrite_parameters) {
     for_each_example(check_overwriting);
 }
 
 static void check_empty_batch(const struct model *m, int b) {
     const float nothing[1] = {0}, *values = random_floats(m->parameters, 1, 1);
-    (void)b;
     for (int i = 0; i < 2; i++) {
         struct results r =
             run_step(m, i ? CUDA_R_16BF : CUDA_R_32F, values, nothing, nothing, 0, 0);
@@ -693,8 +671,7 @@ static void check_empty_batch(const struct model *m, int b) {
     }
 }
 
-static void gradients_of_empty_batches_are_0(void **state) {
-    (void)state;
+TEST(gradients_of_empty_batches_are_0) {
     for_each_example(check_empty_batch);
 }
 
@@ -715,8 +692,7 @@ static void check_slice(const struct model *m, int b) {
         assert_close(slice.dx, whole.dx + begin_x, inputs_of(m, b) - begin_x, tolerance);
 }
 
-static void slices_of_a_batch_have_its_results(void **state) {
-    (void)state;
+TEST(slices_of_a_batch_have_its_results) {
     for_each_example(check_slice);
 }
 
@@ -779,8 +755,7 @@ static void check_bfloat16(const struct model *m, int b) {
     free((void *)y_sizes);
 }
 
-static void bfloat16_errors_of_products_stay_within_rounding(void **state) {
-    (void)state;
+TEST(bfloat16_errors_of_products_stay_within_rounding) {
     for_each_example(check_bfloat16);
 }
 
@@ -798,8 +773,7 @@ static void check_norm_in_bfloat16(const struct model *m, int b) {
     assert_memory_equal(bf16.dx, fp32.dx, inputs_of(m, b) * sizeof *x);
 }
 
-static void group_norm_in_bfloat16_rounds_its_parameters(void **state) {
-    (void)state;
+TEST(group_norm_in_bfloat16_rounds_its_parameters) {
     for_each_example(check_norm_in_bfloat16);
 }
 
@@ -817,7 +791,6 @@ static double difference(const float *a, const float *b, size_t count) {
 // to 0.32 of dx of the deepest model. Wrong numbers are farther away than their own size.
 static void check_near_fp32(const struct model *m, int b) {
     enum { B = 5 };
-    (void)b;
     if (m->count < 3 && examples[current].add != add_attention)
         return; // a single layer may be all near the kink of a ReLU
     const float *values = initialised(m, 3), *x = random_inputs(m, B, 2);
@@ -832,8 +805,7 @@ static void check_near_fp32(const struct model *m, int b) {
         fail_msg("%g, %g and %g away", of_y, of_gradients, of_dx);
 }
 
-static void bfloat16_results_of_models_are_near_those_of_fp32(void **state) {
-    (void)state;
+TEST(bfloat16_results_of_models_are_near_those_of_fp32) {
     for_each_example(check_near_fp32);
 }
 
@@ -871,19 +843,16 @@ static void check_initial_values(const struct layer *l, const struct layer *end,
 }
 
 static void check_initialised(const struct model *m, int b) {
-    (void)b;
     check_initial_values(m->layers, m->layers + m->count, initialised(m, SEED));
 }
 
-static void initial_values_are_those_of_pytorch_and_gpt2(void **state) {
-    (void)state;
+TEST(initial_values_are_those_of_pytorch_and_gpt2) {
     for_each_example(check_initialised);
 }
 
 // Parts begin and end anywhere, such as within the scales of a norm in a block.
 static void check_parts(const struct model *m, int b) {
     const float *whole = initialised(m, SEED);
-    (void)b;
     for (int i = 0; i < m->count; i++)
         for (int round = 0; round < 20; round++) {
             const struct layer *l = &m->layers[i];
@@ -898,14 +867,12 @@ static void check_parts(const struct model *m, int b) {
         }
 }
 
-static void initialising_in_parts_gives_the_same_values(void **state) {
-    (void)state;
+TEST(initialising_in_parts_gives_the_same_values) {
     for_each_example(check_parts);
 }
 
 // Dropout of two layers must not drop the same values.
-static void dropout_numbers_differ(void **state) {
-    (void)state;
+TEST(dropout_numbers_differ) {
     struct model m = {.out = {3, 3, 2}};
     int numbers[100] = {0};
     append_dropout(&m, 0.5f);
@@ -930,21 +897,6 @@ static void dropout_numbers_differ(void **state) {
     assert_int_equal(found, 10);
 }
 
-#define LAYERS_TEST(test) cmocka_unit_test_teardown(test, end_of_test)
-
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        LAYERS_TEST(shapes_are_those_of_pytorch),
-        LAYERS_TEST(gradients_match_differences_of_the_loss),
-        LAYERS_TEST(gradients_may_overwrite_parameters),
-        LAYERS_TEST(gradients_of_empty_batches_are_0),
-        LAYERS_TEST(slices_of_a_batch_have_its_results),
-        LAYERS_TEST(bfloat16_errors_of_products_stay_within_rounding),
-        LAYERS_TEST(bfloat16_results_of_models_are_near_those_of_fp32),
-        LAYERS_TEST(group_norm_in_bfloat16_rounds_its_parameters),
-        LAYERS_TEST(initial_values_are_those_of_pytorch_and_gpt2),
-        LAYERS_TEST(initialising_in_parts_gives_the_same_values),
-        LAYERS_TEST(dropout_numbers_differ),
-    };
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    return run_all_tests((struct around){open_device, close_device, .end = end_of_test});
 }

@@ -50,8 +50,7 @@ static void refused(const struct training_options *options, struct shape shape, 
         fail_msg("\"%s\" does not begin with \"%s\"", why, text);
 }
 
-static void hidden_widths_make_an_mlp(void **state) {
-    (void)state;
+TEST(hidden_widths_make_an_mlp) {
     const struct {
         const char *hidden, *shape;
         int layers;
@@ -73,8 +72,7 @@ static void hidden_widths_make_an_mlp(void **state) {
 }
 
 // A model with more parameters than an int can count, and with the longest name.
-static void an_mlp_has_up_to_16_hidden_layers(void **state) {
-    (void)state;
+TEST(an_mlp_has_up_to_16_hidden_layers) {
     char hidden[200] = "65536";
     struct model m;
     for (int i = 1; i < 16; i++)
@@ -86,8 +84,7 @@ static void an_mlp_has_up_to_16_hidden_layers(void **state) {
     assert_int_equal(strlen(m.shape), strlen("mlp 784-") + strlen(hidden) + strlen("-10"));
 }
 
-static void dropout_follows_hidden_layers(void **state) {
-    (void)state;
+TEST(dropout_follows_hidden_layers) {
     struct model m;
     struct training_options options = options_of("mlp");
     options.hidden = "30,20";
@@ -105,7 +102,7 @@ static void dropout_follows_hidden_layers(void **state) {
     assert_string_equal(m.text, "mlp 784-30-20-10, dropout 0.25");
 }
 
-static void each_model_has_its_own_dropout(void **state) {
+TEST(each_model_has_its_own_dropout) {
     const struct {
         const char *name;
         double rate;
@@ -119,7 +116,6 @@ static void each_model_has_its_own_dropout(void **state) {
         {"cnn", 0.1, {0.1f, 0.1f}, 7, "cnn 1x28x28, dropout 0.1"},
         {"resnet", NAN, {0, 0}, 7, "resnet8 width 16, 1x28x28"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct model m;
         float found[2] = {0, 0};
@@ -140,8 +136,7 @@ static void each_model_has_its_own_dropout(void **state) {
 
 // The numbers of parameters of depths 18 and 20 are those published for networks of these shapes
 // with batch normalisation, which has as many parameters.
-static void resnets_have_the_blocks_of_their_depth(void **state) {
-    (void)state;
+TEST(resnets_have_the_blocks_of_their_depth) {
     const struct {
         long depth, width;            // 0: the usual width
         int blocks, channels, height; // channels and height of the last block
@@ -164,8 +159,7 @@ static void resnets_have_the_blocks_of_their_depth(void **state) {
 }
 
 // The dot product of a filter and a window counts as 2 operations for each of its elements.
-static void flops_are_those_of_the_products(void **state) {
-    (void)state;
+TEST(flops_are_those_of_the_products) {
     struct model m;
     new_resnet(&m, 8, 0, colours);
     double want[] = {2. * 1024 * 16 * 27,
@@ -181,8 +175,7 @@ static void flops_are_those_of_the_products(void **state) {
 }
 
 // tests/steps/images.bats has wrong settings of the other models, and images that are too small.
-static void wrong_widths_are_refused(void **state) {
-    (void)state;
+TEST(wrong_widths_are_refused) {
     const char *hidden[] = {"",
                             ",",
                             "512,",
@@ -209,8 +202,7 @@ static void wrong_widths_are_refused(void **state) {
 }
 
 // A layer would have more values than an int can count.
-static void images_that_are_too_large_are_refused(void **state) {
-    (void)state;
+TEST(images_that_are_too_large_are_refused) {
     const struct {
         const char *model;
         struct shape shape;
@@ -231,8 +223,7 @@ static void images_that_are_too_large_are_refused(void **state) {
 }
 
 // The smallest images that models take, whose last layers have one pixel.
-static void small_images_are_enough(void **state) {
-    (void)state;
+TEST(small_images_are_enough) {
     struct model m;
     struct training_options cnn = options_of("cnn");
     build(&m, &cnn, (struct shape){6, 6, 1});
@@ -245,8 +236,7 @@ static void small_images_are_enough(void **state) {
 
 // No option makes a model with more layers than its arrays hold, nor a norm with more channels than
 // its kernels take.
-static void models_stay_within_their_limits(void **state) {
-    (void)state;
+TEST(models_stay_within_their_limits) {
     struct model m;
     new_resnet(&m, 20, 0, colours); // the deepest
     assert_true(m.count <= MOST_LAYERS && m.inner_count <= MOST_INNER_LAYERS);
@@ -262,8 +252,7 @@ static void models_stay_within_their_limits(void **state) {
 
 // Of the largest part of a batch, and of the layers within blocks. The guards around it in
 // test_layers.c show that it is enough.
-static void scratch_is_that_of_the_largest_layer(void **state) {
-    (void)state;
+TEST(scratch_is_that_of_the_largest_layer) {
     struct model m;
     new_mlp(&m, "512,512");
     assert_int_equal(model_scratch(&m, CUDA_R_32F, 128), 0);
@@ -289,18 +278,5 @@ static void scratch_is_that_of_the_largest_layer(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hidden_widths_make_an_mlp),
-        cmocka_unit_test(an_mlp_has_up_to_16_hidden_layers),
-        cmocka_unit_test(dropout_follows_hidden_layers),
-        cmocka_unit_test(each_model_has_its_own_dropout),
-        cmocka_unit_test(resnets_have_the_blocks_of_their_depth),
-        cmocka_unit_test(flops_are_those_of_the_products),
-        cmocka_unit_test(wrong_widths_are_refused),
-        cmocka_unit_test(images_that_are_too_large_are_refused),
-        cmocka_unit_test(small_images_are_enough),
-        cmocka_unit_test(models_stay_within_their_limits),
-        cmocka_unit_test(scratch_is_that_of_the_largest_layer),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests((struct around){NULL});
 }

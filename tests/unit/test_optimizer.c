@@ -27,8 +27,7 @@ static struct optimizer build(const struct training_options *options) {
     return o;
 }
 
-static void each_optimizer_has_its_settings(void **state) {
-    (void)state;
+TEST(each_optimizer_has_its_settings) {
     const struct {
         const char *name;
         int states, counts_steps;
@@ -85,18 +84,15 @@ static void assert_rates(const struct optimizer *o, double (*want)(long done, lo
 }
 
 static double stays(long done, long all) {
-    (void)done, (void)all;
     return 0.5;
 }
 
 static double falls_by_epoch(long done, long all) {
-    (void)all;
     const double rates[] = {0.5, 0.5 * 0.7, 0.5 * 0.7 * 0.7};
     return rates[done / STEPS];
 }
 
 static double falls_once(long done, long all) {
-    (void)all;
     return done < 2 * STEPS ? 0.5 : 0.5 * 0.7;
 }
 
@@ -106,14 +102,12 @@ static double half_a_cosine(long done, long all) {
 
 // PyTorch's two phases: the first ends at 0.3 * 45 - 1 = 12.5, the second one at 44.
 static double up_and_down(long done, long all) {
-    (void)all;
     double pi = acos(-1);
     return done <= 12 ? 0.5 + (0.02 - 0.5) / 2 * (1 + cos(pi * (double)done / 12.5))
                       : 2e-6 + (0.5 - 2e-6) / 2 * (1 + cos(pi * ((double)done - 12.5) / 31.5));
 }
 
 static double rises_then_stays(long done, long all) {
-    (void)all;
     return done < 20 ? 0.5 * ((double)done + 1) / 20 : 0.5;
 }
 
@@ -127,8 +121,7 @@ static double rises_then_cosine(long done, long all) {
     return done < 20 ? rises_then_stays(done, all) : half_a_cosine(done - 20, all - 20);
 }
 
-static void each_schedule_has_its_rates(void **state) {
-    (void)state;
+TEST(each_schedule_has_its_rates) {
     const struct {
         const char *name;
         long warmup, step_epochs;
@@ -167,8 +160,7 @@ static void each_schedule_has_its_rates(void **state) {
 }
 
 // Of few steps, 30 % may be less than one. The rate must stay a number.
-static void short_schedules_have_rates(void **state) {
-    (void)state;
+TEST(short_schedules_have_rates) {
     for (int i = 0; i < 4; i++)
         for (long steps = 1; steps <= 20; steps++) {
             struct training_options options = options_of("sgd");
@@ -196,8 +188,7 @@ static const float *updated(const struct training_options *options, int step) {
     return to_host(parameters, bytes);
 }
 
-static void each_optimizer_calls_its_kernel(void **state) {
-    (void)state;
+TEST(each_optimizer_calls_its_kernel) {
     enum { NESTEROV = OPTIMIZERS, CASES };
     const size_t bytes = COUNT * sizeof(float);
     float *gradients = to_device(random_floats(COUNT, 1, 2), bytes);
@@ -238,11 +229,5 @@ static void each_optimizer_calls_its_kernel(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_optimizer_has_its_settings),
-        cmocka_unit_test(each_schedule_has_its_rates),
-        cmocka_unit_test(short_schedules_have_rates),
-        cmocka_unit_test_teardown(each_optimizer_calls_its_kernel, free_arrays),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests((struct around){.end = free_arrays});
 }

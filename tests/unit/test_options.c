@@ -1,18 +1,10 @@
 // Tests of the option parser. Calls that end the program run in a child process.
 #include "common/base/options.h"
+#include "tests/test.h"
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h> // wants the headers above first
 
 static long color, count, big, workers, quick, nice_value;
 static double rate, speed;
@@ -102,7 +94,7 @@ static int exited_with(int code) {
 }
 
 // The list of all values that ranks compare must contain this text.
-static void values_are_set(void **state) {
+TEST(values_are_set) {
     static const struct {
         const char *arguments[MOST_ARGUMENTS];
         const char *listed;
@@ -125,7 +117,6 @@ static void values_are_set(void **state) {
         {{"--folder", "x"}, "--speed usual, --quick 0"}, // --folder may differ between ranks
     };
     char text[256], small[16];
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         file = NULL; // without a default, the values of these two stay as they are
         quick = 0;
@@ -141,8 +132,7 @@ static void values_are_set(void **state) {
     assert_string_equal(folder, "x"); // its choices are only examples
 }
 
-static void a_word_may_stand_for_a_number(void **state) {
-    (void)state;
+TEST(a_word_may_stand_for_a_number) {
     PARSE("--workers", "5", "--workers", "all", "--speed", "usual");
     assert_int_equal(workers, 0);
     assert_true(isnan(speed)); // not 0, which users may mean
@@ -158,9 +148,8 @@ static const struct option_spec with_words[] = {
 };
 static const struct option_table launcher_tables[] = {{.options = with_words}, {0}};
 
-static void words_may_follow_the_options(void **state) {
+TEST(words_may_follow_the_options) {
     char *argv[] = {"launcher", "--count", "7", "run", "--count", "8", "--nosuch", NULL};
-    (void)state;
     options_parse(launcher_tables, "Runs a program.", 7, argv);
     assert_int_equal(count, 7);
     assert_ptr_equal(words, argv + 3);
@@ -169,9 +158,8 @@ static void words_may_follow_the_options(void **state) {
     assert_null(words);
 }
 
-static void an_underscore_stands_for_a_dash(void **state) {
+TEST(an_underscore_stands_for_a_dash) {
     char *argv[] = {"launcher", "--dry_run", NULL};
-    (void)state;
     dry_run = 0;
     options_parse(launcher_tables, "Runs a program.", 2, argv);
     assert_int_equal(dry_run, 1);
@@ -179,8 +167,7 @@ static void an_underscore_stands_for_a_dash(void **state) {
     assert_true(exited_with(2));
 }
 
-static void a_value_is_one_of_several_words(void **state) {
-    (void)state;
+TEST(a_value_is_one_of_several_words) {
     PARSE("--count", "3");
     assert_int_equal(color, 2);
     assert_string_equal(paint, "red");
@@ -191,7 +178,7 @@ static void a_value_is_one_of_several_words(void **state) {
     }
 }
 
-static void mistakes_are_refused(void **state) {
+TEST(mistakes_are_refused) {
     static const struct {
         const char *arguments[MOST_ARGUMENTS];
         const char *said;
@@ -237,7 +224,6 @@ static void mistakes_are_refused(void **state) {
         {{"--count", "5", "--rate", "2", "--nosuch"}, "--rate 2: want"}, // the first of them
         {{"--nosuch", "--help"}, "unknown option --nosuch;"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         parse_in_child(cases[i].arguments);
         const char *end = strchr(child.err, '\n');
@@ -270,8 +256,7 @@ static const char help[] =
     "  --nice             how patient it is [only for --color dark green or blue] (5)\n"
     "  --help (or -h)     prints this list, with defaults in parentheses\n";
 
-static void help_lists_the_options(void **state) {
-    (void)state;
+TEST(help_lists_the_options) {
     for (int i = 0; i < 3; i++) {
         if (i < 2)
             PARSE_IN_CHILD(i ? "-h" : "--help");
@@ -283,9 +268,8 @@ static void help_lists_the_options(void **state) {
     }
 }
 
-static void help_without_words(void **state) {
+TEST(help_without_words) {
     char *argv[] = {(char *)"launcher", (char *)"--help", NULL};
-    (void)state;
     fflush(NULL);
     int out = memfd_create("out", 0);
     pid_t pid = fork();
@@ -302,9 +286,8 @@ static void help_without_words(void **state) {
                         "  --help (or -h)     prints this list, with defaults in parentheses\n");
 }
 
-static void changes_are_listed(void **state) {
+TEST(changes_are_listed) {
     char text[256], small[16];
-    (void)state;
     PARSE("--title", "plain", "--speed", "usual", "--color", "blue", "--count", "7");
     options_list_changes(tables, text, sizeof text);
     assert_string_equal(text, "");
@@ -315,9 +298,8 @@ static void changes_are_listed(void **state) {
     assert_string_equal(small, ", --speed 0, --");
 }
 
-static void unused_options_are_listed(void **state) {
+TEST(unused_options_are_listed) {
     char text[256], small[16];
-    (void)state;
     PARSE("--color", "red", "--nice", "5"); // its default
     options_list_unused(tables, text, sizeof text);
     assert_string_equal(text, "");
@@ -335,17 +317,5 @@ static void unused_options_are_listed(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_are_set),
-        cmocka_unit_test(a_word_may_stand_for_a_number),
-        cmocka_unit_test(words_may_follow_the_options),
-        cmocka_unit_test(an_underscore_stands_for_a_dash),
-        cmocka_unit_test(a_value_is_one_of_several_words),
-        cmocka_unit_test(mistakes_are_refused),
-        cmocka_unit_test(help_lists_the_options),
-        cmocka_unit_test(help_without_words),
-        cmocka_unit_test(changes_are_listed),
-        cmocka_unit_test(unused_options_are_listed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests((struct around){NULL});
 }

@@ -1,11 +1,6 @@
 // Tests where the time of a training step goes, with examples that are computed by hand.
 #include "common/device/phases.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h> // wants the headers above first
+#include "tests/test.h"
 
 #define ADD(sums, length, reported, ...)                                                           \
     do {                                                                                           \
@@ -27,8 +22,7 @@ static void check_comm(const struct phases *sums, double shown, double hidden) {
     check_exact(all, sums->step);
 }
 
-static void test_phases_of_one_stream(void **state) {
-    (void)state;
+TEST(test_phases_of_one_stream) {
     struct phases sums = {0};
     ADD(&sums, 10, 0, {PHASE_COPY, 0, 1}, {PHASE_FORWARD, 1, 2}, {PHASE_FORWARD, 2, 3.5},
         {PHASE_LOSS, 3.5, 4}, {PHASE_BACKWARD, 4.25, 8}, {PHASE_UPDATE, 8, 9});
@@ -50,8 +44,7 @@ static void test_phases_of_one_stream(void **state) {
     check_comm(&sums, 0, 0);
 }
 
-static void test_communication_beside_backward(void **state) {
-    (void)state;
+TEST(test_communication_beside_backward) {
     struct phases sums = {0};
     // The first sum is hidden, and the second one half an ms longer than backward, after a gap.
     ADD(&sums, 10, 0, {PHASE_BACKWARD, 0, 4}, {PHASE_BACKWARD, 4, 8}, {PHASE_COMMUNICATION, 4, 6},
@@ -60,15 +53,13 @@ static void test_communication_beside_backward(void **state) {
     check_exact(sums.idle, 0);
 }
 
-static void test_communication_after_backward(void **state) {
-    (void)state;
+TEST(test_communication_after_backward) {
     struct phases sums = {0};
     ADD(&sums, 10, 0, {PHASE_BACKWARD, 0, 4}, {PHASE_COMMUNICATION, 4, 8}, {PHASE_UPDATE, 8, 10});
     check_comm(&sums, 4, 0);
 }
 
-static void test_the_computing_stream_waits_in_between(void **state) {
-    (void)state;
+TEST(test_the_computing_stream_waits_in_between) {
     struct phases sums = {0};
     // As in step 5: a layer waits for its parameters. The intervals are in no order.
     ADD(&sums, 10, 0, {PHASE_UPDATE, 9, 10}, {PHASE_COMMUNICATION, 0.5, 3}, {PHASE_FORWARD, 6, 9},
@@ -77,8 +68,7 @@ static void test_the_computing_stream_waits_in_between(void **state) {
     check_exact(sums.idle, 0.25);
 }
 
-static void test_communication_on_two_streams_counts_once(void **state) {
-    (void)state;
+TEST(test_communication_on_two_streams_counts_once) {
     struct phases sums = {0};
     ADD(&sums, 12, 0, {PHASE_FORWARD, 0, 5}, {PHASE_COMMUNICATION, 2, 6},
         {PHASE_COMMUNICATION, 3, 4}, {PHASE_COMMUNICATION, 4, 8}, {PHASE_BACKWARD, 7, 9},
@@ -87,8 +77,7 @@ static void test_communication_on_two_streams_counts_once(void **state) {
     check_exact(sums.idle, 0);
 }
 
-static void test_communication_after_the_update_is_the_report(void **state) {
-    (void)state;
+TEST(test_communication_after_the_update_is_the_report) {
     struct phases sums = {0};
     ADD(&sums, 9, 1, {PHASE_COPY, 0, 1}, {PHASE_BACKWARD, 1, 3}, {PHASE_COMMUNICATION, 3, 4},
         {PHASE_UPDATE, 4, 5}, {PHASE_COMMUNICATION, 6, 8});
@@ -96,8 +85,7 @@ static void test_communication_after_the_update_is_the_report(void **state) {
     check_exact(sums.report, 4);
 }
 
-static void test_columns(void **state) {
-    (void)state;
+TEST(test_columns) {
     char text[512];
     struct phases sums = {0};
     phases_csv_titles(text, sizeof text, "modelled_");
@@ -114,14 +102,5 @@ static void test_columns(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_phases_of_one_stream),
-        cmocka_unit_test(test_communication_beside_backward),
-        cmocka_unit_test(test_communication_after_backward),
-        cmocka_unit_test(test_the_computing_stream_waits_in_between),
-        cmocka_unit_test(test_communication_on_two_streams_counts_once),
-        cmocka_unit_test(test_communication_after_the_update_is_the_report),
-        cmocka_unit_test(test_columns),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests((struct around){NULL});
 }

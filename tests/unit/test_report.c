@@ -3,26 +3,17 @@
 #include "common/base/error.h"
 #include "common/data/data.h"
 #include "common/training/report.h"
+#include "tests/test.h"
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
-
-#include <cmocka.h> // wants the headers above first
 
 static double now;
 static int columns; // 0: stdout is no terminal; below 0: its width is not known
 
 int clock_gettime(clockid_t clock, struct timespec *t) {
-    (void)clock;
     *t = (struct timespec){(time_t)now, (long)(1e9 * (now - floor(now)))};
     return 0;
 }
@@ -53,7 +44,6 @@ static int real_stdout, caught;
 static char text[1 << 16];
 
 static int catch_stdout(void **state) {
-    (void)state;
     fflush(stdout);
     caught = memfd_create("stdout", 0);
     real_stdout = dup(STDOUT_FILENO);
@@ -61,7 +51,6 @@ static int catch_stdout(void **state) {
 }
 
 static int release_stdout(void **state) {
-    (void)state;
     fflush(stdout);
     close(caught);
     return dup2(real_stdout, STDOUT_FILENO) < 0 || close(real_stdout);
@@ -96,8 +85,7 @@ static double train(long from, long to, double step_seconds, long log_every) {
     return fmax(longest, now - last);
 }
 
-static void test_log_lines(void **state) {
-    (void)state;
+TEST(test_log_lines) {
     columns = 0;
     report_open(NULL, 0, 2, 500, 0, 64);
     train(0, 200, 0.125, 100);
@@ -112,8 +100,7 @@ static void test_log_lines(void **state) {
     data_samples = "images";
 }
 
-static void test_log_grows_by_time(void **state) {
-    (void)state;
+TEST(test_log_grows_by_time) {
     columns = 0;
     report_open(NULL, 0, 1, 3600, 0, 1);
     train(0, 250, 0.5, 10000);
@@ -128,8 +115,7 @@ static void test_log_grows_by_time(void **state) {
     assert_string_equal(line, "");
 }
 
-static void test_terminal_is_redrawn_each_second(void **state) {
-    (void)state;
+TEST(test_terminal_is_redrawn_each_second) {
     columns = 80;
     for (double pace = 1e-4; pace < 2; pace *= 3) {
         report_open(NULL, 0, 1, 1000000, 0, 1);
@@ -148,8 +134,7 @@ static void test_terminal_is_redrawn_each_second(void **state) {
     printed();
 }
 
-static void test_bar_fits(void **state) {
-    (void)state;
+TEST(test_bar_fits) {
     for (columns = 1; columns <= 120; columns++) {
         report_open(NULL, 0, 10, 468, 0, 128);
         train(0, 234, 0.001, 234);
@@ -181,8 +166,7 @@ static void test_bar_fits(void **state) {
     printed();
 }
 
-static void test_other_lines_clear_the_bar(void **state) {
-    (void)state;
+TEST(test_other_lines_clear_the_bar) {
     struct stats train_sums = {128, 100, 128}, test_sums = {20, 9, 10};
     columns = 80;
     report_open(NULL, 0, 2, 4, 6, 32);
@@ -200,10 +184,9 @@ static void test_other_lines_clear_the_bar(void **state) {
 }
 
 // A run on a text: tokens per second, and the perplexity, also in the CSV file.
-static void test_text(void **state) {
+TEST(test_text) {
     struct stats train_sums = {128, 100, 128}, test_sums = {20, 9, 10};
     char csv[200] = "", path[] = "/tmp/test_report-XXXXXX";
-    (void)state;
     columns = 0;
     data_samples = "sequences";
     data_tokens = 50;
@@ -226,16 +209,6 @@ static void test_text(void **state) {
     data_tokens = 0;
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, catch_stdout, release_stdout)
-
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(test_log_lines),
-        TEST(test_log_grows_by_time),
-        TEST(test_terminal_is_redrawn_each_second),
-        TEST(test_bar_fits),
-        TEST(test_other_lines_clear_the_bar),
-        TEST(test_text),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests((struct around){.begin = catch_stdout, .end = release_stdout});
 }

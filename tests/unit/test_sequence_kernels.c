@@ -14,8 +14,7 @@ static float *random_tokens(size_t count, int entries, uint64_t seed) {
 }
 
 // Its sum of four parts is at most sqrt(12) deviations from 0, and its fourth moment 3 - 1.2 / 4.
-static void rng_normal_is_nearly_normal(void **state) {
-    (void)state;
+TEST(rng_normal_is_nearly_normal) {
     enum { COUNT = 1 << 20 };
     double moments[5] = {0}, product = 0, largest = 0;
     for (uint64_t i = 0; i < COUNT; i++) {
@@ -34,8 +33,7 @@ static void rng_normal_is_nearly_normal(void **state) {
 }
 
 // A token that became 64.99999 would be looked up as 64.
-static void gather_batch_keeps_tokens_exact(void **state) {
-    (void)state;
+TEST(gather_batch_keeps_tokens_exact) {
     uint8_t bytes[256];
     for (int i = 0; i < 256; i++)
         bytes[i] = (uint8_t)i;
@@ -57,8 +55,7 @@ static const struct table {
 } tables[] = {{0, 3, 5}, {1, 1, 1}, {7, 3, 65}, {300, 33, 256}, {65, 64, 7}, {1031, 5, 130}};
 enum { TABLES = sizeof tables / sizeof *tables };
 
-static void look_up_copies_rows_of_the_table(void **state) {
-    (void)state;
+TEST(look_up_copies_rows_of_the_table) {
     for (int i = 0; i < TABLES; i++) {
         size_t rows = (size_t)tables[i].rows, width = (size_t)tables[i].width;
         size_t entries = (size_t)tables[i].entries;
@@ -78,8 +75,7 @@ static void look_up_copies_rows_of_the_table(void **state) {
 }
 
 // A sum of floats in the order of the rows has the same bits on each device.
-static void look_up_backward_adds_rows_in_their_order(void **state) {
-    (void)state;
+TEST(look_up_backward_adds_rows_in_their_order) {
     for (int i = 0; i < TABLES; i++) {
         size_t rows = (size_t)tables[i].rows, width = (size_t)tables[i].width;
         size_t entries = (size_t)tables[i].entries;
@@ -101,8 +97,7 @@ static void look_up_backward_adds_rows_in_their_order(void **state) {
 }
 
 // From values near 0, of which a difference would leave little, to values where the slope is 0.
-static void gelu_and_its_derivative(void **state) {
-    (void)state;
+TEST(gelu_and_its_derivative) {
     const size_t counts[] = {0, 1, 13, 20001};
     for (int i = 0; i < 4; i++)
         for (int scale = 0; scale < 3; scale++) {
@@ -156,8 +151,7 @@ static size_t index_in_batch(const struct part *p, size_t part, size_t i, size_t
 
 // Splits the heads of a batch, and merges those matrices into another batch, in which all other
 // values stay.
-static void heads_are_split_and_merged(void **state) {
-    (void)state;
+TEST(heads_are_split_and_merged) {
     for (size_t n = 0; n < sizeof heads / sizeof *heads; n++) {
         const struct part *p = &heads[n];
         size_t tokens = (size_t)p->h.tokens, width = (size_t)p->h.width;
@@ -228,8 +222,7 @@ static void check_softmax(size_t count, size_t tokens, float bound, float scale)
     free_arrays(NULL);
 }
 
-static void causal_softmax_sees_no_later_token(void **state) {
-    (void)state;
+TEST(causal_softmax_sees_no_later_token) {
     const size_t shapes[][2] = {{0, 5}, {1, 1}, {3, 1}, {1, 2}, {7, 5}, {3, 33}, {2, 65}, {1, 300}};
     for (int i = 0; i < 8; i++) {
         check_softmax(shapes[i][0], shapes[i][1], 1, 1);
@@ -240,8 +233,7 @@ static void causal_softmax_sees_no_later_token(void **state) {
 
 // Scores of the last tokens only, as a program with a cache computes them, are the last rows of
 // the square matrices.
-static void causal_softmax_of_the_last_tokens(void **state) {
-    (void)state;
+TEST(causal_softmax_of_the_last_tokens) {
     enum { COUNT = 3, TOKENS = 9, SIZE = TOKENS * TOKENS };
     for (int queries = 1; queries <= TOKENS; queries += 2) {
         size_t last = (size_t)queries * TOKENS, bytes = last * sizeof(float);
@@ -261,8 +253,7 @@ static void causal_softmax_of_the_last_tokens(void **state) {
 }
 
 // Of matrix 1, all later rows of the token's column see it. Matrices 0 and 2 do not.
-static void causal_softmax_keeps_nan(void **state) {
-    (void)state;
+TEST(causal_softmax_keeps_nan) {
     enum { TOKENS = 9, SIZE = TOKENS * TOKENS };
     for (size_t column = 0; column < TOKENS; column += 4)
         for (int inf = 0; inf < 2; inf++) {
@@ -279,21 +270,8 @@ static void causal_softmax_keeps_nan(void **state) {
         }
 }
 
-#define KERNEL_TEST(test) cmocka_unit_test_teardown(test, free_arrays)
-
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rng_normal_is_nearly_normal),
-        KERNEL_TEST(gather_batch_keeps_tokens_exact),
-        KERNEL_TEST(look_up_copies_rows_of_the_table),
-        KERNEL_TEST(look_up_backward_adds_rows_in_their_order),
-        KERNEL_TEST(gelu_and_its_derivative),
-        KERNEL_TEST(heads_are_split_and_merged),
-        KERNEL_TEST(causal_softmax_sees_no_later_token),
-        KERNEL_TEST(causal_softmax_of_the_last_tokens),
-        KERNEL_TEST(causal_softmax_keeps_nan),
-    };
-    setenv("OMP_NUM_THREADS", "3",
-           0); // the CPU device shares large arrays out even where there is one core
-    return cmocka_run_group_tests(tests, make_stream, destroy_stream);
+    // The CPU device shares large arrays out even where there is one core.
+    setenv("OMP_NUM_THREADS", "3", 0);
+    return run_all_tests((struct around){make_stream, destroy_stream, .end = free_arrays});
 }

@@ -41,10 +41,9 @@ static float *part_of(const struct model *m, int number) {
     return part;
 }
 
-static void parts_have_the_values_of_the_whole(void **state) {
+TEST(parts_have_the_values_of_the_whole) {
     enum { HALF = INPUTS / 2 };
     struct model m;
-    (void)state;
     build(&m);
     assert_true(sharding_fits(&halves, m.parameters));
     const float *whole = to_host(whole_parameters(&m), m.parameters * sizeof *whole);
@@ -64,10 +63,9 @@ static void parts_have_the_values_of_the_whole(void **state) {
     }
 }
 
-static void padding_becomes_zero(void **state) {
+TEST(padding_becomes_zero) {
     const struct sharding four = {4, 1, {WEIGHTS + 3 * WIDTH + 2}}; // 38 = 3 * 10 + 8
     struct model m;
-    (void)state;
     build(&m);
     const float *whole = to_host(whole_parameters(&m), m.parameters * sizeof *whole);
     float *last = new_device_array(10 * sizeof *last);
@@ -101,11 +99,10 @@ static void sum_shares(void *parts, float *values, size_t count, cudaStream_t st
         add_to(values, s->other, count, stream);
 }
 
-static void parts_of_a_layer_compute_what_the_whole_does(void **state) {
+TEST(parts_of_a_layer_compute_what_the_whole_does) {
     const size_t outputs = sizeof(float[BATCH * WIDTH]);
     const float *x = random_floats((size_t)BATCH * INPUTS, 1, 7);
     struct model m;
-    (void)state;
     build(&m);
     float *want = new_device_array(outputs), *y = new_device_array(outputs);
     m.layers[0].kind->forward(&m.layers[0], &pass, whole_parameters(&m),
@@ -131,10 +128,5 @@ static void parts_of_a_layer_compute_what_the_whole_does(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(parts_have_the_values_of_the_whole, free_arrays),
-        cmocka_unit_test_teardown(padding_becomes_zero, free_arrays),
-        cmocka_unit_test_teardown(parts_of_a_layer_compute_what_the_whole_does, free_arrays),
-    };
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    return run_all_tests((struct around){open_device, close_device, .end = free_arrays});
 }

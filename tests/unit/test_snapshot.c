@@ -3,26 +3,19 @@
 #include "common/base/error.h"
 #include "common/snapshots/manifest.h"
 #include "common/snapshots/shards.h"
+#include "tests/test.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <float.h>
 #include <limits.h>
 #include <math.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <unistd.h>
 #include <zlib.h>
-
-#include <cmocka.h> // after error.h, whose fail() its macro of that name would break
 
 static char folder[PATH_MAX], path[PATH_MAX + 16], temporary[PATH_MAX + 32];
 
@@ -31,7 +24,6 @@ static struct conditions conditions;
 static const struct conditions digits = {"data/mnist", 640, 0xabcdef01, "sgd, lr 0.1"};
 
 static int make_folder(void **state) {
-    (void)state;
     conditions = (struct conditions){.samples = 0};
     snprintf(folder, sizeof folder, "%s/test_snapshot-XXXXXX",
              getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
@@ -45,7 +37,6 @@ static int make_folder(void **state) {
 static int remove_folder(void **state) {
     char name[PATH_MAX + 300];
     DIR *entries = opendir(folder);
-    (void)state;
     for (struct dirent *entry; entries && (entry = readdir(entries));) {
         snprintf(name, sizeof name, "%s/%s", folder, entry->d_name);
         if (entry->d_name[0] != '.')
@@ -280,8 +271,7 @@ static void write_all(const char *name, const void *bytes, size_t size) {
     assert_int_equal(fclose(file), 0);
 }
 
-static void shards_load_with_any_other_cut(void **state) {
-    (void)state;
+TEST(shards_load_with_any_other_cut) {
     for (int from = -1; from < CUTS; from++) {
         const struct sharding *saved = from < 0 ? &no_cut : &cuts[from];
         save_epoch(2, saved);
@@ -295,9 +285,8 @@ static void shards_load_with_any_other_cut(void **state) {
     }
 }
 
-static void missing_snapshot_is_reported(void **state) {
+TEST(missing_snapshot_is_reported) {
     char why[WHY_SIZE] = "";
-    (void)state;
     struct snapshot *all = whole(2), *shard = shard_of(all, &cuts[3], 0);
     assert_int_equal(snapshot_load_shard(path, shard, &cuts[3], 0, why), 0);
     // The writer of a shard died before the manifest.
@@ -312,9 +301,8 @@ static void missing_snapshot_is_reported(void **state) {
 // The checksum covers all bytes. If you change the format, change its version, too. Made with
 // Python: zlib.crc32(struct.pack("<8sq128s16s4q3d2q7f", b"SNAPSHOT", 1, b"mlp 1-2", b"sgd", 7, 64,
 // 2, 5, ...)), and with conditions "<8sq128s16s4q3d2q128s2q640s7f".
-static void format_does_not_change(void **state) {
+TEST(format_does_not_change) {
     static const float values[] = {-0.f, 1.5f, -2.25f, 1e-42f, FLT_MAX, INFINITY, NAN};
-    (void)state;
     for (int version = 1; version <= 2; version++) {
         uint8_t bytes[4096];
         uint32_t crc;
@@ -339,7 +327,7 @@ static void format_does_not_change(void **state) {
 
 // If you change the manifest, change its version, too. The checksums come from Python's zlib.crc32;
 // the one in the file's name is that of struct.pack("<3Q", 10, 8, 5).
-static void manifest_format_does_not_change(void **state) {
+TEST(manifest_format_does_not_change) {
     const struct {
         const char *version, *conditions, *crc;
     } cases[] = {
@@ -347,7 +335,6 @@ static void manifest_format_does_not_change(void **state) {
         {"2", "images 640\nchecksum abcdef01\nfolder:data/mnist\nsettings:sgd, lr 0.1\n",
          "8f95eacc"},
     };
-    (void)state;
     for (int i = 0; i < 2; i++) {
         char wanted[1000];
         uint8_t bytes[4096] = "";
@@ -383,8 +370,7 @@ static void was_trained_with(const char *settings) {
 }
 
 // Other images are refused, and other settings are told. A file of version 1 knows neither.
-static void conditions_are_compared(void **state) {
-    (void)state;
+TEST(conditions_are_compared) {
     for (int form = 0; form < FORMS; form++) {
         conditions = digits;
         save_epoch(2, forms[form]);
@@ -412,8 +398,7 @@ static void conditions_are_compared(void **state) {
 }
 
 // Names and settings come from a file, and go to a terminal.
-static void unprintable_texts_stay_on_one_line(void **state) {
-    (void)state;
+TEST(unprintable_texts_stay_on_one_line) {
     struct snapshot *s = whole(2);
     strcpy(s->model, "mlp\n\033[2J");
     strcpy(s->optimizer, "s\rgd");
@@ -429,7 +414,7 @@ static void unprintable_texts_stay_on_one_line(void **state) {
     was_trained_with(wanted);
 }
 
-static void snapshot_of_another_training_is_refused(void **state) {
+TEST(snapshot_of_another_training_is_refused) {
     static const struct {
         const char *model, *optimizer;
         int64_t seed, batch, epochs, step;
@@ -442,7 +427,6 @@ static void snapshot_of_another_training_is_refused(void **state) {
         {"mlp 1-2", "adam", 7, 64, 2, -1, "corrupt"},
         {"mlp 1-2", "adam", 7, 64, -1, 5, "corrupt"},
     };
-    (void)state;
     for (size_t i = 0; i < FORMS * sizeof cases / sizeof *cases; i++) {
         size_t c = i / FORMS;
         struct snapshot *s = whole(2);
@@ -461,11 +445,10 @@ static void snapshot_of_another_training_is_refused(void **state) {
     refused("wrong size"); // although it has as many values
 }
 
-static void newer_versions_are_refused(void **state) {
+TEST(newer_versions_are_refused) {
     uint8_t bytes[4096];
     const char *manifest =
         "MANIFEST 3\nmodel mlp 1-2\noptimizer adam\nseed 7\nbatch 64\nepochs 2\n";
-    (void)state;
     write_all(path, manifest, strlen(manifest));
     refused("is of version 3, this program reads versions 1 and 2");
     save_epoch(2, &no_cut);
@@ -480,12 +463,11 @@ static void newer_versions_are_refused(void **state) {
 // The batch size determines the remaining samples of an epoch, so it can change only between
 // epochs. Adam's updates depend on the number of steps before, so with Adam it cannot change at all
 // after the first epoch.
-static void batch_can_change_between_epochs_only(void **state) {
+TEST(batch_can_change_between_epochs_only) {
     static const struct {
         const char *optimizer;
         int epochs, step, result;
     } cases[] = {{"sgd", 2, 0, 1}, {"sgd", 2, 5, -1}, {"adamw", 0, 0, 1}, {"adamw", 2, 0, -1}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char why[WHY_SIZE] = "";
         struct snapshot *s = whole(cases[i].epochs);
@@ -526,8 +508,7 @@ static void damage_is_detected(const char *name) {
 }
 
 // A whole file, a manifest and a shard, with and without conditions.
-static void damaged_files_are_refused(void **state) {
-    (void)state;
+TEST(damaged_files_are_refused) {
     for (int version = 1; version <= 2; version++) {
         char name[PATH_MAX + 128];
         conditions = version == 1 ? (struct conditions){.samples = 0} : digits;
@@ -541,8 +522,7 @@ static void damaged_files_are_refused(void **state) {
 }
 
 // By those who need it: the others do not open the file.
-static void missing_shard_is_reported(void **state) {
-    (void)state;
+TEST(missing_shard_is_reported) {
     char name[PATH_MAX + 128], reason[2 * PATH_MAX + 512];
     save_epoch(2, &cuts[4]);
     snprintf(name, sizeof name, "%s", shard_file(2, &cuts[4], 2));
@@ -561,9 +541,8 @@ static void missing_shard_is_reported(void **state) {
 }
 
 // The file has the right name and is complete, but belongs to another snapshot.
-static void shard_of_another_snapshot_is_refused(void **state) {
+TEST(shard_of_another_snapshot_is_refused) {
     char why[WHY_SIZE] = "", name[PATH_MAX + 128];
-    (void)state;
     save_epoch(2, &cuts[4]);
     struct snapshot *all = whole(2);
     for (int i = 0; i < 6; i++) {
@@ -594,7 +573,7 @@ static void write_sealed(char text[MANIFEST_SIZE]) {
     write_all(path, text, strlen(text));
 }
 
-static void hostile_manifests_are_refused(void **state) {
+TEST(hostile_manifests_are_refused) {
     const char *head =
         "MANIFEST 1\nmodel mlp 1-2\noptimizer adam\nseed 7\nbatch 64\nepochs 2\nstep 5\n"
         "loss 0.10000000000000001\ncorrect 40\nsamples 320\n";
@@ -626,7 +605,6 @@ static void hostile_manifests_are_refused(void **state) {
         {"shards 4\nunit 23\n", "lacks its shard"}, // this one is right
     };
     static char text[MANIFEST_SIZE];
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         snprintf(text, sizeof text, "%s%s", head, bad[i].rest);
         write_sealed(text);
@@ -648,10 +626,9 @@ static void hostile_manifests_are_refused(void **state) {
 }
 
 // Extreme values of the sums and of the progress.
-static void any_progress_and_sums_survive(void **state) {
+TEST(any_progress_and_sums_survive) {
     char why[WHY_SIZE] = "";
     const double sums[] = {0, -0., 1e-310, 1.0 / 3, DBL_MAX, 12345678.9, 5e15};
-    (void)state;
     for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) {
         struct snapshot *all = whole(1), *s = room(shard_size(&cuts[10], 0));
         all->progress.sums = (struct stats){sums[i], sums[i], sums[i]};
@@ -669,10 +646,9 @@ static void any_progress_and_sums_survive(void **state) {
 }
 
 // In a folder that others may write, the temporary name may be a link of theirs.
-static void a_link_in_place_of_the_temporary_file_is_not_followed(void **state) {
+TEST(a_link_in_place_of_the_temporary_file_is_not_followed) {
     char target[PATH_MAX + 32];
     uint8_t text[4096] = "";
-    (void)state;
     snprintf(target, sizeof target, "%s/precious", folder);
     write_all(target, "keep me", 7);
     assert_int_equal(symlink(target, temporary), 0);
@@ -687,10 +663,9 @@ static void a_link_in_place_of_the_temporary_file_is_not_followed(void **state) 
 
 // Many file systems report a full disk or quota only when the bytes must go to the disk. With a
 // limit on the size of files, the writes fail, but with another reason.
-static void disk_full(void **state) {
+TEST(disk_full) {
     struct rlimit before, full;
     char why[WHY_SIZE] = "";
-    (void)state;
     for (int form = 0; form < FORMS; form++) {
         save_epoch(2, forms[form]);
         struct snapshot *all = whole(3);
@@ -712,8 +687,7 @@ static void disk_full(void **state) {
     }
 }
 
-static void files_are_synced_before_they_are_renamed(void **state) {
-    (void)state;
+TEST(files_are_synced_before_they_are_renamed) {
     for (int form = 0; form < FORMS; form++) {
         unlink(path);
         memset(&synced, 0, sizeof synced);
@@ -725,12 +699,11 @@ static void files_are_synced_before_they_are_renamed(void **state) {
 }
 
 // A crash just before any change on the disk, while one snapshot replaces another.
-static void a_crash_at_any_moment_leaves_a_whole_snapshot(void **state) {
+TEST(a_crash_at_any_moment_leaves_a_whole_snapshot) {
     static const struct sharding *ways[][2] = {
         {&no_cut, &no_cut},   {&no_cut, &cuts[4]},  {&cuts[4], &no_cut},  {&cuts[4], &cuts[3]},
         {&cuts[4], &cuts[4]}, {&cuts[4], &cuts[6]}, {&cuts[2], &cuts[9]},
     };
-    (void)state;
     for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
         const struct sharding *from = ways[way][0], *to = ways[way][1];
         int crashed = 1, was_new = 0, olds = 0, news = 0;
@@ -759,7 +732,7 @@ static void a_crash_at_any_moment_leaves_a_whole_snapshot(void **state) {
     }
 }
 
-static void whole_and_shards_replace_each_other(void **state) {
+TEST(whole_and_shards_replace_each_other) {
     const char *others[] = {
         "", // an own file
         ".e1s0.0of2",
@@ -775,7 +748,6 @@ static void whole_and_shards_replace_each_other(void **state) {
     const char *own[] = {".e1s0u0000abcd.0of2", ".e9s123u0000abcd.12of13.tmp",
                          ".e0s0u12345678.0of1.tmp"};
     enum { OTHERS = sizeof others / sizeof *others, OWN = sizeof own / sizeof *own };
-    (void)state;
     for (int i = 1; i < OTHERS; i++)
         write_all(file_named(others[i]), "", 0);
     char neighbour[PATH_MAX + 64]; // of another snapshot, whose name is as long
@@ -795,9 +767,8 @@ static void whole_and_shards_replace_each_other(void **state) {
 
 // The same training step with another cut and as many shards: the files that the manifest names
 // must stay.
-static void same_step_with_another_cut(void **state) {
+TEST(same_step_with_another_cut) {
     char why[WHY_SIZE] = "";
-    (void)state;
     save_epoch(2, &cuts[4]);
     struct snapshot *all = whole(2), *shard = shard_of(all, &cuts[6], 0);
     assert_int_equal(shard_size(&cuts[4], 0), shard_size(&cuts[6], 0));
@@ -811,30 +782,6 @@ static void same_step_with_another_cut(void **state) {
     assert_int_equal(files(), 5);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
-
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(shards_load_with_any_other_cut),
-        TEST(missing_snapshot_is_reported),
-        TEST(format_does_not_change),
-        TEST(manifest_format_does_not_change),
-        TEST(conditions_are_compared),
-        TEST(unprintable_texts_stay_on_one_line),
-        TEST(snapshot_of_another_training_is_refused),
-        TEST(newer_versions_are_refused),
-        TEST(batch_can_change_between_epochs_only),
-        TEST(damaged_files_are_refused),
-        TEST(missing_shard_is_reported),
-        TEST(shard_of_another_snapshot_is_refused),
-        TEST(hostile_manifests_are_refused),
-        TEST(any_progress_and_sums_survive),
-        TEST(a_link_in_place_of_the_temporary_file_is_not_followed),
-        TEST(disk_full),
-        TEST(files_are_synced_before_they_are_renamed),
-        TEST(a_crash_at_any_moment_leaves_a_whole_snapshot),
-        TEST(whole_and_shards_replace_each_other),
-        TEST(same_step_with_another_cut),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests((struct around){.begin = make_folder, .end = remove_folder});
 }

@@ -5,13 +5,11 @@
 static cudaStream_t stream;
 
 static int make_stream(void **state) {
-    (void)state;
     CUDA_CHECK(cudaStreamCreate(&stream));
     return 0;
 }
 
 static int destroy_stream(void **state) {
-    (void)state;
     CUDA_CHECK(cudaStreamDestroy(stream));
     return 0;
 }

@@ -11,7 +11,6 @@ static const char *const names[] = {"input.txt", "made"};
 static uint8_t bytes[SIZE];
 
 static int make_text(void **state) {
-    (void)state;
     if (new_folder())
         return -1;
     for (int i = 0; i < SIZE; i++)
@@ -23,7 +22,7 @@ static int make_text(void **state) {
 }
 
 static int remove_text(void **state) {
-    (void)state;
+    free_sets();
     return delete_folder(names, 2);
 }
 
@@ -34,9 +33,8 @@ static const char *text_of_path(const char *path) {
     return data;
 }
 
-static void sequences_and_next_bytes(void **state) {
+TEST(sequences_and_next_bytes) {
     const char *places[] = {folder, text_of_path(path_of("input.txt"))};
-    (void)state;
     for (int i = 0; i < 2; i++) {
         load(places[i]);
         assert_int_equal(train.count, (TRAIN - 1) / CONTEXT);
@@ -59,9 +57,8 @@ static void sequences_and_next_bytes(void **state) {
 }
 
 // No byte of the last tenth is a target, also if the training part ends with a whole sequence.
-static void held_out_bytes_are_no_targets(void **state) {
+TEST(held_out_bytes_are_no_targets) {
     uint8_t text[400];
-    (void)state;
     for (size_t size = 50; size <= sizeof text; size++) {
         size_t tenth = size / 10;
         memset(text, 1, size);
@@ -76,11 +73,10 @@ static void held_out_bytes_are_no_targets(void **state) {
     }
 }
 
-static void model_reads_the_bytes_themselves(void **state) {
+TEST(model_reads_the_bytes_themselves) {
     enum { BYTES = 256 };
     uint8_t text[BYTES * 20], *labels;
     float *x, inputs[BYTES];
-    (void)state;
     for (size_t i = 0; i < sizeof text; i++)
         text[i] = (uint8_t)i;
     put("input.txt", text, sizeof text, "wbT");
@@ -100,8 +96,7 @@ static void model_reads_the_bytes_themselves(void **state) {
 }
 
 // A changed byte or another context changes the checksum, by which a snapshot knows the text.
-static void checksum_covers_the_text(void **state) {
-    (void)state;
+TEST(checksum_covers_the_text) {
     load(folder);
     uint32_t crc = data_checksum(&train);
     for (size_t i = 0; i <= train.count * CONTEXT; i++) {
@@ -117,8 +112,7 @@ static void checksum_covers_the_text(void **state) {
     assert_int_not_equal(data_checksum(&train), crc);
 }
 
-static void sources_of_the_course(void **state) {
-    (void)state;
+TEST(sources_of_the_course) {
     opt.context = 0; // that of --size tiny
     load("text");
     assert_int_equal(train.targets, 64);
@@ -131,7 +125,7 @@ static void make_file(size_t size) {
     assert_int_equal(truncate(path_of("made"), (off_t)size), 0);
 }
 
-static void bad_files_are_refused(void **state) {
+TEST(bad_files_are_refused) {
     static const struct {
         const char *made, *reason; // what is at the path: nothing, folder, pipe, or this many bytes
         long context;
@@ -145,7 +139,6 @@ static void bad_files_are_refused(void **state) {
         {"1073741825", "has 1073741825 bytes; want at most 1073741824", 4},
     };
     char path[PATH_MAX + 64], why[WHY_SIZE];
-    (void)state;
     snprintf(path, sizeof path, "%s", path_of("made"));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *made = cases[i].made, *data = text_of_path(path);
@@ -164,11 +157,10 @@ static void bad_files_are_refused(void **state) {
     }
 }
 
-static void image_models_refuse_a_text(void **state) {
+TEST(image_models_refuse_a_text) {
     static const char *const models[] = {"mlp", "cnn", "resnet"};
     struct model model;
     char why[WHY_SIZE];
-    (void)state;
     load(folder);
     for (int i = 0; i < 3; i++) {
         opt.model = models[i];
@@ -177,17 +169,6 @@ static void image_models_refuse_a_text(void **state) {
     }
 }
 
-#define WITH_TEXT(test) cmocka_unit_test_setup_teardown(test, make_text, remove_text)
-
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        WITH_TEXT(sequences_and_next_bytes),
-        WITH_TEXT(held_out_bytes_are_no_targets),
-        WITH_TEXT(model_reads_the_bytes_themselves),
-        WITH_TEXT(checksum_covers_the_text),
-        WITH_TEXT(sources_of_the_course),
-        WITH_TEXT(bad_files_are_refused),
-        WITH_TEXT(image_models_refuse_a_text),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests((struct around){.begin = make_text, .end = remove_text});
 }
