@@ -8,9 +8,10 @@
 #   +    // TODO: compute the gradients
 #
 # As in a diff, "-" begins a line that goes, "+" one that comes, and " " one that stays. The lines with "-" and " " must stand
-# in that function (or struct, or table), one after the other, exactly once. A source in another language than C has one
-# part, "script". If the lines are not there, the program prints a line to stderr and exits with 1. Only a stretch task,
-# which has the line "stretch", may leave a source as it is.
+# in that function (or struct, or table), one after the other, exactly once. "-..." stands for all lines up to the one that
+# follows it. A change of a few words needs no lines: "in sum_layer: ncclSum => ncclAvg" replaces the words that stand there
+# once. A source in another language than C has one part, "script". If the lines or words are not there, the program prints
+# a line to stderr and exits with 1. Only a stretch task, which has the line "stretch", may leave a source as it is.
 
 function complain(text) {
     print "error: " task ": " text >"/dev/stderr"
@@ -21,14 +22,25 @@ function complain(text) {
 # Reads the changes of this file.
 BEGIN {
     while ((getline line <task) > 0) {
+        arrow = line ~ /^in [a-z0-9_]+: / ? match(line, / =>( |$)/) : 0
         if (line ~ /^file /)
             mine = substr(line, 6) == file
         else if (line == "stretch")
             stretch = 1
-        else if (line ~ /^in / && mine)
+        else if (arrow && mine) {
+            colon = index(line, ": ")
+            words[++changes] = 1
+            name[changes] = substr(line, 4, colon - 4)
+            old[changes] = substr(line, colon + 2, arrow - colon - 2)
+            new[changes] = substr(line, arrow + 4)
+        } else if (line ~ /^in / && mine)
             name[++changes] = substr(line, 4)
+        else if (line == "-..." && mine)
+            gap[changes] = 1
         else if (line ~ /^[-+ ]/ && mine) {
-            if (line !~ /^[+]/)
+            if (line !~ /^[+]/ && gap[changes])
+                last[changes] = last[changes] substr(line, 2) "\n"
+            else if (line !~ /^[+]/)
                 old[changes] = old[changes] substr(line, 2) "\n"
             if (line !~ /^-/)
                 new[changes] = new[changes] substr(line, 2) "\n"
@@ -69,20 +81,29 @@ END {
     for (c = 1; c <= changes; c++) {
         n = name[c]
         found = holder = 0
+        start = words[c] ? "" : "\n" # of the text that is looked for
         for (d in names)
             if (names[d] == n) {
                 found = d
-                if (old[c] != "" && index("\n" body[d], "\n" old[c]))
+                if (old[c] != "" && index("\n" body[d], start old[c]))
                     holder = d
             }
         if (!found)
             complain(file " has no " n)
         if (!holder)
             complain(n " in " file " does not hold these lines:\n" old[c])
-        place = index("\n" body[holder], "\n" old[c])
-        if (index(substr(body[holder], place), "\n" old[c]))
+        text_before = "\n" body[holder]
+        place = index(text_before, start old[c]) + length(start)
+        behind = substr(text_before, place + length(old[c]))
+        if (index(words[c] ? behind : "\n" behind, start old[c]))
             complain(n " in " file " holds these lines more than once:\n" old[c])
-        body[holder] = substr(body[holder], 1, place - 1) new[c] substr(body[holder], place + length(old[c]))
+        if (gap[c]) {
+            end = index("\n" behind, "\n" last[c])
+            if (last[c] == "" || !end)
+                complain(n " in " file " does not hold these lines behind the others:\n" last[c])
+            behind = substr(behind, end + length(last[c]))
+        }
+        body[holder] = substr(text_before, 2, place - 2) new[c] behind
     }
     for (i = 1; i <= NR; i++) {
         if (!at[i])

@@ -55,9 +55,21 @@ missing() {
     for folder in "${folders[@]}"; do
         exercises/run.sh cut "$(number_of "$folder")" "$BATS_TEST_TMPDIR"
     done
-    sed 's/    backward(t, t->rows);/    backward(t);/' 01_single_gpu/train.c >"$BATS_TEST_TMPDIR/train.c"
+    sed 's/    softmax_cross_entropy(/    cross_entropy(/' 01_single_gpu/train.c >"$BATS_TEST_TMPDIR/train.c"
     run awk -v task=exercises/1.1-four-operations/task -v file=01_single_gpu/train.c -f exercises/replace.awk \
         "$BATS_TEST_TMPDIR/train.c"
     [ "$status" = 1 ]
     [[ $output == *"train_step in 01_single_gpu/train.c does not hold these lines"* ]]
+}
+
+@test "a task replaces lines, a range of lines and single words, and reports what is not there once" {
+    cd "$BATS_TEST_TMPDIR" || return
+    printf '%s\n' 'int f(void) {' '    int a = 1;' '    int b = 2;' '    int c = 3;' '    return a;' '}' >f.c
+    printf '%s\n' 'file f.c' 'in f: b = 2 => b = 4' 'in f' '-    int a = 1;' '-...' '-    int c = 3;' '+    int a = 5;' >task
+    [ "$(awk -v task=task -v file=f.c -f "$root/exercises/replace.awk" f.c)" = "$(printf '%s\n' 'int f(void) {' \
+        '    int a = 5;' '    return a;' '}')" ]
+    printf '%s\n' 'file f.c' 'in f: int => long' >task
+    run awk -v task=task -v file=f.c -f "$root/exercises/replace.awk" f.c
+    [ "$status" = 1 ]
+    [[ $output == *"f in f.c holds these lines more than once"* ]]
 }
