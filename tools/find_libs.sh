@@ -15,12 +15,14 @@ try() {
     ${CC:-cc} "$work/probe.c" -o "$work/probe" $1 >"$work/log" 2>&1
 }
 
-# find_in -lNAME HEADER EXPRESSION PLACE...: prints the flags of the first place where the library links. $base holds the
-# flags of another library that it depends on. A place is a folder, or a variable that holds a folder, with a subfolder if
+# find_in -lNAME HEADER EXPRESSION PLACE...: prints the flags of the first place where the library links, or where several
+# libraries do, as in '-lcublas -lcublasLt'. $base holds the flags of another library that they depend on. A place is a folder, or a variable that holds a folder, with a subfolder if
 # needed (NVHPC_ROOT/math_libs). NVIDIA and conda-forge use targets/ in toolkits for several processors.
 base=''
 find_in() {
     lib_flag=$1 header=$2 expression=$3
+    name=${lib_flag%% *}
+    name=lib${name#-l}
     shift 3
     for place in "$@"; do
         root=$place
@@ -34,7 +36,7 @@ find_in() {
         for include in "$root"/include "$root"/targets/*-linux/include; do
             [ -e "$include/$header" ] || continue
             for lib in "$root"/lib64 "$root"/lib "$root"/targets/*-linux/lib; do
-                [ -e "$lib/lib${lib_flag#-l}.so" ] || [ -e "$lib/lib${lib_flag#-l}.a" ] || continue
+                [ -e "$lib/$name.so" ] || [ -e "$lib/$name.a" ] || continue
                 flags="-I$include -L$lib -Wl,-rpath,$lib $lib_flag"
                 try "$flags $base" "$header" "$expression" && echo "$flags" && return 0
             done
@@ -92,9 +94,10 @@ if [ "$1" = nccl ]; then
     exit
 fi
 if [ "$1" = gpu ]; then
-    cublas=$([ -n "$base" ] && find_in -lcublas cublas_v2.h 'cublasCreate(NULL)' CUDA_HOME toolkit EBROOTCUDA \
+    # cuBLASLt is a part of cuBLAS, in the same folders.
+    cublas=$([ -n "$base" ] && find_in '-lcublas -lcublasLt' cublas_v2.h 'cublasCreate(NULL)' CUDA_HOME toolkit EBROOTCUDA \
         "NVHPC_ROOT/math_libs/$version" NVHPC_ROOT/math_libs CONDA_PREFIX /usr/local/cuda /usr) ||
-        missing "cuBLAS and the CUDA runtime (cublas_v2.h, -lcublas, -lcudart) not found. Any one of these fixes it:" \
+        missing "cuBLAS and the CUDA runtime (cublas_v2.h, -lcublas, -lcublasLt, -lcudart) not found. Any one of these fixes it:" \
             "load your site's CUDA module, or set CUDA_HOME to the toolkit's folder" \
             "install the toolkit with cuBLAS (apt: libcublas-dev-13-0, conda: cuda-toolkit)" \
             "build for the CPU device instead: run make with DEVICE=cpu"

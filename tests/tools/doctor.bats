@@ -47,6 +47,7 @@ SCRIPT
     echo 'int cublasCreate(void *);' >toolkit/include/cublas_v2.h
     echo 'int cudaDeviceSynchronize(void);' >toolkit/include/cuda_runtime.h
     echo 'int cublasCreate(void *p) { return !p; }' | cc -shared -fPIC -x c - -o toolkit/lib64/libcublas.so
+    cp toolkit/lib64/libcublas.so toolkit/lib64/libcublasLt.so
     echo 'int cudaDeviceSynchronize(void) { return 0; }' | cc -shared -fPIC -x c - -o toolkit/lib64/libcudart.so
     ar -rc toolkit/lib64/libstdc++.a # the real one comes with g++, which nvcc needs, and which may not be here
     nccl toolkit 2 27 7 22707

@@ -17,7 +17,8 @@ library() { # NAME INCLUDE LIB [VERSION]: its header, and a library that defines
     local header function base=''
     case $1 in
     cudart) header=cuda_runtime.h function=cudaDeviceSynchronize ;;
-    cublas) header=cublas_v2.h function=cublasCreate base='#include <cuda_runtime.h>' ;;
+    cublas) header=cublas_v2.h function=cublasCreate base='#include <cuda_runtime.h>' && library cublasLt "${@:2}" ;;
+    cublasLt) header=cublasLt.h function=cublasLtCreate base='#include <cublas_v2.h>' ;;
     nccl) header=nccl.h function=ncclGetVersion base='#include <cuda_runtime.h>' ;;
     esac
     mkdir -p "$2" "$3"
@@ -68,7 +69,7 @@ builds_with() {
     rm -rf build
     make -s DEVICE=gpu PROGRAMS=probe/probe COMMON_MODULES=build/gpu/common/device/driver.o STEPS_MODULES= build/gpu/probe/probe || return
     diff <(readelf -dW build/gpu/probe/probe | sed -nE 's/.*NEEDED.*\[lib((cu|nc).*)\]/\1/p' | sort) \
-        <(printf '%s\n' cublas.so."$1" cudart.so."$1" nccl.so."$2")
+        <(printf '%s\n' cublas.so."$1" cublasLt.so."$1" cudart.so."$1" nccl.so."$2" | sort)
     readelf -p .rodata build/gpu/probe/probe | grep -q "headers $1 $1 $2" || {
         readelf -p .rodata build/gpu/probe/probe | grep headers
         return 1
@@ -86,11 +87,11 @@ builds_with() {
     done
     library nccl nccl/include nccl/lib 2
     cat >probe/probe.c <<'END'
-#include <cublas_v2.h>
+#include <cublasLt.h>
 #include <nccl.h>
 #include <stdio.h>
 int main(void) {
-    return puts("headers " cudart_header " " cublas_header " " nccl_header) + cublasCreate() + cudaDeviceSynchronize() + ncclGetVersion();
+    return puts("headers " cudart_header " " cublas_header " " nccl_header) + cublasCreate() + cublasLtCreate() + cudaDeviceSynchronize() + ncclGetVersion();
 }
 END
     export CUDA_HOME=$PWD/cuda NCCL_HOME=$PWD/nccl
