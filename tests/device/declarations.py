@@ -4,8 +4,8 @@ each error."""
 import re
 import sys
 
-NAMES = ["cuda_runtime_api.h", "cublas_v2.h", "nccl.h", "cuda_fp16.h", "cuda_bf16.h"]
-INCLUDES = "".join(f"#include <{name}>\n" for name in ["cublas_v2.h", "cuda_runtime.h", "nccl.h"])
+NAMES = ["cuda_runtime_api.h", "cublas_v2.h", "cublasLt.h", "nccl.h", "cuda_fp16.h", "cuda_bf16.h"]
+INCLUDES = "".join(f"#include <{name}>\n" for name in ["cublas_v2.h", "cublasLt.h", "cuda_runtime.h", "nccl.h"])
 # The version of an installed NCCL may be another one.
 OTHERS = "NCCL_MINOR|NCCL_PATCH|NCCL_VERSION_CODE|CUDART_VERSION"
 

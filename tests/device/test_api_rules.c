@@ -4,7 +4,7 @@
 #include "cpu_device/internal.h"
 #include "exercises/messages.h"
 #include "tests/device/again.h"
-#include <cublas_v2.h>
+#include <cublasLt.h>
 #include <nccl.h>
 #include <sched.h>
 #include <semaphore.h>
@@ -545,6 +545,7 @@ static void refused_handle(cublasHandle_t handle) {
     IS_REFUSED(cublasSetStream(handle, stream));
     IS_REFUSED(cublasGetStream(handle, &its_stream));
     IS_REFUSED(cublasSetMathMode(handle, CUBLAS_DEFAULT_MATH));
+    IS_REFUSED(cublasGetMathMode(handle, &(cublasMath_t){0}));
     IS_REFUSED(product(handle, 4, 4, (float *)memory + 32));
     IS_REFUSED(cublasDestroy(handle));
 }
@@ -562,9 +563,10 @@ REFUSES(destroyed_cublas_handle, "each call with a cuBLAS handle", "a handle tha
     refused_handle(gone);
 }
 
-REFUSES(wrong_value_for_cublas, "cublasCreate, cublasSetMathMode", "NULL, or an unknown mode",
-        ERROR, CUBLAS_STATUS_INVALID_VALUE, GOES) {
+REFUSES(wrong_value_for_cublas, "cublasCreate, cublasSetMathMode, cublasGetMathMode",
+        "NULL, or an unknown mode", ERROR, CUBLAS_STATUS_INVALID_VALUE, GOES) {
     IS_REFUSED(cublasCreate(NULL));
+    IS_REFUSED(cublasGetMathMode(blas, NULL));
     IS_REFUSED(cublasSetMathMode(blas, (cublasMath_t)1000));
 }
 
@@ -645,6 +647,234 @@ REFUSES(product_on_another_device, "cublasGemmEx",
     IS_REFUSED(product(blas, 4, 4, c));
 }
 
+// cuBLASLt.
+
+// A product of 8 x 8 matrices of floats, which lie at these bytes of memory, and its bias.
+struct light {
+    cublasLtHandle_t handle;
+    cublasLtEpilogue_t epilogue;
+    cublasComputeType_t compute;
+    cudaDataType in, out;
+    int transa, transb;
+    uint64_t rows; // of D
+    int64_t ld;
+    size_t a, b, c, d, bias;
+    uint32_t alignment; // that the program promises
+    size_t workspace, workspace_bytes;
+    int find, chosen_for; // 1: asks for an algorithm, with the epilogue chosen_for (0: the same)
+};
+
+static struct light light_product(void) {
+    return (struct light){(cublasLtHandle_t)blas,
+                          CUBLASLT_EPILOGUE_BIAS,
+                          CUBLAS_COMPUTE_32F,
+                          CUDA_R_32F,
+                          CUDA_R_32F,
+                          CUBLAS_OP_N,
+                          CUBLAS_OP_T,
+                          8,
+                          8,
+                          0,
+                          256,
+                          512,
+                          512,
+                          1024,
+                          256,
+                          0,
+                          0,
+                          1,
+                          0};
+}
+
+static void set_light(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t name,
+                      const void *value, size_t bytes) {
+    OK(cublasLtMatmulDescSetAttribute(d, name, value, bytes));
+}
+
+// Returns the first status that is no success.
+static cublasStatus_t run_light(const struct light *p) {
+    const float one = 1, zero = 0;
+    const void *bias = p->bias ? memory + p->bias : NULL;
+    uint32_t epilogue = p->chosen_for ? (uint32_t)p->chosen_for : p->epilogue;
+    int found;
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    cublasLtMatmulDesc_t d;
+    cublasLtMatrixLayout_t in, out;
+    cublasLtMatmulPreference_t preference;
+    cublasLtMatmulHeuristicResult_t result;
+    OK(cublasLtMatmulDescCreate(&d, p->compute, CUDA_R_32F));
+    set_light(d, CUBLASLT_MATMUL_DESC_TRANSA, &p->transa, sizeof p->transa);
+    set_light(d, CUBLASLT_MATMUL_DESC_TRANSB, &p->transb, sizeof p->transb);
+    set_light(d, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+    set_light(d, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
+    OK(cublasLtMatrixLayoutCreate(&in, p->in, 8, 8, p->ld));
+    OK(cublasLtMatrixLayoutCreate(&out, p->out, p->rows, 8, 8));
+    OK(cublasLtMatmulPreferenceCreate(&preference));
+    for (int matrix = 0; matrix < 4; matrix++)
+        OK(cublasLtMatmulPreferenceSetAttribute(preference,
+                                                CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + matrix,
+                                                &p->alignment, sizeof p->alignment));
+    if (p->find)
+        status = cublasLtMatmulAlgoGetHeuristic(p->handle, d, in, in, out, out, preference, 1,
+                                                &result, &found);
+    set_light(d, CUBLASLT_MATMUL_DESC_EPILOGUE, &(uint32_t){p->epilogue}, sizeof epilogue);
+    if (!status)
+        status =
+            cublasLtMatmul(p->handle, d, &one, memory + p->a, in, memory + p->b, in, &zero,
+                           memory + p->c, out, memory + p->d, out, p->find ? &result.algo : NULL,
+                           memory + p->workspace, p->workspace_bytes, NULL);
+    OK(cublasLtMatmulPreferenceDestroy(preference));
+    OK(cublasLtMatrixLayoutDestroy(out));
+    OK(cublasLtMatrixLayoutDestroy(in));
+    OK(cublasLtMatmulDescDestroy(d));
+    return status;
+}
+
+// Expects that the product with this change is refused, and without it is not.
+#define LIGHT_IS_REFUSED(change)                                                                   \
+    do {                                                                                           \
+        struct light p = light_product();                                                          \
+        OK(run_light(&p));                                                                         \
+        change;                                                                                    \
+        is_refused(#change, (int)run_light(&p), "", __LINE__);                                     \
+    } while (0)
+
+REFUSES(no_light_handle, "cublasLtMatmul, cublasLtMatmulAlgoGetHeuristic",
+        "NULL for the handle, or one that was destroyed", ERROR, CUBLAS_STATUS_NOT_INITIALIZED,
+        GOES) {
+    cublasLtHandle_t gone;
+    OK(cublasLtCreate(&gone));
+    OK(cublasLtDestroy(gone));
+    IS_REFUSED(cublasLtDestroy(gone));
+    LIGHT_IS_REFUSED(p.handle = NULL);
+    LIGHT_IS_REFUSED(p.handle = gone);
+    LIGHT_IS_REFUSED(p.handle = gone; p.find = 0);
+}
+
+REFUSES(light_handle_for_cublas, "each call with a cuBLAS handle", "a handle of cuBLASLt",
+        UNDEFINED, CUBLAS_STATUS_NOT_INITIALIZED, GOES) {
+    cublasLtHandle_t light;
+    OK(cublasLtCreate(&light));
+    refused_handle((cublasHandle_t)light);
+    OK(cublasLtDestroy(light));
+}
+
+REFUSES(wrong_value_for_light_calls,
+        "cublasLtCreate, cublasLtDestroy, cublasLtMatmulDescCreate, cublasLtMatrixLayoutCreate, "
+        "cublasLtMatmulPreferenceCreate",
+        "NULL", ERROR, CUBLAS_STATUS_INVALID_VALUE, GOES) {
+    IS_REFUSED(cublasLtCreate(NULL));
+    IS_REFUSED(cublasLtDestroy(NULL));
+    IS_REFUSED(cublasLtMatmulDescCreate(NULL, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    IS_REFUSED(cublasLtMatrixLayoutCreate(NULL, CUDA_R_32F, 8, 8, 8));
+    IS_REFUSED(cublasLtMatmulPreferenceCreate(NULL));
+}
+
+REFUSES(wrong_attribute, "cublasLtMatmulDescSetAttribute, cublasLtMatmulPreferenceSetAttribute",
+        "NULL, an unknown attribute, or a value of another size", ERROR,
+        CUBLAS_STATUS_INVALID_VALUE, GOES) {
+    cublasLtMatmulDesc_t d;
+    cublasLtMatmulPreference_t preference;
+    OK(cublasLtMatmulDescCreate(&d, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    OK(cublasLtMatmulPreferenceCreate(&preference));
+    const cublasLtMatmulDescAttributes_t epilogue = CUBLASLT_MATMUL_DESC_EPILOGUE;
+    IS_REFUSED(cublasLtMatmulDescSetAttribute(NULL, epilogue, &value, 4));
+    IS_REFUSED(cublasLtMatmulDescSetAttribute(d, epilogue, NULL, 4));
+    IS_REFUSED(cublasLtMatmulDescSetAttribute(d, epilogue, &value, 8));
+    IS_REFUSED(cublasLtMatmulDescSetAttribute(d, (cublasLtMatmulDescAttributes_t)999, &value, 4));
+    const cublasLtMatmulPreferenceAttributes_t bytes = CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
+    IS_REFUSED(cublasLtMatmulPreferenceSetAttribute(NULL, bytes, &(uint64_t){1}, 8));
+    IS_REFUSED(cublasLtMatmulPreferenceSetAttribute(preference, bytes, &(uint64_t){1}, 4));
+    IS_REFUSED(cublasLtMatmulPreferenceSetAttribute(
+        preference, (cublasLtMatmulPreferenceAttributes_t)999, &value, 4));
+    OK(cublasLtMatmulPreferenceDestroy(preference));
+    OK(cublasLtMatmulDescDestroy(d));
+}
+
+REFUSES(light_product_of_wrong_shape, "cublasLtMatmul, cublasLtMatmulAlgoGetHeuristic",
+        "layouts that do not fit, or no bias for an epilogue with a bias", ERROR,
+        CUBLAS_STATUS_INVALID_VALUE, GOES) {
+    LIGHT_IS_REFUSED(p.rows = 7);
+    LIGHT_IS_REFUSED(p.ld = 7);
+    LIGHT_IS_REFUSED(p.transa = 2);
+    LIGHT_IS_REFUSED(p.rows = 7; p.find = 0);
+    LIGHT_IS_REFUSED(p.bias = 0);
+}
+
+REFUSES(empty_light_product, "cublasLtMatmul, cublasLtMatmulAlgoGetHeuristic",
+        "a matrix without elements", UNDEFINED, CUBLAS_STATUS_INVALID_VALUE, GOES) {
+    LIGHT_IS_REFUSED(p.rows = 0);
+}
+
+REFUSES(
+    unsupported_light_product, "cublasLtMatmul, cublasLtMatmulAlgoGetHeuristic",
+    "types that it cannot combine, or BGRADA with A transposed, or BGRADB with B not transposed",
+    ERROR, CUBLAS_STATUS_NOT_SUPPORTED, GOES) {
+    LIGHT_IS_REFUSED(p.compute = (cublasComputeType_t)64);
+    LIGHT_IS_REFUSED(p.out = CUDA_R_16F);
+    LIGHT_IS_REFUSED(p.epilogue = CUBLASLT_EPILOGUE_BGRADA; p.transa = CUBLAS_OP_T);
+    LIGHT_IS_REFUSED(p.epilogue = CUBLASLT_EPILOGUE_BGRADB; p.transb = CUBLAS_OP_N);
+    LIGHT_IS_REFUSED(p.epilogue = CUBLASLT_EPILOGUE_BGRADB; p.transb = CUBLAS_OP_N; p.find = 0);
+}
+
+REFUSES(algorithm_of_another_product, "cublasLtMatmul",
+        "an algorithm for another epilogue, or for arrays with a larger alignment", UNDEFINED,
+        CUBLAS_STATUS_INVALID_VALUE, GOES) {
+    struct light aligned = light_product();
+    aligned.alignment = 4;
+    aligned.a = 4;
+    OK(run_light(&aligned));
+    LIGHT_IS_REFUSED(p.chosen_for = CUBLASLT_EPILOGUE_RELU_BIAS);
+    LIGHT_IS_REFUSED(p.a = 4);
+    LIGHT_IS_REFUSED(p.b = 260; p.alignment = 8);
+    LIGHT_IS_REFUSED(p.c = p.d = 516);
+    LIGHT_IS_REFUSED(p.a = 4; p.find = 0);
+}
+
+REFUSES(bias_at_an_odd_address, "cublasLtMatmul", "a bias that is not aligned to 16 bytes",
+        UNDEFINED, CUBLAS_STATUS_INVALID_VALUE, GOES) {
+    LIGHT_IS_REFUSED(p.bias = 1028; p.find = 0);
+}
+
+REFUSES(no_algorithm_for_the_bias, "cublasLtMatmulAlgoGetHeuristic",
+        "a bias that is not aligned to 16 bytes", UNDEFINED, CUBLAS_STATUS_NOT_SUPPORTED, GOES) {
+    LIGHT_IS_REFUSED(p.bias = 1028);
+}
+
+REFUSES(wrong_workspace, "cublasLtMatmul",
+        "a workspace that is not aligned to 256 bytes, or is larger than its allocation", ERROR,
+        CUBLAS_STATUS_INVALID_VALUE, GOES) {
+    struct light with = light_product();
+    with.workspace = 2048;
+    with.workspace_bytes = 2048;
+    OK(run_light(&with));
+    LIGHT_IS_REFUSED(p.workspace = 2064; p.workspace_bytes = 64);
+    LIGHT_IS_REFUSED(p.workspace = 2048; p.workspace_bytes = 4096);
+}
+
+REFUSES(light_product_in_place, "cublasLtMatmul",
+        "a matrix D that overlaps A, B or the bias, or a bias gradient that overlaps a matrix",
+        UNDEFINED, CUBLAS_STATUS_INVALID_VALUE, GOES) {
+    LIGHT_IS_REFUSED(p.d = p.c = 256 - 16);
+    LIGHT_IS_REFUSED(p.bias = 512);
+    LIGHT_IS_REFUSED(p.epilogue = CUBLASLT_EPILOGUE_BGRADB; p.bias = 256);
+}
+
+REFUSES(light_array_that_is_no_device_memory, "cublasLtMatmul",
+        "an array that is not all inside one allocation of this device", UNDEFINED,
+        CUBLAS_STATUS_MAPPING_ERROR, GOES) {
+    LIGHT_IS_REFUSED(p.bias = BYTES - 16);
+    LIGHT_IS_REFUSED(p.a = BYTES - 16);
+    LIGHT_IS_REFUSED(p.bias = (size_t)(far_memory - memory));
+}
+
+REFUSES(light_product_on_another_device, "cublasLtMatmul", "a handle of another device", UNDEFINED,
+        CUBLAS_STATUS_EXECUTION_FAILED, GOES) {
+    struct light p = light_product();
+    OK(cudaSetDevice(1));
+    is_refused("cublasLtMatmul", (int)run_light(&p), "", __LINE__);
+}
+
 RETURNS(product_does_not_wait, "cublasGemmEx", "a matrix product",
         "before it is done, but after it has read the scalars") {
     OK(cublasSetStream(blas, stream));
@@ -652,6 +882,23 @@ RETURNS(product_does_not_wait, "cublasGemmEx", "a matrix product",
     OK(product(blas, 4, 4, (float *)memory + 32));
     is_not_done(stream);
     OK(cublasSetStream(blas, NULL));
+}
+
+RETURNS(light_product_does_not_wait, "cublasLtMatmul", "a matrix product",
+        "before it is done, but after it has read the scalars and descriptors") {
+    struct light p = light_product();
+    block(NULL);
+    OK(run_light(&p));
+    is_not_done(NULL);
+}
+
+RETURNS(destroyed_light_handle_waits, "cublasLtDestroy", "of a handle",
+        "when the device has no work") {
+    cublasLtHandle_t handle;
+    OK(cublasLtCreate(&handle));
+    run_for_long(stream);
+    OK(cublasLtDestroy(handle));
+    assert_true(ended);
 }
 
 RETURNS(destroyed_handle_waits, "cublasDestroy", "of a handle", "when the device has no work") {

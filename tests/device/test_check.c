@@ -6,7 +6,7 @@
 #include "common/kernels/kernels.h"
 #include "exercises/messages.h"
 #include "tests/device/again.h"
-#include <cublas_v2.h>
+#include <cublasLt.h>
 #include <nccl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -221,6 +221,28 @@ static void two_products(int row) {
                    8));
 }
 
+// A product on one stream writes the sums of its matrix B while the other stream reads them.
+static void sums_of_a_product(void) {
+    static cublasLtHandle_t handle;
+    const float one = 1, zero = 0;
+    const int32_t transb = CUBLAS_OP_T;
+    const uint32_t epilogue = CUBLASLT_EPILOGUE_BGRADB;
+    float *sums = x + 64;
+    cublasLtMatmulDesc_t d;
+    cublasLtMatrixLayout_t in, out;
+    OK(cublasLtCreate(&handle));
+    OK(cublasLtMatmulDescCreate(&d, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    OK(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_TRANSB, &transb, sizeof transb));
+    OK(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
+                                      sizeof epilogue));
+    OK(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &sums, sizeof sums));
+    OK(cublasLtMatrixLayoutCreate(&in, CUDA_R_32F, 8, 4, 8));
+    OK(cublasLtMatrixLayoutCreate(&out, CUDA_R_32F, 8, 8, 8));
+    OK(cublasLtMatmul(handle, d, &one, y, in, y, in, &zero, x, out, x, out, NULL, NULL, 0, a));
+    let_another_thread_ask(a);
+    add_to(x + 80, sums, 4, b);
+}
+
 // Memory that is freed.
 
 static void pinned_memory_is_freed_in_use(void) {
@@ -428,6 +450,8 @@ static struct test cases[] = {
     WITH(products_of_rows_that_alternate, two_products, 4, 0, NULL),
     WITH(products_with_a_row_in_common, two_products, 3, 1, USE("matrix product", "writes", 0, 239),
          USE("matrix product", "writes", 12, 251)),
+    CASE(sums_of_a_product, 1, USE("matrix product + sums", "writes", 256, 287),
+         USE("add_to", "reads", 256, 271)),
     CASE(pinned_memory_is_freed_in_use, 1, "the memory allocated at device/test_check.c:",
          "(set_up) is freed at", USE("cudaMemcpyAsync", "writes", 0, 39)),
     CASE(pinned_memory_is_used_after_the_wait, 0, NULL),
