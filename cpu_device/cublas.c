@@ -56,6 +56,8 @@ static cublasStatus_t create(cublasHandle_t *handle, int light) {
         return CUBLAS_STATUS_INVALID_VALUE;
     if (cpu_enter())
         return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (cpu_capture_forbids_call()) // it allocates
+        return CUBLAS_STATUS_ALLOC_FAILED;
     pthread_once(&once, begin);
     struct cublasContext *made = cpu_new(sizeof *made);
     made->device = cpu_current_device();

@@ -186,5 +186,5 @@ double cpu_model_seconds(const struct cpu_cost *cost, int device) {
     case CPU_NO_COST:
         return 0;
     }
-    return (m->gap + seconds) * slow_device[device];
+    return ((cost->in_graph ? m->graph_gap : m->gap) + seconds) * slow_device[device];
 }

@@ -15,10 +15,12 @@ struct cpu_model {
     double launch_call;     // of a call that queues a kernel or a copy
     double event_call;      // of a call that records an event or makes a stream wait for one
     double collective_call; // of a call of NCCL
+    double graph_node;      // for each operation of a graph, in a call that launches the graph
     double wake;            // from the end of the work until a host that waits for it continues
     // The device.
     double latency;          // from the end of the call to the operation's start, on an idle stream
     double gap;              // between two operations of a stream
+    double graph_gap;        // between two operations of a graph
     double memory;           // rate at which kernels read and write device memory
     double fp32, tf32, bf16; // rates of large matrix products
     double instructions;     // integer instructions of threads per second
@@ -70,11 +72,13 @@ struct cpu_cost {
     const char *name; // a literal, such as "sgd_step"
     double bytes, flops, instructions;
     unsigned long long comm,
-        number; // of a collective: its communicator, and its number there; else 0
+        number;   // of a collective: its communicator, and its number there; else 0
+    int in_graph; // 1: it was captured
 };
 
 // Returns the seconds of an operation on this device (its number before CUDA_VISIBLE_DEVICES), from
-// the end of the operation before it on a busy stream, or from its start on an idle one.
+// the end of the operation before it on a busy stream or in a graph, or from its start on an idle
+// stream.
 double cpu_model_seconds(const struct cpu_cost *cost, int device);
 
 // Returns the seconds from the arrival of the last rank to the end of a collective on all ranks.

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RATES = 21, MODELS = 5 };
+enum { RATES = 23, MODELS = 5 };
 
 static const char *const model_names[MODELS] = {"a100", "h100", "h200", "b200", "l4"};
 
@@ -30,9 +30,11 @@ static const struct rate {
     {RATE(launch_call, "us", US),                   { 2.5,  2.5,  2.5,   2.5,  2.5}},
     {RATE(event_call, "us", US),                    { 0.8,  0.8,  0.8,   0.8,  0.8}},
     {RATE(collective_call, "us", US),               {   6,    6,    6,     6,    6}},
+    {RATE(graph_node, "us", US),                    {.0125, .0125, .0125, .0125, .0125}},
     {RATE(wake, "us", US),                          { 2.2,  2.2,  2.2,   2.2,  2.2}},
     {RATE(latency, "us", US),                       {   2,    2,    2,     2,    2}},
     {RATE(gap, "us", US),                           {   1,    1,    1,     1,    1}},
+    {RATE(graph_gap, "us", US),                     { 0.5,  0.5,  0.5,   0.5,  0.5}},
     {RATE(memory, "GB/s", GB_S),                    {1700, 2970, 4150,  6900,  250}},
     {RATE(fp32, "TFLOP/s", TFLOP_S),                {16.8, 53.8, 53.8,  58.2, 12.5}},
     {RATE(tf32, "TFLOP/s", TFLOP_S),                { 134,  397,  397,   873,   26}},

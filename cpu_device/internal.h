@@ -95,6 +95,13 @@ void cpu_drain_device(int device);
 // does not count this as a wait, so a program that relies on it is reported.
 void cpu_wait_unnoticed(cudaStream_t stream);
 
+// Return an error, after invalidating captures, if a capture forbids this thread a call that may be
+// unsafe (such as cudaMalloc), cudaMemcpy, or a copy of pageable memory in this stream. Called
+// without cpu_lock.
+cudaError_t cpu_capture_forbids_call(void);
+cudaError_t cpu_capture_forbids_copy(void);
+cudaError_t cpu_capture_forbids_pageable(cudaStream_t stream);
+
 // Returns seconds of a monotonic clock.
 double cpu_now(void);
 

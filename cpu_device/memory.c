@@ -200,8 +200,8 @@ static cudaError_t allocate(struct allocation *a, size_t size) {
 cudaError_t cpuDeviceMalloc(void **pointer, size_t size, const char *what, const char *file,
                             int line) {
     cudaError_t error = cpu_begin(pointer != NULL);
-    if (error)
-        return error;
+    if (error || (error = cpu_capture_forbids_call()))
+        return cpu_error(error);
     *pointer = NULL;
     if (size == 0)
         return cudaSuccess;
@@ -270,7 +270,7 @@ static struct allocation *take_out(struct allocation **list, const void *pointer
 
 cudaError_t cudaFree(void *pointer) {
     cudaError_t error = cpu_enter();
-    if (error || !pointer)
+    if (error || !pointer || (error = cpu_capture_forbids_call()))
         return cpu_error(error);
     struct allocation *a = take_out(&device_list, pointer);
     free(a);
@@ -319,8 +319,8 @@ void cpu_guard_pinned(void) {
 
 cudaError_t cudaMallocHost(void **pointer, size_t size) {
     cudaError_t error = cpu_begin(pointer != NULL);
-    if (error)
-        return error;
+    if (error || (error = cpu_capture_forbids_call()))
+        return cpu_error(error);
     struct allocation *a = cpu_new(sizeof *a);
     a->device = PINNED;
     a->bytes = a->span = size;
@@ -346,7 +346,7 @@ cudaError_t cudaHostAlloc(void **pointer, size_t size, unsigned flags) {
 
 cudaError_t cudaFreeHost(void *pointer) {
     cudaError_t error = cpu_enter();
-    if (error || !pointer)
+    if (error || !pointer || (error = cpu_capture_forbids_call()))
         return cpu_error(error);
     struct allocation *a = take_out(&pinned_list, pointer);
     if (!a)
@@ -506,6 +506,8 @@ static cudaError_t copy(const char *name, void *dst, const void *src, size_t cou
     cudaError_t error = cpu_enter();
     if (error || count == 0)
         return cpu_error(error);
+    if (waits && (error = cpu_capture_forbids_copy()))
+        return cpu_error(error);
     if ((unsigned)kind > cudaMemcpyDefault)
         return cpu_error(cudaErrorInvalidMemcpyDirection);
     int to_device = cpu_is_device_pointer(dst), from_device = cpu_is_device_pointer(src);
@@ -522,6 +524,8 @@ static cudaError_t copy(const char *name, void *dst, const void *src, size_t cou
     int staged = waits && to_device && pageable && !cpu_model; // the model has no staging buffer
     if (staged && (error = cudaStreamSynchronize(NULL)))
         return error;
+    if (pageable && !on_device && (error = cpu_capture_forbids_pageable(stream)))
+        return cpu_error(error);
     cpu_needs(on_device   ? CPU_COPY_ON_DEVICE
               : pageable  ? CPU_COPY_PAGEABLE
               : to_device ? CPU_COPY_TO_DEVICE

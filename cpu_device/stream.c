@@ -1,7 +1,6 @@
 // Streams and events of the CPU device. A stream is a ring of operations with its own thread, so
 // work is really asynchronous: a program that forgets to wait gets a wrong result, as on a GPU.
-#include "cpu_device/check.h"
-#include "cpu_device/internal.h"
+#include "cpu_device/stream.h"
 #include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -11,60 +10,10 @@
 #include <string.h>
 #include <time.h>
 
-enum { RING = 1024 }; // operations that fit; the host blocks while a ring is full, as with a GPU
-
-struct operation {
-    void (*run)(void *); // NULL: use run_range
-    void (*run_range)(void *, size_t, size_t);
-    size_t count, grain;
-    int always; // runs even after cpu_stop_streams
-    struct cpu_cost cost;
-    const char *scope; // the range of the host that queued it
-    int traced;        // it was queued after cpu_record_events
-    double from;       // modelled time before which it cannot start
-    double seconds;    // modelled duration, without the time that it waits in run
-    double end;        // modelled time at which it ends
-    _Alignas(16) unsigned char arguments[CPU_LAUNCH_BYTES];
-};
-
-// Streams are never freed, so a thread may wait for one, or walk through the list, without holding
-// the lock all the time. A destroyed stream finishes its work and is then reused.
-struct CUstream_st {
-    int alive; // created and not yet destroyed
-    int busy;  // an operation runs
-    int device;
-    int blocking;          // takes turns with the legacy default stream
-    uint64_t queued, done; // operations since the thread was started
-    uint64_t wake_at;      // the smallest value of done that a thread waits for
-    double now;            // modelled time at which its last operation ends
-    int number;            // row of the timeline, from 1
-    pthread_cond_t work, progress;
-    uint64_t chaos;          // state of the random delays; 0: no delays
-    struct cpu_clock *clock; // NULL without CPU_DEVICE_CHECK
-    struct CUstream_st *next;
-    struct operation ring[RING];
-};
-
-// One cudaEventRecord. A wait keeps the record that was the event's last one when the wait was
-// queued, even if the event is recorded again or destroyed meanwhile.
-struct record {
-    int references;          // one of the event, and one for each queued operation
-    int completed, failed;   // failed: after the work had failed
-    double seconds;          // time of completion, by the modelled clock or cpu_now
-    int stream;              // number of the stream
-    struct cpu_clock *clock; // copy of the stream's clock; NULL without CPU_DEVICE_CHECK
-};
-
-struct CUevent_st {
-    unsigned flags;
-    int device;
-    struct record *last;
-    struct CUevent_st *next;
-};
-
 pthread_mutex_t cpu_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t event_completed = PTHREAD_COND_INITIALIZER;
-static struct CUstream_st *streams, *default_stream[CPU_MAX_DEVICES];
+struct CUstream_st *cpu_streams;
+static struct CUstream_st *default_stream[CPU_MAX_DEVICES];
 static struct CUevent_st *events; // that live
 static atomic_int stopping;       // the program is exiting
 static atomic_int failed;         // cpu_stop_streams was called
@@ -117,7 +66,7 @@ static void stop(void) {
     pthread_mutex_lock(&cpu_lock);
     stopping = 1;
     pthread_cond_broadcast(&event_completed);
-    for (struct CUstream_st *s = streams; s; s = s->next)
+    for (struct CUstream_st *s = cpu_streams; s; s = s->next)
         while (s->busy && !pthread_cond_timedwait(&s->progress, &cpu_lock, &limit))
             ;
     pthread_mutex_unlock(&cpu_lock);
@@ -178,9 +127,7 @@ int cpu_start_thread(pthread_t *thread, void *(*run)(void *), void *argument) {
     return error;
 }
 
-// Runs one operation in the stream's thread, and advances the stream's modelled time.
-static void perform(struct CUstream_st *s, struct operation *op) {
-    moment = fmax(s->now, op->from);
+void cpu_execute(struct CUstream_st *s, struct operation *op) {
     struct cpu_event event = {.begin = cpu_moment(), .stream = s->number};
     if (s->chaos)
         delay_at_random(s);
@@ -193,7 +140,6 @@ static void perform(struct CUstream_st *s, struct operation *op) {
     moment += op->seconds;
     if (cpu_model && moment > cpu_model_lost(cpu_physical(s->device)))
         cpu_stop_streams("the device has failed (CPU_DEVICE_LOST)");
-    op->end = moment;
     event.end = cpu_moment();
     if (op->cost.kind == CPU_NO_COST || !op->traced || failed)
         return;
@@ -210,9 +156,11 @@ static void *serve(void *argument) {
             pthread_cond_wait(&s->work, &cpu_lock);
         s->busy = 1;
         computing++;
-        struct operation *op = &s->ring[s->done % RING];
+        struct operation *op = &s->ring[s->done % CPU_RING];
+        moment = fmax(s->now, op->from);
         pthread_mutex_unlock(&cpu_lock);
-        perform(s, op);
+        cpu_execute(s, op);
+        op->end = moment;
         pthread_mutex_lock(&cpu_lock);
         s->now = op->end;
         s->busy = 0;
@@ -240,7 +188,7 @@ static void wait_until_done(struct CUstream_st *s, uint64_t target) {
 
 // Returns a destroyed stream whose work is done, or a new one with its thread.
 static struct CUstream_st *unused_stream(void) {
-    struct CUstream_st *s = streams;
+    struct CUstream_st *s = cpu_streams;
     while (s && (s->alive || s->done < s->queued))
         s = s->next;
     if (s || !(s = calloc(1, sizeof *s)))
@@ -254,12 +202,12 @@ static struct CUstream_st *unused_stream(void) {
         return NULL;
     }
     pthread_detach(thread);
-    s->next = streams;
-    return streams = s;
+    s->next = cpu_streams;
+    return cpu_streams = s;
 }
 
 // Returns a live stream. Each stream gets its own sequence of random delays.
-static struct CUstream_st *new_stream(int device, int blocking, int made_by_program) {
+struct CUstream_st *cpu_new_stream(int device, int blocking, int made_by_program) {
     static uint64_t made;
     static int numbers;
     struct CUstream_st *s = unused_stream();
@@ -278,52 +226,74 @@ static struct CUstream_st *new_stream(int device, int blocking, int made_by_prog
 
 // Returns the stream of a handle, or NULL if the handle is wrong. NULL is the default stream of the
 // current device, which begins with its first use.
-static struct CUstream_st *resolve(cudaStream_t handle) {
+struct CUstream_st *cpu_resolve(cudaStream_t handle) {
     if (!handle) {
         struct CUstream_st **legacy = &default_stream[cpu_current_device()];
         if (!*legacy)
-            *legacy = new_stream(cpu_current_device(), 1, 0);
+            *legacy = cpu_new_stream(cpu_current_device(), 1, 0);
         return *legacy;
     }
-    struct CUstream_st *s = streams;
+    struct CUstream_st *s = cpu_streams;
     while (s && s != handle)
         s = s->next;
     return s && s->alive ? s : NULL;
 }
 
-// Copies an operation into the ring. Blocks while the ring is full. In modelled time, too, the host
-// waits for the operation that used this place of the ring before.
-static struct operation *append(struct CUstream_st *s, void (*run)(void *), int always,
-                                const void *arguments, size_t bytes) {
-    while (s->queued - s->done == RING) // again if another thread has filled the ring meanwhile
-        wait_until_done(s, s->queued - RING / 2);
-    struct operation *op = &s->ring[s->queued % RING];
-    host_moves_to(s->queued >= RING ? op->end : 0);
-    *op = (struct operation){
-        .run = run, .always = always, .cost.kind = CPU_NO_COST, .traced = cpu_tracing};
+// In modelled time, too, the host waits for the operation that used this place of the ring before.
+void cpu_append(struct CUstream_st *s, const struct operation *wanted, const void *arguments,
+                size_t bytes) {
+    while (s->queued - s->done == CPU_RING) // again if another thread has filled the ring meanwhile
+        wait_until_done(s, s->queued - CPU_RING / 2);
+    struct operation *op = &s->ring[s->queued % CPU_RING];
+    host_moves_to(s->queued >= CPU_RING ? op->end : 0);
+    *op = *wanted;
+    op->traced = cpu_tracing;
     op->from = moment + (cpu_model ? cpu_model->latency : 0);
     memcpy(op->arguments, arguments, bytes);
     s->queued++;
     pthread_cond_signal(&s->work); // the thread starts when cpu_lock is free
-    return op;
 }
 
-static void release(struct record *r) {
+// An event or a wait: it has no cost, and other threads wait for it.
+static void append_always(struct CUstream_st *s, void (*run)(void *), const void *arguments,
+                          size_t bytes) {
+    struct operation op = {.run = run, .always = 1, .cost.kind = CPU_NO_COST};
+    cpu_append(s, &op, arguments, bytes);
+}
+
+void cpu_release_record(struct record *r) {
     if (!r || --r->references > 0)
         return;
     free(r->clock);
     free(r);
 }
 
-// The operation of cudaEventRecord: marks the record as completed.
-static void run_record(void *arguments) {
-    struct record *r = *(struct record **)arguments;
+void cpu_complete(struct record *r) {
     pthread_mutex_lock(&cpu_lock);
     r->completed = 1;
     r->failed = failed;
     r->seconds = cpu_moment();
     pthread_cond_broadcast(&event_completed);
-    release(r);
+    cpu_release_record(r);
+    pthread_mutex_unlock(&cpu_lock);
+}
+
+static void run_record(void *arguments) {
+    cpu_complete(*(struct record **)arguments);
+}
+
+// The stream does not count as computing meanwhile.
+void cpu_wait_for(struct record *r, int stream, int traced) {
+    double begin = cpu_moment();
+    pthread_mutex_lock(&cpu_lock);
+    computing--;
+    while (!r->completed && !stopping)
+        pthread_cond_wait(&event_completed, &cpu_lock);
+    computing++;
+    cpu_move_to(r->seconds);
+    if (r->seconds > begin && traced)
+        cpu_trace_wait(stream, begin, cpu_moment(), r->stream, r->seconds);
+    cpu_release_record(r);
     pthread_mutex_unlock(&cpu_lock);
 }
 
@@ -332,39 +302,25 @@ struct wait {
     int stream, traced;
 };
 
-// The operation of cudaStreamWaitEvent: blocks the stream's thread until the record is completed.
-// It does not count as computing meanwhile.
 static void run_wait(void *arguments) {
     struct wait *w = arguments;
-    struct record *r = w->record;
-    double begin = cpu_moment();
-    pthread_mutex_lock(&cpu_lock);
-    computing--;
-    while (!r->completed && !stopping)
-        pthread_cond_wait(&event_completed, &cpu_lock);
-    computing++;
-    cpu_move_to(r->seconds);
-    if (r->seconds > begin && w->traced)
-        cpu_trace_wait(w->stream, begin, cpu_moment(), r->stream, r->seconds);
-    release(r);
-    pthread_mutex_unlock(&cpu_lock);
+    cpu_wait_for(w->record, w->stream, w->traced);
 }
 
-// Returns a record with two references: one for the caller, and one for the operation until it has
-// run.
-static struct record *append_record(struct CUstream_st *s) {
+// The record has two references: one for the caller, and one for the operation until it has run.
+struct record *cpu_append_record(struct CUstream_st *s) {
     struct record *r = cpu_new(sizeof *r);
     r->references = 2;
     r->stream = s->number;
     r->clock = cpu_copy_clock(s->clock);
-    append(s, run_record, 1, &r, sizeof r);
+    append_always(s, run_record, &r, sizeof r);
     return r;
 }
 
-static void append_wait(struct CUstream_st *s, struct record *r) {
+void cpu_append_wait(struct CUstream_st *s, struct record *r) {
     struct wait w = {r, s->number, cpu_tracing};
     r->references++;
-    append(s, run_wait, 1, &w, sizeof w);
+    append_always(s, run_wait, &w, sizeof w);
 }
 
 // Returns 1 if a stream must wait even for work that is done in reality: it may end later in
@@ -378,16 +334,20 @@ static void let_wait_for(struct CUstream_st *s, struct CUstream_st *other) {
     cpu_join(s->clock, other->clock);
     if (other->done == other->queued && !follows_times())
         return;
-    struct record *r = append_record(other);
-    append_wait(s, r);
-    release(r);
+    struct record *r = cpu_append_record(other);
+    cpu_append_wait(s, r);
+    cpu_release_record(r);
+}
+
+int cpu_is_legacy(const struct CUstream_st *s) {
+    return s == default_stream[s->device];
 }
 
 // The legacy default stream waits for the work in all blocking streams, and they wait for its work.
-static void take_turns(struct CUstream_st *s) {
+void cpu_take_turns(struct CUstream_st *s) {
     struct CUstream_st *legacy = default_stream[s->device];
     if (s == legacy) {
-        for (struct CUstream_st *other = streams; other; other = other->next)
+        for (struct CUstream_st *other = cpu_streams; other; other = other->next)
             if (other != s && other->device == s->device && other->blocking)
                 let_wait_for(s, other);
     } else if (legacy && s->blocking) {
@@ -395,14 +355,9 @@ static void take_turns(struct CUstream_st *s) {
     }
 }
 
-enum host_call { CALL_LAUNCH, CALL_EVENT, CALL_COLLECTIVE };
-
-// Adds the time of a call to the modelled time of the calling thread.
-static void host_calls(enum host_call call) {
+void cpu_call_takes(double seconds) {
     if (cpu_model)
-        host_moves_to(moment + (call == CALL_LAUNCH  ? cpu_model->launch_call
-                                : call == CALL_EVENT ? cpu_model->event_call
-                                                     : cpu_model->collective_call));
+        host_moves_to(moment + seconds);
 }
 
 // The common part of all launches: checks, orders and queues one operation. wanted holds its
@@ -420,28 +375,36 @@ static cudaError_t launch(cudaStream_t stream, const struct operation *wanted,
         cpu_free_note(note);
         return cpu_error(error);
     }
-    host_calls(cost.kind == CPU_COLLECTIVE ? CALL_COLLECTIVE : CALL_LAUNCH);
+    if (cpu_model)
+        cpu_call_takes(cost.kind == CPU_COLLECTIVE ? cpu_model->collective_call
+                                                   : cpu_model->launch_call);
     int is_copy = cost.kind >= CPU_COPY_TO_DEVICE && cost.kind <= CPU_COPY_ON_DEVICE;
     pthread_mutex_lock(&cpu_lock);
-    struct CUstream_st *s = resolve(stream);
+    struct CUstream_st *s = cpu_resolve(stream);
     if (s && s->device != cpu_current_device() && !is_copy)
         s = NULL; // CUDA refuses a kernel there, and lets a copy pass
-    if (s) {
-        take_turns(s);
-        if (cpu_check_operation(s->clock, note)) {
-            struct operation *op = append(s, wanted->run, wanted->always, arguments, bytes);
-            op->run_range = wanted->run_range;
-            op->count = wanted->count;
-            op->grain = wanted->grain;
-            op->cost = cost;
-            op->scope = cpu_scope();
-            op->seconds = cpu_model ? cpu_model_seconds(&cost, cpu_physical(s->device)) : 0;
+    error = s ? cpu_capture_forbids_work(s) : cudaErrorInvalidResourceHandle;
+    if (!error && s->capture && cost.kind == CPU_COLLECTIVE)
+        error = cpu_invalidate(s->capture, cudaErrorStreamCaptureUnsupported);
+    if (!error) {
+        struct operation op = *wanted;
+        op.cost = cost;
+        op.cost.in_graph = s->capture != NULL;
+        op.scope = cpu_scope();
+        op.seconds = cpu_model ? cpu_model_seconds(&op.cost, cpu_physical(s->device)) : 0;
+        if (s->capture) {
+            cpu_capture_operation(s, &op, arguments, bytes, note);
+            note = NULL;
+        } else {
+            cpu_take_turns(s);
+            if (cpu_check_operation(s->clock, note))
+                cpu_append(s, &op, arguments, bytes);
         }
     }
     pthread_mutex_unlock(&cpu_lock);
     cpu_free_note(note);
     cpu_check_report();
-    return s ? cudaSuccess : cpu_error(cudaErrorInvalidResourceHandle);
+    return cpu_error(error);
 }
 
 cudaError_t cpu_launch(cudaStream_t stream, void (*run)(void *), const void *arguments,
@@ -481,7 +444,7 @@ static void host_goes_on(const char *call, double since) {
 
 void cpu_drain_device(int device) {
     pthread_mutex_lock(&cpu_lock);
-    for (struct CUstream_st *s = streams; s; s = s->next)
+    for (struct CUstream_st *s = cpu_streams; s; s = s->next)
         if (s->device == device)
             host_waits_for(s);
     pthread_mutex_unlock(&cpu_lock);
@@ -489,7 +452,7 @@ void cpu_drain_device(int device) {
 
 void cpu_wait_unnoticed(cudaStream_t stream) {
     pthread_mutex_lock(&cpu_lock);
-    struct CUstream_st *s = resolve(stream);
+    struct CUstream_st *s = cpu_resolve(stream);
     if (s) {
         wait_until_done(s, s->queued);
         cpu_move_to(s->now);
@@ -503,7 +466,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, i
     if (error)
         return error;
     pthread_mutex_lock(&cpu_lock);
-    struct CUstream_st *s = new_stream(cpu_current_device(), flags != cudaStreamNonBlocking, 1);
+    struct CUstream_st *s = cpu_new_stream(cpu_current_device(), flags != cudaStreamNonBlocking, 1);
     pthread_mutex_unlock(&cpu_lock);
     *stream = s;
     return s ? cudaSuccess : cpu_error(cudaErrorMemoryAllocation);
@@ -527,7 +490,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
 }
 
 // Called with cpu_lock held.
-static void end_stream(struct CUstream_st *s) {
+void cpu_end_stream(struct CUstream_st *s) {
     s->alive = 0;
     cpu_stream_ends(s->clock);
 }
@@ -538,11 +501,15 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     if (error)
         return error;
     pthread_mutex_lock(&cpu_lock);
-    struct CUstream_st *s = stream ? resolve(stream) : NULL;
-    if (s)
-        end_stream(s);
+    struct CUstream_st *s = stream ? cpu_resolve(stream) : NULL;
+    if (!s)
+        error = cudaErrorInvalidResourceHandle;
+    else if (s->capture)
+        error = cpu_invalidate(s->capture, cudaErrorStreamCaptureUnsupported);
+    else
+        cpu_end_stream(s);
     pthread_mutex_unlock(&cpu_lock);
-    return s ? cudaSuccess : cpu_error(cudaErrorInvalidResourceHandle);
+    return cpu_error(error);
 }
 
 // The common part of cudaStreamSynchronize (wait is 1) and cudaStreamQuery (wait is 0). The work of
@@ -555,10 +522,11 @@ static cudaError_t finish(cudaStream_t stream, int wait) {
     if (error)
         return cpu_error(error);
     pthread_mutex_lock(&cpu_lock);
-    struct CUstream_st *s = resolve(stream);
+    struct CUstream_st *s = cpu_resolve(stream);
     double end = 0;
     int done = 1;
-    for (struct CUstream_st *other = streams; s && other; other = other->next)
+    error = s ? cpu_capture_forbids_waiting(s) : cudaErrorInvalidResourceHandle;
+    for (struct CUstream_st *other = cpu_streams; !error && other; other = other->next)
         if (other == s || (!stream && other->device == s->device && other->blocking)) {
             if (wait)
                 host_waits_for(other);
@@ -567,11 +535,11 @@ static cudaError_t finish(cudaStream_t stream, int wait) {
             done = done && other->done == other->queued;
             end = fmax(end, other->now);
         }
-    if (done)
+    if (!error && done)
         host_moves_to(end);
     pthread_mutex_unlock(&cpu_lock);
-    if (!s)
-        return cpu_error(cudaErrorInvalidResourceHandle);
+    if (error)
+        return cpu_error(error);
     if (wait)
         host_goes_on("cudaStreamSynchronize", since);
     if (failed)
@@ -587,9 +555,19 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
     return finish(stream, 0);
 }
 
+// Returns an error if the program may not wait for the current device.
+static cudaError_t forbids_waiting(void) {
+    pthread_mutex_lock(&cpu_lock);
+    cudaError_t error = cpu_capture_forbids_waiting(NULL);
+    pthread_mutex_unlock(&cpu_lock);
+    return error;
+}
+
 cudaError_t cudaDeviceSynchronize(void) {
     cudaError_t error = cpu_enter();
     double since = cpu_moment();
+    if (!error)
+        error = forbids_waiting();
     if (!error) {
         cpu_drain_device(cpu_current_device());
         host_goes_on("cudaDeviceSynchronize", since);
@@ -599,14 +577,14 @@ cudaError_t cudaDeviceSynchronize(void) {
 
 cudaError_t cudaDeviceReset(void) {
     cudaError_t error = cpu_begin(1);
-    if (error)
-        return error;
+    if (error || (error = forbids_waiting()))
+        return cpu_error(error);
     cpu_drain_device(cpu_current_device());
     pthread_mutex_lock(&cpu_lock);
-    for (struct CUstream_st *s = streams; s; s = s->next)
+    for (struct CUstream_st *s = cpu_streams; s; s = s->next)
         if (s->alive && s->device == cpu_current_device() &&
             s != default_stream[cpu_current_device()])
-            end_stream(s);
+            cpu_end_stream(s);
     pthread_mutex_unlock(&cpu_lock);
     cpu_free_device(cpu_current_device());
     return cudaSuccess;
@@ -648,7 +626,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
     pthread_mutex_lock(&cpu_lock);
     struct CUevent_st **link = find_event(event), *e = *link;
     if (e) {
-        release(e->last);
+        cpu_release_record(e->last);
+        cpu_forget_capture(e);
         *link = e->next;
     }
     pthread_mutex_unlock(&cpu_lock);
@@ -661,25 +640,32 @@ static cudaError_t on_stream(cudaStream_t stream, cudaEvent_t event, int record)
     cudaError_t error = cpu_begin(1);
     if (error)
         return error;
-    host_calls(CALL_EVENT);
+    if (cpu_model)
+        cpu_call_takes(cpu_model->event_call);
     pthread_mutex_lock(&cpu_lock);
-    struct CUstream_st *s = *find_event(event) ? resolve(stream) : NULL;
+    struct CUstream_st *s = *find_event(event) ? cpu_resolve(stream) : NULL;
     if (s && record && s->device != event->device)
         s = NULL; // a stream may wait for an event of another device, but not record it
-    if (s) {
-        take_turns(s);
+    error = s ? cpu_capture_forbids_work(s) : cudaErrorInvalidResourceHandle;
+    if (!error && record && s->capture) {
+        cpu_capture_record(s, event);
+    } else if (!error && !record && (s->capture || event->captured)) {
+        error = cpu_capture_wait(s, event);
+    } else if (!error) {
+        cpu_take_turns(s);
         if (record) {
-            struct record *r = append_record(s);
-            release(event->last);
+            struct record *r = cpu_append_record(s);
+            cpu_forget_capture(event);
+            cpu_release_record(event->last);
             event->last = r;
         } else if (event->last) {
             cpu_join(s->clock, event->last->clock);
             if (!event->last->completed || follows_times())
-                append_wait(s, event->last);
+                cpu_append_wait(s, event->last);
         }
     }
     pthread_mutex_unlock(&cpu_lock);
-    return s ? cudaSuccess : cpu_error(cudaErrorInvalidResourceHandle);
+    return cpu_error(error);
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
@@ -699,7 +685,13 @@ static cudaError_t finish_event(cudaEvent_t event, int wait) {
         return cpu_error(error);
     pthread_mutex_lock(&cpu_lock);
     int lives = *find_event(event) != NULL;
-    struct record *r = lives ? event->last : NULL;
+    if (!lives)
+        error = cudaErrorInvalidResourceHandle;
+    else if (event->captured)
+        error = cpu_invalidate(event->captured, cudaErrorCapturedEvent);
+    else
+        error = cpu_capture_forbids_waiting(NULL);
+    struct record *r = error ? NULL : event->last;
     int done = !r || r->completed;
     if (r && wait) {
         r->references++;
@@ -714,10 +706,10 @@ static cudaError_t finish_event(cudaEvent_t event, int wait) {
     }
     int fails = r && (done ? r->failed : failed); // an event that ended earlier is done
     if (r && wait)
-        release(r);
+        cpu_release_record(r);
     pthread_mutex_unlock(&cpu_lock);
-    if (!lives)
-        return cpu_error(cudaErrorInvalidResourceHandle);
+    if (error)
+        return cpu_error(error);
     if (wait)
         host_goes_on("cudaEventSynchronize", since);
     if (fails)
@@ -741,7 +733,9 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) 
     int live = *find_event(start) && *find_event(end) && start->device == end->device;
     int timed = live && !((start->flags | end->flags) & cudaEventDisableTiming);
     const struct record *from = timed ? start->last : NULL, *to = timed ? end->last : NULL;
-    if (!from || !to)
+    if (timed && (start->captured || end->captured))
+        error = cudaErrorCapturedEvent;
+    else if (!from || !to)
         error = cudaErrorInvalidResourceHandle;
     else if (!from->completed || !to->completed)
         error = cudaErrorNotReady;

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Prints the tables of cpu_device/API.md: one row for each test of tests/device/test_api_rules.c. The argument is REFUSES
-or RETURNS, the macro that begins such a test."""
+"""Prints the tables of cpu_device/API.md: one row for each rule in tests/device/test_*.c. The argument is REFUSES or
+RETURNS, the macro that begins such a test."""
+import glob
 import re
 import sys
 
@@ -10,8 +11,8 @@ WORDS = {"ERROR": "error", "UNDEFINED": "undefined", "STAYS": "stays", "GOES": "
 
 
 def rows(macro):
-    with open("tests/device/test_api_rules.c", encoding="utf-8") as file:
-        text = re.sub(r'"\s*"', "", file.read())  # a long string has several parts
+    text = "".join(open(name, encoding="utf-8").read() for name in sorted(glob.glob("tests/device/test_*.c")))
+    text = re.sub(r'"\s*"', "", text)  # a long string has several parts
     for arguments in re.findall(rf"^{macro}\((.*?)\)\s*{{", text, re.M | re.S):
         test, functions, *rest = (word.strip('"') for word in re.findall(r'"[^"]*"|\w+', arguments))
         cells = [functions, *(WORDS.get(word, word) for word in rest)]

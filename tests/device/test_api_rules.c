@@ -1,52 +1,16 @@
-// The rules of NVIDIA's documentation that a correct program relies on, one test for each. The
-// table in cpu_device/API.md is made from the lines that begin with REFUSES and RETURNS, by
-// tools/api_table.py.
+// The rules of NVIDIA's documentation that a correct program relies on, one test for each
+// (rules.h), but those of graphs (test_graphs.c).
 #include "cpu_device/internal.h"
 #include "exercises/messages.h"
 #include "tests/device/again.h"
+#include "tests/device/rules.h"
 #include <cublasLt.h>
 #include <nccl.h>
 #include <sched.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 
-enum { MOST_RULES = 128, BYTES = 4096 };
-
-// One row of the table. REFUSES: a call that fails with this error, which stays the thread's last
-// error or not. RETURNS: when a call returns.
-static struct rule {
-    const char *name;
-    void (*test)(void);
-    int error, stays;
-} rules[MOST_RULES];
-static const struct rule *rule; // that is tested now
-static int rule_count;
-
-// What NVIDIA's documentation says of the call.
-#define ERROR "error"
-#define UNDEFINED "undefined"
-enum { STAYS = 1, GOES = 0 };
-#define REFUSES(rule_name, function, what, nvidia, error, stays)                                   \
-    static void rule_name(void);                                                                   \
-    __attribute__((constructor)) static void add_##rule_name(void) {                               \
-        rules[rule_count++] = (struct rule){#rule_name, rule_name, (int)(error), stays};           \
-    }                                                                                              \
-    static void rule_name(void)
-#define RETURNS(rule_name, function, what, when) REFUSES(rule_name, function, what, "", 0, GOES)
-
-#define OK(call) assert_int_equal(call, 0)
-#define IS_REFUSED(call) is_refused(#call, (int)(call), "", __LINE__)
-#define NAMES(words, call) is_refused(#call, (int)(call), words, __LINE__) // in NCCL's text
-
-static void is_refused(const char *call, int error, const char *words, int line) {
-    int last = (int)cudaGetLastError();
-    if (error != rule->error)
-        fail_msg("line %d: %s returned %d, not %d", line, call, error, rule->error);
-    if (last != (rule->stays ? error : cudaSuccess))
-        fail_msg("line %d: after %s the last error is %d", line, call, last);
-    if (!strstr(ncclGetLastError(NULL), words))
-        fail_msg("line %d: %s: not a word of %s: %s", line, call, words, ncclGetLastError(NULL));
-}
+enum { BYTES = 4096 };
 
 // What the rules use, on device 0, and the same on device 1.
 static cudaStream_t stream, far_stream;
@@ -1147,21 +1111,11 @@ RETURNS(destroy_waits_for_collectives, "ncclCommFinalize, ncclCommDestroy",
     }
 }
 
-static void run_rule(void **state) {
-    rule = *state;
-    OK(cudaSetDevice(0));
-    rule->test();
-    OK(cudaDeviceSynchronize());
-    OK(cudaGetLastError());
-}
-
 int main(int argc, char **argv) {
     setenv("CPU_DEVICES", "2", 1);
     setenv("CPU_DEVICE_MEMORY", "64M", 1);
     alarm(120); // instead of hanging for ever
     if (argc > 1)
         return set_up(NULL) || (use_after_copy(atoi(argv[1])), 0);
-    for (int i = 0; i < rule_count; i++)
-        add_test(rules[i].name, run_rule, &rules[i]);
-    return run_all_tests((struct around){.begin_all = set_up_all});
+    return run_rules(set_up_all);
 }

@@ -28,6 +28,7 @@ enum { FLOATS = 1000, BYTES = FLOATS * sizeof(float) };
 
 static cudaStream_t a, b;     // take no turns with the default stream
 static cudaEvent_t event;     // recorded by nobody yet
+static cudaGraphExec_t exec;  // of the last capture
 static float *x, *y;          // device memory, FLOATS each
 static float *pinned, *other; // pinned host memory, FLOATS each; other is in the same page
 
@@ -75,6 +76,7 @@ static void gather(int copied_sample) {
 // - a:record, b:wait, host:wait: the event; host:poll: asks until it is reached
 // - a:sync, host:device: the host waits for stream a or for all; a:query: asks until a is done
 // - host:copy: copies y to the host, in stream 0; host:renew: frees x, and allocates it again
+// - a:begin, a:end: captures what is between them; b:launch: launches the graph
 static void run_host_step(const char *action) {
     if (!strcmp(action, "wait"))
         OK(cudaEventSynchronize(event));
@@ -91,6 +93,13 @@ static void run_host_step(const char *action) {
         exit(5);
 }
 
+static void end_capture(cudaStream_t stream) {
+    cudaGraph_t graph;
+    OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaGraphDestroy(graph));
+}
+
 static void run_stream_step(cudaStream_t stream, const char *action) {
     if (!strcmp(action, "write"))
         write_floats(x, FLOATS, stream);
@@ -104,6 +113,12 @@ static void run_stream_step(cudaStream_t stream, const char *action) {
         OK(cudaStreamWaitEvent(stream, event, 0));
     else if (!strcmp(action, "sync"))
         OK(cudaStreamSynchronize(stream));
+    else if (!strcmp(action, "begin"))
+        OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    else if (!strcmp(action, "end"))
+        end_capture(stream);
+    else if (!strcmp(action, "launch"))
+        OK(cudaGraphLaunch(exec, stream));
     else if (!strcmp(action, "query"))
         while (cudaStreamQuery(stream) == cudaErrorNotReady)
             ;
@@ -433,6 +448,16 @@ static struct test cases[] = {
     // Memory that is freed.
     IN_ORDER("a:write a:sync host:renew b:write"),
     FAULT("a:write host:renew", "x (cudaMalloc at ",
+          " is freed at device/test_check.c:", WRITES(0, 3999)),
+    // Graphs: the checker sees what each launch does, and not the capture.
+    IN_ORDER("a:begin a:write a:end b:write"),
+    FAULT("a:begin a:write a:end a:launch b:write", WRITES(0, 3999)),
+    IN_ORDER("a:begin a:write a:end a:launch a:record b:wait b:write"),
+    IN_ORDER("a:begin a:write a:end a:launch b:launch b:write"), // the launches follow each other
+    FAULT("a:begin a:record b:wait b:write a:write b:record a:wait a:end a:launch",
+          WRITES(0, 3999)),
+    IN_ORDER("a:begin a:write a:record b:wait b:write b:record a:wait a:write a:end a:launch"),
+    FAULT("a:begin a:write a:end a:launch host:renew",
           " is freed at device/test_check.c:", WRITES(0, 3999)),
     // Bytes, streams and threads.
     CASE(neighbouring_bytes, 0, NULL),

@@ -12,8 +12,9 @@ static int all[CPU_MAX_DEVICES]; // devices 0, 1, ...
 static char folder[256];
 
 static const char ROUND[] =
-    "capacity 1\nlaunch_call 1\nevent_call 1\ncollective_call 1\nwake 1\nlatency 1\n"
-    "gap 1\nmemory 1000\nfp32 10\ntf32 20\nbf16 40\ninstructions 10\nproduct 4\npcie 10\n"
+    "capacity 1\nlaunch_call 1\nevent_call 1\ncollective_call 1\ngraph_node 1\nwake 1\nlatency 1\n"
+    "gap 1\ngraph_gap 0.5\nmemory 1000\nfp32 10\ntf32 20\nbf16 40\ninstructions 10\nproduct "
+    "4\npcie 10\n"
     "pageable 5\nlink 100\npair 50\nlink_latency 10\nnetwork 10\nnetwork_latency 50\n";
 
 static const char *write_model(const char *name, const char *text, const char *more) {
@@ -70,6 +71,8 @@ TEST(operations_take_their_formulas) {
     near(cost(CPU_KERNEL, 1e6, 0, 0), 1 + 1);
     struct cpu_cost divides = {.kind = CPU_KERNEL, .bytes = 1e6, .instructions = 1e8};
     near(cpu_model_seconds(&divides, 0), 1 + 10); // its instructions take longer than its bytes
+    struct cpu_cost captured = {.kind = CPU_KERNEL, .bytes = 1e6, .in_graph = 1};
+    near(cpu_model_seconds(&captured, 0), 0.5 + 1);
     near(cost(CPU_COPY_TO_DEVICE, 1e6, 0, 0), 1 + 100);
     near(cost(CPU_COPY_TO_HOST, 2e6, 0, 0), 1 + 200);
     near(cost(CPU_COPY_PAGEABLE, 1e6, 0, 0), 1 + 200);
@@ -271,13 +274,13 @@ TEST(mistakes_in_files_are_explained) {
         const char *line, *words; // the line follows the round numbers
     } mistakes[] = {
         {"", ": the line \"nvls NUMBER\" is missing (in GB/s)"},
-        {"nvls", ":21: want a name and one number"},
-        {"# \n\nnvls 1 2", ":23: want a name and one number"},
-        {"nvsl 1", ":21: nvsl is not the name of a rate"},
-        {"link 1", ":21: link appears twice"},
-        {"nvls 1GB", ":21: nvls 1GB: want a number above 0"},
-        {"nvls nan", ":21: nvls nan: want a number above 0"},
-        {"nvls -1", ":21: nvls -1: want a number above 0"},
+        {"nvls", ":23: want a name and one number"},
+        {"# \n\nnvls 1 2", ":25: want a name and one number"},
+        {"nvsl 1", ":23: nvsl is not the name of a rate"},
+        {"link 1", ":23: link appears twice"},
+        {"nvls 1GB", ":23: nvls 1GB: want a number above 0"},
+        {"nvls nan", ":23: nvls nan: want a number above 0"},
+        {"nvls -1", ":23: nvls -1: want a number above 0"},
     };
     for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
         char setting[400];

@@ -71,6 +71,46 @@ static void launch_short_kernels(int rank) {
     TAKES(50 * LAUNCH + 1.5, start, record(a));
 }
 
+// A launch costs a call, and a little for each kernel. Between the kernels is half the gap.
+static void launch_a_graph(int rank) {
+    cudaStream_t a = begin();
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    OK(cudaStreamBeginCapture(a, cudaStreamCaptureModeGlobal));
+    for (int i = 0; i < 50; i++)
+        kernel(a, 1.5);
+    OK(cudaStreamEndCapture(a, &graph));
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    cudaEvent_t start = record(a);
+    OK(cudaGraphLaunch(exec, a));
+    TAKES(LAUNCH + 50 * 0.1 + 50 * (1.5 - GAP / 2), start, record(a));
+}
+
+// In a graph, too: a: kernel 50 | record. b: kernel 10, waits for the record, kernel 20.
+static void fork_in_a_graph(int rank) {
+    cudaStream_t a = begin(), b = new_stream();
+    cudaEvent_t fork, join;
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    OK(cudaEventCreate(&fork));
+    OK(cudaEventCreate(&join));
+    OK(cudaStreamBeginCapture(a, cudaStreamCaptureModeGlobal));
+    OK(cudaEventRecord(fork, a));
+    OK(cudaStreamWaitEvent(b, fork, 0));
+    kernel(a, 50.5);
+    kernel(b, 10.5);
+    OK(cudaEventRecord(fork, a));
+    OK(cudaStreamWaitEvent(b, fork, 0));
+    kernel(b, 20.5);
+    OK(cudaEventRecord(join, b));
+    OK(cudaStreamWaitEvent(a, join, 0));
+    OK(cudaStreamEndCapture(a, &graph));
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    cudaEvent_t start = record(a);
+    OK(cudaGraphLaunch(exec, a));
+    TAKES(LAUNCH + 9 * 0.1 + 50 + 20, start, record(a));
+}
+
 // a: kernel 50 | record. b: kernel 10, waits for the record, kernel 20.
 static void wait_for_the_other_stream(int rank) {
     cudaStream_t a = begin(), b = new_stream();
@@ -427,6 +467,8 @@ TEST(a_lost_device_sends_nothing) {
 int main(int argc, char **argv) {
     RANKS(operations_of_a_stream_follow_each_other, 1, use_one_stream, NULL);
     RANKS(a_slow_host_holds_up_short_kernels, 1, launch_short_kernels, NULL);
+    RANKS(a_graph_needs_one_call, 1, launch_a_graph, NULL);
+    RANKS(branches_of_a_graph_run_at_the_same_time, 1, fork_in_a_graph, NULL);
     RANKS(a_stream_waits_for_an_event, 1, wait_for_the_other_stream, NULL);
     RANKS(a_stream_waits_for_an_event, 1, wait_for_an_old_event, NULL);
     RANKS(a_new_thread_is_as_late_as_the_others, 1, make_a_thread, NULL);
