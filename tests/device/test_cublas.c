@@ -6,7 +6,6 @@
 #include "tests/device/again.h"
 #include "tests/unit/device_arrays.h"
 #include <cublas_v2.h>
-#include <semaphore.h>
 
 static cublasHandle_t blas;
 
@@ -124,32 +123,6 @@ TEST(products_are_right) {
     }
 }
 
-// Each thread's part of a 16-bit product must match the same part of a product of floats.
-TEST(products_of_16_bit_floats_match_products_of_floats) {
-    const int shapes[][3] = {{257, 129, 260}, {100, 500, 170}, {128, 512, 784}};
-    const float one = 1, zero = 0;
-    for (int s = 0; s < 3; s++) {
-        const int m = shapes[s][0], n = shapes[s][1], k = shapes[s][2], counts[] = {m * k, k * n};
-        void *narrow[2], *wide[2], *c[2];
-        size_t bytes = (size_t)(m * n) * sizeof(float);
-        for (int i = 0; i < 2; i++) {
-            const void *matrix = random_matrix(&bf16, counts[i], 1, counts[i], 1 + (uint64_t)i, 0);
-            float *floats = new_array((size_t)counts[i] * sizeof *floats);
-            for (size_t e = 0; e < (size_t)counts[i]; e++)
-                floats[e] = (float)load(&bf16, matrix, e);
-            narrow[i] = to_device(matrix, (size_t)counts[i] * sizeof(uint16_t));
-            wide[i] = to_device(floats, (size_t)counts[i] * sizeof *floats);
-            c[i] = new_device_array(bytes);
-        }
-        CUBLAS_CHECK(cublasGemmEx(blas, CUBLAS_OP_N, CUBLAS_OP_N, m, n, k, &one, narrow[0],
-                                  CUDA_R_16BF, m, narrow[1], CUDA_R_16BF, k, &zero, c[0],
-                                  CUDA_R_32F, m, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
-        CUBLAS_CHECK(cublasSgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, m, n, k, &one, wide[0], m, wide[1],
-                                 k, &zero, c[1], m));
-        assert_unchanged(c[0], to_host(c[1], bytes), bytes);
-    }
-}
-
 // A batch must have the bits of its products, one by one. Between the matrices lie gap elements.
 // The whole batch multiplies with the same matrix A if shared is 1.
 static void check_batch(const struct format *in, const struct format *out, int trans, int gap,
@@ -224,37 +197,6 @@ TEST(bits_do_not_depend_on_the_number_of_threads) {
         sums[threads - 1] = strtoull(line, NULL, 16);
         assert_int_equal(sums[threads - 1], sums[0]);
     }
-}
-
-static void run_wait(void *arguments) {
-    while (sem_wait(*(sem_t **)arguments))
-        ;
-}
-
-TEST(scalars_are_read_before_the_call_returns) {
-    sem_t gate, *waits_at = &gate;
-    cudaStream_t stream, handles;
-    float alpha = 2, beta = 1, threes[2] = {3, 3}, *d = to_device(threes, sizeof threes);
-    sem_init(&gate, 0, 0);
-    CUDA_CHECK(cudaStreamCreate(&stream));
-    CUBLAS_CHECK(cublasSetStream(blas, stream));
-    CUBLAS_CHECK(cublasGetStream(blas, &handles));
-    assert_ptr_equal(handles, stream);
-    CUDA_CHECK(cpu_launch(stream, run_wait, &waits_at, sizeof waits_at));
-    CUBLAS_CHECK(
-        cublasSgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 1, &alpha, d, 1, d, 1, &beta, d + 1, 1));
-    alpha = beta = 100;
-    assert_int_equal(cudaStreamQuery(stream), cudaErrorNotReady);
-    sem_post(&gate);
-    CUDA_CHECK(cudaStreamSynchronize(stream));
-    const float *got = to_host(d, sizeof threes);
-    assert_true(got[1] == 2 * 3 * 3 + 3);
-    CUDA_CHECK(cudaStreamDestroy(stream));
-    assert_int_equal(
-        cublasSgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 1, &alpha, d, 1, d, 1, &beta, d + 1, 1),
-        CUBLAS_STATUS_EXECUTION_FAILED);
-    CUDA_CHECK(cudaGetLastError());
-    CUBLAS_CHECK(cublasSetStream(blas, NULL));
 }
 
 // A 4 x 6 = (4 x 5) (5 x 6) product with one argument wrong at a time. test_api_rules.c has NULL

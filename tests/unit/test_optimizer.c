@@ -1,14 +1,13 @@
-// The tables of optimizers and of schedules: what the options choose, the learning rates, and the
-// updates of the parameters, which test_kernels.c checks value by value.
-// tests/steps/optimizers.bats has settings that are refused.
-#include "common/device/device.h"
+// The tables of optimizers and of schedules: what the options choose, and the learning rates.
+// test_kernels.c checks the updates value by value. tests/steps/optimizers.bats compares the losses
+// of each optimizer with those of PyTorch, and has settings that are refused.
 #include "common/models/model.h"
 #include "common/training/optimizer.h"
+#include "tests/test.h"
 #include "tests/unit/default_options.h"
-#include "tests/unit/device_arrays.h"
-#include <stdio.h>
+#include <math.h>
 
-enum { SAMPLES = 1000, COUNT = 100, OPTIMIZERS = 4, STEPS = SAMPLES / 64 }; // STEPS: of an epoch
+enum { SAMPLES = 1000, OPTIMIZERS = 4, STEPS = SAMPLES / 64 }; // STEPS: of an epoch
 
 static struct training_options options_of(const char *name) {
     struct training_options options = default_options();
@@ -175,59 +174,6 @@ TEST(short_schedules_have_rates) {
         }
 }
 
-// The device's parameters after two updates with these options, of all parameters at once.
-static const float *updated(const struct training_options *options, int step) {
-    const size_t bytes = COUNT * sizeof(float);
-    struct optimizer o = build(options);
-    float *parameters = to_device(random_floats(COUNT, 1, 1), bytes);
-    float *gradients = to_device(random_floats(COUNT, 1, 2), bytes);
-    float *states = new_device_array(2 * bytes);
-    CUDA_CHECK(cudaMemset(states, 0, 2 * bytes));
-    optimizer_step(&o, parameters, gradients, states, COUNT, step, NULL);
-    optimizer_step(&o, parameters, gradients, states, COUNT, step + 1, NULL);
-    return to_host(parameters, bytes);
-}
-
-TEST(each_optimizer_calls_its_kernel) {
-    enum { NESTEROV = OPTIMIZERS, CASES };
-    const size_t bytes = COUNT * sizeof(float);
-    float *gradients = to_device(random_floats(COUNT, 1, 2), bytes);
-    for (int first = 1; first <= 10; first += 9)
-        for (int i = 0; i < CASES; i++) {
-            struct training_options options = options_of(optimizer_name(i % OPTIMIZERS));
-            options.weight_decay = 0.1;
-            options.beta1 = 0.8;
-            options.beta2 = 0.9;
-            options.rho = 0.7;
-            options.epsilon = first == 1 ? 1e-3 : NAN; // auto
-            options.nesterov = i == NESTEROV;
-            options.schedule = "step";
-            options.batch = SAMPLES; // so each step has its own rate
-            options.epochs = 20;
-            float *parameters = to_device(random_floats(COUNT, 1, 1), bytes);
-            float *states = new_device_array(2 * bytes);
-            CUDA_CHECK(cudaMemset(states, 0, 2 * bytes));
-            for (int step = first; step < first + 2; step++) {
-                double factor = pow(0.7, step - 1), epsilon = options.epsilon;
-                if (i == 0)
-                    sgd_step(parameters, gradients, states, COUNT, (float)(0.05 * factor), 0.9f,
-                             0.1f, NULL);
-                else if (i == NESTEROV)
-                    nesterov_step(parameters, gradients, states, COUNT, (float)(0.05 * factor),
-                                  0.9f, 0.1f, NULL);
-                else if (i == 3)
-                    adadelta_step(parameters, gradients, states, states + COUNT, COUNT,
-                                  (float)factor, 0.1f, 0.7, isnan(epsilon) ? 1e-6f : (float)epsilon,
-                                  NULL);
-                else
-                    adam_step(parameters, gradients, states, states + COUNT, COUNT,
-                              (float)(0.001 * factor), 0.1f, i == 2, 0.8, 0.9,
-                              isnan(epsilon) ? 1e-8f : (float)epsilon, step, NULL);
-            }
-            assert_unchanged(parameters, updated(&options, first), bytes);
-        }
-}
-
 int main(void) {
-    return run_all_tests((struct around){.end = free_arrays});
+    return run_all_tests((struct around){NULL});
 }

@@ -625,26 +625,6 @@ TEST(hostile_manifests_are_refused) {
     shard_refused(&cuts[0], 0, "corrupt");
 }
 
-// Extreme values of the sums and of the progress.
-TEST(any_progress_and_sums_survive) {
-    char why[WHY_SIZE] = "";
-    const double sums[] = {0, -0., 1e-310, 1.0 / 3, DBL_MAX, 12345678.9, 5e15};
-    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) {
-        struct snapshot *all = whole(1), *s = room(shard_size(&cuts[10], 0));
-        all->progress.sums = (struct stats){sums[i], sums[i], sums[i]};
-        all->progress.epochs = i % 2 ? 999999999999999999 : 0;
-        all->seed = 7;
-        assert_int_equal(save_cut(all, &cuts[10], why), 0);
-        int result =
-            snapshot_load_shard(path, s, &cuts[10], 29, why); // padding: all is from the manifest
-        assert_int_equal(result, 1);
-        assert_memory_equal(&s->progress.sums, &all->progress.sums, sizeof s->progress.sums);
-        assert_int_equal(s->progress.epochs, all->progress.epochs);
-        free(all);
-        free(s);
-    }
-}
-
 // In a folder that others may write, the temporary name may be a link of theirs.
 TEST(a_link_in_place_of_the_temporary_file_is_not_followed) {
     char target[PATH_MAX + 32];
