@@ -15,7 +15,7 @@ setup_file() {
     elif ! unshare -n ip link add bridge type bridge 2>/dev/null; then
         WHY_NOT="this kernel has no bridges"
     else
-        need_train 03_multigpu_launcher/launch 06_allreduce_demo/allreduce
+        need_train 03_multigpu_launcher/launch
     fi
 }
 
@@ -71,9 +71,15 @@ env | grep -E '^(.*RANK|.*WORLD_SIZE|MASTER_.*|TORCHELASTIC_.*)=' | sort >"env.$
 read -r pid _ </proc/self/stat # a container has its own process numbers
 echo "$pid" >"starting.$attempt.$RANK"
 mv "starting.$attempt.$RANK" "started.$attempt.$RANK"
-# A signal that comes just before bash begins to read has no effect until the read ends, so each read is short.
-until [ $SECONDS -gt 100 ]; do
-    read -r -t 0.5 -u "$in" command && eval "$command"
+# A signal that comes just before bash begins to read has no effect until the read ends, so each read is short. Its time may
+# be up within a line.
+until [ $SECONDS -gt 1000 ]; do
+    if read -r -t 0.5 -u "$in" rest; then
+        eval "$command$rest"
+        command=
+    else
+        command+=$rest
+    fi
 done
 exit 9
 END
@@ -412,7 +418,7 @@ port_is_free() { # RUN: node 0 has no socket there
         begin_both $run --max-restarts 3
     done
     begin_both stubborn --shutdown-timeout 1
-    begin_both kind
+    begin_both kind --shutdown-timeout 1000
     begin_both user
     begin third 0 --nnodes 3
     begin third 1 --nnodes 3
@@ -457,49 +463,12 @@ port_is_free() { # RUN: node 0 has no socket there
     [ "$(cd user && echo signals.*)" = "signals.2 signals.3" ]
 }
 
-@test "a launcher that got a signal is the only reason that the other nodes name" {
-    local rank
-    make_nodes 3
-    three() { begin run "$1" --nnodes 3 --nproc-per-node 1; }
-    three 0
-    three 1
-    three 2
-    within 10 started run 0 3
-    # When the signal arrives at rank 2, rank 0 fails.
-    tell run 0 2 "trap 'echo exit 3 1<>in.0.0; sleep 0.5; exit 5' INT; : >ready"
-    within 5 test -e run/ready
-    kill -INT "${launchers[run.2]}"
-    ends run 2 130
-    for rank in 0 1; do
-        ends run $rank 1
-        said run $rank "node 2 on node2 ends the run: its launcher got SIGINT"
-    done
-    said run 2
-    sound run 0 3
-}
-
-@test "step 6 runs on two nodes, over IPv4 and IPv6" {
-    make_nodes 2
-    export CPU_DEVICES=4 NCCL_SOCKET_IFNAME=eth0
-    program=("$build/06_allreduce_demo/allreduce" --check-only)
-    for master in 10.77.0.1 fd77::1; do
-        begin_both $master --master-addr $master
-        ends $master 0 0 30
-        ends $master 1 0
-        both_silent $master
-        [ ! -s $master/out.1 ]
-        grep -q '= 6 everywhere, #wrong 0$' $master/out.0
-    done
-    # The traffic between the nodes.
-    # shellcheck disable=SC2016 # awk's
-    on 1 awk '/eth0:/ { exit !($2 > 1000000 && $10 > 1000000) }' /proc/net/dev
-}
-
 @test "a launcher whose options differ from node 0's names the difference, and node 0 gives up" {
-    local run line
+    local run line limit
+    limit=$(patience 2) # a busy machine needs seconds to start the other launcher
     make_nodes 2
     for run in nnodes nproc other none; do
-        begin $run 0 --run-id $run --join-timeout 2
+        begin $run 0 --run-id $run --join-timeout "$limit"
     done
     begin nnodes 1 --run-id nnodes --nnodes 3
     begin nproc 1 --run-id nproc --nproc-per-node 3
@@ -512,14 +481,14 @@ port_is_free() { # RUN: node 0 has no socket there
         esac
         ends $run 1 1
         said $run 1 "$line"
-        ends $run 0 1
-        said $run 0 "node 1 of 2 has not joined within 2 s \(--join-timeout\)"
+        ends $run 0 1 $((limit + 5))
+        said $run 0 "node 1 of 2 has not joined within $limit s \(--join-timeout\)"
         run ! started $run 0 1
     done
 }
 
-@test "node 1 says that node 0 was started again without --run-id, and strangers do not learn a run id" {
-    make_nodes 3
+@test "node 1 says that node 0 was started again without --run-id" {
+    make_nodes 2
     begin_both again --max-restarts 1
     within 5 started again 0
     kill -9 "${launchers[again.0]}"
@@ -528,19 +497,9 @@ port_is_free() { # RUN: node 0 has no socket there
     ends again 1 1
     said again 1 "node 1 does not belong to the run of node 0: start all launchers with the same --run-id, or all without; .*"
     ends again 0 1
-    # Wrong options without a name are not answered with the name.
-    begin secret 0 --run-id classified --join-timeout 3
-    within 5 on 0 grep -q "$(printf ':%04X ' "${ports[secret]}")" /proc/net/udp
-    message "$magic" 1 3 2 0 1 0 -1 0 0 -1 1 "" >asks
-    # shellcheck disable=SC2016 # expanded there
-    on 2 timeout 1 bash -c 'exec 3<>"/dev/udp/10.77.0.1/$1" && cat asks >&3 && dd bs=240 count=1 <&3' - "${ports[secret]}" \
-        >answer 2>dd.err || true
-    [ "$(wc -c <answer)" = 240 ]
-    refute grep -q classified answer
-    ends secret 0 1
 }
 
-@test "wrong addresses, ports, node ranks and programs end the launcher with one line" {
+@test "wrong addresses, ports, node ranks and programs end the launcher with one line, and disturb no other run" {
     local run node line
     make_nodes 3
     begin_both good --max-restarts 1
@@ -570,77 +529,14 @@ foreign|0|node 0 cannot use port ${ports[foreign]} of 10.77.0.2: Cannot assign r
 nobody|1|node 0 has not answered at 10.77.0.99, port ${ports[nobody]}, for [2-5] s \(--join-timeout\)
 second|1|node 0 has not answered at 10.77.0.1, port ${ports[good]}, for [2-5] s \(--join-timeout\)
 END
+    # Node 2 sends random packets of several sizes, and one of them is that of a message.
+    for size in 1 239 240 4000; do
+        # shellcheck disable=SC2016 # expanded there
+        head -c 200000 /dev/urandom |
+            on 2 bash -c 'dd "bs=$2" iflag=fullblock status=none >"/dev/udp/10.77.0.1/$1"' - "${ports[good]}" $size
+    done
     finish good 0
     both_silent good
-}
-
-# message NUMBER... RUN_ID [REASON]: prints the bytes of a struct message of nodes.h, in little-endian order.
-message() {
-    local number text=
-    for number in "${@:1:12}"; do
-        printf -v number '\\x%02x\\x%02x\\x%02x\\x%02x' $((number & 255)) $((number >> 8 & 255)) \
-            $((number >> 16 & 255)) $((number >> 24 & 255))
-        text+=$number
-    done
-    printf '%b' "$text"
-    printf '%s' "${13}"
-    head -c $((64 - ${#13})) /dev/zero
-    printf '%s' "${14-}"
-    head -c $((128 - ${#14})) /dev/zero
-}
-
-# from_stranger ADDRESS PORT BYTES: node 2 sends the data on stdin as packets of this size.
-from_stranger() {
-    # shellcheck disable=SC2016 # expanded there
-    on 2 bash -c 'dd "bs=$3" iflag=fullblock status=none >"/dev/udp/$1/$2"' - "$@"
-}
-
-magic=0x4c4e4348
-
-@test "packets from a stranger do not disturb a run" {
-    local node gone
-    make_nodes 3
-    begin run 0 --max-restarts 1 --run-id mine
-    to_node_0() { from_stranger 10.77.0.1 "${ports[run]}" "$@"; }
-    # This message would end the run: "the launcher of node 1 has ended".
-    gone="5 0 1 2 0 1"
-    # shellcheck disable=SC2086 # a list of numbers
-    {
-        for node in -1 0 2 3 1000000 2147483647 -2147483648; do
-            message $magic $node 2 2 1 0 $gone mine
-        done
-        message 0x48434e4c 1 2 2 1 0 $gone mine # of the other byte order
-        message $magic 1 3 2 1 0 $gone mine
-        message $magic 1 2 -2 1 0 $gone mine
-        message $magic 1 2 2 2 0 $gone mine
-        message $magic 1 2 2 1 0 $gone other
-        message $magic 1 2 2 1 0 $gone "$(printf '%064d' 0)" # without an end
-        message $magic 1 2 2 1 0 $gone mine "$(printf '%0128d' 0)"
-    } >faulty
-    [ "$(wc -c <faulty)" = $((14 * 240)) ]
-    # Node 0 must not mistake a faulty message for one of the missing launcher.
-    within 5 on 0 grep -q "$(printf ':%04X ' "${ports[run]}")" /proc/net/udp
-    to_node_0 240 <faulty
-    begin run 1 --max-restarts 1 --run-id mine
-    within 5 started run 0
-    for size in 240 239 241 4000; do
-        to_node_0 $size <faulty
-        head -c 500000 /dev/urandom | to_node_0 $size
-    done
-    for _ in {1..100}; do
-        message $magic 1 2
-        head -c $((240 - 12)) /dev/urandom
-    done 2>/dev/null | head -c 24000 | to_node_0 240
-    # Node 1 listens to node 0 only.
-    # shellcheck disable=SC2016 # awk's
-    port=$((16#$(on 1 awk '$3 ~ /^01004D0A:/ { sub(".*:", "", $2); print $2 }' /proc/net/udp)))
-    # shellcheck disable=SC2086
-    message $magic 0 2 2 1 "${launchers[run.0]}" 2 0 0 2 0 0 mine | from_stranger 10.77.0.2 $port 240
-    # Node 0 has the correct process number of node 1's launcher, but another address.
-    # shellcheck disable=SC2086
-    message $magic 1 2 2 1 "${launchers[run.1]}" $gone mine | to_node_0 240
-    finish run 0
-    both_silent run
 }
 
 @test "ranks whose start node 0 missed end before the next attempt starts" {
