@@ -6,7 +6,7 @@ load ../helpers
 
 setup_file() {
     command -v ss >/dev/null || skip "what is connected is asked of the program ss, of iproute2"
-    need_train 02_multigpu_fork/train 04_multinode/{train,doctor} 05_fsdp/train 07_large_models/train
+    need_train {02_multigpu_fork,04_multinode}/train
     tiny_data "$BATS_FILE_TMPDIR/tiny"
     set_variables
     compile "$stranger" -w "$BATS_TEST_DIRNAME/meeting/stranger.c"
@@ -84,8 +84,7 @@ one_line() {
     fi
 }
 
-# each_one_line TEXT RANK...
-each_one_line() {
+each_one_line() { # TEXT RANK...
     local rank
     for rank in "${@:2}"; do
         one_line "$rank" "$1" || return
@@ -144,20 +143,6 @@ trained() {
     done
 }
 
-@test "64 ranks on one host meet within seconds" {
-    world=64 CPU_DEVICES=64
-    options+=(--batch 128)
-    mapfile -t all < <(seq 0 63)
-    start=${EPOCHREALTIME/./}
-    ranks "$(shuf -e -- "${all[@]}" | tr '\n' ' ')"
-    ended 0 "${all[@]}"
-    silent "${all[@]}"
-    took=$(((${EPOCHREALTIME/./} - start) / 1000))
-    echo "# 64 ranks started, met and trained in $took ms" >&3
-    # An idle machine needs a second.
-    [ $took -lt $(($(patience 5) * 1000)) ]
-}
-
 # meet_stranger CLIENT...: starts stranger.c, and waits until it has connected.
 meet_stranger() {
     RANK=1 WORLD_SIZE=$world LOCAL_RANK=0 "$stranger" record "$@" >told 2>&1 3>&- &
@@ -199,18 +184,6 @@ among() {
     note="it sent no HELLO"
     among silent half loris
     [ "$(grep -c 'refused 127.0.0.1: it sent no HELLO' err.0)" = 3 ]
-}
-
-@test "ranks meet while a thousand silent connections are open" {
-    rank 0 --snapshot s
-    until_true 20 listening
-    meet_stranger 1000xsilent
-    until_true 20 grep -qF "others are not shown" err.0
-    [ "$(wc -l <err.0)" = 5 ]
-    [ "$(find "/proc/${pids[0]}/fd" -type l | wc -l)" -lt 300 ]
-    ranks "1 2" --snapshot s
-    trained
-    ended 0 99
 }
 
 @test "hundreds of ranks that connect at once are not mistaken for silent strangers" {
@@ -295,26 +268,6 @@ among() {
     refused "rank 0 cannot listen at MASTER_ADDR=127.0.0.1, MASTER_PORT=$MASTER_PORT: Address already in use" 0
 }
 
-@test "ranks with different options end with one line each" {
-    local odd option one
-    # With another number of epochs, of steps or of reports, ranks would wait for each other during training.
-    while read -r odd option; do
-        for one in 0 1 2; do
-            # shellcheck disable=SC2046 # words
-            rank $one --join-timeout 10 $([ $one != "$odd" ] || echo "$option")
-        done
-        refused "$([ "$odd" = 0 ] && echo ', rank 0 has' || echo "has") \"$option\"" 0 1 2
-    done <<'END'
-0 --lr 0.06
-2 --momentum 0.8
-1 --tf32 1
-1 --hidden 8,9
-1 --epochs 2
-1 --max-steps 3
-2 --log-every 1
-END
-}
-
 @test "ranks on GPUs and ranks on the CPU device do not start together" {
     # A rank with another name of its device stands in for one on a GPU.
     cat >gpu.c <<'END'
@@ -328,13 +281,10 @@ cudaError_t __wrap_cudaGetDeviceProperties(struct cudaDeviceProp *properties, in
 }
 END
     world=2
-    for four in "$build"/{04_multinode/train,05_fsdp/train,07_large_models/train,04_multinode/doctor}; do
-        [[ $four != *doctor ]] || options=()
-        compile gpu -Wl,--wrap=cudaGetDeviceProperties gpu.c "$four.o"
-        program=./gpu rank 0
-        rank 1
-        refused 'has "the CPU device", rank 0 has "a GPU": do all ranks have the same options and devices' 0 1
-    done
+    compile gpu -Wl,--wrap=cudaGetDeviceProperties gpu.c "$four.o"
+    program=./gpu rank 0
+    rank 1
+    refused 'has "the CPU device", rank 0 has "a GPU": do all ranks have the same options and devices' 0 1
 }
 
 # in_own_folders OPTION...: starts each rank in its own folder.
@@ -396,46 +346,32 @@ wrong() {
         --join-timeout 1 "${@:3}"
 }
 
-@test "a token file that others can read is refused" {
+@test "a token file that others can read, or without a token, is refused" {
     echo sesame >token
-    for mode in 640 604 611; do
+    for mode in 640 604; do
         chmod $mode token
         wrong 1 "--token-file token must be a plain file that only this user can read: chmod 600" --token-file token
     done
     : >empty
-    echo >line
     seq -f %064g 1 >long
-    chmod 600 empty line long
-    mkfifo -m 600 pipe
-    for file in empty line long; do
+    chmod 600 empty long
+    for file in empty long; do
         wrong 1 "$file: a token has 1 to 63 characters in one line" --token-file $file
     done
-    for file in none . pipe; do
-        wrong 1 "--token-file $file" --token-file $file
-    done
+    wrong 1 "--token-file none" --token-file none
     wrong 1 "MASTER_TOKEN: a token has 1 to 63 characters" MASTER_TOKEN=
-    wrong 1 "MASTER_TOKEN: a token has 1 to 63 characters" "MASTER_TOKEN=$(seq -f %064g 1)"
 }
 
 @test "impossible addresses are refused in one line" {
-    for one in 0 1; do
-        (unset MASTER_ADDR && wrong 2 "MASTER_ADDR is not set" RANK=$one)
-        wrong 2 "MASTER_ADDR is not set" MASTER_ADDR= RANK=$one
-        (unset MASTER_PORT && wrong 2 "MASTER_PORT is not set" RANK=$one)
-        for port in "" x 0 65535 29500x; do
-            wrong 2 "MASTER_PORT=$port in the environment" MASTER_PORT=$port RANK=$one
-        done
-        wrong 1 "MASTER_ADDR=300.1.1.1" MASTER_ADDR=300.1.1.1 RANK=$one
+    (unset MASTER_ADDR && wrong 2 "MASTER_ADDR is not set")
+    (unset MASTER_PORT && wrong 2 "MASTER_PORT is not set")
+    for port in "" x 0 65535; do
+        wrong 2 "MASTER_PORT=$port in the environment" MASTER_PORT=$port
     done
+    wrong 1 "MASTER_ADDR=300.1.1.1" MASTER_ADDR=300.1.1.1
     # A network for documentation only.
     wrong 1 "rank 0 cannot listen at MASTER_ADDR=192.0.2.1, MASTER_PORT=$MASTER_PORT: Cannot assign requested address: it must be an address of this host" \
         MASTER_ADDR=192.0.2.1 RANK=0
-}
-
-@test "a port behind a firewall is given up at the deadline" {
-    meet_stranger full
-    rank 1 --join-timeout 1
-    refused "MASTER_PORT=$MASTER_PORT: Connection timed out: the host does not exist, or a firewall blocks the port" 1
 }
 
 # Address randomisation is off, because sanitizers fail with some kernels' setting.

@@ -7,8 +7,7 @@
 //   as version=2  world=9  rank=0  run=-y  token=x  body=all,rank=1          20xsilent: so many of
 //   these
 //
-// Or it is what listens where rank 0 should, until it is killed: ssh (it says so), or full (it is
-// never heard of, as if a firewall dropped all that is sent there).
+// Or it is ssh, which listens where rank 0 should, until it is killed.
 #include "04_multinode/frame.h"
 #include "common/base/error.h"
 #include <errno.h>
@@ -95,19 +94,14 @@ static int listen_on(struct client *c, FILE *record) {
     return 0;
 }
 
-static void serve(const char *what) {
+static void serve_ssh(void) {
     struct addrinfo *list = find_rank0();
-    int on = 1, s = socket(list->ai_family, SOCK_STREAM, 0), full = !strcmp(what, "full");
+    int on = 1, s = socket(list->ai_family, SOCK_STREAM, 0);
     setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(s, list->ai_addr, list->ai_addrlen) || listen(s, full ? 0 : 10))
+    if (bind(s, list->ai_addr, list->ai_addrlen) || listen(s, 10))
         fail("cannot listen: %m");
-    for (int i = 0; i < 3 && full; i++) // the kernel takes in no more than nobody accepts
-        connect(socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK, 0), list->ai_addr,
-                list->ai_addrlen);
     printf("listening\n");
     fflush(stdout);
-    while (full)
-        pause();
     for (;;)
         send(accept(s, NULL, NULL), "SSH-2.0-OpenSSH_9.2\r\n", 21, MSG_NOSIGNAL);
 }
@@ -122,8 +116,8 @@ int main(int argc, char **argv) {
     setrlimit(RLIMIT_NOFILE, &files);
     clients = calloc(10000, sizeof *clients);
     prepare_frame(&place, NULL, NULL);
-    if (argc == 3 && (!strcmp(argv[2], "ssh") || !strcmp(argv[2], "full")))
-        serve(argv[2]);
+    if (argc == 3 && !strcmp(argv[2], "ssh"))
+        serve_ssh();
     for (int i = 2; i < argc; i++) {
         char *does;
         long times = strtol(argv[i], &does, 10);
