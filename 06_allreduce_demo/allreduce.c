@@ -21,18 +21,17 @@
 #include <string.h>
 
 static struct {
-    const char *op, *min_bytes, *max_bytes, *csv, *trace;
-    long nproc, count, factor, warmup, iters, check_only;
+    const char *min_bytes, *max_bytes, *csv, *trace;
+    long nproc, count, op, factor, warmup, iters, check_only;
     size_t smallest, largest; // min_bytes and max_bytes as numbers
 } opt;
 
-#define OPERATION_NAMES                                                                            \
-    "allreduce, gather+bcast, ring, rs+ag, allgather, reducescatter, broadcast, sendrecv or all"
+static const char *operation_name(int i);
 
 static const struct option_spec options[] = {
     {"nproc", OPTION_INT, &opt.nproc, "gpu", 1, 1000, "number of ranks, or: gpu, for one per GPU"},
     {"count", OPTION_INT, &opt.count, "1000003", 1, 1e9, "floats of parts 1 and 2"},
-    {"op", OPTION_TEXT, &opt.op, "allreduce", 0, 0, "operation of part 3: " OPERATION_NAMES},
+    {"op", OPTION_CHOICE, &opt.op, "allreduce", 0, 0, "operation of part 3", operation_name},
     {"min-bytes", OPTION_TEXT, &opt.min_bytes, "8", 0, 0,
      "first size in the table, such as 1K, 64M, 1G"},
     {"max-bytes", OPTION_TEXT, &opt.max_bytes, "16M", 0, 0, "last size in the table"},
@@ -221,6 +220,10 @@ static const struct operation {
 };
 enum { OPERATIONS = sizeof operations / sizeof *operations, ALL_REDUCES = 4 };
 
+static const char *operation_name(int i) {
+    return i < OPERATIONS ? operations[i].name : i == OPERATIONS ? "all" : NULL;
+}
+
 // Returns element i of the input of a rank. The elements are whole numbers, and their sum over up
 // to 1000 ranks is exact in any order, so the check allows no difference. They differ between ranks
 // and positions, so the check finds values in wrong places.
@@ -343,7 +346,7 @@ static void print_table(struct world *w) {
     say("%-13s%11s%11s%7s%6s%5s%s%s\n", "op", "size(B)", "count", "type", "redop", "root", head,
         head);
     for (const struct operation *o = operations; o < operations + OPERATIONS; o++)
-        if (opt.check_only || !strcmp(opt.op, "all") || !strcmp(opt.op, o->name))
+        if (opt.check_only || opt.op == OPERATIONS || opt.op == o - operations)
             for (size_t size = opt.smallest; size <= opt.largest; size *= opt.factor)
                 measure(w, o, size, csv);
     if (ferror(csv) || fclose(csv))
@@ -361,11 +364,6 @@ static size_t parse_size(const char *name, const char *text) {
 }
 
 static void check_options(void) {
-    const struct operation *o = operations;
-    while (o < operations + OPERATIONS && strcmp(o->name, opt.op))
-        o++;
-    if (o == operations + OPERATIONS && strcmp(opt.op, "all"))
-        wrong_usage("--op %s: want " OPERATION_NAMES, opt.op);
     opt.smallest = parse_size("min-bytes", opt.min_bytes);
     opt.largest = parse_size("max-bytes", opt.max_bytes);
     if (opt.smallest > opt.largest)
