@@ -149,6 +149,7 @@ elif [ -n "${PBS_JOBID:-}" ]; then
     in_job="PBS job $PBS_JOBID"
     [ ! -r "${PBS_NODEFILE:-}" ] || nodes=$(sort -u "$PBS_NODEFILE" | wc -l)
 fi
+echo "$host${in_job:+, $in_job}:"
 # sbatch may be installed on a machine that belongs to no cluster.
 no_controller=''
 if has sbatch; then
@@ -169,7 +170,6 @@ elif [ -n "${CH_RUNNING:-}" ]; then
 elif [ -e /.dockerenv ] || [ -e /run/.containerenv ]; then
     container='docker or podman'
 fi
-echo "$host${in_job:+, $in_job}:"
 
 # Commands that may take time, and the GPUs.
 
@@ -342,8 +342,12 @@ for list in ${NCCL_SOCKET_IFNAME:-ib ^docker,lo,virbr docker lo virbr}; do
 done
 taken="of the interfaces $names, NCCL uses $name${own:+, $own}"
 
-host_address=$(answered host && awk '{ print $1; exit }' "$work/host")
-master_address=$([ -n "${MASTER_ADDR:-}" ] && answered master && awk '{ print $1; exit }' "$work/master")
+# The table calls it as late as possible, because a name server may take seconds.
+find_addresses() {
+    host_address=$(answered host && awk '{ print $1; exit }' "$work/host")
+    master_address=$([ -n "${MASTER_ADDR:-}" ] && answered master && awk '{ print $1; exit }' "$work/master")
+    true
+}
 use=${own/#127.*/} # without a network, NCCL uses lo, whose address no other node can reach either
 use="on several nodes, set MASTER_ADDR=${use:-ADDRESS}"
 master_word=WARN
@@ -477,6 +481,7 @@ PASS         | network       | [ "$name" = lo ] | $taken, which is enough for on
 WARN         | network       | [[ $name = @(docker|virbr|veth|br-|tun|wg)* ]] | $taken, which looks virtual \
     | if ranks do not meet: export NCCL_SOCKET_IFNAME=... (slurm/site.sh)
 PASS         | network       | otherwise | $taken
+skip         | addresses     | find_addresses
 PASS         | host name     | reachable "$host_address" | $host is $host_address
 $host_word   | host name     | [ "$host_address" ] | $host is $host_address here, which no other node can reach | $use
 $host_word   | host name     | otherwise | no address is known for $host | $use
