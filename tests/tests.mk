@@ -1,9 +1,13 @@
 # What tests, measures and formats the course, in addition to `make test`. tests/README.md says where a test goes.
-.PHONY: unit-tests test-machines fuzz bench-step1 bench-models bench-step2 bench-collectives bench-launcher bench-watchdog bench-step5 test-cluster test-container format lint style
+.PHONY: unit-tests test-nightly test-machines fuzz bench-step1 bench-models bench-step2 bench-collectives bench-launcher bench-watchdog bench-step5 test-cluster test-container format lint style
 
 test-cluster: ## runs the Slurm and PBS job scripts on a simulated cluster of four nodes
 	@tools/deps.sh cluster
 	@tests/run.sh cluster/
+
+test-nightly: export SEEDS := 1 2 3 4 5 6 7 8 9 10
+test-nightly: export FUZZ_SECONDS := 3600
+test-nightly: test-all ## runs make test-all with ten seeds for random delays and kills, and an hour of random input
 
 test-machines: ## tries the first commands of new users on bare Debian and Ubuntu systems (needs root; ARGS=sudo: by name)
 	@tests/machines/run.sh $(ARGS)
