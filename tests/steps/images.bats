@@ -59,56 +59,6 @@ adjust() {
     done
 }
 
-@test "a run of step 5 or 7 that is stopped within an epoch continues with the same bits" {
-    local run last
-    for run in "5 3 $cnn --augment crop,flip" "7 4 $resnet --strategy grad --recompute 1 --unit-bytes 40000 --optimizer adam"; do
-        rm -rf right now && mkdir right now
-        train $run --snapshot right/s
-        for last in 2 9 12; do
-            train $run --snapshot now/s --max-steps $last
-        done
-        grep -q '^resumed   now/s: 1 epoch and 3 steps are done$' out
-        diff -r right now
-    done
-}
-
-# nearly SHARE STEPS CSV CSV: the losses of the first steps may differ by this share.
-nearly() {
-    awk -F, -v band="$1" -v wanted="$2" '
-        $2 == "" || $1 == "step" || $1 > wanted { next }
-        NR == FNR { right[$1] = $2; next }
-        !($1 in right) || ($2 - right[$1]) ^ 2 > (band * $2) ^ 2 { print "differs: " $0 ", not " right[$1]; wrong = 1 }
-        { steps++ }
-        END { exit wrong || steps != wanted }' "$3" "$4"
-}
-
-# bats test_tags=test-all
-@test "TF32 and bfloat16 have the loss curve of float except for rounding, on any number of ranks" {
-    # TF32 has 11 significant bits and bfloat16 has 8, so rounding errs by up to 2^-12 or 2^-9 of a value. In the loss of an
-    # untrained model, an average of many values, less than that is left. Later, the errors grow: where a value near zero
-    # changes its sign, a ReLU switches. This also holds for the few values that are rounded in another direction because
-    # another number of ranks adds in another order.
-    while read -r step option value first; do
-        for model in "$cnn" "$resnet"; do
-            train 1 1 $model --csv float
-            train "$step" 1 $model "$option" "$value" --csv one
-            nearly "$first" 1 float one
-            nearly 0.01 12 float one
-            refute nearly 1e-5 12 float one >/dev/null
-            for run in "2 --strategy none --accumulate 2" "3" "4 --recompute 1 --unit-bytes 40000"; do
-                train 7 $run $model "$option" "$value" --csv csv
-                nearly "$first" 1 one csv
-                nearly 0.005 12 one csv || { echo "$run $option: $model" && return 1; }
-            done
-        done
-    done <<'END'
-1 --tf32 1 0.0001
-7 --precision bf16 0.001
-END
-    train 7 2 $resnet --precision bf16 --epochs 12 --lr 0.1 --csv csv
-    tail -n 1 csv | awk -F, '{ exit !($1 == 72 && $6 >= 90) }'
-}
-
 # The scratch memory holds the windows of a part of the batch, and a part has at most CONV_WORKSPACE bytes: 25 images for
 # the second layer of this cnn.
 @test "a convolution computes a large batch in parts, which change only rounding" {
@@ -119,7 +69,7 @@ END
     train 1 1 $cnn --data synthetic --batch 60 --max-steps 3 --csv one
     grep -qE '^memory .*, scratch 16\.[67] MB$' out
     train 5 3 $cnn --data synthetic --batch 60 --max-steps 3 --csv csv
-    nearly 1e-6 3 one csv
+    near 3 3e-6 one csv
 }
 
 # bats test_tags=test-all
@@ -141,38 +91,29 @@ END
 }
 
 @test "the checker of ordering finds nothing with a cnn, a resnet and a gpt" {
-    local model run epochs
+    local model run
     for model in "$cnn" "$resnet" "$gpt --batch 120"; do
-        for run in "1 1" "2 2" "5 3" "5 3 --prefetch 0" "7 2 --overlap 0 --unit-bytes 40000" \
+        for run in "1 1" "2 2" "5 3" "7 2 --overlap 0 --unit-bytes 40000" \
             "7 2 --precision bf16 --accumulate 2 --recompute 1 --unit-bytes 1000000"; do
-            rm -f s s.*
-            for epochs in 1 2; do # with a snapshot, and from it
-                CPU_DEVICE_CHECK=1 train $run $model --snapshot s --epochs $epochs
-                refute grep CPU_DEVICE_CHECK err
-            done
-            grep -q '^resumed .* 1 epoch ' out
+            CPU_DEVICE_CHECK=1 train $run $model --epochs 1
+            refute grep CPU_DEVICE_CHECK err
         done
     done
 }
 
 @test "a snapshot of another model, depth, width or image size is refused by name" {
-    local step snapshot name more
+    local name more
     image_data large 10
     train 5 3 $resnet --max-steps 1 --snapshot shards
-    train 1 1 $resnet --max-steps 1 --snapshot whole
-    for run in "1 shards" "5 whole" "7 shards"; do
-        read -r step snapshot <<<"$run"
-        while IFS='|' read -r name more; do
-            fails 1 "$snapshot holds resnet8 width 8, 1x8x8 with sgd, not $name with sgd" "$(program_of $step)" \
-                "${options[@]}" --model $more --snapshot $snapshot
-        done <<'END'
-resnet8 width 16, 1x8x8|resnet --depth 8 --width 16
+    while IFS='|' read -r name more; do
+        fails 1 "shards holds resnet8 width 8, 1x8x8 with sgd, not $name with sgd" "$TRAIN" "${options[@]}" \
+            --model $more --snapshot shards
+    done <<'END'
 resnet14 width 8, 1x8x8|resnet --depth 14 --width 8
 cnn 1x8x8|cnn
 mlp 64-512-512-10|mlp
 resnet8 width 8, 1x10x10|resnet --depth 8 --width 8 --data large
 END
-    done
 }
 
 # units STEP UNITS OPTION...: the snapshot of two ranks must have this number of units.
@@ -195,35 +136,6 @@ units() {
     units 7 3 $resnet --unit-bytes 40000
 }
 
-# initial STEP RANKS OPTION...: writes the initial parameters to the file initial, as one file.
-initial() {
-    rm -f s s.*
-    program=./untrained.$1 train "$@" ${more-} --snapshot s || return
-    program=./finished.1 train 1 1 "${@:3}" --snapshot s || return
-    mv s initial
-}
-
-# With two to four ranks, all pieces but the first begin within a layer of a block.
-@test "each rank initialises its piece of a block as one rank would" {
-    for step in 1 5 7; do
-        changed ./untrained.$step $step train.c '/^    train\(&t\);$/d'
-    done
-    changed ./finished.1 1 train.c '/^static int finished/,/^}/s/return /return 1 || /'
-    for model in "$resnet" "$gpt"; do
-        initial 1 1 $model
-        mv initial right
-        for ranks in 2 3 4; do
-            initial 5 $ranks $model
-            cmp right initial
-            more="--strategy grad --unit-bytes 40000" initial 7 $ranks $model
-            cmp right initial
-        done
-        rm -f trained
-        train 1 1 $model --max-steps 1 --snapshot trained
-        run ! cmp -s right trained
-    done
-}
-
 @test "the evaluation changes no images, drops no outputs and smooths no labels" {
     # With so small a rate, no parameter changes in 4 bytes.
     train 1 1 --model mlp --lr 1e-12 --momentum 0 --csv without
@@ -235,25 +147,19 @@ initial() {
 }
 
 @test "models and augmentations refuse wrong settings, and images that are too small" {
-    for size in 1 3 4 5; do
+    for size in 1 4 5; do
         image_data small$size $size
     done
     while IFS='|' read -r text more; do
         fails 2 "$text" "$TRAIN" "${options[@]}" $more
     done <<'END'
 --augment Crop: want none, crop, flip, or crop,flip;|--augment Crop
---augment crop,: want none, crop, flip, or crop,flip;|--augment crop,
---augment none,crop: want none, crop, flip, or crop,flip;|--augment none,crop
 --augment crop: shifts of 4 pixels need images of at least 5 x 5 pixels, and these have 4 x 4;|--data small4 --augment crop
 --depth 9: want 8, 14, 18 or 20;|--model resnet --depth 9
---depth 1000: want 8, 14, 18 or 20;|--model resnet --depth 1000
---depth 0: want a number from 1 to 1000;|--depth 0
 --width 12: want a multiple of 8 up to 512;|--model resnet --width 12
---width 520: want a multiple of 8 up to 512;|--model resnet --width 520
 --dropout 0.5: a resnet has no dropout, want 0;|--model resnet --dropout 0.5
 --model cnn: images have 5 x 5 pixels, and the model needs 6 x 6;|--data small5 --model cnn
 --model resnet: images have 5 x 5 pixels, and depth 18 needs 8 x 8;|--data small5 --model resnet --depth 18
---model resnet: images have 3 x 3 pixels, and depth 20 needs 4 x 4;|--data small3 --model resnet
 --model resnet: images have 1 x 1 pixels, and depth 20 needs 4 x 4;|--data small1 --model resnet
 END
 }
