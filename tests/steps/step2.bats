@@ -14,7 +14,7 @@ prepare() {
 }
 
 @test "together, the ranks use each training and test sample once per epoch" {
-    for sizes in 640:97:12 130:3:60 125:50:24; do # training, test, batch
+    for sizes in 130:3:60 125:50:24; do # training, test, batch
         IFS=: read -r samples tests batch <<<$sizes
         tiny_data data "$samples" "$tests"
         used=$((samples / batch * batch))
@@ -52,11 +52,11 @@ start_stopped() {
     until_true 30 stopped "${ranks[$1]}"
 }
 
-# find_ranks [COUNT]: sets ranks to the pids of the three ranks (or COUNT), in their order.
+# Sets ranks to the pids of the three ranks, in their order.
 find_ranks() {
     [ -e "/proc/$pid/task/$pid/children" ] || return
     read -ra ranks <"/proc/$pid/task/$pid/children" || true
-    [ ${#ranks[@]} = "${1:-3}" ]
+    [ ${#ranks[@]} = 3 ]
 }
 
 await_training() {
@@ -74,9 +74,8 @@ ends_by_kill() {
 
 @test "when a rank is killed in any function, the job ends and names it" {
     local place rank=0
-    for place in "cudaSetDevice 1" "ncclCommInitRank 1" "gather_batch 1" "ncclAllReduce 1" "ncclAllReduce 2" \
-        "ncclAllReduce 9" "report_epoch 1" "report_epoch 3" "ncclCommDestroy 1" "0 ncclGetUniqueId 1" \
-        "0 snapshot_save 1" "0 snapshot_save 2" "0 snapshot_save 4"; do
+    for place in "cudaSetDevice 1" "ncclCommInitRank 1" "gather_batch 1" "ncclAllReduce 1" "ncclAllReduce 9" \
+        "report_epoch 3" "ncclCommDestroy 1" "0 ncclGetUniqueId 1" "0 snapshot_save 2"; do
         [[ $place == 0* ]] || place="$((rank++ % 3)) $place"
         rm -f s s.tmp
         KILL_AT="$place 9" start "$watched" "${options[@]}" --nproc 3 --snapshot s
@@ -141,30 +140,6 @@ ends_by_kill() {
     done
 }
 
-@test "after kill -9 of a rank or the parent, the run continues from its snapshot" {
-    RANDOM=1
-    options+=(--hidden 1 --batch 640)
-    for _ in {1..6}; do
-        start "$two" "${options[@]}" --nproc 2 --epochs 1000000 --snapshot killed
-        until_true 30 grep -q images/s out
-        sleep "$(printf 0.0%03d $((RANDOM % 300)))"
-        find_ranks 2
-        victims=("$pid" "${ranks[0]}" "${ranks[1]}")
-        kill -9 "${victims[RANDOM % 3]}"
-        timeout "$(patience 3)" cat <&"$alive"
-        exec {alive}<&-
-        wait "$pid" || true
-    done
-    train 2 2 --epochs 1 --snapshot killed
-    saved=$(sed -n 's/^resumed .* \([0-9]*\) epochs\? and 0 .*/\1/p' out)
-    [ "$saved" -ge 6 ]
-    for snapshot in killed whole; do
-        train 2 2 --epochs $((saved + 3)) --snapshot $snapshot --save-every 1000000
-    done
-    cmp whole killed
-    [ ! -e killed.tmp ]
-}
-
 # refused CODE FORKS TEXT ARGUMENT...: the program must print one line, and start no rank and write no file. It may fork
 # once, to count the GPUs.
 refused() {
@@ -177,11 +152,8 @@ refused() {
 }
 
 @test "a wrong number of ranks, or one that does not divide the batch, is refused before any rank starts" {
-    for number in 0 x 1.5 "" GPU 1000001; do
+    for number in 0 x "" GPU; do
         refused 2 0 --nproc --nproc "$number"
-    done
-    for number in 5 1000000; do
-        refused 2 1 "--nproc $number is more than there are GPUs (4); set CPU_DEVICES=$number to" --nproc $number
     done
     CPU_DEVICES=2 refused 2 1 "--nproc 3 is more than there are GPUs (2); set CPU_DEVICES=3 to" --nproc 3
     refused 2 1 "--batch 121 $(text_of INDIVISIBLE) 2 ranks; 120 and 122 are" --nproc 2 --batch 121
