@@ -53,13 +53,6 @@ said() {
     said "Open MPI's variables"
 }
 
-@test "step4.pbs also runs on four nodes with a GPU each" {
-    ARGS="$options --csv 4x1.csv"
-    run_job -l select=4:ncpus=4:ngpus=1:mpiprocs=1:ompthreads=4 pbs/step4.pbs
-    same_curve step1.csv 4x1.csv
-    said "= 4 ranks x 16"
-}
-
 @test "step4-launcher.pbs starts a launcher per node, with the loss curve of step 1" {
     ARGS="$options --csv launcher.csv"
     run_job pbs/step4-launcher.pbs
@@ -88,13 +81,6 @@ said() {
     ARGS=--check-only
     run_job -l select=2:ncpus=8:mpiprocs=2:ompthreads=4 pbs/step6.pbs
     said "wanted: 4 * 3 / 2 = 6 everywhere, #wrong 0"
-}
-
-@test "a job fails if its ranks fail" {
-    ARGS="--data nowhere"
-    run run_job pbs/step4.pbs
-    [ "$status" = 1 ]
-    said "nowhere: there is no such folder"
 }
 
 # kill_one CSV: a rank on the second node, when the first epoch is over and its snapshot, if any, is written.

@@ -127,32 +127,11 @@ END
     [ "$(cat 2x2.all.gpus.* 4x1.all.gpus.* | grep -cxE 'all|0,1')" = 8 ]
 }
 
-@test "tasks on one node need no address, and steps 2 and 6 refuse several tasks" {
-    local program
+@test "tasks on one node need no address" {
     "$TRAIN" "${tiny[@]}" --csv alone.csv
     cluster exec srun --nodes=1 --ntasks=2 04_multinode/train "${tiny[@]}" --csv here.csv
     same_curve alone.csv here.csv
-    for program in 02_multigpu_fork/train 06_allreduce_demo/allreduce; do
-        run cluster exec srun --nodes=2 --ntasks=2 $program
-        [ "$status" = 2 ]
-        [ "$(grep -c "^error: this program .*, but srun has started it 2 times: start it once, as .*$program --nproc 2" <<<"$output")" = 1 ]
-        [ "$(grep -c '^error' <<<"$output")" = 1 ]
-    done
     within 10 nodes_clean
-}
-
-@test "two jobs run at once on the same four nodes" {
-    local first
-    both_run() {
-        [ "$(state "$first") $(state "$id")" = 'RUNNING RUNNING' ]
-    }
-    CPU_DEVICE_CHAOS=1 submit slurm/step4-4x1.sbatch "${long[@]}" --snapshot first.bin
-    first=$id
-    CPU_DEVICE_CHAOS=1 submit slurm/step4-4x1.sbatch "${long[@]}" --snapshot second.bin
-    within 30 both_run
-    ended "$first" COMPLETED
-    ended "$id" COMPLETED
-    cmp first.bin second.bin
 }
 
 @test "scancel ends a job and all its processes" {
@@ -191,20 +170,6 @@ END
     same_weights preempted
 }
 
-# A node without power does not answer. Slurm would notice after SlurmdTimeout (300 s by default), so the test tells it.
-@test "a job whose node loses power continues on other nodes, and ends with the same weights" {
-    local node
-    submit_long power slurm/chain.sbatch
-    node=$(nodes "$id" | tail -n 1)
-    cluster poweroff "$node"
-    cluster exec scontrol update nodename="$node" state=down reason=power
-    ended "$id" COMPLETED
-    [[ " $(nodes "$id") " != *" $node "* ]]
-    cluster poweron "$node"
-    logged "$id" '^resumed .* [2-9]. epochs'
-    same_weights power
-}
-
 @test "a network failure of 5 s does not end a run" {
     local node
     submit_long cable slurm/step4.sbatch
@@ -222,23 +187,6 @@ names_silent() { # NAME RANK SILENT
     [ "$(cat "$1.code.$2")" = 1 ]
     [ "$(wc -l <"$1.err.$2")" = 1 ]
     grep -q "^error (node[1-4], rank $2): .*--step-timeout.* nothing heard for [5-9] s from $3, so " "$1.err.$2"
-}
-
-@test "when a node loses power, the ranks of the other node name it within the time-out" {
-    local node
-    make_job
-    CPU_DEVICE_CHAOS=1 submit --no-requeue --nodes=2 --ntasks-per-node=2 --gpus-per-node=2 tasks.sbatch lost \
-        04_multinode/train "${long[@]}" --step-timeout 7
-    within 60 logged "$id" '^epoch 20/'
-    node=$(nodes "$id" | tail -n 1)
-    cluster poweroff "$node"
-    within 12 test -e lost.code.0 -a -e lost.code.1
-    names_silent lost 0 "rank 2, rank 3 on $node"
-    names_silent lost 1 "rank 2, rank 3 on $node"
-    cluster exec scontrol update nodename="$node" state=down reason=power
-    ended "$id" NODE_FAIL
-    cluster poweron "$node"
-    within 10 nodes_clean
 }
 
 @test "a permanent network failure ends all ranks within the time-out, each with a line" {
@@ -286,35 +234,8 @@ shards() {
     done
 }
 
-@test "hybrid sharding refuses ranks that are not numbered node by node" {
-    submit --distribution=cyclic slurm/step7.sbatch "${tiny[@]}" --strategy hybrid
-    ended "$id" FAILED
-    logged "$id" '^error (.*, rank [0-9]*): --strategy hybrid: every node needs the same number of ranks, with '
-    log "$id" | grep -m 1 'srun: error:' | grep 'task [12]: Exited with exit code 2'
-    within 10 nodes_clean
-}
-
-# The killed rank shares a model with one rank and sums its shards with another. With the third, it shares nothing.
-@test "with hybrid sharding, a killed rank ends all others, each with a line" {
-    local rank
-    make_job
-    CPU_DEVICE_CHAOS=1 submit --nodes=2 --ntasks-per-node=2 --gpus-per-node=2 tasks.sbatch hybrid \
-        07_large_models/train "${long[@]}" --strategy hybrid
-    within 60 logged "$id" '^epoch 20/'
-    cluster exec -n "$(nodes "$id" | tail -n 1)" pkill -KILL --oldest -x train
-    within 10 all_ended "$id"
-    cat hybrid.err.*
-    [ "$(sort hybrid.code.* | xargs)" = "1 1 1 137" ]
-    for rank in 0 1 2 3; do
-        [ "$(cat hybrid.code.$rank)" = 137 ] && continue
-        [ "$(wc -l <hybrid.err.$rank)" = 1 ]
-        grep -q "^error (node[1-4], rank $rank): " hybrid.err.$rank
-    done
-    within 10 nodes_clean
-}
-
-# Like the test of step 4 above, but with a file for each shard of the snapshot. The undisturbed run uses the other nodes
-# at the same time, and saves one file.
+# A node without power does not answer. Slurm would notice after SlurmdTimeout (300 s by default), so the test tells it. The
+# undisturbed run uses the other nodes at the same time, and saves one file.
 @test "a sharded run whose node loses power continues on other nodes, with the same weights" {
     local node lost
     submit_long shards --requeue slurm/step5.sbatch
