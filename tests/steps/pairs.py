@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """pairs.py: reads the --help of a trainer, and prints options for a few runs, one run a line. Each pair of values of two
-options is in one of the runs, and so is each combination of the options that decide how a snapshot is divided. Each option
-of --help must have values here. The first word of a line is the number of ranks."""
+options is in one of the runs. Each option of --help must have values here. The first word of a line is the number of ranks."""
 import itertools
 import random
 import re
@@ -60,7 +59,6 @@ VALUES = {
     "clip": ["0", "0.1"],
     "save": ["sharded", "full"],
 }
-TOGETHER = ("ranks", "augment", "strategy", "unit-bytes", "save")
 SWITCHES = ("summary", "profile")  # they take no value
 REFUSED = {frozenset(pair) for pair in (
     (("nesterov", "1"), ("momentum", "0")), (("nesterov", "1"), ("optimizer", "adam")),
@@ -71,32 +69,29 @@ REFUSED = {frozenset(pair) for pair in (
     *((("model", name), ("data", "text:text")) for name in ("mlp", "cnn", "resnet")))}
 
 
-def parts_of(run):
-    """The pairs of the run, and its combination of the options in TOGETHER."""
-    together = frozenset((name, run[name]) for name in TOGETHER if name in run)
-    return {frozenset(pair) for pair in itertools.combinations(run.items(), 2)} | {together}
+def pairs_of(run):
+    return {frozenset(pair) for pair in itertools.combinations(run.items(), 2)}
 
 
 def complete(run, names, number):
     """The run with a random value for each option that it lacks, without a refused pair."""
     whole = {name: run[name] if name in run else number.choice(VALUES[name]) for name in names}
-    return complete(run, names, number) if parts_of(whole) & REFUSED else whole
+    return complete(run, names, number) if pairs_of(whole) & REFUSED else whole
 
 
 def cover(names):
-    """A list of runs. Each begins with a part that the runs before lack; of several candidates, the one with the most new
-    parts is taken."""
+    """A list of runs. Each begins with a pair that the runs before lack; of several candidates, the one with the most new
+    pairs is taken."""
     number = random.Random(1)
-    together = [[(name, value) for value in VALUES[name]] for name in TOGETHER if name in names]
-    left = {frozenset(items) for items in itertools.product(*together)}
+    left = set()
     for a, b in itertools.combinations(names, 2):
         left |= {frozenset(((a, x), (b, y))) for x in VALUES[a] for y in VALUES[b]}
     left -= REFUSED
     runs = []
     while left:
-        part = dict(max(left, key=lambda part: (len(part), sorted(part))))
-        best = max((complete(part, names, number) for _ in range(30)), key=lambda run: len(parts_of(run) & left))
-        left -= parts_of(best)
+        pair = dict(max(left, key=sorted))
+        best = max((complete(pair, names, number) for _ in range(30)), key=lambda run: len(pairs_of(run) & left))
+        left -= pairs_of(best)
         runs.append(best)
     return runs
 

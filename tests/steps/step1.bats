@@ -57,15 +57,6 @@ epoch_line='^epoch [0-9]+/[0-9]+  loss [0-9]+\.[0-9]{4}  test loss [0-9]+\.[0-9]
     run ! grep -q ' step ' terminal
 }
 
-@test "progress is plain lines on a terminal that mpirun created" {
-    need_terminal
-    declare -fx train
-    export tiny
-    SHELL=$BASH script -qec "setsid --wait bash -c 'train --epochs 1 --log-every 4'" /dev/null >terminal </dev/null
-    grep -q '^epoch 1/1  step 8/10  loss ' terminal
-    run ! grep -q $'\033' terminal
-}
-
 @test "the CSV file has a line per report and per epoch, and the loss of an epoch is a mean" {
     train --epochs 2 --csv csv --log-every 4
     [ "$(head -n 1 csv)" = step,loss,epoch,epoch_loss,test_loss,accuracy,seconds,lr ]
