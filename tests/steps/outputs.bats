@@ -79,10 +79,3 @@ on_full_disk() {
     [ "$status" = 1 ]
     [[ $output == *"out of device memory: "*"; lower --max-bytes and --count ("* ]]
 }
-
-@test "the advice about damaged images names both sets that have these files" {
-    cp -r "$BATS_FILE_TMPDIR/tiny" bad
-    truncate -s 100 bad/train-images-idx3-ubyte
-    fails 1 "delete the file; make data, or make data SET=fashion-mnist, fetches it again" "$TRAIN" --data bad
-    fails 1 "make data, or make data SET=fashion-mnist, fetches the images" "$TRAIN" --data nothing
-}

@@ -25,11 +25,11 @@ trains_as_torch() {
     /usr/bin/python3 -B "$scripts/training.py" "$TRAIN" "$root/data/mnist" . "$@"
 }
 
-@test "cnn has the initial distributions, gradients and losses of PyTorch's MNIST example" {
+@test "cnn has the gradients and losses of PyTorch's MNIST example" {
     trains_as_torch cnn --dropout 0
 }
 
-@test "resnets have the initial distributions, gradients and losses of the same networks in PyTorch" {
+@test "resnets have the gradients and losses of the same networks in PyTorch" {
     trains_as_torch resnet --depth 20 --width 8
     trains_as_torch resnet --depth 18 --width 8
 }

@@ -6,8 +6,7 @@
 load ../helpers
 
 setup_file() {
-    need_train 02_multigpu_fork/train 03_multigpu_launcher/train 03_multigpu_launcher/launch 04_multinode/train \
-        06_allreduce_demo/allreduce
+    need_train 03_multigpu_launcher/train 03_multigpu_launcher/launch 04_multinode/train
     tiny_data "$BATS_FILE_TMPDIR/tiny"
     export torch_is_missing mpirun
     torch_is_missing=$(/usr/bin/python3 -c 'import torch.distributed.run' 2>&1 | tail -n 1)
@@ -26,7 +25,6 @@ setup() {
     export PYTHONCOERCECLOCALE=0 PYTHONDONTWRITEBYTECODE=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     build=${TRAIN%/01_single_gpu/train}
     three=$build/03_multigpu_launcher/train
-    allreduce=$build/06_allreduce_demo/allreduce
     launch=$build/03_multigpu_launcher/launch
     options=(--data "$BATS_FILE_TMPDIR/tiny" --hidden "8,8" --batch 120)
     one=$BATS_FILE_TMPDIR/one # the curve of step 1
@@ -120,10 +118,9 @@ epochs_are_more_than() {
     [ "$(epochs)" -gt "$1" ] 2>/dev/null
 }
 
-# rank RANK [NAME]: prints the pid of this rank. NAME is the launcher's variable for the rank.
-rank() {
+rank() { # RANK: prints its pid
     local environ
-    environ=$(processes "${2:-RANK}=$1")
+    environ=$(processes "RANK=$1")
     environ=${environ#/proc/}
     echo "${environ%/environ}"
 }
@@ -144,21 +141,6 @@ stops_and_saves() {
     ends 0
     undisturbed "$@"
     leaves alive csv err out s whole
-}
-
-# ends_with_a_rank NAME COMMAND...: if a rank is killed or fails, all ranks and the launcher must end.
-ends_with_a_rank() {
-    start_training "${@:2}"
-    until_true 20 epochs_are_more_than 2
-    kill -9 "$(rank 1 "$1")"
-    ends '[!0]*'
-    rm -f s.tmp # of a save that the kill has cut short
-    leaves alive csv err out s
-    rm csv s
-    start "${@:2}" "$three" "${options[@]}" --epochs 1000000 --csv /dev/full
-    ends '[!0]*'
-    grep -q 'rank 0): cannot write the --csv file: No space left' err
-    leaves alive err out
 }
 
 @test "ranks that torchrun starts have the loss curve of step 1" {
@@ -185,19 +167,6 @@ ends_with_a_rank() {
     leaves alive csv err out s whole
 }
 
-@test "a DDP script gets the same losses under our launcher, under torchrun, and as one process" {
-    need_torch
-    losses=$("${ddp[@]}")
-    losses=${losses#*:}
-    [[ $losses =~ ^(\ [0-9]+\.[0-9]{9}){9}$ ]]
-    printf 'rank %d of 2:%s\n' 0 "$losses" 1 "$losses" >wanted
-    for start in "timeout $(patience 60) $launch --nproc-per-node 2" "static --nproc_per_node 2 --no_python"; do
-        $start "${ddp[@]}" >out
-        sort out | diff wanted -
-    done
-    leaves out wanted
-}
-
 @test "our launcher restarts a DDP script when a rank dies, and the script continues" {
     need_torch
     losses=$("${ddp[@]}")
@@ -217,26 +186,16 @@ dumps() {
     timeout "$(patience 30)" env -u _ "${@:2}" "$BATS_TEST_DIRNAME/torchrun/dump.sh" "$1" 2>>err
 }
 
-# same_environments LINE...: these lines are all that the ranks' environments differ in, in every rank and attempt;
-# < is torchrun's, > is ours. What is made up for each run, or is a path, is WHATEVER.
-same_environments() {
-    local file
-    diff <(ls theirs) <(ls ours)
-    for file in theirs/*; do
-        LC_ALL=C comm -z -3 <(environment "$file") <(environment "ours/${file##*/}") |
-            sed -z 's/^[^\t]/< &/; s/^\t/> /' | tr '\0' '\n' | sort >differences
-        diff <(printf '%s\n' "$@" | sort) differences
-    done
+environment() { # FILE
+    sed -zE 's/^(TORCHELASTIC_ERROR_FILE)=.+/\1=WHATEVER/' "$1" | LC_ALL=C sort -z
 }
 
-environment() {
-    sed -zE "s/^(${made_up:-})=.+/\1=WHATEVER/; s/^(TORCHELASTIC_ERROR_FILE)=.+/\1=WHATEVER/" "$1" | LC_ALL=C sort -z
-}
-
-# Ours lets rank 0 listen at MASTER_PORT, and torchrun listens there itself, with a store, but for --standalone.
-store=('< TORCHELASTIC_USE_AGENT_STORE=True' '> TORCHELASTIC_USE_AGENT_STORE=False')
-# The first is where PyTorch's @record leaves a traceback for torchrun, and the second a setting of PyTorch.
-only_theirs=('< TORCHELASTIC_ERROR_FILE=WHATEVER' '< NCCL_ASYNC_ERROR_HANDLING=1')
+# Ours lets rank 0 listen at MASTER_PORT, and torchrun listens there itself, with a store. PyTorch's @record leaves a traceback
+# for torchrun in the error file. The last variable is a setting of PyTorch.
+wanted_differences='> TORCHELASTIC_USE_AGENT_STORE=False
+< NCCL_ASYNC_ERROR_HANDLING=1
+< TORCHELASTIC_ERROR_FILE=WHATEVER
+< TORCHELASTIC_USE_AGENT_STORE=True'
 
 @test "our launcher and torchrun set the same variables, in every attempt, and for a single rank" {
     need_torch
@@ -249,28 +208,11 @@ only_theirs=('< TORCHELASTIC_ERROR_FILE=WHATEVER' '< NCCL_ASYNC_ERROR_HANDLING=1
         dumps ours "$launch" --nproc-per-node $ranks --max-restarts 2 --run-id some --master-addr 127.0.0.1 \
             --master-port "$port"
         [ -e ours/1.$((ranks - 1)) ]
-        same_environments "${store[@]}" "${only_theirs[@]}"
-    done
-    leaves differences err ours theirs
-}
-
-@test "with --standalone, our launcher and torchrun set the same variables and keep the user's" {
-    need_torch
-    export OMP_NUM_THREADS=3 NCCL_ASYNC_ERROR_HANDLING=0 NCCL_DEBUG=WARN EMPTY="" STRANGE=$'a=b\n\tRANK=9 \\ "é"'
-    # The launcher replaces the variables of another launcher that has started it.
-    export RANK=7 LOCAL_RANK=7 WORLD_SIZE=9 MASTER_ADDR=no.such.host MASTER_PORT=1 TORCHELASTIC_USE_AGENT_STORE=True \
-        TORCHELASTIC_RESTART_COUNT=5 GROUP_RANK=3 ROLE_NAME=cook
-    dumps theirs "${torchrun[@]}" --standalone --nproc_per_node 2 --no_python
-    dumps ours "$launch" --standalone --nproc-per-node 2
-    [ "$(echo ours/*)" = "ours/0.0 ours/0.1" ]
-    made_up="MASTER_ADDR|MASTER_PORT|TORCHELASTIC_RUN_ID"
-    same_environments "${only_theirs[0]}"
-    for folder in ours theirs; do
-        for variable in OMP_NUM_THREADS NCCL_ASYNC_ERROR_HANDLING NCCL_DEBUG EMPTY STRANGE; do
-            tr '\0\n' '\n\f' <$folder/0.1 | grep -qxF "$variable=$(tr '\n' '\f' <<<"${!variable}" | head -c -1)"
-        done
-        for variable in MASTER_ADDR MASTER_PORT TORCHELASTIC_RUN_ID; do
-            [ "$(grep -hz "^$variable=." $folder/* | sort -zu | tr -cd '\0' | wc -c)" = 1 ]
+        diff <(ls theirs) <(ls ours)
+        for file in theirs/*; do
+            LC_ALL=C comm -z -3 <(environment "$file") <(environment "ours/${file##*/}") |
+                sed -z 's/^[^\t]/< &/; s/^\t/> /' | tr '\0' '\n' | LC_ALL=C sort >differences
+            diff <(LC_ALL=C sort <<<"$wanted_differences") differences
         done
     done
     leaves differences err ours theirs
@@ -282,40 +224,12 @@ only_theirs=('< TORCHELASTIC_ERROR_FILE=WHATEVER' '< NCCL_ASYNC_ERROR_HANDLING=1
     three=$build/04_multinode/train learns 2 "Open MPI" timeout 60 "${open_mpi[@]}" -n 2
 }
 
-# Steps 2 and 6 start their ranks themselves, so they must print one line that explains this, and end.
-refuse_several() { # COMMAND...
-    for program in "$build/02_multigpu_fork/train" "$allreduce"; do
-        run --separate-stderr timeout 20 "$@" -n 3 "$program"
-        [ "$status" = 2 ]
-        [ "$(grep -c 'has started it 3 times' <<<"$stderr$output")" = 1 ]
-        grep -q "^error: this program starts its ranks itself, but mpi[a-z]* has started .*: start it once, as $program --nproc 3; " <<<"$stderr$output"
-        leaves '*'
-    done
-}
-
-@test "steps 2 and 6 refuse to run as several processes of Open MPI or MPICH" {
+@test "under Open MPI, SIGUSR1 to mpirun makes all ranks save and stop" {
     need_open_mpi
-    refuse_several "${open_mpi[@]}"
-    timeout 60 "$mpirun" -n 1 "$allreduce" --nproc 2 --check-only | grep '#wrong 0$'
-    need_hydra
-    refuse_several mpiexec.hydra
-}
-
-@test "under Open MPI, a failing rank ends all ranks, and SIGUSR1 to mpirun makes them save and stop" {
-    need_open_mpi
-    ends_with_a_rank OMPI_COMM_WORLD_RANK "${open_mpi[@]}" -n 2
-    rm alive
     stops_and_saves "${open_mpi[@]}" -n 2
 }
 
 @test "ranks that MPICH starts have the loss curve of step 1" {
     need_hydra
     learns 2 MPICH timeout 60 mpiexec.hydra -n 2
-}
-
-@test "under MPICH, a failing rank ends all ranks, and SIGUSR1 to mpiexec makes them save and stop" {
-    need_hydra
-    ends_with_a_rank PMI_RANK mpiexec.hydra -n 2
-    rm alive
-    stops_and_saves mpiexec.hydra -n 2
 }

@@ -1,7 +1,6 @@
 """torch_curve.py DATA START STEPS OPTION=VALUE...: trains the network 8-32-22-14-10 on all images of DATA at
 once, in PyTorch and in doubles. START is a snapshot with the initial parameters. Prints the loss and the
-learning rate of each step. Each step is an epoch, and the options are those of the trainers.
-torch_curve.py rates EPOCHS STEPS OPTION=VALUE...: only prints the rates, for epochs of STEPS steps."""
+learning rate of each step. Each step is an epoch, and the options are those of the trainers."""
 import sys
 
 import numpy
@@ -31,39 +30,24 @@ def new_optimizer(parameters):
         parameters, betas=(number("beta1", 0.9), number("beta2", 0.999)), weight_decay=decay, **defaults)
 
 
-def new_schedule(optimizer, epochs, steps):
-    """Returns schedulers to be called after each step, and after each epoch."""
+def new_schedules(optimizer, steps):
+    """Returns schedulers to be called after each step, which is an epoch."""
     kind, warmup = options.get("schedule", "constant"), int(number("warmup", 0))
-    by_step, by_epoch = [], []
     rise = lr_scheduler.LinearLR(optimizer, 1 / warmup, total_iters=warmup - 1) if warmup else None
+    schedules = [rise] if rise and kind != "cosine" else []
     if kind == "step":
-        by_epoch = [lr_scheduler.StepLR(optimizer, int(number("step-epochs", 1)), number("gamma", 0.7))]
+        schedules.append(lr_scheduler.StepLR(optimizer, int(number("step-epochs", 1)), number("gamma", 0.7)))
     elif kind == "cosine":
-        fall = lr_scheduler.CosineAnnealingLR(optimizer, epochs * steps - warmup)
-        by_step = [lr_scheduler.SequentialLR(optimizer, [rise, fall], [warmup]) if rise else fall]
+        fall = lr_scheduler.CosineAnnealingLR(optimizer, steps - warmup)
+        schedules = [lr_scheduler.SequentialLR(optimizer, [rise, fall], [warmup]) if rise else fall]
     elif kind == "onecycle":
         highest = optimizer.param_groups[0]["lr"]
-        by_step = [lr_scheduler.OneCycleLR(optimizer, highest, epochs * steps, cycle_momentum=False)]
-    if rise and kind != "cosine":
-        by_step = [rise]
-    return by_step, by_epoch
+        schedules = [lr_scheduler.OneCycleLR(optimizer, highest, steps, cycle_momentum=False)]
+    return schedules
 
 
 def rate(optimizer):
     return optimizer.param_groups[0]["lr"]
-
-
-def print_rates(epochs, steps):
-    optimizer = new_optimizer([torch.zeros(1, requires_grad=True)])
-    by_step, by_epoch = new_schedule(optimizer, epochs, steps)
-    for _ in range(epochs):
-        for _ in range(steps):
-            print(f"{rate(optimizer):.12g}")
-            optimizer.step()
-            for schedule in by_step:
-                schedule.step()
-        for schedule in by_epoch:
-            schedule.step()
 
 
 def load_model(path):
@@ -90,19 +74,16 @@ def train(folder, start, steps):
     model = load_model(start)
     loss_of = torch.nn.CrossEntropyLoss(label_smoothing=number("label-smoothing", 0))
     optimizer = new_optimizer(model.parameters())
-    by_step, by_epoch = new_schedule(optimizer, steps, 1)
+    schedules = new_schedules(optimizer, steps)
     for _ in range(steps):
         optimizer.zero_grad()
         loss = loss_of(model(x), y)
         loss.backward()
         print(f"{loss.item():.9g} {rate(optimizer):.12g}")
         optimizer.step()
-        for schedule in by_step + by_epoch:
+        for schedule in schedules:
             schedule.step()
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "rates":
-        print_rates(int(sys.argv[2]), int(sys.argv[3]))
-    else:
-        train(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    train(sys.argv[1], sys.argv[2], int(sys.argv[3]))
