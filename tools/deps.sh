@@ -86,7 +86,6 @@ check() { # SET
             want has_fuzzer - libclang-rt-dev compiler-rt compiler-rt
             want has_command mpiexec.hydra mpich mpich mpich
             want has_command chromium chromium chromium '' # for the slides
-            want has_command chromedriver chromium-driver chromedriver ''
             want has_command npm 'nodejs npm' nodejs-npm nodejs
             want has_command pdftotext poppler-utils poppler-utils poppler
             ;;&
