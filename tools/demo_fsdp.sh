@@ -23,7 +23,7 @@ trap 'rm -f "$log"' EXIT
 # train OPTION...: runs step 7 on all ranks, and writes its output to $log.
 train() {
     03_multigpu_launcher/launch --nproc-per-node "$ranks" 07_large_models/train --model gpt --data text --optimizer adamw \
-        --context 2048 --max-steps 3 --log-every 2 "${extra[@]}" "$@" >"$log" 2>&1
+        --context 2048 --max-steps 2 --log-every 2 "${extra[@]}" "$@" >"$log" 2>&1
 }
 
 # limited OPTION...: the same with the limit of the device memory.
