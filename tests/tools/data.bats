@@ -35,65 +35,35 @@ images=t10k-images-idx3-ubyte.gz labels=t10k-labels-idx1-ubyte.gz
     [ "$(find data -type f | wc -l)" = 4 ]
 }
 
-# all_but NAME: copies the complete files except this one, so data.sh must download only this one.
-all_but() { # NAME
-    mkdir -p data/mnist
-    cp good/* data/mnist/
-    rm "data/mnist/$1"
-}
-
-@test "a broken download continues where it stopped" {
-    all_but $images
-    head -c 100000 good/$images >data/mnist/$images.part
-    # The first bytes of the mirror's file are wrong, so only a resumed download gives the right file.
-    mkdir tail
-    { head -c 100000 /dev/zero && tail -c +100001 good/$images; } >tail/$images
-    MNIST_MIRROR=file://$PWD/tail run tools/data.sh
-    [ "$status" = 0 ]
-    right $images
-    [ ! -e data/mnist/$images.part ]
-}
-
-@test "a partial file with wrong content is deleted" {
-    for size in 10 5000 5000000; do # less than the file, more of it, more than all of it
-        all_but $labels
-        head -c $size /dev/urandom >data/mnist/$labels.part
-        run tools/data.sh
-        [ "$status" = 0 ]
-        right $labels
-        [ ! -e data/mnist/$labels.part ]
-    done
-}
-
-@test "a partial download is kept if the mirror does not answer" {
-    all_but $labels
-    head -c 1000 good/$labels >data/mnist/$labels.part
-    MNIST_MIRROR=file://$PWD/empty run tools/data.sh
-    [ "$status" = 1 ]
-    cmp data/mnist/$labels.part <(head -c 1000 good/$labels)
-}
-
-@test "a corrupt download is refused and deleted" {
-    mkdir bad
-    cp good/* bad/
-    for spoil in "flip bad/$labels 2000" "truncate -s -1 bad/$labels" "cp good/$images bad/$labels"; do
-        all_but $labels
-        cp good/$labels bad/
-        $spoil
-        MNIST_MIRROR=file://$PWD/bad run tools/data.sh
-        [ "$status" = 1 ]
-        [[ $output == *"no correct $labels from file://$PWD/bad"* ]]
-        [ ! -e data/mnist/$labels ]
-        [ ! -e data/mnist/$labels.part ]
-    done
-}
-
-@test "a corrupt file from earlier is replaced" {
-    all_but $labels
-    cp good/$labels data/mnist/
-    flip data/mnist/$labels 2000
-    tools/data.sh
-    right $labels
+@test "a broken download continues where it stopped, and a wrong file is downloaded again or refused" {
+    local before file mirror status part=data/mnist/$labels.part
+    # The first bytes of this mirror's files are wrong, so only a resumed download gives a right file.
+    mkdir -p tail bad data/mnist
+    { head -c 1000 /dev/zero && tail -c +1001 good/$labels; } >tail/$labels
+    # Each row: the files of the mirror and of before, the mirror, and whether data.sh succeeds. All other files are complete.
+    while IFS='@' read -r before mirror status; do
+        cp good/* data/mnist
+        cp good/$labels bad
+        rm -f data/mnist/$labels
+        eval "$before"
+        MNIST_MIRROR=file://$PWD/${mirror// } run tools/data.sh
+        [ "$status" = "${status// }" ] || { echo "after $before: $output" && return 1; }
+        case $mirror in
+        *bad*) [[ $output == *"no correct $labels from file://$PWD/bad"* && ! -e data/mnist/$labels && ! -e $part ]] ;;
+        *empty*) cmp $part <(head -c 1000 good/$labels) ;;
+        *) right $labels && [ ! -e $part ] ;;
+        esac || { echo "wrong files after $before" && return 1; }
+    done <<'END'
+head -c 1000 good/$labels >$part     @ tail  @ 0
+head -c 1000 good/$labels >$part     @ empty @ 1
+head -c 10 /dev/urandom >$part       @ good  @ 0
+head -c 5000 /dev/urandom >$part     @ good  @ 0
+head -c 5000000 /dev/urandom >$part  @ good  @ 0
+cp bad/* data/mnist; flip data/mnist/$labels 2000 @ good @ 0
+flip bad/$labels 2000                @ bad   @ 1
+truncate -s -1 bad/$labels           @ bad   @ 1
+cp good/$images bad/$labels          @ bad   @ 1
+END
 }
 
 @test "files that one mirror lacks or has wrong come from the next mirror" {
@@ -174,17 +144,14 @@ make_fashion() {
     [ ! -e data/fashion-mnist ]
 }
 
-@test "if no mirror answers, Fashion-MNIST is used, and the output says so" {
+@test "if no mirror answers, Fashion-MNIST is used, and the output says so, but not with wrong files" {
     make_fashion
     run with_mirrors "file://$PWD/empty"
     [ "$status" = 0 ]
     [[ $output == *"Fashion-MNIST (clothes, not digits), because no mirror sent MNIST; the programs use it" ]]
     diff -r fashion data/fashion-mnist
     [ ! -e data/mnist ]
-}
-
-@test "a package of Fashion-MNIST with wrong files is not used" {
-    make_fashion
+    rm -r data
     flip fashion/$labels 20
     for set in mnist fashion-mnist; do
         run --separate-stderr with_mirrors "file://$PWD/empty" $set
