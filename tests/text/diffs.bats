@@ -72,14 +72,8 @@ row() {
     change -e 's/100/200/' -e 's/c->total \+= i/& * i/'
     passes
     row 1-2 2 2 2 125/20
-    seq -f 'f(%g);' 20 >01_one/train.c
+    seq -f 'f(%g);' 21 >01_one/train.c
     seq -f 'g(%g);' 125 >02_two/train.c
-    passes
-    row 1-2 125 20 1 125/20
-    echo 'g(0);' >>02_two/train.c
-    names "02_two/train.c: 126 lines added and 20 removed, beyond the budget of 125 and 20"
-    sed -i 1d 02_two/train.c
-    echo 'f(0);' >>01_one/train.c
     names "02_two/train.c: 125 lines added and 21 removed, beyond the budget of 125 and 20"
     mv 01_one 07_seven
     mv 02_two 08_eight
@@ -105,13 +99,9 @@ s/^    show.*/    \/\/ Once more,\n    \/\/ with feeling.\n    show(\&c), &/ @
 END
 }
 
-@test "the verdict does not depend on the user's git settings" {
+@test "the user's git settings change nothing" {
     change -e 's/100/200/' -e 's/c->total \+= i/& * i/'
-    printf '%s\n' 'u();' 'd();' 'd();' >>01_one/train.c # --patience keeps u(), --minimal the others
-    printf '%s\n' 'd();' 'd();' 'u();' >>02_two/train.c
-    passes
-    row 1-2 3 3 4 125/20
-    plain=$output shown=$("$diff_steps" 1 2)
+    plain=$("$diffstat") shown=$("$diff_steps" 1 2)
     export HOME=$PWD/home
     mkdir home
     git config --global color.ui always
@@ -119,8 +109,7 @@ END
     git config --global diff.interHunkContext 50
     git config --global diff.mnemonicPrefix true
     git config --global diff.algorithm patience
-    passes
-    [ "$output" = "$plain" ]
+    [ "$("$diffstat")" = "$plain" ]
     [ "$("$diff_steps" 1 2)" = "$shown" ]
 }
 
@@ -146,12 +135,6 @@ with_tables() {
     grep -qx ' static const struct option_spec options\[\] = {' shown
     run ! grep -qE '^[- +].*(fflush|show|int first|return 0)' shown
     tail -n 1 shown | grep -q '^The includes are left out here: ALL=1'
-    need_terminal
-    TERM=xterm GIT_PAGER=cat script -qec "$diff_steps 1 2" /dev/null </dev/null >terminal
-    grep -q 'Adds all numbers' terminal
-    run ! grep -q '#include' terminal
-    ALL=1 TERM=xterm GIT_PAGER=cat script -qec "$diff_steps 1 2" /dev/null </dev/null >terminal
-    grep -q '#include' terminal
 }
 
 @test "SHORT=1 shows three lines of context and the place, and leaves out includes" {
@@ -159,9 +142,7 @@ with_tables() {
     with_tables
     SHORT=1 "$diff_steps" 1 2 >shown
     run ! grep -qE '^[-+]#include' shown
-    grep -qx '+    {"more", "help"},' shown
     [ "$(grep -c '^-' shown) $(grep -c '^+' shown) $(grep -c '^ ' shown)" = "3 4 18" ]
-    grep -qx '+        c->total += i \* i;' shown
     grep -qF "@@ 02_two/train.c:$(($(grep -n 'c->total +=' 02_two/train.c | cut -d: -f1) - 3)) @@ struct counter" shown
 }
 
@@ -185,19 +166,13 @@ END
         "$diff_steps" 1 2
 }
 
-@test "ALL=1 shows all changes with whole functions, without colours in a pipe" {
+@test "ALL=1 shows the includes, too, and no colours in a pipe" {
     change -e 's/c->total \+= i/& * i/' -e 's/100/200/'
     with_tables
     ALL=1 "$diff_steps" 1 2 >shown
     grep -qx '+#include <more.h>' shown
-    grep -qx '+    {"more", "help"},' shown
     run ! grep -q $'\033' shown
-    sed -n '/^.. Adds/,/^}/p' 01_one/train.c | sed 's/^/ /; /+=/c-        c->total += i;\n+        c->total += i * i;' >wanted
-    sed -n '/^ static void add_up/,/^ }/p' shown | diff <(tail -n +2 wanted) -
-    diff <(head -n 1 wanted) <(grep Adds shown)
-    grep -q '^ int main' shown
-    grep -q '^     return 0;' shown
-    run ! grep -qE '^[- +].*(fflush|show\(const|int first)' shown
+    grep -qx '+        c->total += i \* i;' shown
 }
 
 @test "on a terminal, changed words and whole comments are coloured" {
@@ -235,26 +210,16 @@ END
 @test "make has a diff target for each pair of steps, and builds nothing for it" {
     cp "$root/Makefile" .
     ln -s "$root"/{tools,tests,exercises} .
-    mkdir 03_three 04_four
     change 's/100/200/'
-    cp 02_two/train.c 03_three
     run --separate-stderr make diff12
     [ "$status" = 0 ]
-    [ "$output" = "$("$diff_steps" 1 2)" ]
-    [ -n "$output" ]
-    make diff23
+    [ -n "$output" ] && [ "$output" = "$("$diff_steps" 1 2)" ]
     for pair in 35 56 13; do
         fails 2 "There is no diff$pair: the steps are step1 step2 " make diff$pair
     done
     fails 2 ", and the differences are diff12 diff23 " make run-step9
-    run --separate-stderr make diffstat
-    [ "$status" = 0 ]
-    [ "$(grep -c '^[1-9]-[1-9] ' <<<"$output")" = 2 ]
     change 's/Adds all/Adds the/'
     run make diffstat
     [ "$status" = 2 ]
     [ ! -e build ]
-    for target in diffNM diffstat; do
-        make help | grep -qE "^make $target +[^ ]"
-    done
 }
