@@ -98,6 +98,11 @@ schedules() {
     done <docs/instructor.md
 }
 
+# A session has 45 to 50 minutes of talk.
+decks() {
+    tools/slides.py schedule | awk -F ' *\\| *' '/^\| [1-9] / && ($4 < 45 || $4 > 50) { print "docs/slides: " $2 ": " $4 " minutes of talk" }'
+}
+
 exercise_texts() {
     local folder number minutes most
     for folder in exercises/[0-9]*/ exercises/debug/*/; do
@@ -110,4 +115,4 @@ exercise_texts() {
     done
 }
 
-{ lengths; readmes; cells; glossary; schedules; exercise_texts; } | sed 's/^error: //; s/^/note: /'
+{ lengths; readmes; cells; glossary; schedules; decks; exercise_texts; } | sed 's/^error: //; s/^/note: /'

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """check_slides.py [--pdf FOLDER] [DECK...]: prints each slide that breaks a rule of docs/slides/README.md. With --pdf, it also
 reads the PDF files in the folder, and finds text that is cut off, too small or lost. In exported HTML, a slide hides what
-runs over, and no size tells it; in the PDF, pdftotext knows the place of each word."""
+runs over, and no size tells it; in the PDF, pdftotext knows the place of each word. style.sh looks at the lengths of decks."""
 import os
 import re
 import subprocess
@@ -15,8 +15,6 @@ from slides import BadDeck, Deck, caption, decks, exercise_of  # noqa: E402
 from render import BEGIN, END, VALUE  # noqa: E402
 
 MOST_LINES, MOST_COLUMNS = 20, 102
-SESSION = (45, 50)  # minutes of talk
-SLIDES = (28, 42)
 FOOTER = 678 / 720  # where the footer begins, as a part of the height of a page
 SIDE = 30 / 1280  # the margin on both sides
 SMALLEST = 14 / 540  # the height of a line of text: 14 points on a page of 540
@@ -63,17 +61,6 @@ def problems_of(slide):
         if line.startswith("<!--") and not BEGIN.match(line) and not VALUE.match(line) and line.strip() != END and not re.match(
                 r"<!-- (runs .*|_class: (title|part|exercise|small)|_paginate: false) -->$", line):
             yield f"an unknown comment, which Marp takes for notes: {line}"
-
-
-def problems_of_deck(deck):
-    for slide in deck.slides:
-        for problem in problems_of(slide):
-            yield slide.number, problem
-    talk = sum(slide.minutes or 0 for slide in deck.slides)
-    if not SESSION[0] <= talk <= SESSION[1]:
-        yield 0, f"{talk:g} minutes of talk; want {SESSION[0]} to {SESSION[1]}"
-    if not SLIDES[0] <= len(deck.slides) <= SLIDES[1]:
-        yield 0, f"{len(deck.slides)} slides; want {SLIDES[0]} to {SLIDES[1]}"
 
 
 def pages_of(pdf):
@@ -125,7 +112,7 @@ def main():
         folder, arguments = arguments[1], arguments[2:]
     found = 0
     for deck in [Deck(path) for path in arguments] or decks():
-        problems = list(problems_of_deck(deck))
+        problems = [(slide.number, problem) for slide in deck.slides for problem in problems_of(slide)]
         if folder:
             pages = list(pages_of(os.path.join(folder, deck.name + ".pdf")))
             if len(pages) != len(deck.slides):
