@@ -190,7 +190,7 @@ def copy_of_steps(folder, programs):
         for file in os.listdir(os.path.join(ROOT, name)):
             if not os.path.islink(os.path.join(ROOT, name, file)):
                 os.symlink(os.path.join(ROOT, name, file), os.path.join(folder, name, file))
-        for program in ("train", "launch", "doctor", "allreduce"):
+        for program in ("train", "ladder", "launch", "doctor", "allreduce"):
             path = os.path.join(ROOT, programs, name, program)
             if os.path.exists(path):
                 os.symlink(path, os.path.join(folder, name, program))

@@ -4,7 +4,7 @@ TIMED := $(STEPS:%=trace-%) $(STEPS:%=profile-%)
 FEW_STEPS := --max-steps 12 --log-every 1000000
 FEW_CALLS := --min-bytes 1M --max-bytes 1M --warmup 1 --iters 2
 TIMED_RUN = $(LAUNCHER) $(or $(TRAINER),$($*)) $(if $(TRAINER),$(IMAGES) $(FEW_STEPS),$(FEW_CALLS))
-.PHONY: $(TIMED) figures
+.PHONY: $(TIMED) figures ladder
 $(filter %3 %4 %5 %7,$(TIMED)): LAUNCHER = 03_multigpu_launcher/launch $(LAUNCH)
 
 # The trace of an older run may have had more ranks.
@@ -27,6 +27,14 @@ $(STEPS:%=profile-%): profile-%:
 	@echo && echo 'build/profile/$*/report.nsys-rep: all ranks. To see it, copy it to your computer, and open it with Nsight' \
 		'Systems (nsys-ui); nsys stats FILE prints tables.'
 profile-stepN: ## runs 12 training steps of step N with Nsight Systems, on a machine with a GPU
+
+ladder: ## trains the network of step 1 in seven versions, and draws their times (ARGS="--rung 4": one of them)
+	@$(MAKE) --no-print-directory -s step1
+	@mkdir -p build/ladder
+	01_single_gpu/ladder --floor $(IMAGES) $(ARGS) >build/ladder/table.txt
+	@cat build/ladder/table.txt
+	@! command -v python3 >/dev/null || { PYTHONPATH=tools python3 -B docs/figures/ladder.py build/ladder/table.txt \
+		build/ladder/ladder.svg && echo 'build/ladder/ladder.svg shows the times'; }
 
 figures: ## draws the figures in docs/figures from their sources, the Python files beside them
 	@command -v python3 >/dev/null || { echo 'error: tools/drawing.py needs Python: install python3' >&2; exit 1; }
