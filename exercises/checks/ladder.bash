@@ -1,0 +1,29 @@
+# What the checks of the ladder share: 01_single_gpu/ladder.c instead of a trainer.
+# shellcheck shell=bash
+# shellcheck disable=SC2034 # check.bash uses it
+reference=01_single_gpu/ladder
+
+# climbs RUNG [LINE]: the program must train the model of rung 0 on this rung, and the checker of ordering finds nothing. The
+# line explains that it does not.
+climbs() {
+    rm -f "$SCRATCH"/{out,err}
+    CPU_DEVICE_CHECK=1 limited "$program" --data synthetic --hidden 32,32 --steps 20 --rung "$1" >"$SCRATCH/out" 2>"$SCRATCH/err" ||
+        wrong "the program fails: $(sed -n 's/^error[^:]*: //p' "$SCRATCH/err" | head -n 1)" "$(sed -n '2,4p' "$SCRATCH/err")" "${2:-}"
+    ok "rung $1 trains the model of rung 0, and no operation lacks a wait"
+}
+
+# is_as_fast RUNG [LINE]: on a modelled GPU, a training step takes at most a twentieth longer than in the ladder.
+is_as_fast() {
+    local mine right
+    [ "$device" = cpu ] || { skip 'the modelled times need the CPU device: make check DEVICE=cpu' && return; }
+    mine=$(modelled_step "$program" "$1")
+    right=$(modelled_step "$build/$reference" "$1")
+    awk -v mine="$mine" -v right="$right" 'BEGIN { exit !(mine > 0 && mine <= 1.05 * right) }' ||
+        wrong "a training step of rung $1 takes $mine ms (modelled h100); in the ladder, it takes $right ms" "${2:-}"
+    ok "a training step of rung $1 takes $mine ms (modelled h100); in the ladder, it takes $right ms"
+}
+
+modelled_step() { # PROGRAM RUNG
+    CPU_DEVICE_MODEL=h100 CPU_DEVICE_COMPUTE=0 limited "$1" --data blank:12800 --rung "$2" |
+        sed -n "s/^$2 .* \(fp32\|tf32\) *\([0-9.]*\) .*/\2/p"
+}
