@@ -25,7 +25,7 @@ sums() { # of the traces of a run
 
 @test "with random delays, a modelled trace has the same bytes as without" {
     local seed first=''
-    for seed in '' 1 2 3; do
+    for seed in '' 1; do
         export CPU_DEVICE_CHAOS=$seed
         [ -n "$seed" ] || unset CPU_DEVICE_CHAOS
         "$build/02_multigpu_fork/train" --data synthetic --hidden 64,64 --max-steps 6 --nproc 3 --batch 120 --trace trace.json
