@@ -15,15 +15,12 @@ hint: ## shows the next hint of your exercise
 solution: ## compares your code with that of the step
 	@exercises/run.sh solution $(EX)
 
-# checks/kernels.c and the .cu files of the course, for the host. The checks compile them once.
+# The .cu files of the course, for the host. The checks compile them once.
 COURSE_ON_HOST := $(patsubst common/kernels/%.cu,$(BUILD)/exercises/%_on_host.o,$(wildcard common/kernels/*.cu))
 COMPILE_ON_HOST = $(CXX) -x c++ -include tests/unit/host_cuda.h -I. -Icpu_device/include -O1
 $(COURSE_ON_HOST): $(BUILD)/exercises/%_on_host.o: common/kernels/%.cu tests/unit/host_cuda.h
 	@mkdir -p $(@D)
 	$(QUIET)$(COMPILE_ON_HOST) -c $< -o $@
-$(BUILD)/exercises/checks/kernels_on_host.o: exercises/checks/kernels.c $(BUILD)/flags
-	@mkdir -p $(@D)
-	$(QUIET)$(CC) $(ALL_CFLAGS) $(filter -I%,$(LIB_FLAGS)) -DON_HOST -c $< -o $@
 
 # A program with the attendee's sources in the folder MINE instead of those of the step, to which the program MAIN belongs.
 # From step 2 on, observe.h counts their calls of NCCL. WRAPPED_OF_MINE: functions whose calls come to a __wrap_ first.
@@ -65,6 +62,6 @@ KERNELS_ON_HOST := $(CU_OF_MINE:%.cu=$(BUILD)/$(MINE)/%_on_host.o) $(filter-out 
 $(BUILD)/$(MINE)/%_on_host.o: $(MINE)/%.cu tests/unit/host_cuda.h
 	@mkdir -p $(@D)
 	$(QUIET)$(COMPILE_ON_HOST) -c $< -o $@
-$(KERNELS_OF_MINE)_on_host: $(BUILD)/exercises/checks/kernels_on_host.o $(KERNELS_ON_HOST) $(COMMON_ARCHIVES)
+$(KERNELS_OF_MINE)_on_host: $(BUILD)/exercises/checks/kernels.o $(KERNELS_ON_HOST) $(COMMON_ARCHIVES)
 	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) -lm
 endif

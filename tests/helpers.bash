@@ -105,6 +105,20 @@ copy_tree() {
         -type f ! -name '*.sif' -print0) | tar -C "$root" -c --null -T - | tar -C "$1" -x
 }
 
+# use_cached_nvcc: sets CUDA_HOME to a toolkit like that of this machine, whose nvcc compiles equal sources once. Fails if
+# there is no nvcc.
+use_cached_nvcc() {
+    local nvcc
+    nvcc=$(command -v nvcc || ls "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" 2>/dev/null) || return
+    nvcc=$(readlink -f "$nvcc")
+    export CUDA_HOME=$root/build/toolkit
+    mkdir -p "$CUDA_HOME/bin"
+    ln -sfn "${nvcc%/bin/nvcc}"/{include,lib64} "$CUDA_HOME"
+    printf '#!/bin/sh\nexec %s "%s" "$@"\n' "$(command -v ccache)" "$nvcc" >"$CUDA_HOME/bin/nvcc.$$"
+    chmod +x "$CUDA_HOME/bin/nvcc.$$"
+    mv "$CUDA_HOME/bin/nvcc.$$" "$CUDA_HOME/bin/nvcc" # another test may use it meanwhile
+}
+
 # Sets the flags of the next three functions to those of the programs beside $TRAIN.
 set_build() {
     build=${TRAIN%/01_single_gpu/train}

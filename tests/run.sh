@@ -133,6 +133,12 @@ add_bats() { # FILE
     done
 }
 
+add_built() { # NAME FILE
+    local program=build/test/tests/$1
+    [ -x "$program" ] || program="echo ok 1 - $1 # skip clang is not installed"
+    add "$1" "$2" "$program"
+}
+
 build() { # every program and unit test
     make -j"$(nproc)" DEVICE=cpu BUILD=build/test programs unit-tests >"$work/build" 2>&1 || {
         cat "$work/build"
@@ -155,13 +161,11 @@ plan() {
             continue
         elif [[ $level == test ]] && is_late "$test"; then
             continue
-        elif [[ $level == rest && $name != *_cu ]] && ! is_late "$test"; then # those of the .cu files need clang
-            continue
-        elif [ -x "build/test/tests/$name" ]; then
-            add "$name" "$test" "build/test/tests/$name"
-        else
-            add "$name" "$test" "echo ok 1 - $name # skip clang is not installed"
         fi
+        if [ "$level" != rest ] || is_late "$test"; then
+            add_built "$name" "$test"
+        fi
+        [[ $name != *kernels ]] || add_built "${name}_cu" "$test" # in each level, as a bare machine has no clang
     done
     [ "$level" = rest ] || add quick tests/quick.sh tests/quick.sh
 }

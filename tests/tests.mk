@@ -16,23 +16,25 @@ test-container: ## builds the contents of containers/cpu.def and runs step 4 in 
 	@tools/deps.sh container
 	@TEST_CONTAINER=1 tests/run.sh cluster/container
 
-# Make builds the unit tests like the programs; those of the CPU device exist for it only. clang also compiles the .cu
-# files for the host, so that a test can compare their formulas with the plain kernels without a GPU.
+# Make builds the unit tests like the programs; those of the CPU device exist for it only.
 UNIT_SOURCES := $(wildcard tests/unit/test_*.c) $(if $(filter cpu,$(DEVICE)),$(wildcard tests/device/test_*.c))
-LEFT_OUT := $(if $(shell command -v clang),,$(wildcard tests/unit/test_*_cu.c))
-UNIT_TESTS := $(patsubst %.c,$(BUILD)/%,$(filter-out $(LEFT_OUT),$(UNIT_SOURCES)))
-unit-tests: $(UNIT_TESTS) $(BUILD)/exercises/observe.o
+UNIT_TESTS := $(UNIT_SOURCES:%.c=$(BUILD)/%)
+# The tests of kernels with the .cu files, which clang compiles for the host, so that no GPU is needed.
+CU_TESTS := $(if $(and $(filter cpu,$(DEVICE)),$(shell command -v clang)),\
+	$(patsubst %,$(BUILD)/tests/unit/test_%_cu,kernels image_kernels sequence_kernels))
+unit-tests: $(UNIT_TESTS) $(CU_TESTS) $(BUILD)/exercises/observe.o
 # Without root, cmocka may come from conda.
 ifneq ($(CONDA_PREFIX),)
 $(UNIT_TESTS:=.o): private ALL_CFLAGS += -I$(CONDA_PREFIX)/include
-$(UNIT_TESTS): private LIB_FLAGS += -L$(CONDA_PREFIX)/lib -Wl,-rpath,$(CONDA_PREFIX)/lib
+$(UNIT_TESTS) $(CU_TESTS): private LIB_FLAGS += -L$(CONDA_PREFIX)/lib -Wl,-rpath,$(CONDA_PREFIX)/lib
 endif
 $(UNIT_TESTS): %: %.o $(COMMON_ARCHIVES)
 	$(QUIET)$(CC) $(ALL_CFLAGS) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LIB_FLAGS) -lcmocka -lm
 $(filter $(BUILD)/tests/device/test_nccl_% $(BUILD)/tests/device/test_modelled_clock,$(UNIT_TESTS)): $(addprefix $(BUILD)/tests/device/,nccl_ranks.o ranks.o)
-$(filter %_cu,$(UNIT_TESTS)): $(patsubst %.cu,$(BUILD)/%_on_host.o,$(wildcard common/kernels/*.cu))
-$(filter %/test_kernels_cu,$(UNIT_TESTS)): $(BUILD)/tests/unit/warp_sums_on_host.o
-$(BUILD)/%_on_host.o: %.cu $(addprefix tests/unit/host_,cuda.h names.h) $(BUILD)/flags
+# The linker takes no kernels from the archive, because it has those of the .cu files.
+$(CU_TESTS): %_cu: %.o $(patsubst %.cu,$(BUILD)/%_on_host.o,$(wildcard common/kernels/*.cu)) $(COMMON_ARCHIVES)
+	$(QUIET)$(CC) $(ALL_CFLAGS) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LIB_FLAGS) -lcmocka -lm
+$(BUILD)/%_on_host.o: %.cu tests/unit/host_cuda.h $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(QUIET)clang -x c++ -std=c++17 -include tests/unit/host_cuda.h -I. -Icpu_device/include -Wall -Wextra $(if $(WERROR),-Werror) -MMD -MP -O1 -c $< -o $@
 

@@ -1,12 +1,5 @@
 // Compares the attendee's kernels with their formulas: "kernels loss", "kernels sgd" and "kernels
 // mask". At the first difference, it prints what it found and what that means, and exits with 1.
-// With ON_HOST, it calls the functions of common/kernels/kernels.cu, which tests/unit/host_cuda.h
-// has built for the host.
-#ifdef ON_HOST
-#define softmax_cross_entropy cu_softmax_cross_entropy
-#define sgd_step cu_sgd_step
-#define causal_softmax cu_causal_softmax
-#endif
 #include "common/kernels/kernels.h"
 #include "common/base/rng.h"
 #include "common/device/device.h"
@@ -17,26 +10,16 @@
 
 static void *to_device(const void *values, size_t bytes) {
     void *copy;
-#ifdef ON_HOST
-    copy = malloc(bytes);
-    memcpy(copy, values, bytes);
-#else
     CUDA_CHECK(cudaMalloc(&copy, bytes));
     CUDA_CHECK(cudaMemcpy(copy, values, bytes, cudaMemcpyHostToDevice));
-#endif
     return copy;
 }
 
 static void *to_host(void *values, size_t bytes) {
-#ifdef ON_HOST
-    (void)bytes;
-    return values;
-#else
     void *copy = malloc(bytes);
     CUDA_CHECK(cudaDeviceSynchronize());
     CUDA_CHECK(cudaMemcpy(copy, values, bytes, cudaMemcpyDeviceToHost));
     return copy;
-#endif
 }
 
 static float *random_floats(size_t count, float bound, uint64_t seed) {

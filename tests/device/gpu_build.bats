@@ -8,9 +8,8 @@ programs=({01_single_gpu,02_multigpu_fork,03_multigpu_launcher,04_multinode,05_f
     03_multigpu_launcher/launch 04_multinode/doctor 06_allreduce_demo/allreduce 07_large_models/generate)
 
 setup_file() {
-    local nvcc program
-    nvcc=$(command -v nvcc || ls "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" 2>/dev/null || true)
-    [ -n "$nvcc" ] || skip "nvcc is not installed"
+    local object program
+    use_cached_nvcc || skip "nvcc is not installed"
     command -v clang >/dev/null || skip "clang is not installed"
     command -v python3 >/dev/null || skip "python3 is not installed"
     need_train "${programs[@]:1}"
@@ -18,6 +17,9 @@ setup_file() {
     tools/find_libs.sh gpu | grep -q '^NCCL_FLAGS := .' || skip "NCCL is not installed"
     make -j2 DEVICE=gpu BUILD=build/test-gpu ARCH=90 WERROR=1 programs build/test-gpu/tests/device/gpu_build.o \
         build/test-gpu/common/kernels/{,image_,norm_,optimizer_,sequence_}kernels_on_host.o || return
+    for object in build/test-gpu/common/kernels/*_on_host.o; do # in which launches look for kernels, and nothing else
+        objcopy --wildcard --localize-symbol='*' "$object" "$BATS_FILE_TMPDIR/${object##*/}" || return
+    done
     for program in "${programs[@]}"; do
         mkdir -p "$BATS_FILE_TMPDIR/${program%/*}"
         on_cpu_device "$BATS_FILE_TMPDIR/$program" "build/test-gpu/$program.o" || return
@@ -38,7 +40,7 @@ on_cpu_device() {
     mapfile -t versioned < <(find "$gpu"/{0*,common} -name '*.o' -exec nm -u {} + |
         sed -n 's/^ *U \(.*\)_v2$/-Wl,--defsym=\1_v2=\1/p' | sort -u)
     set_build
-    cc "${@:2}" "$gpu"/{steps,common}.a "$gpu"/common/{device/fallback,kernels/*_on_host}.o "$gpu/tests/device/gpu_build.o" \
+    cc "${@:2}" "$gpu"/{steps,common}.a "$gpu/common/device/fallback.o" "$BATS_FILE_TMPDIR"/*_on_host.o "$gpu/tests/device/gpu_build.o" \
         -Wl,--wrap=cudaGetDeviceProperties "${versioned[@]}" "$build"/{common,libcpu_device}.a "${libs[@]}" -lstdc++ -ldl -lm -pthread -o "$1"
 }
 

@@ -103,17 +103,6 @@ static size_t words(size_t bytes) {
     return (bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t);
 }
 
-// In device memory, the threads of the CPU device use other addresses than the program. An argument
-// may be a struct that holds some.
-static void copy_argument(uint64_t *to, const void *from, size_t bytes) {
-    memcpy(to, from, bytes);
-    for (size_t i = 0; i < bytes / sizeof *to; i++) {
-        void *pointer = (void *)to[i];
-        void *view = cpu_is_device_pointer(pointer) ? cpu_view(pointer, 1) : NULL;
-        to[i] = view ? (uint64_t)view : to[i];
-    }
-}
-
 static void run_launch(void *arguments) {
     struct launch *l = *(struct launch **)arguments;
     void *pointers[l->kernel->arguments];
@@ -142,7 +131,7 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 blocks, dim3 threads, v
     l->threads = threads;
     uint64_t *next = l->arguments;
     for (size_t i = 0; i < k->arguments; i++) {
-        copy_argument(next, arguments[i], k->bytes[i]);
+        memcpy(next, arguments[i], k->bytes[i]);
         next += words(k->bytes[i]);
     }
     cudaError_t error = cpu_launch(stream, run_launch, &l, sizeof l);

@@ -3,21 +3,13 @@
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
-# Builds step 1 once for all tests, and makes a toolkit like that of this machine, whose nvcc compiles equal sources once.
+# Builds step 1 once for all tests.
 setup_file() {
-    local nvcc home
     unset MFLAGS MAKELEVEL DEVICE CC CFLAGS BUILD
     export MAKEFLAGS=CFLAGS=-O0 # compiles faster
     copy_tree "$BATS_FILE_TMPDIR/tree"
     make -s -C "$BATS_FILE_TMPDIR/tree" -j2 DEVICE=cpu step1
-    nvcc=$(command -v nvcc || ls "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" 2>/dev/null) || return 0
-    nvcc=$(readlink -f "$nvcc")
-    export CUDA_HOME=$BATS_FILE_TMPDIR/toolkit
-    home=${nvcc%/bin/nvcc}
-    mkdir -p "$CUDA_HOME/bin"
-    ln -s "$home"/{include,lib64} "$CUDA_HOME"
-    printf '#!/bin/sh\nexec %s "%s" "$@"\n' "$(command -v ccache)" "$nvcc" >"$CUDA_HOME/bin/nvcc"
-    chmod +x "$CUDA_HOME/bin/nvcc"
+    use_cached_nvcc || true
 }
 
 setup() {
@@ -26,7 +18,7 @@ setup() {
     # The tests inherit nothing from a make that runs them.
     unset MFLAGS MAKELEVEL DEVICE CC CFLAGS BUILD MNIST_MIRROR
     export MAKEFLAGS=CFLAGS=-O0
-    nvcc=$(ls "$BATS_FILE_TMPDIR/toolkit/bin/nvcc" 2>/dev/null || true)
+    nvcc=$(ls "$root/build/toolkit/bin/nvcc" 2>/dev/null || true)
 }
 
 objects() { # all objects that are newer than the file

@@ -1,7 +1,6 @@
 // Arrays of a test, in host or device memory. Each array lies between guards: bytes that no kernel
 // may use. The end of the test finds a write to them, and a read gives a number (or an index) that
-// is far from all others. New arrays are filled with the same bytes. With KERNELS_ON_HOST, the
-// kernels of the test are those that host_cuda.h builds, and arrays of the device are host memory.
+// is far from all others. New arrays are filled with the same bytes.
 #pragma once
 #include "common/base/rng.h"
 #include "common/device/device.h"
@@ -41,14 +40,10 @@ static inline void *new_array(size_t bytes) {
 }
 
 static inline void *new_device_array(size_t bytes) {
-#ifdef KERNELS_ON_HOST
-    return new_array(bytes);
-#else
     uint8_t *start;
     CUDA_CHECK(cudaMalloc((void **)&start, bytes + 2 * GUARD));
     CUDA_CHECK(cudaMemset(start, GUARD_BYTE, bytes + 2 * GUARD));
     return keep_array(start, bytes, 1);
-#endif
 }
 
 static inline void *to_device(const void *values, size_t bytes) {

@@ -1,14 +1,16 @@
 // Lets a C++ compiler build the files common/kernels/*.cu for the host. It is included before such
 // a file, and defines the names that nvcc defines itself. Two kinds of tests use the result:
-// - Unit tests call the functions of the file. LAUNCH then runs a small grid thread by thread, the
-//   last thread first, so loops that skip or repeat elements, or depend on an order, give wrong
-//   results. LAUNCH_BLOCKS runs the real blocks, whose threads can wait for each other.
+// - Unit tests call the functions of the file, on the CPU device. LAUNCH then runs a small grid
+//   thread by thread, the last thread first, so loops that skip or repeat elements, or depend on an
+//   order, give wrong results. LAUNCH_BLOCKS runs the real blocks, whose threads can wait for each
+//   other.
 // - tests/device/gpu_build.c finds the kernels in a table, and runs the grids that nvcc's code
 //   launches.
 #pragma once
 #include <math.h>
 #include <setjmp.h>
 #include <stdlib.h>
+#include <string.h>
 #include <ucontext.h>
 #include <utility>
 
@@ -147,18 +149,42 @@ template <class Call> static void host_run(dim3 blocks, dim3 threads, int wait, 
     }
 }
 
+// Programs cannot use device memory, and kernels use it at another address.
+extern "C" int cpu_is_device_pointer(const void *pointer);
+extern "C" void *cpu_view(const void *pointer, size_t bytes);
+
+// Returns the argument with the addresses that kernels use. A struct may hold pointers, too.
+template <class T> static T host_view(T argument) {
+    for (size_t at = 0; at + sizeof(void *) <= sizeof argument; at += sizeof(void *)) {
+        void *word;
+        memcpy(&word, (char *)&argument + at, sizeof word);
+        void *view = cpu_is_device_pointer(word) ? cpu_view(word, 0) : NULL;
+        if (view)
+            memcpy((char *)&argument + at, &view, sizeof view);
+    }
+    return argument;
+}
+
 // A kernel in the table. wait: its threads may wait for each other.
 template <auto *kernel, int wait> struct host_kernel;
 template <class... Types, void (*kernel)(Types...), int wait> struct host_kernel<kernel, wait> {
     static constexpr size_t bytes[] = {sizeof(Types)...};
 
-    template <size_t... i> static void call(void **arguments, std::index_sequence<i...>) {
-        kernel(*(Types *)arguments[i]...);
+    static void run_views(dim3 blocks, dim3 threads, Types... arguments) {
+        host_run(blocks, threads, wait, [&] { kernel(arguments...); });
+    }
+
+    static void launch(dim3 blocks, dim3 threads, Types... arguments) {
+        run_views(blocks, threads, host_view(arguments)...);
+    }
+
+    template <size_t... i>
+    static void unpack(dim3 blocks, dim3 threads, void **arguments, std::index_sequence<i...>) {
+        launch(blocks, threads, *(Types *)arguments[i]...);
     }
 
     static void run(unsigned blocks, unsigned x, unsigned y, void **arguments) {
-        host_run(dim3(blocks), dim3(x, y), wait,
-                 [&] { call(arguments, std::index_sequence_for<Types...>()); });
+        unpack(blocks, dim3(x, y), arguments, std::index_sequence_for<Types...>());
     }
 
     // Adds a struct host_kernel of gpu_build.c. Only the assembler knows the mangled name.
@@ -176,9 +202,8 @@ template <class... Types, void (*kernel)(Types...), int wait> struct host_kernel
     HOST_LAUNCH(kernel, blocks, threads, 1, stream, __VA_ARGS__)
 #define HOST_LAUNCH(kernel, blocks, threads, wait, stream, ...)                                    \
     do {                                                                                           \
-        (void)(stream);                                                                            \
+        (void)(stream); /* work on any stream may come before */                                   \
+        CUDA_CHECK(cudaDeviceSynchronize());                                                       \
         host_kernel<&kernel, wait>::list();                                                        \
-        host_run(blocks, threads, wait, [&] { kernel(__VA_ARGS__); });                             \
+        host_kernel<&kernel, wait>::launch(blocks, threads, __VA_ARGS__);                          \
     } while (0)
-
-#include "tests/unit/host_names.h"

@@ -1,21 +1,21 @@
 // Tests of the kernels, on the GPU or on the CPU device. They compare each kernel with the same
-// formula in double precision. test_kernels_cu.c runs the same tests on the GPU's versions, built
-// for the host.
+// formula in double precision. test_kernels_cu is the same program with the GPU's kernels, which
+// host_cuda.h builds for the host.
 #include "common/data/data.h"
 #include "common/device/device.h"
 #include "common/kernels/kernels.h"
 #include "tests/unit/device_arrays.h"
 #include "tests/unit/test_stream.h"
 
-// On a CPU, threads share the larger sizes. On a GPU, the last size is larger than one grid. The
-// grid of a build for the host has six threads.
+// On a CPU, threads share the larger sizes. On a GPU, the last size is larger than one grid.
 static const struct matrix {
     int rows, cols;
 } shapes[] = {{1, 1}, {1, 7}, {5, 1}, {3, 31}, {64, 10}, {37, 515}, {260, 129}, {1031, 677}};
-#ifdef KERNELS_ON_HOST
-enum { SHAPES = sizeof shapes / sizeof *shapes, LARGE = 40001 };
+enum { SHAPES = sizeof shapes / sizeof *shapes - SANITIZED };
+#ifdef CPU_DEFAULT // a macro of the CPU device's headers
+enum { LARGE = 40001 };
 #else
-enum { SHAPES = sizeof shapes / sizeof *shapes - SANITIZED, LARGE = SANITIZED ? 40001 : 700001 };
+enum { LARGE = 700001 };
 #endif
 enum { MOST_ARRAYS = 4 }; // of an elementwise kernel
 

@@ -1,5 +1,5 @@
 // Tests of the kernels for sequences of tokens, which compare each kernel with the same formula in
-// double precision. test_sequence_kernels_cu.c runs the same tests on the GPU's versions.
+// double precision. test_sequence_kernels_cu has the GPU's kernels.
 #include "common/data/data.h"
 #include "common/device/device.h"
 #include "common/kernels/kernels.h"
