@@ -82,6 +82,7 @@ static void initialise(void) {
     if (device_count)
         cpu_memory_init();
     pthread_atfork(NULL, NULL, in_child);
+    cpu_counts_init();
     cpu_stop_at_exit();
 }
 

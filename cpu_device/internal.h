@@ -125,6 +125,23 @@ long cpu_positive_number(const char *name, long otherwise);
 // Returns the bytes of a size such as 512, 64K, 64M or 2G, or 0 if the text is not a size.
 size_t cpu_parse_size(const char *text);
 
+// What a program asks the device to do. CPU_DEVICE_COUNTS names a file; when the program exits, it
+// gets a line with these counts, in this order, and with the modelled time of the main thread. The
+// operations of graphs are not counted.
+enum cpu_counted {
+    CPU_KERNELS,
+    CPU_PRODUCTS,
+    CPU_COPIES,
+    CPU_MEMSETS,
+    CPU_COLLECTIVES,
+    CPU_EVENTS, // that streams record or wait for
+    CPU_WAITS,  // of the host
+    CPU_COUNTED
+};
+void cpu_count(enum cpu_counted what);
+void cpu_count_operation(const struct cpu_cost *cost);
+void cpu_counts_init(void);
+
 // 1 from cpu_record_events on.
 extern int cpu_tracing;
 

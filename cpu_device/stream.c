@@ -397,6 +397,7 @@ static cudaError_t launch(cudaStream_t stream, const struct operation *wanted,
             note = NULL;
         } else {
             cpu_take_turns(s);
+            cpu_count_operation(&cost);
             if (cpu_check_operation(s->clock, note))
                 cpu_append(s, &op, arguments, bytes);
         }
@@ -436,6 +437,7 @@ static void host_waits_for(struct CUstream_st *s) {
 
 // Notes that the host has waited in a call since this time, and that it takes a moment to continue.
 static void host_goes_on(const char *call, double since) {
+    cpu_count(CPU_WAITS);
     if (cpu_model)
         host_moves_to(moment + cpu_model->wake);
     if (cpu_tracing)
@@ -653,6 +655,7 @@ static cudaError_t on_stream(cudaStream_t stream, cudaEvent_t event, int record)
         error = cpu_capture_wait(s, event);
     } else if (!error) {
         cpu_take_turns(s);
+        cpu_count(CPU_EVENTS);
         if (record) {
             struct record *r = cpu_append_record(s);
             cpu_forget_capture(event);

@@ -1,0 +1,29 @@
+#!/usr/bin/env bats
+# What a training step asks the device to do: kernels, products, copies, memsets, collectives, events, waits. A change that
+# adds a launch to each training step changes a row.
+# shellcheck disable=SC2154 # helpers.bash sets variables
+load ../helpers
+
+setup_file() {
+    need_train 02_multigpu_fork/train
+}
+
+setup() {
+    command -v python3 >/dev/null || skip "python3 is not installed"
+    unset_job
+    set_build
+}
+
+# counts STEP RANKS MODEL NUMBER...: tools/launches.py must count this many of each.
+counts() {
+    local printed
+    printed=$("$root/tools/launches.py" --programs "$build" --steps "$1" --ranks "$2" --models "$3" | tail -n 1)
+    read -ra row <<<"$printed"
+    [ "${row[*]:0:10}" = "$3 $1 $2 ${*:4}" ] || { echo "counted: ${row[*]:0:10}; wanted: $3 $1 $2 ${*:4}" && return 1; }
+}
+
+@test "a training step launches as many kernels, products and other operations as this table says" {
+    counts 1 1 mlp 11 8 0 0 0 0 0
+    counts 1 1 cnn 42 26 0 0 0 0 0
+    counts 2 2 mlp 11 8 0 0 3 8 0
+}
