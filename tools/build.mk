@@ -118,4 +118,5 @@ build/course.txt:
 	@LC_ALL=C cat $(sort $(wildcard 0*/*.[ch] $(addprefix common/*/*.,c h cu) cpu_device/*.[ch] cpu_device/*/*.h)) >$@.$$$$ && \
 		mv $@.$$$$ $@
 
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+# The programs of exercises (MINE) contain nothing of the tests.
+-include $(shell find $(BUILD) $(if $(MINE),-path $(BUILD)/tests -prune -o) -name '*.d' -print 2>/dev/null)
