@@ -12,6 +12,14 @@
 #include <string.h>
 #include <unistd.h>
 
+__typeof__(ncclAllGather) __real_ncclAllGather, __wrap_ncclAllGather;
+__typeof__(fsdp_gather) __real_fsdp_gather, __wrap_fsdp_gather;
+__typeof__(begin_collective) __real_begin_collective, __wrap_begin_collective;
+__typeof__(end_collective) __real_end_collective, __wrap_end_collective;
+__typeof__(wait_for) __real_wait_for, __wrap_wait_for;
+__typeof__(rename) __real_rename, __wrap_rename;
+__typeof__(unlinkat) __real_unlinkat, __wrap_unlinkat;
+
 // With OBSERVE_PREFETCH=FILE and 2 ranks, rank 0 writes lines to the file. "compute yes": it can
 // compute the first layer while rank 1 is late for the gather of the next one. "gather yes": a
 // layer is gathered before the host has queued the computation of the layer before it.
@@ -40,10 +48,6 @@ static struct {
     size_t count;
 } gathered[2];
 
-ncclResult_t __real_ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type,
-                                  ncclComm_t comm, cudaStream_t stream);
-ncclResult_t __wrap_ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type,
-                                  ncclComm_t comm, cudaStream_t stream);
 ncclResult_t __wrap_ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type,
                                   ncclComm_t comm, cudaStream_t stream) {
     int i = gathered[0].buffer && gathered[0].buffer != to;
@@ -71,8 +75,6 @@ void observe_call(const char *function) {
     answer("wx", "compute", 0); // unless rank 0 has answered
 }
 
-float *__real_fsdp_gather(struct fsdp *f, int layer, int next);
-float *__wrap_fsdp_gather(struct fsdp *f, int layer, int next);
 float *__wrap_fsdp_gather(struct fsdp *f, int layer, int next) {
     static int calls;
     int asked = prefetch_file() && f->rank == 0 && calls < 2 * f->model->count;
@@ -87,15 +89,11 @@ float *__wrap_fsdp_gather(struct fsdp *f, int layer, int next) {
 }
 
 // Counts the gathers in the macro COLLECTIVE.
-void __real_begin_collective(const char *call, const char *file, int line);
-void __wrap_begin_collective(const char *call, const char *file, int line);
 void __wrap_begin_collective(const char *call, const char *file, int line) {
     __real_begin_collective(call, file, line);
     in_collective = 1;
 }
 
-void __real_end_collective(ncclResult_t result, cudaStream_t stream);
-void __wrap_end_collective(ncclResult_t result, cudaStream_t stream);
 void __wrap_end_collective(ncclResult_t result, cudaStream_t stream) {
     in_collective = 0;
     for (; gathers_in_collective > 0; gathers_in_collective--)
@@ -103,8 +101,6 @@ void __wrap_end_collective(ncclResult_t result, cudaStream_t stream) {
     __real_end_collective(result, stream);
 }
 
-void __real_wait_for(cudaStream_t stream);
-void __wrap_wait_for(cudaStream_t stream);
 void __wrap_wait_for(cudaStream_t stream) {
     observe("wait_for", 0, NO_TYPE, stream);
     __real_wait_for(stream);
@@ -130,8 +126,6 @@ static int kill_before(const char *what) {
     return 1;
 }
 
-int __real_rename(const char *from, const char *to);
-int __wrap_rename(const char *from, const char *to);
 int __wrap_rename(const char *from, const char *to) {
     observe("rename", 0, NO_TYPE, NULL);
     const char *name = strrchr(to, '/') ? strrchr(to, '/') : to;
@@ -140,8 +134,6 @@ int __wrap_rename(const char *from, const char *to) {
     return __real_rename(from, to);
 }
 
-int __real_unlinkat(int folder, const char *name, int flags);
-int __wrap_unlinkat(int folder, const char *name, int flags);
 int __wrap_unlinkat(int folder, const char *name, int flags) {
     kill_before("unlinkat");
     return __real_unlinkat(folder, name, flags);
