@@ -146,6 +146,13 @@ place_of_error() {
     echo 'No error names a line of your part. A missing ; or } often shows later: look at the lines above the first error.'
 }
 
+# tool NAME: compiles the program checks/NAME.c, unless an earlier check has. It is $build/exercises/NAME.
+tool() {
+    local to=$build/exercises/$1
+    [ "$to" -nt "exercises/checks/$1.c" ] ||
+        { "${CC:-cc}" -D_GNU_SOURCE -O1 "exercises/checks/$1.c" -o "$to.$$" -lz 2>"$SCRATCH/build" && mv "$to.$$" "$to"; }
+}
+
 # limit: how many seconds a run may take.
 limit=20
 
@@ -162,7 +169,7 @@ enough_devices() {
 # its steps in $SCRATCH/csv, and the calls of all ranks in $SCRATCH/calls.
 run_ranks() {
     local command status began=$SECONDS
-    rm -f "$SCRATCH"/{csv,calls}
+    : >"$SCRATCH/csv" >"$SCRATCH/calls"
     enough_devices "$1"
     case $main in
     01_*) command=("$program") ;;
@@ -242,39 +249,34 @@ losses() {
 reference=01_single_gpu/train
 reference_name=01_single_gpu
 
-# kept WORD...: prints the path of a file with what the program $reference did with these options. It stays for other checks,
-# as long as the program is the same.
+# kept WORD...: $kept is the path of a file with what the program $reference did with these options. It stays for other
+# checks. Succeeds if it is there, and not older than the program.
 kept() {
-    echo "$build/exercises/kept.$(cksum <<<"$HOSTNAME $(stat -c '%n %s %y' "$build/$reference") $images ${small[*]:2} ${also[*]} $*" |
-        tr ' ' .)"
+    local words="$HOSTNAME $reference ${images##*/} ${small[*]:2} ${also[*]} $*"
+    kept=$build/exercises/kept.${words//[^A-Za-z0-9.]/_}
+    [ "$kept" -nt "$build/$reference" ]
 }
 
-# What it writes to its CSV file with these options.
-csv_of_step1() {
-    local csv
-    csv=$(kept "$@")
-    if [ ! -e "$csv" ]; then
-        env -u CPU_DEVICE_CHAOS "$build/$reference" "${small[@]}" "${also[@]}" --csv "$SCRATCH/step1" "$@" >/dev/null
-        cp "$SCRATCH/step1" "$csv.$$" && mv "$csv.$$" "$csv"
-    fi
-    cat "$csv"
+# reference_runs OPTION...: $kept is the path of the CSV file that it writes with these options.
+reference_runs() {
+    kept "$@" && return
+    env -u CPU_DEVICE_CHAOS "$build/$reference" "${small[@]}" "${also[@]}" --csv "$SCRATCH/reference" "$@" >/dev/null
+    cp "$SCRATCH/reference" "$kept.$$" && mv "$kept.$$" "$kept"
 }
 
-# Its losses: lines "step,loss".
-losses_of_step1() {
-    csv_of_step1 "$@" | losses
-}
-
-# first_difference LOSSES LOSSES: "STEP LOSS LOSS" where they first differ by more than rounding, or nothing.
+# first_difference CSV [FIRST]: of the last run and the CSV file, "STEP LOSS LOSS" where the losses first differ by more than
+# rounding, from training step FIRST on, or nothing.
 first_difference() {
-    awk -F, 'NR == FNR { loss[$1] = $2; next }
-        FNR > 1 && (loss[$1] !~ /^[0-9]/ || (loss[$1] - $2) ^ 2 > (1e-5 * $2) ^ 2) {
-            print $1, loss[$1] == "" ? "missing" : loss[$1], $2; exit }' "$1" "$2"
+    [ -s "$SCRATCH/csv" ] || echo >"$SCRATCH/csv"
+    awk -F, -v first="${2:-1}" 'NR == FNR { if ($2 != "") loss[$1] = $2; next }
+        FNR > 1 && $2 != "" && $1 >= first && (loss[$1] !~ /^[0-9]/ || (loss[$1] - $2) ^ 2 > (1e-5 * $2) ^ 2) {
+            print $1, loss[$1] == "" ? "missing" : loss[$1], $2; exit }' "$SCRATCH/csv" "$1"
 }
 
 # wrong_loss: in the last run, "STEP LOSS LOSS" where the losses first differ from those of step 1, or nothing.
 wrong_loss() {
-    first_difference <(losses <"$SCRATCH/csv") <(losses_of_step1)
+    reference_runs
+    first_difference "$kept"
 }
 
 # suspects: for options of step 1, the mistake that makes the program train like that. "--lr 0.005|The sum is half ..."
@@ -300,21 +302,32 @@ about_loss() {
     fi
 }
 
-# same_losses RANKS OPTION...: the program trains as step 1 does.
+# same_losses RANKS... OPTION...: with each of these numbers of ranks, the program trains as step 1 does.
 same_losses() {
-    local at race=() suspect lines=() status=0 mine=$SCRATCH/mine right=$SCRATCH/right
+    local number numbers=()
+    while [[ ${1:-} == [0-9]* ]]; do
+        numbers+=("$1")
+        shift
+    done
+    for number in "${numbers[@]}"; do
+        same_losses_with "$number" "$@"
+    done
+}
+
+same_losses_with() { # RANKS OPTION...
+    local at=() race=() suspect lines=() status=0 right
     run_ranks "$@" || status=$?
-    { losses <"$SCRATCH/csv" >"$mine"; } 2>/dev/null || echo >"$mine"
-    losses_of_step1 >"$right"
-    read -ra at <<<"$(first_difference "$mine" "$right")"
+    reference_runs
+    right=$kept
+    read -ra at <<<"$(first_difference "$right")"
     if [ ${#at[@]} = 0 ] && [ $status = 0 ]; then
-        ok "with $(ranks "$@"), the losses of $(grep -c '^[0-9]' "$right") training steps are those of $reference_name"
+        ok "with $(ranks "$@"), the losses of $(grep -c '^[0-9]*,[0-9]' "$right") training steps are those of $reference_name"
         return
     fi
     untouched || for suspect in "${suspects[@]}"; do
         # shellcheck disable=SC2086 # options
-        losses_of_step1 ${suspect%%|*} >"$SCRATCH/suspect"
-        [ -n "$(first_difference "$mine" "$SCRATCH/suspect")" ] || lines=("${suspect#*|}")
+        reference_runs ${suspect%%|*}
+        [ -n "$(first_difference "$kept")" ] || lines=("${suspect#*|}")
     done
     [ $status = 0 ] || mapfile -t -O ${#lines[@]} lines < <(explain_errors)
     untouched || hangs || mapfile -t race < <(find_race "$@")
@@ -340,7 +353,8 @@ same_epochs() {
     [ $status = 0 ] || mapfile -t lines < <(explain_errors)
     [ $status = 0 ] || wrong "with $(ranks "$@"), the program fails" "${lines[@]}"
     lines=("The ranks evaluate $evaluated samples in two epochs. There are 1000 test samples, so it should be 2000.")
-    right=$(csv_of_step1 "${epochs[@]}" | epochs)
+    reference_runs "${epochs[@]}"
+    right=$(epochs <"$kept")
     mine=$(epochs <"$SCRATCH/csv")
     if [ -n "$(awk 'NR == FNR { right[$1] = $0; next }
             { split(right[$1], r)
@@ -517,7 +531,8 @@ same_evaluation() {
     local mine right
     must_run "$1"
     read -r mine <<<"$(awk -F, 'NR > 1 && $3 { print $5, $6 }' "$SCRATCH/csv")"
-    read -r right <<<"$(csv_of_step1 | awk -F, 'NR > 1 && $3 { print $5, $6 }')"
+    reference_runs
+    read -r right <<<"$(awk -F, 'NR > 1 && $3 { print $5, $6 }' "$kept")"
     awk -v mine="$mine" -v right="$right" 'BEGIN {
         split(mine, m); split(right, r)
         exit !(mine && (m[1] - r[1]) ^ 2 <= (1e-5 * r[1]) ^ 2 && m[2] == r[2]) }' ||
@@ -526,6 +541,7 @@ same_evaluation() {
     ok "with $(ranks "$1"), the test loss and the accuracy are those of step 1"
 }
 
-data_set 2520 1000 28 28
+small_images=(2520 1000 8 8)
+data_set "${small_images[@]}"
 # shellcheck disable=SC1090 # the check of an exercise
 . "$1"

@@ -4,21 +4,20 @@
 # modelled RANKS OPTION...: runs the step and then the program on modelled GPUs, for 20 training steps. Their phases are in
 # $SCRATCH/right.phases and mine.phases.
 modelled() {
-    local built=$device device=cpu build=${BUILD:-build/cpu} program reference=$main mine=("${options[@]}") right
+    local built=$device device=cpu build=${BUILD:-build/cpu} program reference=$main mine=("${options[@]}")
     local launcher=$build/03_multigpu_launcher/launch
     local -x CPU_DEVICE_MODEL=h100 CPU_DEVICE_COMPUTE=0
     # shellcheck disable=SC2153 # run.sh sets MINE
     program=$build/$MINE/${main##*/}
     [ "$built" = cpu ] || build_mine || wrong "it does not compile for the CPU device: $(grep -m 1 error "$SCRATCH/build")"
     set -- "$@" --log-every 100
-    right=$(kept phases "$@")
-    if [ ! -e "$right" ]; then
+    if ! kept phases "$@"; then
         options=()
         program=$build/$main must_run "$@" --trace "$SCRATCH/right.json"
         options=("${mine[@]}")
-        phases right >"$right.$$" && mv "$right.$$" "$right"
+        phases right >"$kept.$$" && mv "$kept.$$" "$kept"
     fi
-    cp "$right" "$SCRATCH/right.phases"
+    cp "$kept" "$SCRATCH/right.phases"
     rm -f "$SCRATCH"/mine.*.json
     must_run "$@" --trace "$SCRATCH/mine.json"
     phases mine >"$SCRATCH/mine.phases"
@@ -27,7 +26,9 @@ modelled() {
 # as_fast RANKS OPTION...: on modelled GPUs, a training step takes at most a tenth longer than in the step.
 as_fast() {
     local mine right
-    modelled "$@" --data synthetic
+    data_set 20480 10 28 28 # an epoch of 20 batches, as wide as those of MNIST
+    modelled "$@"
+    data_set "${small_images[@]}"
     read -r mine right <<<"$(awk '/^all: a training step/ { printf "%s ", $NF }' "$SCRATCH"/{mine,right}.phases)"
     awk -v mine="$mine" -v right="$right" 'BEGIN { exit !(mine <= 1.1 * right) }' ||
         wrong "on $1 GPUs (modelled h100), a training step takes $mine ms; in the step, it takes $right ms" \

@@ -87,8 +87,8 @@ trained() {
 
 # listener full|close: starts the program listener instead of rank 0.
 listener() {
-    ${CC:-cc} -o "$SCRATCH/listener" exercises/checks/listener.c || wrong 'exercises/checks/listener.c does not compile'
-    "$SCRATCH/listener" "$1" "$MASTER_ADDR" "$MASTER_PORT" >"$SCRATCH/ready" &
+    tool listener || wrong 'exercises/checks/listener.c does not compile'
+    "$build/exercises/listener" "$1" "$MASTER_ADDR" "$MASTER_PORT" >"$SCRATCH/ready" &
     pids[100]=$!
     within 10 grep -qs listening "$SCRATCH/ready" || wrong 'exercises/checks/listener.c does not start'
 }
@@ -114,9 +114,13 @@ hello() {
 }
 
 be32() { # NUMBER: its four bytes
-    printf '%b' "$(printf '\\x%02x' $(($1 >> 24 & 255)) $(($1 >> 16 & 255)) $(($1 >> 8 & 255)) $(($1 & 255)))"
+    local bytes
+    printf -v bytes '\\x%02x' $(($1 >> 24 & 255)) $(($1 >> 16 & 255)) $(($1 >> 8 & 255)) $(($1 & 255))
+    printf '%b' "$bytes"
 }
 
-field() { # TEXT SIZE
-    printf %s "$1" && head -c $(($2 - ${#1})) /dev/zero
+field() { # TEXT SIZE: starts no process, because a rank has little time to come
+    local zeros
+    printf -v zeros '%*s' $(($2 - ${#1})) ''
+    printf '%s%b' "$1" "${zeros// /\\0}"
 }

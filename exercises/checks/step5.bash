@@ -17,24 +17,23 @@ shard() {
 
 # keeps RANKS [LINE...]: in the last run, each rank kept its part of the parameters and no more.
 keeps() {
-    local kept
-    kept=$(sed -n 's/^sharding  each rank keeps //p' "$SCRATCH/out")
-    [ "$kept" = "$(shard "$1") of $(parameters) parameters" ] ||
-        wrong "each of $1 ranks keeps $kept" "Expected: $(shard "$1")." "${@:2}"
-    ok "each of $1 ranks keeps $kept"
+    local floats
+    floats=$(sed -n 's/^sharding  each rank keeps //p' "$SCRATCH/out")
+    [ "$floats" = "$(shard "$1") of $(parameters) parameters" ] ||
+        wrong "each of $1 ranks keeps $floats" "Expected: $(shard "$1")." "${@:2}"
+    ok "each of $1 ranks keeps $floats"
 }
 
 # continued_by_step1 RANKS [LINE...]: step 1 continues from the shards of the ranks with the right losses.
 continued_by_step1() {
     local at=()
     must_run "$1" --max-steps 10 --snapshot "$SCRATCH/s"
-    limited "$build/01_single_gpu/train" "${small[@]}" --snapshot "$SCRATCH/s" --csv "$SCRATCH/continued" \
+    limited "$build/01_single_gpu/train" "${small[@]}" --snapshot "$SCRATCH/s" --csv "$SCRATCH/csv" \
         >/dev/null 2>"$SCRATCH/err" ||
         wrong "step 1 does not continue from the shards of $1 ranks" "$(head -n 1 "$SCRATCH/err")" "${@:2}"
     rm -f "$SCRATCH"/s "$SCRATCH"/s.*
-    losses <"$SCRATCH/continued" >"$SCRATCH/mine"
-    losses_of_step1 | awk -F, '$1 > 10 || NR == 1' >"$SCRATCH/right"
-    read -ra at <<<"$(first_difference "$SCRATCH/mine" "$SCRATCH/right")"
+    reference_runs
+    read -ra at <<<"$(first_difference "$kept" 11)"
     [ ${#at[@]} = 0 ] ||
         wrong "step 1 continues from the shards of $1 ranks, but with a wrong loss" \
             "In training step ${at[0]}, it is ${at[1]}; without a stop, it is ${at[2]}." "${@:2}"
