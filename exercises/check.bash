@@ -169,7 +169,8 @@ enough_devices() {
 # its steps in $SCRATCH/csv, and the calls of all ranks in $SCRATCH/calls.
 run_ranks() {
     local command status began=$SECONDS
-    : >"$SCRATCH/csv" >"$SCRATCH/calls"
+    : >"$SCRATCH/csv"
+    : >"$SCRATCH/calls"
     enough_devices "$1"
     case $main in
     01_*) command=("$program") ;;
