@@ -1,4 +1,4 @@
-# `make` lists the targets. tools/build.mk says how make compiles, and for which device; tests/tests.mk tests and measures.
+# `make` lists the targets. tools/build.mk says how make compiles, and for which device; tests/tests.mk tests, and bench/bench.mk measures.
 
 # The programs of each step. All other sources in the folder of a step are modules, which later steps use too.
 step1 := 01_single_gpu/train 01_single_gpu/ladder
@@ -15,15 +15,18 @@ PROGRAMS := $(foreach step,$(STEPS),$($(step)))
 .DEFAULT_GOAL := help
 .PHONY: help quickstart data programs diffs diffstat doctor demo-fsdp demo-gpt rehearse plots check-gpu docs record slides schedule test-quick test test-all clean
 .PHONY: $(STEPS) $(STEPS:%=run-%) $(DIFFS) $(PROGRAMS)
-include tools/build.mk tools/see.mk exercises/exercises.mk tests/tests.mk
+include tools/build.mk tools/see.mk exercises/exercises.mk tests/tests.mk bench/bench.mk
 
 help: ## prints this list
-	@sed -n 's/^\([a-z][a-zMN0-9-]*\):.*## /\1|/p' Makefile tools/*.mk exercises/exercises.mk tests/tests.mk | awk -F'|' '{printf "make %-17s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z][a-zMN0-9-]*\):.*## /\1|/p' Makefile tools/*.mk exercises/exercises.mk tests/tests.mk bench/bench.mk | awk -F'|' '{printf "make %-17s %s\n", $$1, $$2}'
 	@echo 'DEVICE=cpu or DEVICE=gpu after make chooses the device (now: $(if $(BOTH),both,$(DEVICE))); ARCH=native builds for the GPU of this machine only.'
+
+# The device on which this machine runs the programs.
+HERE = $(if $(BOTH),$(if $(shell nvidia-smi -L 2>/dev/null),gpu,cpu),$(DEVICE))
 
 quickstart: export NEXT = Next: make run-step1 ARGS="--epochs 10", or read 01_single_gpu/README.md
 quickstart: ## installs packages, downloads the data, builds step 1 and trains it
-	@DEVICE=$(if $(BOTH),$(if $(shell nvidia-smi -L 2>/dev/null),gpu,cpu),$(DEVICE)) \
+	@DEVICE=$(HERE) \
 		NVCC=$(if $(filter gpu,$(DEVICE)),$(NVCC)) tools/deps.sh run
 	@tools/data.sh || { [ -z "$(MNIST_MIRROR)" ] && echo 'note: make quickstart continues with synthetic images'; }
 	@$(MAKE) --no-print-directory run-step1 ARGS="--epochs 3 $(ARGS)"

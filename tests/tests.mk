@@ -1,5 +1,5 @@
-# What tests, measures and formats the course, in addition to `make test`. tests/README.md says where a test goes.
-.PHONY: unit-tests test-nightly test-machines fuzz bench-step1 bench-models bench-step2 bench-collectives bench-launcher bench-watchdog bench-step5 test-cluster test-container format lint style
+# What tests and formats the course, in addition to `make test`. tests/README.md says where a test goes.
+.PHONY: unit-tests test-nightly test-machines fuzz test-cluster test-container format lint style
 
 test-cluster: ## runs the Slurm and PBS job scripts on a simulated cluster of four nodes
 	@tools/deps.sh cluster
@@ -42,35 +42,7 @@ fuzz: ## tests each file reader with random input for an hour (FUZZ_SECONDS=60: 
 	@tools/deps.sh fuzz
 	@tests/fuzz/run.sh $(or $(FUZZ_SECONDS),3600)
 
-bench-step1: ## compares step 1 with PyTorch and bare matrix products (ARGS="--rounds 2": faster; --accuracy: also 5 seeds)
-bench-models: ## compares the image models with PyTorch (ARGS="--rounds 1": faster; --accuracy: also their accuracy)
-bench-step2: ## compares step 2 with PyTorch DDP and step 1, and times communication (ARGS="--rounds 2": faster)
-bench-collectives: ## times all-reduce on the CPU device, compared with Open MPI
-bench-launcher: ## times the launcher, compared with torchrun
-bench-step5: ## measures the speed of steps 5 and 7, compared with step 4
-# What they need besides the programs:
-bench-step1: private BENCHMARK = build/cpu/tests/bench/sgemm
-bench-collectives: private BENCHMARK = build/cpu/tests/bench/collectives \
-	$$(echo '\#include <mpi.h>' | $(MPICC) -E - >/dev/null 2>&1 && echo build/cpu/tests/bench/mpi_allreduce)
-bench-step1 bench-models bench-step2 bench-collectives bench-launcher bench-step5:
-	@tools/deps.sh bench
-	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ programs $(BENCHMARK)
-	@/usr/bin/python3 -B tests/bench/$(@:bench-%=%).py build/cpu $(ARGS)
-bench-watchdog: ## times a collective on the host, with and without the watchdog of step 4
-	@$(MAKE) --no-print-directory -s DEVICE=$(DEVICE) QUIET=@ $(BUILD)/tests/bench/watchdog
-	@$(BUILD)/tests/bench/watchdog
-
-MPICC := $(or $(shell command -v mpicc.openmpi),mpicc)
-BENCHMARKS := $(addprefix $(BUILD)/tests/bench/,sgemm collectives watchdog)
-$(BENCHMARKS): %: %.o
-	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) $(NCCL_FLAGS) -lm
-$(BUILD)/tests/bench/collectives: $(BUILD)/tests/bench/allreduce.o $(COMMON_ARCHIVES)
-$(BUILD)/tests/bench/watchdog: $(BUILD)/steps.a $(COMMON_ARCHIVES)
-$(BUILD)/tests/bench/mpi_allreduce: $(addprefix tests/bench/,mpi_allreduce.c allreduce.c allreduce.h) $(BUILD)/flags
-	@mkdir -p $(@D)
-	$(QUIET)OMPI_CC='$(CC)' $(MPICC) $(filter-out -MMD -MP,$(ALL_CFLAGS)) $(filter %.c,$^) -o $@
-
-C_SOURCES = $(shell find 0* common cpu_device exercises tests -name '*.[ch]' -o -name '*.cu')
+C_SOURCES = $(shell find 0* bench common cpu_device exercises tests -name '*.[ch]' -o -name '*.cu')
 format: ## formats the C sources
 	@tools/deps.sh format
 	@clang-format -i $(C_SOURCES)

@@ -109,6 +109,7 @@ check() { # SET
             ;;
         bench)
             want has_mpi - 'openmpi-bin libopenmpi-dev' openmpi-devel openmpi
+            want has_command gnuplot gnuplot-nox gnuplot gnuplot
             ;;
         diffs)
             need has_command npm 'nodejs npm' nodejs-npm nodejs

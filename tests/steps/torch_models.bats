@@ -16,6 +16,7 @@ setup() {
     export CPU_DEVICES=1 OMP_NUM_THREADS=1 TMPDIR=$BATS_TEST_TMPDIR
     [ -z "$torch_is_missing" ] || skip "/usr/bin/python3 has no PyTorch: $torch_is_missing"
     scripts=$BATS_TEST_DIRNAME/torch_models
+    export PYTHONPATH=$root/bench # the networks in PyTorch
 }
 
 # trains_as_torch MODEL OPTION...: 20 steps on MNIST.

@@ -30,7 +30,7 @@ objects() { # all objects that are newer than the file
     run --separate-stderr make
     [ "$status" = 0 ]
     [ -z "$stderr" ]
-    for target in quickstart data stepN run-stepN diffNM diffs diffstat test-quick test test-all fuzz bench-step1 bench-models bench-step2 bench-collectives bench-launcher format lint clean help; do
+    for target in quickstart data stepN run-stepN diffNM diffs diffstat test-quick test test-all fuzz bench bench-collectives bench-launcher format lint clean help; do
         grep -qE "^make $target +[^ ].*" <<<"$output" || { echo "$target is missing" && return 1; }
     done
     [ ! -e build ]

@@ -89,13 +89,13 @@ END
     [[ $output == *" libopenmpi-dev"* ]]
     printf '#!/bin/sh\n' >tools/deps.sh
     make -n DEVICE=cpu bench-collectives >commands # which runs make -n for the programs
-    grep -q tests/bench/collectives.c commands
-    run ! grep tests/bench/mpi_allreduce.c commands
+    grep -q bench/collectives.c commands
+    run ! grep bench/mpi_allreduce.c commands
     stand_in mpicc.openmpi 'exit 0' # mpicc may be MPICH's
     run tools/deps.sh bench </dev/null
     [[ $output != *openmpi* ]]
     make -n DEVICE=cpu bench-collectives >commands
-    grep -q 'mpicc.openmpi .*tests/bench/mpi_allreduce.c' commands
+    grep -q 'mpicc.openmpi .*bench/mpi_allreduce.c' commands
 }
 
 @test "where bats is too old, npm installs another, or a line says how" {

@@ -2,54 +2,18 @@
 initial parameters and with the same order of the samples, and compares the losses of all steps, the gradients of the
 first one and the last parameters."""
 import csv
-import gzip
-import os
-import struct
 import subprocess
 import sys
 
 import torch
 from torch import nn
 
+from course import load_images, read_snapshot, shuffle
 from networks import BLOCKS, Net, ResNet, flat_gradients, flat_parameters, set_parameters
 
 # At a small rate: at larger ones, round-off grows from step to step until it exceeds the limit for the losses.
 STEPS, BATCH, LR, MOMENTUM, WEIGHT_DECAY, SEED = 20, 64, 2e-4, 0.9, 1e-3, 7
-M = 2**64 - 1
 trainer, images, work, model, *options = sys.argv[1:]
-
-
-def rng_bits(seed, index):
-    """Output number index of SplitMix64, as in common/base/rng.h."""
-    z = (seed + (index + 1) * 0x9E3779B97F4A7C15) & M
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & M
-    z = (z ^ z >> 27) * 0x94D049BB133111EB & M
-    return z ^ z >> 31
-
-
-def shuffle(count, seed, epoch):
-    """The order of the samples, as in common/data/data.c."""
-    key = rng_bits(seed, M ^ epoch)
-    order = list(range(count))
-    for i in range(count, 1, -1):
-        j = rng_bits(key, i) % i
-        order[j], order[i - 1] = order[i - 1], order[j]
-    return order
-
-
-def read_idx(name):
-    path = f"{images}/{name}"
-    with gzip.open(path + ".gz") if os.path.exists(path + ".gz") else open(path, "rb") as file:
-        values = file.read()
-    shape = struct.unpack_from(f">{values[3]}I", values, 4)
-    return torch.frombuffer(bytearray(values), dtype=torch.uint8, offset=4 + 4 * values[3]).view(shape)
-
-
-def load():
-    """Images [count, channels, height, width] with mean 0 and deviation 1, and their labels."""
-    x = read_idx("train-images-idx3-ubyte").unsqueeze(1).double() / 255
-    x = (x - x.mean()) / x.std(unbiased=False)
-    return x.float(), read_idx("train-labels-idx1-ubyte").long()
 
 
 def train_ours(name, *more):
@@ -58,18 +22,13 @@ def train_ours(name, *more):
     subprocess.run([*trainer.split(), "--data", images, "--model", model, *options, "--batch", str(BATCH), "--seed",
                     str(SEED), "--log-every", "1", "--snapshot", snapshot, "--csv",
                     losses, *more], check=True, stdout=subprocess.DEVNULL)
-    with open(snapshot, "rb") as file:
-        header, values = file.read(1016), file.read()
-    count, state_size = struct.unpack_from("<2q", header, 216)
-    assert header[:8] == b"SNAPSHOT" and len(values) == 4 * (count + state_size) + 4, "another format"
-    floats = torch.frombuffer(bytearray(values[:-4]), dtype=torch.float)
     with open(losses) as file:
-        return [float(row["loss"]) for row in csv.DictReader(file) if row["loss"]], *floats.split(count)
+        return [float(row["loss"]) for row in csv.DictReader(file) if row["loss"]], *read_snapshot(snapshot)
 
 
 def new_network(shape):
     if model == "cnn":
-        return Net(*shape)
+        return Net(*shape, dropout=(0, 0))
     settings = dict(zip(options[::2], options[1::2]))
     return ResNet(shape[0], int(settings["--width"]), BLOCKS[int(settings["--depth"])])
 
@@ -105,7 +64,7 @@ def distance(ours, theirs):
 def main():
     torch.manual_seed(1)
     torch.set_num_threads(1)
-    x, labels = load()
+    x, labels = load_images(images)
     network = new_network(x.shape[1:])
     # With so small a rate, a step changes no parameter in 4 bytes, and the velocity becomes the gradient.
     _, initial, gradients = train_ours("initial", "--max-steps", "1", "--lr", "1e-12", "--momentum", str(MOMENTUM))

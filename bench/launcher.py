@@ -25,7 +25,7 @@ def start_up(launcher, nproc):
 
 def recovery(launcher):
     """Milliseconds between the two attempts of rank 0, where nothing has to be waited for."""
-    output, _ = run(*launcher, "--nproc_per_node", 2, "--max_restarts", 1, *DIES)
+    output = run(*launcher, "--nproc_per_node", 2, "--max_restarts", 1, *DIES)
     killed, back = map(float, output.split())
     return 1000 * (back - killed)
 
@@ -40,7 +40,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 sys.stderr = os.fdopen(os.dup(2), "w")
 os.dup2(os.open("/dev/null", os.O_WRONLY), 2)  # the launchers' own words
 print(f"machine   {machine()}")
-print(f"torchrun  of PyTorch {run('/usr/bin/python3', '-c', 'import torch; print(torch.__version__)')[0]}", end="")
+print(f"torchrun  of PyTorch {run('/usr/bin/python3', '-c', 'import torch; print(torch.__version__)')}", end="")
 print(f"\nmilliseconds: median (lowest-highest) of {ROUNDS} alternating runs; ratio: median of the rounds (of the best)")
 show("", ["ours", "torchrun", "torchrun / ours"], "goal", WIDTHS)
 compare("start and end, 1 rank", start_up, 1, goal="below 10")

@@ -1,4 +1,4 @@
-#include "tests/bench/allreduce.h"
+#include "bench/allreduce.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // mpi_allreduce: the all-reduce of the MPI that runs it, such as Open MPI's, for comparison.
-#include "tests/bench/allreduce.h"
+#include "bench/allreduce.h"
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>

@@ -17,14 +17,14 @@ GOALS = {  # bytes: goal for 2 ranks
     64 << 20: "ours at most 20000 us; the same"}
 WIDTHS = 9, 22
 build = sys.argv[1]
-ours, mpi = (f"{build}/tests/bench/{name}" for name in ("collectives", "mpi_allreduce"))
+ours, mpi = (f"{build}/bench/{name}" for name in ("collectives", "mpi_allreduce"))
 mpirun = shutil.which("mpirun.openmpi") or "mpirun"  # where MPICH is installed, too, mpirun may be MPICH's
 has_mpi = bool(shutil.which(mpirun)) and os.path.exists(mpi)
 
 
 def measure(*command, **variables):
     """Microseconds by size in bytes."""
-    output, _ = run(*command, **variables)
+    output = run(*command, **variables)
     return {int(size): float(time) for size, time in re.findall(r"^(\d+) ([\d.]+)$", output, re.M)}
 
 
@@ -45,7 +45,7 @@ def table(ranks, goals):
 
 os.environ["NCCL_SOCKET_IFNAME"] = "lo"
 os.environ["OMP_NUM_THREADS"] = "1"
-version = run(mpirun, "--version")[0].splitlines()[0] if has_mpi else "no mpicc with headers here: its column stays empty"
+version = run(mpirun, "--version").splitlines()[0] if has_mpi else "no mpicc with headers here: its column stays empty"
 print(f"machine   {machine()}")
 print(f"compiler  {compiler(ours)}")
 print(f"MPI       {version}")

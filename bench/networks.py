@@ -1,16 +1,22 @@
-"""Networks of PyTorch with the parameters of ours. We store images with their channels last, PyTorch with their
-channels first, so the weights that belong to channels have another order."""
+"""The models of the course in PyTorch, with the same parameters in the same order. We store images with their channels
+last, PyTorch with their channels first, so the weights that belong to channels have another order."""
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 
-class Net(nn.Module):
-    """The network of PyTorch's MNIST example, https://github.com/pytorch/examples/blob/main/mnist/main.py, without
-    its dropout. For images of another size than 28 x 28, fc1 has another number of inputs."""
+def mlp(inputs):
+    return nn.Sequential(nn.Flatten(), nn.Linear(inputs, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(),
+                         nn.Linear(512, 10))
 
-    def __init__(self, channels, height, width):
+
+class Net(nn.Module):
+    """The network of PyTorch's MNIST example, https://github.com/pytorch/examples/blob/main/mnist/main.py. For images
+    of another size than 28 x 28, fc1 has another number of inputs."""
+
+    def __init__(self, channels, height, width, dropout=(0.25, 0.5)):
         super().__init__()
+        self.dropout1, self.dropout2 = map(nn.Dropout, dropout)
         image = 64, (height - 4) // 2, (width - 4) // 2
         self.conv1 = nn.Conv2d(channels, 32, 3, 1)
         self.conv2 = nn.Conv2d(32, 64, 3, 1)
@@ -21,9 +27,9 @@ class Net(nn.Module):
     def forward(self, x):
         x = F.relu(self.conv1(x))
         x = F.relu(self.conv2(x))
-        x = F.max_pool2d(x, 2)
+        x = self.dropout1(F.max_pool2d(x, 2))
         x = torch.flatten(x, 1)
-        x = F.relu(self.fc1(x))
+        x = self.dropout2(F.relu(self.fc1(x)))
         return self.fc2(x)
 
 
@@ -59,6 +65,52 @@ class ResNet(nn.Sequential):
 
 
 BLOCKS = {8: (1, 1, 1), 14: (2, 2, 2), 20: (3, 3, 3), 18: (2, 2, 2, 2)}
+TOKENS = 256
+
+
+class Embedding(nn.Module):
+    def __init__(self, context, width):
+        super().__init__()
+        self.tokens = nn.Parameter(0.02 * torch.randn(TOKENS, width))
+        self.places = nn.Parameter(0.02 * torch.randn(context, width))
+
+    def forward(self, x):
+        return F.embedding(x, self.tokens) + self.places
+
+
+class Attention(nn.Module):
+    def __init__(self, context, heads, width):
+        super().__init__()
+        self.shape = 3, heads, width // heads
+        self.norm = nn.LayerNorm(width)
+        self.inputs = nn.Linear(width, 3 * width)
+        self.outputs = nn.Linear(width, width)
+        self.register_buffer("later", torch.ones(context, context, dtype=torch.bool).triu(1), persistent=False)
+
+    def forward(self, x):
+        queries, keys, values = self.inputs(self.norm(x)).view(*x.shape[:2], *self.shape).permute(2, 0, 3, 1, 4)
+        if hasattr(F, "scaled_dot_product_attention"):  # PyTorch 2
+            seen = F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
+        else:
+            scores = queries @ keys.transpose(-1, -2) / self.shape[-1] ** 0.5
+            seen = scores.masked_fill(self.later, float("-inf")).softmax(-1) @ values
+        return x + self.outputs(seen.transpose(1, 2).reshape(x.shape))
+
+
+class Perceptron(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.inputs = nn.Linear(width, 4 * width)
+        self.outputs = nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        return x + self.outputs(F.gelu(self.inputs(self.norm(x)), approximate="tanh"))
+
+
+def gpt(layers, heads, width, context):
+    blocks = [part for _ in range(layers) for part in (Attention(context, heads, width), Perceptron(width))]
+    return nn.Sequential(Embedding(context, width), *blocks, nn.LayerNorm(width), nn.Linear(width, TOKENS))
 
 
 def channels_last(module, values):

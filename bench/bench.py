@@ -1,0 +1,61 @@
+"""What the benchmarks share: running programs, describing the machine, and tables."""
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+
+
+def option(name, default):
+    """The word after the name on the command line."""
+    return sys.argv[sys.argv.index(name) + 1] if name in sys.argv else default
+
+
+def start(*command, **variables):
+    """Starts the program, with these environment variables besides ours."""
+    return subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            env={**os.environ, **variables})
+
+
+def finish(child):
+    """Returns the output of the program. If it fails, the benchmark ends."""
+    output, errors = child.communicate()
+    if child.returncode:
+        sys.exit(f"{errors}error: {' '.join(child.args)}: exit code {child.returncode}")
+    return output
+
+
+def run(*command, **variables):
+    return finish(start(*command, **variables))
+
+
+def machine():
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        names = re.findall(r"model name\s*: (.*)", file.read())
+    return (f"{names[0] if names else platform.machine()}, {os.cpu_count()} cores, Linux "
+            f"{platform.release()}, load {os.getloadavg()[0]:.1f} beforehand")
+
+
+def compiler(program):
+    with open(program, "rb") as file:
+        found = re.search(rb"GCC: \([^)]*\) [\d.]+|clang version [\d.]+", file.read())
+    return found[0].decode() if found else "unknown"
+
+
+def spread(values, digits=0):
+    """The median, and the lowest and highest."""
+    middle, low, high = (f"{value:.{digits}f}" for value in (statistics.median(values), min(values), max(values)))
+    return f"{middle} ({low}-{high})"
+
+
+def ratio(above, below, best=None):
+    """Median of the ratios of the rounds, whose runs follow each other, so that a machine that is now faster
+    and now slower does not spoil them; and the ratio of the best runs (max or min)."""
+    median = f"{statistics.median(a / b for a, b in zip(above, below)):.2f}"
+    return f"{median} ({best(above) / best(below):.2f})" if best else median
+
+
+def show(label, cells, goal="", widths=(28, 24)):
+    print(f"{label:{widths[0]}}" + "".join(f"{cell:>{widths[1]}}" for cell in cells) + f"   {goal}".rstrip(),
+          flush=True)

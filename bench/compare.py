@@ -1,0 +1,239 @@
+"""compare.py BUILD [--models mlp,cnn,...] [--batches 64,128,...] [--ranks 1,2] [--rounds N] [--accuracy]: the steps of the
+course beside PyTorch: first that both compute the same losses, then their speed, as one table, build/bench/speed.csv and
+build/bench/speed.svg; with --accuracy, the time until a test accuracy is reached, too."""
+import csv
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, "tools")
+import files  # noqa: E402
+import gnuplot  # noqa: E402
+
+from bench import compiler, finish, machine, option, run, spread, start  # noqa: E402
+
+build, OUT = sys.argv[1], "build/bench"
+ROUNDS = int(option("--rounds", 5))
+# The samples of a run, the options of the trainers, and what 1 rank shall reach compared with PyTorch.
+MODELS = {"mlp": (200000, (), 1.5),
+          "cnn": (4000, ("--model", "cnn"), 1),
+          "resnet8": (4000, ("--model", "resnet", "--depth", 8), 1),
+          "gpt": (4000, ("--model", "gpt", "--size", "tiny", "--context", 64), 1)}
+BATCHES = {"mlp": (32, 64, 128, 256, 512, 1024), "cnn": (32, 64, 256, 1024), "resnet8": (32, 64, 256, 1024),
+           "gpt": (32, 64, 256)}
+LAUNCH = "launch"
+# The programs of each number of ranks. The first one is the one that the others are compared with.
+PROGRAMS = {
+    1: {"step 1": ("01_single_gpu/train",),
+        "PyTorch, data in memory": "memory", "PyTorch, DataLoader": "loader", "PyTorch, compiled": "compiled"},
+    2: {"step 2": ("02_multigpu_fork/train", "--nproc", 2),
+        "step 2, --overlap 0": ("02_multigpu_fork/train", "--nproc", 2, "--overlap", 0),
+        "2 x step 1, no communication": None,
+        "step 4": (LAUNCH, "04_multinode/train"),
+        "step 5, fully sharded": (LAUNCH, "05_fsdp/train"),
+        "step 7, gradients sharded": (LAUNCH, "07_large_models/train", "--strategy", "grad"),
+        "PyTorch DDP": "ddp", "PyTorch FSDP": "fsdp"}}
+GOALS = {"PyTorch DDP": "at least 3.5", "step 2, --overlap 0": "at least 1",
+         "2 x step 1, no communication": "at least 0.95", "step 5, fully sharded": "at most 1.4"}
+LOSS_STEPS, CLOSE = 20, 1e-4
+
+
+def chosen(name, default, kind=str):
+    return [kind(each) for each in option(name, ",".join(map(str, default))).split(",")]
+
+
+def data_of(model):
+    if model == "gpt":
+        return "build/course.txt"
+    return next((f for f in ("data/mnist", "data/fashion-mnist") if os.path.exists(f"{f}/train-images-idx3-ubyte.gz")), None)
+
+
+def trainer(words, model, *options):
+    """The command of one of our programs."""
+    start_ranks = ()
+    if words[0] == LAUNCH:
+        start_ranks = f"{build}/03_multigpu_launcher/launch", "--nproc-per-node", 2
+        words = words[1:]
+    data = "text:" + data_of(model) if model == "gpt" else data_of(model)
+    return *start_ranks, f"{build}/{words[0]}", *words[1:], "--data", data, *MODELS[model][1], *options
+
+
+def torch(way, model, ranks, *options):
+    script = os.path.join(os.path.dirname(__file__), "pytorch.py")
+    return ("/usr/bin/python3", "-B", script, "--way", way, "--model", model, "--data", data_of(model),
+            "--ranks", ranks, *options)
+
+
+def unavailable(way, ranks):
+    """Why this version of PyTorch cannot train in this way, or None."""
+    done = subprocess.run([str(word) for word in torch(way, "mlp", ranks, "--steps", 10)], text=True, check=False,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    return (re.findall(r"^unavailable: (.*)", done.stderr, re.M) or [f"{way}: it fails"])[0] if done.returncode else None
+
+
+def check_losses(model, ranks, programs):
+    """Trains from the same parameters with the same order of the samples. Ends the benchmark if a loss differs."""
+    batch = 64
+    same = "--batch", batch, "--lr", 2e-4
+    ours = *same, "--momentum", 0.9, "--log-every", 1, *(("--dropout", 0) if model == "cnn" else ())
+    with tempfile.TemporaryDirectory() as work:
+        run(*trainer(PROGRAMS[1]["step 1"], model, *same, *ours[4:], "--lr", 1e-12, "--max-steps", 1, "--snapshot",
+                     f"{work}/start"))
+        wanted = None
+        for name, program in programs.items():
+            if program is None:
+                continue
+            if isinstance(program, str):
+                output = run(*torch(program, model, ranks, *same, "--steps", LOSS_STEPS, "--start", f"{work}/start"))
+                losses = [float(loss) for loss in re.findall(r"^loss (\S+)", output, re.M)]
+            else:
+                table = f"{work}/losses.csv"
+                run(*trainer(program, model, *ours, "--max-steps", LOSS_STEPS, "--csv", table))
+                with open(table, encoding="utf-8") as file:
+                    losses = [float(row["loss"]) for row in csv.DictReader(file) if row["loss"]]
+                os.remove(table)
+            wanted = wanted or losses
+            worst = max(abs(a / b - 1) for a, b in zip(losses, wanted, strict=True))
+            if not worst <= CLOSE:
+                sys.exit(f"error: {model}, {name}: a loss of the first {LOSS_STEPS} steps differs by {worst:.1g} from that of "
+                         f"{next(iter(programs))}, more than {CLOSE}, so the speeds compare different trainings")
+
+
+def speed(output):
+    """Samples per second: the median of a run's ten parts, without the first one, which warms up."""
+    rates = [float(rate) for rate in re.findall(r"([\d.]+) (?:images|samples|tokens)/s", output)][1:10]
+    per_sample = 64 if "tokens/s" in output else 1
+    return statistics.median(rates) / per_sample
+
+
+def measure(program, model, ranks, batch):
+    steps = max(10, MODELS[model][0] // batch // 10 * 10)
+    if isinstance(program, str):
+        return speed(run(*torch(program, model, ranks, "--batch", batch, "--steps", steps)))
+    options = ("--lr", 0.01, "--max-steps", steps, "--log-every", steps // 10, *(
+        ("--optimizer", "adamw") if model == "gpt" else ()))
+    if program:
+        return speed(run(*trainer(program, model, "--batch", batch, *options)))
+    # As many processes of step 1 at once, each with its part of the batch.
+    children = [start(*trainer(PROGRAMS[1]["step 1"], model, "--batch", batch // ranks, *options)) for _ in range(ranks)]
+    return sum(speed(finish(child)) for child in children)
+
+
+def show(cells):
+    widths = -7, 5, 5, -30, 26, 22
+    print("  ".join(f"{str(cell):{'<' if w < 0 else '>'}{abs(w)}}" for cell, w in zip(cells, widths)) + (
+        f"   {cells[6]}" if cells[6:] and cells[6] else ""), flush=True)
+
+
+def compare(model, ranks, programs, batch):
+    """Prints a row for each program. Returns the rows of the CSV file."""
+    rounds = [{name: measure(program, model, ranks, batch) for name, program in programs.items()} for _ in range(ROUNDS)]
+    first = next(iter(programs))
+    for name, program in programs.items():
+        speeds = [each[name] for each in rounds]
+        gains = [each[first] / each[name] for each in rounds]
+        goal = GOALS.get(name, f"at least {MODELS[model][2]}" if isinstance(program, str) and ranks == 1 else "")
+        show([model, batch, ranks, name, spread(speeds), "" if name == first else spread(gains, 2), goal])
+    return [{"model": model, "batch": batch, "ranks": ranks, "program": name, "round": number, "samples_per_second":
+             f"{each[name]:.1f}"} for number, each in enumerate(rounds, 1) for name in programs]
+
+
+def seconds_until(target, output):
+    """Seconds of training until the test accuracy in % is reached, or None, and the best accuracy."""
+    epochs = [(float(a), float(s)) for a, s in re.findall(r"accuracy ([\d.]+)%  ([\d.]+) s", output)]
+    for i, (accuracy, _) in enumerate(epochs):
+        if accuracy >= target:
+            return sum(s for _, s in epochs[:i + 1]), accuracy
+    return None, max(accuracy for accuracy, _ in epochs)
+
+
+def time_to_accuracy():
+    adadelta = "--optimizer", "adadelta", "--lr", 1, "--schedule", "step", "--gamma", 0.7
+    print("\nseconds of training until the test accuracy is reached, seed 1")
+    for model, target, batch, epochs, recipe in ("mlp", 98, 128, 10, ()), ("cnn", 99, 64, 6, adadelta):
+        ours = run(*trainer(PROGRAMS[1]["step 1"], model, "--batch", batch, "--epochs", epochs, *recipe))
+        theirs = run(*torch("memory", model, 1, "--batch", batch, "--epochs", epochs))
+        for name, output in ("step 1", ours), ("PyTorch, data in memory", theirs):
+            elapsed, accuracy = seconds_until(target, output)
+            print(f"{model:7}  {target} %  {name:28} " + (f"{elapsed:8.1f} s, {accuracy:.2f} %" if elapsed else
+                  f"not within {epochs} epochs: at most {accuracy:.2f} %"), flush=True)
+
+
+def draw(rows):
+    """How many times as fast as each PyTorch program step 1 is, by batch."""
+    def middle(model, batch, program):
+        return statistics.median(float(row["samples_per_second"]) for row in rows if
+                                 (row["model"], row["batch"], row["ranks"], row["program"]) == (model, batch, 1, program))
+
+    alone = [row for row in rows if row["ranks"] == 1]
+    lines = sorted({(row["model"], row["program"]) for row in alone if row["program"] != "step 1"})
+    if not lines or len({row["batch"] for row in alone}) < 2 or gnuplot.missing():
+        return
+    script, plots = "", []
+    for i, (model, program) in enumerate(lines):
+        sizes = sorted({row["batch"] for row in alone if (row["model"], row["program"]) == (model, program)})
+        script += gnuplot.data(f"line{i}", [(b, middle(model, b, "step 1") / middle(model, b, program)) for b in sizes])
+        plots.append(f"$line{i} using 1:2 with linespoints {gnuplot.style(i % 7)} title {gnuplot.quoted(f'{model}: {program}')}")
+    script += f"""set title {gnuplot.quoted('Speed of step 1 divided by that of PyTorch, by batch')}
+set label 1 {gnuplot.quoted(machine())} at screen 0.5,0.02 center font ',11'
+set logscale x 2
+set xlabel 'batch'
+set ylabel 'times as fast'
+set yrange [0:*]
+set key outside right
+set bmargin 5
+plot 1 with lines linecolor rgb '#808080' notitle, {', '.join(plots)}
+"""
+    gnuplot.draw(f"{OUT}/speed", script)
+
+
+def use_openblas():
+    """Debian's PyTorch takes whatever libblas.so.3 the system points at. From here on that is the OpenBLAS that the CPU
+    device would take without oneDNN."""
+    found = re.search(r"-L(\S*openblas\S*)", run("tools/find_libs.sh", "cpu", PRODUCTS="cblas"))
+    if found:
+        os.environ["LD_LIBRARY_PATH"] = found[1]
+
+
+def main():
+    if data_of("mlp") is None:
+        sys.exit("error: make bench needs images: make data")
+    use_openblas()
+    cores, gpus = len(os.sched_getaffinity(0)), "gpu" in build
+    load = machine()  # before our own programs run
+    banner = run(*trainer(PROGRAMS[1]["step 1"], "mlp", "--max-steps", 1, "--batch", 8))
+    print(f"machine   {load}\n{re.search(r'^device .*', banner, re.M)[0]}")
+    print(f"compiler  {compiler(f'{build}/01_single_gpu/train')}; "
+          f"{run(*torch('memory', 'mlp', 1, '--steps', 10)).splitlines()[0]}")
+    print(f"samples per second, and how many times as fast step 1 or 2 is: median (lowest-highest) of {ROUNDS} alternating "
+          f"runs;\nthe losses of {LOSS_STEPS} steps agree to {CLOSE}; {cores} threads, divided among the ranks\n")
+    show(["model", "batch", "ranks", "program", "samples/s", "step 1 or 2 / it", "goal"])
+    rows = []
+    for ranks in chosen("--ranks", PROGRAMS, int):
+        os.environ["OMP_NUM_THREADS"] = str(max(1, cores // ranks))
+        os.environ["NCCL_SOCKET_IFNAME"] = "lo"
+        if not gpus:
+            os.environ["CPU_DEVICES"] = str(ranks)
+        why = {name: unavailable(way, ranks) for name, way in PROGRAMS[ranks].items() if isinstance(way, str)}
+        programs = {name: program for name, program in PROGRAMS[ranks].items() if not why.get(name)}
+        for model in chosen("--models", MODELS if ranks == 1 else ("mlp",)):
+            check_losses(model, ranks, programs)
+            for batch in chosen("--batches", BATCHES[model] if ranks == 1 else (128,), int):
+                rows += compare(model, ranks, programs, batch)
+        for name, reason in why.items():
+            if reason:
+                print(f"{name}: not here: {reason}")
+    files.make_folder(OUT)
+    with open(f"{OUT}/speed.csv", "w", newline="", encoding="utf-8") as file:
+        table = csv.DictWriter(file, rows[0])
+        table.writeheader()
+        table.writerows(rows)
+    draw(rows)
+    if "--accuracy" in sys.argv:
+        time_to_accuracy()
+
+
+main()
