@@ -37,8 +37,6 @@ def compare(label, measure, *arguments, goal=""):
 
 
 os.environ["OMP_NUM_THREADS"] = "1"
-sys.stderr = os.fdopen(os.dup(2), "w")
-os.dup2(os.open("/dev/null", os.O_WRONLY), 2)  # the launchers' own words
 print(f"machine   {machine()}")
 print(f"torchrun  of PyTorch {run('/usr/bin/python3', '-c', 'import torch; print(torch.__version__)')}", end="")
 print(f"\nmilliseconds: median (lowest-highest) of {ROUNDS} alternating runs; ratio: median of the rounds (of the best)")
