@@ -1,6 +1,7 @@
 // What the two files of the ladder share: ladder.c has the rungs, which are versions of a training
 // run, and climb.c checks and times them.
 #pragma once
+#include "01_single_gpu/fused.h"
 #include "common/device/device.h"
 #include "common/models/model.h"
 #include <pthread.h>
@@ -23,6 +24,7 @@ struct trainer {
     float *activations[MOST_LAYERS + 1]; // [0]: the batch, in one of the buffers
     float *dy, *dx;
     uint8_t *labels;
+    struct fused_product forward[MOST_LAYERS], gradient[MOST_LAYERS]; // of each layer, for rung 3
     struct stats *stats, *sums, *host_sums;
     // The buffers of batches. A worker fills one, and the stream copies moves it to the device.
     float *host_x[BUFFERS], *x[BUFFERS];

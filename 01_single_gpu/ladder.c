@@ -201,13 +201,27 @@ static void gather(struct trainer *t) {
                  t->labels, t->stream);
 }
 
-// Rung 3: the layers of train.c, which fuse the bias and ReLU with the products.
+// Rung 3: a product adds the bias and applies ReLU, or sums the gradient of the bias, in one
+// launch.
+
+static void plan_products(struct trainer *t) {
+    for (int i = 0; i < t->model.count; i++) {
+        const struct layer *l = &t->model.layers[i];
+        size_t bias = l->first + (size_t)l->inputs * l->outputs;
+        end_fused(&t->forward[i]);
+        end_fused(&t->gradient[i]);
+        plan_forward(&t->forward[i], &t->pass, (int)opt.batch, l->outputs, l->inputs,
+                     t->parameters + bias, l->kind == &dense_relu);
+        plan_gradients(&t->gradient[i], &t->pass, (int)opt.batch, l->outputs, l->inputs,
+                       t->gradients + bias);
+    }
+}
 
 static void forward(struct trainer *t) {
     for (int i = 0; i < t->model.count; i++) {
         const struct layer *l = &t->model.layers[i];
-        layer_forward(l, &t->pass, parameters_of(t, l), t->activations[i], t->activations[i + 1],
-                      (int)opt.batch);
+        const void *x = rounded(&t->pass, t->activations[i], opt.batch * l->inputs, 0);
+        run_forward(&t->forward[i], &t->pass, x, parameters_of(t, l), t->activations[i + 1]);
     }
 }
 
@@ -215,8 +229,15 @@ static void backward(struct trainer *t) {
     float *dy = t->dy, *dx = t->dx;
     for (int i = t->model.count - 1; i >= 0; i--) {
         const struct layer *l = &t->model.layers[i];
-        layer_backward(l, &t->pass, parameters_of(t, l), t->activations[i], t->activations[i + 1],
-                       dy, i > 0 ? dx : NULL, t->gradients + l->first, (int)opt.batch);
+        size_t values = opt.batch * l->outputs, behind_x = opt.batch * l->inputs * sizeof(uint16_t);
+        if (l->kind == &dense_relu)
+            relu_backward(dy, t->activations[i + 1], values, t->stream);
+        const void *x = rounded(&t->pass, t->activations[i], opt.batch * l->inputs, 0);
+        const void *dy_read = rounded(&t->pass, dy, values, behind_x);
+        if (i > 0)
+            matmul(&t->pass, 0, 0, opt.batch, l->inputs, l->outputs, dy_read, parameters_of(t, l),
+                   0, dx);
+        run_gradients(&t->gradient[i], &t->pass, dy, dy_read, x, t->gradients + l->first);
         float *swap = dy;
         dy = dx;
         dx = swap;
@@ -274,7 +295,7 @@ const struct rung rungs[RUNGS] = {
      run_with_workers, .same_bits = 0},
     {"data on the device", gather, 1, forward_by_parts, backward_by_parts, NO_GRAPH, run_eagerly,
      .same_bits = -1},
-    {"fused kernels", gather, 1, forward, backward, NO_GRAPH, run_eagerly, .same_bits = -1},
+    {"fused products", gather, 1, forward, backward, NO_GRAPH, run_eagerly, .same_bits = -1},
     {"a graph per step", gather_picked, 1, forward, backward, STEP_GRAPH, launch_steps,
      .same_bits = 3},
     {"faster products", gather_picked, 1, forward, backward, STEP_GRAPH, launch_steps, .same_bits = -1,
@@ -358,9 +379,7 @@ static void setup(struct trainer *t) {
     }
     DEVICE_ALLOC(t->dy, "activations", column * widest);
     DEVICE_ALLOC(t->dx, "activations", column * widest);
-    DEVICE_ALLOC(t->pass.scratch, "scratch",
-                 max_size(model_scratch(&t->model, CUDA_R_32F, (int)opt.batch),
-                          model_scratch(&t->model, CUDA_R_16BF, (int)opt.batch)));
+    DEVICE_ALLOC(t->pass.scratch, "scratch", model_scratch(&t->model, CUDA_R_16BF, (int)opt.batch));
     DEVICE_ALLOC(t->stats, "activations", STATS_LANES * sizeof *t->stats);
     DEVICE_ALLOC(t->sums, "activations", sizeof *t->sums);
     CUDA_CHECK(cudaMallocHost((void **)&t->host_sums, sizeof *t->host_sums));
@@ -389,6 +408,7 @@ void begin_rung(struct trainer *t, const struct rung *r, long steps) {
     t->pass.type = t->precision == BF16 ? CUDA_R_16BF : CUDA_R_32F;
     CUBLAS_CHECK(cublasSetMathMode(t->pass.blas, t->precision == TF32 ? CUBLAS_TF32_TENSOR_OP_MATH
                                                                       : CUBLAS_DEFAULT_MATH));
+    plan_products(t);
     reset(t);
     gather(t);
     train_step(t);

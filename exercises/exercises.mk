@@ -29,7 +29,7 @@ PROGRAM_OF_MINE := $(BUILD)/$(MINE)/$(notdir $(MAIN))
 SOURCES_OF_MINE := $(if $(filter gpu,$(DEVICE)),$(filter-out %kernels.c,$(wildcard $(MINE)/*.c*)),$(wildcard $(MINE)/*.c))
 OBJECTS_OF_MINE := $(patsubst %.c,$(BUILD)/%.o,$(SOURCES_OF_MINE:%.cu=$(BUILD)/%.cu.o))
 STEPS_OF_MINE := $(if $(filter 01_%,$(MAIN)),,$(BUILD)/exercises/observe.o $(BUILD)/steps.a)
-CRASH_OF_MINE := $(BUILD)/exercises/crash.o $(if $(filter %/ladder,$(MAIN)),$(BUILD)/01_single_gpu/climb.o)
+CRASH_OF_MINE := $(BUILD)/exercises/crash.o $(if $(filter %/ladder,$(MAIN)),$(addprefix $(BUILD)/01_single_gpu/,climb.o fused.o))
 ifneq ($(filter 01_%,$(MAIN)),)
 PROBE_OF_MINE := $(BUILD)/exercises/checks/probe.o
 WRAPPED_OF_MINE := gather_batch softmax_cross_entropy

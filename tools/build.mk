@@ -106,7 +106,7 @@ $(BUILD)/%.a:
 	$(QUIET)$(AR) -qc $@ $^
 $(filter-out %/launch,$(BUILT)): $(if $(filter gpu,$(DEVICE)),$(BUILD)/common/device/fallback.o)
 $(filter-out $(BUILD)/01_%,$(BUILT)): $(BUILD)/steps.a
-$(BUILD)/01_single_gpu/ladder: $(BUILD)/01_single_gpu/climb.o
+$(BUILD)/01_single_gpu/ladder: $(addprefix $(BUILD)/01_single_gpu/,climb.o fused.o)
 $(BUILT): $(COMMON_ARCHIVES)
 $(BUILT): %: %.o
 	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ -Wl,--as-needed $(LIB_FLAGS) $(NCCL_FLAGS) -lm -ldl

@@ -17,6 +17,8 @@ entries='
 1|01_single_gpu/ladder.c|skip|
 1|01_single_gpu/climb.c|skip|
 1|01_single_gpu/climb.h|skip|
+1|01_single_gpu/fused.c|skip|
+1|01_single_gpu/fused.h|skip|
 2|changes|diff12|ranks, the all-reduce, and which rank saves
 2|02_multigpu_fork/ranks.h|all|the contract of the next file
 2|02_multigpu_fork/ranks.c|start_ranks,wait_for_ranks,report_end|one process per GPU, from start to end

@@ -35,7 +35,7 @@ within 1e-05;the bits of rung 3;within 1e-03;the bits of rung 5;" ]
     refute cmp "$root/01_single_gpu/ladder.c" "$BATS_TEST_TMPDIR/ladder.c"
     cd "$root"
     # shellcheck disable=SC2086 # several flags
-    ${CC:-cc} -std=c11 -D_GNU_SOURCE -I. -Icpu_device/include -pthread "$BATS_TEST_TMPDIR/ladder.c" 01_single_gpu/climb.c \
+    ${CC:-cc} -std=c11 -D_GNU_SOURCE -I. -Icpu_device/include -pthread "$BATS_TEST_TMPDIR/ladder.c" 01_single_gpu/climb.c 01_single_gpu/fused.c \
         build/test/common.a build/test/libcpu_device.a $flags -lm -ldl -o "$BATS_TEST_TMPDIR/ladder"
     LADDER=$BATS_TEST_TMPDIR/ladder
     climb --rung 3
