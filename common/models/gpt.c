@@ -7,7 +7,7 @@
 static const float deviation = 0.02f;
 
 // The shape, to print and to scan.
-#define SHAPE "gpt layers %d, heads %d, width %d, context %d"
+#define SHAPE "gpt %d layers, %d heads, width %d, context %d"
 
 static void add_dropout(struct model *m, double rate) {
     if (rate > 0)
