@@ -1,7 +1,7 @@
 // collectives RANKS: the all-reduce of the CPU device, one process and one device per rank.
+#include "bench/allreduce.h"
 #include "common/base/error.h"
 #include "common/device/device.h"
-#include "bench/allreduce.h"
 #include <nccl.h>
 #include <stdatomic.h>
 #include <stdio.h>
