@@ -1,7 +1,6 @@
 // The kernels for a GPU: those of the data, of dense layers, of the loss and of step 7.
 #include "common/base/rng.h"
 #include "common/kernels/gpu_launch.h"
-#include <string.h>
 extern "C" {
 #include "common/data/data.h"
 #include "common/device/profile.h"
@@ -28,14 +27,16 @@ void fill(float *values, size_t count, float value, cudaStream_t stream) {
 }
 
 __global__ static void gather_batch_kernel(struct dataset set, const uint32_t *order, size_t first,
-                                           size_t rows, float *x, uint8_t *y) {
-    size_t inputs = set.inputs, targets = set.targets, channels = set.shape.channels;
-    FOR_EACH (i, rows * inputs) {
-        size_t row = i / inputs, input = i - row * inputs, channel = input % channels;
+                                           size_t rows, float *x, uint8_t *y, struct divisor inputs,
+                                           struct divisor channels) {
+    size_t targets = set.targets;
+    FOR_EACH (i, rows * inputs.n) {
+        unsigned row = i, input = split(row, inputs), pixel = input;
+        unsigned channel = split(pixel, channels);
         size_t sample = order ? order[first + row] : first + row;
         float scale = 1.f / (255.f * set.deviation[channel]);
         float shift = -set.mean[channel] / set.deviation[channel];
-        x[i] = (float)set.values[sample * inputs + input] * scale + shift;
+        x[i] = (float)set.values[sample * inputs.n + input] * scale + shift;
     }
     FOR_EACH (i, rows * targets) {
         size_t row = i / targets, target = i - row * targets;
@@ -47,20 +48,23 @@ __global__ static void gather_batch_kernel(struct dataset set, const uint32_t *o
 void gather_batch(const struct dataset *set, const uint32_t *order, size_t first, int rows,
                   float *x, uint8_t *y, cudaStream_t stream) {
     span_begin(PHASE_COPY, __func__, stream);
-    LAUNCH(gather_batch_kernel, (size_t)rows * set->inputs, stream, *set, order, first, rows, x, y);
+    LAUNCH(gather_batch_kernel, counted((size_t)rows * set->inputs), stream, *set, order, first,
+           rows, x, y, divisor(set->inputs), divisor(set->shape.channels));
     span_end();
 }
 
-__global__ static void add_bias_kernel(float *y, const float *bias, size_t count, size_t cols,
-                                       int relu) {
+__global__ static void add_bias_kernel(float *y, const float *bias, size_t count,
+                                       struct divisor cols, int relu) {
     FOR_EACH (i, count) {
-        float sum = y[i] + bias[i % cols];
+        unsigned row = i;
+        float sum = y[i] + bias[split(row, cols)];
         y[i] = relu && sum < 0.f ? 0.f : sum; // NaN stays NaN
     }
 }
 
 void add_bias(float *y, const float *bias, int rows, int cols, int relu, cudaStream_t stream) {
-    LAUNCH(add_bias_kernel, (size_t)rows * cols, stream, y, bias, (size_t)rows * cols, cols, relu);
+    size_t count = counted((size_t)rows * cols);
+    LAUNCH(add_bias_kernel, count, stream, y, bias, count, divisor(cols), relu);
 }
 
 __global__ static void add_relu_kernel(const float *a, const float *b, float *y, size_t count) {
@@ -214,25 +218,23 @@ void clip_to_norm(float *x, size_t count, const double *sum_of_squares, float ma
     LAUNCH(clip_to_norm_kernel, count, stream, x, count, sum_of_squares, max_norm);
 }
 
-__global__ static void to_bfloat16_kernel(uint16_t *y, const float *x, size_t count) {
+// The bits of floats: a bfloat16 is the upper half of them.
+__global__ static void to_bfloat16_kernel(uint16_t *y, const uint32_t *x, size_t count) {
     FOR_EACH (i, count) {
-        uint32_t bits;
-        memcpy(&bits, &x[i], sizeof bits);
-        y[i] = isnan(x[i]) ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+        int is_nan = (x[i] & 0x7fffffff) > 0x7f800000;
+        y[i] = is_nan ? 0x7fff : (x[i] + 0x7fff + (x[i] >> 16 & 1)) >> 16;
     }
 }
 
 void to_bfloat16(uint16_t *y, const float *x, size_t count, cudaStream_t stream) {
-    LAUNCH(to_bfloat16_kernel, count, stream, y, x, count);
+    LAUNCH(to_bfloat16_kernel, count, stream, y, (const uint32_t *)x, count);
 }
 
-__global__ static void from_bfloat16_kernel(float *y, const uint16_t *x, size_t count) {
-    FOR_EACH (i, count) {
-        uint32_t bits = (uint32_t)x[i] << 16;
-        memcpy(&y[i], &bits, sizeof bits);
-    }
+__global__ static void from_bfloat16_kernel(uint32_t *y, const uint16_t *x, size_t count) {
+    FOR_EACH (i, count)
+        y[i] = (uint32_t)x[i] << 16;
 }
 
 void from_bfloat16(float *y, const uint16_t *x, size_t count, cudaStream_t stream) {
-    LAUNCH(from_bfloat16_kernel, count, stream, y, x, count);
+    LAUNCH(from_bfloat16_kernel, count, stream, (uint32_t *)y, x, count);
 }

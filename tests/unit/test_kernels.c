@@ -19,6 +19,21 @@ enum { LARGE = 700001 };
 #endif
 enum { MOST_ARRAYS = 4 }; // of an elementwise kernel
 
+// Numbers beside the multiples of each divisor, where a wrong factor shows, up to the largest ones.
+// Only test_kernels_cu has the function, which is in splits.cu.
+int cu_splits(unsigned i, unsigned n) __attribute__((weak));
+
+TEST(a_factor_and_a_shift_divide) {
+    for (unsigned n = 1; cu_splits && n < 1u << 31; n += n / 7 + 1)
+        for (unsigned k = 0; k <= 1000; k++) {
+            unsigned most = ((1u << 31) - 1) / n,
+                     multiple = (unsigned)((uint64_t)most * k / 1000) * n;
+            assert_true(cu_splits(multiple, n));
+            assert_true(cu_splits(multiple ? multiple - 1 : 0, n));
+            assert_true(cu_splits((1u << 31) - 1 - k, n));
+        }
+}
+
 TEST(rng_bits_are_splitmix64) {
     const uint64_t of_0[] = {0xe220a8397b1dcdaf, 0x6e789e6aa1b965f4, 0x06c45d188009454f,
                              0xf88bb8a8724c81ec};
