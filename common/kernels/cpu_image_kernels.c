@@ -2,6 +2,7 @@
 #include "common/kernels/cpu_launch.h"
 #include "common/kernels/image_change.h"
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static size_t count_windows(const struct windows *w, int images) {
@@ -71,6 +72,11 @@ void image_to_patches(const void *x, void *patches, int images, const struct win
     COMPUTES(elements, 1);
     LAUNCH(stream, run_image_to_patches, a, (size_t)images * (size_t)w->height,
            rows_per_grain((size_t)w->width * window_elements(w)));
+}
+
+// A modelled GPU computes the parts of a GPU.
+size_t patch_workspace(void) {
+    return getenv("CPU_DEVICE_MODEL") ? 64 << 20 : 16 << 20;
 }
 
 struct patches_to_image {

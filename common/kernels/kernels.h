@@ -136,6 +136,11 @@ struct windows {
 void image_to_patches(const void *x, void *patches, int images, const struct windows *w,
                       size_t element_size, cudaStream_t stream);
 
+// Returns how many bytes of patches a program should have at a time. On a GPU they are so many that
+// their product with the weights keeps all multiprocessors busy, and on the CPU device so few that
+// most of them are still in the caches when the product reads them.
+size_t patch_workspace(void);
+
 // The backward pass of image_to_patches: dx[image, y, x, c] = sum of the elements of dpatches to
 // which the value was copied.
 void patches_to_image(const float *dpatches, float *dx, int images, const struct windows *w,

@@ -20,7 +20,7 @@ static size_t patch_bytes(const struct layer *l, int images) {
 
 // Returns the number of images that are computed at a time.
 static int images_per_part(const struct layer *l, int b) {
-    return max_size(1, min_size(b, CONV_WORKSPACE / patch_bytes(l, 1)));
+    return max_size(1, min_size(b, patch_workspace() / patch_bytes(l, 1)));
 }
 
 // Scratch memory holds the patches of a part, behind them its images in bfloat16, and behind those

@@ -33,14 +33,11 @@ int append_augmentation(struct model *m, const char *words, const struct dataset
 // y[oy, ox] = the product of W and the window at (oy, ox) of the image, plus bias, as in
 // torch.nn.Conv2d. The parameters are W [outputs, ky, kx, channels] and then, with has_bias, bias
 // [outputs]. convolution_relu also sets y = max(y, 0). Initial values are those of torch.nn.Conv2d:
-// uniform in +-1/sqrt(size * size * channels).
+// uniform in +-1/sqrt(size * size * channels). A batch is computed in parts, whose windows are in
+// scratch memory, as rows of a matrix: at most patch_workspace() bytes (kernels.h), or one image.
 extern const struct layer_kind convolution, convolution_relu;
 void append_convolution(struct model *m, const struct layer_kind *kind, int outputs, int size,
                         int stride, int padding, int has_bias);
-
-// The windows of a convolution, as rows of a matrix, are copied to scratch memory. A batch is
-// computed in parts whose windows take at most this many bytes, or image by image.
-enum { CONV_WORKSPACE = 16 << 20 };
 
 // The largest value of each channel in windows of this size beside each other, as in
 // torch.nn.MaxPool2d. Rows and columns that are left over at the end are ignored.

@@ -60,8 +60,8 @@ adjust() {
     done
 }
 
-# The scratch memory holds the windows of a part of the batch, and a part has at most CONV_WORKSPACE bytes: 25 images for
-# the second layer of this cnn.
+# The scratch memory holds the windows of a part of the batch, and a part has at most patch_workspace() bytes: 25 images
+# for the second layer of this cnn.
 @test "a convolution computes a large batch in parts, which change only rounding" {
     train 1 1 $cnn --max-steps 1
     # 24 images with 4 x 4 windows of 3 x 3 pixels, 32 channels, in floats

@@ -2,7 +2,7 @@
 // several parts, of some images or of one, and so little room for attention that it computes some
 // heads or one at a time. The functions of these sources take the place of those in the library.
 #include "common/layers/layers.h"
-#define CONV_WORKSPACE ((size_t)6000)
+#define patch_workspace() ((size_t)6000)
 #include "common/layers/convolution.c"
 #define ATTENTION_WORKSPACE ((size_t)3000)
 #include "common/layers/attention.c"
