@@ -23,7 +23,7 @@ struct cpu_model {
     double graph_gap;        // between two operations of a graph
     double memory;           // rate at which kernels read and write device memory
     double fp32, tf32, bf16; // rates of large matrix products
-    double instructions;     // integer instructions of threads per second
+    double instructions;     // of threads per second, of any kind
     double product;          // fixed time of a matrix product
     double pcie;             // rate of copies between pinned host memory and device
     double pageable;         // the same for pageable memory, which the host copies once more

@@ -39,7 +39,7 @@ static const struct rate {
     {RATE(fp32, "TFLOP/s", TFLOP_S),                {16.8, 53.8, 53.8,  58.2, 12.5}},
     {RATE(tf32, "TFLOP/s", TFLOP_S),                { 134,  397,  397,   873,   26}},
     {RATE(bf16, "TFLOP/s", TFLOP_S),                { 268,  794,  794,  1745,   58}},
-    {RATE(instructions, "T/s", TFLOP_S),            {9.75, 16.8, 16.8,  18.8,  7.6}},
+    {RATE(instructions, "T/s", TFLOP_S),            {19.5, 33.5, 33.5,  37.5, 15.1}},
     {RATE(product, "us", US),                       { 8.5,  4.5,  4.5,   4.5,  8.5}},
     {RATE(pcie, "GB/s", GB_S),                      {26.3, 55.6, 55.6,  55.6, 26.3}},
     {RATE(pageable, "GB/s", GB_S),                  {  10,   10,   10,    10,   10}},

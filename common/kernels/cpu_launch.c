@@ -3,40 +3,40 @@
 #include <string.h>
 
 // The instructions that a thread of a GPU executes for one element: each, and part for each of its
-// parts. A 64-bit division, such as the five of image_to_patches, takes about 25 instructions. The
-// model of a GPU charges the instructions of these kernels. The others execute fewer than 2.7 for
-// each byte, so that memory limits them on every modelled GPU.
+// parts. The model of a GPU charges the instructions of these kernels. The others execute fewer
+// than 5 for each byte, so that memory limits them on every modelled GPU.
 //
-// The numbers are those of the loop over elements in the machine code that nvcc 13.0 makes of
-// common/kernels/*.cu for sm_90, without the subroutine for divisions of numbers above 32 bits.
-// Loops over parts are unrolled, so part is a mean. cuobjdump -sass shows this code.
+// tools/instructions.py counts them in the machine code that nvcc 13.0 makes of
+// common/kernels/*.cu for sm_90. Where it prints a loop with the loads of several elements, its
+// number is divided by them. A row of a window counts as a part of its elements, 3 in
+// patches_to_image and 2 in max_pool.
 static const struct {
     const char *kernel;
     double each, part;
 } instructions[] = {
     {"fill_uniform", 39, 0},
-    {"gather_batch", 80, 0},
-    {"add_bias", 37, 0},
-    {"drop_values", 44, 0},
+    {"gather_batch", 57, 0},
+    {"add_bias", 20, 0},
+    {"drop_values", 55, 0},
     {"softmax_cross_entropy", 75, 0},
-    {"to_bfloat16", 23, 0},
-    {"image_to_patches", 203, 0},
-    {"patches_to_image", 112, 90},
-    {"max_pool", 150, 40},
-    {"max_pool_backward", 150, 40},
-    {"mean_pool", 114, 6},
-    {"mean_pool_backward", 66, 0},
-    {"augment_images", 174, 0},
-    {"group_norm", 154, 0},
-    {"group_norm_backward", 121, 0},
-    {"multiply_by_normalised", 96, 0},
+    {"to_bfloat16", 18, 0},
+    {"image_to_patches", 50, 0},
+    {"patches_to_image", 67, 25},
+    {"max_pool", 59, 27},
+    {"max_pool_backward", 59, 27},
+    {"mean_pool", 85, 6},
+    {"mean_pool_backward", 34, 0},
+    {"augment_images", 113, 0},
+    {"group_norm", 62, 0},
+    {"group_norm_backward", 65, 0},
+    {"multiply_by_normalised", 38, 0},
     {"fill_normal", 46, 0},
     {"look_up_backward", 57, 18},
     {"gelu", 37, 0},
     {"gelu_backward", 46, 0},
     {"split_heads", 27, 0},
     {"merge_heads", 28, 0},
-    {"causal_softmax", 33, 0},
+    {"causal_softmax", 36, 0},
 };
 
 void cpu_kernel_computes(const char *kernel, size_t elements, size_t parts) {

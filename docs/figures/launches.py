@@ -18,10 +18,10 @@ def kernels(batch):
         found.append((name, GPU["gap"] + GPU["product"] + work))
 
     found, layers = [], list(zip(WIDTHS, WIDTHS[1:]))
-    kernel("gather", batch * (4 * WIDTHS[0] + 5) + WIDTHS[0] + 1, 80 * batch * WIDTHS[0])
+    kernel("gather", batch * (4 * WIDTHS[0] + 5) + WIDTHS[0] + 1, 57 * batch * WIDTHS[0])
     for inputs, outputs in layers:
         product("forward", batch, outputs, inputs)
-        kernel("forward", 4 * (2 * batch + 1) * outputs, 37 * batch * outputs)  # the biases
+        kernel("forward", 4 * (2 * batch + 1) * outputs, 20 * batch * outputs)  # the biases
     kernel("loss", batch * (8 * WIDTHS[-1] + 1) + 2 * LANES_BYTES)
     for i, (inputs, outputs) in reversed(list(enumerate(layers))):
         if i < len(layers) - 1:
