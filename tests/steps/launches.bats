@@ -24,6 +24,6 @@ counts() {
 
 @test "a training step launches as many kernels, products and other operations as this table says" {
     counts 1 1 mlp 11 8 0 0 0 0 0
-    counts 1 1 cnn 42 26 0 0 0 0 0
+    counts 1 1 cnn 30 14 0 0 0 0 0
     counts 2 2 mlp 11 8 0 0 3 8 0
 }
