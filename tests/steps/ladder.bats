@@ -11,6 +11,7 @@ setup_file() {
 
 setup() {
     tiny=$BATS_FILE_TMPDIR/tiny
+    cd "$BATS_TEST_TMPDIR" || return
 }
 
 # Ten steps on the tiny images.
