@@ -109,7 +109,7 @@ static size_t count_operations(struct trainer *t) {
 
 enum { ROUNDS = 10, SIDE = 2048, COPIED = 64 << 20 };
 
-// A graph with as many kernels, each of which writes one number.
+// A graph with the same number of kernels. Each of them writes one number.
 static double launch_floor(struct trainer *t, size_t operations) {
     cudaGraph_t graph;
     CUDA_CHECK(cudaStreamBeginCapture(t->stream, cudaStreamCaptureModeGlobal));

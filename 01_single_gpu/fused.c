@@ -20,7 +20,7 @@ static void promise_alignment(cublasLtMatmulPreference_t preference, uint32_t by
 // Asks for a kernel. Kernels read and write the bias 16 bytes at a time.
 static void choose_kernel(struct fused_product *f, const struct pass *pass) {
     cublasLtMatmulPreference_t preference;
-    cublasLtMatmulHeuristicResult_t best;
+    cublasLtMatmulHeuristicResult_t best = {0}; // stays so if there is no kernel
     int found = 0;
     CUBLAS_CHECK(cublasLtMatmulPreferenceCreate(&preference));
     promise_alignment(preference, type_size(pass->type));

@@ -76,7 +76,7 @@ static void gather(int copied_sample) {
 // - a:record, b:wait, host:wait: the event; host:poll: asks until it is reached
 // - a:sync, host:device: the host waits for stream a or for all; a:query: asks until a is done
 // - host:copy: copies y to the host, in stream 0; host:renew: frees x, and allocates it again
-// - a:begin, a:end: captures what is between them; b:launch: launches the graph
+// - a:begin, a:end: captures the calls between them; b:launch: launches the graph
 static void run_host_step(const char *action) {
     if (!strcmp(action, "wait"))
         OK(cudaEventSynchronize(event));
