@@ -209,7 +209,7 @@ END
 
 @test "make has a diff target for each pair of steps, and builds nothing for it" {
     cp "$root/Makefile" .
-    ln -s "$root"/{tools,tests,exercises} .
+    ln -s "$root"/{tools,tests,exercises,bench} .
     change 's/100/200/'
     run --separate-stderr make diff12
     [ "$status" = 0 ]
