@@ -61,7 +61,7 @@ static void prefetch(const uint8_t *values, size_t count) {
 
 static void run_gather_batch(void *arguments, size_t from, size_t to) {
     struct gather_batch a = *(struct gather_batch *)arguments;
-    size_t inputs = (size_t)a.set.inputs, targets = (size_t)a.set.targets;
+    size_t inputs = a.x ? (size_t)a.set.inputs : 0, targets = (size_t)a.set.targets;
     size_t channels = (size_t)a.set.shape.channels;
     for (size_t row = from; row < to; row++) {
         size_t sample = a.order ? a.order[row] : row;
@@ -77,14 +77,15 @@ static void run_gather_batch(void *arguments, size_t from, size_t to) {
             for (size_t i = 0; channels == 1 && i < inputs; i++) // which the compiler vectorizes
                 x[i] = (float)values[i] * scale + shift;
         }
-        memcpy(a.y + row * targets, a.set.labels + sample * targets, targets);
+        if (a.y)
+            memcpy(a.y + row * targets, a.set.labels + sample * targets, targets);
     }
 }
 
 void gather_batch(const struct dataset *set, const uint32_t *order, size_t first, int rows,
                   float *x, uint8_t *y, cudaStream_t stream) {
-    size_t n = (size_t)rows, inputs = (size_t)set->inputs, targets = (size_t)set->targets;
-    size_t skipped = order ? 0 : first;
+    size_t n = (size_t)rows, skipped = order ? 0 : first;
+    size_t inputs = x ? (size_t)set->inputs : 0, targets = y ? (size_t)set->targets : 0;
     size_t samples = order ? 1 : n;
     const uint8_t *values = set->values + skipped * inputs,
                   *labels = set->labels + skipped * targets;
@@ -99,7 +100,7 @@ void gather_batch(const struct dataset *set, const uint32_t *order, size_t first
     }
     COMPUTES(n * inputs, 1);
     span_begin(PHASE_COPY, __func__, stream);
-    LAUNCH(stream, run_gather_batch, a, n, rows_per_grain(inputs));
+    LAUNCH(stream, run_gather_batch, a, n, rows_per_grain(inputs + targets));
     span_end();
 }
 

@@ -30,7 +30,7 @@ __global__ static void gather_batch_kernel(struct dataset set, const uint32_t *o
                                            size_t rows, float *x, uint8_t *y, struct divisor inputs,
                                            struct divisor channels) {
     size_t targets = set.targets;
-    FOR_EACH (i, rows * inputs.n) {
+    FOR_EACH (i, x ? rows * inputs.n : 0) {
         unsigned row = i, input = split(row, inputs), pixel = input;
         unsigned channel = split(pixel, channels);
         size_t sample = order ? order[first + row] : first + row;
@@ -38,7 +38,7 @@ __global__ static void gather_batch_kernel(struct dataset set, const uint32_t *o
         float shift = -set.mean[channel] / set.deviation[channel];
         x[i] = (float)set.values[sample * inputs.n + input] * scale + shift;
     }
-    FOR_EACH (i, rows * targets) {
+    FOR_EACH (i, y ? rows * targets : 0) {
         size_t row = i / targets, target = i - row * targets;
         size_t sample = order ? order[first + row] : first + row;
         y[i] = set.labels[sample * targets + target];

@@ -36,7 +36,7 @@ void fill(float *values, size_t count, float value, cudaStream_t stream);
 // Makes a batch from a data set on the device. Row r of the batch is sample s = order[first + r],
 // or s = first + r if order is NULL. For r < rows, i < inputs and t < targets:
 //   x[r, i] = (values[s, i] / 255 - mean) / deviation; y[r, t] = labels[s, t]
-// with the mean and the deviation of the channel of value i.
+// with the mean and the deviation of the channel of value i. x or y may be NULL.
 void gather_batch(const struct dataset *set, const uint32_t *order, size_t first, int rows,
                   float *x, uint8_t *y, cudaStream_t stream);
 

@@ -1,0 +1,200 @@
+#include "08_pipeline/pipeline.h"
+#include "04_multinode/watchdog.h"
+#include "common/base/minmax.h"
+#include "common/base/options.h"
+#include "common/device/device.h"
+#include "common/training/report.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+// Cuts where the sum of the FLOPs comes nearest to an equal share, and leaves a layer for each part
+// behind the cut.
+void cut_layers(const struct model *m, int parts, int cut[]) {
+    double all = 0, done = 0;
+    int layer = 0;
+    for (int i = 0; i < m->count; i++)
+        all += m->layers[i].flops;
+    cut[0] = 0;
+    for (int part = 1; part < parts; part++) {
+        double share = all * part / parts;
+        do
+            done += m->layers[layer++].flops;
+        while (m->count - layer > parts - part &&
+               fabs(done + m->layers[layer].flops - share) < fabs(done - share));
+        cut[part] = layer;
+    }
+    cut[parts] = m->count;
+}
+
+// Divides the ranks into pipelines, and the batch into micro-batches.
+static void divide_ranks(struct pipeline *p, const struct place *place) {
+    if (!p->stages)
+        p->stages = place->world;
+    if (place->world % p->stages)
+        wrong_usage("--stages %d: %d rank%s cannot be divided into pipelines of %d stages",
+                    p->stages, place->world, PLURAL(place->world), p->stages);
+    if (p->kind != INTERLEAVED)
+        p->chunks = 1;
+    if (p->kind == INTERLEAVED && p->stages == 1)
+        wrong_usage("--pipeline interleaved needs at least 2 stages");
+    if (p->stages * p->chunks > p->model->count)
+        wrong_usage("--stages %d: %d parts, but %s has only %d layer%s", p->stages,
+                    p->stages * p->chunks, p->model->shape, p->model->count,
+                    PLURAL(p->model->count));
+    p->replicas = place->world / p->stages;
+    p->stage = place->rank / p->replicas;
+    p->replica = place->rank % p->replicas;
+}
+
+static void divide_batch(struct pipeline *p, long batch) {
+    long slice = batch / p->replicas, step = p->kind == INTERLEAVED ? p->stages : 1;
+    if (!p->micro_batches) {
+        p->micro_batches = 4 * p->stages;
+        while (p->micro_batches > step && slice % p->micro_batches)
+            p->micro_batches -= step;
+    }
+    if (p->micro_batches % step)
+        wrong_usage("--pipeline interleaved: %d micro-batches are not divisible by %d stages",
+                    p->micro_batches, p->stages);
+    long parts = (long)p->replicas * p->micro_batches, fit = max_size(batch / parts, 1) * parts;
+    if (batch != fit)
+        wrong_usage("--batch %ld is not divisible by %d replica%s x %d micro-batch%s; %ld and %ld "
+                    "are",
+                    batch, p->replicas, PLURAL(p->replicas), p->micro_batches,
+                    p->micro_batches == 1 ? "" : "es", fit, fit + parts);
+    p->rows = batch / parts;
+}
+
+int chunk_begin(const struct pipeline *p, int chunk) {
+    return p->cut[chunk * p->stages + p->stage];
+}
+
+int chunk_end(const struct pipeline *p, int chunk) {
+    return p->cut[chunk * p->stages + p->stage + 1];
+}
+
+static void divide_parameters(struct pipeline *p) {
+    struct sharding *s = &p->sharding;
+    const struct layer *layers = p->model->layers;
+    s->shards = p->stages;
+    s->units = p->stages * p->chunks;
+    cut_layers(p->model, s->units, p->cut);
+    for (int part = 0; part < s->units; part++) {
+        s->division[part] = (struct division){.first = part % p->stages, .shards = 1};
+        for (int i = p->cut[part]; i < p->cut[part + 1]; i++)
+            s->unit[part] += layers[i].parameters;
+    }
+    p->count = shard_size(s, p->stage);
+    for (int chunk = 0; chunk < p->chunks; chunk++)
+        for (int i = chunk_begin(p, chunk); i < chunk_end(p, chunk); i++)
+            if (layers[i].parameters) {
+                p->place[i] = shard_find(s, p->stage, layers[i].first).index;
+                p->largest = max_size(layers[i].parameters, p->largest);
+            }
+}
+
+// Returns 1 if the work must wait for the transfer: because it brings its inputs, or because the
+// work overwrites what it sends. Backward overwrites the gradients of the backward before it. In
+// evaluation, no activations are kept, so forward overwrites those of the forward before it.
+static int must_wait(const struct pipeline *p, int training, const struct work *w,
+                     const struct transfer *x) {
+    if (x->to == p->stage)
+        return x->backward == w->backward && x->chunk_to == w->chunk &&
+               x->micro_batch == w->micro_batch;
+    return x->backward ? w->backward : !training;
+}
+
+static void round_build(struct round *r, struct pipeline *p, int training) {
+    r->schedule =
+        pipeline_schedule_build(p->kind, p->stages, p->chunks, p->micro_batches, training);
+    int count = r->schedule.count, transfers, waiting = 0;
+    r->works = r->schedule.works + (size_t)p->stage * count;
+    transfers = schedule_transfers(&r->schedule, p->stage, &r->transfers);
+    r->moves = calloc(count + 1, sizeof *r->moves);
+    r->needs = calloc(count, sizeof *r->needs);
+    struct transfer *x = r->transfers, *end = x + transfers;
+    for (int i = 0; i <= count; i++) {
+        const struct work *w = i < count ? &r->works[i] : NULL;
+        struct move *m = &r->moves[i];
+        m->first = x;
+        for (; x < end && (!w || x->tick < w->tick); x++)
+            waiting += x->to == p->stage && x->backward;
+        m->end = x;
+        p->waiting = max_size(p->waiting, waiting);
+        if (!w)
+            break;
+        snprintf(m->text, sizeof m->text, "transfers before %s of micro-batch %d in stage %d",
+                 w->backward ? "backward" : "forward", w->micro_batch, p->stage);
+        r->needs[i] = -1;
+        for (int n = 0; n <= i; n++)
+            for (struct transfer *t = r->moves[n].first; t < r->moves[n].end; t++)
+                if (must_wait(p, training, w, t)) {
+                    r->needs[i] = n;
+                    waiting -= t->to == p->stage && t->backward;
+                }
+    }
+    snprintf(r->moves[count].text, sizeof r->moves->text, "last transfers of stage %d", p->stage);
+}
+
+void pipeline_build(struct pipeline *p, const struct place *place, long batch) {
+    divide_ranks(p, place);
+    divide_batch(p, batch);
+    divide_parameters(p);
+    round_build(&p->training, p, 1);
+    round_build(&p->evaluation, p, 0);
+    p->in_flight = most_in_flight(&p->training.schedule, p->stage);
+    p->sent_a_step = -1;
+}
+
+static void create_events(struct round *r) {
+    for (int i = 0; i <= r->schedule.count; i++)
+        if (r->moves[i].first < r->moves[i].end)
+            CUDA_CHECK(cudaEventCreateWithFlags(&r->moves[i].done, cudaEventDisableTiming));
+}
+
+void pipeline_join(struct pipeline *p, ncclComm_t comm) {
+    CUDA_CHECK(cudaStreamCreate(&p->stream));
+    CUDA_CHECK(cudaEventCreateWithFlags(&p->computed, cudaEventDisableTiming));
+    create_events(&p->training);
+    create_events(&p->evaluation);
+    COLLECTIVE(p->stream, ncclCommSplit(comm, p->replica, p->stage, &p->comm, NULL));
+    watch_comm(p->comm);
+    COLLECTIVE(p->stream, ncclCommSplit(comm, p->stage, p->replica, &p->replicas_comm, NULL));
+    watch_comm(p->replicas_comm);
+}
+
+size_t pipeline_allocate(struct pipeline *p, size_t bytes_per_float) {
+    const struct layer *layers = p->model->layers;
+    size_t widest = 0;
+    p->activations = calloc(p->in_flight, sizeof *p->activations);
+    p->arrived = calloc(p->waiting, sizeof *p->arrived);
+    for (int chunk = 0; chunk < p->chunks; chunk++) {
+        int begin = chunk_begin(p, chunk), end = chunk_end(p, chunk);
+        widest = max_size(layers[begin].inputs, widest);
+        for (int i = begin; i < end; i++)
+            widest = max_size(layers[i].outputs + layers[i].workspace, widest);
+        for (int n = 0; n < p->in_flight; n++) {
+            DEVICE_ALLOC(p->activations[n][begin], "activations",
+                         bytes_per_float * layers[begin].inputs);
+            for (int i = begin; i < end; i++)
+                DEVICE_ALLOC(p->activations[n][i + 1], "activations",
+                             bytes_per_float * (layers[i].outputs + layers[i].workspace));
+        }
+    }
+    for (int i = 0; i < p->waiting; i++)
+        DEVICE_ALLOC(p->arrived[i], "activations", bytes_per_float * widest);
+    return widest;
+}
+
+float **activations_of(const struct pipeline *p, int micro_batch) {
+    return p->activations[micro_batch % p->in_flight];
+}
+
+float **next_arriving(struct pipeline *p) {
+    return &p->arrived[p->arrivals++ % p->waiting];
+}
+
+float **next_arrived(struct pipeline *p) {
+    return &p->arrived[p->taken++ % p->waiting];
+}
