@@ -39,9 +39,8 @@ static void divide_ranks(struct pipeline *p, const struct place *place) {
     if (p->kind == INTERLEAVED && p->stages == 1)
         wrong_usage("--pipeline interleaved needs at least 2 stages");
     if (p->stages * p->chunks > p->model->count)
-        wrong_usage("--stages %d: %d parts, but %s has only %d layer%s", p->stages,
-                    p->stages * p->chunks, p->model->shape, p->model->count,
-                    PLURAL(p->model->count));
+        wrong_usage("--stages %d: the model has only %d layer%s, and %d parts need one each",
+                    p->stages, p->model->count, PLURAL(p->model->count), p->stages * p->chunks);
     p->replicas = place->world / p->stages;
     p->stage = place->rank / p->replicas;
     p->replica = place->rank % p->replicas;

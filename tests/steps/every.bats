@@ -4,7 +4,7 @@
 load ../helpers
 load every_step
 more_options=(--lr 0.01)
-trainers="1 2 3 4 5 7"
+trainers="1 2 3 4 5 7 8"
 sharded="5 7"
 
 # One of each optimizer and of each schedule, and random changes that depend on the sample.
@@ -22,11 +22,11 @@ settings=("--optimizer adadelta --lr 0.1 --schedule step --gamma 0.5" "--nestero
         train 1 1 --csv one --snapshot one.bin $more
         [ "$(grep -cE '^[0-9]+,[0-9.]+,' one)" = 20 ]
         for ranks in 1 2 3 4; do
-            steps="2 3 4 5 7"
+            steps="2 3 4 5 7 8"
             if [ -n "$more" ]; then # one number of ranks for each of these options is enough
                 case $(((number + ranks) % 4)) in
                 0) steps="2 3 4" ;;
-                2) steps="5 7" ;;
+                2) steps="5 7 8" ;;
                 *) continue ;;
                 esac
             fi
@@ -41,7 +41,7 @@ settings=("--optimizer adadelta --lr 0.1 --schedule step --gamma 0.5" "--nestero
             [ $ranks != 1 ] || cmp one.bin bits2
         done
     done
-    for step in 3 4 5 7; do
+    for step in 3 4 5 7 8; do
         timeout 60 "$(program_of $step)" "${options[@]}" --csv csv $more >out
         grep -qx 'launcher  none: the only rank' out
         same_curve one csv
@@ -109,6 +109,7 @@ END
 5|10|1 ncclReduceScatter 9|5
 5|15|2 ncclReduceScatter 26|5
 7|15|1 ncclReduceScatter 9|5|--save sharded
+8|15|3 ncclAllReduce 9|5|--pipeline gpipe
 7|10|2 ncclReduceScatter 26|1|--save full
 END
 }
@@ -166,6 +167,8 @@ saving() {
 7 3 7 --batch 600 --save sharded
 7 2 none WIDE --save full
 7 3 none --batch 600 GPT --dropout 0.2
+8 3 7 --batch 600
+8 2 none WIDE
 END
     done
     [ -z "$(ls -A "$TMPDIR")" ]
@@ -193,7 +196,7 @@ END
 
 # form: prints the lines of out that step 1 prints, too, without their numbers and without those of the ranks and sizes.
 form() {
-    grep -vE '^(memory|ranks|launcher|sharding|costs|  )' out | sed -E 's/[0-9]+([.:][0-9]+)*/N/g'
+    grep -vE '^(memory|ranks|launcher|sharding|pipeline|stages|costs|  )' out | sed -E 's/[0-9]+([.:][0-9]+)*/N/g'
 }
 
 @test "only rank 0 saves one file, before training, every third epoch and at the end" {
@@ -211,12 +214,12 @@ form() {
     local step word
     train 1 1 --log-every 2
     form >one
-    for step in 2 3 4 5 7; do
+    for step in 2 3 4 5 7 8; do
         train $step 3 --log-every 2
         drop_pids err
         [ ! -s err ]
         diff one <(form)
-        grep -qx 'ranks     global batch 120 = 3 ranks x 40' out
+        [ $step = 8 ] || grep -qx 'ranks     global batch 120 = 3 ranks x 40' out
         [ $step = 2 ] || grep -qx "launcher  torchrun's variables" out
         [[ $sharded != *$step* ]] || [ "$(grep -c '^sharding  [a-z]' out)" = 1 ]
         for word in device memory model data training ranks; do
@@ -250,7 +253,7 @@ form() {
         tiny_data few 640 "$count"
         train 1 1 --csv right
         for ranks in 2 3 4; do
-            for step in 2 5 7; do
+            for step in 2 5 7 8; do
                 train $step $ranks --csv csv $([ $step != 7 ] || echo "$more")
                 same_curve right csv
             done
@@ -325,6 +328,13 @@ refuses() {
 7|2|--batch 121 {INDIVISIBLE} 3 ranks x 1 part; 120 and 123 are;|--batch 121
 7|2|--batch 120 {INDIVISIBLE} 3 ranks x 7 parts; 105 and 126 are;|--accumulate 7
 7|2|--unit-bytes 1K: want a whole number|--unit-bytes 1K
+8|2|--pipeline 2f2b: want one of: gpipe, 1f1b, interleaved;|--pipeline 2f2b
+8|2|--stages 2: 3 ranks cannot be divided into pipelines of 2 stages|--stages 2
+8|2|--stages 3: the model has only 2 layers, and 3 parts need one each|--hidden 8
+8|2|--stages 3: the model has only 4 layers, and 6 parts need one each|--pipeline interleaved
+8|2|--batch 120 {INDIVISIBLE} 1 replica x 7 micro-batches; 119 and 126 are|--micro-batches 7
+8|2|--pipeline interleaved: 4 micro-batches {INDIVISIBLE} 3 stages|--pipeline interleaved --micro-batches 4 --hidden 8,8,8,8,8
+8|2|--pipeline interleaved needs at least 2 stages|--pipeline interleaved --stages 1
 1 2 3|1|make data|--data none
 1 2 3|1|bad/t10k-labels-idx1-ubyte|--data bad
 1|1|zipped/train-images-idx3-ubyte.gz|--data zipped
@@ -393,6 +403,9 @@ END
 7|prefetch|1|0
 7|clip|0.5|0
 7|save|full|sharded
+8|pipeline|gpipe|1f1b
+8|stages|3|1
+8|micro-batches|4|8
 7|optimizer|adam|adamw
 END
     # These options may differ.

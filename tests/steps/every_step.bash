@@ -3,7 +3,7 @@
 # prepare for what all of its tests need, and adjust to change variables before each test.
 
 setup_file() {
-    need_train {02_multigpu_fork,03_multigpu_launcher,04_multinode,05_fsdp,07_large_models}/train \
+    need_train {02_multigpu_fork,03_multigpu_launcher,04_multinode,05_fsdp,07_large_models,08_pipeline}/train \
         03_multigpu_launcher/launch
     tiny_data "$BATS_FILE_TMPDIR/tiny"
     seq 9000 | head -c 10700 >"$BATS_FILE_TMPDIR/tiny_text" # 601 sequences of 16 tokens

@@ -77,6 +77,13 @@ WATCHED(ncclResult_t, ncclReduceScatter,
         (const void *from, void *to, size_t n, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
          cudaStream_t stream),
         (from, to, n, type, op, comm, stream))
+WATCHED(ncclResult_t, ncclSend,
+        (const void *from, size_t n, ncclDataType_t type, int peer, ncclComm_t comm,
+         cudaStream_t stream),
+        (from, n, type, peer, comm, stream))
+WATCHED(ncclResult_t, ncclRecv,
+        (void *to, size_t n, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream),
+        (to, n, type, peer, comm, stream))
 WATCHED(ncclResult_t, ncclCommDestroy, (ncclComm_t comm), (comm))
 WATCHED(int, fsync, (int file), (file))
 WATCHED(int, rename, (const char *from, const char *to), (from, to))

@@ -1,0 +1,156 @@
+#!/usr/bin/env bats
+# Tests of step 8: a pipeline computes the same bits as one rank of step 7 that adds up as many parts of a batch, and its
+# costs are those of the formulas. every.bats asks what all steps must do.
+# shellcheck disable=SC2030,SC2031,SC2034,SC2046,SC2086,SC2154 # bats, helpers.bash and every_step.bash set variables; lists of words
+load ../helpers
+load every_step
+more_options=(--lr 0.01 --epochs 2)
+
+prepare() {
+    tiny_data "$BATS_FILE_TMPDIR/images" 480 40 12 12
+}
+
+# cnn and resnet on larger images, with few samples in an epoch.
+cnn="--data $BATS_FILE_TMPDIR/images --model cnn --max-steps 6"
+resnet="--data $BATS_FILE_TMPDIR/images --model resnet --depth 8 --max-steps 2"
+
+@test "a pipeline has the bits of one rank of step 7 that computes a batch in as many parts" {
+    local ranks stages parts last=none model more
+    while IFS='|' read -r ranks stages parts model more; do
+        if [ "$model" != "$last" ]; then
+            rm -f right*
+            train 7 1 --accumulate $parts --csv right.csv --snapshot right --save full $model
+            last=$model
+        fi
+        rm -f got*
+        train 8 $ranks --stages $stages --micro-batches $parts --csv got.csv --snapshot got $model $more
+        train 7 1 --accumulate $parts --snapshot got --save full $model # writes the stages' parts into one file
+        cmp got right || { echo "$ranks ranks, $model $more" && return 1; }
+        diff <(cut -d, -f1-6,8 right.csv) <(cut -d, -f1-6,8 got.csv)
+    done <<END
+1|1|12||
+2|2|12||--pipeline gpipe
+2|2|12||--pipeline interleaved
+3|3|12||--pipeline 1f1b
+4|4|12||--pipeline gpipe --overlap 0
+4|4|12||--pipeline 1f1b
+3|3|6|$gpt --layers 4 --dropout 0.2 --optimizer adamw --lr 1e-3|--pipeline interleaved
+4|4|6|$gpt --layers 4 --dropout 0.2 --optimizer adamw --lr 1e-3|--pipeline 1f1b
+2|2|4|$cnn --augment flip|--pipeline interleaved
+4|4|4|$cnn --augment flip|--pipeline gpipe
+2|2|4|$resnet|--pipeline 1f1b
+END
+}
+
+@test "several pipelines, and other numbers of stages and micro-batches, have the loss curve of step 1" {
+    local model more
+    for model in "" "$gpt --dropout 0.2 --optimizer adamw --lr 1e-3"; do
+        train 1 1 --csv right $model
+        for more in "4 --stages 2" "4 --stages 1 --micro-batches 3" "2 --stages 2 --micro-batches 1 --pipeline gpipe" \
+            "4 --stages 2 --pipeline interleaved --overlap 0"; do
+            train 8 $more --csv got $model
+            same_curve right got
+        done
+    done
+}
+
+@test "stages save, and any other division of the model continues with the same bits" {
+    local from to
+    train 8 4 --max-steps 7 --snapshot four
+    [ "$(echo four*)" = "four $(echo four.e1s2u*.{0,1,2,3}of4)" ]
+    cp four copy
+    for number in 0 1 2 3; do
+        cp four.*."$number"of4 "copy$(echo four.*."$number"of4 | cut -c5-)"
+    done
+    train 1 1 --max-steps 7 --snapshot copy
+    cp copy whole
+    # A run with nothing left to do writes what it has loaded.
+    for to in "2" "3" "4 --stages 2" "4 --stages 2 --pipeline interleaved" "1"; do
+        train 8 $to --max-steps 7 --snapshot copy
+        grep -qx "resumed   copy: 1 epoch and 2 steps are done; $(text_of NOTHING_LEFT)" out
+    done
+    train 5 3 --max-steps 7 --snapshot copy
+    train 8 4 --max-steps 7 --snapshot copy
+    diff <(cat four) <(cat copy)
+    train 1 1 --max-steps 7 --snapshot copy
+    cmp copy whole
+}
+
+# costs RANKS OPTION...: the measured bytes of the first stage must be the computed ones.
+costs() {
+    train 8 "$@" --max-steps 2 || return
+    awk '$1 == "costs" { table = 1; next }
+        table && $2 != "computed" { rows++; wrong += $1 == "sent" ? $4 != $5 : $2 != $3 }
+        END { exit wrong || rows != 5 }' out || { cat out && return 1; }
+}
+
+@test "memory and sent bytes are the computed ones, and 1f1b keeps as many micro-batches as there are stages" {
+    local flight=(gpipe:8 1f1b:4) case
+    options+=(--batch 128 --optimizer adam)
+    for case in "${flight[@]}"; do
+        costs 4 --micro-batches 8 --pipeline "${case%:*}"
+        grep -q ", ${case#*:} of 8 micro-batches in flight" out
+        # A micro-batch of 16 samples has 32 outputs at the first cut, of four bytes each.
+        [ "$(awk '$1 == "sent" { print $4 }' out)" = $((8 * 16 * 32 * 4)) ]
+    done
+    costs 2 --pipeline interleaved
+    costs 4 --stages 2 --micro-batches 4
+    costs 1
+    costs 3 $gpt --layers 2 --batch 60
+}
+
+# idle RANKS SCHEDULE SHARE: the modelled time of a step must be the time of one rank, divided by the ranks, and this idle
+# share of it, within 2 %.
+idle() {
+    train 8 "$1" "${large[@]}" --pipeline "$2"
+    awk -v ranks="$1" -v one="$one" -v wanted="$3" '/modelled .* s / {
+        for (i = 1; i < NF; i++)
+            if ($i == "modelled") time = $(i + 1)
+    }
+    END { idle = time * ranks / one - 1; print idle; exit !(idle > wanted - 0.02 && idle < wanted + 0.02) }' out
+}
+
+@test "the modelled idle share of equal stages is the one of the formula" {
+    local large one
+    # Transfers and calls cost nothing here, because the formula knows only work.
+    sed -E 's/^(link|pair|network) .*/\1 1e5/; s/^([a-z]+_latency|latency|wake|[a-z]+_call|gap|product) .*/\1 1e-3/' \
+        "$root/cpu_device/h100.model" >free.model
+    export CPU_DEVICE_MODEL=./free.model CPU_DEVICE_COMPUTE=0
+    large=($gpt --layers 8 --width 4096 --heads 8 --context 16 --batch 512 --micro-batches 16 --epochs 2)
+    train 8 1 "${large[@]}"
+    one=$(sed -nE 's/^epoch 2.*modelled ([0-9.]+) s .*/\1/p' out)
+    idle 4 gpipe 0.1875
+    idle 4 1f1b 0.1875
+    idle 4 interleaved 0.09375
+    idle 2 interleaved 0.03125
+}
+
+@test "the error line of a stage that waits names its work and the stage that is stuck" {
+    local rank
+    KILL_AT="1 ncclSend 30 19" start_ranks 3 "$(watched 8)" --micro-batches 4 --step-timeout 1
+    ranks_end 15 1 0 2
+    for rank in 0 2; do
+        rank_says $rank ".*$(text_of NOT_ENDED) 1 s .*transfers before (for|back)ward of micro-batch [0-3] in stage $rank at "
+    done
+    grep -q 'rank 1' err.0
+}
+
+# Each rank renames its file, and rank 0 the manifest. The run saves before it starts and after each epoch.
+@test "a stage killed while it saves, sends or receives is restarted, and the result is the same" {
+    local place
+    mkdir right
+    train 8 3 --snapshot right/s
+    cat >killed_once <<SCRIPT
+#!/usr/bin/env bash
+[ \$TORCHELASTIC_RESTART_COUNT = 0 ] || unset KILL_AT
+exec $(watched 8) "\$@"
+SCRIPT
+    chmod +x killed_once
+    for place in "2 rename 1" "0 rename 2" "1 rename 2" "0 rename 4" "0 unlinkat 2" "1 ncclSend 50" "2 ncclRecv 99"; do
+        rm -rf now && mkdir now
+        KILL_AT="$place 9" timeout "$(patience 60)" "$launch" --nproc-per-node 3 --max-restarts 1 ./killed_once \
+            "${options[@]}" --snapshot now/s >out 2>err || { echo "killed at $place" && cat err && return 1; }
+        restarted 1
+        diff -r right now || { echo "killed at $place" && return 1; }
+    done
+}
