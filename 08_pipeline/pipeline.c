@@ -104,36 +104,45 @@ static int must_wait(const struct pipeline *p, int training, const struct work *
     return x->backward ? w->backward : !training;
 }
 
-static void round_build(struct round *r, struct pipeline *p, int training) {
-    r->schedule =
-        pipeline_schedule_build(p->kind, p->stages, p->chunks, p->micro_batches, training);
-    int count = r->schedule.count, transfers, waiting = 0;
-    r->works = r->schedule.works + (size_t)p->stage * count;
-    transfers = schedule_transfers(&r->schedule, p->stage, &r->transfers);
-    r->moves = calloc(count + 1, sizeof *r->moves);
-    r->needs = calloc(count, sizeof *r->needs);
-    struct transfer *x = r->transfers, *end = x + transfers;
-    for (int i = 0; i <= count; i++) {
-        const struct work *w = i < count ? &r->works[i] : NULL;
-        struct move *m = &r->moves[i];
-        m->first = x;
-        for (; x < end && (!w || x->tick < w->tick); x++)
-            waiting += x->to == p->stage && x->backward;
-        m->end = x;
-        p->waiting = max_size(p->waiting, waiting);
-        if (!w)
-            break;
-        snprintf(m->text, sizeof m->text, "transfers before %s of micro-batch %d in stage %d",
-                 w->backward ? "backward" : "forward", w->micro_batch, p->stage);
+// Sets which transfers each work waits for, and counts the gradients that wait for their backward.
+static void find_needs(struct round *r, struct pipeline *p, int training) {
+    int waiting = 0;
+    for (int i = 0; i < r->schedule.count; i++) {
         r->needs[i] = -1;
+        for (struct transfer *x = r->moves[i].first; x < r->moves[i].end; x++)
+            waiting += x->to == p->stage && x->backward;
+        p->waiting = max_size(p->waiting, waiting);
         for (int n = 0; n <= i; n++)
-            for (struct transfer *t = r->moves[n].first; t < r->moves[n].end; t++)
-                if (must_wait(p, training, w, t)) {
+            for (struct transfer *x = r->moves[n].first; x < r->moves[n].end; x++)
+                if (must_wait(p, training, &r->works[i], x)) {
                     r->needs[i] = n;
-                    waiting -= t->to == p->stage && t->backward;
+                    waiting -= x->to == p->stage && x->backward;
                 }
     }
-    snprintf(r->moves[count].text, sizeof r->moves->text, "last transfers of stage %d", p->stage);
+}
+
+static void round_build(struct round *r, struct pipeline *p, int training) {
+    struct pipeline_schedule *s = &r->schedule;
+    *s = pipeline_schedule_build(p->kind, p->stages, p->chunks, p->micro_batches, training);
+    r->works = s->works + (size_t)p->stage * s->count;
+    int transfers = schedule_transfers(s, p->stage, &r->transfers);
+    r->moves = calloc(s->count + 1, sizeof *r->moves);
+    r->needs = calloc(s->count, sizeof *r->needs);
+    struct transfer *x = r->transfers, *end = x + transfers;
+    for (int i = 0; i <= s->count; i++) {
+        const struct work *w = i < s->count ? &r->works[i] : NULL; // NULL: behind the last one
+        struct move *m = &r->moves[i];
+        m->first = x;
+        while (x < end && (!w || x->tick < w->tick))
+            x++;
+        m->end = x;
+        if (w)
+            snprintf(m->text, sizeof m->text, "transfers before %s of micro-batch %d in stage %d",
+                     w->backward ? "backward" : "forward", w->micro_batch, p->stage);
+        else
+            snprintf(m->text, sizeof m->text, "last transfers of stage %d", p->stage);
+    }
+    find_needs(r, p, training);
 }
 
 void pipeline_build(struct pipeline *p, const struct place *place, long batch) {

@@ -2,7 +2,7 @@
 // ranks compute the same lists, so a schedule can be printed and tested without a device.
 #pragma once
 
-enum { MOST_STAGES = 64, MOST_MICRO_BATCHES = 4096 };
+enum { MOST_STAGES = 64, MOST_MICRO_BATCHES = 512 };
 enum schedule_kind { GPIPE, ONE_F_ONE_B, INTERLEAVED };
 const char *pipeline_schedule_name(int kind); // as the option, or NULL after the last one
 
