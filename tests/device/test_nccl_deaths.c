@@ -278,13 +278,31 @@ static void abort_and_go_on(int rank) {
     OK(ncclCommAbort(comm));
 }
 
+// Waits until the main thread sleeps, and so is inside the call that it makes next.
+static void await_main_sleeps(void) {
+    char path[64], state = 0;
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", getpid());
+    for (int times = 0; times < 20; times = state == 'S' ? times + 1 : 0) {
+        FILE *stat = fopen(path, "r");
+        CHECK(fscanf(stat, "%*d (%*[^)]) %c", &state) == 1, "no state in %s", path);
+        fclose(stat);
+        usleep(1000);
+    }
+}
+
+static void *abort_main_call(void *comm) {
+    await(CALLED, 1);
+    await_main_sleeps();
+    post(CALLED);
+    return abort_it(comm);
+}
+
 // Calls that block a host thread also end.
 static void abort_a_split(int rank) {
     ncclComm_t comm = join(2, rank), part = NULL;
     pthread_t other;
     if (rank == 0) {
-        OK(pthread_create(&other, NULL, abort_it, comm));
-        post(CALLED);
+        OK(pthread_create(&other, NULL, abort_main_call, comm));
         post(CALLED);
         CHECK(ncclCommSplit(comm, 0, 0, &part, NULL), "split by one of two");
         CHECK(clock_now() - meeting->killed_at < 1 || SANITIZED, "took %g s",
