@@ -238,8 +238,8 @@ static struct stats evaluate(struct trainer *t) {
     return read_stats(t);
 }
 
-// All ranks start from the same parameters and add the same sums, so their parameters must have the
-// same bits. This ends the program if the largest and the smallest checksum of all ranks differ.
+// Ranks that start from the same parameters and add the same sums keep parameters with the same
+// bits. This ends the program if the largest and the smallest of their checksums differ.
 static void check_replicas(struct trainer *t) {
     double checksum = device_checksum(t->parameters, t->model.parameters, t->stream);
     double extremes[2] = {checksum, -checksum}; // the maximum of -x is the negated minimum of x

@@ -310,8 +310,8 @@ static struct stats evaluate(struct trainer *t) {
     return read_stats(t);
 }
 
-// Replicas start from the same parameters and add the same sums, so their parameters must have the
-// same bits. This ends the program if the largest and the smallest checksum of all replicas differ.
+// Ranks that start from the same parameters and add the same sums keep parameters with the same
+// bits. This ends the program if the largest and the smallest of their checksums differ.
 static void check_replicas(struct trainer *t) {
     double checksum = device_checksum(t->fsdp.parameters, t->fsdp.count, t->stream);
     double extremes[2] = {checksum, -checksum}; // the maximum of -x is the negated minimum of x

@@ -208,8 +208,8 @@ static void compute_loss(struct trainer *t, const struct work *w, struct samples
                           t->stats, smoothing, t->stream);
 }
 
-// Sums the gradients of one layer over all replicas. The sum runs on the second stream, while the
-// first stream computes the gradients of the layer before.
+// Sums the gradients of one layer over this rank's replicas. The sum runs on the second stream,
+// while the first stream computes the gradients of the layer before.
 static void sum_layer(struct trainer *t, const struct layer *l, float *gradients) {
     CUDA_CHECK(cudaEventRecord(t->event, t->stream));
     CUDA_CHECK(cudaStreamWaitEvent(t->comm_stream, t->event, 0));
@@ -367,8 +367,8 @@ static struct stats evaluate(struct trainer *t) {
     return read_stats(t);
 }
 
-// Replicas start from the same parameters and add the same sums, so their parameters must have the
-// same bits. This ends the program if the largest and the smallest checksum of all replicas differ.
+// Ranks that start from the same parameters and add the same sums keep parameters with the same
+// bits. This ends the program if the largest and the smallest of their checksums differ.
 static void check_replicas(struct trainer *t) {
     double checksum = device_checksum(t->parameters, t->pipeline.count, t->stream);
     double extremes[2] = {checksum, -checksum}; // the maximum of -x is the negated minimum of x

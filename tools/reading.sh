@@ -78,6 +78,13 @@ entries='
 7|07_large_models/generate.c|skip|
 7|07_large_models/predict.c|skip|
 7|07_large_models/predict.h|skip|
+8|08_pipeline/schedule.h|all|a schedule as data: works, and transfers between them
+8|08_pipeline/schedule.c|order_works,source,run_clock,schedule_transfers|who does what, in which order, and what travels when
+8|08_pipeline/pipeline.h|all|what a stage stores
+8|changes|diff48|the works of a stage, and one group of transfers before each of them
+8|08_pipeline/pipeline.c|cut_layers,must_wait,round_build|how the model is cut, and which transfer a work waits for
+8|08_pipeline/stage_costs.c|skip|
+8|08_pipeline/timetable.c|skip|
 '
 
 # extents FILE FUNCTIONS: a line "name lines lines-with-comment" for each function that is asked for, or for every

@@ -3,6 +3,7 @@
 # its faults of the debugging lab. steps.sh N prints the exercises of step N for the step's README. Both come from the texts
 # of the steps and exercises, so tools/render.py keeps them up to date.
 set -eu
+shopt -s nullglob # a new step has no exercises yet
 cd "$(dirname "$(readlink -f "$0")")/.."
 
 minutes() { # FOLDER...: the sum of their minutes
@@ -29,7 +30,7 @@ table() {
         sums=("$reading" "$(minutes exercises/"$n".*-*)" "$(minutes $(faults "$n"))")
         printf '| [%s](%s/README.md) | %s | %s min | %s min | %s min |\n' \
             "$(sed -n '1s/^# Step //p' "$folder/README.md")" "$folder" \
-            "$(sed -n 's/^\*\*The one idea:\*\* \(.*\)\.$/\1/p' "$folder/README.md")" "${sums[@]}" | sed 's/| 0 min |/| |/'
+            "$(sed -n 's/^\*\*The one idea:\*\* \(.*\)\.$/\1/p' "$folder/README.md")" "${sums[@]}" | sed ':again; s/| 0 min |/| |/; t again'
         for i in 0 1 2; do all[i]=$((all[i] + sums[i])); done
     done
     printf '| all | | %d h %d min | %d h %d min | %d h %d min |\n' $((all[0] / 60)) $((all[0] % 60)) \
