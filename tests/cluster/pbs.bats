@@ -77,6 +77,14 @@ said() {
     [ "$(find . -name "hybrid.bin.e*of2" | wc -l)" = 2 ]
 }
 
+@test "step8.pbs runs two pipelines, with the loss curve of step 1" {
+    ARGS="$options --csv pipeline.csv --snapshot pipeline.bin"
+    run_job pbs/step8.pbs
+    same_curve step1.csv pipeline.csv
+    said "stages: 2, replicas: 2"
+    [ "$(find . -name "pipeline.bin.e*of2" | wc -l)" = 2 ]
+}
+
 @test "step6.pbs runs four ranks on two nodes of a cluster without GPUs" {
     ARGS=--check-only
     run_job -l select=2:ncpus=8:mpiprocs=2:ompthreads=4 pbs/step6.pbs
