@@ -7,7 +7,7 @@ load ../helpers
 setup_file() {
     tiny_data "$BATS_FILE_TMPDIR/tiny"
     need_train 02_multigpu_fork/train 03_multigpu_launcher/{launch,train} 04_multinode/train 05_fsdp/train \
-        07_large_models/train
+        07_large_models/train 08_pipeline/train
 }
 
 setup() {
@@ -57,6 +57,9 @@ clean() {
 07_large_models --strategy none --prefetch 0
 07_large_models --accumulate 2 --clip 0.5 --recompute 1 --unit-bytes 3000 --dropout 0.2
 07_large_models --precision bf16 --strategy grad --accumulate 2 --clip 0.5 --recompute 1 --unit-bytes 3000
+08_pipeline
+08_pipeline --pipeline gpipe --micro-batches 4 --overlap 0 --optimizer adam
+08_pipeline --pipeline interleaved --hidden 33,20,15,12,9 --dropout 0.2
 END
 }
 

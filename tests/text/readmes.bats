@@ -10,7 +10,10 @@ setup_file() {
         04_multinode/{train,doctor} 05_fsdp/train 06_allreduce_demo/allreduce 07_large_models/{train,generate})
     cd "$BATS_FILE_TMPDIR" || return
     tiny_data data/mnist
-    small_programs '"$@" --hidden 8,8 --layers 1 --heads 2 --width 8 --context 256 --batch 120 --epochs 1' "${programs[@]}"
+    # A pipeline needs a layer for each part of the model.
+    local small='"$@" --hidden 8,8,8,8,8,8,8 --heads 2 --width 8 --batch 120 --epochs 1'
+    small_programs "$small --layers 1 --context 256" "${programs[@]}"
+    small_programs "$small --layers 6 --context 16" 08_pipeline/{train,timetable}
     export build=${TRAIN%/01_single_gpu/train}
     mkdir -p tools build/trace/step2
     ln -s "$root"/tools/{trace,on_paper,formulas}.py tools

@@ -307,7 +307,7 @@ elements() {
 }
 
 @test "the traces of the steps are valid" {
-    need_train 02_multigpu_fork/train 03_multigpu_launcher/launch 05_fsdp/train 07_large_models/train
+    need_train 02_multigpu_fork/train 03_multigpu_launcher/launch 05_fsdp/train 07_large_models/train 08_pipeline/train
     programs=${TRAIN%/*/*}
     tiny_data data
     options=(--data data --batch 32 --max-steps 4 --log-every 100)
@@ -317,7 +317,9 @@ elements() {
     CPU_DEVICE_MODEL=h100 "$programs/02_multigpu_fork/train" "${options[@]}" --trace modelled.json
     # A sum over one rank takes no modelled time.
     CPU_DEVICE_MODEL=h100 "$programs/07_large_models/train" "${options[@]}" --strategy full --trace seven.json
-    for name in one five modelled seven; do
+    CPU_DEVICE_MODEL=h100 "$programs/03_multigpu_launcher/launch" --nproc-per-node 2 "$programs/08_pipeline/train" \
+        "${options[@]}" --trace eight.json
+    for name in one five modelled seven eight; do
         read_trace --check $name.json
         [[ $output == *"no mistake" ]]
         read_trace $name.json --svg picture.svg
