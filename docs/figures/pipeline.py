@@ -44,7 +44,7 @@ def draw():
         f.text(10, y + 24, f"stage {stage}", 20, "start", bold=True)
         f.area(LEFT, y, end * UNIT, 48, HOST.pale)
         for kind, part, begin, stop in row:
-            f.box(LEFT + begin * UNIT, y, (stop - begin) * UNIT, 48, str(part + 1), COPY if kind == "F" else COMPUTE, solid=kind == "B", size=18)
+            f.box(LEFT + begin * UNIT, y, (stop - begin) * UNIT, 48, str(part), COPY if kind == "F" else COMPUTE, solid=kind == "B", size=18)
     f.arrow((LEFT, TOP + STAGES * ROW - 6), (LEFT + end * UNIT, TOP + STAGES * ROW - 6))
     f.text(LEFT + end * UNIT, TOP + STAGES * ROW + 14, "time", 18, "end")
     y = TOP + STAGES * ROW + 20

@@ -65,6 +65,14 @@ def large(f, x, y):
         f.line((x + 30 + i * (GPU + 6), y + 39), (x + 30 + i * (GPU + 6), y + 57), colour=COMMUNICATE, thick=4)
 
 
+def stages(f, x, y):
+    """Three GPUs, each with its own layers."""
+    for i in range(3):
+        gpu(f, x + i * (GPU + 18), y, i, 3)
+        if i:
+            f.arrow((x + i * (GPU + 18) - 17, y + GPU / 2), (x + i * (GPU + 18) - 2, y + GPU / 2), colour=COMMUNICATE, thick=2)
+
+
 def ring(f, x, y):
     corners = [(x, y), (x + 44, y), (x + 44, y + 36), (x, y + 36)]
     for (a, b), (c, d) in zip(corners, corners[1:] + corners[:1]):
@@ -84,7 +92,7 @@ def draw():
     f = Figure("The steps of the course",
                "Steps 1 to 5 and 7 follow each other: " +
                "; ".join(f"step {n}, {name}: " + words.replace("\n", " ") for n, name, words, _ in STEPS)
-               + ". Step 6, all-reduce by hand, can be read at any time after step 2.", 400)
+               + ". Step 8, a pipeline, follows step 4. Step 6, all-reduce by hand, can be read at any time after step 2.", 400)
     for i, (step, name, words, icon) in enumerate(STEPS):
         x = 4 + i * (CARD + GAP)
         f.box(x, TOP, CARD, HEIGHT)
@@ -100,4 +108,10 @@ def draw():
     f.disc(x + 26, y + 37, 16, COMPUTE, "6", size=20, bold=True)
     f.text(x + 52, y + 37, "All-reduce by hand:\na ring of sends and receives", 18, "start")
     ring(f, x + 2 * CARD + GAP - 34, y + 19)
+    x = 4 + 4 * (CARD + GAP)  # below step 5, behind step 4
+    f.arrow((x - GAP - CARD / 2, TOP + HEIGHT), (x - GAP - CARD / 2, y + 37), (x, y + 37), thick=2)
+    f.box(x, y, 2 * CARD + GAP, 74)
+    f.disc(x + 26, y + 37, 16, COMPUTE, "8", size=20, bold=True)
+    f.text(x + 52, y + 37, "A pipeline: each rank\nhas some layers", 18, "start")
+    stages(f, x + 2 * CARD + GAP - 3 * GPU - 36 - 14, y + 22)
     return f
