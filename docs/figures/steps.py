@@ -68,9 +68,10 @@ def large(f, x, y):
 def stages(f, x, y):
     """Three GPUs, each with its own layers."""
     for i in range(3):
-        gpu(f, x + i * (GPU + 18), y, i, 3)
+        at = x + i * (GPU + 14)
+        gpu(f, at, y, i, 3)
         if i:
-            f.arrow((x + i * (GPU + 18) - 17, y + GPU / 2), (x + i * (GPU + 18) - 2, y + GPU / 2), colour=COMMUNICATE, thick=2)
+            f.arrow((at - 13, y + GPU / 2), (at - 2, y + GPU / 2), colour=COMMUNICATE, thick=2)
 
 
 def ring(f, x, y):
@@ -113,5 +114,5 @@ def draw():
     f.box(x, y, 2 * CARD + GAP, 74)
     f.disc(x + 26, y + 37, 16, COMPUTE, "8", size=20, bold=True)
     f.text(x + 52, y + 37, "A pipeline: each rank\nhas some layers", 18, "start")
-    stages(f, x + 2 * CARD + GAP - 3 * GPU - 36 - 14, y + 22)
+    stages(f, x + 2 * CARD + GAP - 3 * GPU - 28 - 10, y + 22)
     return f

@@ -89,6 +89,31 @@ print(figure['stored'](sys.argv[1], 4))" $strategy)
     done < <(sed -n 's/^memory *//p' out | sed 's/, /\n/g')
 }
 
+@test "pipeline.svg has the schedule that timetable prints" {
+    need_train 08_pipeline/timetable
+    python3 -B - "$root/docs/figures/pipeline.py" >drawn <<'END'
+import runpy, sys
+sys.path.insert(0, sys.argv[1].rpartition("docs/")[0] + "tools")
+for row in runpy.run_path(sys.argv[1])["schedule"]():
+    print(*(kind + str(part) for kind, part, *_ in row))
+END
+    "${TRAIN%/*/*}/08_pipeline/timetable" --pipeline 1f1b --stages 4 --micro-batches 8 |
+        sed -n 's/^stage [0-9]* *//; s/  */ /g; s/ $//; /^F0/p' | diff drawn -
+    [ "$(wc -l <drawn)" = 4 ]
+}
+
+@test "pipeline-timeline.svg shows what step 8 does on modelled GPUs" {
+    need_train 03_multigpu_launcher/launch 08_pipeline/train
+    unset_job
+    ln -s "$root/tools" "${TRAIN%/*/*}"/{03_multigpu_launcher,08_pipeline} .
+    mkdir -p docs/figures
+    cp "$root/docs/figures/pipeline-timeline.py" docs/figures
+    sed -n '/^for pipeline/,/csv$/{ s/\\\\$/\\/; p; }' docs/figures/pipeline-timeline.py >commands
+    bash -e commands >out 2>&1 || { cat out && return 1; }
+    cmp docs/figures/pipeline-timeline.csv "$root/docs/figures/pipeline-timeline.csv"
+    [ "$(grep -c , docs/figures/pipeline-timeline.csv)" = 268 ]
+}
+
 @test "efficiency.svg shows what a rehearsal computes" {
     need_train 03_multigpu_launcher/launch 07_large_models/train
     unset_job
