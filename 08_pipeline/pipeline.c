@@ -54,7 +54,8 @@ static void divide_batch(struct pipeline *p, long batch) {
             p->micro_batches -= step;
     }
     if (p->micro_batches % step)
-        wrong_usage("--pipeline interleaved: %d micro-batches are not divisible by %d stages",
+        wrong_usage("--micro-batches %d is not divisible by %d stages, which --pipeline "
+                    "interleaved needs",
                     p->micro_batches, p->stages);
     long parts = (long)p->replicas * p->micro_batches, fit = max_size(batch / parts, 1) * parts;
     if (batch != fit)

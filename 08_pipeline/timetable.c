@@ -25,7 +25,8 @@ int main(int argc, char **argv) {
     options_parse(tables, "Prints the schedule of a pipeline.", argc, argv);
     int interleaved = opt.pipeline == INTERLEAVED;
     if (interleaved && opt.micro_batches % opt.stages)
-        wrong_usage("--pipeline interleaved: --micro-batches %ld is not divisible by --stages %ld",
+        wrong_usage("--micro-batches %ld is not divisible by %ld stages, which --pipeline "
+                    "interleaved needs",
                     opt.micro_batches, opt.stages);
     struct pipeline_schedule s = pipeline_schedule_build(
         opt.pipeline, opt.stages, interleaved ? opt.chunks : 1, opt.micro_batches, 1);

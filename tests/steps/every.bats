@@ -109,7 +109,7 @@ END
 5|10|1 ncclReduceScatter 9|5
 5|15|2 ncclReduceScatter 26|5
 7|15|1 ncclReduceScatter 9|5|--save sharded
-8|15|3 ncclAllReduce 9|5|--pipeline gpipe
+8|15|3 ncclAllReduce 7|5|--pipeline gpipe
 7|10|2 ncclReduceScatter 26|1|--save full
 END
 }
@@ -183,7 +183,7 @@ END
             chain+=("${steps[i]}" "${steps[j]}")
         done
     done
-    options+=(--epochs 7 --optimizer adadelta --lr 0.1 --dropout 0.2)
+    options+=(--epochs 9 --optimizer adadelta --lr 0.1 --dropout 0.2)
     train 1 1 --csv right
     for i in "${chain[@]}"; do
         train "$i" $((done % 4 + 1)) --snapshot s --csv csv --max-steps $((done + 1))
@@ -333,7 +333,7 @@ refuses() {
 8|2|--stages 3: the model has only 2 layers, and 3 parts need one each|--hidden 8
 8|2|--stages 3: the model has only 4 layers, and 6 parts need one each|--pipeline interleaved
 8|2|--batch 120 {INDIVISIBLE} 1 replica x 7 micro-batches; 119 and 126 are|--micro-batches 7
-8|2|--pipeline interleaved: 4 micro-batches {INDIVISIBLE} 3 stages|--pipeline interleaved --micro-batches 4 --hidden 8,8,8,8,8
+8|2|--micro-batches 4 {INDIVISIBLE} 3 stages, which --pipeline interleaved needs|--pipeline interleaved --micro-batches 4 --hidden 8,8,8,8,8
 8|2|--pipeline interleaved needs at least 2 stages|--pipeline interleaved --stages 1
 1 2 3|1|make data|--data none
 1 2 3|1|bad/t10k-labels-idx1-ubyte|--data bad
