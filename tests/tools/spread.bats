@@ -18,9 +18,9 @@ changed_lines() {
 }
 
 @test "spread.sh makes a change of step 1 in all later steps, where these have other lines around it, too" {
-    edit 01_*/train.c 's/(int )resumed(; )/\1continued\2/'
+    edit 01_*/train.c 's/(resumed) < 0/\1 == -1/'
     [ "$(tools/spread.sh 1)" = "$(printf '%s\n' "${all[@]}")" ]
-    [ "$(grep -l 'int continued; ' 0*/train.c | wc -l)" = $((1 + ${#all[@]})) ]
+    [ "$(grep -l 'if (t->resumed == -1)' 0*/train.c | wc -l)" = $((1 + ${#all[@]})) ]
     [ "$(changed_lines)" = "$(printf '%d%s\n' $((1 + ${#all[@]})) + $((1 + ${#all[@]})) -)" ]
 }
 
