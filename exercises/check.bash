@@ -206,7 +206,7 @@ unindented() {
 explain_errors() {
     local error text
     # If calls differ, the last part of the line is an earlier call, whose end the watchdog has not seen.
-    grep -E 'error|wait' "$SCRATCH/err" | sed "/$(text_of CALLS_DIFFER)/s/ (step [0-9]*, collective.*//" | head -n 3 | cut -c 1-300
+    grep -E 'error|wait' "$SCRATCH/err" | sed "/$(text_of CALLS_DIFFER)/s/ (step [0-9]*, collective.*//" | head -n 3 | cut -c 1-400
     untouched && return
     crash_line
     for error in "${errors[@]}"; do

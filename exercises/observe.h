@@ -86,6 +86,7 @@ cudaError_t observe_copy(cudaError_t result, const void *to, size_t bytes, enum 
     (observe("ncclSend", n, type, stream), ncclSend(from, n, type, peer, comm, stream))
 #define ncclRecv(to, n, type, peer, comm, stream)                                                  \
     (observe("ncclRecv", n, type, stream), ncclRecv(to, n, type, peer, comm, stream))
+#define ncclGroupStart() (observe("ncclGroupStart", 0, NO_TYPE, NULL), ncclGroupStart())
 #define ncclCommGetAsyncError(comm, state)                                                         \
     (observe("ncclCommGetAsyncError", 0, NO_TYPE, NULL), ncclCommGetAsyncError(comm, state))
 

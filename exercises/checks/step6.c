@@ -27,6 +27,7 @@ static double microseconds;
 #undef ncclRecv
 #define ncclRecv(to, n, type, peer, comm, stream)                                                  \
     (PROBE_MESSAGE("receive", n, peer), ncclRecv(to, n, type, peer, comm, stream))
+#undef ncclGroupStart
 #define ncclGroupStart() (group = ++groups, ncclGroupStart())
 #define ncclGroupEnd() (group = 0, ncclGroupEnd())
 #define ncclCommDestroy(comm) (probe(&w), ncclCommDestroy(comm))
