@@ -4,12 +4,11 @@
 #include "common/base/options.h"
 #include "common/device/device.h"
 #include "common/training/report.h"
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-// Cuts where the sum of the FLOPs comes nearest to an equal share, and leaves a layer for each part
-// behind the cut.
+// Cuts where the sum of the FLOPs comes nearest to an equal share: a layer whose middle lies before
+// the share comes before the cut. It leaves a layer for each part behind the cut.
 void cut_layers(const struct model *m, int parts, int cut[]) {
     double all = 0, done = 0;
     int layer = 0;
@@ -20,8 +19,7 @@ void cut_layers(const struct model *m, int parts, int cut[]) {
         double share = all * part / parts;
         do
             done += m->layers[layer++].flops;
-        while (m->count - layer > parts - part &&
-               fabs(done + m->layers[layer].flops - share) < fabs(done - share));
+        while (m->count - layer > parts - part && done + m->layers[layer].flops / 2 < share);
         cut[part] = layer;
     }
     cut[parts] = m->count;

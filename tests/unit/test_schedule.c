@@ -147,6 +147,7 @@ TEST(layers_are_cut_by_their_flops) {
         {4, {1, 1, 1, 9}, 3, {2, 3, 4}},
         {4, {9, 0, 0, 0}, 4, {1, 2, 3, 4}},
         {6, {0, 4, 0, 4, 0, 4}, 3, {2, 4, 6}},
+        {5, {1, 0, 4, 5, 0}, 2, {3, 5}}, // a layer without FLOPs does not end a part
         {3, {1, 2, 3}, 1, {3}},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
