@@ -6,8 +6,9 @@ test-cluster: ## runs the Slurm and PBS job scripts on a simulated cluster of fo
 	@tests/run.sh cluster/
 
 test-nightly: export SEEDS := 1 2 3 4 5 6 7 8 9 10
+test-nightly: export WRONG_ANSWERS := 99
 test-nightly: export FUZZ_SECONDS := 3600
-test-nightly: test-all ## runs make test-all with ten seeds for random delays and kills, and an hour of random input
+test-nightly: test-all ## runs make test-all with ten seeds for random delays and kills, all wrong answers, and an hour of random input
 
 test-machines: ## tries the first commands of new users on bare Debian and Ubuntu systems (needs root; ARGS=sudo: by name)
 	@tests/machines/run.sh $(ARGS)
