@@ -78,11 +78,14 @@ traced() {
     both 02_multigpu_fork 0 --nproc 3 --profile
     grep '^profile   4 steps timed .* comm' out
     traced "${spans[@]}" ncclAllReduce
-    for step in 03_multigpu_launcher 04_multinode 05_fsdp 07_large_models 08_pipeline; do
+    for step in 03_multigpu_launcher 04_multinode 05_fsdp 07_large_models; do
         both $step 3 --profile
         grep '^profile   4 steps timed .* comm' out
         traced "${spans[@]}" nccl
     done
+    both 08_pipeline 3 --profile # each rank has a layer
+    grep '^profile   4 steps timed .* comm' out
+    traced forward backward optimizer_step nccl
 }
 
 @test "step 6 sums right, and has a trace" {
