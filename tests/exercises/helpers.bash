@@ -131,7 +131,7 @@ try_answers() { # NUMBER right|wrong CODE
     local text
     count=0
     while IFS= read -r text; do
-        [ "$2" = right ] || [ $count -lt "${WRONG_ANSWERS:-3}" ] || break
+        [ "$2" = right ] || [ "$count" -lt "${WRONG_ANSWERS:-3}" ] || break
         count=$((count + 1))
         answer "$1" "$2" "$count"
         checked "$1" "$3" "$(with_texts "$text")"
