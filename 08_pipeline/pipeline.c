@@ -25,17 +25,22 @@ void cut_layers(const struct model *m, int parts, int cut[]) {
     cut[parts] = m->count;
 }
 
-// Divides the ranks into pipelines, and the batch into micro-batches.
+// Divides the ranks into pipelines, with as many stages as possible if no number is given.
 static void divide_ranks(struct pipeline *p, const struct place *place) {
-    if (!p->stages)
+    int given = p->stages;
+    if (p->kind != INTERLEAVED)
+        p->chunks = 1;
+    if (!given)
         p->stages = place->world;
+    while (!given && p->stages > 1 &&
+           (place->world % p->stages || p->stages * p->chunks > p->model->count))
+        p->stages--;
     if (place->world % p->stages)
         wrong_usage("--stages %d: %d rank%s cannot be divided into pipelines of %d stages",
                     p->stages, place->world, PLURAL(place->world), p->stages);
-    if (p->kind != INTERLEAVED)
-        p->chunks = 1;
     if (p->kind == INTERLEAVED && p->stages == 1)
-        wrong_usage("--pipeline interleaved needs at least 2 stages");
+        wrong_usage("--pipeline interleaved needs at least 2 stages, and %d layers for them",
+                    2 * p->chunks);
     if (p->stages * p->chunks > p->model->count)
         wrong_usage("--stages %d: the model has only %d layer%s, and %d parts need one each",
                     p->stages, p->model->count, PLURAL(p->model->count), p->stages * p->chunks);

@@ -51,8 +51,9 @@ struct pipeline {
 };
 
 // Decides which rank has which layers, and what it does when. The caller has set model, kind,
-// stages, chunks and micro_batches; 0 stages: all ranks, 0 micro-batches: four for each stage, or
-// as many as the batch allows. Wrong options end the program. It needs no device.
+// stages, chunks and micro_batches; 0 stages: as many as ranks and layers allow, 0 micro-batches:
+// four for each stage, or as many as the batch allows. Wrong options end the program. It needs no
+// device.
 void pipeline_build(struct pipeline *p, const struct place *place, long batch);
 
 // Cuts the layers into this many parts of consecutive layers, each with about the same FLOPs and at

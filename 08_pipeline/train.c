@@ -42,7 +42,7 @@ static const struct option_spec options[] = {
     {"token-file", OPTION_TEXT | OPTION_LOCAL, &step_opt.token_file, NULL, 0, 0,
      "file with the secret that all ranks share"},
     {"stages", OPTION_INT, &step_opt.stages, "0", 0, MOST_STAGES,
-     "stages of a pipeline, 0: as many as ranks"},
+     "stages of a pipeline, 0: as many as ranks and layers allow"},
     {"micro-batches", OPTION_INT, &step_opt.micro_batches, "0", 0, MOST_MICRO_BATCHES,
      "parts of a batch, 0: about four for each stage"},
     {"pipeline", OPTION_CHOICE, &step_opt.pipeline, "1f1b", 0, 0, "the order of the work",

@@ -330,11 +330,11 @@ refuses() {
 7|2|--unit-bytes 1K: want a whole number|--unit-bytes 1K
 8|2|--pipeline 2f2b: want one of: gpipe, 1f1b, interleaved;|--pipeline 2f2b
 8|2|--stages 2: 3 ranks cannot be divided into pipelines of 2 stages|--stages 2
-8|2|--stages 3: the model has only 2 layers, and 3 parts need one each|--hidden 8
-8|2|--stages 3: the model has only 4 layers, and 6 parts need one each|--pipeline interleaved
+8|2|--stages 3: the model has only 2 layers, and 3 parts need one each|--stages 3 --hidden 8
+8|2|--stages 3: the model has only 4 layers, and 6 parts need one each|--stages 3 --pipeline interleaved
 8|2|--batch 120 {INDIVISIBLE} 1 replica x 7 micro-batches; 119 and 126 are|--micro-batches 7
 8|2|--micro-batches 4 {INDIVISIBLE} 3 stages, which --pipeline interleaved needs|--pipeline interleaved --micro-batches 4 --hidden 8,8,8,8,8
-8|2|--pipeline interleaved needs at least 2 stages|--pipeline interleaved --stages 1
+8|2|--pipeline interleaved needs at least 2 stages, and 4 layers|--pipeline interleaved --hidden 8
 1 2 3|1|make data|--data none
 1 2 3|1|bad/t10k-labels-idx1-ubyte|--data bad
 1|1|zipped/train-images-idx3-ubyte.gz|--data zipped

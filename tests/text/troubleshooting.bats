@@ -54,7 +54,7 @@ was trained with 640 images @ 01_single_gpu/train --snapshot s --data blank:640 
 this file has other columns @ 01_single_gpu/train --csv a --snapshot s >log; 01_single_gpu/train --csv a --snapshot s --profile --epochs 2
 is more than there are GPUs @ 02_multigpu_fork/train --nproc 3
 $(text_of INDIVISIBLE) @ 02_multigpu_fork/train --nproc 2 --batch 61
-parts need one each @ $two 08_pipeline/train --pipeline interleaved
+parts need one each @ $two 08_pipeline/train --stages 2 --pipeline interleaved
 there is no GPU for local rank @ RANK=2 WORLD_SIZE=3 LOCAL_RANK=2 LOCAL_WORLD_SIZE=3 03_multigpu_launcher/train
 Duplicate GPU detected @ $two env LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 03_multigpu_launcher/train
 RANK is set, so a launcher @ RANK=0 06_allreduce_demo/allreduce --nproc 2
