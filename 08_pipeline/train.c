@@ -34,7 +34,7 @@ static struct {
 
 static const struct option_spec options[] = {
     {"overlap", OPTION_INT, &step_opt.overlap, "1", 0, 1,
-     "1: replicas sum each layer's gradients during backward, 0: all after it"},
+     "1: replicas of stage 0 sum gradients during its last backward, 0: after it"},
     {"join-timeout", OPTION_INT | OPTION_LOCAL, &step_opt.join_timeout, "60", 1, 1e6,
      "seconds to wait for a rank"},
     {"step-timeout", OPTION_REAL | OPTION_LOCAL, &step_opt.step_timeout, "120", 0.1, 1e6,
@@ -209,7 +209,9 @@ static void compute_loss(struct trainer *t, const struct work *w, struct samples
 }
 
 // Sums the gradients of one layer over this rank's replicas. The sum runs on the second stream,
-// while the first stream computes the gradients of the layer before.
+// while the first stream computes the gradients of the layer before. Only stage 0, which ends last,
+// does this: sends and sums at the same time could wait for each other forever, and stage 0 has
+// nothing more to send.
 static void sum_layer(struct trainer *t, const struct layer *l, float *gradients) {
     CUDA_CHECK(cudaEventRecord(t->event, t->stream));
     CUDA_CHECK(cudaStreamWaitEvent(t->comm_stream, t->event, 0));
@@ -234,7 +236,7 @@ static void backward(struct trainer *t, const struct work *w) {
         float *swap = t->dy;
         t->dy = t->dx;
         t->dx = swap;
-        if (step_opt.overlap && w->micro_batch == p->micro_batches - 1)
+        if (step_opt.overlap && begin == 0 && w->micro_batch == p->micro_batches - 1)
             sum_layer(t, l, sums);
     }
 }
@@ -330,9 +332,11 @@ static void train_step(struct trainer *t) {
         CUDA_CHECK(cudaEventRecord(t->event, t->comm_stream));
         CUDA_CHECK(cudaStreamWaitEvent(t->stream, t->event, 0));
     }
-    if (!step_opt.overlap)
-        COLLECTIVE(t->stream, ncclAllReduce(t->gradients, t->gradients, p->count, ncclFloat,
-                                            ncclSum, p->replicas_comm, t->stream));
+    // The other stages sum theirs now, while the stages before them still compute.
+    size_t summed = step_opt.overlap && p->stage == 0 ? p->sharding.unit[0] : 0;
+    float *rest = t->gradients + summed;
+    COLLECTIVE(t->stream, ncclAllReduce(rest, rest, p->count - summed, ncclFloat, ncclSum,
+                                        p->replicas_comm, t->stream));
     optimizer_step(&t->optimizer, t->parameters, t->gradients, t->optimizer_state, p->count,
                    steps_done(t) + 1, t->stream);
 }

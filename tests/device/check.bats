@@ -40,10 +40,11 @@ clean() {
 }
 
 @test "the checker finds nothing in the steps with any option" {
-    local step more
+    local step ranks more
     while read -r step more; do
+        [[ $more == *"--stages 2"* ]] && ranks=4 || ranks=3
         # shellcheck disable=SC2086 # a list of words
-        clean "${step:1:1}" 3 "$build/$step/train" $more
+        clean "${step:1:1}" $ranks "$build/$step/train" $more
     done <<END
 02_multigpu_fork
 02_multigpu_fork --overlap 0 --optimizer adam
@@ -60,6 +61,7 @@ clean() {
 08_pipeline
 08_pipeline --pipeline gpipe --micro-batches 4 --overlap 0 --optimizer adam
 08_pipeline --pipeline interleaved --hidden 33,20,15,12,9 --dropout 0.2
+08_pipeline --stages 2 --micro-batches 4 --batch 120
 END
 }
 
