@@ -78,8 +78,3 @@ float **activations_of(const struct pipeline *p, int micro_batch);
 // They arrive in the order in which backward takes them.
 float **next_arriving(struct pipeline *p);
 float **next_arrived(struct pipeline *p);
-
-// Prints the banner's lines, and after training a table: memory and sent bytes, measured and
-// computed.
-void print_pipeline(const struct pipeline *p);
-void print_stage_costs(const struct pipeline *p, int state_per_parameter, int targets);

@@ -1,5 +1,4 @@
-// What a stage stores and sends, for the banner and the table after training.
-#include "08_pipeline/pipeline.h"
+#include "08_pipeline/stage_costs.h"
 #include "common/base/minmax.h"
 #include "common/base/say.h"
 #include "common/device/device.h"

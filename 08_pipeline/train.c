@@ -7,6 +7,7 @@
 #include "04_multinode/meet_by_tcp.h"
 #include "04_multinode/watchdog.h"
 #include "08_pipeline/pipeline.h"
+#include "08_pipeline/stage_costs.h"
 #include "common/base/checksum.h"
 #include "common/base/minmax.h"
 #include "common/base/rng.h"

@@ -84,6 +84,7 @@ entries='
 8|changes|diff48|the works of a stage, and one group of transfers before each of them
 8|08_pipeline/pipeline.c|cut_layers,must_wait,round_build|how the model is cut, and which transfer a work waits for
 8|08_pipeline/stage_costs.c|skip|
+8|08_pipeline/stage_costs.h|skip|
 8|08_pipeline/timetable.c|skip|
 '
 
