@@ -37,8 +37,6 @@ def run(programs, step, ranks, model, training_steps, folder):
     if step == "2":
         command += ["--nproc", str(ranks)]
     elif step != "1":
-        if step == "8":
-            command += ["--stages", str(min(ranks, 2))]  # a small model has few layers
         command = [f"{programs}/03_multigpu_launcher/launch", "--nproc-per-node", str(ranks), *command]
     variables = {"CPU_DEVICES": str(ranks), "CPU_DEVICE_MODEL": "h100", "CPU_DEVICE_COMPUTE": "0", "CPU_DEVICE_COUNTS": counts,
                  "NCCL_SOCKET_IFNAME": "lo"}
