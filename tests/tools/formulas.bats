@@ -127,7 +127,7 @@ for name, value in rows:
     is_time = name in ("wake", "gap", "graph_gap", "graph_node") or name.endswith(("call", "latency"))
     got, want = found["h100"][name], float(value) * scale.get(name, 1e-6 if is_time else 1e9)
     assert abs(got - want) <= 1e-12 * want, (name, got, want)
-assert len(rows) == len(found["h100"]) > 20 and len(found) == 5, (rows, found)
+assert len(rows) == len(found["h100"]) == 23 and len(found) == 5, (rows, found)
 END
 }
 
