@@ -11,18 +11,21 @@
 #include "common/models/sharding.h"
 #include <nccl.h>
 
+// The transfers of this rank that run together before a work, or behind the last one.
+struct move {
+    struct transfer *first, *end;
+    cudaEvent_t done; // recorded behind them
+    char text[64];    // for errors
+};
+
 // The works of this rank in a schedule, and the transfers between them.
 struct round {
     struct pipeline_schedule schedule;
     const struct work *works; // schedule.count, those of this stage
     struct transfer *transfers;
-    struct move { // the transfers that run together before a work, or behind the last one
-        struct transfer *first, *end;
-        cudaEvent_t done; // recorded behind them
-        char text[64];    // for errors
-    } * moves;            // [schedule.count + 1]
-    int *needs; // the last of the moves that work i waits for, -1: none. It needs its inputs, and
-                // it may overwrite what was sent.
+    struct move *moves; // [schedule.count + 1]
+    int *needs; // the last of the moves that work i waits for, -1: none. The work reads what they
+                // bring, and may overwrite what they send.
 };
 
 struct pipeline {

@@ -137,7 +137,7 @@ void schedule_print(const struct pipeline_schedule *s) {
         for (int tick = 0; tick < s->ticks; tick++) {
             char name[32] = "";
             if (w < end && w->tick == tick) {
-                int length = sprintf(name, "%c%d", "FB"[w->backward], w -> micro_batch);
+                int length = sprintf(name, w->backward ? "B%d" : "F%d", w->micro_batch);
                 if (s->chunks > 1)
                     sprintf(name + length, "%c", 'a' + w->chunk);
                 w++;

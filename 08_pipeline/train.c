@@ -188,7 +188,7 @@ static struct samples part_of(const struct trainer *t, struct samples s, int mic
 // Runs the layers of a chunk on a micro-batch.
 static void forward(struct trainer *t, const struct work *w, struct samples s) {
     const struct pipeline *p = &t->pipeline;
-    float **activations = activations_of(&t->pipeline, w->micro_batch);
+    float **activations = activations_of(p, w->micro_batch);
     int begin = chunk_begin(p, w->chunk), end = chunk_end(p, w->chunk), rows = s.end - s.first;
     if (begin == 0)
         gather_batch(s.set, s.order, s.first, rows, activations[0], NULL, t->stream);
@@ -224,7 +224,7 @@ static void sum_layer(struct trainer *t, const struct layer *l, float *gradients
 // them to those of the micro-batches before. Then dy is the gradient of its inputs.
 static void backward(struct trainer *t, const struct work *w) {
     const struct pipeline *p = &t->pipeline;
-    float **activations = activations_of(&t->pipeline, w->micro_batch);
+    float **activations = activations_of(p, w->micro_batch);
     int begin = chunk_begin(p, w->chunk), end = chunk_end(p, w->chunk);
     for (int i = end - 1; i >= begin; i--) {
         const struct layer *l = &t->model.layers[i];
@@ -261,7 +261,7 @@ static void transfer(struct trainer *t, const struct transfer *x, struct samples
     // the other way.
     int edge = sends != x->backward ? chunk_end(p, chunk) : chunk_begin(p, chunk);
     size_t count = (s.end - s.first) * t->model.layers[edge].inputs;
-    float *values = activations_of(&t->pipeline, x->micro_batch)[edge];
+    float *values = activations_of(p, x->micro_batch)[edge];
     if (x->backward)
         values = sends ? t->dy : *next_arriving(p);
     if (sends)
@@ -303,9 +303,9 @@ static void run_round(struct trainer *t, struct round *r, struct samples all) {
             backward(t, w);
         } else {
             forward(t, w, s);
+            if (!t->pass.training && chunk_end(p, w->chunk) == t->model.count)
+                compute_loss(t, w, s, 1, NULL, 0);
         }
-        if (!t->pass.training && chunk_end(p, w->chunk) == t->model.count)
-            compute_loss(t, w, s, 1, NULL, 0);
     }
     run_transfers(t, r, r->schedule.count, all);
     if (r->moves[r->schedule.count].done)

@@ -1,4 +1,4 @@
-// Prints the orders of the attendee's schedule.c, and what is wrong with them:
+// Prints the orders that the attendee's schedule.c makes, and the first mistake in them:
 //   orders KIND STAGES CHUNKS MICRO_BATCHES TRAINING
 // KIND is the number of the schedule. A line "stage 0: F0 F1 B0 ..." is an order; with several
 // chunks, F0a is that of the first one. Behind them comes a line "wrong ...", or the lines "idle
