@@ -335,6 +335,10 @@ for options in "--strategy grad" "--strategy none" "--strategy hybrid" "--accumu
 done
 check "step 7 in bfloat16, two ranks on one GPU: losses near those of step 1" trains 0.03 \
     "${pair[@]}" "${as_rank[@]}" "$bin/07_large_models/train" --precision bf16
+for pipeline in gpipe 1f1b; do
+    check "step 8 --pipeline $pipeline, two ranks on one GPU: the losses of step 1" trains 1e-5 \
+        "${pair[@]}" "${as_rank[@]}" "$bin/08_pipeline/train" --pipeline $pipeline
+done
 check "step 4, two ranks on one GPU: one stops, the watchdog ends the other" stopped_rank
 for step in 3_multigpu_launcher 4_multinode 5_fsdp; do
     check "step ${step%%_*}, two ranks on one GPU: one is killed, both start again, the same bits" \
@@ -369,6 +373,7 @@ else
             'IFS=, read -ra gpus <<<"$CHECK_GPUS" && half=$((WORLD_SIZE / 2)) && CUDA_VISIBLE_DEVICES=${gpus[RANK]} \
             LOCAL_RANK=$((RANK % half)) LOCAL_WORLD_SIZE=$half exec "$0" "$@"' "$bin/07_large_models/train" --strategy hybrid
     fi
+    check "step 8, $ranks GPUs: the losses of step 1" trains 1e-5 "${all[@]:0:4}" "$bin/08_pipeline/train"
     check "step 6, $ranks GPUs: the table" "$bin/06_allreduce_demo/allreduce" --nproc $ranks --op all "${table[@]}"
     figure .
     for overlap in 0 1; do
