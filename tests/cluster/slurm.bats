@@ -213,12 +213,13 @@ shards() {
 }
 
 # Slurm sets the number of ranks per node in the form 2(x2) or 1(x4).
-@test "steps 5 and 7 have the loss curve of step 1, sharded over all ranks or within nodes" {
+@test "steps 5, 7 and 8 have the loss curve of step 1, with shards of all ranks or of a node, or with two stages" {
     local name step strategy options ids=()
-    local -A shards=([full2x2]=4 [hybrid2x2]=2 [full4x1]=4 [hybrid4x1]=0)
+    local -A shards=([full2x2]=4 [hybrid2x2]=2 [full4x1]=4 [hybrid4x1]=0 [stages2x2]=2)
     for name in "${!shards[@]}"; do
         step=5 strategy=() options=()
         [[ $name != hybrid* ]] || step=7 strategy=(--strategy hybrid)
+        [[ $name != stages* ]] || step=8
         [[ $name != *4x1 ]] || options=(--nodes=4 --ntasks-per-node=1 --gpus-per-node=1)
         submit "${options[@]}" slurm/step$step.sbatch "${tiny[@]}" --csv "$name.csv" --snapshot "$name.bin" "${strategy[@]}"
         ids+=("$id")
