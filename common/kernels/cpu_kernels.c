@@ -167,18 +167,20 @@ void relu_backward(float *dy, const float *y, size_t count, cudaStream_t stream)
 struct drop_values {
     const float *x;
     float *y, rate;
-    uint64_t seed, first;
+    uint64_t seed;
+    struct numbers numbers;
 };
 
 static void run_drop_values(void *arguments, size_t from, size_t to) {
     struct drop_values a = *(struct drop_values *)arguments;
     for (size_t i = from; i < to; i++)
-        a.y[i] = rng_uniform(a.seed, a.first + i) < a.rate ? 0.f : a.x[i] / (1.f - a.rate);
+        a.y[i] =
+            rng_uniform(a.seed, rng_number(a.numbers, i)) < a.rate ? 0.f : a.x[i] / (1.f - a.rate);
 }
 
-void drop_values(const float *x, float *y, size_t count, float rate, uint64_t seed, uint64_t first,
-                 cudaStream_t stream) {
-    struct drop_values a = {READS(x, count), WRITES(y, count), rate, seed, first};
+void drop_values(const float *x, float *y, size_t count, float rate, uint64_t seed,
+                 struct numbers numbers, cudaStream_t stream) {
+    struct drop_values a = {READS(x, count), WRITES(y, count), rate, seed, numbers};
     COMPUTES(count, 1);
     LAUNCH(stream, run_drop_values, a, count, GRAIN);
 }

@@ -89,14 +89,14 @@ void relu_backward(float *dy, const float *y, size_t count, cudaStream_t stream)
 }
 
 __global__ static void drop_values_kernel(const float *x, float *y, size_t count, float rate,
-                                          uint64_t seed, uint64_t first) {
+                                          uint64_t seed, struct numbers numbers) {
     FOR_EACH (i, count)
-        y[i] = rng_uniform(seed, first + i) < rate ? 0.f : x[i] / (1.f - rate);
+        y[i] = rng_uniform(seed, rng_number(numbers, i)) < rate ? 0.f : x[i] / (1.f - rate);
 }
 
-void drop_values(const float *x, float *y, size_t count, float rate, uint64_t seed, uint64_t first,
-                 cudaStream_t stream) {
-    LAUNCH(drop_values_kernel, count, stream, x, y, count, rate, seed, first);
+void drop_values(const float *x, float *y, size_t count, float rate, uint64_t seed,
+                 struct numbers numbers, cudaStream_t stream) {
+    LAUNCH(drop_values_kernel, count, stream, x, y, count, rate, seed, numbers);
 }
 
 // A block sums TILE columns, with TILE rows of threads. Each thread sums a part of one column. The

@@ -4,6 +4,7 @@
 // it ends the program. On a GPU, so does a call of a kernel that divides the indices of its
 // elements, such as image_to_patches, with 2^31 or more elements.
 #pragma once
+#include "common/base/rng.h"
 #include "common/data/data.h"
 #include "common/data/shape.h"
 #include <cuda_runtime.h>
@@ -49,9 +50,10 @@ void add_relu(const float *a, const float *b, float *y, size_t count, cudaStream
 // dy[i] = 0 if y[i] <= 0. This is the backward pass of y = relu(...).
 void relu_backward(float *dy, const float *y, size_t count, cudaStream_t stream);
 
-// y[i] = 0 if random number first + i of the seed is below rate, else x[i] / (1 - rate).
-void drop_values(const float *x, float *y, size_t count, float rate, uint64_t seed, uint64_t first,
-                 cudaStream_t stream);
+// y[i] = 0 if random number rng_number(numbers, i) of the seed is below rate, else
+// x[i] / (1 - rate).
+void drop_values(const float *x, float *y, size_t count, float rate, uint64_t seed,
+                 struct numbers numbers, cudaStream_t stream);
 
 // sums[c] = sum over r of x[r, c]. This is the gradient of a bias.
 void sum_rows(const float *x, float *sums, int rows, int cols, cudaStream_t stream);

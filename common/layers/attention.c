@@ -67,12 +67,18 @@ static float *gradients_of(const struct part *p, int number) {
     return p->dqkv + (size_t)number * p->count * p->t * p->d;
 }
 
+// The random numbers depend on the numbers of the heads in the whole model.
 static void drop(const struct layer *l, const struct pass *pass, const struct part *p,
                  const float *from, float *to) {
+    size_t own = l->attention.heads.heads * scores_size(l);
+    size_t all = l->held == HOLDS_COLUMNS ? own * l->parts.count : own;
+    size_t begin = p->first * scores_size(l);
+    struct numbers numbers = {.first = pass->first_sample * all + begin};
+    if (all > own)
+        numbers =
+            (struct numbers){pass->first_sample * all + l->parts.number * own, begin, own, all};
     drop_values(from, to, p->count * scores_size(l), l->attention.dropout,
-                rng_bits(pass->seed, l->attention.number),
-                (pass->first_sample * l->attention.heads.heads + p->first) * scores_size(l),
-                pass->stream);
+                rng_bits(pass->seed, l->attention.number), numbers, pass->stream);
 }
 
 // Returns the part's p or its gradients as an input of a product.
@@ -158,6 +164,8 @@ const struct layer_kind attention = {"attention", initialise_nothing, attention_
 
 void append_attention(struct model *m, int heads, float dropout) {
     int tokens = m->out.height, width = m->out.channels / 3, number = m->count + m->inner_count;
+    if (m->held == HOLDS_COLUMNS)
+        heads /= m->parts.count;
     struct layer *l = model_append(m, &attention, (struct shape){tokens, 1, width}, 0, 0);
     l->attention.heads = (struct heads){tokens, heads, width / heads};
     l->attention.dropout = dropout;

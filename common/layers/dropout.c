@@ -5,12 +5,18 @@
 #include "common/layers/products.h"
 
 // Forward and backward drop the same values, because the choice depends only on the seed and on the
-// index of the value in the whole batch.
+// index of the value in the whole batch, and in the whole model.
 static void drop(const struct layer *l, const struct pass *pass, const float *from, float *to,
                  int b) {
+    const struct parts *parts = &l->parts;
+    size_t own = l->outputs, all = l->held == HOLDS_ALL ? own : own * parts->count;
+    struct numbers numbers = {.first = pass->first_sample * all};
+    if (l->held == HOLDS_COLUMNS)
+        numbers = (struct numbers){numbers.first + parts->number * own, 0, own, all};
+    else if (l->held == HOLDS_TOKENS)
+        numbers.first += parts->number * b * own;
     drop_values(from, to, (size_t)b * l->outputs, l->dropout.rate,
-                rng_bits(pass->seed, l->dropout.number), pass->first_sample * l->outputs,
-                pass->stream);
+                rng_bits(pass->seed, l->dropout.number), numbers, pass->stream);
 }
 
 static void dropout_forward(const struct layer *l, const struct pass *pass, const void *parameters,

@@ -6,7 +6,13 @@
 
 // y = x W^T + bias. The parameters are W [outputs, inputs] and then bias [outputs]. dense_relu also
 // sets y = max(y, 0). Initial values are those of torch.nn.Linear: uniform in +-1/sqrt(inputs).
+//
+// In a divided model, begin_pair says that the next dense layer and the one behind it are a pair.
+// Each part then has a share of the first one's outputs, a multiple of groups, or if there are
+// groups, a share of each group. It has the same share of the second one's inputs, and computes a
+// share of each output. All parts add up these shares, and add the whole bias.
 extern const struct layer_kind dense, dense_relu;
+void begin_pair(struct model *m, int groups);
 void append_dense(struct model *m, const struct layer_kind *kind, int outputs);
 
 // The same layer for each token of a sequence, with the same parameters: torch.nn.Linear. W is

@@ -19,6 +19,7 @@ static void append_block(struct model *m, const struct gpt_size *size, double dr
     begin_block(m);
     begin_residual(m, 0);
     append_layer_norm(m);
+    begin_pair(m, 3); // queries, keys and values
     append_linear(m, 3 * size->width, deviation);
     append_attention(m, size->heads, (float)dropout);
     append_linear(m, size->width, before_sum);
@@ -26,6 +27,7 @@ static void append_block(struct model *m, const struct gpt_size *size, double dr
     end_residual(m);
     begin_residual(m, 0);
     append_layer_norm(m);
+    begin_pair(m, 1);
     append_linear(m, 4 * size->width, deviation);
     append_gelu(m);
     append_linear(m, size->width, before_sum);
@@ -40,6 +42,9 @@ int build_gpt(struct model *m, const struct training_options *options, const str
     double dropout = isnan(options->dropout) ? 0 : options->dropout;
     if (size.width % size.heads)
         return refuse(why, "--width %d: want a multiple of the %d heads", size.width, size.heads);
+    if (m->parts.count > 1 && size.heads % m->parts.count)
+        return refuse(why, "--heads %d: want a multiple of %d, or the heads cannot be divided",
+                      size.heads, m->parts.count);
     if (size.width > MOST_NORM_CHANNELS)
         return refuse(why, "--width %d: want at most %d", size.width, MOST_NORM_CHANNELS);
     snprintf(m->shape, sizeof m->shape, SHAPE, size.layers, size.heads, size.width, set->inputs);

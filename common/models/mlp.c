@@ -20,6 +20,13 @@ int build_mlp(struct model *m, const struct training_options *options, const str
         if (width < 1 || width > WIDEST || (*end && *end != ',') || widths++ == MOST_HIDDEN)
             return refuse(why, "--hidden %s: want up to %d widths from 1 to %d, such as 512,512",
                           options->hidden, MOST_HIDDEN, WIDEST);
+        if (m->held == HOLDS_ALL && m->parts.count > 1 && width % m->parts.count)
+            return refuse(why,
+                          "--hidden %s: want a multiple of %d instead of %ld, or the outputs of "
+                          "this layer cannot be divided",
+                          options->hidden, m->parts.count, width);
+        if (m->held == HOLDS_ALL)
+            begin_pair(m, 1);
         append(m, &dense_relu, (int)width);
         if (options->dropout > 0)
             append_dropout(m, (float)options->dropout);

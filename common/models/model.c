@@ -11,12 +11,13 @@
 static const struct {
     const char *name;
     build_model *build;
-    int tokens; // 1: it reads tokens, 0: images
+    int tokens;    // 1: it reads tokens, 0: images
+    int has_pairs; // 1: its dense layers can be divided
 } models[] = {
-    {"mlp", build_mlp},
-    {"cnn", build_cnn},
-    {"resnet", build_resnet},
-    {"gpt", build_gpt, 1},
+    {"mlp", build_mlp, 0, 1},
+    {"cnn", build_cnn, 0, 0},
+    {"resnet", build_resnet, 0, 0},
+    {"gpt", build_gpt, 1, 1},
 };
 enum { MODELS = sizeof models / sizeof *models };
 
@@ -56,7 +57,12 @@ static int build(struct model *m, build_model *append_layers,
 
 int model_build(struct model *m, const struct training_options *options, const struct dataset *set,
                 char why[WHY_SIZE]) {
-    *m = (struct model){.out = set->shape};
+    return model_build_part(m, options, set, &(struct parts){0}, why);
+}
+
+int model_build_part(struct model *m, const struct training_options *options,
+                     const struct dataset *set, const struct parts *parts, char why[WHY_SIZE]) {
+    *m = (struct model){.out = set->shape, .parts = *parts};
     for (int i = 0; i < MODELS; i++) {
         if (strcmp(options->model, models[i].name))
             continue;
@@ -64,6 +70,15 @@ int model_build(struct model *m, const struct training_options *options, const s
             return refuse(why, "--model %s reads %s", options->model,
                           set->tokens ? "images, and the data are a text: use --model gpt"
                                       : "a text, and the data are images: use --data text");
+        if (parts->count > 1 && !models[i].has_pairs)
+            return refuse(why, "--model %s has convolutions, and only dense layers can be divided",
+                          options->model);
+        if (parts->own_tokens && !set->tokens)
+            return refuse(why, "--sequence 1 divides tokens, and --model %s has none",
+                          options->model);
+        if (parts->own_tokens && set->inputs % parts->count)
+            return refuse(why, "--context %d: want a multiple of %d, which --sequence 1 needs",
+                          set->inputs, parts->count);
         return build(m, models[i].build, options, set, why);
     }
     return refuse(why, "--model %s: there is no such model", options->model);
@@ -85,6 +100,8 @@ struct layer *model_append(struct model *m, const struct layer_kind *kind, struc
                         .outputs = shape_size(out),
                         .workspace = workspace,
                         .around = m->open,
+                        .parts = m->parts,
+                        .held = m->held,
                         .first = m->parameters,
                         .parameters = parameters};
     snprintf(l->names[0], sizeof l->names[0], "forward %d %s", m->count, kind->name);

@@ -22,11 +22,32 @@ struct pass {
     uint64_t first_sample; // index of row 0 in the whole batch; random numbers depend on it
     cudaDataType type;     // of parameters and of products' inputs: CUDA_R_32F (0) or CUDA_R_16BF
     void *scratch;         // model_scratch bytes of device memory, for any layer's use
-    // Adds up count values over all parts of a divided layer, in place. A layer whose part computes
-    // only a share of each result calls it. NULL: the layer is whole.
-    void (*sum)(void *parts, float *values, size_t count, cudaStream_t stream);
-    void *parts; // the first argument of sum
+    // If the model is divided (struct parts), the layers call these functions, with group. The
+    // first one adds up count values over all parts, in place. With own_tokens, the layers call the
+    // others: all becomes own of part 0, own of part 1 and so on, which have count values each; and
+    // the reverse, where own becomes this part's values of the sum of all parts' arrays.
+    void (*sum)(void *group, float *values, size_t count, cudaStream_t stream);
+    void (*all_gather)(void *group, const float *own, float *all, size_t count,
+                       cudaStream_t stream);
+    void (*reduce_scatter)(void *group, const float *all, float *own, size_t count,
+                           cudaStream_t stream);
+    void *group;
 };
+
+// Several ranks can divide each matrix of a model (tensor parallel: Shoeybi et al., "Megatron-LM",
+// 2019). Dense layers are divided in pairs: the first one by its outputs, the second one by its
+// inputs. So the layers between the two, such as attention, are divided, too. All parts have copies
+// of the other layers.
+struct parts {
+    int count, number; // count: 0 or 1 if the model is whole; number: of this rank's part
+    // 1: outside of the pairs, each part holds only its share of all tokens of the batch (sequence
+    // parallel: Korthikanti et al., "Reducing activation recomputation in large transformer
+    // models", 2022)
+    int own_tokens;
+};
+
+// What a part holds of the values between two layers.
+enum held { HOLDS_ALL, HOLDS_COLUMNS, HOLDS_TOKENS };
 
 struct layer {
     const struct layer_kind *kind;
@@ -37,6 +58,8 @@ struct layer {
     size_t vectors;           // the last of them, such as biases, that weight decay leaves alone
     int dx_unused;            // 1: nothing reads dx, so backward need not compute it
     double flops;             // of the matrix products of forward, for one sample
+    struct parts parts;       // of the model
+    enum held held;           // of its outputs
     char names[2][32];        // of its forward and backward passes, for profiles and traces
     // A layer may consist of inner layers, such as those of a block: the layers from inner to
     // inner_end, or NULL if there are none. The member around of an inner layer points back to the
@@ -46,8 +69,11 @@ struct layer {
     size_t place;
     union { // settings of the kind
         struct {
-            int rows;        // rows of the product per sample: 1, or the tokens
-            float deviation; // of the initial weights, 0: those of torch.nn.Linear
+            int rows;            // of the product per sample: 1, or the tokens
+            int inputs, outputs; // of a row
+            float deviation;     // of the initial weights, 0: those of torch.nn.Linear
+            int groups;          // more than 0: the outputs are divided, in so many groups
+            int inputs_divided;  // 1: it is the second layer of a pair
         } dense;
         struct {
             struct heads heads;
@@ -106,6 +132,9 @@ struct model {
     int inner_count;
     int too_large;      // 1: a layer has more values than an int can count, and model_build fails
     struct layer *open; // the layer to which inner layers are being appended, or NULL
+    struct parts parts; // its sizes are those of one part
+    enum held held;     // of the outputs of the last layer
+    int groups;         // more than 0: the next dense layer is the first one of a pair
     size_t parameters;  // of all layers, in floats
     size_t vectors;     // those of them that weight decay leaves alone
     struct shape out;   // of the last layer; without layers, of the samples
@@ -117,6 +146,10 @@ struct training_options;
 struct dataset;
 int model_build(struct model *model, const struct training_options *options,
                 const struct dataset *set, char why[WHY_SIZE]);
+
+// Builds one part of that model. The shape and the text are those of the whole model.
+int model_build_part(struct model *model, const struct training_options *options,
+                     const struct dataset *set, const struct parts *parts, char why[WHY_SIZE]);
 
 // Returns the name of model number i in the table, or NULL after the last one.
 const char *model_name(int i);

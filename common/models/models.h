@@ -12,6 +12,7 @@ typedef int build_model(struct model *m, const struct training_options *options,
                         const struct dataset *set, char why[WHY_SIZE]);
 
 // Dense layers with ReLU, of the widths in --hidden, each followed by dropout if --dropout is set.
+// Layers 1 and 2 are a pair, 3 and 4, and so on.
 build_model build_mlp;
 
 // The convolutional network of PyTorch's MNIST example
@@ -30,7 +31,8 @@ build_model build_resnet;
 // a perceptron of 4 * width hidden values with GELU, each behind a layer normalisation and added to
 // its input; a last normalisation; a dense layer for the logits, called the head. All weights are
 // initially normal with deviation 0.02, and those in front of a sum with 0.02 / sqrt(2 * layers).
-// For backward, a block keeps 18 * width + 4 floats of each token: the outputs of its inner layers,
+// In a block, the dense layers around attention are a pair, and so are those around GELU. For
+// backward, it keeps 18 * width + 4 floats of each token: the outputs of its inner layers,
 // and the statistics of its two normalisations.
 //
 // The head has parameters of its own. GPT-2's head is the table of the first layer. If a model is

@@ -1,6 +1,9 @@
 #include "common/models/sharding.h"
 #include "common/base/minmax.h"
 #include "common/device/device.h"
+#include "common/layers/inner.h"
+#include "common/layers/layers.h"
+#include <string.h>
 
 // Returns the number of shards that have a piece of unit i.
 static int holders(const struct sharding *s, int i) {
@@ -25,6 +28,41 @@ static int has_piece(const struct sharding *s, int i, int number) {
 
 static size_t piece_size(const struct sharding *s, int i, int number) {
     return s->unit[i] && has_piece(s, i, number) ? s->unit[i] / row_size(s, i) * width(s, i) : 0;
+}
+
+// Appends a unit, or makes the last one larger if that is the same.
+static void add_unit(struct sharding *s, size_t parameters, struct division division) {
+    int consecutive = division.copies || division.shards == 1, i = s->units - 1;
+    if (i >= 0 && consecutive && !memcmp(&s->division[i], &division, sizeof division)) {
+        s->unit[i] += parameters;
+        return;
+    }
+    if (s->units == MOST_UNITS)
+        fail("the model has too many matrices: raise MOST_UNITS in common/models/sharding.h");
+    s->division[s->units] = division;
+    s->unit[s->units++] = parameters;
+}
+
+void shard_layer(struct sharding *s, const struct layer *l, int first) {
+    int parts = (int)max_size(l->parts.count, 1);
+    int is_dense = l->kind == &dense || l->kind == &dense_relu;
+    size_t bias = is_dense ? l->dense.outputs : 0, weights = l->parameters - bias;
+    struct division pieces = {.first = first, .shards = parts}, copies = pieces;
+    copies.copies = parts > 1;
+    for (const struct layer *i = l->inner; i < l->inner_end; i = layer_behind(i))
+        shard_layer(s, i, first);
+    if (is_dense && l->dense.groups) {
+        for (int i = 0; i < l->dense.groups; i++)
+            add_unit(s, weights * parts / l->dense.groups, pieces);
+        for (int i = 0; i < l->dense.groups; i++)
+            add_unit(s, bias * parts / l->dense.groups, pieces);
+    } else if (is_dense && l->dense.inputs_divided) {
+        pieces.columns = l->dense.inputs * parts;
+        add_unit(s, weights * parts, pieces);
+        add_unit(s, bias, copies);
+    } else if (!l->inner && l->parameters) {
+        add_unit(s, l->parameters, copies);
+    }
 }
 
 int sharding_fits(const struct sharding *s, size_t parameters) {

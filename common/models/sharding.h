@@ -7,7 +7,7 @@
 // range of the array, and begins where the one before it ends. Usually it is cut into consecutive
 // pieces of equal size, one for each shard, and zeros pad the last ones. {1, 1, {parameters}} is
 // one shard with everything.
-enum { MOST_SHARDS = 4096, MOST_UNITS = 512 };
+enum { MOST_SHARDS = 4096, MOST_UNITS = 1024 };
 struct sharding {
     int shards, units;       // at least 1, at most MOST_SHARDS and MOST_UNITS
     size_t unit[MOST_UNITS]; // parameters of each unit (may be 0), in the order of the flat array
@@ -18,6 +18,10 @@ struct sharding {
         int copies;  // 1: each of these shards has all of the unit
     } division[MOST_UNITS]; // usually 0
 };
+
+// Appends the parameters of a layer, which may be one of a divided model. first: the shard of part
+// 0; those of the other parts follow it.
+void shard_layer(struct sharding *sharding, const struct layer *layer, int first);
 
 // Returns 1 if the units have this number of parameters together, and can be divided like this.
 int sharding_fits(const struct sharding *sharding, size_t parameters);

@@ -119,12 +119,20 @@ static void fill_normal_formula(double *a, const struct call *c) {
 static const struct elementwise fill_normal_test = {
     "fill_normal", run_fill_normal, fill_normal_formula, 1, 1, 1, {0}};
 
+// With set[2], the values are columns of a larger array: set[2] of each set[3], from value 5 on.
 static void run_drop_values(const struct call *c) {
-    drop_values(c->a[1], c->a[0], c->count, c->set[0], 7, random_number(c), stream);
+    struct numbers numbers = {.first = random_number(c)};
+    if (c->set[2] > 0)
+        numbers = (struct numbers){random_number(c) - c->place, 5 + c->place, (uint64_t)c->set[2],
+                                   (uint64_t)c->set[3]};
+    drop_values(c->a[1], c->a[0], c->count, c->set[0], 7, numbers, stream);
 }
 
 static void drop_values_formula(double *a, const struct call *c) {
-    a[0] = rng_uniform(7, random_number(c)) < c->set[0] ? 0 : a[1] / (1 - c->set[0]);
+    uint64_t number = random_number(c), value = 5 + c->place, width = (uint64_t)c->set[2];
+    if (width)
+        number += value / width * (uint64_t)c->set[3] + value % width - c->place;
+    a[0] = rng_uniform(7, number) < c->set[0] ? 0 : a[1] / (1 - c->set[0]);
 }
 
 static const struct elementwise drop_values_test = {
@@ -237,6 +245,7 @@ static const struct elementwise_case {
     {&drop_values_test, {0, 0x1p40f}},
     {&drop_values_test, {0.2f, 0x1p40f}},
     {&drop_values_test, {1, 0x1p40f}},
+    {&drop_values_test, {0.2f, 0x1p40f, 3, 7}},
     {&add_relu_test, {0}},
     {&relu_backward_test, {0}},
     {&add_to_test, {0}},

@@ -81,7 +81,7 @@ static void part_forward(const struct layer *l, const struct pass *p, const void
                          const float *x, float *y, int b) {
     matmul(p, 0, 1, b, l->outputs, l->inputs, x, parameters, 0, y);
     if (p->sum)
-        p->sum(p->parts, y, (size_t)b * (size_t)l->outputs, p->stream);
+        p->sum(p->group, y, (size_t)b * (size_t)l->outputs, p->stream);
     add_bias(y, (const float *)parameters + l->outputs * l->inputs, b, l->outputs, 0, p->stream);
 }
 
@@ -118,7 +118,7 @@ TEST(parts_of_a_layer_compute_what_the_whole_does) {
             half[i] = x[i / part.inputs * INPUTS + k * part.inputs + i % part.inputs];
         struct pass p = pass;
         p.sum = sum_shares;
-        p.parts = &shares[k];
+        p.group = &shares[k];
         part_forward(&part, &p, part_of(&m, k), to_device(half, sizeof half), y, BATCH);
         shares[!k].other = shares[k].own;
         if (run >= 1)
