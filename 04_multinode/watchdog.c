@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 static const double TICK = 0.1; // seconds between two calls of look
-enum { MOST_COMMS = 3 };
+enum { MOST_COMMS = 4 };
 enum { SAVE_FACTOR = 10 }; // how many times step_timeout a collective may wait for a save
 enum { MOST_QUEUED = 64 }; // how many collectives the host may queue ahead of the device
 

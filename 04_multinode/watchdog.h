@@ -14,7 +14,7 @@
 // join, may take join_timeout seconds, and each other collective step_timeout.
 void start_watchdog(double join_timeout, double step_timeout);
 
-// Adds a communicator to those that the watchdog asks for errors; at most three.
+// Adds a communicator to those that the watchdog asks for errors; at most four.
 void watch_comm(ncclComm_t comm);
 
 // Sets the number of the training step that the host queues now, for error lines.

@@ -27,26 +27,28 @@ void cut_layers(const struct model *m, int parts, int cut[]) {
 
 // Divides the ranks into pipelines, with as many stages as possible if no number is given.
 static void divide_ranks(struct pipeline *p, const struct place *place) {
-    int given = p->stages;
+    int given = p->stages, ranks = place->world / p->parts, rank = place->rank / p->parts;
     if (p->kind != INTERLEAVED)
         p->chunks = 1;
     if (!given)
-        p->stages = place->world;
+        p->stages = ranks;
     while (!given && p->stages > 1 &&
-           (place->world % p->stages || p->stages * p->chunks > p->model->count))
+           (ranks % p->stages || p->stages * p->chunks > p->model->count))
         p->stages--;
-    if (place->world % p->stages)
-        wrong_usage("--stages %d: %d rank%s cannot be divided into pipelines of %d stages",
-                    p->stages, place->world, PLURAL(place->world), p->stages);
+    if (ranks % p->stages)
+        wrong_usage("--stages %d: %d rank%s cannot be divided into pipelines of %d ranks",
+                    p->stages, place->world, PLURAL(place->world), p->stages * p->parts);
     if (p->kind == INTERLEAVED && p->stages == 1)
         wrong_usage("--pipeline interleaved needs at least 2 stages, and %d layers for them",
                     2 * p->chunks);
     if (p->stages * p->chunks > p->model->count)
         wrong_usage("--stages %d: the model has only %d layer%s, and %d parts need one each",
                     p->stages, p->model->count, PLURAL(p->model->count), p->stages * p->chunks);
-    p->replicas = place->world / p->stages;
-    p->stage = place->rank / p->replicas;
-    p->replica = place->rank % p->replicas;
+    p->replicas = ranks / p->stages;
+    p->stage = rank / p->replicas;
+    p->replica = rank % p->replicas;
+    p->part = place->rank % p->parts;
+    p->shard = p->stage * p->parts + p->part;
 }
 
 static void divide_batch(struct pipeline *p, long batch) {
@@ -80,21 +82,26 @@ int chunk_end(const struct pipeline *p, int chunk) {
 static void divide_parameters(struct pipeline *p) {
     struct sharding *s = &p->sharding;
     const struct layer *layers = p->model->layers;
-    s->shards = p->stages;
-    s->units = p->stages * p->chunks;
-    cut_layers(p->model, s->units, p->cut);
-    for (int part = 0; part < s->units; part++) {
-        s->division[part] = (struct division){.first = part % p->stages, .shards = 1};
-        for (int i = p->cut[part]; i < p->cut[part + 1]; i++)
-            s->unit[part] += layers[i].parameters;
-    }
-    p->count = shard_size(s, p->stage);
+    size_t place = 0;
+    s->shards = p->stages * p->parts;
+    cut_layers(p->model, p->stages * p->chunks, p->cut);
+    for (int k = 0; k < p->stages * p->chunks; k++)
+        for (int i = p->cut[k]; i < p->cut[k + 1]; i++)
+            shard_layer(s, &layers[i], k % p->stages * p->parts);
+    p->count = shard_size(s, p->shard);
     for (int chunk = 0; chunk < p->chunks; chunk++)
-        for (int i = chunk_begin(p, chunk); i < chunk_end(p, chunk); i++)
-            if (layers[i].parameters) {
-                p->place[i] = shard_find(s, p->stage, layers[i].first).index;
-                p->largest = max_size(layers[i].parameters, p->largest);
-            }
+        for (int i = chunk_begin(p, chunk); i < chunk_end(p, chunk); i++) {
+            p->place[i] = place;
+            place += layers[i].parameters;
+            p->largest = max_size(layers[i].parameters, p->largest);
+        }
+}
+
+size_t chunk_parameters(const struct pipeline *p, int chunk) {
+    size_t sum = 0;
+    for (int i = chunk_begin(p, chunk); i < chunk_end(p, chunk); i++)
+        sum += p->model->layers[i].parameters;
+    return sum;
 }
 
 // Returns 1 if the work must wait for the transfer: because it brings its inputs, or because the
@@ -170,9 +177,10 @@ void pipeline_join(struct pipeline *p, ncclComm_t comm) {
     CUDA_CHECK(cudaEventCreateWithFlags(&p->computed, cudaEventDisableTiming));
     create_events(&p->training);
     create_events(&p->evaluation);
-    COLLECTIVE(p->stream, ncclCommSplit(comm, p->replica, p->stage, &p->comm, NULL));
+    int pipeline = p->replica * p->parts + p->part; // its number
+    COLLECTIVE(p->stream, ncclCommSplit(comm, pipeline, p->stage, &p->comm, NULL));
     watch_comm(p->comm);
-    COLLECTIVE(p->stream, ncclCommSplit(comm, p->stage, p->replica, &p->replicas_comm, NULL));
+    COLLECTIVE(p->stream, ncclCommSplit(comm, p->shard, p->replica, &p->replicas_comm, NULL));
     watch_comm(p->replicas_comm);
 }
 

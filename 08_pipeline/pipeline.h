@@ -33,9 +33,11 @@ struct pipeline {
     enum schedule_kind kind;
     int stages, replicas, chunks, micro_batches;
     int stage, replica;        // of this rank
+    int parts, part;           // ranks that divide each layer of a stage: 1, until step 9
+    int shard;                 // number of this rank's shard: stage * parts + part
     int rows;                  // samples of a micro-batch
     int cut[MOST_LAYERS + 1];  // part k of the model is the layers from cut[k] to cut[k + 1]
-    struct sharding sharding;  // of the parameters; shard s is that of stage s
+    struct sharding sharding;  // of the parameters; a shard for each part of each stage
     size_t count;              // floats in this rank's shard
     size_t place[MOST_LAYERS]; // where the parameters of a layer of this rank lie in its shard
     struct round training, evaluation;
@@ -54,9 +56,9 @@ struct pipeline {
 };
 
 // Decides which rank has which layers, and what it does when. The caller has set model, kind,
-// stages, chunks and micro_batches; 0 stages: as many as ranks and layers allow, 0 micro-batches:
-// four for each stage, or as many as the batch allows. Wrong options end the program. It needs no
-// device.
+// stages, chunks, micro_batches and parts; 0 stages: as many as ranks and layers allow, 0
+// micro-batches: four for each stage, or as many as the batch allows. Wrong options end the
+// program. It needs no device.
 void pipeline_build(struct pipeline *p, const struct place *place, long batch);
 
 // Cuts the layers into this many parts of consecutive layers, each with about the same FLOPs and at
@@ -66,6 +68,9 @@ void cut_layers(const struct model *model, int parts, int cut[]);
 // Return the first layer of this rank's chunk, and the layer behind its last one.
 int chunk_begin(const struct pipeline *p, int chunk);
 int chunk_end(const struct pipeline *p, int chunk);
+
+// Returns the parameters of this rank in a chunk.
+size_t chunk_parameters(const struct pipeline *p, int chunk);
 
 // Splits the communicator of all ranks; all of them must call it. Creates the stream and events.
 void pipeline_join(struct pipeline *p, ncclComm_t comm);

@@ -13,7 +13,7 @@ void print_pipeline(const struct pipeline *p) {
     for (int i = 0; i < p->model->count; i++)
         all += p->model->layers[i].flops;
     say("stages   ");
-    for (int part = 0; part < p->sharding.units; part++) {
+    for (int part = 0; part < p->stages * p->chunks; part++) {
         double flops = 0;
         for (int i = p->cut[part]; i < p->cut[part + 1]; i++)
             flops += p->model->layers[i].flops;
@@ -23,7 +23,7 @@ void print_pipeline(const struct pipeline *p) {
     say(" of the FLOPs\n");
 }
 
-static void print_cost(const char *kind, double measured, double computed, const char *formula) {
+void print_cost(const char *kind, double measured, double computed, const char *formula) {
     printf("  %-12s %14.0f %14.0f  %s\n", kind, measured, computed, formula);
 }
 

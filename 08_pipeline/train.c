@@ -108,11 +108,12 @@ static void load(struct trainer *t) {
                                     .kind = step_opt.pipeline,
                                     .stages = step_opt.stages,
                                     .chunks = step_opt.chunks,
-                                    .micro_batches = step_opt.micro_batches};
+                                    .micro_batches = step_opt.micro_batches,
+                                    .parts = 1};
     pipeline_build(&t->pipeline, &t->place, opt.batch);
     t->rows = t->pipeline.rows;
     t->optimizer.sharding = &t->pipeline.sharding; // an update sees this rank's shard only
-    t->optimizer.shard = t->pipeline.stage;
+    t->optimizer.shard = t->pipeline.shard;
     if (!opt.snapshot)
         return;
     t->snapshot =
@@ -120,7 +121,7 @@ static void load(struct trainer *t) {
                      t->optimizer.state_per_parameter * t->pipeline.count);
     set_conditions(t->snapshot, &t->train, t->optimizer.text, tables);
     t->resumed = snapshot_load_shard(opt.snapshot, t->snapshot, &t->pipeline.sharding,
-                                     t->pipeline.stage, why);
+                                     t->pipeline.shard, why);
     if (t->resumed < 0)
         fail("%s", why);
     t->progress = t->snapshot->progress;
@@ -334,7 +335,7 @@ static void train_step(struct trainer *t) {
         CUDA_CHECK(cudaStreamWaitEvent(t->stream, t->event, 0));
     }
     // The other stages sum theirs now, while the stages before them still compute.
-    size_t summed = step_opt.overlap && p->stage == 0 ? p->sharding.unit[0] : 0;
+    size_t summed = step_opt.overlap && p->stage == 0 ? chunk_parameters(p, 0) : 0;
     float *rest = t->gradients + summed;
     COLLECTIVE(t->stream, ncclAllReduce(rest, rest, p->count - summed, ncclFloat, ncclSum,
                                         p->replicas_comm, t->stream));
@@ -409,7 +410,7 @@ static void save(struct trainer *t) {
     CUDA_CHECK(cudaMemcpy(s->values, t->parameters, bytes, cudaMemcpyDeviceToHost));
     CUDA_CHECK(cudaMemcpy(s->values + s->parameters, t->optimizer_state, state_bytes,
                           cudaMemcpyDeviceToHost));
-    if (snapshot_save_shard(opt.snapshot, s, &p->sharding, p->stage, why))
+    if (snapshot_save_shard(opt.snapshot, s, &p->sharding, p->shard, why))
         fail("%s", why);
     barrier(&t->sums->stop, p->comm, t->stream);
     if (t->rank == 0 && snapshot_commit(opt.snapshot, s, &p->sharding, why))
@@ -429,7 +430,7 @@ static void start(struct trainer *t) {
         print_resumed(opt.snapshot, s, finished(t));
         return;
     }
-    shard_initialise(&p->sharding, p->stage, &t->model, t->parameters, opt.seed, t->stream);
+    shard_initialise(&p->sharding, p->shard, &t->model, t->parameters, opt.seed, t->stream);
     CUDA_CHECK(cudaMemsetAsync(t->optimizer_state, 0, state_bytes, t->stream));
     wait_for(t->stream);
     save(t); // if the snapshot cannot be written, training fails now and not hours later
