@@ -1,0 +1,145 @@
+#include "09_tensor/tensor.h"
+#include "02_multigpu_fork/nccl_check.h"
+#include "04_multinode/watchdog.h"
+#include "08_pipeline/stage_costs.h"
+#include "common/base/checksum.h"
+#include "common/base/options.h"
+#include "common/base/say.h"
+#include "common/device/device.h"
+#include "common/layers/inner.h"
+#include "common/layers/layers.h"
+
+void tensor_build(struct tensor *t, const struct place *place) {
+    struct parts *parts = &t->parts;
+    if (!parts->count)
+        parts->count = place->local_world ? place->local_world : place->world;
+    if (place->world % parts->count)
+        wrong_usage("--tensor %d: %d rank%s cannot be divided into groups of %d", parts->count,
+                    place->world, PLURAL(place->world), parts->count);
+    parts->number = place->rank % parts->count;
+    parts->own_tokens = parts->own_tokens && parts->count > 1;
+    t->sent_a_step = -1;
+}
+
+// Two communicators whose calls run at the same time can wait for each other forever, if one rank
+// starts with the one and another rank with the other. So this stream waits for the other ones.
+static void wait_for_others(struct tensor *t, cudaStream_t stream) {
+    for (int i = 0; i < 2; i++) {
+        CUDA_CHECK(cudaEventRecord(t->queued, t->others[i]));
+        CUDA_CHECK(cudaStreamWaitEvent(stream, t->queued, 0));
+    }
+}
+
+static void sum(void *group, float *values, size_t count, cudaStream_t stream) {
+    struct tensor *t = group;
+    wait_for_others(t, stream);
+    COLLECTIVE(stream, ncclAllReduce(values, values, count, ncclFloat, ncclSum, t->comm, stream));
+    t->sent += 2. * (t->parts.count - 1) / t->parts.count * count * sizeof(float);
+}
+
+static void all_gather(void *group, const float *own, float *all, size_t count,
+                       cudaStream_t stream) {
+    struct tensor *t = group;
+    wait_for_others(t, stream);
+    COLLECTIVE(stream, ncclAllGather(own, all, count, ncclFloat, t->comm, stream));
+    t->sent += (t->parts.count - 1.) * count * sizeof(float);
+}
+
+static void reduce_scatter(void *group, const float *all, float *own, size_t count,
+                           cudaStream_t stream) {
+    struct tensor *t = group;
+    wait_for_others(t, stream);
+    COLLECTIVE(stream, ncclReduceScatter(all, own, count, ncclFloat, ncclSum, t->comm, stream));
+    t->sent += (t->parts.count - 1.) * count * sizeof(float);
+}
+
+void tensor_join(struct tensor *t, struct pass *pass, ncclComm_t comm, cudaStream_t sums,
+                 cudaStream_t transfers) {
+    int rank;
+    NCCL_CHECK(ncclCommUserRank(comm, &rank));
+    COLLECTIVE(sums, ncclCommSplit(comm, rank / t->parts.count, rank, &t->comm, NULL));
+    watch_comm(t->comm);
+    t->others[0] = sums;
+    t->others[1] = transfers;
+    CUDA_CHECK(cudaEventCreateWithFlags(&t->queued, cudaEventDisableTiming));
+    pass->sum = sum;
+    pass->all_gather = all_gather;
+    pass->reduce_scatter = reduce_scatter;
+    pass->group = t;
+}
+
+// Finds the next range of this rank's shard that all parts have, from unit *unit on, which this
+// moves behind it. Returns how many values it has, 0: there is none.
+static size_t next_copy(const struct pipeline *p, int *unit, size_t *index) {
+    const struct sharding *s = &p->sharding;
+    size_t first = 0;
+    for (int i = 0; i < s->units; first += s->unit[i++]) {
+        if (i < *unit || !s->division[i].copies)
+            continue;
+        struct location place = shard_find(s, p->shard, first);
+        *unit = i + 1;
+        *index = place.index;
+        if (place.held)
+            return s->unit[i];
+    }
+    return 0;
+}
+
+void sum_copies(struct tensor *t, const struct pipeline *p, float *gradients, cudaStream_t stream) {
+    size_t index, count;
+    wait_for_others(t, stream);
+    begin_collective("sums of the gradients of copies", __FILE__, __LINE__);
+    NCCL_CHECK(ncclGroupStart());
+    for (int unit = 0; (count = next_copy(p, &unit, &index));) {
+        NCCL_CHECK(ncclAllReduce(gradients + index, gradients + index, count, ncclFloat, ncclSum,
+                                 t->comm, stream));
+        t->sent += 2. * (t->parts.count - 1) / t->parts.count * count * sizeof(float);
+    }
+    end_collective(ncclGroupEnd(), stream);
+}
+
+double checksum_of_copies(const struct pipeline *p, const float *parameters, cudaStream_t stream) {
+    double checksum = 0;
+    size_t index, count;
+    for (int unit = 0; (count = next_copy(p, &unit, &index));)
+        checksum += device_checksum(parameters + index, count, stream);
+    return checksum;
+}
+
+void print_tensor(const struct tensor *t, const struct place *place) {
+    const struct parts *parts = &t->parts;
+    int across = place->local_world && place->local_world % parts->count;
+    say("tensor    %d part%s of each pair of matrices%s%s\n", parts->count, PLURAL(parts->count),
+        parts->own_tokens ? ", other layers divided by tokens" : "",
+        across ? ", on several nodes, which is slow" : "");
+}
+
+// Returns the values that a part sends for each sample in a training step. In forward, a pair of
+// layers sums its outputs, and in backward the gradients of its inputs. With own_tokens, a
+// reduce-scatter and an all-gather take the place of each sum, and the inputs are gathered again in
+// backward.
+static double values_sent(const struct layer *l) {
+    int parts = l->parts.count, own_tokens = l->parts.own_tokens;
+    int is_dense = l->kind == &dense || l->kind == &dense_relu;
+    double values = 0, sum = 2. / parts;
+    for (const struct layer *i = l->inner; i < l->inner_end; i = layer_behind(i))
+        values += values_sent(i);
+    if (is_dense && l->dense.groups && l->first > 0) // nothing reads dx of the model's first layer
+        values += (parts - 1) * l->inputs * (own_tokens ? 3 : sum);
+    if (is_dense && l->dense.inputs_divided)
+        values += (parts - 1) * l->outputs * (own_tokens ? 2 : sum);
+    return values;
+}
+
+void print_tensor_cost(const struct tensor *t, const struct pipeline *p) {
+    double values = 0;
+    size_t index, count;
+    int parts = t->parts.count;
+    for (int chunk = 0; chunk < p->chunks; chunk++)
+        for (int i = chunk_begin(p, chunk); i < chunk_end(p, chunk); i++)
+            values += values_sent(&p->model->layers[i]) * p->rows * p->micro_batches;
+    for (int unit = 0; t->parts.own_tokens && (count = next_copy(p, &unit, &index));)
+        values += 2. * (parts - 1) / parts * count;
+    if (t->sent_a_step >= 0) // else no training step has run
+        print_cost("parts / step", t->sent_a_step, 4 * values, "sums of each pair of matrices");
+}

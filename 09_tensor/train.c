@@ -1,0 +1,566 @@
+// Step 9 extends step 8: the ranks of a node divide each matrix, and sum their parts of each
+// result.
+#include "02_multigpu_fork/nccl_check.h"
+#include "02_multigpu_fork/nccl_spans.h"
+#include "03_multigpu_launcher/environment.h"
+#include "03_multigpu_launcher/stop.h"
+#include "04_multinode/meet_by_tcp.h"
+#include "04_multinode/watchdog.h"
+#include "08_pipeline/pipeline.h"
+#include "08_pipeline/stage_costs.h"
+#include "09_tensor/tensor.h"
+#include "common/base/checksum.h"
+#include "common/base/minmax.h"
+#include "common/base/rng.h"
+#include "common/data/data.h"
+#include "common/device/device.h"
+#include "common/device/trace.h"
+#include "common/models/model.h"
+#include "common/snapshots/conditions.h"
+#include "common/snapshots/shards.h"
+#include "common/snapshots/snapshot.h"
+#include "common/training/optimizer.h"
+#include "common/training/report.h"
+#include "common/training/training_options.h"
+#include <math.h>
+#include <nccl.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static struct {
+    long overlap, join_timeout;
+    double step_timeout;
+    const char *token_file;
+    long stages, micro_batches, pipeline, chunks;
+    long tensor, sequence;
+} step_opt;
+
+static const struct option_spec options[] = {
+    {"overlap", OPTION_INT, &step_opt.overlap, "1", 0, 1,
+     "1: replicas of stage 0 sum gradients during its last backward, 0: after it"},
+    {"join-timeout", OPTION_INT | OPTION_LOCAL, &step_opt.join_timeout, "60", 1, 1e6,
+     "seconds to wait for a rank"},
+    {"step-timeout", OPTION_REAL | OPTION_LOCAL, &step_opt.step_timeout, "120", 0.1, 1e6,
+     "seconds that a collective may take"},
+    {"token-file", OPTION_TEXT | OPTION_LOCAL, &step_opt.token_file, NULL, 0, 0,
+     "file with the secret that all ranks share"},
+    {"stages", OPTION_INT, &step_opt.stages, "0", 0, MOST_STAGES,
+     "stages of a pipeline, 0: as many as ranks and layers allow"},
+    {"micro-batches", OPTION_INT, &step_opt.micro_batches, "0", 0, MOST_MICRO_BATCHES,
+     "parts of a batch, 0: about four for each stage"},
+    {"pipeline", OPTION_CHOICE, &step_opt.pipeline, "1f1b", 0, 0, "the order of the work",
+     pipeline_schedule_name},
+    {"chunks", OPTION_INT, &step_opt.chunks, "2", 2, MOST_LAYERS, "parts of the model in a stage",
+     .used_by = "pipeline=interleaved"},
+    {"tensor", OPTION_INT, &step_opt.tensor, "0", 0, MOST_SHARDS,
+     "parts of each matrix, 0: as many as a node has ranks"},
+    {"sequence", OPTION_INT, &step_opt.sequence, "0", 0, 1,
+     "1: each part has its own tokens in the layers that are not divided"},
+    {0},
+};
+
+static const struct option_table tables[] = {
+    {"options of all steps", training_options},
+    {"options of this step", options},
+    {0},
+};
+
+struct sums { // four doubles, which one all-reduce sums over all ranks
+    struct stats stats;
+    double stop; // number of ranks that a signal has told to stop
+};
+
+struct trainer {
+    cudaStream_t stream;
+    struct pass pass;
+    struct dataset train, test;   // on the device
+    uint32_t *order, *host_order; // indices of the training samples, shuffled for this epoch
+    struct model whole, model;    // model: the part of whole that this rank computes
+    struct optimizer optimizer;
+    struct pipeline pipeline;      // the layers and the schedule of this rank
+    struct tensor tensor;          // the ranks that have the other parts
+    float *parameters, *gradients; // flat arrays of this rank's layers: pipeline.count floats each
+    float *optimizer_state;        // flat: optimizer.state_per_parameter times as many
+    float *micro_gradients;        // of one layer and one micro-batch
+    float *dy, *dx;                // gradients of a layer's outputs and of its inputs
+    uint8_t *labels;               // of the micro-batch
+    int rows;                      // samples of one forward pass
+    struct stats *stats;           // STATS_LANES partial sums since the last read_stats
+    struct sums *sums, *host_sums; // totals of stats, on the device and on the host
+    struct progress progress;      // completed epochs and steps
+    struct snapshot *snapshot;     // in host memory, to load and save; NULL: no --snapshot
+    int resumed;                   // 1: training continues from a snapshot file
+    int stop;                      // 1: a signal has told a rank to stop
+    int rank, world;
+    double *checksums; // two numbers for check_replicas
+    struct place place;
+    ncclComm_t comm;
+    cudaStream_t comm_stream; // all-reduces on this stream run while the other one computes
+    cudaEvent_t event;        // marks a point in a stream; the other stream can wait for it
+};
+
+// Reads the data and the snapshot, and builds the model. This does not need the GPU, so a wrong
+// option or file ends the program at once.
+static void load(struct trainer *t) {
+    char why[WHY_SIZE];
+    if (data_load(&t->train, &t->test, &opt.data, why))
+        fail("%s", why);
+    if ((size_t)opt.batch > t->train.count)
+        fail("--batch %ld: the training set has only %zu samples", opt.batch, t->train.count);
+    if (model_build(&t->whole, &opt, &t->train, why))
+        wrong_usage("%s", why);
+    t->tensor.parts = (struct parts){step_opt.tensor, 0, step_opt.sequence};
+    tensor_build(&t->tensor, &t->place);
+    step_opt.tensor = t->tensor.parts.count; // join compares it with those of other ranks
+    if (model_build_part(&t->model, &opt, &t->train, &t->tensor.parts, why))
+        wrong_usage("--tensor %d: %s", t->tensor.parts.count, why);
+    if (optimizer_build(&t->optimizer, &opt, &t->whole, t->train.count, why))
+        wrong_usage("%s", why);
+    t->pipeline = (struct pipeline){.model = &t->model,
+                                    .kind = step_opt.pipeline,
+                                    .stages = step_opt.stages,
+                                    .chunks = step_opt.chunks,
+                                    .micro_batches = step_opt.micro_batches,
+                                    .parts = t->tensor.parts.count};
+    pipeline_build(&t->pipeline, &t->place, opt.batch);
+    t->rows = t->pipeline.rows;
+    t->optimizer.sharding = &t->pipeline.sharding; // an update sees this rank's shard only
+    t->optimizer.shard = t->pipeline.shard;
+    if (!opt.snapshot)
+        return;
+    t->snapshot =
+        snapshot_new(t->model.shape, opt.optimizer, opt.seed, opt.batch, t->pipeline.count,
+                     t->optimizer.state_per_parameter * t->pipeline.count);
+    set_conditions(t->snapshot, &t->train, t->optimizer.text, tables);
+    t->resumed = snapshot_load_shard(opt.snapshot, t->snapshot, &t->pipeline.sharding,
+                                     t->pipeline.shard, why);
+    if (t->resumed < 0)
+        fail("%s", why);
+    t->progress = t->snapshot->progress;
+}
+
+// Creates NCCL's communicator, through which all ranks call collectives. Rank 0 makes its id, and
+// gives it to the other ranks.
+static void join(struct trainer *t) {
+    ncclUniqueId id = {0};
+    char plan[WHY_SIZE]; // must be the same on all ranks
+    size_t used = options_list(tables, plan, sizeof plan);
+    snprintf(plan + used, sizeof plan - used,
+             ", %s, %zu training samples, completed epochs: %ld, steps of the next: %ld",
+             device_kind(), t->train.count, t->progress.epochs, t->progress.step);
+    if (t->rank == 0)
+        NCCL_CHECK(ncclGetUniqueId(&id));
+    meet_by_tcp(&t->place, &id, plan, opt.snapshot, step_opt.token_file, step_opt.join_timeout);
+    start_watchdog(step_opt.join_timeout, step_opt.step_timeout);
+    COLLECTIVE(t->stream, ncclCommInitRank(&t->comm, t->world, id, t->rank));
+    watch_comm(t->comm);
+    pipeline_join(&t->pipeline, t->comm);
+    CUDA_CHECK(cudaStreamCreate(&t->comm_stream));
+    tensor_join(&t->tensor, &t->pass, t->comm, t->comm_stream, t->pipeline.stream);
+    CUDA_CHECK(cudaEventCreateWithFlags(&t->event, cudaEventDisableTiming));
+}
+
+static void setup(struct trainer *t) {
+    size_t bytes = t->pipeline.count * sizeof(float);
+    size_t state_bytes = t->optimizer.state_per_parameter * bytes;
+    size_t column = t->rows * sizeof(float), widest = 0; // column: bytes of a float per sample
+    data_to_device(&t->train);
+    data_to_device(&t->test);
+    DEVICE_ALLOC(t->order, "data", t->train.count * sizeof *t->order);
+    CUDA_CHECK(cudaMallocHost((void **)&t->host_order, t->train.count * sizeof *t->order));
+    DEVICE_ALLOC(t->parameters, "parameters", bytes);
+    DEVICE_ALLOC(t->gradients, "gradients", bytes);
+    DEVICE_ALLOC(t->optimizer_state, "optimizer", state_bytes);
+    widest = pipeline_allocate(&t->pipeline, column);
+    DEVICE_ALLOC(t->micro_gradients, "gradients", t->pipeline.largest * sizeof(float));
+    DEVICE_ALLOC(t->pass.scratch, "scratch", model_scratch(&t->model, t->pass.type, t->rows));
+    DEVICE_ALLOC(t->dy, "activations", column * widest);
+    DEVICE_ALLOC(t->dx, "activations", column * widest);
+    DEVICE_ALLOC(t->labels, "activations", t->rows * t->train.targets);
+    DEVICE_ALLOC(t->stats, "activations", STATS_LANES * sizeof *t->stats);
+    DEVICE_ALLOC(t->sums, "activations", sizeof *t->sums);
+    CUDA_CHECK(cudaMallocHost((void **)&t->host_sums, sizeof *t->host_sums));
+    DEVICE_ALLOC(t->checksums, "data", 2 * sizeof *t->checksums);
+    CUDA_CHECK(cudaMemsetAsync(t->stats, 0, STATS_LANES * sizeof *t->stats, t->stream));
+}
+
+// Samples that pass through the pipeline: order[first], order[first + 1], and so on, before end. If
+// order is NULL, the samples are first, first + 1, and so on.
+struct samples {
+    struct dataset *set;
+    const uint32_t *order;
+    size_t first, end;
+};
+
+// Returns the samples of a micro-batch. At the end of an evaluation, it may have fewer than others.
+static struct samples part_of(const struct trainer *t, struct samples s, int micro_batch) {
+    s.first = min_size(s.first + (size_t)micro_batch * t->rows, s.end);
+    s.end = min_size(s.first + t->rows, s.end);
+    return s;
+}
+
+// Runs the layers of a chunk on a micro-batch.
+static void forward(struct trainer *t, const struct work *w, struct samples s) {
+    const struct pipeline *p = &t->pipeline;
+    float **activations = activations_of(p, w->micro_batch);
+    int begin = chunk_begin(p, w->chunk), end = chunk_end(p, w->chunk), rows = s.end - s.first;
+    if (begin == 0)
+        gather_batch(s.set, s.order, s.first, rows, activations[0], NULL, t->stream);
+    for (int i = begin; i < end; i++) {
+        const struct layer *l = &t->model.layers[i];
+        layer_forward(l, &t->pass, t->parameters + p->place[i], activations[i], activations[i + 1],
+                      rows);
+    }
+}
+
+// Adds the losses of a micro-batch to stats. dlogits: for the gradient of scale * losses, or NULL.
+static void compute_loss(struct trainer *t, const struct work *w, struct samples s, float scale,
+                         float *dlogits, float smoothing) {
+    const struct parts *parts = &t->tensor.parts;
+    int rows = s.end - s.first, labels = rows * s.set->targets, first = 0;
+    float *logits = activations_of(&t->pipeline, w->micro_batch)[t->model.count];
+    gather_batch(s.set, s.order, s.first, rows, NULL, t->labels, t->stream);
+    if (parts->own_tokens) {
+        labels /= parts->count;
+        first = parts->number * labels;
+    }
+    softmax_cross_entropy(logits, t->labels + first, labels, s.set->classes, scale, dlogits,
+                          t->stats, smoothing, t->stream);
+}
+
+// Sums the gradients of one layer over this rank's replicas. The sum runs on the second stream,
+// while the first stream computes the gradients of the layer before. Only stage 0, which ends last,
+// does this: sends and sums at the same time could wait for each other forever, and stage 0 has
+// nothing more to send.
+static void sum_layer(struct trainer *t, const struct layer *l, float *gradients) {
+    CUDA_CHECK(cudaEventRecord(t->event, t->stream));
+    CUDA_CHECK(cudaStreamWaitEvent(t->comm_stream, t->event, 0));
+    COLLECTIVE(t->comm_stream, ncclAllReduce(gradients, gradients, l->parameters, ncclFloat,
+                                             ncclSum, t->pipeline.replicas_comm, t->comm_stream));
+}
+
+// Computes the gradients of a chunk's parameters from dy, the gradient of its outputs, and adds
+// them to those of the micro-batches before. Then dy is the gradient of its inputs.
+static void backward(struct trainer *t, const struct work *w) {
+    const struct pipeline *p = &t->pipeline;
+    float **activations = activations_of(p, w->micro_batch);
+    int begin = chunk_begin(p, w->chunk), end = chunk_end(p, w->chunk);
+    for (int i = end - 1; i >= begin; i--) {
+        const struct layer *l = &t->model.layers[i];
+        float *sums = t->gradients + p->place[i];
+        layer_backward(l, &t->pass, t->parameters + p->place[i], activations[i], activations[i + 1],
+                       t->dy, i > 0 ? t->dx : NULL, w->micro_batch ? t->micro_gradients : sums,
+                       t->rows);
+        if (w->micro_batch)
+            add_to(sums, t->micro_gradients, l->parameters, t->stream);
+        float *swap = t->dy;
+        t->dy = t->dx;
+        t->dx = swap;
+        if (step_opt.overlap && begin == 0 && w->micro_batch == p->micro_batches - 1)
+            sum_layer(t, l, sums);
+    }
+}
+
+// Makes dy the gradient that the next stage has sent, or that of the loss.
+static void start_backward(struct trainer *t, const struct work *w, struct samples s) {
+    if (chunk_end(&t->pipeline, w->chunk) == t->model.count) {
+        compute_loss(t, w, s, 1.f / opt.batch / s.set->targets, t->dy, opt.label_smoothing);
+        return;
+    }
+    float **arrived = next_arrived(&t->pipeline), *swap = t->dy;
+    t->dy = *arrived;
+    *arrived = swap;
+}
+
+// Sends or receives the outputs of a chunk, or the gradient of its inputs.
+static void transfer(struct trainer *t, const struct transfer *x, struct samples s) {
+    struct pipeline *p = &t->pipeline;
+    int sends = x->from == p->stage, chunk = sends ? x->chunk_from : x->chunk_to;
+    // Outputs leave behind the last layer of a chunk, and arrive before the first one. Gradients go
+    // the other way.
+    int edge = sends != x->backward ? chunk_end(p, chunk) : chunk_begin(p, chunk);
+    size_t count = (s.end - s.first) * t->model.layers[edge].inputs;
+    float *values = activations_of(p, x->micro_batch)[edge];
+    if (x->backward)
+        values = sends ? t->dy : *next_arriving(p);
+    if (sends)
+        NCCL_CHECK(ncclSend(values, count, ncclFloat, x->to, p->comm, p->stream));
+    else
+        NCCL_CHECK(ncclRecv(values, count, ncclFloat, x->from, p->comm, p->stream));
+    p->sent += sends ? count * sizeof(float) : 0;
+}
+
+// Runs the transfers before work number i. They are one group: if two stages sent to each other one
+// after the other, each would wait until the other one receives.
+static void run_transfers(struct trainer *t, struct round *r, int i, struct samples s) {
+    struct pipeline *p = &t->pipeline;
+    struct move *m = &r->moves[i];
+    if (m->first == m->end)
+        return;
+    CUDA_CHECK(cudaEventRecord(p->computed, t->stream));
+    CUDA_CHECK(cudaStreamWaitEvent(p->stream, p->computed, 0));
+    begin_collective(m->text, __FILE__, __LINE__);
+    NCCL_CHECK(ncclGroupStart());
+    for (struct transfer *x = m->first; x < m->end; x++)
+        transfer(t, x, part_of(t, s, x->micro_batch));
+    end_collective(ncclGroupEnd(), p->stream);
+    CUDA_CHECK(cudaEventRecord(m->done, p->stream));
+}
+
+// Does this stage's work for some samples: micro_batches parts of them.
+static void run_round(struct trainer *t, struct round *r, struct samples all) {
+    const struct pipeline *p = &t->pipeline;
+    for (int i = 0; i < r->schedule.count; i++) {
+        const struct work *w = &r->works[i];
+        struct samples s = part_of(t, all, w->micro_batch);
+        run_transfers(t, r, i, all);
+        if (r->needs[i] >= 0)
+            CUDA_CHECK(cudaStreamWaitEvent(t->stream, r->moves[r->needs[i]].done, 0));
+        t->pass.first_sample = (size_t)(p->replica * p->micro_batches + w->micro_batch) * t->rows;
+        if (w->backward) {
+            start_backward(t, w, s);
+            backward(t, w);
+        } else {
+            forward(t, w, s);
+            if (!t->pass.training && chunk_end(p, w->chunk) == t->model.count)
+                compute_loss(t, w, s, 1, NULL, 0);
+        }
+    }
+    run_transfers(t, r, r->schedule.count, all);
+    if (r->moves[r->schedule.count].done)
+        CUDA_CHECK(cudaStreamWaitEvent(t->stream, r->moves[r->schedule.count].done, 0));
+}
+
+static long steps_per_epoch(const struct trainer *t) {
+    return t->train.count / opt.batch; // the last, partial batch is dropped
+}
+
+static long steps_done(const struct trainer *t) {
+    return t->progress.epochs * steps_per_epoch(t) + t->progress.step;
+}
+
+static void train_step(struct trainer *t) {
+    struct pipeline *p = &t->pipeline;
+    size_t samples = opt.batch / p->replicas;
+    size_t slice = p->replica * samples; // where this pipeline's slice of the batch begins
+    size_t first = t->progress.step * opt.batch + slice;
+    begin_step(&t->pass, rng_bits(~opt.seed, steps_done(t)));
+    p->sent = t->tensor.sent = 0;
+    run_round(t, &p->training, (struct samples){&t->train, t->order, first, first + samples});
+    p->sent_a_step = p->sent; // not counting evaluation, which also sends
+    if (step_opt.overlap) {   // the update waits for the last sum
+        CUDA_CHECK(cudaEventRecord(t->event, t->comm_stream));
+        CUDA_CHECK(cudaStreamWaitEvent(t->stream, t->event, 0));
+    }
+    // The other stages sum theirs now, while the stages before them still compute.
+    size_t summed = step_opt.overlap && p->stage == 0 ? chunk_parameters(p, 0) : 0;
+    float *rest = t->gradients + summed;
+    COLLECTIVE(t->stream, ncclAllReduce(rest, rest, p->count - summed, ncclFloat, ncclSum,
+                                        p->replicas_comm, t->stream));
+    if (t->tensor.parts.own_tokens)
+        sum_copies(&t->tensor, p, t->gradients, t->stream);
+    t->tensor.sent_a_step = t->tensor.sent;
+    optimizer_step(&t->optimizer, t->parameters, t->gradients, t->optimizer_state, p->count,
+                   steps_done(t) + 1, t->stream);
+}
+
+// Waits until the stream is empty. Returns the loss and the counts since the last call.
+static struct stats read_stats(struct trainer *t) {
+    struct sums *sums = t->host_sums;
+    sum_stats(t->stats, &t->sums->stats, t->stream);
+    if (t->tensor.parts.number > 0 && !t->tensor.parts.own_tokens) // part 0 counts the same samples
+        CUDA_CHECK(cudaMemsetAsync(&t->sums->stats, 0, sizeof sums->stats, t->stream));
+    sums->stop = told_to_stop;
+    CUDA_CHECK(cudaMemcpyAsync(&t->sums->stop, &sums->stop, sizeof sums->stop,
+                               cudaMemcpyHostToDevice, t->stream));
+    COLLECTIVE(t->stream,
+               ncclAllReduce(t->sums, t->sums, 4, ncclDouble, ncclSum, t->comm, t->stream));
+    CUDA_CHECK(cudaMemcpyAsync(sums, t->sums, sizeof *sums, cudaMemcpyDeviceToHost, t->stream));
+    CUDA_CHECK(cudaMemsetAsync(t->stats, 0, STATS_LANES * sizeof *t->stats, t->stream));
+    wait_for(t->stream);
+    if (!isfinite(sums->stats.loss))
+        fail("epoch %ld, step %ld: the loss is not finite: lower --lr, or look for a missing wait "
+             "with CPU_DEVICE_CHECK=1 on the CPU device",
+             t->progress.epochs + 1, t->progress.step);
+    t->stop = sums->stop > 0; // the same on all ranks
+    return sums->stats;
+}
+
+static struct stats evaluate(struct trainer *t) {
+    struct pipeline *p = &t->pipeline;
+    size_t begin = t->test.count * p->replica / p->replicas;
+    size_t end = t->test.count * (p->replica + 1) / p->replicas;
+    t->pass.training = 0;
+    for (size_t first = begin; first < end; first += (size_t)p->micro_batches * t->rows)
+        run_round(t, &p->evaluation, (struct samples){&t->test, NULL, first, end});
+    return read_stats(t);
+}
+
+// Ends the program if the largest and the smallest of the ranks' checksums differ.
+static void compare(struct trainer *t, double checksum, ncclComm_t comm) {
+    double extremes[2] = {checksum, -checksum}; // the maximum of -x is the negated minimum of x
+    CUDA_CHECK(cudaMemcpyAsync(t->checksums, extremes, sizeof extremes, cudaMemcpyHostToDevice,
+                               t->stream));
+    COLLECTIVE(t->stream,
+               ncclAllReduce(t->checksums, t->checksums, 2, ncclDouble, ncclMax, comm, t->stream));
+    CUDA_CHECK(cudaMemcpyAsync(extremes, t->checksums, sizeof extremes, cudaMemcpyDeviceToHost,
+                               t->stream));
+    wait_for(t->stream);
+    if (extremes[0] != -extremes[1])
+        fail("epoch %ld: the parameters differ from those of another rank", t->progress.epochs + 1);
+}
+
+// Ranks that start from the same parameters and add the same sums keep parameters with the same
+// bits: replicas all parameters, and parts those that all of them have.
+static void check_replicas(struct trainer *t) {
+    const struct pipeline *p = &t->pipeline;
+    compare(t, device_checksum(t->parameters, p->count, t->stream), p->replicas_comm);
+    compare(t, checksum_of_copies(p, t->parameters, t->stream), t->tensor.comm);
+}
+
+static int finished(const struct trainer *t) {
+    return t->stop || t->progress.epochs >= opt.epochs ||
+           (opt.max_steps && steps_done(t) >= opt.max_steps);
+}
+
+// Each stage saves the parameters of its layers in a file of its own. When all files are there,
+// rank 0 makes them the snapshot.
+static void save(struct trainer *t) {
+    char why[WHY_SIZE];
+    struct snapshot *s = t->snapshot;
+    struct pipeline *p = &t->pipeline;
+    size_t bytes = p->count * sizeof(float);
+    size_t state_bytes = t->optimizer.state_per_parameter * bytes;
+    if (opt.snapshot)
+        watch_save();
+    if (!opt.snapshot || p->replica > 0)
+        return;
+    s->progress = t->progress;
+    CUDA_CHECK(cudaMemcpy(s->values, t->parameters, bytes, cudaMemcpyDeviceToHost));
+    CUDA_CHECK(cudaMemcpy(s->values + s->parameters, t->optimizer_state, state_bytes,
+                          cudaMemcpyDeviceToHost));
+    if (snapshot_save_shard(opt.snapshot, s, &p->sharding, p->shard, why))
+        fail("%s", why);
+    barrier(&t->sums->stop, p->comm, t->stream);
+    barrier(&t->sums->stop, t->tensor.comm, t->stream); // the other pipelines of the same replica
+    if (t->rank == 0 && snapshot_commit(opt.snapshot, s, &p->sharding, why))
+        fail("%s", why);
+}
+
+// Sets the parameters and the optimizer state to those of the snapshot, or to initial values.
+static void start(struct trainer *t) {
+    const struct snapshot *s = t->snapshot;
+    struct pipeline *p = &t->pipeline;
+    size_t bytes = p->count * sizeof(float);
+    size_t state_bytes = t->optimizer.state_per_parameter * bytes;
+    if (t->resumed) {
+        CUDA_CHECK(cudaMemcpy(t->parameters, s->values, bytes, cudaMemcpyHostToDevice));
+        CUDA_CHECK(cudaMemcpy(t->optimizer_state, s->values + s->parameters, state_bytes,
+                              cudaMemcpyHostToDevice));
+        print_resumed(opt.snapshot, s, finished(t));
+        return;
+    }
+    shard_initialise(&p->sharding, p->shard, &t->whole, t->parameters, opt.seed, t->stream);
+    CUDA_CHECK(cudaMemsetAsync(t->optimizer_state, 0, state_bytes, t->stream));
+    wait_for(t->stream);
+    save(t); // if the snapshot cannot be written, training fails now and not hours later
+}
+
+// Trains from the last completed step to the end of the epoch, or to the end of training.
+static void train_epoch(struct trainer *t) {
+    struct progress *p = &t->progress;
+    long steps = steps_per_epoch(t);
+    shuffle(t->host_order, t->train.count, opt.seed, p->epochs);
+    CUDA_CHECK(cudaMemcpyAsync(t->order, t->host_order, t->train.count * sizeof *t->order,
+                               cudaMemcpyHostToDevice, t->stream));
+    while (p->step < steps && !finished(t)) {
+        watch_step(steps_done(t) + 1);
+        train_step(t);
+        p->step++;
+        if (p->step % opt.log_every == 0 || p->step == steps || finished(t)) {
+            struct stats sums = read_stats(t);
+            p->sums.loss += sums.loss;
+            p->sums.samples += sums.samples;
+            report_loss(steps_done(t), sums.loss / sums.samples,
+                        optimizer_rate(&t->optimizer, steps_done(t)));
+        } else if (report_due(steps_done(t))) {
+            wait_for(t->stream);
+            report_progress(steps_done(t));
+        }
+    }
+}
+
+static void train(struct trainer *t) {
+    struct progress *p = &t->progress;
+    report_open(t->rank == 0 ? opt.csv : NULL, steps_done(t), opt.epochs, steps_per_epoch(t),
+                opt.max_steps, opt.batch);
+    while (!finished(t)) {
+        long first = p->step;
+        double start = device_seconds(t->stream);
+        train_epoch(t);
+        double elapsed = device_seconds(t->stream) - start;
+        long images = (p->step - first) * opt.batch;
+        check_replicas(t);
+        if (p->step < steps_per_epoch(t)) {
+            report_stop(steps_done(t));
+            break;
+        }
+        p->epochs++;
+        p->step = 0;
+        report_epoch(p->epochs, opt.epochs, steps_done(t), p->sums, evaluate(t), elapsed,
+                     images / elapsed);
+        p->sums = (struct stats){0};
+        if (p->epochs % opt.save_every == 0 && !finished(t))
+            save(t);
+    }
+    save(t);
+    if (t->stop)
+        say("told to stop by a signal; %s\n",
+            opt.snapshot ? "saved" : "without --snapshot nothing is saved");
+}
+
+static void print_banner(const struct trainer *t) {
+    print_device();
+    print_model(&t->whole);
+    print_data(opt.data, &t->train, &t->test);
+    print_unused(tables);
+    say("training  %ld steps of batch %ld per epoch, %s%s, seed %ld\n", steps_per_epoch(t),
+        opt.batch, t->optimizer.text, opt.tf32 ? ", tf32" : "", opt.seed);
+    say("ranks     global batch %ld = %d replica%s x %ld\n", opt.batch, t->pipeline.replicas,
+        PLURAL(t->pipeline.replicas), opt.batch / t->pipeline.replicas);
+    say("launcher  %s\n", t->place.launcher);
+    print_pipeline(&t->pipeline);
+    print_tensor(&t->tensor, &t->place);
+}
+
+int main(int argc, char **argv) {
+    static struct trainer t;
+    t.place = find_place(); // first, so that each error line names the rank
+    options_parse(tables, "Trains an image classifier or a language model.", argc, argv);
+    setvbuf(stdout, NULL, _IOLBF, 0); // a job log shows each line at once
+    t.rank = t.place.rank;
+    t.world = t.place.world;
+    load(&t);
+    report_muted = t.rank > 0; // only rank 0 prints
+    CUDA_CHECK(cudaSetDevice(choose_device(&t.place)));
+    CUDA_CHECK(cudaStreamCreate(&t.stream));
+    CUBLAS_CHECK(cublasCreate(&t.pass.blas));
+    CUBLAS_CHECK(cublasSetStream(t.pass.blas, t.stream));
+    if (opt.tf32)
+        CUBLAS_CHECK(cublasSetMathMode(t.pass.blas, CUBLAS_TF32_TENSOR_OP_MATH));
+    t.pass.stream = t.stream;
+    join(&t);
+    stop_on_signals();
+    setup(&t);
+    print_banner(&t);
+    start(&t);
+    trace_open(opt.trace, t.rank, t.world);
+    train(&t);
+    barrier(&t.sums->stop, t.comm, t.stream); // no rank exits with 0 until rank 0 has saved
+    if (t.rank == 0) {
+        print_stage_costs(&t.pipeline, t.optimizer.state_per_parameter, t.train.targets);
+        print_tensor_cost(&t.tensor, &t.pipeline);
+    }
+    end_watchdog();
+    return 0;
+}
