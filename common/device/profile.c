@@ -39,6 +39,7 @@ static struct {
     int in_step, timed; // 1: it has begun and not ended, 1: its spans are recorded
     // Of the span that the host queues now.
     int recording;
+    struct span outer; // the span that this one interrupts, if it has a name
     // Since the last report.
     struct span *spans;
     size_t span_count, span_room;
@@ -184,8 +185,19 @@ static void record(enum phase phase, const char *name, cudaStream_t stream) {
         phase, {.name = name, .stream = stream, .host_begin = seconds()}, mark(stream), NULL};
 }
 
+static void end_recording(void) {
+    struct span *span = &p.spans[p.span_count++];
+    span->end = mark(span->trace.stream);
+    span->trace.host_end = seconds();
+    p.recording = 0;
+}
+
 void span_begin(enum phase phase, const char *name, cudaStream_t stream) {
     nvtxRangePushA(name);
+    if (p.recording) {
+        p.outer = p.spans[p.span_count];
+        end_recording();
+    }
     if (p.on)
         record(phase, name, stream);
 }
@@ -199,10 +211,10 @@ void span_end(void) {
     nvtxRangePop();
     if (!p.recording)
         return;
-    struct span *span = &p.spans[p.span_count++];
-    span->end = mark(span->trace.stream);
-    span->trace.host_end = seconds();
-    p.recording = 0;
+    end_recording();
+    if (p.outer.trace.name)
+        record(p.outer.phase, p.outer.trace.name, p.outer.trace.stream);
+    p.outer.trace.name = NULL;
 }
 
 void profile_report(void) {

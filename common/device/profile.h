@@ -5,8 +5,9 @@
 #include "common/device/phases.h"
 #include <cuda_runtime.h>
 
-// Call them before and after the calls that queue a part of a phase on the stream. Spans do not
-// contain each other. The name must stay valid.
+// Call them before and after the calls that queue a part of a phase on the stream. A collective
+// inside a layer is a span inside a span: it interrupts the outer one, which continues behind it.
+// Only one span may contain others. The name must stay valid.
 void span_begin(enum phase phase, const char *name, cudaStream_t stream);
 void span_end(void);
 

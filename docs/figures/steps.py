@@ -65,15 +65,6 @@ def large(f, x, y):
         f.line((x + 30 + i * (GPU + 6), y + 39), (x + 30 + i * (GPU + 6), y + 57), colour=COMMUNICATE, thick=4)
 
 
-def stages(f, x, y):
-    """Three GPUs, each with its own layers."""
-    for i in range(3):
-        at = x + i * (GPU + 14)
-        gpu(f, at, y, i, 3)
-        if i:
-            f.arrow((at - 13, y + GPU / 2), (at - 2, y + GPU / 2), colour=COMMUNICATE, thick=2)
-
-
 def ring(f, x, y):
     corners = [(x, y), (x + 44, y), (x + 44, y + 36), (x, y + 36)]
     for (a, b), (c, d) in zip(corners, corners[1:] + corners[:1]):
@@ -93,7 +84,8 @@ def draw():
     f = Figure("The steps of the course",
                "Steps 1 to 5 and 7 follow each other: " +
                "; ".join(f"step {n}, {name}: " + words.replace("\n", " ") for n, name, words, _ in STEPS)
-               + ". Step 8, a pipeline, follows step 4. Step 6, all-reduce by hand, can be read at any time after step 2.", 400)
+               + ". Step 8, a pipeline, follows step 4, and step 9, tensor parallelism, follows step 8. Step 6, all-reduce by hand, can "
+               "be read at any time after step 2.", 400)
     for i, (step, name, words, icon) in enumerate(STEPS):
         x = 4 + i * (CARD + GAP)
         f.box(x, TOP, CARD, HEIGHT)
@@ -109,10 +101,12 @@ def draw():
     f.disc(x + 26, y + 37, 16, COMPUTE, "6", size=20, bold=True)
     f.text(x + 52, y + 37, "All-reduce by hand:\na ring of sends and receives", 18, "start")
     ring(f, x + 2 * CARD + GAP - 34, y + 19)
-    x = 4 + 4 * (CARD + GAP)  # below step 5, behind step 4
-    f.arrow((x - GAP - CARD / 2, TOP + HEIGHT), (x - GAP - CARD / 2, y + 37), (x, y + 37), thick=2)
-    f.box(x, y, 2 * CARD + GAP, 74)
-    f.disc(x + 26, y + 37, 16, COMPUTE, "8", size=20, bold=True)
-    f.text(x + 52, y + 37, "A pipeline: each rank\nhas some layers", 18, "start")
-    stages(f, x + 2 * CARD + GAP - 3 * GPU - 28 - 10, y + 22)
+    x = 4 + 3 * (CARD + GAP) + CARD / 2  # below step 4
+    f.arrow((x, TOP + HEIGHT), (x, y + 37), (x + 32, y + 37), thick=2)
+    for i, (step, words) in enumerate(((8, "A pipeline: each\nrank has layers"), (9, "Tensor parallel:\nparts of matrices"))):
+        left = x + 32 + i * 220
+        f.box(left, y, 204, 74)
+        f.disc(left + 24, y + 37, 16, COMPUTE, str(step), size=20, bold=True)
+        f.text(left + 48, y + 37, words, 18, "start")
+    f.arrow((x + 236, y + 37), (x + 252, y + 37), thick=2)
     return f
