@@ -396,8 +396,9 @@ static struct stats evaluate(struct trainer *t) {
     return read_stats(t);
 }
 
-// Ends the program if the largest and the smallest of the ranks' checksums differ.
-static void compare(struct trainer *t, double checksum, ncclComm_t comm) {
+// Ranks that start from the same parameters and add the same sums keep parameters with the same
+// bits. This ends the program if the largest and the smallest of their checksums differ.
+static void check_replicas(struct trainer *t, double checksum, ncclComm_t comm) {
     double extremes[2] = {checksum, -checksum}; // the maximum of -x is the negated minimum of x
     CUDA_CHECK(cudaMemcpyAsync(t->checksums, extremes, sizeof extremes, cudaMemcpyHostToDevice,
                                t->stream));
@@ -408,14 +409,6 @@ static void compare(struct trainer *t, double checksum, ncclComm_t comm) {
     wait_for(t->stream);
     if (extremes[0] != -extremes[1])
         fail("epoch %ld: the parameters differ from those of another rank", t->progress.epochs + 1);
-}
-
-// Ranks that start from the same parameters and add the same sums keep parameters with the same
-// bits: replicas all parameters, and parts those that all of them have.
-static void check_replicas(struct trainer *t) {
-    const struct pipeline *p = &t->pipeline;
-    compare(t, device_checksum(t->parameters, p->count, t->stream), p->replicas_comm);
-    compare(t, checksum_of_copies(p, t->parameters, t->stream), t->tensor.comm);
 }
 
 static int finished(const struct trainer *t) {
@@ -500,7 +493,10 @@ static void train(struct trainer *t) {
         train_epoch(t);
         double elapsed = device_seconds(t->stream) - start;
         long images = (p->step - first) * opt.batch;
-        check_replicas(t);
+        check_replicas(t, device_checksum(t->parameters, t->pipeline.count, t->stream),
+                       t->pipeline.replicas_comm);
+        check_replicas(t, checksum_of_copies(&t->pipeline, t->parameters, t->stream),
+                       t->tensor.comm);
         if (p->step < steps_per_epoch(t)) {
             report_stop(steps_done(t));
             break;

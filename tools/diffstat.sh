@@ -17,7 +17,8 @@ budgets='1-2 125 20
 3-4  60 25
 4-5  60  95
 5-7 150  48
-4-8 230 105 3'
+4-8 230 105 3
+8-9 80  30'
 
 differences() { # OPTION... OLD NEW
     git diff --no-index --no-ext-diff --no-textconv --text --no-color --diff-algorithm=minimal --indent-heuristic \

@@ -86,6 +86,12 @@ entries='
 8|08_pipeline/stage_costs.c|skip|
 8|08_pipeline/stage_costs.h|skip|
 8|08_pipeline/timetable.c|skip|
+9|common/models/gpt.c|append_block|where the two pairs of a block begin
+9|common/layers/dense.c|dense_forward,dense_backward|where the parts sum their shares
+9|09_tensor/tensor.h|all|what a rank knows of the other parts
+9|09_tensor/tensor.c|wait_for_others,sum,next_copy,sum_copies|the sums, and the parameters that all parts have
+9|changes|diff89|the trainer builds one part of the model
+9|common/models/sharding.c|shard_layer|which parameters a part has
 '
 
 # extents FILE FUNCTIONS: a line "name lines lines-with-comment" for each function that is asked for, or for every
