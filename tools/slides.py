@@ -198,9 +198,9 @@ def minutes_of(deck):
 def schedule():
     rows = [(deck.title, len(deck.slides), *minutes_of(deck)) for deck in decks()]
     rows.append(("all", *(sum(column) for column in zip(*(row[1:] for row in rows)))))
-    print("| session          | slides | talk (min) | exercises (min) | both (min) |\n|---|---|---|---|---|")
+    print("| session                 | slides | talk (min) | exercises (min) | both (min) |\n|---|---|---|---|---|")
     for title, count, talk, own in rows:
-        print(f"| {title:<16} | {count:6} | {talk:10g} | {own:15g} | {talk + own:10g} |")
+        print(f"| {title:<23} | {count:6} | {talk:10g} | {own:15g} | {talk + own:10g} |")
 
 
 def list_slides():
