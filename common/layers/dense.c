@@ -29,8 +29,8 @@ static const void *read_dy(const struct layer *l, const struct pass *pass, const
 static const float *read_bias(const struct layer *l, const struct pass *pass,
                               const void *parameters);
 
-// With own_tokens, the functions below use the begin of scratch for the tokens of all parts: the
-// inputs of the first layer of a pair and their gradients, or the outputs of the second one and
+// With own_tokens, the functions below use the beginning of scratch for the tokens of all parts:
+// the inputs of the first layer of a pair and their gradients, or the outputs of the second one and
 // theirs. Returns how many floats these are for each sample.
 static size_t floats_of_tokens(const struct layer *l) {
     int pair = l->dense.groups || l->dense.inputs_divided;

@@ -22,10 +22,11 @@ struct pass {
     uint64_t first_sample; // index of row 0 in the whole batch; random numbers depend on it
     cudaDataType type;     // of parameters and of products' inputs: CUDA_R_32F (0) or CUDA_R_16BF
     void *scratch;         // model_scratch bytes of device memory, for any layer's use
-    // If the model is divided (struct parts), the layers call these functions, with group. The
-    // first one adds up count values over all parts, in place. With own_tokens, the layers call the
-    // others: all becomes own of part 0, own of part 1 and so on, which have count values each; and
-    // the reverse, where own becomes this part's values of the sum of all parts' arrays.
+    // The layers of a divided model (struct parts) call these functions, with group. sum adds up
+    // count values over all parts, in place. With own_tokens, the layers call the other two.
+    // all_gather sets all to the count values of part 0, then those of part 1, and so on.
+    // reduce_scatter adds up the arrays all of the parts, and gives part k range k of the sum, of
+    // count values.
     void (*sum)(void *group, float *values, size_t count, cudaStream_t stream);
     void (*all_gather)(void *group, const float *own, float *all, size_t count,
                        cudaStream_t stream);
