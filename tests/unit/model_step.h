@@ -4,7 +4,8 @@
 #include "common/models/model.h"
 #include "tests/unit/device_arrays.h"
 
-static struct pass pass = {.training = 1, .seed = 17, .first_sample = 5};
+// Each thread has its own.
+static _Thread_local struct pass pass = {.training = 1, .seed = 17, .first_sample = 5};
 
 // Makes scratch memory for passes of the current type. The guards show whether it is enough.
 static inline void new_scratch(const struct model *m, int b) {

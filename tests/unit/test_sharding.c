@@ -1,10 +1,12 @@
 // Parts of a model: their initial values are those that the whole model has at the same places, and
-// the parts of a divided layer compute what the whole layer does.
+// parts of divided layers compute what the whole layers do.
+#include "common/data/datasets.h"
 #include "common/device/device.h"
 #include "common/layers/layers.h"
-#include "common/layers/products.h"
 #include "common/models/sharding.h"
+#include "tests/unit/default_options.h"
 #include "tests/unit/model_step.h"
+#include <pthread.h>
 
 enum { INPUTS = 6, WIDTH = 4, BATCH = 5, WEIGHTS = WIDTH * INPUTS };
 
@@ -75,58 +77,283 @@ TEST(padding_becomes_zero) {
     assert_true(last[8] == 0 && last[9] == 0);
 }
 
-// Part of a dense layer: the columns of its matrix are divided, so each part has some of the inputs
-// and computes a share of all outputs.
-static void part_forward(const struct layer *l, const struct pass *p, const void *parameters,
-                         const float *x, float *y, int b) {
-    matmul(p, 0, 1, b, l->outputs, l->inputs, x, parameters, 0, y);
-    if (p->sum)
-        p->sum(p->group, y, (size_t)b * (size_t)l->outputs, p->stream);
-    add_bias(y, (const float *)parameters + l->outputs * l->inputs, b, l->outputs, 0, p->stream);
-}
+enum { MOST_PARTS = 4, MOST_SUMMED = 1 << 13, TOKENS = 8, CLASSES = 11 };
 
-// The shares of two parts, which the test runs one after the other.
-struct shares {
-    const float *other; // the share of the other part, NULL: not yet known
-    float *own;
+// Parts of a model that compute at the same time, each in a thread with its own stream, as ranks do
+// in processes. Their collectives meet at a barrier.
+static struct {
+    pthread_barrier_t barrier;
+    const float *given[MOST_PARTS]; // the arguments of a collective
+} meeting;
+
+struct part {
+    pthread_t thread;
+    int number, count;
+    struct model model;
+    struct pass pass;
+    struct step step;
+    const float *dy;                          // its share, on the host
+    size_t outputs;                           // floats of y and dy
+    float *sums;                              // MOST_SUMMED, of sum
+    const float *values, *y, *gradients, *dx; // on the host
 };
 
-static void sum_shares(void *parts, float *values, size_t count, cudaStream_t stream) {
-    struct shares *s = parts;
-    CUDA_CHECK(
-        cudaMemcpyAsync(s->own, values, count * sizeof *values, cudaMemcpyDeviceToDevice, stream));
-    if (s->other)
-        add_to(values, s->other, count, stream);
+// Waits until the values of all parts are there.
+static void give(const struct part *p, const float *values, cudaStream_t stream) {
+    CUDA_CHECK(cudaStreamSynchronize(stream));
+    meeting.given[p->number] = values;
+    pthread_barrier_wait(&meeting.barrier);
 }
 
-TEST(parts_of_a_layer_compute_what_the_whole_does) {
-    const size_t outputs = sizeof(float[BATCH * WIDTH]);
-    const float *x = random_floats((size_t)BATCH * INPUTS, 1, 7);
-    struct model m;
-    build(&m);
-    float *want = new_device_array(outputs), *y = new_device_array(outputs);
-    m.layers[0].kind->forward(&m.layers[0], &pass, whole_parameters(&m),
-                              to_device(x, sizeof(float[BATCH * INPUTS])), want, BATCH);
-    struct layer part = m.layers[0];
-    part.inputs /= 2;
-    struct shares shares[2] = {{.own = new_device_array(outputs)},
-                               {.own = new_device_array(outputs)}};
-    for (int run = 0; run < 4; run++) { // part 0, part 1, and both again with the other's share
-        int k = run % 2;
-        float half[BATCH * INPUTS / 2];
-        for (int i = 0; i < BATCH * INPUTS / 2; i++)
-            half[i] = x[i / part.inputs * INPUTS + k * part.inputs + i % part.inputs];
-        struct pass p = pass;
-        p.sum = sum_shares;
-        p.group = &shares[k];
-        part_forward(&part, &p, part_of(&m, k), to_device(half, sizeof half), y, BATCH);
-        shares[!k].other = shares[k].own;
-        if (run >= 1)
-            assert_close((float *)to_host(y, outputs), (float *)to_host(want, outputs),
-                         BATCH * WIDTH, 1e-6);
+// Waits until all parts have read.
+static void taken(cudaStream_t stream) {
+    CUDA_CHECK(cudaStreamSynchronize(stream));
+    pthread_barrier_wait(&meeting.barrier);
+}
+
+static void copy_floats(float *to, const float *from, size_t count, cudaStream_t stream) {
+    CUDA_CHECK(cudaMemcpyAsync(to, from, count * sizeof *to, cudaMemcpyDeviceToDevice, stream));
+}
+
+// Sets to to the sums of count values of each part, which begin at value first.
+static void add_given(const struct part *p, float *to, size_t first, size_t count,
+                      cudaStream_t stream) {
+    copy_floats(to, meeting.given[0] + first, count, stream);
+    for (int k = 1; k < p->count; k++)
+        add_to(to, meeting.given[k] + first, count, stream);
+}
+
+static void sum(void *group, float *values, size_t count, cudaStream_t stream) {
+    struct part *p = group;
+    give(p, values, stream);
+    add_given(p, p->sums, 0, count, stream);
+    taken(stream);
+    copy_floats(values, p->sums, count, stream);
+}
+
+static void all_gather(void *group, const float *own, float *all, size_t count,
+                       cudaStream_t stream) {
+    struct part *p = group;
+    give(p, own, stream);
+    for (int k = 0; k < p->count; k++)
+        copy_floats(all + (size_t)k * count, meeting.given[k], count, stream);
+    taken(stream);
+}
+
+static void reduce_scatter(void *group, const float *all, float *own, size_t count,
+                           cudaStream_t stream) {
+    struct part *p = group;
+    give(p, all, stream);
+    add_given(p, own, (size_t)p->number * count, count, stream);
+    taken(stream);
+}
+
+// A training step of a part: the forward and backward passes of all its layers.
+static void *compute(void *argument) {
+    struct part *p = argument;
+    size_t bytes = p->outputs * sizeof *p->dy;
+    pass = p->pass;
+    open_device(NULL);
+    forward(&p->step, &p->model, BATCH);
+    CUDA_CHECK(cudaMemcpyAsync(p->step.dy, p->dy, bytes, cudaMemcpyDefault, pass.stream));
+    backward(&p->step, &p->model, BATCH, 1);
+    CUDA_CHECK(cudaStreamSynchronize(pass.stream));
+    close_device(NULL);
+    return NULL;
+}
+
+static const struct example {
+    const char *model, *hidden;
+    int parts, own_tokens;
+} examples[] = {
+    {"mlp", "8,6,4", 2, 0}, // two pairs
+    {"mlp", "8,12", 4, 0},  // a pair, and a layer that all parts have
+    {"gpt", NULL, 2, 0},    {"gpt", NULL, 4, 0}, {"gpt", NULL, 2, 1}, {"gpt", NULL, 4, 1},
+};
+enum { EXAMPLES = sizeof examples / sizeof *examples };
+
+// Builds a part of the example's model, or all of it if number is -1.
+static void build_example(struct model *m, const struct example *e, int number) {
+    char why[WHY_SIZE] = "";
+    int is_text = !e->hidden, built;
+    struct training_options options = default_options();
+    struct dataset set = {.shape = {is_text ? TOKENS : 1, 1, is_text ? 1 : INPUTS},
+                          .inputs = is_text ? TOKENS : INPUTS,
+                          .targets = is_text ? TOKENS : 1,
+                          .classes = CLASSES,
+                          .tokens = is_text};
+    struct parts parts = {e->parts, number, e->own_tokens};
+    options.model = e->model;
+    options.hidden = e->hidden;
+    options.layers = 2;
+    options.heads = 4;
+    options.width = 16;
+    options.dropout = 0.2;
+    built = number < 0 ? model_build(m, &options, &set, why)
+                       : model_build_part(m, &options, &set, &parts, why);
+    assert_string_equal(why, "");
+    assert_int_equal(built, 0);
+}
+
+// Makes the arrays of a part. dy: of the whole model.
+static void new_part(struct part *p, const struct sharding *s, const struct model *whole,
+                     const float *x, const float *dy) {
+    const struct model *m = &p->model;
+    size_t bytes = m->parameters * sizeof(float);
+    assert_int_equal(shard_size(s, p->number), m->parameters);
+    float *values = new_device_array(bytes);
+    shard_initialise(s, p->number, whole, values, 3, pass.stream);
+    p->values = to_host(values, bytes);
+    p->step = new_step(m, p->values, x, BATCH);
+    if (pass.type == CUDA_R_16BF) {
+        p->step.parameters = new_device_array(bytes / 2);
+        to_bfloat16(p->step.parameters, values, m->parameters, pass.stream);
+    }
+    p->outputs = (size_t)BATCH * (size_t)m->layers[m->count - 1].outputs;
+    p->dy = dy + (m->held == HOLDS_TOKENS ? (size_t)p->number * p->outputs : 0);
+    p->sums = new_device_array(MOST_SUMMED * sizeof *p->sums);
+    p->pass = pass; // with the scratch memory that new_step has made
+    p->pass.sum = sum;
+    p->pass.all_gather = all_gather;
+    p->pass.reduce_scatter = reduce_scatter;
+    p->pass.group = p;
+}
+
+static void run_parts(struct part *parts, int count) {
+    CUDA_CHECK(cudaDeviceSynchronize());
+    assert_int_equal(pthread_barrier_init(&meeting.barrier, NULL, (unsigned)count), 0);
+    for (int k = 0; k < count; k++)
+        assert_int_equal(pthread_create(&parts[k].thread, NULL, compute, &parts[k]), 0);
+    for (int k = 0; k < count; k++)
+        pthread_join(parts[k].thread, NULL);
+    pthread_barrier_destroy(&meeting.barrier);
+    for (struct part *p = parts; p < parts + count; p++) {
+        const struct model *m = &p->model;
+        p->y = to_host(p->step.activations[m->count], p->outputs * sizeof *p->y);
+        p->gradients = to_host(p->step.gradients, m->parameters * sizeof *p->gradients);
+        p->dx = to_host(p->step.dy, sizeof(float[BATCH]) * (size_t)m->layers[0].inputs);
     }
 }
 
+// Each part that has a parameter must have its initial value and its gradient. With own_tokens, the
+// gradient of a parameter that all parts have is the sum of theirs.
+static void compare_parameters(const struct part *parts, int count, const struct sharding *s,
+                               const float *values, const float *gradients, size_t parameters,
+                               double tolerance) {
+    for (size_t i = 0; i < parameters; i++) {
+        int held = 0, own_tokens = parts[0].model.parts.own_tokens;
+        float sum = 0;
+        for (int k = 0; k < count; k++) {
+            struct location place = shard_find(s, k, i);
+            if (!place.held)
+                continue;
+            held++;
+            sum += parts[k].gradients[place.index];
+            assert_true(parts[k].values[place.index] == values[i]);
+            if (!own_tokens)
+                assert_close(&parts[k].gradients[place.index], &gradients[i], 1, tolerance);
+        }
+        assert_true(held == 1 || held == count);
+        if (own_tokens)
+            assert_close(&sum, &gradients[i], 1, tolerance);
+    }
+}
+
+static void compare_with_whole(const struct example *e, cudaDataType type, double tolerance) {
+    static struct part parts[MOST_PARTS];
+    static struct model whole;
+    static struct sharding s;
+    int count = e->parts, inputs = e->hidden ? INPUTS : TOKENS;
+    build_example(&whole, e, -1);
+    size_t outputs = (size_t)BATCH * (size_t)whole.layers[whole.count - 1].outputs;
+    float *x = random_floats((size_t)(BATCH * inputs), 1, 7), *dy = random_floats(outputs, 1, 8);
+    float *values = initialised(&whole, 3);
+    for (int i = 0; !e->hidden && i < BATCH * inputs; i++)
+        x[i] = (float)(rng_bits(9, (uint64_t)i) % CLASSES);
+    struct results want = run_step(&whole, type, values, x, dy, BATCH, 0);
+    s = (struct sharding){.shards = count};
+    for (int k = 0; k < count; k++) {
+        parts[k] = (struct part){.number = k, .count = count};
+        build_example(&parts[k].model, e, k);
+        for (int i = 0; k == 0 && i < parts[k].model.count; i++)
+            shard_layer(&s, &parts[k].model.layers[i], 0);
+        new_part(&parts[k], &s, &whole, x, dy);
+    }
+    assert_true(sharding_fits(&s, whole.parameters));
+    run_parts(parts, count);
+    for (struct part *p = parts; p < parts + count; p++) {
+        assert_close(p->y, want.y + (p->dy - dy), p->outputs, tolerance);
+        if (e->hidden) // a text has no dx
+            assert_close(p->dx, want.dx, (size_t)(BATCH * inputs), tolerance);
+    }
+    compare_parameters(parts, count, &s, values, want.gradients, whole.parameters, tolerance);
+}
+
+TEST(parts_of_a_model_compute_what_the_whole_does) {
+    for (int i = 0; i < EXAMPLES; i++)
+        compare_with_whole(&examples[i], CUDA_R_32F, 1e-5);
+}
+
+// Sums of parts are rounded in another order, so some of them become another bfloat16.
+TEST(parts_of_a_model_in_bfloat16_compute_nearly_what_the_whole_does) {
+    for (int i = 0; i < EXAMPLES; i++)
+        compare_with_whole(&examples[i], CUDA_R_16BF, 0.01);
+}
+
+// The units of layers that shards 2 and 3 divide.
+static void check_units(const struct sharding *s, int units, const size_t sizes[],
+                        const struct division divisions[]) {
+    assert_int_equal(s->units, units);
+    for (int i = 0; i < units; i++) {
+        struct division want = divisions[i];
+        want.first = want.shards = 2;
+        assert_int_equal(s->unit[i], sizes[i]);
+        assert_memory_equal(&s->division[i], &want, sizeof want);
+    }
+}
+
+TEST(a_pair_of_layers_is_divided_by_outputs_and_then_by_inputs) {
+    static struct model m;
+    const struct example e = {"mlp", "8,12", 2, 0};
+    struct sharding s = {.shards = 4};
+    build_example(&m, &e, 0);
+    for (int i = 0; i < m.count; i++)
+        shard_layer(&s, &m.layers[i], 2);
+    // The copies of the second bias and of the last layer, which has no partner, are one unit.
+    check_units(&s, 4, (size_t[]){8 * INPUTS, 8, 12 * 8, 12 + (12 + 1) * CLASSES},
+                (struct division[]){{0}, {0}, {.columns = 8}, {.copies = 1}});
+}
+
+TEST(queries_keys_and_values_are_divided_each_by_itself) {
+    enum { WIDE = 16, NORM = 2 * WIDE, SQUARE = WIDE * WIDE };
+    static struct model m;
+    const struct example e = {"gpt", NULL, 2, 1};
+    struct sharding s = {.shards = 4};
+    build_example(&m, &e, 1);
+    for (int i = 0; i < m.count; i++)
+        if (m.layers[i].inner) {
+            shard_layer(&s, &m.layers[i], 2);
+            break;
+        }
+    check_units(&s, 13,
+                (size_t[]){NORM, SQUARE, SQUARE, SQUARE, WIDE, WIDE, WIDE, SQUARE, WIDE + NORM,
+                           4 * SQUARE, 4 * WIDE, 4 * SQUARE, WIDE},
+                (struct division[]){{.copies = 1},
+                                    {0},
+                                    {0},
+                                    {0},
+                                    {0},
+                                    {0},
+                                    {0},
+                                    {.columns = WIDE},
+                                    {.copies = 1},
+                                    {0},
+                                    {0},
+                                    {.columns = 4 * WIDE},
+                                    {.copies = 1}});
+}
+
 int main(void) {
-    return run_all_tests((struct around){open_device, close_device, .end = free_arrays});
+    return run_all_tests(
+        (struct around){open_device, close_device, .end = free_arrays_and_reset_type});
 }
