@@ -339,6 +339,8 @@ for pipeline in gpipe 1f1b; do
     check "step 8 --pipeline $pipeline, two ranks on one GPU: the losses of step 1" trains 1e-5 \
         "${pair[@]}" "${as_rank[@]}" "$bin/08_pipeline/train" --pipeline $pipeline
 done
+check "step 9 --tensor 2, two ranks on one GPU: the losses of step 1" trains 1e-5 \
+    "${pair[@]}" "${as_rank[@]}" "$bin/09_tensor/train" --tensor 2
 check "step 4, two ranks on one GPU: one stops, the watchdog ends the other" stopped_rank
 for step in 3_multigpu_launcher 4_multinode 5_fsdp; do
     check "step ${step%%_*}, two ranks on one GPU: one is killed, both start again, the same bits" \
@@ -374,6 +376,9 @@ else
             LOCAL_RANK=$((RANK % half)) LOCAL_WORLD_SIZE=$half exec "$0" "$@"' "$bin/07_large_models/train" --strategy hybrid
     fi
     check "step 8, $ranks GPUs: the losses of step 1" trains 1e-5 "${all[@]:0:4}" "$bin/08_pipeline/train"
+    for tensor in 2 $([ $ranks = 2 ] || echo $ranks); do
+        check "step 9 --tensor $tensor, $ranks GPUs: the losses of step 1" trains 1e-5 "${all[@]:0:4}" "$bin/09_tensor/train" --tensor "$tensor"
+    done
     check "step 6, $ranks GPUs: the table" "$bin/06_allreduce_demo/allreduce" --nproc $ranks --op all "${table[@]}"
     figure .
     for overlap in 0 1; do

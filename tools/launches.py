@@ -22,7 +22,7 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 STEPS = {"1": "01_single_gpu", "2": "02_multigpu_fork", "3": "03_multigpu_launcher", "4": "04_multinode", "5": "05_fsdp",
-         "7": "07_large_models", "8": "08_pipeline"}
+         "7": "07_large_models", "8": "08_pipeline", "9": "09_tensor"}
 MODELS = {"mlp": "--model mlp", "cnn": "--model cnn", "resnet20": "--model resnet --depth 20",
           "resnet18": "--model resnet --depth 18", "gpt": "--model gpt --size tiny"}
 NAMES = ["kernels", "products", "copies", "memsets", "collectives", "events", "waits"]

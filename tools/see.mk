@@ -38,7 +38,7 @@ ladder: ## trains the network of step 1 in seven versions, and draws their times
 
 launches: ## counts kernels and calls in a training step of each step and model (ARGS="--steps 1,2 --models mlp")
 	@command -v python3 >/dev/null || { echo 'error: tools/launches.py needs Python: install python3' >&2; exit 1; }
-	@$(MAKE) --no-print-directory -s QUIET=@ DEVICE=cpu step1 step2 step3 step4 step5 step7 step8
+	@$(MAKE) --no-print-directory -s QUIET=@ DEVICE=cpu step1 step2 step3 step4 step5 step7 step8 step9
 	@tools/launches.py $(ARGS)
 
 figures: ## draws the figures in docs/figures from their sources, the Python files beside them

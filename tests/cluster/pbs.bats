@@ -85,6 +85,15 @@ said() {
     [ "$(find . -name "pipeline.bin.e*of2" | wc -l)" = 2 ]
 }
 
+@test "step9.pbs divides matrices within nodes and layers between nodes, with the loss curve of step 1" {
+    ARGS="$options --csv parts.csv --snapshot parts.bin"
+    run_job pbs/step9.pbs
+    same_curve step1.csv parts.csv
+    said "stages: 2, replicas: 1"
+    said "tensor    2 parts of each pair of matrices"
+    [ "$(find . -name "parts.bin.e*of4" | wc -l)" = 4 ]
+}
+
 @test "step6.pbs runs four ranks on two nodes of a cluster without GPUs" {
     ARGS=--check-only
     run_job -l select=2:ncpus=8:mpiprocs=2:ompthreads=4 pbs/step6.pbs

@@ -213,13 +213,14 @@ shards() {
 }
 
 # Slurm sets the number of ranks per node in the form 2(x2) or 1(x4).
-@test "steps 5, 7 and 8 have the loss curve of step 1, with shards of all ranks or of a node, or with two stages" {
+@test "steps 5, 7, 8 and 9 have the loss curve of step 1, with shards of all ranks or of a node, with stages or with parts" {
     local name step strategy options ids=()
-    local -A shards=([full2x2]=4 [hybrid2x2]=2 [full4x1]=4 [hybrid4x1]=0 [stages2x2]=2)
+    local -A shards=([full2x2]=4 [hybrid2x2]=2 [full4x1]=4 [hybrid4x1]=0 [stages2x2]=2 [parts2x2]=4)
     for name in "${!shards[@]}"; do
         step=5 strategy=() options=()
         [[ $name != hybrid* ]] || step=7 strategy=(--strategy hybrid)
         [[ $name != stages* ]] || step=8
+        [[ $name != parts* ]] || step=9
         [[ $name != *4x1 ]] || options=(--nodes=4 --ntasks-per-node=1 --gpus-per-node=1)
         submit "${options[@]}" slurm/step$step.sbatch "${tiny[@]}" --csv "$name.csv" --snapshot "$name.bin" "${strategy[@]}"
         ids+=("$id")

@@ -6,8 +6,9 @@ load ../helpers
 
 setup_file() {
     tiny_data "$BATS_FILE_TMPDIR/tiny"
+    seq 9000 | head -c 4000 >"$BATS_FILE_TMPDIR/text"
     need_train 02_multigpu_fork/train 03_multigpu_launcher/{launch,train} 04_multinode/train 05_fsdp/train \
-        07_large_models/train 08_pipeline/train
+        07_large_models/train 08_pipeline/train 09_tensor/train
 }
 
 setup() {
@@ -40,9 +41,9 @@ clean() {
 }
 
 @test "the checker finds nothing in the steps with any option" {
-    local step ranks more
+    local step ranks more gpt="--data text:$BATS_FILE_TMPDIR/text --model gpt --layers 1 --width 16 --heads 2 --context 16 --batch 24"
     while read -r step more; do
-        [[ $more == *"--stages 2"* ]] && ranks=4 || ranks=3
+        [[ $more == *"--stages 2"* || $more == *"--tensor 2"* ]] && ranks=4 || ranks=3
         # shellcheck disable=SC2086 # a list of words
         clean "${step:1:1}" $ranks "$build/$step/train" $more
     done <<END
@@ -62,6 +63,11 @@ clean() {
 08_pipeline --pipeline gpipe --micro-batches 4 --overlap 0 --optimizer adam
 08_pipeline --pipeline interleaved --hidden 33,20,15,12,9 --dropout 0.2
 08_pipeline --stages 2 --micro-batches 4 --batch 120
+09_tensor --hidden 33,20,15
+09_tensor --tensor 2 --hidden 32,20,16 --pipeline gpipe --overlap 0 --optimizer adam
+09_tensor --tensor 2 --stages 2 --hidden 32,20,16 --pipeline interleaved --dropout 0.2
+09_tensor --tensor 2 --stages 1 $gpt --sequence 1 --dropout 0.2
+09_tensor --tensor 2 --stages 2 $gpt --sequence 1 --pipeline gpipe
 END
 }
 

@@ -4,7 +4,7 @@
 # shellcheck disable=SC2030,SC2031,SC2086,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
-programs=({01_single_gpu,02_multigpu_fork,03_multigpu_launcher,04_multinode,05_fsdp,07_large_models,08_pipeline}/train
+programs=({01_single_gpu,02_multigpu_fork,03_multigpu_launcher,04_multinode,05_fsdp,07_large_models,08_pipeline,09_tensor}/train
     03_multigpu_launcher/launch 04_multinode/doctor 06_allreduce_demo/allreduce 07_large_models/generate)
 
 setup_file() {
@@ -70,7 +70,7 @@ traced() {
     rm trace*.json
 }
 
-@test "steps 1 to 5, 7 and 8 have the losses of the CPU device, and profiles and traces" {
+@test "steps 1 to 5 and 7 to 9 have the losses of the CPU device, and profiles and traces" {
     local spans=(gather_batch 'forward 1' softmax_cross_entropy 'backward 3' optimizer_step)
     both 01_single_gpu 0 --profile
     grep '^profile   4 steps timed .* backward' out
@@ -84,6 +84,9 @@ traced() {
         traced "${spans[@]}" nccl
     done
     both 08_pipeline 3 --profile # each rank has a layer
+    grep '^profile   4 steps timed .* comm' out
+    traced forward backward optimizer_step nccl
+    both 09_tensor 4 --tensor 2 --stages 2 --profile
     grep '^profile   4 steps timed .* comm' out
     traced forward backward optimizer_step nccl
 }

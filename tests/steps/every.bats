@@ -4,8 +4,16 @@
 load ../helpers
 load every_step
 more_options=(--lr 0.01)
-trainers="1 2 3 4 5 7 8"
+trainers="1 2 3 4 5 7 8 9"
 sharded="5 7"
+
+# Step 9 divides matrices by two if it has an even number of ranks, because some widths of the models here are odd.
+train() {
+    case $1 in
+    9) run_step 9 "$2" --tensor $((2 - $2 % 2)) "${@:3}" ;;
+    *) run_step "$@" ;;
+    esac
+}
 
 # One of each optimizer and of each schedule, and random changes that depend on the sample.
 settings=("--optimizer adadelta --lr 0.1 --schedule step --gamma 0.5" "--nesterov 1 --schedule cosine --warmup 3 --lr 0.01"
@@ -22,11 +30,11 @@ settings=("--optimizer adadelta --lr 0.1 --schedule step --gamma 0.5" "--nestero
         train 1 1 --csv one --snapshot one.bin $more
         [ "$(grep -cE '^[0-9]+,[0-9.]+,' one)" = 20 ]
         for ranks in 1 2 3 4; do
-            steps="2 3 4 5 7 8"
+            steps="2 3 4 5 7 8 9"
             if [ -n "$more" ]; then # one number of ranks for each of these options is enough
                 case $(((number + ranks) % 4)) in
                 0) steps="2 3 4" ;;
-                2) steps="5 7 8" ;;
+                2) steps="5 7 8 9" ;;
                 *) continue ;;
                 esac
             fi
@@ -41,7 +49,7 @@ settings=("--optimizer adadelta --lr 0.1 --schedule step --gamma 0.5" "--nestero
             [ $ranks != 1 ] || cmp one.bin bits2
         done
     done
-    for step in 3 4 5 7 8; do
+    for step in 3 4 5 7 8 9; do
         timeout 60 "$(program_of $step)" "${options[@]}" --csv csv $more >out
         grep -qx 'launcher  none: the only rank' out
         same_curve one csv
@@ -49,15 +57,16 @@ settings=("--optimizer adadelta --lr 0.1 --schedule step --gamma 0.5" "--nestero
 }
 
 @test "overlap, prefetch and random delays change no bit" {
-    local step seed more
+    local step seed more ranks
     for step in $trainers; do
+        ranks=$((3 + (step == 9)))
         rm -rf right && mkdir right
-        train $step 3 --snapshot right/s
+        train $step $ranks --snapshot right/s
         while read -r seed more; do
             [[ $more != *overlap* || $step != 1 ]] || continue
             [[ $more != *prefetch* || $sharded == *$step* ]] || continue
             rm -rf got && mkdir got
-            delays=${seed#none} train $step 3 --snapshot got/s $more
+            delays=${seed#none} train $step $ranks --snapshot got/s $more
             diff -r right got || { echo "step $step, seed $seed: $more" && return 1; }
         done <<'END'
 none
@@ -71,14 +80,15 @@ END
 }
 
 @test "a run that is stopped at any step and continued ends with the same bits" {
-    local step stop more
+    local step stop more ranks
     for step in $trainers; do
+        ranks=$((3 + (step == 9)))
         more=${settings[step % 6]:-}
         rm -rf whole parts && mkdir whole parts
-        train $step 3 --snapshot whole/s --csv whole.csv $more
+        train $step $ranks --snapshot whole/s --csv whole.csv $more
         rm -f parts.csv
         for stop in 1 5 7 19 0 0; do # after step 1, at and after the end of epoch 1, and before the last step
-            train $step 3 --snapshot parts/s --csv parts.csv --max-steps $stop $more
+            train $step $ranks --snapshot parts/s --csv parts.csv --max-steps $stop $more
         done
         grep -qx "resumed   parts/s: 4 epochs and 0 steps are done; $(text_of NOTHING_LEFT)" out
         diff -r whole parts || { echo "step $step: $more" && return 1; }
@@ -110,6 +120,7 @@ END
 5|15|2 ncclReduceScatter 26|5
 7|15|1 ncclReduceScatter 9|5|--save sharded
 8|15|3 ncclAllReduce 7|5|--pipeline gpipe
+9|15|2 ncclAllReduce 40|5
 7|10|2 ncclReduceScatter 26|1|--save full
 END
 }
@@ -169,6 +180,8 @@ saving() {
 7 3 none --batch 600 GPT --dropout 0.2
 8 3 7 --batch 600
 8 2 none WIDE
+9 4 7 --batch 600 --tensor 2
+9 2 none WIDE
 END
     done
     [ -z "$(ls -A "$TMPDIR")" ]
@@ -196,7 +209,7 @@ END
 
 # form: prints the lines of out that step 1 prints, too, without their numbers and without those of the ranks and sizes.
 form() {
-    grep -vE '^(memory|ranks|launcher|sharding|pipeline|stages|costs|  )' out | sed -E 's/[0-9]+([.:][0-9]+)*/N/g'
+    grep -vE '^(memory|ranks|launcher|sharding|pipeline|stages|tensor|costs|  )' out | sed -E 's/[0-9]+([.:][0-9]+)*/N/g'
 }
 
 @test "only rank 0 saves one file, before training, every third epoch and at the end" {
@@ -214,12 +227,12 @@ form() {
     local step word
     train 1 1 --log-every 2
     form >one
-    for step in 2 3 4 5 7 8; do
+    for step in 2 3 4 5 7 8 9; do
         train $step 3 --log-every 2
         drop_pids err
         [ ! -s err ]
         diff one <(form)
-        [ $step = 8 ] || grep -qx 'ranks     global batch 120 = 3 ranks x 40' out
+        [[ $step == [89] ]] || grep -qx 'ranks     global batch 120 = 3 ranks x 40' out
         [ $step = 2 ] || grep -qx "launcher  torchrun's variables" out
         [[ $sharded != *$step* ]] || [ "$(grep -c '^sharding  [a-z]' out)" = 1 ]
         for word in device memory model data training ranks; do
@@ -253,7 +266,7 @@ form() {
         tiny_data few 640 "$count"
         train 1 1 --csv right
         for ranks in 2 3 4; do
-            for step in 2 5 7 8; do
+            for step in 2 5 7 8 9; do
                 train $step $ranks --csv csv $([ $step != 7 ] || echo "$more")
                 same_curve right csv
             done
@@ -309,7 +322,7 @@ refuses() {
     contents | grep -v ' ./\(out\|err\)' >../before
     while IFS='|' read -r steps code text more; do
         for step in $steps; do
-            refuses $step $code "$(with_texts "$text")" $more
+            refuses $step $code "$(with_texts "$text")" ${more/GPT/$gpt}
         done
     done <<'END'
 1 2 3|2|unknown option --foo;.*--help lists the options$|--foo 1
@@ -329,12 +342,20 @@ refuses() {
 7|2|--batch 120 {INDIVISIBLE} 3 ranks x 7 parts; 105 and 126 are;|--accumulate 7
 7|2|--unit-bytes 1K: want a whole number|--unit-bytes 1K
 8|2|--pipeline 2f2b: want one of: gpipe, 1f1b, interleaved;|--pipeline 2f2b
-8|2|--stages 2: 3 ranks cannot be divided into pipelines of 2 stages|--stages 2
+8|2|--stages 2: 3 ranks cannot be divided into pipelines of 2 ranks|--stages 2
 8|2|--stages 3: the model has only 2 layers, and 3 parts need one each|--stages 3 --hidden 8
 8|2|--stages 3: the model has only 4 layers, and 6 parts need one each|--stages 3 --pipeline interleaved
 8|2|--batch 120 {INDIVISIBLE} 1 replica x 7 micro-batches; 119 and 126 are|--micro-batches 7
 8|2|--micro-batches 4 {INDIVISIBLE} 3 stages, which --pipeline interleaved needs|--pipeline interleaved --micro-batches 4 --hidden 8,8,8,8,8
 8|2|--pipeline interleaved needs at least 2 stages, and 4 layers|--pipeline interleaved --hidden 8
+9|2|--tensor 2: 3 ranks cannot be divided into groups of 2|--tensor 2
+9|2|--tensor 3: --hidden 32,22,14: want a multiple of 3 instead of 32,|
+9|2|--tensor 3: --hidden 9,4,7: want a multiple of 3 instead of 7,|--hidden 9,4,7
+9|2|--tensor 3: --model cnn has convolutions, and only dense layers can be divided|--model cnn --data blank:480
+9|2|--tensor 3: --sequence 1 divides tokens, and --model mlp has none|--sequence 1
+9|2|--tensor 3: --heads 2: want a multiple of 3, or the heads cannot be divided|GPT
+9|2|--tensor 3: --context 16: want a multiple of 3, which --sequence 1 needs|GPT --width 30 --heads 3 --sequence 1
+9|2|--stages 3: 3 ranks cannot be divided into pipelines of 9 ranks|--stages 3 --hidden 9,4,6
 1 2 3|1|make data|--data none
 1 2 3|1|bad/t10k-labels-idx1-ubyte|--data bad
 1|1|zipped/train-images-idx3-ubyte.gz|--data zipped
@@ -377,15 +398,15 @@ END
 }
 
 @test "ranks with different options do not start, and all name the rank and option that differ" {
-    local step name value other
+    local step name value other more
     cat >with_odd <<'END'
 #!/bin/bash
 [ $RANK != 2 ] || exec $PROGRAM "$@" $ODD
 exec $PROGRAM "$@"
 END
     chmod +x with_odd
-    while IFS='|' read -r step name value other; do
-        PROGRAM=$(program_of $step) ODD="--$name $other" start_ranks 3 ./with_odd "--$name" "$value"
+    while IFS='|' read -r step name value other more; do
+        PROGRAM=$(program_of $step) ODD="--$name $other" start_ranks 3 ./with_odd $more "--$name" "$value"
         ranks_end 20 1 0 1 2
         for rank in 0 1 2; do
             rank_says $rank ".*rank 2 on [^ ]+ has \"--$name ${other}\", rank 0 has \"--$name ${value}\": do all"
@@ -406,6 +427,8 @@ END
 8|pipeline|gpipe|1f1b
 8|stages|3|1
 8|micro-batches|4|8
+9|tensor|1|3|--hidden 9,4,6
+9|sequence|0|1|--tensor 1
 7|optimizer|adam|adamw
 END
     # These options may differ.

@@ -4,7 +4,7 @@
 load ../helpers
 
 setup_file() {
-    need_train {02_multigpu_fork,03_multigpu_launcher,04_multinode,05_fsdp,07_large_models,08_pipeline}/train \
+    need_train {02_multigpu_fork,03_multigpu_launcher,04_multinode,05_fsdp,07_large_models,08_pipeline,09_tensor}/train \
         03_multigpu_launcher/launch 04_multinode/doctor 06_allreduce_demo/allreduce
     tiny_data "$BATS_FILE_TMPDIR/tiny"
 }
@@ -23,7 +23,7 @@ on_full_disk() {
 
 @test "a program that cannot write to stdout ends with exit code 1 and one line" {
     lost="cannot write all of the output to stdout"
-    for program in 0{1,2,3,4,5,7,8}_*/train 03_multigpu_launcher/launch 04_multinode/doctor 06_allreduce_demo/allreduce; do
+    for program in 0{1,2,3,4,5,7,8,9}_*/train 03_multigpu_launcher/launch 04_multinode/doctor 06_allreduce_demo/allreduce; do
         # shellcheck disable=SC2086 # a pattern
         fails 1 "$lost" on_full_disk "$build"/$program --help
     done
@@ -45,7 +45,7 @@ on_full_disk() {
 }
 
 @test "two outputs may not be the same file" {
-    for program in 0{1,2,3,4,5,7,8}_*/train; do
+    for program in 0{1,2,3,4,5,7,8,9}_*/train; do
         # shellcheck disable=SC2086 # a pattern
         fails 2 "--snapshot and --csv name the same file, s" "$build"/$program "${options[@]}" --csv ./s --snapshot s
     done

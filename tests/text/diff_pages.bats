@@ -18,10 +18,10 @@ draws() {
     done
     cd "$root"
     make -s diffs >"$BATS_TEST_TMPDIR/out" || [ -e build/diffs/node/installed ] || skip "npm cannot install diff2html"
-    grep -q 'build/diffs/index.html: 6 pages' "$BATS_TEST_TMPDIR/out"
+    grep -q 'build/diffs/index.html: 7 pages' "$BATS_TEST_TMPDIR/out"
     run ! grep -E '(src|href)="[a-z]+:' build/diffs/*.html
     cd "$BATS_TEST_TMPDIR"
-    for pair in 12 23 34 45 57 48; do
+    for pair in 12 23 34 45 57 48 89; do
         cp "$root/build/diffs/diff$pair.html" page
         chromium --headless --no-sandbox --disable-gpu --user-data-dir="$PWD/profile" --virtual-time-budget=5000 \
             --enable-logging=stderr --dump-dom "file://$root/build/diffs/diff$pair.html" >dom 2>log

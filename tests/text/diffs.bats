@@ -217,7 +217,7 @@ END
     for pair in 35 56 13; do
         fails 2 "There is no diff$pair: the steps are step1 step2 " make diff$pair
     done
-    fails 2 ", and the differences are diff12 diff23 " make run-step9
+    fails 2 ", and the differences are diff12 diff23 " make run-step10
     change 's/Adds all/Adds the/'
     run make diffstat
     [ "$status" = 2 ]

@@ -12,7 +12,7 @@ setup() {
     run --separate-stderr tools/reading.sh
     [ -z "$(sed '/the limit is\|has at most/d' <<<"$stderr")" ] # make style prints these
     run tools/reading.sh
-    [ "$(grep -c '^ *[1-8] ' <<<"$output")" = 8 ]
+    [ "$(grep -c '^ *[1-9] ' <<<"$output")" = 9 ]
 }
 
 @test "the READMEs show the current reading lists" {

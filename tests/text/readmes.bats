@@ -13,7 +13,7 @@ setup_file() {
     # A pipeline needs a layer for each part of the model.
     local small='"$@" --hidden 8,8,8,8,8,8,8 --heads 2 --width 8 --batch 120 --epochs 1'
     small_programs "$small --layers 1 --context 256" "${programs[@]}"
-    small_programs "$small --layers 6 --context 16" 08_pipeline/{train,timetable}
+    small_programs "$small --layers 6 --context 16" 08_pipeline/{train,timetable} 09_tensor/train
     export build=${TRAIN%/01_single_gpu/train}
     mkdir -p tools build/trace/step2
     ln -s "$root"/tools/{trace,on_paper,formulas}.py tools

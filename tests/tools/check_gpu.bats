@@ -63,6 +63,7 @@ finds() {
     for name in 'unit/test_kernels' 'step 1: the same bits after a restart' 'one stops, the watchdog ends the other' \
         'step 5, .* one is killed, both start again' 'step 7 --strategy hybrid, two ranks' 'step 7 --strategy none, 2 GPUs' \
         'step 8 --pipeline 1f1b, two ranks' 'step 8, 2 GPUs' \
+        'step 9 --tensor 2, two ranks' 'step 9 --tensor 2, 2 GPUs' \
         'step 6, 2 GPUs: the table' '--overlap 1'; do
         grep -qE -- "^\| .*$name.* \| ok \| [0-9]+ \|$" build/check-gpu/report.md
     done

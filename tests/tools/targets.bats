@@ -82,8 +82,8 @@ listed() {
     grep -q "training steps 2 to 3 of 2 rank" build/trace/step7/steps.svg
     run make -j2 DEVICE=cpu trace-step6 ARGS='--count 1000 --max-bytes 2M'
     [ "$status" = 0 ] && says 'allreduce        2097152' 'build/trace/step6/steps.svg: a picture'
-    run make DEVICE=cpu trace-step9
-    [ "$status" = 2 ] && says 'There is no trace-step9: the steps are step1 step2'
+    run make DEVICE=cpu trace-step10
+    [ "$status" = 2 ] && says 'There is no trace-step10: the steps are step1 step2'
     mkdir bare # without Python
     for tool in bash make gcc cc env; do
         ln -s "$(path_of $tool)" bare

@@ -307,7 +307,8 @@ elements() {
 }
 
 @test "the traces of the steps are valid" {
-    need_train 02_multigpu_fork/train 03_multigpu_launcher/launch 05_fsdp/train 07_large_models/train 08_pipeline/train
+    need_train 02_multigpu_fork/train 03_multigpu_launcher/launch 05_fsdp/train 07_large_models/train \
+        08_pipeline/train 09_tensor/train
     programs=${TRAIN%/*/*}
     tiny_data data
     options=(--data data --batch 32 --max-steps 4 --log-every 100)
@@ -319,7 +320,8 @@ elements() {
     CPU_DEVICE_MODEL=h100 "$programs/07_large_models/train" "${options[@]}" --strategy full --trace seven.json
     CPU_DEVICE_MODEL=h100 "$programs/03_multigpu_launcher/launch" --nproc-per-node 2 "$programs/08_pipeline/train" \
         "${options[@]}" --trace eight.json
-    for name in one five modelled seven eight; do
+    "$programs/03_multigpu_launcher/launch" --nproc-per-node 2 "$programs/09_tensor/train" "${options[@]}" --trace nine.json
+    for name in one five modelled seven eight nine; do
         read_trace --check $name.json
         [[ $output == *"no mistake" ]]
         read_trace $name.json --svg picture.svg
