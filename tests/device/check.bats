@@ -94,11 +94,11 @@ END
     diff <(cut -d, -f1-6 checked) <(cut -d, -f1-6 unchecked)
 }
 
-# found STEP SUMMARY OPERATION PATTERN...: the run must end with the summary and a line for each operation. The source line
+# found STEP SUMMARY OPERATION PATTERN...: the run of two ranks (or $ranks) must end with the summary and a line for each operation. The source line
 # of the operation must match the pattern.
 found() {
     local i next operation pattern place
-    run ! start_step "$1" 2 ./program --max-steps 20
+    run ! start_step "$1" "${ranks:-2}" ./program --max-steps 20
     grep -qE "CPU_DEVICE_CHECK: .*$2" err || { cat err && return 1; }
     for ((i = 3; i < $#; i += 2)); do
         operation=${!i} next=$((i + 1))
@@ -143,4 +143,12 @@ found() {
     found 7 "the ranks use two communicators in different orders" \
         "rank 0 is in AllReduce .count 1, float, sum." "ncclAllReduce(t->fsdp.gradients, t->fsdp.gradients, 1" \
         "rank 1 is in AllReduce .count 1, float, sum." "ncclAllReduce(t->fsdp.gradients, t->fsdp.gradients, 1"
+}
+
+@test "the checker finds sums over parts that do not wait for the transfers of the pipeline (step 9)" {
+    local ranks=4
+    options+=(--hidden "32,20,16" --tensor 2 --stages 2)
+    changed ./program 9 tensor.c '/^static void sum\(/,/^}/{/wait_for_others/d}'
+    found 9 "nothing orders two collectives of different communicators" \
+        "ncclSend" "ncclSend(" "ncclAllReduce" "ncclAllReduce(values, values"
 }
