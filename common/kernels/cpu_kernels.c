@@ -68,7 +68,7 @@ static void run_gather_batch(void *arguments, size_t from, size_t to) {
         if (a.order && row + 1 < to)
             prefetch(a.set.values + a.order[row + 1] * inputs, inputs);
         const uint8_t *values = a.set.values + sample * inputs;
-        float *x = a.x + row * inputs;
+        float *x = a.x ? a.x + row * inputs : NULL;
         for (size_t c = 0; c < channels; c++) {
             float scale = 1.f / (255.f * a.set.deviation[c]);
             float shift = -a.set.mean[c] / a.set.deviation[c];
