@@ -41,7 +41,8 @@ static size_t floats_of_tokens(const struct layer *l) {
 // Returns the pass for the rest of the layer, with the scratch behind these tokens.
 static struct pass behind_tokens(const struct layer *l, const struct pass *pass, int b) {
     struct pass rest = *pass;
-    rest.scratch = (float *)pass->scratch + b * floats_of_tokens(l);
+    if (floats_of_tokens(l)) // else there may be no scratch
+        rest.scratch = (float *)pass->scratch + b * floats_of_tokens(l);
     return rest;
 }
 
