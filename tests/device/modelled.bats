@@ -6,7 +6,7 @@ load ../helpers
 
 setup() {
     need_train 02_multigpu_fork/train 03_multigpu_launcher/{launch,train} 04_multinode/train 05_fsdp/train \
-        07_large_models/train
+        07_large_models/train 09_tensor/train
     build=${TRAIN%/01_single_gpu/train}
     cd "$BATS_TEST_TMPDIR" || return
     export CPU_DEVICE_MODEL=h100 CPU_DEVICES=4
@@ -32,8 +32,10 @@ sums() { # of the traces of a run
         two=$(sums)
         trains 07_large_models 4 --strategy hybrid --accumulate 2 --clip 1 --precision bf16 --batch 64 --trace trace.json
         seven=$(sums)
-        first=${first:-$two $seven}
-        [ "$two $seven" = "$first" ] || { echo "seed $seed: another trace" && return 1; }
+        trains 09_tensor 4 --tensor 2 --stages 2 --batch 64 --trace trace.json
+        nine=$(sums)
+        first=${first:-$two $seven $nine}
+        [ "$two $seven $nine" = "$first" ] || { echo "seed $seed: another trace" && return 1; }
     done
 }
 

@@ -66,6 +66,27 @@ step7_is_clean() { # SANITIZER SEED
     step7_is_clean thread 8
 }
 
+# Step 9 has the pipeline of step 8, too. Another division of the ranks continues from their shards.
+step9_is_clean() { # SANITIZER SEED
+    build_sanitized "$1" "build/${1:0:1}san/"{03_multigpu_launcher/launch,09_tensor/train}
+    seq 9000 | head -c 4000 >text
+    local step9=("$folder/03_multigpu_launcher/launch" --nproc-per-node 4 --tee "$folder/09_tensor/train" --tensor 2 --batch 24
+        --snapshot shards --data text:text --model gpt --layers 1 --heads 2 --width 16 --context 16 --optimizer adam)
+    export CPU_DEVICES=4 CPU_DEVICE_CHAOS=$2 CPU_DEVICE_CHECK=1
+    clean "${step9[@]}" --epochs 1 --stages 2 --sequence 1 --dropout 0.1
+    [ "$(find . -name 'shards.*of4' | wc -l)" = 4 ]
+    clean "${step9[@]}" --epochs 2 --stages 1 --overlap 0
+    grep -q 'resumed .* 1 epoch ' log
+}
+
+@test "AddressSanitizer and UBSan find nothing in step 9" {
+    step9_is_clean address,undefined 9
+}
+
+@test "ThreadSanitizer finds nothing in step 9" {
+    step9_is_clean thread 10
+}
+
 tests_are_clean() { # SANITIZER TEST...
     local tests=("${@:2}") test
     build_sanitized "$1" "${tests[@]/#/build/${1:0:1}san/tests/}"
@@ -78,12 +99,12 @@ tests_are_clean() { # SANITIZER TEST...
 # stops threads in a way that conflicts with SIGCONT in one of NCCL's tests.
 @test "AddressSanitizer and UBSan find nothing in tests of memory, kernels, layers and collectives" {
     tests_are_clean address,undefined device/test_{cpu_device,cublas} \
-        unit/test_{kernels,image_kernels,sequence_kernels,layers}
+        unit/test_{kernels,image_kernels,sequence_kernels,layers,sharding}
     ASAN_OPTIONS=detect_leaks=0 tests_are_clean address,undefined device/test_nccl_{collectives,mistakes}
 }
 
-# Those in which threads meet: of streams and of communicators, and of kernels that threads share.
+# Those in which threads meet: of streams and of communicators, of kernels that threads share, and of parts of a model.
 @test "ThreadSanitizer finds nothing in tests of streams, kernels and communicators" {
-    tests_are_clean thread device/test_cpu_device unit/test_kernels \
+    tests_are_clean thread device/test_cpu_device unit/test_{kernels,sharding} \
         device/test_nccl_{calls,collectives,communicators,deaths,meeting}
 }
