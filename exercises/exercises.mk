@@ -4,7 +4,7 @@ exercises: ## lists the exercises with their minutes, and your progress
 	@exercises/run.sh list
 exercise: ## starts the next exercise, or a chosen one: EX=2.1
 	@exercises/run.sh start $(EX)
-ifneq ($(filter 1.% 2.% 3.% 4.% 5.% 6.% 7.% 8.% debug.% ex=%,$(MAKECMDGOALS) $(MAKEOVERRIDES)),)
+ifneq ($(filter 1.% 2.% 3.% 4.% 5.% 6.% 7.% 8.% 9.% debug.% ex=%,$(MAKECMDGOALS) $(MAKEOVERRIDES)),)
 $(error want EX=, such as in: make exercise EX=2.1)
 endif
 # Without DEVICE, the check chooses: its machine may be a node with GPUs, and this one a login node.

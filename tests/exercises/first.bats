@@ -3,5 +3,5 @@
 load helpers
 
 @test "the first exercise of each step fails without a solution, and passes with the step's text" {
-    fail_unsolved_and_pass_solved {1..8}.1
+    fail_unsolved_and_pass_solved {1..9}.1
 }

@@ -11,7 +11,7 @@ setup_file() {
     export BUILD=build/test DEVICE=cpu
     need_train 02_multigpu_fork/train 03_multigpu_launcher/launch
     cd "$root" || return
-    local objects=(steps.a exercises/{crash,observe{,_connect,_fsdp},checks/{cuts,kernels,probe}}.o)
+    local objects=(steps.a exercises/{crash,observe{,_connect,_fsdp},checks/{cuts,kernels,pieces,probe}}.o)
     ! command -v g++ >/dev/null || objects+=(exercises/{,image_,norm_,optimizer_}kernels_on_host.o)
     flock build/test make DEVICE=cpu BUILD=build/test "${objects[@]/#/build/test/}"
 }
