@@ -35,12 +35,12 @@ struct pass {
     void *group;
 };
 
-// Several ranks can divide each matrix of a model (tensor parallel: Shoeybi et al., "Megatron-LM",
+// Each matrix of a model can be divided into parts (tensor parallel: Shoeybi et al., "Megatron-LM",
 // 2019). Dense layers are divided in pairs: the first one by its outputs, the second one by its
 // inputs. So the layers between the two, such as attention, are divided, too. All parts have copies
 // of the other layers.
 struct parts {
-    int count, number; // count: 0 or 1 if the model is whole; number: of this rank's part
+    int count, number; // count: 0 or 1 if the model is whole; number: of this one
     // 1: outside of the pairs, each part holds only its share of all tokens of the batch (sequence
     // parallel: Korthikanti et al., "Reducing activation recomputation in large transformer
     // models", 2022)
