@@ -10,8 +10,8 @@ setup_file() {
         04_multinode/{train,doctor} 05_fsdp/train 06_allreduce_demo/allreduce 07_large_models/{train,generate})
     cd "$BATS_FILE_TMPDIR" || return
     tiny_data data/mnist
-    # A pipeline needs a layer for each part of the model.
-    local small='"$@" --hidden 8,8,8,8,8,8,8 --heads 2 --width 8 --batch 120 --epochs 1'
+    # A pipeline needs a layer for each part of the model, and each of four parts of a matrix needs a head.
+    local small='"$@" --hidden 8,8,8,8,8,8,8 --heads 4 --width 8 --batch 120 --epochs 1'
     small_programs "$small --layers 1 --context 256" "${programs[@]}"
     small_programs "$small --layers 6 --context 16" 08_pipeline/{train,timetable} 09_tensor/train
     export build=${TRAIN%/01_single_gpu/train}
