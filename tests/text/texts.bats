@@ -37,7 +37,7 @@ END
 `add_outgoing`, `t->no_member` and `--colour-of-loss=3`
 
 `common/nothing.h`, `no_such_file.c:12` and `make help
-nothing-to-make step10 diff19`
+nothing-to-make step0 diff10`
 ```
 make nothing-to-do ARGS="--colour-of-loss"
 04_multinode/trian
@@ -67,9 +67,9 @@ docs/bad.md:5: name no_member does not exist
 docs/bad.md:5: option --colour-of-loss does not exist
 docs/bad.md:7: file common/nothing.h does not exist
 docs/bad.md:7: file no_such_file.c does not exist
-docs/bad.md:7: target of make diff19 does not exist
+docs/bad.md:7: target of make diff10 does not exist
 docs/bad.md:7: target of make nothing-to-make does not exist
-docs/bad.md:7: target of make step10 does not exist
+docs/bad.md:7: target of make step0 does not exist
 END
 }
 
