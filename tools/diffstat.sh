@@ -19,7 +19,7 @@ budgets='1-2 125 20
 4-5  60  95
 5-7 150  48
 4-8 230 105 3
-8-9  60  25 2'
+8-9  60  25'
 
 differences() { # OPTION... OLD NEW
     git diff --no-index --no-ext-diff --no-textconv --text --no-color --diff-algorithm=minimal --indent-heuristic \

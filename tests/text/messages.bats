@@ -14,8 +14,12 @@ source_strings() {
 
 # lines TEXT...: prints the lines of checks, tests and answers that contain one of these texts, each after FILE:NUMBER:.
 lines() {
-    (cd "$root" && grep -rnF --include='*.bats' --include='*.bash' --include='test_*.c' --include=check \
-        --exclude={messages.bats,shared.bash} "${@/#/-e}" exercises tests && grep -rnF "${@/#/-e}" tests/exercises/*/ | grep ':answer ')
+    (
+        cd "$root" || return
+        grep -rnF --include='*.bats' --include='*.bash' --include='test_*.c' --include=check \
+            --exclude={messages.bats,shared.bash} "${@/#/-e}" exercises tests
+        grep -rnF "${@/#/-e}" tests/exercises/*/ | grep ':answer '
+    )
 }
 
 @test "a source prints each message of the table" {
