@@ -11,8 +11,7 @@ set -u
 
 # steps, lines to add, lines to remove: a tenth above what the course needs, so that nobody squeezes a line to fit. The
 # number behind them is that of lines that may move: in step 8, backward must not wait for the last sum, because the stage
-# still has to send the gradient of its inputs, so the wait moves to train_step. In step 9, most lines of check_replicas become
-# a function that it calls twice, so its head moves behind them.
+# still has to send the gradient of its inputs, so the wait moves to train_step.
 budgets='1-2 125 20
 2-3  65 25
 3-4  60 25
