@@ -85,9 +85,9 @@ demo-gpt: ## trains a language model in two minutes, and shows what it writes be
 	@$(MAKE) --no-print-directory -s QUIET=@ step3 step5 step7
 	@tools/demo_gpt.sh $(ARGS)
 
-rehearse: ## shows how a run would scale to 64 modelled GPUs (ARGS="--hidden 8192,8192": options of step 7; ARGS=--help: more options)
+rehearse: ## shows how a run would scale to 64 modelled GPUs (ARGS="--hidden 8192,8192": options of the step; ARGS=--help: more options)
 	@tools/deps.sh plots
-	@$(MAKE) --no-print-directory -s QUIET=@ DEVICE=cpu $(addprefix build/cpu/,$(step3) $(step7))
+	@$(MAKE) --no-print-directory -s QUIET=@ DEVICE=cpu $(addprefix build/cpu/,$(step3) $(step7) $(step9))
 	@python3 -B tools/rehearse.py $(ARGS)
 
 plots: ## draws losses, images per second, memory and bus bandwidth of runs that it makes (RUNS=folder: of the runs kept in this folder)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Rehearses a training run on 1 to 64 GPUs that are not here: step 7 runs on the CPU device with a modelled clock
-(CPU_DEVICE_MODEL) and without arithmetic (CPU_DEVICE_COMPUTE=0). Prints for each sharding strategy how long a training
-step takes, how well it scales, and what bounds it. All times are modelled; none is measured. Options that are not in
-the list below are those of 07_large_models/train, such as --hidden 8192,8192 or --precision bf16."""
+"""Rehearses a training run on 1 to 64 GPUs that are not here: steps 7 and 9 run on the CPU device with a modelled clock
+(CPU_DEVICE_MODEL) and without arithmetic (CPU_DEVICE_COMPUTE=0). Prints for each strategy how long a training step
+takes, how well it scales, and what bounds it. All times are modelled; none is measured. Options that are not in the
+list below are those of the program: 09_tensor/train for the strategies pipeline and tensor, 07_large_models/train for
+the others, such as --hidden 8192,8192 or --precision bf16."""
 import argparse
 import csv
 import io
@@ -19,8 +20,12 @@ import gnuplot  # noqa: E402
 from trace import step_windows, times_of  # noqa: E402
 from trace_file import load, read_document  # noqa: E402
 
-STRATEGIES = {"none": "none, as DDP", "full": "full, as FSDP and ZeRO-3", "grad": "grad, as ZeRO-2",
-              "hybrid": "hybrid, sharded inside a node"}
+SHARDED = {"none": "none, as DDP", "full": "full, as FSDP and ZeRO-3", "grad": "grad, as ZeRO-2",
+           "hybrid": "hybrid, sharded inside a node"}
+# Of step 9, with its options. It takes as many stages as ranks and layers allow.
+DIVIDED = {"pipeline": ("pipeline, the layers divided", ["--tensor", "1"]),
+           "tensor": ("tensor, the matrices divided inside a node, the layers between nodes", [])}
+STRATEGIES = {**SHARDED, **{name: text for name, (text, _) in DIVIDED.items()}}
 OURS = ("--data", "--epochs", "--max-steps", "--strategy", "--trace", "--csv", "--snapshot", "--log-every")
 STEPS = 4  # the first one begins with empty streams, so the table shows the mean of the others
 EVERYTHING = "240G"  # to measure the memory of runs that do not fit; the CPU device has addresses for this much
@@ -43,6 +48,7 @@ class Row(NamedTuple):
     computing: float = 0
     communication: float = 0  # that shows, as it is not hidden behind computing
     host: float = 0  # the streams are idle, because the host has not yet launched their work
+    layout: str = ""  # of step 9
 
     def rate(self):
         return 1000 * self.batch / self.step
@@ -80,7 +86,8 @@ def read_options():
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--gpus", type=numbers, default="1,2,4,8,16,32,64", help="numbers of GPUs (%(default)s)")
     parser.add_argument("--gpus-per-node", type=positive, default=8, help="%(default)s")
-    parser.add_argument("--strategies", type=strategies, default=",".join(STRATEGIES), help="%(default)s")
+    parser.add_argument("--strategies", type=strategies, default=",".join(SHARDED),
+                        help="%(default)s; also: " + ", ".join(DIVIDED))
     parser.add_argument("--batch", type=positive, default=256, help="images per GPU and training step (%(default)s)")
     parser.add_argument("--strong", action="store_true",
                         help="strong scaling: --batch is for all GPUs together, so each GPU computes less on more GPUs")
@@ -98,6 +105,13 @@ def read_options():
     return options
 
 
+def program(options, strategy):
+    """The training program, with the options that make it use the strategy."""
+    if strategy in DIVIDED:
+        return [f"{options.build}/09_tensor/train", *DIVIDED[strategy][1]]
+    return [f"{options.build}/07_large_models/train", "--strategy", strategy]
+
+
 def launch(options, strategy, gpus, folder, memory):
     """Runs the training program on all ranks, and returns what it printed. Raises Failed if it failed."""
     local = min(gpus, options.gpus_per_node)
@@ -110,8 +124,7 @@ def launch(options, strategy, gpus, folder, memory):
     if memory:
         environment["CPU_DEVICE_MEMORY"] = memory
     command = [f"{options.build}/03_multigpu_launcher/launch", "--nproc-per-node", str(gpus), "sh", "-c",
-               NODE.format(options.gpus_per_node, local), f"{options.build}/07_large_models/train", "--strategy", strategy,
-               "--data", f"blank:{STEPS * batch}", "--batch", str(batch), "--max-steps", str(STEPS),
+               NODE.format(options.gpus_per_node, local), *program(options, strategy), "--data", f"blank:{STEPS * batch}", "--batch", str(batch), "--max-steps", str(STEPS),
                "--trace", f"{folder}/trace.json", *options.train]
     if not os.access(command[0], os.X_OK):
         raise Failed(f"error: {command[0]} is not built; make rehearse builds it")
@@ -123,10 +136,20 @@ def launch(options, strategy, gpus, folder, memory):
 
 
 def read_memory(output):
-    """The bytes of a rank without the images, from the table of costs."""
+    """The bytes of a rank without the images, from the table of costs. The table of step 9 lacks the bytes of scratch, which
+    the banner has."""
     costs = dict(re.findall(r"^  (\w+) +(\d+) ", output, re.M))
-    return sum(int(costs[kind]) for kind in ("parameters", "gradients", "optimizer", "gathered", "activations")) + \
-        int(re.search(r"and scratch (\d+)", output)[1])
+    exact = re.search(r"and scratch (\d+)", output)
+    rounded = re.search(r"^memory .*scratch ([\d.]+) ([KMG]?)B", output, re.M)
+    scratch = int(exact[1]) if exact else float(rounded[1]) * {"": 1, "K": 1e3, "M": 1e6, "G": 1e9}[rounded[2]] if rounded else 0
+    return round(scratch) + sum(int(costs.get(kind, 0))
+                                for kind in ("parameters", "gradients", "optimizer", "gathered", "activations"))
+
+
+def read_layout(output):
+    """How step 9 has divided the ranks; empty for other steps."""
+    stages, parts = re.search(r"^pipeline .*stages: (\d+), replicas: (\d+)", output, re.M), re.search(r"^tensor +(\d+)", output, re.M)
+    return f"{parts[1]} x {stages[1]} x {stages[2]}" if stages and parts else ""
 
 
 def rehearse(options, strategy, gpus):
@@ -144,12 +167,12 @@ def rehearse(options, strategy, gpus):
                 if "out of device memory" not in str(again):
                     raise
                 return Row(strategy, gpus, False, batch, 0), None
-            return Row(strategy, gpus, False, batch, read_memory(output)), output
+            return Row(strategy, gpus, False, batch, read_memory(output), layout=read_layout(output)), output
         path = f"{folder}/trace{'.0' if gpus > 1 else ''}.json"
         rank = read_document(path, load(path))[0]
     steps = step_windows(rank)
     window, computing, _, _, shown, idle = (t / 1000 / (STEPS - 1) for t in times_of(rank, (steps[1][0], steps[-1][1])))
-    return Row(strategy, gpus, True, batch, read_memory(output), window, computing, shown, idle), output
+    return Row(strategy, gpus, True, batch, read_memory(output), window, computing, shown, idle, read_layout(output)), output
 
 
 def efficiency(row, base):
@@ -169,11 +192,13 @@ def print_heading(options, output):
 def print_row(row, base):
     memory = f"{row.memory / 1e9:10.3f}" if row.memory else "     > 240"
     if not row.fits:
-        print(f"{row.gpus:4}  {'-':>9}  {'-':>10}  {'-':>10}  {memory}  {'-':>9}  {'-':>13}  {'-':>5}  memory: it does not fit")
+        print(f"{row.gpus:4}  {'-':>9}  {'-':>10}  {'-':>10}  {memory}  {'-':>9}  {'-':>13}  {'-':>5}  memory: it does not fit"
+              + (f"  {row.layout}" if row.layout else ""))
         return
     parts = [100 * part / row.step for part in (row.computing, row.communication, row.host)]
     print(f"{row.gpus:4}  {row.step:9.3f}  {row.rate():10.0f}  {efficiency(row, base):8.1f} %  {memory}  "
-          f"{parts[0]:7.1f} %  {parts[1]:11.1f} %  {parts[2]:3.0f} %  {row.bound()}", flush=True)
+          f"{parts[0]:7.1f} %  {parts[1]:11.1f} %  {parts[2]:3.0f} %  "
+          + (f"{row.bound():13}  {row.layout}" if row.layout else row.bound()), flush=True)
 
 
 def run_all(options):
@@ -186,7 +211,8 @@ def run_all(options):
                 print_heading(options, output or "")
             if gpus == options.gpus[0]:
                 print(f"--strategy {STRATEGIES[strategy]} (modelled)\n"
-                      "GPUs    step ms    images/s  efficiency  GB per GPU  computing  communication   host  bound by")
+                      "GPUs    step ms    images/s  efficiency  GB per GPU  computing  communication   host  bound by"
+                      + ("       tensor x stages x replicas" if strategy in DIVIDED else ""))
             rows.append(row)
             if row.fits:
                 bases.setdefault(strategy, row)

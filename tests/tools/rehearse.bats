@@ -4,7 +4,7 @@
 load ../helpers
 
 setup_file() {
-    need_train 03_multigpu_launcher/launch 07_large_models/train
+    need_train 03_multigpu_launcher/launch {07_large_models,09_tensor}/train
 }
 
 setup() {
@@ -63,6 +63,15 @@ changed_model() {
     full=$(column memory_bytes | cut -d' ' -f4)
     activations=$((256 * (4 * (784 + 2048 + 10 + 2 * 2048) + 1)))
     [ $((full - sums - activations)) = $((12 * 1628172 / 4 + 4 * (785 * 2048 + (2049 * 10 + 3) / 4 * 4))) ]
+}
+
+# The parts of a matrix are in a node, and the stages in several. Each row ends with the layout.
+@test "a rehearsal of step 9 divides layers and matrices, so each GPU needs less memory" {
+    rehearse --gpus 1,4,8 --gpus-per-node 4 --strategies pipeline,tensor --hidden 2048,2048,2048 >table
+    [ "$(grep -oE '[0-9]+ x [0-9]+ x [0-9]+$' table | tr '\n' ,)" = '1 x 1 x 1,1 x 4 x 1,1 x 4 x 2,1 x 1 x 1,4 x 1 x 1,4 x 2 x 1,' ]
+    [ "$(grep -c 'tensor x stages x replicas$' table)" = 2 ]
+    column memory_bytes | awk '{ exit !($1 == $4 && $2 < 0.6 * $1 && $5 < 0.5 * $1 && $6 < $5) }'
+    refused '--tensor 4: --hidden 2050: want a multiple of 4' --gpus 4 --strategies tensor --hidden 2050
 }
 
 @test "with links that take no time, GPUs add up" {
