@@ -5,7 +5,7 @@ FEW_STEPS := --max-steps 12 --log-every 1000000
 FEW_CALLS := --min-bytes 1M --max-bytes 1M --warmup 1 --iters 2
 TIMED_RUN = $(LAUNCHER) $(or $(TRAINER),$($*)) $(if $(TRAINER),$(IMAGES) $(FEW_STEPS),$(FEW_CALLS))
 .PHONY: $(TIMED) figures ladder launches
-$(filter %3 %4 %5 %7 %8,$(TIMED)): LAUNCHER = 03_multigpu_launcher/launch $(LAUNCH)
+$(filter %3 %4 %5 %7 %8 %9,$(TIMED)): LAUNCHER = 03_multigpu_launcher/launch $(LAUNCH)
 
 # The trace of an older run may have had more ranks.
 $(STEPS:%=trace-%): trace-%:
