@@ -12,7 +12,7 @@ most_lines=450 most_in_function=40
 # shellcheck disable=SC2016 # the backticks are for Markdown
 entries='
 1|01_single_gpu/train.c|all|the whole program; begin with `main` at the end
-1|common/layers/dense.c|dense_forward,dense_backward|one layer; `matmul` is one call of cuBLAS
+1|common/layers/dense.c|dense_forward,dense_backward|one layer; `matmul` is one call of cuBLAS; `groups` and `inputs_divided` are 0 until step 9
 1|common/snapshots/snapshot.h|all|what a snapshot holds
 1|01_single_gpu/ladder.c|skip|
 1|01_single_gpu/climb.c|skip|
