@@ -54,7 +54,8 @@ int main(int argc, char **argv) {
             COLLECTIVE(stream, ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, stream));
     }
     wait_for(stream);
-    usleep(CREATION_DELAY); // no collective is queued
+    usleep(3 * CREATION_DELAY); // no collective is queued; on a busy machine, the watchdog counts
+                                // less time
     usleep(late ? DELAY : 0);
     COLLECTIVE(stream, ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, stream));
     wait_for(stream);
