@@ -196,7 +196,7 @@ END
             chain+=("${steps[i]}" "${steps[j]}")
         done
     done
-    options+=(--epochs 9 --optimizer adadelta --lr 0.1 --dropout 0.2)
+    options+=(--epochs 12 --optimizer adadelta --lr 0.1 --dropout 0.2) # 60 training steps, more than runs
     train 1 1 --csv right
     for i in "${chain[@]}"; do
         train "$i" $((done % 4 + 1)) --snapshot s --csv csv --max-steps $((done + 1))
