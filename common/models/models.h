@@ -31,7 +31,7 @@ build_model build_resnet;
 // a perceptron of 4 * width hidden values with GELU, each behind a layer normalisation and added to
 // its input; a last normalisation; a dense layer for the logits, called the head. All weights are
 // initially normal with deviation 0.02, and those in front of a sum with 0.02 / sqrt(2 * layers).
-// In a block, the dense layers around attention are a pair, and so are those around GELU. For
+// A block has two pairs of dense layers, one around attention and one around GELU. For
 // backward, it keeps 18 * width + 4 floats of each token: the outputs of its inner layers,
 // and the statistics of its two normalisations.
 //
