@@ -135,17 +135,9 @@ idle() {
     local place
     mkdir right
     train 8 3 --snapshot right/s
-    cat >killed_once <<SCRIPT
-#!/usr/bin/env bash
-[ \$TORCHELASTIC_RESTART_COUNT = 0 ] || unset KILL_AT
-exec $(watched 8) "\$@"
-SCRIPT
-    chmod +x killed_once
     for place in "2 rename 1" "0 rename 2" "1 rename 2" "0 rename 4" "0 unlinkat 2" "1 ncclSend 50" "2 ncclRecv 99"; do
         rm -rf now && mkdir now
-        KILL_AT="$place 9" timeout "$(patience 60)" "$launch" --nproc-per-node 3 --max-restarts 1 ./killed_once \
-            "${options[@]}" --snapshot now/s >out 2>err || { echo "killed at $place" && cat err && return 1; }
-        restarted 1
+        killed_once 8 3 "$place" --snapshot now/s
         diff -r right now || { echo "killed at $place" && return 1; }
     done
 }

@@ -14,14 +14,6 @@ prepare() {
     mkdir right right_whole
     train 5 4 --snapshot right/s
     train 7 4 --save full --snapshot right_whole/s
-    for step in 5 7; do
-        cat >killed_once$step <<SCRIPT
-#!/usr/bin/env bash
-[ \$TORCHELASTIC_RESTART_COUNT = 0 ] || unset KILL_AT
-exec $(watched $step) "\$@"
-SCRIPT
-        chmod +x killed_once$step
-    done
 }
 
 clear_now() {
@@ -159,10 +151,7 @@ all_come_through() {
     while read -r place epochs; do
         place=${place//:/ }
         clear_now
-        KILL_AT="$place 9" timeout "$(patience 60)" "$launch" --nproc-per-node 4 --max-restarts 1 \
-            "$BATS_FILE_TMPDIR/killed_once$1" "${options[@]}" --snapshot now/s "${@:2}" >out 2>err ||
-            { echo "killed at $place" && cat err && return 1; }
-        restarted 1 || return
+        killed_once "$1" 4 "$place" --snapshot now/s "${@:2}" || return
         found=$(sed -n 's/^resumed   now\/s: \([0-9]*\) epochs\? and 0 steps are done.*/\1/p' out)
         [[ ${found:-new} =~ ^($epochs)$ ]] || { echo "killed at $place: goes on from ${found:-new}" && return 1; }
         diff -r "$(right "${@:2}")" now || { echo "killed at $place" && return 1; }

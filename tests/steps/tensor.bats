@@ -190,12 +190,6 @@ sums() {
 @test "a part killed while it saves, sums or sends is restarted, and the result is the same" {
     local place changed more=()
     options+=(--epochs 2)
-    cat >killed_once <<SCRIPT
-#!/usr/bin/env bash
-[ \$TORCHELASTIC_RESTART_COUNT = 0 ] || unset KILL_AT
-exec $(watched 9) "\$@"
-SCRIPT
-    chmod +x killed_once
     while IFS='|' read -r place changed; do
         if [ -n "$changed" ]; then
             more=(${changed/GPT/$gpt})
@@ -203,9 +197,7 @@ SCRIPT
             train 9 4 --snapshot right/s "${more[@]}"
         fi
         rm -rf now && mkdir now
-        KILL_AT="$place 9" timeout "$(patience 60)" "$launch" --nproc-per-node 4 --max-restarts 1 ./killed_once \
-            "${options[@]}" "${more[@]}" --snapshot now/s >out 2>err || { echo "killed at $place" && cat err && return 1; }
-        restarted 1
+        killed_once 9 4 "$place" "${more[@]}" --snapshot now/s
         diff -r right now || { echo "killed at $place" && return 1; }
     done <<END
 1 ncclAllReduce 30|--tensor 2 --stages 2
