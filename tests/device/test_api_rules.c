@@ -905,12 +905,14 @@ REFUSES(destroyed_communicator, "each call with a communicator",
     IS_REFUSED(ncclCommDestroy(gone));
 }
 
-REFUSES(no_place_for_results, "ncclGetUniqueId, ncclGetVersion, ncclCommCount, ncclCommInitRank",
+REFUSES(no_place_for_results,
+        "ncclGetUniqueId, ncclGetVersion, ncclCommCount, ncclCommUserRank, ncclCommInitRank",
         "NULL for the result", ERROR, ncclInvalidArgument, GOES) {
     ncclUniqueId id = {""};
     NAMES("UniqueId", ncclGetUniqueId(NULL));
     NAMES("Version", ncclGetVersion(NULL));
     NAMES("Count", ncclCommCount(comms[0], NULL));
+    NAMES("UserRank", ncclCommUserRank(comms[0], NULL));
     NAMES("AsyncError", ncclCommGetAsyncError(comms[0], NULL));
     NAMES("InitRank: comm", ncclCommInitRank(NULL, 1, id, 0));
     IS_REFUSED(ncclCommSplit(comms[0], 0, 0, NULL, NULL));

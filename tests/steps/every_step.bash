@@ -60,16 +60,25 @@ watched() {
     echo "$path"
 }
 
+# killable_once STEP: prints the path of a program that is watched in the first attempt of a launcher only.
+killable_once() {
+    local path=$BATS_FILE_TMPDIR/killable_once$1 program
+    program=$(watched "$1") || return
+    cat >"$path" <<SCRIPT
+#!/usr/bin/env bash
+[ \$TORCHELASTIC_RESTART_COUNT = 0 ] || unset KILL_AT
+exec $program "\$@"
+SCRIPT
+    chmod +x "$path"
+    echo "$path"
+}
+
 # killed_once STEP RANKS PLACE OPTION...: starts the ranks, one of which is killed at the place (see watched), in the first
 # attempt only. The launcher must restart them once, and the run must end well.
 killed_once() {
-    cat >killed_once <<SCRIPT
-#!/usr/bin/env bash
-[ \$TORCHELASTIC_RESTART_COUNT = 0 ] || unset KILL_AT
-exec $(watched "$1") "\$@"
-SCRIPT
-    chmod +x killed_once
-    KILL_AT="$3 9" timeout "$(patience 60)" "$launch" --nproc-per-node "$2" --max-restarts 1 ./killed_once \
+    local program
+    program=$(killable_once "$1") || return
+    KILL_AT="$3 9" timeout "$(patience 60)" "$launch" --nproc-per-node "$2" --max-restarts 1 "$program" \
         "${options[@]}" "${@:4}" >out 2>err || { echo "killed at $3" && cat err && return 1; }
     restarted 1
 }

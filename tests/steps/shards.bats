@@ -323,7 +323,7 @@ on_two_nodes() {
     mv now undisturbed
     for place in "1 rename 3" "3 ncclReduceScatter 25"; do
         mkdir now
-        KILL_AT="$place 9" on_two_nodes "$BATS_FILE_TMPDIR/killed_once7" --snapshot now/s
+        KILL_AT="$place 9" on_two_nodes "$(killable_once 7)" --snapshot now/s
         grep -q 'restart 1 of 1' err.0
         diff -r undisturbed now
         rm -r now
