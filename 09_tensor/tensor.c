@@ -7,7 +7,6 @@
 #include "common/base/say.h"
 #include "common/device/device.h"
 #include "common/layers/inner.h"
-#include "common/layers/layers.h"
 
 void tensor_build(struct tensor *t, const struct place *place) {
     struct parts *parts = &t->parts;
@@ -120,13 +119,12 @@ void print_tensor(const struct tensor *t, const struct place *place) {
 // backward.
 static double values_sent(const struct layer *l) {
     int parts = l->parts.count, own_tokens = l->parts.own_tokens;
-    int is_dense = l->kind == &dense || l->kind == &dense_relu;
     double values = 0, sum = 2. / parts;
     for (const struct layer *i = l->inner; i < l->inner_end; i = layer_behind(i))
         values += values_sent(i);
-    if (is_dense && l->dense.groups && l->first > 0) // nothing reads dx of the model's first layer
+    if (l->divided == BY_OUTPUTS && l->first > 0) // nothing reads dx of the model's first layer
         values += (parts - 1) * l->inputs * (own_tokens ? 3 : sum);
-    if (is_dense && l->dense.inputs_divided)
+    if (l->divided == BY_INPUTS)
         values += (parts - 1) * l->outputs * (own_tokens ? 2 : sum);
     return values;
 }

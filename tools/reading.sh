@@ -12,7 +12,7 @@ most_lines=450 most_in_function=40
 # shellcheck disable=SC2016 # the backticks are for Markdown
 entries='
 1|01_single_gpu/train.c|all|the whole program; begin with `main` at the end
-1|common/layers/dense.c|dense_forward,dense_backward|one layer; `matmul` is one call of cuBLAS; `groups` and `inputs_divided` are 0 until step 9
+1|common/layers/dense.c|dense_forward,dense_backward|one layer; `matmul` is one call of cuBLAS
 1|common/snapshots/snapshot.h|all|what a snapshot holds
 1|01_single_gpu/ladder.c|skip|
 1|01_single_gpu/climb.c|skip|
@@ -87,7 +87,7 @@ entries='
 8|08_pipeline/stage_costs.h|skip|
 8|08_pipeline/timetable.c|skip|
 9|common/models/gpt.c|append_block|where the two pairs of a block begin
-9|common/layers/dense.c|dense_forward,dense_backward|where the parts sum their shares
+9|common/layers/divided.c|second_forward,first_backward|where the parts sum their shares
 9|09_tensor/tensor.h|all|what a rank knows of the other parts
 9|09_tensor/tensor.c|wait_for_others,sum,next_copy,sum_copies|the sums, and the parameters that all parts have
 9|changes|diff89|the trainer builds one part of the model

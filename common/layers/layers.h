@@ -6,19 +6,19 @@
 
 // y = x W^T + bias. The parameters are W [outputs, inputs] and then bias [outputs]. dense_relu also
 // sets y = max(y, 0). Initial values are those of torch.nn.Linear: uniform in +-1/sqrt(inputs).
-//
-// In a divided model, begin_pair says that the next dense layer and the one behind it are a pair.
-// Each part then has a share of the first one's outputs, a multiple of groups, or if there are
-// groups, a share of each group. It has the same share of the second one's inputs, and computes a
-// share of each output. All parts add up these shares, and add the whole bias.
 extern const struct layer_kind dense, dense_relu;
-void begin_pair(struct model *m, int groups);
 void append_dense(struct model *m, const struct layer_kind *kind, int outputs);
 
 // The same layer for each token of a sequence, with the same parameters: torch.nn.Linear. W is
 // initially normal with this deviation and bias 0, and weight decay leaves the bias alone, as in
 // GPT-2.
 void append_linear(struct model *m, int outputs, float deviation);
+
+// In a divided model, the next dense layer and the one behind it are a pair (divided.c). The
+// outputs of the first one are in so many groups, and each part has a share of each group. It has
+// the same share of the second one's inputs, and computes a share of each output. All parts add up
+// these shares, and add the whole bias. In a whole model, this does nothing.
+void begin_pair(struct model *m, int groups);
 
 // In training, each value becomes 0 with probability rate, and x / (1 - rate) otherwise, so the
 // expected value stays x, as in torch.nn.Dropout. In evaluation, y = x. The layer has no

@@ -36,9 +36,8 @@ struct pass {
 };
 
 // Each matrix of a model can be divided into parts (tensor parallel: Shoeybi et al., "Megatron-LM",
-// 2019). Dense layers are divided in pairs: the first one by its outputs, the second one by its
-// inputs. So the layers between the two, such as attention, are divided, too. All parts have copies
-// of the other layers.
+// 2019). Dense layers are divided in pairs, and so are the layers between the two, such as
+// attention. All parts have copies of the other layers.
 struct parts {
     int count, number; // count: 0 or 1 if the model is whole; number: of this one
     // 1: outside of the pairs, each part holds only its share of all tokens of the batch (sequence
@@ -50,6 +49,10 @@ struct parts {
 // What a part holds of the values between two layers.
 enum held { HOLDS_ALL, HOLDS_COLUMNS, HOLDS_TOKENS };
 
+// How the parts divide the matrix of a layer: the first one of a pair by its outputs, the second
+// one by its inputs.
+enum divided { NOT_DIVIDED, BY_OUTPUTS, BY_INPUTS };
+
 struct layer {
     const struct layer_kind *kind;
     struct shape in, out;     // of a sample
@@ -60,6 +63,7 @@ struct layer {
     int dx_unused;            // 1: nothing reads dx, so backward need not compute it
     double flops;             // of the matrix products of forward, for one sample
     struct parts parts;       // of the model
+    enum divided divided;     // of its matrix
     enum held held;           // of its outputs
     char names[2][32];        // of its forward and backward passes, for profiles and traces
     // A layer may consist of inner layers, such as those of a block: the layers from inner to
@@ -73,8 +77,8 @@ struct layer {
             int rows;            // of the product per sample: 1, or the tokens
             int inputs, outputs; // of a row
             float deviation;     // of the initial weights, 0: those of torch.nn.Linear
-            int groups;          // more than 0: the outputs are divided, in so many groups
-            int inputs_divided;  // 1: it is the second layer of a pair
+            int relu;            // 1: y = max(y, 0)
+            int groups;          // of outputs, each of which is divided, if divided is BY_OUTPUTS
         } dense;
         struct {
             struct heads heads;

@@ -2,7 +2,6 @@
 #include "common/base/minmax.h"
 #include "common/device/device.h"
 #include "common/layers/inner.h"
-#include "common/layers/layers.h"
 #include <string.h>
 
 // Returns the number of shards that have a piece of unit i.
@@ -45,18 +44,17 @@ static void add_unit(struct sharding *s, size_t parameters, struct division divi
 
 void shard_layer(struct sharding *s, const struct layer *l, int first) {
     int parts = (int)max_size(l->parts.count, 1);
-    int is_dense = l->kind == &dense || l->kind == &dense_relu;
-    size_t bias = is_dense ? l->dense.outputs : 0, weights = l->parameters - bias;
+    size_t bias = l->divided ? l->dense.outputs : 0, weights = l->parameters - bias;
     struct division pieces = {.first = first, .shards = parts}, copies = pieces;
     copies.copies = parts > 1;
     for (const struct layer *i = l->inner; i < l->inner_end; i = layer_behind(i))
         shard_layer(s, i, first);
-    if (is_dense && l->dense.groups) {
+    if (l->divided == BY_OUTPUTS) {
         for (int i = 0; i < l->dense.groups; i++)
             add_unit(s, weights * parts / l->dense.groups, pieces);
         for (int i = 0; i < l->dense.groups; i++)
             add_unit(s, bias * parts / l->dense.groups, pieces);
-    } else if (is_dense && l->dense.inputs_divided) {
+    } else if (l->divided == BY_INPUTS) {
         pieces.columns = l->dense.inputs * parts;
         add_unit(s, weights * parts, pieces);
         add_unit(s, bias, copies);

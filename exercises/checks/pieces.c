@@ -20,11 +20,11 @@ static void build(struct model *m, int count, char **widths) {
 
 static void print_layer(void) {
     printf("the %s, with %d inputs and %d outputs",
-           own->dense.groups           ? "first layer of a pair"
-           : own->dense.inputs_divided ? "second layer of a pair"
+           own->divided == BY_OUTPUTS  ? "first layer of a pair"
+           : own->divided == BY_INPUTS ? "second layer of a pair"
                                        : "layer behind a pair",
            all->dense.inputs, all->dense.outputs);
-    if (own->dense.groups > 1)
+    if (own->divided == BY_OUTPUTS && groups > 1)
         printf(" in %d groups", groups);
 }
 
@@ -40,13 +40,13 @@ static void print_parameter(size_t i) {
 static void expect(int number) {
     int outputs = own->dense.outputs, inputs = own->dense.inputs;
     printf("Expected: part %d of %d has ", number, parts);
-    if (own->dense.groups) {
+    if (own->divided == BY_OUTPUTS) {
         int size = all->dense.outputs / groups, piece = size / parts;
         printf("all inputs and the bias of outputs");
         for (int g = 0; g < groups; g++)
             printf("%s %d to %d", g ? "," : "", g * size + number * piece,
                    g * size + (number + 1) * piece - 1);
-    } else if (own->dense.inputs_divided) {
+    } else if (own->divided == BY_INPUTS) {
         printf("inputs %d to %d of each output, and all %d biases", number * inputs,
                (number + 1) * inputs - 1, outputs);
     } else {
@@ -60,12 +60,12 @@ static long place_in_part(int number, size_t i) {
     size_t inputs = all->dense.inputs, weights = inputs * all->dense.outputs;
     size_t output = i < weights ? i / inputs : i - weights, input = i % inputs;
     size_t own_inputs = own->dense.inputs, own_weights = own_inputs * own->dense.outputs;
-    if (own->dense.groups) {
+    if (own->divided == BY_OUTPUTS) {
         size_t size = all->dense.outputs / groups, piece = size / parts;
         if (output % size / piece != (size_t)number)
             return -1;
         output = output / size * piece + output % piece;
-    } else if (own->dense.inputs_divided && i < weights) {
+    } else if (own->divided == BY_INPUTS && i < weights) {
         if (input / own_inputs != (size_t)number)
             return -1;
         input %= own_inputs;
