@@ -1,7 +1,7 @@
 # `make` lists the targets. tools/build.mk says how make compiles, and for which device; tests/tests.mk tests, and bench/bench.mk measures.
 
 # The programs of each step. All other sources in the folder of a step are modules, which later steps use too.
-step1 := 01_single_gpu/train 01_single_gpu/ladder
+step1 := 01_single_gpu/train 01_single_gpu/classify 01_single_gpu/ladder
 step2 := 02_multigpu_fork/train
 step3 := 03_multigpu_launcher/launch 03_multigpu_launcher/train
 step4 := 04_multinode/doctor 04_multinode/train
@@ -15,7 +15,7 @@ DIFFS := diff12 diff23 diff34 diff45 diff57 diff48 diff89
 PROGRAMS := $(foreach step,$(STEPS),$($(step)))
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart data programs diffs diffstat doctor demo-fsdp demo-gpt rehearse plots check-gpu docs record slides schedule test-quick test test-all clean
+.PHONY: help quickstart first-run data programs diffs diffstat doctor demo-fsdp demo-gpt rehearse plots check-gpu docs record slides schedule test-quick test test-all clean
 .PHONY: $(STEPS) $(STEPS:%=run-%) $(DIFFS) $(PROGRAMS)
 include tools/build.mk tools/see.mk exercises/exercises.mk tests/tests.mk bench/bench.mk
 
@@ -26,12 +26,21 @@ help: ## prints this list
 # The device on which this machine runs the programs.
 HERE = $(if $(BOTH),$(if $(shell nvidia-smi -L 2>/dev/null),gpu,cpu),$(DEVICE))
 
-quickstart: export NEXT = Next: make run-step1 ARGS="--epochs 10", or read 01_single_gpu/README.md
 quickstart: ## installs packages, downloads the data, builds step 1 and trains it
 	@DEVICE=$(HERE) \
 		NVCC=$(if $(filter gpu,$(DEVICE)),$(NVCC)) tools/deps.sh run
 	@tools/data.sh || { [ -z "$(MNIST_MIRROR)" ] && echo 'note: make quickstart continues with synthetic images'; }
-	@$(MAKE) --no-print-directory run-step1 ARGS="--epochs 3 $(ARGS)"
+	@$(MAKE) --no-print-directory step1 first-run
+
+# What quickstart does when the images are there, so that IMAGES finds them.
+FIRST := build/quickstart
+first-run: step1
+	@rm -rf $(FIRST) && mkdir -p $(FIRST)
+	01_single_gpu/train $(IMAGES) --epochs 3 --log-every 26 --snapshot $(FIRST)/model --csv $(FIRST)/loss.csv $(ARGS)
+	@echo && tools/curve.sh $(FIRST)/loss.csv && echo
+	01_single_gpu/classify $(IMAGES) --snapshot $(FIRST)/model $(ARGS)
+	@printf '\n%s\n' 'Next: make run-step1 ARGS="--epochs 10", or read 01_single_gpu/README.md'
+	$(if $(IMAGES),@echo '$(MADE_UP)')
 
 data: ## downloads MNIST, or SET=fashion-mnist, cifar10 or shakespeare, into data/ (on a cluster, run it on a login node)
 	@tools/data.sh $(SET)
@@ -52,7 +61,6 @@ run-step4 run-step5 run-step7 run-step8 run-step9: 03_multigpu_launcher/launch
 TRAINER = $(filter %/train,$($*))
 $(STEPS:%=run-%): run-%: %
 	$(LAUNCHER) $(or $(TRAINER),$($*)) $(if $(TRAINER),$(IMAGES)) $(ARGS)
-	@[ -z "$$NEXT" ] || printf '\n%s\n' "$$NEXT"
 	$(if $(TRAINER),$(if $(IMAGES),@echo '$(MADE_UP)'))
 run-stepN: ## builds and runs step N, such as run-step1 ARGS="--epochs 3"
 

@@ -14,6 +14,7 @@ entries='
 1|01_single_gpu/train.c|all|the whole program; begin with `main` at the end
 1|common/layers/dense.c|dense_forward,dense_backward|one layer; `matmul` is one call of cuBLAS
 1|common/snapshots/snapshot.h|all|what a snapshot holds
+1|01_single_gpu/classify.c|skip|
 1|01_single_gpu/ladder.c|skip|
 1|01_single_gpu/climb.c|skip|
 1|01_single_gpu/climb.h|skip|
