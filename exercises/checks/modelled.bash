@@ -11,10 +11,11 @@ modelled() {
     program=$build/$MINE/${main##*/}
     [ "$built" = cpu ] || build_mine || wrong "it does not compile for the CPU device: $(grep -m 1 error "$SCRATCH/build")"
     set -- "$@" --log-every 100
-    if ! kept phases "$@"; then
+    if ! kept phases "$@" || { [ -n "${DRAW:-}" ] && [ ! -e "$kept.svg" ]; }; then
         options=()
         program=$build/$main must_run "$@" --trace "$SCRATCH/right.json"
         options=("${mine[@]}")
+        draw right "$kept.svg"
         phases right >"$kept.$$" && mv "$kept.$$" "$kept"
     fi
     cp "$kept" "$SCRATCH/right.phases"
@@ -36,21 +37,30 @@ as_fast() {
     ok "on $1 GPUs (modelled h100), a training step takes $mine ms; in the step, it takes $right ms"
 }
 
+# draw mine|right FILE: with DRAW, writes a picture of a training step of rank 0, from the traces.
+draw() {
+    [ -z "${DRAW:-}" ] || tools/trace.py "$SCRATCH/$1.json" --svg "$2" --ranks 0:0 --steps 2:2 >/dev/null 2>&1 || rm -f "$2"
+}
+
 # hides_sums [LINE]: while the ranks sum the gradients of a layer, they compute those of the layers before it, as much as in
 # the step. The line explains that they do not.
 # shellcheck disable=SC2120 # most callers need no line
 hides_sums() {
-    local mine right why=${1:-}
+    local mine right part why=${1:-}
     modelled 2 --hidden 2048,2048,2048
+    draw mine "$MINE/mine.svg"
+    if [ -n "${DRAW:-}" ] && cp "$kept.svg" "$MINE/step.svg" 2>/dev/null && [ -e "$MINE/mine.svg" ]; then
+        ok "$MINE/mine.svg and step.svg show a training step of yours and of the step; a browser opens them"
+    fi
     host_does_not_wait
     [ "$(calls 'cuda(Stream|Event)Query' -)" -lt 40 ] ||
         why='The host asks cudaStreamQuery or cudaEventQuery in each training step, and queues no operations while it waits.'
-    read -r mine right <<<"$(awk '/^all: hidden/ { printf "%s ", $NF }' "$SCRATCH"/{mine,right}.phases)"
+    read -r mine part right _ <<<"$(awk '/^all: hidden/ { printf "%s %s ", $3, $4 }' "$SCRATCH"/{mine,right}.phases)"
     awk -v mine="$mine" -v right="$right" 'BEGIN { exit !(mine >= 0.8 * right) }' ||
         wrong "on 2 GPUs (modelled h100), backward hides $mine us of the sums of a training step; in the step, $right us" \
             "${why:-The sums must run on t->comm_stream, each as soon as its gradients are computed.
             t->stream may wait for them only once, after backward of all layers.}"
-    ok "on 2 GPUs (modelled h100), backward hides $mine us of the sums of a training step; in the step, $right us"
+    ok "on 2 GPUs (modelled h100), backward hides $mine us ($part) of the sums of a training step; in the step, $right us"
 }
 
 # host_does_not_wait [FUNCTION...]: in the last run of 20 training steps, the host waited only a few times, and called these
@@ -66,8 +76,8 @@ host_does_not_wait() {
     ok 'the host does not wait for the streams'
 }
 
-# Of the traces of all ranks: a line "all: a training step takes MS", a line "all: hidden US", the mean microseconds of
-# a rank in which a sum and a kernel run, and lines such as "rank 0: copies take MS", in milliseconds of one training step.
+# Of the traces of all ranks: a line "all: a training step takes MS", a line "all: hidden US PART", the mean microseconds
+# of a rank in which a sum and a kernel run, and their part of the sums, and lines such as "rank 0: copies take MS", in milliseconds of one training step.
 phases() { # mine|right
     sed -nE 's/^\{"ph":"X","name":"([^":]*)[^"]*","cat":"([a-z]*)","pid":([0-9]*),"tid":[0-9]*,"ts":([0-9.]*),"dur":([0-9.]*).*/\3 \4 \5 \2 \1/p' \
         "$SCRATCH/$1".*.json | sort -k1,1n -k2,2n | awk -v steps=20 '
@@ -101,7 +111,7 @@ phases() { # mine|right
                 printf "rank %d: nothing is computed during sums for %.2f\n", rank, shown / steps / 1000
                 all += shown
             }
-            printf "all: hidden %.0f\n", (time - all) / rank / steps
+            printf "all: hidden %.0f %.0f%%\n", (time - all) / rank / steps, time ? 100 * (1 - all / time) : 0
         }'
 }
 
