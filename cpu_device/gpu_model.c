@@ -11,6 +11,8 @@ int cpu_computes = 1;
 
 static struct cpu_model chosen;
 static int nodes, devices_per_node; // 0 without CPU_DEVICE_TOPOLOGY: all devices are in one node
+// With NCCL_IB_DISABLE=1: 8 GPUs of a node share an Ethernet card of 100 Gbit/s, as those of L4 do.
+static const double ETHERNET = 1.5e9;
 // How many times as slow they are (CPU_DEVICE_SLOW).
 static double slow_device[CPU_MAX_DEVICES], slow_network[CPU_MAX_DEVICES];
 static double slow_links[CPU_MAX_DEVICES][CPU_MAX_DEVICES];
@@ -123,6 +125,9 @@ void cpu_model_init(void) {
     if (!name)
         return;
     cpu_model_read(name, &chosen);
+    const char *without_ib = getenv("NCCL_IB_DISABLE");
+    if (without_ib && strcmp(without_ib, "1") == 0)
+        chosen.network = fmin(chosen.network, ETHERNET);
     read_topology();
     read_faults();
     cpu_model_choose_algorithms();

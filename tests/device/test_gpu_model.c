@@ -31,7 +31,8 @@ static const char *write_model(const char *name, const char *text, const char *m
 static void set_variables(const char *const *settings) {
     static const char *const names[] = {"CPU_DEVICE_MODEL", "CPU_DEVICE_TOPOLOGY",
                                         "CPU_DEVICE_SLOW",  "CPU_DEVICE_LOST",
-                                        "NCCL_ALGO",        "CPU_DEVICE_COMPUTE"};
+                                        "NCCL_ALGO",        "CPU_DEVICE_COMPUTE",
+                                        "NCCL_IB_DISABLE"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unsetenv(names[i]);
     for (; *settings; settings++) {
@@ -140,6 +141,11 @@ TEST(the_topology_decides_on_the_links) {
     near(collective(CALL_ALL_TO_ALL, 4e6, 4), 8.4 + 50 + 2 * (3 + 165 / 0.8));
     near(transfer(1e6, 1, 2), 8.4 + 50 + 3 + 165 / 0.8);
     near(transfer(2e6, 2, 3), 8.4 + 10 + 40);
+    with_round("nvls 90", "CPU_DEVICE_TOPOLOGY=2x2", "NCCL_IB_DISABLE=1");
+    near(transfer(1e6, 1, 2), 8.4 + 50 + 3 + 1650 / (0.8 * 1.5)); // TCP has 1.5 GB/s
+    near(transfer(2e6, 2, 3), 8.4 + 10 + 40);
+    with_round("nvls 90", "CPU_DEVICE_TOPOLOGY=2x2", "NCCL_IB_DISABLE=0");
+    near(transfer(1e6, 1, 2), 8.4 + 50 + 3 + 165 / 0.8);
     with_round("nvls 90", "CPU_DEVICE_TOPOLOGY=2x2", "NCCL_ALGO=Ring");
     // Two of six steps go through the network, where two interfaces make 20 GB/s.
     near(collective(CALL_ALL_REDUCE, 4e6, 4), 8.4 + 4 * 10 + 2 * 50 + 6 * 16.5 * 5);
