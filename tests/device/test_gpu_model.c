@@ -29,10 +29,9 @@ static const char *write_model(const char *name, const char *text, const char *m
 
 // Sets these variables, such as "CPU_DEVICE_SLOW=3:2", and removes the others.
 static void set_variables(const char *const *settings) {
-    static const char *const names[] = {"CPU_DEVICE_MODEL", "CPU_DEVICE_TOPOLOGY",
-                                        "CPU_DEVICE_SLOW",  "CPU_DEVICE_LOST",
-                                        "NCCL_ALGO",        "CPU_DEVICE_COMPUTE",
-                                        "NCCL_IB_DISABLE"};
+    static const char *const names[] = {
+        "CPU_DEVICE_MODEL", "CPU_DEVICE_TOPOLOGY", "CPU_DEVICE_SLOW", "CPU_DEVICE_LOST",
+        "NCCL_ALGO",        "CPU_DEVICE_COMPUTE",  "NCCL_IB_DISABLE"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unsetenv(names[i]);
     for (; *settings; settings++) {
