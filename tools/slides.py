@@ -4,7 +4,9 @@
 A deck is a Markdown file in docs/slides, such as 2-data-parallel.md. Lines of --- separate its slides. The comment at the
 end of a slide holds the speaker notes; its first line says how long the slide takes, such as "2 minutes". A slide of the
 class exercise has the title of an exercise, such as "Exercise 2.1: Sum the gradients", and gets a timer with the minutes of
-that exercise. The blocks of code are filled here, and the comments above them become captions."""
+that exercise. The blocks of code are filled here, and the comments above them become captions. A comment such as
+<!-- part: Network --> begins a part of the deck, and the footers show all parts. The first slide shows the environment
+variables SPEAKER, PLACE, DATE and ADDRESS, if they are set."""
 import argparse
 import base64
 import glob
@@ -24,6 +26,7 @@ DECKS = os.path.join(ROOT, "docs", "slides")
 NODE = os.path.join(ROOT, "build", "node")
 OUT = os.path.join(ROOT, "build", "slides")
 NOTES = re.compile(r"<!--\n([\d.]+) minutes?\n(.*?)\n-->", re.DOTALL)
+PART = re.compile(r"^<!-- part: (.*) -->\n", re.MULTILINE)
 EXERCISE = re.compile(r"^# (Exercise|Fault) ((?:\d|debug)\.\d+): (.*)$", re.MULTILINE)
 COLUMNS = 88  # a block of code with longer lines has smaller letters
 FACES = {"Source Sans 3": ("source-sans-3", (400, 600, 700)), "Source Code Pro": ("source-code-pro", (400, 600))}
@@ -41,7 +44,9 @@ class Slide:
         notes = NOTES.search(source)
         self.minutes = float(notes[1]) if notes else None
         self.notes = notes[2].strip() if notes else ""
-        self.body = NOTES.sub("", source).strip()
+        self.body = PART.sub("", NOTES.sub("", source)).strip()
+        part = PART.search(source)
+        self.part = part[1] if part else None  # that begins here
         title = re.search(r"^# (.*)$", self.body, re.MULTILINE)
         self.title = title[1] if title else ""
         exercise = EXERCISE.search(self.body)
@@ -65,6 +70,15 @@ class Deck:
         self.title = re.search(r"^title: *(.*)$", front[1], re.MULTILINE)[1].strip('"')
         self.footer = re.search(r"^footer: *(.*)$", front[1], re.MULTILINE)[1].strip('"')
         self.slides = [Slide(i, source) for i, source in enumerate(split(text[front.end():]), 1)]
+
+    def progress(self, slide):
+        """The footer of a slide: the names of all parts, and that of this slide in bold. A deck without parts has its own."""
+        begins = [other for other in self.slides if other.part]
+        before = [other for other in begins if other.number <= slide.number]
+        parts = [f"{i} {other.part}" for i, other in enumerate(begins, 1)]
+        if before:
+            parts[len(before) - 1] = f"**{parts[len(before) - 1]}**"
+        return f"{self.title}: {' · '.join(parts)}" if parts else self.footer
 
     def refuse(self, number, problem):
         raise BadDeck(f"{os.path.relpath(self.path, ROOT)}:{number}: {problem}")
@@ -126,7 +140,7 @@ def for_marp(deck):
             if begin or line.strip() == END or line.startswith("<!-- runs "):
                 continue
             lines.append(re.sub(r"!\[([^]]*)\]\(([^):]*\.svg)\)", lambda m: picture(m, DECKS), VALUE.sub(r"\2", line)))
-        text = "\n".join(lines)
+        text = f'\n<!-- _footer: "{deck.progress(slide)}" -->\n' + PART.sub("", "\n".join(lines) + "\n")
         extra = "".join(f'\n<div class="source">{place}</div>\n' for place in where[:1])
         if any(len(line) > COLUMNS for block in slide.blocks() for line in block):
             extra += "\n<style scoped>pre > code { font-size: 19px; }</style>\n"
@@ -134,10 +148,13 @@ def for_marp(deck):
             minutes = exercise_of(slide.exercise)[1]
             extra += (f'\n<div class="timer" data-seconds="{60 * minutes}" role="timer" '
                       f'aria-label="{minutes} minutes for this exercise; a click starts them">{minutes}:00</div>\n')
+        if slide.number == 1:
+            about = [html.escape(os.environ[name]) for name in ("SPEAKER", "PLACE", "DATE", "ADDRESS") if os.environ.get(name)]
+            extra += f'\n<p class="about">{"<br>".join(about)}</p>\n'
         notes = NOTES.search(text)
         at = notes.start() if notes else len(text)
-        # The presenter view keeps line breaks, so each paragraph of the notes becomes one line.
-        spoken = re.sub(r"(?<!\n)\n(?!\n)", " ", notes[2]) if notes else ""
+        # The presenter view keeps line breaks, so each paragraph and each point of the notes becomes one line.
+        spoken = re.sub(r"(?<!\n)\n(?!\n|- )", " ", notes[2]) if notes else ""
         after = text[at:].replace(notes[2], spoken) if notes else ""
         slides.append(text[:at].rstrip() + "\n" + extra + "\n" + after)
     return deck.front + "\n---\n".join(slides)
@@ -185,6 +202,8 @@ def build(wanted):
         page = os.path.join(OUT, deck.name + ".html")
         with open(page, encoding="utf-8") as file:
             text = file.read()
+        # Marp shows the notes as they are, also the stars around the sentence to say first.
+        text = re.sub(r'(data-index="\d+" tabindex="0"><p>[\d.]+ minutes?\n)\*\*(.*?)\*\*\n', r"\1<strong>\2</strong>\n", text)
         files.write(page, text.replace("</body>", f"<script>{timer}</script></body>"))
         print(f"{os.path.relpath(page, ROOT)} and .pdf")
 

@@ -37,7 +37,7 @@ def problems_of(slide):
         yield f"{slide.minutes:g} minutes; want 0.5 to 4"
     if slide.minutes is not None and len(slide.notes.split()) < NOTE_WORDS:
         yield f"notes of {len(slide.notes.split())} words; say more"
-    if slide.minutes is not None and not re.search(r"^Say: ", slide.notes, re.MULTILINE):
+    if slide.minutes is not None and not re.search(r"^(- )?Say: ", slide.notes, re.MULTILINE):
         yield "notes without Say:"
     for lines in slide.blocks():
         if len(lines) > MOST_LINES:
@@ -91,7 +91,7 @@ def words_of(slide):
 def problems_of_page(deck, slide, page):
     width, height, words = page
     shown = "".join(word[0] for word in words)
-    below = deck.footer + str(slide.number) + " ".join(caption(b[2], b[3]) for b in map(BEGIN.match, slide.body.split("\n")) if b)
+    below = deck.progress(slide) + str(slide.number) + " ".join(caption(b[2], b[3]) for b in map(BEGIN.match, slide.body.split("\n")) if b)
     for word, left, top, right, bottom in words:
         footer = top > FOOTER * height and word in below
         if not footer and bottom > (FOOTER + 0.004) * height:
