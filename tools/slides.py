@@ -154,7 +154,7 @@ def for_marp(deck):
         notes = NOTES.search(text)
         at = notes.start() if notes else len(text)
         # The presenter view keeps line breaks, so each paragraph and each point of the notes becomes one line.
-        spoken = re.sub(r"(?<!\n)\n(?!\n|- )", " ", notes[2]) if notes else ""
+        spoken = re.sub(r"(?<!\n)\n(?!\n|- ) *", " ", notes[2]) if notes else ""
         after = text[at:].replace(notes[2], spoken) if notes else ""
         slides.append(text[:at].rstrip() + "\n" + extra + "\n" + after)
     return deck.front + "\n---\n".join(slides)

@@ -11,12 +11,11 @@ GPUS = (("h100", "8 H100 per node", COMPUTE, (1, 2, 4)), ("h200", "8 H200 per no
 
 
 def busbw(gpu, nodes):
-    """The best bandwidth of the longest message in any table of these nodes, in GB/s."""
+    """The best bandwidth of the longest message in the tables of nccl-tests on these nodes, in GB/s."""
     with open(SOURCE, encoding="utf-8") as file:
-        tables = re.findall(rf'CALL_ALL_REDUCE, "{gpu}", "{nodes}x8", NULL, (\d+), \d+,\s*{{(.*?)}}}}', file.read(), re.DOTALL)
-    return max(2 * (int(n) - 1) / int(n) * kib * 1024 / us / 1000
-               for n, points in tables for kib, us in [max((float(a), float(b)) for a, b in
-                                                       re.findall(r"{([\d.]+), ([\d.]+)}?", points + "}"))])
+        tables = re.findall(rf'CALL_ALL_REDUCE, "{gpu}", "{nodes}x8", NULL, (\d+), 0,\s*{{(.*?)}}}}', file.read(), re.DOTALL)
+    longest = [(int(n), *map(float, re.findall(r"([\d.]+), ([\d.]+)", points)[-1])) for n, points in tables]
+    return max(2 * (n - 1) / n * kib * 1024 / us / 1000 for n, kib, us in longest)
 
 
 def y(value):

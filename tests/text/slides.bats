@@ -72,6 +72,23 @@ END
     fails 1 'there is no exercise 2.99' python3 -B "$check" deck.md
 }
 
+@test "footers show the parts, the first slide shows the place, and notes keep their points" {
+    cd "$BATS_TEST_TMPDIR"
+    local points=$'<!--\n2 minutes\n**Begin with this.**\n- Say: one two three four\n  five six.\n- Ask: why?\n-->'
+    deck "$(printf '%s\n' '# Title' "$points" '' --- '' '<!-- part: First -->' '# One' "$points" '' --- '' '<!-- part: Second -->' \
+        '# Two' "$points" '' --- '' '# Three' "$points")"
+    PLACE='Room 7 <a>' DATE=today run python3 -B -c 'import sys
+sys.path.insert(0, sys.argv[1])
+from slides import Deck, for_marp
+print(for_marp(Deck("deck.md")))' "$root/tools"
+    [ "$(grep -c '_footer: "9 Planted: 1 First · \*\*2 Second\*\*"' <<<"$output")" = 2 ]
+    [ "$(grep -c '_footer: "9 Planted: \*\*1 First\*\* · 2 Second"' <<<"$output")" = 1 ]
+    [ "$(grep -c '_footer: "9 Planted: 1 First · 2 Second"' <<<"$output")" = 1 ]
+    [ "$(grep -c 'Room 7 &lt;a&gt;<br>today' <<<"$output")" = 1 ]
+    [ "$(grep -cx -- '- Say: one two three four five six.' <<<"$output")" = 4 ]
+    [[ $output != *'part:'* ]]
+}
+
 @test "make schedule adds up the minutes of the slides and of the exercises" {
     run make schedule
     [ "$status" = 0 ]
@@ -130,6 +147,7 @@ build_slides() {
     for deck in docs/slides/[1-9]-*.md; do
         page=build/slides/$(basename "$deck" .md).html
         grep -q 'class="timer"' "$page"
+        run ! grep -q '^\*\*' "$page" # the stars of notes
         run ! grep -qE '(src|href)="https?://[^"]*\.(js|css|svg|png|woff2)"' "$page" # one file is enough
     done
 }
