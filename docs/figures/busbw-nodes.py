@@ -6,7 +6,7 @@ import re
 from drawing import COMMUNICATE, COMPUTE, FOURTH, HOST, Figure
 
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tests/device/test_published.c")
-TOP, BOTTOM, MOST = 60, 400, 500  # GB/s at the top
+TOP, BOTTOM, MOST = 60, 370, 500  # GB/s at the top
 GPUS = (("h100", "8 H100 per node", COMPUTE, (1, 2, 4)), ("h200", "8 H200 per node", COMMUNICATE, (1, 2, 4)))
 
 
@@ -26,7 +26,7 @@ def draw():
     values = {(gpu, nodes): busbw(gpu, nodes) for gpu, _, _, counts in GPUS for nodes in counts}
     f = Figure("Published bus bandwidth of an all-reduce on 1, 2 and 4 nodes", "Large messages, in GB/s. " +
                " ".join(f"{name}: " + ", ".join(f"{values[gpu, n]:.0f} on {n}" for n in counts) + "."
-                        for gpu, name, _, counts in GPUS), 500)
+                        for gpu, name, _, counts in GPUS), 460)
     for level in range(0, MOST + 1, 100):
         f.line((84, y(level)), (1090, y(level)), colour=HOST, thick=1)
         f.text(70, y(level), str(level), 18, "end")
