@@ -15,7 +15,7 @@ DIFFS := diff12 diff23 diff34 diff45 diff57 diff48 diff89
 PROGRAMS := $(foreach step,$(STEPS),$($(step)))
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart first-run data programs diffs diffstat doctor demo-fsdp demo-gpt rehearse plots check-gpu docs record slides schedule test-quick test test-all clean
+.PHONY: help quickstart first-run data programs diffs diffstat doctor demo-fsdp demo-gpt rehearse plots check-gpu docs record slides schedule site test-quick test test-all clean
 .PHONY: $(STEPS) $(STEPS:%=run-%) $(DIFFS) $(PROGRAMS)
 include tools/build.mk tools/see.mk exercises/exercises.mk tests/tests.mk bench/bench.mk
 
@@ -117,6 +117,11 @@ slides: ## makes the slides, as HTML and PDF in build/slides (DECK=2: only those
 
 schedule: ## adds up the minutes of the slides and of their exercises (ARGS=--slides: when each slide begins)
 	@python3 -B tools/slides.py schedule $(ARGS)
+
+site: slides diffs ## makes the web site of the course, with the slides and the differences: build/site/index.html
+	@tools/deps.sh site
+	@$(call NPM,docs/site,build/site-node)
+	@tools/site.sh build/site
 
 check-gpu: ## tests the course on this machine's GPUs and writes a report (DEVICE=cpu: on the CPU device)
 	@tools/check_gpu.sh $(if $(filter file,$(origin DEVICE)),gpu,$(DEVICE))

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # deps.sh SET: installs the packages of a set that are missing here: run (to build and run on DEVICE, by default on the
 # CPU device; with NVCC set, also to compile for GPUs), quick, test, test-all, cluster, container, fuzz, lint or format
-# (for the make target of this name), plots (for make rehearse and make plots), diffs, slides, bench (to compare with
-# PyTorch) or fashion (the images of Fashion-MNIST). It uses apt-get, as root or through sudo, and lists the packages
+# (for the make target of this name), plots (for make rehearse and make plots), diffs, slides, site, bench (to compare
+# with PyTorch) or fashion (the images of Fashion-MNIST). It uses apt-get, as root or through sudo, and lists the packages
 # before it installs them. If a needed package stays missing, it prints how to get it and exits with 1.
 set -u
 cc=${CC:-cc}
@@ -111,7 +111,7 @@ check() { # SET
             want has_mpi - 'openmpi-bin libopenmpi-dev' openmpi-devel openmpi
             want has_command gnuplot gnuplot-nox gnuplot gnuplot
             ;;
-        diffs)
+        diffs | site)
             need has_command npm 'nodejs npm' nodejs-npm nodejs
             ;;
         slides)

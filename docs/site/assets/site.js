@@ -1,0 +1,89 @@
+// The menu of narrow screens, the search, and the buttons that copy commands.
+(() => {
+    const root = document.documentElement.dataset.root, $ = (id) => document.getElementById(id);
+
+    $("menu").addEventListener("click", () => {
+        const open = document.body.classList.toggle("menu");
+        $("menu").setAttribute("aria-expanded", open);
+    });
+    const here = document.querySelector("#pages [aria-current]");
+    if (here)
+        $("pages").scrollTop = here.offsetTop - $("pages").clientHeight / 2;
+
+    // The sections of all pages come as a script, because a page on a disk may not fetch files.
+    let index;
+    const load = (name) => new Promise((done, failed) =>
+        document.head.append(Object.assign(document.createElement("script"), { src: `${root}assets/${name}`, onload: done, onerror: failed })));
+    const ready = () => index ??= (async () => {
+        await Promise.all([load("minisearch.js"), load("sections.js")]);
+        const made = new MiniSearch({ fields: ["heading", "title", "text"], storeFields: ["page", "anchor", "heading", "title", "text"],
+            searchOptions: { boost: { heading: 4, title: 2 }, prefix: true, combineWith: "AND", fuzzy: (word) => word.length > 5 ? 0.15 : 0 } });
+        made.addAll(window.sections);
+        return made;
+    })();
+
+    // The words of the text around the first word that was found.
+    const excerpt = ({ text, terms }) => {
+        const at = Math.max(0, text.toLowerCase().search(terms.map((term) => term.replace(/\W/g, "\\$&")).join("|")) - 50);
+        return (at ? "..." : "") + text.slice(at, at + 140);
+    };
+    const input = $("search"), list = $("found");
+    let chosen = -1;
+    const choose = (number) => {
+        const items = [...list.children];
+        chosen = items.length ? (number + items.length) % items.length : -1;
+        items.forEach((item, i) => item.setAttribute("aria-selected", i === chosen));
+        items[chosen]?.scrollIntoView({ block: "nearest" });
+        input.setAttribute("aria-activedescendant", items[chosen]?.id ?? "");
+    };
+    const show = (open) => { list.hidden = !open; input.setAttribute("aria-expanded", open); };
+    const search = async () => {
+        const words = input.value.trim(), results = words ? (await ready()).search(words).slice(0, 12) : [];
+        if (words !== input.value.trim())
+            return; // the reader has typed on
+        list.replaceChildren(...results.map((result, i) => {
+            const item = Object.assign(document.createElement("li"), { id: `found${i}`, role: "option" });
+            const link = Object.assign(document.createElement("a"), { href: `${root}${result.page}${result.anchor && `#${result.anchor}`}`, tabIndex: -1 });
+            const title = document.createElement("b");
+            title.textContent = result.anchor ? `${result.heading} - ${result.title}` : result.title;
+            link.append(title, excerpt(result));
+            item.append(link);
+            return item;
+        }));
+        if (words && !results.length)
+            list.append(Object.assign(document.createElement("li"), { textContent: "Nothing found" }));
+        show(words !== "");
+        choose(0);
+    };
+    input.addEventListener("focus", ready);
+    input.addEventListener("input", search);
+    input.addEventListener("keydown", (event) => {
+        if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+            choose(chosen + (event.key === "ArrowDown" ? 1 : -1));
+            event.preventDefault();
+        } else if (event.key === "Enter") {
+            list.children[chosen]?.firstChild.click?.();
+            show(false);
+        } else if (event.key === "Escape") {
+            show(false);
+        }
+    });
+    document.addEventListener("click", (event) => event.target.closest(".search") || show(false));
+    document.addEventListener("keydown", (event) => {
+        if (event.key === "/" && !/^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName)) {
+            event.preventDefault();
+            input.focus();
+        }
+    });
+
+    for (const block of document.querySelectorAll("figure.quote .code")) {
+        const button = Object.assign(document.createElement("button"), { textContent: "Copy", className: "copy" });
+        button.addEventListener("click", async () => {
+            await navigator.clipboard.writeText(block.querySelector("code").textContent);
+            button.textContent = "Copied";
+            setTimeout(() => { button.textContent = "Copy"; }, 1500);
+        });
+        if (navigator.clipboard)
+            block.after(button);
+    }
+})();

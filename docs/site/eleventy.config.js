@@ -1,0 +1,56 @@
+// The web site of the course, which make site writes to build/site: a page for each Markdown file of the repository, a page
+// for each source file that they link to, the slides, and the pages of make diffs. All addresses are relative, so the site works
+// from a disk and in any folder of a server. Eleventy renders the Markdown, markdown.js adapts it, and layouts/ frames it.
+const fs = require("node:fs");
+const path = require("node:path");
+const { texts, decks, linked, placeOf, escape, sourcePage } = require("./sources.js");
+const markdown = require("./markdown.js");
+const { groups, flat } = require("./navigation.js");
+const frame = require("./layouts/page.11ty.js");
+
+const FONTS = { "source-sans-3": [400, 600, 700], "source-code-pro": [400, 600] };
+const installed = (name) => path.join(process.env.NODE_PATH, name);
+
+module.exports = (config) => {
+    const out = process.env.SITE, content = Object.fromEntries(texts.map((name) => [name, fs.readFileSync(name, "utf8")]));
+    const pages = Object.fromEntries(texts.map((name) => {
+        const title = escape(content[name].match(/^# (.*)$/m)[1].replace(/`/g, ""));
+        const words = title.replace(/^Step (\d): (.)/, (_, number, letter) => `${number} ${letter.toUpperCase()}`);
+        return [name, { place: placeOf(name), title, short: name === "README.md" ? "The course" : words }];
+    }));
+    const named = (group) => ({ ...group, pages: group.pages.map((name) => pages[name]), groups: group.groups?.map(named) });
+    const shared = { groups: groups(texts).map(named) };
+    shared.order = flat(shared.groups);
+
+    config.setUseGitIgnore(false);
+    config.amendLibrary("md", (md) => { md.set({ html: true }); markdown.setUp(md); });
+    for (const name of texts)
+        config.addTemplate(`pages/${name}`, markdown.prepared(content[name]), { ...shared, ...pages[name], source: name,
+            permalink: pages[name].place, layout: "page.11ty.js" });
+    config.addPassthroughCopy({ "docs/figures/*.svg": "docs/figures", "docs/site/assets": "assets", [installed("minisearch/dist/umd/index.js")]:
+        "assets/minisearch.js" });
+    for (const [name, weights] of Object.entries(FONTS))
+        for (const weight of weights)
+            config.addPassthroughCopy({ [installed(`@fontsource/${name}/files/${name}-latin-${weight}-normal.woff2`)]:
+                `assets/${name}-${weight}.woff2` });
+    for (const deck of decks.map((name) => path.basename(name, ".md")))
+        for (const kind of ["html", "pdf"])
+            config.addPassthroughCopy({ [`build/slides/${deck}.${kind}`]: `slides/${deck}.${kind}` });
+    config.addPassthroughCopy({ "build/diffs/*.{html,js,css}": "diffs" });
+
+    // The texts are rendered now, so all files that they link to are known.
+    config.on("eleventy.after", () => {
+        for (const name of linked) {
+            const page = sourcePage(name), folder = page.folder ? ` in <a href="${page.folder.href}">${page.folder.name}</a>` : "";
+            const html = `<h1 class="file">${path.basename(name)}</h1><p>${name}${folder}</p>${page.html}`;
+            fs.mkdirSync(path.join(out, path.dirname(page.permalink)), { recursive: true });
+            fs.writeFileSync(path.join(out, page.permalink), frame({ ...shared, ...page, place: page.permalink, content: html }));
+        }
+        const found = markdown.sections.map((section, id) => ({ id, page: section.page, anchor: section.anchor || "",
+            heading: section.heading, title: shared.order.find((page) => page.place === section.page).title,
+            text: section.text.join(" ").replace(/\s+/g, " ") }));
+        fs.writeFileSync(path.join(out, "assets/sections.js"), `window.sections = ${JSON.stringify(found)};\n`);
+    });
+
+    return { dir: { input: "docs/site", includes: "layouts", output: out }, templateFormats: ["md"], markdownTemplateEngine: false };
+};
