@@ -106,9 +106,10 @@ plots: ## draws losses, images per second, memory and bus bandwidth of runs that
 docs: ## fills the marked blocks of the texts with the current code, differences and numbers
 	@tools/reading.sh --write && python3 -B tools/render.py
 
-record: ## runs the commands whose output a text quotes, and refreshes the quotes (ARGS=README.md: only of this text)
-	@$(MAKE) --no-print-directory -s QUIET=@ DEVICE=cpu programs
+record: ## runs the commands whose output a text quotes, and refreshes the quotes and the timelines (ARGS=README.md: only of this text)
+	@$(MAKE) --no-print-directory -s QUIET=@ DEVICE=cpu programs $(if $(ARGS),,build/cpu/bench/ring_rounds)
 	@python3 -B tools/record.py $(ARGS)
+	@$(if $(ARGS),,python3 -B tools/timelines.py)
 
 slides: ## makes the slides, as HTML and PDF in build/slides (DECK=2: only those of session 2)
 	@tools/deps.sh slides

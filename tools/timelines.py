@@ -3,7 +3,7 @@
 modelled GPUs, which give the same times on every machine. It writes docs/site/timelines/02_multigpu_fork.json and so on for
 the steps in SETS, and 06_allreduce_demo.json: what the buffers of four ranks hold before each round of the ring of step 6.
 
-A timeline has a table of names, and for each run its command, the time of the step, of its collectives and of their hidden
+A timeline has a table of names, and for each run its options, the time of the step, of its collectives and of their hidden
 part (in ms, of rank 0), the memory that the program prints (in MB, without the images), and lists of spans. Ranks with equal
 spans share a list. A span is [stream, name, begin, length], in units of 0.1 us from the begin of the step; that of a
 collective continues with the time for which it waits for the last rank, and that rank, and that of a waiting stream with the
@@ -30,17 +30,19 @@ STEP = 2  # the training step that is recorded; the first one begins with empty 
 UNIT = 0.1  # us
 UNITS = {"": 1e-6, "K": 1e-3, "M": 1, "G": 1e3}  # MB
 RING = "06_allreduce_demo"
-SLOW = {"no": "", "the last GPU, 1.5 times": "{last}:1.5"}
+SLOW = {"none": "", "last GPU: 1.5 times as long": "{last}:1.5"}
+START = {"GPUs": 4, "--overlap": 1, "width": 4096, "nodes": 2, "--prefetch": 1, "batch": 2048}  # what readers see first, unless it is the first value
+SIZES = ("GPUs", "nodes", "width", "batch")  # runs that differ in one of them are drawn to different scales
 
 # For each step: the controls (what changes, and its values), the GPUs per node, and the options of the program.
 SETS = {
-    "02_multigpu_fork": ({"GPUs": [2, 4, 8], "--overlap": [0, 1], "width of the layers": [1024, 4096], "slow": SLOW},
+    "02_multigpu_fork": ({"GPUs": [2, 4, 8], "--overlap": [0, 1], "width": [1024, 4096], "slow device": SLOW},
                          lambda s: s["GPUs"],
-                         lambda s: f"--overlap {s['--overlap']} --hidden {','.join([str(s['width of the layers'])] * 3)} --batch 1024"),
-    "04_multinode": ({"nodes": [1, 2, 4], "--overlap": [0, 1], "slow": {**SLOW, "the network of the last node, twice": "n{node}:2"}},
+                         lambda s: f"--overlap {s['--overlap']} --hidden {','.join([str(s['width'])] * 3)} --batch 1024"),
+    "04_multinode": ({"nodes": [1, 2, 4], "--overlap": [0, 1], "slow device": {**SLOW, "network of the last node: twice as long": "n{node}:2"}},
                      lambda s: 8 // s["nodes"],
                      lambda s: f"--overlap {s['--overlap']} --hidden 4096,4096,4096 --batch 2048"),
-    "05_fsdp": ({"GPUs": [2, 4, 8], "--prefetch": [0, 1], "batch": [512, 2048], "slow": SLOW},
+    "05_fsdp": ({"GPUs": [2, 4, 8], "--prefetch": [0, 1], "batch": [512, 2048], "slow device": SLOW},
                 lambda s: s["GPUs"],
                 lambda s: f"--prefetch {s['--prefetch']} --hidden 4096,4096,4096 --batch {s['batch']}"),
     "07_large_models": ({"--strategy": ["none", "grad", "full", "hybrid"], "--precision": ["fp32", "bf16"], "--accumulate": [1, 2]},
@@ -54,7 +56,7 @@ def settings(controls):
     """All combinations. A network of nodes is slow only where there is one."""
     for values in itertools.product(*controls.values()):
         setting = dict(zip(controls, values))
-        if setting.get("nodes") != 1 or "network" not in setting["slow"]:
+        if setting.get("nodes") != 1 or "network" not in setting["slow device"]:
             yield setting
 
 
@@ -63,19 +65,18 @@ def environment(step, setting):
     nodes = setting.get("nodes", 2 if step == "07_large_models" else 1)
     ranks = nodes * per_node
     variables = {"CPU_DEVICE_MODEL": "h100", "CPU_DEVICE_COMPUTE": "0", "CPU_DEVICE_TOPOLOGY": f"{nodes}x{per_node}"}
-    slow = SETS[step][0].get("slow", {}).get(setting.get("slow"))
+    slow = SETS[step][0].get("slow device", {}).get(setting.get("slow device"))
     if slow:
         variables["CPU_DEVICE_SLOW"] = slow.format(last=ranks - 1, node=nodes - 1)
     return variables, ranks, per_node
 
 
 def run(step, setting, programs):
-    """Returns the trace of all ranks, what the program printed, and the command without what only the recording needs."""
+    """Returns the trace of all ranks, what the program printed, and its options and GPUs in words."""
     variables, ranks, per_node = environment(step, setting)
     program = [os.path.join(ROOT, programs, step, "train"), *SETS[step][2](setting).split(), "--data", "synthetic"]
-    shown = " ".join([f"{name}={value}" for name, value in variables.items()] +
-                     ([] if step.startswith("02") else ["03_multigpu_launcher/launch", f"--nproc-per-node {ranks}"]) +
-                     [f"{step}/train", *([f"--nproc {ranks}"] if step.startswith("02") else []), *program[1:]])
+    nodes = ranks // per_node
+    shown = {"program": " ".join([f"{step}/train", *program[1:]]), "gpus": f"{nodes} nodes of {per_node} GPUs" if nodes > 1 else f"{ranks} GPUs"}
     with tempfile.TemporaryDirectory() as folder:
         program += ["--max-steps", str(STEP + 1), "--trace", f"{folder}/trace.json"]
         launcher = [os.path.join(ROOT, programs, "03_multigpu_launcher/launch"), "--nproc-per-node", str(ranks), "sh", "-c",
@@ -130,7 +131,7 @@ def memory_of(output):
 
 
 def timeline(step, setting, programs, names):
-    trace, output, command = run(step, setting, programs)
+    trace, output, shown = run(step, setting, programs)
 
     def number_of(*name):
         if list(name) not in names:
@@ -148,7 +149,7 @@ def timeline(step, setting, programs, names):
         else:
             lists.append({"ranks": [rank.number], "spans": spans})
     times = {name: round(value / 1000, 3) for name, value in (("step", length), ("collectives", collectives), ("hidden", hidden))}
-    return {"setting": list(map(str, setting.values())), "command": command, **times, "memory": memory_of(output), "lists": lists}
+    return {"setting": list(map(str, setting.values())), **shown, **times, "memory": memory_of(output), "lists": lists}
 
 
 def record(step, programs, wanted=None):
@@ -161,8 +162,8 @@ def record(step, programs, wanted=None):
     chosen = list(settings(controls))
     chosen = chosen if wanted is None else [chosen[wanted % len(chosen)]]
     runs = [timeline(step, setting, programs, names) for setting in chosen]
-    return {"controls": [{"name": name, "values": list(map(str, values))} for name, values in controls.items()], "names": names,
-            "runs": runs}
+    return {"controls": [{"name": name, "values": list(map(str, values)), "start": str(START.get(name, next(iter(values)))), "size": name in SIZES}
+                         for name, values in controls.items()], "names": names, "runs": runs}
 
 
 def named(document):

@@ -2,7 +2,7 @@
 // the anchors of GitHub, comments vanish, and quoted code gets the numbers of its lines. Collects the sections for the search.
 const path = require("node:path").posix;
 const { files, placeOf, address, escape, highlight, languageOf, numbered, definition, linesOf } = require("./sources.js");
-const { players } = require("./players.js");
+const { addPlayer } = require("./players.js");
 
 const sections = []; // { page, anchor, title, heading, text }
 
@@ -63,9 +63,7 @@ function adaptInline(tokens, source, md) {
 }
 
 function adapt(state) {
-    const { source, tokens } = { source: state.env.source, tokens: state.tokens };
-    if (!source)
-        return;
+    const { env: { source }, tokens } = state;
     const seen = {};
     let section = { page: placeOf(source), text: [] }, quoted = "";
     sections.push(section);
@@ -98,6 +96,7 @@ function adapt(state) {
             }
         }
     });
+    addPlayer(state, source);
 }
 
 function renderFence(tokens, i) {
@@ -129,7 +128,7 @@ exports.setUp = (md) => {
     const image = md.renderer.rules.image;
     md.renderer.rules.image = (tokens, i, options, env, self) => {
         tokens[i].attrSet("loading", "lazy");
-        return players(path.basename(tokens[i].attrGet("src")), `<span class="picture" tabindex="0">${image(tokens, i, options, env, self)}</span>`);
+        return `<span class="picture" tabindex="0">${image(tokens, i, options, env, self)}</span>`;
     };
 };
 

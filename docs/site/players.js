@@ -1,2 +1,29 @@
-// Pictures that become players on the site.
-exports.players = (name, picture) => picture;
+// Where the players stand: after the paragraph or the output of a page that contains these words. A player in place of a
+// picture shows that picture where scripts do not run.
+const fs = require("node:fs");
+const path = require("node:path").posix;
+const { address, placeOf } = require("./sources.js");
+
+const PLACES = {
+    "02_multigpu_fork/README.md": { at: "overlap.svg", kind: "timeline", replaces: true },
+    "04_multinode/README.md": { at: "rank 3 is the straggler", kind: "timeline" },
+    "05_fsdp/README.md": { at: "prefetch.svg", kind: "timeline", replaces: true },
+    "06_allreduce_demo/README.md": { at: "ring.svg", kind: "ring", replaces: true },
+    "07_large_models/README.md": { at: "If everything fits on one GPU, use", kind: "timeline" },
+};
+
+exports.addPlayer = (state, source) => {
+    const place = PLACES[source], { tokens } = state;
+    if (!place)
+        return;
+    const i = tokens.findIndex((token) => token.content.includes(place.at));
+    if (i < 0)
+        throw new Error(`docs/site/players.js: ${source} no longer has: ${place.at}`);
+    const html = (content) => Object.assign(new state.Token("html_block", "", 0), { content });
+    const data = fs.readFileSync(`docs/site/timelines/${path.dirname(source)}.json`, "utf8");
+    const player = html(`${place.replaces ? "</noscript>" : ""}<div class="player" data-kind="${place.kind}">` +
+        `<script type="application/json">${data}</script></div><script src="${address(placeOf(source), "assets/players.js")}" defer></script>\n`);
+    tokens.splice(i + (tokens[i].type === "inline" ? 2 : 1), 0, player); // a paragraph ends behind its text
+    if (place.replaces)
+        tokens.splice(i - 1, 0, html("<noscript>"));
+};
