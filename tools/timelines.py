@@ -200,9 +200,10 @@ def main():
     parser.add_argument("--programs", metavar="FOLDER", default="build/cpu", help="the built programs (default: %(default)s)")
     parser.add_argument("--check", metavar="N", type=int, help="write nothing; compare run N of each step with a new one")
     parser.add_argument("--folder", default=FOLDER, help="the recorded files (default: docs/site/timelines)")
+    parser.add_argument("steps", metavar="STEP", nargs="*", default=sorted([*SETS, RING]), help="only these, such as 05_fsdp")
     options = parser.parse_args()
     problems = 0
-    for step in sorted([*SETS, RING]):
+    for step in options.steps:
         path = os.path.join(options.folder, f"{step}.json")
         if options.check is None:
             files.make_folder(options.folder)

@@ -79,7 +79,7 @@ function adapt(state) {
             section.text.push(token.content.replace(/<[^>]*>/g, " ").replace(/&lt;/g, "<").replace(/&gt;/g, ">").replace(/&amp;/g, "&"));
         } else if (token.type === "inline") {
             adaptInline(token.children, source, state.md);
-            const opening = tokens[i - 1];
+            const opening = tokens[i - 1], term = source === "docs/glossary.md" && token.content.match(/^\*\*(.*?)\*\*/);
             if (opening.type === "heading_open") {
                 const heading = plain(token), anchor = anchorOf(heading, seen);
                 opening.attrSet("id", anchor);
@@ -91,6 +91,10 @@ function adapt(state) {
                 }
                 section.heading = heading;
                 section.level = Number(opening.tag[1]);
+            } else if (term) { // the search finds each entry
+                const anchor = anchorOf(term[1], seen);
+                tokens[i - 2].attrSet("id", anchor);
+                sections.push({ page: section.page, anchor, heading: term[1], level: 9, text: [plain(token)] });
             } else {
                 section.text.push(plain(token));
             }

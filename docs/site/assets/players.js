@@ -48,7 +48,7 @@
     }
 
     // Colours and texts of trace_svg.py.
-    const KINDS = { forward: ["#56B4E9", "#000", "forward"], backward: ["#0072B2", "#fff", "backward"], update: ["#009E73", "#fff", "update"],
+    const KINDS = { forward: ["#56B4E9", "#000", "forward"], backward: ["#0072B2", "#fff", "backward"], update: ["#009E73", "#000", "update"],
         other: ["#CC79A7", "#000", "other computing"], copy: ["#F0E442", "#000", "copy"], collective: ["#E69F00", "#000", "collective"],
         late: ["url(#late)", "#000", "waits for another rank"], wait: ["#B8BEC5", "#000", "waits for an event"] };
     const LEFT = 84, WIDTH = 760, ROW = 30, UNITS = 10000; // of a ms

@@ -22,10 +22,20 @@
         return made;
     })();
 
+    // Sections with the words side by side come first, then the beginnings of pages, and exercises last.
+    const found = (words) => {
+        const said = (text) => text.toLowerCase().includes(words.toLowerCase());
+        const boost = (id) => {
+            const { heading, text, page, anchor } = window.sections[id];
+            return (said(heading) ? 4 : said(text) ? 2 : 1) * (page.startsWith("exercises/") ? 0.2 : anchor ? 1 : 2);
+        };
+        return index.then((made) => made.search(words, { boostDocument: boost }).slice(0, 12));
+    };
+
     // The words of the text around the first word that was found.
     const excerpt = ({ text, terms }) => {
-        const at = Math.max(0, text.toLowerCase().search(terms.map((term) => term.replace(/\W/g, "\\$&")).join("|")) - 50);
-        return (at ? "..." : "") + text.slice(at, at + 140);
+        const at = Math.max(0, text.toLowerCase().search(terms.map((term) => term.replace(/\W/g, "\\$&")).join("|")) - 50), begin = text.lastIndexOf(" ", at) + 1;
+        return (begin ? "... " : "") + text.slice(begin, begin + 140);
     };
     const input = $("search"), list = $("found");
     let chosen = -1;
@@ -38,7 +48,7 @@
     };
     const show = (open) => { list.hidden = !open; input.setAttribute("aria-expanded", open); };
     const search = async () => {
-        const words = input.value.trim(), results = words ? (await ready()).search(words).slice(0, 12) : [];
+        const words = input.value.trim(), results = words ? await ready().then(() => found(words)) : [];
         if (words !== input.value.trim())
             return; // the reader has typed on
         list.replaceChildren(...results.map((result, i) => {

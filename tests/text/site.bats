@@ -1,0 +1,103 @@
+#!/usr/bin/env bats
+# Tests of make site in Chromium. The slides and the pages of make diffs have tests of their own, so empty files stand for them.
+# shellcheck disable=SC2154 # helpers.bash sets root
+# bats file_tags=test-all
+load ../helpers
+
+setup_file() {
+    local deck page
+    command -v npm >/dev/null || skip "npm is not installed"
+    export CHROME_PATH=${CHROME_PATH:-$(command -v chromium)}
+    [ -n "$CHROME_PATH" ] || skip "chromium is not installed"
+    copy_tree "$BATS_FILE_TMPDIR/tree"
+    cd "$BATS_FILE_TMPDIR/tree" || return
+    mkdir -p "$root/build/site-node" build/slides build/diffs
+    ln -s "$root/build/site-node" build/site-node
+    for deck in docs/slides/[1-9]-*.md; do
+        touch "build/slides/$(basename "$deck" .md)".{html,pdf}
+    done
+    for page in index $(sed -n 's/^DIFFS := //p' Makefile); do
+        touch "build/diffs/$page.html"
+    done
+    make -s -o slides -o diffs site >"$BATS_FILE_TMPDIR/out" 2>&1 || [ -e build/site-node/installed ] ||
+        skip "npm cannot install Eleventy: $(grep -m 1 error "$BATS_FILE_TMPDIR/out")"
+    export NODE_PATH=$root/build/site-node/node_modules
+}
+
+setup() {
+    site=$BATS_FILE_TMPDIR/tree/build/site
+    [ -e "$site/index.html" ] || { cat "$BATS_FILE_TMPDIR/out" && return 1; }
+}
+
+check() { # CHECK [FOLDER]
+    node "$root/tests/text/site.js" "$1" "${2:-$site}"
+}
+
+@test "each link and each anchor of the site exists, and nothing comes from another host" {
+    check links
+    [ "$(find "$site" -name '*.html' | wc -l)" -gt 300 ]
+}
+
+@test "no script of the site fails, no page is wider than a phone, and all texts can be read in light and dark" {
+    check pages
+}
+
+@test "a search finds all-reduce, and the keyboard opens the pages found" {
+    check search
+}
+
+@test "the players show what was recorded, and the keyboard steps through it" {
+    check players
+}
+
+@test "mistakes in a site are reported" {
+    local wanted
+    mkdir "$BATS_TEST_TMPDIR/wrong"
+    cat >"$BATS_TEST_TMPDIR/wrong/index.html" <<'END'
+<!DOCTYPE html><html data-theme="light"><body style="background: #fff"><a href="nowhere.html">one</a><a href="#nowhere">two</a>
+<a href="/root.html">three</a><img src="https://example.org/picture.svg"><p style="width: 500px; color: #888">pale</p>
+<script>throw new Error("planted");</script></body></html>
+END
+    run check links "$BATS_TEST_TMPDIR/wrong"
+    [ "$status" = 1 ]
+    for wanted in 'nowhere.html does not exist' '#nowhere has no such anchor' 'root.html is not on the site' 'picture.svg is not on the site'; do
+        [[ $output == *"$wanted"* ]] || { printf '%s\n' "wanted: $wanted" "$output" && return 1; }
+    done
+    sed -i 's/<img[^>]*>//' "$BATS_TEST_TMPDIR/wrong/index.html"
+    run check pages "$BATS_TEST_TMPDIR/wrong"
+    [ "$status" = 1 ]
+    for wanted in 'a script fails: planted' 'pixels wide on a phone' 'contrast 3.54 of "pale" in dark'; do
+        [[ $output == *"$wanted"* ]] || { printf '%s\n' "wanted: $wanted" "$output" && return 1; }
+    done
+}
+
+@test "a link to a file that does not exist, a page without a place and a lost player stop make site" {
+    local file text wanted
+    cd "$BATS_FILE_TMPDIR/tree"
+    while IFS='@' read -r file text wanted; do
+        [ ! -e "$file" ] || cp "$file" "$BATS_TEST_TMPDIR/old"
+        sed -i "$text" "$file" 2>/dev/null || echo '# New' >"$file"
+        run tools/site.sh "$BATS_TEST_TMPDIR/site"
+        [ "$status" != 0 ]
+        [[ $output == *"$wanted"* ]] || { printf '%s\n' "wanted: $wanted" "$output" && return 1; }
+        rm "$file"
+        [ ! -e "$BATS_TEST_TMPDIR/old" ] || mv "$BATS_TEST_TMPDIR/old" "$file"
+    done <<'END'
+README.md@s|(LICENSE)|(LICENCE)|@README.md: there is no LICENCE
+docs/new.md@p@navigation.js and the texts differ: docs/new.md
+05_fsdp/README.md@s|prefetch.svg|fsdp.svg|@05_fsdp/README.md no longer has: prefetch.svg
+END
+}
+
+@test "the recorded timelines are those of the programs of now" {
+    need_train 03_multigpu_launcher/launch {02_multigpu_fork,04_multinode,05_fsdp,07_large_models}/train
+    make -s -C "$root" DEVICE=cpu BUILD=build/test build/test/bench/ring_rounds
+    "$root/tools/timelines.py" --programs build/test --check 5 02_multigpu_fork 04_multinode 05_fsdp 06_allreduce_demo
+    cp -r "$root/docs/site/timelines" recorded
+    sed -i '/"setting":\["full","bf16","2"\]/s/"step":\([0-9]\)/"step":9\1/' recorded/07_large_models.json
+    sed -i 's/1101/1011/' recorded/06_allreduce_demo.json
+    run "$root/tools/timelines.py" --programs build/test --check 11 --folder "$PWD/recorded" 06_allreduce_demo 07_large_models
+    [ "$status" = 1 ]
+    [ "$(grep -c '^error' <<<"$output")" = 2 ]
+    [[ $output == *"the run full bf16 2 differs"* && $output == *"the buffers differ"* ]]
+}

@@ -1,0 +1,165 @@
+// site.js CHECK FOLDER: checks the web site in this folder, and prints a line for each problem. CHECK is links (all files and
+// anchors exist, nothing comes from another host), pages (no script fails, no page is wider than a phone, all texts can be
+// read), search or players. NODE_PATH holds playwright-core; Chromium opens the pages from the disk.
+const fs = require("node:fs");
+const path = require("node:path");
+const { chromium } = require("playwright-core");
+
+const [check, folder] = [process.argv[2], path.resolve(process.argv[3])];
+const problems = [];
+const report = (page, text) => problems.push(`${path.relative(folder, page)}: ${text}`);
+const all = fs.readdirSync(folder, { recursive: true }).filter((name) => name.endsWith(".html"))
+    .map((name) => path.join(folder, name)).filter((name) => !/\/(slides|diffs)\//.test(name)); // they have tests of their own
+
+function links() {
+    const texts = new Map(), read = (page) => texts.get(page) ?? texts.set(page, fs.readFileSync(page, "utf8")).get(page);
+    for (const page of all)
+        for (const [, kind, target] of read(page).replace(/<script type="application\/json">.*?<\/script>/gs, "").matchAll(/<(\w+)[^>]*? (?:href|src)="([^"]*)"/g)) {
+            if (/^(https?|mailto):/.test(target) && kind === "a" || target.startsWith("data:"))
+                continue;
+            const [file, anchor] = target.split("#"), found = file ? path.resolve(path.dirname(page), file) : page;
+            if (/^(\w+:|\/)/.test(target) || path.relative(folder, found).startsWith(".."))
+                report(page, `${target} is not on the site`);
+            else if (!fs.existsSync(found) || fs.statSync(found).isDirectory())
+                report(page, `${target} does not exist`);
+            else if (anchor && !read(found).includes(`id="${anchor}"`))
+                report(page, `${target} has no such anchor`);
+        }
+}
+
+// In the page: the texts whose contrast is below that of WCAG 2, level AA.
+function pale() {
+    const rgb = (colour) => colour.match(/[\d.]+/g).map(Number);
+    const light = (colour) => rgb(colour).slice(0, 3).map((part) => part / 255)
+        .map((part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)
+        .reduce((sum, part, i) => sum + part * [0.2126, 0.7152, 0.0722][i], 0);
+    const paper = (element) => {
+        for (let at = element; at; at = at.parentElement)
+            if ((rgb(getComputedStyle(at).backgroundColor)[3] ?? 1) > 0)
+                return getComputedStyle(at).backgroundColor;
+    };
+    const found = new Set(), walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    for (let text = walker.nextNode(); text; text = walker.nextNode()) {
+        const element = text.parentElement, style = getComputedStyle(element), size = parseFloat(style.fontSize);
+        if (!text.data.trim() || !element.checkVisibility({ opacityProperty: true }) || element.closest("script, title, :disabled + span"))
+            continue;
+        const drawn = element.closest("svg"), label = element.matches(".label");
+        const below = label ? getComputedStyle(element.previousElementSibling).fill : paper(element);
+        const [a, b] = [light(drawn ? style.fill : style.color), light(below)].sort((x, y) => y - x), ratio = (a + 0.05) / (b + 0.05);
+        if (ratio < (size >= 24 || size >= 18.66 && style.fontWeight >= 700 ? 3 : 4.5))
+            found.add(`contrast ${ratio.toFixed(2)} of "${text.data.trim().slice(0, 30)}" in ${document.documentElement.dataset.theme}`);
+    }
+    return [...found];
+}
+
+async function pages(browser) {
+    const tab = await browser.newPage({ viewport: { width: 390, height: 800 } });
+    let here;
+    tab.on("pageerror", (error) => report(here, `a script fails: ${error.message}`));
+    tab.on("requestfailed", (request) => report(here, `cannot load ${request.url()}`));
+    // Exercises are alike, and so are source pages: a few of them stand for the others.
+    const seen = all.filter((page, i) => !/\/(source|exercises)\//.test(page) || i % 12 === 0 || /source\/.*\/train\.c/.test(page));
+    for (here of seen) {
+        await tab.goto(`file://${here}`);
+        const width = await tab.evaluate(() => document.documentElement.scrollWidth);
+        if (width > 390)
+            report(here, `is ${width} pixels wide on a phone with 390`);
+        // These pages have all kinds of texts.
+        if (/\/(index|docs\/training|0[26]_[^/]*\/(index|train\.c))\.html$/.test(path.join("/", path.relative(folder, here))))
+            for (const theme of ["light", "dark"])
+                for (const text of await tab.evaluate((name) => { document.documentElement.dataset.theme = name; }, theme).then(() => tab.evaluate(pale)))
+                    report(here, text);
+    }
+}
+
+async function search(browser) {
+    const tab = await browser.newPage(), page = path.join(folder, "05_fsdp/index.html"); // a page in a folder
+    await tab.goto(`file://${page}`);
+    await tab.keyboard.press("/");
+    await tab.keyboard.type("all-reduce");
+    await tab.waitForSelector("#found [aria-selected=true] a");
+    const targets = await tab.$$eval("#found a", (found) => found.map((link) => link.href));
+    if (!targets.some((target) => target.endsWith("06_allreduce_demo/index.html")))
+        report(page, `a search for all-reduce finds ${targets}`);
+    if (!targets[0].endsWith("docs/glossary.html#all-reduce"))
+        report(page, `a search for all-reduce begins with ${targets[0]}`);
+    for (const target of new Set(targets.map((one) => one.split("#")[0])))
+        if (!/all-reduce/i.test(fs.readFileSync(new URL(target), "utf8")))
+            report(page, `a search for all-reduce finds ${target}`);
+    await tab.keyboard.press("ArrowDown");
+    await tab.keyboard.press("Enter");
+    await tab.waitForURL(targets[1]);
+}
+
+const data = (tab) => tab.$eval(".player script", (script) => JSON.parse(script.textContent));
+const words = (tab) => tab.textContent(".player .words");
+
+async function timeline(tab, page) {
+    const { controls, runs, names } = await data(tab);
+    for (const { setting, step, collectives, hidden, memory, lists } of runs.filter((_, i) => i % 3 === 0)) {
+        for (let pass = 0; pass < 2; pass++) // a value may be there only after another one has been chosen
+            for (const [i, value] of setting.entries())
+                await tab.$eval(`.player input[data-control="${i}"][value="${value}"]`, (input) => input.click());
+        const shown = await tab.$$eval(".player dd", (all) => Object.fromEntries(all.map((one) => [one.dataset.value, one.textContent])));
+        const bars = await tab.$$eval(".player rect[data-kind]:not([data-kind=late])", (all) => all.length);
+        const numbers = (text) => text.match(/\d+(\.\d+)?/g).map(Number);
+        const wanted = [step, collectives, hidden, ...Object.values(memory)];
+        const got = [...numbers(shown.step), ...numbers(shown.hidden).slice(0, 2), ...numbers(shown.memory).slice(1)];
+        if (String(got) !== String(wanted) || !bars || bars > lists.flatMap((list) => list.spans).length)
+            report(page, `${setting}: shows ${got} instead of ${wanted}, with ${bars} bars`);
+    }
+    // The keyboard: an arrow key chooses another value, and the slider goes from one change to the next.
+    const [{ setting, lists }] = runs, other = [controls[0].values.at(-1), ...setting.slice(1)];
+    for (const [i, value] of other.entries())
+        await tab.$eval(`.player input[data-control="${i}"][value="${value}"]`, (input) => input.click());
+    await tab.focus(".player input[data-control='0']:checked");
+    await tab.keyboard.press("ArrowRight"); // from the last value to the first one
+    const times = [...new Set(lists.flatMap(({ spans }) => spans.flatMap(([, , begin, length]) => [begin, begin + length])))].sort((a, b) => a - b);
+    await tab.focus(".player input[type=range]");
+    for (const time of times.slice(1, 6)) {
+        await tab.keyboard.press("ArrowRight");
+        const said = await words(tab), [stream, name] = lists[0].spans.find(([, , begin, length]) => begin <= time && time < begin + length);
+        const operation = names[name][1] === "wait" ? `stream ${stream} waits` : `stream ${stream}: ${names[name][0]}`;
+        if (!said.startsWith(`${(time / 10000).toFixed(3)} ms`) || !said.includes(operation))
+            report(page, `at ${time} it says: ${said}`);
+    }
+}
+
+async function ring(tab, page) {
+    const { states } = await data(tab);
+    await tab.focus(".player input[type=range]");
+    for (const [round, state] of states.entries()) {
+        const shown = (await tab.$$eval(".player .number", (all) => all.map((one) => Number(one.textContent))));
+        if (String(shown) !== String(state.flat()))
+            report(page, `round ${round} shows ${shown}`);
+        if (!(await words(tab)).startsWith(round ? `Round ${round} of ${states.length - 1}` : "Start"))
+            report(page, `round ${round} says ${await words(tab)}`);
+        await tab.keyboard.press("ArrowRight");
+    }
+}
+
+async function players(browser) {
+    const tab = await browser.newPage();
+    let count = 0;
+    for (const page of all.filter((name) => fs.readFileSync(name, "utf8").includes('class="player"'))) {
+        await tab.goto(`file://${page}`);
+        await (await tab.$("[data-kind=ring].player") ? ring : timeline)(tab, page);
+        await tab.click(".transport button:first-child"); // play: the slider moves on without keys
+        await tab.waitForFunction(() => document.querySelector(".player input[type=range]").value > 1);
+        count++;
+    }
+    if (count !== 5)
+        report(folder, `${count} pages have a player`);
+}
+
+(async () => {
+    if (check === "links") {
+        links();
+    } else {
+        const browser = await chromium.launch({ executablePath: process.env.CHROME_PATH, args: ["--no-sandbox"] });
+        await { pages, search, players }[check](browser);
+        await browser.close();
+    }
+    console.log(problems.slice(0, 30).join("\n"));
+    process.exitCode = problems.length > 0 ? 1 : 0;
+})();
