@@ -20,7 +20,7 @@ head_of() { # TITLE
 <title>$1</title>
 <link rel="stylesheet" href="github.min.css">
 <link rel="stylesheet" href="diff2html.min.css">
-<style>body { font-family: sans-serif; } .d2h-file-list-wrapper { display: none; }</style>
+<style>body { font-family: sans-serif; } #pages { overflow-x: auto; } .d2h-file-list-wrapper { display: none; }</style>
 <h1>$1</h1>
 HTML
 }
