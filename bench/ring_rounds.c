@@ -10,8 +10,8 @@ static ncclResult_t record_and_start(void);
 #undef main
 #undef ncclGroupStart
 
-// A vector has one element for each rank, and so each chunk has one. Element c of rank r is 10^r in
-// all chunks c, so the digits of a sum tell which ranks are in it.
+// A vector has one element for each chunk. All elements of rank r begin as 10^r, so the digits of a
+// sum tell which ranks are in it.
 static struct world world;
 
 static void record(void) {

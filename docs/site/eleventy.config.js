@@ -27,8 +27,8 @@ module.exports = (config) => {
     for (const name of texts)
         config.addTemplate(`pages/${name}`, markdown.prepared(content[name]), { ...shared, ...pages[name], source: name,
             permalink: pages[name].place, layout: "page.11ty.js" });
-    config.addPassthroughCopy({ "docs/figures/*.svg": "docs/figures", "docs/site/assets": "assets", [installed("minisearch/dist/umd/index.js")]:
-        "assets/minisearch.js" });
+    config.addPassthroughCopy({ "docs/figures/*.svg": "docs/figures", "docs/site/assets": "assets",
+        [installed("minisearch/dist/umd/index.js")]: "assets/minisearch.js" });
     for (const [name, weights] of Object.entries(FONTS))
         for (const weight of weights)
             config.addPassthroughCopy({ [installed(`@fontsource/${name}/files/${name}-latin-${weight}-normal.woff2`)]:

@@ -21,8 +21,9 @@ exports.addPlayer = (state, source) => {
         throw new Error(`docs/site/players.js: ${source} no longer has: ${place.at}`);
     const html = (content) => Object.assign(new state.Token("html_block", "", 0), { content });
     const data = fs.readFileSync(`docs/site/timelines/${path.dirname(source)}.json`, "utf8");
+    const script = `<script src="${address(placeOf(source), "assets/players.js")}" defer></script>`;
     const player = html(`${place.replaces ? "</noscript>" : ""}<div class="player" data-kind="${place.kind}">` +
-        `<script type="application/json">${data}</script></div><script src="${address(placeOf(source), "assets/players.js")}" defer></script>\n`);
+        `<script type="application/json">${data}</script></div>${script}\n`);
     tokens.splice(i + (tokens[i].type === "inline" ? 2 : 1), 0, player); // a paragraph ends behind its text
     if (place.replaces)
         tokens.splice(i - 1, 0, html("<noscript>"));

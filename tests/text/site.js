@@ -14,7 +14,7 @@ const all = fs.readdirSync(folder, { recursive: true }).filter((name) => name.en
 function links() {
     const texts = new Map(), read = (page) => texts.get(page) ?? texts.set(page, fs.readFileSync(page, "utf8")).get(page);
     for (const page of all)
-        for (const [, kind, target] of read(page).replace(/<script type="application\/json">.*?<\/script>/gs, "").matchAll(/<(\w+)[^>]*? (?:href|src)="([^"]*)"/g)) {
+        for (const [, kind, target] of read(page).matchAll(/<(\w+)[^>]*? (?:href|src)="([^"]*)"/g)) {
             if (/^(https?|mailto):/.test(target) && kind === "a" || target.startsWith("data:"))
                 continue;
             const [file, anchor] = target.split("#"), found = file ? path.resolve(path.dirname(page), file) : page;
@@ -28,7 +28,8 @@ function links() {
 }
 
 // In the page: the texts whose contrast is below that of WCAG 2, level AA.
-function pale() {
+function pale(theme) {
+    document.documentElement.dataset.theme = theme;
     const rgb = (colour) => colour.match(/[\d.]+/g).map(Number);
     const light = (colour) => rgb(colour).slice(0, 3).map((part) => part / 255)
         .map((part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)
@@ -47,13 +48,14 @@ function pale() {
         const below = label ? getComputedStyle(element.previousElementSibling).fill : paper(element);
         const [a, b] = [light(drawn ? style.fill : style.color), light(below)].sort((x, y) => y - x), ratio = (a + 0.05) / (b + 0.05);
         if (ratio < (size >= 24 || size >= 18.66 && style.fontWeight >= 700 ? 3 : 4.5))
-            found.add(`contrast ${ratio.toFixed(2)} of "${text.data.trim().slice(0, 30)}" in ${document.documentElement.dataset.theme}`);
+            found.add(`contrast ${ratio.toFixed(2)} of "${text.data.trim().slice(0, 30)}" in ${theme}`);
     }
     return [...found];
 }
 
-async function pages(browser) {
-    const tab = await browser.newPage({ viewport: { width: 390, height: 800 } });
+async function pages(context) {
+    const tab = await context.newPage();
+    await tab.setViewportSize({ width: 390, height: 800 });
     let here;
     tab.on("pageerror", (error) => report(here, `a script fails: ${error.message}`));
     tab.on("requestfailed", (request) => report(here, `cannot load ${request.url()}`));
@@ -67,13 +69,12 @@ async function pages(browser) {
         // These pages have all kinds of texts.
         if (/\/(index|docs\/training|0[26]_[^/]*\/(index|train\.c))\.html$/.test(path.join("/", path.relative(folder, here))))
             for (const theme of ["light", "dark"])
-                for (const text of await tab.evaluate((name) => { document.documentElement.dataset.theme = name; }, theme).then(() => tab.evaluate(pale)))
-                    report(here, text);
+                (await tab.evaluate(pale, theme)).forEach((text) => report(here, text));
     }
 }
 
-async function search(browser) {
-    const tab = await browser.newPage(), page = path.join(folder, "05_fsdp/index.html"); // a page in a folder
+async function search(context) {
+    const tab = await context.newPage(), page = path.join(folder, "05_fsdp/index.html"); // a page in a folder
     await tab.goto(`file://${page}`);
     await tab.keyboard.press("/");
     await tab.keyboard.type("all-reduce");
@@ -114,11 +115,13 @@ async function timeline(tab, page) {
         await tab.$eval(`.player input[data-control="${i}"][value="${value}"]`, (input) => input.click());
     await tab.focus(".player input[data-control='0']:checked");
     await tab.keyboard.press("ArrowRight"); // from the last value to the first one
-    const times = [...new Set(lists.flatMap(({ spans }) => spans.flatMap(([, , begin, length]) => [begin, begin + length])))].sort((a, b) => a - b);
+    const ends = lists.flatMap(({ spans }) => spans.flatMap(([, , begin, length]) => [begin, begin + length]));
+    const times = [...new Set(ends)].sort((a, b) => a - b);
     await tab.focus(".player input[type=range]");
     for (const time of times.slice(1, 6)) {
         await tab.keyboard.press("ArrowRight");
-        const said = await words(tab), [stream, name] = lists[0].spans.find(([, , begin, length]) => begin <= time && time < begin + length);
+        const said = await words(tab);
+        const [stream, name] = lists[0].spans.find(([, , begin, length]) => begin <= time && time < begin + length);
         const operation = names[name][1] === "wait" ? `stream ${stream} waits` : `stream ${stream}: ${names[name][0]}`;
         if (!said.startsWith(`${(time / 10000).toFixed(3)} ms`) || !said.includes(operation))
             report(page, `at ${time} it says: ${said}`);
@@ -138,14 +141,16 @@ async function ring(tab, page) {
     }
 }
 
-async function players(browser) {
-    const tab = await browser.newPage();
+async function players(context) {
+    const tab = await context.newPage();
     let count = 0;
     for (const page of all.filter((name) => fs.readFileSync(name, "utf8").includes('class="player"'))) {
         await tab.goto(`file://${page}`);
         await (await tab.$("[data-kind=ring].player") ? ring : timeline)(tab, page);
+        await tab.focus(".player input[type=range]");
+        await tab.keyboard.press("Home");
         await tab.click(".transport button:first-child"); // play: the slider moves on without keys
-        await tab.waitForFunction(() => document.querySelector(".player input[type=range]").value > 1);
+        await tab.waitForFunction(() => document.querySelector(".player input[type=range]").value > 0);
         count++;
     }
     if (count !== 5)
@@ -156,8 +161,11 @@ async function players(browser) {
     if (check === "links") {
         links();
     } else {
-        const browser = await chromium.launch({ executablePath: process.env.CHROME_PATH, args: ["--no-sandbox"] });
-        await { pages, search, players }[check](browser);
+        const timeout = 300000; // a busy machine is slow
+        const browser = await chromium.launch({ executablePath: process.env.CHROME_PATH, args: ["--no-sandbox"], timeout });
+        const context = await browser.newContext();
+        context.setDefaultTimeout(timeout);
+        await { pages, search, players }[check](context);
         await browser.close();
     }
     console.log(problems.slice(0, 30).join("\n"));

@@ -12,12 +12,14 @@
 
     // The sections of all pages come as a script, because a page on a disk may not fetch files.
     let index;
+    const make = (tag, properties) => Object.assign(document.createElement(tag), properties);
     const load = (name) => new Promise((done, failed) =>
-        document.head.append(Object.assign(document.createElement("script"), { src: `${root}assets/${name}`, onload: done, onerror: failed })));
+        document.head.append(make("script", { src: `${root}assets/${name}`, onload: done, onerror: failed })));
     const ready = () => index ??= (async () => {
         await Promise.all([load("minisearch.js"), load("sections.js")]);
+        const fuzzy = (word) => word.length > 5 ? 0.15 : 0;
         const made = new MiniSearch({ fields: ["heading", "title", "text"], storeFields: ["page", "anchor", "heading", "title", "text"],
-            searchOptions: { boost: { heading: 4, title: 2 }, prefix: true, combineWith: "AND", fuzzy: (word) => word.length > 5 ? 0.15 : 0 } });
+            searchOptions: { boost: { heading: 4, title: 2 }, prefix: true, combineWith: "AND", fuzzy } });
         made.addAll(window.sections);
         return made;
     })();
@@ -34,7 +36,8 @@
 
     // The words of the text around the first word that was found.
     const excerpt = ({ text, terms }) => {
-        const at = Math.max(0, text.toLowerCase().search(terms.map((term) => term.replace(/\W/g, "\\$&")).join("|")) - 50), begin = text.lastIndexOf(" ", at) + 1;
+        const any = terms.map((term) => term.replace(/\W/g, "\\$&")).join("|");
+        const begin = text.lastIndexOf(" ", Math.max(0, text.toLowerCase().search(any) - 50)) + 1;
         return (begin ? "... " : "") + text.slice(begin, begin + 140);
     };
     const input = $("search"), list = $("found");
@@ -52,16 +55,14 @@
         if (words !== input.value.trim())
             return; // the reader has typed on
         list.replaceChildren(...results.map((result, i) => {
-            const item = Object.assign(document.createElement("li"), { id: `found${i}`, role: "option" });
-            const link = Object.assign(document.createElement("a"), { href: `${root}${result.page}${result.anchor && `#${result.anchor}`}`, tabIndex: -1 });
-            const title = document.createElement("b");
-            title.textContent = result.anchor ? `${result.heading} - ${result.title}` : result.title;
-            link.append(title, excerpt(result));
+            const item = make("li", { id: `found${i}`, role: "option" });
+            const link = make("a", { href: `${root}${result.page}${result.anchor && `#${result.anchor}`}`, tabIndex: -1 });
+            link.append(make("b", { textContent: result.anchor ? `${result.heading} - ${result.title}` : result.title }), excerpt(result));
             item.append(link);
             return item;
         }));
         if (words && !results.length)
-            list.append(Object.assign(document.createElement("li"), { textContent: "Nothing found" }));
+            list.append(make("li", { textContent: "Nothing found" }));
         show(words !== "");
         choose(0);
     };
@@ -87,7 +88,7 @@
     });
 
     for (const block of document.querySelectorAll("figure.quote .code")) {
-        const button = Object.assign(document.createElement("button"), { textContent: "Copy", className: "copy" });
+        const button = make("button", { textContent: "Copy", className: "copy" });
         button.addEventListener("click", async () => {
             await navigator.clipboard.writeText(block.querySelector("code").textContent);
             button.textContent = "Copied";

@@ -7,7 +7,8 @@ const repository = process.env.GITHUB_REPOSITORY && `${process.env.GITHUB_SERVER
 function navigation(groups, here, to) {
     const has = (group) => group.pages.some((page) => page.place === here) || (group.groups || []).some(has);
     const one = (group) => `<details${has(group) || group === groups[0] ? " open" : ""}><summary>${group.title}</summary><ul>` +
-        group.pages.map((page) => `<li><a href="${to(page.place)}"${page.place === here ? ' aria-current="page"' : ""}>${page.short}</a></li>`).join("") +
+        group.pages.map(({ place, short }) =>
+            `<li><a href="${to(place)}"${place === here ? ' aria-current="page"' : ""}>${short}</a></li>`).join("") +
         `</ul>${(group.groups || []).map(one).join("")}</details>`;
     return groups.map(one).join("\n");
 }
