@@ -90,14 +90,14 @@ s/^(- \*\*kernel\*\*) .*:/\1:/@another form
 END
 }
 
-@test "the workflow and the development container use only existing files and targets" {
+@test "the workflows and the development container use only existing files and targets" {
     {
-        sed -nE 's/.*run: (.*)/`\1`/p' .github/workflows/test.yml
+        sed -nE 's/.*run: (.*)/`\1`/p' .github/workflows/*.yml
         sed -nE 's/^COPY (.*) [^ ]*$/`\1`/p; s/^RUN .*(tools.*\.sh .*) && rm.*/`\1`/p' .devcontainer/Dockerfile
         sed -nE 's/.*"dockerfile": "([^"]*)".*/`.devcontainer\/\1`/p; s/.*"postCreateCommand": "(.*)".*/`\1`/p' \
             .devcontainer/devcontainer.json
     } >"$BATS_TEST_TMPDIR/text.md"
-    [ "$(wc -l <"$BATS_TEST_TMPDIR/text.md")" = 8 ]
+    [ "$(wc -l <"$BATS_TEST_TMPDIR/text.md")" = 10 ]
     python3 -B tests/text/texts.py "$BATS_TEST_TMPDIR/text.md"
 }
 
