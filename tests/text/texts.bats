@@ -38,6 +38,7 @@ END
 
 `common/nothing.h`, `no_such_file.c:12` and `make help
 nothing-to-make step0 diff10`
+<!-- = 1 + 1 -->2<!-- end --> <details><summary>a fold</summary>
 ```
 make nothing-to-do ARGS="--colour-of-loss"
 04_multinode/trian
@@ -46,9 +47,9 @@ END
     run python3 -B tests/text/texts.py docs/good.md docs/bad.md
     [ "$status" = 1 ]
     diff - <(sort <<<"$output") <<'END'
-docs/bad.md:10: option --colour-of-loss does not exist
-docs/bad.md:10: target of make nothing-to-do does not exist
-docs/bad.md:11: file 04_multinode/trian does not exist
+docs/bad.md:11: option --colour-of-loss does not exist
+docs/bad.md:11: target of make nothing-to-do does not exist
+docs/bad.md:12: file 04_multinode/trian does not exist
 docs/bad.md:1: ../other.md#no-heading has no such heading
 docs/bad.md:1: ../other.md#twice-2 has no such heading
 docs/bad.md:1: nothing.md is no file of a clone
@@ -70,6 +71,8 @@ docs/bad.md:7: file no_such_file.c does not exist
 docs/bad.md:7: target of make diff10 does not exist
 docs/bad.md:7: target of make nothing-to-make does not exist
 docs/bad.md:7: target of make step0 does not exist
+docs/bad.md:9: a value at the beginning of a line ends the paragraph
+docs/bad.md:9: wants an empty line behind it, or GitHub shows no Markdown
 END
 }
 

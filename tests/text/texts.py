@@ -147,6 +147,17 @@ def faults_of(path, repository):
                 yield start + link.start(), f"{link[3]} needs a text that describes the picture"
 
 
+def faults_of_html(path):
+    """Yields the place and the description of each line that GitHub shows as it is: a line that begins with HTML ends the
+    paragraph, and up to the next empty line, nothing is Markdown. A value in a slide is filled before Marp sees it."""
+    text = FENCED.sub(blank, read(path))
+    if not path.startswith("docs/slides/"):
+        yield from ((line.start(), "a value at the beginning of a line ends the paragraph") for line in
+                    re.finditer(r"^ {0,3}<!-- = ", text, re.MULTILINE))
+    yield from ((line.start(), "wants an empty line behind it, or GitHub shows no Markdown") for line in
+                re.finditer(r"^.*</summary>\n(?!\n)", text, re.MULTILINE))
+
+
 def singular(term):
     return re.sub(r"s$", "", " ".join(term.lower().split()))
 
@@ -179,7 +190,7 @@ def main():
     faults = []
     for path in sys.argv[1:] or [path for path in repository.files if path.endswith(".md")]:
         text = read(path)
-        for place, fault in sorted(set(faults_of(path, repository))):
+        for place, fault in sorted({*faults_of(path, repository), *faults_of_html(path)}):
             faults.append(f"{path}:{text.count(chr(10), 0, place) + 1}: {fault}")
         if os.path.basename(path) == "glossary.md":
             faults += [f"{path}: {fault}" for fault in faults_of_glossary(path)]
