@@ -15,7 +15,7 @@ DIFFS := diff12 diff23 diff34 diff45 diff57 diff48 diff89
 PROGRAMS := $(foreach step,$(STEPS),$($(step)))
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart first-run data programs diffs diffstat doctor demo-fsdp demo-gpt rehearse plots check-gpu docs record slides schedule site test-quick test test-all clean
+.PHONY: help quickstart first-run data programs diffs diffstat doctor demo demo-fsdp demo-gpt rehearse plots check-gpu docs record slides schedule site test-quick test test-all clean
 .PHONY: $(STEPS) $(STEPS:%=run-%) $(DIFFS) $(PROGRAMS)
 include tools/build.mk tools/see.mk exercises/exercises.mk tests/tests.mk bench/bench.mk
 
@@ -84,6 +84,9 @@ step% run-step% trace-step% profile-step% diff%:
 doctor: ## checks whether this machine or job can run the course, and suggests fixes
 	@status=0; tools/doctor.sh || status=1; $(MAKE) --no-print-directory step3 step4 && \
 		03_multigpu_launcher/launch $(LAUNCH) 04_multinode/doctor $(ARGS) || status=1; exit $$status
+
+demo: ## runs the commands of a slide, and draws its chart from what they print (S=1.26; without S, it lists the slides)
+	@python3 -B tools/demo.py $(S)
 
 demo-fsdp: ## trains language models that do not fit on one device: sharded, with recomputation, with accumulation (MEMORY=24G)
 	@$(MAKE) --no-print-directory -s QUIET=@ step3 step7

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs the commands whose output a text quotes, and refreshes the quotes. A quote is a fenced block with the word output
 behind its first fence. The fenced block before it holds the commands; a comment such as <!-- runs COMMAND --> above the
-quote takes its place where a reader need not see them. A quote holds all lines that the commands print. Three dots in a
+quote takes its place where a reader need not see them. A comment such as <!-- draws NAME --> above the commands says that
+docs/figures/NAME.txt holds their output, from which docs/figures/NAME.py draws a chart. A quote holds all lines that the commands print. Three dots in a
 line of their own stand for any lines. A quote without lines of the launcher, or of what make builds, leaves them out.
 
 What the modelled clock computes is the same on every machine, and must agree in every character. Other output agrees if
@@ -23,6 +24,8 @@ sys.dont_write_bytecode = True  # no __pycache__ in the folder of the tools
 import files  # noqa: E402
 from render import ROOT, texts  # noqa: E402
 
+FIGURES = os.path.join(ROOT, "docs", "figures")
+
 # Numbers that differ in each run or on each machine: times, rates, sizes of memory, and the processes' numbers.
 VARYING = [
     (re.compile(r"^(device +\d+: ).*"), r"\1..."),
@@ -42,20 +45,36 @@ NUMBER = re.compile(r"\d+(?:\.\d+)?%?")
 
 
 class Quote:
-    """Lines first to last of a text are the output that it quotes; commands is the text for the shell."""
+    """Lines first to last of a text are the output that it quotes; commands is the text for the shell. figure: the name of
+    the chart whose table holds the output; the text then has no such lines."""
 
-    def __init__(self, commands, first, last):
-        self.commands, self.first, self.last = commands, first, last
+    def __init__(self, commands, first, last, figure=None):
+        self.commands, self.first, self.last, self.figure = commands, first, last, figure
+
+    def lines_in(self, lines):
+        """The quoted lines of the text with these lines, or those of the table. A new chart has no table yet."""
+        if not self.figure:
+            return lines[self.first:self.last]
+        if not os.path.exists(self.table()):
+            return []
+        with open(self.table(), encoding="utf-8") as file:
+            return file.read().splitlines()
+
+    def table(self):
+        return os.path.join(FIGURES, self.figure + ".txt")
 
 
 def quotes_of(lines):
     """The quotes of a text, and the number of the line of each quote without commands."""
-    found, lost, commands, at = [], [], None, 0
+    found, lost, commands, figure, at = [], [], None, None, 0
     while at < len(lines):
         line = lines[at].strip()
         runs = re.fullmatch(r"<!-- runs (.*) -->", line)
         if runs:
             commands = runs[1] + "\n"
+        draws = re.fullmatch(r"<!-- draws (.*) -->", line)
+        if draws:
+            figure = draws[1]
         if not line.startswith("```"):
             at += 1
             continue
@@ -68,6 +87,9 @@ def quotes_of(lines):
             commands = None
         else:
             commands = "\n".join(lines[at + 1:end]) + "\n"
+            if figure:
+                found.append(Quote(commands, at + 1, at + 1, figure))
+            figure = None
         at = end + 1
     return found, lost
 
@@ -230,7 +252,7 @@ def main():
         for number in lost:
             print(f"error: {name}:{number}: no commands before this output", file=sys.stderr)
             problems += 1
-        if any(is_timed(quote.commands, lines[quote.first:quote.last]) for quote in quotes) and \
+        if any(is_timed(quote.commands, quote.lines_in(lines)) for quote in quotes) and \
                 not (options.check or options.busy):
             need_idle_cores(name)
         folder = os.getcwd() if options.here else tempfile.mkdtemp()
@@ -238,8 +260,9 @@ def main():
             copy_of_steps(folder, options.programs)
         moved = 0  # lines that refreshed quotes have added so far
         for quote in quotes:
-            first, last = quote.first + moved, quote.last + moved
-            quoted = lines[first:last]
+            quote.first += moved
+            quote.last += moved
+            quoted = quote.lines_in(lines)
             exact = is_exact(quote.commands, quoted)
             count += 1
             if quote.commands not in shared:
@@ -252,12 +275,16 @@ def main():
                 continue
             new = None if failure or options.check else refreshed(quoted, printed, exact)
             if new is None:
-                print(f"error: {name}:{first}: {problem}", file=sys.stderr)
+                print(f"error: {name}:{quote.first}: {problem}", file=sys.stderr)
                 if printed:
                     print("The commands print:\n" + "\n".join(printed), file=sys.stderr)
                 problems += 1
                 continue
-            lines[first:last] = new
+            if quote.figure:
+                files.write(quote.table(), "\n".join(new) + "\n")
+                print(f"recorded {os.path.relpath(quote.table(), ROOT)}: make figures draws it")
+                continue
+            lines[quote.first:quote.last] = new
             moved += len(new) - len(quoted)
         if not options.here:
             shutil.rmtree(folder)

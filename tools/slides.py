@@ -4,7 +4,8 @@
 A deck is a Markdown file in docs/slides, such as 2-data-parallel.md. Lines of --- separate its slides. The comment at the
 end of a slide holds the speaker notes; its first line says how long the slide takes, such as "2 minutes". A slide of the
 class exercise has the title of an exercise, such as "Exercise 2.1: Sum the gradients", and gets a timer with the minutes of
-that exercise. The blocks of code are filled here, and the comments above them become captions. A comment such as
+that exercise. The blocks of code are filled here, and the comments above them become captions, as does the command that runs
+those of the slide (tools/demo.py). A comment such as
 <!-- part: Network --> begins a part of the deck, and the footers show all parts. The first slide shows the environment
 variables SPEAKER, PLACE, DATE and ADDRESS, if they are set."""
 import argparse
@@ -20,6 +21,7 @@ import tempfile
 
 sys.dont_write_bytecode = True  # no __pycache__ in the folder of the tools
 import files  # noqa: E402
+from record import quotes_of  # noqa: E402
 from render import BEGIN, END, ROOT, VALUE, filled  # noqa: E402
 
 DECKS = os.path.join(ROOT, "docs", "slides")
@@ -57,6 +59,10 @@ class Slide:
         fenced = re.findall(r"^ *```[^\n]*\n(.*?)^ *```", self.body, flags=re.DOTALL | re.MULTILINE)
         return [block.rstrip("\n").split("\n") for block in fenced]
 
+    def quotes(self):
+        """The commands of the slide, with the output that it quotes or draws."""
+        return quotes_of(self.source.split("\n"))[0]
+
 
 class Deck:
     def __init__(self, path):
@@ -70,6 +76,16 @@ class Deck:
         self.title = re.search(r"^title: *(.*)$", front[1], re.MULTILINE)[1].strip('"')
         self.footer = re.search(r"^footer: *(.*)$", front[1], re.MULTILINE)[1].strip('"')
         self.slides = [Slide(i, source) for i, source in enumerate(split(text[front.end():]), 1)]
+
+    def address(self, slide):
+        """The deck and the slide, such as 1.28."""
+        return f"{self.name[0]}.{slide.number}"
+
+    def caption(self, slide):
+        """What the right end of the footer says: where the first code stands, and how to run the commands."""
+        blocks = [begin for begin in map(BEGIN.match, slide.source.split("\n")) if begin and begin[2] != "computed"]
+        parts = [place(begin[2], begin[3]) for begin in blocks[:1]]
+        return " · ".join(parts + [f"make demo S={self.address(slide)}"] * bool(slide.quotes()))
 
     def progress(self, slide):
         """The footer of a slide: the names of all parts, and that of this slide in bold. A deck without parts has its own."""
@@ -113,8 +129,8 @@ def exercise_of(number):
     return name[1], int(re.search(r"\*\*Time:\*\* (\d+) minutes", text)[1])
 
 
-def caption(kind, words):
-    """Says where the code of a slide stands."""
+def place(kind, words):
+    """Says where a block of code stands."""
     if kind == "code":
         return re.sub(r' from ".*', "", words).replace(" ", ": ", 1)
     pair, name = words.split()[:2]
@@ -132,16 +148,13 @@ def for_marp(deck):
     """The text of the deck for Marp, for which any comment is a note of the speaker."""
     slides = []
     for slide in deck.slides:
-        lines, where = [], []
+        lines = []
         for line in slide.source.split("\n"):
-            begin = BEGIN.match(line)
-            if begin and begin[2] != "computed":
-                where.append(caption(begin[2], begin[3]))
-            if begin or line.strip() == END or line.startswith("<!-- runs "):
+            if BEGIN.match(line) or line.strip() == END or line.startswith(("<!-- runs ", "<!-- draws ")):
                 continue
             lines.append(re.sub(r"!\[([^]]*)\]\(([^):]*\.svg)\)", lambda m: picture(m, DECKS), VALUE.sub(r"\2", line)))
         text = f'\n<!-- _footer: "{deck.progress(slide)}" -->\n' + PART.sub("", "\n".join(lines) + "\n")
-        extra = "".join(f'\n<div class="source">{place}</div>\n' for place in where[:1])
+        extra = f'\n<div class="source">{deck.caption(slide)}</div>\n' if deck.caption(slide) else ""
         if any(len(line) > COLUMNS for block in slide.blocks() for line in block):
             extra += "\n<style scoped>pre > code { font-size: 19px; }</style>\n"
         if slide.exercise:

@@ -40,10 +40,12 @@ def panel(f, x, y, state, width, height, pitch, words):
             if received[rank] == chunk:
                 middle = left + width / 2 - 2
                 f.area(left, top, width - 4, height, "none", INK, thick=3)
-                f.arrow((middle, top - pitch + height + 3 if rank else top - 26), (middle, top - 1), thick=2.5)
-                if rank == 0:  # from the last rank
+                if rank:
+                    f.arrow((middle, top - pitch + height + 3), (middle, top - 1), thick=2.5)
+                else:  # from the last rank, around the table
                     last = y + (RANKS - 1) * pitch + height
-                    f.line((middle, last + 3), (middle, last + 20), thick=2.5)
+                    f.arrow((middle, last + 3), (middle, last + 14), (x - 7, last + 14), (x - 7, top - 24), (middle, top - 24),
+                            (middle, top - 1), thick=2.5)
 
 
 def names(f, y, height, pitch):

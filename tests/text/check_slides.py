@@ -11,7 +11,7 @@ import xml.etree.ElementTree as ElementTree
 sys.dont_write_bytecode = True
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tools"))
-from slides import BadDeck, Deck, caption, decks, exercise_of  # noqa: E402
+from slides import BadDeck, Deck, decks, exercise_of  # noqa: E402
 from render import BEGIN, END, VALUE  # noqa: E402
 
 MOST_LINES, MOST_COLUMNS = 20, 102
@@ -59,7 +59,7 @@ def problems_of(slide):
             yield f"exercise {slide.exercise} has the name {name}"
     for line in prose.split("\n"):
         if line.startswith("<!--") and not BEGIN.match(line) and not VALUE.match(line) and line.strip() != END and not re.match(
-                r"<!-- (runs .*|_class: (title|part|exercise|small)|_paginate: false) -->$", line):
+                r"<!-- ((runs|draws) .*|_class: (title|part|exercise|small)|_paginate: false) -->$", line):
             yield f"an unknown comment, which Marp takes for notes: {line}"
 
 
@@ -91,7 +91,7 @@ def words_of(slide):
 def problems_of_page(deck, slide, page):
     width, height, words = page
     shown = "".join(word[0] for word in words)
-    below = deck.progress(slide) + str(slide.number) + " ".join(caption(b[2], b[3]) for b in map(BEGIN.match, slide.body.split("\n")) if b)
+    below = deck.progress(slide) + str(slide.number) + deck.caption(slide)
     for word, left, top, right, bottom in words:
         footer = top > FOOTER * height and word in below
         if not footer and bottom > (FOOTER + 0.004) * height:

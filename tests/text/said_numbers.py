@@ -3,8 +3,8 @@
 slide says, and that the deck does not show. If a command prints something else, tools/record.py renews its output, and
 this finds the words that still say the old number.
 
-A number counts if it has a decimal point, or five digits and more. A slide may say a number that the code, the output, a
-table, a computed value or a figure of the deck shows; one that two numbers of this slide give as a quotient, sum or
+A number counts if it has a decimal point, or five digits and more. A slide may say a number that the code, the output, also
+that of a chart, a table, a computed value or a figure of the deck shows; one that two numbers of this slide give as a quotient, sum or
 difference; and each of them rounded, also in thousands, millions or billions."""
 import os
 import re
@@ -42,7 +42,8 @@ def figures_of(slide):
 def shown_by(slide):
     tables = [line for line in slide.body.split("\n") if line.startswith("|")]
     values = [match[2] for match in VALUE.finditer(slide.body)]
-    return {number for text in [*map("\n".join, slide.blocks()), *tables, *values] for number in numbers(text)}
+    drawn = [quote.lines_in([]) for quote in slide.quotes() if quote.figure]
+    return {number for text in [*map("\n".join, slide.blocks() + drawn), *tables, *values] for number in numbers(text)}
 
 
 def said_by(slide):
