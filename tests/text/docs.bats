@@ -209,6 +209,20 @@ END
     [[ $status == 1 && $output == *"text.md:4: the commands print nothing"* ]]
 }
 
+@test "a chart shows what the commands below it print" {
+    cd "$BATS_TEST_TMPDIR"
+    copy_tree tree
+    cd tree
+    printf '%s\n' '<!-- draws planted -->' '```' 'echo modelled 5' '```' >text.md
+    echo 'modelled 4' >docs/figures/planted.txt
+    run tools/record.py --here --check text.md
+    [[ $status == 1 && $output == *"text.md:2: quotes a line that is not printed:"*"modelled 4"* ]]
+    tools/record.py --here text.md
+    grep -qx 'modelled 5' docs/figures/planted.txt
+    tools/record.py --here --check text.md
+    [ "$(wc -l <text.md)" = 4 ]
+}
+
 @test "make record refuses to record times while other programs use the cores" {
     cd "$BATS_TEST_TMPDIR"
     local busy=()
