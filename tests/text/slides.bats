@@ -119,7 +119,7 @@ END
     copy_tree "$BATS_TEST_TMPDIR/tree"
     cd "$BATS_TEST_TMPDIR/tree"
     rm docs/slides/[1-9]-*.md
-    local demo="tools/demo.py --programs ${TRAIN%/*/*}" quote chart
+    local demo=(tools/demo.py --programs "${TRAIN%/*/*}") quote chart
     quote=$'# Quote\n```\necho one >>left; wc -l <left; 06_allreduce_demo/allreduce --help | head -n 1\n```\n```output\n...\n```\n'
     chart=$'# Chart\n<!-- draws sent-bytes -->\n```\nsed s/12000036/9000036/ docs/figures/sent-bytes.txt\n```\n'
     deck "$quote$notes"$'\n\n---\n\n'"$chart$notes"$'\n\n---\n\n# Text\n'"$notes"
@@ -129,17 +129,17 @@ make demo S=1.1   Quote
 make demo S=1.2   Chart
 END
     for _ in 1 2; do # the second run does not find the file of the first one
-        $demo 1.1 | tee out
+        "${demo[@]}" 1.1 | tee out
         grep -qx 'Slide 1.1: Quote' out
         grep -qx 1 out
         grep -q 'allreduce \[options\]' out
         [ ! -e left ]
     done
-    $demo 1.2 | grep -q '^build/demo/1.2/sent-bytes.svg shows these numbers'
+    "${demo[@]}" 1.2 | grep -q '^build/demo/1.2/sent-bytes.svg shows these numbers'
     grep -q '>9 MB sent<' build/demo/1.2/sent-bytes.svg
-    fails 1 'error: there is no slide 1.3 with commands; make demo lists them' $demo 1.3
+    fails 1 'error: there is no slide 1.3 with commands; make demo lists them' "${demo[@]}" 1.3
     sed -i 's/^echo one/false; echo one/' docs/slides/1-planted.md
-    run $demo 1.1
+    run "${demo[@]}" 1.1
     [[ $status == 1 && $output == *'error: the commands ended with status 1'* ]]
 }
 
