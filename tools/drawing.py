@@ -118,6 +118,24 @@ class Figure:
         if text:
             self.text(middle, y + 2 * d + (-14 if up else 14), text, **style)
 
+    def legend(self, x, y, entries):
+        """Squares with their names, in one row. entries: (text, colour)."""
+        for text, colour in entries:
+            self.area(x, y - 12, 28, 24, colour.line)
+            self.text(x + 38, y, text, 18, "start")
+            x += 70 + measure(text, 18)
+
+    def bar(self, x, y, height, scale, parts, total=""):
+        """Parts one behind the other, and their total. parts: (value, colour) or (value, colour, text), where a text that is
+        too long is left out. scale: pixels for each unit of a value."""
+        for value, colour, *text in parts:
+            self.area(x, y, value * scale, height, colour.line)
+            if text and measure(text[0], 20) + 12 < value * scale:
+                self.text(x + value * scale / 2, y + height / 2, text[0], 20, colour=colour.letters)
+            x += value * scale
+        if total:
+            self.text(x + 12, y + height / 2, total, 20, "start", bold=True)
+
     def disc(self, x, y, radius, colour, text="", solid=True, **style):
         self.add("circle", cx=x, cy=y, r=radius, fill=colour.line if solid else colour.pale, stroke=colour.line,
                  stroke_width=2)
@@ -148,7 +166,7 @@ class Axes:
             figure.line((x, level), (x + width, level), colour=HOST if i == 0 else Colour("#DDDDDD", WHITE), thick=1.5)
             figure.text(x - 12, level, f"{i * step:g}", 18, "end")
         for tick in ticks:
-            figure.text(self.x(tick), self.bottom + 20, f"{tick:,}", 18)
+            figure.text(self.x(tick), self.bottom + 20, tick if isinstance(tick, str) else f"{tick:,}", 18)
         figure.text(x + width / 2, self.bottom + 48, names[0], 20)
         figure.text(x - 52, y - 34, names[1], 20, "start")
 

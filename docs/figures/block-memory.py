@@ -12,14 +12,9 @@ def draw():
     f = Figure("Activations of a token in a block of a transformer",
                "In widths: " + "; ".join(f"{t} part{'s' * (t > 1)}{', --sequence 1' * own}: {sum(size):g}"
                                          for (t, own), size in zip(ROWS, sizes)) + ".", height=490)
-    for x, colour, text in ((LEFT, COMPUTE, "inside the pairs of matrices"), (LEFT + 330, COMMUNICATE, "outside")):
-        f.area(x, 12, 28, 24, colour.line)
-        f.text(x + 38, 24, text, 18, "start")
+    f.legend(LEFT, 24, (("inside the pairs of matrices", COMPUTE), ("outside", COMMUNICATE)))
     for i, ((t, own_tokens), size) in enumerate(zip(ROWS, sizes)):
-        x, y = LEFT, TOP + i * ROW
+        y = TOP + i * ROW
         f.text(LEFT - 16, y + BAR / 2, f"--tensor {t}" + " --sequence 1" * own_tokens, 18, "end", code=True)
-        for widths, colour in zip(size, (COMPUTE, COMMUNICATE)):
-            f.area(x, y, widths * UNIT, BAR, colour.line)
-            x += widths * UNIT
-        f.text(x + 12, y + BAR / 2, f"{sum(size):g} × width", 20, "start")
+        f.bar(LEFT, y, BAR, UNIT, list(zip(size, (COMPUTE, COMMUNICATE))), f"{sum(size):g} × width")
     return f

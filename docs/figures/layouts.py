@@ -13,20 +13,15 @@ def draw():
                f"A model of 8 billion parameters, on paper, with {BATCH:,} sequences in each training step. Of a step, GPUs compute "
                + ", ".join(f"on {n:,} GPUs ({layout.name()}) {100 * (guess.computing + guess.update) / guess.step():.0f} %"
                            for n, layout, guess in rows) + ".", height=490)
-    for x, colour, text in ((LEFT, COMPUTE, "computing"), (LEFT + 170, COMMUNICATE, "only sending"), (LEFT + 370, HOST, "bubble")):
-        f.area(x, 16, 28, 24, colour.line)
-        f.text(x + 38, 28, text, 18, "start")
+    f.legend(LEFT, 28, (("computing", COMPUTE), ("only sending", COMMUNICATE), ("bubble", HOST)))
     f.text(LEFT + WIDTH + 20, 28, "fastest layout, on paper", 18, "start", bold=True)
     f.text(LEFT - 14, 58, "GPUs", 18, "end", bold=True)
     for i, (n, layout, guess) in enumerate(rows):
-        x, y = LEFT, TOP + i * ROW
+        y = TOP + i * ROW
         f.text(LEFT - 14, y + BAR / 2, f"{n:,}", 20, "end")
-        for seconds, colour in ((guess.computing + guess.update, COMPUTE), (guess.tensor + guess.context + guess.data, COMMUNICATE),
-                                (guess.bubble, HOST)):
-            width = WIDTH * seconds / guess.step()
-            f.area(x, y, width, BAR, colour.line)
-            if width > 60:
-                f.text(x + width / 2, y + BAR / 2, f"{100 * seconds / guess.step():.0f} %", 20, colour=colour.letters)
-            x += width
+        shares = [(seconds / guess.step(), colour) for seconds, colour in (
+            (guess.computing + guess.update, COMPUTE), (guess.tensor + guess.context + guess.data, COMMUNICATE),
+            (guess.bubble, HOST))]
+        f.bar(LEFT, y, BAR, WIDTH, [(share, colour, f"{100 * share:.0f} %") for share, colour in shares])
         f.text(LEFT + WIDTH + 20, y + BAR / 2, layout.name(), 20, "start")
     return f

@@ -1,0 +1,73 @@
+r"""What a training step on eight modelled H100 consists of, with and without prefetch. These commands wrote large.csv:
+
+. docs/slides/large.sh
+while read -r run options; do
+    modelled 8 07_large_models/train --profile $options | awk -v run=$run '
+        $2 == "ms" { times = $4 "," $6 "," $7 "," $8 "," $11 "," $12 }
+        $1 == "activations" { stored = $2 }
+        $1 == "sent" { sent = $4 }
+        END { print run "," times "," stored "," sent }'
+done >large.csv <<END
+serial --prefetch 0
+fp32 --prefetch 1
+bf16 --precision bf16
+parts --precision bf16 --accumulate 4
+units --precision bf16 --unit-bytes 8000000000
+recomputed --precision bf16 --unit-bytes 8000000000 --recompute 1
+END
+"""
+import csv
+import os
+
+from drawing import COMMUNICATE, COMPUTE, COPY, HOST, UPDATE, Figure
+
+COLUMNS = ("run", "forward", "backward", "update", "comm", "step", "hidden", "activations", "sent")
+PARTS = (("forward", COPY), ("backward", COMPUTE), ("update", UPDATE), ("only communication", COMMUNICATE))
+LEFT, TOP, PITCH, HEIGHT, SCALE = 220, 70, 92, 62, 1.5
+
+
+def runs():
+    """The numbers of large.csv: times in ms, and bytes of a rank."""
+    with open(f"{os.path.dirname(os.path.abspath(__file__))}/large.csv", encoding="ascii", newline="") as file:
+        return {row.pop("run"): {name: float(value) for name, value in row.items()} for row in csv.DictReader(file, COLUMNS)}
+
+
+def draw_times(title, names, scale=SCALE):
+    """names: (run, text)."""
+    rows = [(text, runs()[name]) for name, text in names]
+    f = Figure(title, "A training step of 16,384 images on 8 modelled H100. " + " ".join(
+        f"{text}: {row['step']:.1f} ms, of which {row['comm']:.1f} only communication; {row['hidden']:.1f} ms of communication hide "
+        "behind computing." for text, row in rows), TOP + PITCH * len(rows))
+    f.legend(LEFT, 24, PARTS)
+    f.text(1100, 24, "modelled", 18, "end")
+    for i, (text, row) in enumerate(rows):
+        y = TOP + i * PITCH
+        f.text(LEFT - 14, y + HEIGHT / 2, text, 20, "end")
+        sizes = (row["forward"], row["backward"], row["update"], row["comm"])
+        f.bar(LEFT, y, HEIGHT, scale, [(size, colour, f"{size:.1f}") for size, (_, colour) in zip(sizes, PARTS)],
+              f"{row['step']:.1f} ms")
+        if row["hidden"]:
+            f.text(LEFT + row["step"] * scale + 130, y + HEIGHT / 2, f"{row['hidden']:.1f} ms hidden", 20, "start")
+    return f
+
+
+def draw_bytes(title, names, with_time):
+    """Activations, and in a second column the bytes sent, or the time of a step. names: (run, text)."""
+    rows = [(text, runs()[name]) for name, text in names]
+    f = Figure(title, "On each of 8 ranks. " + " ".join(
+        f"{text}: activations {row['activations'] / 1e9:.1f} GB, sent {row['sent'] / 1e9:.1f} GB, {row['step']:.1f} ms."
+        for text, row in rows), TOP + 66 * len(rows))
+    right, key, unit, factor = (620, "step", "ms", 1) if with_time else (620, "sent", "GB", 1e9)
+    most = max(row[key] for _, row in rows)
+    f.text(LEFT, 30, "activations of a rank", 20, "start", bold=True)
+    f.text(right, 30, "a training step, modelled" if with_time else "a rank sends in a step", 20, "start", bold=True)
+    for i, (text, row) in enumerate(rows):
+        y = TOP - 10 + i * 66
+        f.text(LEFT - 14, y + 24, text, 20, "end")
+        f.bar(LEFT, y, 48, 80, [(row["activations"] / 1e9, COPY)], f"{row['activations'] / 1e9:.1f} GB")
+        f.bar(right, y, 48, 330 / most, [(row[key], COMPUTE if with_time else HOST)], f"{row[key] / factor:.1f} {unit}")
+    return f
+
+
+def draw():
+    return draw_times("A training step with and without prefetch", (("serial", "--prefetch 0"), ("fp32", "--prefetch 1")))

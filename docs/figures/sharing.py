@@ -1,0 +1,39 @@
+"""What a rank stores and sends with each strategy on 64 GPUs, for the model of docs/slides/large.sh. Step 7 has no ZeRO-1:
+its row is computed with the same bytes for each parameter, and only the optimizer's states divided."""
+from drawing import COMMUNICATE, COMPUTE, FOURTH, HOST, UPDATE, Figure
+from formulas import all_reduce_bytes, gathered_bytes, groups, sent_per_step, shard_parameters
+from strategies import CAPACITY, GB, GPUS_PER_NODE, LAYERS
+
+RANKS = 64
+PARTS = (("parameters", COMPUTE), ("gradients", COMMUNICATE), ("Adam's states", UPDATE), ("gathered", FOURTH))
+LEFT, TOP, PITCH, HEIGHT, SCALE, RIGHT, SENT_SCALE = 110, 104, 74, 52, 4.3, 800, 2.6
+
+
+def sizes(strategy):
+    """GB in the order of PARTS, and GB sent."""
+    if strategy == "ZeRO-1":
+        whole = 4 * sum(LAYERS)
+        return [size / GB for size in (whole, whole, 2 * whole / RANKS, 0)], all_reduce_bytes(whole, RANKS) / GB
+    shards, _ = groups(strategy, RANKS, GPUS_PER_NODE)
+    shard = shard_parameters(LAYERS, shards)
+    stored = (4 * shard, 4 * shard, 8 * shard, gathered_bytes(LAYERS, strategy, shards))
+    return [size / GB for size in stored], sent_per_step(LAYERS, strategy, RANKS, GPUS_PER_NODE) / GB
+
+
+def draw():
+    rows = [(name, *sizes(name)) for name in ("none", "ZeRO-1", "grad", "hybrid", "full")]
+    f = Figure("Memory and messages of each strategy", f"{sum(LAYERS) / GB:.1f} billion parameters, Adam, fp32, {RANKS} GPUs in nodes of "
+               f"{GPUS_PER_NODE}, without activations: " + ", ".join(f"{name} stores {sum(stored):.1f} GB and sends {sent:.1f} GB"
+                                                                   for name, stored, sent in rows) + ".", TOP + PITCH * len(rows) + 36)
+    f.legend(LEFT, 24, PARTS)
+    f.text(LEFT, 70, "GB stored by a rank", 20, "start", bold=True)
+    f.text(RIGHT, 70, "GB sent in a step", 20, "start", bold=True)
+    end = LEFT + CAPACITY * SCALE
+    f.line((end, TOP - 12), (end, TOP + PITCH * len(rows) - 12), colour=HOST, thick=3, dashed=True)
+    f.text(end, TOP + PITCH * len(rows) + 10, f"an H100 has {CAPACITY:.1f} GB", 20)
+    for i, (name, stored, sent) in enumerate(rows):
+        y = TOP + i * PITCH
+        f.text(LEFT - 14, y + HEIGHT / 2, name, 20, "end")
+        f.bar(LEFT, y, HEIGHT, SCALE, list(zip(stored, (colour for _, colour in PARTS))), f"{sum(stored):.1f}")
+        f.bar(RIGHT, y, HEIGHT, SENT_SCALE, [(sent, HOST)], f"{sent:.1f}")
+    return f
