@@ -19,9 +19,10 @@ def draw():
         f.bar(154, y, 60, 0.0125, [(count, COMMUNICATE)], f"{count:,.0f}")
     f.text(20, 330, "6 FLOPs per parameter and token\nmust take longer than\nsending 8 bytes per parameter", 20, "start")
     axes = Axes(f, 610, 92, 480, 268, list(BATCHES), 10, 2, ("batch; B: gradient noise scale", "times the fewest possible"))
-    for factor, colour, mark, text, at, dx in ((steps_factor, COMPUTE, "circle", "steps", "B/4", 16),
-                                               (samples_factor, HOST, "square", "samples", "4B", -16)):
+    for factor, colour, mark, text, at, dx, low in ((steps_factor, COMPUTE, "circle", "steps", "B/4", 16, "4B"),
+                                                    (samples_factor, HOST, "square", "samples", "4B", -16, "B/4")):
         axes.curve([(name, factor(batch, 1)) for name, batch in BATCHES.items()], colour, mark)
         value = factor(BATCHES[at], 1)
         f.text(axes.x(at) + dx, axes.y(value) - 18, f"{text} x {value:g}", 20, "start" if dx > 0 else "end", bold=True)
+        f.text(axes.x(low), axes.y(factor(BATCHES[low], 1)) + 18, f"{factor(BATCHES[low], 1):g}", 20)
     return f

@@ -18,8 +18,8 @@ def draw():
     last, highest = losses["unclipped"][-1]
     f = Figure("Losses with and without clipping", f"Learning rate 1, {len(rows)} training steps. With --clip 0.1, the loss falls from "
                f"{losses['clipped'][0][1]:.2f} to {losses['clipped'][-1][1]:.2f}. Without, it is {highest:.1e} in step {last}, and then "
-               "not finite.", height=380)
-    axes = Axes(f, 84, 62, 1010, 250, [step for step, _ in losses["clipped"]], TOP, 1, ("training step", "loss"))
+               "not finite.", height=344)
+    axes = Axes(f, 84, 62, 1010, 214, [step for step, _ in losses["clipped"]], TOP, 1, ("training step", "loss"))
     axes.curve(losses["clipped"], COMPUTE, "circle")
     inside = [point for point in losses["unclipped"] if point[1] < TOP]
     axes.curve(inside, COMMUNICATE, "diamond")

@@ -6,7 +6,7 @@ from strategies import CAPACITY, GB, GPUS_PER_NODE, LAYERS
 
 RANKS = 64
 PARTS = (("parameters", COMPUTE), ("gradients", COMMUNICATE), ("Adam's states", UPDATE), ("gathered", FOURTH))
-LEFT, TOP, PITCH, HEIGHT, SCALE, RIGHT, SENT_SCALE = 110, 104, 74, 52, 4.3, 800, 2.6
+LEFT, TOP, PITCH, HEIGHT, SCALE, RIGHT, SENT_SCALE = 110, 98, 68, 48, 4.3, 800, 2.6
 
 
 def sizes(strategy):
@@ -26,8 +26,8 @@ def draw():
                f"{GPUS_PER_NODE}, without activations: " + ", ".join(f"{name} stores {sum(stored):.1f} GB and sends {sent:.1f} GB"
                                                                    for name, stored, sent in rows) + ".", TOP + PITCH * len(rows) + 36)
     f.legend(LEFT, 24, PARTS)
-    f.text(LEFT, 70, "GB stored by a rank", 20, "start", bold=True)
-    f.text(RIGHT, 70, "GB sent in a step", 20, "start", bold=True)
+    f.text(LEFT, 66, "GB stored by a rank", 20, "start", bold=True)
+    f.text(RIGHT, 66, "GB sent in a step", 20, "start", bold=True)
     end = LEFT + CAPACITY * SCALE
     f.line((end, TOP - 12), (end, TOP + PITCH * len(rows) - 12), colour=HOST, thick=3, dashed=True)
     f.text(end, TOP + PITCH * len(rows) + 10, f"an H100 has {CAPACITY:.1f} GB", 20)

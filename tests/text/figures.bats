@@ -128,3 +128,12 @@ END
         diff out/rehearse.csv <(grep -E '^strategy|^[a-z]+,[128],' "$root/docs/figures/efficiency-$scaling.csv")
     done
 }
+
+@test "the bars of session 4 show what step 7 models" {
+    need_train 03_multigpu_launcher/launch 07_large_models/train
+    unset_job
+    ln -s "$root/docs" "${TRAIN%/*/*}"/{03_multigpu_launcher,07_large_models} .
+    sed -n '/^\. docs/,/^END/p' docs/figures/hiding.py >commands
+    bash commands
+    diff large.csv "$root/docs/figures/large.csv"
+}
