@@ -26,16 +26,19 @@ PARTS = (("forward", COPY), ("backward", COMPUTE), ("update", UPDATE), ("only co
 LEFT, TOP, PITCH, HEIGHT, SCALE = 220, 70, 92, 62, 1.5
 
 
-def runs():
-    """The numbers of large.csv: times in ms, and bytes of a rank."""
-    with open(f"{os.path.dirname(os.path.abspath(__file__))}/large.csv", encoding="ascii", newline="") as file:
+ABOUT = "A training step of 16,384 images on 8 modelled H100."
+
+
+def runs(name):
+    """The numbers of a file beside this one: times in ms, and bytes of a rank."""
+    with open(f"{os.path.dirname(os.path.abspath(__file__))}/{name}.csv", encoding="ascii", newline="") as file:
         return {row.pop("run"): {name: float(value) for name, value in row.items()} for row in csv.DictReader(file, COLUMNS)}
 
 
-def draw_times(title, names, scale=SCALE):
+def draw_times(title, names, scale=SCALE, file="large", about=ABOUT):
     """names: (run, text)."""
-    rows = [(text, runs()[name]) for name, text in names]
-    f = Figure(title, "A training step of 16,384 images on 8 modelled H100. " + " ".join(
+    rows = [(text, runs(file)[name]) for name, text in names]
+    f = Figure(title, about + " " + " ".join(
         f"{text}: {row['step']:.1f} ms, of which {row['comm']:.1f} only communication; {row['hidden']:.1f} ms of communication hide "
         "behind computing." for text, row in rows), TOP + PITCH * len(rows))
     f.legend(LEFT, 24, PARTS)
@@ -46,14 +49,14 @@ def draw_times(title, names, scale=SCALE):
         sizes = (row["forward"], row["backward"], row["update"], row["comm"])
         f.bar(LEFT, y, HEIGHT, scale, [(size, colour, f"{size:.1f}") for size, (_, colour) in zip(sizes, PARTS)],
               f"{row['step']:.1f} ms")
-        if row["hidden"]:
+        if row["hidden"] > 10:  # a few milliseconds are no point of a picture
             f.text(LEFT + row["step"] * scale + 130, y + HEIGHT / 2, f"{row['hidden']:.1f} ms hidden", 20, "start")
     return f
 
 
 def draw_bytes(title, names, with_time):
     """Activations, and in a second column the bytes sent, or the time of a step. names: (run, text)."""
-    rows = [(text, runs()[name]) for name, text in names]
+    rows = [(text, runs("large")[name]) for name, text in names]
     f = Figure(title, "On each of 8 ranks. " + " ".join(
         f"{text}: activations {row['activations'] / 1e9:.1f} GB, sent {row['sent'] / 1e9:.1f} GB, {row['step']:.1f} ms."
         for text, row in rows), TOP + 66 * len(rows))

@@ -129,11 +129,13 @@ END
     done
 }
 
-@test "the bars of session 4 show what step 7 models" {
-    need_train 03_multigpu_launcher/launch 07_large_models/train
+@test "the bars of sessions 4 and 5 show what steps 7 to 9 model" {
+    need_train 03_multigpu_launcher/launch 07_large_models/train 08_pipeline/train 09_tensor/train
     unset_job
-    ln -s "$root/docs" "${TRAIN%/*/*}"/{03_multigpu_launcher,07_large_models} .
-    sed -n '/^\. docs/,/^END/p' docs/figures/hiding.py >commands
-    bash commands
-    diff large.csv "$root/docs/figures/large.csv"
+    ln -s "$root/docs" "${TRAIN%/*/*}"/{03_multigpu_launcher,07_large_models,08_pipeline,09_tensor} .
+    for figure in hiding:large mixtures:mixtures stage-memory:stage-memory; do
+        sed -n '/These commands wrote/,/^"""$/{ /^"""$/!p; }' "docs/figures/${figure%:*}.py" | sed 1,2d >commands
+        bash commands
+        diff "${figure#*:}.csv" "$root/docs/figures/${figure#*:}.csv"
+    done
 }
