@@ -33,7 +33,7 @@ def draw():
             turn, chunk = rank / RANKS, received[(rank + 1) % RANKS]
             arc(f, centre, turn + 0.055, turn + 1 / RANKS - 0.085, COLOURS[chunk])
             summed = "+".join(str(other) for other in sorted(held[rank][chunk]))
-            x, y = place(turn + 0.5 / RANKS, centre, RADIUS - 18)
+            x, y = place(turn + 0.5 / RANKS, centre, RADIUS - 34)
             f.text(x, y, f"{CHUNKS[chunk]}:\n{summed}", 20, bold=True, anchor="end" if rank < 2 else "start")
             f.disc(*place(turn, centre), DISC, HOST, f"GPU {rank}", solid=False, size=20, bold=True)
     f.text(20, 436, "a: 0+1 is chunk a with the values of ranks 0 and 1. After round 3, each GPU has one complete chunk.", 20, "start")

@@ -1,8 +1,6 @@
-"""Two other ways to sum: a tree over nodes, and NVLS, in which the NVLink switch adds. The number of rounds is that of
-cpu_device/gpu_collectives.c; the rates are those of sums by GPUs and by the switch in cpu_device/gpu_rates.c."""
-from drawing import COMMUNICATE, COMPUTE, HOST, UPDATE, Figure
-
-NODES = ((2, 0, 90), (1, 1, 170), (0, 2, 250), (3, 2, 250))
+"""Two other ways to sum: a tree over nodes, and NVLS, in which the NVLink switch adds. The number of rounds is that of the tree in
+cpu_device/gpu_collectives.c."""
+from drawing import COMMUNICATE, COMPUTE, UPDATE, Figure
 
 
 def draw():
@@ -13,9 +11,8 @@ def draw():
     spots = {0: (270, 86), 4: (270, 176), 2: (150, 266), 6: (390, 266), 1: (90, 366), 3: (210, 366), 5: (330, 366), 7: (450, 366)}
     for child, parent in ((4, 0), (2, 4), (6, 4), (1, 2), (3, 2), (5, 6), (7, 6)):
         (x1, y1), (x2, y2) = spots[child], spots[parent]
-        shift = 7
-        f.arrow((x1 - shift, y1 - 30), (x2 - shift, y2 + 30), colour=COMMUNICATE, thick=3)
-        f.arrow((x2 + shift, y2 + 30), (x1 + shift, y1 - 30), colour=UPDATE, thick=3)
+        f.arrow((x1 - 7, y1 - 30), (x2 - 7, y2 + 30), colour=COMMUNICATE, thick=3)
+        f.arrow((x2 + 7, y2 + 30), (x1 + 7, y1 - 30), colour=UPDATE, thick=3)
     for node, (x, y) in spots.items():
         f.box(x - 46, y - 28, 92, 56, f"node {node}", COMPUTE, solid=True, size=20, bold=True)
     f.box(600, 190, 480, 60, "NVLink switch: + + + + + + +", COMMUNICATE, solid=True, size=24, bold=True)
