@@ -25,7 +25,7 @@ module.exports = (config) => {
     config.setUseGitIgnore(false);
     config.amendLibrary("md", (md) => { md.set({ html: true }); markdown.setUp(md); });
     for (const name of texts)
-        config.addTemplate(`pages/${name}`, markdown.prepared(content[name]), { ...shared, ...pages[name], source: name,
+        config.addTemplate(`pages/${name}`, content[name], { ...shared, ...pages[name], source: name,
             permalink: pages[name].place, layout: "page.11ty.js" });
     config.addPassthroughCopy({ "docs/figures/*.svg": "docs/figures", "docs/site/assets": "assets",
         [installed("minisearch/dist/umd/index.js")]: "assets/minisearch.js" });

@@ -135,8 +135,3 @@ exports.setUp = (md) => {
         return `<span class="picture" tabindex="0">${image(tokens, i, options, env, self)}</span>`;
     };
 };
-
-// What GitHub renders in another way. A comment at the beginning of a line, as that of a value such as
-// <!-- = 3 * 2 -->6<!-- end -->, would end a paragraph, and the text behind a summary would be no Markdown.
-exports.prepared = (text) => text.replace(/<!-- = .*? -->(.*?)<!-- end -->/g, "$1")
-    .replace(/<\/summary>\n/g, "</summary>\n\n").replace(/\n<\/details>/g, "\n\n</details>");
