@@ -122,10 +122,10 @@ idle() {
 
 @test "the error line of a stage that waits names its work and the stage that is stuck" {
     local rank
-    KILL_AT="1 ncclSend 30 19" start_ranks 3 "$(watched 8)" --micro-batches 4 --step-timeout 1
+    KILL_AT="1 ncclSend 30 19" start_ranks 3 "$(watched 8)" --micro-batches 4 --step-timeout 4
     ranks_end 15 1 0 2
     for rank in 0 2; do
-        rank_says $rank ".*$(text_of NOT_ENDED) 1 s .*transfers before (for|back)ward of micro-batch [0-3] in stage $rank at "
+        rank_says $rank ".*$(text_of NOT_ENDED) 4 s .*transfers before (for|back)ward of micro-batch [0-3] in stage $rank at "
     done
     grep -q 'rank 1' err.0
 }
