@@ -125,9 +125,11 @@ class Figure:
             self.text(x + 38, y, text, 18, "start")
             x += 70 + measure(text, 18)
 
-    def bar(self, x, y, height, scale, parts, total=""):
-        """Parts one behind the other, and their total. parts: (value, colour) or (value, colour, text), where a text that is
-        too long is left out. scale: pixels for each unit of a value."""
+    def bar(self, x, y, height, scale, parts, total="", name=""):
+        """Parts one behind the other, with a name before them and their total behind them. parts: (value, colour) or (value,
+        colour, text), where a text that is too long is left out. scale: pixels for each unit of a value."""
+        if name:
+            self.text(x - 14, y + height / 2, name, 20, "end")
         for value, colour, *text in parts:
             self.area(x, y, value * scale, height, colour.line)
             if text and measure(text[0], 20) + 12 < value * scale:

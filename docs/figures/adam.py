@@ -19,7 +19,6 @@ def draw():
     f.text(end, TOP + PITCH * len(ROWS) + 18, f"an H100 has {CAPACITY:.1f} GB", 20)
     for i, (name, sizes) in enumerate(ROWS):
         y = TOP + i * PITCH
-        f.text(LEFT - 14, y + HEIGHT / 2, name, 20, "end")
         f.bar(LEFT, y, HEIGHT, SCALE, [(size * billions, colour, f"{size * billions:.1f}")
-                                       for size, (_, colour) in zip(sizes, PARTS)], f"{sum(sizes) * billions:.1f} GB")
+                                       for size, (_, colour) in zip(sizes, PARTS)], f"{sum(sizes) * billions:.1f} GB", name=name)
     return f

@@ -25,8 +25,7 @@ def draw():
     f.text(end, TOP + PITCH * len(rows) + 18, f"the limit: {most:.1f} GB", 20)
     for i, (name, fits, gb, rate, letters) in enumerate(rows):
         y = TOP + i * PITCH
-        f.text(LEFT - 14, y + HEIGHT / 2, name, 20, "end")
         scale = gb / len(letters)  # the letters are rounded to GB
-        f.bar(LEFT, y, HEIGHT, SCALE, [(letters.count(letter) * scale, colour) for letter, (_, colour) in PARTS.items()], f"{gb}")
+        f.bar(LEFT, y, HEIGHT, SCALE, [(letters.count(letter) * scale, colour) for letter, (_, colour) in PARTS.items()], f"{gb}", name=name)
         f.text(1100, y + HEIGHT / 2, f"{rate:,} tokens/s" if fits == "yes" else "does not fit", 20, "end")
     return f

@@ -45,10 +45,9 @@ def draw_times(title, names, scale=SCALE, file="large", about=ABOUT):
     f.text(1100, 24, "modelled", 18, "end")
     for i, (text, row) in enumerate(rows):
         y = TOP + i * PITCH
-        f.text(LEFT - 14, y + HEIGHT / 2, text, 20, "end")
         sizes = (row["forward"], row["backward"], row["update"], row["comm"])
         f.bar(LEFT, y, HEIGHT, scale, [(size, colour, f"{size:.1f}") for size, (_, colour) in zip(sizes, PARTS)],
-              f"{row['step']:.1f} ms")
+              f"{row['step']:.1f} ms", name=text)
         if row["hidden"] > 10:  # a few milliseconds are no point of a picture
             f.text(LEFT + row["step"] * scale + 130, y + HEIGHT / 2, f"{row['hidden']:.1f} ms hidden", 20, "start")
     return f

@@ -26,9 +26,8 @@ def draw():
     f.text(end, TOP + PITCH * len(rows) - 18, f"an H100 has {capacity:.1f} GB", 20)
     for i, (n, name, guess, p) in enumerate(rows):
         y = TOP + i * PITCH
-        f.text(LEFT - 14, y + HEIGHT / 2, f"{name}\n{n:,} GPUs", 20, "end")
         sizes = (guess.states / 1e9, guess.activations / 1e9, guess.gathered / 1e9)
         f.bar(LEFT, y, HEIGHT, SCALE, [(size, colour, f"{size:.1f}") for size, (_, colour) in zip(sizes, PARTS)],
-              f"{sum(sizes):.1f} GB")
+              f"{sum(sizes):.1f} GB", name=f"{name}\n{n:,} GPUs")
         f.text(710, y + HEIGHT / 2, "\n".join(f"{text}: {p[row]}" for row, text in ROWS), 20, "start")
     return f

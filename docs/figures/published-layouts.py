@@ -20,8 +20,7 @@ def draw():
     f.text(1100, 24, "logarithmic: the lengths add up to the GPUs", 18, "end")
     for i, (name, gpu, t, p, d, more) in enumerate(RUNS):
         y = TOP + i * PITCH
-        f.text(LEFT - 14, y + HEIGHT / 2, name, 20, "end")
         f.bar(LEFT, y, HEIGHT, SCALE, [(math.log2(count), colour, f"{count}") for count, colour in
                                        ((t, COMMUNICATE), (p, COPY), (d, FOURTH)) if count > 1],
-              f"= {t * p * d:,} {gpu}" + (f"; {more}" if more else ""))
+              f"= {t * p * d:,} {gpu}" + (f"; {more}" if more else ""), name=name)
     return f

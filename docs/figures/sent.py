@@ -21,7 +21,6 @@ def draw():
     f.legend(LEFT, 24, entries)
     for i, (name, sizes, total) in enumerate(rows):
         y = TOP + i * PITCH
-        f.text(LEFT - 14, y + HEIGHT / 2, name, 20, "end")
         f.bar(LEFT, y, HEIGHT, SCALE, [(size, colour, f"{size:.1f}") for size, (_, colour) in zip(sizes, entries)],
-              f"{total / GB:.1f} GB, {1e3 * total / RATE:.0f} ms")
+              f"{total / GB:.1f} GB, {1e3 * total / RATE:.0f} ms", name=name)
     return f

@@ -25,7 +25,6 @@ def draw():
     f.text(end, TOP + PITCH * len(RANKS) + 16, f"an H100 has {CAPACITY:.1f} GB", 20)
     for i, n in enumerate(RANKS):
         y = TOP + i * PITCH
-        f.text(LEFT - 14, y + HEIGHT / 2, f"{n} rank{'s' * (n > 1)}", 20, "end")
         f.bar(LEFT, y, HEIGHT, SCALE, [(size, colour, f"{size:.1f}") for size, (_, colour) in zip(sizes(n), PARTS)],
-              f"{sum(sizes(n)):.1f} GB")
+              f"{sum(sizes(n)):.1f} GB", name=f"{n} rank{'s' * (n > 1)}")
     return f

@@ -33,7 +33,6 @@ def draw():
     f.text(end, TOP + PITCH * len(rows) + 10, f"an H100 has {CAPACITY:.1f} GB", 20)
     for i, (name, stored, sent) in enumerate(rows):
         y = TOP + i * PITCH
-        f.text(LEFT - 14, y + HEIGHT / 2, name, 20, "end")
-        f.bar(LEFT, y, HEIGHT, SCALE, list(zip(stored, (colour for _, colour in PARTS))), f"{sum(stored):.1f}")
+        f.bar(LEFT, y, HEIGHT, SCALE, list(zip(stored, (colour for _, colour in PARTS))), f"{sum(stored):.1f}", name=name)
         f.bar(RIGHT, y, HEIGHT, SENT_SCALE, [(sent, HOST)], f"{sent:.1f}")
     return f

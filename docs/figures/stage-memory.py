@@ -28,7 +28,6 @@ def draw():
     f.legend(LEFT, 24, PARTS)
     for i, (name, flying, sizes) in enumerate(rows):
         y = TOP + i * PITCH
-        f.text(LEFT - 14, y + HEIGHT / 2, name, 20, "end")
         f.bar(LEFT, y, HEIGHT, SCALE, [(size, colour, f"{size:.1f}") for size, (_, colour) in zip(sizes, PARTS)],
-              f"{sum(sizes):.1f} GB, {flying} in flight")
+              f"{sum(sizes):.1f} GB, {flying} in flight", name=name)
     return f

@@ -22,9 +22,8 @@ def draw():
     f.text(20, 22, "tokens per second and GPU, 8 H100", 20, "start", bold=True)
     for i, (name, rate) in enumerate(zip(names, rates)):
         y = TOP + i * PITCH
-        f.text(LEFT - 14, y + HEIGHT / 2, name, 20, "end")
         f.bar(LEFT, y, HEIGHT, SCALE, [(rate, COMPUTE if i == 2 else HOST)],
-              f"{rate:,}" + (f": {rate / rates[2]:.1f} times ours" if i == 1 else ""))
+              f"{rate:,}" + (f": {rate / rates[2]:.1f} times ours" if i == 1 else ""), name=name)
     f.text(20, 282, f"where the {step} s of a step of this course go", 20, "start", bold=True)
     entries = list(zip(("products", "softmax", "rounding", "other"), (COMPUTE, COMMUNICATE, COPY, FOURTH)))
     f.bar(LEFT, 304, HEIGHT, 90, [(seconds, colour, f"{name} {seconds} s" if name != "other" else "") for seconds, (name, colour)
