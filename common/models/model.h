@@ -36,8 +36,8 @@ struct pass {
 };
 
 // Each matrix of a model can be divided into parts (tensor parallel: Shoeybi et al., "Megatron-LM",
-// 2019). Dense layers are divided in pairs, and so are the layers between the two, such as
-// attention. All parts have copies of the other layers.
+// 2019). Two dense layers are divided together, as a pair. The layers between them, such as
+// attention, are divided, too. All parts have copies of the other layers.
 struct parts {
     int count, number; // count: 0 or 1 if the model is whole; number: of this one
     // 1: outside of the pairs, each part holds only its share of all tokens of the batch (sequence
@@ -78,7 +78,7 @@ struct layer {
             int inputs, outputs; // of a row
             float deviation;     // of the initial weights, 0: those of torch.nn.Linear
             int relu;            // 1: y = max(y, 0)
-            int groups;          // of outputs, each of which is divided, if divided is BY_OUTPUTS
+            int groups;          // BY_OUTPUTS: each part has a share of each group of outputs
         } dense;
         struct {
             struct heads heads;
