@@ -50,6 +50,9 @@ static struct snapshot *load(void) {
     if (strcmp(run.model, c.model.shape))
         fail("--snapshot %s: holds %s, not %s: give the options of that run", opt.snapshot,
              run.model, c.model.shape);
+    if (run.parameters != c.model.parameters)
+        fail("--snapshot %s: %zu parameters, want %zu", opt.snapshot, run.parameters,
+             c.model.parameters);
     struct snapshot *s = snapshot_like(&run, run.parameters, run.state_size);
     if (snapshot_load(opt.snapshot, s, why) < 1)
         fail("%s", why);
@@ -89,7 +92,7 @@ static struct answer answer_of(size_t image, const float *logits, int label) {
 // Classifies the next images of the test set, at most BATCH. Returns how many.
 static int classify(size_t first, struct answer answers[BATCH]) {
     int rows = (int)min_size(BATCH, c.test.count - first), classes = c.test.classes;
-    float *logits = malloc(rows * classes * sizeof *logits);
+    float *logits = malloc((size_t)rows * classes * sizeof *logits);
     uint8_t labels[BATCH];
     gather_batch(&c.test, NULL, first, rows, c.activations[0], c.labels, c.pass.stream);
     for (int i = 0; i < c.model.count; i++) {
