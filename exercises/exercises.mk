@@ -48,6 +48,7 @@ $(OBJECTS_OF_MINE): private CFLAGS += -O1 -Wno-error $(if $(findstring clang,$(s
 	$(if $(filter 04_%,$(MAIN)),-include exercises/observe_connect.h)
 $(PROGRAM_OF_MINE): $(OBJECTS_OF_MINE) $(if $(filter $(PROGRAM_OF_MINE).o,$(OBJECTS_OF_MINE)),,$(BUILD)/$(MAIN).o) \
 	$(PROBE_OF_MINE) $(CRASH_OF_MINE) $(STEPS_OF_MINE) $(COMMON_ARCHIVES)
+	@mkdir -p $(@D)
 	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ $(foreach f,$(WRAPPED_OF_MINE),-Wl,--wrap=$(f)) -Wl,--as-needed $(LIB_FLAGS) $(NCCL_FLAGS) -lm -ldl
 
 # checks/kernels.c with the attendee's kernels: those of DEVICE, and those of the .cu files on the host.

@@ -7,9 +7,9 @@ load ../helpers
 
 # A dry run is enough for targets that run other tests or benchmarks, install packages, or take an hour, and for those that
 # another file runs: build.bats (help, clean), check_gpu.bats, common_rule.bats (lint), data.bats, diff_pages.bats, diffs.bats,
-# docs.bats (docs, record, demo-fsdp), figures.bats, ladder.bats, launches.bats, slides.bats (slides, schedule), site.bats, and where.bats
-# (quickstart).
-heavy='help|clean|quickstart|data|test|test-.*|check-gpu|diff.*|docs|record|demo-fsdp|figures|ladder|launches|schedule|fuzz|bench|bench-.*|container|format|lint|site|slides|style'
+# docs.bats (docs, record, demo-fsdp), figures.bats, ladder.bats, launches.bats, slides.bats (slides, schedule, demo), site.bats,
+# and where.bats (quickstart).
+heavy='help|clean|quickstart|data|test|test-.*|check-gpu|diff.*|docs|record|demo|demo-fsdp|figures|ladder|launches|schedule|fuzz|bench|bench-.*|container|format|lint|site|slides|style'
 
 setup_file() {
     unset MAKEFLAGS MFLAGS MAKELEVEL DEVICE CC CFLAGS BUILD
