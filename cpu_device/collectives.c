@@ -2,7 +2,7 @@
 // 1. Every rank sends each other rank the part of its data that the other rank needs. The receiver
 //    reduces the parts of all ranks, or places them side by side.
 // 2. Every rank sends its result to all other ranks.
-// The exchange moves data in chunks, so a chunk is still in the cache when it is used again. Parts
+// The exchange moves data in chunks, so a chunk is still in a cache when it is used again. Parts
 // are always reduced in the order of the ranks, so a sum has the same bits on every rank.
 #include "cpu_device/comm.h"
 #include "cpu_device/reduce.h"
@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SPINS = 100, YIELDS = 10, SMALL = 32 << 10 };
+enum { SPINS = 100, YIELDS = 10 };
 static const double CHECK_SECONDS = 0.25;
 static const double SILENT_SECONDS = 5; // a rank on another host says each second that it is alive
 
@@ -288,11 +288,12 @@ static int has_room(const struct channel *ch) {
 }
 
 // Returns the next message from the peer, or NULL if there is none yet.
-static struct message *unread(const struct channel *ch) {
+static struct message *unread(const struct ncclComm *c, int peer) {
+    const struct channel *ch = &c->channels[peer];
     uint64_t read = atomic_load_explicit(&ch->in->read, memory_order_relaxed);
     if (atomic_load_explicit(&ch->in->written, memory_order_acquire) == read)
         return NULL;
-    return &ch->in->messages[read % ch->slots];
+    return cpu_slot(c, ch, ch->in, read);
 }
 
 // Wakes the peer, or the network thread that serves it, after a change in a ring.
@@ -308,21 +309,38 @@ static void write_message(struct ncclComm *c, int peer, const struct call *call,
                           size_t bytes) {
     struct ring *out = c->channels[peer].out;
     uint64_t written = atomic_load_explicit(&out->written, memory_order_relaxed);
-    struct message *m = &out->messages[written % c->channels[peer].slots];
+    struct message *m = cpu_slot(c, &c->channels[peer], out, written);
     m->call = *call;
     m->arrived = c->arrived;
     m->bytes = bytes;
-    if (bytes)
+    m->lent = cpu_may_lend(&c->channels[peer], data, bytes, &m->offset);
+    c->channels[peer].has_lent |= m->lent;
+    if (bytes && !m->lent)
         memcpy(m->data, data, bytes);
     atomic_store_explicit(&out->written, written + 1, memory_order_release);
     changed(c, peer);
 }
 
-// Frees the slot of the message that unread returned, for the next message.
-static void release(struct ncclComm *c, int peer) {
-    struct ring *in = c->channels[peer].in;
-    atomic_fetch_add_explicit(&in->read, 1, memory_order_release);
+static const char *data_of(const struct message *m, const struct channel *ch) {
+    return m->lent ? ch->memory + m->offset : m->data;
+}
+
+// Frees the slot of the message that unread returned, for the next message. A peer that has failed
+// or aborted its communicator may have freed the memory that it lent.
+static ncclResult_t release(struct ncclComm *c, int peer, const struct call *call) {
+    struct channel *ch = &c->channels[peer];
+    ncclResult_t failed = (ncclResult_t)ch->seat->failed;
+    char text[96], why[WHY_BYTES];
+    if (unread(c, peer)->lent && (failed || ch->seat->left)) {
+        snprintf(why, sizeof why, "rank %d has aborted its communicator while rank %d was in %s",
+                 peer, c->rank, describe(text, call));
+        if (failed)
+            memcpy(why, ch->seat->why, sizeof why);
+        return give_up(c, failed ? failed : ncclRemoteError, why);
+    }
+    atomic_fetch_add_explicit(&ch->in->read, 1, memory_order_release);
     changed(c, peer);
+    return ncclSuccess;
 }
 
 // Waits for a free slot, and writes a message.
@@ -335,6 +353,19 @@ static ncclResult_t post(struct ncclComm *c, int peer, const struct call *call, 
     end_wait(&w, result);
     if (!result)
         write_message(c, peer, call, data, bytes);
+    return result;
+}
+
+// Waits until a peer on this host has read all messages of this rank.
+static ncclResult_t await_reader(struct ncclComm *c, int peer, const struct call *call) {
+    struct channel *ch = &c->channels[peer];
+    struct wait w = {.comm = c, .call = call, .peer = peer};
+    ncclResult_t result = ncclSuccess;
+    while (ch->socket < 0 && !result &&
+           atomic_load(&ch->out->read) != atomic_load(&ch->out->written))
+        result = wait(&w);
+    end_wait(&w, result);
+    ch->has_lent = 0;
     return result;
 }
 
@@ -354,7 +385,7 @@ static ncclResult_t take(struct ncclComm *c, int peer, const struct call *call,
                          const struct message **m) {
     struct wait w = {.comm = c, .call = call, .peer = peer};
     ncclResult_t result = ncclSuccess;
-    while (!(*m = unread(&c->channels[peer])) && !result)
+    while (!(*m = unread(c, peer)) && !result)
         result = wait(&w);
     end_wait(&w, result);
     if (result)
@@ -373,8 +404,8 @@ static const char *at(const char *buffer, size_t offset) {
     return buffer ? buffer + offset : NULL;
 }
 
-static size_t chunk(struct part part, size_t from) {
-    return from < part.bytes ? smaller(part.bytes - from, SLOT_BYTES) : 0;
+static size_t chunk(const struct ncclComm *c, struct part part, size_t from) {
+    return from < part.bytes ? smaller(part.bytes - from, c->chunk) : 0;
 }
 
 // The plan of an exchange, as seen by one rank.
@@ -402,7 +433,7 @@ static ncclResult_t send_parts(struct ncclComm *c, const struct exchange *e, siz
     ncclResult_t result = ncclSuccess;
     for (int i = 1; i < c->ranks && !result; i++) {
         int p = turn_to(c, i);
-        size_t bytes = chunk(e->sent[p], from);
+        size_t bytes = chunk(c, e->sent[p], from);
         if (bytes || from == 0)
             result = post(c, p, &e->call, at(e->send, e->sent[p].at + from), bytes);
     }
@@ -414,7 +445,7 @@ static ncclResult_t reduce_part(struct ncclComm *c, const struct exchange *e, si
     ncclResult_t result = ncclSuccess;
     const void *inputs[MOST_PEERS];
     struct part own = e->sent[c->rank];
-    size_t bytes = chunk(own, from), element = cpu_type_size((ncclDataType_t)e->call.type);
+    size_t bytes = chunk(c, own, from), element = cpu_type_size((ncclDataType_t)e->call.type);
     ncclRedOp_t op = e->call.op == OP_PRE_MUL_SUM ? ncclSum : (ncclRedOp_t)e->call.op;
     if (!bytes && from > 0)
         return ncclSuccess;
@@ -422,15 +453,15 @@ static ncclResult_t reduce_part(struct ncclComm *c, const struct exchange *e, si
         const struct message *m;
         inputs[p] = at(e->send, own.at + from);
         if (p != c->rank && !(result = take(c, p, &e->call, &m)))
-            inputs[p] = m->data;
+            inputs[p] = data_of(m, &c->channels[p]);
     }
     if (result)
         return result;
     if (bytes)
         cpu_reduce((ncclDataType_t)e->call.type, op, e->result + from, inputs, c->ranks,
                    bytes / element);
-    for (int i = 1; i < c->ranks; i++)
-        release(c, turn_to(c, i));
+    for (int i = 1; i < c->ranks && !result; i++)
+        result = release(c, turn_to(c, i), &e->call);
     return result;
 }
 
@@ -440,12 +471,12 @@ static ncclResult_t place_parts(struct ncclComm *c, const struct exchange *e, si
     for (int i = 1; i < c->ranks && !result; i++) {
         const struct message *m;
         int p = turn_to(c, i);
-        size_t bytes = chunk(e->placed[p], from);
+        size_t bytes = chunk(c, e->placed[p], from);
         if ((!bytes && from > 0) || (result = take(c, p, &e->call, &m)))
             continue;
         if (bytes)
-            memcpy(e->recv + e->placed[p].at + from, m->data, bytes);
-        release(c, p);
+            memcpy(e->recv + e->placed[p].at + from, data_of(m, &c->channels[p]), bytes);
+        result = release(c, p, &e->call);
     }
     return result;
 }
@@ -453,7 +484,7 @@ static ncclResult_t place_parts(struct ncclComm *c, const struct exchange *e, si
 // Phase 2: sends the chunk of this rank's gift to all peers.
 static ncclResult_t give(struct ncclComm *c, const struct exchange *e, size_t from) {
     ncclResult_t result = ncclSuccess;
-    size_t bytes = chunk(e->given[c->rank], from);
+    size_t bytes = chunk(c, e->given[c->rank], from);
     for (int i = 1; i < c->ranks && bytes && !result; i++)
         result = post(c, turn_to(c, i), &e->call, e->gift + from, bytes);
     return result;
@@ -465,20 +496,21 @@ static ncclResult_t receive(struct ncclComm *c, const struct exchange *e, size_t
     for (int i = 1; i < c->ranks && !result; i++) {
         const struct message *m;
         int p = turn_to(c, i);
-        size_t bytes = chunk(e->given[p], from);
+        size_t bytes = chunk(c, e->given[p], from);
         if (!bytes || (result = take(c, p, &e->call, &m)))
             continue;
-        memcpy(e->recv + e->given[p].at + from, m->data, bytes);
-        release(c, p);
+        memcpy(e->recv + e->given[p].at + from, data_of(m, &c->channels[p]), bytes);
+        result = release(c, p, &e->call);
     }
     return result;
 }
 
-// Each rank sends its next chunk before it receives the gifts of the current one, so the next chunk
-// arrives in time. When a rank has reduced a chunk, all other ranks have sent theirs, so they have
-// received all gifts but the last. No rank is therefore more than four messages ahead of another,
-// and no rank waits for free slots. If parts are placed, a rank may have to wait for free slots;
-// its peer frees them when it takes its own parts.
+// Each rank sends two chunks ahead, and receives the gifts of a chunk after it has reduced the next
+// one. So what it takes has mostly arrived, and ranks that are not quite equally fast do not wait
+// for each other. When a rank has reduced chunk k, the others have sent it theirs, so they have
+// taken its chunks up to k - 2 and its gifts up to k - 4. Until it takes the next chunk, at most
+// eight of its messages to a peer are unread, and no rank waits for free slots. If parts are
+// placed, a rank may have to wait for free slots; its peer frees them when it takes its own parts.
 static ncclResult_t run_exchange(struct ncclComm *c, const struct exchange *e) {
     size_t longest = 1;
     for (int r = 0; r < c->ranks; r++) {
@@ -487,15 +519,21 @@ static ncclResult_t run_exchange(struct ncclComm *c, const struct exchange *e) {
         longest = e->given[r].bytes > longest ? e->given[r].bytes : longest;
     }
     ncclResult_t result = send_parts(c, e, 0);
-    for (size_t from = 0; from < longest && !result; from += SLOT_BYTES) {
-        result = e->places ? place_parts(c, e, from) : reduce_part(c, e, from);
+    if (!result && c->chunk < longest)
+        result = send_parts(c, e, c->chunk);
+    for (size_t from = 0; from < longest + c->chunk && !result; from += c->chunk) {
+        if (from < longest)
+            result = e->places ? place_parts(c, e, from) : reduce_part(c, e, from);
         if (!result)
             result = give(c, e, from);
-        if (!result && from + SLOT_BYTES < longest)
-            result = send_parts(c, e, from + SLOT_BYTES);
-        if (!result)
-            result = receive(c, e, from);
+        if (!result && from + 2 * c->chunk < longest)
+            result = send_parts(c, e, from + 2 * c->chunk);
+        if (!result && from > 0)
+            result = receive(c, e, from - c->chunk);
     }
+    for (int p = 0; p < c->ranks && !result; p++) // the program may change what a peer still reads
+        if (p != c->rank && c->channels[p].has_lent)
+            result = await_reader(c, p, &e->call);
     return result;
 }
 
@@ -513,7 +551,7 @@ static void plan(struct exchange *e, const struct ncclComm *c, const struct work
         size_t to = call->count * ((size_t)r + 1) / (size_t)c->ranks * element;
         switch (call->kind) {
         case CALL_ALL_REDUCE:
-            if (bytes <= SMALL) { // one phase is faster: every rank reduces all elements
+            if (bytes <= SMALL_BYTES) { // one phase is faster: every rank reduces all elements
                 e->sent[r] = (struct part){0, bytes};
                 break;
             }
@@ -561,7 +599,7 @@ static ncclResult_t tell_times(struct ncclComm *c, const struct call *call) {
     for (int p = c->rank > 0 ? 0 : 1; p < (c->rank > 0 ? 1 : c->ranks) && !result; p++) {
         const struct message *m;
         if (!(result = take(c, p, call, &m)))
-            release(c, p);
+            result = release(c, p, call);
     }
     c->arrived = c->latest;
     for (int p = 1; p < c->ranks && c->rank == 0 && !result; p++)
@@ -572,14 +610,14 @@ static ncclResult_t tell_times(struct ncclComm *c, const struct call *call) {
 // Moves at most one message. Returns 1 if a message was moved.
 static int progress(struct ncclComm *c, struct transfer *t, ncclResult_t *result) {
     struct channel *ch = &c->channels[t->peer];
-    size_t bytes = smaller(t->bytes - t->done, SLOT_BYTES);
+    size_t bytes = smaller(t->bytes - t->done, c->chunk);
     const struct message *m;
     if (t->call.kind == CALL_SEND) {
         if (!has_room(ch))
             return 0;
         write_message(c, t->peer, &t->call, at(t->data, t->done), bytes);
     } else {
-        if (!(m = unread(ch)))
+        if (!(m = unread(c, t->peer)))
             return 0;
         struct call expected = t->call;
         expected.kind = CALL_SEND;
@@ -587,9 +625,10 @@ static int progress(struct ncclComm *c, struct transfer *t, ncclResult_t *result
         if ((*result = compare(c, t->peer, &expected, &m->call, &t->call)))
             return 0;
         if (bytes)
-            memcpy(t->data + t->done, m->data, bytes);
+            memcpy(t->data + t->done, data_of(m, ch), bytes);
         t->arrived = m->arrived;
-        release(c, t->peer);
+        if ((*result = release(c, t->peer, &t->call)))
+            return 0;
     }
     t->done += bytes;
     t->started = 1;
@@ -633,12 +672,8 @@ static ncclResult_t wait_for_receivers(struct ncclComm *c, struct work *work) {
     ncclResult_t result = ncclSuccess;
     for (int i = 0; i < work->transfers && !result; i++) {
         const struct transfer *t = &work->transfer[i];
-        const struct channel *ch = &c->channels[t->peer];
-        struct wait w = {.comm = c, .call = &t->call, .peer = t->peer};
-        while (!result && t->call.kind == CALL_SEND && t->peer != c->rank && ch->socket < 0 &&
-               atomic_load(&ch->out->read) != atomic_load(&ch->out->written))
-            result = wait(&w);
-        end_wait(&w, result);
+        if (t->call.kind == CALL_SEND && t->peer != c->rank)
+            result = await_reader(c, t->peer, &t->call);
     }
     return result;
 }

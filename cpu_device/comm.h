@@ -2,9 +2,10 @@
 //
 // Ranks talk in pairs. A pair has two rings of messages, one for each direction. On one host both
 // ranks map them; between hosts, a thread of each (network.c) carries the messages over a socket.
-// So the collectives (collectives.c) use only rings. Each rank has a seat in the memory that the
-// ranks of its host share. There, other ranks wake it, and it records which call it waits in and
-// why it has given up.
+// So the collectives (collectives.c) use only rings. On one host, a message may say where its data
+// lie in the sender's device memory, instead of holding them (peer_memory.c). Each rank has a seat
+// in the memory that the ranks of its host share. There, other ranks wake it, and it records which
+// call it waits in and why it has given up.
 #pragma once
 #include "cpu_device/internal.h"
 #include "cpu_device/record.h"
@@ -14,12 +15,18 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-// Collectives need at least four slots per ring. More slots are faster on one host: a slot that is
-// reused at once would still be in the cache of the other core.
+// The data of a message are a chunk of a rank's part. With large chunks, a rank has not written
+// what its peers read for so long that it lies in the cache that all cores share. Messages that
+// hold copies are faster with small chunks, and large ones would take much memory for many ranks.
+// The exchange of a collective needs eight slots (run_exchange). More slots are faster on one host:
+// a slot that is reused at once would still be in the cache of the other core.
 enum {
-    LEAST_SLOTS = 4,
+    LEAST_SLOTS = 8, // of a ring
     MOST_SLOTS = 32,
-    SLOT_BYTES = 128 << 10,
+    CHUNK_BYTES = 128 << 10,
+    LARGE_CHUNK_BYTES = 512 << 10,
+    MOST_LARGE = 8,         // ranks
+    SMALL_BYTES = 32 << 10, // an all-reduce of these has one phase, and its messages hold copies
     WHY_BYTES = 448,
     WAITS_AT_BYTES = 128,
     MOST_PEERS = 256
@@ -54,20 +61,23 @@ struct message {
     struct call call;
     double arrived; // when the sender came to this call: modelled time
     uint64_t bytes; // of data
-    _Alignas(64) char data[SLOT_BYTES];
+    int lent;       // 1: the data lie in the sender's device memory, at this offset
+    uint64_t offset;
+    _Alignas(64) char data[]; // [chunk] of the communicator
 };
 
 // One rank writes messages, and the other rank reads them. Each counts its own.
 struct ring {
     _Alignas(64) _Atomic uint64_t written;
     _Alignas(64) _Atomic uint64_t read;
-    struct message messages[]; // [slots] of the channel
+    _Alignas(64) char messages[]; // [slots of the channel], see cpu_slot
 };
 
 struct seat {
     _Alignas(64) atomic_uint bell; // a futex; other ranks ring it if this rank is asleep
     atomic_uint asleep;
     atomic_int left, failed;
+    atomic_int reads_peers;        // 1: it has mapped the device memory of all ranks of its host
     struct call waits_in;          // the call of a long wait, of any communicator
     char waits_at[WAITS_AT_BYTES]; // its place in the program, with CPU_DEVICE_CHECK=1
     char why[WHY_BYTES];           // reason of the failure
@@ -79,6 +89,13 @@ union address {
     struct sockaddr_in6 v6;
 };
 
+// The file that holds the device memory of a process, or zeros if there is none.
+struct peer_memory {
+    int file;
+    uint64_t device, inode; // its identity on this host
+    size_t bytes;
+};
+
 // What ranks know about each other after they have met.
 struct peer {
     int rank, ranks;
@@ -87,12 +104,15 @@ struct peer {
     char host_name[64];
     union address address; // accepts connections from other hosts
     char socket_name[16];  // accepts connections from this host, in the abstract namespace
+    struct peer_memory memory;
 };
 
 struct channel {
     struct ring *out, *in;
     uint64_t slots;       // of each ring
     struct seat *seat;    // the peer's seat; for a peer on another host, a local copy
+    const char *memory;   // the peer's device memory, or NULL
+    int has_lent;         // this rank has lent data, and has not waited for the peer since
     int socket;           // for a peer on another host, else -1
     _Atomic double heard; // when something arrived from it last; for a peer on another host
     atomic_int hung_up;
@@ -122,6 +142,7 @@ struct ncclComm {
     struct channel *channels; // [ranks]
     int seat_number;          // among the ranks of this host
     struct seat *seat;
+    size_t chunk; // most bytes of a message's data
     void *memory; // shared by the host's ranks
     size_t memory_bytes;
     int memory_file; // holds a lock on a byte of this seat as long as the process lives
@@ -149,6 +170,12 @@ struct ncclComm {
     pthread_t network;
     struct ncclComm *next;
 };
+
+// Returns the slot for the message with this number in a ring of the channel.
+static inline struct message *cpu_slot(const struct ncclComm *c, const struct channel *ch,
+                                       struct ring *ring, uint64_t number) {
+    return (void *)(ring->messages + number % ch->slots * (sizeof(struct message) + c->chunk));
+}
 
 // Defines a function with the body of the one that begins with p. It is weak, so a program may
 // define a function of this name itself (nccl.h).
@@ -179,6 +206,14 @@ void cpu_network_stop(struct ncclComm *comm, int at_once);
 void cpu_network_wake(struct ncclComm *comm);
 // Tells the peers on other hosts in which call this rank waits, or that it failed.
 void cpu_network_tell(struct ncclComm *comm);
+
+// peer_memory.c. Describes the device memory of this process, maps that of all peers on this host,
+// and ends these mappings.
+void cpu_offer_memory(struct peer *self);
+void cpu_map_peers(struct ncclComm *comm);
+void cpu_unmap_peers(struct ncclComm *comm);
+// Returns 1 if the peer can read the data from this process, at the offset.
+int cpu_may_lend(const struct channel *channel, const void *data, size_t bytes, uint64_t *offset);
 
 // communicators.c. Returns an error if comm is no communicator of this process, or cannot take a
 // new call. name is the calling function.

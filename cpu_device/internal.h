@@ -47,6 +47,15 @@ extern uint64_t cpu_chaos_seed;
 // Sets up the address ranges and the limit of each device's memory; called once by cpu_enter.
 void cpu_memory_init(void);
 
+// The addresses of all device memory for device threads. The bytes lie in a file without a name, or
+// file is -1.
+struct cpu_heap {
+    uintptr_t views;
+    size_t bytes;
+    int file;
+};
+struct cpu_heap cpu_heap(void);
+
 // Frees all memory of a device whose streams are empty.
 void cpu_free_device(int device);
 

@@ -493,6 +493,7 @@ static ncclResult_t introduce(struct meeting *m, const struct handle *h) {
     if (cudaGetDeviceProperties(&properties, c->device))
         return cpu_refuse(ncclUnhandledCudaError, "rank %d: no device %d", c->rank, c->device);
     self->bus = properties.pciBusID;
+    cpu_offer_memory(self);
     m->local_listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (m->local_listener < 0 || bind(m->local_listener, (struct sockaddr *)&local, bytes) ||
         listen(m->local_listener, SOMAXCONN))
@@ -605,15 +606,15 @@ static int share_file(struct meeting *m, int first, int seats, size_t bytes) {
     return file;
 }
 
-static size_t ring_bytes(uint64_t slots) {
-    return sizeof(struct ring) + slots * sizeof(struct message);
+static size_t ring_bytes(const struct ncclComm *c, uint64_t slots) {
+    return sizeof(struct ring) + slots * (sizeof(struct message) + c->chunk);
 }
 
 // Maps the memory that the ranks of this host share: the seats, and behind them the rings of all
 // pairs.
 static ncclResult_t share_memory(struct meeting *m) {
     struct ncclComm *c = m->comm;
-    int seats = 0, first = -1, processes = 0, numbers[MOST_PEERS] = {0};
+    int seats = 0, first = -1, processes = 0, offered = 1, numbers[MOST_PEERS] = {0};
     for (int p = 0; p < c->ranks; p++) {
         numbers[p] = c->peers[p].host == c->peers[c->rank].host ? seats++ : -1;
         if (numbers[p] == 0)
@@ -622,12 +623,15 @@ static ncclResult_t share_memory(struct meeting *m) {
         for (int q = 0; q < p; q++)
             known |= numbers[q] >= 0 && c->peers[q].pid == c->peers[p].pid;
         processes += numbers[p] >= 0 && !known;
+        offered &= c->peers[p].memory.bytes > 0;
     }
     size_t seats_bytes = (size_t)seats * sizeof(struct seat);
     uint64_t slots = seats > 1 ? MOST_SLOTS / ((uint64_t)seats - 1) : 1;
     slots = slots < LEAST_SLOTS ? LEAST_SLOTS : slots;
+    int large = offered && seats == c->ranks && seats <= MOST_LARGE;
+    c->chunk = large ? LARGE_CHUNK_BYTES : CHUNK_BYTES;
     c->seat_number = numbers[c->rank];
-    c->memory_bytes = seats_bytes + (size_t)(seats * seats) * ring_bytes(slots);
+    c->memory_bytes = seats_bytes + (size_t)(seats * seats) * ring_bytes(c, slots);
     int file = share_file(m, first, seats, c->memory_bytes);
     if (file < 0)
         return lost(m, "sharing memory with the other ranks of this host");
@@ -660,11 +664,12 @@ static ncclResult_t share_memory(struct meeting *m) {
         c->channels[p].seat = &all[numbers[p]];
         c->channels[p].slots = slots;
         c->channels[p].out =
-            (void *)(rings + (size_t)(c->seat_number * seats + numbers[p]) * ring_bytes(slots));
+            (void *)(rings + (size_t)(c->seat_number * seats + numbers[p]) * ring_bytes(c, slots));
         c->channels[p].in =
-            (void *)(rings + (size_t)(numbers[p] * seats + c->seat_number) * ring_bytes(slots));
+            (void *)(rings + (size_t)(numbers[p] * seats + c->seat_number) * ring_bytes(c, slots));
     }
     c->seat = &all[c->seat_number];
+    cpu_map_peers(c);
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     c->patience = seats <= cores ? 500 : 0;
     cpu_share_cores(processes);
@@ -683,8 +688,8 @@ static ncclResult_t connect_hosts(struct meeting *m) {
         higher += p > c->rank;
         ch->seat = aligned_alloc(_Alignof(struct seat), sizeof *ch->seat);
         ch->slots = LEAST_SLOTS;
-        ch->in = aligned_alloc(_Alignof(struct ring), ring_bytes(ch->slots));
-        ch->out = aligned_alloc(_Alignof(struct ring), ring_bytes(ch->slots));
+        ch->in = aligned_alloc(_Alignof(struct ring), ring_bytes(c, ch->slots));
+        ch->out = aligned_alloc(_Alignof(struct ring), ring_bytes(c, ch->slots));
         if (!ch->seat || !ch->in || !ch->out)
             return cpu_refuse(ncclSystemError, "out of memory");
         memset(ch->seat, 0, sizeof *ch->seat);
@@ -768,6 +773,7 @@ void cpu_part(struct ncclComm *c) {
             free(ch->out);
         }
     }
+    cpu_unmap_peers(c);
     if (c->memory)
         munmap(c->memory, c->memory_bytes);
     if (c->memory_file >= 0)

@@ -12,6 +12,7 @@
 // while a copy may read it.
 #include "cpu_device/check.h"
 #include "cpu_device/internal.h"
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -19,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 struct allocation {
@@ -39,7 +41,8 @@ enum { PINNED = -1 };
 
 static uintptr_t heap;
 static size_t heap_bytes, page;
-static uintptr_t cursor; // the next search starts here, so freed addresses are reused late
+static int heap_file = -1; // holds the bytes of the views
+static uintptr_t cursor;   // the next search starts here, so freed addresses are reused late
 static struct allocation *device_list, *pinned_list;
 static struct cpu_use *pageable_uses; // of host memory that CUDA did not allocate
 static size_t limit_bytes, used_bytes[CPU_MAX_DEVICES];
@@ -137,6 +140,26 @@ static void explain_fault(int signal_number, siginfo_t *info, void *context) {
     end_with(line, n, sizeof line);
 }
 
+// Puts the bytes of the views into a file, so that other ranks can read them (peer_memory.c). A
+// limit on the size of files (ulimit -f) would end the program, and a model without computation
+// would fill the file with zeros when it reads.
+static void back_views(void) {
+    struct rlimit limit;
+    if (!cpu_computes || getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur < heap_bytes)
+        return;
+    int file = memfd_create("device memory", MFD_CLOEXEC);
+    if (file >= 0 && !ftruncate(file, (off_t)heap_bytes) &&
+        mmap((void *)(heap + heap_bytes), heap_bytes, PROT_NONE,
+             MAP_SHARED | MAP_NORESERVE | MAP_FIXED, file, 0) != MAP_FAILED)
+        heap_file = file;
+    else if (file >= 0)
+        close(file);
+}
+
+struct cpu_heap cpu_heap(void) {
+    return (struct cpu_heap){heap + heap_bytes, heap_bytes, heap_file};
+}
+
 void cpu_memory_init(void) {
     page = (size_t)sysconf(_SC_PAGESIZE);
     // Batch systems may limit the address space (ulimit -v), so try smaller and smaller ranges.
@@ -150,6 +173,7 @@ void cpu_memory_init(void) {
     if (range == MAP_FAILED)
         cpu_fail("CPU device: no address space for device memory; raise ulimit -v");
     heap = cursor = (uintptr_t)range;
+    back_views();
 
     const char *wanted = getenv("CPU_DEVICE_MEMORY");
     limit_bytes = (size_t)sysconf(_SC_PHYS_PAGES) * page / 2 / (size_t)cpu_device_count();
@@ -244,8 +268,15 @@ static void give_back(struct allocation **link) {
     *link = a->next;
     if (a->device == PINNED)
         return;
-    mmap((void *)(a->start + heap_bytes), a->span - page, PROT_NONE,
-         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    void *view = (void *)(a->start + heap_bytes);
+    if (heap_file >= 0) {
+        mprotect(view, a->span - page, PROT_NONE);
+        fallocate(heap_file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(a->start - heap),
+                  (off_t)(a->span - page));
+    } else {
+        mmap(view, a->span - page, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    }
     used_bytes[a->device] -= a->bytes;
 }
 

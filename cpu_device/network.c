@@ -58,11 +58,12 @@ static int frame_is_complete(const struct transit *t) {
 // Handles a complete frame: a message for the ring, or news about the peer.
 static void accept_frame(struct ncclComm *c, struct channel *ch) {
     struct transit *t = ch->transit;
-    struct message *m = &ch->in->messages[atomic_load(&ch->in->written) % ch->slots];
+    struct message *m = cpu_slot(c, ch, ch->in, atomic_load(&ch->in->written));
     if (t->in.kind == DATA) {
         m->call = t->in.call;
         m->arrived = t->in.arrived;
         m->bytes = t->in.bytes;
+        m->lent = 0;
         atomic_fetch_add(&ch->in->written, 1);
     } else if (t->in.kind == WAITS) {
         pthread_mutex_lock(&c->lock);
@@ -86,7 +87,7 @@ static void take_in(struct ncclComm *c, struct channel *ch) {
             accept_frame(c, ch);
             continue;
         }
-        struct message *m = &ch->in->messages[atomic_load(&ch->in->written) % ch->slots];
+        struct message *m = cpu_slot(c, ch, ch->in, atomic_load(&ch->in->written));
         char *to = (char *)&t->in + t->in_done;
         size_t wanted = sizeof t->in - t->in_done;
         if (t->in_done >= sizeof t->in) {
@@ -101,7 +102,7 @@ static void take_in(struct ncclComm *c, struct channel *ch) {
         ch->heard = n > 0 ? cpu_now() : ch->heard;
         if (n <= 0 || t->in.kind < DATA || t->in.kind > BYE ||
             (t->in_done >= sizeof t->in &&
-             t->in.bytes > (t->in.kind == DATA ? SLOT_BYTES : WHY_BYTES)))
+             t->in.bytes > (t->in.kind == DATA ? c->chunk : WHY_BYTES)))
             hang_up(c, ch);
     }
 }
@@ -124,7 +125,7 @@ static int next_frame(struct ncclComm *c, struct channel *ch) {
         t->out.call = c->seat->waits_in;
         pthread_mutex_unlock(&c->lock);
     } else if (atomic_load(&ch->out->written) > read) {
-        struct message *m = &ch->out->messages[read % ch->slots];
+        struct message *m = cpu_slot(c, ch, ch->out, read);
         t->out =
             (struct frame){.kind = DATA, .call = m->call, .arrived = m->arrived, .bytes = m->bytes};
         t->follows = m->data;

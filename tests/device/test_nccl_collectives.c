@@ -3,11 +3,12 @@
 // test_reduce.c tests the arithmetic itself, with every type and operation.
 #include "tests/device/nccl_ranks.h"
 #include "tests/device/numbers.h"
+#include <sys/resource.h>
 
 enum { TYPES = 10, SCALED = ncclNumOps, OPS, GUARD = 64, GUARD_BYTE = 0xc5 };
-// The last one is that of 8-byte numbers only: 560 kB, which are more messages than the shortest
-// ring between two ranks holds.
-static const size_t counts[] = {0, 1, 7, 1031, 70001};
+// The last one is that of 8-byte numbers only: 1.2 MB, which are more messages than the shortest
+// ring between two ranks holds, and several large chunks.
+static const size_t counts[] = {0, 1, 7, 1031, 150001};
 enum { COUNTS = sizeof counts / sizeof *counts, LARGEST = 4 };
 
 struct sweep {
@@ -177,6 +178,15 @@ static void run_every_collective(int rank) {
     OK(ncclCommDestroy(s->comm));
 }
 
+// A limit on the size of files forbids rank 1 the file through which its peers could read its
+// memory, so its messages hold copies.
+static void run_with_copies(int rank) {
+    struct rlimit limit = {1 << 30, 1 << 30};
+    if (rank == 1)
+        OK(setrlimit(RLIMIT_FSIZE, &limit));
+    run_every_collective(rank);
+}
+
 TEST(random_delays_change_nothing) {
     setenv("CPU_DEVICE_CHAOS", "1", 1);
     run_ranks(3, run_every_collective, 0);
@@ -239,6 +249,7 @@ int main(int argc, char **argv) {
     RANKS(every_collective_between_hosts, 4, run_every_collective, "aabb");
     RANKS(every_collective_between_hosts, 4, run_every_collective, "abab");
     RANKS(every_collective_between_hosts, 4, run_every_collective, "abbb");
+    RANKS(every_collective_with_copies, 3, run_with_copies, NULL);
     RANKS(sums_can_be_scaled, 2, scale_later, NULL);
     RANKS(unused_buffers_may_be_null, 2, leave_out_buffers, NULL);
     return run_rank_tests(argc, argv);

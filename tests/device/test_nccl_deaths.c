@@ -1,6 +1,8 @@
 // Tests of ranks that stop, die, leave or abort: the others notice it soon, and can continue.
 #include "tests/device/nccl_ranks.h"
+#include <dirent.h>
 #include <pthread.h>
+#include <sys/syscall.h>
 
 // A stopped rank, for example in a debugger, is not dead, so the others wait.
 static void stop_for_a_while(int rank) {
@@ -278,21 +280,33 @@ static void abort_and_go_on(int rank) {
     OK(ncclCommAbort(comm));
 }
 
-// Waits until the main thread sleeps, and so is inside the call that it makes next.
-static void await_main_sleeps(void) {
-    char path[64], state = 0;
-    snprintf(path, sizeof path, "/proc/self/task/%d/stat", getpid());
-    for (int times = 0; times < 20; times = state == 'S' ? times + 1 : 0) {
-        FILE *stat = fopen(path, "r");
-        CHECK(fscanf(stat, "%*d (%*[^)]) %c", &state) == 1, "no state in %s", path);
-        fclose(stat);
-        usleep(1000);
+static int is_asleep(const char *thread) {
+    char path[300], state = 0;
+    snprintf(path, sizeof path, "/proc/self/task/%s/stat", thread);
+    FILE *stat = fopen(path, "r");
+    CHECK(stat && fscanf(stat, "%*d (%*[^)]) %c", &state) == 1, "no state in %s", path);
+    fclose(stat);
+    return state == 'S';
+}
+
+// Waits until all other threads of this process sleep, and so are inside the calls that they have
+// begun.
+static void await_others_sleep(void) {
+    char own[16];
+    snprintf(own, sizeof own, "%ld", syscall(SYS_gettid));
+    for (int times = 0; times < 20; usleep(1000)) {
+        DIR *threads = opendir("/proc/self/task");
+        times++;
+        for (struct dirent *thread; (thread = readdir(threads));)
+            if (*thread->d_name != '.' && strcmp(thread->d_name, own) && !is_asleep(thread->d_name))
+                times = 0;
+        closedir(threads);
     }
 }
 
 static void *abort_main_call(void *comm) {
     await(CALLED, 1);
-    await_main_sleeps();
+    await_others_sleep();
     post(CALLED);
     return abort_it(comm);
 }
@@ -313,6 +327,33 @@ static void abort_a_split(int rank) {
     await(DONE, 1);
     if (rank == 1)
         OK(ncclCommAbort(comm));
+}
+
+// Rank 0 lends its data to rank 1, aborts before rank 1 has read them, and frees them. Rank 1 must
+// not take what is left there for data.
+static void abort_and_free(int rank) {
+    enum { COUNT = 100000 };
+    ncclComm_t comm = join(2, rank);
+    cudaStream_t stream = new_stream();
+    float *x = new_floats(COUNT, 1);
+    cudaEvent_t begun;
+    OK(cudaEventCreate(&begun));
+    if (rank == 0) {
+        OK(cudaEventRecord(begun, stream));
+        OK(ncclSend(x, COUNT, ncclFloat, 1, comm, stream));
+        OK(cudaEventSynchronize(begun));
+        await_others_sleep();
+        OK(ncclCommAbort(comm));
+        OK(cudaFree(x));
+        post(DONE);
+        await(CALLED, 1);
+    } else {
+        await(DONE, 1);
+        OK(ncclRecv(x, COUNT, ncclFloat, 0, comm, stream));
+        FAILS(comm, stream, ncclRemoteError, "rank 0 has aborted");
+        OK(ncclCommAbort(comm));
+        post(CALLED);
+    }
 }
 
 // After a death, no work runs until the program aborts the communicator. Then the rest continues.
@@ -358,6 +399,7 @@ TEST(ranks_continue_after_an_abort) {
     start_ranks(3, abort_and_go_on, 0);
     start_ranks(3, survive, 1u << 1);
     start_ranks(2, abort_a_split, 0);
+    start_ranks(2, abort_and_free, 0);
     finish_ranks();
 }
 
