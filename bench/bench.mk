@@ -10,7 +10,7 @@ bench-collectives: ## times all-reduce on the CPU device, compared with Open MPI
 bench-launcher: ## times the launcher, compared with torchrun
 # What bench-collectives needs besides the programs:
 bench-collectives: private BENCHMARK = build/cpu/bench/collectives \
-	$$(echo '\#include <mpi.h>' | $(MPICC) -E - >/dev/null 2>&1 && echo build/cpu/bench/mpi_allreduce)
+	$$(echo '\#include <mpi.h>' | $(MPICC) -xc -E /dev/stdin >/dev/null 2>&1 && echo build/cpu/bench/mpi_allreduce)
 bench-collectives bench-launcher:
 	@tools/deps.sh bench
 	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ programs $(BENCHMARK)

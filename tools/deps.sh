@@ -26,8 +26,9 @@ has_fuzzer() {
 }
 # --filter-tags came with 1.8, and Ubuntu 22.04 has 1.2.
 has_bats() { printf '%s\n' 'Bats 1.8' "$(PATH=$PWD/$npm/node_modules/bats/bin:$PATH bats --version 2>/dev/null)" | sort -VC; }
-# Debian's mpicc comes without headers, and can be the one of MPICH.
-has_mpi() { echo '#include <mpi.h>' | "$(command -v mpicc.openmpi || echo mpicc)" -E - >/dev/null 2>&1; }
+# Debian's mpicc comes without headers, and can be the one of MPICH. Open MPI's adds the folder of its headers only if it
+# gets the name of a file.
+has_mpi() { echo '#include <mpi.h>' | "$(command -v mpicc.openmpi || echo mpicc)" -xc -E /dev/stdin >/dev/null 2>&1; }
 has_torch() { /usr/bin/python3 -c 'import torch' >/dev/null 2>&1; }
 
 # need|want|unpack CHECK ARGUMENT APT DNF CONDA: adds the packages to a list if the check fails. Without a wanted
