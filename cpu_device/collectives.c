@@ -202,6 +202,8 @@ static ncclResult_t check(struct wait *w) {
     char call[96], why[WHY_BYTES];
     double now = cpu_now();
     int gone = -1;
+    if (c->aborted) // from now on, the program may change or free what this rank has lent
+        c->seat->left = 1;
     if (c->aborted || (c->also_aborted && *c->also_aborted) || cpu_exiting())
         return cpu_refuse(ncclInternalError, "rank %d: aborted in %s", c->rank,
                           describe(call, w->call));
@@ -326,14 +328,16 @@ static const char *data_of(const struct message *m, const struct channel *ch) {
 }
 
 // Frees the slot of the message that unread returned, for the next message. A peer that has failed
-// or aborted its communicator may have freed the memory that it lent.
+// or left the communicator may have changed or freed the memory that it lent.
 static ncclResult_t release(struct ncclComm *c, int peer, const struct call *call) {
     struct channel *ch = &c->channels[peer];
+    atomic_thread_fence(memory_order_acquire); // the data have been read before the peer's state is
     ncclResult_t failed = (ncclResult_t)ch->seat->failed;
     char text[96], why[WHY_BYTES];
     if (unread(c, peer)->lent && (failed || ch->seat->left)) {
-        snprintf(why, sizeof why, "rank %d has aborted its communicator while rank %d was in %s",
-                 peer, c->rank, describe(text, call));
+        snprintf(why, sizeof why,
+                 "rank %d has aborted or left the communicator while rank %d was in %s", peer,
+                 c->rank, describe(text, call));
         if (failed)
             memcpy(why, ch->seat->why, sizeof why);
         return give_up(c, failed ? failed : ncclRemoteError, why);
@@ -507,10 +511,11 @@ static ncclResult_t receive(struct ncclComm *c, const struct exchange *e, size_t
 
 // Each rank sends two chunks ahead, and receives the gifts of a chunk after it has reduced the next
 // one. So what it takes has mostly arrived, and ranks that are not quite equally fast do not wait
-// for each other. When a rank has reduced chunk k, the others have sent it theirs, so they have
-// taken its chunks up to k - 2 and its gifts up to k - 4. Until it takes the next chunk, at most
-// eight of its messages to a peer are unread, and no rank waits for free slots. If parts are
-// placed, a rank may have to wait for free slots; its peer frees them when it takes its own parts.
+// for each other. A rank only ever waits for a rank that is behind it, for its data or for a free
+// slot, so they cannot all wait. In an all-reduce, all-gather or reduce-scatter, no rank waits for
+// a free slot: when it has reduced chunk k, the others have sent it theirs, so they have taken its
+// chunks up to k - 2 and its gifts up to k - 4, and at most eight of its messages to a peer are
+// unread.
 static ncclResult_t run_exchange(struct ncclComm *c, const struct exchange *e) {
     size_t longest = 1;
     for (int r = 0; r < c->ranks; r++) {

@@ -15,11 +15,12 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-// The data of a message are a chunk of a rank's part. With large chunks, a rank has not written
-// what its peers read for so long that it lies in the cache that all cores share. Messages that
-// hold copies are faster with small chunks, and large ones would take much memory for many ranks.
-// The exchange of a collective needs eight slots (run_exchange). More slots are faster on one host:
-// a slot that is reused at once would still be in the cache of the other core.
+// The data of a message are a chunk of a rank's part. If chunks are large, a peer reads data long
+// after their owner wrote them. By then, the data lie in the cache that all cores share, and no
+// longer in that of the owner's core, which is slow to read for others. Messages that hold copies
+// are faster with small chunks, and large ones would take much memory for many ranks.
+// With eight slots, most collectives never wait for a free one (run_exchange). More slots are
+// faster on one host: a slot that is reused at once would still be in the cache of the other core.
 enum {
     LEAST_SLOTS = 8, // of a ring
     MOST_SLOTS = 32,

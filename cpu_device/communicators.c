@@ -16,7 +16,7 @@ void cpu_for_each_comm(void (*f)(struct ncclComm *, const void *), const void *a
 }
 
 // A program may end without ncclCommDestroy. The other ranks must not report that it was killed,
-// and they still get its messages.
+// and they still get the messages that hold their data.
 static void say_goodbye(struct ncclComm *c, const void *argument) {
     (void)argument;
     if (c->seat)

@@ -141,19 +141,25 @@ static void explain_fault(int signal_number, siginfo_t *info, void *context) {
 }
 
 // Puts the bytes of the views into a file, so that other ranks can read them (peer_memory.c). A
-// limit on the size of files (ulimit -f) would end the program, and a model without computation
-// would fill the file with zeros when it reads.
+// limit on the size of files would end the program, one on the address space leaves none for the
+// memory of peers, and a model without computation would fill the file with zeros when it reads.
+// Some sandboxes cannot give back a part of a file.
 static void back_views(void) {
-    struct rlimit limit;
-    if (!cpu_computes || getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur < heap_bytes)
+    struct rlimit files, addresses;
+    if (!cpu_computes || getrlimit(RLIMIT_FSIZE, &files) || files.rlim_cur < heap_bytes ||
+        getrlimit(RLIMIT_AS, &addresses) || addresses.rlim_cur != RLIM_INFINITY)
         return;
     int file = memfd_create("device memory", MFD_CLOEXEC);
+    void *views = (void *)(heap + heap_bytes);
     if (file >= 0 && !ftruncate(file, (off_t)heap_bytes) &&
-        mmap((void *)(heap + heap_bytes), heap_bytes, PROT_NONE,
-             MAP_SHARED | MAP_NORESERVE | MAP_FIXED, file, 0) != MAP_FAILED)
+        !fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)page) &&
+        mmap(views, heap_bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, file, 0) ==
+            views) {
+        madvise(views, heap_bytes, MADV_DONTDUMP); // a core dump would fill the whole file
         heap_file = file;
-    else if (file >= 0)
+    } else if (file >= 0) {
         close(file);
+    }
 }
 
 struct cpu_heap cpu_heap(void) {
@@ -211,8 +217,15 @@ static cudaError_t allocate(struct allocation *a, size_t size) {
     struct allocation **link = find_gap(cursor, a->span, &a->start);
     if (!link)
         link = find_gap(heap, a->span, &a->start);
-    if (!link || mprotect((void *)(a->start + heap_bytes), a->span - page, PROT_READ | PROT_WRITE))
+    void *view = (void *)(a->start + heap_bytes);
+    if (!link || mprotect(view, a->span - page, PROT_READ | PROT_WRITE))
         return cudaErrorMemoryAllocation;
+    // Without its pages, a write to a file in memory would end the program if memory is short.
+    if (heap_file >= 0 &&
+        posix_fallocate(heap_file, (off_t)(a->start - heap), (off_t)(a->span - page))) {
+        mprotect(view, a->span - page, PROT_NONE);
+        return cudaErrorMemoryAllocation;
+    }
     a->view = a->start + heap_bytes;
     a->next = *link;
     *link = a;

@@ -2,7 +2,7 @@
 // device memory of a process lie in a file without a name (memory.c). Its peers open this file
 // through /proc, and map it. A message then says where its data lie, and the receiver takes them
 // from there. Where a peer cannot open the file, as in another container, messages hold copies of
-// the data.
+// the data. The memory of a rank that has died stays until its peers have ended the communicator.
 #include "cpu_device/comm.h"
 #include <fcntl.h>
 #include <stdio.h>
@@ -31,21 +31,38 @@ static const char *map(const struct peer *peer) {
     void *memory = mmap(NULL, offered->bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, file, 0);
     if (file >= 0)
         close(file);
-    return memory == MAP_FAILED ? NULL : memory;
+    if (memory == MAP_FAILED)
+        return NULL;
+    // A core dump would fill the peer's whole file, and a child would keep its memory.
+    madvise(memory, offered->bytes, MADV_DONTDUMP);
+    madvise(memory, offered->bytes, MADV_DONTFORK);
+    return memory;
+}
+
+// Another rank of this process, which is a thread, has the same device memory.
+static int is_own(const struct ncclComm *c, int peer) {
+    return c->peers[peer].memory.inode == c->peers[c->rank].memory.inode;
 }
 
 void cpu_map_peers(struct ncclComm *c) {
-    int mapped = 1;
-    for (int p = 0; p < c->ranks; p++)
-        if (p != c->rank && c->channels[p].seat)
-            mapped &= (c->channels[p].memory = map(&c->peers[p])) != NULL;
+    int mapped = c->peers[c->rank].memory.bytes > 0;
+    for (int p = 0; p < c->ranks && mapped; p++) {
+        const char **memory = &c->channels[p].memory;
+        if (c->channels[p].seat && p != c->rank)
+            *memory = is_own(c, p) ? (const char *)cpu_heap().views : map(&c->peers[p]);
+        mapped = !c->channels[p].seat || p == c->rank || *memory;
+    }
     c->seat->reads_peers = mapped;
+    if (!mapped)
+        cpu_unmap_peers(c);
 }
 
 void cpu_unmap_peers(struct ncclComm *c) {
-    for (int p = 0; c->channels && p < c->ranks; p++)
-        if (c->channels[p].memory)
+    for (int p = 0; c->channels && p < c->ranks; p++) {
+        if (c->channels[p].memory && !is_own(c, p))
             munmap((void *)c->channels[p].memory, c->peers[p].memory.bytes);
+        c->channels[p].memory = NULL;
+    }
 }
 
 // A small message is faster as a copy, because its sender need not wait for the receiver. An

@@ -7,7 +7,7 @@
 
 enum { TYPES = 10, SCALED = ncclNumOps, OPS, GUARD = 64, GUARD_BYTE = 0xc5 };
 // The last one is that of 8-byte numbers only: 1.2 MB, which are more messages than the shortest
-// ring between two ranks holds, and several large chunks.
+// ring between two ranks holds. test_nccl_large.c has sums of many large chunks.
 static const size_t counts[] = {0, 1, 7, 1031, 150001};
 enum { COUNTS = sizeof counts / sizeof *counts, LARGEST = 4 };
 
@@ -179,7 +179,7 @@ static void run_every_collective(int rank) {
 }
 
 // A limit on the size of files forbids rank 1 the file through which its peers could read its
-// memory, so its messages hold copies.
+// memory. So messages to the peers hold copies, and only those to rank 1 do not.
 static void run_with_copies(int rank) {
     struct rlimit limit = {1 << 30, 1 << 30};
     if (rank == 1)

@@ -283,10 +283,11 @@ static void abort_and_go_on(int rank) {
 static int is_asleep(const char *thread) {
     char path[300], state = 0;
     snprintf(path, sizeof path, "/proc/self/task/%s/stat", thread);
-    FILE *stat = fopen(path, "r");
-    CHECK(stat && fscanf(stat, "%*d (%*[^)]) %c", &state) == 1, "no state in %s", path);
-    fclose(stat);
-    return state == 'S';
+    FILE *stat = fopen(path, "r"); // NULL: the thread has just ended
+    int found = stat && fscanf(stat, "%*d (%*[^)]) %c", &state) == 1;
+    if (stat)
+        fclose(stat);
+    return found && state == 'S';
 }
 
 // Waits until all other threads of this process sleep, and so are inside the calls that they have
@@ -329,24 +330,37 @@ static void abort_a_split(int rank) {
         OK(ncclCommAbort(comm));
 }
 
-// Rank 0 lends its data to rank 1, aborts before rank 1 has read them, and frees them. Rank 1 must
-// not take what is left there for data.
-static void abort_and_free(int rank) {
+static void *abort_only(void *comm) {
+    OK(ncclCommAbort(comm));
+    return NULL;
+}
+
+// Rank 0 lends its data to rank 1, and aborts before rank 1 has read them. Then its stream changes
+// them, while the abort waits for another call. Rank 1 must not take what it finds for data.
+static void abort_and_change(int rank) {
     enum { COUNT = 100000 };
     ncclComm_t comm = join(2, rank);
     cudaStream_t stream = new_stream();
     float *x = new_floats(COUNT, 1);
-    cudaEvent_t begun;
+    cudaEvent_t begun, changed;
+    pthread_t other;
     OK(cudaEventCreate(&begun));
+    OK(cudaEventCreate(&changed));
     if (rank == 0) {
         OK(cudaEventRecord(begun, stream));
         OK(ncclSend(x, COUNT, ncclFloat, 1, comm, stream));
+        OK(cudaMemsetAsync(x, 0, COUNT * sizeof *x, stream));
+        OK(cudaEventRecord(changed, stream));
+        hold(stream, GO);
+        OK(ncclSend(x, 1, ncclFloat, 1, comm, stream));
         OK(cudaEventSynchronize(begun));
         await_others_sleep();
-        OK(ncclCommAbort(comm));
-        OK(cudaFree(x));
+        OK(pthread_create(&other, NULL, abort_only, comm));
+        OK(cudaEventSynchronize(changed));
         post(DONE);
         await(CALLED, 1);
+        post(GO);
+        OK(pthread_join(other, NULL));
     } else {
         await(DONE, 1);
         OK(ncclRecv(x, COUNT, ncclFloat, 0, comm, stream));
@@ -399,7 +413,7 @@ TEST(ranks_continue_after_an_abort) {
     start_ranks(3, abort_and_go_on, 0);
     start_ranks(3, survive, 1u << 1);
     start_ranks(2, abort_a_split, 0);
-    start_ranks(2, abort_and_free, 0);
+    start_ranks(2, abort_and_change, 0);
     finish_ranks();
 }
 
