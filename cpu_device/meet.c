@@ -628,7 +628,7 @@ static ncclResult_t share_memory(struct meeting *m) {
     size_t seats_bytes = (size_t)seats * sizeof(struct seat);
     uint64_t slots = seats > 1 ? MOST_SLOTS / ((uint64_t)seats - 1) : 1;
     slots = slots < LEAST_SLOTS ? LEAST_SLOTS : slots;
-    int large = offered && seats == c->ranks && seats <= MOST_LARGE;
+    int large = offered && processes == c->ranks && processes <= MOST_LARGE;
     c->chunk = large ? LARGE_CHUNK_BYTES : CHUNK_BYTES;
     c->seat_number = numbers[c->rank];
     c->memory_bytes = seats_bytes + (size_t)(seats * seats) * ring_bytes(c, slots);

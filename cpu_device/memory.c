@@ -12,6 +12,7 @@
 // while a copy may read it.
 #include "cpu_device/check.h"
 #include "cpu_device/internal.h"
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -207,6 +208,15 @@ static struct allocation **find_gap(uintptr_t from, size_t span, uintptr_t *star
     return heap + heap_bytes - free_from >= span ? link : NULL;
 }
 
+// If memory is short, a write to a file in memory ends the program. So the file gets its pages now,
+// unless a signal interrupts this. Returns 0 on failure.
+static int take_pages(const struct allocation *a) {
+    if (heap_file < 0)
+        return 1;
+    int error = posix_fallocate(heap_file, (off_t)(a->start - heap), (off_t)(a->span - page));
+    return !error || error == EINTR;
+}
+
 // Finds addresses for an allocation, makes their bytes accessible for device threads, and counts
 // them. Called with cpu_lock held.
 static cudaError_t allocate(struct allocation *a, size_t size) {
@@ -220,9 +230,7 @@ static cudaError_t allocate(struct allocation *a, size_t size) {
     void *view = (void *)(a->start + heap_bytes);
     if (!link || mprotect(view, a->span - page, PROT_READ | PROT_WRITE))
         return cudaErrorMemoryAllocation;
-    // Without its pages, a write to a file in memory would end the program if memory is short.
-    if (heap_file >= 0 &&
-        posix_fallocate(heap_file, (off_t)(a->start - heap), (off_t)(a->span - page))) {
+    if (!take_pages(a)) {
         mprotect(view, a->span - page, PROT_NONE);
         return cudaErrorMemoryAllocation;
     }

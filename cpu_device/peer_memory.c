@@ -17,14 +17,15 @@ void cpu_offer_memory(struct peer *self) {
         self->memory = (struct peer_memory){heap.file, s.st_dev, s.st_ino, heap.bytes};
 }
 
-// Returns the peer's device memory, or NULL.
+// Returns the peer's device memory, or NULL. A peer that is a thread of this process sends copies:
+// mapping this memory again for each of many devices would take all addresses.
 static const char *map(const struct peer *peer) {
     const struct peer_memory *offered = &peer->memory;
     char path[48];
     struct stat s;
     snprintf(path, sizeof path, "/proc/%d/fd/%d", peer->pid, offered->file);
     // In another namespace, this may be the path of another process, or of none.
-    if (!offered->bytes || stat(path, &s) || s.st_dev != offered->device ||
+    if (peer->pid == getpid() || !offered->bytes || stat(path, &s) || s.st_dev != offered->device ||
         s.st_ino != offered->inode)
         return NULL;
     int file = open(path, O_RDONLY | O_CLOEXEC);
@@ -39,19 +40,11 @@ static const char *map(const struct peer *peer) {
     return memory;
 }
 
-// Another rank of this process, which is a thread, has the same device memory.
-static int is_own(const struct ncclComm *c, int peer) {
-    return c->peers[peer].memory.inode == c->peers[c->rank].memory.inode;
-}
-
 void cpu_map_peers(struct ncclComm *c) {
-    int mapped = c->peers[c->rank].memory.bytes > 0;
-    for (int p = 0; p < c->ranks && mapped; p++) {
-        const char **memory = &c->channels[p].memory;
+    int mapped = 1;
+    for (int p = 0; p < c->ranks && mapped; p++)
         if (c->channels[p].seat && p != c->rank)
-            *memory = is_own(c, p) ? (const char *)cpu_heap().views : map(&c->peers[p]);
-        mapped = !c->channels[p].seat || p == c->rank || *memory;
-    }
+            mapped = (c->channels[p].memory = map(&c->peers[p])) != NULL;
     c->seat->reads_peers = mapped;
     if (!mapped)
         cpu_unmap_peers(c);
@@ -59,7 +52,7 @@ void cpu_map_peers(struct ncclComm *c) {
 
 void cpu_unmap_peers(struct ncclComm *c) {
     for (int p = 0; c->channels && p < c->ranks; p++) {
-        if (c->channels[p].memory && !is_own(c, p))
+        if (c->channels[p].memory)
             munmap((void *)c->channels[p].memory, c->peers[p].memory.bytes);
         c->channels[p].memory = NULL;
     }

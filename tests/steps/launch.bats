@@ -178,8 +178,10 @@ END
     for _ in 1 2; do
         job 0 "$launch" --nproc-per-node 3 --max-restarts 1 --log-dir a/new/log --run-id name --shutdown-timeout 20 sh -c \
             'trap : TERM; cat bytes; echo $RANK; exec >&2; echo $TORCHELASTIC_RESTART_COUNT; cat bytes
+            echo >>begun.$TORCHELASTIC_RESTART_COUNT; until [ $(wc -l <begun.$TORCHELASTIC_RESTART_COUNT) = 3 ]; do sleep 0.01; done
             exit $((TORCHELASTIC_RESTART_COUNT < 1))'
         [ ! -s out ]
+        rm begun.*
         for rank in 0 1 2; do
             { cat bytes && echo $rank; } >>wanted.$rank.stdout
             { echo 1 && cat bytes; } >>wanted.$rank.stderr
