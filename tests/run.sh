@@ -58,7 +58,8 @@ expected_seconds() { # NAME FILE
     cost=$(sed -n "s|^$level $1 ||p" build/test-costs 2>/dev/null)
     case $2 in
     *.c) echo "${cost:-$((lines / 100))}" ;;
-    tests/exercises/* | tests/cluster/* | tests/device/sanitizers* | tests/text/docs* | tests/tools/build* | tests/tools/check_gpu*)
+    tests/exercises/* | tests/cluster/* | tests/device/sanitizers* | tests/device/gpu_build* | tests/text/docs* | tests/text/readmes* | \
+        tests/tools/build* | tests/tools/check_gpu* | tests/tools/targets*)
         echo "${cost:-60}"
         ;;
     *) echo "${cost:-$((lines / 10))}" ;;

@@ -84,6 +84,7 @@ END
 @test "an mpicc without headers is not used, and the headers are asked for" {
     stand_in id 'echo 1000'
     stand_in sudo 'exit 1'
+    rm -f "$BATS_TEST_TMPDIR/bin/mpicc.openmpi"
     stand_in mpicc 'exit 1'
     run tools/deps.sh bench </dev/null
     [[ $output == *" libopenmpi-dev"* ]]
