@@ -331,16 +331,16 @@ static const char *data_of(const struct message *m, const struct channel *ch) {
 // or left the communicator may have changed or freed the memory that it lent.
 static ncclResult_t release(struct ncclComm *c, int peer, const struct call *call) {
     struct channel *ch = &c->channels[peer];
-    atomic_thread_fence(memory_order_acquire); // the data have been read before the peer's state is
-    ncclResult_t failed = (ncclResult_t)ch->seat->failed;
     char text[96], why[WHY_BYTES];
-    if (unread(c, peer)->lent && (failed || ch->seat->left)) {
+    atomic_thread_fence(memory_order_acquire); // reads the state of the peer after its data
+    int lent = unread(c, peer)->lent, failed = ch->seat->failed;
+    if (lent && failed)
+        return give_up(c, (ncclResult_t)failed, ch->seat->why);
+    if (lent && ch->seat->left) {
         snprintf(why, sizeof why,
                  "rank %d has aborted or left the communicator while rank %d was in %s", peer,
                  c->rank, describe(text, call));
-        if (failed)
-            memcpy(why, ch->seat->why, sizeof why);
-        return give_up(c, failed ? failed : ncclRemoteError, why);
+        return give_up(c, ncclRemoteError, why);
     }
     atomic_fetch_add_explicit(&ch->in->read, 1, memory_order_release);
     changed(c, peer);

@@ -21,13 +21,14 @@
 // are faster with small chunks, and large ones would take much memory for many ranks.
 // With eight slots, most collectives never wait for a free one (run_exchange). More slots are
 // faster on one host: a slot that is reused at once would still be in the cache of the other core.
+// Up to SMALL_BYTES, an all-reduce has one phase, and messages hold copies.
 enum {
     LEAST_SLOTS = 8, // of a ring
     MOST_SLOTS = 32,
     CHUNK_BYTES = 128 << 10,
     LARGE_CHUNK_BYTES = 512 << 10,
-    MOST_LARGE = 8,         // ranks
-    SMALL_BYTES = 32 << 10, // an all-reduce of these has one phase, and its messages hold copies
+    MOST_LARGE = 8, // ranks; more of them use small chunks
+    SMALL_BYTES = 32 << 10,
     WHY_BYTES = 448,
     WAITS_AT_BYTES = 128,
     MOST_PEERS = 256

@@ -141,10 +141,12 @@ static void explain_fault(int signal_number, siginfo_t *info, void *context) {
     end_with(line, n, sizeof line);
 }
 
-// Puts the bytes of the views into a file, so that other ranks can read them (peer_memory.c). A
-// limit on the size of files would end the program, one on the address space leaves none for the
-// memory of peers, and a model without computation would fill the file with zeros when it reads.
-// Some sandboxes cannot give back a part of a file.
+// Puts the bytes of the views into a file, so that other ranks can read them (peer_memory.c). There
+// is no file in four cases:
+// - ulimit -f is set: a file above this limit would end the program.
+// - ulimit -v is set: no addresses would be left for the memory of peers.
+// - A model computes nothing: a read would fill the file with zeros.
+// - A sandbox cannot free a part of a file.
 static void back_views(void) {
     struct rlimit files, addresses;
     if (!cpu_computes || getrlimit(RLIMIT_FSIZE, &files) || files.rlim_cur < heap_bytes ||
@@ -208,15 +210,6 @@ static struct allocation **find_gap(uintptr_t from, size_t span, uintptr_t *star
     return heap + heap_bytes - free_from >= span ? link : NULL;
 }
 
-// If memory is short, a write to a file in memory ends the program. So the file gets its pages now,
-// unless a signal interrupts this. Returns 0 on failure.
-static int take_pages(const struct allocation *a) {
-    if (heap_file < 0)
-        return 1;
-    int error = posix_fallocate(heap_file, (off_t)(a->start - heap), (off_t)(a->span - page));
-    return !error || error == EINTR;
-}
-
 // Finds addresses for an allocation, makes their bytes accessible for device threads, and counts
 // them. Called with cpu_lock held.
 static cudaError_t allocate(struct allocation *a, size_t size) {
@@ -227,52 +220,14 @@ static cudaError_t allocate(struct allocation *a, size_t size) {
     struct allocation **link = find_gap(cursor, a->span, &a->start);
     if (!link)
         link = find_gap(heap, a->span, &a->start);
-    void *view = (void *)(a->start + heap_bytes);
-    if (!link || mprotect(view, a->span - page, PROT_READ | PROT_WRITE))
+    if (!link || mprotect((void *)(a->start + heap_bytes), a->span - page, PROT_READ | PROT_WRITE))
         return cudaErrorMemoryAllocation;
-    if (!take_pages(a)) {
-        mprotect(view, a->span - page, PROT_NONE);
-        return cudaErrorMemoryAllocation;
-    }
     a->view = a->start + heap_bytes;
     a->next = *link;
     *link = a;
     cursor = a->start + a->span;
     used_bytes[a->device] += size;
     return cudaSuccess;
-}
-
-cudaError_t cpuDeviceMalloc(void **pointer, size_t size, const char *what, const char *file,
-                            int line) {
-    cudaError_t error = cpu_begin(pointer != NULL);
-    if (error || (error = cpu_capture_forbids_call()))
-        return cpu_error(error);
-    *pointer = NULL;
-    if (size == 0)
-        return cudaSuccess;
-    struct allocation *a = cpu_new(sizeof *a);
-    if (!strncmp(what, "(void **)", 9))
-        what += 9;
-    *a = (struct allocation){
-        .device = cpu_current_device(), .what = what, .file = file, .line = line};
-    if (cpu_recording && !line)
-        a->place = cpu_here();
-    pthread_mutex_lock(&cpu_lock);
-    error = allocate(a, size);
-    pthread_mutex_unlock(&cpu_lock);
-    if (error) {
-        free(a);
-        return cpu_error(error);
-    }
-    if (cpu_computes) // as float, every element is NaN
-        memset((void *)(a->start + heap_bytes), 0xff, a->span - page);
-    *pointer = (void *)a->start;
-    return cudaSuccess;
-}
-
-#undef cudaMalloc
-cudaError_t cudaMalloc(void **pointer, size_t size) {
-    return cpuDeviceMalloc(pointer, size, "", "?", 0);
 }
 
 // Returns the link to the allocation that starts at the address. Called with cpu_lock held.
@@ -299,6 +254,55 @@ static void give_back(struct allocation **link) {
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     }
     used_bytes[a->device] -= a->bytes;
+}
+
+// If memory is short, a write to a file in memory ends the program. So the file gets its pages now,
+// unless a signal interrupts this. Returns 0 on failure. Called without cpu_lock, because it takes
+// long.
+static int take_pages(const struct allocation *a) {
+    if (heap_file < 0)
+        return 1;
+    int error = posix_fallocate(heap_file, (off_t)(a->start - heap), (off_t)(a->span - page));
+    return !error || error == EINTR;
+}
+
+cudaError_t cpuDeviceMalloc(void **pointer, size_t size, const char *what, const char *file,
+                            int line) {
+    cudaError_t error = cpu_begin(pointer != NULL);
+    if (error || (error = cpu_capture_forbids_call()))
+        return cpu_error(error);
+    *pointer = NULL;
+    if (size == 0)
+        return cudaSuccess;
+    struct allocation *a = cpu_new(sizeof *a);
+    if (!strncmp(what, "(void **)", 9))
+        what += 9;
+    *a = (struct allocation){
+        .device = cpu_current_device(), .what = what, .file = file, .line = line};
+    if (cpu_recording && !line)
+        a->place = cpu_here();
+    pthread_mutex_lock(&cpu_lock);
+    error = allocate(a, size);
+    pthread_mutex_unlock(&cpu_lock);
+    if (!error && !take_pages(a)) {
+        pthread_mutex_lock(&cpu_lock);
+        give_back(find_link(&device_list, (void *)a->start));
+        pthread_mutex_unlock(&cpu_lock);
+        error = cudaErrorMemoryAllocation;
+    }
+    if (error) {
+        free(a);
+        return cpu_error(error);
+    }
+    if (cpu_computes) // as float, every element is NaN
+        memset((void *)(a->start + heap_bytes), 0xff, a->span - page);
+    *pointer = (void *)a->start;
+    return cudaSuccess;
+}
+
+#undef cudaMalloc
+cudaError_t cudaMalloc(void **pointer, size_t size) {
+    return cpuDeviceMalloc(pointer, size, "", "?", 0);
 }
 
 // Takes an allocation out of its list, when the work that may still use it is done. Returns NULL if

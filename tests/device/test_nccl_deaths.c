@@ -247,11 +247,15 @@ static void leave_and_destroy(int rank) {
 
 // Abort.
 
+static void *abort_comm(void *comm) {
+    OK(ncclCommAbort(comm));
+    return NULL;
+}
+
 static void *abort_it(void *comm) {
     await(CALLED, 2);
     meeting->killed_at = clock_now();
-    OK(ncclCommAbort(comm));
-    return NULL;
+    return abort_comm(comm);
 }
 
 // Rank 2 makes no call, so ranks 0 and 1 give up and continue without it.
@@ -290,8 +294,8 @@ static int is_asleep(const char *thread) {
     return found && state == 'S';
 }
 
-// Waits until all other threads of this process sleep, and so are inside the calls that they have
-// begun.
+// Waits until all other threads of this process sleep. Each of them is then inside a call that
+// waits.
 static void await_others_sleep(void) {
     char own[16];
     snprintf(own, sizeof own, "%ld", syscall(SYS_gettid));
@@ -330,11 +334,6 @@ static void abort_a_split(int rank) {
         OK(ncclCommAbort(comm));
 }
 
-static void *abort_only(void *comm) {
-    OK(ncclCommAbort(comm));
-    return NULL;
-}
-
 // Rank 0 lends its data to rank 1, and aborts before rank 1 has read them. Then its stream changes
 // them, while the abort waits for another call. Rank 1 must not take what it finds for data.
 static void abort_and_change(int rank) {
@@ -355,7 +354,7 @@ static void abort_and_change(int rank) {
         OK(ncclSend(x, 1, ncclFloat, 1, comm, stream));
         OK(cudaEventSynchronize(begun));
         await_others_sleep();
-        OK(pthread_create(&other, NULL, abort_only, comm));
+        OK(pthread_create(&other, NULL, abort_comm, comm));
         OK(cudaEventSynchronize(changed));
         post(DONE);
         await(CALLED, 1);
