@@ -120,10 +120,11 @@ static void find_needs(struct round *r, struct pipeline *p, int training) {
     int waiting = 0;
     for (int i = 0; i < r->schedule.count; i++) {
         r->needs[i] = -1;
-        for (struct transfer *x = r->moves[i].first; x < r->moves[i].end; x++)
-            waiting += x->to == p->stage && x->backward;
+        for (struct move *m = r->moves; m < r->moves + r->move_count; m++)
+            for (struct transfer *x = m->first; m->work == i && x < m->end; x++)
+                waiting += x->to == p->stage && x->backward;
         p->waiting = max_size(p->waiting, waiting);
-        for (int n = 0; n <= i; n++)
+        for (int n = 0; n < r->move_count && r->moves[n].work <= i; n++)
             for (struct transfer *x = r->moves[n].first; x < r->moves[n].end; x++)
                 if (must_wait(p, training, &r->works[i], x)) {
                     r->needs[i] = n;
@@ -132,27 +133,35 @@ static void find_needs(struct round *r, struct pipeline *p, int training) {
     }
 }
 
+// Finds the transfers of each tick, and the work before which they run.
+static void build_moves(struct round *r, const struct pipeline *p) {
+    const struct pipeline_schedule *s = &r->schedule;
+    int transfers = schedule_transfers(s, p->stage, &r->transfers), i = 0;
+    r->moves = calloc(transfers, sizeof *r->moves);
+    for (struct transfer *x = r->transfers, *end = x + transfers; x < end;) {
+        struct move *m = &r->moves[r->move_count++];
+        m->first = x;
+        while (x < end && x->tick == m->first->tick)
+            x++;
+        m->end = x;
+        while (i < s->count && r->works[i].tick <= m->first->tick)
+            i++;
+        m->work = i;
+        if (i < s->count)
+            snprintf(m->text, sizeof m->text, "transfers before %s of micro-batch %d in stage %d",
+                     r->works[i].backward ? "backward" : "forward", r->works[i].micro_batch,
+                     p->stage);
+        else
+            snprintf(m->text, sizeof m->text, "last transfers of stage %d", p->stage);
+    }
+}
+
 static void round_build(struct round *r, struct pipeline *p, int training) {
     struct pipeline_schedule *s = &r->schedule;
     *s = pipeline_schedule_build(p->kind, p->stages, p->chunks, p->micro_batches, training);
     r->works = s->works + (size_t)p->stage * s->count;
-    int transfers = schedule_transfers(s, p->stage, &r->transfers);
-    r->moves = calloc(s->count + 1, sizeof *r->moves);
     r->needs = calloc(s->count, sizeof *r->needs);
-    struct transfer *x = r->transfers, *end = x + transfers;
-    for (int i = 0; i <= s->count; i++) {
-        const struct work *w = i < s->count ? &r->works[i] : NULL; // NULL: behind the last one
-        struct move *m = &r->moves[i];
-        m->first = x;
-        while (x < end && (!w || x->tick < w->tick))
-            x++;
-        m->end = x;
-        if (w)
-            snprintf(m->text, sizeof m->text, "transfers before %s of micro-batch %d in stage %d",
-                     w->backward ? "backward" : "forward", w->micro_batch, p->stage);
-        else
-            snprintf(m->text, sizeof m->text, "last transfers of stage %d", p->stage);
-    }
+    build_moves(r, p);
     find_needs(r, p, training);
 }
 
@@ -167,9 +176,8 @@ void pipeline_build(struct pipeline *p, const struct place *place, long batch) {
 }
 
 static void create_events(struct round *r) {
-    for (int i = 0; i <= r->schedule.count; i++)
-        if (r->moves[i].first < r->moves[i].end)
-            CUDA_CHECK(cudaEventCreateWithFlags(&r->moves[i].done, cudaEventDisableTiming));
+    for (int i = 0; i < r->move_count; i++)
+        CUDA_CHECK(cudaEventCreateWithFlags(&r->moves[i].done, cudaEventDisableTiming));
 }
 
 void pipeline_join(struct pipeline *p, ncclComm_t comm) {

@@ -11,9 +11,13 @@
 #include "common/models/sharding.h"
 #include <nccl.h>
 
-// The transfers of this rank that run together before a work, or behind the last one.
+// The transfers of this rank in one tick. They are one group of NCCL calls, which run together.
+// NCCL connects two ranks at their first transfer in a direction, when both have called it, and it
+// starts a group when all ranks in it are connected. So if a group also received what a later tick
+// brings, its sends could wait for a rank that waits for them.
 struct move {
     struct transfer *first, *end;
+    int work;         // they run before this work of the round, or behind the last one
     cudaEvent_t done; // recorded behind them
     char text[64];    // for errors
 };
@@ -23,7 +27,8 @@ struct round {
     struct pipeline_schedule schedule;
     const struct work *works; // schedule.count, those of this stage
     struct transfer *transfers;
-    struct move *moves; // [schedule.count + 1]
+    struct move *moves; // move_count
+    int move_count;
     int *needs; // the last of the moves that work i waits for, -1: none. The work reads what they
                 // bring, and may overwrite what they send.
 };

@@ -272,13 +272,10 @@ static void transfer(struct trainer *t, const struct transfer *x, struct samples
     p->sent += sends ? count * sizeof(float) : 0;
 }
 
-// Runs the transfers before work number i. They are one group: if two stages sent to each other one
-// after the other, each would wait until the other one receives.
-static void run_transfers(struct trainer *t, struct round *r, int i, struct samples s) {
+// Runs the transfers of one tick. They are one group: if two stages sent to each other one after
+// the other, each would wait until the other one receives.
+static void run_transfers(struct trainer *t, struct move *m, struct samples s) {
     struct pipeline *p = &t->pipeline;
-    struct move *m = &r->moves[i];
-    if (m->first == m->end)
-        return;
     CUDA_CHECK(cudaEventRecord(p->computed, t->stream));
     CUDA_CHECK(cudaStreamWaitEvent(p->stream, p->computed, 0));
     begin_collective(m->text, __FILE__, __LINE__);
@@ -292,10 +289,12 @@ static void run_transfers(struct trainer *t, struct round *r, int i, struct samp
 // Does this stage's work for some samples: micro_batches parts of them.
 static void run_round(struct trainer *t, struct round *r, struct samples all) {
     const struct pipeline *p = &t->pipeline;
+    struct move *m = r->moves, *end = m + r->move_count;
     for (int i = 0; i < r->schedule.count; i++) {
         const struct work *w = &r->works[i];
         struct samples s = part_of(t, all, w->micro_batch);
-        run_transfers(t, r, i, all);
+        for (; m < end && m->work == i; m++)
+            run_transfers(t, m, all);
         if (r->needs[i] >= 0)
             CUDA_CHECK(cudaStreamWaitEvent(t->stream, r->moves[r->needs[i]].done, 0));
         t->pass.first_sample = (size_t)(p->replica * p->micro_batches + w->micro_batch) * t->rows;
@@ -308,9 +307,10 @@ static void run_round(struct trainer *t, struct round *r, struct samples all) {
                 compute_loss(t, w, s, 1, NULL, 0);
         }
     }
-    run_transfers(t, r, r->schedule.count, all);
-    if (r->moves[r->schedule.count].done)
-        CUDA_CHECK(cudaStreamWaitEvent(t->stream, r->moves[r->schedule.count].done, 0));
+    for (; m < end; m++)
+        run_transfers(t, m, all);
+    if (r->move_count)
+        CUDA_CHECK(cudaStreamWaitEvent(t->stream, end[-1].done, 0));
 }
 
 static long steps_per_epoch(const struct trainer *t) {
