@@ -19,9 +19,10 @@ if [ "$device" = gpu ]; then
     mode=$(nvidia-smi -i "${first%%,*}" --query-gpu=compute_mode --format=csv,noheader 2>/dev/null)
     [[ $mode != Exclusive* ]] || one_process="the compute mode is $mode; nvidia-smi -c DEFAULT (as root) allows two"
     bin=build/check-gpu-native native=(BUILD="$bin" ARCH=native) epochs=3 least=97 width=()
+    models=("mlp" "cnn" "resnet --depth 20" "resnet --depth 18") timed=200
     table=(--max-bytes 64M --factor 8) large=(--hidden "4096,4096" --batch 4096 --epochs 2)
 else
-    gpus=2 bin=build/cpu native=() epochs=2 least=90 width=(--hidden 64)
+    gpus=2 bin=build/cpu native=() epochs=2 least=90 width=(--hidden 64) models=("mlp" "cnn") timed=4
     table=(--max-bytes 256K --factor 32 --iters 5) large=(--hidden "256,256" --batch 1024 --epochs 1)
     export CPU_DEVICES=$gpus
 fi
@@ -150,6 +151,33 @@ accurate() { # LEAST
     awk -v least="$1" '
         / accuracy / { sub(/.* accuracy /, ""); last = $1 + 0 }
         END { printf "the test accuracy is %.2f %%, the limit is %s %%\n", last, least; exit !(last >= least) }' "$work/log"
+}
+
+# The ladder of step 1, and the modelled time of each rung (docs/ladder.md) beside the measured one.
+ladder() {
+    limited "${one[@]}" "$bin/01_single_gpu/ladder" "${data[@]}" "${width[@]}" --floor >"$work/log" 2>&1
+    local code=$?
+    cat "$work/log"
+    [ $code = 0 ] && awk '
+        /^[0-6] .* (fp32|tf32) / {
+            for (i = 2; $i !~ /^(fp32|tf32)$/;) i++
+            if (FNR == NR) { if (!($1 in modelled)) modelled[$1] = $(i + 1) }
+            else printf "rung %d: %.4f ms, modelled for an H100: %.4f ms\n", $1, $(i + 1), modelled[$1]
+        }' docs/ladder.md "$work/log"
+}
+
+# The milliseconds of a training step of each model, and of its phases.
+times() {
+    local model
+    for model in "${models[@]}"; do
+        # shellcheck disable=SC2086 # several words
+        limited "${one[@]}" "$bin/01_single_gpu/train" "${data[@]}" --model $model --max-steps "$timed" --profile \
+            >"$work/log" 2>&1 || { cat "$work/log" && return 1; }
+        awk -v model="$model" -v first="${models[0]}" '
+            function row(name, from) { printf "%-20s", name; for (i = from; i <= NF; i++) printf "%9s", $i; print "" }
+            /^profile/ && model == first { row("ms per training step", 5) }
+            $1 == "ms" { row(model, 2) }' "$work/log"
+    done
 }
 
 same_in_a_second_run() {
@@ -306,6 +334,10 @@ done
 check "step 1: the losses of the CPU device" trains 1e-5 "${one[@]}" "$bin/01_single_gpu/train"
 check "step 1: the accuracy" accurate $least
 figure '^(device|memory)|^epoch .* accuracy'
+check "step 1: the ladder" ladder
+figure '^(rung|[0-6] )'
+check "step 1: the times of a training step" times
+figure .
 check "step 1: the same bits in a second run" same_in_a_second_run
 check "step 1: the same bits after a restart within an epoch" same_after_a_restart
 if [ "$device" = cpu ]; then
