@@ -1,10 +1,12 @@
 # What measures the course, compared with other programs. Measurements are no tests: they need an idle machine.
 .PHONY: bench bench-collectives bench-launcher bench-watchdog
 
-bench: ## compares the steps with PyTorch, after both have computed the same losses (ARGS="--models mlp --rounds 2": faster; --accuracy: also the time to an accuracy)
+# Debian's python3-torch belongs to this Python. TORCH=python3 takes another one, which has PyTorch.
+TORCH := /usr/bin/python3
+bench: ## compares the steps with PyTorch, after both have computed the same losses (ARGS="--models mlp --ways memory --rounds 2": faster; --accuracy: also the time to an accuracy)
 	@tools/deps.sh bench
 	@$(MAKE) --no-print-directory -s DEVICE=$(HERE) QUIET=@ programs
-	@/usr/bin/python3 -B bench/compare.py build/$(HERE) $(ARGS)
+	@$(TORCH) -B bench/compare.py build/$(HERE) $(ARGS)
 
 bench-collectives: ## times all-reduce on the CPU device, compared with Open MPI
 bench-launcher: ## times the launcher, compared with torchrun

@@ -1,6 +1,6 @@
-"""compare.py BUILD [--models mlp,cnn,...] [--batches 64,128,...] [--ranks 1,2] [--rounds N] [--accuracy]: the steps of the
-course beside PyTorch: first that both compute the same losses, then their speed, as one table, build/bench/speed.csv and
-build/bench/speed.svg; with --accuracy, the time until a test accuracy is reached, too."""
+"""compare.py BUILD [--models mlp,cnn,...] [--batches 64,128,...] [--ranks 1,2] [--ways memory,ddp,...] [--rounds N]
+[--accuracy]: the steps of the course beside PyTorch: first that both compute the same losses, then their speed, as one
+table, build/bench/speed.csv and build/bench/speed.svg; with --accuracy, the time until a test accuracy is reached, too."""
 import csv
 import os
 import re
@@ -17,11 +17,12 @@ from bench import compiler, finish, machine, option, run, spread, start  # noqa:
 
 build, OUT = sys.argv[1], "build/bench"
 ROUNDS = int(option("--rounds", 5))
+GPU = "gpu" in build
 # The samples of a run, the options of the trainers, and what 1 rank shall reach compared with PyTorch.
-MODELS = {"mlp": (200000, (), 1.5),
-          "cnn": (4000, ("--model", "cnn"), 1),
-          "resnet8": (4000, ("--model", "resnet", "--depth", 8), 1),
-          "gpt": (4000, ("--model", "gpt", "--size", "tiny", "--context", 64), 1)}
+MODELS = {"mlp": (600000 if GPU else 200000, (), 1.5),
+          "cnn": (100000 if GPU else 4000, ("--model", "cnn"), 1),
+          "resnet8": (100000 if GPU else 4000, ("--model", "resnet", "--depth", 8), 1),
+          "gpt": (100000 if GPU else 4000, ("--model", "gpt", "--size", "tiny", "--context", 64), 1)}
 BATCHES = {"mlp": (32, 64, 128, 256, 512, 1024), "cnn": (32, 64, 256, 1024), "resnet8": (32, 64, 256, 1024),
            "gpt": (32, 64, 256)}
 LAUNCH = "launch"
@@ -63,31 +64,30 @@ def trainer(words, model, *options):
 
 def torch(way, model, ranks, *options):
     script = os.path.join(os.path.dirname(__file__), "pytorch.py")
-    return ("/usr/bin/python3", "-B", script, "--way", way, "--model", model, "--data", data_of(model),
+    return (sys.executable, "-B", script, "--way", way, "--model", model, "--data", data_of(model),
             "--ranks", ranks, *options)
 
 
-def unavailable(way, ranks):
-    """Why this version of PyTorch cannot train in this way, or None."""
-    done = subprocess.run([str(word) for word in torch(way, "mlp", ranks, "--steps", 10)], text=True, check=False,
-                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    return (re.findall(r"^unavailable: (.*)", done.stderr, re.M) or [f"{way}: it fails"])[0] if done.returncode else None
-
-
 def check_losses(model, ranks, programs):
-    """Trains from the same parameters with the same order of the samples. Ends the benchmark if a loss differs."""
+    """Trains from the same parameters with the same order of the samples. Ends the benchmark if a loss differs. Returns
+    why this version of PyTorch cannot train in some of the ways, by name of the program."""
     batch, rate = ("--batch", 64), ("--lr", 2e-4)
     ours = *batch, "--momentum", 0.9, "--log-every", 1, *(("--dropout", 0) if model == "cnn" else ())
     with tempfile.TemporaryDirectory() as work:
         # With so small a rate, a step changes no parameter in 4 bytes.
         run(*trainer(PROGRAMS[1]["step 1"], model, *ours, "--lr", 1e-12, "--max-steps", 1, "--snapshot", f"{work}/start"))
-        wanted = None
+        wanted, why = None, {}
         for name, program in programs.items():
             if program is None:
                 continue
             if isinstance(program, str):
-                output = run(*torch(program, model, ranks, *batch, *rate, "--steps", LOSS_STEPS, "--start", f"{work}/start"))
-                losses = [float(loss) for loss in re.findall(r"^loss (\S+)", output, re.M)]
+                command = torch(program, model, ranks, *batch, *rate, "--steps", LOSS_STEPS, "--start", f"{work}/start")
+                done = subprocess.run([str(word) for word in command], text=True, check=False, capture_output=True)
+                if done.returncode:
+                    last = done.stderr.strip().splitlines()[-1:]
+                    why[name] = "".join(re.findall(r"^unavailable: (.*)", done.stderr, re.M) or ["it fails: ", *last])
+                    continue
+                losses = [float(loss) for loss in re.findall(r"^loss (\S+)", done.stdout, re.M)]
             else:
                 table = f"{work}/losses.csv"
                 run(*trainer(program, model, *ours, *rate, "--max-steps", LOSS_STEPS, "--csv", table))
@@ -99,6 +99,7 @@ def check_losses(model, ranks, programs):
             if not worst <= CLOSE:
                 sys.exit(f"error: {model}, {name}: a loss of the first {LOSS_STEPS} steps differs by {worst:.1g} from that of "
                          f"{next(iter(programs))}, more than {CLOSE}, so the speeds compare different trainings")
+    return why
 
 
 def speed(output):
@@ -200,13 +201,14 @@ def use_openblas():
 def main():
     if data_of("mlp") is None:
         sys.exit("error: make bench needs images: make data")
-    use_openblas()
-    cores, gpus = len(os.sched_getaffinity(0)), "gpu" in build
+    if not GPU:
+        use_openblas()
+    cores = len(os.sched_getaffinity(0))
     load = machine()  # before our own programs run
     banner = run(*trainer(PROGRAMS[1]["step 1"], "mlp", "--max-steps", 1, "--batch", 8))
     print(f"machine   {load}\n{re.search(r'^device .*', banner, re.M)[0]}")
     print(f"compiler  {compiler(f'{build}/01_single_gpu/train')}; "
-          f"{run(*torch('memory', 'mlp', 1, '--steps', 10)).splitlines()[0]}")
+          f"PyTorch {run(sys.executable, '-c', 'import torch; print(torch.__version__)').strip()}")
     print(f"samples per second, and how many times as fast step 1 or 2 is: median (lowest-highest) of {ROUNDS} alternating "
           f"runs;\nthe losses of {LOSS_STEPS} steps agree to {CLOSE}; {cores} threads, divided among the ranks\n")
     show(["model", "batch", "ranks", "program", "samples/s", "step 1 or 2 / it", "goal"])
@@ -214,17 +216,17 @@ def main():
     for ranks in chosen("--ranks", PROGRAMS, int):
         os.environ["OMP_NUM_THREADS"] = str(max(1, cores // ranks))
         os.environ["NCCL_SOCKET_IFNAME"] = "lo"
-        if not gpus:
+        if not GPU:
             os.environ["CPU_DEVICES"] = str(ranks)
-        why = {name: unavailable(way, ranks) for name, way in PROGRAMS[ranks].items() if isinstance(way, str)}
-        programs = {name: program for name, program in PROGRAMS[ranks].items() if not why.get(name)}
+        programs = {name: program for name, program in PROGRAMS[ranks].items()
+                    if not isinstance(program, str) or program in option("--ways", program).split(",")}
         for model in chosen("--models", MODELS if ranks == 1 else ("mlp",)):
-            check_losses(model, ranks, programs)
+            why = check_losses(model, ranks, programs)
+            for name, reason in why.items():
+                print(f"{model}, {name}: not here: {reason}", flush=True)
+            able = {name: program for name, program in programs.items() if name not in why}
             for batch in chosen("--batches", BATCHES[model] if ranks == 1 else (128,), int):
-                rows += compare(model, ranks, programs, batch)
-        for name, reason in why.items():
-            if reason:
-                print(f"{name}: not here: {reason}")
+                rows += compare(model, ranks, able, batch)
     files.make_folder(OUT)
     with open(f"{OUT}/speed.csv", "w", newline="", encoding="utf-8") as file:
         table = csv.DictWriter(file, rows[0])

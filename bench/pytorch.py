@@ -138,6 +138,7 @@ def follow_recipe(model, data, options, device, count):
 
 def run(rank, options, meeting):
     torch.manual_seed(1)
+    torch.backends.cudnn.allow_tf32 = False  # as PyTorch's default for all other products
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", os.cpu_count())))
     if meeting:
         torch.distributed.init_process_group("nccl" if DEVICE == "cuda" else "gloo", init_method=f"file://{meeting}",
@@ -158,7 +159,6 @@ def run(rank, options, meeting):
 
 def main():
     options = arguments()
-    print(f"PyTorch {torch.__version__}", flush=True)
     if options.way == "compiled" and not hasattr(torch, "compile"):
         sys.exit("unavailable: torch.compile came with PyTorch 2")
     if options.way == "fsdp" and DEVICE == "cpu" and torch.__version__ < "2":
