@@ -418,14 +418,16 @@ cudaError_t cudaFreeHost(void *pointer) {
 }
 
 cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
-    cudaError_t error = cpu_begin(available && total);
+    cudaError_t error = cpu_begin(1);
     if (error)
         return error;
     pthread_mutex_lock(&cpu_lock);
     size_t left = limit_bytes - used_bytes[cpu_current_device()];
     pthread_mutex_unlock(&cpu_lock);
-    *available = left;
-    *total = limit_bytes;
+    if (available)
+        *available = left;
+    if (total)
+        *total = limit_bytes;
     return cudaSuccess;
 }
 
