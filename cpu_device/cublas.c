@@ -54,10 +54,8 @@ static cublasStatus_t create(cublasHandle_t *handle, int light) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (!handle)
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (cpu_enter())
+    if (cpu_enter() || cpu_capture_forbids_call()) // it allocates
         return CUBLAS_STATUS_NOT_INITIALIZED;
-    if (cpu_capture_forbids_call()) // it allocates
-        return CUBLAS_STATUS_ALLOC_FAILED;
     pthread_once(&once, begin);
     struct cublasContext *made = cpu_new(sizeof *made);
     made->device = cpu_current_device();
@@ -166,12 +164,14 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
         (computeType != CUBLAS_COMPUTE_32F && computeType != CUBLAS_COMPUTE_32F_FAST_TF32) ||
         strideA < 0 || strideB < 0 || strideC < 0)
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    if (m < 0 || n < 0 || k < 0 || batchCount < 0 || !alpha || !beta || (unsigned)transa > 1 ||
-        (unsigned)transb > 1 || too_small(lda, transa ? k : m) || too_small(ldb, transb ? n : k) ||
-        too_small(ldc, m))
+    if (m < 0 || n < 0 || k < 0 || batchCount < 0 || !alpha || !beta ||
+        (unsigned)transa > CUBLAS_OP_C || (unsigned)transb > CUBLAS_OP_C ||
+        too_small(lda, transa ? k : m) || too_small(ldb, transb ? n : k) || too_small(ldc, m))
         return CUBLAS_STATUS_INVALID_VALUE;
     if (m == 0 || n == 0 || batchCount == 0)
         return CUBLAS_STATUS_SUCCESS;
+    if (!C)
+        return CUBLAS_STATUS_INVALID_VALUE;
     int tf32 = Atype == CUDA_R_32F && (handle->mode == CUBLAS_TF32_TENSOR_OP_MATH ||
                                        computeType == CUBLAS_COMPUTE_32F_FAST_TF32);
     struct cpu_product product = {handle->stream,

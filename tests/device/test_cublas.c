@@ -64,8 +64,9 @@ static void check_gemm(const struct format *in, const struct format *out, int tr
     void *da = to_device(a, (size_t)in->bytes * (size_t)lda * (size_t)a_cols);
     void *db = to_device(b, (size_t)in->bytes * (size_t)ldb * (size_t)b_cols),
          *dc = to_device(c, bytes);
-    cublasOperation_t opa = transa ? CUBLAS_OP_T : CUBLAS_OP_N,
-                      opb = transb ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t transposed = padding ? CUBLAS_OP_T : CUBLAS_OP_C; // the same for real numbers
+    cublasOperation_t opa = transa ? transposed : CUBLAS_OP_N,
+                      opb = transb ? transposed : CUBLAS_OP_N;
     if (in == &fp32 && padding)
         CUBLAS_CHECK(
             cublasSgemm(blas, opa, opb, m, n, k, &alpha, da, lda, db, ldb, &beta, dc, ldc));

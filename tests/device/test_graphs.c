@@ -326,7 +326,7 @@ REFUSES(pageable_copy_in_a_capture, "cudaMemcpyAsync", "pageable memory, in a ca
 }
 
 REFUSES(handle_in_a_capture, "cublasCreate", "a new handle, in a capture that is not relaxed",
-        UNDEFINED, CUBLAS_STATUS_ALLOC_FAILED, GOES) {
+        UNDEFINED, CUBLAS_STATUS_NOT_INITIALIZED, GOES) {
     cublasHandle_t handle;
     INVALIDATES(cublasCreate(&handle));
 }
