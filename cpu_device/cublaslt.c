@@ -158,7 +158,8 @@ static int supported_epilogue(const struct description *d) {
 static cublasStatus_t describe(struct cpu_product *p, const struct description *d,
                                const struct layout *a, const struct layout *b,
                                const struct layout *c, const struct layout *out) {
-    if (!d || !a || !b || !c || !out || (uint32_t)d->transa > 1 || (uint32_t)d->transb > 1)
+    if (!d || !a || !b || !c || !out || (uint32_t)d->transa > CUBLAS_OP_C ||
+        (uint32_t)d->transb > CUBLAS_OP_C)
         return CUBLAS_STATUS_INVALID_VALUE;
     uint64_t k = d->transa ? a->rows : a->cols;
     if (!out->rows || !out->cols || !k || out->rows > INT_MAX || out->cols > INT_MAX || k > INT_MAX)
@@ -199,7 +200,7 @@ static struct choice choose(const struct description *d, const struct cpu_produc
                             const uint32_t promised[4]) {
     struct choice c = {MAGIC,
                        d->epilogue,
-                       (uint16_t)(2 * d->transa + d->transb),
+                       (uint16_t)(3 * d->transa + d->transb),
                        (uint16_t)p->in,
                        (uint16_t)p->out,
                        (uint16_t)d->compute,
@@ -289,7 +290,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
     if (algo)
         memcpy(&chosen, algo, sizeof chosen);
     int uses_bias = d->epilogue != CUBLASLT_EPILOGUE_DEFAULT;
-    if (!alpha || !beta || (uses_bias && (!d->bias || alignment_of(d->bias) < WIDEST_LOAD)) ||
+    if (!alpha || !beta || uses_bias != (d->bias != NULL) || alignment_of(d->bias) < WIDEST_LOAD ||
         !fits(&chosen, d, &p) ||
         (workspace_bytes &&
          (!workspace || (uintptr_t)workspace % 256 || cpu_bytes_from(workspace) < workspace_bytes)))

@@ -704,14 +704,18 @@ static cublasStatus_t run_light(const struct light *p) {
         is_refused(#change, (int)run_light(&p), "", __LINE__);                                     \
     } while (0)
 
-REFUSES(no_light_handle, "cublasLtMatmul, cublasLtMatmulAlgoGetHeuristic",
-        "NULL for the handle, or one that was destroyed", ERROR, CUBLAS_STATUS_NOT_INITIALIZED,
-        GOES) {
+REFUSES(no_light_handle, "cublasLtMatmul, cublasLtMatmulAlgoGetHeuristic", "NULL for the handle",
+        ERROR, CUBLAS_STATUS_NOT_INITIALIZED, GOES) {
+    LIGHT_IS_REFUSED(p.handle = NULL);
+    LIGHT_IS_REFUSED(p.handle = NULL; p.find = 0);
+}
+
+REFUSES(destroyed_light_handle, "cublasLtMatmul, cublasLtMatmulAlgoGetHeuristic, cublasLtDestroy",
+        "a handle that was destroyed", UNDEFINED, CUBLAS_STATUS_NOT_INITIALIZED, GOES) {
     cublasLtHandle_t gone;
     OK(cublasLtCreate(&gone));
     OK(cublasLtDestroy(gone));
     IS_REFUSED(cublasLtDestroy(gone));
-    LIGHT_IS_REFUSED(p.handle = NULL);
     LIGHT_IS_REFUSED(p.handle = gone);
     LIGHT_IS_REFUSED(p.handle = gone; p.find = 0);
 }
@@ -759,11 +763,19 @@ REFUSES(wrong_attribute, "cublasLtMatmulDescSetAttribute, cublasLtMatmulPreferen
 REFUSES(light_product_of_wrong_shape, "cublasLtMatmul, cublasLtMatmulAlgoGetHeuristic",
         "layouts that do not fit, or no bias for an epilogue with a bias", ERROR,
         CUBLAS_STATUS_INVALID_VALUE, GOES) {
+    struct light conjugate = light_product();
+    conjugate.transa = CUBLAS_OP_C; // for real numbers, the same as CUBLAS_OP_T
+    OK(run_light(&conjugate));
     LIGHT_IS_REFUSED(p.rows = 7);
     LIGHT_IS_REFUSED(p.ld = 7);
-    LIGHT_IS_REFUSED(p.transa = 2);
+    LIGHT_IS_REFUSED(p.transa = 7);
     LIGHT_IS_REFUSED(p.rows = 7; p.find = 0);
     LIGHT_IS_REFUSED(p.bias = 0);
+}
+
+REFUSES(bias_without_an_epilogue, "cublasLtMatmul", "a bias that the epilogue does not use",
+        UNDEFINED, CUBLAS_STATUS_INVALID_VALUE, GOES) {
+    LIGHT_IS_REFUSED(p.epilogue = CUBLASLT_EPILOGUE_DEFAULT);
 }
 
 REFUSES(empty_light_product, "cublasLtMatmul, cublasLtMatmulAlgoGetHeuristic",
@@ -806,14 +818,17 @@ REFUSES(no_algorithm_for_the_bias, "cublasLtMatmulAlgoGetHeuristic",
     LIGHT_IS_REFUSED(p.bias = 1028);
 }
 
-REFUSES(wrong_workspace, "cublasLtMatmul",
-        "a workspace that is not aligned to 256 bytes, or is larger than its allocation", ERROR,
+REFUSES(wrong_workspace, "cublasLtMatmul", "a workspace that is not aligned to 256 bytes", ERROR,
         CUBLAS_STATUS_INVALID_VALUE, GOES) {
+    LIGHT_IS_REFUSED(p.workspace = 2064; p.workspace_bytes = 64);
+}
+
+REFUSES(short_workspace, "cublasLtMatmul", "a workspace that is larger than its allocation",
+        UNDEFINED, CUBLAS_STATUS_INVALID_VALUE, GOES) {
     struct light with = light_product();
     with.workspace = 2048;
     with.workspace_bytes = 2048;
     OK(run_light(&with));
-    LIGHT_IS_REFUSED(p.workspace = 2064; p.workspace_bytes = 64);
     LIGHT_IS_REFUSED(p.workspace = 2048; p.workspace_bytes = 4096);
 }
 

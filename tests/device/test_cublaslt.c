@@ -33,7 +33,8 @@ static void multiply(const struct product *p, const void *a, const void *b, floa
     set(d, CUBLASLT_MATMUL_DESC_TRANSA, &p->transa, sizeof p->transa);
     set(d, CUBLASLT_MATMUL_DESC_TRANSB, &p->transb, sizeof p->transb);
     set(d, CUBLASLT_MATMUL_DESC_EPILOGUE, &p->epilogue, sizeof p->epilogue);
-    set(d, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
+    if (p->epilogue != CUBLASLT_EPILOGUE_DEFAULT) // which refuses a bias
+        set(d, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
     CUBLAS_CHECK(
         cublasLtMatrixLayoutCreate(&layouts[0], p->type, lda, p->transa ? p->m : p->k, lda));
     CUBLAS_CHECK(
