@@ -137,7 +137,8 @@ static size_t gemm_pieces(const struct gemm *g) {
     return pieces;
 }
 
-// Adds the bias to a block of C, while it is in the cache, and sets negative values to 0.
+// Adds the bias to a block of C, while it is in the cache. The ReLU sets negative values and NaN to
+// 0, as that of cuBLASLt does.
 static void add_bias(const struct gemm *g, int first_row, int rows, int first_col, int cols) {
     float *c = (float *)g->c.data + (size_t)first_col * (size_t)g->c.ld + first_row;
     const float *bias = g->bias + first_row;
@@ -145,7 +146,7 @@ static void add_bias(const struct gemm *g, int first_row, int rows, int first_co
         if (g->relu)
             for (int row = 0; row < rows; row++) {
                 float sum = c[row] + bias[row];
-                c[row] = sum < 0.f ? 0.f : sum; // NaN stays NaN
+                c[row] = sum >= 0.f ? sum : 0.f;
             }
         else
             for (int row = 0; row < rows; row++)

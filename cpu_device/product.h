@@ -17,7 +17,7 @@ struct cpu_product {
     long long stride_a, stride_b, stride_c; // elements from a matrix of the batch to the next one
     // The epilogue, for a batch of one. With a bias, C consists of floats.
     const float *bias; // [m] is added to each column of C. NULL: nothing is added
-    int relu;          // 1: then negative values become 0
+    int relu;          // 1: then negative values and NaN become 0
     float *sums;       // NULL, or the sums of op(A) over k [m], or those of op(B) [n]
     char sums_of;      // 'a': A is not transposed. 'b': B is transposed
     void *workspace;   // the GPU may write there

@@ -48,8 +48,8 @@ typedef enum {
     CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8
 } cublasLtMatmulDescAttributes_t;
 
-// RELU sets negative results to 0. BIAS adds a number for each row of D. BGRADA and BGRADB write
-// the sums of op(A) or op(B) over k to the bias: the gradient of a bias, if the matrix is the
+// RELU sets negative results and NaN to 0. BIAS adds a number for each row of D. BGRADA and BGRADB
+// write the sums of op(A) or op(B) over k to the bias: the gradient of a bias, if the matrix is the
 // gradient of a layer's outputs. They need A as it is stored, or B transposed.
 typedef enum {
     CUBLASLT_EPILOGUE_DEFAULT = 1,
