@@ -183,14 +183,18 @@ void cpu_capture_record(struct CUstream_st *s, struct CUevent_st *event) {
     add(s, RECORD, event->mark);
 }
 
+cudaError_t cpu_capture_forbids_event(const struct CUevent_st *event) {
+    return !event->captured          ? cudaSuccess
+           : event->captured->origin ? cudaErrorCapturedEvent
+                                     : cudaErrorInvalidValue;
+}
+
 cudaError_t cpu_capture_wait(struct CUstream_st *s, struct CUevent_st *event) {
     struct CUgraph_st *g = event->captured;
     if (!g) // it would depend on work that the graph does not contain
         return cpu_invalidate(s->capture, cudaErrorStreamCaptureIsolation);
-    if (!g->origin) // the event will not be reached
-        return cpu_invalidate(s->capture ? s->capture : g, cudaErrorCapturedEvent);
-    if (g->invalid)
-        return cudaErrorStreamCaptureInvalidated;
+    if (!g->origin || g->invalid) // the event will not be reached
+        return cpu_invalidate(s->capture ? s->capture : g, cudaErrorInvalidValue);
     if (s->capture && s->capture != g) {
         cpu_invalidate(s->capture, cudaErrorStreamCaptureMerge);
         return cpu_invalidate(g, cudaErrorStreamCaptureMerge);
@@ -236,7 +240,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
     else if (cpu_is_legacy(s))
         error = cudaErrorStreamCaptureUnsupported;
     else if (s->capture)
-        error = cpu_invalidate(s->capture, cudaErrorIllegalState);
+        error = cudaErrorIllegalState;
     else {
         struct CUgraph_st *g = cpu_new(sizeof *g);
         *g = (struct CUgraph_st){.references = 1,
@@ -269,10 +273,11 @@ static cudaError_t end_capture(struct CUgraph_st *g) {
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
-    cudaError_t error = cpu_begin(graph != NULL);
+    cudaError_t error = cpu_begin(1);
     if (error)
         return error;
-    *graph = NULL;
+    if (graph)
+        *graph = NULL;
     pthread_mutex_lock(&cpu_lock);
     struct CUstream_st *s = cpu_resolve(stream);
     struct CUgraph_st *g = s ? s->capture : NULL;
@@ -280,11 +285,14 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
         error = cudaErrorInvalidResourceHandle;
     else if (!g)
         error = cudaErrorIllegalState;
+    else if (!graph)
+        error = cudaErrorInvalidValue;
     else if (g->origin != s)
         error = cpu_invalidate(g, cudaErrorStreamCaptureUnmatched);
-    else if (g->mode != cudaStreamCaptureModeRelaxed && !pthread_equal(g->thread, pthread_self()))
-        error = cudaErrorStreamCaptureWrongThread;
-    else if (!(error = end_capture(g)))
+    else if (g->mode != cudaStreamCaptureModeRelaxed && !pthread_equal(g->thread, pthread_self())) {
+        error = cpu_invalidate(g, cudaErrorStreamCaptureWrongThread);
+        end_capture(g); // discards it
+    } else if (!(error = end_capture(g)))
         *graph = g;
     pthread_mutex_unlock(&cpu_lock);
     return cpu_error(error);
@@ -503,8 +511,10 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
         error = cudaErrorInvalidValue;
     else if (!s)
         error = cudaErrorInvalidResourceHandle;
-    else if (!(error = cpu_capture_forbids_work(s)) && s->capture)
+    else if (s->capture)
         error = cpu_invalidate(s->capture, cudaErrorStreamCaptureUnsupported);
+    else
+        error = cpu_capture_forbids_work(s);
     if (!error && cpu_model)
         cpu_call_takes(cpu_model->launch_call + (double)exec->graph->count * cpu_model->graph_node);
     if (!error)

@@ -690,8 +690,8 @@ static cudaError_t finish_event(cudaEvent_t event, int wait) {
     int lives = *find_event(event) != NULL;
     if (!lives)
         error = cudaErrorInvalidResourceHandle;
-    else if (event->captured)
-        error = cpu_invalidate(event->captured, cudaErrorCapturedEvent);
+    else if ((error = cpu_capture_forbids_event(event)))
+        cpu_invalidate(event->captured, error);
     else
         error = cpu_capture_forbids_waiting(NULL);
     struct record *r = error ? NULL : event->last;
@@ -737,7 +737,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) 
     int timed = live && !((start->flags | end->flags) & cudaEventDisableTiming);
     const struct record *from = timed ? start->last : NULL, *to = timed ? end->last : NULL;
     if (timed && (start->captured || end->captured))
-        error = cudaErrorCapturedEvent;
+        error = cpu_capture_forbids_event(start->captured ? start : end);
     else if (!from || !to)
         error = cudaErrorInvalidResourceHandle;
     else if (!from->completed || !to->completed)

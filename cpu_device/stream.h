@@ -106,6 +106,9 @@ cudaError_t cpu_capture_forbids_work(struct CUstream_st *s);
 // device, or for an event of no capture.
 cudaError_t cpu_capture_forbids_waiting(struct CUstream_st *s);
 
+// Returns an error if the last record of the event was captured: the program may not ask for it.
+cudaError_t cpu_capture_forbids_event(const struct CUevent_st *event);
+
 // Invalidates the graph, and returns the error.
 cudaError_t cpu_invalidate(struct CUgraph_st *graph, cudaError_t error);
 

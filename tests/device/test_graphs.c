@@ -1,6 +1,7 @@
 // Captures of streams, and graphs: what NVIDIA's documentation promises and forbids, one test for
 // each rule (rules.h). The sources are the comments of cudaStreamBeginCapture and
-// cudaThreadExchangeStreamCaptureMode, and the chapter CUDA Graphs of the programming guide.
+// cudaThreadExchangeStreamCaptureMode, the chapter CUDA Graphs of the programming guide, and a run
+// on an H200.
 #include "cpu_device/internal.h"
 #include "tests/device/rules.h"
 #include <cublas_v2.h>
@@ -279,7 +280,9 @@ REFUSES(unknown_mode_of_capture,
         "an unknown mode, or NULL for the result", ERROR, cudaErrorInvalidValue, STAYS) {
     IS_REFUSED(cudaStreamBeginCapture(a, (enum cudaStreamCaptureMode)3));
     IS_REFUSED(cudaStreamIsCapturing(a, NULL));
+    begin(a);
     IS_REFUSED(cudaStreamEndCapture(a, NULL));
+    OK(cudaGraphExecDestroy(end(a)));
 }
 
 REFUSES(capture_in_the_wrong_state, "cudaStreamBeginCapture, cudaStreamEndCapture",
@@ -287,7 +290,10 @@ REFUSES(capture_in_the_wrong_state, "cudaStreamBeginCapture, cudaStreamEndCaptur
         STAYS) {
     cudaGraph_t graph;
     IS_REFUSED(cudaStreamEndCapture(a, &graph));
-    INVALIDATES(cudaStreamBeginCapture(a, cudaStreamCaptureModeGlobal));
+    IS_REFUSED(cudaStreamEndCapture(a, NULL));
+    begin(a);
+    IS_REFUSED(cudaStreamBeginCapture(a, cudaStreamCaptureModeGlobal));
+    OK(cudaGraphExecDestroy(end(a))); // the capture went on
 }
 
 REFUSES(wait_for_a_capture, "cudaStreamSynchronize, cudaStreamQuery, cudaDeviceSynchronize",
@@ -397,21 +403,32 @@ REFUSES(default_stream_meets_a_capture,
     OK(cudaGraphExecDestroy(end(a)));
 }
 
-REFUSES(captured_event,
-        "cudaEventQuery, cudaEventSynchronize, cudaEventElapsedTime, cudaStreamWaitEvent",
-        "an event whose last record was captured; the wait: after the capture", ERROR,
+REFUSES(captured_event, "cudaEventQuery, cudaEventSynchronize",
+        "an event whose last record was captured, during the capture", ERROR,
         cudaErrorCapturedEvent, STAYS) {
-    float ms;
     for (int i = 0; i < 2; i++) {
         OK(cudaStreamBeginCapture(a, cudaStreamCaptureModeRelaxed));
         OK(cudaEventRecord(event, a));
         IS_REFUSED(i ? cudaEventQuery(event) : cudaEventSynchronize(event));
         is_invalid(a);
     }
+}
+
+REFUSES(
+    event_of_an_ended_capture, "cudaEventQuery, cudaEventElapsedTime, cudaStreamWaitEvent",
+    "an event whose last record was captured, after the capture; the wait: also after the capture "
+    "was invalidated",
+    ERROR, cudaErrorInvalidValue, STAYS) {
+    float ms;
+    begin(a);
+    OK(cudaEventRecord(event, a));
+    assert_int_equal(cudaStreamQuery(a), cudaErrorStreamCaptureUnsupported);
+    IS_REFUSED(cudaStreamWaitEvent(b, event, 0));
+    is_invalid(a);
     begin(a);
     OK(cudaEventRecord(event, a));
     OK(cudaGraphExecDestroy(end(a)));
-    IS_REFUSED(cudaEventQuery(event)); // also after the capture
+    IS_REFUSED(cudaEventQuery(event));
     IS_REFUSED(cudaEventElapsedTime(&ms, event, recorded));
     IS_REFUSED(cudaStreamWaitEvent(b, event, 0));
     begin(b);
@@ -489,30 +506,38 @@ CHECKS(a_capture_may_end_in_another_thread_if_it_is_relaxed) {
 REFUSES(capture_ended_in_another_thread, "cudaStreamEndCapture",
         "another thread than that of cudaStreamBeginCapture, if the capture is not relaxed", ERROR,
         cudaErrorStreamCaptureWrongThread, GOES) {
+    cudaGraph_t graph;
     begin(a);
     assert_int_equal(in_a_thread(end_in_thread), rule->error);
-    OK(cudaGraphExecDestroy(end(a)));
+    assert_int_equal(cudaStreamEndCapture(a, &graph), cudaErrorIllegalState); // it has ended
+    assert_int_equal(cudaGetLastError(), cudaErrorIllegalState);
 }
 
-REFUSES(work_after_a_mistake,
-        "cudaMemsetAsync, cudaEventRecord, cudaStreamWaitEvent, cudaGraphLaunch, "
-        "cudaStreamEndCapture",
+REFUSES(work_after_a_mistake, "cudaMemsetAsync, cudaEventRecord, cudaStreamEndCapture",
         "a stream whose capture was invalidated, until the capture has ended", ERROR,
         cudaErrorStreamCaptureInvalidated, STAYS) {
     cudaGraph_t graph;
-    begin(c);
-    cudaGraphExec_t exec = end(c);
     begin(a);
     fork_b();
     assert_int_equal(cudaStreamQuery(a), cudaErrorStreamCaptureUnsupported);
     IS_REFUSED(cudaMemsetAsync(memory, 0, 1, a));
     IS_REFUSED(cudaMemsetAsync(memory, 0, 1, b));
     IS_REFUSED(cudaEventRecord(recorded, a));
-    IS_REFUSED(cudaStreamWaitEvent(c, event, 0));
-    IS_REFUSED(cudaGraphLaunch(exec, a));
     IS_REFUSED(cudaStreamEndCapture(a, &graph));
     OK(cudaMemsetAsync(memory, 0, 1, a)); // the streams are free again
-    launch(exec, b);
+    OK(cudaMemsetAsync(memory, 0, 1, b));
+}
+
+REFUSES(launch_after_a_mistake, "cudaGraphLaunch",
+        "a stream whose capture was invalidated, until the capture has ended", ERROR,
+        cudaErrorStreamCaptureUnsupported, STAYS) {
+    begin(c);
+    cudaGraphExec_t exec = end(c);
+    begin(a);
+    assert_int_equal(cudaStreamQuery(a), cudaErrorStreamCaptureUnsupported);
+    IS_REFUSED(cudaGraphLaunch(exec, a));
+    is_invalid(a);
+    launch(exec, a);
     OK(cudaGraphExecDestroy(exec));
 }
 
