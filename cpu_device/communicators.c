@@ -381,6 +381,8 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newc
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t c) {
+    if (!c)
+        return ncclSuccess;
     ncclResult_t result = cpu_ready_comm(c, "ncclCommFinalize");
     if (result)
         return cpu_noted(result);

@@ -900,16 +900,16 @@ static void refused_communicator(ncclComm_t comm) {
     NAMES("UserRank: comm", ncclCommUserRank(comm, &n));
     NAMES("AsyncError: comm", ncclCommGetAsyncError(comm, (ncclResult_t *)&n));
     NAMES("Split: comm", ncclCommSplit(comm, 0, 0, &part, NULL));
-    NAMES("Finalize: comm", ncclCommFinalize(comm));
     IS_REFUSED(ncclAllReduce(memory, memory, 1, ncclFloat, ncclSum, comm, stream));
     IS_REFUSED(ncclBcast(memory, 1, ncclFloat, 0, comm, stream));
     IS_REFUSED(ncclSend(memory, 1, ncclFloat, 1, comm, stream));
 }
 
-REFUSES(no_communicator, "each call with a communicator", "NULL", ERROR, ncclInvalidArgument,
-        GOES) {
+REFUSES(no_communicator, "each call with a communicator but those that end it", "NULL", ERROR,
+        ncclInvalidArgument, GOES) {
     refused_communicator(NULL);
-    OK(ncclCommDestroy(NULL)); // there is nothing to do
+    OK(ncclCommFinalize(NULL)); // there is nothing to do
+    OK(ncclCommDestroy(NULL));
 }
 
 REFUSES(destroyed_communicator, "each call with a communicator",
@@ -918,6 +918,7 @@ REFUSES(destroyed_communicator, "each call with a communicator",
     OK(ncclCommInitAll(&gone, 1, NULL));
     OK(ncclCommDestroy(gone));
     refused_communicator(gone);
+    NAMES("Finalize: comm", ncclCommFinalize(gone));
     IS_REFUSED(ncclCommDestroy(gone));
 }
 
