@@ -268,6 +268,7 @@ cudaGraph_t capture(struct trainer *t, void (*next_batch)(struct trainer *t), lo
 void instantiate(struct trainer *t, cudaGraph_t graph) {
     CUDA_CHECK(cudaGraphInstantiateWithFlags(&t->graph, graph, 0));
     CUDA_CHECK(cudaGraphDestroy(graph));
+    CUDA_CHECK(cudaGraphUpload(t->graph, t->stream)); // else the first launch would do this
 }
 
 static void launch_steps(struct trainer *t, long steps) {

@@ -501,20 +501,38 @@ static void play(struct CUgraphExec_st *e, struct CUstream_st *s) {
     e->last = cpu_append_record(s);
 }
 
+// Returns why the graph cannot run in the stream, and sets *s to the stream. The caller holds
+// cpu_lock.
+static cudaError_t cannot_run(cudaGraphExec_t exec, cudaStream_t stream, struct CUstream_st **s) {
+    *s = cpu_resolve(stream);
+    if (!*find_exec(exec) || (*s && (*s)->device != exec->graph->device))
+        return cudaErrorInvalidValue;
+    if (!*s)
+        return cudaErrorInvalidResourceHandle;
+    if ((*s)->capture)
+        return cpu_invalidate((*s)->capture, cudaErrorStreamCaptureUnsupported);
+    return cpu_capture_forbids_work(*s);
+}
+
+// There is nothing to copy to a device.
+cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream) {
+    struct CUstream_st *s;
+    cudaError_t error = cpu_begin(1);
+    if (error)
+        return error;
+    pthread_mutex_lock(&cpu_lock);
+    error = cannot_run(exec, stream, &s);
+    pthread_mutex_unlock(&cpu_lock);
+    return cpu_error(error);
+}
+
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+    struct CUstream_st *s;
     cudaError_t error = cpu_begin(1);
     if (error || cpu_why_stopped())
         return cpu_error(error ? error : cudaErrorLaunchFailure);
     pthread_mutex_lock(&cpu_lock);
-    struct CUstream_st *s = cpu_resolve(stream);
-    if (!*find_exec(exec) || (s && s->device != exec->graph->device))
-        error = cudaErrorInvalidValue;
-    else if (!s)
-        error = cudaErrorInvalidResourceHandle;
-    else if (s->capture)
-        error = cpu_invalidate(s->capture, cudaErrorStreamCaptureUnsupported);
-    else
-        error = cpu_capture_forbids_work(s);
+    error = cannot_run(exec, stream, &s);
     if (!error && cpu_model)
         cpu_call_takes(cpu_model->launch_call + (double)exec->graph->count * cpu_model->graph_node);
     if (!error)

@@ -108,6 +108,7 @@ CHECKS(a_graph_runs_at_each_launch) {
     add(a, 1);
     add(a, 10);
     cudaGraphExec_t exec = end(a);
+    OK(cudaGraphUpload(exec, a));
     OK(cudaStreamSynchronize(a));
     assert_int_equal(count, 0);
     for (int i = 1; i <= 3; i++) {
@@ -560,7 +561,7 @@ CHECKS(collectives_and_graphs_cannot_be_captured_here) {
 
 REFUSES(destroyed_graph,
         "cudaGraphInstantiate, cudaGraphInstantiateWithFlags, cudaGraphGetNodes, "
-        "cudaGraphDestroy, cudaGraphLaunch, cudaGraphExecDestroy",
+        "cudaGraphDestroy, cudaGraphUpload, cudaGraphLaunch, cudaGraphExecDestroy",
         "a graph that was destroyed, NULL, or an unknown flag", UNDEFINED, cudaErrorInvalidValue,
         STAYS) {
     cudaGraph_t graph;
@@ -585,6 +586,7 @@ REFUSES(destroyed_graph,
     IS_REFUSED(cudaGraphGetNodes(graph, NULL, &count));
     IS_REFUSED(cudaGraphDestroy(graph));
     IS_REFUSED(cudaGraphDestroy(NULL));
+    IS_REFUSED(cudaGraphUpload(exec, a));
     IS_REFUSED(cudaGraphLaunch(exec, a));
     IS_REFUSED(cudaGraphLaunch(NULL, a));
     IS_REFUSED(cudaGraphExecDestroy(exec));
