@@ -82,8 +82,8 @@ entries='
 8|08_pipeline/schedule.h|all|a schedule as data: works, and transfers between them
 8|08_pipeline/schedule.c|order_works,source,run_clock,schedule_transfers|the works of each stage, their order, and the transfers between them
 8|08_pipeline/pipeline.h|all|what a stage stores
-8|changes|diff48|the works of a stage, and one group of transfers before each of them
-8|08_pipeline/pipeline.c|cut_layers,must_wait,round_build|how the model is cut, and which transfer a work waits for
+8|changes|diff48|the works of a stage, and the groups of transfers before them
+8|08_pipeline/pipeline.c|cut_layers,must_wait,build_moves|how the model is cut, and which transfers are one group
 8|08_pipeline/stage_costs.c|skip|
 8|08_pipeline/stage_costs.h|skip|
 8|08_pipeline/timetable.c|skip|
