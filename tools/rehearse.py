@@ -182,7 +182,7 @@ def efficiency(row, base):
 
 def print_heading(options, output):
     model = re.search(r"modelled as ([^,)]*)", output)
-    print(f"These times are modelled: {model[1] if model else 'unknown'} GPUs, {options.gpus_per_node} per node. No GPU has run, "
+    print(f"These times are modelled: {model[1] if model else 'unknown'} GPUs, {options.gpus_per_node} per node. No GPU runs, "
           "and nothing is measured.")
     print(re.sub(r"^model +", "model    ", re.search(r"^model .*", output, re.M)[0]))
     print("scaling  " + (f"strong: {options.batch} images per training step on all GPUs together" if options.strong else

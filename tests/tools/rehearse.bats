@@ -46,7 +46,7 @@ changed_model() {
     CPU_DEVICE_CHAOS=3 rehearse --gpus 1,4,16 --strategies full,hybrid --hidden 2048 >second
     diff first second
     diff first.csv out/rehearse.csv
-    grep -q '^These times are modelled: h100 GPUs, 8 per node. No GPU has run' first
+    grep -q '^These times are modelled: h100 GPUs, 8 per node. No GPU runs' first
     [ "$(grep -c '^--strategy .*(modelled)$' first)" = 2 ]
     [ "$(column clock | tr ' ' '\n' | sort -u)" = modelled ]
     [ "$(column gpus)" = '1 4 16 1 4 16' ] && [ "$(column batch)" = '256 1024 4096 256 1024 4096' ]
