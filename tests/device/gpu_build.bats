@@ -15,7 +15,8 @@ setup_file() {
     need_train "${programs[@]:1}"
     cd "$root" || return
     tools/find_libs.sh gpu | grep -q '^NCCL_FLAGS := .' || skip "NCCL is not installed"
-    make -j2 DEVICE=gpu BUILD=build/test-gpu ARCH=90 WERROR=1 programs build/test-gpu/tests/device/gpu_build.o \
+    # make check-gpu runs the unit tests on a GPU, so they must link with the libraries for it, too.
+    make -j2 DEVICE=gpu BUILD=build/test-gpu ARCH=90 WERROR=1 programs unit-tests build/test-gpu/tests/device/gpu_build.o \
         build/test-gpu/common/kernels/{,image_,norm_,optimizer_,sequence_}kernels_on_host.o || return
     for object in build/test-gpu/common/kernels/*_on_host.o; do # in which launches look for kernels, and nothing else
         objcopy --wildcard --localize-symbol='*' "$object" "$BATS_FILE_TMPDIR/${object##*/}" || return
