@@ -11,13 +11,13 @@ void cpu_count(enum cpu_counted what) {
     atomic_fetch_add_explicit(&counts[what], 1, memory_order_relaxed);
 }
 
-void cpu_count_operation(const struct cpu_cost *cost) {
+enum cpu_counted cpu_counted_as(const struct cpu_cost *cost) {
     int sets = cost->kind == CPU_KERNEL && cost->name && !strncmp(cost->name, "cudaMemset", 10);
-    cpu_count(cost->kind == CPU_COLLECTIVE       ? CPU_COLLECTIVES
-              : sets                             ? CPU_MEMSETS
-              : cost->kind == CPU_KERNEL         ? CPU_KERNELS
-              : cost->kind >= CPU_COPY_TO_DEVICE ? CPU_COPIES
-                                                 : CPU_PRODUCTS);
+    return cost->kind == CPU_COLLECTIVE       ? CPU_COLLECTIVES
+           : sets                             ? CPU_MEMSETS
+           : cost->kind == CPU_KERNEL         ? CPU_KERNELS
+           : cost->kind >= CPU_COPY_TO_DEVICE ? CPU_COPIES
+                                              : CPU_PRODUCTS;
 }
 
 // Appends a line for this process. One call writes it, so the lines of ranks do not mix.

@@ -41,7 +41,8 @@ int cpu_physical(int device);
 // Returns 1 in a process that was forked after the first call of CUDA.
 int cpu_is_forked(void);
 
-// The seed of random delays, or 0 (CPU_DEVICE_CHAOS).
+// The seed of random delays, or 0 (CPU_DEVICE_CHAOS). With a seed, the first launch of a kernel and
+// the first transfer between two ranks also wait as they may wait on a GPU.
 extern uint64_t cpu_chaos_seed;
 
 // Sets up the address ranges and the limit of each device's memory; called once by cpu_enter.
@@ -148,7 +149,7 @@ enum cpu_counted {
     CPU_COUNTED
 };
 void cpu_count(enum cpu_counted what);
-void cpu_count_operation(const struct cpu_cost *cost);
+enum cpu_counted cpu_counted_as(const struct cpu_cost *cost);
 void cpu_counts_init(void);
 
 // 1 from cpu_record_events on.

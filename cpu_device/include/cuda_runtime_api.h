@@ -124,6 +124,7 @@ cudaError_t cudaMemsetAsync(void *devPtr, int value, size_t count,
 #define cudaStreamNonBlocking 0x01
 
 // CPU_DEVICE_CHAOS=seed delays operations at random, so a missing wait soon gives a wrong result.
+// The first launch of a kernel then waits for all work of the device, as with lazy loading.
 // CPU_DEVICE_CHECK=1 finds a missing wait in every run: if two operations use the same memory and
 // nothing orders them, the program ends with a report of both.
 cudaError_t cudaStreamCreate(cudaStream_t *pStream);

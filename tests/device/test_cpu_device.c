@@ -655,6 +655,26 @@ static void random_delays_reveal_a_missing_wait(void) {
     assert_true(early > 0 && early < 100);
 }
 
+// With random delays, the first launch of a kernel on a device waits until the device has no work.
+// Later launches do not.
+static void first_launch_waits_for_the_device(void) {
+    sem_t *begun = &gate[0], *hold = &gate[1];
+    close_gates(NULL);
+    for (int device = 0; device < 2; device++) {
+        OK(cudaSetDevice(device));
+        cudaStream_t a = new_stream(cudaStreamNonBlocking), b = new_stream(cudaStreamNonBlocking);
+        OK(cpu_launch(a, run_long, &begun, sizeof begun));
+        sem_wait(begun);
+        note(b, 1);
+        OK(cudaStreamQuery(a));
+        wait_at(a, hold);
+        note(b, 2);
+        OK(cudaStreamSynchronize(b));
+        sem_post(hold);
+        OK(cudaStreamSynchronize(a));
+    }
+}
+
 static const struct alone {
     const char *name, *variables;
     void (*run)(void);
@@ -700,6 +720,7 @@ static const struct alone {
     ALONE(devices_are_visible, "CUDA_VISIBLE_DEVICES=", cudaErrorNoDevice, {NULL}),
     ALONE(devices_are_visible, "CUDA_VISIBLE_DEVICES=-1", cudaErrorNoDevice, {NULL}),
     ALONE(random_delays_reveal_a_missing_wait, "CPU_DEVICE_CHAOS=1", 0, {NULL}),
+    ALONE(first_launch_waits_for_the_device, "CPU_DEVICES=2 CPU_DEVICE_CHAOS=1", 0, {NULL}),
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
