@@ -26,15 +26,25 @@ static size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
+static int is_connection(const struct call *call) {
+    return call->kind == CALL_CONNECT_SEND || call->kind == CALL_CONNECT_RECV;
+}
+
+static int is_transfer(const struct call *call) {
+    return call->kind == CALL_SEND || call->kind == CALL_RECV || is_connection(call);
+}
+
 // "AllReduce (count 512, float, sum)"
 static const char *describe(char text[96], const struct call *call) {
     static const char *const kinds[] = {"no collective", "AllReduce",     "Broadcast", "Reduce",
                                         "AllGather",     "ReduceScatter", "AlltoAll",  "Gather",
-                                        "Scatter",       "Send",          "Recv",      "CommSplit"};
+                                        "Scatter",       "Send",          "Recv",      "Send",
+                                        "Recv",          "CommSplit"};
     static const char *const types[] = {"int8",   "uint8", "int32", "uint32", "int64",
                                         "uint64", "half",  "float", "double", "bfloat16"};
     static const char *const ops[] = {"sum", "prod", "max", "min", "avg", "premulsum"};
-    int n = snprintf(text, 96, "%s", kinds[call->kind]);
+    int n = snprintf(text, 96, "%s%s", is_connection(call) ? "the connection for " : "",
+                     kinds[call->kind]);
     if (call->kind == CALL_NONE || call->kind == CALL_SPLIT)
         return text;
     n += snprintf(text + n, (size_t)(96 - n), " (count %llu, %s", (unsigned long long)call->count,
@@ -45,9 +55,10 @@ static const char *describe(char text[96], const struct call *call) {
     if (call->kind == CALL_BROADCAST || call->kind == CALL_REDUCE || call->kind == CALL_GATHER ||
         call->kind == CALL_SCATTER)
         n += snprintf(text + n, (size_t)(96 - n), ", root %d", call->root);
-    if (call->kind == CALL_SEND || call->kind == CALL_RECV)
+    if (is_transfer(call))
         n += snprintf(text + n, (size_t)(96 - n), ", %s rank %d",
-                      call->kind == CALL_SEND ? "to" : "from", call->root);
+                      call->kind == CALL_SEND || call->kind == CALL_CONNECT_SEND ? "to" : "from",
+                      call->root);
     snprintf(text + n, (size_t)(96 - n), ")");
     return text;
 }
@@ -65,10 +76,15 @@ void cpu_ring_bell(struct seat *seat) {
     syscall(SYS_futex, &seat->bell, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
-// Ends the communicator's work with an error, and tells all ranks.
+// Ends the communicator's work with an error, and tells all ranks. If the host and a stream give up
+// at the same time, the first one's reason stays.
 static ncclResult_t give_up(struct ncclComm *c, ncclResult_t result, const char *why) {
-    snprintf(c->seat->why, sizeof c->seat->why, "%s", why);
-    atomic_store(&c->seat->failed, result);
+    pthread_mutex_lock(&c->lock);
+    if (!c->seat->failed) {
+        snprintf(c->seat->why, sizeof c->seat->why, "%s", why);
+        atomic_store(&c->seat->failed, result);
+    }
+    pthread_mutex_unlock(&c->lock);
     for (int p = 0; p < c->ranks; p++)
         if (p != c->rank && c->channels[p].socket < 0)
             cpu_ring_bell(c->channels[p].seat);
@@ -136,11 +152,11 @@ static int explain_wait(char why[WHY_BYTES], const struct wait *w) {
     char call[96];
     int n = snprintf(why, WHY_BYTES, "rank %d waits in %s for %.0f s", c->rank,
                      describe(call, w->call), fmin(cpu_now() - w->since, cpu_timeout()));
-    int point_to_point = w->call->kind == CALL_SEND || w->call->kind == CALL_RECV, silent = 0;
+    int silent = 0;
     pthread_mutex_lock(&c->lock);
     for (int p = 0; p < c->ranks && n < WHY_BYTES; p++) {
         const struct call *theirs = &c->channels[p].seat->waits_in;
-        if (p == c->rank || (point_to_point && p != w->peer))
+        if (p == c->rank || (is_transfer(w->call) && p != w->peer))
             continue;
         if (is_silent(c, p)) {
             int first = p;
@@ -196,21 +212,22 @@ static ncclResult_t compare_orders(struct wait *w) {
     return give_up(c, ncclInvalidUsage, why);
 }
 
-// Returns an error if there is a reason to stop waiting.
+// Returns an error if there is a reason to stop waiting. A host that waits for a connection does
+// not use what belongs to the call that runs in a stream meanwhile.
 static ncclResult_t check(struct wait *w) {
     struct ncclComm *c = w->comm;
     char call[96], why[WHY_BYTES];
     double now = cpu_now();
-    int gone = -1;
+    int gone = -1, in_stream = !is_connection(w->call);
     if (c->aborted) // from now on, the program may change or free what this rank has lent
         c->seat->left = 1;
-    if (c->aborted || (c->also_aborted && *c->also_aborted) || cpu_exiting())
+    if (c->aborted || (in_stream && c->also_aborted && *c->also_aborted) || cpu_exiting())
         return cpu_refuse(ncclInternalError, "rank %d: aborted in %s", c->rank,
                           describe(call, w->call));
     if (now - w->checked < CHECK_SECONDS)
         return ncclSuccess;
     if (w->checked == w->since) { // the first check of this wait
-        w->at = c->place ? cpu_describe_place(c->place) : NULL;
+        w->at = in_stream && c->place ? cpu_describe_place(c->place) : NULL;
         cpu_for_each_comm(show_call, w);
     }
     w->checked = now;
@@ -828,6 +845,50 @@ static ncclResult_t take_turn(struct ncclComm *c, struct work *work) {
     c->collectives_finished += !work->transfers && work->call.kind != CALL_SPLIT;
     if (result)
         c->state = result;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    return result;
+}
+
+// Returns where a send or receive and its counterpart tell that they were called, or NULL if they
+// need no connection.
+static atomic_int *called(const struct work *work) {
+    const struct ncclComm *c = work->comm;
+    const struct channel *ch = &c->channels[work->call.root];
+    if (!work->transfers || work->call.root == c->rank || ch->socket >= 0)
+        return NULL;
+    return work->call.kind == CALL_SEND ? ch->out->called : ch->in->called;
+}
+
+void cpu_announce(const struct work *work) {
+    atomic_int *both = called(work);
+    if (both && !both[work->call.kind == CALL_SEND])
+        both[work->call.kind == CALL_SEND] = 1;
+}
+
+ncclResult_t cpu_connect(const struct work *work) {
+    struct ncclComm *c = work->comm;
+    struct call call = work->call;
+    int sends = call.kind == CALL_SEND;
+    const atomic_int *both = called(work);
+    if (!cpu_chaos_seed || !c->blocking || !both || both[!sends])
+        return ncclSuccess;
+    call.kind = sends ? CALL_CONNECT_SEND : CALL_CONNECT_RECV;
+    struct wait w = {.comm = c, .call = &call, .peer = call.root, .since = cpu_now()};
+    w.checked = w.since;
+    pthread_mutex_lock(&c->lock);
+    c->background++; // ncclCommAbort in another thread waits for this one
+    pthread_mutex_unlock(&c->lock);
+    ncclResult_t result = ncclSuccess;
+    while (!both[!sends] && !result) { // without the bell, which a stream may wait for meanwhile
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        result = check(&w);
+    }
+    end_wait(&w, result);
+    pthread_mutex_lock(&c->lock);
+    if (result)
+        c->state = result;
+    c->background--;
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
     return result;

@@ -46,6 +46,8 @@ enum call_kind {
     CALL_SCATTER,
     CALL_SEND,
     CALL_RECV,
+    CALL_CONNECT_SEND, // the host waits for the connection of a send or receive
+    CALL_CONNECT_RECV,
     CALL_SPLIT
 };
 
@@ -72,6 +74,7 @@ struct message {
 struct ring {
     _Alignas(64) _Atomic uint64_t written;
     _Alignas(64) _Atomic uint64_t read;
+    atomic_int called[2];         // the reader has called a receive, the writer a send
     _Alignas(64) char messages[]; // [slots of the channel], see cpu_slot
 };
 
@@ -118,7 +121,7 @@ struct channel {
     int socket;           // for a peer on another host, else -1
     _Atomic double heard; // when something arrived from it last; for a peer on another host
     atomic_int hung_up;
-    int missed; // checks in a row that did not find the peer's process
+    atomic_int missed; // checks in a row that did not find the peer's process
     struct transit *transit;
 };
 
@@ -296,6 +299,13 @@ void cpu_run_work(struct work *work);
 // communicator that a split is making; ncclCommAbort may abort it meanwhile.
 ncclResult_t cpu_gather_now(struct ncclComm *comm, const struct ncclComm *made, uint64_t turn,
                             const void *send, void *recv, size_t bytes);
+
+// NCCL connects two ranks at their first send and receive in a direction: the host of each waits
+// until the other one's host has called, too, before it launches the call or any other call of its
+// group. cpu_announce tells the peer that this rank has called. With random delays, cpu_connect
+// waits for the peer, if both are on one host and the communicator is blocking.
+void cpu_announce(const struct work *work);
+ncclResult_t cpu_connect(const struct work *work);
 
 // Wakes a rank that sleeps while it waits.
 void cpu_ring_bell(struct seat *seat);

@@ -1,5 +1,5 @@
-// Groups: the calls of a thread wait in a list until the group ends. A call outside a group goes
-// straight into its stream.
+// Groups: the calls of a thread wait in a list until the group ends. A call outside a group is a
+// group of its own.
 #include "cpu_device/comm.h"
 #include <stdlib.h>
 
@@ -137,11 +137,28 @@ static ncclResult_t launch(struct work *work, cudaStream_t stream, const struct 
     return ncclInProgress;
 }
 
+static int has_failed(ncclResult_t result) {
+    return result && result != ncclInProgress;
+}
+
+// Connects the ranks of all sends and receives of the group. They all tell their peers before the
+// first one waits, because two peers may be ranks of this thread.
+static ncclResult_t connect_queued(ncclResult_t result) {
+    for (const struct queued *q = group.first; q && !has_failed(result); q = q->next)
+        cpu_announce(q->work);
+    for (const struct queued *q = group.first; q && !has_failed(result); q = q->next) {
+        ncclResult_t connected = cpu_connect(q->work);
+        result = connected ? connected : result;
+    }
+    return result;
+}
+
 // Launches all calls of the group, or frees them if the group has failed.
 static ncclResult_t launch_queued(ncclResult_t result) {
+    result = connect_queued(result);
     while (group.first) {
         struct queued *q = next_queued();
-        if (result && result != ncclInProgress) {
+        if (has_failed(result)) {
             cpu_free_note(q->work->note);
             free(q->work);
         } else {
@@ -158,15 +175,13 @@ static ncclResult_t launch_queued(ncclResult_t result) {
 }
 
 ncclResult_t cpu_enqueue(struct work *work, cudaStream_t stream) {
-    if (!group.depth)
-        return launch(work, stream, NULL);
     struct queued *q = cpu_new(sizeof *q);
     *q = (struct queued){work, stream, NULL, NULL};
     if (!group.first)
         group.last = &group.first;
     *group.last = q;
     group.last = &q->next;
-    return ncclSuccess;
+    return group.depth ? ncclSuccess : launch_queued(ncclSuccess);
 }
 
 ncclResult_t pncclGroupStart(void) {

@@ -334,6 +334,37 @@ static void abort_a_split(int rank) {
         OK(ncclCommAbort(comm));
 }
 
+static void abort_a_connection(int rank) {
+    setenv("CPU_DEVICE_CHAOS", "1", 1);
+    ncclComm_t comm = join(2, rank);
+    float *x = new_floats(100, 1);
+    pthread_t other;
+    if (rank == 0) {
+        OK(pthread_create(&other, NULL, abort_main_call, comm));
+        post(CALLED);
+        REFUSED(ncclInternalError, ncclSend(x, 100, ncclFloat, 1, comm, NULL));
+        CHECK(clock_now() - meeting->killed_at < 1 || SANITIZED, "took %g s",
+              clock_now() - meeting->killed_at);
+        OK(pthread_join(other, NULL));
+        post(DONE);
+    }
+    await(DONE, 1);
+    if (rank == 1)
+        OK(ncclCommAbort(comm));
+}
+
+static void die_before_a_connection(int rank) {
+    setenv("CPU_DEVICE_CHAOS", "1", 1);
+    ncclComm_t comm = join(2, rank);
+    float *x = new_floats(100, 1);
+    barrier(2);
+    if (rank == 1)
+        raise(SIGKILL);
+    REFUSED(ncclRemoteError, ncclRecv(x, 100, ncclFloat, 1, comm, NULL));
+    FAILS(comm, NULL, ncclRemoteError, "rank 1", "the connection for Recv");
+    OK(ncclCommAbort(comm));
+}
+
 // Rank 0 lends its data to rank 1, and aborts before rank 1 has read them. Then its stream changes
 // them, while the abort waits for another call. Rank 1 must not take what it finds for data.
 static void abort_and_change(int rank) {
@@ -412,6 +443,8 @@ TEST(ranks_continue_after_an_abort) {
     start_ranks(3, abort_and_go_on, 0);
     start_ranks(3, survive, 1u << 1);
     start_ranks(2, abort_a_split, 0);
+    start_ranks(2, abort_a_connection, 0);
+    start_ranks(2, die_before_a_connection, 1u << 1);
     start_ranks(2, abort_and_change, 0);
     finish_ranks();
 }

@@ -1,4 +1,5 @@
 // Tests of mistakes of one rank or of all ranks: each must be reported with its reason.
+#include "cpu_device/include/cpu_device.h"
 #include "tests/device/nccl_ranks.h"
 
 struct wrong_call {
@@ -105,6 +106,61 @@ static void stay_away(int rank) {
 TEST(a_rank_that_makes_no_call_is_reported) {
     for (is_elsewhere = 0; is_elsewhere < 2; is_elsewhere++)
         start_ranks(3, stay_away, 0);
+    finish_ranks();
+}
+
+// Rank 0 sends x, from which rank 1 computes what it sends back. If rank 0 merges its two transfers
+// into one group, x waits for the connection of the second one. But the host of rank 1 does not
+// come to its send: it loads a kernel, and for that it waits for its stream, which waits for x.
+static int merges;
+
+static void run_nothing(void *none) {
+    (void)none;
+}
+
+static void wait_for_connections(int rank) {
+    setenv("CPU_DEVICE_CHAOS", "1", 1);
+    setenv("CPU_DEVICE_TIMEOUT", SANITIZED ? "10" : "3", 1);
+    ncclComm_t comm = join(2, rank);
+    cudaStream_t stream = new_stream();
+    float *x = new_floats(10, 1), *y = new_floats(20, 0);
+    // The direction from rank 0 to rank 1 is connected.
+    OK(rank == 0 ? ncclSend(x, 10, ncclFloat, 1, comm, stream)
+                 : ncclRecv(y, 10, ncclFloat, 0, comm, stream));
+    ncclResult_t result;
+    if (rank == 0) {
+        OK(ncclGroupStart());
+        OK(ncclSend(x, 10, ncclFloat, 1, comm, stream));
+        if (!merges) {
+            OK(ncclGroupEnd());
+            OK(ncclGroupStart());
+        }
+        OK(ncclRecv(y, 20, ncclFloat, 1, comm, stream));
+        result = ncclGroupEnd();
+    } else {
+        OK(ncclRecv(y, 10, ncclFloat, 0, comm, stream));
+        OK(cpu_launch(stream, run_nothing, "", 1));
+        result = ncclSend(y, 20, ncclFloat, 0, comm, stream);
+    }
+    if (merges) {
+        CHECK(result == ncclInvalidUsage, "returned %d: %s", result, ncclGetLastError(comm));
+        FAILS(comm, stream, ncclInvalidUsage, "rank 0", "Recv (count 10, float, from rank 0)",
+              "the connection for Recv (count 20, float, from rank 1)");
+    } else {
+        OK(result);
+        OK(cudaStreamSynchronize(stream));
+        HOLDS(y, 10, 1);
+    }
+    barrier(2);
+    OK(ncclCommAbort(comm));
+}
+
+TEST(transfers_that_wait_for_each_others_connection_are_reported) {
+    for (merges = 0; merges < 2; merges++)
+        start_ranks(2, wait_for_connections, 0);
+    merges = 0;
+    set_hosts("ab");
+    start_ranks(2, wait_for_connections, 0);
     finish_ranks();
 }
 
