@@ -42,6 +42,17 @@ resnet="--data $BATS_FILE_TMPDIR/images --model resnet --depth 8 --max-steps 2"
 END
 }
 
+# With random delays, the host also waits for its first launch of a kernel and its first transfer with another rank, as it may
+# on a GPU.
+@test "no schedule of steps 8 and 9 hangs if first launches and first transfers wait" {
+    local schedule
+    for schedule in gpipe 1f1b interleaved; do
+        delays=1 train 8 2 --pipeline $schedule --max-steps 2
+        delays=2 train 8 4 --stages 2 --micro-batches 10 --pipeline $schedule --max-steps 2
+        delays=3 train 9 4 --tensor 2 --stages 2 --pipeline $schedule --max-steps 2
+    done
+}
+
 @test "several pipelines, and other numbers of stages and micro-batches, have the loss curve of step 1" {
     local model more
     for model in "" "$gpt --dropout 0.2 --optimizer adamw --lr 1e-3"; do
