@@ -19,10 +19,10 @@ if [ "$device" = gpu ]; then
     mode=$(nvidia-smi -i "${first%%,*}" --query-gpu=compute_mode --format=csv,noheader 2>/dev/null)
     [[ $mode != Exclusive* ]] || one_process="the compute mode is $mode; nvidia-smi -c DEFAULT (as root) allows two"
     bin=build/check-gpu-native native=(BUILD="$bin" ARCH=native) epochs=3 least=97 width=()
-    models=("mlp" "cnn" "resnet --depth 20" "resnet --depth 18") timed=200
+    models=("mlp" "cnn" "resnet --depth 20" "resnet --depth 18") timed=200 rungs=()
     table=(--max-bytes 64M --factor 8) large=(--hidden "4096,4096" --batch 4096 --epochs 2)
 else
-    gpus=2 bin=build/cpu native=() epochs=2 least=90 width=(--hidden 64) models=("mlp" "cnn") timed=4
+    gpus=2 bin=build/cpu native=() epochs=2 least=90 width=(--hidden 64) models=("mlp" "cnn") timed=4 rungs=(--steps 20)
     table=(--max-bytes 256K --factor 32 --iters 5) large=(--hidden "256,256" --batch 1024 --epochs 1)
     export CPU_DEVICES=$gpus
 fi
@@ -155,7 +155,7 @@ accurate() { # LEAST
 
 # The ladder of step 1, and the modelled time of each rung (docs/ladder.md) beside the measured one.
 ladder() {
-    limited "${one[@]}" "$bin/01_single_gpu/ladder" "${data[@]}" "${width[@]}" --floor >"$work/log" 2>&1
+    limited "${one[@]}" "$bin/01_single_gpu/ladder" "${data[@]}" "${width[@]}" "${rungs[@]}" --floor >"$work/log" 2>&1
     local code=$?
     cat "$work/log"
     [ $code = 0 ] && awk '
