@@ -239,9 +239,12 @@ fi
 declare -A flags=([cpu]='' [gpu]='') problem=([cpu]='not checked, because there is no compiler') cures=([cpu]='')
 nccl_flags=''
 find_libraries() {
-    if CC=$cc NVCC=$nvcc timeout 10 tools/find_libs.sh "$1" >"$work/libs" 2>"$work/log"; then
+    if CC=$cc NVCC=$nvcc timeout 60 tools/find_libs.sh "$1" >"$work/libs" 2>"$work/log"; then
         flags[$1]=$(sed -n 's/^LIB_FLAGS := //p' "$work/libs")
         nccl_flags=$(sed -n 's/^NCCL_FLAGS := //p' "$work/libs")
+    elif [ $? = 124 ]; then
+        problem[$1]="tools/find_libs.sh has not ended after 60 s"
+        cures[$1]="try it again when this machine is less busy"
     else
         problem[$1]=$(sed -n '1s/error: \(.*\)\. Any one of these fixes it:/\1/p' "$work/log")
         cures[$1]=$(sed -n '2s/^  - //p' "$work/log")$(sed -n '3s/^  - /, or /p' "$work/log")

@@ -203,6 +203,7 @@ anew compile_for_real; rm bin/nvcc @@ WARN nvcc @ not found @ CUDA module
 rm toolkit/lib64/libcublas.so @ CUDA_HOME="$PWD/toolkit" @ FAIL nvcc @ cuBLAS and the CUDA runtime @ not found @ CUDA module
 anew echo 'echo "LIB_FLAGS := -DREFERENCE_BLAS -lblas -lz"' | stand_in tools/find_libs.sh @@ WARN BLAS @ reference BLAS @ slower @ tools/deps.sh run
 @@ FAIL 0
+anew echo 'exit 124' | stand_in tools/find_libs.sh @@ FAIL nvcc @ has not ended after 60 s @ less busy
 END
 }
 
