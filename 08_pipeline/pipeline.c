@@ -117,14 +117,15 @@ static int must_wait(const struct pipeline *p, int training, const struct work *
 
 // Sets which transfers each work waits for, and counts the gradients that wait for their backward.
 static void find_needs(struct round *r, struct pipeline *p, int training) {
+    struct move *m = r->moves, *end = m + r->move_count;
     int waiting = 0;
     for (int i = 0; i < r->schedule.count; i++) {
         r->needs[i] = -1;
-        for (struct move *m = r->moves; m < r->moves + r->move_count; m++)
-            for (struct transfer *x = m->first; m->work == i && x < m->end; x++)
+        for (; m < end && m->work == i; m++)
+            for (struct transfer *x = m->first; x < m->end; x++)
                 waiting += x->to == p->stage && x->backward;
         p->waiting = max_size(p->waiting, waiting);
-        for (int n = 0; n < r->move_count && r->moves[n].work <= i; n++)
+        for (int n = 0; r->moves + n < m; n++)
             for (struct transfer *x = r->moves[n].first; x < r->moves[n].end; x++)
                 if (must_wait(p, training, &r->works[i], x)) {
                     r->needs[i] = n;

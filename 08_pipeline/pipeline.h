@@ -27,7 +27,7 @@ struct round {
     struct pipeline_schedule schedule;
     const struct work *works; // schedule.count, those of this stage
     struct transfer *transfers;
-    struct move *moves; // move_count
+    struct move *moves; // [move_count]
     int move_count;
     int *needs; // the last of the moves that work i waits for, -1: none. The work reads what they
                 // bring, and may overwrite what they send.
