@@ -316,14 +316,14 @@ static void *abort_main_call(void *comm) {
     return abort_it(comm);
 }
 
-// Calls that block a host thread also end.
-static void abort_a_split(int rank) {
-    ncclComm_t comm = join(2, rank), part = NULL;
+// Calls that block a host thread also end: rank 1 does not make this one.
+static void abort_a_call(int rank, void (*call)(ncclComm_t comm)) {
+    ncclComm_t comm = join(2, rank);
     pthread_t other;
     if (rank == 0) {
         OK(pthread_create(&other, NULL, abort_main_call, comm));
         post(CALLED);
-        CHECK(ncclCommSplit(comm, 0, 0, &part, NULL), "split by one of two");
+        call(comm);
         CHECK(clock_now() - meeting->killed_at < 1 || SANITIZED, "took %g s",
               clock_now() - meeting->killed_at);
         OK(pthread_join(other, NULL));
@@ -334,23 +334,22 @@ static void abort_a_split(int rank) {
         OK(ncclCommAbort(comm));
 }
 
+static void split_alone(ncclComm_t comm) {
+    ncclComm_t part = NULL;
+    CHECK(ncclCommSplit(comm, 0, 0, &part, NULL), "split by one of two");
+}
+
+static void abort_a_split(int rank) {
+    abort_a_call(rank, split_alone);
+}
+
+static void connect_alone(ncclComm_t comm) {
+    REFUSED(ncclInternalError, ncclSend(new_floats(100, 1), 100, ncclFloat, 1, comm, NULL));
+}
+
 static void abort_a_connection(int rank) {
     setenv("CPU_DEVICE_CHAOS", "1", 1);
-    ncclComm_t comm = join(2, rank);
-    float *x = new_floats(100, 1);
-    pthread_t other;
-    if (rank == 0) {
-        OK(pthread_create(&other, NULL, abort_main_call, comm));
-        post(CALLED);
-        REFUSED(ncclInternalError, ncclSend(x, 100, ncclFloat, 1, comm, NULL));
-        CHECK(clock_now() - meeting->killed_at < 1 || SANITIZED, "took %g s",
-              clock_now() - meeting->killed_at);
-        OK(pthread_join(other, NULL));
-        post(DONE);
-    }
-    await(DONE, 1);
-    if (rank == 1)
-        OK(ncclCommAbort(comm));
+    abort_a_call(rank, connect_alone);
 }
 
 static void die_before_a_connection(int rank) {
