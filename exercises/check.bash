@@ -12,7 +12,7 @@ unset_job
 # Ranks meet in a folder below TMPDIR. One that is killed leaves its folder there.
 export TMPDIR=$SCRATCH
 # A rank that waits for another gives up soon, and the CPU device says who waits for whom in which call.
-export CPU_DEVICE_TIMEOUT=5 OMP_NUM_THREADS=1 NCCL_SOCKET_IFNAME=lo
+export CPU_DEVICE_TIMEOUT=${CPU_DEVICE_TIMEOUT:-5} OMP_NUM_THREADS=1 NCCL_SOCKET_IFNAME=lo
 # oneDNN generates the code of its matrix products when a program starts. With small models, this takes longer than
 # everything else, and it takes the least time for the instructions of old processors.
 export DNNL_MAX_CPU_ISA=SSE41
@@ -153,8 +153,14 @@ tool() {
         { "${CC:-cc}" -D_GNU_SOURCE -O1 "exercises/checks/$1.c" -o "$to.$$" -lz 2>"$SCRATCH/build" && mv "$to.$$" "$to"; }
 }
 
-# limit: how many seconds a run may take.
-limit=20
+# limit: how many seconds a run may take. A busy machine can have more by LIMIT.
+limit=${LIMIT:-20}
+
+# how_it_ended STATUS: adds to the errors of the last run what the program could not print.
+how_it_ended() {
+    [ "$1" != 124 ] || echo "error: the program had not ended after $limit s" >>"$SCRATCH/err"
+    [ "$1" -le 128 ] || echo "error: signal $(($1 - 128)) ended the program" >>"$SCRATCH/err"
+}
 
 # enough_devices RANKS: on GPUs, each rank needs one of its own.
 enough_devices() {
@@ -184,8 +190,7 @@ run_ranks() {
         status=$?
     } 2>/dev/null
     [[ $status != 137 || $((SECONDS - began)) -lt $limit ]] || status=124 # it ignored SIGTERM
-    [ $status != 124 ] || echo "error: the program had not ended after $limit s" >>"$SCRATCH/err"
-    [ $status -le 128 ] || echo "error: signal $((status - 128)) ended the program" >>"$SCRATCH/err"
+    how_it_ended $status
     return $status
 }
 

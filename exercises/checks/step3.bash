@@ -7,7 +7,7 @@ alone() {
     read -ra variables <<<"$1"
     { CPU_DEVICES=2 limited env "${variables[@]}" "$program" "${small[@]}" --max-steps 1 "${@:2}" \
         >"$SCRATCH/out" 2>"$SCRATCH/err" || status=$?; } 2>/dev/null
-    [ $status -le 128 ] || echo "error: signal $((status - 128)) ended the program" >>"$SCRATCH/err"
+    how_it_ended $status
     return $status
 }
 
@@ -18,6 +18,7 @@ two_nodes() {
     [ "$device" = cpu ] || { skip 'on one machine, only the CPU device can play two nodes: make check DEVICE=cpu' && return; }
     limited exercises/checks/two_nodes.sh "$1" "$program" "${small[@]}" --csv "$SCRATCH/csv" \
         >"$SCRATCH/out" 2>"$SCRATCH/err" || status=$?
+    how_it_ended $status
     ! untouched || set -- "$1"
     [ $status = 0 ] || wrong "on 2 nodes with 2 GPUs each ($1 order), the program fails" \
         "$(grep -m 1 error "$SCRATCH/err" | cut -c 1-300)" "${@:2}"
