@@ -52,14 +52,16 @@ own_lines() {
 }
 course_words='[0-6]|ladder|rung|a step|costs|data  |device|epoch|launcher|memory|model|profile|ranks|resumed|saved|sharding|told|training'
 
-# limited COMMAND...: runs it for at most $limit seconds. Ctrl-C ends it, because a shell that waits handles signals at once.
+# limited COMMAND...: runs it for at most $limit seconds, and returns 124 if it had not ended. Ctrl-C ends it, because a shell
+# that waits handles signals at once.
 limited() {
-    local status=0
+    local status=0 began=$SECONDS
     remember "$@"
     set -m # in a process group of its own; otherwise it would ignore Ctrl-C
     timeout -k 1 "$limit" "$@" </dev/null &
     set +m
     wait $! || status=$?
+    [[ $status != 137 || $((SECONDS - began)) -lt $limit ]] || status=124 # it ignored SIGTERM
     return $status
 }
 
@@ -153,7 +155,7 @@ tool() {
         { "${CC:-cc}" -D_GNU_SOURCE -O1 "exercises/checks/$1.c" -o "$to.$$" -lz 2>"$SCRATCH/build" && mv "$to.$$" "$to"; }
 }
 
-# limit: how many seconds a run may take. A busy machine can have more by LIMIT.
+# limit: how many seconds a run may take. LIMIT gives a busy machine more.
 limit=${LIMIT:-20}
 
 # how_it_ended STATUS: adds to the errors of the last run what the program could not print.
@@ -174,7 +176,7 @@ enough_devices() {
 # run_ranks RANKS OPTION...: runs the program. Its output is in $SCRATCH/out and err, the losses of
 # its steps in $SCRATCH/csv, and the calls of all ranks in $SCRATCH/calls.
 run_ranks() {
-    local command status began=$SECONDS
+    local command status
     : >"$SCRATCH/csv"
     : >"$SCRATCH/calls"
     enough_devices "$1"
@@ -189,7 +191,6 @@ run_ranks() {
             "${options[@]}" --csv "$SCRATCH/csv" "${@:2}" >"$SCRATCH/out" 2>"$SCRATCH/err"
         status=$?
     } 2>/dev/null
-    [[ $status != 137 || $((SECONDS - began)) -lt $limit ]] || status=124 # it ignored SIGTERM
     how_it_ended $status
     return $status
 }
