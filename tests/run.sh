@@ -192,7 +192,7 @@ await_lane() {
 
 # Starts those that take longest first, so that the lanes end at about the same time.
 run_all() {
-    local name command words count lanes=$(($(nproc) * 2)) started=$SECONDS
+    local name command words count lanes=$(($(nproc) * 3)) started=$SECONDS
     count=$(wc -l <"$work/plan")
     echo "$count test programs run, $lanes at a time, or more while a core is idle"
     while IFS=$'\t' read -r _ name command; do

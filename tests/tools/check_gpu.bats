@@ -5,9 +5,8 @@ load ../helpers
 
 # tests/run.sh runs all unit tests, so the tree has two of them here.
 setup_file() {
-    # The tests inherit nothing from a make that runs them. Half of their time would be compilation with -O3.
-    unset MFLAGS MAKELEVEL DEVICE CC CFLAGS BUILD WERROR
-    export MAKEFLAGS=CFLAGS=-O1
+    # The tests inherit nothing from a make that runs them but the flags of tests/run.sh, whose objects ccache knows.
+    unset MAKEFLAGS MFLAGS MAKELEVEL DEVICE CC CFLAGS BUILD
     export CHECK_LIMIT CHECK_TOTAL # more than on a quiet machine, where the checks must keep them
     CHECK_LIMIT=$(patience 120) CHECK_TOTAL=$(patience 480)
     copy_tree "$BATS_FILE_TMPDIR/tree"
