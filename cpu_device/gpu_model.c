@@ -159,8 +159,8 @@ double cpu_model_lost(int device) {
 }
 
 // The roofline model: a kernel takes as long as its bytes or its instructions, whichever is longer
-// (Williams, Waterman, Patterson, 2009). A product also has a fixed time, for the first loads and
-// the last tiles, so its efficiency grows with its size: a product whose operations take as long as
+// (Williams, Waterman, Patterson, 2009). Both also have a fixed time, for the first loads and the
+// last results, so the efficiency grows with the size: a product whose operations take as long as
 // that fixed time reaches half the rate. A copy on the device reads and writes each byte.
 double cpu_model_seconds(const struct cpu_cost *cost, int device) {
     const struct cpu_model *m = cpu_model;
@@ -172,7 +172,7 @@ double cpu_model_seconds(const struct cpu_cost *cost, int device) {
         rate = cost->kind == CPU_PRODUCT_FP32   ? m->fp32
                : cost->kind == CPU_PRODUCT_TF32 ? m->tf32
                                                 : m->bf16;
-        seconds = m->product + fmax(cost->flops / rate, cost->bytes / m->memory);
+        seconds = m->product + fmax(cost->tile_flops / rate, cost->bytes / m->memory);
         break;
     case CPU_COPY_TO_DEVICE:
     case CPU_COPY_TO_HOST:
@@ -185,7 +185,7 @@ double cpu_model_seconds(const struct cpu_cost *cost, int device) {
         seconds = 2 * cost->bytes / m->memory;
         break;
     case CPU_KERNEL:
-        seconds = fmax(cost->bytes / m->memory, cost->instructions / m->instructions);
+        seconds = m->kernel + fmax(cost->bytes / m->memory, cost->instructions / m->instructions);
         break;
     case CPU_COLLECTIVE:
     case CPU_NO_COST:

@@ -13,6 +13,7 @@ struct cpu_model {
     double capacity; // bytes of device memory
     // The host.
     double launch_call;     // of a call that queues a kernel or a copy
+    double product_call;    // of a call that queues a matrix product
     double event_call;      // of a call that records an event or makes a stream wait for one
     double collective_call; // of a call of NCCL
     double graph_node;      // for each operation of a graph, in a call that launches the graph
@@ -24,6 +25,7 @@ struct cpu_model {
     double memory;           // rate at which kernels read and write device memory
     double fp32, tf32, bf16; // rates of large matrix products
     double instructions;     // of threads per second, of any kind
+    double kernel;           // fixed time of a kernel
     double product;          // fixed time of a matrix product
     double pcie;             // rate of copies between pinned host memory and device
     double pageable;         // the same for pageable memory, which the host copies once more
@@ -55,7 +57,7 @@ extern int cpu_computes;
 
 enum cpu_cost_kind {
     CPU_KERNEL,       // bytes that it reads and writes, and instructions of its threads
-    CPU_PRODUCT_FP32, // flops, and bytes of the three matrices
+    CPU_PRODUCT_FP32, // flops, those of whole tiles, and bytes of the three matrices
     CPU_PRODUCT_TF32,
     CPU_PRODUCT_BF16,
     CPU_COPY_TO_DEVICE, // bytes: what it copies
@@ -70,7 +72,7 @@ enum cpu_cost_kind {
 struct cpu_cost {
     enum cpu_cost_kind kind;
     const char *name; // a literal, such as "sgd_step"
-    double bytes, flops, instructions;
+    double bytes, flops, tile_flops, instructions;
     unsigned long long comm,
         number;   // of a collective: its communicator, and its number there; else 0
     int in_graph; // 1: it was captured

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RATES = 23, MODELS = 5 };
+enum { RATES = 25, MODELS = 5 };
 
 static const char *const model_names[MODELS] = {"a100", "h100", "h200", "b200", "l4"};
 
@@ -27,7 +27,8 @@ static const struct rate {
 } rates[RATES] = {
     //                                               A100  H100  H200  B200    L4
     {RATE(capacity, "GiB", GIB),                    {  80, 79.6, 139.8,  179, 22.5}},
-    {RATE(launch_call, "us", US),                   { 2.5,  2.5,  2.5,   2.5,  2.5}},
+    {RATE(launch_call, "us", US),                   { 4.3,  4.3,  4.3,   4.3,  4.3}},
+    {RATE(product_call, "us", US),                  {12.9, 12.9, 12.9,  12.9, 12.9}},
     {RATE(event_call, "us", US),                    { 0.8,  0.8,  0.8,   0.8,  0.8}},
     {RATE(collective_call, "us", US),               {   6,    6,    6,     6,    6}},
     {RATE(graph_node, "us", US),                    {.0125, .0125, .0125, .0125, .0125}},
@@ -39,8 +40,9 @@ static const struct rate {
     {RATE(fp32, "TFLOP/s", TFLOP_S),                {16.8, 53.8, 53.8,  58.2, 12.5}},
     {RATE(tf32, "TFLOP/s", TFLOP_S),                { 134,  397,  397,   873,   26}},
     {RATE(bf16, "TFLOP/s", TFLOP_S),                { 268,  794,  794,  1745,   58}},
-    {RATE(instructions, "T/s", TFLOP_S),            {19.5, 33.5, 33.5,  37.5, 15.1}},
-    {RATE(product, "us", US),                       { 8.5,  4.5,  4.5,   4.5,  8.5}},
+    {RATE(instructions, "T/s", TFLOP_S),            {11.7,   20,   20,  22.5,    9}},
+    {RATE(kernel, "us", US),                        {   2,    2,    2,     2,    2}},
+    {RATE(product, "us", US),                       { 8.5,    7,    7,     7,  8.5}},
     {RATE(pcie, "GB/s", GB_S),                      {26.3, 55.6, 55.6,  55.6, 26.3}},
     {RATE(pageable, "GB/s", GB_S),                  {  10,   10,   10,    10,   10}},
     {RATE(link, "GB/s", GB_S),                      { 235,  371,  371,   680,   20}},

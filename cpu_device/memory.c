@@ -584,11 +584,12 @@ static cudaError_t copy(const char *name, void *dst, const void *src, size_t cou
         return error;
     if (pageable && !on_device && (error = cpu_capture_forbids_pageable(stream)))
         return cpu_error(error);
-    cpu_needs(on_device   ? CPU_COPY_ON_DEVICE
-              : pageable  ? CPU_COPY_PAGEABLE
-              : to_device ? CPU_COPY_TO_DEVICE
-                          : CPU_COPY_TO_HOST,
-              name, (double)count, 0);
+    cpu_needs((struct cpu_cost){.kind = on_device   ? CPU_COPY_ON_DEVICE
+                                        : pageable  ? CPU_COPY_PAGEABLE
+                                        : to_device ? CPU_COPY_TO_DEVICE
+                                                    : CPU_COPY_TO_HOST,
+                                .name = name,
+                                .bytes = (double)count});
     cpu_uses(name, src, count, 0);
     cpu_uses(name, dst, count, 1);
     if (staged)

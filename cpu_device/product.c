@@ -270,15 +270,28 @@ static const char *name_of(const struct cpu_product *p) {
                      : "matrix product";
 }
 
+// A GPU computes C in tiles of this many rows and columns. A tile at an edge of C takes as long as
+// a whole one.
+enum { TILE = 128 };
+
+static double in_tiles(int count) {
+    return (count + TILE - 1) / TILE * (double)TILE;
+}
+
 static void note_cost(const struct cpu_product *p) {
     double in_bytes = (double)cpu_element_bytes(p->in),
            out_bytes = (double)cpu_element_bytes(p->out);
-    double m = p->m, n = p->n, k = p->k;
-    cpu_needs(p->in != CUDA_R_32F ? CPU_PRODUCT_BF16
-              : p->tf32           ? CPU_PRODUCT_TF32
-                                  : CPU_PRODUCT_FP32,
-              name_of(p), p->batch * ((m * k + k * n) * in_bytes + m * n * out_bytes),
-              2. * m * n * k * p->batch);
+    double m = p->m, n = p->n, k = p->k, flops = 2 * m * n * k * p->batch;
+    int is_vector = p->m == 1 || p->n == 1; // each number is used once, so there are no tiles
+    cpu_needs((struct cpu_cost){
+        .kind = p->in != CUDA_R_32F ? CPU_PRODUCT_BF16
+                : p->tf32           ? CPU_PRODUCT_TF32
+                                    : CPU_PRODUCT_FP32,
+        .name = name_of(p),
+        .bytes = p->batch * ((m * k + k * n) * in_bytes + m * n * out_bytes),
+        .flops = flops,
+        .tile_flops = is_vector ? flops : 2 * in_tiles(p->m) * in_tiles(p->n) * k * p->batch,
+    });
 }
 
 cublasStatus_t cpu_queue_product(const struct cpu_product *p) {

@@ -45,8 +45,8 @@ const struct cpu_place *cpu_here(void) {
     return p;
 }
 
-void cpu_needs(enum cpu_cost_kind kind, const char *name, double bytes, double flops) {
-    noted_cost = (struct cpu_cost){kind, name, bytes, flops};
+void cpu_needs(struct cpu_cost cost) {
+    noted_cost = cost;
     cost_is_given = 1;
 }
 

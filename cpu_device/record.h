@@ -42,8 +42,8 @@ struct cpu_note {
 void cpu_uses_span(const char *name, struct cpu_span span);
 
 // Says what the operation that this thread launches next is, if it is not a kernel that reads and
-// writes the noted bytes. bytes: as at enum cpu_cost_kind.
-void cpu_needs(enum cpu_cost_kind kind, const char *name, double bytes, double flops);
+// writes the noted bytes.
+void cpu_needs(struct cpu_cost cost);
 
 // Takes what this thread has noted about the costs of the operation that it launches, and gives it
 // back if the operation is launched later.

@@ -405,8 +405,10 @@ static cudaError_t launch(cudaStream_t stream, const struct operation *wanted,
         cpu_free_note(note);
         return cpu_error(error);
     }
+    int is_product = cost.kind >= CPU_PRODUCT_FP32 && cost.kind <= CPU_PRODUCT_BF16;
     if (cpu_model)
         cpu_call_takes(cost.kind == CPU_COLLECTIVE ? cpu_model->collective_call
+                       : is_product                ? cpu_model->product_call
                                                    : cpu_model->launch_call);
     int is_copy = cost.kind >= CPU_COPY_TO_DEVICE && cost.kind <= CPU_COPY_ON_DEVICE;
     pthread_mutex_lock(&cpu_lock);

@@ -254,9 +254,15 @@ def tokens_to_hide(sent, flops_rate, bytes_rate):
     return sent * flops_rate / (6 * bytes_rate)
 
 
-def launch_seconds(calls, gpu):
-    """The host's part of the launch floor: seconds to queue this many kernels. A training step takes at least as long."""
-    return calls * gpu["launch_call"]
+def launch_seconds(kernels, products, gpu):
+    """The host's part of the launch floor: seconds to queue this many kernels and matrix products. A training step takes at
+    least as long, unless it is a graph."""
+    return kernels * gpu["launch_call"] + products * gpu["product_call"]
+
+
+def fixed_seconds(kernels, products, gpu):
+    """The GPU's part of the launch floor: seconds of the gaps and of the fixed times of kernels and matrix products."""
+    return (kernels + products) * gpu["gap"] + kernels * gpu["kernel"] + products * gpu["product"]
 
 
 def bubble(stages, micro_batches, chunks=1):

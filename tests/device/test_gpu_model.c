@@ -12,9 +12,9 @@ static int all[CPU_MAX_DEVICES]; // devices 0, 1, ...
 static char folder[256];
 
 static const char ROUND[] =
-    "capacity 1\nlaunch_call 1\nevent_call 1\ncollective_call 1\ngraph_node 1\nwake 1\nlatency 1\n"
-    "gap 1\ngraph_gap 0.5\nmemory 1000\nfp32 10\ntf32 20\nbf16 40\ninstructions 10\nproduct "
-    "4\npcie 10\n"
+    "capacity 1\nlaunch_call 1\nproduct_call 1\nevent_call 1\ncollective_call 1\ngraph_node 1\n"
+    "wake 1\nlatency 1\ngap 1\ngraph_gap 0.5\nmemory 1000\nfp32 10\ntf32 20\nbf16 40\n"
+    "instructions 10\nkernel 2\nproduct 4\npcie 10\n"
     "pageable 5\nlink 100\npair 50\nlink_latency 10\nnetwork 10\nnetwork_latency 50\n";
 
 static const char *write_model(const char *name, const char *text, const char *more) {
@@ -57,7 +57,7 @@ static void near(double seconds, double microseconds) {
 }
 
 static double cost(enum cpu_cost_kind kind, double bytes, double flops, int device) {
-    return cpu_model_seconds(&(struct cpu_cost){.kind = kind, .bytes = bytes, .flops = flops},
+    return cpu_model_seconds(&(struct cpu_cost){.kind = kind, .bytes = bytes, .tile_flops = flops},
                              device);
 }
 
@@ -68,11 +68,11 @@ static double transfer(double bytes, int from, int to) {
 
 TEST(operations_take_their_formulas) {
     with_round("nvls 0", "CPU_DEVICE_SLOW=3:1.5", NULL);
-    near(cost(CPU_KERNEL, 1e6, 0, 0), 1 + 1);
+    near(cost(CPU_KERNEL, 1e6, 0, 0), 1 + 2 + 1);
     struct cpu_cost divides = {.kind = CPU_KERNEL, .bytes = 1e6, .instructions = 1e8};
-    near(cpu_model_seconds(&divides, 0), 1 + 10); // its instructions take longer than its bytes
+    near(cpu_model_seconds(&divides, 0), 1 + 2 + 10); // its instructions take longer than its bytes
     struct cpu_cost captured = {.kind = CPU_KERNEL, .bytes = 1e6, .in_graph = 1};
-    near(cpu_model_seconds(&captured, 0), 0.5 + 1);
+    near(cpu_model_seconds(&captured, 0), 0.5 + 2 + 1);
     near(cost(CPU_COPY_TO_DEVICE, 1e6, 0, 0), 1 + 100);
     near(cost(CPU_COPY_TO_HOST, 2e6, 0, 0), 1 + 200);
     near(cost(CPU_COPY_PAGEABLE, 1e6, 0, 0), 1 + 200);
@@ -83,7 +83,7 @@ TEST(operations_take_their_formulas) {
     near(cost(CPU_PRODUCT_FP32, 1e9, 1e9, 0), 1 + 4 + 1000); // its bytes take longer
     near(cost(CPU_NO_COST, 1e6, 1e9, 0), 0);
     near(cost(CPU_COLLECTIVE, 1e6, 1e9, 0), 0);
-    near(cost(CPU_KERNEL, 1e6, 0, 3), 1.5 * 2);
+    near(cost(CPU_KERNEL, 1e6, 0, 3), 1.5 * 4);
     near(cost(CPU_COPY_TO_HOST, 1e6, 0, 3), 1.5 * 101);
     near(cost(CPU_PRODUCT_FP32, 1e6, 1e9, 3), 1.5 * 105);
     near(cpu_model_collective(CALL_ALL_REDUCE, 1e6, all, 1), 3); // a copy on the device
@@ -163,8 +163,8 @@ TEST(the_topology_decides_on_the_links) {
 
 TEST(slow_links_delay_those_that_use_them) {
     with_round("nvls 0", "CPU_DEVICE_SLOW=2-3:4,1:2", NULL);
-    near(cost(CPU_KERNEL, 1e6, 0, 1), 4);
-    near(cost(CPU_KERNEL, 1e6, 0, 2), 2);
+    near(cost(CPU_KERNEL, 1e6, 0, 1), 8);
+    near(cost(CPU_KERNEL, 1e6, 0, 2), 4);
     near(collective(CALL_ALL_REDUCE, 4e6, 4), 8.4 + 6 * 10 + 6 * 16.5 * 4);
     near(collective(CALL_ALL_REDUCE, 3e6, 3), 8.4 + 4 * 10 + 4 * 16.5);
     near(collective(CALL_ALL_TO_ALL, 4e6, 4), 8.4 + 10 + 4 * 20); // one of three chunks
@@ -279,13 +279,13 @@ TEST(mistakes_in_files_are_explained) {
         const char *line, *words; // the line follows the round numbers
     } mistakes[] = {
         {"", ": the line \"nvls NUMBER\" is missing (in GB/s)"},
-        {"nvls", ":23: want a name and one number"},
-        {"# \n\nnvls 1 2", ":25: want a name and one number"},
-        {"nvsl 1", ":23: nvsl is not the name of a rate"},
-        {"link 1", ":23: link appears twice"},
-        {"nvls 1GB", ":23: nvls 1GB: want a number above 0"},
-        {"nvls nan", ":23: nvls nan: want a number above 0"},
-        {"nvls -1", ":23: nvls -1: want a number above 0"},
+        {"nvls", ":25: want a name and one number"},
+        {"# \n\nnvls 1 2", ":27: want a name and one number"},
+        {"nvsl 1", ":25: nvsl is not the name of a rate"},
+        {"link 1", ":25: link appears twice"},
+        {"nvls 1GB", ":25: nvls 1GB: want a number above 0"},
+        {"nvls nan", ":25: nvls nan: want a number above 0"},
+        {"nvls -1", ":25: nvls -1: want a number above 0"},
     };
     for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
         char setting[400];

@@ -4,17 +4,19 @@
 #include "common/kernels/kernels.h"
 #include "cpu_device/comm.h"
 #include "tests/device/nccl_ranks.h"
+#include <cublas_v2.h>
 #include <math.h>
 #include <pthread.h>
 
 enum { MB = 1000000 };
-static const double LAUNCH = 2, EVENT = 1, COLLECTIVE = 6, WAKE = 3, LATENCY = 4, GAP = 1;
+static const double LAUNCH = 2, EVENT = 1, COLLECTIVE = 6, WAKE = 3, LATENCY = 4, GAP = 1,
+                    KERNEL = 0.25, PRODUCT_CALL = 2.5, PRODUCT = 5;
 
 static char *memory;
 
-// Queues a kernel of this many microseconds, including the gap before it.
+// Queues a kernel of this many microseconds, including its fixed time and the gap before it.
 static void kernel(cudaStream_t stream, double us) {
-    OK(cudaMemsetAsync(memory, 0, (size_t)((us - GAP) * MB), stream));
+    OK(cudaMemsetAsync(memory, 0, (size_t)((us - GAP - KERNEL) * MB), stream));
 }
 
 static cudaEvent_t record(cudaStream_t stream) {
@@ -205,8 +207,22 @@ static void change_arrays(int rank) {
     cudaEvent_t updated = record(a);
     add_to(x, y, PARAMETERS, a);
     cudaEvent_t added = record(a);
-    TAKES(LAUNCH + GAP + 20, start, updated);
-    TAKES(GAP + 12, updated, added);
+    TAKES(LAUNCH + GAP + KERNEL + 20, start, updated);
+    TAKES(GAP + KERNEL + 12, updated, added);
+}
+
+// A matrix of 600 x 600 has 5 x 5 tiles of 128 x 128: 2 x 640 x 640 x 1000 operations take
+// 8.192 us.
+static void multiply(int rank) {
+    cudaStream_t a = begin();
+    cublasHandle_t handle;
+    const float one = 1, *in = (float *)memory;
+    CHECK(!cublasCreate(&handle) && !cublasSetStream(handle, a), "no handle");
+    cudaEvent_t start = record(a);
+    CHECK(!cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, 600, 600, 1000, &one, in, 600, in, 1000,
+                       &one, (float *)memory + MB, 600),
+          "no product");
+    TAKES(PRODUCT_CALL + GAP + PRODUCT + 8.192, start, record(a));
 }
 
 // image_to_patches executes 50 instructions for each element that it writes. They take 5 us, less
@@ -222,9 +238,9 @@ static void count_instructions(int rank) {
     image_to_patches(x, patches, 100, &w, sizeof *x / 2, a);
     cudaEvent_t halves = record(a);
     patches_to_image(patches, x, 100, &w, a);
-    TAKES(LAUNCH + GAP + 8, start, floats);
-    TAKES(GAP + 5, floats, halves);
-    TAKES(GAP + 6.7 + 2.5, halves, record(a));
+    TAKES(LAUNCH + GAP + KERNEL + 8, start, floats);
+    TAKES(GAP + KERNEL + 5, floats, halves);
+    TAKES(GAP + KERNEL + 6.7 + 2.5, halves, record(a));
 }
 
 // The host sleeps until the kernel has ended, then wakes up and records an event.
@@ -478,6 +494,7 @@ int main(int argc, char **argv) {
     RANKS(a_new_thread_is_as_late_as_the_others, 1, make_a_thread, NULL);
     RANKS(kernels_take_their_bytes_or_their_instructions, 1, change_arrays, NULL);
     RANKS(kernels_take_their_bytes_or_their_instructions, 1, count_instructions, NULL);
+    RANKS(a_product_takes_the_time_of_whole_tiles, 1, multiply, NULL);
     RANKS(the_host_waits_for_a_stream, 1, let_the_host_wait, NULL);
     RANKS(the_host_waits_for_a_stream, 1, copy_pageable_memory, NULL);
     RANKS(the_host_waits_for_room_in_the_queue, 1, fill_the_queue, NULL);

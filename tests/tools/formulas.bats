@@ -121,13 +121,13 @@ END
 import re
 import sys
 from formulas import gpus
-scale = {"capacity": 2 ** 30, "product": 1e-6, "fp32": 1e12, "tf32": 1e12, "bf16": 1e12, "instructions": 1e12}
+scale = {"capacity": 2 ** 30, "kernel": 1e-6, "product": 1e-6, "fp32": 1e12, "tf32": 1e12, "bf16": 1e12, "instructions": 1e12}
 found, rows = gpus(), re.findall(r"^(\w+) ([0-9.]+)", open(sys.argv[1], encoding="utf-8").read(), re.M)
 for name, value in rows:
     is_time = name in ("wake", "gap", "graph_gap", "graph_node") or name.endswith(("call", "latency"))
     got, want = found["h100"][name], float(value) * scale.get(name, 1e-6 if is_time else 1e9)
     assert abs(got - want) <= 1e-12 * want, (name, got, want)
-assert len(rows) == len(found["h100"]) == 23 and len(found) == 5, (rows, found)
+assert len(rows) == len(found["h100"]) == 25 and len(found) == 5, (rows, found)
 END
 }
 
@@ -161,5 +161,6 @@ END
     is 'pipeline_bytes(10, 5)' 200
     is 'context_parallel_bytes(2, 4, 100, 2)' 4800.0
     is 'transformer_activation_bytes(2, 10, 5, tensor=2), transformer_activation_bytes(2, 10, 5, recompute=True)' '1700.0 200.0'
-    is "round(launch_seconds(40, gpus()['h100']) * 1e6)" 100
+    is "round(launch_seconds(20, 10, gpus()['h100']) * 1e6)" 215
+    is "round(fixed_seconds(20, 10, gpus()['h100']) * 1e6)" 140
 }
