@@ -1,21 +1,27 @@
 """When the host queues the kernels of a training step of step 1 and when a GPU runs them, computed from the rates of the
-modelled H100 as in cpu_device/gpu_model.c: for its calls of 2.5 us, and for calls of 10 us."""
+modelled H100 as in cpu_device/gpu_model.c and product.c: for its calls, and for calls that take a quarter of the time."""
 from drawing import COMPUTE, HOST, UPDATE, Figure
 from formulas import gpus
 
 WIDTHS, BATCH = (784, 512, 512, 10), 128
 GPU = gpus()["h100"]
+NAMES = {1: "Calls of a real host", 0.25: "Calls that take a quarter of the time"}
 LANES_BYTES = 1024 * 24  # of the partial sums of the loss
+TILE = 128  # rows and columns of a part of a product that a multiprocessor computes
 
 
 def kernels(batch):
-    """The name and the seconds of each kernel in a training step, in order."""
+    """The name and the seconds of each kernel in a training step, in order, and those of the call that queues it."""
     def kernel(name, size, instructions=0):
-        found.append((name, GPU["gap"] + max(size / GPU["memory"], instructions / GPU["instructions"])))
+        work = max(size / GPU["memory"], instructions / GPU["instructions"])
+        found.append((name, GPU["gap"] + GPU["kernel"] + work, GPU["launch_call"]))
+
+    def in_tiles(count):
+        return -(-count // TILE) * TILE
 
     def product(name, m, n, k):
-        work = max(2 * m * n * k / GPU["fp32"], 4 * (m * k + k * n + m * n) / GPU["memory"])
-        found.append((name, GPU["gap"] + GPU["product"] + work))
+        work = max(2 * in_tiles(m) * in_tiles(n) * k / GPU["fp32"], 4 * (m * k + k * n + m * n) / GPU["memory"])
+        found.append((name, GPU["gap"] + GPU["product"] + work, GPU["product_call"]))
 
     found, layers = [], list(zip(WIDTHS, WIDTHS[1:]))
     kernel("gather", batch * (4 * WIDTHS[0] + 5) + WIDTHS[0] + 1, 57 * batch * WIDTHS[0])
@@ -34,12 +40,13 @@ def kernels(batch):
     return found
 
 
-def timeline(call):
-    """Calls (begin, end) of the host and kernels (name, begin, end) of the GPU, if a call takes this number of seconds."""
-    calls, runs, free = [], [], 0
-    for i, (name, seconds) in enumerate(kernels(BATCH)):
-        calls.append((i * call, (i + 1) * call))
-        begin = max(free, calls[-1][1] + GPU["latency"])
+def timeline(share):
+    """Calls (begin, end) of the host and kernels (name, begin, end) of the GPU, if a call takes this share of its time."""
+    calls, runs, now, free = [], [], 0, 0
+    for name, seconds, call in kernels(BATCH):
+        calls.append((now, now + call * share))
+        now += call * share
+        begin = max(free, now + GPU["latency"])
         free = begin + seconds
         runs.append((name, begin, free))
     return calls, runs
@@ -47,18 +54,17 @@ def timeline(call):
 
 def draw():
     lines = []
-    for call in (GPU["launch_call"], 10e-6):
-        calls, runs = timeline(call)
+    for share in (1, 0.25):
+        calls, runs = timeline(share)
         busy = sum(end - begin for _, begin, end in runs)
-        lines.append((call * 1e6, calls, runs, calls[-1][1] * 1e6, busy * 1e6, runs[-1][2] * 1e6))
+        lines.append((share, calls, runs, calls[-1][1] * 1e6, busy * 1e6, runs[-1][2] * 1e6))
     f = Figure("The host queues kernels, and the GPU runs them",
                f"A training step of the default model with batch {BATCH} has {len(runs)} kernels. " + " ".join(
-                   f"With {call:g} us for each call, the host queues them in {host:g} us, and the GPU computes for {busy:.0f} of the first "
-                   f"{end:.0f} us." for call, _, _, host, busy, end in lines), 440)
-    left, scale = 92, (1100 - 92) / 206  # pixels per microsecond
-    for row, (call, calls, runs, host, busy, end) in enumerate(lines):
+                   f"{NAMES[share]}: the host queues them in {host:.1f} us, and the GPU computes for {busy:.0f} of {end:.0f} us." for share, _, _, host, busy, end in lines), 440)
+    left, scale = 92, (1100 - 92) / 170  # pixels per microsecond
+    for row, (share, calls, runs, host, busy, end) in enumerate(lines):
         y = 24 + row * 196
-        f.text(20, y, f"A call takes {call:g} µs: the host needs {host:g} µs for {len(calls)} calls, and the GPU computes for {busy:.0f} µs",
+        f.text(20, y, f"{NAMES[share]}: the host needs {host:.1f} µs, and the GPU computes for {busy:.0f} of {end:.0f} µs",
                20, "start", bold=True)
         f.text(left - 12, y + 48, "host", 20, "end")
         f.text(left - 12, y + 112, "GPU", 20, "end")
@@ -68,7 +74,7 @@ def draw():
         for name, begin, stop in runs:
             f.area(left + begin * 1e6 * scale, y + 86, (stop - begin) * 1e6 * scale - 1, 52, (UPDATE if name == "update" else COMPUTE).line)
     bottom = 24 + 196 + 138
-    for time in range(0, 201, 50):
+    for time in range(0, 151, 50):
         f.line((left + time * scale, bottom + 6), (left + time * scale, bottom + 16), colour=HOST, thick=2)
         f.text(left + time * scale, bottom + 32, f"{time}", 18)
     f.text(left, bottom + 62, "µs, computed with the rates of the modelled H100", 18, "start")

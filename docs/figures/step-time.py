@@ -1,10 +1,10 @@
-"""Why a training step of the default model takes 69 us and not 12: the estimate, the fixed costs and the sum of all kernels,
-computed with the rates of the modelled H100 as in launches.py."""
+"""Why a training step of the default model takes 162 us and not 12: the estimate, the fixed costs, the sum of all kernels and
+the host's calls, computed with the rates of the modelled H100 as in launches.py."""
 from drawing import COMPUTE, FOURTH, HOST, UPDATE, Figure, measure
-from formulas import launch_seconds, mlp_flops, mlp_parameters
+from formulas import fixed_seconds, launch_seconds, mlp_flops, mlp_parameters
 from launches import BATCH, GPU, WIDTHS, kernels
 
-LEFT, SCALE, PITCH, HEIGHT = 250, 10.5, 92, 56  # of the bars; pixels per microsecond
+LEFT, SCALE, PITCH, HEIGHT = 250, 4.6, 92, 56  # of the bars; pixels per microsecond
 
 
 def draw():
@@ -12,13 +12,18 @@ def draw():
     products = 3 * (len(WIDTHS) - 1) - 1  # the first layer needs no gradient of its inputs
     work = mlp_flops(BATCH, *WIDTHS) / GPU["fp32"] * 1e6
     update = 20 * mlp_parameters(*WIDTHS) / GPU["memory"] * 1e6
-    gaps, starts = len(found) * GPU["gap"] * 1e6, products * GPU["product"] * 1e6
-    whole = sum(seconds for _, seconds in found) * 1e6
+    small = len(found) - products
+    gaps, kernel_starts, product_starts = (1e6 * n * GPU[rate] for n, rate in ((len(found), "gap"), (small, "kernel"), (products, "product")))
+    fixed = fixed_seconds(small, products, GPU) * 1e6
+    whole = sum(seconds for _, seconds, _ in found) * 1e6
+    product_calls, kernel_calls = launch_seconds(0, products, GPU) * 1e6, launch_seconds(small, 0, GPU) * 1e6
     rows = (("on paper", [("products", work, COMPUTE), ("update", update, UPDATE)]),
-            ("fixed costs", [(f"{len(found)} gaps: {gaps:g}", gaps, HOST), (f"start of {products} products: {starts:g}", starts, FOURTH)]),
-            ("modelled step", [(f"fixed costs: {gaps + starts:g}", gaps + starts, HOST), (f"work: {whole - gaps - starts:.1f}", whole - gaps - starts, COMPUTE)]),
-            ("the host's calls", [(f"{len(found)} calls, while the GPU computes", launch_seconds(len(found), GPU) * 1e6, HOST)]))
-    f = Figure("The time of a training step: estimate, fixed costs, model", " ".join(
+            ("fixed costs", [(f"gaps {gaps:g}", gaps, HOST), (f"kernels {kernel_starts:g}", kernel_starts, UPDATE),
+                             (f"products {product_starts:g}", product_starts, FOURTH)]),
+            ("the GPU's time", [("fixed costs", fixed, HOST), ("work", whole - fixed, COMPUTE)]),
+            ("the host's calls", [(f"{products} products {product_calls:.1f}", product_calls, FOURTH),
+                                  (f"{small} kernels {kernel_calls:.1f}", kernel_calls, UPDATE)]))
+    f = Figure("The time of a training step: estimate, fixed costs, GPU and host", " ".join(
         f"{name}: " + ", ".join(f"{part} {us:.1f} us" for part, us, _ in parts) + "." for name, parts in rows), PITCH * len(rows) + 4)
     for i, (name, parts) in enumerate(rows):
         y, x = 4 + PITCH * i, LEFT
