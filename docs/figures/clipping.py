@@ -1,7 +1,7 @@
 """Losses of a run whose learning rate is far too high, with and without clipping. clipping.csv holds what the CPU device
-computed, from the files of these commands:
+computed for MNIST, from the files of these commands:
 
-for clip in 0.1 0; do 07_large_models/train --lr 1 --clip $clip --max-steps 20 --log-every 1 --csv clip$clip.csv || true; done
+for clip in 0.1 0; do 07_large_models/train --data data/mnist --lr 1 --clip $clip --max-steps 20 --log-every 1 --csv clip$clip.csv || true; done
 """
 import csv
 import os

@@ -139,3 +139,27 @@ END
         diff "${figure#*:}.csv" "$root/docs/figures/${figure#*:}.csv"
     done
 }
+
+@test "clipping.svg shows the losses that step 7 computes" {
+    need_train 07_large_models/train
+    [ -e "$root/data/mnist/train-images-idx3-ubyte.gz" ] || skip "no MNIST here: make data"
+    for clip in 0.1 0; do # without clipping, the run ends with an error
+        "${TRAIN%/*/*}/07_large_models/train" --data "$root/data/mnist" --lr 1 --clip $clip --max-steps 20 --log-every 1 \
+            --csv clip$clip.csv >out 2>&1 || [ $clip = 0 ] || { cat out && return 1; }
+    done
+    python3 -B - "$root/docs/figures/clipping.csv" <<'END'
+import csv, sys
+
+def losses(path, column):
+    with open(path, encoding="ascii", newline="") as file:
+        return [float(row[column]) for row in csv.DictReader(file) if row[column]]
+
+clipped, unclipped = losses("clip0.1.csv", "loss"), losses("clip0.csv", "loss")
+# Other processors round differently, and without clipping, the difference soon grows with the loss.
+for ours, name, steps in (clipped, "clipped", 10), (unclipped, "unclipped", 4):
+    for a, b in zip(ours[:steps], losses(sys.argv[1], name)):
+        assert abs(a / b - 1) < 0.1, (name, a, b)
+assert len(clipped) == 20 and clipped[-1] < 1, clipped
+assert len(unclipped) < 20 and unclipped[-1] > 1000, unclipped
+END
+}
