@@ -40,9 +40,11 @@ static const struct {
 };
 
 void cpu_kernel_computes(const char *kernel, size_t elements, size_t parts) {
-    size_t i = 0;
-    while (strcmp(instructions[i].kernel, kernel) != 0)
+    size_t i = 0, count = sizeof instructions / sizeof *instructions;
+    while (i < count && strcmp(instructions[i].kernel, kernel) != 0)
         i++;
+    if (i == count)
+        fail("%s calls COMPUTES, so the table in common/kernels/cpu_launch.c must have it", kernel);
     cpu_executes((double)elements * (instructions[i].each + (double)parts * instructions[i].part));
 }
 
