@@ -54,9 +54,9 @@ static void run_image_to_patches(void *arguments, size_t from, size_t to) {
                     continue;
                 }
                 size_t image_row = line / height * (size_t)w->in.height + (size_t)y;
-                memset(to_row, 0, before);
+                if (inside < window_row)
+                    memset(to_row, 0, window_row);
                 memcpy(to_row + before, a.x + image_row * row + r.x * pixel, inside);
-                memset(to_row + before + inside, 0, window_row - before - inside);
             }
         }
 }
