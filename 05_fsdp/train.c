@@ -176,7 +176,7 @@ static void backward(struct trainer *t, int rows) {
         float *swap = t->dy;
         t->dy = t->dx;
         t->dx = swap;
-        // The sum over all ranks runs during backward of the layers before this one.
+        // The sum over the ranks runs during backward of the layers before this one.
         fsdp_scatter(&t->fsdp, i);
     }
     fsdp_finish(&t->fsdp); // the update waits for all sums

@@ -37,7 +37,7 @@ typedef const float *predict(struct predictor *p, const uint8_t *window, int cou
 predict predict_whole;
 
 // Only tokens that are not in the cache yet go through the model. The caller sets p->cached to 0 if
-// the window has another beginning than in the last call.
+// the window begins at a different token from that of the last call.
 predict predict_cached;
 
 // Calls both, and fails if a logit differs by more than rounding explains.

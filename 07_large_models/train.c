@@ -62,7 +62,7 @@ static const struct option_spec options[] = {
     {"clip", OPTION_REAL | OPTION_CHANGES, &step_opt.clip, "0", 0, 1e9,
      "largest norm of the gradient, 0: no limit"},
     {"save", OPTION_CHOICE, &step_opt.save, "sharded", 0, 0,
-     "a file for each rank, or one full file", saving_name},
+     "a file for each rank, or one full file", saving_name, .used_by = "snapshot"},
     {0},
 };
 
@@ -225,7 +225,7 @@ static void backward(struct trainer *t, int rows) {
         float *swap = t->dy;
         t->dy = t->dx;
         t->dx = swap;
-        // The sum over all ranks runs during backward of the layers before this one.
+        // The sum over the ranks runs during backward of the layers before this one.
         if (i == u->first_layer)
             scatter_unit(&t->fsdp, &t->fsdp.units[n--]);
     }

@@ -112,6 +112,7 @@ exercise_texts() {
         [[ $folder != */debug/* ]] || number=debug.$number
         ! grep -qx stretch "$folder/task" || most=60
         minutes=$(sed -n 's/^\*\*Time:\*\* \([0-9]*\) minutes$/\1/p' "$folder/README.md")
+        [ "$(grep -c '^<details><summary>' "$folder/README.md")" = 3 ] || echo "exercise $number: not three folded parts"
         [[ $minutes -ge 5 && $minutes -le $most ]] || echo "exercise $number: minutes: $minutes, not 5 to $most"
         [ "$(sed '/^<details>/,$d' "$folder/README.md" | wc -l)" -le 25 ] || echo "exercise $number: more than 25 lines before the first hint"
     done

@@ -1,7 +1,7 @@
 # How make compiles the programs and their modules, and for which device. Where make finds nvcc, it builds for an NVIDIA GPU
 # (in build/gpu) and for the CPU device (cpu_device, in build/cpu); the program for the GPU starts the other one on a
 # machine without a GPU (common/device/fallback.c). Without nvcc it builds for the CPU device, and with DEVICE=gpu or DEVICE=cpu
-# for one of the two.
+# for one of the two. A machine without a GPU that has nvcc is often the login node of a cluster, so its programs need both.
 
 NVCC := $(or $(wildcard $(CUDA_HOME)/bin/nvcc),$(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
 ifeq ($(origin DEVICE),undefined)

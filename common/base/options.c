@@ -55,12 +55,25 @@ static const char *choices(const struct option_spec *o) {
     return text;
 }
 
+// Returns word i of the choices without what stands before " for ", such as "sgd" of "0.05 for
+// sgd", or NULL after the last one.
+static const char *user(const struct option_spec *o, int i) {
+    const char *word = o->choice(i);
+    return word ? strstr(word, " for ") + strlen(" for ") : NULL;
+}
+
 // Returns used_by as users type it, such as "--optimizer adam or adamw". The next call overwrites
 // it.
 static const char *cause_of(const struct option_spec *o) {
     static char text[256];
     int name = strcspn(o->used_by, "=");
-    snprintf(text, sizeof text, "--%.*s %s", name, o->used_by, o->used_by + name + 1);
+    const char *values = o->used_by + name;
+    size_t used = snprintf(text, sizeof text, "--%.*s%s%s", name, o->used_by, *values ? " " : "",
+                           *values ? values + 1 : "");
+    for (int i = 0; !strcmp(values, "=") && user(o, i); i++) {
+        const char *before = i == 0 ? "" : user(o, i + 1) ? ", " : " or ";
+        used += snprintf(text + used, sizeof text - used, "%s%s", before, user(o, i));
+    }
     return text;
 }
 
@@ -261,12 +274,14 @@ void options_list_changes(const struct option_table *tables, char *text, size_t 
     }
 }
 
-// Returns 1 if used_by names the present value of its option.
+// Returns 1 if cause names the present value of its option, up to a colon, or any value.
 static int has_effect(const struct option_table *tables, const struct option_spec *o) {
-    const char *value = word_of(find_option(tables, o->used_by));
-    const char *at = o->used_by;
-    while ((at = strstr(at + 1, value))) // a whole word, not a part of one, such as adam of adamw
-        if (strchr("= ", at[-1]) && strchr(", ", at[strlen(value)]))
+    const char *value = word_of(find_option(tables, o->used_by)), *cause = cause_of(o);
+    if (!value || !strchr(o->used_by, '='))
+        return value != NULL;
+    size_t length = strcspn(value, ":");
+    while ((cause = strchr(cause, ' '))) // a whole word, not a part of one, such as adam of adamw
+        if (!strncmp(++cause, value, length) && strchr(", ", cause[length]))
             return 1;
     return 0;
 }

@@ -31,8 +31,10 @@ struct option_spec {
     const char *(*choice)(
         int i); // returns word i of a list that --help shows after help, or NULL
                 // after the last one; a text or an OPTION_CHOICE must be one of these words
-    const char *used_by; // such as "optimizer=adam, adamw or adadelta": the value of another option
-                         // with which this one has an effect, NULL: with any
+    // When the option has an effect, NULL: always. "schedule=step or cosine": with these values of
+    // another option, up to a colon in them. "optimizer=": with those that stand behind " for " in
+    // the choices, such as "0.05 for sgd". "snapshot": if the other option is given.
+    const char *used_by;
 };
 
 struct option_table {

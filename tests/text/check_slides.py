@@ -18,7 +18,6 @@ MOST_LINES, MOST_COLUMNS = 20, 102
 FOOTER = 678 / 720  # where the footer begins, as a part of the height of a page
 SIDE = 30 / 1280  # the margin on both sides
 SMALLEST = 14 / 540  # the height of a line of text: 14 points on a page of 540
-NOTE_WORDS = 12
 
 
 def without_blocks(text):
@@ -35,8 +34,6 @@ def problems_of(slide):
         yield 'no notes; want a comment whose first line is the number of minutes, such as "2 minutes"'
     elif not 0.5 <= slide.minutes <= 4:
         yield f"{slide.minutes:g} minutes; want 0.5 to 4"
-    if slide.minutes is not None and len(slide.notes.split()) < NOTE_WORDS:
-        yield f"notes of {len(slide.notes.split())} words; say more"
     if slide.minutes is not None and not re.search(r"^(- )?Say: ", slide.notes, re.MULTILINE):
         yield "notes without Say:"
     for lines in slide.blocks():

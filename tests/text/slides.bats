@@ -55,7 +55,6 @@ END
 No title.\nNOTES@0 titles; want one line
 # One\n\n# Two\nNOTES@2 titles
 # No notes@no notes; want a comment
-# Short notes\n<!--\n1 minute\nSay: hello.\n-->@notes of 2 words; say more
 # Silent notes\n<!--\n1 minute\nThis has twelve words or more, but the speaker does not know what is said.\n-->@notes without Say:
 # Long\n<!--\n9 minutes\nSay: one two three four five six seven eight nine ten eleven twelve.\n-->@9 minutes; want 0.5 to 4
 # Code\n```\n1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n12\n13\n14\n15\n16\n17\n18\n19\n20\n21\n```\nNOTES@21 lines of code; want at most 20

@@ -6,13 +6,18 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-static long color, count, big, workers, quick, nice_value;
-static double rate, speed;
+static long color, count, big, workers, quick, nice_value, copies, depth;
+static double rate, speed, grip;
 static const char *title, *name, *file, *folder, *paint;
 
 static const char *color_name(int i) {
     static const char *const colors[] = {"red", "dark green", "blue", NULL};
     return colors[i];
+}
+
+static const char *grip_default(int i) {
+    static const char *const defaults[] = {"0.5 for red", "0.7 for dark green", NULL};
+    return defaults[i];
 }
 
 static const struct option_spec table[] = {
@@ -36,6 +41,10 @@ static const struct option_spec more[] = {
     {"paint", OPTION_TEXT | OPTION_LOCAL, &paint, "red", 0, 0, "which paint", color_name},
     {"nice", OPTION_INT | OPTION_LOCAL, &nice_value, "5", 0, 19, "how patient it is",
      .used_by = "color=dark green or blue"},
+    {"grip", OPTION_REAL | OPTION_LOCAL, &grip, "auto", 0, 1, "how firm it is, auto", grip_default,
+     .used_by = "color="},
+    {"copies", OPTION_INT | OPTION_LOCAL, &copies, "1", 1, 9, "how often", .used_by = "file"},
+    {"depth", OPTION_INT | OPTION_LOCAL, &depth, "1", 1, 9, "how deep", .used_by = "folder=blue"},
     {0},
 };
 
@@ -254,6 +263,10 @@ static const char help[] =
     "  --color            which color: red, dark green, blue (blue)\n"
     "  --paint            which paint: red, dark green, blue (red)\n"
     "  --nice             how patient it is [only for --color dark green or blue] (5)\n"
+    "  --grip             how firm it is, auto: 0.5 for red, 0.7 for dark green"
+    " [only for --color red or dark green] (auto)\n"
+    "  --copies           how often [only for --file] (1)\n"
+    "  --depth            how deep [only for --folder blue] (1)\n"
     "  --help (or -h)     prints this list, with defaults in parentheses\n";
 
 TEST(help_lists_the_options) {
@@ -299,21 +312,31 @@ TEST(changes_are_listed) {
 }
 
 TEST(unused_options_are_listed) {
+    static const struct {
+        const char *arguments[MOST_ARGUMENTS + 1], *listed;
+    } cases[] = {
+        {{"--color", "red", "--nice", "5"}, ""}, // its default
+        {{"--color", "red", "--nice", "7"}, "--nice 7 (only for --color dark green or blue)"},
+        {{"--color", "dark green", "--nice", "7"}, ""},
+        {{"--color", "blue", "--nice", "7"}, ""},
+        {{"--color", "red", "--grip", "0.1"}, ""},
+        {{"--color", "dark green", "--grip", "0.1"}, ""},
+        {{"--color", "blue", "--grip", "0.1"}, "--grip 0.1 (only for --color red or dark green)"},
+        {{"--copies", "2"}, "--copies 2 (only for --file)"},
+        {{"--copies", "2", "--file", "x"}, ""},
+        {{"--depth", "2"}, "--depth 2 (only for --folder blue)"},
+        {{"--depth", "2", "--folder", "blue:green"}, ""},
+    };
     char text[256], small[16];
-    PARSE("--color", "red", "--nice", "5"); // its default
-    options_list_unused(tables, text, sizeof text);
-    assert_string_equal(text, "");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        file = NULL;
+        parse(cases[i].arguments);
+        options_list_unused(tables, text, sizeof text);
+        assert_string_equal(text, cases[i].listed);
+    }
     PARSE("--color", "red", "--nice", "7");
-    options_list_unused(tables, text, sizeof text);
-    assert_string_equal(text, "--nice 7 (only for --color dark green or blue)");
     options_list_unused(tables, small, sizeof small);
     assert_string_equal(small, "--nice 7 (only ");
-    PARSE("--color", "dark green", "--nice", "7");
-    options_list_unused(tables, text, sizeof text);
-    assert_string_equal(text, "");
-    PARSE("--color", "blue", "--nice", "7");
-    options_list_unused(tables, text, sizeof text);
-    assert_string_equal(text, "");
 }
 
 int main(void) {
