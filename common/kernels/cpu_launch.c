@@ -53,7 +53,7 @@ void *cpu_kernel_view(const void *pointer, size_t bytes, const char *kernel, con
 #if defined __AVX2__ // tools/build.mk has found it on the machine that built the kernels
     if (!__builtin_cpu_supports("avx2"))
         fail("this processor has no AVX2, and the program was built on one that has it: run make "
-             "clean, and build the program on this machine");
+             "again on this machine");
 #endif
     CUDA_CHECK(cpu_enter());
     if (bytes == 0) // nothing is used, as on a GPU, for example of an empty batch
