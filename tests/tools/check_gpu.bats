@@ -134,6 +134,7 @@ if [ "${0##*/}" = launch ]; then
     kill -KILL $! 2>/dev/null
     exit $code
 fi
+[ "${RANK:-0}" = 0 ] || exit 0 # the launcher may kill rank 1 while it writes
 while [ $# -gt 0 ]; do
     [ "$1" != --csv ] || cp tools/check_gpu.csv "$2"
     shift
