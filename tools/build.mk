@@ -89,7 +89,7 @@ ifeq ($(DEVICE),cpu)
 ALL_CFLAGS += -Icpu_device/include -fno-optimize-sibling-calls
 # Vectors of 256 bits make kernels faster, and change no bit of a result, because AVX2 has no fused multiply-add.
 VECTORS := $(if $(shell grep -wm1 avx2 /proc/cpuinfo 2>/dev/null),-mavx2)
-$(BUILD)/common/kernels/%.o: ALL_CFLAGS += $(VECTORS)
+$(BUILD)/common/kernels/%.o: private ALL_CFLAGS += $(VECTORS)
 endif
 
 $(BUILD)/%.o: %.c $(BUILD)/flags

@@ -274,7 +274,8 @@ void options_list_changes(const struct option_table *tables, char *text, size_t 
     }
 }
 
-// Returns 1 if cause names the present value of its option, up to a colon, or any value.
+// Returns 1 if the option in used_by has one of the values there, or, without values there, is
+// given.
 static int has_effect(const struct option_table *tables, const struct option_spec *o) {
     const char *value = word_of(find_option(tables, o->used_by)), *cause = cause_of(o);
     if (!value || !strchr(o->used_by, '='))

@@ -48,13 +48,17 @@ void cpu_kernel_computes(const char *kernel, size_t elements, size_t parts) {
     cpu_executes((double)elements * (instructions[i].each + (double)parts * instructions[i].part));
 }
 
-void *cpu_kernel_view(const void *pointer, size_t bytes, const char *kernel, const char *array,
-                      int written) {
 #if defined __AVX2__ // tools/build.mk has found it on the machine that built the kernels
+__attribute__((constructor)) static void check_processor(void) {
+    __builtin_cpu_init();
     if (!__builtin_cpu_supports("avx2"))
         fail("this processor has no AVX2, and the program was built on one that has it: run make "
              "again on this machine");
+}
 #endif
+
+void *cpu_kernel_view(const void *pointer, size_t bytes, const char *kernel, const char *array,
+                      int written) {
     CUDA_CHECK(cpu_enter());
     if (bytes == 0) // nothing is used, as on a GPU, for example of an empty batch
         return (void *)pointer;
