@@ -100,8 +100,17 @@ schedules() {
     done <docs/instructor.md
 }
 
-# A session has 45 to 50 minutes of talk.
+# A session has 45 to 50 minutes of talk, and notes say more than a few words.
 decks() {
+    python3 -B - <<'END'
+import sys
+sys.path.insert(0, "tools")
+from slides import decks
+for deck in decks():
+    for slide in deck.slides:
+        if len((slide.notes or "").split()) < 12:
+            print(f"docs/slides: slide {deck.address(slide)}: notes of fewer than 12 words")
+END
     tools/slides.py schedule | awk -F ' *\\| *' '/^\| [1-9] / && ($4 < 45 || $4 > 50) { print "docs/slides: " $2 ": " $4 " minutes of talk" }'
 }
 
