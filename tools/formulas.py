@@ -80,13 +80,16 @@ def attention_flops(layers, width, sequence, tokens, causal=False):
 
 # ---- Memory ----
 
-# Floats per parameter that an optimizer stores. Source: the table in common/training/optimizer.c.
-OPTIMIZER_STATES = {"sgd": 1, "adam": 2, "adamw": 2, "adadelta": 2}
+
+def optimizer_states(optimizer):
+    """Floats that the optimizer stores for each parameter, read from the table in common/training/optimizer.c."""
+    with open(f"{ROOT}/common/training/optimizer.c", encoding="ascii") as file:
+        return int(re.search(rf'\.name = "{optimizer}",\s*\.state_per_parameter = (\d+)', file.read())[1])
 
 
 def state_bytes(optimizer):
     """Bytes for each parameter of steps 1 to 4: a float for the parameter, one for its gradient, and the optimizer's."""
-    return 4 * (2 + OPTIMIZER_STATES[optimizer])
+    return 4 * (2 + optimizer_states(optimizer))
 
 
 def zero_bytes(stage, ranks):

@@ -3,8 +3,8 @@
 #include <string.h>
 
 // The instructions that a thread of a GPU executes for one element: each, and part for each of its
-// parts. The model of a GPU charges the instructions of these kernels. The others execute fewer
-// than 5 for each byte, so that memory limits them on every modelled GPU.
+// parts. The model of a GPU charges the instructions of these kernels. The others execute at most 3
+// for each byte that they move, so that memory limits them on every modelled GPU.
 //
 // tools/instructions.py counts them in the machine code that nvcc 13.0 makes of
 // common/kernels/*.cu for sm_90. Where it prints a loop with the loads of several elements, its

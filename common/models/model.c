@@ -71,7 +71,8 @@ int model_build_part(struct model *m, const struct training_options *options,
                           set->tokens ? "images, and the data are a text: use --model gpt"
                                       : "a text, and the data are images: use --data text");
         if (parts->count > 1 && !models[i].has_pairs)
-            return refuse(why, "--model %s has convolutions, and only dense layers can be divided",
+            return refuse(why,
+                          "--model %s has no pairs of dense layers, and only they can be divided",
                           options->model);
         if (parts->own_tokens && !set->tokens)
             return refuse(why, "--sequence 1 divides tokens, and --model %s has none",

@@ -1,5 +1,5 @@
-// The optimizers, as in torch.optim: SGD with momentum, Adam, AdamW and Adadelta. A new optimizer
-// needs a new row in the table in optimizer.c.
+// The optimizers that --optimizer names, each as in torch.optim. They are rows of the table in
+// optimizer.c.
 #pragma once
 #include "common/base/error.h"
 #include "common/training/schedules.h"
@@ -59,10 +59,10 @@ int optimizer_counts_steps(const char *name);
 // Returns the learning rate of training step number step, from 1.
 double optimizer_rate(const struct optimizer *optimizer, long step);
 
-// Updates the parameters in step number step, from 1. state is the optimizer's memory between steps
-// (the momentum of SGD, the two moments of Adam, the two means of Adadelta): count floats, then,
-// for the last two, count more. It must be zero before the first step. No parameter depends on
-// another, so a call for a part of the arrays gives that part of the result. Weight decay changes
-// only those parameters that the model says.
+// Updates the parameters in step number step, from 1. state is the optimizer's memory between
+// steps, such as the two moments of Adam: state_per_parameter arrays of count floats, one after the
+// other. It must be zero before the first step. No parameter depends on another, so a call for a
+// part of the arrays gives that part of the result. Weight decay changes only those parameters that
+// the model says.
 void optimizer_step(const struct optimizer *optimizer, float *parameters, const float *gradients,
                     float *state, size_t count, long step, cudaStream_t stream);

@@ -351,7 +351,7 @@ refuses() {
 9|2|--tensor 2: 3 ranks cannot be divided into groups of 2|--tensor 2
 9|2|--tensor 3: --hidden 32,22,14: want a multiple of 3 instead of 32,|
 9|2|--tensor 3: --hidden 9,4,7: want a multiple of 3 instead of 7,|--hidden 9,4,7
-9|2|--tensor 3: --model cnn has convolutions, and only dense layers can be divided|--model cnn --data blank:480
+9|2|--tensor 3: --model cnn has no pairs of dense layers, and only they can be divided|--model cnn --data blank:480
 9|2|--tensor 3: --sequence 1 divides tokens, and --model mlp has none|--sequence 1
 9|2|--tensor 3: --heads 2: want a multiple of 3, or the heads cannot be divided|GPT
 9|2|--tensor 3: --context 16: want a multiple of 3, which --sequence 1 needs|GPT --width 30 --heads 3 --sequence 1

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """pairs.py: reads the --help of a trainer, and prints options for a few runs, one run a line. Each pair of values of two
-options is in one of the runs. Each option of --help must have values here. The first word of a line is the number of ranks."""
+options is in one of the runs. Each option of --help must have values here, and so must each word of a list in --help, such as
+"kind of model: mlp, cnn". The first word of a line is the number of ranks."""
 import itertools
 import random
 import re
@@ -60,6 +61,7 @@ VALUES = {
     "save": ["sharded", "full"],
 }
 SWITCHES = ("summary", "profile")  # they take no value
+TOO_SLOW = ["size"]  # most of its words are models that take minutes
 REFUSED = {frozenset(pair) for pair in (
     (("nesterov", "1"), ("momentum", "0")), (("nesterov", "1"), ("optimizer", "adam")),
     (("nesterov", "1"), ("optimizer", "adamw")), (("nesterov", "1"), ("optimizer", "adadelta")),
@@ -96,9 +98,13 @@ def cover(names):
     return runs
 
 
-names = ["ranks"] + re.findall(r"^  --([a-z0-9-]+) ", sys.stdin.read(), re.MULTILINE)
+help_text = sys.stdin.read()
+names = ["ranks"] + re.findall(r"^  --([a-z0-9-]+) ", help_text, re.MULTILINE)
 names = [name for name in names if name != "help"]
-unknown = [name for name in names if name not in VALUES]
+unknown = [f"--{name}" for name in names if name not in VALUES]
+for name, words in re.findall(r"^  --([a-z0-9-]+) .*: (\w+(?:, \w+)+)(?: \[.*\])? \(", help_text, re.MULTILINE):
+    if name not in TOO_SLOW:
+        unknown += [f"--{name} {word}" for word in words.split(", ") if word not in VALUES.get(name, [])]
 if unknown:
     sys.exit(f"error: pairs.py needs values for {', '.join(unknown)}")
 for run in cover(names):
