@@ -5,12 +5,18 @@
 #pragma once
 
 #define CALLS_DIFFER "the ranks' calls differ"
+#define CANNOT_RUN "cannot run"
 #define CANNOT_WRITE "cannot write snapshot"
 #define FAILED_FIRST "failed first, in attempt"
 #define INDIVISIBLE "is not divisible by"
+#define NEVER_ARRIVED "never arrived"
 #define NOTHING_LEFT "nothing is left to do"
 #define NOT_ENDED "a collective has not ended for"
 #define NOT_FINITE "the loss is not finite"
+#define OUT_OF_MEMORY "out of device memory"
 #define REPLICAS_DIFFER "the parameters differ from those of another rank"
 #define STOPPED_BY_SIGNAL "told to stop by a signal"
+#define TRAINED_WITH "was trained with --seed"
+#define TRUNCATED "truncated or corrupt"
 #define UNORDERED "nothing orders two operations that use"
+#define WRONG_CHECKSUM "wrong checksum"

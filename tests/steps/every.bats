@@ -285,7 +285,7 @@ END
     for step in 4 "7 4 --strategy none"; do
         [ "$step" != 4 ] || step="4 4"
         refute train $step
-        grep -qE '^error \(.*, rank [0-3]\): .*out of device memory: asked for 8.2 MB of optimizer, 2.3 MB of 10.5 MB ' err
+        grep -qE '^error \(.*, rank [0-3]\): .*'"$(text_of OUT_OF_MEMORY)"': asked for 8.2 MB of optimizer, 2.3 MB of 10.5 MB ' err
     done
     CPU_DEVICE_MEMORY=1G train 4 1 --csv right
     for step in $sharded; do
@@ -359,10 +359,10 @@ refuses() {
 1 2 3|1|make data|--data none
 1 2 3|1|bad/t10k-labels-idx1-ubyte|--data bad
 1|1|zipped/train-images-idx3-ubyte.gz|--data zipped
-1 2 3|1|snapshot damaged is corrupt: wrong checksum|--snapshot damaged
+1 2 3|1|snapshot damaged is corrupt: {WRONG_CHECKSUM}|--snapshot damaged
 1|1|same/train.* is no snapshot|--snapshot same/train-images-idx3-ubyte
 1 2 3|1|snapshot good holds mlp 8-32-22-14-10|--snapshot good --hidden 8,9
-1 2 3|1|snapshot good was trained with --seed 1|--snapshot good --seed 2
+1 2 3|1|snapshot good {TRAINED_WITH} 1|--snapshot good --seed 2
 1|1|snapshot good was trained with .*--batch 120|--snapshot good --batch 60
 1|1|trained with 640 images of .*\(checksum [0-9a-f]+\), not with 640 of other \(checksum|--snapshot good --data other
 END

@@ -74,9 +74,9 @@ generate() { # SNAPSHOT OPTION...
     fails 1 "images: mlp 8-512-512-10 is no model of --model gpt" "$path" --snapshot images
     cp "$saved/whole" broken
     flip broken 2000
-    fails 1 "is corrupt: wrong checksum" "$path" --snapshot broken
+    fails 1 "is corrupt: $(text_of WRONG_CHECKSUM)" "$path" --snapshot broken
     cp "$saved/shards" shards # the manifest without its shards
     fails 1 "lacks its shard" "$path" --snapshot shards
     sed -i 's/layers/layers /' shards
-    fails 1 "truncated or corrupt manifest" "$path" --snapshot shards
+    fails 1 "$(text_of TRUNCATED) manifest" "$path" --snapshot shards
 }

@@ -490,10 +490,10 @@ END
         refused 1 "--log-dir: cannot write $folder/" --log-dir "$folder"
     done
     touch plain
-    fails 1 "cannot run nowhere: No such file" timeout "$(patience 20)" "$launch" nowhere
-    fails 1 "cannot run ./nowhere: No such file" timeout "$(patience 20)" "$launch" --nproc-per-node 3 ./nowhere
-    fails 1 "cannot run ./plain: Permission denied" timeout "$(patience 20)" "$launch" ./plain
-    fails 1 "cannot run /: Permission denied" timeout "$(patience 20)" "$launch" /
+    fails 1 "$(text_of CANNOT_RUN) nowhere: No such file" timeout "$(patience 20)" "$launch" nowhere
+    fails 1 "$(text_of CANNOT_RUN) ./nowhere: No such file" timeout "$(patience 20)" "$launch" --nproc-per-node 3 ./nowhere
+    fails 1 "$(text_of CANNOT_RUN) ./plain: Permission denied" timeout "$(patience 20)" "$launch" ./plain
+    fails 1 "$(text_of CANNOT_RUN) /: Permission denied" timeout "$(patience 20)" "$launch" /
 }
 
 @test "a used port is refused, and the message names --master-port" {

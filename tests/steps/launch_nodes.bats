@@ -520,7 +520,7 @@ port_is_free() { # RUN: node 0 has no socket there
         ends "$run" "$node" 1
         said "$run" "$node" "$line"
     done <<END
-noprogram|1|cannot run ./none: No such file or directory
+noprogram|1|$(text_of CANNOT_RUN) ./none: No such file or directory
 noprogram|0|node 1 is lost: its launcher has ended
 used|0|node 0 cannot use port ${ports[good]} of 10.77.0.1: Address already in use; choose another with --master-port, or 0
 noroute|1|--master-addr 192.0.2.1: Network is unreachable

@@ -222,7 +222,7 @@ among() {
     limit=$(patience 1) # a busy machine needs seconds to start the ranks
     world=8
     ranks "0 1 3 4 6 7" --join-timeout "$limit"
-    refused "waited $limit s: ranks 2 and 5 of 8 never arrived" 0 1 3 4 6 7
+    refused "waited $limit s: ranks 2 and 5 of 8 $(text_of NEVER_ARRIVED)" 0 1 3 4 6 7
     each_one_line ": rank 0 on $(hostname): waited $limit s" 1 3 4 6 7
     # Strangers are not counted.
     world=3
@@ -230,7 +230,7 @@ among() {
     until_true 20 listening
     meet_stranger 5xsilent half random
     ended 1 0
-    grep -qE "^error \(.*, rank 0\): waited $limit s: ranks 1 and 2 of 3 never arrived at 127.0.0.1, port $MASTER_PORT \(--join-timeout\), which only this host can reach" err.0
+    grep -qE "^error \(.*, rank 0\): waited $limit s: ranks 1 and 2 of 3 $(text_of NEVER_ARRIVED) at 127.0.0.1, port $MASTER_PORT \(--join-timeout\), which only this host can reach" err.0
     ended 0 99
     # Without rank 0, the other ranks give up.
     next_port
@@ -386,5 +386,5 @@ wrong() {
     options+=(--token-file token)
     MASTER_TOKEN=sesame among 250xsilent random half loris close world=7 token=x
     ranks "0 2" --join-timeout 2
-    refused "never arrived" 0 2
+    refused "$(text_of NEVER_ARRIVED)" 0 2
 }

@@ -77,5 +77,5 @@ on_full_disk() {
 @test "without enough device memory, step 6 proposes smaller vectors" {
     CPU_DEVICE_MEMORY=4M run "$build/06_allreduce_demo/allreduce" --nproc 2
     [ "$status" = 1 ]
-    [[ $output == *"out of device memory: "*"; lower --max-bytes and --count ("* ]]
+    [[ $output == *"$(text_of OUT_OF_MEMORY): "*"; lower --max-bytes and --count ("* ]]
 }

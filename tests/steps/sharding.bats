@@ -263,7 +263,7 @@ images_train() {
     }
     for program in 01_single_gpu 02_multigpu_fork 03_multigpu_launcher 04_multinode 07_large_models; do
         run too_large "$build/$program/train"
-        [[ $output == *"out of device memory: asked for 257.9 GB of parameters"* ]] || { echo "$program: $output" && return 1; }
+        [[ $output == *"$(text_of OUT_OF_MEMORY): asked for 257.9 GB of parameters"* ]] || { echo "$program: $output" && return 1; }
     done
     fails 1 "no memory for a snapshot" too_large "$seven" --snapshot file
 }

@@ -271,7 +271,7 @@ refused_by() {
     start_ranks 4 "$(program_of 5)" --snapshot now/s --join-timeout 1 "${@:3}"
     ranks_end 10 1 0 1 2 3 || return
     for rank in 0 1 2 3; do
-        [[ $1 == *$rank* ]] && reason=".*$2" || reason=
+        [[ $1 == *$rank* ]] && reason=".*$(with_texts "$2")" || reason=
         rank_says $rank "$reason" || return
     done
     [ "$(cd now && contents)" = "$before" ]
@@ -287,7 +287,7 @@ refused_by() {
         refused_by "$ranks" "$text"
     done <<'END'
 2|lacks its shard.*2of4|rm *2of4
-3|wrong checksum|flip *3of4 300
+3|{WRONG_CHECKSUM}|flip *3of4 300
 0|is no snapshot|truncate -s 0 *0of4
 0123|corrupt manifest|flip s 50
 0123|corrupt manifest|truncate -s -1 s
@@ -299,8 +299,8 @@ END
     done <<'END'
 holds mlp 8-9-3-7-10 with adam, not mlp 8-9-3-8-10 with adam|--hidden 9,3,8
 holds mlp 8-9-3-7-10 with adam, not mlp 8-9-3-7-10 with sgd|--optimizer sgd
-was trained with --seed 1 --batch 120|--seed 2
-was trained with --seed 1 --batch 120|--batch 80
+{TRAINED_WITH} 1 --batch 120|--seed 2
+{TRAINED_WITH} 1 --batch 120|--batch 80
 END
 }
 

@@ -39,17 +39,17 @@ provoked() {
     cat <<END
 unknown option @ 01_single_gpu/train --epoch 3
 fetches the images @ 01_single_gpu/train --data nothing
-truncated or corrupt @ cp -rL data cut; truncate -s 9 cut/mnist/train-images*; 01_single_gpu/train --data cut/mnist
+$(text_of TRUNCATED) @ cp -rL data cut; truncate -s 9 cut/mnist/train-images*; 01_single_gpu/train --data cut/mnist
 images, and the data are a text @ 01_single_gpu/train --data text
 so that the held-out tenth @ seq 300 >numbers; 01_single_gpu/train --data text:numbers --context 300
 the training set has only @ 01_single_gpu/train --batch 6400
 $(text_of NOT_FINITE) @ 01_single_gpu/train --lr 1000 --hidden 64,64,64,64
-out of device memory @ CPU_DEVICE_MEMORY=1M 01_single_gpu/train --hidden 4096,4096
+$(text_of OUT_OF_MEMORY) @ CPU_DEVICE_MEMORY=1M 01_single_gpu/train --hidden 4096,4096
 hides all GPUs @ CUDA_VISIBLE_DEVICES= 01_single_gpu/train
 $(text_of CANNOT_WRITE) @ 01_single_gpu/train --snapshot no/folder
 is no snapshot, or a truncated one @ echo nothing >s; 01_single_gpu/train --snapshot s
 with sgd, not @ 01_single_gpu/train --snapshot s >log; 01_single_gpu/train --snapshot s --hidden 16
-was trained with --seed @ 01_single_gpu/train --snapshot s >log; 01_single_gpu/train --snapshot s --seed 2
+$(text_of TRAINED_WITH) @ 01_single_gpu/train --snapshot s >log; 01_single_gpu/train --snapshot s --seed 2
 was trained with 640 images @ 01_single_gpu/train --snapshot s --data blank:640 >log; 01_single_gpu/train --snapshot s --data blank:700
 this file has other columns @ 01_single_gpu/train --csv a --snapshot s >log; 01_single_gpu/train --csv a --snapshot s --profile --epochs 2
 is more than there are GPUs @ 02_multigpu_fork/train --nproc 3
@@ -60,13 +60,13 @@ Duplicate GPU detected @ $two env LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 03_multigpu_la
 RANK is set, so a launcher @ RANK=0 06_allreduce_demo/allreduce --nproc 2
 is not set, but other variables @ RANK=0 03_multigpu_launcher/train
 in the environment: want a number @ RANK=2 $pair 03_multigpu_launcher/train
-cannot run @ $two 04_multinode/nothing
+$(text_of CANNOT_RUN) @ $two 04_multinode/nothing
 $(text_of FAILED_FIRST) @ $two sh -c 'exit 3'
 $(text_of CALLS_DIFFER) @ $two sh -c 'exec 03_multigpu_launcher/train --hidden 1\$RANK'
 so no rank knows where rank 0 listens @ RANK=0 $pair 04_multinode/train
 rank 0 cannot listen @ RANK=0 ${alone/127.0.0.1/192.0.2.1} 04_multinode/train --join-timeout 1
 (--join-timeout) for rank 0 @ RANK=1 $alone 04_multinode/train --join-timeout 1
-never arrived @ RANK=0 $alone 04_multinode/train --join-timeout 1
+$(text_of NEVER_ARRIVED) @ RANK=0 $alone 04_multinode/train --join-timeout 1
 which only this host can reach @ RANK=0 $alone 04_multinode/train --join-timeout 1
 node 0 has not answered @ 03_multigpu_launcher/launch --nnodes 2 --node-rank 1 --master-addr 127.0.0.1 --master-port :PORT --join-timeout 1 true
 do all ranks have the same options @ $two sh -c 'exec 04_multinode/train --hidden 1\$RANK'

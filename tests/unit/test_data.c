@@ -1,6 +1,7 @@
 // Tests of the data sets: valid files, damaged files, the images that the program makes, and the
 // shuffle. To test another format of files, add it to formats.
 #include "common/device/device.h"
+#include "exercises/messages.h"
 #include "tests/unit/data_folder.h"
 #include <math.h>
 
@@ -219,7 +220,7 @@ TEST_OF_BOTH(damaged_gzip_files_are_refused) {
     }
     for (size_t length = 0; length < size; length++) {
         put(name, packed, length, "wbT");
-        refused(name, "truncated or corrupt");
+        refused(name, TRUNCATED);
     }
     put(name, packed, size, "wbT");
     load(folder);

@@ -3,6 +3,7 @@
 #include "common/base/error.h"
 #include "common/snapshots/manifest.h"
 #include "common/snapshots/shards.h"
+#include "exercises/messages.h"
 #include "tests/test.h"
 #include <dirent.h>
 #include <errno.h>
@@ -422,8 +423,8 @@ TEST(snapshot_of_another_training_is_refused) {
     } cases[] = {
         {"mlp 1-3", "adam", 7, 64, 2, 5, "holds mlp 1-3 with adam, not mlp 1-2 with adam"},
         {"mlp 1-2", "sgd", 7, 64, 2, 5, "holds mlp 1-2 with sgd, not mlp 1-2 with adam"},
-        {"mlp 1-2", "adam", 8, 64, 2, 5, "was trained with --seed 8 --batch 64"},
-        {"mlp 1-2", "adam", 7, 32, 2, 5, "was trained with --seed 7 --batch 32"},
+        {"mlp 1-2", "adam", 8, 64, 2, 5, TRAINED_WITH " 8 --batch 64"},
+        {"mlp 1-2", "adam", 7, 32, 2, 5, TRAINED_WITH " 7 --batch 32"},
         {"mlp 1-2", "adam", 7, 64, 2, -1, "corrupt"},
         {"mlp 1-2", "adam", 7, 64, -1, 5, "corrupt"},
     };
@@ -481,7 +482,7 @@ TEST(batch_can_change_between_epochs_only) {
         free(other);
         assert_int_equal(result, cases[i].result);
         if (result == -1)
-            assert_non_null(strstr(why, "was trained with --seed 7 --batch 32"));
+            assert_non_null(strstr(why, TRAINED_WITH " 7 --batch 32"));
         else // with the caller's batch, with which training goes on
             assert_true(batch == 64 && epochs == cases[i].epochs);
     }
