@@ -2,22 +2,22 @@
 #include "02_multigpu_fork/ranks.h"
 #include <semaphore.h>
 
-struct meeting {
+struct rendezvous {
     ncclUniqueId id;
     sem_t id_made;
 };
 
-struct meeting *open_meeting(void) {
-    struct meeting *meeting = share_memory(sizeof *meeting);
-    sem_init(&meeting->id_made, 1, 0);
-    return meeting;
+struct rendezvous *open_rendezvous(void) {
+    struct rendezvous *rendezvous = share_memory(sizeof *rendezvous);
+    sem_init(&rendezvous->id_made, 1, 0);
+    return rendezvous;
 }
 
-void meet_by_memory(struct meeting *meeting, int rank, ncclUniqueId *id) {
+void meet_by_memory(struct rendezvous *rendezvous, int rank, ncclUniqueId *id) {
     if (rank == 0)
-        meeting->id = *id;
+        rendezvous->id = *id;
     else
-        sem_wait(&meeting->id_made);
-    *id = meeting->id;
-    sem_post(&meeting->id_made); // for the next rank
+        sem_wait(&rendezvous->id_made);
+    *id = rendezvous->id;
+    sem_post(&rendezvous->id_made); // for the next rank
 }

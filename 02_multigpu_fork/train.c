@@ -58,7 +58,7 @@ struct trainer {
     int resumed;                         // 1: training continues from a snapshot file
     int rank, world;
     double *checksums; // two numbers for check_replicas
-    struct meeting *meeting;
+    struct rendezvous *rendezvous;
     ncclComm_t comm;
     cudaStream_t comm_stream; // all-reduces on this stream run while the other one computes
     cudaEvent_t event;        // marks a point in a stream; the other stream can wait for it
@@ -99,7 +99,7 @@ static void join(struct trainer *t) {
     ncclUniqueId id = {0};
     if (t->rank == 0)
         NCCL_CHECK(ncclGetUniqueId(&id));
-    meet_by_memory(t->meeting, t->rank, &id);
+    meet_by_memory(t->rendezvous, t->rank, &id);
     NCCL_CHECK(ncclCommInitRank(&t->comm, t->world, id, t->rank));
     CUDA_CHECK(cudaStreamCreate(&t->comm_stream));
     CUDA_CHECK(cudaEventCreateWithFlags(&t->event, cudaEventDisableTiming));
@@ -348,7 +348,7 @@ int main(int argc, char **argv) {
     options_parse(tables, "Trains an image classifier or a language model.", argc, argv);
     setvbuf(stdout, NULL, _IOLBF, 0); // a job log shows each line at once
     t.world = choose_world(step_opt.nproc);
-    t.meeting = open_meeting();
+    t.rendezvous = open_rendezvous();
     load(&t);
     t.rank = start_ranks(t.world);
     report_muted = t.rank > 0; // only rank 0 prints

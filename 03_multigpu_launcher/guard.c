@@ -22,20 +22,20 @@ static void set_command_line(char **argv, const char *text) {
 }
 
 __attribute__((noreturn)) static void watch_launcher(int pipe, const pid_t *pids, int ranks,
-                                                     const char *meeting) {
+                                                     const char *rendezvous) {
     char none;
     if (read(pipe, &none, 1) == 0) // returns when the other end of the pipe closes
         for (int i = 0; i < ranks; i++)
             if (pids[i])
                 kill(-pids[i], SIGKILL); // the process group of the rank
-    int folder = open(meeting, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    int folder = open(rendezvous, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
     unlinkat(folder, "id", 0);
     unlinkat(folder, "new", 0);
-    rmdir(meeting);
+    rmdir(rendezvous);
     _exit(0);
 }
 
-pid_t *start_guard(int ranks, const char *meeting, char **argv) {
+pid_t *start_guard(int ranks, const char *rendezvous, char **argv) {
     int ends[2];
     sigset_t all;
     pid_t *pids =
@@ -49,7 +49,7 @@ pid_t *start_guard(int ranks, const char *meeting, char **argv) {
         prctl(PR_SET_NAME, "rank-guard");
         set_command_line(argv, "rank-guard");
         close(ends[1]);
-        watch_launcher(ends[0], pids, ranks, meeting);
+        watch_launcher(ends[0], pids, ranks, rendezvous);
     }
     setpgid(guard, guard); // so that a signal to the launcher's process group spares it
     close(ends[0]);

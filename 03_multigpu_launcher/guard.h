@@ -4,8 +4,9 @@
 #include <sys/types.h>
 
 // Starts the guard. Returns an array for the pids of the ranks, which the guard shares: 0 where no
-// rank runs. meeting is the path of the folder, and argv that of main. A failure ends the program.
-pid_t *start_guard(int ranks, const char *meeting, char **argv);
+// rank runs. rendezvous is the path of the folder, and argv that of main. A failure ends the
+// program.
+pid_t *start_guard(int ranks, const char *rendezvous, char **argv);
 
 // Makes the guard kill all ranks, and waits until it has ended.
 void end_guard(void);

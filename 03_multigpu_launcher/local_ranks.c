@@ -1,9 +1,9 @@
 #include "03_multigpu_launcher/local_ranks.h"
 #include "03_multigpu_launcher/guard.h"
 #include "03_multigpu_launcher/launch_options.h"
-#include "03_multigpu_launcher/meeting_folder.h"
 #include "03_multigpu_launcher/nodes.h"
 #include "03_multigpu_launcher/output.h"
+#include "03_multigpu_launcher/rendezvous_folder.h"
 #include "03_multigpu_launcher/signals.h"
 #include "03_multigpu_launcher/states.h"
 #include "common/base/clock.h"
@@ -225,10 +225,10 @@ void check_local_ranks(void) {
 }
 
 void prepare_local_ranks(char **argv) {
-    char run[128], meeting[PATH_MAX];
+    char run[128], rendezvous[PATH_MAX];
     snprintf(run, sizeof run, "-%s-%ld", me->run_id, launch_opt.master_port); // as in environment.c
-    meeting_path(meeting, run);
-    pids = start_guard(me->nproc, meeting, argv);
+    rendezvous_path(rendezvous, run);
+    pids = start_guard(me->nproc, rendezvous, argv);
     open_screens(me->nproc);
     if (me->nproc > 1 && !getenv("OMP_NUM_THREADS") && !setenv("OMP_NUM_THREADS", "1", 1) &&
         me->node == 0)

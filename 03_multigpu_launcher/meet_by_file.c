@@ -1,5 +1,5 @@
 #include "03_multigpu_launcher/meet_by_file.h"
-#include "03_multigpu_launcher/meeting_folder.h"
+#include "03_multigpu_launcher/rendezvous_folder.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include <errno.h>
@@ -22,7 +22,7 @@ static void open_folder(const struct place *p) {
     snprintf(name, sizeof name, "%s", p->run);
     if (!*name) // if the run has no name, all ranks have the same parent
         snprintf(name, sizeof name, "-%d", p->world > 1 ? getppid() : getpid());
-    meeting_path(folder_path, name);
+    rendezvous_path(folder_path, name);
     if (mkdir(folder_path, 0700) && errno != EEXIST)
         fail("cannot create the folder %s: %m", folder_path);
     folder = open(folder_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

@@ -1,4 +1,4 @@
-// A meeting of ranks that share a folder: rank 0 passes NCCL's id to the others in a file there.
+// A rendezvous of ranks that share a folder: rank 0 passes NCCL's id to the others in a file there.
 #pragma once
 #include "03_multigpu_launcher/environment.h"
 #include <nccl.h>

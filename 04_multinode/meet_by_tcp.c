@@ -34,23 +34,24 @@ static struct {
     int count;           // of connections
     int rejected;        // number of refused connections
     struct connection *connections;
-} meeting;
+} rendezvous;
 
 // The part of rank 0.
 
 // Ends this rank and all ranks that have come. Each rank prints the reason.
-__attribute__((noreturn, format(printf, 1, 2))) static void end_meeting(const char *format, ...) {
+__attribute__((noreturn, format(printf, 1, 2))) static void end_rendezvous(const char *format,
+                                                                           ...) {
     char message[WHY_SIZE], why[WHY_SIZE] = ""; // all bytes of why are sent
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
     refuse(why, "%s", message); // removes control characters, which another program may have sent
-    for (int i = 0; i < meeting.count; i++)
-        if (meeting.connections[i].rank > 0)
-            send_frame(meeting.connections[i].socket, NO, why, sizeof why, seconds() + 1);
-    if (meeting.probe)
-        unlink(meeting.probe);
+    for (int i = 0; i < rendezvous.count; i++)
+        if (rendezvous.connections[i].rank > 0)
+            send_frame(rendezvous.connections[i].socket, NO, why, sizeof why, seconds() + 1);
+    if (rendezvous.probe)
+        unlink(rendezvous.probe);
     fail("%s", why);
 }
 
@@ -58,18 +59,18 @@ static void listen_for_ranks(void) {
     int on = 1, error = 0;
     struct addrinfo *list;
     for (; !(list = find_rank0()); usleep(20000))
-        if (seconds() > meeting.end)
+        if (seconds() > rendezvous.end)
             fail("MASTER_ADDR=%s: the name server does not answer", master_host);
     for (struct addrinfo *a = list; a; a = a->ai_next) {
-        meeting.listener = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        rendezvous.listener = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         // The launcher has bound the port to keep it free, and the last attempt may have used it.
-        setsockopt(meeting.listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-        error = bind(meeting.listener, a->ai_addr, a->ai_addrlen) ||
-                listen(meeting.listener, SOMAXCONN);
+        setsockopt(rendezvous.listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+        error = bind(rendezvous.listener, a->ai_addr, a->ai_addrlen) ||
+                listen(rendezvous.listener, SOMAXCONN);
         if (!error)
             break;
         error = errno;
-        close(meeting.listener);
+        close(rendezvous.listener);
     }
     freeaddrinfo(list);
     if (error)
@@ -81,13 +82,13 @@ static void listen_for_ranks(void) {
 }
 
 static void drop(int i) {
-    close(meeting.connections[i].socket);
-    meeting.connections[i] = meeting.connections[--meeting.count];
+    close(rendezvous.connections[i].socket);
+    rendezvous.connections[i] = rendezvous.connections[--rendezvous.count];
 }
 
 // Closes a connection. Sends the reason to the other end, and prints it.
 __attribute__((format(printf, 2, 3))) static void reject(int i, const char *format, ...) {
-    struct connection *c = &meeting.connections[i];
+    struct connection *c = &rendezvous.connections[i];
     char message[WHY_SIZE], why[WHY_SIZE] = ""; // all bytes of why are sent
     va_list arguments;
     va_start(arguments, format);
@@ -96,9 +97,9 @@ __attribute__((format(printf, 2, 3))) static void reject(int i, const char *form
     refuse(why, "%s", message);
     if (c->got == sizeof c->frame && !memcmp(c->frame.magic, my_frame.magic, sizeof my_frame.magic))
         send_frame(c->socket, NO, why, sizeof why, seconds());
-    if (++meeting.rejected <= MOST_NOTES)
+    if (++rendezvous.rejected <= MOST_NOTES)
         fprintf(stderr, "note (%s, rank 0): refused %s: %s%s\n", my_frame.host, c->address, why,
-                meeting.rejected == MOST_NOTES ? " (others are not shown)" : "");
+                rendezvous.rejected == MOST_NOTES ? " (others are not shown)" : "");
     drop(i);
 }
 
@@ -112,11 +113,11 @@ static int same_token(const char *a, const char *b) {
 
 // Accepts or refuses the rank that has sent this HELLO.
 static void admit(int i) {
-    struct connection *c = &meeting.connections[i];
+    struct connection *c = &rendezvous.connections[i];
     const struct frame *f = &c->frame;
     uint32_t rank = ntohl(f->rank), world = ntohl(f->world);
     int twin = 0;
-    while (twin < meeting.count && meeting.connections[twin].rank != (int)rank)
+    while (twin < rendezvous.count && rendezvous.connections[twin].rank != (int)rank)
         twin++;
     if (!is_frame(f) || f->kind != htonl(HELLO))
         reject(i, "not a rank, or one of another version of this program");
@@ -128,8 +129,8 @@ static void admit(int i) {
         reject(i, "it expects %u ranks, but this run has %u", world, ntohl(my_frame.world));
     else if (rank == 0 || rank >= world)
         reject(i, "it says that it is rank %u of %u", rank, world);
-    else if (twin < meeting.count)
-        reject(i, "rank %u has already come, from %s", rank, meeting.connections[twin].address);
+    else if (twin < rendezvous.count)
+        reject(i, "rank %u has already come, from %s", rank, rendezvous.connections[twin].address);
     else {
         c->rank = rank;
         c->got = 0;
@@ -140,21 +141,21 @@ static void admit(int i) {
 static void accept_connection(void) {
     struct sockaddr_storage address;
     socklen_t bytes = sizeof address;
-    int socket = accept4(meeting.listener, (struct sockaddr *)&address, &bytes,
+    int socket = accept4(rendezvous.listener, (struct sockaddr *)&address, &bytes,
                          SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (socket < 0)
         return;
     int unknown = 0, oldest = -1;
-    for (int i = 0; i < meeting.count; i++)
-        if (meeting.connections[i].rank < 0) {
+    for (int i = 0; i < rendezvous.count; i++)
+        if (rendezvous.connections[i].rank < 0) {
             unknown++;
             if (oldest < 0 ||
-                meeting.connections[i].deadline < meeting.connections[oldest].deadline)
+                rendezvous.connections[i].deadline < rendezvous.connections[oldest].deadline)
                 oldest = i;
         }
     if (unknown == MOST_UNKNOWN)
         reject(oldest, "it sent no HELLO");
-    struct connection *c = &meeting.connections[meeting.count++];
+    struct connection *c = &rendezvous.connections[rendezvous.count++];
     *c = (struct connection){.socket = socket, .rank = -1, .deadline = seconds() + HELLO_SECONDS};
     getnameinfo((struct sockaddr *)&address, bytes, c->address, sizeof c->address, NULL, 0,
                 NI_NUMERICHOST);
@@ -162,7 +163,7 @@ static void accept_connection(void) {
 
 // Returns 1 if a rank has come. When all have come, returns 1 if it has answered.
 static int is_ready(const struct connection *c) {
-    return c->rank > 0 && (meeting.listener >= 0 || c->got == sizeof c->frame);
+    return c->rank > 0 && (rendezvous.listener >= 0 || c->got == sizeof c->frame);
 }
 
 // Writes a text such as "ranks 2 and 5 of 8".
@@ -170,9 +171,9 @@ static void list_missing(char *text, size_t size) {
     int world = ntohl(my_frame.world), missing = world - 1, listed = 0;
     char ready[world];
     memset(ready, 0, world);
-    for (int i = 0; i < meeting.count; i++)
-        if (is_ready(&meeting.connections[i])) {
-            ready[meeting.connections[i].rank] = 1;
+    for (int i = 0; i < rendezvous.count; i++)
+        if (is_ready(&rendezvous.connections[i])) {
+            ready[rendezvous.connections[i].rank] = 1;
             missing--;
         }
     int used = snprintf(text, size, missing == 1 ? "rank" : "ranks");
@@ -191,52 +192,53 @@ static void check_deadline(void) {
     struct sockaddr_storage address;
     socklen_t bytes = sizeof address;
     char ranks[200], at[64];
-    if (seconds() < meeting.end)
+    if (seconds() < rendezvous.end)
         return;
     list_missing(ranks, sizeof ranks);
-    if (meeting.listener < 0)
-        end_meeting("waited %d s: %s did not answer", GRACE_SECONDS, ranks);
-    getsockname(meeting.listener, (struct sockaddr *)&address, &bytes);
+    if (rendezvous.listener < 0)
+        end_rendezvous("waited %d s: %s did not answer", GRACE_SECONDS, ranks);
+    getsockname(rendezvous.listener, (struct sockaddr *)&address, &bytes);
     getnameinfo((struct sockaddr *)&address, bytes, at, sizeof at, NULL, 0, NI_NUMERICHOST);
     int loopback = !strncmp(at, "127.", 4) || !strcmp(at, "::1");
-    end_meeting("waited %.0f s: %s never arrived at %s, port %s (--join-timeout)%s",
-                meeting.timeout, ranks, at, master_port,
-                loopback ? ", which only this host can reach" : "");
+    end_rendezvous("waited %.0f s: %s never arrived at %s, port %s (--join-timeout)%s",
+                   rendezvous.timeout, ranks, at, master_port,
+                   loopback ? ", which only this host can reach" : "");
 }
 
 // Reads from a connection, which may have closed.
 static void read_connection(int i) {
-    struct connection *c = &meeting.connections[i];
+    struct connection *c = &rendezvous.connections[i];
     int all = receive_more(c->socket, &c->frame, &c->got);
     if (c->rank < 0 && all > 0)
         admit(i);
     else if (c->rank < 0 && all < 0)
         reject(i, "it left after %zu bytes", c->got);
-    else if (c->rank > 0 && meeting.listener >= 0) // the rank may connect again
+    else if (c->rank > 0 && rendezvous.listener >= 0) // the rank may connect again
         reject(i, "rank %d has left, or sent more than its HELLO", c->rank);
     else if (c->rank > 0 && all < 0)
-        end_meeting("rank %d has left the rendezvous", c->rank);
+        end_rendezvous("rank %d has left the rendezvous", c->rank);
     else if (c->rank > 0 && all > 0 && c->frame.kind != htonl(SEEN))
-        end_meeting("rank %d on %s: %s", c->rank, c->frame.host, c->frame.body);
+        end_rendezvous("rank %d on %s: %s", c->rank, c->frame.host, c->frame.body);
 }
 
 // Waits until all ranks are ready.
 static void collect_ranks(void) {
     for (int ready = 0; ready < (int)ntohl(my_frame.world) - 1;) {
-        struct pollfd fds[meeting.count + 1];
-        for (int i = 0; i < meeting.count; i++)
-            fds[i] = (struct pollfd){.fd = meeting.connections[i].socket, .events = POLLIN};
-        fds[meeting.count] = (struct pollfd){.fd = meeting.listener, .events = POLLIN};
-        poll(fds, meeting.count + 1, 100);
-        for (int i = meeting.count - 1; i >= 0; i--) // drop moves the last connection
+        struct pollfd fds[rendezvous.count + 1];
+        for (int i = 0; i < rendezvous.count; i++)
+            fds[i] = (struct pollfd){.fd = rendezvous.connections[i].socket, .events = POLLIN};
+        fds[rendezvous.count] = (struct pollfd){.fd = rendezvous.listener, .events = POLLIN};
+        poll(fds, rendezvous.count + 1, 100);
+        for (int i = rendezvous.count - 1; i >= 0; i--) // drop moves the last connection
             if (fds[i].revents)
                 read_connection(i);
-            else if (meeting.connections[i].rank < 0 && seconds() > meeting.connections[i].deadline)
+            else if (rendezvous.connections[i].rank < 0 &&
+                     seconds() > rendezvous.connections[i].deadline)
                 reject(i, "it sent no HELLO");
         accept_connection();
         ready = 0;
-        for (int i = 0; i < meeting.count; i++)
-            ready += is_ready(&meeting.connections[i]);
+        for (int i = 0; i < rendezvous.count; i++)
+            ready += is_ready(&rendezvous.connections[i]);
         if (ready < (int)ntohl(my_frame.world) - 1)
             check_deadline();
     }
@@ -259,58 +261,59 @@ static int part_length(const char *part) {
 
 // Call it when all ranks have come, so that all learn about a difference.
 static void compare_plans(void) {
-    for (int i = 0; i < meeting.count; i++) {
-        const struct frame *f = &meeting.connections[i].frame; // still the HELLO
-        if (meeting.connections[i].rank <= 0 || !strcmp(f->body, my_frame.body))
+    for (int i = 0; i < rendezvous.count; i++) {
+        const struct frame *f = &rendezvous.connections[i].frame; // still the HELLO
+        if (rendezvous.connections[i].rank <= 0 || !strcmp(f->body, my_frame.body))
             continue;
         size_t part = find_difference(f->body, my_frame.body);
         const char *theirs = f->body + part, *ours = my_frame.body + part;
-        end_meeting("rank %d on %s has \"%.*s\", rank 0 has \"%.*s\": do all ranks have the "
-                    "same options and devices, and see the same --snapshot folder?",
-                    meeting.connections[i].rank, f->host, part_length(theirs), theirs,
-                    part_length(ours), ours);
+        end_rendezvous("rank %d on %s has \"%.*s\", rank 0 has \"%.*s\": do all ranks have the "
+                       "same options and devices, and see the same --snapshot folder?",
+                       rendezvous.connections[i].rank, f->host, part_length(theirs), theirs,
+                       part_length(ours), ours);
     }
 }
 
 static void tell_all(enum kind kind, const void *body, size_t bytes) {
-    for (int i = 0; i < meeting.count; i++)
-        if (!send_frame(meeting.connections[i].socket, kind, body, bytes,
+    for (int i = 0; i < rendezvous.count; i++)
+        if (!send_frame(rendezvous.connections[i].socket, kind, body, bytes,
                         seconds() + GRACE_SECONDS))
-            end_meeting("rank %d has left the rendezvous: %m", meeting.connections[i].rank);
+            end_rendezvous("rank %d has left the rendezvous: %m", rendezvous.connections[i].rank);
 }
 
 // Writes a file beside the snapshot. Each rank looks for it, to check that it sees the same folder.
 static void write_probe(const char *snapshot, const ncclUniqueId *id) {
-    if (asprintf(&meeting.probe, "%s.meeting", snapshot) < 0)
-        end_meeting("out of memory");
-    int file = open(meeting.probe, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (asprintf(&rendezvous.probe, "%s.rendezvous", snapshot) < 0)
+        end_rendezvous("out of memory");
+    int file = open(rendezvous.probe, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (file < 0 || write(file, id, sizeof *id) != sizeof *id || close(file))
-        end_meeting("cannot write %s, in the folder of --snapshot: %m", meeting.probe);
+        end_rendezvous("cannot write %s, in the folder of --snapshot: %m", rendezvous.probe);
 }
 
-static void hold_meeting(const ncclUniqueId *id, const char *snapshot) {
-    meeting.connections = calloc(ntohl(my_frame.world) + MOST_UNKNOWN, sizeof *meeting.connections);
-    if (!meeting.connections)
+static void hold_rendezvous(const ncclUniqueId *id, const char *snapshot) {
+    rendezvous.connections =
+        calloc(ntohl(my_frame.world) + MOST_UNKNOWN, sizeof *rendezvous.connections);
+    if (!rendezvous.connections)
         fail("out of memory");
     listen_for_ranks();
     collect_ranks();
-    close(meeting.listener);
-    meeting.listener = -1;
-    meeting.end = seconds() + GRACE_SECONDS;
-    for (int i = meeting.count - 1; i >= 0; i--)
-        if (meeting.connections[i].rank < 0)
+    close(rendezvous.listener);
+    rendezvous.listener = -1;
+    rendezvous.end = seconds() + GRACE_SECONDS;
+    for (int i = rendezvous.count - 1; i >= 0; i--)
+        if (rendezvous.connections[i].rank < 0)
             drop(i);
     compare_plans();
     if (snapshot)
         write_probe(snapshot, id);
     tell_all(ID, id, sizeof *id);
     collect_ranks();
-    if (meeting.probe)
-        unlink(meeting.probe);
+    if (rendezvous.probe)
+        unlink(rendezvous.probe);
     tell_all(GO, NULL, 0);
-    while (meeting.count)
+    while (rendezvous.count)
         drop(0);
-    free(meeting.connections);
+    free(rendezvous.connections);
 }
 
 // The part of the other ranks.
@@ -322,7 +325,7 @@ static int connect_to(const struct addrinfo *a, int *error) {
     socklen_t bytes = sizeof *error;
     *error = connect(s, a->ai_addr, a->ai_addrlen) ? errno : 0;
     if (*error == EINPROGRESS &&
-        poll(&fd, 1, 1000 * fmax(0, fmin(3, meeting.end - seconds() + 0.1))) == 0)
+        poll(&fd, 1, 1000 * fmax(0, fmin(3, rendezvous.end - seconds() + 0.1))) == 0)
         *error = ETIMEDOUT;
     else if (*error == EINPROGRESS && getsockopt(s, SOL_SOCKET, SO_ERROR, error, &bytes))
         *error = errno;
@@ -335,7 +338,7 @@ static int connect_to(const struct addrinfo *a, int *error) {
 // Connects to rank 0, which may not listen yet, and returns the socket.
 static int reach_rank0(void) {
     int error = ECONNRESET; // if there is no time to try again after a lost connection
-    for (; seconds() < meeting.end; usleep(20000)) {
+    for (; seconds() < rendezvous.end; usleep(20000)) {
         struct addrinfo *list = find_rank0();
         int s = -1;
         error = list ? error : 0;
@@ -347,7 +350,7 @@ static int reach_rank0(void) {
             return s;
     }
     fail("waited %.0f s (--join-timeout) for rank 0 at MASTER_ADDR=%s, MASTER_PORT=%s: %s%s",
-         meeting.timeout, master_host, master_port,
+         rendezvous.timeout, master_host, master_port,
          error ? strerror(error) : "the name server does not answer",
          error == ECONNREFUSED
              ? ": no program listens there; is it the host of rank 0, and does rank 0 still run?"
@@ -376,7 +379,7 @@ static int receive_frame(int socket, struct frame *f, double end) {
 static int sees_probe(const char *snapshot, const ncclUniqueId *id) {
     char *path;
     ncclUniqueId there;
-    if (asprintf(&path, "%s.meeting", snapshot) < 0)
+    if (asprintf(&path, "%s.rendezvous", snapshot) < 0)
         return 0;
     int file = open(path, O_RDONLY | O_CLOEXEC);
     int same = file >= 0 && read(file, &there, sizeof there) == sizeof there &&
@@ -405,8 +408,8 @@ static void visit_rank0(ncclUniqueId *id, const char *snapshot) {
         close(socket);
         usleep(20000);
         socket = reach_rank0();
-    } while (!send_frame(socket, HELLO, my_frame.body, sizeof my_frame.body, meeting.end) ||
-             !receive_frame(socket, &answer, seconds() + meeting.timeout + GRACE_SECONDS) ||
+    } while (!send_frame(socket, HELLO, my_frame.body, sizeof my_frame.body, rendezvous.end) ||
+             !receive_frame(socket, &answer, seconds() + rendezvous.timeout + GRACE_SECONDS) ||
              answer.kind != htonl(ID)); // a HELLO comes from a socket that is connected to itself
     memcpy(id, answer.body, sizeof *id);
     char why[WHY_SIZE] = "";
@@ -423,10 +426,10 @@ void meet_by_tcp(const struct place *p, ncclUniqueId *id, const char *plan, cons
     if (p->world == 1)
         return;
     prepare_frame(p, plan, token_file);
-    meeting.timeout = timeout;
-    meeting.end = seconds() + timeout;
+    rendezvous.timeout = timeout;
+    rendezvous.end = seconds() + timeout;
     if (p->rank == 0)
-        hold_meeting(id, snapshot);
+        hold_rendezvous(id, snapshot);
     else
         visit_rank0(id, snapshot);
 }

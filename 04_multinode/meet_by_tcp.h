@@ -1,7 +1,7 @@
-// A meeting of ranks that share only a network. Rank 0 listens at MASTER_ADDR and MASTER_PORT. The
-// other ranks connect and say who they are. When all ranks are there, each one gets NCCL's id. Rank
-// 0 refuses all other connections. Neither this rendezvous nor NCCL encrypts anything, so use them
-// in private networks.
+// A rendezvous of ranks that share only a network. Rank 0 listens at MASTER_ADDR and MASTER_PORT.
+// The other ranks connect and say who they are. When all ranks are there, each one gets NCCL's id.
+// Rank 0 refuses all other connections. Neither this rendezvous nor NCCL encrypts anything, so use
+// them in private networks.
 #pragma once
 #include "03_multigpu_launcher/environment.h"
 #include <nccl.h>

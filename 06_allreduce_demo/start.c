@@ -13,12 +13,12 @@
 static void fork_and_join(long nproc, int *rank, int *world, ncclComm_t *comm) {
     ncclUniqueId id = {0};
     *world = choose_world(nproc);
-    struct meeting *meeting = open_meeting();
+    struct rendezvous *rendezvous = open_rendezvous();
     *rank = start_ranks(*world);
     CUDA_CHECK(cudaSetDevice(*rank));
     if (*rank == 0)
         NCCL_CHECK(ncclGetUniqueId(&id));
-    meet_by_memory(meeting, *rank, &id);
+    meet_by_memory(rendezvous, *rank, &id);
     NCCL_CHECK(ncclCommInitRank(comm, *world, id, *rank));
 }
 

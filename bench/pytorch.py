@@ -136,12 +136,12 @@ def follow_recipe(model, data, options, device, count):
         print(f"accuracy {100 * right / len(x):.2f}%  {elapsed:.2f} s", flush=True)
 
 
-def run(rank, options, meeting):
+def run(rank, options, rendezvous):
     torch.manual_seed(1)
     torch.backends.cudnn.allow_tf32 = False  # as PyTorch's default for all other products
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", os.cpu_count())))
-    if meeting:
-        torch.distributed.init_process_group("nccl" if DEVICE == "cuda" else "gloo", init_method=f"file://{meeting}",
+    if rendezvous:
+        torch.distributed.init_process_group("nccl" if DEVICE == "cuda" else "gloo", init_method=f"file://{rendezvous}",
                                              rank=rank, world_size=options.ranks)
     x, y = load_text(options.data, CONTEXT) if options.model == "gpt" else load_images(options.data)
     model = new_model(options)
@@ -167,7 +167,7 @@ def main():
         return run(0, options, None)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     with tempfile.TemporaryDirectory() as folder:
-        return torch.multiprocessing.spawn(run, (options, f"{folder}/meeting"), options.ranks)
+        return torch.multiprocessing.spawn(run, (options, f"{folder}/rendezvous"), options.ranks)
 
 
 if __name__ == "__main__":

@@ -456,7 +456,7 @@ static uint64_t host_identity(const char *name) {
 }
 
 // The state of a rank while it meets the others.
-struct meeting {
+struct rendezvous {
     struct ncclComm *comm;
     double deadline;
     uint64_t magic;
@@ -464,7 +464,7 @@ struct meeting {
 };
 
 // Explains why the connection to the root or to another rank ended.
-static ncclResult_t lost(const struct meeting *m, const char *doing) {
+static ncclResult_t lost(const struct rendezvous *m, const char *doing) {
     if (m->comm->aborted)
         return cpu_refuse(ncclInternalError, "rank %d: aborted while %s", m->comm->rank, doing);
     if (cpu_now() > m->deadline)
@@ -477,7 +477,7 @@ static ncclResult_t lost(const struct meeting *m, const char *doing) {
 }
 
 // Sends this rank's description to the root, and receives the list of all ranks.
-static ncclResult_t introduce(struct meeting *m, const struct handle *h) {
+static ncclResult_t introduce(struct rendezvous *m, const struct handle *h) {
     struct ncclComm *c = m->comm;
     char address[80];
     struct hello hello = {.magic = m->magic,
@@ -579,7 +579,7 @@ static int is_same_user(int s) {
 }
 
 // The first rank of a host makes the memory, and passes it to the others. Returns the file or -1.
-static int share_file(struct meeting *m, int first, int seats, size_t bytes) {
+static int share_file(struct rendezvous *m, int first, int seats, size_t bytes) {
     struct ncclComm *c = m->comm;
     if (first == c->rank) {
         int file = memfd_create("nccl", MFD_CLOEXEC);
@@ -612,7 +612,7 @@ static size_t ring_bytes(const struct ncclComm *c, uint64_t slots) {
 
 // Maps the memory that the ranks of this host share: the seats, and behind them the rings of all
 // pairs.
-static ncclResult_t share_memory(struct meeting *m) {
+static ncclResult_t share_memory(struct rendezvous *m) {
     struct ncclComm *c = m->comm;
     int seats = 0, first = -1, processes = 0, offered = 1, numbers[MOST_PEERS] = {0};
     for (int p = 0; p < c->ranks; p++) {
@@ -677,7 +677,7 @@ static ncclResult_t share_memory(struct meeting *m) {
 }
 
 // Higher ranks connect to lower ranks on other hosts, and send their number.
-static ncclResult_t connect_hosts(struct meeting *m) {
+static ncclResult_t connect_hosts(struct rendezvous *m) {
     struct ncclComm *c = m->comm;
     uint64_t own[2] = {m->magic, (uint64_t)c->rank};
     int higher = 0;
@@ -719,7 +719,7 @@ static ncclResult_t connect_hosts(struct meeting *m) {
     return higher > 0 ? lost(m, "waiting for connections from other hosts") : ncclSuccess;
 }
 
-static ncclResult_t wait_for_all(struct meeting *m) {
+static ncclResult_t wait_for_all(struct rendezvous *m) {
     char ready = 1;
     return send_all(m->root, &ready, 1, m->deadline, m->comm) ||
                    receive_all(m->root, &ready, 1, m->deadline, m->comm)
@@ -730,7 +730,7 @@ static ncclResult_t wait_for_all(struct meeting *m) {
 ncclResult_t cpu_meet(struct ncclComm *c, const ncclUniqueId *id) {
     struct handle h;
     memcpy(&h, id, sizeof h);
-    struct meeting m = {c, cpu_now() + cpu_timeout(), h.magic, -1, -1, -1};
+    struct rendezvous m = {c, cpu_now() + cpu_timeout(), h.magic, -1, -1, -1};
     ncclResult_t result = ncclSuccess;
     c->name = h.magic;
     c->peers = cpu_new((size_t)c->ranks * sizeof *c->peers);

@@ -16,8 +16,8 @@ end_all() {
 }
 trap end_all EXIT
 
-# meeting RANKS [ADDRESS]: begins a new rendezvous at a free port. $world is its number of ranks.
-meeting() {
+# rendezvous RANKS [ADDRESS]: begins a new rendezvous at a free port. $world is its number of ranks.
+rendezvous() {
     end_all
     rm -f "$SCRATCH"/{out,err}.* "$SCRATCH/csv"
     command_line=

@@ -10,11 +10,11 @@ const char *const collective_names[] = {"AllReduce", "Broadcast",     "Bcast",  
 
 ncclUniqueId common_id(int slot, int make) {
     if (make) {
-        OK(ncclGetUniqueId(&meeting->id[slot]));
-        meeting->id_made[slot] = 1;
+        OK(ncclGetUniqueId(&rendezvous->id[slot]));
+        rendezvous->id_made[slot] = 1;
     }
-    CHECK(has_come(&meeting->id_made[slot], 1), "no id %d", slot);
-    return meeting->id[slot];
+    CHECK(has_come(&rendezvous->id_made[slot], 1), "no id %d", slot);
+    return rendezvous->id[slot];
 }
 
 // Memory with a name would stay behind when the ranks are killed.
@@ -82,7 +82,7 @@ void check_floats(const float *pointer, size_t count, float wanted, int line) {
 }
 
 static void run_wait_for(void *flag) {
-    has_come(&meeting->flag[*(int *)flag], 1);
+    has_come(&rendezvous->flag[*(int *)flag], 1);
 }
 
 void hold(cudaStream_t stream, int flag) {
@@ -193,7 +193,7 @@ void set_up_ranks(int argc, char **argv) {
     setenv("CPU_DEVICE_TIMEOUT", SANITIZED ? "90" : "30", 1);
     setenv("NCCL_SOCKET_IFNAME", "lo", 1);
     setenv("OMP_NUM_THREADS", "2", 0);
-    open_meetings();
+    open_rendezvous();
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
 }

@@ -10,13 +10,13 @@
 static struct job {
     int n, left;
     unsigned victims;
-    struct meeting *meeting;
+    struct rendezvous *rendezvous;
     pid_t pid[MOST_RANKS];
     int alive[MOST_RANKS]; // a pipe that only the rank can write to: it ends when the rank does
 } jobs[MOST_JOBS];
 static int running_jobs;
 
-struct meeting *meeting;
+struct rendezvous *rendezvous;
 int my_rank, rank_count;
 int life[MOST_RANKS][2];
 const char *host_of_rank[MOST_RANKS];
@@ -47,7 +47,7 @@ void give_up(int line, const char *format, ...) {
 }
 
 void here(int line) {
-    meeting->line[my_rank] = line;
+    rendezvous->line[my_rank] = line;
 }
 
 void expect(int wanted, int got, const char *call, int line) {
@@ -68,18 +68,18 @@ int has_come(atomic_int *number, int least) {
 }
 
 void post(int flag) {
-    meeting->flag[flag]++;
+    rendezvous->flag[flag]++;
 }
 
 void await_at(int flag, int times, int line) {
     here(line);
-    if (!has_come(&meeting->flag[flag], times))
-        give_up(line, "flag %d was posted %d times, not %d", flag, meeting->flag[flag], times);
+    if (!has_come(&rendezvous->flag[flag], times))
+        give_up(line, "flag %d was posted %d times, not %d", flag, rendezvous->flag[flag], times);
 }
 
 void barrier_at(int n, int line) {
     here(line);
-    if (!has_come(&meeting->barrier, (meeting->barrier++ / n + 1) * n))
+    if (!has_come(&rendezvous->barrier, (rendezvous->barrier++ / n + 1) * n))
         give_up(line, "the others did not come to the barrier");
 }
 
@@ -101,7 +101,7 @@ __attribute__((noreturn)) static void be_rank(int n, int rank, void (*run)(int))
             close(life[other][1]);
     my_rank = rank;
     rank_count = n;
-    meeting->pid[rank] = getpid();
+    rendezvous->pid[rank] = getpid();
     if (host_of_rank[rank])
         setenv("NCCL_HOSTID", host_of_rank[rank], 1);
     run(rank);
@@ -111,12 +111,12 @@ __attribute__((noreturn)) static void be_rank(int n, int rank, void (*run)(int))
 void start_ranks(int n, void (*run)(int rank), unsigned victims) {
     assert_true(running_jobs < MOST_JOBS && n <= MOST_RANKS);
     struct job *j = &jobs[running_jobs++];
-    *j = (struct job){.n = n, .left = n, .victims = victims, .meeting = j->meeting};
-    memset(j->meeting, 0, sizeof *j->meeting);
+    *j = (struct job){.n = n, .left = n, .victims = victims, .rendezvous = j->rendezvous};
+    memset(j->rendezvous, 0, sizeof *j->rendezvous);
     fflush(NULL);
     for (int rank = 0; rank < n; rank++)
         assert_int_equal(pipe2(life[rank], O_CLOEXEC), 0);
-    meeting = j->meeting;
+    rendezvous = j->rendezvous;
     for (int rank = 0; rank < n; rank++) {
         j->alive[rank] = life[rank][0];
         j->pid[rank] = fork();
@@ -126,7 +126,7 @@ void start_ranks(int n, void (*run)(int rank), unsigned victims) {
     }
     for (int rank = 0; rank < n; rank++)
         close(life[rank][1]);
-    meeting = jobs->meeting;
+    rendezvous = jobs->rendezvous;
 }
 
 // Judges a rank that has ended, or ends it; returns whether all is well.
@@ -145,7 +145,7 @@ static int finish_rank(struct job *j, int rank, int late, char *report, size_t b
     size_t used = strlen(report);
     snprintf(report + used, bytes - used, "; rank %d of %d %s, wait status %#x, after line %d",
              rank, j->n, late ? "was killed as it took too long" : "ended badly", (unsigned)status,
-             j->meeting->line[rank]);
+             j->rendezvous->line[rank]);
     return 0;
 }
 
@@ -208,13 +208,13 @@ int nothing_is_left(void **state) {
     return descriptors != descriptors_before || child ? -1 : 0;
 }
 
-void open_meetings(void) {
-    size_t bytes = MOST_JOBS * sizeof *meeting;
-    meeting = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (meeting == MAP_FAILED) {
+void open_rendezvous(void) {
+    size_t bytes = MOST_JOBS * sizeof *rendezvous;
+    rendezvous = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (rendezvous == MAP_FAILED) {
         perror("mmap");
         exit(1);
     }
     for (int i = 0; i < MOST_JOBS; i++)
-        jobs[i].meeting = meeting + i;
+        jobs[i].rendezvous = rendezvous + i;
 }

@@ -24,7 +24,7 @@ enum {
     LIMIT_SECONDS = SANITIZED ? 300 : 60, // for all ranks that run_ranks starts
 };
 
-struct meeting {
+struct rendezvous {
     atomic_int flag[FLAGS], barrier, id_made[IDS];
     ncclUniqueId id[IDS];
     atomic_int line[MOST_RANKS]; // the current line of each rank, printed if it hangs
@@ -32,8 +32,8 @@ struct meeting {
     _Atomic double killed_at;
 };
 
-extern struct meeting *meeting; // of the job of this process; for the parent, of the first
-extern int my_rank, rank_count; // of this process
+extern struct rendezvous *rendezvous; // of the job of this process; for the parent, of the first
+extern int my_rank, rank_count;       // of this process
 extern int life[MOST_RANKS][2]; // a pipe for each rank of the job, which ends when the rank does
 extern const char *host_of_rank[MOST_RANKS]; // NCCL_HOSTID of each, if any
 
@@ -92,4 +92,4 @@ int look_around(void **state);
 int nothing_is_left(void **state);
 
 // Called before the first test.
-void open_meetings(void);
+void open_rendezvous(void);

@@ -106,5 +106,5 @@ tests_are_clean() { # SANITIZER TEST...
 # Those in which threads meet: of streams and of communicators, of kernels that threads share, and of parts of a model.
 @test "ThreadSanitizer finds nothing in tests of streams, kernels and communicators" {
     tests_are_clean thread device/test_cpu_device unit/test_{kernels,sharding} \
-        device/test_nccl_{calls,collectives,communicators,deaths,meeting}
+        device/test_nccl_{calls,collectives,communicators,deaths,rendezvous}
 }

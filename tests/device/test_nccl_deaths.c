@@ -20,7 +20,7 @@ static void stop_for_a_while(int rank) {
         post(DONE);
         await(DONE, 2);
         for (; cudaStreamQuery(stream) == cudaErrorNotReady; rest())
-            kill(meeting->pid[1], SIGCONT);
+            kill(rendezvous->pid[1], SIGCONT);
     }
     if (rank == 1)
         OK(ncclAllReduce(x, x, 100003, ncclFloat, ncclSum, comm, stream));
@@ -41,8 +41,8 @@ static struct {
 } death;
 
 static void kill_victim(void) {
-    meeting->killed_at = clock_now();
-    kill(meeting->pid[death.victim], SIGKILL);
+    rendezvous->killed_at = clock_now();
+    kill(rendezvous->pid[death.victim], SIGKILL);
 }
 
 static void lose_a_rank(int rank) {
@@ -59,7 +59,7 @@ static void lose_a_rank(int rank) {
         if (death.moment == BEFORE && rank == death.victim)
             raise(SIGKILL);
         if (death.moment == BEFORE) {
-            meeting->killed_at = clock_now();
+            rendezvous->killed_at = clock_now();
             await_death(death.victim);
         }
         if (rank == death.victim)
@@ -89,7 +89,8 @@ static void lose_a_rank(int rank) {
     double now = clock_now();
     CHECK(error == cudaErrorLaunchFailure, "the stream's error is %d", error);
     // Far less than the 30 s of CPU_DEVICE_TIMEOUT, and enough for a loaded machine.
-    CHECK(now - meeting->killed_at < 10 || SANITIZED, "told after %g s", now - meeting->killed_at);
+    CHECK(now - rendezvous->killed_at < 10 || SANITIZED, "told after %g s",
+          now - rendezvous->killed_at);
     FAILS(comm, stream, ncclRemoteError, name);
     if (death.end == DESTROY)
         ncclCommDestroy(comm); // may say what it likes, but comes to an end
@@ -236,12 +237,12 @@ static void leave_and_destroy(int rank) {
     if (rank == 0) {
         for (int times = 0; times < 2; times++) // neither can end
             OK(ncclAllReduce(x, x, 100, ncclFloat, ncclSum, comm, NULL));
-        meeting->killed_at = clock_now();
+        rendezvous->killed_at = clock_now();
         exit(0);
     }
     await_death(0);
-    CHECK(clock_now() - meeting->killed_at < 5 || SANITIZED, "took %g s",
-          clock_now() - meeting->killed_at);
+    CHECK(clock_now() - rendezvous->killed_at < 5 || SANITIZED, "took %g s",
+          clock_now() - rendezvous->killed_at);
     OK(ncclCommAbort(comm));
 }
 
@@ -254,7 +255,7 @@ static void *abort_comm(void *comm) {
 
 static void *abort_it(void *comm) {
     await(CALLED, 2);
-    meeting->killed_at = clock_now();
+    rendezvous->killed_at = clock_now();
     return abort_comm(comm);
 }
 
@@ -270,7 +271,7 @@ static void abort_and_go_on(int rank) {
         post(CALLED);
         cudaStreamSynchronize(stream); // may return anything, but soon
         OK(pthread_join(other, NULL));
-        double took = clock_now() - meeting->killed_at;
+        double took = clock_now() - rendezvous->killed_at;
         CHECK(took < 5 || SANITIZED, "took %g s", took); // else it would wait for rank 2
         cudaGetLastError();
         set_floats(x, 5000, 2);
@@ -324,8 +325,8 @@ static void abort_a_call(int rank, void (*call)(ncclComm_t comm)) {
         OK(pthread_create(&other, NULL, abort_main_call, comm));
         post(CALLED);
         call(comm);
-        CHECK(clock_now() - meeting->killed_at < 1 || SANITIZED, "took %g s",
-              clock_now() - meeting->killed_at);
+        CHECK(clock_now() - rendezvous->killed_at < 1 || SANITIZED, "took %g s",
+              clock_now() - rendezvous->killed_at);
         OK(pthread_join(other, NULL));
         post(DONE);
     }

@@ -10,7 +10,7 @@ setup() {
     unset MAKEFLAGS MFLAGS MAKELEVEL BUILD
     unset_job
     export DEVICE=cpu OMP_NUM_THREADS=1 NCCL_SOCKET_IFNAME=lo CPU_DEVICE_TIMEOUT=5
-    export TMPDIR=$BATS_TEST_TMPDIR # ranks that the time limit kills leave their meeting there
+    export TMPDIR=$BATS_TEST_TMPDIR # ranks that the time limit kills leave their rendezvous there
 }
 
 # blocks FILE: prints the fenced blocks that begin with a command, before the first folded part.

@@ -168,7 +168,7 @@ END
     grep -q "^error (.*, rank 2): there is no GPU for local rank 2, only 2 in all; set CPU_DEVICES=3 to" err
 }
 
-# Starts a run with its own name. $meeting is its folder for the id.
+# Starts a run with its own name. $rendezvous is its folder for the id.
 as_run() { # RANKS PROGRAM OPTION...
     by_hand "$1" "RANK=% WORLD_SIZE=2 LOCAL_RANK=% TORCHELASTIC_RUN_ID=x MASTER_PORT=1" "$2" "${options[@]}" \
         --epochs 3 "${@:3}"
@@ -190,24 +190,24 @@ END
 }
 
 @test "the id file of a killed run is never read" {
-    meeting=$TMPDIR/ranks-$(id -u)-x-1
+    rendezvous=$TMPDIR/ranks-$(id -u)-x-1
     train 2 2 --snapshot right
     start env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 TORCHELASTIC_RUN_ID=x MASTER_PORT=1 "$three" "${options[@]}"
-    until_true 30 test -e "$meeting/id"
+    until_true 30 test -e "$rendezvous/id"
     kill -9 "$pid"
     ends 137
-    cp "$meeting/id" old
+    cp "$rendezvous/id" old
     [ "$(stat -c %s old)" = 128 ]
     printf x >short
     for stale in old short; do
         # Rank 1 alone finds no id there.
-        [ -d "$meeting" ] || mkdir -m 700 "$meeting"
-        cp $stale "$meeting/id"
+        [ -d "$rendezvous" ] || mkdir -m 700 "$rendezvous"
+        cp $stale "$rendezvous/id"
         as_run 1 "$three" --join-timeout 1
-        ended 1 "waited 1 s (--join-timeout) for rank 0 to write $meeting/id" 1
-        cmp $stale "$meeting/id"
+        ended 1 "waited 1 s (--join-timeout) for rank 0 to write $rendezvous/id" 1
+        cmp $stale "$rendezvous/id"
         # Both ranks meet despite the old file and despite an incomplete one.
-        cp $stale "$meeting/new"
+        cp $stale "$rendezvous/new"
         rm -f got
         as_run "0 1" "$three" --snapshot got
         ended 0 "" 0 1
@@ -216,29 +216,29 @@ END
 }
 
 @test "only this user may have access to the folder of the id" {
-    meeting=$TMPDIR/ranks-$(id -u)-x-1
+    rendezvous=$TMPDIR/ranks-$(id -u)-x-1
     not_there() { # TEXT
         CPU_DEVICE_TIMEOUT=1 as_run 0 "$three" --join-timeout 1
         ended 1 "$1" 0
-        rm -r "$meeting"
+        rm -r "$rendezvous"
     }
-    mkdir -m 701 "$meeting"
-    not_there "$meeting must be a folder to which only this user has access"
+    mkdir -m 701 "$rendezvous"
+    not_there "$rendezvous must be a folder to which only this user has access"
     mkdir -m 700 other
-    ln -s "$PWD/other" "$meeting"
-    not_there "cannot open the folder $meeting: "
+    ln -s "$PWD/other" "$rendezvous"
+    not_there "cannot open the folder $rendezvous: "
     [ -z "$(ls other)" ]
     # A file in it may be no link either.
-    mkdir -m 700 "$meeting"
-    ln -s "$PWD/victim" "$meeting/new"
-    not_there "cannot write $meeting/id"
+    mkdir -m 700 "$rendezvous"
+    ln -s "$PWD/victim" "$rendezvous/new"
+    not_there "cannot write $rendezvous/id"
     [ ! -e victim ]
     TMPDIR=$PWD/none as_run 0 "$three"
     ended 1 "cannot create the folder $PWD/none/ranks-" 0
     [ "$(id -u)" = 0 ] || skip "only root can try another user's"
-    mkdir -m 700 "$meeting"
-    chown 1 "$meeting"
-    not_there "$meeting must be a folder to which only this user has access"
+    mkdir -m 700 "$rendezvous"
+    chown 1 "$rendezvous"
+    not_there "$rendezvous must be a folder to which only this user has access"
 }
 
 # bats test_tags=test-all

@@ -84,7 +84,7 @@ enum { MOST_PARTS = 4, MOST_SUMMED = 1 << 13, TOKENS = 8, CLASSES = 11 };
 static struct {
     pthread_barrier_t barrier;
     const float *given[MOST_PARTS]; // the arguments of a collective
-} meeting;
+} rendezvous;
 
 struct part {
     pthread_t thread;
@@ -101,14 +101,14 @@ struct part {
 // Waits until the values of all parts are there.
 static void give(const struct part *p, const float *values, cudaStream_t stream) {
     CUDA_CHECK(cudaStreamSynchronize(stream));
-    meeting.given[p->number] = values;
-    pthread_barrier_wait(&meeting.barrier);
+    rendezvous.given[p->number] = values;
+    pthread_barrier_wait(&rendezvous.barrier);
 }
 
 // Waits until all parts have read.
 static void taken(cudaStream_t stream) {
     CUDA_CHECK(cudaStreamSynchronize(stream));
-    pthread_barrier_wait(&meeting.barrier);
+    pthread_barrier_wait(&rendezvous.barrier);
 }
 
 static void copy_floats(float *to, const float *from, size_t count, cudaStream_t stream) {
@@ -118,9 +118,9 @@ static void copy_floats(float *to, const float *from, size_t count, cudaStream_t
 // Sets to to the sums of count values of each part, which begin at value first.
 static void add_given(const struct part *p, float *to, size_t first, size_t count,
                       cudaStream_t stream) {
-    copy_floats(to, meeting.given[0] + first, count, stream);
+    copy_floats(to, rendezvous.given[0] + first, count, stream);
     for (int k = 1; k < p->count; k++)
-        add_to(to, meeting.given[k] + first, count, stream);
+        add_to(to, rendezvous.given[k] + first, count, stream);
 }
 
 static void sum(void *group, float *values, size_t count, cudaStream_t stream) {
@@ -136,7 +136,7 @@ static void all_gather(void *group, const float *own, float *all, size_t count,
     struct part *p = group;
     give(p, own, stream);
     for (int k = 0; k < p->count; k++)
-        copy_floats(all + (size_t)k * count, meeting.given[k], count, stream);
+        copy_floats(all + (size_t)k * count, rendezvous.given[k], count, stream);
     taken(stream);
 }
 
@@ -221,12 +221,12 @@ static void new_part(struct part *p, const struct sharding *s, const struct mode
 
 static void run_parts(struct part *parts, int count) {
     CUDA_CHECK(cudaDeviceSynchronize());
-    assert_int_equal(pthread_barrier_init(&meeting.barrier, NULL, (unsigned)count), 0);
+    assert_int_equal(pthread_barrier_init(&rendezvous.barrier, NULL, (unsigned)count), 0);
     for (int k = 0; k < count; k++)
         assert_int_equal(pthread_create(&parts[k].thread, NULL, compute, &parts[k]), 0);
     for (int k = 0; k < count; k++)
         pthread_join(parts[k].thread, NULL);
-    pthread_barrier_destroy(&meeting.barrier);
+    pthread_barrier_destroy(&rendezvous.barrier);
     for (struct part *p = parts; p < parts + count; p++) {
         const struct model *m = &p->model;
         p->y = to_host(p->step.activations[m->count], p->outputs * sizeof *p->y);

@@ -9,7 +9,7 @@ setup_file() {
     need_train {02_multigpu_fork,04_multinode}/train
     tiny_data "$BATS_FILE_TMPDIR/tiny"
     set_variables
-    compile "$stranger" -w "$BATS_TEST_DIRNAME/meeting/stranger.c"
+    compile "$stranger" -w "$BATS_TEST_DIRNAME/rendezvous/stranger.c"
     timeout "$(patience 60)" "$build/02_multigpu_fork/train" "${options[@]}" --nproc 3 --snapshot "$right"
 }
 
@@ -43,7 +43,7 @@ listeners() {
         /proc/net/tcp /proc/net/tcp6
 }
 
-# Two meetings of a test do not use the same port, because connections of the first may still be open.
+# Two rendezvous of a test do not use the same port, because connections of the first may still be open.
 next_port() {
     MASTER_PORT=$((MASTER_PORT + 1))
     while [ -n "$(listeners)" ]; do
@@ -302,13 +302,13 @@ in_own_folders() {
 @test "a snapshot or a snapshot folder that only some ranks see is refused" {
     in_own_folders --snapshot s
     refused "does not see the file that rank 0 has written beside s: all nodes must see that folder" 0 1 2
-    [ -z "$(find . -name '*.meeting')" ]
+    [ -z "$(find . -name '*.rendezvous')" ]
     cp "$right" r1/s
     in_own_folders --snapshot s
     refused "see the same --snapshot folder?" 0 1 2
-    [ -z "$(find . -name '*.meeting')" ]
+    [ -z "$(find . -name '*.rendezvous')" ]
     ranks "0 1 2" --snapshot none/s
-    refused "cannot write none/s.meeting, in the folder of --snapshot: No such file" 0 1 2
+    refused "cannot write none/s.rendezvous, in the folder of --snapshot: No such file" 0 1 2
 }
 
 @test "a token keeps strangers out, and no stranger receives it" {

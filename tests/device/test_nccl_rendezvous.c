@@ -35,7 +35,7 @@ static void share_a_device(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-// The time limit of the meeting starts when the first rank connects.
+// The time limit of the rendezvous starts when the first rank connects.
 static void join_late(int rank) {
     if (rank == 0)
         setenv("CPU_DEVICE_TIMEOUT", "1", 1);
@@ -87,7 +87,7 @@ static void agree_on_a_free_port(void) { // of those that the kernel does not ha
     snprintf(agreed, sizeof agreed, "127.0.0.1:%d", port);
 }
 
-// The ranks agree on an address. There are no barriers here: no rank may find the meeting of the
+// The ranks agree on an address. There are no barriers here: no rank may find the rendezvous of the
 // previous communicator.
 static void meet_in_a_row(int rank) {
     enum { TIMES = 30 };
@@ -118,7 +118,7 @@ static int knock(void) { // connects to the root, which may not listen yet
                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
                                .sin_port = htons((uint16_t)atoi(strchr(agreed, ':') + 1))};
     int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    while (connect(s, (struct sockaddr *)&root, sizeof root) && !meeting->flag[1])
+    while (connect(s, (struct sockaddr *)&root, sizeof root) && !rendezvous->flag[1])
         rest();
     return s;
 }
@@ -156,7 +156,7 @@ static void join_in_a_flood(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-TEST(strangers_do_not_delay_the_meeting) {
+TEST(strangers_do_not_delay_the_rendezvous) {
     agree_on_a_free_port();
     run_ranks(3, join_in_a_flood, 0);
 }

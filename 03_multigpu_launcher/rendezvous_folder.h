@@ -4,4 +4,4 @@
 #include <limits.h>
 
 // Sets path to that of the folder in $TMPDIR, or in /tmp, for this user's run.
-void meeting_path(char path[PATH_MAX], const char *run);
+void rendezvous_path(char path[PATH_MAX], const char *run);
