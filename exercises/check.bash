@@ -231,12 +231,15 @@ crash_line() {
 
 # must_run RANKS OPTION...: runs the program; if it fails, the check ends.
 must_run() {
-    run_ranks "$@" || program_fails "$1"
+    run_ranks "$@" || program_fails "$@"
 }
 
-program_fails() { # RANKS
-    local lines
+# program_fails RANKS OPTION...: the check ends with the reason why the last run failed. A race may show as any other error.
+program_fails() {
+    local lines race=()
     mapfile -t lines < <(explain_errors)
+    mapfile -t race < <(find_race "$@")
+    [ ${#race[@]} = 0 ] || lines=("${race[@]}")
     wrong "with $(ranks "$1"), the program fails" "${lines[@]}"
 }
 
@@ -337,7 +340,7 @@ same_losses_with() { # RANKS OPTION...
         [ -n "$(first_difference "$kept")" ] || lines=("${suspect#*|}")
     done
     [ $status = 0 ] || mapfile -t -O ${#lines[@]} lines < <(explain_errors)
-    untouched || hangs || mapfile -t race < <(find_race "$@")
+    mapfile -t race < <(find_race "$@")
     [ ${#race[@]} = 0 ] || lines=("${race[@]}")
     [ ${#lines[@]} != 0 ] || [ ${#at[@]} = 0 ] || untouched || lines=("$(about_loss "$1" "${at[@]}")")
     if [ $status = 0 ] && [ "${at[1]}" = missing ]; then
@@ -354,11 +357,9 @@ same_losses_with() { # RANKS OPTION...
 # same_epochs RANKS OPTION...: the losses, test losses and accuracies of two epochs are those of step 1, and the ranks share
 # the evaluation.
 same_epochs() {
-    local status=0 lines=() mine right evaluated epochs=(--max-steps 0 --epochs 2 --batch 252)
-    run_ranks "$@" "${epochs[@]}" || status=$?
+    local lines mine right evaluated epochs=(--max-steps 0 --epochs 2 --batch 252)
+    must_run "$@" "${epochs[@]}"
     evaluated=$(awk '$1 == "gather_batch" { n += $4 } END { print n + 0 }' "$SCRATCH/calls")
-    [ $status = 0 ] || mapfile -t lines < <(explain_errors)
-    [ $status = 0 ] || wrong "with $(ranks "$@"), the program fails" "${lines[@]}"
     lines=("The ranks evaluate $evaluated samples in two epochs. There are 1000 test samples, so it should be 2000.")
     reference_runs "${epochs[@]}"
     right=$(epochs <"$kept")
@@ -400,9 +401,10 @@ hangs() {
     grep -qE 'waited [0-9]+ s|had not ended' "$SCRATCH/err"
 }
 
-# find_race RANKS OPTION...: what the checker of ordering of the CPU device reports, if anything.
+# find_race RANKS OPTION...: what the checker of ordering of the CPU device reports of such a run, if anything. It is for a
+# run that went wrong.
 find_race() {
-    [ "$device" = cpu ] || return
+    [ "$device" = cpu ] && ! untouched && ! hangs || return
     CPU_DEVICE_CHECK=1 run_ranks "$@" || report_of_race
 }
 
@@ -419,7 +421,7 @@ no_race() {
         mapfile -t lines < <(report_of_race)
         [ ${#lines[@]} = 0 ] ||
             wrong "with $(ranks "$@"), an operation does not wait for the data that it needs" "${lines[@]}"
-        program_fails "$1"
+        program_fails "$@"
     fi
     ok "with $(ranks "$@"), every operation waits for the data that it needs"
 }
