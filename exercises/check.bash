@@ -231,16 +231,16 @@ crash_line() {
 
 # must_run RANKS OPTION...: runs the program; if it fails, the check ends.
 must_run() {
-    run_ranks "$@" || program_fails "$@"
+    run_ranks "$@" || program_fails "$(ranks "$1")" "$@"
 }
 
-# program_fails RANKS OPTION...: the check ends with the reason why the last run failed. A race may show as any other error.
+# program_fails NAME RANKS OPTION...: the check ends, and says why the last run failed. A race may show as any other error.
 program_fails() {
-    local lines race=()
+    local lines race
     mapfile -t lines < <(explain_errors)
-    mapfile -t race < <(find_race "$@")
+    mapfile -t race < <(find_race "${@:2}")
     [ ${#race[@]} = 0 ] || lines=("${race[@]}")
-    wrong "with $(ranks "$1"), the program fails" "${lines[@]}"
+    wrong "with $1, the program fails" "${lines[@]}"
 }
 
 # ranks RANKS OPTION...: how a message names a run.
@@ -358,7 +358,7 @@ same_losses_with() { # RANKS OPTION...
 # the evaluation.
 same_epochs() {
     local lines mine right evaluated epochs=(--max-steps 0 --epochs 2 --batch 252)
-    must_run "$@" "${epochs[@]}"
+    run_ranks "$@" "${epochs[@]}" || program_fails "$(ranks "$@")" "$@" "${epochs[@]}"
     evaluated=$(awk '$1 == "gather_batch" { n += $4 } END { print n + 0 }' "$SCRATCH/calls")
     lines=("The ranks evaluate $evaluated samples in two epochs. There are 1000 test samples, so it should be 2000.")
     reference_runs "${epochs[@]}"
@@ -421,7 +421,7 @@ no_race() {
         mapfile -t lines < <(report_of_race)
         [ ${#lines[@]} = 0 ] ||
             wrong "with $(ranks "$@"), an operation does not wait for the data that it needs" "${lines[@]}"
-        program_fails "$@"
+        program_fails "$(ranks "$1")" "$@"
     fi
     ok "with $(ranks "$@"), every operation waits for the data that it needs"
 }

@@ -11,7 +11,7 @@ modelled() {
     program=$build/$MINE/${main##*/}
     [ "$built" = cpu ] || build_mine || wrong "it does not compile for the CPU device: $(grep -m 1 error "$SCRATCH/build")"
     set -- "$@" --log-every 100
-    if ! kept phases "$@" || { [ -n "${DRAW:-}" ] && [ ! -e "$kept.svg" ]; }; then
+    if ! kept phases "$@" || { [ -n "${DRAW:-}" ] && ! [ "$kept.svg" -nt "$build/$main" ]; }; then
         options=()
         program=$build/$main must_run "$@" --trace "$SCRATCH/right.json"
         options=("${mine[@]}")
