@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Shows a slide: runs the commands whose output it quotes, as tools/record.py does, and draws its chart from what they print.
-SLIDE is the number of a deck and of a slide, such as 1.28. Without it, the slides with commands are listed. The commands
-run in a new folder, such as build/demo/1.28, with links to the course, so a demo finds no files of an older one."""
+SLIDE is the number of a deck and of a slide, such as 1.26. Without it, the slides with commands are listed. The commands
+run in a new folder, such as build/demo/1.26, with links to the course, so a demo finds no files of an older one."""
 import argparse
 import os
 import re

@@ -77,7 +77,7 @@ class Deck:
         self.slides = [Slide(i, source) for i, source in enumerate(split(text[front.end():]), 1)]
 
     def address(self, slide):
-        """The deck and the slide, such as 1.28."""
+        """The deck and the slide, such as 1.26."""
         return f"{self.name[0]}.{slide.number}"
 
     def caption(self, slide):

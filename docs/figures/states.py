@@ -1,5 +1,6 @@
-"""The state machine of the launcher. The upper part shows the rows of the table transitions in 03_multigpu_launcher/states.c:
-a row without a place here stops this program, and so does a place without a row. The lower part shows decide."""
+"""The state machine of the launcher. The upper part shows the rows of the table transitions in
+03_multigpu_launcher/states.c, except those of ANY state: another row without a place here stops this program, and so does
+a place without a row. The lower part shows decide."""
 import os
 import re
 
@@ -33,7 +34,7 @@ def draw():
         raise SystemExit(f"error: {__file__}: draw other arrows: {sorted(events.keys() ^ ARROWS.keys())}")
     f = Figure("The states of the launcher",
                " ".join(f"{before} becomes {after} by {' or '.join(names)}." for (before, after), names in events.items())
-               + " Node 0 orders START when no rank runs, STOP when a node has failed or is lost, and END when all nodes are"
+               + " Any state becomes GONE by LAUNCHER_ENDS. Node 0 orders START when no rank runs, STOP when a node has failed or is lost, and END when all nodes are"
                " DONE or no restart remains.", 620)
     f.text(20, 24, "The ranks of a node", 22, "start", bold=True)
     for state, (x, y, colour) in BOXES.items():
