@@ -11,6 +11,7 @@ step7 := 07_large_models/train 07_large_models/generate
 step8 := 08_pipeline/timetable 08_pipeline/train
 step9 := 09_tensor/train
 STEPS := step1 step2 step3 step4 step5 step6 step7 step8 step9
+LAUNCHED := $(filter-out step1 step2 step6,$(STEPS))
 DIFFS := diff12 diff23 diff34 diff45 diff57 diff48 diff89
 PROGRAMS := $(foreach step,$(STEPS),$($(step)))
 
@@ -56,8 +57,8 @@ stepN: ## builds step N, such as step1
 LAUNCH := --nproc-per-node auto
 IMAGES := $(if $(findstring --data,$(ARGS))$(wildcard $(addprefix data/,$(addprefix *mnist/train-images-idx3-ubyte,$() .gz) cifar10/*.bin*)),,--data synthetic)
 MADE_UP = note: these images are synthetic, not digits; make data downloads MNIST if there is internet access
-run-step3 run-step4 run-step5 run-step7 run-step8 run-step9: LAUNCHER = 03_multigpu_launcher/launch $(LAUNCH)
-run-step4 run-step5 run-step7 run-step8 run-step9: 03_multigpu_launcher/launch
+$(LAUNCHED:%=run-%): LAUNCHER = 03_multigpu_launcher/launch $(LAUNCH)
+$(LAUNCHED:%=run-%): 03_multigpu_launcher/launch
 TRAINER = $(filter %/train,$($*))
 $(STEPS:%=run-%): run-%: %
 	$(LAUNCHER) $(or $(TRAINER),$($*)) $(if $(TRAINER),$(IMAGES)) $(ARGS)

@@ -2,7 +2,7 @@
 # run.sh [PATTERN]: builds what the tests need, runs those whose file names match the pattern (all by default), and
 # ends with a line that counts them. LEVEL chooses them:
 #   quick  the unit tests and tests/quick.sh
-#   test   all but the folders text, tools and cluster, and the tests with the tag test-all
+#   test   all but the folders text, tools, cluster and fuzz, and the tests with the tag test-all
 #   rest   those that test leaves out
 # Every test prints TAP. If a test program fails without naming a test, this counts as one failure, and so does a process
 # or a file that a test leaves behind. A core-second is a second for which a program keeps a core busy.

@@ -15,14 +15,15 @@ us           the time of a training step on modelled H100s of one node
 
 The batch is 128. The runs leave out the arithmetic (CPU_DEVICE_COMPUTE=0), because the calls do not depend on it."""
 import argparse
+import glob
 import os
 import subprocess
 import sys
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-STEPS = {"1": "01_single_gpu", "2": "02_multigpu_fork", "3": "03_multigpu_launcher", "4": "04_multinode", "5": "05_fsdp",
-         "7": "07_large_models", "8": "08_pipeline", "9": "09_tensor"}
+STEPS = {os.path.basename(folder)[1]: os.path.basename(folder) for folder in sorted(glob.glob(f"{ROOT}/0*"))
+         if os.path.exists(f"{folder}/train.c")}
 MODELS = {"mlp": "--model mlp", "cnn": "--model cnn", "resnet20": "--model resnet --depth 20",
           "resnet18": "--model resnet --depth 18", "gpt": "--model gpt --size tiny"}
 NAMES = ["kernels", "products", "copies", "memsets", "collectives", "events", "waits"]

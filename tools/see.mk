@@ -5,7 +5,7 @@ FEW_STEPS := --max-steps 12 --log-every 1000000
 FEW_CALLS := --min-bytes 1M --max-bytes 1M --warmup 1 --iters 2
 TIMED_RUN = $(LAUNCHER) $(or $(TRAINER),$($*)) $(if $(TRAINER),$(IMAGES) $(FEW_STEPS),$(FEW_CALLS))
 .PHONY: $(TIMED) figures ladder launches
-$(filter %3 %4 %5 %7 %8 %9,$(TIMED)): LAUNCHER = 03_multigpu_launcher/launch $(LAUNCH)
+$(LAUNCHED:%=trace-%) $(LAUNCHED:%=profile-%): LAUNCHER = 03_multigpu_launcher/launch $(LAUNCH)
 
 # The trace of an older run may have had more ranks.
 $(STEPS:%=trace-%): trace-%:
@@ -38,7 +38,7 @@ ladder: ## trains the network of step 1 in seven versions, and draws their times
 
 launches: ## counts kernels and calls in a training step of each step and model (ARGS="--steps 1,2 --models mlp")
 	@command -v python3 >/dev/null || { echo 'error: tools/launches.py needs Python: install python3' >&2; exit 1; }
-	@$(MAKE) --no-print-directory -s QUIET=@ DEVICE=cpu step1 step2 step3 step4 step5 step7 step8 step9
+	@$(MAKE) --no-print-directory -s QUIET=@ DEVICE=cpu $(filter-out step6,$(STEPS))
 	@tools/launches.py $(ARGS)
 
 figures: ## draws the figures in docs/figures from their sources, the Python files beside them

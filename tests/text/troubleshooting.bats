@@ -7,7 +7,7 @@ load ../helpers
 setup_file() {
     cd "$root" || return
     programs=(01_single_gpu/train 02_multigpu_fork/train 03_multigpu_launcher/{train,launch} 04_multinode/train
-        06_allreduce_demo/allreduce 08_pipeline/train)
+        06_allreduce_demo/allreduce 08_pipeline/train 09_tensor/train)
     cd "$BATS_FILE_TMPDIR" || return
     tiny_data data/mnist
     # The trainers are small and fast, unless an option asks for more.
@@ -54,6 +54,8 @@ was trained with 640 images @ 01_single_gpu/train --snapshot s --data blank:640 
 this file has other columns @ 01_single_gpu/train --csv a --snapshot s >log; 01_single_gpu/train --csv a --snapshot s --profile --epochs 2
 is more than there are GPUs @ 02_multigpu_fork/train --nproc 3
 $(text_of INDIVISIBLE) @ 02_multigpu_fork/train --nproc 2 --batch 61
+cannot be divided into groups of @ $two 09_tensor/train --tensor 3
+has no pairs of dense layers @ $two 09_tensor/train --model cnn --data shapes
 parts need one each @ $two 08_pipeline/train --stages 2 --pipeline interleaved
 there is no GPU for local rank @ RANK=2 WORLD_SIZE=3 LOCAL_RANK=2 LOCAL_WORLD_SIZE=3 03_multigpu_launcher/train
 Duplicate GPU detected @ $two env LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 03_multigpu_launcher/train
