@@ -258,3 +258,20 @@ shards() {
     [ "$(shards shards)" = 0 ]
     cmp shards.bin whole.bin
 }
+
+@test "the job script of fault debug.31 fails as its text says, and its cure trains" {
+    mkdir fault
+    exercises/run.sh cut debug.31 fault
+    cp fault/step4-launcher.sbatch fault.sbatch
+    run submit fault.sbatch "${tiny[@]}"
+    [[ $output == *"Invalid node name specified"* ]]
+    sed -i 's/^\(#SBATCH --nodelist=\).*/\1node1,node2/' fault.sbatch
+    submit fault.sbatch "${tiny[@]}"
+    ended "$id" FAILED
+    logged "$id" 'no network interface with an address, of those that NCCL_SOCKET_IFNAME allows: bond7'
+    sed -i '/NCCL_SOCKET_IFNAME/d; /NCCL_IB_DISABLE/d' fault.sbatch
+    submit fault.sbatch "${tiny[@]}"
+    ended "$id" COMPLETED
+    logged "$id" '^epoch 4/4 .*accuracy'
+    rm -r fault fault.sbatch
+}
