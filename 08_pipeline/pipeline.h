@@ -1,7 +1,7 @@
 // A pipeline is a group of ranks that divide the layers of one model: its stages. If there are
 // several pipelines, each one trains on a slice of the batch, and the ranks with the same stage are
-// replicas. Rank r is stage r / replicas, so on several nodes the neighbours in a pipeline may be
-// on different nodes: they send each other less than replicas do.
+// replicas. In step 8, rank r is stage r / replicas, so on several nodes the neighbours in a
+// pipeline may be on different nodes: they send each other less than replicas do.
 //
 // Errors of CUDA and NCCL end the program. The memory stays allocated until the program ends.
 #pragma once

@@ -416,7 +416,7 @@ static int finished(const struct trainer *t) {
            (opt.max_steps && steps_done(t) >= opt.max_steps);
 }
 
-// Each stage saves the parameters of its layers in a file of its own. When all files are there,
+// Each rank of a replica saves its parameters in a file of its own. When all files are there,
 // rank 0 makes them the snapshot.
 static void save(struct trainer *t) {
     char why[WHY_SIZE];

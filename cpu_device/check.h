@@ -84,7 +84,7 @@ struct cpu_memory {
 };
 void cpu_find_memory(uintptr_t address, struct cpu_memory *memory);
 
-// Returns "t->gradients (cudaMalloc at 02_multigpu_fork/train.c:150)". The caller owns the text.
+// Returns "t->gradients (cudaMalloc at train.c:150)". The caller owns the text.
 // Called without cpu_lock.
 char *cpu_describe_memory(const struct cpu_memory *memory);
 

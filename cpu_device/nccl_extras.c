@@ -1,4 +1,4 @@
-// Calls of NCCL that no program of the course makes, but others do, such as nccl-tests.
+// Calls of NCCL that the course makes rarely or never, but others do, such as nccl-tests.
 #include "cpu_device/comm.h"
 #include "cpu_device/reduce.h"
 #include <stdlib.h>

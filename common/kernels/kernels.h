@@ -1,5 +1,5 @@
-// The kernels, functions that run on the device: common/kernels/kernels.cu for a GPU,
-// common/kernels/cpu_kernels.c for the CPU device. All pointers are device memory, and all matrices
+// The kernels, functions that run on the device: the .cu files of this folder for a GPU, the files
+// cpu_*.c for the CPU device. All pointers are device memory, and all matrices
 // are row-major and dense. A call queues the kernel on the stream and returns. If the launch fails,
 // it ends the program. On a GPU, so does a call of a kernel that divides the indices of its
 // elements, such as image_to_patches, with 2^31 or more elements.

@@ -1,6 +1,6 @@
-// The kinds of layers, one per file of this folder. A new kind needs a new file, its lines here
-// and, if it has settings, a member of struct layer. Each append_ function adds a layer to the end
-// of the model; its inputs are the outputs of the layer before it, or the samples.
+// The kinds of layers; related ones share a file of this folder. A new kind needs a new file, its
+// lines here and, if it has settings, a member of struct layer. Each append_ function adds a layer
+// to the end of the model; its inputs are the outputs of the layer before it, or the samples.
 #pragma once
 #include "common/models/model.h"
 
@@ -93,7 +93,7 @@ enum { ATTENTION_WORKSPACE = 64 << 20 };
 void append_attention(struct model *m, int heads, float dropout);
 
 // Layers in a row that count as one layer of the model: those appended between begin_block and
-// end_block. Steps that divide a model divide it between its layers.
+// end_block. Steps that gather, recompute or place layers treat it as one.
 extern const struct layer_kind block;
 void begin_block(struct model *m);
 void end_block(struct model *m);

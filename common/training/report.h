@@ -9,9 +9,9 @@
 // otherwise.
 void report_open(const char *path, long done, long epochs, long steps, long most, long batch);
 
-// Call report_due after every step. About once a second, it returns 1. Then wait until the device
-// has done all queued steps, and call report_progress. If stdout is a file, report_progress prints
-// a line only every 30 s.
+// Call report_due after every step. About once a second, it returns 1 (never with a modelled
+// clock). Then wait until the device has done all queued steps, and call report_progress. If stdout
+// is a file, report_progress prints a line only every 30 s.
 int report_due(long done);
 void report_progress(long done);
 

@@ -1,7 +1,7 @@
-// The cuBLAS API of the CPU device: the functions that the steps use, with NVIDIA's names and
-// values. oneDNN or a CBLAS library of the machine computes the products. As in cuBLAS, matrices
-// are column-major. A call queues the product on the handle's stream, and reads alpha and beta from
-// host memory before it returns.
+// The cuBLAS API of the CPU device: the functions that the course and NVIDIA's examples use, with
+// NVIDIA's names and values. oneDNN or a CBLAS library of the machine computes the products. As in
+// cuBLAS, matrices are column-major. A call queues the product on the handle's stream, and reads
+// alpha and beta from host memory before it returns.
 #pragma once
 #include <cuda_runtime.h>
 

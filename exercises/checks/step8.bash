@@ -56,7 +56,7 @@ idles() {
 # of 20 training steps.
 one_group_a_move() {
     must_run 2 --micro-batches 4
-    expect_calls ncclGroupStart - $((20 * 2 * 5)) 'one group for all transfers before a work' \
+    expect_calls ncclGroupStart - $((20 * 2 * 5)) 'one group for the transfers of a tick' \
         'Transfers outside of a group, or in two groups, run one after the other. In one group, a link carries data in' \
         'both directions at the same time.'
 }
