@@ -40,9 +40,10 @@ static void leave(void) {
     send_message();
     end_local_ranks();
     signal(SIGPIPE, SIG_IGN);
-    restore_signals(); // so that a signal can end the wait for the screens
-    if (!ended_by_signal())
+    if (!ended_by_signal() && screens_hold_text()) {
+        restore_signals(); // so that a signal can end the wait for the screens
         empty_screens();
+    }
 }
 
 // A pipe must not get the number of stdin, stdout or stderr if these are closed.

@@ -65,6 +65,10 @@ static void flush_screen(struct screen *s) {
     memmove(s->text, s->text + written, s->used);
 }
 
+int screens_hold_text(void) {
+    return screens[0].used || screens[1].used;
+}
+
 void empty_screens(void) {
     for (int k = 0; k < 2; k++)
         for (; screens[k].used; flush_screen(&screens[k]))

@@ -7,6 +7,9 @@
 // Call it first. ranks: number of ranks on this node.
 void open_screens(int ranks);
 
+// Returns 1 if some text has not been written to the screens yet.
+int screens_hold_text(void);
+
 // Waits until all text has been written to the screens.
 void empty_screens(void);
 

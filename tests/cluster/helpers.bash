@@ -33,10 +33,11 @@ enter_course() {
     cd "$CLUSTER_ROOT/course" || return
 }
 
-# Ends the jobs that a failed test has left.
+# After a failed test, prints the output of its last job, and ends the jobs that it has left.
 clear_cluster() {
     local node
     [ -z "$WHY_NOT" ] && [ -z "${BATS_TEST_COMPLETED:-}" ] || return 0
+    [ -z "${id:-}" ] || log "$id" || true
     cluster exec squeue --long
     cluster exec scancel --user=root
     for node in node1 node2 node3 node4; do
