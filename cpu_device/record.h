@@ -59,7 +59,7 @@ void cpu_free_note(struct cpu_note *note);
 // The chain of calls that led here. Equal places have the same pointer, which stays valid.
 const struct cpu_place *cpu_here(void);
 
-// Returns a text such as "train.c:188 (backward)", which stays valid. It names the
-// innermost call outside cpu_device/ and cpu_passing_on. After a call in a header, it lists the
-// callers up to the program's own file. The first call for a place takes some milliseconds.
+// Returns a text such as "train.c:188 (backward)", which stays valid. It names the innermost call
+// outside cpu_device/ and cpu_passing_on. After a call in a header, it lists the callers up to the
+// program's own file. The first call for a place takes some milliseconds.
 const char *cpu_describe_place(const struct cpu_place *place);

@@ -421,7 +421,8 @@ no_race() {
         mapfile -t lines < <(report_of_race)
         [ ${#lines[@]} = 0 ] ||
             wrong "with $(ranks "$@"), an operation does not wait for the data that it needs" "${lines[@]}"
-        program_fails "$(ranks "$1")" "$@"
+        mapfile -t lines < <(explain_errors)
+        wrong "with $(ranks "$1"), the program fails" "${lines[@]}"
     fi
     ok "with $(ranks "$@"), every operation waits for the data that it needs"
 }

@@ -1,6 +1,6 @@
-// Make links this file into every program but the launcher that it builds for a GPU. On a machine
-// without an NVIDIA driver or without a GPU (a laptop, a login node), it starts PROGRAM.cpu in
-// place of PROGRAM: the same program, built for the CPU device. If the driver's kernel module is
+// Make links this file into every program that it builds for a GPU, except the launcher. On a
+// machine without an NVIDIA driver or without a GPU (a laptop, a login node), it starts PROGRAM.cpu
+// in place of PROGRAM: the same program, built for the CPU device. If the driver's kernel module is
 // loaded, there is a GPU, and PROGRAM runs and reports any error itself. Make creates PROGRAM.cpu,
 // except with DEVICE=gpu.
 #include "common/device/driver.h"

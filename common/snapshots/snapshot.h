@@ -15,7 +15,7 @@ struct progress {
     struct stats sums;    // over these steps
 };
 
-// The images and settings of a training run (conditions.h sets them).
+// The data and settings of a training run (conditions.h sets them).
 struct conditions {
     char folder[128];   // --data, for messages
     int64_t samples;    // of the training set, 0: these members are not known
@@ -23,7 +23,7 @@ struct conditions {
     char settings[640]; // the optimizer's text, and other options that change the losses
 };
 
-// The state of a training run, in host memory. The first four members, and the images, identify the
+// The state of a training run, in host memory. The first four members, and the data, identify the
 // run: snapshot_load refuses the file of another run.
 struct snapshot {
     char model[128];    // struct model's shape

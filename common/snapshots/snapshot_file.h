@@ -27,6 +27,6 @@ int snapshot_check(const char *path, long version, const struct snapshot *found,
 
 // Compares a file that is complete with the expected run in s, and sets its progress, and the
 // settings of the file if they differ. Returns 0, or -1 with the reason in why if the file was
-// trained with other images.
+// trained with other data.
 int snapshot_accept(const char *path, const struct snapshot *found, struct snapshot *s,
                     char why[WHY_SIZE]);

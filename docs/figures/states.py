@@ -34,8 +34,8 @@ def draw():
         raise SystemExit(f"error: {__file__}: draw other arrows: {sorted(events.keys() ^ ARROWS.keys())}")
     f = Figure("The states of the launcher",
                " ".join(f"{before} becomes {after} by {' or '.join(names)}." for (before, after), names in events.items())
-               + " Any state becomes GONE by LAUNCHER_ENDS. Node 0 orders START when no rank runs, STOP when a node has failed or is lost, and END when all nodes are"
-               " DONE or no restart remains.", 620)
+               + " Any state becomes GONE by LAUNCHER_ENDS. Node 0 orders START when no rank runs, STOP when a node has failed or"
+               " is lost, and END when all nodes are DONE or no restart remains.", 620)
     f.text(20, 24, "The ranks of a node", 22, "start", bold=True)
     for state, (x, y, colour) in BOXES.items():
         f.box(x, y, WIDTH, HEIGHT, colour=colour)
