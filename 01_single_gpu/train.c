@@ -1,7 +1,7 @@
-// Step 1: trains a classifier of handwritten digits (MNIST) on one GPU. A training step is four
-// operations on arrays: gather a batch, forward, backward, update. The host only puts them into a
-// stream, a queue of work that the GPU does in order. A snapshot stores everything that the next
-// training step depends on, so training can stop at any time and continue later.
+// Step 1: trains a model on one GPU, by default a classifier of handwritten digits (MNIST). A
+// training step is four operations on arrays: gather a batch, forward, backward, update. The host
+// only puts them into a stream, a queue of work that the GPU does in order. A snapshot stores all
+// that the next training step needs, so training can stop at any time and continue later.
 #include "common/base/minmax.h"
 #include "common/base/rng.h"
 #include "common/data/data.h"
