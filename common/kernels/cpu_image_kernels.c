@@ -76,7 +76,7 @@ void image_to_patches(const void *x, void *patches, int images, const struct win
 
 // A modelled GPU computes the parts of a GPU.
 size_t patch_workspace(void) {
-    return getenv("CPU_DEVICE_MODEL") ? 64 << 20 : 16 << 20;
+    return getenv("CPU_DEVICE_MODEL") ? 64 << 20 : 8 << 20;
 }
 
 struct patches_to_image {
