@@ -40,8 +40,10 @@ static void leave(void) {
     send_message();
     end_local_ranks();
     signal(SIGPIPE, SIG_IGN);
+    // A signal may end the wait for the screens. Without a wait, it must not end the launcher: srun
+    // may throw away output of a job when a signal has ended one of its tasks.
     if (!ended_by_signal() && screens_hold_text()) {
-        restore_signals(); // so that a signal can end the wait for the screens
+        restore_signals();
         empty_screens();
     }
 }

@@ -234,11 +234,12 @@ must_run() {
     run_ranks "$@" || program_fails "$(ranks "$1")" "$@"
 }
 
-# program_fails NAME RANKS OPTION...: the check ends, and says why the last run failed. A race may show as any other error.
+# program_fails NAME [RANKS OPTION...]: the check ends, and says why the last run failed. A race may show as any other
+# error, so this looks for one in a run with RANKS.
 program_fails() {
-    local lines race
+    local lines race=()
     mapfile -t lines < <(explain_errors)
-    mapfile -t race < <(find_race "${@:2}")
+    [ $# = 1 ] || mapfile -t race < <(find_race "${@:2}")
     [ ${#race[@]} = 0 ] || lines=("${race[@]}")
     wrong "with $1, the program fails" "${lines[@]}"
 }
@@ -421,8 +422,7 @@ no_race() {
         mapfile -t lines < <(report_of_race)
         [ ${#lines[@]} = 0 ] ||
             wrong "with $(ranks "$@"), an operation does not wait for the data that it needs" "${lines[@]}"
-        mapfile -t lines < <(explain_errors)
-        wrong "with $(ranks "$1"), the program fails" "${lines[@]}"
+        program_fails "$(ranks "$1")"
     fi
     ok "with $(ranks "$@"), every operation waits for the data that it needs"
 }
