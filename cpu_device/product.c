@@ -5,6 +5,7 @@
 #include "cpu_device/record.h"
 #include "cpu_device/sgemm.h"
 #include <stdlib.h>
+#include <string.h>
 
 // Returns the status of a launch. cuBLAS contains a CUDA runtime of its own, so its errors do not
 // become the last error of the program.
@@ -24,6 +25,7 @@ struct matrix {
     cudaDataType type;
     int ld;
     int tf32;         // 1: round the floats to TF32 first
+    int spread;       // 1: copy the columns farther apart first
     int mixed;        // 1: the batch has gaps, in which other matrices may lie
     long long stride; // elements from a matrix of the batch to the next one
 };
@@ -59,12 +61,16 @@ static int view_matrix(struct matrix *out, struct cpu_span *span, const void *da
     size_t element = cpu_element_bytes(type), distance = (size_t)stride * (size_t)(batch - 1);
     size_t bytes = (elements ? elements + distance : 0) * element;
     int device = cpu_device_of(data), mixed = distance > 0 && stride != (long long)ld * cols;
-    *out = (struct matrix){cpu_view(data, bytes), type, ld, 0, mixed, stride};
+    *out = (struct matrix){cpu_view(data, bytes), type, ld, 0, 0, mixed, stride};
     *span = (struct cpu_span){(uintptr_t)data, (size_t)rows * element, (size_t)ld * element,
                               (size_t)cols * (size_t)(distance > 0 ? batch : 1), 0};
     if (mixed)
         *span = (struct cpu_span){(uintptr_t)data, bytes, bytes, 1, 0};
     return out->data != NULL && (device < 0 || device == cpu_current_device());
+}
+
+static int is_float(const struct matrix *x) {
+    return x->type == CUDA_R_32F && !x->tf32;
 }
 
 static float widen(const struct matrix *x, size_t i) {
@@ -82,44 +88,50 @@ static void narrow(const struct matrix *x, size_t i, float value) {
             x->type == CUDA_R_16F ? float_to_half(value) : float_to_bfloat16(value);
 }
 
-// Conversion between a matrix of any type and a dense float matrix. The functions below convert the
-// columns from..to.
+// Conversion between a matrix of any type and a float matrix with columns of ld numbers. The
+// functions below convert the columns from..to.
 struct conversion {
     struct matrix x;
     float *floats;
-    size_t rows;
+    size_t rows, ld;
 };
 
 static void run_widen(void *arguments, size_t from, size_t to) {
     struct conversion c = *(struct conversion *)arguments;
-    for (size_t col = from; col < to; col++)
-        for (size_t row = 0; row < c.rows; row++)
-            c.floats[col * c.rows + row] = widen(&c.x, col * (size_t)c.x.ld + row);
+    for (size_t col = from; col < to; col++) {
+        float *column = c.floats + col * c.ld;
+        size_t first = col * (size_t)c.x.ld;
+        if (is_float(&c.x))
+            memcpy(column, (const float *)c.x.data + first, c.rows * sizeof(float));
+        else
+            for (size_t row = 0; row < c.rows; row++)
+                column[row] = widen(&c.x, first + row);
+    }
 }
 
 static void run_narrow(void *arguments, size_t from, size_t to) {
     struct conversion c = *(struct conversion *)arguments;
     for (size_t col = from; col < to; col++)
         for (size_t row = 0; row < c.rows; row++)
-            narrow(&c.x, col * (size_t)c.x.ld + row, c.floats[col * c.rows + row]);
+            narrow(&c.x, col * (size_t)c.x.ld + row, c.floats[col * c.ld + row]);
 }
 
 static void convert(void (*run)(void *, size_t, size_t), const struct matrix *x, float *floats,
-                    int rows, int cols) {
-    struct conversion c = {*x, floats, (size_t)rows};
+                    int rows, int cols, int ld) {
+    struct conversion c = {*x, floats, (size_t)rows, (size_t)ld};
     cpu_share(run, &c, (size_t)cols, (1 << 13) / ((size_t)rows + 1) + 1);
 }
 
-// Returns the matrix as floats: a converted or rounded copy, which the caller frees, or the matrix
-// itself if it needs no conversion.
+// Returns the matrix as floats that the library reads fast: a copy, which the caller frees, or the
+// matrix itself if it needs none.
 static float *as_floats(const struct matrix *x, int rows, int cols, int *ld) {
     *ld = x->ld;
-    if (x->type == CUDA_R_32F && !x->tf32)
+    if (is_float(x) && !x->spread)
         return x->data;
-    *ld = rows ? rows : 1;
-    float *copy = malloc(sizeof(float) * (size_t)rows * (size_t)cols);
+    *ld = rows ? cpu_sgemm_stride(rows) : 1;
+    float *copy = malloc(sizeof(float) * (size_t)*ld * (size_t)cols);
     if (copy)
-        convert(run_widen, x, copy, rows, cols);
+        convert(run_widen, x, copy, rows, cols, *ld);
     return copy;
 }
 
@@ -192,9 +204,9 @@ static void run_gemm(void *arguments, size_t from, size_t to) {
     }
 }
 
-// Products of other types: converts the matrices to floats and back, for one product of the batch
+// Products that need copies: converts the matrices to floats and back, for one product of the batch
 // after the other.
-static void run_converted_gemm(void *arguments) {
+static void run_copied_gemm(void *arguments) {
     struct gemm *batch = arguments;
     for (int i = 0; i < batch->batch; i++) {
         struct gemm g = *batch, f;
@@ -214,11 +226,13 @@ static void run_converted_gemm(void *arguments) {
         }
         cpu_share(run_gemm, &f, gemm_pieces(&f), 1);
         if (f.c.data != g.c.data) {
-            convert(run_narrow, &g.c, f.c.data, g.m, g.n);
+            convert(run_narrow, &g.c, f.c.data, g.m, g.n, f.c.ld);
             free(f.c.data);
         }
-        free(f.a.data);
-        free(f.b.data);
+        if (f.a.data != g.a.data)
+            free(f.a.data);
+        if (f.b.data != g.b.data)
+            free(f.b.data);
     }
 }
 
@@ -238,6 +252,14 @@ static int overlaps_first(const struct matrix *x, int rows, int cols, int batch)
 static size_t gemm_grain(const struct gemm *g) {
     enum { LEAST_MULTIPLICATIONS = 1 << 18 };
     return LEAST_MULTIPLICATIONS / ((size_t)g->m * (size_t)g->n * (size_t)g->k + 1) + 1;
+}
+
+// Returns 1 if the library is faster with a copy of the matrix whose columns are farther apart. k
+// is the number of columns, so the library goes from column to column for each sum. Each number
+// must be used in enough sums to be worth the copy.
+static int is_worth_a_copy(const struct matrix *x, int uses) {
+    enum { LEAST_USES = 64 };
+    return cpu_sgemm_stride(x->ld) != x->ld && uses >= LEAST_USES;
 }
 
 // Sets the epilogue of g, and the spans of its arrays. Returns 0 if an array is not all inside one
@@ -323,13 +345,16 @@ cublasStatus_t cpu_queue_product(const struct cpu_product *p) {
     if (overlap)
         return CUBLAS_STATUS_INVALID_VALUE;
     g.a.tf32 = g.b.tf32 = p->tf32;
+    g.a.spread = p->batch == 1 && !p->transa && is_worth_a_copy(&g.a, p->n);
+    g.b.spread = p->batch == 1 && p->transb && is_worth_a_copy(&g.b, p->m);
     note_cost(p);
     for (int i = 0; i < SPANS; i++)
         cpu_uses_span(name_of(p), spans[i]);
     if (p->workspace_bytes)
         cpu_may_use(name_of(p), p->workspace, p->workspace_bytes, 1);
-    return launched(p->in == CUDA_R_32F && !p->tf32
-                        ? cpu_launch_range(p->stream, run_gemm, &g, sizeof g,
-                                           gemm_pieces(&g) * (size_t)g.batch, gemm_grain(&g))
-                        : cpu_launch(p->stream, run_converted_gemm, &g, sizeof g));
+    int needs_copies = !is_float(&g.a) || g.a.spread || g.b.spread;
+    return launched(needs_copies
+                        ? cpu_launch(p->stream, run_copied_gemm, &g, sizeof g)
+                        : cpu_launch_range(p->stream, run_gemm, &g, sizeof g,
+                                           gemm_pieces(&g) * (size_t)g.batch, gemm_grain(&g)));
 }

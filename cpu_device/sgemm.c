@@ -31,6 +31,11 @@ void cpu_sgemm(int transa, int transb, int m, int n, int k, float alpha, const f
         abort();
 }
 
+int cpu_sgemm_stride(int ld) {
+    enum { FLOATS = 2048 / sizeof(float), CACHE_LINE = 64 / sizeof(float) };
+    return ld % FLOATS ? ld : ld + CACHE_LINE;
+}
+
 void cpu_sgemm_library(char *text, size_t bytes) {
     const dnnl_version_t *v = dnnl_version();
     snprintf(text, bytes, "oneDNN %d.%d", v->major, v->minor);
@@ -66,6 +71,11 @@ void cpu_sgemm(int transa, int transb, int m, int n, int k, float alpha, const f
     stay_on_this_thread();
     cblas_sgemm(CblasColMajor, transa ? CblasTrans : CblasNoTrans,
                 transb ? CblasTrans : CblasNoTrans, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}
+
+// These libraries copy the blocks of a matrix themselves.
+int cpu_sgemm_stride(int ld) {
+    return ld;
 }
 
 // An OpenBLAS that does not know this processor may choose the kernels of a much older one. Returns

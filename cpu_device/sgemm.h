@@ -8,6 +8,11 @@
 void cpu_sgemm(int transa, int transb, int m, int n, int k, float alpha, const float *a, int lda,
                const float *b, int ldb, float beta, float *c, int ldc);
 
+// Returns a leading dimension of at least ld with which the library is fast. oneDNN reads the
+// numbers of a sum in place. If they lie a multiple of 2 KiB apart, they share a few places of the
+// cache, and the product takes up to twice as long.
+int cpu_sgemm_stride(int ld);
+
 // Writes the name and version of the library. For OpenBLAS, it writes the processor whose kernels
 // OpenBLAS runs instead, and a hint if faster kernels exist for this processor.
 void cpu_sgemm_library(char *text, size_t bytes);
