@@ -254,9 +254,9 @@ static size_t gemm_grain(const struct gemm *g) {
     return LEAST_MULTIPLICATIONS / ((size_t)g->m * (size_t)g->n * (size_t)g->k + 1) + 1;
 }
 
-// Returns 1 if the library is faster with a copy of the matrix whose columns are farther apart. k
-// is the number of columns, so the library goes from column to column for each sum. Each number
-// must be used in enough sums to be worth the copy.
+// Returns 1 if the library is faster with a copy of the matrix whose columns are farther apart. The
+// matrix has k columns, so each sum takes a number from every column. Each number must be used in
+// enough sums to be worth the copy.
 static int is_worth_a_copy(const struct matrix *x, int uses) {
     enum { LEAST_USES = 64 };
     return cpu_sgemm_stride(x->ld) != x->ld && uses >= LEAST_USES;

@@ -106,10 +106,12 @@ static void check_gemm(const struct format *in, const struct format *out, int tr
 TEST(products_are_right) {
     const int shapes[][3] = {{1, 1, 1},  {3, 5, 7}, {17, 1, 33},
                              {1, 19, 4}, {4, 3, 0}, {66, 31, 40}};
-    const int large[][4] = {{520, 130, 260, 2}, // two pieces of rows; padding 2
-                            {100, 520, 340, 2}, // two pieces of columns
-                            {512, 70, 40, 0},   // A is copied first (cpu_sgemm_stride)
-                            {70, 512, 40, 0}};  // B is copied first
+    const struct {
+        int m, n, k, padding;
+    } large[] = {{520, 130, 260, 2}, // two pieces of rows
+                 {100, 520, 340, 2}, // two pieces of columns
+                 {512, 70, 40, 0},   // cpu_sgemm_stride: A is copied unless it is transposed
+                 {70, 512, 40, 0}};  // B is copied if it is transposed
     const float scalars[][2] = {{1, 0}, {1, 1}, {-0.5f, 2}, {0, 1}, {0, 0}};
     const struct format *formats[][2] = {
         {&fp32, &fp32}, {&bf16, &bf16}, {&bf16, &fp32}, {&fp16, &fp16}, {&fp16, &fp32}};
@@ -121,9 +123,9 @@ TEST(products_are_right) {
                                shapes[s][1], shapes[s][2], (int)(s + x) % 2 * 3, scalars[x][0],
                                scalars[x][1]);
         for (size_t f = 0; f < 4 && !SANITIZED; f += 2)
-            for (size_t s = 0; s < 4; s++)
-                check_gemm(formats[f][0], formats[f][1], trans & 1, trans >> 1, large[s][0],
-                           large[s][1], large[s][2], large[s][3], 1, 1);
+            for (size_t s = 0; s < sizeof large / sizeof *large; s++)
+                check_gemm(formats[f][0], formats[f][1], trans & 1, trans >> 1, large[s].m,
+                           large[s].n, large[s].k, large[s].padding, 1, 1);
     }
 }
 
