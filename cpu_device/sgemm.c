@@ -33,7 +33,8 @@ void cpu_sgemm(int transa, int transb, int m, int n, int k, float alpha, const f
 
 int cpu_sgemm_stride(int ld) {
     enum { FLOATS = 2048 / sizeof(float), CACHE_LINE = 64 / sizeof(float) };
-    return ld % FLOATS ? ld : ld + CACHE_LINE;
+    int onednn_copies = __builtin_cpu_supports("avx512vl");
+    return ld % FLOATS || onednn_copies ? ld : ld + CACHE_LINE;
 }
 
 void cpu_sgemm_library(char *text, size_t bytes) {

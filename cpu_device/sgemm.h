@@ -8,9 +8,10 @@
 void cpu_sgemm(int transa, int transb, int m, int n, int k, float alpha, const float *a, int lda,
                const float *b, int ldb, float beta, float *c, int ldc);
 
-// Returns a leading dimension of at least ld with which the library is fast. oneDNN reads the
-// matrices of a small product in place. If the numbers of a sum lie a multiple of 2 KiB apart, they
-// share a few places of the cache, and the product takes up to twice as long.
+// Returns a leading dimension of at least ld with which the library is fast. Without AVX-512,
+// oneDNN reads the matrices of a small product in place. If the numbers of a sum lie a multiple of
+// 2 KiB apart, they share a few places of the cache, and the product takes up to twice as long.
+// With AVX-512, oneDNN copies such matrices itself.
 int cpu_sgemm_stride(int ld);
 
 // Writes the name and version of the library. For OpenBLAS, it writes the processor whose kernels

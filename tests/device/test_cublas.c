@@ -110,8 +110,8 @@ TEST(products_are_right) {
         int m, n, k, padding;
     } large[] = {{520, 130, 260, 2}, // two pieces of rows
                  {100, 520, 340, 2}, // two pieces of columns
-                 {512, 70, 40, 0},   // cpu_sgemm_stride: A is copied unless it is transposed
-                 {70, 512, 40, 0}};  // B is copied if it is transposed
+                 {512, 70, 40, 0},   // A is copied, if cpu_sgemm_stride asks for it
+                 {70, 512, 40, 0}};  // B is copied, if it is transposed
     const float scalars[][2] = {{1, 0}, {1, 1}, {-0.5f, 2}, {0, 1}, {0, 0}};
     const struct format *formats[][2] = {
         {&fp32, &fp32}, {&bf16, &bf16}, {&bf16, &fp32}, {&fp16, &fp16}, {&fp16, &fp32}};
