@@ -22,7 +22,7 @@
 
 static struct {
     const char *min_bytes, *max_bytes, *csv, *trace;
-    long nproc, count, op, factor, warmup, iters, check_only;
+    long nproc, join_timeout, count, op, factor, warmup, iters, check_only;
     size_t smallest, largest; // min_bytes and max_bytes as numbers
 } opt;
 
@@ -30,6 +30,8 @@ static const char *operation_name(int i);
 
 static const struct option_spec options[] = {
     {"nproc", OPTION_INT, &opt.nproc, "gpu", 1, 1000, "number of ranks, or: gpu, for one per GPU"},
+    {"join-timeout", OPTION_INT, &opt.join_timeout, "60", 1, 1e6,
+     "seconds to wait for a rank that a launcher starts"},
     {"count", OPTION_INT, &opt.count, "1000003", 1, 1e9, "floats of parts 1 and 2"},
     {"op", OPTION_CHOICE, &opt.op, "allreduce", 0, 0, "operation of part 3", operation_name},
     {"min-bytes", OPTION_TEXT, &opt.min_bytes, "8", 0, 0,
@@ -376,7 +378,8 @@ int main(int argc, char **argv) {
     static struct world w;
     options_parse(tables, "Shows what ncclAllReduce does, and times it.", argc, argv);
     check_options();
-    become_rank(opt.nproc, &w.rank, &w.size, &w.comm); // from here on, all ranks run
+    become_rank(opt.nproc, opt.join_timeout, &w.rank, &w.size, &w.comm);
+    // From here on, all ranks run.
     CUDA_CHECK(cudaStreamCreate(&w.stream));
     size_t padding = w.size * sizeof(float);
     size_t bytes = max_size(opt.count * sizeof(float), opt.largest) + padding;

@@ -3,12 +3,12 @@
 #include "02_multigpu_fork/nccl_check.h"
 #include "02_multigpu_fork/ranks.h"
 #include "03_multigpu_launcher/environment.h"
+#include "04_multinode/meet_by_tcp.h"
 #include "common/base/options.h"
 #include "common/device/device.h"
 #include "common/training/report.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static void fork_and_join(long nproc, int *rank, int *world, ncclComm_t *comm) {
     ncclUniqueId id = {0};
@@ -22,35 +22,24 @@ static void fork_and_join(long nproc, int *rank, int *world, ncclComm_t *comm) {
     NCCL_CHECK(ncclCommInitRank(comm, *world, id, *rank));
 }
 
-// Puts the address of rank 0 into NCCL_COMM_ID. Then all ranks get the same id from NCCL, and NCCL
-// itself lets the ranks meet at this address.
-static void set_comm_address(void) {
-    char address[300];
-    const char *host = getenv("MASTER_ADDR");
-    int port = rank0_port();
-    if (!host || !*host)
-        wrong_usage("RANK is set, but MASTER_ADDR is not: a launcher such as torchrun sets both");
-    snprintf(address, sizeof address, strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, port);
-    setenv("NCCL_COMM_ID", address, 1);
-}
-
-static void join_launched(int *rank, int *world, ncclComm_t *comm) {
-    ncclUniqueId id;
+static void join_launched(long join_timeout, int *rank, int *world, ncclComm_t *comm) {
+    ncclUniqueId id = {0};
     struct place place = find_place();
     number_from_environment("WORLD_SIZE", 1, 1000); // with more ranks, the sums would not be exact
-    set_comm_address();
     *rank = place.rank;
     *world = place.world;
     CUDA_CHECK(cudaSetDevice(choose_device(&place)));
-    NCCL_CHECK(ncclGetUniqueId(&id));
+    if (*rank == 0)
+        NCCL_CHECK(ncclGetUniqueId(&id));
+    meet_by_tcp(&place, &id, NULL, NULL, NULL, join_timeout);
     NCCL_CHECK(ncclCommInitRank(comm, *world, id, *rank));
 }
 
-void become_rank(long nproc, int *rank, int *world, ncclComm_t *comm) {
+void become_rank(long nproc, long join_timeout, int *rank, int *world, ncclComm_t *comm) {
     if (getenv("RANK") && nproc)
         wrong_usage("--nproc %ld: RANK is set, so a launcher has started the ranks", nproc);
     if (getenv("RANK"))
-        join_launched(rank, world, comm);
+        join_launched(join_timeout, rank, world, comm);
     else
         fork_and_join(nproc, rank, world, comm);
     setvbuf(stdout, NULL, _IOLBF, 0); // a job log shows each line at once

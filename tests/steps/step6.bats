@@ -116,28 +116,29 @@ END
 
 # as_rank RANK PORT: starts one of two ranks with the variables of a launcher.
 as_rank() {
-    RANK=$1 LOCAL_RANK=$1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$2 demo --check-only --count 1003 --factor 64
+    RANK=$1 LOCAL_RANK=$1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$2 demo --check-only --count 1003 --factor 64 "${@:3}"
 }
 
-@test "ranks that a launcher starts meet each other, and at the next port if torchrun has its own store" {
-    for store in False True; do
-        port=$(free_port)
-        TORCHELASTIC_USE_AGENT_STORE=$store as_rank 1 "$port" >out1 2>err1 3>&- &
-        other=$!
-        [ $store = False ] || port=$((port + 1))
-        TORCHELASTIC_USE_AGENT_STORE=False correct as_rank 0 "$port"
-        wait $other
-        grep -qF "= 1 everywhere" <<<"$output"
-        [ ! -s out1 ]
-        [ ! -s err1 ]
-    done
+@test "ranks that a launcher starts meet each other" {
+    port=$(free_port)
+    as_rank 1 "$port" >out1 2>err1 3>&- &
+    other=$!
+    correct as_rank 0 "$port"
+    wait $other
+    grep -qF "= 1 everywhere" <<<"$output"
+    [ ! -s out1 ]
+    [ ! -s err1 ]
+}
+
+@test "a rank that a launcher starts gives up if another one does not come" {
+    fails 1 "rank 1 of 2 never arrived" as_rank 0 "$(free_port)" --join-timeout 1
 }
 
 # Step 3 has the tests of its environment.c.
 @test "missing variables of a launcher are named, and --nproc beside them is refused" {
     fails 2 "LOCAL_RANK is not" env RANK=0 WORLD_SIZE=2 "$allreduce"
-    fails 2 "MASTER_PORT is not" env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 "$allreduce"
-    fails 2 "MASTER_ADDR is not" env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_PORT=2000 "$allreduce"
+    fails 2 "MASTER_ADDR is not" env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 "$allreduce"
+    fails 2 "MASTER_PORT is not" env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 "$allreduce"
     export MASTER_ADDR=127.0.0.1 MASTER_PORT=2000
     fails 2 "--nproc 2: RANK is set" env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 "$allreduce" --nproc 2
 }
