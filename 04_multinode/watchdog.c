@@ -4,6 +4,7 @@
 #include "common/device/device.h"
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,6 +24,7 @@ static struct {
     double step_timeout; // seconds that each other collective may take
     double waited;       // seconds that the oldest collective has taken
     double called;       // seconds that the current call has taken
+    double limit;        // seconds that the newest collective may take
     long step;           // training step that the host is queueing
     long save_end;       // the first training step that no longer waits for a save
     long queued;         // number of collectives that the host has queued
@@ -55,6 +57,16 @@ __attribute__((noreturn, format(printf, 2, 3))) static void give_up(long number,
     _exit(1); // exit could wait for kernels that never end
 }
 
+static char no_answer[256]; // the error line of end_hanging
+
+// Ends the process while a call of CUDA hangs. In a signal handler, only some functions are safe:
+// write is, and fprintf is not.
+static void end_hanging(int signal) {
+    (void)signal;
+    alarm(10); // ends the process if stderr is blocked
+    _exit(write(STDERR_FILENO, no_answer, strlen(no_answer)) < 0 ? 2 : 1);
+}
+
 // Returns NCCL's last warning behind "; ", or an empty text. The CPU device warns of ranks that it
 // waits for, and of hosts that are silent.
 static const char *last_warning(void) {
@@ -77,10 +89,14 @@ static void check_limit(long number, double taken) {
 static void look(void) {
     ncclResult_t state = ncclSuccess;
     cudaError_t error = cudaSuccess;
+    // The first launch of a kernel loads it. If a collective never ends, CUDA may wait for it then,
+    // and keep the calls of all threads waiting. end_hanging ends such a process.
+    unsigned left = alarm(ceil(watch.limit));
     for (; watch.completed < watch.queued; watch.completed++, watch.waited = 0)
         if ((error = cudaEventQuery(watch.collectives[watch.completed % MOST_QUEUED].ended)) !=
             cudaSuccess)
             break;
+    alarm(left);
     if (watch.completed == watch.queued) {
         watch.waited = 0;
         return;
@@ -123,6 +139,7 @@ static void set_limit(struct collective *c) {
         c->limit *= SAVE_FACTOR;
         c->option = "10 times --step-timeout, because of a save";
     }
+    watch.limit = c->limit;
 }
 
 void begin_collective(const char *call, const char *file, int line) {
@@ -198,6 +215,13 @@ void watch_comm(ncclComm_t comm) {
 
 void start_watchdog(double join_timeout, double step_timeout) {
     pthread_t thread;
+    // The handler works once: the next alarm ends the process.
+    struct sigaction once = {.sa_handler = end_hanging, .sa_flags = SA_RESETHAND | SA_NODEFER};
+    snprintf(
+        no_answer, sizeof no_answer,
+        "error (%s): a call of CUDA does not return: a rank is stuck, or the network is down\n",
+        error_origin());
+    sigaction(SIGALRM, &once, NULL);
     watch.join_timeout = join_timeout;
     watch.step_timeout = step_timeout;
     CUDA_CHECK(cudaGetDevice(&watch.device));

@@ -128,7 +128,7 @@ silent_host() {
     silent="for [5-9] s; nothing heard for [5-9] s from rank 2, rank 3 on $(hostname), so the node or its network may be down"
     silent_host 0111 --step-timeout 7 # rank 1 is not silent
     rank_says 0 "$(text_of NOT_ENDED) 7 s .*; rank 0 waits in AllReduce \(.*\) $silent$(in_step '[0-9]+')"
-    rank_says 1 "a collective .*; rank 1 waits in .* for [67] s; rank 2 is in no collective; rank 3 .*$(in_step '[0-9]+')"
+    rank_says 1 "a collective .*; rank 1 waits in .* for [67] s; (rank 0 is in .*; )?rank 2 is in no collective; rank 3 .*$(in_step '[0-9]+')"
     CPU_DEVICE_TIMEOUT=6 silent_host 0011 # shorter than --step-timeout
     grep -qE "remote process exited or there was a network error: rank [01] waits in AllReduce \(.*\) $silent" err.0
 }
@@ -203,6 +203,22 @@ on_after_all() {
     for rank in 0 1; do
         rank_says $rank "$(text_of NOT_ENDED) 1 s .* \(step 3, collective [0-9]+, sleep at "
     done
+}
+
+# stuck_in_first_step PROGRAM: rank 1 stops before the first all-reduce. Rank 0 queues it, and then loads its next kernel,
+# which waits for all work of the device. Meanwhile, the watchdog's thread cannot call CUDA.
+stuck_in_first_step() {
+    CPU_DEVICE_CHAOS=1 KILL_AT="1 ncclAllReduce 1 19" start_ranks 2 "$1" --step-timeout 1
+    ranks_end 5 1 0
+}
+
+@test "the watchdog also ends a rank whose calls of CUDA do not return" {
+    stuck_in_first_step "$watched"
+    rank_says 0 "a call of CUDA does not return: a rank is stuck, or the network is down$"
+    end_ranks
+    changed ./program 4 watchdog.c 's/alarm\(ceil/alarm(0 * ceil/'
+    refute stuck_in_first_step ./program
+    end_ranks
 }
 
 # far_ahead PROGRAM SIGNAL STEP LAYER OPTION...: rank 1 of 2 gets the signal when all work before the all-reduce of this
