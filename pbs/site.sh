@@ -18,7 +18,7 @@ ranks_per_node=$(grep -cFx "$(head -n 1 "$PBS_NODEFILE")" "$PBS_NODEFILE")
 exports=(-x MASTER_ADDR -x MASTER_PORT)
 for name in $(compgen -e); do
     case $name in
-    MASTER_TOKEN | NCCL_* | OMP_* | CPU_DEVICE* | LD_LIBRARY_PATH) exports+=(-x "$name") ;;
+    MASTER_TOKEN | NCCL_* | FI_* | OMP_* | CPU_DEVICE* | LD_LIBRARY_PATH) exports+=(-x "$name") ;;
     esac
 done
 

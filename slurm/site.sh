@@ -13,6 +13,9 @@ case $0 in
         echo "error: $0 is a job script of Slurm: sbatch $0 on a cluster, or make $here on this machine" >&2
         exit 2
     fi
+    # A shell that srun has started is a task of the job. The shell of salloc is a task with a number above all others.
+    [ "${SLURM_STEP_ID:-4294967290}" -ge 4294967290 ] ||
+        echo "note: srun started this shell. If it waits for resources now, leave the shell, and use salloc" >&2
     ;;
 esac
 
@@ -22,10 +25,18 @@ esac
 # The network interface between the nodes; `ip -br address` on a node lists them. If it is not set, NCCL chooses one:
 # export NCCL_SOCKET_IFNAME=ib0
 
-# A task has one thread per core. If the task is a launcher, its ranks share the cores.
-export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((${SLURM_CPUS_PER_TASK:-1} / ${ranks_per_task:-1}))}
+# If sbatch or bash is called in a job, the script inherits where the cores of that job are, and srun fails. After
+# sbatch --export=NONE, which some sites make the default, srun would not pass on MASTER_ADDR and other variables.
+unset "${!SLURM_CPU_BIND@}" SLURM_EXPORT_ENV
+
+# A job that has its nodes for itself has all their GPUs, and srun would use only as many as the job asked for.
+[ -z "${SLURM_GPUS_ON_NODE:-}" ] || export SLURM_GPUS_PER_NODE=$SLURM_GPUS_ON_NODE
+
+# A task has one thread per core, and at least one. If the task is a launcher, its ranks share the cores.
+: "${SLURM_CPUS_PER_TASK:=1}"
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(((SLURM_CPUS_PER_TASK - 1) / ${ranks_per_task:-1} + 1))}
 
 # CONTAINER=containers/tutorial.sif sbatch ... runs the programs in that image. --nv adds the driver of the node.
 run=()
 # shellcheck disable=SC2034 # the job scripts use it
-[ -z "${CONTAINER:-}" ] || run=(apptainer exec --nv "$CONTAINER")
+[ -z "${CONTAINER:-}" ] || run=("$(command -v apptainer || echo singularity)" exec --nv "$CONTAINER")

@@ -337,6 +337,14 @@ first_of() {
     done <<<"$interfaces"
 }
 
+has_plugin() { # NCCL finds its network plugin through LD_LIBRARY_PATH
+    local folder folders=${LD_LIBRARY_PATH:-}
+    for folder in ${folders//:/ }; do
+        compgen -G "$folder/libnccl-net*.so*" >/dev/null && return
+    done
+    ldconfig -p 2>/dev/null | grep -q libnccl-net
+}
+
 interfaces=$(find_interfaces)
 names=$(cut -d' ' -f1 <<<"$interfaces" | paste -sd' ')
 name='' own=''
@@ -483,6 +491,9 @@ FAIL         | network       | [ "$name" = lo ] && [ "$nodes" -gt 1 ] | $taken, 
 PASS         | network       | [ "$name" = lo ] | $taken, which is enough for one node
 WARN         | network       | [[ $name = @(docker|virbr|veth|br-|tun|wg)* ]] | $taken, which looks virtual \
     | if ranks do not meet: export NCCL_SOCKET_IFNAME=... (slurm/site.sh)
+WARN         | network       | [[ " $names" = *' hsn'* ]] && [ "$gpus" != 0 ] && ! has_plugin \
+    | $taken; without the plugin aws-ofi-nccl, NCCL uses TCP here, which is slow \
+    | load your site's module of the plugin (docs/nccl.md, Slingshot)
 PASS         | network       | otherwise | $taken
 skip         | addresses     | find_addresses
 PASS         | host name     | reachable "$host_address" | $host is $host_address
@@ -500,11 +511,12 @@ PASS         | job           | [[ $in_job = Slurm* ]] \
     | $in_job, nodes: $nodes; here: ${SLURM_CPUS_ON_NODE:-?} cores, ${SLURM_GPUS_ON_NODE:-0} GPUs
 PASS         | job           | [ "$in_job" ] && [ -r "${PBS_NODEFILE:-}" ] \
     | $in_job, nodes: $nodes, ranks: $(wc -l <"$PBS_NODEFILE")
+PASS         | job           | [ "$in_job" ] && [ "${MASTER_ADDR:-}" ] | $in_job
 FAIL         | job           | [ "$in_job" ] | $in_job, but PBS_NODEFILE=${PBS_NODEFILE:-} cannot be read \
     | run the doctor on the first node of the job, where its script runs
 PASS         | job           | [ "$scheduler" = Slurm ] \
     | none; Slurm is installed: sbatch slurm/doctor.sbatch checks compute nodes
-PASS         | job           | [ "$scheduler" = PBS ] | none; PBS is installed: pbs/README.md lists the job scripts
+PASS         | job           | [ "$scheduler" = PBS ] | none; PBS is installed: qsub pbs/doctor.pbs checks compute nodes
 WARN         | job           | [ "$no_controller" ] \
     | none; sbatch is installed, but no Slurm controller answers: $no_controller \
     | run programs on this machine: make run-step4

@@ -53,6 +53,15 @@ said() {
     said "Open MPI's variables"
 }
 
+@test "doctor.pbs checks both nodes, and all ranks sum a number" {
+    ARGS=''
+    run_job pbs/doctor.pbs
+    said "node1, PBS job"
+    said "node2"
+    said "ranks: 4, hosts: 2"
+    refute said "FAIL  job"
+}
+
 @test "step4-launcher.pbs starts a launcher per node, with the loss curve of step 1" {
     ARGS="$options --csv launcher.csv"
     run_job pbs/step4-launcher.pbs

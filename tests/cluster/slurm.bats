@@ -127,6 +127,35 @@ END
     [ "$(cat 2x2.all.gpus.* 4x1.all.gpus.* | grep -cxE 'all|0,1')" = 8 ]
 }
 
+@test "job scripts use all GPUs of an exclusive node, and need nothing of the caller's environment" {
+    local all bare
+    submit --exclusive --gpus-per-node=1 slurm/step3.sbatch "${tiny[@]}" --csv all.csv
+    all=$id
+    submit --export=NONE slurm/step4.sbatch "${tiny[@]}" --csv bare.csv
+    bare=$id
+    "$TRAIN" "${tiny[@]}" --csv alone.csv
+    within 60 all_ended "$all" "$bare"
+    ended "$all" COMPLETED
+    ended "$bare" COMPLETED
+    logged "$all" "= 2 ranks x 60"
+    same_curve alone.csv all.csv
+    same_curve alone.csv bare.csv
+}
+
+@test "a job script that bash starts uses a part of a larger allocation, and warns of srun's own shell" {
+    local larger=(salloc --nodes=2 --ntasks-per-node=2 --gpus-per-node=2 bash)
+    "$TRAIN" "${tiny[@]}" --csv alone.csv
+    cluster exec "${larger[@]}" slurm/step1.sbatch "${tiny[@]}" --csv one.csv >one
+    [ "$(grep -c '^training' one)" = 1 ]
+    cluster exec "${larger[@]}" slurm/step4-launcher.sbatch "${tiny[@]}" --csv four.csv >four
+    [ "$(grep -c '^ranks .*= 4 ranks' four)" = 1 ]
+    same_curve alone.csv one.csv
+    same_curve alone.csv four.csv
+    # The srun in the script would wait here, so a stand-in takes its place.
+    run cluster exec srun --ntasks=1 bash -c 'srun() { :; } && export -f srun && bash slurm/step1.sbatch'
+    [[ $output == *'note: srun started this shell'* ]]
+}
+
 @test "tasks on one node need no address" {
     "$TRAIN" "${tiny[@]}" --csv alone.csv
     cluster exec srun --nodes=1 --ntasks=2 04_multinode/train "${tiny[@]}" --csv here.csv

@@ -280,6 +280,8 @@ sed -i 2d interfaces @@ WARN network @ NCCL uses docker0 @ NCCL_SOCKET_IFNAME
 sed -i 2d interfaces @@ PASS network @ NCCL uses lo @ enough for one node
 : @ SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 @ FAIL network @ NCCL uses lo @ slurm/site.sh
 : >interfaces @@ FAIL network @ no interface has an address
+anew sed -i 's/ib0/hsn0/' interfaces @@ WARN network @ without the plugin aws-ofi-nccl @ docs/nccl.md
+touch toolkit/lib64/libnccl-net-ofi.so @ LD_LIBRARY_PATH=/nowhere:$PWD/toolkit/lib64 @ PASS network @ NCCL uses ens3
 anew sed -i 's/.* gpu07/127.0.1.1 gpu07/' hosts @@ WARN host name @ gpu07 is 127.0.1.1 @ MASTER_ADDR=10.9.0.7
 @@ FAIL 0
 @ SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 @ FAIL host name @ gpu07 is 127.0.1.1 @ MASTER_ADDR=10.9.0.7
@@ -298,6 +300,7 @@ END
     printf '%s\n' gpu01 gpu01 gpu07 gpu07 >nodefile
     each_finding <<'END'
 @ PBS_JOBID=9.server PBS_NODEFILE="$PWD/nodefile" @ PASS job @ PBS job 9.server, nodes: 2, ranks: 4
+@ PBS_JOBID=9.server PBS_NODEFILE=/of/node/1 MASTER_ADDR=gpu01 @ PASS job @ PBS job 9.server
 @ PBS_JOBID=9.server PBS_NODEFILE="$PWD/gone" @ FAIL job @ PBS_NODEFILE= @ first node
 ln -s bash bin/qsub @@ - several nodes @ pbs/
 rm bin/qsub; ln -s bash bin/sbatch; stand_in bin/scontrol <<<"echo 'Slurmctld(primary) at head is UP'" @@ PASS job @ Slurm is installed
