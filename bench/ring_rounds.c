@@ -35,7 +35,7 @@ static ncclResult_t record_and_start(void) {
 int main(int argc, char **argv) {
     struct world *w = &world;
     options_parse(tables, "Records the rounds of the ring of step 6.", argc, argv);
-    become_rank(opt.nproc, &w->rank, &w->size, &w->comm);
+    become_rank(opt.nproc, opt.join_timeout, &w->rank, &w->size, &w->comm);
     CUDA_CHECK(cudaStreamCreate(&w->stream));
     size_t bytes = w->size * sizeof(float);
     DEVICE_ALLOC(w->in, "vectors of all ranks", w->size * bytes);

@@ -224,7 +224,7 @@ def run(commands, folder, limit):
     try:
         done = subprocess.run(["bash", "-e", "-o", "pipefail", "-c", commands], cwd=folder, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=limit,
-                              env={**os.environ, "NO_COLOR": "1", "DEVICE": "cpu"})
+                              env={**os.environ, "NO_COLOR": "1", "DEVICE": "cpu", "MAKELEVEL": "0", "MAKEFLAGS": ""})
     except subprocess.TimeoutExpired:
         return None, f"did not end in {limit} s"
     if done.returncode or not done.stdout:

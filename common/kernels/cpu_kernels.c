@@ -202,7 +202,9 @@ static void run_sum_rows(void *arguments, size_t from, size_t to) {
 
 void sum_rows(const float *x, float *sums, int rows, int cols, cudaStream_t stream) {
     size_t n = (size_t)rows, m = (size_t)cols;
+    size_t threads = n < 32 ? n : 32; // of a GPU, for each column
     struct sum_rows a = {READS(x, n * m), WRITES(sums, m), n, m};
+    COMPUTES(m * threads, n / 32 + 1);
     LAUNCH(stream, run_sum_rows, a, m, 64);
 }
 

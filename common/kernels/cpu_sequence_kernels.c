@@ -71,7 +71,7 @@ void look_up_backward(const float *tokens, const float *dy, float *dtable, int r
     size_t n = (size_t)rows, m = (size_t)width;
     struct look_up_backward a = {READS(tokens, n), READS(dy, n * m), WRITES(dtable, entries * m), n,
                                  m};
-    COMPUTES(entries * m, n);
+    COMPUTES((size_t)entries * (m < 256 ? m : 256), n); // the threads of a GPU
     LAUNCH(stream, run_look_up_backward, a, (size_t)entries, 64);
 }
 

@@ -99,27 +99,29 @@ void drop_values(const float *x, float *y, size_t count, float rate, uint64_t se
     LAUNCH(drop_values_kernel, count, stream, x, y, count, rate, seed, numbers);
 }
 
-// A block sums TILE columns, with TILE rows of threads. Each thread sums a part of one column. The
-// threads of one row read TILE neighbouring floats, which is one memory access of the GPU.
+// A block sums TILE columns, with at most TILE rows of threads. Each thread sums a part of one
+// column. The threads of one row read TILE neighbouring floats, which is one memory access of the
+// GPU.
 enum { TILE = 32 };
 
 __global__ static void sum_rows_kernel(const float *x, float *sums, size_t rows, size_t cols) {
     __shared__ float parts[TILE][TILE];
     size_t col = blockIdx.x * (size_t)TILE + threadIdx.x;
     float sum = 0.f;
-    for (size_t row = threadIdx.y; row < rows && col < cols; row += TILE)
+    for (size_t row = threadIdx.y; row < rows && col < cols; row += blockDim.y)
         sum += x[row * cols + col];
     parts[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
     if (threadIdx.y > 0 || col >= cols)
         return;
-    for (int part = 1; part < TILE; part++)
+    for (unsigned part = 1; part < blockDim.y; part++)
         sum += parts[part][threadIdx.x];
     sums[col] = sum;
 }
 
 void sum_rows(const float *x, float *sums, int rows, int cols, cudaStream_t stream) {
-    LAUNCH_BLOCKS(sum_rows_kernel, cols / TILE + 1, dim3(TILE, TILE), stream, x, sums, rows, cols);
+    dim3 threads(TILE, rows < 1 ? 1 : rows < TILE ? rows : TILE);
+    LAUNCH_BLOCKS(sum_rows_kernel, cols / TILE + 1, threads, stream, x, sums, rows, cols);
 }
 
 __global__ static void softmax_cross_entropy_kernel(const float *logits, const uint8_t *labels,
@@ -156,8 +158,9 @@ void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows,
                            float scale, float *dlogits, struct stats *stats, float smoothing,
                            cudaStream_t stream) {
     span_begin(PHASE_LOSS, __func__, stream);
-    LAUNCH(softmax_cross_entropy_kernel, STATS_LANES, stream, logits, labels, rows, classes, scale,
-           dlogits, stats, smoothing);
+    enum { THREADS = 32 }; // small blocks, so that as many multiprocessors as possible take part
+    LAUNCH_BLOCKS(softmax_cross_entropy_kernel, STATS_LANES / THREADS, dim3(THREADS), stream,
+                  logits, labels, rows, classes, scale, dlogits, stats, smoothing);
     span_end();
 }
 

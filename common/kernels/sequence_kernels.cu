@@ -28,23 +28,24 @@ void look_up(const float *tokens, const float *table, float *y, int rows, int wi
         LAUNCH_BLOCKS(look_up_kernel, rows, dim3(BLOCK_THREADS), stream, tokens, table, y, width);
 }
 
-// A thread adds up all rows with its entry, so that no two threads change the same sum.
+// A block adds up the rows with its entry. Each thread has columns of its own, so that no two
+// threads change the same sum.
 __global__ static void look_up_backward_kernel(const float *tokens, const float *dy, float *dtable,
-                                               size_t rows, size_t width, size_t entries) {
-    FOR_EACH (i, entries * width) {
-        size_t entry = i / width, column = i % width;
-        float sum = 0.f;
-        for (size_t row = 0; row < rows; row++)
-            if ((size_t)tokens[row] == entry)
-                sum += dy[row * width + column];
-        dtable[i] = sum;
-    }
+                                               size_t rows, size_t width) {
+    float *sums = dtable + blockIdx.x * width;
+    for (size_t i = threadIdx.x; i < width; i += blockDim.x)
+        sums[i] = 0.f;
+    for (size_t row = 0; row < rows; row++)
+        if ((size_t)tokens[row] == blockIdx.x)
+            for (size_t i = threadIdx.x; i < width; i += blockDim.x)
+                sums[i] += dy[row * width + i];
 }
 
 void look_up_backward(const float *tokens, const float *dy, float *dtable, int rows, int width,
                       int entries, cudaStream_t stream) {
-    LAUNCH(look_up_backward_kernel, (size_t)entries * width, stream, tokens, dy, dtable, rows,
-           width, entries);
+    dim3 threads(width < BLOCK_THREADS ? width : BLOCK_THREADS);
+    LAUNCH_BLOCKS(look_up_backward_kernel, entries, threads, stream, tokens, dy, dtable, rows,
+                  width);
 }
 
 static const float GELU_SLOPE = 0.7978845608f, GELU_CUBE = 0.044715f;

@@ -131,7 +131,7 @@ as_rank() {
 }
 
 @test "a rank that a launcher starts gives up if another one does not come" {
-    fails 1 "rank 1 of 2 never arrived" as_rank 0 "$(free_port)" --join-timeout 1
+    fails 1 "rank 1 of 2 $(text_of NEVER_ARRIVED)" as_rank 0 "$(free_port)" --join-timeout 1
 }
 
 # Step 3 has the tests of its environment.c.

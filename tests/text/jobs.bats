@@ -27,8 +27,9 @@ setup() {
         [ -z "$output" ]
     done
     for script in pbs/*.pbs; do
-        here=$(basename "$script")
-        fails 2 "$script is a job script of PBS: qsub $script on a cluster, or make run-${here:0:5} on this machine" \
+        here=$(basename "$script" .pbs)
+        [ "$here" = doctor ] || here=run-${here:0:5}
+        fails 2 "$script is a job script of PBS: qsub $script on a cluster, or make $here on this machine" \
             env -u PBS_NODEFILE -u PBS_O_WORKDIR bash "$script"
         [ -z "$output" ]
     done
@@ -58,9 +59,9 @@ slurm/step4.sbatch@s/04_multinode.train/04_multinode\/trian/@trian@04_multinode/
 slurm/step4.sbatch@s/04_multinode/04_multinodes/@multinodes@04_multinodes/train is not
 pbs/step4.pbs@s/^cd.*/&\ntools\/doktor.sh/@doktor@tools/doktor.sh is not
 slurm/step4.sbatch@s/--kill-on-bad-exit=1//@srun  --cpus@srun without --kill-on-bad-exit
-slurm/step6.sbatch@s/--cpus-per-task="[^"]*"//@srun --kill@srun without --cpus-per-task
+slurm/step6.sbatch@s/--cpus-per-task="[^"]*"//@srun --ntasks@srun without --cpus-per-task
 slurm/step4.sbatch@s/(MASTER_PORT)=.*/\1=29500/@29500@a fixed port
-slurm/step6.sbatch@s/(--master-port) "\$MASTER_PORT"/\1 29500/@srun --kill@a fixed port
+slurm/step6.sbatch@s/(--master-port) "\$MASTER_PORT"/\1 29500/@srun --ntasks@a fixed port
 END
 }
 
