@@ -89,14 +89,10 @@ static void check_limit(long number, double taken) {
 static void look(void) {
     ncclResult_t state = ncclSuccess;
     cudaError_t error = cudaSuccess;
-    // The first launch of a kernel loads it. If a collective never ends, CUDA may wait for it then,
-    // and keep the calls of all threads waiting. end_hanging ends such a process.
-    unsigned left = alarm(ceil(watch.limit));
     for (; watch.completed < watch.queued; watch.completed++, watch.waited = 0)
         if ((error = cudaEventQuery(watch.collectives[watch.completed % MOST_QUEUED].ended)) !=
             cudaSuccess)
             break;
-    alarm(left);
     if (watch.completed == watch.queued) {
         watch.waited = 0;
         return;
@@ -120,10 +116,15 @@ static void *watchdog(void *unused) {
         double tick = fmin(now - before, 2 * TICK);
         watch.waited += tick;
         watch.called += tick;
-        if (watch.calling)
+        if (watch.calling) {
             check_limit(watch.queued, watch.called);
-        else
+        } else {
+            // The first launch of a kernel loads it. If a collective never ends, CUDA may wait for
+            // it then, and keep look() waiting, too. Then end_hanging ends the process.
+            alarm(ceil(watch.limit));
             look();
+            alarm(0);
+        }
         pthread_mutex_unlock(&watch.lock);
     }
     return unused;
@@ -187,6 +188,8 @@ void end_collective(ncclResult_t result, cudaStream_t stream) {
 static void look_first(void) {
     pthread_mutex_lock(&watch.lock);
     look();
+    signal(SIGALRM, SIG_DFL);
+    alarm(10); // again, because the thread may have switched off the alarm of fail
 }
 
 void wait_for(cudaStream_t stream) {

@@ -92,8 +92,6 @@ cudaError_t cpu_enter(void) {
         return cudaErrorInitializationError;
     pthread_once(&once, initialise);
     cpu_thread_begins();
-    if (cpu_chaos_seed)
-        cpu_wait_for_loading();
     return device_count ? cudaSuccess : cudaErrorNoDevice;
 }
 

@@ -45,10 +45,6 @@ int cpu_is_forked(void);
 // the first transfer between two ranks also wait as they may wait on a GPU.
 extern uint64_t cpu_chaos_seed;
 
-// Waits while another thread launches a kernel for the first time on this thread's device. cpu_lock
-// is free.
-void cpu_wait_for_loading(void);
-
 // Sets up the address ranges and the limit of each device's memory; called once by cpu_enter.
 void cpu_memory_init(void);
 

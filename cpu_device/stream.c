@@ -371,18 +371,11 @@ struct loaded {
 static uint64_t loading; // devices that load a kernel now: a bit for each
 static pthread_cond_t loaded = PTHREAD_COND_INITIALIZER;
 
-void cpu_wait_for_loading(void) {
-    pthread_mutex_lock(&cpu_lock);
-    while (loading >> cpu_current_device() & 1)
-        pthread_cond_wait(&loaded, &cpu_lock);
-    pthread_mutex_unlock(&cpu_lock);
-}
-
 // Loads a kernel at its first launch on a device. With lazy loading, which is the default, CUDA may
 // wait for all work of the device meanwhile, so a host that must not wait would wait forever. It
-// also keeps the calls of other threads waiting
-// (https://github.com/meta-pytorch/torchcomms/pull/2334). The checker does not count this as a
-// wait, and it takes no modelled time.
+// also keeps other threads waiting (https://github.com/meta-pytorch/torchcomms/pull/2334), here
+// those that ask for an event. The checker does not count this as a wait, and it takes no modelled
+// time.
 static void load_kernel(const struct operation *op, int device) {
     static struct loaded *kernels;
     uint64_t bit = (uint64_t)1 << device;
@@ -737,6 +730,8 @@ static cudaError_t finish_event(cudaEvent_t event, int wait) {
     if (error)
         return cpu_error(error);
     pthread_mutex_lock(&cpu_lock);
+    while (loading >> cpu_current_device() & 1)
+        pthread_cond_wait(&loaded, &cpu_lock);
     int lives = *find_event(event) != NULL;
     if (!lives)
         error = cudaErrorInvalidResourceHandle;

@@ -13,7 +13,7 @@ case $0 in
         echo "error: $0 is a job script of Slurm: sbatch $0 on a cluster, or make $here on this machine" >&2
         exit 2
     fi
-    # A shell that srun has started is a task of the job. The shell of salloc is a task with a number above all others.
+    # A shell that srun has started is a step of the job. The shell of salloc is a step with a number above those of srun.
     [ "${SLURM_STEP_ID:-4294967290}" -ge 4294967290 ] ||
         echo "note: srun started this shell. If it waits for resources now, leave the shell, and use salloc" >&2
     ;;
@@ -27,14 +27,17 @@ esac
 
 # If sbatch or bash is called in a job, the script inherits where the cores of that job are, and srun fails. After
 # sbatch --export=NONE, which some sites make the default, srun would not pass on MASTER_ADDR and other variables.
-unset "${!SLURM_CPU_BIND@}" SLURM_EXPORT_ENV
+[ -z "${SLURM_CPU_BIND_LIST:-}" ] || unset "${!SLURM_CPU_BIND@}"
+unset SLURM_EXPORT_ENV
 
-# A job that has its nodes for itself has all their GPUs, and srun would use only as many as the job asked for.
+# A job that has its nodes for itself has all their GPUs, and srun would use only as many as the job asked for. All nodes
+# must have equally many.
 [ -z "${SLURM_GPUS_ON_NODE:-}" ] || export SLURM_GPUS_PER_NODE=$SLURM_GPUS_ON_NODE
 
 # A task has one thread per core, and at least one. If the task is a launcher, its ranks share the cores.
 : "${SLURM_CPUS_PER_TASK:=1}"
-export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(((SLURM_CPUS_PER_TASK - 1) / ${ranks_per_task:-1} + 1))}
+threads=$((SLURM_CPUS_PER_TASK / ${ranks_per_task:-1}))
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((threads > 0 ? threads : 1))}
 
 # CONTAINER=containers/tutorial.sif sbatch ... runs the programs in that image. --nv adds the driver of the node.
 run=()

@@ -342,7 +342,7 @@ has_plugin() { # NCCL finds its network plugin through LD_LIBRARY_PATH
     for folder in ${folders//:/ }; do
         compgen -G "$folder/libnccl-net*.so*" >/dev/null && return
     done
-    ldconfig -p 2>/dev/null | grep -q libnccl-net
+    PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | grep -q libnccl-net
 }
 
 interfaces=$(find_interfaces)

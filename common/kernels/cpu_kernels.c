@@ -204,7 +204,7 @@ void sum_rows(const float *x, float *sums, int rows, int cols, cudaStream_t stre
     size_t n = (size_t)rows, m = (size_t)cols;
     size_t threads = n < 32 ? n : 32; // of a GPU, for each column
     struct sum_rows a = {READS(x, n * m), WRITES(sums, m), n, m};
-    COMPUTES(m * threads, n / 32 + 1);
+    COMPUTES(m * threads, (n + 31) / 32);
     LAUNCH(stream, run_sum_rows, a, m, 64);
 }
 

@@ -118,8 +118,8 @@ idle() {
 
 @test "the modelled idle share of equal stages is the one of the formula" {
     local large one
-    # Transfers and calls cost nothing here, because the formula knows only work. In such a large batch, neither do the fixed
-    # times of kernels.
+    # Transfers and calls cost nothing here, because the formula knows only work. In such a large batch, the fixed times of
+    # kernels hardly count.
     sed -E 's/^(link|pair|network) .*/\1 1e5/; s/^([a-z]+_latency|latency|wake|[a-z]+_call|gap|product) .*/\1 1e-3/' \
         "$root/cpu_device/h100.model" >free.model
     export CPU_DEVICE_MODEL=./free.model CPU_DEVICE_COMPUTE=0
