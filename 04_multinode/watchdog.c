@@ -24,7 +24,6 @@ static struct {
     double step_timeout; // seconds that each other collective may take
     double waited;       // seconds that the oldest collective has taken
     double called;       // seconds that the current call has taken
-    double limit;        // seconds that the newest collective may take
     long step;           // training step that the host is queueing
     long save_end;       // the first training step that no longer waits for a save
     long queued;         // number of collectives that the host has queued
@@ -114,6 +113,8 @@ static void *watchdog(void *unused) {
         now = seconds();
         // A longer tick means that this process was suspended, perhaps with all other ranks.
         double tick = fmin(now - before, 2 * TICK);
+        const struct collective *newest =
+            &watch.collectives[(watch.queued + MOST_QUEUED - 1) % MOST_QUEUED];
         watch.waited += tick;
         watch.called += tick;
         if (watch.calling) {
@@ -121,7 +122,7 @@ static void *watchdog(void *unused) {
         } else {
             // The first launch of a kernel loads it. If a collective never ends, CUDA may wait for
             // it then, and keep look() waiting, too. Then end_hanging ends the process.
-            alarm(ceil(watch.limit));
+            alarm(ceil(newest->limit));
             look();
             alarm(0);
         }
@@ -140,7 +141,6 @@ static void set_limit(struct collective *c) {
         c->limit *= SAVE_FACTOR;
         c->option = "10 times --step-timeout, because of a save";
     }
-    watch.limit = c->limit;
 }
 
 void begin_collective(const char *call, const char *file, int line) {

@@ -15,7 +15,7 @@ case $0 in
     fi
     # A shell that srun has started is a step of the job. The shell of salloc is a step with a number above those of srun.
     [ "${SLURM_STEP_ID:-4294967290}" -ge 4294967290 ] ||
-        echo "note: srun started this shell. If it waits for resources now, leave the shell, and use salloc" >&2
+        echo "note: srun started this shell. If $0 waits for resources now, leave the shell, and use salloc" >&2
     ;;
 esac
 

@@ -119,19 +119,20 @@ as_rank() {
     RANK=$1 LOCAL_RANK=$1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$2 demo --check-only --count 1003 --factor 64 "${@:3}"
 }
 
-@test "ranks that a launcher starts meet each other" {
-    port=$(free_port)
-    as_rank 1 "$port" >out1 2>err1 3>&- &
-    other=$!
-    correct as_rank 0 "$port"
-    wait $other
-    grep -qF "= 1 everywhere" <<<"$output"
-    [ ! -s out1 ]
-    [ ! -s err1 ]
-}
-
-@test "a rank that a launcher starts gives up if another one does not come" {
-    fails 1 "rank 1 of 2 $(text_of NEVER_ARRIVED)" as_rank 0 "$(free_port)" --join-timeout 1
+@test "ranks that a launcher starts meet each other, and at the next port if torchrun has its own store" {
+    for store in False True; do
+        export TORCHELASTIC_USE_AGENT_STORE=$store
+        port=$(free_port)
+        as_rank 1 "$port" >out1 2>err1 3>&- &
+        other=$!
+        correct as_rank 0 "$port"
+        wait $other
+        grep -qF "= 1 everywhere" <<<"$output"
+        [ ! -s out1 ]
+        [ ! -s err1 ]
+    done
+    # A rank that waits in vain names the port.
+    fails 1 "rank 1 of 2 $(text_of NEVER_ARRIVED) at 127.0.0.1, port $((port + 1))" as_rank 0 "$port" --join-timeout 1
 }
 
 # Step 3 has the tests of its environment.c.
