@@ -94,7 +94,7 @@ demo-fsdp: ## trains language models that do not fit on one device: sharded, wit
 	@tools/demo_fsdp.sh $(ARGS)
 
 demo-gpt: ## trains a language model in two minutes, and shows what it writes before and after (TEXT=file, PROMPT="The ")
-	@$(MAKE) --no-print-directory -s QUIET=@ step3 step5 step7
+	@$(MAKE) --no-print-directory -s QUIET=@ step3 step5 step7 build/story.txt
 	@tools/demo_gpt.sh $(ARGS)
 
 rehearse: ## shows how a run would scale to 64 modelled GPUs (ARGS="--hidden 8192,8192": options of the step; ARGS=--help: more options)

@@ -5,7 +5,7 @@
 TORCH := /usr/bin/python3
 bench: ## compares the steps with PyTorch, after both have computed the same losses (ARGS="--models mlp --ways memory --rounds 2": faster; --accuracy: also the time to an accuracy)
 	@tools/deps.sh bench
-	@$(MAKE) --no-print-directory -s DEVICE=$(HERE) QUIET=@ programs
+	@$(MAKE) --no-print-directory -s DEVICE=$(HERE) QUIET=@ programs build/story.txt
 	@$(TORCH) -B bench/compare.py build/$(HERE) $(ARGS)
 
 bench-collectives: ## times all-reduce on the CPU device, compared with Open MPI

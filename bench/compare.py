@@ -48,7 +48,7 @@ def chosen(name, default, kind=str):
 
 def data_of(model):
     if model == "gpt":
-        return "build/course.txt"
+        return "build/story.txt"
     return next((f for f in ("data/mnist", "data/fashion-mnist") if os.path.exists(f"{f}/train-images-idx3-ubyte.gz")), None)
 
 

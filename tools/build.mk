@@ -102,7 +102,7 @@ $(BUILD)/%.o: %.cu $(BUILD)/flags
 # Archives give each program the modules that it uses, so together with --as-needed they keep the CUDA libraries out of
 # the launcher. Step 1 has no use for those of the steps, some of which need NCCL.
 $(BUILD)/steps.a: $(STEPS_MODULES)
-$(BUILD)/common.a: $(COMMON_MODULES) | build/course.txt
+$(BUILD)/common.a: $(COMMON_MODULES)
 $(LIBRARY): $(patsubst %.c,$(BUILD)/%.o,$(wildcard cpu_device/*.c))
 $(BUILD)/%.a:
 	@rm -f $@
@@ -114,12 +114,12 @@ $(BUILT): $(COMMON_ARCHIVES)
 $(BUILT): %: %.o
 	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ -Wl,--as-needed $(LIB_FLAGS) $(NCCL_FLAGS) -lm -ldl
 
-# The text of --data text: the sources of all programs, in a fixed order. Make does not write it again when a source changes,
-# because a snapshot continues with the same text only.
-build/course.txt:
+# The text of --data text as a file, for programs that count or compare its bytes.
+build/story: tools/story.c common/data/story.c common/data/story.h common/base/rng.h
 	@mkdir -p $(@D)
-	@LC_ALL=C cat $(sort $(wildcard 0*/*.[ch] $(addprefix common/*/*.,c h cu) cpu_device/*.[ch] cpu_device/*/*.h)) >$@.$$$$ && \
-		mv $@.$$$$ $@
+	$(QUIET)$(CC) -std=c11 -I. $(CFLAGS) $(filter %.c,$^) -o $@ -lm
+build/story.txt: build/story
+	@$< >$@ 2>/dev/null
 
 # The programs of exercises (MINE) contain nothing of the tests.
 -include $(shell find $(BUILD) $(if $(MINE),-path $(BUILD)/tests -prune -o) -name '*.d' -print 2>/dev/null)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # demo_gpt.sh [OPTION...]: trains a small language model with step 5 on two ranks, for about two minutes on two cores. The
 # script shows what the model writes before and after training, and compares its loss on the held-out tenth of the text with
-# those of models that count bytes. Options go to the training program. TEXT is the text (the course's own sources), and
+# those of models that count bytes. Options go to the training program. TEXT is the text (that of --data text), and
 # PROMPT the beginning that the model continues. build/demo-gpt keeps the snapshots.
 set -eu
 device=cpu ranks=2
@@ -11,15 +11,15 @@ if [ "$device" = gpu ]; then
 else
     export CPU_DEVICES=$ranks OMP_NUM_THREADS=1 NCCL_SOCKET_IFNAME=lo
 fi
-text=${TEXT:-build/course.txt}
-PROMPT=${PROMPT:-$([ -n "${TEXT:-}" ] && echo "The " || echo "static int ")}
+text=${TEXT:-build/story.txt}
+PROMPT=${PROMPT:-The }
 folder=build/demo-gpt
 rm -rf "$folder"
 mkdir -p "$folder"
 
 train() { # SNAPSHOT OPTION...
     03_multigpu_launcher/launch --nproc-per-node "$ranks" 05_fsdp/train --model gpt --data "text:$text" --batch 16 \
-        --optimizer adamw --schedule cosine --lr 2e-3 --epochs 4 --snapshot "$folder/$1" "${@:2}"
+        --optimizer adamw --schedule cosine --lr 2e-3 --epochs 8 --snapshot "$folder/$1" "${@:2}"
 }
 
 write() { # SNAPSHOT
@@ -74,6 +74,7 @@ row unigram "$unigram" "knows how often each byte occurs"
 row bigram "$bigram" "sees one byte"
 row trigram "$trigram" "sees two bytes"
 row gpt "$(tail -n 1 "$folder/losses.csv" | cut -d, -f5)" "sees all bytes of its context"
+[ -n "${TEXT:-}" ] || row author "$(build/story 2>&1 >/dev/null | cut -d' ' -f1)" "knows all but the random choices"
 printf '\n%s\n\n' "After training, it continues \"$PROMPT\" like this:"
 write trained
 printf '\n%s\n' "Go on: 07_large_models/generate --snapshot $folder/trained --prompt \"$PROMPT\" --seed 2 --temperature 0.5"

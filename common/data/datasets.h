@@ -46,9 +46,10 @@ extern const struct data_source shape_images;
 extern const struct data_source blank_images;
 
 // "text:FILE", or a folder with the file input.txt: sequences of the bytes of a file, of any kind.
-// The word "text" stands for build/course.txt. Sample i has the bytes from i * context on, and its
-// targets are the bytes after each of them. The last tenth is the test set: no byte of it is a
-// target of a training sample. Bytes that fill no whole sample at the end of a set are not used.
+// The word "text" stands for the stories of common/data/story.h. Sample i has the bytes from
+// i * context on, and its targets are the bytes after each of them. The last tenth is the test set:
+// no byte of it is a target of a training sample. Bytes that fill no whole sample at the end of a
+// set are not used.
 extern const struct data_source text_bytes;
 
 // Sets count, shape, values and labels of the set, with new arrays, for set->targets labels each.

@@ -1,9 +1,11 @@
 // Tests of texts as data: sequences of bytes, the held-out tenth, and files that are refused.
+#include "common/data/story.h"
 #include "common/device/device.h"
 #include "common/kernels/kernels.h"
 #include "common/models/model.h"
 #include "tests/unit/data_folder.h"
 #include "tests/unit/default_options.h"
+#include <math.h>
 
 enum { SIZE = 57, CONTEXT = 4, TRAIN = 52 }; // the last tenth is 5 bytes
 
@@ -112,12 +114,23 @@ TEST(checksum_covers_the_text) {
     assert_int_not_equal(data_checksum(&train), crc);
 }
 
-TEST(sources_of_the_course) {
+// Texts quote losses on the stories, so a change of one byte makes them stale.
+TEST(stories_are_the_same_everywhere) {
+    static char story[STORY_BYTES];
+    assert_true(fabs(write_stories(story) - 0.13) < 0.005); // docs/data.md says 0.13
+    assert_int_equal(crc32(0, (uint8_t *)story, STORY_BYTES), 0x311f1db6);
     opt.context = 0; // that of --size tiny
     load("text");
     assert_int_equal(train.targets, 64);
-    assert_true(train.count * 64 > 500000);
-    assert_non_null(memmem(train.values, train.count * 64, "int main(", 9));
+    assert_int_equal(train.count, STORY_BYTES * 9 / 10 / 64);
+    assert_memory_equal(train.values, story, train.count * 64);
+    assert_memory_equal(test.values, story + STORY_BYTES * 9 / 10, test.count * 64);
+    opt.context = STORY_BYTES / 10; // longer than the held-out tenth
+    const char *word = "text";
+    char why[WHY_SIZE];
+    free_sets();
+    assert_int_equal(data_load(&train, &test, &word, why), -1);
+    assert_non_null(strstr(why, "--data text: has 300000 bytes; want at least 300010"));
 }
 
 static void make_file(size_t size) {
