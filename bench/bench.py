@@ -37,6 +37,37 @@ def machine():
             f"{platform.release()}, load {os.getloadavg()[0]:.1f} beforehand")
 
 
+# The kernels of OpenBLAS for new processors, and the flags in /proc/cpuinfo of those that can run them. A processor without
+# them ends a program at an illegal instruction.
+KERNELS = {"Haswell": {"avx2", "fma"}, "Zen": {"avx2", "fma"},
+           "SkylakeX": {"avx512f", "avx512bw", "avx512dq", "avx512vl"}, "Cooperlake": {"avx512_bf16", "avx512vl"},
+           "SapphireRapids": {"avx512_fp16", "amx_tile"}}
+
+
+def processor_flags():
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        return set(" ".join(re.findall(r"^flags\s*: (.*)", file.read(), re.M)[:1]).split())
+
+
+def fastest_kernels(flags, multiply):
+    """OpenBLAS takes kernels of 2004 on processors that it does not know. multiply(NAME) multiplies large matrices with
+    OPENBLAS_CORETYPE=NAME, or with the library's own choice for None. It returns the name of the kernels that OpenBLAS took,
+    or None for another library, and GFLOP/s. Returns the name of the fastest kernels, or None if there is no choice, and a
+    sentence about them."""
+    own, rate = multiply(None)
+    able = [name for name, needed in KERNELS.items() if needed <= flags]
+    if own is None or not able:
+        return None, f"{own or 'its own library'}, {rate:.0f} GFLOP/s"
+    tried = {name: multiply(name) for name in able}
+    rates = {name: fast for name, (took, fast) in tried.items() if took and took.lower() == name.lower()}
+    if not rates:
+        sys.exit(f"error: OpenBLAS takes its kernels for {own}, and not those that this processor can run "
+                 f"({', '.join(able)}), so a comparison would be unfair: use another version of OpenBLAS")
+    best = max(rates, key=rates.get)
+    return best, (f"OpenBLAS for {best}, {rates[best]:.0f} GFLOP/s, the fastest of {', '.join(rates)} "
+                  f"(its own choice is {own}, {rate:.0f} GFLOP/s)")
+
+
 def compiler(program):
     with open(program, "rb") as file:
         found = re.search(rb"GCC: \([^)]*\) [\d.]+|clang version [\d.]+", file.read())

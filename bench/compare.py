@@ -13,7 +13,7 @@ sys.path.insert(0, "tools")
 import files  # noqa: E402
 import gnuplot  # noqa: E402
 
-from bench import compiler, finish, machine, option, run, spread, start  # noqa: E402
+from bench import compiler, fastest_kernels, finish, machine, option, processor_flags, run, spread, start  # noqa: E402
 
 build, OUT = sys.argv[1], "build/bench"
 ROUNDS = int(option("--rounds", 5))
@@ -23,8 +23,7 @@ MODELS = {"mlp": (600000 if GPU else 200000, (), 1.5),
           "cnn": (100000 if GPU else 4000, ("--model", "cnn"), 1),
           "resnet8": (100000 if GPU else 4000, ("--model", "resnet", "--depth", 8), 1),
           "gpt": (100000 if GPU else 4000, ("--model", "gpt", "--size", "tiny", "--context", 64), 1)}
-BATCHES = {"mlp": (32, 64, 128, 256, 512, 1024), "cnn": (32, 64, 256, 1024), "resnet8": (32, 64, 256, 1024),
-           "gpt": (32, 64, 256)}
+BATCHES = {"mlp": (64, 256, 1024), "cnn": (64,), "resnet8": (64,), "gpt": (64,)}
 LAUNCH = "launch"
 # The programs of each number of ranks. The first one is the one that the others are compared with.
 PROGRAMS = {
@@ -154,6 +153,8 @@ def time_to_accuracy():
     adadelta = "--optimizer", "adadelta", "--lr", 1, "--schedule", "step", "--gamma", 0.7
     print("\nseconds of training until the test accuracy is reached, seed 1")
     for model, target, batch, epochs, recipe in ("mlp", 98, 128, 10, ()), ("cnn", 99, 64, 6, adadelta):
+        if model not in chosen("--models", MODELS):
+            continue
         ours = run(*trainer(PROGRAMS[1]["step 1"], model, "--batch", batch, "--epochs", epochs, *recipe))
         theirs = run(*torch("memory", model, 1, "--batch", batch, "--epochs", epochs))
         for name, output in ("step 1", ours), ("PyTorch, data in memory", theirs):
@@ -192,23 +193,46 @@ plot 1 with lines linecolor rgb '#808080' notitle, {', '.join(plots)}
 
 def use_openblas():
     """Debian's PyTorch takes whatever libblas.so.3 the system points at. From here on that is the OpenBLAS that the CPU
-    device would take without oneDNN."""
+    device would take without oneDNN, with the fastest kernels for this processor. Returns a sentence about them."""
     found = re.search(r"-L(\S*openblas\S*)", run("tools/find_libs.sh", "cpu", PRODUCTS="cblas"))
     if found:
         os.environ["LD_LIBRARY_PATH"] = found[1]
+    name, sentence = fastest_kernels(processor_flags(), multiply)
+    if name:
+        os.environ["OPENBLAS_CORETYPE"] = name
+    return sentence
+
+
+def multiply(name):
+    """Multiplies matrices with PyTorch and these kernels of OpenBLAS. Returns the kernels that it took, and GFLOP/s."""
+    program = """
+import time, torch
+a, b = torch.rand(2, 1024, 1024)
+best = 1
+for _ in range(20):
+    begin = time.monotonic()
+    a @ b
+    best = min(best, time.monotonic() - begin)
+print(f"GFLOP/s: {2 * 1024 ** 3 / best / 1e9}")"""
+    done = subprocess.run([sys.executable, "-c", program], text=True, check=False, capture_output=True,
+                          env={**os.environ, "OPENBLAS_VERBOSE": "2", "OPENBLAS_CORETYPE": name or ""})
+    took = re.search(r"^Core: (\S+)", done.stdout + done.stderr, re.M)
+    rate = re.search(r"^GFLOP/s: (\S+)", done.stdout, re.M)
+    return took and rate and took[1], float(rate[1]) if rate else 0
 
 
 def main():
     if data_of("mlp") is None:
         sys.exit("error: make bench needs images: make data")
-    if not GPU:
-        use_openblas()
+    kernels = None if GPU else use_openblas()
     cores = len(os.sched_getaffinity(0))
     load = machine()  # before our own programs run
     banner = run(*trainer(PROGRAMS[1]["step 1"], "mlp", "--max-steps", 1, "--batch", 8))
     print(f"machine   {load}\n{re.search(r'^device .*', banner, re.M)[0]}")
     print(f"compiler  {compiler(f'{build}/01_single_gpu/train')}; "
           f"PyTorch {run(sys.executable, '-c', 'import torch; print(torch.__version__)').strip()}")
+    if kernels:
+        print(f"products  of PyTorch: {kernels}")
     print(f"samples per second, and how many times as fast step 1 or 2 is: median (lowest-highest) of {ROUNDS} alternating "
           f"runs;\nthe losses of {LOSS_STEPS} steps agree to {CLOSE}; {cores} threads, divided among the ranks\n")
     show(["model", "batch", "ranks", "program", "samples/s", "step 1 or 2 / it", "goal"])

@@ -208,3 +208,29 @@ make trace-step1 needs neither" ]
         done < <(grep -oE '\b(tools|tests)/[a-z0-9_/]+\.(sh|py)\b' <<<"$output")
     done
 }
+
+@test "make bench gives PyTorch the fastest kernels of OpenBLAS that the processor can run, or refuses" {
+    command -v python3 >/dev/null || skip "python3 is not installed"
+    local flags rates wanted avx512='avx2 fma avx512f avx512bw avx512dq avx512vl'
+    while IFS='@' read -r flags rates wanted; do
+        run env PYTHONPATH="$root/bench" python3 -B -c '
+import sys
+from bench import KERNELS, fastest_kernels
+flags, rates = set(sys.argv[1].split()), dict(pair.split("=") for pair in sys.argv[2].split())
+def multiply(name):
+    assert name is None or KERNELS[name] <= flags, f"{name}: an illegal instruction"
+    took = name if name in rates else next(iter(rates), None)
+    return took, float(rates.get(took, 50))
+print(*fastest_kernels(flags, multiply), sep=": ")' "${flags/512/$avx512}" "$rates"
+        # shellcheck disable=SC2053 # a pattern
+        [[ $output == $wanted ]] || { printf '%s\n' "wanted: $wanted" "$output" && return 1; }
+    done <<'END'
+avx2 fma@Prescott=25 Haswell=144 Zen=120@Haswell: OpenBLAS for Haswell, 144 GFLOP/s, the fastest of Haswell, Zen (its own choice is Prescott, 25 GFLOP/s)
+avx2 fma@Zen=120 Haswell=100@Zen: *
+512@Prescott=25 SkylakeX=200 Haswell=144@SkylakeX: *
+512@Prescott=25 Haswell=144@Haswell: *
+sse2@Prescott=25 Haswell=144@None: Prescott, 25 GFLOP/s
+avx2 fma@@None: its own library, 50 GFLOP/s
+avx2 fma@Prescott=25@error: OpenBLAS takes its kernels for Prescott, and not those that this processor can run (Haswell, Zen)*
+END
+}
