@@ -42,6 +42,8 @@ def problems_of(slide):
         for line in lines:
             if len(line) > MOST_COLUMNS:
                 yield f"{len(line)} columns; want at most {MOST_COLUMNS}: {line.strip()}"
+            if re.search(r"MASTER_PORT=\d|--master-port \d", line):
+                yield "a port that only one attendee on a node can use; want such as MASTER_PORT=$((20000 + UID % 10000))"
     for alt in re.findall(r"!\[([^]]*)\]\(", prose):
         if len(alt) < 15:
             yield f'the picture needs a text that describes it, not "{alt}"'

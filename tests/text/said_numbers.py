@@ -3,9 +3,10 @@
 slide says, and that the deck does not show. If a command prints something else, tools/record.py renews its output, and
 this finds the words that still say the old number.
 
-A number counts if it has a decimal point, or five digits and more. A slide may say a number that the code, the output, also
+A number counts if it has a decimal point, a comma, or five digits and more. A slide may say a number that the code, the output, also
 that of a chart, a table, a computed value or a figure of the deck shows; one that two numbers of this slide give as a quotient, sum or
-difference; and each of them rounded, also in thousands, millions or billions."""
+difference; and each of them rounded, also in thousands, millions or billions. A picture's description may say only what is in
+this picture."""
 import os
 import re
 import sys
@@ -19,7 +20,7 @@ from render import VALUE  # noqa: E402
 NUMBER = re.compile(r"(?<![\w.,/])\d+(?:,\d{3})*(?:\.\d+)?(?![\w/]|[.,]\d)")
 # The numbers of papers, of versions and of exercises say nothing that a run could change.
 NAMES = re.compile(r"\]\([^)]*\)|https?://\S+|arXiv\s+[\d.]+|[Vv]ersion [\d.]+|\bdebug\.\d+")
-FACTS = {"60,000": "training images in MNIST", "10,000": "test images in MNIST", "16,384": "GPUs for Llama 3",
+FACTS = {"1,979": "TFLOP/s of an H100 for sparse matrices", "2,000": "2,970 GB/s divided by 1.5", "60,000": "training images in MNIST", "10,000": "test images in MNIST", "16,384": "GPUs for Llama 3",
          "131,072": "tokens of a long sequence", "22.05": "version of Slurm", "23.02": "version of Slurm",
          "23.11": "version of Slurm", "5.3": "billion parameters: 85 GB divided by 16 bytes"}
 
@@ -32,11 +33,11 @@ def numbers(text):
     return [value(number) for number in NUMBER.findall(text)]
 
 
-def figures_of(slide):
-    """The numbers in the texts of the slide's figures."""
-    for path in re.findall(r"!\[[^]]*\]\(([^)]*\.svg)\)", slide.body):
+def pictures_of(slide):
+    """The description of each figure of the slide, and the numbers in the texts of this figure."""
+    for description, path in re.findall(r"!\[([^]]*)\]\(([^)]*\.svg)\)", slide.body):
         with open(os.path.join(ROOT, "docs/slides", path), encoding="utf-8") as file:
-            yield from numbers("\n".join(re.findall(r">([^<]+)<", file.read())))
+            yield description, numbers("\n".join(re.findall(r">([^<]+)<", file.read())))
 
 
 def shown_by(slide):
@@ -47,15 +48,19 @@ def shown_by(slide):
 
 
 def said_by(slide):
-    """The numbers that the slide says, as texts."""
+    """The numbers that the slide says, as texts. Its pictures' descriptions are compared with the pictures."""
     prose = VALUE.sub("", without_blocks(slide.body))
-    prose = re.sub(r"^\|.*$|<!--.*?-->", "", prose, flags=re.MULTILINE)
-    text = NAMES.sub(" ", prose + "\n" + slide.notes)
+    prose = re.sub(r"^\|.*$|<!--.*?-->|!\[[^]]*\]\([^)]*\.svg\)", "", prose, flags=re.MULTILINE)
+    return said_in(prose + "\n" + slide.notes)
+
+
+def said_in(text):
+    text = NAMES.sub(" ", text)
     folders = os.listdir(os.path.join(ROOT, "exercises")) if "exercise" in text.lower() else []
     for number in NUMBER.findall(text):
         digits = number.replace(",", "")
         is_exercise = any(folder.startswith(number + "-") for folder in folders)
-        if ("." in number or len(digits) >= 5) and number not in FACTS and not is_exercise:
+        if ("." in number or len(digits) >= 5 or "," in number) and number not in FACTS and not is_exercise:
             yield number
 
 
@@ -72,9 +77,15 @@ def agrees(number, shown, here):
 def main():
     found = 0
     for deck in [Deck(path) for path in sys.argv[1:]] or decks():
-        shown = set().union(*map(shown_by, deck.slides), *map(figures_of, deck.slides))
+        pictures = [picture for slide in deck.slides for picture in pictures_of(slide)]
+        shown = set().union(*map(shown_by, deck.slides), *(drawn for _, drawn in pictures))
         for slide in deck.slides:
             here = shown_by(slide)
+            for description, drawn in pictures_of(slide):
+                for number in said_in(description):
+                    if not agrees(number, drawn, ()):
+                        print(f"{deck.name}, slide {slide.number}: describes {number}, which is not in the figure")
+                        found += 1
             for number in dict.fromkeys(said_by(slide)):
                 if not agrees(number, shown, here):
                     print(f"{deck.name}, slide {slide.number}: says {number}, and shows no such number")

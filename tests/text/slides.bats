@@ -22,7 +22,7 @@ deck() {
 
 notes=$'<!--\n2 minutes\nSay: this is a sentence of the speaker, and it has more than twelve words in all.\n-->'
 
-@test "a slide says no number that its deck does not show" {
+@test "a slide says no number that its deck does not show, and describes none that is not in the figure" {
     run python3 -B "$root/tests/text/said_numbers.py"
     [ "$status" = 0 ] || { echo "$output" && return 1; }
     cd "$BATS_TEST_TMPDIR"
@@ -40,8 +40,11 @@ It computes 446,329 images.@446,329
 It takes 1.16 times as long.@1.16
 There are 60,000 images ([source](https://example.org/1706.02677)), and 12 ranks.@
 <!--\n2 minutes\nSay: it takes 4.5 ms.\n-->@4.5
-![a picture of 2.55 ms](../figures/overlap.svg)@2.55
+It computes 4,463 images.@4,463
 END
+    deck "$(printf '%b' "# Planted\n\n\x60\x60\x60\n2.55\n\x60\x60\x60\n![a picture of 2.55 ms](../figures/overlap.svg)\n")"
+    [ "$(python3 -B "$root/tests/text/said_numbers.py" deck.md)" = \
+        "deck, slide 1: describes 2.55, which is not in the figure" ]
 }
 
 @test "mistakes in a slide are reported" {
@@ -54,6 +57,7 @@ END
     done <<'END'
 No title.\nNOTES@0 titles; want one line
 # One\n\n# Two\nNOTES@2 titles
+# A port\n\x60\x60\x60\nMASTER_PORT=29511 train\n\x60\x60\x60\nNOTES@a port that only one attendee on a node can use
 # No notes@no notes; want a comment
 # Silent notes\n<!--\n1 minute\nThis has twelve words or more, but the speaker does not know what is said.\n-->@notes without Say:
 # Long\n<!--\n9 minutes\nSay: one two three four five six seven eight nine ten eleven twelve.\n-->@9 minutes; want 0.5 to 4
