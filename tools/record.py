@@ -8,7 +8,7 @@ builds, leaves them out.
 
 What the modelled clock computes is the same on every machine, and must agree in every character. Other output agrees if
 it has the same words; times, rates, memory and the name of the machine may have other values, a loss may differ by 0.01,
-or by 0.01 % if it has more than four decimals, and an accuracy by half a percent. Rounding differs from processor to
+or by 0.1 % if it has more than four decimals, and an accuracy by half a percent. Rounding differs from processor to
 processor, and grows in long runs. A quote that still agrees stays as it is. The commands run in a copy of the folders of
 the steps, so that their files do not stay here. Texts that quote the same commands share one run. A text with measured times is refused while other programs use the cores.
 FILE... are the texts (by default all but those of the exercises, whose commands need a work folder)."""
@@ -122,7 +122,7 @@ def close(x, y):
         return abs(float(x[:-1]) - float(y[:-1])) <= 0.5
     if "." in x and "." in y:
         compared = len(x.partition(".")[2]) > 4  # so many digits are there to be compared with those of another run
-        return abs(float(x) - float(y)) <= (1e-4 * float(x) if compared else 0.01)
+        return abs(float(x) - float(y)) <= (1e-3 * float(x) if compared else 0.01)
     return x == y
 
 

@@ -187,7 +187,7 @@ epoch 1/3  loss 0.2449  accuracy 96.81%  13.32 s@epoch 1/3  loss 0.2849  accurac
 epoch 1/3  loss 0.2449  accuracy 96.81%  13.32 s@epoch 1/3  loss 0.2449  accuracy 97.41%  13.32 s@1
 loss 4.0995@loss 4.1605@1
 20,4.16046187@20,4.16046221@0
-20,4.16046187@20,4.16246187@1
+20,4.16046187@20,4.09950204@1
 epoch 1/3  loss 0.2449@epoch 2/3  loss 0.2449@1
 epoch 1/3  loss 0.2449@epoch 1/3  lost 0.2449@1
 modelled 0.033750 s@modelled 0.033751 s@1
