@@ -19,7 +19,7 @@ mkdir -p "$folder"
 
 train() { # SNAPSHOT OPTION...
     03_multigpu_launcher/launch --nproc-per-node "$ranks" 05_fsdp/train --model gpt --data "text:$text" --batch 16 \
-        --optimizer adamw --schedule cosine --lr 2e-3 --epochs 8 --snapshot "$folder/$1" "${@:2}"
+        --optimizer adamw --schedule cosine --lr 2e-3 --epochs 16 --snapshot "$folder/$1" "${@:2}"
 }
 
 write() { # SNAPSHOT
