@@ -4,10 +4,13 @@
 #include "common/base/error.h"
 #include <nccl.h>
 
+// Returns the reason of the last failed call of NCCL, and a cure if two ranks have chosen one GPU.
+const char *nccl_reason(void);
+
 #define NCCL_CHECK(call)                                                                           \
     do {                                                                                           \
         ncclResult_t nccl_result = (call);                                                         \
         if (nccl_result != ncclSuccess)                                                            \
-            fail("%s: %s (%.*s at %s:%d)", ncclGetErrorString(nccl_result),                        \
-                 ncclGetLastError(NULL), CALL_NAME(#call), __FILE__, __LINE__);                    \
+            fail("%s: %s (%.*s at %s:%d)", ncclGetErrorString(nccl_result), nccl_reason(),         \
+                 CALL_NAME(#call), __FILE__, __LINE__);                                            \
     } while (0)

@@ -1,4 +1,5 @@
 #include "02_multigpu_fork/ranks.h"
+#include "02_multigpu_fork/share_gpus.h"
 #include "common/base/error.h"
 #include "common/base/options.h"
 #include "common/device/device.h"
@@ -12,6 +13,8 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+static int devices; // number of GPUs on this machine
 
 void *share_memory(size_t bytes) {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -47,12 +50,12 @@ static void refuse_launchers(void) {
 }
 
 static int count_devices(void) {
-    int status, *devices = share_memory(sizeof *devices);
+    int status, *count = share_memory(sizeof *count);
     signal(SIGCHLD, SIG_DFL); // if it is ignored, waitpid does not work
     pid_t child = fork();
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        CUDA_CHECK(cudaGetDeviceCount(devices));
+        CUDA_CHECK(cudaGetDeviceCount(count));
         _exit(0);
     }
     if (child < 0 || waitpid(child, &status, 0) < 0)
@@ -61,16 +64,21 @@ static int count_devices(void) {
         fail("counting the GPUs: %s", strsignal(WTERMSIG(status)));
     if (status)
         exit(1); // the child has printed the reason
-    return *devices;
+    return *count;
 }
 
 int choose_world(long nproc) {
     refuse_launchers();
-    int devices = count_devices();
-    if (nproc > devices)
-        wrong_usage("--nproc %ld is more than there are GPUs (%d)%s", nproc, devices,
-                    more_devices(nproc));
+    devices = count_devices();
+    if (nproc > devices && !gpus_are_shared())
+        wrong_usage("--nproc %ld is more than there are GPUs (%d)%s; SHARE_GPUS=1 lets ranks share "
+                    "a GPU",
+                    nproc, devices, more_devices(nproc));
     return nproc ? nproc : devices;
+}
+
+int choose_gpu(int rank, int world) {
+    return gpus_are_shared() ? share_gpus(rank, world, devices) : rank;
 }
 
 // Prints how the first rank that failed has ended.

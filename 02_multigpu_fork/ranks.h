@@ -4,9 +4,9 @@
 #include <stddef.h>
 
 // Returns the number of ranks to start for --nproc: nproc, or one per GPU if nproc is 0. More ranks
-// than GPUs, and several copies of this program started by a launcher such as mpirun, are refused
-// as wrong usage. CUDA does not work in the child of a process that has called it, so a child
-// process counts the GPUs, and the caller may still fork.
+// than GPUs (unless SHARE_GPUS=1 is set), and several copies of this program started by a launcher
+// such as mpirun, are refused as wrong usage. CUDA does not work in the child of a process that has
+// called it, so a child process counts the GPUs, and the caller may still fork.
 int choose_world(long nproc);
 
 // Returns zeroed memory that the processes forked later share. It is never freed.
@@ -17,3 +17,7 @@ void *share_memory(size_t bytes);
 // SIGHUP, SIGINT or SIGTERM arrives, it ends all the others. Its exit code is 0 if all ranks
 // succeed, 1 if one fails, and 128 + N after signal N.
 int start_ranks(int world);
+
+// Returns the number of this rank's GPU: its own number, unless SHARE_GPUS=1 lets ranks share a
+// GPU.
+int choose_gpu(int rank, int world);

@@ -352,7 +352,7 @@ int main(int argc, char **argv) {
     load(&t);
     t.rank = start_ranks(t.world);
     report_muted = t.rank > 0; // only rank 0 prints
-    CUDA_CHECK(cudaSetDevice(t.rank));
+    CUDA_CHECK(cudaSetDevice(choose_gpu(t.rank, t.world)));
     CUDA_CHECK(cudaStreamCreate(&t.stream));
     CUBLAS_CHECK(cublasCreate(&t.pass.blas));
     CUBLAS_CHECK(cublasSetStream(t.pass.blas, t.stream));

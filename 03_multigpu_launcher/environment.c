@@ -1,4 +1,5 @@
 #include "03_multigpu_launcher/environment.h"
+#include "02_multigpu_fork/share_gpus.h"
 #include "common/base/minmax.h"
 #include "common/base/options.h"
 #include "common/device/device.h"
@@ -87,10 +88,13 @@ int rank0_port(void) {
 }
 
 int choose_device(const struct place *p) {
-    int devices;
+    int devices, ranks = max_size(p->local_world, p->local_rank + 1);
     CUDA_CHECK(cudaGetDeviceCount(&devices));
+    if (gpus_are_shared())
+        return share_gpus(p->local_rank, ranks, devices);
     if (devices > 1 && p->local_rank >= devices)
-        fail("there is no GPU for local rank %d, only %d in all%s", p->local_rank, devices,
-             more_devices(max_size(p->local_world, p->local_rank + 1)));
+        fail("there is no GPU for local rank %d, only %d in all%s; SHARE_GPUS=1 lets ranks share a "
+             "GPU",
+             p->local_rank, devices, more_devices(ranks));
     return devices == 1 ? 0 : p->local_rank;
 }

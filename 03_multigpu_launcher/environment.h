@@ -24,5 +24,6 @@ int number_from_environment(const char *name, int min, int max);
 int rank0_port(void);
 
 // Returns the number of this rank's GPU: the only GPU if the rank sees only one, else the GPU with
-// the number of its local rank. If there is no such GPU, the program ends.
+// the number of its local rank. If there is no such GPU, the program ends, unless SHARE_GPUS=1 lets
+// ranks share a GPU (02_multigpu_fork/share_gpus.h).
 int choose_device(const struct place *p);

@@ -177,7 +177,7 @@ void end_collective(ncclResult_t result, cudaStream_t stream) {
     watch.calling = 0;
     if (result != ncclSuccess) {
         look(); // an earlier collective may have failed first
-        give_up(watch.queued, "%s: %s", ncclGetErrorString(result), ncclGetLastError(NULL));
+        give_up(watch.queued, "%s: %s", ncclGetErrorString(result), nccl_reason());
     }
     watch.queued++;
     pthread_mutex_unlock(&watch.lock);

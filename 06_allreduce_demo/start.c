@@ -15,7 +15,7 @@ static void fork_and_join(long nproc, int *rank, int *world, ncclComm_t *comm) {
     *world = choose_world(nproc);
     struct rendezvous *rendezvous = open_rendezvous();
     *rank = start_ranks(*world);
-    CUDA_CHECK(cudaSetDevice(*rank));
+    CUDA_CHECK(cudaSetDevice(choose_gpu(*rank, *world)));
     if (*rank == 0)
         NCCL_CHECK(ncclGetUniqueId(&id));
     meet_by_memory(rendezvous, *rank, &id);

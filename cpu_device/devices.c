@@ -256,6 +256,7 @@ static const struct {
     ERROR(cudaErrorInvalidMemcpyDirection, "invalid copy direction for memcpy"),
     ERROR(cudaErrorInsufficientDriver,
           "CUDA driver version is insufficient for CUDA runtime version"),
+    ERROR(cudaErrorDevicesUnavailable, "CUDA-capable device(s) is/are busy or unavailable"),
     ERROR(cudaErrorNoDevice, "no CUDA-capable device is detected"),
     ERROR(cudaErrorInvalidDevice, "invalid device ordinal"),
     ERROR(cudaErrorInvalidResourceHandle, "invalid resource handle"),

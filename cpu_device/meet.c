@@ -527,15 +527,21 @@ static ncclResult_t introduce(struct rendezvous *m, const struct handle *h) {
     return ncclSuccess;
 }
 
-// Refuses two ranks on one device, as NCCL does and with its words.
+// Refuses two ranks on one device, as NCCL does and with the words of NCCL before and since 2.30,
+// unless the variable of NCCL 2.30 allows it.
 static ncclResult_t refuse_duplicates(const struct ncclComm *c) {
+    const char *allowed = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+    if (allowed && atoi(allowed) != 0)
+        return ncclSuccess;
     for (int a = 0; a < c->ranks; a++)
         for (int b = a + 1; b < c->ranks; b++)
             if (c->peers[a].host == c->peers[b].host && c->peers[a].bus == c->peers[b].bus)
                 return cpu_refuse(
                     ncclInvalidUsage,
-                    "Duplicate GPU detected : rank %d and rank %d both on CUDA device %x", a, b,
-                    (unsigned)c->peers[a].bus << 12);
+                    "Duplicate GPU detected : rank %d and rank %d both on CUDA device %x (NCCL "
+                    "2.30: Multiple Ranks are using the same GPU/Partition. Set "
+                    "NCCL_MULTI_RANK_GPU_ENABLE=1 to enable this configuration.)",
+                    a, b, (unsigned)c->peers[a].bus << 12);
     return ncclSuccess;
 }
 

@@ -67,7 +67,7 @@ check() {
     local begin=$SECONDS code reason
     log=/dev/null
     [[ $1 =~ $pattern || $1 == *build* ]] || return 0
-    [[ $1 != *"two ranks on one GPU"* || -z $one_process ]] || { skip "$1" "$one_process" && return; }
+    [[ $1 != *"ranks on one GPU"* || -z $one_process ]] || { skip "$1" "$one_process" && return; }
     printf -v log '%s/%02d.txt' "$out" $((passed + failed + 1))
     if [ "$(type -t "$2")" = function ]; then "${@:2}"; else limited "${@:2}"; fi >"$log" 2>&1
     code=$?
@@ -308,11 +308,10 @@ short=(--data synthetic --lr 0.01 --log-every 1 --max-steps 20)
 small=("${data[@]}" --hidden 64 --batch 512 --log-every 10)
 launch=$bin/03_multigpu_launcher/launch
 one=(env CUDA_VISIBLE_DEVICES="${CHECK_GPUS%%,*}")
-# Two ranks on one GPU: NCCL refuses this within a host, so each rank pretends to be a separate host.
-pair=("${one[@]}" NCCL_SOCKET_IFNAME=lo NCCL_NET=Socket NCCL_IB_DISABLE=1 NCCL_MAX_CTAS=4
-    "$launch" --standalone --nproc-per-node 2)
+share=("${one[@]}" SHARE_GPUS=1 NCCL_SOCKET_IFNAME=lo)
+pair=("${share[@]}" "$launch" --standalone --nproc-per-node 2)
 # shellcheck disable=SC2016 # expanded by the ranks
-as_rank=(sh -c 'echo $$ >"$CHECK_WORK/pid.$RANK" && NCCL_HOSTID=$RANK LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 exec "$0" "$@"')
+as_rank=(sh -c 'echo $$ >"$CHECK_WORK/pid.$RANK" && exec "$0" "$@"')
 
 tests=()
 for test in tests/unit/test_*.c; do
@@ -373,6 +372,17 @@ for pipeline in gpipe 1f1b; do
 done
 check "step 9 --tensor 2, two ranks on one GPU: the losses of step 1" trains 1e-5 \
     "${pair[@]}" "${as_rank[@]}" "$bin/09_tensor/train" --tensor 2
+for count in 2 4; do
+    check "step 2, $count ranks on one GPU: the losses of step 1" trains 1e-5 \
+        "${share[@]}" "$bin/02_multigpu_fork/train" --nproc $count
+done
+for step in 4_multinode 5_fsdp 7_large_models 8_pipeline; do
+    check "step ${step%%_*}, 4 ranks on one GPU: the losses of step 1" trains 1e-5 \
+        "${share[@]}" "$launch" --standalone --nproc-per-node 4 "$bin/0$step/train"
+done
+check "step 9, 8 ranks on one GPU, 2 replicas x 2 stages x 2 parts: the losses of step 1" trains 1e-5 \
+    "${share[@]}" "$launch" --standalone --nproc-per-node 8 "$bin/09_tensor/train" --stages 2 --tensor 2
+check "step 6, 4 ranks on one GPU: all operations" "${share[@]}" "$bin/06_allreduce_demo/allreduce" --nproc 4 --check-only
 check "step 4, two ranks on one GPU: one stops, the watchdog ends the other" stopped_rank
 for step in 3_multigpu_launcher 4_multinode 5_fsdp; do
     check "step ${step%%_*}, two ranks on one GPU: one is killed, both start again, the same bits" \

@@ -15,6 +15,10 @@ void cuda_check(cudaError_t error, const char *call, const char *file, int line)
             "; no usable NVIDIA driver or GPU: build for the CPU device with DEVICE=cpu after make";
     else if (error == cudaErrorInvalidDevice)
         advice = "; nvidia-smi -L lists the GPUs, CUDA_VISIBLE_DEVICES may hide some";
+    else if (error == cudaErrorDevicesUnavailable)
+        advice =
+            "; another program uses this GPU, and the compute mode of the GPU allows one only: "
+            "nvidia-smi -c DEFAULT allows several";
     else if (error == cudaErrorInitializationError)
         advice = "; a process that has called CUDA must not fork and go on in the child";
     fail("%s%s (%s, %.*s at %s:%d)", cudaGetErrorString(error), advice, cudaGetErrorName(error),

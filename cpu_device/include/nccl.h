@@ -1,6 +1,6 @@
 // The NCCL API of the CPU device. It has the functions that the course and NVIDIA's examples use,
 // with NVIDIA's names, values and behaviour, and connects real processes. A program that compiles
-// with this header compiles with that of NCCL 2.28, too. The comments describe only differences
+// with this header compiles with that of NCCL 2.28 to 2.30, too. The comments describe only differences
 // from NCCL's manual.
 #pragma once
 #include <cuda_bf16.h>
@@ -14,9 +14,9 @@ extern "C" {
 #endif
 
 #define NCCL_MAJOR 2
-#define NCCL_MINOR 28
-#define NCCL_PATCH 9
-#define NCCL_VERSION_CODE 22809
+#define NCCL_MINOR 30
+#define NCCL_PATCH 7
+#define NCCL_VERSION_CODE 23007
 #define NCCL_VERSION(X, Y, Z)                                                                      \
     (((X) <= 2 && (Y) <= 8) ? (X)*1000 + (Y)*100 + (Z) : (X)*10000 + (Y)*100 + (Z))
 

@@ -58,6 +58,22 @@ settings=("--optimizer adadelta --lr 0.1 --schedule step --gamma 0.5" "--nestero
     done
 }
 
+@test "ranks that share a GPU have the loss curve of step 1, also after one of them is killed" {
+    local step ranks
+    export CPU_DEVICES=1 SHARE_GPUS=1
+    train 1 1 --csv one
+    for step in $same_bits $other_bits; do
+        for ranks in 2 4; do
+            train $step $ranks --csv csv
+            grep -q "^sharing   $ranks ranks share 1 GPU: .* NCCL_MAX_CTAS=$((16 / ranks))" out
+            same_curve one csv || { echo "step $step, $ranks ranks" && return 1; }
+        done
+    done
+    train 4 4 --snapshot right
+    killed_once 4 4 "1 ncclAllReduce 14" --snapshot got
+    cmp right got
+}
+
 @test "overlap, prefetch and random delays change no bit" {
     local step seed more ranks
     for step in $trainers; do
