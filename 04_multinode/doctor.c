@@ -2,12 +2,14 @@
 // table of all ranks, and compares it with what the launcher has told them. tools/doctor.sh checks
 // a single machine.
 #include "02_multigpu_fork/nccl_check.h"
+#include "02_multigpu_fork/share_gpus.h"
 #include "03_multigpu_launcher/environment.h"
 #include "04_multinode/frame.h"
 #include "04_multinode/meet_by_tcp.h"
 #include "04_multinode/watchdog.h"
 #include "common/base/error.h"
 #include "common/base/options.h"
+#include "common/base/say.h"
 #include "common/device/device.h"
 #include <netdb.h>
 #include <stdarg.h>
@@ -103,8 +105,11 @@ static void check(const struct row *rows, int world, double sum) {
           locals == world
               ? ""
               : ": number the ranks host by host, such as with srun --distribution=block");
-    judge(gpus == world, "each rank has a GPU of its own%s",
-          gpus == world ? "" : ": start as many ranks as there are GPUs");
+    if (gpus == world || !gpus_are_shared())
+        judge(gpus == world, "each rank has a GPU of its own%s",
+              gpus == world ? "" : ": start as many ranks as there are GPUs, or set SHARE_GPUS=1");
+    else
+        judge(1, "%d ranks share %d GPU%s, as SHARE_GPUS=1 asks", world, gpus, PLURAL(gpus));
     judge(versions == world, "all ranks have NCCL %d.%d.%d%s", rows[0].nccl / 10000,
           rows[0].nccl / 100 % 100, rows[0].nccl % 100,
           versions == world ? "" : ": load the same module on all nodes");

@@ -1,5 +1,6 @@
 #include "04_multinode/watchdog.h"
 #include "02_multigpu_fork/nccl_check.h"
+#include "02_multigpu_fork/share_gpus.h"
 #include "common/base/clock.h"
 #include "common/device/device.h"
 #include <math.h>
@@ -78,10 +79,12 @@ static const char *last_warning(void) {
 static void check_limit(long number, double taken) {
     const struct collective *c = &watch.collectives[number % MOST_QUEUED];
     if (taken > c->limit)
-        give_up(number,
-                "a collective has not ended for %g s (%s): a rank is stuck, or the "
-                "network is down%s",
-                c->limit, c->option, last_warning());
+        give_up(number, "a collective has not ended for %g s (%s): a rank is stuck, or %s%s",
+                c->limit, c->option,
+                gpus_are_shared() ? "the kernels of NCCL do not fit on a shared GPU: lower "
+                                    "NCCL_MAX_CTAS"
+                                  : "the network is down",
+                last_warning());
 }
 
 // Records which collectives have ended, and gives up if one has failed or is late.

@@ -279,8 +279,7 @@ static ncclResult_t start_job(struct job *job) {
             begin_split(parent, c);
         ncclResult_t result = run_in_background(c, run_job_in_background, job);
         if (result == ncclInProgress)
-            return parent ? ncclSuccess
-                          : ncclInProgress; // as NCCL 2.28: only the parent's state counts
+            return parent ? ncclSuccess : ncclInProgress; // as NCCL: only the parent's state counts
         if (parent)
             end_split(parent, result);
         take_turns(job, -2);

@@ -47,6 +47,7 @@ const char *ncclGetErrorString(ncclResult_t result) {
         "invalid usage (run with NCCL_DEBUG=WARN for details)",
         "remote process exited or there was a network error",
         "NCCL operation in progress",
+        "timeout",
     };
     return (unsigned)result < ncclNumResults ? texts[result] : "unknown result code";
 }

@@ -8,11 +8,7 @@ command -v nvidia-cuda-mps-control >/dev/null ||
 folder=$(mktemp -d) || exit
 export CUDA_MPS_PIPE_DIRECTORY=$folder/pipe CUDA_MPS_LOG_DIRECTORY=$folder/log
 mkdir "$folder"/{pipe,log}
-finish() {
-    echo quit | nvidia-cuda-mps-control >/dev/null 2>&1 # returns when the service has ended
-    rm -rf "$folder"
-}
-trap finish EXIT
+trap 'echo quit | nvidia-cuda-mps-control >/dev/null 2>&1; rm -rf "$folder"' EXIT # the service ends before quit returns
 trap 'kill -TERM $! 2>/dev/null' HUP INT TERM
 nvidia-cuda-mps-control -d || { echo "error: MPS did not start; its log says: $(tail -n 1 "$folder"/log/control.log 2>/dev/null)" >&2; exit 1; }
 "$@" &

@@ -38,7 +38,8 @@ typedef enum {
     ncclInvalidUsage = 5,
     ncclRemoteError = 6,
     ncclInProgress = 7,
-    ncclNumResults = 8
+    ncclTimeout = 8, // since NCCL 2.30; no call returns it
+    ncclNumResults = 9
 } ncclResult_t;
 
 typedef enum {
@@ -126,7 +127,7 @@ ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId,
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank,
                                     ncclConfig_t *config);
 ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist);
-// If comm is non-blocking, ncclCommSplit returns ncclSuccess at once, as NCCL 2.28 does. comm then
+// If comm is non-blocking, ncclCommSplit returns ncclSuccess at once, as NCCL does. comm then
 // is in progress, and newcomm NULL, until the new communicator is ready.
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm,
                            ncclConfig_t *config);

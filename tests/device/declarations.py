@@ -6,8 +6,8 @@ import sys
 
 NAMES = ["cuda_runtime_api.h", "cublas_v2.h", "cublasLt.h", "nccl.h", "cuda_fp16.h", "cuda_bf16.h"]
 INCLUDES = "".join(f"#include <{name}>\n" for name in ["cublas_v2.h", "cublasLt.h", "cuda_runtime.h", "nccl.h"])
-# The version of an installed NCCL may be another one.
-OTHERS = "NCCL_MINOR|NCCL_PATCH|NCCL_VERSION_CODE|CUDART_VERSION"
+# The version of an installed NCCL may be another one; ncclTimeout exists since 2.30.
+OTHERS = "NCCL_MINOR|NCCL_PATCH|NCCL_VERSION_CODE|CUDART_VERSION|ncclTimeout|ncclNumResults"
 
 
 def read():
@@ -17,7 +17,7 @@ def read():
 
 
 def values(text):
-    yield from re.findall(r"\b(\w+) = (-?\w+)[ ,\n]", text)
+    yield from re.findall(rf"\b(?!{OTHERS})(\w+) = (-?\w+)[ ,\n]", text)
     yield from re.findall(rf"#define (?!{OTHERS})(\w+) (-?\d\w*|INT_MIN)\n", text)
 
 

@@ -27,10 +27,17 @@ static void share_a_device(int rank) {
     config.blocking = 0;
     UNDER_WAY(ncclCommInitRankConfig(&comm, 3, common_id(1, rank == 0), rank, &config));
     REFUSED(ncclInvalidUsage, settle(comm));
+    CHECK(strstr(ncclGetLastError(NULL), "Set NCCL_MULTI_RANK_GPU_ENABLE=1"), "says %s",
+          ncclGetLastError(NULL));
     OK(ncclCommAbort(comm));
     OK(cudaSetDevice(rank));
     next_slot = 2;
     comm = join(3, rank);
+    CHECK(sum_over(comm, 1) == 3, "wrong sum");
+    OK(ncclCommDestroy(comm));
+    setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1); // since NCCL 2.30
+    OK(cudaSetDevice(1));
+    OK(ncclCommInitRank(&comm, 3, common_id(3, rank == 0), rank));
     CHECK(sum_over(comm, 1) == 3, "wrong sum");
     OK(ncclCommDestroy(comm));
 }
