@@ -235,7 +235,7 @@ killed_rank() { # PROGRAM
     local code steps train=("${as_rank[@]}" "$1" "${small[@]}" --epochs 100000)
     rm -f "$work"/run.*
     : >"$work/log"
-    start "${pair[@]}" --max-restarts 1 "${train[@]}" --snapshot "$work/run.1" >"$work/log" 2>&1 ||
+    start "${pair[@]}" --shutdown-timeout 5 --max-restarts 1 "${train[@]}" --snapshot "$work/run.1" >"$work/log" 2>&1 ||
         { cat "$work/log" && return 1; }
     if wait_until grep -q '^epoch 1/[0-9]*  loss ' "$work/log" && kill -KILL "$(cat "$work/pid.1")"; then
         wait_until goes_on && kill -USR1 "$(cat "$work/pid.0")"
