@@ -3,6 +3,9 @@
 // speed.
 #pragma once
 
+// Why a collective may never end on a shared GPU.
+#define CROWDED "the shared GPU has no room for NCCL's kernels of all ranks: lower NCCL_MAX_CTAS"
+
 // Returns 1 if SHARE_GPUS=1 is set.
 int gpus_are_shared(void);
 

@@ -80,10 +80,7 @@ static void check_limit(long number, double taken) {
     const struct collective *c = &watch.collectives[number % MOST_QUEUED];
     if (taken > c->limit)
         give_up(number, "a collective has not ended for %g s (%s): a rank is stuck, or %s%s",
-                c->limit, c->option,
-                gpus_are_shared() ? "the kernels of NCCL do not fit on a shared GPU: lower "
-                                    "NCCL_MAX_CTAS"
-                                  : "the network is down",
+                c->limit, c->option, gpus_are_shared() ? CROWDED : "the network is down",
                 last_warning());
 }
 

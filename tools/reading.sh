@@ -28,6 +28,8 @@ entries='
 2|02_multigpu_fork/nccl_check.h|skip|
 2|02_multigpu_fork/nccl_spans.c|skip|
 2|02_multigpu_fork/nccl_spans.h|skip|
+2|02_multigpu_fork/share_gpus.c|skip|
+2|02_multigpu_fork/share_gpus.h|skip|
 3|changes|diff23|a rank finds its place; a signal stops all ranks
 3|03_multigpu_launcher/environment.h|all|what a rank knows about itself
 3|03_multigpu_launcher/environment.c|find_place,choose_device|the variables of the launchers
