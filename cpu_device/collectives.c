@@ -86,7 +86,7 @@ static ncclResult_t give_up(struct ncclComm *c, ncclResult_t result, const char 
     }
     pthread_mutex_unlock(&c->lock);
     for (int p = 0; p < c->ranks; p++)
-        if (p != c->rank && c->channels[p].socket < 0)
+        if (p != c->rank && !cpu_is_remote(&c->channels[p]))
             cpu_ring_bell(c->channels[p].seat);
     cpu_network_tell(c);
     cpu_stop_streams(why);
@@ -96,13 +96,14 @@ static ncclResult_t give_up(struct ncclComm *c, ncclResult_t result, const char 
 // Returns 1 if the peer's process has ended: its connection or its lock is gone.
 static int is_gone(struct ncclComm *c, int p) {
     const struct channel *ch = &c->channels[p];
-    if (ch->socket >= 0)
+    if (cpu_is_remote(ch))
         return ch->hung_up;
     struct flock lock = {.l_type = F_WRLCK,
                          .l_whence = SEEK_SET,
                          .l_start = (char *)ch->seat - (char *)c->memory,
                          .l_len = 1};
-    return !fcntl(c->memory_file, F_OFD_GETLK, &lock) && lock.l_type == F_UNLCK;
+    cpu_need(&c->memory_file);
+    return !fcntl(c->memory_file.number, F_OFD_GETLK, &lock) && lock.l_type == F_UNLCK;
 }
 
 struct wait {
@@ -129,7 +130,7 @@ static void show_call(struct ncclComm *c, const void *argument) {
 }
 
 static int is_silent(const struct ncclComm *c, int p) {
-    return c->channels[p].socket >= 0 && cpu_now() - c->channels[p].heard > SILENT_SECONDS;
+    return cpu_is_remote(&c->channels[p]) && cpu_now() - c->channels[p].heard > SILENT_SECONDS;
 }
 
 // Adds the silent ranks of this rank's host to why, which has n characters. Returns the new number.
@@ -317,7 +318,7 @@ static struct message *unread(const struct ncclComm *c, int peer) {
 
 // Wakes the peer, or the network thread that serves it, after a change in a ring.
 static void changed(struct ncclComm *c, int peer) {
-    if (c->channels[peer].socket < 0)
+    if (!cpu_is_remote(&c->channels[peer]))
         cpu_ring_bell(c->channels[peer].seat);
     else
         cpu_network_wake(c);
@@ -382,7 +383,7 @@ static ncclResult_t await_reader(struct ncclComm *c, int peer, const struct call
     struct channel *ch = &c->channels[peer];
     struct wait w = {.comm = c, .call = call, .peer = peer};
     ncclResult_t result = ncclSuccess;
-    while (ch->socket < 0 && !result &&
+    while (!cpu_is_remote(ch) && !result &&
            atomic_load(&ch->out->read) != atomic_load(&ch->out->written))
         result = wait(&w);
     end_wait(&w, result);
@@ -805,6 +806,7 @@ static ncclResult_t run(struct ncclComm *c, struct work *work) {
     c->arrived = c->latest = fmax(cpu_moment(), c->ended);
     c->also_aborted = work->made ? &work->made->aborted : NULL;
     c->place = work->place;
+    cpu_need(&c->memory_file); // in each call, because only some wait so long that they use it
     if (work->transfers)
         return run_transfers(c, work);
     if (!cpu_computes && work->call.kind != CALL_SPLIT)
@@ -855,7 +857,7 @@ static ncclResult_t take_turn(struct ncclComm *c, struct work *work) {
 static atomic_int *called(const struct work *work) {
     const struct ncclComm *c = work->comm;
     const struct channel *ch = &c->channels[work->call.root];
-    if (!work->transfers || work->call.root == c->rank || ch->socket >= 0)
+    if (!work->transfers || work->call.root == c->rank || cpu_is_remote(ch))
         return NULL;
     return work->call.kind == CALL_SEND ? ch->out->called : ch->in->called;
 }

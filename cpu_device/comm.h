@@ -96,8 +96,7 @@ union address {
 
 // The file that holds the device memory of a process, or zeros if there is none.
 struct peer_memory {
-    int file;
-    uint64_t device, inode; // its identity on this host
+    struct cpu_file file;
     size_t bytes;
 };
 
@@ -114,12 +113,12 @@ struct peer {
 
 struct channel {
     struct ring *out, *in;
-    uint64_t slots;       // of each ring
-    struct seat *seat;    // the peer's seat; for a peer on another host, a local copy
-    const char *memory;   // the peer's device memory, or NULL
-    int has_lent;         // this rank has lent data, and has not waited for the peer since
-    int socket;           // for a peer on another host, else -1
-    _Atomic double heard; // when something arrived from it last; for a peer on another host
+    uint64_t slots;         // of each ring
+    struct seat *seat;      // the peer's seat; for a peer on another host, a local copy
+    const char *memory;     // the peer's device memory, or NULL
+    int has_lent;           // this rank has lent data, and has not waited for the peer since
+    struct cpu_file socket; // for a peer on another host, else none
+    _Atomic double heard;   // when something arrived from it last; for a peer on another host
     atomic_int hung_up;
     atomic_int missed; // checks in a row that did not find the peer's process
     struct transit *transit;
@@ -150,8 +149,9 @@ struct ncclComm {
     size_t chunk; // most bytes of a message's data
     void *memory; // shared by the host's ranks
     size_t memory_bytes;
-    int memory_file; // holds a lock on a byte of this seat as long as the process lives
-    int patience;    // rounds of waiting before a rank sleeps, if its core is otherwise free
+    void *lock_page;             // keeps the lock of this seat
+    struct cpu_file memory_file; // shows whether other seats are locked
+    int patience; // rounds of waiting before a rank sleeps, if its core is otherwise free
 
     atomic_int aborted;
     const atomic_int *also_aborted; // aborted of the communicator that a split is making
@@ -170,8 +170,9 @@ struct ncclComm {
     struct scaling *scalings;
     struct ncclWindow_vidmem *windows;
 
-    int network_wake; // an eventfd, if there are peers on other hosts
+    struct cpu_file network_wake[2]; // connected sockets, if there are peers on other hosts
     atomic_int network_stop;
+    atomic_int network_runs;
     pthread_t network;
     struct ncclComm *next;
 };
@@ -180,6 +181,10 @@ struct ncclComm {
 static inline struct message *cpu_slot(const struct ncclComm *c, const struct channel *ch,
                                        struct ring *ring, uint64_t number) {
     return (void *)(ring->messages + number % ch->slots * (sizeof(struct message) + c->chunk));
+}
+
+static inline int cpu_is_remote(const struct channel *ch) {
+    return ch->socket.number >= 0;
 }
 
 // Defines a function with the body of the one that begins with p. It is weak, so a program may

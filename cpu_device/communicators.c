@@ -3,6 +3,7 @@
 #include "cpu_device/comm.h"
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -66,14 +67,12 @@ ncclResult_t cpu_ready_comm(struct ncclComm *c, const char *name) {
     return result;
 }
 
-// Closes the files of all communicators in a forked child. Otherwise the child would keep the lock
-// and the connections of its parent, and other ranks would not notice the parent's end.
+// Closes the connections of all communicators in a forked child. Otherwise the child would keep
+// those of its parent, and other ranks would not notice the parent's end.
 static void let_go(void) {
-    for (struct ncclComm *c = comms; c; c = c->next) {
-        close(c->memory_file);
+    for (struct ncclComm *c = comms; c; c = c->next)
         for (int p = 0; c->channels && p < c->ranks; p++)
-            close(c->channels[p].socket);
-    }
+            cpu_close(&c->channels[p].socket);
 }
 
 static void register_at_exit(void) {
@@ -91,7 +90,8 @@ static struct ncclComm *new_comm(int ranks, int rank, int blocking) {
     c->device = cpu_current_device();
     c->label = ++made;
     c->blocking = blocking;
-    c->memory_file = c->network_wake = -1;
+    c->lock_page = MAP_FAILED;
+    c->memory_file = c->network_wake[0] = c->network_wake[1] = CPU_NO_FILE;
     c->state = ncclInProgress;
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->changed, NULL);

@@ -43,12 +43,15 @@ struct verdict {
 };
 
 struct root {
-    int listener, ranks;
+    struct cpu_file listener;
+    int ranks;
     int wanted, heard; // processes; wanted: the smallest number of ranks that a process has named
     uint64_t magic;
-    int *sockets; // [ranks], -1: the rank has not come
+    struct cpu_file *sockets; // [ranks], none: the rank has not come
     struct peer *peers;
-    int refused, refused_sockets[MOST_PEERS]; // of processes with a wrong rank or number of ranks
+    int refused;
+    struct cpu_file
+        refused_sockets[MOST_PEERS]; // of processes with a wrong rank or number of ranks
 };
 
 static socklen_t address_bytes(const union address *a) {
@@ -65,22 +68,25 @@ static const char *show_address(char text[80], const union address *a) {
 
 // Waits for a socket until the deadline, in short periods, so it notices ncclCommAbort and the end
 // of the program. Returns 0 if the socket is ready.
-static int await(int socket, short events, double deadline, const struct ncclComm *comm) {
+static int await(const struct cpu_file *socket, short events, double deadline,
+                 const struct ncclComm *comm) {
     while (cpu_now() < deadline && !cpu_exiting() && !(comm && comm->aborted)) {
-        struct pollfd p = {.fd = socket, .events = events};
-        if (poll(&p, 1, 100) > 0)
+        struct pollfd p = {.fd = socket->number, .events = events};
+        int ready = poll(&p, 1, 100) > 0;
+        cpu_need(socket);
+        if (ready)
             return 0;
     }
     return -1;
 }
 
-static int send_all(int socket, const void *data, size_t bytes, double deadline,
+static int send_all(const struct cpu_file *socket, const void *data, size_t bytes, double deadline,
                     const struct ncclComm *comm) {
     for (size_t done = 0; done < bytes;) {
         if (await(socket, POLLOUT, deadline, comm))
             return -1;
-        ssize_t n =
-            send(socket, (const char *)data + done, bytes - done, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t n = send(socket->number, (const char *)data + done, bytes - done,
+                         MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0 && errno != EAGAIN && errno != EINTR)
             return -1;
         done += n > 0 ? (size_t)n : 0;
@@ -88,12 +94,12 @@ static int send_all(int socket, const void *data, size_t bytes, double deadline,
     return 0;
 }
 
-static int receive_all(int socket, void *data, size_t bytes, double deadline,
+static int receive_all(const struct cpu_file *socket, void *data, size_t bytes, double deadline,
                        const struct ncclComm *comm) {
     for (size_t done = 0; done < bytes;) {
         if (await(socket, POLLIN, deadline, comm))
             return -1;
-        ssize_t n = recv(socket, (char *)data + done, bytes - done, MSG_DONTWAIT);
+        ssize_t n = recv(socket->number, (char *)data + done, bytes - done, MSG_DONTWAIT);
         if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
             return -1;
         done += n > 0 ? (size_t)n : 0;
@@ -155,17 +161,17 @@ static void any_port(union address *address) {
         address->v4.sin_port = 0;
 }
 
-static int open_listener(union address *address) {
+static struct cpu_file open_listener(union address *address) {
     int s = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
     socklen_t bytes = address_bytes(address);
     setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (s >= 0 && !bind(s, &address->any, bytes) && !listen(s, SOMAXCONN) &&
         !getsockname(s, &address->any, &bytes))
-        return s;
+        return cpu_keep(s);
     int error = errno;
     close(s);
     errno = error;
-    return -1;
+    return CPU_NO_FILE;
 }
 
 // If no process listens at a port, Linux may choose this port for the connecting socket, and then
@@ -177,23 +183,24 @@ static int is_connected(int s) {
            memcmp(&ends[0], &ends[1], sizeof *ends);
 }
 
-static int open_connection(const union address *address, double deadline,
-                           const struct ncclComm *comm) {
+static struct cpu_file open_connection(const union address *address, double deadline,
+                                       const struct ncclComm *comm) {
     for (;;) { // repeats, because the other side may not listen yet
-        int s = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
-            on = 1;
-        if (s < 0)
-            return -1;
-        setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-        if ((!connect(s, &address->any, address_bytes(address)) ||
-             (errno == EINPROGRESS && !await(s, POLLOUT, deadline, comm))) &&
-            is_connected(s))
+        struct cpu_file s =
+            cpu_keep(socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+        int on = 1;
+        if (s.number < 0)
+            return s;
+        setsockopt(s.number, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        if ((!connect(s.number, &address->any, address_bytes(address)) ||
+             (errno == EINPROGRESS && !await(&s, POLLOUT, deadline, comm))) &&
+            is_connected(s.number))
             return s;
         struct linger at_once = {1, 0}; // frees the port for the other side
-        setsockopt(s, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-        close(s);
+        setsockopt(s.number, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+        cpu_close(&s);
         if (cpu_now() > deadline || cpu_exiting() || (comm && comm->aborted))
-            return -1;
+            return s;
         poll(NULL, 0, 20);
     }
 }
@@ -202,10 +209,11 @@ static int open_connection(const union address *address, double deadline,
 // strangers that send nothing, so no connection delays the others, and the oldest must go first.
 enum { MOST_GUESTS = MOST_PEERS + 64 };
 struct door {
-    int listener, count;
+    struct cpu_file listener;
+    int count;
     size_t bytes; // of a greeting
     struct guest {
-        int socket;
+        struct cpu_file socket;
         size_t got;
         char greeting[sizeof(struct hello)];
     } guests[MOST_GUESTS]; // in the order in which they came
@@ -217,45 +225,48 @@ static void forget_guest(struct door *d, int i) {
 
 static void close_door(struct door *d) {
     for (; d->count > 0; forget_guest(d, 0))
-        close(d->guests[0].socket);
+        cpu_close(&d->guests[0].socket);
 }
 
 static void let_in(struct door *d) {
-    int s = accept4(d->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int s = accept4(d->listener.number, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     int no_room = s < 0 ? errno == EMFILE || errno == ENFILE : d->count == MOST_GUESTS;
     if (no_room && d->count > 0) {
-        close(d->guests[0].socket);
+        cpu_close(&d->guests[0].socket);
         forget_guest(d, 0);
     }
     if (s >= 0)
-        d->guests[d->count++] = (struct guest){.socket = s};
+        d->guests[d->count++] = (struct guest){.socket = cpu_keep(s)};
 }
 
 // Waits at most 0.1 s for a guest whose greeting is complete. Returns its socket, which the caller
-// closes, and copies the greeting. Returns -1 if there is none yet.
-static int next_guest(struct door *d, void *greeting) {
-    struct pollfd polled[1 + MOST_GUESTS] = {{.fd = d->listener, .events = POLLIN}};
+// closes, and copies the greeting. Returns no socket if there is none yet.
+static struct cpu_file next_guest(struct door *d, void *greeting) {
+    struct pollfd polled[1 + MOST_GUESTS] = {{.fd = d->listener.number, .events = POLLIN}};
     int i = 0;
     for (int g = 0; g < d->count; g++)
-        polled[1 + g] = (struct pollfd){.fd = d->guests[g].socket, .events = POLLIN};
-    if (poll(polled, (nfds_t)d->count + 1, 100) <= 0)
-        return -1;
+        polled[1 + g] = (struct pollfd){.fd = d->guests[g].socket.number, .events = POLLIN};
+    int ready = poll(polled, (nfds_t)d->count + 1, 100);
+    cpu_need(&d->listener);
+    if (ready <= 0)
+        return CPU_NO_FILE;
     while (i < d->count && !polled[1 + i].revents)
         i++;
     if (i == d->count) {
         let_in(d);
-        return -1;
+        return CPU_NO_FILE;
     }
     struct guest *g = &d->guests[i];
-    ssize_t n = recv(g->socket, g->greeting + g->got, d->bytes - g->got, MSG_DONTWAIT);
+    cpu_need(&g->socket);
+    ssize_t n = recv(g->socket.number, g->greeting + g->got, d->bytes - g->got, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return -1;
+        return CPU_NO_FILE;
     g->got += n > 0 ? (size_t)n : 0;
     if (n > 0 && g->got < d->bytes)
-        return -1;
-    int s = n > 0 ? g->socket : -1;
-    if (s < 0)
-        close(g->socket);
+        return CPU_NO_FILE;
+    if (n <= 0)
+        cpu_close(&g->socket);
+    struct cpu_file s = g->socket;
     memcpy(greeting, g->greeting, d->bytes);
     forget_guest(d, i);
     return s;
@@ -269,18 +280,18 @@ static void judge(struct root *r, const char *why) {
     struct verdict v = {.refused = why != NULL};
     snprintf(v.why, sizeof v.why, "%s", why ? why : "");
     for (int i = 0; i < r->refused; i++)
-        send_all(r->refused_sockets[i], &v, sizeof v, cpu_now() + 5, NULL);
+        send_all(&r->refused_sockets[i], &v, sizeof v, cpu_now() + 5, NULL);
     for (int i = r->ranks - 1; i >= 0; i--)
-        if (r->sockets[i] >= 0)
-            send_all(r->sockets[i], &v, sizeof v, cpu_now() + 5, NULL);
+        if (r->sockets[i].number >= 0)
+            send_all(&r->sockets[i], &v, sizeof v, cpu_now() + 5, NULL);
 }
 
 // Accepts the hello of a rank. A connection with the wrong magic number does not belong to this
 // run, and is closed.
-static void admit(struct root *r, int s, const struct hello *h, char *why) {
+static void admit(struct root *r, struct cpu_file s, const struct hello *h, char *why) {
     if (h->magic != r->magic || h->peer.ranks < 1 || h->peer.ranks > MOST_PEERS ||
         h->peer.rank < 0 || h->peer.rank >= h->peer.ranks) {
-        close(s);
+        cpu_close(&s);
         return;
     }
     if (!r->ranks) {
@@ -288,12 +299,12 @@ static void admit(struct root *r, int s, const struct hello *h, char *why) {
         r->peers = cpu_new((size_t)r->ranks * sizeof *r->peers);
         r->sockets = cpu_new((size_t)r->ranks * sizeof *r->sockets);
         for (int i = 0; i < r->ranks; i++)
-            r->sockets[i] = -1;
+            r->sockets[i] = CPU_NO_FILE;
     }
     r->heard++;
     if (h->peer.ranks < r->wanted)
         r->wanted = h->peer.ranks;
-    int fits = h->peer.ranks == r->ranks && r->sockets[h->peer.rank] < 0;
+    int fits = h->peer.ranks == r->ranks && r->sockets[h->peer.rank].number < 0;
     if (h->peer.ranks != r->ranks)
         snprintf(why, WHY_BYTES, "one process says that there are %d ranks, another %d", r->ranks,
                  h->peer.ranks);
@@ -306,7 +317,7 @@ static void admit(struct root *r, int s, const struct hello *h, char *why) {
     } else if (r->refused < MOST_PEERS) {
         r->refused_sockets[r->refused++] = s;
     } else {
-        close(s);
+        cpu_close(&s);
     }
 }
 
@@ -321,8 +332,8 @@ static void collect(struct root *r, char *why) {
             deadline = cpu_now() + cpu_timeout(); // starts when the first rank comes
         if (*why && deadline > cpu_now() + 5)
             deadline = cpu_now() + 5;
-        int s = next_guest(&door, &hello);
-        if (s >= 0)
+        struct cpu_file s = next_guest(&door, &hello);
+        if (s.number >= 0)
             admit(r, s, &hello, why);
     }
     close_door(&door);
@@ -332,7 +343,7 @@ static void collect(struct root *r, char *why) {
         why, WHY_BYTES, "waited %.0f s: these of the %d ranks never connected:", cpu_timeout(),
         r->ranks);
     for (int i = 0; i < r->ranks && n < WHY_BYTES - 8; i++)
-        if (r->sockets[i] < 0)
+        if (r->sockets[i].number < 0)
             n += (size_t)snprintf(why + n, WHY_BYTES - n, " %d", i);
 }
 
@@ -341,23 +352,22 @@ static void *serve_root(void *argument) {
     struct root *r = argument;
     char why[WHY_BYTES] = "", ready = 0;
     collect(r, why);
-    close(r->listener); // before a rank can come back with this id for another communicator
+    cpu_close(&r->listener); // before a rank can come back with this id for another communicator
     judge(r, *why ? why : NULL);
     double deadline = cpu_now() + cpu_timeout();
     int good = !*why;
     // Rank 0 comes last: its process, which this thread belongs to, may end after it.
     for (int i = r->ranks - 1; i >= 0 && good; i--)
-        good =
-            !send_all(r->sockets[i], r->peers, (size_t)r->ranks * sizeof *r->peers, deadline, NULL);
+        good = !send_all(&r->sockets[i], r->peers, (size_t)r->ranks * sizeof *r->peers, deadline,
+                         NULL);
     for (int i = 0; i < r->ranks && good; i++)
-        good = !receive_all(r->sockets[i], &ready, 1, deadline, NULL);
+        good = !receive_all(&r->sockets[i], &ready, 1, deadline, NULL);
     for (int i = r->ranks - 1; i >= 0 && good; i--)
-        send_all(r->sockets[i], &ready, 1, deadline, NULL);
+        send_all(&r->sockets[i], &ready, 1, deadline, NULL);
     for (int i = 0; i < r->ranks; i++)
-        if (r->sockets[i] >= 0)
-            close(r->sockets[i]);
+        cpu_close(&r->sockets[i]);
     for (int i = 0; i < r->refused; i++)
-        close(r->refused_sockets[i]);
+        cpu_close(&r->refused_sockets[i]);
     free(r->sockets);
     free(r->peers);
     free(r);
@@ -370,13 +380,13 @@ static ncclResult_t start_root(union address *address, uint64_t magic) {
     struct root *r = cpu_new(sizeof *r);
     r->magic = magic;
     r->listener = open_listener(address);
-    if (r->listener < 0) {
+    if (r->listener.number < 0) {
         free(r);
         return cpu_refuse(ncclSystemError, "cannot listen on %s: %s", show_address(text, address),
                           strerror(errno));
     }
     if (cpu_start_thread(&thread, serve_root, r)) {
-        close(r->listener);
+        cpu_close(&r->listener);
         free(r);
         return cpu_refuse(ncclSystemError, "cannot start a thread");
     }
@@ -460,7 +470,7 @@ struct rendezvous {
     struct ncclComm *comm;
     double deadline;
     uint64_t magic;
-    int root, listener, local_listener; // sockets
+    struct cpu_file root, listener, local_listener; // sockets
 };
 
 // Explains why the connection to the root or to another rank ended.
@@ -494,35 +504,36 @@ static ncclResult_t introduce(struct rendezvous *m, const struct handle *h) {
         return cpu_refuse(ncclUnhandledCudaError, "rank %d: no device %d", c->rank, c->device);
     self->bus = properties.pciBusID;
     cpu_offer_memory(self);
-    m->local_listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (m->local_listener < 0 || bind(m->local_listener, (struct sockaddr *)&local, bytes) ||
-        listen(m->local_listener, SOMAXCONN))
+    m->local_listener = cpu_keep(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (m->local_listener.number < 0 ||
+        bind(m->local_listener.number, (struct sockaddr *)&local, bytes) ||
+        listen(m->local_listener.number, SOMAXCONN))
         return cpu_refuse(ncclSystemError, "rank %d: cannot make a Unix socket: %s", c->rank,
                           strerror(errno));
     bytes = sizeof local;
-    getsockname(m->local_listener, (struct sockaddr *)&local, &bytes);
+    getsockname(m->local_listener.number, (struct sockaddr *)&local, &bytes);
     memcpy(self->socket_name, local.sun_path + 1,
            bytes - offsetof(struct sockaddr_un, sun_path) - 1);
 
     m->root = open_connection(&h->root, m->deadline, c);
-    if (m->root < 0)
+    if (m->root.number < 0)
         return cpu_refuse(ncclSystemError, "rank %d: no answer at %s within %.0f s", c->rank,
                           show_address(address, &h->root), cpu_timeout());
     // Other ranks reach this rank at the address of its connection to the root.
     bytes = sizeof self->address;
-    getsockname(m->root, &self->address.any, &bytes);
+    getsockname(m->root.number, &self->address.any, &bytes);
     any_port(&self->address);
     m->listener = open_listener(&self->address);
-    if (m->listener < 0)
+    if (m->listener.number < 0)
         return cpu_refuse(ncclSystemError, "rank %d: cannot listen on %s: %s", c->rank,
                           show_address(address, &self->address), strerror(errno));
-    if (send_all(m->root, &hello, sizeof hello, m->deadline, c) ||
+    if (send_all(&m->root, &hello, sizeof hello, m->deadline, c) ||
         // Waits longer than the root, because the root reports the missing ranks.
-        receive_all(m->root, &verdict, sizeof verdict, m->deadline + 5, c))
+        receive_all(&m->root, &verdict, sizeof verdict, m->deadline + 5, c))
         return lost(m, "waiting for all ranks to connect");
     if (verdict.refused)
         return cpu_refuse(ncclInvalidUsage, "rank %d: %.*s", c->rank, WHY_BYTES - 1, verdict.why);
-    if (receive_all(m->root, c->peers, (size_t)c->ranks * sizeof *c->peers, m->deadline + 5, c))
+    if (receive_all(&m->root, c->peers, (size_t)c->ranks * sizeof *c->peers, m->deadline + 5, c))
         return lost(m, "waiting for the list of ranks");
     return ncclSuccess;
 }
@@ -584,32 +595,55 @@ static int is_same_user(int s) {
     return !getsockopt(s, SOL_SOCKET, SO_PEERCRED, &who, &bytes) && who.uid == geteuid();
 }
 
-// The first rank of a host makes the memory, and passes it to the others. Returns the file or -1.
-static int share_file(struct rendezvous *m, int first, int seats, size_t bytes) {
+// The first rank of a host makes the memory, and passes it to the others.
+static ncclResult_t share_file(struct rendezvous *m, int first, int seats) {
     struct ncclComm *c = m->comm;
+    static const char doing[] = "sharing memory with the other ranks of this host";
     if (first == c->rank) {
-        int file = memfd_create("nccl", MFD_CLOEXEC);
-        int left = file >= 0 && !ftruncate(file, (off_t)bytes) ? seats - 1 : -1;
-        while (left > 0 && !await(m->local_listener, POLLIN, m->deadline, c)) {
-            int s = accept4(m->local_listener, NULL, NULL, SOCK_CLOEXEC);
-            left -= s >= 0 && is_same_user(s) && !hand_over(s, file);
+        c->memory_file = cpu_keep(cpu_make_memory("nccl", c->memory_bytes));
+        if (c->memory_file.number < 0)
+            return cpu_refuse(ncclSystemError,
+                              "rank %d: cannot make %zu bytes of memory for the ranks of this "
+                              "host: %s%s",
+                              c->rank, c->memory_bytes, strerror(errno),
+                              errno == EFBIG ? "; raise the limit with 'ulimit -f unlimited'" : "");
+        int left = seats - 1;
+        while (left > 0 && !await(&m->local_listener, POLLIN, m->deadline, c)) {
+            int s = accept4(m->local_listener.number, NULL, NULL, SOCK_CLOEXEC);
+            left -= s >= 0 && is_same_user(s) && !hand_over(s, c->memory_file.number);
             close(s);
         }
-        if (left == 0)
-            return file;
-        close(file);
-        return -1;
+        return left ? lost(m, doing) : ncclSuccess;
     }
     struct sockaddr_un local = {.sun_family = AF_UNIX};
     size_t name_bytes = strnlen(c->peers[first].socket_name, sizeof c->peers[first].socket_name);
     memcpy(local.sun_path + 1, c->peers[first].socket_name, name_bytes);
-    int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), file = -1;
-    if (!connect(s, (struct sockaddr *)&local,
+    struct cpu_file s = cpu_keep(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (!connect(s.number, (struct sockaddr *)&local,
                  (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + name_bytes)) &&
-        is_same_user(s) && !await(s, POLLIN, m->deadline, c))
-        file = take_over(s);
-    close(s);
-    return file;
+        is_same_user(s.number) && !await(&s, POLLIN, m->deadline, c))
+        c->memory_file = cpu_keep(take_over(s.number));
+    cpu_close(&s);
+    return c->memory_file.number < 0 ? lost(m, doing) : ncclSuccess;
+}
+
+// Locks this rank's seat as long as its process lives. A lock belongs to an open file, so each rank
+// opens the memory again. A mapping keeps that file open, because the program cannot close it by
+// mistake, and a forked child does not inherit it.
+static int lock_seat(struct ncclComm *c) {
+    char path[32];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", c->memory_file.number);
+    int file = open(path, O_RDWR | O_CLOEXEC);
+    struct flock lock = {.l_type = F_WRLCK,
+                         .l_whence = SEEK_SET,
+                         .l_start = (off_t)((size_t)c->seat_number * sizeof(struct seat)),
+                         .l_len = 1};
+    c->lock_page = mmap(NULL, 1, PROT_NONE, MAP_SHARED, file, 0);
+    int failed = c->lock_page == MAP_FAILED || madvise(c->lock_page, 1, MADV_DONTFORK) ||
+                 fcntl(file, F_OFD_SETLK, &lock);
+    if (file >= 0)
+        close(file);
+    return failed;
 }
 
 static size_t ring_bytes(const struct ncclComm *c, uint64_t slots) {
@@ -638,23 +672,12 @@ static ncclResult_t share_memory(struct rendezvous *m) {
     c->chunk = large ? LARGE_CHUNK_BYTES : CHUNK_BYTES;
     c->seat_number = numbers[c->rank];
     c->memory_bytes = seats_bytes + (size_t)(seats * seats) * ring_bytes(c, slots);
-    int file = share_file(m, first, seats, c->memory_bytes);
-    if (file < 0)
-        return lost(m, "sharing memory with the other ranks of this host");
-    // Each rank opens the file again, because a lock belongs to an open file. The kernel releases
-    // the lock when the process ends.
-    char path[32];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    c->memory_file = open(path, O_RDWR | O_CLOEXEC);
-    struct flock lock = {.l_type = F_WRLCK,
-                         .l_whence = SEEK_SET,
-                         .l_start = (off_t)((size_t)c->seat_number * sizeof(struct seat)),
-                         .l_len = 1};
-    // The mapping uses the other open file: a forked child inherits the mapping, and must not keep
-    // the lock.
-    c->memory = mmap(NULL, c->memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    close(file);
-    if (c->memory_file < 0 || fcntl(c->memory_file, F_OFD_SETLK, &lock))
+    ncclResult_t result = share_file(m, first, seats);
+    if (result)
+        return result;
+    c->memory =
+        mmap(NULL, c->memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, c->memory_file.number, 0);
+    if (lock_seat(c))
         return cpu_refuse(ncclSystemError, "rank %d: cannot lock shared memory: %s", c->rank,
                           strerror(errno));
     if (c->memory == MAP_FAILED) {
@@ -703,21 +726,22 @@ static ncclResult_t connect_hosts(struct rendezvous *m) {
         if (p > c->rank)
             continue;
         ch->socket = open_connection(&c->peers[p].address, m->deadline, c);
-        if (ch->socket < 0 || send_all(ch->socket, own, sizeof own, m->deadline, c))
+        if (!cpu_is_remote(ch) || send_all(&ch->socket, own, sizeof own, m->deadline, c))
             return lost(m, "connecting to another host");
     }
     struct door door = {.listener = m->listener, .bytes = sizeof own};
     while (higher > 0 && cpu_now() < m->deadline && !cpu_exiting() && !c->aborted) {
         uint64_t who[2];
-        int s = next_guest(&door, who), on = 1;
-        if (s < 0)
+        struct cpu_file s = next_guest(&door, who);
+        int on = 1;
+        if (s.number < 0)
             continue;
         if (who[0] != m->magic || who[1] <= (uint64_t)c->rank || who[1] >= (uint64_t)c->ranks ||
-            c->channels[who[1]].socket >= 0) {
-            close(s);
+            cpu_is_remote(&c->channels[who[1]])) {
+            cpu_close(&s);
             continue;
         }
-        setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        setsockopt(s.number, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
         c->channels[who[1]].socket = s;
         higher--;
     }
@@ -727,8 +751,8 @@ static ncclResult_t connect_hosts(struct rendezvous *m) {
 
 static ncclResult_t wait_for_all(struct rendezvous *m) {
     char ready = 1;
-    return send_all(m->root, &ready, 1, m->deadline, m->comm) ||
-                   receive_all(m->root, &ready, 1, m->deadline, m->comm)
+    return send_all(&m->root, &ready, 1, m->deadline, m->comm) ||
+                   receive_all(&m->root, &ready, 1, m->deadline, m->comm)
                ? lost(m, "setting up the connections")
                : ncclSuccess;
 }
@@ -736,13 +760,14 @@ static ncclResult_t wait_for_all(struct rendezvous *m) {
 ncclResult_t cpu_meet(struct ncclComm *c, const ncclUniqueId *id) {
     struct handle h;
     memcpy(&h, id, sizeof h);
-    struct rendezvous m = {c, cpu_now() + cpu_timeout(), h.magic, -1, -1, -1};
+    struct rendezvous m = {c,          cpu_now() + cpu_timeout(), h.magic, CPU_NO_FILE, CPU_NO_FILE,
+                           CPU_NO_FILE};
     ncclResult_t result = ncclSuccess;
     c->name = h.magic;
     c->peers = cpu_new((size_t)c->ranks * sizeof *c->peers);
     c->channels = cpu_new((size_t)c->ranks * sizeof *c->channels);
     for (int p = 0; p < c->ranks; p++)
-        c->channels[p].socket = -1;
+        c->channels[p].socket = CPU_NO_FILE;
     if (h.root.any.sa_family != AF_INET && h.root.any.sa_family != AF_INET6)
         return cpu_refuse(ncclInvalidArgument,
                           "the unique id is not one that ncclGetUniqueId made");
@@ -760,18 +785,16 @@ ncclResult_t cpu_meet(struct ncclComm *c, const ncclUniqueId *id) {
         result = wait_for_all(&m);
     if (!result)
         result = cpu_network_start(c);
-    int sockets[] = {m.root, m.listener, m.local_listener};
-    for (int i = 0; i < 3; i++)
-        if (sockets[i] >= 0)
-            close(sockets[i]);
+    cpu_close(&m.root);
+    cpu_close(&m.listener);
+    cpu_close(&m.local_listener);
     return result;
 }
 
 void cpu_part(struct ncclComm *c) {
     for (int p = 0; c->channels && p < c->ranks; p++) {
         struct channel *ch = &c->channels[p];
-        if (ch->socket >= 0)
-            close(ch->socket);
+        cpu_close(&ch->socket);
         free(ch->transit);
         if (c->peers[p].host != c->peers[c->rank].host) {
             free(ch->seat);
@@ -782,8 +805,11 @@ void cpu_part(struct ncclComm *c) {
     cpu_unmap_peers(c);
     if (c->memory)
         munmap(c->memory, c->memory_bytes);
-    if (c->memory_file >= 0)
-        close(c->memory_file);
+    if (c->lock_page != MAP_FAILED)
+        munmap(c->lock_page, 1);
+    cpu_close(&c->memory_file);
+    for (int i = 0; i < 2; i++)
+        cpu_close(&c->network_wake[i]);
     free(c->peers);
     free(c->channels);
 }

@@ -22,6 +22,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 struct allocation {
@@ -42,8 +43,8 @@ enum { PINNED = -1 };
 
 static uintptr_t heap;
 static size_t heap_bytes, page;
-static int heap_file = -1; // holds the bytes of the views
-static uintptr_t cursor;   // the next search starts here, so freed addresses are reused late
+static struct cpu_file heap_file = {.number = -1}; // holds the bytes of the views
+static uintptr_t cursor; // the next search starts here, so freed addresses are reused late
 static struct allocation *device_list, *pinned_list;
 static struct cpu_use *pageable_uses; // of host memory that CUDA did not allocate
 static size_t limit_bytes, used_bytes[CPU_MAX_DEVICES];
@@ -148,18 +149,16 @@ static void explain_fault(int signal_number, siginfo_t *info, void *context) {
 // - A model computes nothing: a read would fill the file with zeros.
 // - A sandbox cannot free a part of a file.
 static void back_views(void) {
-    struct rlimit files, addresses;
-    if (!cpu_computes || getrlimit(RLIMIT_FSIZE, &files) || files.rlim_cur < heap_bytes ||
-        getrlimit(RLIMIT_AS, &addresses) || addresses.rlim_cur != RLIM_INFINITY)
+    struct rlimit addresses;
+    if (!cpu_computes || getrlimit(RLIMIT_AS, &addresses) || addresses.rlim_cur != RLIM_INFINITY)
         return;
-    int file = memfd_create("device memory", MFD_CLOEXEC);
+    int file = cpu_make_memory("device memory", heap_bytes);
     void *views = (void *)(heap + heap_bytes);
-    if (file >= 0 && !ftruncate(file, (off_t)heap_bytes) &&
-        !fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)page) &&
+    if (file >= 0 && !fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)page) &&
         mmap(views, heap_bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, file, 0) ==
             views) {
         madvise(views, heap_bytes, MADV_DONTDUMP); // a core dump would fill the whole file
-        heap_file = file;
+        heap_file = cpu_keep(file);
     } else if (file >= 0) {
         close(file);
     }
@@ -210,6 +209,24 @@ static struct allocation **find_gap(uintptr_t from, size_t span, uintptr_t *star
     return heap + heap_bytes - free_from >= span ? link : NULL;
 }
 
+// Ends the program if Linux cannot make a page readable, which needs no memory, but one more
+// mapping between its neighbours. Called with cpu_lock held.
+static void explain_mappings(uintptr_t view) {
+    size_t live = 0;
+    if (!mprotect((void *)view, page, PROT_READ)) {
+        mprotect((void *)view, page, PROT_NONE);
+        return;
+    }
+    for (const struct allocation *a = device_list; a; a = a->next)
+        live++;
+    pthread_mutex_unlock(&cpu_lock);
+    cpu_fail(
+        "CPU device: Linux allows this process no more mappings of memory, and each of the %zu "
+        "live allocations needs two; make fewer and larger ones, or raise the limit with "
+        "'sysctl vm.max_map_count=1000000'",
+        live);
+}
+
 // Finds addresses for an allocation, makes their bytes accessible for device threads, and counts
 // them. Called with cpu_lock held.
 static cudaError_t allocate(struct allocation *a, size_t size) {
@@ -220,9 +237,13 @@ static cudaError_t allocate(struct allocation *a, size_t size) {
     struct allocation **link = find_gap(cursor, a->span, &a->start);
     if (!link)
         link = find_gap(heap, a->span, &a->start);
-    if (!link || mprotect((void *)(a->start + heap_bytes), a->span - page, PROT_READ | PROT_WRITE))
+    if (!link)
         return cudaErrorMemoryAllocation;
     a->view = a->start + heap_bytes;
+    if (mprotect((void *)a->view, a->span - page, PROT_READ | PROT_WRITE)) {
+        explain_mappings(a->view);
+        return cudaErrorMemoryAllocation;
+    }
     a->next = *link;
     *link = a;
     cursor = a->start + a->span;
@@ -245,10 +266,9 @@ static void give_back(struct allocation **link) {
     if (a->device == PINNED)
         return;
     void *view = (void *)(a->start + heap_bytes);
-    if (heap_file >= 0) {
+    if (heap_file.number >= 0) {
+        madvise(view, a->span - page, MADV_REMOVE);
         mprotect(view, a->span - page, PROT_NONE);
-        fallocate(heap_file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(a->start - heap),
-                  (off_t)(a->span - page));
     } else {
         mmap(view, a->span - page, PROT_NONE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
@@ -256,14 +276,14 @@ static void give_back(struct allocation **link) {
     used_bytes[a->device] -= a->bytes;
 }
 
-// If memory is short, a write to a file in memory ends the program. So the file gets its pages now,
-// unless a signal interrupts this. Returns 0 on failure. Called without cpu_lock, because it takes
-// long.
+// If memory is short, a write to a file in memory ends the program. So the kernel writes to each
+// page first, which returns an error instead. Returns 0 on failure. Called without cpu_lock,
+// because it takes long.
 static int take_pages(const struct allocation *a) {
-    if (heap_file < 0)
-        return 1;
-    int error = posix_fallocate(heap_file, (off_t)(a->start - heap), (off_t)(a->span - page));
-    return !error || error == EINTR;
+    for (size_t at = 0; heap_file.number >= 0 && at < a->span - page; at += page)
+        if (syscall(SYS_getcpu, a->view + at, NULL, NULL))
+            return 0;
+    return 1;
 }
 
 cudaError_t cpuDeviceMalloc(void **pointer, size_t size, const char *what, const char *file,
@@ -349,10 +369,15 @@ void cpu_free_device(int device) {
 
 // Maps pinned memory twice, for the program and for the devices. Returns 0 on failure.
 static int map_twice(struct allocation *a) {
-    int file = memfd_create("pinned memory", MFD_CLOEXEC);
     a->span = (a->bytes / page + 1) * page;
+    int file = cpu_make_memory("pinned memory", a->span);
+    if (file < 0 && errno == EFBIG)
+        cpu_fail(
+            "CPU_DEVICE_CHECK=1 needs files in memory for pinned memory, and ulimit -f forbids "
+            "%zu bytes: raise it with 'ulimit -f unlimited'",
+            a->span);
     void *maps[2] = {MAP_FAILED, MAP_FAILED};
-    for (int i = 0; i < 2 && file >= 0 && !ftruncate(file, (off_t)a->span); i++)
+    for (int i = 0; i < 2 && file >= 0; i++)
         maps[i] = mmap(NULL, a->span, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (file >= 0)
         close(file);

@@ -8,7 +8,6 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -31,10 +30,6 @@ struct transit {
     atomic_int tell;
     int said_failed, said_bye;
 };
-
-static int is_remote(const struct channel *ch) {
-    return ch->socket >= 0;
-}
 
 // Marks the peer as gone, and wakes the rank, which checks its peers when it waits.
 static void hang_up(struct ncclComm *c, struct channel *ch) {
@@ -95,7 +90,7 @@ static void take_in(struct ncclComm *c, struct channel *ch) {
             to = (t->in.kind == DATA ? m->data : ch->seat->why) + done;
             wanted = t->in.bytes - done;
         }
-        ssize_t n = recv(ch->socket, to, wanted, MSG_DONTWAIT);
+        ssize_t n = recv(ch->socket.number, to, wanted, MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         t->in_done += n > 0 ? (size_t)n : 0;
@@ -146,7 +141,7 @@ static void send_out(struct ncclComm *c, struct channel *ch) {
         struct iovec pieces[2] = {{(char *)&t->out + sizeof t->out - of_frame, of_frame},
                                   {t->follows ? t->follows + past : NULL, t->out.bytes - past}};
         struct msghdr m = {.msg_iov = pieces, .msg_iovlen = 2};
-        ssize_t n = sendmsg(ch->socket, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+        ssize_t n = sendmsg(ch->socket.number, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         if (n < 0) {
@@ -162,7 +157,7 @@ static void send_out(struct ncclComm *c, struct channel *ch) {
             cpu_ring_bell(c->seat);
         } else if (t->out.kind == BYE) {
             t->said_bye = 1;
-            shutdown(ch->socket, SHUT_WR);
+            shutdown(ch->socket.number, SHUT_WR);
         }
     }
 }
@@ -172,7 +167,7 @@ static void send_out(struct ncclComm *c, struct channel *ch) {
 // it closed a socket with unread data, the kernel would drop frames that are still on their way.
 static void *carry(void *argument) {
     struct ncclComm *c = argument;
-    struct pollfd polled[1 + MOST_PEERS] = {{.fd = c->network_wake, .events = POLLIN}};
+    struct pollfd polled[1 + MOST_PEERS] = {{.fd = c->network_wake[0].number, .events = POLLIN}};
     double deadline = 0, told = cpu_now();
     for (;;) {
         int open = 0, news = 0, is_time = cpu_now() > told + 1 && !c->network_stop;
@@ -180,7 +175,7 @@ static void *carry(void *argument) {
         for (int p = 0; p < c->ranks; p++) {
             struct channel *ch = &c->channels[p];
             polled[1 + p] = (struct pollfd){.fd = -1};
-            if (!is_remote(ch) || ch->hung_up)
+            if (!cpu_is_remote(ch) || ch->hung_up)
                 continue;
             open++;
             if (is_time)
@@ -189,19 +184,20 @@ static void *carry(void *argument) {
             polled[1 + p].events =
                 (short)((wants_input(ch) ? POLLIN : 0) | (next_frame(c, ch) ? POLLOUT : 0));
             if (polled[1 + p].events)
-                polled[1 + p].fd = ch->socket;
+                polled[1 + p].fd = ch->socket.number;
         }
         if (c->network_stop && !deadline)
             deadline = cpu_now() + LINGER_SECONDS;
         if (deadline && (cpu_now() > deadline || !open || (c->network_stop > 1 && !news)))
             return NULL;
         poll(polled, 1 + (nfds_t)c->ranks, deadline ? 50 : 1000);
-        uint64_t rung;
-        if (polled[0].revents && read(c->network_wake, &rung, sizeof rung) < 0)
-            return NULL;
+        char rung[64];
+        cpu_need(&c->network_wake[0]);
+        recv(c->network_wake[0].number, rung, sizeof rung, MSG_DONTWAIT);
         for (int p = 0; p < c->ranks; p++) {
-            if (!is_remote(&c->channels[p]))
+            if (!cpu_is_remote(&c->channels[p]))
                 continue;
+            cpu_need(&c->channels[p].socket);
             take_in(c, &c->channels[p]);
             send_out(c, &c->channels[p]);
         }
@@ -212,25 +208,28 @@ ncclResult_t cpu_network_start(struct ncclComm *c) {
     int remote = 0;
     for (int p = 0; p < c->ranks; p++) {
         struct channel *ch = &c->channels[p];
-        if (is_remote(ch))
+        if (cpu_is_remote(ch))
             ch->transit = cpu_new(sizeof *ch->transit);
-        remote += is_remote(ch);
+        remote += cpu_is_remote(ch);
         ch->heard = cpu_now();
     }
     if (!remote)
         return ncclSuccess;
-    c->network_wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (c->network_wake >= 0 && !cpu_start_thread(&c->network, carry, c))
+    int ends[2]; // sockets, because a write to a file that got the number would change it
+    if (!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends))
+        for (int i = 0; i < 2; i++)
+            c->network_wake[i] = cpu_keep(ends[i]);
+    c->network_runs = c->network_wake[0].number >= 0 && !cpu_start_thread(&c->network, carry, c);
+    if (c->network_runs)
         return ncclSuccess;
-    close(c->network_wake);
-    c->network_wake = -1;
     return cpu_refuse(ncclSystemError, "cannot start the network thread");
 }
 
 void cpu_network_wake(struct ncclComm *c) {
-    uint64_t one = 1;
-    if (c->network_wake >= 0 && write(c->network_wake, &one, sizeof one) < 0)
-        return; // the counter is full, so the thread is awake
+    if (!c->network_runs)
+        return;
+    cpu_need(&c->network_wake[1]);
+    send(c->network_wake[1].number, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL); // fails if it is full
 }
 
 void cpu_network_tell(struct ncclComm *c) {
@@ -241,11 +240,10 @@ void cpu_network_tell(struct ncclComm *c) {
 }
 
 void cpu_network_stop(struct ncclComm *c, int at_once) {
-    if (c->network_wake >= 0) {
+    if (c->network_runs) {
         c->network_stop = 1 + at_once;
         cpu_network_wake(c);
         pthread_join(c->network, NULL);
-        close(c->network_wake);
-        c->network_wake = -1;
+        c->network_runs = 0;
     }
 }

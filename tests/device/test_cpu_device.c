@@ -8,9 +8,11 @@
 #include "tests/device/again.h"
 #include <cublas_v2.h>
 #include <math.h>
+#include <nccl.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -406,6 +408,34 @@ static void few_addresses_are_left(void) {
     allocations_do_not_overlap_or_leak(NULL);
 }
 
+// Without a file for device memory, this allocation alone meets the limit.
+static void pinned_memory_above_ulimit_f(void) {
+    void *pointer;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit){1 << 20, 1 << 20}), 0);
+    OK(cudaMallocHost(&pointer, 512 << 10));
+    cudaMallocHost(&pointer, 2 << 20);
+}
+
+static void communicator_above_ulimit_f(void) {
+    ncclComm_t comm;
+    ncclUniqueId id;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit){1000, 1000}), 0);
+    if (ncclGetUniqueId(&id) || ncclCommInitRank(&comm, 1, id, 0) == ncclSystemError)
+        fprintf(stderr, "%s\n", ncclGetLastError(NULL));
+}
+
+// Each page with other rights than its neighbour takes a mapping.
+static void too_many_mappings(void) {
+    enum { MAPPINGS = 1 << 16 };
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    device_floats(1);
+    char *pages = mmap(NULL, MAPPINGS * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (int i = 1; i < MAPPINGS && !mprotect(pages + (size_t)i * page, page, PROT_READ); i += 2)
+        ;
+    for (void *pointer; !cudaMalloc(&pointer, 1);)
+        ;
+}
+
 static void first_call_reads_the_variables(void) {
     cudaGetDevice(&(int){0});
 }
@@ -697,6 +727,10 @@ static const struct alone {
     ALONE(kernel_gets_a_short_array, "", 1,
           {"sgd_step: parameters: 20 bytes", "not all inside one allocation"}),
     ALONE(few_addresses_are_left, "", 0, {NULL}),
+    ALONE(pinned_memory_above_ulimit_f, "CPU_DEVICE_CHECK=1", 1,
+          {"error: CPU_DEVICE_CHECK=1", "ulimit -f unlimited"}),
+    ALONE(communicator_above_ulimit_f, "", 0, {"File too large", "ulimit -f unlimited"}),
+    ALONE(too_many_mappings, "", 1, {"error: CPU device", "vm.max_map_count"}),
     WRONG("CPU_DEVICE_MEMORY=64MB", "CPU_DEVICE_MEMORY=64MB: want a size"),
     WRONG("CPU_DEVICE_MEMORY=", "CPU_DEVICE_MEMORY=: want a size"),
     WRONG("CPU_DEVICES=two", "CPU_DEVICES=two: want a whole number"),

@@ -75,6 +75,7 @@ do all ranks have the same options @ $two sh -c 'exec 04_multinode/train --hidde
 does not see the file that rank 0 @ $two sh -c 'mkdir \$RANK; exec 04_multinode/train --snapshot \$RANK/s'
 that only this user can read @ echo word >word; chmod 644 word; RANK=0 $alone 04_multinode/train --token-file word
 of those that NCCL_SOCKET_IFNAME allows @ NCCL_SOCKET_IFNAME=ib 06_allreduce_demo/allreduce --nproc 2 --check-only
+with 'ulimit -f unlimited' @ ulimit -f 100; 02_multigpu_fork/train --nproc 2
 or a file such as @ CPU_DEVICE_MODEL=x100 01_single_gpu/train
 END
 }
