@@ -196,6 +196,10 @@ static inline int cpu_is_remote(const struct channel *ch) {
 __attribute__((format(printf, 2, 3))) ncclResult_t cpu_refuse(ncclResult_t result,
                                                               const char *format, ...);
 
+// For the mistakes that NVIDIA's nccl-tests make on purpose: warns once and returns ncclSuccess.
+// With CPU_DEVICE_CHECK=1, returns an error.
+ncclResult_t cpu_undefined(const char *what);
+
 // Stores why this rank waits now. As long as there was no error, ncclGetLastError returns it.
 void cpu_explain_wait(const char *text);
 

@@ -195,12 +195,19 @@ static ncclResult_t check_group(void) {
     for (const struct queued *q = group.first; q; q = q->next)
         for (const struct queued *other = group.first; other; other = other->next) {
             const struct work *a = q->work, *b = other->work;
-            if (q != other && (cpu_overlap(a->recv, a->recv_bytes, b->send, b->send_bytes) ||
-                               cpu_overlap(a->recv, a->recv_bytes, b->recv, b->recv_bytes)))
-                return cpu_refuse(ncclInvalidUsage,
-                                  "ncclGroupEnd: the calls of a group run at the same time, but %s "
-                                  "writes to a buffer of %s; use two buffers, or two groups",
-                                  a->cost.name, b->cost.name);
+            if (q == other || !(cpu_overlap(a->recv, a->recv_bytes, b->send, b->send_bytes) ||
+                                cpu_overlap(a->recv, a->recv_bytes, b->recv, b->recv_bytes)))
+                continue;
+            ncclResult_t result =
+                a->call.kind == CALL_RECV && b->call.kind == CALL_SEND
+                    ? cpu_undefined("an ncclRecv writes to a buffer that an ncclSend of its group "
+                                    "reads")
+                    : cpu_refuse(ncclInvalidUsage,
+                                 "ncclGroupEnd: the calls of a group run at the same time, but %s "
+                                 "writes to a buffer of %s; use two buffers, or two groups",
+                                 a->cost.name, b->cost.name);
+            if (result)
+                return result;
         }
     return ncclSuccess;
 }

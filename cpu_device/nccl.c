@@ -22,6 +22,16 @@ ncclResult_t cpu_refuse(ncclResult_t result, const char *format, ...) {
     return result;
 }
 
+ncclResult_t cpu_undefined(const char *what) {
+    static atomic_flag warned = ATOMIC_FLAG_INIT;
+    static const char rest[] = "which leaves the result undefined; use two buffers";
+    if (cpu_recording)
+        return cpu_refuse(ncclInvalidUsage, "CPU_DEVICE_CHECK: %s, %s", what, rest);
+    if (!atomic_flag_test_and_set(&warned))
+        fprintf(stderr, "warning: CPU device: %s, %s\n", what, rest);
+    return ncclSuccess;
+}
+
 void cpu_explain_wait(const char *text) {
     pthread_mutex_lock(&text_lock);
     snprintf(wait_text, sizeof wait_text, "%s", text);
@@ -120,6 +130,8 @@ static ncclResult_t check_overlap(const char *name, const struct ncclComm *c,
                                           : send == recv + block;
     if (in_place || !cpu_overlap(send, to_send * element, recv, to_receive * element))
         return ncclSuccess;
+    if (call->kind == CALL_ALL_TO_ALL && send == recv)
+        return cpu_undefined("ncclAlltoAll is in place");
     return cpu_refuse(ncclInvalidArgument,
                       "%s: sendbuff and recvbuff overlap, which is undefined; %s", name,
                       call->kind == CALL_ALL_TO_ALL ? "use two buffers"

@@ -17,4 +17,9 @@ template <class T> cudaError_t cudaHostAlloc(T **ptr, size_t size, unsigned int 
 inline cudaError_t cudaEventCreate(cudaEvent_t *event, unsigned int flags) {
     return cudaEventCreateWithFlags(event, flags);
 }
+// The form of CUDA 11. As in CUDA 12 and 13, the last three arguments are ignored.
+inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t *pGraphExec, cudaGraph_t graph,
+                                        cudaGraphNode_t *, char *, size_t) {
+    return cudaGraphInstantiate(pGraphExec, graph, 0);
+}
 #endif

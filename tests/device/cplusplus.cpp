@@ -21,6 +21,8 @@ int main() {
     double *other;
     const float one = 1, zero = 0;
     CUstream stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
     cudaEvent_t start, end;
     cudaDeviceProp properties;
     cublasHandle_t blas;
@@ -46,6 +48,13 @@ int main() {
     CHECK(cudaEventRecord(end));
     CHECK(cudaStreamWaitEvent(stream, end));
     CHECK(ncclAllReduce(numbers + 2, numbers + 2, 1, ncclFloat, ncclSum, comm, stream));
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    CHECK(cudaMemsetAsync(other, 0, sizeof *other, stream));
+    CHECK(cudaStreamEndCapture(stream, &graph));
+    CHECK(cudaGraphInstantiate(&exec, graph, NULL, NULL, 0));
+    CHECK(cudaGraphLaunch(exec, stream));
+    CHECK(cudaGraphExecDestroy(exec));
+    CHECK(cudaGraphDestroy(graph));
     CHECK(cudaMemcpy(pinned, numbers, 3 * sizeof *numbers, cudaMemcpyDeviceToHost));
     std::printf("%g\n", pinned[2]);
     CHECK(ncclCommDestroy(comm));

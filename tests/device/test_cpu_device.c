@@ -424,6 +424,23 @@ static void communicator_above_ulimit_f(void) {
         fprintf(stderr, "%s\n", ncclGetLastError(NULL));
 }
 
+static void receive_into_what_is_sent(void) {
+    ncclComm_t comm;
+    void *x = device_floats(10);
+    assert_int_equal(ncclCommInitAll(&comm, 1, NULL), ncclSuccess);
+    for (int i = 0; i < 2; i++) {
+        ncclGroupStart();
+        ncclSend(x, 10, ncclFloat, 0, comm, NULL);
+        ncclRecv(x, 10, ncclFloat, 0, comm, NULL);
+        ncclResult_t result = ncclGroupEnd();
+        if (result)
+            exit(fprintf(stderr, "%s\n", ncclGetLastError(comm)) < 0 ? 1 : (int)result);
+        OK(cudaStreamSynchronize(NULL));
+        assert_int_equal(ncclAlltoAll(x, x, 10, ncclFloat, comm, NULL), ncclSuccess);
+        OK(cudaStreamSynchronize(NULL));
+    }
+}
+
 // Each page with other rights than its neighbour takes a mapping.
 static void too_many_mappings(void) {
     enum { MAPPINGS = 1 << 16 };
@@ -731,6 +748,12 @@ static const struct alone {
           {"error: CPU_DEVICE_CHECK=1", "ulimit -f unlimited"}),
     ALONE(communicator_above_ulimit_f, "", 0, {"File too large", "ulimit -f unlimited"}),
     ALONE(too_many_mappings, "", 1, {"error: CPU device", "vm.max_map_count"}),
+    ALONE(
+        receive_into_what_is_sent, "", 0,
+        {"warning: CPU device: an ncclRecv writes to a buffer that an ncclSend of its group reads",
+         "undefined"}),
+    ALONE(receive_into_what_is_sent, "CPU_DEVICE_CHECK=1", ncclInvalidUsage,
+          {"CPU_DEVICE_CHECK: an ncclRecv writes to", "undefined"}),
     WRONG("CPU_DEVICE_MEMORY=64MB", "CPU_DEVICE_MEMORY=64MB: want a size"),
     WRONG("CPU_DEVICE_MEMORY=", "CPU_DEVICE_MEMORY=: want a size"),
     WRONG("CPU_DEVICES=two", "CPU_DEVICES=two: want a whole number"),
