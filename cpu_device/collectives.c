@@ -757,25 +757,26 @@ struct timed {
     struct cpu_transfer cost;
 };
 
-static struct timed time_transfer(const struct ncclComm *c, const struct transfer *t) {
+static struct timed time_transfer(const struct ncclComm *c, const struct transfer *t,
+                                  int protocol) {
     int own = c->peers[c->rank].bus, other = c->peers[t->peer].bus;
     int sends = t->call.kind == CALL_SEND;
     double bytes = (double)(t->call.count * cpu_type_size((ncclDataType_t)t->call.type));
     return (struct timed){
         .begin = fmax(c->arrived, t->arrived),
         .link = 2 * sends + (cpu_model_node(own) != cpu_model_node(other)),
-        .cost = cpu_model_transfer(bytes, sends ? own : other, sends ? other : own),
+        .cost = cpu_model_transfer(protocol, bytes, sends ? own : other, sends ? other : own),
     };
 }
 
-// Returns the modelled time at which the sends and receives of a group end on this rank. A send
-// ends when its bytes have left, without waiting for the receiver. From the time of each transfer
-// on, its link carries the bytes of this one and of all that begin later.
-static double end_of_transfers(const struct ncclComm *c, const struct work *work) {
+// Returns the modelled time at which the sends and receives of a group end on this rank with a
+// protocol. A send ends when its bytes have left, without waiting for the receiver. From the time
+// of each transfer on, its link carries the bytes of this one and of all that begin later.
+static double end_with(const struct ncclComm *c, const struct work *work, int protocol) {
     struct timed *all = cpu_new((size_t)work->transfers * sizeof *all);
     double end = c->arrived;
     for (int i = 0; i < work->transfers; i++)
-        all[i] = time_transfer(c, &work->transfer[i]);
+        all[i] = time_transfer(c, &work->transfer[i], protocol);
     for (int i = 0; i < work->transfers; i++) {
         double link = 0;
         for (int j = 0; j < work->transfers; j++)
@@ -785,6 +786,14 @@ static double end_of_transfers(const struct ncclComm *c, const struct work *work
     }
     free(all);
     return end;
+}
+
+// All sends and receives of a group use the protocol with which the group ends first.
+static double end_of_transfers(const struct ncclComm *c, const struct work *work) {
+    double first = INFINITY;
+    for (int protocol = 0; protocol < CPU_PROTOCOLS; protocol++)
+        first = fmin(first, end_with(c, work, protocol));
+    return first;
 }
 
 // Returns the modelled time at which the call ends on this rank. A collective ends on all ranks at

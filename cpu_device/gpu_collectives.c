@@ -36,8 +36,8 @@ static const struct protocol {
     double link_steps, network_steps; // the latency of a step, as a share of that of Simple
     double link_share, network_share; // of the rate
     double ramp;                      // see seconds_of_chunks
-} protocols[] = {{8.8e-6, 0.3, 0.36, 0.38, 0.12, 0}, {8.4e-6, 1, 1, 1, 1, 0.65}};
-enum { PROTOCOLS = sizeof protocols / sizeof *protocols, SIMPLE = PROTOCOLS - 1 };
+} protocols[CPU_PROTOCOLS] = {{8.8e-6, 0.3, 0.36, 0.38, 0.12, 0}, {8.4e-6, 1, 1, 1, 1, 0.65}};
+enum { SIMPLE = CPU_PROTOCOLS - 1 };
 
 static const double TREE_SHARE = 0.92; // of the rate, in tuning.cc
 static const double NVLS_BASE = 25e-6; // in tuning.cc
@@ -196,7 +196,7 @@ static double direct(const struct layout *l, const struct protocol *p, double by
 static double all_reduce(const struct layout *l, double bytes) {
     double best = allowed[l->nodes > 1 ? NVLS_TREE : NVLS] ? nvls(l, bytes) : INFINITY;
     int nothing_else = isinf(best) && !allowed[TREE]; // then NCCL takes a ring
-    for (int p = 0; p < PROTOCOLS; p++) {
+    for (int p = 0; p < CPU_PROTOCOLS; p++) {
         if (allowed[RING] || nothing_else)
             best = fmin(best, ring(l, &protocols[p], 2, 2 * (l->ranks - 1), bytes));
         if (allowed[TREE])
@@ -227,24 +227,18 @@ double cpu_model_collective(int kind, double bytes, const int *devices, int rank
     if (kind == CALL_ALL_REDUCE)
         return all_reduce(&l, bytes / ranks);
     double best = INFINITY;
-    for (int p = 0; p < PROTOCOLS; p++)
+    for (int p = 0; p < CPU_PROTOCOLS; p++)
         best = fmin(best, other(kind, &l, &protocols[p], bytes / ranks));
     return best;
 }
 
-struct cpu_transfer cpu_model_transfer(double bytes, int from, int to) {
+struct cpu_transfer cpu_model_transfer(int protocol, double bytes, int from, int to) {
     const int devices[] = {from, to};
-    struct cpu_transfer best = {.latency = INFINITY};
+    const struct protocol *p = &protocols[protocol];
     if (from == to)
         return (struct cpu_transfer){.path = cpu_model_collective(CALL_SEND, bytes, devices, 1)};
     struct layout l = layout_of(devices, 2);
     int outside = l.nodes > 1;
-    for (int i = 0; i < PROTOCOLS; i++) {
-        const struct protocol *p = &protocols[i];
-        struct cpu_transfer t = {latency(p, !outside, outside), link_seconds(&l, p, bytes, outside),
+    return (struct cpu_transfer){latency(p, !outside, outside), link_seconds(&l, p, bytes, outside),
                                  path_seconds(&l, p, bytes, outside)};
-        if (t.latency + t.path < best.latency + best.path)
-            best = t;
-    }
-    return best;
 }

@@ -89,14 +89,15 @@ double cpu_model_seconds(const struct cpu_cost *cost, int device);
 // algorithm is the fastest one, or NCCL_ALGO.
 double cpu_model_collective(int kind, double bytes, const int *devices, int ranks);
 
-// What a send from one device to another takes. All sends of a group share the link of a device
-// (or, to another node, its network interface), and so do all receives.
+// What a send from one device to another takes with one of NCCL's protocols. All sends of a group
+// share the link of a device (or, to another node, its network interface), and so do all receives.
 struct cpu_transfer {
     double latency; // seconds, however many bytes
     double link;    // seconds for which it uses the links of both devices
     double path;    // seconds for which its bytes are under way, if nothing else uses the links
 };
-struct cpu_transfer cpu_model_transfer(double bytes, int from, int to);
+enum { CPU_PROTOCOLS = 2 };
+struct cpu_transfer cpu_model_transfer(int protocol, double bytes, int from, int to);
 
 // Returns the modelled time at which this device fails (CPU_DEVICE_LOST), or INFINITY.
 double cpu_model_lost(int device);

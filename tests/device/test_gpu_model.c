@@ -2,9 +2,9 @@
 // message for each mistake in a variable or a file. test_published.c compares it with measurements.
 #include "cpu_device/comm.h"
 #include "cpu_device/gpu_rates.h"
+#include "tests/device/one_transfer.h"
 #include "tests/test.h"
 #include <fcntl.h>
-#include <math.h>
 #include <sys/wait.h>
 
 static const double MIB = 1048576;
@@ -61,11 +61,6 @@ static double cost(enum cpu_cost_kind kind, double bytes, double flops, int devi
                              device);
 }
 
-static double transfer(double bytes, int from, int to) {
-    struct cpu_transfer t = cpu_model_transfer(bytes, from, to);
-    return t.latency + t.path;
-}
-
 TEST(operations_take_their_formulas) {
     with_round("nvls 0", "CPU_DEVICE_SLOW=3:1.5", NULL);
     near(cost(CPU_KERNEL, 1e6, 0, 0), 1 + 2 + 1);
@@ -88,7 +83,7 @@ TEST(operations_take_their_formulas) {
     near(cost(CPU_PRODUCT_FP32, 1e6, 1e9, 3), 1.5 * 105);
     near(cpu_model_collective(CALL_ALL_REDUCE, 1e6, all, 1), 3); // a copy on the device
     near(cpu_model_collective(CALL_ALL_GATHER, 1e6, all + 3, 1), 1.5 * 3);
-    near(transfer(1e6, 2, 2), 3);
+    near(one_transfer(1e6, 2, 2), 3);
 }
 
 static double collective(int kind, double bytes, int ranks) {
@@ -108,12 +103,12 @@ TEST(collectives_in_a_node_take_their_formulas) {
     near(collective(CALL_ALL_TO_ALL, 4e6, 4), 8.4 + 10 + 3 * 16.5);
     near(collective(CALL_GATHER, 4e6, 4), 8.4 + 10 + 3 * 16.5);
     near(collective(CALL_SCATTER, 4e6, 4), 8.4 + 10 + 3 * 16.5);
-    near(transfer(2e6, 0, 1), 8.4 + 10 + 40); // over few channels: 50 GB/s
-    near(cpu_model_transfer(2e6, 0, 1).link, 2 * 16.5);
-    near(transfer(68e6, 0, 1), 8.4 + 10 + 1360);
-    near(transfer(100e6, 0, 1), 8.4 + 10 + 1360);
-    near(transfer(200e6, 0, 1), 8.4 + 10 + 2000 + 0.65 * 23);
-    near(transfer(1e3, 0, 1), 8.8 + 3 + 1e3 / 38e3);
+    near(one_transfer(2e6, 0, 1), 8.4 + 10 + 40); // over few channels: 50 GB/s
+    near(cpu_model_transfer(CPU_PROTOCOLS - 1, 2e6, 0, 1).link, 2 * 16.5);
+    near(one_transfer(68e6, 0, 1), 8.4 + 10 + 1360);
+    near(one_transfer(100e6, 0, 1), 8.4 + 10 + 1360);
+    near(one_transfer(200e6, 0, 1), 8.4 + 10 + 2000 + 0.65 * 23);
+    near(one_transfer(1e3, 0, 1), 8.8 + 3 + 1e3 / 38e3);
     with_round("nvls 90", NULL, NULL);
     near(collective(CALL_ALL_REDUCE, 4e6, 4), 25 + 5 * 16.5 / 0.9);
     with_round("nvls 90", "NCCL_ALGO=ring", NULL);
@@ -138,13 +133,13 @@ TEST(the_topology_decides_on_the_links) {
     near(cpu_model_collective(CALL_ALL_REDUCE, 3e6, three, 3), 8.4 + 2 * 10 + 2 * 50 + 4 * 165);
     // Two messages of 1 MB for other nodes, each with 3 us and 8 GB/s.
     near(collective(CALL_ALL_TO_ALL, 4e6, 4), 8.4 + 50 + 2 * (3 + 165 / 0.8));
-    near(transfer(1e6, 1, 2), 8.4 + 50 + 3 + 165 / 0.8);
-    near(transfer(2e6, 2, 3), 8.4 + 10 + 40);
+    near(one_transfer(1e6, 1, 2), 8.4 + 50 + 3 + 165 / 0.8);
+    near(one_transfer(2e6, 2, 3), 8.4 + 10 + 40);
     with_round("nvls 90", "CPU_DEVICE_TOPOLOGY=2x2", "NCCL_IB_DISABLE=1");
-    near(transfer(1e6, 1, 2), 8.4 + 50 + 3 + 1650 / (0.8 * 1.5)); // TCP has 1.5 GB/s
-    near(transfer(2e6, 2, 3), 8.4 + 10 + 40);
+    near(one_transfer(1e6, 1, 2), 8.4 + 50 + 3 + 1650 / (0.8 * 1.5)); // TCP has 1.5 GB/s
+    near(one_transfer(2e6, 2, 3), 8.4 + 10 + 40);
     with_round("nvls 90", "CPU_DEVICE_TOPOLOGY=2x2", "NCCL_IB_DISABLE=0");
-    near(transfer(1e6, 1, 2), 8.4 + 50 + 3 + 165 / 0.8);
+    near(one_transfer(1e6, 1, 2), 8.4 + 50 + 3 + 165 / 0.8);
     with_round("nvls 90", "CPU_DEVICE_TOPOLOGY=2x2", "NCCL_ALGO=Ring");
     // Two of six steps go through the network, where two interfaces make 20 GB/s.
     near(collective(CALL_ALL_REDUCE, 4e6, 4), 8.4 + 4 * 10 + 2 * 50 + 6 * 16.5 * 5);
@@ -168,13 +163,13 @@ TEST(slow_links_delay_those_that_use_them) {
     near(collective(CALL_ALL_REDUCE, 4e6, 4), 8.4 + 6 * 10 + 6 * 16.5 * 4);
     near(collective(CALL_ALL_REDUCE, 3e6, 3), 8.4 + 4 * 10 + 4 * 16.5);
     near(collective(CALL_ALL_TO_ALL, 4e6, 4), 8.4 + 10 + 4 * 20); // one of three chunks
-    near(transfer(2e6, 3, 2), 8.4 + 10 + 4 * 40);
+    near(one_transfer(2e6, 3, 2), 8.4 + 10 + 4 * 40);
     with_round("nvls 90", "CPU_DEVICE_SLOW=3-2:4", "NCCL_ALGO=NVLS");
     near(collective(CALL_ALL_REDUCE, 4e6, 4), 25 + 5 * 16.5 * 4 / 0.9);
     with_round("nvls 0", "CPU_DEVICE_SLOW=n1:2", "CPU_DEVICE_TOPOLOGY=2x2");
     near(collective(CALL_ALL_REDUCE, 4e6, 4), 8.4 + 4 * 10 + 2 * 50 + 6 * 16.5 * 10);
     near(collective(CALL_ALL_REDUCE, 2e6, 2), 8.4 + 2 * 10 + 2 * 16.5);
-    near(transfer(1e6, 0, 3), 8.4 + 50 + 3 + 2 * 165 / 0.8);
+    near(one_transfer(1e6, 0, 3), 8.4 + 50 + 3 + 2 * 165 / 0.8);
     with_round("nvls 0", "CPU_DEVICE_SLOW=1-2:4", "CPU_DEVICE_TOPOLOGY=2x2");
     near(collective(CALL_ALL_REDUCE, 4e6, 4), 8.4 + 4 * 10 + 2 * 50 + 6 * 16.5 * 20);
 }

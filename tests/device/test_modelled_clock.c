@@ -4,8 +4,8 @@
 #include "common/kernels/kernels.h"
 #include "cpu_device/comm.h"
 #include "tests/device/nccl_ranks.h"
+#include "tests/device/one_transfer.h"
 #include <cublas_v2.h>
-#include <math.h>
 #include <pthread.h>
 
 enum { MB = 1000000 };
@@ -333,50 +333,54 @@ static void wait_for_the_straggler(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-static double transfer_us(double bytes) {
-    struct cpu_transfer t = cpu_model_transfer(bytes, 0, 1);
-    return 1e6 * (t.latency + t.path);
-}
-
 // The sends of a group share a link, so an all-to-all by hand takes as long as ncclAlltoAll, and a
 // rank that receives from all others takes as long as the root of ncclGather. A gather ends on all
 // ranks at the same time.
-static void share_a_link(int rank) {
-    enum { N = 4, FLOATS = MB };
+static void share_a_link_with(int rank, size_t count) {
+    enum { N = 4 };
     const int devices[] = {0, 1, 2, 3};
     cudaStream_t a = begin();
-    double bytes = 4. * FLOATS * N;
+    double bytes = 4. * (double)count * N;
     double exchange = 1e6 * cpu_model_collective(CALL_ALL_TO_ALL, bytes, devices, N);
     double gather = 1e6 * cpu_model_collective(CALL_GATHER, bytes, devices, N);
     ncclComm_t comm = join(N, rank);
-    float *x = new_floats(N * FLOATS, 1), *y = new_floats(N * FLOATS, 0);
-    OK(ncclAllReduce(x, x, FLOATS, ncclFloat, ncclSum, comm, a));
+    float *x = new_floats(N * count, 1), *y = new_floats(N * count, 0);
+    OK(ncclAllReduce(x, x, count, ncclFloat, ncclSum, comm, a));
     cudaEvent_t start = record(a);
     OK(ncclGroupStart());
     for (int p = 0; p < N; p++) {
-        OK(ncclSend(x + p * FLOATS, FLOATS, ncclFloat, p, comm, a));
-        OK(ncclRecv(y + p * FLOATS, FLOATS, ncclFloat, p, comm, a));
+        OK(ncclSend(x + p * count, count, ncclFloat, p, comm, a));
+        OK(ncclRecv(y + p * count, count, ncclFloat, p, comm, a));
     }
     OK(ncclGroupEnd());
     cudaEvent_t by_hand = record(a);
-    OK(ncclAlltoAll(x, y, FLOATS, ncclFloat, comm, a));
+    OK(ncclAlltoAll(x, y, count, ncclFloat, comm, a));
     cudaEvent_t by_nccl = record(a);
-    OK(ncclGather(x, y, FLOATS, ncclFloat, 0, comm, a));
+    OK(ncclGather(x, y, count, ncclFloat, 0, comm, a));
     cudaEvent_t gathered = record(a);
-    OK(ncclScatter(x, y, FLOATS, ncclFloat, 1, comm, a));
+    OK(ncclScatter(x, y, count, ncclFloat, 1, comm, a));
     cudaEvent_t scattered = record(a);
     OK(ncclGroupStart());
     for (int p = 1; p < N && rank == 0; p++)
-        OK(ncclRecv(y + p * FLOATS, FLOATS, ncclFloat, p, comm, a));
+        OK(ncclRecv(y + p * count, count, ncclFloat, p, comm, a));
     if (rank > 0)
-        OK(ncclSend(x, FLOATS, ncclFloat, 0, comm, a));
+        OK(ncclSend(x, count, ncclFloat, 0, comm, a));
     OK(ncclGroupEnd());
     TAKES(exchange, start, by_hand);
     TAKES(exchange, by_hand, by_nccl);
     TAKES(gather, by_nccl, gathered);
     TAKES(gather, gathered, scattered);
-    TAKES(rank == 0 ? gather : transfer_us(4. * FLOATS), scattered, record(a));
+    TAKES(rank == 0 ? gather : 1e6 * one_transfer(4. * (double)count, 0, 1), scattered, record(a));
     OK(ncclCommDestroy(comm));
+}
+
+static void share_a_link(int rank) {
+    share_a_link_with(rank, MB);
+}
+
+// One message of 100 kB is faster with LL, and three are faster with Simple.
+static void share_a_link_with_short_messages(int rank) {
+    share_a_link_with(rank, MB / 40);
 }
 
 // A rank that arrives late at a group of send and receive holds up its successor only.
@@ -384,7 +388,7 @@ static void receive_late(int rank) {
     cudaStream_t a = begin();
     ncclComm_t comm = join(3, rank);
     float *x = new_floats(4, 1);
-    double transfer = transfer_us(16);
+    double transfer = 1e6 * one_transfer(16, 0, 1);
     OK(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, a));
     cudaEvent_t start = record(a);
     kernel(a, rank == 0 ? 150 : 50);
@@ -502,6 +506,7 @@ int main(int argc, char **argv) {
     RANKS(a_sum_is_hidden_if_backward_is_longer, 2, hide_a_part, NULL);
     RANKS(sends_and_receives_take_their_time, 3, receive_late, NULL);
     RANKS(sends_and_receives_take_their_time, 4, share_a_link, NULL);
+    RANKS(sends_and_receives_take_their_time, 4, share_a_link_with_short_messages, NULL);
     RANKS(calls_of_a_communicator_follow_each_other, 2, use_two_streams, NULL);
     RANKS(calls_cost_time_on_the_host, 2, call_nccl, NULL);
     setenv("CPU_DEVICE_MODEL", "tests/device/round.model", 1);
