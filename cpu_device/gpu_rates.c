@@ -49,7 +49,7 @@ static const struct rate {
     {RATE(pair, "GB/s", GB_S),                      {  55,   80,   80,    85,   20}},
     {RATE(link_latency, "us", US),                  { 3.4,  3.4,  3.4,   3.4,  5.7}},
     {RATE(network, "GB/s", GB_S),                   {  24,   48,   48,    48,  1.5}},
-    {RATE(network_latency, "us", US),               {  14,   14,   14,    14,   14}},
+    {RATE(network_latency, "us", US),               {  14,   14,   14,    18,   14}},
     {RATE(nvls, "GB/s", GB_S),                      {   0,  309,  309,   545,    0}},
 };
 // clang-format on
