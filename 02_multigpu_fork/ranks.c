@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static int devices; // number of GPUs on this machine
+static int gpus; // on this machine
 
 void *share_memory(size_t bytes) {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -50,12 +50,12 @@ static void refuse_launchers(void) {
 }
 
 static int count_devices(void) {
-    int status, *count = share_memory(sizeof *count);
+    int status, *devices = share_memory(sizeof *devices);
     signal(SIGCHLD, SIG_DFL); // if it is ignored, waitpid does not work
     pid_t child = fork();
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        CUDA_CHECK(cudaGetDeviceCount(count));
+        CUDA_CHECK(cudaGetDeviceCount(devices));
         _exit(0);
     }
     if (child < 0 || waitpid(child, &status, 0) < 0)
@@ -64,21 +64,21 @@ static int count_devices(void) {
         fail("counting the GPUs: %s", strsignal(WTERMSIG(status)));
     if (status)
         exit(1); // the child has printed the reason
-    return *count;
+    return *devices;
 }
 
 int choose_world(long nproc) {
     refuse_launchers();
-    devices = count_devices();
-    if (nproc > devices && !gpus_are_shared())
+    gpus = count_devices();
+    if (nproc > gpus && !gpus_are_shared())
         wrong_usage("--nproc %ld is more than there are GPUs (%d)%s; SHARE_GPUS=1 lets ranks share "
                     "a GPU",
-                    nproc, devices, more_devices(nproc));
-    return nproc ? nproc : devices;
+                    nproc, gpus, more_devices(nproc));
+    return nproc ? nproc : gpus;
 }
 
 int choose_gpu(int rank, int world) {
-    return gpus_are_shared() ? share_gpus(rank, world, devices) : rank;
+    return gpus_are_shared() ? share_gpus(rank, world, gpus) : rank;
 }
 
 // Prints how the first rank that failed has ended.
