@@ -9,8 +9,10 @@ modelled() {
     local -x CPU_DEVICE_MODEL=h100 CPU_DEVICE_COMPUTE=0
     # shellcheck disable=SC2153 # run.sh sets MINE
     program=$build/$MINE/${main##*/}
+    make -s DEVICE=cpu BUILD="$build" "$build/$main" "$launcher" >"$SCRATCH/build" 2>&1 || broken "make $main"
     [ "$built" = cpu ] || build_mine || wrong "it does not compile for the CPU device: $(grep -m 1 error "$SCRATCH/build")"
     set -- "$@" --log-every 100
+    rm -f "$SCRATCH"/{mine,right}.*.json # a run before may have had more ranks
     if ! kept phases "$@" || { [ -n "${DRAW:-}" ] && ! [ "$kept.svg" -nt "$build/$main" ]; }; then
         options=()
         program=$build/$main must_run "$@" --trace "$SCRATCH/right.json"
@@ -19,7 +21,6 @@ modelled() {
         phases right >"$kept.$$" && mv "$kept.$$" "$kept"
     fi
     cp "$kept" "$SCRATCH/right.phases"
-    rm -f "$SCRATCH"/mine.*.json
     must_run "$@" --trace "$SCRATCH/mine.json"
     phases mine >"$SCRATCH/mine.phases"
 }
@@ -49,7 +50,8 @@ hides_sums() {
     local mine right part why=${1:-}
     modelled 2 --hidden 2048,2048,2048
     draw mine "$MINE/mine.svg"
-    if [ -n "${DRAW:-}" ] && cp "$kept.svg" "$MINE/step.svg" 2>/dev/null && [ -e "$MINE/mine.svg" ]; then
+    if [ -n "${DRAW:-}" ] && [ -e "$MINE/mine.svg" ] && [ -e "$kept.svg" ]; then
+        cp "$kept.svg" "$MINE/step.svg"
         ok "$MINE/mine.svg and step.svg show a training step of yours and of the step; a browser opens them"
     fi
     host_does_not_wait

@@ -32,6 +32,6 @@ without_seeds() {
             fi
         done
         answer "$number"
-        CHAOS=$seeds CPU_DEVICE_CHAOS=1 checked "$number" 0
+        CHAOS=$seeds CPU_DEVICE_CHAOS=1 checked_without_programs "$number"
     done
 }
