@@ -27,6 +27,9 @@ $(COURSE_ON_HOST): $(BUILD)/exercises/%_on_host.o: common/kernels/%.cu tests/uni
 ifdef MINE
 PROGRAM_OF_MINE := $(BUILD)/$(MINE)/$(notdir $(MAIN))
 SOURCES_OF_MINE := $(if $(filter gpu,$(DEVICE)),$(filter-out %kernels.c,$(wildcard $(MINE)/*.c*)),$(wildcard $(MINE)/*.c))
+# Without copies of the program, such as train_before.c: a program has one main.
+MAINS_OF_MINE := $(shell grep -l '^int main\>' $(SOURCES_OF_MINE) /dev/null)
+SOURCES_OF_MINE := $(filter-out $(filter-out %/$(notdir $(MAIN)).c,$(MAINS_OF_MINE)),$(SOURCES_OF_MINE))
 OBJECTS_OF_MINE := $(patsubst %.c,$(BUILD)/%.o,$(SOURCES_OF_MINE:%.cu=$(BUILD)/%.cu.o))
 STEPS_OF_MINE := $(if $(filter 01_%,$(MAIN)),,$(BUILD)/exercises/observe.o $(BUILD)/steps.a)
 CRASH_OF_MINE := $(BUILD)/exercises/crash.o $(if $(filter %/ladder,$(MAIN)),$(addprefix $(BUILD)/01_single_gpu/,climb.o fused.o))

@@ -98,15 +98,22 @@ start() { # [NUMBER]
     echo 'Then: make check (or make hint)'
 }
 
-chosen() { # [NUMBER]: it, or the exercise that was started last
-    local number=${1:-$(cat work/.current 2>/dev/null)} folder file
-    [ -n "$number" ] || fail 'no exercise has been started; make exercise starts one'
-    folder=$(folder_of "$number") || exit
-    [ -d "work/$number" ] || fail "exercise $number has not been started; make exercise EX=$number starts it"
-    for file in $(files_of "$folder"); do
-        [ -e "work/$number/${file##*/}" ] || fail "work/$number/${file##*/} is not there; to begin again, rename the folder" \
-            "work/$number and run make exercise EX=$number"
+# The sources of an exercise are there. Without one, the program would have that of the step, and be right.
+has_sources() { # NUMBER [FOLDER]
+    local file mine=${2:-work/$1}
+    for file in $(files_of "$(folder_of "$1")"); do
+        [ -e "$mine/${file##*/}" ] && continue
+        echo "error: $mine/${file##*/} is not there; to begin again, rename the folder $mine and run make exercise EX=$1" >&2
+        return 1
     done
+}
+
+chosen() { # [NUMBER]: it, or the exercise that was started last
+    local number=${1:-$(cat work/.current 2>/dev/null)}
+    [ -n "$number" ] || fail 'no exercise has been started; make exercise starts one'
+    folder_of "$number" >/dev/null || exit
+    [ -d "work/$number" ] || fail "exercise $number has not been started; make exercise EX=$number starts it"
+    has_sources "$number" || exit
     echo "$number" >work/.current
     echo "$number"
 }
@@ -115,6 +122,7 @@ chosen() { # [NUMBER]: it, or the exercise that was started last
 check_one() { # NUMBER [FOLDER]: 0 if it is solved
     local folder scratch status
     folder=$(folder_of "$1") || return
+    has_sources "$@" || return
     scratch=$(mktemp -d) || return
     # shellcheck disable=SC2064 # Ctrl-C ends this shell, too
     trap "rm -rf '$scratch'" EXIT
@@ -140,11 +148,12 @@ check_all() {
 }
 
 check_and_say() { # NUMBER
-    local next
+    local next status=0
     echo "Exercise $1, work/$1:"
-    if ! DRAW=$(command -v python3) check_one "$1"; then
-        printf '\nExercise %s is not solved yet. make hint shows a hint.\n' "$1"
-        return 1
+    DRAW=$(command -v python3) check_one "$1" || status=$?
+    if [ $status != 0 ]; then
+        [ $status != 1 ] || printf '\nExercise %s is not solved yet. make hint shows a hint.\n' "$1"
+        return $status
     fi
     touch "work/$1/.solved"
     next=$(next_open)
