@@ -45,6 +45,31 @@ wrong() {
     exit 1
 }
 
+# broken COMMAND: the check itself cannot go on, because this command has failed. To go on would be wrong: for most checks, an
+# empty result of a command means that nothing differs. The signal also ends the check if a subshell calls this.
+broken() {
+    echo "error: this check failed in the command $1, so it cannot say whether your answer is right" >"$SCRATCH/broken"
+    kill -USR1 $$
+    exit 2
+}
+trap 'cat "$SCRATCH/broken"; kill $(jobs -p) 2>/dev/null; exit 2' USR1
+
+# The commands with which checks find out something. No check looks at their status, so each failure ends the check.
+for name in awk cksum cp cut grep head ln mkdir mktemp mv paste readlink sed seq sha256sum sort tail tr uniq wc; do
+    eval "$name() { command $name \"\$@\" || failed \$? $name \"\$@\"; }"
+done
+
+failed() { # STATUS COMMAND...
+    case "$2 $1" in
+    *' 141') ;; # the reader, such as head, has seen enough
+    'grep 1') ;;
+    'grep 2') [[ $3 == -*s* ]] || broken grep ;; # -s allows a missing file
+    'awk 1') [[ $* =~ exit\ [^\}] ]] || broken awk ;; # exit !(mine < right) is an answer
+    *) broken "$2" ;;
+    esac
+    return "$1"
+}
+
 # Of the last run: lines that the course does not print.
 own_lines() {
     cat "$SCRATCH"/out{,.*} "$SCRATCH"/err{,.*} 2>/dev/null | grep -vE "^($course_words) |^(step|stopped|crash) |^launch: |check.bash: line |error|note|wait|^ |^\$" |
@@ -263,15 +288,16 @@ reference_name=01_single_gpu
 # kept WORD...: $kept is the path of a file with what the program $reference did with these options. It stays for other
 # checks. Succeeds if it is there, and not older than the program.
 kept() {
-    local words="$HOSTNAME $reference ${images##*/} ${small[*]:2} ${also[*]} $*"
-    kept=$build/exercises/kept.${words//[^A-Za-z0-9.]/_}
+    kept=$(sha256sum <<<"$HOSTNAME $reference ${images##*/} ${small[*]:2} ${also[*]} $*")
+    kept=$build/exercises/kept.${kept%% *}
     [ "$kept" -nt "$build/$reference" ]
 }
 
 # reference_runs OPTION...: $kept is the path of the CSV file that it writes with these options.
 reference_runs() {
     kept "$@" && return
-    env -u CPU_DEVICE_CHAOS "$build/$reference" "${small[@]}" "${also[@]}" --csv "$SCRATCH/reference" "$@" >/dev/null
+    env -u CPU_DEVICE_CHAOS "$build/$reference" "${small[@]}" "${also[@]}" --csv "$SCRATCH/reference" "$@" >/dev/null ||
+        broken "$build/$reference"
     cp "$SCRATCH/reference" "$kept.$$" && mv "$kept.$$" "$kept"
 }
 
@@ -511,7 +537,8 @@ data_set() {
     if [ ! -d "$images" ]; then
         mkdir -p "$build/exercises"
         new=$(mktemp -d "$build/exercises/images.XXXXXX")
-        { write_images "$new" "$@" && mv -T "$new" "$images" 2>/dev/null; } || rm -r "$new" # or another check was faster
+        write_images "$new" "$@" || broken "write_images $new"
+        command mv -T "$new" "$images" 2>/dev/null || rm -r "$new" # another check was faster
     fi
     ln -sfn "$(readlink -f "$images")" "$SCRATCH/data"
 }

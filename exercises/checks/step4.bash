@@ -60,8 +60,8 @@ ends() {
 
 # The addresses at which a program listens at the port, as /proc has them: 0100007F is 127.0.0.1.
 listeners() {
-    awk -v port=":$(printf %04X "$MASTER_PORT")" '$4 == "0A" && substr($2, length($2) - 4) == port {
-        sub(/:.*/, "", $2); print $2 }' /proc/net/tcp /proc/net/tcp6 2>/dev/null
+    cat /proc/net/tcp{,6} 2>/dev/null | awk -v port=":$(printf %04X "$MASTER_PORT")" '
+        $4 == "0A" && substr($2, length($2) - 4) == port { sub(/:.*/, "", $2); print $2 }'
 }
 
 listening() {
