@@ -143,7 +143,8 @@ compiles() {
         wrong 'it does not compile' "$(place_of_error)"
     fi
     ln -srf "$program" "$MINE" # the attendee starts it as work/2.1/train
-    grep -A 3 "^$MINE/.*: warning: " "$SCRATCH/build"
+    # Below the line of a warning, the compiler quotes the source in indented lines.
+    awk -v mine="$MINE/" '!/^ / { shown = index($0, mine) == 1 && /: warning: / } shown' "$SCRATCH/build"
     ok 'it compiles'
 }
 
@@ -161,6 +162,7 @@ untouched() {
 place_of_error() {
     local file line name
     [[ $EXERCISE != debug.* ]] || return 0 # it would tell where the fault is
+    ! grep -qx stretch "$TASK" || return 0 # the attendee may change any line
     while IFS=: read -r file line; do
         name=$(awk -v line="$line" '
             /^[a-z_].*\(/ && !/;$/ { name = $0; sub(/ *\(.*/, "", name); sub(/.*[^A-Za-z0-9_]/, "", name) }
@@ -246,12 +248,17 @@ explain_errors() {
     done
 }
 
-# Where the last run crashed, if it did: crash.c prints the addresses.
+# Where the last run crashed, if it did: crash.c prints the addresses. A function of the course may crash because of what the
+# attendee's code gives it.
 crash_line() {
-    local at
-    at=$(sed -n 's/^crash //p' "$SCRATCH/err" | head -n 20 | xargs addr2line -f -i -e "$program" 2>/dev/null |
-        paste - - | sed 's/ (discriminator.*//' | grep -m 1 "/$MINE/")
-    [ -z "$at" ] || echo "It crashes in ${at%%$'\t'*}, $MINE/${at##*/}."
+    local calls at mine
+    calls=$(sed -n 's/^crash //p' "$SCRATCH/err" | head -n 20 | xargs addr2line -f -i -e "$program" 2>/dev/null |
+        paste -d ' ' - - | sed 's/ (discriminator.*//; /?/d')
+    at=$(head -n 1 <<<"$calls")
+    mine=$(grep -m 1 "/$MINE/" <<<"$calls")
+    [ -n "$mine" ] || return 0
+    [ "$at" != "$mine" ] || at=
+    echo "It crashes in ${at:+${at%% *}, ${at##*/}. The call that leads there is in }${mine%% *}, $MINE/${mine##*/}."
 }
 
 # must_run RANKS OPTION...: runs the program; if it fails, the check ends.
@@ -264,7 +271,7 @@ must_run() {
 program_fails() {
     local lines race=()
     mapfile -t lines < <(explain_errors)
-    [ $# = 1 ] || mapfile -t race < <(find_race "${@:2}")
+    [ $# = 1 ] || find_race "${@:2}"
     [ ${#race[@]} = 0 ] || lines=("${race[@]}")
     wrong "with $1, the program fails" "${lines[@]}"
 }
@@ -367,7 +374,7 @@ same_losses_with() { # RANKS OPTION...
         [ -n "$(first_difference "$kept")" ] || lines=("${suspect#*|}")
     done
     [ $status = 0 ] || mapfile -t -O ${#lines[@]} lines < <(explain_errors)
-    mapfile -t race < <(find_race "$@")
+    find_race "$@"
     [ ${#race[@]} = 0 ] || lines=("${race[@]}")
     [ ${#lines[@]} != 0 ] || [ ${#at[@]} = 0 ] || untouched || lines=("$(about_loss "$1" "${at[@]}")")
     if [ $status = 0 ] && [ "${at[1]}" = missing ]; then
@@ -428,16 +435,19 @@ hangs() {
     grep -qE 'waited [0-9]+ s|had not ended' "$SCRATCH/err"
 }
 
-# find_race RANKS OPTION...: what the checker of ordering of the CPU device reports of such a run, if anything. It is for a
-# run that went wrong.
+# find_race RANKS OPTION...: after a run that went wrong, $race is what the checker of ordering of the CPU device reports of
+# such a run, if anything. Then its run is the one to repeat.
 find_race() {
-    [ "$device" = cpu ] && ! untouched && ! hangs || return
-    CPU_DEVICE_CHECK=1 run_ranks "$@" || report_of_race
+    local before=$command_line
+    race=()
+    [ "$device" = cpu ] && ! untouched && ! hangs || return 0
+    CPU_DEVICE_CHECK=1 run_ranks "$@" || mapfile -t race < <(report_of_race)
+    [ ${#race[@]} != 0 ] || command_line=$before
 }
 
 # Of the last run: the report of the checker of ordering, if any.
 report_of_race() {
-    grep -m 1 -A 3 'CPU_DEVICE_CHECK: ' "$SCRATCH/err" | cut -c 1-200
+    grep -m 1 -A 3 'CPU_DEVICE_CHECK: ' "$SCRATCH/err" | cut -c 1-400
 }
 
 # no_race RANKS OPTION...: the checker of ordering of the CPU device finds nothing.

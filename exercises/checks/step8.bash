@@ -25,7 +25,6 @@ order() {
     what="with $1, $2 stages$([ "$3" = 1 ] || echo " of $3 chunks") and $4 micro-batch$([ "$4" = 1 ] || echo es)${5:+, in $5}"
     what_order=$what
     limited "$orders" "$kind" "$2" "$3" "$4" $training >"$SCRATCH/orders" 2>/dev/null || status=$?
-    command_line=
     mapfile -t lines < <(sed -n 's/^wrong //p' "$SCRATCH/orders")
     [ ${#lines[@]} != 0 ] || [ $status = 0 ] || lines=('pipeline_schedule_build crashes, or does not end')
     [ ${#lines[@]} = 0 ] || wrong "$what, ${lines[0]}" "${lines[@]:1}" \
@@ -73,7 +72,6 @@ compiles_cuts() {
 largest_part() {
     local cut lines status=0
     cut=$(limited "$cuts" "${@:2}" 2>/dev/null) || status=$?
-    command_line=
     [ $status = 0 ] || wrong "cut_layers crashes, or does not end, with $2 parts of layers with ${*:3} FLOPs"
     mapfile -t lines < <(awk -v least="$1" -v parts="$2" -v flops="${*:3}" -v cuts="$cut" 'BEGIN {
         layers = split(flops, flop, " ")

@@ -34,7 +34,6 @@ compiles_pieces() {
 pair() {
     local lines status=0
     limited "$pieces" "$@" >"$SCRATCH/pieces" 2>/dev/null || status=$?
-    command_line=
     mapfile -t lines <"$SCRATCH/pieces"
     [ ${#lines[@]} != 0 ] || [ $status = 0 ] || lines=('shard_layer crashes, or does not end')
     [ ${#lines[@]} = 0 ] || wrong "with $1 parts, ${lines[0]}" "${lines[@]:1}"

@@ -19,6 +19,58 @@ mine_with() {
     [[ $output == *"hello from 0"*crash* ]]
 }
 
+@test "a crash in the course's code names it, and the attendee's line that leads there" {
+    mine_with 'begin_step(NULL, 1);'
+    checked 2.1 1 'It crashes in '
+    grep -qE "It crashes in begin_step, model.c:[0-9]+\. The call that leads there is in train_step, $mine/train.c:[0-9]+\.$" "$mine/said"
+}
+
+# repeats NUMBER ANSWER TEXT: the check refuses this wrong answer, and the command that it shows prints the text.
+repeats() {
+    answer "$1" wrong "$2"
+    checked "$1" 1 'To repeat it: '
+    bash -c "$(sed -n 's/^ *To repeat it: //p' "$mine/said")" 2>&1 | grep -F "$3"
+}
+
+@test "the command that a check shows repeats a race, a wrong order, a wrong division, or is that of the slow program" {
+    repeats 5.5 1 "$(text_of UNORDERED)"
+    repeats 8.1 1 'wrong stage 3 has B0 before F0'
+    repeats 9.1 1 'part 0 has the weight of output 0 and input 2'
+    answer debug.26 wrong 1
+    checked debug.26 1 ': CPU_DEVICE_COMPUTE=0 CPU_DEVICE_MODEL=h100'
+    answer debug.31 wrong 2
+    checked debug.31 1 "exercises/checks/cluster.sh $mine/step4-launcher.sbatch"
+}
+
+@test "warnings come without lines of make, and a copy of a source with a main does no harm" {
+    mine_with 'int unused;'
+    cp "$mine/train.c" "$mine/before.c"
+    checked 2.1 0 'unused variable'
+    run sed '/^ok /,$d' "$mine/said"
+    [ "$output" = "$(grep -E "^( |$mine/train.c:.*: warning: )" "$mine/said")" ]
+}
+
+@test "a missing semicolon in a stretch task is not called somebody else's" {
+    answer 2.8
+    edit "$mine/train.c" 's/(t->comm_stream, t->event, 0\)\));/\1/'
+    checked 2.8 1 'it does not compile'
+    refute grep 'of your part' "$mine/said"
+}
+
+@test "with the longest host name, and if a command of its own fails, a check accepts no wrong answer" {
+    local name bin=$BATS_TEST_TMPDIR/bin
+    mkdir "$bin"
+    printf '#!/bin/sh\nPATH=%s exec make "$@"\n' "$PATH" >"$bin/make"
+    answer 1.1 wrong 4
+    for name in awk cp sed; do
+        printf '#!/bin/sh\nexit 2\n' >"$bin/$name"
+        chmod +x "$bin"/*
+        PATH=$bin:$PATH HOSTNAME=$BASHPID checked 1.1 2 "this check failed in the command $name"
+        rm "$bin/$name"
+    done
+    HOSTNAME=$(printf %064d 0) checked 1.1 1 't->progress.step begins with 0 in each epoch'
+}
+
 @test "a check of hidden sums draws the attendee's training step, and that of the step" {
     answer 2.4
     DRAW=1 checked 2.4 0 "$mine/mine.svg and step.svg show a training step"
@@ -65,4 +117,7 @@ runs() { # whether the program runs
     [[ ${lines[0]} == "# 1.2 "* ]]
     rm work/1.2/*.c
     fails 1 'kernels.c is not there' exercises/run.sh start 1.2
+    rm -r work/{1.2,debug.21} work/1.1/{.solved,train.c}
+    ALL=1 run --separate-stderr exercises/run.sh check
+    [[ $output == *": 0 of "* ]]
 }
