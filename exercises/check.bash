@@ -55,7 +55,7 @@ broken() {
 trap 'cat "$SCRATCH/broken"; kill $(jobs -p) 2>/dev/null; exit 2' USR1
 
 # The commands with which checks find out something. No check looks at their status, so each failure ends the check.
-for name in awk cksum cp cut grep head ln mkdir mktemp mv paste readlink sed seq sha256sum sort tail tr uniq wc; do
+for name in awk cksum cp cut grep head ln mkdir mktemp mv od paste readlink sed seq sha256sum sort tail tr uniq wc; do
     eval "$name() { command $name \"\$@\" || failed \$? $name \"\$@\"; }"
 done
 
