@@ -210,7 +210,7 @@ run_ranks() {
     case $main in
     01_*) command=("$program") ;;
     02_* | 06_*) command=("$program" --nproc "$1") ;;
-    *) command=("$launcher" --nproc-per-node "$1" "$program") ;;
+    *) command=("$launcher" --nproc-per-node "$1" "${starter[@]}" "$program") ;;
     esac
     # The shell reports a crash to the stderr of the braces.
     {
@@ -221,6 +221,9 @@ run_ranks() {
     how_it_ended $status
     return $status
 }
+
+# starter: the command with which the launcher starts each rank of the program, if any.
+starter=()
 
 # options: those of the program in all runs of a check. also: those of step 1 as well, which the messages name.
 options=()

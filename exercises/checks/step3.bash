@@ -29,15 +29,11 @@ two_nodes() {
 
 # one_visible: 2 ranks train if each sees only its own GPU, as with srun --gpus-per-task=1.
 one_visible() {
-    local real=$program
     # shellcheck disable=SC2016 # the rank reads its variable
-    printf '#!/bin/sh\nCUDA_VISIBLE_DEVICES=$LOCAL_RANK exec %s "$@"\n' "$real" >"$SCRATCH/one_visible"
-    chmod +x "$SCRATCH/one_visible"
-    program=$SCRATCH/one_visible
+    local starter=(sh -c 'CUDA_VISIBLE_DEVICES=$LOCAL_RANK exec "$@"' sh)
     run_ranks 2 || wrong 'if each rank sees only one GPU, the program fails' \
         "$(grep -m 1 error "$SCRATCH/err" | cut -c 1-300)" \
         'CUDA counts the GPUs that a process sees, from 0. So the only one has the number 0, in each rank.'
-    program=$real
     ok 'if each rank sees only one GPU, the ranks train'
 }
 

@@ -2,14 +2,7 @@
 
 # on_small_nodes: from now on, each run has simulated nodes with 2 ranks and 2 devices each.
 on_small_nodes() {
-    cat >"$SCRATCH/on_node" <<END_OF_SCRIPT
-#!/bin/sh
-first=\$((RANK / 2 * 2))
-export CUDA_VISIBLE_DEVICES=\$first,\$((first + 1)) LOCAL_RANK=\$((RANK % 2)) LOCAL_WORLD_SIZE=2
-exec "$program" "\$@"
-END_OF_SCRIPT
-    chmod +x "$SCRATCH/on_node"
-    program=$SCRATCH/on_node
+    starter=(exercises/checks/on_small_node.sh)
 }
 
 # costs_agree RANKS OPTION...: in the table that rank 0 prints, the computed numbers are the measured ones. If one is not,

@@ -32,7 +32,8 @@ repeats() {
     bash -c "$(sed -n 's/^ *To repeat it: //p' "$mine/said")" 2>&1 | grep -F "$3"
 }
 
-@test "the command that a check shows repeats a race, a wrong order, a wrong division, or is that of the slow program" {
+@test "the command that a check shows repeats a hidden GPU, a race, a wrong order and a wrong division, and shows a slow program and a job" {
+    repeats 3.2 3 cudaErrorInvalidDevice
     repeats 5.5 1 "$(text_of UNORDERED)"
     repeats 8.1 1 'wrong stage 3 has B0 before F0'
     repeats 9.1 1 'part 0 has the weight of output 0 and input 2'
