@@ -54,7 +54,7 @@ broken() {
 }
 trap 'cat "$SCRATCH/broken"; kill $(jobs -p) 2>/dev/null; exit 2' USR1
 
-# The commands with which checks find out something. No check looks at their status, so each failure ends the check.
+# The commands with which checks find out something. If one fails, and its status is no answer, the check ends.
 for name in awk cksum cp cut grep head ln mkdir mktemp mv od paste readlink sed seq sha256sum sort tail tr uniq wc; do
     eval "$name() { command $name \"\$@\" || failed \$? $name \"\$@\"; }"
 done
