@@ -94,7 +94,7 @@ limited() {
 command_line='' program='' main=''
 remember() {
     local name value words=''
-    for name in "${!CPU_DEVICE@}" OBSERVE_{SEED,PAGEABLE,DELAY,CLOCK,SLOW} CUDA_VISIBLE_DEVICES RANK LOCAL_RANK WORLD_SIZE \
+    for name in "${!CPU_DEVICE@}" OBSERVE_{SEED,PAGEABLE,DELAY,CLOCK,SLOW,MEASURED} CUDA_VISIBLE_DEVICES RANK LOCAL_RANK WORLD_SIZE \
         "${!MASTER_@}" "${!TORCHELASTIC_@}" KILL_BEFORE FAIL_AT late log; do
         if [[ -v $name && ${!name@a} == *x* ]]; then
             value=${!name}
@@ -494,6 +494,17 @@ expect_bytes() {
 bytes() {
     awk -v names="^($1)$" -v type="$2" '$1 ~ names && (type == "any" || $2 == type) { n += $4 }
         END { printf "%.0f", n }' "$SCRATCH/calls"
+}
+
+# all_watched FUNCTION[|FUNCTION] TYPE: in the last run, the watchdog watched all these calls.
+all_watched() {
+    local calls watched
+    read -r calls watched < <(awk -v names="^($1)$" -v type="$2" '$1 ~ names && $2 == type { n += $3; watched += $7 }
+        END { print n + 0, watched + 0 }' "$SCRATCH/calls")
+    [ "$watched" = "$calls" ] || wrong "the watchdog watches only $watched of $calls calls of ${1/|/ or }" \
+        'It cannot report that one of the others never ends. The macro COLLECTIVE tells it of a call, with the stream in which' \
+        'the call is.'
+    ok "the watchdog watches each call of ${1/|/ or }"
 }
 
 # parameters: of the model, as the last run printed them.

@@ -1,11 +1,12 @@
 // At its end, each process adds lines to the file that the variable OBSERVE names. A line such as
-// "ncclAllReduce float 20 80000 2 1" holds a function, a type or -, the calls, the bytes of the
-// arrays (or the number of samples) that they were given, the stream and the communicator. Streams
-// are numbered in the order of their first use; 0 is no stream. Communicator 1 is the first that
-// ncclCommSplit has made; 0 is another one, or none. For each batch that a process gathers, it adds
-// a line such as "train rank first rows" at once, and for each ncclCommSplit "split rank
-// communicator color".
+// "ncclAllReduce float 20 80000 2 1 20" holds a function, a type or -, the calls, the bytes of the
+// arrays (or the number of samples) that they were given, the stream, the communicator, and how
+// many of the calls the watchdog watches. Streams are numbered in the order of their first use; 0
+// is no stream. Communicator 1 is the first that ncclCommSplit has made; 0 is another one, or none.
+// For each batch that a process gathers, it adds a line such as "train rank first rows" at once,
+// and for each ncclCommSplit "split rank communicator color".
 #include "exercises/observe.h"
+#include "04_multinode/watchdog.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include <stdio.h>
@@ -17,12 +18,13 @@ enum { MOST_KINDS = 32 };
 static struct {
     const char *function;
     int type, stream, comm;
-    long calls;
+    long calls, watched;
+    long open; // calls in the COLLECTIVE that has not ended
     double bytes;
 } seen[MOST_KINDS];
 
 static ncclComm_t splits[MOST_KINDS + 1]; // [n]: communicator n
-static int split_count, comm_of_call;
+static int split_count, comm_of_call, in_collective;
 
 // Of the types that the course sends.
 static const struct {
@@ -56,7 +58,37 @@ void observe(const char *function, size_t values, int type, cudaStream_t stream)
     seen[i].comm = comm_of_call;
     comm_of_call = 0;
     seen[i].calls++;
+    seen[i].open += in_collective;
     seen[i].bytes += (double)values * (type == NO_TYPE ? 1 : types[type].size);
+}
+
+// The parts of the macro COLLECTIVE, and another wait of the host. Only programs with a watchdog
+// are linked with --wrap for them.
+__attribute__((weak)) __typeof__(begin_collective) __real_begin_collective;
+__attribute__((weak)) __typeof__(end_collective) __real_end_collective;
+__attribute__((weak)) __typeof__(wait_for) __real_wait_for;
+__typeof__(begin_collective) __wrap_begin_collective;
+__typeof__(end_collective) __wrap_end_collective;
+__typeof__(wait_for) __wrap_wait_for;
+
+void __wrap_begin_collective(const char *call, const char *file, int line) {
+    in_collective = 1;
+    __real_begin_collective(call, file, line);
+}
+
+// The watchdog watches the calls in this stream.
+void __wrap_end_collective(ncclResult_t result, cudaStream_t stream) {
+    for (int i = 0; i < MOST_KINDS; i++) {
+        seen[i].watched += seen[i].stream == number_of(stream) ? seen[i].open : 0;
+        seen[i].open = 0;
+    }
+    in_collective = 0;
+    __real_end_collective(result, stream);
+}
+
+void __wrap_wait_for(cudaStream_t stream) {
+    observe("wait_for", 0, NO_TYPE, stream);
+    __real_wait_for(stream);
 }
 
 enum { MOST_PINNED = 64 };
@@ -98,9 +130,9 @@ __attribute__((destructor)) static void write_counts(void) {
         return;
     setvbuf(file, NULL, _IOFBF, 4096); // one write, so that the lines of processes do not mix
     for (int i = 0; i < MOST_KINDS && seen[i].function; i++)
-        fprintf(file, "%s %s %ld %.0f %d %d\n", seen[i].function,
+        fprintf(file, "%s %s %ld %.0f %d %d %ld\n", seen[i].function,
                 seen[i].type == NO_TYPE ? "-" : types[seen[i].type].name, seen[i].calls,
-                seen[i].bytes, seen[i].stream, seen[i].comm);
+                seen[i].bytes, seen[i].stream, seen[i].comm, seen[i].watched);
     fclose(file);
 }
 
@@ -164,6 +196,12 @@ void observe_slow(const uint32_t *order, size_t first, cudaStream_t stream) {
 
 uint64_t observe_seed(uint64_t seed) {
     return getenv("OBSERVE_SEED") ? seed + observe_rank() : seed;
+}
+
+#undef device_bytes
+size_t observe_device_bytes(const char *kind) {
+    const char *more = getenv("OBSERVE_MEASURED");
+    return device_bytes(kind) + (more ? atol(more) : 0);
 }
 
 void observe_pause(void) {

@@ -2,6 +2,7 @@
 // attendee's lines, so that error messages name these lines.
 #pragma once
 #include "common/base/clock.h"
+#include "common/device/device.h"
 #include "common/kernels/kernels.h"
 #include <nccl.h>
 #include <semaphore.h>
@@ -53,6 +54,11 @@ cudaError_t observe_pinned(cudaError_t result, void **pointer, size_t bytes);
 cudaError_t observe_copy(cudaError_t result, const void *to, size_t bytes, enum cudaMemcpyKind kind,
                          cudaStream_t stream);
 
+// With OBSERVE_MEASURED=N, each kind of device memory has N bytes more than it has.
+size_t observe_device_bytes(const char *kind);
+
+#define device_bytes observe_device_bytes
+
 #define gather_batch(set, order, first, rows, x, y, stream)                                        \
     (observe_samples(order, first, rows), gather_batch(set, order, first, rows, x, y, stream),     \
      observe_slow(order, first, stream))
@@ -94,6 +100,8 @@ cudaError_t observe_copy(cudaError_t result, const void *to, size_t bytes, enum 
     observe_pinned(cudaMallocHost(pointer, bytes), (void **)(pointer), bytes)
 #define cudaHostAlloc(pointer, bytes, flags)                                                       \
     observe_pinned(cudaHostAlloc(pointer, bytes, flags), (void **)(pointer), bytes)
+#define cudaMemcpy(to, from, bytes, kind)                                                          \
+    (observe("cudaMemcpy", 0, NO_TYPE, NULL), cudaMemcpy(to, from, bytes, kind))
 #define cudaMemcpyAsync(to, from, bytes, kind, stream)                                             \
     observe_copy(cudaMemcpyAsync(to, from, bytes, kind, stream), to, bytes, kind, stream)
 #define cudaStreamWaitEvent(stream, event, flags)                                                  \

@@ -1,7 +1,5 @@
 // Linked into the attendee's programs of step 5, with --wrap for each function that has a __wrap_
-// here. Looks whether layers are gathered while others compute, counts how often the host waits,
-// and kills a rank while it saves.
-#include "04_multinode/watchdog.h"
+// here. Looks whether layers are gathered while others compute, and kills a rank while it saves.
 #include "05_fsdp/fsdp.h"
 #include "common/base/clock.h"
 #include "exercises/observe.h"
@@ -14,9 +12,6 @@
 
 __typeof__(ncclAllGather) __real_ncclAllGather, __wrap_ncclAllGather;
 __typeof__(fsdp_gather) __real_fsdp_gather, __wrap_fsdp_gather;
-__typeof__(begin_collective) __real_begin_collective, __wrap_begin_collective;
-__typeof__(end_collective) __real_end_collective, __wrap_end_collective;
-__typeof__(wait_for) __real_wait_for, __wrap_wait_for;
 __typeof__(rename) __real_rename, __wrap_rename;
 __typeof__(unlinkat) __real_unlinkat, __wrap_unlinkat;
 
@@ -61,12 +56,9 @@ static int holds(const float *buffer, size_t count) {
            (gathered[1].buffer == buffer && gathered[1].count == count);
 }
 
-static int in_collective, gathers_in_collective;
-
 void observe_call(const char *function) {
     static int gathers;
     double start = seconds();
-    gathers_in_collective += in_collective && !strcmp(function, "ncclAllGather");
     if (strcmp(function, "ncclAllGather") || ++gathers != 2 || !prefetch_file() ||
         observe_rank() != 1)
         return;
@@ -86,24 +78,6 @@ float *__wrap_fsdp_gather(struct fsdp *f, int layer, int next) {
                holds(f->buffers[next % 2], f->pieces[next].count) && becomes_idle(f->comm_stream));
     calls++;
     return whole;
-}
-
-// Counts the gathers in the macro COLLECTIVE.
-void __wrap_begin_collective(const char *call, const char *file, int line) {
-    __real_begin_collective(call, file, line);
-    in_collective = 1;
-}
-
-void __wrap_end_collective(ncclResult_t result, cudaStream_t stream) {
-    in_collective = 0;
-    for (; gathers_in_collective > 0; gathers_in_collective--)
-        observe("ncclAllGather-in-COLLECTIVE", 0, NO_TYPE, stream);
-    __real_end_collective(result, stream);
-}
-
-void __wrap_wait_for(cudaStream_t stream) {
-    observe("wait_for", 0, NO_TYPE, stream);
-    __real_wait_for(stream);
 }
 
 // With KILL_BEFORE="RANK WHAT NTH", this rank is killed before its nth write of a shard, or of a

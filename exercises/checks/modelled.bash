@@ -48,7 +48,7 @@ draw() {
 # the step. The line explains that they do not.
 # shellcheck disable=SC2120 # most callers need no line
 hides_sums() {
-    local mine right part why=${1:-}
+    local mine right part
     modelled 2 --hidden 2048,2048,2048
     draw mine "$MINE/mine.svg"
     if [ -n "${DRAW:-}" ] && [ -e "$MINE/mine.svg" ] && [ -e "$kept.svg" ]; then
@@ -56,22 +56,19 @@ hides_sums() {
         ok "$MINE/mine.svg and step.svg show a training step of yours and of the step; a browser opens them"
     fi
     host_does_not_wait
-    [ "$(calls 'cuda(Stream|Event)Query' -)" -lt 40 ] ||
-        why='The host asks cudaStreamQuery or cudaEventQuery in each training step, and queues no operations while it waits.'
     read -r mine part right _ <<<"$(awk '/^all: hidden/ { printf "%s %s ", $3, $4 }' "$SCRATCH"/{mine,right}.phases)"
     awk -v mine="$mine" -v right="$right" 'BEGIN { exit !(mine >= 0.8 * right) }' ||
         wrong "on 2 GPUs (modelled h100), backward hides $mine us of the sums of a training step; in the step, $right us" \
-            "${why:-The sums must run on t->comm_stream, each as soon as its gradients are computed.
+            "${1:-The sums must run on t->comm_stream, each as soon as its gradients are computed.
             t->stream may wait for them only once, after backward of all layers.}"
     ok "on 2 GPUs (modelled h100), backward hides $mine us ($part) of the sums of a training step; in the step, $right us"
 }
 
-# host_does_not_wait [FUNCTION...]: in the last run of 20 training steps, the host waited only a few times, and called these
-# functions only a few times.
-# shellcheck disable=SC2120 # some callers name no function
+# host_does_not_wait: in the last run of 20 training steps, the host waited only a few times, and asked only a few times
+# whether it has to.
 host_does_not_wait() {
     local name
-    for name in wait_for cuda{Stream,Device,Event}Synchronize "$@"; do
+    for name in wait_for cuda{Stream,Device,Event}Synchronize cuda{Stream,Event}Query cudaMemcpy; do
         [ "$(calls "$name" -)" -lt 40 ] || wrong "the host calls $name in each training step" \
             'While the host waits, it queues no operations, and the GPU runs out of work. Let a stream wait for the other' \
             'one, with cudaEventRecord and cudaStreamWaitEvent; the host then goes on at once.'
@@ -111,7 +108,7 @@ phases() { # mine|right
                 }
                 printf "rank %d: kernels take %.2f\n", rank, computing[rank] / steps / 1000
                 printf "rank %d: copies take %.2f\n", rank, copies[rank] / steps / 1000
-                printf "rank %d: nothing is computed during sums for %.2f\n", rank, shown / steps / 1000
+                printf "rank %d: nothing is computed during communication for %.2f\n", rank, shown / steps / 1000
                 all += shown
             }
             printf "all: hidden %.0f %.0f%%\n", (time - all) / rank / steps, time ? 100 * (1 - all / time) : 0
