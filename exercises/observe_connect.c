@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,13 +19,24 @@ static struct {
     int error;    // the result, or EINPROGRESS
 } slow;
 
-static void record(const char *what, double value) {
+static void record(const char *what, double value, ino_t socket) {
     const char *path = getenv("OBSERVE_CONNECT");
     FILE *file = path ? fopen(path, "a") : NULL;
     if (!file)
         return;
-    fprintf(file, "%s %.3f\n", what, value);
+    fprintf(file, "%s %.3f %lu\n", what, value, (unsigned long)socket);
     fclose(file);
+}
+
+static long asked; // calls of connect, poll and select
+
+// On a busy machine, time does not tell whether a loop sleeps. But a process that sleeps gives up
+// the processor.
+__attribute__((destructor)) static void record_sleep(void) {
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    record("asked", asked, 0);
+    record("slept", used.ru_nvcsw, 0);
 }
 
 static ino_t number_of(int socket) {
@@ -46,7 +58,8 @@ static int is_slow(int socket) {
 
 int observe_connect(int socket, const struct sockaddr *address, socklen_t bytes) {
     const char *delay = getenv("OBSERVE_DELAY");
-    record("connect", seconds());
+    asked++;
+    record("connect", seconds(), number_of(socket));
     if (!delay || !(fcntl(socket, F_GETFL) & O_NONBLOCK))
         return (connect)(socket, address, bytes);
     if (is_slow(socket)) {
@@ -67,6 +80,7 @@ int observe_poll(struct pollfd *fds, nfds_t count, int milliseconds) {
     const char *times = getenv("OBSERVE_CLOCK");
     double limit = milliseconds < 0 ? INFINITY : milliseconds / 1000. / (times ? atof(times) : 1);
     int connecting = 0, ready = 0;
+    asked++;
     for (nfds_t i = 0; i < count; i++) {
         connecting |= fds[i].events & POLLOUT;
         if (is_slow(fds[i].fd) && slow.error == EINPROGRESS) {
@@ -79,8 +93,8 @@ int observe_poll(struct pollfd *fds, nfds_t count, int milliseconds) {
     }
     if (count)
         ready = (poll)(fds, count, isinf(limit) ? -1 : ceil(1000 * limit));
-    if (connecting && ready == 0)
-        record("wait", milliseconds / 1000.);
+    if (ready == 0)
+        record(connecting ? "wait" : "read", milliseconds / 1000., 0);
     return ready;
 }
 
