@@ -3,6 +3,7 @@
 // continue from the last snapshot.
 #include "02_multigpu_fork/nccl_check.h"
 #include "02_multigpu_fork/nccl_spans.h"
+#include "03_multigpu_launcher/agree.h"
 #include "03_multigpu_launcher/environment.h"
 #include "03_multigpu_launcher/meet_by_file.h"
 #include "03_multigpu_launcher/stop.h"
@@ -104,11 +105,14 @@ static void load(struct trainer *t) {
 // gives it to the other ranks.
 static void join(struct trainer *t) {
     ncclUniqueId id = {0};
+    char plan[PLAN_SIZE]; // must be the same on all ranks
+    describe_run(plan, sizeof plan, &t->train, &t->test, &t->progress, tables);
     if (t->rank == 0)
         NCCL_CHECK(ncclGetUniqueId(&id));
     meet_by_file(&t->place, &id, step_opt.join_timeout);
     NCCL_CHECK(ncclCommInitRank(&t->comm, t->world, id, t->rank));
     forget_id(); // all ranks have read the id
+    NCCL_CHECK(agree(plan, t->comm, t->stream));
     CUDA_CHECK(cudaStreamCreate(&t->comm_stream));
     CUDA_CHECK(cudaEventCreateWithFlags(&t->event, cudaEventDisableTiming));
 }

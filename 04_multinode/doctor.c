@@ -56,8 +56,9 @@ __attribute__((format(printf, 2, 3))) static void judge(int right, const char *f
 static void find_address(char *text, size_t size) {
     struct sockaddr_storage address;
     socklen_t bytes = sizeof address;
+    const char *why;
     snprintf(text, size, "-");
-    struct addrinfo *list = *master_host ? find_rank0() : NULL;
+    struct addrinfo *list = *master_host ? find_rank0(&why) : NULL;
     int s = list ? socket(list->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0) : -1;
     if (s >= 0 && !connect(s, list->ai_addr, list->ai_addrlen) &&
         !getsockname(s, (struct sockaddr *)&address, &bytes))
@@ -148,7 +149,7 @@ int main(int argc, char **argv) {
     CUDA_CHECK(cudaSetDevice(device));
     if (p.rank == 0)
         NCCL_CHECK(ncclGetUniqueId(&id));
-    meet_by_tcp(&p, &id, device_kind(), NULL, opt.token_file, opt.timeout);
+    meet_by_tcp(&p, &id, NULL, opt.token_file, opt.timeout);
     struct row row = describe(&p, device), *rows = calloc(p.world, sizeof row);
     if (!rows)
         fail("out of memory");

@@ -1,6 +1,7 @@
 #include "04_multinode/frame.h"
 #include "common/base/clock.h"
 #include "common/base/options.h"
+#include "common/device/device.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -59,7 +60,7 @@ static void meet_here(const struct place *p) {
     setenv("MASTER_PORT", port, 0);
 }
 
-void prepare_frame(const struct place *p, const char *plan, const char *token_file) {
+void prepare_frame(const struct place *p, const char *token_file) {
     if (p->local_world == p->world)
         meet_here(p);
     const char *host = getenv("MASTER_ADDR");
@@ -78,24 +79,24 @@ void prepare_frame(const struct place *p, const char *plan, const char *token_fi
     my_frame.rank = htonl(p->rank);
     set_text(my_frame.run, sizeof my_frame.run, p->run);
     gethostname(my_frame.host, sizeof my_frame.host - 1);
-    set_text(my_frame.body, sizeof my_frame.body, plan ? plan : "");
+    set_text(my_frame.body, sizeof my_frame.body, device_kind());
     read_token(token_file);
 }
 
-struct addrinfo *find_rank0(void) {
+struct addrinfo *find_rank0(const char **why) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
     int error = getaddrinfo(master_host, master_port, &hints, &list);
-    if (error && error != EAI_AGAIN)
-        fail("MASTER_ADDR=%s: %s", master_host,
-             error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error));
+    *why = error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error);
     return error ? NULL : list;
 }
 
 int send_frame(int socket, enum kind kind, const void *body, size_t bytes, double end) {
     struct frame f = my_frame;
     f.kind = htonl(kind);
-    if (kind != HELLO)
-        memset(f.token, 0, sizeof f.token); // rank 0 may answer a program that does not know it
+    if (kind != HELLO) { // rank 0 may answer a program that knows neither of them
+        memset(f.run, 0, sizeof f.run);
+        memset(f.token, 0, sizeof f.token);
+    }
     if (body)
         memcpy(f.body, body, bytes);
     for (size_t done = 0; done < sizeof f;) {

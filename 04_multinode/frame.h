@@ -16,20 +16,20 @@ struct frame {
     char magic[8];
     uint32_t version, kind, world, rank; // of the sender
     char run[256], token[64], host[64];
-    char body[WHY_SIZE]; // HELLO: the plan; ID: NCCL's id; NO: the reason
+    char body[WHY_SIZE]; // HELLO: the kind of its device; ID: NCCL's id; NO: the reason
 };
 
 extern struct frame my_frame;                 // this rank's HELLO
 extern char master_host[256], master_port[8]; // address of rank 0; empty before prepare_frame
 
-// Sets the three variables above from the environment. plan describes the training (NULL: nothing).
-// token_file holds the secret that all ranks share (NULL: MASTER_TOKEN, if it is set). If all ranks
-// are on one host, MASTER_ADDR and MASTER_PORT may be missing. A mistake ends the program.
-void prepare_frame(const struct place *p, const char *plan, const char *token_file);
+// Sets the three variables above from the environment. token_file holds the secret that all ranks
+// share (NULL: MASTER_TOKEN, if it is set). If all ranks are on one host, MASTER_ADDR and
+// MASTER_PORT may be missing. A mistake ends the program.
+void prepare_frame(const struct place *p, const char *token_file);
 
-// Returns the addresses of rank 0, or NULL if the name server does not answer. The caller frees
-// them with freeaddrinfo.
-struct addrinfo *find_rank0(void);
+// Returns the addresses of rank 0, or NULL with the reason in *why: a name server may learn its
+// name later. The caller frees them with freeaddrinfo.
+struct addrinfo *find_rank0(const char **why);
 
 // Sends my_frame with this kind and body (NULL: its own body). seconds() must not exceed end.
 // Returns 1, or 0 with the reason in errno.

@@ -12,6 +12,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#define WITH_A_TOKEN                                                                               \
+    "or set a token (--token-file or MASTER_TOKEN): then rank 0 listens at all its addresses"
+
+enum { MOST_LISTENERS = 16 };
 enum { MOST_UNKNOWN = 200 }; // connections that have not said who they are
 enum { MOST_NOTES = 5 };     // printed about refused connections
 enum { HELLO_SECONDS = 5 };  // time for a new connection to send its HELLO
@@ -30,9 +34,12 @@ struct connection {
 static struct {
     double timeout, end; // seconds, and the time at which they are over
     char *probe;         // path of the file that rank 0 writes beside the snapshot, or NULL
-    int listener;        // -1: all ranks have come
-    int count;           // of connections
-    int rejected;        // number of refused connections
+    int listeners[MOST_LISTENERS]; // sockets, one for each address
+    int listening;                 // number of listeners, 0: all ranks have come
+    int reachable;                 // 1: other hosts can reach a listener
+    int one_host;                  // 1: all ranks are on this host
+    int count;                     // of connections
+    int rejected;                  // number of refused connections
     struct connection *connections;
 } rendezvous;
 
@@ -55,28 +62,61 @@ __attribute__((noreturn, format(printf, 1, 2))) static void end_rendezvous(const
     fail("%s", why);
 }
 
-static void listen_for_ranks(void) {
-    int on = 1, error = 0;
-    struct addrinfo *list;
-    for (; !(list = find_rank0()); usleep(20000))
-        if (seconds() > rendezvous.end)
-            fail("MASTER_ADDR=%s: the name server does not answer", master_host);
-    for (struct addrinfo *a = list; a; a = a->ai_next) {
-        rendezvous.listener = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+static int is_loopback(const struct sockaddr *address) {
+    const struct sockaddr_in *four = (const struct sockaddr_in *)address;
+    const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)address;
+    return address->sa_family == AF_INET ? ntohl(four->sin_addr.s_addr) >> 24 == 127
+                                         : IN6_IS_ADDR_LOOPBACK(&six->sin6_addr);
+}
+
+// Listens at those addresses of the list that this host has. Returns the reason if there is none.
+static int listen_at(const struct addrinfo *list) {
+    int on = 1, error = EADDRNOTAVAIL;
+    for (; list && rendezvous.listening < MOST_LISTENERS; list = list->ai_next) {
+        int s = socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         // The launcher has bound the port to keep it free, and the last attempt may have used it.
-        setsockopt(rendezvous.listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-        error = bind(rendezvous.listener, a->ai_addr, a->ai_addrlen) ||
-                listen(rendezvous.listener, SOMAXCONN);
-        if (!error)
-            break;
-        error = errno;
-        close(rendezvous.listener);
+        setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+        if (list->ai_family == AF_INET6) // IPv4 has a listener of its own
+            setsockopt(s, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+        if (!bind(s, list->ai_addr, list->ai_addrlen) && !listen(s, SOMAXCONN)) {
+            rendezvous.listeners[rendezvous.listening++] = s;
+            rendezvous.reachable |= !is_loopback(list->ai_addr);
+            continue;
+        }
+        if (s >= 0 && errno != EADDRNOTAVAIL)
+            error = errno;
+        close(s);
     }
+    return error;
+}
+
+static void stop_listening(void) {
+    while (rendezvous.listening)
+        close(rendezvous.listeners[--rendezvous.listening]);
+}
+
+// Listens at the addresses of MASTER_ADDR. If other hosts can reach none of them, the name may be
+// that of a service or a router, which passes connections on to this host. Then rank 0 listens at
+// all addresses of this host, if a token keeps strangers out.
+static void listen_for_ranks(void) {
+    struct addrinfo *list, hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    const char *why;
+    for (; !(list = find_rank0(&why)); usleep(20000))
+        if (seconds() > rendezvous.end)
+            fail("waited %.0f s (--join-timeout) for an address of MASTER_ADDR=%s: %s",
+                 rendezvous.timeout, master_host, why);
+    int error = listen_at(list);
     freeaddrinfo(list);
-    if (error)
+    if (!rendezvous.reachable && !rendezvous.one_host && *my_frame.token &&
+        !getaddrinfo(NULL, master_port, &hints, &list)) {
+        stop_listening();
+        error = listen_at(list);
+        freeaddrinfo(list);
+    }
+    if (!rendezvous.listening)
         fail("rank 0 cannot listen at MASTER_ADDR=%s, MASTER_PORT=%s: %s%s", master_host,
              master_port, strerror(error),
-             error == EADDRNOTAVAIL ? ": it must be an address of this host"
+             error == EADDRNOTAVAIL ? ": it must be an address of this host, " WITH_A_TOKEN
              : error == EADDRINUSE  ? ": if another run uses this port, choose another one"
                                     : "");
 }
@@ -124,7 +164,7 @@ static void admit(int i) {
     else if (!same_token(f->token, my_frame.token))
         reject(i, "it has another token (MASTER_TOKEN or --token-file)");
     else if (strcmp(f->run, my_frame.run))
-        reject(i, "it belongs to run %s, not to run %s", f->run, my_frame.run);
+        reject(i, "it belongs to run %s, and rank 0 to another one", f->run);
     else if (f->world != my_frame.world)
         reject(i, "it expects %u ranks, but this run has %u", world, ntohl(my_frame.world));
     else if (rank == 0 || rank >= world)
@@ -138,11 +178,11 @@ static void admit(int i) {
 }
 
 // Accepts at most one connection. The caller reads from all connections before it accepts the next.
-static void accept_connection(void) {
+static void accept_connection(int listener) {
     struct sockaddr_storage address;
     socklen_t bytes = sizeof address;
-    int socket = accept4(rendezvous.listener, (struct sockaddr *)&address, &bytes,
-                         SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int socket =
+        accept4(listener, (struct sockaddr *)&address, &bytes, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (socket < 0)
         return;
     int unknown = 0, oldest = -1;
@@ -163,7 +203,7 @@ static void accept_connection(void) {
 
 // Returns 1 if a rank has come. When all have come, returns 1 if it has answered.
 static int is_ready(const struct connection *c) {
-    return c->rank > 0 && (rendezvous.listener >= 0 || c->got == sizeof c->frame);
+    return c->rank > 0 && (rendezvous.listening || c->got == sizeof c->frame);
 }
 
 // Writes a text such as "ranks 2 and 5 of 8".
@@ -189,20 +229,26 @@ static void list_missing(char *text, size_t size) {
 }
 
 static void check_deadline(void) {
-    struct sockaddr_storage address;
-    socklen_t bytes = sizeof address;
-    char ranks[200], at[64];
+    char ranks[200], at[1024] = "";
     if (seconds() < rendezvous.end)
         return;
     list_missing(ranks, sizeof ranks);
-    if (rendezvous.listener < 0)
+    if (!rendezvous.listening)
         end_rendezvous("waited %d s: %s did not answer", GRACE_SECONDS, ranks);
-    getsockname(rendezvous.listener, (struct sockaddr *)&address, &bytes);
-    getnameinfo((struct sockaddr *)&address, bytes, at, sizeof at, NULL, 0, NI_NUMERICHOST);
-    int loopback = !strncmp(at, "127.", 4) || !strcmp(at, "::1");
+    for (int i = 0; i < rendezvous.listening; i++) {
+        struct sockaddr_storage address;
+        socklen_t bytes = sizeof address;
+        size_t used = strlen(at);
+        used += snprintf(at + used, sizeof at - used, "%s", i > 0 ? " or " : "");
+        getsockname(rendezvous.listeners[i], (struct sockaddr *)&address, &bytes);
+        getnameinfo((struct sockaddr *)&address, bytes, at + used, sizeof at - used, NULL, 0,
+                    NI_NUMERICHOST);
+    }
     end_rendezvous("waited %.0f s: %s never arrived at %s, port %s (--join-timeout)%s",
                    rendezvous.timeout, ranks, at, master_port,
-                   loopback ? ", which only this host can reach" : "");
+                   rendezvous.reachable ? ""
+                                        : ", which only this host can reach: set MASTER_ADDR to "
+                                          "another address of this host, " WITH_A_TOKEN);
 }
 
 // Reads from a connection, which may have closed.
@@ -213,7 +259,7 @@ static void read_connection(int i) {
         admit(i);
     else if (c->rank < 0 && all < 0)
         reject(i, "it left after %zu bytes", c->got);
-    else if (c->rank > 0 && rendezvous.listener >= 0) // the rank may connect again
+    else if (c->rank > 0 && rendezvous.listening) // the rank may connect again
         reject(i, "rank %d has left, or sent more than its HELLO", c->rank);
     else if (c->rank > 0 && all < 0)
         end_rendezvous("rank %d has left the rendezvous", c->rank);
@@ -224,18 +270,21 @@ static void read_connection(int i) {
 // Waits until all ranks are ready.
 static void collect_ranks(void) {
     for (int ready = 0; ready < (int)ntohl(my_frame.world) - 1;) {
-        struct pollfd fds[rendezvous.count + 1];
+        struct pollfd fds[rendezvous.count + rendezvous.listening];
         for (int i = 0; i < rendezvous.count; i++)
             fds[i] = (struct pollfd){.fd = rendezvous.connections[i].socket, .events = POLLIN};
-        fds[rendezvous.count] = (struct pollfd){.fd = rendezvous.listener, .events = POLLIN};
-        poll(fds, rendezvous.count + 1, 100);
+        for (int i = 0; i < rendezvous.listening; i++)
+            fds[rendezvous.count + i] =
+                (struct pollfd){.fd = rendezvous.listeners[i], .events = POLLIN};
+        poll(fds, rendezvous.count + rendezvous.listening, 100);
         for (int i = rendezvous.count - 1; i >= 0; i--) // drop moves the last connection
             if (fds[i].revents)
                 read_connection(i);
             else if (rendezvous.connections[i].rank < 0 &&
                      seconds() > rendezvous.connections[i].deadline)
                 reject(i, "it sent no HELLO");
-        accept_connection();
+        for (int i = 0; i < rendezvous.listening; i++)
+            accept_connection(rendezvous.listeners[i]);
         ready = 0;
         for (int i = 0; i < rendezvous.count; i++)
             ready += is_ready(&rendezvous.connections[i]);
@@ -244,33 +293,15 @@ static void collect_ranks(void) {
     }
 }
 
-// A plan consists of parts such as "--batch 128", separated by ", ". Returns the position of the
-// first part that differs.
-static size_t find_difference(const char *a, const char *b) {
-    size_t part = 0;
-    for (size_t k = 0; a[k] && a[k] == b[k]; k++)
-        if (k > 0 && a[k - 1] == ',' && a[k] == ' ')
-            part = k + 1;
-    return part;
-}
-
-static int part_length(const char *part) {
-    const char *end = strstr(part, ", ");
-    return end ? end - part : (int)strlen(part);
-}
-
-// Call it when all ranks have come, so that all learn about a difference.
-static void compare_plans(void) {
+// NCCL connects no GPU with a CPU device. Call it when all ranks have come, so that all learn about
+// a difference.
+static void compare_devices(void) {
     for (int i = 0; i < rendezvous.count; i++) {
         const struct frame *f = &rendezvous.connections[i].frame; // still the HELLO
-        if (rendezvous.connections[i].rank <= 0 || !strcmp(f->body, my_frame.body))
-            continue;
-        size_t part = find_difference(f->body, my_frame.body);
-        const char *theirs = f->body + part, *ours = my_frame.body + part;
-        end_rendezvous("rank %d on %s has \"%.*s\", rank 0 has \"%.*s\": do all ranks have the "
-                       "same options and devices, and see the same --snapshot folder?",
-                       rendezvous.connections[i].rank, f->host, part_length(theirs), theirs,
-                       part_length(ours), ours);
+        if (rendezvous.connections[i].rank > 0 && strcmp(f->body, my_frame.body))
+            end_rendezvous("rank %d on %s trains on %s, rank 0 on %s: start all ranks on one kind "
+                           "of device",
+                           rendezvous.connections[i].rank, f->host, f->body, my_frame.body);
     }
 }
 
@@ -297,13 +328,12 @@ static void hold_rendezvous(const ncclUniqueId *id, const char *snapshot) {
         fail("out of memory");
     listen_for_ranks();
     collect_ranks();
-    close(rendezvous.listener);
-    rendezvous.listener = -1;
+    stop_listening();
     rendezvous.end = seconds() + GRACE_SECONDS;
     for (int i = rendezvous.count - 1; i >= 0; i--)
         if (rendezvous.connections[i].rank < 0)
             drop(i);
-    compare_plans();
+    compare_devices();
     if (snapshot)
         write_probe(snapshot, id);
     tell_all(ID, id, sizeof *id);
@@ -337,9 +367,10 @@ static int connect_to(const struct addrinfo *a, int *error) {
 
 // Connects to rank 0, which may not listen yet, and returns the socket.
 static int reach_rank0(void) {
+    const char *why;
     int error = ECONNRESET; // if there is no time to try again after a lost connection
     for (; seconds() < rendezvous.end; usleep(20000)) {
-        struct addrinfo *list = find_rank0();
+        struct addrinfo *list = find_rank0(&why);
         int s = -1;
         error = list ? error : 0;
         for (struct addrinfo *a = list; a && s < 0; a = a->ai_next)
@@ -350,8 +381,7 @@ static int reach_rank0(void) {
             return s;
     }
     fail("waited %.0f s (--join-timeout) for rank 0 at MASTER_ADDR=%s, MASTER_PORT=%s: %s%s",
-         rendezvous.timeout, master_host, master_port,
-         error ? strerror(error) : "the name server does not answer",
+         rendezvous.timeout, master_host, master_port, error ? strerror(error) : why,
          error == ECONNREFUSED
              ? ": no program listens there; is it the host of rank 0, and does rank 0 still run?"
          : error == ETIMEDOUT ? ": the host does not exist, or a firewall blocks the port"
@@ -408,7 +438,7 @@ static void visit_rank0(ncclUniqueId *id, const char *snapshot) {
         close(socket);
         usleep(20000);
         socket = reach_rank0();
-    } while (!send_frame(socket, HELLO, my_frame.body, sizeof my_frame.body, rendezvous.end) ||
+    } while (!send_frame(socket, HELLO, NULL, 0, rendezvous.end) ||
              !receive_frame(socket, &answer, seconds() + rendezvous.timeout + GRACE_SECONDS) ||
              answer.kind != htonl(ID)); // a HELLO comes from a socket that is connected to itself
     memcpy(id, answer.body, sizeof *id);
@@ -421,11 +451,12 @@ static void visit_rank0(ncclUniqueId *id, const char *snapshot) {
     close(socket);
 }
 
-void meet_by_tcp(const struct place *p, ncclUniqueId *id, const char *plan, const char *snapshot,
+void meet_by_tcp(const struct place *p, ncclUniqueId *id, const char *snapshot,
                  const char *token_file, double timeout) {
     if (p->world == 1)
         return;
-    prepare_frame(p, plan, token_file);
+    prepare_frame(p, token_file);
+    rendezvous.one_host = p->local_world == p->world;
     rendezvous.timeout = timeout;
     rendezvous.end = seconds() + timeout;
     if (p->rank == 0)

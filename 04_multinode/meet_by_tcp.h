@@ -8,8 +8,7 @@
 
 // Copies the id of rank 0 to all ranks. If a rank does not come within timeout seconds, or does not
 // fit, the program ends in all ranks that have come, and each prints the reason.
-// plan: describes the training, and must be the same on all ranks (NULL: not compared).
 // snapshot: a file in a folder that all ranks must see (NULL: not checked).
 // token_file: holds the secret that all ranks share (NULL: MASTER_TOKEN, if it is set).
-void meet_by_tcp(const struct place *p, ncclUniqueId *id, const char *plan, const char *snapshot,
+void meet_by_tcp(const struct place *p, ncclUniqueId *id, const char *snapshot,
                  const char *token_file, double timeout);

@@ -106,7 +106,9 @@ static void look(void) {
 }
 
 static void *watchdog(void *unused) {
+    pthread_mutex_lock(&watch.lock);         // or the process may be about to end, after fail
     CUDA_CHECK(cudaSetDevice(watch.device)); // or cudaEventQuery would use memory of device 0
+    pthread_mutex_unlock(&watch.lock);
     for (double now, before = seconds();; before = now) {
         usleep(1e6 * TICK);
         pthread_mutex_lock(&watch.lock);

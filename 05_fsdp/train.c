@@ -5,6 +5,7 @@
 // afterwards.
 #include "02_multigpu_fork/nccl_check.h"
 #include "02_multigpu_fork/nccl_spans.h"
+#include "03_multigpu_launcher/agree.h"
 #include "03_multigpu_launcher/environment.h"
 #include "03_multigpu_launcher/stop.h"
 #include "04_multinode/meet_by_tcp.h"
@@ -116,17 +117,15 @@ static void load(struct trainer *t) {
 // gives it to the other ranks.
 static void join(struct trainer *t) {
     ncclUniqueId id = {0};
-    char plan[WHY_SIZE]; // must be the same on all ranks
-    size_t used = options_list(tables, plan, sizeof plan);
-    snprintf(plan + used, sizeof plan - used,
-             ", %s, %zu training samples, completed epochs: %ld, steps of the next: %ld",
-             device_kind(), t->train.count, t->progress.epochs, t->progress.step);
+    char plan[PLAN_SIZE]; // must be the same on all ranks
+    describe_run(plan, sizeof plan, &t->train, &t->test, &t->progress, tables);
     if (t->rank == 0)
         NCCL_CHECK(ncclGetUniqueId(&id));
-    meet_by_tcp(&t->place, &id, plan, opt.snapshot, step_opt.token_file, step_opt.join_timeout);
+    meet_by_tcp(&t->place, &id, opt.snapshot, step_opt.token_file, step_opt.join_timeout);
     start_watchdog(step_opt.join_timeout, step_opt.step_timeout);
     COLLECTIVE(t->stream, ncclCommInitRank(&t->comm, t->world, id, t->rank));
     watch_comm(t->comm);
+    COLLECTIVE(t->stream, agree(plan, t->comm, t->stream));
     fsdp_join(&t->fsdp, t->comm, t->stream, step_opt.overlap);
 }
 

@@ -39,6 +39,8 @@ entries='
 3|03_multigpu_launcher/states.c|handle,follow_order|what the launcher does with each event; read `transitions` first
 3|03_multigpu_launcher/launch.c|all|the loop that waits for events
 3|03_multigpu_launcher/meet_by_file.h|skip|
+3|03_multigpu_launcher/agree.c|skip|
+3|03_multigpu_launcher/agree.h|skip|
 3|03_multigpu_launcher/rendezvous_folder.c|skip|
 3|03_multigpu_launcher/rendezvous_folder.h|skip|
 3|03_multigpu_launcher/states.h|skip|

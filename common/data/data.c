@@ -5,6 +5,7 @@
 #include "common/device/device.h"
 #include "common/training/report.h"
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
@@ -97,6 +98,25 @@ uint32_t data_checksum(const struct dataset *set) {
         crc = crc32_z(crc, set->labels + sample * set->targets, set->targets);
     }
     return crc;
+}
+
+size_t data_describe(const char *name, const struct dataset *set, char *text, size_t size) {
+    const struct shape *shape = &set->shape;
+    uint32_t values = 0, labels = 0, order = 0; // only the last one depends on the order
+    for (size_t i = 0; i < set->count; i++) {
+        uint32_t crc = crc32_z(0, set->values + i * set->inputs, set->inputs);
+        values += crc;
+        crc = crc32_z(crc, set->labels + i * set->targets, set->targets);
+        labels += crc;
+        order = crc32_z(order, (const uint8_t *)&crc, sizeof crc);
+    }
+    return snprintf(text, size,
+                    "number of %s %s: %zu, %s shape: %d x %d x %d, %s labels of a sample: %d, "
+                    "%s classes: %d, checksum of the %s %s: %08x, checksum of the %s labels: %08x, "
+                    "order of the %s %s: %08x, ",
+                    name, data_samples, set->count, name, shape->height, shape->width,
+                    shape->channels, name, set->targets, name, set->classes, name, data_samples,
+                    values, name, labels, name, data_samples, order);
 }
 
 void print_data(const char *folder, const struct dataset *train, const struct dataset *test) {

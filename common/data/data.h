@@ -48,6 +48,11 @@ void data_measure(struct dataset *set);
 // labels. The arrays must be in host memory.
 uint32_t data_checksum(const struct dataset *set);
 
+// Writes a text such as "number of training images: 60000, ..., order of the training images:
+// 1c291ca3, " for the name "training". Another value, label, number, shape or order of samples
+// changes it. The arrays must be in host memory. Returns the text's length.
+size_t data_describe(const char *name, const struct dataset *set, char *text, size_t size);
+
 // Prints the banner's line about the data.
 void print_data(const char *folder, const struct dataset *train, const struct dataset *test);
 

@@ -130,15 +130,15 @@ END
         [ "$(awk '/^resumed/ { print 5 * $3 + $6 }' out)" = "$stopped" ]
         diff -r right s || { echo "step $step: $more" && return 1; }
     done <<'END'
-3|10|0 ncclAllReduce 14|1
+3|10|0 ncclAllReduce 15|1
 3|15|2 report_epoch 1|1
 4|10|1 gather_batch 4|1
 4|15|1 gather_batch 4|1
 5|10|1 ncclReduceScatter 9|5
 5|15|2 ncclReduceScatter 26|5
 7|15|1 ncclReduceScatter 9|5|--save sharded
-8|15|3 ncclAllReduce 7|5|--pipeline gpipe
-9|15|2 ncclAllReduce 40|5
+8|15|3 ncclAllReduce 8|5|--pipeline gpipe
+9|15|2 ncclAllReduce 41|5
 7|10|2 ncclReduceScatter 26|1|--save full
 END
 }
@@ -413,6 +413,43 @@ END
 500K|of gradients, |--hidden 250,250
 END
     done
+}
+
+# swap FILE A B BYTES: exchanges two records of so many bytes, which begin at these offsets.
+swap() {
+    cp "$1" ../before
+    dd if=../before of="$1" bs=1 skip="$2" seek="$3" count="$4" conv=notrunc status=none
+    dd if=../before of="$1" bs=1 skip="$3" seek="$2" count="$4" conv=notrunc status=none
+}
+
+@test "ranks with different data do not start, and all name the rank and what differs" {
+    local steps step rank images=images-idx3-ubyte labels=labels-idx1-ubyte differs commands
+    cat >with_other <<'END'
+#!/bin/bash
+[ $RANK != 1 ] || exec $PROGRAM "$@" --data other
+exec $PROGRAM "$@"
+END
+    chmod +x with_other
+    while IFS='|' read -r steps differs commands; do
+        rm -rf other && cp -r "$tiny" other
+        (cd other && eval "$commands")
+        for step in $steps; do
+            PROGRAM=$(program_of $step) start_ranks 2 ./with_other
+            ranks_end 20 1 0 1
+            for rank in 0 1; do
+                rank_says $rank "rank 1 on [^ ]+ has \"$differs\", rank 0 has \"${differs%%: *}: .*\": do all"
+            done
+        done
+    done <<'END'
+3 4 5 7 8 9|checksum of the training labels: [0-9a-f]{8}|swap train-$labels 8 9 1
+4|checksum of the training images: [0-9a-f]{8}|flip train-$images 5135
+4|order of the training images: [0-9a-f]{8}|swap train-$images 16 5128 8; swap train-$labels 8 647 1
+4|number of training images: 639|tiny_data . 639 100
+4|training shape: 4 x 2 x 1|tiny_data . 640 100 4 2
+4|number of test images: 99|tiny_data . 640 99
+4|checksum of the test labels: [0-9a-f]{8}|swap t10k-$labels 8 9 1
+4|order of the test images: [0-9a-f]{8}|swap t10k-$images 16 24 8; swap t10k-$labels 8 9 1
+END
 }
 
 @test "ranks with different options do not start, and all name the rank and option that differ" {

@@ -20,7 +20,7 @@ set_variables() {
     stranger=$BATS_FILE_TMPDIR/stranger
     right=$BATS_FILE_TMPDIR/right # the snapshot of three undisturbed ranks
     options=(--data "$BATS_FILE_TMPDIR/tiny" --hidden "8,8" --batch 120 --epochs 1)
-    export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=8 OMP_NUM_THREADS=1 TORCHELASTIC_RUN_ID=x MASTER_ADDR=127.0.0.1
+    export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=8 OMP_NUM_THREADS=1 TORCHELASTIC_RUN_ID=only-ours MASTER_ADDR=127.0.0.1
     world=3
 }
 
@@ -160,12 +160,62 @@ among() {
     trained
     ended 0 99
     run ! grep -v '^note (.*, rank 0): refused 127.0.0.1: ' err.0
+    run ! grep -aF only-ours record # the name of the run, without which no stranger may join
+}
+
+# own_names NAME...: in the commands of ranks, the names have the addresses of the file hosts only.
+own_names() {
+    [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null || skip "another /etc/hosts needs root"
+    echo "hosts: files" >nsswitch
+    touch hosts
+    cat >with_names <<END
+#!/bin/sh
+mount --bind hosts /etc/hosts && mount --bind nsswitch /etc/nsswitch.conf && exec "$four" "\$@"
+END
+    printf '#!/bin/sh\nexec unshare -m ./with_names "$@"\n' >rank
+    chmod +x rank with_names
+    program=./rank
+}
+
+@test "ranks wait for a name that is not known yet, and rank 0 listens at all of its addresses on this host" {
+    own_names
+    MASTER_ADDR=pod-0.job
+    ranks "0 1" --join-timeout 1
+    ended 1 0 1
+    one_line 0 "waited 1 s (--join-timeout) for an address of MASTER_ADDR=pod-0.job: Name or service not known"
+    one_line 1 "waited 1 s (--join-timeout) for rank 0 at MASTER_ADDR=pod-0.job, MASTER_PORT=$MASTER_PORT: Name or service not known"
+    next_port
+    ranks "0 1" --snapshot s
+    for rank in 0 1; do
+        until_true 20 grep -qx train "/proc/${pids[rank]}/comm"
+    done
+    printf '%s pod-0.job\n' 192.0.2.1 127.0.0.2 127.0.0.3 >>hosts
+    until_true 20 listening
+    [ "$(listeners | cut -d: -f1 | sort | xargs)" = "0200007F 0300007F" ] || { listeners && return 1; }
+    rank 2 --snapshot s
+    trained
+}
+
+@test "with a token, rank 0 listens at all addresses of its host if others cannot reach MASTER_ADDR" {
+    local at
+    for at in 192.0.2.1 127.0.0.1; do # a service's address, and localhost in the pod of rank 0
+        MASTER_ADDR=$at MASTER_TOKEN=sesame rank 0 --snapshot s
+        until_true 20 listening
+        [[ $(listeners | xargs) == *00000000:* ]]
+        MASTER_ADDR=127.0.0.2 MASTER_TOKEN=sesame ranks "1 2" --snapshot s
+        trained
+    done
+    # If all ranks are on this host, none needs more than the loopback address.
+    MASTER_TOKEN=sesame LOCAL_WORLD_SIZE=3 rank 0 --join-timeout 1
+    until_true 20 listening
+    [[ $(listeners) =~ ^0100007F:[0-9A-F]{4}$ ]]
+    ended 1 0
 }
 
 @test "other programs are refused with a note, and the rendezvous continues" {
     for case in "20xrandom: not a rank, or one of another version of this program (others are not shown)" \
         "close: it left after 0 bytes" "magic=rinks: not a rank" "version=2: not a rank" "kind=4: not a rank" \
-        "world=4: it expects 4 ranks, but this run has 3" "run=-y: it belongs to run -y, not to run -x-" \
+        "world=4: it expects 4 ranks, but this run has 3" "run=-y: it belongs to run -y, and rank 0 to another one" \
         "rank=0: it says that it is rank 0 of 3" "rank=3: it says that it is rank 3 of 3" \
         "rank=4294967295: it says that it is rank 4294967295 of 3" "token=x: it has another token"; do
         note=${case#*: } among "${case%%: *}"
@@ -284,7 +334,7 @@ END
     compile gpu -Wl,--wrap=cudaGetDeviceProperties gpu.c "$four.o"
     program=./gpu rank 0
     rank 1
-    refused 'has "the CPU device", rank 0 has "a GPU": do all ranks have the same options and devices' 0 1
+    refused "rank 1 on $(hostname) trains on the CPU device, rank 0 on a GPU: start all ranks on one kind of device" 0 1
 }
 
 # in_own_folders OPTION...: starts each rank in its own folder.
@@ -305,7 +355,7 @@ in_own_folders() {
     [ -z "$(find . -name '*.rendezvous')" ]
     cp "$right" r1/s
     in_own_folders --snapshot s
-    refused "see the same --snapshot folder?" 0 1 2
+    refused "does not see the file that rank 0 has written beside s: all nodes must see that folder" 0 1 2
     [ -z "$(find . -name '*.rendezvous')" ]
     ranks "0 1 2" --snapshot none/s
     refused "cannot write none/s.rendezvous, in the folder of --snapshot: No such file" 0 1 2

@@ -153,6 +153,7 @@ END
 read -ra places <<<"$PLACES"
 IFS=: read -r LOCAL_RANK LOCAL_WORLD_SIZE <<<"${places[RANK]}"
 [ -n "$LOCAL_WORLD_SIZE" ] || unset LOCAL_WORLD_SIZE
+export NCCL_HOSTID=$RANK # or NCCL would refuse two ranks with the same local rank
 exec "$seven" "$@"
 END
     chmod +x placed

@@ -167,7 +167,7 @@ all_come_through() {
 3:rename:1 new
 0:rename:2 new
 2:rename:3 1
-1:ncclAllReduce:7 1
+1:ncclAllReduce:8 1
 0:fsync:12 2
 0:unlinkat:7 2
 2:ncclAllGather:42 0
@@ -227,7 +227,7 @@ END
     for call in 1 2; do
         KILL_AT="1 ncclCommSplit $call 19" start_ranks 2 "$(watched 7)" --join-timeout 3 --step-timeout 1000
         ranks_end 10 1 0
-        rank_says 0 "$(text_of NOT_ENDED) 3 s \(--join-timeout\): .*\(step 0, collective $call, ncclCommSplit at .*"
+        rank_says 0 "$(text_of NOT_ENDED) 3 s \(--join-timeout\): .*\(step 0, collective $((call + 1)), ncclCommSplit at .*"
         end_ranks
     done
 }

@@ -279,7 +279,7 @@ END
 0 ncclGetUniqueId 1|new
 1 ncclCommInitRank 1|new
 0 gather_batch 2|0
-0 ncclAllReduce 5|0
+0 ncclAllReduce 6|0
 0 report_epoch 3|2
 0 ncclCommDestroy 1|3
 2 ncclCommDestroy 1|2|3
@@ -313,12 +313,12 @@ ended_by() { # SIGNAL TO PROCESS
 @test "a second signal ends the run at once" {
     for signal in "USR1 10 1" "TERM 15 143"; do
         read -r name number code <<<"$signal"
-        start_stopped 0 ncclAllReduce 5
+        start_stopped 0 ncclAllReduce 6
         until_true 10 ended_by "$name" "$pid" "${ranks[1]}"
         resume "${ranks[0]}"
         ends "$code"
         # To one rank.
-        KILL_AT="0 ncclAllReduce 5 19" start_ranks 3 "$watched"
+        KILL_AT="0 ncclAllReduce 6 19" start_ranks 3 "$watched"
         until_true 30 stopped "${pids[0]}"
         until_true 10 ended_by "$name" "${pids[2]}" "${pids[2]}"
         kill -KILL "${pids[0]}"
@@ -330,7 +330,7 @@ ended_by() { # SIGNAL TO PROCESS
 
 @test "the same signal to the launcher and to all ranks counts as one" {
     for name in USR1 TERM; do
-        start_stopped 0 ncclAllReduce 5
+        start_stopped 0 ncclAllReduce 6
         kill -$name "$pid" "${ranks[@]}"
         resume "${ranks[0]}"
         ends 0

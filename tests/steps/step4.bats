@@ -30,7 +30,8 @@ valid_snapshot() {
 
 @test "when a rank is killed, the others name their collective and end within seconds" {
     train 4 3 --log-every 1 --snapshot right
-    # With --log-every 1 a step has four collectives, and an epoch of five steps two more at its end.
+    # The first all-reduce compares the options and the data. With --log-every 1 a step has four collectives, and an epoch of
+    # five steps two more at its end.
     while read -r rank place epochs steps in; do
         rm -f s
         KILL_AT="$rank ${place/:/ } 9" start_ranks 3 "$watched" --log-every 1 --snapshot s
@@ -46,16 +47,22 @@ valid_snapshot() {
         valid_snapshot "$epochs"
     done <<'END'
 2 gather_batch:2 0 1 2
-0 ncclAllReduce:12 0 2 3
-2 ncclAllReduce:21 0 5 5
-1 ncclAllReduce:31 1 7 8
+0 ncclAllReduce:13 0 2 3
+2 ncclAllReduce:22 0 5 5
+1 ncclAllReduce:32 1 7 8
 END
     rm -f s
     # A rank is killed before all ranks have joined.
     KILL_AT="1 cudaSetDevice 1 9" start_ranks 3 "$watched" --join-timeout 1
     ranks_end 4 1 0 2
     ranks_end 1 137 1
-    # A rank is killed in the first collective, which broadcasts the initial parameters. Rank 0 must not save them.
+    # A rank is killed while the ranks compare their options and data.
+    KILL_AT="2 ncclAllReduce 1 9" start_ranks 3 "$watched"
+    ranks_end 5 1 0 1
+    for other in 0 1; do
+        rank_says $other "rank 2 \(pid ${pids[2]} on $(hostname)\) has ended while rank [01] was in AllReduce .* at .*agree\.c:[0-9]+\)$"
+    done
+    # A rank is killed in the next collective, which broadcasts the initial parameters. Rank 0 must not save them.
     changed ./program 4 train.c '/^static void start/,/^}/s/^( *)COLLECTIVE/\1if (t->rank == 1)\n\1    raise(SIGKILL);\n&/'
     rm -f s
     start_ranks 3 ./program --snapshot s
@@ -67,10 +74,10 @@ END
 }
 
 # late SIGNAL PROGRAM OPTION...: rank 1 of 3 gets a signal in its third step, in which the gradients are summed by the
-# ninth all-reduce, or without overlap, by the fifth.
+# tenth all-reduce, or without overlap, by the sixth.
 late() {
-    local nth=9
-    [[ $* != *"--overlap 0"* ]] || nth=5
+    local nth=10
+    [[ $* != *"--overlap 0"* ]] || nth=6
     rm -f s
     KILL_AT="1 ncclAllReduce $nth $1" start_ranks 3 "$2" --log-every 1 --step-timeout 1 --snapshot s "${@:3}"
 }
@@ -209,7 +216,7 @@ on_after_all() {
 # stuck_in_first_step PROGRAM: rank 1 stops before the first all-reduce. Rank 0 queues it, and then loads its next kernel,
 # which waits for all work of the device. Meanwhile, the watchdog's thread waits in cudaEventQuery.
 stuck_in_first_step() {
-    CPU_DEVICE_CHAOS=1 KILL_AT="1 ncclAllReduce 1 19" start_ranks 2 "$1" --step-timeout 1
+    CPU_DEVICE_CHAOS=1 KILL_AT="1 ncclAllReduce 2 19" start_ranks 2 "$1" --step-timeout 1
     ranks_end 5 1 0
 }
 

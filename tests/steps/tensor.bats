@@ -181,7 +181,7 @@ sums() {
 # With a single stage, a rank waits in one communicator at a time, so its error names the rank that is stuck there. On a busy
 # machine, the CPU device can explain a wait only after a second.
 @test "the error line names the sum in which a part is stuck" {
-    KILL_AT="1 ncclAllReduce 40 19" start_ranks 2 "$(watched 9)" --tensor 2 --step-timeout 4
+    KILL_AT="1 ncclAllReduce 41 19" start_ranks 2 "$(watched 9)" --tensor 2 --step-timeout 4
     ranks_end 15 1 0
     rank_says 0 ".*$(text_of NOT_ENDED) 4 s .*step [0-9]+, collective [0-9]+, ncclAllReduce at .*09_tensor/tensor.c:[0-9]+"
     grep -q 'rank 1' err.0
@@ -200,7 +200,7 @@ sums() {
         killed_once 9 4 "$place" "${more[@]}" --snapshot now/s
         diff -r right now || { echo "killed at $place" && return 1; }
     done <<END
-1 ncclAllReduce 30|--tensor 2 --stages 2
+1 ncclAllReduce 31|--tensor 2 --stages 2
 3 rename 1|
 0 rename 2|
 2 ncclRecv 40|

@@ -312,6 +312,46 @@ TEST_OF(checksum_covers_samples_and_labels, &idx) {
     assert_int_not_equal(data_checksum(&train), crc);
 }
 
+// Returns the name of the first part of the training set's description that differs.
+static const char *first_difference(const char *before) {
+    static char name[100];
+    char after[1000];
+    size_t part = 0;
+    size_t length = data_describe("training", &train, after, sizeof after);
+    assert_int_equal(length, strlen(after));
+    for (size_t i = 0; before[i] && before[i] == after[i]; i++)
+        part = before[i] == ',' ? i + 2 : part;
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(after + part, ":"), after + part);
+    return name;
+}
+
+TEST_OF(description_names_what_differs, &idx) {
+    char before[1000];
+    load(folder);
+    data_describe("training", &train, before, sizeof before);
+    train.classes++;
+    assert_string_equal(first_difference(before), "training classes");
+    train.classes--;
+    train.labels[0] = 0; // labels 7, 0, 9 of three images
+    assert_string_equal(first_difference(before), "checksum of the training labels");
+    train.labels[1] = 7;
+    assert_string_equal(first_difference(before), "checksum of the training labels");
+    uint8_t first[4]; // the first two images change places, as their labels have
+    memcpy(first, train.values, 4);
+    memcpy(train.values, train.values + 4, 4);
+    memcpy(train.values + 4, first, 4);
+    assert_string_equal(first_difference(before), "order of the training images");
+    train.values[0]++;
+    assert_string_equal(first_difference(before), "checksum of the training images");
+    train.count = 1;
+    assert_string_equal(first_difference(before), "number of training images");
+    data_describe("training", &train, before, sizeof before);
+    train.targets++;
+    assert_string_equal(first_difference(before), "training labels of a sample");
+    train.shape.channels++;
+    assert_string_equal(first_difference(before), "training shape");
+}
+
 TEST_OF(samples_reach_the_device, &idx) {
     uint8_t values[12], labels[3];
     for (int targets = 1; targets <= 3; targets += 2) {

@@ -50,7 +50,8 @@ static void change(struct frame *f, const char *field, const char *value) {
 }
 
 static void reach(struct client *c, const char *does) {
-    struct addrinfo *list = find_rank0();
+    const char *why;
+    struct addrinfo *list = find_rank0(&why);
     *c = (struct client){.does = does, .hello = my_frame};
     c->socket = socket(list->ai_family, SOCK_STREAM, 0);
     if (connect(c->socket, list->ai_addr, list->ai_addrlen))
@@ -95,7 +96,8 @@ static int listen_on(struct client *c, FILE *record) {
 }
 
 static void serve_ssh(void) {
-    struct addrinfo *list = find_rank0();
+    const char *why;
+    struct addrinfo *list = find_rank0(&why);
     int on = 1, s = socket(list->ai_family, SOCK_STREAM, 0);
     setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (bind(s, list->ai_addr, list->ai_addrlen) || listen(s, 10))
@@ -115,7 +117,7 @@ int main(int argc, char **argv) {
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
     clients = calloc(10000, sizeof *clients);
-    prepare_frame(&place, NULL, NULL);
+    prepare_frame(&place, NULL);
     if (argc == 3 && !strcmp(argv[2], "ssh"))
         serve_ssh();
     for (int i = 2; i < argc; i++) {
