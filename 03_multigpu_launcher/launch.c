@@ -60,9 +60,9 @@ int main(int argc, char **argv) {
     open_standard_descriptors();
     parse_launch_options(argc, argv);
     allow_children();
-    int nproc = count_ranks(launch_opt.nproc), signals = open_signals();
-    join_nodes(nproc);
-    open_port();
+    join_nodes(count_ranks(launch_opt.nproc));
+    open_port(); // may take long; until then, a signal ends the launcher as it ends other programs
+    int signals = open_signals();
     prepare_local_ranks(argv);
     atexit(leave);
     struct message last = {0};

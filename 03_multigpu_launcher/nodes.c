@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 struct node {
     struct message message; // the last one
     double heard_at;        // time of that message
+    int socket;             // through which it came
     struct sockaddr_storage address;
     socklen_t address_bytes;
 };
@@ -24,7 +26,10 @@ static struct node *nodes;
 static int new_id; // node 0: its launcher has chosen the name of the run, and may tell it
 struct message *me, *node0;
 double complete_at;
-int nodes_socket;
+int nodes_socket; // epoll's descriptor of all sockets
+
+enum { MOST_SOCKETS = 16 };
+static int sockets[MOST_SOCKETS], socket_count; // one for each address of node 0
 
 int is_lost(int n) {
     return n != me->node &&
@@ -61,12 +66,18 @@ void join_nodes(int nproc) {
 // Binds a port of node 0 twice. The launchers use UDP. The TCP socket keeps the port free for rank
 // 0: it does not listen, and with SO_REUSEADDR rank 0 can bind the same port, but the system gives
 // it to no other program. Returns 0, or -1 with the reason in errno.
-static int bind_port(struct addrinfo *a) {
+static int bind_port(int udp, const struct addrinfo *a) {
     int on = 1, tcp = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_storage bound;
+    socklen_t bytes = sizeof bound;
     setsockopt(tcp, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (!bind(nodes_socket, a->ai_addr, a->ai_addrlen) &&
-        !getsockname(nodes_socket, a->ai_addr, &a->ai_addrlen) &&
-        !bind(tcp, a->ai_addr, a->ai_addrlen))
+    if (a->ai_family == AF_INET6) { // IPv4 has sockets of its own
+        setsockopt(tcp, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+        setsockopt(udp, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+    }
+    if (!bind(udp, a->ai_addr, a->ai_addrlen) &&
+        !getsockname(udp, (struct sockaddr *)&bound, &bytes) &&
+        !bind(tcp, (struct sockaddr *)&bound, bytes))
         return 0;
     int error = errno;
     close(tcp);
@@ -74,38 +85,83 @@ static int bind_port(struct addrinfo *a) {
     return -1;
 }
 
+static struct addrinfo *find_addresses(const char *host) {
+    struct addrinfo hints = {.ai_socktype = SOCK_DGRAM, .ai_flags = AI_PASSIVE}, *list;
+    double end = seconds() + launch_opt.join_timeout, next = seconds() + 5;
+    char port[8];
+    snprintf(port, sizeof port, "%ld", launch_opt.master_port);
+    for (int error; (error = getaddrinfo(host, port, &hints, &list)); usleep(100000)) {
+        const char *why = error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error);
+        if (seconds() > end)
+            fail("waited %.0f s (--join-timeout) for an address of --master-addr %s: %s",
+                 launch_opt.join_timeout, host, why);
+        if (seconds() > next) {
+            next += 30;
+            fprintf(stderr, "launch: waiting for an address of --master-addr %s: %s\n", host, why);
+        }
+    }
+    return list;
+}
+
+// Opens a socket for each address of node 0: there, for those that this node has. Returns the
+// reason if there is none.
+static int open_sockets(const struct addrinfo *list) {
+    int error = EADDRNOTAVAIL;
+    for (const struct addrinfo *a = list; a && socket_count < MOST_SOCKETS; a = a->ai_next) {
+        int s = socket(a->ai_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        struct epoll_event event = {.events = EPOLLIN};
+        if (!(me->node > 0 ? connect(s, a->ai_addr, a->ai_addrlen) : bind_port(s, a)) &&
+            !epoll_ctl(nodes_socket, EPOLL_CTL_ADD, s, &event)) {
+            sockets[socket_count++] = s;
+            if (launch_opt.master_port)
+                continue;
+            return 0; // another address may lack the free port of the first one
+        }
+        if (s >= 0 && errno != EADDRNOTAVAIL)
+            error = errno;
+        close(s);
+    }
+    return error;
+}
+
+// If node 0 has none of the addresses, they may be those of a service or a router, which passes
+// messages on to this node. Then node 0 uses all addresses of its own, if the user has chosen a
+// name of the run that keeps strangers out.
 void open_port(void) {
     const char *host = launch_opt.master_addr;
-    long *port = &launch_opt.master_port;
-    struct addrinfo hints = {.ai_socktype = SOCK_DGRAM}, *a;
-    char text[8];
-    int error;
-    for (;; freeaddrinfo(a), close(nodes_socket)) {
-        snprintf(text, sizeof text, "%ld", *port);
-        if ((error = getaddrinfo(host, text, &hints, &a)))
-            fail("--master-addr %s: %s", host, gai_strerror(error));
-        nodes_socket = socket(a->ai_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        if (me->node > 0 && connect(nodes_socket, a->ai_addr, a->ai_addrlen))
-            fail("--master-addr %s: %m", host);
-        if (me->node > 0 || !bind_port(a))
-            break;
-        if (errno != EADDRINUSE || *port) // else the free port was free for UDP only: try again
-            fail("node 0 cannot use port %s of %s: %s%s", text, host, strerror(errno),
-                 errno == EADDRINUSE      ? "; choose another with --master-port, or 0"
-                 : errno == EADDRNOTAVAIL ? "; --master-addr is not an address of this node"
-                                          : "");
+    struct addrinfo *list = find_addresses(host);
+    struct sockaddr_in6 bound; // struct sockaddr_in has the port at the same offset
+    socklen_t bytes = sizeof bound;
+    nodes_socket = epoll_create1(EPOLL_CLOEXEC);
+    int error = open_sockets(list);
+    while (!socket_count && error == EADDRINUSE && !launch_opt.master_port)
+        error = open_sockets(list); // the free port was free for UDP only
+    freeaddrinfo(list);
+    if (!socket_count && error == EADDRNOTAVAIL && me->node == 0 && *launch_opt.run_id) {
+        error = open_sockets(list = find_addresses(NULL));
+        freeaddrinfo(list);
     }
-    if (me->node == 0) // struct sockaddr_in6 has the port at the same offset
-        *port = ntohs(((struct sockaddr_in *)a->ai_addr)->sin_port);
-    freeaddrinfo(a);
+    if (!socket_count && me->node > 0)
+        fail("--master-addr %s: %s", host, strerror(error));
+    if (!socket_count)
+        fail("node 0 cannot use port %ld of %s: %s%s", launch_opt.master_port, host,
+             strerror(error),
+             error == EADDRINUSE ? "; choose another with --master-port, or 0"
+             : error == EADDRNOTAVAIL
+                 ? "; --master-addr is not an address of this node: with a --run-id that nobody "
+                   "guesses, node 0 listens at all its addresses"
+                 : "");
+    if (me->node == 0 && !getsockname(sockets[0], (struct sockaddr *)&bound, &bytes))
+        launch_opt.master_port = ntohs(bound.sin6_port);
 }
 
 void send_message(void) {
-    if (me->node > 0)
-        send(nodes_socket, me, sizeof *me, 0);
+    for (int i = 0; i < socket_count && me->node > 0; i++) // node 0 takes the first that arrives
+        send(sockets[i], me, sizeof *me, 0);
     for (int n = 1; n < me->nnodes && me->node == 0; n++)
-        sendto(nodes_socket, me, sizeof *me, 0, (struct sockaddr *)&nodes[n].address,
-               nodes[n].address_bytes);
+        if (nodes[n].address_bytes)
+            sendto(nodes[n].socket, me, sizeof *me, 0, (struct sockaddr *)&nodes[n].address,
+                   nodes[n].address_bytes);
 }
 
 static int same_options(const struct message *m) {
@@ -137,7 +193,7 @@ static int is_of_this_run(const struct node *from) {
     struct message answer = *me;
     memset(answer.run_id, 0, sizeof answer.run_id);
     if (!same && me->node == 0)
-        sendto(nodes_socket, &answer, sizeof answer, 0, (struct sockaddr *)&from->address,
+        sendto(from->socket, &answer, sizeof answer, 0, (struct sockaddr *)&from->address,
                from->address_bytes);
     else if (!same && !same_options(m))
         fail("node %d has other options than node 0: --nnodes %d --nproc-per-node %d "
@@ -160,14 +216,13 @@ static int is_impostor(const struct node *from) {
            (!is_lost(from->message.node) || (me->node == 0 && me->order != STOP));
 }
 
-void receive_messages(void) {
-    struct node from;
+static void receive_from(int socket) {
+    struct node from = {.socket = socket};
     struct message *m = &from.message;
-    forgive_silence();
     for (;;) {
         from.address_bytes = sizeof from.address;
-        ssize_t got = recvfrom(nodes_socket, m, sizeof *m, MSG_TRUNC,
-                               (struct sockaddr *)&from.address, &from.address_bytes);
+        ssize_t got = recvfrom(socket, m, sizeof *m, MSG_TRUNC, (struct sockaddr *)&from.address,
+                               &from.address_bytes);
         if (got < 0)
             return;
         if (got != sizeof *m || m->magic != me->magic || m->run_id[sizeof m->run_id - 1] ||
@@ -183,6 +238,12 @@ void receive_messages(void) {
         else if (!*me->reason)
             strcpy(me->reason, m->reason);
     }
+}
+
+void receive_messages(void) {
+    forgive_silence();
+    for (int i = 0; i < socket_count; i++)
+        receive_from(sockets[i]);
 }
 
 int find_lost_node(void) {

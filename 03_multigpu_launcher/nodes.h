@@ -19,13 +19,14 @@ struct message {
 };
 
 extern struct message *me, *node0; // the message of this launcher, and the last one of node 0
-extern int nodes_socket;           // for poll
+extern int nodes_socket;           // becomes readable when a message arrives
 
 // Sets *me from launch_opt, for nproc ranks on this node. A run without a name gets one.
 void join_nodes(int nproc);
 
-// Opens nodes_socket, at the port and address of launch_opt, which are those of node 0. Node 0
-// replaces port 0 by a free port. A failure ends the program.
+// Opens nodes_socket, for the port and all addresses of launch_opt, which are those of node 0.
+// Waits if no name server knows them yet. Node 0 replaces port 0 by a free port. A failure ends the
+// program.
 void open_port(void);
 
 // Sends *me to node 0, or from node 0 to all others.

@@ -157,6 +157,7 @@ begin() {
     else
         command+=("$PWD/rank" "$PWD/$1")
     fi
+    [ -z "${hosts-}" ] || command=(unshare -m ./knowing "$hosts" "${command[@]}")
     # shellcheck disable=SC2093 # in a process of its own
     { exec nsenter -t "${nodes[${place:-$2}]}" -n -u "${command[@]}" >"$1/out.$2" 2>"$1/err.$2" 3>&-; } &
     launchers[$1.$2]=$!
@@ -290,6 +291,35 @@ told() {
         ends four $node 0
         said four $node
     done
+}
+
+# The nodes of Kubernetes get their names late, and other nodes may see only some addresses of node 0.
+@test "launchers wait for a late name, and node 0 listens at all of its addresses" {
+    local node
+    make_nodes 2
+    echo "hosts: files" >nsswitch
+    touch hosts.{0,1}
+    # shellcheck disable=SC2016 # expanded there
+    printf '%s\n' '#!/bin/bash' 'mount --bind "$1" /etc/hosts && mount --bind nsswitch /etc/nsswitch.conf && exec "${@:2}"' >knowing
+    chmod +x knowing
+    for node in 1 0; do
+        hosts=hosts.$node begin late $node --master-addr pod-0.job
+    done
+    within 20 grep -q "waiting for an address of --master-addr pod-0.job: Name or service not known" late/err.0 late/err.1
+    run ! is_gone "${launchers[late.0]}"
+    printf '%s pod-0.job\n' 10.77.0.99 10.77.0.1 fd77::1 >>hosts.0
+    echo "fd77::1 pod-0.job" >>hosts.1
+    finish late 0
+    # Without --run-id, this address would be refused. A router stands between node 1 and node 0.
+    begin service 0 --master-addr 10.77.0.99 --run-id 4711
+    begin service 1 --run-id 4711
+    finish service 0
+    both_silent service
+    # While it waits for a name, a signal ends the launcher.
+    hosts=hosts.1 begin stopped 1 --master-addr none
+    within 20 grep -q waiting stopped/err.1
+    kill -TERM "${launchers[stopped.1]}"
+    ends stopped 1 143
 }
 
 first() { # RANK HOST ATTEMPT HOW
@@ -510,7 +540,7 @@ port_is_free() { # RUN: node 0 has no socket there
     program=()
     begin nobody 1 --master-addr 10.77.0.99 --join-timeout 2
     begin noroute 1 --master-addr 192.0.2.1
-    begin noname 1 --master-addr "no name"
+    begin noname 1 --master-addr "no name" --join-timeout 1
     begin foreign 0 --master-addr 10.77.0.2
     program=(./none)
     begin noprogram 1 --max-restarts 2
@@ -524,8 +554,8 @@ noprogram|1|$(text_of CANNOT_RUN) ./none: No such file or directory
 noprogram|0|node 1 is lost: its launcher has ended
 used|0|node 0 cannot use port ${ports[good]} of 10.77.0.1: Address already in use; choose another with --master-port, or 0
 noroute|1|--master-addr 192.0.2.1: Network is unreachable
-noname|1|--master-addr no name: .*
-foreign|0|node 0 cannot use port ${ports[foreign]} of 10.77.0.2: Cannot assign requested address; --master-addr is not an address of this node
+noname|1|waited 1 s \(--join-timeout\) for an address of --master-addr no name: .*
+foreign|0|node 0 cannot use port ${ports[foreign]} of 10.77.0.2: Cannot assign requested address; --master-addr is not an address of this node: with a --run-id that nobody guesses, node 0 listens at all its addresses
 nobody|1|node 0 has not answered at 10.77.0.99, port ${ports[nobody]}, for [2-5] s \(--join-timeout\)
 second|1|node 0 has not answered at 10.77.0.1, port ${ports[good]}, for [2-5] s \(--join-timeout\)
 END

@@ -165,7 +165,7 @@ among() {
 
 # own_names NAME...: in the commands of ranks, the names have the addresses of the file hosts only.
 own_names() {
-    [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null || skip "another /etc/hosts needs root"
+    unshare -m true 2>/dev/null || skip "another /etc/hosts needs root"
     echo "hosts: files" >nsswitch
     touch hosts
     cat >with_names <<END
