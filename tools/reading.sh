@@ -59,7 +59,7 @@ entries='
 3|03_multigpu_launcher/stop.c|skip|
 3|03_multigpu_launcher/stop.h|skip|
 4|changes|diff34|the rendezvous, and a watchdog for every collective
-4|04_multinode/meet_by_tcp.c|listen_for_ranks,collect_ranks,hold_rendezvous,reach_rank0,visit_rank0|rank 0 listens, and the other ranks connect
+4|04_multinode/meet_by_tcp.c|listen_at,collect_ranks,hold_rendezvous,reach_rank0,visit_rank0|rank 0 listens, and the other ranks connect
 4|04_multinode/watchdog.h|all|what the watchdog promises
 4|04_multinode/watchdog.c|all|how a thread notices a stuck collective and ends the process
 4|03_multigpu_launcher/states.c|count_nodes,order_next_attempt,decide|how the launchers agree
