@@ -277,18 +277,21 @@ static void fold(double *lanes, size_t count, size_t left) {
 }
 
 struct sum_stats {
-    struct stats *stats, *sums;
+    const struct stats *stats;
+    struct stats *sums;
 };
 
 static void run_sum_stats(void *arguments) {
     struct sum_stats a = *(struct sum_stats *)arguments;
+    struct stats lanes[STATS_LANES];
     size_t numbers = sizeof *a.sums / sizeof(double);
-    fold((double *)a.stats, STATS_LANES * numbers, numbers);
-    *a.sums = a.stats[0];
+    memcpy(lanes, a.stats, sizeof lanes);
+    fold((double *)lanes, STATS_LANES * numbers, numbers);
+    *a.sums = lanes[0];
 }
 
-void sum_stats(struct stats *stats, struct stats *sums, cudaStream_t stream) {
-    struct sum_stats a = {UPDATES(stats, STATS_LANES), WRITES(sums, 1)};
+void sum_stats(const struct stats *stats, struct stats *sums, cudaStream_t stream) {
+    struct sum_stats a = {READS(stats, STATS_LANES), WRITES(sums, 1)};
     LAUNCH_ONE(stream, run_sum_stats, a);
 }
 

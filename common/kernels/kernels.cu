@@ -164,26 +164,33 @@ void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows,
     span_end();
 }
 
+__device__ static double folded[SQUARES_LANES / 64]; // the sums of all kernels of fold but the last
+
+// lanes NULL, sums NULL: folded.
 __global__ static void fold_kernel(const double *lanes, size_t count, double *sums, size_t left) {
+    const double *from = lanes ? lanes : folded;
+    double *to = sums ? sums : folded;
     FOR_EACH (lane, left) {
         double sum = 0;
         for (size_t i = lane; i < count; i += left)
-            sum += lanes[i];
-        sums[lane] = sum;
+            sum += from[i];
+        to[lane] = sum;
     }
 }
 
 // sums[i] = lanes[i] + lanes[i + left] + ... It uses several kernels, because a single one would
-// keep only a few threads busy. All kernels but the last write their sums to lanes.
-static void fold(double *lanes, size_t count, double *sums, size_t left, cudaStream_t stream) {
-    for (; count > 64 * left; count /= 64)
-        LAUNCH(fold_kernel, count / 64, stream, lanes, count, lanes, count / 64);
+// keep only a few threads busy.
+static void fold(const double *lanes, size_t count, double *sums, size_t left,
+                 cudaStream_t stream) {
+    double *none = NULL;
+    for (; count > 64 * left; count /= 64, lanes = none)
+        LAUNCH(fold_kernel, count / 64, stream, lanes, count, none, count / 64);
     LAUNCH(fold_kernel, left, stream, lanes, count, sums, left);
 }
 
-void sum_stats(struct stats *stats, struct stats *sums, cudaStream_t stream) {
+void sum_stats(const struct stats *stats, struct stats *sums, cudaStream_t stream) {
     size_t numbers = sizeof *sums / sizeof(double);
-    fold((double *)stats, STATS_LANES * numbers, (double *)sums, numbers, stream);
+    fold((const double *)stats, STATS_LANES * numbers, (double *)sums, numbers, stream);
 }
 
 __global__ static void add_to_kernel(float *sums, const float *x, size_t count) {

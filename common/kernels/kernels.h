@@ -68,8 +68,8 @@ void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows,
                            float scale, float *dlogits, struct stats *stats, float smoothing,
                            cudaStream_t stream);
 
-// Adds the STATS_LANES partial sums in stats and writes the total to *sums. Overwrites stats.
-void sum_stats(struct stats *stats, struct stats *sums, cudaStream_t stream);
+// Adds the STATS_LANES partial sums in stats and writes the total to *sums.
+void sum_stats(const struct stats *stats, struct stats *sums, cudaStream_t stream);
 
 // One step of SGD with momentum, as in torch.optim.SGD:
 //   velocity = momentum * velocity + (gradients + weight_decay * parameters)

@@ -483,7 +483,9 @@ static struct stats *new_stats(struct stats *sums) {
 
 static void check_stats(struct stats *lanes, struct stats want) {
     struct stats *sums = new_device_array(sizeof *sums);
+    struct stats *before = to_host(lanes, STATS_LANES * sizeof *lanes);
     sum_stats(lanes, sums, stream);
+    assert_unchanged(lanes, before, STATS_LANES * sizeof *lanes);
     struct stats *got = to_host(sums, sizeof *got);
     const float got_loss = (float)got->loss, want_loss = (float)want.loss;
     assert_close(&got_loss, &want_loss, 1, 1e-5);
