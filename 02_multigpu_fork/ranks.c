@@ -97,23 +97,27 @@ static void kill_ranks(const pid_t *pids, int world, int signal) {
             kill(pids[rank], signal);
 }
 
-// Waits until all ranks have ended. If a rank fails or a signal arrives, ends the others. Returns
-// the exit code.
+// Waits until all ranks have ended. Passes a signal on to them, so that they save and end. If a
+// rank fails or a second signal arrives, ends the others at once. Returns the exit code.
 static int wait_for_ranks(pid_t *pids, int world, const sigset_t *signals) {
-    int code = 0, left = world, signal, status;
+    int code = 0, told = 0, left = world, signal, status;
     pid_t pid;
     while (left > 0) {
         sigwait(signals, &signal);
-        if (signal != SIGCHLD && code == 0)
-            code = 128 + signal; // the exit code that a shell would return
+        if (signal != SIGCHLD && code == 0) {
+            code = told ? 128 + signal : 0; // the exit code that a shell would return
+            told = signal;
+            kill_ranks(pids, world, signal);
+        }
         for (; (pid = waitpid(-1, &status, WNOHANG)) > 0; left--) {
             int rank = 0;
             while (pids[rank] != pid)
                 rank++;
             pids[rank] = 0;
             if (status && code == 0) {
-                report_end(rank, pid, status);
-                code = 1;
+                code = told ? 128 + told : 1; // a signal ends a rank that does not train yet
+                if (!told)
+                    report_end(rank, pid, status);
             }
         }
         if (code) {
@@ -125,16 +129,16 @@ static int wait_for_ranks(pid_t *pids, int world, const sigset_t *signals) {
 }
 
 int start_ranks(int world) {
-    const int ends[] = {SIGHUP, SIGINT, SIGTERM};
+    const int passed_on[] = {SIGHUP, SIGINT, SIGTERM, SIGUSR1};
     pid_t parent = getpid(), pids[world];
     sigset_t signals, before;
     struct sigaction action;
     signal(SIGCHLD, SIG_DFL); // if it is ignored, waitpid does not work
     sigemptyset(&signals);
     sigaddset(&signals, SIGCHLD);
-    for (int i = 0; i < 3; i++) // an ignored signal stays ignored, such as SIGHUP under nohup
-        if (!sigaction(ends[i], NULL, &action) && action.sa_handler != SIG_IGN)
-            sigaddset(&signals, ends[i]);
+    for (int i = 0; i < 4; i++) // an ignored signal stays ignored, such as SIGHUP under nohup
+        if (!sigaction(passed_on[i], NULL, &action) && action.sa_handler != SIG_IGN)
+            sigaddset(&signals, passed_on[i]);
     sigprocmask(SIG_BLOCK, &signals, &before);
     for (int rank = 0; rank < world; rank++) {
         pids[rank] = fork();

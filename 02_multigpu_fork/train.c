@@ -18,6 +18,7 @@
 #include "common/training/optimizer.h"
 #include "common/training/report.h"
 #include "common/training/training_options.h"
+#include "common/training/wishes.h"
 #include <math.h>
 #include <nccl.h>
 #include <stdio.h>
@@ -38,6 +39,11 @@ static const struct option_table tables[] = {
     {0},
 };
 
+struct sums { // six doubles, which one all-reduce sums over all ranks
+    struct stats stats;
+    struct wishes wishes;
+};
+
 struct trainer {
     cudaStream_t stream;
     struct pass pass;
@@ -52,10 +58,11 @@ struct trainer {
     uint8_t *labels;                     // of the batch
     int rows;                            // samples of one forward pass
     struct stats *stats;                 // STATS_LANES partial sums since the last read_stats
-    struct stats *sums, *host_sums;      // totals of stats, on the device and on the host
+    struct sums *sums, *host_sums;       // totals of stats, on the device and on the host
     struct progress progress;            // completed epochs and steps
     struct snapshot *snapshot;           // in host memory, to load and save; NULL: no --snapshot
     int resumed;                         // 1: training continues from a snapshot file
+    struct wishes wishes;                // as training last looked at them
     int rank, world;
     double *checksums; // two numbers for check_replicas
     struct rendezvous *rendezvous;
@@ -198,19 +205,25 @@ static void train_step(struct trainer *t) {
                    t->model.parameters, steps_done(t) + 1, t->stream);
 }
 
-// Waits until the stream is empty. Returns the loss and the counts since the last call.
-static struct stats read_stats(struct trainer *t) {
-    struct stats *sums = t->host_sums;
-    sum_stats(t->stats, t->sums, t->stream);
-    NCCL_CHECK(ncclAllReduce(t->sums, t->sums, 3, ncclDouble, ncclSum, t->comm, t->stream));
+// Waits until the stream is empty. Returns the loss and the counts since the last clear.
+static struct stats read_stats(struct trainer *t, int clear) {
+    struct sums *sums = t->host_sums;
+    sum_stats(t->stats, &t->sums->stats, t->stream);
+    sums->wishes = current_wishes();
+    CUDA_CHECK(cudaMemcpyAsync(&t->sums->wishes, &sums->wishes, sizeof sums->wishes,
+                               cudaMemcpyHostToDevice, t->stream));
+    NCCL_CHECK(ncclAllReduce(t->sums, t->sums, 6, ncclDouble, ncclSum, t->comm, t->stream));
     CUDA_CHECK(cudaMemcpyAsync(sums, t->sums, sizeof *sums, cudaMemcpyDeviceToHost, t->stream));
-    CUDA_CHECK(cudaMemsetAsync(t->stats, 0, STATS_LANES * sizeof *t->stats, t->stream));
+    if (clear)
+        CUDA_CHECK(cudaMemsetAsync(t->stats, 0, STATS_LANES * sizeof *t->stats, t->stream));
     CUDA_CHECK(cudaStreamSynchronize(t->stream));
-    if (!isfinite(sums->loss))
+    if (!isfinite(sums->stats.loss))
         fail("epoch %ld, step %ld: the loss is not finite: lower --lr, or look for a missing wait "
              "with CPU_DEVICE_CHECK=1 on the CPU device",
              t->progress.epochs + 1, t->progress.step);
-    return *sums;
+    t->wishes = sums->wishes; // the same on all ranks
+    t->wishes.pace /= t->world;
+    return sums->stats;
 }
 
 static struct stats evaluate(struct trainer *t) {
@@ -223,7 +236,7 @@ static struct stats evaluate(struct trainer *t) {
         softmax_cross_entropy(t->activations[t->model.count], t->labels, rows * t->test.targets,
                               t->test.classes, 1, NULL, t->stats, 0, t->stream);
     }
-    return read_stats(t);
+    return read_stats(t, 1);
 }
 
 // Ranks that start from the same parameters and add the same sums keep parameters with the same
@@ -243,7 +256,8 @@ static void check_replicas(struct trainer *t) {
 }
 
 static int finished(const struct trainer *t) {
-    return t->progress.epochs >= opt.epochs || (opt.max_steps && steps_done(t) >= opt.max_steps);
+    return t->wishes.stop || t->progress.epochs >= opt.epochs ||
+           (opt.max_steps && steps_done(t) >= opt.max_steps);
 }
 
 static void save(struct trainer *t) {
@@ -251,6 +265,7 @@ static void save(struct trainer *t) {
     struct snapshot *s = t->snapshot;
     size_t bytes = t->model.parameters * sizeof(float);
     size_t state_bytes = t->optimizer.state_per_parameter * bytes;
+    begin_save_minutes();
     if (!opt.snapshot || t->rank > 0)
         return;
     s->progress = t->progress;
@@ -286,6 +301,7 @@ static void start(struct trainer *t) {
 // Trains from the last completed step to the end of the epoch, or to the end of training.
 static void train_epoch(struct trainer *t) {
     struct progress *p = &t->progress;
+    struct stats before = p->sums; // up to the last line
     long steps = steps_per_epoch(t);
     shuffle(t->host_order, t->train.count, opt.seed, p->epochs);
     CUDA_CHECK(cudaMemcpyAsync(t->order, t->host_order, t->train.count * sizeof *t->order,
@@ -293,16 +309,21 @@ static void train_epoch(struct trainer *t) {
     while (p->step < steps && !finished(t)) {
         train_step(t);
         p->step++;
-        if (p->step % opt.log_every == 0 || p->step == steps || finished(t)) {
-            struct stats sums = read_stats(t);
-            p->sums.loss += sums.loss;
-            p->sums.samples += sums.samples;
+        int line = p->step % opt.log_every == 0 || p->step == steps || finished(t);
+        if (!line && !report_due(steps_done(t), t->wishes.pace))
+            continue;
+        struct stats sums = read_stats(t, line);
+        p->sums.loss = before.loss + sums.loss;
+        p->sums.samples = before.samples + sums.samples;
+        if (line) {
+            before = p->sums;
             report_loss(steps_done(t), sums.loss / sums.samples,
                         optimizer_rate(&t->optimizer, steps_done(t)));
-        } else if (report_due(steps_done(t))) {
-            CUDA_CHECK(cudaStreamSynchronize(t->stream));
+        } else {
             report_progress(steps_done(t));
         }
+        if (t->wishes.save && p->step < steps && !finished(t))
+            save(t);
     }
 }
 
@@ -326,10 +347,13 @@ static void train(struct trainer *t) {
         report_epoch(p->epochs, opt.epochs, steps_done(t), p->sums, evaluate(t), elapsed,
                      images / elapsed);
         p->sums = (struct stats){0};
-        if (p->epochs % opt.save_every == 0 && !finished(t))
+        if ((t->wishes.save || p->epochs % opt.save_every == 0) && !finished(t))
             save(t);
     }
     save(t);
+    if (t->wishes.stop)
+        say("told to stop by a signal; %s\n",
+            opt.snapshot ? "saved" : "without --snapshot nothing is saved");
 }
 
 static void print_banner(const struct trainer *t) {
@@ -360,6 +384,7 @@ int main(int argc, char **argv) {
         CUBLAS_CHECK(cublasSetMathMode(t.pass.blas, CUBLAS_TF32_TENSOR_OP_MATH));
     t.pass.stream = t.stream;
     join(&t);
+    stop_on_signals();
     setup(&t);
     print_banner(&t);
     start(&t);

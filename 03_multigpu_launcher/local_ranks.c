@@ -153,7 +153,7 @@ static void say_wait(void) {
         i++;
     note_at = 0;
     if (i < me->nproc)
-        note("rank %d (pid %d) %s not ended 2 s after SIGTERM; SIGKILL follows in %.0f s "
+        note("rank %d (pid %d) %s not ended 2 s after the signal; SIGKILL follows in %.0f s "
              "(--shutdown-timeout)",
              rank_of(i), pids[i], left > 1 ? "and others have" : "has", kill_at - seconds());
 }
@@ -180,6 +180,16 @@ static void report_failure(struct failure f) {
     show_last_lines(f.i);
 }
 
+// A signal that tells ranks to stop ends one that has no handler for it yet. This is no failure, so
+// the ranks do not start again.
+static void end_if_told(int status) {
+    int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGUSR1) {
+        note("the signal tells the ranks to stop, so they do not start again");
+        me->final = 1;
+    }
+}
+
 // Handles the ranks that have ended. The first rank that fails ends the others, because no
 // collective can complete without it. If several have failed since the last call, a rank that a
 // signal killed is reported: the others exit with a code as soon as they notice that it is gone.
@@ -204,8 +214,10 @@ static void reap(void) {
             failed = (struct failure){i, pid, status};
     }
     if (failed.pid && me->state == RUNNING) {
-        if (!me->final)
+        if (!me->final) {
             report_failure(failed);
+            end_if_told(failed.status);
+        }
         handle(RANK_FAILED); // me->state becomes STOPPING
     }
 }

@@ -2,6 +2,7 @@
 #include "03_multigpu_launcher/rendezvous_folder.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/training/wishes.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -49,9 +50,11 @@ void forget_id(void) {
     *folder_path = 0;   // later, the folder may belong to another run
 }
 
-static void leave_early(int signal) {
+// Until training begins, a signal ends this rank as if it had no handler.
+static void leave_early(int number) {
     forget_id();
-    _exit(128 + signal);
+    signal(number, SIG_DFL);
+    raise(number);
 }
 
 void meet_by_file(const struct place *p, ncclUniqueId *id, double timeout) {
@@ -60,7 +63,7 @@ void meet_by_file(const struct place *p, ncclUniqueId *id, double timeout) {
     if (p->rank == 0 && read_id(&other))
         fail("another rank 0 of this run is alive, with its id in %s", folder_path);
     atexit(forget_id);
-    signal(SIGTERM, leave_early);
+    handle_stop_signals(leave_early);
     if (p->rank == 0) {
         int file = openat(folder, "new", O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (file < 0 || flock(file, LOCK_EX | LOCK_NB) || ftruncate(file, 0) ||

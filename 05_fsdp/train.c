@@ -7,7 +7,6 @@
 #include "02_multigpu_fork/nccl_spans.h"
 #include "03_multigpu_launcher/agree.h"
 #include "03_multigpu_launcher/environment.h"
-#include "03_multigpu_launcher/stop.h"
 #include "04_multinode/meet_by_tcp.h"
 #include "04_multinode/watchdog.h"
 #include "05_fsdp/fsdp.h"
@@ -22,6 +21,7 @@
 #include "common/training/optimizer.h"
 #include "common/training/report.h"
 #include "common/training/training_options.h"
+#include "common/training/wishes.h"
 #include <math.h>
 #include <nccl.h>
 #include <stdio.h>
@@ -54,9 +54,9 @@ static const struct option_table tables[] = {
     {0},
 };
 
-struct sums { // four doubles, which one all-reduce sums over all ranks
+struct sums { // six doubles, which one all-reduce sums over all ranks
     struct stats stats;
-    double stop; // number of ranks that a signal has told to stop
+    struct wishes wishes;
 };
 
 struct trainer {
@@ -76,7 +76,7 @@ struct trainer {
     struct progress progress;            // completed epochs and steps
     struct snapshot *snapshot;           // in host memory, to load and save; NULL: no --snapshot
     int resumed;                         // 1: training continues from a snapshot file
-    int stop;                            // 1: a signal has told a rank to stop
+    struct wishes wishes;                // as training last looked at them
     int rank, world;
     struct place place;
     ncclComm_t comm;
@@ -202,23 +202,25 @@ static void train_step(struct trainer *t) {
                    t->fsdp.count, steps_done(t) + 1, t->stream);
 }
 
-// Waits until the stream is empty. Returns the loss and the counts since the last call.
-static struct stats read_stats(struct trainer *t) {
+// Waits until the stream is empty. Returns the loss and the counts since the last clear.
+static struct stats read_stats(struct trainer *t, int clear) {
     struct sums *sums = t->host_sums;
     sum_stats(t->stats, &t->sums->stats, t->stream);
-    sums->stop = told_to_stop;
-    CUDA_CHECK(cudaMemcpyAsync(&t->sums->stop, &sums->stop, sizeof sums->stop,
+    sums->wishes = current_wishes();
+    CUDA_CHECK(cudaMemcpyAsync(&t->sums->wishes, &sums->wishes, sizeof sums->wishes,
                                cudaMemcpyHostToDevice, t->stream));
     COLLECTIVE(t->stream,
-               ncclAllReduce(t->sums, t->sums, 4, ncclDouble, ncclSum, t->comm, t->stream));
+               ncclAllReduce(t->sums, t->sums, 6, ncclDouble, ncclSum, t->comm, t->stream));
     CUDA_CHECK(cudaMemcpyAsync(sums, t->sums, sizeof *sums, cudaMemcpyDeviceToHost, t->stream));
-    CUDA_CHECK(cudaMemsetAsync(t->stats, 0, STATS_LANES * sizeof *t->stats, t->stream));
+    if (clear)
+        CUDA_CHECK(cudaMemsetAsync(t->stats, 0, STATS_LANES * sizeof *t->stats, t->stream));
     wait_for(t->stream);
     if (!isfinite(sums->stats.loss))
         fail("epoch %ld, step %ld: the loss is not finite: lower --lr, or look for a missing wait "
              "with CPU_DEVICE_CHECK=1 on the CPU device",
              t->progress.epochs + 1, t->progress.step);
-    t->stop = sums->stop > 0; // the same on all ranks
+    t->wishes = sums->wishes; // the same on all ranks
+    t->wishes.pace /= t->world;
     return sums->stats;
 }
 
@@ -235,11 +237,11 @@ static struct stats evaluate(struct trainer *t) {
         softmax_cross_entropy(t->activations[t->model.count], t->labels, rows * t->test.targets,
                               t->test.classes, 1, NULL, t->stats, 0, t->stream);
     }
-    return read_stats(t);
+    return read_stats(t, 1);
 }
 
 static int finished(const struct trainer *t) {
-    return t->stop || t->progress.epochs >= opt.epochs ||
+    return t->wishes.stop || t->progress.epochs >= opt.epochs ||
            (opt.max_steps && steps_done(t) >= opt.max_steps);
 }
 
@@ -249,6 +251,7 @@ static void save(struct trainer *t) {
     struct fsdp *f = &t->fsdp;
     size_t bytes = f->count * sizeof(float);
     size_t state_bytes = t->optimizer.state_per_parameter * bytes;
+    begin_save_minutes();
     if (!opt.snapshot)
         return;
     watch_save(); // all ranks save
@@ -282,6 +285,7 @@ static void start(struct trainer *t) {
 // Trains from the last completed step to the end of the epoch, or to the end of training.
 static void train_epoch(struct trainer *t) {
     struct progress *p = &t->progress;
+    struct stats before = p->sums; // up to the last line
     long steps = steps_per_epoch(t);
     shuffle(t->host_order, t->train.count, opt.seed, p->epochs);
     CUDA_CHECK(cudaMemcpyAsync(t->order, t->host_order, t->train.count * sizeof *t->order,
@@ -290,16 +294,21 @@ static void train_epoch(struct trainer *t) {
         watch_step(steps_done(t) + 1);
         train_step(t);
         p->step++;
-        if (p->step % opt.log_every == 0 || p->step == steps || finished(t)) {
-            struct stats sums = read_stats(t);
-            p->sums.loss += sums.loss;
-            p->sums.samples += sums.samples;
+        int line = p->step % opt.log_every == 0 || p->step == steps || finished(t);
+        if (!line && !report_due(steps_done(t), t->wishes.pace))
+            continue;
+        struct stats sums = read_stats(t, line);
+        p->sums.loss = before.loss + sums.loss;
+        p->sums.samples = before.samples + sums.samples;
+        if (line) {
+            before = p->sums;
             report_loss(steps_done(t), sums.loss / sums.samples,
                         optimizer_rate(&t->optimizer, steps_done(t)));
-        } else if (report_due(steps_done(t))) {
-            wait_for(t->stream);
+        } else {
             report_progress(steps_done(t));
         }
+        if (t->wishes.save && p->step < steps && !finished(t))
+            save(t);
     }
 }
 
@@ -322,11 +331,11 @@ static void train(struct trainer *t) {
         report_epoch(p->epochs, opt.epochs, steps_done(t), p->sums, evaluate(t), elapsed,
                      images / elapsed);
         p->sums = (struct stats){0};
-        if (p->epochs % opt.save_every == 0 && !finished(t))
+        if ((t->wishes.save || p->epochs % opt.save_every == 0) && !finished(t))
             save(t);
     }
     save(t);
-    if (t->stop)
+    if (t->wishes.stop)
         say("told to stop by a signal; %s\n",
             opt.snapshot ? "saved" : "without --snapshot nothing is saved");
 }
@@ -367,7 +376,7 @@ int main(int argc, char **argv) {
     start(&t);
     trace_open(opt.trace, t.rank, t.world);
     train(&t);
-    barrier(&t.sums->stop, t.comm, t.stream); // no rank exits with 0 until rank 0 has saved
+    barrier(&t.sums->wishes.stop, t.comm, t.stream); // no rank exits with 0 until rank 0 has saved
     end_watchdog();
     return 0;
 }

@@ -258,7 +258,7 @@ stopped() { # PID
 # Removes from these files the lines that the launcher prints in every run (the pids of its ranks), or on a busy machine
 # (it waits for a rank to end, or for a node).
 drop_pids() { # FILE...
-    sed -i '/^launch: rank [0-9]* is pid .* on /d; /^launch: rank .* ha[vs]e* not ended 2 s after SIGTERM/d
+    sed -i '/^launch: rank [0-9]* is pid .* on /d; /^launch: rank .* ha[vs]e* not ended 2 s after the signal/d
         /^launch: waiting for node /d; /^launch: node 0 has answered .* waits for other nodes$/d' "$@"
 }
 

@@ -56,8 +56,6 @@ entries='
 3|03_multigpu_launcher/guard.h|skip|
 3|03_multigpu_launcher/signals.c|skip|
 3|03_multigpu_launcher/signals.h|skip|
-3|03_multigpu_launcher/stop.c|skip|
-3|03_multigpu_launcher/stop.h|skip|
 4|changes|diff34|the rendezvous, and a watchdog for every collective
 4|04_multinode/meet_by_tcp.c|listen_at,collect_ranks,hold_rendezvous,reach_rank0,visit_rank0|rank 0 listens, and the other ranks connect
 4|04_multinode/watchdog.h|all|what the watchdog promises

@@ -73,7 +73,7 @@ void report_open(const char *path, long done, long epochs, long steps, long most
     report.batch = batch;
     report.begun = report.known = report.waited = done;
     report.begin = report.know = report.wait = report.line = seconds();
-    report.speed = 0; // report_due returns 1 after the first step, to measure the speed
+    report.speed = 0;
     report.has_loss = 0;
     report.modelled = device_is_modelled();
     if (path)
@@ -84,8 +84,12 @@ void report_open(const char *path, long done, long epochs, long steps, long most
 
 // With a modelled clock, there is no progress report: the second of real time ends at a different
 // step in each run, and the wait for the report changes the modelled times.
-int report_due(long done) {
-    return !report.modelled && done >= report.waited + fmax(report.speed, 1);
+int report_due(long done, double pace) {
+    return !report.modelled && done >= report.waited + fmax(pace, 1);
+}
+
+double report_pace(void) {
+    return ceil(fmax(report.speed, 1));
 }
 
 // The bar fills the width that the text leaves. A narrow terminal shows no speed, and an even

@@ -10,6 +10,7 @@ extern struct training_options {
         nesterov, tf32, seed;
     long log_every, save_every, summary, profile;
     double dropout, label_smoothing, lr, gamma, momentum, weight_decay, beta1, beta2, rho, epsilon;
+    double save_minutes;
 } opt; // options_parse sets it
 
 extern const struct option_spec training_options[];

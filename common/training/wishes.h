@@ -1,9 +1,21 @@
-// SIGTERM and SIGUSR1 tell a rank to stop. A signal only sets a flag; at the next read_stats, all
-// ranks learn of it and stop after the same step.
+// What this process wishes: to stop after a signal, to save after --save-minutes, and how soon it
+// waits for the device again. A signal only sets a flag. Training looks at the wishes where it
+// waits for the device, about once a second, and follows them after the same training step.
 #pragma once
-#include <signal.h>
 
-// From now on, the two signals set told_to_stop.
+struct wishes {  // doubles, so they can be added up like struct stats
+    double stop; // 1: a signal has told this process to stop
+    double save; // 1: --save-minutes have passed since the last save
+    double pace; // training steps from one wait to the next, a whole number
+};
+
+// From now on, SIGINT, SIGTERM, SIGHUP and SIGUSR1 set the wish to stop, unless they are ignored.
 void stop_on_signals(void);
 
-extern volatile sig_atomic_t told_to_stop; // 1: a signal has told this rank to stop
+// Sets another handler for these signals, unless they are ignored.
+void handle_stop_signals(void (*handler)(int signal));
+
+struct wishes current_wishes(void);
+
+// Call it with each save: --save-minutes begin again.
+void begin_save_minutes(void);

@@ -143,6 +143,51 @@ END
 END
 }
 
+# The first training step is the slowest, so all ranks look for signals after it, whatever --log-every is.
+@test "a signal stops training without a wait for --log-every, and adds no line to the CSV file" {
+    local step ranks place
+    while read -r step ranks place; do
+        rm -rf right s csv && mkdir right s
+        train $step $ranks --snapshot right/s --log-every 1000
+        program=$(watched $step) KILL_AT=$place train $step $ranks --snapshot s/s --log-every 1000 --csv csv
+        grep -qx "stopped after step 1" out || { echo "step $step" && cat out && return 1; }
+        grep -qx "$(text_of STOPPED_BY_SIGNAL); saved" out
+        [ "$(wc -l <csv)" = 1 ]
+        train $step $ranks --snapshot s/s --log-every 1000
+        diff -r right s || { echo "step $step" && return 1; }
+    done <<'END'
+1 1 -1 gather_batch 1 2
+2 3 1 gather_batch 1 2
+3 3 2 gather_batch 1 1
+4 3 1 gather_batch 1 10
+5 3 2 gather_batch 1 15
+7 3 1 gather_batch 1 15
+8 3 2 ncclAllReduce 1 15
+9 4 3 ncclAllReduce 1 15
+END
+}
+
+# With --log-every 1, each training step is saved. With 1000, those are that come within the first second, and rank 0 is
+# killed when it saves the second of them, before the new snapshot is complete.
+@test "--save-minutes changes no bit, and a run continues from a snapshot between two log lines with the same bits" {
+    local step ranks killed
+    for step in $trainers; do
+        ranks=$((3 + (step == 9)))
+        rm -rf right got && mkdir right got
+        train $step $ranks --snapshot right/s --csv right.csv
+        train $step $ranks --snapshot got/s --csv got.csv --save-minutes 1e-9
+        diff -r right got || { echo "step $step" && return 1; }
+        diff <(cut -d, -f1-6,8 right.csv) <(cut -d, -f1-6,8 got.csv)
+        rm -rf got/* got.csv
+        killed="$((step == 1 ? -1 : 0)) rename $((step < 5 ? 3 : 5)) 9" # shards have a manifest, too
+        program=$(watched $step) KILL_AT=$killed refute train $step $ranks --snapshot got/s --log-every 1000 --save-minutes 1e-9
+        train $step $ranks --snapshot got/s --log-every 1000 --csv got.csv
+        grep -q "^resumed   got/s: 0 epochs and 1 step are done" out || { echo "step $step" && cat out && return 1; }
+        diff -r right got || { echo "step $step" && return 1; }
+        diff <(cut -d, -f3-6 right.csv | grep '^[0-9]') <(cut -d, -f3-6 got.csv | grep '^[0-9]')
+    done
+}
+
 # kill_some COUNT: kills one rank of the job, or all of them at once.
 kill_some() {
     local victims=("${ranks[RANDOM % $1]}")

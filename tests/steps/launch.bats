@@ -272,7 +272,7 @@ summary() { # RANK PID HOW FILE
     job 1 "$launch" --nproc-per-node 3 --shutdown-timeout 3 sh -c 'trap "" TERM; echo $$ >new.$RANK; mv new.$RANK pid.$RANK
         for rank in 0 1 2; do until [ -e pid.$rank ]; do sleep 0.01; done; done
         [ $RANK != 1 ] || exit 3; while :; do sleep 1; done'
-    grep -qx "launch: rank 0 (pid $(cat pid.0)) and others have not ended 2 s after SIGTERM; SIGKILL follows in 1 s (--shutdown-timeout)" all_err
+    grep -qx "launch: rank 0 (pid $(cat pid.0)) and others have not ended 2 s after the signal; SIGKILL follows in 1 s (--shutdown-timeout)" all_err
     lines 3 all_err
 }
 

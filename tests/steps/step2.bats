@@ -91,19 +91,17 @@ ends_by_kill() {
     KILL_AT="-1 cudaGetDeviceCount 1 9" fails 1 "counting the GPUs: Killed" "$watched" "${options[@]}"
 }
 
-@test "a signal to the parent ends the job with exit code 128 + signal" {
-    for signal in HUP:129 INT:130 TERM:143; do
-        start_training
-        await_training
-        kill -"${signal%:*}" "$pid"
-        ends "${signal#*:}"
-        [ ! -s err ]
-        # To the whole process group, as from a terminal; and while the ranks join.
-        start_training
-        await_training
-        kill -"${signal%:*}" -- -"$pid"
-        ends "${signal#*:}"
-        [ ! -s err ]
+@test "a signal to the parent stops training, and before it, ends the job with exit code 128 + signal" {
+    for signal in HUP:129 INT:130 TERM:143 USR1:138; do
+        # The second time to the whole process group, as from a terminal.
+        for to in "" -; do
+            start_training
+            await_training
+            kill -"${signal%:*}" -- $to"$pid"
+            ends 0
+            [ ! -s err ]
+            grep -qx "$(text_of STOPPED_BY_SIGNAL); without --snapshot nothing is saved" out
+        done
         start_stopped 2 ncclCommInitRank 1
         kill -"${signal%:*}" "$pid"
         ends "${signal#*:}"

@@ -290,7 +290,7 @@ END
 
 # start_stopped RANK FUNCTION NTH: starts a job of three ranks in which this rank stops at its nth call of the function.
 start_stopped() {
-    KILL_AT="$* 19" start "$launch" --nproc-per-node 3 "$watched" "${options[@]}" --snapshot s
+    KILL_AT="$* 19" start "$launch" --nproc-per-node 3 --max-restarts "${restarts:-0}" "$watched" "${options[@]}" --snapshot s
     until_true 30 find_ranks 3
     until_true 30 stopped "${ranks[$1]}"
 }
@@ -339,9 +339,10 @@ ended_by() { # SIGNAL TO PROCESS
     done
 }
 
-@test "a signal before the training ends the job" {
+@test "a signal before the training ends the job, also if restarts remain" {
+    local restarts=1
     train 3 3 --snapshot right
-    for signal in USR1 TERM; do
+    for signal in USR1 TERM INT; do
         for place in "0 cudaSetDevice 1" "2 ncclCommInitRank 1"; do
             rm -f s
             # shellcheck disable=SC2086 # words
@@ -351,6 +352,7 @@ ended_by() { # SIGNAL TO PROCESS
             timeout "$(patience 20)" cat <&"$alive"
             exec {alive}<&-
             wait "$pid" || true
+            refute grep -q 'restart 1' err
             train 3 3 --snapshot s
             cmp right s
         done

@@ -70,17 +70,19 @@ static const char *printed(void) {
 // Reports training steps of this many seconds as a trainer does, with the loss after each
 // log_every. Returns the longest time between two reads of the device's sums.
 static double train(long from, long to, double step_seconds, long log_every) {
-    double last = now, longest = 0;
+    double last = now, longest = 0, pace = report_pace();
     for (long done = from + 1; done <= to; done++) {
         now += step_seconds;
+        double next = report_pace(); // a trainer reads it before it waits for the device
         if (done % log_every == 0)
             report_loss(done, 1.25, 0.05);
-        else if (report_due(done))
+        else if (report_due(done, pace))
             report_progress(done);
         else
             continue;
         longest = fmax(longest, now - last);
         last = now;
+        pace = next;
     }
     return fmax(longest, now - last);
 }
