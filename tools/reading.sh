@@ -20,7 +20,7 @@ entries='
 1|01_single_gpu/climb.h|skip|
 1|01_single_gpu/fused.c|skip|
 1|01_single_gpu/fused.h|skip|
-2|changes|diff12|ranks, the all-reduce, and which rank saves
+2|changes|diff12|ranks, the all-reduce, which rank saves, and when all stop
 2|02_multigpu_fork/ranks.h|all|the contract of the next file
 2|02_multigpu_fork/ranks.c|start_ranks,wait_for_ranks,report_end|one process per GPU, from start to end
 2|02_multigpu_fork/meet_by_memory.c|all|the ranks get the id from rank 0
@@ -30,7 +30,7 @@ entries='
 2|02_multigpu_fork/nccl_spans.h|skip|
 2|02_multigpu_fork/share_gpus.c|skip|
 2|02_multigpu_fork/share_gpus.h|skip|
-3|changes|diff23|a rank finds its place; a signal stops all ranks
+3|changes|diff23|a rank finds its place
 3|03_multigpu_launcher/environment.h|all|what a rank knows about itself
 3|03_multigpu_launcher/environment.c|find_place,choose_device|the variables of the launchers
 3|03_multigpu_launcher/meet_by_file.c|all|the ranks get the id from rank 0

@@ -188,15 +188,22 @@ END
     same_weights chain
 }
 
+# Slurm sends SIGUSR1 to the script, as its option --signal says, or without preempt_send_user_signal SIGTERM to the ranks.
 @test "a preempted job continues afterwards, and ends with the same weights" {
-    submit_long preempted slurm/chain.sbatch
-    local preempted=$id
-    submit --partition=urgent --nodes=4 --exclusive slurm/step4-4x1.sbatch "${tiny[@]}" --csv urgent.csv
-    ended "$id" COMPLETED
-    [ "$(state "$preempted")" != COMPLETED ]
-    ended "$preempted" COMPLETED
-    logged "$preempted" '^resumed .* [2-9]. epochs'
-    same_weights preempted
+    local signal preempted
+    for signal in USR1 TERM; do
+        [ $signal = USR1 ] || sed -i '/preempt_send_user_signal/d' "$CLUSTER_ROOT/cluster/slurm/slurm.conf"
+        cluster exec scontrol reconfigure
+        submit_long "preempted.$signal" slurm/chain.sbatch
+        preempted=$id
+        submit --partition=urgent --nodes=4 --exclusive slurm/step4-4x1.sbatch "${tiny[@]}" --csv urgent.csv
+        ended "$id" COMPLETED
+        [ "$(state "$preempted")" != COMPLETED ]
+        ended "$preempted" COMPLETED
+        logged "$preempted" '^resumed .* [2-9]. epochs'
+        log "$preempted" | grep -q "$(text_of STOPPED_BY_SIGNAL); saved"
+        same_weights "preempted.$signal"
+    done
 }
 
 @test "a network failure of 5 s does not end a run" {

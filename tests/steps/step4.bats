@@ -63,7 +63,7 @@ END
         rank_says $other "rank 2 \(pid ${pids[2]} on $(hostname)\) has ended while rank [01] was in AllReduce .* at .*agree\.c:[0-9]+\)$"
     done
     # A rank is killed in the next collective, which broadcasts the initial parameters. Rank 0 must not save them.
-    changed ./program 4 train.c '/^static void start/,/^}/s/^( *)COLLECTIVE/\1if (t->rank == 1)\n\1    raise(SIGKILL);\n&/'
+    changed ./program 4 train.c '1s,^,#include <signal.h>\n,;/^static void start/,/^}/s/^( *)COLLECTIVE/\1if (t->rank == 1)\n\1    raise(SIGKILL);\n&/'
     rm -f s
     start_ranks 3 ./program --snapshot s
     ranks_end 5 1 0 2
@@ -198,7 +198,7 @@ on_after_all() {
 
 @test "the watchdog also ends an NCCL call that does not return" {
     # The first call, in which all ranks join, has its own time limit.
-    changed ./program 4 train.c '/^static void join/,/^}/s/^( *)COLLECTIVE/\1if (t->rank == 1)\n\1    raise(SIGSTOP);\n&/'
+    changed ./program 4 train.c '1s,^,#include <signal.h>\n,;/^static void join/,/^}/s/^( *)COLLECTIVE/\1if (t->rank == 1)\n\1    raise(SIGSTOP);\n&/'
     start_ranks 3 ./program --join-timeout 2
     ranks_end 6 1 0 2
     for rank in 0 2; do
@@ -236,7 +236,7 @@ far_ahead() {
 }
 
 @test "a rank far ahead of a dead or stuck rank also ends in time" {
-    changed ./program 4 train.c 's/^( *)t->dx = swap;/&\n\1if (getenv("STEP") \&\& t->rank == 1 \&\& i == atoi(getenv("LAYER")) \&\&\n\1    t->progress.step + 1 == atol(getenv("STEP"))) {\n\1    cudaDeviceSynchronize();\n\1    raise(atoi(getenv("SIGNAL")));\n\1}/'
+    changed ./program 4 train.c '1s,^,#include <signal.h>\n,;s/^( *)t->dx = swap;/&\n\1if (getenv("STEP") \&\& t->rank == 1 \&\& i == atoi(getenv("LAYER")) \&\&\n\1    t->progress.step + 1 == atol(getenv("STEP"))) {\n\1    cudaDeviceSynchronize();\n\1    raise(atoi(getenv("SIGNAL")));\n\1}/'
     while read -r layer more; do
         # shellcheck disable=SC2086 # words
         far_ahead ./program 9 20 "$layer" $more
