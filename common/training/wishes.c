@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 static volatile sig_atomic_t told_to_stop;
-static double saved_at; // 0: nothing has been saved
+static double saved_at; // 0: training has not begun
 
 // A second signal ends this process at once, unless it comes within a second of the first: when a
 // job ends, both a launcher and its processes may get the signal, and the launcher passes it on.

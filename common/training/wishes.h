@@ -1,6 +1,6 @@
 // What this process wishes: to stop after a signal, to save after --save-minutes, and how soon it
 // waits for the device again. A signal only sets a flag. Training looks at the wishes where it
-// waits for the device, about once a second, and follows them after the same training step.
+// waits for the device, about once a second (with a modelled clock, at each --log-every).
 #pragma once
 
 struct wishes {  // doubles, so they can be added up like struct stats

@@ -43,6 +43,7 @@ VALUES = {
     "log-every": ["1", "100"],
     "snapshot": ["s"],
     "save-every": ["1", "2"],
+    "save-minutes": ["0", "1e-9"],
     "summary": [LEFT_OUT, "1"],
     "profile": [LEFT_OUT, "1"],
     "trace": [LEFT_OUT, "trace.json"],

@@ -64,6 +64,12 @@ await_training() {
     find_ranks
 }
 
+# A signal, once more, ends the parent soon.
+ended_by() { # SIGNAL
+    kill -"$1" "$pid" 2>/dev/null || true
+    has_ended "$pid"
+}
+
 # ends_by_kill RANK: the job must end with one line, which says that this rank was killed.
 ends_by_kill() {
     ends 1
@@ -102,6 +108,11 @@ ends_by_kill() {
             [ ! -s err ]
             grep -qx "$(text_of STOPPED_BY_SIGNAL); without --snapshot nothing is saved" out
         done
+        # A second signal ends it at once.
+        start_stopped 2 ncclAllReduce 5
+        until_true 20 ended_by "${signal%:*}"
+        ends "${signal#*:}"
+        [ ! -s err ]
         start_stopped 2 ncclCommInitRank 1
         kill -"${signal%:*}" "$pid"
         ends "${signal#*:}"
