@@ -54,11 +54,11 @@ static const char *describe(char text[96], const struct call *call) {
         n += snprintf(text + n, (size_t)(96 - n), ", %s", ops[call->op]);
     if (call->kind == CALL_BROADCAST || call->kind == CALL_REDUCE || call->kind == CALL_GATHER ||
         call->kind == CALL_SCATTER)
-        n += snprintf(text + n, (size_t)(96 - n), ", root %d", call->root);
+        n += snprintf(text + n, (size_t)(96 - n), ", root %d", call->named);
     if (is_transfer(call))
         n += snprintf(text + n, (size_t)(96 - n), ", %s rank %d",
                       call->kind == CALL_SEND || call->kind == CALL_CONNECT_SEND ? "to" : "from",
-                      call->root);
+                      call->named);
     snprintf(text + n, (size_t)(96 - n), ")");
     return text;
 }
@@ -139,7 +139,8 @@ static int list_silent(char why[WHY_BYTES], int n, const struct ncclComm *c, int
                   cpu_now() - c->channels[rank].heard);
     for (int p = rank; p < c->ranks && n < WHY_BYTES; p++)
         if (c->peers[p].host == c->peers[rank].host && is_silent(c, p))
-            n += snprintf(why + n, (size_t)(WHY_BYTES - n), "%s rank %d", p > rank ? "," : "", p);
+            n += snprintf(why + n, (size_t)(WHY_BYTES - n), "%s rank %d", p > rank ? "," : "",
+                          c->peers[p].named);
     if (n < WHY_BYTES)
         n += snprintf(why + n, (size_t)(WHY_BYTES - n),
                       " on %s, so the node or its network may be down", c->peers[rank].host_name);
@@ -151,7 +152,7 @@ static int list_silent(char why[WHY_BYTES], int n, const struct ncclComm *c, int
 static int explain_wait(char why[WHY_BYTES], const struct wait *w) {
     struct ncclComm *c = w->comm;
     char call[96];
-    int n = snprintf(why, WHY_BYTES, "rank %d waits in %s for %.0f s", c->rank,
+    int n = snprintf(why, WHY_BYTES, "rank %d waits in %s for %.0f s", c->named,
                      describe(call, w->call), fmin(cpu_now() - w->since, cpu_timeout()));
     int silent = 0;
     pthread_mutex_lock(&c->lock);
@@ -166,9 +167,10 @@ static int explain_wait(char why[WHY_BYTES], const struct wait *w) {
             silent = 1;
             n = first == p ? list_silent(why, n, c, p) : n;
         } else if (p == w->peer || !same_call(theirs, w->call)) {
-            n += snprintf(
-                why + n, (size_t)(WHY_BYTES - n), "; rank %d is in %s%s", p, describe(call, theirs),
-                theirs->kind && theirs->comm != c->name ? " of another communicator" : "");
+            int elsewhere = theirs->kind && theirs->comm != c->name;
+            n += snprintf(why + n, (size_t)(WHY_BYTES - n), "; rank %d is in %s%s",
+                          c->peers[p].named, describe(call, theirs),
+                          elsewhere ? " of another communicator" : "");
         }
     }
     pthread_mutex_unlock(&c->lock);
@@ -208,8 +210,8 @@ static ncclResult_t compare_orders(struct wait *w) {
     snprintf(why, sizeof why,
              "CPU_DEVICE_CHECK: the ranks use two communicators in different orders, and wait for "
              "each other: rank %d is in %s at %s, rank %d is in %s of the other communicator%s%s",
-             c->rank, describe(texts[0], w->call), w->at, w->peer, describe(texts[1], &u.call),
-             *seat->waits_at ? " at " : "", seat->waits_at);
+             c->named, describe(texts[0], w->call), w->at, c->peers[w->peer].named,
+             describe(texts[1], &u.call), *seat->waits_at ? " at " : "", seat->waits_at);
     return give_up(c, ncclInvalidUsage, why);
 }
 
@@ -223,7 +225,7 @@ static ncclResult_t check(struct wait *w) {
     if (c->aborted) // from now on, the program may change or free what this rank has lent
         c->seat->left = 1;
     if (c->aborted || (in_stream && c->also_aborted && *c->also_aborted) || cpu_exiting())
-        return cpu_refuse(ncclInternalError, "rank %d: aborted in %s", c->rank,
+        return cpu_refuse(ncclInternalError, "rank %d: aborted in %s", c->named,
                           describe(call, w->call));
     if (now - w->checked < CHECK_SECONDS)
         return ncclSuccess;
@@ -248,8 +250,9 @@ static ncclResult_t check(struct wait *w) {
             gone = p;
     }
     if (gone >= 0) {
-        snprintf(why, sizeof why, "rank %d (pid %d on %s) has ended while rank %d was in %s", gone,
-                 c->peers[gone].pid, c->peers[gone].host_name, c->rank, describe(call, w->call));
+        snprintf(why, sizeof why, "rank %d (pid %d on %s) has ended while rank %d was in %s",
+                 c->peers[gone].named, c->peers[gone].pid, c->peers[gone].host_name, c->named,
+                 describe(call, w->call));
         return give_up(c, ncclRemoteError, why);
     }
     ncclResult_t result = w->at ? compare_orders(w) : ncclSuccess;
@@ -356,8 +359,8 @@ static ncclResult_t release(struct ncclComm *c, int peer, const struct call *cal
         return give_up(c, (ncclResult_t)failed, ch->seat->why);
     if (lent && ch->seat->left) {
         snprintf(why, sizeof why,
-                 "rank %d has aborted or left the communicator while rank %d was in %s", peer,
-                 c->rank, describe(text, call));
+                 "rank %d has aborted or left the communicator while rank %d was in %s",
+                 c->peers[peer].named, c->named, describe(text, call));
         return give_up(c, ncclRemoteError, why);
     }
     atomic_fetch_add_explicit(&ch->in->read, 1, memory_order_release);
@@ -398,7 +401,8 @@ static ncclResult_t compare(struct ncclComm *c, int peer, const struct call *our
     if (same_call(ours, theirs))
         return ncclSuccess;
     snprintf(why, sizeof why, "the ranks' calls differ: rank %d called %s, rank %d called %s",
-             c->rank, describe(texts[0], as_called), peer, describe(texts[1], theirs));
+             c->named, describe(texts[0], as_called), c->peers[peer].named,
+             describe(texts[1], theirs));
     return give_up(c, ncclInvalidUsage, why);
 }
 

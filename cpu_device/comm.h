@@ -59,6 +59,7 @@ struct call {
     int root;             // or the peer of a send or receive
     uint64_t count, comm; // comm: name of the communicator, the same on all its ranks
     uint64_t number;      // number of earlier collectives of this communicator
+    int named;            // root, as messages name it (struct peer)
 };
 
 struct message {
@@ -103,6 +104,7 @@ struct peer_memory {
 // What ranks know about each other after they have met.
 struct peer {
     int rank, ranks;
+    int named;    // as messages name it, also after splits: its rank in the first communicator
     int pid, bus; // bus: the device's number before CUDA_VISIBLE_DEVICES
     uint64_t host;
     char host_name[64];
@@ -139,6 +141,7 @@ struct ncclWindow_vidmem {
 
 struct ncclComm {
     int rank, ranks, device, blocking;
+    int named;                // this rank (struct peer)
     uint64_t name;            // a random number, the same on all ranks
     uint64_t label;           // the same on all ranks and in all runs, for traces
     unsigned splits;          // how often it was split

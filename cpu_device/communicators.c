@@ -86,7 +86,7 @@ static struct ncclComm *new_comm(int ranks, int rank, int blocking) {
     struct ncclComm *c = cpu_new(sizeof *c);
     pthread_once(&once, register_at_exit);
     c->ranks = ranks;
-    c->rank = rank;
+    c->rank = c->named = rank;
     c->device = cpu_current_device();
     c->label = ++made;
     c->blocking = blocking;
@@ -375,6 +375,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newc
                         .key = key,
                         .out = newcomm};
     job->comm->device = comm->device;
+    job->comm->named = comm->named;
     job->comm->label = ((comm->label << 8 | ++comm->splits) << 12) + (uint64_t)color;
     return cpu_noted(start_job(job));
 }

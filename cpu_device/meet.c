@@ -476,13 +476,13 @@ struct rendezvous {
 // Explains why the connection to the root or to another rank ended.
 static ncclResult_t lost(const struct rendezvous *m, const char *doing) {
     if (m->comm->aborted)
-        return cpu_refuse(ncclInternalError, "rank %d: aborted while %s", m->comm->rank, doing);
+        return cpu_refuse(ncclInternalError, "rank %d: aborted while %s", m->comm->named, doing);
     if (cpu_now() > m->deadline)
-        return cpu_refuse(ncclSystemError, "rank %d: gave up after %.0f s %s", m->comm->rank,
+        return cpu_refuse(ncclSystemError, "rank %d: gave up after %.0f s %s", m->comm->named,
                           cpu_timeout(), doing);
     poll(NULL, 0,
          500); // a launcher that is ending all ranks should be the first to report the cause
-    return cpu_refuse(ncclRemoteError, "rank %d: another rank has ended while %s", m->comm->rank,
+    return cpu_refuse(ncclRemoteError, "rank %d: another rank has ended while %s", m->comm->named,
                       doing);
 }
 
@@ -490,8 +490,9 @@ static ncclResult_t lost(const struct rendezvous *m, const char *doing) {
 static ncclResult_t introduce(struct rendezvous *m, const struct handle *h) {
     struct ncclComm *c = m->comm;
     char address[80];
-    struct hello hello = {.magic = m->magic,
-                          .peer = {.rank = c->rank, .ranks = c->ranks, .pid = (int)getpid()}};
+    struct hello hello = {
+        .magic = m->magic,
+        .peer = {.rank = c->rank, .ranks = c->ranks, .named = c->named, .pid = (int)getpid()}};
     struct peer *self = &hello.peer;
     struct sockaddr_un local = {.sun_family = AF_UNIX};
     socklen_t bytes = sizeof(sa_family_t); // without a name: the kernel chooses one
@@ -501,14 +502,14 @@ static ncclResult_t introduce(struct rendezvous *m, const struct handle *h) {
     gethostname(self->host_name, sizeof self->host_name - 1);
     self->host = host_identity(self->host_name);
     if (cudaGetDeviceProperties(&properties, c->device))
-        return cpu_refuse(ncclUnhandledCudaError, "rank %d: no device %d", c->rank, c->device);
+        return cpu_refuse(ncclUnhandledCudaError, "rank %d: no device %d", c->named, c->device);
     self->bus = properties.pciBusID;
     cpu_offer_memory(self);
     m->local_listener = cpu_keep(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (m->local_listener.number < 0 ||
         bind(m->local_listener.number, (struct sockaddr *)&local, bytes) ||
         listen(m->local_listener.number, SOMAXCONN))
-        return cpu_refuse(ncclSystemError, "rank %d: cannot make a Unix socket: %s", c->rank,
+        return cpu_refuse(ncclSystemError, "rank %d: cannot make a Unix socket: %s", c->named,
                           strerror(errno));
     bytes = sizeof local;
     getsockname(m->local_listener.number, (struct sockaddr *)&local, &bytes);
@@ -517,7 +518,7 @@ static ncclResult_t introduce(struct rendezvous *m, const struct handle *h) {
 
     m->root = open_connection(&h->root, m->deadline, c);
     if (m->root.number < 0)
-        return cpu_refuse(ncclSystemError, "rank %d: no answer at %s within %.0f s", c->rank,
+        return cpu_refuse(ncclSystemError, "rank %d: no answer at %s within %.0f s", c->named,
                           show_address(address, &h->root), cpu_timeout());
     // Other ranks reach this rank at the address of its connection to the root.
     bytes = sizeof self->address;
@@ -525,14 +526,14 @@ static ncclResult_t introduce(struct rendezvous *m, const struct handle *h) {
     any_port(&self->address);
     m->listener = open_listener(&self->address);
     if (m->listener.number < 0)
-        return cpu_refuse(ncclSystemError, "rank %d: cannot listen on %s: %s", c->rank,
+        return cpu_refuse(ncclSystemError, "rank %d: cannot listen on %s: %s", c->named,
                           show_address(address, &self->address), strerror(errno));
     if (send_all(&m->root, &hello, sizeof hello, m->deadline, c) ||
         // Waits longer than the root, because the root reports the missing ranks.
         receive_all(&m->root, &verdict, sizeof verdict, m->deadline + 5, c))
         return lost(m, "waiting for all ranks to connect");
     if (verdict.refused)
-        return cpu_refuse(ncclInvalidUsage, "rank %d: %.*s", c->rank, WHY_BYTES - 1, verdict.why);
+        return cpu_refuse(ncclInvalidUsage, "rank %d: %.*s", c->named, WHY_BYTES - 1, verdict.why);
     if (receive_all(&m->root, c->peers, (size_t)c->ranks * sizeof *c->peers, m->deadline + 5, c))
         return lost(m, "waiting for the list of ranks");
     return ncclSuccess;
@@ -552,7 +553,7 @@ static ncclResult_t refuse_duplicates(const struct ncclComm *c) {
                     "Duplicate GPU detected : rank %d and rank %d both on CUDA device %x (NCCL "
                     "2.30: Multiple Ranks are using the same GPU/Partition. Set "
                     "NCCL_MULTI_RANK_GPU_ENABLE=1 to enable this configuration.)",
-                    a, b, (unsigned)c->peers[a].bus << 12);
+                    c->peers[a].named, c->peers[b].named, (unsigned)c->peers[a].bus << 12);
     return ncclSuccess;
 }
 
@@ -678,11 +679,11 @@ static ncclResult_t share_memory(struct rendezvous *m) {
     c->memory =
         mmap(NULL, c->memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, c->memory_file.number, 0);
     if (lock_seat(c))
-        return cpu_refuse(ncclSystemError, "rank %d: cannot lock shared memory: %s", c->rank,
+        return cpu_refuse(ncclSystemError, "rank %d: cannot lock shared memory: %s", c->named,
                           strerror(errno));
     if (c->memory == MAP_FAILED) {
         c->memory = NULL;
-        return cpu_refuse(ncclSystemError, "rank %d: cannot map shared memory: %s", c->rank,
+        return cpu_refuse(ncclSystemError, "rank %d: cannot map shared memory: %s", c->named,
                           strerror(errno));
     }
     struct seat *all = c->memory;

@@ -164,6 +164,7 @@ ncclResult_t cpu_call(const char *name, struct call call, const void *send, void
         return cpu_noted(result);
     struct work *work = cpu_new(sizeof *work + sizeof(struct transfer));
     call.comm = c->name;
+    call.named = c->peers[call.root].named;
     *work = (struct work){.comm = c,
                           .call = call,
                           .send = from,

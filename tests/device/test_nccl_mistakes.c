@@ -109,6 +109,37 @@ TEST(a_rank_that_makes_no_call_is_reported) {
     finish_ranks();
 }
 
+// Ranks 3 and 1 are ranks 0 and 1 of a split of a split, and disagree about the root. Ranks 2 and 0
+// are the same of another one, and rank 0 makes no call.
+static void differ_in_a_split(int rank) {
+    setenv("CPU_DEVICE_TIMEOUT", rank ? SANITIZED ? "10" : "2" : "60", 1);
+    ncclComm_t comm = join(4, rank), part, reversed;
+    float *x = new_floats(512, 1);
+    OK(ncclCommSplit(comm, rank % 2, rank, &part, NULL));
+    OK(ncclCommSplit(part, 0, -rank, &reversed, NULL));
+    if (rank == 0)
+        await(DONE, 1);
+    else
+        OK(ncclBroadcast(x, x, 512, ncclFloat, rank == 1, reversed, NULL));
+    if (rank == 2) {
+        FAILS(reversed, NULL, ncclInvalidUsage,
+              "rank 2 waits in Broadcast (count 512, float, root 2)",
+              "; rank 0 is in no collective");
+        post(DONE);
+    } else if (rank) {
+        FAILS(reversed, NULL, ncclInvalidUsage,
+              "rank 1 called Broadcast (count 512, float, root 1)",
+              "rank 3 called Broadcast (count 512, float, root 3)");
+    }
+    OK(ncclCommAbort(reversed));
+    OK(ncclCommAbort(part));
+    OK(ncclCommAbort(comm));
+}
+
+TEST(messages_name_the_ranks_of_a_split_as_in_the_first_communicator) {
+    run_ranks(4, differ_in_a_split, 0);
+}
+
 // Rank 0 sends x, from which rank 1 computes what it sends back. If rank 0 merges its two transfers
 // into one group, x waits for the connection of the second one. But the host of rank 1 does not
 // come to its send: it loads a kernel, and for that it waits for its stream, which waits for x.

@@ -140,6 +140,14 @@ idle() {
         rank_says $rank ".*$(text_of NOT_ENDED) 4 s .*transfers before (for|back)ward of micro-batch [0-3] in stage $rank at "
     done
     grep -q 'rank 1' err.0
+    # The ranks of two pipelines have other numbers in the communicators of a pipeline and of the replicas of a stage.
+    KILL_AT="3 ncclSend 30 19" start_ranks 4 "$(watched 8)" --stages 2 --step-timeout 4
+    ranks_end 15 1 0 1 2
+    for rank in 0 1 2; do
+        rank_says $rank ".*$(text_of NOT_ENDED) 4 s .*; rank $rank waits in .* s; rank "
+    done
+    grep -q '; rank 3 is in no collective' err.1
+    refute grep 'rank [012] is in no collective' err.[012]
 }
 
 # Each rank renames its file, and rank 0 the manifest. The run saves before it starts and after each epoch.
