@@ -30,9 +30,12 @@ static void refuse_launchers(void) {
     static const char *const launchers[][3] = {
         {"a launcher", "RANK", "WORLD_SIZE"},
         {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+        {"mpirun_rsh", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
+        {"flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE"},
+        {"jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"},
         {"mpiexec", "PMI_RANK", "PMI_SIZE"},
         {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}};
-    for (int i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
         const char *rank = getenv(launchers[i][1]), *world = getenv(launchers[i][2]);
         if (!rank || !world)
             continue;

@@ -32,6 +32,24 @@ static const struct launcher {
      "PALS_LOCAL_SIZE",
      {"PALS_APID"}},
     {"MPICH's variables", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", {NULL}},
+    {"MVAPICH2's variables",
+     "MV2_COMM_WORLD_RANK",
+     "MV2_COMM_WORLD_SIZE",
+     "MV2_COMM_WORLD_LOCAL_RANK",
+     "MV2_COMM_WORLD_LOCAL_SIZE",
+     {NULL}},
+    {"Flux's variables",
+     "FLUX_TASK_RANK",
+     "FLUX_JOB_SIZE",
+     "FLUX_TASK_LOCAL_ID",
+     "", // Flux does not tell it
+     {"FLUX_JOB_ID"}},
+    {"jsrun's variables",
+     "JSM_NAMESPACE_RANK",
+     "JSM_NAMESPACE_SIZE",
+     "JSM_NAMESPACE_LOCAL_RANK",
+     "JSM_NAMESPACE_LOCAL_SIZE",
+     {"LSB_JOBID"}},
     {"Slurm's variables",
      "SLURM_PROCID",
      "SLURM_STEP_NUM_TASKS",
@@ -51,6 +69,22 @@ int number_from_environment(const char *name, int min, int max) {
     return number;
 }
 
+// Other launchers do not tell all of these numbers. Without them, each process would train alone,
+// and all of them would write the same files.
+static void refuse_other_launchers(void) {
+    // A variable, and the value that it may have in a process that no launcher has started.
+    static const char *const others[][2] = {
+        {"PMI_SIZE", "1"}, {"PMIX_RANK", "0"}, {"PALS_RANKID", ""}, {"ALPS_APP_PE", ""}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        const char *name = others[i][0], *value = getenv(name);
+        if (value && strcmp(value, others[i][1]))
+            wrong_usage("%s=%s in the environment: a launcher has started this process, but does "
+                        "not tell all numbers of a rank: set RANK, WORLD_SIZE, LOCAL_RANK and "
+                        "LOCAL_WORLD_SIZE for each rank, as docs/launchers.md shows",
+                        name, value);
+    }
+}
+
 static const struct launcher *find_launcher(void) {
     if (getenv("RANK") || getenv("WORLD_SIZE") || getenv("LOCAL_RANK"))
         return launchers; // torchrun sets all three, so a missing one is an error
@@ -58,6 +92,7 @@ static const struct launcher *find_launcher(void) {
         if (getenv(launchers[i].rank) && getenv(launchers[i].world) &&
             getenv(launchers[i].local_rank))
             return &launchers[i];
+    refuse_other_launchers();
     return NULL;
 }
 

@@ -174,6 +174,8 @@ refused() {
     # The interactive shell of an salloc is the only task of its step. A batch script is no task.
     # shellcheck disable=SC2034 # they are used by name
     torchrun="RANK=% WORLD_SIZE=#" mpi="OMPI_COMM_WORLD_RANK=% OMPI_COMM_WORLD_SIZE=#" mpich="PMI_RANK=% PMI_SIZE=#"
+    mvapich2="MV2_COMM_WORLD_RANK=% MV2_COMM_WORLD_SIZE=#" flux="FLUX_TASK_RANK=% FLUX_JOB_SIZE=# $mpich"
+    jsrun="JSM_NAMESPACE_RANK=% JSM_NAMESPACE_SIZE=#"
     slurm="SLURM_PROCID=% SLURM_STEP_NUM_TASKS=#" batch="SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_JOB_ID=7"
     in_place() { # RANK COUNT VARIABLES COMMAND...
         local variables=${3//%/$1}
@@ -191,6 +193,9 @@ refused() {
 torchrun a launcher
 mpi mpirun
 mpich mpiexec
+mvapich2 mpirun_rsh
+flux flux
+jsrun jsrun
 slurm srun
 END
     for variables in "$batch" "$slurm $batch ${mpi//#/1}"; do

@@ -54,9 +54,12 @@ teardown() {
     mpi="OMPI_COMM_WORLD_RANK=% OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=%"
     pals="PMI_RANK=% PMI_SIZE=2 PALS_LOCAL_RANKID=%"
     mpich="PMI_RANK=% PMI_SIZE=2 MPI_LOCALRANKID=%"
+    mvapich2="MV2_COMM_WORLD_RANK=% MV2_COMM_WORLD_SIZE=2 MV2_COMM_WORLD_LOCAL_RANK=%"
+    flux="FLUX_TASK_RANK=% FLUX_JOB_SIZE=2 FLUX_TASK_LOCAL_ID=%"
+    jsrun="JSM_NAMESPACE_RANK=% JSM_NAMESPACE_SIZE=2 JSM_NAMESPACE_LOCAL_RANK=%"
     slurm="SLURM_PROCID=% SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=%"
     srun1="SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=0 SLURM_NTASKS=1 SLURM_JOB_ID=7 SLURM_STEP_ID=0"
-    # srun --mpi=pmi2 sets the variables of MPICH, too. If one launcher runs inside another, the inner one counts.
+    # srun --mpi=pmi2 and flux run set variables of MPICH, too. If one launcher runs inside another, the inner one counts.
     train 2 2 --snapshot known
     while IFS='|' read -r family variables; do
         rm -f got
@@ -72,6 +75,9 @@ torchrun|$torchrun TORCHELASTIC_RUN_ID=a/b/c MASTER_PORT=29500 TORCHELASTIC_REST
 Open MPI|$mpi PMIX_NAMESPACE=prterun-node-7@1
 PALS|$pals PALS_APID=0b54-11ee
 MPICH|$mpich
+MVAPICH2|$mvapich2
+Flux|$flux FLUX_JOB_ID=f7 PMI_RANK=% PMI_SIZE=2
+jsrun|$jsrun LSB_JOBID=7
 Slurm|$slurm
 Slurm|$slurm PMI_RANK=% PMI_SIZE=2 SLURM_JOB_ID=7 SLURM_STEP_ID=0
 torchrun|$slurm $torchrun
@@ -91,6 +97,7 @@ END
     alone
     # shellcheck disable=SC2086 # words
     alone $batch
+    alone PMIX_RANK=0 PMI_RANK=0 PMI_SIZE=1
 }
 
 # refused TEXT VARIABLE=VALUE...: the program must print one line and nothing else.
@@ -111,6 +118,10 @@ WORLD_SIZE is not set|RANK=0 LOCAL_RANK=0 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 
 RANK=2 in the environment: want a number from 0 to 1|RANK=2 WORLD_SIZE=2 LOCAL_RANK=0
 LOCAL_RANK=2 in the environment|RANK=1 WORLD_SIZE=2 LOCAL_RANK=2
 OMPI_COMM_WORLD_RANK=x in the environment|OMPI_COMM_WORLD_RANK=x OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=0
+PALS_RANKID=0 in the environment: a launcher has started this process|PALS_RANKID=0 PALS_LOCAL_RANKID=0
+ALPS_APP_PE=1 in the environment|ALPS_APP_PE=1
+PMIX_RANK=1 in the environment|PMIX_RANK=1 PMIX_NAMESPACE=x
+PMI_SIZE=2 in the environment|PMI_RANK=0 PMI_SIZE=2
 SLURM_LOCALID=1x in the environment|SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=1x
 --batch 120 {INDIVISIBLE} 7 ranks; 119 and 126 are|RANK=0 WORLD_SIZE=7 LOCAL_RANK=0
 END

@@ -61,6 +61,7 @@ there is no GPU for local rank @ RANK=2 WORLD_SIZE=3 LOCAL_RANK=2 LOCAL_WORLD_SI
 Duplicate GPU detected @ $two env LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 03_multigpu_launcher/train
 RANK is set, so a launcher @ RANK=0 06_allreduce_demo/allreduce --nproc 2
 is not set, but other variables @ RANK=0 03_multigpu_launcher/train
+does not tell all numbers of a rank @ ALPS_APP_PE=0 03_multigpu_launcher/train
 in the environment: want a number @ RANK=2 $pair 03_multigpu_launcher/train
 $(text_of CANNOT_RUN) @ $two 04_multinode/nothing
 $(text_of FAILED_FIRST) @ $two sh -c 'exit 3'
