@@ -15,6 +15,9 @@ fi
 nodes=$(sort -u "$PBS_NODEFILE" | wc -l)
 ranks_per_node=$(grep -cFx "$(head -n 1 "$PBS_NODEFILE")" "$PBS_NODEFILE")
 
+# The jobs of an array run at the same time, and differ in their index only: 12[3].server becomes 123.
+job_number=${PBS_JOBID%%.*} job_number=${job_number//[!0-9]/}
+
 # PBS sets variables on the first node only. Open MPI passes on the variables that -x names.
 exports=(-x MASTER_ADDR -x MASTER_PORT)
 for name in $(compgen -e); do

@@ -65,6 +65,19 @@ slurm/step6.sbatch@s/(--master-port) "\$MASTER_PORT"/\1 29500/@srun --ntasks@a f
 END
 }
 
+@test "the jobs of an array of PBS have a port each, in each job script" {
+    local script id
+    for script in "$root"/pbs/*.pbs; do
+        for id in 1234.pbs01 1235.pbs01 '1234[1].pbs01' '1234[2].pbs01' '1234[12].pbs01' 1234-3.pbs01; do
+            (cd "$root" && PBS_JOBID=$id PBS_NODEFILE=/dev/null bash -c '
+                . pbs/site.sh
+                eval "$(grep "^MASTER_PORT=" "$0")"
+                echo "$MASTER_PORT"' "$script")
+        done >ports
+        [ "$(sort -u ports | wc -l)" = 6 ] || { echo "$script" && cat ports && return 1; }
+    done
+}
+
 @test "lint_jobs.sh finds the options of srun in the next line of a long command" {
     sed -E 's/srun (--kill-on-bad-exit=1)/srun \\\n    \1/' "$root/slurm/step4.sbatch" >job
     "$lint" job
