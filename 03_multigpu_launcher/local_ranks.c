@@ -190,6 +190,14 @@ static void end_if_told(int status) {
     }
 }
 
+// A wrong option stays wrong in each attempt. By convention, exit code 2 means wrong usage.
+static void end_after_wrong_usage(int status) {
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 2 || me->attempt == me->max_restarts)
+        return;
+    note("exit code 2 means wrong usage, which no restart cures: the run ends");
+    me->final = 1;
+}
+
 // Handles the ranks that have ended. The first rank that fails ends the others, because no
 // collective can complete without it. If several have failed since the last call, a rank that a
 // signal killed is reported: the others exit with a code as soon as they notice that it is gone.
@@ -217,6 +225,7 @@ static void reap(void) {
         if (!me->final) {
             report_failure(failed);
             end_if_told(failed.status);
+            end_after_wrong_usage(failed.status);
         }
         handle(RANK_FAILED); // me->state becomes STOPPING
     }

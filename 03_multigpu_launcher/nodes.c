@@ -27,6 +27,7 @@ static int new_id; // node 0: its launcher has chosen the name of the run, and m
 struct message *me, *node0;
 double complete_at;
 int nodes_socket; // epoll's descriptor of all sockets
+char node0_at[128];
 
 enum { MOST_SOCKETS = 16 };
 static int sockets[MOST_SOCKETS], socket_count; // one for each address of node 0
@@ -124,6 +125,27 @@ static int open_sockets(const struct addrinfo *list) {
     return error;
 }
 
+static void show_address(char text[64], const void *address, socklen_t bytes) {
+    if (getnameinfo(address, bytes, text, 64, NULL, 0, NI_NUMERICHOST))
+        strcpy(text, "?");
+}
+
+// Sets node0_at: the first address that other hosts can reach, if there is one.
+static void describe_node0(void) {
+    for (int i = 0, loopback = 1; i < socket_count && loopback; i++) {
+        struct sockaddr_storage a;
+        socklen_t bytes = sizeof a;
+        char number[64];
+        if (me->node == 0 ? getsockname(sockets[i], (struct sockaddr *)&a, &bytes)
+                          : getpeername(sockets[i], (struct sockaddr *)&a, &bytes))
+            continue;
+        show_address(number, &a, bytes);
+        loopback = !strncmp(number, "127.", 4) || !strcmp(number, "::1");
+        snprintf(node0_at, sizeof node0_at, "%s, port %ld%s", number, launch_opt.master_port,
+                 loopback ? ", which only this host can reach" : "");
+    }
+}
+
 // If node 0 has none of the addresses, they may be those of a service or a router, which passes
 // messages on to this node. Then node 0 uses all addresses of its own, if the user has chosen a
 // name of the run that keeps strangers out.
@@ -153,6 +175,7 @@ void open_port(void) {
                  : "");
     if (me->node == 0 && !getsockname(sockets[0], (struct sockaddr *)&bound, &bytes))
         launch_opt.master_port = ntohs(bound.sin6_port);
+    describe_node0();
 }
 
 void send_message(void) {
@@ -185,6 +208,25 @@ static void forgive_silence(void) {
         nodes[n].heard_at += held_up;
 }
 
+// On node 0, which would wait without a word for the launcher that it refuses. Strangers may send
+// many messages.
+static void say_refusal(const struct node *from) {
+    const struct message *m = &from->message;
+    static double next;
+    char address[64];
+    if (me->order != STOP || seconds() < next)
+        return;
+    next = seconds() + 5;
+    show_address(address, &from->address, from->address_bytes);
+    if (same_options(m))
+        note("the launcher of node %d at %s does not belong to this run (--run-id)", m->node,
+             address);
+    else
+        note("the launcher of node %d at %s has other options than this one: --nnodes %d "
+             "--nproc-per-node %d --max-restarts %d",
+             m->node, address, m->nnodes, m->nproc, m->max_restarts);
+}
+
 // Returns 1 if the message belongs to this run. If not, node 0 answers, so that the other launcher
 // gives up.
 static int is_of_this_run(const struct node *from) {
@@ -192,10 +234,11 @@ static int is_of_this_run(const struct node *from) {
     int same = same_options(m) && same_run(m);
     struct message answer = *me;
     memset(answer.run_id, 0, sizeof answer.run_id);
-    if (!same && me->node == 0)
+    if (!same && me->node == 0) {
+        say_refusal(from);
         sendto(from->socket, &answer, sizeof answer, 0, (struct sockaddr *)&from->address,
                from->address_bytes);
-    else if (!same && !same_options(m))
+    } else if (!same && !same_options(m))
         fail("node %d has other options than node 0: --nnodes %d --nproc-per-node %d "
              "--max-restarts %d",
              me->node, m->nnodes, m->nproc, m->max_restarts);
@@ -278,8 +321,7 @@ void report_wait(void) {
         return;
     next = t + 30;
     if (me->node > 0 && t - since < 2) {
-        note("node 0 has answered at %s, port %ld; it waits for other nodes",
-             launch_opt.master_addr, launch_opt.master_port);
+        note("node 0 has answered at %s; it waits for other nodes", node0_at);
         return;
     }
     if (me->node > 0)
@@ -288,8 +330,8 @@ void report_wait(void) {
         list_lost_nodes(missing, sizeof missing);
     double left = since + launch_opt.join_timeout - t;
     if (*missing)
-        note("waiting for %s at %s, port %ld, for at most %.0f s more (--join-timeout)", missing,
-             launch_opt.master_addr, launch_opt.master_port, left > 0 ? left : 0);
+        note("waiting for %s at %s, for at most %.0f s more (--join-timeout)", missing, node0_at,
+             left > 0 ? left : 0);
 }
 
 double node0_silence(void) {

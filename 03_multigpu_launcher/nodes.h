@@ -20,6 +20,7 @@ struct message {
 
 extern struct message *me, *node0; // the message of this launcher, and the last one of node 0
 extern int nodes_socket;           // becomes readable when a message arrives
+extern char node0_at[128];         // for messages: the address and the port of node 0
 
 // Sets *me from launch_opt, for nproc ranks on this node. A run without a name gets one.
 void join_nodes(int nproc);

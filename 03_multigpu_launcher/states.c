@@ -97,8 +97,8 @@ static void order_next_attempt(const struct tally *t) {
     if (t->missing && !last) {
         if (seconds() - complete_at < launch_opt.join_timeout)
             return;
-        note("node %d of %d has not joined within %g s (--join-timeout)", t->missing, me->nnodes,
-             launch_opt.join_timeout);
+        note("node %d of %d has not joined at %s, within %g s (--join-timeout)", t->missing,
+             me->nnodes, node0_at, launch_opt.join_timeout);
     }
     me->order = t->missing || last ? END : START;
     if (me->order == START && ++me->order_attempt > 0)
@@ -147,8 +147,7 @@ void follow_order(void) {
     if (silence > 1 && ended_by)
         exit(128 + ended_by);
     if (silence > (me->attempt < me->max_restarts ? launch_opt.join_timeout : LOST))
-        fail("node 0 has not answered at %s, port %ld, for %.0f s (--join-timeout)",
-             launch_opt.master_addr, launch_opt.master_port, silence);
+        fail("node 0 has not answered at %s, for %.0f s (--join-timeout)", node0_at, silence);
     if (node0->order == START && node0->order_attempt > me->attempt && !me->final)
         handle(START_ORDERED);
 }

@@ -494,7 +494,7 @@ port_is_free() { # RUN: node 0 has no socket there
 }
 
 @test "a launcher whose options differ from node 0's names the difference, and node 0 gives up" {
-    local run line limit
+    local run line refused limit
     limit=$(patience 2) # a busy machine needs seconds to start the other launcher
     make_nodes 2
     for run in nnodes nproc other none; do
@@ -506,13 +506,20 @@ port_is_free() { # RUN: node 0 has no socket there
     begin none 1
     for run in nnodes nproc other none; do
         case $run in
-        nnodes | nproc) line="node 1 has other options than node 0: --nnodes 2 --nproc-per-node 2 --max-restarts 0" ;;
-        *) line="node 1 does not belong to the run of node 0: .* the same --run-id, or all without; .*" ;;
+        nnodes | nproc)
+            line="node 1 has other options than node 0: --nnodes 2 --nproc-per-node 2 --max-restarts 0"
+            refused="has other options than this one: --nnodes [23] --nproc-per-node [23] --max-restarts 0"
+            ;;
+        *)
+            line="node 1 does not belong to the run of node 0: .* the same --run-id, or all without; .*"
+            refused="does not belong to this run \(--run-id\)"
+            ;;
         esac
         ends $run 1 1
         said $run 1 "$line"
         ends $run 0 1 $((limit + 5))
-        said $run 0 "node 1 of 2 has not joined within $limit s \(--join-timeout\)"
+        said $run 0 "the launcher of node 1 at 10\.77\.0\.2 $refused" \
+            "node 1 of 2 has not joined at 10\.77\.0\.1, port ${ports[$run]}, within $limit s \(--join-timeout\)"
         run ! started $run 0 1
     done
 }
