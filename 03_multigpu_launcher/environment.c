@@ -97,7 +97,10 @@ static const struct launcher *find_launcher(void) {
 }
 
 struct place find_place(void) {
-    struct place p = {.launcher = "none: the only rank", .world = 1, .local_world = 1};
+    struct place p = {
+        .launcher = "none, so this is the only rank; 03_multigpu_launcher/launch starts several",
+        .world = 1,
+        .local_world = 1};
     const struct launcher *l = find_launcher();
     if (l) {
         p.launcher = l->name;

@@ -73,7 +73,7 @@ __attribute__((noreturn)) static void become_program(int i, const int output[2],
 }
 
 static void start_rank(int i, const char *log_folder) {
-    int output[2], failed[2], error;
+    int output[2], failed[2], error, step;
     open_outputs(i, rank_of(i), log_folder, launch_opt.tee, output);
     pid_t pid = pipe2(failed, O_CLOEXEC) ? -1 : fork();
     if (pid < 0)
@@ -85,8 +85,12 @@ static void start_rank(int i, const char *log_folder) {
     close(output[1]);
     close(failed[1]);
     // The child has the other end of this pipe, and exec closes it.
-    if (read(failed[0], &error, sizeof error) == sizeof error)
-        fail("cannot run %s: %s", *launch_opt.program, strerror(error));
+    if (read(failed[0], &error, sizeof error) == sizeof error) {
+        const char *program = *launch_opt.program;
+        if (error == ENOENT && sscanf(program, "%2d_", &step) == 1)
+            fail("cannot run %s: it is not built: make step%d builds it", program, step);
+        fail("cannot run %s: %s", program, strerror(error));
+    }
     close(failed[0]);
 }
 

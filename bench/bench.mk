@@ -18,8 +18,8 @@ bench-collectives bench-launcher:
 	@$(MAKE) --no-print-directory -s DEVICE=cpu QUIET=@ programs $(BENCHMARK)
 	@/usr/bin/python3 -B bench/$(@:bench-%=%).py build/cpu $(ARGS)
 bench-watchdog: ## times a collective on the host, with and without the watchdog of step 4
-	@$(MAKE) --no-print-directory -s DEVICE=$(DEVICE) QUIET=@ $(BUILD)/bench/watchdog
-	@$(BUILD)/bench/watchdog
+	@$(MAKE) --no-print-directory -s DEVICE=$(HERE) QUIET=@ build/$(HERE)/bench/watchdog
+	@build/$(HERE)/bench/watchdog
 
 MPICC := $(or $(shell command -v mpicc.openmpi),mpicc)
 BENCHMARKS := $(addprefix $(BUILD)/bench/,collectives watchdog ring_rounds)

@@ -54,7 +54,8 @@ count_bytes() {
         }'
 }
 
-row() { # MODEL LOSS WHAT
+row() { # MODEL LOSS WHAT; without a loss if the run ended before its first evaluation
+    [ -n "$2" ] || { printf '  %-8s not measured, as no epoch has ended\n' "$1" && return; }
     awk -v model="$1" -v loss="$2" -v what="$3" 'BEGIN {
         bar = sprintf("%*s", 10 * loss, "")
         gsub(/ /, "#", bar)

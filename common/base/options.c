@@ -151,6 +151,18 @@ static const struct option_spec *find_option(const struct option_table *tables, 
     return o;
 }
 
+// Returns an option whose name begins with what was typed, or the other way round, or NULL.
+static const struct option_spec *find_similar(const struct option_table *tables,
+                                              const char *typed) {
+    const struct option_spec *o = NULL;
+    size_t length = strcspn(typed, "=");
+    while ((o = next_option(&tables, o)))
+        if (length && type_of(o) != OPTION_REST &&
+            (!strncmp(o->name, typed, length) || !strncmp(o->name, typed, strlen(o->name))))
+            break;
+    return o;
+}
+
 // Returns 1 if both paths lead to the same file, which need not exist. Devices may be shared.
 static int is_same_file(const char *a, const char *b) {
     struct stat of[2];
@@ -208,6 +220,8 @@ void options_parse(const struct option_table *tables, const char *summary, int a
         const char *typed = strncmp(argv[i], "--", 2) ? "" : argv[i] + 2;
         const char *equals = strchr(typed, '=');
         const struct option_spec *o = find_option(tables, typed);
+        if (!o && (o = find_similar(tables, typed)))
+            wrong_usage("unknown option %s, but there is --%s", argv[i], o->name);
         if (!o)
             wrong_usage("unknown option %s", argv[i]);
         if (type_of(o) == OPTION_FLAG) {

@@ -128,8 +128,11 @@ int snapshot_check(const char *path, long version, const struct snapshot *found,
                       path, version);
     if (strncmp(found->model, expected->model, sizeof found->model) ||
         strncmp(found->optimizer, expected->optimizer, sizeof found->optimizer))
-        return refuse(why, "snapshot %.200s holds %.127s with %.15s, not %s with %s", path,
-                      found->model, found->optimizer, expected->model, expected->optimizer);
+        return refuse(
+            why,
+            "snapshot %.200s holds %.127s with %.15s, not %s with %s: give the options of "
+            "that model, or another --snapshot",
+            path, found->model, found->optimizer, expected->model, expected->optimizer);
     if (p->epochs < 0 || p->step < 0)
         return refuse(why, "snapshot %.300s is corrupt: epoch %ld, step %ld", path, (long)p->epochs,
                       (long)p->step);

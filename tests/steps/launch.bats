@@ -479,6 +479,7 @@ END
     refused 2 "--run-id" --run-id "$(printf %064d 1)"
     refused 2 "--tee takes no value" --tee=1
     refused 2 "unknown option -n" -n 2
+    refused 2 "unknown option --nproc, but there is --nproc-per-node" --nproc 2
     refused 2 "--node-rank 2" --nnodes 2 --node-rank 2
     refused 2 --standalone --standalone --nnodes 2
     refused 2 --standalone --standalone --master-port 1234
@@ -496,6 +497,7 @@ END
     touch plain
     fails 1 "$(text_of CANNOT_RUN) nowhere: No such file" timeout "$(patience 20)" "$launch" nowhere
     fails 1 "$(text_of CANNOT_RUN) ./nowhere: No such file" timeout "$(patience 20)" "$launch" --nproc-per-node 3 ./nowhere
+    fails 1 "$(text_of CANNOT_RUN) 04_none/train: it is not built: make step4 builds it" "$launch" 04_none/train
     fails 1 "$(text_of CANNOT_RUN) ./plain: Permission denied" timeout "$(patience 20)" "$launch" ./plain
     fails 1 "$(text_of CANNOT_RUN) /: Permission denied" timeout "$(patience 20)" "$launch" /
 }

@@ -193,7 +193,8 @@ TEST(mistakes_are_refused) {
         const char *said;
     } cases[] = {
         {{"--nosuch", "1"}, "unknown option --nosuch;"},
-        {{"--coun", "3"}, "unknown option --coun;"},
+        {{"--coun", "3"}, "unknown option --coun, but there is --count;"},
+        {{"--counter=3"}, "unknown option --counter=3, but there is --count;"},
         {{"--Count", "3"}, "unknown option --Count;"},
         {{"--help=1"}, "unknown option --help=1;"},
         {{"--", "3"}, "unknown option --;"},

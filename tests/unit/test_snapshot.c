@@ -422,7 +422,8 @@ TEST(snapshot_of_another_training_is_refused) {
         const char *reason;
     } cases[] = {
         {"mlp 1-3", "adam", 7, 64, 2, 5, "holds mlp 1-3 with adam, not mlp 1-2 with adam"},
-        {"mlp 1-2", "sgd", 7, 64, 2, 5, "holds mlp 1-2 with sgd, not mlp 1-2 with adam"},
+        {"mlp 1-2", "sgd", 7, 64, 2, 5,
+         "holds mlp 1-2 with sgd, not mlp 1-2 with adam: give the options of that model"},
         {"mlp 1-2", "adam", 8, 64, 2, 5, TRAINED_WITH " 8 --batch 64"},
         {"mlp 1-2", "adam", 7, 32, 2, 5, TRAINED_WITH " 7 --batch 32"},
         {"mlp 1-2", "adam", 7, 64, 2, -1, "corrupt"},
