@@ -228,12 +228,13 @@ static void compute_loss(struct trainer *t, const struct work *w, struct samples
 }
 
 // Sums the gradients of one layer over this rank's replicas. The sum runs on the second stream,
-// while the first stream computes the gradients of the layer before. A sum with the other parts
-// waits for it (tensor.c). Only stage 0, which ends last, does this: sends and sums at the same
-// time could wait for each other forever, and stage 0 has nothing more to send.
+// while the first stream computes the gradients of the layer before. Only stage 0, which ends last,
+// does this: sends and sums at the same time could wait for each other forever, and stage 0 has
+// nothing more to send.
 static void sum_layer(struct trainer *t, const struct layer *l, float *gradients) {
     CUDA_CHECK(cudaEventRecord(t->event, t->stream));
     CUDA_CHECK(cudaStreamWaitEvent(t->comm_stream, t->event, 0));
+    // A sum with the other parts waits for this one (tensor.c).
     COLLECTIVE(t->comm_stream, ncclAllReduce(gradients, gradients, l->parameters, ncclFloat,
                                              ncclSum, t->pipeline.replicas_comm, t->comm_stream));
 }

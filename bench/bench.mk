@@ -24,7 +24,7 @@ bench-watchdog: ## times a collective on the host, with and without the watchdog
 MPICC := $(or $(shell command -v mpicc.openmpi),mpicc)
 BENCHMARKS := $(addprefix $(BUILD)/bench/,collectives watchdog ring_rounds)
 $(BENCHMARKS): %: %.o
-	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) $(NCCL_FLAGS) -lm
+	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) $(NCCL_FLAGS) -lm -ldl
 $(BUILD)/bench/collectives: $(BUILD)/bench/allreduce.o $(COMMON_ARCHIVES)
 $(BUILD)/bench/watchdog $(BUILD)/bench/ring_rounds: $(BUILD)/steps.a $(COMMON_ARCHIVES)
 $(BUILD)/bench/mpi_allreduce: $(addprefix bench/,mpi_allreduce.c allreduce.c allreduce.h) $(BUILD)/flags
