@@ -63,12 +63,12 @@ $(BUILD)/$(MINE)/%.cu.o: $(MINE)/%.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(QUIET)$(NVCC) $(NVCC_FLAGS) $(filter -I%,$(LIB_FLAGS)) -c $< -o $@
 $(KERNELS_OF_MINE): $(BUILD)/exercises/checks/kernels.o $(filter %kernels.o %.cu.o,$(OBJECTS_OF_MINE)) $(COMMON_ARCHIVES)
-	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) -lm
+	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) -lm -ldl
 CU_OF_MINE := $(notdir $(wildcard $(MINE)/*.cu))
 KERNELS_ON_HOST := $(CU_OF_MINE:%.cu=$(BUILD)/$(MINE)/%_on_host.o) $(filter-out $(CU_OF_MINE:%.cu=$(BUILD)/exercises/%_on_host.o),$(COURSE_ON_HOST))
 $(BUILD)/$(MINE)/%_on_host.o: $(MINE)/%.cu tests/unit/host_cuda.h
 	@mkdir -p $(@D)
 	$(QUIET)$(COMPILE_ON_HOST) -c $< -o $@
 $(KERNELS_OF_MINE)_on_host: $(BUILD)/exercises/checks/kernels.o $(KERNELS_ON_HOST) $(COMMON_ARCHIVES)
-	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) -lm
+	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) -lm -ldl
 endif

@@ -29,7 +29,7 @@ compile() { # TARGET
         CFLAGS="-O1 -g -fsanitize=fuzzer-no-link,$sanitizers -fno-sanitize-recover=all" $objects || return
     libs=$(sed -n 's/^LIB_FLAGS := //p' $build/libs.mk)
     # shellcheck disable=SC2086
-    clang -pthread -fsanitize=fuzzer,$sanitizers $objects -o "$build/$1" $libs -lm
+    clang -pthread -fsanitize=fuzzer,$sanitizers $objects -o "$build/$1" $libs -lm -ldl
 }
 
 zeros() { head -c "$1" /dev/zero; }
