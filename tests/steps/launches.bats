@@ -24,8 +24,8 @@ counts() {
 
 # bats test_tags=test-all
 @test "each step counts each model with each default number of ranks" {
-    "$root/tools/launches.py" --programs "$build" >rows
-    [ "$(wc -l <rows)" = 105 ]
+    "$root/tools/launches.py" --programs "$build" >"$BATS_TEST_TMPDIR/rows"
+    [ "$(wc -l <"$BATS_TEST_TMPDIR/rows")" = 105 ]
 }
 
 @test "a training step launches as many kernels, products and other operations as this table says" {
