@@ -36,13 +36,13 @@ static void append(struct dataset *set, const uint8_t record[1 + VALUES]) {
 static int read_records(struct dataset *set, gzFile file, const char *path, char why[WHY_SIZE]) {
     uint8_t record[1 + VALUES];
     for (int i = 0;; i++) {
-        int error;
-        size_t size = gzfread(record, 1, sizeof record, file);
-        gzerror(file, &error); // at the end, also a wrong checksum of gzip
-        if (size == 0 && i > 0 && error == Z_OK)
+        long size = data_read(file, record, sizeof record);
+        if (size == 0 && i > 0)
             return 0;
-        if (size < sizeof record)
-            return refuse(why, "%s: truncated or corrupt: record %d has %zu of %zu bytes; " AGAIN,
+        if (size < 0)
+            return refuse(why, "%s: truncated or corrupt in or after record %d; " AGAIN, path, i);
+        if (size < (long)sizeof record)
+            return refuse(why, "%s: truncated or corrupt: record %d has %ld of %zu bytes; " AGAIN,
                           path, i, size, sizeof record);
         if (i == MOST_RECORDS)
             return refuse(why, "%s: goes on after %d records; " AGAIN, path, i);

@@ -62,5 +62,10 @@ int data_allocate(struct dataset *set, size_t count, struct shape shape, char wh
 gzFile data_open(const char *folder, const char *name, const char *target, char path[PATH_MAX],
                  char why[WHY_SIZE]);
 
+// Reads up to this number of bytes, and returns how many there were, or -1 if the compressed file
+// is damaged or cut. zlib 1.3.2 tells this once, perhaps with a read that gives all the bytes that
+// it asks for, so each read must be checked.
+long data_read(gzFile file, void *bytes, size_t size);
+
 // Returns 1 if folder/name or folder/name.gz exists.
 int data_exists(const char *folder, const char *name);

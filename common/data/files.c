@@ -31,6 +31,13 @@ gzFile data_open(const char *folder, const char *name, const char *target, char 
     return NULL;
 }
 
+long data_read(gzFile file, void *bytes, size_t size) {
+    int error;
+    size_t count = gzfread(bytes, 1, size, file);
+    gzerror(file, &error);
+    return error == Z_OK ? (long)count : -1;
+}
+
 int data_allocate(struct dataset *set, size_t count, struct shape shape, char why[WHY_SIZE]) {
     set->count = count;
     set->shape = shape;

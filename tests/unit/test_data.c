@@ -197,16 +197,13 @@ TEST_OF_BOTH(wrong_lengths_are_refused) {
     }
 }
 
-// Damages gzip's checksum and size at the end at every place. Some damage to the ten bytes of
-// gzip's header has no effect, such as another time.
-TEST_OF_BOTH(damaged_gzip_files_are_refused) {
+// Damages gzip's checksum and size at the end at every place, and cuts the file at every place.
+// Some damage to the ten bytes of gzip's header has no effect, such as another time.
+static void damage_gzip(const char *plain) {
     enum { GZIP_HEADER = 10, TRAILER = 8 };
-    uint8_t bytes[MOST_BYTES], packed[MOST_BYTES + 1000];
+    uint8_t packed[MOST_BYTES + 1000];
     char name[64];
-    const int last = format->files - 2 + (format == &cifar); // the test images
-    unlink(path_of(format->names[last]));
-    snprintf(name, sizeof name, "%s.gz", format->names[last]);
-    put(name, bytes, format->fill(last, bytes), "wb");
+    snprintf(name, sizeof name, "%s.gz", plain);
     FILE *file = fopen(path_of(name), "rb");
     assert_non_null(file);
     size_t size = fread(packed, 1, sizeof packed, file);
@@ -225,6 +222,17 @@ TEST_OF_BOTH(damaged_gzip_files_are_refused) {
     put(name, packed, size, "wbT");
     load(folder);
     format->check_sets();
+}
+
+TEST_OF_BOTH(damaged_gzip_files_are_refused) {
+    uint8_t bytes[MOST_BYTES];
+    char packed[64];
+    for (int i = 0; i < format->files; i++) {
+        snprintf(packed, sizeof packed, "%s.gz", format->names[i]);
+        put(packed, bytes, format->fill(i, bytes), "wb");
+        unlink(path_of(format->names[i]));
+        damage_gzip(format->names[i]);
+    }
 }
 
 // Tests of IDX.
