@@ -62,6 +62,8 @@ static void load(struct trainer *t) {
         snapshot_new(t->model.shape, opt.optimizer, opt.seed, opt.batch, t->model.parameters,
                      t->optimizer.state_per_parameter * t->model.parameters);
     set_conditions(t->snapshot, &t->train, t->optimizer.text, tables);
+    if (snapshot_lock(opt.snapshot, why))
+        fail("%s", why);
     t->resumed = snapshot_load(opt.snapshot, t->snapshot, why);
     if (t->resumed < 0)
         fail("%s", why);

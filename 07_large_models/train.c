@@ -135,6 +135,8 @@ static void load(struct trainer *t) {
     t->snapshot = snapshot_new(t->model.shape, opt.optimizer, opt.seed, opt.batch, t->fsdp.count,
                                t->optimizer.state_per_parameter * t->fsdp.count);
     set_conditions(t->snapshot, &t->train, t->optimizer.text, tables);
+    if (t->rank == 0 && snapshot_lock(opt.snapshot, why))
+        fail("%s", why);
     t->resumed =
         snapshot_load_shard(opt.snapshot, t->snapshot, &t->fsdp.sharding, t->fsdp.shard, why);
     if (t->resumed < 0)

@@ -133,6 +133,8 @@ static void load(struct trainer *t) {
         snapshot_new(t->model.shape, opt.optimizer, opt.seed, opt.batch, t->pipeline.count,
                      t->optimizer.state_per_parameter * t->pipeline.count);
     set_conditions(t->snapshot, &t->train, t->optimizer.text, tables);
+    if (t->rank == 0 && snapshot_lock(opt.snapshot, why))
+        fail("%s", why);
     t->resumed = snapshot_load_shard(opt.snapshot, t->snapshot, &t->pipeline.sharding,
                                      t->pipeline.shard, why);
     if (t->resumed < 0)

@@ -13,6 +13,7 @@
 #define NOTHING_LEFT "nothing is left to do"
 #define NOT_ENDED "a collective has not ended for"
 #define NOT_FINITE "the loss is not finite"
+#define OTHER_RUN "saves there, too"
 #define OUT_OF_MEMORY "out of device memory"
 #define REPLICAS_DIFFER "the parameters differ from those of another rank"
 #define STOPPED_BY_SIGNAL "told to stop by a signal"

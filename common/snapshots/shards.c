@@ -32,7 +32,9 @@ static uint32_t checksum(const struct sharding *sharding) {
 
 static void shard_path(char name[PATH_SIZE], const char *path, const struct snapshot *s,
                        const struct sharding *sharding, int number) {
-    snprintf(name, PATH_SIZE, "%s.e%lds%ldu%08x.%dof%d", path, (long)s->progress.epochs,
+    follow_links(name, path);
+    size_t length = strlen(name);
+    snprintf(name + length, PATH_SIZE - length, ".e%lds%ldu%08x.%dof%d", (long)s->progress.epochs,
              (long)s->progress.step, checksum(sharding), number, sharding->shards);
 }
 
@@ -68,9 +70,10 @@ int snapshot_save_shard(const char *path, const struct snapshot *s, const struct
     return snapshot_write(name, s, why);
 }
 
-int snapshot_commit(const char *path, const struct snapshot *s, const struct sharding *sharding,
+int snapshot_commit(const char *name, const struct snapshot *s, const struct sharding *sharding,
                     char why[WHY_SIZE]) {
-    char text[MANIFEST_SIZE];
+    char path[PATH_SIZE], text[MANIFEST_SIZE];
+    follow_links(path, name);
     size_t size = print_manifest(text, s, sharding);
     if (write_whole(path, &(struct iovec){text, size}, 1, why))
         return -1;

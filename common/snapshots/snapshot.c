@@ -113,7 +113,21 @@ int snapshot_write(const char *path, const struct snapshot *s, char why[WHY_SIZE
     return write_whole(path, parts, 3, why);
 }
 
-int snapshot_save(const char *path, const struct snapshot *s, char why[WHY_SIZE]) {
+void follow_links(char target[PATH_SIZE], const char *path) {
+    enum { MOST_LINKS = 40 }; // as in the kernel
+    char link[PATH_MAX];
+    ssize_t length;
+    snprintf(target, PATH_SIZE, "%s", path);
+    for (int i = 0; i < MOST_LINKS && (length = readlink(target, link, sizeof link - 1)) > 0; i++) {
+        char *name = *link == '/' || !strrchr(target, '/') ? target : strrchr(target, '/') + 1;
+        link[length] = 0;
+        snprintf(name, target + PATH_SIZE - name, "%s", link);
+    }
+}
+
+int snapshot_save(const char *name, const struct snapshot *s, char why[WHY_SIZE]) {
+    char path[PATH_SIZE];
+    follow_links(path, name);
     if (snapshot_write(path, s, why))
         return -1;
     shards_remove(path, s, &(struct sharding){0});

@@ -44,6 +44,12 @@ struct snapshot *snapshot_new(const char *model, const char *optimizer, long see
 // Returns such a snapshot of the same run, with other numbers of values.
 struct snapshot *snapshot_like(const struct snapshot *run, size_t parameters, size_t state_size);
 
+// Makes sure that no other run saves at path until this process ends. Call it before snapshot_load,
+// because the other run might save in between. If several processes save one snapshot together, one
+// of them calls it. Returns 0, or -1 with the reason in why, such as the host and the process of
+// the other run. If the file system has no locks, prints a note and returns 0.
+int snapshot_lock(const char *path, char why[WHY_SIZE]);
+
 // Writes the file at path completely or not at all: it writes a temporary file beside it, waits
 // until the disk has it, and renames it. An older snapshot stays valid until then. Afterwards, it
 // removes older shards of this path. Returns 0, or -1 with the reason in why.

@@ -12,6 +12,10 @@ enum { PATH_SIZE = PATH_MAX + 64 };
 // version 1, such as one of an older program, has no conditions; all else is the same.
 long snapshot_version(const struct conditions *conditions);
 
+// Sets target to path or, if it is a symbolic link, to the path of the file behind it, which need
+// not exist. All files of a snapshot are beside that file, and the link stays.
+void follow_links(char target[PATH_SIZE], const char *path);
+
 // Writes a file that consists of these parts, completely or not at all, as snapshot_save does.
 int write_whole(const char *path, const struct iovec *parts, int count, char why[WHY_SIZE]);
 

@@ -90,15 +90,18 @@ train() {
 # run_step STEP RANKS OPTION...: a program of that number with so many ranks, and with random delays if there is a seed in
 # delays. The time limit only ends a run that hangs. program names another program for this step.
 run_step() {
-    local command launcher=()
-    command=("${program:-$(program_of "$1")}")
+    local command
+    set_command "$@"
+    env ${delays:+CPU_DEVICE_CHAOS=$delays} timeout "$(patience 60)" "${command[@]}" >out 2>err || { cat err && return 1; }
+}
+
+set_command() { # STEP RANKS OPTION...
+    command=("${program:-$(program_of "$1")}" "${options[@]}" "${@:3}")
     case $1 in
     1) ;;
-    2) launcher=(--nproc "$2") ;;
+    2) command+=(--nproc "$2") ;;
     *) command=("$launch" --nproc-per-node "$2" "${command[@]}") ;;
     esac
-    env ${delays:+CPU_DEVICE_CHAOS=$delays} timeout "$(patience 60)" "${command[@]}" "${launcher[@]}" "${options[@]}" "${@:3}" \
-        >out 2>err || { cat err && return 1; }
 }
 
 # costs_agree [KIND BYTES]: in the table in out, the measured bytes must be the computed ones, and in the row KIND, these.

@@ -207,7 +207,7 @@ waits_for_shards() { # STEP PROGRAM
     KILL_AT="2 rename 2 19" start_ranks 4 "$2" --snapshot now/s --step-timeout 1
     ranks_end 15 1 0 1 3 || return
     end_ranks
-    [[ $(files now) == *"s.e1s0u.0of4 s.e1s0u.1of4 s.e1s0u.2of4.tmp s.e1s0u.3of4" ]] || return
+    [[ $(files now) == *"s.e1s0u.0of4 s.e1s0u.1of4 s.e1s0u.2of4.tmp s.e1s0u.3of4"* ]] || return
     goes_on_from 0 "$1"
 }
 

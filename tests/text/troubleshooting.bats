@@ -47,6 +47,7 @@ $(text_of NOT_FINITE) @ 01_single_gpu/train --lr 1000 --hidden 64,64,64,64
 $(text_of OUT_OF_MEMORY) @ CPU_DEVICE_MEMORY=1M 01_single_gpu/train --hidden 4096,4096
 hides all GPUs @ CUDA_VISIBLE_DEVICES= 01_single_gpu/train
 $(text_of CANNOT_WRITE) @ 01_single_gpu/train --snapshot no/folder
+$(text_of OTHER_RUN) @ 01_single_gpu/train --snapshot s --epochs 1000000 >log & until [ -s s.lock ]; do sleep 0.1; done; 01_single_gpu/train --snapshot s; code=\$?; kill \$!; exit \$code
 is no snapshot, or a truncated one @ echo nothing >s; 01_single_gpu/train --snapshot s
 with sgd, not @ 01_single_gpu/train --snapshot s >log; 01_single_gpu/train --snapshot s --hidden 16
 $(text_of TRAINED_WITH) @ 01_single_gpu/train --snapshot s >log; 01_single_gpu/train --snapshot s --seed 2

@@ -98,6 +98,21 @@ int unlinkat(int at, const char *name, int flags) {
     return (int)syscall(SYS_unlinkat, at, name, flags);
 }
 
+// A file system without locks, if the test asks for one.
+static int lock_error;
+
+int fcntl(int fd, int command, ...) {
+    va_list more;
+    va_start(more, command);
+    void *argument = va_arg(more, void *);
+    va_end(more);
+    if (lock_error && command == F_SETLK) {
+        errno = lock_error;
+        return -1;
+    }
+    return (int)syscall(SYS_fcntl, fd, command, argument);
+}
+
 // The state of a run: each value is different.
 enum { WHOLE = 23, ADAM = 2 };
 
@@ -270,6 +285,12 @@ static void write_all(const char *name, const void *bytes, size_t size) {
     assert_non_null(file);
     assert_int_equal(fwrite(bytes, 1, size, file), size);
     assert_int_equal(fclose(file), 0);
+}
+
+static const char *file_in(const char *name) {
+    static char result[sizeof path + 64];
+    snprintf(result, sizeof result, "%s/%s", folder, name);
+    return result;
 }
 
 TEST(shards_load_with_any_other_cut) {
@@ -641,6 +662,71 @@ TEST(a_link_in_place_of_the_temporary_file_is_not_followed) {
     assert_int_equal(access(temporary, F_OK), -1);
     assert_int_equal(mkdir(temporary, 0700), 0);
     save_refused(&no_cut, "Is a directory");
+}
+
+// A link may be relative, and what it names need not exist yet.
+TEST(a_snapshot_behind_a_link_is_saved_beside_its_target) {
+    char link[sizeof path], target[sizeof path + 8];
+    snprintf(link, sizeof link, "%s", path);
+    snprintf(target, sizeof target, "%s/target", folder);
+    assert_int_equal(symlink("middle", link), 0);
+    assert_int_equal(symlink(target, file_in("middle")), 0);
+    for (int i = 0; i < 2 * FORMS; i++) { // also over a snapshot of the other form
+        const struct sharding *form = forms[i % FORMS];
+        save_epoch(2 + i, form);
+        assert_true(is_epoch(2 + i));
+        strcpy(path, target);
+        assert_true(is_epoch(2 + i));
+        strcpy(path, link);
+        assert_int_equal(files(), form->shards + 3);
+    }
+    unlink(link);
+    unlink(file_in("middle"));
+}
+
+// Tries to lock in another process, which then ends as told: with a signal, or as usual.
+static void lock_elsewhere(int end, int result, const char *reason) {
+    int status;
+    pid_t pid = fork();
+    if (pid == 0) {
+        char why[WHY_SIZE] = "";
+        int got = snapshot_lock(path, why);
+        if (end)
+            raise(end);
+        exit(got != result || !strstr(why, reason)); // as main does
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, end);
+}
+
+TEST(only_one_run_has_the_lock) {
+    char why[WHY_SIZE], reason[200], lock[sizeof path + 8];
+    snprintf(lock, sizeof lock, "%s.lock", path);
+    lock_elsewhere(SIGKILL, 0, ""); // leaves its file, but no lock
+    assert_int_equal(access(lock, F_OK), 0);
+    lock_elsewhere(0, 0, "");
+    assert_int_equal(access(lock, F_OK), -1);
+    assert_int_equal(snapshot_lock(path, why), 0);
+    snprintf(reason, sizeof reason, ": process %ld (%s) " OTHER_RUN "; ", (long)getpid(),
+             error_origin());
+    for (int i = 0; i < 2; i++) // the first child ends as usual, and the lock stays
+        lock_elsewhere(0, -1, reason);
+    assert_int_equal(unlink(lock), 0); // as the message says
+    lock_elsewhere(0, 0, "");
+    assert_int_equal(mkdir(lock, 0700), 0);
+    is_refusal(snapshot_lock(path, why), why, path, CANNOT_WRITE);
+    assert_int_equal(rmdir(lock), 0);
+}
+
+TEST(without_locks_a_run_goes_on) {
+    char why[WHY_SIZE];
+    int errors[] = {ENOLCK, ENOSYS, EOPNOTSUPP};
+    for (int i = 0; i < 3; i++) {
+        lock_error = errors[i];
+        assert_int_equal(snapshot_lock(path, why), 0);
+        assert_int_equal(files(), 0);
+    }
+    lock_error = 0;
 }
 
 // Many file systems report a full disk or quota only when the bytes must go to the disk. With a
