@@ -144,6 +144,11 @@ take_archive() { # FILE.part
 
 # fetch DOWNLOAD TAKE...: downloads it from the first mirror whose bytes the function TAKE accepts.
 fetch() {
+    [ -w "$folder" ] || {
+        echo "error: $folder cannot be written: run make data in a copy of the course that is yours, or ask the owner of" \
+            "this one to run it" >&2
+        exit 1
+    }
     part=$folder/$1.part
     [ -n "${answered+asked}" ] || answered=$(answering "$1")
     for mirror in $answered; do

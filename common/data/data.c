@@ -59,12 +59,39 @@ static const char *find_folder(void) {
     return folders[0];
 }
 
+// Says which other files the folder has, or which folder below it has the right ones. Returns 0 if
+// it knows none of them.
+static int explain(const char *folder, char why[WHY_SIZE]) {
+    static const char *const inner[] = {
+        "mnist", "fashion-mnist",       "cifar10", "MNIST/raw", "FashionMNIST/raw",
+        "raw",   "cifar-10-batches-bin"};
+    static const char binary[] =
+        "data_batch_1.bin: make data SET=cifar10 fetches the binary version";
+    static const char *const others[][2] = {
+        {"train-images.idx3-ubyte", "train-images-idx3-ubyte: rename the four files"},
+        {"data_batch_1", binary},
+        {"cifar-10-batches-py/data_batch_1", binary}};
+    char path[PATH_MAX];
+    for (size_t i = 0; i < sizeof inner / sizeof *inner; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, inner[i]);
+        if (find_source(path))
+            return refuse(why, "%s: has no data itself, but %s has: use --data %s", folder, path,
+                          path);
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (data_exists(folder, others[i][0]))
+            return refuse(why, "%s: has %s, want %s", folder, others[i][0], others[i][1]);
+    return 0;
+}
+
 int data_load(struct dataset *train, struct dataset *test, const char **folder,
               char why[WHY_SIZE]) {
     *train = *test = (struct dataset){.count = 0};
     if (!strcmp(*folder, "auto"))
         *folder = find_folder();
     const struct data_source *source = find_source(*folder);
+    if (!source && explain(*folder, why))
+        return -1;
     if (!source)
         source = &idx_files; // which says that the files of MNIST are missing
     data_samples = source->samples;

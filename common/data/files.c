@@ -25,9 +25,10 @@ gzFile data_open(const char *folder, const char *name, const char *target, char 
             return file;
     }
     const char *error = strerror(errno);
-    int missing = access(folder, F_OK);
-    refuse(why, "%s: %s; %s fetches the images, --data synthetic needs none",
-           missing ? folder : path, missing ? "there is no such folder" : error, target);
+    int missing = access(folder, F_OK), elsewhere = access("tools/data.sh", F_OK);
+    refuse(why, "%s: %s; %s%s fetches the images, --data synthetic needs none",
+           missing ? folder : path, missing ? "there is no such folder" : error,
+           elsewhere ? "run this in the folder of the course, where " : "", target);
     return NULL;
 }
 

@@ -135,6 +135,22 @@ make_fashion() {
     plant fashion/*
 }
 
+@test "a folder that cannot be written is named, unless it has all files" {
+    mkdir data
+    cp -r good data/mnist
+    read_only() {
+        unshare -m bash -c 'mount --bind data data && mount -o remount,bind,ro data && exec "$@"' - "$@"
+    }
+    read_only true || skip "no file system can be mounted here"
+    read_only tools/data.sh
+    rm data/mnist/$labels
+    fails 1 "error: data/mnist cannot be written: run make data in" read_only tools/data.sh
+    rm -r data/mnist
+    run read_only tools/data.sh
+    [ "$status" = 1 ]
+    [[ $output == *"Read-only file system"*"error: data/mnist cannot be written"* ]]
+}
+
 @test "a wrong MNIST_MIRROR is an error, even if Fashion-MNIST is installed" {
     make_fashion
     MNIST_MIRROR=file://$PWD/empty run --separate-stderr tools/data.sh

@@ -423,6 +423,39 @@ TEST_OF(missing_folder, &idx) {
     assert_int_equal(data_load(&train, &test, &nowhere, why), -1);
     assert_non_null(strstr(why, "nowhere: there is no such folder"));
     assert_non_null(strstr(why, "make data"));
+    assert_null(strstr(why, "run this in the folder of the course")); // as it does
+}
+
+// Names of other programs, and folders around or below that of the files.
+TEST(other_files_are_named) {
+    static const struct {
+        const char *file, *reason; // in the folder x
+    } cases[] = {
+        {"x/train-images.idx3-ubyte", "x: has train-images.idx3-ubyte, want train-images-idx3-"},
+        {"x/train-images.idx3-ubyte.gz", "x: has train-images.idx3-ubyte, want train-images-idx3-"},
+        {"x/data_batch_1", "x: has data_batch_1, want data_batch_1.bin: make data SET=cifar10"},
+        {"x/cifar-10-batches-py/data_batch_1", "has cifar-10-batches-py/data_batch_1, want data_"},
+        {"x/cifar-10-batches-bin/data_batch_1.bin", "use --data x/cifar-10-batches-bin"},
+        {"x/MNIST/raw/train-images-idx3-ubyte.gz", "use --data x/MNIST/raw"},
+        {"x/raw/train-images-idx3-ubyte", "use --data x/raw"},
+        {"x/mnist/train-images-idx3-ubyte", "use --data x/mnist"},
+    };
+    char before[PATH_MAX], why[WHY_SIZE], command[200];
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(new_folder(), 0);
+    assert_int_equal(chdir(folder), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *from = "x";
+        snprintf(command, sizeof command, "mkdir -p $(dirname %s) && touch %s", cases[i].file,
+                 cases[i].file);
+        assert_int_equal(system(command), 0);
+        assert_int_equal(data_load(&train, &test, &from, why), -1);
+        if (!strstr(why, cases[i].reason))
+            fail_msg("%s is refused with \"%s\"", cases[i].file, why);
+        assert_int_equal(system("rm -r x"), 0);
+    }
+    assert_int_equal(chdir(before), 0);
+    assert_int_equal(rmdir(folder), 0);
 }
 
 // "auto" is the first of three folders with images, or data/mnist if none has any. Here no folder
@@ -452,6 +485,8 @@ TEST_OF(folder_is_found, &idx) {
             put(cases[i].file, "", 0, "wbT");
         assert_int_equal(data_load(&train, &test, &from, why), -1);
         assert_string_equal(from, cases[i].found);
+        if (i < FOLDERS)
+            assert_non_null(strstr(why, "run this in the folder of the course, where make data"));
         free_sets();
     }
     for (int i = CASES; i > 0; i--)
