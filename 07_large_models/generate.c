@@ -133,7 +133,7 @@ static void continue_text(struct predictor *p) {
         text[i] = choose(logits(p, text + begin, (int)(i - begin)), p->classes, i - length);
         print(text[i]);
     }
-    putchar('\n');
+    print('\n'); // also ends a character that lacks bytes
     free(text);
 }
 

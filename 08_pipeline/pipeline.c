@@ -38,9 +38,13 @@ static void divide_ranks(struct pipeline *p, const struct place *place) {
     if (ranks % p->stages)
         wrong_usage("--stages %d: %d rank%s cannot be divided into pipelines of %d ranks",
                     p->stages, place->world, PLURAL(place->world), p->stages * p->parts);
+    if (p->kind == INTERLEAVED && given == 1)
+        wrong_usage("--stages 1: --pipeline interleaved needs at least 2 stages");
     if (p->kind == INTERLEAVED && p->stages == 1)
-        wrong_usage("--pipeline interleaved needs at least 2 stages, and %d layers for them",
-                    2 * p->chunks);
+        wrong_usage("--pipeline interleaved needs at least 2 stages, and %d layers for them; no "
+                    "number of stages fits %d rank%s and %d layer%s",
+                    2 * p->chunks, place->world, PLURAL(place->world), p->model->count,
+                    PLURAL(p->model->count));
     if (p->stages * p->chunks > p->model->count)
         wrong_usage("--stages %d: the model has only %d layer%s, and %d parts need one each",
                     p->stages, p->model->count, PLURAL(p->model->count), p->stages * p->chunks);
@@ -52,10 +56,12 @@ static void divide_ranks(struct pipeline *p, const struct place *place) {
 }
 
 static void divide_batch(struct pipeline *p, long batch) {
-    long slice = batch / p->replicas, step = p->kind == INTERLEAVED ? p->stages : 1;
-    if (!p->micro_batches) {
+    long step = p->kind == INTERLEAVED ? p->stages : 1;
+    int given = p->micro_batches;
+    char factor[32] = "";
+    if (!given) { // or as few as possible, if no number divides the batch
         p->micro_batches = 4 * p->stages;
-        while (p->micro_batches > step && slice % p->micro_batches)
+        while (p->micro_batches > step && batch % (p->replicas * p->micro_batches))
             p->micro_batches -= step;
     }
     if (p->micro_batches % step)
@@ -63,11 +69,12 @@ static void divide_batch(struct pipeline *p, long batch) {
                     "interleaved needs",
                     p->micro_batches, p->stages);
     long parts = (long)p->replicas * p->micro_batches, fit = max_size(batch / parts, 1) * parts;
+    if (p->micro_batches > 1)
+        snprintf(factor, sizeof factor, " x %d %s", p->micro_batches,
+                 given ? "micro-batches" : "stages");
     if (batch != fit)
-        wrong_usage("--batch %ld is not divisible by %d replica%s x %d micro-batch%s; %ld and %ld "
-                    "are",
-                    batch, p->replicas, PLURAL(p->replicas), p->micro_batches,
-                    p->micro_batches == 1 ? "" : "es", fit, fit + parts);
+        wrong_usage("--batch %ld is not divisible by %d replica%s%s; %ld and %ld are", batch,
+                    p->replicas, PLURAL(p->replicas), factor, fit, fit + parts);
     p->rows = batch / parts;
 }
 

@@ -38,7 +38,7 @@ static FILE *open_text(const char *folder, char name[PATH_MAX], size_t *size, ch
     }
     find_file(folder, name);
     if (stat(name, &status)) {
-        refuse(why, "%s: %s; --data text:FILE wants a file", name, strerror(errno));
+        refuse(why, "--data %s: %s; --data text:FILE wants a file", folder, strerror(errno));
         return NULL;
     }
     if (!S_ISREG(status.st_mode)) { // a pipe can be read only once

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -120,6 +121,13 @@ static void copy_overlaps(struct snapshot *s, struct shard to, const struct snap
                    overlap.count * sizeof(float));
 }
 
+// The reason in why is about a shard's own file. Names the snapshot, too. Returns -1.
+static int refuse_shard(const char *path, char why[WHY_SIZE]) {
+    char reason[WHY_SIZE];
+    snprintf(reason, sizeof reason, "%s", why);
+    return refuse(why, "snapshot %.200s has a shard that is refused: %.700s", path, reason);
+}
+
 // Reads the file of a shard, and copies the values that s, the shard named to, also holds. Without
 // a manifest, the file is the one at path.
 static int load_overlaps(const char *path, int has_manifest, struct snapshot *s, struct shard to,
@@ -132,6 +140,8 @@ static int load_overlaps(const char *path, int has_manifest, struct snapshot *s,
     struct snapshot *file = snapshot_like(s, size, s->state_size / s->parameters * size);
     int result = snapshot_read(name, file, why);
     const struct progress *p = &file->progress;
+    if (has_manifest && result < 0)
+        refuse_shard(path, why);
     if (has_manifest && result == 0)
         result =
             refuse(why, "snapshot %.200s lacks its shard %.200s: %s", path, name, strerror(ENOENT));
@@ -147,7 +157,7 @@ static int load_overlaps(const char *path, int has_manifest, struct snapshot *s,
     return result;
 }
 
-int snapshot_identify(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
+static int identify(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
     struct sharding saved = {0};
     char name[PATH_SIZE];
     long version;
@@ -164,19 +174,16 @@ int snapshot_identify(const char *path, struct snapshot *s, char why[WHY_SIZE]) 
         return refuse(why, "snapshot %.200s lacks its shard %.200s: %s", path, name,
                       strerror(ENOENT));
     if (result < 0)
-        return -1;
+        return refuse_shard(path, why);
     s->parameters = count_parameters(&saved);
     s->state_size = s->parameters * (shard.state_size / shard.parameters);
     return 1;
 }
 
-int snapshot_load_shard(const char *path, struct snapshot *s, const struct sharding *sharding,
-                        int number, char why[WHY_SIZE]) {
+static int load_shard(const char *path, struct snapshot *s, const struct sharding *sharding,
+                      int number, char why[WHY_SIZE]) {
     struct sharding saved = {0};
     size_t parameters = count_parameters(sharding);
-    if (!device_computes())
-        return refuse(why, "--snapshot %.200s: with CPU_DEVICE_COMPUTE=0 there is nothing to save",
-                      path);
     int has_manifest = read_manifest(path, s, parameters, &saved, why);
     if (has_manifest < 0)
         return -1;
@@ -194,5 +201,38 @@ int snapshot_load_shard(const char *path, struct snapshot *s, const struct shard
         if (!has_manifest || next_overlap(to, from, &parameter, &overlap))
             result = load_overlaps(path, has_manifest, s, to, from, why);
     }
+    return result;
+}
+
+// Returns 1 if a run has replaced the file at path since it was as described in *seen.
+static int is_new(const char *path, struct stat *seen) {
+    struct stat before = *seen;
+    return !stat(path, seen) &&
+           (seen->st_ino != before.st_ino || seen->st_ctim.tv_sec != before.st_ctim.tv_sec ||
+            seen->st_ctim.tv_nsec != before.st_ctim.tv_nsec);
+}
+
+// A run that saves meanwhile removes the shards of the manifest before.
+int snapshot_identify(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
+    struct stat seen = {0};
+    int result;
+    is_new(path, &seen);
+    do
+        result = identify(path, s, why);
+    while (result < 0 && is_new(path, &seen));
+    return result;
+}
+
+int snapshot_load_shard(const char *path, struct snapshot *s, const struct sharding *sharding,
+                        int number, char why[WHY_SIZE]) {
+    struct stat seen = {0};
+    int result;
+    if (!device_computes())
+        return refuse(why, "--snapshot %.200s: with CPU_DEVICE_COMPUTE=0 there is nothing to save",
+                      path);
+    is_new(path, &seen);
+    do
+        result = load_shard(path, s, sharding, number, why);
+    while (result < 0 && is_new(path, &seen));
     return result;
 }

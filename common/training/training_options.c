@@ -27,7 +27,7 @@ const struct option_spec training_options[] = {
     {"heads", OPTION_INT, &opt.heads, "auto", 1, 1024, "attention heads, auto: of --size",
      .used_by = "model=gpt"},
     {"context", OPTION_INT, &opt.context, "auto", 1, 65536,
-     "tokens of a sample of text, auto: of --size", .used_by = "data=text"},
+     "tokens of a sample of text, auto: of --size", .used_by = "model=gpt"},
     {"dropout", OPTION_REAL | OPTION_CHANGES, &opt.dropout, "auto", 0, 1,
      "dropout rate, auto: 0.25 and 0.5 for cnn, else 0", .used_by = "model=mlp, cnn or gpt"},
     {"augment", OPTION_TEXT | OPTION_CHANGES, &opt.augment, "none", 0, 0,

@@ -64,6 +64,16 @@ generate() { # SNAPSHOT OPTION...
     [ "$(LC_ALL=C tr -d '\n\t\40-\176\200-\377' <out | wc -c)" = 0 ]
 }
 
+# A first byte of several may be the last one.
+@test "each byte at the end of the text shows" {
+    generate whole --temperature 100 --tokens 1 >before
+    for n in {2..20}; do
+        generate whole --temperature 100 --tokens "$n" >out
+        refute cmp -s before out
+        mv out before
+    done
+}
+
 @test "each mistake is one clear line" {
     path=$build/07_large_models/generate
     fails 2 "--snapshot FILE is missing" "$path"

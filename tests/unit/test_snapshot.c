@@ -559,8 +559,31 @@ TEST(missing_shard_is_reported) {
             assert_true(shard_is(2, &cuts[4], i));
     shard_refused(&cuts[0], 0, reason);
     assert_int_equal(mkdir(name, 0700), 0);
-    shard_refused(&cuts[4], 2, "is no snapshot, or a truncated one");
+    snprintf(reason, sizeof reason,
+             "snapshot %s has a shard that is refused: %s is no snapshot, or a truncated one", path,
+             name);
+    shard_refused(&cuts[4], 2, reason);
     assert_int_equal(rmdir(name), 0);
+}
+
+// A program that reads shards, such as generate, needs no lock. Here, the first shard is a pipe, so
+// that the next snapshot is saved after the old manifest was read, and before its shard.
+TEST(shards_that_are_replaced_meanwhile_are_read_again) {
+    for (int identify = 0; identify < 2; identify++) {
+        char why[WHY_SIZE];
+        struct snapshot found;
+        save_epoch(2, &cuts[4]);
+        const char *pipe = shard_file(2, &cuts[4], 0);
+        assert_int_equal(unlink(pipe) || mkfifo(pipe, 0600), 0);
+        pid_t pid = fork();
+        if (pid == 0) {
+            open(pipe, O_WRONLY); // waits for the reader
+            _exit(save_cut(whole(3), &cuts[4], why) != 0);
+        }
+        assert_true(identify ? snapshot_identify(path, &found, why) == 1 : is_epoch(3));
+        assert_int_equal(identify ? found.progress.epochs : 3, 3);
+        assert_int_equal(waitpid(pid, NULL, 0), pid);
+    }
 }
 
 // The file has the right name and is complete, but belongs to another snapshot.

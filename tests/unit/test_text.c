@@ -168,6 +168,10 @@ TEST(bad_files_are_refused) {
             fail_msg("%s: refused with \"%s\", not with %s", made, why, cases[i].reason);
         remove(path);
     }
+    const char *nothing = "text:";
+    assert_int_equal(data_load(&train, &test, &nothing, why), -1);
+    assert_string_equal(why, "--data text:: No such file or directory; "
+                             "--data text:FILE wants a file");
 }
 
 TEST(image_models_refuse_a_text) {
