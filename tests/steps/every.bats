@@ -252,32 +252,27 @@ END
 
 # Sets holder to the process that the lock names. In step 2, it is the parent of the ranks.
 holder_or_child_stops() {
-    read -r _ holder _ <../s/s.lock || [ -n "$holder" ] || return
+    read -r _ holder _ <s/s.lock || [ -n "$holder" ] || return
     stopped "$holder" || stopped "$(cut -d' ' -f1 "/proc/$holder/task/$holder/children")"
 } 2>/dev/null
 
 # The first run stops just before its second file gets its name.
 @test "a second run with the same snapshot is refused and names the first, and a killed run leaves no lock" {
-    local step command holder code
-    mkdir first
+    local step command holder
+    mkdir second
     for step in $trainers; do
         rm -rf right s && mkdir right s
         train $step 2 --snapshot right/s
-        program=$(watched $step) set_command $step 2 --snapshot ../s/s
-        cd first
+        program=$(watched $step) set_command $step 2 --snapshot s/s
         KILL_AT="$((step == 1 ? -1 : 0)) rename 2 19" start "${command[@]}"
         until_true 30 holder_or_child_stops
-        cd ..
         (cd s && contents) >before
-        refute train $step 2 --snapshot s/s
-        [ "$(grep -c "^error .*: snapshot s/s: process $holder ($(hostname).*) $(text_of OTHER_RUN); wait for its end" err)" = 1 ] ||
-            { cat err && return 1; }
+        (cd second && refute train $step 2 --snapshot ../s/s)
+        [ "$(grep -c "^error .*: snapshot ../s/s: process $holder ($(hostname).*) $(text_of OTHER_RUN); wait for" second/err)" = 1 ] ||
+            { cat second/err && return 1; }
         (cd s && contents) | diff before -
         kill -9 "$holder"
-        code=$((step < 3 ? 137 : 1))
-        cd first
-        ends $code
-        cd ..
+        ends $((step < 3 ? 137 : 1))
         train $step 2 --snapshot s/s
         diff -r right s || { echo "step $step" && return 1; }
     done
