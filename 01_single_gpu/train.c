@@ -12,8 +12,8 @@
 #include "common/snapshots/snapshot.h"
 #include "common/training/optimizer.h"
 #include "common/training/report.h"
+#include "common/training/requests.h"
 #include "common/training/training_options.h"
-#include "common/training/wishes.h"
 #include <math.h>
 #include <stdio.h>
 
@@ -40,7 +40,7 @@ struct trainer {
     struct progress progress;            // completed epochs and steps
     struct snapshot *snapshot;           // in host memory, to load and save; NULL: no --snapshot
     int resumed;                         // 1: training continues from a snapshot file
-    struct wishes wishes;                // as training last looked at them
+    struct requests requests;            // as training last looked at them
 };
 
 // Reads the data and the snapshot, and builds the model. This does not need the GPU, so a wrong
@@ -154,7 +154,7 @@ static struct stats read_stats(struct trainer *t, int clear) {
         fail("epoch %ld, step %ld: the loss is not finite: lower --lr, or look for a missing wait "
              "with CPU_DEVICE_CHECK=1 on the CPU device",
              t->progress.epochs + 1, t->progress.step);
-    t->wishes = current_wishes();
+    t->requests = current_requests();
     return *sums;
 }
 
@@ -170,7 +170,7 @@ static struct stats evaluate(struct trainer *t) {
 }
 
 static int finished(const struct trainer *t) {
-    return t->wishes.stop || t->progress.epochs >= opt.epochs ||
+    return t->requests.stop || t->progress.epochs >= opt.epochs ||
            (opt.max_steps && steps_done(t) >= opt.max_steps);
 }
 
@@ -222,7 +222,7 @@ static void train_epoch(struct trainer *t) {
         train_step(t);
         p->step++;
         int line = p->step % opt.log_every == 0 || p->step == steps || finished(t);
-        if (!line && !report_due(steps_done(t), t->wishes.pace))
+        if (!line && !report_due(steps_done(t), t->requests.pace))
             continue;
         struct stats sums = read_stats(t, line);
         p->sums.loss = before.loss + sums.loss;
@@ -234,7 +234,7 @@ static void train_epoch(struct trainer *t) {
         } else {
             report_progress(steps_done(t));
         }
-        if (t->wishes.save && p->step < steps && !finished(t))
+        if (t->requests.save && p->step < steps && !finished(t))
             save(t);
     }
 }
@@ -257,11 +257,11 @@ static void train(struct trainer *t) {
         report_epoch(p->epochs, opt.epochs, steps_done(t), p->sums, evaluate(t), elapsed,
                      images / elapsed);
         p->sums = (struct stats){0};
-        if ((t->wishes.save || p->epochs % opt.save_every == 0) && !finished(t))
+        if ((t->requests.save || p->epochs % opt.save_every == 0) && !finished(t))
             save(t);
     }
     save(t);
-    if (t->wishes.stop)
+    if (t->requests.stop)
         say("told to stop by a signal; %s\n",
             opt.snapshot ? "saved" : "without --snapshot nothing is saved");
 }

@@ -2,7 +2,7 @@
 #include "03_multigpu_launcher/rendezvous_folder.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
-#include "common/training/wishes.h"
+#include "common/training/requests.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -18,8 +18,8 @@
 #include "common/snapshots/snapshot.h"
 #include "common/training/optimizer.h"
 #include "common/training/report.h"
+#include "common/training/requests.h"
 #include "common/training/training_options.h"
-#include "common/training/wishes.h"
 #include <math.h>
 #include <nccl.h>
 #include <stdio.h>
@@ -51,7 +51,7 @@ static const struct option_table tables[] = {
 
 struct sums { // six doubles, which one all-reduce sums over all ranks
     struct stats stats;
-    struct wishes wishes;
+    struct requests requests;
 };
 
 struct trainer {
@@ -72,7 +72,7 @@ struct trainer {
     struct progress progress;            // completed epochs and steps
     struct snapshot *snapshot;           // in host memory, to load and save; NULL: no --snapshot
     int resumed;                         // 1: training continues from a snapshot file
-    struct wishes wishes;                // as training last looked at them
+    struct requests requests;            // as training last looked at them
     int rank, world;
     double *checksums; // two numbers for check_replicas
     struct place place;
@@ -227,8 +227,8 @@ static void train_step(struct trainer *t) {
 static struct stats read_stats(struct trainer *t, int clear) {
     struct sums *sums = t->host_sums;
     sum_stats(t->stats, &t->sums->stats, t->stream);
-    sums->wishes = current_wishes();
-    CUDA_CHECK(cudaMemcpyAsync(&t->sums->wishes, &sums->wishes, sizeof sums->wishes,
+    sums->requests = current_requests();
+    CUDA_CHECK(cudaMemcpyAsync(&t->sums->requests, &sums->requests, sizeof sums->requests,
                                cudaMemcpyHostToDevice, t->stream));
     COLLECTIVE(t->stream,
                ncclAllReduce(t->sums, t->sums, 6, ncclDouble, ncclSum, t->comm, t->stream));
@@ -240,8 +240,8 @@ static struct stats read_stats(struct trainer *t, int clear) {
         fail("epoch %ld, step %ld: the loss is not finite: lower --lr, or look for a missing wait "
              "with CPU_DEVICE_CHECK=1 on the CPU device",
              t->progress.epochs + 1, t->progress.step);
-    t->wishes = sums->wishes; // the same on all ranks
-    t->wishes.pace /= t->world;
+    t->requests = sums->requests; // the same on all ranks
+    t->requests.pace /= t->world;
     return sums->stats;
 }
 
@@ -275,7 +275,7 @@ static void check_replicas(struct trainer *t) {
 }
 
 static int finished(const struct trainer *t) {
-    return t->wishes.stop || t->progress.epochs >= opt.epochs ||
+    return t->requests.stop || t->progress.epochs >= opt.epochs ||
            (opt.max_steps && steps_done(t) >= opt.max_steps);
 }
 
@@ -334,7 +334,7 @@ static void train_epoch(struct trainer *t) {
         train_step(t);
         p->step++;
         int line = p->step % opt.log_every == 0 || p->step == steps || finished(t);
-        if (!line && !report_due(steps_done(t), t->wishes.pace))
+        if (!line && !report_due(steps_done(t), t->requests.pace))
             continue;
         struct stats sums = read_stats(t, line);
         p->sums.loss = before.loss + sums.loss;
@@ -346,7 +346,7 @@ static void train_epoch(struct trainer *t) {
         } else {
             report_progress(steps_done(t));
         }
-        if (t->wishes.save && p->step < steps && !finished(t))
+        if (t->requests.save && p->step < steps && !finished(t))
             save(t);
     }
 }
@@ -371,11 +371,11 @@ static void train(struct trainer *t) {
         report_epoch(p->epochs, opt.epochs, steps_done(t), p->sums, evaluate(t), elapsed,
                      images / elapsed);
         p->sums = (struct stats){0};
-        if ((t->wishes.save || p->epochs % opt.save_every == 0) && !finished(t))
+        if ((t->requests.save || p->epochs % opt.save_every == 0) && !finished(t))
             save(t);
     }
     save(t);
-    if (t->wishes.stop)
+    if (t->requests.stop)
         say("told to stop by a signal; %s\n",
             opt.snapshot ? "saved" : "without --snapshot nothing is saved");
 }
@@ -415,7 +415,8 @@ int main(int argc, char **argv) {
     start(&t);
     trace_open(opt.trace, t.rank, t.world);
     train(&t);
-    barrier(&t.sums->wishes.stop, t.comm, t.stream); // no rank exits with 0 until rank 0 has saved
+    barrier(&t.sums->requests.stop, t.comm,
+            t.stream); // no rank exits with 0 until rank 0 has saved
     end_watchdog();
     return 0;
 }

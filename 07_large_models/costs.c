@@ -3,8 +3,8 @@
 #include "common/device/device.h"
 #include "common/kernels/kernels.h"
 #include "common/training/report.h"
+#include "common/training/requests.h"
 #include "common/training/training_options.h"
-#include "common/training/wishes.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,8 +45,8 @@ static double activation_bytes(const struct fsdp *f, int rows, int targets, int 
             if (last)
                 stored += m->layers[j].outputs;
         }
-    // The lanes of the loss, their total, and the wishes of the ranks.
-    size_t sums = (STATS_LANES + 1) * sizeof(struct stats) + sizeof(struct wishes);
+    // The lanes of the loss, their total, and the requests of the ranks.
+    size_t sums = (STATS_LANES + 1) * sizeof(struct stats) + sizeof(struct requests);
     // The two gradients, dx and dy, are as wide as the widest layer.
     return (4. * (stored + (*shared + 2) * widest) + targets) * rows + sums;
 }

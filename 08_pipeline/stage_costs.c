@@ -2,7 +2,7 @@
 #include "common/base/minmax.h"
 #include "common/base/say.h"
 #include "common/device/device.h"
-#include "common/training/wishes.h"
+#include "common/training/requests.h"
 #include <stdio.h>
 
 void print_pipeline(const struct pipeline *p) {
@@ -43,8 +43,8 @@ void print_stage_costs(const struct pipeline *p, int state_per_parameter, int ta
         edges += begin > 0 ? layers[begin].inputs : 0;
         edges += end < p->model->count ? layers[end].inputs : 0;
     }
-    // The lanes of the loss, their total, and the wishes of the ranks.
-    size_t sums = (STATS_LANES + 1) * sizeof(struct stats) + sizeof(struct wishes);
+    // The lanes of the loss, their total, and the requests of the ranks.
+    size_t sums = (STATS_LANES + 1) * sizeof(struct stats) + sizeof(struct requests);
     double floats = p->in_flight * stored + (2. + p->waiting) * widest;
     printf("costs of stage %d in bytes: %zu parameters, %d of %d micro-batches in flight\n",
            p->stage, p->count, p->in_flight, p->micro_batches);

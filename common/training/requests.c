@@ -1,4 +1,4 @@
-#include "common/training/wishes.h"
+#include "common/training/requests.h"
 #include "common/base/clock.h"
 #include "common/training/report.h"
 #include "common/training/training_options.h"
@@ -31,10 +31,10 @@ void stop_on_signals(void) {
     handle_stop_signals(on_signal);
 }
 
-struct wishes current_wishes(void) {
+struct requests current_requests(void) {
     if (!saved_at)
         begin_save_minutes();
-    return (struct wishes){
+    return (struct requests){
         .stop = told_to_stop,
         .save = opt.save_minutes && seconds() > saved_at + 60 * opt.save_minutes,
         .pace = report_pace(),
