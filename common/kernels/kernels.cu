@@ -164,7 +164,9 @@ void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows,
     span_end();
 }
 
-__device__ static double folded[SQUARES_LANES / 64]; // the sums of all kernels of fold but the last
+// The sums of all kernels of fold but the last. The calls of fold are on one stream, one after the
+// other, so one array is enough.
+__device__ static double folded[SQUARES_LANES / 64];
 
 // lanes NULL, sums NULL: folded.
 __global__ static void fold_kernel(const double *lanes, size_t count, double *sums, size_t left) {

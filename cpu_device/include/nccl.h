@@ -1,7 +1,7 @@
 // The NCCL API of the CPU device. It has the functions that the course and NVIDIA's examples use,
 // with NVIDIA's names, values and behaviour, and connects real processes. A program that compiles
-// with this header compiles with that of NCCL 2.28 to 2.30, too. The comments describe only differences
-// from NCCL's manual.
+// with this header compiles with that of NCCL 2.28 to 2.30, too. The comments describe only
+// differences from NCCL's manual.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
