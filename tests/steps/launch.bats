@@ -488,7 +488,7 @@ END
 }
 
 @test "missing addresses, folders and programs are named in one line" {
-    refused 1 "--master-addr a..b" --master-addr a..b
+    refused 1 "waited 1 s (--join-timeout) for an address of --master-addr a..b" --master-addr a..b --join-timeout 1
     refused 1 "--master-addr is not an address of this node" --master-addr 192.0.2.1
     touch "$BATS_TEST_TMPDIR/file"
     for folder in "$BATS_TEST_TMPDIR/file" "$BATS_TEST_TMPDIR/file/log" /proc/none; do

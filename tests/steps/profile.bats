@@ -180,7 +180,7 @@ has() {
         CPU_DEVICE_MODEL=$simple timeout 60 ./traced "${tiny[@]}" --nproc 2 --overlap $overlap --trace trace.json >log
         python3 "$root/tools/trace.py" trace.json >table
         grep -q '^ *1 ' table
-        # Each of 5 training steps and an evaluation of one batch has 3 layers, and each report a sum of 3 doubles. The
+        # Each of 5 training steps and an evaluation of one batch has 3 layers, and each report a sum of 6 doubles. The
         # model has 8 x 8 + 8 + 8 x 8 + 8 + 8 x 10 + 10 parameters.
         while read -r count pattern; do
             [ "$(grep -cE "$pattern" trace.1.json)" = "$count" ] || { echo "not $count: $pattern" && return 1; }
@@ -188,7 +188,7 @@ has() {
 18 "name":"forward . dense.*","cat":"kernel"
 18 "name":"forward . dense.*","cat":"host","pid":1,"tid":0
 5 "name":"optimizer_step","cat":"kernel"
-2 "cat":"collective".*"bytes":24,"comm":"all","number":[0-9]+}
+2 "cat":"collective".*"bytes":48,"comm":"all","number":[0-9]+}
 $((overlap ? 0 : 5)) "cat":"collective".*"bytes":936,
 $((overlap ? 10 : 0)) "cat":"collective".*"bytes":288,
 $((overlap ? 3 : 2)) "thread_name"

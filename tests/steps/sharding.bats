@@ -208,7 +208,7 @@ each_sends() {
         [ "$(sed -nE 's/.*"name":"nccl([A-Za-z]*)","cat":"collective".*"bytes":([0-9]+),.*/\1 \2/p' trace.$rank.json |
             awk -v shards="$2" -v replicas=$(($1 / $2)) '
                 $1 != "AllReduce" { sent += $2 * (shards - 1) / shards }
-                $1 == "AllReduce" && $2 > 32 { sent += 2 * $2 * (replicas - 1) / replicas }
+                $1 == "AllReduce" && $2 > 48 { sent += 2 * $2 * (replicas - 1) / replicas }
                 END { print sent / 4 }')" = "$3" ] || return
     done
 }
