@@ -162,8 +162,8 @@ END
 4 3 1 gather_batch 1 10
 5 3 2 gather_batch 1 15
 7 3 1 gather_batch 1 15
-8 3 2 ncclAllReduce 1 15
-9 4 3 ncclAllReduce 1 15
+8 3 2 ncclAllReduce 2 15
+9 4 3 ncclAllReduce 2 15
 END
 }
 

@@ -140,6 +140,7 @@ idle() {
         rank_says $rank ".*$(text_of NOT_ENDED) 4 s .*transfers before (for|back)ward of micro-batch [0-3] in stage $rank at "
     done
     grep -q 'rank 1' err.0
+    end_ranks # rank 1 is stopped
     # The ranks of two pipelines have other numbers in the communicators of a pipeline and of the replicas of a stage.
     KILL_AT="3 ncclSend 30 19" start_ranks 4 "$(watched 8)" --stages 2 --step-timeout 4
     ranks_end 15 1 0 1 2
