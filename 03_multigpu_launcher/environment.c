@@ -126,8 +126,9 @@ int rank0_port(void) {
 }
 
 int choose_device(const struct place *p) {
-    int devices, ranks = max_size(p->local_world, p->local_rank + 1);
+    int devices;
     CUDA_CHECK(cudaGetDeviceCount(&devices));
+    int ranks = max_size(p->local_world, p->local_rank + 1);
     if (gpus_are_shared())
         return share_gpus(p->local_rank, ranks, devices);
     if (devices > 1 && p->local_rank >= devices)

@@ -185,8 +185,8 @@ sums() {
     ranks_end 15 1 0
     rank_says 0 ".*$(text_of NOT_ENDED) 4 s .*step [0-9]+, collective [0-9]+, ncclAllReduce at .*09_tensor/tensor.c:[0-9]+"
     grep -q 'rank 1' err.0
-    # In the communicator of its parts, rank 3 is rank 1.
     end_ranks # rank 1 is stopped
+    # In the communicator of its parts, rank 3 is rank 1.
     KILL_AT="3 ncclAllReduce 40 19" start_ranks 4 "$(watched 9)" --tensor 2 --step-timeout 4
     ranks_end 15 1 0 1 2
     rank_says 2 ".*$(text_of NOT_ENDED) 4 s .*; rank 2 waits in .* s; rank 3 is in no collective"

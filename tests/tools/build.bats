@@ -41,7 +41,7 @@ objects() { # all objects that are newer than the file
 
     touch stamp common/snapshots/snapshot.h
     make -j2 DEVICE=cpu step1
-    [ "$(objects stamp)" = "$(printf 'build/cpu/%s.o\n' 01_single_gpu/{classify,train} common/snapshots/{conditions,manifest,shards,snapshot})" ]
+    [ "$(objects stamp)" = "$(printf 'build/cpu/%s.o\n' 01_single_gpu/{classify,train} common/snapshots/{conditions,lock,manifest,shards,snapshot})" ]
     [ build/cpu/01_single_gpu/train -nt stamp ]
 
     touch stamp cpu_device/include/cublas_v2.h
