@@ -13,7 +13,7 @@ set -u
 # number behind them is that of lines that may move: in step 8, backward must not wait for the last sum, because the stage
 # still has to send the gradient of its inputs, so the wait moves to train_step.
 budgets='1-2 135 25
-2-3  20 20
+2-3  25 20
 3-4  60 25
 4-5  60  95
 5-7 150  48
