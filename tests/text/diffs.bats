@@ -71,13 +71,13 @@ row() {
 @test "one line more than its budget makes a pair fail, and so does a pair without a budget" {
     change -e 's/100/200/' -e 's/c->total \+= i/& * i/'
     passes
-    row 1-2 2 2 2 125/20
-    seq -f 'f(%g);' 21 >01_one/train.c
-    seq -f 'g(%g);' 125 >02_two/train.c
-    names "02_two/train.c: 125 lines added and 21 removed, beyond the budget of 125 and 20"
+    row 1-2 2 2 2 135/25
+    seq -f 'f(%g);' 26 >01_one/train.c
+    seq -f 'g(%g);' 136 >02_two/train.c
+    names "02_two/train.c: 136 lines added and 26 removed, beyond the budget of 135 and 25"
     mv 01_one 07_seven
     mv 02_two 08_eight
-    names "08_eight/train.c: 125 lines added and 21 removed, beyond the budget of none and none"
+    names "08_eight/train.c: 136 lines added and 26 removed, beyond the budget of none and none"
 }
 
 @test "a moved line and a comment that goes without its code are reported, and indented code is not" {

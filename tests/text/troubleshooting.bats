@@ -67,7 +67,7 @@ in the environment: want a number @ RANK=2 $pair 03_multigpu_launcher/train
 $(text_of CANNOT_RUN) @ $two 04_multinode/nothing
 $(text_of FAILED_FIRST) @ $two sh -c 'exit 3'
 exit code 2 means wrong usage @ $two --max-restarts 1 03_multigpu_launcher/train --epoch 3
-$(text_of CALLS_DIFFER) @ $two sh -c 'exec 03_multigpu_launcher/train --hidden 1\$RANK'
+$(text_of CALLS_DIFFER) @ $two sh -c 'exec 06_allreduce_demo/allreduce --check-only --count 1\$RANK'
 so no rank knows where rank 0 listens @ RANK=0 $pair 04_multinode/train
 rank 0 cannot listen @ RANK=0 ${alone/127.0.0.1/192.0.2.1} 04_multinode/train --join-timeout 1
 (--join-timeout) for rank 0 @ RANK=1 $alone 04_multinode/train --join-timeout 1
