@@ -47,8 +47,6 @@ ncclResult_t agree(const char *plan, ncclComm_t comm, cudaStream_t stream) {
     int rank, world;
     void *buffer;
     ncclResult_t result;
-    if (!device_computes()) // then it copies nothing, either
-        return ncclSuccess;
     NCCL_CHECK(ncclCommUserRank(comm, &rank));
     NCCL_CHECK(ncclCommCount(comm, &world));
     gethostname(mine.host, sizeof mine.host - 1);
@@ -60,7 +58,7 @@ ncclResult_t agree(const char *plan, ncclComm_t comm, cudaStream_t stream) {
     int differs = strcmp(mine.text, first.text) ? rank : world; // after find_smallest: this rank
     if ((result = find_smallest(&differs, buffer, comm, stream)))
         return result;
-    if (differs < world) {
+    if (differs < world && device_computes()) { // otherwise, it has copied nothing, either
         if ((result = share(&mine, buffer, differs, comm, stream)))
             return result;
         size_t part = find_difference(mine.text, first.text);

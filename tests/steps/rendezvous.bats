@@ -360,7 +360,7 @@ in_own_folders() {
     # Rank 0 looks for another run that saves there, before it meets the others.
     ranks "0 1 2" --snapshot none/s --join-timeout 1
     ended 1 0 1 2
-    one_line 0 "cannot write snapshot none/s: No such file or directory"
+    one_line 0 "$(text_of CANNOT_WRITE) none/s: No such file or directory"
     one_line 1 "waited 1 s (--join-timeout) for rank 0"
 }
 
