@@ -179,6 +179,7 @@ has() {
         count=$((count + 1))
     }
     while IFS= read -r name; do
+        [ "$name" != NCCL_MULTI_RANK_GPU_ENABLE ] || has "NCCL version 2.3" >/dev/null || continue # since NCCL 2.30
         has "$name" >/dev/null || has "${name#NCCL_}" # most are stored without the prefix
     done < <(grep -oE 'NCCL_[A-Z0-9_]+' "$root/docs/nccl.md" | sort -u)
     while IFS= read -r line; do # the values are left out
