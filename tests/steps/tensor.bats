@@ -187,9 +187,9 @@ sums() {
     grep -q 'rank 1' err.0
     end_ranks # rank 1 is stopped
     # In the communicator of its parts, rank 3 is rank 1.
-    KILL_AT="3 ncclAllReduce 40 19" start_ranks 4 "$(watched 9)" --tensor 2 --step-timeout 4
-    ranks_end 15 1 0 1 2
-    rank_says 2 ".*$(text_of NOT_ENDED) 4 s .*; rank 2 waits in .* s; rank 3 is in no collective"
+    KILL_AT="3 ncclAllReduce 40 19" start_ranks 4 "$(watched 9)" --tensor 2 --step-timeout 8
+    ranks_end 25 1 0 1 2
+    rank_says 2 ".*$(text_of NOT_ENDED) 8 s .*; rank 2 waits in .* s; rank 3 is in no collective"
 }
 
 @test "a part killed while it saves, sums or sends is restarted, and the result is the same" {
