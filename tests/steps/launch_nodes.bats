@@ -299,8 +299,10 @@ told() {
     make_nodes 2
     echo "hosts: files" >nsswitch
     touch hosts.{0,1}
+    cp -a /etc etc # a bare system may lack the files
+    touch etc/{hosts,nsswitch.conf}
     # shellcheck disable=SC2016 # expanded there
-    printf '%s\n' '#!/bin/bash' 'mount --bind "$1" /etc/hosts && mount --bind nsswitch /etc/nsswitch.conf && exec "${@:2}"' >knowing
+    printf '%s\n' '#!/bin/bash' 'mount --bind etc /etc && mount --bind "$1" /etc/hosts && mount --bind nsswitch /etc/nsswitch.conf && exec "${@:2}"' >knowing
     chmod +x knowing
     for node in 1 0; do
         hosts=hosts.$node begin late $node --master-addr pod-0.job

@@ -168,9 +168,11 @@ own_names() {
     unshare -m true 2>/dev/null || skip "another /etc/hosts needs root"
     echo "hosts: files" >nsswitch
     touch hosts
+    cp -a /etc etc # a bare system may lack the files
+    touch etc/{hosts,nsswitch.conf}
     cat >with_names <<END
 #!/bin/sh
-mount --bind hosts /etc/hosts && mount --bind nsswitch /etc/nsswitch.conf && exec "$four" "\$@"
+mount --bind etc /etc && mount --bind hosts /etc/hosts && mount --bind nsswitch /etc/nsswitch.conf && exec "$four" "\$@"
 END
     printf '#!/bin/sh\nexec unshare -m ./with_names "$@"\n' >rank
     chmod +x rank with_names
