@@ -69,7 +69,7 @@ settings=("--optimizer adadelta --lr 0.1 --schedule step --gamma 0.5" "--nestero
             same_curve one csv || { echo "step $step, $ranks ranks" && return 1; }
         done
     done
-    train 4 4 --snapshot right
+    CPU_DEVICE_CHECK=1 train 4 4 --snapshot right
     killed_once 4 4 "1 ncclAllReduce 14" --snapshot got
     cmp right got
 }
