@@ -31,7 +31,7 @@ int gpus_are_shared(void) {
 int share_gpus(int rank, int ranks, int gpus) {
     const char *way = "NCCL_MULTI_RANK_GPU_ENABLE=1";
     int version, most = (ranks + gpus - 1) / gpus; // most: ranks of one GPU
-    char blocks[16], host[HOST_NAME_MAX + 32] = "";
+    char blocks[16];
     if (most < 2)
         return rank;
     snprintf(blocks, sizeof blocks, "%zu", max_size(BLOCKS / most, 1));
@@ -40,6 +40,7 @@ int share_gpus(int rank, int ranks, int gpus) {
     if (version >= NCCL_VERSION(2, 30, 0)) {
         setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 0);
     } else { // each rank pretends to be a host of its own, and sends its data through a socket
+        char host[HOST_NAME_MAX + 32] = "";
         way = "NCCL before 2.30 uses NCCL_HOSTID and sockets";
         gethostname(host, HOST_NAME_MAX);
         snprintf(host + strlen(host), 32, "-%d", rank);

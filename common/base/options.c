@@ -151,7 +151,8 @@ static const struct option_spec *find_option(const struct option_table *tables, 
     return o;
 }
 
-// Returns an option whose name begins with what was typed, or the other way round, or NULL.
+// Returns an option whose name begins with the typed name, or with which the typed name begins.
+// Returns NULL if there is none.
 static const struct option_spec *find_similar(const struct option_table *tables,
                                               const char *typed) {
     const struct option_spec *o = NULL;
