@@ -6,7 +6,6 @@
 #include "common/base/rng.h"
 #include "common/data/data.h"
 #include "common/device/device.h"
-#include "common/device/trace.h"
 #include "common/models/model.h"
 #include "common/snapshots/conditions.h"
 #include "common/snapshots/snapshot.h"
@@ -14,6 +13,7 @@
 #include "common/training/report.h"
 #include "common/training/requests.h"
 #include "common/training/training_options.h"
+#include "watch/trace.h"
 #include <math.h>
 #include <stdio.h>
 

@@ -4,14 +4,12 @@
 // equal. It is one of NCCL's collectives: operations that all ranks call together.
 #include "02_multigpu_fork/meet_by_memory.h"
 #include "02_multigpu_fork/nccl_check.h"
-#include "02_multigpu_fork/nccl_spans.h"
 #include "02_multigpu_fork/ranks.h"
-#include "common/base/checksum.h"
 #include "common/base/minmax.h"
 #include "common/base/rng.h"
 #include "common/data/data.h"
+#include "common/device/checksum.h"
 #include "common/device/device.h"
-#include "common/device/trace.h"
 #include "common/models/model.h"
 #include "common/snapshots/conditions.h"
 #include "common/snapshots/snapshot.h"
@@ -19,6 +17,8 @@
 #include "common/training/report.h"
 #include "common/training/requests.h"
 #include "common/training/training_options.h"
+#include "watch/nccl_spans.h"
+#include "watch/trace.h"
 #include <math.h>
 #include <nccl.h>
 #include <stdio.h>

@@ -2,16 +2,14 @@
 // number in environment variables. When a rank fails, the launcher starts all ranks again, and they
 // continue from the last snapshot.
 #include "02_multigpu_fork/nccl_check.h"
-#include "02_multigpu_fork/nccl_spans.h"
 #include "03_multigpu_launcher/agree.h"
 #include "03_multigpu_launcher/environment.h"
 #include "03_multigpu_launcher/meet_by_file.h"
-#include "common/base/checksum.h"
 #include "common/base/minmax.h"
 #include "common/base/rng.h"
 #include "common/data/data.h"
+#include "common/device/checksum.h"
 #include "common/device/device.h"
-#include "common/device/trace.h"
 #include "common/models/model.h"
 #include "common/snapshots/conditions.h"
 #include "common/snapshots/snapshot.h"
@@ -19,6 +17,8 @@
 #include "common/training/report.h"
 #include "common/training/requests.h"
 #include "common/training/training_options.h"
+#include "watch/nccl_spans.h"
+#include "watch/trace.h"
 #include <math.h>
 #include <nccl.h>
 #include <stdio.h>

@@ -2,17 +2,15 @@
 // The ranks meet over the network: this is the rendezvous. A watchdog ends a rank that would
 // wait forever for a rank that has died.
 #include "02_multigpu_fork/nccl_check.h"
-#include "02_multigpu_fork/nccl_spans.h"
 #include "03_multigpu_launcher/agree.h"
 #include "03_multigpu_launcher/environment.h"
 #include "04_multinode/meet_by_tcp.h"
 #include "04_multinode/watchdog.h"
-#include "common/base/checksum.h"
 #include "common/base/minmax.h"
 #include "common/base/rng.h"
 #include "common/data/data.h"
+#include "common/device/checksum.h"
 #include "common/device/device.h"
-#include "common/device/trace.h"
 #include "common/models/model.h"
 #include "common/snapshots/conditions.h"
 #include "common/snapshots/snapshot.h"
@@ -20,6 +18,8 @@
 #include "common/training/report.h"
 #include "common/training/requests.h"
 #include "common/training/training_options.h"
+#include "watch/nccl_spans.h"
+#include "watch/trace.h"
 #include <math.h>
 #include <nccl.h>
 #include <stdio.h>

@@ -3,16 +3,16 @@
 // sizes, in a table like that of nccl-tests. The program checks every element of every result. You
 // can read it at any time after step 2.
 #include "02_multigpu_fork/nccl_check.h"
-#include "02_multigpu_fork/nccl_spans.h"
 #include "06_allreduce_demo/start.h"
 #include "common/base/error.h"
 #include "common/base/minmax.h"
 #include "common/base/options.h"
 #include "common/device/device.h"
-#include "common/device/profile.h"
-#include "common/device/trace.h"
 #include "common/kernels/kernels.h"
 #include "common/training/report.h"
+#include "watch/nccl_spans.h"
+#include "watch/profile.h"
+#include "watch/trace.h"
 #include <errno.h>
 #include <math.h>
 #include <nccl.h>

@@ -3,7 +3,6 @@
 // parts. The norm of the gradients is clipped. Backward can recompute activations, so forward need
 // not keep them.
 #include "02_multigpu_fork/nccl_check.h"
-#include "02_multigpu_fork/nccl_spans.h"
 #include "03_multigpu_launcher/agree.h"
 #include "03_multigpu_launcher/environment.h"
 #include "04_multinode/meet_by_tcp.h"
@@ -11,12 +10,11 @@
 #include "07_large_models/costs.h"
 #include "07_large_models/saving.h"
 #include "07_large_models/units.h"
-#include "common/base/checksum.h"
 #include "common/base/minmax.h"
 #include "common/base/rng.h"
 #include "common/data/data.h"
+#include "common/device/checksum.h"
 #include "common/device/device.h"
-#include "common/device/trace.h"
 #include "common/models/model.h"
 #include "common/snapshots/conditions.h"
 #include "common/snapshots/snapshot.h"
@@ -24,6 +22,8 @@
 #include "common/training/report.h"
 #include "common/training/requests.h"
 #include "common/training/training_options.h"
+#include "watch/nccl_spans.h"
+#include "watch/trace.h"
 #include <math.h>
 #include <nccl.h>
 #include <stdio.h>

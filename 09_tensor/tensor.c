@@ -2,11 +2,11 @@
 #include "02_multigpu_fork/nccl_check.h"
 #include "04_multinode/watchdog.h"
 #include "08_pipeline/stage_costs.h"
-#include "common/base/checksum.h"
 #include "common/base/options.h"
 #include "common/base/say.h"
+#include "common/device/checksum.h"
 #include "common/device/device.h"
-#include "common/layers/inner.h"
+#include "zoo/layers/inner.h"
 
 void tensor_build(struct tensor *t, const struct place *place) {
     struct parts *parts = &t->parts;

@@ -1,7 +1,6 @@
 // Step 9 extends step 8: the ranks of a node divide each matrix, and sum their parts of each
 // result.
 #include "02_multigpu_fork/nccl_check.h"
-#include "02_multigpu_fork/nccl_spans.h"
 #include "03_multigpu_launcher/agree.h"
 #include "03_multigpu_launcher/environment.h"
 #include "04_multinode/meet_by_tcp.h"
@@ -9,12 +8,11 @@
 #include "08_pipeline/pipeline.h"
 #include "08_pipeline/stage_costs.h"
 #include "09_tensor/tensor.h"
-#include "common/base/checksum.h"
 #include "common/base/minmax.h"
 #include "common/base/rng.h"
 #include "common/data/data.h"
+#include "common/device/checksum.h"
 #include "common/device/device.h"
-#include "common/device/trace.h"
 #include "common/models/model.h"
 #include "common/snapshots/conditions.h"
 #include "common/snapshots/shards.h"
@@ -23,6 +21,8 @@
 #include "common/training/report.h"
 #include "common/training/requests.h"
 #include "common/training/training_options.h"
+#include "watch/nccl_spans.h"
+#include "watch/trace.h"
 #include <math.h>
 #include <nccl.h>
 #include <stdio.h>

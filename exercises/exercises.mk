@@ -16,9 +16,9 @@ solution: ## compares your code with that of the step
 	@exercises/run.sh solution $(EX)
 
 # The .cu files of the course, for the host. The checks compile them once.
-COURSE_ON_HOST := $(patsubst common/kernels/%.cu,$(BUILD)/exercises/%_on_host.o,$(wildcard common/kernels/*.cu))
+COURSE_ON_HOST := $(patsubst %.cu,$(BUILD)/exercises/%_on_host.o,$(wildcard */kernels/*.cu))
 COMPILE_ON_HOST = $(CXX) -x c++ -include tests/unit/host_cuda.h -I. -Icpu_device/include -O1
-$(COURSE_ON_HOST): $(BUILD)/exercises/%_on_host.o: common/kernels/%.cu tests/unit/host_cuda.h
+$(COURSE_ON_HOST): $(BUILD)/exercises/%_on_host.o: %.cu tests/unit/host_cuda.h
 	@mkdir -p $(@D)
 	$(QUIET)$(COMPILE_ON_HOST) -c $< -o $@
 

@@ -22,13 +22,13 @@ lengths() {
     at_most 380 03_multigpu_launcher/{launch,local_ranks}.c
     while read -r file; do
         at_most 400 "$file"
-    done < <(find common -name '*.[ch]' -o -name '*.cu')
-    # An afternoon must be enough to read any folder of common/ from top to bottom.
-    for file in common/*/; do
-        [[ $file == common/@(kernels|layers)/ ]] || at_most 1000 "$file"*
+    done < <(find common zoo watch -name '*.[ch]' -o -name '*.cu')
+    # An afternoon must be enough to read any folder of modules from top to bottom.
+    for file in common/*/ zoo/*/ watch/; do
+        [[ $file == @(common|zoo)/kernels/ ]] || at_most 1000 "$file"*
     done
-    at_most 1350 common/layers/*  # those of images and those of sequences: nobody reads both at once
-    at_most 2600 common/kernels/* # each kernel twice
+    at_most 1300 common/kernels/* # each kernel twice
+    at_most 1300 zoo/kernels/*
     { tools/diffstat.sh; tools/reading.sh; } 2>&1 | grep '^error'
 }
 

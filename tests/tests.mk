@@ -34,7 +34,7 @@ $(UNIT_TESTS): %: %.o $(COMMON_ARCHIVES)
 $(BUILD)/tests/unit/test_schedule: $(addprefix $(BUILD)/,08_pipeline/schedule.o 08_pipeline/pipeline.o 04_multinode/watchdog.o 02_multigpu_fork/share_gpus.o)
 $(filter $(BUILD)/tests/device/test_nccl_% $(BUILD)/tests/device/test_modelled_clock,$(UNIT_TESTS)): $(addprefix $(BUILD)/tests/device/,nccl_ranks.o ranks.o)
 # The linker takes no kernels from the archive, because it has those of the .cu files.
-$(CU_TESTS): %_cu: %.o $(patsubst %.cu,$(BUILD)/%_on_host.o,$(wildcard common/kernels/*.cu)) $(COMMON_ARCHIVES)
+$(CU_TESTS): %_cu: %.o $(patsubst %.cu,$(BUILD)/%_on_host.o,$(wildcard */kernels/*.cu)) $(COMMON_ARCHIVES)
 	$(QUIET)$(CC) $(ALL_CFLAGS) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LIB_FLAGS) -lcmocka -lm -ldl
 $(filter %/test_kernels_cu,$(CU_TESTS)): $(BUILD)/tests/unit/splits_on_host.o
 $(BUILD)/%_on_host.o: %.cu tests/unit/host_cuda.h $(BUILD)/flags
@@ -45,7 +45,7 @@ fuzz: ## tests each file reader with random input for an hour (FUZZ_SECONDS=60: 
 	@tools/deps.sh fuzz
 	@tests/fuzz/run.sh $(or $(FUZZ_SECONDS),3600)
 
-C_SOURCES = $(shell find 0* bench common cpu_device exercises tests tools -name '*.[ch]' -o -name '*.cu')
+C_SOURCES = $(shell find 0* bench common cpu_device exercises tests tools watch zoo -name '*.[ch]' -o -name '*.cu')
 format: ## formats the C sources
 	@tools/deps.sh format
 	@clang-format -i $(C_SOURCES)
@@ -60,4 +60,4 @@ lint: ## checks the format of the C sources, the shell scripts and common mistak
 	@shellcheck --shell bash --exclude SC2034,SC2154 exercises/checks/*.bash exercises/*/check exercises/debug/*/check
 	@tools/lint_jobs.sh
 	@cppcheck --quiet --error-exitcode=1 --enable=warning,portability --inline-suppr \
-		--suppress=missingInclude --suppress=normalCheckLevelMaxBranches -I. -Icpu_device/include 0*/ common/ cpu_device/
+		--suppress=missingInclude --suppress=normalCheckLevelMaxBranches -I. -Icpu_device/include 0*/ common/ cpu_device/ watch/ zoo/

@@ -25,9 +25,10 @@ comma := ,
 QUIET = $(if $(V),,@echo '  $@';)
 
 BUILT := $(PROGRAMS:%=$(BUILD)/%)
-STEPS_MODULES := $(filter-out $(BUILT:=.o),$(patsubst %.c,$(BUILD)/%.o,$(wildcard 0*/*.c)))
-COMMON := $(filter-out common/device/fallback.c $(wildcard common/*/$(if $(filter cpu,$(DEVICE)),gpu,cpu)_*.c),$(wildcard common/*/*.c)) \
-	$(if $(filter gpu,$(DEVICE)),$(wildcard common/kernels/*.cu))
+STEPS_MODULES := $(filter-out $(BUILT:=.o),$(patsubst %.c,$(BUILD)/%.o,$(wildcard 0*/*.c watch/nccl_*.c)))
+FOLDERS := $(wildcard common/* zoo/*) watch
+COMMON := $(filter-out common/device/fallback.c $(wildcard watch/nccl_*.c $(FOLDERS:=/$(if $(filter cpu,$(DEVICE)),gpu,cpu)_*.c)),$(wildcard $(FOLDERS:=/*.c))) \
+	$(if $(filter gpu,$(DEVICE)),$(wildcard */kernels/*.cu))
 COMMON_MODULES := $(patsubst %,$(BUILD)/%.o,$(basename $(COMMON)))
 
 # The modules that every program needs, and on the CPU device what stands in for NVIDIA's libraries.
@@ -89,7 +90,7 @@ ifeq ($(DEVICE),cpu)
 ALL_CFLAGS += -Icpu_device/include -fno-optimize-sibling-calls
 # Vectors of 256 bits make kernels faster, and change no bit of a result, because AVX2 has no fused multiply-add.
 VECTORS := $(if $(shell grep -wm1 avx2 /proc/cpuinfo 2>/dev/null),-mavx2)
-$(BUILD)/common/kernels/%.o: private ALL_CFLAGS += $(VECTORS)
+$(BUILD)/common/kernels/%.o $(BUILD)/zoo/kernels/%.o: private ALL_CFLAGS += $(VECTORS)
 endif
 
 $(BUILD)/%.o: %.c $(BUILD)/flags
@@ -100,7 +101,7 @@ $(BUILD)/%.o: %.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(QUIET)$(NVCC) $(NVCC_FLAGS) -MMD -MP $(filter -I%,$(LIB_FLAGS)) -c $< -o $@
 # Archives give each program the modules that it uses, so together with --as-needed they keep the CUDA libraries out of
-# the launcher. Step 1 has no use for those of the steps, some of which need NCCL.
+# the launcher. common.a also holds zoo/ and watch/. Step 1 has no use for those of the steps, some of which need NCCL.
 $(BUILD)/steps.a: $(STEPS_MODULES)
 $(BUILD)/common.a: $(COMMON_MODULES)
 $(LIBRARY): $(patsubst %.c,$(BUILD)/%.o,$(wildcard cpu_device/*.c))
@@ -115,7 +116,7 @@ $(BUILT): %: %.o
 	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ -Wl,--as-needed $(LIB_FLAGS) $(NCCL_FLAGS) -lm -ldl
 
 # The text of --data text as a file, for programs that count or compare its bytes.
-build/story: tools/story.c common/data/story.c common/data/story.h common/base/rng.h
+build/story: tools/story.c zoo/data/story.c zoo/data/story.h common/base/rng.h
 	@mkdir -p $(@D)
 	$(QUIET)$(CC) -std=c11 -I. $(CFLAGS) $(filter %.c,$^) -o $@ -lm
 build/story.txt: build/story

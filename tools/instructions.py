@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Prints how many instructions a thread executes in the loops of the GPU's kernels.
 
-    tools/instructions.py                             # all kernels of common/kernels
+    tools/instructions.py                             # all kernels
     tools/instructions.py image_to_patches max_pool   # those whose names begin so
 
-nvcc compiles common/kernels/*.cu for sm_90, and this program reads the machine code: an instruction has 16 bytes, and the
+nvcc compiles */kernels/*.cu for sm_90, and this program reads the machine code: an instruction has 16 bytes, and the
 lowest 12 bits are its code. It prints one line for each loop, the outer ones first:
 
     max_pool_kernel                 86..135    62 instructions   2 loads   1 stores   in it 91..110
@@ -84,7 +84,7 @@ def loops(code):
 
 
 def main():
-    for source in sorted(glob.glob("common/kernels/*.cu")):
+    for source in sorted(glob.glob("*/kernels/*.cu")):
         for name, code in sorted(kernels(source)):
             if sys.argv[1:] and not name.startswith(tuple(sys.argv[1:])):
                 continue

@@ -26,8 +26,6 @@ entries='
 2|02_multigpu_fork/meet_by_memory.c|all|the ranks get the id from rank 0
 2|02_multigpu_fork/meet_by_memory.h|skip|
 2|02_multigpu_fork/nccl_check.h|skip|
-2|02_multigpu_fork/nccl_spans.c|skip|
-2|02_multigpu_fork/nccl_spans.h|skip|
 2|02_multigpu_fork/share_gpus.c|skip|
 2|02_multigpu_fork/share_gpus.h|skip|
 3|changes|diff23|a rank finds its place
@@ -89,7 +87,7 @@ entries='
 8|08_pipeline/stage_costs.c|skip|
 8|08_pipeline/stage_costs.h|skip|
 8|08_pipeline/timetable.c|skip|
-9|common/models/gpt.c|append_block|where the two pairs of a block begin
+9|zoo/models/gpt.c|append_block|where the two pairs of a block begin
 9|common/layers/divided.c|second_forward,first_backward|where the parts sum their shares
 9|09_tensor/tensor.h|all|what a rank knows of the other parts
 9|09_tensor/tensor.c|wait_for_others,sum,next_copy,sum_copies|the sums, and the parameters that all parts have

@@ -1,4 +1,4 @@
-# Traces (common/device/trace.h, tools/trace.py) and Nsight Systems show where the time of a run goes. LAUNCH and ARGS are those of
+# Traces (watch/trace.h, tools/trace.py) and Nsight Systems show where the time of a run goes. LAUNCH and ARGS are those of
 # run-stepN.
 TIMED := $(STEPS:%=trace-%) $(STEPS:%=profile-%)
 FEW_STEPS := --max-steps 12 --log-every 1000000

@@ -1,6 +1,6 @@
 // Prints the text of --data text, and on stderr the loss below which no model can get on stories of
 // this kind.
-#include "common/data/story.h"
+#include "zoo/data/story.h"
 #include <stdio.h>
 
 int main(void) {

@@ -1,10 +1,10 @@
 #include "common/models/model.h"
 #include "common/base/minmax.h"
-#include "common/device/profile.h"
 #include "common/layers/layers.h"
 #include "common/models/models.h"
-#include "common/models/summary.h"
 #include "common/training/report.h"
+#include "watch/profile.h"
+#include "zoo/models/summary.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 #include "common/models/sharding.h"
 #include "common/base/minmax.h"
 #include "common/device/device.h"
-#include "common/layers/inner.h"
+#include "zoo/layers/inner.h"
 #include <string.h>
 
 // Returns the number of shards that have a piece of unit i.

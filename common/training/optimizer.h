@@ -2,7 +2,7 @@
 // optimizer.c.
 #pragma once
 #include "common/base/error.h"
-#include "common/training/schedules.h"
+#include "zoo/training/schedules.h"
 #include <cuda_runtime.h>
 #include <stddef.h>
 

@@ -4,9 +4,9 @@
 #include "common/base/minmax.h"
 #include "common/data/data.h"
 #include "common/device/device.h"
-#include "common/device/profile.h"
-#include "common/device/trace.h"
 #include "common/training/training_options.h"
+#include "watch/profile.h"
+#include "watch/trace.h"
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>

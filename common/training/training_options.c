@@ -4,7 +4,7 @@
 #include "common/models/model.h"
 #include "common/models/models.h"
 #include "common/training/optimizer.h"
-#include "common/training/schedules.h"
+#include "zoo/training/schedules.h"
 #include <stddef.h>
 
 struct training_options opt;

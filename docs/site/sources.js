@@ -8,7 +8,7 @@ const SKIPPED = [".git", "build", "data", "work", "logs"]; // at the root; as in
 const LANGUAGES = { ".c": "c", ".h": "c", ".cu": "cpp", ".cpp": "cpp", ".py": "python", ".mk": "makefile", ".ipynb": "json",
     ".json": "json", ".cff": "yaml", ".sh": "bash", ".sbatch": "bash", ".pbs": "bash", ".bash": "bash", ".bats": "bash" };
 // All sources of these folders have a page.
-const SHOWN = /^(0\d_|common\/|cpu_device\/|tools\/|slurm\/|pbs\/).*\.(c|h|cu|py|sh|mk|sbatch|pbs|model)$/;
+const SHOWN = /^(0\d_|common\/|zoo\/|watch\/|cpu_device\/|tools\/|slurm\/|pbs\/).*\.(c|h|cu|py|sh|mk|sbatch|pbs|model)$/;
 
 const walk = (folder) => fs.readdirSync(folder || ".", { withFileTypes: true }).flatMap((entry) => {
     const name = path.join(folder, entry.name);

@@ -17,8 +17,8 @@ setup_file() {
     tools/find_libs.sh gpu | grep -q '^NCCL_FLAGS := .' || skip "NCCL is not installed"
     # make check-gpu runs the unit tests on a GPU, so they must link with the libraries for it, too.
     make -j2 DEVICE=gpu BUILD=build/test-gpu ARCH=90 WERROR=1 programs unit-tests build/test-gpu/tests/device/gpu_build.o \
-        build/test-gpu/common/kernels/{,image_,norm_,optimizer_,sequence_}kernels_on_host.o || return
-    for object in build/test-gpu/common/kernels/*_on_host.o; do # in which launches look for kernels, and nothing else
+        build/test-gpu/{common/kernels/{,optimizer_},zoo/kernels/{image_,norm_,sequence_}}kernels_on_host.o || return
+    for object in build/test-gpu/*/kernels/*_on_host.o; do # in which launches look for kernels, and nothing else
         objcopy --wildcard --localize-symbol='*' "$object" "$BATS_FILE_TMPDIR/${object##*/}" || return
     done
     for program in "${programs[@]}"; do
@@ -38,7 +38,7 @@ setup() {
 on_cpu_device() {
     local gpu=$root/build/test-gpu versioned
     # NVIDIA's headers give some functions other names, such as cublasCreate_v2.
-    mapfile -t versioned < <(find "$gpu"/{0*,common} -name '*.o' -exec nm -u {} + |
+    mapfile -t versioned < <(find "$gpu"/{0*,common,watch,zoo} -name '*.o' -exec nm -u {} + |
         sed -n 's/^ *U \(.*\)_v2$/-Wl,--defsym=\1_v2=\1/p' | sort -u)
     set_build
     cc "${@:2}" "$gpu"/{steps,common}.a "$gpu/common/device/fallback.o" "$BATS_FILE_TMPDIR"/*_on_host.o "$gpu/tests/device/gpu_build.o" \
@@ -125,7 +125,7 @@ traced() {
     gpt="--model gpt --layers 1 --heads 2 --width 32 --context 24 --batch 24 --dropout 0.1"
     both 01_single_gpu 0 $gpt --optimizer adamw
     both 07_large_models 3 $gpt --recompute 1 --accumulate 2
-    nm "$root"/build/test-gpu/common/kernels/*kernels.o | sed -nE 's/.* t _ZL?([0-9]+[a-z][^.]*_kernel[^.]*)$/_Z\1/p' | sort >all
+    nm "$root"/build/test-gpu/*/kernels/*kernels.o | sed -nE 's/.* t _ZL?([0-9]+[a-z][^.]*_kernel[^.]*)$/_Z\1/p' | sort >all
     [ "$(wc -l <all)" -gt 25 ]
     sort -u "$KERNELS_RUN" | diff - all
 }

@@ -1,5 +1,6 @@
 // The exponential function of the CPU device's kernels, against that of the C library.
-#include "common/kernels/cpu_sequence_kernels.c"
+#include "zoo/kernels/cpu_sequence_kernels.c"
+
 #include "tests/test.h"
 #include <math.h>
 

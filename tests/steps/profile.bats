@@ -172,10 +172,10 @@ has() {
     [ "$(grep -cE '^allreduce .* - .* -$' log)" = 4 ]
 }
 
-# A GPU has no timeline of its own, so common/device/gpu_trace.c writes the spans. Here it replaces common/device/cpu_trace.c.
+# A GPU has no timeline of its own, so watch/gpu_trace.c writes the spans. Here it replaces watch/cpu_trace.c.
 @test "a trace from events has the sizes of collectives, and rows that trace.py reads" {
     command -v python3 >/dev/null || skip "python3 is not installed"
-    compile traced "$build/02_multigpu_fork/train.o" "$root/common/device/gpu_trace.c"
+    compile traced "$build/02_multigpu_fork/train.o" "$root/watch/gpu_trace.c"
     for overlap in 0 1; do
         CPU_DEVICE_MODEL=$simple timeout 60 ./traced "${tiny[@]}" --nproc 2 --overlap $overlap --trace trace.json >log
         python3 "$root/tools/trace.py" trace.json >table

@@ -5,7 +5,7 @@ load ../helpers
 
 setup() {
     cd "$root" || return
-    mapfile -t sources < <(find 0*/ common cpu_device exercises tests -name '*.[ch]' -o -name '*.cu')
+    mapfile -t sources < <(find 0*/ common zoo watch cpu_device exercises tests -name '*.[ch]' -o -name '*.cu')
     mapfile -t common < <(find common -name '*.[ch]' -o -name '*.cu')
     [ ${#sources[@]} -gt 0 ]
     [ ${#common[@]} -gt 0 ]
@@ -24,13 +24,13 @@ none() {
 
 @test "cpu_device/ includes nothing of the course" {
     [ -e cpu_device/include/nccl.h ]
-    run ! grep -rnP '#include ("(?!cpu_device/)|<(common|0))' cpu_device
+    run ! grep -rnP '#include ("(?!cpu_device/)|<(common|zoo|watch|0))' cpu_device
 }
 
 @test "module names are unique, and each module has a header and a source file" {
     local body alone=''
-    [ "$(basename -a 0*/*.h common/*/*.h cpu_device/*.h | sort | uniq -d)" = "" ]
-    [ "$(basename -a 0*/*.c common/*/*.c | grep -vx train.c | sort | uniq -d)" = "" ]
+    [ "$(basename -a 0*/*.h {common,zoo}/*/*.h watch/*.h cpu_device/*.h | sort | uniq -d)" = "" ]
+    [ "$(basename -a 0*/*.c {common,zoo}/*/*.c watch/*.c | grep -vx train.c | sort | uniq -d)" = "" ]
     for body in 0*/*.c; do
         [[ $body == */@(train|launch|doctor|allreduce|generate|ladder|classify|timetable).c ]] || [ -e "${body%.c}.h" ] || alone+=" $body"
     done
@@ -42,7 +42,7 @@ none() {
 }
 
 @test "no trainer calls printf itself or closes stdout, which NCCL's log needs" {
-    none 'freopen|(fclose|dup2)\(.*(stdout|STDOUT)' 0*/*.[ch] common/*/*.c
+    none 'freopen|(fclose|dup2)\(.*(stdout|STDOUT)' 0*/*.[ch] {common,zoo}/*/*.c watch/*.c
     none '(^|[^a-z])(printf|puts|putchar)\(' 0*/train.c 06_allreduce_demo/*.[ch]
 }
 

@@ -5,7 +5,7 @@ load ../helpers
 
 setup() {
     cd "$BATS_TEST_TMPDIR" || return
-    cp -r "$root"/0*_* "$root/common" "$root/tools" .
+    cp -r "$root"/0*_* "$root"/{common,tools,watch,zoo} .
 }
 
 @test "every source of a step is on a reading list or a skip list" {

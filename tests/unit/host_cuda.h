@@ -1,4 +1,4 @@
-// Lets a C++ compiler build the files common/kernels/*.cu for the host. It is included before such
+// Lets a C++ compiler build the files */kernels/*.cu for the host. It is included before such
 // a file, and defines the names that nvcc defines itself. Two kinds of tests use the result:
 // - Unit tests call the functions of the file, on the CPU device. LAUNCH then runs a small grid
 //   thread by thread, the last thread first, so loops that skip or repeat elements, or depend on an

@@ -1,9 +1,9 @@
 // Tests of the layer that changes images at random. test_image_kernels.c tests its kernel.
 #include "common/data/data.h"
-#include "common/kernels/image_change.h"
 #include "common/layers/layers.h"
 #include "tests/unit/default_options.h"
 #include "tests/unit/device_arrays.h"
+#include "zoo/kernels/image_change.h"
 #include <stdio.h>
 #include <string.h>
 

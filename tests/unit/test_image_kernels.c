@@ -2,9 +2,9 @@
 // same formula in double precision. Most values are small integers, so that sums are exact and
 // results must be equal. test_image_kernels_cu has the GPU's kernels.
 #include "common/device/device.h"
-#include "common/kernels/image_change.h"
 #include "tests/unit/device_arrays.h"
 #include "tests/unit/test_stream.h"
+#include "zoo/kernels/image_change.h"
 
 static size_t at(struct shape s, int image, int y, int x, int c) {
     return (((size_t)image * (size_t)s.height + (size_t)y) * (size_t)s.width + (size_t)x) *

@@ -3,11 +3,11 @@
 // it to examples: every test below goes through these rows. test_layers_in_parts.c runs the same
 // tests with so little room for patches that convolutions compute a batch in several parts.
 #include "common/data/data.h"
-#include "common/layers/inner.h"
 #include "common/layers/layers.h"
 #include "common/models/models.h"
 #include "tests/unit/default_options.h"
 #include "tests/unit/model_step.h"
+#include "zoo/layers/inner.h"
 #include <stdio.h>
 
 enum { SAMPLE = SANITIZED ? 3 : 60, SEED = 3 };

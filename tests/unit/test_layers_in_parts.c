@@ -3,8 +3,8 @@
 // heads or one at a time. The functions of these sources take the place of those in the library.
 #include "common/layers/layers.h"
 #define patch_workspace() ((size_t)6000)
-#include "common/layers/convolution.c"
+#include "zoo/layers/convolution.c"
 #define ATTENTION_WORKSPACE ((size_t)3000)
-#include "common/layers/attention.c"
+#include "zoo/layers/attention.c"
 
 #include "tests/unit/test_layers.c"

@@ -1,6 +1,6 @@
 // Tests where the time of a training step goes, with examples that are computed by hand.
-#include "common/device/phases.h"
 #include "tests/test.h"
+#include "watch/phases.h"
 
 #define ADD(sums, length, reported, ...)                                                           \
     do {                                                                                           \

@@ -1,10 +1,10 @@
 // Tests of texts as data: sequences of bytes, the held-out tenth, and files that are refused.
-#include "common/data/story.h"
 #include "common/device/device.h"
 #include "common/kernels/kernels.h"
 #include "common/models/model.h"
 #include "tests/unit/data_folder.h"
 #include "tests/unit/default_options.h"
+#include "zoo/data/story.h"
 #include <math.h>
 
 enum { SIZE = 57, CONTEXT = 4, TRAIN = 52 }; // the last tenth is 5 bytes

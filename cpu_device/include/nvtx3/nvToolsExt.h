@@ -1,5 +1,5 @@
 // Named ranges of a program, which a trace shows. On a GPU, Nsight Systems reads them; on the CPU
-// device, trace_open does (common/device/trace.h).
+// device, trace_open does (watch/trace.h).
 #pragma once
 #ifdef __cplusplus
 extern "C" {

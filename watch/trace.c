@@ -1,4 +1,4 @@
-#include "common/device/trace.h"
+#include "watch/trace.h"
 #include "common/base/error.h"
 #include <errno.h>
 #include <stdlib.h>

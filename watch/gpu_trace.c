@@ -1,5 +1,5 @@
 #include "common/base/error.h"
-#include "common/device/trace.h"
+#include "watch/trace.h"
 #include <stdio.h>
 #include <stdlib.h>
 

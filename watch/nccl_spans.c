@@ -1,5 +1,5 @@
-#include "02_multigpu_fork/nccl_spans.h"
-#include "common/device/profile.h"
+#include "watch/nccl_spans.h"
+#include "watch/profile.h"
 
 // Returns the bytes of count elements of a type that the course sends.
 static double bytes_of(size_t count, ncclDataType_t type) {

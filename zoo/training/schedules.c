@@ -1,4 +1,4 @@
-#include "common/training/schedules.h"
+#include "zoo/training/schedules.h"
 #include "common/training/training_options.h"
 #include <math.h>
 #include <stddef.h>

@@ -1,9 +1,9 @@
-#include "common/device/profile.h"
+#include "watch/profile.h"
 #include "common/base/clock.h"
 #include "common/base/minmax.h"
 #include "common/device/device.h"
-#include "common/device/trace.h"
 #include "common/training/training_options.h"
+#include "watch/trace.h"
 #include <stdlib.h>
 #if __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>

@@ -1,7 +1,7 @@
 #include "common/data/datasets.h"
-#include "common/data/story.h"
 #include "common/models/models.h"
 #include "common/training/training_options.h"
+#include "zoo/data/story.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-// The functions of common/device/trace.h for the CPU device, which records its operations itself.
-#include "common/device/trace.h"
+// The functions of watch/trace.h for the CPU device, which records its operations itself.
 #include "cpu_device/include/cpu_device.h"
+#include "watch/trace.h"
 
 static struct trace_file trace;
 

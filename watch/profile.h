@@ -2,7 +2,7 @@
 // is also a named range for Nsight Systems and for traces. The functions that queue work make the
 // spans, begin_step says where a training step begins, and report.c reads the times.
 #pragma once
-#include "common/device/phases.h"
+#include "watch/phases.h"
 #include <cuda_runtime.h>
 
 // Call them before and after the calls that queue a part of a phase on the stream. A collective

@@ -1,4 +1,4 @@
-#include "common/layers/inner.h"
+#include "zoo/layers/inner.h"
 #include "common/base/minmax.h"
 #include "common/layers/products.h"
 

@@ -1,7 +1,7 @@
-#include "common/models/summary.h"
-#include "common/layers/inner.h"
+#include "zoo/models/summary.h"
 #include "common/layers/layers.h"
 #include "common/training/report.h"
+#include "zoo/layers/inner.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "common/base/checksum.h"
+#include "common/device/checksum.h"
 #include "common/device/device.h"
 #include <zlib.h>
 

@@ -1,4 +1,4 @@
-#include "common/device/phases.h"
+#include "watch/phases.h"
 #include "common/base/say.h"
 #include <math.h>
 #include <stdio.h>

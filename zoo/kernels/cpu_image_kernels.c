@@ -1,6 +1,6 @@
 // The kernels of images for the CPU device.
 #include "common/kernels/cpu_launch.h"
-#include "common/kernels/image_change.h"
+#include "zoo/kernels/image_change.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

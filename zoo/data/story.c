@@ -1,4 +1,4 @@
-#include "common/data/story.h"
+#include "zoo/data/story.h"
 #include "common/base/rng.h"
 #include <math.h>
 #include <stdio.h>

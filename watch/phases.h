@@ -1,4 +1,4 @@
-// Where the time of a training step goes: sums the spans of the profile (common/device/profile.h)
+// Where the time of a training step goes: sums the spans of the profile (watch/profile.h)
 // by phase, and prints them as a table or as columns of a CSV file. It needs no device.
 #pragma once
 #include <stddef.h>

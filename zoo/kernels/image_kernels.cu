@@ -1,6 +1,6 @@
 // The kernels of images for a GPU.
 #include "common/kernels/gpu_launch.h"
-#include "common/kernels/image_change.h"
+#include "zoo/kernels/image_change.h"
 
 // The sizes of windows, as kernels divide by them. A row of a window is one piece of memory, of the
 // image and of the patches.
