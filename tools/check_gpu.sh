@@ -102,7 +102,7 @@ racecheck() {
     limited "${one[@]}" compute-sanitizer --tool racecheck --print-limit 10000 "$@" >"$work/log" 2>&1
     code=$?
     cat "$work/log"
-    ! grep -wFf <(grep -ohE '[a-z0-9_]+_kernel\(' */kernels/*.cu | tr -d '(') "$work/log" || return 1
+    ! grep -wFf <(grep -ohE '[a-z0-9_]+_kernel\(' {common,zoo}/kernels/*.cu | tr -d '(') "$work/log" || return 1
     return $code
 }
 
