@@ -65,7 +65,7 @@ $(BUILD)/$(MINE)/%.cu.o: $(MINE)/%.cu $(BUILD)/flags
 $(KERNELS_OF_MINE): $(BUILD)/exercises/checks/kernels.o $(filter %kernels.o %.cu.o,$(OBJECTS_OF_MINE)) $(COMMON_ARCHIVES)
 	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIB_FLAGS) -lm -ldl
 CU_OF_MINE := $(notdir $(wildcard $(MINE)/*.cu))
-KERNELS_ON_HOST := $(CU_OF_MINE:%.cu=$(BUILD)/$(MINE)/%_on_host.o) $(filter-out $(CU_OF_MINE:%.cu=$(BUILD)/exercises/%_on_host.o),$(COURSE_ON_HOST))
+KERNELS_ON_HOST := $(CU_OF_MINE:%.cu=$(BUILD)/$(MINE)/%_on_host.o) $(filter-out $(addprefix %/,$(CU_OF_MINE:.cu=_on_host.o)),$(COURSE_ON_HOST))
 $(BUILD)/$(MINE)/%_on_host.o: $(MINE)/%.cu tests/unit/host_cuda.h
 	@mkdir -p $(@D)
 	$(QUIET)$(COMPILE_ON_HOST) -c $< -o $@
