@@ -320,8 +320,6 @@ static void load(struct trainer *t) {
     char why[WHY_SIZE];
     struct dataset test;
     opt.model = "mlp";
-    opt.augment = "none";
-    opt.size = "tiny"; // for the reader of texts, which are refused below
     if (data_load(&t->host, &test, &opt.data, why))
         fail("%s", why);
     if (t->host.tokens)

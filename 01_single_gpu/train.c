@@ -14,10 +14,12 @@
 #include "common/training/requests.h"
 #include "common/training/training_options.h"
 #include "watch/trace.h"
+#include "zoo/zoo.h"
 #include <math.h>
 #include <stdio.h>
 
 static const struct option_table tables[] = {
+    {"options of other models, optimizers and data (zoo/)", zoo_options},
     {"options of all steps", training_options},
     {0},
 };
@@ -277,6 +279,7 @@ static void print_banner(const struct trainer *t) {
 
 int main(int argc, char **argv) {
     static struct trainer t;
+    catalogue = &zoo; // all models, optimizers and data, not only those of common/
     options_parse(tables, "Trains an image classifier or a language model.", argc, argv);
     setvbuf(stdout, NULL, _IOLBF, 0); // a job log shows each line at once
     load(&t);

@@ -19,6 +19,7 @@
 #include "common/training/training_options.h"
 #include "watch/nccl_spans.h"
 #include "watch/trace.h"
+#include "zoo/zoo.h"
 #include <math.h>
 #include <nccl.h>
 #include <stdio.h>
@@ -35,6 +36,7 @@ static const struct option_spec options[] = {
 };
 
 static const struct option_table tables[] = {
+    {"options of other models, optimizers and data (zoo/)", zoo_options},
     {"options of all steps", training_options},
     {"options of this step", options},
     {0},
@@ -378,6 +380,7 @@ static void print_banner(const struct trainer *t) {
 int main(int argc, char **argv) {
     static struct trainer t;
     t.place = find_place(); // first, so that each error line names the rank
+    catalogue = &zoo;       // all models, optimizers and data, not only those of common/
     options_parse(tables, "Trains an image classifier or a language model.", argc, argv);
     setvbuf(stdout, NULL, _IOLBF, 0); // a job log shows each line at once
     t.rank = t.place.rank;

@@ -4,9 +4,9 @@
 // know the place of the token and the cache.
 #include "07_large_models/predict.h"
 #include "common/device/device.h"
-#include "common/layers/layers.h"
 #include "common/layers/products.h"
-#include "common/models/models.h"
+#include "zoo/layers/kinds.h"
+#include "zoo/models/models.h"
 #include <math.h>
 #include <stdlib.h>
 

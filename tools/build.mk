@@ -26,7 +26,7 @@ QUIET = $(if $(V),,@echo '  $@';)
 
 BUILT := $(PROGRAMS:%=$(BUILD)/%)
 STEPS_MODULES := $(filter-out $(BUILT:=.o),$(patsubst %.c,$(BUILD)/%.o,$(wildcard 0*/*.c watch/nccl_*.c)))
-FOLDERS := $(wildcard common/* zoo/*) watch
+FOLDERS := $(wildcard common/* zoo/*) watch zoo
 COMMON := $(filter-out common/device/fallback.c $(wildcard watch/nccl_*.c $(FOLDERS:=/$(if $(filter cpu,$(DEVICE)),gpu,cpu)_*.c)),$(wildcard $(FOLDERS:=/*.c))) \
 	$(if $(filter gpu,$(DEVICE)),$(wildcard */kernels/*.cu))
 COMMON_MODULES := $(patsubst %,$(BUILD)/%.o,$(basename $(COMMON)))

@@ -82,8 +82,9 @@ def attention_flops(layers, width, sequence, tokens, causal=False):
 
 
 def optimizer_states(optimizer):
-    """Floats that the optimizer stores for each parameter, read from the table in common/training/optimizer.c."""
-    with open(f"{ROOT}/common/training/optimizer.c", encoding="ascii") as file:
+    """Floats that the optimizer stores for each parameter, read from its row."""
+    source = "common/training/optimizer.c" if optimizer == "sgd" else "zoo/training/optimizers.c"
+    with open(f"{ROOT}/{source}", encoding="ascii") as file:
         return int(re.search(rf'\.name = "{optimizer}",\s*\.state_per_parameter = (\d+)', file.read())[1])
 
 

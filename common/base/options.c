@@ -91,7 +91,10 @@ __attribute__((noreturn)) static void print_help(const struct option_table *tabl
     const struct option_spec *rest = find_rest(tables);
     printf("usage: %s [options]%s%s\n%s\n", program, rest ? " " : "", rest ? rest->name : "",
            summary);
-    for (const struct option_table *t = tables; t->options; t++) {
+    const struct option_table *t = tables;
+    while (t->options)
+        t++;
+    while (t-- > tables) {
         printf("\n%s%s", t->title ? t->title : "", t->title ? ":\n" : "");
         for (const struct option_spec *o = t->options; o->name; o++)
             if (o != rest)

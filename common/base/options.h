@@ -43,10 +43,10 @@ struct option_table {
 };
 
 // Sets the values in all tables to their defaults, and then to those of the command line. With
-// --help or -h, prints the summary and the tables, and exits with 0. After a mistake, prints one
-// line on stderr and exits with 2. An empty row ends a table, and an empty table ends the list. An
-// OPTION_REST allows words without a - after the options, or any words after --. Its name describes
-// them in --help.
+// --help or -h, prints the summary and the tables, the last one first, and exits with 0. After a
+// mistake, prints one line on stderr and exits with 2. An empty row ends a table, and an empty
+// table ends the list. An OPTION_REST allows words without a - after the options, or any words
+// after --. Its name describes them in --help.
 //
 // A program that exits with 0, but could not write all of its output to stdout, prints one line on
 // stderr and exits with 1.

@@ -1,27 +1,23 @@
 #include "common/data/data.h"
 #include "common/base/error.h"
 #include "common/base/rng.h"
+#include "common/base/say.h"
 #include "common/data/datasets.h"
 #include "common/device/device.h"
-#include "common/training/report.h"
+#include "common/training/catalogue.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 
-static const struct data_source *const sources[] = {&synthetic_images, &shape_images, &blank_images,
-                                                    &text_bytes,       &cifar_files,  &idx_files};
-
-enum { SOURCES = sizeof sources / sizeof *sources };
-
 const char *data_samples = "images";
 int data_tokens;
 
 const char *data_word(int i) {
-    for (int source = 0; source < SOURCES; source++)
-        if (sources[source]->word && i-- == 0)
-            return sources[source]->word;
+    for (const struct data_source *const *source = catalogue->sources; *source; source++)
+        if ((*source)->word && i-- == 0)
+            return (*source)->word;
     return NULL;
 }
 
@@ -44,10 +40,10 @@ void data_measure(struct dataset *set) {
 }
 
 static const struct data_source *find_source(const char *folder) {
-    for (int i = 0; i < SOURCES; i++)
-        if (sources[i]->found(folder))
-            return sources[i];
-    return NULL;
+    const struct data_source *const *source = catalogue->sources;
+    while (*source && !(*source)->found(folder))
+        source++;
+    return *source;
 }
 
 // Returns the first folder with images, or the one that make data creates.

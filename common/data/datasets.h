@@ -1,5 +1,4 @@
-// The sources of data sets, one per file of this folder. A new source needs a new file, its line
-// here, and a row in the table in common/data/data.c.
+// The sources of data sets, one per file: those of common/, and what all of them call.
 #pragma once
 #include "common/data/data.h"
 #include <limits.h>
@@ -23,34 +22,8 @@ struct data_source {
 // must have as many images as labels, and nothing after them.
 extern const struct data_source idx_files;
 
-// data_batch_{1,2,3,4,5}.bin and test_batch.bin, the binary version of CIFAR-10 (format:
-// https://www.cs.toronto.edu/~kriz/cifar.html). Each image of 32 x 32 pixels is a record of 3073
-// bytes: the label, then all red, all green and all blue values, row by row. A file has 1 to 10000
-// whole records, so a small set for a test is a valid set. The five training files must have
-// equally many, so a training file that was cut between two records is refused.
-extern const struct data_source cifar_files;
-
 // The word "synthetic": as many samples as MNIST, each computed from its index.
 extern const struct data_source synthetic_images;
-
-// The word "shapes": 10000 training and 2000 test images of 32 x 32 pixels in colour, each computed
-// from its index. An image shows one of ten shapes, such as a plus or an L, with random colours, at
-// a random size and place, on a noisy ground. A convolutional network can learn the shapes, as it
-// looks for the same strokes everywhere. A multilayer perceptron would have to learn each shape at
-// each place, for which the images are too few.
-extern const struct data_source shape_images;
-
-// "blank:COUNT", such as blank:4096: that many training images of zeros with the label 0, and a
-// sixth as many test images. For runs that only take times: other synthetic images take a second to
-// make.
-extern const struct data_source blank_images;
-
-// "text:FILE", or a folder with the file input.txt: sequences of the bytes of a file, of any kind.
-// The word "text" stands for the stories of zoo/data/story.h. Sample i has the bytes from
-// i * context on, and its targets are the bytes after each of them. The last tenth is the test set:
-// no byte of it is a target of a training sample. Bytes that fill no whole sample at the end of a
-// set are not used.
-extern const struct data_source text_bytes;
 
 // Sets count, shape, values and labels of the set, with new arrays, for set->targets labels each.
 // Returns 0, or -1 with the reason in why.

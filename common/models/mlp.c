@@ -1,5 +1,7 @@
+#include "common/data/data.h"
 #include "common/layers/layers.h"
-#include "common/models/models.h"
+#include "common/models/model.h"
+#include "common/training/training_options.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +12,8 @@ static void append(struct model *m, const struct layer_kind *kind, int outputs) 
     snprintf(m->shape + used, sizeof m->shape - used, "-%d", outputs);
 }
 
-int build_mlp(struct model *m, const struct training_options *options, const struct dataset *set,
-              char why[WHY_SIZE]) {
+static int build(struct model *m, const struct training_options *options, const struct dataset *set,
+                 char why[WHY_SIZE]) {
     enum { MOST_HIDDEN = 16, WIDEST = 65536 };
     snprintf(m->shape, sizeof m->shape, "mlp %d", set->inputs);
     int widths = 0;
@@ -28,11 +30,11 @@ int build_mlp(struct model *m, const struct training_options *options, const str
         if (m->held == HOLDS_ALL)
             begin_pair(m, 1);
         append(m, &dense_relu, (int)width);
-        if (options->dropout > 0)
-            append_dropout(m, (float)options->dropout);
+        if (m->behind_hidden)
+            m->behind_hidden(m);
     }
     append(m, &dense, set->targets * set->classes);
-    if (options->dropout > 0)
-        snprintf(m->text, sizeof m->text, "%s, dropout %g", m->shape, options->dropout);
     return 0;
 }
+
+const struct model_kind mlp = {"mlp", build, 0, 1};

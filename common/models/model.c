@@ -1,41 +1,22 @@
 #include "common/models/model.h"
 #include "common/base/minmax.h"
-#include "common/layers/layers.h"
-#include "common/models/models.h"
-#include "common/training/report.h"
+#include "common/base/say.h"
+#include "common/training/catalogue.h"
+#include "common/training/training_options.h"
 #include "watch/profile.h"
-#include "zoo/models/summary.h"
 #include <stdio.h>
 #include <string.h>
 
-static const struct {
-    const char *name;
-    build_model *build;
-    int tokens;    // 1: it reads tokens, 0: images
-    int has_pairs; // 1: its dense layers can be divided
-} models[] = {
-    {"mlp", build_mlp, 0, 1},
-    {"cnn", build_cnn, 0, 0},
-    {"resnet", build_resnet, 0, 0},
-    {"gpt", build_gpt, 1, 1},
-};
-enum { MODELS = sizeof models / sizeof *models };
-
 const char *model_name(int i) {
-    return i < MODELS ? models[i].name : NULL;
+    return catalogue->models[i] ? catalogue->models[i]->name : NULL;
 }
 
-// Appends the layers, and adds the augmentation to the text for the banner.
-static int build(struct model *m, build_model *append_layers,
+static int build(struct model *m, const struct model_kind *kind,
                  const struct training_options *options, const struct dataset *set,
                  char why[WHY_SIZE]) {
-    int augmented = options->augment && strcmp(options->augment, "none");
-    if (augmented && set->tokens)
-        return refuse(why, "--augment %s changes images, and the data are a text",
-                      options->augment);
-    if (augmented && append_augmentation(m, options->augment, set, why))
-        return -1;
-    if (append_layers(m, options, set, why))
+    int failed = catalogue->build_model ? catalogue->build_model(m, kind, options, set, why)
+                                        : kind->build(m, options, set, why);
+    if (failed)
         return -1;
     if (m->too_large && set->tokens)
         return refuse(why, "--context %d: too large, a layer would have more than %d values",
@@ -44,14 +25,7 @@ static int build(struct model *m, build_model *append_layers,
         return refuse(why,
                       "--model %s: images of %d x %d pixels are too large, a layer would have more "
                       "than %d values per image",
-                      options->model, set->shape.width, set->shape.height, MOST_VALUES);
-    if (!*m->text)
-        snprintf(m->text, sizeof m->text, "%s", m->shape);
-    if (augmented) {
-        size_t used = strlen(m->text);
-        snprintf(m->text + used, sizeof m->text - used, ", augment %s", options->augment);
-        m->layers[1].dx_unused = 1;
-    }
+                      kind->name, set->shape.width, set->shape.height, MOST_VALUES);
     return 0;
 }
 
@@ -63,14 +37,15 @@ int model_build(struct model *m, const struct training_options *options, const s
 int model_build_part(struct model *m, const struct training_options *options,
                      const struct dataset *set, const struct parts *parts, char why[WHY_SIZE]) {
     *m = (struct model){.out = set->shape, .parts = *parts};
-    for (int i = 0; i < MODELS; i++) {
-        if (strcmp(options->model, models[i].name))
+    for (int i = 0; catalogue->models[i]; i++) {
+        const struct model_kind *kind = catalogue->models[i];
+        if (strcmp(options->model, kind->name))
             continue;
-        if (models[i].tokens != set->tokens)
+        if (kind->tokens != set->tokens)
             return refuse(why, "--model %s reads %s", options->model,
                           set->tokens ? "images, and the data are a text: use --model gpt"
                                       : "a text, and the data are images: use --data text");
-        if (parts->count > 1 && !models[i].has_pairs)
+        if (parts->count > 1 && !kind->has_pairs)
             return refuse(why,
                           "--model %s has no pairs of dense layers, and only they can be divided",
                           options->model);
@@ -80,7 +55,7 @@ int model_build_part(struct model *m, const struct training_options *options,
         if (parts->own_tokens && set->inputs % parts->count)
             return refuse(why, "--context %d: want a multiple of %d, which --sequence 1 needs",
                           set->inputs, parts->count);
-        return build(m, models[i].build, options, set, why);
+        return build(m, kind, options, set, why);
     }
     return refuse(why, "--model %s: there is no such model", options->model);
 }
@@ -150,7 +125,7 @@ size_t type_size(cudaDataType type) {
 }
 
 void print_model(const struct model *m) {
-    say("model     %s, %zu parameters\n", m->text, m->parameters);
-    if (opt.summary)
-        print_summary(m);
+    say("model     %s%s, %zu parameters\n", m->shape, m->settings, m->parameters);
+    if (catalogue->describe_model)
+        catalogue->describe_model(m);
 }

@@ -129,8 +129,10 @@ struct layer_kind {
 enum { MOST_VALUES = 1 << 30 }; // of a sample in a layer, in its outputs or its workspace
 enum { MOST_LAYERS = 64, MOST_INNER_LAYERS = 13 * MOST_LAYERS };
 struct model {
-    char shape[128]; // such as "mlp 784-512-512-10"; a snapshot with another shape is refused
-    char text[192];  // for the banner: the shape, and settings that change no parameter
+    char shape[128];   // such as "mlp 784-512-512-10"; a snapshot with another shape is refused
+    char settings[64]; // for the banner: those that change no parameter, such as ", dropout 0.2"
+    // Called by a model behind each of its hidden layers. NULL: nothing stands there.
+    void (*behind_hidden)(struct model *model);
     struct layer layers[MOST_LAYERS];
     int count;
     struct layer inner[MOST_INNER_LAYERS]; // those that other layers consist of
@@ -145,18 +147,33 @@ struct model {
     struct shape out;   // of the last layer; without layers, of the samples
 };
 
-// Builds the model that the options name, for the samples of the set. Returns 0, or -1 with the
-// reason in why.
+// A model that --model can name.
 struct training_options;
 struct dataset;
+struct model_kind {
+    const char *name;
+    // Appends the layers to the empty model, for the samples of the set. The last layer has targets
+    // * classes outputs. Also writes the shape and the settings. Returns 0, or -1 with the reason
+    // in why.
+    int (*build)(struct model *model, const struct training_options *options,
+                 const struct dataset *set, char why[WHY_SIZE]);
+    int tokens;    // 1: it reads tokens, 0: images
+    int has_pairs; // 1: its dense layers can be divided
+};
+
+// Dense layers with ReLU, of the widths in --hidden. Layers 1 and 2 are a pair, 3 and 4, and so on.
+extern const struct model_kind mlp;
+
+// Builds the model that the options name, for the samples of the set. Returns 0, or -1 with the
+// reason in why.
 int model_build(struct model *model, const struct training_options *options,
                 const struct dataset *set, char why[WHY_SIZE]);
 
-// Builds one part of that model. The shape and the text are those of the whole model.
+// Builds one part of that model. The shape is that of the whole model.
 int model_build_part(struct model *model, const struct training_options *options,
                      const struct dataset *set, const struct parts *parts, char why[WHY_SIZE]);
 
-// Returns the name of model number i in the table, or NULL after the last one.
+// Returns the name of model number i in the catalogue, or NULL after the last one.
 const char *model_name(int i);
 
 // Returns the bytes of scratch memory for passes of this type over at most b samples.
@@ -183,5 +200,5 @@ void layer_backward(const struct layer *layer, const struct pass *pass, const vo
 // Returns the bytes of an element: 4, or 2 for CUDA_R_16BF.
 size_t type_size(cudaDataType type);
 
-// Prints the banner's line about the model and, with --summary, the table of its layers.
+// Prints the banner's line about the model.
 void print_model(const struct model *model);

@@ -1,8 +1,6 @@
-// The optimizers that --optimizer names, each as in torch.optim. They are rows of the table in
-// optimizer.c.
+// An optimizer: how a gradient changes the parameters, as in torch.optim.
 #pragma once
 #include "common/base/error.h"
-#include "zoo/training/schedules.h"
 #include <cuda_runtime.h>
 #include <stddef.h>
 
@@ -23,35 +21,42 @@ struct optimizer {
     void (*update)(const struct optimizer *optimizer, double lr, double weight_decay,
                    struct update arrays, size_t first, size_t count, long step,
                    cudaStream_t stream);
-    double lr, momentum, beta1, beta2, rho, epsilon; // in the table, the defaults; 0: not used
+    double lr, momentum;               // in the catalogue, the defaults; 0: not used
+    double beta1, beta2, rho, epsilon; // settings of the optimizers of zoo/, too
     double weight_decay;
     int nesterov;
+    // Returns the factor of lr in training step number step, from 1. NULL: always 1.
+    double (*factor)(const struct optimizer *optimizer, long step);
+    long steps, steps_per_epoch;     // of all epochs together, and of one
     const struct model *model;       // of the parameters, which says which of them decay
     const struct sharding *sharding; // if an update sees shard number shard only; NULL: all
     int shard;
-    struct schedule schedule;
     char text[320]; // for the banner: name and settings
 };
 
+// SGD with momentum.
+extern const struct optimizer sgd;
+
 // Builds the optimizer that the options name, for this model and epochs of this many samples.
-// Options that are auto get their values from the table. Returns 0, or -1 with the reason in why.
+// Options that are auto get their values from the catalogue. Returns 0, or -1 with the reason in
+// why.
 struct training_options;
 struct model;
 struct sharding;
 int optimizer_build(struct optimizer *optimizer, const struct training_options *options,
                     const struct model *model, size_t samples, char why[WHY_SIZE]);
 
-// Returns the name of optimizer number i in the table, or NULL after the last one.
+// Returns the name of optimizer number i in the catalogue, or NULL after the last one.
 const char *optimizer_name(int i);
 
 // Return default number i of a setting, such as "0.05 for sgd", or NULL after the last one. The
-// next call overwrites it.
+// next call overwrites it. setting: its offset in struct optimizer.
+const char *optimizer_default(int i, size_t setting);
 const char *optimizer_lr(int i);
 const char *optimizer_momentum(int i);
-const char *optimizer_beta1(int i);
-const char *optimizer_beta2(int i);
-const char *optimizer_rho(int i);
-const char *optimizer_epsilon(int i);
+
+// Returns the option, or the default if the option is auto, which is NAN, or is not used.
+double optimizer_setting(double option, double usual);
 
 // Returns 1 if an update of the optimizer of this name depends on the number of the step.
 int optimizer_counts_steps(const char *name);

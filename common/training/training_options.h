@@ -4,14 +4,11 @@
 #include "common/base/options.h"
 
 extern struct training_options {
-    const char *data, *model, *hidden, *augment, *optimizer, *schedule, *snapshot, *csv;
-    const char *size, *trace;
-    long depth, width, layers, heads, context, epochs, max_steps, batch, warmup, step_epochs,
-        nesterov, tf32, seed;
-    long log_every, save_every, summary, profile;
-    double dropout, label_smoothing, lr, gamma, momentum, weight_decay, beta1, beta2, rho, epsilon;
-    double save_minutes;
-} opt; // options_parse sets it
+    const char *data, *model, *hidden, *optimizer, *snapshot, *csv, *trace;
+    long epochs, max_steps, batch, tf32, seed, log_every, save_every, profile;
+    double lr, momentum, save_minutes;
+    double label_smoothing; // of the loss; its row is in the table of zoo/
+} opt;                      // options_parse sets it
 
 extern const struct option_spec training_options[];
 

@@ -1,4 +1,4 @@
-"""The values of a token that a rank keeps in a block of a transformer for backward: 18 widths (common/models/models.h), 12 of
+"""The values of a token that a rank keeps in a block of a transformer for backward: 18 widths (zoo/models/models.h), 12 of
 them inside the pairs of dense layers. The 4 statistics of the normalisations are left out."""
 from drawing import COMMUNICATE, COMPUTE, Figure
 

@@ -1,8 +1,8 @@
 // Compares the pieces of the attendee's shard_layer with those that the layers compute with: pieces
 // PARTS GROUPS INPUTS OUTPUTS OUTPUTS. The two layers are a pair, and a third one is of no pair. If
 // a piece is wrong, it prints a line that names it, and lines that explain it.
-#include "common/layers/layers.h"
 #include "common/models/sharding.h"
+#include "zoo/layers/kinds.h"
 #include <stdio.h>
 #include <stdlib.h>
 

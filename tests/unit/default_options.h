@@ -2,10 +2,12 @@
 // those that it is about.
 #pragma once
 #include "common/training/training_options.h"
+#include "zoo/zoo.h"
 
 static inline struct training_options default_options(void) {
     char name[] = "test", *argv[] = {name, NULL};
-    const struct option_table tables[] = {{NULL, training_options}, {NULL, NULL}};
+    const struct option_table tables[] = {{NULL, zoo_options}, {NULL, training_options}, {0}};
+    catalogue = &zoo;
     options_parse(tables, "", 1, argv);
     return opt;
 }

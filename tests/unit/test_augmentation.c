@@ -1,9 +1,9 @@
 // Tests of the layer that changes images at random. test_image_kernels.c tests its kernel.
 #include "common/data/data.h"
-#include "common/layers/layers.h"
 #include "tests/unit/default_options.h"
 #include "tests/unit/device_arrays.h"
 #include "zoo/kernels/image_change.h"
+#include "zoo/layers/kinds.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -42,11 +42,11 @@ static int build(struct model *m, const char *name, const char *words, struct sh
                  char why[WHY_SIZE]) {
     struct training_options options = default_options();
     options.model = name;
-    options.dropout = 0;
-    options.augment = words;
+    zoo_opt.dropout = 0;
+    zoo_opt.augment = words;
     options.hidden = "20";
-    options.depth = 8;
-    options.width = 8;
+    zoo_opt.depth = 8;
+    zoo_opt.width = 8;
     struct dataset set = {.shape = shape,
                           .inputs = shape_size(shape),
                           .targets = 1,
@@ -71,9 +71,9 @@ TEST(augmentation_is_the_first_layer) {
         assert_int_equal(m.layers[0].parameters, 0);
         assert_int_equal(m.parameters, without.parameters);
         assert_string_equal(m.shape, without.shape); // so snapshots fit
-        char text[2 * sizeof m.text];
-        snprintf(text, sizeof text, "%s, augment crop,flip", without.text);
-        assert_string_equal(m.text, text);
+        char text[2 * sizeof m.settings];
+        snprintf(text, sizeof text, "%s, augment crop,flip", without.settings);
+        assert_string_equal(m.settings, text);
         assert_true(m.layers[0].augmentation.black[0] == -2);
         assert_true(m.layers[0].augmentation.black[1] == -0.5);
         // The layer behind need not compute dx, but all others must.

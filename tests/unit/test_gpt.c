@@ -2,20 +2,20 @@
 // test_layers.c computes with this model, and tests/steps/torch_models.bats compares it with
 // PyTorch.
 #include "common/data/data.h"
-#include "common/layers/layers.h"
-#include "common/models/models.h"
 #include "tests/unit/default_options.h"
 #include "tests/unit/device_arrays.h"
+#include "zoo/layers/kinds.h"
+#include "zoo/models/models.h"
 
 static struct training_options options_of(const char *size) {
     struct training_options options = default_options();
     options.model = "gpt";
-    options.size = size;
+    zoo_opt.size = size;
     return options;
 }
 
 static int try_build(struct model *m, const struct training_options *options, char why[WHY_SIZE]) {
-    int context = gpt_size(options).context;
+    int context = gpt_size().context;
     struct dataset set = {.shape = {context, 1, 1}, .inputs = context, .targets = context};
     set.classes = 256;
     set.tokens = 1;
@@ -44,10 +44,10 @@ TEST(sizes_have_the_published_numbers_of_parameters) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct training_options options = options_of(cases[i].size);
         struct model m;
-        options.layers = cases[i].layers;
-        options.heads = cases[i].heads;
-        options.width = cases[i].width;
-        options.context = cases[i].context;
+        zoo_opt.layers = cases[i].layers;
+        zoo_opt.heads = cases[i].heads;
+        zoo_opt.width = cases[i].width;
+        zoo_opt.context = cases[i].context;
         build(&m, &options);
         assert_int_equal(m.parameters, cases[i].parameters);
     }
@@ -73,11 +73,11 @@ TEST(all_sizes_can_be_built) {
 TEST(each_block_is_a_layer) {
     struct training_options options = options_of("tiny");
     struct model m;
-    for (options.layers = 1; options.layers <= 60; options.layers += 59)
+    for (zoo_opt.layers = 1; zoo_opt.layers <= 60; zoo_opt.layers += 59)
         for (int dropout = 0; dropout < 2; dropout++) {
-            options.dropout = dropout ? 0.1 : NAN;
+            zoo_opt.dropout = dropout ? 0.1 : NAN;
             build(&m, &options);
-            assert_int_equal(m.count, options.layers + 3 + dropout);
+            assert_int_equal(m.count, zoo_opt.layers + 3 + dropout);
             assert_true(m.count <= MOST_LAYERS && m.inner_count <= MOST_INNER_LAYERS);
             assert_ptr_equal(m.layers[0].kind, &embedding);
             for (int i = 1 + dropout; i < m.count - 2; i++)
@@ -93,7 +93,7 @@ TEST(initial_weights_in_front_of_a_sum_are_smaller) {
     struct training_options options = options_of("tiny");
     struct model m;
     int found[2] = {0};
-    options.layers = 8;
+    zoo_opt.layers = 8;
     build(&m, &options);
     for (const struct layer *l = m.inner; l < m.inner + m.inner_count; l++)
         if (l->kind == &dense) {

@@ -3,11 +3,11 @@
 // it to examples: every test below goes through these rows. test_layers_in_parts.c runs the same
 // tests with so little room for patches that convolutions compute a batch in several parts.
 #include "common/data/data.h"
-#include "common/layers/layers.h"
-#include "common/models/models.h"
 #include "tests/unit/default_options.h"
 #include "tests/unit/model_step.h"
 #include "zoo/layers/inner.h"
+#include "zoo/layers/kinds.h"
+#include "zoo/models/models.h"
 #include <stdio.h>
 
 enum { SAMPLE = SANITIZED ? 3 : 60, SEED = 3 };
@@ -481,14 +481,14 @@ static void build(struct model *m, struct shape in, const char *name, int depth,
     set.tokens = !strcmp(name, "gpt");
     if (set.tokens) {
         set.targets = set.inputs;
-        options.layers = depth;
-        options.heads = 2;
-        options.dropout = depth == 1 ? 0.2 : NAN;
+        zoo_opt.layers = depth;
+        zoo_opt.heads = 2;
+        zoo_opt.dropout = depth == 1 ? 0.2 : NAN;
     }
     options.model = name;
     options.hidden = "9";
-    options.depth = depth;
-    options.width = width;
+    zoo_opt.depth = depth;
+    zoo_opt.width = width;
     if (model_build(m, &options, &set, why))
         fail_msg("%s", why);
 }

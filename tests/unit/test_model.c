@@ -2,10 +2,10 @@
 // which options are refused. test_layers.c computes with these models, and
 // tests/steps/torch_models.bats compares them with those of PyTorch.
 #include "common/data/data.h"
-#include "common/layers/layers.h"
-#include "common/models/models.h"
 #include "tests/unit/default_options.h"
 #include "tests/unit/device_arrays.h"
+#include "zoo/layers/kinds.h"
+#include "zoo/models/models.h"
 #include <stdio.h>
 
 static const struct shape digits = {28, 28, 1}, colours = {32, 32, 3};
@@ -36,8 +36,8 @@ static void new_mlp(struct model *m, const char *hidden) {
 
 static void new_resnet(struct model *m, long depth, long width, struct shape shape) {
     struct training_options options = options_of("resnet");
-    options.depth = depth;
-    options.width = width;
+    zoo_opt.depth = depth;
+    zoo_opt.width = width;
     build(m, &options, shape);
 }
 
@@ -63,7 +63,7 @@ TEST(hidden_widths_make_an_mlp) {
         struct model m;
         new_mlp(&m, cases[i].hidden);
         assert_string_equal(m.shape, cases[i].shape);
-        assert_string_equal(m.text, m.shape);
+        assert_string_equal(m.settings, "");
         assert_int_equal(m.count, cases[i].layers);
         assert_int_equal(m.parameters, cases[i].parameters);
         for (int k = 0; k < m.count; k++)
@@ -88,7 +88,7 @@ TEST(dropout_follows_hidden_layers) {
     struct model m;
     struct training_options options = options_of("mlp");
     options.hidden = "30,20";
-    options.dropout = 0.25;
+    zoo_opt.dropout = 0.25;
     const struct layer_kind *kinds[] = {&dense_relu, &dropout, &dense_relu, &dropout, &dense};
     const int widths[] = {784, 30, 30, 20, 20, 10};
     build(&m, &options, digits);
@@ -99,7 +99,7 @@ TEST(dropout_follows_hidden_layers) {
         assert_int_equal(m.layers[i].outputs, widths[i + 1]);
     }
     assert_string_equal(m.shape, "mlp 784-30-20-10"); // as without, so that snapshots fit
-    assert_string_equal(m.text, "mlp 784-30-20-10, dropout 0.25");
+    assert_string_equal(m.settings, ", dropout 0.25");
 }
 
 TEST(each_model_has_its_own_dropout) {
@@ -110,11 +110,9 @@ TEST(each_model_has_its_own_dropout) {
         int layers;
         const char *text;
     } cases[] = {
-        {"mlp", NAN, {0, 0}, 2, "mlp 784-30-10"},
-        {"cnn", NAN, {0.25f, 0.5f}, 7, "cnn 1x28x28, dropout 0.25 and 0.5"},
-        {"cnn", 0, {0, 0}, 5, "cnn 1x28x28"},
-        {"cnn", 0.1, {0.1f, 0.1f}, 7, "cnn 1x28x28, dropout 0.1"},
-        {"resnet", NAN, {0, 0}, 7, "resnet8 width 16, 1x28x28"},
+        {"mlp", NAN, {0, 0}, 2, ""},    {"cnn", NAN, {0.25f, 0.5f}, 7, ", dropout 0.25 and 0.5"},
+        {"cnn", 0, {0, 0}, 5, ""},      {"cnn", 0.1, {0.1f, 0.1f}, 7, ", dropout 0.1"},
+        {"resnet", NAN, {0, 0}, 7, ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct model m;
@@ -122,15 +120,15 @@ TEST(each_model_has_its_own_dropout) {
         int count = 0;
         struct training_options options = options_of(cases[i].name);
         options.hidden = "30";
-        options.depth = 8;
-        options.dropout = cases[i].rate;
+        zoo_opt.depth = 8;
+        zoo_opt.dropout = cases[i].rate;
         build(&m, &options, digits);
         for (int k = 0; k < m.count; k++)
             if (m.layers[k].kind == &dropout)
                 found[count++] = m.layers[k].dropout.rate;
         assert_memory_equal(found, cases[i].found, sizeof found);
         assert_int_equal(m.count, cases[i].layers);
-        assert_string_equal(m.text, cases[i].text);
+        assert_string_equal(m.settings, cases[i].text);
     }
 }
 
@@ -217,7 +215,7 @@ TEST(images_that_are_too_large_are_refused) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct training_options options = options_of(cases[i].model);
-        options.depth = 18;
+        zoo_opt.depth = 18;
         refused(&options, cases[i].shape, cases[i].text);
     }
 }
@@ -244,7 +242,7 @@ TEST(models_stay_within_their_limits) {
     assert_true(m.layers[m.count - 3].out.channels <= MOST_NORM_CHANNELS);
     struct training_options options = options_of("mlp");
     options.hidden = "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1";
-    options.dropout = 0.5;
+    zoo_opt.dropout = 0.5;
     build(&m, &options, digits);
     assert_int_equal(m.count, 33);
     assert_true(m.count <= MOST_LAYERS);

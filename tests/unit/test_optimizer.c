@@ -5,6 +5,7 @@
 #include "common/training/optimizer.h"
 #include "tests/test.h"
 #include "tests/unit/default_options.h"
+#include "zoo/training/schedules.h"
 #include <math.h>
 
 enum { SAMPLES = 1000, OPTIMIZERS = 4, STEPS = SAMPLES / 64 }; // STEPS: of an epoch
@@ -50,22 +51,23 @@ TEST(each_optimizer_has_its_settings) {
     }
     assert_null(optimizer_name(OPTIMIZERS));
     assert_string_equal(optimizer_lr(3), "1 for adadelta");
-    assert_string_equal(optimizer_epsilon(0), "1e-08 for adam"); // SGD has none
+    assert_string_equal(optimizer_default(0, offsetof(struct optimizer, epsilon)),
+                        "1e-08 for adam"); // SGD has none
     assert_null(optimizer_momentum(1));
     assert_false(optimizer_counts_steps("adamx"));
     struct training_options options = options_of("adamw");
     options.lr = 0.25;
-    options.weight_decay = 0.5;
+    zoo_opt.weight_decay = 0.5;
     assert_string_equal(build(&options).text, "adamw, lr 0.25, weight decay 0.5");
-    options.beta2 = 0.98;
-    options.epsilon = 1e-6;
+    zoo_opt.beta2 = 0.98;
+    zoo_opt.epsilon = 1e-6;
     assert_string_equal(build(&options).text,
                         "adamw, lr 0.25, betas 0.9 and 0.98, epsilon 1e-06, weight decay 0.5");
     options.optimizer = "adadelta"; // has no betas, and this is its epsilon
-    options.rho = 0.8;
+    zoo_opt.rho = 0.8;
     assert_string_equal(build(&options).text, "adadelta, lr 0.25, rho 0.8, weight decay 0.5");
     options.optimizer = "sgd";
-    options.nesterov = 1;
+    zoo_opt.nesterov = 1;
     assert_string_equal(build(&options).text,
                         "sgd, lr 0.25, Nesterov momentum 0.9, weight decay 0.5");
 }
@@ -139,10 +141,10 @@ TEST(each_schedule_has_its_rates) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct training_options options = options_of("adam");
-        options.schedule = cases[i].name;
+        zoo_opt.schedule = cases[i].name;
         options.lr = 0.5;
-        options.warmup = cases[i].warmup;
-        options.step_epochs = cases[i].step_epochs;
+        zoo_opt.warmup = cases[i].warmup;
+        zoo_opt.step_epochs = cases[i].step_epochs;
         struct optimizer o = build(&options);
         assert_rates(&o, cases[i].want);
         char text[200];
@@ -163,7 +165,7 @@ TEST(short_schedules_have_rates) {
     for (int i = 0; i < 4; i++)
         for (long steps = 1; steps <= 20; steps++) {
             struct training_options options = options_of("sgd");
-            options.schedule = schedule_name(i);
+            zoo_opt.schedule = schedule_name(i);
             options.batch = SAMPLES;
             options.epochs = steps;
             struct optimizer o = build(&options);

@@ -245,19 +245,11 @@ TEST(mistakes_are_refused) {
     }
 }
 
-// Each table stands below its title. The defaults are not the values that were given before.
+// Each table stands below its title, the last one first. The defaults are not the values that were
+// given before.
 static const char help[] =
     "usage: program [options]\n"
     "Does nothing.\n\n"
-    "first:\n"
-    "  --count            how many (3)\n"
-    "  --big              how many more (0)\n"
-    "  --rate             how fast (0.5)\n"
-    "  --title            what to call it (plain)\n"
-    "  --name             what others call it\n"
-    "  --file             where to put it\n"
-    "  --workers          who does it, or: all (all)\n"
-    "  --speed            how fast, 0: not at all (usual)\n\n"
     "more of them:\n"
     "  --quick            do less\n"
     "  --folder           where to work, or: red, dark green, blue (here)\n"
@@ -267,7 +259,16 @@ static const char help[] =
     "  --grip             how firm it is, auto: 0.5 for red, 0.7 for dark green"
     " [only for --color red or dark green] (auto)\n"
     "  --copies           how often [only for --file] (1)\n"
-    "  --depth            how deep [only for --folder blue] (1)\n"
+    "  --depth            how deep [only for --folder blue] (1)\n\n"
+    "first:\n"
+    "  --count            how many (3)\n"
+    "  --big              how many more (0)\n"
+    "  --rate             how fast (0.5)\n"
+    "  --title            what to call it (plain)\n"
+    "  --name             what others call it\n"
+    "  --file             where to put it\n"
+    "  --workers          who does it, or: all (all)\n"
+    "  --speed            how fast, 0: not at all (usual)\n"
     "  --help (or -h)     prints this list, with defaults in parentheses\n";
 
 TEST(help_lists_the_options) {

@@ -2,10 +2,10 @@
 // parts of divided layers compute what the whole layers do.
 #include "common/data/datasets.h"
 #include "common/device/device.h"
-#include "common/layers/layers.h"
 #include "common/models/sharding.h"
 #include "tests/unit/default_options.h"
 #include "tests/unit/model_step.h"
+#include "zoo/layers/kinds.h"
 #include <pthread.h>
 
 enum { INPUTS = 6, WIDTH = 4, BATCH = 5, WEIGHTS = WIDTH * INPUTS };
@@ -185,10 +185,10 @@ static void build_example(struct model *m, const struct example *e, int number) 
     struct parts parts = {e->parts, number, e->own_tokens};
     options.model = e->model;
     options.hidden = e->hidden;
-    options.layers = 2;
-    options.heads = 4;
-    options.width = 16;
-    options.dropout = 0.2;
+    zoo_opt.layers = 2;
+    zoo_opt.heads = 4;
+    zoo_opt.width = 16;
+    zoo_opt.dropout = 0.2;
     built = number < 0 ? model_build(m, &options, &set, why)
                        : model_build_part(m, &options, &set, &parts, why);
     assert_string_equal(why, "");

@@ -5,6 +5,7 @@
 #include "common/snapshots/shards.h"
 #include "exercises/messages.h"
 #include "tests/test.h"
+#include "zoo/zoo.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -874,5 +875,6 @@ TEST(same_step_with_another_cut) {
 }
 
 int main(void) {
+    catalogue = &zoo;
     return run_all_tests((struct around){.begin = make_folder, .end = remove_folder});
 }

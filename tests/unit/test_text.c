@@ -19,7 +19,7 @@ static int make_text(void **state) {
         bytes[i] = (uint8_t)(255 - 5 * i); // of any kind, also 0 and line feeds
     put("input.txt", bytes, SIZE, "wbT");
     default_options();
-    opt.context = CONTEXT;
+    zoo_opt.context = CONTEXT;
     return 0;
 }
 
@@ -82,7 +82,7 @@ TEST(model_reads_the_bytes_themselves) {
     for (size_t i = 0; i < sizeof text; i++)
         text[i] = (uint8_t)i;
     put("input.txt", text, sizeof text, "wbT");
-    opt.context = BYTES;
+    zoo_opt.context = BYTES;
     load(folder);
     data_to_device(&train);
     DEVICE_ALLOC(x, "test", sizeof inputs);
@@ -108,7 +108,7 @@ TEST(checksum_covers_the_text) {
         assert_int_not_equal(data_checksum(&train), crc);
         bytes[i] ^= 1;
     }
-    opt.context = 3;
+    zoo_opt.context = 3;
     put("input.txt", bytes, SIZE, "wbT");
     load(folder);
     assert_int_not_equal(data_checksum(&train), crc);
@@ -119,13 +119,13 @@ TEST(stories_are_the_same_everywhere) {
     static char story[STORY_BYTES];
     assert_true(fabs(write_stories(story) - 0.13) < 0.005); // docs/data.md says 0.13
     assert_int_equal(crc32(0, (uint8_t *)story, STORY_BYTES), 0x311f1db6);
-    opt.context = 0; // that of --size tiny
+    zoo_opt.context = 0; // that of --size tiny
     load("text");
     assert_int_equal(train.targets, 64);
     assert_int_equal(train.count, STORY_BYTES * 9 / 10 / 64);
     assert_memory_equal(train.values, story, train.count * 64);
     assert_memory_equal(test.values, story + STORY_BYTES * 9 / 10, test.count * 64);
-    opt.context = STORY_BYTES / 10; // longer than the held-out tenth
+    zoo_opt.context = STORY_BYTES / 10; // longer than the held-out tenth
     const char *word = "text";
     char why[WHY_SIZE];
     free_sets();
@@ -161,7 +161,7 @@ TEST(bad_files_are_refused) {
             assert_int_equal(mkfifo(path, 0600), 0);
         else if (strcmp(made, "nothing"))
             make_file(strtoul(made, NULL, 10));
-        opt.context = cases[i].context;
+        zoo_opt.context = cases[i].context;
         free_sets();
         assert_int_equal(data_load(&train, &test, &data, why), -1);
         if (!strstr(why, path) || !strstr(why, cases[i].reason))

@@ -1,4 +1,4 @@
-#include "common/data/datasets.h"
+#include "zoo/data/sources.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 #include "common/base/rng.h"
-#include "common/data/datasets.h"
+#include "zoo/data/sources.h"
 
 enum { SIDE = 32, CHANNELS = 3, VALUES = SIDE * SIDE * CHANNELS, CLASSES = 10, GRID = 5 };
 

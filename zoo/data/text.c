@@ -1,7 +1,6 @@
-#include "common/data/datasets.h"
-#include "common/models/models.h"
-#include "common/training/training_options.h"
+#include "zoo/data/sources.h"
 #include "zoo/data/story.h"
+#include "zoo/models/models.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -59,7 +58,7 @@ static int read_at(FILE *file, size_t first, uint8_t *bytes, size_t count) {
 // Reads a part of the file that has this name and size.
 static int read_split(struct dataset *set, FILE *file, const char *name, size_t size, int test,
                       char why[WHY_SIZE]) {
-    int context = gpt_size(&opt).context;
+    int context = gpt_size().context;
     size_t tenth = size / HELD_OUT;
     if (size > MOST_BYTES)
         return refuse(why, "%s: has %zu bytes; want at most %d: head -c 1G makes it shorter", name,

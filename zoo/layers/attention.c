@@ -3,8 +3,8 @@
 #include "common/base/minmax.h"
 #include "common/base/rng.h"
 #include "common/kernels/kernels.h"
-#include "common/layers/layers.h"
 #include "common/layers/products.h"
+#include "zoo/layers/kinds.h"
 #include <math.h>
 
 // Arrays of count heads.

@@ -1,8 +1,8 @@
 #include "common/base/rng.h"
 #include "common/data/data.h"
 #include "common/device/device.h"
-#include "common/layers/layers.h"
 #include "common/layers/products.h"
+#include "zoo/layers/kinds.h"
 #include <string.h>
 
 static void augmentation_forward(const struct layer *l, const struct pass *pass,

@@ -1,6 +1,6 @@
 // The outputs of the last inner layer are those of the block.
-#include "common/layers/layers.h"
 #include "zoo/layers/inner.h"
+#include "zoo/layers/kinds.h"
 
 static void block_forward(const struct layer *l, const struct pass *pass, const void *parameters,
                           const float *x, float *y, int b) {

@@ -2,8 +2,8 @@
 // copies the windows to the rows of a matrix, called patches, and multiplies them by the weights.
 // docs/convolution.md explains this with a picture.
 #include "common/base/minmax.h"
-#include "common/layers/layers.h"
 #include "common/layers/products.h"
+#include "zoo/layers/kinds.h"
 #include <math.h>
 
 static int patch_size(const struct layer *l) {

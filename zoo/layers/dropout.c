@@ -1,8 +1,8 @@
 #include "common/base/rng.h"
 #include "common/device/device.h"
 #include "common/kernels/kernels.h"
-#include "common/layers/layers.h"
 #include "common/layers/products.h"
+#include "zoo/layers/kinds.h"
 
 // Forward and backward drop the same values, because the choice depends only on the seed and on the
 // index of the value in the whole batch, and in the whole model.

@@ -1,7 +1,7 @@
 #include "common/device/device.h"
 #include "common/kernels/kernels.h"
-#include "common/layers/layers.h"
 #include "common/layers/products.h"
+#include "zoo/layers/kinds.h"
 
 static void embedding_initialise(const struct layer *l, float *parameters, size_t first_value,
                                  size_t count, uint64_t seed, cudaStream_t stream) {

@@ -1,6 +1,6 @@
 #include "common/kernels/kernels.h"
-#include "common/layers/layers.h"
 #include "common/layers/products.h"
+#include "zoo/layers/kinds.h"
 
 static void gelu_forward(const struct layer *l, const struct pass *pass, const void *parameters,
                          const float *x, float *y, int b) {

@@ -1,6 +1,6 @@
 #include "common/base/minmax.h"
-#include "common/layers/layers.h"
 #include "common/layers/products.h"
+#include "zoo/layers/kinds.h"
 
 // A process may store only a part of the layer, such as the last scales and the first shifts.
 static void norm_initialise(const struct layer *l, float *parameters, size_t first_value,

@@ -2,9 +2,9 @@
 // of these outputs at the same places behind dy.
 #include "common/base/minmax.h"
 #include "common/device/device.h"
-#include "common/layers/layers.h"
 #include "common/layers/products.h"
 #include "zoo/layers/inner.h"
+#include "zoo/layers/kinds.h"
 
 static void residual_forward(const struct layer *l, const struct pass *pass, const void *parameters,
                              const float *x, float *y, int b) {

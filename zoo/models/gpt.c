@@ -1,6 +1,8 @@
-#include "common/data/datasets.h"
-#include "common/layers/layers.h"
-#include "common/models/models.h"
+#include "common/training/training_options.h"
+#include "zoo/data/sources.h"
+#include "zoo/layers/kinds.h"
+#include "zoo/models/models.h"
+#include "zoo/options.h"
 #include <math.h>
 #include <stdio.h>
 
@@ -36,10 +38,11 @@ static void append_block(struct model *m, const struct gpt_size *size, double dr
     end_block(m);
 }
 
-int build_gpt(struct model *m, const struct training_options *options, const struct dataset *set,
-              char why[WHY_SIZE]) {
-    struct gpt_size size = gpt_size(options);
-    double dropout = isnan(options->dropout) ? 0 : options->dropout;
+static int build(struct model *m, const struct training_options *options, const struct dataset *set,
+                 char why[WHY_SIZE]) {
+    (void)options;
+    struct gpt_size size = gpt_size();
+    double dropout = isnan(zoo_opt.dropout) ? 0 : zoo_opt.dropout;
     if (size.width % size.heads)
         return refuse(why, "--width %d: want a multiple of the %d heads", size.width, size.heads);
     if (m->parts.count > 1 && size.heads % m->parts.count)
@@ -55,9 +58,11 @@ int build_gpt(struct model *m, const struct training_options *options, const str
     append_layer_norm(m);
     append_linear(m, set->classes, deviation);
     if (dropout > 0)
-        snprintf(m->text, sizeof m->text, "%s, dropout %g", m->shape, dropout);
+        snprintf(m->settings, sizeof m->settings, ", dropout %g", dropout);
     return 0;
 }
+
+const struct model_kind gpt = {"gpt", build, 1, 1};
 
 int build_gpt_of(struct model *m, const char *shape, int context, char why[WHY_SIZE]) {
     int layers, heads, width, own;
@@ -65,16 +70,16 @@ int build_gpt_of(struct model *m, const char *shape, int context, char why[WHY_S
         width < 1 || own < 1)
         return refuse(why, "%s is no model of --model gpt", shape);
     int tokens = context ? context : own;
-    struct training_options options = {.model = "gpt",
-                                       .size = gpt_size_name(0),
-                                       .layers = layers,
-                                       .heads = heads,
-                                       .width = width,
-                                       .dropout = NAN};
+    zoo_opt = (struct zoo_options){.augment = "none",
+                                   .size = gpt_size_name(0),
+                                   .layers = layers,
+                                   .heads = heads,
+                                   .width = width,
+                                   .dropout = NAN};
     struct dataset set = {.shape = {tokens, 1, 1},
                           .inputs = tokens,
                           .targets = tokens,
                           .classes = text_bytes.classes,
                           .tokens = 1};
-    return model_build(m, &options, &set, why);
+    return model_build(m, &(struct training_options){.model = gpt.name}, &set, why);
 }

@@ -1,4 +1,5 @@
-#include "common/models/models.h"
+#include "zoo/models/models.h"
+#include "zoo/options.h"
 #include <string.h>
 
 // tiny learns something visible in two minutes on two cores, and small in an hour. gpt2 has the
@@ -13,18 +14,18 @@ const char *gpt_size_name(int i) {
     return i < SIZES ? sizes[i].name : NULL;
 }
 
-struct gpt_size gpt_size(const struct training_options *options) {
+struct gpt_size gpt_size(void) {
     struct gpt_size size = sizes[0];
     for (int i = 0; i < SIZES; i++)
-        if (!strcmp(options->size, sizes[i].name))
+        if (!strcmp(zoo_opt.size, sizes[i].name))
             size = sizes[i];
-    if (options->layers)
-        size.layers = (int)options->layers;
-    if (options->heads)
-        size.heads = (int)options->heads;
-    if (options->width)
-        size.width = (int)options->width;
-    if (options->context)
-        size.context = (int)options->context;
+    if (zoo_opt.layers)
+        size.layers = (int)zoo_opt.layers;
+    if (zoo_opt.heads)
+        size.heads = (int)zoo_opt.heads;
+    if (zoo_opt.width)
+        size.width = (int)zoo_opt.width;
+    if (zoo_opt.context)
+        size.context = (int)zoo_opt.context;
     return size;
 }

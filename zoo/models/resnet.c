@@ -1,5 +1,7 @@
-#include "common/layers/layers.h"
-#include "common/models/models.h"
+#include "common/data/data.h"
+#include "zoo/layers/kinds.h"
+#include "zoo/models/models.h"
+#include "zoo/options.h"
 #include <stdio.h>
 
 enum { GROUPS = 8, WIDEST = 512 };
@@ -23,10 +25,11 @@ static void append_block(struct model *m, int channels, int stride) {
     end_residual(m);
 }
 
-int build_resnet(struct model *m, const struct training_options *options, const struct dataset *set,
+static int build(struct model *m, const struct training_options *options, const struct dataset *set,
                  char why[WHY_SIZE]) {
-    int depth = options->depth, stages = depth == 18 ? 4 : 3, blocks = (depth - 2) / (2 * stages);
-    int width = options->width ? options->width : depth == 18 ? 64 : 16;
+    (void)options;
+    int depth = zoo_opt.depth, stages = depth == 18 ? 4 : 3, blocks = (depth - 2) / (2 * stages);
+    int width = zoo_opt.width ? zoo_opt.width : depth == 18 ? 64 : 16;
     if (depth != 8 && depth != 14 && depth != 18 && depth != 20)
         return refuse(why, "--depth %d: want 8, 14, 18 or 20", depth);
     if (width % GROUPS || width > WIDEST)
@@ -35,8 +38,8 @@ int build_resnet(struct model *m, const struct training_options *options, const 
         return refuse(why, "--model resnet: images have %d x %d pixels, and depth %d needs %d x %d",
                       set->shape.width, set->shape.height, depth, 1 << (stages - 1),
                       1 << (stages - 1));
-    if (options->dropout > 0)
-        return refuse(why, "--dropout %g: a resnet has no dropout, want 0", options->dropout);
+    if (zoo_opt.dropout > 0)
+        return refuse(why, "--dropout %g: a resnet has no dropout, want 0", zoo_opt.dropout);
     snprintf(m->shape, sizeof m->shape, "resnet%d width %d, %dx%dx%d", depth, width,
              set->shape.channels, set->shape.height, set->shape.width);
     append_convolution_and_norm(m, &group_normalisation_relu, width, 3, 1);
@@ -47,3 +50,5 @@ int build_resnet(struct model *m, const struct training_options *options, const 
     append_dense(m, &dense, set->targets * set->classes);
     return 0;
 }
+
+const struct model_kind resnet = {"resnet", build, 0, 0};

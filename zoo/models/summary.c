@@ -1,7 +1,7 @@
 #include "zoo/models/summary.h"
-#include "common/layers/layers.h"
 #include "common/training/report.h"
 #include "zoo/layers/inner.h"
+#include "zoo/layers/kinds.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -1,0 +1,25 @@
+// What the options choose from: the models, optimizers and data sets that a program knows. A
+// program begins with those of common/. It gets all others with the line catalogue = &zoo
+// (zoo/zoo.h).
+#pragma once
+#include "common/data/datasets.h"
+#include "common/models/model.h"
+#include "common/training/optimizer.h"
+
+// NULL ends each list.
+struct catalogue {
+    const struct model_kind *const *models;
+    const struct optimizer *const *optimizers;
+    const struct data_source *const *sources;
+    // These functions may be NULL.
+    // Builds a model of this kind, with layers in it or around it that other options ask for.
+    int (*build_model)(struct model *m, const struct model_kind *kind,
+                       const struct training_options *options, const struct dataset *set,
+                       char why[WHY_SIZE]);
+    // Prints more about the model, behind its line.
+    void (*describe_model)(const struct model *m);
+    // Sets what other options change in an optimizer with these defaults, and its text. Returns 0,
+    // or -1 with the reason in why.
+    int (*set_optimizer)(struct optimizer *o, const struct optimizer *usual, char why[WHY_SIZE]);
+};
+extern const struct catalogue *catalogue;

@@ -1,0 +1,92 @@
+// More kinds of layers; related ones share a file of this folder. A new kind needs a new file and
+// its lines here.
+#pragma once
+#include "common/layers/layers.h"
+
+// In training, each value becomes 0 with probability rate, and x / (1 - rate) otherwise, so the
+// expected value stays x, as in torch.nn.Dropout. In evaluation, y = x. The layer has no
+// parameters. The choice depends on the seed of the pass, the layer and the sample's index in the
+// whole batch. It does not depend on how the batch is split.
+extern const struct layer_kind dropout;
+void append_dropout(struct model *m, float rate);
+
+// In training, changes each image at random: crop shifts it, flip mirrors it (kernels.h has the
+// formula). In evaluation, y = x. Augmentation is the first layer of a model and computes no dx.
+// The choice depends on the seed of the pass, which differs between steps, and on the sample's
+// index in the whole batch. It does not depend on how the batch is split. words: crop, flip, or
+// crop,flip. Returns 0, or -1 with the reason in why.
+extern const struct layer_kind augmentation;
+int append_augmentation(struct model *m, const char *words, const struct dataset *set,
+                        char why[WHY_SIZE]);
+
+// y[oy, ox] = the product of W and the window at (oy, ox) of the image, plus bias, as in
+// torch.nn.Conv2d. The parameters are W [outputs, ky, kx, channels] and then, with has_bias, bias
+// [outputs]. convolution_relu also sets y = max(y, 0). Initial values are those of torch.nn.Conv2d:
+// uniform in +-1/sqrt(size * size * channels). A batch is computed in parts, whose windows are in
+// scratch memory, as rows of a matrix: at most patch_workspace() bytes (kernels.h), or one image.
+extern const struct layer_kind convolution, convolution_relu;
+void append_convolution(struct model *m, const struct layer_kind *kind, int outputs, int size,
+                        int stride, int padding, int has_bias);
+
+// The largest value of each channel in windows of this size beside each other, as in
+// torch.nn.MaxPool2d. Rows and columns that are left over at the end are ignored.
+extern const struct layer_kind max_pooling;
+void append_max_pooling(struct model *m, int size);
+
+// The mean of each channel over all pixels.
+extern const struct layer_kind mean_pooling;
+void append_mean_pooling(struct model *m);
+
+// Group normalisation, as in torch.nn.GroupNorm: kernels.h has the formula. The parameters are
+// scale [channels], initially 1, and shift [channels], initially 0. group_normalisation_relu also
+// sets y = max(y, 0).
+//
+// The course has no batch normalisation. It takes the mean and the variance of all samples that are
+// computed together, so the results would depend on how a batch is divided.
+extern const struct layer_kind group_normalisation, group_normalisation_relu;
+void append_group_norm(struct model *m, const struct layer_kind *kind, int groups);
+
+// Layer normalisation (Ba et al., "Layer normalization", 2016), as in torch.nn.LayerNorm: the
+// values of each token are a group. The parameters are those of group normalisation.
+extern const struct layer_kind layer_normalisation;
+void append_layer_norm(struct model *m);
+
+// The vector of each token plus that of its place in the sequence. It is the first layer of a
+// model, so it computes no dx. The parameters are vectors of the tokens [tokens, width] and then of
+// the places [context, width], initially normal with deviation 0.02.
+extern const struct layer_kind embedding;
+void append_embedding(struct model *m, int tokens, int width);
+
+// GELU: kernels.h has the formula.
+extern const struct layer_kind gelu_layer;
+void append_gelu(struct model *m);
+
+// Causal self-attention with several heads (Vaswani et al., "Attention is all you need", 2017). The
+// inputs are queries, keys and values of each token, side by side, and the outputs are as wide as
+// one of them. For each head, with T tokens and D values of a token:
+//   p = softmax(queries keys^T / sqrt(D)), where a token sees itself and those before it;
+//   outputs = p values
+// In training, values of p become 0 with probability dropout. The layer has no parameters.
+//
+// It keeps neither p nor the scores, which take T * T floats for each head, but computes them again
+// in backward. Both are in scratch memory, for as many heads at a time as fit into
+// ATTENTION_WORKSPACE bytes, or for one.
+extern const struct layer_kind attention;
+enum { ATTENTION_WORKSPACE = 64 << 20 };
+void append_attention(struct model *m, int heads, float dropout);
+
+// Layers in a row that count as one layer of the model: those appended between begin_block and
+// end_block. Steps that gather, recompute or place layers treat it as one.
+extern const struct layer_kind block;
+void begin_block(struct model *m);
+void end_block(struct model *m);
+
+// A residual block (He et al., "Deep residual learning for image recognition", 2016): y = body(x) +
+// shortcut(x), and with relu y = max(y, 0). Both are lists of layers. An empty shortcut is x
+// itself. The layers appended between begin_residual and begin_shortcut are the body, and those up
+// to end_residual the shortcut. Without begin_shortcut, it is x. A residual inside a block has no
+// shortcut.
+extern const struct layer_kind residual;
+void begin_residual(struct model *m, int relu);
+void begin_shortcut(struct model *m);
+void end_residual(struct model *m);

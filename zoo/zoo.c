@@ -1,0 +1,46 @@
+#include "zoo/zoo.h"
+#include "zoo/data/sources.h"
+#include "zoo/layers/kinds.h"
+#include "zoo/models/models.h"
+#include "zoo/models/summary.h"
+#include "zoo/training/optimizers.h"
+#include <stdio.h>
+#include <string.h>
+
+static const struct model_kind *const models[] = {&mlp, &cnn, &resnet, &gpt, NULL};
+static const struct optimizer *const optimizers[] = {&sgd, &adam, &adamw, &adadelta, NULL};
+static const struct data_source *const sources[] = {
+    &synthetic_images, &shape_images, &blank_images, &text_bytes, &cifar_files, &idx_files, NULL};
+
+static void append_hidden_dropout(struct model *m) {
+    append_dropout(m, (float)zoo_opt.dropout);
+    snprintf(m->settings, sizeof m->settings, ", dropout %g", zoo_opt.dropout);
+}
+
+// Adds dropout behind hidden layers, and augmentation in front of the first one.
+static int build_model(struct model *m, const struct model_kind *kind,
+                       const struct training_options *options, const struct dataset *set,
+                       char why[WHY_SIZE]) {
+    int augmented = zoo_opt.augment && strcmp(zoo_opt.augment, "none");
+    if (augmented && set->tokens)
+        return refuse(why, "--augment %s changes images, and the data are a text", zoo_opt.augment);
+    if (augmented && append_augmentation(m, zoo_opt.augment, set, why))
+        return -1;
+    m->behind_hidden = zoo_opt.dropout > 0 ? append_hidden_dropout : NULL;
+    if (kind->build(m, options, set, why))
+        return -1;
+    if (augmented) {
+        size_t used = strlen(m->settings);
+        snprintf(m->settings + used, sizeof m->settings - used, ", augment %s", zoo_opt.augment);
+        m->layers[1].dx_unused = 1;
+    }
+    return 0;
+}
+
+static void describe_model(const struct model *m) {
+    if (zoo_opt.summary)
+        print_summary(m);
+}
+
+const struct catalogue zoo = {models,      optimizers,     sources,
+                              build_model, describe_model, set_optimizer};
