@@ -13,13 +13,14 @@
 #include "common/training/report.h"
 #include "common/training/requests.h"
 #include "common/training/training_options.h"
-#include "watch/trace.h"
+#include "watch/watch.h"
 #include "zoo/zoo.h"
 #include <math.h>
 #include <stdio.h>
 
 static const struct option_table tables[] = {
     {"options of other models, optimizers and data (zoo/)", zoo_options},
+    {"options to watch a run (watch/)", watch_options},
     {"options of all steps", training_options},
     {0},
 };
@@ -294,7 +295,7 @@ int main(int argc, char **argv) {
     setup(&t);
     print_banner(&t);
     start(&t);
-    trace_open(opt.trace, 0, 1);
+    trace_and_profile(0, 1);
     train(&t);
     return 0;
 }

@@ -18,7 +18,7 @@
 #include "common/training/requests.h"
 #include "common/training/training_options.h"
 #include "watch/nccl_spans.h"
-#include "watch/trace.h"
+#include "watch/watch.h"
 #include "zoo/zoo.h"
 #include <math.h>
 #include <nccl.h>
@@ -37,6 +37,7 @@ static const struct option_spec options[] = {
 
 static const struct option_table tables[] = {
     {"options of other models, optimizers and data (zoo/)", zoo_options},
+    {"options to watch a run (watch/)", watch_options},
     {"options of all steps", training_options},
     {"options of this step", options},
     {0},
@@ -399,7 +400,7 @@ int main(int argc, char **argv) {
     setup(&t);
     print_banner(&t);
     start(&t);
-    trace_open(opt.trace, t.rank, t.world);
+    trace_and_profile(t.rank, t.world);
     train(&t);
     NCCL_CHECK(ncclCommDestroy(t.comm));
     return 0;

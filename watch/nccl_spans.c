@@ -52,10 +52,10 @@ ncclResult_t ncclGroupEnd(void) {
     if (!name)
         return pncclGroupEnd();
     group.name = NULL;
-    span_begin(PHASE_COMMUNICATION, name, group.stream);
-    span_bytes(group.bytes);
+    profile_begin(PHASE_COMMUNICATION, name, group.stream);
+    profile_bytes(group.bytes);
     ncclResult_t result = pncclGroupEnd();
-    span_end();
+    profile_end();
     return result;
 }
 
@@ -65,10 +65,10 @@ ncclResult_t ncclGroupEnd(void) {
             add_to_group(__func__, bytes, stream);                                                 \
             return (call);                                                                         \
         }                                                                                          \
-        span_begin(PHASE_COMMUNICATION, __func__, stream);                                         \
-        span_bytes(bytes);                                                                         \
+        profile_begin(PHASE_COMMUNICATION, __func__, stream);                                      \
+        profile_bytes(bytes);                                                                      \
         ncclResult_t result = (call);                                                              \
-        span_end();                                                                                \
+        profile_end();                                                                             \
         return result;                                                                             \
     } while (0)
 

@@ -1,17 +1,8 @@
 // Where the time of a training step goes: sums the spans of the profile (watch/profile.h)
 // by phase, and prints them as a table or as columns of a CSV file. It needs no device.
 #pragma once
+#include "common/device/spans.h"
 #include <stddef.h>
-
-enum phase {
-    PHASE_COPY,
-    PHASE_FORWARD,
-    PHASE_LOSS,
-    PHASE_BACKWARD,
-    PHASE_UPDATE,
-    PHASE_COMMUNICATION,
-    PHASES
-};
 
 // A part of a phase. Times are in milliseconds from the beginning of the training step.
 struct interval {

@@ -2,7 +2,6 @@
 #include "common/base/clock.h"
 #include "common/base/minmax.h"
 #include "common/device/device.h"
-#include "common/training/training_options.h"
 #include "watch/trace.h"
 #include <stdlib.h>
 #if __has_include(<nvtx3/nvToolsExt.h>)
@@ -31,7 +30,7 @@ struct timed_step {
 };
 
 static struct {
-    int on, tracing;
+    int on, profiling, tracing;
     long every, done; // training steps: from one that is timed to the next, and completed ones
     int only;         // 1: there is only one training step
     cudaStream_t stream;
@@ -93,8 +92,9 @@ static long sampling_interval(long steps, long report_every) {
     return every;
 }
 
-void profile_open(long steps, long report_every) {
+void profile_open(long steps, long report_every, int timed) {
     p.on = 1;
+    p.profiling = timed;
     p.tracing = trace_needs_spans();
     p.every = sampling_interval(steps, report_every);
     p.only = steps == 1;
@@ -169,7 +169,7 @@ void profile_step(cudaStream_t stream) {
     p.in_step = 1;
     if (p.span_count > MOST_SPANS)
         read_times();
-    p.timed = opt.profile && number % p.every == 0 && (number > 1 || p.only);
+    p.timed = p.profiling && number % p.every == 0 && (number > 1 || p.only);
     GROW(p.steps, p.step_count, p.step_room);
     p.steps[p.step_count].first = p.span_count;
 }
@@ -192,7 +192,7 @@ static void end_recording(void) {
     p.recording = 0;
 }
 
-void span_begin(enum phase phase, const char *name, cudaStream_t stream) {
+void profile_begin(enum phase phase, const char *name, cudaStream_t stream) {
     nvtxRangePushA(name);
     if (p.recording) {
         p.outer = p.spans[p.span_count];
@@ -202,12 +202,12 @@ void span_begin(enum phase phase, const char *name, cudaStream_t stream) {
         record(phase, name, stream);
 }
 
-void span_bytes(double bytes) {
+void profile_bytes(double bytes) {
     if (p.recording)
         p.spans[p.span_count].trace.bytes = bytes;
 }
 
-void span_end(void) {
+void profile_end(void) {
     nvtxRangePop();
     if (!p.recording)
         return;

@@ -2,9 +2,9 @@
 // They are plain loops, and the reference for the GPU kernels in common/kernels/kernels.cu.
 #include "common/base/rng.h"
 #include "common/data/data.h"
+#include "common/device/spans.h"
 #include "common/kernels/cpu_launch.h"
 #include "cpu_device/floats.h"
-#include "watch/profile.h"
 #include <math.h>
 #include <string.h>
 

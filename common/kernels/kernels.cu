@@ -3,7 +3,7 @@
 #include "common/kernels/gpu_launch.h"
 extern "C" {
 #include "common/data/data.h"
-#include "watch/profile.h"
+#include "common/device/spans.h"
 }
 
 __global__ static void fill_uniform_kernel(float *values, size_t count, float bound, uint64_t seed,

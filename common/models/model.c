@@ -1,9 +1,9 @@
 #include "common/models/model.h"
 #include "common/base/minmax.h"
 #include "common/base/say.h"
+#include "common/device/spans.h"
 #include "common/training/catalogue.h"
 #include "common/training/training_options.h"
-#include "watch/profile.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -95,7 +95,8 @@ void exempt_from_decay(struct model *m, struct layer *l, size_t vectors) {
 void begin_step(struct pass *pass, uint64_t seed) {
     pass->training = 1;
     pass->seed = seed;
-    profile_step(pass->stream);
+    if (watcher)
+        watcher->step(pass->stream);
 }
 
 void layer_forward(const struct layer *l, const struct pass *pass, const void *parameters,

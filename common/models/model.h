@@ -188,10 +188,10 @@ struct layer *model_append(struct model *model, const struct layer_kind *kind, s
 void exempt_from_decay(struct model *model, struct layer *layer, size_t vectors);
 
 // Begins a training step, with this seed for its random numbers: sets pass->training and
-// pass->seed. The profile counts all work that is queued from here on as this step's.
+// pass->seed. A watcher counts all work that is queued from here on as this step's.
 void begin_step(struct pass *pass, uint64_t seed);
 
-// Run a layer of the model: kind->forward and kind->backward, as spans of the profile.
+// Run a layer of the model: kind->forward and kind->backward, as spans (common/device/spans.h).
 void layer_forward(const struct layer *layer, const struct pass *pass, const void *parameters,
                    const float *x, float *y, int b);
 void layer_backward(const struct layer *layer, const struct pass *pass, const void *parameters,

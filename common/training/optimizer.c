@@ -1,12 +1,12 @@
 #include "common/training/optimizer.h"
 #include "common/base/error.h"
 #include "common/base/minmax.h"
+#include "common/device/spans.h"
 #include "common/kernels/kernels.h"
 #include "common/models/model.h"
 #include "common/models/sharding.h"
 #include "common/training/catalogue.h"
 #include "common/training/training_options.h"
-#include "watch/profile.h"
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>

@@ -4,9 +4,7 @@
 #include "common/base/minmax.h"
 #include "common/data/data.h"
 #include "common/device/device.h"
-#include "common/training/training_options.h"
-#include "watch/profile.h"
-#include "watch/trace.h"
+#include "common/device/spans.h"
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -50,8 +48,8 @@ static void open_csv(const char *path, int goes_on) {
     size_t used = snprintf(titles, sizeof titles,
                            "step,loss,epoch,epoch_loss,test_loss,accuracy,%sseconds,lr%s", prefix,
                            data_tokens ? ",perplexity" : "");
-    if (opt.profile)
-        used += phases_csv_titles(titles + used, sizeof titles - used, prefix);
+    if (watcher)
+        used += watcher->titles(titles + used, sizeof titles - used, prefix);
     snprintf(titles + used, sizeof titles - used, "\n");
     FILE *old = goes_on ? fopen(path, "r") : NULL;
     if (old && fgets(line, sizeof line, old) && strcmp(line, titles))
@@ -78,8 +76,8 @@ void report_open(const char *path, long done, long epochs, long steps, long most
     report.modelled = device_is_modelled();
     if (path)
         open_csv(path, done > 0);
-    if (opt.profile || trace_needs_spans())
-        profile_open(min_size(steps, report.last - done), opt.log_every);
+    if (watcher)
+        watcher->open(min_size(steps, report.last - done));
 }
 
 // With a modelled clock, there is no progress report: the second of real time ends at a different
@@ -162,11 +160,12 @@ void report_progress(long done) {
     print_progress(done, 0, 0);
 }
 
-// Ends a line of the CSV file with the columns of texts and of the profile.
-static void end_csv_line(const char *perplexity, const struct phases *phases) {
+// Ends a line of the CSV file with the columns of texts and of the watcher, which has times of
+// whole epochs only.
+static void end_csv_line(const char *perplexity, int is_epoch) {
     char text[CSV_SIZE] = "";
-    if (opt.profile)
-        phases_csv(text, sizeof text, phases);
+    if (watcher)
+        watcher->columns(text, sizeof text, !is_epoch);
     check_csv(fprintf(report.csv, "%s%s%s\n", data_tokens ? "," : "", perplexity, text));
 }
 
@@ -176,19 +175,19 @@ void report_loss(long done, double loss, double lr) {
     if (report.csv) {
         check_csv(
             fprintf(report.csv, "%ld,%s,,,,,,%.9g", done, computed(text, "%.9g", loss, ""), lr));
-        end_csv_line("", &(struct phases){0});
+        end_csv_line("", 0);
     }
-    profile_report();
+    if (watcher)
+        watcher->reported();
 }
 
-static void csv_epoch(long epoch, long total, const double values[3], double elapsed,
-                      const struct phases *phases) {
+static void csv_epoch(long epoch, long total, const double values[3], double elapsed) {
     char texts[4][32];
     check_csv(fprintf(report.csv, "%ld,,%ld,%s,%s,%s,%.*f,", total, epoch,
                       computed(texts[0], "%.9g", values[0], ""),
                       computed(texts[1], "%.9g", values[1], ""),
                       computed(texts[2], "%.2f", values[2], ""), report.modelled ? 6 : 3, elapsed));
-    end_csv_line(data_tokens ? computed(texts[3], "%.9g", exp(values[1]), "") : "", phases);
+    end_csv_line(data_tokens ? computed(texts[3], "%.9g", exp(values[1]), "") : "", 1);
 }
 
 void report_epoch(long epoch, long epochs, long total, struct stats train, struct stats test,
@@ -196,7 +195,8 @@ void report_epoch(long epoch, long epochs, long total, struct stats train, struc
     double values[] = {train.loss / train.samples, test.loss / test.samples,
                        100 * test.correct / test.samples};
     char texts[4][32];
-    struct phases phases = profile_take();
+    if (watcher)
+        watcher->take();
     report_erase_bar();
     say("epoch %ld/%ld  loss %s  test loss %s  ", epoch, epochs,
         computed(texts[0], "%.4f", values[0], "-"), computed(texts[1], "%.4f", values[1], "-"));
@@ -205,17 +205,18 @@ void report_epoch(long epoch, long epochs, long total, struct stats train, struc
     say("accuracy %s  %s%.*f s  %.0f %s/s\n", computed(texts[2], "%.2f%%", values[2], "-"),
         report.modelled ? "modelled " : "", report.modelled ? 6 : 2, elapsed,
         samples_per_second * units_per_sample(), unit());
-    if (opt.profile)
-        phases_print(&phases, report.modelled);
+    if (watcher)
+        watcher->print(report.modelled);
     report.know = report.wait = report.line = seconds(); // the speed does not include evaluation
     if (report.csv)
-        csv_epoch(epoch, total, values, elapsed, &phases);
+        csv_epoch(epoch, total, values, elapsed);
 }
 
 void report_stop(long done) {
-    struct phases phases = profile_take();
+    if (watcher)
+        watcher->take();
     report_end_bar();
     say("stopped after step %ld\n", done);
-    if (opt.profile)
-        phases_print(&phases, report.modelled);
+    if (watcher)
+        watcher->print(report.modelled);
 }

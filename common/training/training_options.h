@@ -4,8 +4,8 @@
 #include "common/base/options.h"
 
 extern struct training_options {
-    const char *data, *model, *hidden, *optimizer, *snapshot, *csv, *trace;
-    long epochs, max_steps, batch, tf32, seed, log_every, save_every, profile;
+    const char *data, *model, *hidden, *optimizer, *snapshot, *csv;
+    long epochs, max_steps, batch, tf32, seed, log_every, save_every;
     double lr, momentum, save_minutes;
     double label_smoothing; // of the loss; its row is in the table of zoo/
 } opt;                      // options_parse sets it
