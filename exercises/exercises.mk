@@ -33,16 +33,12 @@ SOURCES_OF_MINE := $(filter-out $(filter-out %/$(notdir $(MAIN)).c,$(MAINS_OF_MI
 OBJECTS_OF_MINE := $(patsubst %.c,$(BUILD)/%.o,$(SOURCES_OF_MINE:%.cu=$(BUILD)/%.cu.o))
 STEPS_OF_MINE := $(if $(filter 01_%,$(MAIN)),,$(BUILD)/exercises/observe.o $(BUILD)/steps.a)
 CRASH_OF_MINE := $(BUILD)/exercises/crash.o $(if $(filter %/ladder,$(MAIN)),$(addprefix $(BUILD)/01_single_gpu/,climb.o fused.o))
-ifneq ($(filter 01_%,$(MAIN)),)
-PROBE_OF_MINE := $(BUILD)/exercises/checks/probe.o
-WRAPPED_OF_MINE := gather_batch softmax_cross_entropy
-endif
 ifneq ($(filter 04_%,$(MAIN)),)
 STEPS_OF_MINE := $(BUILD)/exercises/observe_connect.o $(STEPS_OF_MINE)
 endif
 ifneq ($(filter 05_%,$(MAIN)),)
 STEPS_OF_MINE := $(BUILD)/exercises/observe_fsdp.o $(STEPS_OF_MINE)
-WRAPPED_OF_MINE := ncclAllGather fsdp_gather rename unlinkat
+WRAPPED_OF_MINE := ncclAllGather fsdp_gather
 endif
 ifneq ($(filter 05_% 07_% 08_% 09_%,$(MAIN)),)
 WRAPPED_OF_MINE += begin_collective end_collective wait_for
@@ -53,7 +49,7 @@ $(OBJECTS_OF_MINE): private CFLAGS += -O1 -Wno-error $(if $(findstring clang,$(s
 	$(if $(STEPS_OF_MINE),-include exercises/observe.h) \
 	$(if $(filter 04_%,$(MAIN)),-include exercises/observe_connect.h)
 $(PROGRAM_OF_MINE): $(OBJECTS_OF_MINE) $(if $(filter $(PROGRAM_OF_MINE).o,$(OBJECTS_OF_MINE)),,$(BUILD)/$(MAIN).o) \
-	$(PROBE_OF_MINE) $(CRASH_OF_MINE) $(STEPS_OF_MINE) $(COMMON_ARCHIVES)
+	$(CRASH_OF_MINE) $(STEPS_OF_MINE) $(COMMON_ARCHIVES)
 	@mkdir -p $(@D)
 	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ $(foreach f,$(WRAPPED_OF_MINE),-Wl,--wrap=$(f)) -Wl,--as-needed $(LIB_FLAGS) $(NCCL_FLAGS) -lm -ldl
 

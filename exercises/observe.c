@@ -1,10 +1,8 @@
 // At its end, each process adds lines to the file that the variable OBSERVE names. A line such as
-// "ncclAllReduce float 20 80000 2 1 20" holds a function, a type or -, the calls, the bytes of the
-// arrays (or the number of samples) that they were given, the stream, the communicator, and how
-// many of the calls the watchdog watches. Streams are numbered in the order of their first use; 0
-// is no stream. Communicator 1 is the first that ncclCommSplit has made; 0 is another one, or none.
-// For each batch that a process gathers, it adds a line such as "train rank first rows" at once,
-// and for each ncclCommSplit "split rank communicator color".
+// "ncclAllReduce float 20 80000 2 20" holds a function, a type or -, the calls, the bytes of the
+// arrays (or the number of samples) that they were given, the stream, and how many of the calls the
+// watchdog watches. Streams are numbered in the order of their first use; 0 is no stream. For each
+// batch that a process gathers, it adds a line such as "train rank first rows" at once.
 #include "exercises/observe.h"
 #include "04_multinode/watchdog.h"
 #include "common/base/clock.h"
@@ -12,19 +10,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { MOST_KINDS = 32 };
 static struct {
     const char *function;
-    int type, stream, comm;
+    int type, stream;
     long calls, watched;
     long open; // calls in the COLLECTIVE that has not ended
     double bytes;
 } seen[MOST_KINDS];
 
-static ncclComm_t splits[MOST_KINDS + 1]; // [n]: communicator n
-static int split_count, comm_of_call, in_collective;
+static int in_collective;
 
 // Of the types that the course sends.
 static const struct {
@@ -47,16 +43,13 @@ static int number_of(cudaStream_t stream) {
 void observe(const char *function, size_t values, int type, cudaStream_t stream) {
     int i = 0, number = number_of(stream);
     while (i < MOST_KINDS - 1 && seen[i].function &&
-           (strcmp(seen[i].function, function) || seen[i].type != type ||
-            seen[i].stream != number || seen[i].comm != comm_of_call))
+           (strcmp(seen[i].function, function) || seen[i].type != type || seen[i].stream != number))
         i++;
     if (observe_call)
         observe_call(function);
     seen[i].function = function;
     seen[i].type = type;
     seen[i].stream = number;
-    seen[i].comm = comm_of_call;
-    comm_of_call = 0;
     seen[i].calls++;
     seen[i].open += in_collective;
     seen[i].bytes += (double)values * (type == NO_TYPE ? 1 : types[type].size);
@@ -130,9 +123,9 @@ __attribute__((destructor)) static void write_counts(void) {
         return;
     setvbuf(file, NULL, _IOFBF, 4096); // one write, so that the lines of processes do not mix
     for (int i = 0; i < MOST_KINDS && seen[i].function; i++)
-        fprintf(file, "%s %s %ld %.0f %d %d %ld\n", seen[i].function,
+        fprintf(file, "%s %s %ld %.0f %d %ld\n", seen[i].function,
                 seen[i].type == NO_TYPE ? "-" : types[seen[i].type].name, seen[i].calls,
-                seen[i].bytes, seen[i].stream, seen[i].comm, seen[i].watched);
+                seen[i].bytes, seen[i].stream, seen[i].watched);
     fclose(file);
 }
 
@@ -140,24 +133,6 @@ int observe_rank(void) {
     int rank = 0;
     sscanf(error_name, "rank %d", &rank);
     return rank;
-}
-
-void observe_comm(ncclComm_t comm) {
-    comm_of_call = split_count;
-    while (comm_of_call && splits[comm_of_call] != comm)
-        comm_of_call--;
-}
-
-ncclResult_t observe_split(ncclResult_t result, const ncclComm_t *comm, int color) {
-    const char *path = getenv("OBSERVE");
-    FILE *file = path ? fopen(path, "a") : NULL;
-    if (split_count < MOST_KINDS)
-        splits[++split_count] = *comm;
-    if (file) {
-        fprintf(file, "split %d %d %d\n", observe_rank(), split_count, color);
-        fclose(file);
-    }
-    return result;
 }
 
 // The index in t->order, also if a rank passes a part of it.
@@ -177,23 +152,6 @@ void observe_samples(const uint32_t *order, size_t first, int rows) {
     fflush(file); // a whole line at once
 }
 
-void observe_slow(const uint32_t *order, size_t first, cudaStream_t stream) {
-    enum { TIMES = 400 }; // on a modelled GPU, they take ten times as long as a small model
-    static void *memory;
-    static size_t epoch, last;
-    const char *slow = getenv("OBSERVE_SLOW");
-    first = index_of(order, first);
-    if (!slow || !order)
-        return;
-    epoch += first < last;
-    last = first;
-    if (epoch >= strlen(slow) || slow[epoch] - '0' != observe_rank() ||
-        (!memory && cudaMalloc(&memory, 1)))
-        return;
-    for (int i = 0; i < TIMES; i++)
-        cudaMemsetAsync(memory, 0, 1, stream);
-}
-
 uint64_t observe_seed(uint64_t seed) {
     return getenv("OBSERVE_SEED") ? seed + observe_rank() : seed;
 }
@@ -202,15 +160,6 @@ uint64_t observe_seed(uint64_t seed) {
 size_t observe_device_bytes(const char *kind) {
     const char *more = getenv("OBSERVE_MEASURED");
     return device_bytes(kind) + (more ? atol(more) : 0);
-}
-
-void observe_pause(void) {
-    if (getenv("OBSERVE_PAUSE"))
-        (usleep)(300000);
-}
-
-int observe_sleeps(void) {
-    return !getenv("OBSERVE_PAUSE");
 }
 
 double observe_seconds(void) {

@@ -5,8 +5,6 @@
 #include "common/device/device.h"
 #include "common/kernels/kernels.h"
 #include <nccl.h>
-#include <semaphore.h>
-#include <unistd.h>
 
 enum { NO_TYPE = -1 };
 
@@ -19,28 +17,11 @@ __attribute__((weak)) void observe_call(const char *function);
 // Returns the rank of this process.
 int observe_rank(void);
 
-// The next call that observe counts is one of this communicator.
-void observe_comm(ncclComm_t comm);
-
-// Records a communicator that ncclCommSplit has made. Returns the result of ncclCommSplit.
-ncclResult_t observe_split(ncclResult_t result, const ncclComm_t *comm, int color);
-
 // Records which samples a rank uses: of the training order, or of the test set if order is NULL.
 void observe_samples(const uint32_t *order, size_t first, int rows);
 
-// With OBSERVE_SLOW=210, rank 2 computes slowly in the first epoch, rank 1 in the second one, and
-// rank 0 in the third one. The arguments are those of gather_batch.
-void observe_slow(const uint32_t *order, size_t first, cudaStream_t stream);
-
 // With OBSERVE_SEED set, each rank initialises with a different seed. Rank 0 keeps its own.
 uint64_t observe_seed(uint64_t seed);
-
-// With OBSERVE_PAUSE set: sleeps for a moment, so that all other processes come first.
-void observe_pause(void);
-
-// Returns 0 if OBSERVE_PAUSE is set: a process that only sleeps until another one may be ready then
-// comes too early.
-int observe_sleeps(void);
 
 // With OBSERVE_CLOCK=N, the clock runs N times as fast.
 double observe_seconds(void);
@@ -60,27 +41,16 @@ size_t observe_device_bytes(const char *kind);
 #define device_bytes observe_device_bytes
 
 #define gather_batch(set, order, first, rows, x, y, stream)                                        \
-    (observe_samples(order, first, rows), gather_batch(set, order, first, rows, x, y, stream),     \
-     observe_slow(order, first, stream))
+    (observe_samples(order, first, rows), gather_batch(set, order, first, rows, x, y, stream))
 #define initialise(layer, parameters, first, count, seed, stream)                                  \
     initialise(layer, parameters, first, count, observe_seed(seed), stream)
-#define ncclGetUniqueId(id)                                                                        \
-    (observe_pause(), observe("unique-id", 0, NO_TYPE, NULL), ncclGetUniqueId(id))
-#define cudaGetDeviceCount(count) (observe_pause(), cudaGetDeviceCount(count))
-#define sleep(s) (observe_sleeps() ? sleep(s) : 0)
-#define usleep(us) (observe_sleeps() ? usleep(us) : 0)
-#define sem_post(semaphore) (sem_post(semaphore) ? -1 : (observe_pause(), 0))
 #define ncclAllReduce(from, to, n, type, op, comm, stream)                                         \
-    (observe_comm(comm), observe("ncclAllReduce", n, type, stream),                                \
-     ncclAllReduce(from, to, n, type, op, comm, stream))
+    (observe("ncclAllReduce", n, type, stream), ncclAllReduce(from, to, n, type, op, comm, stream))
 #define ncclReduceScatter(from, to, n, type, op, comm, stream)                                     \
-    (observe_comm(comm), observe("ncclReduceScatter", n, type, stream),                            \
+    (observe("ncclReduceScatter", n, type, stream),                                                \
      ncclReduceScatter(from, to, n, type, op, comm, stream))
 #define ncclAllGather(from, to, n, type, comm, stream)                                             \
-    (observe_comm(comm), observe("ncclAllGather", n, type, stream),                                \
-     ncclAllGather(from, to, n, type, comm, stream))
-#define ncclCommSplit(from, color, key, to, config)                                                \
-    observe_split(ncclCommSplit(from, color, key, to, config), to, color)
+    (observe("ncclAllGather", n, type, stream), ncclAllGather(from, to, n, type, comm, stream))
 #define ncclBroadcast(from, to, n, type, root, comm, stream)                                       \
     (observe("ncclBroadcast", n, type, stream),                                                    \
      ncclBroadcast(from, to, n, type, root, comm, stream))

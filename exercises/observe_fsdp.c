@@ -1,10 +1,8 @@
 // Linked into the attendee's programs of step 5, with --wrap for each function that has a __wrap_
-// here. Looks whether layers are gathered while others compute, and kills a rank while it saves.
+// here. Looks whether layers are gathered while others compute.
 #include "05_fsdp/fsdp.h"
 #include "common/base/clock.h"
 #include "exercises/observe.h"
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +10,6 @@
 
 __typeof__(ncclAllGather) __real_ncclAllGather, __wrap_ncclAllGather;
 __typeof__(fsdp_gather) __real_fsdp_gather, __wrap_fsdp_gather;
-__typeof__(rename) __real_rename, __wrap_rename;
-__typeof__(unlinkat) __real_unlinkat, __wrap_unlinkat;
 
 // With OBSERVE_PREFETCH=FILE and 2 ranks, rank 0 writes lines to the file. "compute yes": it can
 // compute the first layer while rank 1 is late for the gather of the next one. "gather yes": a
@@ -78,37 +74,4 @@ float *__wrap_fsdp_gather(struct fsdp *f, int layer, int next) {
                holds(f->buffers[next % 2], f->pieces[next].count) && becomes_idle(f->comm_stream));
     calls++;
     return whole;
-}
-
-// With KILL_BEFORE="RANK WHAT NTH", this rank is killed before its nth write of a shard, or of a
-// manifest, or its nth call of unlinkat, if the launcher has not restarted it. Other ranks than 0
-// wait before, so that rank 0 can go on. With FAIL_AT instead, the write fails, and 1 is returned.
-static int kill_before(const char *what) {
-    static int writes;
-    const char *fails = getenv("FAIL_AT"), *before = fails ? fails : getenv("KILL_BEFORE");
-    const char *restarts = getenv("TORCHELASTIC_RESTART_COUNT");
-    char name[16];
-    int rank, nth;
-    if (!before || sscanf(before, "%d %15s %d", &rank, name, &nth) != 3 || strcmp(what, name) ||
-        rank != observe_rank() || (restarts && atoi(restarts) > 0) || ++writes != nth)
-        return 0;
-    if (rank > 0)
-        sleep(1);
-    if (!fails)
-        kill(getpid(), SIGKILL);
-    errno = ENOSPC;
-    return 1;
-}
-
-int __wrap_rename(const char *from, const char *to) {
-    observe("rename", 0, NO_TYPE, NULL);
-    const char *name = strrchr(to, '/') ? strrchr(to, '/') : to;
-    if (kill_before(strstr(name, ".e") ? "shard" : "manifest"))
-        return -1;
-    return __real_rename(from, to);
-}
-
-int __wrap_unlinkat(int folder, const char *name, int flags) {
-    kill_before("unlinkat");
-    return __real_unlinkat(folder, name, flags);
 }

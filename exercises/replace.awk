@@ -11,7 +11,7 @@
 # in that function (or struct, or table), one after the other, exactly once. "-..." stands for all lines up to the one that
 # follows it. A change of a few words needs no lines: "in sum_layer: ncclSum => ncclAvg" replaces the words that stand there
 # once. A source in another language than C has one part, "script". If the lines or words are not there, the program prints
-# a line to stderr and exits with 1. Only a stretch task, which has the line "stretch", may leave a source as it is.
+# a line to stderr and exits with 1.
 
 function complain(text) {
     print "error: " task ": " text >"/dev/stderr"
@@ -25,8 +25,6 @@ BEGIN {
         arrow = line ~ /^in [a-z0-9_]+: / ? match(line, / =>( |$)/) : 0
         if (line ~ /^file /)
             mine = substr(line, 6) == file
-        else if (line == "stretch")
-            stretch = 1
         else if (arrow && mine) {
             colon = index(line, ": ")
             words[++changes] = 1
@@ -47,7 +45,7 @@ BEGIN {
         } else if (line !~ /^([-+ #]|$|in |program |from )/)
             complain("a line that says nothing: " line)
     }
-    if (!changes && !stretch)
+    if (!changes)
         complain("no changes for " file)
 }
 

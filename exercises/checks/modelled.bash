@@ -64,14 +64,11 @@ hides_sums() {
     ok "on 2 GPUs (modelled h100), backward hides $mine us ($part) of the sums of a training step; in the step, $right us"
 }
 
-# asks: the calls with which a host asks whether it has to wait. An exercise whose host may ask in each step empties it.
-asks=(cudaStreamQuery cudaEventQuery)
-
 # host_does_not_wait: in the last run of 20 training steps, the host waited only a few times, and asked only a few times
 # whether it has to.
 host_does_not_wait() {
     local name
-    for name in wait_for cuda{Stream,Device,Event}Synchronize "${asks[@]}" cudaMemcpy; do
+    for name in wait_for cuda{Stream,Device,Event}Synchronize cuda{Stream,Event}Query cudaMemcpy; do
         [ "$(calls "$name" -)" -lt 40 ] || wrong "the host calls $name in each training step" \
             'While the host waits, it queues no operations, and the GPU runs out of work. Let a stream wait for the other' \
             'one, with cudaEventRecord and cudaStreamWaitEvent; the host then goes on at once.'

@@ -1,6 +1,6 @@
 # step4.bash: what the checks of step 4 share. They start ranks without a launcher, which would end all of them when one
 # fails.
-pids=() # of the ranks; those of the strangers follow from 100 on
+pids=() # of the ranks; that of listener is 100
 unset MASTER_ADDR MASTER_PORT MASTER_TOKEN TORCHELASTIC_USE_AGENT_STORE
 export CPU_DEVICE_TIMEOUT=60 TORCHELASTIC_RUN_ID=exercise
 small+=(--max-steps 5)
@@ -85,42 +85,16 @@ trained() {
     ok "$1: all ranks train, and have the losses of step 1"
 }
 
-# listener full|close: starts the program listener instead of rank 0.
+# listener: starts the program listener instead of rank 0.
 listener() {
     tool listener || wrong 'exercises/checks/listener.c does not compile'
-    "$build/exercises/listener" "$1" "$MASTER_ADDR" "$MASTER_PORT" >"$SCRATCH/ready" &
+    "$build/exercises/listener" "$MASTER_ADDR" "$MASTER_PORT" >"$SCRATCH/ready" &
     pids[100]=$!
     within 10 grep -qs listening "$SCRATCH/ready" || wrong 'exercises/checks/listener.c does not start'
-}
-
-# connected COUNT: at least so many connections to the port are open.
-connected() {
-    [ "$(awk -v port=":$(printf %04X "$MASTER_PORT")" '$4 == "01" && substr($2, length($2) - 4) == port' /proc/net/tcp |
-        wc -l)" -ge "$1" ]
 }
 
 # connects: opens a connection to rank 0. Its number is $connection.
 connects() {
     exec {connection}<>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT" ||
         wrong 'rank 0 does not listen any more' "$(head -n 3 "$SCRATCH/err.0")"
-}
-
-# hello [FIELD=VALUE...]: a frame of rank 1 of this rendezvous, with other values in some fields.
-hello() {
-    local magic=ranks version=1 kind=1 ranks=$world rank=1 run=-exercise-$MASTER_PORT token="" "$@"
-    printf '%s\r\n\0' "$magic"
-    be32 "$version" && be32 "$kind" && be32 "$ranks" && be32 "$rank"
-    field "$run" 256 && field "$token" 64 && field stranger 64 && field '' 1024
-}
-
-be32() { # NUMBER: its four bytes
-    local bytes
-    printf -v bytes '\\x%02x' $(($1 >> 24 & 255)) $(($1 >> 16 & 255)) $(($1 >> 8 & 255)) $(($1 & 255))
-    printf '%b' "$bytes"
-}
-
-field() { # TEXT SIZE: starts no process, because a rank has little time to come
-    local zeros
-    printf -v zeros '%*s' $(($2 - ${#1})) ''
-    printf '%s%b' "$1" "${zeros// /\\0}"
 }

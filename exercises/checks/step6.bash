@@ -34,7 +34,7 @@ sums() {
     fi
     mapfile -t lines < <(sort -k 2,2n -k 3,3n "$SCRATCH/probe" | awk -v right="$(printf %0"$2"d 0 | tr 0 1)" '
         $1 == "sum" {
-            bad += $5 != right && !ENVIRON["PROBE_FRACTIONS"]
+            bad += $5 != right
             if (++parts[$2] > 6) next
             text[$2] = text[$2] (parts[$2] > 1 ? "; " : "") ($5 ~ /nan/ ? "nothing" : $5) " in " \
                 (parts[$2] > 1 ? "" : $3 == $4 ? "element " : "elements ") ($3 == $4 ? $3 : $3 " to " $4) \

@@ -5,7 +5,6 @@
 //   receive RANK PEER FLOATS GROUP
 //   sum RANK FIRST LAST VALUE      the result in the elements FIRST to LAST
 // Before, rank r has 10^r in each element, so the digits of a sum count the vectors of the ranks.
-// With PROBE_FRACTIONS set, the elements are fractions, so the sums are rounded.
 // The clock of this program advances by a microsecond each time it is read.
 #include "common/device/device.h"
 #include <nccl.h>
@@ -38,14 +37,13 @@ static double microseconds;
 static void probe(struct world *w) {
     const char *name = getenv("PROBE"), *path = getenv("PROBE_FILE");
     const struct operation *o = operations;
-    int fractions = getenv("PROBE_FRACTIONS") != NULL;
     size_t bytes = opt.count * sizeof(float);
     while (name && o < operations + OPERATIONS && strcmp(o->name, name))
         o++;
     if (!name || !path || o == operations + OPERATIONS)
         return;
     for (long i = 0; i < opt.count; i++)
-        w->host[i] = fractions ? 1.f / (3 + w->rank + 5 * i) : pow(10, w->rank);
+        w->host[i] = pow(10, w->rank);
     CUDA_CHECK(cudaMemset(w->out, 0xff, bytes)); // NaN
     CUDA_CHECK(cudaMemcpy(w->in, w->host, bytes, cudaMemcpyHostToDevice));
     rank_of_probe = w->rank;

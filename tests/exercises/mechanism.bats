@@ -51,13 +51,6 @@ repeats() {
     [ "$output" = "$(grep -E "^( |$mine/train.c:.*: warning: )" "$mine/said")" ]
 }
 
-@test "a missing semicolon in a stretch task is not called somebody else's" {
-    answer 2.8
-    edit "$mine/train.c" 's/(t->comm_stream, t->event, 0\)\));/\1/'
-    checked 2.8 1 'it does not compile'
-    refute grep 'of your part' "$mine/said"
-}
-
 @test "with the longest host name, and if a command of its own fails, a check accepts no wrong answer" {
     local name bin=$BATS_TEST_TMPDIR/bin
     mkdir "$bin"
