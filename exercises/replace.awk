@@ -4,14 +4,15 @@
 #   file 02_multigpu_fork/train.c
 #   in train_step
 #        forward(t, rows);
-#   -    backward(t, rows);
+#   -    backward(t, ...
 #   +    // TODO: compute the gradients
 #
 # As in a diff, "-" begins a line that goes, "+" one that comes, and " " one that stays. The lines with "-" and " " must stand
-# in that function (or struct, or table), one after the other, exactly once. "-..." stands for all lines up to the one that
-# follows it. A change of a few words needs no lines: "in sum_layer: ncclSum => ncclAvg" replaces the words that stand there
-# once. A source in another language than C has one part, "script". If the lines or words are not there, the program prints
-# a line to stderr and exits with 1.
+# in that function (or struct, or table), one after the other, exactly once. A line that ends with "..." stands for the
+# statement that begins so, up to its ";" or "}", and with its else. Then a change in the rest of the statement needs no change
+# here. "-..." stands for all lines up to the one that follows it. A change of a few words needs no lines: "in sum_layer:
+# ncclSum => ncclAvg" replaces the words that stand there once. A source in another language than C has one part, "script". If
+# the lines or words are not there, the program prints a line to stderr and exits with 1.
 
 function complain(text) {
     print "error: " task ": " text >"/dev/stderr"
@@ -33,15 +34,10 @@ BEGIN {
             new[changes] = substr(line, arrow + 4)
         } else if (line ~ /^in / && mine)
             name[++changes] = substr(line, 4)
-        else if (line == "-..." && mine)
-            gap[changes] = 1
         else if (line ~ /^[-+ ]/ && mine) {
-            if (line !~ /^[+]/ && gap[changes])
-                last[changes] = last[changes] substr(line, 2) "\n"
-            else if (line !~ /^[+]/)
+            wanted[changes, ++lines[changes]] = line
+            if (line !~ /^[+]/)
                 old[changes] = old[changes] substr(line, 2) "\n"
-            if (line !~ /^-/)
-                new[changes] = new[changes] substr(line, 2) "\n"
         } else if (line !~ /^([-+ #]|$|in |program |from )/)
             complain("a line that says nothing: " line)
     }
@@ -58,6 +54,71 @@ function name_of(line) {
     sub(/\n.*/, "", line)
     sub(/.*[^A-Za-z0-9_]/, "", line)
     return line
+}
+
+# Returns the last line of the statement that begins in line i of the definition at hand.
+function end_of_statement(i,    code, depth) {
+    for (; i < count; i++) {
+        code = here[i]
+        gsub(/"([^"\\]|\\.)*"|\/\/.*/, "", code)
+        depth += gsub(/[({]/, "&", code) - gsub(/[)}]/, "&", code)
+        if (script || (depth <= 0 && code ~ /[;}] *$/ && here[i + 1] !~ /^ *else( |$)/))
+            break
+    }
+    return i
+}
+
+function lines_of(first, last,    joined) {
+    for (; first <= last; first++)
+        joined = joined here[first] "\n"
+    return joined
+}
+
+# Whether the definition at hand has the wanted lines of change c, from the k-th on, in its lines from i on. Then behind is
+# the line behind them, and made the text that takes their place.
+function fits(c, k, i,    kind, line, last, stays) {
+    if (k > lines[c]) {
+        behind = i
+        made = ""
+        return 1
+    }
+    kind = substr(wanted[c, k], 1, 1)
+    line = substr(wanted[c, k], 2)
+    if (wanted[c, k] == "-...") {
+        while (i <= count && !fits(c, k + 1, i))
+            i++
+        return i <= count
+    }
+    last = kind == "+" ? i - 1 : i
+    if (kind == "+")
+        stays = line "\n"
+    else if (line ~ /\.\.\.$/ && index(here[i], substr(line, 1, length(line) - 3)) == 1)
+        last = end_of_statement(i)
+    else if (i > count || here[i] != line)
+        return 0
+    if (kind == " ")
+        stays = lines_of(i, last)
+    if (!fits(c, k + 1, last + 1))
+        return 0
+    made = stays made
+    return 1
+}
+
+# Counts how often the definition d holds the old text of change c. changed is the definition with the new text.
+function find(c, d,    times, place, rest, i) {
+    if (words[c]) {
+        place = index(body[d], old[c])
+        rest = substr(body[d], place + length(old[c]))
+        changed = substr(body[d], 1, place - 1) new[c] rest
+        return !place ? 0 : index(rest, old[c]) ? 2 : 1
+    }
+    count = split(body[d], here, "\n") - 1
+    for (i = 1; i <= count; i++)
+        if (fits(c, 1, i)) {
+            times++
+            changed = lines_of(1, i - 1) made lines_of(behind, count)
+        }
+    return times
 }
 
 END {
@@ -77,31 +138,23 @@ END {
             names[inside = i + 1] = name_of(substr(text[i], 3))
     }
     for (c = 1; c <= changes; c++) {
-        n = name[c]
-        found = holder = 0
-        start = words[c] ? "" : "\n" # of the text that is looked for
+        found = times = 0
         for (d in names)
-            if (names[d] == n) {
-                found = d
-                if (old[c] != "" && index("\n" body[d], start old[c]))
+            if (names[d] == name[c]) {
+                found = 1
+                times += now = find(c, d)
+                if (now) {
                     holder = d
+                    result = changed
+                }
             }
         if (!found)
-            complain(file " has no " n)
-        if (!holder)
-            complain(n " in " file " does not hold these lines:\n" old[c])
-        text_before = "\n" body[holder]
-        place = index(text_before, start old[c]) + length(start)
-        behind = substr(text_before, place + length(old[c]))
-        if (index(words[c] ? behind : "\n" behind, start old[c]))
-            complain(n " in " file " holds these lines more than once:\n" old[c])
-        if (gap[c]) {
-            end = index("\n" behind, "\n" last[c])
-            if (last[c] == "" || !end)
-                complain(n " in " file " does not hold these lines behind the others:\n" last[c])
-            behind = substr(behind, end + length(last[c]))
-        }
-        body[holder] = substr(text_before, 2, place - 2) new[c] behind
+            complain(file " has no " name[c])
+        if (!times)
+            complain(name[c] " in " file " does not hold these lines:\n" old[c])
+        if (times > 1)
+            complain(name[c] " in " file " holds these lines more than once:\n" old[c])
+        body[holder] = result
     }
     for (i = 1; i <= NR; i++) {
         if (!at[i])
