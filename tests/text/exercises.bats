@@ -59,6 +59,22 @@ missing() {
     [[ $output == *"train_step in 01_single_gpu/train.c does not hold these lines"* ]]
 }
 
+@test "the README of a step names an exercise before it shows lines that the exercise asks for" {
+    local folder file cut=$BATS_TEST_TMPDIR/cut
+    mkdir "$cut"
+    for folder in exercises/[0-9]*; do
+        exercises/run.sh cut "$(number_of "$folder")" "$cut"
+        while IFS= read -r file; do
+            diff "$file" "$cut/${file##*/}" | sed -n 's/^< *\(.\{12,\}\)/\1/p' >"$cut/lines"
+            awk -v link="(../$folder/README.md)" 'FNR == NR { lines[$0]; next }
+                index($0, link) { exit }
+                /^```/ { inside = !inside }
+                inside { sub(/^[-+ ]*/, ""); if ($0 in lines) { print FILENAME ", line " FNR ": " link; exit 1 } }' \
+                "$cut/lines" 0"${folder:10:1}"_*/README.md
+        done < <(sed -n 's/^file //p' "$folder/task")
+    done
+}
+
 @test "a task replaces lines, statements, a range of lines and single words, and reports what is not there once" {
     cd "$BATS_TEST_TMPDIR" || return
     printf '%s\n' 'int f(void) {' '    int a = 1;' '    int b = 2;' '    int c = 3;' '    return a;' '}' >f.c
