@@ -115,3 +115,14 @@ runs() { # whether the program runs
     ALL=1 run --separate-stderr exercises/run.sh check
     [[ $output == *": 0 of "* ]]
 }
+
+@test "a hint shows code as it stands, and no tags" {
+    copy_tree "$BATS_TEST_TMPDIR/tree"
+    cd "$BATS_TEST_TMPDIR/tree" || return
+    exercises/run.sh start 5.5 >/dev/null
+    for _ in 1 2 3; do
+        exercises/run.sh hint >said
+    done
+    grep -qF 'if (f->prefetch && next >= 0 && next < f->model->count)' said
+    refute grep -q '^<' said
+}
