@@ -94,7 +94,7 @@ limited() {
 command_line='' program='' main=''
 remember() {
     local name value words=''
-    for name in "${!CPU_DEVICE@}" OBSERVE_{SEED,PAGEABLE,DELAY,CLOCK,MEASURED} CUDA_VISIBLE_DEVICES RANK LOCAL_RANK WORLD_SIZE \
+    for name in "${!CPU_DEVICE@}" OBSERVE_{SEED,DELAY,CLOCK,MEASURED} CUDA_VISIBLE_DEVICES RANK LOCAL_RANK WORLD_SIZE \
         "${!MASTER_@}" "${!TORCHELASTIC_@}" late log; do
         if [[ -v $name && ${!name@a} == *x* ]]; then
             value=${!name}

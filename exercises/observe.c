@@ -84,36 +84,15 @@ void __wrap_wait_for(cudaStream_t stream) {
     __real_wait_for(stream);
 }
 
-enum { MOST_PINNED = 64 };
-static struct { const char *begin, *end; } pinned[MOST_PINNED];
-
-cudaError_t observe_pinned(cudaError_t result, void **pointer, size_t bytes) {
-    static int count;
-    if (result == cudaSuccess && count < MOST_PINNED) {
-        pinned[count].begin = *pointer;
-        pinned[count++].end = (char *)*pointer + bytes;
-    }
-    return result;
-}
-
 // The largest array that was copied to the device in a stream. That is t->order.
 static const uint32_t *copied;
 static size_t copied_bytes;
 
-cudaError_t observe_copy(cudaError_t result, const void *to, size_t bytes, enum cudaMemcpyKind kind,
-                         cudaStream_t stream) {
-    const char *first = to;
+void observe_copy(const void *to, size_t bytes, enum cudaMemcpyKind kind) {
     if (kind == cudaMemcpyHostToDevice && bytes > copied_bytes) {
         copied = to;
         copied_bytes = bytes;
     }
-    if (kind != cudaMemcpyDeviceToHost || result != cudaSuccess)
-        return result;
-    for (int i = 0; i < MOST_PINNED && pinned[i].begin; i++)
-        if (first >= pinned[i].begin && first < pinned[i].end)
-            return result;
-    observe("cudaMemcpyAsync-to-pageable-memory", bytes, NO_TYPE, stream);
-    return getenv("OBSERVE_PAGEABLE") ? (cudaStreamSynchronize)(stream) : result;
 }
 
 __attribute__((destructor)) static void write_counts(void) {

@@ -27,13 +27,9 @@ uint64_t observe_seed(uint64_t seed);
 double observe_seconds(void);
 
 #define seconds() observe_seconds()
-// Remembers pinned memory. Both functions return the result that they are given.
-cudaError_t observe_pinned(cudaError_t result, void **pointer, size_t bytes);
 
-// Counts a copy from the device to pageable memory. With OBSERVE_PAGEABLE set, it also waits for
-// the stream, as CUDA does in such a copy, but not the CPU device.
-cudaError_t observe_copy(cudaError_t result, const void *to, size_t bytes, enum cudaMemcpyKind kind,
-                         cudaStream_t stream);
+// Remembers where t->order is on the device.
+void observe_copy(const void *to, size_t bytes, enum cudaMemcpyKind kind);
 
 // With OBSERVE_MEASURED=N, each kind of device memory has N bytes more than it has.
 size_t observe_device_bytes(const char *kind);
@@ -66,14 +62,10 @@ size_t observe_device_bytes(const char *kind);
 #define ncclCommGetAsyncError(comm, state)                                                         \
     (observe("ncclCommGetAsyncError", 0, NO_TYPE, NULL), ncclCommGetAsyncError(comm, state))
 
-#define cudaMallocHost(pointer, bytes)                                                             \
-    observe_pinned(cudaMallocHost(pointer, bytes), (void **)(pointer), bytes)
-#define cudaHostAlloc(pointer, bytes, flags)                                                       \
-    observe_pinned(cudaHostAlloc(pointer, bytes, flags), (void **)(pointer), bytes)
 #define cudaMemcpy(to, from, bytes, kind)                                                          \
     (observe("cudaMemcpy", 0, NO_TYPE, NULL), cudaMemcpy(to, from, bytes, kind))
 #define cudaMemcpyAsync(to, from, bytes, kind, stream)                                             \
-    observe_copy(cudaMemcpyAsync(to, from, bytes, kind, stream), to, bytes, kind, stream)
+    (observe_copy(to, bytes, kind), cudaMemcpyAsync(to, from, bytes, kind, stream))
 #define cudaStreamWaitEvent(stream, event, flags)                                                  \
     (observe("cudaStreamWaitEvent", 0, NO_TYPE, stream), cudaStreamWaitEvent(stream, event, flags))
 #define cudaStreamSynchronize(stream)                                                              \

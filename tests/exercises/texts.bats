@@ -45,6 +45,6 @@ blocks() {
         quoted=$((quoted + $(sed 's/ quotes, .*//' quotes)))
         count=$((count + 1))
     done
-    [ $count -ge 16 ]
+    [ $count -ge 14 ]
     [ $quoted -ge 2 ]
 }
