@@ -155,7 +155,7 @@ compile_watched() {
 }
 
 # changed PROGRAM STEP FILE SED... [FILE SED...]: copies the step's files to changed/, makes these changes (see edit), and
-# builds the program. A fault of the debugging lab, such as debug.1, is a change, too. $main names the source with main(), and $compiler is compile or compile_watched.
+# builds the program. A fault of the debugging lab, such as debug.4, is a change, too. $main names the source with main(), and $compiler is compile or compile_watched.
 changed() {
     local folder file change source sources
     folder=$(basename "$root/0$2"_*)

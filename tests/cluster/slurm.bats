@@ -295,9 +295,9 @@ shards() {
     cmp shards.bin whole.bin
 }
 
-@test "the job script of fault debug.31 fails as its text says, and its cure trains" {
+@test "the job script of fault debug.11 fails as its text says, and its cure trains" {
     mkdir fault
-    exercises/run.sh cut debug.31 fault
+    exercises/run.sh cut debug.11 fault
     cp fault/step4-launcher.sbatch fault.sbatch
     run submit fault.sbatch "${tiny[@]}"
     [[ $output == *"Invalid node name specified"* ]]

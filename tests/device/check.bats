@@ -112,7 +112,7 @@ found() {
 }
 
 @test "the checker finds an all-reduce that does not wait for the gradients (step 2)" {
-    changed ./program 2 debug.1
+    changed ./program 2 debug.4
     found 2 "$(text_of UNORDERED) t->gradients \(cudaMalloc at " \
         "sum_rows writes bytes" "layer_backward(" "ncclAllReduce reads bytes" "ncclAllReduce(t->gradients"
 }

@@ -37,10 +37,10 @@ repeats() {
     repeats 5.5 1 "$(text_of UNORDERED)"
     repeats 8.1 2 'wrong stage 3 has B0 before F0'
     repeats 9.1 1 'part 0 has the weight of output 0 and input 2'
-    answer debug.26 wrong 1
-    checked debug.26 1 ': CPU_DEVICE_COMPUTE=0 CPU_DEVICE_MODEL=h100'
-    answer debug.31 wrong 2
-    checked debug.31 1 "exercises/checks/cluster.sh $mine/step4-launcher.sbatch"
+    answer debug.1 wrong 1
+    checked debug.1 1 ': CPU_DEVICE_COMPUTE=0 CPU_DEVICE_MODEL=h100'
+    answer debug.11 wrong 2
+    checked debug.11 1 "exercises/checks/cluster.sh $mine/step4-launcher.sbatch"
 }
 
 @test "warnings come without lines of make, and a copy of a source with a main does no harm" {
@@ -104,14 +104,14 @@ runs() { # whether the program runs
     copy_tree "$BATS_TEST_TMPDIR/tree"
     cd "$BATS_TEST_TMPDIR/tree" || return
     exercises/run.sh start 1.1 >/dev/null
-    exercises/run.sh start debug.21 >/dev/null
+    exercises/run.sh start debug.6 >/dev/null
     exercises/run.sh hint 1.1 >/dev/null
     touch work/1.1/.solved
     run exercises/run.sh start
     [[ ${lines[0]} == "# 1.2 "* ]]
     rm work/1.2/*.c
     fails 1 'kernels.c is not there' exercises/run.sh start 1.2
-    rm -r work/{1.2,debug.21} work/1.1/{.solved,train.c}
+    rm -r work/{1.2,debug.6} work/1.1/{.solved,train.c}
     ALL=1 run --separate-stderr exercises/run.sh check
     [[ $output == *": 0 of "* ]]
 }
