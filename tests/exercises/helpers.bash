@@ -158,10 +158,10 @@ refuse_wrong_answers() { # STEP
     done
 }
 
-# Right answers in other styles than the step's are accepted.
+# Right answers in other styles than the step's are accepted. Most faults have none.
 accept_right_answers() { # STEP
     local number count
     for number in $(exercises "$1"); do
-        try_answers "$number" right 0
+        [ ! -e "tests/exercises/right/$number" ] || try_answers "$number" right 0
     done
 }

@@ -32,10 +32,9 @@ repeats() {
     bash -c "$(sed -n 's/^ *To repeat it: //p' "$mine/said")" 2>&1 | grep -F "$3"
 }
 
-@test "the command that a check shows repeats a hidden GPU, a race, a wrong order and a wrong division, and shows a slow program and a job" {
+@test "the command that a check shows repeats a hidden GPU, a race and a wrong division, and shows a slow program and a job" {
     repeats 3.2 3 cudaErrorInvalidDevice
     repeats 5.5 1 "$(text_of UNORDERED)"
-    repeats 8.1 2 'wrong stage 3 has B0 before F0'
     repeats 9.1 1 'part 0 has the weight of output 0 and input 2'
     answer debug.1 wrong 1
     checked debug.1 1 ': CPU_DEVICE_COMPUTE=0 CPU_DEVICE_MODEL=h100'
