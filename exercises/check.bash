@@ -95,7 +95,7 @@ command_line='' program='' main=''
 remember() {
     local name value words=''
     for name in "${!CPU_DEVICE@}" OBSERVE_{SEED,DELAY,CLOCK,MEASURED} CUDA_VISIBLE_DEVICES RANK LOCAL_RANK WORLD_SIZE \
-        "${!MASTER_@}" "${!TORCHELASTIC_@}" late log; do
+        "${!MASTER_@}" "${!TORCHELASTIC_@}" log; do
         if [[ -v $name && ${!name@a} == *x* ]]; then
             value=${!name}
             [[ $value != *' '* ]] || value="'$value'"
@@ -388,38 +388,6 @@ same_losses_with() { # RANKS OPTION...
     fi
     wrong "with $(ranks "$@"), the loss of training step ${at[0]} is ${at[1]}; ${at[2]} is right ($reference_name)" \
         "${lines[@]}"
-}
-
-# same_epochs RANKS OPTION...: the losses, test losses and accuracies of two epochs are those of step 1, and the ranks share
-# the evaluation.
-same_epochs() {
-    local lines mine right evaluated epochs=(--max-steps 0 --epochs 2 --batch 252)
-    run_ranks "$@" "${epochs[@]}" || program_fails "$(ranks "$@")" "$@" "${epochs[@]}"
-    evaluated=$(awk '$1 == "gather_batch" { n += $4 } END { print n + 0 }' "$SCRATCH/calls")
-    lines=("The ranks evaluate $evaluated samples in two epochs. There are 1000 test samples, so it should be 2000.")
-    reference_runs "${epochs[@]}"
-    right=$(epochs <"$kept")
-    mine=$(epochs <"$SCRATCH/csv")
-    if [ -n "$(awk 'NR == FNR { right[$1] = $0; next }
-            { split(right[$1], r)
-              if ($2 $3 ~ /n/ || ($2 - r[2]) ^ 2 > (1e-6 * r[2]) ^ 2 || ($3 - r[3]) ^ 2 > (1e-6 * r[3]) ^ 2 || $4 != r[4])
-                  print "differs"
-              delete right[$1] }
-            END { for (epoch in right) print "missing" }' <(echo "$right") <(echo "$mine"))" ]; then
-        [ "$evaluated" != 2000 ] || lines=("$otherwise")
-        ! untouched || lines=()
-        wrong "with $(ranks "$@"), the results of the epochs are not those of step 1" \
-            'epoch, loss, test loss, accuracy:' "Observed: ${mine//$'\n'/$'\n'Observed: }" \
-            "Expected: ${right//$'\n'/$'\n'Expected: }" \
-            "${lines[@]}"
-    fi
-    [ "$evaluated" = 2000 ] || wrong "with $(ranks "$@"), the results are right, but at a cost" "${lines[@]}"
-    ok "with $(ranks "$@"), the losses, test losses and accuracies of two epochs are those of step 1"
-}
-
-# Of a CSV file: lines "epoch loss test_loss accuracy".
-epochs() {
-    awk -F, 'NR > 1 && $3 != "" { print $3, $4, $5, $6 }'
 }
 
 # same_losses_delayed RANKS OPTION...: the program trains as step 1 does, whatever the delays between operations.
