@@ -251,13 +251,11 @@ static struct stats evaluate(struct trainer *t) {
 
 // Ranks that start from the same parameters and add the same sums keep parameters with the same
 // bits. This ends the program if the largest and the smallest of their checksums differ.
-static void check_replicas(struct trainer *t) {
-    double checksum = device_checksum(t->parameters, t->model.parameters, t->stream);
+static void check_replicas(struct trainer *t, double checksum, ncclComm_t comm) {
     double extremes[2] = {checksum, -checksum}; // the maximum of -x is the negated minimum of x
     CUDA_CHECK(cudaMemcpyAsync(t->checksums, extremes, sizeof extremes, cudaMemcpyHostToDevice,
                                t->stream));
-    NCCL_CHECK(
-        ncclAllReduce(t->checksums, t->checksums, 2, ncclDouble, ncclMax, t->comm, t->stream));
+    NCCL_CHECK(ncclAllReduce(t->checksums, t->checksums, 2, ncclDouble, ncclMax, comm, t->stream));
     CUDA_CHECK(cudaMemcpyAsync(extremes, t->checksums, sizeof extremes, cudaMemcpyDeviceToHost,
                                t->stream));
     CUDA_CHECK(cudaStreamSynchronize(t->stream));
@@ -347,7 +345,7 @@ static void train(struct trainer *t) {
         train_epoch(t);
         double elapsed = device_seconds(t->stream) - start;
         long images = (p->step - first) * opt.batch;
-        check_replicas(t);
+        check_replicas(t, device_checksum(t->parameters, t->model.parameters, t->stream), t->comm);
         if (p->step < steps_per_epoch(t)) {
             report_stop(steps_done(t));
             break;
