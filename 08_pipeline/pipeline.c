@@ -1,198 +1,118 @@
 #include "08_pipeline/pipeline.h"
+#include "02_multigpu_fork/nccl_check.h"
 #include "04_multinode/watchdog.h"
 #include "common/base/minmax.h"
 #include "common/base/options.h"
+#include "common/base/say.h"
 #include "common/device/device.h"
-#include "common/training/report.h"
 #include <stdio.h>
 #include <stdlib.h>
 
+const char *pipeline_schedule_name(int i) {
+    static const char *const names[] = {"gpipe", "1f1b", NULL};
+    return names[i];
+}
+
 // Cuts where the sum of the FLOPs comes nearest to an equal share: a layer whose middle lies before
-// the share comes before the cut. It leaves a layer for each part behind the cut.
-void cut_layers(const struct model *m, int parts, int cut[]) {
+// the share comes before the cut. It leaves a layer for each stage behind the cut.
+void cut_layers(const struct model *m, int stages, int cut[]) {
     double all = 0, done = 0;
     int layer = 0;
     for (int i = 0; i < m->count; i++)
         all += m->layers[i].flops;
     cut[0] = 0;
-    for (int part = 1; part < parts; part++) {
-        double share = all * part / parts;
+    for (int stage = 1; stage < stages; stage++) {
+        double share = all * stage / stages;
         do
             done += m->layers[layer++].flops;
-        while (m->count - layer > parts - part && done + m->layers[layer].flops / 2 < share);
-        cut[part] = layer;
+        while (m->count - layer > stages - stage && done + m->layers[layer].flops / 2 < share);
+        cut[stage] = layer;
     }
-    cut[parts] = m->count;
+    cut[stages] = m->count;
 }
 
 // Divides the ranks into pipelines, with as many stages as possible if no number is given.
 static void divide_ranks(struct pipeline *p, const struct place *place) {
     int given = p->stages, ranks = place->world / p->parts, rank = place->rank / p->parts;
-    if (p->kind != INTERLEAVED)
-        p->chunks = 1;
     if (!given)
         p->stages = ranks;
-    while (!given && p->stages > 1 &&
-           (ranks % p->stages || p->stages * p->chunks > p->model->count))
+    while (!given && (ranks % p->stages || p->stages > p->all->count))
         p->stages--;
     if (ranks % p->stages)
         wrong_usage("--stages %d: %d rank%s cannot be divided into pipelines of %d ranks",
                     p->stages, place->world, PLURAL(place->world), p->stages * p->parts);
-    if (p->kind == INTERLEAVED && given == 1)
-        wrong_usage("--stages 1: --pipeline interleaved needs at least 2 stages");
-    if (p->kind == INTERLEAVED && p->stages == 1)
-        wrong_usage("--pipeline interleaved needs at least 2 stages, and %d layers for them; no "
-                    "number of stages fits %d rank%s and %d layer%s",
-                    2 * p->chunks, place->world, PLURAL(place->world), p->model->count,
-                    PLURAL(p->model->count));
-    if (p->stages * p->chunks > p->model->count)
-        wrong_usage("--stages %d: the model has only %d layer%s, and %d parts need one each",
-                    p->stages, p->model->count, PLURAL(p->model->count), p->stages * p->chunks);
+    if (p->stages > p->all->count)
+        wrong_usage("--stages %d: the model has only %d layer%s, and each stage needs one",
+                    p->stages, p->all->count, PLURAL(p->all->count));
     p->replicas = ranks / p->stages;
     p->stage = rank / p->replicas;
     p->replica = rank % p->replicas;
+    p->first_stage = p->stage == 0;
+    p->last_stage = p->stage == p->stages - 1;
     p->part = place->rank % p->parts;
     p->shard = p->stage * p->parts + p->part;
 }
 
 static void divide_batch(struct pipeline *p, long batch) {
-    long step = p->kind == INTERLEAVED ? p->stages : 1;
     int given = p->micro_batches;
     char factor[32] = "";
     if (!given) { // or as few as possible, if no number divides the batch
         p->micro_batches = 4 * p->stages;
-        while (p->micro_batches > step && batch % (p->replicas * p->micro_batches))
-            p->micro_batches -= step;
+        while (p->micro_batches > 1 && batch % (p->replicas * p->micro_batches))
+            p->micro_batches--;
     }
-    if (p->micro_batches % step)
-        wrong_usage("--micro-batches %d is not divisible by %d stages, which --pipeline "
-                    "interleaved needs",
-                    p->micro_batches, p->stages);
-    long parts = (long)p->replicas * p->micro_batches, fit = max_size(batch / parts, 1) * parts;
-    if (p->micro_batches > 1)
-        snprintf(factor, sizeof factor, " x %d %s", p->micro_batches,
-                 given ? "micro-batches" : "stages");
+    long all = (long)p->replicas * p->micro_batches, fit = max_size(batch / all, 1) * all;
+    if (given > 1)
+        snprintf(factor, sizeof factor, " x %d micro-batches", given);
     if (batch != fit)
         wrong_usage("--batch %ld is not divisible by %d replica%s%s; %ld and %ld are", batch,
-                    p->replicas, PLURAL(p->replicas), factor, fit, fit + parts);
-    p->rows = batch / parts;
+                    p->replicas, PLURAL(p->replicas), factor, fit, fit + all);
+    p->rows = batch / all;
+    p->slice = (size_t)p->replica * p->micro_batches * p->rows;
 }
 
-int chunk_begin(const struct pipeline *p, int chunk) {
-    return p->cut[chunk * p->stages + p->stage];
+// A stage gets its first gradient when the first micro-batch has passed all stages behind it, and
+// runs as many more forwards until then. With gpipe, it runs all of them first.
+static void count_forwards(struct pipeline *p) {
+    int behind = p->stages - 1 - p->stage;
+    p->warm_up = p->schedule == GPIPE ? p->micro_batches : (int)min_size(behind, p->micro_batches);
+    p->in_flight = min_size(p->warm_up + 1, p->micro_batches);
 }
 
-int chunk_end(const struct pipeline *p, int chunk) {
-    return p->cut[chunk * p->stages + p->stage + 1];
-}
-
-static void divide_parameters(struct pipeline *p) {
-    struct sharding *s = &p->sharding;
-    const struct layer *layers = p->model->layers;
-    size_t place = 0;
-    s->shards = p->stages * p->parts;
-    cut_layers(p->model, p->stages * p->chunks, p->cut);
-    for (int k = 0; k < p->stages * p->chunks; k++)
-        for (int i = p->cut[k]; i < p->cut[k + 1]; i++)
-            shard_layer(s, &layers[i], k % p->stages * p->parts);
-    p->count = shard_size(s, p->shard);
-    for (int chunk = 0; chunk < p->chunks; chunk++)
-        for (int i = chunk_begin(p, chunk); i < chunk_end(p, chunk); i++) {
-            p->place[i] = place;
-            place += layers[i].parameters;
-            p->largest = max_size(layers[i].parameters, p->largest);
-        }
-}
-
-size_t chunk_parameters(const struct pipeline *p, int chunk) {
-    size_t sum = 0;
-    for (int i = chunk_begin(p, chunk); i < chunk_end(p, chunk); i++)
-        sum += p->model->layers[i].parameters;
-    return sum;
-}
-
-// Returns 1 if the work must wait for the transfer: because it brings its inputs, or because the
-// work overwrites what it sends. Backward overwrites the gradients of the backward before it. In
-// evaluation, no activations are kept, so forward overwrites those of the forward before it.
-static int must_wait(const struct pipeline *p, int training, const struct work *w,
-                     const struct transfer *x) {
-    if (x->to == p->stage)
-        return x->backward == w->backward && x->chunk_to == w->chunk &&
-               x->micro_batch == w->micro_batch;
-    return x->backward ? w->backward : !training;
-}
-
-// Sets which transfers each work waits for, and counts the gradients that wait for their backward.
-static void find_needs(struct round *r, struct pipeline *p, int training) {
-    struct move *m = r->moves, *end = m + r->move_count;
-    int waiting = 0;
-    for (int i = 0; i < r->schedule.count; i++) {
-        r->needs[i] = -1;
-        for (; m < end && m->work == i; m++)
-            for (struct transfer *x = m->first; x < m->end; x++)
-                waiting += x->to == p->stage && x->backward;
-        p->waiting = max_size(p->waiting, waiting);
-        for (int n = 0; r->moves + n < m; n++)
-            for (struct transfer *x = r->moves[n].first; x < r->moves[n].end; x++)
-                if (must_wait(p, training, &r->works[i], x)) {
-                    r->needs[i] = n;
-                    waiting -= x->to == p->stage && x->backward;
-                }
+// Builds the model of this stage. A layer's place in the flat array is that in this rank's shard.
+static void divide_layers(struct pipeline *p, struct model *m) {
+    const struct layer *layers = p->all->layers;
+    cut_layers(p->all, p->stages, p->cut);
+    int begin = p->cut[p->stage];
+    p->sharding.shards = p->stages * p->parts;
+    for (int stage = 0; stage < p->stages; stage++)
+        for (int i = p->cut[stage]; i < p->cut[stage + 1]; i++)
+            shard_layer(&p->sharding, &layers[i], stage * p->parts);
+    *m = *p->all;
+    m->count = p->cut[p->stage + 1] - begin;
+    m->parameters = shard_size(&p->sharding, p->shard);
+    for (int i = 0; i < m->count; i++) {
+        m->layers[i] = layers[begin + i];
+        m->layers[i].first -= layers[begin].first;
+        p->largest = max_size(m->layers[i].parameters, p->largest);
     }
 }
 
-// Finds the transfers of each tick, and the work before which they run.
-static void build_moves(struct round *r, const struct pipeline *p) {
-    const struct pipeline_schedule *s = &r->schedule;
-    int transfers = schedule_transfers(s, p->stage, &r->transfers), i = 0;
-    r->moves = calloc(transfers, sizeof *r->moves);
-    for (struct transfer *x = r->transfers, *end = x + transfers; x < end;) {
-        struct move *m = &r->moves[r->move_count++];
-        m->first = x;
-        while (x < end && x->tick == m->first->tick)
-            x++;
-        m->end = x;
-        while (i < s->count && r->works[i].tick <= m->first->tick)
-            i++;
-        m->work = i;
-        if (i < s->count)
-            snprintf(m->text, sizeof m->text, "transfers before %s of micro-batch %d in stage %d",
-                     r->works[i].backward ? "backward" : "forward", r->works[i].micro_batch,
-                     p->stage);
-        else
-            snprintf(m->text, sizeof m->text, "last transfers of stage %d", p->stage);
-    }
-}
-
-static void round_build(struct round *r, struct pipeline *p, int training) {
-    struct pipeline_schedule *s = &r->schedule;
-    *s = pipeline_schedule_build(p->kind, p->stages, p->chunks, p->micro_batches, training);
-    r->works = s->works + (size_t)p->stage * s->count;
-    r->needs = calloc(s->count, sizeof *r->needs);
-    build_moves(r, p);
-    find_needs(r, p, training);
-}
-
-void pipeline_build(struct pipeline *p, const struct place *place, long batch) {
+void pipeline_build(struct pipeline *p, struct model *model, const struct place *place,
+                    long batch) {
     divide_ranks(p, place);
     divide_batch(p, batch);
-    divide_parameters(p);
-    round_build(&p->training, p, 1);
-    round_build(&p->evaluation, p, 0);
-    p->in_flight = most_in_flight(&p->training.schedule, p->stage);
+    count_forwards(p);
+    divide_layers(p, model);
+    p->model = model;
     p->sent_a_step = -1;
 }
 
-static void create_events(struct round *r) {
-    for (int i = 0; i < r->move_count; i++)
-        CUDA_CHECK(cudaEventCreateWithFlags(&r->moves[i].done, cudaEventDisableTiming));
-}
-
-void pipeline_join(struct pipeline *p, ncclComm_t comm) {
+void pipeline_join(struct pipeline *p, ncclComm_t comm, const struct pass *pass) {
+    p->pass = pass;
     CUDA_CHECK(cudaStreamCreate(&p->stream));
     CUDA_CHECK(cudaEventCreateWithFlags(&p->computed, cudaEventDisableTiming));
-    create_events(&p->training);
-    create_events(&p->evaluation);
+    CUDA_CHECK(cudaEventCreateWithFlags(&p->moved, cudaEventDisableTiming));
     int pipeline = p->replica * p->parts + p->part; // its number
     COLLECTIVE(p->stream, ncclCommSplit(comm, pipeline, p->stage, &p->comm, NULL));
     watch_comm(p->comm);
@@ -201,36 +121,82 @@ void pipeline_join(struct pipeline *p, ncclComm_t comm) {
 }
 
 size_t pipeline_allocate(struct pipeline *p, size_t bytes_per_float) {
-    const struct layer *layers = p->model->layers;
-    size_t widest = 0;
+    const struct model *m = p->model;
+    size_t inputs = m->layers[0].inputs, widest = inputs;
+    DEVICE_ALLOC(p->micro_gradients, "gradients", p->largest * sizeof(float));
     p->activations = calloc(p->in_flight, sizeof *p->activations);
-    p->arrived = calloc(p->waiting, sizeof *p->arrived);
-    for (int chunk = 0; chunk < p->chunks; chunk++) {
-        int begin = chunk_begin(p, chunk), end = chunk_end(p, chunk);
-        widest = max_size(layers[begin].inputs, widest);
-        for (int i = begin; i < end; i++)
-            widest = max_size(layers[i].outputs + layers[i].workspace, widest);
-        for (int n = 0; n < p->in_flight; n++) {
-            DEVICE_ALLOC(p->activations[n][begin], "activations",
-                         bytes_per_float * layers[begin].inputs);
-            for (int i = begin; i < end; i++)
-                DEVICE_ALLOC(p->activations[n][i + 1], "activations",
-                             bytes_per_float * (layers[i].outputs + layers[i].workspace));
+    for (int n = 0; n < p->in_flight; n++) {
+        DEVICE_ALLOC(p->activations[n][0], "activations", bytes_per_float * inputs);
+        for (int i = 0; i < m->count; i++) {
+            size_t width = m->layers[i].outputs + m->layers[i].workspace;
+            widest = max_size(width, widest);
+            DEVICE_ALLOC(p->activations[n][i + 1], "activations", bytes_per_float * width);
         }
     }
-    for (int i = 0; i < p->waiting; i++)
-        DEVICE_ALLOC(p->arrived[i], "activations", bytes_per_float * widest);
     return widest;
+}
+
+struct samples micro_batch_of(const struct pipeline *p, int micro_batch) {
+    struct samples s = p->samples;
+    size_t before = min_size((size_t)micro_batch * p->rows, s.count);
+    s.first += before;
+    s.count = min_size(p->rows, s.count - before);
+    return s;
 }
 
 float **activations_of(const struct pipeline *p, int micro_batch) {
     return p->activations[micro_batch % p->in_flight];
 }
 
-float **next_arriving(struct pipeline *p) {
-    return &p->arrived[p->arrivals++ % p->waiting];
+struct message inputs(const struct pipeline *p, int micro_batch) {
+    struct samples s = micro_batch_of(p, micro_batch);
+    return (struct message){.stage = p->stage - 1,
+                            .values = activations_of(p, micro_batch)[0],
+                            .count = s.count * p->model->layers[0].inputs};
 }
 
-float **next_arrived(struct pipeline *p) {
-    return &p->arrived[p->taken++ % p->waiting];
+struct message outputs(const struct pipeline *p, int micro_batch) {
+    struct samples s = micro_batch_of(p, micro_batch);
+    int last = p->model->count - 1;
+    return (struct message){.stage = p->stage + 1,
+                            .values = activations_of(p, micro_batch)[last + 1],
+                            .count = s.count * p->model->layers[last].outputs,
+                            .kept = p->pass->training}; // until backward
+}
+
+struct message input_gradients(const struct pipeline *p, int micro_batch, float *values) {
+    struct message m = inputs(p, micro_batch);
+    m.values = values;
+    return m;
+}
+
+struct message output_gradients(const struct pipeline *p, int micro_batch, float *values) {
+    struct message m = outputs(p, micro_batch);
+    m.values = values;
+    m.kept = 0;
+    return m;
+}
+
+static int is_something(const struct pipeline *p, struct message m) {
+    return m.count > 0 && m.stage >= 0 && m.stage < p->stages;
+}
+
+void exchange(struct pipeline *p, struct message sent, struct message received) {
+    int sends = is_something(p, sent), receives = is_something(p, received);
+    if (!sends && !receives)
+        return;
+    CUDA_CHECK(cudaEventRecord(p->computed, p->pass->stream));
+    CUDA_CHECK(cudaStreamWaitEvent(p->stream, p->computed, 0));
+    begin_collective("transfers between stages", __FILE__, __LINE__);
+    NCCL_CHECK(ncclGroupStart());
+    if (sends)
+        NCCL_CHECK(ncclSend(sent.values, sent.count, ncclFloat, sent.stage, p->comm, p->stream));
+    if (receives)
+        NCCL_CHECK(ncclRecv(received.values, received.count, ncclFloat, received.stage, p->comm,
+                            p->stream));
+    end_collective(ncclGroupEnd(), p->stream);
+    CUDA_CHECK(cudaEventRecord(p->moved, p->stream));
+    if (receives || !sent.kept)
+        CUDA_CHECK(cudaStreamWaitEvent(p->pass->stream, p->moved, 0));
+    p->sent += sends ? sent.count * sizeof(float) : 0;
 }

@@ -6,88 +6,94 @@
 // Errors of CUDA and NCCL end the program. The memory stays allocated until the program ends.
 #pragma once
 #include "03_multigpu_launcher/environment.h"
-#include "08_pipeline/schedule.h"
+#include "common/data/data.h"
 #include "common/models/model.h"
 #include "common/models/sharding.h"
 #include <nccl.h>
 
-// The transfers of this rank in one tick. They are one group of NCCL calls, which run together.
-// NCCL connects two ranks at their first transfer in a direction, when both have called it, and it
-// starts a group when all ranks in it are connected. So if a group also received what a later tick
-// brings, its sends could wait for a rank that waits for them.
-struct move {
-    struct transfer *first, *end;
-    int work;         // they run before this work of the round, or behind the last one
-    cudaEvent_t done; // recorded behind them
-    char text[64];    // for errors
-};
+enum { MOST_STAGES = 64, MOST_MICRO_BATCHES = 512 };
+enum pipeline_schedule { GPIPE, ONE_F_ONE_B };
+const char *pipeline_schedule_name(int schedule); // as the option, or NULL after the last one
 
-// The works of this rank in a schedule, and the transfers between them.
-struct round {
-    struct pipeline_schedule schedule;
-    const struct work *works; // schedule.count, those of this stage
-    struct transfer *transfers;
-    struct move *moves; // [move_count]
-    int move_count;
-    int *needs; // the last of the moves that work i waits for, -1: none. The work reads what they
-                // bring, and may overwrite what they send.
+// So many samples of a set: order[first], order[first + 1] and so on. If order is NULL, they are
+// first, first + 1, and so on.
+struct samples {
+    struct dataset *set;
+    const uint32_t *order;
+    size_t first, count;
 };
 
 struct pipeline {
-    const struct model *model;
-    enum schedule_kind kind;
-    int stages, replicas, chunks, micro_batches;
-    int stage, replica;        // of this rank
-    int parts, part;           // ranks that divide each layer of a stage: 1, until step 9
-    int shard;                 // number of this rank's shard: stage * parts + part
-    int rows;                  // samples of a micro-batch
-    int cut[MOST_LAYERS + 1];  // part k of the model is the layers from cut[k] to cut[k + 1]
-    struct sharding sharding;  // of the parameters; a shard for each part of each stage
-    size_t count;              // floats in this rank's shard
-    size_t place[MOST_LAYERS]; // where the parameters of a layer of this rank lie in its shard
-    struct round training, evaluation;
-    size_t largest; // parameters of this rank's largest layer
-    int in_flight;  // micro-batches whose activations this rank keeps, for each chunk
-    // For each of them. [i]: the inputs of layer i, [i + 1]: its outputs, if it is this rank's
-    float *(*activations)[MOST_LAYERS + 1];
-    int waiting;              // gradients of the next stage that wait for their backward, at most
-    float **arrived;          // as many buffers, used in turn
-    long arrivals, taken;     // numbers of gradients that have arrived, and that backward has taken
-    ncclComm_t comm;          // of the stages of this rank's pipeline; stage s is rank s
-    ncclComm_t replicas_comm; // of this rank's replicas
-    cudaStream_t stream;      // sends and receives, while the other streams compute and sum
-    cudaEvent_t computed;     // orders this stream behind the one that computes
-    double sent, sent_a_step; // bytes to other stages; sent_a_step is -1 before the first step
+    const struct model *all;   // whose layers the stages divide
+    const struct model *model; // the layers of this stage, as a model of its own
+    enum pipeline_schedule schedule;
+    int stages, replicas, micro_batches;
+    int stage, replica;          // of this rank
+    int first_stage, last_stage; // 1: this rank's stage is that one
+    int parts, part;             // ranks that divide each layer of a stage: 1, until step 9
+    int shard;                   // number of this rank's shard: stage * parts + part
+    int rows;                    // samples of a micro-batch
+    size_t slice;                // where this pipeline's slice of a batch begins
+    int warm_up;                 // forwards of this stage before the first pair with a backward
+    int cut[MOST_LAYERS + 1];    // stage s has the layers from cut[s] to cut[s + 1]
+    struct sharding sharding;    // of the parameters; a shard for each part of each stage
+    size_t largest;              // parameters of this rank's largest layer
+    float *micro_gradients;      // of one layer and one micro-batch
+    int in_flight;               // micro-batches whose activations this rank keeps
+    float *(*activations)[MOST_LAYERS + 1]; // of each of them, as in step 1
+    struct samples samples;                 // that pass through the pipeline now
+    const struct pass *pass;                // its stream computes
+    ncclComm_t comm;             // of the stages of this rank's pipeline; stage s is rank s
+    ncclComm_t replicas_comm;    // of this rank's replicas
+    cudaStream_t stream;         // sends and receives, while the other streams compute and sum
+    cudaEvent_t computed, moved; // order this stream and the one that computes
+    double sent, sent_a_step;    // bytes to other stages; sent_a_step is -1 before the first step
 };
 
-// Decides which rank has which layers, and what it does when. The caller has set model, kind,
-// stages, chunks, micro_batches and parts; 0 stages: as many as ranks and layers allow, 0
+// Decides which rank has which layers, and builds model from them. The caller has set all,
+// schedule, stages, micro_batches and parts; 0 stages: as many as ranks and layers allow, 0
 // micro-batches: four for each stage, or as many as the batch allows. Wrong options end the
 // program. It needs no device.
-void pipeline_build(struct pipeline *p, const struct place *place, long batch);
+void pipeline_build(struct pipeline *p, struct model *model, const struct place *place, long batch);
 
-// Cuts the layers into this many parts of consecutive layers, each with about the same FLOPs and at
-// least one layer.
-void cut_layers(const struct model *model, int parts, int cut[]);
-
-// Return the first layer of this rank's chunk, and the layer behind its last one.
-int chunk_begin(const struct pipeline *p, int chunk);
-int chunk_end(const struct pipeline *p, int chunk);
-
-// Returns the parameters of this rank in a chunk.
-size_t chunk_parameters(const struct pipeline *p, int chunk);
+// Cuts the layers into this many stages of consecutive layers, each with about the same FLOPs and
+// at least one layer.
+void cut_layers(const struct model *model, int stages, int cut[]);
 
 // Splits the communicator of all ranks; all of them must call it. Creates the stream and events.
-void pipeline_join(struct pipeline *p, ncclComm_t comm);
+void pipeline_join(struct pipeline *p, ncclComm_t comm, const struct pass *pass);
 
-// Allocates the activations and the buffers for gradients. bytes_per_float: of a value of all
-// samples in a micro-batch. Returns the floats per sample of the widest gradient.
+// Allocates micro_gradients and activations. bytes_per_float: of a value of all samples in a
+// micro-batch. Returns the floats per sample of the widest gradient.
 size_t pipeline_allocate(struct pipeline *p, size_t bytes_per_float);
+
+// Returns the samples of a micro-batch. The last one of an evaluation may have fewer than others,
+// and those behind it have none.
+struct samples micro_batch_of(const struct pipeline *p, int micro_batch);
 
 // Returns the activations of a micro-batch in flight.
 float **activations_of(const struct pipeline *p, int micro_batch);
 
-// Return the buffers for the next gradient that arrives, and of the next one that backward takes.
-// They arrive in the order in which backward takes them.
-float **next_arriving(struct pipeline *p);
-float **next_arrived(struct pipeline *p);
+// What travels between this stage and a neighbour. If there is no such stage, or count is 0, it is
+// nothing.
+struct message {
+    int stage; // the neighbour
+    float *values;
+    size_t count;
+    int kept; // 1: nothing overwrites the values before a later message has arrived
+};
+static const struct message nothing;
+
+// Return the messages of a micro-batch. Inputs come from the stage before this one, and outputs go
+// to the next one. The gradients of outputs come from there, and those of inputs go back.
+struct message inputs(const struct pipeline *p, int micro_batch);
+struct message outputs(const struct pipeline *p, int micro_batch);
+struct message output_gradients(const struct pipeline *p, int micro_batch, float *values);
+struct message input_gradients(const struct pipeline *p, int micro_batch, float *values);
+
+// Sends a message and receives another one, behind all computing that the host has queued. The two
+// are one group of NCCL calls, which run together: if two stages that send to each other sent first
+// and received afterwards, each would wait for the other one. Work that the host queues after this
+// call finds what has arrived, and may overwrite what was sent, unless that is kept. A stage that
+// only sends what is kept computes meanwhile.
+void exchange(struct pipeline *p, struct message sent, struct message received);

@@ -32,7 +32,7 @@ static struct {
     long overlap, join_timeout;
     double step_timeout;
     const char *token_file;
-    long stages, micro_batches, pipeline, chunks;
+    long stages, micro_batches, pipeline;
 } step_opt;
 
 static const struct option_spec options[] = {
@@ -50,8 +50,6 @@ static const struct option_spec options[] = {
      "parts of a batch, 0: about four for each stage"},
     {"pipeline", OPTION_CHOICE, &step_opt.pipeline, "1f1b", 0, 0, "the order of the work",
      pipeline_schedule_name},
-    {"chunks", OPTION_INT, &step_opt.chunks, "2", 2, MOST_LAYERS, "parts of the model in a stage",
-     .used_by = "pipeline=interleaved"},
     {0},
 };
 
@@ -73,12 +71,12 @@ struct trainer {
     struct pass pass;
     struct dataset train, test;   // on the device
     uint32_t *order, *host_order; // indices of the training samples, shuffled for this epoch
-    struct model model;
+    struct model whole, model;    // model: the layers of whole that this rank has
     struct optimizer optimizer;
-    struct pipeline pipeline;      // the layers and the schedule of this rank
-    float *parameters, *gradients; // flat arrays of this rank's layers: pipeline.count floats each
+    struct pipeline pipeline;      // the ranks that have the other layers
+    float *parameters, *gradients; // flat arrays: model.parameters floats each
     float *optimizer_state;        // flat: optimizer.state_per_parameter times as many
-    float *micro_gradients;        // of one layer and one micro-batch
+    float **activations;           // [0]: the micro-batch, [i + 1]: the outputs of layer i
     float *dy, *dx;                // gradients of a layer's outputs and of its inputs
     uint8_t *labels;               // of the micro-batch
     int rows;                      // samples of one forward pass
@@ -104,25 +102,24 @@ static void load(struct trainer *t) {
         fail("%s", why);
     if ((size_t)opt.batch > t->train.count)
         fail("--batch %ld: the training set has only %zu samples", opt.batch, t->train.count);
-    if (model_build(&t->model, &opt, &t->train, why))
+    if (model_build(&t->whole, &opt, &t->train, why))
         wrong_usage("%s", why);
-    if (optimizer_build(&t->optimizer, &opt, &t->model, t->train.count, why))
+    if (optimizer_build(&t->optimizer, &opt, &t->whole, t->train.count, why))
         wrong_usage("%s", why);
-    t->pipeline = (struct pipeline){.model = &t->model,
-                                    .kind = step_opt.pipeline,
+    t->pipeline = (struct pipeline){.all = &t->whole,
+                                    .schedule = step_opt.pipeline,
                                     .stages = step_opt.stages,
-                                    .chunks = step_opt.chunks,
                                     .micro_batches = step_opt.micro_batches,
                                     .parts = 1};
-    pipeline_build(&t->pipeline, &t->place, opt.batch);
+    pipeline_build(&t->pipeline, &t->model, &t->place, opt.batch);
     t->rows = t->pipeline.rows;
     t->optimizer.sharding = &t->pipeline.sharding; // an update sees this rank's shard only
     t->optimizer.shard = t->pipeline.shard;
     if (!opt.snapshot)
         return;
     t->snapshot =
-        snapshot_new(t->model.shape, opt.optimizer, opt.seed, opt.batch, t->pipeline.count,
-                     t->optimizer.state_per_parameter * t->pipeline.count);
+        snapshot_new(t->model.shape, opt.optimizer, opt.seed, opt.batch, t->model.parameters,
+                     t->optimizer.state_per_parameter * t->model.parameters);
     set_conditions(t->snapshot, &t->train, t->optimizer.text, tables);
     if (t->rank == 0 && snapshot_lock(opt.snapshot, why))
         fail("%s", why);
@@ -146,13 +143,13 @@ static void join(struct trainer *t) {
     COLLECTIVE(t->stream, ncclCommInitRank(&t->comm, t->world, id, t->rank));
     watch_comm(t->comm);
     COLLECTIVE(t->stream, agree(plan, t->comm, t->stream));
-    pipeline_join(&t->pipeline, t->comm);
+    pipeline_join(&t->pipeline, t->comm, &t->pass);
     CUDA_CHECK(cudaStreamCreate(&t->comm_stream));
     CUDA_CHECK(cudaEventCreateWithFlags(&t->event, cudaEventDisableTiming));
 }
 
 static void setup(struct trainer *t) {
-    size_t bytes = t->pipeline.count * sizeof(float);
+    size_t bytes = t->model.parameters * sizeof(float);
     size_t state_bytes = t->optimizer.state_per_parameter * bytes;
     size_t column = t->rows * sizeof(float), widest = 0; // column: bytes of a float per sample
     data_to_device(&t->train);
@@ -163,7 +160,6 @@ static void setup(struct trainer *t) {
     DEVICE_ALLOC(t->gradients, "gradients", bytes);
     DEVICE_ALLOC(t->optimizer_state, "optimizer", state_bytes);
     widest = pipeline_allocate(&t->pipeline, column);
-    DEVICE_ALLOC(t->micro_gradients, "gradients", t->pipeline.largest * sizeof(float));
     DEVICE_ALLOC(t->pass.scratch, "scratch", model_scratch(&t->model, t->pass.type, t->rows));
     DEVICE_ALLOC(t->dy, "activations", column * widest);
     DEVICE_ALLOC(t->dx, "activations", column * widest);
@@ -175,146 +171,105 @@ static void setup(struct trainer *t) {
     CUDA_CHECK(cudaMemsetAsync(t->stats, 0, STATS_LANES * sizeof *t->stats, t->stream));
 }
 
-// Samples that pass through the pipeline: order[first], order[first + 1], and so on, before end. If
-// order is NULL, the samples are first, first + 1, and so on.
-struct samples {
-    struct dataset *set;
-    const uint32_t *order;
-    size_t first, end;
-};
-
-// Returns the samples of a micro-batch. At the end of an evaluation, it may have fewer than others.
-static struct samples part_of(const struct trainer *t, struct samples s, int micro_batch) {
-    s.first = min_size(s.first + (size_t)micro_batch * t->rows, s.end);
-    s.end = min_size(s.first + t->rows, s.end);
-    return s;
+// Makes this micro-batch the one that the functions below compute. Returns its samples.
+static struct samples begin_micro_batch(struct trainer *t, int micro_batch) {
+    t->activations = activations_of(&t->pipeline, micro_batch);
+    t->pass.first_sample = t->pipeline.slice + micro_batch * t->rows;
+    return micro_batch_of(&t->pipeline, micro_batch);
 }
 
-// Runs the layers of a chunk on a micro-batch.
-static void forward(struct trainer *t, const struct work *w, struct samples s) {
-    const struct pipeline *p = &t->pipeline;
-    float **activations = activations_of(p, w->micro_batch);
-    int begin = chunk_begin(p, w->chunk), end = chunk_end(p, w->chunk), rows = s.end - s.first;
-    if (begin == 0)
-        gather_batch(s.set, s.order, s.first, rows, activations[0], NULL, t->stream);
-    for (int i = begin; i < end; i++) {
+// Adds the losses of these samples to stats. In training, dy becomes their gradient.
+static void compute_loss(struct trainer *t, struct samples s) {
+    int training = t->pass.training;
+    gather_batch(s.set, s.order, s.first, s.count, NULL, t->labels, t->stream);
+    softmax_cross_entropy(t->activations[t->model.count], t->labels, s.count * s.set->targets,
+                          s.set->classes, 1.f / opt.batch / s.set->targets, training ? t->dy : NULL,
+                          t->stats, training ? opt.label_smoothing : 0, t->stream);
+}
+
+// Runs this stage's layers on a micro-batch.
+static void forward(struct trainer *t, int micro_batch) {
+    struct samples s = begin_micro_batch(t, micro_batch);
+    if (t->pipeline.first_stage)
+        gather_batch(s.set, s.order, s.first, s.count, t->activations[0], NULL, t->stream);
+    for (int i = 0; i < t->model.count; i++) {
         const struct layer *l = &t->model.layers[i];
-        layer_forward(l, &t->pass, t->parameters + p->place[i], activations[i], activations[i + 1],
-                      rows);
+        layer_forward(l, &t->pass, t->parameters + l->first, t->activations[i],
+                      t->activations[i + 1], s.count);
     }
+    if (t->pipeline.last_stage && !t->pass.training)
+        compute_loss(t, s);
 }
 
-// Adds the losses of a micro-batch to stats. dlogits: for the gradient of scale * losses, or NULL.
-static void compute_loss(struct trainer *t, const struct work *w, struct samples s, float scale,
-                         float *dlogits, float smoothing) {
-    int rows = s.end - s.first;
-    float *logits = activations_of(&t->pipeline, w->micro_batch)[t->model.count];
-    gather_batch(s.set, s.order, s.first, rows, NULL, t->labels, t->stream);
-    softmax_cross_entropy(logits, t->labels, rows * s.set->targets, s.set->classes, scale, dlogits,
-                          t->stats, smoothing, t->stream);
-}
-
-// Sums the gradients of one layer over this rank's replicas. The sum runs on the second stream,
-// while the first stream computes the gradients of the layer before. Only stage 0, which ends last,
-// does this: sends and sums at the same time could wait for each other forever, and stage 0 has
-// nothing more to send.
-static void sum_layer(struct trainer *t, const struct layer *l, float *gradients) {
+// Sums the gradients of one layer over the ranks of comm. The sum runs on the second stream, while
+// the first stream computes the gradients of the layer before.
+static void sum_layer(struct trainer *t, const struct layer *l, ncclComm_t comm) {
     CUDA_CHECK(cudaEventRecord(t->event, t->stream));
     CUDA_CHECK(cudaStreamWaitEvent(t->comm_stream, t->event, 0));
-    COLLECTIVE(t->comm_stream, ncclAllReduce(gradients, gradients, l->parameters, ncclFloat,
-                                             ncclSum, t->pipeline.replicas_comm, t->comm_stream));
+    COLLECTIVE(t->comm_stream,
+               ncclAllReduce(t->gradients + l->first, t->gradients + l->first, l->parameters,
+                             ncclFloat, ncclSum, comm, t->comm_stream));
 }
 
-// Computes the gradients of a chunk's parameters from dy, the gradient of its outputs, and adds
-// them to those of the micro-batches before. Then dy is the gradient of its inputs.
-static void backward(struct trainer *t, const struct work *w) {
+// Computes the gradients of this stage's parameters, and adds them to those of the micro-batches
+// before. dy holds the gradient of the stage's outputs, and then that of its inputs.
+static void backward(struct trainer *t, int micro_batch) {
     const struct pipeline *p = &t->pipeline;
-    float **activations = activations_of(p, w->micro_batch);
-    int begin = chunk_begin(p, w->chunk), end = chunk_end(p, w->chunk);
-    for (int i = end - 1; i >= begin; i--) {
+    struct samples s = begin_micro_batch(t, micro_batch);
+    // Sends and sums at the same time could wait for each other forever. Stage 0 ends last, and has
+    // nothing to send in its last backward.
+    int overlap = step_opt.overlap && p->first_stage && micro_batch == p->micro_batches - 1;
+    if (p->last_stage)
+        compute_loss(t, s);
+    for (int i = t->model.count - 1; i >= 0; i--) {
         const struct layer *l = &t->model.layers[i];
-        float *sums = t->gradients + p->place[i];
-        layer_backward(l, &t->pass, t->parameters + p->place[i], activations[i], activations[i + 1],
-                       t->dy, i > 0 ? t->dx : NULL, w->micro_batch ? t->micro_gradients : sums,
-                       t->rows);
-        if (w->micro_batch)
-            add_to(sums, t->micro_gradients, l->parameters, t->stream);
+        layer_backward(l, &t->pass, t->parameters + l->first, t->activations[i],
+                       t->activations[i + 1], t->dy, i > 0 || !p->first_stage ? t->dx : NULL,
+                       micro_batch ? p->micro_gradients : t->gradients + l->first, t->rows);
+        if (micro_batch)
+            add_to(t->gradients + l->first, p->micro_gradients, l->parameters, t->stream);
         float *swap = t->dy;
         t->dy = t->dx;
         t->dx = swap;
-        if (step_opt.overlap && begin == 0 && w->micro_batch == p->micro_batches - 1)
-            sum_layer(t, l, sums);
+        if (overlap)
+            sum_layer(t, l, p->replicas_comm);
+    }
+    if (overlap) { // the update waits for the last sum
+        CUDA_CHECK(cudaEventRecord(t->event, t->comm_stream));
+        CUDA_CHECK(cudaStreamWaitEvent(t->stream, t->event, 0));
     }
 }
 
-// Makes dy the gradient that the next stage has sent, or that of the loss.
-static void start_backward(struct trainer *t, const struct work *w, struct samples s) {
-    if (chunk_end(&t->pipeline, w->chunk) == t->model.count) {
-        compute_loss(t, w, s, 1.f / opt.batch / s.set->targets, t->dy, opt.label_smoothing);
-        return;
-    }
-    float **arrived = next_arrived(&t->pipeline), *swap = t->dy;
-    t->dy = *arrived;
-    *arrived = swap;
-}
-
-// Sends or receives the outputs of a chunk, or the gradient of its inputs.
-static void transfer(struct trainer *t, const struct transfer *x, struct samples s) {
+// Runs forward of so many micro-batches. While a stage sends outputs, it receives the next inputs.
+static void run_forwards(struct trainer *t, int count) {
     struct pipeline *p = &t->pipeline;
-    int sends = x->from == p->stage, chunk = sends ? x->chunk_from : x->chunk_to;
-    // Outputs leave behind the last layer of a chunk, and arrive before the first one. Gradients go
-    // the other way.
-    int edge = sends != x->backward ? chunk_end(p, chunk) : chunk_begin(p, chunk);
-    size_t count = (s.end - s.first) * t->model.layers[edge].inputs;
-    float *values = activations_of(p, x->micro_batch)[edge];
-    if (x->backward)
-        values = sends ? t->dy : *next_arriving(p);
-    if (sends)
-        NCCL_CHECK(ncclSend(values, count, ncclFloat, x->to, p->comm, p->stream));
-    else
-        NCCL_CHECK(ncclRecv(values, count, ncclFloat, x->from, p->comm, p->stream));
-    p->sent += sends ? count * sizeof(float) : 0;
-}
-
-// Runs the transfers of one tick. They are one group: if two stages sent to each other one after
-// the other, each would wait until the other one receives.
-static void run_transfers(struct trainer *t, struct move *m, struct samples s) {
-    struct pipeline *p = &t->pipeline;
-    CUDA_CHECK(cudaEventRecord(p->computed, t->stream));
-    CUDA_CHECK(cudaStreamWaitEvent(p->stream, p->computed, 0));
-    begin_collective(m->text, __FILE__, __LINE__);
-    NCCL_CHECK(ncclGroupStart());
-    for (struct transfer *x = m->first; x < m->end; x++)
-        transfer(t, x, part_of(t, s, x->micro_batch));
-    end_collective(ncclGroupEnd(), p->stream);
-    CUDA_CHECK(cudaEventRecord(m->done, p->stream));
-}
-
-// Does this stage's work for some samples: micro_batches parts of them.
-static void run_round(struct trainer *t, struct round *r, struct samples all) {
-    const struct pipeline *p = &t->pipeline;
-    struct move *m = r->moves, *end = m + r->move_count;
-    for (int i = 0; i < r->schedule.count; i++) {
-        const struct work *w = &r->works[i];
-        struct samples s = part_of(t, all, w->micro_batch);
-        for (; m < end && m->work == i; m++)
-            run_transfers(t, m, all);
-        if (r->needs[i] >= 0)
-            CUDA_CHECK(cudaStreamWaitEvent(t->stream, r->moves[r->needs[i]].done, 0));
-        t->pass.first_sample = (size_t)(p->replica * p->micro_batches + w->micro_batch) * t->rows;
-        if (w->backward) {
-            start_backward(t, w, s);
-            backward(t, w);
-        } else {
-            forward(t, w, s);
-            if (!t->pass.training && chunk_end(p, w->chunk) == t->model.count)
-                compute_loss(t, w, s, 1, NULL, 0);
-        }
+    exchange(p, nothing, inputs(p, 0));
+    for (int f = 0; f < count; f++) {
+        forward(t, f);
+        exchange(p, outputs(p, f), inputs(p, f + 1));
     }
-    for (; m < end; m++)
-        run_transfers(t, m, all);
-    if (r->move_count)
-        CUDA_CHECK(cudaStreamWaitEvent(t->stream, end[-1].done, 0));
+}
+
+// Runs forward and backward of all micro-batches. No stage waits forever: two neighbours make the
+// same exchanges with each other in the same order. They move outputs for each forward of the
+// earlier stage's warm-up, then pairs of outputs and gradients, then the gradients that are left.
+// So if one of them waits for the other, the other does not wait for it. The stages form a line, so
+// no circle of more stages can wait, either.
+static void run_batch(struct trainer *t) {
+    struct pipeline *p = &t->pipeline;
+    int f = p->warm_up, b = 0;
+    run_forwards(t, f);                      // the warm-up
+    for (; f < p->micro_batches; f++, b++) { // the steady state: one forward, one backward
+        forward(t, f);
+        exchange(p, outputs(p, f), output_gradients(p, b, t->dy));
+        backward(t, b);
+        exchange(p, input_gradients(p, b, t->dy), inputs(p, f + 1));
+    }
+    for (; b < p->micro_batches; b++) { // the cool-down
+        exchange(p, nothing, output_gradients(p, b, t->dy));
+        backward(t, b);
+        exchange(p, input_gradients(p, b, t->dy), nothing);
+    }
 }
 
 static long steps_per_epoch(const struct trainer *t) {
@@ -327,24 +282,18 @@ static long steps_done(const struct trainer *t) {
 
 static void train_step(struct trainer *t) {
     struct pipeline *p = &t->pipeline;
-    size_t samples = opt.batch / p->replicas;
-    size_t slice = p->replica * samples; // where this pipeline's slice of the batch begins
-    size_t first = t->progress.step * opt.batch + slice;
+    size_t first = t->progress.step * opt.batch + p->slice;
     begin_step(&t->pass, rng_bits(~opt.seed, steps_done(t)));
+    p->samples = (struct samples){&t->train, t->order, first, p->micro_batches * t->rows};
     p->sent = 0;
-    run_round(t, &p->training, (struct samples){&t->train, t->order, first, first + samples});
+    run_batch(t);
     p->sent_a_step = p->sent; // not counting evaluation, which also sends
-    if (step_opt.overlap) {   // the update waits for the last sum
-        CUDA_CHECK(cudaEventRecord(t->event, t->comm_stream));
-        CUDA_CHECK(cudaStreamWaitEvent(t->stream, t->event, 0));
-    }
     // The other stages sum theirs now, while the stages before them still compute.
-    size_t summed = step_opt.overlap && p->stage == 0 ? chunk_parameters(p, 0) : 0;
-    float *rest = t->gradients + summed;
-    COLLECTIVE(t->stream, ncclAllReduce(rest, rest, p->count - summed, ncclFloat, ncclSum,
-                                        p->replicas_comm, t->stream));
-    optimizer_step(&t->optimizer, t->parameters, t->gradients, t->optimizer_state, p->count,
-                   steps_done(t) + 1, t->stream);
+    if (!step_opt.overlap || !p->first_stage)
+        COLLECTIVE(t->stream, ncclAllReduce(t->gradients, t->gradients, t->model.parameters,
+                                            ncclFloat, ncclSum, p->replicas_comm, t->stream));
+    optimizer_step(&t->optimizer, t->parameters, t->gradients, t->optimizer_state,
+                   t->model.parameters, steps_done(t) + 1, t->stream);
 }
 
 // Waits until the stream is empty. Returns the loss and the counts since the last clear.
@@ -374,20 +323,19 @@ static struct stats evaluate(struct trainer *t) {
     size_t begin = t->test.count * p->replica / p->replicas;
     size_t end = t->test.count * (p->replica + 1) / p->replicas;
     t->pass.training = 0;
-    for (size_t first = begin; first < end; first += (size_t)p->micro_batches * t->rows)
-        run_round(t, &p->evaluation, (struct samples){&t->test, NULL, first, end});
+    p->samples = (struct samples){&t->test, NULL, begin, end - begin};
+    run_forwards(t, (end - begin + t->rows - 1) / t->rows);
     return read_stats(t, 1);
 }
 
 // Ranks that start from the same parameters and add the same sums keep parameters with the same
 // bits. This ends the program if the largest and the smallest of their checksums differ.
-static void check_replicas(struct trainer *t) {
-    double checksum = device_checksum(t->parameters, t->pipeline.count, t->stream);
+static void check_replicas(struct trainer *t, double checksum, ncclComm_t comm) {
     double extremes[2] = {checksum, -checksum}; // the maximum of -x is the negated minimum of x
     CUDA_CHECK(cudaMemcpyAsync(t->checksums, extremes, sizeof extremes, cudaMemcpyHostToDevice,
                                t->stream));
-    COLLECTIVE(t->stream, ncclAllReduce(t->checksums, t->checksums, 2, ncclDouble, ncclMax,
-                                        t->pipeline.replicas_comm, t->stream));
+    COLLECTIVE(t->stream,
+               ncclAllReduce(t->checksums, t->checksums, 2, ncclDouble, ncclMax, comm, t->stream));
     CUDA_CHECK(cudaMemcpyAsync(extremes, t->checksums, sizeof extremes, cudaMemcpyDeviceToHost,
                                t->stream));
     wait_for(t->stream);
@@ -406,7 +354,7 @@ static void save(struct trainer *t) {
     char why[WHY_SIZE];
     struct snapshot *s = t->snapshot;
     struct pipeline *p = &t->pipeline;
-    size_t bytes = p->count * sizeof(float);
+    size_t bytes = t->model.parameters * sizeof(float);
     size_t state_bytes = t->optimizer.state_per_parameter * bytes;
     begin_save_minutes();
     if (opt.snapshot)
@@ -428,7 +376,7 @@ static void save(struct trainer *t) {
 static void start(struct trainer *t) {
     const struct snapshot *s = t->snapshot;
     struct pipeline *p = &t->pipeline;
-    size_t bytes = p->count * sizeof(float);
+    size_t bytes = t->model.parameters * sizeof(float);
     size_t state_bytes = t->optimizer.state_per_parameter * bytes;
     if (t->resumed) {
         CUDA_CHECK(cudaMemcpy(t->parameters, s->values, bytes, cudaMemcpyHostToDevice));
@@ -437,7 +385,7 @@ static void start(struct trainer *t) {
         print_resumed(opt.snapshot, s, finished(t));
         return;
     }
-    shard_initialise(&p->sharding, p->shard, &t->model, t->parameters, opt.seed, t->stream);
+    shard_initialise(&p->sharding, p->shard, &t->whole, t->parameters, opt.seed, t->stream);
     CUDA_CHECK(cudaMemsetAsync(t->optimizer_state, 0, state_bytes, t->stream));
     wait_for(t->stream);
     save(t); // if the snapshot cannot be written, training fails now and not hours later
@@ -483,7 +431,8 @@ static void train(struct trainer *t) {
         train_epoch(t);
         double elapsed = device_seconds(t->stream) - start;
         long images = (p->step - first) * opt.batch;
-        check_replicas(t);
+        check_replicas(t, device_checksum(t->parameters, t->model.parameters, t->stream),
+                       t->pipeline.replicas_comm);
         if (p->step < steps_per_epoch(t)) {
             report_stop(steps_done(t));
             break;
@@ -504,7 +453,7 @@ static void train(struct trainer *t) {
 
 static void print_banner(const struct trainer *t) {
     print_device();
-    print_model(&t->model);
+    print_model(&t->whole);
     print_data(opt.data, &t->train, &t->test);
     print_unused(tables);
     say("training  %ld steps of batch %ld per epoch, %s%s, seed %ld\n", steps_per_epoch(t),

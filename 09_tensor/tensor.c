@@ -133,9 +133,8 @@ void print_tensor_cost(const struct tensor *t, const struct pipeline *p) {
     double values = 0;
     size_t index, count;
     int parts = t->parts.count;
-    for (int chunk = 0; chunk < p->chunks; chunk++)
-        for (int i = chunk_begin(p, chunk); i < chunk_end(p, chunk); i++)
-            values += values_sent(&p->model->layers[i]) * p->rows * p->micro_batches;
+    for (int i = p->cut[p->stage]; i < p->cut[p->stage + 1]; i++)
+        values += values_sent(&p->all->layers[i]) * p->rows * p->micro_batches;
     for (int unit = 0; t->parts.own_tokens && (count = next_copy(p, &unit, &index));)
         values += 2. * (parts - 1) / parts * count;
     if (t->sent_a_step >= 0) // else no training step has run

@@ -148,7 +148,7 @@ def read_memory(output):
 
 def read_layout(output):
     """How step 9 has divided the ranks; empty for other steps."""
-    stages, parts = re.search(r"^pipeline .*stages: (\d+), replicas: (\d+)", output, re.M), re.search(r"^tensor +(\d+)", output, re.M)
+    stages, parts = re.search(r"^pipeline .* (\d+) stages?, (\d+) replica", output, re.M), re.search(r"^tensor +(\d+)", output, re.M)
     return f"{parts[1]} x {stages[1]} x {stages[2]}" if stages and parts else ""
 
 

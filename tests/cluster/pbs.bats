@@ -90,7 +90,7 @@ said() {
     ARGS="$options --csv pipeline.csv --snapshot pipeline.bin"
     run_job pbs/step8.pbs
     same_curve step1.csv pipeline.csv
-    said "stages: 2, replicas: 2"
+    said "2 stages, 2 replicas"
     [ "$(find . -name "pipeline.bin.e*of2" | wc -l)" = 2 ]
 }
 
@@ -98,7 +98,7 @@ said() {
     ARGS="$options --csv parts.csv --snapshot parts.bin"
     run_job pbs/step9.pbs
     same_curve step1.csv parts.csv
-    said "stages: 2, replicas: 1"
+    said "2 stages, 1 replica"
     said "tensor    2 parts of each pair of matrices"
     [ "$(find . -name "parts.bin.e*of4" | wc -l)" = 4 ]
 }

@@ -61,11 +61,11 @@ clean() {
 07_large_models --precision bf16 --strategy grad --accumulate 2 --clip 0.5 --recompute 1 --unit-bytes 3000
 08_pipeline
 08_pipeline --pipeline gpipe --micro-batches 4 --overlap 0 --optimizer adam
-08_pipeline --pipeline interleaved --hidden 33,20,15,12,9 --dropout 0.2
+08_pipeline --hidden 33,20,15,12,9 --dropout 0.2
 08_pipeline --stages 2 --micro-batches 4 --batch 120
 09_tensor --hidden 33,20,15
 09_tensor --tensor 2 --hidden 32,20,16 --pipeline gpipe --overlap 0 --optimizer adam
-09_tensor --tensor 2 --stages 2 --hidden 32,20,16 --pipeline interleaved --dropout 0.2
+09_tensor --tensor 2 --stages 2 --hidden 32,20,16 --dropout 0.2
 09_tensor --tensor 2 --stages 1 $gpt --sequence 1 --dropout 0.2
 09_tensor --tensor 2 --stages 2 $gpt --sequence 1 --pipeline gpipe
 END

@@ -432,16 +432,11 @@ refuses() {
 7|2|--batch 121 {INDIVISIBLE} 3 ranks x 1 part; 120 and 123 are;|--batch 121
 7|2|--batch 120 {INDIVISIBLE} 3 ranks x 7 parts; 105 and 126 are;|--accumulate 7
 7|2|--unit-bytes 1K: want a whole number|--unit-bytes 1K
-8|2|--pipeline 2f2b: want one of: gpipe, 1f1b, interleaved;|--pipeline 2f2b
+8|2|--pipeline 2f2b: want one of: gpipe, 1f1b;|--pipeline 2f2b
 8|2|--stages 2: 3 ranks cannot be divided into pipelines of 2 ranks|--stages 2
-8|2|--stages 3: the model has only 2 layers, and 3 parts need one each|--stages 3 --hidden 8
-8|2|--stages 3: the model has only 4 layers, and 6 parts need one each|--stages 3 --pipeline interleaved
+8|2|--stages 3: the model has only 2 layers, and each stage needs one|--stages 3 --hidden 8
 8|2|--batch 120 {INDIVISIBLE} 1 replica x 7 micro-batches; 119 and 126 are|--micro-batches 7
 8|2|--batch 121 {INDIVISIBLE} 3 replicas; 120 and 123 are|--batch 121 --stages 1
-8|2|--batch 121 {INDIVISIBLE} 1 replica x 3 stages; 120 and 123 are|--batch 121 --pipeline interleaved --hidden 8,8,8,8,8
-8|2|--micro-batches 4 {INDIVISIBLE} 3 stages, which --pipeline interleaved needs|--pipeline interleaved --micro-batches 4 --hidden 8,8,8,8,8
-8|2|--pipeline interleaved needs at least 2 stages, and 4 layers for them; no number of stages fits 3 ranks and 4 layers|--pipeline interleaved
-8|2|--stages 1: --pipeline interleaved needs at least 2|--pipeline interleaved --stages 1
 9|2|--tensor 2: 3 ranks cannot be divided into groups of 2|--tensor 2
 9|2|--tensor 3: --hidden 32,22,14: want a multiple of 3 instead of 32,|
 9|2|--tensor 3: --hidden 9,4,7: want a multiple of 3 instead of 7,|--hidden 9,4,7

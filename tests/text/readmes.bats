@@ -15,7 +15,7 @@ setup_file() {
     # The text of the course is not tiny.
     small+=' $(case "$*" in *--max-steps*) ;; *"--data text"*) echo --max-steps 40 ;; esac)'
     small_programs "$small --layers 1 --context 256" "${programs[@]}"
-    small_programs "$small --layers 6 --context 16" 08_pipeline/{train,timetable} 09_tensor/train
+    small_programs "$small --layers 6 --context 16" 08_pipeline/train 09_tensor/train
     export build=${TRAIN%/01_single_gpu/train}
     mkdir -p tools build/trace/step2 build/quickstart
     ln -s "$root"/tools/{trace,on_paper,formulas}.py tools

@@ -57,7 +57,7 @@ is more than there are GPUs @ 02_multigpu_fork/train --nproc 3
 $(text_of INDIVISIBLE) @ 02_multigpu_fork/train --nproc 2 --batch 61
 cannot be divided into groups of @ $two 09_tensor/train --tensor 3
 has no pairs of dense layers @ $two 09_tensor/train --model cnn --data shapes
-parts need one each @ $two 08_pipeline/train --stages 2 --pipeline interleaved
+and each stage needs one @ ${two%2}3 08_pipeline/train --stages 3 --hidden 8
 there is no GPU for local rank @ RANK=2 WORLD_SIZE=3 LOCAL_RANK=2 LOCAL_WORLD_SIZE=3 03_multigpu_launcher/train
 Duplicate GPU detected @ $two env LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 03_multigpu_launcher/train
 RANK is set, so a launcher @ RANK=0 06_allreduce_demo/allreduce --nproc 2
