@@ -79,14 +79,11 @@ entries='
 7|07_large_models/generate.c|skip|
 7|07_large_models/predict.c|skip|
 7|07_large_models/predict.h|skip|
-8|08_pipeline/schedule.h|all|a schedule as data: works, and transfers between them
-8|08_pipeline/schedule.c|order_works,source,run_clock,schedule_transfers|the works of each stage, their order, and the transfers between them
-8|08_pipeline/pipeline.h|all|what a stage stores
-8|changes|diff48|the works of a stage, and the groups of transfers before them
-8|08_pipeline/pipeline.c|cut_layers,must_wait,build_moves|how the model is cut, and which transfers are one group
+8|08_pipeline/pipeline.h|all|what a stage stores, and what it sends
+8|changes|diff48|a stage computes micro-batches, in three loops
+8|08_pipeline/pipeline.c|cut_layers,count_forwards,divide_layers,exchange|how the model is cut, how many forwards come first, and how two stages exchange values
 8|08_pipeline/stage_costs.c|skip|
 8|08_pipeline/stage_costs.h|skip|
-8|08_pipeline/timetable.c|skip|
 9|zoo/models/gpt.c|append_block|where the two pairs of a block begin
 9|common/layers/divided.c|second_forward,first_backward|where the parts sum their shares
 9|09_tensor/tensor.h|all|what a rank knows of the other parts

@@ -1,18 +1,18 @@
 """The second training step of step 8 with each schedule, on four modelled H100. The rows of pipeline-timeline.csv are what the
-stages compute: schedule, stage, F or B, chunk, micro-batch, begin and end in microseconds. They come from traces:
+stages compute: schedule, stage, F or B, micro-batch, begin and end in microseconds. They come from traces:
 
-for pipeline in gpipe 1f1b interleaved; do
+for pipeline in gpipe 1f1b; do
     CPU_DEVICES=4 CPU_DEVICE_MODEL=h100 CPU_DEVICE_COMPUTE=0 03_multigpu_launcher/launch --nproc-per-node 4 \\
         08_pipeline/train --pipeline $pipeline --model gpt --layers 8 --width 2048 --heads 16 --context 512 --data text \\
         --batch 64 --micro-batches 8 --max-steps 2 --trace $pipeline.json
 done
-PYTHONPATH=tools python3 -B docs/figures/pipeline-timeline.py {gpipe,1f1b,interleaved}.json >docs/figures/pipeline-timeline.csv
+PYTHONPATH=tools python3 -B docs/figures/pipeline-timeline.py {gpipe,1f1b}.json >docs/figures/pipeline-timeline.csv
 """
 import csv
 import os
 import sys
 
-from drawing import COMPUTE, COPY, FOURTH, HOST, UPDATE, Figure
+from drawing import COMPUTE, COPY, HOST, UPDATE, Figure
 from trace import step_windows
 from trace_file import read_run
 from trace_svg import kind_of
@@ -37,49 +37,48 @@ def ends_of(spans):
 
 
 def rows_of(path):
-    """The rows of a trace. A chunk is layers with consecutive numbers. The micro-batches pass through a layer one after the
-    other, so those of its spans that belong to a micro-batch are one part of PARTS equal ones."""
+    """The rows of a trace. The micro-batches pass through a layer one after the other, so those of its spans that belong to a
+    micro-batch are one part of PARTS equal ones."""
     run = read_run([path])
     windows = [step_windows(rank)[1] for rank in run.ranks]
     start = windows[0][0]  # stage 0 begins first
     for rank, window in zip(run.ranks, windows):
-        works, by_layer = {}, spans_of_layers(rank, window)
-        layers = {layer for _, layer in by_layer}
-        for (kind, layer), spans in sorted(by_layer.items()):
-            chunk = len([other for other in layers if other < layer and other + 1 not in layers])
+        works = {}
+        for (kind, _), spans in sorted(spans_of_layers(rank, window).items()):
             size = len(spans) // PARTS
             for part in range(PARTS):
-                works.setdefault((kind, chunk, part), []).extend(spans[part * size:(part + 1) * size])
-        for (kind, chunk, part), spans in sorted(works.items()):
-            yield [rank.number, kind, chunk, part, *(f"{time - start:.3f}" for time in ends_of(spans))]
+                works.setdefault((kind, part), []).extend(spans[part * size:(part + 1) * size])
+        for (kind, part), spans in sorted(works.items()):
+            yield [rank.number, kind, part, *(f"{time - start:.3f}" for time in ends_of(spans))]
         updates = [span for span in rank.device_spans() if kind_of(span) == "update" and window[0] <= span.begin < window[1]]
-        yield [rank.number, "update", 0, 0, *(f"{time - start:.3f}" for time in ends_of(updates))]
+        yield [rank.number, "update", 0, *(f"{time - start:.3f}" for time in ends_of(updates))]
 
 
 def read_table():
     """Returns the rows of each schedule."""
     schedules = {}
     with open(TABLE, encoding="ascii") as file:
-        for name, stage, kind, chunk, part, begin, end in csv.reader(file):
-            schedules.setdefault(name, []).append((int(stage), kind, int(chunk), int(part), float(begin), float(end)))
+        for name, stage, kind, part, begin, end in csv.reader(file):
+            schedules.setdefault(name, []).append((int(stage), kind, int(part), float(begin), float(end)))
     return schedules
 
 
 def idle_share(rows):
-    """The time in which the stages compute nothing, divided by that in which they compute."""
+    """The share of the step in which the stages compute nothing."""
     busy = sum(end - begin for *_, begin, end in rows)
     whole = max(row[-1] for row in rows) * (1 + max(row[0] for row in rows))
-    return whole / busy - 1
+    return 1 - busy / whole
 
 
 def draw():
     schedules = read_table()
     times = {name: max(row[-1] for row in rows) for name, rows in schedules.items()}
     scale = (RIGHT - LEFT) / max(times.values())
-    f = Figure("A training step of a pipeline with three schedules, modelled H100",
+    bottom = TOP + len(schedules) * BLOCK
+    f = Figure("A training step of a pipeline with two schedules, modelled H100",
                "Four stages and eight micro-batches. " + " ".join(
                    f"With {name}, the step takes {times[name] / 1000:.1f} ms, and the stages are idle for {100 * idle_share(rows):.0f} % of "
-                   "the time in which they compute." for name, rows in schedules.items()), TOP + 3 * BLOCK + 30)
+                   "it." for name, rows in schedules.items()), bottom + 30)
     for i, (name, rows) in enumerate(schedules.items()):
         top = TOP + i * BLOCK
         f.text(10, top - 18, f"{name}: {times[name] / 1000:.1f} ms, idle {100 * idle_share(rows):.0f} %", 20, "start", bold=True)
@@ -87,17 +86,16 @@ def draw():
             y = top + stage * ROW
             f.text(10, y + ROW / 2 - 2, f"stage {stage}", 18, "start")
             f.area(LEFT, y, times[name] * scale, ROW - 4, HOST.pale)
-        for stage, kind, chunk, part, begin, end in rows:
+        for stage, kind, part, begin, end in rows:
             x, y, width = LEFT + begin * scale, top + stage * ROW, (end - begin) * scale
             if kind == "update":
                 f.area(x, y, width, ROW - 4, UPDATE.line)
                 continue
-            colour = FOURTH if chunk else COPY if kind == "F" else COMPUTE
+            colour = COPY if kind == "F" else COMPUTE
             f.area(x, y, width, ROW - 4, colour.line if kind == "B" else colour.pale, colour.line, thick=1)
             f.text(x + width / 2, y + ROW / 2 - 2, str(part), 18, colour=colour.letters if kind == "B" else "#222222")
-    y = TOP + 3 * BLOCK - 18
-    for x, colour, solid, text in ((90, COPY, False, "forward of a micro-batch"), (350, COMPUTE, True, "backward"), (490, FOURTH, False, "forward"),
-                                   (610, FOURTH, True, "backward in a stage's second chunk"), (950, UPDATE, True, "update")):
+    y = bottom - 18
+    for x, colour, solid, text in ((90, COPY, False, "forward of a micro-batch"), (390, COMPUTE, True, "backward"), (570, UPDATE, True, "update")):
         f.area(x, y, 30, 24, colour.line if solid else colour.pale, colour.line, thick=1)
         f.text(x + 38, y + 12, text, 18, "start")
     return f

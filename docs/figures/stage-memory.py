@@ -1,6 +1,6 @@
 r"""Memory of the first of four stages with each schedule of step 8. These commands wrote stage-memory.csv:
 
-for pipeline in gpipe 1f1b interleaved; do
+for pipeline in gpipe 1f1b; do
     CPU_DEVICES=4 CPU_DEVICE_MODEL=h100 CPU_DEVICE_COMPUTE=0 03_multigpu_launcher/launch --nproc-per-node 4 \
         08_pipeline/train --pipeline $pipeline --model gpt --layers 8 --width 2048 --heads 16 --context 512 \
         --data text --batch 64 --micro-batches 16 --optimizer adam --max-steps 2 2>/dev/null | awk -v run=$pipeline '
