@@ -108,7 +108,7 @@ same_values() {
     options+=($gpt --tensor 2)
     # The last parameters, the bias of the last layer, are copies.
     changed ./program 9 train.c 's/^        check_replicas\(t, checksum_of/        if (t->tensor.parts.number == 1)\
-            fill(t->parameters + t->pipeline.count - 1, 1, 7, t->stream);\
+            fill(t->parameters + t->model.parameters - 1, 1, 7, t->stream);\
 &/'
     for sequence in 0 1; do
         program=./program refute train 9 2 --sequence $sequence
