@@ -97,7 +97,7 @@ END
 # found STEP SUMMARY OPERATION PATTERN...: the run of two ranks (or $ranks) must end with the summary and a line for each operation. The source line
 # of the operation must match the pattern.
 found() {
-    local i next operation pattern place
+    local i next operation pattern place source
     run ! start_step "$1" "${ranks:-2}" ./program --max-steps 20
     grep -qE "CPU_DEVICE_CHECK: .*$2" err || { cat err && return 1; }
     for ((i = 3; i < $#; i += 2)); do
@@ -105,8 +105,10 @@ found() {
         pattern=${!next}
         place=$(sed -nE "s/.*${operation}[^(]* at ([a-z0-9_]+\/[a-z]+\.[ch]:[0-9]+) .*/\1/p" err | head -n 1)
         [ -n "$place" ] || { echo "no place of $operation" && cat err && return 1; }
+        source=changed/${place%:*}
+        [ -e "$source" ] || source=$root/${place%:*} # a module of an earlier step
         # A call may take several lines.
-        sed -n "$((${place#*:} - 2)),$((${place#*:} + 2))p" "changed/${place%:*}" | grep -qF "$pattern" ||
+        sed -n "$((${place#*:} - 2)),$((${place#*:} + 2))p" "$source" | grep -qF "$pattern" ||
             { echo "$place is not $pattern" && cat err && return 1; }
     done
 }
