@@ -13,6 +13,7 @@
 #include "watch/nccl_spans.h"
 #include "watch/profile.h"
 #include "watch/trace.h"
+#include "zoo/kernels/element_kernels.h"
 #include <errno.h>
 #include <math.h>
 #include <nccl.h>

@@ -19,8 +19,9 @@ static struct {
 // The vectors of the tokens come first, and then those of all places.
 static void forward_embedding(const struct layer *l, const struct pass *pass,
                               const void *parameters, const float *x, float *y, int b) {
-    const float *tokens = parameters, *places = tokens + (size_t)l->tokens * l->outputs;
-    look_up(x, tokens, y, b, l->outputs, l->tokens, pass->stream);
+    const float *tokens = parameters,
+                *places = tokens + (size_t)settings_of(l)->tokens * l->outputs;
+    look_up(x, tokens, y, b, l->outputs, settings_of(l)->tokens, pass->stream);
     add_bias(y, places + (size_t)cache.place * l->outputs, b, l->outputs, 0, pass->stream);
 }
 
@@ -28,9 +29,10 @@ static void forward_embedding(const struct layer *l, const struct pass *pass,
 // D the width of a head.
 static void forward_attention(const struct layer *l, const struct pass *pass,
                               const void *parameters, const float *x, float *y, int b) {
-    int heads = l->attention.heads.heads, d = l->attention.heads.width, t = cache.place + 1;
+    int heads = settings_of(l)->attention.heads.heads, d = settings_of(l)->attention.heads.width,
+        t = cache.place + 1;
     size_t width = l->outputs;
-    float *kept = cache.kept[l->attention.number];
+    float *kept = cache.kept[settings_of(l)->attention.number];
     float *keys = pass->scratch;      // [heads, T, D]
     float *values = keys + t * width; // [heads, T, D]
     float *p = values + t * width;    // [heads, 1, T]
@@ -45,7 +47,8 @@ static void forward_attention(const struct layer *l, const struct pass *pass,
 
 static size_t attention_scratch(const struct layer *l, cudaDataType type, int b) {
     (void)type, (void)b;
-    return (2 * l->outputs + l->attention.heads.heads) * (size_t)cache.context * sizeof(float);
+    return (2 * l->outputs + settings_of(l)->attention.heads.heads) * (size_t)cache.context *
+           sizeof(float);
 }
 
 static const struct layer_kind cached_embedding = {"embedding", NULL, forward_embedding};
@@ -92,7 +95,7 @@ void predictor_start(struct predictor *p, const float *parameters, int use_cache
     allocate(&p->single);
     for (const struct layer *l = m->inner; l < m->inner + m->inner_count; l++)
         if (l->kind == &cached_attention)
-            DEVICE_ALLOC(cache.kept[l->attention.number], "cache",
+            DEVICE_ALLOC(cache.kept[settings_of(l)->attention.number], "cache",
                          2 * (size_t)l->outputs * p->context * sizeof(float));
 }
 

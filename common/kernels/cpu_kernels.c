@@ -30,6 +30,24 @@ void fill_uniform(float *values, size_t count, float bound, uint64_t seed, uint6
     LAUNCH(stream, run_fill_uniform, a, count, GRAIN);
 }
 
+struct fill_normal {
+    float *values, deviation;
+    uint64_t seed, first;
+};
+
+static void run_fill_normal(void *arguments, size_t from, size_t to) {
+    struct fill_normal a = *(struct fill_normal *)arguments;
+    for (size_t i = from; i < to; i++)
+        a.values[i] = a.deviation * rng_normal(a.seed, a.first + i);
+}
+
+void fill_normal(float *values, size_t count, float deviation, uint64_t seed, uint64_t first,
+                 cudaStream_t stream) {
+    struct fill_normal a = {WRITES(values, count), deviation, seed, first};
+    COMPUTES(count, 1);
+    LAUNCH(stream, run_fill_normal, a, count, GRAIN);
+}
+
 struct fill {
     float *values, value;
 };
@@ -129,24 +147,6 @@ void add_bias(float *y, const float *bias, int rows, int cols, int relu, cudaStr
     LAUNCH(stream, run_add_bias, a, n, rows_per_grain(m));
 }
 
-struct add_relu {
-    const float *a, *b;
-    float *y;
-};
-
-static void run_add_relu(void *arguments, size_t from, size_t to) {
-    struct add_relu a = *(struct add_relu *)arguments;
-    for (size_t i = from; i < to; i++) {
-        float sum = a.a[i] + a.b[i];
-        a.y[i] = sum < 0.f ? 0.f : sum; // NaN stays NaN
-    }
-}
-
-void add_relu(const float *a, const float *b, float *y, size_t count, cudaStream_t stream) {
-    struct add_relu arguments = {READS(a, count), READS(b, count), WRITES(y, count)};
-    LAUNCH(stream, run_add_relu, arguments, count, GRAIN);
-}
-
 struct relu_backward {
     float *dy;
     const float *y;
@@ -162,27 +162,6 @@ static void run_relu_backward(void *arguments, size_t from, size_t to) {
 void relu_backward(float *dy, const float *y, size_t count, cudaStream_t stream) {
     struct relu_backward a = {UPDATES(dy, count), READS(y, count), count};
     LAUNCH(stream, run_relu_backward, a, count, GRAIN);
-}
-
-struct drop_values {
-    const float *x;
-    float *y, rate;
-    uint64_t seed;
-    struct numbers numbers;
-};
-
-static void run_drop_values(void *arguments, size_t from, size_t to) {
-    struct drop_values a = *(struct drop_values *)arguments;
-    for (size_t i = from; i < to; i++)
-        a.y[i] =
-            rng_uniform(a.seed, rng_number(a.numbers, i)) < a.rate ? 0.f : a.x[i] / (1.f - a.rate);
-}
-
-void drop_values(const float *x, float *y, size_t count, float rate, uint64_t seed,
-                 struct numbers numbers, cudaStream_t stream) {
-    struct drop_values a = {READS(x, count), WRITES(y, count), rate, seed, numbers};
-    COMPUTES(count, 1);
-    LAUNCH(stream, run_drop_values, a, count, GRAIN);
 }
 
 struct sum_rows {
@@ -266,8 +245,7 @@ void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows,
     span_end();
 }
 
-// lanes[i] = lanes[i] + lanes[i + left] + ... for i < left, in the same order as in kernels.cu.
-static void fold(double *lanes, size_t count, size_t left) {
+void fold(double *lanes, size_t count, size_t left) {
     for (size_t now; count > left; count = now) {
         now = count > 64 * left ? count / 64 : left;
         for (size_t first = now; first < count; first += now)
@@ -293,69 +271,6 @@ static void run_sum_stats(void *arguments) {
 void sum_stats(const struct stats *stats, struct stats *sums, cudaStream_t stream) {
     struct sum_stats a = {READS(stats, STATS_LANES), WRITES(sums, 1)};
     LAUNCH_ONE(stream, run_sum_stats, a);
-}
-
-struct add_to {
-    float *sums;
-    const float *x;
-};
-
-static void run_add_to(void *arguments, size_t from, size_t to) {
-    struct add_to a = *(struct add_to *)arguments;
-    for (size_t i = from; i < to; i++)
-        a.sums[i] += a.x[i];
-}
-
-void add_to(float *sums, const float *x, size_t count, cudaStream_t stream) {
-    struct add_to a = {UPDATES(sums, count), READS(x, count)};
-    LAUNCH(stream, run_add_to, a, count, GRAIN);
-}
-
-struct sum_squares {
-    const float *x;
-    size_t count;
-    double *lanes;
-};
-
-static void run_sum_squares(void *arguments, size_t from, size_t to) {
-    struct sum_squares a = *(struct sum_squares *)arguments;
-    for (size_t lane = from; lane < to; lane++)
-        a.lanes[lane] = 0;
-    for (size_t first = 0; first < a.count; first += SQUARES_LANES) { // reads x in order
-        size_t end = a.count - first < to ? a.count - first : to;
-        for (size_t lane = from; lane < end; lane++)
-            a.lanes[lane] += (double)a.x[first + lane] * a.x[first + lane];
-    }
-}
-
-static void run_fold(void *arguments) {
-    fold(((struct sum_squares *)arguments)->lanes, SQUARES_LANES, 1);
-}
-
-void sum_squares(const float *x, size_t count, double *sums, cudaStream_t stream) {
-    struct sum_squares a = {READS(x, count), count, WRITES(sums, SQUARES_LANES)};
-    LAUNCH(stream, run_sum_squares, a, SQUARES_LANES, rows_per_grain(count / SQUARES_LANES + 1));
-    LAUNCH_ONE(stream, run_fold, a);
-}
-
-struct clip_to_norm {
-    float *x;
-    const double *sum_of_squares;
-    float max_norm;
-};
-
-static void run_clip_to_norm(void *arguments, size_t from, size_t to) {
-    struct clip_to_norm a = *(struct clip_to_norm *)arguments;
-    float factor = (float)(a.max_norm / (sqrt(*a.sum_of_squares) + 1e-6));
-    factor = factor > 1.f ? 1.f : factor; // NaN stays NaN
-    for (size_t i = from; i < to; i++)
-        a.x[i] *= factor;
-}
-
-void clip_to_norm(float *x, size_t count, const double *sum_of_squares, float max_norm,
-                  cudaStream_t stream) {
-    struct clip_to_norm a = {UPDATES(x, count), READS(sum_of_squares, 1), max_norm};
-    LAUNCH(stream, run_clip_to_norm, a, count, GRAIN);
 }
 
 struct to_bfloat16 {

@@ -7,7 +7,7 @@
 // for each byte that they move, so that memory limits them on every modelled GPU.
 //
 // tools/instructions.py counts them in the machine code that nvcc 13.0 makes of
-// common/kernels/*.cu for sm_90. Where it prints a loop with the loads of several elements, its
+// */kernels/*.cu for sm_90. Where it prints a loop with the loads of several elements, its
 // number is divided by them. A row of a window counts as a part of its elements, 3 in
 // patches_to_image and 2 in max_pool.
 static const struct {
@@ -91,5 +91,5 @@ void cpu_end_program(const char *message) {
     fail("%s", message);
 }
 
-// Such a report names the caller of a function of common/.
-const char *cpu_passing_on[] = {"common/", NULL};
+// Such a report names the caller of a function of these folders.
+const char *cpu_passing_on[] = {"common/", "zoo/", "watch/", NULL};

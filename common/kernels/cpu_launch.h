@@ -28,6 +28,9 @@ void *cpu_kernel_view(const void *pointer, size_t bytes, const char *kernel, con
 #define COMPUTES(elements, parts) cpu_kernel_computes(__func__, elements, parts)
 void cpu_kernel_computes(const char *kernel, size_t elements, size_t parts);
 
+// lanes[i] = lanes[i] + lanes[i + left] + ... for i < left, in the same order as in kernels.cu.
+void fold(double *lanes, size_t count, size_t left);
+
 // Queues a kernel for one thread. As in gpu_launch.h, an error that an earlier call has left in
 // this thread ends the program here.
 #define LAUNCH_ONE(stream, run, arguments)                                                         \

@@ -25,6 +25,10 @@ extern "C" {
     for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < (count);                    \
          i += (size_t)gridDim.x * blockDim.x)
 
+// sums[i] = lanes[i] + lanes[i + left] + ..., for i < left. There are at most MOST_FOLDED lanes.
+enum { MOST_FOLDED = 1 << 18 };
+void fold(const double *lanes, size_t count, double *sums, size_t left, cudaStream_t stream);
+
 // A number by which a kernel divides. A GPU has no instruction for integer division: it takes about
 // 20 instructions, and 30 for 64 bits. With a factor and a shift that the host computes, it takes
 // three (Granlund and Montgomery, "Division by invariant integers using multiplication", 1994).

@@ -17,6 +17,17 @@ void fill_uniform(float *values, size_t count, float bound, uint64_t seed, uint6
     LAUNCH(fill_uniform_kernel, count, stream, values, count, bound, seed, first);
 }
 
+__global__ static void fill_normal_kernel(float *values, size_t count, float deviation,
+                                          uint64_t seed, uint64_t first) {
+    FOR_EACH (i, count)
+        values[i] = deviation * rng_normal(seed, first + i);
+}
+
+void fill_normal(float *values, size_t count, float deviation, uint64_t seed, uint64_t first,
+                 cudaStream_t stream) {
+    LAUNCH(fill_normal_kernel, count, stream, values, count, deviation, seed, first);
+}
+
 __global__ static void fill_kernel(float *values, size_t count, float value) {
     FOR_EACH (i, count)
         values[i] = value;
@@ -67,17 +78,6 @@ void add_bias(float *y, const float *bias, int rows, int cols, int relu, cudaStr
     LAUNCH(add_bias_kernel, count, stream, y, bias, count, divisor(cols), relu);
 }
 
-__global__ static void add_relu_kernel(const float *a, const float *b, float *y, size_t count) {
-    FOR_EACH (i, count) {
-        float sum = a[i] + b[i];
-        y[i] = sum < 0.f ? 0.f : sum; // NaN stays NaN
-    }
-}
-
-void add_relu(const float *a, const float *b, float *y, size_t count, cudaStream_t stream) {
-    LAUNCH(add_relu_kernel, count, stream, a, b, y, count);
-}
-
 __global__ static void relu_backward_kernel(float *dy, const float *y, size_t count) {
     FOR_EACH (i, count)
         if (y[i] <= 0.f)
@@ -86,17 +86,6 @@ __global__ static void relu_backward_kernel(float *dy, const float *y, size_t co
 
 void relu_backward(float *dy, const float *y, size_t count, cudaStream_t stream) {
     LAUNCH(relu_backward_kernel, count, stream, dy, y, count);
-}
-
-__global__ static void drop_values_kernel(const float *x, float *y, size_t count, float rate,
-                                          uint64_t seed, struct numbers numbers) {
-    FOR_EACH (i, count)
-        y[i] = rng_uniform(seed, rng_number(numbers, i)) < rate ? 0.f : x[i] / (1.f - rate);
-}
-
-void drop_values(const float *x, float *y, size_t count, float rate, uint64_t seed,
-                 struct numbers numbers, cudaStream_t stream) {
-    LAUNCH(drop_values_kernel, count, stream, x, y, count, rate, seed, numbers);
 }
 
 // A block sums TILE columns, with at most TILE rows of threads. Each thread sums a part of one
@@ -166,7 +155,7 @@ void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows,
 
 // The sums of all kernels of fold but the last. The calls of fold are on one stream, one after the
 // other, so one array is enough.
-__device__ static double folded[SQUARES_LANES / 64];
+__device__ static double folded[MOST_FOLDED / 64];
 
 // lanes NULL, sums NULL: folded.
 __global__ static void fold_kernel(const double *lanes, size_t count, double *sums, size_t left) {
@@ -180,10 +169,8 @@ __global__ static void fold_kernel(const double *lanes, size_t count, double *su
     }
 }
 
-// sums[i] = lanes[i] + lanes[i + left] + ... It uses several kernels, because a single one would
-// keep only a few threads busy.
-static void fold(const double *lanes, size_t count, double *sums, size_t left,
-                 cudaStream_t stream) {
+// It uses several kernels, because a single one would keep only a few threads busy.
+void fold(const double *lanes, size_t count, double *sums, size_t left, cudaStream_t stream) {
     double *none = NULL;
     for (; count > 64 * left; count /= 64, lanes = none)
         LAUNCH(fold_kernel, count / 64, stream, lanes, count, none, count / 64);
@@ -193,41 +180,6 @@ static void fold(const double *lanes, size_t count, double *sums, size_t left,
 void sum_stats(const struct stats *stats, struct stats *sums, cudaStream_t stream) {
     size_t numbers = sizeof *sums / sizeof(double);
     fold((const double *)stats, STATS_LANES * numbers, (double *)sums, numbers, stream);
-}
-
-__global__ static void add_to_kernel(float *sums, const float *x, size_t count) {
-    FOR_EACH (i, count)
-        sums[i] += x[i];
-}
-
-void add_to(float *sums, const float *x, size_t count, cudaStream_t stream) {
-    LAUNCH(add_to_kernel, count, stream, sums, x, count);
-}
-
-__global__ static void sum_squares_kernel(const float *x, size_t count, double *lanes) {
-    FOR_EACH (lane, SQUARES_LANES) {
-        double sum = 0;
-        for (size_t i = lane; i < count; i += SQUARES_LANES)
-            sum += (double)x[i] * x[i];
-        lanes[lane] = sum;
-    }
-}
-
-void sum_squares(const float *x, size_t count, double *sums, cudaStream_t stream) {
-    LAUNCH(sum_squares_kernel, SQUARES_LANES, stream, x, count, sums);
-    fold(sums, SQUARES_LANES, sums, 1, stream);
-}
-
-__global__ static void clip_to_norm_kernel(float *x, size_t count, const double *sum_of_squares,
-                                           float max_norm) {
-    float factor = (float)(max_norm / (sqrt(*sum_of_squares) + 1e-6));
-    FOR_EACH (i, count)
-        x[i] *= factor > 1.f ? 1.f : factor; // NaN stays NaN
-}
-
-void clip_to_norm(float *x, size_t count, const double *sum_of_squares, float max_norm,
-                  cudaStream_t stream) {
-    LAUNCH(clip_to_norm_kernel, count, stream, x, count, sum_of_squares, max_norm);
 }
 
 // The bits of floats: a bfloat16 is the upper half of them.

@@ -53,6 +53,7 @@ enum held { HOLDS_ALL, HOLDS_COLUMNS, HOLDS_TOKENS };
 // one by its inputs.
 enum divided { NOT_DIVIDED, BY_OUTPUTS, BY_INPUTS };
 
+enum { SETTINGS_SIZE = 6 };
 struct layer {
     const struct layer_kind *kind;
     struct shape in, out;     // of a sample
@@ -80,27 +81,7 @@ struct layer {
             int relu;            // 1: y = max(y, 0)
             int groups;          // BY_OUTPUTS: each part has a share of each group of outputs
         } dense;
-        struct {
-            struct heads heads;
-            float dropout;
-            int number; // gives each layer different random numbers
-        } attention;
-        int tokens; // of the embedding's table
-        struct {
-            float rate; // share of the values that become 0
-            int number; // gives each layer different random numbers
-        } dropout;
-        struct {
-            struct windows windows;
-            int has_bias;
-        } convolution;
-        struct windows pool;
-        struct augmentation augmentation;
-        struct groups norm;
-        struct {
-            struct layer *shortcut; // its first layer; those before it are the body
-            int relu;               // 1: y = max(sum, 0)
-        } residual;
+        uint64_t others[SETTINGS_SIZE]; // of kinds outside of common/
     };
 };
 

@@ -3,6 +3,7 @@
 #include "common/kernels/kernels.h"
 #include "common/base/rng.h"
 #include "common/device/device.h"
+#include "zoo/kernels/sequence_kernels.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -74,8 +74,8 @@ TEST(augmentation_is_the_first_layer) {
         char text[2 * sizeof m.settings];
         snprintf(text, sizeof text, "%s, augment crop,flip", without.settings);
         assert_string_equal(m.settings, text);
-        assert_true(m.layers[0].augmentation.black[0] == -2);
-        assert_true(m.layers[0].augmentation.black[1] == -0.5);
+        assert_true(settings_of(&m.layers[0])->augmentation.black[0] == -2);
+        assert_true(settings_of(&m.layers[0])->augmentation.black[1] == -0.5);
         // The layer behind need not compute dx, but all others must.
         for (int l = 0; l < m.count; l++)
             assert_int_equal(m.layers[l].dx_unused, l == 1);
@@ -93,8 +93,8 @@ TEST(words_choose_the_changes) {
     } cases[] = {{"crop", 4, 0}, {"flip", 0, 1}, {"crop,flip", 4, 1}, {"flip,crop", 4, 1}};
     for (int i = 0; i < 4; i++) {
         assert_int_equal(build(&m, "mlp", cases[i].words, shape, why), 0);
-        assert_int_equal(m.layers[0].augmentation.most_shift, cases[i].most_shift);
-        assert_int_equal(m.layers[0].augmentation.flip, cases[i].flip);
+        assert_int_equal(settings_of(&m.layers[0])->augmentation.most_shift, cases[i].most_shift);
+        assert_int_equal(settings_of(&m.layers[0])->augmentation.flip, cases[i].flip);
     }
     assert_int_equal(build(&m, "mlp", "flip", (struct shape){1, 1, 1}, why), 0);
 }

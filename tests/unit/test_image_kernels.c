@@ -5,6 +5,8 @@
 #include "tests/unit/device_arrays.h"
 #include "tests/unit/test_stream.h"
 #include "zoo/kernels/image_change.h"
+#include "zoo/kernels/image_kernels.h"
+#include "zoo/kernels/norm_kernels.h"
 
 static size_t at(struct shape s, int image, int y, int x, int c) {
     return (((size_t)image * (size_t)s.height + (size_t)y) * (size_t)s.width + (size_t)x) *

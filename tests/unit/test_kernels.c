@@ -6,6 +6,7 @@
 #include "common/kernels/kernels.h"
 #include "tests/unit/device_arrays.h"
 #include "tests/unit/test_stream.h"
+#include "zoo/kernels/element_kernels.h"
 
 // On a CPU, threads share the larger sizes. On a GPU, the last size is larger than one grid.
 static const struct matrix {

@@ -29,7 +29,7 @@ static size_t pixel_at(struct shape s, int image, int y, int x) {
 // Returns one output of a convolution, without the bias: that of filter w at the window (wy, wx).
 static double filter_output(const struct layer *l, const double *w, const double *x, int image,
                             int wy, int wx) {
-    const struct windows *windows = &l->convolution.windows;
+    const struct windows *windows = &settings_of(l)->convolution.windows;
     double sum = 0;
     for (int k = 0; k < windows->size * windows->size; k++) {
         int row = wy * windows->stride + k / windows->size - windows->padding;
@@ -44,12 +44,13 @@ static double filter_output(const struct layer *l, const double *w, const double
 
 static void reference_convolution(const struct layer *l, const double *w, const double *x,
                                   double *y, int b) {
-    int patch = l->convolution.windows.size * l->convolution.windows.size * l->in.channels;
+    int patch = settings_of(l)->convolution.windows.size *
+                settings_of(l)->convolution.windows.size * l->in.channels;
     for (int i = 0; i < b * l->outputs; i++) {
         int c = i % l->out.channels, window = i / l->out.channels;
         double sum = filter_output(l, w + c * patch, x, window / l->out.width / l->out.height,
                                    window / l->out.width % l->out.height, window % l->out.width);
-        if (l->convolution.has_bias)
+        if (settings_of(l)->convolution.has_bias)
             sum += w[patch * l->out.channels + c];
         y[i] = l->kind == &convolution_relu ? relu_of(sum) : sum;
     }
@@ -57,9 +58,9 @@ static void reference_convolution(const struct layer *l, const double *w, const 
 
 static double largest_of(const struct layer *l, const double *x, int image, int wy, int wx, int c) {
     double best = -INFINITY, second = -INFINITY;
-    for (int k = 0; k < l->pool.size * l->pool.size; k++) {
-        int row = wy * l->pool.size + k / l->pool.size;
-        int column = wx * l->pool.size + k % l->pool.size;
+    for (int k = 0; k < settings_of(l)->pool.size * settings_of(l)->pool.size; k++) {
+        int row = wy * settings_of(l)->pool.size + k / settings_of(l)->pool.size;
+        int column = wx * settings_of(l)->pool.size + k % settings_of(l)->pool.size;
         double value = x[pixel_at(l->in, image, row, column) + (size_t)c];
         second = fmax(second, fmin(best, value));
         best = fmax(best, value);
@@ -87,12 +88,13 @@ static void reference_pooling(const struct layer *l, const double *w, const doub
 
 static void reference_norm(const struct layer *l, const double *w, const double *x, double *y,
                            int b) {
-    int channels = l->in.channels, width = channels / l->norm.groups;
-    int pixels = l->norm.in.height * l->norm.in.width, count = pixels * width;
-    int images = b * (l->inputs / shape_size(l->norm.in)); // or tokens
-    for (int group = 0; group < images * l->norm.groups; group++) {
-        size_t first =
-            (size_t)(group / l->norm.groups * pixels * channels + group % l->norm.groups * width);
+    int channels = l->in.channels, width = channels / settings_of(l)->norm.groups;
+    int pixels = settings_of(l)->norm.in.height * settings_of(l)->norm.in.width,
+        count = pixels * width;
+    int images = b * (l->inputs / shape_size(settings_of(l)->norm.in)); // or tokens
+    for (int group = 0; group < images * settings_of(l)->norm.groups; group++) {
+        size_t first = (size_t)(group / settings_of(l)->norm.groups * pixels * channels +
+                                group % settings_of(l)->norm.groups * width);
         double mean = 0, variance = 0;
         for (int i = 0; i < count; i++)
             mean += x[first + (size_t)(i / width * channels + i % width)] / count;
@@ -124,8 +126,11 @@ static void reference_dropout(const struct layer *l, const double *w, const doub
                               int b) {
     for (int i = 0; i < b * l->outputs; i++) {
         uint64_t index = pass.first_sample * (uint64_t)l->outputs + (uint64_t)i;
-        float random = rng_uniform(rng_bits(pass.seed, (uint64_t)l->dropout.number), index);
-        y[i] = !pass.training ? x[i] : random < l->dropout.rate ? 0 : x[i] / (1. - l->dropout.rate);
+        float random =
+            rng_uniform(rng_bits(pass.seed, (uint64_t)settings_of(l)->dropout.number), index);
+        y[i] = !pass.training                          ? x[i]
+               : random < settings_of(l)->dropout.rate ? 0
+                                                       : x[i] / (1. - settings_of(l)->dropout.rate);
     }
 }
 
@@ -134,7 +139,7 @@ static void reference_embedding(const struct layer *l, const double *w, const do
     int width = l->out.channels;
     for (int i = 0; i < b * l->outputs; i++)
         y[i] = w[(int)x[i / width] * width + i % width] +
-               w[l->tokens * width + i % (l->inputs * width)];
+               w[settings_of(l)->tokens * width + i % (l->inputs * width)];
 }
 
 static void reference_gelu(const struct layer *l, const double *w, const double *x, double *y,
@@ -160,9 +165,10 @@ static void reference_probabilities(const double *q, const double *k, int stride
 
 static void reference_attention(const struct layer *l, const double *w, const double *x, double *y,
                                 int b) {
-    int t = l->attention.heads.tokens, heads = l->attention.heads.heads;
-    int width = l->attention.heads.width, stride = 3 * heads * width;
-    double rate = pass.training ? l->attention.dropout : 0, *p = malloc((size_t)t * sizeof *p);
+    int t = settings_of(l)->attention.heads.tokens, heads = settings_of(l)->attention.heads.heads;
+    int width = settings_of(l)->attention.heads.width, stride = 3 * heads * width;
+    double rate = pass.training ? settings_of(l)->attention.dropout : 0,
+           *p = malloc((size_t)t * sizeof *p);
     assert_non_null(p);
     for (int i = 0; i < b * heads * t; i++) {
         int token = i % t, sample = i / t / heads, head = i / t % heads;
@@ -173,8 +179,9 @@ static void reference_attention(const struct layer *l, const double *w, const do
             outputs[d] = 0;
         for (int other = 0; other <= token; other++) {
             uint64_t row = (pass.first_sample * (uint64_t)heads * (uint64_t)t + (uint64_t)i);
-            double random = rng_uniform(rng_bits(pass.seed, (uint64_t)l->attention.number),
-                                        row * (uint64_t)t + (uint64_t)other);
+            double random =
+                rng_uniform(rng_bits(pass.seed, (uint64_t)settings_of(l)->attention.number),
+                            row * (uint64_t)t + (uint64_t)other);
             for (int d = 0; d < width && random >= (float)rate; d++)
                 outputs[d] += p[other] / (1 - rate) * v[other * stride + d];
         }
@@ -195,13 +202,13 @@ static void reference_block(const struct layer *l, const double *w, const double
 
 static void reference_residual(const struct layer *l, const double *w, const double *x, double *y,
                                int b) {
-    const struct layer *shortcut = l->residual.shortcut;
+    const struct layer *shortcut = settings_of(l)->residual.shortcut;
     const double *parameters = w - l->first; // of the whole model
     size_t count = (size_t)b * (size_t)l->inputs;
     const double *body = reference_list(l->inner, shortcut, parameters, x, count, b);
     const double *other = reference_list(shortcut, l->inner_end, parameters, x, count, b);
     for (int i = 0; i < b * l->outputs; i++)
-        y[i] = l->residual.relu ? relu_of(body[i] + other[i]) : body[i] + other[i];
+        y[i] = settings_of(l)->residual.relu ? relu_of(body[i] + other[i]) : body[i] + other[i];
     free((void *)body);
     free((void *)other);
 }
@@ -298,7 +305,7 @@ static int reads_tokens(const struct model *m) {
 static float *random_inputs(const struct model *m, int b, uint64_t seed) {
     float *x = random_floats(inputs_of(m, b), 1, seed);
     for (size_t i = 0; reads_tokens(m) && i < inputs_of(m, b); i++)
-        x[i] = (float)(rng_bits(seed, i) % (uint64_t)m->layers[0].tokens);
+        x[i] = (float)(rng_bits(seed, i) % (uint64_t)settings_of(m->layers)->tokens);
     return x;
 }
 
@@ -753,7 +760,7 @@ TEST(bfloat16_results_of_models_are_near_those_of_fp32) {
 // of GPT-2: normal for weights and embeddings, and 0 for biases.
 static float initial_value(const struct layer *l, size_t i) {
     int filter = l->kind == &convolution || l->kind == &convolution_relu;
-    int size = filter ? l->convolution.windows.size : 1;
+    int size = filter ? settings_of(l)->convolution.windows.size : 1;
     float bound = (float)(1 / sqrt(filter ? size * size * l->in.channels : l->inputs));
     int linear = l->kind == &dense && l->dense.deviation != 0;
     float deviation = l->kind == &embedding ? 0.02f : linear ? l->dense.deviation : 0;
@@ -828,7 +835,8 @@ TEST(dropout_numbers_differ) {
     for (int i = 0; i < 2; i++)
         for (const struct layer *l = lists[i][0]; l < lists[i][1]; l++)
             if (l->kind == &dropout || l->kind == &attention) {
-                int number = l->kind == &dropout ? l->dropout.number : l->attention.number;
+                int number = l->kind == &dropout ? settings_of(l)->dropout.number
+                                                 : settings_of(l)->attention.number;
                 assert_true(number >= 0 && number < 100);
                 assert_int_equal(numbers[number]++, 0);
                 found++;

@@ -125,7 +125,7 @@ TEST(each_model_has_its_own_dropout) {
         build(&m, &options, digits);
         for (int k = 0; k < m.count; k++)
             if (m.layers[k].kind == &dropout)
-                found[count++] = m.layers[k].dropout.rate;
+                found[count++] = settings_of(&m.layers[k])->dropout.rate;
         assert_memory_equal(found, cases[i].found, sizeof found);
         assert_int_equal(m.count, cases[i].layers);
         assert_string_equal(m.settings, cases[i].text);

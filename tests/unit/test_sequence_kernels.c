@@ -5,6 +5,7 @@
 #include "common/kernels/kernels.h"
 #include "tests/unit/device_arrays.h"
 #include "tests/unit/test_stream.h"
+#include "zoo/kernels/sequence_kernels.h"
 
 static float *random_tokens(size_t count, int entries, uint64_t seed) {
     float *tokens = new_array(count * sizeof *tokens);

@@ -1,6 +1,7 @@
 // The kernels of images for the CPU device.
 #include "common/kernels/cpu_launch.h"
 #include "zoo/kernels/image_change.h"
+#include "zoo/kernels/image_kernels.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

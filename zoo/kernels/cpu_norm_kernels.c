@@ -3,6 +3,7 @@
 // are doubles: sums of thousands of floats, one after the other, would round ten times more than
 // the sums of other implementations, which add in a tree.
 #include "common/kernels/cpu_launch.h"
+#include "zoo/kernels/norm_kernels.h"
 #include <math.h>
 
 struct norm {

@@ -3,26 +3,9 @@
 #include "common/base/minmax.h"
 #include "common/base/rng.h"
 #include "common/kernels/cpu_launch.h"
+#include "zoo/kernels/sequence_kernels.h"
 #include <math.h>
 #include <string.h>
-
-struct fill_normal {
-    float *values, deviation;
-    uint64_t seed, first;
-};
-
-static void run_fill_normal(void *arguments, size_t from, size_t to) {
-    struct fill_normal a = *(struct fill_normal *)arguments;
-    for (size_t i = from; i < to; i++)
-        a.values[i] = a.deviation * rng_normal(a.seed, a.first + i);
-}
-
-void fill_normal(float *values, size_t count, float deviation, uint64_t seed, uint64_t first,
-                 cudaStream_t stream) {
-    struct fill_normal a = {WRITES(values, count), deviation, seed, first};
-    COMPUTES(count, 1);
-    LAUNCH(stream, run_fill_normal, a, count, GRAIN);
-}
 
 struct look_up {
     const float *tokens, *table;

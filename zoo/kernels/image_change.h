@@ -1,7 +1,7 @@
 // How the random numbers of augment_images become shifts, for both versions of the kernel.
 #pragma once
 #include "common/base/rng.h"
-#include "common/kernels/kernels.h"
+#include "zoo/kernels/image_kernels.h"
 
 struct image_change {
     int shift_y, shift_x, mirrored;

@@ -1,5 +1,8 @@
 // The kernels of images for a GPU.
 #include "common/kernels/gpu_launch.h"
+extern "C" {
+#include "zoo/kernels/image_kernels.h"
+}
 #include "zoo/kernels/image_change.h"
 
 // The sizes of windows, as kernels divide by them. A row of a window is one piece of memory, of the

@@ -1,5 +1,8 @@
 // The kernels of group normalisation for a GPU. A block computes one group of one image.
 #include "common/kernels/gpu_launch.h"
+extern "C" {
+#include "zoo/kernels/norm_kernels.h"
+}
 
 // One group of one image, as a block sees it. Element i is a channel of a pixel.
 struct group_view {

@@ -1,16 +1,8 @@
 // The kernels for sequences of tokens, for a GPU.
 #include "common/base/rng.h"
 #include "common/kernels/gpu_launch.h"
-
-__global__ static void fill_normal_kernel(float *values, size_t count, float deviation,
-                                          uint64_t seed, uint64_t first) {
-    FOR_EACH (i, count)
-        values[i] = deviation * rng_normal(seed, first + i);
-}
-
-void fill_normal(float *values, size_t count, float deviation, uint64_t seed, uint64_t first,
-                 cudaStream_t stream) {
-    LAUNCH(fill_normal_kernel, count, stream, values, count, deviation, seed, first);
+extern "C" {
+#include "zoo/kernels/sequence_kernels.h"
 }
 
 // A block computes a row.

@@ -4,6 +4,7 @@
 #include "common/base/rng.h"
 #include "common/kernels/kernels.h"
 #include "common/layers/products.h"
+#include "zoo/kernels/element_kernels.h"
 #include "zoo/layers/kinds.h"
 #include <math.h>
 
@@ -18,11 +19,11 @@ struct part {
 };
 
 static size_t matrix_size(const struct layer *l) {
-    return (size_t)l->attention.heads.tokens * l->attention.heads.width;
+    return (size_t)settings_of(l)->attention.heads.tokens * settings_of(l)->attention.heads.width;
 }
 
 static size_t scores_size(const struct layer *l) {
-    return (size_t)l->attention.heads.tokens * l->attention.heads.tokens;
+    return (size_t)settings_of(l)->attention.heads.tokens * settings_of(l)->attention.heads.tokens;
 }
 
 static size_t floats_of_head(const struct layer *l) {
@@ -37,14 +38,14 @@ static size_t inputs_of_head(const struct layer *l) {
 // Returns the number of heads that are computed at a time.
 static int heads_at_a_time(const struct layer *l, int b) {
     size_t fit = ATTENTION_WORKSPACE / sizeof(float) / floats_of_head(l);
-    return (int)min_size(max_size(fit, 1), (size_t)b * l->attention.heads.heads);
+    return (int)min_size(max_size(fit, 1), (size_t)b * settings_of(l)->attention.heads.heads);
 }
 
 // Returns the heads from number first on.
 static struct part part_at(const struct layer *l, const struct pass *pass, size_t first, int b) {
-    size_t all = (size_t)b * l->attention.heads.heads, n = heads_at_a_time(l, b);
-    struct part p = {first, (int)min_size(n, all - first), l->attention.heads.tokens,
-                     l->attention.heads.width};
+    size_t all = (size_t)b * settings_of(l)->attention.heads.heads, n = heads_at_a_time(l, b);
+    struct part p = {first, (int)min_size(n, all - first), settings_of(l)->attention.heads.tokens,
+                     settings_of(l)->attention.heads.width};
     p.qkv = pass->scratch;
     p.outputs = p.qkv + 3 * n * matrix_size(l);
     p.dqkv = p.outputs + n * matrix_size(l);
@@ -70,15 +71,15 @@ static float *gradients_of(const struct part *p, int number) {
 // The random numbers depend on the numbers of the heads in the whole model.
 static void drop(const struct layer *l, const struct pass *pass, const struct part *p,
                  const float *from, float *to) {
-    size_t own = l->attention.heads.heads * scores_size(l);
+    size_t own = settings_of(l)->attention.heads.heads * scores_size(l);
     size_t all = l->held == HOLDS_COLUMNS ? own * l->parts.count : own;
     size_t begin = p->first * scores_size(l);
     struct numbers numbers = {.first = pass->first_sample * all + begin};
     if (all > own)
         numbers =
             (struct numbers){pass->first_sample * all + l->parts.number * own, begin, own, all};
-    drop_values(from, to, p->count * scores_size(l), l->attention.dropout,
-                rng_bits(pass->seed, l->attention.number), numbers, pass->stream);
+    drop_values(from, to, p->count * scores_size(l), settings_of(l)->attention.dropout,
+                rng_bits(pass->seed, settings_of(l)->attention.number), numbers, pass->stream);
 }
 
 // Returns the part's p or its gradients as an input of a product.
@@ -90,7 +91,7 @@ static const void *read_scores(const struct pass *pass, const struct part *p, co
 // of products.
 static const void *compute_p(const struct layer *l, const struct pass *pass, const struct part *p,
                              const float *x) {
-    split_heads(x, p->qkv, 3, p->first, p->count, l->attention.heads, pass->stream);
+    split_heads(x, p->qkv, 3, p->first, p->count, settings_of(l)->attention.heads, pass->stream);
     const void *qkv = rounded(pass, p->qkv, 3 * p->count * matrix_size(l), p->qkv_at);
     matmul_batch(pass, p->count, 0, 1, p->t, p->t, p->d, third(pass, p, qkv, 0),
                  third(pass, p, qkv, 1), p->p); // queries keys^T
@@ -100,24 +101,25 @@ static const void *compute_p(const struct layer *l, const struct pass *pass, con
 
 static void attention_forward(const struct layer *l, const struct pass *pass,
                               const void *parameters, const float *x, float *y, int b) {
-    int drops = pass->training && l->attention.dropout > 0;
+    int drops = pass->training && settings_of(l)->attention.dropout > 0;
     struct part p;
     (void)parameters;
-    for (size_t first = 0; first < (size_t)b * l->attention.heads.heads; first += p.count) {
+    for (size_t first = 0; first < (size_t)b * settings_of(l)->attention.heads.heads;
+         first += p.count) {
         p = part_at(l, pass, first, b);
         const void *qkv = compute_p(l, pass, &p, x);
         if (drops)
             drop(l, pass, &p, p.p, p.p);
         matmul_batch(pass, p.count, 0, 0, p.t, p.d, p.t, read_scores(pass, &p, p.p),
                      third(pass, &p, qkv, 2), p.outputs); // p values
-        merge_heads(p.outputs, y, 1, first, p.count, l->attention.heads, pass->stream);
+        merge_heads(p.outputs, y, 1, first, p.count, settings_of(l)->attention.heads, pass->stream);
     }
 }
 
 // Computes the gradients of the part's queries, keys and values from those of its outputs.
 static void part_backward(const struct layer *l, const struct pass *pass, const struct part *p,
                           const void *qkv) {
-    int n = p->count, t = p->t, d = p->d, drops = l->attention.dropout > 0;
+    int n = p->count, t = p->t, d = p->d, drops = settings_of(l)->attention.dropout > 0;
     const void *doutputs = rounded(pass, p->outputs, n * matrix_size(l), p->outputs_at);
     if (drops)
         drop(l, pass, p, p->p, p->dp); // what forward multiplied by the values
@@ -142,12 +144,14 @@ static void attention_backward(const struct layer *l, const struct pass *pass,
     (void)parameters, (void)y, (void)gradients;
     if (!dx)
         return;
-    for (size_t first = 0; first < (size_t)b * l->attention.heads.heads; first += p.count) {
+    for (size_t first = 0; first < (size_t)b * settings_of(l)->attention.heads.heads;
+         first += p.count) {
         p = part_at(l, pass, first, b);
         const void *qkv = compute_p(l, pass, &p, x);
-        split_heads(dy, p.outputs, 1, first, p.count, l->attention.heads, pass->stream);
+        split_heads(dy, p.outputs, 1, first, p.count, settings_of(l)->attention.heads,
+                    pass->stream);
         part_backward(l, pass, &p, qkv);
-        merge_heads(p.dqkv, dx, 3, first, p.count, l->attention.heads, pass->stream);
+        merge_heads(p.dqkv, dx, 3, first, p.count, settings_of(l)->attention.heads, pass->stream);
     }
 }
 
@@ -167,8 +171,8 @@ void append_attention(struct model *m, int heads, float dropout) {
     if (m->held == HOLDS_COLUMNS)
         heads /= m->parts.count;
     struct layer *l = model_append(m, &attention, (struct shape){tokens, 1, width}, 0, 0);
-    l->attention.heads = (struct heads){tokens, heads, width / heads};
-    l->attention.dropout = dropout;
-    l->attention.number = number;
+    settings_of(l)->attention.heads = (struct heads){tokens, heads, width / heads};
+    settings_of(l)->attention.dropout = dropout;
+    settings_of(l)->attention.number = number;
     l->flops = 4. * tokens * tokens * width;
 }

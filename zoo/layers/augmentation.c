@@ -9,8 +9,8 @@ static void augmentation_forward(const struct layer *l, const struct pass *pass,
                                  const void *parameters, const float *x, float *y, int b) {
     (void)parameters;
     if (pass->training)
-        augment_images(x, y, b, &l->augmentation, rng_bits(pass->seed, 0), pass->first_sample,
-                       pass->stream);
+        augment_images(x, y, b, &settings_of(l)->augmentation, rng_bits(pass->seed, 0),
+                       pass->first_sample, pass->stream);
     else
         CUDA_CHECK(cudaMemcpyAsync(y, x, (size_t)b * l->outputs * sizeof *y,
                                    cudaMemcpyDeviceToDevice, pass->stream));
@@ -58,6 +58,6 @@ int append_augmentation(struct model *m, const char *words, const struct dataset
     struct augmentation a = {.in = m->out, .most_shift = crop ? MOST_SHIFT : 0, .flip = flip};
     for (int c = 0; c < m->out.channels; c++)
         a.black[c] = -set->mean[c] / set->deviation[c];
-    model_append(m, &augmentation, m->out, 0, 0)->augmentation = a;
+    settings_of(model_append(m, &augmentation, m->out, 0, 0))->augmentation = a;
     return 0;
 }

@@ -7,7 +7,8 @@
 #include <math.h>
 
 static int patch_size(const struct layer *l) {
-    return l->convolution.windows.size * l->convolution.windows.size * l->in.channels;
+    return settings_of(l)->convolution.windows.size * settings_of(l)->convolution.windows.size *
+           l->in.channels;
 }
 
 static int windows_per_image(const struct layer *l) {
@@ -50,8 +51,8 @@ static const void *patches_of(const struct layer *l, const struct pass *pass, co
                               int first, int images, int b) {
     const void *part =
         rounded(pass, x + (size_t)first * l->inputs, (size_t)images * l->inputs, images_at(l, b));
-    image_to_patches(part, pass->scratch, images, &l->convolution.windows, type_size(pass->type),
-                     pass->stream);
+    image_to_patches(part, pass->scratch, images, &settings_of(l)->convolution.windows,
+                     type_size(pass->type), pass->stream);
     return pass->scratch;
 }
 
@@ -65,7 +66,7 @@ static void convolution_forward(const struct layer *l, const struct pass *pass,
                y + (size_t)first * l->outputs);
     }
     int relu = l->kind == &convolution_relu;
-    if (l->convolution.has_bias) {
+    if (settings_of(l)->convolution.has_bias) {
         size_t weights = (size_t)channels * patch_size(l);
         const float *bias = as_floats(pass, parameter_at(pass, parameters, weights), channels, 0);
         add_bias(y, bias, b * windows, channels, relu, pass->stream);
@@ -85,7 +86,7 @@ static void convolution_dx(const struct layer *l, const struct pass *pass, const
         matmul(pass, 0, 0, images * windows, patch_size(l), l->out.channels, dy_read, parameters, 0,
                pass->scratch);
         patches_to_image(pass->scratch, dx + (size_t)first * l->inputs, images,
-                         &l->convolution.windows, pass->stream);
+                         &settings_of(l)->convolution.windows, pass->stream);
     }
 }
 
@@ -106,7 +107,7 @@ static void convolution_backward(const struct layer *l, const struct pass *pass,
         matmul(pass, 1, 0, channels, patch_size(l), images * windows, dy_read, patches, first > 0,
                gradients); // dW += dy^T patches
     }
-    if (l->convolution.has_bias)
+    if (settings_of(l)->convolution.has_bias)
         sum_pixels(pass, dy, gradients + (size_t)channels * patch_size(l), b, windows, channels);
 }
 
@@ -127,7 +128,7 @@ void append_convolution(struct model *m, const struct layer_kind *kind, int outp
     struct shape out = {w.height, w.width, outputs};
     size_t patch = (size_t)size * size * m->out.channels;
     struct layer *l = model_append(m, kind, out, 0, outputs * (patch + has_bias));
-    l->convolution.windows = w;
-    l->convolution.has_bias = has_bias;
+    settings_of(l)->convolution.windows = w;
+    settings_of(l)->convolution.has_bias = has_bias;
     l->flops = 2. * patch * l->outputs;
 }

@@ -2,6 +2,7 @@
 #include "common/device/device.h"
 #include "common/kernels/kernels.h"
 #include "common/layers/products.h"
+#include "zoo/kernels/element_kernels.h"
 #include "zoo/layers/kinds.h"
 
 // Forward and backward drop the same values, because the choice depends only on the seed and on the
@@ -15,8 +16,8 @@ static void drop(const struct layer *l, const struct pass *pass, const float *fr
         numbers = (struct numbers){numbers.first + parts->number * own, 0, own, all};
     else if (l->held == HOLDS_TOKENS)
         numbers.first += parts->number * b * own;
-    drop_values(from, to, (size_t)b * l->outputs, l->dropout.rate,
-                rng_bits(pass->seed, l->dropout.number), numbers, pass->stream);
+    drop_values(from, to, (size_t)b * l->outputs, settings_of(l)->dropout.rate,
+                rng_bits(pass->seed, settings_of(l)->dropout.number), numbers, pass->stream);
 }
 
 static void dropout_forward(const struct layer *l, const struct pass *pass, const void *parameters,
@@ -43,6 +44,6 @@ const struct layer_kind dropout = {"dropout", initialise_nothing, dropout_forwar
 void append_dropout(struct model *m, float rate) {
     int number = m->count + m->inner_count;
     struct layer *l = model_append(m, &dropout, m->out, 0, 0);
-    l->dropout.rate = rate;
-    l->dropout.number = number;
+    settings_of(l)->dropout.rate = rate;
+    settings_of(l)->dropout.number = number;
 }

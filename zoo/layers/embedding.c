@@ -25,8 +25,9 @@ static void embedding_forward(const struct layer *l, const struct pass *pass,
     const float *tokens = as_floats(pass, parameters, l->parameters, 0);
     float *all = l->held == HOLDS_TOKENS ? all_tokens(l, pass) : y;
     size_t own = (size_t)b * l->outputs;
-    look_up(x, tokens, all, b * context, width, l->tokens, pass->stream);
-    add_bias(all, tokens + (size_t)l->tokens * width, b, context * width, 0, pass->stream);
+    look_up(x, tokens, all, b * context, width, settings_of(l)->tokens, pass->stream);
+    add_bias(all, tokens + (size_t)settings_of(l)->tokens * width, b, context * width, 0,
+             pass->stream);
     if (all != y)
         CUDA_CHECK(cudaMemcpyAsync(y, all + l->parts.number * own, own * sizeof *y,
                                    cudaMemcpyDeviceToDevice, pass->stream));
@@ -44,8 +45,9 @@ static void embedding_backward(const struct layer *l, const struct pass *pass,
         CUDA_CHECK(cudaMemcpyAsync(all + l->parts.number * own, dy, own * sizeof *all,
                                    cudaMemcpyDeviceToDevice, pass->stream));
     }
-    look_up_backward(x, all, gradients, b * context, width, l->tokens, pass->stream);
-    sum_rows(all, gradients + (size_t)l->tokens * width, b, context * width, pass->stream);
+    look_up_backward(x, all, gradients, b * context, width, settings_of(l)->tokens, pass->stream);
+    sum_rows(all, gradients + (size_t)settings_of(l)->tokens * width, b, context * width,
+             pass->stream);
 }
 
 static size_t embedding_scratch(const struct layer *l, cudaDataType type, int b) {
@@ -64,5 +66,5 @@ void append_embedding(struct model *m, int tokens, int width) {
     }
     struct layer *l = model_append(m, &embedding, (struct shape){own, 1, width}, 0,
                                    ((size_t)tokens + context) * width);
-    l->tokens = tokens;
+    settings_of(l)->tokens = tokens;
 }

@@ -14,7 +14,7 @@ static void norm_initialise(const struct layer *l, float *parameters, size_t fir
 
 // What the kernels count as an image: a sample, or for layer normalisation a token.
 static int images_of(const struct layer *l, int b) {
-    return b * (l->inputs / shape_size(l->norm.in));
+    return b * (l->inputs / shape_size(settings_of(l)->norm.in));
 }
 
 static void norm_forward(const struct layer *l, const struct pass *pass, const void *parameters,
@@ -22,7 +22,7 @@ static void norm_forward(const struct layer *l, const struct pass *pass, const v
     int channels = l->in.channels;
     const float *scale = as_floats(pass, parameters, 2 * channels, 0), *shift = scale + channels;
     float *statistics = y + (size_t)b * l->outputs;
-    group_norm(x, y, scale, shift, statistics, images_of(l, b), l->norm,
+    group_norm(x, y, scale, shift, statistics, images_of(l, b), settings_of(l)->norm,
                l->kind == &group_normalisation_relu, pass->stream);
 }
 
@@ -34,9 +34,10 @@ static void norm_backward(const struct layer *l, const struct pass *pass, const 
     if (l->kind == &group_normalisation_relu)
         relu_backward(dy, y, (size_t)b * l->outputs, pass->stream);
     if (dx)
-        group_norm_backward(x, dy, dx, scale, statistics, images_of(l, b), l->norm, pass->stream);
+        group_norm_backward(x, dy, dx, scale, statistics, images_of(l, b), settings_of(l)->norm,
+                            pass->stream);
     sum_pixels(pass, dy, gradients + channels, b, pixels, channels);
-    multiply_by_normalised(x, dy, statistics, images_of(l, b), l->norm, pass->stream);
+    multiply_by_normalised(x, dy, statistics, images_of(l, b), settings_of(l)->norm, pass->stream);
     sum_pixels(pass, dy, gradients, b, pixels, channels);
 }
 
@@ -55,7 +56,7 @@ const struct layer_kind layer_normalisation = {"layer_norm", norm_initialise, no
 
 void append_group_norm(struct model *m, const struct layer_kind *kind, int groups) {
     struct layer *l = model_append(m, kind, m->out, 2 * groups, 2 * (size_t)m->out.channels);
-    l->norm = (struct groups){m->out, groups};
+    settings_of(l)->norm = (struct groups){m->out, groups};
 }
 
 void append_layer_norm(struct model *m) {
@@ -63,5 +64,5 @@ void append_layer_norm(struct model *m) {
     struct layer *l = model_append(m, &layer_normalisation, in, 2 * in.height * in.width,
                                    2 * (size_t)in.channels);
     exempt_from_decay(m, l, l->parameters);
-    l->norm = (struct groups){token, 1};
+    settings_of(l)->norm = (struct groups){token, 1};
 }

@@ -2,6 +2,40 @@
 // its lines here.
 #pragma once
 #include "common/layers/layers.h"
+#include "zoo/kernels/image_kernels.h"
+#include "zoo/kernels/norm_kernels.h"
+#include "zoo/kernels/sequence_kernels.h"
+#include <assert.h>
+
+// The settings of each kind.
+union __attribute__((may_alias)) settings {
+    struct {
+        struct heads heads;
+        float dropout;
+        int number; // gives each layer different random numbers
+    } attention;
+    int tokens; // of the embedding's table
+    struct {
+        float rate; // share of the values that become 0
+        int number; // gives each layer different random numbers
+    } dropout;
+    struct {
+        struct windows windows;
+        int has_bias;
+    } convolution;
+    struct windows pool;
+    struct augmentation augmentation;
+    struct groups norm;
+    struct {
+        struct layer *shortcut; // its first layer; those before it are the body
+        int relu;               // 1: y = max(sum, 0)
+    } residual;
+};
+static_assert(sizeof(union settings) <= SETTINGS_SIZE * sizeof(uint64_t), "raise SETTINGS_SIZE");
+
+static inline union settings *settings_of(const struct layer *l) {
+    return (union settings *)l->others;
+}
 
 // In training, each value becomes 0 with probability rate, and x / (1 - rate) otherwise, so the
 // expected value stays x, as in torch.nn.Dropout. In evaluation, y = x. The layer has no
@@ -10,9 +44,9 @@
 extern const struct layer_kind dropout;
 void append_dropout(struct model *m, float rate);
 
-// In training, changes each image at random: crop shifts it, flip mirrors it (kernels.h has the
-// formula). In evaluation, y = x. Augmentation is the first layer of a model and computes no dx.
-// The choice depends on the seed of the pass, which differs between steps, and on the sample's
+// In training, changes each image at random: crop shifts it, flip mirrors it (image_kernels.h has
+// the formula). In evaluation, y = x. Augmentation is the first layer of a model and computes no
+// dx. The choice depends on the seed of the pass, which differs between steps, and on the sample's
 // index in the whole batch. It does not depend on how the batch is split. words: crop, flip, or
 // crop,flip. Returns 0, or -1 with the reason in why.
 extern const struct layer_kind augmentation;
@@ -23,7 +57,8 @@ int append_augmentation(struct model *m, const char *words, const struct dataset
 // torch.nn.Conv2d. The parameters are W [outputs, ky, kx, channels] and then, with has_bias, bias
 // [outputs]. convolution_relu also sets y = max(y, 0). Initial values are those of torch.nn.Conv2d:
 // uniform in +-1/sqrt(size * size * channels). A batch is computed in parts, whose windows are in
-// scratch memory, as rows of a matrix: at most patch_workspace() bytes (kernels.h), or one image.
+// scratch memory, as rows of a matrix: at most patch_workspace() bytes (image_kernels.h), or one
+// image.
 extern const struct layer_kind convolution, convolution_relu;
 void append_convolution(struct model *m, const struct layer_kind *kind, int outputs, int size,
                         int stride, int padding, int has_bias);

@@ -4,14 +4,14 @@
 static void max_forward(const struct layer *l, const struct pass *pass, const void *parameters,
                         const float *x, float *y, int b) {
     (void)parameters;
-    max_pool(x, y, b, &l->pool, pass->stream);
+    max_pool(x, y, b, &settings_of(l)->pool, pass->stream);
 }
 
 static void max_backward(const struct layer *l, const struct pass *pass, const void *parameters,
                          const float *x, float *y, float *dy, float *dx, float *gradients, int b) {
     (void)parameters, (void)y, (void)gradients;
     if (dx)
-        max_pool_backward(x, dy, dx, b, &l->pool, pass->stream);
+        max_pool_backward(x, dy, dx, b, &settings_of(l)->pool, pass->stream);
 }
 
 const struct layer_kind max_pooling = {"max_pooling", initialise_nothing, max_forward,
@@ -25,7 +25,7 @@ void append_max_pooling(struct model *m, int size) {
                         .width = m->out.width / size};
     struct layer *l =
         model_append(m, &max_pooling, (struct shape){w.height, w.width, m->out.channels}, 0, 0);
-    l->pool = w;
+    settings_of(l)->pool = w;
 }
 
 static void mean_forward(const struct layer *l, const struct pass *pass, const void *parameters,

@@ -3,16 +3,17 @@
 #include "common/base/minmax.h"
 #include "common/device/device.h"
 #include "common/layers/products.h"
+#include "zoo/kernels/element_kernels.h"
 #include "zoo/layers/inner.h"
 #include "zoo/layers/kinds.h"
 
 static void residual_forward(const struct layer *l, const struct pass *pass, const void *parameters,
                              const float *x, float *y, int b) {
-    const struct layer *shortcut = l->residual.shortcut;
+    const struct layer *shortcut = settings_of(l)->residual.shortcut;
     const float *sum = inner_forward(l->inner, shortcut, pass, parameters, x, y, b);
     const float *other = inner_forward(shortcut, l->inner_end, pass, parameters, x, y, b);
     size_t count = (size_t)b * l->outputs;
-    if (l->residual.relu) {
+    if (settings_of(l)->residual.relu) {
         add_relu(sum, other, y, count, pass->stream);
         return;
     }
@@ -36,10 +37,10 @@ static void branch_backward(const struct layer *l, const struct layer *first,
 static void residual_backward(const struct layer *l, const struct pass *pass,
                               const void *parameters, const float *x, float *y, float *dy,
                               float *dx, float *gradients, int b) {
-    const struct layer *shortcut = l->residual.shortcut, *end = l->inner_end;
+    const struct layer *shortcut = settings_of(l)->residual.shortcut, *end = l->inner_end;
     size_t inputs = (size_t)b * l->inputs;
     float *dx_of_shortcut = dx ? dx + inputs : NULL;
-    if (l->residual.relu)
+    if (settings_of(l)->residual.relu)
         relu_backward(dy, y, (size_t)b * l->outputs, pass->stream);
     if (shortcut < end)
         branch_backward(l, shortcut, end, pass, parameters, x, y, dy, dx_of_shortcut, gradients, b);
@@ -52,19 +53,19 @@ const struct layer_kind residual = {"residual", inner_initialise, residual_forwa
                                     residual_backward, inner_scratch};
 
 void begin_residual(struct model *m, int relu) {
-    begin_inner(m, &residual)->residual.relu = relu;
+    settings_of(begin_inner(m, &residual))->residual.relu = relu;
 }
 
 void begin_shortcut(struct model *m) {
-    m->open->residual.shortcut = m->inner + m->inner_count;
+    settings_of(m->open)->residual.shortcut = m->inner + m->inner_count;
     m->out = m->open->in;
 }
 
 void end_residual(struct model *m) {
     struct layer *l = m->open, *end = m->inner + m->inner_count;
-    if (!l->residual.shortcut)
-        l->residual.shortcut = end;
+    if (!settings_of(l)->residual.shortcut)
+        settings_of(l)->residual.shortcut = end;
     end_inner(m, NULL);
-    if (l->residual.shortcut < end) // backward stores two gradients of the inputs in dx
+    if (settings_of(l)->residual.shortcut < end) // backward stores two gradients of the inputs
         l->workspace = max_size(l->workspace, 2 * l->inputs - min_size(l->outputs, 2 * l->inputs));
 }

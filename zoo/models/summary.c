@@ -43,7 +43,7 @@ static double activation_bytes(const struct layer *l) {
 static void print_layer(const struct layer *l, int depth) {
     char name[64], shape[64];
     int in_shortcut =
-        l->around && l->around->kind == &residual && l >= l->around->residual.shortcut;
+        l->around && l->around->kind == &residual && l >= settings_of(l->around)->residual.shortcut;
     snprintf(name, sizeof name, "%*s%s%s", 2 * depth, "", in_shortcut ? "shortcut " : "",
              l->kind->name);
     print_row(name, describe(shape, l->out), l->parameters, l->flops, activation_bytes(l));

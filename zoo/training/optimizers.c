@@ -1,5 +1,6 @@
 #include "zoo/training/optimizers.h"
 #include "common/kernels/kernels.h"
+#include "zoo/kernels/element_kernels.h"
 #include "zoo/options.h"
 #include "zoo/training/schedules.h"
 #include <stdarg.h>

@@ -1,0 +1,53 @@
+// Kernels of dropout, of optimizers and of large models, as common/kernels/kernels.h describes
+// them.
+#pragma once
+#include "common/kernels/kernels.h"
+
+// y[i] = max(a[i] + b[i], 0).
+void add_relu(const float *a, const float *b, float *y, size_t count, cudaStream_t stream);
+
+// y[i] = 0 if random number rng_number(numbers, i) of the seed is below rate, else
+// x[i] / (1 - rate).
+void drop_values(const float *x, float *y, size_t count, float rate, uint64_t seed,
+                 struct numbers numbers, cudaStream_t stream);
+
+// The same with Nesterov's momentum, as in torch.optim.SGD with nesterov=True. The update looks
+// ahead:
+//   velocity = momentum * velocity + g; parameters -= lr * (g + momentum * velocity)
+// where g = gradients + weight_decay * parameters.
+void nesterov_step(float *parameters, const float *gradients, float *velocity, size_t count,
+                   float lr, float momentum, float weight_decay, cudaStream_t stream);
+
+// One step of Adam (Kingma and Ba, "Adam: a method for stochastic optimization", 2015). step counts
+// from 1. No element depends on another, so a call for a part of the arrays gives the same bits as
+// a call for the whole arrays:
+//   m += (1 - beta1) * (g - m); v = beta2 * v + (1 - beta2) * g^2;
+//   p -= lr * (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + epsilon)
+// beta1 and beta2 are below 1. Weight decay comes first: g += weight_decay * p, as in
+// torch.optim.Adam, or, if decoupled is 1, p *= 1 - lr * weight_decay, as in torch.optim.AdamW.
+void adam_step(float *parameters, const float *gradients, float *first_moments,
+               float *second_moments, size_t count, float lr, float weight_decay, int decoupled,
+               double beta1, double beta2, float epsilon, long step, cudaStream_t stream);
+
+// One step of Adadelta (Zeiler, "ADADELTA: an adaptive learning rate method", 2012), as in
+// torch.optim.Adadelta. It divides a gradient by the size of earlier gradients, and multiplies it
+// by the size of earlier changes:
+//   g = gradients + weight_decay * p; squares = rho * squares + (1 - rho) * g^2;
+//   change = g * sqrt(changes + epsilon) / sqrt(squares + epsilon);
+//   changes = rho * changes + (1 - rho) * change^2; p -= lr * change
+void adadelta_step(float *parameters, const float *gradients, float *squares, float *changes,
+                   size_t count, float lr, float weight_decay, double rho, float epsilon,
+                   cudaStream_t stream);
+
+// sums[i] += x[i].
+void add_to(float *sums, const float *x, size_t count, cudaStream_t stream);
+
+// sums[0] = sum of x[i]^2. The order of the additions depends only on count, because replicas must
+// get the same bits. sums has SQUARES_LANES doubles: sums[j] first adds the squares of the elements
+// j, j + SQUARES_LANES, ...
+enum { SQUARES_LANES = 1 << 18 };
+void sum_squares(const float *x, size_t count, double *sums, cudaStream_t stream);
+
+// x[i] *= min(1, max_norm / (sqrt(*sum_of_squares) + 1e-6)), as torch.nn.utils.clip_grad_norm_.
+void clip_to_norm(float *x, size_t count, const double *sum_of_squares, float max_norm,
+                  cudaStream_t stream);
