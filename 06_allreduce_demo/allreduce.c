@@ -13,7 +13,6 @@
 #include "watch/nccl_spans.h"
 #include "watch/profile.h"
 #include "watch/trace.h"
-#include "zoo/kernels/element_kernels.h"
 #include <errno.h>
 #include <math.h>
 #include <nccl.h>

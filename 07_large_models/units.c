@@ -4,7 +4,6 @@
 #include "common/base/options.h"
 #include "common/device/device.h"
 #include "common/kernels/kernels.h"
-#include "zoo/kernels/element_kernels.h"
 
 const char *strategy_name(int i) {
     static const char *const names[] = {"full", "grad", "hybrid", "none", NULL};

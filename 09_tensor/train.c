@@ -23,7 +23,6 @@
 #include "common/training/training_options.h"
 #include "watch/nccl_spans.h"
 #include "watch/watch.h"
-#include "zoo/kernels/element_kernels.h"
 #include "zoo/zoo.h"
 #include <math.h>
 #include <nccl.h>

@@ -2,6 +2,6 @@
 // program opens it with catalogue = &zoo, and shows the options in zoo_options to its users.
 #pragma once
 #include "common/training/catalogue.h"
-#include "zoo/options.h"
+#include "zoo/zoo_options.h"
 
 extern const struct catalogue zoo;

@@ -147,6 +147,22 @@ void add_bias(float *y, const float *bias, int rows, int cols, int relu, cudaStr
     LAUNCH(stream, run_add_bias, a, n, rows_per_grain(m));
 }
 
+struct add_to {
+    float *sums;
+    const float *x;
+};
+
+static void run_add_to(void *arguments, size_t from, size_t to) {
+    struct add_to a = *(struct add_to *)arguments;
+    for (size_t i = from; i < to; i++)
+        a.sums[i] += a.x[i];
+}
+
+void add_to(float *sums, const float *x, size_t count, cudaStream_t stream) {
+    struct add_to a = {UPDATES(sums, count), READS(x, count)};
+    LAUNCH(stream, run_add_to, a, count, GRAIN);
+}
+
 struct relu_backward {
     float *dy;
     const float *y;

@@ -78,6 +78,15 @@ void add_bias(float *y, const float *bias, int rows, int cols, int relu, cudaStr
     LAUNCH(add_bias_kernel, count, stream, y, bias, count, divisor(cols), relu);
 }
 
+__global__ static void add_to_kernel(float *sums, const float *x, size_t count) {
+    FOR_EACH (i, count)
+        sums[i] += x[i];
+}
+
+void add_to(float *sums, const float *x, size_t count, cudaStream_t stream) {
+    LAUNCH(add_to_kernel, count, stream, sums, x, count);
+}
+
 __global__ static void relu_backward_kernel(float *dy, const float *y, size_t count) {
     FOR_EACH (i, count)
         if (y[i] <= 0.f)

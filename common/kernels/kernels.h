@@ -44,6 +44,9 @@ void gather_batch(const struct dataset *set, const uint32_t *order, size_t first
 // y[r, c] += bias[c], then y[r, c] = max(y[r, c], 0) if relu.
 void add_bias(float *y, const float *bias, int rows, int cols, int relu, cudaStream_t stream);
 
+// sums[i] += x[i].
+void add_to(float *sums, const float *x, size_t count, cudaStream_t stream);
+
 // dy[i] = 0 if y[i] <= 0. This is the backward pass of y = relu(...).
 void relu_backward(float *dy, const float *y, size_t count, cudaStream_t stream);
 

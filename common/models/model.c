@@ -87,6 +87,10 @@ struct layer *model_append(struct model *m, const struct layer_kind *kind, struc
     return l;
 }
 
+const struct layer *layer_behind(const struct layer *l) {
+    return l->inner ? l->inner_end : l + 1;
+}
+
 void exempt_from_decay(struct model *m, struct layer *l, size_t vectors) {
     l->vectors = vectors;
     m->vectors += vectors;

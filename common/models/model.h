@@ -165,6 +165,9 @@ size_t model_scratch(const struct model *model, cudaDataType type, int b);
 struct layer *model_append(struct model *model, const struct layer_kind *kind, struct shape out,
                            int workspace, size_t parameters);
 
+// Returns the layer behind l in its list. The inner layers of l are not in this list.
+const struct layer *layer_behind(const struct layer *l);
+
 // Weight decay leaves the last parameters of the layer alone, this many.
 void exempt_from_decay(struct model *model, struct layer *layer, size_t vectors);
 

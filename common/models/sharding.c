@@ -1,7 +1,6 @@
 #include "common/models/sharding.h"
 #include "common/base/minmax.h"
 #include "common/device/device.h"
-#include "zoo/layers/inner.h"
 #include <string.h>
 
 // Returns the number of shards that have a piece of unit i.

@@ -6,7 +6,6 @@
 #include "common/kernels/kernels.h"
 #include "exercises/messages.h"
 #include "tests/device/again.h"
-#include "zoo/kernels/element_kernels.h"
 #include <cublasLt.h>
 #include <nccl.h>
 #include <pthread.h>

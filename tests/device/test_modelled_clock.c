@@ -5,7 +5,6 @@
 #include "cpu_device/comm.h"
 #include "tests/device/nccl_ranks.h"
 #include "tests/device/one_transfer.h"
-#include "zoo/kernels/element_kernels.h"
 #include "zoo/kernels/image_kernels.h"
 #include <cublas_v2.h>
 #include <pthread.h>

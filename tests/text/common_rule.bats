@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Tests of the sources as text: which folder may mention ranks or NCCL, and their format.
+# Tests of the sources as text: which folder may include or mention what, what programs link, and the format.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
@@ -20,6 +20,45 @@ none() {
 
 @test "common/ mentions no ranks, no world size and no NCCL" {
     none -i '(^|[^a-z])(ranks?|world)([^a-z]|$)|nccl' "${common[@]}"
+}
+
+@test "common/ includes nothing of zoo/, watch/ or a step; zoo/ and watch/ include nothing of each other or a step" {
+    none '#include [<"](zoo|watch|0)' "${common[@]}"
+    none '#include [<"](watch|0)' zoo/{*,*/*}.[ch] zoo/*/*.cu
+    none '#include [<"](zoo|0)' watch/*.[ch]
+}
+
+# linked PROGRAM FOLDER: the sources of the folder whose modules the program contains
+linked() {
+    readelf -wi --dwarf-depth=1 "$1" | sed -n "s|.*DW_AT_name.*: \($2/.*\)|\1|p" | sort -u
+}
+
+@test "step 6 links at most 1600 lines of common/, and nothing of zoo/" {
+    need_train 06_allreduce_demo/allreduce
+    set_build
+    local modules lines
+    mapfile -t modules < <(linked "$build/06_allreduce_demo/allreduce" common)
+    lines=$(cat "${modules[@]}" "${modules[@]/%.c/.h}" 2>/dev/null | wc -l)
+    [ "$lines" -gt 1000 ]
+    [ "$lines" -le 1600 ] || { echo "$lines: ${modules[*]}" && return 1; }
+    [ "$(linked "$build/06_allreduce_demo/allreduce" zoo)" = "" ]
+}
+
+@test "step 1 without its lines of zoo/ and watch/ links nothing of them, and trains the MLP as before" {
+    need_train
+    set_build
+    sed -E '/zoo|watch|trace_and_profile/d' 01_single_gpu/train.c >"$BATS_TEST_TMPDIR/plain.c"
+    compile "$BATS_TEST_TMPDIR/plain" "$BATS_TEST_TMPDIR/plain.c"
+    cd "$BATS_TEST_TMPDIR"
+    [ "$(linked plain zoo)$(linked plain watch)" = "" ]
+    [ "$(linked plain common | wc -l)" -gt 15 ]
+    tiny_data data
+    for program in "$TRAIN" ./plain; do
+        "$program" --data data --epochs 2 --log-every 1 | grep -oE '^epoch.*(loss|accuracy) [0-9.]+' >"lines.${#program}"
+    done
+    [ -s "lines.${#TRAIN}" ]
+    diff lines.*
+    fails 2 "--model cnn: want one of: mlp" ./plain --model cnn
 }
 
 @test "cpu_device/ includes nothing of the course" {

@@ -5,7 +5,6 @@
 #include "common/models/sharding.h"
 #include "tests/unit/default_options.h"
 #include "tests/unit/model_step.h"
-#include "zoo/kernels/element_kernels.h"
 #include "zoo/layers/kinds.h"
 #include <pthread.h>
 

@@ -42,22 +42,6 @@ void drop_values(const float *x, float *y, size_t count, float rate, uint64_t se
     LAUNCH(stream, run_drop_values, a, count, GRAIN);
 }
 
-struct add_to {
-    float *sums;
-    const float *x;
-};
-
-static void run_add_to(void *arguments, size_t from, size_t to) {
-    struct add_to a = *(struct add_to *)arguments;
-    for (size_t i = from; i < to; i++)
-        a.sums[i] += a.x[i];
-}
-
-void add_to(float *sums, const float *x, size_t count, cudaStream_t stream) {
-    struct add_to a = {UPDATES(sums, count), READS(x, count)};
-    LAUNCH(stream, run_add_to, a, count, GRAIN);
-}
-
 struct sum_squares {
     const float *x;
     size_t count;

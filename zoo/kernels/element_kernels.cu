@@ -27,15 +27,6 @@ void drop_values(const float *x, float *y, size_t count, float rate, uint64_t se
     LAUNCH(drop_values_kernel, count, stream, x, y, count, rate, seed, numbers);
 }
 
-__global__ static void add_to_kernel(float *sums, const float *x, size_t count) {
-    FOR_EACH (i, count)
-        sums[i] += x[i];
-}
-
-void add_to(float *sums, const float *x, size_t count, cudaStream_t stream) {
-    LAUNCH(add_to_kernel, count, stream, sums, x, count);
-}
-
 __global__ static void sum_squares_kernel(const float *x, size_t count, double *lanes) {
     FOR_EACH (lane, SQUARES_LANES) {
         double sum = 0;

@@ -39,9 +39,6 @@ void adadelta_step(float *parameters, const float *gradients, float *squares, fl
                    size_t count, float lr, float weight_decay, double rho, float epsilon,
                    cudaStream_t stream);
 
-// sums[i] += x[i].
-void add_to(float *sums, const float *x, size_t count, cudaStream_t stream);
-
 // sums[0] = sum of x[i]^2. The order of the additions depends only on count, because replicas must
 // get the same bits. sums has SQUARES_LANES doubles: sums[j] first adds the squares of the elements
 // j, j + SQUARES_LANES, ...

@@ -2,10 +2,6 @@
 #include "common/base/minmax.h"
 #include "common/layers/products.h"
 
-const struct layer *layer_behind(const struct layer *i) {
-    return i->inner ? i->inner_end : i + 1;
-}
-
 const struct layer *layer_before(const struct layer *first, const struct layer *i) {
     while (layer_behind(first) != i)
         first = layer_behind(first);

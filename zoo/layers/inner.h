@@ -2,9 +2,7 @@
 #pragma once
 #include "common/models/model.h"
 
-// Return the layers behind and before i in the list of inner layers that begins with first. The
-// inner layers of i are not in this list.
-const struct layer *layer_behind(const struct layer *i);
+// Returns the layer before i in the list of inner layers that begins with first.
 const struct layer *layer_before(const struct layer *first, const struct layer *i);
 
 // Appends a layer of this kind. All layers up to end_inner are its inner ones.

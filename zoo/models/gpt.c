@@ -2,7 +2,7 @@
 #include "zoo/data/sources.h"
 #include "zoo/layers/kinds.h"
 #include "zoo/models/models.h"
-#include "zoo/options.h"
+#include "zoo/zoo_options.h"
 #include <math.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 #include "zoo/models/models.h"
-#include "zoo/options.h"
+#include "zoo/zoo_options.h"
 #include <string.h>
 
 // tiny learns something visible in two minutes on two cores, and small in an hour. gpt2 has the

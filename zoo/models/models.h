@@ -1,5 +1,5 @@
 // The models, one per file of this folder. A new model needs a new file, a line here, and its place
-// in the list in zoo/zoo.c. Its settings are options (zoo/options.c).
+// in the list in zoo/zoo.c. Its settings are options (zoo/zoo_options.c).
 #pragma once
 #include "common/models/model.h"
 

@@ -1,7 +1,7 @@
 #include "common/data/data.h"
 #include "zoo/layers/kinds.h"
 #include "zoo/models/models.h"
-#include "zoo/options.h"
+#include "zoo/zoo_options.h"
 #include <stdio.h>
 
 enum { GROUPS = 8, WIDEST = 512 };

@@ -1,8 +1,8 @@
 #include "zoo/training/optimizers.h"
 #include "common/kernels/kernels.h"
 #include "zoo/kernels/element_kernels.h"
-#include "zoo/options.h"
 #include "zoo/training/schedules.h"
+#include "zoo/zoo_options.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 #include "zoo/training/schedules.h"
-#include "zoo/options.h"
+#include "zoo/zoo_options.h"
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "zoo/options.h"
+#include "zoo/zoo_options.h"
 #include "common/training/optimizer.h"
 #include "common/training/training_options.h"
 #include "zoo/models/models.h"
