@@ -18,6 +18,7 @@ const struct option_spec watch_options[] = {
 };
 
 static struct phases taken; // the sums of the last epoch
+static const struct phases none;
 
 static void open(long steps) {
     if (options.profile || trace_needs_spans())
@@ -35,7 +36,7 @@ static void print(int modelled) {
 
 static void columns(char *text, size_t size, int empty) {
     if (options.profile)
-        phases_csv(text, size, empty ? &(struct phases){0} : &taken);
+        phases_csv(text, size, empty ? &none : &taken);
 }
 
 static size_t titles(char *text, size_t size, const char *prefix) {

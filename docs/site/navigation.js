@@ -21,7 +21,7 @@ exports.groups = (paths) => {
             { title: "Debugging lab", pages: matching(/^exercises\/debug\//) }] },
         { title: "Guides", pages: [...GUIDES, "slurm/README.md", "pbs/README.md"] },
         { title: "Reference", pages: ["docs/glossary.md", "docs/pytorch.md", "docs/troubleshooting.md", "docs/measurements.md",
-            "common/README.md", "cpu_device/README.md", "cpu_device/API.md"] },
+            "common/README.md", "zoo/README.md", "cpu_device/README.md", "cpu_device/API.md"] },
         { title: "Workshops", pages: ["docs/attendee.md", "docs/instructor.md", "docs/slides/README.md"] },
         { title: "Contributing", pages: ["CONTRIBUTING.md", "tests/README.md"] },
     ];
