@@ -58,7 +58,7 @@ expected_seconds() { # NAME FILE
     cost=$(sed -n "s|^$level $1 ||p" build/test-costs 2>/dev/null)
     case $2 in
     *.c) echo "${cost:-$((lines / 100))}" ;;
-    tests/exercises/* | tests/cluster/* | tests/device/sanitizers* | tests/device/gpu_build* | tests/text/docs* | tests/text/readmes* | \
+    tests/exercises/* | tests/cluster/* | */sanitizers* | tests/steps/gpu_build* | tests/text/docs* | tests/text/readmes* | \
         tests/tools/build* | tests/tools/check_gpu* | tests/tools/targets*)
         echo "${cost:-60}"
         ;;
@@ -135,8 +135,12 @@ add_bats() { # FILE
 }
 
 add_built() { # NAME FILE
-    local program=build/test/tests/$1
-    [ -x "$program" ] || program="echo ok 1 - $1 # skip clang is not installed"
+    local program=build/test/${2%/*}/${1##*/}
+    if [ ! -x "$program" ]; then
+        program="echo ok 1 - $1 # skip clang is not installed"
+    elif [[ $2 == cpu_device/* ]]; then
+        program="env -C cpu_device ../$program"
+    fi
     add "$1" "$2" "$program"
 }
 
@@ -152,11 +156,11 @@ plan() {
     local test name
     [[ $level != @(all|rest) ]] || add fuzz tests/fuzz/run.sh "tests/fuzz/run.sh ${FUZZ_SECONDS:-10}"
     if [ "$level" != quick ]; then
-        for test in tests/*/*.bats; do
+        for test in tests/*/*.bats cpu_device/tests/*.bats; do
             add_bats "$test"
         done
     fi
-    for test in tests/*/test_*.c; do
+    for test in tests/*/test_*.c cpu_device/tests/test_*.c; do
         name=${test#tests/} name=${name%.c}
         if [[ "$level $name" == quick\ */test_nccl_* ]]; then # as long as all others together
             continue

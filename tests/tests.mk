@@ -1,5 +1,5 @@
 # What tests and formats the course, in addition to `make test`. tests/README.md says where a test goes.
-.PHONY: unit-tests test-nightly test-machines fuzz test-cluster test-container format lint style
+.PHONY: unit-tests device-tests test-nightly test-machines fuzz test-cluster test-container format lint style
 
 test-cluster: ## runs the Slurm and PBS job scripts on a simulated cluster of four nodes
 	@tools/deps.sh cluster
@@ -17,13 +17,15 @@ test-container: ## builds the contents of containers/cpu.def and runs step 4 in 
 	@tools/deps.sh container
 	@TEST_CONTAINER=1 tests/run.sh cluster/container
 
-# Make builds the unit tests like the programs; those of the CPU device exist for it only.
-UNIT_SOURCES := $(wildcard tests/unit/test_*.c) $(if $(filter cpu,$(DEVICE)),$(wildcard tests/device/test_*.c))
+# Make builds the unit tests like the programs; those of its versions of kernels exist for the CPU device only.
+UNIT_SOURCES := $(filter-out $(if $(filter gpu,$(DEVICE)),tests/unit/test_cpu_%),$(wildcard tests/unit/test_*.c))
 UNIT_TESTS := $(UNIT_SOURCES:%.c=$(BUILD)/%)
 # The tests of kernels with the .cu files, which clang compiles for the host, so that no GPU is needed.
 CU_TESTS := $(if $(and $(filter cpu,$(DEVICE)),$(shell command -v clang)),\
 	$(patsubst %,$(BUILD)/tests/unit/test_%_cu,kernels image_kernels sequence_kernels))
-unit-tests: $(UNIT_TESTS) $(CU_TESTS) $(BUILD)/exercises/observe.o
+unit-tests: $(UNIT_TESTS) $(CU_TESTS) $(BUILD)/exercises/observe.o $(if $(filter cpu,$(DEVICE)),device-tests)
+device-tests: $(LIBRARY)
+	@+$(CPU_DEVICE) tests
 # Without root, cmocka may come from conda.
 ifneq ($(CONDA_PREFIX),)
 $(UNIT_TESTS:=.o): private ALL_CFLAGS += -I$(CONDA_PREFIX)/include
@@ -32,7 +34,6 @@ endif
 $(UNIT_TESTS): %: %.o $(COMMON_ARCHIVES)
 	$(QUIET)$(CC) $(ALL_CFLAGS) $(filter %.o,$^) $(filter %.a,$^) -o $@ -Wl,--as-needed $(LIB_FLAGS) $(NCCL_FLAGS) -lcmocka -lm -ldl
 $(BUILD)/tests/unit/test_pipeline: $(addprefix $(BUILD)/,08_pipeline/pipeline.o 04_multinode/watchdog.o 02_multigpu_fork/share_gpus.o)
-$(filter $(BUILD)/tests/device/test_nccl_% $(BUILD)/tests/device/test_modelled_clock,$(UNIT_TESTS)): $(addprefix $(BUILD)/tests/device/,nccl_ranks.o ranks.o)
 # The linker takes no kernels from the archive, because it has those of the .cu files.
 $(CU_TESTS): %_cu: %.o $(patsubst %.cu,$(BUILD)/%_on_host.o,$(wildcard */kernels/*.cu)) $(COMMON_ARCHIVES)
 	$(QUIET)$(CC) $(ALL_CFLAGS) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LIB_FLAGS) -lcmocka -lm -ldl
@@ -55,9 +56,9 @@ lint: ## checks the format of the C sources, the shell scripts and common mistak
 	@tools/deps.sh lint
 	@clang-format --dry-run -Werror $(C_SOURCES)
 	@shellcheck .ci/run slurm/site.sh pbs/site.sh tests/cluster/qsub \
-		$(shell find tools exercises tests -name '*.sh' -o -name '*.bash' -o -name '*.bats' | grep -v '^exercises/checks/')
+		$(shell find tools exercises tests cpu_device -name '*.sh' -o -name '*.bash' -o -name '*.bats' | grep -v '^exercises/checks/')
 # exercises/check.bash sets and reads variables of the checks.
 	@shellcheck --shell bash --exclude SC2034,SC2154 exercises/checks/*.bash exercises/*/check exercises/debug/*/check
 	@tools/lint_jobs.sh
 	@cppcheck --quiet --error-exitcode=1 --enable=warning,portability --inline-suppr \
-		--suppress=missingInclude --suppress=normalCheckLevelMaxBranches -I. -Icpu_device/include 0*/ common/ cpu_device/ watch/ zoo/
+		--suppress=missingInclude --suppress=normalCheckLevelMaxBranches -I. -Icpu_device/include 0*/ common/ cpu_device/src/ watch/ zoo/

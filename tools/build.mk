@@ -36,7 +36,7 @@ LIBRARY := $(BUILD)/libcpu_device.a
 COMMON_ARCHIVES := $(BUILD)/common.a $(if $(filter cpu,$(DEVICE)),$(LIBRARY))
 
 .DELETE_ON_ERROR:
-.PHONY: always cpu-programs cpu-device container
+.PHONY: always cpu-programs container
 
 programs: $(BUILT)
 
@@ -53,13 +53,6 @@ cpu-programs:
 		'because a library of the CPU device is missing: make DEVICE=cpu $(MAKECMDGOALS:run-%=%) names it'; exit; }; \
 	$(MAKE) $(if $(V),,-s) --no-print-directory DEVICE=cpu $(addprefix build/cpu/,\
 		$(foreach goal,$(MAKECMDGOALS:run-%=%),$($(goal)) $(filter $(goal),$(PROGRAMS))))
-
-cpu-device: ## builds the CPU device for other programs: build/cpu_device/lib/libcpu_device.a and include/
-	@$(MAKE) --no-print-directory -s QUIET=@ DEVICE=cpu build/cpu/libcpu_device.a
-	@mkdir -p build/cpu_device/lib && cp build/cpu/libcpu_device.a build/cpu_device/lib && cp -r cpu_device/include build/cpu_device
-	@echo 'build/cpu_device holds lib/libcpu_device.a and include/; a program for CUDA, cuBLAS and NCCL compiles with:'
-	@echo "cc -g program.c -Ibuild/cpu_device/include build/cpu_device/lib/libcpu_device.a" \
-		"$$(sed -n 's/^LIB_FLAGS := //p' build/cpu/libs.mk | sed 's/-D[A-Z_]* //; s/ -lz$$//') -lm -ldl -pthread"
 
 container: ## builds an Apptainer image with the compilers and libraries that the course needs for DEVICE
 	@tools/container.sh $(DEVICE)
@@ -104,7 +97,10 @@ $(BUILD)/%.o: %.cu $(BUILD)/flags
 # the launcher. common.a also holds zoo/ and watch/. Step 1 has no use for those of the steps, some of which need NCCL.
 $(BUILD)/steps.a: $(STEPS_MODULES)
 $(BUILD)/common.a: $(COMMON_MODULES)
-$(LIBRARY): $(patsubst %.c,$(BUILD)/%.o,$(wildcard cpu_device/*.c))
+# The CPU device has a Makefile of its own, which knows what the library is made from.
+CPU_DEVICE = $(MAKE) $(if $(V),,-s) --no-print-directory -C cpu_device BUILD=../$(BUILD)/cpu_device LIBRARY=../$(LIBRARY) BLAS='$(LIB_FLAGS)'
+$(LIBRARY): always
+	@+$(CPU_DEVICE) ../$@
 $(BUILD)/%.a:
 	@rm -f $@
 	$(QUIET)$(AR) -qc $@ $^
@@ -123,4 +119,4 @@ build/story.txt: build/story
 	@$< >$@ 2>/dev/null
 
 # The programs of exercises (MINE) contain nothing of the tests.
--include $(shell find $(BUILD) $(if $(MINE),-path $(BUILD)/tests -prune -o) -name '*.d' -print 2>/dev/null)
+-include $(shell find $(BUILD) -path $(BUILD)/cpu_device -prune -o $(if $(MINE),-path $(BUILD)/tests -prune -o) -name '*.d' -print 2>/dev/null)

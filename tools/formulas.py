@@ -197,8 +197,8 @@ def context_parallel_bytes(layers, key_value_width, tokens, ranks, element=2):
 
 def gpus():
     """The rates of the modelled GPUs, in bytes, FLOPs and seconds: gpus()["h100"]["bf16"]. They are read from
-    cpu_device/gpu_rates.c; cpu_device/README.md has their sources."""
-    with open(f"{ROOT}/cpu_device/gpu_rates.c", encoding="ascii") as file:
+    cpu_device/src/gpu_rates.c; cpu_device/README.md has their sources."""
+    with open(f"{ROOT}/cpu_device/src/gpu_rates.c", encoding="ascii") as file:
         text = file.read()
     names = re.findall(r'"(\w+)"', re.search(r"model_names\[MODELS\] = \{(.*)\}", text)[1])
     factors = {name: float(value) for name, value in re.findall(r"#define (\w+) ([0-9.e-]+)", text)}
@@ -216,7 +216,7 @@ PEAK_BF16 = {"a100": 312e12, "h100": 989e12, "h200": 989e12, "b200": 2250e12, "l
 
 def cluster_ring_seconds(trips, size, nodes, gpus_per_node, gpu):
     """Seconds of the same ring on nodes of modelled GPUs. It enters each node once, over as many network interfaces as the
-    node has GPUs. cpu_device/gpu_collectives.c also has trees, NVLS, another protocol for short messages, and a fixed
+    node has GPUs. cpu_device/src/gpu_collectives.c also has trees, NVLS, another protocol for short messages, and a fixed
     time for each call. So this formula is for large messages. gpu: a value of gpus()."""
     ranks, rate = nodes * gpus_per_node, math.inf
     if ranks == 1:
@@ -231,7 +231,7 @@ def cluster_ring_seconds(trips, size, nodes, gpus_per_node, gpu):
 
 def cluster_tree_seconds(size, nodes, gpus_per_node, gpu):
     """Seconds of an all-reduce in a chain inside each node and a tree over the nodes: the bytes go up and down, at 0.92 of
-    the links' rate. Source: tree in cpu_device/gpu_collectives.c, after src/graph/tuning.cc of
+    the links' rate. Source: tree in cpu_device/src/gpu_collectives.c, after src/graph/tuning.cc of
     https://github.com/NVIDIA/nccl."""
     rate = gpu["link"] if gpus_per_node > 1 else math.inf
     if nodes > 1:

@@ -4,7 +4,7 @@
 #include "common/data/data.h"
 #include "common/device/spans.h"
 #include "common/kernels/cpu_launch.h"
-#include "cpu_device/floats.h"
+#include "cpu_device/src/floats.h"
 #include <math.h>
 #include <string.h>
 

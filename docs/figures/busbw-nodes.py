@@ -1,11 +1,11 @@
 """Published bus bandwidths of all-reduces of large messages on 1, 2 and 4 nodes of 8 GPUs: the tables of
-tests/device/test_published.c, which names their sources. The bandwidth is 2 (n - 1) / n times bytes divided by time."""
+cpu_device/tests/test_published.c, which names their sources. The bandwidth is 2 (n - 1) / n times bytes divided by time."""
 import os
 import re
 
 from drawing import COMMUNICATE, COMPUTE, FOURTH, HOST, Figure
 
-SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tests/device/test_published.c")
+SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../cpu_device/tests/test_published.c")
 TOP, BOTTOM, MOST = 60, 370, 500  # GB/s at the top
 GPUS = (("h100", "8 H100 per node", COMPUTE, (1, 2, 4)), ("h200", "8 H200 per node", COMMUNICATE, (1, 2, 4)))
 

@@ -1,4 +1,4 @@
-"""A host with a GPU: the way of the data to the units that compute. The rates are those of the modelled H100 (cpu_device/gpu_rates.c);
+"""A host with a GPU: the way of the data to the units that compute. The rates are those of the modelled H100 (cpu_device/src/gpu_rates.c);
 cpu_device/README.md has their sources. The L2 cache is that of roofline.py. The numbers of SMs and the sizes of caches are those of
 an H100 SXM: https://developer.nvidia.com/blog/nvidia-hopper-architecture-in-depth/."""
 from drawing import COMMUNICATE, COMPUTE, COPY, FOURTH, HOST, UPDATE, Figure

@@ -1,5 +1,5 @@
 """When the host queues the kernels of a training step of step 1 and when a GPU runs them, computed from the rates of the
-modelled H100 as in cpu_device/gpu_model.c and product.c: for its calls, and for calls that take a quarter of the time."""
+modelled H100 as in cpu_device/src/gpu_model.c and product.c: for its calls, and for calls that take a quarter of the time."""
 from drawing import COMPUTE, HOST, UPDATE, Figure
 from formulas import gpus
 

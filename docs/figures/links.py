@@ -1,4 +1,4 @@
-"""How fast the links of a GPU are, on a logarithmic scale: the rates of the modelled H100 (cpu_device/gpu_rates.c), whose sources
+"""How fast the links of a GPU are, on a logarithmic scale: the rates of the modelled H100 (cpu_device/src/gpu_rates.c), whose sources
 are in cpu_device/README.md."""
 import math
 import os
@@ -6,7 +6,7 @@ import re
 
 from drawing import COMMUNICATE, COMPUTE, COPY, HOST, Figure
 
-SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../cpu_device/gpu_rates.c")
+SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../cpu_device/src/gpu_rates.c")
 LEFT, TOP, WIDTH, PITCH, HEIGHT = 392, 64, 560, 76, 46  # of the bars
 LEAST, MOST = 1, 10000  # GB/s at the two ends of the axis
 

@@ -1,5 +1,5 @@
 """The roofline of an H100: the rate of a kernel is limited by the arithmetic, or by its FLOPs per byte times the rate of the
-memory. The rates are those of the modelled H100 (cpu_device/gpu_rates.c), whose sources are in cpu_device/README.md. The rate of the
+memory. The rates are those of the modelled H100 (cpu_device/src/gpu_rates.c), whose sources are in cpu_device/README.md. The rate of the
 L2 cache was measured on an H100 PCIe: 6,979 GB/s for 8.4 MB of data, which its L1 caches help to read:
 https://github.com/te42kyfo/gpu-benches, gpu-l2-cache/h100_pcie.txt."""
 import math

@@ -1,5 +1,5 @@
 """Two other ways to sum: a tree over nodes, and NVLS, in which the NVLink switch adds. The number of rounds is that of the tree in
-cpu_device/gpu_collectives.c."""
+cpu_device/src/gpu_collectives.c."""
 from drawing import COMMUNICATE, COMPUTE, UPDATE, Figure
 
 

@@ -18,7 +18,7 @@ trap 'exit 1' INT TERM
 
 compile() { # TARGET
     objects=
-    for source in common/*/*.c zoo/*.c zoo/*/*.c watch/*.c cpu_device/*.c "tests/fuzz/$1.c"; do
+    for source in common/*/*.c zoo/*.c zoo/*/*.c watch/*.c "tests/fuzz/$1.c"; do
         case $source in
             */gpu_*) ;; # for a GPU only
             *) objects="$objects $build/${source%.c}.o" ;;
@@ -26,10 +26,10 @@ compile() { # TARGET
     done
     # shellcheck disable=SC2086 # the objects, and the libraries below, are lists of words
     make --no-print-directory CC=clang DEVICE=cpu BUILD=$build \
-        CFLAGS="-O1 -g -fsanitize=fuzzer-no-link,$sanitizers -fno-sanitize-recover=all" $objects || return
+        CFLAGS="-O1 -g -fsanitize=fuzzer-no-link,$sanitizers -fno-sanitize-recover=all" $objects $build/libcpu_device.a || return
     libs=$(sed -n 's/^LIB_FLAGS := //p' $build/libs.mk)
     # shellcheck disable=SC2086
-    clang -pthread -fsanitize=fuzzer,$sanitizers $objects -o "$build/$1" $libs -lm -ldl
+    clang -pthread -fsanitize=fuzzer,$sanitizers $objects $build/libcpu_device.a -o "$build/$1" $libs -lm -ldl
 }
 
 zeros() { head -c "$1" /dev/zero; }

@@ -106,7 +106,7 @@ END
 
 @test "the tables of variables are complete: those of the CPU device, and those of NCCL that it reads" {
     cd "$BATS_TEST_TMPDIR"
-    grep -ohE '(getenv|cpu_positive_number)\("[A-Z_]+"' "$root"/cpu_device/*.c | cut -d'"' -f2 | sort -u >variables
+    grep -ohE '(getenv|cpu_positive_number)\("[A-Z_]+"' "$root"/cpu_device/src/*.c | cut -d'"' -f2 | sort -u >variables
     grep -ohE '^\| `[A-Z_]+` \|' "$root/cpu_device/README.md" | cut -d'`' -f2 | sort >listed
     [ "$(wc -l <variables)" -gt 0 ]
     [ "$(comm -23 variables listed)" = "" ]

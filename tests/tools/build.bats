@@ -46,7 +46,7 @@ objects() { # all objects that are newer than the file
 
     touch stamp cpu_device/include/cublas_v2.h
     make -j2 DEVICE=cpu step1
-    grep -q build/cpu/cpu_device/cublas.o <<<"$(objects stamp)"
+    grep -q build/cpu/cpu_device/src/cublas.o <<<"$(objects stamp)"
     grep -q build/cpu/common/models/model.o <<<"$(objects stamp)"
     run ! grep -q build/cpu/common/base/options.o <<<"$(objects stamp)"
 

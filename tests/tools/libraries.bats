@@ -287,7 +287,7 @@ END
     [ ${#stderr_lines[@]} = 1 ]
     options=(--data synthetic --hidden 8 --max-steps 1)
     01_single_gpu/train "${options[@]}" >out
-    grep -q '^device .*the reference BLAS (slow: tools/deps.sh run installs a faster library)' out
+    grep -q '^device .*the reference BLAS (slow: install oneDNN or OpenBLAS)' out
     touch faster
     run --separate-stderr make -j2 DEVICE=cpu CC="$PWD/cc-reference" step1
     [ "$status" = 0 ]

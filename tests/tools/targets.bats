@@ -143,17 +143,12 @@ make trace-step1 needs neither" ]
     says 'These times are modelled: h100' '   1 ' '   2 ' 'rehearse.csv'
 }
 
-@test "make cpu-device builds a library with which a program outside the course compiles, in C and in C++" {
-    fresh cpu-device
-    mkdir -p ../outside/build
-    cp -r build/cpu_device ../outside/build
-    cp cpu_device/example/sum_over_devices.c ../outside/program.c
-    cd ../outside && rm -rf ../tree
-    for compiler in cc g++; do
-        read -ra command <<<"${lines[-1]/#cc/$compiler}"
-        "${command[@]}" -Wall -Wextra -Werror -o program
-        [ "$(CPU_DEVICES=3 ./program)" = "3 devices added 1048576 numbers, 0 sums are wrong" ]
-    done
+@test "cpu_device/ alone builds its library, its example and its tests, and names the lines of a program" {
+    cp -r "$root/cpu_device" alone && cd alone
+    rm -rf build lib
+    make -j2 WERROR=1 library tests
+    [ "$(make -s example QUIET=@ | grep -c 'the sum of 4194304 numbers is 10485760$')" = 4 ]
+    build/tests/test_check
 }
 
 @test "make plots works in a fresh clone, and draws kept runs again" {

@@ -4,7 +4,7 @@
 //   thread by thread, the last thread first, so loops that skip or repeat elements, or depend on an
 //   order, give wrong results. LAUNCH_BLOCKS runs the real blocks, whose threads can wait for each
 //   other.
-// - tests/device/gpu_build.c finds the kernels in a table, and runs the grids that nvcc's code
+// - tests/steps/gpu_build.c finds the kernels in a table, and runs the grids that nvcc's code
 //   launches.
 #pragma once
 #include <math.h>

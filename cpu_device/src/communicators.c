@@ -1,0 +1,469 @@
+// How communicators are made, split and ended.
+#include "check.h"
+#include "comm.h"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct ncclComm *comms;
+
+void cpu_for_each_comm(void (*f)(struct ncclComm *, const void *), const void *argument) {
+    pthread_mutex_lock(&list_lock);
+    for (struct ncclComm *c = comms; c; c = c->next)
+        f(c, argument);
+    pthread_mutex_unlock(&list_lock);
+}
+
+// A program may end without ncclCommDestroy. The other ranks must not report that it was killed,
+// and they still get the messages that hold their data.
+static void say_goodbye(struct ncclComm *c, const void *argument) {
+    (void)argument;
+    if (c->seat)
+        c->seat->left = 1;
+    c->network_stop = 1;
+    cpu_network_wake(c);
+}
+
+static void wait_for_network(struct ncclComm *c, const void *argument) {
+    (void)argument;
+    cpu_network_stop(c, 0);
+}
+
+static void at_exit(void) {
+    if (cpu_enter())
+        return;
+    cpu_for_each_comm(say_goodbye, NULL); // first to all, so that they wait at the same time
+    cpu_for_each_comm(wait_for_network, NULL);
+}
+
+// Returns an error if comm is no communicator of this process.
+static ncclResult_t known(struct ncclComm *comm, const char *name) {
+    pthread_mutex_lock(&list_lock);
+    const struct ncclComm *c = comms;
+    while (c && c != comm)
+        c = c->next;
+    pthread_mutex_unlock(&list_lock);
+    return c ? ncclSuccess
+             : cpu_refuse(ncclInvalidArgument, "%s: comm is not a communicator", name);
+}
+
+ncclResult_t cpu_ready_comm(struct ncclComm *c, const char *name) {
+    ncclResult_t result = known(c, name);
+    if (result)
+        return result;
+    pthread_mutex_lock(&c->lock);
+    if (c->state == ncclInProgress || c->unpolled)
+        result = cpu_refuse(ncclInvalidArgument,
+                            "%s: the previous call is still in progress; call "
+                            "ncclCommGetAsyncError until it has ended",
+                            name);
+    else if (c->state)
+        result = c->state; // ncclGetLastError keeps the text of the first error
+    else if (c->finalized)
+        result = cpu_refuse(ncclInvalidUsage, "%s: the communicator has been finalized", name);
+    pthread_mutex_unlock(&c->lock);
+    return result;
+}
+
+// Closes the connections of all communicators in a forked child. Otherwise the child would keep
+// those of its parent, and other ranks would not notice the parent's end.
+static void let_go(void) {
+    for (struct ncclComm *c = comms; c; c = c->next)
+        for (int p = 0; c->channels && p < c->ranks; p++)
+            cpu_close(&c->channels[p].socket);
+}
+
+static void register_at_exit(void) {
+    atexit(at_exit);
+    pthread_atfork(NULL, NULL, let_go);
+}
+
+static struct ncclComm *new_comm(int ranks, int rank, int blocking) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static atomic_uint made;
+    struct ncclComm *c = cpu_new(sizeof *c);
+    pthread_once(&once, register_at_exit);
+    c->ranks = ranks;
+    c->rank = c->named = rank;
+    c->device = cpu_current_device();
+    c->label = ++made;
+    c->blocking = blocking;
+    c->lock_page = MAP_FAILED;
+    c->memory_file = c->network_wake[0] = c->network_wake[1] = CPU_NO_FILE;
+    c->state = ncclInProgress;
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->changed, NULL);
+    pthread_mutex_lock(&list_lock);
+    c->next = comms;
+    comms = c;
+    pthread_mutex_unlock(&list_lock);
+    return c;
+}
+
+static void free_comm(struct ncclComm *c, int at_once) {
+    pthread_mutex_lock(&list_lock);
+    struct ncclComm **link = &comms;
+    while (*link != c)
+        link = &(*link)->next;
+    *link = c->next;
+    pthread_mutex_unlock(&list_lock);
+    pthread_mutex_lock(&cpu_lock);
+    cpu_check_comm_ends(c);
+    pthread_mutex_unlock(&cpu_lock);
+    if (c->seat)
+        c->seat->left = 1;
+    cpu_network_stop(c, at_once);
+    cpu_part(c);
+    for (struct scaling *s; (s = c->scalings); free(s))
+        c->scalings = s->next;
+    for (struct ncclWindow_vidmem *w; (w = c->windows); free(w))
+        c->windows = w->next;
+    pthread_mutex_destroy(&c->lock);
+    pthread_cond_destroy(&c->changed);
+    free(c);
+}
+
+// Waits for all calls of the communicator.
+static void drain(struct ncclComm *c) {
+    pthread_mutex_lock(&c->lock);
+    while (c->background || c->finished != c->issued)
+        pthread_cond_wait(&c->changed, &c->lock);
+    pthread_mutex_unlock(&c->lock);
+}
+
+struct choice {
+    int color, key, rank;
+};
+
+static int comes_before(const struct choice *a, const struct choice *b) {
+    return a->key != b->key ? a->key < b->key : a->rank < b->rank;
+}
+
+// Makes a communicator of the ranks that chose the same color, in the order of their keys.
+static ncclResult_t split(struct job *job) {
+    struct ncclComm *c = job->comm, *parent = job->parent;
+    struct choice own = {job->color, job->key, parent->rank}, first = own;
+    struct choice *all = cpu_new((size_t)parent->ranks * sizeof *all);
+    ncclUniqueId *ids = cpu_new((size_t)parent->ranks * sizeof *ids);
+    ncclResult_t result = cpu_gather_now(parent, c, job->turn, &own, all, sizeof own);
+    for (const struct choice *other = all; other < all + parent->ranks; other++) {
+        if (other->color != own.color)
+            continue;
+        c->ranks++;
+        c->rank += comes_before(other, &own);
+        if (comes_before(other, &first))
+            first = *other;
+    }
+    if (!result && own.color != NCCL_SPLIT_NOCOLOR && first.rank == own.rank)
+        result = cpu_make_id(&job->id);
+    ncclResult_t gathered = cpu_gather_now(parent, c, job->turn + 1, &job->id, ids, sizeof *ids);
+    if (!result && !gathered && own.color != NCCL_SPLIT_NOCOLOR)
+        result = cpu_meet(c, &ids[first.rank]);
+    free(all);
+    free(ids);
+    return result ? result : gathered;
+}
+
+static void run_job(struct job *job) {
+    struct ncclComm *c = job->comm;
+    job->result = job->parent ? split(job) : cpu_meet(c, &job->id);
+    pthread_mutex_lock(&c->lock);
+    c->state = job->result;
+    pthread_mutex_unlock(&c->lock);
+}
+
+// Stores the new communicator for the caller of a blocking call, or NULL.
+static ncclResult_t end_job(struct job *job) {
+    ncclResult_t result = job->result;
+    int wanted = !result && !(job->parent && job->color == NCCL_SPLIT_NOCOLOR);
+    *job->out = wanted ? job->comm : NULL;
+    if (!wanted)
+        free_comm(job->comm, 1);
+    free(job);
+    return result;
+}
+
+static void *run_job_in_group(void *argument) {
+    run_job(argument);
+    return NULL;
+}
+
+static void end_background(struct ncclComm *c) {
+    pthread_mutex_lock(&c->lock);
+    c->background--;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+}
+
+// Returns the parent if the program must ask the parent for the state of a split. As in NCCL, this
+// is the case if the parent is non-blocking; the program gets the new communicator when the split
+// ends.
+static struct ncclComm *polled_parent(const struct job *job) {
+    return job->parent && !job->parent->blocking ? job->parent : NULL;
+}
+
+static void begin_split(struct ncclComm *parent, struct ncclComm *making) {
+    pthread_mutex_lock(&parent->lock);
+    parent->state = ncclInProgress;
+    parent->making = making;
+    parent->background++;
+    pthread_mutex_unlock(&parent->lock);
+}
+
+static void end_split(struct ncclComm *parent, ncclResult_t result) {
+    pthread_mutex_lock(&parent->lock);
+    parent->state = result;
+    parent->making = NULL;
+    pthread_mutex_unlock(&parent->lock);
+    end_background(parent);
+}
+
+static void *run_job_in_background(void *argument) {
+    struct job *job = argument;
+    run_job(job);
+    struct ncclComm *c = job->comm, *parent = polled_parent(job);
+    if (parent) {
+        *job->out = c;
+        end_split(parent, job->result);
+    }
+    free(job);
+    end_background(c);
+    return NULL;
+}
+
+static void *finalize_in_background(void *argument) {
+    struct ncclComm *c = argument;
+    pthread_mutex_lock(&c->lock);
+    while (c->finished != c->issued)
+        pthread_cond_wait(&c->changed, &c->lock);
+    if (c->state == ncclInProgress)
+        c->state = ncclSuccess;
+    pthread_mutex_unlock(&c->lock);
+    end_background(c);
+    return NULL;
+}
+
+static ncclResult_t run_in_background(struct ncclComm *c, void *(*run)(void *), void *argument) {
+    pthread_t thread;
+    pthread_mutex_lock(&c->lock); // the thread before may still be ending
+    int failed = cpu_start_thread(&thread, run, argument);
+    if (failed)
+        c->state = cpu_refuse(ncclSystemError, "cannot start a thread");
+    else
+        c->background++;
+    pthread_mutex_unlock(&c->lock);
+    if (failed)
+        return ncclSystemError;
+    pthread_detach(thread);
+    return ncclInProgress;
+}
+
+// A split takes its two turns when it starts, because its group may fail before that. With -2, it
+// returns them.
+static void take_turns(struct job *job, int turns) {
+    if (job->parent)
+        job->turn = cpu_issue(job->parent, (uint64_t)turns);
+}
+
+// Starts a job: in the background for a non-blocking communicator, at the end of an open group, or
+// now.
+static ncclResult_t start_job(struct job *job) {
+    struct ncclComm *c = job->comm;
+    if (!c->blocking && !(job->parent && job->color == NCCL_SPLIT_NOCOLOR)) {
+        struct ncclComm *parent = polled_parent(job);
+        *job->out = parent ? NULL : c;
+        take_turns(job, 2);
+        if (parent)
+            begin_split(parent, c);
+        ncclResult_t result = run_in_background(c, run_job_in_background, job);
+        if (result == ncclInProgress)
+            return parent ? ncclSuccess : ncclInProgress; // as NCCL: only the parent's state counts
+        if (parent)
+            end_split(parent, result);
+        take_turns(job, -2);
+        free(job);
+        return result;
+    }
+    if (cpu_in_group()) {
+        cpu_add_job(job);
+        return ncclSuccess;
+    }
+    take_turns(job, 2);
+    run_job(job);
+    return end_job(job);
+}
+
+ncclResult_t cpu_run_jobs(struct job **jobs, int count, ncclResult_t result) {
+    pthread_t threads[MOST_PEERS];
+    int started = 0;
+    while (!result && started < count) {
+        struct job *job = jobs[started];
+        take_turns(job, 2);
+        if (!cpu_start_thread(&threads[started], run_job_in_group, job)) {
+            started++;
+            continue;
+        }
+        take_turns(job, -2);
+        result = cpu_refuse(ncclSystemError, "cannot start a thread");
+    }
+    for (int i = 0; i < count; i++) {
+        if (i < started)
+            pthread_join(threads[i], NULL);
+        else
+            jobs[i]->result = result;
+        ncclResult_t ended = end_job(jobs[i]);
+        result = result ? result : ended;
+    }
+    return result;
+}
+
+static ncclResult_t is_blocking(const ncclConfig_t *config, const char *name, int *blocking) {
+    if (config && config->magic != 0xcafebeef)
+        return cpu_refuse(ncclInvalidArgument, "%s: config was not set to NCCL_CONFIG_INITIALIZER",
+                          name);
+    if (config && config->blocking != NCCL_CONFIG_UNDEF_INT)
+        *blocking = config->blocking;
+    if (*blocking != 0 && *blocking != 1)
+        return cpu_refuse(ncclInvalidArgument, "%s: config.blocking is %d, not 0 or 1", name,
+                          *blocking);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t *config) {
+    int blocking = 1;
+    ncclResult_t result = is_blocking(config, "ncclCommInitRank", &blocking);
+    if (cpu_enter())
+        result = cpu_refuse(ncclUnhandledCudaError, "ncclCommInitRank: %s",
+                            cudaGetErrorString(cpu_enter()));
+    else if (!comm)
+        result = cpu_refuse(ncclInvalidArgument, "ncclCommInitRank: comm is NULL");
+    else if (ranks < 1 || ranks > MOST_PEERS)
+        result = cpu_refuse(ncclInvalidArgument, "ncclCommInitRank: nranks is %d, not 1 to %d",
+                            ranks, MOST_PEERS);
+    else if (rank < 0 || rank >= ranks)
+        result = cpu_refuse(ncclInvalidArgument, "ncclCommInitRank: rank %d is not one of %d ranks",
+                            rank, ranks);
+    if (result)
+        return cpu_noted(result);
+    struct job *job = cpu_new(sizeof *job);
+    *job = (struct job){.comm = new_comm(ranks, rank, blocking), .id = id, .out = comm};
+    return cpu_noted(start_job(job));
+}
+
+ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank) {
+    return ncclCommInitRankConfig(comm, ranks, id, rank, NULL);
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm,
+                           ncclConfig_t *config) {
+    ncclResult_t result = cpu_ready_comm(comm, "ncclCommSplit");
+    int blocking = result ? 1 : comm->blocking;
+    if (!result)
+        result = is_blocking(config, "ncclCommSplit", &blocking);
+    if (!result && (!newcomm || color < NCCL_SPLIT_NOCOLOR))
+        result = cpu_refuse(ncclInvalidArgument,
+                            "ncclCommSplit: newcomm is NULL, or color %d is negative", color);
+    if (result)
+        return cpu_noted(result);
+    struct job *job = cpu_new(sizeof *job);
+    *job = (struct job){.comm = new_comm(0, 0, blocking),
+                        .parent = comm,
+                        .color = color,
+                        .key = key,
+                        .out = newcomm};
+    job->comm->device = comm->device;
+    job->comm->named = comm->named;
+    job->comm->label = ((comm->label << 8 | ++comm->splits) << 12) + (uint64_t)color;
+    return cpu_noted(start_job(job));
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t c) {
+    if (!c)
+        return ncclSuccess;
+    ncclResult_t result = cpu_ready_comm(c, "ncclCommFinalize");
+    if (result)
+        return cpu_noted(result);
+    if (c->blocking) {
+        drain(c);
+        c->finalized = 1;
+        return c->state;
+    }
+    pthread_mutex_lock(&c->lock);
+    c->finalized = 1;
+    c->state = ncclInProgress;
+    pthread_mutex_unlock(&c->lock);
+    return run_in_background(c, finalize_in_background, c);
+}
+
+// Returns an error if the communicator cannot be destroyed now.
+static ncclResult_t may_end(struct ncclComm *c, const char *name) {
+    ncclResult_t result = known(c, name);
+    if (!result && cpu_group_uses(c))
+        result = cpu_refuse(ncclInvalidUsage, "%s: calls of this group still wait for ncclGroupEnd",
+                            name);
+    return result;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t c) {
+    // cpu_enter fails if the program is exiting, because at_exit has already ended the
+    // communicator, and in a forked child, because the communicator belongs to its parent.
+    if (!c || cpu_enter())
+        return ncclSuccess;
+    ncclResult_t result = may_end(c, "ncclCommDestroy");
+    if (result)
+        return cpu_noted(result);
+    drain(c);
+    free_comm(c, 0);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t c) {
+    if (!c || cpu_enter())
+        return ncclSuccess;
+    ncclResult_t result = may_end(c, "ncclCommAbort");
+    if (result)
+        return cpu_noted(result);
+    c->aborted = 1;
+    pthread_mutex_lock(&c->lock);
+    if (c->making)
+        c->making->aborted = 1;
+    while (c->background) // this thread may still make the seat
+        pthread_cond_wait(&c->changed, &c->lock);
+    pthread_mutex_unlock(&c->lock);
+    if (c->seat)
+        cpu_ring_bell(c->seat);
+    drain(c);
+    free_comm(c, 1);
+    cpu_resume_streams();
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *error) {
+    ncclResult_t result = known(c, "ncclCommGetAsyncError");
+    if (!result && !error)
+        result = cpu_refuse(ncclInvalidArgument, "ncclCommGetAsyncError: asyncError is NULL");
+    if (result)
+        return result;
+    pthread_mutex_lock(&c->lock);
+    *error = c->state;
+    if (c->state != ncclInProgress)
+        c->unpolled = 0;
+    pthread_mutex_unlock(&c->lock);
+    return ncclSuccess;
+}
+
+ncclResult_t cpu_ask(ncclComm_t c, const char *name, int *out, size_t member) {
+    ncclResult_t result = known(c, name);
+    if (!result && !out)
+        result = cpu_refuse(ncclInvalidArgument, "%s: the pointer for the result is NULL", name);
+    if (!result)
+        memcpy(out, (const char *)c + member, sizeof *out);
+    return result;
+}
+
+ncclResult_t ncclCommCount(const ncclComm_t c, int *count) {
+    return cpu_ask(c, "ncclCommCount", count, offsetof(struct ncclComm, ranks));
+}

@@ -1,0 +1,250 @@
+// The functions of cuBLAS. They check their arguments as cuBLAS does, and queue the call on the
+// handle's stream (product.h).
+#include "internal.h"
+#include "product.h"
+#include "sgemm.h"
+#include <cublas_v2.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+struct cublasContext {
+    int device;
+    cudaStream_t stream;
+    cublasMath_t mode;
+    int light; // 1: for cuBLASLt only
+    struct cublasContext *next;
+};
+
+static pthread_mutex_t handles_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct cublasContext *handles; // that live
+
+// Returns the link to the handle, or the list's last link if no such handle lives. Called with
+// handles_lock held.
+static struct cublasContext **find(const void *handle) {
+    struct cublasContext **link = &handles;
+    while (*link && *link != handle)
+        link = &(*link)->next;
+    return link;
+}
+
+static int is_live(cublasHandle_t handle) {
+    pthread_mutex_lock(&handles_lock);
+    struct cublasContext *found = *find(handle);
+    int live = found && !found->light;
+    pthread_mutex_unlock(&handles_lock);
+    return live;
+}
+
+int cpu_device_of_handle(const void *handle) {
+    pthread_mutex_lock(&handles_lock);
+    struct cublasContext *found = *find(handle);
+    int device = found ? found->device : -1;
+    pthread_mutex_unlock(&handles_lock);
+    return device;
+}
+
+// A product may still run when the program exits. The streams must stop before the library's data
+// is freed, so cpu_stop_at_exit comes after the library's own setup.
+static void begin(void) {
+    cpu_sgemm_begin();
+    cpu_stop_at_exit();
+}
+
+static cublasStatus_t create(cublasHandle_t *handle, int light) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (!handle)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (cpu_enter() || cpu_capture_forbids_call()) // it allocates
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    pthread_once(&once, begin);
+    struct cublasContext *made = cpu_new(sizeof *made);
+    made->device = cpu_current_device();
+    made->light = light;
+    pthread_mutex_lock(&handles_lock);
+    made->next = handles;
+    *handle = handles = made;
+    pthread_mutex_unlock(&handles_lock);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasCreate(cublasHandle_t *handle) {
+    return create(handle, 0);
+}
+
+cublasStatus_t cpu_create_light_handle(cublasHandle_t *handle) {
+    return create(handle, 1);
+}
+
+// As in cuBLAS, the host waits for the device.
+static cublasStatus_t destroy(cublasHandle_t handle, int light) {
+    pthread_mutex_lock(&handles_lock);
+    struct cublasContext **link = find(handle), *found = *link;
+    if (found && found->light != light)
+        found = NULL;
+    if (found)
+        *link = found->next;
+    pthread_mutex_unlock(&handles_lock);
+    if (!found)
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (!cpu_enter())
+        cpu_drain_device(found->device);
+    free(found);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasDestroy(cublasHandle_t handle) {
+    return destroy(handle, 0);
+}
+
+cublasStatus_t cpu_destroy_light_handle(cublasHandle_t handle) {
+    return destroy(handle, 1);
+}
+
+cublasStatus_t cublasGetVersion(cublasHandle_t handle, int *version) {
+    (void)handle;
+    if (!version)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    *version = 130000;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream) {
+    if (!is_live(handle))
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    handle->stream = stream;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasGetStream(cublasHandle_t handle, cudaStream_t *stream) {
+    if (!is_live(handle))
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (!stream)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    *stream = handle->stream;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {
+    if (!is_live(handle))
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (mode != CUBLAS_DEFAULT_MATH && mode != CUBLAS_PEDANTIC_MATH &&
+        mode != CUBLAS_TF32_TENSOR_OP_MATH)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    handle->mode = mode;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasGetMathMode(cublasHandle_t handle, cublasMath_t *mode) {
+    if (!is_live(handle))
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (!mode)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    *mode = handle->mode;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static int too_small(int ld, int rows) {
+    return ld < (rows > 1 ? rows : 1);
+}
+
+cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t transa,
+                                          cublasOperation_t transb, int m, int n, int k,
+                                          const void *alpha, const void *A, cudaDataType Atype,
+                                          int lda, long long int strideA, const void *B,
+                                          cudaDataType Btype, int ldb, long long int strideB,
+                                          const void *beta, void *C, cudaDataType Ctype, int ldc,
+                                          long long int strideC, int batchCount,
+                                          cublasComputeType_t computeType, cublasGemmAlgo_t algo) {
+    if (!is_live(handle) || cpu_enter())
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (handle->device != cpu_current_device())
+        return CUBLAS_STATUS_EXECUTION_FAILED;
+    if (algo != CUBLAS_GEMM_DEFAULT || !cpu_element_bytes(Atype) || Atype != Btype ||
+        (Ctype != Atype && Ctype != CUDA_R_32F) ||
+        (computeType != CUBLAS_COMPUTE_32F && computeType != CUBLAS_COMPUTE_32F_FAST_TF32) ||
+        strideA < 0 || strideB < 0 || strideC < 0)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (m < 0 || n < 0 || k < 0 || batchCount < 0 || !alpha || !beta ||
+        (unsigned)transa > CUBLAS_OP_C || (unsigned)transb > CUBLAS_OP_C ||
+        too_small(lda, transa ? k : m) || too_small(ldb, transb ? n : k) || too_small(ldc, m))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (m == 0 || n == 0 || batchCount == 0)
+        return CUBLAS_STATUS_SUCCESS;
+    if (!C)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    int tf32 = Atype == CUDA_R_32F && (handle->mode == CUBLAS_TF32_TENSOR_OP_MATH ||
+                                       computeType == CUBLAS_COMPUTE_32F_FAST_TF32);
+    struct cpu_product product = {handle->stream,
+                                  transa,
+                                  transb,
+                                  m,
+                                  n,
+                                  k,
+                                  batchCount,
+                                  *(const float *)alpha,
+                                  *(const float *)beta,
+                                  Atype,
+                                  Ctype,
+                                  tf32,
+                                  A,
+                                  B,
+                                  C,
+                                  lda,
+                                  ldb,
+                                  ldc,
+                                  strideA,
+                                  strideB,
+                                  strideC};
+    return cpu_queue_product(&product);
+}
+
+cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
+                            cublasOperation_t transb, int m, int n, int k, const void *alpha,
+                            const void *A, cudaDataType Atype, int lda, const void *B,
+                            cudaDataType Btype, int ldb, const void *beta, void *C,
+                            cudaDataType Ctype, int ldc, cublasComputeType_t computeType,
+                            cublasGemmAlgo_t algo) {
+    return cublasGemmStridedBatchedEx(handle, transa, transb, m, n, k, alpha, A, Atype, lda, 0, B,
+                                      Btype, ldb, 0, beta, C, Ctype, ldc, 0, 1, computeType, algo);
+}
+
+cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t transa,
+                           cublasOperation_t transb, int m, int n, int k, const float *alpha,
+                           const float *A, int lda, const float *B, int ldb, const float *beta,
+                           float *C, int ldc) {
+    return cublasGemmEx(handle, transa, transb, m, n, k, alpha, A, CUDA_R_32F, lda, B, CUDA_R_32F,
+                        ldb, beta, C, CUDA_R_32F, ldc, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+}
+
+#define STATUS(name, text)                                                                         \
+    { CUBLAS_STATUS_##name, "CUBLAS_STATUS_" #name, text }
+static const struct {
+    cublasStatus_t status;
+    const char *name, *text;
+} status_texts[] = {
+    STATUS(SUCCESS, "success"),
+    STATUS(NOT_INITIALIZED, "the library was not initialized"),
+    STATUS(ALLOC_FAILED, "the resource allocation failed"),
+    STATUS(INVALID_VALUE, "an unsupported value or parameter was passed to the function"),
+    STATUS(ARCH_MISMATCH, "the function requires an architectural feature absent from the device"),
+    STATUS(MAPPING_ERROR, "an access to GPU memory space failed"),
+    STATUS(EXECUTION_FAILED, "the function failed to launch on the GPU"),
+    STATUS(INTERNAL_ERROR, "an internal operation failed"),
+    STATUS(NOT_SUPPORTED, "the requested functionality is not supported"),
+};
+
+const char *cublasGetStatusName(cublasStatus_t status) {
+    for (size_t i = 0; i < sizeof status_texts / sizeof *status_texts; i++)
+        if (status_texts[i].status == status)
+            return status_texts[i].name;
+    return "unrecognized status";
+}
+
+const char *cublasGetStatusString(cublasStatus_t status) {
+    if (status == CUBLAS_STATUS_EXECUTION_FAILED && cpu_why_stopped())
+        return cpu_why_stopped();
+    for (size_t i = 0; i < sizeof status_texts / sizeof *status_texts; i++)
+        if (status_texts[i].status == status)
+            return status_texts[i].text;
+    return "unrecognized status";
+}

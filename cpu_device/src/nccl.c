@@ -1,0 +1,256 @@
+// NCCL's collectives, sends and receives. This file checks their arguments, at least as strictly as
+// NCCL. groups.c puts the calls into streams, and collectives.c runs them.
+#include "comm.h"
+#include "reduce.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static pthread_mutex_t text_lock = PTHREAD_MUTEX_INITIALIZER;
+static char last_error[640], wait_text[WHY_BYTES];
+
+ncclResult_t cpu_refuse(ncclResult_t result, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    pthread_mutex_lock(&text_lock);
+    vsnprintf(last_error, sizeof last_error, format, arguments);
+    pthread_mutex_unlock(&text_lock);
+    va_end(arguments);
+    if (result == ncclUnhandledCudaError)
+        cudaGetLastError(); // NCCL returns the error, and does not leave it to the next launch
+    return result;
+}
+
+ncclResult_t cpu_undefined(const char *what) {
+    static atomic_flag warned = ATOMIC_FLAG_INIT;
+    static const char rest[] = "which leaves the result undefined; use two buffers";
+    if (cpu_recording)
+        return cpu_refuse(ncclInvalidUsage, "CPU_DEVICE_CHECK: %s, %s", what, rest);
+    if (!atomic_flag_test_and_set(&warned))
+        fprintf(stderr, "warning: CPU device: %s, %s\n", what, rest);
+    return ncclSuccess;
+}
+
+void cpu_explain_wait(const char *text) {
+    pthread_mutex_lock(&text_lock);
+    snprintf(wait_text, sizeof wait_text, "%s", text);
+    pthread_mutex_unlock(&text_lock);
+}
+
+const char *ncclGetLastError(ncclComm_t comm) {
+    static _Thread_local char copy[sizeof last_error];
+    (void)comm;
+    pthread_mutex_lock(&text_lock);
+    snprintf(copy, sizeof copy, "%s", *last_error ? last_error : wait_text);
+    pthread_mutex_unlock(&text_lock);
+    return copy;
+}
+
+const char *ncclGetErrorString(ncclResult_t result) {
+    static const char *const texts[] = {
+        "no error",
+        "unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
+        "unhandled system error (run with NCCL_DEBUG=INFO for details)",
+        "internal error - please report this issue to the NCCL developers",
+        "invalid argument (run with NCCL_DEBUG=WARN for details)",
+        "invalid usage (run with NCCL_DEBUG=WARN for details)",
+        "remote process exited or there was a network error",
+        "NCCL operation in progress",
+        "timeout",
+    };
+    return (unsigned)result < ncclNumResults ? texts[result] : "unknown result code";
+}
+
+ncclResult_t ncclGetVersion(int *version) {
+    if (!version)
+        return cpu_refuse(ncclInvalidArgument, "ncclGetVersion: version is NULL");
+    *version = NCCL_VERSION_CODE;
+    return ncclSuccess;
+}
+
+double cpu_timeout(void) {
+    // Longer than the limits of the course's watchdog, which names the step and the collective.
+    return (double)cpu_positive_number("CPU_DEVICE_TIMEOUT", 300);
+}
+
+// Stores the buffer's address for device threads, or NULL if this rank needs no elements of it.
+static ncclResult_t view(const char *name, const char *argument, const struct ncclComm *c,
+                         const void *pointer, size_t elements, size_t element, void **out) {
+    *out = NULL;
+    if (elements == 0)
+        return ncclSuccess;
+    if (!pointer)
+        return cpu_refuse(ncclInvalidArgument, "%s: %s is NULL", name, argument);
+    int device = cpu_device_of(pointer);
+    if (device >= 0 && device != c->device)
+        return cpu_refuse(ncclInvalidArgument,
+                          "%s: %s is memory of device %d, and the communicator uses device %d",
+                          name, argument, device, c->device);
+    if (elements <= SIZE_MAX / 16 && (*out = cpu_view(pointer, elements * element)))
+        return ncclSuccess;
+    size_t bytes = cpu_bytes_from(pointer);
+    if (!bytes)
+        return cpu_refuse(ncclInvalidArgument, "%s: %s is not device memory", name, argument);
+    return cpu_refuse(ncclInvalidArgument,
+                      "%s: %s is too short: the call needs %zu elements, and only %zu fit", name,
+                      argument, elements, bytes / element);
+}
+
+// Counts the elements that this rank uses of both buffers.
+static void count_elements(const struct ncclComm *c, const struct call *call, size_t *send,
+                           size_t *recv) {
+    size_t ranks = (size_t)c->ranks,
+           of_all = call->count > SIZE_MAX / ranks ? SIZE_MAX : call->count * ranks;
+    *send = *recv = call->count;
+    if (call->kind == CALL_ALL_TO_ALL)
+        *send = *recv = of_all;
+    else if (call->kind == CALL_ALL_GATHER)
+        *recv = of_all;
+    else if (call->kind == CALL_REDUCE_SCATTER)
+        *send = of_all;
+    else if (call->kind == CALL_GATHER)
+        *recv = c->rank == call->root ? of_all : 0;
+    else if (call->kind == CALL_SCATTER)
+        *send = c->rank == call->root ? of_all : 0;
+    else if (call->kind == CALL_RECV || (call->kind == CALL_BROADCAST && c->rank != call->root))
+        *send = 0;
+    else if (call->kind == CALL_SEND || (call->kind == CALL_REDUCE && c->rank != call->root))
+        *recv = 0;
+}
+
+// Returns an error if the buffers have bytes in common, except in the form that NCCL calls in
+// place.
+static ncclResult_t check_overlap(const char *name, const struct ncclComm *c,
+                                  const struct call *call, const char *send, size_t to_send,
+                                  const char *recv, size_t to_receive, size_t element) {
+    size_t block = (size_t)c->rank * call->count * element; // of this rank, in the longer buffer
+    int in_place = to_send == to_receive  ? send == recv && call->kind != CALL_ALL_TO_ALL
+                   : to_send > to_receive ? recv == send + block
+                                          : send == recv + block;
+    if (in_place || !cpu_overlap(send, to_send * element, recv, to_receive * element))
+        return ncclSuccess;
+    if (call->kind == CALL_ALL_TO_ALL && send == recv)
+        return cpu_undefined("ncclAlltoAll is in place");
+    return cpu_refuse(ncclInvalidArgument,
+                      "%s: sendbuff and recvbuff overlap, which is undefined; %s", name,
+                      call->kind == CALL_ALL_TO_ALL ? "use two buffers"
+                      : to_send > to_receive ? "in place, recvbuff is sendbuff + rank * count"
+                      : to_send < to_receive ? "in place, sendbuff is recvbuff + rank * count"
+                                             : "in place, both are the same pointer");
+}
+
+ncclResult_t cpu_call(const char *name, struct call call, const void *send, void *recv,
+                      ncclComm_t c, cudaStream_t stream) {
+    ncclResult_t result = cpu_ready_comm(c, name);
+    size_t element = cpu_type_size((ncclDataType_t)call.type);
+    int transfer = call.kind == CALL_SEND || call.kind == CALL_RECV;
+    size_t to_send, to_receive;
+    void *from, *to;
+    if (result)
+        return cpu_noted(result);
+    if (!element)
+        return cpu_noted(
+            cpu_refuse(ncclInvalidArgument, "%s: datatype %d is not supported", name, call.type));
+    if (call.root < 0 || call.root >= c->ranks)
+        return cpu_noted(cpu_refuse(ncclInvalidArgument, "%s: %s %d is not one of %d ranks", name,
+                                    transfer ? "peer" : "root", call.root, c->ranks));
+    count_elements(c, &call, &to_send, &to_receive);
+    if ((result = view(name, "sendbuff", c, send, to_send, element, &from)) ||
+        (result = view(name, "recvbuff", c, recv, to_receive, element, &to)))
+        return cpu_noted(result);
+    if (from && to &&
+        (result = check_overlap(name, c, &call, send, to_send, recv, to_receive, element)))
+        return cpu_noted(result);
+    struct work *work = cpu_new(sizeof *work + sizeof(struct transfer));
+    call.comm = c->name;
+    call.named = c->peers[call.root].named;
+    *work = (struct work){.comm = c,
+                          .call = call,
+                          .send = from,
+                          .recv = to,
+                          .send_bytes = to_send * element,
+                          .recv_bytes = to_receive * element,
+                          .transfers = transfer};
+    if (transfer)
+        work->transfer[0] = (struct transfer){.call = call,
+                                              .data = call.kind == CALL_SEND ? from : to,
+                                              .bytes = cpu_computes ? call.count * element : 0,
+                                              .peer = call.root};
+    if ((call.op < 0 || call.op >= ncclNumOps) && (result = cpu_take_scalar(name, work))) {
+        free(work);
+        return cpu_noted(result);
+    }
+    cpu_uses(name, send, to_send * element, 0);
+    cpu_uses(name, recv, to_receive * element, 1);
+    cpu_take_cost();
+    work->cost =
+        (struct cpu_cost){.kind = CPU_COLLECTIVE, .name = name, .comm = transfer ? 0 : c->label};
+    // The root of a gather or scatter has the longest buffer, and the cost is that of all ranks.
+    size_t longest = call.kind == CALL_GATHER || call.kind == CALL_SCATTER
+                         ? call.count * (size_t)c->ranks
+                         : (to_send > to_receive ? to_send : to_receive);
+    work->cost.bytes = (double)longest * (double)element;
+    if ((work->note = cpu_take_note())) {
+        work->note->comm = c;
+        work->place = work->note->place;
+    }
+    return cpu_noted(cpu_enqueue(work, stream));
+}
+
+ncclResult_t pncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type,
+                            ncclRedOp_t op, ncclComm_t c, cudaStream_t stream) {
+    return cpu_call("ncclAllReduce",
+                    (struct call){CALL_ALL_REDUCE, (int)type, (int)op, 0, count, 0, 0}, send, recv,
+                    c, stream);
+}
+
+ncclResult_t pncclBroadcast(const void *send, void *recv, size_t count, ncclDataType_t type,
+                            int root, ncclComm_t c, cudaStream_t stream) {
+    return cpu_call("ncclBroadcast", (struct call){CALL_BROADCAST, (int)type, 0, root, count, 0, 0},
+                    send, recv, c, stream);
+}
+
+ncclResult_t pncclBcast(void *buffer, size_t count, ncclDataType_t type, int root, ncclComm_t c,
+                        cudaStream_t stream) {
+    return ncclBroadcast(buffer, buffer, count, type, root, c, stream);
+}
+
+ncclResult_t ncclReduce(const void *send, void *recv, size_t count, ncclDataType_t type,
+                        ncclRedOp_t op, int root, ncclComm_t c, cudaStream_t stream) {
+    return cpu_call("ncclReduce", (struct call){CALL_REDUCE, (int)type, (int)op, root, count, 0, 0},
+                    send, recv, c, stream);
+}
+
+ncclResult_t pncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type,
+                            ncclComm_t c, cudaStream_t stream) {
+    return cpu_call("ncclAllGather", (struct call){CALL_ALL_GATHER, (int)type, 0, 0, count, 0, 0},
+                    send, recv, c, stream);
+}
+
+ncclResult_t pncclReduceScatter(const void *send, void *recv, size_t count, ncclDataType_t type,
+                                ncclRedOp_t op, ncclComm_t c, cudaStream_t stream) {
+    return cpu_call("ncclReduceScatter",
+                    (struct call){CALL_REDUCE_SCATTER, (int)type, (int)op, 0, count, 0, 0}, send,
+                    recv, c, stream);
+}
+
+ncclResult_t pncclSend(const void *send, size_t count, ncclDataType_t type, int peer, ncclComm_t c,
+                       cudaStream_t stream) {
+    return cpu_call("ncclSend", (struct call){CALL_SEND, (int)type, 0, peer, count, 0, 0}, send,
+                    NULL, c, stream);
+}
+
+ncclResult_t pncclRecv(void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t c,
+                       cudaStream_t stream) {
+    return cpu_call("ncclRecv", (struct call){CALL_RECV, (int)type, 0, peer, count, 0, 0}, NULL,
+                    recv, c, stream);
+}
+
+MAY_BE_REPLACED(ncclAllReduce);
+MAY_BE_REPLACED(ncclBcast);
+MAY_BE_REPLACED(ncclAllGather);
+MAY_BE_REPLACED(ncclReduceScatter);
+MAY_BE_REPLACED(ncclBroadcast);
+MAY_BE_REPLACED(ncclSend);
+MAY_BE_REPLACED(ncclRecv);

@@ -1,0 +1,360 @@
+// How a matrix product is checked, queued and computed, for cublas.c and cublaslt.c.
+#include "product.h"
+#include "floats.h"
+#include "internal.h"
+#include "record.h"
+#include "sgemm.h"
+#include <stdlib.h>
+#include <string.h>
+
+// Returns the status of a launch. cuBLAS contains a CUDA runtime of its own, so its errors do not
+// become the last error of the program.
+static cublasStatus_t launched(cudaError_t error) {
+    if (error)
+        cudaGetLastError();
+    return error ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;
+}
+
+size_t cpu_element_bytes(cudaDataType type) {
+    return type == CUDA_R_32F ? 4 : type == CUDA_R_16F || type == CUDA_R_16BF ? 2 : 0;
+}
+
+// A matrix, or the first one of a batch.
+struct matrix {
+    void *data;
+    cudaDataType type;
+    int ld;
+    int tf32;         // 1: round the floats to TF32 first
+    int spread;       // 1: copy the columns farther apart first
+    int mixed;        // 1: the batch has gaps, in which other matrices may lie
+    long long stride; // elements from a matrix of the batch to the next one
+};
+
+// Rows or columns per block. The libraries' own blocks divide it.
+enum { BLOCK = 32 };
+
+struct gemm {
+    int transa, transb, m, n, k, batch;
+    float alpha, beta;
+    struct matrix a, b, c;
+    // The epilogue, of a batch of one.
+    const float *bias; // [m], or NULL
+    int relu;
+    float *sums;         // [sum_count], of the columns of summed, or NULL
+    const float *summed; // column-major [sum_count, k]
+    int summed_ld, sum_count;
+};
+
+// Returns matrix number i of the batch.
+static struct matrix matrix_of(const struct matrix *x, int i) {
+    struct matrix other = *x;
+    other.data = (char *)x->data + (long long)cpu_element_bytes(x->type) * x->stride * i;
+    return other;
+}
+
+// Sets *out to a batch of column-major matrices [rows, cols], with their address for device
+// threads, and *span to their bytes, which include the gaps of a mixed batch. Returns 0 if the
+// batch is not all inside one allocation, or on another device than the current one.
+static int view_matrix(struct matrix *out, struct cpu_span *span, const void *data,
+                       cudaDataType type, int ld, int rows, int cols, long long stride, int batch) {
+    size_t elements = rows && cols ? (size_t)ld * (size_t)(cols - 1) + (size_t)rows : 0;
+    size_t element = cpu_element_bytes(type), distance = (size_t)stride * (size_t)(batch - 1);
+    size_t bytes = (elements ? elements + distance : 0) * element;
+    int device = cpu_device_of(data), mixed = distance > 0 && stride != (long long)ld * cols;
+    *out = (struct matrix){cpu_view(data, bytes), type, ld, 0, 0, mixed, stride};
+    *span = (struct cpu_span){(uintptr_t)data, (size_t)rows * element, (size_t)ld * element,
+                              (size_t)cols * (size_t)(distance > 0 ? batch : 1), 0};
+    if (mixed)
+        *span = (struct cpu_span){(uintptr_t)data, bytes, bytes, 1, 0};
+    return out->data != NULL && (device < 0 || device == cpu_current_device());
+}
+
+static int is_float(const struct matrix *x) {
+    return x->type == CUDA_R_32F && !x->tf32;
+}
+
+static float widen(const struct matrix *x, size_t i) {
+    if (x->type == CUDA_R_32F)
+        return float_to_tf32(((const float *)x->data)[i]);
+    uint16_t bits = ((const uint16_t *)x->data)[i];
+    return x->type == CUDA_R_16F ? half_to_float(bits) : bfloat16_to_float(bits);
+}
+
+static void narrow(const struct matrix *x, size_t i, float value) {
+    if (x->type == CUDA_R_32F)
+        ((float *)x->data)[i] = value;
+    else
+        ((uint16_t *)x->data)[i] =
+            x->type == CUDA_R_16F ? float_to_half(value) : float_to_bfloat16(value);
+}
+
+// Conversion between a matrix of any type and a float matrix with columns of ld numbers. The
+// functions below convert the columns from..to.
+struct conversion {
+    struct matrix x;
+    float *floats;
+    size_t rows, ld;
+};
+
+static void run_widen(void *arguments, size_t from, size_t to) {
+    struct conversion c = *(struct conversion *)arguments;
+    for (size_t col = from; col < to; col++) {
+        float *column = c.floats + col * c.ld;
+        size_t first = col * (size_t)c.x.ld;
+        if (is_float(&c.x))
+            memcpy(column, (const float *)c.x.data + first, c.rows * sizeof(float));
+        else
+            for (size_t row = 0; row < c.rows; row++)
+                column[row] = widen(&c.x, first + row);
+    }
+}
+
+static void run_narrow(void *arguments, size_t from, size_t to) {
+    struct conversion c = *(struct conversion *)arguments;
+    for (size_t col = from; col < to; col++)
+        for (size_t row = 0; row < c.rows; row++)
+            narrow(&c.x, col * (size_t)c.x.ld + row, c.floats[col * c.ld + row]);
+}
+
+static void convert(void (*run)(void *, size_t, size_t), const struct matrix *x, float *floats,
+                    int rows, int cols, int ld) {
+    struct conversion c = {*x, floats, (size_t)rows, (size_t)ld};
+    cpu_share(run, &c, (size_t)cols, (1 << 13) / ((size_t)rows + 1) + 1);
+}
+
+// Returns the matrix as floats that the library reads fast: a copy, which the caller frees, or the
+// matrix itself if it needs none.
+static float *as_floats(const struct matrix *x, int rows, int cols, int *ld) {
+    *ld = x->ld;
+    if (is_float(x) && !x->spread)
+        return x->data;
+    *ld = rows ? cpu_sgemm_stride(rows) : 1;
+    float *copy = malloc(sizeof(float) * (size_t)*ld * (size_t)cols);
+    if (copy)
+        convert(run_widen, x, copy, rows, cols, *ld);
+    return copy;
+}
+
+// Returns the number of pieces of a product, which threads compute at the same time. A piece is a
+// block of rows of C, or of columns if C is wide. A library may add numbers in a different order if
+// a product has a different size. The pieces therefore do not depend on the number of threads, so a
+// product always has the same bits. Each piece is large enough to be worth a thread.
+static size_t gemm_pieces(const struct gemm *g) {
+    enum { MOST = 16, LEAST_MULTIPLICATIONS = 1 << 23 };
+    size_t longer = (size_t)(g->m >= g->n ? g->m : g->n), pieces = 1;
+    size_t multiplications = (size_t)g->m * (size_t)g->n * (size_t)g->k;
+    while (pieces < MOST && 2 * pieces * BLOCK <= longer &&
+           2 * pieces * LEAST_MULTIPLICATIONS <= multiplications)
+        pieces *= 2;
+    return pieces;
+}
+
+// Adds the bias to a block of C, while it is in the cache. The ReLU sets negative values and NaN to
+// 0, as that of cuBLASLt does.
+static void add_bias(const struct gemm *g, int first_row, int rows, int first_col, int cols) {
+    float *c = (float *)g->c.data + (size_t)first_col * (size_t)g->c.ld + first_row;
+    const float *bias = g->bias + first_row;
+    for (int col = 0; col < cols; col++, c += g->c.ld)
+        if (g->relu)
+            for (int row = 0; row < rows; row++) {
+                float sum = c[row] + bias[row];
+                c[row] = sum >= 0.f ? sum : 0.f;
+            }
+        else
+            for (int row = 0; row < rows; row++)
+                c[row] += bias[row];
+}
+
+// Computes the share of the sums that belongs to this piece. It adds the numbers of each sum in
+// order.
+static void add_up(const struct gemm *g, int piece, int pieces) {
+    int first = g->sum_count * piece / pieces, end = g->sum_count * (piece + 1) / pieces;
+    for (int i = first; i < end; i++)
+        g->sums[i] = 0.f;
+    for (int j = 0; j < g->k; j++) // reads the matrix in the order of its memory
+        for (int i = first; i < end; i++)
+            g->sums[i] += g->summed[(size_t)j * (size_t)g->summed_ld + (size_t)i];
+}
+
+// Computes the pieces from..to of the batch. Those of a product follow those of the one before.
+static void run_gemm(void *arguments, size_t from, size_t to) {
+    struct gemm *g = arguments;
+    int by_rows = g->m >= g->n, longer = by_rows ? g->m : g->n;
+    int pieces = (int)gemm_pieces(g), blocks = (longer + BLOCK - 1) / BLOCK;
+    for (size_t i = from; i < to; i++) {
+        int product = (int)(i / (size_t)pieces), piece = (int)(i % (size_t)pieces);
+        int first = piece * blocks / pieces * BLOCK, end = (piece + 1) * blocks / pieces * BLOCK;
+        int size = (end < longer ? end : longer) - first;
+        const float *a = matrix_of(&g->a, product).data, *b = matrix_of(&g->b, product).data;
+        float *c = matrix_of(&g->c, product).data;
+        if (by_rows) {
+            a += (size_t)first * (g->transa ? (size_t)g->a.ld : 1);
+            c += first;
+        } else {
+            b += (size_t)first * (g->transb ? 1 : (size_t)g->b.ld);
+            c += (size_t)first * (size_t)g->c.ld;
+        }
+        cpu_sgemm(g->transa, g->transb, by_rows ? size : g->m, by_rows ? g->n : size, g->k,
+                  g->alpha, a, g->a.ld, b, g->b.ld, g->beta, c, g->c.ld);
+        if (g->bias)
+            add_bias(g, by_rows ? first : 0, by_rows ? size : g->m, by_rows ? 0 : first,
+                     by_rows ? g->n : size);
+        if (g->sums)
+            add_up(g, piece, pieces);
+    }
+}
+
+// Products that need copies: converts the matrices to floats and back, for one product of the batch
+// after the other.
+static void run_copied_gemm(void *arguments) {
+    struct gemm *batch = arguments;
+    for (int i = 0; i < batch->batch; i++) {
+        struct gemm g = *batch, f;
+        g.a = matrix_of(&batch->a, i);
+        g.b = matrix_of(&batch->b, i);
+        g.c = matrix_of(&batch->c, i);
+        f = g;
+        f.a.data = as_floats(&g.a, g.transa ? g.k : g.m, g.transa ? g.m : g.k, &f.a.ld);
+        f.b.data = as_floats(&g.b, g.transb ? g.n : g.k, g.transb ? g.k : g.n, &f.b.ld);
+        f.c.data = as_floats(&g.c, g.m, g.n, &f.c.ld);
+        if (!f.a.data || !f.b.data || !f.c.data)
+            abort();
+        // Sums add the numbers before they are rounded to TF32.
+        if (g.sums && g.a.type != CUDA_R_32F) {
+            f.summed = g.summed == g.a.data ? f.a.data : f.b.data;
+            f.summed_ld = g.summed == g.a.data ? f.a.ld : f.b.ld;
+        }
+        cpu_share(run_gemm, &f, gemm_pieces(&f), 1);
+        if (f.c.data != g.c.data) {
+            convert(run_narrow, &g.c, f.c.data, g.m, g.n, f.c.ld);
+            free(f.c.data);
+        }
+        if (f.a.data != g.a.data)
+            free(f.a.data);
+        if (f.b.data != g.b.data)
+            free(f.b.data);
+    }
+}
+
+// Returns 1 if a matrix of the batch [rows, cols] overlaps the first one.
+static int overlaps_first(const struct matrix *x, int rows, int cols, int batch) {
+    for (int i = 1; i < batch; i++) {
+        long long col = i * x->stride / x->ld, row = i * x->stride % x->ld; // where it begins
+        if (col >= cols)
+            return 0;
+        if (row < rows || (col + 1 < cols && x->ld - row < rows))
+            return 1;
+    }
+    return 0;
+}
+
+// Returns the pieces that a thread takes at a time: one, or as many as are worth a thread.
+static size_t gemm_grain(const struct gemm *g) {
+    enum { LEAST_MULTIPLICATIONS = 1 << 18 };
+    return LEAST_MULTIPLICATIONS / ((size_t)g->m * (size_t)g->n * (size_t)g->k + 1) + 1;
+}
+
+// Returns 1 if the library is faster with a copy of the matrix whose columns are farther apart. The
+// matrix has k columns, so each sum takes a number from every column. Each number must be used in
+// enough sums to be worth the copy.
+static int is_worth_a_copy(const struct matrix *x, int uses) {
+    enum { LEAST_USES = 64 };
+    return cpu_sgemm_stride(x->ld) != x->ld && uses >= LEAST_USES;
+}
+
+// Sets the epilogue of g, and the spans of its arrays. Returns 0 if an array is not all inside one
+// allocation, or on another device than the current one.
+static int set_epilogue(struct gemm *g, const struct cpu_product *p, struct cpu_span spans[2]) {
+    int device = cpu_current_device();
+    size_t bias_bytes = p->bias ? (size_t)p->m * sizeof(float) : 0;
+    size_t count = (size_t)(p->sums_of == 'a' ? p->m : p->n), sum_bytes = count * sizeof(float);
+    sum_bytes = p->sums ? sum_bytes : 0;
+    spans[0] = (struct cpu_span){(uintptr_t)p->bias, bias_bytes, bias_bytes, 1, 0};
+    spans[1] = (struct cpu_span){(uintptr_t)p->sums, sum_bytes, sum_bytes, 1, 1};
+    if (p->bias)
+        g->bias = cpu_view(p->bias, bias_bytes);
+    g->relu = p->relu;
+    if (p->sums) {
+        const struct matrix *summed = p->sums_of == 'a' ? &g->a : &g->b;
+        g->sums = cpu_view(p->sums, sum_bytes);
+        g->summed = summed->data;
+        g->summed_ld = summed->ld;
+        g->sum_count = (int)count;
+    }
+    return (!p->bias || (g->bias && cpu_device_of(p->bias) == device)) &&
+           (!p->sums || (g->sums && cpu_device_of(p->sums) == device));
+}
+
+static const char *name_of(const struct cpu_product *p) {
+    return p->sums   ? "matrix product + sums"
+           : p->relu ? "matrix product + bias + ReLU"
+           : p->bias ? "matrix product + bias"
+                     : "matrix product";
+}
+
+// A GPU computes C in tiles of this many rows and columns. A tile at an edge of C takes as long as
+// a whole one.
+enum { TILE = 128 };
+
+static double in_tiles(int count) {
+    return (count + TILE - 1) / TILE * (double)TILE;
+}
+
+static void note_cost(const struct cpu_product *p) {
+    double in_bytes = (double)cpu_element_bytes(p->in),
+           out_bytes = (double)cpu_element_bytes(p->out);
+    double m = p->m, n = p->n, k = p->k, flops = 2 * m * n * k * p->batch;
+    int is_vector = p->m == 1 || p->n == 1; // each number is used once, so there are no tiles
+    cpu_needs((struct cpu_cost){
+        .kind = p->in != CUDA_R_32F ? CPU_PRODUCT_BF16
+                : p->tf32           ? CPU_PRODUCT_TF32
+                                    : CPU_PRODUCT_FP32,
+        .name = name_of(p),
+        .bytes = p->batch * ((m * k + k * n) * in_bytes + m * n * out_bytes),
+        .flops = flops,
+        .tile_flops = is_vector ? flops : 2 * in_tiles(p->m) * in_tiles(p->n) * k * p->batch,
+    });
+}
+
+cublasStatus_t cpu_queue_product(const struct cpu_product *p) {
+    int a_rows = p->transa ? p->k : p->m, a_cols = p->transa ? p->m : p->k;
+    int b_rows = p->transb ? p->n : p->k, b_cols = p->transb ? p->k : p->n;
+    struct gemm g = {.transa = p->transa,
+                     .transb = p->transb,
+                     .m = p->m,
+                     .n = p->n,
+                     .k = p->k,
+                     .batch = p->batch,
+                     .alpha = p->alpha,
+                     .beta = p->beta};
+    enum { A, B, C, BIAS, SUMS, SPANS };
+    struct cpu_span spans[SPANS];
+    if (!view_matrix(&g.a, &spans[A], p->a, p->in, p->lda, a_rows, a_cols, p->stride_a, p->batch) ||
+        !view_matrix(&g.b, &spans[B], p->b, p->in, p->ldb, b_rows, b_cols, p->stride_b, p->batch) ||
+        !view_matrix(&g.c, &spans[C], p->c, p->out, p->ldc, p->m, p->n, p->stride_c, p->batch) ||
+        !set_epilogue(&g, p, &spans[BIAS]))
+        return CUBLAS_STATUS_MAPPING_ERROR;
+    spans[C].written = 1;
+    // Undefined in cuBLAS: an array is written while it is read, or twice.
+    int overlap = (cpu_spans_overlap(&spans[A], &spans[C]) && !g.a.mixed && !g.c.mixed) ||
+                  (cpu_spans_overlap(&spans[B], &spans[C]) && !g.b.mixed && !g.c.mixed) ||
+                  overlaps_first(&g.c, p->m, p->n, p->batch) ||
+                  (p->bias && cpu_spans_overlap(&spans[BIAS], &spans[C]));
+    for (int i = A; i <= C && p->sums; i++)
+        overlap |= cpu_spans_overlap(&spans[i], &spans[SUMS]);
+    if (overlap)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    g.a.tf32 = g.b.tf32 = p->tf32;
+    g.a.spread = p->batch == 1 && !p->transa && is_worth_a_copy(&g.a, p->n);
+    g.b.spread = p->batch == 1 && p->transb && is_worth_a_copy(&g.b, p->m);
+    note_cost(p);
+    for (int i = 0; i < SPANS; i++)
+        cpu_uses_span(name_of(p), spans[i]);
+    if (p->workspace_bytes)
+        cpu_may_use(name_of(p), p->workspace, p->workspace_bytes, 1);
+    int needs_copies = !is_float(&g.a) || g.a.spread || g.b.spread;
+    return launched(needs_copies
+                        ? cpu_launch(p->stream, run_copied_gemm, &g, sizeof g)
+                        : cpu_launch_range(p->stream, run_gemm, &g, sizeof g,
+                                           gemm_pieces(&g) * (size_t)g.batch, gemm_grain(&g)));
+}

@@ -1,0 +1,74 @@
+#!/usr/bin/env bats
+# The library as a program meets it: its build, and its headers compared with NVIDIA's.
+# bats file_tags=test-all
+
+setup_file() {
+    cd "$BATS_TEST_DIRNAME/.." || return
+    unset MAKEFLAGS MFLAGS MAKELEVEL
+    COMMAND=$(build | sed -n 's/^cc -g program.c //p')
+    export COMMAND CUDA_HOME=${CUDA_HOME:-/usr/local/cuda}
+}
+
+setup() {
+    cd "$BATS_TEST_DIRNAME/.." || return
+    read -ra command <<<"$COMMAND"
+    program=$BATS_TEST_TMPDIR/program
+}
+
+build() { # TARGET...
+    make -s -j2 QUIET=@ BUILD="$BATS_FILE_TMPDIR/build" LIBRARY="$BATS_FILE_TMPDIR/libcpu_device.a" "$@"
+}
+
+need_nvidia() {
+    cc -I"$CUDA_HOME/include" -include cuda_runtime.h -include cublasLt.h -include nccl.h -x c -fsyntax-only - </dev/null 2>/dev/null ||
+        skip "NVIDIA's headers are not installed"
+    command -v python3 >/dev/null || skip "python3 is not installed"
+}
+
+@test "the printed command compiles the example in C and in C++, and README.md has its output" {
+    for language in c c++; do
+        cc -x $language -Wall -Wextra -Werror example/vector_sum.c -x none "${command[@]}" -o "$program"
+        CPU_DEVICES=4 "$program" | sort >"$BATS_TEST_TMPDIR/out"
+        grep '^rank [0-3]: the sum of ' README.md | diff - "$BATS_TEST_TMPDIR/out"
+    done
+}
+
+@test "a program in C++ in NVIDIA's style compiles against both headers, and runs" {
+    for compiler in g++ clang++; do
+        command -v $compiler >/dev/null || continue
+        $compiler -Wall -Wextra -Werror tests/cplusplus.cpp "${command[@]}" -o "$program"
+        [ "$("$program")" = 6 ]
+        (need_nvidia >/dev/null) || continue
+        $compiler -Wall -Wextra -Werror -I"$CUDA_HOME/include" -fsyntax-only tests/cplusplus.cpp
+    done
+}
+
+@test "NVIDIA's headers declare the same functions, values and members" {
+    need_nvidia
+    python3 tests/declarations.py >"$program.c"
+    [ "$(grep -c _Static_assert "$program.c")" -gt 200 ]
+    for compiler in gcc clang; do
+        ! command -v $compiler >/dev/null ||
+            $compiler -Wall -Wextra -Wno-missing-field-initializers -Werror -I"$CUDA_HOME/include" -fsyntax-only "$program.c"
+    done
+}
+
+@test "NVIDIA's libraries have the same error texts" {
+    need_nvidia
+    python3 tests/declarations.py --errors >"$program.c"
+    cc "$program.c" "${command[@]}" -o "$program"
+    cc "$program.c" -I"$CUDA_HOME/include" -L"$CUDA_HOME/lib64" -Wl,-rpath,"$CUDA_HOME/lib64" -lcudart -lcublas -lcublasLt -lnccl -o "$program.nvidia"
+    "$program" >"$program.txt"
+    [ "$(wc -l <"$program.txt")" -gt 50 ]
+    "$program.nvidia" | diff - "$program.txt"
+}
+
+@test "the cuBLAS tests pass with OpenBLAS, also with the kernels of another processor" {
+    echo '#include <cblas.h>' | cc -E - >/dev/null 2>&1 || skip "OpenBLAS is not installed"
+    cblas=$BATS_FILE_TMPDIR/cblas
+    build BUILD="$cblas" LIBRARY="$cblas/libcpu_device.a" BLAS=-lopenblas "$cblas/tests/test_cublas"
+    "$cblas/tests/test_cublas"
+    if grep -qw avx2 /proc/cpuinfo; then # whose sums depend on the size of a product most
+        OPENBLAS_CORETYPE=Haswell "$cblas/tests/test_cublas"
+    fi
+}

@@ -1,0 +1,1157 @@
+// The rules of NVIDIA's documentation that a correct program relies on, one test for each
+// (rules.h), but those of graphs (test_graphs.c).
+#include "../src/internal.h"
+#include "again.h"
+#include "rules.h"
+#include <cublasLt.h>
+#include <nccl.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+
+enum { BYTES = 4096 };
+
+// What the rules use, on device 0, and the same on device 1.
+static cudaStream_t stream, far_stream;
+static cudaEvent_t recorded, fresh, untimed, far_event;
+static char *memory, *far_memory, *pinned, pageable[BYTES];
+static ncclComm_t comms[2]; // of rank 0 on device 0 and rank 1 on device 1
+static cublasHandle_t blas;
+static sem_t gate;
+static int value;
+static atomic_int ended, counted;
+
+// Work that takes so long that a call which does not wait returns earlier.
+static void run_long(void *arguments) {
+    usleep(20000);
+    ended = *(int *)arguments;
+}
+
+static void run_for_long(cudaStream_t s) {
+    ended = 0;
+    OK(cpu_launch(s, run_long, &(int){1}, sizeof(int)));
+}
+
+static void run_count(void *arguments) {
+    counted++;
+}
+
+static void run_wait(void *arguments) {
+    sem_wait(&gate);
+}
+
+// Blocks a stream until open_gate is called.
+static void block(cudaStream_t s) {
+    OK(cpu_launch(s, run_wait, &value, sizeof value));
+}
+
+static void open_gate(void) {
+    sem_post(&gate);
+}
+
+// Expects work that is blocked, and lets it go on.
+static void is_not_done(cudaStream_t s) {
+    int error = cudaStreamQuery(s);
+    open_gate();
+    assert_int_equal(error, cudaErrorNotReady);
+    OK(cudaStreamSynchronize(s));
+}
+
+static cudaStream_t destroyed_stream(void) {
+    cudaStream_t s;
+    OK(cudaStreamCreate(&s));
+    OK(cudaStreamDestroy(s));
+    return s;
+}
+
+static cudaEvent_t destroyed_event(void) {
+    cudaEvent_t e;
+    OK(cudaEventCreate(&e));
+    OK(cudaEventDestroy(e));
+    return e;
+}
+
+static char *freed_memory(void) {
+    char *m;
+    OK(cudaMalloc((void **)&m, BYTES));
+    OK(cudaFree(m));
+    return m;
+}
+
+static void use_device(int device, cudaStream_t *s, cudaEvent_t *e, char **m) {
+    OK(cudaSetDevice(device));
+    OK(cudaStreamCreateWithFlags(s, cudaStreamNonBlocking));
+    OK(cudaEventCreate(e));
+    OK(cudaEventRecord(*e, *s));
+    OK(cudaMalloc((void **)m, BYTES));
+    OK(cudaMemset(*m, 0, BYTES));
+    OK(cudaDeviceSynchronize());
+}
+
+static int set_up(void **state) {
+    sem_init(&gate, 0, 0);
+    use_device(1, &far_stream, &far_event, &far_memory);
+    use_device(0, &stream, &recorded, &memory);
+    OK(cudaEventCreate(&fresh));
+    OK(cudaEventCreateWithFlags(&untimed, cudaEventDisableTiming));
+    OK(cudaEventRecord(untimed, stream));
+    OK(cudaMallocHost((void **)&pinned, BYTES));
+    return cudaStreamSynchronize(stream);
+}
+
+static int set_up_all(void **state) {
+    OK(cublasCreate(&blas));
+    return set_up(state) || ncclCommInitAll(comms, 2, NULL);
+}
+
+// Devices.
+
+REFUSES(device_that_does_not_exist, "cudaSetDevice, cudaGetDeviceProperties",
+        "a device that does not exist", ERROR, cudaErrorInvalidDevice, STAYS) {
+    struct cudaDeviceProp properties;
+    IS_REFUSED(cudaSetDevice(-1));
+    IS_REFUSED(cudaSetDevice(2));
+    IS_REFUSED(cudaGetDeviceProperties(&properties, 2));
+}
+
+REFUSES(no_place_for_properties, "cudaGetDeviceCount, cudaGetDeviceProperties", "NULL", UNDEFINED,
+        cudaErrorInvalidValue, STAYS) {
+    IS_REFUSED(cudaGetDeviceCount(NULL));
+    IS_REFUSED(cudaGetDeviceProperties(NULL, 0));
+}
+
+REFUSES(no_place_for_a_result,
+        "cudaGetDevice, cudaMalloc, cudaMallocHost, cudaHostAlloc, cudaStreamCreate, "
+        "cudaEventCreate, cudaEventElapsedTime",
+        "NULL for the result", ERROR, cudaErrorInvalidValue, STAYS) {
+    void *pointer = memory;
+    IS_REFUSED(cudaGetDevice(NULL));
+    IS_REFUSED(cudaMalloc(NULL, 1));
+    IS_REFUSED(cudaMallocHost(NULL, 1));
+    IS_REFUSED(cudaHostAlloc(NULL, 1, 0));
+    IS_REFUSED(cudaStreamCreate(NULL));
+    IS_REFUSED(cudaEventCreate(NULL));
+    IS_REFUSED(cudaEventElapsedTime(NULL, recorded, recorded));
+    OK(cudaMalloc(&pointer, 0));
+    assert_null(pointer);
+}
+
+RETURNS(one_result_is_enough, "cudaMemGetInfo", "NULL for one of its two results",
+        "at once, with the other result") {
+    size_t left = 0, all = 0;
+    OK(cudaMemGetInfo(&left, NULL));
+    OK(cudaMemGetInfo(NULL, &all));
+    assert_true(left > 0 && left < all);
+}
+
+REFUSES(unknown_flag,
+        "cudaHostAlloc, cudaStreamCreateWithFlags, cudaEventCreateWithFlags, cudaStreamWaitEvent",
+        "an unknown flag", ERROR, cudaErrorInvalidValue, STAYS) {
+    void *pointer;
+    cudaStream_t s;
+    cudaEvent_t e;
+    IS_REFUSED(cudaHostAlloc(&pointer, 1, 8));
+    IS_REFUSED(cudaStreamCreateWithFlags(&s, 2));
+    IS_REFUSED(cudaEventCreateWithFlags(&e, 8));
+    IS_REFUSED(cudaStreamWaitEvent(stream, recorded, 2));
+}
+
+REFUSES(short_text_for_bus_id, "cudaDeviceGetPCIBusId", "NULL, or less than 13 characters", ERROR,
+        cudaErrorInvalidValue, STAYS) {
+    char id[13];
+    OK(cudaDeviceGetPCIBusId(id, 13, 0));
+    IS_REFUSED(cudaDeviceGetPCIBusId(id, 12, 0));
+    IS_REFUSED(cudaDeviceGetPCIBusId(NULL, 13, 0));
+}
+
+RETURNS(last_error_is_cleared, "cudaGetLastError", "the last error of this thread",
+        "at once; the next call returns cudaSuccess") {
+    assert_int_equal(cudaSetDevice(-1), cudaErrorInvalidDevice);
+    OK(cudaSetDevice(0)); // a call that succeeds keeps it
+    assert_int_equal(cudaPeekAtLastError(), cudaErrorInvalidDevice);
+    assert_int_equal(cudaGetLastError(), cudaErrorInvalidDevice);
+    OK(cudaPeekAtLastError());
+    OK(cudaGetLastError());
+}
+
+// Memory.
+
+REFUSES(more_memory_than_is_left, "cudaMalloc", "more bytes than are left", ERROR,
+        cudaErrorMemoryAllocation, STAYS) {
+    void *pointer, *most, *far;
+    IS_REFUSED(cudaMalloc(&pointer, (size_t)1 << 40));
+    OK(cudaMalloc(&most, 40 << 20)); // of 64 MiB
+    IS_REFUSED(cudaMalloc(&pointer, 40 << 20));
+    assert_null(pointer);
+    OK(cudaSetDevice(1)); // has memory of its own
+    OK(cudaMalloc(&far, 40 << 20));
+    OK(cudaFree(far));
+    OK(cudaSetDevice(0));
+    OK(cudaFree(most));
+}
+
+REFUSES(free_of_other_memory, "cudaFree, cudaFreeHost",
+        "a pointer that they did not return, or that is free", ERROR, cudaErrorInvalidValue,
+        STAYS) {
+    IS_REFUSED(cudaFree(memory + 1));
+    IS_REFUSED(cudaFree(freed_memory()));
+    IS_REFUSED(cudaFree(pageable));
+    IS_REFUSED(cudaFreeHost(pageable));
+    IS_REFUSED(cudaFreeHost(memory));
+    OK(cudaFree(NULL)); // there is nothing to do
+    OK(cudaFreeHost(NULL));
+}
+
+RETURNS(free_waits, "cudaFree", "of memory that streams may use", "when the device has no work") {
+    char *d;
+    OK(cudaMalloc((void **)&d, 8));
+    run_for_long(stream);
+    OK(cudaFree(d));
+    assert_true(ended);
+}
+
+REFUSES(wrong_direction, "cudaMemcpy, cudaMemcpyAsync", "pointers that do not match the kind",
+        UNDEFINED, cudaErrorInvalidValue, STAYS) {
+    for (int from_device = 0; from_device < 2; from_device++)
+        for (int to_device = 0; to_device < 2; to_device++)
+            for (int kind = cudaMemcpyHostToHost; kind <= cudaMemcpyDeviceToDevice; kind++) {
+                char *to = to_device ? memory : pinned;
+                const char *from = from_device ? memory + 8 : pageable;
+                if (kind == 2 * from_device + to_device) // as CUDA numbers them
+                    continue;
+                IS_REFUSED(cudaMemcpy(to, from, 8, (enum cudaMemcpyKind)kind));
+                IS_REFUSED(cudaMemcpyAsync(to, from, 8, (enum cudaMemcpyKind)kind, stream));
+            }
+}
+
+REFUSES(unknown_direction, "cudaMemcpy, cudaMemcpyAsync", "an unknown kind", ERROR,
+        cudaErrorInvalidMemcpyDirection, STAYS) {
+    IS_REFUSED(cudaMemcpy(memory, pinned, 8, (enum cudaMemcpyKind)5));
+    IS_REFUSED(cudaMemcpyAsync(memory, pinned, 8, (enum cudaMemcpyKind) - 1, stream));
+}
+
+REFUSES(copy_beyond_the_end, "cudaMemcpy, cudaMemcpyAsync",
+        "NULL, or bytes that are not all inside one allocation", ERROR, cudaErrorInvalidValue,
+        STAYS) {
+    pageable[0] = 7;
+    IS_REFUSED(cudaMemcpy(memory + 1, pageable, BYTES, cudaMemcpyHostToDevice));
+    IS_REFUSED(cudaMemcpy(memory - 1, pageable, 1, cudaMemcpyHostToDevice));
+    IS_REFUSED(cudaMemcpy(memory, pageable, (size_t)-1, cudaMemcpyHostToDevice));
+    IS_REFUSED(cudaMemcpy(NULL, memory, 8, cudaMemcpyDeviceToHost));
+    IS_REFUSED(cudaMemcpy(pageable, freed_memory(), 8, cudaMemcpyDeviceToHost));
+    IS_REFUSED(cudaMemcpy(pageable, memory, BYTES + 1, cudaMemcpyDeviceToHost));
+    IS_REFUSED(cudaMemcpyAsync(pageable, memory + BYTES, 1, cudaMemcpyDeviceToHost, stream));
+    assert_int_equal(pageable[0], 7);
+}
+
+REFUSES(copy_onto_itself, "cudaMemcpy, cudaMemcpyAsync", "memory areas that overlap", UNDEFINED,
+        cudaErrorInvalidValue, STAYS) {
+    IS_REFUSED(cudaMemcpy(memory, memory + 7, 8, cudaMemcpyDeviceToDevice));
+    IS_REFUSED(cudaMemcpyAsync(memory + 7, memory, 8, cudaMemcpyDeviceToDevice, stream));
+    IS_REFUSED(cudaMemcpy(pinned, pinned, 8, cudaMemcpyHostToHost));
+    OK(cudaMemcpy(memory, memory + 8, 8, cudaMemcpyDeviceToDevice));
+}
+
+REFUSES(fill_of_other_memory, "cudaMemset, cudaMemsetAsync",
+        "pageable memory, or bytes that are not all inside one allocation", ERROR,
+        cudaErrorInvalidValue, STAYS) {
+    IS_REFUSED(cudaMemset(pageable, 0, 8));
+    IS_REFUSED(cudaMemset(memory, 0, BYTES + 1));
+    IS_REFUSED(cudaMemsetAsync(pageable, 0, 8, stream));
+}
+
+RETURNS(memset_does_not_wait, "cudaMemset, cudaMemsetAsync", "of device memory",
+        "before it is done") {
+    block(NULL);
+    OK(cudaMemset(memory, 0, 8));
+    is_not_done(NULL);
+    block(stream);
+    OK(cudaMemsetAsync(memory, 0, 8, stream));
+    is_not_done(stream);
+}
+
+RETURNS(memset_of_pinned_memory_waits, "cudaMemset", "of pinned memory", "when it is done") {
+    memset(pinned, 1, BYTES);
+    run_for_long(NULL);
+    OK(cudaMemset(pinned, 2, BYTES));
+    assert_int_equal(pinned[BYTES - 1], 2);
+}
+
+RETURNS(copy_to_the_host_waits, "cudaMemcpy", "to the host, or from pinned memory",
+        "when it is done") {
+    pinned[BYTES - 1] = 3;
+    run_for_long(NULL);
+    OK(cudaMemcpy(memory, pinned, BYTES, cudaMemcpyHostToDevice));
+    OK(cudaStreamQuery(NULL));
+    run_for_long(NULL);
+    OK(cudaMemcpy(pageable, memory, BYTES, cudaMemcpyDeviceToHost));
+    assert_int_equal(pageable[BYTES - 1], 3);
+}
+
+RETURNS(copy_on_the_device_does_not_wait, "cudaMemcpy", "on the device", "before it is done") {
+    block(NULL);
+    OK(cudaMemcpy(memory, memory + 8, 8, cudaMemcpyDeviceToDevice));
+    is_not_done(NULL);
+}
+
+// A program that reads the memory in another stream, for the checker.
+static void use_after_copy(int from_pinned) {
+    OK(cudaMemcpy(memory, from_pinned ? pinned : pageable, BYTES, cudaMemcpyHostToDevice));
+    OK(cudaMemsetAsync(memory, 0, BYTES, stream));
+    OK(cudaDeviceSynchronize());
+}
+
+static int checker_objects(const char *from_pinned) {
+    char output[4000];
+    run_again("CPU_DEVICE_CHECK=1", from_pinned, output, sizeof output);
+    return strstr(output, "nothing orders two operations") != NULL;
+}
+
+RETURNS(copy_from_pageable_memory_is_staged, "cudaMemcpy", "from pageable memory to the device",
+        "when the bytes are in a staging buffer; the device may not have them") {
+    assert_false(checker_objects("1"));
+    assert_true(checker_objects("0"));
+    pageable[0] = 4;
+    OK(cudaMemcpy(memory, pageable, BYTES, cudaMemcpyHostToDevice));
+    pageable[0] = 5; // too late for the copy
+    OK(cudaMemcpy(pinned, memory, BYTES, cudaMemcpyDeviceToHost));
+    assert_int_equal(pinned[0], 4);
+}
+
+RETURNS(async_copy_does_not_wait, "cudaMemcpyAsync", "between device and pinned memory",
+        "before it is done") {
+    block(stream);
+    OK(cudaMemcpyAsync(memory, pinned, 8, cudaMemcpyHostToDevice, stream));
+    OK(cudaMemcpyAsync(pinned, memory, 8, cudaMemcpyDeviceToHost, stream));
+    is_not_done(stream);
+}
+
+RETURNS(async_copy_of_pageable_memory, "cudaMemcpyAsync", "between device and pageable memory",
+        "at any time: CUDA may wait for the stream; modelled times do, others not") {
+    block(stream);
+    OK(cudaMemcpyAsync(memory, pageable, 8, cudaMemcpyHostToDevice, stream));
+    is_not_done(stream);
+}
+
+RETURNS(async_copy_on_the_host_waits, "cudaMemcpyAsync", "on the host", "when it is done") {
+    pinned[0] = 6;
+    run_for_long(stream);
+    OK(cudaMemcpyAsync(pageable, pinned, BYTES, cudaMemcpyHostToHost, stream));
+    assert_int_equal(pageable[0], 6);
+}
+
+// Streams and events.
+
+REFUSES(destroyed_streams, "each call with a stream", "a stream that was destroyed", UNDEFINED,
+        cudaErrorInvalidResourceHandle, STAYS) {
+    cudaStream_t s = destroyed_stream();
+    IS_REFUSED(cudaStreamSynchronize(s));
+    IS_REFUSED(cudaStreamQuery(s));
+    IS_REFUSED(cudaStreamWaitEvent(s, recorded, 0));
+    IS_REFUSED(cudaStreamDestroy(s));
+    IS_REFUSED(cudaEventRecord(recorded, s));
+    IS_REFUSED(cudaMemsetAsync(memory, 0, 8, s));
+    IS_REFUSED(cudaMemcpyAsync(memory, pinned, 8, cudaMemcpyHostToDevice, s));
+    IS_REFUSED(cpu_launch(s, run_wait, &value, sizeof value));
+    IS_REFUSED(cudaStreamDestroy(NULL)); // the default stream
+}
+
+REFUSES(kernel_on_a_stream_of_another_device, "a kernel launch", "a stream of another device",
+        ERROR, cudaErrorInvalidResourceHandle, STAYS) {
+    sem_post(&gate);
+    IS_REFUSED(cpu_launch(far_stream, run_wait, &value, sizeof value));
+    sem_wait(&gate);
+    OK(cudaMemcpyAsync(far_memory, pinned, 8, cudaMemcpyHostToDevice, far_stream));
+    OK(cudaStreamSynchronize(far_stream));
+}
+
+RETURNS(default_stream_waits_for_others, "cudaStreamSynchronize", "of the default stream",
+        "when all streams without cudaStreamNonBlocking are done, too") {
+    cudaStream_t blocking;
+    OK(cudaStreamCreate(&blocking));
+    block(blocking);
+    assert_int_equal(cudaStreamQuery(NULL), cudaErrorNotReady);
+    open_gate();
+    OK(cudaStreamSynchronize(NULL));
+    OK(cudaStreamQuery(blocking));
+    block(stream);
+    OK(cudaStreamSynchronize(NULL));
+    is_not_done(stream);
+    OK(cudaStreamDestroy(blocking));
+}
+
+RETURNS(stream_ends_its_work, "cudaStreamDestroy", "of a stream with work",
+        "at once; the stream finishes its work") {
+    cudaStream_t s;
+    OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    block(s);
+    for (int i = 0; i < 900; i++)
+        OK(cpu_launch(s, run_count, &value, sizeof value));
+    counted = 0;
+    OK(cudaStreamDestroy(s));
+    assert_int_equal(counted, 0);
+    open_gate();
+    OK(cudaDeviceSynchronize());
+    assert_int_equal(counted, 900);
+}
+
+static void refused_event(cudaEvent_t e) {
+    float ms;
+    IS_REFUSED(cudaEventRecord(e, stream));
+    IS_REFUSED(cudaStreamWaitEvent(stream, e, 0));
+    IS_REFUSED(cudaEventSynchronize(e));
+    IS_REFUSED(cudaEventQuery(e));
+    IS_REFUSED(cudaEventElapsedTime(&ms, recorded, e));
+    IS_REFUSED(cudaEventDestroy(e));
+}
+
+REFUSES(null_events, "each call with an event", "NULL", ERROR, cudaErrorInvalidResourceHandle,
+        STAYS) {
+    refused_event(NULL);
+}
+
+REFUSES(destroyed_events, "each call with an event", "an event that was destroyed", UNDEFINED,
+        cudaErrorInvalidResourceHandle, STAYS) {
+    refused_event(destroyed_event());
+}
+
+REFUSES(event_on_a_stream_of_another_device, "cudaEventRecord",
+        "an event and a stream of different devices", ERROR, cudaErrorInvalidResourceHandle,
+        STAYS) {
+    IS_REFUSED(cudaEventRecord(recorded, far_stream));
+    OK(cudaStreamWaitEvent(far_stream, recorded, 0)); // this is allowed
+    OK(cudaEventSynchronize(far_event));
+}
+
+REFUSES(time_of_unsuitable_events, "cudaEventElapsedTime",
+        "events of different devices, never recorded, or made with cudaEventDisableTiming", ERROR,
+        cudaErrorInvalidResourceHandle, STAYS) {
+    float ms;
+    cudaEvent_t unsuitable[] = {far_event, fresh, untimed};
+    for (int i = 0; i < 3; i++) {
+        IS_REFUSED(cudaEventElapsedTime(&ms, recorded, unsuitable[i]));
+        IS_REFUSED(cudaEventElapsedTime(&ms, unsuitable[i], recorded));
+    }
+}
+
+REFUSES(not_ready_does_not_stay, "cudaEventQuery, cudaStreamQuery, cudaEventElapsedTime",
+        "work that is not done", ERROR, cudaErrorNotReady, GOES) {
+    float ms;
+    cudaEvent_t late;
+    OK(cudaEventCreate(&late));
+    block(stream);
+    OK(cudaEventRecord(late, stream));
+    IS_REFUSED(cudaStreamQuery(stream));
+    IS_REFUSED(cudaEventQuery(late));
+    IS_REFUSED(cudaEventElapsedTime(&ms, recorded, late));
+    open_gate();
+    OK(cudaEventDestroy(late));
+}
+
+RETURNS(event_never_recorded_is_done, "cudaEventQuery, cudaEventSynchronize",
+        "of an event that was never recorded", "at once, with cudaSuccess") {
+    OK(cudaEventQuery(fresh));
+    OK(cudaEventSynchronize(fresh));
+}
+
+RETURNS(wait_for_an_event_never_recorded, "cudaStreamWaitEvent",
+        "for an event that was never recorded", "at once; the stream does not wait") {
+    OK(cudaStreamWaitEvent(stream, fresh, 0));
+    OK(cudaStreamSynchronize(stream));
+}
+
+RETURNS(wait_is_for_the_last_record, "cudaStreamWaitEvent", "for an event that was recorded",
+        "at once; the stream waits for the last record before the call") {
+    cudaStream_t other;
+    cudaEvent_t e;
+    OK(cudaEventCreate(&e));
+    OK(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    OK(cudaEventRecord(e, other));
+    OK(cudaStreamWaitEvent(other, e, 0));
+    block(stream);
+    OK(cudaEventRecord(e, stream)); // later, so other does not wait for it
+    OK(cudaStreamSynchronize(other));
+    OK(cudaStreamWaitEvent(other, e, 0));
+    OK(cudaEventRecord(e, NULL)); // nor does it end the wait, although this stream is idle
+    OK(cudaEventSynchronize(e));
+    OK(cudaEventDestroy(e));
+    int waits = 1;
+    for (int i = 0; i < 1000; i++, sched_yield()) // other has time to do it wrong
+        waits &= cudaStreamQuery(other) == cudaErrorNotReady;
+    is_not_done(stream);
+    assert_true(waits);
+    OK(cudaStreamSynchronize(other));
+    OK(cudaStreamDestroy(other));
+}
+
+// cuBLAS.
+
+static cublasStatus_t product(cublasHandle_t handle, int m, int lda, float *c) {
+    const float one = 1, zero = 0;
+    float *a = (float *)memory;
+    return cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, m, 4, 4, &one, a, lda, a + 16, 4, &zero, c,
+                       m > 0 ? m : 1);
+}
+
+static cublasStatus_t typed_product(cudaDataType a, cudaDataType b, cudaDataType c,
+                                    cublasComputeType_t type) {
+    const float one = 1, zero = 0;
+    return cublasGemmEx(blas, CUBLAS_OP_N, CUBLAS_OP_N, 4, 4, 4, &one, memory, a, 4, memory, b, 4,
+                        &zero, memory + 1024, c, 4, type, CUBLAS_GEMM_DEFAULT);
+}
+
+// Matrices of 4 x 4 floats. B is one matrix, behind the first one of A.
+static cublasStatus_t batch(int stride_a, float *c, int stride_c, int count) {
+    const float one = 1, zero = 0, *a = (float *)memory;
+    return cublasGemmStridedBatchedEx(blas, CUBLAS_OP_N, CUBLAS_OP_N, 4, 4, 4, &one, a, CUDA_R_32F,
+                                      4, stride_a, a + 16, CUDA_R_32F, 4, 0, &zero, c, CUDA_R_32F,
+                                      4, stride_c, count, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+}
+
+static void refused_handle(cublasHandle_t handle) {
+    cudaStream_t its_stream;
+    IS_REFUSED(cublasSetStream(handle, stream));
+    IS_REFUSED(cublasGetStream(handle, &its_stream));
+    IS_REFUSED(cublasSetMathMode(handle, CUBLAS_DEFAULT_MATH));
+    IS_REFUSED(cublasGetMathMode(handle, &(cublasMath_t){0}));
+    IS_REFUSED(product(handle, 4, 4, (float *)memory + 32));
+    IS_REFUSED(cublasDestroy(handle));
+}
+
+REFUSES(no_cublas_handle, "each call with a cuBLAS handle", "NULL", ERROR,
+        CUBLAS_STATUS_NOT_INITIALIZED, GOES) {
+    refused_handle(NULL);
+}
+
+REFUSES(destroyed_cublas_handle, "each call with a cuBLAS handle", "a handle that was destroyed",
+        UNDEFINED, CUBLAS_STATUS_NOT_INITIALIZED, GOES) {
+    cublasHandle_t gone;
+    OK(cublasCreate(&gone));
+    OK(cublasDestroy(gone));
+    refused_handle(gone);
+}
+
+REFUSES(wrong_value_for_cublas, "cublasCreate, cublasSetMathMode, cublasGetMathMode",
+        "NULL, or an unknown mode", ERROR, CUBLAS_STATUS_INVALID_VALUE, GOES) {
+    IS_REFUSED(cublasCreate(NULL));
+    IS_REFUSED(cublasGetMathMode(blas, NULL));
+    IS_REFUSED(cublasSetMathMode(blas, (cublasMath_t)1000));
+}
+
+REFUSES(wrong_size_of_a_matrix, "cublasGemmEx",
+        "a negative size, a leading dimension below the rows, or NULL for a scalar or C", ERROR,
+        CUBLAS_STATUS_INVALID_VALUE, GOES) {
+    float *c = (float *)memory + 32;
+    IS_REFUSED(product(blas, -1, 4, c));
+    IS_REFUSED(product(blas, 4, 3, c));
+    IS_REFUSED(product(blas, 4, 4, NULL));
+    IS_REFUSED(cublasSgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 1, NULL, c, 1, c, 1, NULL, c, 1));
+}
+
+REFUSES(unknown_types_of_a_product, "cublasGemmEx", "types that it cannot combine", ERROR,
+        CUBLAS_STATUS_NOT_SUPPORTED, GOES) {
+    const cudaDataType fp32 = CUDA_R_32F, fp16 = CUDA_R_16F, bf16 = CUDA_R_16BF;
+    IS_REFUSED(typed_product(fp32, bf16, fp32, CUBLAS_COMPUTE_32F));
+    IS_REFUSED(typed_product(fp16, bf16, fp32, CUBLAS_COMPUTE_32F));
+    IS_REFUSED(typed_product(fp32, fp32, fp16, CUBLAS_COMPUTE_32F));
+    IS_REFUSED(typed_product(fp32, fp32, fp32, (cublasComputeType_t)1000));
+    IS_REFUSED(typed_product(fp32, fp32, fp32, (cublasComputeType_t)64));
+}
+
+REFUSES(matrix_that_is_no_device_memory, "cublasGemmEx",
+        "a matrix that is not all inside one allocation of this device", UNDEFINED,
+        CUBLAS_STATUS_MAPPING_ERROR, GOES) {
+    IS_REFUSED(product(blas, 4, 4, (float *)pageable));
+    IS_REFUSED(product(blas, 4, 4, (float *)far_memory));
+    IS_REFUSED(product(blas, 4, 4, (float *)(memory + BYTES) - 15));
+}
+
+REFUSES(product_in_place, "cublasGemmEx", "a matrix C that overlaps A or B", UNDEFINED,
+        CUBLAS_STATUS_INVALID_VALUE, GOES) {
+    IS_REFUSED(product(blas, 4, 4, (float *)memory + 15));
+    IS_REFUSED(product(blas, 4, 4, (float *)memory + 31));
+    OK(product(blas, 4, 8, (float *)memory + 32)); // A has gaps of four floats
+}
+
+REFUSES(negative_batch, "cublasGemmStridedBatchedEx", "a negative number of products", ERROR,
+        CUBLAS_STATUS_INVALID_VALUE, GOES) {
+    float *c = (float *)memory + 64;
+    IS_REFUSED(batch(16, c, 16, -1)); // cuBLAS 13.1 returns CUBLAS_STATUS_EXECUTION_FAILED
+    OK(batch(16, c, 16, 0));
+}
+
+REFUSES(batch_outside_of_memory, "cublasGemmStridedBatchedEx",
+        "matrices that are not all inside one allocation of this device", UNDEFINED,
+        CUBLAS_STATUS_MAPPING_ERROR, GOES) {
+    float *c = (float *)memory + 64, *end = (float *)(memory + BYTES);
+    IS_REFUSED(batch(BYTES / sizeof(float), c, 16, 2));
+    IS_REFUSED(batch(0, end - 32, 17, 2));
+    IS_REFUSED(batch(0, (float *)pageable, 16, 2));
+    OK(batch(0, end - 32, 16, 2));
+}
+
+REFUSES(batch_in_place, "cublasGemmStridedBatchedEx",
+        "matrices C that overlap each other, or A or B", UNDEFINED, CUBLAS_STATUS_INVALID_VALUE,
+        GOES) {
+    float *c = (float *)memory + 64;
+    IS_REFUSED(batch(0, c, 0, 2));
+    IS_REFUSED(batch(0, c, 2, 2));
+    IS_REFUSED(batch(0, c, 12, 2)); // column 3 of the first matrix is column 0 of the second one
+    IS_REFUSED(batch(16, (float *)memory + 31, 16, 2));
+    OK(batch(16, c, 16, 2));
+}
+
+REFUSES(product_on_another_device, "cublasGemmEx",
+        "a handle or stream of another device, or a stream that was destroyed", UNDEFINED,
+        CUBLAS_STATUS_EXECUTION_FAILED, GOES) {
+    float *c = (float *)memory + 32;
+    cudaStream_t wrong[] = {far_stream, destroyed_stream()};
+    for (int i = 0; i < 2; i++) {
+        OK(cublasSetStream(blas, wrong[i]));
+        IS_REFUSED(product(blas, 4, 4, c));
+    }
+    OK(cublasSetStream(blas, NULL));
+    OK(cudaSetDevice(1));
+    IS_REFUSED(product(blas, 4, 4, c));
+}
+
+// cuBLASLt.
+
+// A product of 8 x 8 matrices of floats, which lie at these bytes of memory, and its bias.
+struct light {
+    cublasLtHandle_t handle;
+    cublasLtEpilogue_t epilogue;
+    cublasComputeType_t compute;
+    cudaDataType in, out;
+    int transa, transb;
+    uint64_t rows; // of D
+    int64_t ld;
+    size_t a, b, c, d, bias;
+    uint32_t alignment; // that the program promises
+    size_t workspace, workspace_bytes;
+    int find, chosen_for; // 1: asks for an algorithm, with the epilogue chosen_for (0: the same)
+};
+
+static struct light light_product(void) {
+    return (struct light){(cublasLtHandle_t)blas,
+                          CUBLASLT_EPILOGUE_BIAS,
+                          CUBLAS_COMPUTE_32F,
+                          CUDA_R_32F,
+                          CUDA_R_32F,
+                          CUBLAS_OP_N,
+                          CUBLAS_OP_T,
+                          8,
+                          8,
+                          0,
+                          256,
+                          512,
+                          512,
+                          1024,
+                          256,
+                          0,
+                          0,
+                          1,
+                          0};
+}
+
+static void set_light(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t name,
+                      const void *value, size_t bytes) {
+    OK(cublasLtMatmulDescSetAttribute(d, name, value, bytes));
+}
+
+// Returns the first status that is no success.
+static cublasStatus_t run_light(const struct light *p) {
+    const float one = 1, zero = 0;
+    const void *bias = p->bias ? memory + p->bias : NULL;
+    uint32_t epilogue = p->chosen_for ? (uint32_t)p->chosen_for : p->epilogue;
+    int found;
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    cublasLtMatmulDesc_t d;
+    cublasLtMatrixLayout_t in, out;
+    cublasLtMatmulPreference_t preference;
+    cublasLtMatmulHeuristicResult_t result;
+    OK(cublasLtMatmulDescCreate(&d, p->compute, CUDA_R_32F));
+    set_light(d, CUBLASLT_MATMUL_DESC_TRANSA, &p->transa, sizeof p->transa);
+    set_light(d, CUBLASLT_MATMUL_DESC_TRANSB, &p->transb, sizeof p->transb);
+    set_light(d, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+    set_light(d, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
+    OK(cublasLtMatrixLayoutCreate(&in, p->in, 8, 8, p->ld));
+    OK(cublasLtMatrixLayoutCreate(&out, p->out, p->rows, 8, 8));
+    OK(cublasLtMatmulPreferenceCreate(&preference));
+    for (int matrix = 0; matrix < 4; matrix++)
+        OK(cublasLtMatmulPreferenceSetAttribute(preference,
+                                                CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + matrix,
+                                                &p->alignment, sizeof p->alignment));
+    if (p->find)
+        status = cublasLtMatmulAlgoGetHeuristic(p->handle, d, in, in, out, out, preference, 1,
+                                                &result, &found);
+    set_light(d, CUBLASLT_MATMUL_DESC_EPILOGUE, &(uint32_t){p->epilogue}, sizeof epilogue);
+    if (!status)
+        status =
+            cublasLtMatmul(p->handle, d, &one, memory + p->a, in, memory + p->b, in, &zero,
+                           memory + p->c, out, memory + p->d, out, p->find ? &result.algo : NULL,
+                           memory + p->workspace, p->workspace_bytes, NULL);
+    OK(cublasLtMatmulPreferenceDestroy(preference));
+    OK(cublasLtMatrixLayoutDestroy(out));
+    OK(cublasLtMatrixLayoutDestroy(in));
+    OK(cublasLtMatmulDescDestroy(d));
+    return status;
+}
+
+// Expects that the product with this change is refused, and without it is not.
+#define LIGHT_IS_REFUSED(change)                                                                   \
+    do {                                                                                           \
+        struct light p = light_product();                                                          \
+        OK(run_light(&p));                                                                         \
+        change;                                                                                    \
+        is_refused(#change, (int)run_light(&p), "", __LINE__);                                     \
+    } while (0)
+
+REFUSES(no_light_handle, "cublasLtMatmul, cublasLtMatmulAlgoGetHeuristic", "NULL for the handle",
+        ERROR, CUBLAS_STATUS_NOT_INITIALIZED, GOES) {
+    LIGHT_IS_REFUSED(p.handle = NULL);
+    LIGHT_IS_REFUSED(p.handle = NULL; p.find = 0);
+}
+
+REFUSES(destroyed_light_handle, "cublasLtMatmul, cublasLtMatmulAlgoGetHeuristic, cublasLtDestroy",
+        "a handle that was destroyed", UNDEFINED, CUBLAS_STATUS_NOT_INITIALIZED, GOES) {
+    cublasLtHandle_t gone;
+    OK(cublasLtCreate(&gone));
+    OK(cublasLtDestroy(gone));
+    IS_REFUSED(cublasLtDestroy(gone));
+    LIGHT_IS_REFUSED(p.handle = gone);
+    LIGHT_IS_REFUSED(p.handle = gone; p.find = 0);
+}
+
+REFUSES(light_handle_for_cublas, "each call with a cuBLAS handle", "a handle of cuBLASLt",
+        UNDEFINED, CUBLAS_STATUS_NOT_INITIALIZED, GOES) {
+    cublasLtHandle_t light;
+    OK(cublasLtCreate(&light));
+    refused_handle((cublasHandle_t)light);
+    OK(cublasLtDestroy(light));
+}
+
+REFUSES(wrong_value_for_light_calls,
+        "cublasLtCreate, cublasLtDestroy, cublasLtMatmulDescCreate, cublasLtMatrixLayoutCreate, "
+        "cublasLtMatmulPreferenceCreate",
+        "NULL", ERROR, CUBLAS_STATUS_INVALID_VALUE, GOES) {
+    IS_REFUSED(cublasLtCreate(NULL));
+    IS_REFUSED(cublasLtDestroy(NULL));
+    IS_REFUSED(cublasLtMatmulDescCreate(NULL, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    IS_REFUSED(cublasLtMatrixLayoutCreate(NULL, CUDA_R_32F, 8, 8, 8));
+    IS_REFUSED(cublasLtMatmulPreferenceCreate(NULL));
+}
+
+REFUSES(wrong_attribute, "cublasLtMatmulDescSetAttribute, cublasLtMatmulPreferenceSetAttribute",
+        "NULL, an unknown attribute, or a value of another size", ERROR,
+        CUBLAS_STATUS_INVALID_VALUE, GOES) {
+    cublasLtMatmulDesc_t d;
+    cublasLtMatmulPreference_t preference;
+    OK(cublasLtMatmulDescCreate(&d, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    OK(cublasLtMatmulPreferenceCreate(&preference));
+    const cublasLtMatmulDescAttributes_t epilogue = CUBLASLT_MATMUL_DESC_EPILOGUE;
+    IS_REFUSED(cublasLtMatmulDescSetAttribute(NULL, epilogue, &value, 4));
+    IS_REFUSED(cublasLtMatmulDescSetAttribute(d, epilogue, NULL, 4));
+    IS_REFUSED(cublasLtMatmulDescSetAttribute(d, epilogue, &value, 8));
+    IS_REFUSED(cublasLtMatmulDescSetAttribute(d, (cublasLtMatmulDescAttributes_t)999, &value, 4));
+    const cublasLtMatmulPreferenceAttributes_t bytes = CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
+    IS_REFUSED(cublasLtMatmulPreferenceSetAttribute(NULL, bytes, &(uint64_t){1}, 8));
+    IS_REFUSED(cublasLtMatmulPreferenceSetAttribute(preference, bytes, &(uint64_t){1}, 4));
+    IS_REFUSED(cublasLtMatmulPreferenceSetAttribute(
+        preference, (cublasLtMatmulPreferenceAttributes_t)999, &value, 4));
+    OK(cublasLtMatmulPreferenceDestroy(preference));
+    OK(cublasLtMatmulDescDestroy(d));
+}
+
+REFUSES(light_product_of_wrong_shape, "cublasLtMatmul, cublasLtMatmulAlgoGetHeuristic",
+        "layouts that do not fit, or no bias for an epilogue with a bias", ERROR,
+        CUBLAS_STATUS_INVALID_VALUE, GOES) {
+    struct light conjugate = light_product();
+    conjugate.transa = CUBLAS_OP_C; // for real numbers, the same as CUBLAS_OP_T
+    OK(run_light(&conjugate));
+    LIGHT_IS_REFUSED(p.rows = 7);
+    LIGHT_IS_REFUSED(p.ld = 7);
+    LIGHT_IS_REFUSED(p.transa = 7);
+    LIGHT_IS_REFUSED(p.rows = 7; p.find = 0);
+    LIGHT_IS_REFUSED(p.bias = 0);
+}
+
+REFUSES(bias_without_an_epilogue, "cublasLtMatmul", "a bias that the epilogue does not use",
+        UNDEFINED, CUBLAS_STATUS_INVALID_VALUE, GOES) {
+    LIGHT_IS_REFUSED(p.epilogue = CUBLASLT_EPILOGUE_DEFAULT);
+}
+
+REFUSES(empty_light_product, "cublasLtMatmul, cublasLtMatmulAlgoGetHeuristic",
+        "a matrix without elements", UNDEFINED, CUBLAS_STATUS_INVALID_VALUE, GOES) {
+    LIGHT_IS_REFUSED(p.rows = 0);
+}
+
+REFUSES(
+    unsupported_light_product, "cublasLtMatmul, cublasLtMatmulAlgoGetHeuristic",
+    "types that it cannot combine, or BGRADA with A transposed, or BGRADB with B not transposed",
+    ERROR, CUBLAS_STATUS_NOT_SUPPORTED, GOES) {
+    LIGHT_IS_REFUSED(p.compute = (cublasComputeType_t)64);
+    LIGHT_IS_REFUSED(p.out = CUDA_R_16F);
+    LIGHT_IS_REFUSED(p.epilogue = CUBLASLT_EPILOGUE_BGRADA; p.transa = CUBLAS_OP_T);
+    LIGHT_IS_REFUSED(p.epilogue = CUBLASLT_EPILOGUE_BGRADB; p.transb = CUBLAS_OP_N);
+    LIGHT_IS_REFUSED(p.epilogue = CUBLASLT_EPILOGUE_BGRADB; p.transb = CUBLAS_OP_N; p.find = 0);
+}
+
+REFUSES(algorithm_of_another_product, "cublasLtMatmul",
+        "an algorithm for another epilogue, or for arrays with a larger alignment", UNDEFINED,
+        CUBLAS_STATUS_INVALID_VALUE, GOES) {
+    struct light aligned = light_product();
+    aligned.alignment = 4;
+    aligned.a = 4;
+    OK(run_light(&aligned));
+    LIGHT_IS_REFUSED(p.chosen_for = CUBLASLT_EPILOGUE_RELU_BIAS);
+    LIGHT_IS_REFUSED(p.a = 4);
+    LIGHT_IS_REFUSED(p.b = 260; p.alignment = 8);
+    LIGHT_IS_REFUSED(p.c = p.d = 516);
+    LIGHT_IS_REFUSED(p.a = 4; p.find = 0);
+}
+
+REFUSES(bias_at_an_odd_address, "cublasLtMatmul", "a bias that is not aligned to 16 bytes",
+        UNDEFINED, CUBLAS_STATUS_INVALID_VALUE, GOES) {
+    LIGHT_IS_REFUSED(p.bias = 1028; p.find = 0);
+}
+
+REFUSES(no_algorithm_for_the_bias, "cublasLtMatmulAlgoGetHeuristic",
+        "a bias that is not aligned to 16 bytes", UNDEFINED, CUBLAS_STATUS_NOT_SUPPORTED, GOES) {
+    LIGHT_IS_REFUSED(p.bias = 1028);
+}
+
+REFUSES(wrong_workspace, "cublasLtMatmul", "a workspace that is not aligned to 256 bytes", ERROR,
+        CUBLAS_STATUS_INVALID_VALUE, GOES) {
+    LIGHT_IS_REFUSED(p.workspace = 2064; p.workspace_bytes = 64);
+}
+
+REFUSES(short_workspace, "cublasLtMatmul", "a workspace that is larger than its allocation",
+        UNDEFINED, CUBLAS_STATUS_INVALID_VALUE, GOES) {
+    struct light with = light_product();
+    with.workspace = 2048;
+    with.workspace_bytes = 2048;
+    OK(run_light(&with));
+    LIGHT_IS_REFUSED(p.workspace = 2048; p.workspace_bytes = 4096);
+}
+
+REFUSES(light_product_in_place, "cublasLtMatmul",
+        "a matrix D that overlaps A, B or the bias, or a bias gradient that overlaps a matrix",
+        UNDEFINED, CUBLAS_STATUS_INVALID_VALUE, GOES) {
+    LIGHT_IS_REFUSED(p.d = p.c = 256 - 16);
+    LIGHT_IS_REFUSED(p.bias = 512);
+    LIGHT_IS_REFUSED(p.epilogue = CUBLASLT_EPILOGUE_BGRADB; p.bias = 256);
+}
+
+REFUSES(light_array_that_is_no_device_memory, "cublasLtMatmul",
+        "an array that is not all inside one allocation of this device", UNDEFINED,
+        CUBLAS_STATUS_MAPPING_ERROR, GOES) {
+    LIGHT_IS_REFUSED(p.bias = BYTES - 16);
+    LIGHT_IS_REFUSED(p.a = BYTES - 16);
+    LIGHT_IS_REFUSED(p.bias = (size_t)(far_memory - memory));
+}
+
+REFUSES(light_product_on_another_device, "cublasLtMatmul", "a handle of another device", UNDEFINED,
+        CUBLAS_STATUS_EXECUTION_FAILED, GOES) {
+    struct light p = light_product();
+    OK(cudaSetDevice(1));
+    is_refused("cublasLtMatmul", (int)run_light(&p), "", __LINE__);
+}
+
+RETURNS(product_does_not_wait, "cublasGemmEx", "a matrix product",
+        "before it is done, but after it has read the scalars") {
+    OK(cublasSetStream(blas, stream));
+    block(stream);
+    OK(product(blas, 4, 4, (float *)memory + 32));
+    is_not_done(stream);
+    OK(cublasSetStream(blas, NULL));
+}
+
+RETURNS(light_product_does_not_wait, "cublasLtMatmul", "a matrix product",
+        "before it is done, but after it has read the scalars and descriptors") {
+    struct light p = light_product();
+    block(NULL);
+    OK(run_light(&p));
+    is_not_done(NULL);
+}
+
+RETURNS(destroyed_light_handle_waits, "cublasLtDestroy", "of a handle",
+        "when the device has no work") {
+    cublasLtHandle_t handle;
+    OK(cublasLtCreate(&handle));
+    run_for_long(stream);
+    OK(cublasLtDestroy(handle));
+    assert_true(ended);
+}
+
+RETURNS(destroyed_handle_waits, "cublasDestroy", "of a handle", "when the device has no work") {
+    cublasHandle_t handle;
+    OK(cublasCreate(&handle));
+    run_for_long(stream);
+    OK(cublasDestroy(handle));
+    assert_true(ended);
+}
+
+// NCCL. The calls that are refused need no other rank. test_nccl_mistakes.c passes wrong arguments
+// to each collective.
+
+static void refused_communicator(ncclComm_t comm) {
+    int n;
+    ncclComm_t part;
+    NAMES("Count: comm", ncclCommCount(comm, &n));
+    NAMES("CuDevice: comm", ncclCommCuDevice(comm, &n));
+    NAMES("UserRank: comm", ncclCommUserRank(comm, &n));
+    NAMES("AsyncError: comm", ncclCommGetAsyncError(comm, (ncclResult_t *)&n));
+    NAMES("Split: comm", ncclCommSplit(comm, 0, 0, &part, NULL));
+    IS_REFUSED(ncclAllReduce(memory, memory, 1, ncclFloat, ncclSum, comm, stream));
+    IS_REFUSED(ncclBcast(memory, 1, ncclFloat, 0, comm, stream));
+    IS_REFUSED(ncclSend(memory, 1, ncclFloat, 1, comm, stream));
+}
+
+REFUSES(no_communicator, "each call with a communicator but those that end it", "NULL", ERROR,
+        ncclInvalidArgument, GOES) {
+    refused_communicator(NULL);
+    OK(ncclCommFinalize(NULL)); // there is nothing to do
+    OK(ncclCommDestroy(NULL));
+}
+
+REFUSES(destroyed_communicator, "each call with a communicator",
+        "a communicator that was destroyed", UNDEFINED, ncclInvalidArgument, GOES) {
+    ncclComm_t gone;
+    OK(ncclCommInitAll(&gone, 1, NULL));
+    OK(ncclCommDestroy(gone));
+    refused_communicator(gone);
+    NAMES("Finalize: comm", ncclCommFinalize(gone));
+    IS_REFUSED(ncclCommDestroy(gone));
+}
+
+REFUSES(no_place_for_results,
+        "ncclGetUniqueId, ncclGetVersion, ncclCommCount, ncclCommUserRank, ncclCommInitRank",
+        "NULL for the result", ERROR, ncclInvalidArgument, GOES) {
+    ncclUniqueId id = {""};
+    NAMES("UniqueId", ncclGetUniqueId(NULL));
+    NAMES("Version", ncclGetVersion(NULL));
+    NAMES("Count", ncclCommCount(comms[0], NULL));
+    NAMES("UserRank", ncclCommUserRank(comms[0], NULL));
+    NAMES("AsyncError", ncclCommGetAsyncError(comms[0], NULL));
+    NAMES("InitRank: comm", ncclCommInitRank(NULL, 1, id, 0));
+    IS_REFUSED(ncclCommSplit(comms[0], 0, 0, NULL, NULL));
+}
+
+REFUSES(rank_out_of_range, "ncclCommInitRank", "a rank that is not below the number of ranks",
+        ERROR, ncclInvalidArgument, GOES) {
+    ncclComm_t comm;
+    ncclUniqueId id;
+    OK(ncclGetUniqueId(&id)); // another one would be refused with the same error
+    NAMES("InitRank: rank 2", ncclCommInitRank(&comm, 2, id, 2));
+    NAMES("InitRank: rank -1", ncclCommInitRank(&comm, 2, id, -1));
+    NAMES("InitRank: nranks", ncclCommInitRank(&comm, 0, id, 0));
+}
+
+REFUSES(config_without_initializer, "ncclCommInitRankConfig, ncclCommSplit",
+        "a configuration without NCCL_CONFIG_INITIALIZER", ERROR, ncclInvalidArgument, GOES) {
+    ncclComm_t comm;
+    ncclUniqueId id = {""};
+    ncclConfig_t config = {.blocking = 1};
+    NAMES("InitRank", ncclCommInitRankConfig(&comm, 1, id, 0, &config));
+    NAMES("Split: config", ncclCommSplit(comms[0], 0, 0, &comm, &config));
+}
+
+REFUSES(two_ranks_on_a_device, "ncclCommInitRank, ncclCommInitAll", "two ranks on one device",
+        ERROR, ncclInvalidUsage, GOES) {
+    ncclComm_t two[2];
+    IS_REFUSED(ncclCommInitAll(two, 2, (int[]){1, 1}));
+}
+
+REFUSES(unknown_type_or_operation, "each collective", "an unknown type, operation or root", ERROR,
+        ncclInvalidArgument, GOES) {
+    ncclDataType_t no_type = (ncclDataType_t)42;
+    ncclRedOp_t no_op = (ncclRedOp_t)42;
+    IS_REFUSED(ncclAllReduce(memory, memory, 1, no_type, ncclSum, comms[0], stream));
+    IS_REFUSED(ncclAllReduce(memory, memory, 1, ncclFloat, no_op, comms[0], stream));
+    IS_REFUSED(ncclBcast(memory, 1, ncclFloat, 2, comms[0], stream));
+}
+
+REFUSES(buffer_that_is_no_device_memory, "each collective",
+        "NULL, pageable memory, or memory of another device", UNDEFINED, ncclInvalidArgument,
+        GOES) {
+    char *wrong[] = {NULL, pageable, far_memory};
+    for (int i = 0; i < 3; i++) {
+        IS_REFUSED(ncclAllReduce(wrong[i], memory, 1, ncclFloat, ncclSum, comms[0], stream));
+        IS_REFUSED(ncclAllReduce(memory, wrong[i], 1, ncclFloat, ncclSum, comms[0], stream));
+    }
+}
+
+REFUSES(short_buffer, "each collective", "bytes that are not all inside one allocation", UNDEFINED,
+        ncclInvalidArgument, GOES) {
+    size_t most = BYTES / sizeof(float);
+    IS_REFUSED(ncclAllReduce(memory, memory, most + 1, ncclFloat, ncclSum, comms[0], stream));
+    IS_REFUSED(ncclSend(memory + 4, most, ncclFloat, 1, comms[0], stream));
+}
+
+REFUSES(buffers_that_overlap, "each collective", "buffers that overlap, and are not in place",
+        UNDEFINED, ncclInvalidArgument, GOES) {
+    char *m = memory, *x = far_memory;
+    IS_REFUSED(ncclAllReduce(m, m + 4, 2, ncclFloat, ncclSum, comms[0], stream));
+    IS_REFUSED(ncclBroadcast(m + 4, m, 2, ncclFloat, 0, comms[0], stream));
+    IS_REFUSED(ncclReduceScatter(m, m + 8, 2, ncclFloat, ncclSum, comms[0], stream));
+    IS_REFUSED(ncclReduceScatter(x, x, 2, ncclFloat, ncclSum, comms[1], far_stream));
+    IS_REFUSED(ncclAllGather(m + 8, m, 2, ncclFloat, comms[0], stream));
+    IS_REFUSED(ncclAllGather(x, x, 2, ncclFloat, comms[1], far_stream));
+    IS_REFUSED(ncclAlltoAll(m, m + 4, 2, ncclFloat, comms[0], stream));
+}
+
+RETURNS(in_place_forms_are_allowed, "each collective", "in place, as the user guide of NCCL says",
+        "before it is done") {
+    OK(ncclGroupStart());
+    for (int r = 0; r < 2; r++) {
+        char *m[4];
+        for (int i = 0; i < 4; i++)
+            m[i] = (r ? far_memory : memory) + 16 * i; // the calls of a group share no buffer
+        cudaStream_t s = r ? far_stream : stream;
+        OK(ncclAllReduce(m[0], m[0], 4, ncclFloat, ncclSum, comms[r], s));
+        OK(ncclBroadcast(m[1], m[1], 4, ncclFloat, 0, comms[r], s));
+        OK(ncclReduceScatter(m[2], m[2] + 8 * r, 2, ncclFloat, ncclSum, comms[r], s));
+        OK(ncclAllGather(m[3] + 8 * r, m[3], 2, ncclFloat, comms[r], s));
+    }
+    block(stream);
+    OK(ncclGroupEnd());
+    is_not_done(stream);
+    OK(cudaStreamSynchronize(far_stream));
+}
+
+RETURNS(buffer_that_is_sent_and_written, "ncclAlltoAll, ncclGroupEnd",
+        "in place, or with a receive into what a send reads, which is undefined: warns once",
+        "before it is done") {
+    OK(ncclGroupStart());
+    for (int r = 0; r < 2; r++) {
+        char *m = r ? far_memory : memory;
+        OK(ncclAlltoAll(m, m, 2, ncclFloat, comms[r], r ? far_stream : stream));
+        OK(ncclSend(m + 64, 2, ncclFloat, !r, comms[r], r ? far_stream : stream));
+        OK(ncclRecv(m + 68, 2, ncclFloat, !r, comms[r], r ? far_stream : stream));
+    }
+    block(stream);
+    OK(ncclGroupEnd());
+    is_not_done(stream);
+    OK(cudaStreamSynchronize(far_stream));
+}
+
+REFUSES(collective_on_a_stream_of_another_device, "each collective",
+        "a stream of another device, or one that was destroyed", UNDEFINED, ncclUnhandledCudaError,
+        GOES) {
+    IS_REFUSED(ncclAllReduce(memory, memory, 1, ncclFloat, ncclSum, comms[0], far_stream));
+    IS_REFUSED(ncclAllReduce(memory, memory, 1, ncclFloat, ncclSum, comms[0], destroyed_stream()));
+}
+
+REFUSES(end_without_start, "ncclGroupEnd", "no ncclGroupStart before it", ERROR, ncclInvalidUsage,
+        GOES) {
+    IS_REFUSED(ncclGroupEnd());
+}
+
+REFUSES(group_of_init_and_collective, "ncclGroupEnd",
+        "a group with ncclCommInitRank and collectives", UNDEFINED, ncclInvalidUsage, GOES) {
+    ncclComm_t comm;
+    ncclUniqueId id;
+    OK(ncclGetUniqueId(&id));
+    OK(ncclGroupStart());
+    OK(ncclCommInitRank(&comm, 1, id, 0));
+    OK(ncclAllReduce(memory, memory, 1, ncclFloat, ncclSum, comms[0], stream));
+    IS_REFUSED(ncclGroupEnd());
+}
+
+REFUSES(buffers_that_overlap_in_a_group, "ncclGroupEnd",
+        "a call that writes to a buffer of another call, except a receive into that of a send",
+        UNDEFINED, ncclInvalidUsage, GOES) {
+    char *m = memory;
+    ncclComm_t c = comms[0];
+    for (int i = 0; i < 4; i++) {
+        OK(ncclGroupStart());
+        if (i == 0)
+            OK(ncclRecv(m, 2, ncclFloat, 1, c, stream));
+        else
+            OK(ncclAllGather(m + 64, m, 1, ncclFloat, c, stream)); // writes 8 bytes
+        if (i == 0)
+            OK(ncclRecv(m + 7, 2, ncclFloat, 1, c, stream));
+        else if (i == 1)
+            OK(ncclAllReduce(m + 4, m + 8, 1, ncclFloat, ncclSum, c, stream));
+        else if (i == 2)
+            OK(ncclBcast(m + 7, 1, ncclChar, 1, c, stream));
+        else
+            OK(ncclReduce(m + 32, m + 64, 1, ncclFloat, ncclSum, 0, c, stream));
+        IS_REFUSED(ncclGroupEnd());
+    }
+}
+
+REFUSES(group_with_a_wrong_call, "ncclGroupEnd", "a group in which a call failed", ERROR,
+        ncclInvalidArgument, GOES) {
+    OK(ncclGroupStart());
+    OK(ncclAllReduce(memory, memory, 1, ncclFloat, ncclSum, comms[0], stream));
+    IS_REFUSED(ncclBcast(memory, 1, ncclFloat, 2, comms[0], stream));
+    IS_REFUSED(ncclGroupEnd()); // and starts none of its calls
+    OK(cudaStreamSynchronize(stream));
+}
+
+REFUSES(call_after_finalize, "each call but ncclCommDestroy and ncclCommAbort",
+        "a communicator that was finalized", UNDEFINED, ncclInvalidUsage, GOES) {
+    ncclComm_t comm;
+    OK(ncclCommInitAll(&comm, 1, NULL));
+    OK(ncclCommFinalize(comm));
+    IS_REFUSED(ncclAllReduce(memory, memory, 1, ncclFloat, ncclSum, comm, stream));
+    IS_REFUSED(ncclCommFinalize(comm));
+    OK(ncclCommDestroy(comm));
+}
+
+REFUSES(destroy_in_a_group, "ncclCommDestroy, ncclCommAbort",
+        "a communicator with calls in the open group", UNDEFINED, ncclInvalidUsage, GOES) {
+    ncclComm_t part;
+    for (int splits = 0; splits < 2; splits++) {
+        OK(ncclGroupStart());
+        if (splits)
+            OK(ncclCommSplit(comms[0], 0, 0, &part, NULL));
+        else
+            OK(ncclAllReduce(memory, memory, 1, ncclFloat, ncclSum, comms[0], stream));
+        IS_REFUSED(ncclCommDestroy(comms[0]));
+        IS_REFUSED(ncclCommAbort(comms[0]));
+        IS_REFUSED(ncclGroupEnd());
+    }
+}
+
+RETURNS(collective_waits_for_group_end, "each collective", "in a group",
+        "at once; ncclGroupEnd puts it into the stream") {
+    OK(ncclGroupStart());
+    OK(ncclBcast(memory, 1, ncclFloat, 0, comms[0], stream));
+    OK(ncclBcast(far_memory, 1, ncclFloat, 0, comms[1], far_stream));
+    block(stream);
+    open_gate();
+    OK(cudaStreamSynchronize(stream)); // ends, because the collective is not in the stream yet
+    block(stream);
+    OK(ncclGroupEnd());
+    is_not_done(stream);
+    OK(cudaStreamSynchronize(far_stream));
+}
+
+RETURNS(destroy_waits_for_collectives, "ncclCommFinalize, ncclCommDestroy",
+        "of a communicator with work", "when the work is done") {
+    ncclComm_t comm;
+    for (int finalize = 0; finalize < 2; finalize++) {
+        OK(ncclCommInitAll(&comm, 1, NULL));
+        run_for_long(stream);
+        OK(ncclAllReduce(memory, memory, 1, ncclFloat, ncclSum, comm, stream));
+        if (finalize)
+            OK(ncclCommFinalize(comm));
+        else
+            OK(ncclCommDestroy(comm));
+        assert_true(ended);
+        if (finalize)
+            OK(ncclCommDestroy(comm));
+    }
+}
+
+int main(int argc, char **argv) {
+    setenv("CPU_DEVICES", "2", 1);
+    setenv("CPU_DEVICE_MEMORY", "64M", 1);
+    alarm(120); // instead of hanging for ever
+    if (argc > 1)
+        return set_up(NULL) || (use_after_copy(atoi(argv[1])), 0);
+    return run_rules(set_up_all);
+}

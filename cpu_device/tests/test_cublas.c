@@ -1,0 +1,281 @@
+// Tests of the CPU device's cuBLAS: its results match sums in double precision, and it refuses the
+// arguments that the manual refuses.
+#include "../src/floats.h"
+#include "../src/internal.h"
+#include "again.h"
+#include "arrays.h"
+#include <cublas_v2.h>
+
+static cublasHandle_t blas;
+
+// A floating-point format: bits of the significand, exponent of the smallest number.
+struct format {
+    cudaDataType type;
+    int bytes, precision, smallest;
+};
+static const struct format fp32 = {CUDA_R_32F, 4, 24, -149}, fp16 = {CUDA_R_16F, 2, 11, -24},
+                           bf16 = {CUDA_R_16BF, 2, 8, -133};
+
+// Returns the exponent of the last bit of x.
+static int last_bit(const struct format *f, double x) {
+    int exponent;
+    frexp(x, &exponent);
+    return x != 0 && exponent - f->precision > f->smallest ? exponent - f->precision : f->smallest;
+}
+
+// test_reduce.c tests the conversions of 16-bit floats.
+static double load(const struct format *f, const void *array, size_t i) {
+    if (f->type == CUDA_R_32F)
+        return ((const float *)array)[i];
+    uint16_t bits = ((const uint16_t *)array)[i];
+    return f->type == CUDA_R_16F ? half_to_float(bits) : bfloat16_to_float(bits);
+}
+
+static void store(const struct format *f, void *array, size_t i, float x) {
+    if (f->type == CUDA_R_32F)
+        ((float *)array)[i] = x;
+    else
+        ((uint16_t *)array)[i] = f->type == CUDA_R_16F ? float_to_half(x) : float_to_bfloat16(x);
+}
+
+// Makes a column-major matrix of random numbers in -1..1 (or of one value). Its padding keeps the
+// bytes of the guards.
+static void *random_matrix(const struct format *f, int rows, int cols, int ld, uint64_t seed,
+                           float value) {
+    void *matrix = new_array((size_t)f->bytes * (size_t)ld * (size_t)cols);
+    for (int c = 0; c < cols; c++)
+        for (int r = 0; r < rows; r++) {
+            size_t i = (size_t)c * (size_t)ld + (size_t)r;
+            store(f, matrix, i, isnan(value) ? value : (float)(2 * random_uniform(seed, i) - 1));
+        }
+    return matrix;
+}
+
+static void check_gemm(const struct format *in, const struct format *out, int transa, int transb,
+                       int m, int n, int k, int padding, float alpha, float beta) {
+    int a_rows = transa ? k : m, a_cols = transa ? m : k, b_rows = transb ? n : k,
+        b_cols = transb ? k : n;
+    int lda = a_rows + padding + !a_rows, ldb = b_rows + padding + !b_rows, ldc = m + padding;
+    void *a = random_matrix(in, a_rows, a_cols, lda, 1, 0),
+         *b = random_matrix(in, b_rows, b_cols, ldb, 2, 0);
+    void *c = random_matrix(out, m, n, ldc, 3, beta == 0 ? NAN : 0); // times 0, NaN must vanish
+    size_t bytes = (size_t)out->bytes * (size_t)ldc * (size_t)n;
+    void *da = to_device(a, (size_t)in->bytes * (size_t)lda * (size_t)a_cols);
+    void *db = to_device(b, (size_t)in->bytes * (size_t)ldb * (size_t)b_cols),
+         *dc = to_device(c, bytes);
+    cublasOperation_t transposed = padding ? CUBLAS_OP_T : CUBLAS_OP_C; // the same for real numbers
+    cublasOperation_t opa = transa ? transposed : CUBLAS_OP_N,
+                      opb = transb ? transposed : CUBLAS_OP_N;
+    if (in == &fp32 && padding)
+        OK(cublasSgemm(blas, opa, opb, m, n, k, &alpha, da, lda, db, ldb, &beta, dc, ldc));
+    else
+        OK(cublasGemmEx(blas, opa, opb, m, n, k, &alpha, da, in->type, lda, db, in->type, ldb,
+                        &beta, dc, out->type, ldc, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+    void *got = to_host(dc, bytes);
+    for (size_t i = 0; i < (size_t)ldc * (size_t)n; i++) {
+        int row = (int)(i % (size_t)ldc), col = (int)(i / (size_t)ldc);
+        size_t at = i * (size_t)out->bytes;
+        if (row >= m) { // padding stays
+            assert_memory_equal((char *)got + at, (char *)c + at, (size_t)out->bytes);
+            continue;
+        }
+        double want = beta == 0 ? 0 : beta * load(out, c, i), size = fabs(want);
+        for (int j = 0; j < k; j++) {
+            double term = alpha *
+                          load(in, a, transa ? (size_t)(row * lda + j) : (size_t)(j * lda + row)) *
+                          load(in, b, transb ? (size_t)(j * ldb + col) : (size_t)(col * ldb + j));
+            want += term;
+            size += fabs(term);
+        }
+        double error = fabs(load(out, got, i) - want);
+        if (!(error <= size * (k + 3) * 0x1p-24 + ldexp(1, last_bit(out, want) - 1) * 1.001)) {
+            print_error(
+                "type %d to %d, trans %d %d, %d x %d x %d, padding %d, alpha %g, beta %g: [%d, %d] "
+                "is %.9g, not %.9g\n",
+                in->type, out->type, transa, transb, m, n, k, padding, alpha, beta, row, col,
+                load(out, got, i), want);
+            fail_msg("wrong product");
+        }
+    }
+    free_arrays(NULL);
+}
+
+TEST(products_are_right) {
+    const int shapes[][3] = {{1, 1, 1},  {3, 5, 7}, {17, 1, 33},
+                             {1, 19, 4}, {4, 3, 0}, {66, 31, 40}};
+    const struct {
+        int m, n, k, padding;
+    } large[] = {{520, 130, 260, 2}, // two pieces of rows
+                 {100, 520, 340, 2}, // two pieces of columns
+                 {512, 70, 40, 0},   // A is copied, if cpu_sgemm_stride asks for it
+                 {70, 512, 40, 0}};  // B is copied, if it is transposed
+    const float scalars[][2] = {{1, 0}, {1, 1}, {-0.5f, 2}, {0, 1}, {0, 0}};
+    const struct format *formats[][2] = {
+        {&fp32, &fp32}, {&bf16, &bf16}, {&bf16, &fp32}, {&fp16, &fp16}, {&fp16, &fp32}};
+    for (int trans = 0; trans < 4; trans++) {
+        for (size_t f = 0; f < 5; f++)
+            for (size_t s = 0; s < 6; s++)
+                for (size_t x = 0; x < 5; x++)
+                    check_gemm(formats[f][0], formats[f][1], trans & 1, trans >> 1, shapes[s][0],
+                               shapes[s][1], shapes[s][2], (int)(s + x) % 2 * 3, scalars[x][0],
+                               scalars[x][1]);
+        for (size_t f = 0; f < 4 && !SANITIZED; f += 2)
+            for (size_t s = 0; s < sizeof large / sizeof *large; s++)
+                check_gemm(formats[f][0], formats[f][1], trans & 1, trans >> 1, large[s].m,
+                           large[s].n, large[s].k, large[s].padding, 1, 1);
+    }
+}
+
+// A batch must have the bits of its products, one by one. Between the matrices lie gap elements.
+// The whole batch multiplies with the same matrix A if shared is 1.
+static void check_batch(const struct format *in, const struct format *out, int trans, int gap,
+                        int shared) {
+    enum { M = 33, N = 5, K = 21, BATCH = 6 };
+    const float alpha = 0.5f, beta = 1;
+    cublasOperation_t opa = trans & 1 ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t opb = trans & 2 ? CUBLAS_OP_T : CUBLAS_OP_N;
+    int lda = trans & 1 ? K : M, ldb = trans & 2 ? N : K;
+    int strides[] = {shared ? 0 : M * K + gap, K * N + gap, M * N + gap};
+    int sizes[] = {BATCH * (M * K + gap), BATCH * (K * N + gap), BATCH * (M * N + gap)};
+    size_t bytes = (size_t)sizes[2] * (size_t)out->bytes;
+    char *a =
+        to_device(random_matrix(in, sizes[0], 1, sizes[0], 1, 0), (size_t)(sizes[0] * in->bytes));
+    char *b =
+        to_device(random_matrix(in, sizes[1], 1, sizes[1], 2, 0), (size_t)(sizes[1] * in->bytes));
+    void *before = random_matrix(out, sizes[2], 1, sizes[2], 3, 0);
+    char *one_by_one = to_device(before, bytes), *together = to_device(before, bytes);
+    for (int i = 0; i < BATCH; i++)
+        OK(cublasGemmEx(blas, opa, opb, M, N, K, &alpha, a + i * strides[0] * in->bytes, in->type,
+                        lda, b + i * strides[1] * in->bytes, in->type, ldb, &beta,
+                        one_by_one + i * strides[2] * out->bytes, out->type, M, CUBLAS_COMPUTE_32F,
+                        CUBLAS_GEMM_DEFAULT));
+    OK(cublasGemmStridedBatchedEx(blas, opa, opb, M, N, K, &alpha, a, in->type, lda, strides[0], b,
+                                  in->type, ldb, strides[1], &beta, together, out->type, M,
+                                  strides[2], BATCH, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+    assert_unchanged(together, to_host(one_by_one, bytes), bytes);
+    free_arrays(NULL);
+}
+
+TEST(batches_have_the_bits_of_their_products) {
+    const struct format *formats[][2] = {{&fp32, &fp32}, {&bf16, &fp32}, {&fp16, &fp16}};
+    for (int f = 0; f < 3; f++)
+        for (int trans = 0; trans < 4; trans++)
+            for (int shape = 0; shape < 4; shape++)
+                check_batch(formats[f][0], formats[f][1], trans, shape & 1 ? 7 : 0, shape >> 1);
+}
+
+// Returns a checksum of the bits of many products, with one piece, several pieces and a remainder.
+static uint64_t bits_of_products(void) {
+    const int shapes[][3] = {{512, 64, 784},  {409, 123, 784}, {784, 512, 64}, {242, 166, 690},
+                             {257, 129, 260}, {100, 500, 170}, {97, 1000, 77}, {301, 299, 303}};
+    const float one = 1, zero = 0;
+    uint64_t sum = 0;
+    for (size_t s = 0; s < (SANITIZED ? 1 : sizeof shapes / sizeof *shapes); s++)
+        for (int trans = 0; trans < 4; trans++) {
+            int m = shapes[s][0], n = shapes[s][1], k = shapes[s][2];
+            int lda = trans & 1 ? k : m, ldb = trans & 2 ? n : k;
+            size_t a = (size_t)m * (size_t)k, b = (size_t)k * (size_t)n,
+                   c = (size_t)m * (size_t)n * sizeof(float);
+            float *da = to_device(random_matrix(&fp32, (int)a, 1, (int)a, 1, 0), a * sizeof *da),
+                  *db = to_device(random_matrix(&fp32, (int)b, 1, (int)b, 2, 0), b * sizeof *db),
+                  *dc = new_device_array(c);
+            OK(cublasSgemm(blas, trans & 1 ? CUBLAS_OP_T : CUBLAS_OP_N,
+                           trans & 2 ? CUBLAS_OP_T : CUBLAS_OP_N, m, n, k, &one, da, lda, db, ldb,
+                           &zero, dc, m));
+            const uint32_t *bits = to_host(dc, c);
+            for (size_t i = 0; i < c / sizeof *bits; i++)
+                sum = sum * 0x9e3779b97f4a7c15 + bits[i];
+            free_arrays(NULL);
+        }
+    return sum;
+}
+
+// The device reads OMP_NUM_THREADS once per process, so each number of threads has its own process.
+TEST(bits_do_not_depend_on_the_number_of_threads) {
+    uint64_t sums[3];
+    for (int threads = 1; threads <= 3; threads++) {
+        char variables[32], line[32];
+        snprintf(variables, sizeof variables, "OMP_NUM_THREADS=%d", threads);
+        assert_int_equal(run_again(variables, "bits", line, sizeof line), 0);
+        sums[threads - 1] = strtoull(line, NULL, 16);
+        assert_int_equal(sums[threads - 1], sums[0]);
+    }
+}
+
+// A 4 x 6 = (4 x 5) (5 x 6) product with one argument wrong at a time. test_api_rules.c has NULL
+// for the handle, and types that do not match.
+#define GIVES(status, call) assert_int_equal(call, CUBLAS_STATUS_##status)
+static const cublasOperation_t N = CUBLAS_OP_N, T = CUBLAS_OP_T, wrong = (cublasOperation_t)7;
+
+TEST(bad_products_are_refused) {
+    const float one = 1;
+    float host[30] = {0}, *a = to_device(host, 20 * sizeof *a),
+          *b = to_device(host, 30 * sizeof *b), *c = to_device(host, 24 * sizeof *c);
+    GIVES(SUCCESS, cublasSgemm(blas, N, N, 4, 6, 5, &one, a, 4, b, 5, &one, c, 4));
+    GIVES(SUCCESS, cublasSgemm(blas, T, T, 4, 6, 5, &one, a, 5, b, 6, &one, c, 4));
+    GIVES(SUCCESS, cublasSgemm(blas, N, N, 0, 6, 5, &one, a, 4, b, 5, &one, c, 4));
+    GIVES(SUCCESS, cublasSgemm(blas, N, N, 4, 0, 5, &one, a, 4, b, 5, &one, c, 4));
+    GIVES(INVALID_VALUE, cublasSgemm(blas, wrong, N, 4, 6, 5, &one, a, 5, b, 5, &one, c, 4));
+    GIVES(INVALID_VALUE, cublasSgemm(blas, N, wrong, 4, 6, 5, &one, a, 4, b, 6, &one, c, 4));
+    GIVES(INVALID_VALUE, cublasSgemm(blas, N, N, -1, 6, 5, &one, a, 4, b, 5, &one, c, 4));
+    GIVES(INVALID_VALUE, cublasSgemm(blas, N, N, 4, -1, 5, &one, a, 4, b, 5, &one, c, 4));
+    GIVES(INVALID_VALUE, cublasSgemm(blas, N, N, 4, 6, -1, &one, a, 4, b, 5, &one, c, 4));
+    GIVES(INVALID_VALUE, cublasSgemm(blas, N, N, 4, 6, 5, &one, a, 3, b, 5, &one, c, 4));
+    GIVES(INVALID_VALUE, cublasSgemm(blas, T, N, 4, 6, 5, &one, a, 4, b, 5, &one, c, 4));
+    GIVES(INVALID_VALUE, cublasSgemm(blas, N, N, 4, 6, 5, &one, a, 4, b, 4, &one, c, 4));
+    GIVES(INVALID_VALUE, cublasSgemm(blas, N, T, 4, 6, 5, &one, a, 4, b, 5, &one, c, 4));
+    GIVES(INVALID_VALUE, cublasSgemm(blas, N, N, 4, 6, 5, &one, a, 4, b, 5, &one, c, 3));
+    GIVES(INVALID_VALUE, cublasSgemm(blas, N, N, 4, 6, 5, NULL, a, 4, b, 5, &one, c, 4));
+    GIVES(INVALID_VALUE, cublasSgemm(blas, N, N, 4, 6, 5, &one, a, 4, b, 5, NULL, c, 4));
+    for (int i = 0; i < 3; i++) // which cuBLAS allows
+        GIVES(NOT_SUPPORTED, cublasGemmStridedBatchedEx(
+                                 blas, N, N, 4, 6, 5, &one, a, CUDA_R_32F, 4, i == 0 ? -20 : 20, b,
+                                 CUDA_R_32F, 5, i == 1 ? -30 : 30, &one, c, CUDA_R_32F, 4,
+                                 i == 2 ? -24 : 24, 1, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+    GIVES(MAPPING_ERROR, cublasSgemm(blas, N, N, 4, 6, 5, &one, host, 4, b, 5, &one, c, 4));
+    GIVES(MAPPING_ERROR, cublasSgemm(blas, N, N, 4, 6, 5, &one, a, 4, host, 5, &one, c, 4));
+    GIVES(MAPPING_ERROR, cublasSgemm(blas, N, N, 4, 6, 5, &one, a, 4, b, 5, &one, host, 4));
+    GIVES(MAPPING_ERROR, cublasSgemm(blas, N, N, 4, 6, 5, &one, NULL, 4, b, 5, &one, c, 4));
+    GIVES(MAPPING_ERROR, cublasSgemm(blas, N, N, 4, 6, 5, &one, a, 4000, b, 5, &one, c, 4));
+}
+
+// TF32 keeps 10 bits after the first: ties go to even, and infinity stays.
+TEST(tf32_rounds_the_inputs_of_products) {
+    const float x[] = {1 + 0x1p-11f,  1 + 0x3p-11f, 1 + 0x1.8p-11f,
+                       -1 - 0x1p-12f, 0x1p-140f,    INFINITY};
+    const float rounded[] = {1, 1 + 0x1p-9f, 1 + 0x1p-10f, -1, 0, INFINITY};
+    const float one = 1, zero = 0;
+    float *a = to_device(x, sizeof x), *b = to_device(&one, sizeof one),
+          *c = to_device(x, sizeof x);
+    for (int allowed = 0; allowed < 2; allowed++) {
+        OK(cublasSetMathMode(blas, allowed ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH));
+        OK(cublasSgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, 6, 1, 1, &one, a, 6, b, 1, &zero, c, 6));
+        OK(cublasSetMathMode(blas, CUBLAS_DEFAULT_MATH));
+        assert_unchanged(c, allowed ? rounded : x, sizeof x);
+        assert_unchanged(a, x, sizeof x);
+    }
+    OK(cublasGemmEx(blas, CUBLAS_OP_N, CUBLAS_OP_N, 6, 1, 1, &one, a, CUDA_R_32F, 6, b, CUDA_R_32F,
+                    1, &zero, c, CUDA_R_32F, 6, CUBLAS_COMPUTE_32F_FAST_TF32, CUBLAS_GEMM_DEFAULT));
+    assert_unchanged(c, rounded, sizeof x);
+}
+
+static int create_handle(void **state) {
+    int version = 0;
+    OK(cublasCreate(&blas));
+    OK(cublasGetVersion(blas, &version));
+    return version < 120000;
+}
+
+static int destroy_handle(void **state) {
+    OK(cublasDestroy(blas));
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    if (argc == 2 && !strcmp(argv[1], "bits")) {
+        OK(cublasCreate(&blas));
+        return printf("%016llx\n", (unsigned long long)bits_of_products()) < 0;
+    }
+    setenv("OMP_NUM_THREADS", "3", 0); // products are shared out even where there is one core
+    return run_all_tests((struct around){create_handle, destroy_handle, .end = free_arrays});
+}

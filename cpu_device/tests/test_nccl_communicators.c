@@ -1,0 +1,317 @@
+// Tests of communicators: several in a process, split and non-blocking ones, and their end.
+#include "../src/internal.h"
+#include "nccl_ranks.h"
+
+// One thread that drives several devices, in one process or in two of them.
+static void drive_devices(const ncclComm_t *comm, int devices, int first_device, int first_rank,
+                          int n) {
+    enum { COUNT = 20001 };
+    float *x[MOST_RANKS], *all[MOST_RANKS], *part[MOST_RANKS];
+    cudaStream_t stream[MOST_RANKS];
+    for (int d = 0; d < devices; d++) {
+        int count, rank, device;
+        OK(ncclCommCount(comm[d], &count));
+        OK(ncclCommUserRank(comm[d], &rank));
+        OK(ncclCommCuDevice(comm[d], &device));
+        CHECK(count == n && rank == first_rank + d && device == first_device + d,
+              "rank %d of %d on device %d", rank, count, device);
+        OK(cudaSetDevice(device));
+        stream[d] = new_stream();
+        x[d] = new_floats(COUNT, (float)rank + 1);
+        all[d] = new_floats((size_t)n * COUNT, 0);
+        part[d] = new_floats(COUNT, 0);
+    }
+    for (int times = 0; times < 20; times++) {
+        OK(ncclGroupStart());
+        for (int d = 0; d < devices; d++)
+            OK(ncclAllGather(x[d], all[d], COUNT, ncclFloat, comm[d], stream[d]));
+        OK(ncclGroupEnd());
+        OK(ncclGroupStart());
+        for (int d = 0; d < devices; d++)
+            OK(ncclReduceScatter(all[d], part[d], COUNT, ncclFloat, ncclSum, comm[d], stream[d]));
+        OK(ncclGroupEnd());
+    }
+    OK(ncclGroupStart());
+    for (int d = 0; d < devices; d++)
+        OK(ncclAllReduce(x[d], x[d], COUNT, ncclFloat, ncclSum, comm[d], stream[d]));
+    OK(ncclGroupEnd());
+    for (int d = 0; d < devices; d++) {
+        int rank = first_rank + d;
+        OK(cudaStreamSynchronize(stream[d]));
+        for (int r = 0; r < n; r++)
+            HOLDS(all[d] + r * COUNT, COUNT, (float)r + 1);
+        HOLDS(part[d], COUNT, (float)(n * (rank + 1)));
+        HOLDS(x[d], COUNT, (float)(n * (n + 1)) / 2);
+        OK(cudaSetDevice(first_device + d));
+        OK(cudaStreamDestroy(stream[d]));
+        OK(cudaFree(x[d]));
+        OK(cudaFree(all[d]));
+        OK(cudaFree(part[d]));
+    }
+    for (int d = 0; d < devices; d++)
+        OK(ncclCommDestroy(comm[d]));
+}
+
+static void drive_alone(int rank) {
+    ncclComm_t comm[MOST_RANKS];
+    const int devices[] = {1, 2, 3}, twice[] = {1, 1};
+    OK(ncclCommInitAll(comm, 2, NULL));
+    drive_devices(comm, 2, 0, 0, 2);
+    OK(ncclCommInitAll(comm, 3, devices));
+    drive_devices(comm, 3, 1, 0, 3);
+    OK(ncclCommInitAll(comm, 1, NULL));
+    drive_devices(comm, 1, 0, 0, 1);
+    REFUSED(ncclInvalidUsage, ncclCommInitAll(comm, 2, twice));
+    CHECK(ncclCommInitAll(comm, MOST_RANKS + 1, NULL) != ncclSuccess, "there are only %d devices",
+          MOST_RANKS);
+    REFUSED(ncclInvalidArgument, ncclCommInitAll(comm, 0, NULL));
+}
+
+static void drive_two_of_four(int process) {
+    ncclComm_t comm[2];
+    ncclUniqueId id = common_id(0, process == 0);
+    OK(ncclGroupStart());
+    for (int d = 0; d < 2; d++) {
+        OK(cudaSetDevice(2 * process + d));
+        OK(ncclCommInitRank(&comm[d], 4, id, 2 * process + d));
+    }
+    OK(ncclGroupEnd());
+    drive_devices(comm, 2, 2 * process, 2 * process, 4);
+}
+
+// Splits.
+
+static void expect_place(ncclComm_t comm, int n, int rank) {
+    int count = -1, place = -1, device = -1, current = -2;
+    CHECK(comm, "no communicator");
+    OK(ncclCommCount(comm, &count));
+    OK(ncclCommUserRank(comm, &place));
+    OK(ncclCommCuDevice(comm, &device));
+    OK(cudaGetDevice(&current));
+    CHECK(count == n && place == rank, "rank %d of %d, not %d of %d", place, count, rank, n);
+    CHECK(device == current, "device %d, not %d", device, current);
+}
+
+static void split_four(int rank) {
+    ncclComm_t comm = join(4, rank), half = NULL, reversed = NULL, some = comm, again = NULL;
+    OK(ncclCommSplit(comm, rank / 2, 0, &half, NULL)); // equal keys keep the order
+    expect_place(half, 2, rank % 2);
+    CHECK(sum_over(half, (float)rank) == (rank < 2 ? 1 : 5), "wrong sum in half");
+    OK(ncclCommSplit(comm, 7, -rank, &reversed, NULL));
+    expect_place(reversed, 4, 3 - rank);
+    float *x = new_floats(4, (float)rank), back[4];
+    OK(ncclAllGather(x + 3 - rank, x, 1, ncclFloat, reversed, NULL));
+    OK(cudaMemcpy(back, x, sizeof back, cudaMemcpyDeviceToHost));
+    CHECK(back[0] == 3 && back[1] == 2 && back[2] == 1 && back[3] == 0, "%g %g %g %g", back[0],
+          back[1], back[2], back[3]);
+    OK(ncclCommSplit(comm, rank == 2 ? NCCL_SPLIT_NOCOLOR : 0, 0, &some, NULL));
+    if (rank == 2) {
+        CHECK(!some, "a communicator for none");
+    } else {
+        expect_place(some, 3, rank < 2 ? rank : 2);
+        CHECK(sum_over(some, 1) == 3, "wrong sum in some");
+    }
+    CHECK(sum_over(comm, 1) == 4, "wrong sum in parent");
+    OK(ncclCommSplit(half, 0, -rank, &again, NULL)); // a part of a part
+    expect_place(again, 2, 1 - rank % 2);
+    OK(ncclCommDestroy(comm)); // its parts live on
+    OK(ncclCommDestroy(half));
+    CHECK(sum_over(again, (float)rank) == (rank < 2 ? 1 : 5), "wrong sum in a part of a part");
+    CHECK(sum_over(reversed, 1) == 4, "wrong sum in reversed");
+    REFUSED(ncclInvalidArgument, ncclCommSplit(reversed, -2, 0, &half, NULL));
+    CHECK(sum_over(reversed, 1) == 4, "wrong sum in reversed");
+    OK(ncclCommDestroy(again));
+    OK(ncclCommDestroy(reversed));
+    if (some)
+        OK(ncclCommDestroy(some));
+    OK(cudaFree(x));
+}
+
+// Non-blocking communicators.
+
+static void poll_for_everything(int rank) {
+    ncclComm_t comm = NULL, half = NULL;
+    ncclResult_t state;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    OK(cudaSetDevice(rank));
+    float *x = new_floats(2000, 1), *y = new_floats(2000, 0);
+    ncclUniqueId id = common_id(0, rank == 0);
+    if (rank == 0) {
+        REFUSED(ncclInProgress, ncclCommInitRankConfig(&comm, 2, id, 0, &config));
+        OK(ncclCommGetAsyncError(comm, &state));
+        CHECK(state == ncclInProgress, "state %d", state);
+        REFUSED(ncclInvalidArgument, ncclAllReduce(x, x, 1000, ncclFloat, ncclSum, comm, NULL));
+        post(GO);
+    } else {
+        await(GO, 1);
+        UNDER_WAY(ncclCommInitRankConfig(&comm, 2, id, 1, &config));
+    }
+    OK(settle(comm));
+    for (int which = 0; which < COLLECTIVES; which++) {
+        set_floats(x, 2000, 1);
+        ncclResult_t result =
+            call((enum collective)which, x, y, 1000, ncclFloat, ncclSum, 0, comm, NULL);
+        UNDER_WAY(result);
+        if (result == ncclInProgress) // and was not asked about
+            REFUSED(ncclInvalidArgument, ncclAllReduce(x, x, 1000, ncclFloat, ncclSum, comm, NULL));
+        OK(settle(comm));
+        OK(cudaStreamSynchronize(NULL));
+        if (which == ALL_REDUCE)
+            HOLDS(y, 1000, 2);
+    }
+    OK(ncclGroupStart());
+    for (int i = 0; i < 3; i++)
+        UNDER_WAY(ncclAllReduce(x + 500 * i, x + 500 * i, 500, ncclFloat, ncclSum, comm, NULL));
+    UNDER_WAY(ncclGroupEnd());
+    OK(settle(comm));
+    OK(cudaStreamSynchronize(NULL));
+    HOLDS(x, 1500, 2);
+    if (rank == 1)
+        await(GO, 2);
+    OK(ncclCommSplit(comm, 0, rank, &half, NULL)); // of the same kind as its parent
+    if (rank == 0) {                               // and the other one is still to come
+        CHECK(!half, "half a communicator");
+        REFUSED(ncclInvalidArgument, ncclCommSplit(comm, 0, rank, &half, NULL));
+        OK(ncclCommGetAsyncError(comm, &state));
+        CHECK(state == ncclInProgress, "state %d", state);
+        post(GO);
+    }
+    OK(settle(comm));
+    CHECK(half, "no communicator");
+    OK(settle(half));
+    UNDER_WAY(ncclAllReduce(x, x, 1000, ncclFloat, ncclSum, half, NULL));
+    OK(settle(half));
+    OK(cudaStreamSynchronize(NULL));
+    HOLDS(x, 1000, 4);
+    UNDER_WAY(ncclCommFinalize(half));
+    OK(settle(half));
+    UNDER_WAY(ncclCommDestroy(half));
+    UNDER_WAY(ncclCommFinalize(comm));
+    OK(settle(comm));
+    UNDER_WAY(ncclCommDestroy(comm));
+}
+
+static void give_up_joining(int rank) {
+    ncclComm_t comm = NULL;
+    ncclResult_t state;
+    ncclUniqueId id = common_id(0, 1);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    REFUSED(ncclInProgress, ncclCommInitRankConfig(&comm, 2, id, 0, &config)); // rank 1 never comes
+    OK(ncclCommGetAsyncError(comm, &state));
+    CHECK(state == ncclInProgress, "state %d", state);
+    double begun = clock_now();
+    OK(ncclCommAbort(comm));
+    CHECK(clock_now() - begun < 1, "took %g s", clock_now() - begun);
+    comm = join(1, 0);
+    OK(ncclCommFinalize(comm)); // a blocking one may be finalised too
+    OK(ncclCommDestroy(comm));
+}
+
+static void use_registered_memory(int rank) {
+    void *memory = NULL, *handle = NULL;
+    ncclComm_t comm = join(1, 0);
+    OK(ncclMemAlloc(&memory, 4000));
+    OK(ncclCommRegister(comm, memory, 4000, &handle));
+    set_floats(memory, 1000, 5);
+    OK(ncclAllReduce(memory, memory, 1000, ncclFloat, ncclSum, comm, NULL));
+    OK(cudaStreamSynchronize(NULL));
+    HOLDS(memory, 1000, 5);
+    OK(ncclCommDeregister(comm, handle));
+    OK(ncclMemFree(memory));
+    CHECK(!cpu_view(memory, 1), "the memory was not freed");
+    OK(ncclCommDestroy(comm));
+}
+
+// A destroyed communicator leaves nothing.
+
+static int mappings(void) {
+    int count = 0;
+    FILE *f = fopen("/proc/self/maps", "r");
+    for (int c; f && (c = getc(f)) != EOF;)
+        count += c == '\n';
+    if (f)
+        fclose(f);
+    return count;
+}
+
+// Threads may need a moment to end.
+static int settles_at(int (*measure)(void), int most) {
+    for (double end = clock_now() + 5; measure() > most && clock_now() < end;)
+        rest();
+    return measure() <= most;
+}
+
+static int threads(void) {
+    return entries("/proc/self/task");
+}
+
+static int descriptors(void) {
+    return entries("/proc/self/fd");
+}
+
+// Ends communicators after they have worked, or aborts them after a mistake.
+static void use_briefly(int n, int rank, int fails) {
+    ncclComm_t comm = join(n, rank), part = NULL;
+    OK(ncclCommSplit(comm, rank % 2, rank, &part, NULL));
+    CHECK(sum_over(comm, 1) == (float)n, "wrong sum");
+    CHECK(sum_over(part, 1) >= 1, "wrong sum");
+    if (fails) {
+        float *x = new_floats(100, 1);
+        OK(ncclAllReduce(x, x, 10 + (size_t)rank, ncclFloat, ncclSum, comm, NULL));
+        REFUSED(cudaErrorLaunchFailure, cudaStreamSynchronize(NULL));
+        barrier(n);
+        OK(ncclCommAbort(part));
+        OK(ncclCommAbort(comm));
+        barrier(n);
+        cudaGetLastError();
+        OK(cudaStreamSynchronize(NULL));
+        OK(cudaFree(x));
+        return;
+    }
+    if (rank % 2)
+        OK(ncclCommFinalize(comm));
+    OK(ncclCommDestroy(comm));
+    OK(ncclCommDestroy(part));
+}
+
+static void come_and_go(int rank) {
+    enum { CYCLES = 40, N = 3 };
+    size_t left_before, left, total;
+    for (int i = 0; i < 4; i++) // so that whatever is made once has been made
+        use_briefly(N, rank, i % 2);
+    barrier(N);
+    OK(cudaMemGetInfo(&left_before, &total));
+    // What was made once may still be going: the least of some looks.
+    int least_threads = threads(), least_descriptors = descriptors(), maps = mappings();
+    for (double end = clock_now() + 0.2; clock_now() < end; rest()) {
+        int now = threads(), open = descriptors();
+        least_threads = now < least_threads ? now : least_threads;
+        least_descriptors = open < least_descriptors ? open : least_descriptors;
+    }
+    for (int i = 0; i < CYCLES; i++)
+        use_briefly(N, rank, i % 2);
+    CHECK(settles_at(descriptors, least_descriptors), "%d descriptors, not %d", descriptors(),
+          least_descriptors);
+    CHECK(settles_at(threads, least_threads), "%d threads, not %d", threads(), least_threads);
+    CHECK(mappings() <= maps + CYCLES / 2 || SANITIZED, "%d mappings, not %d", mappings(), maps);
+    OK(cudaMemGetInfo(&left, &total));
+    CHECK(left == left_before, "%zu bytes of device memory are gone", left_before - left);
+    barrier(N);
+}
+
+int main(int argc, char **argv) {
+    RANKS(one_thread_drives_several_devices, 1, drive_alone, NULL);
+    RANKS(one_thread_drives_several_devices, 2, drive_two_of_four, NULL);
+    RANKS(communicators_are_split, 4, split_four, NULL);
+    RANKS(communicators_may_be_polled, 2, poll_for_everything, NULL);
+    RANKS(communicators_may_be_polled, 1, give_up_joining, NULL);
+    RANKS(memory_can_be_registered, 1, use_registered_memory, NULL);
+    RANKS(communicators_between_hosts, 2, poll_for_everything, "ab");
+    RANKS(communicators_between_hosts, 2, drive_two_of_four, "ab");
+    RANKS(communicators_between_hosts, 4, split_four, "aabb");
+    RANKS(destroyed_communicators_leave_nothing, 3, come_and_go, NULL);
+    RANKS(destroyed_communicators_leave_nothing, 3, come_and_go, "aab");
+    return run_rank_tests(argc, argv);
+}

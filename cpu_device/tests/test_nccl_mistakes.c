@@ -1,0 +1,325 @@
+// Tests of mistakes of one rank or of all ranks: each must be reported with its reason.
+#include "nccl_ranks.h"
+#include <cpu_device.h>
+
+struct wrong_call {
+    enum collective which;
+    size_t count;
+    ncclDataType_t type;
+    ncclRedOp_t op;
+    int root;
+};
+#define USUAL(which)                                                                               \
+    { which, 512, ncclFloat, ncclSum, 0 }
+static const struct mismatch {
+    struct wrong_call call[2]; // of the last rank, and of the others
+    const char *words[2];      // in which they differ
+} mismatches[] = {
+    {{USUAL(ALL_REDUCE), {ALL_REDUCE, 513, ncclFloat, ncclSum, 0}}, {"count 512", "count 513"}},
+    {{USUAL(ALL_REDUCE), {ALL_REDUCE, 512, ncclInt32, ncclSum, 0}}, {"float", "int32"}},
+    {{USUAL(ALL_REDUCE), {ALL_REDUCE, 512, ncclFloat, ncclMax, 0}}, {"sum", "max"}},
+    {{USUAL(BROADCAST), {BROADCAST, 512, ncclFloat, ncclSum, 1}}, {"root 0", "root 1"}},
+    {{USUAL(REDUCE), {REDUCE, 512, ncclFloat, ncclSum, 1}}, {"root 0", "root 1"}},
+    {{USUAL(ALL_REDUCE), USUAL(BCAST)}, {"AllReduce", "Broadcast"}},
+    {{USUAL(ALL_GATHER), {ALL_GATHER, 7, ncclFloat, ncclSum, 0}}, {"count 512", "count 7"}},
+    {{{REDUCE_SCATTER, 0, ncclFloat, ncclSum, 0}, {REDUCE_SCATTER, 77, ncclFloat, ncclSum, 0}},
+     {"count 0", "count 77"}},
+    {{USUAL(ALL_TO_ALL), {ALL_TO_ALL, 511, ncclFloat, ncclSum, 0}}, {"count 512", "count 511"}},
+    {{USUAL(GATHER), {GATHER, 512, ncclFloat, ncclSum, 1}},
+     {"Gather (count 512, float, root 0)", "root 1"}},
+    {{USUAL(SCATTER), {SCATTER, 512, ncclInt32, ncclSum, 0}}, {"float", "int32"}},
+    {{USUAL(GATHER), USUAL(SCATTER)}, {"Gather", "Scatter"}},
+    {{USUAL(SEND_RECV), {SEND_RECV, 600, ncclFloat, ncclSum, 0}}, {"count 512", "count 600"}},
+    {{USUAL(SEND_RECV), {SEND_RECV, 512, ncclInt32, ncclSum, 0}}, {"float", "int32"}},
+};
+static const struct mismatch *mismatch;
+
+static void call_differently(int rank) {
+    int n = rank_count;
+    const struct wrong_call *c = &mismatch->call[rank < n - 1];
+    ncclComm_t comm = join(n, rank);
+    float *x = new_floats(3000, 1), *y = new_floats(3000, 0);
+    double begun = clock_now();
+    OK(call(c->which, x, y, c->count, c->type, c->op, c->root, comm, NULL));
+    cudaError_t error = cudaStreamSynchronize(NULL);
+    CHECK(error == cudaErrorLaunchFailure, "%s and %s gave %d", mismatch->words[0],
+          mismatch->words[1], error);
+    CHECK(clock_now() - begun < 5 || SANITIZED, "%s and %s told after %g s", mismatch->words[0],
+          mismatch->words[1], clock_now() - begun);
+    FAILS(comm, NULL, ncclInvalidUsage, mismatch->words[0], mismatch->words[1], "rank");
+    barrier(n); // so that no rank is told of the end of another instead
+    OK(ncclCommAbort(comm));
+}
+
+TEST(different_calls_are_reported) {
+    for (size_t i = 0; i < sizeof mismatches / sizeof *mismatches; i++) {
+        mismatch = &mismatches[i];
+        run_ranks(mismatch->call[0].which == SEND_RECV ? 2 : 2 + (int)i % 2, call_differently, 0);
+    }
+}
+
+// Without a group, a send ends when it is received, so neither rank reaches its receive.
+static void send_first(int rank) {
+    setenv("CPU_DEVICE_TIMEOUT", "1", 1);
+    ncclComm_t comm = join(2, rank);
+    float *x = new_floats(10, 1), *y = new_floats(10, 0);
+    barrier(2);
+    OK(ncclSend(x, 10, ncclFloat, 1 - rank, comm, NULL));
+    OK(ncclRecv(y, 10, ncclFloat, 1 - rank, comm, NULL));
+    FAILS(comm, NULL, ncclInvalidUsage, "waits in Send (count 10");
+    HOLDS(y, 10, 0);
+    barrier(2);
+    OK(ncclCommAbort(comm));
+}
+
+// Rank 0 makes no call, or a call in the wrong communicator, for longer than CPU_DEVICE_TIMEOUT.
+static int is_elsewhere;
+
+static void stay_away(int rank) {
+    setenv("CPU_DEVICE_TIMEOUT", rank ? SANITIZED ? "10" : "2" : "60", 1);
+    ncclComm_t comm = join(3, rank), elsewhere = join(3, rank);
+    cudaStream_t stream = new_stream();
+    float *x = new_floats(512, 1);
+    char own[100];
+    snprintf(own, sizeof own, "rank %d waits in AllReduce (count 512", rank);
+    if (rank == 0) {
+        if (is_elsewhere) // for longer than the others wait
+            OK(ncclBroadcast(x, x, 100, ncclFloat, 1, elsewhere, stream));
+        post(ENTERED);
+        await(DONE, 2);
+    } else {
+        await(ENTERED, 1);
+        double begun = clock_now();
+        OK(ncclAllReduce(x, x, 512, ncclFloat, ncclSum, comm, stream));
+        REFUSED(cudaErrorLaunchFailure, cudaStreamSynchronize(stream));
+        double took = clock_now() - begun;
+        CHECK((took > 1 && took < 6) || SANITIZED, "told after %g s", took);
+        FAILS(comm, stream, ncclInvalidUsage, "waits in AllReduce (count 512", "rank 0",
+              is_elsewhere ? "in Broadcast" : "no collective");
+        post(DONE);
+        await(DONE, 2);
+    }
+    OK(ncclCommAbort(comm));
+    OK(ncclCommAbort(elsewhere));
+}
+
+TEST(a_rank_that_makes_no_call_is_reported) {
+    for (is_elsewhere = 0; is_elsewhere < 2; is_elsewhere++)
+        start_ranks(3, stay_away, 0);
+    finish_ranks();
+}
+
+// Ranks 3 and 1 are ranks 0 and 1 of a split of a split, and disagree about the root. Ranks 2 and 0
+// are the same of another one, and rank 0 makes no call.
+static void differ_in_a_split(int rank) {
+    setenv("CPU_DEVICE_TIMEOUT", rank ? SANITIZED ? "10" : "2" : "60", 1);
+    ncclComm_t comm = join(4, rank), part, reversed;
+    float *x = new_floats(512, 1);
+    OK(ncclCommSplit(comm, rank % 2, rank, &part, NULL));
+    OK(ncclCommSplit(part, 0, -rank, &reversed, NULL));
+    if (rank == 0)
+        await(DONE, 1);
+    else
+        OK(ncclBroadcast(x, x, 512, ncclFloat, rank == 1, reversed, NULL));
+    if (rank == 2) {
+        FAILS(reversed, NULL, ncclInvalidUsage,
+              "rank 2 waits in Broadcast (count 512, float, root 2)",
+              "; rank 0 is in no collective");
+        post(DONE);
+    } else if (rank) {
+        FAILS(reversed, NULL, ncclInvalidUsage,
+              "rank 1 called Broadcast (count 512, float, root 1)",
+              "rank 3 called Broadcast (count 512, float, root 3)");
+    }
+    OK(ncclCommAbort(reversed));
+    OK(ncclCommAbort(part));
+    OK(ncclCommAbort(comm));
+}
+
+TEST(messages_name_the_ranks_of_a_split_as_in_the_first_communicator) {
+    run_ranks(4, differ_in_a_split, 0);
+}
+
+// Rank 0 sends x, from which rank 1 computes what it sends back. If rank 0 merges its two transfers
+// into one group, x waits for the connection of the second one. But the host of rank 1 does not
+// come to its send: it loads a kernel, and for that it waits for its stream, which waits for x.
+static int merges;
+
+static void run_nothing(void *none) {
+    (void)none;
+}
+
+static void wait_for_connections(int rank) {
+    setenv("CPU_DEVICE_CHAOS", "1", 1);
+    setenv("CPU_DEVICE_TIMEOUT", SANITIZED ? "10" : "3", 1);
+    ncclComm_t comm = join(2, rank);
+    cudaStream_t stream = new_stream();
+    float *x = new_floats(10, 1), *y = new_floats(20, 0);
+    // The direction from rank 0 to rank 1 is connected.
+    OK(rank == 0 ? ncclSend(x, 10, ncclFloat, 1, comm, stream)
+                 : ncclRecv(y, 10, ncclFloat, 0, comm, stream));
+    ncclResult_t result;
+    if (rank == 0) {
+        OK(ncclGroupStart());
+        OK(ncclSend(x, 10, ncclFloat, 1, comm, stream));
+        if (!merges) {
+            OK(ncclGroupEnd());
+            OK(ncclGroupStart());
+        }
+        OK(ncclRecv(y, 20, ncclFloat, 1, comm, stream));
+        result = ncclGroupEnd();
+    } else {
+        OK(ncclRecv(y, 10, ncclFloat, 0, comm, stream));
+        OK(cpu_launch(stream, run_nothing, "", 1));
+        result = ncclSend(y, 20, ncclFloat, 0, comm, stream);
+    }
+    if (merges) {
+        CHECK(result == ncclInvalidUsage, "returned %d: %s", result, ncclGetLastError(comm));
+        FAILS(comm, stream, ncclInvalidUsage, "rank 0", "Recv (count 10, float, from rank 0)",
+              "the connection for Recv (count 20, float, from rank 1)");
+    } else {
+        OK(result);
+        OK(cudaStreamSynchronize(stream));
+        HOLDS(y, 10, 1);
+    }
+    barrier(2);
+    OK(ncclCommAbort(comm));
+}
+
+TEST(transfers_that_wait_for_each_others_connection_are_reported) {
+    for (merges = 0; merges < 2; merges++)
+        start_ranks(2, wait_for_connections, 0);
+    merges = 0;
+    set_hosts("ab");
+    start_ranks(2, wait_for_connections, 0);
+    finish_ranks();
+}
+
+// Arguments.
+
+static void refuse(ncclResult_t result, const char *name, const char *argument, const char *call,
+                   int line) {
+    const char *text = ncclGetLastError(NULL);
+    if (result != ncclInvalidArgument)
+        give_up(line, "%s: %s returned %d; %s", name, call, result, text);
+    if (!strstr(text, name) || !strstr(text, argument))
+        give_up(line, "%s: not a word of %s and %s: %s", call, name, argument, text);
+}
+#define WRONG(name, argument, call) (here(__LINE__), refuse(call, name, argument, #call, __LINE__))
+
+// What each call names in its messages, and how many shares its buffers hold on the root, of two
+// ranks: no shares if it has no such buffer.
+enum { SEND = SEND_RECV, RECV, CALLS, SHARE = 256 };
+static const struct {
+    const char *name;
+    int send_shares, recv_shares, has_op;
+    const char *recv, *root;
+} arguments[CALLS] = {
+    [ALL_REDUCE] = {"AllReduce", 1, 1, 1, "recvbuff", NULL},
+    [BROADCAST] = {"Broadcast", 1, 1, 0, "recvbuff", "root"},
+    [BCAST] = {"Broadcast", 0, 1, 0, "buff", "root"},
+    [REDUCE] = {"Reduce", 1, 1, 1, "recvbuff", "root"},
+    [ALL_GATHER] = {"AllGather", 1, 2, 0, "recvbuff", NULL},
+    [REDUCE_SCATTER] = {"ReduceScatter", 2, 1, 1, "recvbuff", NULL},
+    [ALL_TO_ALL] = {"AlltoAll", 2, 2, 0, "recvbuff", NULL},
+    [GATHER] = {"Gather", 1, 2, 0, "recvbuff", "root"},
+    [SCATTER] = {"Scatter", 2, 1, 0, "recvbuff", "root"},
+    [SEND] = {"Send", 1, 0, 0, NULL, "peer"},
+    [RECV] = {"Recv", 0, 1, 0, "recvbuff", "peer"},
+};
+
+static ncclResult_t call_any(int which, const void *send, void *recv, size_t count,
+                             ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t comm) {
+    if (which == SEND)
+        return ncclSend(send, count, type, root, comm, NULL);
+    if (which == RECV)
+        return ncclRecv(recv, count, type, root, comm, NULL);
+    return call((enum collective)which, send, recv, count, type, op, root, comm, NULL);
+}
+
+static void pass_wrong_arguments(int rank) {
+    ncclComm_t comm = join(2, rank), none = NULL;
+    float *x = new_floats(512, 1), *y = new_floats(512, 1), on_host[512] = {0};
+    const ncclDataType_t no_type = (ncclDataType_t)42, f = ncclFloat;
+    const ncclRedOp_t no_ops[] = {(ncclRedOp_t)5, (ncclRedOp_t)-1}, sum = ncclSum;
+    const size_t counts[] = {SHARE + 1, SIZE_MAX, (size_t)1 << 62, ((size_t)1 << 62) + 1};
+    // Each call with one wrong argument after the other. The buffers have no byte to spare.
+    for (int w = 0; w < CALLS; w++) {
+        const char *name = arguments[w].name, *recv_name = arguments[w].recv;
+        float *send = x + 512 - SHARE * arguments[w].send_shares;
+        float *recv = y + 512 - SHARE * arguments[w].recv_shares;
+        float *short_send[] = {NULL, on_host, send + 1}, *short_recv[] = {NULL, on_host, recv + 1};
+        WRONG(name, "comm", call_any(w, send, recv, SHARE, f, sum, rank, NULL));
+        for (int i = 0; i < 3 && arguments[w].send_shares; i++)
+            WRONG(name, "sendbuff", call_any(w, short_send[i], recv, SHARE, f, sum, rank, comm));
+        for (int i = 0; i < 3 && arguments[w].recv_shares; i++)
+            WRONG(name, recv_name, call_any(w, send, short_recv[i], SHARE, f, sum, rank, comm));
+        for (int i = 0; i < 4; i++)
+            WRONG(name, "buff", call_any(w, send, recv, counts[i], f, sum, rank, comm));
+        WRONG(name, "buff", call_any(w, send, recv, SHARE, ncclDouble, sum, rank, comm));
+        WRONG(name, "type", call_any(w, send, recv, 1, no_type, sum, rank, comm));
+        for (int i = 0; i < 2 && arguments[w].has_op; i++)
+            WRONG(name, "op", call_any(w, send, recv, SHARE, f, no_ops[i], rank, comm));
+        for (int root = -1; root <= 2 && arguments[w].root; root += 3)
+            WRONG(name, arguments[w].root, call_any(w, send, recv, SHARE, f, sum, root, comm));
+    }
+    // Operations, windows and communicators.
+    ncclRedOp_t twice, of_another;
+    ncclWindow_t window;
+    ncclComm_t another = NULL;
+    ncclUniqueId garbage;
+    float two = 2, *scalar = new_floats(1, 2);
+    OK(ncclCommSplit(comm, rank, 0, &another, NULL));
+    OK(ncclRedOpCreatePreMulSum(&of_another, &two, f, ncclScalarHostImmediate, another));
+    OK(ncclRedOpCreatePreMulSum(&twice, scalar, f, ncclScalarDevice, comm));
+    WRONG("PreMulSum", "op", ncclRedOpCreatePreMulSum(NULL, &two, f, 1, comm));
+    WRONG("PreMulSum", "scalar", ncclRedOpCreatePreMulSum(&twice, &two, f, 0, comm));
+    WRONG("PreMulSum", "scalar", ncclRedOpCreatePreMulSum(&twice, x, f, 1, comm));
+    WRONG("PreMulSum", "residence", ncclRedOpCreatePreMulSum(&twice, &two, f, 2, comm));
+    WRONG("PreMulSum", "type", ncclRedOpCreatePreMulSum(&twice, &two, no_type, 1, comm));
+    WRONG("AllReduce", "datatype", ncclAllReduce(x, x, 256, ncclDouble, twice, comm, NULL));
+    WRONG("AllReduce", "operation", ncclAllReduce(x, x, 512, f, of_another, comm, NULL));
+    OK(cudaFree(scalar));
+    WRONG("AllReduce", "scalar", ncclAllReduce(x, x, 512, f, twice, comm, NULL));
+    OK(ncclRedOpDestroy(twice, comm));
+    WRONG("OpDestroy", "op", ncclRedOpDestroy(twice, comm));
+    WRONG("Register", "buff", ncclCommWindowRegister(comm, on_host, 2048, &window, 0));
+    WRONG("Register", "multiple of 4096", ncclCommWindowRegister(comm, x + 1, 4, &window, 0));
+    WRONG("Register", "winFlags", ncclCommWindowRegister(comm, x, 2048, &window, 2));
+    OK(ncclCommWindowRegister(another, x, 2048, &window, NCCL_WIN_COLL_SYMMETRIC));
+    WRONG("Deregister", "win", ncclCommWindowDeregister(comm, window));
+    OK(ncclCommDestroy(another)); // with what it has left
+    memset(&garbage, 0x5a, sizeof garbage);
+    WRONG("UniqueId", "", ncclCommInitRank(&none, 1, garbage, 0));
+    CHECK(!none, "a communicator came of it");
+    // Nothing of all that has happened.
+    OK(cudaDeviceSynchronize());
+    HOLDS(x, 512, 1);
+    HOLDS(y, 512, 1);
+    OK(ncclAllReduce(x, x, 512, f, ncclSum, comm, NULL));
+    OK(cudaStreamSynchronize(NULL));
+    HOLDS(x, 512, 2);
+    ncclResult_t state;
+    OK(ncclCommGetAsyncError(comm, &state));
+    OK(state);
+    OK(ncclCommDestroy(comm));
+}
+
+TEST(mistakes_on_other_hosts_are_reported) {
+    for (int i = 0; i < PLACEMENTS; i++) {
+        set_hosts(placements[i]);
+        mismatch = &mismatches[i];
+        start_ranks((int)strlen(placements[i]), call_differently, 0);
+    }
+    finish_ranks();
+    set_hosts("aab");
+    for (is_elsewhere = 0; is_elsewhere < 2; is_elsewhere++)
+        start_ranks(3, stay_away, 0);
+    finish_ranks();
+}
+
+int main(int argc, char **argv) {
+    RANKS(failures_after_the_call_are_reported, 2, send_first, NULL);
+    RANKS(wrong_arguments_are_refused, 2, pass_wrong_arguments, NULL);
+    return run_rank_tests(argc, argv);
+}

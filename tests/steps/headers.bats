@@ -1,0 +1,54 @@
+#!/usr/bin/env bats
+# bats file_tags=test-all
+# The programs compile against NVIDIA's headers, where the CUDA toolkit is installed, and against those of an old NCCL.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+load ../helpers
+
+setup_file() {
+    cd "$root" || return
+    CUDA_FLAGS=$(tools/find_libs.sh gpu 2>/dev/null | sed -n 's/^[A-Z]*_FLAGS := //p' | tr '\n' ' ')
+    export CUDA_FLAGS
+}
+
+setup() {
+    cd "$root" || return
+}
+
+# compiles FLAGS FILE...: with clang, or gcc where there is none; a warning is an error. gpu_build.bats compiles with gcc.
+compiles() {
+    local cc=clang include
+    command -v clang >/dev/null || cc=gcc
+    read -ra include <<<"$1"
+    for file in "${@:2}"; do
+        $cc -std=c11 -D_GNU_SOURCE -I. -Wall -Wextra -Wno-missing-field-initializers -Werror "${include[@]}" -fsyntax-only "$file" || return 1
+    done
+}
+
+@test "cpu_device/API.md names every function of NVIDIA that the programs call" {
+    local name names
+    mapfile -t names < <(cat 0*/*.[ch] {common,zoo}/*/*.{c,h,cu} {watch,zoo}/*.[ch] | grep -oE '\b(cuda|cublas|nccl)[A-Z][A-Za-z]+\(' | tr -d '(' | sort -u)
+    [ ${#names[@]} -gt 40 ]
+    for name in "${names[@]}"; do
+        grep -q "\`$name\`" cpu_device/API.md || { echo "$name is not in cpu_device/API.md" && return 1; }
+    done
+}
+
+@test "the programs and all modules compile against NVIDIA's headers" {
+    [ -n "$CUDA_FLAGS" ] || skip "no CUDA toolkit here"
+    compiles "$(grep -oE -- '-I[^ ]+' <<<"$CUDA_FLAGS")" 0*/*.c {common/*,zoo,zoo/*,watch}/*.c
+}
+
+# NCCL 2.18 is the oldest release that the programs support. What came later is removed from our header.
+@test "the programs compile against the declarations of NCCL 2.18" {
+    {
+        echo '#define NCCL_VERSION_CODE 21805'
+        echo '#define NCCL_CONFIG_INITIALIZER {sizeof(ncclConfig_t), 0xcafebeef, 21805, INT_MIN, INT_MIN, INT_MIN, INT_MIN, NULL, INT_MIN}'
+        # A function may be declared in several lines, and a macro defined in several.
+        sed -E '/^#define NCCL_VERSION_CODE/d; /^#define NCCL_CONFIG_INITIALIZER/,/ }$/d
+            /ncclBfloat16/d; /int trafficClass/,/int nvlinkCentricSched/d
+            /^ncclResult_t nccl(Mem|CommRegister|CommDeregister|CommWindow|AlltoAll|Gather|Scatter)/{:more; /;/!{N; b more}; d}' \
+            cpu_device/include/nccl.h
+    } >"$BATS_TEST_TMPDIR/nccl.h"
+    run ! grep -E 'ncclMemAlloc|ncclGather\(|trafficClass|ncclBfloat16' "$BATS_TEST_TMPDIR/nccl.h"
+    compiles "-I$BATS_TEST_TMPDIR -Icpu_device/include" 0*/*.c
+}
