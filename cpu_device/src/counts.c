@@ -1,4 +1,4 @@
-// Counts what the program asks the device to do (CPU_DEVICE_COUNTS), for tools/launches.py.
+// Counts what the program asks the device to do (CPU_DEVICE_COUNTS).
 #include "internal.h"
 #include <stdatomic.h>
 #include <stdio.h>

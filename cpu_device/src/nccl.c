@@ -70,7 +70,7 @@ ncclResult_t ncclGetVersion(int *version) {
 }
 
 double cpu_timeout(void) {
-    // Longer than the limits of the course's watchdog, which names the step and the collective.
+    // Longer than the limits of a program's own watchdog, which can say more about the program.
     return (double)cpu_positive_number("CPU_DEVICE_TIMEOUT", 300);
 }
 

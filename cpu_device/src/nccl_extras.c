@@ -1,4 +1,4 @@
-// Calls of NCCL that the course makes rarely or never, but others do, such as nccl-tests.
+// Calls of NCCL that few programs make, such as nccl-tests.
 #include "comm.h"
 #include "reduce.h"
 #include <stdlib.h>

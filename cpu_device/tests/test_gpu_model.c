@@ -202,10 +202,10 @@ TEST(trees_win_over_rings_for_short_messages_between_nodes) {
 TEST(the_file_h100_is_the_model_h100) {
     struct cpu_model built_in, read;
     cpu_model_read("h100", &built_in);
-    cpu_model_read("cpu_device/h100.model", &read);
+    cpu_model_read("h100.model", &read);
     assert_string_equal(read.name, "h100");
     assert_memory_equal(&read, &built_in, sizeof read);
-    WITH("CPU_DEVICE_MODEL=./cpu_device/h100.model");
+    WITH("CPU_DEVICE_MODEL=./h100.model");
     assert_memory_equal(cpu_model, &built_in, sizeof read);
     assert_true(cpu_model->memory == 2970e9 && cpu_model->capacity == 79.6 * 1024 * MIB);
 }

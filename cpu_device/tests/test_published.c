@@ -1,6 +1,6 @@
 // Compares the model of a GPU with published measurements. The factor of a point is the published
 // time divided by the modelled one, so a factor above 1 says that the model is too fast.
-// docs/seeing.md must show the median factor, the least and the largest one for each collective,
+// README.md must show the median factor, the least and the largest one for each collective,
 // number of nodes and length of messages.
 #include "../src/comm.h"
 #include "../src/gpu_rates.h"
@@ -199,7 +199,7 @@ static const char *read_text(const char *path) {
     return text;
 }
 
-// Adds a cell of the table of docs/seeing.md to the row.
+// Adds a cell of the table of README.md to the row.
 static void add_cell(char *row, size_t size, const int kinds[2], const struct group *g,
                      const double *regime) {
     double factors[MOST_POINTS];
@@ -217,7 +217,7 @@ static void add_cell(char *row, size_t size, const int kinds[2], const struct gr
 }
 
 TEST(collectives_take_as_long_as_published) {
-    const char *text = read_text("docs/seeing.md");
+    const char *text = read_text("README.md");
     int missing = 0;
     for (size_t c = 0; c < sizeof collectives / sizeof *collectives; c++)
         for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
@@ -226,7 +226,7 @@ TEST(collectives_take_as_long_as_published) {
             for (int r = 0; r < 3; r++)
                 add_cell(row, sizeof row, collectives[c].kinds, &groups[g], &regimes[r]);
             if (!strstr(row, "| | | |") && !strstr(text, row))
-                missing += fprintf(stderr, "docs/seeing.md lacks this line: %s\n", row);
+                missing += fprintf(stderr, "README.md lacks this line: %s\n", row);
         }
     assert_int_equal(missing, 0);
 }
