@@ -1,8 +1,9 @@
-// Operations, streams and events, for the files that queue work (stream.c) and that capture it in
-// graphs (graph.c). Unless stated otherwise, the caller holds cpu_lock.
+// Operations, streams and events, for the files that queue work (stream.c, event.c) and that
+// capture it in graphs (graph.c). Unless stated otherwise, the caller holds cpu_lock.
 #pragma once
 #include "check.h"
 #include "internal.h"
+#include <stdatomic.h>
 
 enum {
     CPU_RING = 1024
@@ -42,6 +43,7 @@ struct CUstream_st {
     struct operation ring[CPU_RING];
 };
 extern struct CUstream_st *cpu_streams;
+extern atomic_int cpu_computing; // streams that run an operation and do not just wait in it
 
 // One cudaEventRecord. A wait keeps the record that was the event's last one when the wait was
 // queued, even if the event is recorded again or destroyed meanwhile.
@@ -79,6 +81,20 @@ void cpu_take_turns(struct CUstream_st *s);
 void cpu_append(struct CUstream_st *s, const struct operation *wanted, const void *arguments,
                 size_t bytes);
 
+// The same for an event or a wait, which has no cost, and runs even after cpu_stop_streams, because
+// other threads wait for it.
+void cpu_append_always(struct CUstream_st *s, void (*run)(void *), const void *arguments,
+                       size_t bytes);
+
+// Waits until no kernel is loaded on the current device (see load_kernel).
+void cpu_await_loading(void);
+
+// Makes stream s wait for the operations that are now on the other stream.
+void cpu_let_wait(struct CUstream_st *s, struct CUstream_st *other);
+
+// Signals that a record was completed, or that the program exits.
+extern pthread_cond_t cpu_event_completed;
+
 // Queues the record of an event. Returns it with a reference for the caller.
 struct record *cpu_append_record(struct CUstream_st *s);
 void cpu_append_wait(struct CUstream_st *s, struct record *r);
@@ -94,8 +110,12 @@ void cpu_wait_for(struct record *r, int stream, int traced);
 // cpu_lock.
 void cpu_execute(struct CUstream_st *s, struct operation *op);
 
-// Adds the time of a call to the modelled time of the calling thread, with or without cpu_lock.
+// With or without cpu_lock: move the calling thread of the program forward to this modelled time,
+// add the time of a call to it, and note that the host has waited in a call since this time, after
+// which it takes a moment to continue.
+void cpu_host_moves_to(double time);
 void cpu_call_takes(double seconds);
+void cpu_host_goes_on(const char *call, double since);
 
 // Captures (graph.c).
 

@@ -1,0 +1,264 @@
+// Events. This file follows one from cudaEventCreate to cudaEventDestroy. cudaEventRecord makes a
+// record, and queues an operation that completes it in the thread of the stream. Who waits for the
+// event waits for its last record: the thread of another stream (cudaStreamWaitEvent), or the host
+// (cudaEventSynchronize). A record lives until the last of them has seen its completion. graph.c
+// has what is different in a capture.
+#include "stream.h"
+#include <stdlib.h>
+
+pthread_cond_t cpu_event_completed = PTHREAD_COND_INITIALIZER;
+static struct CUevent_st *events; // that live
+
+// Returns the link to the event, or the list's last link if no such event lives. Called with
+// cpu_lock held.
+static struct CUevent_st **find_event(cudaEvent_t event) {
+    struct CUevent_st **link = &events;
+    while (*link && *link != event)
+        link = &(*link)->next;
+    return link;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
+    unsigned known = cudaEventBlockingSync | cudaEventDisableTiming;
+    cudaError_t error = cpu_begin(event && !(flags & ~known));
+    if (error)
+        return error;
+    struct CUevent_st *e = cpu_new(sizeof *e);
+    e->flags = flags;
+    e->device = cpu_current_device();
+    pthread_mutex_lock(&cpu_lock);
+    e->next = events;
+    events = e;
+    pthread_mutex_unlock(&cpu_lock);
+    *event = e;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *event) {
+    return cudaEventCreateWithFlags(event, cudaEventDefault);
+}
+
+// The record, and its completion in the thread of a stream.
+
+void cpu_release_record(struct record *r) {
+    if (!r || --r->references > 0)
+        return;
+    free(r->clock);
+    free(r);
+}
+
+void cpu_complete(struct record *r) {
+    pthread_mutex_lock(&cpu_lock);
+    r->completed = 1;
+    r->failed = cpu_why_stopped() != NULL;
+    r->seconds = cpu_moment();
+    pthread_cond_broadcast(&cpu_event_completed);
+    cpu_release_record(r);
+    pthread_mutex_unlock(&cpu_lock);
+}
+
+static void run_record(void *arguments) {
+    cpu_complete(*(struct record **)arguments);
+}
+
+// The record has two references: one for the caller, and one for the operation until it has run.
+struct record *cpu_append_record(struct CUstream_st *s) {
+    struct record *r = cpu_new(sizeof *r);
+    r->references = 2;
+    r->stream = s->number;
+    r->clock = cpu_copy_clock(s->clock);
+    cpu_append_always(s, run_record, &r, sizeof r);
+    return r;
+}
+
+// Another stream waits for it.
+
+// The stream does not count as computing meanwhile.
+void cpu_wait_for(struct record *r, int stream, int traced) {
+    double begin = cpu_moment();
+    pthread_mutex_lock(&cpu_lock);
+    cpu_computing--;
+    while (!r->completed && !cpu_exiting())
+        pthread_cond_wait(&cpu_event_completed, &cpu_lock);
+    cpu_computing++;
+    cpu_move_to(r->seconds);
+    if (r->seconds > begin && traced)
+        cpu_trace_wait(stream, begin, cpu_moment(), r->stream, r->seconds);
+    cpu_release_record(r);
+    pthread_mutex_unlock(&cpu_lock);
+}
+
+struct wait {
+    struct record *record;
+    int stream, traced;
+};
+
+static void run_wait(void *arguments) {
+    struct wait *w = arguments;
+    cpu_wait_for(w->record, w->stream, w->traced);
+}
+
+void cpu_append_wait(struct CUstream_st *s, struct record *r) {
+    struct wait w = {r, s->number, cpu_tracing};
+    r->references++;
+    cpu_append_always(s, run_wait, &w, sizeof w);
+}
+
+// Returns 1 if a stream must wait even for work that is done in reality: it may end later in
+// modelled time, and a trace shows the order.
+static int follows_times(void) {
+    return cpu_model || cpu_tracing;
+}
+
+void cpu_let_wait(struct CUstream_st *s, struct CUstream_st *other) {
+    cpu_join(s->clock, other->clock);
+    if (other->done == other->queued && !follows_times())
+        return;
+    struct record *r = cpu_append_record(other);
+    cpu_append_wait(s, r);
+    cpu_release_record(r);
+}
+
+// The calls for both.
+
+static void record_event(struct CUstream_st *s, struct CUevent_st *event) {
+    struct record *r = cpu_append_record(s);
+    cpu_forget_capture(event);
+    cpu_release_record(event->last);
+    event->last = r;
+}
+
+// A stream does not wait for an event that was never recorded.
+static void wait_for_event(struct CUstream_st *s, const struct CUevent_st *event) {
+    if (!event->last)
+        return;
+    cpu_join(s->clock, event->last->clock);
+    if (!event->last->completed || follows_times())
+        cpu_append_wait(s, event->last);
+}
+
+// The common part of cudaEventRecord (record is 1) and cudaStreamWaitEvent (record is 0).
+static cudaError_t on_stream(cudaStream_t stream, cudaEvent_t event, int record) {
+    cudaError_t error = cpu_begin(1);
+    if (error)
+        return error;
+    if (cpu_model)
+        cpu_call_takes(cpu_model->event_call);
+    pthread_mutex_lock(&cpu_lock);
+    struct CUstream_st *s = *find_event(event) ? cpu_resolve(stream) : NULL;
+    if (s && record && s->device != event->device)
+        s = NULL; // a stream may wait for an event of another device, but not record it
+    error = s ? cpu_capture_forbids_work(s) : cudaErrorInvalidResourceHandle;
+    if (!error && record && s->capture) {
+        cpu_capture_record(s, event);
+    } else if (!error && !record && (s->capture || event->captured)) {
+        error = cpu_capture_wait(s, event);
+    } else if (!error) {
+        cpu_take_turns(s);
+        cpu_count(CPU_EVENTS);
+        if (record)
+            record_event(s, event);
+        else
+            wait_for_event(s, event);
+    }
+    pthread_mutex_unlock(&cpu_lock);
+    return cpu_error(error);
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    return on_stream(stream, event, 1);
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
+    return flags ? cpu_error(cudaErrorInvalidValue) : on_stream(stream, event, 0);
+}
+
+// The host asks or waits for it.
+
+// The common part of cudaEventSynchronize (wait is 1) and cudaEventQuery (wait is 0). An event that
+// was never recorded is done.
+static cudaError_t finish_event(cudaEvent_t event, int wait) {
+    cudaError_t error = cpu_enter();
+    double since = cpu_moment();
+    if (error)
+        return cpu_error(error);
+    pthread_mutex_lock(&cpu_lock);
+    cpu_await_loading();
+    int lives = *find_event(event) != NULL;
+    if (!lives)
+        error = cudaErrorInvalidResourceHandle;
+    else if ((error = cpu_capture_forbids_event(event)))
+        cpu_invalidate(event->captured, error);
+    else
+        error = cpu_capture_forbids_waiting(NULL);
+    struct record *r = error ? NULL : event->last;
+    int done = !r || r->completed;
+    if (r && wait) {
+        r->references++;
+        while (!r->completed)
+            pthread_cond_wait(&cpu_event_completed, &cpu_lock);
+        cpu_host_moves_to(r->seconds);
+        cpu_host_has_waited(r->clock);
+        done = 1;
+    } else if (r && done) {
+        cpu_host_moves_to(r->seconds); // as at finish
+        cpu_host_has_asked(r->clock);
+    }
+    // An event that ended before a failure is done.
+    int fails = r && (done ? r->failed : cpu_why_stopped() != NULL);
+    if (r && wait)
+        cpu_release_record(r);
+    pthread_mutex_unlock(&cpu_lock);
+    if (error)
+        return cpu_error(error);
+    if (wait)
+        cpu_host_goes_on("cudaEventSynchronize", since);
+    if (fails)
+        return cpu_error(cudaErrorLaunchFailure);
+    return done ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    return finish_event(event, 1);
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+    return finish_event(event, 0);
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) {
+    cudaError_t error = cpu_begin(ms != NULL);
+    if (error)
+        return error;
+    pthread_mutex_lock(&cpu_lock);
+    int live = *find_event(start) && *find_event(end) && start->device == end->device;
+    int timed = live && !((start->flags | end->flags) & cudaEventDisableTiming);
+    const struct record *from = timed ? start->last : NULL, *to = timed ? end->last : NULL;
+    if (timed && (start->captured || end->captured))
+        error = cpu_capture_forbids_event(start->captured ? start : end);
+    else if (!from || !to)
+        error = cudaErrorInvalidResourceHandle;
+    else if (!from->completed || !to->completed)
+        error = cudaErrorNotReady;
+    float elapsed = error ? 0 : (float)((to->seconds - from->seconds) * 1e3);
+    pthread_mutex_unlock(&cpu_lock);
+    if (!error)
+        *ms = elapsed; // without the lock: ms may be a device pointer by mistake, and fault
+    return cpu_error(error);
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    cudaError_t error = cpu_begin(1);
+    if (error)
+        return error;
+    pthread_mutex_lock(&cpu_lock);
+    struct CUevent_st **link = find_event(event), *e = *link;
+    if (e) {
+        cpu_release_record(e->last);
+        cpu_forget_capture(e);
+        *link = e->next;
+    }
+    pthread_mutex_unlock(&cpu_lock);
+    free(e);
+    return e ? cudaSuccess : cpu_error(cudaErrorInvalidResourceHandle);
+}
