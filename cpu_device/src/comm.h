@@ -2,10 +2,10 @@
 //
 // Ranks talk in pairs. A pair has two rings of messages, one for each direction. On one host both
 // ranks map them; between hosts, a thread of each (network.c) carries the messages over a socket.
-// So the collectives (collectives.c) use only rings. On one host, a message may say where its data
-// lie in the sender's device memory, instead of holding them (peer_memory.c). Each rank has a seat
-// in the memory that the ranks of its host share. There, other ranks wake it, and it records which
-// call it waits in and why it has given up.
+// So collectives and transfers use only rings (messages.h). On one host, a message may say where
+// its data lie in the sender's device memory, instead of holding them (peer_memory.c). Each rank
+// has a seat in the memory that the ranks of its host share. There, other ranks wake it, and it
+// records which call it waits in and why it has given up.
 #pragma once
 #include "internal.h"
 #include "record.h"
@@ -312,10 +312,10 @@ void cpu_run_work(struct work *work);
 ncclResult_t cpu_gather_now(struct ncclComm *comm, const struct ncclComm *made, uint64_t turn,
                             const void *send, void *recv, size_t bytes);
 
-// NCCL connects two ranks at their first send and receive in a direction: the host of each waits
-// until the other one's host has called, too, before it launches the call or any other call of its
-// group. cpu_announce tells the peer that this rank has called. With random delays, cpu_connect
-// waits for the peer, if both are on one host and the communicator is blocking.
+// transfers.c. NCCL connects two ranks at their first send and receive in a direction: the host of
+// each waits until the other one's host has called, too, before it launches the call or any other
+// call of its group. cpu_announce tells the peer that this rank has called. With random delays,
+// cpu_connect waits for the peer, if both are on one host and the communicator is blocking.
 void cpu_announce(const struct work *work);
 ncclResult_t cpu_connect(const struct work *work);
 
