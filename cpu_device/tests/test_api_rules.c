@@ -501,11 +501,12 @@ static cublasStatus_t typed_product(cudaDataType a, cudaDataType b, cudaDataType
 }
 
 // Matrices of 4 x 4 floats. B is one matrix, behind the first one of A.
-static cublasStatus_t batch(int stride_a, float *c, int stride_c, int count) {
+static cublasStatus_t batch(int stride_a, int stride_b, float *c, int stride_c, int count) {
     const float one = 1, zero = 0, *a = (float *)memory;
     return cublasGemmStridedBatchedEx(blas, CUBLAS_OP_N, CUBLAS_OP_N, 4, 4, 4, &one, a, CUDA_R_32F,
-                                      4, stride_a, a + 16, CUDA_R_32F, 4, 0, &zero, c, CUDA_R_32F,
-                                      4, stride_c, count, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+                                      4, stride_a, a + 16, CUDA_R_32F, 4, stride_b, &zero, c,
+                                      CUDA_R_32F, 4, stride_c, count, CUBLAS_COMPUTE_32F,
+                                      CUBLAS_GEMM_DEFAULT);
 }
 
 static void refused_handle(cublasHandle_t handle) {
@@ -538,14 +539,38 @@ REFUSES(wrong_value_for_cublas, "cublasCreate, cublasSetMathMode, cublasGetMathM
     IS_REFUSED(cublasSetMathMode(blas, (cublasMath_t)1000));
 }
 
+// A 4 x 6 = (4 x 5) (5 x 6) product, with one argument wrong at a time.
+static cublasStatus_t sized_product(int transa, int transb, int m, int n, int k, int lda, int ldb,
+                                    int ldc) {
+    const float one = 1, *a = (float *)memory;
+    return cublasSgemm(blas, (cublasOperation_t)transa, (cublasOperation_t)transb, m, n, k, &one, a,
+                       lda, a + 32, ldb, &one, (float *)memory + 64, ldc);
+}
+
 REFUSES(wrong_size_of_a_matrix, "cublasGemmEx",
-        "a negative size, a leading dimension below the rows, or NULL for a scalar or C", ERROR,
-        CUBLAS_STATUS_INVALID_VALUE, GOES) {
-    float *c = (float *)memory + 32;
-    IS_REFUSED(product(blas, -1, 4, c));
-    IS_REFUSED(product(blas, 4, 3, c));
+        "a negative size, an unknown operation, a leading dimension below the rows, or NULL for a "
+        "scalar or C",
+        ERROR, CUBLAS_STATUS_INVALID_VALUE, GOES) {
+    const float one = 1, *a = (float *)memory;
+    float *c = (float *)memory + 64;
+    const cublasOperation_t N = CUBLAS_OP_N, T = CUBLAS_OP_T, wrong = (cublasOperation_t)7;
+    OK(sized_product(N, N, 4, 6, 5, 4, 5, 4));
+    OK(sized_product(T, T, 4, 6, 5, 5, 6, 4));
+    OK(sized_product(N, N, 0, 6, 5, 4, 5, 4));
+    OK(sized_product(N, N, 4, 0, 5, 4, 5, 4));
+    IS_REFUSED(sized_product(wrong, N, 4, 6, 5, 5, 5, 4));
+    IS_REFUSED(sized_product(N, wrong, 4, 6, 5, 4, 6, 4));
+    IS_REFUSED(sized_product(N, N, -1, 6, 5, 4, 5, 4));
+    IS_REFUSED(sized_product(N, N, 4, -1, 5, 4, 5, 4));
+    IS_REFUSED(sized_product(N, N, 4, 6, -1, 4, 5, 4));
+    IS_REFUSED(sized_product(N, N, 4, 6, 5, 3, 5, 4));
+    IS_REFUSED(sized_product(T, N, 4, 6, 5, 4, 5, 4));
+    IS_REFUSED(sized_product(N, N, 4, 6, 5, 4, 4, 4));
+    IS_REFUSED(sized_product(N, T, 4, 6, 5, 4, 5, 4));
+    IS_REFUSED(sized_product(N, N, 4, 6, 5, 4, 5, 3));
+    IS_REFUSED(cublasSgemm(blas, N, N, 4, 6, 5, NULL, a, 4, a + 32, 5, &one, c, 4));
+    IS_REFUSED(cublasSgemm(blas, N, N, 4, 6, 5, &one, a, 4, a + 32, 5, NULL, c, 4));
     IS_REFUSED(product(blas, 4, 4, NULL));
-    IS_REFUSED(cublasSgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 1, NULL, c, 1, c, 1, NULL, c, 1));
 }
 
 REFUSES(unknown_types_of_a_product, "cublasGemmEx", "types that it cannot combine", ERROR,
@@ -561,9 +586,16 @@ REFUSES(unknown_types_of_a_product, "cublasGemmEx", "types that it cannot combin
 REFUSES(matrix_that_is_no_device_memory, "cublasGemmEx",
         "a matrix that is not all inside one allocation of this device", UNDEFINED,
         CUBLAS_STATUS_MAPPING_ERROR, GOES) {
+    const float one = 1, *host = (float *)pageable, *a = (float *)memory;
+    float *c = (float *)memory + 64;
+    const cublasOperation_t N = CUBLAS_OP_N;
     IS_REFUSED(product(blas, 4, 4, (float *)pageable));
     IS_REFUSED(product(blas, 4, 4, (float *)far_memory));
     IS_REFUSED(product(blas, 4, 4, (float *)(memory + BYTES) - 15));
+    IS_REFUSED(product(blas, 4, 4000, c));
+    IS_REFUSED(cublasSgemm(blas, N, N, 4, 4, 4, &one, host, 4, a, 4, &one, c, 4));
+    IS_REFUSED(cublasSgemm(blas, N, N, 4, 4, 4, &one, a, 4, host, 4, &one, c, 4));
+    IS_REFUSED(cublasSgemm(blas, N, N, 4, 4, 4, &one, NULL, 4, a, 4, &one, c, 4));
 }
 
 REFUSES(product_in_place, "cublasGemmEx", "a matrix C that overlaps A or B", UNDEFINED,
@@ -576,29 +608,33 @@ REFUSES(product_in_place, "cublasGemmEx", "a matrix C that overlaps A or B", UND
 REFUSES(negative_batch, "cublasGemmStridedBatchedEx", "a negative number of products", ERROR,
         CUBLAS_STATUS_INVALID_VALUE, GOES) {
     float *c = (float *)memory + 64;
-    IS_REFUSED(batch(16, c, 16, -1)); // cuBLAS 13.1 returns CUBLAS_STATUS_EXECUTION_FAILED
-    OK(batch(16, c, 16, 0));
+    IS_REFUSED(batch(16, 0, c, 16, -1)); // cuBLAS 13.1 returns CUBLAS_STATUS_EXECUTION_FAILED
+    OK(batch(16, 0, c, 16, 0));
+    const int strides[][3] = {{-16, 0, 16}, {16, -16, 16}, {16, 0, -16}}; // which cuBLAS allows
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(batch(strides[i][0], strides[i][1], c, strides[i][2], 1),
+                         CUBLAS_STATUS_NOT_SUPPORTED);
 }
 
 REFUSES(batch_outside_of_memory, "cublasGemmStridedBatchedEx",
         "matrices that are not all inside one allocation of this device", UNDEFINED,
         CUBLAS_STATUS_MAPPING_ERROR, GOES) {
     float *c = (float *)memory + 64, *end = (float *)(memory + BYTES);
-    IS_REFUSED(batch(BYTES / sizeof(float), c, 16, 2));
-    IS_REFUSED(batch(0, end - 32, 17, 2));
-    IS_REFUSED(batch(0, (float *)pageable, 16, 2));
-    OK(batch(0, end - 32, 16, 2));
+    IS_REFUSED(batch(BYTES / sizeof(float), 0, c, 16, 2));
+    IS_REFUSED(batch(0, 0, end - 32, 17, 2));
+    IS_REFUSED(batch(0, 0, (float *)pageable, 16, 2));
+    OK(batch(0, 0, end - 32, 16, 2));
 }
 
 REFUSES(batch_in_place, "cublasGemmStridedBatchedEx",
         "matrices C that overlap each other, or A or B", UNDEFINED, CUBLAS_STATUS_INVALID_VALUE,
         GOES) {
     float *c = (float *)memory + 64;
-    IS_REFUSED(batch(0, c, 0, 2));
-    IS_REFUSED(batch(0, c, 2, 2));
-    IS_REFUSED(batch(0, c, 12, 2)); // column 3 of the first matrix is column 0 of the second one
-    IS_REFUSED(batch(16, (float *)memory + 31, 16, 2));
-    OK(batch(16, c, 16, 2));
+    IS_REFUSED(batch(0, 0, c, 0, 2));
+    IS_REFUSED(batch(0, 0, c, 2, 2));
+    IS_REFUSED(batch(0, 0, c, 12, 2)); // column 3 of the first matrix is column 0 of the second one
+    IS_REFUSED(batch(16, 0, (float *)memory + 31, 16, 2));
+    OK(batch(16, 0, c, 16, 2));
 }
 
 REFUSES(product_on_another_device, "cublasGemmEx",
@@ -633,25 +669,18 @@ struct light {
 };
 
 static struct light light_product(void) {
-    return (struct light){(cublasLtHandle_t)blas,
-                          CUBLASLT_EPILOGUE_BIAS,
-                          CUBLAS_COMPUTE_32F,
-                          CUDA_R_32F,
-                          CUDA_R_32F,
-                          CUBLAS_OP_N,
-                          CUBLAS_OP_T,
-                          8,
-                          8,
-                          0,
-                          256,
-                          512,
-                          512,
-                          1024,
-                          256,
-                          0,
-                          0,
-                          1,
-                          0};
+    return (struct light){.handle = (cublasLtHandle_t)blas,
+                          .epilogue = CUBLASLT_EPILOGUE_BIAS,
+                          .compute = CUBLAS_COMPUTE_32F,
+                          .transb = CUBLAS_OP_T,
+                          .rows = 8,
+                          .ld = 8,
+                          .b = 256,
+                          .c = 512,
+                          .d = 512,
+                          .bias = 1024,
+                          .alignment = 256,
+                          .find = 1};
 }
 
 static void set_light(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t name,

@@ -202,43 +202,6 @@ TEST(bits_do_not_depend_on_the_number_of_threads) {
     }
 }
 
-// A 4 x 6 = (4 x 5) (5 x 6) product with one argument wrong at a time. test_api_rules.c has NULL
-// for the handle, and types that do not match.
-#define GIVES(status, call) assert_int_equal(call, CUBLAS_STATUS_##status)
-static const cublasOperation_t N = CUBLAS_OP_N, T = CUBLAS_OP_T, wrong = (cublasOperation_t)7;
-
-TEST(bad_products_are_refused) {
-    const float one = 1;
-    float host[30] = {0}, *a = to_device(host, 20 * sizeof *a),
-          *b = to_device(host, 30 * sizeof *b), *c = to_device(host, 24 * sizeof *c);
-    GIVES(SUCCESS, cublasSgemm(blas, N, N, 4, 6, 5, &one, a, 4, b, 5, &one, c, 4));
-    GIVES(SUCCESS, cublasSgemm(blas, T, T, 4, 6, 5, &one, a, 5, b, 6, &one, c, 4));
-    GIVES(SUCCESS, cublasSgemm(blas, N, N, 0, 6, 5, &one, a, 4, b, 5, &one, c, 4));
-    GIVES(SUCCESS, cublasSgemm(blas, N, N, 4, 0, 5, &one, a, 4, b, 5, &one, c, 4));
-    GIVES(INVALID_VALUE, cublasSgemm(blas, wrong, N, 4, 6, 5, &one, a, 5, b, 5, &one, c, 4));
-    GIVES(INVALID_VALUE, cublasSgemm(blas, N, wrong, 4, 6, 5, &one, a, 4, b, 6, &one, c, 4));
-    GIVES(INVALID_VALUE, cublasSgemm(blas, N, N, -1, 6, 5, &one, a, 4, b, 5, &one, c, 4));
-    GIVES(INVALID_VALUE, cublasSgemm(blas, N, N, 4, -1, 5, &one, a, 4, b, 5, &one, c, 4));
-    GIVES(INVALID_VALUE, cublasSgemm(blas, N, N, 4, 6, -1, &one, a, 4, b, 5, &one, c, 4));
-    GIVES(INVALID_VALUE, cublasSgemm(blas, N, N, 4, 6, 5, &one, a, 3, b, 5, &one, c, 4));
-    GIVES(INVALID_VALUE, cublasSgemm(blas, T, N, 4, 6, 5, &one, a, 4, b, 5, &one, c, 4));
-    GIVES(INVALID_VALUE, cublasSgemm(blas, N, N, 4, 6, 5, &one, a, 4, b, 4, &one, c, 4));
-    GIVES(INVALID_VALUE, cublasSgemm(blas, N, T, 4, 6, 5, &one, a, 4, b, 5, &one, c, 4));
-    GIVES(INVALID_VALUE, cublasSgemm(blas, N, N, 4, 6, 5, &one, a, 4, b, 5, &one, c, 3));
-    GIVES(INVALID_VALUE, cublasSgemm(blas, N, N, 4, 6, 5, NULL, a, 4, b, 5, &one, c, 4));
-    GIVES(INVALID_VALUE, cublasSgemm(blas, N, N, 4, 6, 5, &one, a, 4, b, 5, NULL, c, 4));
-    for (int i = 0; i < 3; i++) // which cuBLAS allows
-        GIVES(NOT_SUPPORTED, cublasGemmStridedBatchedEx(
-                                 blas, N, N, 4, 6, 5, &one, a, CUDA_R_32F, 4, i == 0 ? -20 : 20, b,
-                                 CUDA_R_32F, 5, i == 1 ? -30 : 30, &one, c, CUDA_R_32F, 4,
-                                 i == 2 ? -24 : 24, 1, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
-    GIVES(MAPPING_ERROR, cublasSgemm(blas, N, N, 4, 6, 5, &one, host, 4, b, 5, &one, c, 4));
-    GIVES(MAPPING_ERROR, cublasSgemm(blas, N, N, 4, 6, 5, &one, a, 4, host, 5, &one, c, 4));
-    GIVES(MAPPING_ERROR, cublasSgemm(blas, N, N, 4, 6, 5, &one, a, 4, b, 5, &one, host, 4));
-    GIVES(MAPPING_ERROR, cublasSgemm(blas, N, N, 4, 6, 5, &one, NULL, 4, b, 5, &one, c, 4));
-    GIVES(MAPPING_ERROR, cublasSgemm(blas, N, N, 4, 6, 5, &one, a, 4000, b, 5, &one, c, 4));
-}
-
 // TF32 keeps 10 bits after the first: ties go to even, and infinity stays.
 TEST(tf32_rounds_the_inputs_of_products) {
     const float x[] = {1 + 0x1p-11f,  1 + 0x3p-11f, 1 + 0x1.8p-11f,

@@ -186,27 +186,6 @@ TEST(types_have_their_sizes) {
     assert_int_equal(cpu_type_size((ncclDataType_t)-1), 0);
 }
 
-#define REDUCE(TYPE, OP, T, ...)                                                                   \
-    ({                                                                                             \
-        T values[] = {__VA_ARGS__}, result;                                                        \
-        const void *in[sizeof values / sizeof *values];                                            \
-        for (size_t i = 0; i < sizeof values / sizeof *values; i++)                                \
-            in[i] = &values[i];                                                                    \
-        cpu_reduce(TYPE, OP, &result, in, sizeof values / sizeof *values, 1);                      \
-        result;                                                                                    \
-    })
-
-TEST(some_results_are_known) {
-    assert_true(REDUCE(ncclInt8, ncclSum, int8_t, 127, 1) == -128);
-    assert_true(REDUCE(ncclInt8, ncclAvg, int8_t, 127, 1, 1) == -42); // -127 / 3
-    assert_true(REDUCE(ncclUint8, ncclProd, uint8_t, 16, 17) == 16);
-    assert_true(REDUCE(ncclInt32, ncclAvg, int32_t, -3, -4) == -3); // towards 0
-    assert_true(REDUCE(ncclUint64, ncclSum, uint64_t, UINT64_MAX, 3) == 2);
-    assert_true(REDUCE(ncclFloat32, ncclSum, float, 0x1p24f, 1, -0x1p24f) == 0);
-    assert_true(REDUCE(ncclFloat32, ncclSum, float, 0x1p24f, -0x1p24f, 1) == 1);
-    assert_true(isnan(REDUCE(ncclFloat32, ncclMax, float, 1, NAN, INFINITY)));
-}
-
 static void check_rounding(float x) {
     uint16_t half = float_to_half(x), bfloat16 = float_to_bfloat16(x);
     double half_wanted = rounded(&formats[ncclFloat16], x);
