@@ -58,7 +58,8 @@ class Repository:
         self.options |= {"--" + name for name in re.findall(r'"([a-z0-9-]+)", *OPTION_', text)}
         others = read("tests/text/other_names.txt")
         self.others = set(re.sub(r"^#.*", "", others, flags=re.MULTILINE).split())
-        make = subprocess.run(["make", "-qpRr", "DEVICE=cpu", "help"], capture_output=True, text=True, check=False).stdout
+        make = "".join(subprocess.run(["make", "-C", folder, "-qpRr", "DEVICE=cpu", "help"], capture_output=True, text=True,
+                                      check=False).stdout for folder in (".", "cpu_device"))
         self.targets = set(re.findall(r"^([a-zA-Z][\w-]*):", make, re.MULTILINE))
         self.known = {}
 
