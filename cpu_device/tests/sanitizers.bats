@@ -20,7 +20,7 @@ clean() {
         CFLAGS="-O1 -g -fsanitize=$1 -fno-sanitize-recover=all" "${programs[@]/#/$build/tests/}"
     for test in "${@:2}"; do
         timeout 900 setarch -R "$build/tests/$test" >"$BATS_TEST_TMPDIR/log" 2>&1 || { cat "$BATS_TEST_TMPDIR/log" && return 1; }
-        run ! grep -E 'Sanitizer|runtime error|WARNING' "$BATS_TEST_TMPDIR/log"
+        ! grep -E 'Sanitizer|runtime error|WARNING' "$BATS_TEST_TMPDIR/log" || return 1
     done
 }
 
