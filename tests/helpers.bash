@@ -101,7 +101,8 @@ edit() {
 # Copies the tree into the folder, without what was built or downloaded. git would refuse the tree of another user.
 copy_tree() {
     mkdir -p "$1"
-    (cd "$root" && find . \( -path ./.git -o -path ./build -o -path ./data -o -path ./work -o -path ./logs \) -prune -o \
+    (cd "$root" && find . \( -path ./.git -o -path ./build -o -path ./cpu_device/build -o -path ./cpu_device/lib -o -path ./data -o \
+        -path ./work -o -path ./logs \) -prune -o \
         -type f ! -name '*.sif' -print0) | tar -C "$root" -c --null -T - | tar -C "$1" -x
 }
 

@@ -17,7 +17,7 @@ test-container: ## builds the contents of containers/cpu.def and runs step 4 in 
 	@tools/deps.sh container
 	@TEST_CONTAINER=1 tests/run.sh cluster/container
 
-# Make builds the unit tests like the programs; those of its versions of kernels exist for the CPU device only.
+# Make builds the unit tests like the programs; those of the CPU device's kernels exist for it only.
 UNIT_SOURCES := $(filter-out $(if $(filter gpu,$(DEVICE)),tests/unit/test_cpu_%),$(wildcard tests/unit/test_*.c))
 UNIT_TESTS := $(UNIT_SOURCES:%.c=$(BUILD)/%)
 # The tests of kernels with the .cu files, which clang compiles for the host, so that no GPU is needed.
