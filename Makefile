@@ -4,7 +4,7 @@
 step1 := 01_single_gpu/train 01_single_gpu/classify 01_single_gpu/ladder
 step2 := 02_multigpu_fork/train
 step3 := 03_multigpu_launcher/launch 03_multigpu_launcher/train
-step4 := 04_multinode/doctor 04_multinode/train
+step4 := 04_multinode/doctor 04_multinode/launch 04_multinode/train
 step5 := 05_fsdp/train
 step6 := 06_allreduce_demo/allreduce
 step7 := 07_large_models/train 07_large_models/generate

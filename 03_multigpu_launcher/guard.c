@@ -2,6 +2,8 @@
 #include "common/base/error.h"
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -10,6 +12,14 @@
 
 static pid_t guard;
 static int alive; // the launcher's end of a pipe to the guard; it closes when the launcher ends
+
+void rendezvous_path(char path[PATH_MAX], const char *run) {
+    const char *parent = getenv("TMPDIR");
+    int begin = snprintf(path, PATH_MAX, "%s/", parent && *parent ? parent : "/tmp");
+    snprintf(path + begin, PATH_MAX - begin, "ranks-%d%s", geteuid(), run);
+    for (char *slash = path + begin; (slash = strchr(slash, '/'));)
+        *slash = '_';
+}
 
 // Replaces the command line that ps and pgrep show, because the guard would look like a second
 // launcher there. The text overwrites the arguments of the program.

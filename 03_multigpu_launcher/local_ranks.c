@@ -1,11 +1,7 @@
 #include "03_multigpu_launcher/local_ranks.h"
 #include "03_multigpu_launcher/guard.h"
 #include "03_multigpu_launcher/launch_options.h"
-#include "03_multigpu_launcher/nodes.h"
 #include "03_multigpu_launcher/output.h"
-#include "03_multigpu_launcher/rendezvous_folder.h"
-#include "03_multigpu_launcher/signals.h"
-#include "03_multigpu_launcher/states.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include <errno.h>
@@ -15,16 +11,52 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+struct local_ranks local = {.attempt = -1};
+
+static pid_t launcher;
+static sigset_t blocked_before;
+static void (*sigchld_before)(int);
 static pid_t *pids;    // of the ranks, 0: the rank has ended; the guard shares them
 static int left;       // number of ranks that have not ended
 static double kill_at; // time of SIGKILL, 0: none
 static double note_at; // time to say that ranks have not ended yet, 0: none
 
+void allow_children(void) {
+    sigchld_before = signal(SIGCHLD, SIG_DFL);
+}
+
+int open_signals(void) {
+    const int passed_on[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
+    sigset_t signals, blocked;
+    struct sigaction action;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGCHLD);
+    for (int i = 0; i < 5; i++)
+        if (!sigaction(passed_on[i], NULL, &action) &&
+            action.sa_handler != SIG_IGN) // nohup ignores SIGHUP, for example
+            sigaddset(&signals, passed_on[i]);
+    blocked = signals;
+    sigaddset(&blocked, SIGPIPE); // the reader of the launcher's output may end
+    sigprocmask(SIG_BLOCK, &blocked, &blocked_before);
+    return signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+int read_signal(int signals) {
+    struct signalfd_siginfo info;
+    return read(signals, &info, sizeof info) == sizeof info ? (int)info.ssi_signo : 0;
+}
+
+void restore_signals(void) {
+    signal(SIGCHLD, sigchld_before);
+    sigprocmask(SIG_SETMASK, &blocked_before, NULL);
+}
+
 static int rank_of(int local_rank) {
-    return me->node * me->nproc + local_rank;
+    return launch_opt.node_rank * launch_opt.nproc + local_rank;
 }
 
 static void set_number(const char *name, long number) {
@@ -35,21 +67,21 @@ static void set_number(const char *name, long number) {
 
 // Sets the variables of torchrun for a rank.
 static void tell_rank(int local_rank) {
-    int rank = rank_of(local_rank), world = me->nnodes * me->nproc;
+    int rank = rank_of(local_rank), world = launch_opt.nnodes * launch_opt.nproc;
     set_number("RANK", rank);
     set_number("LOCAL_RANK", local_rank);
     set_number("WORLD_SIZE", world);
-    set_number("LOCAL_WORLD_SIZE", me->nproc);
-    set_number("GROUP_RANK", me->node);
-    set_number("GROUP_WORLD_SIZE", me->nnodes);
+    set_number("LOCAL_WORLD_SIZE", launch_opt.nproc);
+    set_number("GROUP_RANK", launch_opt.node_rank);
+    set_number("GROUP_WORLD_SIZE", launch_opt.nnodes);
     set_number("ROLE_RANK", rank);
     set_number("ROLE_WORLD_SIZE", world);
     setenv("ROLE_NAME", "default", 1);
     setenv("MASTER_ADDR", launch_opt.master_addr, 1);
     set_number("MASTER_PORT", launch_opt.master_port);
-    set_number("TORCHELASTIC_RESTART_COUNT", me->attempt);
-    set_number("TORCHELASTIC_MAX_RESTARTS", me->max_restarts);
-    setenv("TORCHELASTIC_RUN_ID", me->run_id, 1);
+    set_number("TORCHELASTIC_RESTART_COUNT", local.attempt);
+    set_number("TORCHELASTIC_MAX_RESTARTS", launch_opt.max_restarts);
+    setenv("TORCHELASTIC_RUN_ID", launch_opt.run_id, 1);
     setenv("TORCHELASTIC_USE_AGENT_STORE", "False", 1); // only rank 0 listens at the port
 }
 
@@ -57,7 +89,7 @@ static void tell_rank(int local_rank) {
 // pipe failed.
 __attribute__((noreturn)) static void become_program(int i, const int output[2], int failed) {
     prctl(PR_SET_PDEATHSIG, SIGKILL); // in case the guard is killed together with the launcher
-    if (getppid() != me->pid)
+    if (getppid() != launcher)
         _exit(1);
     setpgid(0, 0);      // a process group of its own, so that signals reach its children, too
     pids[i] = getpid(); // the guard must know the rank before it has children
@@ -98,17 +130,19 @@ static void start_rank(int i, const char *log_folder) {
 static void say_pids(void) {
     char host[64] = "?", text[40 * 8] = "";
     gethostname(host, sizeof host - 1);
-    for (int i = 0, used = 0; i < me->nproc && i < 8; i++)
+    for (int i = 0, used = 0; i < launch_opt.nproc && i < 8; i++)
         used += sprintf(text + used, "%srank %d is pid %d", i ? ", " : "", rank_of(i), pids[i]);
-    note("%s%s on %s", text, me->nproc > 8 ? ", and so on" : "", host);
+    note("%s%s on %s", text, launch_opt.nproc > 8 ? ", and so on" : "", host);
 }
 
-void start_local_ranks(void) {
+void start_local_ranks(int attempt) {
     char folder[4096];
+    local.attempt = attempt;
+    local.state = RUNNING;
     snprintf(folder, sizeof folder, "%s/%s/attempt_%d",
-             launch_opt.log_dir ? launch_opt.log_dir : "", me->run_id, me->attempt);
+             launch_opt.log_dir ? launch_opt.log_dir : "", launch_opt.run_id, local.attempt);
     kill_at = note_at = 0;
-    for (; left < me->nproc; left++)
+    for (; left < launch_opt.nproc; left++)
         start_rank(left, launch_opt.log_dir ? folder : NULL);
     say_pids();
 }
@@ -118,7 +152,7 @@ int local_ranks_left(void) {
 }
 
 void signal_local_ranks(int signal) {
-    for (int i = 0; i < me->nproc; i++)
+    for (int i = 0; i < launch_opt.nproc; i++)
         if (pids[i])
             kill(-pids[i], signal);
 }
@@ -138,8 +172,10 @@ int kill_is_pending(void) {
 }
 
 void stop_local_ranks(void) {
+    local.state = STOPPING;
     signal_local_ranks(SIGTERM);
-    for (int i = 0; i < me->nproc; i++) { // a rank that SIGSTOP has stopped cannot handle SIGTERM
+    for (int i = 0; i < launch_opt.nproc;
+         i++) { // a rank that SIGSTOP has stopped cannot handle SIGTERM
         siginfo_t info = {0};
         if (pids[i] && !waitid(P_PID, pids[i], &info, WSTOPPED | WNOHANG | WNOWAIT) &&
             info.si_pid) {
@@ -153,10 +189,10 @@ void stop_local_ranks(void) {
 // A rank may need some time, for example to save a snapshot.
 static void say_wait(void) {
     int i = 0;
-    while (i < me->nproc && !pids[i])
+    while (i < launch_opt.nproc && !pids[i])
         i++;
     note_at = 0;
-    if (i < me->nproc)
+    if (i < launch_opt.nproc)
         note("rank %d (pid %d) %s not ended 2 s after the signal; SIGKILL follows in %.0f s "
              "(--shutdown-timeout)",
              rank_of(i), pids[i], left > 1 ? "and others have" : "has", kill_at - seconds());
@@ -170,9 +206,6 @@ struct failure {
 
 static void report_failure(struct failure f) {
     char host[64] = "?", how[64];
-    receive_messages(); // one may say that a launcher got a signal, which ended this rank, too
-    if (*node0->reason)
-        return;
     gethostname(host, sizeof host - 1);
     if (WIFSIGNALED(f.status))
         snprintf(how, sizeof how, "signal %d, %s", WTERMSIG(f.status),
@@ -180,26 +213,22 @@ static void report_failure(struct failure f) {
     else
         snprintf(how, sizeof how, "exit code %d", WEXITSTATUS(f.status));
     note("rank %d (pid %d on %s) failed first, in attempt %d: %s", rank_of(f.i), f.pid, host,
-         me->attempt, how);
+         local.attempt, how);
     show_last_lines(f.i);
 }
 
-// A signal that tells ranks to stop ends one that has no handler for it yet. This is no failure, so
-// the ranks do not start again.
-static void end_if_told(int status) {
+// A signal that tells the ranks to stop ends one that has no handler for it yet, which is no
+// failure. A wrong option stays wrong in each attempt; by convention, exit code 2 means wrong
+// usage.
+static void see_if_final(int status) {
     int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-    if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGUSR1) {
+    int told = signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGUSR1;
+    int wrong = WIFEXITED(status) && WEXITSTATUS(status) == 2;
+    if (told)
         note("the signal tells the ranks to stop, so they do not start again");
-        me->final = 1;
-    }
-}
-
-// A wrong option stays wrong in each attempt. By convention, exit code 2 means wrong usage.
-static void end_after_wrong_usage(int status) {
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 2 || me->attempt == me->max_restarts)
-        return;
-    note("exit code 2 means wrong usage, which no restart cures: the run ends");
-    me->final = 1;
+    else if (wrong && local.attempt < launch_opt.max_restarts)
+        note("exit code 2 means wrong usage, which no restart cures: the run ends");
+    local.final = told || wrong;
 }
 
 // Handles the ranks that have ended. The first rank that fails ends the others, because no
@@ -211,58 +240,59 @@ static void reap(void) {
     for (; !waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid; info.si_pid = 0) {
         int i = 0, status;
         pid_t pid = info.si_pid;
-        while (i < me->nproc && pids[i] != pid)
+        while (i < launch_opt.nproc && pids[i] != pid)
             i++;
-        if (i < me->nproc) {
+        if (i < launch_opt.nproc) {
             kill(-pid, SIGKILL); // its children; no other process gets this pid before waitpid
             pids[i] = 0;
             left--;
         }
         waitpid(pid, &status, 0);
-        if (i == me->nproc) // the guard
+        if (i == launch_opt.nproc) // the guard
             continue;
         end_outputs(i);
         if (status && (!failed.pid || (WIFSIGNALED(status) && !WIFSIGNALED(failed.status))))
             failed = (struct failure){i, pid, status};
     }
-    if (failed.pid && me->state == RUNNING) {
-        if (!me->final) {
+    if (failed.pid && local.state == RUNNING) {
+        if (!local.final) {
             report_failure(failed);
-            end_if_told(failed.status);
-            end_after_wrong_usage(failed.status);
+            see_if_final(failed.status);
         }
-        handle(RANK_FAILED); // me->state becomes STOPPING
+        stop_local_ranks(); // local.state becomes STOPPING
     }
 }
 
 void check_local_ranks(void) {
     reap();
     int overdue = kill_at && seconds() > kill_at;
-    if (left == 0 && (open_outputs_count() == 0 || overdue))
-        handle(RANKS_ENDED);
+    int ended = left == 0 && (open_outputs_count() == 0 || overdue);
+    if (ended && (local.state == RUNNING || local.state == STOPPING)) {
+        close_outputs();
+        local.state = local.state == RUNNING ? DONE : FAILED;
+    }
     if (note_at && seconds() > note_at)
         say_wait();
-    if (overdue) {
+    if (overdue)
         signal_local_ranks(SIGKILL);
-        if (me->final) // a signal ends the run, although ranks of other nodes still run
-            handle(TIME_OVER);
-    }
 }
 
 void prepare_local_ranks(char **argv) {
     char run[128], rendezvous[PATH_MAX];
-    snprintf(run, sizeof run, "-%s-%ld", me->run_id, launch_opt.master_port); // as in environment.c
+    // As in environment.c.
+    snprintf(run, sizeof run, "-%s-%ld", launch_opt.run_id, launch_opt.master_port);
     rendezvous_path(rendezvous, run);
-    pids = start_guard(me->nproc, rendezvous, argv);
-    open_screens(me->nproc);
-    if (me->nproc > 1 && !getenv("OMP_NUM_THREADS") && !setenv("OMP_NUM_THREADS", "1", 1) &&
-        me->node == 0)
+    launcher = getpid();
+    pids = start_guard(launch_opt.nproc, rendezvous, argv);
+    open_screens(launch_opt.nproc);
+    if (launch_opt.nproc > 1 && !getenv("OMP_NUM_THREADS") && !setenv("OMP_NUM_THREADS", "1", 1) &&
+        launch_opt.node_rank == 0)
         note("OMP_NUM_THREADS=1 for each rank, as it was not set");
 }
 
 void end_local_ranks(void) {
     end_guard();
-    for (int i = 0; i < me->nproc; i++)
+    for (int i = 0; i < launch_opt.nproc; i++)
         if (pids[i])
             waitpid(pids[i], NULL, 0);
 }

@@ -1,12 +1,35 @@
 // The ranks of this node: processes that the launcher starts, watches and ends.
 #pragma once
 
-// Prepares the start of me->nproc ranks. argv is that of main.
+// Ranks have not started yet (IDLE), run, or are STOPPING because one of them has failed. When all
+// have ended, this attempt has FAILED, or it is DONE.
+enum state { IDLE, RUNNING, STOPPING, FAILED, DONE };
+
+extern struct local_ranks {
+    int attempt; // the last one that has started, from 0; -1: none
+    enum state state;
+    int final; // 1: the ranks must not start again
+} local;
+
+// Lets the launcher wait for its children, even if its parent ignores SIGCHLD. Call it first.
+void allow_children(void);
+
+// Blocks SIGCHLD and the signals that the launcher passes on to its ranks, unless its parent
+// ignores them. Returns the descriptor from which read_signal reads them, together with all other
+// events.
+int open_signals(void);
+
+// Returns the next signal that has arrived, or 0 if there is none.
+int read_signal(int signals);
+
+// Handles all signals again as the parent of the launcher wanted.
+void restore_signals(void);
+
+// Prepares the start of launch_opt.nproc ranks. argv is that of main.
 void prepare_local_ranks(char **argv);
 
-// Starts all ranks of this node for attempt me->attempt, when states.c says so. A failure ends the
-// program.
-void start_local_ranks(void);
+// Starts all ranks of this node, which then are RUNNING. A failure ends the program.
+void start_local_ranks(int attempt);
 
 // Returns the number of ranks that have not ended.
 int local_ranks_left(void);
@@ -23,9 +46,9 @@ void kill_local_ranks_later(void);
 // Returns 1 if the ranks have a time at which SIGKILL follows.
 int kill_is_pending(void);
 
-// Passes events to states.h: RANK_FAILED for the first rank that fails, RANKS_ENDED when all ranks
-// have ended, and TIME_OVER. Kills ranks whose time is over. Call it after each event of the
-// launcher's descriptors, and often if kill_is_pending.
+// Stops all ranks when the first one has failed, kills those whose time is over, and sets
+// local.state when all have ended. Call it after each event of the launcher's descriptors, and
+// often if kill_is_pending.
 void check_local_ranks(void);
 
 // Kills all ranks and waits for them.

@@ -1,5 +1,5 @@
 #include "03_multigpu_launcher/meet_by_file.h"
-#include "03_multigpu_launcher/rendezvous_folder.h"
+#include "03_multigpu_launcher/guard.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/training/requests.h"

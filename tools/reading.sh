@@ -34,32 +34,26 @@ entries='
 3|03_multigpu_launcher/meet_by_file.c|all|the ranks get the id from rank 0
 3|03_multigpu_launcher/local_ranks.h|all|what the launcher can do with its ranks
 3|03_multigpu_launcher/local_ranks.c|tell_rank,become_program,start_rank,start_local_ranks,stop_local_ranks,reap,check_local_ranks|how ranks start and end
-3|03_multigpu_launcher/states.c|handle,follow_order|what the launcher does with each event; read `transitions` first
-3|03_multigpu_launcher/launch.c|all|the loop that waits for events
+3|03_multigpu_launcher/launch.c|end_run,handle_signals,wait_for_events,leave,start_next_attempt,main|the loop that waits for events
 3|03_multigpu_launcher/meet_by_file.h|skip|
 3|03_multigpu_launcher/agree.c|skip|
 3|03_multigpu_launcher/agree.h|skip|
-3|03_multigpu_launcher/rendezvous_folder.c|skip|
-3|03_multigpu_launcher/rendezvous_folder.h|skip|
-3|03_multigpu_launcher/states.h|skip|
-3|03_multigpu_launcher/count_ranks.c|skip|
-3|03_multigpu_launcher/count_ranks.h|skip|
-3|03_multigpu_launcher/nodes.c|skip|
-3|03_multigpu_launcher/nodes.h|skip|
 3|03_multigpu_launcher/output.c|skip|
 3|03_multigpu_launcher/output.h|skip|
 3|03_multigpu_launcher/launch_options.c|skip|
 3|03_multigpu_launcher/launch_options.h|skip|
 3|03_multigpu_launcher/guard.c|skip|
 3|03_multigpu_launcher/guard.h|skip|
-3|03_multigpu_launcher/signals.c|skip|
-3|03_multigpu_launcher/signals.h|skip|
 4|changes|diff34|the rendezvous, and a watchdog for every collective
 4|04_multinode/meet_by_tcp.c|listen_at,collect_ranks,hold_rendezvous,reach_rank0,visit_rank0|rank 0 listens, and the other ranks connect
 4|04_multinode/watchdog.h|all|what the watchdog promises
 4|04_multinode/watchdog.c|all|how a thread notices a stuck collective and ends the process
-4|03_multigpu_launcher/states.c|count_nodes,order_next_attempt,decide|how the launchers agree
+4|04_multinode/launch.c|count_nodes,order_next_attempt,decide|how the launchers of several nodes agree
 4|04_multinode/meet_by_tcp.h|skip|
+4|04_multinode/addresses.c|skip|
+4|04_multinode/addresses.h|skip|
+4|04_multinode/nodes.c|skip|
+4|04_multinode/nodes.h|skip|
 4|04_multinode/frame.c|skip|
 4|04_multinode/frame.h|skip|
 4|04_multinode/doctor.c|skip|

@@ -1,4 +1,4 @@
-"""Launchers, nodes, ranks and GPUs: two nodes with four GPUs each, as 03_multigpu_launcher/launch --nnodes 2 starts them."""
+"""Launchers, nodes, ranks and GPUs: two nodes with four GPUs each, as 04_multinode/launch --nnodes 2 starts them."""
 from drawing import COMMUNICATE, COMPUTE, Figure
 
 NODES, GPUS = 2, 4

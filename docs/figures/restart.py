@@ -1,4 +1,4 @@
-"""What the launchers of two nodes do when a rank dies (03_multigpu_launcher/local_ranks.c and nodes.c). The time axis has no
+"""What the launchers of two nodes do when a rank dies (04_multinode/launch.c). The time axis has no
 scale."""
 from drawing import COMMUNICATE, COMPUTE, COPY, HOST, UPDATE, Colour, Figure
 

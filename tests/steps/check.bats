@@ -7,7 +7,7 @@ load ../helpers
 setup_file() {
     tiny_data "$BATS_FILE_TMPDIR/tiny"
     seq 9000 | head -c 4000 >"$BATS_FILE_TMPDIR/text"
-    need_train 02_multigpu_fork/train 03_multigpu_launcher/{launch,train} 04_multinode/train 05_fsdp/train \
+    need_train 02_multigpu_fork/train {03_multigpu_launcher,04_multinode}/{launch,train} 05_fsdp/train \
         07_large_models/train 08_pipeline/train 09_tensor/train
 }
 
@@ -75,7 +75,8 @@ END
     local port node jobs=()
     port=$(free_port)
     for node in 0 1; do
-        NCCL_HOSTID=node$node timeout "$(patience 60)" "$launch" --nnodes 2 --node-rank $node --nproc-per-node 2 --master-port "$port" \
+        NCCL_HOSTID=node$node timeout "$(patience 60)" "$build/04_multinode/launch" --nnodes 2 --node-rank $node --nproc-per-node 2 \
+            --master-port "$port" \
             "$build/07_large_models/train" "${options[@]}" --strategy hybrid --accumulate 2 --batch 120 --clip 0.5 \
             --epochs 2 --snapshot snapshot >out.$node 2>err.$node 3>&- &
         jobs+=($!)

@@ -4,7 +4,7 @@
 
 setup_file() {
     need_train {02_multigpu_fork,03_multigpu_launcher,04_multinode,05_fsdp,07_large_models,08_pipeline,09_tensor}/train \
-        03_multigpu_launcher/launch
+        {03_multigpu_launcher,04_multinode}/launch
     tiny_data "$BATS_FILE_TMPDIR/tiny"
     seq 9000 | head -c 10700 >"$BATS_FILE_TMPDIR/tiny_text" # 601 sequences of 16 tokens
     set_variables
@@ -124,7 +124,7 @@ nodes() {
     local node port status=0 jobs=()
     port=$(free_port)
     for ((node = 0; node < $1; node++)); do
-        NCCL_HOSTID=node$node timeout "$(patience 60)" "$launch" --nnodes "$1" --node-rank $node --nproc-per-node "$2" \
+        NCCL_HOSTID=node$node timeout "$(patience 60)" "$build/04_multinode/launch" --nnodes "$1" --node-rank $node --nproc-per-node "$2" \
             --master-port "$port" --max-restarts "${restarts:-0}" "$3" "${options[@]}" "${@:4}" >out.$node 2>err.$node 3>&- &
         jobs+=($!)
     done

@@ -5,7 +5,7 @@
 load ../helpers
 
 programs=({01_single_gpu,02_multigpu_fork,03_multigpu_launcher,04_multinode,05_fsdp,07_large_models,08_pipeline,09_tensor}/train
-    03_multigpu_launcher/launch 04_multinode/doctor 06_allreduce_demo/allreduce 07_large_models/generate)
+    {03_multigpu_launcher,04_multinode}/launch 04_multinode/doctor 06_allreduce_demo/allreduce 07_large_models/generate)
 
 setup_file() {
     local object program

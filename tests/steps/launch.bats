@@ -5,7 +5,7 @@
 load ../helpers
 
 setup_file() {
-    need_train 03_multigpu_launcher/launch
+    need_train {03_multigpu_launcher,04_multinode}/launch
     mkdir "$BATS_FILE_TMPDIR/cuda"
     cc -shared -fPIC -o "$BATS_FILE_TMPDIR/cuda/libcuda.so.1" -x c - <<'END'
 #include <stdio.h>
@@ -30,6 +30,7 @@ setup() {
     mkdir "$BATS_TEST_TMPDIR/work" "$BATS_TEST_TMPDIR/tmp" && cd "$BATS_TEST_TMPDIR/work" || return
     export OMP_NUM_THREADS=1 TMPDIR=$BATS_TEST_TMPDIR/tmp LC_ALL=C
     launch=${TRAIN%/01_single_gpu/train}/03_multigpu_launcher/launch
+    nodes=${launch/03_multigpu_launcher/04_multinode}
     mkfifo go
     exec {go}<>go
 }
@@ -162,7 +163,7 @@ END
 @test "simultaneous launchers get different ports" {
     rm -f alive && mkfifo alive
     for _ in {1..10}; do
-        "$launch" --standalone sh -c 'echo $MASTER_PORT >>ports; read x <go' >>out 2>>err 3>&- 9>alive {go}>&- &
+        "$launch" sh -c 'echo $MASTER_PORT >>ports; read x <go' >>out 2>>err 3>&- 9>alive {go}>&- &
         pid=$!
     done
     exec {alive}<alive
@@ -466,30 +467,25 @@ refused() {
         refused 2 "--$option needs a value" --"$option"=
     done <<'END'
 nproc-per-node 0 1x 1001 GPU
-nnodes 0 x 10001
-node-rank -1 1x 10000
-master-port -1 65536 http
 max-restarts -1 x 1000001
 shutdown-timeout -1 nan inf
-join-timeout -1 1x
 run-id a/b . ..
-master-addr
 log-dir
 END
     refused 2 "--run-id" --run-id "$(printf %064d 1)"
     refused 2 "--tee takes no value" --tee=1
     refused 2 "unknown option -n" -n 2
     refused 2 "unknown option --nproc, but there is --nproc-per-node" --nproc 2
-    refused 2 "--node-rank 2" --nnodes 2 --node-rank 2
-    refused 2 --standalone --standalone --nnodes 2
-    refused 2 --standalone --standalone --master-port 1234
+    for option in --nnodes --node-rank --master-addr --master-port --rdzv-backend --rdzv_id --join-timeout; do
+        refused 2 "$option: this launcher starts ranks on one node; 04_multinode/launch does so on several" \
+            --nproc-per-node 2 --tee --run-id=a $option 2
+        "$launch" sh -c 'true' $option 2>/dev/null # of the program
+    done
     fails 2 "--run-id needs a value" "$launch" --run-id
     fails 2 "no program to run" "$launch" --tee
 }
 
 @test "missing addresses, folders and programs are named in one line" {
-    refused 1 "waited 1 s (--join-timeout) for an address of --master-addr a..b" --master-addr a..b --join-timeout 1
-    refused 1 "--master-addr is not an address of this node" --master-addr 192.0.2.1
     touch "$BATS_TEST_TMPDIR/file"
     for folder in "$BATS_TEST_TMPDIR/file" "$BATS_TEST_TMPDIR/file/log" /proc/none; do
         refused 1 "--log-dir: cannot write $folder/" --log-dir "$folder"
@@ -502,14 +498,36 @@ END
     fails 1 "$(text_of CANNOT_RUN) /: Permission denied" timeout "$(patience 20)" "$launch" /
 }
 
+# The launcher of step 4 extends this one. More tests of it are in launch_nodes.bats, which needs root.
+
+@test "wrong options of step 4's launcher are refused in one line" {
+    launch=$nodes
+    while read -r option values; do
+        for value in $values; do
+            refused 2 "--$option" --"$option" "$value"
+        done
+        refused 2 "--$option needs a value" --"$option"=
+    done <<'END'
+nproc-per-node 0 1001
+nnodes 0 x 10001
+node-rank -1 1x 10000
+master-port 0 65536 http
+join-timeout -1 1x
+master-addr
+END
+    refused 2 "--node-rank 2" --nnodes 2 --node-rank 2
+    refused 1 "waited 1 s (--join-timeout) for an address of --master-addr a..b" --master-addr a..b --join-timeout 1
+    refused 1 "--master-addr is not an address of this node" --master-addr 192.0.2.1
+}
+
 @test "a used port is refused, and the message names --master-port" {
-    start "$launch" sh -c 'echo $MASTER_PORT; read x <go'
+    start "$nodes" --master-port "$(free_port)" sh -c 'echo $MASTER_PORT; read x <go'
     until_true 20 lines 1 out
     fails 1 "cannot use port $(cat out) of 127.0.0.1: Address already in use; choose another with --master-port" \
-        timeout "$(patience 20)" "$launch" --master-port "$(cat out)" true
+        timeout "$(patience 20)" "$nodes" --master-port "$(cat out)" true
     go 1
     ends 0
-    [ "$("$launch" --master-port "$(cat out)" sh -c 'echo $MASTER_PORT')" = "$(cat out)" ]
+    [ "$("$nodes" --master-port "$(cat out)" sh -c 'echo $MASTER_PORT')" = "$(cat out)" ]
 }
 
 @test "a launcher that waits for other nodes names them, the address and the remaining time" {
@@ -517,7 +535,7 @@ END
     port=$(free_port)
     at="at 127\.0\.0\.1, port $port, which only this host can reach"
     wait_as() {
-        timeout "$(patience 20)" "$launch" --nnodes 3 --master-addr 127.0.0.1 --master-port "$port" --join-timeout 6 "$@" true 2>&1
+        timeout "$(patience 20)" "$nodes" --nnodes 3 --master-addr 127.0.0.1 --master-port "$port" --join-timeout 6 "$@" true 2>&1
     }
     wait_as --node-rank 1 >one &
     run wait_as

@@ -15,7 +15,7 @@ setup_file() {
     elif ! unshare -n ip link add bridge type bridge 2>/dev/null; then
         WHY_NOT="this kernel has no bridges"
     else
-        need_train 03_multigpu_launcher/launch
+        need_train 04_multinode/launch
     fi
 }
 
@@ -26,7 +26,7 @@ setup() {
     unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT NCCL_COMM_ID NCCL_HOSTID CPU_DEVICE_CHAOS SLOW
     export OMP_NUM_THREADS=1
     set_build
-    launch=$build/03_multigpu_launcher/launch
+    launch=$build/04_multinode/launch
     make_rank
     nodes=() program=()
     declare -gA launchers=() ports=()
@@ -561,7 +561,7 @@ port_is_free() { # RUN: node 0 has no socket there
     done <<END
 noprogram|1|$(text_of CANNOT_RUN) ./none: No such file or directory
 noprogram|0|node 1 is lost: its launcher has ended
-used|0|node 0 cannot use port ${ports[good]} of 10.77.0.1: Address already in use; choose another with --master-port, or 0
+used|0|node 0 cannot use port ${ports[good]} of 10.77.0.1: Address already in use; choose another with --master-port
 noroute|1|--master-addr 192.0.2.1: Network is unreachable
 noname|1|waited 1 s \(--join-timeout\) for an address of --master-addr no name: .*
 foreign|0|node 0 cannot use port ${ports[foreign]} of 10.77.0.2: Cannot assign requested address; --master-addr is not an address of this node: with a --run-id that nobody guesses, node 0 listens at all its addresses
@@ -580,7 +580,7 @@ END
 
 @test "ranks whose start node 0 missed end before the next attempt starts" {
     make_nodes 2
-    main=launch changed ./late 3 nodes.c 's/^void send_message\(void\) \{$/&\n    if (me->node == 1 \&\& me->state == RUNNING \&\& me->attempt == 0)\n        return;/'
+    main=launch changed ./late 4 nodes.c 's/^void send_message\(void\) \{$/&\n    if (me->node == 1 \&\& local.state == RUNNING \&\& local.attempt == 0)\n        return;/'
     launch=$PWD/late
     begin_both run --max-restarts 1 --nproc-per-node 1
     within 10 started run 0 2
@@ -609,7 +609,7 @@ END
 
 @test "a run survives the loss of a third of all packets" {
     make_nodes 2
-    main=launch changed ./lossy 3 nodes.c 's/^void send_message\(void\) \{$/&\n    if (random() % 3 == 0)\n        return;/'
+    main=launch changed ./lossy 4 nodes.c 's/^void send_message\(void\) \{$/&\n    if (random() % 3 == 0)\n        return;/'
     launch=$PWD/lossy
     begin_both run --max-restarts 1
     within 10 started run 0

@@ -5,7 +5,7 @@ load ../helpers
 
 setup_file() {
     need_train {02_multigpu_fork,03_multigpu_launcher,04_multinode,05_fsdp,07_large_models,08_pipeline,09_tensor}/train \
-        03_multigpu_launcher/launch 04_multinode/doctor 06_allreduce_demo/allreduce
+        {03_multigpu_launcher,04_multinode}/launch 04_multinode/doctor 06_allreduce_demo/allreduce
     tiny_data "$BATS_FILE_TMPDIR/tiny"
 }
 
@@ -23,7 +23,7 @@ on_full_disk() {
 
 @test "a program that cannot write to stdout ends with exit code 1 and one line" {
     lost="cannot write all of the output to stdout"
-    for program in 0{1,2,3,4,5,7,8,9}_*/train 03_multigpu_launcher/launch 04_multinode/doctor 06_allreduce_demo/allreduce; do
+    for program in 0{1,2,3,4,5,7,8,9}_*/train 0{3,4}_*/launch 04_multinode/doctor 06_allreduce_demo/allreduce; do
         # shellcheck disable=SC2086 # a pattern
         fails 1 "$lost" on_full_disk "$build"/$program --help
     done

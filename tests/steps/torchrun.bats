@@ -6,7 +6,7 @@
 load ../helpers
 
 setup_file() {
-    need_train 03_multigpu_launcher/train 03_multigpu_launcher/launch 04_multinode/train
+    need_train {03_multigpu_launcher,04_multinode}/{train,launch}
     tiny_data "$BATS_FILE_TMPDIR/tiny"
     export torch_is_missing mpirun
     torch_is_missing=$(/usr/bin/python3 -c 'import torch.distributed.run' 2>&1 | tail -n 1)
@@ -205,7 +205,7 @@ wanted_differences='> TORCHELASTIC_USE_AGENT_STORE=False
         port=$(free_port)
         dumps theirs "${torchrun[@]}" --nproc_per_node $ranks --max_restarts 2 --rdzv_id some --master_addr 127.0.0.1 \
             --master_port "$port" --no_python
-        dumps ours "$launch" --nproc-per-node $ranks --max-restarts 2 --run-id some --master-addr 127.0.0.1 \
+        dumps ours "$build/04_multinode/launch" --nproc-per-node $ranks --max-restarts 2 --run-id some --master-addr 127.0.0.1 \
             --master-port "$port"
         [ -e ours/1.$((ranks - 1)) ]
         diff <(ls theirs) <(ls ours)

@@ -6,7 +6,7 @@ load ../helpers
 
 setup_file() {
     cd "$root" || return
-    programs=(01_single_gpu/train 02_multigpu_fork/train 03_multigpu_launcher/{train,launch} 04_multinode/train
+    programs=(01_single_gpu/train 02_multigpu_fork/train {03_multigpu_launcher,04_multinode}/{train,launch}
         06_allreduce_demo/allreduce 08_pipeline/train 09_tensor/train)
     cd "$BATS_FILE_TMPDIR" || return
     tiny_data data/mnist
@@ -73,7 +73,7 @@ rank 0 cannot listen @ RANK=0 ${alone/127.0.0.1/192.0.2.1} 04_multinode/train --
 (--join-timeout) for rank 0 @ RANK=1 $alone 04_multinode/train --join-timeout 1
 $(text_of NEVER_ARRIVED) @ RANK=0 $alone 04_multinode/train --join-timeout 1
 which only this host can reach @ RANK=0 $alone 04_multinode/train --join-timeout 1
-node 0 has not answered @ 03_multigpu_launcher/launch --nnodes 2 --node-rank 1 --master-addr 127.0.0.1 --master-port :PORT --join-timeout 1 true
+node 0 has not answered @ 04_multinode/launch --nnodes 2 --node-rank 1 --master-addr 127.0.0.1 --master-port :PORT --join-timeout 1 true
 do all ranks have the same options @ $two sh -c 'exec 04_multinode/train --hidden 1\$RANK'
 does not see the file that rank 0 @ $two sh -c 'mkdir \$RANK; exec 04_multinode/train --snapshot \$RANK/s'
 that only this user can read @ echo word >word; chmod 644 word; RANK=0 $alone 04_multinode/train --token-file word

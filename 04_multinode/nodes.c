@@ -1,11 +1,10 @@
-#include "03_multigpu_launcher/nodes.h"
+#include "04_multinode/nodes.h"
 #include "03_multigpu_launcher/launch_options.h"
 #include "03_multigpu_launcher/output.h"
-#include "03_multigpu_launcher/states.h"
+#include "04_multinode/addresses.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include <errno.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,20 +28,31 @@ double complete_at;
 int nodes_socket; // epoll's descriptor of all sockets
 char node0_at[128];
 
-enum { MOST_SOCKETS = 16 };
-static int sockets[MOST_SOCKETS], socket_count; // one for each address of node 0
+static struct sockets sockets; // one for each address of node 0
+static struct sockets kept;    // on node 0: they keep the port free for rank 0
+
+const struct option_spec node_option_specs[] = {
+    {"nnodes", OPTION_INT, &launch_opt.nnodes, "1", 1, 10000, "number of nodes"},
+    {"node-rank", OPTION_INT, &launch_opt.node_rank, "0", 0, 9999, "number of this node, from 0"},
+    {"master-addr", OPTION_TEXT, &launch_opt.master_addr, "127.0.0.1", 0, 0, "address of node 0"},
+    {"master-port", OPTION_INT, &launch_opt.master_port, "29500", 1, 65535, "port of node 0"},
+    {"join-timeout", OPTION_REAL, &launch_opt.join_timeout, "300", 0, 1e6,
+     "seconds to wait for other nodes"},
+    {0},
+};
 
 int is_lost(int n) {
-    return n != me->node &&
-           (nodes[n].message.state == GONE || seconds() - nodes[n].heard_at > LOST);
+    return n != me->node && (nodes[n].message.gone || seconds() - nodes[n].heard_at > LOST);
 }
 
 const struct message *message_of(int n) {
     return &nodes[n].message;
 }
 
-void join_nodes(int nproc) {
+void join_nodes(void) {
     int node = launch_opt.node_rank, nnodes = launch_opt.nnodes;
+    if (node >= nnodes)
+        wrong_usage("--node-rank %d: with --nnodes %d the last is %d", node, nnodes, nnodes - 1);
     if (!(nodes = calloc(nnodes, sizeof *nodes)))
         fail("--nnodes %d: %m", nnodes);
     node0 = &nodes[0].message;
@@ -50,137 +60,66 @@ void join_nodes(int nproc) {
     *me = (struct message){.magic = 0x4c4e4348,
                            .node = node,
                            .nnodes = nnodes,
-                           .nproc = nproc,
+                           .nproc = launch_opt.nproc,
                            .max_restarts = launch_opt.max_restarts};
     me->pid = getpid();
-    me->attempt = me->order_attempt = -1;
+    me->ranks = local;
+    me->order_attempt = -1;
     me->code = 1;
     snprintf(me->run_id, sizeof me->run_id, "%s", launch_opt.run_id);
     new_id = node == 0 && !*launch_opt.run_id;
     if (new_id)
         snprintf(me->run_id, sizeof me->run_id, "%ld-%d", time(NULL), getpid());
+    launch_opt.run_id = me->run_id; // other nodes learn it later
     complete_at = seconds();
     for (int n = 0; n < nnodes; n++)
         nodes[n].heard_at = n == 0 ? seconds() : -1e9; // node 0 has time for its first answer
 }
 
-// Binds a port of node 0 twice. The launchers use UDP. The TCP socket keeps the port free for rank
-// 0: it does not listen, and with SO_REUSEADDR rank 0 can bind the same port, but the system gives
-// it to no other program. Returns 0, or -1 with the reason in errno.
-static int bind_port(int udp, const struct addrinfo *a) {
-    int on = 1, tcp = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_storage bound;
-    socklen_t bytes = sizeof bound;
-    setsockopt(tcp, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (a->ai_family == AF_INET6) { // IPv4 has sockets of its own
-        setsockopt(tcp, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
-        setsockopt(udp, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
-    }
-    if (!bind(udp, a->ai_addr, a->ai_addrlen) &&
-        !getsockname(udp, (struct sockaddr *)&bound, &bytes) &&
-        !bind(tcp, (struct sockaddr *)&bound, bytes))
-        return 0;
-    int error = errno;
-    close(tcp);
-    errno = error;
-    return -1;
-}
-
-static struct addrinfo *find_addresses(const char *host) {
-    struct addrinfo hints = {.ai_socktype = SOCK_DGRAM, .ai_flags = AI_PASSIVE}, *list;
-    double end = seconds() + launch_opt.join_timeout, next = seconds() + 5;
-    char port[8];
-    snprintf(port, sizeof port, "%ld", launch_opt.master_port);
-    for (int error; (error = getaddrinfo(host, port, &hints, &list)); usleep(100000)) {
-        const char *why = error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error);
-        if (seconds() > end)
-            fail("waited %.0f s (--join-timeout) for an address of --master-addr %s: %s",
-                 launch_opt.join_timeout, host, why);
-        if (seconds() > next) {
-            next += 30;
-            fprintf(stderr, "launch: waiting for an address of --master-addr %s: %s\n", host, why);
-        }
-    }
-    return list;
-}
-
-// Opens a socket for each address of node 0: there, for those that this node has. Returns the
-// reason if there is none.
-static int open_sockets(const struct addrinfo *list) {
-    int error = EADDRNOTAVAIL;
-    for (const struct addrinfo *a = list; a && socket_count < MOST_SOCKETS; a = a->ai_next) {
-        int s = socket(a->ai_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        struct epoll_event event = {.events = EPOLLIN};
-        if (!(me->node > 0 ? connect(s, a->ai_addr, a->ai_addrlen) : bind_port(s, a)) &&
-            !epoll_ctl(nodes_socket, EPOLL_CTL_ADD, s, &event)) {
-            sockets[socket_count++] = s;
-            if (launch_opt.master_port)
-                continue;
-            return 0; // another address may lack the free port of the first one
-        }
-        if (s >= 0 && errno != EADDRNOTAVAIL)
-            error = errno;
-        close(s);
-    }
-    return error;
-}
-
-static void show_address(char text[64], const void *address, socklen_t bytes) {
-    if (getnameinfo(address, bytes, text, 64, NULL, 0, NI_NUMERICHOST))
-        strcpy(text, "?");
-}
-
-// Sets node0_at: the first address that other hosts can reach, if there is one.
-static void describe_node0(void) {
-    for (int i = 0, loopback = 1; i < socket_count && loopback; i++) {
-        struct sockaddr_storage a;
-        socklen_t bytes = sizeof a;
-        char number[64];
-        if (me->node == 0 ? getsockname(sockets[i], (struct sockaddr *)&a, &bytes)
-                          : getpeername(sockets[i], (struct sockaddr *)&a, &bytes))
-            continue;
-        show_address(number, &a, bytes);
-        loopback = !strncmp(number, "127.", 4) || !strcmp(number, "::1");
-        snprintf(node0_at, sizeof node0_at, "%s, port %ld%s", number, launch_opt.master_port,
-                 loopback ? ", which only this host can reach" : "");
-    }
+// The launchers use UDP. On node 0, sockets for TCP keep the port free for rank 0: they do not
+// listen, so rank 0 can bind the same port, but the system gives it to no other program.
+static int use_addresses(const struct addrinfo *list) {
+    if (me->node > 0)
+        return open_sockets(&sockets, list, SOCK_DGRAM, connect);
+    int error = open_sockets(&sockets, list, SOCK_DGRAM, bind);
+    return error ? error : open_sockets(&kept, list, SOCK_STREAM, bind);
 }
 
 // If node 0 has none of the addresses, they may be those of a service or a router, which passes
 // messages on to this node. Then node 0 uses all addresses of its own, if the user has chosen a
 // name of the run that keeps strangers out.
 void open_port(void) {
-    const char *host = launch_opt.master_addr;
-    struct addrinfo *list = find_addresses(host);
-    struct sockaddr_in6 bound; // struct sockaddr_in has the port at the same offset
-    socklen_t bytes = sizeof bound;
-    nodes_socket = epoll_create1(EPOLL_CLOEXEC);
-    int error = open_sockets(list);
-    while (!socket_count && error == EADDRINUSE && !launch_opt.master_port)
-        error = open_sockets(list); // the free port was free for UDP only
+    const char *host = launch_opt.master_addr, *why;
+    char port[8];
+    snprintf(port, sizeof port, "%ld", launch_opt.master_port);
+    struct addrinfo *list =
+        wait_for_addresses("--master-addr ", host, port, launch_opt.join_timeout);
+    int error = use_addresses(list);
     freeaddrinfo(list);
-    if (!socket_count && error == EADDRNOTAVAIL && me->node == 0 && *launch_opt.run_id) {
-        error = open_sockets(list = find_addresses(NULL));
+    if (error == EADDRNOTAVAIL && me->node == 0 && !new_id &&
+        (list = find_addresses(NULL, port, &why))) {
+        error = use_addresses(list);
         freeaddrinfo(list);
     }
-    if (!socket_count && me->node > 0)
+    if (error && me->node > 0)
         fail("--master-addr %s: %s", host, strerror(error));
-    if (!socket_count)
-        fail("node 0 cannot use port %ld of %s: %s%s", launch_opt.master_port, host,
-             strerror(error),
-             error == EADDRINUSE ? "; choose another with --master-port, or 0"
+    if (error)
+        fail("node 0 cannot use port %s of %s: %s%s", port, host, strerror(error),
+             error == EADDRINUSE ? "; choose another with --master-port"
              : error == EADDRNOTAVAIL
                  ? "; --master-addr is not an address of this node: with a --run-id that nobody "
                    "guesses, node 0 listens at all its addresses"
                  : "");
-    if (me->node == 0 && !getsockname(sockets[0], (struct sockaddr *)&bound, &bytes))
-        launch_opt.master_port = ntohs(bound.sin6_port);
-    describe_node0();
+    nodes_socket = epoll_create1(EPOLL_CLOEXEC);
+    for (int i = 0; i < sockets.count; i++)
+        epoll_ctl(nodes_socket, EPOLL_CTL_ADD, sockets.fds[i],
+                  &(struct epoll_event){.events = EPOLLIN});
+    describe_sockets(node0_at, &sockets, me->node > 0 ? getpeername : getsockname);
 }
 
 void send_message(void) {
-    for (int i = 0; i < socket_count && me->node > 0; i++) // node 0 takes the first that arrives
-        send(sockets[i], me, sizeof *me, 0);
+    for (int i = 0; i < sockets.count && me->node > 0; i++) // node 0 takes the first that arrives
+        send(sockets.fds[i], me, sizeof *me, 0);
     for (int n = 1; n < me->nnodes && me->node == 0; n++)
         if (nodes[n].address_bytes)
             sendto(nodes[n].socket, me, sizeof *me, 0, (struct sockaddr *)&nodes[n].address,
@@ -217,7 +156,7 @@ static void say_refusal(const struct node *from) {
     if (me->order != STOP || seconds() < next)
         return;
     next = seconds() + 5;
-    show_address(address, &from->address, from->address_bytes);
+    show_address(address, &from->address);
     if (same_options(m))
         note("the launcher of node %d at %s does not belong to this run (--run-id)", m->node,
              address);
@@ -285,8 +224,8 @@ static void receive_from(int socket) {
 
 void receive_messages(void) {
     forgive_silence();
-    for (int i = 0; i < socket_count; i++)
-        receive_from(sockets[i]);
+    for (int i = 0; i < sockets.count; i++)
+        receive_from(sockets.fds[i]);
 }
 
 int find_lost_node(void) {
@@ -313,7 +252,7 @@ static void list_lost_nodes(char *text, size_t size) {
 void report_wait(void) {
     static double next;
     char missing[256] = "";
-    int waits = node0->order == STOP && me->state != RUNNING && me->state != STOPPING;
+    int waits = node0->order == STOP && local.state != RUNNING && local.state != STOPPING;
     double t = seconds(), since = me->node > 0 ? nodes[0].heard_at : complete_at;
     if (!waits || !next)
         next = t + 5;

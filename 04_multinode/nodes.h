@@ -1,17 +1,22 @@
 // The messages between the launchers of several nodes. Each launcher sends its state to node 0
 // again and again, as UDP datagrams, and node 0 sends an order to all. If a datagram is lost, the
-// next one repeats it. If a node is silent for long, it is lost. states.c decides what to do.
+// next one repeats it. If a node is silent for long, it is lost. launch.c decides what to do.
 #pragma once
+#include "03_multigpu_launcher/local_ranks.h"
+#include "common/base/options.h"
 #include <stdint.h>
 
 enum { LOST = 8 }; // seconds of silence after which a node is lost
 
+// What node 0 orders all nodes to do. START: start attempt order_attempt, unless it has started.
+enum order { STOP, START, END };
+
 struct message {
     uint32_t magic; // the same for all launchers with this byte order
     int32_t node, nnodes, nproc, max_restarts, pid; // pid: of the launcher
-    // After the start, only states.c changes these.
-    int32_t state, attempt;       // of the ranks, and the attempt that started last, -1: none
-    int32_t final;                // 1: this node allows no restart
+    // After the start, only launch.c changes these.
+    struct local_ranks ranks;     // of this node
+    int32_t gone;                 // 1: the launcher has ended
     int32_t order, order_attempt; // of node 0; other nodes repeat the last order they have received
     int32_t code;                 // exit code of the launchers, with the order END
     char run_id[64];  // empty until node 0 has sent it, and in an answer to another run's launcher
@@ -22,12 +27,13 @@ extern struct message *me, *node0; // the message of this launcher, and the last
 extern int nodes_socket;           // becomes readable when a message arrives
 extern char node0_at[128];         // for messages: the address and the port of node 0
 
-// Sets *me from launch_opt, for nproc ranks on this node. A run without a name gets one.
-void join_nodes(int nproc);
+extern const struct option_spec node_option_specs[]; // the options for several nodes
+
+// Sets *me from launch_opt. A run without a name gets one.
+void join_nodes(void);
 
 // Opens nodes_socket, for the port and all addresses of launch_opt, which are those of node 0.
-// Waits if no name server knows them yet. Node 0 replaces port 0 by a free port. A failure ends the
-// program.
+// Waits if no name server knows them yet. A failure ends the program.
 void open_port(void);
 
 // Sends *me to node 0, or from node 0 to all others.
