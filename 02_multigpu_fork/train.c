@@ -24,7 +24,9 @@
 #include <nccl.h>
 #include <stdio.h>
 
-static struct { long nproc, overlap; } step_opt;
+static struct {
+    long nproc, overlap;
+} step_opt;
 
 static const struct option_spec options[] = {
     {"nproc", OPTION_INT, &step_opt.nproc, "gpu", 1, 1e6,

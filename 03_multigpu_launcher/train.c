@@ -25,7 +25,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static struct { long overlap, join_timeout; } step_opt;
+static struct {
+    long overlap, join_timeout;
+} step_opt;
 
 static const struct option_spec options[] = {
     {"overlap", OPTION_INT, &step_opt.overlap, "1", 0, 1,
@@ -111,12 +113,12 @@ static void load(struct trainer *t) {
 static void join(struct trainer *t) {
     ncclUniqueId id = {0};
     char plan[PLAN_SIZE]; // must be the same on all ranks
-    describe_run(plan, sizeof plan, &t->train, &t->test, &t->progress, tables);
     if (t->rank == 0)
         NCCL_CHECK(ncclGetUniqueId(&id));
     meet_by_file(&t->place, &id, step_opt.join_timeout);
     NCCL_CHECK(ncclCommInitRank(&t->comm, t->world, id, t->rank));
     forget_id(); // all ranks have read the id
+    describe_run(plan, sizeof plan, &t->train, &t->test, &t->progress, opt.snapshot, tables);
     NCCL_CHECK(agree(plan, t->comm, t->stream));
     CUDA_CHECK(cudaStreamCreate(&t->comm_stream));
     CUDA_CHECK(cudaEventCreateWithFlags(&t->event, cudaEventDisableTiming));

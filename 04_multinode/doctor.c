@@ -4,7 +4,7 @@
 #include "02_multigpu_fork/nccl_check.h"
 #include "02_multigpu_fork/share_gpus.h"
 #include "03_multigpu_launcher/environment.h"
-#include "04_multinode/frame.h"
+#include "04_multinode/addresses.h"
 #include "04_multinode/meet_by_tcp.h"
 #include "04_multinode/watchdog.h"
 #include "common/base/error.h"
@@ -56,9 +56,9 @@ __attribute__((format(printf, 2, 3))) static void judge(int right, const char *f
 static void find_address(char *text, size_t size) {
     struct sockaddr_storage address;
     socklen_t bytes = sizeof address;
-    const char *why;
+    const char *why, *host = getenv("MASTER_ADDR");
     snprintf(text, size, "-");
-    struct addrinfo *list = *master_host ? find_rank0(&why) : NULL;
+    struct addrinfo *list = host ? find_addresses(host, getenv("MASTER_PORT"), &why) : NULL;
     int s = list ? socket(list->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0) : -1;
     if (s >= 0 && !connect(s, list->ai_addr, list->ai_addrlen) &&
         !getsockname(s, (struct sockaddr *)&address, &bytes))
@@ -149,7 +149,7 @@ int main(int argc, char **argv) {
     CUDA_CHECK(cudaSetDevice(device));
     if (p.rank == 0)
         NCCL_CHECK(ncclGetUniqueId(&id));
-    meet_by_tcp(&p, &id, NULL, opt.token_file, opt.timeout);
+    meet_by_tcp(&p, &id, opt.token_file, opt.timeout);
     struct row row = describe(&p, device), *rows = calloc(p.world, sizeof row);
     if (!rows)
         fail("out of memory");

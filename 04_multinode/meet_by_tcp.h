@@ -7,8 +7,7 @@
 #include <nccl.h>
 
 // Copies the id of rank 0 to all ranks. If a rank does not come within timeout seconds, or does not
-// fit, the program ends in all ranks that have come, and each prints the reason.
-// snapshot: a file in a folder that all ranks must see (NULL: not checked).
+// fit, the program ends in all ranks that have come, and each prints the reason. If all ranks are
+// on one host, MASTER_ADDR and MASTER_PORT may be missing.
 // token_file: holds the secret that all ranks share (NULL: MASTER_TOKEN, if it is set).
-void meet_by_tcp(const struct place *p, ncclUniqueId *id, const char *snapshot,
-                 const char *token_file, double timeout);
+void meet_by_tcp(const struct place *p, ncclUniqueId *id, const char *token_file, double timeout);

@@ -123,13 +123,13 @@ static void load(struct trainer *t) {
 static void join(struct trainer *t) {
     ncclUniqueId id = {0};
     char plan[PLAN_SIZE]; // must be the same on all ranks
-    describe_run(plan, sizeof plan, &t->train, &t->test, &t->progress, tables);
     if (t->rank == 0)
         NCCL_CHECK(ncclGetUniqueId(&id));
-    meet_by_tcp(&t->place, &id, opt.snapshot, step_opt.token_file, step_opt.join_timeout);
+    meet_by_tcp(&t->place, &id, step_opt.token_file, step_opt.join_timeout);
     start_watchdog(step_opt.join_timeout, step_opt.step_timeout);
     COLLECTIVE(t->stream, ncclCommInitRank(&t->comm, t->world, id, t->rank));
     watch_comm(t->comm);
+    describe_run(plan, sizeof plan, &t->train, &t->test, &t->progress, opt.snapshot, tables);
     COLLECTIVE(t->stream, agree(plan, t->comm, t->stream));
     fsdp_join(&t->fsdp, t->comm, t->stream, step_opt.overlap);
 }

@@ -31,7 +31,7 @@ static void join_launched(long join_timeout, int *rank, int *world, ncclComm_t *
     CUDA_CHECK(cudaSetDevice(choose_device(&place)));
     if (*rank == 0)
         NCCL_CHECK(ncclGetUniqueId(&id));
-    meet_by_tcp(&place, &id, NULL, NULL, join_timeout);
+    meet_by_tcp(&place, &id, NULL, join_timeout);
     NCCL_CHECK(ncclCommInitRank(comm, *world, id, *rank));
 }
 

@@ -153,14 +153,15 @@ static void load(struct trainer *t) {
 static void join(struct trainer *t) {
     ncclUniqueId id = {0};
     char plan[PLAN_SIZE]; // must be the same on all ranks
-    size_t used = snprintf(plan, sizeof plan, "%d shards, ", t->fsdp.shards);
-    describe_run(plan + used, sizeof plan - used, &t->train, &t->test, &t->progress, tables);
     if (t->rank == 0)
         NCCL_CHECK(ncclGetUniqueId(&id));
-    meet_by_tcp(&t->place, &id, opt.snapshot, step_opt.token_file, step_opt.join_timeout);
+    meet_by_tcp(&t->place, &id, step_opt.token_file, step_opt.join_timeout);
     start_watchdog(step_opt.join_timeout, step_opt.step_timeout);
     COLLECTIVE(t->stream, ncclCommInitRank(&t->comm, t->world, id, t->rank));
     watch_comm(t->comm);
+    size_t used = snprintf(plan, sizeof plan, "%d shards, ", t->fsdp.shards);
+    describe_run(plan + used, sizeof plan - used, &t->train, &t->test, &t->progress, opt.snapshot,
+                 tables);
     COLLECTIVE(t->stream, agree(plan, t->comm, t->stream));
     units_join(&t->fsdp, t->comm, t->rank, t->stream, step_opt.overlap);
 }

@@ -45,7 +45,7 @@ entries='
 3|03_multigpu_launcher/guard.c|skip|
 3|03_multigpu_launcher/guard.h|skip|
 4|changes|diff34|the rendezvous, and a watchdog for every collective
-4|04_multinode/meet_by_tcp.c|listen_at,collect_ranks,hold_rendezvous,reach_rank0,visit_rank0|rank 0 listens, and the other ranks connect
+4|04_multinode/meet_by_tcp.c|collect_ranks,hold_rendezvous,reach_rank0,visit_rank0|rank 0 listens, and the other ranks connect
 4|04_multinode/watchdog.h|all|what the watchdog promises
 4|04_multinode/watchdog.c|all|how a thread notices a stuck collective and ends the process
 4|04_multinode/launch.c|count_nodes,order_next_attempt,decide|how the launchers of several nodes agree
@@ -54,8 +54,6 @@ entries='
 4|04_multinode/addresses.h|skip|
 4|04_multinode/nodes.c|skip|
 4|04_multinode/nodes.h|skip|
-4|04_multinode/frame.c|skip|
-4|04_multinode/frame.h|skip|
 4|04_multinode/doctor.c|skip|
 5|changes|diff45|the shards replace the parameters of the trainer
 5|05_fsdp/fsdp.h|all|what a rank stores, and what it can ask for

@@ -15,9 +15,15 @@ void set_conditions(struct snapshot *s, const struct dataset *train, const char 
 }
 
 void describe_run(char *text, size_t size, const struct dataset *train, const struct dataset *test,
-                  const struct progress *progress, const struct option_table *tables) {
+                  const struct progress *progress, const char *snapshot,
+                  const struct option_table *tables) {
     size_t used = data_describe("training", train, text, size);
     used += data_describe("test", test, text + used, size - used);
+    long process = snapshot ? snapshot_locked_by(snapshot, 5) : 0;
+    if (process)
+        used += snprintf(text + used, size - used, "--snapshot locked by process %ld, ", process);
+    else if (snapshot)
+        used += snprintf(text + used, size - used, "--snapshot not locked, ");
     used += snprintf(text + used, size - used, "completed epochs: %ld, steps of the next: %ld, ",
                      (long)progress->epochs, (long)progress->step);
     options_list(tables, text + used, size - used);

@@ -1,5 +1,6 @@
 // The lock of a snapshot is a POSIX record lock of a file beside it. Such a lock also holds on NFS,
 // and it ends with its process, however that ends. The text of the file says whose it is.
+#include "common/base/clock.h"
 #include "common/base/say.h"
 #include "common/snapshots/snapshot_file.h"
 #include <errno.h>
@@ -31,7 +32,6 @@ static int explain(const char *path, int file, char why[WHY_SIZE]) {
     }
     say("note      this file system has no locks (%s): start no second run with --snapshot %s\n",
         strerror(errno), path);
-    unlink(lock_path);
     return 0;
 }
 
@@ -46,10 +46,9 @@ int snapshot_lock(const char *path, char why[WHY_SIZE]) {
         int file = open(lock_path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_SYNC, 0666);
         if (file < 0)
             return refuse(why, "cannot write snapshot %.300s: %s", path, strerror(errno));
-        if (fcntl(file, F_SETLK, &whole_file)) {
-            int result = explain(path, file, why);
+        if (fcntl(file, F_SETLK, &whole_file) && explain(path, file, why)) {
             close(file);
-            return result;
+            return -1;
         }
         // A run that ended between the two calls has removed the file.
         if (!fstat(file, &opened) && !stat(lock_path, &named) && opened.st_ino == named.st_ino) {
@@ -61,4 +60,22 @@ int snapshot_lock(const char *path, char why[WHY_SIZE]) {
         }
         close(file);
     }
+}
+
+long snapshot_locked_by(const char *path, double patience) {
+    char name[PATH_SIZE];
+    long process = 0;
+    if (holder == getpid())
+        return holder; // if it opened and closed the file, this would end the lock
+    follow_links(name, path);
+    size_t length = strlen(name);
+    snprintf(name + length, sizeof name - length, ".lock");
+    for (double end = seconds() + patience; !process && seconds() < end; usleep(10000)) {
+        FILE *file = fopen(name, "r");
+        if (file && fscanf(file, "process %ld", &process) != 1)
+            process = 0;
+        if (file)
+            fclose(file);
+    }
+    return process;
 }

@@ -50,6 +50,11 @@ struct snapshot *snapshot_like(const struct snapshot *run, size_t parameters, si
 // the other run. If the file system has no locks, prints a note and returns 0.
 int snapshot_lock(const char *path, char why[WHY_SIZE]);
 
+// Returns the process that has called snapshot_lock for this path, or 0 if none has done so within
+// patience seconds: a network file system may need some time to show the lock to other nodes. A
+// process that gets another number than the others sees another folder.
+long snapshot_locked_by(const char *path, double patience);
+
 // Writes the file at path completely or not at all: it writes a temporary file beside it, waits
 // until the disk has it, and renames it. An older snapshot stays valid until then. Afterwards, it
 // removes older shards of this path. Returns 0, or -1 with the reason in why.

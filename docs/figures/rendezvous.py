@@ -28,12 +28,10 @@ def cross(f, x, y, size=7):
 def draw():
     join = limit("train.c", r'"join-timeout", .*, "(\d+)"')
     step = limit("train.c", r'"step-timeout", .*, "(\d+)"')
-    answer = limit("meet_by_tcp.c", r"GRACE_SECONDS = (\d+)")
     f = Figure("Step 4: the ranks meet, train, and never wait for ever",
                "Rank 0 listens. The other ranks connect and say HELLO; a rank that starts earlier tries again until rank "
                f"0 listens. If a rank is missing after {join} s (--join-timeout), all end. When all have come, rank 0 "
-               f"sends the id, they answer SEEN within {answer} s, and rank 0 sends GO. NCCL joins them, again within "
-               "--join-timeout. Later a node loses power. The collective of the other ranks does not end, and after "
+               "sends the id. NCCL joins them, again within --join-timeout. Later a node loses power. The collective of the other ranks does not end, and after "
                f"{step} s (--step-timeout) their watchdogs end them with exit code 1.", 490)
     begins = (196, 236, 108, 352)  # when each rank starts
     for rank in range(RANKS):
@@ -48,11 +46,9 @@ def draw():
     for rank, x in ((2, 212), (1, 258), (3, 372)):
         f.arrow((x, lane(rank)), (x, lane(0) + 20), colour=COMMUNICATE)
     f.text(266, lane(1) - 26, "HELLO", 18, "start")
-    for x, name, down in ((424, "ID", True), (476, "SEEN", False), (536, "GO", True)):
-        f.text(x, lane(0) - 30, name, 18)
-        for rank in range(1, RANKS):
-            points = (x, lane(0)), (x, lane(rank))
-            f.arrow(*(points if down else points[::-1]), colour=COMMUNICATE)
+    f.text(460, lane(0) - 30, "ID", 18)
+    for rank in range(1, RANKS):
+        f.arrow((460, lane(0)), (460, lane(rank)), colour=COMMUNICATE)
     bottom = lane(RANKS - 1) + 24
     f.box(574, 46, 96, bottom - 46, "NCCL\nconnects\nall ranks", COMMUNICATE, size=18)
     f.text(790, 20, "training", 20, bold=True)
@@ -65,9 +61,9 @@ def draw():
     f.box(932, 46, 130, bottom - 46 - PITCH, "a collective\nthat does\nnot end", COMMUNICATE, dashed=True, size=18)
     f.text(928, lane(3), "node loses power", 18, "start")
     f.text(1078, lane(0) - 40, "exit 1", 18)
-    for left, right, option, seconds in ((196, 396, "--join-timeout", join), (404, 560, "to answer", answer),
-                                         (568, 676, "--join-timeout", join), (932, 1078, "--step-timeout", step)):
+    for left, right, option, seconds in ((196, 396, "--join-timeout", join), (568, 676, "--join-timeout", join),
+                                         (932, 1078, "--step-timeout", step)):
         f.brace(left, right, bottom + 26)
-        f.text((left + right) / 2, bottom + 66, option, 18, code=option.startswith("--"))
+        f.text((left + right) / 2, bottom + 66, option, 18, code=True)
         f.text((left + right) / 2, bottom + 94, f"{seconds} s", 22, bold=True)
     return f

@@ -31,7 +31,7 @@ int main(int argc, char **argv) {
     CUDA_CHECK(cudaMemset(x, 0, sizeof *x));
     if (p.rank == 0 && ncclGetUniqueId(&id) != ncclSuccess)
         fail("cannot make an id");
-    meet_by_tcp(&p, &id, NULL, NULL, 60);
+    meet_by_tcp(&p, &id, NULL, 60);
     start_watchdog(atof(argv[2]), atof(argv[3]));
     usleep(late ? CREATION_DELAY : 0);
     COLLECTIVE(stream, ncclCommInitRank(&first, p.world, id, p.rank));

@@ -216,7 +216,7 @@ END
 
 @test "other programs are refused with a note, and the rendezvous continues" {
     for case in "20xrandom: not a rank, or one of another version of this program (others are not shown)" \
-        "close: it left after 0 bytes" "magic=rinks: not a rank" "version=2: not a rank" "kind=4: not a rank" \
+        "close: it left after 0 bytes" "magic=rinks: not a rank" "version=1: not a rank" "kind=4: not a rank" \
         "world=4: it expects 4 ranks, but this run has 3" "run=-y: it belongs to run -y, and rank 0 to another one" \
         "rank=0: it says that it is rank 0 of 3" "rank=3: it says that it is rank 3 of 3" \
         "rank=4294967295: it says that it is rank 4294967295 of 3" "token=x: it has another token"; do
@@ -224,7 +224,7 @@ END
         [ "$(wc -l <err.0)" -le 5 ]
     done
     # A stranger that speaks the protocol gets the reason.
-    note="others are not shown" among version=2 world=4 run=-y rank=0 rank=3 token=x
+    note="others are not shown" among version=1 world=4 run=-y rank=0 rank=3 token=x
     [ "$(grep -vcE 'connected|no answer' told)" = 6 ]
     grep -qx 'world=4: it expects 4 ranks, but this run has 3' told
     # Only text reaches the terminal.
@@ -282,7 +282,7 @@ END
     until_true 20 listening
     meet_stranger 5xsilent half random
     ended 1 0
-    grep -qE "^error \(.*, rank 0\): waited $limit s: ranks 1 and 2 of 3 $(text_of NEVER_ARRIVED) at 127.0.0.1, port $MASTER_PORT \(--join-timeout\), which only this host can reach" err.0
+    grep -qE "^error \(.*, rank 0\): waited $limit s: ranks 1 and 2 of 3 $(text_of NEVER_ARRIVED) at 127.0.0.1, port $MASTER_PORT, which only this host can reach \(--join-timeout\): set MASTER_ADDR" err.0
     ended 0 99
     # Without rank 0, the other ranks give up.
     next_port
@@ -352,13 +352,13 @@ in_own_folders() {
 }
 
 @test "a snapshot or a snapshot folder that only some ranks see is refused" {
+    sees=": rank 1 on $(hostname) has \"--snapshot not locked\", rank 0 has \"--snapshot locked by process "
     in_own_folders --snapshot s
-    refused "does not see the file that rank 0 has written beside s: all nodes must see that folder" 0 1 2
-    [ -z "$(find . -name '*.rendezvous')" ]
+    refused "$sees${pids[0]}\": do all ranks have the same options and data, and see the same --snapshot folder?" 0 1 2
+    [ -z "$(find . -name 's*')" ]
     cp "$right" r1/s
     in_own_folders --snapshot s
-    refused "does not see the file that rank 0 has written beside s: all nodes must see that folder" 0 1 2
-    [ -z "$(find . -name '*.rendezvous')" ]
+    refused "$sees" 0 1 2
     # Rank 0 looks for another run that saves there, before it meets the others.
     ranks "0 1 2" --snapshot none/s --join-timeout 1
     ended 1 0 1 2

@@ -75,7 +75,7 @@ $(text_of NEVER_ARRIVED) @ RANK=0 $alone 04_multinode/train --join-timeout 1
 which only this host can reach @ RANK=0 $alone 04_multinode/train --join-timeout 1
 node 0 has not answered @ 04_multinode/launch --nnodes 2 --node-rank 1 --master-addr 127.0.0.1 --master-port :PORT --join-timeout 1 true
 do all ranks have the same options @ $two sh -c 'exec 04_multinode/train --hidden 1\$RANK'
-does not see the file that rank 0 @ $two sh -c 'mkdir \$RANK; exec 04_multinode/train --snapshot \$RANK/s'
+--snapshot not locked @ $two sh -c 'mkdir \$RANK; exec 04_multinode/train --snapshot \$RANK/s'
 that only this user can read @ echo word >word; chmod 644 word; RANK=0 $alone 04_multinode/train --token-file word
 of those that NCCL_SOCKET_IFNAME allows @ NCCL_SOCKET_IFNAME=ib 06_allreduce_demo/allreduce --nproc 2 --check-only
 with 'ulimit -f unlimited' @ ulimit -f 100; 02_multigpu_fork/train --nproc 2

@@ -8,16 +8,8 @@
 //   these
 //
 // Or it is ssh, which listens where rank 0 should, until it is killed.
-#include "04_multinode/frame.h"
-#include "common/base/error.h"
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "04_multinode/meet_by_tcp.c" // for struct frame, and prepare
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
 
 static struct client {
     const char *does;
@@ -51,7 +43,7 @@ static void change(struct frame *f, const char *field, const char *value) {
 
 static void reach(struct client *c, const char *does) {
     const char *why;
-    struct addrinfo *list = find_rank0(&why);
+    struct addrinfo *list = find_addresses(rendezvous.host, rendezvous.port, &why);
     *c = (struct client){.does = does, .hello = my_frame};
     c->socket = socket(list->ai_family, SOCK_STREAM, 0);
     if (connect(c->socket, list->ai_addr, list->ai_addrlen))
@@ -97,7 +89,7 @@ static int listen_on(struct client *c, FILE *record) {
 
 static void serve_ssh(void) {
     const char *why;
-    struct addrinfo *list = find_rank0(&why);
+    struct addrinfo *list = find_addresses(rendezvous.host, rendezvous.port, &why);
     int on = 1, s = socket(list->ai_family, SOCK_STREAM, 0);
     setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (bind(s, list->ai_addr, list->ai_addrlen) || listen(s, 10))
@@ -117,7 +109,7 @@ int main(int argc, char **argv) {
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
     clients = calloc(10000, sizeof *clients);
-    prepare_frame(&place, NULL);
+    prepare(&place, NULL);
     if (argc == 3 && !strcmp(argv[2], "ssh"))
         serve_ssh();
     for (int i = 2; i < argc; i++) {
