@@ -25,7 +25,8 @@
 #include <stdio.h>
 
 static struct {
-    long nproc, overlap;
+    long nproc;
+    long overlap;
 } step_opt;
 
 static const struct option_spec options[] = {

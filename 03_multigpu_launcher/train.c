@@ -26,7 +26,8 @@
 #include <stdlib.h>
 
 static struct {
-    long overlap, join_timeout;
+    long overlap;
+    long join_timeout;
 } step_opt;
 
 static const struct option_spec options[] = {

@@ -27,7 +27,8 @@
 #include <stdlib.h>
 
 static struct {
-    long overlap, join_timeout;
+    long overlap;
+    long join_timeout;
     double step_timeout;
     const char *token_file;
 } step_opt;

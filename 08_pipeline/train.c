@@ -29,7 +29,8 @@
 #include <stdlib.h>
 
 static struct {
-    long overlap, join_timeout;
+    long overlap;
+    long join_timeout;
     double step_timeout;
     const char *token_file;
     long stages, micro_batches, pipeline;
