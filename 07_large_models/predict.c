@@ -1,7 +1,7 @@
 // The cache holds the keys and values of attention. Those of a token depend on the tokens before it
 // only, so a new token changes none of them: with a cache, only the new token goes through the
 // model. A model is a list of layers, so this program gives it two other kinds of layers, which
-// know the place of the token and the cache.
+// know the position of the token and the cache.
 #include "07_large_models/predict.h"
 #include "common/device/device.h"
 #include "common/layers/products.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 static struct {
-    int context, place; // place: of the token in its window
+    int context, position; // position: of the token in its window
     // Of each attention layer, [context, keys and values].
     float *kept[MOST_INNER_LAYERS + MOST_LAYERS];
 } cache;
@@ -22,7 +22,7 @@ static void forward_embedding(const struct layer *l, const struct pass *pass,
     const float *tokens = parameters,
                 *places = tokens + (size_t)settings_of(l)->tokens * l->outputs;
     look_up(x, tokens, y, b, l->outputs, settings_of(l)->tokens, pass->stream);
-    add_bias(y, places + (size_t)cache.place * l->outputs, b, l->outputs, 0, pass->stream);
+    add_bias(y, places + (size_t)cache.position * l->outputs, b, l->outputs, 0, pass->stream);
 }
 
 // x has the query, the key and the value of the token. Here, T is the number of tokens so far, and
@@ -30,14 +30,14 @@ static void forward_embedding(const struct layer *l, const struct pass *pass,
 static void forward_attention(const struct layer *l, const struct pass *pass,
                               const void *parameters, const float *x, float *y, int b) {
     int heads = settings_of(l)->attention.heads.heads, d = settings_of(l)->attention.heads.width,
-        t = cache.place + 1;
+        t = cache.position + 1;
     size_t width = l->outputs;
     float *kept = cache.kept[settings_of(l)->attention.number];
     float *keys = pass->scratch;      // [heads, T, D]
     float *values = keys + t * width; // [heads, T, D]
     float *p = values + t * width;    // [heads, 1, T]
     (void)parameters, (void)b;
-    CUDA_CHECK(cudaMemcpyAsync(kept + 2 * width * cache.place, x + width, 2 * width * sizeof *x,
+    CUDA_CHECK(cudaMemcpyAsync(kept + 2 * width * cache.position, x + width, 2 * width * sizeof *x,
                                cudaMemcpyDeviceToDevice, pass->stream));
     split_heads(kept, keys, 2, 0, heads, (struct heads){t, heads, d}, pass->stream);
     matmul_batch(pass, heads, 0, 1, 1, t, d, x, keys, p); // query keys^T
@@ -100,7 +100,7 @@ void predictor_start(struct predictor *p, const float *parameters, int use_cache
 }
 
 // Runs all layers on these tokens. The two models have the same parameters, but only the whole one
-// knows where they lie: the other one counts a single place.
+// knows where they lie: the other one counts a single position.
 static void forward(struct predictor *p, struct run *r, const float *tokens) {
     p->pass.scratch = r->scratch;
     CUDA_CHECK(cudaMemcpyAsync(r->activations[0], tokens,
@@ -111,10 +111,10 @@ static void forward(struct predictor *p, struct run *r, const float *tokens) {
                       r->activations[i], r->activations[i + 1], 1);
 }
 
-// Returns the logits behind the token at this place of the run's outputs.
-static const float *read_logits(struct predictor *p, const struct run *r, int place) {
+// Returns the logits behind the token at this position of the run's outputs.
+static const float *read_logits(struct predictor *p, const struct run *r, int position) {
     CUDA_CHECK(
-        cudaMemcpyAsync(p->logits, r->activations[r->model.count] + (size_t)place * p->classes,
+        cudaMemcpyAsync(p->logits, r->activations[r->model.count] + (size_t)position * p->classes,
                         p->classes * sizeof *p->logits, cudaMemcpyDeviceToHost, p->pass.stream));
     CUDA_CHECK(cudaStreamSynchronize(p->pass.stream));
     return p->logits;
@@ -132,9 +132,9 @@ const float *predict_whole(struct predictor *p, const uint8_t *window, int count
 // A host array may change only after the device has read it, so each token has its own element.
 const float *predict_cached(struct predictor *p, const uint8_t *window, int count) {
     for (; p->cached < count; p->cached++) {
-        cache.place = p->cached;
-        p->tokens[cache.place] = window[cache.place];
-        forward(p, &p->single, &p->tokens[cache.place]);
+        cache.position = p->cached;
+        p->tokens[cache.position] = window[cache.position];
+        forward(p, &p->single, &p->tokens[cache.position]);
     }
     return read_logits(p, &p->single, 0);
 }
