@@ -240,7 +240,7 @@ make_cifar() {
     make_cifar
     cp -r cifar-10-batches-bin right
     for spoil in "flip cifar-10-batches-bin/data_batch_5.bin 7" "rm cifar-10-batches-bin/test_batch.bin" \
-        "mv cifar-10-batches-bin other" "truncate -s -9 cifar/$archive" "flip cifar/$archive 100"; do
+        "mv cifar-10-batches-bin other" "truncate -s -9 cifar/$archive" "flip cifar/$archive 0"; do
         rm -rf cifar-10-batches-bin other
         cp -r right cifar-10-batches-bin
         [[ $spoil != *cifar/* ]] || tar -czf cifar/$archive cifar-10-batches-bin
