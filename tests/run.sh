@@ -5,7 +5,7 @@
 #   test   all but the folders text, tools, cluster and fuzz, and the tests with the tag test-all
 #   rest   those that test leaves out
 # Every test prints TAP. If a test program fails without naming a test, this counts as one failure, and so does a process
-# or a file that a test leaves behind. A core-second is a second for which a program keeps a core busy.
+# or a file that a test leaves behind.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 pattern=${1:-.}
@@ -39,7 +39,7 @@ memory_files() { # the CPU device makes no nccl-*, but another program of this u
     find /dev/shm -maxdepth 1 -type f -user "$(id -u)" ! -name 'nccl-*' 2>/dev/null | sort
 }
 memory_files >"$work/memory"
-touch "$work/"{plan,running,ended}
+touch "$work/"{plan,ended}
 
 finish() {
     local pids
@@ -50,33 +50,20 @@ finish() {
 trap finish EXIT
 trap 'exit 130' INT TERM
 
-# Prints how many seconds the program took in the last run of this level. Without a last run, this is guessed from the lines
-# of its file. In the listed files, a few lines take minutes.
-expected_seconds() { # NAME FILE
-    local lines cost
-    lines=$(wc -l <"$2")
-    cost=$(sed -n "s|^$level $1 ||p" build/test-costs 2>/dev/null)
-    case $2 in
-    *.c) echo "${cost:-$((lines / 100))}" ;;
+# Prints a number that is larger for files that take longer: their lines, and more for those in which a few lines take minutes.
+weight() { # FILE
+    case $1 in
     tests/exercises/* | tests/cluster/* | */sanitizers* | tests/steps/gpu_build* | tests/text/docs* | tests/text/readmes* | \
         tests/tools/build* | tests/tools/check_gpu* | tests/tools/targets*)
-        echo "${cost:-60}"
+        echo 600
         ;;
-    *) echo "${cost:-$((lines / 10))}" ;;
+    *.c) echo 5 ;;
+    *) wc -l <"$1" ;;
     esac
 }
 
 add() { # NAME FILE COMMAND...
-    [[ ! $1 =~ $pattern ]] || printf '%s\t%s\t%s\n' "$(expected_seconds "$1" "$2")" "$1" "${*:3}" >>"$work/plan"
-}
-
-# Prints how long the other tests take, if they and half of the running ones are as much slower than expected as those that
-# have ended.
-time_left() {
-    awk -F '\t' -v seconds=$((SECONDS - started)) -v ended="$work/ended" -v running="$work/running" '
-        BEGIN { while ((getline < running) > 0) part[$1] = 0.5; while ((getline < ended) > 0) part[$1] = 1 }
-        { all += $1 + 1; done += part[$2] * ($1 + 1) }
-        END { left = seconds * (all - done) / done; printf "%d:%02d left\n", left / 60, left % 60 }' "$work/plan"
+    [[ ! $1 =~ $pattern ]] || echo "$(weight "$2") $1 ${*:3}" >>"$work/plan"
 }
 
 # Prints the failed tests of an output. For a skipped test, cmocka writes "not ok", too.
@@ -86,13 +73,11 @@ failures() { # FILE
 
 # run NAME COMMAND...: runs one test program, and prints a line when it has ended. If a test fails, the whole output follows.
 run() {
-    local name=$1 log=$work/results/$1 status seconds user system failed TIMEFORMAT='%0R %0U %0S'
+    local name=$1 log=$work/results/$1 begin=$SECONDS status failed
     shift
     mkdir -p "$(dirname "$log")"
-    echo "$name" >>"$work/running"
-    { time "$@" </dev/null >"$log" 2>&1; } 2>"$log.time"
+    "$@" </dev/null >"$log" 2>&1
     status=$?
-    read -r seconds user system < <(tail -n 1 "$log.time") && rm "$log.time"
     failed=$(failures "$log")
     if [ $status != 0 ] && [ -z "$failed" ]; then
         failed="not ok - $name ended with status $status"
@@ -100,9 +85,8 @@ run() {
     fi
     {
         flock 9
-        printf '%s\t%s\t%s\n' "$name" $((user + system)) "$seconds" >>"$work/ended"
-        echo "$(wc -l <"$work/ended")/$count ${failed:+FAILED}$([ -n "$failed" ] || echo ok) $name," \
-            "$seconds s, $((user + system)) core-seconds; $(time_left)"
+        echo "$name" >>"$work/ended"
+        echo "$(wc -l <"$work/ended")/$count ${failed:+FAILED}$([ -n "$failed" ] || echo ok) $name, $((SECONDS - begin)) s"
         [ -z "$failed" ] || grep -v '^ok ' "$log"
     } 9>"$work/lock"
 }
@@ -176,47 +160,17 @@ plan() {
     [ "$level" = rest ] || add quick tests/quick.sh tests/quick.sh
 }
 
-# Prints for how many hundredths of a second the cores of this machine have been idle, all together.
-idle_time() {
-    awk '/^cpu / { print $5 + $6 }' /proc/stat
-}
-
-# Waits until another test can start: if fewer run than there are lanes, or if those that run have left half a core idle for
-# two seconds, because they mostly wait.
-await_lane() {
-    local running before
-    while running=$(jobs -pr | wc -l) && [ "$running" -ge $lanes ]; do
-        before=$(idle_time)
-        for _ in 1 2 3 4; do
-            sleep 0.5
-            [ "$(jobs -pr | wc -l)" = "$running" ] || continue 2
-        done
-        [ "$running" -ge $((2 * lanes)) ] || [ $(($(idle_time) - before)) -lt 100 ] || return 0
-    done
-}
-
-# Starts those that take longest first, so that the lanes end at about the same time.
+# Starts those that take longest first, so that all end at about the same time.
 run_all() {
-    local name command words count lanes=$(($(nproc) * 3)) started=$SECONDS
+    local name words count most=$(($(nproc) * 4)) # many tests mostly wait
     count=$(wc -l <"$work/plan")
-    echo "$count test programs run, $lanes at a time, or more while a core is idle"
-    while IFS=$'\t' read -r _ name command; do
-        await_lane
-        read -ra words <<<"$command"
-        run "$name" "${words[@]}" &
+    echo "$count test programs run, $most at a time"
+    while read -r _ name words; do
+        [ "$(jobs -pr | wc -l)" -lt $most ] || wait -n
+        # shellcheck disable=SC2086 # a command
+        run "$name" $words &
     done < <(sort -rn "$work/plan")
     wait
-}
-
-# Keeps the seconds for the next run, and prints the ten tests that kept cores busy for longest.
-show_costs() {
-    {
-        awk -F '\t' -v level="$level" '{ print level, $1, $3 }' "$work/ended"
-        cat build/test-costs 2>/dev/null
-    } | awk '!seen[$1 " " $2]++' >"$work/costs"
-    mkdir -p build && cp "$work/costs" build/test-costs
-    echo "$(awk -F '\t' '{ sum += $2 } END { print sum }' "$work/ended") core-seconds in $SECONDS s, and most of them in:"
-    sort -t $'\t' -k 2,2rn "$work/ended" | head -n 10 | awk -F '\t' '{ printf "%5d  %s\n", $2, $1 }'
 }
 
 # none_left: reports processes and files that are left. Processes may take a moment to end.
@@ -257,7 +211,6 @@ if [ "$skipped" -gt 0 ]; then
         { count[$2]++; if (!seen[$0]++) files[$2] = files[$2] " " $1 }
         END { for (why in count) printf "%5d  %s:%s\n", count[why], why ? why : "no reason given", files[why] }' | sort -rn
 fi
-[ ! -s "$work/ended" ] || show_costs
 if [ "$level" = test ]; then
     echo "make test-all runs all tests, also those of texts, tools and clusters"
 fi
