@@ -16,12 +16,20 @@ DIFFS := diff12 diff23 diff34 diff45 diff57 diff48 diff89
 PROGRAMS := $(foreach step,$(STEPS),$($(step)))
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart first-run data programs diffs diffstat doctor demo demo-fsdp demo-gpt rehearse plots check-gpu docs record slides schedule site test-quick test test-all clean
+.PHONY: help help-all quickstart first-run data programs diffs diffstat doctor demo demo-fsdp demo-gpt rehearse plots check-gpu docs record slides schedule site test-quick test test-all clean
 .PHONY: $(STEPS) $(STEPS:%=run-%) $(DIFFS) $(PROGRAMS)
 include tools/build.mk tools/see.mk exercises/exercises.mk tests/tests.mk bench/bench.mk
 
-help: ## prints this list
-	@sed -n 's/^\([a-z][a-zMN0-9-]*\):.*## /\1|/p' Makefile tools/*.mk exercises/exercises.mk tests/tests.mk bench/bench.mk | awk -F'|' '{printf "make %-17s %s\n", $$1, $$2}'
+# make help lists these targets, and make help-all all of them.
+LEARNER := quickstart data stepN run-stepN diffNM exercise check hint doctor test
+help: ## lists the targets that most readers need
+help-all: ## lists all targets
+help: LISTED = grep -E '^make ($(subst $() ,|,$(LEARNER))) '
+help-all: LISTED = cat
+help help-all:
+	@sed -n 's/^\([a-z][a-zMN0-9-]*\):.*## /\1|/p' Makefile tools/*.mk exercises/exercises.mk tests/tests.mk bench/bench.mk | \
+		awk -F'|' '{printf "make %-17s %s\n", $$1, $$2}' | $(LISTED)
+	@$(if $(filter help,$@),echo 'make help-all lists all targets.')
 	@echo 'DEVICE=cpu or DEVICE=gpu after make chooses the device (now: $(if $(BOTH),both,$(DEVICE))); ARCH=native builds for the GPU of this machine only.'
 
 # The device on which this machine runs the programs.

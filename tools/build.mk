@@ -21,8 +21,9 @@ ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -I. -Wall -Wextra -Wno-missing-field-initial
 NVCC_FLAGS = $(if $(ARCH),-arch=$(if $(filter-out all all-major native,$(ARCH)),sm_)$(ARCH),$(GENERATIONS)) -O3 -I. --threads 0 \
 	-Xcompiler -Wall,-Wextra$(if $(WERROR),$(comma)-Werror) $(if $(WERROR),-Werror all-warnings)
 comma := ,
-# V=1 shows whole commands.
-QUIET = $(if $(V),,@echo '  $@';)
+# V=1 shows the commands. Without it, the first command that runs prints one line.
+QUIET = $(if $(V),,@$(SAY_ONCE))
+SAY_ONCE = $(info compiles into $(BUILD) (V=1 shows the commands))$(eval SAY_ONCE :=)
 
 BUILT := $(PROGRAMS:%=$(BUILD)/%)
 STEPS_MODULES := $(filter-out $(BUILT:=.o),$(patsubst %.c,$(BUILD)/%.o,$(wildcard 0*/*.c watch/nccl_*.c)))

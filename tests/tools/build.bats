@@ -23,12 +23,14 @@ objects() { # all objects that are newer than the file
     find build -name '*.o' -newer "$1" | sort
 }
 
-@test "make without a target lists the targets and builds nothing" {
+@test "make without a target lists ten targets, make help-all all of them, and both build nothing" {
     make clean
     run --separate-stderr make
-    [ "$status" = 0 ]
-    [ -z "$stderr" ]
-    for target in quickstart data stepN run-stepN diffNM diffs diffstat test-quick test test-all fuzz bench bench-collectives bench-launcher format lint clean help; do
+    [ "$status" = 0 ] && [ -z "$stderr" ]
+    [ "$(grep -cE '^make [^ ]+ +[^ ].*' <<<"$output")" = 11 ] # ten, and where the others are
+    run --separate-stderr make help-all
+    [ "$status" = 0 ] && [ -z "$stderr" ]
+    for target in quickstart stepN run-stepN diffNM check test-all fuzz bench trace-stepN clean; do
         grep -qE "^make $target +[^ ].*" <<<"$output" || { echo "$target is missing" && return 1; }
     done
     [ ! -e build ]
@@ -40,7 +42,7 @@ objects() { # all objects that are newer than the file
     [ "$output" = "" ]
 
     touch stamp common/snapshots/snapshot.h
-    make -j2 DEVICE=cpu step1
+    [ "$(make -j2 DEVICE=cpu step1)" = "compiles into build/cpu (V=1 shows the commands)" ]
     [ "$(objects stamp)" = "$(printf 'build/cpu/%s.o\n' 01_single_gpu/{classify,train} common/snapshots/{conditions,lock,manifest,shards,snapshot})" ]
     [ build/cpu/01_single_gpu/train -nt stamp ]
 
@@ -140,7 +142,7 @@ END
         [ "$status" = 0 ]
         [ -z "$stderr" ]
         [ "$(grep -c '^note: .*make DEVICE=cpu step1 ' <<<"$output")" = 1 ]
-        [ "$(grep -vc '^  build/gpu/' <<<"$output")" = 1 ] || { echo "$output" && return 1; }
+        [ "$(grep -vc '^compiles into build/gpu ' <<<"$output")" = 1 ] || { echo "$output" && return 1; }
     done
     fails 1 "DEVICE=cpu after make" 01_single_gpu/train "${tiny[@]}"
 }

@@ -6,10 +6,10 @@
 load ../helpers
 
 # A dry run is enough for targets that run other tests or benchmarks, install packages, or take an hour, and for those that
-# another file runs: build.bats (help, clean), check_gpu.bats, common_rule.bats (lint), data.bats, diff_pages.bats (diffs),
+# another file runs: build.bats (help, help-all, clean), check_gpu.bats, common_rule.bats (lint), data.bats, diff_pages.bats (diffs),
 # diffs.bats (diffNM), docs.bats (docs, record, demo-fsdp), figures.bats, ladder.bats, launches.bats, slides.bats, site.bats, and
 # where.bats (quickstart).
-heavy='help|clean|quickstart|data|test|test-.*|check-gpu|diffNM|diffs|docs|record|demo-fsdp|figures|ladder|launches|fuzz|bench|bench-(collectives|launcher)|container|format|lint|site|slides'
+heavy='help|help-all|clean|quickstart|data|test|test-.*|check-gpu|diffNM|diffs|docs|record|demo-fsdp|figures|ladder|launches|fuzz|bench|bench-(collectives|launcher)|container|format|lint|site|slides'
 
 setup_file() {
     unset MAKEFLAGS MFLAGS MAKELEVEL DEVICE CC CFLAGS BUILD
@@ -41,10 +41,10 @@ says() { # TEXT...
 }
 
 listed() {
-    make -C "$root" --no-print-directory help | sed -n 's/^make \([^ ]*\) .*/\1/p'
+    make -C "$root" --no-print-directory help-all | sed -n 's/^make \([^ ]*\) .*/\1/p'
 }
 
-@test "every target that make help lists has a test below" {
+@test "every target that make help-all lists has a test below" {
     [ "$(listed | wc -l)" -gt 15 ]
     for target in $(listed | grep -vxE "$heavy"); do
         grep -qE "(^| )(fresh|DEVICE=cpu) \"?${target/N*/.*}( |\"|$)" "$BATS_TEST_FILENAME" || { echo "$target is not" && return 1; }
