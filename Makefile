@@ -86,7 +86,7 @@ diffs: ## writes pages for a browser that show what each step changes, side by s
 	@$(call NPM,tools/diff_pages,build/diffs/node)
 	@tools/diff_pages.sh $(DIFFS:diff%=%)
 diffstat: ## counts the lines that each step changes and asks to be read, and compares them with their limits
-	@tools/diffstat.sh && echo && tools/reading.sh
+	@tools/author/diffstat.sh && echo && tools/author/reading.sh
 step% run-step% trace-step% profile-step% diff%:
 	$(error There is no $@: the steps are $(STEPS), and the differences are $(DIFFS))
 
@@ -116,25 +116,25 @@ plots: ## draws losses, images per second, memory and bus bandwidth of runs that
 	@python3 -B tools/plots.py $(RUNS:%=--runs %) $(OUT:%=--out %) $(if $(RUNS),,$(IMAGES) $(ARGS))
 
 docs: ## fills the marked blocks of the texts with the current code, differences and numbers
-	@tools/reading.sh --write && python3 -B tools/render.py
+	@tools/author/reading.sh --write && python3 -B tools/author/render.py
 
 record: ## runs the commands whose output a text quotes, and refreshes the quotes and the timelines (ARGS=README.md: only of this text)
 	@$(MAKE) --no-print-directory -s QUIET=@ DEVICE=cpu programs $(if $(ARGS),,build/cpu/bench/ring_rounds)
-	@python3 -B tools/record.py $(ARGS)
-	@$(if $(ARGS),,python3 -B tools/timelines.py)
+	@python3 -B tools/author/record.py $(ARGS)
+	@$(if $(ARGS),,python3 -B tools/author/timelines.py)
 
 slides: ## makes the slides, as HTML and PDF in build/slides (DECK=2: only those of session 2)
 	@tools/deps.sh slides
 	@$(call NPM,docs/slides,build/node)
-	@python3 -B tools/slides.py build $(DECK)
+	@python3 -B tools/author/slides.py build $(DECK)
 
 schedule: ## adds up the minutes of the slides and of their exercises (ARGS=--slides: when each slide begins)
-	@python3 -B tools/slides.py schedule $(ARGS)
+	@python3 -B tools/author/slides.py schedule $(ARGS)
 
 site: slides diffs ## makes the web site of the course, with the slides and the differences: build/site/index.html
 	@tools/deps.sh site
 	@$(call NPM,docs/site,build/site-node)
-	@tools/site.sh build/site
+	@tools/author/site.sh build/site
 
 check-gpu: ## tests the course on this machine's GPUs and writes a report (DEVICE=cpu: on the CPU device)
 	@tools/check_gpu.sh $(if $(filter file,$(origin DEVICE)),gpu,$(DEVICE))

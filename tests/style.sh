@@ -29,7 +29,7 @@ lengths() {
     done
     at_most 1300 common/kernels/* # each kernel twice
     at_most 1300 zoo/kernels/*
-    { tools/diffstat.sh; tools/reading.sh; } 2>&1 | grep '^error'
+    { tools/author/diffstat.sh; tools/author/reading.sh; } 2>&1 | grep '^error'
 }
 
 # What a README of a step has: the idea in one line, prose, a picture, and then these sections.
@@ -104,14 +104,14 @@ schedules() {
 decks() {
     python3 -B - <<'END'
 import sys
-sys.path.insert(0, "tools")
+sys.path.insert(0, "tools/author")
 from slides import decks
 for deck in decks():
     for slide in deck.slides:
         if len((slide.notes or "").split()) < 12:
             print(f"docs/slides: slide {deck.address(slide)}: notes of fewer than 12 words")
 END
-    tools/slides.py schedule | awk -F ' *\\| *' '/^\| [1-9] / && ($4 < 45 || $4 > 50) { print "docs/slides: " $2 ": " $4 " minutes of talk" }'
+    tools/author/slides.py schedule | awk -F ' *\\| *' '/^\| [1-9] / && ($4 < 45 || $4 > 50) { print "docs/slides: " $2 ": " $4 " minutes of talk" }'
 }
 
 exercise_texts() {

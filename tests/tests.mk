@@ -59,6 +59,6 @@ lint: ## checks the format of the C sources, the shell scripts and common mistak
 		$(shell find tools exercises tests cpu_device -name '*.sh' -o -name '*.bash' -o -name '*.bats' | grep -v '^exercises/checks/')
 # exercises/check.bash sets and reads variables of the checks.
 	@shellcheck --shell bash --exclude SC2034,SC2154 exercises/checks/*.bash exercises/*/check exercises/debug/*/check
-	@tools/lint_jobs.sh
+	@tools/author/lint_jobs.sh
 	@cppcheck --quiet --error-exitcode=1 --enable=warning,portability --inline-suppr \
 		--suppress=missingInclude --suppress=normalCheckLevelMaxBranches -I. -Icpu_device/include 0*/ common/ cpu_device/src/ watch/ zoo/

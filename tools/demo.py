@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Shows a slide: runs the commands whose output it quotes, as tools/record.py does, and draws its chart from what they print.
+"""Shows a slide: runs the commands whose output it quotes, as tools/author/record.py does, and draws its chart from what they print.
 SLIDE is the number of a deck and of a slide, such as 1.26. Without it, the slides with commands are listed. The commands
 run in a new folder, such as build/demo/1.26, with links to the course, so a demo finds no files of an older one."""
 import argparse
@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 sys.dont_write_bytecode = True  # no __pycache__ in the folder of the tools
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "author"))
 import files  # noqa: E402
 from record import FIGURES, copy_of_steps  # noqa: E402
 from render import ROOT, VALUE  # noqa: E402

@@ -33,14 +33,14 @@ ladder: ## trains the network of step 1 in seven versions, and draws their times
 	@mkdir -p build/ladder
 	01_single_gpu/ladder --floor $(IMAGES) $(ARGS) >build/ladder/table.txt
 	@cat build/ladder/table.txt
-	@! command -v python3 >/dev/null || { PYTHONPATH=tools python3 -B docs/figures/ladder.py build/ladder/table.txt \
+	@! command -v python3 >/dev/null || { PYTHONPATH=tools:tools/author python3 -B docs/figures/ladder.py build/ladder/table.txt \
 		build/ladder/ladder.svg && echo 'build/ladder/ladder.svg shows the times'; }
 
 launches: ## counts kernels and calls in a training step of each step and model (ARGS="--steps 1,2 --models mlp")
-	@command -v python3 >/dev/null || { echo 'error: tools/launches.py needs Python: install python3' >&2; exit 1; }
+	@command -v python3 >/dev/null || { echo 'error: tools/author/launches.py needs Python: install python3' >&2; exit 1; }
 	@$(MAKE) --no-print-directory -s QUIET=@ DEVICE=cpu $(filter-out step6,$(STEPS))
-	@tools/launches.py $(ARGS)
+	@tools/author/launches.py $(ARGS)
 
 figures: ## draws the figures in docs/figures from their sources, the Python files beside them
-	@command -v python3 >/dev/null || { echo 'error: tools/drawing.py needs Python: install python3' >&2; exit 1; }
-	@tools/drawing.py docs/figures/*.py
+	@command -v python3 >/dev/null || { echo 'error: tools/author/drawing.py needs Python: install python3' >&2; exit 1; }
+	@tools/author/drawing.py docs/figures/*.py

@@ -1,10 +1,13 @@
 """Draws the streams of some ranks as an SVG for READMEs and slides; trace.py calls it. The same trace gives the same
 bytes."""
 import math
+import os
 import re
+import sys
 from xml.sax.saxutils import escape, quoteattr
 
-from drawing import FONT, measure
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "author"))
+from drawing import FONT, measure  # noqa: E402
 
 WIDTH, LEFT, RIGHT = 1280, 132, 24
 ROW, GAP, RANK_GAP = 38, 4, 16  # heights

@@ -6,7 +6,7 @@ for pipeline in gpipe 1f1b; do
         08_pipeline/train --pipeline $pipeline --model gpt --layers 8 --width 2048 --heads 16 --context 512 --data text \\
         --batch 64 --micro-batches 8 --max-steps 2 --trace $pipeline.json
 done
-PYTHONPATH=tools python3 -B docs/figures/pipeline-timeline.py {gpipe,1f1b}.json >docs/figures/pipeline-timeline.csv
+PYTHONPATH=tools/author python3 -B docs/figures/pipeline-timeline.py {gpipe,1f1b}.json >docs/figures/pipeline-timeline.csv
 """
 import csv
 import os

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # bats file_tags=test-all
 # The commands in the texts of the exercises run as written, in a tree like a fresh clone. Those of the folded parts need
-# debuggers, and are not run, except for those whose output is quoted (tools/record.py).
+# debuggers, and are not run, except for those whose output is quoted (tools/author/record.py).
 # shellcheck disable=SC2154 # ../helpers.bash sets root
 load ../helpers
 
@@ -41,7 +41,7 @@ blocks() {
         if grep -nE 'No such file|not found|unknown option' "$number.out"; then
             echo "$number: a command does not run" && cat commands && return 1
         fi
-        tools/record.py --here --check "$folder/README.md" >quotes
+        tools/author/record.py --here --check "$folder/README.md" >quotes
         quoted=$((quoted + $(sed 's/ quotes, .*//' quotes)))
         count=$((count + 1))
     done

@@ -14,17 +14,17 @@ setup() {
     set_build
 }
 
-# counts STEP RANKS MODEL NUMBER...: tools/launches.py must count this many of each.
+# counts STEP RANKS MODEL NUMBER...: tools/author/launches.py must count this many of each.
 counts() {
     local printed
-    printed=$("$root/tools/launches.py" --programs "$build" --steps "$1" --ranks "$2" --models "$3" | tail -n 1)
+    printed=$("$root/tools/author/launches.py" --programs "$build" --steps "$1" --ranks "$2" --models "$3" | tail -n 1)
     read -ra row <<<"$printed"
     [ "${row[*]:0:10}" = "$3 $1 $2 ${*:4}" ] || { echo "counted: ${row[*]:0:10}; wanted: $3 $1 $2 ${*:4}" && return 1; }
 }
 
 # bats test_tags=test-all
 @test "each step counts each model with each default number of ranks" {
-    "$root/tools/launches.py" --programs "$build" >"$BATS_TEST_TMPDIR/rows"
+    "$root/tools/author/launches.py" --programs "$build" >"$BATS_TEST_TMPDIR/rows"
     [ "$(wc -l <"$BATS_TEST_TMPDIR/rows")" = 105 ]
 }
 

@@ -10,7 +10,7 @@ import xml.etree.ElementTree as ElementTree
 
 sys.dont_write_bytecode = True
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "tools"))
+sys.path.insert(0, os.path.join(ROOT, "tools", "author"))
 from slides import BadDeck, Deck, decks, exercise_of  # noqa: E402
 from render import BEGIN, END, VALUE  # noqa: E402
 

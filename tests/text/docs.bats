@@ -1,12 +1,12 @@
 #!/usr/bin/env bats
-# Tests of the texts that are made from the repository: tools/render.py fills their marked blocks, and tools/record.py runs
+# Tests of the texts that are made from the repository: tools/author/render.py fills their marked blocks, and tools/author/record.py runs
 # the commands whose output they quote. Both must find nothing to change, and report what is stale or unknown.
 # shellcheck disable=SC2154 # helpers.bash and bats set variables
 load ../helpers
 
 setup() {
     command -v python3 >/dev/null || skip "python3 is not installed"
-    render=$root/tools/render.py record=$root/tools/record.py
+    render=$root/tools/author/render.py record=$root/tools/author/record.py
     unset MAKEFLAGS MFLAGS MAKELEVEL DEVICE
     unset_job
 }
@@ -68,7 +68,7 @@ END
     printf 'void changed(void) {\n    if (1) {\n        a();\n        c();\n    }\n}\n' >02_multigpu_fork/train.c
     cp blank.md docs/text.md
     sed '/^ *<!-- end -->$/d; /^old$/d' blank.md | tee docs/slides/text.md >slides.md
-    tools/render.py docs/text.md docs/slides/text.md
+    tools/author/render.py docs/text.md docs/slides/text.md
     # Only the values of slides are filled.
     sed 's/>6</>7,000</; s/><!-- end -->\.$/>X<!-- end -->./' slides.md | diff docs/slides/text.md -
     diff - docs/text.md <<'END'
@@ -121,9 +121,9 @@ It has <!-- = 1000 * 7 -->7,000<!-- end --> and <!-- = "x".upper() -->X<!-- end 
 <!-- computed nothing -->
 ```
 END
-    tools/render.py --check docs/text.md
+    tools/author/render.py --check docs/text.md
     sed -i 's/return a/return b/' 01_single_gpu/short.c # the source goes on, and the text stays
-    run tools/render.py --check docs/text.md
+    run tools/author/render.py --check docs/text.md
     [ "$status" = 1 ]
     [ "$output" = "error: docs/text.md:4: is not what the repository contains now; run make docs" ]
 }
@@ -218,11 +218,11 @@ END
     cd tree
     printf '%s\n' '<!-- draws planted -->' '```' 'echo modelled 5' '```' >text.md
     echo 'modelled 4' >docs/figures/planted.txt
-    run tools/record.py --here --check text.md
+    run tools/author/record.py --here --check text.md
     [[ $status == 1 && $output == *"text.md:2: quotes a line that is not printed:"*"modelled 4"* ]]
-    tools/record.py --here text.md
+    tools/author/record.py --here text.md
     grep -qx 'modelled 5' docs/figures/planted.txt
-    tools/record.py --here --check text.md
+    tools/author/record.py --here --check text.md
     [ "$(wc -l <text.md)" = 4 ]
 }
 

@@ -23,13 +23,13 @@ figure() {
 # refused TEXT LINE...: this figure is not drawn, and one error line has the text.
 refused() {
     figure "${@:2}"
-    fails 1 "error: fault.py: $1" "$root/tools/drawing.py" --out . fault.py
+    fails 1 "error: fault.py: $1" "$root/tools/author/drawing.py" --out . fault.py
     [ ! -e fault.svg ]
 }
 
 @test "each figure is what its source draws, and each source has a figure" {
     mkdir again
-    "$root/tools/drawing.py" --out again "$root"/docs/figures/*.py
+    "$root/tools/author/drawing.py" --out again "$root"/docs/figures/*.py
     for figure in again/*.svg; do
         cmp "$figure" "$root/docs/figures/${figure#*/}"
     done
@@ -41,7 +41,7 @@ refused() {
 
 @test "a figure is drawn if its texts are inside their boxes and apart" {
     figure 'f.box(20, 20, 200, 60, "a text", COMPUTE)' 'f.text(120, 120, "another one", 18)' 'f.arrow((20, 150), (220, 150))'
-    "$root/tools/drawing.py" --out . fault.py
+    "$root/tools/author/drawing.py" --out . fault.py
     grep -q '<title id="title">A title</title>' fault.svg
     grep -q '<desc id="desc">A description.</desc>' fault.svg
     grep -q '>a text</text>' fault.svg
@@ -68,7 +68,7 @@ refused() {
         found=$(CPU_DEVICES=4 "$build/03_multigpu_launcher/launch" --nproc-per-node 4 "$build/07_large_models/train" \
             --strategy $strategy --data data --hidden 8 --optimizer adam --batch 4 --max-steps 1 --log-every 1 2>/dev/null |
             awk '$1 ~ /^(parameters|gradients|optimizer|gathered)$/ && $2 ~ /^[0-9]+$/ { sum += $3 } END { print sum }')
-        wanted=$(cd "$root/tools" && python3 -B -c "
+        wanted=$(cd "$root/tools" && PYTHONPATH=author python3 -B -c "
 import runpy, sys
 from formulas import mlp_layers
 figure = runpy.run_path('../docs/figures/strategies.py')
@@ -90,9 +90,8 @@ print(figure['stored'](sys.argv[1], 4))" $strategy)
 }
 
 @test "pipeline.svg has the order in which the stages of step 8 compute" {
-    python3 -B - "$root/docs/figures/pipeline.py" >drawn <<'END'
+    PYTHONPATH=$root/tools:$root/tools/author python3 -B - "$root/docs/figures/pipeline.py" >drawn <<'END'
 import runpy, sys
-sys.path.insert(0, sys.argv[1].rpartition("docs/")[0] + "tools")
 for stage, row in enumerate(runpy.run_path(sys.argv[1])["schedule"]()):
     for kind, part, *_ in row:
         print(stage, kind, part, sep=",")

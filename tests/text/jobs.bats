@@ -1,12 +1,12 @@
 #!/usr/bin/env bats
-# Tests of the job scripts without a cluster: tools/lint_jobs.sh finds common mistakes, each planted in a copy.
+# Tests of the job scripts without a cluster: tools/author/lint_jobs.sh finds common mistakes, each planted in a copy.
 # shellcheck disable=SC2016,SC2154 # sed's dollars; bats and helpers.bash set variables
 load ../helpers
 
 setup() {
     command -v shellcheck >/dev/null || skip "shellcheck is not installed"
     cd "$BATS_TEST_TMPDIR" || return
-    lint=$root/tools/lint_jobs.sh
+    lint=$root/tools/author/lint_jobs.sh
 }
 
 @test "lint_jobs.sh accepts all job scripts" {

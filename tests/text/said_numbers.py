@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """said_numbers.py [DECK...]: prints each number that the title, the sentences, the notes or a picture's description of a
-slide says, and that the deck does not show. If a command prints something else, tools/record.py renews its output, and
+slide says, and that the deck does not show. If a command prints something else, tools/author/record.py renews its output, and
 this finds the words that still say the old number.
 
 A number counts if it has a decimal point, a comma, or five digits and more. A slide may say a number that the code, the output, also

@@ -77,7 +77,7 @@ END
     while IFS='@' read -r file text wanted; do
         [ ! -e "$file" ] || cp "$file" "$BATS_TEST_TMPDIR/old"
         sed -i "$text" "$file" 2>/dev/null || echo '# New' >"$file"
-        run tools/site.sh "$BATS_TEST_TMPDIR/site"
+        run tools/author/site.sh "$BATS_TEST_TMPDIR/site"
         [ "$status" != 0 ]
         [[ $output == *"$wanted"* ]] || { printf '%s\n' "wanted: $wanted" "$output" && return 1; }
         rm "$file"
@@ -92,11 +92,11 @@ END
 @test "the recorded timelines are those of the programs of now" {
     need_train 03_multigpu_launcher/launch {02_multigpu_fork,04_multinode,05_fsdp,07_large_models}/train
     make -s -C "$root" DEVICE=cpu BUILD=build/test build/test/bench/ring_rounds
-    "$root/tools/timelines.py" --programs build/test --check 5 02_multigpu_fork 04_multinode 05_fsdp 06_allreduce_demo
+    "$root/tools/author/timelines.py" --programs build/test --check 5 02_multigpu_fork 04_multinode 05_fsdp 06_allreduce_demo
     cp -r "$root/docs/site/timelines" recorded
     sed -i '/"setting":\["full","bf16","2"\]/s/"step":\([0-9]\)/"step":9\1/' recorded/07_large_models.json
     sed -i 's/1101/1011/' recorded/06_allreduce_demo.json
-    run "$root/tools/timelines.py" --programs build/test --check 11 --folder "$PWD/recorded" 06_allreduce_demo 07_large_models
+    run "$root/tools/author/timelines.py" --programs build/test --check 11 --folder "$PWD/recorded" 06_allreduce_demo 07_large_models
     [ "$status" = 1 ]
     [ "$(grep -c '^error' <<<"$output")" = 2 ]
     [[ $output == *"the run full bf16 2 differs"* && $output == *"the buffers differ"* ]]

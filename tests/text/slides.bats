@@ -83,7 +83,7 @@ END
     PLACE='Room 7 <a>' DATE=today run python3 -B -c 'import sys
 sys.path.insert(0, sys.argv[1])
 from slides import Deck, for_marp
-print(for_marp(Deck("deck.md")))' "$root/tools"
+print(for_marp(Deck("deck.md")))' "$root/tools/author"
     [ "$(grep -c '_footer: "9 Planted: 1 First · \*\*2 Second\*\*"' <<<"$output")" = 2 ]
     [ "$(grep -c '_footer: "9 Planted: \*\*1 First\*\* · 2 Second"' <<<"$output")" = 1 ]
     [ "$(grep -c '_footer: "9 Planted: 1 First · 2 Second"' <<<"$output")" = 1 ]
@@ -149,7 +149,7 @@ END
 @test "a slide with commands shows how to run them, and one without does not" {
     cd "$BATS_TEST_TMPDIR"
     deck $'# Quote\n```\necho one\n```\n```output\none\n```\n'"$notes"$'\n\n---\n\n# Text\n'"$notes"
-    PYTHONPATH=$root/tools python3 -B -c '
+    PYTHONPATH=$root/tools/author python3 -B -c '
 from slides import Deck
 deck = Deck("deck.md")
 print([deck.caption(slide) for slide in deck.slides])' | tee out
@@ -216,7 +216,7 @@ build_slides() {
         "$notes" '' --- '' '# Small' '<span style="font-size:11px">tiny words</span>' "$notes" '' --- '' \
         '# Lost' '<span style="display:none">invisible</span>' "$notes" '' --- '' '# Fine' 'All is well.' "$notes")"
     mv deck.md docs/slides/1-planted.md
-    python3 -B tools/slides.py build
+    python3 -B tools/author/slides.py build
     run python3 -B tests/text/check_slides.py --pdf build/slides
     for wanted in 'slide 1: "This" runs into the footer' 'slide 2: "y" runs out of the slide' 'slide 3: "tiny" is too small' \
         'slide 4: "invisible" is not on the page'; do

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Tests of tools/instructions.py: the numbers in common/kernels/cpu_launch.c are those that it counts, and no slow kernel is missing.
+# Tests of tools/author/instructions.py: the numbers in common/kernels/cpu_launch.c are those that it counts, and no slow kernel is missing.
 # shellcheck disable=SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
@@ -12,7 +12,7 @@ setup() {
 
 # Other tests would not notice that a kernel has become slower.
 @test "the table of instructions has those of the machine code" {
-    tools/instructions.py >"$BATS_TEST_TMPDIR/counted"
+    tools/author/instructions.py >"$BATS_TEST_TMPDIR/counted"
     python3 -B - "$BATS_TEST_TMPDIR/counted" common/kernels/cpu_launch.c <<'END'
 import re
 import sys

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Tests of tools/spread.sh, which makes a change of one step in the steps that extend it. They change a copy of the steps.
+# Tests of tools/author/spread.sh, which makes a change of one step in the steps that extend it. They change a copy of the steps.
 # shellcheck disable=SC2154 # bats and helpers.bash set variables
 load ../helpers
 
@@ -19,25 +19,25 @@ changed_lines() {
 
 @test "spread.sh makes a change of step 1 in all later steps, where these have other lines around it, too" {
     edit 01_*/train.c 's/(resumed) < 0/\1 == -1/'
-    [ "$(tools/spread.sh 1)" = "$(printf '%s\n' "${all[@]}")" ]
+    [ "$(tools/author/spread.sh 1)" = "$(printf '%s\n' "${all[@]}")" ]
     [ "$(grep -l 'if (t->resumed == -1)' 0*/train.c | wc -l)" = $((1 + ${#all[@]})) ]
     [ "$(changed_lines)" = "$(printf '%d%s\n' $((1 + ${#all[@]})) + $((1 + ${#all[@]})) -)" ]
 }
 
 @test "spread.sh adds lines above the same function" {
     edit 01_*/train.c 's/^static int finished/static int added(void) {\n    return 1;\n}\n\n&/'
-    tools/spread.sh 1
+    tools/author/spread.sh 1
     for file in 0*/train.c; do
         grep -A 4 '^static int added' "$file" | tail -n 1 | grep -q '^static int finished' || { echo "$file" && return 1; }
     done
-    tools/diffstat.sh | cut -c 1-22 >with
+    tools/author/diffstat.sh | cut -c 1-22 >with
     git stash -q
-    diff with <(tools/diffstat.sh | cut -c 1-22)
+    diff with <(tools/author/diffstat.sh | cut -c 1-22)
 }
 
 @test "spread.sh changes no step that does not extend the step, and no first comment" {
     edit 05_*/train.c 's/^\/\/ Step 5/& of ours/' 's/return 0;/return !1;/'
-    run --separate-stderr tools/spread.sh 5
+    run --separate-stderr tools/author/spread.sh 5
     [ "$output" = 07_large_models/train.c ]
     git diff --quiet -- 01* 02* 03* 04*
     grep -q 'return !1;' 07_*/train.c
@@ -46,12 +46,12 @@ changed_lines() {
 
 @test "spread.sh names a step that has other lines in this place, and leaves it alone" {
     edit 05_*/train.c 's/fsdp_gather\(&t->fsdp, i, i \+ 1\)/fsdp_gather(\&t->fsdp, i, i + 2)/'
-    fails 1 "07_large_models/train.c has other lines in the place of a change" tools/spread.sh 5
+    fails 1 "07_large_models/train.c has other lines in the place of a change" tools/author/spread.sh 5
     git diff --quiet -- 07*
 }
 
 @test "spread.sh says what is missing" {
-    fails 2 "usage: tools/spread.sh STEP" tools/spread.sh
-    fails 2 "usage: tools/spread.sh STEP" tools/spread.sh 6
-    fails 1 "01_single_gpu/train.c has not changed since the last commit" tools/spread.sh 1
+    fails 2 "usage: tools/author/spread.sh STEP" tools/author/spread.sh
+    fails 2 "usage: tools/author/spread.sh STEP" tools/author/spread.sh 6
+    fails 1 "01_single_gpu/train.c has not changed since the last commit" tools/author/spread.sh 1
 }

@@ -6,7 +6,7 @@
 #   comment      A hunk removes comments, but no code.
 #   moved        A line with more than 10 characters besides blanks is removed in one place and added in another.
 # Lines that are only indented count, but are no fault: clang-format indents them below a new condition or loop. The first
-# comment of a file explains its step, so it may change. tools/reading.sh counts the lines of the other files.
+# comment of a file explains its step, so it may change. tools/author/reading.sh counts the lines of the other files.
 set -u
 
 # steps, lines to add, lines to remove: a tenth above what the course needs, so that nobody squeezes a line to fit.

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from xml.sax.saxutils import escape
 
 sys.dont_write_bytecode = True  # no __pycache__ in the folder of the tools
+sys.path.insert(1, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # tools/
 import files  # noqa: E402
 WIDTH = 1120  # of a figure on a slide
 SMALLEST = 18  # size of a text in a figure of this width, so that the last row can read it

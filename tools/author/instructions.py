@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Prints how many instructions a thread executes in the loops of the GPU's kernels.
 
-    tools/instructions.py                             # all kernels
-    tools/instructions.py image_to_patches max_pool   # those whose names begin so
+    tools/author/instructions.py                             # all kernels
+    tools/author/instructions.py image_to_patches max_pool   # those whose names begin so
 
 nvcc compiles */kernels/*.cu for sm_90, and this program reads the machine code: an instruction has 16 bytes, and the
 lowest 12 bits are its code. It prints one line for each loop, the outer ones first:

@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 STEPS = {os.path.basename(folder)[1]: os.path.basename(folder) for folder in sorted(glob.glob(f"{ROOT}/0*"))
          if os.path.exists(f"{folder}/train.c")}
 DIVIDED = ["mlp", "gpt"]  # by step 9

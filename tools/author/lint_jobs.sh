@@ -2,7 +2,7 @@
 # lint_jobs.sh [FILE...]: finds common mistakes in job scripts, by default in all of slurm/ and pbs/, before a job waits
 # in the queue for nothing. It prints the file, the line and the reason of each mistake, and exits with 1 if it finds any.
 set -eu
-root=$(realpath "$(dirname "$0")/..")
+root=$(realpath "$(dirname "$0")/../..")
 if [ $# = 0 ]; then
     cd "$root"
     shopt -s nullglob

@@ -4,7 +4,7 @@ import pathlib
 import re
 import sys
 
-root = pathlib.Path(__file__).resolve().parent.parent
+root = pathlib.Path(__file__).resolve().parent.parent.parent
 for readme in sorted(root.glob('0*_*/README.md')):
     text = readme.read_text(encoding='utf-8')
     title = re.match(r'# Step (\d+): (.*)\n', text)

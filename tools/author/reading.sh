@@ -4,7 +4,7 @@
 # step has more than 40 lines, if a file or function is missing, or if a source in the folder of a step is in no list.
 # reading.sh N prints the list as the README of step N shows it; reading.sh --write puts the lists into the READMEs.
 set -u
-cd "$(dirname "$(readlink -f "$0")")/.." || exit 1
+cd "$(dirname "$(readlink -f "$0")")/../.." || exit 1
 most_lines=450 most_in_function=40
 
 # Each row is an entry: step, file, functions (all: the whole file; skip: nothing), and what a reader finds there. Readers
@@ -213,7 +213,7 @@ for folder in 0*_*; do
     while IFS='|' read -r step file functions what; do
         if [ "$step" != "$n" ] || [ "$file" = changes ]; then continue; fi
         if [ ! -f "$file" ]; then
-            complain "tools/reading.sh: there is no $file"
+            complain "tools/author/reading.sh: there is no $file"
             continue
         fi
         if [ "$functions" = skip ]; then
@@ -223,14 +223,14 @@ for folder in 0*_*; do
         lines=$(lines_of "$file" "$functions")
         found=$(extents "$file" "$functions")
         for name in $([ "$functions" = all ] || echo "${functions//,/ }"); do
-            grep -q "^$name " <<<"$found" || complain "tools/reading.sh: $file has no function $name"
+            grep -q "^$name " <<<"$found" || complain "tools/author/reading.sh: $file has no function $name"
         done
         sum=$((sum + lines)) files="$files${files:+, }$file ($lines)"
     done <<<"$entries"
     for file in "$folder"/*.[ch]; do
         check_functions "$file"
         [ "${file##*/}" = train.c ] || grep -qF "|$file|" <<<"$entries" ||
-            complain "$file is in no reading list of tools/reading.sh"
+            complain "$file is in no reading list of tools/author/reading.sh"
     done
     printf '%4d %10d %5d %9d  %s\n' "$n" $sum $most_lines $skip "$files"
     [ $sum -le $most_lines ] || complain "step $n asks for $sum lines of reading in addition to train.c; the limit is $most_lines"

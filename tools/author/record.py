@@ -23,6 +23,7 @@ import tempfile
 import time
 
 sys.dont_write_bytecode = True  # no __pycache__ in the folder of the tools
+sys.path.insert(1, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # tools/
 import files  # noqa: E402
 from render import ROOT, texts  # noqa: E402
 

@@ -12,7 +12,7 @@ code. A block begins with one of these comments and ends with <!-- end -->:
                                                                   message(NAME), a message of exercises/messages.h
 
 Each from ... to ... selects lines of a function or of a difference, too; without to, the selection goes on to the end.
-Several of them are joined by a line of three dots. In the slides, the comment of a block stands alone: tools/slides.py puts
+Several of them are joined by a line of three dots. In the slides, the comment of a block stands alone: tools/author/slides.py puts
 the lines behind it when it makes the slides. FILE... are the texts to fill (by default all of the repository)."""
 import argparse
 import csv
@@ -24,9 +24,10 @@ import sys
 import textwrap
 
 sys.dont_write_bytecode = True  # no __pycache__ in the folder of the tools
+sys.path.insert(1, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # tools/
 import files  # noqa: E402
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BEGIN = re.compile(r"^( *)<!-- (code|diff|computed) (.*?) *-->$")
 END = "<!-- end -->"
 VALUE = re.compile(r"<!-- = (.*?) -->(.*?)<!-- end -->")

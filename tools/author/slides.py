@@ -19,6 +19,7 @@ import sys
 import tempfile
 
 sys.dont_write_bytecode = True  # no __pycache__ in the folder of the tools
+sys.path.insert(1, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # tools/
 import files  # noqa: E402
 from record import quotes_of  # noqa: E402
 from render import BEGIN, END, ROOT, VALUE, filled  # noqa: E402

@@ -5,7 +5,7 @@
 set -u
 
 changed=$(ls 0"${1:-}"_*/train.c 2>/dev/null) || {
-    echo "usage: tools/spread.sh STEP, such as tools/spread.sh 1, in the root of the repository" >&2
+    echo "usage: tools/author/spread.sh STEP, such as tools/author/spread.sh 1, in the root of the repository" >&2
     exit 2
 }
 command -v patch >/dev/null || {

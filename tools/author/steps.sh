@@ -1,10 +1,10 @@
 #!/bin/bash
 # steps.sh: prints the table of steps in README.md: the idea of each step, and the minutes for its text, its exercises and
 # its faults of the debugging lab. steps.sh N prints the exercises of step N for the step's README. Both come from the texts
-# of the steps and exercises, so tools/render.py keeps them up to date.
+# of the steps and exercises, so tools/author/render.py keeps them up to date.
 set -eu
 shopt -s nullglob # a new step has no exercises yet
-cd "$(dirname "$(readlink -f "$0")")/.."
+cd "$(dirname "$(readlink -f "$0")")/../.."
 
 minutes() { # FOLDER...: the sum of their minutes
     local folder sum=0 found

@@ -18,6 +18,7 @@ import sys
 import tempfile
 
 sys.dont_write_bytecode = True  # no __pycache__ in the folder of the tools
+sys.path.insert(1, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # tools/
 import files  # noqa: E402
 from rehearse import NODE  # noqa: E402
 from render import ROOT  # noqa: E402

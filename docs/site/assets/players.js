@@ -1,4 +1,4 @@
-// Two players over recorded runs (tools/timelines.py): a training step as streams and ranks, and the ring of step 6.
+// Two players over recorded runs (tools/author/timelines.py): a training step as streams and ranks, and the ring of step 6.
 (() => {
     const DRAWN = ["svg", "g", "rect", "path", "line", "text", "title", "defs", "pattern"];
     const make = (tag, attributes = {}, ...children) => {
