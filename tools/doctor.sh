@@ -5,7 +5,7 @@
 #
 # The table at the end has rows WORD | CHECK | TEST | TEXT | CURE. Of each check, the first row whose test succeeds is
 # printed. The code above the table finds the facts that the rows name. To add a check, add its rows here, and to
-# tests/tools/doctor.bats a row for each WARN and FAIL.
+# tests/tools/doctor.bats a row for each thing that stops a user.
 # shellcheck disable=SC2034,SC2317,SC2329 # the table uses the variables and functions
 set -u
 shopt -s extglob

@@ -147,11 +147,6 @@ END
     fails 1 "DEVICE=cpu after make" 01_single_gpu/train "${tiny[@]}"
 }
 
-@test "the launcher loads no CUDA library" {
-    make DEVICE=cpu build/cpu/03_multigpu_launcher/launch
-    run ! grep -qE 'cuda|cublas|nccl|blas|libz' <<<"$(ldd build/cpu/03_multigpu_launcher/launch)"
-}
-
 @test "make run-step1 takes MNIST, Fashion-MNIST or synthetic images, and says which" {
     mkdir -p data/mnist data/fashion-mnist
     touch data/mnist/train-images-idx3-ubyte.gz.part # of a download that was interrupted
@@ -213,23 +208,6 @@ lists_fixes() { # DEVICE HEADER FIX...: find_libs.sh fails, and names the fixes
     lists_fixes cpu zlib.h tools/deps.sh EBROOTZLIB conda
     lists_fixes gpu cublas_v2.h CUDA_HOME "apt: libcublas" DEVICE=cpu
     lists_fixes nccl nccl.h NCCL_HOME "apt: libnccl-dev" DEVICE=cpu
-}
-
-@test "make stops if a library is missing, and finds it once it is installed" {
-    make clean
-    compiler_without cblas.h
-    run make DEVICE=cpu PRODUCTS=cblas CC=./without step1
-    [ "$status" = 2 ]
-    [[ $output == *"OPENBLAS_HOME"* ]]
-    [ ! -e build/cpu/libs.mk ]
-    make DEVICE=cpu PRODUCTS=cblas build/cpu/flags
-}
-
-@test "without ARCH, nvcc compiles for each generation of GPUs" {
-    [ -n "$nvcc" ] || skip "nvcc is not installed"
-    make DEVICE=gpu build/gpu/flags
-    grep -qF -- '-gencode arch=compute_90,code=sm_90 ' build/gpu/flags
-    [ "$(grep -o -- '-gencode' build/gpu/flags | wc -l)" -gt 3 ]
 }
 
 @test "step 1 builds for the GPU without NCCL; steps that need NCCL explain how to get it" {

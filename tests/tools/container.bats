@@ -45,14 +45,3 @@ container() { # DEVICE
     [[ $output = *'Next: apptainer exec containers/cpu.sif make DEVICE=cpu BUILD=build/container step4' ]]
     [ "$(ls containers)" = "$(printf '%s\n' cpu.def cpu.sif tutorial.def tutorial.sif)" ]
 }
-
-@test "a failed build keeps the earlier image and leaves no other file" {
-    echo earlier >containers/cpu.sif
-    # shellcheck disable=SC2016 # expanded there
-    builder singularity 'echo half >"$image"; exit 255'
-    container cpu
-    [ "$status" = 255 ]
-    [ "$(cat containers/cpu.sif)" = earlier ]
-    [ "$(ls containers)" = "$(printf '%s\n' cpu.def cpu.sif tutorial.def)" ]
-    grep -q '^singularity build .*containers/cpu.new containers/cpu.def$' called
-}

@@ -71,34 +71,6 @@ END
     [[ $output != *g++* ]]
 }
 
-@test "a compiler without the headers of the C library asks for libc6-dev" {
-    stand_in id 'echo 1000'
-    stand_in sudo 'exit 1'
-    # shellcheck disable=SC2016 # expanded there
-    stand_in bare-cc 'case "$(cat)" in *stdio.h*) exit 1 ;; esac'
-    run ! env CC=bare-cc tools/deps.sh run </dev/null
-    [[ ${lines[0]} == "error: missing packages: libc6-dev"* ]]
-    [[ ${lines[2]} == *"dnf install glibc-devel"* ]]
-}
-
-@test "an mpicc without headers is not used, and the headers are asked for" {
-    stand_in id 'echo 1000'
-    stand_in sudo 'exit 1'
-    rm -f "$BATS_TEST_TMPDIR/bin/mpicc.openmpi"
-    stand_in mpicc 'exit 1'
-    run tools/deps.sh bench </dev/null
-    [[ $output == *" libopenmpi-dev"* ]]
-    printf '#!/bin/sh\n' >tools/deps.sh
-    make -n DEVICE=cpu bench-collectives >commands # which runs make -n for the programs
-    grep -q bench/collectives.c commands
-    run ! grep bench/mpi_allreduce.c commands
-    stand_in mpicc.openmpi 'exit 0' # mpicc may be MPICH's
-    run tools/deps.sh bench </dev/null
-    [[ $output != *openmpi* ]]
-    make -n DEVICE=cpu bench-collectives >commands
-    grep -q 'mpicc.openmpi .*bench/mpi_allreduce.c' commands
-}
-
 @test "where bats is too old, npm installs another, or a line says how" {
     stand_in bats 'echo Bats 1.2.1'
     # shellcheck disable=SC2016 # expanded there
@@ -115,21 +87,6 @@ printf "#!/bin/sh\necho Bats 1.8.0\n" >build/npm/node_modules/bats/bin/bats; chm
     [ "$(calls '^npm install .* bats$')" = 1 ]
     run tools/deps.sh test # which finds it
     [ -z "$output" ]
-}
-
-@test "make finds the cmocka of conda" {
-    stand_in id 'echo 1000'
-    stand_in sudo 'exit 1'
-    # shellcheck disable=SC2016 # expanded there
-    stand_in some-cc 'case "$*" in *-I/made/up/include*) ;; *) ! grep -q "<cmocka.h>" ;; esac'
-    CC=some-cc run ! tools/deps.sh quick </dev/null
-    [[ ${lines[0]} == "error: missing packages:"*" libcmocka-dev"* ]]
-    CC=some-cc CONDA_PREFIX=/made/up run tools/deps.sh quick </dev/null
-    [[ $output != *cmocka* ]]
-    CONDA_PREFIX=/made/up run make -n DEVICE=cpu unit-tests
-    grep -q -- '-I/made/up/include .*-c tests/unit/test_data.c' <<<"$output"
-    grep -q -- '-o build/cpu/tests/unit/test_data .*-L/made/up/lib .*-lcmocka' <<<"$output"
-    run ! grep -- '-I/made/up/include .*-c common/' <<<"$output"
 }
 
 @test "root and sudo users see the packages and their size before the installation" {
@@ -163,23 +120,6 @@ printf "#!/bin/sh\necho Bats 1.8.0\n" >build/npm/node_modules/bats/bin/bats; chm
     [[ $output != *"sudo: "* ]]
 }
 
-@test "a package that is missing in this release does not stop the others" {
-    hide cppcheck clang-format
-    # shellcheck disable=SC2016 # expanded there
-    stand_in apt-cache '[ "$2" != cppcheck ]'
-    run ! tools/deps.sh lint
-    [ "$(calls 'install -y clang-format$')" = 1 ]
-}
-
-@test "packages that would start a service are unpacked but not installed" {
-    hide munged slurmctld slurmd sshd
-    edit tools/deps.sh 's|:/usr/sbin:/sbin:|:|'
-    run tools/deps.sh cluster
-    echo "$output"
-    [ "$(calls '--download-only .* munge slurmctld slurm-client slurmd openssh-server openssh-client$')" = 1 ]
-    [ "$(calls 'install -y .*\(munge\|slurm\|ssh\)')" = 1 ]
-}
-
 @test "if no mirror answers, apt runs once, and a line reports it every five seconds" {
     hide cppcheck
     stand_in apt-get 'echo "apt-get $*" >>calls; sleep 7; echo "Ign:1 http://mirror"; sleep 5; echo "W: Failed to fetch http://mirror"; exit 100'
@@ -189,20 +129,4 @@ printf "#!/bin/sh\necho Bats 1.8.0\n" >build/npm/node_modules/bats/bin/bats; chm
     [[ ${lines[2]} =~ ^\ \ [0-9]+\ s:\ Ign:1\ http://mirror$ ]]
     [ "${stderr_lines[0]}" = "note: apt-get update failed: W: Failed to fetch http://mirror" ]
     [ "$(calls .)" = 1 ]
-}
-
-@test "make quickstart asks apt's mirrors once if none answers" {
-    hide curl # which make quickstart wants, as make data wants images
-    stand_in apt-get 'echo "apt-get $*" >>calls; echo "W: Failed to fetch http://mirror"; exit 100'
-    edit tools/data.sh 's|https://[a-z]|http://127.0.0.1:9/&|' 's|/usr/share/datasets|/nowhere|'
-    edit tools/deps.sh 's|/usr/share/datasets|/nowhere|'
-    unset MNIST_MIRROR
-    tools/deps.sh run
-    run ! tools/data.sh
-    echo "$output"
-    [[ $output == *"missing packages: dataset-fashion-mnist; no mirror answered apt-get"* ]]
-    [ "$(calls .)" = 1 ]
-    touch -d '61 seconds ago' build/no-mirror
-    run tools/deps.sh fashion
-    [ "$(calls .)" = 2 ]
 }

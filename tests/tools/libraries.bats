@@ -110,29 +110,6 @@ END
     builds_with 12 1
 }
 
-@test "if NCCL_HOME holds no NCCL, a note names the NCCL that is used" {
-    nvcc cuda/bin/nvcc 90
-    for name in cudart cublas nccl; do
-        library $name cuda/include cuda/lib64
-    done
-    find_libs NVCC="$PWD/cuda/bin/nvcc" NCCL_HOME="$PWD/gone"
-    finds nccl cuda/include cuda/lib64
-    [[ $stderr == "note: "*"NCCL_HOME=$PWD/gone"*"$PWD/cuda/lib64"* ]]
-    [ ${#stderr_lines[@]} = 1 ]
-}
-
-@test "EasyBuild's CUDA and NCCL are found, with a link to nvcc in PATH" {
-    nvcc CUDA/compilers/nvcc 90
-    mkdir bin
-    ln -s ../CUDA/compilers/nvcc bin/nvcc
-    library cudart CUDA/include CUDA/lib
-    library cublas CUDA/include CUDA/lib
-    library nccl NCCL/include NCCL/lib
-    find_libs PATH="$PWD/bin:$PATH" EBROOTCUDA="$PWD/CUDA" EBROOTNCCL="$PWD/NCCL"
-    finds cublas CUDA/include CUDA/lib
-    finds nccl NCCL/include NCCL/lib
-}
-
 @test "conda-forge's CUDA and NCCL are found, on x86 and on Arm" {
     for target in x86_64-linux sbsa-linux; do
         nvcc $target/bin/nvcc 90
@@ -187,16 +164,6 @@ builds_for() {
     builds_for 60 70 80 90 <<<"50 52 53 60 61 62 70 72 75 80 86 87 89 90"
     builds_for 60 70 80 90 100 120 <<<"50 52 53 60 61 62 70 72 75 80 86 87 89 90 100 101 120"
     builds_for 75 80 90 100 110 120 <<<"75 80 86 87 88 89 90 100 110 103 120 121" # in nvcc's own order
-}
-
-@test "an nvcc without a supported GPU generation is refused, and the message suggests a fix" {
-    library cudart cuda/include cuda/lib64
-    library cublas cuda/include cuda/lib64
-    nvcc cuda/bin/nvcc 35 50
-    run --separate-stderr env NVCC="$PWD/cuda/bin/nvcc" sh find_libs.sh gpu
-    [ "$status" = 1 ]
-    [[ ${stderr_lines[0]} == "error: $PWD/cuda/bin/nvcc --list-gpu-arch "* ]]
-    [[ ${stderr_lines[1]} == "  - "*"11.8"* ]]
 }
 
 @test "if nvcc finds no C++ compiler, the message names the reason and a fix" {
@@ -266,32 +233,4 @@ END
     [ "$status" = 2 ]
     [[ ${stderr_lines[0]} == "error: $PWD/nvc does not compile: nvc-Error-Unknown switch: -fno-math-errno. "* ]]
     [[ ${stderr_lines[1]} == "  - run make with CC=gcc,"* ]]
-}
-
-@test "make and the banner warn of the slow reference BLAS until a faster library is installed" {
-    [ -e /usr/lib/x86_64-linux-gnu/blas/libblas.so ] || skip "libblas-dev is not installed"
-    copy_tree tree
-    cd tree
-    # oneDNN and OpenBLAS are hidden, and the names libblas and libcblas are links to the reference BLAS.
-    mkdir reference
-    ln -s /usr/lib/x86_64-linux-gnu/blas/libblas.so{,.3} reference/
-    cat >cc-reference <<'END'
-#!/bin/sh
-[ -e faster ] || case $* in *dnnl* | *openblas* | *-lcblas*) exit 1 ;; esac
-exec cc "$@" -Lreference -Wl,-rpath,"$PWD/reference"
-END
-    chmod +x cc-reference
-    run --separate-stderr make -j2 DEVICE=cpu CC="$PWD/cc-reference" step1
-    [ "$status" = 0 ] || { echo "$output" "$stderr" && return 1; }
-    [[ $stderr == "note: "*"reference BLAS"*"tools/deps.sh run installs one of them"* ]]
-    [ ${#stderr_lines[@]} = 1 ]
-    options=(--data synthetic --hidden 8 --max-steps 1)
-    01_single_gpu/train "${options[@]}" >out
-    grep -q '^device .*the reference BLAS (slow: install oneDNN or OpenBLAS)' out
-    touch faster
-    run --separate-stderr make -j2 DEVICE=cpu CC="$PWD/cc-reference" step1
-    [ "$status" = 0 ]
-    [ -z "$stderr" ]
-    01_single_gpu/train "${options[@]}" >out
-    run ! grep -q 'slow' out
 }
