@@ -136,17 +136,19 @@ site: slides diffs ## makes the web site of the course, with the slides and the 
 	@$(call NPM,docs/site,build/site-node)
 	@tools/author/site.sh build/site
 
-check-gpu: ## tests the course on this machine's GPUs and writes a report (DEVICE=cpu: on the CPU device)
+check-gpu: ## runs make test DEVICE=gpu, measures some runs, and writes a report (DEVICE=cpu: on the CPU device)
 	@tools/check_gpu.sh $(if $(filter file,$(origin DEVICE)),gpu,$(DEVICE))
 
 test-quick: ## runs the unit tests and the main tests of steps 1 to 3 in a minute; needs a compiler and cmocka
 	@tools/deps.sh quick
 	@LEVEL=quick tests/run.sh
 
-test: ## shows that the steps work on this machine; installs the packages that the tests need (180 MB)
-	@tools/deps.sh test
+test: ## shows that the steps work on this machine; installs the packages that the tests need (180 MB) (DEVICE=gpu: on its GPUs)
+	@tools/deps.sh $(ON)
 	@tools/data.sh || echo 'note: make test continues without MNIST, and skips the tests that need it'
-	@LEVEL=test tests/run.sh
+	@LEVEL=$(ON) tests/run.sh
+# Where nvcc is, DEVICE is gpu unless someone has set it.
+test: ON = $(if $(filter file,$(origin DEVICE)),test,$(if $(filter gpu,$(DEVICE)),gpu,test))
 
 test-all: ## also tests exercises, tools and texts, and runs the long tests and those with Slurm, PyTorch, Open MPI, MPICH and Chromium (installs 2 GB)
 	@tools/deps.sh test-all

@@ -4,6 +4,11 @@ root=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
 # shellcheck source=exercises/shared.bash
 . "$root/exercises/shared.bash"
 
+# Tests with the tag gpu also run on GPUs: LEVEL=gpu DEVICE=gpu tests/run.sh.
+on_gpu() {
+    [ "${DEVICE:-cpu}" = gpu ]
+}
+
 # need_train [PROGRAM...]: builds step 1 for the CPU device, and other programs such as 02_multigpu_fork/train. If
 # tests/run.sh has built all programs, TRAIN holds the path of step 1, and nothing is built.
 need_train() {

@@ -4,13 +4,21 @@
 #   quick  the unit tests and tests/quick.sh
 #   test   all but the folders text, tools, cluster and fuzz, and the tests with the tag test-all
 #   rest   those that test leaves out
+#   gpu    unit tests and the tests with the tag gpu, on DEVICE: gpu, or cpu to try them there
 # Every test prints TAP. If a test program fails without naming a test, this counts as one failure, and so does a process
 # or a file that a test leaves behind.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 pattern=${1:-.}
 level=${LEVEL:-all}
-export TRAIN=$PWD/build/test/01_single_gpu/train
+build=build/test most=$(($(nproc) * 4)) # many tests mostly wait
+options=(DEVICE=cpu)
+if [ "$level" = gpu ]; then
+    export SHARE_GPUS=1 NCCL_SOCKET_IFNAME=lo CUDA_MODULE_LOADING=LAZY DEVICE=${DEVICE:-cpu}
+    export NCCL_NVLS_ENABLE=0 # with NVLS, NCCL may add numbers in a different order in each run
+    [ "$DEVICE" = cpu ] || build=build/check-gpu-native options=(DEVICE=gpu ARCH=native) most=3
+fi
+export TRAIN=$PWD/$build/01_single_gpu/train
 work=$(mktemp -d)
 mkdir "$work/tmp" "$work/results"
 export TMPDIR=$work/tmp
@@ -110,6 +118,10 @@ add_bats() { # FILE
             bats+=' --filter-tags test-all'
         fi
         ;;
+    gpu)
+        grep -qE '^# bats test_tags=.*\<gpu' "$1" || return 0
+        bats+=' --filter-tags gpu'
+        ;;
     esac
     [ "$level" = test ] || parts=$(sed -n 's/^# \([0-9]*\) parts$/\1/p' "$1")
     [ -n "$parts" ] || add "$name" "$1" "$bats $1"
@@ -119,7 +131,7 @@ add_bats() { # FILE
 }
 
 add_built() { # NAME FILE
-    local program=build/test/${2%/*}/${1##*/}
+    local program=$build/${2%/*}/${1##*/}
     if [ ! -x "$program" ]; then
         program="echo ok 1 - $1 # skip clang is not installed"
     elif [[ $2 == cpu_device/* ]]; then
@@ -129,11 +141,11 @@ add_built() { # NAME FILE
 }
 
 build() { # every program and unit test
-    make -j"$(nproc)" DEVICE=cpu BUILD=build/test programs unit-tests >"$work/build" 2>&1 || {
+    make -j"$(nproc)" "${options[@]}" BUILD=$build programs unit-tests >"$work/build" 2>&1 || {
         cat "$work/build"
         return 1
     }
-    echo "ok 1 - CPU device${WERROR:+, warnings are errors}"
+    echo "ok 1 - ${options[0]}${WERROR:+, warnings are errors}"
 }
 
 plan() {
@@ -149,20 +161,22 @@ plan() {
         name=${test#tests/} name=${name%.c}
         if [[ "$level $name" == quick\ */test_nccl_* ]]; then # as long as all others together
             continue
+        elif [[ $level == gpu && $name != unit/* ]]; then
+            continue
         elif [[ $level == test ]] && is_late "$test"; then
             continue
         fi
         if [ "$level" != rest ] || is_late "$test"; then
             add_built "$name" "$test"
         fi
-        [[ $name != *kernels ]] || add_built "${name}_cu" "$test" # in each level, as a bare machine has no clang
+        [[ $level == gpu || $name != *kernels ]] || add_built "${name}_cu" "$test" # in each level, as a bare machine has no clang
     done
-    [ "$level" = rest ] || add quick tests/quick.sh tests/quick.sh
+    [[ $level == @(rest|gpu) ]] || add quick tests/quick.sh tests/quick.sh
 }
 
 # Starts those that take longest first, so that all end at about the same time.
 run_all() {
-    local name words count most=$(($(nproc) * 4)) # many tests mostly wait
+    local name words count
     count=$(wc -l <"$work/plan")
     echo "$count test programs run, $most at a time"
     while read -r _ name words; do

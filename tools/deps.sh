@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # deps.sh SET: installs the packages of a set that are missing here: run (to build and run on DEVICE, by default on the
 # CPU device; with NVCC set, also to compile for GPUs), quick, test, test-all, cluster, container, fuzz, lint or format
-# (for the make target of this name), plots (for make rehearse and make plots), diffs, slides, site, bench (to compare
+# (for the make target of this name), gpu (for make test DEVICE=gpu), plots (for make rehearse and make plots), diffs, slides, site, bench (to compare
 # with PyTorch) or fashion (the images of Fashion-MNIST). It uses apt-get, as root or through sudo, and lists the packages
 # before it installs them. If a needed package stays missing, it prints how to get it and exits with 1.
 set -u
@@ -44,24 +44,24 @@ check() { # SET
     [ "$(uname -m)" != x86_64 ] || products=(libdnnl-dev onednn-devel onednn) fast=has_onednn # oneDNN is fast on x86-64 only
     apt='' dnf='' conda='' unpacked='' needed=''
     case $1 in
-        run | quick | test | test-all | cluster | container | fuzz | bench)
+        run | quick | test | test-all | cluster | container | fuzz | bench | gpu)
             need has_command "$cc" gcc gcc gcc
             need has_header stdio.h libc6-dev glibc-devel # Debian's gcc comes without it where nothing is recommended
             want has_command curl curl curl curl
             [ -z "${NVCC:-}" ] || need has_command g++ g++ gcc-c++ gxx # which nvcc calls
             need has_zlib - zlib1g-dev zlib-devel zlib
-            if [ "$1 ${DEVICE:-}" != 'run gpu' ]; then
+            if [[ "$1 ${DEVICE:-}" != @(run|gpu)\ gpu ]]; then
                 need has_products - "${products[@]}"
                 want "$fast" - "${products[@]}"
             fi
             ;;&
-        quick | test | test-all | cluster | container)
+        quick | test | test-all | cluster | container | gpu)
             need has_header cmocka.h libcmocka-dev libcmocka-devel cmocka
             ;;&
         test | test-all | bench) # they compare oneDNN and OpenBLAS
             want has_openblas - "${openblas[@]}"
             ;;&
-        test | test-all | cluster | container)
+        test | test-all | cluster | container | gpu)
             need has_bats - bats bats bats-core
             need has_command pgrep procps procps-ng procps-ng
             want has_command script bsdutils util-linux util-linux

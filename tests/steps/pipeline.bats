@@ -55,6 +55,7 @@ END
     done
 }
 
+# bats test_tags=gpu
 @test "several pipelines, and other numbers of stages and micro-batches, have the loss curve of step 1" {
     local model more
     for model in "" "$gpt --dropout 0.2 --optimizer adamw --lr 1e-3"; do

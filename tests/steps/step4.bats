@@ -112,6 +112,17 @@ late_is_given_up() {
     end_ranks
 }
 
+# bats test_tags=gpu
+@test "when a rank stops, the watchdog of another one ends the job" {
+    start "$launch" --nproc-per-node 2 --shutdown-timeout 3 "$four" "${options[@]}" --epochs 100000 --step-timeout 5
+    until_true 60 grep -q '^epoch 1/.*accuracy' out
+    find_ranks 2
+    kill -STOP "${ranks[1]}"
+    ends 1
+    ! grep -q cudaErrorLaunchTimeout err || skip "a display uses this GPU, and its driver ended the kernel that waited"
+    grep -q -- --step-timeout err
+}
+
 # silent_host HOSTS OPTION...: each rank counts as one of its host in HOSTS, such as 0011. Ranks 2 and 3 send nothing from
 # here on, as if their host had lost its power.
 silent_host() {

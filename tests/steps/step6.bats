@@ -33,6 +33,7 @@ correct() {
         END { exit bad || rows < 12 }' <<<"$output"
 }
 
+# bats test_tags=gpu
 @test "1, 2, 3, 4 and 8 ranks sum to 0, 1, 3, 6 and 28" {
     for pair in 1:0 2:1 3:3 4:6 8:28; do
         ranks=${pair%:*} sum=${pair#*:}
