@@ -94,23 +94,11 @@ listed() {
 
 @test "make profile-stepN runs the programs with nsys, and says in one line where it is missing" {
     mkdir bin
-    cat >bin/nsys <<'END'
-#!/bin/bash
-echo "nsys: $*"
-while [[ $1 == -* || $1 == profile ]]; do
-    [[ $1 != --output=* ]] || echo report >"${1#--output=}.nsys-rep"
-    shift
-done
-"$@"
-END
+    # shellcheck disable=SC2016 # expanded there
+    printf '#!/bin/bash\necho "nsys: $*"\nwhile [[ $1 == -* || $1 == profile ]]; do shift; done\nexec "$@"\n' >bin/nsys
     chmod +x bin/nsys
-    export CPU_DEVICES=2
-    PATH=$BATS_TEST_TMPDIR/bin:$PATH fresh "profile-step2" ARGS='--hidden 8'
+    CPU_DEVICES=2 PATH=$BATS_TEST_TMPDIR/bin:$PATH fresh "profile-step2" ARGS='--hidden 8'
     says 'nsys: profile --trace=cuda,nvtx,cublas ' 'step 12/468' 'build/profile/step2/report.nsys-rep: all ranks'
-    [ -s build/profile/step2/report.nsys-rep ]
-    PATH=$BATS_TEST_TMPDIR/bin:$PATH run make -j2 DEVICE=cpu profile-step3 ARGS='--hidden 8 --max-steps 2' \
-        LAUNCH='--nproc-per-node 2'
-    [ "$status" = 0 ] && says '03_multigpu_launcher/launch --nproc-per-node 2 03_multigpu_launcher/train' 'step 2/468'
     ! command -v nsys >/dev/null || skip "nsys is installed"
     run make DEVICE=cpu profile-step1
     [ "$status" = 2 ] && [ "${lines[0]}" = "error: nsys is missing: install Nsight Systems, or load the module of CUDA; \
