@@ -99,7 +99,7 @@ $(BUILD)/%.o: %.cu $(BUILD)/flags
 $(BUILD)/steps.a: $(STEPS_MODULES)
 $(BUILD)/common.a: $(COMMON_MODULES)
 # The CPU device has a Makefile of its own, which knows what the library is made from.
-CPU_DEVICE = $(MAKE) $(if $(V),,-s) --no-print-directory -C cpu_device BUILD=../$(BUILD)/cpu_device LIBRARY=../$(LIBRARY) BLAS='$(LIB_FLAGS)'
+CPU_DEVICE = $(MAKE) $(if $(V),,-s QUIET=@) --no-print-directory -C cpu_device BUILD=../$(BUILD)/cpu_device LIBRARY=../$(LIBRARY) BLAS='$(LIB_FLAGS)'
 $(LIBRARY): always
 	@+$(CPU_DEVICE) ../$@
 $(BUILD)/%.a:
