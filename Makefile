@@ -1,7 +1,7 @@
 # `make` lists the targets. tools/build.mk says how make compiles, and for which device; tests/tests.mk tests, and bench/bench.mk measures.
 
 # The programs of each step. All other sources in the folder of a step are modules, which later steps use too.
-step1 := 01_single_gpu/train 01_single_gpu/classify 01_single_gpu/ladder
+step1 := 01_single_gpu/train 01_single_gpu/classify 01_single_gpu/ladder/ladder
 step2 := 02_multigpu_fork/train
 step3 := 03_multigpu_launcher/launch 03_multigpu_launcher/train
 step4 := 04_multinode/doctor 04_multinode/launch 04_multinode/train

@@ -32,7 +32,7 @@ MAINS_OF_MINE := $(shell grep -l '^int main\>' $(SOURCES_OF_MINE) /dev/null)
 SOURCES_OF_MINE := $(filter-out $(filter-out %/$(notdir $(MAIN)).c,$(MAINS_OF_MINE)),$(SOURCES_OF_MINE))
 OBJECTS_OF_MINE := $(patsubst %.c,$(BUILD)/%.o,$(SOURCES_OF_MINE:%.cu=$(BUILD)/%.cu.o))
 STEPS_OF_MINE := $(if $(filter 01_%,$(MAIN)),,$(BUILD)/exercises/observe.o $(BUILD)/steps.a)
-CRASH_OF_MINE := $(BUILD)/exercises/crash.o $(if $(filter %/ladder,$(MAIN)),$(addprefix $(BUILD)/01_single_gpu/,climb.o fused.o))
+CRASH_OF_MINE := $(BUILD)/exercises/crash.o $(if $(filter %/ladder,$(MAIN)),$(addprefix $(BUILD)/01_single_gpu/ladder/,climb.o fused.o))
 ifneq ($(filter 04_%,$(MAIN)),)
 STEPS_OF_MINE := $(BUILD)/exercises/observe_connect.o $(STEPS_OF_MINE)
 endif

@@ -44,8 +44,8 @@ programs: $(BUILT)
 # The links in the folders of the steps, which lead to what was built last. Beside each program for the GPU, PROGRAM.cpu
 # leads to the one that common/device/fallback.c starts in its place.
 $(PROGRAMS): %: $(BUILD)/% $(if $(BOTH),cpu-programs)
-	@ln -sf ../$< $@
-	@$(if $(BOTH),ln -sf ../../../build/cpu/$@,rm -f) $<.cpu
+	@ln -srf $< $@
+	@$(if $(BOTH),ln -srf build/cpu/$@,rm -f) $<.cpu
 
 # A single second make builds the programs for the CPU device, because two at the same time would write the same files.
 # A login node may lack a library for them; then the programs for the GPU are enough.
@@ -107,7 +107,7 @@ $(BUILD)/%.a:
 	$(QUIET)$(AR) -qc $@ $^
 $(filter-out %/launch,$(BUILT)): $(if $(filter gpu,$(DEVICE)),$(BUILD)/common/device/fallback.o)
 $(filter-out $(BUILD)/01_%,$(BUILT)): $(BUILD)/steps.a
-$(BUILD)/01_single_gpu/ladder: $(addprefix $(BUILD)/01_single_gpu/,climb.o fused.o)
+$(BUILD)/01_single_gpu/ladder/ladder: $(addprefix $(BUILD)/01_single_gpu/ladder/,climb.o fused.o)
 $(BUILT): $(COMMON_ARCHIVES)
 $(BUILT): %: %.o
 	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ -Wl,--as-needed $(LIB_FLAGS) $(NCCL_FLAGS) -lm -ldl

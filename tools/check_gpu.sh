@@ -78,7 +78,7 @@ train() { # STEP OPTION...
 
 # The ladder of step 1, and the modelled time of each rung (docs/ladder.md) beside the measured one.
 ladder() {
-    timeout -k 5 120 "$bin/01_single_gpu/ladder" "${data[@]}" "${width[@]}" "${rungs[@]}" --floor >"$work/ladder" || return
+    timeout -k 5 120 "$bin/01_single_gpu/ladder/ladder" "${data[@]}" "${width[@]}" "${rungs[@]}" --floor >"$work/ladder" || return
     cat "$work/ladder"
     awk '
         /^[0-6] .* (fp32|tf32) / {

@@ -1,4 +1,4 @@
-"""The time of a training step on each rung of the ladder (01_single_gpu/ladder.c), from the table in docs/ladder.md, and the
+"""The time of a training step on each rung of the ladder (01_single_gpu/ladder/ladder.c), from the table in docs/ladder.md, and the
 times that an H200 measured, which stand there, too. make ladder calls this file with a table and the name of a figure."""
 import os
 import re

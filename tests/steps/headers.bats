@@ -26,7 +26,7 @@ compiles() {
 
 @test "cpu_device/API.md names every function of NVIDIA that the programs call" {
     local name names
-    mapfile -t names < <(cat 0*/*.[ch] {common,zoo}/*/*.{c,h,cu} {watch,zoo}/*.[ch] | grep -oE '\b(cuda|cublas|nccl)[A-Z][A-Za-z]+\(' | tr -d '(' | sort -u)
+    mapfile -t names < <(cat 0*/{*,*/*}.[ch] {common,zoo}/*/*.{c,h,cu} {watch,zoo}/*.[ch] | grep -oE '\b(cuda|cublas|nccl)[A-Z][A-Za-z]+\(' | tr -d '(' | sort -u)
     [ ${#names[@]} -gt 40 ]
     for name in "${names[@]}"; do
         grep -q "\`$name\`" cpu_device/API.md || { echo "$name is not in cpu_device/API.md" && return 1; }
@@ -35,7 +35,7 @@ compiles() {
 
 @test "the programs and all modules compile against NVIDIA's headers" {
     [ -n "$CUDA_FLAGS" ] || skip "no CUDA toolkit here"
-    compiles "$(grep -oE -- '-I[^ ]+' <<<"$CUDA_FLAGS")" 0*/*.c {common/*,zoo,zoo/*,watch}/*.c
+    compiles "$(grep -oE -- '-I[^ ]+' <<<"$CUDA_FLAGS")" 0*/{*,*/*}.c {common/*,zoo,zoo/*,watch}/*.c
 }
 
 # NCCL 2.18 is the oldest release that the programs support. What came later is removed from our header.
@@ -50,5 +50,5 @@ compiles() {
             cpu_device/include/nccl.h
     } >"$BATS_TEST_TMPDIR/nccl.h"
     run ! grep -E 'ncclMemAlloc|ncclGather\(|trafficClass|ncclBfloat16' "$BATS_TEST_TMPDIR/nccl.h"
-    compiles "-I$BATS_TEST_TMPDIR -Icpu_device/include" 0*/*.c
+    compiles "-I$BATS_TEST_TMPDIR -Icpu_device/include" 0*/{*,*/*}.c
 }

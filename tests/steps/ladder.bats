@@ -4,7 +4,7 @@
 load ../helpers
 
 setup_file() {
-    need_train 01_single_gpu/ladder
+    need_train 01_single_gpu/ladder/ladder
     export LADDER=${TRAIN%train}ladder
     tiny_data "$BATS_FILE_TMPDIR/tiny"
 }
@@ -32,11 +32,11 @@ within 1e-05;the bits of rung 3;within 1e-03;the bits of rung 5;" ]
     flags=$(sed -n 's/^LIB_FLAGS := //p' "$root/build/test/libs.mk")
     mkdir "$BATS_TEST_TMPDIR/01_single_gpu"
     # The graph reads the samples of the first step in each step.
-    sed 's/t->order + t->step \* opt.batch,/t->order,/' "$root/01_single_gpu/ladder.c" >"$BATS_TEST_TMPDIR/ladder.c"
-    refute cmp "$root/01_single_gpu/ladder.c" "$BATS_TEST_TMPDIR/ladder.c"
+    sed 's/t->order + t->step \* opt.batch,/t->order,/' "$root/01_single_gpu/ladder/ladder.c" >"$BATS_TEST_TMPDIR/ladder.c"
+    refute cmp "$root/01_single_gpu/ladder/ladder.c" "$BATS_TEST_TMPDIR/ladder.c"
     cd "$root"
     # shellcheck disable=SC2086 # several flags
-    ${CC:-cc} -std=c11 -D_GNU_SOURCE -I. -Icpu_device/include -pthread "$BATS_TEST_TMPDIR/ladder.c" 01_single_gpu/climb.c 01_single_gpu/fused.c \
+    ${CC:-cc} -std=c11 -D_GNU_SOURCE -I. -Icpu_device/include -pthread "$BATS_TEST_TMPDIR/ladder.c" 01_single_gpu/ladder/climb.c 01_single_gpu/ladder/fused.c \
         build/test/common.a build/test/libcpu_device.a $flags -lm -ldl -o "$BATS_TEST_TMPDIR/ladder"
     LADDER=$BATS_TEST_TMPDIR/ladder
     climb --rung 3

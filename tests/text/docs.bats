@@ -154,7 +154,7 @@ END
 
 @test "what a text quotes is what its commands print" {
     # Commands of make use what is built already.
-    need_train 01_single_gpu/ladder 02_multigpu_fork/train 03_multigpu_launcher/{train,launch} 04_multinode/{train,doctor} 05_fsdp/train \
+    need_train 01_single_gpu/ladder/ladder 02_multigpu_fork/train 03_multigpu_launcher/{train,launch} 04_multinode/{train,doctor} 05_fsdp/train \
         06_allreduce_demo/allreduce 07_large_models/train 08_pipeline/train 09_tensor/train
     [ -d "$root/data/mnist" ] || skip "no MNIST: make data fetches it"
     cd "$root" || return

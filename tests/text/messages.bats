@@ -9,7 +9,7 @@ setup() {
 
 # A message may be broken into several strings of a source.
 source_strings() {
-    (cd "$root" && cat 0*/*.c {common/*,zoo,zoo/*,watch}/*.c cpu_device/src/*.c) | tr '\n' ' ' | sed 's/" *"//g'
+    (cd "$root" && cat 0*/{*,*/*}.c {common/*,zoo,zoo/*,watch}/*.c cpu_device/src/*.c) | tr '\n' ' ' | sed 's/" *"//g'
 }
 
 # lines TEXT...: prints the lines of checks, tests and answers that contain one of these texts, each after FILE:NUMBER:.

@@ -128,7 +128,7 @@ lacking() {
 }
 
 @test "the sources have each message of the course" {
-    (cd "$root" && cat 0*/*.c {common/*,zoo,zoo/*,watch}/*.c cpu_device/src/*.c tools/*.sh Makefile tools/*.mk) |
+    (cd "$root" && cat 0*/{*,*/*}.c {common/*,zoo,zoo/*,watch}/*.c cpu_device/src/*.c tools/*.sh Makefile tools/*.mk) |
         sed 's/%[.0-9*]*l\{0,1\}[a-z]/@/g; s/  *|/ |/g' | tr '\n' ' ' | sed 's/" *"//g' >sources
     run lacking sources Build "One GPU" "Several ranks" "Several nodes" "The CPU device"
     [ -z "$output" ] || { echo "no program prints: $output" && return 1; }
@@ -140,7 +140,7 @@ lacking() {
 @test "the guides for instructors and attendees explain messages that exist" {
     cd "$root"
     local message text
-    text=$(cat 0*/*.c {common/*,zoo,zoo/*,watch}/*.c tools/*.sh exercises/*.{sh,bash} Makefile | sed 's/%[.0-9*]*l\{0,1\}[a-z]/@/g')
+    text=$(cat 0*/{*,*/*}.c {common/*,zoo,zoo/*,watch}/*.c tools/*.sh exercises/*.{sh,bash} Makefile | sed 's/%[.0-9*]*l\{0,1\}[a-z]/@/g')
     while IFS= read -r message; do
         case $message in
         FAIL* | WARN*) grep -qE "^(${message%%  *}|\\\$\w+) +\| ${message##*  } +\|" tools/doctor.sh ;;

@@ -15,11 +15,11 @@ entries='
 1|common/layers/dense.c|dense_forward,dense_backward|one layer; `matmul` is one call of cuBLAS
 1|common/snapshots/snapshot.h|all|what a snapshot holds
 1|01_single_gpu/classify.c|skip|
-1|01_single_gpu/ladder.c|skip|
-1|01_single_gpu/climb.c|skip|
-1|01_single_gpu/climb.h|skip|
-1|01_single_gpu/fused.c|skip|
-1|01_single_gpu/fused.h|skip|
+1|01_single_gpu/ladder/ladder.c|skip|
+1|01_single_gpu/ladder/climb.c|skip|
+1|01_single_gpu/ladder/climb.h|skip|
+1|01_single_gpu/ladder/fused.c|skip|
+1|01_single_gpu/ladder/fused.h|skip|
 2|changes|diff12|ranks, the all-reduce, which rank saves, and when all stop
 2|02_multigpu_fork/ranks.h|all|the contract of the next file
 2|02_multigpu_fork/ranks.c|start_ranks,wait_for_ranks,report_end|one process per GPU, from start to end

@@ -1,7 +1,7 @@
 // What the two files of the ladder share: ladder.c has the rungs, which are versions of a training
 // run, and climb.c checks and times them.
 #pragma once
-#include "01_single_gpu/fused.h"
+#include "01_single_gpu/ladder/fused.h"
 #include "common/device/device.h"
 #include "common/models/model.h"
 #include <pthread.h>

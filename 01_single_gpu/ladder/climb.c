@@ -1,5 +1,5 @@
 // Checks and times the rungs of the ladder.
-#include "01_single_gpu/climb.h"
+#include "01_single_gpu/ladder/climb.h"
 #include "common/base/say.h"
 #include "common/kernels/kernels.h"
 #include "common/layers/products.h"

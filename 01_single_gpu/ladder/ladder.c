@@ -2,7 +2,7 @@
 // launch per epoch. Each rung replaces a few functions of the rung before. The program first checks
 // that a rung trains the same model as rung 0, then times it, and compares it with the floor: the
 // time that its launches, its arithmetic or its memory traffic need at least.
-#include "01_single_gpu/climb.h"
+#include "01_single_gpu/ladder/climb.h"
 #include "common/base/minmax.h"
 #include "common/kernels/kernels.h"
 #include "common/layers/layers.h"

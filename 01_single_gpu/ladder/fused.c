@@ -1,4 +1,4 @@
-#include "01_single_gpu/fused.h"
+#include "01_single_gpu/ladder/fused.h"
 #include "common/device/device.h"
 #include "common/kernels/kernels.h"
 #include "common/layers/products.h"
