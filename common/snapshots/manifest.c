@@ -10,17 +10,14 @@ size_t print_manifest(char text[MANIFEST_SIZE], const struct snapshot *s,
                       const struct sharding *sharding) {
     const struct progress *p = &s->progress;
     const struct conditions *c = &s->conditions;
-    long version = snapshot_version(c);
     int size = snprintf(
         text, MANIFEST_SIZE,
-        "%s%ld\nmodel %.127s\noptimizer %.15s\nseed %ld\nbatch %ld\nepochs %ld\nstep %ld\n"
-        "loss %.17g\ncorrect %.17g\nsamples %.17g\nshards %d\n",
-        MANIFEST, version, s->model, s->optimizer, (long)s->seed, (long)s->batch, (long)p->epochs,
-        (long)p->step, p->sums.loss, p->sums.correct, p->sums.samples, sharding->shards);
-    if (version > 1)
-        size += snprintf(text + size, MANIFEST_SIZE - size,
-                         "images %ld\nchecksum %08lx\nfolder:%.127s\nsettings:%.639s\n",
-                         (long)c->samples, (unsigned long)c->checksum, c->folder, c->settings);
+        "%s%d\nmodel %.127s\noptimizer %.15s\nseed %ld\nbatch %ld\nepochs %ld\nstep %ld\n"
+        "loss %.17g\ncorrect %.17g\nsamples %.17g\nshards %d\n"
+        "images %ld\nchecksum %08lx\nfolder:%.127s\nsettings:%.639s\n",
+        MANIFEST, SNAPSHOT_VERSION, s->model, s->optimizer, (long)s->seed, (long)s->batch,
+        (long)p->epochs, (long)p->step, p->sums.loss, p->sums.correct, p->sums.samples,
+        sharding->shards, (long)c->samples, (unsigned long)c->checksum, c->folder, c->settings);
     for (int i = 0; i < sharding->units; i++) {
         const struct division *d = &sharding->division[i];
         size += snprintf(text + size, MANIFEST_SIZE - size, "unit %zu", sharding->unit[i]);
@@ -44,13 +41,13 @@ static void parse_lines(const char *text, long *version, struct snapshot *found,
     sscanf(
         text,
         "%18ld model %127[^\n] optimizer %15[^\n] seed %18ld batch %18ld epochs %18ld step %18ld "
-        "loss %lf correct %lf samples %lf shards %9d %n",
+        "loss %lf correct %lf samples %lf shards %9d images %18ld checksum %8lx folder:%127[^\n] "
+        "settings:%639[^\n] %n",
         version, found->model, found->optimizer, &found->seed, &found->batch, &p->epochs, &p->step,
-        &p->sums.loss, &p->sums.correct, &p->sums.samples, &sharding->shards, &length);
+        &p->sums.loss, &p->sums.correct, &p->sums.samples, &sharding->shards, &c->samples,
+        &c->checksum, c->folder, c->settings, &length);
     text += length;
-    sscanf(text, "images %18ld checksum %8lx folder:%127[^\n] settings:%639[^\n] %n", &c->samples,
-           &c->checksum, c->folder, c->settings, &more);
-    for (text += more; sharding->units < MOST_UNITS; text += more, sharding->units++) {
+    for (; sharding->units < MOST_UNITS; text += more, sharding->units++) {
         struct division *d = &sharding->division[sharding->units];
         if (sscanf(text, "unit %18zu %n", &sharding->unit[sharding->units], &length) != 1)
             break;
@@ -70,12 +67,12 @@ int parse_manifest(const char *path, long *version, struct snapshot *found,
         fclose(file);
     if (strncmp(text, MANIFEST, strlen(MANIFEST)))
         return 0;
-    *version = 1;
+    *version = SNAPSHOT_VERSION;
     found->conditions = (struct conditions){.samples = 0};
     parse_lines(text + strlen(MANIFEST), version, found, sharding);
     // The manifest is complete if writing its contents again gives the same bytes, including the
     // checksum.
-    if ((*version == 1 || *version == 2) &&
+    if (*version == SNAPSHOT_VERSION &&
         (size != print_manifest(again, found, sharding) || memcmp(text, again, size)))
         return refuse(why, "snapshot %.300s is a truncated or corrupt manifest", path);
     return 1;

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,20 +21,11 @@ struct header {
     int64_t seed, batch;
     struct progress progress;
     int64_t parameters, state_size;
-    struct conditions conditions; // not in version 1
+    struct conditions conditions;
 };
 #define MAGIC "SNAPSHOT"
-enum { FIRST_SIZE = offsetof(struct header, conditions) }; // the header of version 1
 enum { MOST_STATES = 16 }; // floats of a parameter's optimizer state, more than any optimizer has
-_Static_assert(FIRST_SIZE == 232 && sizeof(struct header) == 1016, "no padding");
-
-long snapshot_version(const struct conditions *conditions) {
-    return conditions->samples ? 2 : 1;
-}
-
-static size_t header_size(const struct header *h) {
-    return h->version == 2 ? sizeof *h : FIRST_SIZE;
-}
+_Static_assert(sizeof(struct header) == 1016, "no padding");
 
 static size_t value_bytes(const struct snapshot *s) {
     return (s->parameters + s->state_size) * sizeof(float);
@@ -92,12 +82,12 @@ int write_whole(const char *path, const struct iovec *parts, int count, char why
 }
 
 static uint32_t checksum(const struct header *h, const struct snapshot *s) {
-    uLong crc = crc32_z(0, (const unsigned char *)h, header_size(h));
+    uLong crc = crc32_z(0, (const unsigned char *)h, sizeof *h);
     return crc32_z(crc, (const unsigned char *)s->values, value_bytes(s));
 }
 
 int snapshot_write(const char *path, const struct snapshot *s, char why[WHY_SIZE]) {
-    struct header h = {.version = snapshot_version(&s->conditions),
+    struct header h = {.version = SNAPSHOT_VERSION,
                        .seed = s->seed,
                        .batch = s->batch,
                        .progress = s->progress,
@@ -109,7 +99,7 @@ int snapshot_write(const char *path, const struct snapshot *s, char why[WHY_SIZE
     memcpy(h.optimizer, s->optimizer, sizeof h.optimizer);
     uint32_t crc = checksum(&h, s);
     const struct iovec parts[] = {
-        {&h, header_size(&h)}, {(void *)s->values, value_bytes(s)}, {&crc, sizeof crc}};
+        {&h, sizeof h}, {(void *)s->values, value_bytes(s)}, {&crc, sizeof crc}};
     return write_whole(path, parts, 3, why);
 }
 
@@ -137,9 +127,9 @@ int snapshot_save(const char *name, const struct snapshot *s, char why[WHY_SIZE]
 int snapshot_check(const char *path, long version, const struct snapshot *found,
                    const struct snapshot *expected, char why[WHY_SIZE]) {
     const struct progress *p = &found->progress;
-    if (version != 1 && version != 2)
-        return refuse(why, "snapshot %.300s is of version %ld, this program reads versions 1 and 2",
-                      path, version);
+    if (version != SNAPSHOT_VERSION)
+        return refuse(why, "snapshot %.300s is of version %ld, this program reads version %d", path,
+                      version, SNAPSHOT_VERSION);
     if (strncmp(found->model, expected->model, sizeof found->model) ||
         strncmp(found->optimizer, expected->optimizer, sizeof found->optimizer))
         return refuse(
@@ -157,13 +147,13 @@ int snapshot_accept(const char *path, const struct snapshot *found, struct snaps
                     char why[WHY_SIZE]) {
     const struct conditions *a = &found->conditions, *b = &s->conditions;
     long step = found->progress.step, steps = b->samples / max_size(s->batch, 1);
-    if (a->samples && b->samples && (a->samples != b->samples || a->checksum != b->checksum))
+    if (a->samples != b->samples || a->checksum != b->checksum)
         return refuse(why,
                       "snapshot %.200s was trained with %ld %s of %.127s (checksum %08lx), not "
                       "with %ld of %s (checksum %08lx)",
                       path, (long)a->samples, data_samples, a->folder, (unsigned long)a->checksum,
                       (long)b->samples, b->folder, (unsigned long)b->checksum);
-    if (b->samples && step > steps)
+    if (step > steps)
         return refuse(why, "snapshot %.300s has %ld steps of an epoch, but %ld %s make only %ld",
                       path, step, (long)b->samples, data_samples, steps);
     s->progress = found->progress;
@@ -213,9 +203,7 @@ static int open_file(const char *path, FILE **file, struct header *h, char why[W
         return 0;
     if (!*file)
         return refuse(why, "cannot read snapshot %.300s: %s", path, strerror(errno));
-    int has_first = fread(h, FIRST_SIZE, 1, *file) == 1;
-    size_t more = has_first ? header_size(h) - FIRST_SIZE : 0;
-    if (!has_first || fread(&h->conditions, 1, more, *file) != more)
+    if (fread(h, sizeof *h, 1, *file) != 1)
         memset(h, 0, sizeof *h);
     return 1;
 }

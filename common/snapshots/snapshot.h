@@ -18,7 +18,7 @@ struct progress {
 // The data and settings of a training run (conditions.h sets them).
 struct conditions {
     char folder[128];   // --data, for messages
-    int64_t samples;    // of the training set, 0: these members are not known
+    int64_t samples;    // of the training set
     uint64_t checksum;  // of some of them
     char settings[640]; // the optimizer's text, and other options that change the losses
 };

@@ -8,9 +8,7 @@
 // system, which then refuses it.
 enum { PATH_SIZE = PATH_MAX + 64 };
 
-// Returns the version of a file with these conditions: 2, or 1 if they are not known. A file of
-// version 1, such as one of an older program, has no conditions; all else is the same.
-long snapshot_version(const struct conditions *conditions);
+enum { SNAPSHOT_VERSION = 2 }; // of the format of files and manifests
 
 // Sets target to path or, if it is a symbolic link, to the path of the file behind it, which need
 // not exist. All files of a snapshot are beside that file, and the link stays.

@@ -49,17 +49,16 @@ print_records() { # LABEL... (in octal): images of CIFAR-10
         head -c 3072 /dev/zero | tr '\0' b
     done
 }
-print_snapshot() { # BATCH STEP VERSION: as tests/fuzz/fuzz_snapshot.c expects it, but for the checksum
-    text SNAPSHOT 8 && integer "$3" && text 'mlp 1-2' 128 && text sgd 16
+print_snapshot() { # BATCH STEP: as tests/fuzz/fuzz_snapshot.c expects it, but for the checksum
+    text SNAPSHOT 8 && integer 2 && text 'mlp 1-2' 128 && text sgd 16
     integer 7 && integer "$1" && integer 3 && integer "$2" && zeros 24 && integer 2 && integer 2
-    [ "$3" = 1 ] || { text d 128 && printf '\300\3\0\0\0\0\0\0' && integer 1 && text adam 640; } # 960 images
+    text d 128 && printf '\300\3\0\0\0\0\0\0' && integer 1 && text adam 640 # 960 images
     zeros 20
 }
-print_manifest() { # LINE...: of the shards that tests/fuzz/fuzz_snapshot.c has saved, but for the checksum
-    printf '%s\n' "$1" 'model mlp 1-2' 'optimizer sgd' 'seed 7' 'batch 64' 'epochs 3' 'step 5' \
-        'loss 0' 'correct 0' 'samples 0' 'shards 2'
-    shift
-    printf '%s\n' "$@" 'unit 2' 'crc32 00000000'
+print_manifest() { # of the shards that tests/fuzz/fuzz_snapshot.c has saved, but for the checksum
+    printf '%s\n' 'MANIFEST 2' 'model mlp 1-2' 'optimizer sgd' 'seed 7' 'batch 64' 'epochs 3' 'step 5' \
+        'loss 0' 'correct 0' 'samples 0' 'shards 2' 'images 960' 'checksum 00000001' 'folder:d' 'settings:adam' \
+        'unit 2' 'crc32 00000000'
 }
 
 # Writes valid files. Their first byte selects what the target does with them.
@@ -77,13 +76,10 @@ make_seeds() { # TARGET FOLDER
             { printf '\5' && print_records 3 | gzip -n; } >"$2/training.gz"
             ;;
         fuzz_snapshot)
-            { printf '\1' && print_snapshot 64 5 2; } >"$2/within-an-epoch"
-            { printf '\1' && print_snapshot 32 0 2; } >"$2/between-epochs"
-            { printf '\0' && print_snapshot 64 5 2; } >"$2/wrong-checksum"
-            { printf '\1' && print_snapshot 64 5 1; } >"$2/version-1"
-            { printf '\1' && print_manifest 'MANIFEST 2' 'images 960' 'checksum 00000001' 'folder:d' 'settings:adam'; } \
-                >"$2/manifest"
-            { printf '\1' && print_manifest 'MANIFEST 1'; } >"$2/manifest-1"
+            { printf '\1' && print_snapshot 64 5; } >"$2/within-an-epoch"
+            { printf '\1' && print_snapshot 32 0; } >"$2/between-epochs"
+            { printf '\0' && print_snapshot 64 5; } >"$2/wrong-checksum"
+            { printf '\1' && print_manifest; } >"$2/manifest"
             ;;
     esac
 }

@@ -21,12 +21,11 @@
 
 static char folder[PATH_MAX], path[PATH_MAX + 16], temporary[PATH_MAX + 32];
 
-// Those of the expected run. Without images, files have version 1.
-static struct conditions conditions;
+static struct conditions conditions; // those of the expected run
 static const struct conditions digits = {"data/mnist", 640, 0xabcdef01, "sgd, lr 0.1"};
 
 static int make_folder(void **state) {
-    conditions = (struct conditions){.samples = 0};
+    conditions = digits;
     snprintf(folder, sizeof folder, "%s/test_snapshot-XXXXXX",
              getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     if (!mkdtemp(folder))
@@ -322,56 +321,42 @@ TEST(missing_snapshot_is_reported) {
 }
 
 // The checksum covers all bytes. If you change the format, change its version, too. Made with
-// Python: zlib.crc32(struct.pack("<8sq128s16s4q3d2q7f", b"SNAPSHOT", 1, b"mlp 1-2", b"sgd", 7, 64,
-// 2, 5, ...)), and with conditions "<8sq128s16s4q3d2q128s2q640s7f".
+// Python: zlib.crc32(struct.pack("<8sq128s16s4q3d2q128s2q640s7f", b"SNAPSHOT", 2, b"mlp 1-2",
+// b"sgd", 7, 64, 2, 5, ...)).
 TEST(format_does_not_change) {
     static const float values[] = {-0.f, 1.5f, -2.25f, 1e-42f, FLT_MAX, INFINITY, NAN};
-    for (int version = 1; version <= 2; version++) {
-        uint8_t bytes[4096];
-        uint32_t crc;
-        char why[WHY_SIZE];
-        struct snapshot *s = snapshot_new("mlp 1-2", "sgd", 7, 64, 3, 4),
-                        *same = snapshot_like(s, 3, 4);
-        if (version == 2)
-            s->conditions = same->conditions = digits;
-        s->progress = (struct progress){2, 5, {0.1, 40, 320}};
-        memcpy(s->values, values, sizeof values);
-        assert_int_equal(snapshot_save(path, s, why), 0);
-        assert_int_equal(snapshot_load(path, same, why), 1);
-        assert_memory_equal(same, s, sizeof *s + sizeof values);
-        free(s);
-        free(same);
-        size_t size = read_all(path, bytes);
-        memcpy(&crc, bytes + size - sizeof crc, sizeof crc);
-        assert_int_equal(size, 232 + sizeof values + 4 + (version == 2 ? sizeof digits : 0));
-        assert_int_equal(crc, version == 2 ? 0x7f9bfe39 : 0xaf4492e7);
-    }
+    uint8_t bytes[4096];
+    uint32_t crc;
+    char why[WHY_SIZE];
+    struct snapshot *s = snapshot_new("mlp 1-2", "sgd", 7, 64, 3, 4);
+    s->conditions = digits;
+    struct snapshot *same = snapshot_like(s, 3, 4);
+    s->progress = (struct progress){2, 5, {0.1, 40, 320}};
+    memcpy(s->values, values, sizeof values);
+    assert_int_equal(snapshot_save(path, s, why), 0);
+    assert_int_equal(snapshot_load(path, same, why), 1);
+    assert_memory_equal(same, s, sizeof *s + sizeof values);
+    free(s);
+    free(same);
+    size_t size = read_all(path, bytes);
+    memcpy(&crc, bytes + size - sizeof crc, sizeof crc);
+    assert_int_equal(size, 232 + sizeof digits + sizeof values + 4);
+    assert_int_equal(crc, 0x7f9bfe39);
 }
 
 // If you change the manifest, change its version, too. The checksums come from Python's zlib.crc32;
 // the one in the file's name is that of struct.pack("<3Q", 10, 8, 5).
 TEST(manifest_format_does_not_change) {
-    const struct {
-        const char *version, *conditions, *crc;
-    } cases[] = {
-        {"1", "", "b12d5db9"},
-        {"2", "images 640\nchecksum abcdef01\nfolder:data/mnist\nsettings:sgd, lr 0.1\n",
-         "8f95eacc"},
-    };
-    for (int i = 0; i < 2; i++) {
-        char wanted[1000];
-        uint8_t bytes[4096] = "";
-        conditions = i ? digits : (struct conditions){.samples = 0};
-        save_epoch(2, &cuts[4]);
-        read_all(path, bytes);
-        snprintf(wanted, sizeof wanted,
-                 "MANIFEST %s\nmodel mlp 1-2\noptimizer adam\nseed 7\nbatch 64\nepochs 2\nstep 5\n"
-                 "loss 0.10000000000000001\ncorrect 40\nsamples 320\nshards 4\n%s"
-                 "unit 10\nunit 8\nunit 5\ncrc32 %s\n",
-                 cases[i].version, cases[i].conditions, cases[i].crc);
-        assert_string_equal((char *)bytes, wanted);
-        assert_int_equal(access(file_named(".e2s5u9304abba.0of4"), F_OK), 0);
-    }
+    const char *wanted =
+        "MANIFEST 2\nmodel mlp 1-2\noptimizer adam\nseed 7\nbatch 64\nepochs 2\nstep 5\n"
+        "loss 0.10000000000000001\ncorrect 40\nsamples 320\nshards 4\n"
+        "images 640\nchecksum abcdef01\nfolder:data/mnist\nsettings:sgd, lr 0.1\n"
+        "unit 10\nunit 8\nunit 5\ncrc32 8f95eacc\n";
+    uint8_t bytes[4096] = "";
+    save_epoch(2, &cuts[4]);
+    read_all(path, bytes);
+    assert_string_equal((char *)bytes, wanted);
+    assert_int_equal(access(file_named(".e2s5u9304abba.0of4"), F_OK), 0);
     conditions.settings[0] = ' '; // and texts that are easily misread
     memset(conditions.folder, ' ', sizeof conditions.folder - 1);
     save_epoch(2, &cuts[4]);
@@ -392,7 +377,7 @@ static void was_trained_with(const char *settings) {
     }
 }
 
-// Other images are refused, and other settings are told. A file of version 1 knows neither.
+// Other images are refused, and other settings are told.
 TEST(conditions_are_compared) {
     for (int form = 0; form < FORMS; form++) {
         conditions = digits;
@@ -408,14 +393,12 @@ TEST(conditions_are_compared) {
         conditions.samples = 640;
         conditions.checksum = 2;
         shard_refused(&cuts[0], 0, "not with 640 of another/place (checksum 00000002)");
-        conditions.samples = 0; // a program that does not tell its own
-        was_trained_with("sgd, lr 0.1");
-        save_epoch(2, forms[form]);
         conditions = digits;
-        was_trained_with("");
         conditions.samples = 5 * 64 + 63;
+        save_epoch(2, forms[form]);
         was_trained_with("");
         conditions.samples = 5 * 64 - 1;
+        save_epoch(2, forms[form]);
         shard_refused(&cuts[4], 1, "has 5 steps of an epoch, but 319 images make only 4");
     }
 }
@@ -427,7 +410,6 @@ TEST(unprintable_texts_stay_on_one_line) {
     strcpy(s->optimizer, "s\rgd");
     save(s, &no_cut);
     refused("holds mlp??[2J with s?gd, not mlp 1-2 with adam");
-    conditions = digits;
     memset(conditions.settings, '\n', sizeof conditions.settings); // not even an end
     save(whole(2), &no_cut);
     conditions = digits;
@@ -469,19 +451,22 @@ TEST(snapshot_of_another_training_is_refused) {
     refused("wrong size"); // although it has as many values
 }
 
-TEST(newer_versions_are_refused) {
+TEST(other_versions_are_refused) {
     uint8_t bytes[4096];
-    const char *manifest =
-        "MANIFEST 3\nmodel mlp 1-2\noptimizer adam\nseed 7\nbatch 64\nepochs 2\n";
-    write_all(path, manifest, strlen(manifest));
-    refused("is of version 3, this program reads versions 1 and 2");
-    save_epoch(2, &no_cut);
-    size_t size = read_all(path, bytes);
-    bytes[8] = 3; // of the version, behind the magic
-    const uint32_t crc = (uint32_t)crc32(0, bytes, (unsigned)size - 4);
-    memcpy(bytes + size - 4, &crc, sizeof crc);
-    write_all(path, bytes, size);
-    refused("is of version 3, this program reads versions 1 and 2");
+    for (int version = 1; version <= 3; version += 2) {
+        char manifest[128], reason[128];
+        snprintf(reason, sizeof reason, "is of version %d, this program reads version 2", version);
+        snprintf(manifest, sizeof manifest, "MANIFEST %d\nmodel mlp 1-2\n", version);
+        write_all(path, manifest, strlen(manifest));
+        refused(reason);
+        save_epoch(2, &no_cut);
+        size_t size = read_all(path, bytes);
+        bytes[8] = (uint8_t)version; // behind the magic
+        const uint32_t crc = (uint32_t)crc32(0, bytes, (unsigned)size - 4);
+        memcpy(bytes + size - 4, &crc, sizeof crc);
+        write_all(path, bytes, size);
+        refused(reason);
+    }
 }
 
 // The batch size determines the remaining samples of an epoch, so it can change only between
@@ -531,18 +516,15 @@ static void damage_is_detected(const char *name) {
     assert_true(is_epoch(2));
 }
 
-// A whole file, a manifest and a shard, with and without conditions.
+// A whole file, a manifest and a shard.
 TEST(damaged_files_are_refused) {
-    for (int version = 1; version <= 2; version++) {
-        char name[PATH_MAX + 128];
-        conditions = version == 1 ? (struct conditions){.samples = 0} : digits;
-        save_epoch(2, &no_cut);
-        damage_is_detected(path);
-        save_epoch(2, &cuts[4]);
-        damage_is_detected(path);
-        snprintf(name, sizeof name, "%s", shard_file(2, &cuts[4], 1));
-        damage_is_detected(name);
-    }
+    char name[PATH_MAX + 128];
+    save_epoch(2, &no_cut);
+    damage_is_detected(path);
+    save_epoch(2, &cuts[4]);
+    damage_is_detected(path);
+    snprintf(name, sizeof name, "%s", shard_file(2, &cuts[4], 1));
+    damage_is_detected(name);
 }
 
 // By those who need it: the others do not open the file.
@@ -622,45 +604,48 @@ static void write_sealed(char text[MANIFEST_SIZE]) {
 
 TEST(hostile_manifests_are_refused) {
     const char *head =
-        "MANIFEST 1\nmodel mlp 1-2\noptimizer adam\nseed 7\nbatch 64\nepochs 2\nstep 5\n"
+        "MANIFEST 2\nmodel mlp 1-2\noptimizer adam\nseed 7\nbatch 64\nepochs 2\nstep 5\n"
         "loss 0.10000000000000001\ncorrect 40\nsamples 320\n";
+    const char *rest_of_head =
+        "images 640\nchecksum abcdef01\nfolder:data/mnist\nsettings:sgd, lr 0.1\n";
     static const struct {
-        const char *rest, *reason;
+        const char *shards, *units, *reason;
     } bad[] = {
-        {"shards 4\n", "do not fit"},
-        {"shards 0\nunit 23\n", "do not fit"},
-        {"shards -1\nunit 23\n", "do not fit"},
-        {"shards 4097\nunit 23\n", "do not fit"},
-        {"shards 4294967297\nunit 23\n", "corrupt"},
-        {"shards 4\nunit 22\n", "do not fit"},
-        {"shards 4\nunit 0\nunit 22\n", "do not fit"},
-        {"shards 4\nunit 999999999999999999\n", "do not fit"},
-        {"shards 4\nunit 18446744073709551615\nunit 24\n", "corrupt"},
-        {"shards 4\nunit -1\nunit 24\n", "corrupt"},
-        {"shards 4\nunit 023\n", "corrupt"},
-        {"shards 4\nunit 23\r\n", "corrupt"},
-        {"shards 4\nunit 23\nunits 1\n", "corrupt"},
-        {"shards 4\nunit 23 first 0 shards 0 columns 0 copies 0\n", "corrupt"},
-        {"shards 4\nunit 23 first 3 shards 2 columns 0 copies 0\n", "corrupt"},
-        {"shards 4\nunit 23 first 0 shards -1 columns 0 copies 0\n", "corrupt"},
-        {"shards 4\nunit 23 first 0 shards 1 columns 5 copies 0\n", "corrupt"},
-        {"shards 4\nunit 23 first 0 shards 2 columns 23 copies 0\n", "corrupt"},
-        {"shards 4\nunit 23 first 0 shards 1 columns 23 copies 0\n", "lacks its shard"},
-        {"shards 4 unit 23\n", "corrupt"},
-        {"shards four\nunit 23\n", "corrupt"},
-        {"shards 4\nimages 640\nchecksum 1\nfolder:f\nsettings:s\nunit 23\n", "corrupt"},
-        {"shards 4\nunit 23\n", "lacks its shard"}, // this one is right
+        {"4", "", "do not fit"},
+        {"0", "unit 23\n", "do not fit"},
+        {"-1", "unit 23\n", "do not fit"},
+        {"4097", "unit 23\n", "do not fit"},
+        {"4294967297", "unit 23\n", "corrupt"},
+        {"4", "unit 22\n", "do not fit"},
+        {"4", "unit 0\nunit 22\n", "do not fit"},
+        {"4", "unit 999999999999999999\n", "do not fit"},
+        {"4", "unit 18446744073709551615\nunit 24\n", "corrupt"},
+        {"4", "unit -1\nunit 24\n", "corrupt"},
+        {"4", "unit 023\n", "corrupt"},
+        {"4", "unit 23\r\n", "corrupt"},
+        {"4", "unit 23\nunits 1\n", "corrupt"},
+        {"4", "unit 23 first 0 shards 0 columns 0 copies 0\n", "corrupt"},
+        {"4", "unit 23 first 3 shards 2 columns 0 copies 0\n", "corrupt"},
+        {"4", "unit 23 first 0 shards -1 columns 0 copies 0\n", "corrupt"},
+        {"4", "unit 23 first 0 shards 1 columns 5 copies 0\n", "corrupt"},
+        {"4", "unit 23 first 0 shards 2 columns 23 copies 0\n", "corrupt"},
+        {"4", "unit 23 first 0 shards 1 columns 23 copies 0\n", "lacks its shard"},
+        {"4 unit 23", "", "corrupt"},
+        {"four", "unit 23\n", "corrupt"},
+        {"4\nimages 640", "unit 23\n", "corrupt"},
+        {"4", "unit 23\n", "lacks its shard"}, // this one is right
     };
     static char text[MANIFEST_SIZE];
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        snprintf(text, sizeof text, "%s%s", head, bad[i].rest);
+        snprintf(text, sizeof text, "%sshards %s\n%s%s", head, bad[i].shards, rest_of_head,
+                 bad[i].units);
         write_sealed(text);
         refused(bad[i].reason);
     }
     for (int units = MOST_UNITS; units <= MOST_UNITS + 1;
          units++) { // as many as there can be, and more
         struct sharding cut = {2, 1, {(size_t)units}};
-        snprintf(text, sizeof text, "%sshards 2\n", head);
+        snprintf(text, sizeof text, "%sshards 2\n%s", head, rest_of_head);
         for (int i = 0; i < units; i++)
             strcat(text, "unit 1\n");
         write_sealed(text);
