@@ -146,6 +146,7 @@ static void setup(struct trainer *t) {
     DEVICE_ALLOC(t->sums, "activations", sizeof *t->sums);
     CUDA_CHECK(cudaMallocHost((void **)&t->host_sums, sizeof *t->host_sums));
     DEVICE_ALLOC(t->checksums, "data", 2 * sizeof *t->checksums);
+    CUDA_CHECK(cudaMemsetAsync(t->optimizer_state, 0, state_bytes, t->stream));
     CUDA_CHECK(cudaMemsetAsync(t->stats, 0, STATS_LANES * sizeof *t->stats, t->stream));
 }
 
@@ -269,15 +270,11 @@ static int finished(const struct trainer *t) {
 static void save(struct trainer *t) {
     char why[WHY_SIZE];
     struct snapshot *s = t->snapshot;
-    size_t bytes = t->model.parameters * sizeof(float);
-    size_t state_bytes = t->optimizer.state_per_parameter * bytes;
     begin_save_minutes();
     if (!opt.snapshot || t->rank > 0)
         return;
     s->progress = t->progress;
-    CUDA_CHECK(cudaMemcpy(s->values, t->parameters, bytes, cudaMemcpyDeviceToHost));
-    CUDA_CHECK(cudaMemcpy(s->values + s->parameters, t->optimizer_state, state_bytes,
-                          cudaMemcpyDeviceToHost));
+    snapshot_from_device(s, t->parameters, t->optimizer_state);
     if (snapshot_save(opt.snapshot, s, why))
         fail("%s", why);
 }
@@ -285,12 +282,8 @@ static void save(struct trainer *t) {
 // Sets the parameters and the optimizer state to those of the snapshot, or to initial values.
 static void start(struct trainer *t) {
     const struct snapshot *s = t->snapshot;
-    size_t bytes = t->model.parameters * sizeof(float);
-    size_t state_bytes = t->optimizer.state_per_parameter * bytes;
     if (t->resumed) {
-        CUDA_CHECK(cudaMemcpy(t->parameters, s->values, bytes, cudaMemcpyHostToDevice));
-        CUDA_CHECK(cudaMemcpy(t->optimizer_state, s->values + s->parameters, state_bytes,
-                              cudaMemcpyHostToDevice));
+        snapshot_to_device(s, t->parameters, t->optimizer_state);
         print_resumed(opt.snapshot, s, finished(t));
         return;
     }
@@ -300,7 +293,6 @@ static void start(struct trainer *t) {
             l->kind->initialise(l, t->parameters + l->first, 0, l->parameters, opt.seed, t->stream);
         }
     NCCL_CHECK(ncclBcast(t->parameters, t->model.parameters, ncclFloat, 0, t->comm, t->stream));
-    CUDA_CHECK(cudaMemsetAsync(t->optimizer_state, 0, state_bytes, t->stream));
     save(t); // if the snapshot cannot be written, training fails now and not hours later
 }
 

@@ -36,6 +36,7 @@ void fsdp_allocate(struct fsdp *f, int state_per_parameter) {
     DEVICE_ALLOC(f->parameters, "parameters", shard);
     DEVICE_ALLOC(f->gradients, "gradients", shard);
     DEVICE_ALLOC(f->optimizer_state, "optimizer", state_per_parameter * shard);
+    CUDA_CHECK(cudaMemsetAsync(f->optimizer_state, 0, state_per_parameter * shard, f->stream));
     DEVICE_ALLOC(f->buffers[0], "gathered", bytes[0]);
     DEVICE_ALLOC(f->buffers[1], "gathered", bytes[1]);
 }

@@ -36,7 +36,7 @@ void fsdp_build(struct fsdp *f, const struct model *model, int rank, int world, 
 // Creates the second stream and the events. overlap 0: collectives run on the stream that computes.
 void fsdp_join(struct fsdp *f, ncclComm_t comm, cudaStream_t stream, int overlap);
 
-// Allocates the shard, with the optimizer state, and the buffers.
+// Allocates the shard, with the optimizer state, which becomes zero, and the buffers.
 void fsdp_allocate(struct fsdp *f, int state_per_parameter);
 
 // Sets the parameters of the shard to their initial values, which depend only on the seed.

@@ -255,16 +255,12 @@ static void save(struct trainer *t) {
     char why[WHY_SIZE];
     struct snapshot *s = t->snapshot;
     struct fsdp *f = &t->fsdp;
-    size_t bytes = f->count * sizeof(float);
-    size_t state_bytes = t->optimizer.state_per_parameter * bytes;
     begin_save_minutes();
     if (!opt.snapshot)
         return;
     watch_save(); // all ranks save
     s->progress = t->progress;
-    CUDA_CHECK(cudaMemcpy(s->values, f->parameters, bytes, cudaMemcpyDeviceToHost));
-    CUDA_CHECK(cudaMemcpy(s->values + s->parameters, f->optimizer_state, state_bytes,
-                          cudaMemcpyDeviceToHost));
+    snapshot_from_device(s, f->parameters, f->optimizer_state);
     if (fsdp_save(f, opt.snapshot, s, why))
         fail("%s", why);
 }
@@ -273,17 +269,12 @@ static void save(struct trainer *t) {
 static void start(struct trainer *t) {
     const struct snapshot *s = t->snapshot;
     struct fsdp *f = &t->fsdp;
-    size_t bytes = f->count * sizeof(float);
-    size_t state_bytes = t->optimizer.state_per_parameter * bytes;
     if (t->resumed) {
-        CUDA_CHECK(cudaMemcpy(f->parameters, s->values, bytes, cudaMemcpyHostToDevice));
-        CUDA_CHECK(cudaMemcpy(f->optimizer_state, s->values + s->parameters, state_bytes,
-                              cudaMemcpyHostToDevice));
+        snapshot_to_device(s, f->parameters, f->optimizer_state);
         print_resumed(opt.snapshot, s, finished(t));
         return;
     }
     fsdp_initialise(f, opt.seed);
-    CUDA_CHECK(cudaMemsetAsync(f->optimizer_state, 0, state_bytes, t->stream));
     wait_for(t->stream);
     save(t); // if the snapshot cannot be written, training fails now and not hours later
 }

@@ -90,6 +90,7 @@ void units_allocate(struct fsdp *f, int state_per_parameter) {
     DEVICE_ALLOC(f->parameters, "parameters", shard);
     DEVICE_ALLOC(f->gradients, "gradients", shard);
     DEVICE_ALLOC(f->optimizer_state, "optimizer", state_per_parameter * shard);
+    CUDA_CHECK(cudaMemsetAsync(f->optimizer_state, 0, state_per_parameter * shard, f->stream));
     for (int i = 0; i < f->unit_count; i++)
         bytes[i % buffers] =
             max_size(bytes[i % buffers], f->units[i].count * f->shards * sizeof(float));

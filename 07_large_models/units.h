@@ -59,7 +59,7 @@ void units_build(struct fsdp *f, const struct model *model, const struct place *
 // events. overlap 0: collectives run on the stream that computes.
 void units_join(struct fsdp *f, ncclComm_t comm, int rank, cudaStream_t stream, int overlap);
 
-// Allocates the shard, with the optimizer state, and the buffers.
+// Allocates the shard, with the optimizer state, which becomes zero, and the buffers.
 void units_allocate(struct fsdp *f, int state_per_parameter);
 
 // Allocates the outputs of all layers: layer i writes to outputs[i], which is NULL before, and the

@@ -1,6 +1,7 @@
 #include "common/snapshots/snapshot.h"
 #include "common/base/minmax.h"
 #include "common/data/data.h"
+#include "common/device/device.h"
 #include "common/snapshots/shards.h"
 #include "common/snapshots/snapshot_file.h"
 #include "common/training/optimizer.h"
@@ -51,6 +52,21 @@ struct snapshot *snapshot_like(const struct snapshot *run, size_t parameters, si
     s->conditions = run->conditions;
     s->progress = run->progress;
     return s;
+}
+
+void snapshot_from_device(struct snapshot *s, const float *parameters,
+                          const float *optimizer_state) {
+    CUDA_CHECK(
+        cudaMemcpy(s->values, parameters, s->parameters * sizeof(float), cudaMemcpyDeviceToHost));
+    CUDA_CHECK(cudaMemcpy(s->values + s->parameters, optimizer_state, s->state_size * sizeof(float),
+                          cudaMemcpyDeviceToHost));
+}
+
+void snapshot_to_device(const struct snapshot *s, float *parameters, float *optimizer_state) {
+    CUDA_CHECK(
+        cudaMemcpy(parameters, s->values, s->parameters * sizeof(float), cudaMemcpyHostToDevice));
+    CUDA_CHECK(cudaMemcpy(optimizer_state, s->values + s->parameters, s->state_size * sizeof(float),
+                          cudaMemcpyHostToDevice));
 }
 
 int write_whole(const char *path, const struct iovec *parts, int count, char why[WHY_SIZE]) {

@@ -44,6 +44,12 @@ struct snapshot *snapshot_new(const char *model, const char *optimizer, long see
 // Returns such a snapshot of the same run, with other numbers of values.
 struct snapshot *snapshot_like(const struct snapshot *run, size_t parameters, size_t state_size);
 
+// Copy the values of a snapshot from and to device memory. The snapshot says how many they are.
+// Both wait for all work of the device before, and until the copies are done.
+void snapshot_from_device(struct snapshot *snapshot, const float *parameters,
+                          const float *optimizer_state);
+void snapshot_to_device(const struct snapshot *snapshot, float *parameters, float *optimizer_state);
+
 // Makes sure that no other run saves at path until this process ends. Call it before snapshot_load,
 // because the other run might save in between. If several processes save one snapshot together, one
 // of them calls it. Returns 0, or -1 with the reason in why, such as the host and the process of
