@@ -85,7 +85,7 @@ static void forward_by_parts(struct trainer *t) {
         const struct layer *l = &t->model.layers[i];
         const float *w = t->parameters + l->first, *bias = w + (size_t)l->inputs * l->outputs;
         float *y = t->activations[i + 1];
-        matmul(&t->pass, 0, 1, opt.batch, l->outputs, l->inputs, t->activations[i], w, 0, y);
+        matmul(&t->pass, 0, 1, opt.batch, l->outputs, l->inputs, t->activations[i], w, y);
         wait_if_naive(t);
         add_bias(y, bias, opt.batch, l->outputs, l->kind == &dense_relu, t->stream);
         wait_if_naive(t);
@@ -102,9 +102,9 @@ static void backward_by_parts(struct trainer *t) {
         wait_if_naive(t);
         if (i > 0)
             matmul(&t->pass, 0, 0, opt.batch, l->inputs, l->outputs, dy, t->parameters + l->first,
-                   0, dx);
+                   dx);
         wait_if_naive(t);
-        matmul(&t->pass, 1, 0, l->outputs, l->inputs, opt.batch, dy, t->activations[i], 0, dw);
+        matmul(&t->pass, 1, 0, l->outputs, l->inputs, opt.batch, dy, t->activations[i], dw);
         wait_if_naive(t);
         sum_rows(dy, dbias, opt.batch, l->outputs, t->stream);
         wait_if_naive(t);
@@ -235,8 +235,8 @@ static void backward(struct trainer *t) {
         const void *x = rounded(&t->pass, t->activations[i], opt.batch * l->inputs, 0);
         const void *dy_read = rounded(&t->pass, dy, values, behind_x);
         if (i > 0)
-            matmul(&t->pass, 0, 0, opt.batch, l->inputs, l->outputs, dy_read, parameters_of(t, l),
-                   0, dx);
+            matmul_rounded(&t->pass, 0, 0, opt.batch, l->inputs, l->outputs, dy_read,
+                           parameters_of(t, l), 0, dx);
         run_gradients(&t->gradient[i], &t->pass, dy, dy_read, x, t->gradients + l->first);
         float *swap = dy;
         dy = dx;

@@ -10,8 +10,8 @@ static int rows_of(const struct layer *l, int b) {
     return b * l->dense.rows;
 }
 
-void dense_initialise(const struct layer *l, float *parameters, size_t first_value, size_t count,
-                      uint64_t seed, cudaStream_t stream) {
+static void dense_initialise(const struct layer *l, float *parameters, size_t first_value,
+                             size_t count, uint64_t seed, cudaStream_t stream) {
     size_t weights = (size_t)l->dense.outputs * l->dense.inputs, end = first_value + count;
     size_t normal = min_size(max_size(weights, first_value), end) - first_value;
     if (l->dense.deviation == 0) {
@@ -23,58 +23,35 @@ void dense_initialise(const struct layer *l, float *parameters, size_t first_val
     fill(parameters + normal, count - normal, 0, stream);
 }
 
-void dense_forward(const struct layer *l, const struct pass *pass, const void *parameters,
-                   const float *x, float *y, int b) {
-    int rows = rows_of(l, b), outputs = l->dense.outputs;
-    const void *x_read = read_x(l, pass, x, b);
-    matmul(pass, 0, 1, rows, outputs, l->dense.inputs, x_read, parameters, 0, y); // y = x W^T
-    add_bias(y, read_bias(l, pass, parameters), rows, outputs, l->dense.relu, pass->stream);
+static void dense_forward(const struct layer *l, const struct pass *pass, const void *parameters,
+                          const float *x, float *y, int b) {
+    int rows = rows_of(l, b), inputs = l->dense.inputs, outputs = l->dense.outputs;
+    matmul(pass, 0, 1, rows, outputs, inputs, x, parameters, y); // y = x W^T
+    const float *bias = as_floats(pass, parameters, (size_t)outputs * inputs, outputs);
+    add_bias(y, bias, rows, outputs, l->dense.relu, pass->stream);
 }
 
-void dense_backward(const struct layer *l, const struct pass *pass, const void *parameters,
-                    const float *x, float *y, float *dy, float *dx, float *gradients, int b) {
+static void dense_backward(const struct layer *l, const struct pass *pass, const void *parameters,
+                           const float *x, float *y, float *dy, float *dx, float *gradients,
+                           int b) {
     int rows = rows_of(l, b), inputs = l->dense.inputs, outputs = l->dense.outputs;
     float *dbias = gradients + (size_t)outputs * inputs;
     if (l->dense.relu)
         relu_backward(dy, y, (size_t)b * l->outputs, pass->stream);
-    const void *dy_read = read_dy(l, pass, dy, b);
     if (dx && !l->dx_unused)
-        matmul(pass, 0, 0, rows, inputs, outputs, dy_read, parameters, 0, dx); // dx = dy W
-    const void *x_read = read_x(l, pass, x, b);
-    matmul(pass, 1, 0, outputs, inputs, rows, dy_read, x_read, 0, gradients); // dW = dy^T x
-    sum_bias(l, pass, dy, dbias, b);
-}
-
-void sum_bias(const struct layer *l, const struct pass *pass, const float *dy, float *dbias,
-              int b) {
-    int outputs = l->dense.outputs, rows = l->outputs / outputs;
-    if (rows == 1)
+        matmul(pass, 0, 0, rows, inputs, outputs, dy, parameters, dx); // dx = dy W
+    matmul(pass, 1, 0, outputs, inputs, rows, dy, x, gradients);       // dW = dy^T x
+    if (l->dense.rows == 1)
         sum_rows(dy, dbias, b, outputs, pass->stream);
     else
-        sum_pixels(pass, dy, dbias, b, rows, outputs);
+        sum_pixels(pass, dy, dbias, b, l->dense.rows, outputs);
 }
 
-const void *read_x(const struct layer *l, const struct pass *pass, const float *x, int b) {
-    return rounded(pass, x, (size_t)rows_of(l, b) * l->dense.inputs, 0);
-}
-
-const void *read_dy(const struct layer *l, const struct pass *pass, const float *dy, int b) {
-    size_t behind_x = (size_t)rows_of(l, b) * l->dense.inputs * type_size(pass->type);
-    return rounded(pass, dy, (size_t)rows_of(l, b) * l->dense.outputs, behind_x);
-}
-
-// The product has read its inputs, so scratch is free again.
-const float *read_bias(const struct layer *l, const struct pass *pass, const void *parameters) {
-    size_t weights = (size_t)l->dense.outputs * l->dense.inputs;
-    return as_floats(pass, parameter_at(pass, parameters, weights), l->dense.outputs, 0);
-}
-
-// For x and dy in bfloat16, and for a bias in float; then for the sums over the samples.
-size_t dense_scratch(const struct layer *l, cudaDataType type, int b) {
-    size_t x_and_dy =
-        ((size_t)l->dense.inputs + l->dense.outputs) * rows_of(l, b) * type_size(type);
-    size_t sums = l->outputs > l->dense.outputs ? l->outputs * sizeof(float) : 0;
-    return max_size(sums, type == CUDA_R_32F ? 0 : max_size(l->outputs * sizeof(float), x_and_dy));
+// For what a product rounds, and a bias in float; then for the sums over the tokens of a sample.
+static size_t dense_scratch(const struct layer *l, cudaDataType type, int b) {
+    size_t values = (size_t)rows_of(l, b) * (l->dense.inputs + l->dense.outputs);
+    size_t floats = type == CUDA_R_32F && l->dense.rows == 1 ? 0 : l->outputs;
+    return max_size(matmul_scratch(type, values), floats * sizeof(float));
 }
 
 const struct layer_kind dense = {"dense", dense_initialise, dense_forward, dense_backward,

@@ -43,22 +43,31 @@ static void sum_shares(const struct layer *l, const struct pass *pass, float *su
         pass->sum(pass->group, sums, count, pass->stream);
 }
 
+// dbias = the sum of dy over the samples and, if each has several rows, over these.
+static void sum_bias(const struct layer *l, const struct pass *pass, const float *dy, float *dbias,
+                     int b) {
+    int outputs = l->dense.outputs, rows = l->outputs / outputs;
+    if (rows == 1)
+        sum_rows(dy, dbias, b, outputs, pass->stream);
+    else
+        sum_pixels(pass, dy, dbias, b, rows, outputs);
+}
+
 static void first_forward(const struct layer *l, const struct pass *pass, const void *parameters,
                           const float *x, float *y, int b) {
     struct pass rest = behind_tokens(l, pass, b);
-    dense_forward(l, &rest, parameters, all_tokens(l, pass, x, (size_t)b * l->inputs), y, b);
+    dense.forward(l, &rest, parameters, all_tokens(l, pass, x, (size_t)b * l->inputs), y, b);
 }
 
 static void second_forward(const struct layer *l, const struct pass *pass, const void *parameters,
                            const float *x, float *y, int b) {
-    int rows = b * l->dense.rows, outputs = l->dense.outputs;
+    int rows = b * l->dense.rows, inputs = l->dense.inputs, outputs = l->dense.outputs;
     struct pass rest = behind_tokens(l, pass, b);
-    const void *x_read = read_x(l, &rest, x, b);
-    matmul(&rest, 0, 1, rows, outputs, l->dense.inputs, x_read, parameters, 0,
+    matmul(&rest, 0, 1, rows, outputs, inputs, x, parameters,
            shares_of(l, pass, y)); // shares of y = x W^T
     sum_shares(l, pass, y, (size_t)b * l->outputs);
-    add_bias(y, read_bias(l, &rest, parameters), b * (l->outputs / outputs), outputs, l->dense.relu,
-             pass->stream);
+    const float *bias = as_floats(&rest, parameters, (size_t)outputs * inputs, outputs);
+    add_bias(y, bias, b * (l->outputs / outputs), outputs, l->dense.relu, pass->stream);
 }
 
 static void first_backward(const struct layer *l, const struct pass *pass, const void *parameters,
@@ -68,14 +77,13 @@ static void first_backward(const struct layer *l, const struct pass *pass, const
     struct pass rest = behind_tokens(l, pass, b);
     if (l->dense.relu)
         relu_backward(dy, y, (size_t)b * l->outputs, pass->stream);
-    const void *dy_read = read_dy(l, &rest, dy, b);
     if (dx && !l->dx_unused) {
-        matmul(&rest, 0, 0, rows, inputs, outputs, dy_read, parameters, 0,
+        matmul(&rest, 0, 0, rows, inputs, outputs, dy, parameters,
                shares_of(l, pass, dx)); // shares of dx = dy W
         sum_shares(l, pass, dx, (size_t)b * l->inputs);
     }
-    const void *x_read = read_x(l, &rest, all_tokens(l, pass, x, (size_t)b * l->inputs), b);
-    matmul(&rest, 1, 0, outputs, inputs, rows, dy_read, x_read, 0, gradients); // dW = dy^T x
+    const float *all_x = all_tokens(l, pass, x, (size_t)b * l->inputs);
+    matmul(&rest, 1, 0, outputs, inputs, rows, dy, all_x, gradients); // dW = dy^T x
     sum_bias(l, pass, dy, gradients + (size_t)outputs * inputs, b);
 }
 
@@ -86,26 +94,30 @@ static void second_backward(const struct layer *l, const struct pass *pass, cons
     struct pass rest = behind_tokens(l, pass, b);
     if (l->dense.relu)
         relu_backward(dy, y, (size_t)b * l->outputs, pass->stream);
-    const void *dy_read = read_dy(l, &rest, all_tokens(l, pass, dy, (size_t)b * l->outputs), b);
+    const float *all_dy = all_tokens(l, pass, dy, (size_t)b * l->outputs);
     if (dx && !l->dx_unused)
-        matmul(&rest, 0, 0, rows, inputs, outputs, dy_read, parameters, 0, dx); // dx = dy W
-    const void *x_read = read_x(l, &rest, x, b);
-    matmul(&rest, 1, 0, outputs, inputs, rows, dy_read, x_read, 0, gradients); // dW = dy^T x
+        matmul(&rest, 0, 0, rows, inputs, outputs, all_dy, parameters, dx); // dx = dy W
+    matmul(&rest, 1, 0, outputs, inputs, rows, all_dy, x, gradients);       // dW = dy^T x
     sum_bias(l, pass, dy, gradients + (size_t)outputs * inputs, b);
 }
 
 static size_t divided_scratch(const struct layer *l, cudaDataType type, int b) {
     size_t tokens = floats_of_tokens(l) * b * sizeof(float);
-    return tokens + dense_scratch(l, type, b);
+    return tokens + dense.scratch(l, type, b);
 }
 
-static const struct layer_kind first = {"dense", dense_initialise, first_forward, first_backward,
+static void divided_initialise(const struct layer *l, float *parameters, size_t first_value,
+                               size_t count, uint64_t seed, cudaStream_t stream) {
+    dense.initialise(l, parameters, first_value, count, seed, stream);
+}
+
+static const struct layer_kind first = {"dense", divided_initialise, first_forward, first_backward,
                                         divided_scratch};
-static const struct layer_kind first_relu = {"dense_relu", dense_initialise, first_forward,
+static const struct layer_kind first_relu = {"dense_relu", divided_initialise, first_forward,
                                              first_backward, divided_scratch};
-static const struct layer_kind second = {"dense", dense_initialise, second_forward, second_backward,
-                                         divided_scratch};
-static const struct layer_kind second_relu = {"dense_relu", dense_initialise, second_forward,
+static const struct layer_kind second = {"dense", divided_initialise, second_forward,
+                                         second_backward, divided_scratch};
+static const struct layer_kind second_relu = {"dense_relu", divided_initialise, second_forward,
                                               second_backward, divided_scratch};
 
 void begin_pair(struct model *m, int groups) {

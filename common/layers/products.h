@@ -3,10 +3,17 @@
 #pragma once
 #include "common/models/model.h"
 
-// C [m, n] = op(A) op(B) + beta C, with op(A) [m, k] and op(B) [k, n]. All matrices are row-major.
-// A and B have the type of the pass, and sums are floats.
+// C [m, n] = op(A) op(B), with op(A) [m, k] and op(B) [k, n]. All matrices are row-major, and sums
+// are floats. A are floats. B are parameters or, if A is transposed as for the gradient of
+// parameters, floats. A pass in bfloat16 multiplies copies of the floats, which it rounds into
+// scratch: matmul_scratch bytes for count floats of A and B together.
 void matmul(const struct pass *pass, int transpose_a, int transpose_b, int m, int n, int k,
-            const void *a, const void *b, float beta, float *c);
+            const float *a, const void *b, float *c);
+size_t matmul_scratch(cudaDataType type, size_t count);
+
+// The same for A and B that have the type of the pass, and with + beta C.
+void matmul_rounded(const struct pass *pass, int transpose_a, int transpose_b, int m, int n, int k,
+                    const void *a, const void *b, float beta, float *c);
 
 // The same, without beta, for count products of matrices that follow one another in memory.
 void matmul_batch(const struct pass *pass, int count, int transpose_a, int transpose_b, int m,
@@ -16,9 +23,9 @@ void matmul_batch(const struct pass *pass, int count, int transpose_a, int trans
 // writes to scratch from byte at on.
 const void *rounded(const struct pass *pass, const float *x, size_t count, size_t at);
 
-// Returns count parameters as floats: the parameters themselves, or a copy in scratch from byte at
-// on.
-const float *as_floats(const struct pass *pass, const void *parameters, size_t count, size_t at);
+// Returns count parameters from number first on, as floats: the parameters themselves, or a copy at
+// the beginning of scratch.
+const float *as_floats(const struct pass *pass, const void *parameters, size_t first, size_t count);
 
 // Returns the address of the parameter with this index.
 const void *parameter_at(const struct pass *pass, const void *parameters, size_t index);

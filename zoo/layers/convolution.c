@@ -62,13 +62,13 @@ static void convolution_forward(const struct layer *l, const struct pass *pass,
     for (int first = 0; first < b; first += part) {
         int images = min_size(part, b - first);
         const void *patches = patches_of(l, pass, x, first, images, b);
-        matmul(pass, 0, 1, images * windows, channels, patch_size(l), patches, parameters, 0,
-               y + (size_t)first * l->outputs);
+        matmul_rounded(pass, 0, 1, images * windows, channels, patch_size(l), patches, parameters,
+                       0, y + (size_t)first * l->outputs);
     }
     int relu = l->kind == &convolution_relu;
     if (settings_of(l)->convolution.has_bias) {
         size_t weights = (size_t)channels * patch_size(l);
-        const float *bias = as_floats(pass, parameter_at(pass, parameters, weights), channels, 0);
+        const float *bias = as_floats(pass, parameters, weights, channels);
         add_bias(y, bias, b * windows, channels, relu, pass->stream);
     } else if (relu) {
         relu_backward(y, y, (size_t)b * l->outputs, pass->stream); // y = 0 where y <= 0
@@ -83,8 +83,8 @@ static void convolution_dx(const struct layer *l, const struct pass *pass, const
         int images = min_size(part, b - first);
         const void *dy_read = rounded(pass, dy + (size_t)first * l->outputs,
                                       (size_t)images * l->outputs, dy_at(l, b));
-        matmul(pass, 0, 0, images * windows, patch_size(l), l->out.channels, dy_read, parameters, 0,
-               pass->scratch);
+        matmul_rounded(pass, 0, 0, images * windows, patch_size(l), l->out.channels, dy_read,
+                       parameters, 0, pass->scratch);
         patches_to_image(pass->scratch, dx + (size_t)first * l->inputs, images,
                          &settings_of(l)->convolution.windows, pass->stream);
     }
@@ -104,8 +104,9 @@ static void convolution_backward(const struct layer *l, const struct pass *pass,
         const void *dy_read = rounded(pass, dy + (size_t)first * l->outputs,
                                       (size_t)images * l->outputs, dy_at(l, b));
         const void *patches = patches_of(l, pass, x, first, images, b);
-        matmul(pass, 1, 0, channels, patch_size(l), images * windows, dy_read, patches, first > 0,
-               gradients); // dW += dy^T patches
+        matmul_rounded(pass, 1, 0, channels, patch_size(l), images * windows, dy_read, patches,
+                       first > 0,
+                       gradients); // dW += dy^T patches
     }
     if (settings_of(l)->convolution.has_bias)
         sum_pixels(pass, dy, gradients + (size_t)channels * patch_size(l), b, windows, channels);

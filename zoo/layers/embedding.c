@@ -22,7 +22,7 @@ static float *all_tokens(const struct layer *l, const struct pass *pass) {
 static void embedding_forward(const struct layer *l, const struct pass *pass,
                               const void *parameters, const float *x, float *y, int b) {
     int context = l->inputs, width = l->out.channels;
-    const float *tokens = as_floats(pass, parameters, l->parameters, 0);
+    const float *tokens = as_floats(pass, parameters, 0, l->parameters);
     float *all = l->held == HOLDS_TOKENS ? all_tokens(l, pass) : y;
     size_t own = (size_t)b * l->outputs;
     look_up(x, tokens, all, b * context, width, settings_of(l)->tokens, pass->stream);

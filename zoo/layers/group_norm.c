@@ -20,7 +20,7 @@ static int images_of(const struct layer *l, int b) {
 static void norm_forward(const struct layer *l, const struct pass *pass, const void *parameters,
                          const float *x, float *y, int b) {
     int channels = l->in.channels;
-    const float *scale = as_floats(pass, parameters, 2 * channels, 0), *shift = scale + channels;
+    const float *scale = as_floats(pass, parameters, 0, 2 * channels), *shift = scale + channels;
     float *statistics = y + (size_t)b * l->outputs;
     group_norm(x, y, scale, shift, statistics, images_of(l, b), settings_of(l)->norm,
                l->kind == &group_normalisation_relu, pass->stream);
@@ -29,7 +29,7 @@ static void norm_forward(const struct layer *l, const struct pass *pass, const v
 static void norm_backward(const struct layer *l, const struct pass *pass, const void *parameters,
                           const float *x, float *y, float *dy, float *dx, float *gradients, int b) {
     int channels = l->in.channels, pixels = l->in.height * l->in.width;
-    const float *scale = as_floats(pass, parameters, channels, 0);
+    const float *scale = as_floats(pass, parameters, 0, channels);
     const float *statistics = y + (size_t)b * l->outputs;
     if (l->kind == &group_normalisation_relu)
         relu_backward(dy, y, (size_t)b * l->outputs, pass->stream);
