@@ -32,7 +32,7 @@ static void forward_attention(const struct layer *l, const struct pass *pass,
     int heads = settings_of(l)->attention.heads.heads, d = settings_of(l)->attention.heads.width,
         t = cache.position + 1;
     size_t width = l->outputs;
-    float *kept = cache.kept[settings_of(l)->attention.number];
+    float *kept = cache.kept[settings_of(l)->attention.dropout.number];
     float *keys = pass->scratch;      // [heads, T, D]
     float *values = keys + t * width; // [heads, T, D]
     float *p = values + t * width;    // [heads, 1, T]
@@ -95,7 +95,7 @@ void predictor_start(struct predictor *p, const float *parameters, int use_cache
     allocate(&p->single);
     for (const struct layer *l = m->inner; l < m->inner + m->inner_count; l++)
         if (l->kind == &cached_attention)
-            DEVICE_ALLOC(cache.kept[settings_of(l)->attention.number], "cache",
+            DEVICE_ALLOC(cache.kept[settings_of(l)->attention.dropout.number], "cache",
                          2 * (size_t)l->outputs * p->context * sizeof(float));
 }
 

@@ -87,7 +87,11 @@ static void divide_layers(struct pipeline *p, struct model *m) {
     p->sharding.shards = p->stages * p->parts;
     for (int stage = 0; stage < p->stages; stage++)
         for (int i = p->cut[stage]; i < p->cut[stage + 1]; i++)
-            shard_layer(&p->sharding, &layers[i], stage * p->parts);
+            if (p->shard_layer)
+                p->shard_layer(&p->sharding, &layers[i], stage * p->parts, p->parts);
+            else
+                add_unit(&p->sharding, layers[i].parameters,
+                         (struct division){.first = stage, .shards = 1});
     *m = *p->all;
     m->count = p->cut[p->stage + 1] - begin;
     m->parameters = shard_size(&p->sharding, p->shard);

@@ -32,14 +32,16 @@ struct pipeline {
     int first_stage, last_stage; // 1: this rank's stage is that one
     int parts, part;             // ranks that divide each layer of a stage: 1, until step 9
     int shard;                   // number of this rank's shard: stage * parts + part
-    int rows;                    // samples of a micro-batch
-    size_t slice;                // where this pipeline's slice of a batch begins
-    int warm_up;                 // forwards of this stage before the first pair with a backward
-    int cut[MOST_LAYERS + 1];    // stage s has the layers from cut[s] to cut[s + 1]
-    struct sharding sharding;    // of the parameters; a shard for each part of each stage
-    size_t largest;              // parameters of this rank's largest layer
-    float *micro_gradients;      // of one layer and one micro-batch
-    int in_flight;               // micro-batches whose activations this rank keeps
+    // Appends the parameters of a divided layer. NULL: the layers are whole.
+    void (*shard_layer)(struct sharding *sharding, const struct layer *layer, int first, int parts);
+    int rows;                 // samples of a micro-batch
+    size_t slice;             // where this pipeline's slice of a batch begins
+    int warm_up;              // forwards of this stage before the first pair with a backward
+    int cut[MOST_LAYERS + 1]; // stage s has the layers from cut[s] to cut[s + 1]
+    struct sharding sharding; // of the parameters; a shard for each part of each stage
+    size_t largest;           // parameters of this rank's largest layer
+    float *micro_gradients;   // of one layer and one micro-batch
+    int in_flight;            // micro-batches whose activations this rank keeps
     float *(*activations)[MOST_LAYERS + 1]; // of each of them, as in step 1
     struct samples samples;                 // that pass through the pipeline now
     const struct pass *pass;                // its stream computes

@@ -52,8 +52,7 @@ static void reduce_scatter(void *group, const float *all, float *own, size_t cou
     t->sent += (t->parts.count - 1.) * count * sizeof(float);
 }
 
-void tensor_join(struct tensor *t, struct pass *pass, ncclComm_t comm, cudaStream_t sums,
-                 cudaStream_t transfers) {
+void tensor_join(struct tensor *t, ncclComm_t comm, cudaStream_t sums, cudaStream_t transfers) {
     int rank;
     NCCL_CHECK(ncclCommUserRank(comm, &rank));
     COLLECTIVE(sums, ncclCommSplit(comm, rank / t->parts.count, rank, &t->comm, NULL));
@@ -61,10 +60,10 @@ void tensor_join(struct tensor *t, struct pass *pass, ncclComm_t comm, cudaStrea
     t->others[0] = sums;
     t->others[1] = transfers;
     CUDA_CHECK(cudaEventCreateWithFlags(&t->queued, cudaEventDisableTiming));
-    pass->sum = sum;
-    pass->all_gather = all_gather;
-    pass->reduce_scatter = reduce_scatter;
-    pass->group = t;
+    t->parts.sum = sum;
+    t->parts.all_gather = all_gather;
+    t->parts.reduce_scatter = reduce_scatter;
+    t->parts.group = t;
 }
 
 // Finds the next range of this rank's shard that all parts have, from unit *unit on, which this
@@ -117,14 +116,14 @@ void print_tensor(const struct tensor *t, const struct place *place) {
 // layers sums its outputs, and in backward the gradients of its inputs. With own_tokens, a
 // reduce-scatter and an all-gather take the place of each sum, and the inputs are gathered again in
 // backward.
-static double values_sent(const struct layer *l) {
-    int parts = l->parts.count, own_tokens = l->parts.own_tokens;
+static double values_sent(const struct layer *l, const struct parts *p) {
+    int parts = p->count, own_tokens = p->own_tokens;
     double values = 0, sum = 2. / parts;
     for (const struct layer *i = l->inner; i < l->inner_end; i = layer_behind(i))
-        values += values_sent(i);
-    if (l->divided == BY_OUTPUTS && l->first > 0) // nothing reads dx of the model's first layer
+        values += values_sent(i, p);
+    if (how_divided(l) == BY_OUTPUTS && l->first > 0) // nothing reads dx of the model's first layer
         values += (parts - 1) * l->inputs * (own_tokens ? 3 : sum);
-    if (l->divided == BY_INPUTS)
+    if (how_divided(l) == BY_INPUTS)
         values += (parts - 1) * l->outputs * (own_tokens ? 2 : sum);
     return values;
 }
@@ -134,7 +133,7 @@ void print_tensor_cost(const struct tensor *t, const struct pipeline *p) {
     size_t index, count;
     int parts = t->parts.count;
     for (int i = p->cut[p->stage]; i < p->cut[p->stage + 1]; i++)
-        values += values_sent(&p->all->layers[i]) * p->rows * p->micro_batches;
+        values += values_sent(&p->all->layers[i], &t->parts) * p->rows * p->micro_batches;
     for (int unit = 0; t->parts.own_tokens && (count = next_copy(p, &unit, &index));)
         values += 2. * (parts - 1) / parts * count;
     if (t->sent_a_step >= 0) // else no training step has run

@@ -1,10 +1,11 @@
-// Ranks that divide each matrix of a model: the parts of it (common/models/model.h). Part p of a
+// Ranks that divide each matrix of a model: the parts of it (divided.h). Part p of a
 // stage and of a replica is rank (stage * replicas + replica) * parts + p. So the parts of a matrix
 // are neighbours, because they send each other more than stages and replicas do.
 //
 // Errors of CUDA and NCCL end the program.
 #pragma once
 #include "08_pipeline/pipeline.h"
+#include "09_tensor/divided.h"
 #include <nccl.h>
 
 struct tensor {
@@ -20,9 +21,8 @@ struct tensor {
 void tensor_build(struct tensor *t, const struct place *place);
 
 // Splits the communicator of all ranks; all of them must call it. The model's layers then find
-// their sums in the pass. They wait for all calls of other communicators on these two streams.
-void tensor_join(struct tensor *t, struct pass *pass, ncclComm_t comm, cudaStream_t sums,
-                 cudaStream_t transfers);
+// their sums in parts. They wait for all calls of other communicators on these two streams.
+void tensor_join(struct tensor *t, ncclComm_t comm, cudaStream_t sums, cudaStream_t transfers);
 
 // With own_tokens, each part has computed the gradients of the layers that all parts have for its
 // own tokens only. Adds them up over all parts.

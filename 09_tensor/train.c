@@ -116,7 +116,7 @@ static void load(struct trainer *t) {
     t->tensor.parts = (struct parts){step_opt.tensor, 0, step_opt.sequence};
     tensor_build(&t->tensor, &t->place);
     step_opt.tensor = t->tensor.parts.count; // join compares it with those of other ranks
-    if (model_build_part(&t->part, &opt, &t->train, &t->tensor.parts, why))
+    if (build_part(&t->part, &t->whole, &t->tensor.parts, &opt, &t->train, why))
         wrong_usage("--tensor %d: %s", t->tensor.parts.count, why);
     if (optimizer_build(&t->optimizer, &opt, &t->whole, t->train.count, why))
         wrong_usage("%s", why);
@@ -124,7 +124,8 @@ static void load(struct trainer *t) {
                                     .schedule = step_opt.pipeline,
                                     .stages = step_opt.stages,
                                     .micro_batches = step_opt.micro_batches,
-                                    .parts = t->tensor.parts.count};
+                                    .parts = t->tensor.parts.count,
+                                    .shard_layer = shard_layer};
     pipeline_build(&t->pipeline, &t->model, &t->place, opt.batch);
     t->rows = t->pipeline.rows;
     t->optimizer.sharding = &t->pipeline.sharding; // an update sees this rank's shard only
@@ -159,7 +160,7 @@ static void join(struct trainer *t) {
     COLLECTIVE(t->stream, agree(plan, t->comm, t->stream));
     pipeline_join(&t->pipeline, t->comm, &t->pass);
     CUDA_CHECK(cudaStreamCreate(&t->comm_stream));
-    tensor_join(&t->tensor, &t->pass, t->comm, t->comm_stream, t->pipeline.stream);
+    tensor_join(&t->tensor, t->comm, t->comm_stream, t->pipeline.stream);
     CUDA_CHECK(cudaEventCreateWithFlags(&t->event, cudaEventDisableTiming));
 }
 

@@ -1,4 +1,3 @@
-#include "common/layers/dense.h"
 #include "common/base/minmax.h"
 #include "common/kernels/kernels.h"
 #include "common/layers/layers.h"
@@ -59,23 +58,16 @@ const struct layer_kind dense = {"dense", dense_initialise, dense_forward, dense
 const struct layer_kind dense_relu = {"dense_relu", dense_initialise, dense_forward, dense_backward,
                                       dense_scratch};
 
-struct layer *append_product(struct model *m, const struct layer_kind *kind, int rows, int rows_out,
-                             int inputs, int outputs) {
-    struct layer *l = model_append(m, kind, (struct shape){rows_out, 1, outputs}, 0,
-                                   ((size_t)inputs + 1) * outputs);
+static struct layer *append(struct model *m, const struct layer_kind *kind, int rows, int inputs,
+                            int outputs) {
+    struct layer *l =
+        model_append(m, kind, (struct shape){rows, 1, outputs}, 0, ((size_t)inputs + 1) * outputs);
     l->dense.rows = rows;
     l->dense.inputs = inputs;
     l->dense.outputs = outputs;
-    l->flops = 2. * rows * inputs * outputs;
-    return l;
-}
-
-static struct layer *append(struct model *m, const struct layer_kind *kind, int rows, int inputs,
-                            int outputs) {
-    struct layer *l = m->groups || m->held == HOLDS_COLUMNS
-                          ? append_divided(m, kind, rows, inputs, outputs)
-                          : append_product(m, kind, rows, rows, inputs, outputs);
     l->dense.relu = kind == &dense_relu;
+    l->flops = 2. * rows * inputs * outputs;
+    layer_appended(m, l);
     return l;
 }
 

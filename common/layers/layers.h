@@ -12,9 +12,3 @@ void append_dense(struct model *m, const struct layer_kind *kind, int outputs);
 // initially normal with this deviation and bias 0, and weight decay leaves the bias alone, as in
 // GPT-2.
 void append_linear(struct model *m, int outputs, float deviation);
-
-// In a divided model, the next dense layer and the one behind it are a pair (divided.c). The
-// outputs of the first one are in so many groups, and each part has a share of each group. It has
-// the same share of the second one's inputs, and computes a share of each output. All parts add up
-// these shares, and add the whole bias. In a whole model, this does nothing.
-void begin_pair(struct model *m, int groups);

@@ -22,13 +22,6 @@ static int build(struct model *m, const struct training_options *options, const 
         if (width < 1 || width > WIDEST || (*end && *end != ',') || widths++ == MOST_HIDDEN)
             return refuse(why, "--hidden %s: want up to %d widths from 1 to %d, such as 512,512",
                           options->hidden, MOST_HIDDEN, WIDEST);
-        if (m->held == HOLDS_ALL && m->parts.count > 1 && width % m->parts.count)
-            return refuse(why,
-                          "--hidden %s: want a multiple of %d instead of %ld, or the outputs of "
-                          "this layer cannot be divided",
-                          options->hidden, m->parts.count, width);
-        if (m->held == HOLDS_ALL)
-            begin_pair(m, 1);
         append(m, &dense_relu, (int)width);
         if (m->behind_hidden)
             m->behind_hidden(m);
@@ -37,4 +30,4 @@ static int build(struct model *m, const struct training_options *options, const 
     return 0;
 }
 
-const struct model_kind mlp = {"mlp", build, 0, 1};
+const struct model_kind mlp = {"mlp", build, 0};

@@ -31,12 +31,13 @@ static int build(struct model *m, const struct model_kind *kind,
 
 int model_build(struct model *m, const struct training_options *options, const struct dataset *set,
                 char why[WHY_SIZE]) {
-    return model_build_part(m, options, set, &(struct parts){0}, why);
+    return model_build_divided(m, options, set, NULL, NULL, why);
 }
 
-int model_build_part(struct model *m, const struct training_options *options,
-                     const struct dataset *set, const struct parts *parts, char why[WHY_SIZE]) {
-    *m = (struct model){.out = set->shape, .parts = *parts};
+int model_build_divided(struct model *m, const struct training_options *options,
+                        const struct dataset *set, divide_layer *divide, struct parts *parts,
+                        char why[WHY_SIZE]) {
+    *m = (struct model){.out = set->shape, .divide = divide, .parts = parts};
     for (int i = 0; catalogue->models[i]; i++) {
         const struct model_kind *kind = catalogue->models[i];
         if (strcmp(options->model, kind->name))
@@ -45,16 +46,6 @@ int model_build_part(struct model *m, const struct training_options *options,
             return refuse(why, "--model %s reads %s", options->model,
                           set->tokens ? "images, and the data are a text: use --model gpt"
                                       : "a text, and the data are images: use --data text");
-        if (parts->count > 1 && !kind->has_pairs)
-            return refuse(why,
-                          "--model %s has no pairs of dense layers, and only they can be divided",
-                          options->model);
-        if (parts->own_tokens && !set->tokens)
-            return refuse(why, "--sequence 1 divides tokens, and --model %s has none",
-                          options->model);
-        if (parts->own_tokens && set->inputs % parts->count)
-            return refuse(why, "--context %d: want a multiple of %d, which --sequence 1 needs",
-                          set->inputs, parts->count);
         return build(m, kind, options, set, why);
     }
     return refuse(why, "--model %s: there is no such model", options->model);
@@ -76,8 +67,6 @@ struct layer *model_append(struct model *m, const struct layer_kind *kind, struc
                         .outputs = shape_size(out),
                         .workspace = workspace,
                         .around = m->open,
-                        .parts = m->parts,
-                        .held = m->held,
                         .first = m->parameters,
                         .parameters = parameters};
     snprintf(l->names[0], sizeof l->names[0], "forward %d %s", m->count, kind->name);
@@ -89,6 +78,11 @@ struct layer *model_append(struct model *m, const struct layer_kind *kind, struc
 
 const struct layer *layer_behind(const struct layer *l) {
     return l->inner ? l->inner_end : l + 1;
+}
+
+void layer_appended(struct model *m, struct layer *l) {
+    if (m->divide)
+        m->divide(m, l);
 }
 
 void exempt_from_decay(struct model *m, struct layer *l, size_t vectors) {

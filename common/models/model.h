@@ -22,36 +22,7 @@ struct pass {
     uint64_t first_sample; // index of row 0 in the whole batch; random numbers depend on it
     cudaDataType type;     // of parameters and of products' inputs: CUDA_R_32F (0) or CUDA_R_16BF
     void *scratch;         // model_scratch bytes of device memory, for any layer's use
-    // The layers of a divided model (struct parts) call these functions, with group. sum adds up
-    // count values over all parts, in place. With own_tokens, the layers call the other two.
-    // all_gather sets all to the count values of part 0, then those of part 1, and so on.
-    // reduce_scatter adds up the arrays all of the parts, and gives part k range k of the sum, of
-    // count values.
-    void (*sum)(void *group, float *values, size_t count, cudaStream_t stream);
-    void (*all_gather)(void *group, const float *own, float *all, size_t count,
-                       cudaStream_t stream);
-    void (*reduce_scatter)(void *group, const float *all, float *own, size_t count,
-                           cudaStream_t stream);
-    void *group;
 };
-
-// Each matrix of a model can be divided into parts (tensor parallel: Shoeybi et al., "Megatron-LM",
-// 2019). Two dense layers are divided together, as a pair. The layers between them, such as
-// attention, are divided, too. All parts have copies of the other layers.
-struct parts {
-    int count, number; // count: 0 or 1 if the model is whole; number: of this one
-    // 1: outside of the pairs, each part holds only its share of all tokens of the batch (sequence
-    // parallel: Korthikanti et al., "Reducing activation recomputation in large transformer
-    // models", 2022)
-    int own_tokens;
-};
-
-// What a part holds of the values between two layers.
-enum held { HOLDS_ALL, HOLDS_COLUMNS, HOLDS_TOKENS };
-
-// How the parts divide the matrix of a layer: the first one of a pair by its outputs, the second
-// one by its inputs.
-enum divided { NOT_DIVIDED, BY_OUTPUTS, BY_INPUTS };
 
 enum { SETTINGS_SIZE = 6 };
 struct layer {
@@ -63,9 +34,7 @@ struct layer {
     size_t vectors;           // the last of them, such as biases, that weight decay leaves alone
     int dx_unused;            // 1: nothing reads dx, so backward need not compute it
     double flops;             // of the matrix products of forward, for one sample
-    struct parts parts;       // of the model
-    enum divided divided;     // of its matrix
-    enum held held;           // of its outputs
+    struct parts *parts;      // for divide_layer, NULL: the layer is whole
     char names[2][32];        // of its forward and backward passes, for profiles and traces
     // A layer may consist of inner layers, such as those of a block: the layers from inner to
     // inner_end, or NULL if there are none. The member around of an inner layer points back to the
@@ -79,7 +48,6 @@ struct layer {
             int inputs, outputs; // of a row
             float deviation;     // of the initial weights, 0: those of torch.nn.Linear
             int relu;            // 1: y = max(y, 0)
-            int groups;          // BY_OUTPUTS: each part has a share of each group of outputs
         } dense;
         uint64_t others[SETTINGS_SIZE]; // of kinds outside of common/
     };
@@ -107,6 +75,13 @@ struct layer_kind {
     size_t (*scratch)(const struct layer *layer, cudaDataType type, int b);
 };
 
+// A program may build a model that computes only a part of each matrix. It then gets each layer
+// that can be divided when it has been appended, and may change its kind, its sizes, and those of
+// the model. What struct parts is depends on the program.
+struct parts;
+struct model;
+typedef void divide_layer(struct model *model, struct layer *layer);
+
 enum { MOST_VALUES = 1 << 30 }; // of a sample in a layer, in its outputs or its workspace
 enum { MOST_LAYERS = 64, MOST_INNER_LAYERS = 13 * MOST_LAYERS };
 struct model {
@@ -118,14 +93,13 @@ struct model {
     int count;
     struct layer inner[MOST_INNER_LAYERS]; // those that other layers consist of
     int inner_count;
-    int too_large;      // 1: a layer has more values than an int can count, and model_build fails
-    struct layer *open; // the layer to which inner layers are being appended, or NULL
-    struct parts parts; // its sizes are those of one part
-    enum held held;     // of the outputs of the last layer
-    int groups;         // more than 0: the next dense layer is the first one of a pair
-    size_t parameters;  // of all layers, in floats
-    size_t vectors;     // those of them that weight decay leaves alone
-    struct shape out;   // of the last layer; without layers, of the samples
+    int too_large;        // 1: a layer has more values than an int can count, and model_build fails
+    struct layer *open;   // the layer to which inner layers are being appended, or NULL
+    size_t parameters;    // of all layers, in floats
+    size_t vectors;       // those of them that weight decay leaves alone
+    struct shape out;     // of the last layer; without layers, of the samples
+    divide_layer *divide; // NULL: the model is whole
+    struct parts *parts;  // for divide
 };
 
 // A model that --model can name.
@@ -138,11 +112,10 @@ struct model_kind {
     // in why.
     int (*build)(struct model *model, const struct training_options *options,
                  const struct dataset *set, char why[WHY_SIZE]);
-    int tokens;    // 1: it reads tokens, 0: images
-    int has_pairs; // 1: its dense layers can be divided
+    int tokens; // 1: it reads tokens, 0: images
 };
 
-// Dense layers with ReLU, of the widths in --hidden. Layers 1 and 2 are a pair, 3 and 4, and so on.
+// Dense layers with ReLU, of the widths in --hidden.
 extern const struct model_kind mlp;
 
 // Builds the model that the options name, for the samples of the set. Returns 0, or -1 with the
@@ -150,9 +123,10 @@ extern const struct model_kind mlp;
 int model_build(struct model *model, const struct training_options *options,
                 const struct dataset *set, char why[WHY_SIZE]);
 
-// Builds one part of that model. The shape is that of the whole model.
-int model_build_part(struct model *model, const struct training_options *options,
-                     const struct dataset *set, const struct parts *parts, char why[WHY_SIZE]);
+// Builds that model, divided. Its shape and its settings are those of the whole model.
+int model_build_divided(struct model *model, const struct training_options *options,
+                        const struct dataset *set, divide_layer *divide, struct parts *parts,
+                        char why[WHY_SIZE]);
 
 // Returns the name of model number i in the catalogue, or NULL after the last one.
 const char *model_name(int i);
@@ -167,6 +141,10 @@ struct layer *model_append(struct model *model, const struct layer_kind *kind, s
 
 // Returns the layer behind l in its list. The inner layers of l are not in this list.
 const struct layer *layer_behind(const struct layer *l);
+
+// Divides a layer whose settings are complete, in a model that is divided. All kinds of layers that
+// can be divided call it.
+void layer_appended(struct model *model, struct layer *layer);
 
 // Weight decay leaves the last parameters of the layer alone, this many.
 void exempt_from_decay(struct model *model, struct layer *layer, size_t vectors);

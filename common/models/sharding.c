@@ -28,9 +28,10 @@ static size_t piece_size(const struct sharding *s, int i, int number) {
     return s->unit[i] && has_piece(s, i, number) ? s->unit[i] / row_size(s, i) * width(s, i) : 0;
 }
 
-// Appends a unit, or makes the last one larger if that is the same.
-static void add_unit(struct sharding *s, size_t parameters, struct division division) {
+void add_unit(struct sharding *s, size_t parameters, struct division division) {
     int consecutive = division.copies || division.shards == 1, i = s->units - 1;
+    if (!parameters)
+        return;
     if (i >= 0 && consecutive && !memcmp(&s->division[i], &division, sizeof division)) {
         s->unit[i] += parameters;
         return;
@@ -39,27 +40,6 @@ static void add_unit(struct sharding *s, size_t parameters, struct division divi
         fail("the model has too many matrices: raise MOST_UNITS in common/models/sharding.h");
     s->division[s->units] = division;
     s->unit[s->units++] = parameters;
-}
-
-void shard_layer(struct sharding *s, const struct layer *l, int first) {
-    int parts = (int)max_size(l->parts.count, 1);
-    size_t bias = l->divided ? l->dense.outputs : 0, weights = l->parameters - bias;
-    struct division pieces = {.first = first, .shards = parts}, copies = pieces;
-    copies.copies = parts > 1;
-    for (const struct layer *i = l->inner; i < l->inner_end; i = layer_behind(i))
-        shard_layer(s, i, first);
-    if (l->divided == BY_OUTPUTS) {
-        for (int i = 0; i < l->dense.groups; i++)
-            add_unit(s, weights * parts / l->dense.groups, pieces);
-        for (int i = 0; i < l->dense.groups; i++)
-            add_unit(s, bias * parts / l->dense.groups, pieces);
-    } else if (l->divided == BY_INPUTS) {
-        pieces.columns = l->dense.inputs * parts;
-        add_unit(s, weights * parts, pieces);
-        add_unit(s, bias, copies);
-    } else if (!l->inner && l->parameters) {
-        add_unit(s, l->parameters, copies);
-    }
 }
 
 int sharding_fits(const struct sharding *s, size_t parameters) {

@@ -19,9 +19,8 @@ struct sharding {
     } division[MOST_UNITS]; // usually 0
 };
 
-// Appends the parameters of a layer, which may be one of a divided model. first: the shard of part
-// 0; those of the other parts follow it.
-void shard_layer(struct sharding *sharding, const struct layer *layer, int first);
+// Appends a unit of this size, or makes the last one larger if that is the same. Size 0: nothing.
+void add_unit(struct sharding *sharding, size_t parameters, struct division division);
 
 // Returns 1 if the units have this number of parameters together, and can be divided like this.
 int sharding_fits(const struct sharding *sharding, size_t parameters);

@@ -1,30 +1,41 @@
 // Compares the pieces of the attendee's shard_layer with those that the layers compute with: pieces
-// PARTS GROUPS INPUTS OUTPUTS OUTPUTS. The two layers are a pair, and a third one is of no pair. If
-// a piece is wrong, it prints a line that names it, and lines that explain it.
-#include "common/models/sharding.h"
+// PARTS GROUPS INPUTS OUTPUTS OUTPUTS. The two layers are a pair, and a third one is of no pair.
+// With 3 groups, attention lies in the pair. If a piece is wrong, it prints a line that names it,
+// and lines that explain it.
+#include "09_tensor/divided.h"
+#include "common/data/data.h"
+#include "common/training/catalogue.h"
+#include "common/training/training_options.h"
 #include "zoo/layers/kinds.h"
 #include <stdio.h>
 #include <stdlib.h>
 
-static int parts, groups;
+static int parts, groups, widths[3];
 static struct model whole, part;
 static const struct layer *own, *all; // the same layer in both
 
-static void build(struct model *m, int count, char **widths) {
-    *m = (struct model){.out = {1, 1, atoi(widths[0])}, .parts = {.count = count}};
-    begin_pair(m, groups);
-    append_dense(m, &dense_relu, atoi(widths[1]));
-    append_dense(m, &dense_relu, atoi(widths[2]));
+static int build(struct model *m, const struct training_options *options, const struct dataset *set,
+                 char why[WHY_SIZE]) {
+    enum { HEAD = 2 }; // its width
+    append_dense(m, &dense_relu, widths[1]);
+    if (groups == 3)
+        append_attention(m, widths[1] / 3 / HEAD, 0);
+    append_dense(m, &dense_relu, widths[2]);
     append_dense(m, &dense, 5);
+    return 0;
 }
+
+static const struct model_kind pair = {"pair", build, 0};
+static const struct model_kind *const models[] = {&pair, NULL};
+static const struct catalogue pairs = {.models = models};
 
 static void print_layer(void) {
     printf("the %s, with %d inputs and %d outputs",
-           own->divided == BY_OUTPUTS  ? "first layer of a pair"
-           : own->divided == BY_INPUTS ? "second layer of a pair"
-                                       : "layer behind a pair",
+           how_divided(own) == BY_OUTPUTS  ? "first layer of a pair"
+           : how_divided(own) == BY_INPUTS ? "second layer of a pair"
+                                           : "layer behind a pair",
            all->dense.inputs, all->dense.outputs);
-    if (own->divided == BY_OUTPUTS && groups > 1)
+    if (how_divided(own) == BY_OUTPUTS && groups > 1)
         printf(" in %d groups", groups);
 }
 
@@ -40,13 +51,13 @@ static void print_parameter(size_t i) {
 static void expect(int number) {
     int outputs = own->dense.outputs, inputs = own->dense.inputs;
     printf("Expected: part %d of %d has ", number, parts);
-    if (own->divided == BY_OUTPUTS) {
+    if (how_divided(own) == BY_OUTPUTS) {
         int size = all->dense.outputs / groups, piece = size / parts;
         printf("all inputs and the bias of outputs");
         for (int g = 0; g < groups; g++)
             printf("%s %d to %d", g ? "," : "", g * size + number * piece,
                    g * size + (number + 1) * piece - 1);
-    } else if (own->divided == BY_INPUTS) {
+    } else if (how_divided(own) == BY_INPUTS) {
         printf("inputs %d to %d of each output, and all %d biases", number * inputs,
                (number + 1) * inputs - 1, outputs);
     } else {
@@ -60,12 +71,12 @@ static long place_in_part(int number, size_t i) {
     size_t inputs = all->dense.inputs, weights = inputs * all->dense.outputs;
     size_t output = i < weights ? i / inputs : i - weights, input = i % inputs;
     size_t own_inputs = own->dense.inputs, own_weights = own_inputs * own->dense.outputs;
-    if (own->divided == BY_OUTPUTS) {
+    if (how_divided(own) == BY_OUTPUTS) {
         size_t size = all->dense.outputs / groups, piece = size / parts;
         if (output % size / piece != (size_t)number)
             return -1;
         output = output / size * piece + output % piece;
-    } else if (own->divided == BY_INPUTS && i < weights) {
+    } else if (how_divided(own) == BY_INPUTS && i < weights) {
         if (input / own_inputs != (size_t)number)
             return -1;
         input %= own_inputs;
@@ -91,7 +102,7 @@ static int wrong(int number, size_t i, struct location found) {
 static int compare_layer(void) {
     struct sharding s = {.shards = 2 * parts};
     size_t units = 0;
-    shard_layer(&s, own, parts);
+    shard_layer(&s, own, parts, parts);
     for (int i = 0; i < s.units; i++)
         units += s.unit[i];
     if (units != all->parameters) {
@@ -124,12 +135,22 @@ static int compare_layer(void) {
 }
 
 int main(int argc, char **argv) {
+    char why[WHY_SIZE];
     if (argc != 6)
         return 2;
     parts = atoi(argv[1]);
     groups = atoi(argv[2]);
-    build(&whole, 1, argv + 3);
-    build(&part, parts, argv + 3);
+    for (int i = 0; i < 3; i++)
+        widths[i] = atoi(argv[3 + i]);
+    catalogue = &pairs;
+    struct parts division = {.count = parts};
+    const struct training_options options = {.model = "pair"};
+    const struct dataset set = {.shape = {1, 1, widths[0]}};
+    if (model_build(&whole, &options, &set, why) ||
+        build_part(&part, &whole, &division, &options, &set, why)) {
+        puts(why);
+        return 1;
+    }
     for (int i = 0; i < part.count; i++) {
         own = &part.layers[i];
         all = &whole.layers[i];

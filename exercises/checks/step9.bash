@@ -22,7 +22,7 @@ sends_enough() {
     ok "with $(ranks "$@"), rank 0 sends $computed bytes to other parts in a training step"
 }
 
-# compiles_pieces: checks/pieces.c with the attendee's sharding.c, which is $pieces.
+# compiles_pieces: checks/pieces.c with the attendee's divided.c, which is $pieces.
 compiles_pieces() {
     pieces=$build/$MINE/pieces
     make -s DEVICE="$device" BUILD="$build" MINE="$MINE" MAIN=exercises/checks/pieces "$pieces" >"$SCRATCH/build" 2>&1 && return

@@ -447,12 +447,12 @@ refuses() {
 8|2|--batch 120 {INDIVISIBLE} 1 replica x 7 micro-batches; 119 and 126 are|--micro-batches 7
 8|2|--batch 121 {INDIVISIBLE} 3 replicas; 120 and 123 are|--batch 121 --stages 1
 9|2|--tensor 2: 3 ranks cannot be divided into groups of 2|--tensor 2
-9|2|--tensor 3: --hidden 32,22,14: want a multiple of 3 instead of 32,|
-9|2|--tensor 3: --hidden 9,4,7: want a multiple of 3 instead of 7,|--hidden 9,4,7
-9|2|--tensor 3: --model cnn has no pairs of dense layers, and only they can be divided|--model cnn --data blank:480
+9|2|--tensor 3: want a divisor of the 32 outputs of a dense layer|
+9|2|--tensor 3: want a divisor of the 7 outputs of a dense layer|--hidden 9,4,7
+9|2|--tensor 3: --model resnet has no pairs of dense layers, and only they can be divided|--model resnet --data blank:480
 9|2|--tensor 3: --sequence 1 divides tokens, and --model mlp has none|--sequence 1
-9|2|--tensor 3: --heads 2: want a multiple of 3, or the heads cannot be divided|GPT
-9|2|--tensor 3: --context 16: want a multiple of 3, which --sequence 1 needs|GPT --width 30 --heads 3 --sequence 1
+9|2|--tensor 3: want a divisor of the 2 heads|GPT
+9|2|--tensor 3: --sequence 1 needs a divisor of the 16 tokens|GPT --width 30 --heads 3 --sequence 1
 9|2|--stages 3: 3 ranks cannot be divided into pipelines of 9 ranks|--stages 3 --hidden 9,4,6
 1 2 3|1|make data|--data none
 1 2 3|1|bad/t10k-labels-idx1-ubyte|--data bad

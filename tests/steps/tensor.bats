@@ -61,6 +61,14 @@ in_layouts() { # COMMAND CSV OPTION...
 END
 }
 
+@test "the dense layers of a convolutional network are divided, too" {
+    options+=(--model cnn --dropout 0.2)
+    train 1 1 --csv right
+    in_layouts same_digits right <<'END'
+2,1,1,0
+END
+}
+
 @test "all layouts of a text have the losses of step 1, up to eight digits" {
     options+=($gpt --dropout 0.2)
     train 1 1 --csv right

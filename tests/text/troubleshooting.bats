@@ -56,7 +56,7 @@ this file has other columns @ 01_single_gpu/train --csv a --snapshot s >log; 01_
 is more than there are GPUs @ 02_multigpu_fork/train --nproc 3
 $(text_of INDIVISIBLE) @ 02_multigpu_fork/train --nproc 2 --batch 61
 cannot be divided into groups of @ $two 09_tensor/train --tensor 3
-has no pairs of dense layers @ $two 09_tensor/train --model cnn --data shapes
+has no pairs of dense layers @ $two 09_tensor/train --model resnet --data shapes
 and each stage needs one @ ${two%2}3 08_pipeline/train --stages 3 --hidden 8
 there is no GPU for local rank @ RANK=2 WORLD_SIZE=3 LOCAL_RANK=2 LOCAL_WORLD_SIZE=3 03_multigpu_launcher/train
 Duplicate GPU detected @ $two env LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 03_multigpu_launcher/train

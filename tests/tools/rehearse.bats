@@ -71,7 +71,7 @@ changed_model() {
     [ "$(grep -oE '[0-9]+ x [0-9]+ x [0-9]+$' table | tr '\n' ,)" = '1 x 1 x 1,1 x 4 x 1,1 x 4 x 2,1 x 1 x 1,4 x 1 x 1,4 x 2 x 1,' ]
     [ "$(grep -c 'tensor x stages x replicas$' table)" = 2 ]
     column memory_bytes | awk '{ exit !($1 == $4 && $2 < 0.6 * $1 && $5 < 0.5 * $1 && $6 < $5) }'
-    refused '--tensor 4: --hidden 2050: want a multiple of 4' --gpus 4 --strategies tensor --hidden 2050
+    refused '--tensor 4: want a divisor of the 2050 outputs' --gpus 4 --strategies tensor --hidden 2050
 }
 
 @test "with links that take no time, GPUs add up" {

@@ -167,7 +167,7 @@ static void reference_attention(const struct layer *l, const double *w, const do
                                 int b) {
     int t = settings_of(l)->attention.heads.tokens, heads = settings_of(l)->attention.heads.heads;
     int width = settings_of(l)->attention.heads.width, stride = 3 * heads * width;
-    double rate = pass.training ? settings_of(l)->attention.dropout : 0,
+    double rate = pass.training ? settings_of(l)->attention.dropout.rate : 0,
            *p = malloc((size_t)t * sizeof *p);
     assert_non_null(p);
     for (int i = 0; i < b * heads * t; i++) {
@@ -180,7 +180,7 @@ static void reference_attention(const struct layer *l, const double *w, const do
         for (int other = 0; other <= token; other++) {
             uint64_t row = (pass.first_sample * (uint64_t)heads * (uint64_t)t + (uint64_t)i);
             double random =
-                rng_uniform(rng_bits(pass.seed, (uint64_t)settings_of(l)->attention.number),
+                rng_uniform(rng_bits(pass.seed, (uint64_t)settings_of(l)->attention.dropout.number),
                             row * (uint64_t)t + (uint64_t)other);
             for (int d = 0; d < width && random >= (float)rate; d++)
                 outputs[d] += p[other] / (1 - rate) * v[other * stride + d];
@@ -836,7 +836,7 @@ TEST(dropout_numbers_differ) {
         for (const struct layer *l = lists[i][0]; l < lists[i][1]; l++)
             if (l->kind == &dropout || l->kind == &attention) {
                 int number = l->kind == &dropout ? settings_of(l)->dropout.number
-                                                 : settings_of(l)->attention.number;
+                                                 : settings_of(l)->attention.dropout.number;
                 assert_true(number >= 0 && number < 100);
                 assert_int_equal(numbers[number]++, 0);
                 found++;

@@ -1,8 +1,8 @@
 // Parts of a model: their initial values are those that the whole model has at the same places, and
 // parts of divided layers compute what the whole layers do.
+#include "09_tensor/divided.h"
 #include "common/data/datasets.h"
 #include "common/device/device.h"
-#include "common/models/sharding.h"
 #include "tests/unit/default_options.h"
 #include "tests/unit/model_step.h"
 #include "zoo/layers/kinds.h"
@@ -90,6 +90,7 @@ struct part {
     pthread_t thread;
     int number, count;
     struct model model;
+    struct parts parts;
     struct pass pass;
     struct step step;
     const float *dy;                          // its share, on the host
@@ -172,8 +173,9 @@ static const struct example {
 };
 enum { EXAMPLES = sizeof examples / sizeof *examples };
 
-// Builds a part of the example's model, or all of it if number is -1.
-static void build_example(struct model *m, const struct example *e, int number) {
+// Builds the example's model or, if parts is not NULL, the part of it that they say.
+static void build_example(struct model *m, const struct example *e, const struct model *whole,
+                          struct parts *parts) {
     char why[WHY_SIZE] = "";
     int is_text = !e->hidden, built;
     struct training_options options = default_options();
@@ -182,15 +184,14 @@ static void build_example(struct model *m, const struct example *e, int number) 
                           .targets = is_text ? TOKENS : 1,
                           .classes = CLASSES,
                           .tokens = is_text};
-    struct parts parts = {e->parts, number, e->own_tokens};
     options.model = e->model;
     options.hidden = e->hidden;
     zoo_opt.layers = 2;
     zoo_opt.heads = 4;
     zoo_opt.width = 16;
     zoo_opt.dropout = 0.2;
-    built = number < 0 ? model_build(m, &options, &set, why)
-                       : model_build_part(m, &options, &set, &parts, why);
+    built = parts ? build_part(m, whole, parts, &options, &set, why)
+                  : model_build(m, &options, &set, why);
     assert_string_equal(why, "");
     assert_int_equal(built, 0);
 }
@@ -210,13 +211,13 @@ static void new_part(struct part *p, const struct sharding *s, const struct mode
         to_bfloat16(p->step.parameters, values, m->parameters, pass.stream);
     }
     p->outputs = (size_t)BATCH * (size_t)m->layers[m->count - 1].outputs;
-    p->dy = dy + (m->held == HOLDS_TOKENS ? (size_t)p->number * p->outputs : 0);
+    p->dy = dy + (p->parts.own_tokens ? (size_t)p->number * p->outputs : 0);
     p->sums = new_device_array(MOST_SUMMED * sizeof *p->sums);
     p->pass = pass; // with the scratch memory that new_step has made
-    p->pass.sum = sum;
-    p->pass.all_gather = all_gather;
-    p->pass.reduce_scatter = reduce_scatter;
-    p->pass.group = p;
+    p->parts.sum = sum;
+    p->parts.all_gather = all_gather;
+    p->parts.reduce_scatter = reduce_scatter;
+    p->parts.group = p;
 }
 
 static void run_parts(struct part *parts, int count) {
@@ -241,7 +242,7 @@ static void compare_parameters(const struct part *parts, int count, const struct
                                const float *values, const float *gradients, size_t parameters,
                                double tolerance) {
     for (size_t i = 0; i < parameters; i++) {
-        int held = 0, own_tokens = parts[0].model.parts.own_tokens;
+        int held = 0, own_tokens = parts[0].parts.own_tokens;
         float sum = 0;
         for (int k = 0; k < count; k++) {
             struct location place = shard_find(s, k, i);
@@ -264,7 +265,7 @@ static void compare_with_whole(const struct example *e, cudaDataType type, doubl
     static struct model whole;
     static struct sharding s;
     int count = e->parts, inputs = e->hidden ? INPUTS : TOKENS;
-    build_example(&whole, e, -1);
+    build_example(&whole, e, NULL, NULL);
     size_t outputs = (size_t)BATCH * (size_t)whole.layers[whole.count - 1].outputs;
     float *x = random_floats((size_t)(BATCH * inputs), 1, 7), *dy = random_floats(outputs, 1, 8);
     float *values = initialised(&whole, 3);
@@ -273,10 +274,11 @@ static void compare_with_whole(const struct example *e, cudaDataType type, doubl
     struct results want = run_step(&whole, type, values, x, dy, BATCH, 0);
     s = (struct sharding){.shards = count};
     for (int k = 0; k < count; k++) {
-        parts[k] = (struct part){.number = k, .count = count};
-        build_example(&parts[k].model, e, k);
+        parts[k] = (struct part){
+            .number = k, .count = count, .parts = {count, k, .own_tokens = e->own_tokens}};
+        build_example(&parts[k].model, e, &whole, &parts[k].parts);
         for (int i = 0; k == 0 && i < parts[k].model.count; i++)
-            shard_layer(&s, &parts[k].model.layers[i], 0);
+            shard_layer(&s, &parts[k].model.layers[i], 0, count);
         new_part(&parts[k], &s, &whole, x, dy);
     }
     assert_true(sharding_fits(&s, whole.parameters));
@@ -313,12 +315,14 @@ static void check_units(const struct sharding *s, int units, const size_t sizes[
 }
 
 TEST(a_pair_of_layers_is_divided_by_outputs_and_then_by_inputs) {
-    static struct model m;
+    static struct model whole, m;
     const struct example e = {"mlp", "8,12", 2, 0};
     struct sharding s = {.shards = 4};
-    build_example(&m, &e, 0);
+    struct parts parts = {.count = 2};
+    build_example(&whole, &e, NULL, NULL);
+    build_example(&m, &e, &whole, &parts);
     for (int i = 0; i < m.count; i++)
-        shard_layer(&s, &m.layers[i], 2);
+        shard_layer(&s, &m.layers[i], 2, 2);
     // The copies of the second bias and of the last layer, which has no partner, are one unit.
     check_units(&s, 4, (size_t[]){8 * INPUTS, 8, 12 * 8, 12 + (12 + 1) * CLASSES},
                 (struct division[]){{0}, {0}, {.columns = 8}, {.copies = 1}});
@@ -326,13 +330,15 @@ TEST(a_pair_of_layers_is_divided_by_outputs_and_then_by_inputs) {
 
 TEST(queries_keys_and_values_are_divided_each_by_itself) {
     enum { WIDE = 16, NORM = 2 * WIDE, SQUARE = WIDE * WIDE };
-    static struct model m;
+    static struct model whole, m;
     const struct example e = {"gpt", NULL, 2, 1};
     struct sharding s = {.shards = 4};
-    build_example(&m, &e, 1);
+    struct parts parts = {.count = 2, .number = 1, .own_tokens = 1};
+    build_example(&whole, &e, NULL, NULL);
+    build_example(&m, &e, &whole, &parts);
     for (int i = 0; i < m.count; i++)
         if (m.layers[i].inner) {
-            shard_layer(&s, &m.layers[i], 2);
+            shard_layer(&s, &m.layers[i], 2, 2);
             break;
         }
     check_units(&s, 13,

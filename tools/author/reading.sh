@@ -76,12 +76,11 @@ entries='
 8|08_pipeline/pipeline.c|cut_layers,count_forwards,divide_layers,exchange|how the model is cut, how many forwards come first, and how two stages exchange values
 8|08_pipeline/stage_costs.c|skip|
 8|08_pipeline/stage_costs.h|skip|
-9|zoo/models/gpt.c|append_block|where the two pairs of a block begin
-9|common/layers/divided.c|second_forward,first_backward|where the parts sum their shares
+9|09_tensor/divided.h|all|what a part is
+9|09_tensor/divided.c|begins_pair,divide,second_forward,first_backward,shard_layer|which layers are a pair, where the parts sum their shares, and which parameters a part has
 9|09_tensor/tensor.h|all|what a rank knows of the other parts
 9|09_tensor/tensor.c|wait_for_others,sum,next_copy,sum_copies|the sums, and the parameters that all parts have
 9|changes|diff89|the trainer builds one part of the model
-9|common/models/sharding.c|shard_layer|which parameters a part has
 '
 
 # extents FILE FUNCTIONS: a line "name lines lines-with-comment" for each function that is asked for, or for every

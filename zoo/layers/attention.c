@@ -69,17 +69,11 @@ static float *gradients_of(const struct part *p, int number) {
 }
 
 // The random numbers depend on the numbers of the heads in the whole model.
-static void drop(const struct layer *l, const struct pass *pass, const struct part *p,
-                 const float *from, float *to) {
-    size_t own = settings_of(l)->attention.heads.heads * scores_size(l);
-    size_t all = l->held == HOLDS_COLUMNS ? own * l->parts.count : own;
-    size_t begin = p->first * scores_size(l);
-    struct numbers numbers = {.first = pass->first_sample * all + begin};
-    if (all > own)
-        numbers =
-            (struct numbers){pass->first_sample * all + l->parts.number * own, begin, own, all};
-    drop_values(from, to, p->count * scores_size(l), settings_of(l)->attention.dropout,
-                rng_bits(pass->seed, settings_of(l)->attention.number), numbers, pass->stream);
+static void drop_scores(const struct layer *l, const struct pass *pass, const struct part *p,
+                        const float *from, float *to) {
+    size_t scores = scores_size(l);
+    drop(&settings_of(l)->attention.dropout, pass, from, to,
+         settings_of(l)->attention.heads.heads * scores, p->first * scores, p->count * scores);
 }
 
 // Returns the part's p or its gradients as an input of a product.
@@ -101,7 +95,7 @@ static const void *compute_p(const struct layer *l, const struct pass *pass, con
 
 static void attention_forward(const struct layer *l, const struct pass *pass,
                               const void *parameters, const float *x, float *y, int b) {
-    int drops = pass->training && settings_of(l)->attention.dropout > 0;
+    int drops = pass->training && settings_of(l)->attention.dropout.rate > 0;
     struct part p;
     (void)parameters;
     for (size_t first = 0; first < (size_t)b * settings_of(l)->attention.heads.heads;
@@ -109,7 +103,7 @@ static void attention_forward(const struct layer *l, const struct pass *pass,
         p = part_at(l, pass, first, b);
         const void *qkv = compute_p(l, pass, &p, x);
         if (drops)
-            drop(l, pass, &p, p.p, p.p);
+            drop_scores(l, pass, &p, p.p, p.p);
         matmul_batch(pass, p.count, 0, 0, p.t, p.d, p.t, read_scores(pass, &p, p.p),
                      third(pass, &p, qkv, 2), p.outputs); // p values
         merge_heads(p.outputs, y, 1, first, p.count, settings_of(l)->attention.heads, pass->stream);
@@ -119,16 +113,16 @@ static void attention_forward(const struct layer *l, const struct pass *pass,
 // Computes the gradients of the part's queries, keys and values from those of its outputs.
 static void part_backward(const struct layer *l, const struct pass *pass, const struct part *p,
                           const void *qkv) {
-    int n = p->count, t = p->t, d = p->d, drops = settings_of(l)->attention.dropout > 0;
+    int n = p->count, t = p->t, d = p->d, drops = settings_of(l)->attention.dropout.rate > 0;
     const void *doutputs = rounded(pass, p->outputs, n * matrix_size(l), p->outputs_at);
     if (drops)
-        drop(l, pass, p, p->p, p->dp); // what forward multiplied by the values
+        drop_scores(l, pass, p, p->p, p->dp); // what forward multiplied by the values
     const void *dropped = read_scores(pass, p, drops ? p->dp : p->p);
     matmul_batch(pass, n, 1, 0, t, d, t, dropped, doutputs, gradients_of(p, 2)); // p^T doutputs
     matmul_batch(pass, n, 0, 1, t, t, d, doutputs, third(pass, p, qkv, 2),
                  p->dp); // doutputs values^T
     if (drops)
-        drop(l, pass, p, p->dp, p->dp);
+        drop_scores(l, pass, p, p->dp, p->dp);
     causal_softmax_backward(p->p, p->dp, n, t, 1 / sqrtf((float)d), pass->stream);
     const void *dscores = read_scores(pass, p, p->dp);
     matmul_batch(pass, n, 0, 0, t, d, t, dscores, third(pass, p, qkv, 1),
@@ -168,11 +162,9 @@ const struct layer_kind attention = {"attention", initialise_nothing, attention_
 
 void append_attention(struct model *m, int heads, float dropout) {
     int tokens = m->out.height, width = m->out.channels / 3, number = m->count + m->inner_count;
-    if (m->held == HOLDS_COLUMNS)
-        heads /= m->parts.count;
     struct layer *l = model_append(m, &attention, (struct shape){tokens, 1, width}, 0, 0);
     settings_of(l)->attention.heads = (struct heads){tokens, heads, width / heads};
-    settings_of(l)->attention.dropout = dropout;
-    settings_of(l)->attention.number = number;
+    settings_of(l)->attention.dropout = (struct dropping){.rate = dropout, .number = number};
     l->flops = 4. * tokens * tokens * width;
+    layer_appended(m, l);
 }

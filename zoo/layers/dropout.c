@@ -7,24 +7,26 @@
 
 // Forward and backward drop the same values, because the choice depends only on the seed and on the
 // index of the value in the whole batch, and in the whole model.
-static void drop(const struct layer *l, const struct pass *pass, const float *from, float *to,
-                 int b) {
-    const struct parts *parts = &l->parts;
-    size_t own = l->outputs, all = l->held == HOLDS_ALL ? own : own * parts->count;
-    struct numbers numbers = {.first = pass->first_sample * all};
-    if (l->held == HOLDS_COLUMNS)
-        numbers = (struct numbers){numbers.first + parts->number * own, 0, own, all};
-    else if (l->held == HOLDS_TOKENS)
-        numbers.first += parts->number * b * own;
-    drop_values(from, to, (size_t)b * l->outputs, settings_of(l)->dropout.rate,
-                rng_bits(pass->seed, settings_of(l)->dropout.number), numbers, pass->stream);
+void drop(const struct dropping *d, const struct pass *pass, const float *from, float *to,
+          size_t per_sample, size_t first, size_t count) {
+    struct numbers numbers = {.first = pass->first_sample * per_sample + first};
+    if (d->shares > 1) {
+        size_t all = per_sample * d->shares, before = per_sample * d->share;
+        numbers = (struct numbers){pass->first_sample * all + before, first, per_sample, all};
+    }
+    drop_values(from, to, count, d->rate, rng_bits(pass->seed, d->number), numbers, pass->stream);
+}
+
+static void drop_all(const struct layer *l, const struct pass *pass, const float *from, float *to,
+                     int b) {
+    drop(&settings_of(l)->dropout, pass, from, to, l->outputs, 0, (size_t)b * l->outputs);
 }
 
 static void dropout_forward(const struct layer *l, const struct pass *pass, const void *parameters,
                             const float *x, float *y, int b) {
     (void)parameters;
     if (pass->training)
-        drop(l, pass, x, y, b);
+        drop_all(l, pass, x, y, b);
     else
         CUDA_CHECK(cudaMemcpyAsync(y, x, (size_t)b * l->outputs * sizeof *y,
                                    cudaMemcpyDeviceToDevice, pass->stream));
@@ -35,7 +37,7 @@ static void dropout_backward(const struct layer *l, const struct pass *pass, con
                              int b) {
     (void)parameters, (void)x, (void)y, (void)gradients;
     if (dx)
-        drop(l, pass, dy, dx, b);
+        drop_all(l, pass, dy, dx, b);
 }
 
 const struct layer_kind dropout = {"dropout", initialise_nothing, dropout_forward,
@@ -44,6 +46,6 @@ const struct layer_kind dropout = {"dropout", initialise_nothing, dropout_forwar
 void append_dropout(struct model *m, float rate) {
     int number = m->count + m->inner_count;
     struct layer *l = model_append(m, &dropout, m->out, 0, 0);
-    settings_of(l)->dropout.rate = rate;
-    settings_of(l)->dropout.number = number;
+    settings_of(l)->dropout = (struct dropping){.rate = rate, .number = number};
+    layer_appended(m, l);
 }

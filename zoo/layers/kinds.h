@@ -7,18 +7,21 @@
 #include "zoo/kernels/sequence_kernels.h"
 #include <assert.h>
 
+// Which values a layer drops: each one with this probability.
+struct dropping {
+    float rate;
+    int number;        // gives each layer different random numbers
+    int shares, share; // 0, or the layer has only share number share of the values of each sample
+};
+
 // The settings of each kind.
 union __attribute__((may_alias)) settings {
     struct {
         struct heads heads;
-        float dropout;
-        int number; // gives each layer different random numbers
+        struct dropping dropout;
     } attention;
     int tokens; // of the embedding's table
-    struct {
-        float rate; // share of the values that become 0
-        int number; // gives each layer different random numbers
-    } dropout;
+    struct dropping dropout;
     struct {
         struct windows windows;
         int has_bias;
@@ -43,6 +46,10 @@ static inline union settings *settings_of(const struct layer *l) {
 // whole batch. It does not depend on how the batch is split.
 extern const struct layer_kind dropout;
 void append_dropout(struct model *m, float rate);
+
+// Drops count values of a batch whose samples have per_sample values each, from value first on.
+void drop(const struct dropping *dropping, const struct pass *pass, const float *from, float *to,
+          size_t per_sample, size_t first, size_t count);
 
 // In training, changes each image at random: crop shifts it, flip mirrors it (image_kernels.h has
 // the formula). In evaluation, y = x. Augmentation is the first layer of a model and computes no

@@ -21,7 +21,6 @@ static void append_block(struct model *m, const struct gpt_size *size, double dr
     begin_block(m);
     begin_residual(m, 0);
     append_layer_norm(m);
-    begin_pair(m, 3); // queries, keys and values
     append_linear(m, 3 * size->width, deviation);
     append_attention(m, size->heads, (float)dropout);
     append_linear(m, size->width, before_sum);
@@ -29,7 +28,6 @@ static void append_block(struct model *m, const struct gpt_size *size, double dr
     end_residual(m);
     begin_residual(m, 0);
     append_layer_norm(m);
-    begin_pair(m, 1);
     append_linear(m, 4 * size->width, deviation);
     append_gelu(m);
     append_linear(m, size->width, before_sum);
@@ -45,9 +43,6 @@ static int build(struct model *m, const struct training_options *options, const 
     double dropout = isnan(zoo_opt.dropout) ? 0 : zoo_opt.dropout;
     if (size.width % size.heads)
         return refuse(why, "--width %d: want a multiple of the %d heads", size.width, size.heads);
-    if (m->parts.count > 1 && size.heads % m->parts.count)
-        return refuse(why, "--heads %d: want a multiple of %d, or the heads cannot be divided",
-                      size.heads, m->parts.count);
     if (size.width > MOST_NORM_CHANNELS)
         return refuse(why, "--width %d: want at most %d", size.width, MOST_NORM_CHANNELS);
     snprintf(m->shape, sizeof m->shape, SHAPE, size.layers, size.heads, size.width, set->inputs);
@@ -62,7 +57,7 @@ static int build(struct model *m, const struct training_options *options, const 
     return 0;
 }
 
-const struct model_kind gpt = {"gpt", build, 1, 1};
+const struct model_kind gpt = {"gpt", build, 1};
 
 int build_gpt_of(struct model *m, const char *shape, int context, char why[WHY_SIZE]) {
     int layers, heads, width, own;

@@ -51,4 +51,4 @@ static int build(struct model *m, const struct training_options *options, const 
     return 0;
 }
 
-const struct model_kind resnet = {"resnet", build, 0, 0};
+const struct model_kind resnet = {"resnet", build, 0};

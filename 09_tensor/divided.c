@@ -1,0 +1,329 @@
+// Compare the dense layers with those of common/layers/dense.c.
+#include "09_tensor/divided.h"
+#include "common/base/minmax.h"
+#include "common/device/device.h"
+#include "common/kernels/kernels.h"
+#include "common/layers/products.h"
+#include "common/training/training_options.h"
+#include "zoo/layers/inner.h"
+#include "zoo/layers/kinds.h"
+
+// With own_tokens, the functions below use the beginning of scratch for the tokens of all parts:
+// the inputs of the first layer of a pair and their gradients, or the outputs of the second one and
+// theirs. Returns how many floats these are for each sample.
+static size_t floats_of_tokens(const struct layer *l) {
+    int width = how_divided(l) == BY_OUTPUTS ? l->dense.inputs : l->dense.outputs;
+    return l->parts->own_tokens ? (size_t)l->dense.rows * width : 0;
+}
+
+// Returns the pass for the rest of the layer, with the scratch behind these tokens.
+static struct pass behind_tokens(const struct layer *l, const struct pass *pass, int b) {
+    struct pass rest = *pass;
+    if (l->parts->own_tokens) // else there may be no scratch
+        rest.scratch = (float *)pass->scratch + b * floats_of_tokens(l);
+    return rest;
+}
+
+// Returns the values of all tokens. This part has count values of its own.
+static const float *all_tokens(const struct layer *l, const struct pass *pass, const float *own,
+                               size_t count) {
+    if (!l->parts->own_tokens)
+        return own;
+    l->parts->all_gather(l->parts->group, own, pass->scratch, count, pass->stream);
+    return pass->scratch;
+}
+
+// Returns where a product writes this part's shares of sums.
+static float *shares_of(const struct layer *l, const struct pass *pass, float *sums) {
+    return l->parts->own_tokens ? pass->scratch : sums;
+}
+
+// Adds up the shares of all parts. This part gets count sums.
+static void sum_shares(const struct layer *l, const struct pass *pass, float *sums, size_t count) {
+    if (l->parts->own_tokens)
+        l->parts->reduce_scatter(l->parts->group, pass->scratch, sums, count, pass->stream);
+    else
+        l->parts->sum(l->parts->group, sums, count, pass->stream);
+}
+
+// dbias = the sum of dy over the samples and, if each has several rows, over these.
+static void sum_bias(const struct layer *l, const struct pass *pass, const float *dy, float *dbias,
+                     int b) {
+    int outputs = l->dense.outputs, rows = l->outputs / outputs;
+    if (rows == 1)
+        sum_rows(dy, dbias, b, outputs, pass->stream);
+    else
+        sum_pixels(pass, dy, dbias, b, rows, outputs);
+}
+
+static void first_forward(const struct layer *l, const struct pass *pass, const void *parameters,
+                          const float *x, float *y, int b) {
+    struct pass rest = behind_tokens(l, pass, b);
+    dense.forward(l, &rest, parameters, all_tokens(l, pass, x, (size_t)b * l->inputs), y, b);
+}
+
+static void second_forward(const struct layer *l, const struct pass *pass, const void *parameters,
+                           const float *x, float *y, int b) {
+    int rows = b * l->dense.rows, inputs = l->dense.inputs, outputs = l->dense.outputs;
+    struct pass rest = behind_tokens(l, pass, b);
+    matmul(&rest, 0, 1, rows, outputs, inputs, x, parameters,
+           shares_of(l, pass, y)); // shares of y = x W^T
+    sum_shares(l, pass, y, (size_t)b * l->outputs);
+    const float *bias = as_floats(&rest, parameters, (size_t)outputs * inputs, outputs);
+    add_bias(y, bias, b * (l->outputs / outputs), outputs, l->dense.relu, pass->stream);
+}
+
+static void first_backward(const struct layer *l, const struct pass *pass, const void *parameters,
+                           const float *x, float *y, float *dy, float *dx, float *gradients,
+                           int b) {
+    int rows = b * l->dense.rows, inputs = l->dense.inputs, outputs = l->dense.outputs;
+    struct pass rest = behind_tokens(l, pass, b);
+    if (l->dense.relu)
+        relu_backward(dy, y, (size_t)b * l->outputs, pass->stream);
+    if (dx && !l->dx_unused) {
+        matmul(&rest, 0, 0, rows, inputs, outputs, dy, parameters,
+               shares_of(l, pass, dx)); // shares of dx = dy W
+        sum_shares(l, pass, dx, (size_t)b * l->inputs);
+    }
+    const float *all_x = all_tokens(l, pass, x, (size_t)b * l->inputs);
+    matmul(&rest, 1, 0, outputs, inputs, rows, dy, all_x, gradients); // dW = dy^T x
+    sum_bias(l, pass, dy, gradients + (size_t)outputs * inputs, b);
+}
+
+static void second_backward(const struct layer *l, const struct pass *pass, const void *parameters,
+                            const float *x, float *y, float *dy, float *dx, float *gradients,
+                            int b) {
+    int rows = b * l->dense.rows, inputs = l->dense.inputs, outputs = l->dense.outputs;
+    struct pass rest = behind_tokens(l, pass, b);
+    if (l->dense.relu)
+        relu_backward(dy, y, (size_t)b * l->outputs, pass->stream);
+    const float *all_dy = all_tokens(l, pass, dy, (size_t)b * l->outputs);
+    if (dx && !l->dx_unused)
+        matmul(&rest, 0, 0, rows, inputs, outputs, all_dy, parameters, dx); // dx = dy W
+    matmul(&rest, 1, 0, outputs, inputs, rows, all_dy, x, gradients);       // dW = dy^T x
+    sum_bias(l, pass, dy, gradients + (size_t)outputs * inputs, b);
+}
+
+static size_t divided_scratch(const struct layer *l, cudaDataType type, int b) {
+    size_t tokens = floats_of_tokens(l) * b * sizeof(float);
+    return tokens + dense.scratch(l, type, b);
+}
+
+// Initial values are those of the whole model (shard_initialise), so these kinds set none.
+static const struct layer_kind first = {"dense", NULL, first_forward, first_backward,
+                                        divided_scratch};
+static const struct layer_kind first_relu = {"dense_relu", NULL, first_forward, first_backward,
+                                             divided_scratch};
+static const struct layer_kind second = {"dense", NULL, second_forward, second_backward,
+                                         divided_scratch};
+static const struct layer_kind second_relu = {"dense_relu", NULL, second_forward, second_backward,
+                                              divided_scratch};
+
+enum divided how_divided(const struct layer *l) {
+    if (l->kind == &first || l->kind == &first_relu)
+        return BY_OUTPUTS;
+    return l->kind == &second || l->kind == &second_relu ? BY_INPUTS : NOT_DIVIDED;
+}
+
+// With own_tokens, each part looks up all tokens of the batch in scratch, because this costs
+// little, and keeps its own.
+static size_t floats_of_batch(const struct layer *l, int b) {
+    return (size_t)b * l->inputs * l->out.channels;
+}
+
+static struct pass behind_batch(const struct layer *l, const struct pass *pass, int b) {
+    struct pass rest = *pass;
+    rest.scratch = (float *)pass->scratch + floats_of_batch(l, b);
+    return rest;
+}
+
+static void embed_forward(const struct layer *l, const struct pass *pass, const void *parameters,
+                          const float *x, float *y, int b) {
+    struct pass rest = behind_batch(l, pass, b);
+    size_t own = (size_t)b * l->outputs;
+    embedding.forward(l, &rest, parameters, x, pass->scratch, b);
+    CUDA_CHECK(cudaMemcpyAsync(y, (float *)pass->scratch + l->parts->number * own, own * sizeof *y,
+                               cudaMemcpyDeviceToDevice, pass->stream));
+}
+
+// The tokens of other parts add nothing to the gradients.
+static void embed_backward(const struct layer *l, const struct pass *pass, const void *parameters,
+                           const float *x, float *y, float *dy, float *dx, float *gradients,
+                           int b) {
+    struct pass rest = behind_batch(l, pass, b);
+    size_t own = (size_t)b * l->outputs;
+    float *all = pass->scratch;
+    CUDA_CHECK(cudaMemsetAsync(all, 0, floats_of_batch(l, b) * sizeof *all, pass->stream));
+    CUDA_CHECK(cudaMemcpyAsync(all + l->parts->number * own, dy, own * sizeof *all,
+                               cudaMemcpyDeviceToDevice, pass->stream));
+    embedding.backward(l, &rest, parameters, x, y, all, dx, gradients, b);
+}
+
+static size_t embed_scratch(const struct layer *l, cudaDataType type, int b) {
+    return floats_of_batch(l, b) * sizeof(float) + embedding.scratch(l, type, b);
+}
+
+static const struct layer_kind embedding_of_own = {"embedding", NULL, embed_forward, embed_backward,
+                                                   embed_scratch};
+
+// With own_tokens, this part has rows number * b to number * b + b of the batch, if a row is what a
+// sample leaves of its tokens to each part.
+static struct pass own_rows(const struct layer *l, const struct pass *pass, int b) {
+    const struct parts *p = l->parts;
+    struct pass own = *pass;
+    own.first_sample = pass->first_sample * p->count + (uint64_t)p->number * b;
+    return own;
+}
+
+static void drop_forward(const struct layer *l, const struct pass *pass, const void *parameters,
+                         const float *x, float *y, int b) {
+    struct pass own = own_rows(l, pass, b);
+    dropout.forward(l, &own, parameters, x, y, b);
+}
+
+static void drop_backward(const struct layer *l, const struct pass *pass, const void *parameters,
+                          const float *x, float *y, float *dy, float *dx, float *gradients, int b) {
+    struct pass own = own_rows(l, pass, b);
+    dropout.backward(l, &own, parameters, x, y, dy, dx, gradients, b);
+}
+
+static const struct layer_kind dropout_of_own = {"dropout", NULL, drop_forward, drop_backward};
+
+static int is_product(const struct layer *l) {
+    return l->kind == &dense || l->kind == &dense_relu;
+}
+
+// Layers inside of a pair compute each value, or each head, on its own.
+static int can_be_inside(const struct layer *l) {
+    return l->kind == &gelu_layer || l->kind == &dropout || l->kind == &attention;
+}
+
+// Returns 1 if a dense layer of a whole model and the next one can be a pair.
+static int begins_pair(const struct model *whole, const struct layer *l) {
+    const struct layer *end = l->around ? l->around->inner_end : whole->layers + whole->count;
+    do
+        l++;
+    while (l < end && can_be_inside(l));
+    return l < end && is_product(l);
+}
+
+// Queries, keys and values are three matrices in one. Each part has a share of each of them.
+static int groups_of(const struct layer *l) {
+    return l[1].kind == &attention ? 3 : 1;
+}
+
+static void resize(struct model *m, struct layer *l, int rows, int outputs, size_t parameters) {
+    m->parameters += parameters - l->parameters;
+    l->parameters = parameters;
+    l->out = m->out = (struct shape){rows, 1, outputs};
+    l->outputs = shape_size(l->out);
+}
+
+// The first layer of a pair computes all tokens, and its share of the outputs.
+static void divide_first(struct model *m, struct layer *l) {
+    int rows = l->dense.rows * (m->parts->own_tokens ? m->parts->count : 1);
+    l->dense.rows = rows;
+    l->dense.outputs /= m->parts->count;
+    l->flops = 2. * rows * l->dense.inputs * l->dense.outputs;
+    l->kind = l->dense.relu ? &first_relu : &first;
+    resize(m, l, rows, l->dense.outputs, ((size_t)l->dense.inputs + 1) * l->dense.outputs);
+}
+
+// The second one has its share of the inputs, and shares of all outputs, whose sums it keeps, or
+// those of its own tokens.
+static void divide_second(struct model *m, struct layer *l) {
+    int rows = l->dense.rows / (m->parts->own_tokens ? m->parts->count : 1);
+    l->kind = l->dense.relu ? &second_relu : &second;
+    resize(m, l, rows, l->dense.outputs, l->parameters);
+}
+
+static void divide(struct model *m, struct layer *l) {
+    struct parts *p = m->parts;
+    const struct layer *whole =
+        l->around ? p->whole->inner + (l - m->inner) : p->whole->layers + (l - m->layers);
+    struct dropping *dropping =
+        l->kind == &attention ? &settings_of(l)->attention.dropout : &settings_of(l)->dropout;
+    l->parts = p;
+    if (is_product(l) && p->in_pair) {
+        divide_second(m, l);
+        p->in_pair = 0;
+    } else if (is_product(l) && begins_pair(p->whole, whole)) {
+        divide_first(m, l);
+        p->in_pair = 1;
+    } else if (p->in_pair) { // dropout or attention
+        dropping->shares = p->count;
+        dropping->share = p->number;
+        if (l->kind == &attention)
+            settings_of(l)->attention.heads =
+                (struct heads){settings_of(whole)->attention.heads.tokens,
+                               settings_of(whole)->attention.heads.heads / p->count,
+                               settings_of(whole)->attention.heads.width};
+    } else if (p->own_tokens && l->kind == &embedding) {
+        l->kind = &embedding_of_own;
+        resize(m, l, l->out.height / p->count, l->out.channels, l->parameters);
+    } else if (p->own_tokens && l->kind == &dropout) {
+        l->kind = &dropout_of_own;
+    }
+}
+
+// Returns 0, or -1 if the layer cannot be divided equally.
+static int check(const struct layer *l, const struct layer *whole, int parts, char why[WHY_SIZE]) {
+    int heads = l->kind == &attention ? settings_of(whole)->attention.heads.heads : 0;
+    int divided = how_divided(l) == BY_OUTPUTS && groups_of(l) == 1;
+    if (heads % parts)
+        return refuse(why, "want a divisor of the %d heads", heads);
+    if (divided && whole->dense.outputs % parts)
+        return refuse(why, "want a divisor of the %d outputs of a dense layer",
+                      whole->dense.outputs);
+    return 0;
+}
+
+int build_part(struct model *m, const struct model *whole, struct parts *p,
+               const struct training_options *options, const struct dataset *set,
+               char why[WHY_SIZE]) {
+    int pairs = 0;
+    if (p->count == 1)
+        return model_build(m, options, set, why);
+    if (p->own_tokens && !set->tokens)
+        return refuse(why, "--sequence 1 divides tokens, and --model %s has none", options->model);
+    if (p->own_tokens && set->inputs % p->count)
+        return refuse(why, "--sequence 1 needs a divisor of the %d tokens", set->inputs);
+    p->whole = whole;
+    if (model_build_divided(m, options, set, divide, p, why))
+        return -1;
+    for (int i = 0; i < m->count; i++) {
+        if (check(&m->layers[i], &whole->layers[i], p->count, why))
+            return -1;
+        pairs += how_divided(&m->layers[i]) == BY_INPUTS;
+    }
+    for (int i = 0; i < m->inner_count; i++) {
+        if (check(&m->inner[i], &whole->inner[i], p->count, why))
+            return -1;
+        pairs += how_divided(&m->inner[i]) == BY_INPUTS;
+    }
+    if (!pairs)
+        return refuse(why, "--model %s has no pairs of dense layers, and only they can be divided",
+                      options->model);
+    return 0;
+}
+
+void shard_layer(struct sharding *s, const struct layer *l, int first, int parts) {
+    int groups = how_divided(l) == BY_OUTPUTS ? groups_of(l) : 0;
+    size_t bias = how_divided(l) ? l->dense.outputs : 0, weights = l->parameters - bias;
+    struct division pieces = {.first = first, .shards = parts}, copies = pieces;
+    copies.copies = parts > 1;
+    for (const struct layer *i = l->inner; i < l->inner_end; i = layer_behind(i))
+        shard_layer(s, i, first, parts);
+    if (how_divided(l) == BY_OUTPUTS) {
+        for (int i = 0; i < groups; i++)
+            add_unit(s, weights * parts / groups, pieces);
+        for (int i = 0; i < groups; i++)
+            add_unit(s, bias * parts / groups, pieces);
+    } else if (how_divided(l) == BY_INPUTS) {
+        pieces.columns = l->dense.inputs * parts;
+        add_unit(s, weights * parts, pieces);
+        add_unit(s, bias, copies);
+    } else if (!l->inner) {
+        add_unit(s, l->parameters, copies);
+    }
+}
