@@ -5,8 +5,8 @@
 // The functions only queue work on the device, unless they say that they wait. Errors of CUDA and
 // NCCL end the program. The memory stays allocated until the program ends.
 #pragma once
+#include "05_fsdp/shard.h"
 #include "common/models/model.h"
-#include "common/snapshots/shards.h"
 #include <nccl.h>
 
 struct fsdp {

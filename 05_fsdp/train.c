@@ -104,8 +104,7 @@ static void load(struct trainer *t) {
     if (optimizer_build(&t->optimizer, &opt, &t->model, t->train.count, why))
         wrong_usage("%s", why);
     fsdp_build(&t->fsdp, &t->model, t->rank, t->world, step_opt.prefetch);
-    t->optimizer.sharding = &t->fsdp.sharding; // an update sees this rank's shard only
-    t->optimizer.shard = t->rank;
+    optimize_shard(&t->optimizer, &t->fsdp.sharding, t->rank);
     if (!opt.snapshot)
         return;
     t->snapshot = snapshot_new(t->model.shape, opt.optimizer, opt.seed, opt.batch, t->fsdp.count,

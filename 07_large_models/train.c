@@ -133,8 +133,7 @@ static void load(struct trainer *t) {
                             .micro_steps = step_opt.accumulate,
                             .prefetch = step_opt.prefetch};
     units_build(&t->fsdp, &t->model, &t->place, step_opt.unit_bytes);
-    t->optimizer.sharding = &t->fsdp.sharding; // an update sees this rank's shard only
-    t->optimizer.shard = t->fsdp.shard;
+    optimize_shard(&t->optimizer, &t->fsdp.sharding, t->fsdp.shard);
     if (!opt.snapshot)
         return;
     t->snapshot = snapshot_new(t->model.shape, opt.optimizer, opt.seed, opt.batch, t->fsdp.count,

@@ -6,8 +6,8 @@
 // stays allocated until the program ends.
 #pragma once
 #include "03_multigpu_launcher/environment.h"
+#include "05_fsdp/shard.h"
 #include "common/models/model.h"
-#include "common/snapshots/shards.h"
 #include <nccl.h>
 
 enum strategy { FULL, GRAD, HYBRID, NONE }; // which ranks form a group

@@ -6,9 +6,9 @@
 // Errors of CUDA and NCCL end the program. The memory stays allocated until the program ends.
 #pragma once
 #include "03_multigpu_launcher/environment.h"
+#include "05_fsdp/shard.h"
 #include "common/data/data.h"
 #include "common/models/model.h"
-#include "common/models/sharding.h"
 #include <nccl.h>
 
 enum { MOST_STAGES = 64, MOST_MICRO_BATCHES = 512 };

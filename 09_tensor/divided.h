@@ -3,8 +3,8 @@
 // one by its inputs. The layers between them, such as attention, are divided, too. All parts have
 // copies of the other layers.
 #pragma once
+#include "05_fsdp/shard.h"
 #include "common/models/model.h"
-#include "common/models/sharding.h"
 
 struct parts {
     int count, number; // number: of this one

@@ -5,6 +5,7 @@
 #include "03_multigpu_launcher/environment.h"
 #include "04_multinode/meet_by_tcp.h"
 #include "04_multinode/watchdog.h"
+#include "05_fsdp/shard.h"
 #include "08_pipeline/pipeline.h"
 #include "08_pipeline/stage_costs.h"
 #include "09_tensor/tensor.h"
@@ -15,7 +16,6 @@
 #include "common/device/device.h"
 #include "common/models/model.h"
 #include "common/snapshots/conditions.h"
-#include "common/snapshots/shards.h"
 #include "common/snapshots/snapshot.h"
 #include "common/training/optimizer.h"
 #include "common/training/report.h"
@@ -128,8 +128,7 @@ static void load(struct trainer *t) {
                                     .shard_layer = shard_layer};
     pipeline_build(&t->pipeline, &t->model, &t->place, opt.batch);
     t->rows = t->pipeline.rows;
-    t->optimizer.sharding = &t->pipeline.sharding; // an update sees this rank's shard only
-    t->optimizer.shard = t->pipeline.shard;
+    optimize_shard(&t->optimizer, &t->pipeline.sharding, t->pipeline.shard);
     if (!opt.snapshot)
         return;
     t->snapshot =

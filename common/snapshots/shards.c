@@ -31,8 +31,8 @@ static uint32_t checksum(const struct sharding *sharding) {
     return (uint32_t)crc;
 }
 
-static void shard_path(char name[PATH_SIZE], const char *path, const struct snapshot *s,
-                       const struct sharding *sharding, int number) {
+void shard_path(char name[PATH_SIZE], const char *path, const struct snapshot *s,
+                const struct sharding *sharding, int number) {
     follow_links(name, path);
     size_t length = strlen(name);
     snprintf(name + length, PATH_SIZE - length, ".e%lds%ldu%08x.%dof%d", (long)s->progress.epochs,
@@ -64,21 +64,12 @@ void shards_remove(const char *path, const struct snapshot *s, const struct shar
         closedir(entries);
 }
 
-int snapshot_save_shard(const char *path, const struct snapshot *s, const struct sharding *sharding,
-                        int number, char why[WHY_SIZE]) {
-    char name[PATH_SIZE];
-    shard_path(name, path, s, sharding, number);
-    return snapshot_write(name, s, why);
-}
-
-int snapshot_commit(const char *name, const struct snapshot *s, const struct sharding *sharding,
-                    char why[WHY_SIZE]) {
-    char path[PATH_SIZE], text[MANIFEST_SIZE];
+int snapshot_save(const char *name, const struct snapshot *s, char why[WHY_SIZE]) {
+    char path[PATH_SIZE];
     follow_links(path, name);
-    size_t size = print_manifest(text, s, sharding);
-    if (write_whole(path, &(struct iovec){text, size}, 1, why))
+    if (snapshot_write(path, s, why))
         return -1;
-    shards_remove(path, s, sharding);
+    shards_remove(path, s, &(struct sharding){0});
     return 0;
 }
 
@@ -235,4 +226,8 @@ int snapshot_load_shard(const char *path, struct snapshot *s, const struct shard
         result = load_shard(path, s, sharding, number, why);
     while (result < 0 && is_new(path, &seen));
     return result;
+}
+
+int snapshot_load(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
+    return snapshot_load_shard(path, s, &(struct sharding){1, 1, {s->parameters}}, 0, why);
 }

@@ -1,28 +1,20 @@
-// Snapshots in shards: each shard (common/models/sharding.h) has its own file, with the format of a
-// whole snapshot: first the parameters, then each optimizer state. The file at the snapshot's path
-// is a manifest: a short text with the run, its progress, and how the values are divided.
+// Snapshots in shards: each shard (common/snapshots/sharding.h) has its own file, with the format
+// of a whole snapshot: first the parameters, then each optimizer state. The file at the snapshot's
+// path is a manifest: a short text with the run, its progress, and how the values are divided.
 #pragma once
-#include "common/models/sharding.h"
-#include "common/snapshots/snapshot.h"
-
-// Saves one shard completely or not at all, in a file beside path. Its name holds the progress and
-// the units, path.e<epochs>s<step>u<CRC-32 of the units>.<shard>of<shards>, so it replaces no file
-// of another snapshot. The file at path stays as it is. Returns 0, or -1 with the reason in why.
-int snapshot_save_shard(const char *path, const struct snapshot *shard,
-                        const struct sharding *sharding, int number, char why[WHY_SIZE]);
-
-// Writes the manifest, which makes the shards the snapshot at path. All shards must be saved; shard
-// is any of them. Then removes all other shards of this path, and unfinished files of killed
-// programs. No other process may save there at the same time. Returns 0, or -1 with the reason in
-// why.
-int snapshot_commit(const char *path, const struct snapshot *shard, const struct sharding *sharding,
-                    char why[WHY_SIZE]);
+#include "common/snapshots/sharding.h"
+#include "common/snapshots/snapshot_file.h"
 
 // Reads one shard from the snapshot at path, which may be one file or have any number of shards.
 // Sets padding to zero. Opens only files that hold a part of the shard. Otherwise like
 // snapshot_load.
 int snapshot_load_shard(const char *path, struct snapshot *shard, const struct sharding *sharding,
                         int number, char why[WHY_SIZE]);
+
+// Sets name to the file of a shard of path: path.e<epochs>s<step>u<CRC-32 of the
+// units>.<shard>of<shards>, so it replaces no file of another snapshot.
+void shard_path(char name[PATH_SIZE], const char *path, const struct snapshot *snapshot,
+                const struct sharding *sharding, int number);
 
 // Removes the shards of path, except those that snapshot and sharding name.
 void shards_remove(const char *path, const struct snapshot *snapshot,

@@ -2,7 +2,6 @@
 #include "common/base/minmax.h"
 #include "common/data/data.h"
 #include "common/device/device.h"
-#include "common/snapshots/shards.h"
 #include "common/snapshots/snapshot_file.h"
 #include "common/training/optimizer.h"
 #include <errno.h>
@@ -131,15 +130,6 @@ void follow_links(char target[PATH_SIZE], const char *path) {
     }
 }
 
-int snapshot_save(const char *name, const struct snapshot *s, char why[WHY_SIZE]) {
-    char path[PATH_SIZE];
-    follow_links(path, name);
-    if (snapshot_write(path, s, why))
-        return -1;
-    shards_remove(path, s, &(struct sharding){0});
-    return 0;
-}
-
 int snapshot_check(const char *path, long version, const struct snapshot *found,
                    const struct snapshot *expected, char why[WHY_SIZE]) {
     const struct progress *p = &found->progress;
@@ -257,8 +247,4 @@ int snapshot_read(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
                    fread(&crc, sizeof crc, 1, file) == 1 && fgetc(file) == EOF;
     fclose(file);
     return check_file(path, &h, s, complete, crc, why);
-}
-
-int snapshot_load(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
-    return snapshot_load_shard(path, s, &(struct sharding){1, 1, {s->parameters}}, 0, why);
 }

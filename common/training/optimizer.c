@@ -4,7 +4,6 @@
 #include "common/device/spans.h"
 #include "common/kernels/kernels.h"
 #include "common/models/model.h"
-#include "common/models/sharding.h"
 #include "common/training/catalogue.h"
 #include "common/training/training_options.h"
 #include <math.h>
@@ -89,8 +88,8 @@ double optimizer_rate(const struct optimizer *o, long step) {
 static void update_range(const struct optimizer *o, double weight_decay, struct update arrays,
                          size_t first, size_t count, long step, cudaStream_t stream) {
     for (struct location place = {1, first, count}; count > 0; count -= place.count) {
-        if (o->sharding)
-            place = shard_find(o->sharding, o->shard, first);
+        if (o->find)
+            place = o->find(o->sharding, o->shard, first);
         place.count = min_size(place.count, count);
         if (place.held)
             o->update(o, optimizer_rate(o, step), weight_decay, arrays, place.index, place.count,

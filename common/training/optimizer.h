@@ -13,6 +13,14 @@ struct update {
     size_t size;
 };
 
+// Where an array that holds only some of the model's parameters has one of them.
+struct location {
+    int held;            // 1: the array has it
+    size_t index, count; // its index there, and how many parameters from it on are the same:
+                         // consecutive in the array or, if held is 0, all not there
+};
+
+struct sharding;
 struct optimizer {
     const char *name;
     int state_per_parameter; // floats that it stores for each parameter
@@ -27,9 +35,11 @@ struct optimizer {
     int nesterov;
     // Returns the factor of lr in training step number step, from 1. NULL: always 1.
     double (*factor)(const struct optimizer *optimizer, long step);
-    long steps, steps_per_epoch;     // of all epochs together, and of one
-    const struct model *model;       // of the parameters, which says which of them decay
-    const struct sharding *sharding; // if an update sees shard number shard only; NULL: all
+    long steps, steps_per_epoch; // of all epochs together, and of one
+    const struct model *model;   // of the parameters, which says which of them decay
+    // Finds a parameter in shard number shard, if an update sees only that. NULL: it sees all.
+    struct location (*find)(const struct sharding *sharding, int shard, size_t parameter);
+    const struct sharding *sharding;
     int shard;
     char text[320]; // for the banner: name and settings
 };
@@ -42,7 +52,6 @@ extern const struct optimizer sgd;
 // why.
 struct training_options;
 struct model;
-struct sharding;
 int optimizer_build(struct optimizer *optimizer, const struct training_options *options,
                     const struct model *model, size_t samples, char why[WHY_SIZE]);
 

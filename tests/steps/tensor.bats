@@ -62,7 +62,7 @@ END
 }
 
 @test "the dense layers of a convolutional network are divided, too" {
-    options+=(--model cnn --dropout 0.2)
+    options+=(--model cnn --dropout 0.2 --data blank:480 --batch 24 --epochs 1)
     train 1 1 --csv right
     in_layouts same_digits right <<'END'
 2,1,1,0

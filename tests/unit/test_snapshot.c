@@ -1,8 +1,8 @@
 // Tests of snapshots, whole and in shards: a saved state loads again, a damaged file is refused,
 // and after any failure, even a crash, the previous snapshot is still complete.
+#include "05_fsdp/shard.h"
 #include "common/base/error.h"
 #include "common/snapshots/manifest.h"
-#include "common/snapshots/shards.h"
 #include "exercises/messages.h"
 #include "tests/test.h"
 #include "zoo/zoo.h"

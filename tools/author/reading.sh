@@ -58,6 +58,8 @@ entries='
 5|changes|diff45|the shards replace the parameters of the trainer
 5|05_fsdp/fsdp.h|all|what a rank stores, and what it can ask for
 5|05_fsdp/fsdp.c|all|divide, gather, scatter
+5|05_fsdp/shard.c|skip|
+5|05_fsdp/shard.h|skip|
 6|06_allreduce_demo/allreduce.c|gather_broadcast,ring,scatter_gather,expected,compare_by_hand,measure|all-reduce by hand, checked and timed
 6|06_allreduce_demo/start.c|skip|
 6|06_allreduce_demo/start.h|skip|

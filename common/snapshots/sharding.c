@@ -1,7 +1,5 @@
-#include "common/models/sharding.h"
+#include "common/snapshots/sharding.h"
 #include "common/base/minmax.h"
-#include "common/device/device.h"
-#include <string.h>
 
 // Returns the number of shards that have a piece of unit i.
 static int holders(const struct sharding *s, int i) {
@@ -26,20 +24,6 @@ static int has_piece(const struct sharding *s, int i, int number) {
 
 static size_t piece_size(const struct sharding *s, int i, int number) {
     return s->unit[i] && has_piece(s, i, number) ? s->unit[i] / row_size(s, i) * width(s, i) : 0;
-}
-
-void add_unit(struct sharding *s, size_t parameters, struct division division) {
-    int consecutive = division.copies || division.shards == 1, i = s->units - 1;
-    if (!parameters)
-        return;
-    if (i >= 0 && consecutive && !memcmp(&s->division[i], &division, sizeof division)) {
-        s->unit[i] += parameters;
-        return;
-    }
-    if (s->units == MOST_UNITS)
-        fail("the model has too many matrices: raise MOST_UNITS in common/models/sharding.h");
-    s->division[s->units] = division;
-    s->unit[s->units++] = parameters;
 }
 
 int sharding_fits(const struct sharding *s, size_t parameters) {
@@ -76,16 +60,4 @@ struct location shard_find(const struct sharding *s, int number, size_t paramete
     int held = s->division[i].copies ? has_piece(s, i, number) : number == holder;
     return (struct location){held, index + parameter / row * piece + column % piece,
                              min_size(row - column, piece - column % piece)};
-}
-
-void shard_initialise(const struct sharding *s, int number, const struct model *m,
-                      float *parameters, uint64_t seed, cudaStream_t stream) {
-    CUDA_CHECK(cudaMemsetAsync(parameters, 0, shard_size(s, number) * sizeof(float), stream));
-    for (const struct layer *l = m->layers; l < m->layers + m->count; l++)
-        for (size_t done = 0, count; done < l->parameters; done += count) {
-            struct location place = shard_find(s, number, l->first + done);
-            count = min_size(place.count, l->parameters - done);
-            if (place.held)
-                l->kind->initialise(l, parameters + place.index, done, count, seed, stream);
-        }
 }

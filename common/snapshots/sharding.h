@@ -1,7 +1,7 @@
 // How the flat array of a model's parameters is divided into shards: of layers, of stages, or of
-// matrices. Shards of each kind are initialised and saved in the same way.
+// matrices. Shards of each kind are saved in the same way.
 #pragma once
-#include "common/models/model.h"
+#include "common/training/optimizer.h"
 
 // A shard is a list of ranges of the flat array: its piece of each unit, in this order. A unit is a
 // range of the array, and begins where the one before it ends. Usually it is cut into consecutive
@@ -19,9 +19,6 @@ struct sharding {
     } division[MOST_UNITS]; // usually 0
 };
 
-// Appends a unit of this size, or makes the last one larger if that is the same. Size 0: nothing.
-void add_unit(struct sharding *sharding, size_t parameters, struct division division);
-
 // Returns 1 if the units have this number of parameters together, and can be divided like this.
 int sharding_fits(const struct sharding *sharding, size_t parameters);
 
@@ -30,13 +27,4 @@ int sharding_fits(const struct sharding *sharding, size_t parameters);
 size_t shard_size(const struct sharding *sharding, int number);
 
 // Returns where a shard holds this parameter of the flat array.
-struct location {
-    int held;            // 1: the shard holds it
-    size_t index, count; // its index there, and how many values from it on are the same:
-                         // consecutive in the shard or, if held is 0, all not there
-} shard_find(const struct sharding *sharding, int number, size_t parameter);
-
-// Sets the parameters of a shard to their initial values: exactly those that the whole model has at
-// these places. Padding becomes 0.
-void shard_initialise(const struct sharding *sharding, int number, const struct model *model,
-                      float *parameters, uint64_t seed, cudaStream_t stream);
+struct location shard_find(const struct sharding *sharding, int number, size_t parameter);

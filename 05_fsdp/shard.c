@@ -1,0 +1,55 @@
+#include "05_fsdp/shard.h"
+#include "common/base/minmax.h"
+#include "common/device/device.h"
+#include "common/snapshots/manifest.h"
+#include <string.h>
+
+void add_unit(struct sharding *s, size_t parameters, struct division division) {
+    int consecutive = division.copies || division.shards == 1, i = s->units - 1;
+    if (!parameters)
+        return;
+    if (i >= 0 && consecutive && !memcmp(&s->division[i], &division, sizeof division)) {
+        s->unit[i] += parameters;
+        return;
+    }
+    if (s->units == MOST_UNITS)
+        fail("the model has too many matrices: raise MOST_UNITS in common/snapshots/sharding.h");
+    s->division[s->units] = division;
+    s->unit[s->units++] = parameters;
+}
+
+void shard_initialise(const struct sharding *s, int number, const struct model *m,
+                      float *parameters, uint64_t seed, cudaStream_t stream) {
+    CUDA_CHECK(cudaMemsetAsync(parameters, 0, shard_size(s, number) * sizeof(float), stream));
+    for (const struct layer *l = m->layers; l < m->layers + m->count; l++)
+        for (size_t done = 0, count; done < l->parameters; done += count) {
+            struct location place = shard_find(s, number, l->first + done);
+            count = min_size(place.count, l->parameters - done);
+            if (place.held)
+                l->kind->initialise(l, parameters + place.index, done, count, seed, stream);
+        }
+}
+
+void optimize_shard(struct optimizer *o, const struct sharding *s, int number) {
+    o->find = shard_find;
+    o->sharding = s;
+    o->shard = number;
+}
+
+int snapshot_save_shard(const char *path, const struct snapshot *s, const struct sharding *sharding,
+                        int number, char why[WHY_SIZE]) {
+    char name[PATH_SIZE];
+    shard_path(name, path, s, sharding, number);
+    return snapshot_write(name, s, why);
+}
+
+int snapshot_commit(const char *name, const struct snapshot *s, const struct sharding *sharding,
+                    char why[WHY_SIZE]) {
+    char path[PATH_SIZE], text[MANIFEST_SIZE];
+    follow_links(path, name);
+    size_t size = print_manifest(text, s, sharding);
+    if (write_whole(path, &(struct iovec){text, size}, 1, why))
+        return -1;
+    shards_remove(path, s, sharding);
+    return 0;
+}
