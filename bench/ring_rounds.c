@@ -1,6 +1,6 @@
 // Prints what the vector of each rank holds before each round of the ring of step 6, and after the
-// last one, for the animation on the web site (tools/author/timelines.py). The ring is that of step 6:
-// only the begin of a group of calls is replaced, by a function that first records the vector.
+// last one, for the animation on the web site (tools/author/timelines.py). The ring is that of step
+// 6: only the begin of a group of calls is replaced, by a function that first records the vector.
 #include <nccl.h>
 
 static ncclResult_t record_and_start(void);
