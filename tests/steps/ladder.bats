@@ -5,7 +5,7 @@ load ../helpers
 
 setup_file() {
     need_train 01_single_gpu/ladder/ladder
-    export LADDER=${TRAIN%train}ladder
+    export LADDER=${TRAIN%train}ladder/ladder
     tiny_data "$BATS_FILE_TMPDIR/tiny"
 }
 

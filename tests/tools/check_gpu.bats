@@ -29,6 +29,7 @@ setup() {
 
 @test "without a GPU, and with one that allows one process, a line says what to do" {
     mkdir bin
+    # shellcheck disable=SC2016 # the program gets its values from the environment
     printf '#!/bin/sh\n[ "$1" = -L ] && echo "$GPUS" || echo "$MODE"\n' >bin/nvidia-smi
     chmod +x bin/nvidia-smi
     export PATH=$PWD/bin:$PATH
