@@ -23,7 +23,7 @@ NVCC_FLAGS = $(if $(ARCH),-arch=$(if $(filter-out all all-major native,$(ARCH)),
 comma := ,
 # V=1 shows the commands. Without it, the first command that runs prints one line.
 QUIET = $(if $(V),,@$(SAY_ONCE))
-SAY_ONCE = $(info compiles into $(BUILD) (V=1 shows the commands))$(eval SAY_ONCE :=)
+SAY_ONCE = $(if $(findstring s,$(filter-out --%,$(firstword -$(MAKEFLAGS)))),,$(info compiles into $(BUILD) (V=1 shows the commands)))$(eval SAY_ONCE :=)
 
 BUILT := $(PROGRAMS:%=$(BUILD)/%)
 STEPS_MODULES := $(filter-out $(BUILT:=.o),$(patsubst %.c,$(BUILD)/%.o,$(wildcard 0*/*.c watch/nccl_*.c)))

@@ -212,11 +212,12 @@ def copy_of_steps(folder, programs):
         if not re.match(r"0\d_", name):
             os.symlink(os.path.join(ROOT, name), os.path.join(folder, name))
             continue
-        os.mkdir(os.path.join(folder, name))
-        for file in os.listdir(os.path.join(ROOT, name)):
-            if not os.path.islink(os.path.join(ROOT, name, file)):
-                os.symlink(os.path.join(ROOT, name, file), os.path.join(folder, name, file))
-        for program in ("train", "ladder", "launch", "doctor", "allreduce"):
+        for place, _, files in os.walk(os.path.join(ROOT, name)):
+            os.mkdir(os.path.join(folder, os.path.relpath(place, ROOT)))
+            for file in files:
+                if not os.path.islink(os.path.join(place, file)):
+                    os.symlink(os.path.join(place, file), os.path.join(folder, os.path.relpath(place, ROOT), file))
+        for program in ("train", "ladder/ladder", "launch", "doctor", "allreduce"):
             path = os.path.join(ROOT, programs, name, program)
             if os.path.exists(path):
                 os.symlink(path, os.path.join(folder, name, program))
