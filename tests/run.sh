@@ -61,7 +61,7 @@ trap 'exit 130' INT TERM
 # Prints a number that is larger for files that take longer: their lines, and more for those in which a few lines take minutes.
 weight() { # FILE
     case $1 in
-    tests/exercises/* | tests/cluster/* | */sanitizers* | tests/steps/gpu_build* | tests/text/docs* | tests/text/readmes* | \
+    tests/exercises/* | tests/cluster/* | */sanitizers* | tests/text/docs* | tests/text/readmes* | \
         tests/tools/build* | tests/tools/check_gpu* | tests/tools/targets*)
         echo 600
         ;;

@@ -1,18 +1,14 @@
 // Lets a C++ compiler build the files */kernels/*.cu for the host. It is included before such
-// a file, and defines the names that nvcc defines itself. Two kinds of tests use the result:
-// - Unit tests call the functions of the file, on the CPU device. LAUNCH then runs a small grid
-//   thread by thread, the last thread first, so loops that skip or repeat elements, or depend on an
-//   order, give wrong results. LAUNCH_BLOCKS runs the real blocks, whose threads can wait for each
-//   other.
-// - tests/steps/gpu_build.c finds the kernels in a table, and runs the grids that nvcc's code
-//   launches.
+// a file, and defines the names that nvcc defines itself. Unit tests then call the functions of the
+// file, on the CPU device. LAUNCH runs a small grid thread by thread, the last thread first, so
+// loops that skip or repeat elements, or depend on an order, give wrong results. LAUNCH_BLOCKS runs
+// the real blocks, whose threads can wait for each other.
 #pragma once
 #include <math.h>
 #include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>
-#include <utility>
 
 #define __global__
 #define __device__
@@ -165,34 +161,15 @@ template <class T> static T host_view(T argument) {
     return argument;
 }
 
-// A kernel in the table. wait: its threads may wait for each other.
+// wait: the threads of the kernel may wait for each other.
 template <auto *kernel, int wait> struct host_kernel;
 template <class... Types, void (*kernel)(Types...), int wait> struct host_kernel<kernel, wait> {
-    static constexpr size_t bytes[] = {sizeof(Types)...};
-
     static void run_views(dim3 blocks, dim3 threads, Types... arguments) {
         host_run(blocks, threads, wait, [&] { kernel(arguments...); });
     }
 
     static void launch(dim3 blocks, dim3 threads, Types... arguments) {
         run_views(blocks, threads, host_view(arguments)...);
-    }
-
-    template <size_t... i>
-    static void unpack(dim3 blocks, dim3 threads, void **arguments, std::index_sequence<i...>) {
-        launch(blocks, threads, *(Types *)arguments[i]...);
-    }
-
-    static void run(unsigned blocks, unsigned x, unsigned y, void **arguments) {
-        unpack(blocks, dim3(x, y), arguments, std::index_sequence_for<Types...>());
-    }
-
-    // Adds a struct host_kernel of gpu_build.c. Only the assembler knows the mangled name.
-    static void list() {
-        asm(".pushsection host_kernels, \"aw\"\n.quad 1f, %c1, %c2, %c3\n.popsection\n"
-            ".pushsection .rodata\n1: .asciz \"%c0\"\n.popsection"
-            :
-            : "i"(kernel), "i"(run), "i"(bytes), "i"(sizeof...(Types)));
     }
 };
 
@@ -204,6 +181,5 @@ template <class... Types, void (*kernel)(Types...), int wait> struct host_kernel
     do {                                                                                           \
         (void)(stream); /* work on any stream may come before */                                   \
         CUDA_CHECK(cudaDeviceSynchronize());                                                       \
-        host_kernel<&kernel, wait>::list();                                                        \
         host_kernel<&kernel, wait>::launch(blocks, threads, __VA_ARGS__);                          \
     } while (0)
