@@ -121,56 +121,36 @@ END
     done
 }
 
-@test "after a signal to one rank, all save and stop, and the next run ends with the same bits" {
-    local step signal place count more stopped
-    while IFS='|' read -r step signal place count more; do
-        rm -rf right s && mkdir right s
-        train $step 4 --snapshot right/s $more
-        program=$(watched $step) KILL_AT="$place $signal" train $step 4 --snapshot s/s $more
+# The first training step is the slowest, so all ranks look for signals after it, whatever --log-every is.
+@test "after a signal to one rank, all save and stop soon, and the next run ends with the same bits" {
+    local step ranks signal place more stopped
+    while IFS='|' read -r step ranks signal place more; do
+        rm -rf right s csv && mkdir right s
+        train $step $ranks --snapshot right/s $more
+        program=$(watched $step) KILL_AT="$place $signal" train $step $ranks --snapshot s/s --csv csv $more
         drop_pids err
         [ ! -s err ]
         grep -qx "$(text_of STOPPED_BY_SIGNAL); saved" out
-        [ "$(find s -type f | wc -l)" = "$count" ]
         stopped=$(sed -nE 's/^stopped after step ([0-9]+)$/\1/p' out)
-        [ "$stopped" -gt 2 ]
-        train $step 4 --snapshot s/s $more
+        if [[ $more == *--log-every* ]]; then
+            [ "$stopped" = 1 ] && [ "$(wc -l <csv)" = 1 ] # no line for this step
+        else
+            [ "$stopped" -gt 2 ]
+        fi || { echo "step $step: $more" && cat out && return 1; }
+        train $step $ranks --snapshot s/s $more
         [ "$(awk '/^resumed/ { print 5 * $3 + $6 }' out)" = "$stopped" ]
         diff -r right s || { echo "step $step: $more" && return 1; }
     done <<'END'
-3|10|0 ncclAllReduce 15|1
-3|15|2 report_epoch 1|1
-4|10|1 gather_batch 4|1
-4|15|1 gather_batch 4|1
-5|10|1 ncclReduceScatter 9|5
-5|15|2 ncclReduceScatter 26|5
-7|15|1 ncclReduceScatter 9|5|--save sharded
-8|15|3 ncclAllReduce 8|5|--pipeline gpipe
-9|15|2 ncclAllReduce 41|5
-7|10|2 ncclReduceScatter 26|1|--save full
-END
-}
-
-# The first training step is the slowest, so all ranks look for signals after it, whatever --log-every is.
-@test "a signal stops training without a wait for --log-every, and adds no line to the CSV file" {
-    local step ranks place
-    while read -r step ranks place; do
-        rm -rf right s csv && mkdir right s
-        train $step $ranks --snapshot right/s --log-every 1000
-        program=$(watched $step) KILL_AT=$place train $step $ranks --snapshot s/s --log-every 1000 --csv csv
-        grep -qx "stopped after step 1" out || { echo "step $step" && cat out && return 1; }
-        grep -qx "$(text_of STOPPED_BY_SIGNAL); saved" out
-        [ "$(wc -l <csv)" = 1 ]
-        train $step $ranks --snapshot s/s --log-every 1000
-        diff -r right s || { echo "step $step" && return 1; }
-    done <<'END'
-1 1 -1 gather_batch 1 2
-2 3 1 gather_batch 1 2
-3 3 2 gather_batch 1 1
-4 3 1 gather_batch 1 10
-5 3 2 gather_batch 1 15
-7 3 1 gather_batch 1 15
-8 3 2 ncclAllReduce 2 15
-9 4 3 ncclAllReduce 2 15
+1|1|2|-1 gather_batch 1|--log-every 1000
+2|3|2|1 gather_batch 1|--log-every 1000
+3|4|10|0 ncclAllReduce 15|
+3|4|15|2 report_epoch 1|
+4|4|15|1 gather_batch 4|
+5|4|10|1 ncclReduceScatter 9|
+7|3|15|1 gather_batch 1|--log-every 1000
+7|4|15|2 ncclReduceScatter 26|--save full
+8|4|15|3 ncclAllReduce 8|--pipeline gpipe
+9|4|15|2 ncclAllReduce 41|
 END
 }
 
@@ -416,7 +396,6 @@ refuses() {
     train 1 1 --max-steps 7 --snapshot good
     cp good damaged && flip damaged 240
     cp -r "$tiny" bad && flip bad/t10k-labels-idx1-ubyte 2
-    cp -r "$tiny" zipped && gzip -n zipped/* && flip zipped/train-images-idx3-ubyte.gz 2
     cp -r "$tiny" other && flip other/train-images-idx3-ubyte 16
     cp -r "$tiny" same
     contents | grep -v ' ./\(out\|err\)' >../before
@@ -426,22 +405,13 @@ refuses() {
         done
     done <<'END'
 1 2 3|2|unknown option --foo;.*--help lists the options$|--foo 1
-1 3|2|--model foo: want one of: mlp|--model foo
-1|2|--hidden .*,17: |--hidden 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17
-1|2|--dropout 1.1: want a number from 0 to 1|--dropout 1.1
 1 2|1|--batch 641: the training set has only 640 samples|--batch 641
 3|2|--batch 121 {INDIVISIBLE} 3 ranks; 120 and 123 are;|--batch 121
 3|2|--join-timeout 0: want a number from 1|--join-timeout 0
-4|2|--step-timeout 0: want a number from|--step-timeout 0
-5|2|--prefetch 2: want a number from 0 to 1|--prefetch 2
 5|2|unknown option --strategy|--strategy full
 7|2|--strategy zero: want one of: full, grad, hybrid, none;|--strategy zero
-7|2|--precision fp16: want one of: fp32, bf16;|--precision fp16
-7|2|--save half: want one of: sharded, full;|--save half
 7|2|--batch 121 {INDIVISIBLE} 3 ranks x 1 part; 120 and 123 are;|--batch 121
 7|2|--batch 120 {INDIVISIBLE} 3 ranks x 7 parts; 105 and 126 are;|--accumulate 7
-7|2|--unit-bytes 1K: want a whole number|--unit-bytes 1K
-8|2|--pipeline 2f2b: want one of: gpipe, 1f1b;|--pipeline 2f2b
 8|2|--stages 2: 3 ranks cannot be divided into pipelines of 2 ranks|--stages 2
 8|2|--stages 3: the model has only 2 layers, and each stage needs one|--stages 3 --hidden 8
 8|2|--batch 120 {INDIVISIBLE} 1 replica x 7 micro-batches; 119 and 126 are|--micro-batches 7
@@ -456,12 +426,9 @@ refuses() {
 9|2|--stages 3: 3 ranks cannot be divided into pipelines of 9 ranks|--stages 3 --hidden 9,4,6
 1 2 3|1|make data|--data none
 1 2 3|1|bad/t10k-labels-idx1-ubyte|--data bad
-1|1|zipped/train-images-idx3-ubyte.gz|--data zipped
 1 2 3|1|snapshot damaged is corrupt: {WRONG_CHECKSUM}|--snapshot damaged
-1|1|same/train.* is no snapshot|--snapshot same/train-images-idx3-ubyte
 1 2 3|1|snapshot good holds mlp 8-32-22-14-10|--snapshot good --hidden 8,9
 1 2 3|1|snapshot good {TRAINED_WITH} 1|--snapshot good --seed 2
-1|1|snapshot good was trained with .*--batch 120|--snapshot good --batch 60
 1|1|trained with 640 images of .*\(checksum [0-9a-f]+\), not with 640 of other \(checksum|--snapshot good --data other
 END
     contents | grep -v ' ./\(out\|err\)' | diff ../before -
@@ -495,15 +462,8 @@ END
     done
 }
 
-# swap FILE A B BYTES: exchanges two records of so many bytes, which begin at these offsets.
-swap() {
-    cp "$1" ../before
-    dd if=../before of="$1" bs=1 skip="$2" seek="$3" count="$4" conv=notrunc status=none
-    dd if=../before of="$1" bs=1 skip="$3" seek="$2" count="$4" conv=notrunc status=none
-}
-
 @test "ranks with different data do not start, and all name the rank and what differs" {
-    local steps step rank images=images-idx3-ubyte labels=labels-idx1-ubyte differs commands
+    local steps step rank differs commands
     cat >with_other <<'END'
 #!/bin/bash
 [ $RANK != 1 ] || exec $PROGRAM "$@" --data other
@@ -521,14 +481,8 @@ END
             done
         done
     done <<'END'
-3 4 5 7 8 9|checksum of the training labels: [0-9a-f]{8}|swap train-$labels 8 9 1
-4|checksum of the training images: [0-9a-f]{8}|flip train-$images 5135
-4|order of the training images: [0-9a-f]{8}|swap train-$images 16 5128 8; swap train-$labels 8 647 1
-4|number of training images: 639|tiny_data . 639 100
-4|training shape: 4 x 2 x 1|tiny_data . 640 100 4 2
+3 4 5 7 8 9|checksum of the training images: [0-9a-f]{8}|flip train-images-idx3-ubyte 5135
 4|number of test images: 99|tiny_data . 640 99
-4|checksum of the test labels: [0-9a-f]{8}|swap t10k-$labels 8 9 1
-4|order of the test images: [0-9a-f]{8}|swap t10k-$images 16 24 8; swap t10k-$labels 8 9 1
 END
 }
 
@@ -549,22 +503,12 @@ END
     done <<'END'
 4|lr|0.01|0.02
 4|hidden|8,8|8,9
-4|max-steps|3|4
-4|log-every|1|2
 5|prefetch|1|0
 7|strategy|full|grad
-7|precision|fp32|bf16
-7|accumulate|1|2
-7|unit-bytes|0|1400
-7|prefetch|1|0
 7|clip|0.5|0
-7|save|full|sharded
 8|pipeline|gpipe|1f1b
-8|stages|3|1
-8|micro-batches|4|8
 9|tensor|1|3|--hidden 9,4,6
 9|sequence|0|1|--tensor 1
-7|optimizer|adam|adamw
 END
     # These options may differ.
     train 1 1 --csv right
