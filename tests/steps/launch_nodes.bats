@@ -157,7 +157,6 @@ begin() {
     else
         command+=("$PWD/rank" "$PWD/$1")
     fi
-    [ -z "${hosts-}" ] || command=(unshare -m ./knowing "$hosts" "${command[@]}")
     # shellcheck disable=SC2093 # in a process of its own
     { exec nsenter -t "${nodes[${place:-$2}]}" -n -u "${command[@]}" >"$1/out.$2" 2>"$1/err.$2" 3>&-; } &
     launchers[$1.$2]=$!
@@ -293,37 +292,6 @@ told() {
     done
 }
 
-# The nodes of Kubernetes get their names late, and other nodes may see only some addresses of node 0.
-@test "launchers wait for a late name, and node 0 listens at all of its addresses" {
-    local node
-    make_nodes 2
-    echo "hosts: files" >nsswitch
-    touch hosts.{0,1}
-    cp -a /etc etc # a bare system may lack the files
-    touch etc/{hosts,nsswitch.conf}
-    # shellcheck disable=SC2016 # expanded there
-    printf '%s\n' '#!/bin/bash' 'mount --bind etc /etc && mount --bind "$1" /etc/hosts && mount --bind nsswitch /etc/nsswitch.conf && exec "${@:2}"' >knowing
-    chmod +x knowing
-    for node in 1 0; do
-        hosts=hosts.$node begin late $node --master-addr pod-0.job
-    done
-    within 20 grep -q "waiting for an address of --master-addr pod-0.job: Name or service not known" late/err.0 late/err.1
-    run ! is_gone "${launchers[late.0]}"
-    printf '%s pod-0.job\n' 10.77.0.99 10.77.0.1 fd77::1 >>hosts.0
-    echo "fd77::1 pod-0.job" >>hosts.1
-    finish late 0
-    # Without --run-id, this address would be refused. A router stands between node 1 and node 0.
-    begin service 0 --master-addr 10.77.0.99 --run-id 4711
-    begin service 1 --run-id 4711
-    finish service 0
-    both_silent service
-    # While it waits for a name, a signal ends the launcher.
-    hosts=hosts.1 begin stopped 1 --master-addr none
-    within 20 grep -q waiting stopped/err.1
-    kill -TERM "${launchers[stopped.1]}"
-    ends stopped 1 143
-}
-
 first() { # RANK HOST ATTEMPT HOW
     echo "rank $1 \(pid [0-9]+ on $2\) $(text_of FAILED_FIRST) $3: $4"
 }
@@ -394,20 +362,6 @@ again() { # RESTART OF
     said anew 0 "node 1 is lost: its launcher is silent" "starting all ranks again: restart 1 of 2"
 }
 
-@test "a new launcher does not join an attempt that is still running on another node" {
-    make_nodes 2
-    begin_both late --max-restarts 1
-    within 5 started late 0
-    kill -9 "${launchers[late.1]}"
-    begin late 1 --max-restarts 1
-    # Node 0 is stopped for longer than the 8 seconds of silence, so it next hears from the new launcher.
-    sleep 6
-    kill -STOP "${launchers[late.0]}"
-    sleep 3
-    kill -CONT "${launchers[late.0]}"
-    finish late 1
-}
-
 port_is_free() { # RUN: node 0 has no socket there
     ! on 0 grep -q "$(printf ':%04X ' "${ports[$1]}")" /proc/net/udp
 }
@@ -449,22 +403,17 @@ port_is_free() { # RUN: node 0 has no socket there
     for run in zero one; do
         begin_both $run --max-restarts 3
     done
-    begin_both stubborn --shutdown-timeout 1
     begin_both kind --shutdown-timeout 1000
     begin_both user
-    begin third 0 --nnodes 3
-    begin third 1 --nnodes 3
-    for run in zero one stubborn kind user; do
+    for run in zero one kind user; do
         within 10 started $run 0
     done
     for rank in 0 1 2 3; do
-        tell stubborn 0 $rank "trap '' TERM; : >deaf.$rank"
         tell kind 0 $rank "trap 'exit 0' TERM; : >kind.$rank"
     done
     has() { [ "$(find "$1" -name "$2" | wc -l)" = "$3" ]; }
-    within 5 has stubborn "deaf.*" 4
     within 5 has kind "kind.*" 4
-    kill "${launchers[zero.0]}" "${launchers[one.1]}" "${launchers[stubborn.1]}" "${launchers[kind.0]}" "${launchers[third.1]}"
+    kill "${launchers[zero.0]}" "${launchers[one.1]}" "${launchers[kind.0]}"
     kill -USR1 "${launchers[user.1]}"
     both_end zero 143 1
     both_end one 1 143
@@ -476,13 +425,6 @@ port_is_free() { # RUN: node 0 has no socket there
         sound $run 0
         ended $run 0 0 1 2 3
     done
-    ends stubborn 1 143
-    ends stubborn 0 1
-    sound stubborn 0
-    ends third 1 143
-    ends third 0 1
-    run ! started third 0 1
-
     # After the ranks of one node have ended, the others may need some time.
     within 5 ended kind 0 0 1
     tell kind 0 2 "exit 0"
@@ -499,18 +441,17 @@ port_is_free() { # RUN: node 0 has no socket there
     local run line refused limit
     limit=$(patience 2) # a busy machine needs seconds to start the other launcher
     make_nodes 2
-    for run in nnodes nproc other none; do
+    for run in nproc other none; do
         begin $run 0 --run-id $run --join-timeout "$limit"
     done
-    begin nnodes 1 --run-id nnodes --nnodes 3
     begin nproc 1 --run-id nproc --nproc-per-node 3
     begin other 1 --run-id another
     begin none 1
-    for run in nnodes nproc other none; do
+    for run in nproc other none; do
         case $run in
-        nnodes | nproc)
+        nproc)
             line="node 1 has other options than node 0: --nnodes 2 --nproc-per-node 2 --max-restarts 0"
-            refused="has other options than this one: --nnodes [23] --nproc-per-node [23] --max-restarts 0"
+            refused="has other options than this one: --nnodes 2 --nproc-per-node 3 --max-restarts 0"
             ;;
         *)
             line="node 1 does not belong to the run of node 0: .* the same --run-id, or all without; .*"
@@ -526,18 +467,6 @@ port_is_free() { # RUN: node 0 has no socket there
     done
 }
 
-@test "node 1 says that node 0 was started again without --run-id" {
-    make_nodes 2
-    begin_both again --max-restarts 1
-    within 5 started again 0
-    kill -9 "${launchers[again.0]}"
-    within 5 port_is_free again
-    begin again 0 --max-restarts 1 --join-timeout 2
-    ends again 1 1
-    said again 1 "node 1 does not belong to the run of node 0: start all launchers with the same --run-id, or all without; .*"
-    ends again 0 1
-}
-
 @test "wrong addresses, ports, node ranks and programs end the launcher with one line, and disturb no other run" {
     local run node line
     make_nodes 3
@@ -549,8 +478,9 @@ port_is_free() { # RUN: node 0 has no socket there
     program=()
     begin nobody 1 --master-addr 10.77.0.99 --join-timeout 2
     begin noroute 1 --master-addr 192.0.2.1
-    begin noname 1 --master-addr "no name" --join-timeout 1
-    begin foreign 0 --master-addr 10.77.0.2
+    # Without --run-id, this address would be refused. A router stands between node 1 and node 0.
+    begin service 0 --master-addr 10.77.0.99 --run-id 4711
+    begin service 1 --run-id 4711
     program=(./none)
     begin noprogram 1 --max-restarts 2
     program=()
@@ -563,8 +493,6 @@ noprogram|1|$(text_of CANNOT_RUN) ./none: No such file or directory
 noprogram|0|node 1 is lost: its launcher has ended
 used|0|node 0 cannot use port ${ports[good]} of 10.77.0.1: Address already in use; choose another with --master-port
 noroute|1|--master-addr 192.0.2.1: Network is unreachable
-noname|1|waited 1 s \(--join-timeout\) for an address of --master-addr no name: .*
-foreign|0|node 0 cannot use port ${ports[foreign]} of 10.77.0.2: Cannot assign requested address; --master-addr is not an address of this node: with a --run-id that nobody guesses, node 0 listens at all its addresses
 nobody|1|node 0 has not answered at 10.77.0.99, port ${ports[nobody]}, for [2-5] s \(--join-timeout\)
 second|1|node 0 has not answered at 10.77.0.1, port ${ports[good]}, for [2-5] s \(--join-timeout\)
 END
@@ -575,7 +503,8 @@ END
             on 2 bash -c 'dd "bs=$2" iflag=fullblock status=none >"/dev/udp/10.77.0.1/$1"' - "${ports[good]}" $size
     done
     finish good 0
-    both_silent good
+    finish service 0
+    both_silent good service
 }
 
 @test "ranks whose start node 0 missed end before the next attempt starts" {
