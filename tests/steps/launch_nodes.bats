@@ -1,51 +1,27 @@
 #!/usr/bin/env bats
-# Tests of the launchers of several nodes. Each node is a process with its own network and host name, and one more process
-# connects them. So the tests cannot touch the network of this machine, and everything ends with these processes.
+# Tests of the launchers of several nodes. All of them run on this host.
 # shellcheck disable=SC2030,SC2031,SC2154,SC2317 # bats and helpers.bash set variables and call functions
 load ../helpers
 
 setup_file() {
-    export WHY_NOT=
-    if [ "$(id -u)" != 0 ]; then
-        WHY_NOT="nodes with networks of their own need root"
-    elif ! command -v ip >/dev/null; then
-        WHY_NOT="nodes need the program ip, of iproute2"
-    elif ! unshare -n -u ip link add left type veth peer name right 2>/dev/null; then
-        WHY_NOT="no networks can be made here"
-    elif ! unshare -n ip link add bridge type bridge 2>/dev/null; then
-        WHY_NOT="this kernel has no bridges"
-    else
-        need_train 04_multinode/launch
-    fi
+    need_train 04_multinode/launch
 }
 
 setup() {
-    holders=()
-    [ -z "$WHY_NOT" ] || skip "$WHY_NOT"
     mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return
-    unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT NCCL_COMM_ID NCCL_HOSTID CPU_DEVICE_CHAOS SLOW
+    unset_job
+    unset NCCL_COMM_ID NCCL_HOSTID CPU_DEVICE_CHAOS SLOW
     export OMP_NUM_THREADS=1
     set_build
     launch=$build/04_multinode/launch
     make_rank
-    nodes=() program=()
+    program=()
     declare -gA launchers=() ports=()
 }
 
-# Ends the processes that a failed test has left.
+# Ends the launchers that a failed test has left, and so their ranks.
 teardown() {
-    local left=0 pid
-    [ -z "$WHY_NOT" ] || return 0
-    [ -z "${BATS_TEST_COMPLETED:-}" ] || within 3 none_left || left=1
-    {
-        while pid=$(residents) && [ -n "$pid" ]; do
-            # shellcheck disable=SC2086 # a list of numbers
-            kill -9 $pid || true
-        done
-        [ ${#holders[@]} = 0 ] || kill -9 "${holders[@]}" || true
-        wait || true
-    } 2>/dev/null
-    return $left
+    [ ${#launchers[@]} = 0 ] || { kill -9 "${launchers[@]}" && wait; } 2>/dev/null || true
 }
 
 # Each rank runs the commands that a test sends it. It writes to the folder of the run, which all nodes see: its
@@ -91,75 +67,26 @@ within() {
     until_true "$@" 2>/dev/null || { tail -n +1 ./*/err.* ./*/overlap 2>/dev/null && return 1; }
 }
 
-# hold NAME: starts a process with its own network and with this host name.
-hold() {
-    # shellcheck disable=SC2016 # expanded there
-    unshare -n -u bash -c 'hostname "$1" && ip link set lo up && touch "$1" && exec sleep 300' - "$1" \
-        >/dev/null 2>&1 3>&- &
-    holders+=($!)
-    disown # so bash prints nothing when the process is killed
-}
-
-# make_nodes COUNT: makes nodes 0, 1 and so on, with the addresses 10.77.0.1, 10.77.0.2 and fd77::1, fd77::2.
-make_nodes() {
-    local n
-    hold switch
-    for ((n = 0; n < $1; n++)); do
-        hold "node$n"
-        nodes+=($!)
-    done
-    for n in switch $(seq -f node%g 0 $(($1 - 1))); do
-        within 10 test -e "$n"
-    done
-    on_switch ip link add bridge type bridge
-    on_switch ip link set bridge up
-    for n in "${!nodes[@]}"; do
-        on_switch ip link add "port$n" type veth peer name eth0 netns "${nodes[n]}"
-        on_switch ip link set "port$n" master bridge up
-        on "$n" ip link set eth0 up
-        on "$n" ip addr add "10.77.0.$((n + 1))/24" dev eth0
-        on "$n" ip addr add "fd77::$((n + 1))/64" dev eth0 nodad 2>/dev/null || true
-    done
-}
-
-on_switch() {
-    nsenter -t "${holders[0]}" -n "$@"
-}
-
-on() { # NODE COMMAND...
-    nsenter -t "${nodes[$1]}" -n -u "${@:2}"
-}
-
-# Prints the processes on all nodes, except those that hold the nodes.
-residents() {
-    local holder own=()
-    for holder in "${holders[@]}"; do
-        own+=(-o -lname "$(readlink "/proc/$holder/ns/net" | sed 's/[][]/\\&/g')")
-    done
-    find /proc/[0-9]*/ns/net -maxdepth 0 \( -false "${own[@]}" \) -printf '%h\n' 2>/dev/null | tr -dc '0-9\n' |
-        grep -vxF -f <(printf '%s\n' "${holders[@]}") || true
-}
-
-none_left() {
-    [ -z "$(residents)" ]
-}
-
 # begin RUN NODE [OPTION...]: starts a launcher of the run, which has its own folder and port. The run has two nodes of two
-# ranks, and the launcher runs on its node, unless the options or $place differ.
+# ranks, unless the options differ.
 begin() {
     # If the tests run in the background, SIGINT is ignored, and the launcher would go on ignoring it.
-    local command=(env --default-signal=INT "$launch" --nnodes 2 --nproc-per-node 2 --node-rank "$2" --master-addr 10.77.0.1)
+    local command=(env --default-signal=INT "$launch" --nnodes 2 --nproc-per-node 2 --node-rank "$2")
     mkdir -p "$1"
-    ports[$1]=${ports[$1]:-$((29600 + ${#ports[@]}))}
+    ports[$1]=${ports[$1]:-$(free_port)}
     command+=(--master-port "${ports[$1]}" "${@:3}")
     if [ ${#program[@]} -gt 0 ]; then
         command+=("${program[@]}")
     else
         command+=("$PWD/rank" "$PWD/$1")
     fi
-    # shellcheck disable=SC2093 # in a process of its own
-    { exec nsenter -t "${nodes[${place:-$2}]}" -n -u "${command[@]}" >"$1/out.$2" 2>"$1/err.$2" 3>&-; } &
+    "${command[@]}" >"$1/out.$2" 2>"$1/err.$2" 3>&- &
     launchers[$1.$2]=$!
+}
+
+# at RUN: how the launchers print the address.
+at() {
+    echo "at 127\.0\.0\.1, port ${ports[$1]}, which only this host can reach"
 }
 
 begin_both() { # RUN [OPTION...]
@@ -234,7 +161,7 @@ said() {
     mapfile -t lines <said
     if [ ${#lines[@]} = $(($# - 2)) ]; then
         for ((i = 0; i < ${#lines[@]}; i++)); do
-            grep -qxE "(launch|error \(node[0-9]+\)): ${*:i+3:1}" <<<"${lines[i]}" || break
+            grep -qxE "(launch|error \([^)]+\)): ${*:i+3:1}" <<<"${lines[i]}" || break
         done
         [ $i -lt ${#lines[@]} ] || return 0
     fi
@@ -263,18 +190,17 @@ told() {
 }
 
 @test "launchers start in any order, with an IPv4 or IPv6 address, and ranks get their variables" {
-    make_nodes 3
     three() { begin four "$1" --nnodes 3 --max-restarts 7 --run-id "my run"; }
     three 2
     three 1
-    begin six 1 --master-addr fd77::1
+    begin six 1 --master-addr ::1
     sleep 2 # seconds apart
-    begin six 0 --master-addr fd77::1
+    begin six 0 --master-addr ::1
     three 0
     within 5 started four 0 6
-    told four 3 10.77.0.1 "TORCHELASTIC_RUN_ID=my run" TORCHELASTIC_MAX_RESTARTS=7
+    told four 3 127.0.0.1 "TORCHELASTIC_RUN_ID=my run" TORCHELASTIC_MAX_RESTARTS=7
     within 5 started six 0
-    told six 2 fd77::1 TORCHELASTIC_RUN_ID=new TORCHELASTIC_MAX_RESTARTS=0
+    told six 2 ::1 TORCHELASTIC_RUN_ID=new TORCHELASTIC_MAX_RESTARTS=0
     finish six 0
     both_silent six
     for rank in 0 1 2 3 4; do
@@ -292,8 +218,8 @@ told() {
     done
 }
 
-first() { # RANK HOST ATTEMPT HOW
-    echo "rank $1 \(pid [0-9]+ on $2\) $(text_of FAILED_FIRST) $3: $4"
+first() { # RANK ATTEMPT HOW
+    echo "rank $1 \(pid [0-9]+ on [^ ]+\) $(text_of FAILED_FIRST) $2: $3"
 }
 
 again() { # RESTART OF
@@ -301,7 +227,6 @@ again() { # RESTART OF
 }
 
 @test "when a rank fails on any node, the ranks of all nodes restart together, up to --max-restarts" {
-    make_nodes 2
     export SLOW=0.7
     begin_both run --max-restarts 5
     begin_both last --max-restarts 1
@@ -322,11 +247,11 @@ again() { # RESTART OF
     tell run 4 3 "exit 7"
     finish run 5
     # If two ranks fail at once, either may be first and end the other.
-    grep -qE "$(first 1 node0 2 "exit code 5")|$(first 3 node1 2 "exit code 4")" run/err.[01]
+    grep -qE "$(first 1 2 "exit code 5")|$(first 3 2 "exit code 4")" run/err.[01]
     sed -i '/attempt 2/d' run/err.[01]
-    said run 0 "$(again 1 5)" "$(first 0 node0 1 "exit code 3")" "$(again 2 5)" "$(again 3 5)" \
-        "$(first 1 node0 3 "exit code 6")" "$(again 4 5)" "$(again 5 5)"
-    said run 1 "$(first 2 node1 0 "signal 9, Killed")" "$(first 3 node1 4 "exit code 7")"
+    said run 0 "$(again 1 5)" "$(first 0 1 "exit code 3")" "$(again 2 5)" "$(again 3 5)" \
+        "$(first 1 3 "exit code 6")" "$(again 4 5)" "$(again 5 5)"
+    said run 1 "$(first 2 0 "signal 9, Killed")" "$(first 3 4 "exit code 7")"
 
     within 5 started last 0
     tell last 0 1 "exit 8"
@@ -334,13 +259,12 @@ again() { # RESTART OF
     tell last 1 3 'echo oh no >&2; exit 9'
     both_end last 1 1
     sound last 1
-    said last 0 "$(first 1 node0 0 "exit code 8")" "$(again 1 1)"
+    said last 0 "$(first 1 0 "exit code 8")" "$(again 1 1)"
     sed -i 's/^oh no/launch: &/' last/err.1
-    said last 1 "oh no" "$(first 3 node1 1 "exit code 9")"
+    said last 1 "oh no" "$(first 3 1 "exit code 9")"
 }
 
 @test "a killed launcher is noticed within 10 seconds, and a new one joins the next attempt" {
-    make_nodes 2
     export SLOW=0.5
     begin_both gone
     begin_both headless
@@ -357,17 +281,16 @@ again() { # RESTART OF
     ends gone 0 1
     said gone 0 "node 1 is lost: its launcher is silent"
     ends headless 1 1
-    said headless 1 "node 0 has not answered at 10.77.0.1, port ${ports[headless]}, for [0-9]+ s \(--join-timeout\)"
+    said headless 1 "node 0 has not answered $(at headless), for [0-9]+ s \(--join-timeout\)"
     finish anew 1
     said anew 0 "node 1 is lost: its launcher is silent" "starting all ranks again: restart 1 of 2"
 }
 
-port_is_free() { # RUN: node 0 has no socket there
-    ! on 0 grep -q "$(printf ':%04X ' "${ports[$1]}")" /proc/net/udp
+port_is_free() { # RUN: no socket is bound there
+    ! grep -qE "^ *[0-9]+: [0-9A-F]+:$(printf %04X "${ports[$1]}") " /proc/net/udp
 }
 
 @test "a new launcher of node 0 continues with the next attempt" {
-    make_nodes 2
     begin_both run --max-restarts 3 --run-id run
     within 5 started run 0
     tell run 0 1 "exit 3"
@@ -379,27 +302,28 @@ port_is_free() { # RUN: node 0 has no socket there
     finish run 2
 }
 
+# While the file cut is there, no message arrives.
 @test "a disconnected node ends its ranks, as the others do, and joins again later" {
-    make_nodes 2
+    main=launch changed ./connected 4 nodes.c 's/^void send_message\(void\) \{$/&\n    if (!access("cut", F_OK))\n        return;/'
+    launch=$PWD/connected
     export SLOW=0.5
     begin_both back --max-restarts 1
     begin_both never
     within 5 started back 0
     within 5 started never 0
-    on 1 ip link set eth0 down
+    touch cut
     within 15 ended back 0 0 1 2 3
     within 5 ended never 0 0 1 2 3
     both_end never 1 1
     said never 0 "node 1 is lost: its launcher is silent"
-    said never 1 "node 0 has not answered at 10.77.0.1, port ${ports[never]}, for [0-9]+ s \(--join-timeout\)"
+    said never 1 "node 0 has not answered $(at never), for [0-9]+ s \(--join-timeout\)"
     run ! started back 1 1
-    on 1 ip link set eth0 up
+    rm cut
     finish back 1
     said back 0 "node 1 is lost: its launcher is silent" "starting all ranks again: restart 1 of 1"
 }
 
 @test "SIGTERM to any launcher ends the run on all nodes; SIGUSR1 goes to the ranks of one node" {
-    make_nodes 2
     for run in zero one; do
         begin_both $run --max-restarts 3
     done
@@ -417,8 +341,8 @@ port_is_free() { # RUN: node 0 has no socket there
     kill -USR1 "${launchers[user.1]}"
     both_end zero 143 1
     both_end one 1 143
-    said zero 1 "node 0 on node0 ends the run: its launcher got SIGTERM"
-    said one 0 "node 1 on node1 ends the run: its launcher got SIGTERM"
+    said zero 1 "node 0 on [^ ]+ ends the run: its launcher got SIGTERM"
+    said one 0 "node 1 on [^ ]+ ends the run: its launcher got SIGTERM"
     said zero 0
     said one 1
     for run in zero one; do
@@ -440,7 +364,6 @@ port_is_free() { # RUN: node 0 has no socket there
 @test "a launcher whose options differ from node 0's names the difference, and node 0 gives up" {
     local run line refused limit
     limit=$(patience 2) # a busy machine needs seconds to start the other launcher
-    make_nodes 2
     for run in nproc other none; do
         begin $run 0 --run-id $run --join-timeout "$limit"
     done
@@ -461,25 +384,23 @@ port_is_free() { # RUN: node 0 has no socket there
         ends $run 1 1
         said $run 1 "$line"
         ends $run 0 1 $((limit + 5))
-        said $run 0 "the launcher of node 1 at 10\.77\.0\.2 $refused" \
-            "node 1 of 2 has not joined at 10\.77\.0\.1, port ${ports[$run]}, within $limit s \(--join-timeout\)"
+        said $run 0 "the launcher of node 1 at 127\.0\.0\.1 $refused" \
+            "node 1 of 2 has not joined $(at $run), within $limit s \(--join-timeout\)"
         run ! started $run 0 1
     done
 }
 
 @test "wrong addresses, ports, node ranks and programs end the launcher with one line, and disturb no other run" {
     local run node line
-    make_nodes 3
     begin_both good --max-restarts 1
     within 5 started good 0
     program=("$PWD/rank" "$PWD/good")
-    place=2 begin second 1 --max-restarts 1 --master-port "${ports[good]}" --join-timeout 2
+    begin second 1 --max-restarts 1 --master-port "${ports[good]}" --join-timeout 2
     begin used 0 --master-port "${ports[good]}"
     program=()
-    begin nobody 1 --master-addr 10.77.0.99 --join-timeout 2
-    begin noroute 1 --master-addr 192.0.2.1
+    begin nobody 1 --join-timeout 2
     # Without --run-id, this address would be refused. A router stands between node 1 and node 0.
-    begin service 0 --master-addr 10.77.0.99 --run-id 4711
+    begin service 0 --master-addr 192.0.2.1 --run-id 4711
     begin service 1 --run-id 4711
     program=(./none)
     begin noprogram 1 --max-restarts 2
@@ -491,16 +412,13 @@ port_is_free() { # RUN: node 0 has no socket there
     done <<END
 noprogram|1|$(text_of CANNOT_RUN) ./none: No such file or directory
 noprogram|0|node 1 is lost: its launcher has ended
-used|0|node 0 cannot use port ${ports[good]} of 10.77.0.1: Address already in use; choose another with --master-port
-noroute|1|--master-addr 192.0.2.1: Network is unreachable
-nobody|1|node 0 has not answered at 10.77.0.99, port ${ports[nobody]}, for [2-5] s \(--join-timeout\)
-second|1|node 0 has not answered at 10.77.0.1, port ${ports[good]}, for [2-5] s \(--join-timeout\)
+used|0|node 0 cannot use port ${ports[good]} of 127.0.0.1: Address already in use; choose another with --master-port
+nobody|1|node 0 has not answered $(at nobody), for [2-5] s \(--join-timeout\)
+second|1|node 0 has not answered $(at good), for [2-5] s \(--join-timeout\)
 END
-    # Node 2 sends random packets of several sizes, and one of them is that of a message.
-    for size in 1 239 240 4000; do
-        # shellcheck disable=SC2016 # expanded there
-        head -c 200000 /dev/urandom |
-            on 2 bash -c 'dd "bs=$2" iflag=fullblock status=none >"/dev/udp/10.77.0.1/$1"' - "${ports[good]}" $size
+    # A stranger sends random packets of several sizes.
+    for size in 1 240 4000; do
+        head -c 200000 /dev/urandom | dd "bs=$size" iflag=fullblock status=none >"/dev/udp/127.0.0.1/${ports[good]}"
     done
     finish good 0
     finish service 0
@@ -508,7 +426,6 @@ END
 }
 
 @test "ranks whose start node 0 missed end before the next attempt starts" {
-    make_nodes 2
     main=launch changed ./late 4 nodes.c 's/^void send_message\(void\) \{$/&\n    if (me->node == 1 \&\& local.state == RUNNING \&\& local.attempt == 0)\n        return;/'
     launch=$PWD/late
     begin_both run --max-restarts 1 --nproc-per-node 1
@@ -520,7 +437,6 @@ END
 }
 
 @test "a node with finished ranks can be ended, and suspended launchers do not give up the others" {
-    make_nodes 2
     begin_both ended --shutdown-timeout 1
     begin_both held
     within 10 started ended 0
@@ -537,7 +453,6 @@ END
 }
 
 @test "a run survives the loss of a third of all packets" {
-    make_nodes 2
     main=launch changed ./lossy 4 nodes.c 's/^void send_message\(void\) \{$/&\n    if (random() % 3 == 0)\n        return;/'
     launch=$PWD/lossy
     begin_both run --max-restarts 1
