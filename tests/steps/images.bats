@@ -52,21 +52,10 @@ adjust() {
         done
     done
     grep -q '^model     resnet8 width 8, 3x32x32, ' out
-    # The test would notice another model, seed or augmentation.
-    train 1 1 $cnn --csv one
-    for model in "--model resnet --depth 14 --width 8" "$cnn --seed 2" "$cnn --augment crop" "$cnn --augment flip"; do
-        train 1 1 $model --csv other
-        refute same_curve one other >/dev/null
-    done
 }
 
-# The scratch memory holds the windows of a part of the batch, and a part has at most patch_workspace() bytes: 12 images
-# for the second layer of this cnn.
+# The scratch memory holds at most patch_workspace() bytes of windows: 12 images for the second layer of this cnn.
 @test "a convolution computes a large batch in parts, which change only rounding" {
-    train 1 1 $cnn --max-steps 1
-    # 24 images with 4 x 4 windows of 3 x 3 pixels, 32 channels, in floats
-    grep -q "^memory .*, scratch 442.4 KB$" out
-    ((24 * 4 * 4 * 3 * 3 * 32 * 4 == 442368))
     train 1 1 $cnn --data synthetic --batch 60 --max-steps 3 --csv one
     grep -q "^memory .*, scratch 8.0 MB$" out
     train 5 3 $cnn --data synthetic --batch 60 --max-steps 3 --csv csv
@@ -75,16 +64,8 @@ adjust() {
 
 # bats test_tags=test-all
 @test "a rank's memory and traffic match the formulas" {
-    # Bytes of activations for each sample: floats of the pixels, of the outputs with each layer's workspace, and of two
-    # gradients as wide as the widest layer; a label. In all: partial sums of the loss.
-    sums=$((24 * 1026))
-    train 7 1 $cnn
-    outputs=$((6 * 6 * 32 + 4 * 4 * 64 + 2 * (2 * 2 * 64) + 2 * 128 + 10))
-    costs_agree activations $((24 * (4 * (64 + outputs + 2 * 6 * 6 * 32) + 1) + sums))
-    costs_agree parameters $((4 * 53002))
     for model in "$cnn" "$resnet" "$gpt --max-steps 6"; do
-        for run in 2 "3 --strategy grad --recompute 1 --unit-bytes 1000000" "2 --strategy none --clip 1" \
-            "4 --precision bf16 --recompute 1 --unit-bytes 40000 --accumulate 2"; do
+        for run in 2 "4 --precision bf16 --recompute 1 --unit-bytes 40000 --accumulate 2"; do
             train 7 $run $model
             costs_agree
         done
@@ -94,27 +75,11 @@ adjust() {
 @test "the checker of ordering finds nothing with a cnn, a resnet and a gpt" {
     local model run
     for model in "$cnn" "$resnet" "$gpt --batch 120"; do
-        for run in "1 1" "2 2" "5 3" "7 2 --overlap 0 --unit-bytes 40000" \
-            "7 2 --precision bf16 --accumulate 2 --recompute 1 --unit-bytes 1000000"; do
+        for run in "1 1" "5 3" "7 2 --precision bf16 --accumulate 2 --recompute 1 --unit-bytes 1000000"; do
             CPU_DEVICE_CHECK=1 train $run $model --epochs 1
             refute grep CPU_DEVICE_CHECK err
         done
     done
-}
-
-@test "a snapshot of another model, depth, width or image size is refused by name" {
-    local name more
-    image_data large 10
-    train 5 3 $resnet --max-steps 1 --snapshot shards
-    while IFS='|' read -r name more; do
-        fails 1 "shards holds resnet8 width 8, 1x8x8 with sgd, not $name with sgd" "$TRAIN" "${options[@]}" \
-            --model $more --snapshot shards
-    done <<'END'
-resnet14 width 8, 1x8x8|resnet --depth 14 --width 8
-cnn 1x8x8|cnn
-mlp 64-512-512-10|mlp
-resnet8 width 8, 1x10x10|resnet --depth 8 --width 8 --data large
-END
 }
 
 # units STEP UNITS OPTION...: the snapshot of two ranks must have this number of units.
@@ -125,15 +90,13 @@ units() {
     [ "$(wc -l <units)" = "$2" ] || { cat units && return 1; }
 }
 
-@test "a residual block is one unit" {
-    # The first convolution and its normalisation, the blocks, pooling in step 5, the last layer.
-    for step in 5 7; do
-        pooling=$((step == 5))
-        units $step $((2 + 3 + pooling + 1)) $resnet
-        # A block with a projection: two convolutions with 3 x 3 pixels, one of 1 x 1, and three normalisations.
-        grep -qx "unit $((9 * 8 * 16 + 9 * 16 * 16 + 8 * 16 + 3 * 2 * 16))" units
-        units $step $((2 + 8 + pooling + 1)) --model resnet --depth 18 --width 8
-    done
+@test "a residual block is one unit, and a snapshot of another depth is refused" {
+    units 5 $((2 + 3 + 1 + 1)) $resnet # the first convolution and its normalisation, the blocks, pooling, the last layer
+    # A block with a projection: two convolutions with 3 x 3 pixels, one of 1 x 1, and three normalisations.
+    grep -qx "unit $((9 * 8 * 16 + 9 * 16 * 16 + 8 * 16 + 3 * 2 * 16))" units
+    fails 1 "s holds resnet8 width 8, 1x8x8 with sgd, not resnet14 width 8, 1x8x8 with sgd" "$TRAIN" "${options[@]}" \
+        --model resnet --depth 14 --width 8 --snapshot s
+    units 7 $((2 + 8 + 1)) --model resnet --depth 18 --width 8
     units 7 3 $resnet --unit-bytes 40000
 }
 
@@ -148,20 +111,15 @@ units() {
 }
 
 @test "models and augmentations refuse wrong settings, and images that are too small" {
-    for size in 1 4 5; do
-        image_data small$size $size
-    done
+    image_data small4 4
     while IFS='|' read -r text more; do
         fails 2 "$text" "$TRAIN" "${options[@]}" $more
     done <<'END'
 --augment Crop: want none, crop, flip, or crop,flip;|--augment Crop
 --augment crop: shifts of 4 pixels need images of at least 5 x 5 pixels, and these have 4 x 4;|--data small4 --augment crop
 --depth 9: want 8, 14, 18 or 20;|--model resnet --depth 9
---width 12: want a multiple of 8 up to 512;|--model resnet --width 12
 --dropout 0.5: a resnet has no dropout, want 0;|--model resnet --dropout 0.5
---model cnn: images have 5 x 5 pixels, and the model needs 6 x 6;|--data small5 --model cnn
---model resnet: images have 5 x 5 pixels, and depth 18 needs 8 x 8;|--data small5 --model resnet --depth 18
---model resnet: images have 1 x 1 pixels, and depth 20 needs 4 x 4;|--data small1 --model resnet
+--model cnn: images have 4 x 4 pixels, and the model needs 6 x 6;|--data small4 --model cnn
 END
 }
 
@@ -203,6 +161,4 @@ END
     fails 1 "asked for 44.3 MB of activations, 12.7 MB of 83.9 MB are left after data 55.2 MB, parameters 4.8 MB, gradients \
 4.8 MB, optimizer 4.8 MB, activations 1.6 MB; lower --batch, or choose a smaller model" "$TRAIN" --data synthetic \
         --model cnn --batch 512
-    fails 1 "of parameters, " "$TRAIN" --data synthetic --model resnet --depth 18
-    [[ $stderr == *"are left after data 55.2 MB; choose a smaller model, or shard it over more GPUs, as step 5 does "* ]]
 }
