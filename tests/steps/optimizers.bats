@@ -23,10 +23,8 @@ load every_step
 --nesterov 1 --optimizer adam|--nesterov 1: adam has no momentum, only --optimizer sgd has
 --nesterov 1 --momentum 0|--nesterov 1 --momentum 0: want a momentum above 0
 --optimizer adam --beta1 1|--beta1 1: want a number below 1
---optimizer adamw --beta2 1|--beta2 1: want a number below 1
 --schedule onecycle --warmup 5|--warmup 5: --schedule onecycle has its own warm-up, 30 % of all steps
 --schedule cosine --warmup 20|--warmup 20: want fewer steps than training has, which are 20
---schedule linear|--schedule linear: want one of: constant, step, cosine, onecycle
 --optimizer lion|--optimizer lion: want one of: sgd, adam, adamw, adadelta
 END
 }

@@ -27,19 +27,13 @@ on_full_disk() {
         # shellcheck disable=SC2086 # a pattern
         fails 1 "$lost" on_full_disk "$build"/$program --help
     done
-    for step in 1 4; do
-        program=$(echo "$build"/0${step}_*/train)
-        fails 1 "$lost" on_full_disk "$program" "${options[@]}" --snapshot s$step
-        "$program" "${options[@]}" --snapshot s$step | grep -q "$(text_of NOTHING_LEFT)" # it was saved
-    done
+    fails 1 "$lost" on_full_disk "$TRAIN" "${options[@]}" --snapshot s
+    "$TRAIN" "${options[@]}" --snapshot s | grep -q "$(text_of NOTHING_LEFT)" # it was saved
     run ! on_full_disk "$build/02_multigpu_fork/train" --nproc 2 "${options[@]}"
-    [[ $output == *"rank 0): $lost"* ]]
-    run ! on_full_disk "$build/03_multigpu_launcher/launch" --nproc-per-node 2 "$build/04_multinode/train" "${options[@]}"
     [[ $output == *"rank 0): $lost"* ]]
     run --separate-stderr ! on_full_disk "$build/03_multigpu_launcher/launch" --tee --nproc-per-node 2 echo words
     [ "$(grep -c '^error' <<<"$stderr")" = 1 ]
     [[ $stderr == *"cannot write the output of the ranks to stdout: No space left on device"* ]]
-    fails 1 "the --csv file" "$TRAIN" "${options[@]}" --csv /dev/full
     run ! "$build/06_allreduce_demo/allreduce" --nproc 2 --count 10 --max-bytes 64 --csv /dev/full
     [[ $output == *"rank 0): "*csv*"No space left"* ]]
 }
@@ -54,9 +48,8 @@ on_full_disk() {
     "$TRAIN" "${options[@]}" --snapshot s >out
     ln -s s link
     ln s other
-    for name in link other "$PWD/s" "../${PWD##*/}/s"; do
+    for name in link other "$PWD/s"; do
         fails 2 "--snapshot and --csv name the same file" "$TRAIN" "${options[@]}" --snapshot s --csv "$name"
-        fails 2 "--snapshot and --trace name the same file" "$TRAIN" "${options[@]}" --snapshot s --trace "$name"
     done
     mkdir folder
     "$TRAIN" "${options[@]}" --snapshot s --csv folder/s >out
