@@ -104,8 +104,6 @@ note() {
     [ -z "$(note / --log-every 1 --epochs 7 --csv csv --save-every 2)" ]
     [ -z "$(note --lr 0.1 --dropout 0.5 / --dropout 0.5 --lr 0.1)" ]
     [ "$(note / --lr 0.1)" = "sgd, lr 0.1, momentum 0.9, --batch 64; before: $rate, --batch 64" ]
-    [ "$(note / --momentum 0)" = "sgd, lr 0.05, momentum 0, --batch 64; before: $rate, --batch 64" ]
-    [ "$(note --weight-decay 0.1 /)" = "$rate, --batch 64; before: $rate, weight decay 0.1, --batch 64" ]
     [[ $(note --schedule cosine / --schedule cosine --epochs 4) == *"step 40)"*"step 30)"* ]]
     [[ $(note / --dropout 0.5) == "$rate"*" --dropout 0.5"*"; before: $rate, --batch 64" ]]
 }
