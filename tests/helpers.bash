@@ -215,7 +215,7 @@ near() {
 start() {
     rm -f alive && mkfifo alive
     set -m
-    env --default-signal=HUP,INT,TERM "$@" >out 2>err 3>&- 9>alive &
+    env --default-signal=HUP,INT,TERM,PIPE "$@" >out 2>err 3>&- 9>alive &
     pid=$!
     set +m
     exec {alive}<alive
@@ -268,12 +268,13 @@ drop_pids() { # FILE...
         /^launch: waiting for node /d; /^launch: node 0 has answered .* waits for other nodes$/d' "$@"
 }
 
-# All processes of the job must end soon, and the started process with this code.
+# All processes of the job must end soon (limit: seconds), and the started process with this code. all_err has the pids, too.
 ends() { # CODE
     local code=0
-    timeout "$(patience 20)" cat <&"$alive" || { echo "the job goes on" && tail -n 3 out err && return 1; }
+    timeout "$(patience "${limit:-20}")" cat <&"$alive" || { echo "the job goes on" && tail -n 3 out err && return 1; }
     exec {alive}<&-
     wait "$pid" || code=$?
+    cp err all_err
     drop_pids err
     [ $code = "$1" ] || { echo "ended with $code" && cat err && return 1; }
 }

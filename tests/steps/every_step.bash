@@ -83,6 +83,20 @@ killed_once() {
     restarted 1
 }
 
+# all_come_through STEP RANKS OPTION...: reads lines such as "RANK FUNCTION NTH|EPOCHS", and kills a rank at each of these
+# places. The run must continue from this number of epochs (a pattern), or from the start (new), and end with the snapshot in
+# the folder right.
+all_come_through() {
+    local place epochs found
+    while IFS='|' read -r place epochs; do
+        rm -rf now && mkdir now
+        killed_once "$1" "$2" "$place" --snapshot now/s "${@:3}" || return
+        found=$(sed -n 's/^resumed   now\/s: \([0-9]*\) epochs\? and [0-9]* steps are done.*/\1/p' out)
+        [[ ${found:-new} =~ ^(${epochs:-.*})$ ]] || { echo "killed at $place: goes on from ${found:-new}" && return 1; }
+        diff -r "${right:-right}" now || { echo "killed at $place" && return 1; }
+    done
+}
+
 train() {
     run_step "$@"
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # Tests of the launcher on one node: the variables of the ranks, their output, and the end of a run. Most ranks are a few
 # lines of shell.
-# shellcheck disable=SC2016,SC2030,SC2031,SC2154 # ranks expand their lines; bats and helpers.bash set variables
+# shellcheck disable=SC2016,SC2030,SC2031,SC2034,SC2154 # ranks expand their lines; bats and helpers.bash set variables
 load ../helpers
 
 setup_file() {
@@ -33,39 +33,14 @@ setup() {
     exec {go}<>go
 }
 
-# Ends the processes that a failed test has left.
+# Each test must leave no file. Ends the processes that a failed test has left.
 teardown() {
+    [ -z "${BATS_TEST_COMPLETED:-}" ] || [ -z "$(ls -A "$TMPDIR")" ] || { ls -A "$TMPDIR" && return 1; }
     [ -z "${pid:-}" ] || kill -9 -- "-$pid" 2>/dev/null || true
     for left in $(pgrep 'sleep|sh|yes|launch|cat'); do
         [ "$left" = $$ ] || [ "$(readlink "/proc/$left/cwd")" != "$BATS_TEST_TMPDIR/work" ] ||
             [[ $(tr '\0' ' ' <"/proc/$left/cmdline") == *bats* ]] || kill -9 "$left" || true
     done
-}
-
-# start COMMAND...: starts the command in its own process group with no signal ignored, like a job of a terminal. Sets
-# $pid, and writes the output to out and err. Reading $alive ends when all processes of the run have ended.
-start() {
-    rm -f alive && mkfifo alive
-    set -m
-    env --default-signal=HUP,INT,TERM,PIPE "$@" >out 2>err 3>&- 9>alive {go}>&- &
-    pid=$!
-    set +m
-    exec {alive}<alive
-}
-
-# All processes of the run must end, the launcher with this code, and no process may be left.
-ends() { # CODE
-    local code=0 child
-    timeout "$(patience "${limit:-20}")" cat <&"$alive" || { echo "the run goes on" && tail out err && return 1; }
-    exec {alive}<&-
-    wait "$pid" || code=$?
-    cp err all_err
-    drop_pids err
-    [ $code = "$1" ] || { echo "ended with $code" && tail out err && return 1; }
-    for child in $(pgrep -P $$); do
-        [[ $(cat "/proc/$child/stat" 2>/dev/null) != *") Z "* ]] || return 1
-    done
-    [ -z "$(ls -A "$TMPDIR")" ]
 }
 
 job() { # CODE COMMAND...

@@ -29,9 +29,7 @@ resnet="--data $BATS_FILE_TMPDIR/images --model resnet --depth 8 --max-steps 2"
         diff <(cut -d, -f1-6,8 right.csv) <(cut -d, -f1-6,8 got.csv)
     done <<END
 1|1|12||
-2|2|12||--pipeline gpipe
 3|3|12||--pipeline 1f1b
-4|4|12||--pipeline gpipe --overlap 0
 4|4|12||--pipeline 1f1b
 3|3|6|$gpt --layers 4 --dropout 0.2 --optimizer adamw --lr 1e-3|--pipeline gpipe
 4|4|6|$gpt --layers 4 --dropout 0.2 --optimizer adamw --lr 1e-3|--pipeline 1f1b
@@ -94,9 +92,9 @@ costs() {
 }
 
 @test "memory and sent bytes are the computed ones, and 1f1b keeps as many micro-batches as there are stages" {
-    local flight=(gpipe:8 1f1b:4) case
+    local case
     options+=(--batch 128 --optimizer adam)
-    for case in "${flight[@]}"; do
+    for case in gpipe:8 1f1b:4; do
         costs 4 --micro-batches 8 --pipeline "${case%:*}"
         grep -q ", ${case#*:} of 8 micro-batches in flight" out
         # A micro-batch of 16 samples has 32 outputs at the first cut, of four bytes each.
@@ -104,7 +102,6 @@ costs() {
     done
     costs 2
     costs 4 --stages 2 --micro-batches 4
-    costs 1
     costs 3 $gpt --layers 2 --batch 60
 }
 
@@ -157,12 +154,7 @@ idle() {
 
 # Each rank renames its file, and rank 0 the manifest. The run saves before it starts and after each epoch.
 @test "a stage killed while it saves, sends or receives is restarted, and the result is the same" {
-    local place
     mkdir right
     train 8 3 --snapshot right/s
-    for place in "2 rename 1" "0 rename 2" "1 rename 2" "0 rename 4" "0 unlinkat 2" "1 ncclSend 50" "2 ncclRecv 99"; do
-        rm -rf now && mkdir now
-        killed_once 8 3 "$place" --snapshot now/s
-        diff -r right now || { echo "killed at $place" && return 1; }
-    done
+    printf '%s\n' "2 rename 1" "0 rename 2" "0 rename 4" "0 unlinkat 2" "1 ncclSend 50" "2 ncclRecv 99" | all_come_through 8 3
 }
