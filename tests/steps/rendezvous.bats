@@ -67,14 +67,7 @@ ranks() {
 
 # ended CODE RANK...: these ranks must end soon, with this code.
 ended() {
-    local code rank
-    for rank in "${@:2}"; do
-        until_true 20 has_ended "${pids[rank]}" || return
-        code=0
-        wait "${pids[rank]}" || code=$?
-        unset "pids[rank]"
-        [ $code = "$1" ] || { echo "rank $rank ended with $code" && tail -n +1 err.* && return 1; }
-    done
+    ranks_end 20 "$@"
 }
 
 # one_line RANK TEXT: the rank must have written exactly this one line to stderr.
@@ -123,14 +116,12 @@ trained() {
 }
 
 @test "ranks meet in any order, have the bits of step 2, and rank 0 listens at one address only" {
-    for order in "0 1 2" "1 2 0"; do
-        for one in $order; do # seconds apart, so they try to connect many times
-            [ "$one" = "${order%% *}" ] || sleep 1
-            rank "$one" --snapshot s
-        done
-        trained
-        silent 0
+    for one in 1 2 0; do # seconds apart, so they try to connect many times
+        rank "$one" --snapshot s
+        sleep 0.5
     done
+    trained
+    silent 0
     for at in "127.0.0.2 0200007F" "::1 00000000000000000000000001000000" "localhost .*"; do
         MASTER_ADDR=${at% *}
         getent ahosts "$MASTER_ADDR" >/dev/null || continue # without /etc/hosts, localhost may have no address
@@ -216,10 +207,7 @@ END
 
 @test "other programs are refused with a note, and the rendezvous continues" {
     for case in "20xrandom: not a rank, or one of another version of this program (others are not shown)" \
-        "close: it left after 0 bytes" "magic=rinks: not a rank" "version=1: not a rank" "kind=4: not a rank" \
-        "world=4: it expects 4 ranks, but this run has 3" "run=-y: it belongs to run -y, and rank 0 to another one" \
-        "rank=0: it says that it is rank 0 of 3" "rank=3: it says that it is rank 3 of 3" \
-        "rank=4294967295: it says that it is rank 4294967295 of 3" "token=x: it has another token"; do
+        "close: it left after 0 bytes" "rank=4294967295: it says that it is rank 4294967295 of 3" "token=x: it has another token"; do
         note=${case#*: } among "${case%%: *}"
         [ "$(wc -l <err.0)" -le 5 ]
     done
@@ -229,33 +217,12 @@ END
     grep -qx 'world=4: it expects 4 ranks, but this run has 3' told
     # Only text reaches the terminal.
     note="it belongs to run ?[31m?" among $'run=\e[31m\n'
-    among reset 50xreset
 }
 
 @test "silent, incomplete and very slow connections are refused after some seconds" {
     note="it sent no HELLO"
     among silent half loris
     [ "$(grep -c 'refused 127.0.0.1: it sent no HELLO' err.0)" = 3 ]
-}
-
-@test "hundreds of ranks that connect at once are not mistaken for silent strangers" {
-    world=320
-    options+=(--batch 320)
-    rank 0 --join-timeout 20
-    until_true 20 listening
-    # Rank 0 is stopped, so all ranks connect before it looks.
-    kill -STOP "${pids[0]}"
-    # shellcheck disable=SC2046 # words
-    meet_stranger $(printf 'rank=%d ' {1..318})
-    kill -CONT "${pids[0]}"
-    looked() {
-        [ "$(find "/proc/${pids[0]}/fd" -type l | wc -l)" -gt 318 ] || [ -s err.0 ]
-    }
-    until_true 20 looked
-    silent 0
-    kill -9 "${pids[0]}"
-    ended 137 0
-    ended 0 99
 }
 
 @test "a duplicate of a rank is refused, and the first one stays" {
@@ -284,10 +251,10 @@ END
     ended 1 0
     grep -qE "^error \(.*, rank 0\): waited $limit s: ranks 1 and 2 of 3 $(text_of NEVER_ARRIVED) at 127.0.0.1, port $MASTER_PORT, which only this host can reach \(--join-timeout\): set MASTER_ADDR" err.0
     ended 0 99
-    # Without rank 0, the other ranks give up.
+    # Without rank 0, another rank gives up.
     next_port
-    ranks "1 2" --join-timeout 1
-    refused "waited 1 s (--join-timeout) for rank 0 at MASTER_ADDR=127.0.0.1, MASTER_PORT=$MASTER_PORT: Connection refused" 1 2
+    rank 1 --join-timeout 1
+    refused "waited 1 s (--join-timeout) for rank 0 at MASTER_ADDR=127.0.0.1, MASTER_PORT=$MASTER_PORT: Connection refused" 1
 }
 
 @test "a rank that is killed while it waits may join again" {
@@ -356,9 +323,6 @@ in_own_folders() {
     in_own_folders --snapshot s
     refused "$sees${pids[0]}\": do all ranks have the same options and data, and see the same --snapshot folder?" 0 1 2
     [ -z "$(find . -name 's*')" ]
-    cp "$right" r1/s
-    in_own_folders --snapshot s
-    refused "$sees" 0 1 2
     # Rank 0 looks for another run that saves there, before it meets the others.
     ranks "0 1 2" --snapshot none/s --join-timeout 1
     ended 1 0 1 2
@@ -371,13 +335,13 @@ in_own_folders() {
     chmod 600 token
     rank 0 --token-file token --snapshot s
     until_true 20 listening
-    meet_stranger random half silent rank=1 rank=2 token=x "token=sesame 471" "token=sesame 4711 " world=7 body=x
+    meet_stranger random half silent rank=1 rank=2 token=x "token=sesame 471" "token=sesame 4711 " world=7
     until_true 20 grep -q "it has another token (MASTER_TOKEN or --token-file)" err.0
     rank 1 --token-file token --snapshot s
     MASTER_TOKEN="sesame 4711" rank 2 --snapshot s
     trained
     ended 0 99
-    [ "$(grep -c ': it has another token' told)" = 7 ]
+    [ "$(grep -c ': it has another token' told)" = 6 ]
     [ -s record ]
     run ! grep -a sesame record
     [ -z "$(LC_ALL=C tr -d '\0-\37[:print:]' <record)" ] # nor other bytes of rank 0's memory
@@ -403,26 +367,18 @@ wrong() {
 
 @test "a token file that others can read, or without a token, is refused" {
     echo sesame >token
-    for mode in 640 604; do
-        chmod $mode token
-        wrong 1 "--token-file token must be a plain file that only this user can read: chmod 600" --token-file token
-    done
-    : >empty
-    seq -f %064g 1 >long
-    chmod 600 empty long
-    for file in empty long; do
-        wrong 1 "$file: a token has 1 to 63 characters in one line" --token-file $file
-    done
+    chmod 604 token
+    wrong 1 "--token-file token must be a plain file that only this user can read: chmod 600" --token-file token
+    seq -f %064g 1 >token
+    chmod 600 token
+    wrong 1 "token: a token has 1 to 63 characters in one line" --token-file token
     wrong 1 "--token-file none" --token-file none
     wrong 1 "MASTER_TOKEN: a token has 1 to 63 characters" MASTER_TOKEN=
 }
 
 @test "impossible addresses are refused in one line" {
     (unset MASTER_ADDR && wrong 2 "MASTER_ADDR is not set")
-    (unset MASTER_PORT && wrong 2 "MASTER_PORT is not set")
-    for port in "" x 0 65535; do
-        wrong 2 "MASTER_PORT=$port in the environment" MASTER_PORT=$port
-    done
+    wrong 2 "MASTER_PORT=65535 in the environment" MASTER_PORT=65535
     wrong 1 "MASTER_ADDR=300.1.1.1" MASTER_ADDR=300.1.1.1
     # A network for documentation only.
     wrong 1 "rank 0 cannot listen at MASTER_ADDR=192.0.2.1, MASTER_PORT=$MASTER_PORT: Cannot assign requested address: it must be an address of this host" \

@@ -3,13 +3,12 @@
 // and writes all bytes of the answers to the file RECORD. The environment holds the address of rank
 // 0, and the rank in the hello. A client is one of:
 //
-//   silent, close, reset, random, half, loris    or what to change in the hello of that rank, such
-//   as version=2  world=9  rank=0  run=-y  token=x  body=all,rank=1          20xsilent: so many of
-//   these
+//   silent, close, random, half, loris, or what to change in the hello of that rank, such as
+//   version=2  world=9  rank=0  run=-y  token=x  world=9,rank=1
 //
-// Or it is ssh, which listens where rank 0 should, until it is killed.
+// 20xsilent stands for so many. Or it is ssh, which listens where rank 0 should, until it is
+// killed.
 #include "04_multinode/meet_by_tcp.c" // for struct frame, and prepare
-#include <sys/resource.h>
 
 static struct client {
     const char *does;
@@ -21,12 +20,8 @@ static int count;
 
 static void change(struct frame *f, const char *field, const char *value) {
     uint32_t number = htonl(strtoul(value, NULL, 10));
-    if (!strcmp(field, "magic"))
-        memcpy(f->magic, value, strnlen(value, sizeof f->magic));
-    else if (!strcmp(field, "version"))
+    if (!strcmp(field, "version"))
         f->version = number;
-    else if (!strcmp(field, "kind"))
-        f->kind = number;
     else if (!strcmp(field, "world"))
         f->world = number;
     else if (!strcmp(field, "rank"))
@@ -35,8 +30,6 @@ static void change(struct frame *f, const char *field, const char *value) {
         snprintf(f->run, sizeof f->run, "%s", value);
     else if (!strcmp(field, "token"))
         snprintf(f->token, sizeof f->token, "%s", value);
-    else if (!strcmp(field, "body"))
-        snprintf(f->body, sizeof f->body, "%s", value);
     else
         fail("no field %s", field);
 }
@@ -49,9 +42,7 @@ static void reach(struct client *c, const char *does) {
     if (connect(c->socket, list->ai_addr, list->ai_addrlen))
         fail("cannot connect: %m");
     freeaddrinfo(list);
-    if (!strcmp(does, "close") || !strcmp(does, "reset")) {
-        struct linger at_once = {.l_onoff = !strcmp(does, "reset")};
-        setsockopt(c->socket, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    if (!strcmp(does, "close")) {
         close(c->socket);
         c->socket = -1;
     } else if (!strcmp(does, "random")) {
@@ -101,13 +92,10 @@ static void serve_ssh(void) {
 }
 
 int main(int argc, char **argv) {
-    struct rlimit files;
     struct place place = find_place();
     FILE *record = argc > 1 ? fopen(argv[1], "w") : NULL;
-    if (!record || getrlimit(RLIMIT_NOFILE, &files))
+    if (!record)
         fail("stranger RECORD CLIENT...");
-    files.rlim_cur = files.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &files);
     clients = calloc(10000, sizeof *clients);
     prepare(&place, NULL);
     if (argc == 3 && !strcmp(argv[2], "ssh"))
