@@ -297,7 +297,7 @@ form() {
     for step in 2 3 4; do
         rm -f log
         WATCH_LOG=log program=$(watched $step) train $step 3 --snapshot snapshot --save-every 3
-        [ "$(grep saves log | sort | uniq -c | awk '{ print $1, $3 }')" = "3 0" ]
+        [ "$(grep snapshot_save log | sort | uniq -c | awk '{ print $1, $3 }')" = "3 0" ]
         [ "$(echo *)" = "err log out snapshot" ]
         rm snapshot
     done

@@ -1,10 +1,10 @@
 # shellcheck shell=bash disable=SC2030,SC2031,SC2034,SC2154 # bats and helpers.bash set variables across functions
-# For tests that run any step on tiny images. A file can set more_options for all of its runs, and declare two functions:
-# prepare for what all of its tests need, and adjust to change variables before each test.
+# For tests that run any step on tiny images. A file can set more_options for all of its runs and more_programs, and declare
+# two functions: prepare for what all of its tests need, and adjust to change variables before each test.
 
 setup_file() {
     need_train {02_multigpu_fork,03_multigpu_launcher,04_multinode,05_fsdp,07_large_models,08_pipeline,09_tensor}/train \
-        {03_multigpu_launcher,04_multinode}/launch
+        {03_multigpu_launcher,04_multinode}/launch "${more_programs[@]}"
     tiny_data "$BATS_FILE_TMPDIR/tiny"
     seq 9000 | head -c 10700 >"$BATS_FILE_TMPDIR/tiny_text" # 601 sequences of 16 tokens
     set_variables

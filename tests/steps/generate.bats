@@ -3,10 +3,10 @@
 # shellcheck disable=SC2030,SC2031,SC2034,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 load every_step
+more_programs=(07_large_models/generate)
 
 # Saves the same model three times: whole, in shards, and in a file that step 7 gathers.
 prepare() {
-    need_train 07_large_models/generate
     cd "$BATS_FILE_TMPDIR" || return
     set_variables
     train 1 1 --snapshot whole

@@ -3,32 +3,14 @@
 # the comments compute the timelines: a product takes 100 us, an all-reduce of two ranks 141.2 us, and an all-gather or a
 # reduce-scatter 75 us (cpu_device/src/gpu_collectives.c: 6.6 us and 0.18 times the latency of each step). The model has three
 # layers, so forward takes 300 us, and backward 200 + 200 + 100.
-# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+# shellcheck disable=SC2030,SC2031,SC2034,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
+load every_step
+more_programs=(06_allreduce_demo/allreduce)
 
-setup_file() {
-    need_train 02_multigpu_fork/train 03_multigpu_launcher/{launch,train} 04_multinode/train 05_fsdp/train \
-        06_allreduce_demo/allreduce 07_large_models/train 08_pipeline/train 09_tensor/train
-    tiny_data "$BATS_FILE_TMPDIR/tiny"
-}
-
-setup() {
-    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return
-    export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=4
+adjust() {
     simple=$root/tests/steps/profile/simple.model
-    set_build
-    tiny=(--data "$BATS_FILE_TMPDIR/tiny" --hidden "8,8" --batch 120 --epochs 1)
-}
-
-# step N OPTION...: runs step N with two ranks (step 1: alone).
-step() {
-    local train
-    train=$(echo "$build/0$1"_*/train)
-    case $1 in
-    1) timeout 60 "$train" "${tiny[@]}" "${@:2}" ;;
-    2) timeout 60 "$train" "${tiny[@]}" --nproc 2 "${@:2}" ;;
-    *) timeout 60 "$build/03_multigpu_launcher/launch" --nproc-per-node 2 "$train" "${tiny[@]}" "${@:2}" 2>err ;;
-    esac
+    options=(--data "$tiny" --hidden "8,8" --batch 120 --epochs 1)
 }
 
 # has CSV TITLE=VALUE...: the last line of the file must have these values in these columns, to 0.1 us ($tolerance: ms).
@@ -51,10 +33,10 @@ has() {
     local more=()
     for number in 1 2 3 4 5 7 8 9; do
         [ $number != 8 ] || more=(--stages 1) # the first of two stages computes no loss
-        step $number --epochs 2 --profile --csv csv "${more[@]}" >log
-        [ "$(grep -c '^profile   [45] steps timed  *copy  forward     loss backward   update .*idle     step' log)" = 2 ]
-        [ "$(grep -cE '^           *ms( +[0-9.]+){8,10}$' log)" = 2 ]
-        [ "$(grep -cE '^           *share( +[0-9.]+%){8,10}$' log)" = 2 ]
+        train $number 2 --epochs 2 --profile --csv csv "${more[@]}"
+        [ "$(grep -c '^profile   [45] steps timed  *copy  forward     loss backward   update .*idle     step' out)" = 2 ]
+        [ "$(grep -cE '^           *ms( +[0-9.]+){8,10}$' out)" = 2 ]
+        [ "$(grep -cE '^           *share( +[0-9.]+%){8,10}$' out)" = 2 ]
         [ "$(head -n 1 csv)" = step,loss,epoch,epoch_loss,test_loss,accuracy,seconds,lr,copy_ms,forward_ms,loss_ms,backward_ms,update_ms,comm_ms,report_ms,idle_ms,step_ms,hidden_ms ]
         [ "$(awk -F, '{ print NF }' csv | sort -u)" = 18 ]
         # The phases that --profile times are there, and they are not longer than the step.
@@ -66,22 +48,24 @@ has() {
 }
 
 @test "a run that stops early prints its profile, and a run without --profile prints and writes nothing of it" {
-    step 1 --max-steps 3 --profile >log
-    grep -q '^profile   2 steps timed' log # the first one also loads kernels
-    step 1 --csv csv >log
-    run ! grep -qE 'profile|timed' log
+    train 1 2 --max-steps 3 --profile
+    grep -q '^profile   2 steps timed' out # the first one also loads kernels
+    train 1 2 --csv csv
+    run ! grep -qE 'profile|timed' out
     run ! grep -q _ms csv
 }
 
 @test "step 2 hides the sums that run during backward, and none with --overlap 0" {
     export CPU_DEVICE_MODEL=$simple
     # One sum after backward: 300 + 500 + 141.2. The report has another sum, in one of the four training steps.
-    step 2 --profile --csv csv --overlap 0
+    train 2 2 --profile --csv csv --overlap 0
+    # The rate counts the images of both ranks.
+    awk '/modelled .* images\/s$/ { rate = $(NF - 1) * $(NF - 3) } END { exit !(rate > 590 && rate < 610) }' out
     has csv modelled_forward_ms=0.3 modelled_backward_ms=0.5 modelled_comm_ms=0.1412 modelled_hidden_ms=0 \
         modelled_step_ms=0.9765 modelled_report_ms=0.0353 modelled_idle_ms=0
     # The sum of the last layer begins after 200 of backward and is hidden. That of the second one begins after 400, and
     # backward ends after 500. The third one begins when it ends, after 541.2, and ends after 682.4.
-    step 2 --profile --csv csv --overlap 1
+    train 2 2 --profile --csv csv --overlap 1
     has csv modelled_forward_ms=0.3 modelled_backward_ms=0.5 modelled_comm_ms=0.1824 modelled_hidden_ms=0.2412 \
         modelled_step_ms=1.0177 modelled_report_ms=0.0353 modelled_idle_ms=0
 }
@@ -89,37 +73,37 @@ has() {
 @test "step 5 hides the gathers of the next layer, and none with --prefetch 0" {
     export CPU_DEVICE_MODEL=$simple
     # Nine collectives, one after the other with everything else.
-    step 5 --profile --csv csv --prefetch 0
+    train 5 2 --profile --csv csv --prefetch 0
     has csv modelled_forward_ms=0.3 modelled_backward_ms=0.5 modelled_comm_ms=0.675 modelled_hidden_ms=0
     # Forward and backward wait for the first gather, and the update waits for the last sum.
-    step 5 --profile --csv csv --prefetch 1
+    train 5 2 --profile --csv csv --prefetch 1
     has csv modelled_forward_ms=0.3 modelled_backward_ms=0.5 modelled_comm_ms=0.225 modelled_hidden_ms=0.45
 }
 
 @test "the timed training steps stand for all of them, and their phases add up to 95 % of them" {
     # 40 training steps of the same length; every 11th is timed.
-    CPU_DEVICE_MODEL=$simple step 2 --batch 16 --log-every 1000 --profile --csv csv
+    CPU_DEVICE_MODEL=$simple train 2 2 --batch 16 --log-every 1000 --profile --csv csv
     awk -F, 'END { mean = 1000 * $7 / 40; exit !($17 > 0.95 * mean && $17 < 1.05 * mean && $15 + $16 < 0.05 * $17) }' csv
 }
 
 @test "a CSV file is continued with the same columns, and refused otherwise" {
-    step 1 --snapshot s --profile --csv csv --max-steps 2
+    train 1 2 --snapshot s --profile --csv csv --max-steps 2
     cp s first
-    step 1 --snapshot s --profile --csv csv
+    train 1 2 --snapshot s --profile --csv csv
     [ "$(awk -F, '{ print NF }' csv | sort -u)" = 18 ]
     cp csv before
     cp first s
-    fails 1 "--csv csv: this file has other columns: continue with the same --profile" step 1 --snapshot s --csv csv
-    CPU_DEVICE_MODEL=$simple fails 1 "--csv csv: this file has other columns" step 1 --snapshot s --profile --csv csv
+    fails 1 "--csv csv: this file has other columns: continue with the same --profile" "$(program_of 1)" "${options[@]}" --snapshot s --csv csv
+    CPU_DEVICE_MODEL=$simple fails 1 "--csv csv: this file has other columns" "$(program_of 1)" "${options[@]}" --snapshot s --profile --csv csv
     cmp csv before
     cmp s first
 }
 
 @test "lines and columns with modelled times say so, and no line shows a rate of the host's clock" {
-    CPU_DEVICE_MODEL=$simple step 1 --log-every 2 --csv csv >log
-    grep -qxE 'epoch 1/1  step 2/5  loss [0-9.]+' log
-    grep -qxE 'epoch 1/1  loss .*%  modelled [0-9.]+ s  [0-9]+ images/s' log
-    [ "$(grep -c images/s log)" = 1 ]
+    CPU_DEVICE_MODEL=$simple train 1 2 --log-every 2 --csv csv
+    grep -qxE 'epoch 1/1  step 2/5  loss [0-9.]+' out
+    grep -qxE 'epoch 1/1  loss .*%  modelled [0-9.]+ s  [0-9]+ images/s' out
+    [ "$(grep -c images/s out)" = 1 ]
     [ "$(head -n 1 csv)" = step,loss,epoch,epoch_loss,test_loss,accuracy,modelled_seconds,lr ]
     # Five training steps of 300 + 500 us.
     has csv modelled_seconds=0.004
@@ -128,21 +112,21 @@ has() {
 @test "with CPU_DEVICE_COMPUTE=0, no loss is shown" {
     export CPU_DEVICE_MODEL=$simple CPU_DEVICE_COMPUTE=0
     for number in 2 5; do
-        step $number --log-every 2 --profile --csv csv >log
-        grep -qx 'epoch 1/1  step 2/5  loss -' log
-        grep -qE '^epoch 1/1  loss -  test loss -  accuracy -  modelled [0-9.]+ s  [0-9]+ images/s$' log
+        train $number 2 --log-every 2 --profile --csv csv
+        grep -qx 'epoch 1/1  step 2/5  loss -' out
+        grep -qE '^epoch 1/1  loss -  test loss -  accuracy -  modelled [0-9.]+ s  [0-9]+ images/s$' out
         grep -qE '^2,,,,,,,0.05,{10}$' csv
         grep -qE '^5,,1,,,,[0-9.]+,,[0-9.e-]+,' csv
-        refute grep -iw nan log csv # -w, because the log also names a random folder
+        refute grep -iw nan out csv # -w, because the log also names a random folder
     done
 }
 
 @test "with CPU_DEVICE_COMPUTE=0, --snapshot is refused before it writes anything" {
-    step 1 --snapshot real
+    train 1 2 --snapshot real
     cp real before
     export CPU_DEVICE_MODEL=$simple CPU_DEVICE_COMPUTE=0
-    fails 1 "--snapshot real: with CPU_DEVICE_COMPUTE=0 there is nothing to save" step 2 --snapshot real
-    refute step 5 --snapshot real
+    fails 1 "--snapshot real: with CPU_DEVICE_COMPUTE=0 there is nothing to save" "$(program_of 2)" "${options[@]}" --nproc 2 --snapshot real
+    refute train 5 2 --snapshot real
     [ "$(grep -c '^error (.*, rank [01]): --snapshot real: with CPU_DEVICE_COMPUTE=0' err)" -ge 1 ]
     cmp real before
 }
@@ -167,7 +151,7 @@ has() {
     command -v python3 >/dev/null || skip "python3 is not installed"
     compile traced "$build/02_multigpu_fork/train.o" "$root/watch/gpu_trace.c"
     for overlap in 0 1; do
-        CPU_DEVICE_MODEL=$simple timeout 60 ./traced "${tiny[@]}" --nproc 2 --overlap $overlap --trace trace.json >log
+        CPU_DEVICE_MODEL=$simple timeout 60 ./traced "${options[@]}" --nproc 2 --overlap $overlap --trace trace.json >log
         python3 "$root/tools/trace.py" trace.json >table
         grep -q '^ *1 ' table
         # Each of 5 training steps and an evaluation of one batch has 3 layers, and each report a sum of 6 doubles. The
@@ -185,9 +169,9 @@ $((overlap ? 3 : 2)) "thread_name"
 END
     done
     # Without a model, the times of the host and of the device come from one clock.
-    timeout 60 ./traced "${tiny[@]}" --nproc 2 --trace real.json >log
+    timeout 60 ./traced "${options[@]}" --nproc 2 --trace real.json >log
     python3 "$root/tools/trace.py" real.json
-    run timeout 60 ./traced "${tiny[@]}" --nproc 1 --trace no/trace.json
+    run timeout 60 ./traced "${options[@]}" --nproc 1 --trace no/trace.json
     [ "$status" = 1 ]
     [[ $output == *"): --trace no/trace.json: No such file or directory"* ]]
 }
