@@ -23,6 +23,7 @@ adjust() {
         done
         grep -q '^resumed .* 2 epochs' out
     done <<END
+1 --data blank:480 --model cnn
 2
 2 --overlap 0 --optimizer adam
 3
@@ -30,11 +31,14 @@ adjust() {
 5
 5 --overlap 0 --optimizer adam
 5 --prefetch 0 --dropout 0.2
+5 --data blank:480 --model cnn
 7 --optimizer adam --save full
 7 --strategy grad --overlap 0
 7 --strategy none --prefetch 0
 7 --accumulate 2 --clip 0.5 --recompute 1 --unit-bytes 3000 --dropout 0.2
 7 --precision bf16 --strategy grad --accumulate 2 --clip 0.5 --recompute 1 --unit-bytes 3000
+7 --data blank:480 --model resnet --depth 8 --width 8 --precision bf16 --accumulate 2 --recompute 1
+7 $gpt --precision bf16 --recompute 1
 8
 8 --pipeline gpipe --micro-batches 4 --overlap 0 --optimizer adam
 8 --hidden 33,20,15,12,9 --dropout 0.2

@@ -1,40 +1,25 @@
 #!/usr/bin/env bats
 # Tests of the rendezvous of step 4's ranks over TCP: in any order, among strangers that send anything or nothing, and with
 # errors. They use the loopback interface of this host; the tests in tests/cluster use several nodes.
-# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
+# shellcheck disable=SC2030,SC2031,SC2034,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
+load every_step
 
-setup_file() {
+prepare() {
     command -v ss >/dev/null || skip "what is connected is asked of the program ss, of iproute2"
-    need_train {02_multigpu_fork,04_multinode}/train
-    tiny_data "$BATS_FILE_TMPDIR/tiny"
-    set_variables
     compile "$stranger" -w "$BATS_TEST_DIRNAME/rendezvous/stranger.c"
-    timeout "$(patience 60)" "$build/02_multigpu_fork/train" "${options[@]}" --nproc 3 --snapshot "$right"
+    timeout "$(patience 60)" "$(program_of 2)" "${options[@]}" --nproc 3 --snapshot "$right"
 }
 
-set_variables() {
-    unset_job
-    set_build
-    four=$build/04_multinode/train
+adjust() {
+    four=$(program_of 4)
     stranger=$BATS_FILE_TMPDIR/stranger
     right=$BATS_FILE_TMPDIR/right # the snapshot of three undisturbed ranks
-    options=(--data "$BATS_FILE_TMPDIR/tiny" --hidden "8,8" --batch 120 --epochs 1)
-    export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=8 OMP_NUM_THREADS=1 TORCHELASTIC_RUN_ID=only-ours MASTER_ADDR=127.0.0.1
-    world=3
-}
-
-setup() {
-    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return
-    set_variables
-    pids=()
+    options=(--data "$tiny" --hidden "8,8" --batch 120 --epochs 1)
+    export CPU_DEVICES=8 TORCHELASTIC_RUN_ID=only-ours MASTER_ADDR=127.0.0.1
     export MASTER_PORT=$((10000 + $$ * 7 % 20000)) # below those that the kernel gives to anybody
+    world=3
     next_port
-}
-
-# Ends the processes that a failed test has left.
-teardown() {
-    [ ${#pids[@]} = 0 ] || { kill -9 "${pids[@]}" && wait "${pids[@]}"; } 2>/dev/null || true
 }
 
 # Prints the addresses at which a program listens at the port, as the kernel writes them.

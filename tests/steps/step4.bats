@@ -206,21 +206,19 @@ saves_slowly() {
     rank_says 0 "a call of CUDA does not return: a rank is stuck, or the network is down$"
 }
 
-# far_ahead PROGRAM SIGNAL STEP LAYER OPTION...: rank 1 of 2 gets the signal when all work before the all-reduce of this
-# layer is done. Rank 0 continues until its queues are full, and then waits in some call.
-far_ahead() {
-    SIGNAL=$2 STEP=$3 LAYER=$4 start_ranks 2 "$1" --epochs 100000 --batch 4 --log-every 100000 "${@:5}"
-}
-
+# Rank 1 of 2 gets the signal when all work before the all-reduce of this layer is done. Rank 0 continues until its queues are
+# full, and then waits in some call.
 @test "a rank far ahead of a dead or stuck rank also ends in time" {
     changed ./program 4 train.c '1s,^,#include <signal.h>\n,;s/^( *)t->dx = swap;/&\n\1if (getenv("STEP") \&\& t->rank == 1 \&\& i == atoi(getenv("LAYER")) \&\&\n\1    t->progress.step + 1 == atol(getenv("STEP"))) {\n\1    cudaDeviceSynchronize();\n\1    raise(atoi(getenv("SIGNAL")));\n\1}/'
+    options+=(--epochs 100000 --batch 4 --log-every 100000)
+    export STEP=20 LAYER SIGNAL
     # shellcheck disable=SC2086 # words
-    while read -r layer more; do
-        far_ahead ./program 9 20 "$layer" $more
+    while read -r LAYER more; do
+        SIGNAL=9 start_ranks 2 ./program $more
         ranks_end 5 1 0
         rank_says 0 ".*rank 1 \(pid ${pids[1]} on $(hostname)\) has ended.*$(in_step 20)"
         ranks_end 1 137 1
-        far_ahead ./program 19 20 "$layer" $more --step-timeout 1
+        SIGNAL=19 start_ranks 2 ./program $more --step-timeout 1
         ranks_end 6 1 0
         rank_says 0 "$(text_of NOT_ENDED) 1 s .*$(in_step "[0-9]+")"
         end_ranks

@@ -45,7 +45,7 @@ in_layouts() { # COMMAND CSV OPTION...
     done
 }
 
-@test "all layouts of images have the losses of step 1, up to eight digits" {
+@test "all layouts of images and of a text have the losses of step 1, up to eight digits" {
     options+=(--dropout 0.2)
     train 1 1 --csv right
     in_layouts same_digits right <<'END'
@@ -57,18 +57,7 @@ in_layouts() { # COMMAND CSV OPTION...
 4,1,1,0 --micro-batches 1
 4,2,1,0 --pipeline gpipe
 END
-}
-
-@test "the dense layers of a convolutional network are divided, too" {
-    options+=(--model cnn --dropout 0.2 --data blank:480 --batch 24 --epochs 1)
-    train 1 1 --csv right
-    in_layouts same_digits right <<'END'
-2,1,1,0
-END
-}
-
-@test "all layouts of a text have the losses of step 1, up to eight digits" {
-    options+=($gpt --dropout 0.2)
+    options+=($gpt)
     train 1 1 --csv right
     in_layouts same_digits right <<'END'
 1,2,2,0
