@@ -462,53 +462,37 @@ END
     done
 }
 
-@test "ranks with different data do not start, and all name the rank and what differs" {
-    local steps step rank differs commands
-    cat >with_other <<'END'
-#!/bin/bash
-[ $RANK != 1 ] || exec $PROGRAM "$@" --data other
-exec $PROGRAM "$@"
-END
-    chmod +x with_other
-    while IFS='|' read -r steps differs commands; do
-        rm -rf other && cp -r "$tiny" other
-        (cd other && eval "$commands")
-        for step in $steps; do
-            PROGRAM=$(program_of $step) start_ranks 2 ./with_other
-            ranks_end 20 1 0 1
-            for rank in 0 1; do
-                rank_says $rank "rank 1 on [^ ]+ has \"$differs\", rank 0 has \"${differs%%: *}: .*\": do all"
-            done
-        done
-    done <<'END'
-3 4 5 7 8 9|checksum of the training images: [0-9a-f]{8}|flip train-images-idx3-ubyte 5135
-4|number of test images: 99|tiny_data . 640 99
-END
-}
-
-@test "ranks with different options do not start, and all name the rank and option that differ" {
-    local step name value other more
+# Rank 2 has the odd option, too.
+@test "ranks with other options or data do not start, and all name the rank and what differs" {
+    local steps step base odd has0 has2 rank
     cat >with_odd <<'END'
 #!/bin/bash
 [ $RANK != 2 ] || exec $PROGRAM "$@" $ODD
 exec $PROGRAM "$@"
 END
     chmod +x with_odd
-    while IFS='|' read -r step name value other more; do
-        PROGRAM=$(program_of $step) ODD="--$name $other" start_ranks 3 ./with_odd $more "--$name" "$value"
-        ranks_end 20 1 0 1 2
-        for rank in 0 1 2; do
-            rank_says $rank ".*rank 2 on [^ ]+ has \"--$name ${other}\", rank 0 has \"--$name ${value}\": do all"
+    cp -r "$tiny" other && flip other/train-images-idx3-ubyte 5135
+    tiny_data few 640 99
+    while IFS='|' read -r steps base odd has0 has2; do
+        for step in $steps; do
+            PROGRAM=$(program_of $step) ODD=$odd start_ranks 3 ./with_odd $base
+            ranks_end 20 1 0 1 2
+            for rank in 0 1 2; do
+                rank_says $rank ".*rank 2 on [^ ]+ has \"${has2:-$odd}\", rank 0 has \"${has0:-$base}\": do all"
+            done
         done
     done <<'END'
-4|lr|0.01|0.02
-4|hidden|8,8|8,9
-5|prefetch|1|0
-7|strategy|full|grad
-7|clip|0.5|0
-8|pipeline|gpipe|1f1b
-9|tensor|1|3|--hidden 9,4,6
-9|sequence|0|1|--tensor 1
+4|--lr 0.01|--lr 0.02
+4|--hidden 8,8|--hidden 8,9
+5|--prefetch 1|--prefetch 0
+7|--strategy full|--strategy grad
+7|--clip 0.5|--clip 0
+8|--pipeline gpipe|--pipeline 1f1b
+9|--hidden 9,4,6 --tensor 1|--tensor 3|--tensor 1
+9|--tensor 1|--sequence 1|--sequence 0
+4||--data few|number of test images: 100|number of test images: 99
+3 4 5 7 8||--data other|checksum of the training images: .*|checksum of the training images: [0-9a-f]{8}
+9|--tensor 1|--data other|checksum of the training images: .*|checksum of the training images: [0-9a-f]{8}
 END
     # These options may differ.
     train 1 1 --csv right
