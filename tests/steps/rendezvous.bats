@@ -50,11 +50,6 @@ ranks() {
     done
 }
 
-# ended CODE RANK...: these ranks must end soon, with this code.
-ended() {
-    ranks_end 20 "$@"
-}
-
 # one_line RANK TEXT: the rank must have written exactly this one line to stderr.
 one_line() {
     if [ "$(wc -l <"err.$1")" != 1 ] || ! grep -qF -- "$2" "err.$1"; then
@@ -71,7 +66,7 @@ each_one_line() { # TEXT RANK...
 
 # refused TEXT RANK...: these ranks must end soon, with code 1 and one line with the text. The next run gets another port.
 refused() {
-    ended 1 "${@:2}" && each_one_line "$@" && next_port
+    ranks_end 20 1 "${@:2}" && each_one_line "$@" && next_port
 }
 
 silent() { # RANK...
@@ -92,7 +87,7 @@ heard() {
 
 # The three ranks must have trained correctly, and the rendezvous must have left no files. The next run gets another port.
 trained() {
-    ended 0 0 1 2
+    ranks_end 20 0 0 1 2
     silent 1 2
     cmp "$right" s
     [ "$(echo s*)" = s ]
@@ -134,7 +129,7 @@ among() {
     [ -z "${note:-}" ] || until_true 20 grep -qF -- "$note" err.0
     ranks "1 2" --snapshot s
     trained
-    ended 0 99
+    ranks_end 20 0 99
     run ! grep -v '^note (.*, rank 0): refused 127.0.0.1: ' err.0
     run ! grep -aF only-ours record # the name of the run, without which no stranger may join
 }
@@ -159,7 +154,7 @@ END
     own_names
     MASTER_ADDR=pod-0.job
     ranks "0 1" --join-timeout 1
-    ended 1 0 1
+    ranks_end 20 1 0 1
     one_line 0 "waited 1 s (--join-timeout) for an address of MASTER_ADDR=pod-0.job: Name or service not known"
     one_line 1 "waited 1 s (--join-timeout) for rank 0 at MASTER_ADDR=pod-0.job, MASTER_PORT=$MASTER_PORT: Name or service not known"
     next_port
@@ -187,7 +182,7 @@ END
     MASTER_TOKEN=sesame LOCAL_WORLD_SIZE=3 rank 0 --join-timeout 1
     until_true 20 listening
     [[ $(listeners) =~ ^0100007F:[0-9A-F]{4}$ ]]
-    ended 1 0
+    ranks_end 20 1 0
 }
 
 @test "other programs are refused with a note, and the rendezvous continues" {
@@ -214,7 +209,7 @@ END
     ranks "0 1" --snapshot s
     until_true 20 heard 1
     meet_stranger rank=1
-    ended 0 99
+    ranks_end 20 0 99
     grep -qx 'rank=1: rank 1 has already come, from 127.0.0.1' told
     rank 2 --snapshot s
     trained
@@ -233,9 +228,9 @@ END
     ranks 0 --join-timeout "$limit"
     until_true 20 listening
     meet_stranger 5xsilent half random
-    ended 1 0
+    ranks_end 20 1 0
     grep -qE "^error \(.*, rank 0\): waited $limit s: ranks 1 and 2 of 3 $(text_of NEVER_ARRIVED) at 127.0.0.1, port $MASTER_PORT, which only this host can reach \(--join-timeout\): set MASTER_ADDR" err.0
-    ended 0 99
+    ranks_end 20 0 99
     # Without rank 0, another rank gives up.
     next_port
     rank 1 --join-timeout 1
@@ -246,7 +241,7 @@ END
     ranks "0 2" --snapshot s
     until_true 20 heard 1
     kill -9 "${pids[2]}"
-    ended 137 2
+    ranks_end 20 137 2
     until_true 20 grep -q "rank 2 has left" err.0
     ranks "1 2" --snapshot s
     trained
@@ -257,7 +252,7 @@ END
     ranks "0 1" --snapshot s
     until_true 20 heard 1
     kill -9 "${pids[0]}"
-    ended 137 0
+    ranks_end 20 137 0
     ranks "0 2" --snapshot s
     trained
     silent 0
@@ -266,7 +261,7 @@ END
 @test "a rank ends when another program listens at the port" {
     meet_stranger ssh
     rank 1 --join-timeout 2
-    ended 1 1
+    ranks_end 20 1 1
     one_line 1 "the program at MASTER_ADDR=127.0.0.1, MASTER_PORT=$MASTER_PORT is not rank 0"
     rank 0 --join-timeout 2
     refused "rank 0 cannot listen at MASTER_ADDR=127.0.0.1, MASTER_PORT=$MASTER_PORT: Address already in use" 0
@@ -310,7 +305,7 @@ in_own_folders() {
     [ -z "$(find . -name 's*')" ]
     # Rank 0 looks for another run that saves there, before it meets the others.
     ranks "0 1 2" --snapshot none/s --join-timeout 1
-    ended 1 0 1 2
+    ranks_end 20 1 0 1 2
     one_line 0 "$(text_of CANNOT_WRITE) none/s: No such file or directory"
     one_line 1 "waited 1 s (--join-timeout) for rank 0"
 }
@@ -325,7 +320,7 @@ in_own_folders() {
     rank 1 --token-file token --snapshot s
     MASTER_TOKEN="sesame 4711" rank 2 --snapshot s
     trained
-    ended 0 99
+    ranks_end 20 0 99
     [ "$(grep -c ': it has another token' told)" = 6 ]
     [ -s record ]
     run ! grep -a sesame record
@@ -335,7 +330,7 @@ in_own_folders() {
     rank 0 --token-file token --join-timeout 2
     MASTER_TOKEN=guess rank 1
     rank 2
-    ended 1 0 1 2
+    ranks_end 20 1 0 1 2
     each_one_line ": it has another token (MASTER_TOKEN or --token-file)" 1 2
 }
 

@@ -178,23 +178,14 @@ sums() {
 }
 
 @test "a part killed while it saves, sums or sends is restarted, and the result is the same" {
-    local place changed more=()
+    local layout="--tensor 2 --stages 2"
     options+=(--epochs 2)
-    while IFS='|' read -r place changed; do
-        if [ -n "$changed" ]; then
-            more=(${changed/GPT/$gpt})
-            rm -rf right && mkdir right
-            train 9 4 --snapshot right/s "${more[@]}"
-        fi
-        rm -rf now && mkdir now
-        killed_once 9 4 "$place" "${more[@]}" --snapshot now/s
-        diff -r right now || { echo "killed at $place" && return 1; }
-    done <<END
-1 ncclAllReduce 31|--tensor 2 --stages 2
-3 rename 1|
-0 rename 2|
-2 ncclReduceScatter 60|GPT --tensor 4 --sequence 1
-END
+    mkdir right text
+    train 9 4 --snapshot right/s $layout
+    printf '%s\n' "1 ncclAllReduce 31" "3 rename 1" "0 rename 2" | all_come_through 9 4 $layout
+    layout="$gpt --tensor 4 --sequence 1"
+    train 9 4 --snapshot text/s $layout
+    right=text all_come_through 9 4 $layout <<<"2 ncclReduceScatter 60"
 }
 
 @test "parts on the same node or on two nodes have the losses of step 1, and the banner tells which" {
