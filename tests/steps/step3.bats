@@ -9,8 +9,7 @@ load every_step
 more_options=(--hidden "8,8" --epochs 3 --log-every 100)
 
 prepare() {
-    export two three watched
-    two=$(program_of 2)
+    export three watched
     three=$(program_of 3)
     watched=$(watched 3)
 }
