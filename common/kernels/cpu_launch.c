@@ -6,10 +6,9 @@
 // parts. The model of a GPU charges the instructions of these kernels. The others execute at most 3
 // for each byte that they move, so that memory limits them on every modelled GPU.
 //
-// tools/author/instructions.py counts them in the machine code that nvcc 13.0 makes of
-// */kernels/*.cu for sm_90. Where it prints a loop with the loads of several elements, its
-// number is divided by them. A row of a window counts as a part of its elements, 3 in
-// patches_to_image and 2 in max_pool.
+// They were counted in the machine code that nvcc 13.0 makes of */kernels/*.cu for sm_90
+// (cuobjdump -sass). A loop that the compiler unrolled counts once for each of its elements. A row
+// of a window counts as a part of its elements, 3 in patches_to_image and 2 in max_pool.
 static const struct {
     const char *kernel;
     double each, part;
