@@ -1,4 +1,4 @@
-"""What the benchmarks share: running programs, describing the machine, and tables."""
+"""What compare.py needs to run programs, and to describe the machine."""
 import os
 import platform
 import re
@@ -78,15 +78,3 @@ def spread(values, digits=0):
     """The median, and the lowest and highest."""
     middle, low, high = (f"{value:.{digits}f}" for value in (statistics.median(values), min(values), max(values)))
     return f"{middle} ({low}-{high})"
-
-
-def ratio(above, below, best=None):
-    """Median of the ratios of the rounds, whose runs follow each other, so that a machine that is now faster
-    and now slower does not spoil them; and the ratio of the best runs (max or min)."""
-    median = f"{statistics.median(a / b for a, b in zip(above, below)):.2f}"
-    return f"{median} ({best(above) / best(below):.2f})" if best else median
-
-
-def show(label, cells, goal="", widths=(28, 24)):
-    print(f"{label:{widths[0]}}" + "".join(f"{cell:>{widths[1]}}" for cell in cells) + f"   {goal}".rstrip(),
-          flush=True)

@@ -1,6 +1,6 @@
 """compare.py BUILD [--models mlp,cnn,...] [--batches 64,128,...] [--ranks 1,2] [--ways memory,ddp,...] [--rounds N]
 [--accuracy]: the steps of the course beside PyTorch: first that both compute the same losses, then their speed, as one
-table, build/bench/speed.csv and build/bench/speed.svg; with --accuracy, the time until a test accuracy is reached, too."""
+table and build/bench/speed.csv; with --accuracy, the time until a test accuracy is reached, too."""
 import csv
 import os
 import re
@@ -11,7 +11,6 @@ import tempfile
 
 sys.path.insert(0, "tools")
 import files  # noqa: E402
-import gnuplot  # noqa: E402
 
 from bench import compiler, fastest_kernels, finish, machine, option, processor_flags, run, spread, start  # noqa: E402
 
@@ -163,34 +162,6 @@ def time_to_accuracy():
                   f"not within {epochs} epochs: at most {accuracy:.2f} %"), flush=True)
 
 
-def draw(rows):
-    """How many times as fast as each PyTorch program step 1 is, by batch."""
-    def middle(model, batch, program):
-        return statistics.median(float(row["samples_per_second"]) for row in rows if
-                                 (row["model"], row["batch"], row["ranks"], row["program"]) == (model, batch, 1, program))
-
-    alone = [row for row in rows if row["ranks"] == 1]
-    lines = sorted({(row["model"], row["program"]) for row in alone if row["program"] != "step 1"})
-    if not lines or len({row["batch"] for row in alone}) < 2 or gnuplot.missing():
-        return
-    script, plots = "", []
-    for i, (model, program) in enumerate(lines):
-        sizes = sorted({row["batch"] for row in alone if (row["model"], row["program"]) == (model, program)})
-        script += gnuplot.data(f"line{i}", [(b, middle(model, b, "step 1") / middle(model, b, program)) for b in sizes])
-        plots.append(f"$line{i} using 1:2 with linespoints {gnuplot.style(i % 7)} title {gnuplot.quoted(f'{model}: {program}')}")
-    script += f"""set title {gnuplot.quoted('Speed of step 1 divided by that of PyTorch, by batch')}
-set label 1 {gnuplot.quoted(machine())} at screen 0.5,0.02 center font ',11'
-set logscale x 2
-set xlabel 'batch'
-set ylabel 'times as fast'
-set yrange [0:*]
-set key outside right
-set bmargin 5
-plot 1 with lines linecolor rgb '#808080' notitle, {', '.join(plots)}
-"""
-    gnuplot.draw(f"{OUT}/speed", script)
-
-
 def use_openblas():
     """Debian's PyTorch takes whatever libblas.so.3 the system points at. From here on that is the OpenBLAS that the CPU
     device would take without oneDNN, with the fastest kernels for this processor. Returns a sentence about them."""
@@ -256,7 +227,6 @@ def main():
         table = csv.DictWriter(file, rows[0])
         table.writeheader()
         table.writerows(rows)
-    draw(rows)
     if "--accuracy" in sys.argv:
         time_to_accuracy()
 

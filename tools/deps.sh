@@ -26,9 +26,6 @@ has_fuzzer() {
 }
 # --filter-tags came with 1.8, and Ubuntu 22.04 has 1.2.
 has_bats() { printf '%s\n' 'Bats 1.8' "$(PATH=$PWD/$npm/node_modules/bats/bin:$PATH bats --version 2>/dev/null)" | sort -VC; }
-# Debian's mpicc comes without headers, and can be the one of MPICH. Open MPI's adds the folder of its headers only if it
-# gets the name of a file.
-has_mpi() { echo '#include <mpi.h>' | "$(command -v mpicc.openmpi || echo mpicc)" -xc -E /dev/stdin >/dev/null 2>&1; }
 has_torch() { /usr/bin/python3 -c 'import torch' >/dev/null 2>&1; }
 
 # need|want|unpack CHECK ARGUMENT APT DNF CONDA: adds the packages to a list if the check fails. Without a wanted
@@ -106,10 +103,6 @@ check() { # SET
             ;;
         plots)
             need has_command python3 python3 python3 python
-            want has_command gnuplot gnuplot-nox gnuplot gnuplot
-            ;;
-        bench)
-            want has_mpi - 'openmpi-bin libopenmpi-dev' openmpi-devel openmpi
             want has_command gnuplot gnuplot-nox gnuplot gnuplot
             ;;
         diffs | site)

@@ -9,7 +9,7 @@ load ../helpers
 # another file runs: build.bats (help, help-all, clean), check_gpu.bats, common_rule.bats (lint), data.bats, diff_pages.bats (diffs),
 # diffs.bats (diffNM), those in tests/exercises (exercises, exercise, check, hint, solution), docs.bats (docs, record, demo-fsdp), figures.bats, ladder.bats, launches.bats, slides.bats, site.bats, and
 # where.bats (quickstart).
-heavy='help|help-all|clean|exercises|exercise|check|hint|solution|quickstart|data|test|test-.*|check-gpu|diffNM|diffs|docs|record|demo-fsdp|figures|ladder|launches|fuzz|bench|bench-(collectives|launcher)|container|format|lint|site|slides'
+heavy='help|help-all|clean|exercises|exercise|check|hint|solution|quickstart|data|test|test-.*|check-gpu|diffNM|diffs|docs|record|demo-fsdp|figures|ladder|launches|fuzz|bench|container|format|lint|site|slides'
 
 setup_file() {
     unset MAKEFLAGS MFLAGS MAKELEVEL DEVICE CC CFLAGS BUILD
@@ -117,13 +117,11 @@ make trace-step1 needs neither" ]
     fresh schedule
     fresh style
     fresh demo
-    fresh bench-watchdog
-    says 'blocking, with watchdog'
     # nvcc may be where no GPU is. The programs for GPUs are then of no use.
     printf '#!/bin/sh\nexit 1\n' | tee nvcc >nvidia-smi
     chmod +x nvcc nvidia-smi
-    PATH=$PWD:$PATH run make -n bench-watchdog
-    [ "$status" = 0 ] && says build/cpu/bench/watchdog
+    PATH=$PWD:$PATH run make -n bench
+    [ "$status" = 0 ] && says bench/compare.py\ build/cpu
 }
 
 @test "make rehearse works in a fresh clone" {
