@@ -76,20 +76,13 @@ def window_of_steps(rank, first, last):
 
 def choose_windows(run, options):
     """Returns the part of each rank's time that the table is about."""
-    if options.steps:
-        return {r.number: window_of_steps(r, *options.steps) for r in run.ranks}
-    whole = {r.number: whole_window(r) for r in run.ranks}
-    if not options.window:
-        return whole
-    start = min(begin for begin, _ in whole.values())
-    chosen = tuple(start + 1000 * t for t in options.window)
-    return {number: chosen for number in whole}
+    return {r.number: window_of_steps(r, *options.steps) if options.steps else whole_window(r) for r in run.ranks}
 
 
 def picture_windows(run, options, windows):
-    """Without --steps and --window, a picture shows training steps 2 and 3, if there are any."""
+    """Without --steps, a picture shows training steps 2 and 3, if there are any."""
     steps = min(len(step_windows(r)) for r in run.ranks)
-    if options.steps or options.window or steps == 0:
+    if options.steps or steps == 0:
         return windows
     first, last = (2, 3) if steps >= 3 else (1, steps)
     return {r.number: window_of_steps(r, first, last) for r in run.ranks}
@@ -252,17 +245,17 @@ def write_picture(run, options, windows):
     drawn = [r for r in run.ranks if options.ranks[0] <= r.number <= options.ranks[1]]
     need(drawn, run.ranks[0].path, f"there is no rank from {options.ranks[0]} to {options.ranks[1]}")
     boundaries = {r.number: step_windows(r) for r in drawn}
-    text = trace_svg.draw(run, drawn, windows, boundaries, arrivals(run), options.title)
+    text = trace_svg.draw(run, drawn, windows, boundaries, arrivals(run))
     files.write(options.svg, text)
     print(f"\n{options.svg}: a picture, {run.clock}. A browser shows it.")
 
 
-def pair(kind, least):
+def pair(least):
     """Returns a type for argparse: two numbers A:B, or one that stands for both."""
     def parse(text):
-        parts = [kind(part) for part in text.split(":")]
+        parts = [int(part) for part in text.split(":")]
         first, last = parts[0], parts[-1]
-        if len(parts) > 2 or first < least or last < first or kind is float and first == last:
+        if len(parts) > 2 or first < least or last < first:
             raise ValueError
         return first, last
     parse.__name__ = "range A:B"
@@ -274,11 +267,9 @@ def parse_options():
     parser.add_argument("files", nargs="+", metavar="FILE", help="traces of all ranks, or trace.json for trace.0.json and so on")
     parser.add_argument("--check", action="store_true", help="only check the files against the format; exit with 1 if they break it")
     parser.add_argument("-o", "--output", metavar="FILE", help="merge the ranks into one file for https://ui.perfetto.dev")
-    parser.add_argument("--svg", metavar="FILE", help="draw training steps 2 and 3, or those of --steps or --window")
-    parser.add_argument("--steps", metavar="A:B", type=pair(int, 1), help="only training steps A to B, which end with the update")
-    parser.add_argument("--window", metavar="A:B", type=pair(float, 0), help="only from A to B ms after the first operation")
-    parser.add_argument("--ranks", metavar="A:B", type=pair(int, 0), default=(0, 7), help="ranks in the picture (default: 0:7)")
-    parser.add_argument("--title", metavar="TEXT", default="", help="first words of the picture's title")
+    parser.add_argument("--svg", metavar="FILE", help="draw training steps 2 and 3, or those of --steps")
+    parser.add_argument("--steps", metavar="A:B", type=pair(1), help="only training steps A to B, which end with the update")
+    parser.add_argument("--ranks", metavar="A:B", type=pair(0), default=(0, 7), help="ranks in the picture (default: 0:7)")
     return parser.parse_args()
 
 

@@ -260,7 +260,7 @@ DEFINITIONS = """<defs>
 </defs>"""
 
 
-def title_of(run, windows, ranks, boundaries, wanted):
+def title_of(run, windows, ranks, boundaries):
     begin, end = min(w[0] for w in windows), max(w[1] for w in windows)
     inside = [i for i, (a, b) in enumerate(boundaries[ranks[0].number], 1) if a >= begin - 1 and b <= end + 1]
     what = f"training step{'s' * (len(inside) > 1)} " + (f"{inside[0]} to {inside[-1]}" if len(inside) > 1 else f"{inside[0]}") \
@@ -268,7 +268,7 @@ def title_of(run, windows, ranks, boundaries, wanted):
     count = f"{len(run.ranks)} rank{'s' * (len(run.ranks) > 1)}"
     if len(ranks) < len(run.ranks):
         count = f"rank{f's {ranks[0].number} to' * (len(ranks) > 1)} {ranks[-1].number} of {len(run.ranks)}"
-    return f"{wanted + ': ' if wanted else ''}{what} of {count} ({run.clock})"
+    return f"{what} of {count} ({run.clock})"
 
 
 def paint(ranks, windows, boundaries, arrivals, **size):
@@ -294,10 +294,10 @@ def paint(ranks, windows, boundaries, arrivals, **size):
     return picture, arrows
 
 
-def draw(run, ranks, windows, boundaries, arrivals, wanted_title):
+def draw(run, ranks, windows, boundaries, arrivals):
     """Returns the text of the SVG."""
     picture, arrows = paint(ranks, windows, boundaries, arrivals)
-    title = title_of(run, [windows[r.number] for r in ranks], ranks, boundaries, wanted_title)
+    title = title_of(run, [windows[r.number] for r in ranks], ranks, boundaries)
     picture.text(12, 34, title, size=22, more=' font-weight="bold"')
     picture.elements.insert(0, picture.elements.pop())  # readers of the text meet the title first
     height = draw_legend(picture, arrows)
