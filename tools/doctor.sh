@@ -119,27 +119,6 @@ numbers() { # prints the numbers of the steps, each once
 
 gpu_error() { cat "$work/gpus" "$work/gpus.error" | grep -m 1 .; }
 
-# Describes the links between GPUs. It counts each pair once: the part of the matrix above the diagonal.
-gpu_links() {
-    sed $'s/\e\\[[0-9;]*m//g' "$work/topology" | awk '
-        $1 ~ /^GPU[0-9]+$/ && $2 !~ /^GPU/ { matrix[n++] = $0 }
-        END {
-            for (i = 0; i < n; i++) {
-                split(matrix[i], link, " ")
-                for (j = i + 1; j < n; j++) {
-                    kind = link[j + 2]
-                    if (kind ~ /^NV/) kind = "NVLink, " kind
-                    if (kind ~ /^(PIX|PXB)$/) kind = "PCIe switches, " kind
-                    if (kind ~ /^(PHB|NODE)$/) kind = "PCIe and one CPU, " kind
-                    if (kind == "SYS") kind = "PCIe and both CPUs, the slowest, SYS"
-                    if (!pairs[kind]++) kinds[++k] = kind
-                }
-            }
-            for (i = 1; i <= k; i++)
-                printf "%s%s: %s", (i > 1 ? "; " : ""), (k == 1 ? "all" : pairs[kinds[i]] " pairs"), kinds[i]
-        }'
-}
-
 # The job.
 
 in_job='' nodes=1 scheduler='' container=''
@@ -179,7 +158,6 @@ gpus=0
 if has nvidia-smi; then
     later smi nvidia-smi
     later gpus nvidia-smi --query-gpu=name,memory.total,driver_version,compute_cap --format=csv,noheader
-    later topology nvidia-smi topo -m
     ! answered gpus || gpus=$(grep -c , "$work/gpus")
 fi
 
@@ -463,7 +441,6 @@ FAIL         | GPUs          | below "$oldest" "$least" \
     | $models: a GPU of compute capability $oldest, but nvcc $nvcc_version builds for $least and later \
     | load an older CUDA module, run make clean, and build again
 PASS         | GPUs          | otherwise | $models
-PASS         | GPU links     | [ "$visible" -gt 1 ] && answered topology | $(gpu_links)
 
 # The node and its network
 

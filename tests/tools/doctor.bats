@@ -30,7 +30,6 @@ SCRIPT
     stand_in bin/nvidia-smi <<'SCRIPT'
 case ${1:-smi} in
 --query-gpu=*) cat gpus ;;
-topo) cat topology ;;
 smi) cat smi ;;
 esac
 SCRIPT
@@ -96,7 +95,6 @@ setup() { # makes the simulated machine, also anew
     ln -s ../toolkit/bin/nvcc bin/nvcc
     printf '%s, 81559 MiB, 580.65.06, 9.0\n' 'NVIDIA H100' 'NVIDIA H100' >gpus
     echo '| NVIDIA-SMI 580.65.06    Driver Version: 580.65.06    CUDA Version: 13.0 |' >smi
-    printf '\t\e[4mGPU0\tGPU1\tNIC0\tCPU Affinity\e[0m\nGPU0\t X \tNV18\tPXB\t0-15\nGPU1\tNV18\t X \tSYS\t0-15\n' >topology
     printf '%s\n' '10.1.0.7 gpu07' '10.1.0.1 gpu01' '127.0.0.1 localhost' >hosts
     printf '%s\n' '1: lo inet 127.0.0.1/8' '2: ens3 inet 10.1.0.7/24' '3: ib0 inet 10.9.0.7/24' >interfaces
     tiny_data data/mnist
@@ -146,7 +144,6 @@ compile_for_real @@ WARN 0
 @@ PASS NCCL @ header and library 2.27.7
 @@ PASS driver @ 580.65.06, for CUDA up to 13.0
 @@ PASS GPUs @ 2 x NVIDIA H100, 81559 MiB
-@@ PASS GPU links @ all: NVLink, NV18
 @@ PASS network @ of the interfaces lo ens3 ib0, NCCL uses ib0, 10.9.0.7
 @@ - GPU @ steps 1 4, with up to 2 ranks on this node
 @@ - several nodes @ steps 4, with a launcher on each
