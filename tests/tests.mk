@@ -57,10 +57,10 @@ style: ## prints notes, such as that a text has grown too long; a note is no fai
 lint: ## checks the format of the C sources, the shell scripts and common mistakes
 	@tools/deps.sh lint
 	@clang-format --dry-run -Werror $(C_SOURCES)
+	@shellcheck --external-sources --source-path=. slurm/*.sbatch pbs/*.pbs
 	@shellcheck .ci/run slurm/site.sh pbs/site.sh tests/cluster/qsub \
 		$(shell find tools exercises tests cpu_device -name '*.sh' -o -name '*.bash' -o -name '*.bats' | grep -v '^exercises/checks/')
 # exercises/check.bash sets and reads variables of the checks.
 	@shellcheck --shell bash --exclude SC2034,SC2154 exercises/checks/*.bash exercises/*/check exercises/debug/*/check
-	@tools/author/lint_jobs.sh
 	@cppcheck --quiet --error-exitcode=1 --enable=warning,portability --inline-suppr \
 		--suppress=missingInclude --suppress=normalCheckLevelMaxBranches -I. -Icpu_device/include 0*/ common/ cpu_device/src/ watch/ zoo/
