@@ -1,6 +1,6 @@
-"""compare.py BUILD [--models mlp,cnn,...] [--batches 64,128,...] [--ranks 1,2] [--ways memory,ddp,...] [--rounds N]
-[--accuracy]: the steps of the course beside PyTorch: first that both compute the same losses, then their speed, as one
-table and build/bench/speed.csv; with --accuracy, the time until a test accuracy is reached, too."""
+"""compare.py BUILD [--models mlp,cnn,...] [--batches 64,128,...] [--ranks 1,2] [--ways memory,ddp,...] [--rounds N]: the
+steps of the course beside PyTorch: first that both compute the same losses, then their speed, as one table and
+build/bench/speed.csv."""
 import csv
 import os
 import re
@@ -139,29 +139,6 @@ def compare(model, ranks, programs, batch):
              f"{each[name]:.1f}"} for number, each in enumerate(rounds, 1) for name in programs]
 
 
-def seconds_until(target, output):
-    """Seconds of training until the test accuracy in % is reached, or None, and the best accuracy."""
-    epochs = [(float(a), float(s)) for a, s in re.findall(r"accuracy ([\d.]+)%  ([\d.]+) s", output)]
-    for i, (accuracy, _) in enumerate(epochs):
-        if accuracy >= target:
-            return sum(s for _, s in epochs[:i + 1]), accuracy
-    return None, max(accuracy for accuracy, _ in epochs)
-
-
-def time_to_accuracy():
-    adadelta = "--optimizer", "adadelta", "--lr", 1, "--schedule", "step", "--gamma", 0.7
-    print("\nseconds of training until the test accuracy is reached, seed 1")
-    for model, target, batch, epochs, recipe in ("mlp", 98, 128, 10, ()), ("cnn", 99, 64, 6, adadelta):
-        if model not in chosen("--models", MODELS):
-            continue
-        ours = run(*trainer(PROGRAMS[1]["step 1"], model, "--batch", batch, "--epochs", epochs, *recipe))
-        theirs = run(*torch("memory", model, 1, "--batch", batch, "--epochs", epochs))
-        for name, output in ("step 1", ours), ("PyTorch, data in memory", theirs):
-            elapsed, accuracy = seconds_until(target, output)
-            print(f"{model:7}  {target} %  {name:28} " + (f"{elapsed:8.1f} s, {accuracy:.2f} %" if elapsed else
-                  f"not within {epochs} epochs: at most {accuracy:.2f} %"), flush=True)
-
-
 def use_openblas():
     """Debian's PyTorch takes whatever libblas.so.3 the system points at. From here on that is the OpenBLAS that the CPU
     device would take without oneDNN, with the fastest kernels for this processor. Returns a sentence about them."""
@@ -227,8 +204,6 @@ def main():
         table = csv.DictWriter(file, rows[0])
         table.writeheader()
         table.writerows(rows)
-    if "--accuracy" in sys.argv:
-        time_to_accuracy()
 
 
 main()

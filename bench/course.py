@@ -33,13 +33,11 @@ def read_idx(path):
     return torch.frombuffer(bytearray(values), dtype=torch.uint8, offset=4 + 4 * values[3]).view(shape)
 
 
-def load_images(folder, part="train"):
-    """Images [count, channels, height, width], of which those for training have mean 0 and deviation 1, and their
-    labels. part: train or t10k."""
-    train = read_idx(f"{folder}/train-images-idx3-ubyte").double() / 255
-    x = train if part == "train" else read_idx(f"{folder}/{part}-images-idx3-ubyte").double() / 255
-    x = (x - train.mean()) / train.std(unbiased=False)
-    return x.float().unsqueeze(1), read_idx(f"{folder}/{part}-labels-idx1-ubyte").long()
+def load_images(folder):
+    """The training images [count, channels, height, width] with mean 0 and deviation 1, and their labels."""
+    x = read_idx(f"{folder}/train-images-idx3-ubyte").double() / 255
+    x = (x - x.mean()) / x.std(unbiased=False)
+    return x.float().unsqueeze(1), read_idx(f"{folder}/train-labels-idx1-ubyte").long()
 
 
 def load_text(path, context):

@@ -1,5 +1,5 @@
 """Trains a model of the course with PyTorch, as its users write it, and prints what compare.py reads: samples per second
-of each tenth of the steps, or the loss of each step (--start), or the accuracy after each epoch (--epochs)."""
+of each tenth of the steps, or the loss of each step (--start)."""
 import argparse
 import itertools
 import os
@@ -33,7 +33,6 @@ def arguments():
     parser.add_argument("--lr", type=float, default=0.01)
     parser.add_argument("--ranks", type=int, default=1, help="processes, for ddp and fsdp")
     parser.add_argument("--start", help="snapshot with the initial parameters; no dropout, order of seed 1")
-    parser.add_argument("--epochs", type=int, help="epochs of the recipe of the course for mlp or cnn")
     return parser.parse_args()
 
 
@@ -117,25 +116,6 @@ def print_losses(model, optimizer, data, options, rank):
         print("\n".join(f"loss {loss:.9g}" for loss in (losses / options.ranks).tolist()))
 
 
-def follow_recipe(model, data, options, device, count):
-    """Trains as 01_single_gpu/README.md says, and prints the seconds of training and the accuracy of each epoch."""
-    adadelta = options.model == "cnn"
-    optimizer = torch.optim.Adadelta(model.parameters(), 1) if adadelta else \
-        torch.optim.SGD(model.parameters(), 0.05, 0.9)
-    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.7 if adadelta else 1)
-    x, y = (each.to(device) for each in load_images(options.data, "t10k"))
-    for _ in range(options.epochs):
-        begin = time.monotonic()
-        train(model.train(), optimizer, data, count // options.batch)
-        wait()
-        elapsed = time.monotonic() - begin
-        schedule.step()
-        model.eval()
-        with torch.no_grad():
-            right = sum((model(x[i:i + 1000]).argmax(1) == y[i:i + 1000]).sum().item() for i in range(0, len(x), 1000))
-        print(f"accuracy {100 * right / len(x):.2f}%  {elapsed:.2f} s", flush=True)
-
-
 def run(rank, options, rendezvous):
     torch.manual_seed(1)
     torch.backends.cudnn.allow_tf32 = False  # as PyTorch's default for all other products
@@ -149,8 +129,6 @@ def run(rank, options, rendezvous):
         set_parameters(model, read_snapshot(options.start)[0])
     model, device = prepare(model, options, rank)
     data = batches(options, x, y, rank, device)
-    if options.epochs:
-        return follow_recipe(model, data, options, device, len(x))
     kind = torch.optim.AdamW if options.model == "gpt" and not options.start else torch.optim.SGD
     more = {} if kind is torch.optim.AdamW else {"momentum": 0.9}
     optimizer = kind(model.parameters(), options.lr, foreach=True, **more)
