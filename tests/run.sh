@@ -62,7 +62,7 @@ trap 'exit 130' INT TERM
 weight() { # FILE
     case $1 in
     tests/exercises/* | tests/cluster/* | */sanitizers* | tests/text/docs* | tests/text/readmes* | \
-        tests/tools/build* | tests/tools/check_gpu* | tests/tools/targets*)
+        tests/tools/build* | tests/tools/check_gpu* | tests/tools/targets* | tests/unit/test_layers_in_parts.c)
         echo 600
         ;;
     *.c) echo 5 ;;
@@ -169,7 +169,7 @@ plan() {
         if [ "$level" != rest ] || is_late "$test"; then
             add_built "$name" "$test"
         fi
-        [[ $level == gpu || $name != *kernels ]] || add_built "${name}_cu" "$test" # in each level, as a bare machine has no clang
+        [[ $level == gpu || $name != unit/test_@(kernels|layers_in_parts) ]] || add_built "${name}_cu" "$test" # in each level, as a bare machine has no clang
     done
     [[ $level == @(rest|gpu) ]] || add quick tests/quick.sh tests/quick.sh
 }

@@ -1,4 +1,4 @@
-// Tests of the layer that changes images at random. test_image_kernels.c tests its kernel.
+// Tests of the layer that changes images at random. test_kernels.c tests its kernel.
 #include "common/data/data.h"
 #include "tests/unit/default_options.h"
 #include "tests/unit/device_arrays.h"

@@ -1,12 +1,16 @@
-// Tests of the kernels, on the GPU or on the CPU device. They compare each kernel with the same
-// formula in double precision. test_kernels_cu is the same program with the GPU's kernels, which
-// host_cuda.h builds for the host.
+// Tests of the kernels, on the GPU or on the CPU device. They compare elementwise kernels, the loss
+// and the norm with the same formula in double precision. test_layers.c does so with the kernels of
+// layers. test_kernels_cu is the same program with the GPU's kernels, which host_cuda.h builds for
+// the host.
 #include "common/data/data.h"
 #include "common/device/device.h"
 #include "common/kernels/kernels.h"
 #include "tests/unit/device_arrays.h"
 #include "tests/unit/test_stream.h"
 #include "zoo/kernels/element_kernels.h"
+#include "zoo/kernels/image_change.h"
+#include "zoo/kernels/image_kernels.h"
+#include "zoo/kernels/sequence_kernels.h"
 
 // On a CPU, threads share the larger sizes. On a GPU, the last size is larger than one grid.
 static const struct matrix {
@@ -61,6 +65,25 @@ TEST(rng_uniform_is_uniform) {
         assert_true(abs(counts[i] - COUNT / PARTS) < 2000); // eight
 }
 
+// Its sum of four parts is at most sqrt(12) deviations from 0, and its fourth moment 3 - 1.2 / 4.
+TEST(rng_normal_is_nearly_normal) {
+    enum { COUNT = 1 << 20 };
+    double moments[5] = {0}, product = 0, largest = 0;
+    for (uint64_t i = 0; i < COUNT; i++) {
+        double x = rng_normal(42, i);
+        for (int k = 1; k <= 4; k++)
+            moments[k] += pow(x, k) / COUNT;
+        product += x * rng_normal(42, i + 1) / COUNT;
+        largest = fmax(largest, fabs(x));
+    }
+    assert_true(fabs(moments[1]) < 0.007); // seven standard deviations, as the others
+    assert_true(fabs(moments[2] - 1) < 0.009);
+    assert_true(fabs(moments[3]) < 0.025);
+    assert_true(fabs(moments[4] - 2.7) < 0.05);
+    assert_true(fabs(product) < 0.007);
+    assert_true(largest > 3 && largest < sqrt(12));
+}
+
 // A call of a kernel whose results at place i depend only on the values at place i of its arrays.
 struct call {
     float *a[MOST_ARRAYS]; // on the device
@@ -82,6 +105,7 @@ struct elementwise {
     double tolerance[3]; // of each changed array
     int relative;        // not 0: the array whose numbers are compared relative to their size
     int special;         // 1: zeros, infinities and NaN are tried, too
+    float bound;         // of the values; 0: 1
 };
 
 static void run_fill(const struct call *c) {
@@ -172,6 +196,29 @@ static void add_to_formula(double *a, const struct call *c) {
 static const struct elementwise add_to_test = {"add_to", run_add_to, add_to_formula, 2, 1,
                                                1,        {0},        .special = 1};
 
+static void run_gelu(const struct call *c) {
+    gelu(c->a[1], c->a[0], c->count, stream);
+}
+
+static void gelu_formula(double *a, const struct call *c) {
+    a[0] = a[1] / 2 * (1 + tanh(sqrt(2 / acos(-1)) * (a[1] + 0.044715 * pow(a[1], 3))));
+}
+
+static const struct elementwise gelu_test = {"gelu", run_gelu, gelu_formula, 2,
+                                             1,      1,        {1e-6},       .bound = 40};
+
+static void run_gelu_backward(const struct call *c) {
+    gelu_backward(c->a[1], c->a[2], c->a[0], c->count, stream);
+}
+
+static void gelu_backward_formula(double *a, const struct call *c) {
+    double slope = sqrt(2 / acos(-1)), x = a[1], t = tanh(slope * (x + 0.044715 * pow(x, 3)));
+    a[0] = a[2] * ((1 + t) / 2 + x / 2 * (1 - t * t) * slope * (1 + 3 * 0.044715 * x * x));
+}
+
+static const struct elementwise gelu_backward_test = {
+    "gelu_backward", run_gelu_backward, gelu_backward_formula, 3, 1, 1, {2e-5}, .bound = 40};
+
 // Arrays: parameters, velocity, gradients. Settings: lr, momentum, weight decay, and 1 for
 // Nesterov's momentum.
 static void run_sgd(const struct call *c) {
@@ -250,6 +297,8 @@ static const struct elementwise_case {
     {&add_relu_test, {0}},
     {&relu_backward_test, {0}},
     {&add_to_test, {0}},
+    {&gelu_test, {0}},
+    {&gelu_backward_test, {0}},
     {&sgd_test, {0.05f, 0, 0, 0}},
     {&sgd_test, {0.05f, 0.9f, 0, 0}},
     {&sgd_test, {0.05f, 0, 0.7f, 0}},
@@ -287,7 +336,8 @@ static void check_values(const struct elementwise_case *e, int array, const floa
 // next one in all combinations.
 static float *new_values(const struct elementwise *k, int array, size_t count, int step) {
     const float special[] = {0, -0.f, 1e-45f, -1e-45f, INFINITY, -INFINITY, NAN};
-    float *values = random_floats(count, 1, (uint64_t)(MOST_ARRAYS * step + array));
+    float bound = k->bound ? k->bound : 1;
+    float *values = random_floats(count, bound, (uint64_t)(MOST_ARRAYS * step + array));
     for (size_t i = 0; k->special && i < 49 && i < count; i++)
         values[i] = special[(array % 2 ? i : i / 7) % 7];
     for (size_t i = 0; array > 0 && array < k->changed && i < count; i++)
@@ -404,49 +454,106 @@ TEST(gather_batch_normalises) {
                 }
 }
 
-// A ReLU must not hide a NaN, of the outputs or of the bias.
-static void check_add_bias(int rows, int cols, int relu) {
-    size_t count = (size_t)rows * (size_t)cols, bytes = count * sizeof(float);
-    float *y = random_floats(count, 2, 1), *bias = random_floats((size_t)cols, 1, 2);
-    y[count / 2] = bias[cols / 2] = NAN;
-    float *device_y = to_device(y, bytes),
-          *device_bias = to_device(bias, (size_t)cols * sizeof *bias);
-    add_bias(device_y, device_bias, rows, cols, relu, stream);
-    float *want = new_array(bytes);
-    for (size_t i = 0; i < count; i++) {
-        double sum = (double)y[i] + bias[i % (size_t)cols];
-        want[i] = (float)(relu && sum < 0 ? 0 : sum);
-    }
-    float *got = to_host(device_y, bytes);
-    for (size_t i = 0; i < count; i++)
-        if (!isnan(want[i]) || !isnan(got[i]))
-            assert_close(got + i, want + i, 1, 1e-6);
-    assert_unchanged(device_bias, bias, (size_t)cols * sizeof *bias);
+// A token that became 64.99999 would be looked up as 64.
+TEST(gather_batch_keeps_tokens_exact) {
+    uint8_t bytes[256];
+    for (int i = 0; i < 256; i++)
+        bytes[i] = (uint8_t)i;
+    struct dataset set = {.count = 2, .shape = {128, 1, 1}, .inputs = 128, .targets = 128};
+    set.deviation[0] = 1 / 255.f;
+    set.values = set.labels = to_device(bytes, sizeof bytes);
+    float *x = new_device_array(sizeof bytes * sizeof *x);
+    uint8_t *y = new_device_array(sizeof bytes);
+    gather_batch(&set, NULL, 0, 2, x, y, stream);
+    const float *got = to_host(x, sizeof bytes * sizeof *got);
+    for (int i = 0; i < 256; i++)
+        assert_true(got[i] == (float)i);
+    assert_unchanged(y, bytes, sizeof bytes);
 }
 
-TEST(add_bias_adds_and_applies_relu) {
-    for (int s = 0; s < SHAPES; s++)
-        for (int relu = 0; relu < 2; relu++)
-            check_add_bias(shapes[s].rows, shapes[s].cols, relu);
+// A sum of floats in the order of the rows has the same bits on each device. test_layers.c compares
+// it with the formula.
+TEST(look_up_backward_adds_rows_in_their_order) {
+    enum { ROWS = 1031, WIDTH = 33, ENTRIES = 65 };
+    float *tokens = new_array(ROWS * sizeof *tokens), *dy = random_floats(ROWS * WIDTH, 1, 2);
+    float want[ENTRIES * WIDTH] = {0}, *dtable = new_device_array(sizeof want);
+    for (size_t row = 0; row < ROWS; row++) {
+        tokens[row] = (float)(rng_bits(1, row) % (ENTRIES - 1)); // the last entry has no row
+        for (size_t c = 0; c < WIDTH; c++)
+            want[(size_t)tokens[row] * WIDTH + c] += dy[row * WIDTH + c];
+    }
+    look_up_backward(to_device(tokens, ROWS * sizeof *tokens),
+                     to_device(dy, ROWS * WIDTH * sizeof *dy), dtable, ROWS, WIDTH, ENTRIES,
+                     stream);
+    assert_unchanged(dtable, want, sizeof want);
 }
 
-TEST(sum_rows_adds_the_rows) {
-    for (int s = 0; s < SHAPES; s++) {
-        size_t rows = (size_t)shapes[s].rows, cols = (size_t)shapes[s].cols;
-        float *x = random_floats(rows * cols, 1, 1), *want = new_array(cols * sizeof *want);
-        for (size_t c = 0; c < cols; c++) {
-            double sum = 0;
-            for (size_t r = 0; r < rows; r++)
-                sum += x[r * cols + c];
-            want[c] = (float)sum;
-        }
-        float *device_x = to_device(x, rows * cols * sizeof *x);
-        float *sums = new_device_array(cols * sizeof *sums);
-        sum_rows(device_x, sums, shapes[s].rows, shapes[s].cols, stream);
-        float *got = to_host(sums, cols * sizeof *got);
-        assert_close(got, want, cols, 1e-4);
-        assert_unchanged(device_x, x, rows * cols * sizeof *x);
+// Other values of a window get no gradient. NaN is the largest of all.
+TEST(max_pool_finds_the_first_largest_value) {
+    const struct windows w = {{2, 2, 1}, 2, 2, 0, 1, 1};
+    const float x[4][4] = {{1, 1, 1, 1}, {0, 2, 2, 1}, {5, NAN, 9, NAN}, {-INFINITY, -9, -9, -9}};
+    const int first[4] = {0, 1, 1, 1};
+    const float dy[4] = {1, 2, 3, 4};
+    float want_y[4], want_dx[4][4] = {{0}};
+    float *device_x = to_device(x, sizeof x), *y = new_device_array(sizeof want_y),
+          *dx = new_device_array(sizeof x);
+    for (int i = 0; i < 4; i++) {
+        want_y[i] = x[i][first[i]];
+        want_dx[i][first[i]] = dy[i];
     }
+    max_pool(device_x, y, 4, &w, stream);
+    max_pool_backward(device_x, to_device(dy, sizeof dy), dx, 4, &w, stream);
+    assert_unchanged(y, want_y, sizeof want_y);
+    assert_unchanged(dx, want_dx, sizeof want_dx);
+}
+
+// Scores of the last tokens only, as a program with a cache computes them, are the last rows of
+// the square matrices.
+TEST(causal_softmax_of_the_last_tokens) {
+    enum { COUNT = 3, TOKENS = 9, SIZE = TOKENS * TOKENS };
+    for (int queries = 1; queries <= TOKENS; queries += 2) {
+        size_t last = (size_t)queries * TOKENS, bytes = last * sizeof(float);
+        float *x = random_floats(COUNT * SIZE, 10, 1), *rows = new_array(COUNT * bytes);
+        for (int i = 0; i < COUNT; i++)
+            memcpy(rows + i * last, x + (i + 1) * SIZE - last, bytes);
+        float *square = to_device(x, COUNT * SIZE * sizeof *x);
+        float *part = to_device(rows, COUNT * bytes);
+        causal_softmax(square, COUNT, TOKENS, TOKENS, 0.5f, stream);
+        causal_softmax(part, COUNT, queries, TOKENS, 0.5f, stream);
+        const float *want = to_host(square, COUNT * SIZE * sizeof *x);
+        const float *got = to_host(part, COUNT * bytes);
+        for (int i = 0; i < COUNT; i++)
+            assert_memory_equal(got + i * last, want + (i + 1) * SIZE - last, bytes);
+    }
+}
+
+// test_augmentation.c tests which changes there are, and how often.
+static void check_augment_images(int images, struct shape in, int flip) {
+    struct augmentation a = {in, 4, flip, {0.5f, 0.25f, -1, 2}};
+    size_t values = (size_t)shape_size(in), bytes = (size_t)images * values * sizeof(float);
+    float *x = random_floats(bytes / 4, 1, 1), *want = new_array(bytes), *to = want;
+    float *device_x = to_device(x, bytes), *y = new_device_array(bytes);
+    augment_images(device_x, y, images, &a, 3, 1ull << 40, stream);
+    for (int image = 0; image < images; image++) {
+        struct image_change change = image_change(&a, 3, (1ull << 40) + (uint64_t)image);
+        for (int i = 0; i < in.height * in.width; i++)
+            for (int c = 0; c < in.channels; c++) {
+                int row = i / in.width + change.shift_y, column = i % in.width;
+                column = (change.mirrored ? in.width - 1 - column : column) + change.shift_x;
+                int inside = row >= 0 && row < in.height && column >= 0 && column < in.width;
+                int from = (row * in.width + column) * in.channels + c;
+                *to++ = inside ? x[(size_t)image * values + (size_t)from] : a.black[c];
+            }
+    }
+    assert_unchanged(y, want, bytes);
+    assert_unchanged(device_x, x, bytes);
+}
+
+TEST(augment_images_shifts_and_mirrors) {
+    const struct shape sizes[] = {{1, 1, 1}, {28, 28, 1}, {5, 17, 4}, {32, 32, 3}};
+    for (int s = 0; s < 4; s++)
+        for (int images = 0; images < 20; images += 6)
+            check_augment_images(images, sizes[s], images % 4);
 }
 
 // Adds to stats in the same way as the kernel.
