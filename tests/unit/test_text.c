@@ -1,6 +1,4 @@
 // Tests of texts as data: sequences of bytes, the held-out tenth, and files that are refused.
-#include "common/device/device.h"
-#include "common/kernels/kernels.h"
 #include "common/models/model.h"
 #include "tests/unit/data_folder.h"
 #include "tests/unit/default_options.h"
@@ -73,28 +71,6 @@ TEST(held_out_bytes_are_no_targets) {
         assert_null(memchr(test.values, 1, test.count * CONTEXT));
         assert_true(train.count * CONTEXT + 1 + CONTEXT > size - tenth); // none is left over
     }
-}
-
-TEST(model_reads_the_bytes_themselves) {
-    enum { BYTES = 256 };
-    uint8_t text[BYTES * 20], *labels;
-    float *x, inputs[BYTES];
-    for (size_t i = 0; i < sizeof text; i++)
-        text[i] = (uint8_t)i;
-    put("input.txt", text, sizeof text, "wbT");
-    zoo_opt.context = BYTES;
-    load(folder);
-    data_to_device(&train);
-    DEVICE_ALLOC(x, "test", sizeof inputs);
-    DEVICE_ALLOC(labels, "test", BYTES);
-    gather_batch(&train, NULL, 1, 1, x, labels, NULL);
-    CUDA_CHECK(cudaMemcpy(inputs, x, sizeof inputs, cudaMemcpyDeviceToHost));
-    void *arrays[] = {x, labels, train.values, train.labels};
-    for (int i = 0; i < 4; i++)
-        CUDA_CHECK(cudaFree(arrays[i]));
-    train = (struct dataset){0};
-    for (int i = 0; i < BYTES; i++)
-        assert_true(inputs[i] == (float)i);
 }
 
 // A changed byte or another context changes the checksum, by which a snapshot knows the text.
