@@ -12,7 +12,7 @@ sys.dont_write_bytecode = True
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tools", "author"))
 from slides import BadDeck, Deck, decks, exercise_of  # noqa: E402
-from render import BEGIN, END, VALUE  # noqa: E402
+from render import BEGIN, VALUE  # noqa: E402
 
 MOST_LINES, MOST_COLUMNS = 20, 102
 FOOTER = 678 / 720  # where the footer begins, as a part of the height of a page
@@ -34,8 +34,6 @@ def problems_of(slide):
         yield 'no notes; want a comment whose first line is the number of minutes, such as "2 minutes"'
     elif not 0.5 <= slide.minutes <= 4:
         yield f"{slide.minutes:g} minutes; want 0.5 to 4"
-    if slide.minutes is not None and not re.search(r"^(- )?Say: ", slide.notes, re.MULTILINE):
-        yield "notes without Say:"
     for lines in slide.blocks():
         if len(lines) > MOST_LINES:
             yield f"{len(lines)} lines of code; want at most {MOST_LINES}"
@@ -44,9 +42,6 @@ def problems_of(slide):
                 yield f"{len(line)} columns; want at most {MOST_COLUMNS}: {line.strip()}"
             if re.search(r"MASTER_PORT=\d|--master-port \d", line):
                 yield "a port that only one attendee on a node can use; want such as MASTER_PORT=$((20000 + UID % 10000))"
-    for alt in re.findall(r"!\[([^]]*)\]\(", prose):
-        if len(alt) < 15:
-            yield f'the picture needs a text that describes it, not "{alt}"'
     exercise = "_class: exercise" in slide.body
     if exercise and not slide.exercise:
         yield "an exercise without a title such as # Exercise 2.1: Sum the gradients"
@@ -56,10 +51,6 @@ def problems_of(slide):
             yield "an exercise without the class exercise, and so without a timer"
         if not slide.title.endswith(f" {slide.exercise}: {name}"):
             yield f"exercise {slide.exercise} has the name {name}"
-    for line in prose.split("\n"):
-        if line.startswith("<!--") and not BEGIN.match(line) and not VALUE.match(line) and line.strip() != END and not re.match(
-                r"<!-- ((runs|draws) .*|_class: (title|part|exercise|small)|_paginate: false) -->$", line):
-            yield f"an unknown comment, which Marp takes for notes: {line}"
 
 
 def pages_of(pdf):

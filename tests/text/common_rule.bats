@@ -61,16 +61,6 @@ linked() {
     fails 2 "--model cnn: want one of: mlp" ./plain --model cnn
 }
 
-@test "module names are unique, and each module has a header and a source file" {
-    local body alone=''
-    [ "$(basename -a 0*/*.h {common/*,zoo,zoo/*,watch}/*.h cpu_device/src/*.h | sort | uniq -d)" = "" ]
-    [ "$(basename -a 0*/*.c {common/*,zoo,zoo/*,watch}/*.c | grep -vxE '(train|launch)\.c' | sort | uniq -d)" = "" ]
-    for body in 0*/*.c; do
-        [[ $body == */@(train|launch|doctor|allreduce|generate|ladder|classify).c ]] || [ -e "${body%.c}.h" ] || alone+=" $body"
-    done
-    [ "$alone" = "" ] || { echo "no header:$alone" && return 1; }
-}
-
 @test "the steps use no conditional compilation" {
     none '^ *# *(if|el)' 0*/{*,*/*}.c
 }

@@ -25,3 +25,16 @@ load ../helpers
     done
     fails 2 "sbatch slurm/step1.sbatch on a cluster" env SLURM_JOB_ID=7 PATH=/none "$BASH" slurm/step1.sbatch
 }
+
+@test "the jobs of an array of PBS have a port each, in each job script" {
+    local script id
+    for script in "$root"/pbs/*.pbs; do
+        for id in 1234.pbs01 1235.pbs01 '1234[1].pbs01' '1234[2].pbs01' '1234[12].pbs01' 1234-3.pbs01; do
+            (cd "$root" && PBS_JOBID=$id PBS_NODEFILE=/dev/null bash -c '
+                . pbs/site.sh
+                eval "$(grep "^MASTER_PORT=" "$0")"
+                echo "$MASTER_PORT"' "$script")
+        done >ports
+        [ "$(sort -u ports | wc -l)" = 6 ] || { echo "$script" && cat ports && return 1; }
+    done
+}

@@ -38,7 +38,7 @@ check() { # CHECK [FOLDER]
     [ "$(find "$site" -name '*.html' | wc -l)" -gt 300 ]
 }
 
-@test "no script of the site fails, no page is wider than a phone, and all texts can be read in light and dark" {
+@test "no script of the site fails, and no page is wider than a phone" {
     check pages
 }
 
@@ -55,7 +55,7 @@ check() { # CHECK [FOLDER]
     mkdir "$BATS_TEST_TMPDIR/wrong"
     cat >"$BATS_TEST_TMPDIR/wrong/index.html" <<'END'
 <!DOCTYPE html><html data-theme="light"><body style="background: #fff"><a href="nowhere.html">one</a><a href="#nowhere">two</a>
-<a href="/root.html">three</a><img src="https://example.org/picture.svg"><p style="width: 500px; color: #888">pale</p>
+<a href="/root.html">three</a><img src="https://example.org/picture.svg"><p style="width: 500px">pale</p>
 <script>throw new Error("planted");</script></body></html>
 END
     run check links "$BATS_TEST_TMPDIR/wrong"
@@ -66,7 +66,7 @@ END
     sed -i 's/<img[^>]*>//' "$BATS_TEST_TMPDIR/wrong/index.html"
     run check pages "$BATS_TEST_TMPDIR/wrong"
     [ "$status" = 1 ]
-    for wanted in 'a script fails: planted' 'pixels wide on a phone' 'contrast 3.54 of "pale" in dark'; do
+    for wanted in 'a script fails: planted' 'pixels wide on a phone'; do
         [[ $output == *"$wanted"* ]] || { printf '%s\n' "wanted: $wanted" "$output" && return 1; }
     done
 }

@@ -1,6 +1,6 @@
 // site.js CHECK FOLDER: checks the web site in this folder, and prints a line for each problem. CHECK is links (all files and
-// anchors exist, nothing comes from another host), pages (no script fails, no page is wider than a phone, all texts can be
-// read), search or players. NODE_PATH holds playwright-core; Chromium opens the pages from the disk.
+// anchors exist, nothing comes from another host), pages (no script fails, no page is wider than a phone), search or
+// players. NODE_PATH holds playwright-core; Chromium opens the pages from the disk.
 const fs = require("node:fs");
 const path = require("node:path");
 const { chromium } = require("playwright-core");
@@ -27,32 +27,6 @@ function links() {
         }
 }
 
-// In the page: the texts whose contrast is below that of WCAG 2, level AA.
-function pale(theme) {
-    document.documentElement.dataset.theme = theme;
-    const rgb = (colour) => colour.match(/[\d.]+/g).map(Number);
-    const light = (colour) => rgb(colour).slice(0, 3).map((part) => part / 255)
-        .map((part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)
-        .reduce((sum, part, i) => sum + part * [0.2126, 0.7152, 0.0722][i], 0);
-    const paper = (element) => {
-        for (let at = element; at; at = at.parentElement)
-            if ((rgb(getComputedStyle(at).backgroundColor)[3] ?? 1) > 0)
-                return getComputedStyle(at).backgroundColor;
-    };
-    const found = new Set(), walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-    for (let text = walker.nextNode(); text; text = walker.nextNode()) {
-        const element = text.parentElement, style = getComputedStyle(element), size = parseFloat(style.fontSize);
-        if (!text.data.trim() || !element.checkVisibility({ opacityProperty: true }) || element.closest("script, title, :disabled + span"))
-            continue;
-        const drawn = element.closest("svg"), label = element.matches(".label");
-        const below = label ? getComputedStyle(element.previousElementSibling).fill : paper(element);
-        const [a, b] = [light(drawn ? style.fill : style.color), light(below)].sort((x, y) => y - x), ratio = (a + 0.05) / (b + 0.05);
-        if (ratio < (size >= 24 || size >= 18.66 && style.fontWeight >= 700 ? 3 : 4.5))
-            found.add(`contrast ${ratio.toFixed(2)} of "${text.data.trim().slice(0, 30)}" in ${theme}`);
-    }
-    return [...found];
-}
-
 async function pages(context) {
     const tab = await context.newPage();
     await tab.setViewportSize({ width: 390, height: 800 });
@@ -67,10 +41,6 @@ async function pages(context) {
         const width = await tab.evaluate(() => document.fonts.ready.then(() => document.documentElement.scrollWidth));
         if (width > 390)
             report(here, `is ${width} pixels wide on a phone with 390`);
-        // These pages have all kinds of texts.
-        if (/\/(index|docs\/training|0[26]_[^/]*\/(index|train\.c))\.html$/.test(path.join("/", path.relative(folder, here))))
-            for (const theme of ["light", "dark"])
-                (await tab.evaluate(pale, theme)).forEach((text) => report(here, text));
     }
 }
 
