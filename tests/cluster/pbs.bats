@@ -71,36 +71,20 @@ said() {
     [ -s "step4-launcher.$(cut -d . -f 1 id).bin" ]
 }
 
-@test "step5.pbs shards the model over four ranks, with the loss curve of step 1" {
-    ARGS="$options --csv full.csv --snapshot full.bin"
-    run_job pbs/step5.pbs
-    same_curve step1.csv full.csv
-    said "Open MPI's variables"
-    [ "$(find . -name "full.bin.e*of4" | wc -l)" = 4 ]
-}
-
-@test "step7.pbs with hybrid sharding has the loss curve of step 1" {
-    ARGS="$options --csv hybrid.csv --snapshot hybrid.bin --strategy hybrid"
-    run_job pbs/step7.pbs
-    same_curve step1.csv hybrid.csv
-    [ "$(find . -name "hybrid.bin.e*of2" | wc -l)" = 2 ]
-}
-
-@test "step8.pbs runs two pipelines, with the loss curve of step 1" {
-    ARGS="$options --csv pipeline.csv --snapshot pipeline.bin"
-    run_job pbs/step8.pbs
-    same_curve step1.csv pipeline.csv
-    said "2 stages, 2 replicas"
-    [ "$(find . -name "pipeline.bin.e*of2" | wc -l)" = 2 ]
-}
-
-@test "step9.pbs divides matrices within nodes and layers between nodes, with the loss curve of step 1" {
-    ARGS="$options --csv parts.csv --snapshot parts.bin"
-    run_job pbs/step9.pbs
-    same_curve step1.csv parts.csv
-    said "2 stages, 1 replica"
-    said "tensor    2 parts of each pair of matrices"
-    [ "$(find . -name "parts.bin.e*of4" | wc -l)" = 4 ]
+@test "steps 5 and 7 shard the model, step 8 runs pipelines and step 9 divides matrices, with the loss curve of step 1" {
+    local step more shards text
+    while IFS='|' read -r -u 4 step more shards text; do
+        ARGS="$options --csv $step.csv --snapshot $step.bin $more"
+        run_job "pbs/$step.pbs"
+        same_curve step1.csv "$step.csv"
+        said "$text"
+        [ "$(find . -name "$step.bin.e*of$shards" | wc -l)" = "$shards" ]
+    done 4<<'END'
+step5||4|Open MPI's variables
+step7|--strategy hybrid|2|= 4 ranks x 16
+step8||2|2 stages, 2 replicas
+step9||4|tensor    2 parts of each pair of matrices
+END
 }
 
 @test "step6.pbs runs four ranks on two nodes of a cluster without GPUs" {

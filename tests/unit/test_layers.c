@@ -741,26 +741,6 @@ TEST(a_nan_stays_visible_in_its_sample) {
     for_each_example(check_nan);
 }
 
-// Group normalisation computes in floats, so only its parameters are rounded.
-static void check_norm_in_bfloat16(const struct model *m, int b) {
-    if (examples[current].add != add_norm)
-        return;
-    float *w = random_floats(m->parameters, 1, 1), *x = random_floats(inputs_of(m, b), 1, 2);
-    float *dy = random_floats(outputs_of(m, b), 1, 3);
-    float *near = new_array(m->parameters * sizeof *near);
-    for (size_t i = 0; i < m->parameters; i++)
-        near[i] = (float)to_8_bits(w[i]);
-    struct results bf16 = run_step(m, CUDA_R_16BF, w, x, dy, b, 0),
-                   fp32 = run_step(m, CUDA_R_32F, near, x, dy, b, 0);
-    assert_memory_equal(bf16.y, fp32.y, outputs_of(m, b) * sizeof *x);
-    assert_memory_equal(bf16.gradients, fp32.gradients, m->parameters * sizeof *x);
-    assert_memory_equal(bf16.dx, fp32.dx, inputs_of(m, b) * sizeof *x);
-}
-
-TEST(group_norm_in_bfloat16_rounds_its_parameters) {
-    for_each_example(check_norm_in_bfloat16);
-}
-
 // Returns the size of a - b as a share of the size of b.
 static double difference(const float *a, const float *b, size_t count) {
     double squares = 0, all = 0;
