@@ -156,13 +156,6 @@ END
     [[ $output == *'note: srun started this shell'* ]]
 }
 
-@test "tasks on one node need no address" {
-    "$TRAIN" "${tiny[@]}" --csv alone.csv
-    cluster exec srun --nodes=1 --ntasks=2 04_multinode/train "${tiny[@]}" --csv here.csv
-    same_curve alone.csv here.csv
-    within 10 nodes_clean
-}
-
 @test "scancel ends a job and all its processes" {
     submit_long cancelled slurm/step4.sbatch
     cluster exec scancel "$id"

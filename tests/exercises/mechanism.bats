@@ -50,20 +50,6 @@ repeats() {
     [ "$output" = "$(grep -E "^( |$mine/train.c:.*: warning: )" "$mine/said")" ]
 }
 
-@test "with the longest host name, and if a command of its own fails, a check accepts no wrong answer" {
-    local name bin=$BATS_TEST_TMPDIR/bin
-    mkdir "$bin"
-    printf '#!/bin/sh\nPATH=%s exec make "$@"\n' "$PATH" >"$bin/make"
-    answer 1.1 wrong 4
-    for name in awk cp sed; do
-        printf '#!/bin/sh\nexit 2\n' >"$bin/$name"
-        chmod +x "$bin"/*
-        PATH=$bin:$PATH HOSTNAME=$BASHPID checked 1.1 2 "this check failed in the command $name"
-        rm "$bin/$name"
-    done
-    HOSTNAME=$(printf %064d 0) checked 1.1 1 't->progress.step begins with 0 in each epoch'
-}
-
 @test "a check of hidden sums draws the attendee's training step, and that of the step" {
     answer 2.4
     DRAW=1 checked 2.4 0 "$mine/mine.svg and step.svg show a training step"

@@ -48,14 +48,10 @@ setup() {
 <!-- code 01_single_gpu/train.c sum_layer -->\nold\n<!-- end -->@01_single_gpu/train.c has no function, struct or table sum_layer
 <!-- code 01_single_gpu/none.c main -->\nold\n<!-- end -->@01_single_gpu/none.c: No such file
 <!-- code 01_single_gpu/train.c main from "no such text" -->\nold\n<!-- end -->@main in 01_single_gpu/train.c has no line with "no such text"
-<!-- code 01_single_gpu/train.c main from "main" to "no such text" -->\nold\n<!-- end -->@has no line with "no such text" after "main"
-<!-- code 01_single_gpu/train.c main until "main" -->\nold\n<!-- end -->@want from "TEXT" to "TEXT", not until main
-<!-- diff 12 no_such -->\nold\n<!-- end -->@has a function, struct or table called no_such
 <!-- diff 12 train_epoch -->\nold\n<!-- end -->@diff 12: both steps have the same train_epoch
 <!-- computed false -->\nold\n<!-- end -->@false: prints nothing
 <!-- = no_such_function(1) -->old<!-- end -->@no_such_function(1): name 'no_such_function' is not defined
 <!-- code 01_single_gpu/train.c main -->\nold@no <!-- end --> ends this block
-<!-- end -->@<!-- end --> without a beginning
 END
 }
 

@@ -39,14 +39,6 @@ refused() {
     done
 }
 
-@test "a figure is drawn if its texts are inside their boxes and apart" {
-    figure 'f.box(20, 20, 200, 60, "a text", COMPUTE)' 'f.text(120, 120, "another one", 18)' 'f.arrow((20, 150), (220, 150))'
-    "$root/tools/author/drawing.py" --out . fault.py
-    grep -q '<title id="title">A title</title>' fault.svg
-    grep -q '<desc id="desc">A description.</desc>' fault.svg
-    grep -q '>a text</text>' fault.svg
-}
-
 @test "a figure with a mistake is refused, and the line says which" {
     refused '"a text" is too small' 'f.text(120, 100, "a text", 17)'
     refused '"a long text" leaves its box' 'f.box(20, 20, 90, 60, "a long text")'

@@ -34,13 +34,10 @@ notes=$'<!--\n2 minutes\nSay: this is a sentence of the speaker, and it has more
             { echo "wrong: $said" && return 1; }
     done <<'END'
 It takes 2.02 ms, or 0.267 ms more than 1.75 ms, which is 1.15 times as long.@
-It takes 2.01 ms.@2.01
 It computes 446,328 images, or 0.45 million.@
-It computes 446,329 images.@446,329
 It takes 1.16 times as long.@1.16
 There are 60,000 images ([source](https://example.org/1706.02677)), and 12 ranks.@
 <!--\n2 minutes\nSay: it takes 4.5 ms.\n-->@4.5
-It computes 4,463 images.@4,463
 END
     deck "$(printf '%b' "# Planted\n\n\x60\x60\x60\n2.55\n\x60\x60\x60\n![a picture of 2.55 ms](../figures/overlap.svg)\n")"
     [ "$(python3 -B "$root/tests/text/said_numbers.py" deck.md)" = \
@@ -55,14 +52,10 @@ END
         run python3 -B "$check" deck.md
         [[ $output == *"deck, slide 1: $wanted"* ]] || { printf '%s\n' "wanted: $wanted" "$output" && return 1; }
     done <<'END'
-No title.\nNOTES@0 titles; want one line
 # One\n\n# Two\nNOTES@2 titles
 # A port\n\x60\x60\x60\nMASTER_PORT=29511 train\n\x60\x60\x60\nNOTES@a port that only one attendee on a node can use
 # No notes@no notes; want a comment
-# Long\n<!--\n9 minutes\nSay: one two three four five six seven eight nine ten eleven twelve.\n-->@9 minutes; want 0.5 to 4
 # Code\n```\n1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n12\n13\n14\n15\n16\n17\n18\n19\n20\n21\n```\nNOTES@21 lines of code; want at most 20
-# Wide\n```\n123456789 123456789 123456789 123456789 123456789 123456789 123456789 123456789 123456789 1234567890123\n```\nNOTES@103 columns; want at most 102
-<!-- _class: exercise -->\n# Try it\nNOTES@an exercise without a title such as
 # Exercise 2.1: Sum the gradients\nNOTES@an exercise without the class exercise
 <!-- _class: exercise -->\n# Exercise 2.1: Sum something\nNOTES@exercise 2.1 has the name Sum the gradients
 END

@@ -119,14 +119,3 @@ printf "#!/bin/sh\necho Bats 1.8.0\n" >build/npm/node_modules/bats/bin/bats; chm
     run tools/deps.sh lint </dev/null
     [[ $output != *"sudo: "* ]]
 }
-
-@test "if no mirror answers, apt runs once, and a line reports it every five seconds" {
-    hide cppcheck
-    stand_in apt-get 'echo "apt-get $*" >>calls; sleep 7; echo "Ign:1 http://mirror"; sleep 5; echo "W: Failed to fetch http://mirror"; exit 100'
-    run --separate-stderr tools/deps.sh lint
-    [ "$status" = 1 ]
-    [[ ${lines[1]} =~ ^\ \ [0-9]\ s:\ no\ answer\ yet$ ]]
-    [[ ${lines[2]} =~ ^\ \ [0-9]+\ s:\ Ign:1\ http://mirror$ ]]
-    [ "${stderr_lines[0]}" = "note: apt-get update failed: W: Failed to fetch http://mirror" ]
-    [ "$(calls .)" = 1 ]
-}
