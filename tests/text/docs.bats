@@ -120,25 +120,6 @@ END
     [ "$(wc -l <text.md)" = 4 ]
 }
 
-@test "make record refuses to record times while other programs use the cores" {
-    cd "$BATS_TEST_TMPDIR"
-    local busy=()
-    while [ ${#busy[@]} -lt "$(nproc)" ]; do
-        timeout 60 sh -c 'while :; do :; done' 3>&- &
-        busy+=($!)
-    done
-    printf '%s\n' '```' 'echo 5 s' '```' '```output' 'done in 4 s' '```' | tee times.md >before.md
-    fails 1 'of the cores, so the times in ' "$record" --here times.md
-    cmp times.md before.md
-    "$record" --here --busy times.md
-    grep -qx '5 s' times.md
-    # The modelled clock knows nothing of other programs.
-    printf '%s\n' '```' 'echo modelled 5 s' '```' '```output' 'modelled 4 s' '```' >modelled.md
-    "$record" --here modelled.md
-    grep -qx 'modelled 5 s' modelled.md
-    kill "${busy[@]}"
-}
-
 @test "make record refreshes a quote that no longer agrees, and keeps the lines that it leaves out" {
     cd "$BATS_TEST_TMPDIR"
     printf '%s\n' '# Text' '```' "printf 'a 1\\nb 2\\nc 3\\n'" '```' '```output' 'a 7' ... 'c 3' '```' '<!-- runs echo new -->' '```output' \

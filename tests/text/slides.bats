@@ -66,11 +66,6 @@ END
 }
 
 @test "make schedule adds up the minutes of the slides and of the exercises" {
-    run make schedule
-    [ "$status" = 0 ]
-    [ "$(grep -c '^| [1-5] ' <<<"$output")" = 5 ]
-    tr -d '|' <<<"$output" | awk '/^ [1-5] / { n = NF; slides += $(n - 3); talk += $(n - 2); own += $(n - 1); if ($n != $(n - 2) + $(n - 1)) exit 1 }
-        /^ all/ { seen = slides == $2 && talk == $3 && own == $4 } END { exit !seen }'
     # Exercise 2.1 takes 10 minutes, as its README says.
     copy_tree "$BATS_TEST_TMPDIR/tree"
     cd "$BATS_TEST_TMPDIR/tree"

@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
-# Tests of docs/where.md and of its notebook: its commands are those of the text, and they run in a
-# fresh clone, on small models.
+# Tests of the notebook of docs/where.md: its commands are those of the texts, which readmes.bats runs.
 # shellcheck disable=SC2154 # helpers.bash sets root
 load ../helpers
 
@@ -41,41 +40,4 @@ END
         count=$((count + 1))
     done < <(grep 'make ' script)
     [ $count -gt 0 ]
-}
-
-@test "the cells of the notebook run in a fresh clone" {
-    command -v git >/dev/null || skip "git is not installed"
-    cd "$BATS_TEST_TMPDIR"
-    unset MAKEFLAGS MFLAGS MAKELEVEL DEVICE CC CFLAGS BUILD MNIST_MIRROR
-    unset_job
-    export NCCL_SOCKET_IFNAME=lo
-    copy_tree tree
-    git -C tree init -q
-    git -C tree add -A
-    git -C tree -c user.name=test -c user.email=test@example.org commit -qm test
-    # Nothing is installed or downloaded, so the images are synthetic, or those of Debian's package if it is installed. The models
-    # are small.
-    local images='these images are synthetic'
-    [ ! -d /usr/share/datasets/fashion-mnist ] || images='Fashion-MNIST (clothes'
-    mkdir bin
-    printf '#!/bin/sh\nexit 1\n' | tee bin/apt-get bin/sudo bin/curl bin/wget bin/nvidia-smi >/dev/null
-    make=$(command -v make)
-    cat >bin/make <<END
-#!/bin/bash
-words=()
-for word; do
-    [[ \$word != ARGS=* ]] || small=1 word+=' --hidden 8 --max-steps 2'
-    words+=("\$word")
-done
-[ -n "\${small:-}" ] || words+=(ARGS='--hidden 8 --max-steps 4')
-exec "$make" DEVICE=cpu "\${words[@]}"
-END
-    chmod +x bin/*
-    cells | sed "s|^export ADDRESS=.*|export ADDRESS=file://$PWD/tree|" >script
-    sed -i -E 's/^make (doctor|exercise)$/& || true/' script # the doctor may find faults of this machine
-    PATH=$PWD/bin:$PATH timeout "$(patience 300)" bash -e -o pipefail script >out 2>&1 </dev/null || { tail -n 30 out && return 1; }
-    for text in "$images" 'What can run here' 'ranks     global batch 128 = 2 ranks x 64' \
-        'sharding  each rank keeps' 'Times of the streams in ms, modelled h100' '+        NCCL_CHECK(ncclAllReduce' 'Your file: work/'; do
-        grep -qF -- "$text" out || { echo "wanted: $text" && cat out && return 1; }
-    done
 }

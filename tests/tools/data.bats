@@ -190,12 +190,6 @@ make_fashion() {
     FASHION_MIRROR=file://$PWD/away tools/data.sh fashion-mnist
     diff -r away data/fashion-mnist
     [ ! -e data/mnist ]
-    rm -r data
-    mv away fashion
-    FASHION_MIRROR=file://$PWD/empty run --separate-stderr tools/data.sh fashion-mnist
-    [ "$status" = 1 ]
-    [[ ${stderr_lines[-1]} == "error: FASHION_MIRROR=file://$PWD/empty has no correct copy of Fashion-MNIST"*"idx3"* ]]
-    [ "$(find data -type f)" = "" ]
 }
 
 archive=cifar-10-binary.tar.gz
@@ -254,7 +248,7 @@ make_cifar() {
     done
 }
 
-@test "the text of Shakespeare comes from its mirror, and wrong bytes are refused" {
+@test "the text of Shakespeare comes from its mirror" {
     mkdir text
     echo "made-up lines" >text/input.txt
     plant text/input.txt
@@ -263,17 +257,6 @@ make_cifar() {
     [ "$status" = 0 ]
     [ "$output" = "data/shakespeare: Tiny Shakespeare, a text of 1115394 bytes" ]
     cmp text/input.txt data/shakespeare/input.txt
-    echo >>text/input.txt
-    tools/data.sh shakespeare # which keeps the complete file
-    rm -r data
-    run --separate-stderr tools/data.sh shakespeare
-    [ "$status" = 1 ]
-    [[ ${stderr_lines[-1]} == "error: SHAKESPEARE_MIRROR=$SHAKESPEARE_MIRROR has no correct copy of"*input.txt ]]
-    [ ! -e data/shakespeare ]
-    unset SHAKESPEARE_MIRROR
-    run --separate-stderr with_mirrors "file://$PWD/text" shakespeare
-    [[ ${stderr_lines[-1]} == "error: no mirror sent Tiny Shakespeare"*"train with --data text" ]]
-    [ ! -e data/fashion-mnist ]
 }
 
 @test "if there are no images at all, data.sh fails and suggests what to do" {

@@ -87,12 +87,6 @@ changed_model() {
     [ "$(column bound)" = 'computing communication' ]
 }
 
-@test "small layers are bound by the host" {
-    changed_model 's/^launch_call .*/launch_call 10/'
-    rehearse --gpus 1 --strategies none --hidden 8 --batch 8
-    [ "$(column bound)" = host ]
-}
-
 @test "a model that does not fit on few GPUs is reported, and the first run that fits is the base" {
     changed_model 's/^capacity .*/capacity 0.4/'
     rehearse --gpus 1,8 --strategies none,full --hidden 4096,4096,4096 >table

@@ -208,15 +208,13 @@ END
     two_ranks
     mkdir broken
     # A killed rank leaves a part of a file, or none.
-    for bytes in 0 1 40 300 $(($(stat -c %s trace.1.json) - 3)); do
+    for bytes in 0 300 $(($(stat -c %s trace.1.json) - 3)); do
         head -c "$bytes" trace.1.json >broken/trace.1.json
         fails 1 'trace.1.json: the file ends in the middle, as that of a rank that was killed' "$trace" trace.0.json broken/trace.1.json
     done
     echo 'epoch 1/2  loss 0.1' >broken/log
-    echo '[1, 2]' >broken/list.json
     printf '\377\376' >broken/binary
     sed 's/"measured"/"modelled h100"/' trace.1.json >broken/modelled.json
-    sed 's/"processes":2/"processes":3/' trace.1.json >broken/three.json
     local words wanted
     while IFS='@' read -r words wanted; do
         # shellcheck disable=SC2086 # several words
@@ -225,14 +223,11 @@ END
 trace.0.json @ rank 1 of 2 is missing
 trace.0.json trace.0.json trace.1.json @ trace.0.json is of rank 0, too
 broken/log @ broken/log: this is no trace, because line 1 is not JSON
-broken/list.json @ broken/list.json: this is no trace, because traceEvents is missing
 broken/binary @ broken/binary: this is no trace, because it is not text
 broken @ broken: Is a directory
 trace.0.json broken/modelled.json @ the clock is modelled h100, but that of trace.0.json is measured: these files are of different runs
-trace.0.json broken/three.json @ the number of ranks is 3, but that of trace.0.json is 2
 trace.json -o no/merged.json @ no/merged.json: No such file or directory
 trace.json -o /dev/full @ error: /dev/full: No space left on device
-trace.json --svg /dev/full @ error: /dev/full: No space left on device
 END
 }
 
@@ -262,11 +257,8 @@ breaks() {
     read_trace --check trace.json
     [ "$output" = "2 ranks, 11 spans, 3 arrows, measured: no mistake" ]
     breaks 'otherData.processes must be a whole number' 's/"processes":2/"processes":"2"/'
-    breaks 'event 5 (forward 1 dense: matrix product): pid must be a rank below 2' '/forward/s/"pid":0/"pid":2/'
     breaks 'ts must be a number' '/forward/s/"ts":0/"ts":NaN/'
-    breaks 'dur is negative' '/forward/s/"dur":100/"dur":-1/'
     breaks 'args.number of a collective must be a whole number' 's/,"number":0//'
-    breaks 'arrow 0 of rank 0 has no end' '/"ph":"f".*"id":0/d'
     breaks 'arrow 0 of rank 0 goes back in time' '/"ph":"f".*"id":0/s/"ts":150/"ts":139.9/'
     breaks 'backward 1 dense: matrix product at 110.000 us overlaps forward 1 dense: matrix product at 0.000 us in row 1' \
         '/forward/s/"dur":100/"dur":110.01/'
