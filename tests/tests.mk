@@ -22,7 +22,7 @@ UNIT_SOURCES := $(filter-out $(if $(filter gpu,$(DEVICE)),tests/unit/test_cpu_%)
 UNIT_TESTS := $(UNIT_SOURCES:%.c=$(BUILD)/%)
 # The tests of kernels with the .cu files, which clang compiles for the host, so that no GPU is needed.
 CU_TESTS := $(if $(and $(filter cpu,$(DEVICE)),$(shell command -v clang)),\
-	$(patsubst %,$(BUILD)/tests/unit/test_%_cu,kernels layers_in_parts))
+	$(patsubst %.c,$(BUILD)/%_cu,$(wildcard tests/unit/test_kernels.c tests/unit/test_layers_in_parts.c)))
 unit-tests: $(UNIT_TESTS) $(CU_TESTS) $(BUILD)/exercises/observe.o $(if $(filter cpu,$(DEVICE)),device-tests)
 device-tests: $(LIBRARY)
 	@+$(CPU_DEVICE) tests

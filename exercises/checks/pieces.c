@@ -17,6 +17,7 @@ static const struct layer *own, *all; // the same layer in both
 static int build(struct model *m, const struct training_options *options, const struct dataset *set,
                  char why[WHY_SIZE]) {
     enum { HEAD = 2 }; // its width
+    (void)options, (void)set, (void)why;
     append_dense(m, &dense_relu, widths[1]);
     if (groups == 3)
         append_attention(m, widths[1] / 3 / HEAD, 0);

@@ -58,8 +58,8 @@ step9_is_clean() { # SANITIZERS
 @test "AddressSanitizer and UBSan find nothing in tests of kernels, layers and shards" {
     local test
     unset CPU_DEVICE_CHAOS CPU_DEVICE_CHECK
-    build_sanitized address,undefined build/asan/tests/unit/test_{kernels,image_kernels,sequence_kernels,layers,sharding}
-    for test in "$folder"/tests/unit/test_{kernels,image_kernels,sequence_kernels,layers,sharding}; do
+    build_sanitized address,undefined build/asan/tests/unit/test_{kernels,layers,sharding}
+    for test in "$folder"/tests/unit/test_{kernels,layers,sharding}; do
         clean "$test"
     done
 }
