@@ -34,7 +34,7 @@ load ../helpers
                 . pbs/site.sh
                 eval "$(grep "^MASTER_PORT=" "$0")"
                 echo "$MASTER_PORT"' "$script")
-        done >ports
-        [ "$(sort -u ports | wc -l)" = 6 ] || { echo "$script" && cat ports && return 1; }
+        done >"$BATS_TEST_TMPDIR/ports"
+        [ "$(sort -u "$BATS_TEST_TMPDIR/ports" | wc -l)" = 6 ] || { echo "$script" && cat "$BATS_TEST_TMPDIR/ports" && return 1; }
     done
 }
