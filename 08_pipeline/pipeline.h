@@ -96,6 +96,6 @@ struct message input_gradients(const struct pipeline *p, int micro_batch, float 
 // Sends a message and receives another one, behind all computing that the host has queued. The two
 // are one group of NCCL calls, which run together: if two stages that send to each other sent first
 // and received afterwards, each would wait for the other one. Work that the host queues after this
-// call finds what has arrived, and may overwrite what was sent, unless that is kept. A stage that
-// only sends what is kept computes meanwhile.
+// call can read the received values, and may overwrite the sent ones, unless they are kept. If a
+// stage receives nothing and sends values that are kept, it computes while they travel.
 void exchange(struct pipeline *p, struct message sent, struct message received);

@@ -1,7 +1,7 @@
-// Models of which each rank computes one part (tensor parallel: Shoeybi et al., "Megatron-LM",
-// 2019). Two dense layers are divided together, as a pair: the first one by its outputs, the second
-// one by its inputs. The layers between them, such as attention, are divided, too. All parts have
-// copies of the other layers.
+// Tensor parallelism (Shoeybi et al., "Megatron-LM", 2019): the ranks divide a model into parts,
+// and each rank computes one of them. Two dense layers are divided together, as a pair: the first
+// one by its outputs, the second one by its inputs. The layers between them, such as attention, are
+// divided, too. All parts have copies of the other layers.
 #pragma once
 #include "05_fsdp/shard.h"
 #include "common/models/model.h"

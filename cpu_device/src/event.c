@@ -1,8 +1,8 @@
 // Events. This file follows one from cudaEventCreate to cudaEventDestroy. cudaEventRecord makes a
-// record, and queues an operation that completes it in the thread of the stream. Who waits for the
-// event waits for its last record: the thread of another stream (cudaStreamWaitEvent), or the host
-// (cudaEventSynchronize). A record lives until the last of them has seen its completion. graph.c
-// has what is different in a capture.
+// record, and queues an operation that completes it in the thread of the stream. The thread of
+// another stream (cudaStreamWaitEvent) and the host (cudaEventSynchronize) wait for the last record
+// of an event. A record lives until the last of them has seen its completion. During a capture,
+// graph.c handles events.
 #include "stream.h"
 #include <stdlib.h>
 
