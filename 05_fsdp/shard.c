@@ -1,7 +1,7 @@
 #include "05_fsdp/shard.h"
 #include "common/base/minmax.h"
 #include "common/device/device.h"
-#include "common/snapshots/manifest.h"
+#include "zoo/snapshots/manifest.h"
 #include <string.h>
 
 void add_unit(struct sharding *s, size_t parameters, struct division division) {
@@ -13,7 +13,7 @@ void add_unit(struct sharding *s, size_t parameters, struct division division) {
         return;
     }
     if (s->units == MOST_UNITS)
-        fail("the model has too many matrices: raise MOST_UNITS in common/snapshots/sharding.h");
+        fail("the model has too many matrices: raise MOST_UNITS in zoo/snapshots/sharding.h");
     s->division[s->units] = division;
     s->unit[s->units++] = parameters;
 }

@@ -1,8 +1,8 @@
-// What a rank does with its shard of a model (common/snapshots/sharding.h): its initial values, its
+// What a rank does with its shard of a model (zoo/snapshots/sharding.h): its initial values, its
 // update, and its file.
 #pragma once
 #include "common/models/model.h"
-#include "common/snapshots/shards.h"
+#include "zoo/snapshots/shards.h"
 #include "common/training/optimizer.h"
 
 // Appends a unit of this size, or makes the last one larger if that is the same. Size 0: nothing.

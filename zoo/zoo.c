@@ -3,6 +3,7 @@
 #include "zoo/layers/kinds.h"
 #include "zoo/models/models.h"
 #include "zoo/models/summary.h"
+#include "zoo/snapshots/shards.h"
 #include "zoo/training/optimizers.h"
 #include <stdio.h>
 #include <string.h>
@@ -42,5 +43,6 @@ static void describe_model(const struct model *m) {
         print_summary(m);
 }
 
-const struct catalogue zoo = {models,      optimizers,     sources,
-                              build_model, describe_model, set_optimizer};
+const struct catalogue zoo = {models,          optimizers,     sources,
+                              build_model,     describe_model, set_optimizer,
+                              identify_shards, load_shards,    remove_shards};

@@ -3,7 +3,7 @@
 #include "common/data/data.h"
 #include "common/device/device.h"
 #include "common/snapshots/snapshot_file.h"
-#include "common/training/optimizer.h"
+#include "common/training/catalogue.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -240,6 +240,9 @@ int snapshot_read(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
     FILE *file;
     struct header h;
     uint32_t crc = 0;
+    if (!device_computes())
+        return refuse(why, "--snapshot %.200s: with CPU_DEVICE_COMPUTE=0 there is nothing to save",
+                      path);
     int result = open_file(path, &file, &h, why);
     if (result < 1)
         return result;
@@ -247,4 +250,24 @@ int snapshot_read(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
                    fread(&crc, sizeof crc, 1, file) == 1 && fgetc(file) == EOF;
     fclose(file);
     return check_file(path, &h, s, complete, crc, why);
+}
+
+int snapshot_save(const char *name, const struct snapshot *s, char why[WHY_SIZE]) {
+    char path[PATH_SIZE];
+    follow_links(path, name);
+    if (snapshot_write(path, s, why))
+        return -1;
+    if (catalogue->remove_shards)
+        catalogue->remove_shards(path);
+    return 0;
+}
+
+int snapshot_identify(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
+    return catalogue->identify_snapshot ? catalogue->identify_snapshot(path, s, why)
+                                        : snapshot_read_header(path, s, why);
+}
+
+int snapshot_load(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
+    return catalogue->load_snapshot ? catalogue->load_snapshot(path, s, why)
+                                    : snapshot_read(path, s, why);
 }

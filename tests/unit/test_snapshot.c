@@ -2,7 +2,7 @@
 // and after any failure, even a crash, the previous snapshot is still complete.
 #include "05_fsdp/shard.h"
 #include "common/base/error.h"
-#include "common/snapshots/manifest.h"
+#include "zoo/snapshots/manifest.h"
 #include "exercises/messages.h"
 #include "tests/test.h"
 #include "zoo/zoo.h"

@@ -1,7 +1,7 @@
 // The manifest of a snapshot in shards: a short text with the run, its progress, and how the values
 // are divided.
 #pragma once
-#include "common/snapshots/shards.h"
+#include "zoo/snapshots/shards.h"
 
 enum { MANIFEST_SIZE = 1 << 16 }; // larger than any manifest
 

@@ -1,4 +1,4 @@
-#include "common/snapshots/manifest.h"
+#include "zoo/snapshots/manifest.h"
 #include "common/snapshots/snapshot_file.h"
 #include <stdio.h>
 #include <string.h>

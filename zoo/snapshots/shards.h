@@ -1,9 +1,14 @@
-// Snapshots in shards: each shard (common/snapshots/sharding.h) has its own file, with the format
+// Snapshots in shards: each shard (zoo/snapshots/sharding.h) has its own file, with the format
 // of a whole snapshot: first the parameters, then each optimizer state. The file at the snapshot's
 // path is a manifest: a short text with the run, its progress, and how the values are divided.
 #pragma once
-#include "common/snapshots/sharding.h"
+#include "zoo/snapshots/sharding.h"
 #include "common/snapshots/snapshot_file.h"
+
+// What struct catalogue (common/training/catalogue.h) says.
+int identify_shards(const char *path, struct snapshot *snapshot, char why[WHY_SIZE]);
+int load_shards(const char *path, struct snapshot *snapshot, char why[WHY_SIZE]);
+void remove_shards(const char *path);
 
 // Reads one shard from the snapshot at path, which may be one file or have any number of shards.
 // Sets padding to zero. Opens only files that hold a part of the shard. Otherwise like

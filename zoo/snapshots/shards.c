@@ -1,8 +1,7 @@
-#include "common/snapshots/shards.h"
+#include "zoo/snapshots/shards.h"
 #include "common/base/minmax.h"
-#include "common/device/device.h"
-#include "common/snapshots/manifest.h"
 #include "common/snapshots/snapshot_file.h"
+#include "zoo/snapshots/manifest.h"
 #include <dirent.h>
 #include <errno.h>
 #include <libgen.h>
@@ -64,13 +63,8 @@ void shards_remove(const char *path, const struct snapshot *s, const struct shar
         closedir(entries);
 }
 
-int snapshot_save(const char *name, const struct snapshot *s, char why[WHY_SIZE]) {
-    char path[PATH_SIZE];
-    follow_links(path, name);
-    if (snapshot_write(path, s, why))
-        return -1;
-    shards_remove(path, s, &(struct sharding){0});
-    return 0;
+void remove_shards(const char *path) {
+    shards_remove(path, &(struct snapshot){.parameters = 0}, &(struct sharding){0});
 }
 
 // One shard: its number in a sharding.
@@ -204,7 +198,7 @@ static int is_new(const char *path, struct stat *seen) {
 }
 
 // A run that saves meanwhile removes the shards of the manifest before.
-int snapshot_identify(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
+int identify_shards(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
     struct stat seen = {0};
     int result;
     is_new(path, &seen);
@@ -218,9 +212,6 @@ int snapshot_load_shard(const char *path, struct snapshot *s, const struct shard
                         int number, char why[WHY_SIZE]) {
     struct stat seen = {0};
     int result;
-    if (!device_computes())
-        return refuse(why, "--snapshot %.200s: with CPU_DEVICE_COMPUTE=0 there is nothing to save",
-                      path);
     is_new(path, &seen);
     do
         result = load_shard(path, s, sharding, number, why);
@@ -228,6 +219,6 @@ int snapshot_load_shard(const char *path, struct snapshot *s, const struct shard
     return result;
 }
 
-int snapshot_load(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
+int load_shards(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
     return snapshot_load_shard(path, s, &(struct sharding){1, 1, {s->parameters}}, 0, why);
 }
