@@ -1,5 +1,5 @@
 #include "common/device/device.h"
-#include "common/training/report.h"
+#include "common/base/say.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,11 +91,17 @@ void device_alloc_check(cudaError_t error, const char *kind, size_t bytes, const
     allocated[i].bytes += bytes;
 }
 
-const char *device_kind(void) {
+static int name_has(const char *text) {
     struct cudaDeviceProp properties;
-    int simulated = cudaGetDeviceProperties(&properties, 0) == cudaSuccess &&
-                    strstr(properties.name, "CPU device");
-    return simulated ? "the CPU device" : "a GPU";
+    return cudaGetDeviceProperties(&properties, 0) == cudaSuccess && strstr(properties.name, text);
+}
+
+const char *device_kind(void) {
+    return name_has("CPU device") ? "the CPU device" : "a GPU";
+}
+
+int device_is_modelled(void) {
+    return name_has("modelled");
 }
 
 double device_seconds(cudaStream_t stream) {
@@ -115,12 +121,6 @@ double device_seconds(cudaStream_t stream) {
     events[0] = events[1];
     events[1] = swap;
     return sum;
-}
-
-int device_is_modelled(void) {
-    struct cudaDeviceProp properties;
-    return cudaGetDeviceProperties(&properties, 0) == cudaSuccess &&
-           strstr(properties.name, "modelled");
 }
 
 const char *more_devices(int wanted) {

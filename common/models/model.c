@@ -11,12 +11,27 @@ const char *model_name(int i) {
     return catalogue->models[i] ? catalogue->models[i]->name : NULL;
 }
 
-static int build(struct model *m, const struct model_kind *kind,
-                 const struct training_options *options, const struct dataset *set,
-                 char why[WHY_SIZE]) {
-    int failed = catalogue->build_model ? catalogue->build_model(m, kind, options, set, why)
-                                        : kind->build(m, options, set, why);
-    if (failed)
+int model_build(struct model *m, const struct training_options *options, const struct dataset *set,
+                char why[WHY_SIZE]) {
+    return model_build_divided(m, options, set, NULL, NULL, why);
+}
+
+int model_build_divided(struct model *m, const struct training_options *options,
+                        const struct dataset *set, divide_layer *divide, struct parts *parts,
+                        char why[WHY_SIZE]) {
+    int i = 0;
+    *m = (struct model){.out = set->shape, .divide = divide, .parts = parts};
+    while (catalogue->models[i] && strcmp(options->model, catalogue->models[i]->name))
+        i++;
+    const struct model_kind *kind = catalogue->models[i];
+    if (!kind)
+        return refuse(why, "--model %s: there is no such model", options->model);
+    if (kind->tokens != set->tokens)
+        return refuse(why, "--model %s reads %s", kind->name,
+                      set->tokens ? "images, and the data are a text: use --model gpt"
+                                  : "a text, and the data are images: use --data text");
+    if (catalogue->build_model ? catalogue->build_model(m, kind, options, set, why)
+                               : kind->build(m, options, set, why))
         return -1;
     if (m->too_large && set->tokens)
         return refuse(why, "--context %d: too large, a layer would have more than %d values",
@@ -27,28 +42,6 @@ static int build(struct model *m, const struct model_kind *kind,
                       "than %d values per image",
                       kind->name, set->shape.width, set->shape.height, MOST_VALUES);
     return 0;
-}
-
-int model_build(struct model *m, const struct training_options *options, const struct dataset *set,
-                char why[WHY_SIZE]) {
-    return model_build_divided(m, options, set, NULL, NULL, why);
-}
-
-int model_build_divided(struct model *m, const struct training_options *options,
-                        const struct dataset *set, divide_layer *divide, struct parts *parts,
-                        char why[WHY_SIZE]) {
-    *m = (struct model){.out = set->shape, .divide = divide, .parts = parts};
-    for (int i = 0; catalogue->models[i]; i++) {
-        const struct model_kind *kind = catalogue->models[i];
-        if (strcmp(options->model, kind->name))
-            continue;
-        if (kind->tokens != set->tokens)
-            return refuse(why, "--model %s reads %s", options->model,
-                          set->tokens ? "images, and the data are a text: use --model gpt"
-                                      : "a text, and the data are images: use --data text");
-        return build(m, kind, options, set, why);
-    }
-    return refuse(why, "--model %s: there is no such model", options->model);
 }
 
 struct layer *model_append(struct model *m, const struct layer_kind *kind, struct shape out,
