@@ -9,6 +9,21 @@ struct plan {
     char host[64], text[PLAN_SIZE];
 };
 
+void describe_run(char *plan, size_t size, const struct dataset *train, const struct dataset *test,
+                  const struct progress *progress, const char *snapshot,
+                  const struct option_table *tables) {
+    size_t used = data_describe("training", train, plan, size);
+    used += data_describe("test", test, plan + used, size - used);
+    long process = snapshot ? snapshot_locked_by(snapshot, 5) : 0;
+    if (process)
+        used += snprintf(plan + used, size - used, "--snapshot locked by process %ld, ", process);
+    else if (snapshot)
+        used += snprintf(plan + used, size - used, "--snapshot not locked, ");
+    used += snprintf(plan + used, size - used, "completed epochs: %ld, steps of the next: %ld, ",
+                     (long)progress->epochs, (long)progress->step);
+    options_list(tables, plan + used, size - used);
+}
+
 // Copies the plan of the rank root to all ranks.
 static ncclResult_t share(struct plan *plan, void *buffer, int root, ncclComm_t comm,
                           cudaStream_t stream) {

@@ -14,21 +14,6 @@ void set_conditions(struct snapshot *s, const struct dataset *train, const char 
     options_list_changes(tables, c->settings + used, sizeof c->settings - used);
 }
 
-void describe_run(char *text, size_t size, const struct dataset *train, const struct dataset *test,
-                  const struct progress *progress, const char *snapshot,
-                  const struct option_table *tables) {
-    size_t used = data_describe("training", train, text, size);
-    used += data_describe("test", test, text + used, size - used);
-    long process = snapshot ? snapshot_locked_by(snapshot, 5) : 0;
-    if (process)
-        used += snprintf(text + used, size - used, "--snapshot locked by process %ld, ", process);
-    else if (snapshot)
-        used += snprintf(text + used, size - used, "--snapshot not locked, ");
-    used += snprintf(text + used, size - used, "completed epochs: %ld, steps of the next: %ld, ",
-                     (long)progress->epochs, (long)progress->step);
-    options_list(tables, text + used, size - used);
-}
-
 void print_resumed(const char *path, const struct snapshot *s, int finished) {
     long epochs = s->progress.epochs, steps = s->progress.step;
     say("resumed   %s: %ld epoch%s and %ld step%s are done%s\n", path, epochs, PLURAL(epochs),

@@ -10,14 +10,6 @@
 void set_conditions(struct snapshot *snapshot, const struct dataset *train, const char *optimizer,
                     const struct option_table *tables);
 
-// Writes a text with parts such as "--batch 128", separated by ", ", that describes the data, the
-// progress, the lock of the snapshot at this path (NULL: none), and all options that are not
-// OPTION_LOCAL. The arrays must be in host memory. Cuts the text if it does not fit; then the end
-// of the options is missing, and nothing else.
-void describe_run(char *text, size_t size, const struct dataset *train, const struct dataset *test,
-                  const struct progress *progress, const char *snapshot,
-                  const struct option_table *tables);
-
 // Prints that training continues from the snapshot, which has been loaded from this path. If its
 // settings were different, prints both. finished 1: training is already complete.
 void print_resumed(const char *path, const struct snapshot *snapshot, int finished);
