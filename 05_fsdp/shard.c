@@ -1,7 +1,6 @@
 #include "05_fsdp/shard.h"
 #include "common/base/minmax.h"
 #include "common/device/device.h"
-#include "zoo/snapshots/manifest.h"
 #include <string.h>
 
 void add_unit(struct sharding *s, size_t parameters, struct division division) {
@@ -34,22 +33,4 @@ void optimize_shard(struct optimizer *o, const struct sharding *s, int number) {
     o->find = shard_find;
     o->sharding = s;
     o->shard = number;
-}
-
-int snapshot_save_shard(const char *path, const struct snapshot *s, const struct sharding *sharding,
-                        int number, char why[WHY_SIZE]) {
-    char name[PATH_SIZE];
-    shard_path(name, path, s, sharding, number);
-    return snapshot_write(name, s, why);
-}
-
-int snapshot_commit(const char *name, const struct snapshot *s, const struct sharding *sharding,
-                    char why[WHY_SIZE]) {
-    char path[PATH_SIZE], text[MANIFEST_SIZE];
-    follow_links(path, name);
-    size_t size = print_manifest(text, s, sharding);
-    if (write_whole(path, &(struct iovec){text, size}, 1, why))
-        return -1;
-    shards_remove(path, s, sharding);
-    return 0;
 }

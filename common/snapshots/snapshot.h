@@ -1,8 +1,8 @@
 // A snapshot stores the state of a training run in a file, so the run can continue as if it had not
-// stopped. The file has a header, the values below (little-endian), and a CRC-32 of all bytes
-// before it. A run continues with the settings of its own options; the file stores those of the run
-// before only to say what differs. A snapshot may also be divided into shards
-// (zoo/snapshots/shards.h); snapshot_load reads both.
+// stopped. The file has the bytes of struct snapshot from magic on (little-endian), and a CRC-32
+// (zlib's) of all bytes before it. A run continues with the settings of its own options; the file
+// stores those of the run before only to say what differs. A snapshot may also be divided into
+// shards (zoo/snapshots/shards.h); snapshot_load reads both.
 #pragma once
 #include "common/base/error.h"
 #include "common/kernels/kernels.h"
@@ -23,21 +23,23 @@ struct conditions {
     char settings[640]; // the optimizer's text, and other options that change the losses
 };
 
-// The state of a training run, in host memory. The first four members, and the data, identify the
-// run: snapshot_load refuses the file of another run.
+// The state of a training run, in host memory. The model, the optimizer, the seed, the batch and
+// the data identify the run: snapshot_load refuses the file of another run.
 struct snapshot {
-    char model[128];    // struct model's shape
-    char optimizer[16]; // such as "sgd"
+    char settings_before[640]; // those of the loaded file, if they differ; no part of a file
+    char magic[8];             // what all files begin with
+    int64_t version;           // of the format of files
+    char model[128];           // struct model's shape
+    char optimizer[16];        // such as "sgd"
     int64_t seed, batch;
-    struct conditions conditions;
     struct progress progress;
-    char settings_before[640];     // those of the loaded file, if they differ from those above
     size_t parameters, state_size; // numbers of values
-    float values[];                // the parameters, then the optimizer state
+    struct conditions conditions;
+    float values[]; // the parameters, then the optimizer state
 };
 
-// Returns a snapshot with these members; all others are zero. The caller frees it. For a
-// shard, parameters is shard_size, and state_size a multiple of it.
+// Returns a snapshot with these members and zeros. The caller frees it. For a shard, parameters is
+// shard_size, and state_size a multiple of it.
 struct snapshot *snapshot_new(const char *model, const char *optimizer, long seed, long batch,
                               size_t parameters, size_t state_size);
 

@@ -1,4 +1,4 @@
-// Functions of snapshot.c that shards.c uses, too.
+// Functions of snapshot.c that lock.c and zoo/snapshots/shards.c use, too.
 #pragma once
 #include "common/snapshots/snapshot.h"
 #include <limits.h>
@@ -22,13 +22,13 @@ int snapshot_write(const char *path, const struct snapshot *snapshot, char why[W
 int snapshot_read_header(const char *path, struct snapshot *snapshot, char why[WHY_SIZE]);
 int snapshot_read(const char *path, struct snapshot *snapshot, char why[WHY_SIZE]);
 
-// Compares a file with the expected run. Returns 0, or -1 with the reason in why if the
-// version, the model or the optimizer differs, or if the progress is impossible.
-int snapshot_check(const char *path, long version, const struct snapshot *found,
-                   const struct snapshot *expected, char why[WHY_SIZE]);
+// Returns 0, or -1 with the reason in why if the version, the model or the optimizer of a file are
+// not as expected.
+int snapshot_check(const char *path, const struct snapshot *found, const struct snapshot *expected,
+                   char why[WHY_SIZE]);
 
-// Compares a file that is complete with the expected run in s, and sets its progress, and the
+// Compares all else of a complete file with the expected run in s, and sets its progress, and the
 // settings of the file if they differ. Returns 0, or -1 with the reason in why if the file was
-// trained with other data.
+// trained in another way, or if its progress is impossible.
 int snapshot_accept(const char *path, const struct snapshot *found, struct snapshot *s,
                     char why[WHY_SIZE]);

@@ -58,6 +58,8 @@ linked() {
     done
     [ -s "lines.${#TRAIN}" ]
     diff lines.*
+    for _ in 1 2; do ./plain --data data --epochs 1 --snapshot s; done >log
+    grep -q '^resumed' log
     fails 2 "--model cnn: want one of: mlp" ./plain --model cnn
 }
 

@@ -1,10 +1,9 @@
 // Tests of snapshots, whole and in shards: a saved state loads again, a damaged file is refused,
 // and after any failure, even a crash, the previous snapshot is still complete.
-#include "05_fsdp/shard.h"
 #include "common/base/error.h"
-#include "zoo/snapshots/manifest.h"
 #include "exercises/messages.h"
 #include "tests/test.h"
+#include "zoo/snapshots/manifest.h"
 #include "zoo/zoo.h"
 #include <dirent.h>
 #include <errno.h>

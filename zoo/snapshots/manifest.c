@@ -1,5 +1,4 @@
 #include "zoo/snapshots/manifest.h"
-#include "common/snapshots/snapshot_file.h"
 #include <stdio.h>
 #include <string.h>
 #include <zlib.h>
@@ -33,8 +32,7 @@ size_t print_manifest(char text[MANIFEST_SIZE], const struct snapshot *s,
 
 // Reads the lines of a manifest, behind its first word. Stops at a line that is not as expected, so
 // the results may be incomplete.
-static void parse_lines(const char *text, long *version, struct snapshot *found,
-                        struct sharding *sharding) {
+static void parse_lines(const char *text, struct snapshot *found, struct sharding *sharding) {
     struct progress *p = &found->progress;
     struct conditions *c = &found->conditions;
     int length = 0, more = 0;
@@ -43,8 +41,8 @@ static void parse_lines(const char *text, long *version, struct snapshot *found,
         "%18ld model %127[^\n] optimizer %15[^\n] seed %18ld batch %18ld epochs %18ld step %18ld "
         "loss %lf correct %lf samples %lf shards %9d images %18ld checksum %8lx folder:%127[^\n] "
         "settings:%639[^\n] %n",
-        version, found->model, found->optimizer, &found->seed, &found->batch, &p->epochs, &p->step,
-        &p->sums.loss, &p->sums.correct, &p->sums.samples, &sharding->shards, &c->samples,
+        &found->version, found->model, found->optimizer, &found->seed, &found->batch, &p->epochs,
+        &p->step, &p->sums.loss, &p->sums.correct, &p->sums.samples, &sharding->shards, &c->samples,
         &c->checksum, c->folder, c->settings, &length);
     text += length;
     for (; sharding->units < MOST_UNITS; text += more, sharding->units++) {
@@ -58,8 +56,8 @@ static void parse_lines(const char *text, long *version, struct snapshot *found,
     }
 }
 
-int parse_manifest(const char *path, long *version, struct snapshot *found,
-                   struct sharding *sharding, char why[WHY_SIZE]) {
+int read_manifest(const char *path, struct snapshot *found, struct sharding *sharding,
+                  char why[WHY_SIZE]) {
     char text[MANIFEST_SIZE + 1] = "", again[MANIFEST_SIZE];
     FILE *file = fopen(path, "rbe");
     size_t size = file ? fread(text, 1, MANIFEST_SIZE, file) : 0;
@@ -67,28 +65,14 @@ int parse_manifest(const char *path, long *version, struct snapshot *found,
         fclose(file);
     if (strncmp(text, MANIFEST, strlen(MANIFEST)))
         return 0;
-    *version = SNAPSHOT_VERSION;
-    found->conditions = (struct conditions){.samples = 0};
-    parse_lines(text + strlen(MANIFEST), version, found, sharding);
+    memset(found, 0, sizeof *found);
+    memset(sharding, 0, sizeof *sharding);
+    found->version = SNAPSHOT_VERSION;
+    parse_lines(text + strlen(MANIFEST), found, sharding);
     // The manifest is complete if writing its contents again gives the same bytes, including the
     // checksum.
-    if (*version == SNAPSHOT_VERSION &&
+    if (found->version == SNAPSHOT_VERSION &&
         (size != print_manifest(again, found, sharding) || memcmp(text, again, size)))
         return refuse(why, "snapshot %.300s is a truncated or corrupt manifest", path);
     return 1;
-}
-
-int read_manifest(const char *path, struct snapshot *s, size_t parameters,
-                  struct sharding *sharding, char why[WHY_SIZE]) {
-    struct snapshot found = *s;
-    long version;
-    int result = parse_manifest(path, &version, &found, sharding, why);
-    if (result < 1)
-        return result;
-    if (snapshot_check(path, version, &found, s, why))
-        return -1;
-    if (!sharding_fits(sharding, parameters))
-        return refuse(why, "snapshot %.300s is corrupt: its units or shards do not fit the model",
-                      path);
-    return snapshot_accept(path, &found, s, why) ? -1 : 1;
 }

@@ -10,13 +10,7 @@ size_t print_manifest(char text[MANIFEST_SIZE], const struct snapshot *s,
                       const struct sharding *sharding);
 
 // Returns 1 if path is a manifest, of any run, 0 if it is none, and -1 with the reason in why.
-// After 1, found has what identifies the run, its conditions and progress, and sharding has its
-// sharding. The caller checks whether the sharding fits.
-int parse_manifest(const char *path, long *version, struct snapshot *found,
-                   struct sharding *sharding, char why[WHY_SIZE]);
-
-// Returns 1 if path is a manifest of the run in s, whose model has this number of parameters, 0 if
-// it is no manifest, and -1 with the reason in why. After 1, s has the progress of the manifest,
-// and sharding has its sharding.
-int read_manifest(const char *path, struct snapshot *s, size_t parameters,
-                  struct sharding *sharding, char why[WHY_SIZE]);
+// After 1, found and sharding have what it says, and all else in them is zero. The caller checks
+// the version, the run, and whether the sharding fits.
+int read_manifest(const char *path, struct snapshot *found, struct sharding *sharding,
+                  char why[WHY_SIZE]);

@@ -1,6 +1,5 @@
 #include "zoo/snapshots/shards.h"
 #include "common/base/minmax.h"
-#include "common/snapshots/snapshot_file.h"
 #include "zoo/snapshots/manifest.h"
 #include <dirent.h>
 #include <errno.h>
@@ -30,8 +29,8 @@ static uint32_t checksum(const struct sharding *sharding) {
     return (uint32_t)crc;
 }
 
-void shard_path(char name[PATH_SIZE], const char *path, const struct snapshot *s,
-                const struct sharding *sharding, int number) {
+static void shard_path(char name[PATH_SIZE], const char *path, const struct snapshot *s,
+                       const struct sharding *sharding, int number) {
     follow_links(name, path);
     size_t length = strlen(name);
     snprintf(name + length, PATH_SIZE - length, ".e%lds%ldu%08x.%dof%d", (long)s->progress.epochs,
@@ -40,7 +39,7 @@ void shard_path(char name[PATH_SIZE], const char *path, const struct snapshot *s
 
 // A file is a shard of path only if shard_path could have made its name. An unfinished shard also
 // has .tmp at the end.
-void shards_remove(const char *path, const struct snapshot *s, const struct sharding *kept) {
+static void remove_others(const char *path, const struct snapshot *s, const struct sharding *kept) {
     char folder[PATH_SIZE], name[PATH_SIZE], keep[PATH_SIZE];
     const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
     unsigned long epochs, step;
@@ -64,7 +63,25 @@ void shards_remove(const char *path, const struct snapshot *s, const struct shar
 }
 
 void remove_shards(const char *path) {
-    shards_remove(path, &(struct snapshot){.parameters = 0}, &(struct sharding){0});
+    remove_others(path, &(struct snapshot){.parameters = 0}, &(struct sharding){0});
+}
+
+int snapshot_save_shard(const char *path, const struct snapshot *s, const struct sharding *sharding,
+                        int number, char why[WHY_SIZE]) {
+    char name[PATH_SIZE];
+    shard_path(name, path, s, sharding, number);
+    return snapshot_write(name, s, why);
+}
+
+int snapshot_commit(const char *name, const struct snapshot *s, const struct sharding *sharding,
+                    char why[WHY_SIZE]) {
+    char path[PATH_SIZE], text[MANIFEST_SIZE];
+    follow_links(path, name);
+    size_t size = print_manifest(text, s, sharding);
+    if (write_whole(path, &(struct iovec){text, size}, 1, why))
+        return -1;
+    remove_others(path, s, sharding);
+    return 0;
 }
 
 // One shard: its number in a sharding.
@@ -106,35 +123,27 @@ static void copy_overlaps(struct snapshot *s, struct shard to, const struct snap
                    overlap.count * sizeof(float));
 }
 
-// The reason in why is about a shard's own file. Names the snapshot, too. Returns -1.
-static int refuse_shard(const char *path, char why[WHY_SIZE]) {
+// Returns 1 if the file of a shard was read with this result, else -1. Then the reason in why,
+// which is about the file, also names the snapshot at path.
+static int must_be_there(const char *path, const char *name, int result, char why[WHY_SIZE]) {
     char reason[WHY_SIZE];
+    if (result == 0)
+        return refuse(why, "snapshot %.200s lacks its shard %.200s: %s", path, name,
+                      strerror(ENOENT));
+    if (result == 1)
+        return 1;
     snprintf(reason, sizeof reason, "%s", why);
     return refuse(why, "snapshot %.200s has a shard that is refused: %.700s", path, reason);
 }
 
-// Reads the file of a shard, and copies the values that s, the shard named to, also holds. Without
-// a manifest, the file is the one at path.
-static int load_overlaps(const char *path, int has_manifest, struct snapshot *s, struct shard to,
-                         struct shard from, char why[WHY_SIZE]) {
-    char name[PATH_SIZE];
+// Reads the file of a shard, and copies the values that s, the shard named to, also holds.
+static int load_overlaps(const char *name, struct snapshot *s, struct shard to, struct shard from,
+                         char why[WHY_SIZE]) {
     size_t size = shard_size(from.sharding, from.number);
-    snprintf(name, sizeof name, "%s", path);
-    if (has_manifest)
-        shard_path(name, path, s, from.sharding, from.number);
     struct snapshot *file = snapshot_like(s, size, s->state_size / s->parameters * size);
     int result = snapshot_read(name, file, why);
-    const struct progress *p = &file->progress;
-    if (has_manifest && result < 0)
-        refuse_shard(path, why);
-    if (has_manifest && result == 0)
-        result =
-            refuse(why, "snapshot %.200s lacks its shard %.200s: %s", path, name, strerror(ENOENT));
-    if (has_manifest && result == 1 &&
-        (p->epochs != s->progress.epochs || p->step != s->progress.step))
-        result = refuse(why, "snapshot %.200s: its shard %.200s is of another step", path, name);
     if (result == 1) {
-        s->progress = *p;
+        s->progress = file->progress;
         memcpy(s->settings_before, file->settings_before, sizeof s->settings_before);
         copy_overlaps(s, to, file, from);
     }
@@ -142,51 +151,53 @@ static int load_overlaps(const char *path, int has_manifest, struct snapshot *s,
     return result;
 }
 
-static int identify(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
-    struct sharding saved = {0};
+static int load_shard(const char *path, struct snapshot *s, struct shard to, char why[WHY_SIZE]) {
     char name[PATH_SIZE];
-    long version;
-    *s = (struct snapshot){.parameters = 0};
-    int has_manifest = parse_manifest(path, &version, s, &saved, why);
-    if (has_manifest < 0 || (has_manifest && snapshot_check(path, version, s, s, why)))
-        return -1;
-    if (!has_manifest)
-        return snapshot_read_header(path, s, why);
-    shard_path(name, path, s, &saved, 0);
-    struct snapshot shard;
-    int result = snapshot_read_header(name, &shard, why);
+    struct snapshot found;
+    struct sharding saved, whole = {1, 1, {count_parameters(to.sharding)}};
+    struct overlap overlap;
+    int result = read_manifest(path, &found, &saved, why);
+    if (result == 0 && to.sharding->shards == 1)
+        return snapshot_read(path, s, why); // without a copy
+    memset(s->values, 0, (s->parameters + s->state_size) * sizeof(float));
     if (result == 0)
-        return refuse(why, "snapshot %.200s lacks its shard %.200s: %s", path, name,
-                      strerror(ENOENT));
-    if (result < 0)
-        return refuse_shard(path, why);
+        return load_overlaps(path, s, to, (struct shard){&whole, 0}, why);
+    if (result < 0 || snapshot_check(path, &found, s, why))
+        return -1;
+    if (!sharding_fits(&saved, *whole.unit))
+        return refuse(why, "snapshot %.300s is corrupt: its units or shards do not fit the model",
+                      path);
+    if (snapshot_accept(path, &found, s, why))
+        return -1;
+    for (int i = 0; i < saved.shards && result == 1; i++) {
+        struct shard from = {&saved, i};
+        size_t parameter = 0;
+        if (!next_overlap(to, from, &parameter, &overlap))
+            continue;
+        shard_path(name, path, &found, &saved, i);
+        result = must_be_there(path, name, load_overlaps(name, s, to, from, why), why);
+        if (result == 1 && (s->progress.epochs != found.progress.epochs ||
+                            s->progress.step != found.progress.step))
+            return refuse(why, "snapshot %.200s: its shard %.200s is of another step", path, name);
+    }
+    return result;
+}
+
+static int identify(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
+    struct sharding saved;
+    char name[PATH_SIZE];
+    struct snapshot shard;
+    int result = read_manifest(path, s, &saved, why);
+    if (result == 0)
+        return snapshot_read_header(path, s, why);
+    if (result < 0 || snapshot_check(path, s, s, why))
+        return -1;
+    shard_path(name, path, s, &saved, 0);
+    if (must_be_there(path, name, snapshot_read_header(name, &shard, why), why) < 0)
+        return -1;
     s->parameters = count_parameters(&saved);
     s->state_size = s->parameters * (shard.state_size / shard.parameters);
     return 1;
-}
-
-static int load_shard(const char *path, struct snapshot *s, const struct sharding *sharding,
-                      int number, char why[WHY_SIZE]) {
-    struct sharding saved = {0};
-    size_t parameters = count_parameters(sharding);
-    int has_manifest = read_manifest(path, s, parameters, &saved, why);
-    if (has_manifest < 0)
-        return -1;
-    if (!has_manifest && sharding->shards == 1)
-        return snapshot_read(path, s, why); // reads into s without a copy
-    if (!has_manifest)
-        saved = (struct sharding){1, 1, {parameters}};
-    memset(s->values, 0, (s->parameters + s->state_size) * sizeof(float));
-    struct shard to = {sharding, number};
-    int result = has_manifest;
-    for (int i = 0; i < saved.shards && result >= 0; i++) {
-        struct shard from = {&saved, i};
-        struct overlap overlap;
-        size_t parameter = 0;
-        if (!has_manifest || next_overlap(to, from, &parameter, &overlap))
-            result = load_overlaps(path, has_manifest, s, to, from, why);
-    }
-    return result;
 }
 
 // Returns 1 if a run has replaced the file at path since it was as described in *seen.
@@ -197,26 +208,26 @@ static int is_new(const char *path, struct stat *seen) {
             seen->st_ctim.tv_nsec != before.st_ctim.tv_nsec);
 }
 
-// A run that saves meanwhile removes the shards of the manifest before.
-int identify_shards(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
+// Identifies the snapshot, or loads the shard. A run that saves meanwhile removes the shards of the
+// manifest before, so this reads a new manifest again.
+static int read_latest(const char *path, struct snapshot *s, const struct shard *to,
+                       char why[WHY_SIZE]) {
     struct stat seen = {0};
     int result;
     is_new(path, &seen);
     do
-        result = identify(path, s, why);
+        result = to ? load_shard(path, s, *to, why) : identify(path, s, why);
     while (result < 0 && is_new(path, &seen));
     return result;
 }
 
+int identify_shards(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
+    return read_latest(path, s, NULL, why);
+}
+
 int snapshot_load_shard(const char *path, struct snapshot *s, const struct sharding *sharding,
                         int number, char why[WHY_SIZE]) {
-    struct stat seen = {0};
-    int result;
-    is_new(path, &seen);
-    do
-        result = load_shard(path, s, sharding, number, why);
-    while (result < 0 && is_new(path, &seen));
-    return result;
+    return read_latest(path, s, &(struct shard){sharding, number}, why);
 }
 
 int load_shards(const char *path, struct snapshot *s, char why[WHY_SIZE]) {

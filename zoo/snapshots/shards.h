@@ -1,11 +1,11 @@
-// Snapshots in shards: each shard (zoo/snapshots/sharding.h) has its own file, with the format
-// of a whole snapshot: first the parameters, then each optimizer state. The file at the snapshot's
-// path is a manifest: a short text with the run, its progress, and how the values are divided.
+// Snapshots in shards: each shard (zoo/snapshots/sharding.h) has its own file, with the format of a
+// whole snapshot: first the parameters, then each optimizer state. The file at the snapshot's path
+// is a manifest: a short text with the run, its progress, and how the values are divided.
 #pragma once
-#include "zoo/snapshots/sharding.h"
 #include "common/snapshots/snapshot_file.h"
+#include "zoo/snapshots/sharding.h"
 
-// What struct catalogue (common/training/catalogue.h) says.
+// Functions of struct catalogue (common/training/catalogue.h).
 int identify_shards(const char *path, struct snapshot *snapshot, char why[WHY_SIZE]);
 int load_shards(const char *path, struct snapshot *snapshot, char why[WHY_SIZE]);
 void remove_shards(const char *path);
@@ -16,11 +16,15 @@ void remove_shards(const char *path);
 int snapshot_load_shard(const char *path, struct snapshot *shard, const struct sharding *sharding,
                         int number, char why[WHY_SIZE]);
 
-// Sets name to the file of a shard of path: path.e<epochs>s<step>u<CRC-32 of the
-// units>.<shard>of<shards>, so it replaces no file of another snapshot.
-void shard_path(char name[PATH_SIZE], const char *path, const struct snapshot *snapshot,
-                const struct sharding *sharding, int number);
+// Saves one shard completely or not at all, in a file beside path, whose name is
+// path.e<epochs>s<step>u<CRC-32 of the units>.<shard>of<shards>, so it replaces no file of another
+// snapshot. The file at path stays as it is. Returns 0, or -1 with the reason in why.
+int snapshot_save_shard(const char *path, const struct snapshot *shard,
+                        const struct sharding *sharding, int number, char why[WHY_SIZE]);
 
-// Removes the shards of path, except those that snapshot and sharding name.
-void shards_remove(const char *path, const struct snapshot *snapshot,
-                   const struct sharding *sharding);
+// Writes the manifest, which makes the shards the snapshot at path. All shards must be saved; shard
+// is any of them. Then removes all other shards of this path, and unfinished files of killed
+// programs. No other process may save there at the same time. Returns 0, or -1 with the reason in
+// why.
+int snapshot_commit(const char *path, const struct snapshot *shard, const struct sharding *sharding,
+                    char why[WHY_SIZE]);
