@@ -1,67 +1,14 @@
 // The kernels of the CPU device: those of the data, of dense layers, of the loss and of step 7.
-// They are plain loops, and the reference for the GPU kernels in common/kernels/kernels.cu.
-#include "common/base/rng.h"
+// They are plain loops, and the reference for the GPU kernels in common/kernels/kernels.cu. Both
+// files include the kernels of formulas.h.
 #include "common/data/data.h"
 #include "common/device/spans.h"
 #include "common/kernels/cpu_launch.h"
-#include "cpu_device/src/floats.h"
+#include "common/kernels/formulas.h"
 #include <math.h>
 #include <string.h>
 
 enum { CACHE_LINE = 64 };
-
-struct fill_uniform {
-    float *values;
-    size_t count;
-    float bound;
-    uint64_t seed, first;
-};
-
-static void run_fill_uniform(void *arguments, size_t from, size_t to) {
-    struct fill_uniform a = *(struct fill_uniform *)arguments;
-    for (size_t i = from; i < to; i++)
-        a.values[i] = a.bound * (2.f * rng_uniform(a.seed, a.first + i) - 1.f);
-}
-
-void fill_uniform(float *values, size_t count, float bound, uint64_t seed, uint64_t first,
-                  cudaStream_t stream) {
-    struct fill_uniform a = {WRITES(values, count), count, bound, seed, first};
-    COMPUTES(count, 1);
-    LAUNCH(stream, run_fill_uniform, a, count, GRAIN);
-}
-
-struct fill_normal {
-    float *values, deviation;
-    uint64_t seed, first;
-};
-
-static void run_fill_normal(void *arguments, size_t from, size_t to) {
-    struct fill_normal a = *(struct fill_normal *)arguments;
-    for (size_t i = from; i < to; i++)
-        a.values[i] = a.deviation * rng_normal(a.seed, a.first + i);
-}
-
-void fill_normal(float *values, size_t count, float deviation, uint64_t seed, uint64_t first,
-                 cudaStream_t stream) {
-    struct fill_normal a = {WRITES(values, count), deviation, seed, first};
-    COMPUTES(count, 1);
-    LAUNCH(stream, run_fill_normal, a, count, GRAIN);
-}
-
-struct fill {
-    float *values, value;
-};
-
-static void run_fill(void *arguments, size_t from, size_t to) {
-    struct fill a = *(struct fill *)arguments;
-    for (size_t i = from; i < to; i++)
-        a.values[i] = a.value;
-}
-
-void fill(float *values, size_t count, float value, cudaStream_t stream) {
-    struct fill a = {WRITES(values, count), value};
-    LAUNCH(stream, run_fill, a, count, GRAIN);
-}
 
 struct gather_batch {
     struct dataset set;
@@ -145,39 +92,6 @@ void add_bias(float *y, const float *bias, int rows, int cols, int relu, cudaStr
     struct add_bias a = {UPDATES(y, n * m), READS(bias, m), n, m, relu};
     COMPUTES(n * m, 1);
     LAUNCH(stream, run_add_bias, a, n, rows_per_grain(m));
-}
-
-struct add_to {
-    float *sums;
-    const float *x;
-};
-
-static void run_add_to(void *arguments, size_t from, size_t to) {
-    struct add_to a = *(struct add_to *)arguments;
-    for (size_t i = from; i < to; i++)
-        a.sums[i] += a.x[i];
-}
-
-void add_to(float *sums, const float *x, size_t count, cudaStream_t stream) {
-    struct add_to a = {UPDATES(sums, count), READS(x, count)};
-    LAUNCH(stream, run_add_to, a, count, GRAIN);
-}
-
-struct relu_backward {
-    float *dy;
-    const float *y;
-    size_t count;
-};
-
-static void run_relu_backward(void *arguments, size_t from, size_t to) {
-    struct relu_backward a = *(struct relu_backward *)arguments;
-    for (size_t i = from; i < to; i++)
-        a.dy[i] = a.y[i] <= 0.f ? 0.f : a.dy[i];
-}
-
-void relu_backward(float *dy, const float *y, size_t count, cudaStream_t stream) {
-    struct relu_backward a = {UPDATES(dy, count), READS(y, count), count};
-    LAUNCH(stream, run_relu_backward, a, count, GRAIN);
 }
 
 struct sum_rows {
@@ -287,37 +201,4 @@ static void run_sum_stats(void *arguments) {
 void sum_stats(const struct stats *stats, struct stats *sums, cudaStream_t stream) {
     struct sum_stats a = {READS(stats, STATS_LANES), WRITES(sums, 1)};
     LAUNCH_ONE(stream, run_sum_stats, a);
-}
-
-struct to_bfloat16 {
-    uint16_t *y;
-    const float *x;
-};
-
-static void run_to_bfloat16(void *arguments, size_t from, size_t to) {
-    struct to_bfloat16 a = *(struct to_bfloat16 *)arguments;
-    for (size_t i = from; i < to; i++)
-        a.y[i] = float_to_bfloat16(a.x[i]);
-}
-
-void to_bfloat16(uint16_t *y, const float *x, size_t count, cudaStream_t stream) {
-    struct to_bfloat16 a = {WRITES(y, count), READS(x, count)};
-    COMPUTES(count, 1);
-    LAUNCH(stream, run_to_bfloat16, a, count, GRAIN);
-}
-
-struct from_bfloat16 {
-    float *y;
-    const uint16_t *x;
-};
-
-static void run_from_bfloat16(void *arguments, size_t from, size_t to) {
-    struct from_bfloat16 a = *(struct from_bfloat16 *)arguments;
-    for (size_t i = from; i < to; i++)
-        a.y[i] = bfloat16_to_float(a.x[i]);
-}
-
-void from_bfloat16(float *y, const uint16_t *x, size_t count, cudaStream_t stream) {
-    struct from_bfloat16 a = {WRITES(y, count), READS(x, count)};
-    LAUNCH(stream, run_from_bfloat16, a, count, GRAIN);
 }

@@ -44,3 +44,15 @@ void fold(double *lanes, size_t count, size_t left);
         cpu_launch_range(stream, run, &(arguments), sizeof(arguments), count, grain);              \
         CUDA_CHECK(cudaGetLastError());                                                            \
     } while (0)
+
+// common/kernels/formulas.h explains FORMULA. Here a thread computes the elements from..to.
+#define DEVICE_FUNCTION static inline
+#define FORMULA(kernel)                                                                            \
+    DEVICE_FUNCTION void kernel##_at(struct kernel a, size_t i);                                   \
+    static void run_##kernel(void *arguments, size_t from, size_t to) {                            \
+        struct kernel a = *(struct kernel *)arguments;                                             \
+        for (size_t i = from; i < to; i++)                                                         \
+            kernel##_at(a, i);                                                                     \
+    }                                                                                              \
+    DEVICE_FUNCTION void kernel##_at(struct kernel a, size_t i)
+#define LAUNCH_FORMULA(kernel, a, count, stream) LAUNCH(stream, run_##kernel, a, count, GRAIN)

@@ -25,6 +25,21 @@ extern "C" {
     for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < (count);                    \
          i += (size_t)gridDim.x * blockDim.x)
 
+// common/kernels/formulas.h explains FORMULA. A GPU uses the arrays at their own addresses.
+#define DEVICE_FUNCTION __device__ static inline
+#define FORMULA(kernel)                                                                            \
+    DEVICE_FUNCTION void kernel##_at(struct kernel a, size_t i);                                   \
+    __global__ static void kernel##_kernel(struct kernel a, size_t count) {                        \
+        FOR_EACH (i, count)                                                                        \
+            kernel##_at(a, i);                                                                     \
+    }                                                                                              \
+    DEVICE_FUNCTION void kernel##_at(struct kernel a, size_t i)
+#define LAUNCH_FORMULA(kernel, a, count, stream) LAUNCH(kernel##_kernel, count, stream, a, count)
+#define READS(array, count) (array)
+#define WRITES(array, count) (array)
+#define UPDATES(array, count) (array)
+#define COMPUTES(elements, parts) ((void)0)
+
 // sums[i] = lanes[i] + lanes[i + left] + ..., for i < left. There are at most MOST_FOLDED lanes.
 enum { MOST_FOLDED = 1 << 18 };
 void fold(const double *lanes, size_t count, double *sums, size_t left, cudaStream_t stream);

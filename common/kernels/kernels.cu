@@ -1,41 +1,10 @@
 // The kernels for a GPU: those of the data, of dense layers, of the loss and of step 7.
-#include "common/base/rng.h"
 #include "common/kernels/gpu_launch.h"
 extern "C" {
 #include "common/data/data.h"
 #include "common/device/spans.h"
 }
-
-__global__ static void fill_uniform_kernel(float *values, size_t count, float bound, uint64_t seed,
-                                           uint64_t first) {
-    FOR_EACH (i, count)
-        values[i] = bound * (2.f * rng_uniform(seed, first + i) - 1.f);
-}
-
-void fill_uniform(float *values, size_t count, float bound, uint64_t seed, uint64_t first,
-                  cudaStream_t stream) {
-    LAUNCH(fill_uniform_kernel, count, stream, values, count, bound, seed, first);
-}
-
-__global__ static void fill_normal_kernel(float *values, size_t count, float deviation,
-                                          uint64_t seed, uint64_t first) {
-    FOR_EACH (i, count)
-        values[i] = deviation * rng_normal(seed, first + i);
-}
-
-void fill_normal(float *values, size_t count, float deviation, uint64_t seed, uint64_t first,
-                 cudaStream_t stream) {
-    LAUNCH(fill_normal_kernel, count, stream, values, count, deviation, seed, first);
-}
-
-__global__ static void fill_kernel(float *values, size_t count, float value) {
-    FOR_EACH (i, count)
-        values[i] = value;
-}
-
-void fill(float *values, size_t count, float value, cudaStream_t stream) {
-    LAUNCH(fill_kernel, count, stream, values, count, value);
-}
+#include "common/kernels/formulas.h"
 
 __global__ static void gather_batch_kernel(struct dataset set, const uint32_t *order, size_t first,
                                            size_t rows, float *x, uint8_t *y, struct divisor inputs,
@@ -76,25 +45,6 @@ __global__ static void add_bias_kernel(float *y, const float *bias, size_t count
 void add_bias(float *y, const float *bias, int rows, int cols, int relu, cudaStream_t stream) {
     size_t count = counted((size_t)rows * cols);
     LAUNCH(add_bias_kernel, count, stream, y, bias, count, divisor(cols), relu);
-}
-
-__global__ static void add_to_kernel(float *sums, const float *x, size_t count) {
-    FOR_EACH (i, count)
-        sums[i] += x[i];
-}
-
-void add_to(float *sums, const float *x, size_t count, cudaStream_t stream) {
-    LAUNCH(add_to_kernel, count, stream, sums, x, count);
-}
-
-__global__ static void relu_backward_kernel(float *dy, const float *y, size_t count) {
-    FOR_EACH (i, count)
-        if (y[i] <= 0.f)
-            dy[i] = 0.f;
-}
-
-void relu_backward(float *dy, const float *y, size_t count, cudaStream_t stream) {
-    LAUNCH(relu_backward_kernel, count, stream, dy, y, count);
 }
 
 // A block sums TILE columns, with at most TILE rows of threads. Each thread sums a part of one
@@ -189,25 +139,4 @@ void fold(const double *lanes, size_t count, double *sums, size_t left, cudaStre
 void sum_stats(const struct stats *stats, struct stats *sums, cudaStream_t stream) {
     size_t numbers = sizeof *sums / sizeof(double);
     fold((const double *)stats, STATS_LANES * numbers, (double *)sums, numbers, stream);
-}
-
-// The bits of floats: a bfloat16 is the upper half of them.
-__global__ static void to_bfloat16_kernel(uint16_t *y, const uint32_t *x, size_t count) {
-    FOR_EACH (i, count) {
-        int is_nan = (x[i] & 0x7fffffff) > 0x7f800000;
-        y[i] = is_nan ? 0x7fff : (x[i] + 0x7fff + (x[i] >> 16 & 1)) >> 16;
-    }
-}
-
-void to_bfloat16(uint16_t *y, const float *x, size_t count, cudaStream_t stream) {
-    LAUNCH(to_bfloat16_kernel, count, stream, y, (const uint32_t *)x, count);
-}
-
-__global__ static void from_bfloat16_kernel(uint32_t *y, const uint16_t *x, size_t count) {
-    FOR_EACH (i, count)
-        y[i] = (uint32_t)x[i] << 16;
-}
-
-void from_bfloat16(float *y, const uint16_t *x, size_t count, cudaStream_t stream) {
-    LAUNCH(from_bfloat16_kernel, count, stream, (uint32_t *)y, x, count);
 }

@@ -79,43 +79,11 @@ static inline float exponential(float x) {
     return p * power.value;
 }
 
-struct gelu {
-    const float *x, *dy;
-    float *y;
-};
-
-// (1 + tanh(u)) / 2 for the u of GELU at x.
-static inline float gelu_share(float x) {
-    float u = 0.7978845608f * (x + 0.044715f * x * x * x);
-    return 1 / (1 + exponential(-2 * u));
+static inline float sigmoid(float x) {
+    return 1 / (1 + exponential(-x));
 }
 
-static void run_gelu(void *arguments, size_t from, size_t to) {
-    struct gelu a = *(struct gelu *)arguments;
-    for (size_t i = from; i < to; i++)
-        a.y[i] = a.x[i] * gelu_share(a.x[i]);
-}
-
-void gelu(const float *x, float *y, size_t count, cudaStream_t stream) {
-    struct gelu a = {.x = READS(x, count), .y = WRITES(y, count)};
-    COMPUTES(count, 1);
-    LAUNCH(stream, run_gelu, a, count, GRAIN);
-}
-
-static void run_gelu_backward(void *arguments, size_t from, size_t to) {
-    struct gelu a = *(struct gelu *)arguments;
-    for (size_t i = from; i < to; i++) {
-        float x = a.x[i], share = gelu_share(x);
-        float slope = 2 * 0.7978845608f * (1 + 3 * 0.044715f * x * x);
-        a.y[i] = a.dy[i] * share * (1 + x * (1 - share) * slope);
-    }
-}
-
-void gelu_backward(const float *x, const float *dy, float *dx, size_t count, cudaStream_t stream) {
-    struct gelu a = {READS(x, count), READS(dy, count), WRITES(dx, count)};
-    COMPUTES(count, 1);
-    LAUNCH(stream, run_gelu_backward, a, count, GRAIN);
-}
+#include "zoo/kernels/activation_formulas.h"
 
 struct heads_copy {
     const float *x;

@@ -40,30 +40,12 @@ void look_up_backward(const float *tokens, const float *dy, float *dtable, int r
                   width);
 }
 
-static const float GELU_SLOPE = 0.7978845608f, GELU_CUBE = 0.044715f;
-
-__global__ static void gelu_kernel(const float *x, float *y, size_t count) {
-    FOR_EACH (i, count)
-        y[i] = 0.5f * x[i] * (1.f + tanhf(GELU_SLOPE * (x[i] + GELU_CUBE * x[i] * x[i] * x[i])));
+// It needs fewer instructions than a division.
+__device__ static inline float sigmoid(float x) {
+    return 0.5f + 0.5f * tanhf(0.5f * x);
 }
 
-void gelu(const float *x, float *y, size_t count, cudaStream_t stream) {
-    LAUNCH(gelu_kernel, count, stream, x, y, count);
-}
-
-__global__ static void gelu_backward_kernel(const float *x, const float *dy, float *dx,
-                                            size_t count) {
-    FOR_EACH (i, count) {
-        float square = x[i] * x[i];
-        float t = tanhf(GELU_SLOPE * (x[i] + GELU_CUBE * x[i] * square));
-        float inner = GELU_SLOPE * (1.f + 3.f * GELU_CUBE * square);
-        dx[i] = dy[i] * (0.5f * (1.f + t) + 0.5f * x[i] * (1.f - t * t) * inner);
-    }
-}
-
-void gelu_backward(const float *x, const float *dy, float *dx, size_t count, cudaStream_t stream) {
-    LAUNCH(gelu_backward_kernel, count, stream, x, dy, dx, count);
-}
+#include "zoo/kernels/activation_formulas.h"
 
 // How the matrices of heads are copied: this number of blocks copies each matrix. The index of an
 // element in its matrix is a 32-bit number, whose division is fast.
