@@ -1,7 +1,5 @@
 // The kernels for sequences of tokens, for the CPU device. They are plain loops, and the reference
 // for sequence_kernels.cu.
-#include "common/base/minmax.h"
-#include "common/base/rng.h"
 #include "common/kernels/cpu_launch.h"
 #include "zoo/kernels/sequence_kernels.h"
 #include <math.h>

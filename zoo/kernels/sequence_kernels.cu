@@ -1,5 +1,4 @@
 // The kernels for sequences of tokens, for a GPU.
-#include "common/base/rng.h"
 #include "common/kernels/gpu_launch.h"
 extern "C" {
 #include "zoo/kernels/sequence_kernels.h"
