@@ -87,11 +87,11 @@ int choose_gpu(int rank, int world) {
 // Prints how the first rank that failed has ended.
 static void report_end(int rank, pid_t pid, int status) {
     if (WIFSIGNALED(status))
-        fprintf(stderr, "%serror: rank %d (pid %d) was ended by signal %d, %s\n",
-                report_clear_bar(), rank, pid, WTERMSIG(status), strsignal(WTERMSIG(status)));
+        fprintf(stderr, "error: rank %d (pid %d) was ended by signal %d, %s\n", rank, pid,
+                WTERMSIG(status), strsignal(WTERMSIG(status)));
     else
-        fprintf(stderr, "%serror: rank %d (pid %d) ended with exit code %d\n", report_clear_bar(),
-                rank, pid, WEXITSTATUS(status));
+        fprintf(stderr, "error: rank %d (pid %d) ended with exit code %d\n", rank, pid,
+                WEXITSTATUS(status));
 }
 
 static void kill_ranks(const pid_t *pids, int world, int signal) {

@@ -91,9 +91,7 @@ void note(const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    // On a terminal, the line may contain the progress bar of a rank.
-    const char *erase = isatty(STDERR_FILENO) ? "\r\033[K" : "";
-    print_text(line, sprintf(line, "%slaunch: %s\n", erase, text));
+    print_text(line, sprintf(line, "launch: %s\n", text));
 }
 
 // Creates the folders of the path, too.

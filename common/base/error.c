@@ -1,5 +1,4 @@
 #include "common/base/error.h"
-#include "common/base/say.h"
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -37,9 +36,8 @@ void fail(const char *format, ...) {
     errno = error;
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
-    report_end_bar();
     fflush(stdout);
-    fprintf(stderr, "%serror (%s): %s\n", report_clear_bar(), error_origin(), message);
+    fprintf(stderr, "error (%s): %s\n", error_origin(), message);
     exit(1);
 }
 

@@ -9,8 +9,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 enum { LOG_SECONDS = 30, CSV_SIZE = 512 };
 
@@ -22,8 +20,6 @@ static struct {
     long begun, known, waited;
     double begin, know, wait, line;
     double speed; // steps per second before the last wait
-    int has_loss;
-    double loss;  // when it was last read, if has_loss is 1
     int modelled; // 1: the device has a modelled clock
 } report;
 
@@ -72,7 +68,6 @@ void report_open(const char *path, long done, long epochs, long steps, long most
     report.begun = report.known = report.waited = done;
     report.begin = report.know = report.wait = report.line = seconds();
     report.speed = 0;
-    report.has_loss = 0;
     report.modelled = device_is_modelled();
     if (path)
         open_csv(path, done > 0);
@@ -90,74 +85,42 @@ double report_pace(void) {
     return ceil(fmax(report.speed, 1));
 }
 
-// The bar fills the width that the text leaves. A narrow terminal shows no speed, and an even
-// narrower one no remaining time. A line that is still too long is cut, because a wrapped line
-// cannot be redrawn.
-static void draw(const char *head, double part, const char *state, const char *speed,
-                 const char *left) {
-    const char *full = "##############################";
-    char tail[200], line[512];
-    struct winsize size = {0};
-    int columns = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || !size.ws_col ? 80 : size.ws_col;
-    int width = 0;
-    for (int parts = 3; parts > 0 && width < 5; parts--) {
-        snprintf(tail, sizeof tail, "%s%s%s", state, parts > 2 ? speed : "", parts > 1 ? left : "");
-        int text = strlen(head) + strlen("[]") + strlen(tail);
-        int room = columns - 1 - text, most = strlen(full);
-        width = room < most ? room : most;
-    }
-    if (width >= 5)
-        snprintf(line, sizeof line, "%s[%-*.*s]%s", head, width, (int)(part * width), full, tail);
-    else
-        snprintf(line, sizeof line, "%sstep%s", head, tail);
-    report_draw_bar(line, columns - 1);
+// Returns the number as a text, which stays for three more calls, or none if the device leaves out
+// the arithmetic for it.
+static const char *computed(const char *format, double value, const char *none) {
+    static char texts[4][32];
+    static int last;
+    last = (last + 1) % 4;
+    snprintf(texts[last], sizeof texts[last], device_computes() ? format : none, value);
+    return texts[last];
 }
 
-// Writes the number to text, or none if the device leaves out the arithmetic for it.
-static const char *computed(char text[32], const char *format, double value, const char *none) {
-    snprintf(text, 32, device_computes() ? format : none, value);
-    return text;
-}
-
-// Prints the progress after done steps. loss is new if has_loss is 1. With a model there are no
-// rates, because the clock here is that of the host.
-static void print_progress(long done, int has_loss, double loss) {
-    double now = seconds();
-    long epoch = (done - 1) / report.steps + 1, step = (done - 1) % report.steps + 1;
-    long left = (report.last - done) * (now - report.begin) / (done - report.begun);
-    double samples = report.batch * (done - report.known) / (now - report.know); // per second
-    char head[64], state[96], speed[48] = "", rest[48] = "", text[48], number[32];
+// Call it after each wait for the device, which has done so many steps.
+static void measure_speed(long done, double now) {
     report.speed = (done - report.waited) / (now - report.wait);
     report.waited = done;
     report.wait = now;
-    if (has_loss) {
-        report.loss = loss;
-        report.has_loss = 1;
-        report.known = done;
-        report.know = now;
-    }
-    if (!has_loss && !report_on_terminal() && now < report.line + LOG_SECONDS)
-        return;
-    if (has_loss || (report_on_terminal() && report.has_loss))
-        snprintf(text, sizeof text, "  loss %s", computed(number, "%.4f", report.loss, "-"));
-    else
-        *text = 0;
-    snprintf(head, sizeof head, "epoch %ld/%ld  ", epoch, report.epochs);
-    snprintf(state, sizeof state, " %ld/%ld%s", step, report.steps, text);
-    if (!report.modelled) {
-        snprintf(speed, sizeof speed, "  %.0f %s/s", samples * units_per_sample(), unit());
-        snprintf(rest, sizeof rest, "  %ld:%02ld:%02ld left", left / 3600, left / 60 % 60,
-                 left % 60);
-    }
-    if (report_on_terminal())
-        draw(head, (double)step / report.steps, state, speed, rest);
-    else
-        say("%sstep%s%s%s\n", head, state, speed, rest);
+}
+
+// Prints a line with this text. With a modelled clock there are no rates, because the clock here is
+// that of the host.
+static void print_progress(long done, double now, const char *text) {
+    long epoch = (done - 1) / report.steps + 1, step = (done - 1) % report.steps + 1;
+    long left = (report.last - done) * (now - report.begin) / (done - report.begun);
+    double samples = report.batch * (done - report.known) / (now - report.know); // per second
+    say("epoch %ld/%ld  step %ld/%ld%s", epoch, report.epochs, step, report.steps, text);
+    if (!report.modelled)
+        say("  %.0f %s/s  %ld:%02ld:%02ld left", samples * units_per_sample(), unit(), left / 3600,
+            left / 60 % 60, left % 60);
+    say("\n");
     report.line = now;
 }
 
 void report_progress(long done) {
-    print_progress(done, 0, 0);
+    double now = seconds();
+    measure_speed(done, now);
+    if (now >= report.line + LOG_SECONDS)
+        print_progress(done, now, "");
 }
 
 // Ends a line of the CSV file with the columns of texts and of the watcher, which has times of
@@ -170,11 +133,15 @@ static void end_csv_line(const char *perplexity, int is_epoch) {
 }
 
 void report_loss(long done, double loss, double lr) {
-    char text[32];
-    print_progress(done, 1, loss);
+    char text[48];
+    double now = seconds();
+    measure_speed(done, now);
+    snprintf(text, sizeof text, "  loss %s", computed("%.4f", loss, "-"));
+    print_progress(done, now, text);
+    report.known = done;
+    report.know = now;
     if (report.csv) {
-        check_csv(
-            fprintf(report.csv, "%ld,%s,,,,,,%.9g", done, computed(text, "%.9g", loss, ""), lr));
+        check_csv(fprintf(report.csv, "%ld,%s,,,,,,%.9g", done, computed("%.9g", loss, ""), lr));
         end_csv_line("", 0);
     }
     if (watcher)
@@ -182,27 +149,23 @@ void report_loss(long done, double loss, double lr) {
 }
 
 static void csv_epoch(long epoch, long total, const double values[3], double elapsed) {
-    char texts[4][32];
     check_csv(fprintf(report.csv, "%ld,,%ld,%s,%s,%s,%.*f,", total, epoch,
-                      computed(texts[0], "%.9g", values[0], ""),
-                      computed(texts[1], "%.9g", values[1], ""),
-                      computed(texts[2], "%.2f", values[2], ""), report.modelled ? 6 : 3, elapsed));
-    end_csv_line(data_tokens ? computed(texts[3], "%.9g", exp(values[1]), "") : "", 1);
+                      computed("%.9g", values[0], ""), computed("%.9g", values[1], ""),
+                      computed("%.2f", values[2], ""), report.modelled ? 6 : 3, elapsed));
+    end_csv_line(data_tokens ? computed("%.9g", exp(values[1]), "") : "", 1);
 }
 
 void report_epoch(long epoch, long epochs, long total, struct stats train, struct stats test,
                   double elapsed, double samples_per_second) {
     double values[] = {train.loss / train.samples, test.loss / test.samples,
                        100 * test.correct / test.samples};
-    char texts[4][32];
     if (watcher)
         watcher->take();
-    report_erase_bar();
-    say("epoch %ld/%ld  loss %s  test loss %s  ", epoch, epochs,
-        computed(texts[0], "%.4f", values[0], "-"), computed(texts[1], "%.4f", values[1], "-"));
+    say("epoch %ld/%ld  loss %s  test loss %s  ", epoch, epochs, computed("%.4f", values[0], "-"),
+        computed("%.4f", values[1], "-"));
     if (data_tokens)
-        say("perplexity %s  ", computed(texts[3], "%.2f", exp(values[1]), "-"));
-    say("accuracy %s  %s%.*f s  %.0f %s/s\n", computed(texts[2], "%.2f%%", values[2], "-"),
+        say("perplexity %s  ", computed("%.2f", exp(values[1]), "-"));
+    say("accuracy %s  %s%.*f s  %.0f %s/s\n", computed("%.2f%%", values[2], "-"),
         report.modelled ? "modelled " : "", report.modelled ? 6 : 2, elapsed,
         samples_per_second * units_per_sample(), unit());
     if (watcher)
@@ -215,7 +178,6 @@ void report_epoch(long epoch, long epochs, long total, struct stats train, struc
 void report_stop(long done) {
     if (watcher)
         watcher->take();
-    report_end_bar();
     say("stopped after step %ld\n", done);
     if (watcher)
         watcher->print(report.modelled);

@@ -11,8 +11,8 @@ void report_open(const char *path, long done, long epochs, long steps, long most
 
 // Call report_due after every step. It returns 1 (never with a modelled clock) if pace steps have
 // been done since the last report, or at least one. Then wait until the device has done all queued
-// steps, and call report_progress. If stdout is a file, report_progress prints a line only every
-// 30 s. report_pace returns the pace at which a second passes from one report to the next.
+// steps, and call report_progress, which prints a line only every 30 s. report_pace returns the
+// pace at which a second passes from one report to the next.
 int report_due(long done, double pace);
 double report_pace(void);
 void report_progress(long done);
