@@ -1,14 +1,12 @@
 #include "common/base/options.h"
 #include "common/base/error.h"
+#include "common/base/minmax.h"
 #include <ctype.h>
-#include <libgen.h>
-#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 void wrong_usage(const char *format, ...) {
@@ -24,7 +22,7 @@ void wrong_usage(const char *format, ...) {
 }
 
 static enum option_type type_of(const struct option_spec *o) {
-    return o->type & ~(OPTION_LOCAL | OPTION_CHANGES | OPTION_OUTPUT | OPTION_OPEN);
+    return o->type & ~(OPTION_LOCAL | OPTION_CHANGES | OPTION_OPEN);
 }
 
 // Returns the option after o in the tables, where t is the table of o, or NULL at the end. Start
@@ -44,43 +42,29 @@ static const struct option_spec *find_rest(const struct option_table *tables) {
     return o;
 }
 
-// Returns a text such as "sgd, adam, adamw", or "" without choices. The next call overwrites
-// it.
+// Adds to the text, and cuts it if it does not fit.
+__attribute__((format(printf, 3, 4))) static void append(char *text, size_t size,
+                                                         const char *format, ...) {
+    size_t used = strlen(text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text + used, size - used, format, arguments);
+    va_end(arguments);
+}
+
+// Returns a text such as "sgd, adam, adamw", or "" without choices. The next call overwrites it.
 static const char *choices(const struct option_spec *o) {
     static char text[256];
-    size_t used = 0;
     *text = 0;
-    for (int i = 0; o->choice && o->choice(i) && used < sizeof text; i++)
-        used += snprintf(text + used, sizeof text - used, "%s%s", i > 0 ? ", " : "", o->choice(i));
-    return text;
-}
-
-// Returns word i of the choices without what stands before " for ", such as "sgd" of "0.05 for
-// sgd", or NULL after the last one.
-static const char *user(const struct option_spec *o, int i) {
-    const char *word = o->choice(i);
-    return word ? strstr(word, " for ") + strlen(" for ") : NULL;
-}
-
-// Returns used_by as users type it, such as "--optimizer adam or adamw". The next call overwrites
-// it.
-static const char *cause_of(const struct option_spec *o) {
-    static char text[256];
-    int name = strcspn(o->used_by, "=");
-    const char *values = o->used_by + name;
-    size_t used = snprintf(text, sizeof text, "--%.*s%s%s", name, o->used_by, *values ? " " : "",
-                           *values ? values + 1 : "");
-    for (int i = 0; !strcmp(values, "=") && user(o, i); i++) {
-        const char *before = i == 0 ? "" : user(o, i + 1) ? ", " : " or ";
-        used += snprintf(text + used, sizeof text - used, "%s%s", before, user(o, i));
-    }
+    for (int i = 0; o->choice && o->choice(i); i++)
+        append(text, sizeof text, "%s%s", i > 0 ? ", " : "", o->choice(i));
     return text;
 }
 
 static void print_option_help(const struct option_spec *o) {
     printf("  --%-16s %s%s%s", o->name, o->help, o->choice ? ": " : "", choices(o));
     if (o->used_by)
-        printf(" [only for %s]", cause_of(o));
+        printf(" [only for %s]", o->used_by);
     if (o->fallback && *o->fallback)
         printf(" (%s)", o->fallback);
     putchar('\n');
@@ -145,55 +129,26 @@ static int is_name(const char *name, const char *typed, size_t length) {
     return i == length && !name[i];
 }
 
-// Returns the option with this name. typed begins behind the dashes, and may end with =VALUE.
-static const struct option_spec *find_option(const struct option_table *tables, const char *typed) {
+// Returns the option whose name has this length and begins at typed, or NULL.
+static const struct option_spec *find_option(const struct option_table *tables, const char *typed,
+                                             size_t length) {
     const struct option_spec *o = NULL;
     while ((o = next_option(&tables, o)) &&
-           (type_of(o) == OPTION_REST || !is_name(o->name, typed, strcspn(typed, "="))))
+           (type_of(o) == OPTION_REST || !is_name(o->name, typed, length)))
         ;
     return o;
 }
 
-// Returns an option whose name begins with the typed name, or with which the typed name begins.
-// Returns NULL if there is none.
-static const struct option_spec *find_similar(const struct option_table *tables,
-                                              const char *typed) {
+// Returns an option whose name begins with the typed name, or with which the typed name begins, or
+// NULL.
+static const struct option_spec *find_similar(const struct option_table *tables, const char *typed,
+                                              size_t length) {
     const struct option_spec *o = NULL;
-    size_t length = strcspn(typed, "=");
-    while ((o = next_option(&tables, o)))
-        if (length && type_of(o) != OPTION_REST &&
-            (!strncmp(o->name, typed, length) || !strncmp(o->name, typed, strlen(o->name))))
-            break;
+    while ((o = next_option(&tables, o)) &&
+           (type_of(o) == OPTION_REST || length == 0 ||
+            strncmp(o->name, typed, min_size(length, strlen(o->name)))))
+        ;
     return o;
-}
-
-// Returns 1 if both paths lead to the same file, which need not exist. Devices may be shared.
-static int is_same_file(const char *a, const char *b) {
-    struct stat of[2];
-    const char *paths[2] = {a, b};
-    char copy[PATH_MAX], names[2][PATH_MAX];
-    int found = !stat(a, &of[0]) + !stat(b, &of[1]);
-    for (int i = 0; i < 2 && found == 0; i++) {
-        snprintf(copy, sizeof copy, "%s", paths[i]);
-        snprintf(names[i], sizeof names[i], "%s", basename(copy));
-        snprintf(copy, sizeof copy, "%s", paths[i]);
-        if (stat(dirname(copy), &of[i]))
-            return 0; // opening it fails later
-    }
-    int same = of[0].st_dev == of[1].st_dev && of[0].st_ino == of[1].st_ino;
-    return found == 0 ? same && !strcmp(names[0], names[1])
-                      : found == 2 && same && S_ISREG(of[0].st_mode);
-}
-
-static void check_outputs(const struct option_table *tables) {
-    const struct option_table *t = tables, *u;
-    for (const struct option_spec *a = NULL, *b; (a = next_option(&t, a));)
-        for (b = a, u = t; a->type & OPTION_OUTPUT && (b = next_option(&u, b));) {
-            const char *one = *(const char **)a->value;
-            const char *other = b->type & OPTION_OUTPUT ? *(const char **)b->value : NULL;
-            if (one && other && is_same_file(one, other))
-                wrong_usage("--%s and --%s name the same file, %s", a->name, b->name, one);
-        }
 }
 
 // No file stays open whose errors could be reported later.
@@ -223,8 +178,9 @@ void options_parse(const struct option_table *tables, const char *summary, int a
         }
         const char *typed = strncmp(argv[i], "--", 2) ? "" : argv[i] + 2;
         const char *equals = strchr(typed, '=');
-        const struct option_spec *o = find_option(tables, typed);
-        if (!o && (o = find_similar(tables, typed)))
+        size_t length = strcspn(typed, "=");
+        const struct option_spec *o = find_option(tables, typed, length);
+        if (!o && (o = find_similar(tables, typed, length)))
             wrong_usage("unknown option %s, but there is --%s", argv[i], o->name);
         if (!o)
             wrong_usage("unknown option %s", argv[i]);
@@ -239,83 +195,68 @@ void options_parse(const struct option_table *tables, const char *summary, int a
             wrong_usage("--%s needs a value", o->name);
         set_value(o, text);
     }
-    check_outputs(tables);
 }
 
 static const char *word_of(const struct option_spec *o) {
     return type_of(o) == OPTION_CHOICE ? o->choice(*(long *)o->value) : *(const char **)o->value;
 }
 
-// Writes the option as users type it.
-static size_t print_option(char *text, size_t size, const struct option_spec *o) {
-    if (type_of(o) == OPTION_TEXT || type_of(o) == OPTION_CHOICE)
-        return snprintf(text, size, "--%s %s", o->name, word_of(o));
+// Returns the option as users type it, such as "--batch 128". The next call overwrites it.
+static const char *as_typed(const struct option_spec *o) {
+    static char text[1024];
+    if (type_of(o) == OPTION_TEXT || type_of(o) == OPTION_CHOICE) {
+        snprintf(text, sizeof text, "--%s %s", o->name, word_of(o));
+        return text;
+    }
     double number = type_of(o) == OPTION_REAL ? *(double *)o->value : *(long *)o->value;
     int is_word = type_of(o) == OPTION_REAL ? isnan(number) : number == 0;
     if (is_word && o->fallback && !isdigit(*o->fallback))
-        return snprintf(text, size, "--%s %s", o->name, o->fallback);
-    return snprintf(text, size, "--%s %.15g", o->name, number);
+        snprintf(text, sizeof text, "--%s %s", o->name, o->fallback);
+    else
+        snprintf(text, sizeof text, "--%s %.15g", o->name, number);
+    return text;
 }
 
-size_t options_list(const struct option_table *tables, char *text, size_t size) {
-    size_t used = 0;
-    *text = 0;
-    for (const struct option_spec *o = NULL; (o = next_option(&tables, o));) {
-        int has_value = type_of(o) != OPTION_TEXT || *(const char **)o->value;
-        if (o->type & OPTION_LOCAL || type_of(o) == OPTION_REST || !has_value)
-            continue;
-        if (used > 0 && used < size)
-            used += snprintf(text + used, size - used, ", ");
-        if (used < size)
-            used += print_option(text + used, size - used, o);
-    }
-    return used < size ? used : size - 1;
-}
-
-// Returns 1 if the option does not have its default.
-static int is_changed(const struct option_spec *o, const char *now) {
+static int is_changed(const struct option_spec *o) {
     char usual[256];
     snprintf(usual, sizeof usual, "--%s %s", o->name, o->fallback);
-    return strcmp(now, usual) != 0;
+    return strcmp(as_typed(o), usual) != 0;
+}
+
+void options_list(const struct option_table *tables, char *text, size_t size) {
+    *text = 0;
+    for (const struct option_spec *o = NULL; (o = next_option(&tables, o));) {
+        int has_value = type_of(o) != OPTION_TEXT || word_of(o);
+        if (!(o->type & OPTION_LOCAL) && type_of(o) != OPTION_REST && has_value)
+            append(text, size, "%s%s", *text ? ", " : "", as_typed(o));
+    }
 }
 
 void options_list_changes(const struct option_table *tables, char *text, size_t size) {
-    char now[256];
-    size_t used = 0;
     *text = 0;
-    for (const struct option_spec *o = NULL; (o = next_option(&tables, o));) {
-        if (!(o->type & OPTION_CHANGES))
-            continue;
-        print_option(now, sizeof now, o);
-        if (is_changed(o, now) && used < size)
-            used += snprintf(text + used, size - used, ", %s", now);
-    }
+    for (const struct option_spec *o = NULL; (o = next_option(&tables, o));)
+        if (o->type & OPTION_CHANGES && is_changed(o))
+            append(text, size, ", %s", as_typed(o));
 }
 
-// Returns 1 if the option in used_by has one of the values there, or, without values there, is
+// Returns 1 if the option in used_by has one of the values there or, without values there, is
 // given.
 static int has_effect(const struct option_table *tables, const struct option_spec *o) {
-    const char *value = word_of(find_option(tables, o->used_by)), *cause = cause_of(o);
-    if (!value || !strchr(o->used_by, '='))
+    const char *name = o->used_by + strlen("--"), *values = strchr(name, ' ');
+    const char *value = word_of(find_option(tables, name, strcspn(name, " ")));
+    if (!values)
         return value != NULL;
-    size_t length = strcspn(value, ":");
-    while ((cause = strchr(cause, ' '))) // a whole word, not a part of one, such as adam of adamw
-        if (!strncmp(++cause, value, length) && strchr(", ", cause[length]))
+    size_t length = strlen(value);
+    for (; values; values = strchr(values, ' ')) // whole words, as adam is a part of adamw
+        if (!strncmp(++values, value, length) && strchr(", ", values[length]))
             return 1;
     return 0;
 }
 
 void options_list_unused(const struct option_table *tables, char *text, size_t size) {
-    char now[256];
-    size_t used = 0;
     const struct option_table *t = tables;
     *text = 0;
-    for (const struct option_spec *o = NULL; (o = next_option(&t, o));) {
-        if (!o->used_by || has_effect(tables, o))
-            continue;
-        print_option(now, sizeof now, o);
-        if (is_changed(o, now) && used < size)
-            used += snprintf(text + used, size - used, "%s%s (only for %s)", used > 0 ? ", " : "",
-                             now, cause_of(o));
-    }
+    for (const struct option_spec *o = NULL; (o = next_option(&t, o));)
+        if (o->used_by && is_changed(o) && !has_effect(tables, o))
+            append(text, size, "%s%s (only for %s)", *text ? ", " : "", as_typed(o), o->used_by);
 }

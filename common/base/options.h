@@ -13,8 +13,7 @@ enum option_type {
     // Added to a type:
     OPTION_LOCAL = 8,    // the processes of a run may have different values
     OPTION_CHANGES = 16, // another value changes the losses
-    OPTION_OUTPUT = 32,  // a file that the program writes, so no other option may name it
-    OPTION_OPEN = 64     // a text that need not be one of the choices
+    OPTION_OPEN = 32     // a text that need not be one of the choices
 };
 
 struct option_spec {
@@ -28,12 +27,11 @@ struct option_spec {
                           // to 0, and an OPTION_REAL to NAN.
     double min, max;      // of numbers, inclusive
     const char *help;
-    const char *(*choice)(
-        int i); // returns word i of a list that --help shows after help, or NULL
-                // after the last one; a text or an OPTION_CHOICE must be one of these words
-    // When the option has an effect, NULL: always. "schedule=step or cosine": with these values of
-    // another option, up to a colon in them. "optimizer=": with those that stand behind " for " in
-    // the choices, such as "0.05 for sgd". "snapshot": if the other option is given.
+    // Returns word i of a list that --help shows after help, or NULL after the last one. A text or an
+    // OPTION_CHOICE must be one of these words.
+    const char *(*choice)(int i);
+    // When the option has an effect, such as "--schedule step or cosine", or "--snapshot" for any
+    // value. NULL: always.
     const char *used_by;
 };
 
@@ -53,8 +51,8 @@ struct option_table {
 void options_parse(const struct option_table *tables, const char *summary, int argc, char **argv);
 
 // Writes a text such as "--batch 128, --seed 1", which lists all options that have a value and are
-// not OPTION_LOCAL. Cuts the text if it does not fit. Returns its length.
-size_t options_list(const struct option_table *tables, char *text, size_t size);
+// not OPTION_LOCAL. Cuts the text if it does not fit.
+void options_list(const struct option_table *tables, char *text, size_t size);
 
 // Writes a text such as ", --dropout 0.2, --tf32 1", which lists all OPTION_CHANGES whose value is
 // not the default. Cuts the text if it does not fit.

@@ -7,7 +7,6 @@
 #include "common/training/catalogue.h"
 #include "common/training/training_options.h"
 #include <math.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,25 +25,12 @@ const char *optimizer_name(int i) {
     return catalogue->optimizers[i] ? catalogue->optimizers[i]->name : NULL;
 }
 
-const char *optimizer_default(int i, size_t setting) {
-    static char text[32];
-    for (const struct optimizer *const *o = catalogue->optimizers; *o; o++) {
-        double value;
-        memcpy(&value, (const char *)*o + setting, sizeof value);
-        if (value > 0 && i-- == 0) {
-            snprintf(text, sizeof text, "%g for %s", value, (*o)->name);
-            return text;
-        }
-    }
-    return NULL;
-}
-
 const char *optimizer_lr(int i) {
-    return optimizer_default(i, offsetof(struct optimizer, lr));
-}
-
-const char *optimizer_momentum(int i) {
-    return optimizer_default(i, offsetof(struct optimizer, momentum));
+    static char text[32];
+    const struct optimizer *o = catalogue->optimizers[i];
+    if (o)
+        snprintf(text, sizeof text, "%g for %s", o->lr, o->name);
+    return o ? text : NULL;
 }
 
 static const struct optimizer *find_optimizer(const char *name) {

@@ -58,11 +58,9 @@ int optimizer_build(struct optimizer *optimizer, const struct training_options *
 // Returns the name of optimizer number i in the catalogue, or NULL after the last one.
 const char *optimizer_name(int i);
 
-// Return default number i of a setting, such as "0.05 for sgd", or NULL after the last one. The
-// next call overwrites it. setting: its offset in struct optimizer.
-const char *optimizer_default(int i, size_t setting);
+// Returns the default learning rate of optimizer number i, such as "0.05 for sgd", or NULL after
+// the last one. The next call overwrites it.
 const char *optimizer_lr(int i);
-const char *optimizer_momentum(int i);
 
 // Returns the option, or the default if the option is auto, which is NAN, or is not used.
 double optimizer_setting(double option, double usual);

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-static long color, count, big, workers, quick, nice_value, copies, depth;
+static long color, count, big, workers, quick, nice_value, copies;
 static double rate, speed, grip;
 static const char *title, *name, *file, *folder, *paint;
 
@@ -40,11 +40,10 @@ static const struct option_spec more[] = {
      color_name},
     {"paint", OPTION_TEXT | OPTION_LOCAL, &paint, "red", 0, 0, "which paint", color_name},
     {"nice", OPTION_INT | OPTION_LOCAL, &nice_value, "5", 0, 19, "how patient it is",
-     .used_by = "color=dark green or blue"},
+     .used_by = "--color dark green or blue"},
     {"grip", OPTION_REAL | OPTION_LOCAL, &grip, "auto", 0, 1, "how firm it is, auto", grip_default,
-     .used_by = "color="},
-    {"copies", OPTION_INT | OPTION_LOCAL, &copies, "1", 1, 9, "how often", .used_by = "file"},
-    {"depth", OPTION_INT | OPTION_LOCAL, &depth, "1", 1, 9, "how deep", .used_by = "folder=blue"},
+     .used_by = "--color red or dark green"},
+    {"copies", OPTION_INT | OPTION_LOCAL, &copies, "1", 1, 9, "how often", .used_by = "--file"},
     {0},
 };
 
@@ -131,12 +130,11 @@ TEST(values_are_set) {
         quick = 0;
         errno = ERANGE; // left by somebody else
         parse(cases[i].arguments);
-        size_t size = options_list(tables, text, sizeof text);
-        assert_int_equal(size, strlen(text));
+        options_list(tables, text, sizeof text);
         if (!strstr(text, cases[i].listed))
             fail_msg("%s does not contain %s", text, cases[i].listed);
     }
-    assert_int_equal(options_list(tables, small, sizeof small), sizeof small - 1);
+    options_list(tables, small, sizeof small);
     assert_string_equal(small, "--count 3, --bi");
     assert_string_equal(folder, "x"); // its choices are only examples
 }
@@ -250,8 +248,7 @@ static const char help[] =
     "  --nice             how patient it is [only for --color dark green or blue] (5)\n"
     "  --grip             how firm it is, auto: 0.5 for red, 0.7 for dark green"
     " [only for --color red or dark green] (auto)\n"
-    "  --copies           how often [only for --file] (1)\n"
-    "  --depth            how deep [only for --folder blue] (1)\n\n"
+    "  --copies           how often [only for --file] (1)\n\n"
     "first:\n"
     "  --count            how many (3)\n"
     "  --big              how many more (0)\n"
@@ -318,8 +315,6 @@ TEST(unused_options_are_listed) {
         {{"--color", "blue", "--grip", "0.1"}, "--grip 0.1 (only for --color red or dark green)"},
         {{"--copies", "2"}, "--copies 2 (only for --file)"},
         {{"--copies", "2", "--file", "x"}, ""},
-        {{"--depth", "2"}, "--depth 2 (only for --folder blue)"},
-        {{"--depth", "2", "--folder", "blue:green"}, ""},
     };
     char text[256], small[16];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
