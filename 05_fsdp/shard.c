@@ -30,7 +30,6 @@ void shard_initialise(const struct sharding *s, int number, const struct model *
 }
 
 void optimize_shard(struct optimizer *o, const struct sharding *s, int number) {
-    o->find = shard_find;
     o->sharding = s;
     o->shard = number;
 }

@@ -1,9 +1,7 @@
 #include "common/training/optimizer.h"
 #include "common/base/error.h"
-#include "common/base/minmax.h"
 #include "common/device/spans.h"
 #include "common/kernels/kernels.h"
-#include "common/models/model.h"
 #include "common/training/catalogue.h"
 #include "common/training/training_options.h"
 #include <math.h>
@@ -70,43 +68,13 @@ double optimizer_rate(const struct optimizer *o, long step) {
     return o->factor ? o->lr * o->factor(o, step) : o->lr;
 }
 
-// Updates count parameters from number first of the model on: those of them that the shard has.
-static void update_range(const struct optimizer *o, double weight_decay, struct update arrays,
-                         size_t first, size_t count, long step, cudaStream_t stream) {
-    for (struct location place = {1, first, count}; count > 0; count -= place.count) {
-        if (o->find)
-            place = o->find(o->sharding, o->shard, first);
-        place.count = min_size(place.count, count);
-        if (place.held)
-            o->update(o, optimizer_rate(o, step), weight_decay, arrays, place.index, place.count,
-                      step, stream);
-        first += place.count;
-    }
-}
-
-// Updates the parameters of the layer: those that decay, and then the others. A layer that consists
-// of others has no parameters of its own.
-static void update_layer(const struct optimizer *o, const struct layer *l, struct update arrays,
-                         long step, cudaStream_t stream) {
-    size_t decaying = l->parameters - l->vectors;
-    if (l->inner)
-        return;
-    update_range(o, o->weight_decay, arrays, l->first, decaying, step, stream);
-    update_range(o, 0, arrays, l->first + decaying, l->vectors, step, stream);
-}
-
 void optimizer_step(const struct optimizer *o, float *parameters, const float *gradients,
                     float *state, size_t count, long step, cudaStream_t stream) {
-    const struct model *m = o->model;
     struct update arrays = {parameters, gradients, state, count};
     span_begin(PHASE_UPDATE, __func__, stream);
-    if (o->weight_decay == 0 || !m->vectors) {
+    if (o->update_all)
+        o->update_all(o, arrays, step, stream);
+    else
         o->update(o, optimizer_rate(o, step), o->weight_decay, arrays, 0, count, step, stream);
-    } else {
-        for (const struct layer *l = m->layers; l < m->layers + m->count; l++)
-            update_layer(o, l, arrays, step, stream);
-        for (const struct layer *l = m->inner; l < m->inner + m->inner_count; l++)
-            update_layer(o, l, arrays, step, stream);
-    }
     span_end();
 }

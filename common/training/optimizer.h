@@ -13,13 +13,6 @@ struct update {
     size_t size;
 };
 
-// Where an array that holds only some of the model's parameters has one of them.
-struct location {
-    int held;            // 1: the array has it
-    size_t index, count; // its index there, and how many parameters from it on are the same:
-                         // consecutive in the array or, if held is 0, all not there
-};
-
 struct sharding;
 struct optimizer {
     const char *name;
@@ -33,13 +26,14 @@ struct optimizer {
     double beta1, beta2, rho, epsilon; // settings of the optimizers of zoo/, too
     double weight_decay;
     int nesterov;
+    // Updates all parameters. NULL: one call of update does.
+    void (*update_all)(const struct optimizer *optimizer, struct update arrays, long step,
+                       cudaStream_t stream);
     // Returns the factor of lr in training step number step, from 1. NULL: always 1.
     double (*factor)(const struct optimizer *optimizer, long step);
-    long steps, steps_per_epoch; // of all epochs together, and of one
-    const struct model *model;   // of the parameters, which says which of them decay
-    // Finds a parameter in shard number shard, if an update sees only that. NULL: it sees all.
-    struct location (*find)(const struct sharding *sharding, int shard, size_t parameter);
-    const struct sharding *sharding;
+    long steps, steps_per_epoch;     // of all epochs together, and of one
+    const struct model *model;       // of the parameters, which says which of them decay
+    const struct sharding *sharding; // an update sees shard number shard; NULL: all parameters
     int shard;
     char text[320]; // for the banner: name and settings
 };
@@ -74,7 +68,6 @@ double optimizer_rate(const struct optimizer *optimizer, long step);
 // Updates the parameters in step number step, from 1. state is the optimizer's memory between
 // steps, such as the two moments of Adam: state_per_parameter arrays of count floats, one after the
 // other. It must be zero before the first step. No parameter depends on another, so a call for a
-// part of the arrays gives that part of the result. Weight decay changes only those parameters that
-// the model says.
+// part of the arrays gives that part of the result.
 void optimizer_step(const struct optimizer *optimizer, float *parameters, const float *gradients,
                     float *state, size_t count, long step, cudaStream_t stream);

@@ -1,7 +1,7 @@
 // How the flat array of a model's parameters is divided into shards: of layers, of stages, or of
 // matrices. Shards of each kind are saved in the same way.
 #pragma once
-#include "common/training/optimizer.h"
+#include <stddef.h>
 
 // A shard is a list of ranges of the flat array: its piece of each unit, in this order. A unit is a
 // range of the array, and begins where the one before it ends. Usually it is cut into consecutive
@@ -25,6 +25,13 @@ int sharding_fits(const struct sharding *sharding, size_t parameters);
 // Returns the number of parameters of a shard, with its padding. It is at least 1,
 // because a shard without parameters holds one value of padding.
 size_t shard_size(const struct sharding *sharding, int number);
+
+// Where an array that holds only some of the model's parameters has one of them.
+struct location {
+    int held;            // 1: the array has it
+    size_t index, count; // its index there, and how many parameters from it on are the same:
+                         // consecutive in the array or, if held is 0, all not there
+};
 
 // Returns where a shard holds this parameter of the flat array.
 struct location shard_find(const struct sharding *sharding, int number, size_t parameter);
