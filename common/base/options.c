@@ -88,6 +88,13 @@ __attribute__((noreturn)) static void print_help(const struct option_table *tabl
     exit(0);
 }
 
+static void set_number(const struct option_spec *o, double number) {
+    if (type_of(o) == OPTION_INT)
+        *(long *)o->value = (long)number;
+    else
+        *(double *)o->value = number;
+}
+
 static void set_value(const struct option_spec *o, const char *text) {
     if (type_of(o) == OPTION_TEXT || type_of(o) == OPTION_CHOICE) {
         int i = 0;
@@ -104,10 +111,7 @@ static void set_value(const struct option_spec *o, const char *text) {
     char *end;
     double number = type_of(o) == OPTION_INT ? (double)strtol(text, &end, 10) : strtod(text, &end);
     if (end == text && o->fallback && !strcmp(text, o->fallback)) {
-        if (type_of(o) == OPTION_INT)
-            *(long *)o->value = 0;
-        else
-            *(double *)o->value = NAN; // 0 may be a value of its own
+        set_number(o, type_of(o) == OPTION_INT ? 0 : NAN); // a real 0 may be a value of its own
         return;
     }
     if (end == text || *end)
@@ -115,10 +119,7 @@ static void set_value(const struct option_spec *o, const char *text) {
                     type_of(o) == OPTION_INT ? "whole number" : "number");
     if (!(number >= o->min && number <= o->max)) // this form also refuses NaN
         wrong_usage("--%s %s: want a number from %.10g to %.10g", o->name, text, o->min, o->max);
-    if (type_of(o) == OPTION_INT)
-        *(long *)o->value = (long)number;
-    else
-        *(double *)o->value = number;
+    set_number(o, number);
 }
 
 // Returns 1 if the name equals the first length letters of typed.
@@ -133,8 +134,7 @@ static int is_name(const char *name, const char *typed, size_t length) {
 static const struct option_spec *find_option(const struct option_table *tables, const char *typed,
                                              size_t length) {
     const struct option_spec *o = NULL;
-    while ((o = next_option(&tables, o)) &&
-           (type_of(o) == OPTION_REST || !is_name(o->name, typed, length)))
+    while ((o = next_option(&tables, o)) && !is_name(o->name, typed, length))
         ;
     return o;
 }
@@ -227,7 +227,7 @@ void options_list(const struct option_table *tables, char *text, size_t size) {
     *text = 0;
     for (const struct option_spec *o = NULL; (o = next_option(&tables, o));) {
         int has_value = type_of(o) != OPTION_TEXT || word_of(o);
-        if (!(o->type & OPTION_LOCAL) && type_of(o) != OPTION_REST && has_value)
+        if (!(o->type & OPTION_LOCAL) && has_value)
             append(text, size, "%s%s", *text ? ", " : "", as_typed(o));
     }
 }

@@ -18,19 +18,6 @@ RNG_FUNCTION uint64_t rng_bits(uint64_t seed, uint64_t index) {
     return z ^ z >> 31;
 }
 
-// The numbers that belong to the values of an array: value i has number first + i. If the array has
-// some columns of a larger one, of rows of pitch values, width of them, the numbers are those of
-// the same values there: first + (begin + i) / width * pitch + (begin + i) % width.
-struct numbers {
-    uint64_t first;
-    uint64_t begin, width, pitch; // width 0: the array is not a part of a larger one
-};
-
-RNG_FUNCTION uint64_t rng_number(struct numbers n, uint64_t i) {
-    return n.width ? n.first + (n.begin + i) / n.width * n.pitch + (n.begin + i) % n.width
-                   : n.first + i;
-}
-
 // Returns a number that is uniform in [0, 1): a multiple of 2^-24, which a float holds exactly.
 RNG_FUNCTION float rng_uniform(uint64_t seed, uint64_t index) {
     return (float)(rng_bits(seed, index) >> 40) * 0x1p-24f;

@@ -21,22 +21,19 @@ const char *data_word(int i) {
     return NULL;
 }
 
-static void measure_channel(struct dataset *set, int channel) {
-    size_t step = set->shape.channels, end = set->count * set->inputs;
-    uint64_t sum = 0, squares = 0; // integers, so the sums are exact
-    for (size_t i = channel; i < end; i += step) {
-        sum += set->values[i];
-        squares += set->values[i] * set->values[i];
-    }
-    double values = (double)(end / step), mean = sum / values;
-    double variance = squares / values - mean * mean;
-    set->mean[channel] = mean / 255;
-    set->deviation[channel] = variance > 0 ? sqrt(variance) / 255 : 1; // a blank channel: no x / 0
-}
-
 void data_measure(struct dataset *set) {
-    for (int channel = 0; channel < set->shape.channels; channel++)
-        measure_channel(set, channel);
+    size_t channels = set->shape.channels, end = set->count * set->inputs;
+    for (size_t channel = 0; channel < channels; channel++) {
+        uint64_t sum = 0, squares = 0; // integers, so the sums are exact
+        for (size_t i = channel; i < end; i += channels) {
+            sum += set->values[i];
+            squares += set->values[i] * set->values[i];
+        }
+        double values = (double)(end / channels), mean = sum / values;
+        double variance = squares / values - mean * mean;
+        set->mean[channel] = mean / 255;
+        set->deviation[channel] = variance > 0 ? sqrt(variance) / 255 : 1; // blank: no x / 0
+    }
 }
 
 static const struct data_source *find_source(const char *folder) {

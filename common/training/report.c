@@ -15,10 +15,10 @@ enum { LOG_SECONDS = 30, CSV_SIZE = 512 };
 static struct {
     FILE *csv;
     long epochs, steps, last, batch; // last: the number of the last step, over all epochs
-    // Completed steps when training began, when the loss was last read, and at the last wait for
-    // the device; the times of these three events, and of the last line in a log.
-    long begun, known, waited;
-    double begin, know, wait, line;
+    // Completed steps when the loss was last read, and at the last wait for the device; the times
+    // of these two events, and of the last line.
+    long known, waited;
+    double know, wait, line;
     double speed; // steps per second before the last wait
     int modelled; // 1: the device has a modelled clock
 } report;
@@ -65,8 +65,8 @@ void report_open(const char *path, long done, long epochs, long steps, long most
     report.steps = steps;
     report.last = most && most < epochs * steps ? most : epochs * steps;
     report.batch = batch;
-    report.begun = report.known = report.waited = done;
-    report.begin = report.know = report.wait = report.line = seconds();
+    report.known = report.waited = done;
+    report.know = report.wait = report.line = seconds();
     report.speed = 0;
     report.modelled = device_is_modelled();
     if (path)
@@ -106,12 +106,12 @@ static void measure_speed(long done, double now) {
 // that of the host.
 static void print_progress(long done, double now, const char *text) {
     long epoch = (done - 1) / report.steps + 1, step = (done - 1) % report.steps + 1;
-    long left = (report.last - done) * (now - report.begin) / (done - report.begun);
-    double samples = report.batch * (done - report.known) / (now - report.know); // per second
+    double rate = (done - report.known) / (now - report.know); // steps per second
+    long left = (report.last - done) / rate;                   // seconds
     say("epoch %ld/%ld  step %ld/%ld%s", epoch, report.epochs, step, report.steps, text);
     if (!report.modelled)
-        say("  %.0f %s/s  %ld:%02ld:%02ld left", samples * units_per_sample(), unit(), left / 3600,
-            left / 60 % 60, left % 60);
+        say("  %.0f %s/s  %ld:%02ld:%02ld left", rate * report.batch * units_per_sample(), unit(),
+            left / 3600, left / 60 % 60, left % 60);
     say("\n");
     report.line = now;
 }

@@ -6,6 +6,19 @@
 // y[i] = max(a[i] + b[i], 0).
 void add_relu(const float *a, const float *b, float *y, size_t count, cudaStream_t stream);
 
+// The random numbers that belong to the values of an array: value i has number first + i. If the
+// array has some columns of a larger one, of rows of pitch values, width of them, the numbers are
+// those of the same values there: first + (begin + i) / width * pitch + (begin + i) % width.
+struct numbers {
+    uint64_t first;
+    uint64_t begin, width, pitch; // width 0: the array is not a part of a larger one
+};
+
+RNG_FUNCTION uint64_t rng_number(struct numbers n, uint64_t i) {
+    return n.width ? n.first + (n.begin + i) / n.width * n.pitch + (n.begin + i) % n.width
+                   : n.first + i;
+}
+
 // y[i] = 0 if random number rng_number(numbers, i) of the seed is below rate, else
 // x[i] / (1 - rate).
 void drop_values(const float *x, float *y, size_t count, float rate, uint64_t seed,
