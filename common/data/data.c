@@ -99,9 +99,7 @@ int data_load(struct dataset *train, struct dataset *test, const char **folder,
                       *folder, a.height, a.width, a.channels, b.height, b.width, b.channels);
     train->inputs = test->inputs = shape_size(a);
     data_tokens = train->tokens ? train->targets : 0;
-    if (train->tokens)
-        train->deviation[0] = 1 / 255.f; // the model reads the bytes themselves
-    else
+    if (!train->tokens)
         data_measure(train);
     memcpy(test->mean, train->mean, sizeof test->mean);
     memcpy(test->deviation, train->deviation, sizeof test->deviation);

@@ -8,9 +8,9 @@ struct data_source {
     // Returns 1 if the folder of --data holds files of this format, or is the word below.
     int (*found)(const char *folder);
     // Sets count, shape, values and labels of the empty set to those of the training set, or of the
-    // test set if test is 1. It may set tokens, and change the targets and classes, which are at
-    // first those below. Returns 0, or -1 with the reason in why. The caller frees the arrays, also
-    // after a failure.
+    // test set if test is 1. It may set tokens with their mean and deviation, and change the
+    // targets and classes, which are at first those below. Returns 0, or -1 with the reason in why.
+    // The caller frees the arrays, also after a failure.
     int (*read)(struct dataset *set, const char *folder, int test, char why[WHY_SIZE]);
     int targets, classes; // labels of a sample, and each of them is below classes
     const char *samples;  // what messages call the samples, such as "images"

@@ -50,9 +50,7 @@ double optimizer_setting(double option, double usual) {
 int optimizer_build(struct optimizer *o, const struct training_options *options,
                     const struct model *model, size_t samples, char why[WHY_SIZE]) {
     const struct optimizer *found = find_optimizer(options->optimizer);
-    if (!found)
-        return refuse(why, "--optimizer %s: there is no such optimizer", options->optimizer);
-    *o = *found;
+    *o = *found; // options_parse has checked the name
     o->model = model;
     o->lr = optimizer_setting(options->lr, found->lr);
     o->momentum = optimizer_setting(options->momentum, found->momentum);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Tests of what each program does with the files and the streams that it writes: none is lost or overwritten in silence.
+# Tests of what each program does with the files and the streams that it writes: none is lost in silence.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 

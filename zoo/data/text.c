@@ -70,6 +70,7 @@ static int read_split(struct dataset *set, FILE *file, const char *name, size_t 
                       name, size, HELD_OUT * (context + 1), context);
     size_t first = test ? size - tenth : 0, bytes = test ? tenth : size - tenth;
     set->tokens = 1;
+    set->deviation[0] = 1 / 255.f; // the model reads the bytes themselves
     set->targets = context;
     if (data_allocate(set, (bytes - 1) / context, (struct shape){context, 1, 1}, why))
         return -1;
