@@ -1,6 +1,7 @@
 #include "common/base/options.h"
 #include "common/base/error.h"
 #include "common/base/minmax.h"
+#include "common/base/say.h"
 #include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
@@ -253,10 +254,13 @@ static int has_effect(const struct option_table *tables, const struct option_spe
     return 0;
 }
 
-void options_list_unused(const struct option_table *tables, char *text, size_t size) {
+void print_unused(const struct option_table *tables) {
+    char text[512] = "";
     const struct option_table *t = tables;
-    *text = 0;
     for (const struct option_spec *o = NULL; (o = next_option(&t, o));)
         if (o->used_by && is_changed(o) && !has_effect(tables, o))
-            append(text, size, "%s%s (only for %s)", *text ? ", " : "", as_typed(o), o->used_by);
+            append(text, sizeof text, "%s%s (only for %s)", *text ? ", " : "", as_typed(o),
+                   o->used_by);
+    if (*text)
+        say("note      without effect: %s\n", text);
 }

@@ -58,10 +58,9 @@ void options_list(const struct option_table *tables, char *text, size_t size);
 // not the default. Cuts the text if it does not fit.
 void options_list_changes(const struct option_table *tables, char *text, size_t size);
 
-// Writes a text such as "--rho 0.5 (only for --optimizer adadelta)", which lists all options that
-// have no effect, because the option in used_by has another value. An option with its default value
-// is not listed. Cuts the text if it does not fit.
-void options_list_unused(const struct option_table *tables, char *text, size_t size);
+// Prints a note such as "--rho 0.5 (only for --optimizer adadelta)", which lists all options that
+// do not have their defaults, and have no effect, because the option in used_by has another value.
+void print_unused(const struct option_table *tables);
 
 // Prints one line on stderr, with error_origin() if error_name is set, and exits with 2.
 __attribute__((noreturn, format(printf, 1, 2))) void wrong_usage(const char *format, ...);

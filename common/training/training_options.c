@@ -1,5 +1,4 @@
 #include "common/training/training_options.h"
-#include "common/base/say.h"
 #include "common/data/data.h"
 #include "common/models/model.h"
 #include "common/training/optimizer.h"
@@ -36,10 +35,3 @@ const struct option_spec training_options[] = {
      "file for losses and learning rates, a line per progress report and epoch"},
     {0},
 };
-
-void print_unused(const struct option_table *tables) {
-    char text[512];
-    options_list_unused(tables, text, sizeof text);
-    if (*text)
-        say("note      without effect: %s\n", text);
-}

@@ -11,7 +11,3 @@ extern struct training_options {
 } opt;                      // options_parse sets it
 
 extern const struct option_spec training_options[];
-
-// Prints a note that names the options without effect, such as --rho with --optimizer sgd, if there
-// are any. The tables are those of the program.
-void print_unused(const struct option_table *tables);
