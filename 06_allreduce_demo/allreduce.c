@@ -42,8 +42,8 @@ static const struct option_spec options[] = {
     {"iters", OPTION_INT, &opt.iters, "20", 1, 1e6, "calls that are timed"},
     {"check-only", OPTION_FLAG, &opt.check_only, NULL, 0, 0,
      "check all operations up to 64K, without times"},
-    {"csv", OPTION_TEXT, &opt.csv, "/dev/null", 0, 0, "file for the table"},
-    {"trace", OPTION_TEXT, &opt.trace, NULL, 0, 0,
+    {"csv", OPTION_TEXT | OPTION_OUTPUT, &opt.csv, "/dev/null", 0, 0, "file for the table"},
+    {"trace", OPTION_TEXT | OPTION_OUTPUT, &opt.trace, NULL, 0, 0,
      "file for a trace: what the device did and when"},
     {0},
 };

@@ -12,7 +12,7 @@ static struct {
 const struct option_spec watch_options[] = {
     {"profile", OPTION_FLAG | OPTION_LOCAL, &options.profile, NULL, 0, 0,
      "prints where the time of a training step goes, and adds it to the CSV file"},
-    {"trace", OPTION_TEXT | OPTION_LOCAL, &options.trace, NULL, 0, 0,
+    {"trace", OPTION_TEXT | OPTION_LOCAL | OPTION_OUTPUT, &options.trace, NULL, 0, 0,
      "file for a trace: what the device did and when"},
     {0},
 };

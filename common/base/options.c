@@ -23,7 +23,7 @@ void wrong_usage(const char *format, ...) {
 }
 
 static enum option_type type_of(const struct option_spec *o) {
-    return o->type & ~(OPTION_LOCAL | OPTION_CHANGES | OPTION_OPEN);
+    return o->type & 7; // without what is added to a type
 }
 
 // Returns the option after o in the tables, where t is the table of o, or NULL at the end. Start
@@ -152,6 +152,17 @@ static const struct option_spec *find_similar(const struct option_table *tables,
     return o;
 }
 
+static void check_outputs(const struct option_table *tables) {
+    const struct option_table *t = tables, *u;
+    for (const struct option_spec *a = NULL, *b; (a = next_option(&t, a));)
+        for (b = a, u = t; a->type & OPTION_OUTPUT && (b = next_option(&u, b));) {
+            const char *one = *(const char **)a->value;
+            const char *other = b->type & OPTION_OUTPUT ? *(const char **)b->value : NULL;
+            if (one && other && !strcmp(one, other))
+                wrong_usage("--%s and --%s name the same file, %s", a->name, b->name, one);
+        }
+}
+
 // No file stays open whose errors could be reported later.
 static void check_stdout(int code, void *unused) {
     (void)unused;
@@ -196,6 +207,7 @@ void options_parse(const struct option_table *tables, const char *summary, int a
             wrong_usage("--%s needs a value", o->name);
         set_value(o, text);
     }
+    check_outputs(tables);
 }
 
 static const char *word_of(const struct option_spec *o) {

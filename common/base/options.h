@@ -13,7 +13,8 @@ enum option_type {
     // Added to a type:
     OPTION_LOCAL = 8,    // the processes of a run may have different values
     OPTION_CHANGES = 16, // another value changes the losses
-    OPTION_OPEN = 32     // a text that need not be one of the choices
+    OPTION_OUTPUT = 32,  // a file that the program writes, so no other option may name it
+    OPTION_OPEN = 64     // a text that need not be one of the choices
 };
 
 struct option_spec {

@@ -38,6 +38,15 @@ on_full_disk() {
     [[ $output == *"rank 0): "*csv*"No space left"* ]]
 }
 
+@test "two outputs may not be the same file" {
+    for program in 0{1,2,3,4,5,7,8,9}_*/train; do
+        # shellcheck disable=SC2086 # a pattern
+        fails 2 "--snapshot and --csv name the same file, s" "$build"/$program "${options[@]}" --csv s --snapshot s
+    done
+    fails 2 "--csv and --trace name the same file, x" "$build/06_allreduce_demo/allreduce" --csv x --trace x
+    [ -z "$(ls -A)" ]
+}
+
 @test "a full disk for --log-dir is named as such" {
     small_files() (
         trap '' XFSZ

@@ -2,7 +2,7 @@
 #include "common/base/minmax.h"
 #include "common/kernels/kernels.h"
 #include "common/models/model.h"
-#include "common/snapshots/sharding.h"
+#include "zoo/snapshots/sharding.h"
 #include "zoo/kernels/element_kernels.h"
 #include "zoo/training/schedules.h"
 #include "zoo/zoo_options.h"
