@@ -28,8 +28,8 @@ struct option_spec {
                           // to 0, and an OPTION_REAL to NAN.
     double min, max;      // of numbers, inclusive
     const char *help;
-    // Returns word i of a list that --help shows after help, or NULL after the last one. A text or an
-    // OPTION_CHOICE must be one of these words.
+    // Returns word i of a list that --help shows after help, or NULL after the last one. A text or
+    // an OPTION_CHOICE must be one of these words.
     const char *(*choice)(int i);
     // When the option has an effect, such as "--schedule step or cosine", or "--snapshot" for any
     // value. NULL: always.

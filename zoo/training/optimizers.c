@@ -2,8 +2,8 @@
 #include "common/base/minmax.h"
 #include "common/kernels/kernels.h"
 #include "common/models/model.h"
-#include "zoo/snapshots/sharding.h"
 #include "zoo/kernels/element_kernels.h"
+#include "zoo/snapshots/sharding.h"
 #include "zoo/training/schedules.h"
 #include "zoo/zoo_options.h"
 #include <stdarg.h>
