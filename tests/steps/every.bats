@@ -72,6 +72,18 @@ settings=("--optimizer adadelta --lr 0.1 --schedule step --gamma 0.5" "--nestero
     done
 }
 
+# bats test_tags=gpu
+@test "ranks that share a GPU continue the runs of other steps, also as 2 replicas x 2 stages x 2 parts" {
+    export CPU_DEVICES=1 SHARE_GPUS=1
+    train 1 1 --csv right
+    train 2 4 --snapshot s --csv csv --max-steps 3
+    train 9 8 --tensor 2 --stages 2 --snapshot s --csv csv --max-steps 7
+    grep -qE "^pipeline .* 2 stages, 2 replicas," out
+    train 5 2 --snapshot s --csv csv --max-steps 11
+    train 1 1 --snapshot s --csv csv
+    same_curve right csv
+}
+
 @test "ranks that share a GPU go on after one of them is killed" {
     export CPU_DEVICES=1 SHARE_GPUS=1
     CPU_DEVICE_CHECK=1 train 4 4 --snapshot right
