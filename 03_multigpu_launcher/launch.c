@@ -6,7 +6,6 @@
 #include "03_multigpu_launcher/output.h"
 #include "common/base/error.h"
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,23 +75,7 @@ static void wait_for_events(int signals) {
 
 // exit() calls it, also when fail() ends the program.
 static void leave(void) {
-    alarm(0); // fail() limits exit to 10 s, but a slow screen may take longer
-    end_local_ranks();
-    signal(SIGPIPE, SIG_IGN);
-    // A signal may end the wait for the screens. Without a wait, it must not end the launcher: srun
-    // may throw away output of a job when a signal has ended one of its tasks.
-    if (!ended_by && screens_hold_text()) {
-        restore_signals();
-        empty_screens();
-    }
-}
-
-// A pipe must not get the number of stdin, stdout or stderr if these are closed.
-static void open_standard_descriptors(void) {
-    int fd;
-    while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd < 3)
-        ;
-    close(fd);
+    end_local_ranks(ended_by);
 }
 
 // Starts the ranks, and starts them again when all have ended after a failure. Returns -1 until the
@@ -112,8 +95,7 @@ static int start_next_attempt(void) {
 }
 
 int main(int argc, char **argv) {
-    open_standard_descriptors();
-    allow_children();
+    start_clean();
     refuse_options_of_nodes(argc, argv);
     parse_launch_options(tables, argc, argv);
     keep_port();

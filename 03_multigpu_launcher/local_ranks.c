@@ -25,7 +25,11 @@ static int left;       // number of ranks that have not ended
 static double kill_at; // time of SIGKILL, 0: none
 static double note_at; // time to say that ranks have not ended yet, 0: none
 
-void allow_children(void) {
+void start_clean(void) {
+    int fd;
+    while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd < 3)
+        ;
+    close(fd);
     sigchld_before = signal(SIGCHLD, SIG_DFL);
 }
 
@@ -50,7 +54,8 @@ int read_signal(int signals) {
     return read(signals, &info, sizeof info) == sizeof info ? (int)info.ssi_signo : 0;
 }
 
-void restore_signals(void) {
+// Handles all signals again as the parent of the launcher wanted.
+static void restore_signals(void) {
     signal(SIGCHLD, sigchld_before);
     sigprocmask(SIG_SETMASK, &blocked_before, NULL);
 }
@@ -290,9 +295,17 @@ void prepare_local_ranks(char **argv) {
         note("OMP_NUM_THREADS=1 for each rank, as it was not set");
 }
 
-void end_local_ranks(void) {
+void end_local_ranks(int ended_by) {
+    alarm(0); // fail() limits exit to 10 s, but a slow screen may take longer
     end_guard();
     for (int i = 0; i < launch_opt.nproc; i++)
         if (pids[i])
             waitpid(pids[i], NULL, 0);
+    signal(SIGPIPE, SIG_IGN);
+    // A signal may end the wait for the screens. Without a wait, it must not end the launcher: srun
+    // may throw away output of a job when a signal has ended one of its tasks.
+    if (!ended_by && screens_hold_text()) {
+        restore_signals();
+        empty_screens();
+    }
 }

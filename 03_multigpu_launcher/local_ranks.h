@@ -11,8 +11,10 @@ extern struct local_ranks {
     int final; // 1: the ranks must not start again
 } local;
 
-// Lets the launcher wait for its children, even if its parent ignores SIGCHLD. Call it first.
-void allow_children(void);
+// Opens stdin, stdout and stderr if the parent has closed them, because a pipe must not get their
+// numbers, and lets the launcher wait for its children, even if the parent ignores SIGCHLD. Call it
+// first.
+void start_clean(void);
 
 // Blocks SIGCHLD and the signals that the launcher passes on to its ranks, unless its parent
 // ignores them. Returns the descriptor from which read_signal reads them, together with all other
@@ -21,9 +23,6 @@ int open_signals(void);
 
 // Returns the next signal that has arrived, or 0 if there is none.
 int read_signal(int signals);
-
-// Handles all signals again as the parent of the launcher wanted.
-void restore_signals(void);
 
 // Prepares the start of launch_opt.nproc ranks. argv is that of main.
 void prepare_local_ranks(char **argv);
@@ -51,5 +50,6 @@ int kill_is_pending(void);
 // often if kill_is_pending.
 void check_local_ranks(void);
 
-// Kills all ranks and waits for them.
-void end_local_ranks(void);
+// Kills all ranks, and waits for them. Unless a signal ends the run, it also waits until the
+// screens have shown all text.
+void end_local_ranks(int ended_by);

@@ -7,7 +7,6 @@
 #include "04_multinode/nodes.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +57,6 @@ static void wait_for_events(int signals) {
 // exit() calls it, also when fail() ends the program. Without this launcher, a run that has not
 // ended cannot continue, so the other nodes learn this.
 static void leave(void) {
-    alarm(0); // fail() limits exit to 10 s, but a slow screen may take longer
     me->ranks = local;
     me->gone = 1;
     if (node0->order != END) {
@@ -67,22 +65,7 @@ static void leave(void) {
         me->order = END;
     }
     send_message();
-    end_local_ranks();
-    signal(SIGPIPE, SIG_IGN);
-    // A signal may end the wait for the screens. Without a wait, it must not end the launcher: srun
-    // may throw away output of a job when a signal has ended one of its tasks.
-    if (!ended_by && screens_hold_text()) {
-        restore_signals();
-        empty_screens();
-    }
-}
-
-// A pipe must not get the number of stdin, stdout or stderr if these are closed.
-static void open_standard_descriptors(void) {
-    int fd;
-    while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd < 3)
-        ;
-    close(fd);
+    end_local_ranks(ended_by);
 }
 
 // How many nodes are in which state.
@@ -199,8 +182,7 @@ static int exit_code(void) {
 }
 
 int main(int argc, char **argv) {
-    open_standard_descriptors();
-    allow_children();
+    start_clean();
     parse_launch_options(tables, argc, argv);
     join_nodes();
     open_port(); // may take long; until then, a signal ends the launcher as it ends other programs
