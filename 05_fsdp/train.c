@@ -373,8 +373,7 @@ int main(int argc, char **argv) {
     start(&t);
     trace_and_profile(t.rank, t.world);
     train(&t);
-    barrier(&t.sums->requests.stop, t.comm,
-            t.stream); // no rank exits with 0 until rank 0 has saved
+    barrier(&t.sums->requests.stop, t.comm, t.stream); // until rank 0 has saved
     end_watchdog();
     return 0;
 }

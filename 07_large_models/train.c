@@ -468,8 +468,7 @@ int main(int argc, char **argv) {
     start(&t);
     trace_and_profile(t.rank, t.world);
     train(&t);
-    barrier(&t.sums->requests.stop, t.comm,
-            t.stream); // no rank exits with 0 until rank 0 has saved
+    barrier(&t.sums->requests.stop, t.comm, t.stream); // until rank 0 has saved
     if (t.rank == 0)
         print_costs(&t.fsdp, &t.optimizer, t.rows, t.train.targets, step_opt.recompute,
                     device_memory_used() - before);

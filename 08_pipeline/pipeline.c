@@ -2,16 +2,27 @@
 #include "02_multigpu_fork/nccl_check.h"
 #include "04_multinode/watchdog.h"
 #include "common/base/minmax.h"
-#include "common/base/options.h"
 #include "common/base/say.h"
 #include "common/device/device.h"
 #include <stdio.h>
 #include <stdlib.h>
 
+struct pipeline_opt pipeline_opt;
+
 const char *pipeline_schedule_name(int i) {
     static const char *const names[] = {"gpipe", "1f1b", NULL};
     return names[i];
 }
+
+const struct option_spec pipeline_options[] = {
+    {"stages", OPTION_INT, &pipeline_opt.stages, "0", 0, MOST_STAGES,
+     "stages of a pipeline, 0: as many as ranks and layers allow"},
+    {"micro-batches", OPTION_INT, &pipeline_opt.micro_batches, "0", 0, MOST_MICRO_BATCHES,
+     "parts of a batch, 0: about four for each stage"},
+    {"pipeline", OPTION_CHOICE, &pipeline_opt.schedule, "1f1b", 0, 0, "the order of the work",
+     pipeline_schedule_name},
+    {0},
+};
 
 // Cuts where the sum of the FLOPs comes nearest to an equal share: a layer whose middle lies before
 // the share comes before the cut. It leaves a layer for each stage behind the cut.
@@ -33,9 +44,9 @@ void cut_layers(const struct model *m, int stages, int cut[]) {
 
 // Divides the ranks into pipelines, with as many stages as possible if no number is given.
 static void divide_ranks(struct pipeline *p, const struct place *place) {
-    int given = p->stages, ranks = place->world / p->parts, rank = place->rank / p->parts;
-    if (!given)
-        p->stages = ranks;
+    int given = pipeline_opt.stages, ranks = place->world / p->parts;
+    int rank = place->rank / p->parts;
+    p->stages = given ? given : ranks;
     while (!given && (ranks % p->stages || p->stages > p->all->count))
         p->stages--;
     if (ranks % p->stages)
@@ -54,13 +65,11 @@ static void divide_ranks(struct pipeline *p, const struct place *place) {
 }
 
 static void divide_batch(struct pipeline *p, long batch) {
-    int given = p->micro_batches;
+    int given = pipeline_opt.micro_batches;
     char factor[32] = "";
-    if (!given) { // or as few as possible, if no number divides the batch
-        p->micro_batches = 4 * p->stages;
-        while (p->micro_batches > 1 && batch % (p->replicas * p->micro_batches))
-            p->micro_batches--;
-    }
+    p->micro_batches = given ? given : 4 * p->stages;
+    while (!given && p->micro_batches > 1 && batch % (p->replicas * p->micro_batches))
+        p->micro_batches--; // to as few as possible, if no number divides the batch
     long all = (long)p->replicas * p->micro_batches, fit = max_size(batch / all, 1) * all;
     if (given > 1)
         snprintf(factor, sizeof factor, " x %d micro-batches", given);
@@ -75,7 +84,8 @@ static void divide_batch(struct pipeline *p, long batch) {
 // runs as many more forwards until then. With gpipe, it runs all of them first.
 static void count_forwards(struct pipeline *p) {
     int behind = p->stages - 1 - p->stage;
-    p->warm_up = p->schedule == GPIPE ? p->micro_batches : (int)min_size(behind, p->micro_batches);
+    p->warm_up =
+        pipeline_opt.schedule == GPIPE ? p->micro_batches : (int)min_size(behind, p->micro_batches);
     p->in_flight = min_size(p->warm_up + 1, p->micro_batches);
 }
 

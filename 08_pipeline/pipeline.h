@@ -7,6 +7,7 @@
 #pragma once
 #include "03_multigpu_launcher/environment.h"
 #include "05_fsdp/shard.h"
+#include "common/base/options.h"
 #include "common/data/data.h"
 #include "common/models/model.h"
 #include <nccl.h>
@@ -14,6 +15,11 @@
 enum { MOST_STAGES = 64, MOST_MICRO_BATCHES = 512 };
 enum pipeline_schedule { GPIPE, ONE_F_ONE_B };
 const char *pipeline_schedule_name(int schedule); // as the option, or NULL after the last one
+
+extern struct pipeline_opt {
+    long stages, micro_batches, schedule;
+} pipeline_opt; // options_parse sets it
+extern const struct option_spec pipeline_options[];
 
 // So many samples of a set: order[first], order[first + 1] and so on. If order is NULL, they are
 // first, first + 1, and so on.
@@ -26,7 +32,6 @@ struct samples {
 struct pipeline {
     const struct model *all;   // whose layers the stages divide
     const struct model *model; // the layers of this stage, as a model of its own
-    enum pipeline_schedule schedule;
     int stages, replicas, micro_batches;
     int stage, replica;          // of this rank
     int first_stage, last_stage; // 1: this rank's stage is that one
@@ -52,10 +57,8 @@ struct pipeline {
     double sent, sent_a_step;    // bytes to other stages; sent_a_step is -1 before the first step
 };
 
-// Decides which rank has which layers, and builds model from them. The caller has set all,
-// schedule, stages, micro_batches and parts; 0 stages: as many as ranks and layers allow, 0
-// micro-batches: four for each stage, or as many as the batch allows. Wrong options end the
-// program. It needs no device.
+// Decides which rank has which layers, and builds model from them. The caller has set all and
+// parts. Wrong options end the program. It needs no device.
 void pipeline_build(struct pipeline *p, struct model *model, const struct place *place, long batch);
 
 // Cuts the layers into this many stages of consecutive layers, each with about the same FLOPs and

@@ -33,7 +33,6 @@ static struct {
     long join_timeout;
     double step_timeout;
     const char *token_file;
-    long stages, micro_batches, pipeline;
 } step_opt;
 
 static const struct option_spec options[] = {
@@ -45,12 +44,6 @@ static const struct option_spec options[] = {
      "seconds that a collective may take"},
     {"token-file", OPTION_TEXT | OPTION_LOCAL, &step_opt.token_file, NULL, 0, 0,
      "file with the secret that all ranks share"},
-    {"stages", OPTION_INT, &step_opt.stages, "0", 0, MOST_STAGES,
-     "stages of a pipeline, 0: as many as ranks and layers allow"},
-    {"micro-batches", OPTION_INT, &step_opt.micro_batches, "0", 0, MOST_MICRO_BATCHES,
-     "parts of a batch, 0: about four for each stage"},
-    {"pipeline", OPTION_CHOICE, &step_opt.pipeline, "1f1b", 0, 0, "the order of the work",
-     pipeline_schedule_name},
     {0},
 };
 
@@ -58,6 +51,7 @@ static const struct option_table tables[] = {
     {"options of other models, optimizers and data (zoo/)", zoo_options},
     {"options to watch a run (watch/)", watch_options},
     {"options of all steps", training_options},
+    {"options of the pipeline", pipeline_options},
     {"options of this step", options},
     {0},
 };
@@ -107,11 +101,7 @@ static void load(struct trainer *t) {
         wrong_usage("%s", why);
     if (optimizer_build(&t->optimizer, &opt, &t->whole, t->train.count, why))
         wrong_usage("%s", why);
-    t->pipeline = (struct pipeline){.all = &t->whole,
-                                    .schedule = step_opt.pipeline,
-                                    .stages = step_opt.stages,
-                                    .micro_batches = step_opt.micro_batches,
-                                    .parts = 1};
+    t->pipeline = (struct pipeline){.all = &t->whole, .parts = 1};
     pipeline_build(&t->pipeline, &t->model, &t->place, opt.batch);
     t->rows = t->pipeline.rows;
     optimize_shard(&t->optimizer, &t->pipeline.sharding, t->pipeline.shard);
@@ -480,8 +470,7 @@ int main(int argc, char **argv) {
     start(&t);
     trace_and_profile(t.rank, t.world);
     train(&t);
-    barrier(&t.sums->requests.stop, t.comm,
-            t.stream); // no rank exits with 0 until rank 0 has saved
+    barrier(&t.sums->requests.stop, t.comm, t.stream); // until rank 0 has saved
     if (t.rank == 0)
         print_stage_costs(&t.pipeline, t.optimizer.state_per_parameter, t.train.targets);
     end_watchdog();

@@ -2,21 +2,31 @@
 #include "02_multigpu_fork/nccl_check.h"
 #include "04_multinode/watchdog.h"
 #include "08_pipeline/stage_costs.h"
-#include "common/base/options.h"
 #include "common/base/say.h"
 #include "common/device/checksum.h"
 #include "common/device/device.h"
 #include "zoo/layers/inner.h"
 
+static struct { long parts, sequence; } tensor_opt;
+
+const struct option_spec tensor_options[] = {
+    {"tensor", OPTION_INT, &tensor_opt.parts, "0", 0, MOST_SHARDS,
+     "parts of each matrix, 0: as many as a node has ranks"},
+    {"sequence", OPTION_INT, &tensor_opt.sequence, "0", 0, 1,
+     "1: each part has its own tokens in the layers that are not divided"},
+    {0},
+};
+
 void tensor_build(struct tensor *t, const struct place *place) {
     struct parts *parts = &t->parts;
-    if (!parts->count)
-        parts->count = place->local_world ? place->local_world : place->world;
+    if (!tensor_opt.parts)
+        tensor_opt.parts = place->local_world ? place->local_world : place->world;
+    parts->count = tensor_opt.parts; // ranks of other nodes compare it with theirs
     if (place->world % parts->count)
         wrong_usage("--tensor %d: %d rank%s cannot be divided into groups of %d", parts->count,
                     place->world, PLURAL(place->world), parts->count);
     parts->number = place->rank % parts->count;
-    parts->own_tokens = parts->own_tokens && parts->count > 1;
+    parts->own_tokens = tensor_opt.sequence && parts->count > 1;
     t->sent_a_step = -1;
 }
 

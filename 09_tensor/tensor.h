@@ -6,6 +6,7 @@
 #pragma once
 #include "08_pipeline/pipeline.h"
 #include "09_tensor/divided.h"
+#include "common/base/options.h"
 #include <nccl.h>
 
 struct tensor {
@@ -16,8 +17,9 @@ struct tensor {
     double sent, sent_a_step; // bytes to other parts; sent_a_step is -1 before the first step
 };
 
-// Divides the ranks. parts.count: how many parts, 0: one for each rank of a node. Wrong options end
-// the program.
+extern const struct option_spec tensor_options[];
+
+// Divides the ranks, as the options say. Wrong options end the program.
 void tensor_build(struct tensor *t, const struct place *place);
 
 // Splits the communicator of all ranks; all of them must call it. The model's layers then find

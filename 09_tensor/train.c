@@ -34,8 +34,6 @@ static struct {
     long join_timeout;
     double step_timeout;
     const char *token_file;
-    long stages, micro_batches, pipeline;
-    long tensor, sequence;
 } step_opt;
 
 static const struct option_spec options[] = {
@@ -47,16 +45,6 @@ static const struct option_spec options[] = {
      "seconds that a collective may take"},
     {"token-file", OPTION_TEXT | OPTION_LOCAL, &step_opt.token_file, NULL, 0, 0,
      "file with the secret that all ranks share"},
-    {"stages", OPTION_INT, &step_opt.stages, "0", 0, MOST_STAGES,
-     "stages of a pipeline, 0: as many as ranks and layers allow"},
-    {"micro-batches", OPTION_INT, &step_opt.micro_batches, "0", 0, MOST_MICRO_BATCHES,
-     "parts of a batch, 0: about four for each stage"},
-    {"pipeline", OPTION_CHOICE, &step_opt.pipeline, "1f1b", 0, 0, "the order of the work",
-     pipeline_schedule_name},
-    {"tensor", OPTION_INT, &step_opt.tensor, "0", 0, MOST_SHARDS,
-     "parts of each matrix, 0: as many as a node has ranks"},
-    {"sequence", OPTION_INT, &step_opt.sequence, "0", 0, 1,
-     "1: each part has its own tokens in the layers that are not divided"},
     {0},
 };
 
@@ -64,6 +52,8 @@ static const struct option_table tables[] = {
     {"options of other models, optimizers and data (zoo/)", zoo_options},
     {"options to watch a run (watch/)", watch_options},
     {"options of all steps", training_options},
+    {"options of the pipeline", pipeline_options},
+    {"options of the parts", tensor_options},
     {"options of this step", options},
     {0},
 };
@@ -113,19 +103,13 @@ static void load(struct trainer *t) {
         fail("--batch %ld: the training set has only %zu samples", opt.batch, t->train.count);
     if (model_build(&t->whole, &opt, &t->train, why))
         wrong_usage("%s", why);
-    t->tensor.parts = (struct parts){step_opt.tensor, 0, step_opt.sequence};
     tensor_build(&t->tensor, &t->place);
-    step_opt.tensor = t->tensor.parts.count; // join compares it with those of other ranks
     if (build_part(&t->part, &t->whole, &t->tensor.parts, &opt, &t->train, why))
         wrong_usage("--tensor %d: %s", t->tensor.parts.count, why);
     if (optimizer_build(&t->optimizer, &opt, &t->whole, t->train.count, why))
         wrong_usage("%s", why);
-    t->pipeline = (struct pipeline){.all = &t->part,
-                                    .schedule = step_opt.pipeline,
-                                    .stages = step_opt.stages,
-                                    .micro_batches = step_opt.micro_batches,
-                                    .parts = t->tensor.parts.count,
-                                    .shard_layer = shard_layer};
+    t->pipeline = (struct pipeline){
+        .all = &t->part, .parts = t->tensor.parts.count, .shard_layer = shard_layer};
     pipeline_build(&t->pipeline, &t->model, &t->place, opt.batch);
     t->rows = t->pipeline.rows;
     optimize_shard(&t->optimizer, &t->pipeline.sharding, t->pipeline.shard);
@@ -391,8 +375,7 @@ static void save(struct trainer *t) {
     if (snapshot_save_shard(opt.snapshot, s, &p->sharding, p->shard, why))
         fail("%s", why);
     barrier(&t->sums->requests.stop, p->comm, t->stream);
-    barrier(&t->sums->requests.stop, t->tensor.comm,
-            t->stream); // the other pipelines of the same replica
+    barrier(&t->sums->requests.stop, t->tensor.comm, t->stream); // the other parts have saved, too
     if (t->rank == 0 && snapshot_commit(opt.snapshot, s, &p->sharding, why))
         fail("%s", why);
 }
@@ -511,8 +494,7 @@ int main(int argc, char **argv) {
     start(&t);
     trace_and_profile(t.rank, t.world);
     train(&t);
-    barrier(&t.sums->requests.stop, t.comm,
-            t.stream); // no rank exits with 0 until rank 0 has saved
+    barrier(&t.sums->requests.stop, t.comm, t.stream); // until rank 0 has saved
     if (t.rank == 0) {
         print_stage_costs(&t.pipeline, t.optimizer.state_per_parameter, t.train.targets);
         print_tensor_cost(&t.tensor, &t.pipeline);

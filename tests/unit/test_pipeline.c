@@ -9,11 +9,8 @@ TEST(stages_keep_as_many_micro_batches_as_their_schedule_needs) {
         for (int stage = 0; stage < stages; stage++)
             for (int count = 1; count <= 20; count++)
                 for (int schedule = GPIPE; schedule <= ONE_F_ONE_B; schedule++) {
-                    struct pipeline p = {.all = &all,
-                                         .schedule = schedule,
-                                         .stages = stages,
-                                         .micro_batches = count,
-                                         .parts = 1};
+                    struct pipeline p = {.all = &all, .parts = 1};
+                    pipeline_opt = (struct pipeline_opt){stages, count, schedule};
                     struct place place = {.rank = stage, .world = stages};
                     pipeline_build(&p, &model, &place, count);
                     assert_int_equal(p.stage, stage);
