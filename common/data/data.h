@@ -17,9 +17,10 @@ struct dataset {
     // Those of each channel's values / 255. With mean 0 and deviation 1 / 255.f, the inputs of the
     // model are the bytes themselves.
     float mean[MOST_CHANNELS], deviation[MOST_CHANNELS];
-    uint8_t *values; // [count, height, width, channels]
-    uint8_t *labels; // [count, targets], each below classes
-    int tokens;      // 1: the values are tokens, such as the bytes of a text, and no brightness
+    uint8_t *values;   // [count, height, width, channels]
+    uint8_t *labels;   // [count, targets], each below classes
+    int tokens;        // 1: the values are tokens, such as the bytes of a text, and no brightness
+    uint32_t checksum; // data_checksum of what data_load has read
 };
 
 // Reads the images of the folder: those of MNIST, Fashion-MNIST or CIFAR-10. The files in the
@@ -45,12 +46,12 @@ const char *data_word(int i);
 void data_measure(struct dataset *set);
 
 // Returns the CRC-32 of the samples of a text, or of a few images spread over the set, and of their
-// labels. The arrays must be in host memory.
+// labels. The arrays must be in host memory. Of a large text, this takes seconds.
 uint32_t data_checksum(const struct dataset *set);
 
 // Writes a text such as "number of training images: 60000, ..., order of the training images:
 // 1c291ca3, " for the name "training". Another value, label, number, shape or order of samples
-// changes it. The arrays must be in host memory. Returns the text's length.
+// changes it. The arrays of images must be in host memory. Returns the text's length.
 size_t data_describe(const char *name, const struct dataset *set, char *text, size_t size);
 
 // Prints the banner's line about the data.

@@ -9,7 +9,7 @@ void set_conditions(struct snapshot *s, const struct dataset *train, const char 
     snprintf(c->folder, sizeof c->folder, "%s", opt.data);
     make_printable(c->folder);
     c->samples = train->count;
-    c->checksum = data_checksum(train);
+    c->checksum = train->checksum;
     size_t used = snprintf(c->settings, sizeof c->settings, "%s", optimizer);
     options_list_changes(tables, c->settings + used, sizeof c->settings - used);
 }

@@ -73,6 +73,20 @@ TEST(held_out_bytes_are_no_targets) {
     }
 }
 
+// Ranks with different texts see it.
+TEST(another_byte_changes_the_description) {
+    char before[1000], after[1000];
+    uint8_t other[SIZE];
+    load(folder);
+    data_describe("training", &train, before, sizeof before);
+    memcpy(other, bytes, SIZE);
+    other[CONTEXT + 1]++;
+    put("input.txt", other, SIZE, "wbT");
+    load(folder);
+    data_describe("training", &train, after, sizeof after);
+    assert_string_not_equal(before, after);
+}
+
 // Texts quote losses on the stories, so a change of one byte makes them stale.
 TEST(stories_are_the_same_everywhere) {
     static char story[STORY_BYTES];
