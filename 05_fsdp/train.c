@@ -14,7 +14,6 @@
 #include "common/data/data.h"
 #include "common/device/device.h"
 #include "common/models/model.h"
-#include "common/snapshots/conditions.h"
 #include "common/snapshots/snapshot.h"
 #include "common/training/optimizer.h"
 #include "common/training/report.h"

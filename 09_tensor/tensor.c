@@ -3,7 +3,6 @@
 #include "04_multinode/watchdog.h"
 #include "08_pipeline/stage_costs.h"
 #include "common/base/say.h"
-#include "common/device/checksum.h"
 #include "common/device/device.h"
 #include "zoo/layers/inner.h"
 

@@ -14,8 +14,8 @@ lengths() {
     local file
     at_most 300 01_single_gpu/train.c
     at_most 550 07_large_models/train.c # step 5, and five more methods
-    at_most 580 08_pipeline/train.c     # step 4, and the works and transfers of a stage
-    at_most 620 09_tensor/train.c       # step 8, and the parts
+    at_most 520 08_pipeline/train.c     # step 4, and the works and transfers of a stage
+    at_most 550 09_tensor/train.c       # step 8, and the parts
     for file in 0*/*.c; do
         [[ $file == 0[789]_*/train.c ]] || at_most 480 "$file"
     done

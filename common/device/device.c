@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 void cuda_check(cudaError_t error, const char *call, const char *file, int line) {
     const char *advice = "";
@@ -121,6 +122,22 @@ double device_seconds(cudaStream_t stream) {
     events[0] = events[1];
     events[1] = swap;
     return sum;
+}
+
+uint32_t device_checksum(const float *values, size_t count, cudaStream_t stream) {
+    enum { PIECE = 1 << 16 };
+    float copy[PIECE];
+    uLong crc = 0;
+    if (!device_computes()) // the bytes of a large model would take long, and say nothing
+        return 0;
+    for (size_t first = 0, piece; first < count; first += piece) {
+        piece = count - first < PIECE ? count - first : PIECE;
+        size_t bytes = piece * sizeof(float);
+        CUDA_CHECK(cudaMemcpyAsync(copy, values + first, bytes, cudaMemcpyDeviceToHost, stream));
+        CUDA_CHECK(cudaStreamSynchronize(stream));
+        crc = crc32_z(crc, (const unsigned char *)copy, bytes);
+    }
+    return crc;
 }
 
 const char *more_devices(int wanted) {

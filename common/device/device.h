@@ -5,6 +5,7 @@
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 #include <stddef.h>
+#include <stdint.h>
 
 // The macros below call these functions, which return if there is no error.
 void cuda_check(cudaError_t error, const char *call, const char *file, int line);
@@ -24,6 +25,11 @@ void device_alloc_check(cudaError_t error, const char *kind, size_t bytes, const
 
 // Returns the number of bytes of this kind that DEVICE_ALLOC has allocated.
 size_t device_bytes(const char *kind);
+
+// Returns the CRC-32 of an array in device memory, after the work that is queued on the stream. It
+// copies the array piece by piece, because the host may not have room for all of it. Returns 0 if
+// the device leaves out all arithmetic.
+uint32_t device_checksum(const float *values, size_t count, cudaStream_t stream);
 
 // Returns "a GPU" or "the CPU device".
 const char *device_kind(void);

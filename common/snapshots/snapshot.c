@@ -1,9 +1,12 @@
 #include "common/snapshots/snapshot.h"
 #include "common/base/minmax.h"
+#include "common/base/options.h"
+#include "common/base/say.h"
 #include "common/data/data.h"
 #include "common/device/device.h"
 #include "common/snapshots/snapshot_file.h"
 #include "common/training/catalogue.h"
+#include "common/training/training_options.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -45,6 +48,26 @@ struct snapshot *snapshot_new(const char *model, const char *optimizer, long see
     snprintf(run.model, sizeof run.model, "%s", model);
     snprintf(run.optimizer, sizeof run.optimizer, "%s", optimizer);
     return snapshot_like(&run, parameters, state_size);
+}
+
+void set_conditions(struct snapshot *s, const struct dataset *train, const char *optimizer,
+                    const struct option_table *tables) {
+    struct conditions *c = &s->conditions;
+    snprintf(c->folder, sizeof c->folder, "%s", opt.data);
+    make_printable(c->folder);
+    c->samples = train->count;
+    c->checksum = train->checksum;
+    size_t used = snprintf(c->settings, sizeof c->settings, "%s", optimizer);
+    options_list_changes(tables, c->settings + used, sizeof c->settings - used);
+}
+
+void print_resumed(const char *path, const struct snapshot *s, int finished) {
+    long epochs = s->progress.epochs, steps = s->progress.step;
+    say("resumed   %s: %ld epoch%s and %ld step%s are done%s\n", path, epochs, PLURAL(epochs),
+        steps, PLURAL(steps), finished ? "; nothing is left to do" : "");
+    if (*s->settings_before)
+        say("note      differs from the snapshot: %s; before: %s\n", s->conditions.settings,
+            s->settings_before);
 }
 
 void snapshot_from_device(struct snapshot *s, const float *parameters,

@@ -15,7 +15,8 @@ struct progress {
     struct stats sums;    // over these steps
 };
 
-// The data and settings of a training run (conditions.h sets them).
+// The data and settings of a training run. A run with other data is refused, and one with other
+// settings continues and says so.
 struct conditions {
     char folder[128];   // --data, for messages
     int64_t samples;    // of the training set
@@ -45,6 +46,17 @@ struct snapshot *snapshot_new(const char *model, const char *optimizer, long see
 
 // Returns such a snapshot of the same run, with other numbers of values.
 struct snapshot *snapshot_like(const struct snapshot *run, size_t parameters, size_t state_size);
+
+// Sets the conditions from the training set, from the optimizer's text, and from the options in the
+// tables.
+struct dataset;
+struct option_table;
+void set_conditions(struct snapshot *snapshot, const struct dataset *train, const char *optimizer,
+                    const struct option_table *tables);
+
+// Prints that training continues from the snapshot, which has been loaded from this path. If its
+// settings were different, prints both. finished 1: training is already complete.
+void print_resumed(const char *path, const struct snapshot *snapshot, int finished);
 
 // Copy the values of a snapshot from and to device memory. The snapshot says how many they are.
 // Both wait for all work of the device before, and until the copies are done.

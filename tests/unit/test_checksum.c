@@ -1,5 +1,4 @@
 // Tests of the checksum of an array in device memory: it must match zlib's for any length.
-#include "common/device/checksum.h"
 #include "common/device/device.h"
 #include "tests/test.h"
 #include <zlib.h>
