@@ -22,10 +22,10 @@ void shard_initialise(const struct sharding *s, int number, const struct model *
     CUDA_CHECK(cudaMemsetAsync(parameters, 0, shard_size(s, number) * sizeof(float), stream));
     for (const struct layer *l = m->layers; l < m->layers + m->count; l++)
         for (size_t done = 0, count; done < l->parameters; done += count) {
-            struct location place = shard_find(s, number, l->first + done);
-            count = min_size(place.count, l->parameters - done);
-            if (place.held)
-                l->kind->initialise(l, parameters + place.index, done, count, seed, stream);
+            struct location at = shard_find(s, number, l->first + done);
+            count = min_size(at.count, l->parameters - done);
+            if (at.held)
+                l->kind->initialise(l, parameters + at.index, done, count, seed, stream);
         }
 }
 

@@ -1,6 +1,7 @@
-// Step 5's sharding for large models. A unit is a layer, or several consecutive layers that the
-// ranks gather and scatter together. A group is the ranks that shard one copy of the model. If
-// there are several groups, the ranks with the same shard, one in each group, are replicas.
+// Step 5's sharding for large models, with a struct fsdp of its own. A unit is a layer, or several
+// consecutive layers that the ranks gather and scatter together. A group is the ranks that shard
+// one copy of the model. If there are several groups, the ranks with the same shard, one in each
+// group, are replicas.
 //
 // The functions only queue work on the device. Errors of CUDA and NCCL end the program. The memory
 // stays allocated until the program ends.

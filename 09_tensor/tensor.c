@@ -83,10 +83,10 @@ static size_t next_copy(const struct pipeline *p, int *unit, size_t *index) {
     for (int i = 0; i < s->units; first += s->unit[i++]) {
         if (i < *unit || !s->division[i].copies)
             continue;
-        struct location place = shard_find(s, p->shard, first);
+        struct location at = shard_find(s, p->shard, first);
         *unit = i + 1;
-        *index = place.index;
-        if (place.held)
+        *index = at.index;
+        if (at.held)
             return s->unit[i];
     }
     return 0;
