@@ -22,7 +22,6 @@
 #include <math.h>
 #include <nccl.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 static struct {
     long overlap;

@@ -8,7 +8,6 @@
 #include "05_fsdp/shard.h"
 #include "08_pipeline/pipeline.h"
 #include "08_pipeline/stage_costs.h"
-#include "common/base/minmax.h"
 #include "common/base/rng.h"
 #include "common/data/data.h"
 #include "common/device/device.h"
@@ -24,7 +23,6 @@
 #include <math.h>
 #include <nccl.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 static struct {
     long overlap;

@@ -9,7 +9,6 @@
 #include "08_pipeline/pipeline.h"
 #include "08_pipeline/stage_costs.h"
 #include "09_tensor/tensor.h"
-#include "common/base/minmax.h"
 #include "common/base/rng.h"
 #include "common/data/data.h"
 #include "common/device/device.h"
@@ -25,7 +24,6 @@
 #include <math.h>
 #include <nccl.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 static struct {
     long overlap;

@@ -209,7 +209,7 @@ saves_slowly() {
 # Rank 1 of 2 gets the signal when all work before the all-reduce of this layer is done. Rank 0 continues until its queues are
 # full, and then waits in some call.
 @test "a rank far ahead of a dead or stuck rank also ends in time" {
-    changed ./program 4 train.c '1s,^,#include <signal.h>\n,;s/^( *)t->dx = swap;/&\n\1if (getenv("STEP") \&\& t->rank == 1 \&\& i == atoi(getenv("LAYER")) \&\&\n\1    t->progress.step + 1 == atol(getenv("STEP"))) {\n\1    cudaDeviceSynchronize();\n\1    raise(atoi(getenv("SIGNAL")));\n\1}/'
+    changed ./program 4 train.c '1s,^,#include <signal.h>\n#include <stdlib.h>\n,;s/^( *)t->dx = swap;/&\n\1if (getenv("STEP") \&\& t->rank == 1 \&\& i == atoi(getenv("LAYER")) \&\&\n\1    t->progress.step + 1 == atol(getenv("STEP"))) {\n\1    cudaDeviceSynchronize();\n\1    raise(atoi(getenv("SIGNAL")));\n\1}/'
     options+=(--epochs 100000 --batch 4 --log-every 100000)
     export STEP=20 LAYER SIGNAL
     # shellcheck disable=SC2086 # words
