@@ -41,3 +41,14 @@ lines() {
     run lines "${messages[@]}"
     [ -z "$output" ] || { echo "$output" && return 1; }
 }
+
+# A new wording would otherwise leave the old one in the notes of a slide, which make docs cannot fill.
+@test "a text quotes a message that has a name only where make docs fills it" {
+    cd "$root" || return
+    run awk -v named="$(printf '|%s' "${messages[@]}")" '
+        FNR == 1 { inside = 0 }
+        /^ *```/ { inside = !inside }
+        !inside && !/<!-- = message[(]/ && tolower($0) ~ "[\"`](" substr(named, 2) ")" { print FILENAME ":" FNR ": " $0 }' \
+        README.md 0*/README.md docs/{,slides/}*.md exercises/{,[0-9]*/,debug/*/}README.md
+    [ -z "$output" ] || { echo "$output" && return 1; }
+}
