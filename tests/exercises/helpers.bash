@@ -141,22 +141,21 @@ fail_unsolved_and_pass_solved() { # NUMBER...
     done
 }
 
-# The check ends with CODE for each answer in the file, and prints its line. make test-nightly tries all wrong answers, and
-# other runs the first three. Sets count.
+# The check ends with CODE for each answer in the file, and prints its line. make test-nightly tries all wrong answers. Other
+# runs try the first one, and only make the others from the step.
 try_answers() { # NUMBER right|wrong CODE
-    local text
-    count=0
+    local text count=0
     while IFS= read -r text; do
-        [ "$2" = right ] || [ "$count" -lt "${WRONG_ANSWERS:-3}" ] || break
         count=$((count + 1))
         answer "$1" "$2" "$count"
+        [ "$2" = right ] || [ "$count" -le "${WRONG_ANSWERS:-1}" ] || continue
         checked "$1" "$3" "$(with_texts "$text")"
     done < <(sed -n 's/^answer *//p' "tests/exercises/$2/$1")
 }
 
 # Each wrong answer is refused with its line.
 refuse_wrong_answers() { # STEP
-    local number count
+    local number
     for number in $(exercises "$1"); do
         try_answers "$number" wrong 1
     done
@@ -164,7 +163,7 @@ refuse_wrong_answers() { # STEP
 
 # Right answers in other styles than the step's are accepted. Most faults have none.
 accept_right_answers() { # STEP
-    local number count
+    local number
     for number in $(exercises "$1"); do
         [ ! -e "tests/exercises/right/$number" ] || try_answers "$number" right 0
     done

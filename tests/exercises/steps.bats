@@ -6,7 +6,7 @@ load helpers
 
 @test "each exercise fails without a solution, as its README says, and passes with the step's text" {
     # shellcheck disable=SC2046 # numbers
-    fail_unsolved_and_pass_solved $(exercises '[0-9]' | grep -v '[.]1$') # first.bats tries the first ones
+    fail_unsolved_and_pass_solved $(exercises '[0-9]' | grep -vx '[125][.]1') # which first.bats tries
 }
 
 @test "right answers in other styles than the steps' are accepted" {
