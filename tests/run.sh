@@ -61,8 +61,9 @@ trap 'exit 130' INT TERM
 # Prints a number that is larger for files that take longer: their lines, and more for those in which a few lines take minutes.
 weight() { # FILE
     case $1 in
-    tests/exercises/* | tests/cluster/* | */sanitizers* | tests/text/docs* | tests/text/readmes* | \
-        tests/tools/build* | tests/tools/check_gpu* | tests/tools/targets* | tests/unit/test_layers_in_parts.c)
+    tests/exercises/* | tests/cluster/* | */sanitizers* | */every.bats | */continue.bats | tests/text/quotes* | \
+        tests/text/readmes* | tests/tools/build* | tests/tools/check_gpu* | tests/tools/targets* | \
+        tests/unit/test_layers_in_parts.c)
         echo 600
         ;;
     *.c) echo 5 ;;
@@ -169,7 +170,9 @@ plan() {
         if [ "$level" != rest ] || is_late "$test"; then
             add_built "$name" "$test"
         fi
-        [[ $level == gpu || $name != unit/test_@(kernels|layers_in_parts) ]] || add_built "${name}_cu" "$test" # in each level, as a bare machine has no clang
+        if [[ $level == @(all|rest) && $name == unit/test_@(kernels|layers_in_parts) ]]; then
+            add_built "${name}_cu" "$test" # the kernels of GPUs, on the host
+        fi
     done
     [[ $level == @(rest|gpu) ]] || add quick tests/quick.sh tests/quick.sh
 }
