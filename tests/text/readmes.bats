@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # Tests of the commands in the READMEs, guides and slides. Commands of the course's own programs run here on tiny images.
-# docs.bats runs those whose output is quoted, and texts.py looks up the targets of make.
+# quotes.bats runs those whose output is quoted, and texts.py looks up the targets of make.
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154 # sh expands what is quoted; bats and helpers.bash set variables
 load ../helpers
 
@@ -47,7 +47,7 @@ setup() {
     texts=("$root"/README.md "$root"/0*/README.md "$root"/docs/{,slides/}*.md)
 }
 
-# blocks FILE: prints its fenced blocks that begin with a command. A line with only # ends each block. docs.bats runs those
+# blocks FILE: prints its fenced blocks that begin with a command. A line with only # ends each block. quotes.bats runs those
 # whose output is quoted.
 blocks() {
     awk '

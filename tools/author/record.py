@@ -223,12 +223,13 @@ def copy_of_steps(folder, programs):
                 os.symlink(path, os.path.join(folder, name, program))
 
 
-def run(commands, folder, limit):
-    """What the commands print, to both streams. None and a message if they fail."""
+def run(commands, folder, limit, programs):
+    """What the commands print, to both streams. None and a message if they fail. make uses the programs in that folder."""
     try:
         done = subprocess.run(["bash", "-e", "-o", "pipefail", "-c", commands], cwd=folder, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=limit,
-                              env={**os.environ, "NO_COLOR": "1", "DEVICE": "cpu", "MAKELEVEL": "0", "MAKEFLAGS": ""})
+                              env={**os.environ, "NO_COLOR": "1", "DEVICE": "cpu", "MAKELEVEL": "0",
+                                   "MAKEFLAGS": f" -- BUILD={programs}"})
     except subprocess.TimeoutExpired:
         return None, f"did not end in {limit} s"
     if done.returncode or not done.stdout:
@@ -272,7 +273,7 @@ def main():
             exact = is_exact(quote.commands, quoted)
             count += 1
             if quote.commands not in shared:
-                shared[quote.commands] = run(quote.commands, folder, options.limit)
+                shared[quote.commands] = run(quote.commands, folder, options.limit, options.programs)
             printed, failure = shared[quote.commands]
             if printed and not any(NOTES.match(line) for line in quoted):
                 printed = [line for line in printed if not NOTES.match(line)]
