@@ -109,27 +109,6 @@ ROWS
     done
 }
 
-@test "a run leaves only the files of its snapshot, and does not touch other files" {
-    old=e1s0u12345678.0of4
-    foreign=(xs s2 "t.$old" "s.${old}x" "s.$old.tmp2" s.e01s0u12345678.0of4 s.e1s0u1234567.0of4 s.e1s0u12345678.-1of4)
-    left=("s.$old" "s.$old.tmp" s.e9s1uabcdef01.11of12)
-    mkdir now
-    for more in "4 --save sharded" "2 --save full" "4 --strategy hybrid"; do
-        read -r ranks what how <<<"$more"
-        for name in "${foreign[@]}" "${left[@]}"; do
-            echo "$name" >"now/$name"
-        done
-        train 7 $more --snapshot now/s
-        for name in "${foreign[@]}"; do
-            [ "$(cat "now/$name")" = "$name" ]
-            rm "now/$name"
-        done
-        shards=$([[ $how =~ ^(full|none)$ ]] || seq -f "s.e3s0u.%gof$ranks" 0 $((ranks - 1)))
-        [ "$(files now)" = "$(printf '%s\n' s $shards | xargs)" ]
-    done
-    diff -r "$(right)" now
-}
-
 # A run saves before it starts and after each epoch. For a save, each rank calls rename once and fsync twice. Rank 0 does
 # the same for the manifest, and then removes the four old files. A training step has 8 all-gathers, 4 reduce-scatters
 # and in step 7 4 all-reduces. An epoch has five training steps, then 4 all-gathers and 2 all-reduces (step 7: 3), and one
