@@ -21,14 +21,3 @@ setup() {
         diff "$root/$readme" "$readme"
     done
 }
-
-@test "reading.sh names a file that is too long, and a function that is missing" {
-    seq -f '// %g' 300 >>05_fsdp/fsdp.h
-    fails 1 "step 5 asks for 4" tools/author/reading.sh
-    cp "$root/05_fsdp/fsdp.h" 05_fsdp
-    sed -i '/^static void check_replicas/,/^}/s/^    wait_for.*/&\n'"$(yes '    (void)t;\n' | head -n 40 | tr -d '\n')"'/' 04_multinode/train.c
-    fails 1 "04_multinode/train.c: check_replicas has" tools/author/reading.sh
-    cp "$root/04_multinode/train.c" 04_multinode
-    sed -i 's/start_ranks/begin_ranks/' 02_multigpu_fork/ranks.c
-    fails 1 "02_multigpu_fork/ranks.c has no function start_ranks" tools/author/reading.sh
-}

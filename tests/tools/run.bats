@@ -48,11 +48,6 @@ add() { # NAME [TAG]: a file with a test, whose commands are on stdin
     run tests/run.sh some/split
     [ "$status" = 1 ] && [ "${lines[-1]}" = "3 passed, 1 failed" ]
     grep -qx '  some/split.bats-2:not ok 1 split' <<<"$output"
-    sed -i '1i # bats file_tags=test-all' tests/some/split.bats
-    LEVEL=rest run tests/run.sh some/split
-    [ "$status" = 1 ] && [ "${lines[-1]}" = "3 passed, 1 failed" ]
-    LEVEL=test run tests/run.sh some/split
-    [ "$status" = 0 ] && [ "${lines[-1]}" = "1 passed, 0 failed" ]
 }
 
 @test "failed tests, crashed programs and failed builds are counted as failures" {
