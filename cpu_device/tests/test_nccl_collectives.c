@@ -239,15 +239,17 @@ static void leave_out_buffers(int rank) {
 }
 
 int main(int argc, char **argv) {
-    RANKS(every_collective, 1, run_every_collective, NULL);
-    RANKS(every_collective, 2, run_every_collective, NULL);
+    if (!SANITIZED) { // the other numbers of ranks take the same paths
+        RANKS(every_collective, 1, run_every_collective, NULL);
+        RANKS(every_collective, 2, run_every_collective, NULL);
+        RANKS(every_collective, 4, run_every_collective, NULL);
+        RANKS(every_collective_between_hosts, 2, run_every_collective, "ab");
+        RANKS(every_collective_between_hosts, 3, run_every_collective, "abc");
+        RANKS(every_collective_between_hosts, 4, run_every_collective, "abab");
+    }
     RANKS(every_collective, 3, run_every_collective, NULL);
-    RANKS(every_collective, 4, run_every_collective, NULL);
     RANKS(every_collective, MOST_RANKS, run_every_collective, NULL);
-    RANKS(every_collective_between_hosts, 2, run_every_collective, "ab");
-    RANKS(every_collective_between_hosts, 3, run_every_collective, "abc");
     RANKS(every_collective_between_hosts, 4, run_every_collective, "aabb");
-    RANKS(every_collective_between_hosts, 4, run_every_collective, "abab");
     RANKS(every_collective_between_hosts, 4, run_every_collective, "abbb");
     RANKS(every_collective_with_copies, 3, run_with_copies, NULL);
     RANKS(sums_can_be_scaled, 2, scale_later, NULL);
