@@ -13,7 +13,7 @@ TABLE = os.path.splitext(os.path.abspath(__file__))[0] + ".txt"
 def draw(table=TABLE):
     (start, _), (train, _), (frozen, _), (noticed, _), _, (killed, _) = COMMON["events_of"](table)
     f = Figure("A rank freezes, and the watchdog of the other one notices", f"Measured. Rank 1 freezes after {frozen:.1f} s. Rank 0 waits "
-               f"in a sum, until its watchdog ends it after {noticed:.1f} s. Then the launcher ends rank 1.", 290)
+               f"in a sum, until its watchdog ends it after {noticed:.1f} s. Then the launcher ends rank 1.", 310)
     x = COMMON["timeline"](f, killed, 240)
     COMMON["work"](f, x, 70, "rank 0", [(start, train, HOST, "start"), (train, frozen, COMPUTE, "train"),
                                         (frozen, noticed, COMMUNICATE, "waits in a sum")])
@@ -21,5 +21,5 @@ def draw(table=TABLE):
                                          (frozen, killed, HOST, "frozen: no error, no end")])
     f.text(x(frozen), 48, "rank 1 freezes", 18)
     f.text(x(noticed), 24, f"the watchdog of rank 0 notices: {noticed - frozen:.1f} s", 20, "end", bold=True)
-    f.text(1090, 278, "seconds, measured", 18, "end")
+    f.text(1090, 296, "seconds, measured", 18, "end")
     return f
