@@ -100,7 +100,7 @@ schedules() {
     done <docs/instructor.md
 }
 
-# A session has 45 to 50 minutes of talk, and notes say more than a few words.
+# A session has 40 to 60 minutes of talk, and notes say more than a few words.
 decks() {
     python3 -B - <<'END'
 import sys
@@ -111,7 +111,7 @@ for deck in decks():
         if len((slide.notes or "").split()) < 12:
             print(f"docs/slides: slide {deck.address(slide)}: notes of fewer than 12 words")
 END
-    tools/author/slides.py schedule | awk -F ' *\\| *' '/^\| [1-9] / && ($4 < 45 || $4 > 50) { print "docs/slides: " $2 ": " $4 " minutes of talk" }'
+    tools/author/slides.py schedule | awk -F ' *\\| *' '/^\| [1-9] / && ($5 < 40 || $5 > 60) { print "docs/slides: " $2 ": " $5 " minutes of talk" }'
 }
 
 exercise_texts() {

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Shows a slide: runs the commands whose output it quotes, as tools/author/record.py does, and draws its chart from what they print.
-SLIDE is the number of a deck and of a slide, such as 1.26. Without it, the slides with commands are listed. The commands
-run in a new folder, such as build/demo/1.26, with links to the course, so a demo finds no files of an older one."""
+"""Shows a slide: runs the commands whose output it quotes, as tools/author/record.py does, and prints the lines that the slide
+shows. If it has a chart, the chart is drawn from this run, and opened where there is a screen. SLIDE is the number of a deck and
+of a slide, such as 1.26. Without it, the slides with commands are listed. The commands run in a new folder, such as
+build/demo/1.26, with links to the course, so a demo finds no files of an older one."""
 import argparse
 import os
 import re
@@ -13,7 +14,7 @@ import sys
 sys.dont_write_bytecode = True  # no __pycache__ in the folder of the tools
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "author"))
 import files  # noqa: E402
-from record import FIGURES, copy_of_steps  # noqa: E402
+from record import FIGURES, NOTES, copy_of_steps, is_dots, same_words  # noqa: E402
 from render import ROOT, VALUE  # noqa: E402
 from slides import BadDeck, decks  # noqa: E402
 
@@ -26,14 +27,27 @@ def build(commands):
         sys.exit("error: a program of this slide was not built: see the lines above")
 
 
-def run(commands, folder):
-    """Prints the commands and, as it comes, what they print. Returns this text."""
+def viewer():
+    """The program that opens a picture, or None without a screen."""
+    return (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")) and shutil.which("xdg-open")
+
+
+def shows(quoted, line):
+    """Whether a slide with these lines of output shows that line: dots stand for others, and the launcher's are left out."""
+    if any(map(is_dots, quoted)):
+        return any(same_words(other, line) for other in quoted)
+    return any(map(NOTES.match, quoted)) or not NOTES.match(line)
+
+
+def run(commands, quoted, folder):
+    """Prints the commands and, as it comes, what the slide shows of their output. Returns all of it."""
     print(commands, flush=True)
     printed = []
     with subprocess.Popen(["bash", "-e", "-o", "pipefail", "-c", commands], cwd=folder, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, "DEVICE": "cpu"}) as shell:
         for line in shell.stdout:
-            print(line, end="", flush=True)
+            if shows(quoted, line.rstrip("\n")):
+                print(line, end="", flush=True)
             printed.append(line)
     if shell.returncode:
         sys.exit(f"error: the commands ended with status {shell.returncode}")
@@ -46,7 +60,9 @@ def draw(name, printed, folder):
     files.write(table, printed)
     sys.path.insert(0, FIGURES)  # a figure may use another one
     files.write(picture, runpy.run_path(os.path.join(FIGURES, name + ".py"))["draw"](table).svg())
-    print(f"\n{os.path.relpath(picture, ROOT)} shows these numbers: open it in a browser")
+    print(f"\n{os.path.relpath(picture, ROOT)} shows these numbers" + ("" if viewer() else ": open it in a browser"))
+    if viewer():
+        subprocess.run([viewer(), picture], stderr=subprocess.DEVNULL, check=False)
 
 
 def main():
@@ -70,7 +86,8 @@ def main():
     os.makedirs(folder)
     copy_of_steps(folder, options.programs or "build/cpu")
     for quote in slide.quotes():
-        printed = run(quote.commands, folder)
+        chart = quote.figure and viewer()
+        printed = run(quote.commands, ["..."] if chart else quote.lines_in(slide.source.split("\n")), folder)
         if quote.figure:
             draw(quote.figure, printed, folder)
 

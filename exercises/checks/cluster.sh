@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # cluster.sh SCRIPT [ARGUMENT...]: runs a job script as sbatch would on a cluster of three nodes, each with two modelled H100
 # GPUs, and prints the output of the job. All nodes are this machine, so their names are its loopback addresses. Ranks of
-# different nodes use TCP. The third node has a slow GPU. Of the lines #SBATCH, --nodes and --nodelist count.
+# different nodes use TCP. The third node has a slow GPU. Of the lines #SBATCH, --nodes and --nodelist count. The snapshot is
+# removed, because no other job has its name.
 set -u
 script=$1
 # option NAME: its value in the script.
@@ -44,4 +45,7 @@ export CPU_DEVICES=6 CPU_DEVICE_TOPOLOGY=3x2 CPU_DEVICE_SLOW=5:3 CPU_DEVICE_MODE
 export SLURM_JOB_ID=$$ SLURM_JOB_NAME SLURM_JOB_NODELIST="${nodes[*]}" SLURM_JOB_NUM_NODES=${#nodes[@]} \
     SLURM_GPUS_ON_NODE=2 SLURM_CPUS_PER_TASK=2
 SLURM_JOB_NAME=$(option job-name)
-exec bash "$@"
+bash "$@"
+code=$?
+rm -f "$SLURM_JOB_NAME.$SLURM_JOB_ID.bin"
+exit $code

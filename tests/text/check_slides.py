@@ -11,7 +11,7 @@ import xml.etree.ElementTree as ElementTree
 sys.dont_write_bytecode = True
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tools", "author"))
-from slides import BadDeck, Deck, decks, exercise_of  # noqa: E402
+from slides import PACE, BadDeck, Deck, decks, exercise_of  # noqa: E402
 from render import BEGIN, VALUE  # noqa: E402
 
 MOST_LINES, MOST_COLUMNS = 20, 102
@@ -34,6 +34,8 @@ def problems_of(slide):
         yield 'no notes; want a comment whose first line is the number of minutes, such as "2 minutes"'
     elif not 0.5 <= slide.minutes <= 4:
         yield f"{slide.minutes:g} minutes; want 0.5 to 4"
+    elif slide.words() > PACE * slide.minutes:
+        yield f"{slide.words()} words to say in {slide.minutes:g} minutes; want at most {PACE} words a minute"
     for lines in slide.blocks():
         if len(lines) > MOST_LINES:
             yield f"{len(lines)} lines of code; want at most {MOST_LINES}"

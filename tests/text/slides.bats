@@ -55,6 +55,7 @@ END
 # One\n\n# Two\nNOTES@2 titles
 # A port\n\x60\x60\x60\nMASTER_PORT=29511 train\n\x60\x60\x60\nNOTES@a port that only one attendee on a node can use
 # No notes@no notes; want a comment
+# Fast\n<!--\n0.5 minutes\n- Say: a a a a a a a a a a a a a a a a a a a a a a a a a a a a a a a a a a a a a a a a\n- Goes wrong: b b b\n-->@42 words to say in 0.5 minutes; want at most 80 words a minute
 # Code\n```\n1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n12\n13\n14\n15\n16\n17\n18\n19\n20\n21\n```\nNOTES@21 lines of code; want at most 20
 # Exercise 2.1: Sum the gradients\nNOTES@an exercise without the class exercise
 <!-- _class: exercise -->\n# Exercise 2.1: Sum something\nNOTES@exercise 2.1 has the name Sum the gradients
@@ -74,10 +75,10 @@ END
     mv deck.md docs/slides/1-planted.md
     run make -s schedule ARGS=--slides
     diff - <(tr -s ' ' <<<"$output") <<'END'
-| session | slides | talk (min) | exercises (min) | both (min) |
-|---|---|---|---|---|
-| 9 Planted | 2 | 4 | 10 | 14 |
-| all | 2 | 4 | 10 | 14 |
+| session | slides | words a minute | talk (min) | exercises (min) | both (min) |
+|---|---|---|---|---|---|
+| 9 Planted | 2 | 8 | 4 | 10 | 14 |
+| all | 2 | 8 | 4 | 10 | 14 |
 
 9 Planted: each slide, after the minute at which it begins
  0 1 Talk
@@ -91,7 +92,7 @@ END
     cd "$BATS_TEST_TMPDIR/tree"
     rm docs/slides/[1-9]-*.md
     local demo=(tools/demo.py --programs "${TRAIN%/*/*}") quote chart
-    quote=$'# Quote\n```\necho one >>left; wc -l <left; 06_allreduce_demo/allreduce --help | head -n 1\n```\n```output\n...\n```\n'
+    quote=$'# Quote\n```\necho one >>left; wc -l <left; 06_allreduce_demo/allreduce --help | head -n 1; echo hidden; echo launch: no\n```\n```output\n1\nusage: 06_allreduce_demo/allreduce [options]\n...\n```\n'
     chart=$'# Chart\n<!-- draws sent-bytes -->\n```\nsed s/12000036/9000036/ docs/figures/sent-bytes.txt\n```\n'
     deck "$quote$notes"$'\n\n---\n\n'"$chart$notes"$'\n\n---\n\n# Text\n'"$notes"
     mv deck.md docs/slides/1-planted.md
@@ -104,6 +105,7 @@ END
         grep -qx 'Slide 1.1: Quote' out
         grep -qx 1 out
         grep -q 'allreduce \[options\]' out
+        run ! grep -qE '^(hidden|launch)' out # the slide has dots there
         [ ! -e left ]
     done
     "${demo[@]}" 1.2 | grep -q '^build/demo/1.2/sent-bytes.svg shows these numbers'

@@ -190,11 +190,13 @@ def difference(quoted, printed, exact):
     return None
 
 
+def same_words(a, b):
+    return NUMBER.sub("#", shape(a)) == NUMBER.sub("#", shape(b))
+
+
 def refreshed(quoted, printed, exact):
     """The quoted lines as they are printed now: those that agree, or else those of the same words. If the quote has other
     lines, all that is printed, or None if it has lines of dots."""
-    def same_words(a, b):
-        return NUMBER.sub("#", shape(a)) == NUMBER.sub("#", shape(b))
     for same in (lambda a, b: agrees(a, b, exact)), same_words:
         try:
             return matches(quoted, printed, same)

@@ -30,6 +30,7 @@ OUT = os.path.join(ROOT, "build", "slides")
 NOTES = re.compile(r"<!--\n([\d.]+) minutes?\n(.*?)\n-->", re.DOTALL)
 PART = re.compile(r"^<!-- part: (.*) -->\n", re.MULTILINE)
 EXERCISE = re.compile(r"^# (Exercise|Fault) ((?:\d|debug)\.\d+): (.*)$", re.MULTILINE)
+PACE = 80  # words a minute: half of a quick talk, because commands run and attendees ask
 COLUMNS = 88  # a block of code with longer lines has smaller letters
 FACES = {"Source Sans 3": ("source-sans-3", (400, 600, 700)), "Source Code Pro": ("source-code-pro", (400, 600))}
 
@@ -53,6 +54,11 @@ class Slide:
         self.title = title[1] if title else ""
         exercise = EXERCISE.search(self.body)
         self.exercise = exercise[2] if exercise else None
+
+    def words(self):
+        """How many words the speaker says: the notes without the points for other moments, such as "- Goes wrong:"."""
+        points = re.split(r"\n(?=- )", self.notes)
+        return sum(len(point.split()) for point in points if not point.startswith("- ") or re.match("- (Say|Ask)\\b", point))
 
     def blocks(self):
         """The lines of each fenced block."""
@@ -228,11 +234,11 @@ def minutes_of(deck):
 
 
 def schedule():
-    rows = [(deck.title, len(deck.slides), *minutes_of(deck)) for deck in decks()]
+    rows = [(deck.title, len(deck.slides), sum(slide.words() for slide in deck.slides), *minutes_of(deck)) for deck in decks()]
     rows.append(("all", *(sum(column) for column in zip(*(row[1:] for row in rows)))))
-    print("| session                 | slides | talk (min) | exercises (min) | both (min) |\n|---|---|---|---|---|")
-    for title, count, talk, own in rows:
-        print(f"| {title:<23} | {count:6} | {talk:10g} | {own:15g} | {talk + own:10g} |")
+    print("| session                 | slides | words a minute | talk (min) | exercises (min) | both (min) |\n|---|---|---|---|---|---|")
+    for title, count, words, talk, own in rows:
+        print(f"| {title:<23} | {count:6} | {words / talk:14.0f} | {talk:10g} | {own:15g} | {talk + own:10g} |")
 
 
 def list_slides():
