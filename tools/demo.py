@@ -6,7 +6,6 @@ build/demo/1.26, with links to the course, so a demo finds no files of an older 
 import argparse
 import os
 import re
-import runpy
 import shutil
 import subprocess
 import sys
@@ -16,7 +15,7 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "author
 import files  # noqa: E402
 from record import FIGURES, NOTES, copy_of_steps, is_dots, same_words  # noqa: E402
 from render import ROOT, VALUE  # noqa: E402
-from slides import BadDeck, decks  # noqa: E402
+from slides import BadDeck, decks, drawn  # noqa: E402
 
 
 def build(commands):
@@ -58,8 +57,7 @@ def draw(name, printed, folder):
     """Draws the figure of that name from what its commands have printed."""
     table, picture = (os.path.join(folder, name + suffix) for suffix in (".txt", ".svg"))
     files.write(table, printed)
-    sys.path.insert(0, FIGURES)  # a figure may use another one
-    files.write(picture, runpy.run_path(os.path.join(FIGURES, name + ".py"))["draw"](table).svg())
+    files.write(picture, drawn(os.path.join(FIGURES, name + ".py"), table))
     print(f"\n{os.path.relpath(picture, ROOT)} shows these numbers" + ("" if viewer() else ": open it in a browser"))
     if viewer():
         subprocess.run([viewer(), picture], stderr=subprocess.DEVNULL, check=False)

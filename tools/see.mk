@@ -41,6 +41,6 @@ launches: ## counts kernels and calls in a training step of each step and model 
 	@$(MAKE) --no-print-directory -s QUIET=@ DEVICE=cpu $(filter-out step6,$(STEPS))
 	@tools/author/launches.py $(ARGS)
 
-figures: ## draws the figures in docs/figures from their sources, the Python files beside them
+figures: ## draws the figures of texts in docs/figures from their sources, the Python files beside them
 	@command -v python3 >/dev/null || { echo 'error: tools/author/drawing.py needs Python: install python3' >&2; exit 1; }
-	@tools/author/drawing.py docs/figures/*.py
+	@tools/author/drawing.py $(filter $(wildcard docs/figures/*.py),$(patsubst %.svg,%.py,$(wildcard docs/figures/*.svg)))

@@ -14,7 +14,7 @@ import sys
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from check_slides import ROOT, without_blocks  # noqa: E402
-from slides import Deck, decks  # noqa: E402
+from slides import PICTURE, Deck, decks, drawn  # noqa: E402
 from render import VALUE  # noqa: E402
 
 NUMBER = re.compile(r"(?<![\w.,/])\d+(?:,\d{3})*(?:\.\d+)?(?![\w/]|[.,]\d)")
@@ -36,9 +36,8 @@ def numbers(text):
 
 def pictures_of(slide):
     """The description of each figure of the slide, and the numbers in the texts of this figure."""
-    for description, path in re.findall(r"!\[([^]]*)\]\(([^)]*\.svg)\)", slide.body):
-        with open(os.path.join(ROOT, "docs/slides", path), encoding="utf-8") as file:
-            yield description, numbers("\n".join(re.findall(r">([^<]+)<", file.read())))
+    for description, path in PICTURE.findall(slide.body):
+        yield description, numbers("\n".join(re.findall(r">([^<]+)<", drawn(os.path.join(ROOT, "docs/slides", path)))))
 
 
 def shown_by(slide):
@@ -51,7 +50,7 @@ def shown_by(slide):
 def said_by(slide):
     """The numbers that the slide says, as texts. Its pictures' descriptions are compared with the pictures."""
     prose = VALUE.sub("", without_blocks(slide.body))
-    prose = re.sub(r"^\|.*$|<!--.*?-->|!\[[^]]*\]\([^)]*\.svg\)", "", prose, flags=re.MULTILINE)
+    prose = re.sub(r"^\|.*$|<!--.*?-->", "", PICTURE.sub("", prose), flags=re.MULTILINE)
     return said_in(prose + "\n" + slide.notes)
 
 

@@ -291,7 +291,7 @@ def main():
                 continue
             if quote.figure:
                 files.write(quote.table(), "\n".join(new) + "\n")
-                print(f"recorded {os.path.relpath(quote.table(), ROOT)}: make figures draws it")
+                print(f"recorded {os.path.relpath(quote.table(), ROOT)}: its chart follows")
                 continue
             lines[quote.first:quote.last] = new
             moved += len(new) - len(quoted)

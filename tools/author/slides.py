@@ -13,6 +13,7 @@ import glob
 import html
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -21,7 +22,8 @@ import tempfile
 sys.dont_write_bytecode = True  # no __pycache__ in the folder of the tools
 sys.path.insert(1, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # tools/
 import files  # noqa: E402
-from record import quotes_of  # noqa: E402
+from drawing import faults  # noqa: E402
+from record import FIGURES, quotes_of  # noqa: E402
 from render import BEGIN, END, ROOT, VALUE, filled  # noqa: E402
 
 DECKS = os.path.join(ROOT, "docs", "slides")
@@ -29,6 +31,7 @@ NODE = os.path.join(ROOT, "build", "node")
 OUT = os.path.join(ROOT, "build", "slides")
 NOTES = re.compile(r"<!--\n([\d.]+) minutes?\n(.*?)\n-->", re.DOTALL)
 PART = re.compile(r"^<!-- part: (.*) -->\n", re.MULTILINE)
+PICTURE = re.compile(r"!\[([^]]*)\]\(([^):]*\.(?:svg|py))\)")  # a file, or the source that draws it
 EXERCISE = re.compile(r"^# (Exercise|Fault) ((?:\d|debug)\.\d+): (.*)$", re.MULTILINE)
 PACE = 80  # words a minute: half of a quick talk, because commands run and attendees ask
 COLUMNS = 88  # a block of code with longer lines has smaller letters
@@ -143,10 +146,22 @@ def place(kind, words):
     return f"make diff{pair} F={name}"
 
 
+def drawn(path, *table):
+    """The picture in a file, or the one that this source draws. table: of a chart, in place of its own."""
+    if not path.endswith(".py"):
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    if FIGURES not in sys.path:
+        sys.path.insert(0, FIGURES)  # a source may import another one
+    svg = runpy.run_path(path)["draw"](*table).svg()
+    for fault in faults(svg):
+        raise BadDeck(f"{os.path.relpath(path, ROOT)}: {fault}")
+    return svg
+
+
 def picture(match, folder):
     """The picture with its data in the page itself, so that one file is all of the slides."""
-    with open(os.path.join(folder, match[2]), "rb") as file:
-        data = base64.b64encode(file.read()).decode()
+    data = base64.b64encode(drawn(os.path.join(folder, match[2])).encode()).decode()
     return f'<img alt="{html.escape(match[1])}" src="data:image/svg+xml;base64,{data}">'
 
 
@@ -158,7 +173,7 @@ def for_marp(deck):
         for line in slide.source.split("\n"):
             if BEGIN.match(line) or line.strip() == END or line.startswith(("<!-- runs ", "<!-- draws ")):
                 continue
-            lines.append(re.sub(r"!\[([^]]*)\]\(([^):]*\.svg)\)", lambda m: picture(m, DECKS), VALUE.sub(r"\2", line)))
+            lines.append(PICTURE.sub(lambda m: picture(m, DECKS), VALUE.sub(r"\2", line)))
         text = f'\n<!-- _footer: "{deck.progress(slide)}" -->\n' + PART.sub("", "\n".join(lines) + "\n")
         extra = f'\n<div class="source">{deck.caption(slide)}</div>\n' if deck.caption(slide) else ""
         if any(len(line) > COLUMNS for block in slide.blocks() for line in block):
