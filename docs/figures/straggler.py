@@ -13,7 +13,7 @@ from trace_file import read_run
 from trace_svg import kind_of
 
 TABLE = os.path.splitext(os.path.abspath(__file__))[0] + ".csv"
-LEFT, RIGHT, TOP, ROW = 100, 1100, 44, 68
+LEFT, RIGHT, TOP, ROW = 100, 1100, 44, 60
 KINDS = {"forward": COPY, "backward": COMPUTE, "collective": COMMUNICATE, "late": Colour("#F3D9A4", "#F3D9A4"), "update": UPDATE}
 
 
@@ -44,10 +44,10 @@ def draw():
                TOP + 4 * ROW + 50)
     f.legend(LEFT, 20, [("forward", COPY), ("backward", COMPUTE), ("sum", COMMUNICATE), ("waits for rank 3", KINDS["late"]), ("update", UPDATE)])
     for rank in range(4):
-        f.text(10, TOP + ROW * rank + 28, f"rank {rank}", 20, "start", bold=True)
-        f.area(LEFT, TOP + ROW * rank, RIGHT - LEFT, 60, HOST.pale)
+        f.text(10, TOP + ROW * rank + 25, f"rank {rank}", 20, "start", bold=True)
+        f.area(LEFT, TOP + ROW * rank, RIGHT - LEFT, 52, HOST.pale)
     for rank, row, kind, begin, end in rows:
-        f.area(LEFT + begin * scale, TOP + ROW * rank + 30 * row, (end - begin) * scale, 30, KINDS[kind].line)
+        f.area(LEFT + begin * scale, TOP + ROW * rank + 26 * row, (end - begin) * scale, 26, KINDS[kind].line)
     y = TOP + 4 * ROW
     f.line((LEFT, y), (RIGHT, y), colour=HOST)
     for ms in (0, 0.5, 1, 1.5, 2):
