@@ -2,11 +2,11 @@
 print: the training step, and the loss of each run."""
 import os
 
-from drawing import COMMUNICATE, COMPUTE, HOST, UPDATE, Figure
+from drawing import COMMUNICATE, COMPUTE, FOURTH, HOST, UPDATE, Figure
 
 TABLE = os.path.splitext(os.path.abspath(__file__))[0] + ".txt"
 LEFT, RIGHT, TOP, BOTTOM = 80, 780, 40, 300
-LOOKS = ((COMPUTE, 11), (COMMUNICATE, 7), (UPDATE, 3))  # each run has smaller discs than the one below it
+LOOKS = ((COMPUTE, 12), (COMMUNICATE, 9), (UPDATE, 6), (FOURTH, 3))  # each run has smaller discs than the one below it
 
 
 def rows_of(table):
@@ -35,8 +35,8 @@ def curves(title, table, names):
     for run, (name, (colour, radius)) in enumerate(zip(names, LOOKS), 1):
         for row in rows:
             f.disc(*place(row[0], row[run]), radius, colour)
-        f.disc(RIGHT + 50, TOP + 20 + 70 * run, radius, colour)
-        f.text(RIGHT + 72, TOP + 20 + 70 * run, f"{name}\nlast loss {rows[-1][run]:.6f}", 18, "start")
+        f.disc(RIGHT + 50, TOP - 20 + 64 * run, radius, colour)
+        f.text(RIGHT + 72, TOP - 20 + 64 * run, f"{name}\nlast loss {rows[-1][run]:.6f}", 18, "start")
     return f
 
 
