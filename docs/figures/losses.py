@@ -5,7 +5,7 @@ import os
 from drawing import COMMUNICATE, COMPUTE, FOURTH, HOST, UPDATE, Figure
 
 TABLE = os.path.splitext(os.path.abspath(__file__))[0] + ".txt"
-LEFT, RIGHT, TOP, BOTTOM = 80, 780, 40, 300
+LEFT, RIGHT, TOP, BOTTOM = 80, 780, 40, 280
 LOOKS = ((COMPUTE, 12), (COMMUNICATE, 9), (UPDATE, 6), (FOURTH, 3))  # each run has smaller discs than the one below it
 
 
