@@ -76,7 +76,7 @@ train() { # STEP OPTION...
     timeout -k 5 120 "$bin/$1/train" "${data[@]}" "${@:2}"
 }
 
-# The ladder of step 1, and the modelled time of each rung (docs/ladder.md) beside the measured one.
+# The ladder of step 1, and the modelled time of each rung (docs/single-gpu-first.md) beside the measured one.
 ladder() {
     timeout -k 5 120 "$bin/01_single_gpu/ladder/ladder" "${data[@]}" "${width[@]}" "${rungs[@]}" --floor >"$work/ladder" || return
     cat "$work/ladder"
@@ -85,7 +85,7 @@ ladder() {
             for (i = 2; $i !~ /^(fp32|tf32)$/;) i++
             if (FNR == NR) { if (!($1 in modelled)) modelled[$1] = $(i + 1) }
             else printf "rung %d: %.4f ms, modelled for an H100: %.4f ms\n", $1, $(i + 1), modelled[$1]
-        }' docs/ladder.md "$work/ladder"
+        }' docs/single-gpu-first.md "$work/ladder"
 }
 
 # The milliseconds of a training step of each model, and of its phases.

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Estimates the training of large transformers on paper, with tools/formulas.py and the rates of a modelled GPU. Nothing
-runs. docs/scaling.md explains the model and its assumptions, and compares it with published runs. Prints tables in
+runs. docs/which.md explains the model and its assumptions, and compares it with published runs. Prints tables in
 Markdown."""
 import argparse
 import itertools

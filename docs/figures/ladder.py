@@ -1,12 +1,12 @@
-"""The time of a training step on each rung of the ladder (01_single_gpu/ladder/ladder.c), from the table in docs/ladder.md, and the
-times that an H200 measured, which stand there, too. make ladder calls this file with a table and the name of a figure."""
+"""The time of a training step on each rung of the ladder (01_single_gpu/ladder/ladder.c), from the table in
+docs/single-gpu-first.md, with the measured times of an H200 below it. make ladder calls this file with a table and the name of a figure."""
 import os
 import re
 import sys
 
 from drawing import COMPUTE, FOURTH, HOST, UPDATE, Figure
 
-TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../ladder.md")
+TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../single-gpu-first.md")
 ROW = re.compile(r"^(\d) (.{20}) (fp32|tf32|bf16) +([\d.]+) +\d+ +\S+ +(\S+) +([\d.]+) \((\w+)\)", re.M)
 MEASURED = re.compile(r"^\| (\d) [^|]*\| ([\d.]+) \|", re.M)
 

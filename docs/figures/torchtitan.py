@@ -1,10 +1,10 @@
-"""Tokens per second of torchtitan and of step 7, and where the time of step 7 goes, as docs/language-models.md says."""
+"""Tokens per second of torchtitan and of step 7, and where the time of step 7 goes, as docs/which.md says."""
 import os
 import re
 
 from drawing import COMMUNICATE, COMPUTE, COPY, FOURTH, HOST, Figure
 
-TEXT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../language-models.md")
+TEXT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../which.md")
 LEFT, TOP, PITCH, HEIGHT, SCALE = 330, 50, 68, 46, 0.085
 
 

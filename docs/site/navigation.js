@@ -1,7 +1,7 @@
 // The order of the pages. `groups` gets the paths of all Markdown files, and refuses one that is in no group, so that a
 // new guide is not forgotten.
 
-const GUIDES = ["single-gpu-first", "ladder", "batch", "training", "data", "convolution", "language-models", "which", "scaling",
+const GUIDES = ["single-gpu-first", "batch", "training", "data", "convolution", "language-models", "which",
     "collectives", "nccl", "seeing", "where", "launchers", "clusters-data", "offline"].map((name) => `docs/${name}.md`);
 
 const step = (path) => (path.match(/^exercises\/(\d)\./) || [])[1];
