@@ -48,7 +48,7 @@ first-run: step1
 	01_single_gpu/train $(IMAGES) --epochs 3 --log-every 26 --snapshot $(FIRST)/model --csv $(FIRST)/loss.csv $(ARGS)
 	@echo && tools/curve.sh $(FIRST)/loss.csv && echo
 	01_single_gpu/classify $(IMAGES) --snapshot $(FIRST)/model $(ARGS)
-	@printf '\n%s\n' 'Next: make run-step1 ARGS="--epochs 10", or read 01_single_gpu/README.md'
+	@printf '\n%s\n' 'Next: make exercise'
 	$(if $(IMAGES),@echo '$(MADE_UP)')
 
 data: ## downloads MNIST, or SET=fashion-mnist, cifar10 or shakespeare, into data/ (on a cluster, run it on a login node)
@@ -80,7 +80,7 @@ NPM = mkdir -p $2 && cp $1/package*.json $2 && { cmp -s $2/package-lock.json $2/
 
 $(DIFFS): diff%:
 	@pair=$*; tools/diff_steps.sh $${pair%?} $${pair#?}
-diffNM: ## shows what step M changes in step N, such as diff12, in whole functions (F=join: only that one; SHORT=1: shorter)
+diffNM: ## shows what step M changes in step N, such as diff12 (F=join: that whole function; ALL=1: all of them)
 diffs: ## writes pages for a browser that show what each step changes, side by side: build/diffs/index.html
 	@tools/deps.sh diffs
 	@$(call NPM,tools/diff_pages,build/diffs/node)
@@ -131,7 +131,7 @@ slides: ## makes the slides, as HTML and PDF in build/slides (DECK=2: only those
 schedule: ## adds up the minutes of the slides and of their exercises (ARGS=--slides: when each slide begins)
 	@python3 -B tools/author/slides.py schedule $(ARGS)
 
-site: slides diffs ## makes the web site of the course, with the slides and the differences: build/site/index.html
+site: slides diffs ## makes the web site of the course, with the slides and the differences: build/site/index.html (needs 870 MB, mostly Chromium for the slides)
 	@tools/deps.sh site
 	@$(call NPM,docs/site,build/site-node)
 	@tools/author/site.sh build/site

@@ -165,7 +165,7 @@ static void draw(const struct answer *chosen, int count) {
     for (int i = 0; i < count; i++) {
         char text[64], label[32] = "";
         if (chosen[i].answer != chosen[i].label)
-            snprintf(label, sizeof label, ", label %d", chosen[i].label);
+            snprintf(label, sizeof label, ", but the label is %d", chosen[i].label);
         snprintf(text, sizeof text, "says %d (%.1f%%)%s", chosen[i].answer,
                  100 * chosen[i].probability, label);
         printf("%-*s%s", width, text, i < count - 1 ? "  " : "\n");

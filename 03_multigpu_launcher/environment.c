@@ -13,7 +13,7 @@
 static const struct launcher {
     const char *name, *rank, *world, *local_rank, *local_world, *run[3];
 } launchers[] = {
-    {"torchrun's variables",
+    {"RANK and WORLD_SIZE, as torchrun sets them",
      "RANK",
      "WORLD_SIZE",
      "LOCAL_RANK",

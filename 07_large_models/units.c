@@ -20,7 +20,9 @@ static void form_groups(struct fsdp *f, const struct place *p) {
     int none = f->strategy == NONE, hybrid = f->strategy == HYBRID;
     f->keep = f->strategy == GRAD;
     if (hybrid && p->local_world < 1)
-        wrong_usage("--strategy hybrid: %s do not say how many ranks this node has", p->launcher);
+        wrong_usage("--strategy hybrid: the launcher does not say how many ranks this node has "
+                    "(it is known by %s)",
+                    p->launcher);
     f->shards = none ? 1 : hybrid ? p->local_world : p->world;
     f->shard = p->rank % f->shards;
     f->replicas = p->world / f->shards;

@@ -7,10 +7,10 @@
 
 void print_pipeline(const struct pipeline *p) {
     double all = 0;
-    say("pipeline  %s: %d stage%s, %d replica%s, %d micro-batch%s of %d samples, idle %.1f %%\n",
+    say("pipeline  %s: %d stage%s, %d replica%s, %d micro-batch%s of %d sample%s, idle %.1f %%\n",
         pipeline_schedule_name(pipeline_opt.schedule), p->stages, PLURAL(p->stages), p->replicas,
         PLURAL(p->replicas), p->micro_batches, p->micro_batches == 1 ? "" : "es", p->rows,
-        100. * (p->stages - 1) / (p->micro_batches + p->stages - 1));
+        PLURAL(p->rows), 100. * (p->stages - 1) / (p->micro_batches + p->stages - 1));
     for (int i = 0; i < p->all->count; i++)
         all += p->all->layers[i].flops;
     say("stages   ");

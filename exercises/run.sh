@@ -201,8 +201,10 @@ hint() { # [NUMBER]
     local number shown
     number=$(chosen "${1:-}") || exit
     shown=$(($(cat "work/$number/.hints" 2>/dev/null || echo 0) + 1))
-    awk -v shown=$shown '/<summary>/ { n++ } n == shown && NF { gsub(/<[\/!a-z][^>]*>/, ""); if (NF) print; found = 1 }
-        END { exit !found }' "$(folder_of "$number")/README.md" ||
+    awk -v shown=$shown 'FNR == NR { all += /<summary>/; next }
+        /<summary>/ && ++n == shown { sub(/<\/summary>/, " of " all) }
+        n == shown && NF { gsub(/<[\/!a-z][^>]*>/, ""); if (NF) print; found = 1 }
+        END { exit !found }' "$(folder_of "$number")/README.md" "$(folder_of "$number")/README.md" ||
         { echo 'There are no more hints: make solution shows the code of the step, and make hint the first hint again.' && shown=0; }
     echo $shown >"work/$number/.hints"
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
-# diff_steps.sh A B: shows the changes from the train.c of step A to that of step B, with the whole functions, structs and
-# tables that they change. SHORT=1 shows three lines around each change, F=join that function only (F=trainer: the struct,
-# F=options: the table of options), and ALL=1 also the includes. On a terminal, a pager marks each word: removed words are
+# diff_steps.sh A B: shows the changes from the train.c of step A to that of step B, with a line before and after each. ALL=1
+# shows the includes, too, and the whole functions, structs and tables that change, and F=join that function only (F=trainer:
+# the struct, F=options: the table of options). On a terminal, a pager marks each word: removed words are
 # red and struck through, new words are bold and green. In a pipe, or if NO_COLOR is set, the output is a plain diff. The
 # script looks for the steps in the current folder.
 set -u
@@ -15,7 +15,7 @@ train_of() { # STEP: the path of its train.c
 }
 
 [ $# = 2 ] || {
-    echo "usage: [F=function|SHORT=1|ALL=1] tools/diff_steps.sh A B, such as tools/diff_steps.sh 1 2" >&2
+    echo "usage: [F=function|ALL=1] tools/diff_steps.sh A B, such as tools/diff_steps.sh 1 2" >&2
     exit 2
 }
 command -v git >/dev/null || {
@@ -49,9 +49,9 @@ alike='
 /^#include/ { if (FILENAME == ARGV[1]) text = text $0 "\n"; else { printf "%s", text; text = "" } }
 !/^#include/ && FILENAME != ARGV[1] { print }'
 
-context=0 whole=--function-context line='\1' above='.*' drop=''
+context=1 whole=--no-function-context line='\1' above=''
 if [ -n "${F:-}" ]; then
-    context=10000 whole=--no-function-context
+    context=10000 above='.*'
     awk -v name="$F" "$only_one" "$old" >"$work/$old" 2>/dev/null
     line=$(awk -v name="$F" "$only_one" "$new" 2>&1 >"$work/$new" | head -n 1)
     [ -s "$work/$old" ] || [ -s "$work/$new" ] || {
@@ -59,9 +59,9 @@ if [ -n "${F:-}" ]; then
         exit 2
     }
 elif [ -n "${ALL:-}" ]; then
+    context=0 whole=--function-context above='.*'
     cp "$old" "$work/$old" && cp "$new" "$work/$new" || exit
 else
-    if [ -n "${SHORT:-}" ]; then context=3 whole=--no-function-context above=''; else drop='/^ ?#include /d;'; fi
     awk "$alike" "$new" "$old" >"$work/$old" && cp "$new" "$work/$new" || exit
 fi
 
@@ -81,8 +81,8 @@ fi
     "$@" "$old" "$new") |
     # Replaces the two ranges of lines of each part by its file and line in the later step. Git puts the name of the
     # function above the part behind them; a part that is a whole function does not need it.
-    sed -E "$drop /^(.\[[0-9;]*m)*(diff|index|---|\+\+\+) /d; s|@@ -[0-9,]+ \+([0-9]+)(,[0-9]+)? @@(.\[m)?$above|@@ $new:$line @@\3|" |
+    sed -E "/^(.\[[0-9;]*m)*(diff|index|---|\+\+\+) /d; s|@@ -[0-9,]+ \+([0-9]+)(,[0-9]+)? @@(.\[m)?$above|@@ $new:$line @@\3|" |
     awk -v all="${F:-}${ALL:-}" '
         { print }
-        END { if (NR && all == "") print "The includes are left out here: ALL=1 shows them, too." }' |
+        END { if (NR && all == "") print "ALL=1 shows whole functions and the includes, and F=backward one function." }' |
     LESS=${LESS-FRX} sh -c "$pager"

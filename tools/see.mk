@@ -15,6 +15,7 @@ $(STEPS:%=trace-%): trace-%:
 	$(TIMED_RUN) --trace build/trace/$*/trace.json $(ARGS)
 	@tools/trace.py --check build/trace/$*/trace.json >/dev/null
 	@echo && tools/trace.py build/trace/$*/trace.json -o build/trace/$*/merged.json --svg build/trace/$*/steps.svg
+	$(if $(or $(CPU_DEVICE_MODEL),$(filter gpu,$(HERE))),,@echo && echo 'These are the times of processor cores, where communication hides little: CPU_DEVICE_MODEL=h100 make trace-$* shows GPUs.')
 trace-stepN: ## runs 12 training steps of step N, such as trace-step2, and shows what each stream did and waited for
 
 # A rank of step 2 is a fork of the program, and calls CUDA without exec.

@@ -67,7 +67,7 @@ said() {
     run_job pbs/step4-launcher.pbs
     same_curve step1.csv launcher.csv
     said "= 4 ranks x 16"
-    said "torchrun's variables"
+    said "RANK and WORLD_SIZE, as torchrun sets them"
     [ -s "step4-launcher.$(cut -d . -f 1 id).bin" ]
 }
 

@@ -108,6 +108,7 @@ runs() { # whether the program runs
     for _ in 1 2 3; do
         exercises/run.sh hint >said
     done
+    [ "$(head -n 1 said)" = 'Hint 3 of 3' ]
     grep -qF 'if (f->prefetch && next >= 0 && next < f->model->count)' said
     refute grep -q '^<' said
 }

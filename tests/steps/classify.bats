@@ -48,7 +48,7 @@ classify() {
 @test "the last answer is the first wrong one, with its label" {
     run classify --snapshot untrained
     [ "$status" = 0 ]
-    [[ ${lines[-1]} =~ says\ ([0-9])\ \([0-9.]+%\),\ label\ ([0-7])$ ]]
+    [[ ${lines[-1]} =~ says\ ([0-9])\ \([0-9.]+%\),\ but\ the\ label\ is\ ([0-7])$ ]]
     [ "${BASH_REMATCH[1]}" != "${BASH_REMATCH[2]}" ]
     # Below the columns of the last image, the white place is that of the label.
     label=${BASH_REMATCH[2]}

@@ -110,7 +110,7 @@ form() {
         [ ! -s err ]
         diff one <(form)
         [[ $step == [89] ]] || grep -qx 'ranks     global batch 120 = 3 ranks x 40' out
-        [ $step = 2 ] || grep -qx "launcher  torchrun's variables" out
+        [ $step = 2 ] || grep -qx "launcher  RANK and WORLD_SIZE, as torchrun sets them" out
         [[ $sharded != *$step* ]] || [ "$(grep -c '^sharding  [a-z]' out)" = 1 ]
         for word in device memory model data training ranks; do
             [ "$(grep -c "^$word  *[^ ]" out)" = 1 ]

@@ -152,7 +152,7 @@ END
     chmod +x placed
     PLACES="0 1 0 1" start_ranks 4 ./placed --strategy hybrid
     ranks_end 20 2 0 1 2 3
-    rank_says 3 "--strategy hybrid: torchrun's variables do not say how many ranks this node has;"
+    rank_says 3 "--strategy hybrid: the launcher does not say how many ranks this node has "
     PLACES="0:2 0:2 1:2 1:2" start_ranks 4 ./placed --strategy hybrid --join-timeout 1
     ranks_end 20 2 1 2
     ranks_end 20 1 0 3

@@ -117,28 +117,27 @@ with_tables() {
     sed -i 's/^#include <of_step_2.h>/&\n#include <more.h>/; s/{"of-step-2".*/&\n    {"more", "help"},/' 02_two/train.c
 }
 
-@test "diff_steps.sh shows the whole changed functions, structs and tables and their places, and leaves out includes" {
-    change -e 's/c->total \+= i/& * i/' -e 's/one counter/a counter/'
+@test "diff_steps.sh shows a line before and after each change and the place, and leaves out includes" {
+    change -e 's/c->total \+= i/& * i/' -e 's/100/200/'
     with_tables
     "$diff_steps" 1 2 >shown
-    run ! grep -q '#include' shown
+    run ! grep -qE '^[-+]#include' shown
+    [ "$(grep -c '^-' shown) $(grep -c '^+' shown) $(grep -c '^ ' shown)" = "3 4 6" ]
+    grep -qF "@@ 02_two/train.c:$(($(grep -n 'c->total +=' 02_two/train.c | cut -d: -f1) - 1)) @@ " shown
+    tail -n 1 shown | grep -q '^ALL=1 shows'
+}
+
+@test "ALL=1 shows the whole changed functions, structs and tables and their places, and the includes" {
+    change -e 's/c->total \+= i/& * i/' -e 's/one counter/a counter/'
+    with_tables
+    ALL=1 "$diff_steps" 1 2 >shown
     sed -n '/^.. Adds/,/^}/p' 01_one/train.c | sed 's/^/ /; /+=/c-        c->total += i;\n+        c->total += i * i;' >wanted
     diff <(grep -A 5 '^ // Adds' shown) wanted
     grep -qxF "@@ 02_two/train.c:$(grep -n '^// Adds' 02_two/train.c | cut -d: -f1) @@" shown
     grep -qx '+    {"more", "help"},' shown
     grep -qx ' static const struct option_spec options\[\] = {' shown
+    grep -qx '+#include <more.h>' shown
     run ! grep -qE '^[- +].*(fflush|show|int first|return 0)' shown
-    tail -n 1 shown | grep -q '^The includes are left out here: ALL=1'
-    ALL=1 "$diff_steps" 1 2 | grep -qx '+#include <more.h>'
-}
-
-@test "SHORT=1 shows three lines of context and the place, and leaves out includes" {
-    change -e 's/c->total \+= i/& * i/' -e 's/100/200/'
-    with_tables
-    SHORT=1 "$diff_steps" 1 2 >shown
-    run ! grep -qE '^[-+]#include' shown
-    [ "$(grep -c '^-' shown) $(grep -c '^+' shown) $(grep -c '^ ' shown)" = "3 4 18" ]
-    grep -qF "@@ 02_two/train.c:$(($(grep -n 'c->total +=' 02_two/train.c | cut -d: -f1) - 3)) @@ struct counter" shown
 }
 
 @test "F=name shows a whole function, a struct or the table of options" {

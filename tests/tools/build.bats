@@ -161,7 +161,7 @@ on_cpu_device() { # COMMAND...: it runs there, and says once why
     [ "$status" = 0 ]
     grep -q '^epoch 3/3  loss' <<<"$output"
     grep -qx 'note: make quickstart continues with synthetic images' <<<"$output"
-    [[ ${lines[-2]} == 'Next: make run-step1 ARGS="--epochs 10", or read 01_single_gpu/README.md' ]]
+    [[ ${lines[-2]} == 'Next: make exercise' ]]
     [[ ${lines[-1]} == *"not digits"* ]]
 }
 

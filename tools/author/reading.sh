@@ -11,7 +11,8 @@ most_lines=450 most_in_function=40
 # in this order, and may skip the other sources of the step. The file "changes" stands for the output of make diffNM.
 # shellcheck disable=SC2016 # the backticks are for Markdown
 entries='
-1|01_single_gpu/train.c|all|the whole program; begin with `main` at the end
+1|01_single_gpu/train.c|forward,backward,train_step,read_stats|a training step
+1|01_single_gpu/train.c|main,load,setup,start,train,train_epoch,evaluate,save|the program around it; begin with `main` at the end
 1|common/layers/dense.c|dense_forward,dense_backward|one layer; `matmul` is one call of cuBLAS
 1|common/snapshots/snapshot.h|all|what a snapshot holds
 2|changes|diff12|ranks, the all-reduce, which rank saves, and when all stop
