@@ -7,11 +7,11 @@ CELL, LINE, TOP = 27, 38, 90
 IMAGE, PATCHES, Y = 4, 270, 860
 
 
-def rows_of(f, left, top, rows, cell=CELL, channels=CHANNELS):
-    """A matrix whose columns of channel 1 are grey."""
+def rows_of(f, left, top, rows, cell=CELL, grey=True):
+    """A matrix, in which the columns of channel 1 are grey."""
     width = len(rows[0]) * cell
     f.area(left, top, width, LINE * len(rows), "#FFFFFF", "#222222")
-    for column in range(1, len(rows[0]), channels):
+    for column in range(1, len(rows[0]) if grey else 0, CHANNELS):
         f.area(left + column * cell, top, cell, LINE * len(rows), HOST.pale)
     for i, row in enumerate(rows):
         if i:
@@ -37,7 +37,7 @@ def draw():
     rows_of(f, IMAGE, TOP, image)
     rows_of(f, PATCHES, TOP, patches)
     f.text((PATCHES + 18 * CELL + Y) / 2, TOP + 2 * LINE, "=", 40, bold=True)
-    rows_of(f, Y, TOP, [[OUTPUTS * place + c for c in range(OUTPUTS)] for place in range(len(windows))], 60, OUTPUTS)
+    rows_of(f, Y, TOP, [[OUTPUTS * place + c for c in range(OUTPUTS)] for place in range(len(windows))], 60, grey=False)
     for place, colour, dashed in ((0, COMPUTE, False), (len(windows) - 1, COMMUNICATE, True)):
         y, x = windows[place]
         f.area(IMAGE + x * CHANNELS * CELL, TOP + y * LINE, WINDOW * CHANNELS * CELL, WINDOW * LINE, "none", colour.line, dashed, 4)
