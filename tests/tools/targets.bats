@@ -56,7 +56,7 @@ says() { # TEXT...
     fresh "trace-step2" ARGS='--hidden 8'
     says 'step 12/468' 'Times of the streams in ms, measured' 'Arrivals at' \
         'build/trace/step2/merged.json: all ranks, measured. To see it, open https://ui.perfetto.dev' \
-        'build/trace/step2/steps.svg: a picture'
+        'build/trace/step2/steps.svg: a picture' 'CPU_DEVICE_MODEL=h100 make trace-step2 shows GPUs'
     # The other steps have the same recipe as 7.
     run make -j2 DEVICE=cpu trace-step7 ARGS='--hidden 8 --max-steps 4' LAUNCH='--nproc-per-node 2'
     [ "$status" = 0 ] || { echo "$output" && return 1; }
