@@ -40,7 +40,8 @@ struct clip_to_norm {
 static void run_clip_to_norm(void *arguments, size_t from, size_t to) {
     struct clip_to_norm a = *(struct clip_to_norm *)arguments;
     float factor = (float)(a.max_norm / (sqrt(*a.sum_of_squares) + 1e-6));
-    factor = factor > 1.f ? 1.f : factor; // NaN stays NaN
+    if (factor >= 1.f) // a factor of NaN makes all values NaN
+        return;
     for (size_t i = from; i < to; i++)
         a.x[i] *= factor;
 }

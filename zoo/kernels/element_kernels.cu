@@ -23,8 +23,10 @@ void sum_squares(const float *x, size_t count, double *sums, cudaStream_t stream
 __global__ static void clip_to_norm_kernel(float *x, size_t count, const double *sum_of_squares,
                                            float max_norm) {
     float factor = (float)(max_norm / (sqrt(*sum_of_squares) + 1e-6));
+    if (factor >= 1.f) // a factor of NaN makes all values NaN
+        return;
     FOR_EACH (i, count)
-        x[i] *= factor > 1.f ? 1.f : factor; // NaN stays NaN
+        x[i] *= factor;
 }
 
 void clip_to_norm(float *x, size_t count, const double *sum_of_squares, float max_norm,
