@@ -74,6 +74,15 @@ __device__ static inline unsigned split(unsigned &i, struct divisor n) {
     return remainder;
 }
 
+// Returns the sum of the values of a warp's threads to all of them, always in the same order.
+enum { WARP = 32 };
+static const unsigned ALL_THREADS = ~0u; // of a warp
+template <class T> __device__ static inline T sum_of_warp(T value) {
+    for (int distance = WARP / 2; distance > 0; distance /= 2)
+        value += __shfl_xor_sync(ALL_THREADS, value, distance);
+    return value;
+}
+
 // Returns the sum of the threads' values to all threads of a block of BLOCK_THREADS, or the largest
 // value. The order of the additions is always the same.
 enum { BLOCK_THREADS = 256 };

@@ -49,15 +49,16 @@ void add_bias(float *y, const float *bias, int rows, int cols, int relu, cudaStr
 
 // A block sums TILE columns, with at most TILE rows of threads. Each thread sums a part of one
 // column. The threads of one row read TILE neighbouring floats, which is one memory access of the
-// GPU.
+// GPU. With a constant step from row to row, the compiler lets a thread load 4 rows at a time.
 enum { TILE = 32 };
 
 __global__ static void sum_rows_kernel(const float *x, float *sums, size_t rows, size_t cols) {
     __shared__ float parts[TILE][TILE];
     size_t col = blockIdx.x * (size_t)TILE + threadIdx.x;
     float sum = 0.f;
-    for (size_t row = threadIdx.y; row < rows && col < cols; row += blockDim.y)
-        sum += x[row * cols + col];
+    if (col < cols)
+        for (size_t row = threadIdx.y; row < rows; row += TILE)
+            sum += x[row * cols + col];
     parts[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
     if (threadIdx.y > 0 || col >= cols)
@@ -72,43 +73,60 @@ void sum_rows(const float *x, float *sums, int rows, int cols, cudaStream_t stre
     LAUNCH_BLOCKS(sum_rows_kernel, cols / TILE + 1, threads, stream, x, sums, rows, cols);
 }
 
+// Returns the class with the largest logit of a row, the first of equal ones, to all threads of a
+// warp, which have found that of their own classes.
+__device__ static int best_of_warp(const float *z, int best) {
+    for (int distance = WARP / 2; distance > 0; distance /= 2) {
+        int other = __shfl_xor_sync(ALL_THREADS, best, distance);
+        if (z[other] > z[best] || (z[other] == z[best] && other < best))
+            best = other;
+    }
+    return best;
+}
+
+// A block is one warp, and computes the rows of a lane. Its threads share the classes of a row, so
+// they read neighbouring logits at the same time.
 __global__ static void softmax_cross_entropy_kernel(const float *logits, const uint8_t *labels,
                                                     size_t rows, int classes, float scale,
                                                     float *dlogits, struct stats *stats,
                                                     float smoothing) {
-    FOR_EACH (lane, STATS_LANES)
-        for (size_t row = lane; row < rows; row += STATS_LANES) {
-            const float *z = logits + row * classes;
-            int label = labels[row], best = 0;
-            for (int c = 1; c < classes; c++)
-                if (z[c] > z[best])
-                    best = c;
-            float sum = 0.f; // exp(z - largest z) cannot overflow
-            for (int c = 0; c < classes; c++)
-                sum += expf(z[c] - z[best]);
-            for (int c = 0; dlogits && c < classes; c++)
-                dlogits[row * classes + c] = (expf(z[c] - z[best]) / sum - (c == label)) * scale;
-            double above = 0; // sum over c of z[label] - z[c]
-            for (int c = 0; smoothing > 0.f && c < classes; c++) {
-                above += z[label] - z[c];
-                if (dlogits)
-                    dlogits[row * classes + c] +=
-                        smoothing * ((c == label) - 1.f / classes) * scale;
-            }
+    int thread = threadIdx.x;
+    size_t lane = blockIdx.x;
+    for (size_t row = lane; row < rows; row += STATS_LANES) {
+        const float *z = logits + row * classes;
+        int label = labels[row], best = 0;
+        for (int c = thread; c < classes; c += WARP)
+            if (z[c] > z[best])
+                best = c;
+        best = best_of_warp(z, best);
+        float sum = 0.f; // exp(z - largest z) cannot overflow
+        for (int c = thread; c < classes; c += WARP)
+            sum += expf(z[c] - z[best]);
+        sum = sum_of_warp(sum);
+        for (int c = thread; dlogits && c < classes; c += WARP)
+            dlogits[row * classes + c] = (expf(z[c] - z[best]) / sum - (c == label)) * scale;
+        double above = 0; // sum over c of z[label] - z[c]
+        for (int c = thread; smoothing > 0.f && c < classes; c += WARP) {
+            above += z[label] - z[c];
+            if (dlogits)
+                dlogits[row * classes + c] += smoothing * ((c == label) - 1.f / classes) * scale;
+        }
+        above = sum_of_warp(above);
+        if (thread == 0) {
             stats[lane].loss += (double)(logf(sum) - (z[label] - z[best]));
             stats[lane].loss += smoothing * above / classes;
             stats[lane].correct += best == label;
             stats[lane].samples += 1;
         }
+    }
 }
 
 void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows, int classes,
                            float scale, float *dlogits, struct stats *stats, float smoothing,
                            cudaStream_t stream) {
     span_begin(PHASE_LOSS, __func__, stream);
-    enum { THREADS = 32 }; // small blocks, so that as many multiprocessors as possible take part
-    LAUNCH_BLOCKS(softmax_cross_entropy_kernel, STATS_LANES / THREADS, dim3(THREADS), stream,
-                  logits, labels, rows, classes, scale, dlogits, stats, smoothing);
+    LAUNCH_BLOCKS(softmax_cross_entropy_kernel, STATS_LANES, dim3(WARP), stream, logits, labels,
+                  rows, classes, scale, dlogits, stats, smoothing);
     span_end();
 }
 

@@ -60,8 +60,12 @@ const void *parameter_at(const struct pass *pass, const void *parameters, size_t
 
 void sum_pixels(const struct pass *pass, const float *x, float *sums, int images, int pixels,
                 int channels) {
-    sum_rows(x, pass->scratch, images, pixels * channels, pass->stream);
-    sum_rows(pass->scratch, sums, pixels, channels, pass->stream);
+    enum { ENOUGH = 1 << 16 }; // sums at the same time, which fill every GPU
+    int rows = images, parts = pixels;
+    for (; parts % 2 == 0 && (size_t)parts * channels > ENOUGH; parts /= 2)
+        rows *= 2;
+    sum_rows(x, pass->scratch, rows, parts * channels, pass->stream);
+    sum_rows(pass->scratch, sums, parts, channels, pass->stream);
 }
 
 void initialise_nothing(const struct layer *l, float *parameters, size_t first_value, size_t count,

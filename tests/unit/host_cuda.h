@@ -68,7 +68,15 @@ template <class T> static T __shfl_xor_sync(unsigned, T value, unsigned lanes) {
     return host_exchange(value, (threadIdx.y * blockDim.x + threadIdx.x) ^ lanes);
 }
 
+static inline unsigned __ballot_sync(unsigned, int predicate) {
+    unsigned found = predicate ? 1u << threadIdx.x % 32 : 0;
+    for (unsigned lanes = 1; lanes < 32; lanes *= 2)
+        found |= __shfl_xor_sync(~0u, found, lanes);
+    return found;
+}
+
 // nvcc's fast functions.
+#define __popc __builtin_popcount
 #define __expf expf
 #define __logf logf
 #define __fdividef(x, y) ((x) / (y))

@@ -474,9 +474,10 @@ TEST(gather_batch_keeps_tokens_exact) {
 // A sum of floats in the order of the rows has the same bits on each device. test_layers.c compares
 // it with the formula.
 TEST(look_up_backward_adds_rows_in_their_order) {
-    enum { ROWS = 1031, WIDTH = 33, ENTRIES = 65 };
+    enum { ROWS = 5003, WIDTH = 289, ENTRIES = 65 };
     float *tokens = new_array(ROWS * sizeof *tokens), *dy = random_floats(ROWS * WIDTH, 1, 2);
-    float want[ENTRIES * WIDTH] = {0}, *dtable = new_device_array(sizeof want);
+    static float want[ENTRIES * WIDTH];
+    float *dtable = new_device_array(sizeof want);
     for (size_t row = 0; row < ROWS; row++) {
         tokens[row] = (float)(rng_bits(1, row) % (ENTRIES - 1)); // the last entry has no row
         for (size_t c = 0; c < WIDTH; c++)
@@ -651,6 +652,16 @@ TEST(loss_does_not_overflow) {
     assert_close(got, want, 18, 1e-6);
     sums.correct--; // the row of equal logits, which has its largest at the first place
     check_stats(stats, sums);
+}
+
+TEST(loss_takes_the_first_of_equal_logits) {
+    const float logits[64] = {[5] = 1, [37] = 1, [40] = 1};
+    const uint8_t label = 5;
+    struct stats none = {0}, *stats = new_stats(&none), *sums = new_device_array(sizeof *sums);
+    softmax_cross_entropy(to_device(logits, sizeof logits), to_device(&label, 1), 1, 64, 1, NULL,
+                          stats, 0, stream);
+    sum_stats(stats, sums, stream);
+    assert_true(((struct stats *)to_host(sums, sizeof *sums))->correct == none.correct + 1);
 }
 
 TEST(loss_keeps_nan) {

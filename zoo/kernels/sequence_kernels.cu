@@ -19,24 +19,50 @@ void look_up(const float *tokens, const float *table, float *y, int rows, int wi
         LAUNCH_BLOCKS(look_up_kernel, rows, dim3(BLOCK_THREADS), stream, tokens, table, y, width);
 }
 
-// A block adds up the rows with its entry. Each thread has columns of its own, so that no two
-// threads change the same sum.
+// A block adds up the rows of one entry, and each thread one of their columns. First, the warps
+// list these rows: each warp looks at the tokens of PART rows. Then a thread loads LOADS rows at a
+// time, because it would wait for each one otherwise. The order of the rows stays: a sum + 0 is the
+// sum.
+enum { WARPS = BLOCK_THREADS / WARP, PART = 512, LOADS = 16 };
+
 __global__ static void look_up_backward_kernel(const float *tokens, const float *dy, float *dtable,
-                                               size_t rows, size_t width) {
-    float *sums = dtable + blockIdx.x * width;
-    for (size_t i = threadIdx.x; i < width; i += blockDim.x)
-        sums[i] = 0.f;
-    for (size_t row = 0; row < rows; row++)
-        if ((size_t)tokens[row] == blockIdx.x)
-            for (size_t i = threadIdx.x; i < width; i += blockDim.x)
-                sums[i] += dy[row * width + i];
+                                               size_t rows, size_t width, unsigned entries) {
+    __shared__ unsigned listed[WARPS][PART], counts[WARPS];
+    unsigned entry = blockIdx.x % entries, warp = threadIdx.x / WARP, thread = threadIdx.x % WARP;
+    size_t column = blockIdx.x / entries * BLOCK_THREADS + threadIdx.x;
+    float sum = 0.f;
+    for (size_t first = 0; first < rows; first += WARPS * PART) {
+        unsigned count = 0;
+        for (unsigned i = thread; i < PART; i += WARP) {
+            size_t row = first + warp * PART + i;
+            unsigned found = __ballot_sync(ALL_THREADS, row < rows && tokens[row] == entry);
+            if (found >> thread & 1) // its place is behind those of the threads before it
+                listed[warp][count + __popc(found & ((1u << thread) - 1))] = row;
+            count += __popc(found);
+        }
+        counts[warp] = count;
+        __syncthreads();
+        for (unsigned w = 0; w < WARPS; w++) {
+            count = column < width ? counts[w] : 0;
+            for (unsigned i = 0; i < count; i += LOADS) {
+                float loaded[LOADS];
+                for (unsigned j = 0; j < LOADS; j++)
+                    loaded[j] = i + j < count ? dy[listed[w][i + j] * width + column] : 0.f;
+                for (unsigned j = 0; j < LOADS; j++)
+                    sum += loaded[j];
+            }
+        }
+        __syncthreads();
+    }
+    if (column < width)
+        dtable[entry * width + column] = sum;
 }
 
 void look_up_backward(const float *tokens, const float *dy, float *dtable, int rows, int width,
                       int entries, cudaStream_t stream) {
-    dim3 threads(width < BLOCK_THREADS ? width : BLOCK_THREADS);
-    LAUNCH_BLOCKS(look_up_backward_kernel, entries, threads, stream, tokens, dy, dtable, rows,
-                  width);
+    unsigned blocks_of_entry = (width + BLOCK_THREADS - 1) / BLOCK_THREADS;
+    LAUNCH_BLOCKS(look_up_backward_kernel, entries * blocks_of_entry, dim3(BLOCK_THREADS), stream,
+                  tokens, dy, dtable, rows, width, entries);
 }
 
 // It needs fewer instructions than a division.
