@@ -111,9 +111,10 @@ static void run_sum_rows(void *arguments, size_t from, size_t to) {
 
 void sum_rows(const float *x, float *sums, int rows, int cols, cudaStream_t stream) {
     size_t n = (size_t)rows, m = (size_t)cols;
-    size_t threads = n < 32 ? n : 32; // of a GPU, for each column
+    size_t threads = m * (n < 32 ? n : 32); // of a GPU
     struct sum_rows a = {READS(x, n * m), WRITES(sums, m), n, m};
-    COMPUTES(m * threads, (n + 31) / 32);
+    COMPUTES(threads, (n + 31) / 32);
+    cpu_waits(threads, 2 + (n + 127) / 128); // each thread loads 4 rows at a time
     LAUNCH(stream, run_sum_rows, a, m, 64);
 }
 
@@ -169,7 +170,8 @@ void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows,
                                       dlogits ? WRITES(dlogits, elements) : NULL,
                                       UPDATES(stats, STATS_LANES),
                                       smoothing};
-    COMPUTES(elements, 1);
+    COMPUTES(32 * n, (size_t)(classes + 31) / 32); // the threads of a GPU
+    cpu_waits(32 * STATS_LANES, (n + STATS_LANES - 1) / STATS_LANES * (2 + (classes + 127) / 128));
     span_begin(PHASE_LOSS, __func__, stream);
     LAUNCH(stream, run_softmax_cross_entropy, a, n < STATS_LANES ? n : STATS_LANES, 64);
     span_end();

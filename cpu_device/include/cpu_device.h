@@ -47,6 +47,10 @@ void cpu_may_use(const char *name, const void *pointer, size_t bytes, int writte
 // Adds instructions of threads to the cost of the kernel that this thread launches next.
 void cpu_executes(double instructions);
 
+// Says how many threads that kernel has, and how often each of them waits for memory while it has
+// nothing else to do. Without this call, the kernel takes as long as its bytes or its instructions.
+void cpu_waits(size_t threads, size_t times);
+
 // The record of what the device did and when. Times are in seconds: of the modelled clock if there
 // is a model, and of a monotonic clock of the host otherwise.
 

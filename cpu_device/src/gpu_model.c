@@ -159,9 +159,10 @@ double cpu_model_lost(int device) {
 }
 
 // The roofline model: a kernel takes as long as its bytes or its instructions, whichever is longer
-// (Williams, Waterman, Patterson, 2009). Both also have a fixed time, for the first loads and the
-// last results, so the efficiency grows with the size: a product whose operations take as long as
-// that fixed time reaches half the rate. A copy on the device reads and writes each byte.
+// (Williams, Waterman, Patterson, 2009), or as its threads wait for memory, of which the GPU holds
+// only so many at a time (Little's law). Kernels and products also have a fixed time, for the first
+// loads and the last results, so the efficiency grows with the size: a product whose operations
+// take as long as that fixed time reaches half the rate. A copy on the device reads and writes each byte.
 double cpu_model_seconds(const struct cpu_cost *cost, int device) {
     const struct cpu_model *m = cpu_model;
     double rate = 0, seconds = 0;
@@ -185,7 +186,9 @@ double cpu_model_seconds(const struct cpu_cost *cost, int device) {
         seconds = 2 * cost->bytes / m->memory;
         break;
     case CPU_KERNEL:
-        seconds = m->kernel + fmax(cost->bytes / m->memory, cost->instructions / m->instructions);
+        seconds = fmax(1, cost->threads / m->threads) * cost->waits * m->wait;
+        seconds = fmax(seconds, cost->instructions / m->instructions);
+        seconds = m->kernel + fmax(seconds, cost->bytes / m->memory);
         break;
     case CPU_COLLECTIVE:
     case CPU_NO_COST:

@@ -25,6 +25,8 @@ struct cpu_model {
     double memory;           // rate at which kernels read and write device memory
     double fp32, tf32, bf16; // rates of large matrix products
     double instructions;     // of threads per second, of any kind
+    double threads;          // that the device holds at the same time
+    double wait;             // of a thread for what it loads from memory
     double kernel;           // fixed time of a kernel
     double product;          // fixed time of a matrix product
     double pcie;             // rate of copies between pinned host memory and device
@@ -56,7 +58,7 @@ int cpu_model_node(int device);
 extern int cpu_computes;
 
 enum cpu_cost_kind {
-    CPU_KERNEL,       // bytes that it reads and writes, and instructions of its threads
+    CPU_KERNEL,       // bytes that it reads and writes, instructions and waits of its threads
     CPU_PRODUCT_FP32, // flops, those of whole tiles, and bytes of the three matrices
     CPU_PRODUCT_TF32,
     CPU_PRODUCT_BF16,
@@ -73,6 +75,7 @@ struct cpu_cost {
     enum cpu_cost_kind kind;
     const char *name; // a literal, such as "sgd_step"
     double bytes, flops, tile_flops, instructions;
+    double threads, waits; // of a kernel: how many threads it has, and how often each waits
     unsigned long long comm,
         number;   // of a collective: its communicator, and its number there; else 0
     int in_graph; // 1: it was captured

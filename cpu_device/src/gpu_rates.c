@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RATES = 25, MODELS = 5 };
+enum { RATES = 27, MODELS = 5 };
 
 static const char *const model_names[MODELS] = {"a100", "h100", "h200", "b200", "l4"};
 
@@ -14,6 +14,7 @@ static const char *const model_names[MODELS] = {"a100", "h100", "h200", "b200", 
 #define GIB 1073741824.0
 #define US 1e-6
 #define GB_S 1e9
+#define THOUSAND 1e3
 #define TFLOP_S 1e12
 
 // One line of a model file, and the values of the models that are built in. A model holds the value
@@ -41,6 +42,8 @@ static const struct rate {
     {RATE(tf32, "TFLOP/s", TFLOP_S),                { 134,  397,  397,   873,   26}},
     {RATE(bf16, "TFLOP/s", TFLOP_S),                { 268,  794,  794,  1745,   58}},
     {RATE(instructions, "T/s", TFLOP_S),            {11.7,   20,   20,  22.5,    9}},
+    {RATE(threads, "thousand", THOUSAND),           { 221,  270,  270,   303,   89}},
+    {RATE(wait, "us", US),                          { 0.4,  0.4,  0.4,   0.4,  0.4}},
     {RATE(kernel, "us", US),                        {   2,    2,    2,     2,    2}},
     {RATE(product, "us", US),                       { 8.5,    7,    7,     7,  8.5}},
     {RATE(pcie, "GB/s", GB_S),                      {26.3, 55.6, 55.6,  55.6, 26.3}},

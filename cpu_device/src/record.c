@@ -54,6 +54,11 @@ void cpu_executes(double instructions) {
     noted_cost.instructions += instructions;
 }
 
+void cpu_waits(size_t threads, size_t times) {
+    noted_cost.threads = (double)threads;
+    noted_cost.waits = (double)times;
+}
+
 struct cpu_cost cpu_take_cost(void) {
     struct cpu_cost cost = noted_cost;
     noted_cost = (struct cpu_cost){0};

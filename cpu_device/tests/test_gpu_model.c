@@ -14,7 +14,7 @@ static char folder[256];
 static const char ROUND[] =
     "capacity 1\nlaunch_call 1\nproduct_call 1\nevent_call 1\ncollective_call 1\ngraph_node 1\n"
     "wake 1\nlatency 1\ngap 1\ngraph_gap 0.5\nmemory 1000\nfp32 10\ntf32 20\nbf16 40\n"
-    "instructions 10\nkernel 2\nproduct 4\npcie 10\n"
+    "instructions 10\nthreads 100\nwait 2\nkernel 2\nproduct 4\npcie 10\n"
     "pageable 5\nlink 100\npair 50\nlink_latency 10\nnetwork 10\nnetwork_latency 50\n";
 
 static const char *write_model(const char *name, const char *text, const char *more) {
@@ -66,6 +66,10 @@ TEST(operations_take_their_formulas) {
     near(cost(CPU_KERNEL, 1e6, 0, 0), 1 + 2 + 1);
     struct cpu_cost divides = {.kind = CPU_KERNEL, .bytes = 1e6, .instructions = 1e8};
     near(cpu_model_seconds(&divides, 0), 1 + 2 + 10); // its instructions take longer than its bytes
+    struct cpu_cost waits = {.kind = CPU_KERNEL, .bytes = 1e6, .threads = 1e4, .waits = 5};
+    near(cpu_model_seconds(&waits, 0), 1 + 2 + 10); // the GPU could hold 10 times the threads
+    waits.threads = 3e5; // three times what it can hold
+    near(cpu_model_seconds(&waits, 0), 1 + 2 + 30);
     struct cpu_cost captured = {.kind = CPU_KERNEL, .bytes = 1e6, .in_graph = 1};
     near(cpu_model_seconds(&captured, 0), 0.5 + 2 + 1);
     near(cost(CPU_COPY_TO_DEVICE, 1e6, 0, 0), 1 + 100);
@@ -274,13 +278,13 @@ TEST(mistakes_in_files_are_explained) {
         const char *line, *words; // the line follows the round numbers
     } mistakes[] = {
         {"", ": the line \"nvls NUMBER\" is missing (in GB/s)"},
-        {"nvls", ":25: want a name and one number"},
-        {"# \n\nnvls 1 2", ":27: want a name and one number"},
-        {"nvsl 1", ":25: nvsl is not the name of a rate"},
-        {"link 1", ":25: link appears twice"},
-        {"nvls 1GB", ":25: nvls 1GB: want a number above 0"},
-        {"nvls nan", ":25: nvls nan: want a number above 0"},
-        {"nvls -1", ":25: nvls -1: want a number above 0"},
+        {"nvls", ":27: want a name and one number"},
+        {"# \n\nnvls 1 2", ":29: want a name and one number"},
+        {"nvsl 1", ":27: nvsl is not the name of a rate"},
+        {"link 1", ":27: link appears twice"},
+        {"nvls 1GB", ":27: nvls 1GB: want a number above 0"},
+        {"nvls nan", ":27: nvls nan: want a number above 0"},
+        {"nvls -1", ":27: nvls -1: want a number above 0"},
     };
     for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
         char setting[400];

@@ -52,7 +52,9 @@ void look_up_backward(const float *tokens, const float *dy, float *dtable, int r
     size_t n = (size_t)rows, m = (size_t)width;
     struct look_up_backward a = {READS(tokens, n), READS(dy, n * m), WRITES(dtable, entries * m), n,
                                  m};
-    COMPUTES((size_t)entries * (m < 256 ? m : 256), n); // the threads of a GPU
+    size_t threads = (size_t)entries * ((m + 255) / 256) * 256; // of a GPU
+    COMPUTES(threads, n);
+    cpu_waits(threads, n / 512 + n / 40); // if a fifth of the tokens are the same; 8 rows at a time
     LAUNCH(stream, run_look_up_backward, a, (size_t)entries, 64);
 }
 
