@@ -7,8 +7,8 @@
 
 static atomic_long counts[CPU_COUNTED];
 
-void cpu_count(enum cpu_counted what) {
-    atomic_fetch_add_explicit(&counts[what], 1, memory_order_relaxed);
+void cpu_count(enum cpu_counted what, long number) {
+    atomic_fetch_add_explicit(&counts[what], number, memory_order_relaxed);
 }
 
 enum cpu_counted cpu_counted_as(const struct cpu_cost *cost) {

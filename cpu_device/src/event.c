@@ -155,7 +155,7 @@ static cudaError_t on_stream(cudaStream_t stream, cudaEvent_t event, int record)
         error = cpu_capture_wait(s, event);
     } else if (!error) {
         cpu_take_turns(s);
-        cpu_count(CPU_EVENTS);
+        cpu_count(CPU_EVENTS, 1);
         if (record)
             record_event(s, event);
         else

@@ -164,9 +164,10 @@ enum cpu_counted {
     CPU_COLLECTIVES,
     CPU_EVENTS, // that streams record or wait for
     CPU_WAITS,  // of the host
+    CPU_BYTES,  // that kernels read and write
     CPU_COUNTED
 };
-void cpu_count(enum cpu_counted what);
+void cpu_count(enum cpu_counted what, long number);
 enum cpu_counted cpu_counted_as(const struct cpu_cost *cost);
 void cpu_counts_init(void);
 

@@ -324,7 +324,8 @@ static cudaError_t launch(cudaStream_t stream, const struct operation *wanted,
             if (cpu_chaos_seed && !wanted->always && (kind == CPU_KERNELS || kind == CPU_PRODUCTS))
                 load_kernel(wanted, s->device);
             cpu_take_turns(s);
-            cpu_count(kind);
+            cpu_count(kind, 1);
+            cpu_count(CPU_BYTES, kind == CPU_KERNELS ? (long)cost.bytes : 0);
             if (cpu_check_operation(s->clock, note))
                 cpu_append(s, &op, arguments, bytes);
         }
@@ -413,7 +414,7 @@ static void host_waits_for(struct CUstream_st *s) {
 }
 
 void cpu_host_goes_on(const char *call, double since) {
-    cpu_count(CPU_WAITS);
+    cpu_count(CPU_WAITS, 1);
     if (cpu_model)
         cpu_host_moves_to(moment + cpu_model->wake);
     if (cpu_tracing)

@@ -12,8 +12,8 @@ TILE = 128  # rows and columns of a part of a product that a multiprocessor comp
 
 def kernels(batch):
     """The name and the seconds of each kernel in a training step, in order, and those of the call that queues it."""
-    def kernel(name, size, instructions=0):
-        work = max(size / GPU["memory"], instructions / GPU["instructions"])
+    def kernel(name, size, instructions=0, waits=0):
+        work = max(size / GPU["memory"], instructions / GPU["instructions"], waits * GPU["wait"])
         found.append((name, GPU["gap"] + GPU["kernel"] + work, GPU["launch_call"]))
 
     def in_tiles(count):
@@ -28,14 +28,14 @@ def kernels(batch):
     for inputs, outputs in layers:
         product("forward", batch, outputs, inputs)
         kernel("forward", 4 * (2 * batch + 1) * outputs, 20 * batch * outputs)  # the biases
-    kernel("loss", batch * (8 * WIDTHS[-1] + 1) + 2 * LANES_BYTES)
+    kernel("loss", batch * (8 * WIDTHS[-1] + 1) + 2 * LANES_BYTES, waits=3)
     for i, (inputs, outputs) in reversed(list(enumerate(layers))):
         if i < len(layers) - 1:
             kernel("backward", 12 * batch * outputs)  # ReLU
         if i > 0:
             product("backward", batch, inputs, outputs)
         product("backward", outputs, inputs, batch)
-        kernel("backward", 4 * (batch + 1) * outputs)  # the sums for the biases
+        kernel("backward", 4 * (batch + 1) * outputs, waits=3)  # the sums for the biases
     kernel("update", 20 * sum((inputs + 1) * outputs for inputs, outputs in layers))
     return found
 

@@ -10,11 +10,13 @@ memsets      cudaMemsetAsync and cudaMemset
 collectives  calls of NCCL, also those of a group one by one
 events       calls of cudaEventRecord and cudaStreamWaitEvent
 waits        calls in which the host waits for the device
-together     all of these, so all calls that queue work or wait for it
+MB           what the kernels read and write
+together     all of these but MB, so all calls that queue work or wait for it
 us           the time of a training step on modelled H100s of one node
 
-The batch is 128. The runs leave out the arithmetic (CPU_DEVICE_COMPUTE=0), because the calls do not depend on it. Step 9
-divides mlp and gpt only, so it has no rows with several ranks for other models."""
+The batch is 128. A block is one of gpt2 with 8 samples: the difference of models with two blocks and with one. The runs
+leave out the arithmetic (CPU_DEVICE_COMPUTE=0), because the calls do not depend on it. Step 9 divides mlp and gpt only, so
+it has no rows with several ranks for other models."""
 import argparse
 import glob
 import os
@@ -28,15 +30,16 @@ STEPS = {os.path.basename(folder)[1]: os.path.basename(folder) for folder in sor
 DIVIDED = ["mlp", "gpt"]  # by step 9
 MODELS = {"mlp": "--model mlp", "cnn": "--model cnn", "resnet20": "--model resnet --depth 20",
           "resnet18": "--model resnet --depth 18", "gpt": "--model gpt --size tiny"}
-NAMES = ["kernels", "products", "copies", "memsets", "collectives", "events", "waits"]
+BLOCKS = {"block": "--model gpt --size gpt2 --batch 8", "block-bf16": "--model gpt --size gpt2 --batch 8 --precision bf16"}
+NAMES = ["kernels", "products", "copies", "memsets", "collectives", "events", "waits", "MB"]
 FEW, MANY = 6, 18  # training steps of the two runs
 
 
-def run(programs, step, ranks, model, training_steps, folder):
+def run(programs, step, ranks, options, training_steps, folder):
     """Returns the sums of the counts over all ranks, and the modelled seconds of the slowest one."""
     counts = os.path.join(folder, "counts")
     command = [f"{programs}/{STEPS[step]}/train", "--max-steps", str(training_steps), "--log-every", "1000000",
-               *MODELS[model].split(), "--data", f"text:{folder}/text" if model == "gpt" else "synthetic"]
+               *options.split(), "--data", f"text:{folder}/text" if "gpt" in options else "synthetic"]
     if step == "2":
         command += ["--nproc", str(ranks)]
     elif step != "1":
@@ -45,7 +48,7 @@ def run(programs, step, ranks, model, training_steps, folder):
                  "NCCL_SOCKET_IFNAME": "lo"}
     done = subprocess.run(command, env={**os.environ, **variables}, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
-        sys.exit(f"error: step {step} with {ranks} ranks and {model} failed:\n{done.stderr}")
+        sys.exit(f"error: step {step} with {ranks} ranks and {options} failed:\n{done.stderr}")
     with open(counts, encoding="utf-8") as file:
         rows = [[float(word) for word in line.split()] for line in file]
     os.remove(counts)
@@ -55,34 +58,36 @@ def run(programs, step, ranks, model, training_steps, folder):
     return [sum(column) for column in zip(*rows)][:-1], max(row[-1] for row in rows)
 
 
-def count(programs, step, ranks, model):
-    """Returns the counts of a training step of one rank, and its modelled microseconds."""
+def count(programs, step, ranks, options):
+    """Returns the counts of a training step of one rank, and behind them its modelled microseconds."""
     with tempfile.TemporaryDirectory() as folder:
         with open(f"{folder}/text", "w", encoding="utf-8") as file:
             file.write("To be, or not to be, that is the question.\n" * 20000)
-        few, seconds = run(programs, step, ranks, model, FEW, folder)
-        many, later = run(programs, step, ranks, model, MANY, folder)
+        few, seconds = run(programs, step, ranks, options, FEW, folder)
+        many, later = run(programs, step, ranks, options, MANY, folder)
     each = [(b - a) / (MANY - FEW) / ranks for a, b in zip(few, many)]
-    return each, (later - seconds) / (MANY - FEW) * 1e6
+    return [*each[:-1], each[-1] / 1e6, (later - seconds) / (MANY - FEW) * 1e6]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", default=",".join(STEPS), help="such as 1,2")
     parser.add_argument("--ranks", default="1,2,4")
-    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--models", default=",".join(MODELS), help=f"also {', '.join(BLOCKS)} (in step 7)")
     parser.add_argument("--programs", type=os.path.abspath, default=f"{ROOT}/build/cpu",
                         help="folder of the built programs")
     args = parser.parse_args()
-    print(f"{'model':9}{'step':>5}{'ranks':>6}" + "".join(f"{name:>12}" for name in NAMES + ["together", "us"]), flush=True)
+    print(f"{'model':10}{'step':>5}{'ranks':>6}" + "".join(f"{name:>12}" for name in NAMES + ["together", "us"]), flush=True)
     for model in args.models.split(","):
         for step in args.steps.split(","):
             for ranks in ["1"] if step == "1" else args.ranks.split(","):
                 if step == "9" and int(ranks) > 1 and model not in DIVIDED:
                     continue
-                each, us = count(args.programs, step, int(ranks), model)
-                numbers = [f"{number:12g}" for number in [*each, sum(each)]]
-                print(f"{model:9}{step:>5}{ranks:>6}" + "".join(numbers) + f"{us:12.1f}", flush=True)
+                layers = [MODELS[model]] if model in MODELS else [f"{BLOCKS[model]} --layers {n}" for n in (2, 1)]
+                counts = [count(args.programs, step, int(ranks), options) for options in layers]
+                *each, us = counts[0] if model in MODELS else [two - one for two, one in zip(*counts)]
+                numbers = [f"{round(number, 2):12g}" for number in [*each, sum(each[:-1])]]
+                print(f"{model:10}{step:>5}{ranks:>6}" + "".join(numbers) + f"{us:12.1f}", flush=True)
 
 
 if __name__ == "__main__":
