@@ -31,9 +31,9 @@ const float *as_floats(const struct pass *pass, const void *parameters, size_t f
 const void *parameter_at(const struct pass *pass, const void *parameters, size_t index);
 
 // sums[c] = sum of x[image, pixel, c] over all images and pixels. It first adds up every pixels-th
-// row of channels numbers (or, if these are many, every pixels/2-th, pixels/4-th, ...), and then the
-// results, because many sums keep a device busier than a few. It uses pixels * channels floats of
-// scratch memory.
+// row of channels numbers (or, if these are many, every pixels/2-th, pixels/4-th, ...), and then
+// the results, because many sums keep a device busier than a few. It uses pixels * channels floats
+// of scratch memory.
 void sum_pixels(const struct pass *pass, const float *x, float *sums, int images, int pixels,
                 int channels);
 

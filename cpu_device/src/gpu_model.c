@@ -162,7 +162,8 @@ double cpu_model_lost(int device) {
 // (Williams, Waterman, Patterson, 2009), or as its threads wait for memory, of which the GPU holds
 // only so many at a time (Little's law). Kernels and products also have a fixed time, for the first
 // loads and the last results, so the efficiency grows with the size: a product whose operations
-// take as long as that fixed time reaches half the rate. A copy on the device reads and writes each byte.
+// take as long as that fixed time reaches half the rate. A copy on the device reads and writes each
+// byte.
 double cpu_model_seconds(const struct cpu_cost *cost, int device) {
     const struct cpu_model *m = cpu_model;
     double rate = 0, seconds = 0;

@@ -68,7 +68,7 @@ TEST(operations_take_their_formulas) {
     near(cpu_model_seconds(&divides, 0), 1 + 2 + 10); // its instructions take longer than its bytes
     struct cpu_cost waits = {.kind = CPU_KERNEL, .bytes = 1e6, .threads = 1e4, .waits = 5};
     near(cpu_model_seconds(&waits, 0), 1 + 2 + 10); // the GPU could hold 10 times the threads
-    waits.threads = 3e5; // three times what it can hold
+    waits.threads = 3e5;                            // three times what it can hold
     near(cpu_model_seconds(&waits, 0), 1 + 2 + 30);
     struct cpu_cost captured = {.kind = CPU_KERNEL, .bytes = 1e6, .in_graph = 1};
     near(cpu_model_seconds(&captured, 0), 0.5 + 2 + 1);
