@@ -10,6 +10,8 @@ const PLACES = {
     "05_fsdp/README.md": { at: "prefetch.svg", kind: "timeline", replaces: true },
     "06_allreduce_demo/README.md": { at: "ring.svg", kind: "ring", replaces: true },
     "07_large_models/README.md": { at: "If everything fits on one GPU, use", kind: "timeline" },
+    "08_pipeline/README.md": { at: "pipeline-timeline.svg", kind: "timeline" },
+    "09_tensor/README.md": { at: "Tensor parallelism has no bubble", kind: "timeline" },
 };
 
 exports.addPlayer = (state, source) => {

@@ -68,9 +68,9 @@ END
 }
 
 @test "the recorded timelines are those of the programs of now" {
-    need_train 03_multigpu_launcher/launch {02_multigpu_fork,04_multinode,05_fsdp,07_large_models}/train
+    need_train 03_multigpu_launcher/launch {02_multigpu_fork,04_multinode,05_fsdp,07_large_models,08_pipeline,09_tensor}/train
     make -s -C "$root" DEVICE=cpu BUILD=build/test build/test/bench/ring_rounds
-    "$root/tools/author/timelines.py" --programs build/test --check 5 02_multigpu_fork 04_multinode 05_fsdp 06_allreduce_demo
+    "$root/tools/author/timelines.py" --programs build/test --check 5 02_multigpu_fork 04_multinode 05_fsdp 06_allreduce_demo 08_pipeline 09_tensor
     cp -r "$root/docs/site/timelines" recorded
     sed -i '/"setting":\["full","bf16","2"\]/s/"step":\([0-9]\)/"step":9\1/' recorded/07_large_models.json
     sed -i 's/1101/1011/' recorded/06_allreduce_demo.json

@@ -68,15 +68,15 @@ const words = (tab) => tab.textContent(".player .words");
 
 async function timeline(tab, page) {
     const { runs } = await data(tab);
-    for (const { setting, step, collectives, hidden, memory, lists } of runs.filter((_, i) => i % 3 === 0)) {
+    for (const { setting, step, collectives, hidden, idle, memory, lists } of runs.filter((_, i) => i % 3 === 0)) {
         for (let pass = 0; pass < 2; pass++) // a value may be there only after another one has been chosen
             for (const [i, value] of setting.entries())
                 await tab.$eval(`.player input[data-control="${i}"][value="${value}"]`, (input) => input.click());
         const shown = await tab.$$eval(".player dd", (all) => Object.fromEntries(all.map((one) => [one.dataset.value, one.textContent])));
         const bars = await tab.$$eval(".player rect[data-kind]:not([data-kind=late])", (all) => all.length);
         const numbers = (text) => text.match(/\d+(\.\d+)?/g).map(Number);
-        const wanted = [step, collectives, hidden, ...Object.values(memory)];
-        const got = [...numbers(shown.step), ...numbers(shown.hidden).slice(0, 2), ...numbers(shown.memory).slice(1)];
+        const wanted = [step, ...idle?.map((share) => +(100 * share).toFixed(1)) ?? [collectives, hidden], ...Object.values(memory)];
+        const got = [...numbers(shown.step), ...numbers(shown.idle ?? shown.hidden).slice(0, 2), ...numbers(shown.memory).slice(1)];
         if (String(got) !== String(wanted) || !bars || bars > lists.flatMap((list) => list.spans).length)
             report(page, `${setting}: shows ${got} instead of ${wanted}, with ${bars} bars`);
     }
@@ -107,7 +107,7 @@ async function players(context) {
         await tab.waitForFunction(() => document.querySelector(".player input[type=range]").value > 0);
         count++;
     }
-    if (count !== 5)
+    if (count !== 7)
         report(folder, `${count} pages have a player`);
 }
 

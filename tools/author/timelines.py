@@ -3,9 +3,10 @@
 modelled GPUs, which give the same times on every machine. It writes docs/site/timelines/02_multigpu_fork.json and so on for
 the steps in SETS, and 06_allreduce_demo.json: what the buffers of four ranks hold before each round of the ring of step 6.
 
-A timeline has a table of names, and for each run its options, the time of the step, of its collectives and of their hidden
-part (in ms, of rank 0), the memory that the program prints (in MB, without the images), and lists of spans. Ranks with equal
-spans share a list. A span is [stream, name, begin, length], in units of 0.1 us from the begin of the step; that of a
+A timeline has a table of names, and for each run its options, its nodes and GPUs per node, the time of the step, of its
+collectives and of their hidden part (in ms, of rank 0), the memory that the program prints (in MB, without the images), and
+lists of spans. Ranks with equal spans share a list. A pipeline has, in place of the collectives, the mean share of the step in
+which a stage computes nothing, and this share for equal stages whose transfers take no time. A span is [stream, name, begin, length], in units of 0.1 us from the begin of the step; that of a
 collective continues with the time for which it waits for the last rank, and that rank, and that of a waiting stream with the
 stream and the name of the operation for which it waits."""
 import argparse
@@ -16,6 +17,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 
 sys.dont_write_bytecode = True  # no __pycache__ in the folder of the tools
 sys.path.insert(1, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # tools/
@@ -23,7 +25,7 @@ import files  # noqa: E402
 from rehearse import NODE  # noqa: E402
 from render import ROOT  # noqa: E402
 from trace import arrivals, step_windows, times_of  # noqa: E402
-from trace_file import ROUNDING, read_run  # noqa: E402
+from trace_file import COMPUTING, ROUNDING, read_run  # noqa: E402
 from trace_svg import kind_of, label_choices  # noqa: E402
 
 FOLDER = os.path.join(ROOT, "docs", "site", "timelines")
@@ -32,52 +34,64 @@ UNIT = 0.1  # us
 UNITS = {"": 1e-6, "K": 1e-3, "M": 1, "G": 1e3}  # MB
 RING = "06_allreduce_demo"
 SLOW = {"none": "", "last GPU: 1.5 times as long": "{last}:1.5"}
-START = {"GPUs": 4, "--overlap": 1, "width": 4096, "nodes": 2, "--prefetch": 1, "batch": 2048}  # what readers see first, unless it is the first value
-SIZES = ("GPUs", "nodes", "width", "batch")  # runs that differ in one of them are drawn to different scales
+NODES = "nodes for 8 GPUs"
+SIZES = ("GPUs", NODES, "width", "batch", "stages", "micro-batches")  # runs that differ in one of them are drawn to different scales
+LARGE = {"8, equal stages": 9, "7, unequal stages": 8}  # hidden layers; the first one reads only an image
 
-# For each step: the controls (what changes, and its values), the GPUs per node, and the options of the program.
+# For each step: the controls (what changes, and its values), the values that readers see first, the nodes and the GPUs per node,
+# and the options of the program.
 SETS = {
     "02_multigpu_fork": ({"GPUs": [2, 4, 8], "--overlap": [0, 1], "width": [1024, 4096], "slow device": SLOW},
-                         lambda s: s["GPUs"],
+                         [4, 1, 4096, "none"],
+                         lambda s: (1, s["GPUs"]),
                          lambda s: f"--overlap {s['--overlap']} --hidden {','.join([str(s['width'])] * 3)} --batch 1024"),
-    "04_multinode": ({"nodes": [1, 2, 4], "--overlap": [0, 1], "slow device": {**SLOW, "network of the last node: twice as long": "n{node}:2"}},
-                     lambda s: 8 // s["nodes"],
+    "04_multinode": ({NODES: [1, 2, 4], "--overlap": [0, 1], "slow device": {**SLOW, "network of the last node: twice as long": "n{node}:2"}},
+                     [2, 1, "none"],
+                     lambda s: (s[NODES], 8 // s[NODES]),
                      lambda s: f"--overlap {s['--overlap']} --hidden 4096,4096,4096 --batch 2048"),
     "05_fsdp": ({"GPUs": [2, 4, 8], "--prefetch": [0, 1], "batch": [512, 2048], "slow device": SLOW},
-                lambda s: s["GPUs"],
+                [4, 1, 2048, "none"],
+                lambda s: (1, s["GPUs"]),
                 lambda s: f"--prefetch {s['--prefetch']} --hidden 4096,4096,4096 --batch {s['batch']}"),
     "07_large_models": ({"--strategy": ["none", "grad", "full", "hybrid"], "--precision": ["fp32", "bf16"], "--accumulate": [1, 2]},
-                        lambda s: 4,
+                        ["none", "fp32", 1],
+                        lambda s: (2, 4),
                         lambda s: f"--strategy {s['--strategy']} --precision {s['--precision']} --accumulate {s['--accumulate']} "
                         "--optimizer adam --hidden 4096,4096,4096 --batch 4096"),
+    "08_pipeline": ({"stages": [2, 4], "micro-batches": [1, 4, 8], "--pipeline": ["gpipe", "1f1b"], "large layers": LARGE},
+                    [4, 8, "1f1b", "8, equal stages"],
+                    lambda s: (1, s["stages"]),
+                    lambda s: f"--pipeline {s['--pipeline']} --micro-batches {s['micro-batches']} "
+                    f"--hidden {','.join(['4096'] * LARGE[s['large layers']])} --batch 4096"),
+    "09_tensor": ({NODES: [1, 2], "--tensor": [1, 2, 8], "--sequence": [0, 1]},
+                  [1, 8, 0],
+                  lambda s: (s[NODES], 8 // s[NODES]),
+                  lambda s: f"--stages 1 --micro-batches 1 --tensor {s['--tensor']} --sequence {s['--sequence']} "
+                  "--model gpt --layers 2 --width 2048 --heads 16 --context 512 --batch 16 --data text"),
 }
 
 
 def settings(controls):
-    """All combinations. A network of nodes is slow only where there is one."""
+    """All combinations. A network of nodes is slow only where there is one, and a matrix that is not divided needs no sums."""
     for values in itertools.product(*controls.values()):
         setting = dict(zip(controls, values))
-        if setting.get("nodes") != 1 or "network" not in setting["slow device"]:
+        alone = setting.get(NODES) == 1 and "network" in setting.get("slow device", "")
+        if not alone and not (setting.get("--tensor") == 1 and setting["--sequence"]):
             yield setting
 
 
-def environment(step, setting):
-    per_node = SETS[step][1](setting)
-    nodes = setting.get("nodes", 2 if step == "07_large_models" else 1)
+def run(step, setting, programs):
+    """Returns the trace of all ranks, what the program printed, and its options and GPUs."""
+    nodes, per_node = SETS[step][2](setting)
     ranks = nodes * per_node
     variables = {"CPU_DEVICE_MODEL": "h100", "CPU_DEVICE_COMPUTE": "0", "CPU_DEVICE_TOPOLOGY": f"{nodes}x{per_node}"}
+    program = [os.path.join(ROOT, programs, step, "train"), *SETS[step][3](setting).split()]
+    if "--data" not in program:
+        program += ["--data", "synthetic"]
+    shown = {"program": " ".join([f"{step}/train", *program[1:]]), "nodes": [nodes, per_node]}
     slow = SETS[step][0].get("slow device", {}).get(setting.get("slow device"))
     if slow:
-        variables["CPU_DEVICE_SLOW"] = slow.format(last=ranks - 1, node=nodes - 1)
-    return variables, ranks, per_node
-
-
-def run(step, setting, programs):
-    """Returns the trace of all ranks, what the program printed, and its options and GPUs in words."""
-    variables, ranks, per_node = environment(step, setting)
-    program = [os.path.join(ROOT, programs, step, "train"), *SETS[step][2](setting).split(), "--data", "synthetic"]
-    nodes = ranks // per_node
-    shown = {"program": " ".join([f"{step}/train", *program[1:]]), "gpus": f"{nodes} nodes of {per_node} GPUs" if nodes > 1 else f"{ranks} GPUs"}
+        variables["CPU_DEVICE_SLOW"] = shown["slow"] = slow.format(last=ranks - 1, node=nodes - 1)
     with tempfile.TemporaryDirectory() as folder:
         program += ["--max-steps", str(STEP + 1), "--trace", f"{folder}/trace.json"]
         launcher = [os.path.join(ROOT, programs, "03_multigpu_launcher/launch"), "--nproc-per-node", str(ranks), "sh", "-c",
@@ -102,10 +116,36 @@ def source_of(rank, span):
     return max(before, key=lambda s: s.end, default=None)
 
 
+def inside(rank, window):
+    return [s for s in rank.spans if s.row > 0 and s.begin < window[1] - ROUNDING and s.end > window[0] + ROUNDING]
+
+
+def works_of(rank, window, number_of, parts):
+    """What a stage of a pipeline computes within the window: forward and backward of each micro-batch, and the update. The
+    operations of a layer are the same for each of the parts, so the first ones belong to the first part, and so on."""
+    spans = [s for s in inside(rank, window) if s.cat in COMPUTING]
+    total, seen, found, words = Counter(s.scope() for s in spans), Counter(), [], ()
+    for span in spans:
+        scope, kind = span.scope(), kind_of(span)
+        if scope:  # the sums of gradients have none, and belong to the layer before
+            words = [f"{kind} {seen[scope] * parts // total[scope]}" if kind in ("forward", "backward") else scope, kind]
+        if not words:
+            continue  # copies of the batch before the first layer
+        seen[scope] += 1
+        begin, end = (round((time - window[0]) / UNIT) for time in (span.begin, span.end))
+        if found and found[-1][1] == number_of(*words) and found[-1][2] + found[-1][3] >= begin - 1:
+            found[-1][3] = end - found[-1][2]
+        else:
+            found.append([span.row, number_of(*words), begin, end - begin])
+    return found
+
+
 def spans_of(rank, window, arrived, number_of):
-    """The spans of a rank within the window. Operations of the same layer that follow each other become one."""
-    found = []
-    for span in (s for s in rank.spans if s.row > 0 and s.begin < window[1] - ROUNDING and s.end > window[0] + ROUNDING):
+    """The spans of a rank within the window. Operations of the same layer that follow each other become one. A stream that
+    does nothing but wait is left out: with one replica, that of the sums of gradients."""
+    found, spans = [], inside(rank, window)
+    working = {span.row for span in spans if span.cat != "wait" and span.end - span.begin > UNIT}
+    for span in (s for s in spans if s.row in working):
         begin, end = (round((min(max(t, window[0]), window[1]) - window[0]) / UNIT) for t in (span.begin, span.end))
         name = number_of(words_of(span), kind_of(span))
         more = []
@@ -141,15 +181,21 @@ def timeline(step, setting, programs, names):
     first = trace.ranks[0]
     window, arrived = step_windows(first)[STEP - 1], arrivals(trace)
     length, _, collectives, hidden, _, _ = times_of(first, window)
+    stages, parts = setting.get("stages"), setting.get("micro-batches")
     lists = []
     for rank in trace.ranks:
-        spans = spans_of(rank, window, arrived, number_of)
+        spans = works_of(rank, window, number_of, parts) if stages else spans_of(rank, window, arrived, number_of)
         same = next((one for one in lists if one["spans"] == spans), None)
         if same:
             same["ranks"].append(rank.number)
         else:
             lists.append({"ranks": [rank.number], "spans": spans})
-    times = {name: round(value / 1000, 3) for name, value in (("step", length), ("collectives", collectives), ("hidden", hidden))}
+    if stages:
+        computing = sum(times_of(rank, window)[1] for rank in trace.ranks)
+        shares = {"idle": [round(1 - computing / length / stages, 3), round((stages - 1) / (parts + stages - 1), 3)]}
+    else:
+        shares = {"collectives": round(collectives / 1000, 3), "hidden": round(hidden / 1000, 3)}
+    times = {"step": round(length / 1000, 3), **shares}
     return {"setting": list(map(str, setting.values())), **shown, **times, "memory": memory_of(output), "lists": lists}
 
 
@@ -163,8 +209,8 @@ def record(step, programs, wanted=None):
     chosen = list(settings(controls))
     chosen = chosen if wanted is None else [chosen[wanted % len(chosen)]]
     runs = [timeline(step, setting, programs, names) for setting in chosen]
-    return {"controls": [{"name": name, "values": list(map(str, values)), "start": str(START.get(name, next(iter(values)))), "size": name in SIZES}
-                         for name, values in controls.items()], "names": names, "runs": runs}
+    return {"controls": [{"name": name, "values": list(map(str, values)), "start": str(start), "size": name in SIZES}
+                         for (name, values), start in zip(controls.items(), SETS[step][1])], "names": names, "runs": runs}
 
 
 def named(document):

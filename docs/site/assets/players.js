@@ -74,23 +74,35 @@
 
     // The longest label that fits into a bar.
     const fitting = (words, width) => {
-        const [first, number] = words.split(" ");
+        const [first, number, kind] = words.split(" ");
         const short = /^\d+$/.test(number) ? [`${first} ${number}`, first[0].toUpperCase() + number]
             : [first, first.split("-").map((part) => part[0].toUpperCase()).join("")];
-        return [words, ...short].find((text) => text.length * 7 + 6 < width);
+        return [words, ...short, ...kind || !number ? [] : [number]].find((text) => text.length * 7 + 6 < width);
     };
-    const nameOf = ({ ranks }) => ranks.length === 1 ? `rank ${ranks[0]}` : `ranks ${ranks[0]} to ${ranks.at(-1)}`;
+
+    // The GPUs in their nodes. `slow` is the number of a GPU or n and the number of a node, a colon, and a factor.
+    const cluster = ({ nodes: [count, size], slow = "" }) => make("p", { class: "cluster" }, ...Array.from({ length: count }, (_, node) => {
+        const ranks = Array.from({ length: size }, (_, i) => node * size + i), [who] = slow.split(":"), isSlow = who === `n${node}`;
+        const words = isSlow ? "slow network" : ranks.map(String).includes(who) ? `GPU ${who} is slow` : "";
+        return make("span", { class: isSlow ? "slow" : "" }, `node ${node} `,
+            ...ranks.map((rank) => make("i", { class: String(rank) === who ? "slow" : "" }, rank)), make("b", {}, words));
+    }));
 
     function timeline(box, { controls, names, runs }) {
         let run, bounds, cursor, place; // place: of a time, in pixels
         let choice = controls.map((control) => control.start);
         const find = (setting) => runs.find((one) => one.setting.every((value, i) => value === setting[i]));
-        const drawing = canvas("Timeline"), values = make("dl"), origin = make("p", { class: "origin" });
+        const drawing = canvas("Timeline"), values = make("dl"), origin = make("p", { class: "origin" }), gpus = make("div");
+        const isPipeline = "idle" in runs[0];
+        const nameOf = ({ ranks: { 0: first, length } }) => isPipeline ? `stage ${first}`
+            : length === 1 ? `rank ${first}` : `ranks ${first} to ${first + length - 1}`;
 
         const describe = ([stream, name, , length, a, b]) => {
             const [words, kind] = names[name];
             if (kind === "wait")
                 return `stream ${stream} waits${b === undefined ? " for work" : ` for ${names[b][0]} of stream ${a}`} (${ms(length)})`;
+            if (isPipeline)
+                return `${words.replace(/ (?=\d)/, " of micro-batch ")} (${ms(length)})`;
             return `stream ${stream}: ${words} (${ms(length)}${b === undefined ? "" : `, of which it waits ${ms(a)} for rank ${b}`})`;
         };
         const at = (time) => run.lists.map((list) => `${nameOf(list)}: ` + (list.spans
@@ -122,18 +134,20 @@
             place = (time) => LEFT + time / UNITS / longest * (WIDTH - LEFT - 8);
             let y = 4;
             for (const list of run.lists) {
-                group.append(write(0, y + 14, nameOf(list), bold));
-                y += 22;
+                if (!isPipeline) {
+                    group.append(write(0, y + 14, nameOf(list), bold));
+                    y += 22;
+                }
                 for (const stream of [...new Set(list.spans.map(([number]) => number))].sort()) {
-                    group.append(write(8, y + 20, `stream ${stream}`),
-                        make("rect", { x: LEFT, y, width: place(run.step * UNITS) - LEFT, height: ROW, class: "row" }));
+                    group.append(write(8, y + 20, isPipeline ? nameOf(list) : `stream ${stream}`),
+                        make("rect", { x: LEFT, y, width: place(run.step * UNITS) - LEFT, height: ROW, class: isPipeline ? "idle" : "row" }));
                     for (const span of list.spans.filter(([number]) => number === stream))
                         drawSpan(group, list, span, y);
                     y += ROW + 3;
                 }
-                y += 8;
+                y += isPipeline ? 0 : 8;
             }
-            const tick = [5, 2, 1, 0.5, 0.2, 0.1].find((size) => longest / size >= 4) ?? 0.05;
+            const tick = [20, 10, 5, 2, 1, 0.5, 0.2, 0.1].find((size) => longest / size >= 4) ?? 0.05;
             for (let i = 0; i * tick <= longest; i++) {
                 const x = place(i * tick * UNITS);
                 group.append(make("line", { x1: x, x2: x, y1: y, y2: y + 5, class: "axis" }), write(x, y + 20, String(+(i * tick).toFixed(2)), middle));
@@ -153,18 +167,24 @@
         const inputs = () => box.querySelectorAll("fieldset input");
         function show() {
             run = find(choice);
-            const share = run.collectives ? Math.round(100 * run.hidden / run.collectives) : 0;
+            const percent = (part, whole = 1) => `${(100 * part / (whole || 1)).toFixed(isPipeline ? 1 : 0)} %`;
             const memory = Object.entries(run.memory), all = memory.reduce((sum, [, size]) => sum + size, 0);
             const rows = {
                 step: ["Step time", `${run.step.toFixed(3)} ms`],
-                hidden: ["Collectives", `${run.collectives.toFixed(3)} ms, of which ${run.hidden.toFixed(3)} ms (${share} %) ` +
-                    "are hidden behind computing"],
-                memory: ["Memory of a rank", `${all.toFixed(1)} MB: ${memory.map(([name, size]) => `${name} ${size}`).join(", ")}`],
+                ...isPipeline ? {
+                    idle: ["Bubble", `${percent(run.idle[0])} of the step; the formula above says ${percent(run.idle[1])}`],
+                } : {
+                    hidden: ["Collectives", `${run.collectives.toFixed(3)} ms, of which ${run.hidden.toFixed(3)} ms ` +
+                        `(${percent(run.hidden, run.collectives)}) are hidden behind computing`],
+                },
+                memory: ["Memory of rank 0", `${all.toFixed(1)} MB: ${memory.map(([name, size]) => `${name} ${size}`).join(", ")}`],
             };
             values.replaceChildren(...Object.entries(rows).map(([key, [name, text]]) =>
                 make("div", {}, make("dt", {}, name), make("dd", { "data-value": key }, text))));
             origin.replaceChildren("Training step 2 of ", make("code", {}, run.program),
-                ` on ${run.gpus}. All times are modelled for H100. The times above are those of rank 0.`);
+                `. All times are modelled for H100. ${isPipeline ? "F3 is the forward pass of micro-batch 3. A stage is idle in the grey parts."
+                    : "The times above are those of rank 0."}`);
+            gpus.replaceChildren(cluster(run));
             moves.stop();
             drawRun();
             moves.move(0);
@@ -185,9 +205,9 @@
             { type: "radio", name: `control${i}`, value, "data-control": i, onchange: () => choose(i, value) }), make("span", {}, value));
         const fieldsets = controls.map(({ name, values: all }, i) =>
             make("fieldset", {}, make("legend", {}, name), ...all.map((value) => radio(i, value))));
-        const used = ["forward", "backward", "update", "other", "collective", "late", "wait"];
-        box.append(make("div", { class: "controls" }, ...fieldsets), values, drawing, moves.element, moves.words,
-            legend(used.map((kind) => [KINDS[kind][2], kind === "late" ? "" : KINDS[kind][0], kind])), origin);
+        const used = Object.keys(KINDS).filter((kind) => names.some((name) => name[1] === (kind === "late" ? "collective" : kind)));
+        box.append(make("div", { class: "controls" }, ...fieldsets), values, gpus, drawing, moves.element, moves.words,
+            legend(used.map((kind) => [KINDS[kind][2], ...kind === "late" ? ["", kind] : [KINDS[kind][0]]])), origin);
         show();
     }
 
