@@ -41,6 +41,9 @@ async function pages(context) {
         const width = await tab.evaluate(() => document.fonts.ready.then(() => document.documentElement.scrollWidth));
         if (width > 390)
             report(here, `is ${width} pixels wide on a phone with 390`);
+        const fits = ".table:has([href^='09_tensor']), [data-kind=ring] .drawing"; // other tables and drawings scroll
+        if (await tab.$$eval(fits, (all) => all.some((one) => one.scrollWidth > one.clientWidth)))
+            report(here, `the table of steps or the ring is wider than a phone`);
     }
 }
 

@@ -211,12 +211,15 @@
         show();
     }
 
-    // Each digit of a number is 1 if the vector of that rank is in the sum: rank r begins with 1 and r zeros.
+    // Four ranks at the corners. Each digit of a number is 1 if the vector of that rank is in the sum: rank r begins with 1 and r
+    // zeros.
     function ring(box, { states }) {
-        const ranks = states[0].length, CELL = 92, HEIGHT = 34, letters = "abcdefgh", drawing = canvas("Buffers");
+        const ranks = states[0].length, CELL = 96, HEIGHT = 30, letters = "abcdefgh", drawing = canvas("Buffers");
         const COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7"], whole = Number("1".repeat(ranks));
         const before = (rank) => (rank + ranks - 1) % ranks;
-        const x = (rank) => 70 + rank * 172, y = (chunk) => 40 + chunk * (HEIGHT + 6);
+        const x = (rank) => rank % 3 ? 246 : 18, y = (rank, chunk) => (rank < 2 ? 26 : 246) + chunk * (HEIGHT + 5);
+        const HOPS = [["M118 93H224m-7 -5l7 5l-7 5", 171, 85], ["M294 166V218m-5 -7l5 7l5 -7", 324, 196],
+            ["M224 313H118m7 -5l-7 5l7 5", 171, 305], ["M66 218V166m-5 7l5 -7l5 7", 96, 196]]; // from each rank, and the place of the words
         const digits = (value) => String(value).padStart(ranks, "0");
 
         // The chunks that the ranks have received in a round: those whose numbers differ from the round before.
@@ -227,34 +230,30 @@
 
         function drawCell(group, rank, chunk, value, isNew) {
             const more = isNew ? " new" : value === whole ? " whole" : "";
-            group.append(make("rect", { x: x(rank), y: y(chunk), width: CELL, height: HEIGHT, class: `cell${more}` }));
-            COLOURS.slice(0, ranks).forEach((fill, part) => {
+            group.append(write(x(rank) - 16, y(rank, chunk) + 19, letters[chunk]),
+                make("rect", { x: x(rank), y: y(rank, chunk), width: CELL, height: HEIGHT, class: `cell${more}` }));
+            COLOURS.forEach((fill, part) => {
                 if (Math.floor(value / 10 ** part) % 10)
-                    group.append(make("rect", { x: x(rank) + part * CELL / ranks + 2, y: y(chunk) + HEIGHT - 8, width: CELL / ranks - 4,
-                        height: 5, fill }));
+                    group.append(make("rect", { x: x(rank) + (ranks - 1 - part) * CELL / ranks + 2, y: y(rank, chunk) + HEIGHT - 7,
+                        width: CELL / ranks - 4, height: 5, fill }));
             });
-            group.append(write(x(rank) + CELL / 2, y(chunk) + 19, digits(value), { ...middle, class: "number" }));
-        }
-
-        function drawHop(group, { rank, chunk, sent }) { // the last rank sends to rank 0, at the other end
-            const from = x(before(rank)) + CELL + 4, to = from + (rank ? 72 : 60), height = y(chunk) + HEIGHT / 2;
-            group.append(make("path", { d: `M${from} ${height}H${to}m-7 -5l7 5l-7 5`, class: "hop" }),
-                write((from + to) / 2, height - 6, digits(sent), { ...middle, class: "sent" }));
+            group.append(write(x(rank) + CELL / 2, y(rank, chunk) + 17, digits(value), { ...middle, class: "number" }));
         }
 
         const sum = ({ value, old, sent }) => value === old + sent ? `adds it (${old} + ${sent} = ${value})` : `keeps it (${value})`;
         const moves = transport("Round of the ring", () => states.length, (round) => {
             const group = make("g"), hops = received(round);
             states[round].forEach((chunks, rank) => {
-                group.append(write(x(rank) + CELL / 2, 22, `rank ${rank}`, { ...middle, ...bold }));
+                group.append(write(x(rank) + CELL / 2, y(rank, 0) - 9, `rank ${rank}`, { ...middle, ...bold }));
                 chunks.forEach((value, chunk) =>
                     drawCell(group, rank, chunk, value, hops.some((hop) => hop.rank === rank && hop.chunk === chunk)));
             });
-            for (let chunk = 0; chunk < ranks; chunk++)
-                group.append(write(0, y(chunk) + 22, `chunk ${letters[chunk]}`));
-            for (const hop of hops)
-                drawHop(group, hop);
-            draw(drawing, x(ranks - 1) + CELL + 74, y(ranks) + 4, group);
+            for (const { rank, chunk, sent } of hops) {
+                const [path, left, top] = HOPS[before(rank)];
+                group.append(make("path", { d: path, class: "hop" }),
+                    write(left, top, `${letters[chunk]} ${digits(sent)}`, { ...middle, class: "sent" }));
+            }
+            draw(drawing, 352, 388, group);
             if (round === 0)
                 return "Start: in each chunk, rank 0 has 1, rank 1 has 10, and so on. A digit 1 in a number says that the vector of " +
                     "that rank is in the sum.";
@@ -264,7 +263,7 @@
 
         box.append(drawing, moves.element, moves.words, legend(COLOURS.map((colour, rank) => [`from rank ${rank}`, colour])),
             make("p", { class: "origin" }, "The numbers are those of the buffers in a run of ", make("code", {}, "ring"),
-                ` with ${ranks} ranks. The last rank sends to rank 0.`));
+                ` with ${ranks} ranks.`));
         moves.move(0);
     }
 
