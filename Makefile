@@ -16,7 +16,7 @@ DIFFS := diff12 diff23 diff34 diff45 diff57 diff48 diff89
 PROGRAMS := $(foreach step,$(STEPS),$($(step)))
 
 .DEFAULT_GOAL := help
-.PHONY: help help-all quickstart first-run data programs diffs diffstat doctor demo demo-fsdp demo-gpt rehearse plots check-gpu docs record slides schedule site test-quick test test-all clean
+.PHONY: help help-all quickstart first-run data programs diffstat doctor demo demo-fsdp demo-gpt rehearse plots check-gpu docs record slides schedule site test-quick test test-all clean
 .PHONY: $(STEPS) $(STEPS:%=run-%) $(DIFFS) $(PROGRAMS)
 include tools/build.mk tools/see.mk exercises/exercises.mk tests/tests.mk bench/bench.mk
 
@@ -81,10 +81,6 @@ NPM = mkdir -p $2 && cp $1/package*.json $2 && { cmp -s $2/package-lock.json $2/
 $(DIFFS): diff%:
 	@pair=$*; tools/diff_steps.sh $${pair%?} $${pair#?}
 diffNM: ## shows what step M changes in step N, such as diff12 (F=join: that whole function; ALL=1: all of them)
-diffs: ## writes pages for a browser that show what each step changes, side by side: build/diffs/index.html
-	@tools/deps.sh diffs
-	@$(call NPM,tools/diff_pages,build/diffs/node)
-	@tools/diff_pages.sh $(DIFFS:diff%=%)
 diffstat: ## counts the lines that each step changes and asks to be read, and compares them with their limits
 	@tools/author/diffstat.sh && echo && tools/author/reading.sh
 step% run-step% trace-step% profile-step% diff%:
@@ -131,7 +127,7 @@ slides: ## makes the slides, as HTML and PDF in build/slides (DECK=2: only those
 schedule: ## adds up the minutes of the slides and of their exercises (ARGS=--slides: when each slide begins)
 	@python3 -B tools/author/slides.py schedule $(ARGS)
 
-site: slides diffs ## makes the web site of the course, with the slides and the differences: build/site/index.html (needs 870 MB, mostly Chromium for the slides)
+site: ## makes the web site of the course, with the steps side by side: build/site/index.html (make slides site: with the slides)
 	@tools/deps.sh site
 	@$(call NPM,docs/site,build/site-node)
 	@tools/author/site.sh build/site

@@ -1,11 +1,12 @@
 // The web site of the course, which make site writes to build/site: a page for each Markdown file of the repository, a page
-// for each source file that they link to, the slides, and the pages of make diffs. All addresses are relative, so the site works
-// from a disk and in any folder of a server. Eleventy renders the Markdown, markdown.js adapts it, and layouts/ frames it.
+// for each source file that they link to, the differences of the steps, and the slides that make slides has made. All addresses
+// are relative, so the site works from a disk and in any folder of a server. Eleventy renders the Markdown, markdown.js adapts it, and layouts/ frames it.
 const fs = require("node:fs");
 const path = require("node:path");
-const { texts, decks, linked, placeOf, escape, sourcePage } = require("./sources.js");
+const { texts, linked, placeOf, escape, sourcePage } = require("./sources.js");
 const markdown = require("./markdown.js");
 const { groups, flat } = require("./navigation.js");
+const diffs = require("./diffs.js");
 const frame = require("./layouts/page.11ty.js");
 
 const FONTS = { "source-sans-3": [400, 600, 700], "source-code-pro": [400, 600] };
@@ -33,18 +34,13 @@ module.exports = (config) => {
         for (const weight of weights)
             config.addPassthroughCopy({ [installed(`@fontsource/${name}/files/${name}-latin-${weight}-normal.woff2`)]:
                 `assets/${name}-${weight}.woff2` });
-    for (const deck of decks.map((name) => path.basename(name, ".md")))
-        for (const kind of ["html", "pdf"])
-            config.addPassthroughCopy({ [`build/slides/${deck}.${kind}`]: `slides/${deck}.${kind}` });
-    config.addPassthroughCopy({ "build/diffs/*.{html,js,css}": "diffs" });
+    config.addPassthroughCopy({ "build/slides/*.{html,pdf}": "slides" });
 
     // The texts are rendered now, so all files that they link to are known.
     config.on("eleventy.after", () => {
-        for (const name of linked) {
-            const page = sourcePage(name), folder = page.folder ? ` in <a href="${page.folder.href}">${page.folder.name}</a>` : "";
-            const html = `<h1 class="file">${path.basename(name)}</h1><p>${name}${folder}</p>${page.html}`;
-            fs.mkdirSync(path.join(out, path.dirname(page.permalink)), { recursive: true });
-            fs.writeFileSync(path.join(out, page.permalink), frame({ ...shared, ...page, place: page.permalink, content: html }));
+        for (const page of [...diffs.pages(), ...[...linked].map(sourcePage)]) {
+            fs.mkdirSync(path.join(out, path.dirname(page.place)), { recursive: true });
+            fs.writeFileSync(path.join(out, page.place), frame({ ...shared, ...page }));
         }
         const found = markdown.sections.map((section, id) => ({ id, page: section.page, anchor: section.anchor || "",
             heading: section.heading, title: shared.order.find((page) => page.place === section.page).title,

@@ -27,9 +27,9 @@ function resolve(href, source) {
 // Where the name in backquotes stands: a file, the difference of two steps, or a function of this step.
 function placeOfName(name, source) {
     const folder = path.dirname(source);
-    const difference = name.match(/^make diff(s|\d\d)\b/);
+    const difference = name.match(/^make (diff\d\d)\b/);
     if (difference)
-        return difference[1] === "s" ? "diffs/index.html" : `diffs/diff${difference[1]}.html`;
+        return `diffs/${difference[1]}.html`;
     const file = [path.join(folder, name), name].find((candidate) => files.has(candidate));
     if (file)
         return placeOf(file);

@@ -23,8 +23,9 @@ const linked = new Set([...files].filter((name) => SHOWN.test(name))); // source
 function placeOf(name) {
     if (texts.includes(name))
         return name.replace(/README\.md$/, "index.md").replace(/\.md$/, ".html");
-    if (decks.includes(name))
-        return name.replace("docs/slides/", "slides/").replace(/\.md$/, ".html");
+    const slides = name.replace(/^docs\/slides\/(.*)\.md$/, "slides/$1.html");
+    if (decks.includes(name) && fs.existsSync(`build/${slides}`))
+        return slides;
     if (name.endsWith(".svg") || !files.has(name))
         return files.has(name) ? name : undefined;
     linked.add(name);
@@ -50,11 +51,13 @@ function numbered(text, language, numbers, target = "") {
 
 function sourcePage(name) {
     const siblings = [...linked].filter((other) => path.dirname(other) === path.dirname(name)).sort();
-    const folder = placeOf(path.join(path.dirname(name), "README.md"));
-    const page = placeOf(name), content = lines(name);
-    return { title: name, permalink: page, folder: folder && { href: address(page, folder), name: path.dirname(name) },
-        siblings: siblings.map((other) => ({ href: address(page, placeOf(other)), name: path.basename(other) })),
-        html: numbered(content.join("\n"), languageOf(name), content.map((_, i) => i + 1)) };
+    const readme = placeOf(path.join(path.dirname(name), "README.md"));
+    const place = placeOf(name), content = lines(name);
+    const folder = readme ? ` in <a href="${address(place, readme)}">${path.dirname(name)}</a>` : "";
+    return { title: name, place, kind: "file",
+        siblings: siblings.map((other) => ({ href: address(place, placeOf(other)), name: path.basename(other) })),
+        content: `<h1 class="file">${path.basename(name)}</h1><p>${name}${folder}</p>` +
+            numbered(content.join("\n"), languageOf(name), content.map((_, i) => i + 1)) };
 }
 
 // The number of the line that defines a function, struct or table at the left margin of a source file, or 0.

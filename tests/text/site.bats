@@ -1,25 +1,22 @@
 #!/usr/bin/env bats
-# Tests of make site in Chromium. The slides and the pages of make diffs have tests of their own, so empty files stand for them.
+# Tests of make site in Chromium. The slides have tests of their own, so empty files stand for them.
 # shellcheck disable=SC2154 # helpers.bash sets root
 # bats file_tags=test-all
 load ../helpers
 
 setup_file() {
-    local deck page
+    local deck
     command -v npm >/dev/null || skip "npm is not installed"
     export CHROME_PATH=${CHROME_PATH:-$(command -v chromium)}
     [ -n "$CHROME_PATH" ] || skip "chromium is not installed"
     copy_tree "$BATS_FILE_TMPDIR/tree"
     cd "$BATS_FILE_TMPDIR/tree" || return
-    mkdir -p "$root/build/site-node" build/slides build/diffs
+    mkdir -p "$root/build/site-node" build/slides
     ln -s "$root/build/site-node" build/site-node
     for deck in docs/slides/[1-9]-*.md; do
         touch "build/slides/$(basename "$deck" .md)".{html,pdf}
     done
-    for page in index $(sed -n 's/^DIFFS := //p' Makefile); do
-        touch "build/diffs/$page.html"
-    done
-    make -s -o slides -o diffs site >"$BATS_FILE_TMPDIR/out" 2>&1 || [ -e build/site-node/installed ] ||
+    make -s site >"$BATS_FILE_TMPDIR/out" 2>&1 || [ -e build/site-node/installed ] ||
         skip "npm cannot install Eleventy: $(grep -m 1 error "$BATS_FILE_TMPDIR/out")"
     export NODE_PATH=$root/build/site-node/node_modules
 }
@@ -44,6 +41,21 @@ check() { # CHECK [FOLDER]
 
 @test "a search finds all-reduce, and the keyboard opens the pages found" {
     check search
+}
+
+lines_of() { # added|removed: those of the page
+    sed 's/<\/td>/\n/g' "$page" | sed -n "s/.*<td class=\"$1\">//p" |
+        sed "s/<[^>]*>//g; s/ *$//; s/&lt;/</g; s/&gt;/>/g; s/&quot;/\"/g; s/&#x27;/'/g; s/&amp;/\&/g"
+}
+
+@test "the pages of differences show each line that a step adds or removes" {
+    local pair page
+    for pair in $(sed -n 's/^DIFFS := //p' "$root/Makefile"); do
+        page=$site/diffs/$pair.html pair=${pair#diff}
+        git diff --no-index --diff-algorithm=minimal --indent-heuristic "$root/0${pair%?}"_*/train.c "$root/0${pair#?}"_*/train.c >diff || true
+        diff <(sed -n '5,$s/^+//p' diff) <(lines_of added)
+        diff <(sed -n '5,$s/^-//p' diff) <(lines_of removed)
+    done
 }
 
 @test "the players show what was recorded, and the keyboard steps through it" {

@@ -1,6 +1,6 @@
 #!/bin/sh
-# site.sh FOLDER: writes the web site of the course into FOLDER, with the packages that make site has installed, the slides of
-# make slides and the pages of make diffs, if they are there. docs/site/eleventy.config.js says what the site has.
+# site.sh FOLDER: writes the web site of the course into FOLDER, with the packages that make site has installed, and the
+# slides that make slides has made, if any. docs/site/eleventy.config.js says what the site has.
 set -eu
 
 rm -rf "$1"

@@ -18,7 +18,7 @@ function besides(links, label) {
         `<li${level === 3 ? ' class="inner"' : ""}><a href="${href}">${name}</a></li>`).join("")}</ul></nav>` : "";
 }
 
-module.exports = ({ content, place, title, groups, order, siblings }) => {
+module.exports = ({ content, place, title, groups, order, siblings, kind }) => {
     const to = (target) => address(place, target), root = to("index.html").replace(/index\.html$/, "");
     const at = order.findIndex((page) => page.place === place), [before, after] = [order[at - 1], at < 0 ? undefined : order[at + 1]];
     const here = sections.filter((section) => section.page === place && section.anchor && section.level < 4);
@@ -34,7 +34,7 @@ module.exports = ({ content, place, title, groups, order, siblings }) => {
 <link rel="icon" href="data:,">
 <script src="${root}assets/theme.js"></script>
 </head>
-<body${siblings ? ' class="file"' : ""}>
+<body class="${kind ?? ""}">
 <a class="skip" href="#content">Skip to the text</a>
 <header>
 <button id="menu" aria-expanded="false" aria-controls="pages">Menu</button>
