@@ -1,13 +1,13 @@
 """A training step of step 5 without prefetch: what two ranks hold of layers A and B (05_fsdp/fsdp.c)."""
+import json
+import os
+
 from drawing import COMMUNICATE, COMPUTE, HOST, PLAIN, UPDATE, Figure
 
-# In each frame: its name, the colour of its work, the layer in the buffer (g: its gradients), and the summed gradients.
-STRIPS = ((("start", None, "", ""), ("gather A", COMMUNICATE, "A", ""), ("forward A", COMPUTE, "A", ""),
-           ("free A", HOST, "", ""), ("gather B", COMMUNICATE, "B", ""), ("forward B", COMPUTE, "B", ""),
-           ("free B", HOST, "", "")),
-          (("gather B", COMMUNICATE, "B", ""), ("backward B", COMPUTE, "gB", ""), ("scatter gB", COMMUNICATE, "", "B"),
-           ("gather A", COMMUNICATE, "A", "B"), ("backward A", COMPUTE, "gA", "B"), ("scatter gA", COMMUNICATE, "", "AB"),
-           ("update", UPDATE, "", "AB")))
+# The frames, which the web site also shows: the name, the layer in the buffer (g: its gradients), and the summed gradients.
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "fsdp.json"), encoding="ascii") as file:
+    FRAMES = json.load(file)
+COLOURS = {"gather": COMMUNICATE, "scatter": COMMUNICATE, "forward": COMPUTE, "backward": COMPUTE, "free": HOST, "update": UPDATE}
 RANKS, FRAME, CELL, HEIGHT, BETWEEN = 2, 147, 40, 86, 26
 
 
@@ -29,10 +29,10 @@ def draw():
                "second halves A1 and B1. Forward: the ranks gather A, compute it, free it, and do the same with B. "
                "Backward: they gather B, compute its gradients gB, and scatter them: each rank keeps the sum of its half, "
                "and frees the rest. The same follows for A. Then each rank updates its halves.")
-    for s, strip in enumerate(STRIPS):
+    for s, strip in enumerate((FRAMES[:7], FRAMES[7:])):
         y = 4 + s * 246
-        for i, (name, work, buffer, summed) in enumerate(strip):
-            x = 90 + i * FRAME
+        for i, (name, buffer, summed) in enumerate(strip):
+            x, work = 90 + i * FRAME, COLOURS.get(name.split()[0])
             f.box(x, y, FRAME - 7, 30, name, work or PLAIN, solid=bool(work), size=18, bold=True)
             for rank in range(RANKS):
                 memory(f, x, y + 36 + rank * (HEIGHT + BETWEEN), rank, buffer, summed, name == "update")

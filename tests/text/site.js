@@ -41,9 +41,9 @@ async function pages(context) {
         const width = await tab.evaluate(() => document.fonts.ready.then(() => document.documentElement.scrollWidth));
         if (width > 390)
             report(here, `is ${width} pixels wide on a phone with 390`);
-        const fits = ".table:has([href^='09_tensor']), [data-kind=ring] .drawing"; // other tables and drawings scroll
+        const fits = ".table:has([href^='09_tensor']), [data-kind=ring] .drawing, [data-kind=film] .drawing"; // other tables and drawings scroll
         if (await tab.$$eval(fits, (all) => all.some((one) => one.scrollWidth > one.clientWidth)))
-            report(here, `the table of steps or the ring is wider than a phone`);
+            report(here, `the table of steps, the ring or the film is wider than a phone`);
     }
 }
 
@@ -66,17 +66,15 @@ async function search(context) {
     await tab.waitForURL(targets[1]);
 }
 
-const data = (tab) => tab.$eval(".player script", (script) => JSON.parse(script.textContent));
-const words = (tab) => tab.textContent(".player .words");
+const words = (box) => box.$eval(".words", (one) => one.textContent);
 
-async function timeline(tab, page) {
-    const { runs } = await data(tab);
+async function timeline({ runs }, box, page) {
     for (const { setting, step, collectives, hidden, idle, memory, lists } of runs.filter((_, i) => i % 3 === 0)) {
         for (let pass = 0; pass < 2; pass++) // a value may be there only after another one has been chosen
             for (const [i, value] of setting.entries())
-                await tab.$eval(`.player input[data-control="${i}"][value="${value}"]`, (input) => input.click());
-        const shown = await tab.$$eval(".player dd", (all) => Object.fromEntries(all.map((one) => [one.dataset.value, one.textContent])));
-        const bars = await tab.$$eval(".player rect[data-kind]:not([data-kind=late])", (all) => all.length);
+                await box.$eval(`input[data-control="${i}"][value="${value}"]`, (input) => input.click());
+        const shown = await box.$$eval("dd", (all) => Object.fromEntries(all.map((one) => [one.dataset.value, one.textContent])));
+        const bars = await box.$$eval("rect[data-kind]:not([data-kind=late])", (all) => all.length);
         const numbers = (text) => text.match(/\d+(\.\d+)?/g).map(Number);
         const wanted = [step, ...idle?.map((share) => +(100 * share).toFixed(1)) ?? [collectives, hidden], ...Object.values(memory)];
         const got = [...numbers(shown.step), ...numbers(shown.idle ?? shown.hidden).slice(0, 2), ...numbers(shown.memory).slice(1)];
@@ -85,15 +83,26 @@ async function timeline(tab, page) {
     }
 }
 
-async function ring(tab, page) {
-    const { states } = await data(tab);
-    await tab.focus(".player input[type=range]");
+async function ring({ states }, box, page, tab) {
+    await (await box.$("input[type=range]")).focus();
     for (const [round, state] of states.entries()) {
-        const shown = (await tab.$$eval(".player .number", (all) => all.map((one) => Number(one.textContent))));
+        const shown = (await box.$$eval(".number", (all) => all.map((one) => Number(one.textContent))));
         if (String(shown) !== String(state.flat()))
             report(page, `round ${round} shows ${shown}`);
-        if (!(await words(tab)).startsWith(round ? `Round ${round} of ${states.length - 1}` : "Start"))
-            report(page, `round ${round} says ${await words(tab)}`);
+        if (!(await words(box)).startsWith(round ? `Round ${round} of ${states.length - 1}` : "Start"))
+            report(page, `round ${round} says ${await words(box)}`);
+        await tab.keyboard.press("ArrowRight");
+    }
+}
+
+async function film(frames, box, page, tab) {
+    await (await box.$("input[type=range]")).focus();
+    for (const [name, buffer, summed] of frames) {
+        const held = await box.$$eval(".half", (all) => all.map((one) => one.textContent));
+        if (held.length !== 2 * (2 + summed.length + (buffer ? 2 : 0)) || !held.includes(buffer ? `${buffer}1` : "B1"))
+            report(page, `frame ${name} shows ${held}`);
+        if (!(await words(box)).includes(`${name}.`))
+            report(page, `frame ${name} says ${await words(box)}`);
         await tab.keyboard.press("ArrowRight");
     }
 }
@@ -103,15 +112,18 @@ async function players(context) {
     let count = 0;
     for (const page of all.filter((name) => fs.readFileSync(name, "utf8").includes('class="player"'))) {
         await tab.goto(`file://${page}`);
-        await (await tab.$("[data-kind=ring].player") ? ring : timeline)(tab, page);
-        await tab.focus(".player input[type=range]");
-        await tab.keyboard.press("Home");
-        await tab.click(".transport button:first-child"); // play: the slider moves on without keys
-        await tab.waitForFunction(() => document.querySelector(".player input[type=range]").value > 0);
-        count++;
+        for (const box of await tab.$$(".player")) {
+            const data = await box.$eval("script", (script) => JSON.parse(script.textContent));
+            await { timeline, ring, film }[await box.getAttribute("data-kind")](data, box, page, tab);
+            await (await box.$("input[type=range]")).focus();
+            await tab.keyboard.press("Home");
+            await (await box.$(".transport button:first-child")).click(); // play: the slider moves on without keys
+            await tab.waitForFunction((one) => one.querySelector("input[type=range]").value > 0, box);
+            count++;
+        }
     }
-    if (count !== 7)
-        report(folder, `${count} pages have a player`);
+    if (count !== 8)
+        report(folder, `the pages have ${count} players`);
 }
 
 (async () => {

@@ -1,4 +1,5 @@
-// Two players over recorded runs (tools/author/timelines.py): a training step as streams and ranks, and the ring of step 6.
+// Players over recorded runs (tools/author/timelines.py), a training step as streams and ranks and the ring of step 6, and the
+// film of a sharded training step.
 (() => {
     const DRAWN = ["svg", "g", "rect", "path", "line", "text", "title", "defs", "pattern"];
     const make = (tag, attributes = {}, ...children) => {
@@ -267,6 +268,48 @@
         moves.move(0);
     }
 
+    // Frames of a step of FSDP: what two ranks hold of layers A and B, and how much memory this is.
+    function film(box, frames) {
+        const drawing = canvas("Memory of two ranks"), WHOLE = 8, UNIT = 8, BASE = 214, WIDTH = 352;
+        const FILLS = { half: ["#0072B2", "#fff", "its half of the parameters"], gathered: ["#56B4E9", "#000", "gathered parameters"],
+            own: ["#F0E442", "#000", "gradients of its samples"], sum: ["#E69F00", "#000", "summed gradients"],
+            updated: ["#009E73", "#000", "updated parameters"] };
+        const SAID = { start: "Each rank has one half of both layers.", gather: "All-gather: each rank sends its half, so both have the whole layer.",
+            forward: "Both ranks compute the layer, each with its own samples.", free: "Both ranks free the half that is not theirs.",
+            backward: "Both ranks compute the gradients of the layer, each of its own samples, in place of the gathered parameters.",
+            scatter: "Reduce-scatter: each rank gets the sum of its half, and frees the rest.", update: "Each rank updates its halves." };
+        // The halves that a rank holds, with their kind, column and row.
+        const held = ([name, buffer, summed], rank) => [
+            ...["A", "B"].map((layer, row) => [layer + rank, name === "update" ? "updated" : "half", 0, row]),
+            ...[...summed].map((layer) => [`g${layer}${rank}`, "sum", 1, layer === "A" ? 0 : 1]),
+            ...buffer ? [0, 1].map((row) => [buffer + row, buffer[0] === "g" ? "own" : "gathered", 2, row]) : []];
+        const moves = transport("Frame of the step", () => frames.length, (number) => {
+            const group = make("g"), [work] = frames[number][0].split(" ");
+            for (const rank of [0, 1]) {
+                const left = 2 + rank * 186;
+                group.append(write(left + 81, 16, `rank ${rank}`, { ...middle, ...bold }),
+                    make("rect", { x: left, y: 24, width: 162, height: 92, rx: 6, class: "cell" }));
+                for (const [words, kind, column, row] of held(frames[number], rank))
+                    group.append(make("rect", { x: left + 8 + column * 51, y: 32 + row * 40, width: 46, height: 36, rx: 4, fill: FILLS[kind][0] }),
+                        write(left + 31 + column * 51, 55 + row * 40, words, { ...middle, class: "half", style: `fill: ${FILLS[kind][1]}` }));
+            }
+            if (work === "gather" || work === "scatter")
+                group.append(make("path", { d: "M167 70H185m-6 -5l6 5l-6 5M167 70m6 -5l-6 5l6 5", class: "hop" }));
+            frames.forEach((frame, i) => { // a column for each frame
+                const x = i * WIDTH / frames.length, all = held(frame, 0);
+                all.forEach(([, kind], k) => group.append(make("rect", { x: x + 2, y: BASE - (k + 1) * UNIT, width: 20, height: UNIT - 1,
+                    fill: FILLS[kind][0], opacity: i === number ? 1 : 0.4 })));
+            });
+            group.append(make("line", { x1: 0, x2: WIDTH, y1: BASE - WHOLE * UNIT, y2: BASE - WHOLE * UNIT, class: "axis", "stroke-dasharray": 5 }),
+                write(0, BASE - WHOLE * UNIT - 6, "memory of a rank; dashed: without sharding"));
+            draw(drawing, WIDTH, BASE + 4, group);
+            return `${number + 1} of ${frames.length}, ${frames[number][0]}. ${SAID[work]} A rank holds ${held(frames[number], 0).length} ` +
+                `halves; without sharding, it would hold ${WHOLE}: all parameters and gradients.`;
+        }, (number) => number + 1 < frames.length ? 1800 : undefined);
+        box.append(drawing, moves.element, moves.words, legend(Object.values(FILLS).map(([colour, , words]) => [words, colour])));
+        moves.move(0);
+    }
+
     for (const box of document.querySelectorAll(".player"))
-        ({ timeline, ring })[box.dataset.kind](box, JSON.parse(box.querySelector("script").textContent));
+        ({ timeline, ring, film })[box.dataset.kind](box, JSON.parse(box.querySelector("script").textContent));
 })();
