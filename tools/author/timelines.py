@@ -3,12 +3,13 @@
 modelled GPUs, which give the same times on every machine. It writes docs/site/timelines/02_multigpu_fork.json and so on for
 the steps in SETS, and 06_allreduce_demo.json: what the buffers of four ranks hold before each round of the ring of step 6.
 
-A timeline has a table of names, and for each run its options, its nodes and GPUs per node, the time of the step, of its
-collectives and of their hidden part (in ms, of rank 0), the memory that the program prints (in MB, without the images), and
-lists of spans. Ranks with equal spans share a list. A pipeline has, in place of the collectives, the mean share of the step in
-which a stage computes nothing, and this share for equal stages whose transfers take no time. A span is [stream, name, begin, length], in units of 0.1 us from the begin of the step; that of a
-collective continues with the time for which it waits for the last rank, and that rank, and that of a waiting stream with the
-stream and the name of the operation for which it waits."""
+A timeline has a table of names, and for each run its options, its nodes and GPUs per node, how many GPUs divide a matrix, the
+time of the step, of its collectives and of their hidden part (in ms, of rank 0), the memory that the program prints (in MB,
+without the images), and lists of spans. Ranks with equal spans share a list. A pipeline has, in place of the collectives, the
+mean share of the step in which a stage computes nothing, and this share for equal stages whose transfers take no time. A span
+is [stream, name, begin, length], in units of 0.1 us from the begin of the step; that of a collective continues with the time for
+which it waits for the last rank, and that rank, and that of a waiting stream with the stream and the name of the operation for
+which it waits."""
 import argparse
 import itertools
 import json
@@ -88,7 +89,8 @@ def run(step, setting, programs):
     program = [os.path.join(ROOT, programs, step, "train"), *SETS[step][3](setting).split()]
     if "--data" not in program:
         program += ["--data", "synthetic"]
-    shown = {"program": " ".join([f"{step}/train", *program[1:]]), "nodes": [nodes, per_node]}
+    shown = {"program": " ".join([f"{step}/train", *program[1:]]), "nodes": [nodes, per_node],
+             "parts": setting.get("--tensor", 1)}
     slow = SETS[step][0].get("slow device", {}).get(setting.get("slow device"))
     if slow:
         variables["CPU_DEVICE_SLOW"] = shown["slow"] = slow.format(last=ranks - 1, node=nodes - 1)

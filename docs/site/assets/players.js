@@ -82,11 +82,11 @@
     };
 
     // The GPUs in their nodes. `slow` is the number of a GPU or n and the number of a node, a colon, and a factor.
-    const cluster = ({ nodes: [count, size], slow = "" }) => make("p", { class: "cluster" }, ...Array.from({ length: count }, (_, node) => {
+    const cluster = ({ nodes: [count, size], parts, slow = "" }) => make("p", { class: "cluster" }, ...Array.from({ length: count }, (_, node) => {
         const ranks = Array.from({ length: size }, (_, i) => node * size + i), [who] = slow.split(":"), isSlow = who === `n${node}`;
         const words = isSlow ? "slow network" : ranks.map(String).includes(who) ? `GPU ${who} is slow` : "";
         return make("span", { class: isSlow ? "slow" : "" }, `node ${node} `,
-            ...ranks.map((rank) => make("i", { class: String(rank) === who ? "slow" : "" }, rank)), make("b", {}, words));
+            ...ranks.map((rank) => make("i", { class: String(rank) === who ? "slow" : rank % parts ? "joined" : "" }, rank)), make("b", {}, words));
     }));
 
     function timeline(box, { controls, names, runs }) {
@@ -184,7 +184,7 @@
                 make("div", {}, make("dt", {}, name), make("dd", { "data-value": key }, text))));
             origin.replaceChildren("Training step 2 of ", make("code", {}, run.program),
                 `. All times are modelled for H100. ${isPipeline ? "F3 is the forward pass of micro-batch 3. A stage is idle in the grey parts."
-                    : "The times above are those of rank 0."}`);
+                    : "The times above are those of rank 0."}${run.parts > 1 ? ` ${run.parts} GPUs in a row divide each matrix.` : ""}`);
             gpus.replaceChildren(cluster(run));
             moves.stop();
             drawRun();
