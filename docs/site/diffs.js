@@ -62,11 +62,12 @@ exports.pages = () => {
     const made = pairs.map((pair) => {
         const names = [...pair].map(trainer), readme = names[1].replace("train.c", "README.md"), place = `diffs/diff${pair}.html`;
         const text = fs.readFileSync(readme, "utf8"), title = escape(text.match(/^# (.*)/)[1]);
-        const idea = `<p>${escape(text.match(/^\*\*The one idea:\*\* (.*)/m)[1])}</p>`;
+        const idea = `<p>${escape(text.match(/^\*\*The one idea:\*\* ([^]*?)\n\n/m)[1])}</p>`;
         const heads = names.map((name) => `<th colspan="2"><a href="${address(place, placeOf(name))}">${name}</a></th>`).join("");
-        const content = `<p><a href="index.html">What each step changes</a></p><h1><a href="${address(place, placeOf(readme))}">${title}` +
-            `</a></h1>${idea}<table><colgroup><col class="number"><col><col class="number"><col></colgroup><thead><tr>${heads}</tr></thead><tbody>\n${rowsOf(names).join("\n")}</tbody></table>`;
-        return { place, title: `Changes of ${title}`, content, kind: "sides", entry: `<h2><a href="diff${pair}.html">${title}</a></h2>${idea}` };
+        const head = `<p><a href="index.html">What each step changes</a></p><h1><a href="${address(place, placeOf(readme))}">${title}` +
+            `</a></h1>${idea}<table><colgroup>${'<col class="number"><col>'.repeat(2)}</colgroup><thead><tr>${heads}</tr></thead>`;
+        return { place, title: `Changes of ${title}`, kind: "sides", entry: `<h2><a href="diff${pair}.html">${title}</a></h2>${idea}`,
+            content: `${head}<tbody>\n${rowsOf(names).join("\n")}</tbody></table>` };
     });
     const list = made.map(({ entry }) => entry).join("");
     return [{ place: "diffs/index.html", title: "What each step changes", content: `<h1>What each step changes</h1>${list}` }, ...made];

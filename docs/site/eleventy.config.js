@@ -1,6 +1,7 @@
 // The web site of the course, which make site writes to build/site: a page for each Markdown file of the repository, a page
 // for each source file that they link to, the differences of the steps, and the slides that make slides has made. All addresses
-// are relative, so the site works from a disk and in any folder of a server. Eleventy renders the Markdown, markdown.js adapts it, and layouts/ frames it.
+// are relative, so the site works from a disk and in any folder of a server. Eleventy renders the Markdown, markdown.js adapts it,
+// and layouts/ frames it.
 const fs = require("node:fs");
 const path = require("node:path");
 const { texts, linked, placeOf, escape, sourcePage } = require("./sources.js");

@@ -50,11 +50,12 @@ lines_of() { # added|removed: those of the page
 
 @test "the pages of differences show each line that a step adds or removes" {
     local pair page
-    for pair in $(sed -n 's/^DIFFS := //p' "$root/Makefile"); do
-        page=$site/diffs/$pair.html pair=${pair#diff}
-        git diff --no-index --diff-algorithm=minimal --indent-heuristic "$root/0${pair%?}"_*/train.c "$root/0${pair#?}"_*/train.c >diff || true
-        diff <(sed -n '5,$s/^+//p' diff) <(lines_of added)
-        diff <(sed -n '5,$s/^-//p' diff) <(lines_of removed)
+    for page in "$site"/diffs/diff??.html; do
+        pair=${page##*/diff} pair=${pair%.html}
+        git diff --no-index --diff-algorithm=minimal --indent-heuristic \
+            "$root/0${pair%?}"_*/train.c "$root/0${pair#?}"_*/train.c >changes || true
+        diff <(sed -n '5,$s/^+//p' changes) <(lines_of added)
+        diff <(sed -n '5,$s/^-//p' changes) <(lines_of removed)
     done
 }
 

@@ -184,7 +184,7 @@
                 make("div", {}, make("dt", {}, name), make("dd", { "data-value": key }, text))));
             origin.replaceChildren("Training step 2 of ", make("code", {}, run.program),
                 `. All times are modelled for H100. ${isPipeline ? "F3 is the forward pass of micro-batch 3. A stage is idle in the grey parts."
-                    : "The times above are those of rank 0."}${run.parts > 1 ? ` ${run.parts} GPUs in a row divide each matrix.` : ""}`);
+                    : "The times above are those of rank 0."}${run.parts > 1 ? ` The ${run.parts} GPUs of a group divide each matrix.` : ""}`);
             gpus.replaceChildren(cluster(run));
             moves.stop();
             drawRun();
