@@ -32,16 +32,16 @@ lengths() {
     { tools/author/diffstat.sh; tools/author/reading.sh; } 2>&1 | grep '^error'
 }
 
-# What a README of a step has: the idea in one line, prose, a picture, and then these sections.
+# What a README of a step has: the idea in one line, a run that shows the problem, a picture of the idea, and these sections.
 readmes() {
-    local file sections='The code, Run it, Look at it, Exercises, What PyTorch calls it'
+    local file
+    local sections='(What to remember,)?(The problem|Change it first),The idea,The code,(Run it,)?Look at it,Exercises,What PyTorch calls it'
     for file in 0*_*/README.md; do
         {
             sed -n 3p "$file" | grep -qE '^\*\*The one idea:\*\* .*\.$' || echo 'no idea in line 3'
-            sed '/^## /,$d' "$file" | grep -q '^!\[' || echo 'no picture before the first section'
-            sed -n '/^## The code/,/^## Run it/p' "$file" | grep -qE '^<!-- (code|diff) ' || echo 'no code in The code'
-            sed -n '/^## Run it/,/^## Look at it/p' "$file" | grep -q '^```output' || echo 'no output in Run it'
-            [ "$(sed -n 's/^## //p' "$file" | paste -sd, | sed 's/,/, /g')" = "$sections" ] || echo "other sections than: $sections"
+            sed -n '/^## The idea/,/^## The code/p' "$file" | grep -q '^!\[' || echo 'no picture in The idea'
+            sed -n '/^## The code/,/^## [RL]/p' "$file" | grep -qE '^<!-- (code|diff) ' || echo 'no code in The code'
+            sed -n 's/^## //p' "$file" | paste -sd, | grep -qxE "$sections" || echo "other sections than: $sections"
         } | sed "s|^|$file: |"
     done
 }
