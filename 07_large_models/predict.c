@@ -4,7 +4,6 @@
 // know the position of the token and the cache.
 #include "07_large_models/predict.h"
 #include "common/device/device.h"
-#include "common/layers/products.h"
 #include "zoo/layers/kinds.h"
 #include "zoo/models/models.h"
 #include <math.h>
@@ -25,35 +24,31 @@ static void forward_embedding(const struct layer *l, const struct pass *pass,
     add_bias(y, places + (size_t)cache.position * l->outputs, b, l->outputs, 0, pass->stream);
 }
 
-// x has the query, the key and the value of the token. Here, T is the number of tokens so far, and
-// D the width of a head.
+// x has the query, the key and the value of the token.
 static void forward_attention(const struct layer *l, const struct pass *pass,
                               const void *parameters, const float *x, float *y, int b) {
-    int heads = settings_of(l)->attention.heads.heads, d = settings_of(l)->attention.heads.width,
-        t = cache.position + 1;
+    const struct heads h = settings_of(l)->attention.heads;
     size_t width = l->outputs;
     float *kept = cache.kept[settings_of(l)->attention.dropout.number];
-    float *keys = pass->scratch;      // [heads, T, D]
-    float *values = keys + t * width; // [heads, T, D]
-    float *p = values + t * width;    // [heads, 1, T]
     (void)parameters, (void)b;
     CUDA_CHECK(cudaMemcpyAsync(kept + 2 * width * cache.position, x + width, 2 * width * sizeof *x,
                                cudaMemcpyDeviceToDevice, pass->stream));
-    split_heads(kept, keys, 2, 0, heads, (struct heads){t, heads, d}, pass->stream);
-    matmul_batch(pass, heads, 0, 1, 1, t, d, x, keys, p); // query keys^T
-    causal_softmax(p, heads, 1, t, 1 / sqrtf((float)d), pass->stream);
-    matmul_batch(pass, heads, 0, 0, 1, d, t, p, values, y); // p values
-}
-
-static size_t attention_scratch(const struct layer *l, cudaDataType type, int b) {
-    (void)type, (void)b;
-    return (2 * l->outputs + settings_of(l)->attention.heads.heads) * (size_t)cache.context *
-           sizeof(float);
+    struct attention_inputs a = {.samples = 1,
+                                 .heads = h.heads,
+                                 .width = h.width,
+                                 .queries = 1,
+                                 .keys = cache.position + 1,
+                                 .before = cache.position,
+                                 .q = x,
+                                 .k = kept,
+                                 .v = kept + width,
+                                 .q_pitch = width,
+                                 .key_pitch = 2 * width};
+    attend(&a, y, y + width, pass->stream);
 }
 
 static const struct layer_kind cached_embedding = {"embedding", NULL, forward_embedding};
-static const struct layer_kind cached_attention = {"attention", NULL, forward_attention, NULL,
-                                                   attention_scratch};
+static const struct layer_kind cached_attention = {"attention", NULL, forward_attention};
 
 int predictor_build(struct predictor *p, const char *shape, char why[WHY_SIZE]) {
     if (build_gpt_of(&p->whole.model, shape, 0, why) ||

@@ -253,11 +253,11 @@ static void divide(struct model *m, struct layer *l) {
     } else if (p->in_pair) { // dropout or attention
         dropping->shares = p->count;
         dropping->share = p->number;
-        if (l->kind == &attention)
-            settings_of(l)->attention.heads =
-                (struct heads){settings_of(whole)->attention.heads.tokens,
-                               settings_of(whole)->attention.heads.heads / p->count,
-                               settings_of(whole)->attention.heads.width};
+        if (l->kind == &attention) {
+            settings_of(l)->attention.heads = settings_of(whole)->attention.heads;
+            settings_of(l)->attention.heads.heads /= p->count;
+            l->workspace /= p->count;
+        }
     } else if (p->own_tokens && l->kind == &embedding) {
         l->kind = &embedding_of_own;
         resize(m, l, l->out.height / p->count, l->out.channels, l->parameters);

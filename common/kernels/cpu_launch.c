@@ -34,9 +34,8 @@ static const struct {
     {"look_up_backward", 60, 0.25},
     {"gelu", 37, 0},
     {"gelu_backward", 46, 0},
-    {"split_heads", 27, 0},
-    {"merge_heads", 28, 0},
-    {"causal_softmax", 36, 0},
+    {"attend", 30, 60},
+    {"attend_backward", 65, 240},
 };
 
 void cpu_kernel_computes(const char *kernel, size_t elements, size_t parts) {
@@ -57,8 +56,9 @@ __attribute__((constructor)) static void check_processor(void) {
 }
 #endif
 
-void *cpu_kernel_view(const void *pointer, size_t bytes, const char *kernel, const char *array,
-                      int written) {
+void *cpu_kernel_view(const void *pointer, size_t width, size_t pitch, size_t rows,
+                      const char *kernel, const char *array, int written) {
+    size_t bytes = width && rows ? (rows - 1) * pitch + width : 0;
     CUDA_CHECK(cpu_enter());
     if (bytes == 0) // nothing is used, as on a GPU, for example of an empty batch
         return (void *)pointer;
@@ -76,7 +76,7 @@ void *cpu_kernel_view(const void *pointer, size_t bytes, const char *kernel, con
         fail("%s: %s is memory of device %d, and the kernel runs on device %d; call cudaSetDevice "
              "before cudaMalloc, or copy the data",
              kernel, array, device, current);
-    cpu_uses(kernel, pointer, bytes, written);
+    cpu_uses_rows(kernel, pointer, width, pitch, rows, written);
     return memory;
 }
 

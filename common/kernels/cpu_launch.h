@@ -13,14 +13,16 @@ static inline size_t rows_per_grain(size_t cols) {
     return cols < GRAIN ? GRAIN / cols : 1;
 }
 
-// Returns the address for device threads. A GPU reports a wrong pointer later, as an illegal
-// address; this function reports it at the launch.
-void *cpu_kernel_view(const void *pointer, size_t bytes, const char *kernel, const char *array,
-                      int written);
+// Returns the address, for device threads, of rows of width bytes that begin pitch bytes apart. A
+// GPU reports a wrong pointer later, as an illegal address; this function reports it at the launch.
+void *cpu_kernel_view(const void *pointer, size_t width, size_t pitch, size_t rows,
+                      const char *kernel, const char *array, int written);
 
 // The address, for device threads, of an array that the kernel only reads, only writes, or changes.
-#define READS(array, count) cpu_kernel_view(array, (count) * sizeof *(array), __func__, #array, 0)
-#define WRITES(array, count) cpu_kernel_view(array, (count) * sizeof *(array), __func__, #array, 1)
+#define READS(array, count) USES(array, (count) * sizeof *(array), 0)
+#define WRITES(array, count) USES(array, (count) * sizeof *(array), 1)
+#define USES(array, bytes, written)                                                                \
+    cpu_kernel_view(array, bytes, bytes, 1, __func__, #array, written)
 #define UPDATES(array, count) (READS(array, count), WRITES(array, count))
 
 // Says how many elements the GPU's kernel computes, and of how many parts each, such as the places

@@ -27,16 +27,6 @@ size_t matmul_scratch(cudaDataType type, size_t count) {
     return type == CUDA_R_32F ? 0 : count * type_size(type);
 }
 
-void matmul_batch(const struct pass *pass, int count, int transpose_a, int transpose_b, int m,
-                  int n, int k, const void *a, const void *b, float *c) {
-    const float one = 1.f, zero = 0.f;
-    CUBLAS_CHECK(cublasGemmStridedBatchedEx(
-        pass->blas, transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
-        transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &one, b, pass->type, transpose_b ? k : n,
-        (long long)k * n, a, pass->type, transpose_a ? m : k, (long long)m * k, &zero, c,
-        CUDA_R_32F, n, (long long)m * n, count, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
-}
-
 const void *rounded(const struct pass *pass, const float *x, size_t count, size_t at) {
     if (pass->type == CUDA_R_32F)
         return x;

@@ -15,10 +15,6 @@ size_t matmul_scratch(cudaDataType type, size_t count);
 void matmul_rounded(const struct pass *pass, int transpose_a, int transpose_b, int m, int n, int k,
                     const void *a, const void *b, float beta, float *c);
 
-// The same, without beta, for count products of matrices that follow one another in memory.
-void matmul_batch(const struct pass *pass, int count, int transpose_a, int transpose_b, int m,
-                  int n, int k, const void *a, const void *b, float *c);
-
 // Returns x as an input of a product: x itself, or its count elements rounded to bfloat16, which it
 // writes to scratch from byte at on.
 const void *rounded(const struct pass *pass, const float *x, size_t count, size_t at);

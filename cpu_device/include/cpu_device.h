@@ -2,6 +2,7 @@
 // C, and how it reads what the device has done. A program that only calls the functions of CUDA,
 // cuBLAS and NCCL does not need this header.
 #pragma once
+#include <cublas_v2.h>
 #include <cuda_runtime.h>
 
 #ifdef __cplusplus
@@ -41,6 +42,10 @@ cudaError_t cpu_launch_range(cudaStream_t stream, void (*run)(void *, size_t, si
 // for the checker of ordering (CPU_DEVICE_CHECK) and for the modelled time (CPU_DEVICE_MODEL).
 void cpu_uses(const char *name, const void *pointer, size_t bytes, int written);
 
+// The same for rows of width bytes that begin pitch bytes apart.
+void cpu_uses_rows(const char *name, const void *pointer, size_t width, size_t pitch, size_t rows,
+                   int written);
+
 // The same if only the kernel knows which of these bytes it uses. They take no modelled time.
 void cpu_may_use(const char *name, const void *pointer, size_t bytes, int written);
 
@@ -50,6 +55,10 @@ void cpu_executes(double instructions);
 // Says how many threads that kernel has, and how often each of them waits for memory while it has
 // nothing else to do. Without this call, the kernel takes as long as its bytes or its instructions.
 void cpu_waits(size_t threads, size_t times);
+
+// Adds small matrix products, which that kernel computes inside itself. flops: those of whole
+// tiles. type, tf32: of the inputs. They take four times as long as in a large product.
+void cpu_multiplies(double flops, cudaDataType type, int tf32);
 
 // The record of what the device did and when. Times are in seconds: of the modelled clock if there
 // is a model, and of a monotonic clock of the host otherwise.

@@ -59,6 +59,17 @@ void cpu_waits(size_t threads, size_t times) {
     noted_cost.waits = (double)times;
 }
 
+// The published rates of such kernels are about half of those of large products: see README.md.
+void cpu_multiplies(double flops, cudaDataType type, int tf32) {
+    enum { SLOWER = 4 };
+    if (cpu_model) {
+        double rate = type != CUDA_R_32F ? cpu_model->bf16
+                      : tf32             ? cpu_model->tf32
+                                         : cpu_model->fp32;
+        cpu_executes(flops * SLOWER / rate * cpu_model->instructions);
+    }
+}
+
 struct cpu_cost cpu_take_cost(void) {
     struct cpu_cost cost = noted_cost;
     noted_cost = (struct cpu_cost){0};
@@ -92,8 +103,13 @@ void cpu_uses_span(const char *name, struct cpu_span span) {
         noted->spans[noted->span_count++] = span;
 }
 
+void cpu_uses_rows(const char *name, const void *pointer, size_t width, size_t pitch, size_t rows,
+                   int written) {
+    cpu_uses_span(name, (struct cpu_span){(uintptr_t)pointer, width, pitch, rows, written});
+}
+
 void cpu_uses(const char *name, const void *pointer, size_t bytes, int written) {
-    cpu_uses_span(name, (struct cpu_span){(uintptr_t)pointer, bytes, bytes, 1, written});
+    cpu_uses_rows(name, pointer, bytes, bytes, 1, written);
 }
 
 void cpu_may_use(const char *name, const void *pointer, size_t bytes, int written) {

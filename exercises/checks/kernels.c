@@ -3,7 +3,7 @@
 #include "common/kernels/kernels.h"
 #include "common/base/rng.h"
 #include "common/device/device.h"
-#include "zoo/kernels/sequence_kernels.h"
+#include "zoo/kernels/attention_kernels.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -186,18 +186,14 @@ static int check_sgd(float momentum, float weight_decay) {
     return 0;
 }
 
-// Explains a row of the causal softmax that is wrong. The token sees this many tokens, itself last.
-static const char *explain_shares(const float *shares, int seen, int queries, int tokens,
-                                  const float *scores) {
+// Explains a query whose shares are wrong. It sees this many tokens, itself last.
+static const char *explain_shares(const float *shares, int seen, int queries, int tokens) {
     double sum = 0;
-    for (int i = seen; i < tokens; i++)
-        if (shares[i] == scores[i])
-            return "The shares of the tokens behind it are not written: they still hold scores.";
     if (seen < tokens && shares[seen] != 0)
         return "It sees the next token, which it has to guess, so the loss falls far too low.";
-    if (shares[seen - 1] == 0)
+    if (shares[seen - 1] == 0 || isnan(shares[seen - 1]))
         return queries == tokens ? "It does not see itself."
-                                 : "The last row belongs to the last token.";
+                                 : "The last query belongs to the last token.";
     for (int i = 0; i < seen; i++)
         sum += shares[i];
     if (!close_to(sum, 1))
@@ -205,25 +201,54 @@ static const char *explain_shares(const float *shares, int seen, int queries, in
     return "It sees itself and all tokens before it.";
 }
 
-static int check_mask(int count, int queries, int tokens) {
-    int size = count * queries * tokens;
-    float *scores = random_floats(size, 3, 1);
-    float *matrices = to_device(scores, size * sizeof *scores);
-    causal_softmax(matrices, count, queries, tokens, 0.5f, 0);
-    const float *got = to_host(matrices, size * sizeof *scores), *row = scores;
-    for (int r = 0; r < count * queries; r++, row += tokens, got += tokens) {
+// The queries are the last tokens. The values are the identity matrix, so the outputs are the
+// shares: those of 64 tokens in each head. All heads have the same queries and keys.
+static int check_mask(int samples, int queries, int tokens) {
+    enum { WIDTH = 64 };
+    int heads = (tokens + WIDTH - 1) / WIDTH, pitch = heads * WIDTH;
+    size_t of_queries = (size_t)samples * queries * pitch,
+           of_keys = (size_t)samples * tokens * pitch;
+    float *q = random_floats(of_queries, 3, 1), *k = random_floats(of_keys, 3, 2);
+    float *v = calloc(of_keys, sizeof *v), *y, *logs;
+    for (size_t i = 0; i < of_queries; i++)
+        q[i] = q[i / pitch * pitch + i % WIDTH];
+    for (size_t i = 0; i < of_keys; i++) {
+        k[i] = k[i / pitch * pitch + i % WIDTH];
+        v[i] = i % pitch == i / pitch % tokens;
+    }
+    CUDA_CHECK(cudaMalloc((void **)&y, of_queries * sizeof *y));
+    CUDA_CHECK(cudaMalloc((void **)&logs, of_queries * sizeof *logs));
+    struct attention_inputs a = {.samples = samples,
+                                 .heads = heads,
+                                 .width = WIDTH,
+                                 .queries = queries,
+                                 .keys = tokens,
+                                 .before = tokens - queries,
+                                 .q = to_device(q, of_queries * sizeof *q),
+                                 .k = to_device(k, of_keys * sizeof *k),
+                                 .v = to_device(v, of_keys * sizeof *v),
+                                 .q_pitch = pitch,
+                                 .key_pitch = pitch};
+    attend(&a, y, logs, 0);
+    const float *got = to_host(y, of_queries * sizeof *y);
+    for (int r = 0; r < samples * queries; r++, got += pitch) {
         int token = tokens - queries + r % queries;
-        double sum = 0;
-        for (int i = 0; i <= token; i++)
-            sum += exp(0.5 * row[i]);
+        double want[tokens], sum = 0;
         for (int i = 0; i < tokens; i++) {
-            double want = i <= token ? exp(0.5 * row[i]) / sum : 0;
-            if (close_to(got[i], want))
+            const float *key = k + ((size_t)(r / queries) * tokens + i) * pitch;
+            double score = 0;
+            for (int d = 0; d < WIDTH; d++)
+                score += (double)q[(size_t)r * pitch + d] * key[d] / sqrt(WIDTH);
+            want[i] = i <= token ? exp(score) : 0;
+            sum += want[i];
+        }
+        for (int i = 0; i < tokens; i++) {
+            if (close_to(got[i], want[i] / sum))
                 continue;
-            printf("%d x %d scores: token %d gets a share of %.4g of token %d\n"
+            printf("%d queries and %d keys: token %d gets a share of %.4g of token %d\n"
                    "Expected: %.4g. %s\n",
-                   queries, tokens, token, got[i], i, want,
-                   explain_shares(got, token + 1, queries, tokens, row));
+                   queries, tokens, token, got[i], i, want[i] / sum,
+                   explain_shares(got, token + 1, queries, tokens));
             return 1;
         }
     }

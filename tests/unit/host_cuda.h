@@ -6,6 +6,7 @@
 #pragma once
 #include <math.h>
 #include <setjmp.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>
@@ -59,6 +60,10 @@ template <class T> static T host_exchange(T value, unsigned from) {
     return value;
 }
 
+template <class T> static T __shfl_sync(unsigned, T value, unsigned lane) {
+    return host_exchange(value, threadIdx.x / 32 * 32 + lane);
+}
+
 template <class T> static T __shfl_down_sync(unsigned, T value, unsigned distance) {
     unsigned own = threadIdx.y * blockDim.x + threadIdx.x, from = own + distance;
     return host_exchange(value, own % 32 + distance < 32 ? from : own);
@@ -83,6 +88,49 @@ static inline unsigned __ballot_sync(unsigned, int predicate) {
 #define __ldg(pointer) (*(pointer))
 static inline float rsqrtf(float x) {
     return 1 / sqrtf(x);
+}
+static inline float __uint_as_float(unsigned bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+static inline unsigned __float_as_uint(float x) {
+    unsigned bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+// The functions of zoo/kernels/tensor_cores.h, which describes the matrices.
+static inline unsigned tf32_of(float x) {
+    return isfinite(x) ? (__float_as_uint(x) + 0x1000) & ~0x1fffu : __float_as_uint(x);
+}
+
+static inline void read_columns(unsigned *b, const uint16_t *rows, unsigned pitch) {
+    const uint16_t *at = rows + threadIdx.x % 4 * 2 * pitch + threadIdx.x % 32 / 4;
+    for (int i = 0; i < 2; i++, at += 8 * pitch)
+        b[i] = at[0] | (unsigned)at[pitch] << 16;
+}
+
+static inline float host_product(unsigned a, unsigned b, float) {
+    return __uint_as_float(a) * __uint_as_float(b);
+}
+
+static inline float host_product(unsigned a, unsigned b, uint16_t) {
+    return __uint_as_float(a << 16) * __uint_as_float(b << 16) +
+           __uint_as_float(a >> 16 << 16) * __uint_as_float(b >> 16 << 16);
+}
+
+template <class T> static void multiply_add(float *c, const unsigned *a, const unsigned *b) {
+    static thread_local unsigned words[HOST_THREADS][6]; // a and b of each thread
+    unsigned warp = threadIdx.x / 32 * 32, lane = threadIdx.x % 32;
+    memcpy(words[threadIdx.x], a, 4 * sizeof *a);
+    memcpy(words[threadIdx.x] + 4, b, 2 * sizeof *b);
+    host_yield();
+    for (unsigned e = 0; e < 4; e++)
+        for (unsigned i = 0; i < 8; i++)
+            c[e] += host_product(words[warp + lane / 4 * 4 + i % 4][i / 4 * 2 + e / 2],
+                                 words[warp + (lane % 4 * 2 + e % 2) * 4 + i % 4][4 + i / 4], T());
+    host_yield();
 }
 
 // Runs the kernel in one block after the other.

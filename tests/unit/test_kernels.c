@@ -7,6 +7,7 @@
 #include "common/kernels/kernels.h"
 #include "tests/unit/device_arrays.h"
 #include "tests/unit/test_stream.h"
+#include "zoo/kernels/attention_kernels.h"
 #include "zoo/kernels/element_kernels.h"
 #include "zoo/kernels/image_change.h"
 #include "zoo/kernels/image_kernels.h"
@@ -508,24 +509,79 @@ TEST(max_pool_finds_the_first_largest_value) {
     assert_unchanged(dx, want_dx, sizeof want_dx);
 }
 
-// Scores of the last tokens only, as a program with a cache computes them, are the last rows of
-// the square matrices.
-TEST(causal_softmax_of_the_last_tokens) {
-    enum { COUNT = 3, TOKENS = 9, SIZE = TOKENS * TOKENS };
-    for (int queries = 1; queries <= TOKENS; queries += 2) {
-        size_t last = (size_t)queries * TOKENS, bytes = last * sizeof(float);
-        float *x = random_floats(COUNT * SIZE, 10, 1), *rows = new_array(COUNT * bytes);
-        for (int i = 0; i < COUNT; i++)
-            memcpy(rows + i * last, x + (i + 1) * SIZE - last, bytes);
-        float *square = to_device(x, COUNT * SIZE * sizeof *x);
-        float *part = to_device(rows, COUNT * bytes);
-        causal_softmax(square, COUNT, TOKENS, TOKENS, 0.5f, stream);
-        causal_softmax(part, COUNT, queries, TOKENS, 0.5f, stream);
-        const float *want = to_host(square, COUNT * SIZE * sizeof *x);
-        const float *got = to_host(part, COUNT * bytes);
-        for (int i = 0; i < COUNT; i++)
-            assert_memory_equal(got + i * last, want + (i + 1) * SIZE - last, bytes);
+enum { SAMPLES = 2, HEADS = 3, TOKENS = 70, HEAD_WIDTH = 8, WIDTH = HEADS * HEAD_WIDTH };
+
+struct attended {
+    const float *y, *logs; // [SAMPLES, queries, WIDTH], [SAMPLES, HEADS, queries]
+};
+
+// Queries are the last tokens, and see the keys begin..end of qkv [SAMPLES, TOKENS, 3, WIDTH].
+static struct attended attended(const float *qkv, int queries, int begin, int end, int tf32) {
+    struct attention_inputs a = {.tf32 = tf32,
+                                 .samples = SAMPLES,
+                                 .heads = HEADS,
+                                 .width = HEAD_WIDTH,
+                                 .queries = queries,
+                                 .keys = end - begin,
+                                 .before = TOKENS - queries - begin,
+                                 .q_pitch = WIDTH,
+                                 .key_pitch = 2 * WIDTH};
+    size_t rows = SAMPLES * (size_t)queries, keys = SAMPLES * (size_t)(end - begin);
+    float *q = new_array(rows * WIDTH * sizeof *q), *k = new_array(keys * 2 * WIDTH * sizeof *k);
+    for (size_t i = 0; i < rows; i++) {
+        size_t token =
+            i / (size_t)queries * TOKENS + TOKENS - (size_t)queries + i % (size_t)queries;
+        memcpy(q + i * WIDTH, qkv + token * 3 * WIDTH, WIDTH * sizeof *q);
     }
+    for (size_t i = 0; i < keys; i++) {
+        size_t token = i / (size_t)a.keys * TOKENS + (size_t)begin + i % (size_t)a.keys;
+        memcpy(k + i * 2 * WIDTH, qkv + (token * 3 + 1) * WIDTH, 2 * WIDTH * sizeof *k);
+    }
+    float *device_k = to_device(k, keys * 2 * WIDTH * sizeof *k);
+    float *y = new_device_array(rows * WIDTH * sizeof *y);
+    float *logs = new_device_array(rows * HEADS * sizeof *logs);
+    a.q = to_device(q, rows * WIDTH * sizeof *q);
+    a.k = device_k;
+    a.v = device_k + WIDTH;
+    attend(&a, y, logs, stream);
+    return (struct attended){to_host(y, rows * WIDTH * sizeof *y),
+                             to_host(logs, rows * HEADS * sizeof *logs)};
+}
+
+// A program with a cache asks for the newest token only.
+TEST(the_last_queries_have_the_results_of_all) {
+    const float *qkv = random_floats(SAMPLES * TOKENS * 3 * WIDTH, 3, 1);
+    struct attended all = attended(qkv, TOKENS, 0, TOKENS, 0);
+    for (int queries = 1; queries < TOKENS; queries += 20) {
+        struct attended last = attended(qkv, queries, 0, TOKENS, 0);
+        for (int i = 0; i < SAMPLES; i++)
+            assert_memory_equal(last.y + i * queries * WIDTH,
+                                all.y + ((i + 1) * TOKENS - queries) * WIDTH,
+                                (size_t)queries * WIDTH * sizeof *all.y);
+    }
+}
+
+// The ranks of context parallelism would combine results for their own keys in this way.
+TEST(results_for_parts_of_the_keys_combine) {
+    enum { QUERIES = 20, FIRST = 43 };
+    const float *qkv = random_floats(SAMPLES * TOKENS * 3 * WIDTH, 3, 1);
+    struct attended all = attended(qkv, QUERIES, 0, TOKENS, 0),
+                    a = attended(qkv, QUERIES, 0, FIRST, 0),
+                    b = attended(qkv, QUERIES, FIRST, TOKENS, 0);
+    for (int i = 0; i < SAMPLES * QUERIES * WIDTH; i++) {
+        int token = i / WIDTH, head = i % WIDTH / HEAD_WIDTH;
+        int log = (token / QUERIES * HEADS + head) * QUERIES + token % QUERIES;
+        float share = 1 / (1 + expf(b.logs[log] - a.logs[log]));
+        float y = share * a.y[i] + (1 - share) * b.y[i];
+        assert_close(&y, &all.y[i], 1, 1e-5);
+    }
+}
+
+TEST(attention_in_tf32_is_near_fp32) {
+    const float *qkv = random_floats(SAMPLES * TOKENS * 3 * WIDTH, 1, 1);
+    struct attended fp32 = attended(qkv, TOKENS, 0, TOKENS, 0),
+                    tf32 = attended(qkv, TOKENS, 0, TOKENS, 1);
+    assert_close(tf32.y, fp32.y, SAMPLES * TOKENS * WIDTH, 1e-3);
 }
 
 // test_augmentation.c tests which changes there are, and how often.

@@ -590,6 +590,7 @@ static const struct example {
     {add_attention, 2, 2, {13, 1, 30}, {2}, {13, 1, 10}},
     {add_attention, 2, 3, {7, 1, 24}, {8}, {7, 1, 8}},
     {add_attention, 1, 2, {65, 1, 24}, {4}, {65, 1, 8}},
+    {add_attention, 1, 1, {35, 1, 216}, {1}, {35, 1, 72}},
     // Models, with which results in bfloat16 are compared, too.
     {add_mixture, 1, 2, {5, 4, 4}, {0}},
     {add_mlp, 1, 20, {3, 4, 1}, {0}},

@@ -7,19 +7,20 @@
 
 // Forward and backward drop the same values, because the choice depends only on the seed and on the
 // index of the value in the whole batch, and in the whole model.
-void drop(const struct dropping *d, const struct pass *pass, const float *from, float *to,
-          size_t per_sample, size_t first, size_t count) {
-    struct numbers numbers = {.first = pass->first_sample * per_sample + first};
-    if (d->shares > 1) {
-        size_t all = per_sample * d->shares, before = per_sample * d->share;
-        numbers = (struct numbers){pass->first_sample * all + before, first, per_sample, all};
-    }
-    drop_values(from, to, count, d->rate, rng_bits(pass->seed, d->number), numbers, pass->stream);
+struct numbers dropped_numbers(const struct dropping *d, const struct pass *pass,
+                               size_t per_sample) {
+    size_t all = per_sample * d->shares;
+    if (d->shares > 1)
+        return (struct numbers){pass->first_sample * all + per_sample * d->share, 0, per_sample,
+                                all};
+    return (struct numbers){.first = pass->first_sample * per_sample};
 }
 
 static void drop_all(const struct layer *l, const struct pass *pass, const float *from, float *to,
                      int b) {
-    drop(&settings_of(l)->dropout, pass, from, to, l->outputs, 0, (size_t)b * l->outputs);
+    const struct dropping *d = &settings_of(l)->dropout;
+    drop_values(from, to, (size_t)b * l->outputs, d->rate, rng_bits(pass->seed, d->number),
+                dropped_numbers(d, pass, l->outputs), pass->stream);
 }
 
 static void dropout_forward(const struct layer *l, const struct pass *pass, const void *parameters,

@@ -2,6 +2,7 @@
 // its lines here.
 #pragma once
 #include "common/layers/layers.h"
+#include "zoo/kernels/attention_kernels.h"
 #include "zoo/kernels/image_kernels.h"
 #include "zoo/kernels/norm_kernels.h"
 #include "zoo/kernels/sequence_kernels.h"
@@ -17,7 +18,9 @@ struct dropping {
 // The settings of each kind.
 union __attribute__((may_alias)) settings {
     struct {
-        struct heads heads;
+        struct heads {
+            int tokens, heads, width; // of a head
+        } heads;
         struct dropping dropout;
     } attention;
     int tokens; // of the embedding's table
@@ -47,9 +50,9 @@ static inline union settings *settings_of(const struct layer *l) {
 extern const struct layer_kind dropout;
 void append_dropout(struct model *m, float rate);
 
-// Drops count values of a batch whose samples have per_sample values each, from value first on.
-void drop(const struct dropping *dropping, const struct pass *pass, const float *from, float *to,
-          size_t per_sample, size_t first, size_t count);
+// The random numbers of a batch whose samples have per_sample values each.
+struct numbers dropped_numbers(const struct dropping *dropping, const struct pass *pass,
+                               size_t per_sample);
 
 // In training, changes each image at random: crop shifts it, flip mirrors it (image_kernels.h has
 // the formula). In evaluation, y = x. Augmentation is the first layer of a model and computes no
@@ -110,11 +113,10 @@ void append_gelu(struct model *m);
 //   outputs = p values
 // In training, values of p become 0 with probability dropout. The layer has no parameters.
 //
-// It keeps neither p nor the scores, which take T * T floats for each head, but computes them again
-// in backward. Both are in scratch memory, for as many heads at a time as fit into
-// ATTENTION_WORKSPACE bytes, or for one.
+// It stores neither p nor the scores, which would take T * T floats for each head
+// (attention_kernels.h), but computes them again in backward. It keeps a float for each query of
+// each head behind the outputs.
 extern const struct layer_kind attention;
-enum { ATTENTION_WORKSPACE = 64 << 20 };
 void append_attention(struct model *m, int heads, float dropout);
 
 // Layers in a row that count as one layer of the model: those appended between begin_block and

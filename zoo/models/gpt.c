@@ -43,6 +43,9 @@ static int build(struct model *m, const struct training_options *options, const 
     double dropout = isnan(zoo_opt.dropout) ? 0 : zoo_opt.dropout;
     if (size.width % size.heads)
         return refuse(why, "--width %d: want a multiple of the %d heads", size.width, size.heads);
+    if (size.width / size.heads > MOST_HEAD_WIDTH)
+        return refuse(why, "--width %d: want at most %d for each of the %d heads", size.width,
+                      MOST_HEAD_WIDTH, size.heads);
     if (size.width > MOST_NORM_CHANNELS)
         return refuse(why, "--width %d: want at most %d", size.width, MOST_NORM_CHANNELS);
     snprintf(m->shape, sizeof m->shape, SHAPE, size.layers, size.heads, size.width, set->inputs);

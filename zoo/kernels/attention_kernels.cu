@@ -1,0 +1,452 @@
+// The kernels of attention, for a GPU. A block of threads has OWN rows of its own, 16 for each
+// warp: queries, or keys where it computes the gradients of keys and values. It reads the other
+// rows, keys or queries, into shared memory, OTHERS at a time. A warp holds its matrices as
+// tensor_cores.h describes them, 8 columns beside each other: element e of tile number t is at
+// row_of(e) and column_of(t, e). Where there are no tensor cores, or fp32 must not be rounded to
+// TF32, the same threads compute the same elements with ordinary instructions.
+#include "common/kernels/gpu_launch.h"
+#include "zoo/kernels/tensor_cores.h"
+extern "C" {
+#include "zoo/kernels/attention_kernels.h"
+}
+#include <math.h>
+
+#include "common/kernels/bfloat16.h" // with the DEVICE_FUNCTION of gpu_launch.h
+
+enum { WARPS = 4, THREADS = 32 * WARPS, OWN = 16 * WARPS, OTHERS = 32, TILES = OTHERS / 8 };
+
+struct attending {
+    struct attention_inputs in;
+    const void *y, *dy;
+    void *to_y, *dq, *dk, *dv;
+    float *logs, *deltas;
+    int aligned; // 1: each row of a head begins at a multiple of 16 bytes
+};
+
+// T: float or uint16_t, the type of the values. W: the width of a head, rounded up to 64 or 128.
+// Rows lie 16 bytes apart, so that the threads of a warp read different banks of shared memory.
+template <class T, int W> struct shared {
+    enum { PITCH = W + 16 / sizeof(T) };
+    T rows[2 * OTHERS][PITCH];           // of two arrays
+    float logs[OWN], deltas[OWN];        // of the queries
+    enum { STEPS = W * sizeof(T) / 32 }; // of 8 words, in a row
+};
+
+__device__ static inline int row_of(int e) {
+    return threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + e / 2 * 8;
+}
+
+__device__ static inline int column_of(int tile, int e) {
+    return 8 * tile + threadIdx.x % 4 * 2 + e % 2;
+}
+
+// Returns the value of the thread that has this column, or words, of the caller's row.
+template <class V> __device__ static inline V from_column(V value, int column) {
+    return __shfl_sync(~0u, value, threadIdx.x % 32 / 4 * 4 + column);
+}
+
+// Where a row of a head begins in an array [samples, tokens, pitch].
+__device__ static inline size_t row_at(const struct attention_inputs &a, size_t head, int tokens,
+                                       int token, size_t pitch) {
+    return (head / a.heads * tokens + token) * pitch + head % a.heads * a.width;
+}
+
+template <class T, int N> struct alignas(N * sizeof(T)) values { T at[N]; };
+
+__device__ static inline float float_of(float x) {
+    return x;
+}
+
+__device__ static inline float rounded_input(float x) {
+    return __uint_as_float(tf32_of(x));
+}
+
+__device__ static inline uint16_t rounded_input(uint16_t x) {
+    return x;
+}
+
+// Reads rows into shared memory, N values at a time. Rows behind count, and columns behind the
+// width, become 0.
+template <class T, int TENSOR, int W, int N>
+__device__ static void read_rows_by(struct shared<T, W> &s, int first, int rows, const T *from,
+                                    size_t pitch, int width, int count) {
+#pragma unroll 1
+    for (int i = threadIdx.x; i < rows * (W / N); i += THREADS) {
+        int row = i / (W / N), column = i % (W / N) * N;
+        values<T, N> unit = {};
+        if (row < count && column < width)
+            unit = *(const values<T, N> *)(from + row * pitch + column);
+        for (int k = 0; TENSOR && has_tensor_cores() && k < N; k++)
+            unit.at[k] = rounded_input(unit.at[k]);
+        *(values<T, N> *)&s.rows[first + row][column] = unit;
+    }
+}
+
+template <class T, int TENSOR, int W>
+__device__ static void read_rows(const struct attending &g, struct shared<T, W> &s, int first,
+                                 int rows, const void *from, size_t at, size_t pitch, int count) {
+    const T *begin = (const T *)from + at;
+    if (g.aligned)
+        read_rows_by<T, TENSOR, W, 16 / sizeof(T)>(s, first, rows, begin, pitch, g.in.width, count);
+    else
+        read_rows_by<T, TENSOR, W, 1>(s, first, rows, begin, pitch, g.in.width, count);
+}
+
+// Reads the thread's words of its warp's own rows: an input a of products.
+template <class T, int TENSOR, int W>
+__device__ static void read_own(const struct attending &g, struct shared<T, W> &s,
+                                unsigned (*own)[4], const void *from, size_t at, size_t pitch,
+                                int count) {
+    __syncthreads();
+    read_rows<T, TENSOR>(g, s, 0, OWN, from, at, pitch, count);
+    __syncthreads();
+    for (int step = 0; step < s.STEPS; step++)
+        for (int i = 0; i < 4; i++)
+            own[step][i] = ((const unsigned *)
+                                s.rows[row_of(i % 2 * 2)])[8 * step + i / 2 * 4 + threadIdx.x % 4];
+}
+
+__device__ static inline float product_of(unsigned a, unsigned b, float) {
+    return __uint_as_float(a) * __uint_as_float(b);
+}
+
+__device__ static inline float product_of(unsigned a, unsigned b, uint16_t) {
+    return float_of((uint16_t)a) * float_of((uint16_t)b) +
+           float_of((uint16_t)(a >> 16)) * float_of((uint16_t)(b >> 16));
+}
+
+// c += own rows * rows^T, for OTHERS rows from number first on.
+template <class T, int TENSOR, int W>
+__device__ static void multiply_by_rows(float (*c)[4], const unsigned (*own)[4],
+                                        const struct shared<T, W> &s, int first) {
+    if (TENSOR && has_tensor_cores()) {
+#pragma unroll
+        for (int step = 0; step < s.STEPS; step++)
+#pragma unroll
+            for (int tile = 0; tile < TILES; tile++) {
+                int row = first + 8 * tile + threadIdx.x % 32 / 4;
+                const unsigned *words = (const unsigned *)s.rows[row] + 8 * step + threadIdx.x % 4;
+                unsigned b[2] = {words[0], words[4]};
+                multiply_add<T>(c[tile], own[step], b);
+            }
+        return;
+    }
+#pragma unroll 1
+    for (int word = 0; word < 8 * s.STEPS; word++) {
+        const unsigned *pair = own[word / 8] + word % 8 / 4 * 2;
+        unsigned low = from_column(pair[0], word % 4), high = from_column(pair[1], word % 4);
+#pragma unroll
+        for (int tile = 0; tile < TILES; tile++)
+            for (int e = 0; e < 2; e++) {
+                unsigned other = ((const unsigned *)s.rows[first + column_of(tile, e)])[word];
+                c[tile][e] += product_of(low, other, T());
+                c[tile][2 + e] += product_of(high, other, T());
+            }
+    }
+}
+
+// Makes an input a of the next products from floats that a product has computed, and b from the
+// rows that belong to their columns. Word number column of a and b are columns 2 column and 2
+// column + 1 for bfloat16. In TF32, the word column + 4 is column 2 column + 1: any order of the
+// columns has the same sum.
+__device__ static inline void words_of(unsigned *a, const float (*p)[4], uint16_t) {
+    for (int i = 0; i < 4; i++) {
+        const float *pair = p[i / 2] + i % 2 * 2;
+        a[i] = bfloat16_of(pair[0]) | (unsigned)bfloat16_of(pair[1]) << 16;
+    }
+}
+
+__device__ static inline void words_of(unsigned *a, const float (*p)[4], float) {
+    for (int i = 0; i < 4; i++)
+        a[i] = tf32_of(p[0][i % 2 * 2 + i / 2]);
+}
+
+__device__ static inline void read_columns(unsigned *b, const float *rows, unsigned pitch) {
+    for (int i = 0; i < 2; i++)
+        b[i] = __float_as_uint(rows[column_of(0, i) * pitch + threadIdx.x % 32 / 4]);
+}
+
+// c += p * rows, for the OTHERS rows from number first on.
+template <class T, int TENSOR, int W>
+__device__ static void multiply_shares(float (*c)[4], const float (*p)[4],
+                                       const struct shared<T, W> &s, int first) {
+    const int step = 32 / sizeof(T); // rows
+    if (TENSOR && has_tensor_cores()) {
+#pragma unroll
+        for (int row = 0; row < OTHERS; row += step) {
+            unsigned a[4];
+            words_of(a, p + row / 8, T());
+#pragma unroll
+            for (int tile = 0; tile < W / 8; tile++) {
+                unsigned b[2];
+                read_columns(b, &s.rows[first + row][8 * tile], s.PITCH);
+                multiply_add<T>(c[tile], a, b);
+            }
+        }
+        return;
+    }
+#pragma unroll 1
+    for (int row = 0; row < OTHERS; row++) {
+        float low = from_column(p[row / 8][row % 2], row % 8 / 2);
+        float high = from_column(p[row / 8][2 + row % 2], row % 8 / 2);
+#pragma unroll
+        for (int tile = 0; tile < W / 8; tile++)
+            for (int e = 0; e < 2; e++) {
+                T value = s.rows[first + row][column_of(tile, e)];
+                c[tile][e] += low * float_of(value);
+                c[tile][2 + e] += high * float_of(value);
+            }
+    }
+}
+
+// Returns the number of keys that a query sees: the first ones.
+__device__ static inline int seen_by(const struct attention_inputs &a, int query) {
+    int seen = a.before + query + 1;
+    return seen < a.keys ? seen : a.keys;
+}
+
+// Returns the random number of a head's first share. Those of its others follow.
+__device__ static inline uint64_t first_number(const struct attention_inputs &a, size_t head) {
+    return rng_number(a.numbers, head * a.queries * a.keys);
+}
+
+// Drops shares, or their gradients, in training with dropout. KEYS: their rows are keys. number:
+// first_number. query, key: the first ones.
+template <int KEYS>
+__device__ static void drop_shares(const struct attention_inputs &a, float (*shares)[4],
+                                   uint64_t number, int query, int key) {
+    if (a.rate == 0)
+        return;
+#pragma unroll
+    for (int tile = 0; tile < TILES; tile++)
+        for (int e = 0; e < 4; e++) {
+            int row = row_of(e), column = column_of(tile, e);
+            uint64_t of_query = number + (size_t)(query + (KEYS ? column : row)) * a.keys;
+            int is_dropped = rng_uniform(a.seed, of_query + key + (KEYS ? row : column)) < a.rate;
+            shares[tile][e] = is_dropped ? 0.f : shares[tile][e] / (1.f - a.rate);
+        }
+}
+
+// Writes rows of a result, multiplied by factors[0] or, of row_of(2), factors[1].
+template <class T, int W>
+__device__ static void write_rows(const struct attending &g, void *to, size_t at, size_t pitch,
+                                  int count, const float (*c)[4], const float *factors) {
+    cudaDataType type = sizeof(T) == 4 ? CUDA_R_32F : CUDA_R_16BF;
+#pragma unroll
+    for (int tile = 0; tile < W / 8; tile++)
+        for (int e = 0; e < 4; e++)
+            if (row_of(e) < count && column_of(tile, e) < g.in.width)
+                set_value(to, type, at + row_of(e) * pitch + column_of(tile, e),
+                          c[tile][e] * factors[e / 2]);
+}
+
+// What a thread knows of the queries in row_of(0) and row_of(2): attention_kernels.h explains it.
+// Each sum is that of the thread's own columns.
+template <int W> struct softmax { float largest[2], sum[2], outputs[W / 8][4]; };
+
+// Adds a block of keys, from number key on, and their values to the block of queries from number
+// query on.
+template <class T, int TENSOR, int W>
+__device__ static void add_keys(const struct attention_inputs &a, const struct shared<T, W> &s,
+                                const unsigned (*queries)[4], uint64_t number, int query, int key,
+                                struct softmax<W> &f) {
+    float p[TILES][4] = {}, scale = 1.f / sqrtf(a.width);
+    multiply_by_rows<T, TENSOR>(p, queries, s, 0);
+#pragma unroll
+    for (int row = 0; row < 4; row += 2) {
+        int seen = seen_by(a, query + row_of(row)) - key, i = row / 2;
+        float before = f.largest[i];
+        for (int tile = 0; tile < TILES; tile++)
+            for (int e = row; e < row + 2; e++) {
+                p[tile][e] = column_of(tile, e) < seen ? p[tile][e] : -INFINITY;
+                f.largest[i] = fmaxf(f.largest[i], p[tile][e]);
+            }
+        for (int lanes = 1; lanes < 4; lanes *= 2)
+            f.largest[i] = fmaxf(f.largest[i], __shfl_xor_sync(~0u, f.largest[i], lanes));
+        float factor = __expf((before - f.largest[i]) * scale);
+        f.sum[i] *= factor;
+        for (int tile = 0; tile < TILES; tile++)
+            for (int e = row; e < row + 2; e++) {
+                p[tile][e] = __expf((p[tile][e] - f.largest[i]) * scale);
+                f.sum[i] += p[tile][e];
+            }
+        for (int tile = 0; tile < W / 8; tile++)
+            for (int e = row; e < row + 2; e++)
+                f.outputs[tile][e] *= factor;
+    }
+    drop_shares<0>(a, p, number, query, key);
+    multiply_shares<T, TENSOR>(f.outputs, p, s, OTHERS);
+}
+
+// A block computes OWN queries of a head. Those with the most keys come first.
+template <class T, int TENSOR, int W> __global__ static void attend_kernel(struct attending g) {
+    __shared__ struct shared<T, W> s;
+    const struct attention_inputs &a = g.in;
+    int blocks = (a.queries + OWN - 1) / OWN, query = (blocks - 1 - blockIdx.x % blocks) * OWN;
+    size_t head = blockIdx.x / blocks, width = (size_t)a.heads * a.width;
+    unsigned queries[s.STEPS][4];
+    read_own<T, TENSOR>(g, s, queries, a.q, row_at(a, head, a.queries, query, a.q_pitch), a.q_pitch,
+                        a.queries - query);
+    struct softmax<W> f = {
+        {-INFINITY, -INFINITY}, {0, 0}, {
+        }
+    };
+    uint64_t number = first_number(a, head);
+    for (int key = 0; key < seen_by(a, query + OWN - 1); key += OTHERS) {
+        size_t at = row_at(a, head, a.keys, key, a.key_pitch);
+        __syncthreads();
+        read_rows<T, TENSOR>(g, s, 0, OTHERS, a.k, at, a.key_pitch, a.keys - key);
+        read_rows<T, TENSOR>(g, s, OTHERS, OTHERS, a.v, at, a.key_pitch, a.keys - key);
+        __syncthreads();
+        add_keys<T, TENSOR>(a, s, queries, number, query, key, f);
+    }
+    for (int i = 0; i < 2; i++) {
+        for (int lanes = 1; lanes < 4; lanes *= 2)
+            f.sum[i] += __shfl_xor_sync(~0u, f.sum[i], lanes);
+        int row = query + row_of(2 * i);
+        if (row < a.queries && threadIdx.x % 4 == 0)
+            g.logs[head * a.queries + row] = f.largest[i] / sqrtf(a.width) + logf(f.sum[i]);
+        f.sum[i] = 1.f / f.sum[i];
+    }
+    write_rows<T, W>(g, g.to_y, row_at(a, head, a.queries, query, width), width, a.queries - query,
+                     f.outputs, f.sum);
+}
+
+// A warp computes a sum.
+__global__ static void deltas_kernel(struct attending g) {
+    const struct attention_inputs &a = g.in;
+    size_t row = (size_t)blockIdx.x * WARPS + threadIdx.x / 32; // [samples, queries, heads]
+    size_t token = row / a.heads, rows = (size_t)a.samples * a.queries * a.heads;
+    float sum = 0.f;
+    for (int d = threadIdx.x % 32; row < rows && d < a.width; d += 32)
+        sum += value_at(g.dy, a.type, row * a.width + d) * value_at(g.y, a.type, row * a.width + d);
+    for (int distance = 16; distance > 0; distance /= 2)
+        sum += __shfl_down_sync(~0u, sum, distance);
+    if (row < rows && threadIdx.x % 32 == 0)
+        g.deltas[(token / a.queries * a.heads + row % a.heads) * a.queries + token % a.queries] =
+            sum;
+}
+
+// Computes the gradients of the OWN queries from number first on or, with KEYS, those of the OWN
+// keys and their values. It computes the scores again.
+template <class T, int TENSOR, int W, int KEYS>
+__device__ static void compute_gradients(const struct attending &g, struct shared<T, W> &s,
+                                         size_t head, int first) {
+    const struct attention_inputs &a = g.in;
+    size_t width = (size_t)a.heads * a.width, row = head * a.queries;
+    uint64_t number = first_number(a, head);
+    // The rows that meet in products: those of q and k, and those of dy and v.
+    const void *own_array[2] = {KEYS ? a.k : a.q, KEYS ? a.v : g.dy};
+    const void *other_array[2] = {KEYS ? a.q : a.k, KEYS ? g.dy : a.v};
+    size_t own_pitch[2] = {KEYS ? a.key_pitch : a.q_pitch, KEYS ? a.key_pitch : width};
+    size_t other_pitch[2] = {KEYS ? a.q_pitch : a.key_pitch, KEYS ? width : a.key_pitch};
+    int owned = KEYS ? a.keys : a.queries, others = KEYS ? a.queries : a.keys;
+    unsigned own[2][s.STEPS][4];
+    float sums[1 + KEYS][W / 8][4] = {}, scale = 1.f / sqrtf(a.width);
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+        read_own<T, TENSOR>(g, s, own[i], own_array[i], row_at(a, head, owned, first, own_pitch[i]),
+                            own_pitch[i], owned - first);
+    int begin = KEYS && first > a.before ? first - a.before : 0; // the first query that sees them
+    int end = KEYS ? others : seen_by(a, first + OWN - 1);
+    for (int other = begin; other < end; other += OTHERS) {
+        __syncthreads();
+        for (int i = 0; i < 2; i++)
+            read_rows<T, TENSOR>(g, s, i * OTHERS, OTHERS, other_array[i],
+                                 row_at(a, head, others, other, other_pitch[i]), other_pitch[i],
+                                 others - other);
+        int query = (KEYS ? other : first) + threadIdx.x;
+        if (threadIdx.x < OWN) {
+            s.logs[threadIdx.x] = query < a.queries ? g.logs[row + query] : 0.f;
+            s.deltas[threadIdx.x] = query < a.queries ? g.deltas[row + query] : 0.f;
+        }
+        __syncthreads();
+        float p[TILES][4] = {}, dp[TILES][4] = {};
+        multiply_by_rows<T, TENSOR>(p, own[0], s, 0);
+        multiply_by_rows<T, TENSOR>(dp, own[1], s, OTHERS);
+        int first_query = KEYS ? other : first, first_key = KEYS ? first : other;
+        drop_shares<KEYS>(a, dp, number, first_query, first_key);
+#pragma unroll
+        for (int tile = 0; tile < TILES; tile++)
+            for (int e = 0; e < 4; e++) {
+                int i = KEYS ? column_of(tile, e) : row_of(e);
+                int key = first_key + (KEYS ? row_of(e) : column_of(tile, e));
+                float score = key < seen_by(a, first_query + i) ? p[tile][e] : -INFINITY;
+                p[tile][e] = __expf(score * scale - s.logs[i]);
+                dp[tile][e] = p[tile][e] * (dp[tile][e] - s.deltas[i]) * scale;
+            }
+        drop_shares<KEYS>(a, p, number, first_query, first_key);
+        multiply_shares<T, TENSOR>(sums[0], dp, s, 0);
+        if (KEYS)
+            multiply_shares<T, TENSOR>(sums[KEYS], p, s, OTHERS);
+    }
+    const float factors[2] = {1, 1};
+    size_t at = row_at(a, head, owned, first, own_pitch[0]);
+#pragma unroll
+    for (int i = 0; i < 1 + KEYS; i++)
+        write_rows<T, W>(g,
+                         i      ? g.dv
+                         : KEYS ? g.dk
+                                : g.dq,
+                         at, own_pitch[0], owned - first, sums[i], factors);
+}
+
+// The first blocks of a head compute its keys, those with the most queries first.
+template <class T, int TENSOR, int W>
+__global__ static void attend_backward_kernel(struct attending g) {
+    __shared__ struct shared<T, W> s;
+    int of_keys = (g.in.keys + OWN - 1) / OWN, blocks = of_keys + (g.in.queries + OWN - 1) / OWN;
+    int block = blockIdx.x % blocks;
+    if (block < of_keys)
+        compute_gradients<T, TENSOR, W, 1>(g, s, blockIdx.x / blocks, block * OWN);
+    else
+        compute_gradients<T, TENSOR, W, 0>(g, s, blockIdx.x / blocks, (blocks - 1 - block) * OWN);
+}
+
+// Launches the kernel for the type and the width.
+#define LAUNCH_WIDTH(kernel, T, TENSOR, blocks, stream, g)                                         \
+    do {                                                                                           \
+        if ((g).in.width <= 64)                                                                    \
+            LAUNCH_BLOCKS((kernel<T, TENSOR, 64>), blocks, dim3(THREADS), stream, g);              \
+        else                                                                                       \
+            LAUNCH_BLOCKS((kernel<T, TENSOR, 128>), blocks, dim3(THREADS), stream, g);             \
+    } while (0)
+#define LAUNCH_TYPE(kernel, blocks, stream, g)                                                     \
+    do {                                                                                           \
+        if ((g).in.type == CUDA_R_16BF)                                                            \
+            LAUNCH_WIDTH(kernel, uint16_t, 1, blocks, stream, g);                                  \
+        else if ((g).in.tf32)                                                                      \
+            LAUNCH_WIDTH(kernel, float, 1, blocks, stream, g);                                     \
+        else                                                                                       \
+            LAUNCH_WIDTH(kernel, float, 0, blocks, stream, g);                                     \
+    } while (0)
+
+// Returns 1 if all rows of this array begin at multiples of 16 bytes.
+static int is_aligned(const struct attention_inputs *a, const void *array, size_t pitch) {
+    size_t value = a->type == CUDA_R_16BF ? 2 : 4;
+    return (uintptr_t)array % 16 == 0 && pitch * value % 16 == 0 && a->width * value % 16 == 0;
+}
+
+static int are_aligned(const struct attention_inputs *a, const void *dy) {
+    return is_aligned(a, a->q, a->q_pitch) && is_aligned(a, a->k, a->key_pitch) &&
+           is_aligned(a, a->v, a->key_pitch) && is_aligned(a, dy, (size_t)a->heads * a->width);
+}
+
+void attend(const struct attention_inputs *a, void *y, float *logs, cudaStream_t stream) {
+    unsigned blocks = (unsigned)a->samples * a->heads * ((a->queries + OWN - 1) / OWN);
+    struct attending g = {*a, 0, 0, y, 0, 0, 0, logs, 0, are_aligned(a, a->q)};
+    if (blocks > 0) // a grid of 0 blocks is an error
+        LAUNCH_TYPE(attend_kernel, blocks, stream, g);
+}
+
+void attend_backward(const struct attention_inputs *a, const void *y, const void *dy,
+                     const float *logs, float *deltas, void *dq, void *dk, void *dv,
+                     cudaStream_t stream) {
+    unsigned heads = (unsigned)a->samples * a->heads, rows = heads * a->queries;
+    unsigned blocks = heads * ((a->queries + OWN - 1) / OWN + (a->keys + OWN - 1) / OWN);
+    struct attending g = {*a, y, dy, NULL, dq, dk, dv, (float *)logs, deltas, are_aligned(a, dy)};
+    if (blocks == 0)
+        return;
+    LAUNCH_BLOCKS(deltas_kernel, (rows + WARPS - 1) / WARPS, dim3(THREADS), stream, g);
+    LAUNCH_TYPE(attend_backward_kernel, blocks, stream, g);
+}
