@@ -59,7 +59,7 @@ void cpu_waits(size_t threads, size_t times) {
     noted_cost.waits = (double)times;
 }
 
-// The published rates of such kernels are about half of those of large products: see README.md.
+// README.md has a published rate of such kernels, which is higher.
 void cpu_multiplies(double flops, cudaDataType type, int tf32) {
     enum { SLOWER = 4 };
     if (cpu_model) {

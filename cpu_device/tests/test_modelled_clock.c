@@ -233,8 +233,12 @@ static void count_instructions(int rank) {
     cudaEvent_t first = record(a);
     compute(a, 4 * MB, 50. * MB);
     cudaEvent_t second = record(a);
+    cpu_multiplies(1e8, CUDA_R_32F, 0); // 1 us in a large product, and 4 us in a kernel
+    compute(a, 4 * MB, 50. * MB);
+    cudaEvent_t third = record(a);
     TAKES(LAUNCH + GAP + KERNEL + 8, start, first);
     TAKES(GAP + KERNEL + 5, first, second);
+    TAKES(GAP + KERNEL + 9, second, third);
 }
 
 // The host sleeps until the kernel has ended, then wakes up and records an event.

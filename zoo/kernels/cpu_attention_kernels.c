@@ -53,14 +53,17 @@ static void add_product(size_t rows, size_t columns, size_t terms, const float *
         }
 }
 
-// Copies count rows of width values, pitch values apart, to a block.
+// Copies count rows of width values, pitch values apart, to a block. Its other columns stay 0.
 static void read_rows(const struct attention_inputs *a, const void *from, size_t at, size_t pitch,
                       size_t count, size_t columns, float *block) {
     size_t width = (size_t)a->width;
-    memset(block, 0, BLOCK * columns * sizeof *block);
     for (size_t i = 0; i < count; i++, at += pitch)
-        for (size_t d = 0; d < width; d++)
-            block[i * columns + d] = value_at(from, a->type, at + d);
+        if (a->type == CUDA_R_32F)
+            memcpy(block + i * columns, (const float *)from + at, width * sizeof *block);
+        else
+            for (size_t d = 0; d < width; d++)
+                block[i * columns + d] = float_of(((const uint16_t *)from)[at + d]);
+    memset(block + count * columns, 0, (BLOCK - count) * columns * sizeof *block);
 }
 
 // The way back.
