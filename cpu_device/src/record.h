@@ -21,7 +21,7 @@ struct cpu_span {
     int written; // 0: the operation only reads them
 };
 
-enum { CPU_MOST_SPANS = 9 };
+enum { CPU_MOST_SPANS = 10 };
 
 // Returns 1 if the two spans have a byte in common.
 int cpu_spans_overlap(const struct cpu_span *a, const struct cpu_span *b);

@@ -27,9 +27,9 @@ struct attending {
 // Rows lie 16 bytes apart, so that the threads of a warp read different banks of shared memory.
 template <class T, int W> struct shared {
     enum { PITCH = W + 16 / sizeof(T) };
-    T rows[2 * OTHERS][PITCH];           // of two arrays
-    float logs[OWN], deltas[OWN];        // of the queries
-    enum { STEPS = W * sizeof(T) / 32 }; // of 8 words, in a row
+    alignas(16) T rows[2 * OTHERS][PITCH]; // of two arrays
+    float logs[OWN], deltas[OWN];          // of the queries
+    enum { STEPS = W * sizeof(T) / 32 };   // of 8 words, in a row
 };
 
 __device__ static inline int row_of(int e) {
@@ -287,10 +287,8 @@ template <class T, int TENSOR, int W> __global__ static void attend_kernel(struc
     unsigned queries[s.STEPS][4];
     read_own<T, TENSOR>(g, s, queries, a.q, row_at(a, head, a.queries, query, a.q_pitch), a.q_pitch,
                         a.queries - query);
-    struct softmax<W> f = {
-        {-INFINITY, -INFINITY}, {0, 0}, {
-        }
-    };
+    struct softmax<W> f = {};
+    f.largest[0] = f.largest[1] = -INFINITY;
     uint64_t number = first_number(a, head);
     for (int key = 0; key < seen_by(a, query + OWN - 1); key += OTHERS) {
         size_t at = row_at(a, head, a.keys, key, a.key_pitch);
@@ -380,15 +378,12 @@ __device__ static void compute_gradients(const struct attending &g, struct share
         if (KEYS)
             multiply_shares<T, TENSOR>(sums[KEYS], p, s, OTHERS);
     }
+    void *results[2] = {KEYS ? g.dk : g.dq, g.dv};
     const float factors[2] = {1, 1};
     size_t at = row_at(a, head, owned, first, own_pitch[0]);
 #pragma unroll
     for (int i = 0; i < 1 + KEYS; i++)
-        write_rows<T, W>(g,
-                         i      ? g.dv
-                         : KEYS ? g.dk
-                                : g.dq,
-                         at, own_pitch[0], owned - first, sums[i], factors);
+        write_rows<T, W>(g, results[i], at, own_pitch[0], owned - first, sums[i], factors);
 }
 
 // The first blocks of a head compute its keys, those with the most queries first.

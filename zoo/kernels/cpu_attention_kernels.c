@@ -17,7 +17,7 @@ struct attending {
     struct attention_inputs in;
     const void *y, *dy;
     void *to_y, *dq, *dk, *dv;
-    float *logs, *deltas;
+    float *logs;
 };
 
 // The arrays of a thread, which are floats. Rows behind the last one, and columns behind the width,
@@ -29,7 +29,7 @@ struct blocks {
     float *scores, *dscores;                                  // [BLOCK of keys, BLOCK of queries]
     float *outputs;                                           // [BLOCK, width]: of y, or dq
     float *dkeys, *dvalues;                                   // [all keys, width]
-    float largest[BLOCK], sum[BLOCK];                         // of each query
+    float largest[BLOCK], sum[BLOCK], deltas[BLOCK];          // of each query
 };
 
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(4), may_alias));
@@ -249,37 +249,14 @@ static void run_attend(void *arguments, size_t from, size_t to) {
     free(b.scores);
 }
 
-// deltas[head, query] = the sum of dy * y over the width. Computes the heads from..to.
-static void run_deltas(void *arguments, size_t from, size_t to) {
-    const struct attending *attending = arguments;
-    const struct attention_inputs *a = &attending->in;
-    size_t pitch = (size_t)a->heads * (size_t)a->width;
-    struct blocks b = new_blocks(a, 0);
-    for (size_t head = from; head < to; head++)
-        for (size_t query = 0; query < (size_t)a->queries; query += BLOCK) {
-            size_t at = row_at(a, head, a->queries, query, pitch);
-            size_t queries = min_size(BLOCK, (size_t)a->queries - query);
-            read_rows(a, attending->y, at, pitch, queries, b.width, b.outputs);
-            read_rows(a, attending->dy, at, pitch, queries, b.width, b.dy);
-            for (size_t i = 0; i < queries; i++) {
-                float sum = 0;
-                for (size_t d = 0; d < b.width; d++)
-                    sum += b.dy[i * b.width + d] * b.outputs[i * b.width + d];
-                attending->deltas[head * (size_t)a->queries + query + i] = sum;
-            }
-        }
-    free(b.scores);
-}
-
 // Computes the scores of a block again. Turns them into the shares that forward multiplied by the
 // values, and dscores into the gradients of the scores: p * (dp - delta) / sqrt(width).
 static void compute_dscores(const struct attending *attending, const struct place *at,
                             struct blocks *b) {
     const struct attention_inputs *a = &attending->in;
     size_t n = at->columns, row = at->head * (size_t)a->queries + at->query;
-    float logs[BLOCK] = {0}, deltas[BLOCK] = {0}, scale = 1 / sqrtf((float)a->width);
+    float logs[BLOCK] = {0}, scale = 1 / sqrtf((float)a->width);
     memcpy(logs, attending->logs + row, at->queries * sizeof *logs);
-    memcpy(deltas, attending->deltas + row, at->queries * sizeof *deltas);
     compute_scores(at, b, b->keys, b->transposed_queries, b->scores);
     compute_scores(at, b, b->values, b->transposed_dy, b->dscores);
     drop_shares(a, at, b->dscores);
@@ -290,7 +267,7 @@ static void compute_dscores(const struct attending *attending, const struct plac
         memset(dp, 0, first * sizeof *dp);
         for (size_t i = first; i < n; i++) {
             p[i] = exponential(p[i] * scale - logs[i]);
-            dp[i] = p[i] * (dp[i] - deltas[i]) * scale;
+            dp[i] = p[i] * (dp[i] - b->deltas[i]) * scale;
         }
     }
     drop_shares(a, at, b->scores);
@@ -311,10 +288,16 @@ static void run_attend_backward(void *arguments, size_t from, size_t to) {
             struct place at = place_of_queries(a, head, query);
             size_t q_at = row_at(a, head, a->queries, query, a->q_pitch);
             read_rows(a, a->q, q_at, a->q_pitch, at.queries, b.width, b.queries);
-            read_rows(a, attending->dy, row_at(a, head, a->queries, query, y_pitch), y_pitch,
-                      at.queries, b.width, b.dy);
+            size_t y_at = row_at(a, head, a->queries, query, y_pitch);
+            read_rows(a, attending->dy, y_at, y_pitch, at.queries, b.width, b.dy);
             transpose(b.queries, b.width, at.columns, b.transposed_queries);
             transpose(b.dy, b.width, at.columns, b.transposed_dy);
+            read_rows(a, attending->y, y_at, y_pitch, at.queries, b.width, b.outputs);
+            for (size_t i = 0; i < BLOCK; i++) {
+                b.deltas[i] = 0;
+                for (size_t d = 0; d < b.width; d++)
+                    b.deltas[i] += b.dy[i * b.width + d] * b.outputs[i * b.width + d];
+            }
             memset(b.outputs, 0, BLOCK * b.width * sizeof *b.outputs);
             while (next_keys(a, &at)) {
                 size_t keys = round_up(at.keys), n = at.columns;
@@ -377,17 +360,6 @@ void attend(const struct attention_inputs *a, void *y, float *logs, cudaStream_t
     LAUNCH(stream, run_attend, attending, heads, 1);
 }
 
-static void compute_deltas(struct attending *attending, const void *y, const void *dy,
-                           float *deltas, cudaStream_t stream) {
-    const struct attention_inputs *a = &attending->in;
-    size_t heads = (size_t)a->samples * (size_t)a->heads,
-           width = (size_t)a->heads * (size_t)a->width;
-    attending->y = ROWS_OF(a, y, a->queries, width, 0);
-    attending->dy = ROWS_OF(a, dy, a->queries, width, 0);
-    attending->deltas = WRITES(deltas, heads * (size_t)a->queries);
-    LAUNCH(stream, run_deltas, *attending, heads, 1);
-}
-
 void attend_backward(const struct attention_inputs *a, const void *y, const void *dy,
                      const float *logs, float *deltas, void *dq, void *dk, void *dv,
                      cudaStream_t stream) {
@@ -395,13 +367,13 @@ void attend_backward(const struct attention_inputs *a, const void *y, const void
            width = (size_t)a->heads * (size_t)a->width;
     struct attending attending = {*a};
     struct attention_inputs *in = &attending.in;
-    compute_deltas(&attending, y, dy, deltas, stream);
     in->q = ROWS_OF(a, a->q, a->queries, a->q_pitch, 0);
     in->k = ROWS_OF(a, a->k, a->keys, a->key_pitch, 0);
     in->v = ROWS_OF(a, a->v, a->keys, a->key_pitch, 0);
+    attending.y = ROWS_OF(a, y, a->queries, width, 0);
     attending.dy = ROWS_OF(a, dy, a->queries, width, 0);
     attending.logs = READS((float *)logs, heads * (size_t)a->queries);
-    attending.deltas = READS(deltas, heads * (size_t)a->queries);
+    (void)WRITES(deltas, heads * (size_t)a->queries); // a GPU writes them in a kernel before
     attending.dq = ROWS_OF(a, dq, a->queries, a->q_pitch, 1);
     attending.dk = ROWS_OF(a, dk, a->keys, a->key_pitch, 1);
     attending.dv = ROWS_OF(a, dv, a->keys, a->key_pitch, 1);
