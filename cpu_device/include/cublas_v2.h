@@ -56,17 +56,6 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
                             cudaDataType Ctype, int ldc, cublasComputeType_t computeType,
                             cublasGemmAlgo_t algo);
 
-// The same for batchCount products. A stride is the distance, in elements, between a matrix of the
-// batch and the next one. A stride of A or B may be 0, and none may be negative.
-cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t transa,
-                                          cublasOperation_t transb, int m, int n, int k,
-                                          const void *alpha, const void *A, cudaDataType Atype,
-                                          int lda, long long int strideA, const void *B,
-                                          cudaDataType Btype, int ldb, long long int strideB,
-                                          const void *beta, void *C, cudaDataType Ctype, int ldc,
-                                          long long int strideC, int batchCount,
-                                          cublasComputeType_t computeType, cublasGemmAlgo_t algo);
-
 #ifdef __cplusplus
 }
 #endif

@@ -147,28 +147,25 @@ static int too_small(int ld, int rows) {
     return ld < (rows > 1 ? rows : 1);
 }
 
-cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t transa,
-                                          cublasOperation_t transb, int m, int n, int k,
-                                          const void *alpha, const void *A, cudaDataType Atype,
-                                          int lda, long long int strideA, const void *B,
-                                          cudaDataType Btype, int ldb, long long int strideB,
-                                          const void *beta, void *C, cudaDataType Ctype, int ldc,
-                                          long long int strideC, int batchCount,
-                                          cublasComputeType_t computeType, cublasGemmAlgo_t algo) {
+cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
+                            cublasOperation_t transb, int m, int n, int k, const void *alpha,
+                            const void *A, cudaDataType Atype, int lda, const void *B,
+                            cudaDataType Btype, int ldb, const void *beta, void *C,
+                            cudaDataType Ctype, int ldc, cublasComputeType_t computeType,
+                            cublasGemmAlgo_t algo) {
     if (!is_live(handle) || cpu_enter())
         return CUBLAS_STATUS_NOT_INITIALIZED;
     if (handle->device != cpu_current_device())
         return CUBLAS_STATUS_EXECUTION_FAILED;
     if (algo != CUBLAS_GEMM_DEFAULT || !cpu_element_bytes(Atype) || Atype != Btype ||
         (Ctype != Atype && Ctype != CUDA_R_32F) ||
-        (computeType != CUBLAS_COMPUTE_32F && computeType != CUBLAS_COMPUTE_32F_FAST_TF32) ||
-        strideA < 0 || strideB < 0 || strideC < 0)
+        (computeType != CUBLAS_COMPUTE_32F && computeType != CUBLAS_COMPUTE_32F_FAST_TF32))
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    if (m < 0 || n < 0 || k < 0 || batchCount < 0 || !alpha || !beta ||
-        (unsigned)transa > CUBLAS_OP_C || (unsigned)transb > CUBLAS_OP_C ||
-        too_small(lda, transa ? k : m) || too_small(ldb, transb ? n : k) || too_small(ldc, m))
+    if (m < 0 || n < 0 || k < 0 || !alpha || !beta || (unsigned)transa > CUBLAS_OP_C ||
+        (unsigned)transb > CUBLAS_OP_C || too_small(lda, transa ? k : m) ||
+        too_small(ldb, transb ? n : k) || too_small(ldc, m))
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (m == 0 || n == 0 || batchCount == 0)
+    if (m == 0 || n == 0)
         return CUBLAS_STATUS_SUCCESS;
     if (!C)
         return CUBLAS_STATUS_INVALID_VALUE;
@@ -180,7 +177,6 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
                                   m,
                                   n,
                                   k,
-                                  batchCount,
                                   *(const float *)alpha,
                                   *(const float *)beta,
                                   Atype,
@@ -191,21 +187,8 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
                                   C,
                                   lda,
                                   ldb,
-                                  ldc,
-                                  strideA,
-                                  strideB,
-                                  strideC};
+                                  ldc};
     return cpu_queue_product(&product);
-}
-
-cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
-                            cublasOperation_t transb, int m, int n, int k, const void *alpha,
-                            const void *A, cudaDataType Atype, int lda, const void *B,
-                            cudaDataType Btype, int ldb, const void *beta, void *C,
-                            cudaDataType Ctype, int ldc, cublasComputeType_t computeType,
-                            cublasGemmAlgo_t algo) {
-    return cublasGemmStridedBatchedEx(handle, transa, transb, m, n, k, alpha, A, Atype, lda, 0, B,
-                                      Btype, ldb, 0, beta, C, Ctype, ldc, 0, 1, computeType, algo);
 }
 
 cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t transa,

@@ -177,7 +177,6 @@ static cublasStatus_t describe(struct cpu_product *p, const struct description *
                               .m = m,
                               .n = n,
                               .k = depth,
-                              .batch = 1,
                               .in = a->type,
                               .out = out->type,
                               .tf32 = a->type == CUDA_R_32F &&

@@ -19,25 +19,22 @@ size_t cpu_element_bytes(cudaDataType type) {
     return type == CUDA_R_32F ? 4 : type == CUDA_R_16F || type == CUDA_R_16BF ? 2 : 0;
 }
 
-// A matrix, or the first one of a batch.
 struct matrix {
     void *data;
     cudaDataType type;
     int ld;
-    int tf32;         // 1: round the floats to TF32 first
-    int spread;       // 1: copy the columns farther apart first
-    int mixed;        // 1: the batch has gaps, in which other matrices may lie
-    long long stride; // elements from a matrix of the batch to the next one
+    int tf32;   // 1: round the floats to TF32 first
+    int spread; // 1: copy the columns farther apart first
 };
 
 // Rows or columns per block. The libraries' own blocks divide it.
 enum { BLOCK = 32 };
 
 struct gemm {
-    int transa, transb, m, n, k, batch;
+    int transa, transb, m, n, k;
     float alpha, beta;
     struct matrix a, b, c;
-    // The epilogue, of a batch of one.
+    // The epilogue.
     const float *bias; // [m], or NULL
     int relu;
     float *sums;         // [sum_count], of the columns of summed, or NULL
@@ -45,27 +42,17 @@ struct gemm {
     int summed_ld, sum_count;
 };
 
-// Returns matrix number i of the batch.
-static struct matrix matrix_of(const struct matrix *x, int i) {
-    struct matrix other = *x;
-    other.data = (char *)x->data + (long long)cpu_element_bytes(x->type) * x->stride * i;
-    return other;
-}
-
-// Sets *out to a batch of column-major matrices [rows, cols], with their address for device
-// threads, and *span to their bytes, which include the gaps of a mixed batch. Returns 0 if the
-// batch is not all inside one allocation, or on another device than the current one.
+// Sets *out to a column-major matrix [rows, cols], with its address for device threads, and *span
+// to its bytes. Returns 0 if it is not all inside one allocation, or on another device than the
+// current one.
 static int view_matrix(struct matrix *out, struct cpu_span *span, const void *data,
-                       cudaDataType type, int ld, int rows, int cols, long long stride, int batch) {
+                       cudaDataType type, int ld, int rows, int cols) {
     size_t elements = rows && cols ? (size_t)ld * (size_t)(cols - 1) + (size_t)rows : 0;
-    size_t element = cpu_element_bytes(type), distance = (size_t)stride * (size_t)(batch - 1);
-    size_t bytes = (elements ? elements + distance : 0) * element;
-    int device = cpu_device_of(data), mixed = distance > 0 && stride != (long long)ld * cols;
-    *out = (struct matrix){cpu_view(data, bytes), type, ld, 0, 0, mixed, stride};
+    size_t element = cpu_element_bytes(type);
+    int device = cpu_device_of(data);
+    *out = (struct matrix){cpu_view(data, elements * element), type, ld, 0, 0};
     *span = (struct cpu_span){(uintptr_t)data, (size_t)rows * element, (size_t)ld * element,
-                              (size_t)cols * (size_t)(distance > 0 ? batch : 1), 0};
-    if (mixed)
-        *span = (struct cpu_span){(uintptr_t)data, bytes, bytes, 1, 0};
+                              (size_t)cols, 0};
     return out->data != NULL && (device < 0 || device == cpu_current_device());
 }
 
@@ -176,17 +163,17 @@ static void add_up(const struct gemm *g, int piece, int pieces) {
             g->sums[i] += g->summed[(size_t)j * (size_t)g->summed_ld + (size_t)i];
 }
 
-// Computes the pieces from..to of the batch. Those of a product follow those of the one before.
+// Computes the pieces from..to.
 static void run_gemm(void *arguments, size_t from, size_t to) {
     struct gemm *g = arguments;
     int by_rows = g->m >= g->n, longer = by_rows ? g->m : g->n;
     int pieces = (int)gemm_pieces(g), blocks = (longer + BLOCK - 1) / BLOCK;
     for (size_t i = from; i < to; i++) {
-        int product = (int)(i / (size_t)pieces), piece = (int)(i % (size_t)pieces);
+        int piece = (int)i;
         int first = piece * blocks / pieces * BLOCK, end = (piece + 1) * blocks / pieces * BLOCK;
         int size = (end < longer ? end : longer) - first;
-        const float *a = matrix_of(&g->a, product).data, *b = matrix_of(&g->b, product).data;
-        float *c = matrix_of(&g->c, product).data;
+        const float *a = g->a.data, *b = g->b.data;
+        float *c = g->c.data;
         if (by_rows) {
             a += (size_t)first * (g->transa ? (size_t)g->a.ld : 1);
             c += first;
@@ -204,54 +191,28 @@ static void run_gemm(void *arguments, size_t from, size_t to) {
     }
 }
 
-// Products that need copies: converts the matrices to floats and back, for one product of the batch
-// after the other.
+// A product that needs copies: converts the matrices to floats and back.
 static void run_copied_gemm(void *arguments) {
-    struct gemm *batch = arguments;
-    for (int i = 0; i < batch->batch; i++) {
-        struct gemm g = *batch, f;
-        g.a = matrix_of(&batch->a, i);
-        g.b = matrix_of(&batch->b, i);
-        g.c = matrix_of(&batch->c, i);
-        f = g;
-        f.a.data = as_floats(&g.a, g.transa ? g.k : g.m, g.transa ? g.m : g.k, &f.a.ld);
-        f.b.data = as_floats(&g.b, g.transb ? g.n : g.k, g.transb ? g.k : g.n, &f.b.ld);
-        f.c.data = as_floats(&g.c, g.m, g.n, &f.c.ld);
-        if (!f.a.data || !f.b.data || !f.c.data)
-            abort();
-        // Sums add the numbers before they are rounded to TF32.
-        if (g.sums && g.a.type != CUDA_R_32F) {
-            f.summed = g.summed == g.a.data ? f.a.data : f.b.data;
-            f.summed_ld = g.summed == g.a.data ? f.a.ld : f.b.ld;
-        }
-        cpu_share(run_gemm, &f, gemm_pieces(&f), 1);
-        if (f.c.data != g.c.data) {
-            convert(run_narrow, &g.c, f.c.data, g.m, g.n, f.c.ld);
-            free(f.c.data);
-        }
-        if (f.a.data != g.a.data)
-            free(f.a.data);
-        if (f.b.data != g.b.data)
-            free(f.b.data);
+    struct gemm g = *(struct gemm *)arguments, f = g;
+    f.a.data = as_floats(&g.a, g.transa ? g.k : g.m, g.transa ? g.m : g.k, &f.a.ld);
+    f.b.data = as_floats(&g.b, g.transb ? g.n : g.k, g.transb ? g.k : g.n, &f.b.ld);
+    f.c.data = as_floats(&g.c, g.m, g.n, &f.c.ld);
+    if (!f.a.data || !f.b.data || !f.c.data)
+        abort();
+    // Sums add the numbers before they are rounded to TF32.
+    if (g.sums && g.a.type != CUDA_R_32F) {
+        f.summed = g.summed == g.a.data ? f.a.data : f.b.data;
+        f.summed_ld = g.summed == g.a.data ? f.a.ld : f.b.ld;
     }
-}
-
-// Returns 1 if a matrix of the batch [rows, cols] overlaps the first one.
-static int overlaps_first(const struct matrix *x, int rows, int cols, int batch) {
-    for (int i = 1; i < batch; i++) {
-        long long col = i * x->stride / x->ld, row = i * x->stride % x->ld; // where it begins
-        if (col >= cols)
-            return 0;
-        if (row < rows || (col + 1 < cols && x->ld - row < rows))
-            return 1;
+    cpu_share(run_gemm, &f, gemm_pieces(&f), 1);
+    if (f.c.data != g.c.data) {
+        convert(run_narrow, &g.c, f.c.data, g.m, g.n, f.c.ld);
+        free(f.c.data);
     }
-    return 0;
-}
-
-// Returns the pieces that a thread takes at a time: one, or as many as are worth a thread.
-static size_t gemm_grain(const struct gemm *g) {
-    enum { LEAST_MULTIPLICATIONS = 1 << 18 };
-    return LEAST_MULTIPLICATIONS / ((size_t)g->m * (size_t)g->n * (size_t)g->k + 1) + 1;
+    if (f.a.data != g.a.data)
+        free(f.a.data);
+    if (f.b.data != g.b.data)
+        free(f.b.data);
 }
 
 // Returns 1 if the library is faster with a copy of the matrix whose columns are farther apart. The
@@ -303,16 +264,16 @@ static double in_tiles(int count) {
 static void note_cost(const struct cpu_product *p) {
     double in_bytes = (double)cpu_element_bytes(p->in),
            out_bytes = (double)cpu_element_bytes(p->out);
-    double m = p->m, n = p->n, k = p->k, flops = 2 * m * n * k * p->batch;
+    double m = p->m, n = p->n, k = p->k, flops = 2 * m * n * k;
     int is_vector = p->m == 1 || p->n == 1; // each number is used once, so there are no tiles
     cpu_needs((struct cpu_cost){
         .kind = p->in != CUDA_R_32F ? CPU_PRODUCT_BF16
                 : p->tf32           ? CPU_PRODUCT_TF32
                                     : CPU_PRODUCT_FP32,
         .name = name_of(p),
-        .bytes = p->batch * ((m * k + k * n) * in_bytes + m * n * out_bytes),
+        .bytes = (m * k + k * n) * in_bytes + m * n * out_bytes,
         .flops = flops,
-        .tile_flops = is_vector ? flops : 2 * in_tiles(p->m) * in_tiles(p->n) * k * p->batch,
+        .tile_flops = is_vector ? flops : 2 * in_tiles(p->m) * in_tiles(p->n) * k,
     });
 }
 
@@ -324,29 +285,27 @@ cublasStatus_t cpu_queue_product(const struct cpu_product *p) {
                      .m = p->m,
                      .n = p->n,
                      .k = p->k,
-                     .batch = p->batch,
                      .alpha = p->alpha,
                      .beta = p->beta};
     enum { A, B, C, BIAS, SUMS, SPANS };
     struct cpu_span spans[SPANS];
-    if (!view_matrix(&g.a, &spans[A], p->a, p->in, p->lda, a_rows, a_cols, p->stride_a, p->batch) ||
-        !view_matrix(&g.b, &spans[B], p->b, p->in, p->ldb, b_rows, b_cols, p->stride_b, p->batch) ||
-        !view_matrix(&g.c, &spans[C], p->c, p->out, p->ldc, p->m, p->n, p->stride_c, p->batch) ||
+    if (!view_matrix(&g.a, &spans[A], p->a, p->in, p->lda, a_rows, a_cols) ||
+        !view_matrix(&g.b, &spans[B], p->b, p->in, p->ldb, b_rows, b_cols) ||
+        !view_matrix(&g.c, &spans[C], p->c, p->out, p->ldc, p->m, p->n) ||
         !set_epilogue(&g, p, &spans[BIAS]))
         return CUBLAS_STATUS_MAPPING_ERROR;
     spans[C].written = 1;
     // Undefined in cuBLAS: an array is written while it is read, or twice.
-    int overlap = (cpu_spans_overlap(&spans[A], &spans[C]) && !g.a.mixed && !g.c.mixed) ||
-                  (cpu_spans_overlap(&spans[B], &spans[C]) && !g.b.mixed && !g.c.mixed) ||
-                  overlaps_first(&g.c, p->m, p->n, p->batch) ||
+    int overlap = cpu_spans_overlap(&spans[A], &spans[C]) ||
+                  cpu_spans_overlap(&spans[B], &spans[C]) ||
                   (p->bias && cpu_spans_overlap(&spans[BIAS], &spans[C]));
     for (int i = A; i <= C && p->sums; i++)
         overlap |= cpu_spans_overlap(&spans[i], &spans[SUMS]);
     if (overlap)
         return CUBLAS_STATUS_INVALID_VALUE;
     g.a.tf32 = g.b.tf32 = p->tf32;
-    g.a.spread = p->batch == 1 && !p->transa && is_worth_a_copy(&g.a, p->n);
-    g.b.spread = p->batch == 1 && p->transb && is_worth_a_copy(&g.b, p->m);
+    g.a.spread = !p->transa && is_worth_a_copy(&g.a, p->n);
+    g.b.spread = p->transb && is_worth_a_copy(&g.b, p->m);
     note_cost(p);
     for (int i = 0; i < SPANS; i++)
         cpu_uses_span(name_of(p), spans[i]);
@@ -355,6 +314,5 @@ cublasStatus_t cpu_queue_product(const struct cpu_product *p) {
     int needs_copies = !is_float(&g.a) || g.a.spread || g.b.spread;
     return launched(needs_copies
                         ? cpu_launch(p->stream, run_copied_gemm, &g, sizeof g)
-                        : cpu_launch_range(p->stream, run_gemm, &g, sizeof g,
-                                           gemm_pieces(&g) * (size_t)g.batch, gemm_grain(&g)));
+                        : cpu_launch_range(p->stream, run_gemm, &g, sizeof g, gemm_pieces(&g), 1));
 }

@@ -4,18 +4,17 @@
 #include <cublas_v2.h>
 #include <stddef.h>
 
-// C = alpha op(A) op(B) + beta C, with column-major matrices. m, n and batch are above 0.
+// C = alpha op(A) op(B) + beta C, with column-major matrices. m and n are above 0.
 struct cpu_product {
     cudaStream_t stream;
-    int transa, transb, m, n, k, batch;
+    int transa, transb, m, n, k;
     float alpha, beta;
     cudaDataType in, out; // types of A and B, and of C
     int tf32;             // 1: round floats of A and B to TF32
     const void *a, *b;
     void *c;
     int lda, ldb, ldc;
-    long long stride_a, stride_b, stride_c; // elements from a matrix of the batch to the next one
-    // The epilogue, for a batch of one. With a bias, C consists of floats.
+    // The epilogue. With a bias, C consists of floats.
     const float *bias; // [m] is added to each column of C. NULL: nothing is added
     int relu;          // 1: then negative values and NaN become 0
     float *sums;       // NULL, or the sums of op(A) over k [m], or those of op(B) [n]

@@ -500,15 +500,6 @@ static cublasStatus_t typed_product(cudaDataType a, cudaDataType b, cudaDataType
                         &zero, memory + 1024, c, 4, type, CUBLAS_GEMM_DEFAULT);
 }
 
-// Matrices of 4 x 4 floats. B is one matrix, behind the first one of A.
-static cublasStatus_t batch(int stride_a, int stride_b, float *c, int stride_c, int count) {
-    const float one = 1, zero = 0, *a = (float *)memory;
-    return cublasGemmStridedBatchedEx(blas, CUBLAS_OP_N, CUBLAS_OP_N, 4, 4, 4, &one, a, CUDA_R_32F,
-                                      4, stride_a, a + 16, CUDA_R_32F, 4, stride_b, &zero, c,
-                                      CUDA_R_32F, 4, stride_c, count, CUBLAS_COMPUTE_32F,
-                                      CUBLAS_GEMM_DEFAULT);
-}
-
 static void refused_handle(cublasHandle_t handle) {
     cudaStream_t its_stream;
     IS_REFUSED(cublasSetStream(handle, stream));
@@ -603,38 +594,6 @@ REFUSES(product_in_place, "cublasGemmEx", "a matrix C that overlaps A or B", UND
     IS_REFUSED(product(blas, 4, 4, (float *)memory + 15));
     IS_REFUSED(product(blas, 4, 4, (float *)memory + 31));
     OK(product(blas, 4, 8, (float *)memory + 32)); // A has gaps of four floats
-}
-
-REFUSES(negative_batch, "cublasGemmStridedBatchedEx", "a negative number of products", ERROR,
-        CUBLAS_STATUS_INVALID_VALUE, GOES) {
-    float *c = (float *)memory + 64;
-    IS_REFUSED(batch(16, 0, c, 16, -1)); // cuBLAS 13.1 returns CUBLAS_STATUS_EXECUTION_FAILED
-    OK(batch(16, 0, c, 16, 0));
-    const int strides[][3] = {{-16, 0, 16}, {16, -16, 16}, {16, 0, -16}}; // which cuBLAS allows
-    for (int i = 0; i < 3; i++)
-        assert_int_equal(batch(strides[i][0], strides[i][1], c, strides[i][2], 1),
-                         CUBLAS_STATUS_NOT_SUPPORTED);
-}
-
-REFUSES(batch_outside_of_memory, "cublasGemmStridedBatchedEx",
-        "matrices that are not all inside one allocation of this device", UNDEFINED,
-        CUBLAS_STATUS_MAPPING_ERROR, GOES) {
-    float *c = (float *)memory + 64, *end = (float *)(memory + BYTES);
-    IS_REFUSED(batch(BYTES / sizeof(float), 0, c, 16, 2));
-    IS_REFUSED(batch(0, 0, end - 32, 17, 2));
-    IS_REFUSED(batch(0, 0, (float *)pageable, 16, 2));
-    OK(batch(0, 0, end - 32, 16, 2));
-}
-
-REFUSES(batch_in_place, "cublasGemmStridedBatchedEx",
-        "matrices C that overlap each other, or A or B", UNDEFINED, CUBLAS_STATUS_INVALID_VALUE,
-        GOES) {
-    float *c = (float *)memory + 64;
-    IS_REFUSED(batch(0, 0, c, 0, 2));
-    IS_REFUSED(batch(0, 0, c, 2, 2));
-    IS_REFUSED(batch(0, 0, c, 12, 2)); // column 3 of the first matrix is column 0 of the second one
-    IS_REFUSED(batch(16, 0, (float *)memory + 31, 16, 2));
-    OK(batch(16, 0, c, 16, 2));
 }
 
 REFUSES(product_on_another_device, "cublasGemmEx",

@@ -126,44 +126,6 @@ TEST(products_are_right) {
     }
 }
 
-// A batch must have the bits of its products, one by one. Between the matrices lie gap elements.
-// The whole batch multiplies with the same matrix A if shared is 1.
-static void check_batch(const struct format *in, const struct format *out, int trans, int gap,
-                        int shared) {
-    enum { M = 33, N = 5, K = 21, BATCH = 6 };
-    const float alpha = 0.5f, beta = 1;
-    cublasOperation_t opa = trans & 1 ? CUBLAS_OP_T : CUBLAS_OP_N;
-    cublasOperation_t opb = trans & 2 ? CUBLAS_OP_T : CUBLAS_OP_N;
-    int lda = trans & 1 ? K : M, ldb = trans & 2 ? N : K;
-    int strides[] = {shared ? 0 : M * K + gap, K * N + gap, M * N + gap};
-    int sizes[] = {BATCH * (M * K + gap), BATCH * (K * N + gap), BATCH * (M * N + gap)};
-    size_t bytes = (size_t)sizes[2] * (size_t)out->bytes;
-    char *a =
-        to_device(random_matrix(in, sizes[0], 1, sizes[0], 1, 0), (size_t)(sizes[0] * in->bytes));
-    char *b =
-        to_device(random_matrix(in, sizes[1], 1, sizes[1], 2, 0), (size_t)(sizes[1] * in->bytes));
-    void *before = random_matrix(out, sizes[2], 1, sizes[2], 3, 0);
-    char *one_by_one = to_device(before, bytes), *together = to_device(before, bytes);
-    for (int i = 0; i < BATCH; i++)
-        OK(cublasGemmEx(blas, opa, opb, M, N, K, &alpha, a + i * strides[0] * in->bytes, in->type,
-                        lda, b + i * strides[1] * in->bytes, in->type, ldb, &beta,
-                        one_by_one + i * strides[2] * out->bytes, out->type, M, CUBLAS_COMPUTE_32F,
-                        CUBLAS_GEMM_DEFAULT));
-    OK(cublasGemmStridedBatchedEx(blas, opa, opb, M, N, K, &alpha, a, in->type, lda, strides[0], b,
-                                  in->type, ldb, strides[1], &beta, together, out->type, M,
-                                  strides[2], BATCH, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
-    assert_unchanged(together, to_host(one_by_one, bytes), bytes);
-    free_arrays(NULL);
-}
-
-TEST(batches_have_the_bits_of_their_products) {
-    const struct format *formats[][2] = {{&fp32, &fp32}, {&bf16, &fp32}, {&fp16, &fp16}};
-    for (int f = 0; f < 3; f++)
-        for (int trans = 0; trans < 4; trans++)
-            for (int shape = 0; shape < 4; shape++)
-                check_batch(formats[f][0], formats[f][1], trans, shape & 1 ? 7 : 0, shape >> 1);
-}
-
 // Returns a checksum of the bits of many products, with one piece, several pieces and a remainder.
 static uint64_t bits_of_products(void) {
     const int shapes[][3] = {{512, 64, 784},  {409, 123, 784}, {784, 512, 64}, {242, 166, 690},
