@@ -69,6 +69,16 @@ TEST(all_sizes_can_be_built) {
     }
 }
 
+TEST(too_wide_heads_are_refused) {
+    struct training_options options = options_of("tiny");
+    struct model m;
+    char why[WHY_SIZE];
+    zoo_opt.width = 258;
+    zoo_opt.heads = 2;
+    assert_int_equal(try_build(&m, &options, why), -1);
+    assert_string_equal(why, "--width 258: want at most 128 for each of the 2 heads");
+}
+
 // The deepest one, with dropout, fits into the arrays of struct model. A block is one layer.
 TEST(each_block_is_a_layer) {
     struct training_options options = options_of("tiny");
