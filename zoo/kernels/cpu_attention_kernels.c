@@ -163,7 +163,7 @@ static void drop_shares(const struct attention_inputs *a, const struct place *at
 // Adds a block of keys and their values to a block of queries.
 static void add_keys(const struct attention_inputs *a, const struct place *at, struct blocks *b) {
     size_t n = at->columns;
-    float before[BLOCK], factors[BLOCK], scale = 1 / sqrtf((float)a->width);
+    float before[BLOCK], scale = 1 / sqrtf((float)a->width);
     compute_scores(at, b, b->keys, b->transposed_queries, b->scores);
     memcpy(before, b->largest, sizeof before);
     for (size_t j = 0; j < at->keys; j++)
@@ -172,8 +172,10 @@ static void add_keys(const struct attention_inputs *a, const struct place *at, s
             b->largest[i] = score > b->largest[i] ? score : b->largest[i];
         }
     for (size_t i = 0; i < n; i++) {
-        factors[i] = exponential((before[i] - b->largest[i]) * scale);
-        b->sum[i] *= factors[i];
+        float factor = exponential((before[i] - b->largest[i]) * scale);
+        b->sum[i] *= factor;
+        for (size_t d = 0; d < b->width; d++)
+            b->outputs[i * b->width + d] *= factor;
     }
     for (size_t j = 0; j < at->keys; j++) {
         size_t first = first_to_see(a, at, j);
@@ -184,9 +186,6 @@ static void add_keys(const struct attention_inputs *a, const struct place *at, s
             b->sum[i] += row[i];
         }
     }
-    for (size_t i = 0; i < n; i++)
-        for (size_t d = 0; d < b->width; d++)
-            b->outputs[i * b->width + d] *= factors[i];
     drop_shares(a, at, b->scores);
     round_scores(a, b->scores);
     add_product(n, b->width, at->keys, b->scores, 1, n, b->values, b->outputs);

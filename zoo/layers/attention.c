@@ -43,7 +43,7 @@ static size_t logs_size(const struct layer *l, int b) {
 // Until the layers' values have the type of the pass: a copy in bfloat16, in scratch behind deltas.
 static void *copy_of(const struct layer *l, const struct pass *pass, const float *x, size_t at,
                      int b) {
-    uint16_t *copies = (uint16_t *)((float *)pass->scratch + logs_size(l, b));
+    uint16_t *copies = (void *)((float *)pass->scratch + logs_size(l, b));
     return pass->type == CUDA_R_32F ? (void *)x : copies + at * b;
 }
 
