@@ -4,6 +4,7 @@
 #include "common/base/options.h"
 #include "common/device/device.h"
 #include "common/kernels/kernels.h"
+#include "zoo/layers/inner.h"
 
 const char *strategy_name(int i) {
     static const char *const names[] = {"full", "grad", "hybrid", "none", NULL};
@@ -61,7 +62,7 @@ static void form_units(struct fsdp *f, size_t unit_bytes) {
     }
 }
 
-void units_build(struct fsdp *f, const struct model *model, const struct place *place,
+void units_build(struct fsdp *f, struct model *model, const struct place *place,
                  size_t unit_bytes) {
     f->model = model;
     form_groups(f, place);
@@ -69,6 +70,7 @@ void units_build(struct fsdp *f, const struct model *model, const struct place *
     f->size = f->type == CUDA_R_32F ? 4 : 2;
     f->buffered = f->shards > 1 || f->type == CUDA_R_16BF || f->micro_steps > 1;
     f->sent_a_step = -1;
+    store_values(model, f->type);
     form_units(f, unit_bytes);
 }
 

@@ -51,10 +51,10 @@ struct fsdp {
                               // sent_a_step is -1 before the first step
 };
 
-// Decides which rank stores which part of the model, which must outlive f. The caller has set
-// strategy, precision, micro_steps and prefetch. Wrong options end the program. It needs no device.
-void units_build(struct fsdp *f, const struct model *model, const struct place *place,
-                 size_t unit_bytes);
+// Decides which rank stores which part of the model, which must outlive f, and lays its activations
+// out for the precision. The caller has set strategy, precision, micro_steps and prefetch. Wrong
+// options end the program. It needs no device.
+void units_build(struct fsdp *f, struct model *model, const struct place *place, size_t unit_bytes);
 
 // Splits the communicator of all ranks; all of them must call it. Creates the second stream and the
 // events. overlap 0: collectives run on the stream that computes.

@@ -1,4 +1,4 @@
-// Compare the dense layers with those of common/layers/dense.c.
+// Compare the products with those of common/layers/dense.c and zoo/layers/linear.c.
 #include "09_tensor/divided.h"
 #include "common/base/minmax.h"
 #include "common/device/device.h"
@@ -8,12 +8,46 @@
 #include "zoo/layers/inner.h"
 #include "zoo/layers/kinds.h"
 
+// The kinds of the two layers of a pair, in the order of whole_kinds.
+enum { DENSE, DENSE_RELU, LINEAR, KINDS };
+static const struct layer_kind *const whole_kinds[KINDS] = {&dense, &dense_relu, &linear};
+static const struct layer_kind first_kinds[KINDS], second_kinds[KINDS];
+
+enum divided how_divided(const struct layer *l) {
+    for (int i = 0; i < KINDS; i++)
+        if (l->kind == &first_kinds[i] || l->kind == &second_kinds[i])
+            return l->kind == &first_kinds[i] ? BY_OUTPUTS : BY_INPUTS;
+    return NOT_DIVIDED;
+}
+
+// Returns the number of the layer's kind, KINDS: it is no product.
+static int kind_of(const struct layer *l) {
+    int i = 0;
+    while (i < KINDS && l->kind != whole_kinds[i] && l->kind != &first_kinds[i] &&
+           l->kind != &second_kinds[i])
+        i++;
+    return i;
+}
+
+static int is_linear(const struct layer *l) {
+    return kind_of(l) == LINEAR;
+}
+
+// A row of a product is a token of a linear layer, and a sample of a dense one.
+struct product product_of(const struct layer *l) {
+    if (!is_linear(l))
+        return (struct product){1, l->inputs, l->outputs};
+    return (struct product){settings_of(l)->linear.rows, settings_of(l)->linear.inputs,
+                            settings_of(l)->linear.outputs};
+}
+
 // With own_tokens, the functions below use the beginning of scratch for the tokens of all parts:
 // the inputs of the first layer of a pair and their gradients, or the outputs of the second one and
 // theirs. Returns how many floats these are for each sample.
 static size_t floats_of_tokens(const struct layer *l) {
-    int width = how_divided(l) == BY_OUTPUTS ? l->dense.inputs : l->dense.outputs;
-    return l->parts->own_tokens ? (size_t)l->dense.rows * width : 0;
+    struct product p = product_of(l);
+    int width = how_divided(l) == BY_OUTPUTS ? p.inputs : p.outputs;
+    return l->parts->own_tokens ? (size_t)p.rows * width : 0;
 }
 
 // Returns the pass for the rest of the layer, with the scratch behind these tokens.
@@ -46,84 +80,82 @@ static void sum_shares(const struct layer *l, const struct pass *pass, float *su
         l->parts->sum(l->parts->group, sums, count, pass->stream);
 }
 
-// dbias = the sum of dy over the samples and, if each has several rows, over these.
-static void sum_bias(const struct layer *l, const struct pass *pass, const float *dy, float *dbias,
-                     int b) {
-    int outputs = l->dense.outputs, rows = l->outputs / outputs;
-    if (rows == 1)
-        sum_rows(dy, dbias, b, outputs, pass->stream);
-    else
-        sum_pixels(pass, dy, dbias, b, rows, outputs);
-}
-
 static void first_forward(const struct layer *l, const struct pass *pass, const void *parameters,
                           const float *x, float *y, int b) {
+    struct product p = product_of(l);
     struct pass rest = behind_tokens(l, pass, b);
-    dense.forward(l, &rest, parameters, all_tokens(l, pass, x, (size_t)b * l->inputs), y, b);
+    const float *all_x = all_tokens(l, pass, x, (size_t)b * l->inputs);
+    matmul(&rest, 0, 1, b * p.rows, p.outputs, p.inputs, all_x, parameters, y); // y = x W^T
 }
 
 static void second_forward(const struct layer *l, const struct pass *pass, const void *parameters,
                            const float *x, float *y, int b) {
-    int rows = b * l->dense.rows, inputs = l->dense.inputs, outputs = l->dense.outputs;
+    struct product p = product_of(l);
     struct pass rest = behind_tokens(l, pass, b);
-    matmul(&rest, 0, 1, rows, outputs, inputs, x, parameters,
+    matmul(&rest, 0, 1, b * p.rows, p.outputs, p.inputs, x, parameters,
            shares_of(l, pass, y)); // shares of y = x W^T
     sum_shares(l, pass, y, (size_t)b * l->outputs);
-    const float *bias = as_floats(&rest, parameters, (size_t)outputs * inputs, outputs);
-    add_bias(y, bias, b * (l->outputs / outputs), outputs, l->dense.relu, pass->stream);
 }
 
 static void first_backward(const struct layer *l, const struct pass *pass, const void *parameters,
                            const float *x, float *y, float *dy, float *dx, float *gradients,
                            int b) {
-    int rows = b * l->dense.rows, inputs = l->dense.inputs, outputs = l->dense.outputs;
+    struct product p = product_of(l);
     struct pass rest = behind_tokens(l, pass, b);
-    if (l->dense.relu)
-        relu_backward(dy, y, (size_t)b * l->outputs, pass->stream);
+    (void)y;
     if (dx && !l->dx_unused) {
-        matmul(&rest, 0, 0, rows, inputs, outputs, dy, parameters,
+        matmul(&rest, 0, 0, b * p.rows, p.inputs, p.outputs, dy, parameters,
                shares_of(l, pass, dx)); // shares of dx = dy W
         sum_shares(l, pass, dx, (size_t)b * l->inputs);
     }
     const float *all_x = all_tokens(l, pass, x, (size_t)b * l->inputs);
-    matmul(&rest, 1, 0, outputs, inputs, rows, dy, all_x, gradients); // dW = dy^T x
-    sum_bias(l, pass, dy, gradients + (size_t)outputs * inputs, b);
+    matmul(&rest, 1, 0, p.outputs, p.inputs, b * p.rows, dy, all_x, gradients); // dW = dy^T x
 }
 
 static void second_backward(const struct layer *l, const struct pass *pass, const void *parameters,
                             const float *x, float *y, float *dy, float *dx, float *gradients,
                             int b) {
-    int rows = b * l->dense.rows, inputs = l->dense.inputs, outputs = l->dense.outputs;
+    struct product p = product_of(l);
     struct pass rest = behind_tokens(l, pass, b);
-    if (l->dense.relu)
-        relu_backward(dy, y, (size_t)b * l->outputs, pass->stream);
     const float *all_dy = all_tokens(l, pass, dy, (size_t)b * l->outputs);
+    (void)y;
     if (dx && !l->dx_unused)
-        matmul(&rest, 0, 0, rows, inputs, outputs, all_dy, parameters, dx); // dx = dy W
-    matmul(&rest, 1, 0, outputs, inputs, rows, all_dy, x, gradients);       // dW = dy^T x
-    sum_bias(l, pass, dy, gradients + (size_t)outputs * inputs, b);
+        matmul(&rest, 0, 0, b * p.rows, p.inputs, p.outputs, all_dy, parameters, dx); // dx = dy W
+    matmul(&rest, 1, 0, p.outputs, p.inputs, b * p.rows, all_dy, x, gradients);       // dW = dy^T x
+}
+
+// A dense layer also has a bias, which each part adds to whole outputs, and may have a ReLU.
+static void dense_forward(const struct layer *l, const struct pass *pass, const void *parameters,
+                          const float *x, float *y, int b) {
+    (how_divided(l) == BY_OUTPUTS ? first_forward : second_forward)(l, pass, parameters, x, y, b);
+    const float *bias = as_floats(pass, parameters, (size_t)l->outputs * l->inputs, l->outputs);
+    add_bias(y, bias, b, l->outputs, kind_of(l) == DENSE_RELU, pass->stream);
+}
+
+static void dense_backward(const struct layer *l, const struct pass *pass, const void *parameters,
+                           const float *x, float *y, float *dy, float *dx, float *gradients,
+                           int b) {
+    if (kind_of(l) == DENSE_RELU)
+        relu_backward(dy, y, (size_t)b * l->outputs, pass->stream);
+    (how_divided(l) == BY_OUTPUTS ? first_backward : second_backward)(l, pass, parameters, x, y, dy,
+                                                                      dx, gradients, b);
+    sum_rows(dy, gradients + (size_t)l->outputs * l->inputs, b, l->outputs, pass->stream);
 }
 
 static size_t divided_scratch(const struct layer *l, cudaDataType type, int b) {
     size_t tokens = floats_of_tokens(l) * b * sizeof(float);
-    return tokens + dense.scratch(l, type, b);
+    return tokens + (is_linear(l) ? linear : dense).scratch(l, type, b);
 }
 
 // Initial values are those of the whole model (shard_initialise), so these kinds set none.
-static const struct layer_kind first = {"dense", NULL, first_forward, first_backward,
-                                        divided_scratch};
-static const struct layer_kind first_relu = {"dense_relu", NULL, first_forward, first_backward,
-                                             divided_scratch};
-static const struct layer_kind second = {"dense", NULL, second_forward, second_backward,
-                                         divided_scratch};
-static const struct layer_kind second_relu = {"dense_relu", NULL, second_forward, second_backward,
-                                              divided_scratch};
-
-enum divided how_divided(const struct layer *l) {
-    if (l->kind == &first || l->kind == &first_relu)
-        return BY_OUTPUTS;
-    return l->kind == &second || l->kind == &second_relu ? BY_INPUTS : NOT_DIVIDED;
-}
+static const struct layer_kind first_kinds[KINDS] = {
+    {"dense", NULL, dense_forward, dense_backward, divided_scratch},
+    {"dense_relu", NULL, dense_forward, dense_backward, divided_scratch},
+    {"linear", NULL, first_forward, first_backward, divided_scratch}};
+static const struct layer_kind second_kinds[KINDS] = {
+    {"dense", NULL, dense_forward, dense_backward, divided_scratch},
+    {"dense_relu", NULL, dense_forward, dense_backward, divided_scratch},
+    {"linear", NULL, second_forward, second_backward, divided_scratch}};
 
 // With own_tokens, each part looks up all tokens of the batch in scratch, because this costs
 // little, and keeps its own.
@@ -190,15 +222,16 @@ static void drop_backward(const struct layer *l, const struct pass *pass, const 
 static const struct layer_kind dropout_of_own = {"dropout", NULL, drop_forward, drop_backward};
 
 static int is_product(const struct layer *l) {
-    return l->kind == &dense || l->kind == &dense_relu;
+    return kind_of(l) < KINDS;
 }
 
 // Layers inside of a pair compute each value, or each head, on its own.
 static int can_be_inside(const struct layer *l) {
-    return l->kind == &gelu_layer || l->kind == &dropout || l->kind == &attention;
+    return l->kind == &bias || l->kind == &gelu_layer || l->kind == &dropout ||
+           l->kind == &attention;
 }
 
-// Returns 1 if a dense layer of a whole model and the next one can be a pair.
+// Returns 1 if a product of a whole model and the next one can be a pair.
 static int begins_pair(const struct model *whole, const struct layer *l) {
     const struct layer *end = l->around ? l->around->inner_end : whole->layers + whole->count;
     do
@@ -209,7 +242,13 @@ static int begins_pair(const struct model *whole, const struct layer *l) {
 
 // Queries, keys and values are three matrices in one. Each part has a share of each of them.
 static int groups_of(const struct layer *l) {
-    return l[1].kind == &attention ? 3 : 1;
+    const struct layer *next = l[1].kind == &bias ? l + 2 : l + 1;
+    return next->kind == &attention ? 3 : 1;
+}
+
+// The bias of the first layer of a pair may be a layer of its own.
+static int is_bias_of_first(const struct layer *l) {
+    return (l->kind == &bias || l->kind == &gelu_layer) && how_divided(l - 1) == BY_OUTPUTS;
 }
 
 static void resize(struct model *m, struct layer *l, int rows, int outputs, size_t parameters) {
@@ -221,20 +260,24 @@ static void resize(struct model *m, struct layer *l, int rows, int outputs, size
 
 // The first layer of a pair computes all tokens, and its share of the outputs.
 static void divide_first(struct model *m, struct layer *l) {
-    int rows = l->dense.rows * (m->parts->own_tokens ? m->parts->count : 1);
-    l->dense.rows = rows;
-    l->dense.outputs /= m->parts->count;
-    l->flops = 2. * rows * l->dense.inputs * l->dense.outputs;
-    l->kind = l->dense.relu ? &first_relu : &first;
-    resize(m, l, rows, l->dense.outputs, ((size_t)l->dense.inputs + 1) * l->dense.outputs);
+    struct product p = product_of(l);
+    p.rows *= m->parts->own_tokens ? m->parts->count : 1;
+    p.outputs /= m->parts->count;
+    l->flops = 2. * p.rows * p.inputs * p.outputs;
+    resize(m, l, p.rows, p.outputs, l->parameters / m->parts->count);
+    if (is_linear(l)) {
+        settings_of(l)->linear.rows = p.rows;
+        settings_of(l)->linear.outputs = p.outputs;
+    }
+    l->kind = &first_kinds[kind_of(l)];
 }
 
 // The second one has its share of the inputs, and shares of all outputs, whose sums it keeps, or
 // those of its own tokens.
 static void divide_second(struct model *m, struct layer *l) {
-    int rows = l->dense.rows / (m->parts->own_tokens ? m->parts->count : 1);
-    l->kind = l->dense.relu ? &second_relu : &second;
-    resize(m, l, rows, l->dense.outputs, l->parameters);
+    struct product p = product_of(l);
+    resize(m, l, p.rows / (m->parts->own_tokens ? m->parts->count : 1), p.outputs, l->parameters);
+    l->kind = &second_kinds[kind_of(l)];
 }
 
 static void divide(struct model *m, struct layer *l) {
@@ -270,11 +313,11 @@ static void divide(struct model *m, struct layer *l) {
 static int check(const struct layer *l, const struct layer *whole, int parts, char why[WHY_SIZE]) {
     int heads = l->kind == &attention ? settings_of(whole)->attention.heads.heads : 0;
     int divided = how_divided(l) == BY_OUTPUTS && groups_of(l) == 1;
+    int outputs = divided ? product_of(whole).outputs : 0;
     if (heads % parts)
         return refuse(why, "want a divisor of the %d heads", heads);
-    if (divided && whole->dense.outputs % parts)
-        return refuse(why, "want a divisor of the %d outputs of a dense layer",
-                      whole->dense.outputs);
+    if (outputs % parts)
+        return refuse(why, "want a divisor of the %d outputs of a dense layer", outputs);
     return 0;
 }
 
@@ -308,19 +351,22 @@ int build_part(struct model *m, const struct model *whole, struct parts *p,
 }
 
 void shard_layer(struct sharding *s, const struct layer *l, int first, int parts) {
-    int groups = how_divided(l) == BY_OUTPUTS ? groups_of(l) : 0;
-    size_t bias = how_divided(l) ? l->dense.outputs : 0, weights = l->parameters - bias;
+    enum divided how = is_bias_of_first(l) ? BY_OUTPUTS : how_divided(l);
+    int groups = how == BY_OUTPUTS ? groups_of(l) : 0;
+    size_t of_dense = how && !is_linear(l) ? l->outputs : 0;
+    size_t bias = is_bias_of_first(l) ? l->parameters : of_dense;
+    size_t weights = l->parameters - bias;
     struct division pieces = {.first = first, .shards = parts}, copies = pieces;
     copies.copies = parts > 1;
     for (const struct layer *i = l->inner; i < l->inner_end; i = layer_behind(i))
         shard_layer(s, i, first, parts);
-    if (how_divided(l) == BY_OUTPUTS) {
+    if (how == BY_OUTPUTS) {
         for (int i = 0; i < groups; i++)
             add_unit(s, weights * parts / groups, pieces);
         for (int i = 0; i < groups; i++)
             add_unit(s, bias * parts / groups, pieces);
-    } else if (how_divided(l) == BY_INPUTS) {
-        pieces.columns = l->dense.inputs * parts;
+    } else if (how == BY_INPUTS) {
+        pieces.columns = product_of(l).inputs * parts;
         add_unit(s, weights * parts, pieces);
         add_unit(s, bias, copies);
     } else if (!l->inner) {

@@ -36,6 +36,12 @@ int build_part(struct model *model, const struct model *whole, struct parts *par
 // Returns how the parts divide the matrix of a layer of a part.
 enum divided { NOT_DIVIDED, BY_OUTPUTS, BY_INPUTS } how_divided(const struct layer *layer);
 
+// The product of a layer of a pair: its rows for each sample, and the values of a row.
+struct product {
+    int rows, inputs, outputs;
+};
+struct product product_of(const struct layer *layer);
+
 // Appends the parameters of a layer of a part. first: the shard of part 0; those of the other parts
 // follow it.
 void shard_layer(struct sharding *sharding, const struct layer *layer, int first, int parts);

@@ -10,7 +10,7 @@
 enum { GRAIN = 1 << 13 };
 
 static inline size_t rows_per_grain(size_t cols) {
-    return cols < GRAIN ? GRAIN / cols : 1;
+    return cols && cols < GRAIN ? GRAIN / cols : 1;
 }
 
 // Returns the address, for device threads, of rows of width bytes that begin pitch bytes apart. A
@@ -24,6 +24,10 @@ void *cpu_kernel_view(const void *pointer, size_t width, size_t pitch, size_t ro
 #define USES(array, bytes, written)                                                                \
     cpu_kernel_view(array, bytes, bytes, 1, __func__, #array, written)
 #define UPDATES(array, count) (READS(array, count), WRITES(array, count))
+
+// The same for count values of this type.
+#define READS_VALUES(array, type, count) USES(array, (count)*type_size(type), 0)
+#define WRITES_VALUES(array, type, count) USES(array, (count)*type_size(type), 1)
 
 // Says how many elements the GPU's kernel computes, and of how many parts each, such as the places
 // of a window (1: no parts). instructions in cpu_launch.c has the kernel.

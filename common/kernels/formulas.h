@@ -5,8 +5,8 @@
 // learners write its kernel and its loop.
 #pragma once
 #include "common/base/rng.h"
+#include "common/kernels/bfloat16.h"
 #include "common/kernels/kernels.h"
-#include <string.h>
 
 struct fill_uniform {
     float *values, bound;
@@ -87,11 +87,7 @@ struct to_bfloat16 {
 };
 
 FORMULA(to_bfloat16) {
-    float x = a.x[i];
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    int is_nan = (bits & 0x7fffffff) > 0x7f800000;
-    a.y[i] = (uint16_t)(is_nan ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    a.y[i] = bfloat16_of(a.x[i]);
 }
 
 void to_bfloat16(uint16_t *y, const float *x, size_t count, cudaStream_t stream) {
@@ -106,10 +102,7 @@ struct from_bfloat16 {
 };
 
 FORMULA(from_bfloat16) {
-    float y;
-    uint32_t bits = (uint32_t)a.x[i] << 16;
-    memcpy(&y, &bits, sizeof y);
-    a.y[i] = y;
+    a.y[i] = float_of(a.x[i]);
 }
 
 void from_bfloat16(float *y, const uint16_t *x, size_t count, cudaStream_t stream) {

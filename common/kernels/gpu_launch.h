@@ -35,6 +35,8 @@ extern "C" {
     }                                                                                              \
     DEVICE_FUNCTION void kernel##_at(struct kernel a, size_t i)
 #define LAUNCH_FORMULA(kernel, a, count, stream) LAUNCH(kernel##_kernel, count, stream, a, count)
+#define READS_VALUES(array, type, count) (array)
+#define WRITES_VALUES(array, type, count) (array)
 #define READS(array, count) (array)
 #define WRITES(array, count) (array)
 #define UPDATES(array, count) (array)

@@ -7,6 +7,7 @@
 #include "common/base/rng.h"
 #include "common/data/data.h"
 #include "common/data/shape.h"
+#include <cublas_v2.h> // cudaDataType
 #include <cuda_runtime.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,6 +21,11 @@ struct stats {
 // The number of partial sums, called lanes. Row r of a batch is added to lane r % STATS_LANES, so
 // many threads can add at the same time, and every run gets the same bits.
 enum { STATS_LANES = 1 << 10 };
+
+// Returns the bytes of an element: 4, or 2 for CUDA_R_16BF.
+static inline size_t type_size(cudaDataType type) {
+    return type == CUDA_R_16BF ? sizeof(uint16_t) : sizeof(float);
+}
 
 // values[i] = random number first + i of this seed, uniform in [-bound, bound), for i < count.
 void fill_uniform(float *values, size_t count, float bound, uint64_t seed, uint64_t first,
@@ -72,7 +78,6 @@ void sum_stats(const struct stats *stats, struct stats *sums, cudaStream_t strea
 void sgd_step(float *parameters, const float *gradients, float *velocity, size_t count, float lr,
               float momentum, float weight_decay, cudaStream_t stream);
 
-// y[i] = x[i]. A bfloat16 is the upper half of a float. to_bfloat16 rounds to nearest, with ties to
-// even, and keeps NaN.
+// y[i] = x[i] (common/kernels/bfloat16.h).
 void to_bfloat16(uint16_t *y, const float *x, size_t count, cudaStream_t stream);
 void from_bfloat16(float *y, const uint16_t *x, size_t count, cudaStream_t stream);

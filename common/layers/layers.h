@@ -7,8 +7,3 @@
 // sets y = max(y, 0). Initial values are those of torch.nn.Linear: uniform in +-1/sqrt(inputs).
 extern const struct layer_kind dense, dense_relu;
 void append_dense(struct model *m, const struct layer_kind *kind, int outputs);
-
-// The same layer for each token of a sequence, with the same parameters: torch.nn.Linear. W is
-// initially normal with this deviation and bias 0, and weight decay leaves the bias alone, as in
-// GPT-2.
-void append_linear(struct model *m, int outputs, float deviation);

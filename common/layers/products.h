@@ -15,6 +15,10 @@ size_t matmul_scratch(cudaDataType type, size_t count);
 void matmul_rounded(const struct pass *pass, int transpose_a, int transpose_b, int m, int n, int k,
                     const void *a, const void *b, float beta, float *c);
 
+// The same, without beta, for C of this type: floats, or the type of the pass. Sums are floats.
+void matmul_typed(const struct pass *pass, int transpose_a, int transpose_b, int m, int n, int k,
+                  const void *a, const void *b, void *c, cudaDataType type);
+
 // Returns x as an input of a product: x itself, or its count elements rounded to bfloat16, which it
 // writes to scratch from byte at on.
 const void *rounded(const struct pass *pass, const float *x, size_t count, size_t at);

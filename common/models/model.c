@@ -112,10 +112,6 @@ size_t model_scratch(const struct model *m, cudaDataType type, int b) {
     return most;
 }
 
-size_t type_size(cudaDataType type) {
-    return type == CUDA_R_16BF ? sizeof(uint16_t) : sizeof(float);
-}
-
 void print_model(const struct model *m) {
     say("model     %s%s, %zu parameters\n", m->shape, m->settings, m->parameters);
     if (catalogue->describe_model)

@@ -42,20 +42,13 @@ struct layer {
     // layer's outputs and workspace.
     struct layer *inner, *inner_end, *around;
     size_t place;
-    union { // settings of the kind
-        struct {
-            int rows;            // of the product per sample: 1, or the tokens
-            int inputs, outputs; // of a row
-            float deviation;     // of the initial weights, 0: those of torch.nn.Linear
-            int relu;            // 1: y = max(y, 0)
-        } dense;
-        uint64_t others[SETTINGS_SIZE]; // of kinds outside of common/
-    };
+    uint64_t settings[SETTINGS_SIZE]; // of kinds outside of common/
 };
 
 // The functions of a kind of layer. parameters and gradients: the slices of this layer. y: [b,
 // outputs], then b * workspace floats. Only parameters have the type of the pass. All other arrays
-// are floats, and are rounded to that type for a matrix product. b may be 0.
+// are floats, and are rounded to that type for a matrix product, except inside of a sublayer of the
+// zoo (zoo/layers/inner.h). b may be 0.
 struct layer_kind {
     const char *name;
     // Fills the parameters first_value, ..., first_value + count - 1 of the layer. A program that
@@ -83,7 +76,7 @@ struct model;
 typedef void divide_layer(struct model *model, struct layer *layer);
 
 enum { MOST_VALUES = 1 << 30 }; // of a sample in a layer, in its outputs or its workspace
-enum { MOST_LAYERS = 64, MOST_INNER_LAYERS = 13 * MOST_LAYERS };
+enum { MOST_LAYERS = 64, MOST_INNER_LAYERS = 15 * MOST_LAYERS };
 struct model {
     char shape[128];   // such as "mlp 784-512-512-10"; a snapshot with another shape is refused
     char settings[64]; // for the banner: those that change no parameter, such as ", dropout 0.2"
@@ -158,9 +151,6 @@ void layer_forward(const struct layer *layer, const struct pass *pass, const voi
                    const float *x, float *y, int b);
 void layer_backward(const struct layer *layer, const struct pass *pass, const void *parameters,
                     const float *x, float *y, float *dy, float *dx, float *gradients, int b);
-
-// Returns the bytes of an element: 4, or 2 for CUDA_R_16BF.
-size_t type_size(cudaDataType type);
 
 // Prints the banner's line about the model.
 void print_model(const struct model *model);

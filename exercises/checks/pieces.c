@@ -35,13 +35,13 @@ static void print_layer(void) {
            how_divided(own) == BY_OUTPUTS  ? "first layer of a pair"
            : how_divided(own) == BY_INPUTS ? "second layer of a pair"
                                            : "layer behind a pair",
-           all->dense.inputs, all->dense.outputs);
+           all->inputs, all->outputs);
     if (how_divided(own) == BY_OUTPUTS && groups > 1)
         printf(" in %d groups", groups);
 }
 
 static void print_parameter(size_t i) {
-    size_t inputs = all->dense.inputs, weights = inputs * all->dense.outputs;
+    size_t inputs = all->inputs, weights = inputs * all->outputs;
     if (i < weights)
         printf("the weight of output %zu and input %zu", i / inputs, i % inputs);
     else
@@ -50,10 +50,10 @@ static void print_parameter(size_t i) {
 
 // Prints what a part computes with.
 static void expect(int number) {
-    int outputs = own->dense.outputs, inputs = own->dense.inputs;
+    int outputs = own->outputs, inputs = own->inputs;
     printf("Expected: part %d of %d has ", number, parts);
     if (how_divided(own) == BY_OUTPUTS) {
-        int size = all->dense.outputs / groups, piece = size / parts;
+        int size = all->outputs / groups, piece = size / parts;
         printf("all inputs and the bias of outputs");
         for (int g = 0; g < groups; g++)
             printf("%s %d to %d", g ? "," : "", g * size + number * piece,
@@ -69,11 +69,11 @@ static void expect(int number) {
 
 // Returns where the part's layer has parameter i of the whole layer, -1: nowhere.
 static long place_in_part(int number, size_t i) {
-    size_t inputs = all->dense.inputs, weights = inputs * all->dense.outputs;
+    size_t inputs = all->inputs, weights = inputs * all->outputs;
     size_t output = i < weights ? i / inputs : i - weights, input = i % inputs;
-    size_t own_inputs = own->dense.inputs, own_weights = own_inputs * own->dense.outputs;
+    size_t own_inputs = own->inputs, own_weights = own_inputs * own->outputs;
     if (how_divided(own) == BY_OUTPUTS) {
-        size_t size = all->dense.outputs / groups, piece = size / parts;
+        size_t size = all->outputs / groups, piece = size / parts;
         if (output % size / piece != (size_t)number)
             return -1;
         output = output / size * piece + output % piece;

@@ -3,6 +3,7 @@
 #pragma once
 #include "common/models/model.h"
 #include "tests/unit/device_arrays.h"
+#include "zoo/layers/inner.h"
 
 // Each thread has its own.
 static _Thread_local struct pass pass = {.training = 1, .seed = 17, .first_sample = 5};
@@ -24,6 +25,7 @@ static inline struct step new_step(const struct model *m, const float *parameter
     size_t batch = (size_t)b * sizeof(float), widest = (size_t)m->layers[0].inputs;
     struct step s = {.parameters = to_device(parameters, m->parameters * sizeof(float)),
                      .gradients = new_device_array(m->parameters * sizeof(float))};
+    store_values((struct model *)m, pass.type);
     s.activations[0] = to_device(x, batch * (size_t)m->layers[0].inputs);
     for (int i = 0; i < m->count; i++) {
         const struct layer *l = &m->layers[i];

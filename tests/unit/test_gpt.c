@@ -106,13 +106,13 @@ TEST(initial_weights_in_front_of_a_sum_are_smaller) {
     zoo_opt.layers = 8;
     build(&m, &options);
     for (const struct layer *l = m.inner; l < m.inner + m.inner_count; l++)
-        if (l->kind == &dense) {
-            int in_front_of_sum = l + 1 == l->around->inner_end;
+        if (l->kind == &linear) {
+            int in_front_of_sum = l->around->kind == &sublayer && l + 2 == l->around->inner_end;
             found[in_front_of_sum]++;
-            assert_true(fabs(l->dense.deviation - (in_front_of_sum ? 0.005 : 0.02)) < 1e-8);
+            assert_true(fabs(settings_of(l)->linear.deviation - (in_front_of_sum ? 0.005 : 0.02)) <
+                        1e-8);
         }
-    assert_true(found[0] == 16 && found[1] == 16);
-    assert_true(m.layers[m.count - 1].dense.deviation == 0.02f);
+    assert_true(found[0] == 17 && found[1] == 16); // 17: the head is one of them
 }
 
 // As in GPT-2: matrices, the tables included, and not biases or norms.
@@ -126,7 +126,7 @@ TEST(matrices_decay) {
     for (int i = 0; i < 2; i++)
         for (const struct layer *l = lists[i][0]; l < lists[i][1]; l++) {
             size_t want = l->kind == &layer_normalisation ? l->parameters : 0;
-            want = l->kind == &dense ? (size_t)l->out.channels : want;
+            want = l->kind == &bias || l->kind == &gelu_layer ? (size_t)l->out.channels : want;
             assert_int_equal(l->vectors, want);
             vectors += want;
         }

@@ -12,6 +12,7 @@
 #include "zoo/kernels/image_change.h"
 #include "zoo/kernels/image_kernels.h"
 #include "zoo/kernels/sequence_kernels.h"
+#include "zoo/kernels/value_kernels.h"
 
 // On a CPU, threads share the larger sizes. On a GPU, the last size is larger than one grid.
 static const struct matrix {
@@ -151,7 +152,7 @@ static void run_drop_values(const struct call *c) {
     if (c->set[2] > 0)
         numbers = (struct numbers){random_number(c) - c->place, 5 + c->place, (uint64_t)c->set[2],
                                    (uint64_t)c->set[3]};
-    drop_values(c->a[1], c->a[0], c->count, c->set[0], 7, numbers, stream);
+    drop_values(c->a[1], c->a[0], CUDA_R_32F, c->count, c->set[0], 7, numbers, stream);
 }
 
 static void drop_values_formula(double *a, const struct call *c) {
@@ -197,28 +198,33 @@ static void add_to_formula(double *a, const struct call *c) {
 static const struct elementwise add_to_test = {"add_to", run_add_to, add_to_formula, 2, 1,
                                                1,        {0},        .special = 1};
 
+// The values are a row, so that each has a bias of its own: the last array.
 static void run_gelu(const struct call *c) {
-    gelu(c->a[1], c->a[0], c->count, stream);
+    bias_gelu(c->a[1], c->a[2], c->a[0], 1, (int)c->count, CUDA_R_32F, stream);
 }
 
 static void gelu_formula(double *a, const struct call *c) {
-    a[0] = a[1] / 2 * (1 + tanh(sqrt(2 / acos(-1)) * (a[1] + 0.044715 * pow(a[1], 3))));
+    double z = a[1] + a[2];
+    a[0] = z / 2 * (1 + tanh(sqrt(2 / acos(-1)) * (z + 0.044715 * pow(z, 3))));
 }
 
-static const struct elementwise gelu_test = {"gelu", run_gelu, gelu_formula, 2,
-                                             1,      1,        {1e-6},       .bound = 40};
+static const struct elementwise gelu_test = {"bias_gelu", run_gelu, gelu_formula, 3,
+                                             1,           1,        {2e-6},       .bound = 40};
 
 static void run_gelu_backward(const struct call *c) {
-    gelu_backward(c->a[1], c->a[2], c->a[0], c->count, stream);
+    size_t bytes = c->count * sizeof(float);
+    bias_gelu_backward(c->a[1], c->a[3], c->a[2], c->a[0], CUDA_R_32F, new_device_array(bytes),
+                       new_device_array(bytes), 1, (int)c->count, stream);
 }
 
 static void gelu_backward_formula(double *a, const struct call *c) {
-    double slope = sqrt(2 / acos(-1)), x = a[1], t = tanh(slope * (x + 0.044715 * pow(x, 3)));
+    double slope = sqrt(2 / acos(-1)), x = a[1] + a[3],
+           t = tanh(slope * (x + 0.044715 * pow(x, 3)));
     a[0] = a[2] * ((1 + t) / 2 + x / 2 * (1 - t * t) * slope * (1 + 3 * 0.044715 * x * x));
 }
 
 static const struct elementwise gelu_backward_test = {
-    "gelu_backward", run_gelu_backward, gelu_backward_formula, 3, 1, 1, {2e-5}, .bound = 40};
+    "bias_gelu_backward", run_gelu_backward, gelu_backward_formula, 4, 1, 1, {2e-5}, .bound = 40};
 
 // Arrays: parameters, velocity, gradients. Settings: lr, momentum, weight decay, and 1 for
 // Nesterov's momentum.

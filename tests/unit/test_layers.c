@@ -89,13 +89,13 @@ static void reference_pooling(const struct layer *l, const double *w, const doub
 
 static void reference_norm(const struct layer *l, const double *w, const double *x, double *y,
                            int b) {
-    int channels = l->in.channels, width = channels / settings_of(l)->norm.groups;
-    int pixels = settings_of(l)->norm.in.height * settings_of(l)->norm.in.width,
-        count = pixels * width;
-    int images = b * (l->inputs / shape_size(settings_of(l)->norm.in)); // or tokens
-    for (int group = 0; group < images * settings_of(l)->norm.groups; group++) {
-        size_t first = (size_t)(group / settings_of(l)->norm.groups * pixels * channels +
-                                group % settings_of(l)->norm.groups * width);
+    int of_tokens = l->kind == &layer_normalisation;
+    int groups = of_tokens ? 1 : settings_of(l)->norm.groups;
+    int channels = l->in.channels, width = channels / groups;
+    int pixels = of_tokens ? 1 : l->in.height * l->in.width, count = pixels * width;
+    int images = b * l->inputs / (pixels * channels); // or tokens
+    for (int group = 0; group < images * groups; group++) {
+        size_t first = (size_t)(group / groups * pixels * channels + group % groups * width);
         double mean = 0, variance = 0;
         for (int i = 0; i < count; i++)
             mean += x[first + (size_t)(i / width * channels + i % width)] / count;
@@ -113,10 +113,12 @@ static void reference_norm(const struct layer *l, const double *w, const double 
 
 static void reference_dense(const struct layer *l, const double *w, const double *x, double *y,
                             int b) {
-    int inputs = l->inputs / l->dense.rows, outputs = l->outputs / l->dense.rows;
+    int is_linear = l->kind == &linear; // of tokens, and without a bias
+    int inputs = is_linear ? l->in.channels : l->inputs;
+    int outputs = is_linear ? l->out.channels : l->outputs;
     for (int i = 0; i < b * l->outputs; i++) {
         int c = i % outputs, row = i / outputs;
-        double sum = w[inputs * outputs + c];
+        double sum = is_linear ? 0 : w[inputs * outputs + c];
         for (int k = 0; k < inputs; k++)
             sum += w[c * inputs + k] * x[row * inputs + k];
         y[i] = l->kind == &dense_relu ? relu_of(sum) : sum;
@@ -143,10 +145,13 @@ static void reference_embedding(const struct layer *l, const double *w, const do
                w[settings_of(l)->tokens * width + i % (l->inputs * width)];
 }
 
-static void reference_gelu(const struct layer *l, const double *w, const double *x, double *y,
+static void reference_bias(const struct layer *l, const double *w, const double *x, double *y,
                            int b) {
-    for (int i = 0; i < b * l->outputs; i++)
-        y[i] = x[i] / 2 * (1 + tanh(sqrt(2 / acos(-1)) * (x[i] + 0.044715 * pow(x[i], 3))));
+    for (int i = 0; i < b * l->outputs; i++) {
+        double z = x[i] + w[i % l->out.channels];
+        double gelu = z / 2 * (1 + tanh(sqrt(2 / acos(-1)) * (z + 0.044715 * pow(z, 3))));
+        y[i] = l->kind == &gelu_layer ? gelu : z;
+    }
 }
 
 // Sets p to the probabilities with which a token sees itself and those before it, in one head. q
@@ -209,9 +214,16 @@ static void reference_residual(const struct layer *l, const double *w, const dou
     const double *body = reference_list(l->inner, shortcut, parameters, x, count, b);
     const double *other = reference_list(shortcut, l->inner_end, parameters, x, count, b);
     for (int i = 0; i < b * l->outputs; i++)
-        y[i] = settings_of(l)->residual.relu ? relu_of(body[i] + other[i]) : body[i] + other[i];
+        y[i] = relu_of(body[i] + other[i]);
     free((void *)body);
     free((void *)other);
+}
+
+static void reference_sublayer(const struct layer *l, const double *w, const double *x, double *y,
+                               int b) {
+    reference_block(l, w, x, y, b);
+    for (int i = 0; i < b * l->outputs; i++)
+        y[i] += x[i];
 }
 
 // Returns the layer behind l in its list. Inner layers lie between two inner layers.
@@ -226,6 +238,8 @@ static const struct {
 } references[] = {
     {&dense, reference_dense},
     {&dense_relu, reference_dense},
+    {&linear, reference_dense},
+    {&bias, reference_bias},
     {&convolution, reference_convolution},
     {&convolution_relu, reference_convolution},
     {&max_pooling, reference_pooling},
@@ -236,9 +250,10 @@ static const struct {
     {&residual, reference_residual},
     {&embedding, reference_embedding},
     {&layer_normalisation, reference_norm},
-    {&gelu_layer, reference_gelu},
+    {&gelu_layer, reference_bias},
     {&attention, reference_attention},
     {&block, reference_block},
+    {&sublayer, reference_sublayer},
 };
 
 // Returns the outputs of the layers from to end, or a copy of x [count] if there is none. The
@@ -411,7 +426,7 @@ static void add_dropout(struct model *m, const int *set, int variant) {
 
 // projection: the shortcut is a convolution and a norm, otherwise the inputs themselves.
 static void append_block(struct model *m, int channels, int stride, int projection) {
-    begin_residual(m, !projection || stride > 1);
+    begin_residual(m);
     append_convolution(m, &convolution_relu, channels, 3, stride, 1, 1);
     append_dropout(m, 0.3f);
     append_convolution(m, &convolution, channels, 3, 1, 1, 0);
@@ -438,7 +453,7 @@ static void add_blocks(struct model *m, const int *set, int variant) {
 
 // The inputs are many more than the outputs, and dx needs room for two gradients of them.
 static void add_shrinking_block(struct model *m, const int *set, int variant) {
-    begin_residual(m, 0);
+    begin_residual(m);
     append_mean_pooling(m);
     begin_shortcut(m);
     append_max_pooling(m, 6);
@@ -468,8 +483,20 @@ static void add_linear(struct model *m, const int *set, int variant) {
     append_linear(m, set[0], 0.3f);
 }
 
-static void add_gelu(struct model *m, const int *set, int variant) {
-    append_gelu(m);
+// set: hidden values. The variants end with a product, a bias, GELU, and dropout.
+static void add_sublayer(struct model *m, const int *set, int variant) {
+    int width = m->out.channels;
+    begin_sublayer(m);
+    append_linear(m, set[0], 0.3f);
+    append_bias(m);
+    append_linear(m, width, 0.3f);
+    if (variant == 2)
+        append_gelu(m);
+    else if (variant)
+        append_bias(m);
+    if (variant == 3)
+        append_dropout(m, 0.3f);
+    end_sublayer(m);
 }
 
 // set: heads. The variants are without and with dropout.
@@ -479,15 +506,23 @@ static void add_attention(struct model *m, const int *set, int variant) {
 
 // Layers of a transformer, and a block in which the last inner layer is no sum.
 static void add_transformer(struct model *m, const int *set, int variant) {
+    int width = m->out.channels;
     begin_block(m);
-    begin_residual(m, variant);
-    append_layer_norm(m);
-    append_linear(m, 3 * m->out.channels, 0.1f);
+    begin_sublayer(m);
+    append_linear(m, 3 * width, 0.1f);
+    append_bias(m);
     append_attention(m, set[0], 0.2f);
     append_dropout(m, 0.2f);
-    end_residual(m);
+    end_sublayer(m);
+    begin_sublayer(m);
+    append_linear(m, 7, 0.1f);
     append_gelu(m);
+    append_linear(m, width, 0.1f);
+    append_bias(m);
+    end_sublayer(m);
     append_linear(m, 5, 0.1f);
+    if (variant)
+        append_bias(m);
     end_block(m);
     append_layer_norm(m);
 }
@@ -583,7 +618,8 @@ static const struct example {
     {add_linear, 1, 3, {1, 1, 1}, {1}, {1, 1, 1}},
     {add_linear, 1, 4, {5, 1, 7}, {3}, {5, 1, 3}},
     {add_linear, 1, 4, {2, 1, 3}, {65}, {2, 1, 65}},
-    {add_gelu, 1, 3, {5, 1, 7}, {0}, {5, 1, 7}},
+    {add_sublayer, 4, 3, {5, 1, 7}, {9}, {5, 1, 7}},
+    {add_sublayer, 4, 2, {40, 1, 32}, {64}, {40, 1, 32}},
     {add_attention, 2, 3, {1, 1, 3}, {1}, {1, 1, 1}},
     {add_attention, 2, 3, {1, 1, 12}, {2}, {1, 1, 4}},
     {add_attention, 2, 4, {5, 1, 27}, {3}, {5, 1, 9}},
@@ -774,6 +810,109 @@ TEST(bfloat16_results_of_models_are_near_those_of_fp32) {
     for_each_example(check_near_fp32);
 }
 
+// Returns values of this type as doubles.
+static double *read_values(const void *values, cudaDataType type, size_t count) {
+    const uint16_t *halves = to_host(values, count * type_size(type));
+    float *floats = new_array(count * sizeof *floats);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits = (uint32_t)halves[type == CUDA_R_32F ? 0 : i] << 16;
+        memcpy(&floats[i], type == CUDA_R_32F ? (const void *)(halves + 2 * i) : &bits,
+               sizeof bits);
+    }
+    return widen(floats, count);
+}
+
+// Half of the distance between neighbouring numbers of bfloat16.
+static double half_step(double x) {
+    int exponent;
+    frexp(x, &exponent);
+    return ldexp(1, exponent - 9);
+}
+
+static void reference_layer(const struct layer *l, const double *w, const double *x, double *y,
+                            int b) {
+    size_t i = 0;
+    while (references[i].kind != l->kind)
+        i++;
+    references[i].forward(l, w, x, y, b);
+}
+
+enum { B = 3, TOKENS = 5, WIDTH = 16, COUNT = B * TOKENS * WIDTH };
+
+// Returns d(sum of outputs * dy) / d(*value) of a layer, of whose parameters or inputs value is
+// one.
+static double slope_of_layer(const struct layer *l, const double *w, const double *x,
+                             const double *dy, double *value) {
+    double sums[2] = {0}, h = 1e-4, before = *value, y[COUNT];
+    for (int i = 0; i < 2; i++) {
+        *value = before + (i ? h : -h);
+        reference_layer(l, w, x, y, B);
+        for (int k = 0; k < COUNT; k++)
+            sums[i] += y[k] * dy[k];
+    }
+    *value = before;
+    return (sums[1] - sums[0]) / (2 * h);
+}
+
+static void check_rounded(const struct layer *l, const char *of, double got, double exact,
+                          double most) {
+    if (!(fabs(got - exact) <= 1.001 * most + 1e-5))
+        fail_msg("%s %s: %.9g, not %.9g", of, l->kind->name, got, exact);
+}
+
+// In bfloat16, each kernel computes its values from those that it reads, as if with real numbers,
+// and rounds them once. Only a bias that is no part of GELU or of the sum adds to a rounded value.
+TEST(values_are_rounded_once) {
+    struct model m = {.out = {TOKENS, 1, WIDTH}};
+    begin_sublayer(&m);
+    append_linear(&m, WIDTH, 0.1f);
+    append_bias(&m);
+    append_linear(&m, WIDTH, 0.1f);
+    append_gelu(&m);
+    append_linear(&m, WIDTH, 0.1f);
+    append_bias(&m);
+    end_sublayer(&m);
+    float *x = random_inputs(&m, B, 2), *dy = random_floats(COUNT, 1, 3);
+    pass.type = CUDA_R_16BF;
+    struct step s = new_step(&m, random_floats(m.parameters, 1, 1), x, B);
+    uint16_t *rounded = new_device_array(m.parameters * sizeof *rounded);
+    to_bfloat16(rounded, s.parameters, m.parameters, pass.stream);
+    s.parameters = rounded;
+    forward(&s, &m, B);
+    CUDA_CHECK(cudaMemcpy(s.dy, dy, COUNT * sizeof *dy, cudaMemcpyHostToDevice));
+    backward(&s, &m, B, 1); // swaps dy and dx
+    double *w = read_values(rounded, pass.type, m.parameters), product[COUNT], exact[COUNT];
+    double *gradients = read_values(s.gradients, CUDA_R_32F, m.parameters);
+    double *from = widen(x, COUNT), *dfrom = NULL;
+    const struct layer *last = m.inner + m.inner_count - 1;
+    for (const struct layer *i = m.inner; i < last; i += i[1].kind == &bias ? 2 : 1) {
+        double *y = read_values(s.activations[1] + B * i->place, pass.type, COUNT);
+        double *di = read_values(s.dx + B * i->place, pass.type, COUNT), *own = w + i->first;
+        int has_bias = i[1].kind == &bias && i + 1 < last;
+        reference_layer(i, own, from, product, B);
+        memcpy(exact, product, sizeof exact);
+        if (has_bias)
+            reference_layer(i + 1, w + i[1].first, product, exact, B);
+        for (int k = 0; k < COUNT; k++)
+            check_rounded(i, "forward of", y[k], exact[k],
+                          half_step(exact[k]) + has_bias * half_step(product[k]));
+        for (size_t k = 0; k < i->parameters; k++)
+            check_rounded(i, "a gradient of", gradients[i->first + k],
+                          slope_of_layer(i, own, from, di, &own[k]), 0);
+        for (int k = 0; dfrom && k < COUNT; k++) { // the norm's dx is no value
+            double want = slope_of_layer(i, own, from, di, &from[k]);
+            check_rounded(i, "backward of", dfrom[k], want, half_step(want));
+        }
+        from = y;
+        dfrom = di;
+    }
+    double *sum = read_values(s.activations[1], CUDA_R_32F, COUNT);
+    for (int k = 0; k < COUNT; k++) {
+        check_rounded(m.layers, "sum of", sum[k], x[k] + (from[k] + w[last->first + k % WIDTH]), 0);
+        assert_true(dfrom[k] == to_8_bits(dy[k]));
+    }
+}
+
 // Each value depends only on the seed and on its place in the model. They are PyTorch's defaults:
 // uniform in +-1/sqrt(inputs of an output) for weights and biases, and 1 and 0 in norms; or those
 // of GPT-2: normal for weights and embeddings, and 0 for biases.
@@ -781,11 +920,12 @@ static float initial_value(const struct layer *l, size_t i) {
     int filter = l->kind == &convolution || l->kind == &convolution_relu;
     int size = filter ? settings_of(l)->convolution.windows.size : 1;
     float bound = (float)(1 / sqrt(filter ? size * size * l->in.channels : l->inputs));
-    int linear = l->kind == &dense && l->dense.deviation != 0;
-    float deviation = l->kind == &embedding ? 0.02f : linear ? l->dense.deviation : 0;
+    float deviation = l->kind == &embedding ? 0.02f
+                      : l->kind == &linear  ? settings_of(l)->linear.deviation
+                                            : 0;
     if (is_norm(l))
         return i < (size_t)l->in.channels;
-    if (linear && i >= (size_t)(l->in.channels * l->out.channels))
+    if (l->kind == &bias || l->kind == &gelu_layer)
         return 0;
     if (deviation != 0)
         return deviation * rng_normal(SEED, l->first + i);

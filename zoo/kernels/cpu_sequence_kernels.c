@@ -1,9 +1,7 @@
 // The kernels for sequences of tokens, for the CPU device. They are plain loops, and the reference
 // for sequence_kernels.cu.
 #include "common/kernels/cpu_launch.h"
-#include "zoo/kernels/cpu_exponential.h"
 #include "zoo/kernels/sequence_kernels.h"
-#include <math.h>
 #include <string.h>
 
 struct look_up {
@@ -58,9 +56,3 @@ void look_up_backward(const float *tokens, const float *dy, float *dtable, int r
     cpu_waits(threads, n / 512 + n / 40); // if a fifth of the tokens are the same; 8 rows at a time
     LAUNCH(stream, run_look_up_backward, a, (size_t)entries, 64);
 }
-
-static inline float sigmoid(float x) {
-    return 1 / (1 + exponential(-x));
-}
-
-#include "zoo/kernels/activation_formulas.h"

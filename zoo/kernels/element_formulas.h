@@ -2,6 +2,7 @@
 // common/kernels/formulas.h explains.
 #pragma once
 #include "common/base/rng.h"
+#include "common/kernels/bfloat16.h"
 #include "zoo/kernels/element_kernels.h"
 #include <math.h>
 
@@ -21,20 +22,23 @@ void add_relu(const float *a, const float *b, float *y, size_t count, cudaStream
 }
 
 struct drop_values {
-    const float *x;
-    float *y, rate;
+    const void *x;
+    void *y;
+    cudaDataType type;
+    float rate;
     uint64_t seed;
     struct numbers numbers;
 };
 
 FORMULA(drop_values) {
     int dropped = rng_uniform(a.seed, rng_number(a.numbers, i)) < a.rate;
-    a.y[i] = dropped ? 0.f : a.x[i] / (1.f - a.rate);
+    set_value(a.y, a.type, i, dropped ? 0.f : value_at(a.x, a.type, i) / (1.f - a.rate));
 }
 
-void drop_values(const float *x, float *y, size_t count, float rate, uint64_t seed,
+void drop_values(const void *x, void *y, cudaDataType type, size_t count, float rate, uint64_t seed,
                  struct numbers numbers, cudaStream_t stream) {
-    struct drop_values a = {READS(x, count), WRITES(y, count), rate, seed, numbers};
+    struct drop_values a = {
+        READS_VALUES(x, type, count), WRITES_VALUES(y, type, count), type, rate, seed, numbers};
     COMPUTES(count, 1);
     LAUNCH_FORMULA(drop_values, a, count, stream);
 }

@@ -20,8 +20,8 @@ RNG_FUNCTION uint64_t rng_number(struct numbers n, uint64_t i) {
 }
 
 // y[i] = 0 if random number rng_number(numbers, i) of the seed is below rate, else
-// x[i] / (1 - rate).
-void drop_values(const float *x, float *y, size_t count, float rate, uint64_t seed,
+// x[i] / (1 - rate). x and y have this type.
+void drop_values(const void *x, void *y, cudaDataType type, size_t count, float rate, uint64_t seed,
                  struct numbers numbers, cudaStream_t stream);
 
 // The same with Nesterov's momentum, as in torch.optim.SGD with nesterov=True. The update looks

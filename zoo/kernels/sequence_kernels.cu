@@ -64,10 +64,3 @@ void look_up_backward(const float *tokens, const float *dy, float *dtable, int r
     LAUNCH_BLOCKS(look_up_backward_kernel, entries * blocks_of_entry, dim3(BLOCK_THREADS), stream,
                   tokens, dy, dtable, rows, width, entries);
 }
-
-// It needs fewer instructions than a division.
-__device__ static inline float sigmoid(float x) {
-    return 0.5f + 0.5f * tanhf(0.5f * x);
-}
-
-#include "zoo/kernels/activation_formulas.h"

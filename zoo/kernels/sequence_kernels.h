@@ -10,8 +10,3 @@ void look_up(const float *tokens, const float *table, float *y, int rows, int wi
 // dtable[e, c] = sum of dy[r, c] over all rows r whose token is e, in the order of the rows.
 void look_up_backward(const float *tokens, const float *dy, float *dtable, int rows, int width,
                       int entries, cudaStream_t stream);
-
-// y = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))), the approximation of GELU that GPT-2
-// uses (Hendrycks and Gimpel, "Gaussian error linear units", 2016), as in torch.nn.GELU("tanh").
-void gelu(const float *x, float *y, size_t count, cudaStream_t stream);
-void gelu_backward(const float *x, const float *dy, float *dx, size_t count, cudaStream_t stream);

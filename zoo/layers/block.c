@@ -10,7 +10,7 @@ static void block_forward(const struct layer *l, const struct pass *pass, const 
 static void block_backward(const struct layer *l, const struct pass *pass, const void *parameters,
                            const float *x, float *y, float *dy, float *dx, float *gradients,
                            int b) {
-    inner_backward(l->inner, l->inner_end, pass, parameters, x, y, dy, dx, gradients, b);
+    inner_backward(l->inner, l->inner_end, pass, parameters, x, y, dy, dy, dx, gradients, b);
 }
 
 const struct layer_kind block = {"block", inner_initialise, block_forward, block_backward,
@@ -21,6 +21,5 @@ void begin_block(struct model *m) {
 }
 
 void end_block(struct model *m) {
-    const struct layer *end = m->inner + m->inner_count;
-    end_inner(m, (struct layer *)layer_before(m->open->inner, end));
+    end_inner(m);
 }

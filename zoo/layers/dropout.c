@@ -3,6 +3,7 @@
 #include "common/kernels/kernels.h"
 #include "common/layers/products.h"
 #include "zoo/kernels/element_kernels.h"
+#include "zoo/layers/inner.h"
 #include "zoo/layers/kinds.h"
 
 // Forward and backward drop the same values, because the choice depends only on the seed and on the
@@ -19,8 +20,8 @@ struct numbers dropped_numbers(const struct dropping *d, const struct pass *pass
 static void drop_all(const struct layer *l, const struct pass *pass, const float *from, float *to,
                      int b) {
     const struct dropping *d = &settings_of(l)->dropout;
-    drop_values(from, to, (size_t)b * l->outputs, d->rate, rng_bits(pass->seed, d->number),
-                dropped_numbers(d, pass, l->outputs), pass->stream);
+    drop_values(from, to, value_type(l, pass->type), (size_t)b * l->outputs, d->rate,
+                rng_bits(pass->seed, d->number), dropped_numbers(d, pass, l->outputs), pass->stream);
 }
 
 static void dropout_forward(const struct layer *l, const struct pass *pass, const void *parameters,
@@ -29,7 +30,8 @@ static void dropout_forward(const struct layer *l, const struct pass *pass, cons
     if (pass->training)
         drop_all(l, pass, x, y, b);
     else
-        CUDA_CHECK(cudaMemcpyAsync(y, x, (size_t)b * l->outputs * sizeof *y,
+        CUDA_CHECK(cudaMemcpyAsync(y, x,
+                                   (size_t)b * l->outputs * type_size(value_type(l, pass->type)),
                                    cudaMemcpyDeviceToDevice, pass->stream));
 }
 

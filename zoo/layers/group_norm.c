@@ -3,8 +3,8 @@
 #include "zoo/layers/kinds.h"
 
 // A process may store only a part of the layer, such as the last scales and the first shifts.
-static void norm_initialise(const struct layer *l, float *parameters, size_t first_value,
-                            size_t count, uint64_t seed, cudaStream_t stream) {
+void norm_initialise(const struct layer *l, float *parameters, size_t first_value, size_t count,
+                     uint64_t seed, cudaStream_t stream) {
     size_t channels = l->in.channels, end = first_value + count;
     size_t scales = min_size(max_size(channels, first_value), end) - first_value;
     (void)seed;
@@ -12,17 +12,12 @@ static void norm_initialise(const struct layer *l, float *parameters, size_t fir
     fill(parameters + scales, count - scales, 0, stream);
 }
 
-// What the kernels count as an image: a sample, or for layer normalisation a token.
-static int images_of(const struct layer *l, int b) {
-    return b * (l->inputs / shape_size(settings_of(l)->norm.in));
-}
-
 static void norm_forward(const struct layer *l, const struct pass *pass, const void *parameters,
                          const float *x, float *y, int b) {
     int channels = l->in.channels;
     const float *scale = as_floats(pass, parameters, 0, 2 * channels), *shift = scale + channels;
     float *statistics = y + (size_t)b * l->outputs;
-    group_norm(x, y, scale, shift, statistics, images_of(l, b), settings_of(l)->norm,
+    group_norm(x, y, scale, shift, statistics, b, settings_of(l)->norm,
                l->kind == &group_normalisation_relu, pass->stream);
 }
 
@@ -34,10 +29,9 @@ static void norm_backward(const struct layer *l, const struct pass *pass, const 
     if (l->kind == &group_normalisation_relu)
         relu_backward(dy, y, (size_t)b * l->outputs, pass->stream);
     if (dx)
-        group_norm_backward(x, dy, dx, scale, statistics, images_of(l, b), settings_of(l)->norm,
-                            pass->stream);
+        group_norm_backward(x, dy, dx, scale, statistics, b, settings_of(l)->norm, pass->stream);
     sum_pixels(pass, dy, gradients + channels, b, pixels, channels);
-    multiply_by_normalised(x, dy, statistics, images_of(l, b), settings_of(l)->norm, pass->stream);
+    multiply_by_normalised(x, dy, statistics, b, settings_of(l)->norm, pass->stream);
     sum_pixels(pass, dy, gradients, b, pixels, channels);
 }
 
@@ -51,18 +45,7 @@ const struct layer_kind group_normalisation = {"group_norm", norm_initialise, no
                                                norm_backward, norm_scratch};
 const struct layer_kind group_normalisation_relu = {"group_norm_relu", norm_initialise,
                                                     norm_forward, norm_backward, norm_scratch};
-const struct layer_kind layer_normalisation = {"layer_norm", norm_initialise, norm_forward,
-                                               norm_backward, norm_scratch};
-
 void append_group_norm(struct model *m, const struct layer_kind *kind, int groups) {
     struct layer *l = model_append(m, kind, m->out, 2 * groups, 2 * (size_t)m->out.channels);
     settings_of(l)->norm = (struct groups){m->out, groups};
-}
-
-void append_layer_norm(struct model *m) {
-    struct shape in = m->out, token = {1, 1, in.channels};
-    struct layer *l = model_append(m, &layer_normalisation, in, 2 * in.height * in.width,
-                                   2 * (size_t)in.channels);
-    exempt_from_decay(m, l, l->parameters);
-    settings_of(l)->norm = (struct groups){token, 1};
 }

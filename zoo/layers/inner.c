@@ -1,6 +1,7 @@
 #include "zoo/layers/inner.h"
 #include "common/base/minmax.h"
 #include "common/layers/products.h"
+#include "zoo/layers/kinds.h"
 
 const struct layer *layer_before(const struct layer *first, const struct layer *i) {
     while (layer_behind(first) != i)
@@ -8,8 +9,8 @@ const struct layer *layer_before(const struct layer *first, const struct layer *
     return first;
 }
 
-static const void *parameters_of(const struct layer *i, const struct pass *pass,
-                                 const void *parameters) {
+const void *parameters_of_inner(const struct layer *i, const struct pass *pass,
+                                const void *parameters) {
     return parameter_at(pass, parameters, i->first - i->around->first);
 }
 
@@ -18,7 +19,7 @@ const float *inner_forward(const struct layer *first, const struct layer *end,
                            float *y, int b) {
     for (const struct layer *i = first; i < end; i = layer_behind(i)) {
         float *outputs = y + b * i->place;
-        i->kind->forward(i, pass, parameters_of(i, pass, parameters), x, outputs, b);
+        i->kind->forward(i, pass, parameters_of_inner(i, pass, parameters), x, outputs, b);
         x = outputs;
     }
     return x;
@@ -26,15 +27,16 @@ const float *inner_forward(const struct layer *first, const struct layer *end,
 
 // Each gradient may overwrite parameters of later layers, so the last layers come first.
 void inner_backward(const struct layer *first, const struct layer *end, const struct pass *pass,
-                    const void *parameters, const float *x, float *y, float *dy, float *dx,
-                    float *gradients, int b) {
+                    const void *parameters, const float *x, float *y, float *dy, float *dy_of_last,
+                    float *dx, float *gradients, int b) {
     while (end > first) {
         const struct layer *i = layer_before(first, end);
         const struct layer *before = i > first ? layer_before(first, i) : NULL;
-        i->kind->backward(i, pass, parameters_of(i, pass, parameters),
-                          before ? y + b * before->place : x, y + b * i->place, dy + b * i->place,
-                          before ? dy + b * before->place : dx,
+        float *dx_of_i = before ? dy + b * before->place : dx;
+        i->kind->backward(i, pass, parameters_of_inner(i, pass, parameters),
+                          before ? y + b * before->place : x, y + b * i->place, dy_of_last, dx_of_i,
                           gradients + (i->first - i->around->first), b);
+        dy_of_last = dx_of_i;
         end = i;
     }
 }
@@ -65,19 +67,54 @@ struct layer *begin_inner(struct model *m, const struct layer_kind *kind) {
     return l;
 }
 
-void end_inner(struct model *m, struct layer *last) {
+// Gives the inner layers their places. A bias works where the layer before it writes, and the last
+// layer of a block writes to the outputs of the block. All others write to the workspace.
+static void lay_out(struct layer *l, cudaDataType type) {
+    const struct layer *last = l->kind == &block ? layer_before(l->inner, l->inner_end) : NULL;
+    if (last && last->kind == &bias)
+        last = layer_before(l->inner, last);
+    size_t place = l->outputs + (last ? last->workspace : 0), before = 0;
+    for (struct layer *i = l->inner; i < l->inner_end; i = (struct layer *)layer_behind(i)) {
+        i->place = i == last ? 0 : i->kind == &bias ? before : place;
+        before = i->place;
+        if (i != last && i->kind != &bias)
+            place += output_floats(i, type) + i->workspace;
+    }
+    l->workspace = (int)min_size(place - l->outputs, MOST_VALUES + 1);
+}
+
+void end_inner(struct model *m) {
     struct layer *l = m->open;
     l->out = m->out;
     l->outputs = shape_size(l->out);
     l->inner_end = m->inner + m->inner_count;
     l->parameters = m->parameters - l->first;
-    size_t place = l->outputs + (last ? last->workspace : 0);
-    for (struct layer *i = l->inner; i < l->inner_end; i = (struct layer *)layer_behind(i)) {
+    for (struct layer *i = l->inner; i < l->inner_end; i = (struct layer *)layer_behind(i))
         l->flops += i->flops;
-        i->place = i == last ? 0 : place;
-        place += i == last ? 0 : (size_t)i->outputs + i->workspace;
-    }
-    m->too_large |= place - l->outputs > MOST_VALUES;
-    l->workspace = (int)(place - l->outputs);
+    lay_out(l, CUDA_R_32F);
+    m->too_large |= l->workspace > MOST_VALUES;
     m->open = l->around;
+}
+
+cudaDataType value_type(const struct layer *l, cudaDataType type) {
+    return l->around && l->around->kind == &sublayer ? type : CUDA_R_32F;
+}
+
+size_t output_floats(const struct layer *l, cudaDataType type) {
+    enum { ALIGNED = 4 }; // kernels may load 16 bytes at a time
+    size_t halves = ((size_t)l->outputs + 2 * ALIGNED - 1) / (2 * ALIGNED) * ALIGNED;
+    return value_type(l, type) == CUDA_R_16BF ? halves : (size_t)l->outputs;
+}
+
+float *workspace_of(const struct layer *l, cudaDataType type, float *y, int b) {
+    return y + b * output_floats(l, type);
+}
+
+void store_values(struct model *m, cudaDataType type) {
+    for (struct layer *l = m->inner; l < m->inner + m->inner_count; l++)
+        if (l->kind == &sublayer)
+            lay_out(l, type);
+    for (struct layer *l = m->layers; l < m->layers + m->count; l++)
+        if (l->kind == &block || l->kind == &sublayer)
+            lay_out(l, type);
 }

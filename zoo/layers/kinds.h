@@ -34,13 +34,17 @@ union __attribute__((may_alias)) settings {
     struct groups norm;
     struct {
         struct layer *shortcut; // its first layer; those before it are the body
-        int relu;               // 1: y = max(sum, 0)
     } residual;
+    struct {
+        int rows;            // of the product per sample: the tokens
+        int inputs, outputs; // of a row
+        float deviation;     // of the initial weights
+    } linear;
 };
 static_assert(sizeof(union settings) <= SETTINGS_SIZE * sizeof(uint64_t), "raise SETTINGS_SIZE");
 
 static inline union settings *settings_of(const struct layer *l) {
-    return (union settings *)l->others;
+    return (union settings *)l->settings;
 }
 
 // In training, each value becomes 0 with probability rate, and x / (1 - rate) otherwise, so the
@@ -91,10 +95,30 @@ void append_mean_pooling(struct model *m);
 extern const struct layer_kind group_normalisation, group_normalisation_relu;
 void append_group_norm(struct model *m, const struct layer_kind *kind, int groups);
 
-// Layer normalisation (Ba et al., "Layer normalization", 2016), as in torch.nn.LayerNorm: the
-// values of each token are a group. The parameters are those of group normalisation.
+// Layer normalisation of each token (value_kernels.h has the formula). The parameters are those of
+// group normalisation.
 extern const struct layer_kind layer_normalisation;
 void append_layer_norm(struct model *m);
+
+// Its backward with dx = other + the gradient of x. other may be NULL, and is then 0.
+void norm_backward_adding(const struct layer *l, const struct pass *pass, const void *parameters,
+                          const float *x, float *y, const float *dy, const float *other, float *dx,
+                          float *gradients, int b);
+
+// initialise of all norms: scale 1 and shift 0.
+void norm_initialise(const struct layer *layer, float *parameters, size_t first_value, size_t count,
+                     uint64_t seed, cudaStream_t stream);
+
+// y = x W^T for each token, as torch.nn.Linear without a bias. The parameters are W [outputs,
+// inputs], initially normal with this deviation.
+extern const struct layer_kind linear;
+void append_linear(struct model *m, int outputs, float deviation);
+
+// x + bias for each token, with a bias [width] that is initially 0. It is an inner layer, and works
+// where the layer before it writes: its x and y are the same array, and so are dx and dy. Weight
+// decay leaves biases alone, as in GPT-2.
+extern const struct layer_kind bias;
+void append_bias(struct model *m);
 
 // The vector of each token plus that of its place in the sequence. It is the first layer of a
 // model, so it computes no dx. The parameters are vectors of the tokens [tokens, width] and then of
@@ -102,7 +126,7 @@ void append_layer_norm(struct model *m);
 extern const struct layer_kind embedding;
 void append_embedding(struct model *m, int tokens, int width);
 
-// GELU: kernels.h has the formula.
+// GELU of x + bias (value_kernels.h has the formula). It is a layer inside of a sublayer.
 extern const struct layer_kind gelu_layer;
 void append_gelu(struct model *m);
 
@@ -125,12 +149,18 @@ extern const struct layer_kind block;
 void begin_block(struct model *m);
 void end_block(struct model *m);
 
-// A residual block (He et al., "Deep residual learning for image recognition", 2016): y = body(x) +
-// shortcut(x), and with relu y = max(y, 0). Both are lists of layers. An empty shortcut is x
-// itself. The layers appended between begin_residual and begin_shortcut are the body, and those up
-// to end_residual the shortcut. Without begin_shortcut, it is x. A residual inside a block has no
-// shortcut.
+// A residual block (He et al., "Deep residual learning for image recognition", 2016):
+// y = max(body(x) + shortcut(x), 0). Both are lists of layers. An empty shortcut is x itself. The
+// layers appended between begin_residual and begin_shortcut are the body, and those up to
+// end_residual the shortcut. Without begin_shortcut, it is x.
 extern const struct layer_kind residual;
-void begin_residual(struct model *m, int relu);
+void begin_residual(struct model *m);
 void begin_shortcut(struct model *m);
 void end_residual(struct model *m);
+
+// A sublayer of a transformer: y = x + body(x). The body begins with a layer normalisation, and the
+// layers appended up to end_sublayer follow it. The arrays between its layers are values
+// (zoo/layers/inner.h), and none of its layers may overwrite dy.
+extern const struct layer_kind sublayer;
+void begin_sublayer(struct model *m);
+void end_sublayer(struct model *m);

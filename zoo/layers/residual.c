@@ -12,13 +12,7 @@ static void residual_forward(const struct layer *l, const struct pass *pass, con
     const struct layer *shortcut = settings_of(l)->residual.shortcut;
     const float *sum = inner_forward(l->inner, shortcut, pass, parameters, x, y, b);
     const float *other = inner_forward(shortcut, l->inner_end, pass, parameters, x, y, b);
-    size_t count = (size_t)b * l->outputs;
-    if (settings_of(l)->residual.relu) {
-        add_relu(sum, other, y, count, pass->stream);
-        return;
-    }
-    CUDA_CHECK(cudaMemcpyAsync(y, sum, count * sizeof *y, cudaMemcpyDeviceToDevice, pass->stream));
-    add_to(y, other, count, pass->stream);
+    add_relu(sum, other, y, (size_t)b * l->outputs, pass->stream);
 }
 
 // Computes the gradients of the layers from first to end, and dx of the first one, from dy of the
@@ -30,7 +24,7 @@ static void branch_backward(const struct layer *l, const struct layer *first,
     float *dy_of_last = dy + b * layer_before(first, end)->place;
     CUDA_CHECK(cudaMemcpyAsync(dy_of_last, dy, (size_t)b * l->outputs * sizeof *dy,
                                cudaMemcpyDeviceToDevice, pass->stream));
-    inner_backward(first, end, pass, parameters, x, y, dy, dx, gradients, b);
+    inner_backward(first, end, pass, parameters, x, y, dy, dy_of_last, dx, gradients, b);
 }
 
 // Each gradient may overwrite parameters of later layers, so the shortcut comes first.
@@ -40,8 +34,7 @@ static void residual_backward(const struct layer *l, const struct pass *pass,
     const struct layer *shortcut = settings_of(l)->residual.shortcut, *end = l->inner_end;
     size_t inputs = (size_t)b * l->inputs;
     float *dx_of_shortcut = dx ? dx + inputs : NULL;
-    if (settings_of(l)->residual.relu)
-        relu_backward(dy, y, (size_t)b * l->outputs, pass->stream);
+    relu_backward(dy, y, (size_t)b * l->outputs, pass->stream);
     if (shortcut < end)
         branch_backward(l, shortcut, end, pass, parameters, x, y, dy, dx_of_shortcut, gradients, b);
     branch_backward(l, l->inner, shortcut, pass, parameters, x, y, dy, dx, gradients, b);
@@ -52,8 +45,8 @@ static void residual_backward(const struct layer *l, const struct pass *pass,
 const struct layer_kind residual = {"residual", inner_initialise, residual_forward,
                                     residual_backward, inner_scratch};
 
-void begin_residual(struct model *m, int relu) {
-    settings_of(begin_inner(m, &residual))->residual.relu = relu;
+void begin_residual(struct model *m) {
+    begin_inner(m, &residual);
 }
 
 void begin_shortcut(struct model *m) {
@@ -65,7 +58,7 @@ void end_residual(struct model *m) {
     struct layer *l = m->open, *end = m->inner + m->inner_count;
     if (!settings_of(l)->residual.shortcut)
         settings_of(l)->residual.shortcut = end;
-    end_inner(m, NULL);
+    end_inner(m);
     if (settings_of(l)->residual.shortcut < end) // backward stores two gradients of the inputs
         l->workspace = max_size(l->workspace, 2 * l->inputs - min_size(l->outputs, 2 * l->inputs));
 }

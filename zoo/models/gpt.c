@@ -16,23 +16,26 @@ static void add_dropout(struct model *m, double rate) {
         append_dropout(m, (float)rate);
 }
 
+static void append_biased(struct model *m, int outputs, float deviation_of_weights) {
+    append_linear(m, outputs, deviation_of_weights);
+    append_bias(m);
+}
+
 static void append_block(struct model *m, const struct gpt_size *size, double dropout) {
     float before_sum = deviation / sqrtf(2.f * (float)size->layers);
     begin_block(m);
-    begin_residual(m, 0);
-    append_layer_norm(m);
-    append_linear(m, 3 * size->width, deviation);
+    begin_sublayer(m);
+    append_biased(m, 3 * size->width, deviation);
     append_attention(m, size->heads, (float)dropout);
-    append_linear(m, size->width, before_sum);
+    append_biased(m, size->width, before_sum);
     add_dropout(m, dropout);
-    end_residual(m);
-    begin_residual(m, 0);
-    append_layer_norm(m);
+    end_sublayer(m);
+    begin_sublayer(m);
     append_linear(m, 4 * size->width, deviation);
-    append_gelu(m);
-    append_linear(m, size->width, before_sum);
+    append_gelu(m); // with the bias of the linear layer
+    append_biased(m, size->width, before_sum);
     add_dropout(m, dropout);
-    end_residual(m);
+    end_sublayer(m);
     end_block(m);
 }
 
@@ -54,7 +57,9 @@ static int build(struct model *m, const struct training_options *options, const 
     for (int i = 0; i < size.layers; i++)
         append_block(m, &size, dropout);
     append_layer_norm(m);
-    append_linear(m, set->classes, deviation);
+    begin_block(m);
+    append_biased(m, set->classes, deviation);
+    end_block(m);
     if (dropout > 0)
         snprintf(m->settings, sizeof m->settings, ", dropout %g", dropout);
     return 0;

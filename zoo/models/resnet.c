@@ -16,7 +16,7 @@ static void append_convolution_and_norm(struct model *m, const struct layer_kind
 // where the shape of the image changes.
 static void append_block(struct model *m, int channels, int stride) {
     int same_shape = stride == 1 && m->out.channels == channels;
-    begin_residual(m, 1);
+    begin_residual(m);
     append_convolution_and_norm(m, &group_normalisation_relu, channels, 3, stride);
     append_convolution_and_norm(m, &group_normalisation, channels, 3, 1);
     begin_shortcut(m);

@@ -1,0 +1,106 @@
+// What the kernels of values share on both devices, as common/kernels/formulas.h explains.
+// FORMULA_OF_ROWS(kernel) begins a function that computes element i, which is in column col, for
+// values of a constant type. LAUNCH_COLUMNS launches the kernel that adds up columns.
+#pragma once
+#include "common/kernels/bfloat16.h"
+#include "zoo/kernels/value_kernels.h"
+
+struct rows {
+    const void *x, *bias, *other; // other: a second array of inputs
+    void *y;
+    size_t rows, cols;
+    cudaDataType type;
+};
+
+FORMULA_OF_ROWS(add_value_bias) {
+    set_value(a.y, type, i, value_at(a.x, type, i) + value_at(a.bias, type, col));
+}
+
+void add_value_bias(void *values, const void *bias, int rows, int cols, cudaDataType type,
+                    cudaStream_t stream) {
+    size_t n = (size_t)rows, m = (size_t)cols;
+    const void *x = READS_VALUES(values, type, n * m), *b = READS_VALUES(bias, type, m);
+    void *y = WRITES_VALUES(values, type, n * m);
+    struct rows a = {x, b, NULL, y, n, m, type};
+    COMPUTES(n * m, 1);
+    LAUNCH_ROWS(add_value_bias, a, stream);
+}
+
+FORMULA_OF_ROWS(add_values) {
+    float bias = a.bias ? value_at(a.bias, type, col) : 0.f;
+    float sum = value_at(a.other, CUDA_R_32F, i) + (value_at(a.x, type, i) + bias);
+    set_value(a.y, CUDA_R_32F, i, sum);
+}
+
+void add_values(const float *x, const void *values, const void *bias, float *y, int rows, int cols,
+                cudaDataType type, cudaStream_t stream) {
+    size_t n = (size_t)rows, m = (size_t)cols;
+    const void *v = READS_VALUES(values, type, n * m);
+    const void *b = bias ? READS_VALUES(bias, type, m) : NULL;
+    const void *others = READS(x, n * m);
+    void *sums = WRITES(y, n * m);
+    struct rows a = {v, b, others, sums, n, m, type};
+    LAUNCH_ROWS(add_values, a, stream);
+}
+
+// (1 + tanh(u)) / 2 for the u of GELU at x. Each device has its own sigmoid(x) = 1 / (1 + e^-x), in
+// the file that includes this one.
+DEVICE_FUNCTION float gelu_share(float x) {
+    return sigmoid(2 * 0.7978845608f * (x + 0.044715f * x * x * x));
+}
+
+FORMULA_OF_ROWS(bias_gelu) {
+    float x = value_at(a.x, type, i) + value_at(a.bias, type, col);
+    set_value(a.y, type, i, x * gelu_share(x));
+}
+
+void bias_gelu(const void *x, const void *bias, void *y, int rows, int cols, cudaDataType type,
+               cudaStream_t stream) {
+    size_t n = (size_t)rows, m = (size_t)cols;
+    const void *v = READS_VALUES(x, type, n * m), *b = READS_VALUES(bias, type, m);
+    void *results = WRITES_VALUES(y, type, n * m);
+    struct rows a = {v, b, NULL, results, n, m, type};
+    COMPUTES(n * m, 1);
+    LAUNCH_ROWS(bias_gelu, a, stream);
+}
+
+// The gradient of x from that of GELU.
+DEVICE_FUNCTION float gelu_gradient(float x, float dy) {
+    float share = gelu_share(x), slope = 2 * 0.7978845608f * (1 + 3 * 0.044715f * x * x);
+    return dy * share * (1 + x * (1 - share) * slope);
+}
+
+// The arguments of kernels that add up columns, and may write what they add up to y.
+struct columns {
+    const void *x, *bias, *dy; // bias NULL: x are added up, and otherwise gradients of GELU
+    void *y;
+    float *sums; // of each slice
+    size_t rows, cols;
+    cudaDataType type;
+};
+
+void sum_columns(const void *x, cudaDataType type, uint16_t *rounded, float *sums, float *scratch,
+                 int rows, int cols, cudaStream_t stream) {
+    size_t n = (size_t)rows, m = (size_t)cols, slices = (size_t)column_slices(rows);
+    const void *v = READS_VALUES(x, type, n * m);
+    void *y = rounded ? WRITES(rounded, n * m) : NULL;
+    float *partial = WRITES(scratch, slices * m);
+    struct columns a = {v, NULL, NULL, y, partial, n, m, type};
+    COMPUTES(n * m, 1);
+    LAUNCH_COLUMNS(a, slices, stream);
+    sum_rows(scratch, sums, (int)slices, cols, stream);
+}
+
+void bias_gelu_backward(const void *x, const void *bias, const void *dy, void *dx,
+                        cudaDataType type, float *dbias, float *scratch, int rows, int cols,
+                        cudaStream_t stream) {
+    size_t n = (size_t)rows, m = (size_t)cols, slices = (size_t)column_slices(rows);
+    const void *v = READS_VALUES(x, type, n * m), *b = READS_VALUES(bias, type, m);
+    const void *gradients = READS_VALUES(dy, type, n * m);
+    void *y = WRITES_VALUES(dx, type, n * m);
+    float *partial = WRITES(scratch, slices * m);
+    struct columns a = {v, b, gradients, y, partial, n, m, type};
+    COMPUTES(n * m, 1);
+    LAUNCH_COLUMNS(a, slices, stream);
+    sum_rows(scratch, dbias, (int)slices, cols, stream);
+}
