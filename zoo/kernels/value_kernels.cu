@@ -65,20 +65,13 @@ __global__ static void columns_kernel(struct columns a, unsigned slices) {
     a.sums[slice * a.cols + col] = sum;
 }
 
-enum { WARP = 32, WARPS = BLOCK_THREADS / WARP };
+enum { WARPS = BLOCK_THREADS / WARP };
 
-// Returns the sum of the values of a warp's threads to all of them.
-__device__ static inline float over_warp(float sum) {
-    for (unsigned lanes = WARP / 2; lanes > 0; lanes /= 2)
-        sum += __shfl_xor_sync(~0u, sum, lanes);
-    return sum;
-}
-
-// The same for two sums over the warps of a block. Threads have the numbers (lane, warp).
+// Replaces the values of a block's threads by their sums. Threads have the numbers (lane, warp).
 __device__ static inline void sum_over_block(float &a, float &b) {
     __shared__ float sums[2][WARPS];
-    a = over_warp(a);
-    b = over_warp(b);
+    a = sum_of_warp(a);
+    b = sum_of_warp(b);
     if (threadIdx.x == 0) {
         sums[0][threadIdx.y] = a;
         sums[1][threadIdx.y] = b;
@@ -103,10 +96,10 @@ __global__ static void layer_norm_kernel(const float *__restrict__ x, void *y,
         return;
     for (size_t col = threadIdx.x; col < cols; col += WARP)
         sum += x[first + col];
-    float mean = over_warp(sum) / cols;
+    float mean = sum_of_warp(sum) / cols;
     for (size_t col = threadIdx.x; col < cols; col += WARP)
         squares += (x[first + col] - mean) * (x[first + col] - mean);
-    float inverse = 1 / sqrtf(over_warp(squares) / cols + 1e-5f);
+    float inverse = 1 / sqrtf(sum_of_warp(squares) / cols + 1e-5f);
     for (size_t col = threadIdx.x; col < cols; col += WARP) {
         float scale = value_at(parameters, parameter_type, col);
         float shift = value_at(parameters, parameter_type, cols + col);
