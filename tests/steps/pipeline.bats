@@ -124,7 +124,7 @@ idle() {
     sed -E 's/^(link|pair|network) .*/\1 1e5/; s/^([a-z]+_latency|latency|wake|[a-z]+_call|gap|product) .*/\1 1e-3/' \
         "$root/cpu_device/h100.model" >free.model
     export CPU_DEVICE_MODEL=./free.model CPU_DEVICE_COMPUTE=0
-    large=(--model gpt --layers 8 --width 4096 --heads 8 --context 16 --data text --batch 2048 --micro-batches 16)
+    large=(--model gpt --layers 8 --width 4096 --heads 32 --context 16 --data text --batch 2048 --micro-batches 16)
     train 8 1 "${large[@]}"
     one=$(sed -nE 's/^epoch 2.*modelled ([0-9.]+) s .*/\1/p' out)
     # (stages - 1) / (micro-batches + stages - 1)
