@@ -21,7 +21,8 @@ static void drop_all(const struct layer *l, const struct pass *pass, const float
                      int b) {
     const struct dropping *d = &settings_of(l)->dropout;
     drop_values(from, to, value_type(l, pass->type), (size_t)b * l->outputs, d->rate,
-                rng_bits(pass->seed, d->number), dropped_numbers(d, pass, l->outputs), pass->stream);
+                rng_bits(pass->seed, d->number), dropped_numbers(d, pass, l->outputs),
+                pass->stream);
 }
 
 static void dropout_forward(const struct layer *l, const struct pass *pass, const void *parameters,
