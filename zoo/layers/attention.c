@@ -43,11 +43,12 @@ static void attention_forward(const struct layer *l, const struct pass *pass,
 static void attention_backward(const struct layer *l, const struct pass *pass,
                                const void *parameters, const float *x, float *y, float *dy,
                                float *dx, float *gradients, int b) {
-    struct attention_inputs a = inputs_of(l, pass, x, b), d = inputs_of(l, pass, dx, b);
     (void)parameters, (void)gradients;
-    if (dx)
-        attend_backward(&a, y, dy, workspace_of(l, pass->type, y, b), pass->scratch, (void *)d.q,
-                        (void *)d.k, (void *)d.v, pass->stream);
+    if (!dx)
+        return;
+    struct attention_inputs a = inputs_of(l, pass, x, b), d = inputs_of(l, pass, dx, b);
+    attend_backward(&a, y, dy, workspace_of(l, pass->type, y, b), pass->scratch, (void *)d.q,
+                    (void *)d.k, (void *)d.v, pass->stream);
 }
 
 // For the deltas of all queries.
