@@ -26,6 +26,6 @@ def draw():
               f"{rate:,}" + (f": {rate / rates[2]:.1f} times ours" if i == 1 else ""), name=name)
     f.text(20, 282, f"where the {step} s of a step of this course go", 20, "start", bold=True)
     entries = list(zip(("products", "attention", "other"), (COMPUTE, COMMUNICATE, FOURTH)))
-    f.bar(LEFT, 304, HEIGHT, 104, [(seconds, colour, f"{name} {seconds} s" if name != "other" else "") for seconds, (name, colour)
+    f.bar(LEFT, 304, HEIGHT, 140, [(seconds, colour, f"{name} {seconds} s" if name != "other" else "") for seconds, (name, colour)
                                   in zip(parts, entries)], f"other {parts[2]} s")
     return f
