@@ -98,7 +98,7 @@ saving() {
 # WIDE is a model of 25 MB with its optimizer, which is saved after each training step. It is killed during a save.
 # bats test_tags=gpu
 @test "killing ranks at random moments changes no bit, and loses only unsaved work" {
-    local step count delay more attempt done number
+    local step count delay more attempt trained number
     tiny_data few 60 20
     options+=(--hidden "8,8" --log-every 100)
     for number in ${SEEDS:-3}; do
@@ -124,9 +124,9 @@ saving() {
             awk '/^epoch .*(images|tokens)\/s/ { split($2, at, "/"); last = at[1] }
                 /^resumed/ { if ($3 < last - 1) { print last, "epochs were done, but: " $0; exit 1 } }' out
             train $step $count --epochs 1000000 --max-steps 1 --snapshot s/s $more
-            done=$(awk '/^training/ { steps = $2 } /^resumed/ { print steps * $3 + $6 }' out) # it may end inside of an epoch
-            train $step $count --epochs 1000000 --max-steps "$done" --save-every 1000000 --snapshot right/s $more
-            diff -r right s || { echo "step $step, seed $number: $done training steps" && return 1; }
+            trained=$(awk '/^training/ { steps = $2 } /^resumed/ { print steps * $3 + $6 }' out) # it may end inside of an epoch
+            train $step $count --epochs 1000000 --max-steps "$trained" --save-every 1000000 --snapshot right/s $more
+            diff -r right s || { echo "step $step, seed $number: $trained training steps" && return 1; }
         done <<'END'
 3 3 7
 4 3 none WIDE
