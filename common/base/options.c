@@ -23,7 +23,7 @@ void wrong_usage(const char *format, ...) {
 }
 
 static enum option_type type_of(const struct option_spec *o) {
-    return o->type & 7; // without what is added to a type
+    return o->type & 7; // the bits of OPTION_LOCAL and so on are above these
 }
 
 // Returns the option after o in the tables, where t is the table of o, or NULL at the end. Start

@@ -158,12 +158,12 @@ double cpu_model_lost(int device) {
     return cpu_model ? lost_at[device] : INFINITY;
 }
 
-// The roofline model: a kernel takes as long as its bytes or its instructions, whichever is longer
-// (Williams, Waterman, Patterson, 2009), or as its threads wait for memory, of which the GPU holds
-// only so many at a time (Little's law). Kernels and products also have a fixed time, for the first
-// loads and the last results, so the efficiency grows with the size: a product whose operations
-// take as long as that fixed time reaches half the rate. A copy on the device reads and writes each
-// byte.
+// The roofline model (Williams, Waterman, Patterson, 2009): a kernel takes as long as its bytes or
+// its instructions, whichever is longer. A kernel whose threads wait for memory may take longer,
+// because the GPU holds only so many threads at a time (Little's law). Kernels and products also
+// have a fixed time, for the first loads and the last results, so the efficiency grows with the
+// size: a product whose operations take as long as that fixed time reaches half the rate. A copy on
+// the device reads and writes each byte.
 double cpu_model_seconds(const struct cpu_cost *cost, int device) {
     const struct cpu_model *m = cpu_model;
     double rate = 0, seconds = 0;
