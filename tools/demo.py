@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
 """Shows a slide: runs the commands whose output it quotes, as tools/author/record.py does, and prints the lines that the slide
-shows. If it has a chart, the chart is drawn from this run, and opened where there is a screen. SLIDE is the number of a deck and
-of a slide, such as 1.26. Without it, the slides with commands are listed. The commands run in a new folder, such as
-build/demo/1.26, with links to the course, so a demo finds no files of an older one."""
+shows. If it has a chart, the chart is drawn from this run, and opened where there is a screen, or else drawn in the terminal.
+SLIDE is the number of a deck and of a slide, such as 1.26. Without it, the slides with commands are listed. The commands run in
+a new folder, such as build/demo/1.26, with links to the course, so a demo finds no files of an older one."""
 import argparse
 import os
 import re
 import shutil
 import subprocess
 import sys
+import xml.etree.ElementTree as ElementTree
 
 sys.dont_write_bytecode = True  # no __pycache__ in the folder of the tools
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "author"))
 import files  # noqa: E402
+from drawing import COMMUNICATE, COMPUTE, COPY, FOURTH, HOST, UPDATE, WIDTH, points_on  # noqa: E402
 from record import FIGURES, NOTES, copy_of_steps, is_dots, same_words  # noqa: E402
 from render import ROOT, VALUE  # noqa: E402
 from slides import BadDeck, decks, drawn  # noqa: E402
@@ -29,6 +31,56 @@ def build(commands):
 def viewer():
     """The program that opens a picture, or None without a screen."""
     return (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")) and shutil.which("xdg-open")
+
+
+# A terminal without colours shows an area of a colour as one of these letters.
+LETTERS = {colour.line: letter for colour, letter in zip((COMPUTE, COMMUNICATE, UPDATE, COPY, HOST, FOURTH), "#=+-.%")}
+
+
+def in_letters(svg, columns, coloured):
+    """Yields the lines of the picture for a terminal with so many columns, whose cells are twice as high as wide."""
+    cell, texts = WIDTH / columns, []
+    root = ElementTree.fromstring(svg)
+    rows = round(float(root.get("height")) / cell / 2)
+    cells = [[(" ", "#000000", "#FFFFFF")] * columns for _ in range(rows)]
+
+    def put(x, y, letter, ink=None, fill=None):
+        if 0 <= x < columns and 0 <= y < rows:
+            cells[y][x] = letter, ink or cells[y][x][1], fill or cells[y][x][2]
+    for element in root.iter():
+        tag, at = element.tag.rpartition("}")[2], element.get
+        if tag == "rect" and at("x") and at("fill") != "none":
+            x, width = float(at("x")) / cell, float(at("width")) / cell
+            y, height = float(at("y")) / cell / 2, float(at("height")) / cell / 2
+            count, letter = max(round(height), 1), " " if coloured else LETTERS.get(at("fill"), " ")
+            first = int(y + height / 2) - (count - 1) // 2  # around its text
+            for row in range(first, first + count):
+                for column in range(round(x), max(round(x + width), round(x) + 1)):
+                    put(column, row, letter, fill=at("fill"))
+        elif tag == "circle":
+            put(int(float(at("cx")) / cell), int(float(at("cy")) / cell / 2), "o", at("fill"))
+        elif tag == "path" and re.fullmatch("[-ML0-9. ]+", at("d")):
+            for x, y in points_on(at("d")):
+                put(int(x / cell), int(y / cell / 2), "\u00b7", at("stroke"))
+        elif tag == "text":
+            before = len(element.text) * {"start": 0, "middle": 0.5, "end": 1}[at("text-anchor")]
+            row = int((float(at("y")) - 0.35 * float(at("font-size"))) / cell / 2)
+            texts.append((row, round(float(at("x")) / cell - before), element.text, at("fill")))
+    end = [0] * rows
+    for row, x, text, ink in sorted(texts):
+        x = max(x, end[row])  # the letters of a narrow terminal are wide, and would lie on each other
+        end[row] = x + len(text) + 1
+        for i, letter in enumerate(text):
+            put(x + i, row, letter, ink)
+    for row in cells:
+        if coloured:
+            yield "".join(f"\033[38;2;{rgb(ink)}m\033[48;2;{rgb(fill)}m{letter}" for letter, ink, fill in row) + "\033[0m"
+        else:
+            yield "".join(letter for letter, _, _ in row).rstrip()
+
+
+def rgb(colour):
+    return ";".join(str(byte) for byte in bytes.fromhex(colour[1:]))
 
 
 def shows(quoted, line):
@@ -57,10 +109,14 @@ def draw(name, printed, folder):
     """Draws the figure of that name from what its commands have printed."""
     table, picture = (os.path.join(folder, name + suffix) for suffix in (".txt", ".svg"))
     files.write(table, printed)
-    files.write(picture, drawn(os.path.join(FIGURES, name + ".py"), table))
-    print(f"\n{os.path.relpath(picture, ROOT)} shows these numbers" + ("" if viewer() else ": open it in a browser"))
+    svg = drawn(os.path.join(FIGURES, name + ".py"), table)
+    files.write(picture, svg)
     if viewer():
         subprocess.run([viewer(), picture], stderr=subprocess.DEVNULL, check=False)
+    else:
+        columns = min(shutil.get_terminal_size((112, 0)).columns, 112)  # with more, the letters of a word would have gaps
+        print("", *in_letters(svg, columns, sys.stdout.isatty()), sep="\n")
+    print(f"\n{os.path.relpath(picture, ROOT)} shows these numbers")
 
 
 def main():
@@ -84,8 +140,7 @@ def main():
     os.makedirs(folder)
     copy_of_steps(folder, options.programs or "build/cpu")
     for quote in slide.quotes():
-        chart = quote.figure and viewer()
-        printed = run(quote.commands, ["..."] if chart else quote.lines_in(slide.source.split("\n")), folder)
+        printed = run(quote.commands, ["..."] if quote.figure else quote.lines_in(slide.source.split("\n")), folder)
         if quote.figure:
             draw(quote.figure, printed, folder)
 
