@@ -1,7 +1,7 @@
 #!/bin/bash
 # demo_fsdp.sh [OPTION...]: trains language models that do not fit on one device, with step 7. Each model is too large for
-# the options before it: first for --strategy none, then without recomputation, then without accumulation. For each run, the
-# script prints what a rank stores and sends, and the time. The CPU device models eight H100 of which MEMORY (24G) can be
+# the options before it: first for --strategy none, then without recomputation or bf16, then without accumulation. For each
+# run, the script prints what a rank stores and sends, and the time. The CPU device models eight H100 of which MEMORY (24G) can be
 # used, and leaves out the arithmetic; on a machine with GPUs, these are used.
 set -eu
 device=cpu
@@ -55,7 +55,7 @@ run() {
                 for (sum += bytes[kinds[k]]; length(bar) < sum / 1e9; )
                     bar = bar letters[k]
             bar = sprintf("%-36s", bar)
-            mark = int(limit / 1e9)
+            mark = int(limit / 1e9 + 0.999) # as the letters, rounded up
             bar = substr(bar, 1, mark) "|" substr(bar, mark + 1)
             sub(/ +$/, "", bar)
             printf "%-46s %-4s %5.1f %8.1f %9.0f %10.0f  %s\n", name, fits, bytes["peak"] / 1e9, sent / 1e9, ms,
@@ -72,7 +72,7 @@ layers=$(awk -v memory="$memory" 'BEGIN { n = int(memory * 1.15 / 1.44e9); print
 wide=$(awk -v memory="$memory" -v ranks="$ranks" 'BEGIN { n = int(memory * ranks * 0.63 / 3.22e9); print n < 60 ? (n > 1 ? n : 1) : 60 }')
 small=(--size 1b --layers "$layers" --batch $((2 * ranks)))
 deep=(--size 1b --layers $((2 * layers)) --batch $((2 * ranks)))
-large=(--size 8b --layers "$wide" --batch $((4 * ranks)))
+large=(--size 8b --batch $((4 * ranks)) --recompute 1)
 echo "$ranks ranks, each with $((memory / 1000000)) MB of device memory; sequences of 2048 tokens, AdamW, fp32"
 echo "P parameters, G gradients, O optimizer, W gathered units, A activations: 1 GB a letter; |: the end of the memory"
 printf '%-46s %-4s %5s %8s %9s %10s\n' "" fits "GB" "GB sent" "ms a step" "tokens/s"
@@ -80,6 +80,9 @@ run "$layers layers of 2048, none" "${small[@]}" --strategy none
 run "$layers layers of 2048, full" "${small[@]}"
 run "$((2 * layers)) layers of 2048, full" "${deep[@]}"
 run "$((2 * layers)) layers of 2048, full, recompute" "${deep[@]}" --recompute 1
-run "$wide layers of 4096, full, recompute" "${large[@]}" --recompute 1
-run "$wide layers of 4096, full, recompute, accumulate" "${large[@]}" --recompute 1 --accumulate 4
-run "the same in bf16" "${large[@]}" --recompute 1 --accumulate 4 --precision bf16
+run "$((2 * layers)) layers of 2048, full, bf16" "${deep[@]}" --precision bf16
+run "$wide layers of 4096, full, recompute" "${large[@]}" --layers "$wide"
+large+=(--accumulate 4)
+run "$wide layers of 4096, full, recompute, accumulate" "${large[@]}" --layers "$wide"
+run "the same in bf16" "${large[@]}" --layers "$wide" --precision bf16
+run "the same with $((wide * 13 / 10)) layers" "${large[@]}" --layers "$((wide * 13 / 10))" --precision bf16

@@ -5,10 +5,10 @@ import re
 from drawing import COMMUNICATE, COMPUTE, COPY, FOURTH, HOST, UPDATE, Figure
 
 TEXT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../language-models.md")
-ROW = re.compile(r"^((?:[24]0 layers|the same).*?) +(yes|no) +([\d.]+) +[\d.]+ +\d+ +(\d+) +([PGOWA]+\|?[PGOWA]*)", re.MULTILINE)
+ROW = re.compile(r"^((?:\d+ layers|the same).*?) +(yes|no) +([\d.]+) +[\d.]+ +\d+ +(\d+) +([PGOWA]+\|?[PGOWA]*)", re.MULTILINE)
 PARTS = {"P": ("parameters", COMPUTE), "G": ("gradients", COMMUNICATE), "O": ("optimizer", UPDATE), "W": ("gathered", FOURTH),
          "A": ("activations", COPY)}
-LEFT, TOP, PITCH, HEIGHT, SCALE = 470, 66, 56, 40, 13
+LEFT, TOP, PITCH, HEIGHT, SCALE = 470, 56, 47, 36, 13
 
 
 def draw():
@@ -18,7 +18,7 @@ def draw():
     rows = [(name, fits, float(gb), int(rate), letters.replace("|", "")) for name, fits, gb, rate, letters in ROW.findall(text)]
     f = Figure("Memory of a rank with each option", f"Eight modelled H100 of which {most:.1f} GB can be used. " + " ".join(
         f"{name}: {gb} GB{', which does not fit' if fits == 'no' else f', {rate:,} tokens per second'}."
-        for name, fits, gb, rate, _ in rows), TOP + PITCH * len(rows) + 40)
+        for name, fits, gb, rate, _ in rows), TOP + PITCH * len(rows) + 36)
     f.legend(LEFT - 220, 22, PARTS.values())
     end = LEFT + most * SCALE
     f.line((end, TOP - 14), (end, TOP + PITCH * len(rows)), colour=HOST, thick=3, dashed=True)
