@@ -1,29 +1,66 @@
-"""A training step of step 5 without prefetch: what two ranks hold of layers A and B (05_fsdp/fsdp.c)."""
+"""A training step of step 5 without prefetch: what two ranks hold of layers A and B (05_fsdp/fsdp.c). Session 4 shows some
+frames larger, each with the memory of a rank until then, in layers and without the optimizer."""
 import json
 import os
 
-from drawing import COMMUNICATE, COMPUTE, HOST, PLAIN, UPDATE, Figure
+from drawing import COMMUNICATE, COMPUTE, COPY, HOST, PLAIN, UPDATE, Figure
 
 # The frames, which the web site also shows: the name, the layer in the buffer (g: its gradients), and the summed gradients.
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "fsdp.json"), encoding="ascii") as file:
     FRAMES = json.load(file)
 COLOURS = {"gather": COMMUNICATE, "scatter": COMMUNICATE, "forward": COMPUTE, "backward": COMPUTE, "free": HOST, "update": UPDATE}
 RANKS, FRAME, CELL, HEIGHT, BETWEEN = 2, 147, 40, 86, 26
+LEFT, PITCH, BOTTOM, LAYER = 60, 75, 464, 44  # of the chart of a rank's memory: a bar for each frame, and a layer's height
 
 
-def memory(f, x, y, rank, buffer, summed, updated):
-    f.area(x, y, FRAME - 7, HEIGHT, "none", HOST.line, corner=6)
+def name_of(f, x, y, width, name):
+    work = COLOURS.get(name.split()[0])
+    f.box(x, y, width, 30, name, work or PLAIN, solid=bool(work), size=18, bold=True)
+    return work
+
+
+def memory(f, x, y, rank, frame, width=FRAME - 7):
+    name, buffer, summed = frame
+    updated = name == "update"
+    f.area(x, y, width, HEIGHT, "none", HOST.line, corner=6)
     for row, layer in enumerate("AB"):
         top = y + 4 + row * CELL
         f.box(x + 4, top, CELL, CELL - 2, f"{layer}{rank}", COMPUTE, size=18, bold=updated, solid=updated)
         if layer in summed:
             f.box(x + 6 + CELL, top, CELL + 2, CELL - 2, f"g{layer}{rank}", COMMUNICATE, solid=True, size=18)
         if buffer:
-            f.box(x + FRAME - 13 - CELL, top, CELL + 2, CELL - 2, f"{buffer}{row}",
+            f.box(x + width - 6 - CELL, top, CELL + 2, CELL - 2, f"{buffer}{row}",
                   COMMUNICATE if "g" in buffer else COMPUTE, size=18)
 
 
-def draw():
+def build(count):
+    """The last one of so many frames, and the memory of a rank in each of them."""
+    f = Figure("A frame of sharded training", f"{FRAMES[count - 1][0]}, and the memory of a rank until then.")
+    work = name_of(f, 320, 4, 540, FRAMES[count - 1][0])
+    for rank in range(RANKS):
+        x = 320 + rank * 320
+        f.text(x + 110, 58, f"rank {rank}", 20, bold=True)
+        memory(f, x, 76, rank, FRAMES[count - 1], 220)
+    if work is COMMUNICATE:
+        f.arrow((548, 119), (632, 119), colour=COMMUNICATE, both=True)
+    f.legend(LEFT, 204, (("shard of the parameters", COMPUTE), ("gathered layer, or its gradients", COPY), ("summed gradients", COMMUNICATE)))
+    top = BOTTOM - 4 * LAYER
+    f.line((LEFT, top), (LEFT + PITCH * len(FRAMES), top), colour=HOST, dashed=True, thick=3)
+    f.text(LEFT + PITCH * len(FRAMES), top - 18, "all parameters and gradients", 18, "end")
+    for layers in range(5):
+        f.text(LEFT - 14, BOTTOM - layers * LAYER, str(layers), 18, "end")
+    for i, (name, buffer, summed) in enumerate(FRAMES):
+        x, y = LEFT + i * PITCH, BOTTOM
+        for layers, colour in ((2 / RANKS, COMPUTE), (bool(buffer), COPY), (len(summed) / RANKS, COMMUNICATE)) * (i < count):
+            y -= layers * LAYER
+            f.area(x + 4, y, PITCH - 8, layers * LAYER, colour.line)
+        f.text(x + PITCH / 2, BOTTOM + 32, name.replace(" ", "\n").replace("backward", "backw."), 18, bold=i == count - 1)
+    return f
+
+
+def draw(frames=None):
+    if frames:
+        return build(int(frames))
     f = Figure("Sharded training as a film strip",
                "Two ranks train a model of two layers, A and B. Rank 0 keeps the first halves A0 and B0, rank 1 the "
                "second halves A1 and B1. Forward: the ranks gather A, compute it, free it, and do the same with B. "
@@ -31,11 +68,11 @@ def draw():
                "and frees the rest. The same follows for A. Then each rank updates its halves.")
     for s, strip in enumerate((FRAMES[:7], FRAMES[7:])):
         y = 4 + s * 246
-        for i, (name, buffer, summed) in enumerate(strip):
-            x, work = 90 + i * FRAME, COLOURS.get(name.split()[0])
-            f.box(x, y, FRAME - 7, 30, name, work or PLAIN, solid=bool(work), size=18, bold=True)
+        for i, frame in enumerate(strip):
+            x = 90 + i * FRAME
+            work = name_of(f, x, y, FRAME - 7, frame[0])
             for rank in range(RANKS):
-                memory(f, x, y + 36 + rank * (HEIGHT + BETWEEN), rank, buffer, summed, name == "update")
+                memory(f, x, y + 36 + rank * (HEIGHT + BETWEEN), rank, frame)
             if work is COMMUNICATE:
                 center = x + FRAME - 33
                 f.arrow((center, y + 36 + HEIGHT), (center, y + 36 + HEIGHT + BETWEEN), colour=COMMUNICATE, both=True)

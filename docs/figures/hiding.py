@@ -1,4 +1,4 @@
-r"""What a training step on eight modelled H100 consists of, with and without prefetch. These commands wrote large.csv:
+r"""What a training step on eight modelled H100 consists of, with and without prefetch and other options. These commands wrote large.csv:
 
 . docs/slides/large.sh
 while read -r run options; do
@@ -71,5 +71,11 @@ def draw_bytes(title, names, with_time):
     return f
 
 
-def draw():
+def draw(which="prefetch"):
+    if which == "bf16":
+        return draw_times("A training step in fp32 and in bfloat16", (("fp32", "--precision fp32"), ("bf16", "--precision bf16")), 2.5)
+    if which == "accumulation":
+        return draw_bytes("Memory and messages with accumulation", (("bf16", "--accumulate 1"), ("parts", "--accumulate 4")), False)
+    if which == "recomputation":
+        return draw_bytes("Memory and time with recomputation", (("units", "--recompute 0"), ("recomputed", "--recompute 1")), True)
     return draw_times("A training step with and without prefetch", (("serial", "--prefetch 0"), ("fp32", "--prefetch 1")))

@@ -54,8 +54,10 @@ def names(f, y, height, pitch):
         f.text(16, y + rank * pitch + height / 2, f"rank {rank}", 20, "start", bold=True)
 
 
-def half(first, title, description, words):
+def half(first, title, description):
     """A figure of the start and the rounds of the reduce-scatter, or of the all-gather."""
+    def words(summed):
+        return "sum" if len(summed) == RANKS else "" if first else "+".join(map(str, sorted(summed)))
     f = Figure(title, description)
     states = list(rounds())[first:first + RANKS]
     for i, (held, received) in enumerate(states):
@@ -66,7 +68,13 @@ def half(first, title, description, words):
     return f
 
 
-def draw():
+def draw(which=None):
+    if which == "reduce-scatter":
+        return half(0, "Ring reduce-scatter on four ranks", "The start and three rounds. In each round, every rank sends one chunk to the "
+                    "next rank, which adds it to its own. After round 3, rank 0 holds the sum of chunk b, rank 1 of c, rank 2 of d, rank 3 of a.")
+    if which == "all-gather":
+        return half(3, "Ring all-gather on four ranks", "The state after the reduce-scatter, and three rounds. In each round, every rank sends "
+                    "the chunk of the sum that it received last to the next rank, which copies it. After round 6, every rank holds all four sums.")
     f = Figure("A ring all-reduce on four ranks",
                "Seven tables, one after each round. Every rank divides its array into four chunks, and in each round "
                "sends one chunk to the next rank. In rounds 1 to 3, a rank adds what it receives: then each rank holds "

@@ -36,8 +36,8 @@ def numbers(text):
 
 def pictures_of(slide):
     """The description of each figure of the slide, and the numbers in the texts of this figure."""
-    for description, path in PICTURE.findall(slide.body):
-        yield description, numbers("\n".join(re.findall(r">([^<]+)<", drawn(os.path.join(ROOT, "docs/slides", path)))))
+    for description, path, which in PICTURE.findall(slide.body):
+        yield description, numbers("\n".join(re.findall(r">([^<]+)<", drawn(os.path.join(ROOT, "docs/slides", path), which))))
 
 
 def shown_by(slide):

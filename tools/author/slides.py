@@ -5,7 +5,7 @@ A deck is a Markdown file in docs/slides, such as 2-data-parallel.md. Lines of -
 end of a slide holds the speaker notes; its first line says how long the slide takes, such as "2 minutes". A slide of the
 class exercise has the title of an exercise, such as "Exercise 2.1: Sum the gradients", and gets a timer with the minutes of
 that exercise. The blocks of code are filled here. The footer says where the code stands, and which make demo runs the commands
-of the slide (tools/demo.py). A comment such as <!-- part: Network --> begins a part of the deck, and the footers show all
+of the slide (tools/demo.py). An address of a picture such as fsdp.py#3 calls draw("3"). A comment such as <!-- part: Network --> begins a part of the deck, and the footers show all
 parts. The first slide shows the environment variables SPEAKER, PLACE, DATE and ADDRESS, if they are set."""
 import argparse
 import base64
@@ -31,7 +31,7 @@ NODE = os.path.join(ROOT, "build", "node")
 OUT = os.path.join(ROOT, "build", "slides")
 NOTES = re.compile(r"<!--\n([\d.]+) minutes?\n(.*?)\n-->", re.DOTALL)
 PART = re.compile(r"^<!-- part: (.*) -->\n", re.MULTILINE)
-PICTURE = re.compile(r"!\[([^]]*)\]\(([^):]*\.(?:svg|py))\)")  # a file, or the source that draws it
+PICTURE = re.compile(r"!\[([^]]*)\]\(([^):#]*\.(?:svg|py))(?:#([\w-]+))?\)")  # a file, or the source that draws it
 EXERCISE = re.compile(r"^# (Exercise|Fault) ((?:\d|debug)\.\d+): (.*)$", re.MULTILINE)
 PACE = 80  # words a minute: half of a quick talk, because commands run and attendees ask
 COLUMNS = 88  # a block of code with longer lines has smaller letters
@@ -146,14 +146,15 @@ def place(kind, words):
     return f"make diff{pair} F={name}"
 
 
-def drawn(path, *table):
-    """The picture in a file, or the one that this source draws. table: of a chart, in place of its own."""
+def drawn(path, *what):
+    """The picture in a file, or the one that this source draws. what: which of its pictures, or the table of a chart, in place
+    of its own."""
     if not path.endswith(".py"):
         with open(path, encoding="utf-8") as file:
             return file.read()
     if FIGURES not in sys.path:
         sys.path.insert(0, FIGURES)  # a source may import another one
-    svg = runpy.run_path(path)["draw"](*table).svg()
+    svg = runpy.run_path(path)["draw"](*filter(None, what)).svg()
     for fault in faults(svg):
         raise BadDeck(f"{os.path.relpath(path, ROOT)}: {fault}")
     return svg
@@ -161,7 +162,7 @@ def drawn(path, *table):
 
 def picture(match, folder):
     """The picture with its data in the page itself, so that one file is all of the slides."""
-    data = base64.b64encode(drawn(os.path.join(folder, match[2])).encode()).decode()
+    data = base64.b64encode(drawn(os.path.join(folder, match[2]), match[3]).encode()).decode()
     return f'<img alt="{html.escape(match[1])}" src="data:image/svg+xml;base64,{data}">'
 
 
