@@ -1,11 +1,8 @@
 """The accuracy after an epoch with four batches. accuracy.txt holds what the commands below the figure in docs/slides/1-one-gpu.md
 print."""
-import os
 import re
 
 from drawing import COMMUNICATE, COMPUTE, Figure
-
-TABLE = os.path.splitext(os.path.abspath(__file__))[0] + ".txt"
 
 
 def bars(title, rows, width=640, pitch=70, left=330):
@@ -17,7 +14,7 @@ def bars(title, rows, width=640, pitch=70, left=330):
     return f
 
 
-def draw(table=TABLE):
+def draw(table):
     with open(table, encoding="utf-8") as file:
         rows = re.findall(r"^(--.*): accuracy ([\d.]+)%$", file.read(), re.M)
     return bars("The accuracy after an epoch with larger batches",

@@ -1,15 +1,12 @@
 """Modelled bus bandwidth of an all-reduce against the size of the message: rings of 2 and 8 GPUs, and NVLS on 8. The table
 busbw-size.txt has rows of: GPUs, algorithm, bytes, GB/s. Its commands stand below the figure in docs/slides/2-data-parallel.md."""
-import os
-
 from drawing import COMMUNICATE, COMPUTE, HOST, UPDATE, Axes, Figure
 from links import rate
 
-TABLE = os.path.splitext(os.path.abspath(__file__))[0] + ".txt"
 STYLES = {("2", "Ring"): (COMPUTE, "circle"), ("8", "Ring"): (COMMUNICATE, "square"), ("8", "NVLS"): (UPDATE, "diamond")}
 
 
-def draw(table=TABLE):
+def draw(table):
     curves = {}
     with open(table, encoding="utf-8") as file:
         for line in file:

@@ -8,7 +8,7 @@ TEXT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../language-mod
 ROW = re.compile(r"^((?:\d+ layers|the same).*?) +(yes|no) +([\d.]+) +[\d.]+ +\d+ +(\d+) +([PGOWA]+\|?[PGOWA]*)", re.MULTILINE)
 PARTS = {"P": ("parameters", COMPUTE), "G": ("gradients", COMMUNICATE), "O": ("optimizer", UPDATE), "W": ("gathered", FOURTH),
          "A": ("activations", COPY)}
-LEFT, TOP, PITCH, HEIGHT, SCALE = 470, 56, 47, 36, 13
+LEFT, TOP, PITCH, HEIGHT, SCALE = 470, 56, 45, 34, 13
 
 
 def draw():

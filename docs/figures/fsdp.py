@@ -10,7 +10,7 @@ with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "fsdp.json"),
     FRAMES = json.load(file)
 COLOURS = {"gather": COMMUNICATE, "scatter": COMMUNICATE, "forward": COMPUTE, "backward": COMPUTE, "free": HOST, "update": UPDATE}
 RANKS, FRAME, CELL, HEIGHT, BETWEEN = 2, 147, 40, 86, 26
-LEFT, PITCH, BOTTOM, LAYER = 60, 75, 464, 44  # of the chart of a rank's memory: a bar for each frame, and a layer's height
+LEFT, PITCH, BOTTOM, LAYER = 60, 75, 468, 44  # of the chart of a rank's memory: a bar for each frame, and a layer's height
 
 
 def name_of(f, x, y, width, name):
@@ -19,34 +19,33 @@ def name_of(f, x, y, width, name):
     return work
 
 
-def memory(f, x, y, rank, frame, width=FRAME - 7):
+def memory(f, x, y, rank, frame, width=FRAME - 7, cell=CELL, size=18):
     name, buffer, summed = frame
     updated = name == "update"
-    f.area(x, y, width, HEIGHT, "none", HOST.line, corner=6)
+    f.area(x, y, width, 2 * cell + 6, "none", HOST.line, corner=6)
     for row, layer in enumerate("AB"):
-        top = y + 4 + row * CELL
-        f.box(x + 4, top, CELL, CELL - 2, f"{layer}{rank}", COMPUTE, size=18, bold=updated, solid=updated)
+        top = y + 4 + row * cell
+        f.box(x + 4, top, cell, cell - 2, f"{layer}{rank}", COMPUTE, size=size, bold=updated, solid=updated)
         if layer in summed:
-            f.box(x + 6 + CELL, top, CELL + 2, CELL - 2, f"g{layer}{rank}", COMMUNICATE, solid=True, size=18)
+            f.box(x + 6 + cell, top, cell + 2, cell - 2, f"g{layer}{rank}", COMMUNICATE, solid=True, size=size)
         if buffer:
-            f.box(x + width - 6 - CELL, top, CELL + 2, CELL - 2, f"{buffer}{row}",
-                  COMMUNICATE if "g" in buffer else COMPUTE, size=18)
+            f.box(x + width - 6 - cell, top, cell + 2, cell - 2, f"{buffer}{row}", COMMUNICATE if "g" in buffer else COMPUTE, size=size)
 
 
 def build(count):
     """The last one of so many frames, and the memory of a rank in each of them."""
     f = Figure("A frame of sharded training", f"{FRAMES[count - 1][0]}, and the memory of a rank until then.")
-    work = name_of(f, 320, 4, 540, FRAMES[count - 1][0])
+    work = name_of(f, 230, 4, 710, FRAMES[count - 1][0])
     for rank in range(RANKS):
-        x = 320 + rank * 320
-        f.text(x + 110, 58, f"rank {rank}", 20, bold=True)
-        memory(f, x, 76, rank, FRAMES[count - 1], 220)
+        x = 230 + rank * 400
+        f.text(x + 155, 56, f"rank {rank}", 20, bold=True)
+        memory(f, x, 72, rank, FRAMES[count - 1], 310, 60, 24)
     if work is COMMUNICATE:
-        f.arrow((548, 119), (632, 119), colour=COMMUNICATE, both=True)
-    f.legend(LEFT, 204, (("shard of the parameters", COMPUTE), ("gathered layer, or its gradients", COPY), ("summed gradients", COMMUNICATE)))
+        f.arrow((548, 135), (622, 135), colour=COMMUNICATE, both=True)
+    f.legend(LEFT, 226, (("shard of the parameters", COMPUTE), ("gathered layer, or its gradients", COPY), ("summed gradients", COMMUNICATE)))
     top = BOTTOM - 4 * LAYER
     f.line((LEFT, top), (LEFT + PITCH * len(FRAMES), top), colour=HOST, dashed=True, thick=3)
-    f.text(LEFT + PITCH * len(FRAMES), top - 18, "all parameters and gradients", 18, "end")
+    f.text(LEFT + PITCH * len(FRAMES), top - 16, "all parameters and gradients", 18, "end")
     for layers in range(5):
         f.text(LEFT - 14, BOTTOM - layers * LAYER, str(layers), 18, "end")
     for i, (name, buffer, summed) in enumerate(FRAMES):

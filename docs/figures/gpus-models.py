@@ -1,11 +1,9 @@
 """A training step of two models on four modelled GPUs, on a logarithmic scale. gpus-models.txt has a row for each GPU, with the
 milliseconds of the small and of the large model; its commands stand below the figure in docs/slides/1-one-gpu.md."""
 import math
-import os
 
 from drawing import COMMUNICATE, COMPUTE, HOST, Figure
 
-TABLE = os.path.splitext(os.path.abspath(__file__))[0] + ".txt"
 LEFT, WIDTH, PITCH, HEIGHT = 96, 860, 60, 23  # of the bars
 LEAST, MOST = 0.01, 100  # ms at the two ends of the axis
 
@@ -14,7 +12,7 @@ def x(ms):
     return LEFT + WIDTH * math.log(ms / LEAST) / math.log(MOST / LEAST)
 
 
-def draw(table=TABLE):
+def draw(table):
     with open(table, encoding="utf-8") as file:
         rows = [(line.split()[-1].upper(), float(line.split()[0]), float(line.split()[1])) for line in file]
     bottom = 40 + PITCH * len(rows)

@@ -1,16 +1,14 @@
 """The time of a sum of eight modelled H100 against its size, both logarithmic. latency.txt holds what the commands below the figure in
 docs/slides/2-data-parallel.md print."""
 import math
-import os
 import re
 
 from drawing import COMMUNICATE, COMPUTE, HOST, Figure
 
-TABLE = os.path.splitext(os.path.abspath(__file__))[0] + ".txt"
 LEFT, RIGHT, TOP, BOTTOM, MOST = 90, 1060, 44, 250, 100  # microseconds at the top
 
 
-def draw(table=TABLE):
+def draw(table):
     with open(table, encoding="utf-8") as file:
         rows = [(int(size), float(us)) for size, us in re.findall(r"^(\d+) bytes: ([\d.]+) us", file.read(), re.M)]
     f = Figure("The time of a sum against its size", "Eight modelled H100. " + " ".join(f"{size:,} bytes: {us:.2f} us." for size, us in rows), 320)

@@ -1,11 +1,7 @@
 """The losses of step 1, and of step 5 on 1, 2 and 4 ranks. losses-sharded.txt holds what the commands below the figure in
 docs/slides/4-large-models.md print."""
-import os
-
 from losses import curves
 
-TABLE = os.path.splitext(os.path.abspath(__file__))[0] + ".txt"
 
-
-def draw(table=TABLE):
+def draw(table):
     return curves("The losses of step 1 and of step 5", table, ("step 1", "step 5, 1 rank", "step 5, 2 ranks", "step 5, 4 ranks"))

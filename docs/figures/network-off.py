@@ -1,15 +1,12 @@
 """The bus bandwidth of two modelled nodes with and without InfiniBand. network-off.txt holds what the commands below the figure in
 docs/slides/3-many-nodes.md print."""
-import os
 import re
 
 from accuracy import bars
 from drawing import COMMUNICATE, COMPUTE
 
-TABLE = os.path.splitext(os.path.abspath(__file__))[0] + ".txt"
 
-
-def draw(table=TABLE):
+def draw(table):
     with open(table, encoding="utf-8") as file:
         fast, slow = map(float, re.findall(r"([\d.]+) GB/s", file.read()))
     return bars("Bus bandwidth of an all-reduce with and without InfiniBand", [

@@ -1,10 +1,7 @@
 """The phases of a training step of the small model with batch 1,024 on 1, 2, 4 and 8 modelled H100. phases.txt holds what
 --profile prints; its commands stand below the figure in docs/slides/1-one-gpu.md."""
-import os
-
 from drawing import COMMUNICATE, COMPUTE, COPY, HOST, UPDATE, Figure
 
-TABLE = os.path.splitext(os.path.abspath(__file__))[0] + ".txt"
 PHASES = (("forward", COPY), ("backward", COMPUTE), ("update", UPDATE), ("comm", COMMUNICATE))
 LEFT, WIDTH, PITCH, HEIGHT = 210, 730, 62, 46  # of the bars
 
@@ -44,5 +41,5 @@ def bars(title, labels, table):
     return f
 
 
-def draw(table=TABLE):
+def draw(table):
     return bars("A training step of the small model on more GPUs", ["1 GPU", "2 GPUs", "4 GPUs", "8 GPUs"], table)

@@ -1,11 +1,9 @@
 """What two ranks did when rank 1 was killed, measured on the CPU device. restart-time.txt holds what the commands below the figure
 in docs/slides/3-many-nodes.md print."""
-import os
 import re
 
 from drawing import COMMUNICATE, COMPUTE, HOST, UPDATE, Colour, Figure
 
-TABLE = os.path.splitext(os.path.abspath(__file__))[0] + ".txt"
 LEFT, RIGHT, HEIGHT = 130, 1090, 60
 LOST = Colour("#B00020", "#F6D9DE", "#FFFFFF")
 
@@ -35,22 +33,22 @@ def work(f, x, row, name, spans):
               size=18, solid=colour is not HOST)
 
 
-def draw(table=TABLE):
+def draw(table):
     (start, _), (train, _), (saved, _), (died, _), (again, _), _, _, (resumed, _), (end, _) = events_of(table)
     f = Figure("A rank is killed, and the launcher starts all ranks again", f"Measured. The ranks train after {train:.1f} s and save a "
                f"snapshot after {saved:.1f} s. Rank 1 is killed after {died:.1f} s. The launcher starts all ranks again after {again:.1f} s. "
-               f"They continue from the snapshot after {resumed:.1f} s, and end after {end:.1f} s.", 370)
-    x = timeline(f, end, 290)
-    for name, row, stop in (("rank 0", 90, again), ("rank 1", 180, died)):
+               f"They continue from the snapshot after {resumed:.1f} s, and end after {end:.1f} s.", 340)
+    x = timeline(f, end, 264)
+    for name, row, stop in (("rank 0", 86, again), ("rank 1", 166, died)):
         work(f, x, row, name, [(start, train, HOST, "start"), (train, saved, COMPUTE, "train"), (saved, died, COMMUNICATE, "lost"),
                                (died, stop, HOST, ""), (again, resumed, HOST, "start again"), (resumed, end, COMPUTE, "train on")])
         f.area(x(saved) - 5, row - 8, 10, HEIGHT + 16, UPDATE.line)
         f.area(x(resumed) - 5, row - 8, 10, HEIGHT + 16, UPDATE.line)
     for side in (-14, 14):
-        f.line((x(died) - side, 196), (x(died) + side, 224), colour=LOST, thick=6)
+        f.line((x(died) - side, 182), (x(died) + side, 210), colour=LOST, thick=6)
     f.text(x(saved), 62, "snapshot saved", 18, "end")
     f.text(x(resumed), 62, "and read", 18)
-    f.text(x(died) + 16, 262, "rank 1 is killed", 18, "start")
+    f.text(x(died) + 16, 242, "rank 1 is killed", 18, "start")
     f.brace(x(saved), x(resumed), 50, f"{resumed - saved:.1f} s lost", up=True, size=20, bold=True)
-    f.text(RIGHT, 346, "seconds, measured", 18, "end")
+    f.text(RIGHT, 318, "seconds, measured", 18, "end")
     return f

@@ -1,15 +1,12 @@
 """The bytes that the busiest rank and the others send in three all-reduces on four ranks. sent-bytes.txt is the table of step 6;
 its commands stand below the figure in docs/slides/2-data-parallel.md."""
-import os
-
 from drawing import COMMUNICATE, COMPUTE, HOST, Figure
 
-TABLE = os.path.splitext(os.path.abspath(__file__))[0] + ".txt"
 NAMES = {"gather+bcast": "to rank 0 and back", "ring": "ring", "rs+ag": "reduce-scatter, all-gather"}
 LEFT, WIDTH, PITCH, HEIGHT = 390, 500, 92, 34  # of the bars
 
 
-def draw(table=TABLE):
+def draw(table):
     with open(table, encoding="utf-8") as file:
         rows = [line.split() for line in file if line.split()[0] in NAMES]
     sent = [(NAMES[row[0]], int(row[3]) / 1e6, int(row[5]) / 1e6) for row in rows]

@@ -1,11 +1,7 @@
 """Like speedup.py: the model at the beginning of session 2. The commands of speedup-eight.txt stand below the figure in
 docs/slides/2-data-parallel.md."""
-import os
-
 from speedup import bars, rates_of
 
-TABLE = os.path.splitext(os.path.abspath(__file__))[0] + ".txt"
 
-
-def draw(table=TABLE):
+def draw(table):
     return bars("Speed-up with up to eight GPUs", [("4096,4096, batch 4,096", dict(zip((1, 2, 4, 8), rates_of(table))))])

@@ -1,13 +1,9 @@
 """Like speedup.py: a small and a large model on one GPU and on two. The commands of speedup-second.txt stand below the figure in
 docs/slides/1-one-gpu.md."""
-import os
-
 from speedup import bars, rates_of
 
-TABLE = os.path.splitext(os.path.abspath(__file__))[0] + ".txt"
 
-
-def draw(table=TABLE):
+def draw(table):
     small, small2, large, large2 = rates_of(table)
     return bars("Speed-up with a second GPU", [("small model: hidden layers 512, 512", {1: small, 2: small2}),
                                                ("large model: hidden layers 4096, 4096, 4096", {1: large, 2: large2})])

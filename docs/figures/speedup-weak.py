@@ -1,11 +1,7 @@
 """Like speedup.py, but each GPU keeps its 1,024 images (weak scaling). The commands of speedup-weak.txt stand below the figure
 in docs/slides/1-one-gpu.md."""
-import os
-
 from speedup import bars, rates_of
 
-TABLE = os.path.splitext(os.path.abspath(__file__))[0] + ".txt"
 
-
-def draw(table=TABLE):
+def draw(table):
     return bars("Speed-up with the same work for each GPU", [("4096,4096,4096, 1,024 images per GPU", dict(zip((1, 2, 4, 8), rates_of(table))))])

@@ -1,11 +1,9 @@
 """How much faster the large model of session 1 trains on 1, 2, 4 and 8 modelled H100, with one batch for all GPUs (strong
 scaling). speedup.txt has the last line of each run; its commands stand below the figure in docs/slides/1-one-gpu.md."""
-import os
 import re
 
 from drawing import COMPUTE, HOST, Figure
 
-TABLE = os.path.splitext(os.path.abspath(__file__))[0] + ".txt"
 LEFT, WIDTH, PITCH, HEIGHT = 200, 600, 52, 40  # of the bars
 
 
@@ -42,5 +40,5 @@ def bars(title, groups):
     return f
 
 
-def draw(table=TABLE):
+def draw(table):
     return bars("Speed-up with one batch for all GPUs", [("4096,4096,4096, batch 1,024", dict(zip((1, 2, 4, 8), rates_of(table))))])

@@ -1,14 +1,11 @@
 """The shares of the FLOPs of four stages. stage-costs.txt holds what the commands below the figure in docs/slides/5-language-models.md
 print."""
-import os
 import re
 
 from drawing import COMPUTE, HOST, Figure
 
-TABLE = os.path.splitext(os.path.abspath(__file__))[0] + ".txt"
 
-
-def draw(table=TABLE):
+def draw(table):
     with open(table, encoding="utf-8") as file:
         text = file.read()
     stages = [(layers, int(share)) for layers, share in re.findall(r"([\d-]+) \((\d+) %\)", text)]

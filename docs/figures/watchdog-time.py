@@ -7,10 +7,9 @@ from drawing import COMMUNICATE, COMPUTE, HOST, Figure
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 COMMON = runpy.run_path(os.path.join(FOLDER, "restart-time.py"))
-TABLE = os.path.splitext(os.path.abspath(__file__))[0] + ".txt"
 
 
-def draw(table=TABLE):
+def draw(table):
     (start, _), (train, _), (frozen, _), (noticed, _), _, (killed, _) = COMMON["events_of"](table)
     f = Figure("A rank freezes, and the watchdog of the other one notices", f"Measured. Rank 1 freezes after {frozen:.1f} s. Rank 0 waits "
                f"in a sum, until its watchdog ends it after {noticed:.1f} s. Then the launcher ends rank 1.", 310)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Draws figures as SVG; the same source gives the same bytes on every machine. A source, such as docs/figures/fork.py,
-has a function draw that returns a Figure. This program writes it as NAME.svg, unless a text is too small, leaves its box,
+has a function draw that returns a Figure. That of a chart gets the name of a table, speedup.txt for speedup.py. This program writes it as NAME.svg, unless a text is too small, leaves its box,
 or touches a line or another text."""
 import argparse
 import math
@@ -257,6 +257,13 @@ def faults(svg):
     return found
 
 
+def drawn(path, *what):
+    """The figure that a source draws. what: which of its figures, or a table in place of that beside the source."""
+    table = os.path.splitext(path)[0] + ".txt"
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))  # a source may import another one
+    return runpy.run_path(path)["draw"](*(what or [table] * os.path.exists(table))).svg()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", nargs="+", metavar="FILE", help="sources of figures, such as docs/figures/fork.py")
@@ -264,8 +271,7 @@ def main():
     options = parser.parse_args()
     failed = False
     for path in options.files:
-        sys.path.insert(0, os.path.dirname(os.path.abspath(path)))  # a source may import another one
-        svg = runpy.run_path(path)["draw"]().svg()
+        svg = drawn(path)
         found = faults(svg)
         for fault in found:
             print(f"error: {path}: {fault}", file=sys.stderr)

@@ -13,7 +13,6 @@ import glob
 import html
 import os
 import re
-import runpy
 import shutil
 import subprocess
 import sys
@@ -21,9 +20,9 @@ import tempfile
 
 sys.dont_write_bytecode = True  # no __pycache__ in the folder of the tools
 sys.path.insert(1, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # tools/
+import drawing  # noqa: E402
 import files  # noqa: E402
-from drawing import faults  # noqa: E402
-from record import FIGURES, quotes_of  # noqa: E402
+from record import quotes_of  # noqa: E402
 from render import BEGIN, END, ROOT, VALUE, filled  # noqa: E402
 
 DECKS = os.path.join(ROOT, "docs", "slides")
@@ -147,15 +146,12 @@ def place(kind, words):
 
 
 def drawn(path, *what):
-    """The picture in a file, or the one that this source draws. what: which of its pictures, or the table of a chart, in place
-    of its own."""
+    """The picture in a file, or the one that this source draws. what: which of its pictures, or the table of a chart."""
     if not path.endswith(".py"):
         with open(path, encoding="utf-8") as file:
             return file.read()
-    if FIGURES not in sys.path:
-        sys.path.insert(0, FIGURES)  # a source may import another one
-    svg = runpy.run_path(path)["draw"](*filter(None, what)).svg()
-    for fault in faults(svg):
+    svg = drawing.drawn(path, *filter(None, what))
+    for fault in drawing.faults(svg):
         raise BadDeck(f"{os.path.relpath(path, ROOT)}: {fault}")
     return svg
 
