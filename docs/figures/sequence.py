@@ -4,7 +4,7 @@ from drawing import COMPUTE, COPY, HOST, Figure
 from formulas import gpus, transformer_activation_bytes
 
 LAYERS, WIDTH, PARAMETERS, RANKS, TOKENS = 32, 4096, 8.03e9, 8, (2048, 8192, 32768, 131072)
-GB, LEFT, TOP, PITCH, HEIGHT, END = 1e9, 330, 62, 104, 38, 940
+GB, LEFT, TOP, PITCH, HEIGHT, END = 1e9, 330, 56, 98, 36, 940
 CAPACITY = gpus()["h100"]["capacity"] / GB
 SCALE = 470 / CAPACITY  # pixels for each GB; longer bars are cut
 
@@ -25,7 +25,7 @@ def draw():
         y = TOP + i * PITCH
         f.text(20, y + HEIGHT + 3, f"{tokens:,} tokens", 20, "start", bold=True)
         for recompute in (0, 1):
-            size, row = activations(tokens, recompute), y + 44 * recompute
+            size, row = activations(tokens, recompute), y + 42 * recompute
             shown = min(size, (END - LEFT) / SCALE - states)
             f.bar(LEFT, row, HEIGHT, SCALE, ((states, COMPUTE), (shown, COPY)), f"{states + size:.1f} GB" + " ..." * (size > shown),
                   name="recomputed" if recompute else "stored")
