@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws figures as SVG; the same source gives the same bytes on every machine. A source, such as docs/figures/fork.py,
-has a function draw that returns a Figure. That of a chart gets the name of a table, speedup.txt for speedup.py. This program writes it as NAME.svg, unless a text is too small, leaves its box,
-or touches a line or another text."""
+has a function draw that returns a Figure. That of a chart gets the name of a table, speedup.txt for speedup.py. This program
+writes it as NAME.svg, unless a text is too small, leaves its box, or touches a line or another text."""
 import argparse
 import math
 import os
@@ -259,8 +259,9 @@ def faults(svg):
 
 def drawn(path, *what):
     """The figure that a source draws. what: which of its figures, or a table in place of that beside the source."""
-    table = os.path.splitext(path)[0] + ".txt"
-    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))  # a source may import another one
+    table, folder = os.path.splitext(path)[0] + ".txt", os.path.dirname(os.path.abspath(path))
+    if folder not in sys.path:
+        sys.path.insert(0, folder)  # a source may import another one
     return runpy.run_path(path)["draw"](*(what or [table] * os.path.exists(table))).svg()
 
 

@@ -5,8 +5,8 @@ A deck is a Markdown file in docs/slides, such as 2-data-parallel.md. Lines of -
 end of a slide holds the speaker notes; its first line says how long the slide takes, such as "2 minutes". A slide of the
 class exercise has the title of an exercise, such as "Exercise 2.1: Sum the gradients", and gets a timer with the minutes of
 that exercise. The blocks of code are filled here. The footer says where the code stands, and which make demo runs the commands
-of the slide (tools/demo.py). An address of a picture such as fsdp.py#3 calls draw("3"). A comment such as <!-- part: Network --> begins a part of the deck, and the footers show all
-parts. The first slide shows the environment variables SPEAKER, PLACE, DATE and ADDRESS, if they are set."""
+of the slide (tools/demo.py). For a picture fsdp.py#3, its source gets the word behind #: draw("3"). A comment such as
+<!-- part: Network --> begins a part of the deck, and the footers show all parts. The first slide shows the environment variables SPEAKER, PLACE, DATE and ADDRESS, if they are set."""
 import argparse
 import base64
 import glob
