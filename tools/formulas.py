@@ -71,11 +71,10 @@ def training_flops(parameters, tokens):
     return 6 * parameters * tokens
 
 
-def attention_flops(layers, width, sequence, tokens, causal=False):
-    """FLOPs of the products of queries with keys, and of weights with values, in training: 12 L d T for each token, half
-    of it if an implementation leaves out the future tokens (causal). Source: appendix B of
-    https://arxiv.org/abs/2204.02311."""
-    return (6 if causal else 12) * layers * width * sequence * tokens
+def attention_flops(layers, width, sequence, tokens):
+    """FLOPs of the products of queries with keys, and of weights with values, in training: 12 L d T for each token. Source:
+    appendix B of https://arxiv.org/abs/2204.02311."""
+    return 12 * layers * width * sequence * tokens
 
 
 # ---- Memory ----
@@ -281,11 +280,6 @@ def mfu(flops, seconds, number, peak):
     recomputation. number: of GPUs. peak: FLOPs per second of one GPU. Source: appendix B of
     https://arxiv.org/abs/2204.02311."""
     return flops / (seconds * number * peak)
-
-
-def efficiency(rate, number, base_rate, base_number=1):
-    """The share of the ideal speed-up: the rate of each GPU, divided by that in the base run."""
-    return rate / number / (base_rate / base_number)
 
 
 # ---- Batches and failures ----

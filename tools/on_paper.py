@@ -11,7 +11,8 @@ from typing import NamedTuple
 sys.dont_write_bytecode = True  # no __pycache__ in the folder of the tools
 import formulas as f  # noqa: E402
 
-GPUS_PER_NODE = 8
+GPUS_PER_NODE, WAYS_GPUS = 8, 64  # WAYS_GPUS: of the tables that compare ways
+LLAMA_TOKENS = 15 * 10 ** 12  # for the days of the table scaling
 # The share of the rate of large matrix products that a whole training step reaches on one node. It stands for everything
 # that the formulas leave out: kernels that are not products, products of other shapes, the host. It is the one number that
 # is fitted: 459.5 TFLOP/s in the row "7b, 2048, 8 GPUs" of llm-foundry (see PUBLISHED), at 794 TFLOP/s for products.
@@ -291,38 +292,24 @@ WAYS = [("DDP", "ddp", 1, 1), ("ZeRO-1", "zero1", 1, 1), ("ZeRO-2", "zero2", 1, 
         ("TP 8, PP 8", "ddp", 8, 8)]
 
 
-def states(way, model, options):
-    """Bytes of a GPU for parameters, gradients and optimizer state."""
-    _, data, tensor, pipeline = way
-    return memory(model, Layout(options.gpus, 1, options.gpus, data, tensor, pipeline))[0]
-
-
 def print_ways(options, gpu, cell):
-    """A row for each way and a column for each model."""
+    """A row for each way and a column for each model, on WAYS_GPUS GPUs."""
     rows = []
-    for way in WAYS:
-        if options.gpus % (way[2] * way[3]):
-            continue
-        row = [way[0]]
+    for text, data, tensor, pipeline in WAYS:
+        row = [text]
         for model in MODELS.values():
-            found = best(model, options.gpus, options.sequence, options.batch, gpu, (way[1],), (way[2],), (way[3],))
-            row.append(cell(way, model, found))
+            found = best(model, WAYS_GPUS, options.sequence, options.batch, gpu, (data,), (tensor,), (pipeline,))
+            row.append(cell(model, Layout(WAYS_GPUS, 1, WAYS_GPUS, data, tensor, pipeline), found))
         rows.append(row)
     print_table(["", *MODELS], rows)
 
 
 def print_memory(options, gpu):
-    def cell(way, model, found):
-        return digits(states(way, model, options) / 1e9) + (" GB" if found else " GB, no")
-    print_ways(options, gpu, cell)
-
-
-def print_sent(options, gpu):
-    print_ways(options, gpu, lambda way, model, found: digits(found[1].sent / 1e9) + " GB" if found else "-")
+    print_ways(options, gpu, lambda model, layout, found: digits(memory(model, layout)[0] / 1e9) + (" GB" if found else " GB, no"))
 
 
 def print_time(options, gpu):
-    def cell(way, model, found):
+    def cell(_model, _layout, found):
         if not found:
             return "-"
         layout, guess = found
@@ -339,7 +326,7 @@ def print_scaling(options, gpu):
             rows.append([f"{gpus:,}", "none"] + ["-"] * 6)
             continue
         layout, guess = found
-        days = options.tokens / (options.batch * options.sequence) * guess.step() / 86400
+        days = LLAMA_TOKENS / (options.batch * options.sequence) * guess.step() / 86400
         rows.append([f"{gpus:,}", layout.name() + (", recomputed" if layout.recompute else ""), f"{guess.memory() / 1e9:.0f} GB",
                      f"{digits(guess.step())} s", *shares(guess), utilisation(guess, gpus, options), digits(days)])
     print_table(("GPUs", "fastest layout that fits", "memory", "step", "sending", "bubble", "MFU", "days"), rows)
@@ -365,21 +352,16 @@ def plan(gpus, name, batch, options, gpu):
     snapshot = 12 * model.parameters  # three floats for each parameter
     save = snapshot / (nodes * SAVE_RATE)
     interval = f.snapshot_interval(save, failure)
-    sending, bubble = shares(guess)
     return {
         "model": f"{digits(model.parameters / 1e9)} billion parameters",
         "tokens: 20 for each parameter": f"{digits(tokens / 1e9)} billion",
-        "FLOPs": f"{guess.flops * tokens / (batch * options.sequence):.1e}",
         "batch": f"{batch:,} sequences, {batch * options.sequence / 1e6:.1f} M tokens",
         "layout": layout.name() + (", recomputed" if layout.recompute else ""),
         "replicas": f"{layout.data_ranks()}, with {layout.batch // layout.data_ranks()} sequences each",
-        "sequences at a time": f"{layout.micro}",
         "states on a GPU": f"{digits(guess.states / 1e9)} GB",
         "activations, gathered units": f"{digits(guess.activations / 1e9)} GB, {digits(guess.gathered / 1e9)} GB",
         "a GPU sends in a step": f"{digits(guess.sent / 1e9)} GB",
         "time of a step": f"{guess.step():.2f} s",
-        "of this, only sending": sending,
-        "of this, bubble": bubble,
         "MFU": utilisation(guess, gpus, options),
         "whole run": f"{digits(seconds / 86400)} days",
         "time between failures": f"{digits(failure / 3600)} hours",
@@ -394,8 +376,7 @@ def print_plan(options, gpu):
     print_table(("", "8 GPUs", "64 GPUs", "1,024 GPUs"), [[row, *(p[row] for p in plans)] for row in plans[0]])
 
 
-COMMANDS = {"memory": print_memory, "sent": print_sent, "time": print_time,
-            "scaling": print_scaling, "published": print_published, "plan": print_plan}
+COMMANDS = {"memory": print_memory, "time": print_time, "scaling": print_scaling, "published": print_published, "plan": print_plan}
 
 
 def positive(text):
@@ -404,24 +385,15 @@ def positive(text):
     return int(text)
 
 
-def read_options(gpus):
+def main():
+    gpus = f.gpus()
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("table", choices=COMMANDS)
     parser.add_argument("--model", choices=MODELS, default="8B", help="of the table scaling (%(default)s)")
     parser.add_argument("--gpu", choices=gpus, default="h100", help="%(default)s")
-    parser.add_argument("--gpus", type=positive, default=64, help="of the tables memory, sent and time (%(default)s)")
     parser.add_argument("--sequence", type=positive, default=4096, help="tokens of a sequence (%(default)s)")
     parser.add_argument("--batch", type=positive, default=1024, help="sequences of a training step (%(default)s)")
-    parser.add_argument("--tokens", type=positive, default=15 * 10 ** 12, help="for the days of the table scaling (%(default)s)")
     options = parser.parse_args()
-    if options.gpus % GPUS_PER_NODE:
-        parser.error(f"--gpus {options.gpus}: want whole nodes of {GPUS_PER_NODE} GPUs")
-    return options
-
-
-def main():
-    gpus = f.gpus()
-    options = read_options(gpus)
     COMMANDS[options.table](options, gpus[options.gpu])
 
 

@@ -150,10 +150,9 @@ END
     is 'bubble(4, 8, chunks=2)' "$(value '3 / 19')"
     is 'bubble(1, 8)' 0.0
     is 'mfu(4e14, 2, 1, 1e15)' 0.2
-    is 'efficiency(600, 8, 100)' 0.75
     is 'shown_seconds(3, 2), shown_seconds(2, 3)' '1 0'
     is 'tokens_to_hide(6, 800e12, 400e9)' 2000.0
-    is 'attention_flops(2, 10, 100, 1, causal=True)' 12000
+    is 'attention_flops(2, 10, 100, 1)' 24000
     is 'linear_rate(0.1, 512, 128), sqrt_rate(0.1, 512, 128)' '0.4 0.2'
     is 'steps_factor(100, 300), samples_factor(100, 300)' "$(value '4.0, 1 + 1 / 3')"
     is 'fewest_steps(100, 400, 300, 200), noise_scale(100, 400, 300, 200)' '100.0 300.0'
