@@ -26,7 +26,6 @@ def draw(what):
     if what == "replicas":
         return arrays("An all-reduce of checksums", "ncclAllReduce with ncclMax: takes the largest of each element",
                       [(rank, f"{checksum}   -{checksum}", "9   -7") for rank, checksum in enumerate((9, 9, 7, 9))])
-    with open(what, encoding="utf-8") as file:
-        ranks = re.findall(r"rank (\d+): before (\d+), after (\d+)", file.read())
+    ranks = re.findall(r"rank (\d+): before (\d+), after (\d+)", what)
     return arrays("An all-reduce", "ncclAllReduce: adds the arrays, element by element",
                   [(rank, "  ".join([before] * 3) + " ...", "  ".join([after] * 3) + " ...") for rank, before, after in ranks])

@@ -1,19 +1,17 @@
 """Published bus bandwidths of all-reduces of large messages on 1, 2 and 4 nodes of 8 GPUs: the tables of
 cpu_device/tests/test_published.c, which names their sources. The bandwidth is 2 (n - 1) / n times bytes divided by time."""
-import os
 import re
 
-from drawing import COMMUNICATE, COMPUTE, FOURTH, HOST, Figure
+from drawing import COMMUNICATE, COMPUTE, FOURTH, HOST, Figure, read
 
-SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../cpu_device/tests/test_published.c")
 TOP, BOTTOM, MOST = 60, 370, 500  # GB/s at the top
 GPUS = (("h100", "8 H100 per node", COMPUTE, (1, 2, 4)), ("h200", "8 H200 per node", COMMUNICATE, (1, 2, 4)))
 
 
 def busbw(gpu, nodes):
     """The best bandwidth of the longest message in the tables of nccl-tests on these nodes, in GB/s."""
-    with open(SOURCE, encoding="utf-8") as file:
-        tables = re.findall(rf'CALL_ALL_REDUCE, "{gpu}", "{nodes}x8", NULL, (\d+), 0,\s*{{(.*?)}}}}', file.read(), re.DOTALL)
+    tables = re.findall(rf'CALL_ALL_REDUCE, "{gpu}", "{nodes}x8", NULL, (\d+), 0,\s*{{(.*?)}}}}',
+                        read("cpu_device/tests/test_published.c"), re.DOTALL)
     longest = [(int(n), *map(float, re.findall(r"([\d.]+), ([\d.]+)", points)[-1])) for n, points in tables]
     return max(2 * (n - 1) / n * kib * 1024 / us / 1000 for n, kib, us in longest)
 

@@ -6,12 +6,11 @@ from links import rate
 STYLES = {("2", "Ring"): (COMPUTE, "circle"), ("8", "Ring"): (COMMUNICATE, "square"), ("8", "NVLS"): (UPDATE, "diamond")}
 
 
-def draw(table):
+def draw(text):
     curves = {}
-    with open(table, encoding="utf-8") as file:
-        for line in file:
-            ranks, algorithm, size, busbw = line.split()[:4]
-            curves.setdefault((ranks, algorithm), []).append((int(size) // 1024, float(busbw)))
+    for line in text.splitlines():
+        ranks, algorithm, size, busbw = line.split()[:4]
+        curves.setdefault((ranks, algorithm), []).append((int(size) // 1024, float(busbw)))
     sizes = [kib for kib, _ in next(iter(curves.values()))]
     link = rate("link")
     f = Figure("Bus bandwidth against the size of the message, modelled H100", " ".join(

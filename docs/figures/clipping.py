@@ -4,16 +4,14 @@ computed for MNIST, from the files of these commands:
 for clip in 0.1 0; do 07_large_models/train --data data/mnist --lr 1 --clip $clip --max-steps 20 --log-every 1 --csv clip$clip.csv || true; done
 """
 import csv
-import os
 
-from drawing import COMMUNICATE, COMPUTE, Axes, Figure
+from drawing import COMMUNICATE, COMPUTE, Axes, Figure, read
 
 TOP = 5  # of the axis
 
 
 def draw():
-    with open(f"{os.path.dirname(os.path.abspath(__file__))}/clipping.csv", encoding="ascii", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = list(csv.DictReader(read("docs/figures/clipping.csv").splitlines()))
     losses = {name: [(int(row["step"]), float(row[name])) for row in rows if row[name]] for name in ("clipped", "unclipped")}
     last, highest = losses["unclipped"][-1]
     f = Figure("Losses with and without clipping", f"Learning rate 1, {len(rows)} training steps. With --clip 0.1, the loss falls from "

@@ -1,10 +1,8 @@
 """What make demo-fsdp prints in docs/language-models.md, as bars: the memory that a rank needs, and tokens per second."""
-import os
 import re
 
-from drawing import COMMUNICATE, COMPUTE, COPY, FOURTH, HOST, UPDATE, Figure
+from drawing import COMMUNICATE, COMPUTE, COPY, FOURTH, HOST, UPDATE, Figure, read
 
-TEXT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../language-models.md")
 ROW = re.compile(r"^((?:\d+ layers|the same).*?) +(yes|no) +([\d.]+) +[\d.]+ +\d+ +(\d+) +([PGOWA]+\|?[PGOWA]*)", re.MULTILINE)
 PARTS = {"P": ("parameters", COMPUTE), "G": ("gradients", COMMUNICATE), "O": ("optimizer", UPDATE), "W": ("gathered", FOURTH),
          "A": ("activations", COPY)}
@@ -12,8 +10,7 @@ LEFT, TOP, PITCH, HEIGHT, SCALE = 470, 56, 45, 34, 13
 
 
 def draw():
-    with open(TEXT, encoding="utf-8") as file:
-        text = file.read()
+    text = read("docs/language-models.md")
     most = int(re.search(r"each with (\d+) MB", text)[1]) / 1000
     rows = [(name, fits, float(gb), int(rate), letters.replace("|", "")) for name, fits, gb, rate, letters in ROW.findall(text)]
     f = Figure("Memory of a rank with each option", f"Eight modelled H100 of which {most:.1f} GB can be used. " + " ".join(

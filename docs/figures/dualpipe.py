@@ -1,10 +1,10 @@
 """A bidirectional pipeline on paper, after DualPipe of DeepSeek-V3 (https://arxiv.org/abs/2412.19437, section 3.2.1): half of the
 micro-batches enter at each end, so each rank stores two stages. F, B and W (the gradients of the parameters) take as long. DualPipe
 also runs an F and a B of opposite directions together, which this picture leaves out."""
-from drawing import COMPUTE, COPY, FOURTH, HOST, UPDATE, Figure
-from schedules import PARTS, run
+from drawing import COMPUTE, COPY, FOURTH, UPDATE, Figure
+from schedules import PARTS, STAGES, run
 
-STAGES, LEFT, RIGHT, TOP, ROW = 4, 86, 1110, 44, 40
+LEFT, RIGHT, TOP, ROW = 86, 1110, 44, 40
 
 
 def both_ends():
@@ -47,18 +47,10 @@ def draw():
                f"schedule (ZB-H1) for {before:.0f} %.", TOP + ROW * STAGES + 130)
     f.text(10, 18, f"idle {idle:.0f} % of the step; zero-bubble (ZB-H1) with as many micro-batches: {before:.0f} %", 20, "start", bold=True)
     for rank, row in enumerate(rows):
-        y = TOP + rank * ROW
-        f.text(10, y + ROW / 2 - 2, f"rank {rank}", 18, "start")
-        f.area(LEFT, y, end * scale, ROW - 4, HOST.pale)
-        for kind, way, part, begin in row:
-            colour = UPDATE if kind == "W" else FOURTH if way else COPY if kind == "F" else COMPUTE
-            f.area(LEFT + begin * scale, y, scale, ROW - 4, colour.pale if kind == "F" else colour.line, colour.line, thick=1)
-            f.text(LEFT + (begin + 0.5) * scale, y + ROW / 2 - 2, str(part + way * PARTS // 2), 18,
-                   colour="#222222" if kind == "F" else colour.letters)
-    y = TOP + STAGES * ROW + 24
-    for x, top, colour, solid, text in ((90, 0, COPY, False, "forward, from rank 0"), (430, 0, COMPUTE, True, "its backward (of the inputs)"),
-                                        (90, 38, FOURTH, False, "forward, from rank 3"), (430, 38, FOURTH, True, "its backward (of the inputs)"),
-                                        (770, 38, UPDATE, True, "gradients of the parameters")):
-        f.area(x, y + top, 30, 24, colour.line if solid else colour.pale, colour.line, thick=1)
-        f.text(x + 38, y + top + 12, text, 18, "start")
+        f.lane(LEFT, TOP + rank * ROW, ROW - 4, scale, f"rank {rank}", end, [
+            (begin, begin + 1, str(part + way * PARTS // 2), UPDATE if kind == "W" else FOURTH if way else COPY if kind == "F" else COMPUTE,
+             kind != "F") for kind, way, part, begin in row])
+    y = TOP + STAGES * ROW + 36
+    f.legend(LEFT, y, (("forward, from rank 0", COPY, False), ("its backward (of the inputs)", COMPUTE)))
+    f.legend(LEFT, y + 38, (("forward, from rank 3", FOURTH, False), ("its backward (of the inputs)", FOURTH), ("gradients of the parameters", UPDATE)))
     return f

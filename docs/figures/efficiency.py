@@ -5,26 +5,23 @@ make rehearse ARGS="--hidden 8192,8192 --strategies none,full"
 make rehearse ARGS="--hidden 8192,8192 --strategies none,full --strong --batch 4096"
 """
 import csv
-import os
 
-from drawing import COMMUNICATE, COMPUTE, HOST, Axes, Figure
+from drawing import COMMUNICATE, COMPUTE, HOST, Axes, Figure, read
 
-FOLDER = os.path.dirname(os.path.abspath(__file__))
 SCALINGS = (("weak", COMPUTE, "256 images per GPU"), ("strong", COMMUNICATE, "4,096 images on all GPUs"))
 MARKS = {("weak", "none"): "circle", ("weak", "full"): "diamond", ("strong", "none"): "square", ("strong", "full"): "triangle"}
 
 
-def read(scaling):
+def curves_of(scaling):
     """Returns for each strategy the pairs (GPUs, efficiency in per cent)."""
     curves = {}
-    with open(f"{FOLDER}/efficiency-{scaling}.csv", encoding="ascii", newline="") as file:
-        for row in csv.DictReader(file):
-            curves.setdefault(row["strategy"], []).append((int(row["gpus"]), float(row["efficiency"])))
+    for row in csv.DictReader(read(f"docs/figures/efficiency-{scaling}.csv").splitlines()):
+        curves.setdefault(row["strategy"], []).append((int(row["gpus"]), float(row["efficiency"])))
     return curves
 
 
 def draw():
-    curves = {(scaling, strategy): values for scaling, _, _ in SCALINGS for strategy, values in read(scaling).items()}
+    curves = {(scaling, strategy): values for scaling, _, _ in SCALINGS for strategy, values in curves_of(scaling).items()}
     gpus = [n for n, _ in next(iter(curves.values()))]
     f = Figure("Efficiency of weak and strong scaling, modelled",
                "Modelled H100, 8 per node, an MLP of 74 million parameters. Efficiency is the speed per GPU, compared "

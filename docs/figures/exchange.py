@@ -1,5 +1,5 @@
 """Two neighbours of a pipeline that both send (08_pipeline/pipeline.c, exchange): who waits for whom."""
-from drawing import COMMUNICATE, COMPUTE, HOST, UPDATE, Figure
+from drawing import COMMUNICATE, HOST, UPDATE, Figure
 
 
 def draw():

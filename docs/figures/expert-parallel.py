@@ -1,5 +1,5 @@
 """A layer of four experts on four ranks. The tokens and the choices of the router are invented."""
-from drawing import COMMUNICATE, COMPUTE, FOURTH, HOST, UPDATE, Figure
+from drawing import COMMUNICATE, COMPUTE, FOURTH, UPDATE, Figure
 
 RANKS = 4
 CHOICES = ((0, 2, 1), (1, 0, 3), (3, 2, 1), (1, 2, 3))  # of each rank's tokens: the expert

@@ -2,7 +2,7 @@
 values of an activation and for 128 x 128 of a weight (https://arxiv.org/abs/2412.19437, section 3.3.2)."""
 import math
 
-from drawing import COMMUNICATE, COMPUTE, COPY, HOST, UPDATE, Figure
+from drawing import COMMUNICATE, COPY, HOST, UPDATE, Figure
 
 FORMATS = (("fp32", 8, 23), ("bfloat16", 8, 7), ("fp16", 5, 10), ("FP8, E4M3", 4, 3))
 LARGEST, DIGITS, LEAST = 448, 3, -9  # of E4M3: the largest number, bits of the fraction, and the power of two of the smallest number

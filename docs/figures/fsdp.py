@@ -1,13 +1,11 @@
 """A training step of step 5 without prefetch: what two ranks hold of layers A and B (05_fsdp/fsdp.c). Session 4 shows some
 frames larger, each with the memory of a rank until then, in layers and without the optimizer."""
 import json
-import os
 
-from drawing import COMMUNICATE, COMPUTE, COPY, HOST, PLAIN, UPDATE, Figure
+from drawing import COMMUNICATE, COMPUTE, COPY, HOST, PLAIN, UPDATE, Figure, read
 
 # The frames, which the web site also shows: the name, the layer in the buffer (g: its gradients), and the summed gradients.
-with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "fsdp.json"), encoding="ascii") as file:
-    FRAMES = json.load(file)
+FRAMES = json.loads(read("docs/figures/fsdp.json"))
 COLOURS = {"gather": COMMUNICATE, "scatter": COMMUNICATE, "forward": COMPUTE, "backward": COMPUTE, "free": HOST, "update": UPDATE}
 RANKS, FRAME, CELL, HEIGHT, BETWEEN = 2, 147, 40, 86, 26
 LEFT, PITCH, BOTTOM, LAYER = 60, 75, 468, 44  # of the chart of a rank's memory: a bar for each frame, and a layer's height

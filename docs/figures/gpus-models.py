@@ -1,20 +1,13 @@
 """A training step of two models on four modelled GPUs, on a logarithmic scale. gpus-models.txt has a row for each GPU, with the
 milliseconds of the small and of the large model; its commands stand below the figure in docs/slides/1-one-gpu.md."""
-import math
-
-from drawing import COMMUNICATE, COMPUTE, HOST, Figure
+from drawing import COMMUNICATE, COMPUTE, HOST, Figure, log_scale
 
 LEFT, WIDTH, PITCH, HEIGHT = 96, 860, 60, 23  # of the bars
-LEAST, MOST = 0.01, 100  # ms at the two ends of the axis
 
 
-def x(ms):
-    return LEFT + WIDTH * math.log(ms / LEAST) / math.log(MOST / LEAST)
-
-
-def draw(table):
-    with open(table, encoding="utf-8") as file:
-        rows = [(line.split()[-1].upper(), float(line.split()[0]), float(line.split()[1])) for line in file]
+def draw(text):
+    rows = [(line.split()[-1].upper(), float(line.split()[0]), float(line.split()[1])) for line in text.splitlines()]
+    x = log_scale(0.01, 100, LEFT, LEFT + WIDTH)  # ms
     bottom = 40 + PITCH * len(rows)
     f = Figure("A training step of two models on four GPUs", "Modelled, on a logarithmic scale. " + " ".join(
         f"{gpu}: small model {small:g} ms, large model {large:g} ms." for gpu, small, large in rows), bottom + 40)
@@ -29,7 +22,5 @@ def draw(table):
             f.area(x(ms) + 4, y, 80, HEIGHT, "#FFFFFF")
             f.text(x(ms) + 10, y + HEIGHT / 2, f"{ms:.3f}", 20, "start", bold=True)
         f.text(LEFT - 16, 44 + PITCH * i + HEIGHT, gpu, 22, "end", bold=True)
-    for at, name, colour in ((LEFT, "512, 512 with batch 128", COMMUNICATE), (LEFT + 330, "4096, 4096, 4096 with batch 4,096", COMPUTE)):
-        f.area(at, bottom + 14, 18, 18, colour.line)
-        f.text(at + 28, bottom + 23, name, 18, "start")
+    f.legend(LEFT, bottom + 23, (("512, 512 with batch 128", COMMUNICATE), ("4096, 4096, 4096 with batch 4,096", COMPUTE)))
     return f

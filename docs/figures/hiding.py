@@ -17,39 +17,27 @@ recomputed --precision bf16 --unit-bytes 8000000000 --recompute 1
 END
 """
 import csv
-import os
 
-from drawing import COMMUNICATE, COMPUTE, COPY, HOST, UPDATE, Figure
+from drawing import COMPUTE, COPY, HOST, Figure, read
+from phases import step_bars
 
 COLUMNS = ("run", "forward", "backward", "update", "comm", "step", "hidden", "activations", "sent")
-PARTS = (("forward", COPY), ("backward", COMPUTE), ("update", UPDATE), ("only communication", COMMUNICATE))
-LEFT, TOP, PITCH, HEIGHT, SCALE = 220, 70, 92, 62, 1.5
-
-
-ABOUT = "A training step of 16,384 images on 8 modelled H100."
+LEFT, ABOUT = 220, "A training step of 16,384 images on 8 modelled H100."
 
 
 def runs(name):
     """The numbers of a file beside this one: times in ms, and bytes of a rank."""
-    with open(f"{os.path.dirname(os.path.abspath(__file__))}/{name}.csv", encoding="ascii", newline="") as file:
-        return {row.pop("run"): {name: float(value) for name, value in row.items()} for row in csv.DictReader(file, COLUMNS)}
+    rows = csv.DictReader(read(f"docs/figures/{name}.csv").splitlines(), COLUMNS)
+    return {row.pop("run"): {name: float(value) for name, value in row.items()} for row in rows}
 
 
-def draw_times(title, names, scale=SCALE, file="large", about=ABOUT):
+def draw_times(title, names, scale=1.5, file="large", about=ABOUT):
     """names: (run, text)."""
     rows = [(text, runs(file)[name]) for name, text in names]
-    f = Figure(title, about + " " + " ".join(
-        f"{text}: {row['step']:.1f} ms, of which {row['comm']:.1f} only communication; {row['hidden']:.1f} ms of communication hide "
-        "behind computing." for text, row in rows), TOP + PITCH * len(rows))
-    f.legend(LEFT, 24, PARTS)
-    f.text(1100, 24, "modelled", 18, "end")
-    for i, (text, row) in enumerate(rows):
-        y = TOP + i * PITCH
-        sizes = (row["forward"], row["backward"], row["update"], row["comm"])
-        f.bar(LEFT, y, HEIGHT, scale, [(size, colour, f"{size:.1f}") for size, (_, colour) in zip(sizes, PARTS)],
-              f"{row['step']:.1f} ms", name=text)
+    f = step_bars(title, about, rows, LEFT, scale * max(row["step"] for _, row in rows), 1)
+    for i, (_, row) in enumerate(rows):
         if row["hidden"] > 10:  # a few milliseconds are no point of a picture
-            f.text(LEFT + row["step"] * scale + 130, y + HEIGHT / 2, f"{row['hidden']:.1f} ms hidden", 20, "start")
+            f.text(LEFT + row["step"] * scale + 130, 56 + i * 70 + 27, f"{row['hidden']:.1f} ms hidden", 20, "start")
     return f
 
 
@@ -58,13 +46,13 @@ def draw_bytes(title, names, with_time):
     rows = [(text, runs("large")[name]) for name, text in names]
     f = Figure(title, "On each of 8 ranks. " + " ".join(
         f"{text}: activations {row['activations'] / 1e9:.1f} GB, sent {row['sent'] / 1e9:.1f} GB, {row['step']:.1f} ms."
-        for text, row in rows), TOP + 66 * len(rows))
+        for text, row in rows), 70 + 66 * len(rows))
     right, key, unit, factor = (620, "step", "ms", 1) if with_time else (620, "sent", "GB", 1e9)
     most = max(row[key] for _, row in rows)
     f.text(LEFT, 30, "activations of a rank", 20, "start", bold=True)
     f.text(right, 30, "a training step, modelled" if with_time else "a rank sends in a step", 20, "start", bold=True)
     for i, (text, row) in enumerate(rows):
-        y = TOP - 10 + i * 66
+        y = 60 + i * 66
         f.text(LEFT - 14, y + 24, text, 20, "end")
         f.bar(LEFT, y, 48, 80, [(row["activations"] / 1e9, COPY)], f"{row['activations'] / 1e9:.1f} GB")
         f.bar(right, y, 48, 330 / most, [(row[key], COMPUTE if with_time else HOST)], f"{row[key] / factor:.1f} {unit}")

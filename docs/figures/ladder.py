@@ -1,19 +1,17 @@
 """The time of a training step on each rung of the ladder (01_single_gpu/ladder/ladder.c), from the table in
 docs/single-gpu-first.md, with the measured times of an H200 below it. make ladder calls this file with a table and the name of a figure."""
-import os
 import re
 import sys
 
-from drawing import COMPUTE, FOURTH, HOST, UPDATE, Figure
+from drawing import COMPUTE, FOURTH, HOST, UPDATE, Figure, read
 
-TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../single-gpu-first.md")
+TABLE = "docs/single-gpu-first.md"
 ROW = re.compile(r"^(\d) (.{20}) (fp32|tf32|bf16) +([\d.]+) +\d+ +\S+ +(\S+) +([\d.]+) \((\w+)\)", re.M)
 MEASURED = re.compile(r"^\| (\d) [^|]*\| ([\d.]+) \|", re.M)
 
 
 def draw(table=TABLE):
-    with open(table, encoding="utf-8") as file:
-        text = file.read()
+    text = read(table)
     rows = [(int(rung), name.strip(), precision, float(ms), float(launches), float(ratio))
             for rung, name, precision, ms, launches, ratio, _ in ROW.findall(text)]
     measured = {int(rung): float(ms) for rung, ms in MEASURED.findall(text)}
@@ -37,10 +35,8 @@ def draw(table=TABLE):
             f.area(left, y + 24, measured[rung] * scale, 18, FOURTH.line)
             f.text(left + measured[rung] * scale + 12, y + 33, f"{measured[rung]:.3f} ms", 18, "start")
     bottom = 20 + 56 * len(rows)
-    legend = [(330, "the floor", HOST), (450, "calls for each kernel", COMPUTE), (660, "a graph", UPDATE)]
-    for x, name, colour in legend + ([(770, "measured, H200", FOURTH)] if measured else []):
-        f.area(x, bottom + 12, 16, 16, colour.line)
-        f.text(x + 24, bottom + 20, name, 18, "start")
+    f.legend(left, bottom + 22, [("the floor", HOST), ("calls for each kernel", COMPUTE), ("a graph", UPDATE)]
+             + [("measured, H200", FOURTH)] * bool(measured))
     return f
 
 

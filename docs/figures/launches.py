@@ -78,7 +78,5 @@ def draw():
         f.line((left + time * scale, bottom + 6), (left + time * scale, bottom + 16), colour=HOST, thick=2)
         f.text(left + time * scale, bottom + 32, f"{time}", 18)
     f.text(left, bottom + 62, "µs, computed with the rates of the modelled H100", 18, "start")
-    for x, name, colour in ((620, "a call", HOST), (720, "a kernel", COMPUTE), (840, "the update", UPDATE), (980, "idle", None)):
-        f.area(x, bottom + 54, 16, 16, colour.line if colour else HOST.pale, None if colour else HOST.line, thick=1)
-        f.text(x + 24, bottom + 62, name, 18, "start")
+    f.legend(590, bottom + 62, (("a call", HOST), ("a kernel", COMPUTE), ("the update", UPDATE), ("idle", HOST, False)))
     return f

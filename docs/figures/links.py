@@ -1,27 +1,19 @@
 """How fast the links of a GPU are, on a logarithmic scale: the rates of the modelled H100 (cpu_device/src/gpu_rates.c), whose sources
 are in cpu_device/README.md."""
-import math
-import os
 import re
 
-from drawing import COMMUNICATE, COMPUTE, COPY, HOST, Figure
+from drawing import COMMUNICATE, COMPUTE, COPY, HOST, Figure, log_scale, read
 
-SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../cpu_device/src/gpu_rates.c")
 LEFT, TOP, WIDTH, PITCH, HEIGHT = 392, 64, 560, 76, 46  # of the bars
-LEAST, MOST = 1, 10000  # GB/s at the two ends of the axis
 
 
 def rate(key):
     """Of the H100, in GB/s: the second column."""
-    with open(SOURCE, encoding="ascii") as file:
-        return float(re.search(rf"RATE\({key}, .*?\{{ *[^,]*, *([\d.]+),", file.read())[1])
-
-
-def x(value):
-    return LEFT + WIDTH * math.log(value / LEAST) / math.log(MOST / LEAST)
+    return float(re.search(rf"RATE\({key}, .*?\{{ *[^,]*, *([\d.]+),", read("cpu_device/src/gpu_rates.c"))[1])
 
 
 def draw():
+    x = log_scale(1, 10000, LEFT, LEFT + WIDTH)  # GB/s
     ethernet = rate("network") / 4  # 100 Gbit/s of 400
     bars = [("memory of the GPU (HBM)", rate("memory"), COMPUTE), ("NVLink to the GPUs of the node", rate("link"), COMMUNICATE),
             ("PCIe 5 to the host", rate("pcie"), COPY), ("NIC of 400 Gbit/s per GPU", rate("network"), COMMUNICATE),

@@ -3,5 +3,5 @@ docs/slides/4-large-models.md print."""
 from losses import curves
 
 
-def draw(table):
-    return curves("The losses of step 1 and of step 5", table, ("step 1", "step 5, 1 rank", "step 5, 2 ranks", "step 5, 4 ranks"))
+def draw(text):
+    return curves("The losses of step 1 and of step 5", text, ("step 1", "step 5, 1 rank", "step 5, 2 ranks", "step 5, 4 ranks"))

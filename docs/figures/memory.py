@@ -30,8 +30,5 @@ def draw():
     f.text(20, 248, f"Step 1: MNIST, {PARAMETERS:,} parameters, SGD with momentum, batch {BATCH}", 22, "start", bold=True)
     for row, (name, colour, size) in enumerate(SIZES):
         y = 276 + row * 48
-        f.text(212, y + 18, name, 20, "end")
-        length = 744 * size / SIZES[0][2]
-        f.area(228, y, length, 36, colour.line)
-        f.text(228 + length + 14, y + 18, f"{size / 1e6:.1f} MB", 20, "start")
+        f.bar(228, y, 36, 744 / SIZES[0][2], [(size, colour)], f"{size / 1e6:.1f} MB", name)
     return f

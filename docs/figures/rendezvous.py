@@ -1,28 +1,19 @@
 """How the ranks of step 4 meet, train and end, with their deadlines (04_multinode/meet_by_tcp.c and watchdog.c). The time axis
 has no scale."""
-import os
 import re
 
-from drawing import COMMUNICATE, COMPUTE, HOST, PLAIN, Colour, Figure
+from drawing import COMMUNICATE, COMPUTE, HOST, PLAIN, Figure, read
 
 RANKS, TOP, PITCH = 4, 70, 84
-STEP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../04_multinode")
-LOST = Colour("#B00020", "#F6D9DE")
 
 
 def limit(file, pattern):
     """A number of seconds in a source of step 4."""
-    with open(f"{STEP}/{file}", encoding="ascii") as source:
-        return re.search(pattern, source.read())[1]
+    return re.search(pattern, read(f"04_multinode/{file}"))[1]
 
 
 def lane(rank):
     return TOP + rank * PITCH
-
-
-def cross(f, x, y, size=7):
-    f.line((x - size, y - size), (x + size, y + size), colour=LOST, thick=3)
-    f.line((x - size, y + size), (x + size, y - size), colour=LOST, thick=3)
 
 
 def draw():
@@ -38,10 +29,10 @@ def draw():
         y, end = lane(rank), 912 if rank == 3 else 1078
         f.text(12, y, f"rank {rank}", 20, "start", bold=True)
         f.line((begins[rank], y), (end, y), colour=HOST, thick=3)
-        cross(f, end, y, 10)
+        f.cross(end, y, 10)
     f.box(begins[0], lane(0) - 20, 200, 40, "listens", PLAIN)
     for i in range(3):
-        cross(f, 124 + i * 26, lane(2))
+        f.cross(124 + i * 26, lane(2))
     f.text(100, lane(2) + 24, "tries again", 18, "start")
     for rank, x in ((2, 212), (1, 258), (3, 372)):
         f.arrow((x, lane(rank)), (x, lane(0) + 20), colour=COMMUNICATE)

@@ -2,17 +2,15 @@
 in docs/slides/3-many-nodes.md print."""
 import re
 
-from drawing import COMMUNICATE, COMPUTE, HOST, UPDATE, Colour, Figure
+from drawing import COMMUNICATE, COMPUTE, HOST, UPDATE, Figure
 
 LEFT, RIGHT, HEIGHT = 130, 1090, 60
-LOST = Colour("#B00020", "#F6D9DE", "#FFFFFF")
 
 
-def events_of(table):
+def events_of(text):
     """What happened, and after how many seconds."""
-    with open(table, encoding="utf-8") as file:
-        found = [(int(ms), text) for ms, text in re.findall(r"^(\d+) ms (.*)$", file.read(), re.M)]
-    return [((ms - found[0][0]) / 1000, text) for ms, text in found]
+    found = [(int(ms), words) for ms, words in re.findall(r"^(\d+) ms (.*)$", text, re.M)]
+    return [((ms - found[0][0]) / 1000, words) for ms, words in found]
 
 
 def timeline(f, seconds, bottom):
@@ -33,8 +31,8 @@ def work(f, x, row, name, spans):
               size=18, solid=colour is not HOST)
 
 
-def draw(table):
-    (start, _), (train, _), (saved, _), (died, _), (again, _), _, _, (resumed, _), (end, _) = events_of(table)
+def draw(text):
+    (start, _), (train, _), (saved, _), (died, _), (again, _), _, _, (resumed, _), (end, _) = events_of(text)
     f = Figure("A rank is killed, and the launcher starts all ranks again", f"Measured. The ranks train after {train:.1f} s and save a "
                f"snapshot after {saved:.1f} s. Rank 1 is killed after {died:.1f} s. The launcher starts all ranks again after {again:.1f} s. "
                f"They continue from the snapshot after {resumed:.1f} s, and end after {end:.1f} s.", 340)
@@ -44,8 +42,7 @@ def draw(table):
                                (died, stop, HOST, ""), (again, resumed, HOST, "start again"), (resumed, end, COMPUTE, "train on")])
         f.area(x(saved) - 5, row - 8, 10, HEIGHT + 16, UPDATE.line)
         f.area(x(resumed) - 5, row - 8, 10, HEIGHT + 16, UPDATE.line)
-    for side in (-14, 14):
-        f.line((x(died) - side, 182), (x(died) + side, 210), colour=LOST, thick=6)
+    f.cross(x(died), 196, 14)
     f.text(x(saved), 62, "snapshot saved", 18, "end")
     f.text(x(resumed), 62, "and read", 18)
     f.text(x(died) + 16, 242, "rank 1 is killed", 18, "start")

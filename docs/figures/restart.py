@@ -1,9 +1,8 @@
 """What the launchers of two nodes do when a rank dies (04_multinode/launch.c). The time axis has no
 scale."""
-from drawing import COMMUNICATE, COMPUTE, COPY, HOST, UPDATE, Colour, Figure
+from drawing import COMMUNICATE, COMPUTE, COPY, HOST, UPDATE, Figure
 
 RANKS, TOP, PITCH = 4, 66, 72
-LOST = Colour("#B00020", "#F6D9DE")
 
 
 def draw():
@@ -24,8 +23,7 @@ def draw():
         f.text(x, 398, words, 20)
     f.text(300, 22, "attempt 0", 22, "start", bold=True)
     f.text(900, 22, "attempt 1", 22, "start", bold=True)
-    for side in (-12, 12):
-        f.line((560 - side, y[3] - 12), (560 + side, y[3] + 12), colour=LOST, thick=5)
+    f.cross(560, y[3], 12)
     for rank in range(3):
         f.line((690, y[rank] - 24), (690, y[rank] + 24), colour=COMMUNICATE, thick=5)
     f.text(745, (y[1] + y[2]) / 2, "start again", 18)

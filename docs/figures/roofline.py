@@ -2,22 +2,13 @@
 memory. The rates are those of the modelled H100 (cpu_device/src/gpu_rates.c), whose sources are in cpu_device/README.md. The rate of the
 L2 cache was measured on an H100 PCIe: 6,979 GB/s for 8.4 MB of data, which its L1 caches help to read:
 https://github.com/te42kyfo/gpu-benches, gpu-l2-cache/h100_pcie.txt."""
-import math
-
-from drawing import COMMUNICATE, COMPUTE, COPY, FOURTH, HOST, UPDATE, WHITE, Figure, measure
+from drawing import COMMUNICATE, COMPUTE, COPY, FOURTH, HOST, UPDATE, WHITE, Figure, log_scale, measure
 from formulas import gpus
 
 GPU, L2 = gpus()["h100"], 7e12
 LEFT, RIGHT, TOP, BOTTOM = 96, 1096, 44, 362
-X, Y = (0.1, 1000), (0.1, 1000)  # FLOPs per byte, and TFLOP/s, at the ends of the axes
-
-
-def x(intensity):
-    return LEFT + (RIGHT - LEFT) * math.log(intensity / X[0]) / math.log(X[1] / X[0])
-
-
-def y(flops):
-    return BOTTOM - (BOTTOM - TOP) * math.log(flops / 1e12 / Y[0]) / math.log(Y[1] / Y[0])
+LEAST = 0.1
+x, y = log_scale(LEAST, 1000, LEFT, RIGHT), log_scale(LEAST * 1e12, 1e15, BOTTOM, TOP)  # of FLOPs per byte, and of FLOP/s
 
 
 def product_intensity():
@@ -40,7 +31,7 @@ def draw():
     f.text((LEFT + RIGHT) / 2, BOTTOM + 52, "FLOPs per byte", 20)
     f.text(20, 18, "TFLOP/s", 20, "start")
     for rate, colour in ((GPU["memory"], COPY), (L2, UPDATE)):
-        f.line((x(X[0]), y(X[0] * rate)), (x(GPU["fp32"] / rate), y(GPU["fp32"])), colour=colour, thick=4)
+        f.line((x(LEAST), y(LEAST * rate)), (x(GPU["fp32"] / rate), y(GPU["fp32"])), colour=colour, thick=4)
     f.line((x(border), y(GPU["fp32"])), (x(GPU["tf32"] / GPU["memory"]), y(GPU["tf32"])), colour=COPY, thick=4, dashed=True)
     f.line((x(GPU["fp32"] / L2), y(GPU["fp32"])), (RIGHT, y(GPU["fp32"])), colour=COMPUTE, thick=4)
     f.line((x(GPU["tf32"] / GPU["memory"]), y(GPU["tf32"])), (RIGHT, y(GPU["tf32"])), colour=FOURTH, thick=4, dashed=True)

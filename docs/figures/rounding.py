@@ -1,15 +1,15 @@
 """How far the losses of three ranks are from those of one GPU (losses.txt), on a logarithmic scale."""
 import math
 
-from drawing import COMMUNICATE, HOST, Figure
-from losses import TABLE, rows_of
+from drawing import COMMUNICATE, HOST, Figure, read
+from losses import rows_of
 
 LEFT, RIGHT, TOP, BOTTOM = 110, 1090, 40, 230
 LEAST, MOST = -9, -3  # powers of ten
 
 
 def draw():
-    rows = [(step, abs(three / one - 1)) for step, one, three in rows_of(TABLE)]
+    rows = [(step, abs(three / one - 1)) for step, one, three in rows_of(read("docs/figures/losses.txt"))]
     f = Figure("The difference of the losses of one GPU and of three ranks", "Relative differences of two runs with the same seed grow from "
                f"{max(rows[0][1], 10 ** LEAST):.0e} in step {rows[0][0]:.0f} to {rows[-1][1]:.0e} in step {rows[-1][0]:.0f}.", BOTTOM + 54)
     for power in range(LEAST, MOST + 1, 2):

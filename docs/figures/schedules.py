@@ -1,7 +1,7 @@
 """What larger programs do against the bubble of 1F1B. Forward takes as long as each half of backward: the gradients of the inputs
 and those of the parameters. Sources: https://arxiv.org/abs/2104.04473 for interleaved stages, https://arxiv.org/abs/2401.10241 for
 zero-bubble schedules (ZB-H1)."""
-from drawing import COMPUTE, COPY, FOURTH, HOST, UPDATE, Figure
+from drawing import COMPUTE, COPY, FOURTH, UPDATE, Figure
 
 STAGES, PARTS = 4, 8
 LEFT, RIGHT, TOP, ROW, BLOCK = 86, 1110, 40, 28, 158  # pixels
@@ -52,15 +52,9 @@ def draw():
         top = TOP + i * BLOCK
         f.text(10, top - 18, f"{name}: idle {idle[name]:.0f} %", 20, "start", bold=True)
         for stage, row in enumerate(stages):
-            y = top + stage * ROW
-            f.text(10, y + ROW / 2 - 2, f"stage {stage}", 18, "start")
-            f.area(LEFT, y, times[name] * scale, ROW - 4, HOST.pale)
-            for kind, part, chunk, begin, end in row:
-                colour = UPDATE if kind == "W" else FOURTH if chunk else COPY if kind == "F" else COMPUTE
-                f.area(LEFT + begin * scale, y, (end - begin) * scale, ROW - 4, colour.pale if kind == "F" else colour.line, colour.line, thick=1)
-                f.text(LEFT + (begin + end) / 2 * scale, y + ROW / 2 - 2, str(part), 18, colour=colour.letters if kind != "F" else "#222222")
-    for x, colour, solid, text in ((90, COPY, False, "forward"), (230, COMPUTE, True, "backward"), (380, FOURTH, True, "of the second chunk"),
-                                   (640, UPDATE, True, "gradients of the parameters, later")):
-        f.area(x, bottom - 18, 30, 24, colour.line if solid else colour.pale, colour.line, thick=1)
-        f.text(x + 38, bottom - 6, text, 18, "start")
+            f.lane(LEFT, top + stage * ROW, ROW - 4, scale, f"stage {stage}", times[name], [
+                (begin, end, str(part), UPDATE if kind == "W" else FOURTH if chunk else COPY if kind == "F" else COMPUTE, kind != "F")
+                for kind, part, chunk, begin, end in row])
+    f.legend(LEFT, bottom - 6, (("forward", COPY, False), ("backward", COMPUTE), ("of the second chunk", FOURTH),
+                                ("gradients of the parameters, later", UPDATE)))
     return f

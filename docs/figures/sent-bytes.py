@@ -6,9 +6,8 @@ NAMES = {"gather+bcast": "to rank 0 and back", "ring": "ring", "rs+ag": "reduce-
 LEFT, WIDTH, PITCH, HEIGHT = 390, 500, 92, 34  # of the bars
 
 
-def draw(table):
-    with open(table, encoding="utf-8") as file:
-        rows = [line.split() for line in file if line.split()[0] in NAMES]
+def draw(text):
+    rows = [line.split() for line in text.splitlines() if line.split()[0] in NAMES]
     sent = [(NAMES[row[0]], int(row[3]) / 1e6, int(row[5]) / 1e6) for row in rows]
     most = max(max(pair) for _, *pair in sent)
     f = Figure("Bytes that ranks send in an all-reduce of 4 MB on four ranks", " ".join(

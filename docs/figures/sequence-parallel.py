@@ -2,7 +2,7 @@
 https://arxiv.org/abs/2205.05198."""
 from drawing import COMMUNICATE, COMPUTE, HOST, UPDATE, Figure
 
-RANKS, SIDE, TOPS = 2, 110, (70, 240)
+SIDE, TOPS = 110, (70, 240)
 COLOURS = (COMPUTE, UPDATE)
 STATES = ((120, "normalisation", "rows"), (345, "inputs of the\nfirst matrix", "all"), (570, "GELU or\nattention", "columns"),
           (795, "shares of\nall outputs", "shares"), (1020, "dropout, sum\nof the block", "rows"))
@@ -34,9 +34,7 @@ def draw():
             f.arrow((begin, top + SIDE / 2), (end, top + SIDE / 2), colour=colour)
         f.text((begin + end) / 2, TOPS[0] + SIDE + 30, name, 18, bold=colour is COMMUNICATE)
     y = TOPS[1] + SIDE + 50
-    for x, colour, text in ((70, COMPUTE, "only rank 0"), (290, UPDATE, "only rank 1")):
-        f.area(x, y, 28, 24, colour.line)
-        f.text(x + 38, y + 12, text, 18, "start")
+    f.legend(70, y + 12, (("only rank 0", COMPUTE), ("only rank 1", UPDATE)))
     f.text(510, y + 12, "pale: both ranks; dashed: each rank has a share to sum", 18, "start")
     f.text(70, y + 46, "Each row of a square is a token, and each column one of its values.", 18, "start")
     return f

@@ -1,12 +1,12 @@
 """What a rank stores and sends with each strategy on 64 GPUs, for the model of docs/slides/large.sh. Step 7 has no ZeRO-1:
 its row is computed with the same bytes for each parameter, and only the optimizer's states divided."""
-from drawing import COMMUNICATE, COMPUTE, FOURTH, HOST, UPDATE, Figure
+from drawing import COMMUNICATE, COMPUTE, FOURTH, HOST, UPDATE, bars
 from formulas import all_reduce_bytes, gathered_bytes, groups, sent_per_step, shard_parameters
-from strategies import CAPACITY, GB, GPUS_PER_NODE, LAYERS
+from strategies import GB, GPUS_PER_NODE, LAYERS, LIMIT
 
 RANKS = 64
 PARTS = (("parameters", COMPUTE), ("gradients", COMMUNICATE), ("Adam's states", UPDATE), ("gathered", FOURTH))
-LEFT, TOP, PITCH, HEIGHT, SCALE, RIGHT, SENT_SCALE = 110, 98, 68, 48, 4.3, 800, 2.6
+LEFT, TOP, PITCH, HEIGHT, RIGHT = 110, 98, 68, 48, 800
 
 
 def sizes(strategy):
@@ -22,17 +22,13 @@ def sizes(strategy):
 
 def draw():
     rows = [(name, *sizes(name)) for name in ("none", "ZeRO-1", "grad", "hybrid", "full")]
-    f = Figure("Memory and messages of each strategy", f"{sum(LAYERS) / GB:.1f} billion parameters, Adam, fp32, {RANKS} GPUs in nodes of "
-               f"{GPUS_PER_NODE}, without activations: " + ", ".join(f"{name} stores {sum(stored):.1f} GB and sends {sent:.1f} GB"
-                                                                   for name, stored, sent in rows) + ".", TOP + PITCH * len(rows) + 36)
-    f.legend(LEFT, 24, PARTS)
+    f = bars("Memory and messages of each strategy", f"{sum(LAYERS) / GB:.1f} billion parameters, Adam, fp32, {RANKS} GPUs in nodes of "
+             f"{GPUS_PER_NODE}, without activations, in GB.", [
+                 (name, list(zip(stored, (colour for _, colour in PARTS))), f"{sum(stored):.1f}") for name, stored, _ in rows],
+             LEFT, 481, PARTS, TOP, PITCH, HEIGHT, LIMIT)
+    f.description += " Sent in a step: " + ", ".join(f"{name} {sent:.1f}" for name, _, sent in rows) + "."
     f.text(LEFT, 66, "GB stored by a rank", 20, "start", bold=True)
     f.text(RIGHT, 66, "GB sent in a step", 20, "start", bold=True)
-    end = LEFT + CAPACITY * SCALE
-    f.line((end, TOP - 12), (end, TOP + PITCH * len(rows) - 12), colour=HOST, thick=3, dashed=True)
-    f.text(end, TOP + PITCH * len(rows) + 10, f"an H100 has {CAPACITY:.1f} GB", 20)
-    for i, (name, stored, sent) in enumerate(rows):
-        y = TOP + i * PITCH
-        f.bar(LEFT, y, HEIGHT, SCALE, list(zip(stored, (colour for _, colour in PARTS))), f"{sum(stored):.1f}", name=name)
-        f.bar(RIGHT, y, HEIGHT, SENT_SCALE, [(sent, HOST)], f"{sent:.1f}")
+    for i, (_, _, sent) in enumerate(rows):
+        f.bar(RIGHT, TOP + i * PITCH, HEIGHT, 2.6, [(sent, HOST)], f"{sent:.1f}")
     return f

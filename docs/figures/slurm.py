@@ -1,18 +1,15 @@
 """Slurm's nodes, tasks and GPUs, as in slurm/step4.sbatch and slurm/step4-launcher.sbatch."""
-import os
 import re
 
-from drawing import COMPUTE, HOST, PLAIN, WHITE, Figure
+from drawing import COMPUTE, HOST, PLAIN, WHITE, Figure, read
 
-SCRIPTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../slurm")
 NODES, GPUS = 2, 2
 WIDTH, NODE = 540, 250
 
 
 def style(f, left, name, script, launcher):
     """launcher: the only task of a node is a launcher, which starts the ranks. Otherwise each task is a rank."""
-    with open(f"{SCRIPTS}/{script}", encoding="ascii") as file:
-        options = dict(re.findall(r"^#SBATCH (--[a-z-]+)=(\d+)$", file.read(), re.M))
+    options = dict(re.findall(r"^#SBATCH (--[a-z-]+)=(\d+)$", read(f"slurm/{script}"), re.M))
     nodes, tasks, gpus = (f"{option}={options[option]}" for option in ("--nodes", "--ntasks-per-node", "--gpus-per-node"))
     f.area(left, 8, WIDTH, 504, WHITE, HOST.line, dashed=True, corner=8)
     f.text(left + 18, 36, name, 22, "start", bold=True)

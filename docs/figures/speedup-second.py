@@ -3,7 +3,7 @@ docs/slides/1-one-gpu.md."""
 from speedup import bars, rates_of
 
 
-def draw(table):
-    small, small2, large, large2 = rates_of(table)
+def draw(text):
+    small, small2, large, large2 = rates_of(text)
     return bars("Speed-up with a second GPU", [("small model: hidden layers 512, 512", {1: small, 2: small2}),
                                                ("large model: hidden layers 4096, 4096, 4096", {1: large, 2: large2})])

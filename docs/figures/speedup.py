@@ -7,10 +7,9 @@ from drawing import COMPUTE, HOST, Figure
 LEFT, WIDTH, PITCH, HEIGHT = 200, 600, 52, 40  # of the bars
 
 
-def rates_of(table):
+def rates_of(text):
     """Images per second, in the order of the runs."""
-    with open(table, encoding="utf-8") as file:
-        return [int(rate) for rate in re.findall(r"(\d+) images/s", file.read())]
+    return [int(rate) for rate in re.findall(r"(\d+) images/s", text)]
 
 
 def bars(title, groups):
@@ -32,13 +31,10 @@ def bars(title, groups):
             f.area(LEFT, y, WIDTH * speedup / most, HEIGHT, COMPUTE.line)
             f.text(LEFT + WIDTH + 20, y + HEIGHT / 2, f"{speedup:.2f} x: {100 * speedup / n:.0f} %", 22, "start", bold=True)
             y += PITCH
-    f.area(LEFT, y + 6, 18, 18, COMPUTE.line)
-    f.text(LEFT + 28, y + 15, "speed-up, modelled H100", 18, "start")
-    f.area(LEFT + 300, y + 6, 18, 18, HOST.pale, HOST.line)
-    f.text(LEFT + 328, y + 15, "if n GPUs were n times as fast", 18, "start")
-    f.text(LEFT + WIDTH + 20, y + 15, "speed-up: efficiency", 18, "start")
+    f.legend(LEFT, y + 18, (("speed-up, modelled H100", COMPUTE), ("if n GPUs were n times as fast", HOST, False)))
+    f.text(LEFT + WIDTH + 20, y + 18, "speed-up: efficiency", 18, "start")
     return f
 
 
-def draw(table):
-    return bars("Speed-up with one batch for all GPUs", [("4096,4096,4096, batch 1,024", dict(zip((1, 2, 4, 8), rates_of(table))))])
+def draw(text):
+    return bars("Speed-up with one batch for all GPUs", [("4096,4096,4096, batch 1,024", dict(zip((1, 2, 4, 8), rates_of(text))))])

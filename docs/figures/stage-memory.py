@@ -11,23 +11,15 @@ for pipeline in gpipe 1f1b; do
 done >stage-memory.csv
 """
 import csv
-import os
 
-from drawing import COMMUNICATE, COMPUTE, COPY, UPDATE, Figure
+from drawing import COMMUNICATE, COMPUTE, COPY, UPDATE, bars, read
+from strategies import of_parts
 
 PARTS = (("parameters", COMPUTE), ("gradients", COMMUNICATE), ("optimizer", UPDATE), ("activations in flight", COPY))
-LEFT, TOP, PITCH, HEIGHT, SCALE = 150, 66, 82, 56, 44
 
 
 def draw():
-    with open(f"{os.path.dirname(os.path.abspath(__file__))}/stage-memory.csv", encoding="ascii", newline="") as file:
-        rows = [(name, int(flying), [int(size) / 1e9 for size in sizes[:4]]) for name, flying, *sizes in csv.reader(file)]
-    f = Figure("Memory of stage 0 with each schedule", "Four stages, 16 micro-batches, a transformer of 8 blocks of width 2048, Adam: "
-               + ", ".join(f"{name} {sum(sizes):.1f} GB with {flying} micro-batches in flight" for name, flying, sizes in rows) + ".",
-               TOP + PITCH * len(rows))
-    f.legend(LEFT, 24, PARTS)
-    for i, (name, flying, sizes) in enumerate(rows):
-        y = TOP + i * PITCH
-        f.bar(LEFT, y, HEIGHT, SCALE, [(size, colour, f"{size:.1f}") for size, (_, colour) in zip(sizes, PARTS)],
-              f"{sum(sizes):.1f} GB, {flying} in flight", name=name)
-    return f
+    rows = [of_parts(name, [int(size) / 1e9 for size in sizes[:4]], PARTS, f", {flying} in flight")
+            for name, flying, *sizes in csv.reader(read("docs/figures/stage-memory.csv").splitlines())]
+    return bars("Memory of stage 0 with each schedule", "Four stages, 16 micro-batches, a transformer of 8 blocks of width 2048, Adam, in GB.",
+                rows, 150, 550, PARTS, 66, 82, 56)

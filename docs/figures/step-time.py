@@ -1,10 +1,8 @@
 """Why a training step of the default model takes 151 us (162 with --profile) and not 12: the estimate, the fixed costs,
 the sum of all kernels and the host's calls, computed with the rates of the modelled H100 as in launches.py."""
-from drawing import COMPUTE, FOURTH, HOST, UPDATE, Figure, measure
+from drawing import COMPUTE, FOURTH, HOST, UPDATE, bars
 from formulas import fixed_seconds, launch_seconds, mlp_flops, mlp_parameters
 from launches import BATCH, GPU, WIDTHS, kernels
-
-LEFT, SCALE, PITCH, HEIGHT = 250, 4.6, 92, 56  # of the bars; pixels per microsecond
 
 
 def draw():
@@ -23,15 +21,6 @@ def draw():
             ("the GPU's time", [("fixed costs", fixed, HOST), ("work", whole - fixed, COMPUTE)]),
             ("the host's calls", [(f"{products} products {product_calls:.1f}", product_calls, FOURTH),
                                   (f"{small} kernels {kernel_calls:.1f}", kernel_calls, UPDATE)]))
-    f = Figure("The time of a training step: estimate, fixed costs, GPU and host", " ".join(
-        f"{name}: " + ", ".join(f"{part} {us:.1f} us" for part, us, _ in parts) + "." for name, parts in rows), PITCH * len(rows) + 4)
-    for i, (name, parts) in enumerate(rows):
-        y, x = 4 + PITCH * i, LEFT
-        f.text(LEFT - 18, y + HEIGHT / 2, name, 24, "end", bold=True)
-        for part, us, colour in parts:
-            wide = us * SCALE > measure(part, 20) + 4
-            f.box(x, y, us * SCALE, HEIGHT, part if wide else "", colour, size=20)
-            x += us * SCALE
-        outside = "" if wide else " = " + " + ".join(f"{part} {us:.1f}" for part, us, _ in parts)
-        f.text(x + 14, y + HEIGHT / 2, f"{sum(us for _, us, _ in parts):.1f} µs{outside}", 24, "start", bold=True)
-    return f
+    rows = [(name, [(us, colour, part) for part, us, colour in parts], f"{sum(us for _, us, _ in parts):.1f} µs") for name, parts in rows]
+    rows[0] = (*rows[0][:2], f"{rows[0][2]} = products {work:.1f} + update {update:.1f}")
+    return bars("The time of a training step: estimate, fixed costs, GPU and host", "In microseconds.", rows, 250, 745, top=4, pitch=92, height=56)

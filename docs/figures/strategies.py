@@ -1,6 +1,6 @@
 """Bytes that a rank stores with each strategy of step 7, for the model of docs/slides/large.sh with Adam in fp32, without
 activations. An H100 has the memory of the modelled one (cpu_device/README.md)."""
-from drawing import COMMUNICATE, COMPUTE, FOURTH, HOST, UPDATE, Axes, Figure
+from drawing import COMMUNICATE, COMPUTE, FOURTH, HOST, Axes, Figure
 from formulas import gpus, memory_per_rank, mlp_layers
 
 LAYERS = mlp_layers(784, *[21600] * 16, 10)
@@ -8,7 +8,13 @@ GPUS_PER_NODE = 8
 RANKS = tuple(2 ** i for i in range(11))
 GB = 1e9
 CAPACITY = gpus()["h100"]["capacity"] / GB
+LIMIT = (CAPACITY, f"an H100 has {CAPACITY:.1f} GB")
 MODEL = f"{sum(LAYERS) / GB:.1f} billion parameters"
+
+
+def of_parts(name, sizes, parts, more=""):
+    """A row of bars: sizes in GB of parts, which are (text, colour)."""
+    return name, [(size, colour, f"{size:.1f}") for size, (_, colour) in zip(sizes, parts)], f"{sum(sizes):.1f} GB{more}"
 
 
 def stored(strategy, ranks):

@@ -1,7 +1,7 @@
 """Sixteen GPUs in four nodes: tensor parallelism inside a node, a pipeline between nodes, and two replicas (09_tensor)."""
 from drawing import COMMUNICATE, COMPUTE, COPY, FOURTH, HOST, Figure
 
-PARTS, STAGES, REPLICAS = 4, 2, 2
+PARTS, REPLICAS = 4, 2
 GPU, GAP, WIDTH, HEIGHT = 76, 22, 420, 150
 COLUMNS, LINES = (120, 620), (40, 280)
 
@@ -28,7 +28,5 @@ def draw():
         f.text(8, top + HEIGHT / 2, f"stage {stage}:\nlayers\n{'1 to 4' if stage == 0 else '5 to 8'}", 18, "start", bold=True)
         f.arrow((COLUMNS[0] + WIDTH + 4, top + 56), (COLUMNS[1] - 4, top + 56), colour=FOURTH, thick=3, both=True)
     y = LINES[1] + HEIGHT + 24
-    for x, colour, text in ((120, COMMUNICATE, "sums of shares"), (420, COPY, "outputs and gradients"), (760, FOURTH, "sums of gradients")):
-        f.line((x, y + 12), (x + 40, y + 12), colour=colour, thick=5)
-        f.text(x + 52, y + 12, text, 18, "start")
+    f.legend(120, y + 12, (("sums of shares", COMMUNICATE), ("outputs and gradients", COPY), ("sums of gradients", FOURTH)))
     return f

@@ -22,8 +22,6 @@ def draw():
         f.box(x, y, 104, 54, f"GPU {gpu}", COMPUTE, solid=True, size=20, bold=True)
         f.arrow((x + 40, edge), (x + 40, end), colour=COMMUNICATE, thick=3)
         f.arrow((x + 64, end), (x + 64, edge), colour=UPDATE, thick=3)
-    for x, colour, text in ((40, COMMUNICATE, "values and partial sums"), (320, UPDATE, "the complete sum")):
-        f.area(x, 424, 18, 18, colour.line)
-        f.text(x + 28, 433, text, 20, "start")
+    f.legend(40, 433, (("values and partial sums", COMMUNICATE), ("the complete sum", UPDATE)))
     f.text(840, 412, "each GPU sends its values once,\nand receives the sums once", 20)
     return f

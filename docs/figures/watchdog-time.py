@@ -3,14 +3,13 @@ docs/slides/3-many-nodes.md print."""
 import os
 import runpy
 
-from drawing import COMMUNICATE, COMPUTE, HOST, Figure
+from drawing import COMMUNICATE, COMPUTE, HOST, ROOT, Figure
 
-FOLDER = os.path.dirname(os.path.abspath(__file__))
-COMMON = runpy.run_path(os.path.join(FOLDER, "restart-time.py"))
+COMMON = runpy.run_path(os.path.join(ROOT, "docs/figures/restart-time.py"))
 
 
-def draw(table):
-    (start, _), (train, _), (frozen, _), (noticed, _), _, (killed, _) = COMMON["events_of"](table)
+def draw(text):
+    (start, _), (train, _), (frozen, _), (noticed, _), _, (killed, _) = COMMON["events_of"](text)
     f = Figure("A rank freezes, and the watchdog of the other one notices", f"Measured. Rank 1 freezes after {frozen:.1f} s. Rank 0 waits "
                f"in a sum, until its watchdog ends it after {noticed:.1f} s. Then the launcher ends rank 1.", 310)
     x = COMMON["timeline"](f, killed, 240)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws figures as SVG; the same source gives the same bytes on every machine. A source, such as docs/figures/fork.py,
-has a function draw that returns a Figure. That of a chart gets the name of a table, speedup.txt for speedup.py. This program
-writes it as NAME.svg, unless a text is too small, leaves its box, or touches a line or another text."""
+has a function draw that returns a Figure. If a table lies beside it, such as docs/figures/waits.txt, draw takes its text. This
+program writes the figure as NAME.svg, unless a text is too small, leaves its box, or touches a line or another text."""
 import argparse
 import math
 import os
@@ -15,6 +15,7 @@ from xml.sax.saxutils import escape
 sys.dont_write_bytecode = True  # no __pycache__ in the folder of the tools
 sys.path.insert(1, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # tools/
 import files  # noqa: E402
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 WIDTH = 1120  # of a figure on a slide
 SMALLEST = 18  # size of a text in a figure of this width, so that the last row can read it
 # Each text says how wide it is, so a browser squeezes the letters of another font into the width of these. Arial, Liberation
@@ -43,6 +44,7 @@ COPY = Colour("#56B4E9", "#E4F3FC")  # memory, and copies between memories
 HOST = Colour("#8A8A8A", "#F1F1F1")  # processes and machines, and whatever is idle
 FOURTH = Colour("#CC79A7", "#F8EAF2")
 PLAIN = Colour(INK, WHITE, WHITE)
+LOST = Colour("#B00020", "#F6D9DE", WHITE)  # whatever dies
 
 
 def measure(text, size, bold=False, code=False):
@@ -54,6 +56,26 @@ def measure(text, size, bold=False, code=False):
 
 def number(value):
     return f"{round(value, 1):g}"
+
+
+def read(path):
+    """The text of a file of the repository."""
+    with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+        return file.read()
+
+
+def drawn(path, *what):
+    """The SVG of a source. what: which of its figures, or a table in place of the one beside the source."""
+    folder, table = os.path.dirname(os.path.abspath(path)), os.path.splitext(path)[0] + ".txt"
+    if folder not in sys.path:
+        sys.path.insert(0, folder)  # a source may import another one
+    what = what or [table] * os.path.exists(table)
+    return runpy.run_path(path)["draw"](*(read(os.path.abspath(name)) if os.path.exists(name) else name for name in what)).svg()
+
+
+def log_scale(least, most, begin, end):
+    """Returns a function: the place of a value on an axis from begin to end, which is logarithmic."""
+    return lambda value: begin + (end - begin) * math.log(value / least) / math.log(most / least)
 
 
 class Figure:
@@ -95,6 +117,10 @@ class Figure:
         self.add("path", d="M" + "L".join(f"{number(x)} {number(y)}" for x, y in points), fill="none", stroke=colour.line,
                  stroke_width=thick, stroke_linejoin="round", stroke_dasharray="7 5" if dashed else None)
 
+    def cross(self, x, y, size=7):
+        for side in (-size, size):
+            self.line((x - side, y - size), (x + side, y + size), colour=LOST, thick=size / 4 + 1.5)
+
     def polygon(self, corners, colour):
         self.add("polygon", points=" ".join(f"{number(x)},{number(y)}" for x, y in corners), fill=colour.line)
 
@@ -120,11 +146,19 @@ class Figure:
             self.text(middle, y + 2 * d + (-14 if up else 14), text, **style)
 
     def legend(self, x, y, entries):
-        """Squares with their names, in one row. entries: (text, colour)."""
-        for text, colour in entries:
-            self.area(x, y - 12, 28, 24, colour.line)
+        """Squares with their names, in one row. entries: (text, colour), or (text, colour, False) for a pale square."""
+        for text, colour, *solid in entries:
+            self.area(x, y - 12, 28, 24, *([colour.pale, colour.line] if solid == [False] else [colour.line]))
             self.text(x + 38, y, text, 18, "start")
             x += 70 + measure(text, 18)
+
+    def lane(self, x, y, height, scale, name, end, works):
+        """A row of a timeline: its name, a grey ground until end, and works: (begin, end, text, colour, whether it is solid)."""
+        self.text(10, y + height / 2, name, 18, "start")
+        self.area(x, y, end * scale, height, HOST.pale)
+        for begin, stop, text, colour, solid in works:
+            self.area(x + begin * scale, y, (stop - begin) * scale, height, colour.line if solid else colour.pale, colour.line, thick=1)
+            self.text(x + (begin + stop) / 2 * scale, y + height / 2, text, 18, colour=colour.letters if solid else INK)
 
     def bar(self, x, y, height, scale, parts, total="", name=""):
         """Parts one behind the other, with a name before them and their total behind them. parts: (value, colour) or (value,
@@ -154,16 +188,36 @@ class Figure:
         return head + "\n".join(self.elements) + "\n</svg>\n"
 
 
+def bars(title, about, rows, left, width, entries=(), top=6, pitch=70, height=54, limit=None):
+    """A figure of horizontal bars. rows: (name, parts, total), as bar takes them. width: of the longest bar. entries: of the
+    legend above, if top leaves room for it. limit: (value, text) of a dashed line through all bars."""
+    scale = width / max(sum(value for value, *_ in parts) for _, parts, _ in rows)
+    words = {colour: f"{text} " for text, colour, *_ in entries}
+    f = Figure(title, " ".join([about] + [f"{' '.join(name.split())}: " + ", ".join(
+        f"{words.get(colour, '')}{value:,.4g}" for value, colour, *_ in parts) + f"; {total}." for name, parts, total in rows]),
+        top + pitch * len(rows) + (40 if limit else 0))
+    f.legend(left, 24, entries)
+    if limit:
+        end, bottom = left + limit[0] * scale, top + pitch * len(rows)
+        f.line((end, top - 14), (end, bottom), colour=HOST, thick=3, dashed=True)
+        f.text(end, bottom + 18, limit[1], 20)
+    for i, (name, parts, total) in enumerate(rows):
+        f.bar(left, top + pitch * i, height, scale, parts, total, name)
+    return f
+
+
 MARKS = {"square": [(-7, -7), (7, -7), (7, 7), (-7, 7)], "triangle": [(0, -9), (9, 7), (-9, 7)],
          "diamond": [(0, -10), (10, 0), (0, 10), (-10, 0)]}  # corners around the point
 
 
 class Axes:
-    """Curves over an x axis whose ticks have equal distances, and a y axis from 0 to top. names: of the two axes."""
+    """Curves over an x axis, and a y axis from 0 to top. The ticks have equal distances, unless place gives the place of any value
+    on the x axis. names: of the two axes."""
 
-    def __init__(self, figure, x, y, width, height, ticks, top, step, names):
+    def __init__(self, figure, x, y, width, height, ticks, top, step, names, place=None):
         self.figure, self.left, self.bottom, self.width, self.height, self.ticks, self.top = \
             figure, x, y + height, width, height, ticks, top
+        self.x = place or self.x
         for i in range(round(top / step) + 1):
             level = self.y(i * step)
             figure.line((x, level), (x + width, level), colour=HOST if i == 0 else Colour("#DDDDDD", WHITE), thick=1.5)
@@ -255,14 +309,6 @@ def faults(svg):
             found.append(f'"{words}" touches a line')
         placed.append((words, area))
     return found
-
-
-def drawn(path, *what):
-    """The figure that a source draws. what: which of its figures, or a table in place of that beside the source."""
-    table, folder = os.path.splitext(path)[0] + ".txt", os.path.dirname(os.path.abspath(path))
-    if folder not in sys.path:
-        sys.path.insert(0, folder)  # a source may import another one
-    return runpy.run_path(path)["draw"](*(what or [table] * os.path.exists(table))).svg()
 
 
 def main():
