@@ -1,8 +1,10 @@
 // Training steps of the tests of models: forward and backward passes over all layers, on device
 // arrays with guards around them.
 #pragma once
+#include "common/device/device.h"
+#include "common/kernels/kernels.h"
 #include "common/models/model.h"
-#include "tests/unit/device_arrays.h"
+#include "cpu_device/tests/arrays.h"
 #include "zoo/layers/inner.h"
 
 // Each thread has its own.
@@ -74,11 +76,10 @@ struct results {
     float *y, *gradients, *dx;
 };
 
-// over: the gradients overwrite the parameters. In bfloat16, the parameters take half of the same
-// memory.
+// In bfloat16, the gradients overwrite the parameters, which take half of the same memory.
 static inline struct results run_step(const struct model *m, cudaDataType type,
                                       const float *parameters, const float *x, const float *dy,
-                                      int b, int over) {
+                                      int b) {
     size_t outputs = (size_t)b * (size_t)m->layers[m->count - 1].outputs * sizeof *dy;
     pass.type = type;
     struct step s = new_step(m, parameters, x, b);
@@ -86,9 +87,8 @@ static inline struct results run_step(const struct model *m, cudaDataType type,
         const float *wide = s.parameters;
         s.parameters = new_device_array(m->parameters * sizeof(float));
         to_bfloat16(s.parameters, wide, m->parameters, pass.stream);
-    }
-    if (over)
         s.gradients = s.parameters;
+    }
     forward(&s, m, b);
     struct results r = {.y = to_host(s.activations[m->count], outputs)};
     CUDA_CHECK(cudaMemcpy(s.dy, dy, outputs, cudaMemcpyHostToDevice));
@@ -105,13 +105,6 @@ static inline float *initialised(const struct model *m, uint64_t seed) {
         l->kind->initialise(l, parameters + l->first, 0, l->parameters, seed, pass.stream);
     }
     return to_host(parameters, m->parameters * sizeof *parameters);
-}
-
-// Returns x with the 8 bits of a bfloat16's significand.
-static inline double to_8_bits(double x) {
-    int exponent;
-    frexp(x, &exponent);
-    return ldexp(nearbyint(ldexp(x, 8 - exponent)), exponent - 8);
 }
 
 static inline int open_device(void **state) {

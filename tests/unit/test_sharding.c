@@ -3,8 +3,8 @@
 #include "09_tensor/divided.h"
 #include "common/data/datasets.h"
 #include "common/device/device.h"
-#include "tests/unit/default_options.h"
 #include "tests/unit/model_step.h"
+#include "tests/unit/options.h"
 #include "zoo/layers/kinds.h"
 
 enum { INPUTS = 6, WIDTH = 4, WEIGHTS = WIDTH * INPUTS };
@@ -80,27 +80,14 @@ TEST(padding_becomes_zero) {
 // the parameters and the gradients of all parts with those of step 1.
 enum { TOKENS = 8, CLASSES = 11 };
 
-// Builds the model with two hidden layers, or a text model if hidden is NULL, or the part of whole
-// that parts say.
-static void build_model(struct model *m, const char *hidden, const struct model *whole,
-                        struct parts *parts) {
+// Builds the model of these options, or the part of it that parts say.
+static void build_model(struct model *m, const char *words, struct shape in,
+                        const struct model *whole, struct parts *parts) {
     char why[WHY_SIZE] = "";
-    int is_text = !hidden, built;
-    struct training_options options = default_options();
-    struct dataset set = {.shape = {is_text ? TOKENS : 1, 1, is_text ? 1 : INPUTS},
-                          .inputs = is_text ? TOKENS : INPUTS,
-                          .targets = is_text ? TOKENS : 1,
-                          .classes = CLASSES,
-                          .tokens = is_text};
-    options.model = is_text ? "gpt" : "mlp";
-    options.hidden = hidden;
-    zoo_opt.layers = 2;
-    zoo_opt.heads = 4;
-    zoo_opt.width = 16;
-    built = parts ? build_part(m, whole, parts, &options, &set, why)
-                  : model_build(m, &options, &set, why);
-    assert_string_equal(why, "");
-    assert_int_equal(built, 0);
+    set_options(words);
+    struct dataset set = set_of(in, CLASSES);
+    if (whole ? build_part(m, whole, parts, &opt, &set, why) : model_build(m, &opt, &set, why))
+        fail_msg("%s", why);
 }
 
 // The units of layers that shards 2 and 3 divide.
@@ -119,8 +106,10 @@ TEST(a_pair_of_layers_is_divided_by_outputs_and_then_by_inputs) {
     static struct model whole, m;
     struct sharding s = {.shards = 4};
     struct parts parts = {.count = 2};
-    build_model(&whole, "8,12", NULL, NULL);
-    build_model(&m, "8,12", &whole, &parts);
+    const char *words = "--hidden 8,12";
+    const struct shape in = {1, 1, INPUTS};
+    build_model(&whole, words, in, NULL, NULL);
+    build_model(&m, words, in, &whole, &parts);
     for (int i = 0; i < m.count; i++)
         shard_layer(&s, &m.layers[i], 2, 2);
     // The copies of the second bias and of the last layer, which has no partner, are one unit.
@@ -133,8 +122,10 @@ TEST(queries_keys_and_values_are_divided_each_by_itself) {
     static struct model whole, m;
     struct sharding s = {.shards = 4};
     struct parts parts = {.count = 2, .number = 1, .own_tokens = 1};
-    build_model(&whole, NULL, NULL, NULL);
-    build_model(&m, NULL, &whole, &parts);
+    const char *words = "--model gpt --layers 2 --heads 4 --width 16";
+    const struct shape in = {TOKENS, 1, 1};
+    build_model(&whole, words, in, NULL, NULL);
+    build_model(&m, words, in, &whole, &parts);
     for (int i = 0; i < m.count; i++)
         if (m.layers[i].inner) {
             shard_layer(&s, &m.layers[i], 2, 2);

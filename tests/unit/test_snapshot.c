@@ -11,8 +11,6 @@
 #include <float.h>
 #include <limits.h>
 #include <math.h>
-#include <signal.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -115,31 +113,29 @@ int fcntl(int fd, int command, ...) {
 // The state of a run: each value is different.
 enum { WHOLE = 23, ADAM = 2 };
 
-static const struct sharding cuts[] = {
-    {1, 1, {23}},
-    {1, 3, {10, 8, 5}},
-    {2, 3, {10, 8, 5}},
-    {3, 3, {10, 8, 5}},
-    {4, 3, {10, 8, 5}},
-    {7, 3, {10, 8, 5}},
-    {4, 3, {5, 10, 8}},
-    {4, 4, {1, 2, 19, 1}},
-    {7, 4, {1, 2, 19, 1}},
-    {2, 2, {22, 1}},
-    {30, 4, {1, 2, 19, 1}},
-    {3, 1, {23}},
-    {3, 5, {0, 10, 0, 13, 0}},
-    {3, 3, {10, 8, 5}, {{0, 1}, {1, 1}, {2, 1}}},             // a stage each
-    {3, 3, {13, 0, 10}, {{0, 1}, {1, 1}, {2, 1}}},            // a stage without parameters
-    {2, 3, {1, 20, 2}, {{0}, {0, 0, 4, 0}, {0, 0, 0, 1}}},    // columns of a matrix, and copies
-    {4, 3, {12, 3, 8}, {{0, 2, 6, 0}, {0, 2, 0, 1}, {2, 2}}}, // two stages of two shards each
+static const struct sharding no_cut = {0, 1, {WHOLE}}, // one file, without a manifest
+    one = {1, 1, {WHOLE}}, three = {3, 3, {10, 8, 5}}, four = {4, 3, {10, 8, 5}},
+                             other_four = {4, 3, {5, 10, 8}};
+
+static const struct sharding *const cuts[] = {
+    &one,
+    &three,
+    &four,
+    &other_four,
+    &(struct sharding){2, 2, {22, 1}},
+    &(struct sharding){30, 4, {1, 2, 19, 1}},
+    &(struct sharding){3, 5, {0, 10, 0, 13, 0}},
+    // A stage each, and one without parameters.
+    &(struct sharding){3, 3, {13, 0, 10}, {{0, 1}, {1, 1}, {2, 1}}},
+    // Columns of a matrix, and copies.
+    &(struct sharding){2, 3, {1, 20, 2}, {{0}, {0, 0, 4, 0}, {0, 0, 0, 1}}},
+    // Two stages of two shards each.
+    &(struct sharding){4, 3, {12, 3, 8}, {{0, 2, 6, 0}, {0, 2, 0, 1}, {2, 2}}},
 };
 enum { CUTS = sizeof cuts / sizeof *cuts };
 
-static const struct sharding no_cut = {0, 1, {WHOLE}}; // one file, without a manifest
-
 // The two ways of saving that most tests use.
-static const struct sharding *const forms[] = {&no_cut, &cuts[4]};
+static const struct sharding *const forms[] = {&no_cut, &four};
 enum { FORMS = 2 };
 
 static struct snapshot *room(size_t parameters) {
@@ -225,7 +221,7 @@ static int shard_is(int epochs, const struct sharding *cut, int number) {
 
 // Checks whether a whole state loads, with the bits of this epoch.
 static int is_epoch(int epochs) {
-    return shard_is(epochs, &cuts[0], 0);
+    return shard_is(epochs, &one, 0);
 }
 
 // The result and the reason of a call, which must refuse this file with one line.
@@ -244,16 +240,8 @@ static void shard_refused(const struct sharding *cut, int number, const char *re
 
 // Refused as a whole, and as a shard.
 static void refused(const char *reason) {
-    shard_refused(&cuts[0], 0, reason);
-    shard_refused(&cuts[4], 1, reason);
-}
-
-static void save_refused(const struct sharding *cut, const char *reason) {
-    char why[WHY_SIZE] = "";
-    struct snapshot *all = whole(3);
-    int result = save_cut(all, cut, why);
-    free(all);
-    is_refusal(result, why, path, reason);
+    shard_refused(&one, 0, reason);
+    shard_refused(&four, 1, reason);
 }
 
 static const char *file_named(const char *end) {
@@ -286,35 +274,27 @@ static void write_all(const char *name, const void *bytes, size_t size) {
     assert_int_equal(fclose(file), 0);
 }
 
-static const char *file_in(const char *name) {
-    static char result[sizeof path + 64];
-    snprintf(result, sizeof result, "%s/%s", folder, name);
-    return result;
-}
-
 TEST(shards_load_with_any_other_cut) {
     for (int from = -1; from < CUTS; from++) {
-        const struct sharding *saved = from < 0 ? &no_cut : &cuts[from];
+        const struct sharding *saved = from < 0 ? &no_cut : cuts[from];
         save_epoch(2, saved);
-        assert_int_equal(access(temporary, F_OK), -1);
         assert_int_equal(files(), saved->shards + 1); // nothing of the one before
-        assert_true(is_epoch(2));
         for (int to = 0; to < CUTS; to++)
-            for (int i = 0; i < cuts[to].shards; i++)
-                if (!shard_is(2, &cuts[to], i))
+            for (int i = 0; i < cuts[to]->shards; i++)
+                if (!shard_is(2, cuts[to], i))
                     fail_msg("from cut %d to shard %d of cut %d", from, i, to);
     }
 }
 
 TEST(missing_snapshot_is_reported) {
     char why[WHY_SIZE] = "";
-    struct snapshot *all = whole(2), *shard = shard_of(all, &cuts[3], 0);
-    assert_int_equal(snapshot_load_shard(path, shard, &cuts[3], 0, why), 0);
+    struct snapshot *all = whole(2), *shard = shard_of(all, &three, 0);
+    assert_int_equal(snapshot_load_shard(path, shard, &three, 0, why), 0);
     // The writer of a shard died before the manifest.
-    assert_int_equal(snapshot_save_shard(path, shard, &cuts[3], 0, why), 0);
-    assert_int_equal(snapshot_load_shard(path, shard, &cuts[3], 0, why), 0);
+    assert_int_equal(snapshot_save_shard(path, shard, &three, 0, why), 0);
+    assert_int_equal(snapshot_load_shard(path, shard, &three, 0, why), 0);
     // The file of a shard is an ordinary snapshot.
-    assert_int_equal(snapshot_load(shard_file(2, &cuts[3], 0), shard, why), 1);
+    assert_int_equal(snapshot_load(shard_file(2, &three, 0), shard, why), 1);
     free(all);
     free(shard);
 }
@@ -352,28 +332,24 @@ TEST(manifest_format_does_not_change) {
         "images 640\nchecksum abcdef01\nfolder:data/mnist\nsettings:sgd, lr 0.1\n"
         "unit 10\nunit 8\nunit 5\ncrc32 8f95eacc\n";
     uint8_t bytes[4096] = "";
-    save_epoch(2, &cuts[4]);
+    save_epoch(2, &four);
     read_all(path, bytes);
     assert_string_equal((char *)bytes, wanted);
     assert_int_equal(access(file_named(".e2s5u9304abba.0of4"), F_OK), 0);
     conditions.settings[0] = ' '; // and texts that are easily misread
     memset(conditions.folder, ' ', sizeof conditions.folder - 1);
-    save_epoch(2, &cuts[4]);
+    save_epoch(2, &four);
     assert_true(is_epoch(2));
 }
 
-// Loads a snapshot, whole or as a shard. Its settings of before must be these.
+// Loads a snapshot. Its settings of before must be these.
 static void was_trained_with(const char *settings) {
-    for (int cut = 0; cut < 2; cut++) {
-        char why[WHY_SIZE] = "", before[sizeof digits.settings];
-        struct snapshot *s = room(shard_size(&cuts[4 * cut], 0));
-        int result = snapshot_load_shard(path, s, &cuts[4 * cut], 0, why);
-        memcpy(before, s->settings_before, sizeof before);
-        free(s);
-        if (result != 1)
-            fail_msg("loading gave %d: %s", result, why);
-        assert_string_equal(before, settings);
-    }
+    char why[WHY_SIZE] = "";
+    struct snapshot *s = room(shard_size(&four, 0));
+    if (snapshot_load_shard(path, s, &four, 0, why) != 1)
+        fail_msg("not loaded: %s", why);
+    assert_string_equal(s->settings_before, settings);
+    free(s);
 }
 
 // Other images are refused, and other settings are told.
@@ -386,36 +362,15 @@ TEST(conditions_are_compared) {
         strcpy(conditions.folder, "another/place");
         was_trained_with("sgd, lr 0.1");
         conditions.samples = 641;
-        shard_refused(&cuts[4], 1,
-                      "was trained with 640 images of data/mnist (checksum abcdef01), "
-                      "not with 641 of another/place (checksum abcdef01)");
+        refused("was trained with 640 images of data/mnist (checksum abcdef01), "
+                "not with 641 of another/place (checksum abcdef01)");
         conditions.samples = 640;
         conditions.checksum = 2;
-        shard_refused(&cuts[0], 0, "not with 640 of another/place (checksum 00000002)");
-        conditions = digits;
-        conditions.samples = 5 * 64 + 63;
-        save_epoch(2, forms[form]);
-        was_trained_with("");
+        refused("not with 640 of another/place (checksum 00000002)");
         conditions.samples = 5 * 64 - 1;
         save_epoch(2, forms[form]);
-        shard_refused(&cuts[4], 1, "has 5 steps of an epoch, but 319 images make only 4");
+        refused("has 5 steps of an epoch, but 319 images make only 4");
     }
-}
-
-// Names and settings come from a file, and go to a terminal.
-TEST(unprintable_texts_stay_on_one_line) {
-    struct snapshot *s = whole(2);
-    strcpy(s->model, "mlp\n\033[2J");
-    strcpy(s->optimizer, "s\rgd");
-    save(s, &no_cut);
-    refused("holds mlp??[2J with s?gd, not mlp 1-2 with adam");
-    memset(conditions.settings, '\n', sizeof conditions.settings); // not even an end
-    save(whole(2), &no_cut);
-    conditions = digits;
-    char wanted[sizeof conditions.settings];
-    memset(wanted, '?', sizeof wanted);
-    wanted[sizeof wanted - 1] = 0;
-    was_trained_with(wanted);
 }
 
 TEST(snapshot_of_another_training_is_refused) {
@@ -444,8 +399,6 @@ TEST(snapshot_of_another_training_is_refused) {
         save(s, forms[i % FORMS]);
         refused(cases[c].reason);
     }
-    save(snapshot_new("mlp 1-3", "adam", 7, 64, 123, 246), &no_cut); // as is usual
-    refused("holds mlp 1-3 with adam, not mlp 1-2 with adam");
     save(snapshot_new("mlp 1-2", "adam", 7, 64, WHOLE + 1, ADAM * WHOLE - 1), &no_cut);
     refused("wrong size"); // although it has as many values
 }
@@ -503,12 +456,12 @@ static void damage_is_detected(const char *name) {
     for (size_t length = 0; length <= size + 1; length++)
         if (length != size) {
             write_all(name, bytes, length);
-            shard_refused(&cuts[0], 0, "truncated");
+            shard_refused(&one, 0, "truncated");
         }
     for (size_t i = 0; i < size; i++) {
         bytes[i] ^= (uint8_t)(1 << i % 8);
         write_all(name, bytes, size);
-        shard_refused(&cuts[0], 0, "snapshot");
+        shard_refused(&one, 0, "snapshot");
         bytes[i] ^= (uint8_t)(1 << i % 8);
     }
     write_all(name, bytes, size);
@@ -520,32 +473,22 @@ TEST(damaged_files_are_refused) {
     char name[PATH_MAX + 128];
     save_epoch(2, &no_cut);
     damage_is_detected(path);
-    save_epoch(2, &cuts[4]);
+    save_epoch(2, &four);
     damage_is_detected(path);
-    snprintf(name, sizeof name, "%s", shard_file(2, &cuts[4], 1));
+    snprintf(name, sizeof name, "%s", shard_file(2, &four, 1));
     damage_is_detected(name);
 }
 
 // By those who need it: the others do not open the file.
 TEST(missing_shard_is_reported) {
-    char name[PATH_MAX + 128], reason[2 * PATH_MAX + 512];
-    save_epoch(2, &cuts[4]);
-    snprintf(name, sizeof name, "%s", shard_file(2, &cuts[4], 2));
-    unlink(name);
-    snprintf(reason, sizeof reason, "snapshot %s lacks its shard %s: No such file or directory",
-             path, name);
+    save_epoch(2, &four);
+    unlink(shard_file(2, &four, 2));
     for (int i = 0; i < 4; i++)
         if (i == 2)
-            shard_refused(&cuts[4], i, reason);
+            shard_refused(&four, i, "lacks its shard ");
         else
-            assert_true(shard_is(2, &cuts[4], i));
-    shard_refused(&cuts[0], 0, reason);
-    assert_int_equal(mkdir(name, 0700), 0);
-    snprintf(reason, sizeof reason,
-             "snapshot %s has a shard that is refused: %s is no snapshot, or a truncated one", path,
-             name);
-    shard_refused(&cuts[4], 2, reason);
-    assert_int_equal(rmdir(name), 0);
+            assert_true(shard_is(2, &four, i));
+    shard_refused(&one, 0, shard_file(2, &four, 2));
 }
 
 // A program that reads shards, such as generate, needs no lock. Here, the first shard is a pipe, so
@@ -554,13 +497,13 @@ TEST(shards_that_are_replaced_meanwhile_are_read_again) {
     for (int identify = 0; identify < 2; identify++) {
         char why[WHY_SIZE];
         struct snapshot found;
-        save_epoch(2, &cuts[4]);
-        const char *pipe = shard_file(2, &cuts[4], 0);
+        save_epoch(2, &four);
+        const char *pipe = shard_file(2, &four, 0);
         assert_int_equal(unlink(pipe) || mkfifo(pipe, 0600), 0);
         pid_t pid = fork();
         if (pid == 0) {
             open(pipe, O_WRONLY); // waits for the reader
-            _exit(save_cut(whole(3), &cuts[4], why) != 0);
+            _exit(save_cut(whole(3), &four, why) != 0);
         }
         assert_true(identify ? snapshot_identify(path, &found, why) == 1 : is_epoch(3));
         assert_int_equal(identify ? found.progress.epochs : 3, 3);
@@ -570,197 +513,107 @@ TEST(shards_that_are_replaced_meanwhile_are_read_again) {
 
 // The file has the right name and is complete, but belongs to another snapshot.
 TEST(shard_of_another_snapshot_is_refused) {
-    char why[WHY_SIZE] = "", name[PATH_MAX + 128];
-    save_epoch(2, &cuts[4]);
+    static const char *const reasons[] = {"is of another step", "is of another step", "--seed 8",
+                                          "wrong size"};
+    char why[WHY_SIZE] = "";
+    save_epoch(2, &four);
     struct snapshot *all = whole(2);
-    for (int i = 0; i < 6; i++) {
-        static const char *reasons[] = {"is of another step", "is of another step",
-                                        "--seed 8",           "--batch 32",
-                                        "wrong size",         "not mlp 1-2 with adam"};
-        struct snapshot *shard = shard_of(all, &cuts[i == 4 ? 3 : 4], 1);
+    for (int i = 0; i < 4; i++) {
+        struct snapshot *shard = shard_of(all, i == 3 ? &three : &four, 1);
         shard->progress.epochs += i == 0;
         shard->progress.step += i == 1;
         shard->seed += i == 2;
-        shard->batch = i == 3 ? 32 : 64;
-        shard->model[0] = i == 5 ? 'M' : 'm';
-        snprintf(name, sizeof name, "%s", shard_file(2, &cuts[4], 1));
-        assert_int_equal(snapshot_save(name, shard, why), 0);
+        assert_int_equal(snapshot_save(shard_file(2, &four, 1), shard, why), 0);
         free(shard);
-        shard_refused(&cuts[0], 0, reasons[i]);
-        shard_refused(&cuts[4], 1, reasons[i]);
-        assert_true(shard_is(2, &cuts[4], 2));
+        refused(reasons[i]);
+        assert_true(shard_is(2, &four, 2));
     }
     free(all);
 }
 
-// Writes a hand-made manifest and its checksum.
-static void write_sealed(char text[MANIFEST_SIZE]) {
-    char ending[32];
-    snprintf(ending, sizeof ending, "crc32 %08lx\n", crc32(0, (unsigned char *)text, strlen(text)));
-    strcat(text, ending);
-    write_all(path, text, strlen(text));
-}
-
 TEST(hostile_manifests_are_refused) {
-    const char *head =
-        "MANIFEST 2\nmodel mlp 1-2\noptimizer adam\nseed 7\nbatch 64\nepochs 2\nstep 5\n"
-        "loss 0.10000000000000001\ncorrect 40\nsamples 320\n";
-    const char *rest_of_head =
-        "images 640\nchecksum abcdef01\nfolder:data/mnist\nsettings:sgd, lr 0.1\n";
     static const struct {
         const char *shards, *units, *reason;
     } bad[] = {
         {"4", "", "do not fit"},
         {"0", "unit 23\n", "do not fit"},
-        {"-1", "unit 23\n", "do not fit"},
         {"4097", "unit 23\n", "do not fit"},
         {"4294967297", "unit 23\n", "corrupt"},
         {"4", "unit 22\n", "do not fit"},
-        {"4", "unit 0\nunit 22\n", "do not fit"},
-        {"4", "unit 999999999999999999\n", "do not fit"},
         {"4", "unit 18446744073709551615\nunit 24\n", "corrupt"},
         {"4", "unit -1\nunit 24\n", "corrupt"},
         {"4", "unit 023\n", "corrupt"},
-        {"4", "unit 23\r\n", "corrupt"},
-        {"4", "unit 23\nunits 1\n", "corrupt"},
         {"4", "unit 23 first 0 shards 0 columns 0 copies 0\n", "corrupt"},
         {"4", "unit 23 first 3 shards 2 columns 0 copies 0\n", "corrupt"},
-        {"4", "unit 23 first 0 shards -1 columns 0 copies 0\n", "corrupt"},
         {"4", "unit 23 first 0 shards 1 columns 5 copies 0\n", "corrupt"},
-        {"4", "unit 23 first 0 shards 2 columns 23 copies 0\n", "corrupt"},
         {"4", "unit 23 first 0 shards 1 columns 23 copies 0\n", "lacks its shard"},
-        {"4 unit 23", "", "corrupt"},
-        {"four", "unit 23\n", "corrupt"},
         {"4\nimages 640", "unit 23\n", "corrupt"},
         {"4", "unit 23\n", "lacks its shard"}, // this one is right
     };
-    static char text[MANIFEST_SIZE];
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        snprintf(text, sizeof text, "%sshards %s\n%s%s", head, bad[i].shards, rest_of_head,
-                 bad[i].units);
-        write_sealed(text);
+        char text[MANIFEST_SIZE];
+        int size = snprintf(text, sizeof text,
+                            "MANIFEST 2\nmodel mlp 1-2\noptimizer adam\nseed 7\nbatch 64\n"
+                            "epochs 2\nstep 5\nloss 0.10000000000000001\ncorrect 40\n"
+                            "samples 320\nshards %s\nimages 640\nchecksum abcdef01\n"
+                            "folder:data/mnist\nsettings:sgd, lr 0.1\n%s",
+                            bad[i].shards, bad[i].units);
+        size += snprintf(text + size, sizeof text - (size_t)size, "crc32 %08lx\n",
+                         crc32(0, (unsigned char *)text, (unsigned)size));
+        write_all(path, text, (size_t)size);
         refused(bad[i].reason);
     }
-    for (int units = MOST_UNITS; units <= MOST_UNITS + 1;
-         units++) { // as many as there can be, and more
-        struct sharding cut = {2, 1, {(size_t)units}};
-        snprintf(text, sizeof text, "%sshards 2\n%s", head, rest_of_head);
-        for (int i = 0; i < units; i++)
-            strcat(text, "unit 1\n");
-        write_sealed(text);
-        shard_refused(&cut, 0, units == MOST_UNITS ? "lacks its shard" : "corrupt");
-    }
-    memset(text, 'x', sizeof text); // longer than any manifest
-    memcpy(text, head, strlen(head));
-    write_all(path, text, sizeof text);
-    shard_refused(&cuts[0], 0, "corrupt");
 }
 
 // In a folder that others may write, the temporary name may be a link of theirs.
 TEST(a_link_in_place_of_the_temporary_file_is_not_followed) {
-    char target[PATH_MAX + 32];
     uint8_t text[4096] = "";
-    snprintf(target, sizeof target, "%s/precious", folder);
-    write_all(target, "keep me", 7);
-    assert_int_equal(symlink(target, temporary), 0);
+    write_all(file_named(".bak"), "keep me", 7);
+    assert_int_equal(symlink(file_named(".bak"), temporary), 0);
     save_epoch(2, &no_cut);
-    read_all(target, text);
+    read_all(file_named(".bak"), text);
     assert_string_equal((char *)text, "keep me");
     assert_true(is_epoch(2));
-    assert_int_equal(access(temporary, F_OK), -1);
-    assert_int_equal(mkdir(temporary, 0700), 0);
-    save_refused(&no_cut, "Is a directory");
+    assert_int_equal(files(), 2);
 }
 
 // A link may be relative, and what it names need not exist yet.
 TEST(a_snapshot_behind_a_link_is_saved_beside_its_target) {
-    char link[sizeof path], target[sizeof path + 8];
-    snprintf(link, sizeof link, "%s", path);
-    snprintf(target, sizeof target, "%s/target", folder);
-    assert_int_equal(symlink("middle", link), 0);
-    assert_int_equal(symlink(target, file_in("middle")), 0);
+    assert_int_equal(symlink("run.snapshot.bak", path), 0);
     for (int i = 0; i < 2 * FORMS; i++) { // also over a snapshot of the other form
-        const struct sharding *form = forms[i % FORMS];
-        save_epoch(2 + i, form);
+        save_epoch(2 + i, forms[i % FORMS]);
         assert_true(is_epoch(2 + i));
-        strcpy(path, target);
-        assert_true(is_epoch(2 + i));
-        strcpy(path, link);
-        assert_int_equal(files(), form->shards + 3);
+        assert_int_equal(access(file_named(".bak"), F_OK), 0);
+        assert_int_equal(files(), forms[i % FORMS]->shards + 2);
     }
-    unlink(link);
-    unlink(file_in("middle"));
 }
 
-// Tries to lock in another process, which then ends as told: with a signal, or as usual.
-static void lock_elsewhere(int end, int result, const char *reason) {
-    int status;
-    pid_t pid = fork();
-    if (pid == 0) {
-        char why[WHY_SIZE] = "";
-        int got = snapshot_lock(path, why);
-        if (end)
-            raise(end);
-        exit(got != result || !strstr(why, reason)); // as main does
-    }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, end);
-}
-
-TEST(only_one_run_has_the_lock) {
-    char why[WHY_SIZE], reason[200], lock[sizeof path + 8];
-    snprintf(lock, sizeof lock, "%s.lock", path);
-    lock_elsewhere(SIGKILL, 0, ""); // leaves its file, but no lock
-    assert_int_equal(access(lock, F_OK), 0);
-    lock_elsewhere(0, 0, "");
-    assert_int_equal(access(lock, F_OK), -1);
-    assert_int_equal(snapshot_lock(path, why), 0);
-    snprintf(reason, sizeof reason, ": process %ld (%s) " OTHER_RUN "; ", (long)getpid(),
-             error_origin());
-    for (int i = 0; i < 2; i++) // the first child ends as usual, and the lock stays
-        lock_elsewhere(0, -1, reason);
-    assert_int_equal(unlink(lock), 0); // as the message says
-    lock_elsewhere(0, 0, "");
-    assert_int_equal(mkdir(lock, 0700), 0);
-    is_refusal(snapshot_lock(path, why), why, path, CANNOT_WRITE);
-    assert_int_equal(rmdir(lock), 0);
-}
-
+// tests/steps/continue.bats has a second run that finds the lock, and a killed one that leaves
+// none.
 TEST(without_locks_a_run_goes_on) {
-    char why[WHY_SIZE], lock[sizeof path + 8];
-    snprintf(lock, sizeof lock, "%s.lock", path);
+    char why[WHY_SIZE];
     int errors[] = {ENOLCK, ENOSYS, EOPNOTSUPP};
     for (int i = 0; i < 3; i++) {
         lock_error = errors[i];
         assert_int_equal(snapshot_lock(path, why), 0);
         assert_int_equal(files(), 1);
         assert_int_equal(snapshot_locked_by(path, 0.1), getpid());
-        assert_int_equal(unlink(lock), 0);
+        assert_int_equal(unlink(file_named(".lock")), 0);
     }
     lock_error = 0;
 }
 
-// Many file systems report a full disk or quota only when the bytes must go to the disk. With a
-// limit on the size of files, the writes fail, but with another reason.
+// Many file systems report a full disk or quota only when the bytes must go to the disk.
 TEST(disk_full) {
-    struct rlimit before, full;
     char why[WHY_SIZE] = "";
     for (int form = 0; form < FORMS; form++) {
         save_epoch(2, forms[form]);
         struct snapshot *all = whole(3);
         synced.error = ENOSPC;
-        save_refused(forms[form], "No space left on device");
-        is_refusal(snapshot_commit(path, all, &cuts[4], why), why, path, "No space left on device");
+        is_refusal(save_cut(all, forms[form], why), why, path, "No space left on device");
+        is_refusal(snapshot_commit(path, all, &four, why), why, path, "No space left on device");
         synced.error = 0;
         free(all);
-        signal(SIGXFSZ, SIG_IGN);
-        getrlimit(RLIMIT_FSIZE, &before);
-        full = before;
-        full.rlim_cur = 100;
-        setrlimit(RLIMIT_FSIZE, &full);
-        save_refused(forms[form], "File too large");
-        setrlimit(RLIMIT_FSIZE, &before);
-        signal(SIGXFSZ, SIG_DFL);
         assert_true(is_epoch(2));
         assert_int_equal(files(), forms[form]->shards + 1);
     }
@@ -779,9 +632,9 @@ TEST(files_are_synced_before_they_are_renamed) {
 
 // A crash just before any change on the disk, while one snapshot replaces another.
 TEST(a_crash_at_any_moment_leaves_a_whole_snapshot) {
-    static const struct sharding *ways[][2] = {
-        {&no_cut, &no_cut},   {&no_cut, &cuts[4]},  {&cuts[4], &no_cut},  {&cuts[4], &cuts[3]},
-        {&cuts[4], &cuts[4]}, {&cuts[4], &cuts[6]}, {&cuts[2], &cuts[9]},
+    static const struct sharding *const ways[][2] = {
+        {&no_cut, &no_cut}, {&no_cut, &four},     {&four, &no_cut},
+        {&four, &three},    {&four, &other_four},
     };
     for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
         const struct sharding *from = ways[way][0], *to = ways[way][1];
@@ -811,34 +664,21 @@ TEST(a_crash_at_any_moment_leaves_a_whole_snapshot) {
     }
 }
 
+// Files of other programs stay, though their names are similar.
 TEST(whole_and_shards_replace_each_other) {
-    const char *others[] = {
-        "", // an own file
-        ".e1s0.0of2",
-        ".e1s0u0000abcd.0of2.bak",
-        ".e01s0u0000abcd.0of2",
-        ".e1s0u0000ABCD.0of2",
-        ".e1s0uabcd.0of2",
-        "2.e1s0u0000abcd.0of2",
-        ".e1s0u0000abcd.0of2tmp",
-        ".e99999999999999999999s0u0000abcd.0of2",
-        ".bak",
-    };
-    const char *own[] = {".e1s0u0000abcd.0of2", ".e9s123u0000abcd.12of13.tmp",
-                         ".e0s0u12345678.0of1.tmp"};
-    enum { OTHERS = sizeof others / sizeof *others, OWN = sizeof own / sizeof *own };
-    for (int i = 1; i < OTHERS; i++)
+    const char *others[] = {".e1s0.0of2",      ".e1s0u0000abcd.0of2.bak", ".e1s0u0000ABCD.0of2",
+                            ".e1s0uabcd.0of2", ".e01s0u0000abcd.0of2",    "2.e1s0u0000abcd.0of2"};
+    const char *own[] = {".e1s0u0000abcd.0of2", ".e9s123u0000abcd.12of13.tmp"};
+    enum { OTHERS = sizeof others / sizeof *others };
+    for (int i = 0; i < OTHERS; i++)
         write_all(file_named(others[i]), "", 0);
-    char neighbour[PATH_MAX + 64]; // of another snapshot, whose name is as long
-    snprintf(neighbour, sizeof neighbour, "%s/RUN.snapshot%s", folder, own[0]);
-    write_all(neighbour, "", 0);
     for (int round = 0; round < 3; round++) {
-        for (int i = 0; i < OWN; i++)
+        const struct sharding *form = forms[round % FORMS];
+        for (int i = 0; i < 2; i++)
             write_all(file_named(own[i]), "", 0);
-        save_epoch(2 + round, round == 1 ? &no_cut : &cuts[4]);
+        save_epoch(2 + round, form);
         assert_true(is_epoch(2 + round));
-        assert_int_equal(files(), OTHERS + 1 + (round == 1 ? 0 : 4));
-        assert_int_equal(access(neighbour, F_OK), 0);
+        assert_int_equal(files(), OTHERS + 1 + form->shards);
         for (int i = 0; i < OTHERS; i++)
             assert_int_equal(access(file_named(others[i]), F_OK), 0);
     }
@@ -848,15 +688,15 @@ TEST(whole_and_shards_replace_each_other) {
 // must stay.
 TEST(same_step_with_another_cut) {
     char why[WHY_SIZE] = "";
-    save_epoch(2, &cuts[4]);
-    struct snapshot *all = whole(2), *shard = shard_of(all, &cuts[6], 0);
-    assert_int_equal(shard_size(&cuts[4], 0), shard_size(&cuts[6], 0));
-    int result = snapshot_save_shard(path, shard, &cuts[6], 0, why);
+    save_epoch(2, &four);
+    struct snapshot *all = whole(2), *shard = shard_of(all, &other_four, 0);
+    assert_int_equal(shard_size(&four, 0), shard_size(&other_four, 0));
+    int result = snapshot_save_shard(path, shard, &other_four, 0, why);
     free(all);
     free(shard);
     assert_int_equal(result, 0);
     assert_true(is_epoch(2));
-    save_epoch(2, &cuts[6]);
+    save_epoch(2, &other_four);
     assert_true(is_epoch(2));
     assert_int_equal(files(), 5);
 }

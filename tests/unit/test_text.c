@@ -1,7 +1,6 @@
 // Tests of texts as data: sequences of bytes, the held-out tenth, and files that are refused.
-#include "common/models/model.h"
 #include "tests/unit/data_folder.h"
-#include "tests/unit/default_options.h"
+#include "tests/unit/options.h"
 #include "zoo/data/story.h"
 #include <math.h>
 
@@ -16,8 +15,7 @@ static int make_text(void **state) {
     for (int i = 0; i < SIZE; i++)
         bytes[i] = (uint8_t)(255 - 5 * i); // of any kind, also 0 and line feeds
     put("input.txt", bytes, SIZE, "wbT");
-    default_options();
-    zoo_opt.context = CONTEXT;
+    set_options("--context 4"); // CONTEXT
     return 0;
 }
 
@@ -71,20 +69,6 @@ TEST(held_out_bytes_are_no_targets) {
         assert_null(memchr(test.values, 1, test.count * CONTEXT));
         assert_true(train.count * CONTEXT + 1 + CONTEXT > size - tenth); // none is left over
     }
-}
-
-// Ranks with different texts see it.
-TEST(another_byte_changes_the_description) {
-    char before[1000], after[1000];
-    uint8_t other[SIZE];
-    load(folder);
-    data_describe("training", &train, before, sizeof before);
-    memcpy(other, bytes, SIZE);
-    other[CONTEXT + 1]++;
-    put("input.txt", other, SIZE, "wbT");
-    load(folder);
-    data_describe("training", &train, after, sizeof after);
-    assert_string_not_equal(before, after);
 }
 
 // Texts quote losses on the stories, so a change of one byte makes them stale.
