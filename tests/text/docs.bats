@@ -35,26 +35,6 @@ setup() {
     [ "$output" = "error: docs/text.md:8: is not what the repository contains now; run make docs" ]
 }
 
-@test "a block whose function, file, text or command does not exist is reported, and stays" {
-    cd "$BATS_TEST_TMPDIR"
-    local block wanted
-    while IFS='@' read -r block wanted; do
-        printf '%b\n' "One line.\n$block" | tee text.md >before.md
-        run "$render" text.md
-        [ "$status" = 1 ]
-        [[ $output == "error: "*"text.md:2: "*"$wanted"* ]] || { printf '%s\n' "wanted: $wanted" "$output" && return 1; }
-        cmp text.md before.md
-    done <<'END'
-<!-- code 01_single_gpu/train.c sum_layer -->\nold\n<!-- end -->@01_single_gpu/train.c has no function, struct or table sum_layer
-<!-- code 01_single_gpu/none.c main -->\nold\n<!-- end -->@01_single_gpu/none.c: No such file
-<!-- code 01_single_gpu/train.c main from "no such text" -->\nold\n<!-- end -->@main in 01_single_gpu/train.c has no line with "no such text"
-<!-- diff 12 train_epoch -->\nold\n<!-- end -->@diff 12: both steps have the same train_epoch
-<!-- computed false -->\nold\n<!-- end -->@false: prints nothing
-<!-- = no_such_function(1) -->old<!-- end -->@no_such_function(1): name 'no_such_function' is not defined
-<!-- code 01_single_gpu/train.c main -->\nold@no <!-- end --> ends this block
-END
-}
-
 @test "a quote agrees with other times and names of machines, and with nothing else" {
     cd "$BATS_TEST_TMPDIR"
     local printed quoted verdict
@@ -64,76 +44,16 @@ END
         [ "$status" = "$verdict" ] || { printf '%s\n' "wanted $verdict for:" "$printed" "$quoted" "$output" && return 1; }
     done <<'END'
 1\n2\n3@1\n2\n3@0
-1\n2\n3@1\n...\n3@0
-note\n1\n2@1\n2@1
 1\n2\n3@1\n3@1
-1\n2\n3@1\n...@0
 launch: starts\n1@1@0
 launch: starts\n1@launch: ends\n1@1
 epoch 1/3  loss 0.2449  accuracy 96.81%  13.32 s  4498 images/s@epoch 1/3  loss 0.2447  accuracy 96.82%  0.96 s  62611 images/s@0
 epoch 1/3  loss 0.2449  accuracy 96.81%  13.32 s@epoch 1/3  loss 0.2449  accuracy 97.41%  13.32 s@1
 20,4.16046187@20,4.16046221@0
 20,4.16046187@20,4.09950204@1
-epoch 1/3  loss 0.2449@epoch 1/3  lost 0.2449@1
-modelled 0.033750 s@modelled 0.033751 s@1
 device    0: CPU device (EPYC, 2 cores), 6.3 GB@device    0: CPU device (Xeon, 8 cores), 31.1 GB@0
-rank 1 (pid 4711) ended@rank 1 (pid 12) ended@0
 (step 101, collective 303, ncclAllReduce)@(step 86, collective 257, ncclAllReduce)@0
-(step 101, collective 303, ncclAllReduce)@(step 101, collective 303, ncclBroadcast)@1
-resumed   a.bin: 1 epoch and 0 steps are done@resumed   a.bin: 2 epochs and 7 steps are done@0
    ring  0  1306.3  6000024@   ring  0   999.1  6000024@0
 modelled times\n   ring  0  91.4  6000024@modelled times\n   ring  0  92.4  6000024@1
-END
-    printf '%s\n' 'No commands.' '```output' 1 '```' >text.md
-    run "$record" --here --check text.md
-    [[ $status == 1 && $output == *"text.md:2: no commands before this output"* ]]
-    printf '%s\n' '```' 'false' '```' '```output' 1 '```' >text.md
-    run "$record" --here --check text.md
-    [[ $status == 1 && $output == *"text.md:4: the commands failed with status 1"* ]]
-    printf '%s\n' '```' 'true' '```' '```output' 1 '```' >text.md
-    run "$record" --here text.md
-    [[ $status == 1 && $output == *"text.md:4: the commands print nothing"* ]]
-}
-
-@test "a chart shows what the commands below it print" {
-    cd "$BATS_TEST_TMPDIR"
-    copy_tree tree
-    cd tree
-    printf '%s\n' '<!-- draws planted -->' '```' 'echo modelled 5' '```' >text.md
-    echo 'modelled 4' >docs/figures/planted.txt
-    run tools/author/record.py --here --check text.md
-    [[ $status == 1 && $output == *"text.md:2: quotes a line that is not printed:"*"modelled 4"* ]]
-    tools/author/record.py --here text.md
-    grep -qx 'modelled 5' docs/figures/planted.txt
-    tools/author/record.py --here --check text.md
-    [ "$(wc -l <text.md)" = 4 ]
-}
-
-@test "make record refreshes a quote that no longer agrees, and keeps the lines that it leaves out" {
-    cd "$BATS_TEST_TMPDIR"
-    printf '%s\n' '# Text' '```' "printf 'a 1\\nb 2\\nc 3\\n'" '```' '```output' 'a 7' ... 'c 3' '```' '<!-- runs echo new -->' '```output' \
-        old older '```' '```' 'echo 5 s' '```' '```output' '4 s' '```' End. >text.md
-    "$record" --here --busy text.md
-    diff - text.md <<'END'
-# Text
-```
-printf 'a 1\nb 2\nc 3\n'
-```
-```output
-a 1
-...
-c 3
-```
-<!-- runs echo new -->
-```output
-new
-```
-```
-echo 5 s
-```
-```output
-4 s
-```
-End.
 END
 }

@@ -12,21 +12,6 @@ setup() {
     cd "$BATS_TEST_TMPDIR" || return
 }
 
-# figure LINE...: writes fault.py, a source of a figure with these lines of Python, indented by one level.
-figure() {
-    {
-        printf '%s\n' 'from drawing import COMPUTE, Figure' 'def draw():'
-        printf '    %s\n' 'f = Figure("A title", "A description.", 200)' "$@" 'return f'
-    } >fault.py
-}
-
-# refused TEXT LINE...: this figure is not drawn, and one error line has the text.
-refused() {
-    figure "${@:2}"
-    fails 1 "error: fault.py: $1" "$root/tools/author/drawing.py" --out . fault.py
-    [ ! -e fault.svg ]
-}
-
 @test "each figure is what its source draws, and each source has a figure or a slide" {
     mkdir again
     "$root/tools/author/drawing.py" --out again "$root"/docs/figures/*.py
@@ -42,17 +27,6 @@ refused() {
         [[ ${figure##*/} =~ ^($others)\.svg$ ]] || [ -e "again/${figure##*/}" ] ||
             { echo "$figure has no source" && return 1; }
     done
-}
-
-@test "a figure with a mistake is refused, and the line says which" {
-    refused '"a text" is too small' 'f.text(120, 100, "a text", 17)'
-    refused '"a long text" leaves its box' 'f.box(20, 20, 90, 60, "a long text")'
-    refused '"a text" leaves the picture' 'f.text(1100, 100, "a text", 20)'
-    refused 'a box leaves the picture at 1000, 100' 'f.box(1000, 100, 200, 50)'
-    refused '"two" touches "one"' 'f.text(100, 100, "one", 20)' 'f.text(120, 100, "two", 20)'
-    refused '"a text" touches a line' 'f.text(120, 100, "a text", 20)' 'f.arrow((20, 100), (220, 100))'
-    refused 'it has no title' 'f.title = " "'
-    refused 'it has no desc' 'f.description = ""'
 }
 
 @test "the memory of a rank in strategies.svg is what step 7 computes" {

@@ -59,36 +59,12 @@ lines_of() { # added|removed: those of the page
     done
 }
 
-@test "the players show what was recorded, and the keyboard steps through it" {
+@test "each player shows something else at each place, and plays" {
     check players
-}
-
-@test "a page without a place and a lost player stop make site" {
-    local file text wanted
-    cd "$BATS_FILE_TMPDIR/tree"
-    while IFS='@' read -r file text wanted; do
-        [ ! -e "$file" ] || cp "$file" "$BATS_TEST_TMPDIR/old"
-        sed -i "$text" "$file" 2>/dev/null || echo '# New' >"$file"
-        run tools/author/site.sh "$BATS_TEST_TMPDIR/site"
-        [ "$status" != 0 ]
-        [[ $output == *"$wanted"* ]] || { printf '%s\n' "wanted: $wanted" "$output" && return 1; }
-        rm "$file"
-        [ ! -e "$BATS_TEST_TMPDIR/old" ] || mv "$BATS_TEST_TMPDIR/old" "$file"
-    done <<'END'
-docs/new.md@p@navigation.js and the texts differ: docs/new.md
-05_fsdp/README.md@s|prefetch.svg|fsdp.svg|@05_fsdp/README.md no longer has: prefetch.svg
-END
 }
 
 @test "the recorded timelines are those of the programs of now" {
     need_train 03_multigpu_launcher/launch {02_multigpu_fork,04_multinode,05_fsdp,07_large_models,08_pipeline,09_tensor}/train
     make -s -C "$root" DEVICE=cpu BUILD=build/test build/test/bench/ring_rounds
     "$root/tools/author/timelines.py" --programs build/test --check 5 02_multigpu_fork 04_multinode 05_fsdp 06_allreduce_demo 08_pipeline 09_tensor
-    cp -r "$root/docs/site/timelines" recorded
-    sed -i '/"setting":\["full","bf16","2"\]/s/"step":\([0-9]\)/"step":9\1/' recorded/07_large_models.json
-    sed -i 's/1101/1011/' recorded/06_allreduce_demo.json
-    run "$root/tools/author/timelines.py" --programs build/test --check 11 --folder "$PWD/recorded" 06_allreduce_demo 07_large_models
-    [ "$status" = 1 ]
-    [ "$(grep -c '^error' <<<"$output")" = 2 ]
-    [[ $output == *"the run full bf16 2 differs"* && $output == *"the buffers differ"* ]]
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """texts.py [FILE...]: reads the Markdown files of the repository, and prints what does not exist: files and headings of links,
-names and options between backticks, and targets of make. Fenced blocks are read for programs, options and targets of make only. Then it compares
-the terms that the READMEs set in italics with the glossary. It runs in the root of the repository."""
+names and options between backticks, and targets of make. Fenced blocks are read for programs, options and targets of make only. It
+runs in the root of the repository."""
 import os
 import re
 import subprocess
@@ -10,7 +10,6 @@ import urllib.parse
 
 NOT_OURS = {".git", "build", "data", "work"}  # at the root: no part of a clone
 ITSELF = "tests/text/"  # these files hold names that do not exist
-GLOSSARY = "docs/glossary.md"
 FENCED = re.compile(r"^( *)(```+)[^\n`]*\n(.*?)^ *\2 *$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`((?:(?!\n\s*\n)[^`])+)`")  # a span ends with its paragraph
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
@@ -159,33 +158,6 @@ def faults_of_html(path):
                 re.finditer(r"^.*</summary>\n(?!\n)", text, re.MULTILINE))
 
 
-def singular(term):
-    return re.sub(r"s$", "", " ".join(term.lower().split()))
-
-
-def faults_of_glossary(glossary):
-    """Each term in italics has an entry, whose link leads to the first text that explains it: a step, or another text."""
-    first = {}
-    for path in [*sorted(path for path in os.listdir(".") if path.startswith("0")), ".", "exercises", "cpu_device"]:
-        path = os.path.normpath(os.path.join(path, "README.md"))
-        prose = SPAN.sub("", FENCED.sub("", read(path))).replace("**", "")
-        for term in re.findall(r"\*([A-Za-z][A-Za-z\s-]*)\*", prose):
-            first.setdefault(singular(term), path)
-    listed = {}
-    text = read(glossary)
-    for term, name, link in re.findall(r"^- \*\*([^*]+)\*\*[^(]*\(\[([^]]*)\]\(([^)#]*)[^)]*\)\):", text, re.MULTILINE):
-        listed[singular(term)] = path = os.path.normpath(os.path.join("docs", link))
-        if term.lower() not in re.sub(r"[\s_]+", " ", read(path)).lower():
-            yield f"{path} does not use {term}"
-        if path.startswith("0") and not path.startswith(f"0{name[-1]}_"):
-            yield f"{term}: {name} is not {path}"
-    if len(listed) != len(re.findall(r"^- ", text, re.MULTILINE)):
-        yield "an entry has another form, or is there twice"
-    for term, path in first.items():
-        if listed.get(term) != path and (path.startswith("0") or term not in listed):
-            yield f"{term}: {path} explains it, not {listed.get(term, 'an entry')}"
-
-
 def main():
     repository = Repository()
     faults = []
@@ -193,8 +165,6 @@ def main():
         text = read(path)
         for place, fault in sorted({*faults_of(path, repository), *faults_of_html(path)}):
             faults.append(f"{path}:{text.count(chr(10), 0, place) + 1}: {fault}")
-        if os.path.basename(path) == "glossary.md":
-            faults += [f"{path}: {fault}" for fault in faults_of_glossary(path)]
     print(*faults, sep="\n", end="\n" * bool(faults))
     return bool(faults)
 

@@ -384,254 +384,159 @@ static void check_outputs(const struct step *s, const struct model *m, const dou
                  1e-4);
 }
 
-static const struct layer_kind *or_relu(int relu, const struct layer_kind *plain,
-                                        const struct layer_kind *with_relu) {
-    return relu ? with_relu : plain;
-}
-
-// set: outputs.
-static void add_dense(struct model *m, const int *set, int variant) {
-    append_dense(m, or_relu(variant, &dense, &dense_relu), set[0]);
-}
-
-// set: outputs, size, stride, padding. The variants have a ReLU, a bias, and both.
-static void add_convolution(struct model *m, const int *set, int variant) {
-    append_convolution(m, or_relu(variant % 2, &convolution, &convolution_relu), set[0], set[1],
-                       set[2], set[3], variant / 2);
-}
-
-// set: size, or 0 for the mean.
-static void add_pooling(struct model *m, const int *set, int variant) {
-    if (set[0])
-        append_max_pooling(m, set[0]);
-    else
-        append_mean_pooling(m);
-}
-
-// set: groups.
-static void add_norm(struct model *m, const int *set, int variant) {
-    append_group_norm(m, or_relu(variant, &group_normalisation, &group_normalisation_relu), set[0]);
-}
-
-static void add_dropout(struct model *m, const int *set, int variant) {
-    append_dense(m, &dense_relu, 5);
-    append_dropout(m, 0.5f);
-    append_dense(m, &dense_relu, 6);
-    append_dropout(m, 0.3f);
-    append_dense(m, &dense, 3);
-}
-
-// projection: the shortcut is a convolution and a norm, otherwise the inputs themselves.
-static void append_block(struct model *m, int channels, int stride, int projection) {
-    begin_residual(m);
-    append_convolution(m, &convolution_relu, channels, 3, stride, 1, 1);
-    append_dropout(m, 0.3f);
-    append_convolution(m, &convolution, channels, 3, 1, 1, 0);
-    append_group_norm(m, &group_normalisation_relu, 2);
-    append_dropout(m, 0.3f);
-    append_convolution(m, &convolution, channels, 1, 1, 0, 1);
-    begin_shortcut(m);
-    if (projection) {
-        append_convolution(m, &convolution, channels, 1, stride, 0, 0);
-        append_group_norm(m, &group_normalisation, 2);
+// Appends a layer, or begins or ends one that consists of others. n: the numbers behind the word.
+static void append_word(struct model *m, const char *word, const double *n) {
+    const int i = (int)n[0];
+#define WORD(name, call)                                                                           \
+    if (!strcmp(word, name)) {                                                                     \
+        call;                                                                                      \
+        return;                                                                                    \
     }
-    end_residual(m);
+#define CONVOLUTION(kind) append_convolution(m, kind, i, (int)n[1], (int)n[2], (int)n[3], (int)n[4])
+    WORD("dense", append_dense(m, &dense, i))
+    WORD("dense_relu", append_dense(m, &dense_relu, i))
+    WORD("conv", CONVOLUTION(&convolution)) // outputs, size, stride, padding, 1 with a bias
+    WORD("conv_relu", CONVOLUTION(&convolution_relu))
+    WORD("max_pool", append_max_pooling(m, i))
+    WORD("mean_pool", append_mean_pooling(m))
+    WORD("norm", append_group_norm(m, &group_normalisation, i))
+    WORD("norm_relu", append_group_norm(m, &group_normalisation_relu, i))
+    WORD("dropout", append_dropout(m, (float)n[0]))
+    WORD("embedding", append_embedding(m, 7, i))
+    WORD("layer_norm", append_layer_norm(m))
+    WORD("linear", append_linear(m, i, 0.3f))
+    WORD("bias", append_bias(m))
+    WORD("gelu", append_gelu(m))
+    WORD("attention", append_attention(m, i, (float)n[1])) // heads, rate of dropout
+    WORD("residual(", begin_residual(m))
+    WORD("shortcut", begin_shortcut(m))
+    WORD(")residual", end_residual(m))
+    WORD("sublayer(", begin_sublayer(m))
+    WORD(")sublayer", end_sublayer(m))
+    WORD("block(", begin_block(m))
+    WORD(")block", end_block(m))
+    fail_msg("no layer: %s", word);
 }
 
-// The variants are a block with and without a projection, and two and three blocks.
-static void add_blocks(struct model *m, const int *set, int variant) {
-    if (variant != 1)
-        append_block(m, 4, 1, 0);
-    if (variant != 0)
-        append_block(m, 6, 2, 1);
-    if (variant == 3)
-        append_block(m, 6, 1, 1);
+// text: words of layers with their numbers, or the options of a model.
+static void build(struct model *m, const char *text) {
+    char word[20], why[WHY_SIZE] = "";
+    if (text[0] == '-') {
+        set_options(text);
+        struct dataset set = set_of(m->out, 10);
+        if (model_build(m, &opt, &set, why))
+            fail_msg("%s", why);
+        return;
+    }
+    for (int length; sscanf(text, "%19s%n", word, &length) == 1;) {
+        double n[5] = {0};
+        text += length;
+        for (int i = 0; i < 5 && sscanf(text, "%lf%n", &n[i], &length) == 1; i++)
+            text += length;
+        append_word(m, word, n);
+    }
 }
 
-// The inputs are many more than the outputs, and dx needs room for two gradients of them.
-static void add_shrinking_block(struct model *m, const int *set, int variant) {
-    begin_residual(m);
-    append_mean_pooling(m);
-    begin_shortcut(m);
-    append_max_pooling(m, 6);
-    end_residual(m);
-}
-
-// All kinds of layers.
-static void add_mixture(struct model *m, const int *set, int variant) {
-    append_block(m, 6, 2, 1);
-    append_block(m, 6, 1, 0);
-    append_max_pooling(m, 2);
-    append_dense(m, &dense_relu, 7);
-}
-
-// set: the width.
-static void add_embedding(struct model *m, const int *set, int variant) {
-    append_embedding(m, 7, set[0]);
-}
-
-// The variants are only the first sample's tokens wide, and of an inner layer.
-static void add_layer_norm(struct model *m, const int *set, int variant) {
-    append_layer_norm(m);
-}
-
-// set: outputs.
-static void add_linear(struct model *m, const int *set, int variant) {
-    append_linear(m, set[0], 0.3f);
-}
-
-// set: hidden values. The variants end with a product, a bias, GELU, and dropout.
-static void add_sublayer(struct model *m, const int *set, int variant) {
-    int width = m->out.channels;
-    begin_sublayer(m);
-    append_linear(m, set[0], 0.3f);
-    append_bias(m);
-    append_linear(m, width, 0.3f);
-    if (variant == 2)
-        append_gelu(m);
-    else if (variant)
-        append_bias(m);
-    if (variant == 3)
-        append_dropout(m, 0.3f);
-    end_sublayer(m);
-}
-
-// set: heads. The variants are without and with dropout.
-static void add_attention(struct model *m, const int *set, int variant) {
-    append_attention(m, set[0], variant ? 0.3f : 0);
-}
-
-// Layers of a transformer, and a block in which the last inner layer is no sum.
-static void add_transformer(struct model *m, const int *set, int variant) {
-    int width = m->out.channels;
-    begin_block(m);
-    begin_sublayer(m);
-    append_linear(m, 3 * width, 0.1f);
-    append_bias(m);
-    append_attention(m, set[0], 0.2f);
-    append_dropout(m, 0.2f);
-    end_sublayer(m);
-    begin_sublayer(m);
-    append_linear(m, 7, 0.1f);
-    append_gelu(m);
-    append_linear(m, width, 0.1f);
-    append_bias(m);
-    end_sublayer(m);
-    append_linear(m, 5, 0.1f);
-    if (variant)
-        append_bias(m);
-    end_block(m);
-    append_layer_norm(m);
-}
-
-static void build(struct model *m, const char *words) {
-    char why[WHY_SIZE] = "";
-    set_options(words);
-    struct dataset set = set_of(m->out, 10);
-    if (model_build(m, &opt, &set, why))
-        fail_msg("%s", why);
-}
-
-static void add_mlp(struct model *m, const int *set, int variant) {
-    build(m, "--hidden 9");
-}
-
-static void add_cnn(struct model *m, const int *set, int variant) {
-    build(m, "--model cnn");
-}
-
-static void add_resnet(struct model *m, const int *set, int variant) {
-    build(m,
-          variant ? "--model resnet --depth 14 --width 8" : "--model resnet --depth 8 --width 8");
-}
-
-static void add_gpt(struct model *m, const int *set, int variant) {
-    build(m, variant ? "--model gpt --layers 3 --heads 2 --width 6"
-                     : "--model gpt --layers 1 --heads 2 --width 8 --dropout 0.2");
-}
+// Residual blocks: the shortcut is a convolution and a norm, or the inputs themselves.
+#define BODY(channels, stride)                                                                     \
+    "residual( conv_relu " channels " 3 " stride " 1 1 dropout 0.3 conv " channels                 \
+    " 3 1 1 0 norm_relu 2 dropout 0.3 conv " channels " 1 1 0 1 shortcut "
+#define SAME(channels) BODY(channels, "1") ")residual "
+#define PROJECTED(channels) BODY(channels, "2") "conv " channels " 1 2 0 0 norm 2 )residual "
+// A block of a transformer of width 6, whose last inner layer is no sum.
+#define TRANSFORMER                                                                                \
+    "block( sublayer( linear 18 bias attention 3 0.2 dropout 0.2 )sublayer "                       \
+    "sublayer( linear 7 gelu linear 6 bias )sublayer linear 5 "
 
 static const struct example {
-    void (*add)(struct model *m, const int *set, int variant);
-    int variants, b; // batches of 1 and of b samples
+    int b; // batches of 1 and of b samples
     struct shape in;
-    int set[4];
+    const char *text;
     struct shape out; // if it is known from PyTorch
 } examples[] = {
-    {add_dense, 2, 1, {1, 1, 7}, {3}},
-    {add_dense, 2, 8, {1, 1, 50}, {20}},
-    {add_dense, 2, 300, {1, 1, 33}, {65}}, // several threads of the CPU device share such a batch
-    {add_convolution, 4, 7, {1, 1, 1}, {1, 1, 1, 0}, {1, 1, 1}},
-    {add_convolution, 4, 7, {4, 5, 3}, {2, 3, 1, 0}, {2, 3, 2}},
-    {add_convolution, 4, 7, {5, 4, 2}, {3, 3, 2, 1}, {3, 2, 3}},
-    {add_convolution, 4, 7, {7, 6, 1}, {5, 5, 3, 2}, {3, 2, 5}},
-    {add_convolution, 4, 7, {5, 5, 3}, {2, 2, 2, 1}, {3, 3, 2}},
-    {add_convolution, 4, 7, {3, 3, 2}, {2, 3, 1, 2}, {5, 5, 2}},
-    {add_convolution, 4, 7, {4, 4, 2}, {3, 2, 3, 0}, {1, 1, 3}},
-    {add_convolution, 1, 4, {29, 31, 6}, {2, 3, 2, 1}, {15, 16, 2}},
-    {add_convolution, 4, 7, {3, 2, 2}, {9, 1, 1, 0}, {3, 2, 9}}, // more outputs than patch elements
-    {add_pooling, 1, 4, {5, 7, 2}, {0}, {1, 1, 2}},
-    {add_pooling, 1, 4, {1, 1, 1}, {1}, {1, 1, 1}},
-    {add_pooling, 1, 4, {5, 7, 2}, {2}, {2, 3, 2}},
-    {add_pooling, 1, 4, {5, 7, 2}, {3}, {1, 2, 2}},
-    {add_pooling, 1, 4, {29, 31, 6}, {0}, {1, 1, 6}},
-    {add_pooling, 1, 4, {29, 31, 6}, {3}, {9, 10, 6}},
-    {add_norm, 2, 3, {1, 1, 4}, {2}},
-    {add_norm, 2, 3, {3, 3, 6}, {2}},
-    {add_norm, 2, 3, {23, 13, 8}, {1}},
-    {add_norm, 1, 12, {16, 16, 8}, {2}},
-    // In bfloat16, its parameters as floats take most of the scratch.
-    {add_norm, 2, 3, {1, 1, 128}, {2}},
-    {add_dropout, 1, 9, {1, 1, 6}, {0}},
-    {add_blocks, 4, 3, {3, 4, 4}, {0}},
-    {add_shrinking_block, 1, 3, {6, 6, 4}, {0}},
-    {add_embedding, 1, 3, {1, 1, 1}, {1}, {1, 1, 1}},
-    {add_embedding, 1, 5, {9, 1, 1}, {6}, {9, 1, 6}},
-    {add_embedding, 1, 5, {65, 1, 1}, {65}, {65, 1, 65}},
-    {add_layer_norm, 1, 4, {1, 1, 5}, {0}, {1, 1, 5}},
-    {add_layer_norm, 1, 4, {7, 1, 33}, {0}, {7, 1, 33}},
-    {add_linear, 1, 4, {5, 1, 7}, {3}, {5, 1, 3}},
-    {add_linear, 1, 4, {2, 1, 3}, {65}, {2, 1, 65}},
-    {add_sublayer, 4, 2, {5, 1, 7}, {9}, {5, 1, 7}},
-    {add_sublayer, 1, 1, {40, 1, 32}, {64}, {40, 1, 32}},
-    {add_attention, 1, 2, {1, 1, 12}, {2}, {1, 1, 4}},
-    {add_attention, 2, 2, {5, 1, 27}, {3}, {5, 1, 9}},
-    {add_attention, 1, 2, {7, 1, 12}, {4}, {7, 1, 4}},
-    {add_attention, 2, 1, {65, 1, 12}, {2}, {65, 1, 4}},
-    {add_attention, 1, 1, {35, 1, 216}, {1}, {35, 1, 72}},
-    // Models, with which results in bfloat16 are compared, too.
-    {add_mixture, 1, 2, {5, 4, 4}, {0}},
-    {add_mlp, 1, 20, {3, 4, 1}, {0}},
-    {add_cnn, 1, 2, {6, 7, 1}, {0}},
-    {add_cnn, 1, 3, {7, 8, 3}, {0}},
-    {add_resnet, 2, 2, {5, 6, 3}, {0}},
-    {add_transformer, 2, 3, {5, 1, 6}, {3}},
-    {add_gpt, 2, 2, {5, 1, 1}, {0}},
+    {1, {1, 1, 7}, "dense 3"},
+    {8, {1, 1, 50}, "dense_relu 20"},
+    {300, {1, 1, 33}, "dense 65"}, // several threads of the CPU device share such a batch
+    {300, {1, 1, 33}, "dense_relu 65"},
+    {7, {1, 1, 1}, "conv 1 1 1 0 0", {1, 1, 1}},
+    {7, {4, 5, 3}, "conv_relu 2 3 1 0 0", {2, 3, 2}},
+    {7, {5, 4, 2}, "conv 3 3 2 1 1", {3, 2, 3}},
+    {7, {7, 6, 1}, "conv_relu 5 5 3 2 1", {3, 2, 5}},
+    {7, {5, 5, 3}, "conv 2 2 2 1 0", {3, 3, 2}},
+    {7, {3, 3, 2}, "conv_relu 2 3 1 2 0", {5, 5, 2}},
+    {7, {4, 4, 2}, "conv 3 2 3 0 1", {1, 1, 3}},
+    {4, {29, 31, 6}, "conv 2 3 2 1 0", {15, 16, 2}},
+    {7, {3, 2, 2}, "conv_relu 9 1 1 0 1", {3, 2, 9}}, // more outputs than patch elements
+    {4, {5, 7, 2}, "mean_pool", {1, 1, 2}},
+    {4, {1, 1, 1}, "max_pool 1", {1, 1, 1}},
+    {4, {5, 7, 2}, "max_pool 2", {2, 3, 2}},
+    {4, {5, 7, 2}, "max_pool 3", {1, 2, 2}},
+    {4, {29, 31, 6}, "mean_pool", {1, 1, 6}},
+    {4, {29, 31, 6}, "max_pool 3", {9, 10, 6}},
+    {3, {1, 1, 4}, "norm 2"},
+    {3, {3, 3, 6}, "norm_relu 2"},
+    {3, {3, 3, 6}, "norm 6"},
+    {3, {23, 13, 8}, "norm_relu 1"},
+    {12, {16, 16, 8}, "norm 2"},
+    {3, {1, 1, 128}, "norm 2"}, // in bfloat16, its parameters take most of the scratch
+    {9, {1, 1, 6}, "dense_relu 5 dropout 0.5 dense_relu 6 dropout 0.3 dense 3"},
+    {3, {3, 4, 4}, SAME("4")},
+    {3, {3, 4, 4}, PROJECTED("6")},
+    {3, {3, 4, 4}, SAME("4") PROJECTED("6") SAME("6")},
+    // The inputs are many more than the outputs, and dx needs room for two gradients of them.
+    {3, {6, 6, 4}, "residual( mean_pool shortcut max_pool 6 )residual"},
+    {3, {1, 1, 1}, "embedding 1", {1, 1, 1}},
+    {5, {9, 1, 1}, "embedding 6", {9, 1, 6}},
+    {5, {65, 1, 1}, "embedding 65", {65, 1, 65}},
+    {4, {1, 1, 5}, "layer_norm", {1, 1, 5}},
+    {4, {7, 1, 33}, "layer_norm", {7, 1, 33}},
+    {4, {5, 1, 7}, "linear 3", {5, 1, 3}},
+    {4, {2, 1, 3}, "linear 65", {2, 1, 65}},
+    {2, {5, 1, 7}, "sublayer( linear 9 bias linear 7 )sublayer", {5, 1, 7}},
+    {2, {5, 1, 7}, "sublayer( linear 9 bias linear 7 gelu )sublayer", {5, 1, 7}},
+    {2, {5, 1, 7}, "sublayer( linear 9 bias linear 7 bias dropout 0.3 )sublayer", {5, 1, 7}},
+    {1, {40, 1, 32}, "sublayer( linear 64 bias linear 32 bias )sublayer", {40, 1, 32}},
+    {2, {1, 1, 12}, "attention 2 0", {1, 1, 4}},
+    {2, {5, 1, 27}, "attention 3 0", {5, 1, 9}},
+    {2, {7, 1, 12}, "attention 4 0.3", {7, 1, 4}},
+    {1, {65, 1, 12}, "attention 2 0", {65, 1, 4}},
+    {1, {65, 1, 12}, "attention 2 0.3", {65, 1, 4}},
+    {1, {35, 1, 216}, "attention 1 0", {35, 1, 72}},
+    {2, {5, 4, 4}, PROJECTED("6") SAME("6") "max_pool 2 dense_relu 7"},
+    {3, {5, 1, 6}, TRANSFORMER ")block layer_norm"},
+    {3, {5, 1, 6}, TRANSFORMER "bias )block layer_norm"},
+    {20, {3, 4, 1}, "--hidden 9"},
+    {2, {6, 7, 1}, "--model cnn"},
+    {3, {7, 8, 3}, "--model cnn"},
+    {2, {5, 6, 3}, "--model resnet --depth 8 --width 8"},
+    {1, {4, 4, 1}, "--model resnet --depth 14 --width 8"},
+    {3, {6, 1, 1}, "--model gpt --layers 1 --heads 2 --width 8 --dropout 0.2"},
+    {2, {5, 1, 1}, "--model gpt --layers 3 --heads 2 --width 6"},
 };
 enum { EXAMPLES = sizeof examples / sizeof *examples };
 
-static int current = -1, variant; // the example that a test is at
+static const struct example *current; // the one that a test is at
 
 static void for_each_example(void (*check)(const struct model *m, int b)) {
-    for (current = 0; current < EXAMPLES; current++)
-        for (variant = 0; variant < examples[current].variants; variant++) {
-            struct model m = {.out = examples[current].in};
-            examples[current].add(&m, examples[current].set, variant);
-            check(&m, examples[current].b);
-            assert_int_equal(free_arrays_and_reset_type(NULL), 0);
-        }
-    current = -1;
+    for (current = examples; current < examples + EXAMPLES; current++) {
+        struct model m = {.out = current->in};
+        build(&m, current->text);
+        check(&m, current->b);
+        assert_int_equal(free_arrays_and_reset_type(NULL), 0);
+    }
+    current = NULL;
 }
 
 // The teardown of each test. It names the example that has failed.
 static int end_of_test(void **state) {
-    if (current >= 0)
-        print_error("at row %d of examples, variant %d\n", current, variant);
-    current = -1;
+    if (current)
+        print_error("in the example of %s\n", current->text);
+    current = NULL;
     return free_arrays_and_reset_type(state);
 }
 
 static void check_shape(const struct model *m, int b) {
-    const struct shape want = examples[current].out;
+    const struct shape want = current->out;
     if (want.height)
         assert_memory_equal(&m->out, &want, sizeof want);
 }

@@ -49,22 +49,33 @@ static const struct option_spec more[] = {
 
 static const struct option_table tables[] = {{"first", table}, {"more of them", more}, {0}};
 
+static char **words;
+static long dry_run;
+static const struct option_spec with_words[] = {
+    {"dry-run", OPTION_FLAG, &dry_run, NULL, 0, 0, "do nothing"},
+    {"program [arguments]", OPTION_REST, &words, NULL, 0, 0, "to run"},
+    {0},
+};
+static const struct option_table launcher_tables[] = {{.options = with_words}, {0}};
+
 enum { MOST_ARGUMENTS = 8, RETURNED = 100 };
 
-static void parse(const char *const *arguments) {
-    char *argv[MOST_ARGUMENTS + 2] = {(char *)"program"};
+// Arguments are on the heap until the next call, so sanitizers detect a read past the end of one.
+static void parse(const struct option_table *t, const char *const *arguments) {
+    static char *argv[MOST_ARGUMENTS + 2] = {(char *)"program"};
     int argc = 1;
-    while (arguments[argc - 1]) {
-        argv[argc] = (char *)arguments[argc - 1];
-        argc++;
-    }
-    options_parse(tables, "Does nothing.", argc, argv);
+    for (int i = 1; argv[i]; i++)
+        free(argv[i]);
+    for (; arguments[argc - 1]; argc++)
+        argv[argc] = strdup(arguments[argc - 1]);
+    argv[argc] = NULL;
+    options_parse(t, "Does nothing.", argc, argv);
 }
 
-#define PARSE(...) parse((const char *const[]){__VA_ARGS__, NULL})
+#define PARSE(...) parse(tables, (const char *const[]){__VA_ARGS__, NULL})
 
 static struct {
-    int status;
+    int code;
     char out[4096], err[4096];
 } child;
 
@@ -75,30 +86,23 @@ static void read_back(int from, char text[4096]) {
     close(from);
 }
 
-static void parse_in_child(const char *const *arguments) {
-    int out = memfd_create("out", 0), err = memfd_create("err", 0);
+static void parse_in_child(const struct option_table *t, const char *const *arguments) {
+    int out = memfd_create("out", 0), err = memfd_create("err", 0), status;
     fflush(NULL); // or the child's exit would write it once more
     pid_t pid = fork();
     if (pid == 0) {
-        // Arguments are on the heap, so sanitizers detect a read past the end of one.
-        const char *copies[MOST_ARGUMENTS + 1] = {NULL};
-        for (int i = 0; arguments[i]; i++)
-            copies[i] = strdup(arguments[i]);
         dup2(out, STDOUT_FILENO);
         dup2(err, STDERR_FILENO);
-        parse(copies);
-        print_unused(tables);
+        parse(t, arguments);
+        print_unused(t);
         fflush(stdout);
         _exit(RETURNED);
     }
     assert_true(out >= 0 && err >= 0 && pid > 0);
-    assert_int_equal(waitpid(pid, &child.status, 0), pid);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    child.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     read_back(out, child.out);
     read_back(err, child.err);
-}
-
-static int exited_with(int code) {
-    return WIFEXITED(child.status) && WEXITSTATUS(child.status) == code;
 }
 
 // The list of all values that ranks compare must contain this text.
@@ -124,7 +128,7 @@ TEST(values_are_set) {
         file = NULL; // without a default, the values of these two stay as they are
         quick = 0;
         errno = ERANGE; // left by somebody else
-        parse(cases[i].arguments);
+        parse(tables, cases[i].arguments);
         options_list(tables, text, sizeof text);
         if (!strstr(text, cases[i].listed))
             fail_msg("%s does not contain %s", text, cases[i].listed);
@@ -138,31 +142,15 @@ TEST(a_word_may_stand_for_a_number) {
     assert_true(isnan(speed)); // not 0, which users may mean
 }
 
-static char **words;
-static long dry_run;
-static const struct option_spec with_words[] = {
-    {"count", OPTION_INT, &count, "3", 1, 100, "how many"},
-    {"dry-run", OPTION_FLAG, &dry_run, NULL, 0, 0, "do nothing"},
-    {"program [arguments]", OPTION_REST, &words, NULL, 0, 0, "to run"},
-    {0},
-};
-static const struct option_table launcher_tables[] = {{.options = with_words}, {0}};
-
+// An underscore stands for a dash.
 TEST(words_may_follow_the_options) {
-    char *argv[] = {"launcher", "--count", "7", "run", "--count", "8", "--nosuch", NULL};
-    options_parse(launcher_tables, "Runs a program.", 7, argv);
-    assert_int_equal(count, 7);
-    assert_ptr_equal(words, argv + 3);
-    words = NULL;
-    options_parse(launcher_tables, "Runs a program.", 3, argv);
-    assert_null(words);
-}
-
-TEST(an_underscore_stands_for_a_dash) {
-    char *argv[] = {"launcher", "--dry_run", NULL};
-    dry_run = 0;
-    options_parse(launcher_tables, "Runs a program.", 2, argv);
+    parse(launcher_tables, (const char *const[]){"--dry_run", "run", "--count", "--nosuch", NULL});
     assert_int_equal(dry_run, 1);
+    assert_string_equal(words[0], "run");
+    assert_string_equal(words[2], "--nosuch");
+    words = NULL;
+    parse(launcher_tables, (const char *const[]){"--dry-run", NULL});
+    assert_null(words);
 }
 
 TEST(a_value_is_one_of_several_words) {
@@ -204,13 +192,12 @@ TEST(mistakes_are_refused) {
         {{"--co_unt", "3"}, "unknown option --co_unt"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        parse_in_child(cases[i].arguments);
+        parse_in_child(tables, cases[i].arguments);
         const char *end = strchr(child.err, '\n');
-        int one_line = end && !end[1];
-        if (!exited_with(2) || child.out[0] || !one_line || strncmp(child.err, "error: ", 7) ||
+        if (child.code != 2 || child.out[0] || !end || end[1] || strncmp(child.err, "error: ", 7) ||
             !strstr(child.err, cases[i].said))
-            fail_msg("mistake %zu, which wants \"%s\": status %#x, stdout \"%s\", stderr \"%s\"", i,
-                     cases[i].said, (unsigned)child.status, child.out, child.err);
+            fail_msg("wanted \"%s\": exit code %d, stdout \"%s\", stderr \"%s\"", cases[i].said,
+                     child.code, child.out, child.err);
     }
 }
 
@@ -243,8 +230,8 @@ TEST(help_lists_the_options) {
     static const char *const arguments[][6] = {
         {"-h"}, {"--count", "7", "--title=other", "--help", "--nosuch"}};
     for (int i = 0; i < 2; i++) {
-        parse_in_child(arguments[i]);
-        assert_true(exited_with(0));
+        parse_in_child(tables, arguments[i]);
+        assert_int_equal(child.code, 0);
         assert_string_equal(child.err, "");
         assert_string_equal(child.out, help);
     }
@@ -277,8 +264,8 @@ TEST(unused_options_are_noted) {
         char note[256] = "";
         if (*cases[i].listed)
             snprintf(note, sizeof note, "note      without effect: %s\n", cases[i].listed);
-        parse_in_child(cases[i].arguments);
-        assert_true(exited_with(RETURNED));
+        parse_in_child(tables, cases[i].arguments);
+        assert_int_equal(child.code, RETURNED);
         assert_string_equal(child.out, note);
     }
 }
