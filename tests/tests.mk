@@ -34,7 +34,6 @@ endif
 $(UNIT_TESTS): %: %.o $(COMMON_ARCHIVES)
 	$(QUIET)$(CC) $(ALL_CFLAGS) $(filter %.o,$^) $(filter %.a,$^) -o $@ -Wl,--as-needed $(LIB_FLAGS) $(NCCL_FLAGS) -lcmocka -lm -ldl
 $(BUILD)/tests/unit/test_pipeline: $(addprefix $(BUILD)/,08_pipeline/pipeline.o 05_fsdp/shard.o 04_multinode/watchdog.o 02_multigpu_fork/share_gpus.o)
-$(BUILD)/tests/unit/test_sharding: $(addprefix $(BUILD)/,05_fsdp/shard.o 09_tensor/divided.o)
 # The linker takes no kernels from the archive, because it has those of the .cu files.
 $(CU_TESTS): %_cu: %.o $(patsubst %.cu,$(BUILD)/%_on_host.o,$(wildcard */kernels/*.cu)) $(COMMON_ARCHIVES)
 	$(QUIET)$(CC) $(ALL_CFLAGS) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LIB_FLAGS) -lcmocka -lm -ldl

@@ -142,20 +142,6 @@ END
     same_curve alone.csv bare.csv
 }
 
-@test "a job script that bash starts uses a part of a larger allocation, and warns of srun's own shell" {
-    local larger=(salloc --nodes=2 --ntasks-per-node=2 --gpus-per-node=2 bash)
-    "$TRAIN" "${tiny[@]}" --csv alone.csv
-    cluster exec "${larger[@]}" slurm/step1.sbatch "${tiny[@]}" --csv one.csv >one
-    [ "$(grep -c '^training' one)" = 1 ]
-    cluster exec "${larger[@]}" slurm/step4-launcher.sbatch "${tiny[@]}" --csv four.csv >four
-    [ "$(grep -c '^ranks .*= 4 ranks' four)" = 1 ]
-    same_curve alone.csv one.csv
-    same_curve alone.csv four.csv
-    # The srun in the script would wait here, so a stand-in takes its place.
-    run cluster exec srun --ntasks=1 bash -c 'srun() { :; } && export -f srun && bash slurm/step1.sbatch'
-    [[ $output == *'note: srun started this shell'* ]]
-}
-
 @test "scancel ends a job and all its processes" {
     submit_long cancelled slurm/step4.sbatch
     cluster exec scancel "$id"

@@ -55,11 +55,11 @@ step9_is_clean() { # SANITIZERS
     step9_is_clean thread
 }
 
-@test "AddressSanitizer and UBSan find nothing in tests of kernels, layers and shards" {
+@test "AddressSanitizer and UBSan find nothing in tests of kernels and layers" {
     local test
     unset CPU_DEVICE_CHAOS CPU_DEVICE_CHECK
-    build_sanitized address,undefined build/asan/tests/unit/test_{kernels,layers,sharding}
-    for test in "$folder"/tests/unit/test_{kernels,layers,sharding}; do
+    build_sanitized address,undefined build/asan/tests/unit/test_{kernels,layers}
+    for test in "$folder"/tests/unit/test_{kernels,layers}; do
         clean "$test"
     done
 }

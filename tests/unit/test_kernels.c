@@ -10,6 +10,7 @@
 #include "zoo/kernels/element_kernels.h"
 #include "zoo/kernels/image_change.h"
 #include "zoo/kernels/image_kernels.h"
+#include <zlib.h>
 
 static cudaStream_t stream;
 
@@ -589,6 +590,16 @@ TEST(bfloat16_is_rounded_to_nearest_even) {
             assert_int_equal(got[i], (bits[i] + 0x7fff + (bits[i] >> 16 & 1)) >> 16);
             assert_int_equal(back[i], (uint32_t)got[i] << 16);
         }
+}
+
+TEST(checksums_are_those_of_zlib) {
+    static const size_t counts[] = {0, 1, 65535, 65536, 65537, 200000};
+    for (int i = 0; i < 6; i++) {
+        size_t bytes = counts[i] * sizeof(float);
+        const float *x = random_floats(counts[i], 1, 1);
+        assert_int_equal(device_checksum(to_device(x, bytes), counts[i], stream),
+                         crc32_z(0, (const unsigned char *)x, bytes));
+    }
 }
 
 int main(void) {

@@ -499,7 +499,6 @@ static const struct example {
     {2, {1, 1, 12}, "attention 2 0", {1, 1, 4}},
     {2, {5, 1, 27}, "attention 3 0", {5, 1, 9}},
     {2, {7, 1, 12}, "attention 4 0.3", {7, 1, 4}},
-    {1, {65, 1, 12}, "attention 2 0", {65, 1, 4}},
     {1, {65, 1, 12}, "attention 2 0.3", {65, 1, 4}},
     {1, {35, 1, 216}, "attention 1 0", {35, 1, 72}},
     {2, {5, 4, 4}, PROJECTED("6") SAME("6") "max_pool 2 dense_relu 7"},
@@ -511,7 +510,7 @@ static const struct example {
     {2, {5, 6, 3}, "--model resnet --depth 8 --width 8"},
     {1, {4, 4, 1}, "--model resnet --depth 14 --width 8"},
     {3, {6, 1, 1}, "--model gpt --layers 1 --heads 2 --width 8 --dropout 0.2"},
-    {2, {5, 1, 1}, "--model gpt --layers 3 --heads 2 --width 6"},
+    {2, {5, 1, 1}, "--model gpt --layers 2 --heads 2 --width 6"},
 };
 enum { EXAMPLES = sizeof examples / sizeof *examples };
 
@@ -654,11 +653,8 @@ static void check_near_fp32(const struct model *m, int b) {
     enum { B = 5 };
     const float *values = initialised(m, SEED), *x = random_inputs(m, B, 2);
     const float *dy = random_floats(outputs_of(m, B), 1, 3);
-    float *all = new_array((m->parameters + inputs_of(m, B)) * sizeof *all);
-    memcpy(all, values, m->parameters * sizeof *all);
-    memcpy(all + m->parameters, x, inputs_of(m, B) * sizeof *all);
-    free((void *)reference_forward(m, widen(all, m->parameters + inputs_of(m, B)), B));
-    int has_kinks = isfinite(nearest_kink);
+    new_values(m, B);
+    int has_kinks = isfinite(nearest_kink); // as new_values has found
     if (has_kinks && m->count < 3)
         return;
     struct results fp32 = run_step(m, CUDA_R_32F, values, x, dy, B),

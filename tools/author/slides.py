@@ -32,7 +32,6 @@ NOTES = re.compile(r"<!--\n([\d.]+) minutes?\n(.*?)\n-->", re.DOTALL)
 PART = re.compile(r"^<!-- part: (.*) -->\n", re.MULTILINE)
 PICTURE = re.compile(r"!\[([^]]*)\]\(([^):#]*\.(?:svg|py))(?:#([\w-]+))?\)")  # a file, or the source that draws it
 EXERCISE = re.compile(r"^# (Exercise|Fault) ((?:\d|debug)\.\d+): (.*)$", re.MULTILINE)
-PACE = 80  # words a minute: half of a quick talk, because commands run and attendees ask
 COLUMNS = 88  # a block of code with longer lines has smaller letters
 FACES = {"Source Sans 3": ("source-sans-3", (400, 600, 700)), "Source Code Pro": ("source-code-pro", (400, 600))}
 
