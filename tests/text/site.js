@@ -77,7 +77,7 @@ async function players(context) {
             const slider = await box.$("input[type=range]"), shown = new Set();
             await slider.focus();
             await tab.keyboard.press("Home");
-            for (let i = await slider.evaluate((one) => (one.max - one.min) / one.step); i > 0 && shown.size < 20; i--) {
+            for (let i = await slider.evaluate((one) => Number(one.max)); i > 0 && shown.size < 20; i--) {
                 shown.add(await drawing());
                 await tab.keyboard.press("ArrowRight");
             }
