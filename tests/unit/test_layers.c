@@ -1,8 +1,9 @@
 // The layers, and the models that consist of them, against a forward pass in double precision and
-// its finite differences. To test a new kind of layer, add its formula to references, and rows with
-// it to examples: every test below goes through these rows. test_layers_in_parts.c runs the same
-// tests with so little room for patches that convolutions compute a batch in several parts, and
-// test_layers_in_parts_cu does so with the GPU's kernels, which host_cuda.h builds for the host.
+// its finite differences. To test a new kind of layer, add its formula to references, its word to
+// append_word, and rows with it to examples: every test below goes through these rows.
+// test_layers_in_parts.c runs the same tests with so little room for patches that convolutions
+// compute a batch in several parts, and test_layers_in_parts_cu does so with the GPU's kernels,
+// which host_cuda.h builds for the host.
 #include "common/data/data.h"
 #include "tests/unit/model_step.h"
 #include "tests/unit/options.h"
