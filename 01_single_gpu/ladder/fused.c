@@ -80,7 +80,7 @@ void run_forward(const struct fused_product *f, const struct pass *pass, const v
         launch(f, pass, x, w, y);
         return;
     }
-    matmul_rounded(pass, 0, 1, f->m, f->n, f->k, x, w, 0, y);
+    matmul_rounded(pass, 0, 1, f->m, f->n, f->k, x, w, 0, y, CUDA_R_32F);
     add_bias(y, f->bias, f->m, f->n, f->relu, pass->stream);
 }
 
@@ -96,7 +96,7 @@ void run_gradients(const struct fused_product *f, const struct pass *pass, const
         launch(f, pass, dy_read, x, dw);
         return;
     }
-    matmul_rounded(pass, 1, 0, f->n, f->k, f->m, dy_read, x, 0, dw);
+    matmul_rounded(pass, 1, 0, f->n, f->k, f->m, dy_read, x, 0, dw, CUDA_R_32F);
     sum_rows(dy, f->bias, f->m, f->n, pass->stream);
 }
 

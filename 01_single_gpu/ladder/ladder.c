@@ -237,7 +237,7 @@ static void backward(struct trainer *t) {
         const void *dy_read = rounded(&t->pass, dy, values, behind_x);
         if (i > 0)
             matmul_rounded(&t->pass, 0, 0, opt.batch, l->inputs, l->outputs, dy_read,
-                           parameters_of(t, l), 0, dx);
+                           parameters_of(t, l), 0, dx, CUDA_R_32F);
         run_gradients(&t->gradient[i], &t->pass, dy, dy_read, x, t->gradients + l->first);
         float *swap = dy;
         dy = dx;

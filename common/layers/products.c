@@ -5,23 +5,13 @@
 // cuBLAS is column-major: it reads our rows as columns, so it sees each of our matrices transposed.
 // So we ask for op(B)^T op(A)^T, with B first, and m and n swapped. cuBLAS stores the columns of
 // this product, which are the rows of C. lda is the length of a stored row.
-static void multiply(const struct pass *pass, int transpose_a, int transpose_b, int m, int n, int k,
-                     const void *a, const void *b, float beta, void *c, cudaDataType type) {
+void matmul_rounded(const struct pass *pass, int transpose_a, int transpose_b, int m, int n, int k,
+                    const void *a, const void *b, float beta, void *c, cudaDataType type) {
     const float one = 1.f;
     CUBLAS_CHECK(cublasGemmEx(pass->blas, transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
                               transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &one, b, pass->type,
                               transpose_b ? k : n, a, pass->type, transpose_a ? m : k, &beta, c,
                               type, n, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
-}
-
-void matmul_rounded(const struct pass *pass, int transpose_a, int transpose_b, int m, int n, int k,
-                    const void *a, const void *b, float beta, float *c) {
-    multiply(pass, transpose_a, transpose_b, m, n, k, a, b, beta, c, CUDA_R_32F);
-}
-
-void matmul_typed(const struct pass *pass, int transpose_a, int transpose_b, int m, int n, int k,
-                  const void *a, const void *b, void *c, cudaDataType type) {
-    multiply(pass, transpose_a, transpose_b, m, n, k, a, b, 0, c, type);
 }
 
 void matmul(const struct pass *pass, int transpose_a, int transpose_b, int m, int n, int k,
@@ -30,7 +20,7 @@ void matmul(const struct pass *pass, int transpose_a, int transpose_b, int m, in
     const void *a_read = rounded(pass, a, a_size, 0);
     if (transpose_a)
         b = rounded(pass, b, (size_t)k * n, matmul_scratch(pass->type, a_size));
-    matmul_rounded(pass, transpose_a, transpose_b, m, n, k, a_read, b, 0, c);
+    matmul_rounded(pass, transpose_a, transpose_b, m, n, k, a_read, b, 0, c, CUDA_R_32F);
 }
 
 size_t matmul_scratch(cudaDataType type, size_t count) {

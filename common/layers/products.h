@@ -11,13 +11,10 @@ void matmul(const struct pass *pass, int transpose_a, int transpose_b, int m, in
             const float *a, const void *b, float *c);
 size_t matmul_scratch(cudaDataType type, size_t count);
 
-// The same for A and B that have the type of the pass, and with + beta C.
+// C = op(A) op(B) + beta C, for A and B of the type of the pass. C are floats (CUDA_R_32F), or have
+// that type, too.
 void matmul_rounded(const struct pass *pass, int transpose_a, int transpose_b, int m, int n, int k,
-                    const void *a, const void *b, float beta, float *c);
-
-// The same, without beta, for C of this type: floats, or the type of the pass. Sums are floats.
-void matmul_typed(const struct pass *pass, int transpose_a, int transpose_b, int m, int n, int k,
-                  const void *a, const void *b, void *c, cudaDataType type);
+                    const void *a, const void *b, float beta, void *c, cudaDataType type);
 
 // Returns x as an input of a product: x itself, or its count elements rounded to bfloat16, which it
 // writes to scratch from byte at on.

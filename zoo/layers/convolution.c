@@ -63,7 +63,7 @@ static void convolution_forward(const struct layer *l, const struct pass *pass,
         int images = min_size(part, b - first);
         const void *patches = patches_of(l, pass, x, first, images, b);
         matmul_rounded(pass, 0, 1, images * windows, channels, patch_size(l), patches, parameters,
-                       0, y + (size_t)first * l->outputs);
+                       0, y + (size_t)first * l->outputs, CUDA_R_32F);
     }
     int relu = l->kind == &convolution_relu;
     if (settings_of(l)->convolution.has_bias) {
@@ -84,7 +84,7 @@ static void convolution_dx(const struct layer *l, const struct pass *pass, const
         const void *dy_read = rounded(pass, dy + (size_t)first * l->outputs,
                                       (size_t)images * l->outputs, dy_at(l, b));
         matmul_rounded(pass, 0, 0, images * windows, patch_size(l), l->out.channels, dy_read,
-                       parameters, 0, pass->scratch);
+                       parameters, 0, pass->scratch, CUDA_R_32F);
         patches_to_image(pass->scratch, dx + (size_t)first * l->inputs, images,
                          &settings_of(l)->convolution.windows, pass->stream);
     }
@@ -105,8 +105,7 @@ static void convolution_backward(const struct layer *l, const struct pass *pass,
                                       (size_t)images * l->outputs, dy_at(l, b));
         const void *patches = patches_of(l, pass, x, first, images, b);
         matmul_rounded(pass, 1, 0, channels, patch_size(l), images * windows, dy_read, patches,
-                       first > 0,
-                       gradients); // dW += dy^T patches
+                       first > 0, gradients, CUDA_R_32F); // dW += dy^T patches
     }
     if (settings_of(l)->convolution.has_bias)
         sum_pixels(pass, dy, gradients + (size_t)channels * patch_size(l), b, windows, channels);

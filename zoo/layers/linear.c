@@ -24,8 +24,8 @@ static void linear_forward(const struct layer *l, const struct pass *pass, const
     int rows = b * settings_of(l)->linear.rows, inputs = settings_of(l)->linear.inputs,
         outputs = settings_of(l)->linear.outputs;
     const void *x_read = read_values(l, pass, x, (size_t)rows * inputs, 0);
-    matmul_typed(pass, 0, 1, rows, outputs, inputs, x_read, parameters, y,
-                 value_type(l, pass->type)); // y = x W^T
+    matmul_rounded(pass, 0, 1, rows, outputs, inputs, x_read, parameters, 0, y,
+                   value_type(l, pass->type)); // y = x W^T
 }
 
 static void linear_backward(const struct layer *l, const struct pass *pass, const void *parameters,
@@ -37,11 +37,11 @@ static void linear_backward(const struct layer *l, const struct pass *pass, cons
     const void *dy_read = read_values(l, pass, dy, dy_size, 0);
     (void)y;
     if (dx)
-        matmul_typed(pass, 0, 0, rows, inputs, outputs, dy_read, parameters, dx,
-                     value_type(l, pass->type)); // dx = dy W
+        matmul_rounded(pass, 0, 0, rows, inputs, outputs, dy_read, parameters, 0, dx,
+                       value_type(l, pass->type)); // dx = dy W
     const void *x_read = read_values(l, pass, x, (size_t)rows * inputs, dy_size * sizeof(uint16_t));
-    matmul_rounded(pass, 1, 0, outputs, inputs, rows, dy_read, x_read, 0,
-                   gradients); // dW = dy^T x
+    matmul_rounded(pass, 1, 0, outputs, inputs, rows, dy_read, x_read, 0, gradients,
+                   CUDA_R_32F); // dW = dy^T x
 }
 
 static size_t linear_scratch(const struct layer *l, cudaDataType type, int b) {
