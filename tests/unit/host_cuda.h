@@ -105,10 +105,20 @@ static inline unsigned tf32_of(float x) {
     return isfinite(x) ? (__float_as_uint(x) + 0x1000) & ~0x1fffu : __float_as_uint(x);
 }
 
+#define power_of_2 exp2f
+#define bfloat16_pair(low, high) (bfloat16_of(low) | (unsigned)bfloat16_of(high) << 16)
+
+template <class T> static void read_words(unsigned *b, const T *rows, unsigned pitch) {
+    for (int i = 0; i < 4; i++)
+        b[i] = ((const unsigned *)(rows + threadIdx.x % 32 / 4 * pitch))[4 * i + threadIdx.x % 4];
+}
+
 static inline void read_columns(unsigned *b, const uint16_t *rows, unsigned pitch) {
-    const uint16_t *at = rows + threadIdx.x % 4 * 2 * pitch + threadIdx.x % 32 / 4;
-    for (int i = 0; i < 2; i++, at += 8 * pitch)
+    for (int i = 0; i < 4; i++) {
+        const uint16_t *at = rows + (threadIdx.x % 4 * 2 + i % 2 * 8) * pitch;
+        at += i / 2 * 8 + threadIdx.x % 32 / 4;
         b[i] = at[0] | (unsigned)at[pitch] << 16;
+    }
 }
 
 static inline float host_product(unsigned a, unsigned b, float) {

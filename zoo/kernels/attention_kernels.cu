@@ -13,6 +13,8 @@ extern "C" {
 
 #include "common/kernels/bfloat16.h" // with the DEVICE_FUNCTION of gpu_launch.h
 
+static const float LOG2_E = 1.44269504f;
+
 enum { WARPS = 4, THREADS = 32 * WARPS, OWN = 16 * WARPS, OTHERS = 32, TILES = OTHERS / 8 };
 
 struct attending {
@@ -70,9 +72,10 @@ __device__ static inline uint16_t rounded_input(uint16_t x) {
 template <class T, int TENSOR, int W, int N>
 __device__ static void read_rows_by(struct shared<T, W> &s, int first, int rows, const T *from,
                                     size_t pitch, int width, int count) {
-#pragma unroll 1
-    for (int i = threadIdx.x; i < rows * (W / N); i += THREADS) {
-        int row = i / (W / N), column = i % (W / N) * N;
+    const int threads = W / N; // of a row
+#pragma unroll 2
+    for (int begin = 0; begin < rows; begin += THREADS / threads) {
+        int row = begin + threadIdx.x / threads, column = threadIdx.x % threads * N;
         values<T, N> unit = {};
         if (row < count && column < width)
             unit = *(const values<T, N> *)(from + row * pitch + column);
@@ -121,13 +124,13 @@ __device__ static void multiply_by_rows(float (*c)[4], const unsigned (*own)[4],
                                         const struct shared<T, W> &s, int first) {
     if (TENSOR && has_tensor_cores()) {
 #pragma unroll
-        for (int step = 0; step < s.STEPS; step++)
+        for (int step = 0; step < s.STEPS; step += 2)
 #pragma unroll
             for (int tile = 0; tile < TILES; tile++) {
-                int row = first + 8 * tile + threadIdx.x % 32 / 4;
-                const unsigned *words = (const unsigned *)s.rows[row] + 8 * step + threadIdx.x % 4;
-                unsigned b[2] = {words[0], words[4]};
+                unsigned b[4];
+                read_words(b, &s.rows[first + 8 * tile][32 / sizeof(T) * step], s.PITCH);
                 multiply_add<T>(c[tile], own[step], b);
+                multiply_add<T>(c[tile], own[step + 1], b + 2);
             }
         return;
     }
@@ -152,7 +155,7 @@ __device__ static void multiply_by_rows(float (*c)[4], const unsigned (*own)[4],
 __device__ static inline void words_of(unsigned *a, const float (*p)[4], uint16_t) {
     for (int i = 0; i < 4; i++) {
         const float *pair = p[i / 2] + i % 2 * 2;
-        a[i] = bfloat16_of(pair[0]) | (unsigned)bfloat16_of(pair[1]) << 16;
+        a[i] = bfloat16_pair(pair[0], pair[1]);
     }
 }
 
@@ -162,8 +165,9 @@ __device__ static inline void words_of(unsigned *a, const float (*p)[4], float) 
 }
 
 __device__ static inline void read_columns(unsigned *b, const float *rows, unsigned pitch) {
-    for (int i = 0; i < 2; i++)
-        b[i] = __float_as_uint(rows[column_of(0, i) * pitch + threadIdx.x % 32 / 4]);
+    for (int i = 0; i < 4; i++)
+        b[i] =
+            __float_as_uint(rows[column_of(0, i % 2) * pitch + i / 2 * 8 + threadIdx.x % 32 / 4]);
 }
 
 // c += p * rows, for the OTHERS rows from number first on.
@@ -177,10 +181,11 @@ __device__ static void multiply_shares(float (*c)[4], const float (*p)[4],
             unsigned a[4];
             words_of(a, p + row / 8, T());
 #pragma unroll
-            for (int tile = 0; tile < W / 8; tile++) {
-                unsigned b[2];
+            for (int tile = 0; tile < W / 8; tile += 2) {
+                unsigned b[4];
                 read_columns(b, &s.rows[first + row][8 * tile], s.PITCH);
                 multiply_add<T>(c[tile], a, b);
+                multiply_add<T>(c[tile + 1], a, b + 2);
             }
         }
         return;
@@ -205,13 +210,28 @@ __device__ static inline int seen_by(const struct attention_inputs &a, int query
     return seen < a.keys ? seen : a.keys;
 }
 
+// The causal mask. KEYS: the rows of the scores are keys. query, key: the first ones.
+template <int KEYS>
+__device__ static void mask_scores(const struct attention_inputs &a, float (*scores)[4], int query,
+                                   int key) {
+    if (key + (KEYS ? OWN : OTHERS) <= seen_by(a, query)) // every query sees all of these keys
+        return;
+#pragma unroll
+    for (int tile = 0; tile < TILES; tile++)
+        for (int e = 0; e < 4; e++) {
+            int row = row_of(e), column = column_of(tile, e);
+            if (key + (KEYS ? row : column) >= seen_by(a, query + (KEYS ? column : row)))
+                scores[tile][e] = -INFINITY;
+        }
+}
+
 // Returns the random number of a head's first share. Those of its others follow.
 __device__ static inline uint64_t first_number(const struct attention_inputs &a, size_t head) {
     return rng_number(a.numbers, head * a.queries * a.keys);
 }
 
 // Drops shares, or their gradients, in training with dropout. KEYS: their rows are keys. number:
-// first_number. query, key: the first ones.
+// first_number.
 template <int KEYS>
 __device__ static void drop_shares(const struct attention_inputs &a, float (*shares)[4],
                                    uint64_t number, int query, int key) {
@@ -241,7 +261,8 @@ __device__ static void write_rows(const struct attending &g, void *to, size_t at
 }
 
 // What a thread knows of the queries in row_of(0) and row_of(2): attention_kernels.h explains it.
-// Each sum is that of the thread's own columns.
+// Each sum is that of the thread's own columns. The largest score is multiplied by LOG2_E, because
+// a GPU has an instruction for powers of 2.
 template <int W> struct softmax { float largest[2], sum[2], outputs[W / 8][4]; };
 
 // Adds a block of keys, from number key on, and their values to the block of queries from number
@@ -250,24 +271,25 @@ template <class T, int TENSOR, int W>
 __device__ static void add_keys(const struct attention_inputs &a, const struct shared<T, W> &s,
                                 const unsigned (*queries)[4], uint64_t number, int query, int key,
                                 struct softmax<W> &f) {
-    float p[TILES][4] = {}, scale = 1.f / sqrtf(a.width);
+    float p[TILES][4] = {}, scale = LOG2_E / sqrtf(a.width);
     multiply_by_rows<T, TENSOR>(p, queries, s, 0);
+    mask_scores<0>(a, p, query, key);
 #pragma unroll
     for (int row = 0; row < 4; row += 2) {
-        int seen = seen_by(a, query + row_of(row)) - key, i = row / 2;
-        float before = f.largest[i];
+        int i = row / 2;
+        float largest = -INFINITY;
         for (int tile = 0; tile < TILES; tile++)
-            for (int e = row; e < row + 2; e++) {
-                p[tile][e] = column_of(tile, e) < seen ? p[tile][e] : -INFINITY;
-                f.largest[i] = fmaxf(f.largest[i], p[tile][e]);
-            }
+            for (int e = row; e < row + 2; e++)
+                largest = fmaxf(largest, p[tile][e]);
         for (int lanes = 1; lanes < 4; lanes *= 2)
-            f.largest[i] = fmaxf(f.largest[i], __shfl_xor_sync(~0u, f.largest[i], lanes));
-        float factor = __expf((before - f.largest[i]) * scale);
+            largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, lanes));
+        largest = fmaxf(f.largest[i], largest * scale);
+        float factor = power_of_2(f.largest[i] - largest);
+        f.largest[i] = largest;
         f.sum[i] *= factor;
         for (int tile = 0; tile < TILES; tile++)
             for (int e = row; e < row + 2; e++) {
-                p[tile][e] = __expf((p[tile][e] - f.largest[i]) * scale);
+                p[tile][e] = power_of_2(p[tile][e] * scale - largest);
                 f.sum[i] += p[tile][e];
             }
         for (int tile = 0; tile < W / 8; tile++)
@@ -303,7 +325,7 @@ template <class T, int TENSOR, int W> __global__ static void attend_kernel(struc
             f.sum[i] += __shfl_xor_sync(~0u, f.sum[i], lanes);
         int row = query + row_of(2 * i);
         if (row < a.queries && threadIdx.x % 4 == 0)
-            g.logs[head * a.queries + row] = f.largest[i] / sqrtf(a.width) + logf(f.sum[i]);
+            g.logs[head * a.queries + row] = f.largest[i] / LOG2_E + logf(f.sum[i]);
         f.sum[i] = 1.f / f.sum[i];
     }
     write_rows<T, W>(g, g.to_y, row_at(a, head, a.queries, query, width), width, a.queries - query,
@@ -340,7 +362,7 @@ __device__ static void compute_gradients(const struct attending &g, struct share
     size_t other_pitch[2] = {KEYS ? a.q_pitch : a.key_pitch, KEYS ? width : a.key_pitch};
     int owned = KEYS ? a.keys : a.queries, others = KEYS ? a.queries : a.keys;
     unsigned own[2][s.STEPS][4];
-    float sums[1 + KEYS][W / 8][4] = {}, scale = 1.f / sqrtf(a.width);
+    float sums[1 + KEYS][W / 8][4] = {}, scale = 1.f / sqrtf(a.width), exponents = scale * LOG2_E;
 #pragma unroll
     for (int i = 0; i < 2; i++)
         read_own<T, TENSOR>(g, s, own[i], own_array[i], row_at(a, head, owned, first, own_pitch[i]),
@@ -355,7 +377,7 @@ __device__ static void compute_gradients(const struct attending &g, struct share
                                  others - other);
         int query = (KEYS ? other : first) + threadIdx.x;
         if (threadIdx.x < OWN) {
-            s.logs[threadIdx.x] = query < a.queries ? g.logs[row + query] : 0.f;
+            s.logs[threadIdx.x] = query < a.queries ? g.logs[row + query] * LOG2_E : 0.f;
             s.deltas[threadIdx.x] = query < a.queries ? g.deltas[row + query] : 0.f;
         }
         __syncthreads();
@@ -364,14 +386,13 @@ __device__ static void compute_gradients(const struct attending &g, struct share
         multiply_by_rows<T, TENSOR>(dp, own[1], s, OTHERS);
         int first_query = KEYS ? other : first, first_key = KEYS ? first : other;
         drop_shares<KEYS>(a, dp, number, first_query, first_key);
+        mask_scores<KEYS>(a, p, first_query, first_key);
 #pragma unroll
         for (int tile = 0; tile < TILES; tile++)
             for (int e = 0; e < 4; e++) {
                 int i = KEYS ? column_of(tile, e) : row_of(e);
-                int key = first_key + (KEYS ? row_of(e) : column_of(tile, e));
-                float score = key < seen_by(a, first_query + i) ? p[tile][e] : -INFINITY;
-                p[tile][e] = __expf(score * scale - s.logs[i]);
-                dp[tile][e] = p[tile][e] * (dp[tile][e] - s.deltas[i]) * scale;
+                p[tile][e] = power_of_2(p[tile][e] * exponents - s.logs[i]);
+                dp[tile][e] = p[tile][e] * (dp[tile][e] - s.deltas[i]);
             }
         drop_shares<KEYS>(a, p, number, first_query, first_key);
         multiply_shares<T, TENSOR>(sums[0], dp, s, 0);
@@ -379,11 +400,11 @@ __device__ static void compute_gradients(const struct attending &g, struct share
             multiply_shares<T, TENSOR>(sums[KEYS], p, s, OTHERS);
     }
     void *results[2] = {KEYS ? g.dk : g.dq, g.dv};
-    const float factors[2] = {1, 1};
+    const float factors[2][2] = {{scale, scale}, {1, 1}};
     size_t at = row_at(a, head, owned, first, own_pitch[0]);
 #pragma unroll
     for (int i = 0; i < 1 + KEYS; i++)
-        write_rows<T, W>(g, results[i], at, own_pitch[0], owned - first, sums[i], factors);
+        write_rows<T, W>(g, results[i], at, own_pitch[0], owned - first, sums[i], factors[i]);
 }
 
 // The first blocks of a head compute its keys, those with the most queries first.

@@ -51,14 +51,34 @@ __device__ static inline unsigned tf32_of(float x) {
     return word;
 }
 
-// Reads b from 16 rows of bfloat16 in shared memory, which begin pitch values apart: the rows of a
-// column become words.
+// Returns two bfloat16 as a word.
+__device__ static inline unsigned bfloat16_pair(float low, float high) {
+    unsigned word = 0;
+    PTX("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
+}
+
+// Returns 2^x, with an error of about 2^-22.
+__device__ static inline float power_of_2(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+#define READ_MATRICES(kind, b, from)                                                               \
+    PTX("ldmatrix.sync.aligned.m8n8.x4" kind ".shared.b16 {%0, %1, %2, %3}, [%4];"                 \
+        : "=r"(b[0]), "=r"(b[1]), "=r"(b[2]), "=r"(b[3])                                           \
+        : "r"((unsigned)__cvta_generic_to_shared(from))                                            \
+        : "memory")
+
+// Reads b of two products from 8 rows of 16 words in shared memory, which begin pitch values apart.
+template <class T> __device__ void read_words(unsigned *b, const T *rows, unsigned pitch) {
+    READ_MATRICES("", b, rows + threadIdx.x % 8 * pitch + threadIdx.x % 32 / 8 * (16 / sizeof(T)));
+}
+
+// Reads b of two products from 16 rows of 16 bfloat16, which begin pitch values apart: the rows of
+// a column become words.
 __device__ static inline void read_columns(unsigned *b, const uint16_t *rows, unsigned pitch) {
-    unsigned address = (unsigned)__cvta_generic_to_shared(rows + threadIdx.x % 16 * pitch);
-    PTX("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
-        : "=r"(b[0]), "=r"(b[1])
-        : "r"(address)
-        : "memory");
-    (void)address;
+    READ_MATRICES(".trans", b, rows + threadIdx.x % 16 * pitch + threadIdx.x % 32 / 16 * 8);
 }
 #endif
