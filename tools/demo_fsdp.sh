@@ -66,9 +66,9 @@ run() {
 }
 
 # The layers are chosen so that the models fit as described. A layer of width 2048 has 50 million parameters, which take
-# 0.8 GB with AdamW, and 0.64 GB of activations; one of width 4096 has 201 million parameters.
+# 0.8 GB with AdamW, and 0.54 GB of activations; one of width 4096 has 201 million parameters.
 extra=("$@")
-layers=$(awk -v memory="$memory" 'BEGIN { n = int(memory * 1.15 / 1.44e9); print n < 30 ? (n > 1 ? n : 1) : 30 }')
+layers=$(awk -v memory="$memory" 'BEGIN { n = int(memory * 1.07 / 1.34e9); print n < 30 ? (n > 1 ? n : 1) : 30 }')
 wide=$(awk -v memory="$memory" -v ranks="$ranks" 'BEGIN { n = int(memory * ranks * 0.63 / 3.22e9); print n < 60 ? (n > 1 ? n : 1) : 60 }')
 small=(--size 1b --layers "$layers" --batch $((2 * ranks)))
 deep=(--size 1b --layers $((2 * layers)) --batch $((2 * ranks)))

@@ -9,6 +9,11 @@ const struct layer *layer_before(const struct layer *first, const struct layer *
     return first;
 }
 
+const struct layer *last_to_write(const struct layer *l) {
+    const struct layer *last = layer_before(l->inner, l->inner_end);
+    return last->kind == &bias ? layer_before(l->inner, last) : last;
+}
+
 const void *parameters_of_inner(const struct layer *i, const struct pass *pass,
                                 const void *parameters) {
     return parameter_at(pass, parameters, i->first - i->around->first);
@@ -67,12 +72,11 @@ struct layer *begin_inner(struct model *m, const struct layer_kind *kind) {
     return l;
 }
 
-// Gives the inner layers their places. A bias works where the layer before it writes, and the last
-// layer of a block writes to the outputs of the block. All others write to the workspace.
+// Gives the inner layers their places. A bias works where the layer before it writes. The last
+// layer of a block writes to the outputs of the block, and that of a sublayer to scratch memory.
+// All others write to the workspace.
 static void lay_out(struct layer *l, cudaDataType type) {
-    const struct layer *last = l->kind == &block ? layer_before(l->inner, l->inner_end) : NULL;
-    if (last && last->kind == &bias)
-        last = layer_before(l->inner, last);
+    const struct layer *last = l->kind == &residual ? NULL : last_to_write(l);
     size_t place = l->outputs + (last ? last->workspace : 0), before = 0;
     for (struct layer *i = l->inner; i < l->inner_end; i = (struct layer *)layer_behind(i)) {
         i->place = i == last ? 0 : i->kind == &bias ? before : place;

@@ -25,13 +25,16 @@ void store_values(struct model *model, cudaDataType type);
 // Returns the layer before i in the list of inner layers that begins with first.
 const struct layer *layer_before(const struct layer *first, const struct layer *i);
 
+// Returns the last inner layer, or the one before it if that is a bias.
+const struct layer *last_to_write(const struct layer *layer);
+
 // Returns the parameters of an inner layer, from those of the layer around it.
 const void *parameters_of_inner(const struct layer *inner, const struct pass *pass,
                                 const void *parameters);
 
 // Appends a layer of this kind. All layers up to end_inner are its inner ones. end_inner gives them
-// their places: the last one of a block writes the outputs of the block, and all others write to
-// its workspace.
+// their places: the last one of a block writes the outputs of the block, that of a sublayer writes
+// to scratch memory, and all others write to the workspace.
 struct layer *begin_inner(struct model *m, const struct layer_kind *kind);
 void end_inner(struct model *m);
 

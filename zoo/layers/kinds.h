@@ -160,7 +160,8 @@ void end_residual(struct model *m);
 
 // A sublayer of a transformer: y = x + body(x). The body begins with a layer normalisation, and the
 // layers appended up to end_sublayer follow it. The arrays between its layers are values
-// (zoo/layers/inner.h), and none of its layers may overwrite dy.
+// (zoo/layers/inner.h). None of its layers may overwrite dy, and the last one may not read its own
+// outputs in backward, because they are not kept.
 extern const struct layer_kind sublayer;
 void begin_sublayer(struct model *m);
 void end_sublayer(struct model *m);

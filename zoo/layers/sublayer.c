@@ -6,17 +6,30 @@
 #include "zoo/layers/inner.h"
 #include "zoo/layers/kinds.h"
 
-// Returns the bias that ends the body, or NULL if another layer does, such as dropout.
-static const struct layer *last_bias(const struct layer *l) {
-    const struct layer *last = layer_before(l->inner, l->inner_end);
-    return last->kind == &bias ? last : NULL;
+static size_t body_floats(const struct layer *l, cudaDataType type, int b) {
+    return b * output_floats(last_to_write(l), type);
+}
+
+// Only the sum needs the outputs of the body, so they lie at the end of the scratch memory. Later,
+// the rounded dy lies there.
+static size_t sublayer_scratch(const struct layer *l, cudaDataType type, int b) {
+    size_t floats = inner_scratch(l, type, b) / sizeof(float);
+    return ((floats + 3) / 4 * 4 + body_floats(l, type, b)) * sizeof(float); // aligned to 16 bytes
+}
+
+static float *body_of(const struct layer *l, const struct pass *pass, int b) {
+    return (float *)pass->scratch + sublayer_scratch(l, pass->type, b) / sizeof(float) -
+           body_floats(l, pass->type, b);
 }
 
 static void sublayer_forward(const struct layer *l, const struct pass *pass, const void *parameters,
                              const float *x, float *y, int b) {
-    const struct layer *last = last_bias(l), *end = last ? last : l->inner_end;
-    const float *body = inner_forward(l->inner, end, pass, parameters, x, y, b);
-    add_values(x, body, last ? parameters_of_inner(last, pass, parameters) : NULL, y,
+    const struct layer *last = last_to_write(l), *end = layer_behind(last);
+    float *body = body_of(l, pass, b);
+    const float *x_of_last = inner_forward(l->inner, last, pass, parameters, x, y, b);
+    last->kind->forward(last, pass, parameters_of_inner(last, pass, parameters), x_of_last, body,
+                        b);
+    add_values(x, body, end < l->inner_end ? parameters_of_inner(end, pass, parameters) : NULL, y,
                b * l->out.height, l->out.channels, pass->type, pass->stream);
 }
 
@@ -24,12 +37,12 @@ static void sublayer_forward(const struct layer *l, const struct pass *pass, con
 static void sublayer_backward(const struct layer *l, const struct pass *pass,
                               const void *parameters, const float *x, float *y, float *dy,
                               float *dx, float *gradients, int b) {
-    const struct layer *norm = l->inner, *last = last_bias(l), *end = last ? last : l->inner_end;
+    const struct layer *norm = l->inner, *end = layer_behind(last_to_write(l));
     int rows = b * l->out.height, cols = l->out.channels, narrow = pass->type != CUDA_R_32F;
-    float *dbody = narrow ? dy + b * layer_before(norm, end)->place : dy;
-    if (last)
+    float *dbody = narrow ? body_of(l, pass, b) : dy;
+    if (end < l->inner_end)
         sum_columns(dy, CUDA_R_32F, narrow ? (void *)dbody : NULL,
-                    gradients + (last->first - l->first), pass->scratch, rows, cols, pass->stream);
+                    gradients + (end->first - l->first), pass->scratch, rows, cols, pass->stream);
     else if (narrow)
         to_bfloat16((void *)dbody, dy, (size_t)rows * cols, pass->stream);
     float *normalised = y + b * norm->place, *dnormalised = dy + b * norm->place;
@@ -40,7 +53,7 @@ static void sublayer_backward(const struct layer *l, const struct pass *pass,
 }
 
 const struct layer_kind sublayer = {"sublayer", inner_initialise, sublayer_forward,
-                                    sublayer_backward, inner_scratch};
+                                    sublayer_backward, sublayer_scratch};
 
 void begin_sublayer(struct model *m) {
     begin_inner(m, &sublayer);

@@ -20,8 +20,8 @@ extern const struct model_kind resnet;
 // its input; a last normalisation; a dense layer for the logits, called the head. All weights are
 // initially normal with deviation 0.02, and those in front of a sum with 0.02 / sqrt(2 * layers).
 // A block has two pairs of linear layers, one around attention and one around GELU. For
-// backward, it keeps 18 * width + 4 floats of each token: the outputs of its inner layers,
-// and the statistics of its two normalisations. In bfloat16, 16 * width of them take half of it.
+// backward, it keeps 16 * width + 4 floats of each token: the outputs of its inner layers,
+// and the statistics of its two normalisations. In bfloat16, 14 * width of them take half of it.
 //
 // The head has parameters of its own. GPT-2's head is the table of the first layer. If a model is
 // divided, a part with one of them must hold both, and gradients of both have to be added up. With
