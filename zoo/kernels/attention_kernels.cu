@@ -340,8 +340,7 @@ __global__ static void deltas_kernel(struct attending g) {
     float sum = 0.f;
     for (int d = threadIdx.x % 32; row < rows && d < a.width; d += 32)
         sum += value_at(g.dy, a.type, row * a.width + d) * value_at(g.y, a.type, row * a.width + d);
-    for (int distance = 16; distance > 0; distance /= 2)
-        sum += __shfl_down_sync(~0u, sum, distance);
+    sum = sum_of_warp(sum);
     if (row < rows && threadIdx.x % 32 == 0)
         g.deltas[(token / a.queries * a.heads + row % a.heads) * a.queries + token % a.queries] =
             sum;

@@ -11,18 +11,15 @@
 // GPUs before compute capability 8.0 do not have these instructions.
 #if defined __CUDA_ARCH__ && __CUDA_ARCH__ < 800
 #define PTX(...) ((void)0)
+__device__ static inline int has_tensor_cores() {
+    return 0;
+}
 #else
 #define PTX(...) asm volatile(__VA_ARGS__)
-#define HAS_TENSOR_CORES
-#endif
-
 __device__ static inline int has_tensor_cores() {
-#ifdef HAS_TENSOR_CORES
     return 1;
-#else
-    return 0;
-#endif
 }
+#endif
 
 #ifdef __CUDACC__ // without nvcc, tests/unit/host_cuda.h has these functions
 // c += a b.

@@ -6,20 +6,14 @@
 #include "zoo/layers/inner.h"
 #include "zoo/layers/kinds.h"
 
-static size_t body_floats(const struct layer *l, cudaDataType type, int b) {
-    return b * output_floats(last_to_write(l), type);
-}
-
-// Only the sum needs the outputs of the body, so they lie at the end of the scratch memory. Later,
-// the rounded dy lies there.
-static size_t sublayer_scratch(const struct layer *l, cudaDataType type, int b) {
-    size_t floats = inner_scratch(l, type, b) / sizeof(float);
-    return ((floats + 3) / 4 * 4 + body_floats(l, type, b)) * sizeof(float); // aligned to 16 bytes
-}
-
+// Only the sum needs the outputs of the body, so they lie in scratch memory, behind that of the
+// inner layers. In backward, the rounded dy lies there.
 static float *body_of(const struct layer *l, const struct pass *pass, int b) {
-    return (float *)pass->scratch + sublayer_scratch(l, pass->type, b) / sizeof(float) -
-           body_floats(l, pass->type, b);
+    return (float *)pass->scratch + inner_scratch(l, pass->type, b) / sizeof(float);
+}
+
+static size_t sublayer_scratch(const struct layer *l, cudaDataType type, int b) {
+    return inner_scratch(l, type, b) + b * output_floats(last_to_write(l), type) * sizeof(float);
 }
 
 static void sublayer_forward(const struct layer *l, const struct pass *pass, const void *parameters,
