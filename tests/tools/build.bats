@@ -104,32 +104,11 @@ on_cpu_device() { # COMMAND...: it runs there, and says once why
     on_cpu_device 01_single_gpu/train "${tiny[@]}"
     on_cpu_device 03_multigpu_launcher/launch --nproc-per-node 2 03_multigpu_launcher/train "${tiny[@]}"
     fails 2 --no-such-option 01_single_gpu/train --no-such-option
-    find . -type l -printf '%p %l\n' | sort >../links
     run make ARCH=90 step1 step3
     [ "$status" = 0 ]
     [ "$output" = "" ]
     on_cpu_device make ARCH=90 run-step1 ARGS='--hidden 8 --max-steps 1'
-    find . -type l -printf '%p %l\n' | sort | diff ../links -
-
-    make -j2 ARCH=90 DEVICE=gpu step1 # without a program for the CPU device
-    fails 1 "DEVICE=cpu after make" 01_single_gpu/train "${tiny[@]}"
-    make ARCH=90 step1
-    on_cpu_device 01_single_gpu/train "${tiny[@]}"
     rm -r build/cpu
-    fails 1 "DEVICE=cpu after make" 01_single_gpu/train "${tiny[@]}"
-}
-
-@test "with nvcc but no library for the CPU device, make stepN builds for the GPU only, with a note" {
-    need_nvcc_without_gpu
-    make clean
-    compiler_without cblas.h
-    for _ in first second; do
-        run --separate-stderr make -j2 ARCH=90 CC=./without PRODUCTS=cblas step1
-        [ "$status" = 0 ]
-        [ -z "$stderr" ]
-        [ "$(grep -c '^note: .*make DEVICE=cpu step1 ' <<<"$output")" = 1 ]
-        [ "$(grep -vc '^compiles into build/gpu ' <<<"$output")" = 1 ] || { echo "$output" && return 1; }
-    done
     fails 1 "DEVICE=cpu after make" 01_single_gpu/train "${tiny[@]}"
 }
 
@@ -191,18 +170,4 @@ cpu zlib.h EBROOTZLIB
 gpu cublas_v2.h CUDA_HOME
 nccl nccl.h NCCL_HOME
 END
-}
-
-@test "step 1 builds for the GPU without NCCL; steps that need NCCL explain how to get it" {
-    [ -n "$nvcc" ] || skip "nvcc is not installed"
-    compiler_without nccl.h
-    NVCC=$nvcc CC=./without tools/find_libs.sh gpu >libs
-    grep -qx 'NCCL_FLAGS := *' libs
-    grep -q '^LIB_FLAGS := .*-lcublas' libs
-    mkdir 00_step
-    edit Makefile 's|^STEPS := .*|step0 := 00_step/train\n& step0|'
-    printf '#include <nccl.h>\nint main(void) { return 0; }\n' >00_step/train.c
-    run make DEVICE=gpu CC=./without step0
-    [ "$status" = 2 ]
-    [[ $output == *"NCCL (nccl.h, -lnccl) not found"*"NCCL_HOME"* ]]
 }

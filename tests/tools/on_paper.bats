@@ -51,15 +51,6 @@ print($1)"
     near "$(of 'rate_of(guess, 8192)')" "$(of 'guess.flops / guess.step() / 8192 / 1e12')"
 }
 
-@test "communication of data parallelism shows only beyond the computing that it hides behind" {
-    # 7B, DDP on 2 nodes: the all-reduce of 4 P bytes at 371 GB/s takes 0.135 s, and backward of a micro-batch 0.0525 s.
-    of 'data_parallel(MPT_7B, Layout(16, 2048, 16, "ddp"), 0.0262, 0.0525, f.gpus()["h100"])' >pair
-    near "$(tr -d '(),' <pair | cut -d' ' -f1)" "$(awk 'BEGIN { print 2 * 15 / 16 * 4 * 6658859008 }')"
-    near "$(tr -d '(),' <pair | cut -d' ' -f2)" \
-        "$(awk 'BEGIN { print 32 * 2 * (14 * 3.4e-6 + 14e-6 + 15 / 16 * 4 * 6658859008 / 32 / 371e9) - 0.0525 }')"
-    [ "$(of 'data_parallel(MPT_7B, Layout(16, 2048, 16, "ddp"), 0.1, 0.2, f.gpus()["h100"])[1]')" = 0 ]
-}
-
 @test "the fastest layout fits, divides the batch, and needs more GPUs for larger models" {
     [ "$(of 'best(MODELS["70B"], 8, 4096, 1024, f.gpus()["h100"])')" = None ]
     [ "$(of 'all(fits(g, f.gpus()["h100"]) and l.batch % (l.data_ranks() * l.micro) == 0 for n in (16, 512, 16384)

@@ -38,12 +38,3 @@ plots() {
     grep -q 'Modelled: CPU device (all times modelled' out/speed.svg
     run ! grep -q 'Measured' out/*.svg
 }
-
-@test "missing and damaged results are named" {
-    sed -i '/^epoch/d' runs/ranks2.txt
-    plots
-    [ "$status" = 1 ] && [ "$output" = 'error: runs/ranks2.txt has no line of an epoch with images/s' ]
-    rm runs/ranks*.csv
-    plots
-    [ "$status" = 1 ] && [ "$output" = 'error: runs has no ranks*.csv; make plots without RUNS= makes it' ]
-}

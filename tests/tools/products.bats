@@ -26,17 +26,6 @@ banner() { # PROGRAM
     bash tools/find_libs.sh cpu | diff - "$BATS_TEST_TMPDIR/cblas"
 }
 
-@test "oneDNN without OpenMP is not used" {
-    config=oneapi/dnnl/dnnl_config.h
-    [ -e /usr/include/$config ] || skip "oneDNN is not installed"
-    mkdir -p "$BATS_TEST_TMPDIR/include/oneapi/dnnl"
-    sed 's/^#define DNNL_CPU_RUNTIME .*/#define DNNL_CPU_RUNTIME DNNL_RUNTIME_TBB/' /usr/include/$config \
-        >"$BATS_TEST_TMPDIR/include/$config"
-    grep -q TBB$ "$BATS_TEST_TMPDIR/include/$config"
-    run env CPATH="$BATS_TEST_TMPDIR/include" tools/find_libs.sh cpu
-    [[ $output != *dnnl* ]]
-}
-
 @test "the banner names the library, and a fix if OpenBLAS uses kernels of an old processor" {
     need_train
     [ "$(uname -m)" != x86_64 ] || [[ $(banner "$TRAIN") == *", oneDNN "[0-9]*.[0-9]*", no GPU)"* ]]

@@ -19,72 +19,54 @@ add() { # NAME [TAG]: a file with a test, whose commands are on stdin
     { [ -z "${2:-}" ] || echo "# bats test_tags=$2" && echo "@test \"$1\" {" && cat && echo "}"; } >"tests/some/$1.bats"
 }
 
+# counts STATUS SUMMARY PATTERN [LINE...]: run.sh with the pattern ends so, and prints these lines (patterns of grep).
+counts() {
+    local line
+    run tests/run.sh "$3"
+    echo "$output"
+    [ "$status" = "$1" ] && [ "${lines[-1]}" = "$2" ] || return
+    for line in "${@:4}"; do
+        grep -q -- "$line" <<<"$output" || return
+    done
+}
+
 @test "each level runs its own tests, and the end lists the skipped tests" {
     add heavy test-all <<<'true'
     add absent <<<'skip "there is no cat"'
     mkdir tests/text
     cp tests/some/light.bats tests/text
     printf '// test-all: it is large\n' >tests/unit/test_large.c
-    LEVEL=quick run tests/run.sh
-    [ "$status" = 0 ] && [ "${lines[-1]}" = "2 passed, 0 failed, 2 skipped" ]
-    LEVEL=test run tests/run.sh
-    [ "$status" = 0 ] && [ "${lines[-1]}" = "3 passed, 0 failed, 2 skipped" ]
-    grep -qx 'make test-all runs all tests, also those of texts, tools and clusters' <<<"$output"
-    grep -qx '    1  there is no cat: some/absent.bats' <<<"$output"
-    LEVEL=rest run tests/run.sh
-    [ "$status" = 0 ] && [ "${lines[-1]}" = "4 passed, 0 failed, 1 skipped" ]
-    for name in text/light.bats some/heavy.bats unit/test_large fuzz; do
-        grep -q "/4 ok $name," <<<"$output"
-    done
-    run tests/run.sh
-    [ "$status" = 0 ] && [ "${lines[-1]}" = "6 passed, 0 failed, 3 skipped" ]
-    run tests/run.sh some/light
-    [ "$status" = 0 ] && [ "${lines[-1]}" = "2 passed, 0 failed" ]
+    LEVEL=quick counts 0 "2 passed, 0 failed, 2 skipped" ''
+    LEVEL=test counts 0 "3 passed, 0 failed, 2 skipped" '' '^    1  there is no cat: some/absent.bats$'
+    LEVEL=rest counts 0 "4 passed, 0 failed, 1 skipped" '' '/4 ok text/light.bats,' '/4 ok some/heavy.bats,'
+    counts 0 "6 passed, 0 failed, 3 skipped" ''
+    counts 0 "2 passed, 0 failed" some/light
 }
 
-@test "make test-all runs a file in parts, and each part has its own failures" {
+@test "failed tests, crashed programs and failed builds are counted, and a file may run in parts" {
+    add wrong <<<'false'
+    counts 1 "2 passed, 1 failed" 'wrong|light' '^  some/wrong.bats:not ok 1 wrong$'
     add split <<<'[ $PART != 2/3 ]'
     sed -i '1i # 3 parts' tests/some/split.bats
-    run tests/run.sh some/split
-    [ "$status" = 1 ] && [ "${lines[-1]}" = "3 passed, 1 failed" ]
-    grep -qx '  some/split.bats-2:not ok 1 split' <<<"$output"
-}
-
-@test "failed tests, crashed programs and failed builds are counted as failures" {
-    add wrong <<<'false'
-    run tests/run.sh 'wrong|light'
-    [ "$status" = 1 ] && [ "${lines[-1]}" = "2 passed, 1 failed" ]
-    grep -qx '  some/wrong.bats:not ok 1 wrong' <<<"$output"
+    counts 1 "3 passed, 1 failed" some/split '^  some/split.bats-2:not ok 1 split$'
     printf 'echo "not ok 2 - absent # SKIP"\n' >>tests/quick.sh # as cmocka prints a skipped test
-    run tests/run.sh quick
-    [ "$status" = 0 ] && [ "${lines[-1]}" = "2 passed, 0 failed, 1 skipped" ]
-    grep -q '^1/1 ok quick,' <<<"$output"
+    counts 0 "2 passed, 0 failed, 1 skipped" quick
     printf 'kill -9 $$\n' >>tests/quick.sh
-    run tests/run.sh quick
-    [ "$status" = 1 ]
-    grep -qx '  quick:not ok - quick ended with status 137' <<<"$output"
+    counts 1 "2 passed, 1 failed, 1 skipped" quick '^  quick:not ok - quick ended with status 137$'
     printf 'programs:\n\tfalse\nunit-tests:\n' >Makefile
-    run tests/run.sh
-    [ "$status" = 1 ] && [ "${lines[-1]}" = "0 passed, 1 failed" ]
+    counts 1 "0 passed, 1 failed" ''
 }
 
 @test "a process or file that a test leaves behind is a failure" {
     # The process is stopped when it is no longer a copy of bats, because bats waits for the files of its copies.
     add process <<<'sleep 1000 >&- 2>&- 3>&- & until grep -qx sleep /proc/$!/comm; do sleep 0.01; done; kill -STOP $!'
-    run tests/run.sh some/process
-    [ "$status" = 1 ] && [ "${lines[-1]}" = "2 passed, 1 failed" ]
+    counts 1 "2 passed, 1 failed" some/process 'process [0-9]* is left: sleep 1000'
     pid=$(sed -n 's/.*process \([0-9]*\) is left: sleep 1000.*/\1/p' <<<"$output" | head -n 1)
     until_true 5 has_ended "$pid" # as it is killed
-
     add file <<<'touch "${TMPDIR%/bats-run*}/left"'
-    run tests/run.sh some/file
-    [ "$status" = 1 ] && [ "${lines[-1]}" = "2 passed, 1 failed" ]
-    grep -q 'not ok - file .*/left is left' <<<"$output"
-
+    counts 1 "2 passed, 1 failed" some/file 'not ok - file .*/left is left'
     [ -w /dev/shm ] || skip "no /dev/shm to leave a file in"
-    add memory <<<"touch /dev/shm/{left,nccl-}.$$" # the second could be of another program
-    run tests/run.sh some/memory
-    rm /dev/shm/{left,nccl-}.$$
-    [ "$status" = 1 ] && [ "${lines[-1]}" = "2 passed, 1 failed" ]
-    grep -q "not ok - file /dev/shm/left.$$ is left" <<<"$output"
+    add memory <<<"touch /dev/shm/left.$$"
+    counts 1 "2 passed, 1 failed" some/memory "not ok - file /dev/shm/left.$$ is left"
+    rm /dev/shm/left.$$
 }

@@ -67,25 +67,17 @@ says() { # TEXT...
     [ "$status" = 0 ] && says 'allreduce        2097152' 'build/trace/step6/steps.svg: a picture'
     run make DEVICE=cpu trace-step10
     [ "$status" = 2 ] && says 'There is no trace-step10: the steps are step1 step2'
-    mkdir bare # without Python
-    for tool in bash make gcc cc env; do
-        ln -s "$(path_of $tool)" bare
-    done
-    PATH=$PWD/bare run make DEVICE=cpu NVCC=none trace-step2
-    [ "$status" = 2 ] && says 'error: tools/trace.py needs Python: install python3'
 }
 
 @test "make profile-stepN runs the programs with nsys, and says in one line where it is missing" {
-    mkdir bin
     # shellcheck disable=SC2016 # expanded there
-    printf '#!/bin/bash\necho "nsys: $*"\nwhile [[ $1 == -* || $1 == profile ]]; do shift; done\nexec "$@"\n' >bin/nsys
-    chmod +x bin/nsys
-    CPU_DEVICES=2 PATH=$BATS_TEST_TMPDIR/bin:$PATH fresh "profile-step2" ARGS='--hidden 8'
+    printf '#!/bin/bash\necho "nsys: $*"\nwhile [[ $1 == -* || $1 == profile ]]; do shift; done\nexec "$@"\n' >nsys
+    chmod +x nsys
+    CPU_DEVICES=2 PATH=$PWD:$PATH fresh "profile-step2" ARGS='--hidden 8'
     says 'nsys: profile --trace=cuda,nvtx,cublas ' 'step 12/468' 'build/profile/step2/report.nsys-rep: all ranks'
     ! command -v nsys >/dev/null || skip "nsys is installed"
     run make DEVICE=cpu profile-step1
-    [ "$status" = 2 ] && [ "${lines[0]}" = "error: nsys is missing: install Nsight Systems, or load the module of CUDA; \
-make trace-step1 needs neither" ]
+    [[ $status == 2 && ${lines[0]} == "error: nsys is missing: install Nsight Systems"* ]]
 }
 
 @test "make doctor works in a fresh clone, and two ranks meet" {
@@ -100,11 +92,6 @@ make trace-step1 needs neither" ]
     fresh schedule
     fresh style
     fresh demo
-    # nvcc may be where no GPU is. The programs for GPUs are then of no use.
-    printf '#!/bin/sh\nexit 1\n' | tee nvcc >nvidia-smi
-    chmod +x nvcc nvidia-smi
-    PATH=$PWD:$PATH run make -n bench
-    [ "$status" = 0 ] && says bench/compare.py\ build/cpu
 }
 
 @test "make rehearse works in a fresh clone" {
@@ -139,8 +126,6 @@ make trace-step1 needs neither" ]
     says 'Before training, it continues "aba" like this:' 'ranks     global batch 16 = 2 ranks x 8' 'accuracy 100.00%' \
         'After training, it continues "aba" like this:' '    abababababababababababababababab'
     [ "$(grep -cE '^  (unigram   0.71    2.0  #{7} |(bi|tri)gram +0.00    1.0  |gpt       0.[0-9]{2}  )' <<<"$output")" = 4 ]
-    run make DEVICE=cpu demo-gpt TEXT="$PWD/../text" PROMPT=aba ARGS='--layers 1 --width 16 --heads 2 --context 15 --max-steps 2'
-    [ "$status" = 0 ] && says '  gpt      not measured'
 }
 
 # Other files run other targets, such as build.bats make clean and data.bats make data.
