@@ -189,14 +189,3 @@ holder_or_child_stops() {
     train 1 1 --snapshot s --csv csv
     same_curve right csv
 }
-
-@test "only rank 0 saves one file, before training, every third epoch and at the end" {
-    local step
-    for step in 2 3 4; do
-        rm -f log
-        WATCH_LOG=log program=$(watched $step) train $step 3 --snapshot snapshot --save-every 3
-        [ "$(grep snapshot_save log | sort | uniq -c | awk '{ print $1, $3 }')" = "3 0" ]
-        [ "$(echo *)" = "err log out snapshot" ]
-        rm snapshot
-    done
-}

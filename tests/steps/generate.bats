@@ -42,13 +42,6 @@ generate() { # SNAPSHOT OPTION...
     grep -qxE '[0-9]+ tokens/s' err
 }
 
-@test "a prompt that is longer than the context counts by its end only" {
-    generate whole --prompt "0123456789abcdefghijklmnop" >long
-    generate whole --prompt "abcdefghijklmnop" >short
-    [ "$(head -c 26 long)" = 0123456789abcdefghijklmnop ]
-    cmp <(tail -c +11 long) short
-}
-
 @test "--temperature 0 and --top-k 1 choose the most likely byte, whatever the seed" {
     generate whole --temperature 0 >greedy
     generate whole --temperature 0 --seed 7 | cmp - greedy

@@ -8,14 +8,9 @@ setup_file() {
     need_train {03_multigpu_launcher,04_multinode}/launch
     mkdir "$BATS_FILE_TMPDIR/cuda"
     cc -shared -fPIC -o "$BATS_FILE_TMPDIR/cuda/libcuda.so.1" -x c - <<'END'
-#include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 int cuInit(unsigned flags) {
-    FILE *log = fopen("called", "a");
-    fprintf(log, "%d\n", getpid());
-    fclose(log);
-    return flags + (getenv("CUDA_FAILS") ? 100 : 0);
+    return flags;
 }
 int cuDeviceGetCount(int *count) {
     *count = atoi(getenv("CUDA_COUNT"));
@@ -106,57 +101,32 @@ END
     [ "$(cat log/a/attempt_0/rank_0.stderr)" = err ]
 }
 
-@test "--nproc-per-node counts GPUs in a child process, or cores if there are none" {
+@test "--nproc-per-node counts GPUs, or cores if there are none" {
     export LD_LIBRARY_PATH=$BATS_FILE_TMPDIR/cuda
     cores=$(env -u OMP_NUM_THREADS nproc)
-    while read -r gpus word ranks calls variable; do
-        rm -f called
-        # shellcheck disable=SC2086 # one variable or none
-        job 0 env "CUDA_COUNT=$gpus" $variable "$launch" --nproc-per-node "$word" sh -c 'echo $WORLD_SIZE'
+    while read -r gpus word ranks; do
+        CUDA_COUNT=$gpus job 0 "$launch" --nproc-per-node "$word" sh -c 'echo $WORLD_SIZE'
         [ "$(uniq -c out | awk '{ print $1, $2 }')" = "$ranks $ranks" ]
-        lines "$calls" called
-        run ! grep -qx "$pid" called
     done <<END
-3 gpu 3 1
-3 4 4 0
-3 cpu $cores 0
-0 auto $cores 1
-3 auto $cores 1 CUDA_FAILS=1
+3 gpu 3
+3 cpu $cores
+0 auto $cores
 END
     CUDA_COUNT=0 fails 2 "--nproc-per-node gpu" "$launch" --nproc-per-node gpu true
 }
 
-@test "simultaneous launchers get different ports" {
-    rm -f alive && mkfifo alive
-    for _ in {1..10}; do
-        "$launch" sh -c 'echo $MASTER_PORT >>ports; read x <go' >>out 2>>err 3>&- 9>alive {go}>&- &
-        pid=$!
-    done
-    exec {alive}<alive
-    until_true 20 lines 10 ports
-    [ "$(sort -u ports | wc -l)" = 10 ]
-    go 10
-    ends 0
-    [ ! -s err ]
-}
-
 @test "each rank and attempt has its own log files, and a second run overwrites none" {
-    head -c 300000 "$launch" >bytes
     for _ in 1 2; do
-        job 0 "$launch" --nproc-per-node 3 --max-restarts 1 --log-dir a/new/log --run-id name --shutdown-timeout 20 sh -c \
-            'trap : TERM; cat bytes; echo $RANK; exec >&2; echo $TORCHELASTIC_RESTART_COUNT; cat bytes
-            echo >>begun.$TORCHELASTIC_RESTART_COUNT; until [ $(wc -l <begun.$TORCHELASTIC_RESTART_COUNT) = 3 ]; do sleep 0.01; done
-            exit $((TORCHELASTIC_RESTART_COUNT < 1))'
+        job 0 "$launch" --nproc-per-node 2 --max-restarts 1 --log-dir a/new/log --run-id name sh -c \
+            'echo $RANK; echo $TORCHELASTIC_RESTART_COUNT >&2; exit $((TORCHELASTIC_RESTART_COUNT < 1))'
         [ ! -s out ]
-        rm begun.*
-        for rank in 0 1 2; do
-            { cat bytes && echo $rank; } >>wanted.$rank.stdout
-            { echo 1 && cat bytes; } >>wanted.$rank.stderr
+        for rank in 0 1; do
+            echo $rank >>wanted.$rank.stdout
+            echo 1 >>wanted.$rank.stderr
             cmp wanted.$rank.stdout a/new/log/name/attempt_1/rank_$rank.stdout
             cmp wanted.$rank.stderr a/new/log/name/attempt_1/rank_$rank.stderr
-            grep -qax 0 a/new/log/name/attempt_0/rank_$rank.stderr
         done
-        [ "$(find a -type f | wc -l)" = 12 ]
+        [ "$(find a -type f | wc -l)" = 8 ]
     done
 }
 
@@ -181,69 +151,26 @@ tee_is() {
     tee_is wanted out
 }
 
-# The summary in err must name the rank, its pid and how it failed, and then show its last lines, as in the file.
-summary() { # RANK PID HOW FILE
-    sed -n 1p err | grep -qx "launch: rank $1 (pid $2 on $(uname -n)) $(text_of FAILED_FIRST) 0: $3"
-    if [ -s "$4" ]; then
-        tail -n +3 err | cmp - "$4"
-    else
-        lines 1 err
-    fi
+@test "the summary names the exit code or the signal, and shows the last 20 lines of the rank's stderr once" {
+    while IFS='|' read -r how command; do
+        for option in "" "--tee"; do
+            # shellcheck disable=SC2086 # a word or none
+            job 1 "$launch" --nproc-per-node 2 $option --log-dir log --shutdown-timeout 20 sh -c '[ $RANK = 1 ] || exec sleep 1000
+                ulimit -c 0; seq -f "%01000g" 21 >&2; printf unfinished >&2; '"$command"
+            grep -q "^launch: rank 1 (pid [0-9]* on $(uname -n)) $(text_of FAILED_FIRST) 0: $how$" err
+            [ "$(grep -c '^\(\[1\] \)\?[0u]' err)" = $((20 + 2 * (${#option} > 0))) ]
+        done
+    done <<'END'
+exit code 255|exit 255
+signal 11, Segmentation fault|kill -SEGV $$
+END
 }
 
-@test "the summary shows the last 20 lines of the rank's stderr" {
-    for count in 0 20 21; do
-        { seq -f "%01000g" $count && printf unfinished; } >written
-        { tail -n 20 written && echo; } >wanted
-        job 1 "$launch" --nproc-per-node 2 --log-dir log --shutdown-timeout 20 \
-            sh -c 'if [ $RANK = 0 ]; then echo other >&2; sleep 1000; fi; echo $$ >rank; cat written >&2; exit 3'
-        summary 1 "$(cat rank)" "exit code 3" wanted
-    done
-}
-
-@test "the summary names the exit code or the signal" {
-    for how in "exit 255:exit code 255" 'kill -9 $$:signal 9, Killed' 'kill -SEGV $$:signal 11, Segmentation fault'; do
-        job 1 "$launch" --log-dir log sh -c 'ulimit -c 0; echo $$ >rank; '"${how%:*}"
-        summary 0 "$(cat rank)" "${how#*:}" /dev/null
-    done
-}
-
-@test "a rank that a signal killed is named, also if the launcher finds another rank ended with it" {
-    for killed in 0 1; do
-        rm -f pid.*
-        start "$launch" --nproc-per-node 2 sh -c 'echo $$ >new.$RANK; mv new.$RANK pid.$RANK; read x <go; exit 1'
-        until_true 20 test -e pid.0 -a -e pid.1
-        kill -STOP "$pid"
-        until_true 20 stopped "$pid"
-        kill -9 "$(cat pid.$killed)"
-        until_true 20 has_ended "$(cat pid.$killed)"
-        go 1
-        until_true 20 has_ended "$(cat pid.$((1 - killed)))"
-        kill -CONT "$pid"
-        ends 1
-        summary $killed "$(cat pid.$killed)" "signal 9, Killed" /dev/null
-    done
-}
-
-@test "a stopped rank is killed without delay, and a rank that ignores SIGTERM is named" {
+@test "a stopped rank is killed without delay" {
     job 1 "$launch" --nproc-per-node 2 --shutdown-timeout 1000 sh -c 'echo $$ >new.$RANK; mv new.$RANK pid.$RANK
         [ $RANK = 0 ] || kill -STOP $$
         until [ -e pid.1 ] && grep -q "^State:.T" /proc/$(cat pid.1)/status; do sleep 0.01; done; exit 3'
     grep -qx "launch: rank 1 (pid $(cat pid.1)) is stopped, so SIGKILL ends it" err
-    rm pid.*
-    job 1 "$launch" --nproc-per-node 3 --shutdown-timeout 3 sh -c 'trap "" TERM; echo $$ >new.$RANK; mv new.$RANK pid.$RANK
-        for rank in 0 1 2; do until [ -e pid.$rank ]; do sleep 0.01; done; done
-        [ $RANK != 1 ] || exit 3; while :; do sleep 1; done'
-    grep -qx "launch: rank 0 (pid $(cat pid.0)) and others have not ended 2 s after the signal; SIGKILL follows in 1 s (--shutdown-timeout)" all_err
-    lines 3 all_err
-}
-
-@test "the stderr of a rank is shown once" {
-    for option in "" "--tee" "--log-dir log" "--log-dir log --tee"; do
-        # shellcheck disable=SC2086 # words
-        job 1 "$launch" --nproc-per-node 2 $option sh -c '[ $RANK = 0 ] || exit 0; echo cause >&2; exit 3'
-        [ "$(grep -c cause err)" = 1 ]
-    done
 }
 
 @test "when a rank fails, the others get time to clean up and are then killed" {
@@ -309,28 +236,6 @@ both_got() { # SIGNAL
     done
 }
 
-@test "signals that the caller ignores stay ignored" {
-    for signal in HUP INT; do
-        start_catching 00 env --ignore-signal=$signal
-        kill -$signal "$pid"
-        kill -USR1 "$pid"
-        until_true 20 both_got USR1
-        kill -TERM "$pid"
-        ends 0
-        run ! grep -x $signal got.0
-    done
-}
-
-@test "signals arrive even if nobody reads the output" {
-    mkfifo screen
-    exec {screen}<>screen
-    start bash -c 'exec "$@" >screen' - "$launch" --tee --shutdown-timeout 0.1 sh -c 'touch ready; exec yes'
-    until_true 20 test -e ready
-    kill -TERM "$pid"
-    limit=5 ends 143
-    exec {screen}>&-
-}
-
 family='#!/bin/sh
 sleep 1000 & (trap "" TERM; sleep 1000) &'
 
@@ -357,27 +262,6 @@ sleep 1000 & (trap "" TERM; sleep 1000) &'
     done
 }
 
-@test "the launcher loads no CUDA library" {
-    run ! grep -vE '^[[:space:]]*(linux-vdso|/lib.*/ld-linux|lib(c|m|dl|pthread)\.so)' <(ldd "$launch")
-}
-
-@test "many ranks, ranks that end early and ranks that close their output work" {
-    job 0 "$launch" --tee --nproc-per-node 3 sh -c '[ $RANK = 0 ] || exit 0; exec >&- 2>&-; sleep 0.5'
-    [ ! -s out ]
-    job 0 "$launch" --nproc-per-node 64 --tee /bin/true
-    [ ! -s err ]
-}
-
-@test "ranks continue when nobody reads their output any more" {
-    for stream in 1 2; do
-        rm -f done.*
-        job 0 bash -c 'set -o pipefail; { "$@" 3>&2 2>&1 1>&3 || touch failed; } '"$([ $stream = 2 ] || echo '3>&1 1>&2 2>&3')"' | head -n 1' - \
-            "$launch" --nproc-per-node 2 --tee bash -c "seq 200000 >&$stream; touch done.\$RANK"
-        [ "$(echo done.*)" = "done.0 done.1" ]
-        [ ! -e failed ]
-    done
-}
-
 # refused CODE TEXT ARGUMENT...: the launcher must print one line, and start no rank and write no file.
 refused() {
     fails "$1" "$2" timeout "$(patience 20)" "$launch" "${@:3}" touch started
@@ -386,26 +270,20 @@ refused() {
 }
 
 @test "wrong options are refused in one line" {
-    while read -r option values; do
-        for value in $values; do
-            refused 2 "--$option" --"$option" "$value"
-        done
-        refused 2 "--$option needs a value" --"$option"=
+    while IFS='|' read -r text options; do
+        # shellcheck disable=SC2086 # words
+        refused 2 "$text" $options
     done <<'END'
-nproc-per-node 0 GPU
-max-restarts -1
-shutdown-timeout nan
-run-id a/b ..
-log-dir
+--nproc-per-node GPU|--nproc-per-node GPU
+--max-restarts -1|--max-restarts -1
+--shutdown-timeout nan|--shutdown-timeout nan
+--run-id a/b|--run-id a/b
+--log-dir needs a value|--log-dir=
+--tee takes no value|--tee=1
+unknown option --nproc, but there is --nproc-per-node|--nproc 2
+--nnodes: this launcher starts ranks on one node; 04_multinode/launch does so on several|--nproc-per-node 2 --nnodes 2
 END
-    refused 2 "--tee takes no value" --tee=1
-    refused 2 "unknown option --nproc, but there is --nproc-per-node" --nproc 2
-    for option in --nnodes --rdzv_id; do
-        refused 2 "$option: this launcher starts ranks on one node; 04_multinode/launch does so on several" \
-            --nproc-per-node 2 --tee --run-id=a $option 2
-        "$launch" sh -c 'true' $option 2>/dev/null # of the program
-    done
-    fails 2 "--run-id needs a value" "$launch" --run-id
+    "$launch" sh -c 'true' --nnodes 2 2>/dev/null # of the program
     fails 2 "no program to run" "$launch" --tee
 }
 
@@ -420,37 +298,27 @@ END
 
 # The launcher of step 4 extends this one. More tests of it are in launch_nodes.bats, which needs root.
 
-@test "wrong options of step 4's launcher are refused in one line" {
+@test "wrong options of step 4's launcher and a used port are refused in one line" {
     launch=$nodes
     refused 2 "--master-port 65536" --master-port 65536
     refused 2 "--node-rank 2" --nnodes 2 --node-rank 2
-    refused 1 "waited 1 s (--join-timeout) for an address of --master-addr a..b" --master-addr a..b --join-timeout 1
     refused 1 "--master-addr is not an address of this node" --master-addr 192.0.2.1
-}
-
-@test "a used port is refused, and the message names --master-port" {
     start "$nodes" --master-port "$(free_port)" sh -c 'echo $MASTER_PORT; read x <go'
     until_true 20 lines 1 out
     fails 1 "cannot use port $(cat out) of 127.0.0.1: Address already in use; choose another with --master-port" \
         timeout "$(patience 20)" "$nodes" --master-port "$(cat out)" true
     go 1
     ends 0
-    [ "$("$nodes" --master-port "$(cat out)" sh -c 'echo $MASTER_PORT')" = "$(cat out)" ]
 }
 
 @test "a launcher that waits for other nodes names them, the address and the remaining time" {
-    local port at
+    local port node missing
     port=$(free_port)
-    at="at 127\.0\.0\.1, port $port, which only this host can reach"
-    wait_as() {
-        timeout "$(patience 20)" "$nodes" --nnodes 3 --master-addr 127.0.0.1 --master-port "$port" --join-timeout 6 "$@" true 2>&1
-    }
-    wait_as --node-rank 1 >one &
-    run wait_as
-    wait
-    grep -qxE "launch: waiting for node 2 $at, for at most 1 s more \(--join-timeout\)" <<<"${lines[0]}"
-    head -n 1 one | grep -qxE "launch: node 0 has answered $at; it waits for other nodes"
-    [ ${#lines[@]} = 2 ]
-    run wait_as --node-rank 1
-    grep -qxE "launch: waiting for node 0 $at, for at most 1 s more \(--join-timeout\)" <<<"${lines[0]}"
+    while read -r node missing; do # node 2 also waits for node 0
+        run timeout "$(patience 20)" "$nodes" --nnodes 3 --node-rank "$node" --master-addr 127.0.0.1 --master-port "$port" --join-timeout 6 true
+        grep -qxE "launch: waiting for $missing at 127\.0\.0\.1, port $port, which only this host can reach, for at most 1 s more \(--join-timeout\)" <<<"${lines[0]}"
+    done <<'END'
+0 node 1, node 2
+2 node 0
+END
 }

@@ -286,22 +286,6 @@ again() { # RESTART OF
     said anew 0 "node 1 is lost: its launcher is silent" "starting all ranks again: restart 1 of 2"
 }
 
-port_is_free() { # RUN: no socket is bound there
-    ! grep -qE "^ *[0-9]+: [0-9A-F]+:$(printf %04X "${ports[$1]}") " /proc/net/udp
-}
-
-@test "a new launcher of node 0 continues with the next attempt" {
-    begin_both run --max-restarts 3 --run-id run
-    within 5 started run 0
-    tell run 0 1 "exit 3"
-    within 5 started run 1
-    kill -9 "${launchers[run.0]}"
-    within 5 port_is_free run
-    begin run 0 --max-restarts 3 --run-id run
-    within 10 ended run 1 0 1 2 3
-    finish run 2
-}
-
 # While the file cut is there, no message arrives.
 @test "a disconnected node ends its ranks, as the others do, and joins again later" {
     main=launch changed ./connected 4 nodes.c 's/^void send_message\(void\) \{$/&\n    if (!access("cut", F_OK))\n        return;/'
@@ -364,40 +348,28 @@ port_is_free() { # RUN: no socket is bound there
 @test "a launcher whose options differ from node 0's names the difference, and node 0 gives up" {
     local run line refused limit
     limit=$(patience 2) # a busy machine needs seconds to start the other launcher
-    for run in nproc other none; do
+    for run in nproc other; do
         begin $run 0 --run-id $run --join-timeout "$limit"
     done
     begin nproc 1 --run-id nproc --nproc-per-node 3
     begin other 1 --run-id another
-    begin none 1
-    for run in nproc other none; do
-        case $run in
-        nproc)
-            line="node 1 has other options than node 0: --nnodes 2 --nproc-per-node 2 --max-restarts 0"
-            refused="has other options than this one: --nnodes 2 --nproc-per-node 3 --max-restarts 0"
-            ;;
-        *)
-            line="node 1 does not belong to the run of node 0: .* the same --run-id, or all without; .*"
-            refused="does not belong to this run \(--run-id\)"
-            ;;
-        esac
-        ends $run 1 1
-        said $run 1 "$line"
-        ends $run 0 1 $((limit + 5))
-        said $run 0 "the launcher of node 1 at 127\.0\.0\.1 $refused" \
-            "node 1 of 2 has not joined $(at $run), within $limit s \(--join-timeout\)"
-        run ! started $run 0 1
-    done
+    while IFS='|' read -r run line refused; do
+        ends "$run" 1 1
+        said "$run" 1 "$line"
+        ends "$run" 0 1 $((limit + 5))
+        said "$run" 0 "the launcher of node 1 at 127\.0\.0\.1 $refused" \
+            "node 1 of 2 has not joined $(at "$run"), within $limit s \(--join-timeout\)"
+        run ! started "$run" 0 1
+    done <<'END'
+nproc|node 1 has other options than node 0: --nnodes 2 --nproc-per-node 2 --max-restarts 0|has other options than this one: --nnodes 2 --nproc-per-node 3 --max-restarts 0
+other|node 1 does not belong to the run of node 0: .* the same --run-id, or all without; .*|does not belong to this run \(--run-id\)
+END
 }
 
 @test "wrong addresses, ports, node ranks and programs end the launcher with one line, and disturb no other run" {
     local run node line
     begin_both good --max-restarts 1
     within 5 started good 0
-    program=("$PWD/rank" "$PWD/good")
-    begin second 1 --max-restarts 1 --master-port "${ports[good]}" --join-timeout 2
-    begin used 0 --master-port "${ports[good]}"
-    program=()
     begin nobody 1 --join-timeout 2
     # Without --run-id, this address would be refused. A router stands between node 1 and node 0.
     begin service 0 --master-addr 192.0.2.1 --run-id 4711
@@ -412,9 +384,7 @@ port_is_free() { # RUN: no socket is bound there
     done <<END
 noprogram|1|$(text_of CANNOT_RUN) ./none: No such file or directory
 noprogram|0|node 1 is lost: its launcher has ended
-used|0|node 0 cannot use port ${ports[good]} of 127.0.0.1: Address already in use; choose another with --master-port
 nobody|1|node 0 has not answered $(at nobody), for [2-5] s \(--join-timeout\)
-second|1|node 0 has not answered $(at good), for [2-5] s \(--join-timeout\)
 END
     # A stranger sends random packets of several sizes.
     for size in 1 240 4000; do
@@ -423,33 +393,6 @@ END
     finish good 0
     finish service 0
     both_silent good service
-}
-
-@test "ranks whose start node 0 missed end before the next attempt starts" {
-    main=launch changed ./late 4 nodes.c 's/^void send_message\(void\) \{$/&\n    if (me->node == 1 \&\& local.state == RUNNING \&\& local.attempt == 0)\n        return;/'
-    launch=$PWD/late
-    begin_both run --max-restarts 1 --nproc-per-node 1
-    within 10 started run 0 2
-    tell run 0 0 "exit 3"
-    within 5 started run 1 2
-    within 5 ended run 0 1
-    finish run 1 2
-}
-
-@test "a node with finished ranks can be ended, and suspended launchers do not give up the others" {
-    begin_both ended --shutdown-timeout 1
-    begin_both held
-    within 10 started ended 0
-    within 10 started held 0
-    tell ended 0 0 "exit 0"
-    tell ended 0 1 "exit 0"
-    within 5 ended ended 0 0 1
-    kill -STOP "${launchers[held.0]}" "${launchers[held.1]}"
-    kill "${launchers[ended.0]}"
-    both_end ended 143 1
-    sleep 9 # longer than a launcher may be silent
-    kill -CONT "${launchers[held.0]}" "${launchers[held.1]}"
-    finish held 0
 }
 
 @test "a run survives the loss of a third of all packets" {

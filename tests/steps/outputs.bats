@@ -46,20 +46,3 @@ on_full_disk() {
     fails 2 "--csv and --trace name the same file, x" "$build/06_allreduce_demo/allreduce" --csv x --trace x
     [ -z "$(ls -A)" ]
 }
-
-@test "a full disk for --log-dir is named as such" {
-    small_files() (
-        trap '' XFSZ
-        ulimit -f 4
-        "$build/03_multigpu_launcher/launch" --nproc-per-node 1 --log-dir log sh -c 'seq 9999; sleep 1'
-    )
-    run small_files
-    [ "$status" = 1 ]
-    [[ $output == *"cannot write to --log-dir: File too large"* ]]
-}
-
-@test "without enough device memory, step 6 proposes smaller vectors" {
-    CPU_DEVICE_MEMORY=4M run "$build/06_allreduce_demo/allreduce" --nproc 2
-    [ "$status" = 1 ]
-    [[ $output == *"$(text_of OUT_OF_MEMORY): "*"; lower --max-bytes and --count ("* ]]
-}

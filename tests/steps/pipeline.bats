@@ -141,15 +141,6 @@ idle() {
         rank_says $rank ".*$(text_of NOT_ENDED) 4 s .*transfers between stages at "
     done
     grep -q 'rank 1' err.0
-    end_ranks # rank 1 is stopped
-    # The ranks of two pipelines have other numbers in the communicators of a pipeline and of the replicas of a stage.
-    KILL_AT="3 ncclSend 30 19" start_ranks 4 "$(watched 8)" --stages 2 --step-timeout 8
-    ranks_end 25 1 0 1 2
-    for rank in 0 1 2; do
-        rank_says $rank ".*$(text_of NOT_ENDED) 8 s "
-    done
-    grep -qE '; rank [12] waits in .* s; rank 3 is in no collective' err.1 err.2 # which wait for it
-    refute grep 'rank [012] is in no collective' err.[012]
 }
 
 # Each rank renames its file, and rank 0 the manifest. The run saves before it starts and after each epoch.

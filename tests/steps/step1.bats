@@ -50,12 +50,6 @@ epoch_line='^epoch [0-9]+/[0-9]+  loss [0-9]+\.[0-9]{4}  test loss [0-9]+\.[0-9]
     [ "$said" = "$(tail -n 1 csv | awk -F, '{ printf "%.4f %.4f %.2f", $4, $5, $6 }')" ]
 }
 
-@test "progress is a line for each --log-every steps" {
-    train --epochs 1 --log-every 4 >log
-    [ "$(grep -c '^epoch' log)" = 4 ]
-    grep -qxE 'epoch 1/1  step 8/10  loss [0-9.]+  [0-9]+ images/s  0:00:00 left' log
-}
-
 @test "the CSV file has a line per report and per epoch, and the loss of an epoch is a mean" {
     train --epochs 2 --csv csv --log-every 4
     [ "$(head -n 1 csv)" = step,loss,epoch,epoch_loss,test_loss,accuracy,seconds,lr ]

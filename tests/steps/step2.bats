@@ -93,20 +93,6 @@ ends_by_kill() {
     done
 }
 
-@test "signals that the caller ignores do not end the job" {
-    for signal in HUP INT; do
-        # shellcheck disable=SC2016
-        start bash -c "trap '' $signal; exec"' "$@"' - "$two" "${options[@]}" --nproc 3 --epochs 1000000
-        await_training
-        kill -$signal -- -"$pid"
-        before=$(tail -n 1 out)
-        changed() { [ "$(tail -n 1 out)" != "$before" ]; }
-        until_true 3 changed
-        kill -9 "$pid"
-        ends 137
-    done
-}
-
 @test "a killed parent leaves no rank behind" {
     for moment in find_ranks await_training; do
         start_training

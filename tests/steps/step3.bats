@@ -58,7 +58,7 @@ teardown() {
     jsrun="JSM_NAMESPACE_RANK=% JSM_NAMESPACE_SIZE=2 JSM_NAMESPACE_LOCAL_RANK=%"
     slurm="SLURM_PROCID=% SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=%"
     srun1="SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=0 SLURM_NTASKS=1 SLURM_JOB_ID=7 SLURM_STEP_ID=0"
-    # srun --mpi=pmi2 and flux run set variables of MPICH, too. If one launcher runs inside another, the inner one counts.
+    # If one launcher runs inside another, the inner one counts.
     train 2 2 --snapshot known
     while IFS='|' read -r family variables; do
         rm -f got
@@ -77,7 +77,6 @@ MVAPICH2|$mvapich2
 Flux|$flux FLUX_JOB_ID=f7 PMI_RANK=% PMI_SIZE=2
 jsrun|$jsrun LSB_JOBID=7
 Slurm|$slurm
-Slurm|$slurm PMI_RANK=% PMI_SIZE=2 SLURM_JOB_ID=7 SLURM_STEP_ID=0
 torchrun|$slurm $torchrun
 Open MPI|$srun1 $mpi
 MPICH|$srun1 $mpich
@@ -132,17 +131,8 @@ END
             RANK=${ranks[PROCESS]} LOCAL_RANK=${ranks[PROCESS]} WORLD_SIZE='"$1"' TORCHELASTIC_RUN_ID=same exec "$@"' \
             - "${few[@]}"
     }
-    export CPU_DEVICE_TIMEOUT=1
-    as 2 1 1
+    CPU_DEVICE_TIMEOUT=1 as 2 1 1
     ended 1 "waited 1 s (--join-timeout) for rank 0 to write" 0 1
-    # The second rank 0 finds the first one, which is still waiting.
-    start env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 TORCHELASTIC_RUN_ID=x MASTER_PORT=1 "${few[@]}"
-    until_true 10 test -e "$TMPDIR/ranks-$(id -u)-x-1/id"
-    kill -STOP "$pid"
-    as_run 0 "$three"
-    kill -CONT "$pid"
-    ended 1 "another rank 0 of this run is alive, with its id in" 0
-    ends 1
     few[-1]=30
     CPU_DEVICE_TIMEOUT=30 as 3 0 1 1 # nobody gives up before all three are there
     ended 1 "two processes say that they are rank 1 of 3" 0 1 2
@@ -198,50 +188,11 @@ END
     until_true 30 test -e "$rendezvous/id"
     kill -9 "$pid"
     ends 137
-    cp "$rendezvous/id" old
-    [ "$(stat -c %s old)" = 128 ]
-    # Rank 1 alone finds no id there.
-    as_run 1 "$three" --join-timeout 1
-    ended 1 "waited 1 s (--join-timeout) for rank 0 to write $rendezvous/id" 1
-    cmp old "$rendezvous/id"
     # Both ranks meet despite the old file and despite an incomplete one.
     printf x >"$rendezvous/new"
     as_run "0 1" "$three" --snapshot got
     ended 0 "" 0 1
     cmp right got
-}
-
-@test "only this user may have access to the folder of the id" {
-    rendezvous=$TMPDIR/ranks-$(id -u)-x-1
-    not_there() { # TEXT
-        CPU_DEVICE_TIMEOUT=1 as_run 0 "$three" --join-timeout 1
-        ended 1 "$1" 0
-        rm -r "$rendezvous"
-    }
-    mkdir -m 701 "$rendezvous"
-    not_there "$rendezvous must be a folder to which only this user has access"
-    mkdir -m 700 other
-    ln -s "$PWD/other" "$rendezvous"
-    not_there "cannot open the folder $rendezvous: "
-    [ -z "$(ls other)" ]
-    TMPDIR=$PWD/none as_run 0 "$three"
-    ended 1 "cannot create the folder $PWD/none/ranks-" 0
-    [ "$(id -u)" = 0 ] || skip "only root can try another user's"
-    mkdir -m 700 "$rendezvous"
-    chown 1 "$rendezvous"
-    not_there "$rendezvous must be a folder to which only this user has access"
-}
-
-@test "simultaneous runs in the same folder do not disturb each other" {
-    local ranks
-    for ranks in 1 2 3; do
-        train 2 $ranks --snapshot right$ranks
-        timeout 60 "$launch" --nproc-per-node $ranks "$three" "${options[@]}" --snapshot got$ranks >out 2>&1 &
-    done
-    wait
-    for ranks in 1 2 3; do
-        cmp right$ranks got$ranks
-    done
 }
 
 # Rank 0 may be behind the killed rank, or ahead of it.
@@ -270,45 +221,6 @@ start_stopped() {
 # Continues a stopped rank, unless the launcher has already ended it because another rank failed.
 resume() { # PID
     kill -CONT "$1" 2>/dev/null || true
-}
-
-# A signal, once more, ends the process soon. (Signals that follow each other closely could meet the launcher's end.)
-ended_by() { # SIGNAL TO PROCESS
-    kill -"$1" "$2" 2>/dev/null || true
-    for _ in {1..200}; do
-        ! has_ended "$3" || return 0
-        sleep 0.01
-    done
-    return 1
-}
-
-@test "a second signal ends the run at once" {
-    for signal in "USR1 10 1" "TERM 15 143"; do
-        read -r name number code <<<"$signal"
-        start_stopped 0 ncclAllReduce 6
-        until_true 10 ended_by "$name" "$pid" "${ranks[1]}"
-        resume "${ranks[0]}"
-        ends "$code"
-        # To one rank.
-        KILL_AT="0 ncclAllReduce 6 19" start_ranks 3 "$watched"
-        until_true 30 stopped "${pids[0]}"
-        until_true 10 ended_by "$name" "${pids[2]}" "${pids[2]}"
-        kill -KILL "${pids[0]}"
-        ranks_end 10 $((128 + number)) 2
-        wait
-        rm s
-    done
-}
-
-@test "the same signal to the launcher and to all ranks counts as one" {
-    for name in USR1 TERM; do
-        start_stopped 0 ncclAllReduce 6
-        kill -$name "$pid" "${ranks[@]}"
-        resume "${ranks[0]}"
-        ends 0
-        grep -q "^$(text_of STOPPED_BY_SIGNAL); saved\$" out
-        rm s
-    done
 }
 
 @test "a signal before the training ends the job, also if restarts remain" {

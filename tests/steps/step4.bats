@@ -115,35 +115,6 @@ gives_up_after() { # SECONDS RANK...
     grep -q -- --step-timeout err
 }
 
-# silent_host HOSTS OPTION...: each rank counts as one of its host in HOSTS, such as 0011. Ranks 2 and 3 send nothing from
-# here on, as if their host had lost its power.
-silent_host() {
-    local rank port
-    port=$(free_port)
-    pids=()
-    for rank in 0 1 2 3; do
-        env RANK=$rank WORLD_SIZE=4 LOCAL_RANK=$rank LOCAL_WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" \
-            NCCL_HOSTID="${1:rank:1}" "$four" "${options[@]}" --epochs 100000 "${@:2}" >out.$rank 2>err.$rank 3>&- &
-        pids+=($!)
-    done
-    until_true 20 grep -q '^epoch 1/.*accuracy' out.0
-    kill -STOP "${pids[2]}" "${pids[3]}"
-    ranks_end 20 1 0 1
-    end_ranks
-}
-
-# bats test_tags=test-all
-@test "the error line names the ranks of a silent host" {
-    local silent
-    silent="for [5-9] s; nothing heard for [5-9] s from rank 2, rank 3 on $(hostname), so the node or its network may be down"
-    silent_host 0111 --step-timeout 7 # rank 1 is not silent
-    rank_says 0 "$(text_of NOT_ENDED) 7 s .*; rank 0 waits in AllReduce \(.*\) $silent$(in_step '[0-9]+')"
-    # Rank 0 is named, too, if a stopped rank had sent to rank 1 only: then rank 0 is one collective behind.
-    rank_says 1 "a collective .*; rank 1 waits in .* for [67] s; (rank 0 is in AllReduce \([^;]*\); )?rank 2 is in no collective; rank 3 .*$(in_step '[0-9]+')"
-    CPU_DEVICE_TIMEOUT=6 silent_host 0011 # shorter than --step-timeout
-    grep -qE "remote process exited or there was a network error: rank [01] waits in AllReduce \(.*\) $silent" err.0
-}
-
 # saves_slowly PROGRAM: rank 0 stops while it saves after the first epoch.
 saves_slowly() {
     rm -f s
@@ -228,19 +199,6 @@ saves_slowly() {
 END
 }
 
-@test "ranks that are all suspended for longer than --step-timeout continue" {
-    train 4 3 --log-every 1 --snapshot right
-    late 19 "$watched"
-    until_true 10 stopped "${pids[1]}"
-    kill -STOP "${pids[0]}" "${pids[2]}"
-    sleep 2.5
-    kill -CONT "${pids[@]}"
-    ranks_end 10 0 0 1 2
-    cat err.*
-    [ -z "$(cat err.*)" ]
-    cmp right s
-}
-
 @test "time between collectives does not count for --step-timeout" {
     train 4 2 --log-every 1 --snapshot right
     # All ranks do something else for a long time. Then one rank is late, but within the limit.
@@ -249,14 +207,4 @@ END
     start_ranks 2 ./program --log-every 1 --step-timeout 2.5 --snapshot s
     ranks_end 10 0 0 1
     cmp right s
-}
-
-@test "a rank that fails by itself prints one line" {
-    # The exit handlers take longer than the watchdog sleeps.
-    changed ./program 4 train.c 's/^int main.*/static void nap(void) {\n    usleep(300000);\n}\n\n&\n    atexit(nap);/
-        s/^( *)if \(snapshot_save.*/\1if (t->progress.epochs == 1)\n\1    fail("cannot save");\n&/'
-    start_ranks 2 ./program --log-every 1 --step-timeout 2 --snapshot s
-    ranks_end 8 1 0 1
-    rank_says 0 "cannot save$"
-    rank_says 1 ".*$(in_step 6)"
 }

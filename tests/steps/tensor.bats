@@ -201,21 +201,3 @@ sums() {
 --tensor 4|4 parts of each pair of matrices, on several nodes, which is slow
 END
 }
-
-@test "nodes with different numbers of ranks are refused, because each would divide matrices into as many parts" {
-    local rank
-    # Two nodes of one rank, and one of two ranks.
-    cat >on_nodes <<END
-#!/usr/bin/env bash
-local=(0 0 0 1) count=(1 1 2 2) node=(0 1 2 2)
-LOCAL_RANK=\${local[RANK]} LOCAL_WORLD_SIZE=\${count[RANK]} NCCL_HOSTID=node\${node[RANK]} exec $(program_of 9) "\$@"
-END
-    chmod +x on_nodes
-    start_ranks 4 ./on_nodes
-    ranks_end 20 1 0 1 2 3
-    for rank in 0 1 2 3; do
-        rank_says $rank '.*rank [23] on [^ ]+ has "--tensor 2", rank 0 has "--tensor 1": '
-    done
-    start_ranks 4 ./on_nodes --tensor 2 --csv got
-    ranks_end 20 0 0 1 2 3
-}
