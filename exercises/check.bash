@@ -45,31 +45,6 @@ wrong() {
     exit 1
 }
 
-# broken COMMAND: the check itself cannot go on, because this command has failed. To go on would be wrong: for most checks, an
-# empty result of a command means that nothing differs. The signal also ends the check if a subshell calls this.
-broken() {
-    echo "error: this check failed in the command $1, so it cannot say whether your answer is right" >"$SCRATCH/broken"
-    kill -USR1 $$
-    exit 2
-}
-trap 'cat "$SCRATCH/broken"; kill $(jobs -p) 2>/dev/null; exit 2' USR1
-
-# The commands with which checks find out something. If one fails, and its status is no answer, the check ends.
-for name in awk cksum cp cut grep head ln mkdir mktemp mv od paste readlink sed seq sha256sum sort tail tr uniq wc; do
-    eval "$name() { command $name \"\$@\" || failed \$? $name \"\$@\"; }"
-done
-
-failed() { # STATUS COMMAND...
-    case "$2 $1" in
-    *' 141') ;; # the reader, such as head, has seen enough
-    'grep 1') ;;
-    'grep 2') [[ $3 == -*s* ]] || broken grep ;; # -s allows a missing file
-    'awk 1') [[ $* =~ exit\ [^\}] ]] || broken awk ;; # exit !(mine < right) is an answer
-    *) broken "$2" ;;
-    esac
-    return "$1"
-}
-
 # Of the last run: lines that the course does not print.
 own_lines() {
     cat "$SCRATCH"/out{,.*} "$SCRATCH"/err{,.*} 2>/dev/null | grep -vE "^($course_words) |^(step|stopped|crash) |^launch: |check.bash: line |error|note|wait|^ |^\$" |
@@ -94,7 +69,7 @@ limited() {
 command_line='' program='' main=''
 remember() {
     local name value words=''
-    for name in "${!CPU_DEVICE@}" OBSERVE_{SEED,DELAY,CLOCK,MEASURED} CUDA_VISIBLE_DEVICES RANK LOCAL_RANK WORLD_SIZE \
+    for name in "${!CPU_DEVICE@}" OBSERVE_{SEED,CLOCK} CUDA_VISIBLE_DEVICES RANK LOCAL_RANK WORLD_SIZE \
         "${!MASTER_@}" "${!TORCHELASTIC_@}" log; do
         if [[ -v $name && ${!name@a} == *x* ]]; then
             value=${!name}
@@ -140,7 +115,7 @@ build_mine() {
 compiles() {
     if ! build_mine; then
         cat "$SCRATCH/build"
-        wrong 'it does not compile' "$(place_of_error)"
+        wrong 'it does not compile'
     fi
     ln -srf "$program" "$MINE" # the attendee starts it as work/2.1/train
     # Below the line of a warning, the compiler quotes the source in indented lines.
@@ -155,23 +130,6 @@ untouched() {
     while IFS= read -r file; do
         awk -v task="$TASK" -v file="$file" -f exercises/replace.awk "$file" | cmp -s - "$MINE/${file##*/}" || return
     done < <(sed -n 's/^file //p' "$TASK")
-}
-
-# Whether an error is in a function that the task changes, or in a line that the attendee did not have to change. Some
-# errors in a macro, and those of the linker, name the line of the attendee in another place.
-place_of_error() {
-    local file line name
-    [[ $EXERCISE != debug.* ]] || return 0 # it would tell where the fault is
-    while IFS=: read -r file line; do
-        name=$(awk -v line="$line" '
-            /^[a-z_].*\(/ && !/;$/ { name = $0; sub(/ *\(.*/, "", name); sub(/.*[^A-Za-z0-9_]/, "", name) }
-            NR == line { print name; exit }' "$file")
-        if grep -qE "^in $name$" "$TASK"; then
-            echo "An error is in your part: $name, line $line of $file."
-            return
-        fi
-    done < <(grep -E 'error|undefined|expansion' "$SCRATCH/build" | grep -oE "$MINE/[a-z_0-9]+\.cu?:[0-9]+")
-    echo 'No error names a line of your part. A missing ; or } often shows later: look at the lines above the first error.'
 }
 
 # tool NAME: compiles the program checks/NAME.c, unless an earlier check has. It is $build/exercises/NAME.
@@ -306,7 +264,7 @@ kept() {
 reference_runs() {
     kept "$@" && return
     env -u CPU_DEVICE_CHAOS "$build/$reference" "${small[@]}" "${also[@]}" --csv "$SCRATCH/reference" "$@" >/dev/null ||
-        broken "$build/$reference"
+        { echo "error: $build/$reference fails, so this check cannot say whether your answer is right" && exit 2; }
     cp "$SCRATCH/reference" "$kept.$$" && mv "$kept.$$" "$kept"
 }
 
@@ -528,8 +486,8 @@ data_set() {
     if [ ! -d "$images" ]; then
         mkdir -p "$build/exercises"
         new=$(mktemp -d "$build/exercises/images.XXXXXX")
-        write_images "$new" "$@" || broken "write_images $new"
-        command mv -T "$new" "$images" 2>/dev/null || rm -r "$new" # another check was faster
+        write_images "$new" "$@"
+        mv -T "$new" "$images" 2>/dev/null || rm -r "$new" # another check was faster
     fi
     ln -sfn "$(readlink -f "$images")" "$SCRATCH/data"
 }
@@ -543,9 +501,9 @@ write_images() { # FOLDER TRAIN TEST ROWS COLUMNS
             for (i = 1; i <= count; i++) {
                 for (s = ""; length(s) < pixels;) s = s sprintf("%08d%08d", i * 7919 % 1e8, i * 104729 % 1e8)
                 printf "%s", substr(s, 1, pixels)
-            } }' | tr 0-9 '\000\034\070\124\160\214\250\304\340\374'; } >"$1/$name-images-idx3-ubyte" || return
+            } }' | tr 0-9 '\000\034\070\124\160\214\250\304\340\374'; } >"$1/$name-images-idx3-ubyte"
         { idx_header "$count" && seq "$count" | sed 's/.*\(.\)/\1/' | tr -d '\n' | tr 0-9 '\000-\011'; } \
-            >"$1/$name-labels-idx1-ubyte" || return
+            >"$1/$name-labels-idx1-ubyte"
     done
 }
 

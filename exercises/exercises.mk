@@ -8,7 +8,7 @@ ifneq ($(filter 1.% 2.% 3.% 4.% 5.% 6.% 7.% 8.% 9.% debug.% ex=%,$(MAKECMDGOALS)
 $(error want EX=, such as in: make exercise EX=2.1)
 endif
 # Without DEVICE, the check chooses: its machine may be a node with GPUs, and this one a login node.
-check: ## builds and runs what you wrote, and explains what is wrong (WATCH=1: each time you save; ALL=1: all that you started; SBATCH=1: in a job)
+check: ## builds and runs what you wrote, and explains what is wrong (ALL=1: all that you started; SBATCH=1: in a job)
 	@DEVICE=$(if $(BOTH),,$(DEVICE)) exercises/run.sh check $(EX)
 hint: ## shows the next hint of your exercise
 	@exercises/run.sh hint $(EX)
@@ -33,21 +33,13 @@ SOURCES_OF_MINE := $(filter-out $(filter-out %/$(notdir $(MAIN)).c,$(MAINS_OF_MI
 OBJECTS_OF_MINE := $(patsubst %.c,$(BUILD)/%.o,$(SOURCES_OF_MINE:%.cu=$(BUILD)/%.cu.o))
 STEPS_OF_MINE := $(if $(filter 01_%,$(MAIN)),,$(BUILD)/exercises/observe.o $(BUILD)/steps.a)
 CRASH_OF_MINE := $(BUILD)/exercises/crash.o $(if $(filter %/ladder,$(MAIN)),$(addprefix $(BUILD)/01_single_gpu/ladder/,climb.o fused.o))
-ifneq ($(filter 04_%,$(MAIN)),)
-STEPS_OF_MINE := $(BUILD)/exercises/observe_connect.o $(STEPS_OF_MINE)
-endif
-ifneq ($(filter 05_%,$(MAIN)),)
-STEPS_OF_MINE := $(BUILD)/exercises/observe_fsdp.o $(STEPS_OF_MINE)
-WRAPPED_OF_MINE := ncclAllGather fsdp_gather
-endif
 ifneq ($(filter 05_% 07_% 08_% 09_%,$(MAIN)),)
-WRAPPED_OF_MINE += begin_collective end_collective wait_for
+WRAPPED_OF_MINE := begin_collective end_collective wait_for
 endif
 # Without -ftrack-macro-expansion, gcc would show each error in a macro three times, first at the line of the macro. The
 # attendee's warnings are no errors, even with WERROR. With -O1, gcc needs two thirds of the time.
 $(OBJECTS_OF_MINE): private CFLAGS += -O1 -Wno-error $(if $(findstring clang,$(shell $(CC) --version)),,-ftrack-macro-expansion=0) \
-	$(if $(STEPS_OF_MINE),-include exercises/observe.h) \
-	$(if $(filter 04_%,$(MAIN)),-include exercises/observe_connect.h)
+	$(if $(STEPS_OF_MINE),-include exercises/observe.h)
 $(PROGRAM_OF_MINE): $(OBJECTS_OF_MINE) $(if $(filter $(PROGRAM_OF_MINE).o,$(OBJECTS_OF_MINE)),,$(BUILD)/$(MAIN).o) \
 	$(CRASH_OF_MINE) $(STEPS_OF_MINE) $(COMMON_ARCHIVES)
 	@mkdir -p $(@D)

@@ -45,8 +45,6 @@ void observe(const char *function, size_t values, int type, cudaStream_t stream)
     while (i < MOST_KINDS - 1 && seen[i].function &&
            (strcmp(seen[i].function, function) || seen[i].type != type || seen[i].stream != number))
         i++;
-    if (observe_call)
-        observe_call(function);
     seen[i].function = function;
     seen[i].type = type;
     seen[i].stream = number;
@@ -133,13 +131,15 @@ uint64_t observe_seed(uint64_t seed) {
     return getenv("OBSERVE_SEED") ? seed + observe_rank() : seed;
 }
 
-#undef device_bytes
-size_t observe_device_bytes(const char *kind) {
-    const char *more = getenv("OBSERVE_MEASURED");
-    return device_bytes(kind) + (more ? atol(more) : 0);
+static double clock_speed(void) {
+    const char *times = getenv("OBSERVE_CLOCK");
+    return times ? atof(times) : 1;
 }
 
 double observe_seconds(void) {
-    const char *times = getenv("OBSERVE_CLOCK");
-    return (seconds)() * (times ? atof(times) : 1);
+    return (seconds)() * clock_speed();
+}
+
+int observe_poll(struct pollfd *fds, nfds_t count, int milliseconds) {
+    return (poll)(fds, count, milliseconds < 0 ? -1 : milliseconds / clock_speed());
 }

@@ -5,14 +5,12 @@
 #include "common/device/device.h"
 #include "common/kernels/kernels.h"
 #include <nccl.h>
+#include <poll.h>
 
 enum { NO_TYPE = -1 };
 
 // Counts a call on this stream (NULL: of no stream) that is given this number of values.
 void observe(const char *function, size_t values, int type, cudaStream_t stream);
-
-// A step may define it: is called before each of these calls.
-__attribute__((weak)) void observe_call(const char *function);
 
 // Returns the rank of this process.
 int observe_rank(void);
@@ -25,16 +23,13 @@ uint64_t observe_seed(uint64_t seed);
 
 // With OBSERVE_CLOCK=N, the clock runs N times as fast.
 double observe_seconds(void);
+int observe_poll(struct pollfd *fds, nfds_t count, int milliseconds);
 
 #define seconds() observe_seconds()
+#define poll(fds, count, milliseconds) observe_poll(fds, count, milliseconds)
 
 // Remembers where t->order is on the device.
 void observe_copy(const void *to, size_t bytes, enum cudaMemcpyKind kind);
-
-// With OBSERVE_MEASURED=N, each kind of device memory has N bytes more than it has.
-size_t observe_device_bytes(const char *kind);
-
-#define device_bytes observe_device_bytes
 
 #define gather_batch(set, order, first, rows, x, y, stream)                                        \
     (observe_samples(order, first, rows), gather_batch(set, order, first, rows, x, y, stream))

@@ -150,7 +150,7 @@ check_all() {
 check_and_say() { # NUMBER
     local next status=0
     echo "Exercise $1, work/$1:"
-    DRAW=$(command -v python3) check_one "$1" || status=$?
+    check_one "$1" || status=$?
     if [ $status != 0 ]; then
         [ $status != 1 ] || printf '\nExercise %s is not solved yet. make hint shows a hint.\n' "$1"
         return $status
@@ -176,24 +176,14 @@ submit() { # NUMBER
 }
 
 check() { # [NUMBER]
-    local number before=
+    local number
     [ -z "${ALL:-}" ] || { check_all && return; }
     number=$(chosen "${1:-}") || exit
     if [ -n "${SBATCH:-}" ]; then
         submit "$number"
-        return
-    elif [ -z "${WATCH:-}" ]; then
+    else
         check_and_say "$number"
-        return
     fi
-    while true; do
-        if [ "$(stat -c %Y%s "work/$number"/*.*)" != "$before" ]; then
-            before=$(stat -c %Y%s "work/$number"/*.*)
-            check_and_say "$number"
-            echo 'Waiting for changes; Ctrl-C ends this.'
-        fi
-        sleep 0.5
-    done
 }
 
 # Shows one hint more each time.

@@ -14,11 +14,10 @@ modelled() {
     [ "$built" = cpu ] || build_mine || wrong "it does not compile for the CPU device: $(grep -m 1 error "$SCRATCH/build")"
     set -- "$@" --log-every 100
     rm -f "$SCRATCH"/{mine,right}.*.json # a run before may have had more ranks
-    if ! kept phases "$@" || { [ -n "${DRAW:-}" ] && ! [ "$kept.svg" -nt "$build/$main" ]; }; then
+    if ! kept phases "$@"; then
         options=()
         program=$build/$main must_run "$@" --trace "$SCRATCH/right.json"
         options=("${mine[@]}")
-        draw right "$kept.svg"
         phases right >"$kept.$$" && mv "$kept.$$" "$kept"
     fi
     cp "$kept" "$SCRATCH/right.phases"
@@ -39,22 +38,12 @@ as_fast() {
     ok "on $1 GPUs (modelled h100), a training step takes $mine ms; in the step, it takes $right ms"
 }
 
-# draw mine|right FILE: with DRAW, writes a picture of a training step of rank 0, from the traces.
-draw() {
-    [ -z "${DRAW:-}" ] || tools/trace.py "$SCRATCH/$1.json" --svg "$2" --ranks 0:0 --steps 2:2 >/dev/null 2>&1 || rm -f "$2"
-}
-
 # hides_sums [LINE]: while the ranks sum the gradients of a layer, they compute those of the layers before it, as much as in
 # the step. The line explains that they do not.
 # shellcheck disable=SC2120 # most callers need no line
 hides_sums() {
     local mine right part
     modelled 2 --hidden 2048,2048,2048
-    draw mine "$MINE/mine.svg"
-    if [ -n "${DRAW:-}" ] && [ -e "$MINE/mine.svg" ] && [ -e "$kept.svg" ]; then
-        cp "$kept.svg" "$MINE/step.svg"
-        ok "$MINE/mine.svg and step.svg show a training step of yours and of the step; a browser opens them"
-    fi
     host_does_not_wait
     read -r mine part right _ <<<"$(awk '/^all: hidden/ { printf "%s %s ", $3, $4 }' "$SCRATCH"/{mine,right}.phases)"
     awk -v mine="$mine" -v right="$right" 'BEGIN { exit !(mine >= 0.8 * right) }' ||

@@ -13,7 +13,7 @@ compares_kernel() {
             continue
         fi
         make -s DEVICE="$device" BUILD="$build" MINE="$MINE" MAIN="$main" "$build/$MINE/$name" >"$SCRATCH/build" 2>&1 ||
-            { cat "$SCRATCH/build" && wrong "$file does not compile" "$(place_of_error)"; }
+            { cat "$SCRATCH/build" && wrong "$file does not compile"; }
         if ! limited "$build/$MINE/$name" "$1" >"$SCRATCH/out" 2>"$SCRATCH/err"; then
             mapfile -t lines < <(cat "$SCRATCH/out" && head -n 3 "$SCRATCH/err")
             rm "$SCRATCH/out" "$SCRATCH/err" # the line that explains is a part of the message

@@ -92,9 +92,3 @@ listener() {
     pids[100]=$!
     within 10 grep -qs listening "$SCRATCH/ready" || wrong 'exercises/checks/listener.c does not start'
 }
-
-# connects: opens a connection to rank 0. Its number is $connection.
-connects() {
-    exec {connection}<>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT" ||
-        wrong 'rank 0 does not listen any more' "$(head -n 3 "$SCRATCH/err.0")"
-}

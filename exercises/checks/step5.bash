@@ -49,29 +49,3 @@ allocated() {
             "Expected: $text, for $2 floats." "${@:3}"
     ok "a rank allocates $text for '$1'"
 }
-
-# prefetches: with 2 ranks, a layer is computed while the next one is gathered. observe_fsdp.c tries it.
-prefetches() {
-    rm -f "$SCRATCH/prefetch"
-    OBSERVE_PREFETCH=$SCRATCH/prefetch must_run 2
-    grep -qsx 'compute yes' "$SCRATCH/prefetch" || wrong 'a layer is computed only when the next one is gathered' \
-        'f->stream must wait for the event of this layer only, and the gathers must run on f->comm_stream. They run in the' \
-        'order in which you queue them, so this layer comes first.'
-    ok 'while rank 1 is late for the gather of a layer, rank 0 computes the layer before'
-    ! grep -qsx 'gather no' "$SCRATCH/prefetch" ||
-        wrong 'the gather of the next layer does not start before a layer is computed' \
-            'fsdp_gather must queue it before it returns. Then the caller queues the computation.'
-    [ "$(grep -csx 'gather yes' "$SCRATCH/prefetch")" = 3 ] || wrong 'fsdp_gather is called in another way than in the step'
-    ok 'while a layer is computed, the next one is gathered'
-}
-
-# prefetch_off: with --prefetch 0, no layer is gathered ahead.
-prefetch_off() {
-    rm -f "$SCRATCH/prefetch"
-    OBSERVE_PREFETCH=$SCRATCH/prefetch must_run 2 --prefetch 0
-    # When backward begins, the buffer of layer 1 still holds this layer.
-    [ "$(grep -csx 'gather yes' "$SCRATCH/prefetch")" -le 1 ] ||
-        wrong 'with --prefetch 0, the next layer is gathered while a layer is computed' \
-            'The option sets f->prefetch to 0. Then a gather starts only when its own layer is needed.'
-    ok 'with --prefetch 0, no layer is gathered ahead'
-}

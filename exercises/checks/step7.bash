@@ -20,18 +20,6 @@ costs_agree() {
     ok "with $(ranks "$@"), rank 0 computes the bytes that it measures"
 }
 
-# computes RANKS OPTION...: if device_bytes returns more than there is, the computed numbers are still the right ones.
-computes() {
-    local row measured computed more=1000000
-    OBSERVE_MEASURED=$more must_run "$@"
-    for row in parameters gradients optimizer gathered activations; do
-        read -r measured computed <<<"$(table_row "$row")"
-        [ $((measured - computed)) = $more ] || wrong "in the row \"$row\", the second number is measured, too" \
-            'Compute it without device_bytes, because you want to know it before you have a GPU.'
-    done
-    ok 'the second number of each row is computed'
-}
-
 # table_row ROW: the measured and the computed bytes in this row of the table.
 table_row() {
     awk -v row="  $1 " 'index($0, row) == 1 { split(substr($0, 15), number, " "); print number[1], number[2] }' "$SCRATCH/out"

@@ -11,7 +11,7 @@ setup_file() {
     export BUILD=build/test DEVICE=cpu
     need_train 02_multigpu_fork/train 03_multigpu_launcher/launch
     cd "$root" || return
-    local objects=(steps.a exercises/{crash,observe{,_connect,_fsdp},checks/{kernels,pieces}}.o)
+    local objects=(steps.a exercises/{crash,observe,checks/{kernels,pieces}}.o)
     if command -v g++ >/dev/null; then
         local kernels=(*/kernels/*.cu)
         kernels=("${kernels[@]/#/exercises/}")

@@ -19,12 +19,6 @@ mine_with() {
     [[ $output == *"hello from 0"*crash* ]]
 }
 
-@test "a crash in the course's code names it, and the attendee's line that leads there" {
-    mine_with 'begin_step(NULL, 1);'
-    checked 2.1 1 'It crashes in '
-    grep -qE "It crashes in begin_step, model.c:[0-9]+\. The call that leads there is in train_step, $mine/train.c:[0-9]+\.$" "$mine/said"
-}
-
 # repeats NUMBER ANSWER TEXT: the check refuses this wrong answer, and the command that it shows prints the text.
 repeats() {
     answer "$1" wrong "$2"
@@ -40,24 +34,6 @@ repeats() {
     checked debug.1 1 ': CPU_DEVICE_COMPUTE=0 CPU_DEVICE_MODEL=h100'
     answer debug.11 wrong 2
     checked debug.11 1 "exercises/checks/cluster.sh $mine/step4-launcher.sbatch"
-}
-
-@test "warnings come without lines of make, and a copy of a source with a main does no harm" {
-    mine_with 'int unused;'
-    cp "$mine/train.c" "$mine/before.c"
-    checked 2.1 0 'unused variable'
-    run sed '/^ok /,$d' "$mine/said"
-    [ "$output" = "$(grep -E "^( |$mine/train.c:.*: warning: )" "$mine/said")" ]
-}
-
-@test "a check of hidden sums draws the attendee's training step, and that of the step" {
-    answer 2.4
-    DRAW=1 checked 2.4 0 "$mine/mine.svg and step.svg show a training step"
-    grep -q '([1-9][0-9]%) of the sums' "$mine/said"
-    cmp "$mine/mine.svg" "$mine/step.svg"
-    edit "$mine/train.c" 's/ncclSum, t->comm, t->comm_stream/ncclSum, t->comm, t->stream/'
-    DRAW=1 checked 2.4 1 'backward hides 0 us of the sums'
-    refute cmp -s "$mine/mine.svg" "$mine/step.svg"
 }
 
 runs() { # whether the program runs

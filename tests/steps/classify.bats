@@ -45,16 +45,6 @@ classify() {
     [[ ${lines[2]} =~ ^says\ 0\ \([0-9.]+%\)\ +says\ 3\ \([0-9.]+%\)\ +says\ 6\ \([0-9.]+%\)$ ]]
 }
 
-@test "the last answer is the first wrong one, with its label" {
-    run classify --snapshot untrained
-    [ "$status" = 0 ]
-    [[ ${lines[-1]} =~ says\ ([0-9])\ \([0-9.]+%\),\ but\ the\ label\ is\ ([0-7])$ ]]
-    [ "${BASH_REMATCH[1]}" != "${BASH_REMATCH[2]}" ]
-    # Below the columns of the last image, the white place is that of the label.
-    label=${BASH_REMATCH[2]}
-    [ "$(awk -v line=$((label / 4)) 'NR == line + 1 { print substr($0, length($0) - 3) }' <<<"$output" | grep -bo @ | cut -d: -f1)" = $((label % 4)) ]
-}
-
 @test "wrong options are refused in one line" {
     fails 2 "--snapshot FILE is missing" classify
     fails 1 "no-such-file" classify --snapshot no-such-file

@@ -54,14 +54,6 @@ adjust() {
     grep -q '^model     resnet8 width 8, 3x32x32, ' out
 }
 
-# The scratch memory holds at most patch_workspace() bytes of windows: 12 images for the second layer of this cnn.
-@test "a convolution computes a large batch in parts, which change only rounding" {
-    train 1 1 $cnn --data synthetic --batch 60 --max-steps 3 --csv one
-    grep -q "^memory .*, scratch 8.0 MB$" out
-    train 5 3 $cnn --data synthetic --batch 60 --max-steps 3 --csv csv
-    near 3 3e-6 one csv
-}
-
 # bats test_tags=test-all
 @test "a rank's memory and traffic match the formulas" {
     for model in "$cnn" "$resnet" "$gpt --max-steps 6"; do
@@ -113,7 +105,7 @@ units() {
 END
 }
 
-@test "--summary prints one table in each step, and its sums leave out the layers in a block" {
+@test "--summary prints the same table in steps 1 and 7, and its sums leave out the layers in a block" {
     train 1 1 $resnet --max-steps 1 --summary
     sed -n '/^layer /,/^total /p' out >table
     grep -q '^  shortcut convolution ' table
@@ -121,10 +113,8 @@ END
         /^total/ { exit p != $(n - 2) || f != $(n - 1) || b != $n }
         !/^ / { p += $(n - 2); f += $(n - 1); b += $n }
         END { if (!p || !f) exit 1 }'
-    for step in 2 5 7; do
-        train $step 2 $resnet --max-steps 1 --summary
-        sed -n '/^layer /,/^total /p' out | diff table -
-    done
+    train 7 2 $resnet --max-steps 1 --summary
+    sed -n '/^layer /,/^total /p' out | diff table -
 }
 
 @test "a batch that is too large for the device's memory: the error says what each kind of memory takes" {

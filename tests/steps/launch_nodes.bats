@@ -184,37 +184,30 @@ told() {
         diff <(printf '%s\n' RANK=$rank LOCAL_RANK=$((rank % 2)) WORLD_SIZE=$world LOCAL_WORLD_SIZE=2 \
             GROUP_RANK=$((rank / 2)) GROUP_WORLD_SIZE="$2" ROLE_RANK=$rank ROLE_WORLD_SIZE=$world MASTER_ADDR="$3" \
             MASTER_PORT="${ports[$1]}" TORCHELASTIC_RESTART_COUNT=0 TORCHELASTIC_USE_AGENT_STORE=False "${@:4}" | sort) \
-            <(sed 's/\(RUN_ID=\)[0-9]*-[0-9]*$/\1new/' "$1/env.0.$rank")
+            "$1/env.0.$rank" || return
     done
-    [ "$(grep -h RUN_ID "$1"/env.* | sort -u | wc -l)" = 1 ]
 }
 
-@test "launchers start in any order, with an IPv4 or IPv6 address, and ranks get their variables" {
-    three() { begin four "$1" --nnodes 3 --max-restarts 7 --run-id "my run"; }
+@test "launchers start in any order, with an IPv6 address, and ranks get their variables" {
+    three() { begin run "$1" --nnodes 3 --max-restarts 7 --run-id "my run" --master-addr ::1; }
     three 2
     three 1
-    begin six 1 --master-addr ::1
     sleep 2 # seconds apart
-    begin six 0 --master-addr ::1
     three 0
-    within 5 started four 0 6
-    told four 3 127.0.0.1 "TORCHELASTIC_RUN_ID=my run" TORCHELASTIC_MAX_RESTARTS=7
-    within 5 started six 0
-    told six 2 ::1 TORCHELASTIC_RUN_ID=new TORCHELASTIC_MAX_RESTARTS=0
-    finish six 0
-    both_silent six
+    within 5 started run 0 6
+    told run 3 ::1 "TORCHELASTIC_RUN_ID=my run" TORCHELASTIC_MAX_RESTARTS=7
     for rank in 0 1 2 3 4; do
-        tell four 0 $rank "exit 0"
+        tell run 0 $rank "exit 0"
     done
-    within 5 ended four 0 0 1 2 3 4
+    within 5 ended run 0 0 1 2 3 4
     # A node whose ranks have ended waits for the others.
     for node in 0 1 2; do
-        run ! is_gone "${launchers[four.$node]}"
+        run ! is_gone "${launchers[run.$node]}"
     done
-    tell four 0 5 "exit 0"
+    tell run 0 5 "exit 0"
     for node in 0 1 2; do
-        ends four $node 0
-        said four $node
+        ends run $node 0
+        said run $node
     done
 }
 
@@ -233,25 +226,14 @@ again() { # RESTART OF
     within 5 started run 0
     kill -9 "$(cat run/started.0.2)"
     within 5 started run 1
-    tell run 1 0 "exit 3"
-    within 5 started run 2
-    tell run 2 3 "exit 4" &
-    tell run 2 1 "exit 5"
-    within 5 started run 3
     # A node whose ranks have ended starts again with the others.
-    tell run 3 2 "exit 0"
-    tell run 3 3 "exit 0"
-    within 5 ended run 3 2 3
-    tell run 3 1 "exit 6"
-    within 5 started run 4
-    tell run 4 3 "exit 7"
-    finish run 5
-    # If two ranks fail at once, either may be first and end the other.
-    grep -qE "$(first 1 2 "exit code 5")|$(first 3 2 "exit code 4")" run/err.[01]
-    sed -i '/attempt 2/d' run/err.[01]
-    said run 0 "$(again 1 5)" "$(first 0 1 "exit code 3")" "$(again 2 5)" "$(again 3 5)" \
-        "$(first 1 3 "exit code 6")" "$(again 4 5)" "$(again 5 5)"
-    said run 1 "$(first 2 0 "signal 9, Killed")" "$(first 3 4 "exit code 7")"
+    tell run 1 2 "exit 0"
+    tell run 1 3 "exit 0"
+    within 5 ended run 1 2 3
+    tell run 1 1 "exit 6"
+    finish run 2
+    said run 0 "$(again 1 5)" "$(first 1 1 "exit code 6")" "$(again 2 5)"
+    said run 1 "$(first 2 0 "signal 9, Killed")"
 
     within 5 started last 0
     tell last 0 1 "exit 8"
@@ -292,15 +274,9 @@ again() { # RESTART OF
     launch=$PWD/connected
     export SLOW=0.5
     begin_both back --max-restarts 1
-    begin_both never
     within 5 started back 0
-    within 5 started never 0
     touch cut
     within 15 ended back 0 0 1 2 3
-    within 5 ended never 0 0 1 2 3
-    both_end never 1 1
-    said never 0 "node 1 is lost: its launcher is silent"
-    said never 1 "node 0 has not answered $(at never), for [0-9]+ s \(--join-timeout\)"
     run ! started back 1 1
     rm cut
     finish back 1
@@ -311,17 +287,12 @@ again() { # RESTART OF
     for run in zero one; do
         begin_both $run --max-restarts 3
     done
-    begin_both kind --shutdown-timeout 1000
     begin_both user
-    for run in zero one kind user; do
+    for run in zero one user; do
         within 10 started $run 0
     done
-    for rank in 0 1 2 3; do
-        tell kind 0 $rank "trap 'exit 0' TERM; : >kind.$rank"
-    done
     has() { [ "$(find "$1" -name "$2" | wc -l)" = "$3" ]; }
-    within 5 has kind "kind.*" 4
-    kill "${launchers[zero.0]}" "${launchers[one.1]}" "${launchers[kind.0]}"
+    kill "${launchers[zero.0]}" "${launchers[one.1]}"
     kill -USR1 "${launchers[user.1]}"
     both_end zero 143 1
     both_end one 1 143
@@ -333,13 +304,6 @@ again() { # RESTART OF
         sound $run 0
         ended $run 0 0 1 2 3
     done
-    # After the ranks of one node have ended, the others may need some time.
-    within 5 ended kind 0 0 1
-    tell kind 0 2 "exit 0"
-    tell kind 0 3 "exit 0"
-    both_end kind 0 0
-    said kind 1
-
     within 5 has user "signals.*" 2
     finish user 0
     [ "$(cd user && echo signals.*)" = "signals.2 signals.3" ]

@@ -6,7 +6,6 @@
 # shellcheck disable=SC2030,SC2031,SC2034,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 load every_step
-more_programs=(06_allreduce_demo/allreduce)
 
 adjust() {
     simple=$root/tests/steps/profile/simple.model
@@ -93,33 +92,6 @@ has() {
     [ "$(head -n 1 csv)" = step,loss,epoch,epoch_loss,test_loss,accuracy,modelled_seconds,lr ]
     # Five training steps of 300 + 500 us.
     has csv modelled_seconds=0.004
-}
-
-@test "with CPU_DEVICE_COMPUTE=0, no loss is shown" {
-    export CPU_DEVICE_MODEL=$simple CPU_DEVICE_COMPUTE=0
-    for number in 2 5; do
-        train $number 2 --log-every 2 --profile --csv csv
-        grep -qx 'epoch 1/1  step 2/5  loss -' out
-        grep -qE '^epoch 1/1  loss -  test loss -  accuracy -  modelled [0-9.]+ s  [0-9]+ images/s$' out
-        grep -qE '^2,,,,,,,0.05,{10}$' csv
-        grep -qE '^5,,1,,,,[0-9.]+,,[0-9.e-]+,' csv
-        refute grep -iw nan out csv # -w, because the log also names a random folder
-    done
-}
-
-@test "step 6 calls its times modelled, and shows no sums that were not computed" {
-    export CPU_DEVICE_MODEL=$simple
-    allreduce() {
-        timeout 60 "$build/06_allreduce_demo/allreduce" --nproc 2 --count 1000 --max-bytes 64 --csv csv >log
-    }
-    allreduce
-    [ "$(grep -c 'modelled times$' log)" = 2 ]
-    grep -q '^allreduce,8,2,out,141.2[0-9]*,.*,0$' csv
-    mv csv computed
-    CPU_DEVICE_COMPUTE=0 allreduce
-    cut -d, -f1-7 computed | cmp - <(cut -d, -f1-7 csv) # the same times
-    [ "$(cut -d, -f8 csv | sort -u)" = $'\nwrong' ]
-    grep -qx '   wanted: 2 \* 1 / 2 = 1 everywhere, #wrong -' log
 }
 
 # A GPU has no timeline of its own, so watch/gpu_trace.c writes the spans. Here it replaces watch/cpu_trace.c.

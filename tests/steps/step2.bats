@@ -121,33 +121,24 @@ refused() {
     refused 2 "--batch 121 $(text_of INDIVISIBLE) 2 ranks; 120 and 122 are" --nproc 2 --batch 121
 }
 
-# By the variables that each launcher sets for its rank % and the number of its ranks.
 @test "under a launcher that starts several processes, rank 0 asks for one process" {
-    # The interactive shell of an salloc is the only task of its step. A batch script is no task.
-    # shellcheck disable=SC2034 # they are used by name
-    torchrun="RANK=% WORLD_SIZE=#" mpich="PMI_RANK=% PMI_SIZE=#" mpi="OMPI_COMM_WORLD_RANK=% OMPI_COMM_WORLD_SIZE=#"
-    flux="FLUX_TASK_RANK=% FLUX_JOB_SIZE=# $mpich"
-    slurm="SLURM_PROCID=% SLURM_STEP_NUM_TASKS=#" batch="SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_JOB_ID=7"
-    in_place() { # RANK COUNT VARIABLES COMMAND...
-        local variables=${3//%/$1}
-        # shellcheck disable=SC2086 # words
-        env ${variables//#/$2} "${@:4}"
-    }
-    while read -r family name; do
+    local name variables # with % for the rank and # for the number of ranks
+    while IFS='|' read -r name variables; do
+        # shellcheck disable=SC2046 # words
+        in_place() { env $(sed "s/%/$1/g; s/#/$2/g" <<<"$variables") timeout 60 "${@:3}"; }
         fails 2 "this program starts its ranks itself, but $name has started it 3 times: start it once, as $two --nproc 3" \
-            in_place 0 3 "${!family}" "$two"
+            in_place 0 3 "$two"
+        run --separate-stderr in_place 2 3 "$two"
+        [ "$status" = 2 ]
+        [ -z "$stderr$output" ]
+        in_place 0 1 "$two" --nproc 2 "${options[@]}" --epochs 1
     done <<'END'
-torchrun a launcher
-mpi mpirun
-flux flux
-slurm srun
+a launcher|RANK=% WORLD_SIZE=#
+mpirun|OMPI_COMM_WORLD_RANK=% OMPI_COMM_WORLD_SIZE=#
+srun|SLURM_PROCID=% SLURM_STEP_NUM_TASKS=#
 END
-    run --separate-stderr in_place 2 3 "$slurm" timeout 20 "$two"
-    [ "$status" = 2 ]
-    [ -z "$stderr$output" ]
-    for variables in "${torchrun//#/1}" "$batch" "$slurm $batch ${mpi//#/1}"; do
-        in_place 0 2 "$variables" timeout 60 "$two" --nproc 2 "${options[@]}" --epochs 1
-    done
+    # A batch script is no task.
+    SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_JOB_ID=7 timeout 60 "$two" --nproc 2 "${options[@]}" --epochs 1
 }
 
 @test "--nproc gpu starts a rank for each visible GPU" {

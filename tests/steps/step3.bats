@@ -210,33 +210,3 @@ END
 0 snapshot_save 2|0
 END
 }
-
-# start_stopped RANK FUNCTION NTH: starts a job of three ranks in which this rank stops at its nth call of the function.
-start_stopped() {
-    KILL_AT="$* 19" start "$launch" --nproc-per-node 3 --max-restarts "${restarts:-0}" "$watched" "${options[@]}" --snapshot s
-    until_true 30 find_ranks 3
-    until_true 30 stopped "${ranks[$1]}"
-}
-
-# Continues a stopped rank, unless the launcher has already ended it because another rank failed.
-resume() { # PID
-    kill -CONT "$1" 2>/dev/null || true
-}
-
-@test "a signal before the training ends the job, also if restarts remain" {
-    local restarts=1
-    train 3 3 --snapshot right
-    for place in "USR1 0 cudaSetDevice 1" "TERM 2 ncclCommInitRank 1"; do
-        rm -f s
-        read -r signal rank function nth <<<"$place"
-        start_stopped "$rank" "$function" "$nth"
-        kill -"$signal" "$pid"
-        resume "${ranks[rank]}"
-        timeout "$(patience 20)" cat <&"$alive"
-        exec {alive}<&-
-        wait "$pid" || true
-        refute grep -q 'restart 1' err
-        train 3 3 --snapshot s
-        cmp right s
-    done
-}

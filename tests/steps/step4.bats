@@ -62,15 +62,6 @@ END
     for other in 0 1; do
         rank_says $other "rank 2 \(pid ${pids[2]} on $(hostname)\) has ended while rank [01] was in AllReduce .* at .*agree\.c:[0-9]+\)$"
     done
-    # A rank is killed in the next collective, which broadcasts the initial parameters. Rank 0 must not save them.
-    changed ./program 4 train.c '1s,^,#include <signal.h>\n,;/^static void start/,/^}/s/^( *)COLLECTIVE/\1if (t->rank == 1)\n\1    raise(SIGKILL);\n&/'
-    rm -f s
-    start_ranks 3 ./program --snapshot s
-    ranks_end 5 1 0 2
-    for other in 0 2; do
-        rank_says $other ".*rank 1 \(pid ${pids[1]} on $(hostname)\) has ended.*$(in_step 0)"
-    done
-    [ ! -e s ]
 }
 
 # late SIGNAL PROGRAM OPTION...: rank 1 of 3 gets a signal in its third step, in which the gradients are summed by the
@@ -113,31 +104,6 @@ gives_up_after() { # SECONDS RANK...
     ends 1
     ! grep -q cudaErrorLaunchTimeout err || skip "a display uses this GPU, and its driver ended the kernel that waited"
     grep -q -- --step-timeout err
-}
-
-# saves_slowly PROGRAM: rank 0 stops while it saves after the first epoch.
-saves_slowly() {
-    rm -f s
-    KILL_AT="0 fsync 3 19" start_ranks 3 "$1" --log-every 1 --step-timeout 1 --snapshot s
-    until_true 20 stopped "${pids[0]}"
-}
-
-# bats test_tags=test-all
-@test "a save may take longer than --step-timeout, but not ten times as long" {
-    train 4 3 --log-every 1 --snapshot right
-    saves_slowly "$watched"
-    sleep 3 # the limit of a collective that does not wait for a save is over
-    kill -CONT "${pids[0]}"
-    ranks_end 10 0 0 1 2
-    cmp right s
-    # A disk that never answers.
-    saves_slowly "$watched"
-    ranks_end 15 1 1 2
-    for rank in 1 2; do
-        rank_says $rank "$(text_of NOT_ENDED) 10 s \(10 times --step-timeout, because of a save\): .*$(in_step 6)"
-    done
-    kill -CONT "${pids[0]}"
-    ranks_end 10 1 0
 }
 
 @test "after the watchdog has given up, the process prints and saves nothing" {

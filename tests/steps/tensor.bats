@@ -187,17 +187,3 @@ sums() {
     train 9 4 --snapshot text/s $layout
     right=text all_come_through 9 4 $layout <<<"2 ncclReduceScatter 60"
 }
-
-@test "parts on the same node or on two nodes have the losses of step 1, and the banner tells which" {
-    local more line
-    train 1 1 --csv right
-    while IFS='|' read -r more line; do
-        nodes 2 2 "$(program_of 9)" --csv got $more
-        grep -qx "tensor    $line" out
-        same_digits right got
-        rm got
-    done <<'END'
-|2 parts of each pair of matrices
---tensor 4|4 parts of each pair of matrices, on several nodes, which is slow
-END
-}

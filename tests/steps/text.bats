@@ -26,14 +26,6 @@ adjust() {
         END { exit epochs != 2 }' csv
 }
 
-@test "a folder with input.txt is a text, and --context has its effect there" {
-    mkdir folder
-    cp "$BATS_FILE_TMPDIR/text" folder/input.txt
-    train 1 1 --data folder --max-steps 1
-    grep -qx "data      folder: 192 training and 21 test sequences of 56 tokens (bytes), loss in nats per token" out
-    refute grep '^note' out
-}
-
 @test "a snapshot continues with its text only" {
     sed 's/^1234$/1235/' "$BATS_FILE_TMPDIR/text" >other # one of 12000 bytes is enough
     train 1 1 --snapshot s --epochs 1

@@ -1,6 +1,6 @@
-// Linked into a step with --wrap for each of the calls below. Adds a line for each call to the file
-// WATCH_LOG, and sends signal S to rank R before its Nth call of a function where KILL_AT is
-// "R FUNCTION N S". R is -1 for a process that has no rank yet.
+// Linked into a step with --wrap for each of the calls below. Sends signal S to rank R before its
+// Nth call of a function where KILL_AT is "R FUNCTION N S". R is -1 for a process that has no rank
+// yet.
 #include "common/data/data.h"
 #include "common/snapshots/snapshot.h"
 #include "common/training/report.h"
@@ -21,12 +21,7 @@ static void called(const char *name) {
     static int calls;
     char function[64] = "";
     int rank, nth, signal;
-    const char *at = getenv("KILL_AT"), *log = getenv("WATCH_LOG");
-    FILE *file = log ? fopen(log, "a") : NULL;
-    if (file) {
-        fprintf(file, "rank %d calls %s\n", own_rank(), name);
-        fclose(file);
-    }
+    const char *at = getenv("KILL_AT");
     if (at && sscanf(at, "%d %63s %d %d", &rank, function, &nth, &signal) == 4 &&
         rank == own_rank() && !strcmp(function, name) && ++calls == nth)
         kill(getpid(), signal);
@@ -46,9 +41,6 @@ WATCHED(cudaError_t, cudaSetDevice, (int device), (device))
 WATCHED(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * id), (id))
 WATCHED(ncclResult_t, ncclCommInitRank, (ncclComm_t * comm, int n, ncclUniqueId id, int rank),
         (comm, n, id, rank))
-WATCHED(ncclResult_t, ncclCommSplit,
-        (ncclComm_t comm, int color, int key, ncclComm_t *part, ncclConfig_t *config),
-        (comm, color, key, part, config))
 WATCHED(ncclResult_t, ncclAllReduce,
         (const void *from, void *to, size_t n, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
          cudaStream_t stream),

@@ -36,7 +36,8 @@ calls() { # PATTERN: how many there were of apt-get
     stand_in id 'echo 1000'
     stand_in sudo 'exit 1'
     run --separate-stderr make lint </dev/null
-    [ "$status" = 2 ] && [ -z "$output" ]
+    [ "$status" = 2 ]
+    [ -z "$output" ]
     [ "${stderr_lines[0]}" = "error: missing packages: clang-format cppcheck" ]
     [ "${stderr_lines[1]}" = "  Debian, Ubuntu:  sudo apt-get update && sudo apt-get install clang-format cppcheck" ]
     [[ ${stderr_lines[2]} =~ ^'  Fedora, RHEL:    sudo dnf install '[a-z] ]]
@@ -46,7 +47,8 @@ calls() { # PATTERN: how many there were of apt-get
     [[ ${lines[0]} == "error: missing packages:"*" g++"* ]]
     NVCC='' run tools/deps.sh run </dev/null
     [[ $output != *g++* ]]
-    [ ! -e build ] && [ ! -e calls ]
+    [ ! -e build ]
+    [ ! -e calls ]
 }
 
 @test "root and sudo users see the packages and their size before the installation" {

@@ -13,7 +13,9 @@ SCRIPT
     chmod +x bin/nvidia-cuda-mps-control
     export TMPDIR=$PWD/tmp
     PATH=$PWD/bin:$PATH run "$root/tools/mps.sh" sh -c 'test -e "$CUDA_MPS_PIPE_DIRECTORY/control" && exit 7'
-    [ "$status" = 7 ] && [ "$(xargs <log)" = "on quit" ] && [ -z "$(ls tmp)" ]
+    [ "$status" = 7 ]
+    [ "$(xargs <log)" = "on quit" ]
+    [ -z "$(ls tmp)" ]
     PATH=/usr/bin:/bin fails 1 "error: nvidia-cuda-mps-control is not here" "$root/tools/mps.sh" touch ran
     [ ! -e ran ]
 }

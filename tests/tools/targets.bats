@@ -64,9 +64,11 @@ says() { # TEXT...
     tools/trace.py --check build/trace/step7/merged.json
     grep -q "training steps 2 to 3 of 2 rank" build/trace/step7/steps.svg
     run make -j2 DEVICE=cpu trace-step6 ARGS='--count 1000 --max-bytes 2M'
-    [ "$status" = 0 ] && says 'allreduce        2097152' 'build/trace/step6/steps.svg: a picture'
+    [ "$status" = 0 ]
+    says 'allreduce        2097152' 'build/trace/step6/steps.svg: a picture'
     run make DEVICE=cpu trace-step10
-    [ "$status" = 2 ] && says 'There is no trace-step10: the steps are step1 step2'
+    [ "$status" = 2 ]
+    says 'There is no trace-step10: the steps are step1 step2'
 }
 
 @test "make profile-stepN runs the programs with nsys, and says in one line where it is missing" {

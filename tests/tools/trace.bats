@@ -99,20 +99,6 @@ read_trace() { # ARGUMENT...
     [[ $output == *"modelled h100"* ]]
 }
 
-@test "no rank stands out if ranks are late in turns" {
-    # In collective 0, rank 0 waits 100 for rank 1; in collective 1, rank 1 waits 40 for rank 0.
-    for rank in 0 1; do
-        begin $rank 2
-        span 1 kernel 0 1000 forward
-        collective 0 $((100 + 100 * rank)) 210
-        collective 1 $((440 - 40 * rank)) 500
-        finish
-    done
-    read_trace trace.json
-    table '0 1 0.040' '1 1 0.100'
-    [[ $output == *"no rank stands out: each other rank waits 0.100 ms for rank 1, 10.0 % of the time, and 0.040 ms for rank 0;"* ]]
-}
-
 # A process with four training steps of 100: a forward pass of 60, and an update of two kernels from 80 to 100.
 four_steps() {
     local step
@@ -178,12 +164,6 @@ END
     [[ $output == *"no rank waits for another one"* ]]
     [ "$(grep -c '"name": "forward".*"ts": 0, "dur": 890' merged.json)" = 2 ]
     [ "$(grep -cE '"ph": "s".*"ts": 10(.0)?}' merged.json)" = 2 ]
-    # On the same host, clocks are the same, and so are modelled ones.
-    sed -i s/node2/node1/ trace.1.json
-    read_trace trace.json
-    [[ $output == *"rank 1 is the straggler: each other rank waits 15.000 ms"* ]]
-    sed -i 's/"8f3a"/"77"/; s/node1/node2/' trace.1.json
-    fails 1 'host node2 shares no collective with the other hosts, so its clock is unknown' "$trace" trace.json
 }
 
 @test "files that are no traces of one run are refused with one line" {
@@ -212,22 +192,13 @@ trace.json -o /dev/full @ error: /dev/full: No space left on device
 END
 }
 
-# breaks TEXT SED...: --check must refuse the trace of rank 0 with these changes (see edit).
-breaks() {
-    cp trace.0.json good
-    edit trace.0.json "${@:2}"
-    fails 1 "$1" "$trace" --check trace.json
-    mv good trace.0.json
-}
-
-@test "--check accepts a valid trace and refuses violations" {
+@test "--check accepts a valid trace and refuses one whose spans overlap" {
     two_ranks
     read_trace --check trace.json
     [ "$output" = "2 ranks, 11 spans, 3 arrows, measured: no mistake" ]
-    breaks 'otherData.processes must be a whole number' 's/"processes":2/"processes":"2"/'
-    breaks 'arrow 0 of rank 0 goes back in time' '/"ph":"f".*"id":0/s/"ts":150/"ts":139.9/'
-    breaks 'backward 1 dense: matrix product at 110.000 us overlaps forward 1 dense: matrix product at 0.000 us in row 1' \
-        '/forward/s/"dur":100/"dur":110.01/'
+    edit trace.0.json '/forward/s/"dur":100/"dur":110.01/'
+    fails 1 'backward 1 dense: matrix product at 110.000 us overlaps forward 1 dense: matrix product at 0.000 us in row 1' \
+        "$trace" --check trace.json
 }
 
 # elements PATTERN: how many elements of the picture match.
@@ -257,27 +228,28 @@ elements() {
     grep -q 'training step 1 of rank 1 of 2' picture.svg
 }
 
+# A sum over one rank takes no modelled time.
 @test "the traces of the steps are valid" {
-    need_train 02_multigpu_fork/train 03_multigpu_launcher/launch 05_fsdp/train 07_large_models/train \
-        08_pipeline/train 09_tensor/train
-    programs=${TRAIN%/*/*}
+    need_train 03_multigpu_launcher/launch {05_fsdp,07_large_models,08_pipeline,09_tensor}/train
+    local model ranks step programs=${TRAIN%/*/*}
     tiny_data data
-    options=(--data data --batch 32 --max-steps 4 --log-every 100)
     export CPU_DEVICES=2
-    "$TRAIN" "${options[@]}" --trace one.json
-    "$programs/03_multigpu_launcher/launch" --nproc-per-node 2 "$programs/05_fsdp/train" "${options[@]}" --trace five.json
-    CPU_DEVICE_MODEL=h100 "$programs/02_multigpu_fork/train" "${options[@]}" --trace modelled.json
-    # A sum over one rank takes no modelled time.
-    CPU_DEVICE_MODEL=h100 "$programs/07_large_models/train" "${options[@]}" --strategy full --trace seven.json
-    CPU_DEVICE_MODEL=h100 "$programs/03_multigpu_launcher/launch" --nproc-per-node 2 "$programs/08_pipeline/train" \
-        "${options[@]}" --trace eight.json
-    "$programs/03_multigpu_launcher/launch" --nproc-per-node 2 "$programs/09_tensor/train" "${options[@]}" --trace nine.json
-    for name in one five modelled seven eight nine; do
-        read_trace --check $name.json
+    while read -r model ranks step; do
+        rm -f trace*.json
+        # shellcheck disable=SC2086 # one variable or none
+        env ${model#measured} "$programs/03_multigpu_launcher/launch" --nproc-per-node "$ranks" "$programs/$step/train" \
+            --data data --batch 32 --max-steps 4 --log-every 100 --trace trace.json
+        read_trace --check trace.json
         [[ $output == *"no mistake" ]]
-        read_trace $name.json --svg picture.svg
+        read_trace trace.json --svg picture.svg
         grep -q 'training steps 2 to 3 of' picture.svg
-    done
+    done <<'END'
+measured 1 01_single_gpu
+measured 2 05_fsdp
+measured 2 09_tensor
+CPU_DEVICE_MODEL=h100 1 07_large_models
+CPU_DEVICE_MODEL=h100 2 08_pipeline
+END
 }
 
 # The commands of the blocks that draw a picture, in the order of the text.

@@ -4,10 +4,9 @@
 // 0, and the rank in the hello. A client is one of:
 //
 //   silent, close, random, half, loris, or what to change in the hello of that rank, such as
-//   version=2  world=9  rank=0  run=-y  token=x  world=9,rank=1
+//   version=2  world=9  rank=0  run=-y  token=x
 //
-// 20xsilent stands for so many. Or it is ssh, which listens where rank 0 should, until it is
-// killed.
+// 20xsilent stands for so many.
 #include "04_multinode/meet_by_tcp.c" // for struct frame, and prepare
 
 static struct client {
@@ -20,15 +19,15 @@ static int count;
 
 static void change(struct frame *f, const char *field, const char *value) {
     uint32_t number = htonl(strtoul(value, NULL, 10));
-    if (!strcmp(field, "version"))
+    if (!strncmp(field, "version", 7))
         f->version = number;
-    else if (!strcmp(field, "world"))
+    else if (!strncmp(field, "world", 5))
         f->world = number;
-    else if (!strcmp(field, "rank"))
+    else if (!strncmp(field, "rank", 4))
         f->rank = number;
-    else if (!strcmp(field, "run"))
+    else if (!strncmp(field, "run", 3))
         snprintf(f->run, sizeof f->run, "%s", value);
-    else if (!strcmp(field, "token"))
+    else if (!strncmp(field, "token", 5))
         snprintf(f->token, sizeof f->token, "%s", value);
     else
         fail("no field %s", field);
@@ -52,13 +51,7 @@ static void reach(struct client *c, const char *does) {
     } else if (!strcmp(does, "half")) {
         send(c->socket, &c->hello, sizeof c->hello / 2, MSG_NOSIGNAL);
     } else if (strchr(does, '=')) {
-        char changes[1024], *rest = changes;
-        snprintf(changes, sizeof changes, "%s", does);
-        for (char *field; (field = strsep(&rest, ","));) {
-            char *value = strchr(field, '=');
-            *value = 0;
-            change(&c->hello, field, value + 1);
-        }
+        change(&c->hello, does, strchr(does, '=') + 1);
         send(c->socket, &c->hello, sizeof c->hello, MSG_NOSIGNAL);
     }
 }
@@ -78,19 +71,6 @@ static int listen_on(struct client *c, FILE *record) {
     return 0;
 }
 
-static void serve_ssh(void) {
-    const char *why;
-    struct addrinfo *list = find_addresses(rendezvous.host, rendezvous.port, &why);
-    int on = 1, s = socket(list->ai_family, SOCK_STREAM, 0);
-    setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(s, list->ai_addr, list->ai_addrlen) || listen(s, 10))
-        fail("cannot listen: %m");
-    printf("listening\n");
-    fflush(stdout);
-    for (;;)
-        send(accept(s, NULL, NULL), "SSH-2.0-OpenSSH_9.2\r\n", 21, MSG_NOSIGNAL);
-}
-
 int main(int argc, char **argv) {
     struct place place = find_place();
     FILE *record = argc > 1 ? fopen(argv[1], "w") : NULL;
@@ -98,8 +78,6 @@ int main(int argc, char **argv) {
         fail("stranger RECORD CLIENT...");
     clients = calloc(10000, sizeof *clients);
     prepare(&place, NULL);
-    if (argc == 3 && !strcmp(argv[2], "ssh"))
-        serve_ssh();
     for (int i = 2; i < argc; i++) {
         char *does;
         long times = strtol(argv[i], &does, 10);
