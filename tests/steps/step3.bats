@@ -58,7 +58,7 @@ teardown() {
     jsrun="JSM_NAMESPACE_RANK=% JSM_NAMESPACE_SIZE=2 JSM_NAMESPACE_LOCAL_RANK=%"
     slurm="SLURM_PROCID=% SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=%"
     srun1="SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=0 SLURM_NTASKS=1 SLURM_JOB_ID=7 SLURM_STEP_ID=0"
-    # If one launcher runs inside another, the inner one counts.
+    # srun --mpi=pmi2 sets variables of MPICH, too. If one launcher runs inside another, the inner one counts.
     train 2 2 --snapshot known
     while IFS='|' read -r family variables; do
         rm -f got
@@ -76,7 +76,7 @@ MPICH|$mpich
 MVAPICH2|$mvapich2
 Flux|$flux FLUX_JOB_ID=f7 PMI_RANK=% PMI_SIZE=2
 jsrun|$jsrun LSB_JOBID=7
-Slurm|$slurm
+Slurm|$slurm PMI_RANK=% PMI_SIZE=2 SLURM_JOB_ID=7 SLURM_STEP_ID=0
 torchrun|$slurm $torchrun
 Open MPI|$srun1 $mpi
 MPICH|$srun1 $mpich

@@ -147,6 +147,7 @@ anew stand_in bin/nvidia-smi <<<'echo "No devices were found"; exit 6' @ SLURM_J
 anew @ CUDA_VISIBLE_DEVICES= @ FAIL GPUs @ shows 0 @ unset CUDA_VISIBLE_DEVICES
 anew shm 65536 @@ WARN /dev/shm @ 64 MB free of 64 MB @ remount
 stand_in bin/nproc <<<'[ $# = 1 ] && echo 64 || echo 1' @@ WARN cores @ only 1 of 64 @ --cpus-per-task
+mkdir -p infiniband/mlx5_0; ulimit -S -l 64 @@ WARN locked memory @ InfiniBand (mlx5_0) @ ulimit -l unlimited
 rm data/mnist/t10k-images-idx3-ubyte.gz @@ FAIL data @ data/mnist/t10k-images-idx3-ubyte.gz is missing @ make data
 echo nonsense >data/mnist/t10k-images-idx3-ubyte.gz @@ FAIL data @ data/mnist/t10k-images-idx3-ubyte.gz is damaged @ make data
 END
