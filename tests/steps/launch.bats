@@ -89,8 +89,6 @@ END
     [ "$(grep -c OMP_NUM_THREADS err)" = 1 ]
     job 0 env -u OMP_NUM_THREADS "$launch" sh -c "${show%;*}"
     [ "$(cat out err)" = none ]
-    job 0 env OMP_NUM_THREADS=4 "$launch" --nproc-per-node 2 sh -c "${show%;*}"
-    [ "$(sort -u out err)" = 4 ]
 }
 
 @test "ranks have an empty stdin" {

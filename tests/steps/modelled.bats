@@ -1,12 +1,11 @@
 #!/usr/bin/env bats
 # bats file_tags=test-all
-# Tests of the modelled clock with the course's programs: the same times in every run, stragglers, lost devices.
+# Tests of the modelled clock with the course's programs: the same times in every run, and lost devices.
 # shellcheck disable=SC2154 # helpers.bash sets variables
 load ../helpers
 
 setup() {
-    need_train 02_multigpu_fork/train 03_multigpu_launcher/{launch,train} 04_multinode/train 05_fsdp/train \
-        07_large_models/train 09_tensor/train
+    need_train 03_multigpu_launcher/launch {02_multigpu_fork,04_multinode,07_large_models,09_tensor}/train
     build=${TRAIN%/01_single_gpu/train}
     cd "$BATS_TEST_TMPDIR" || return
     export CPU_DEVICE_MODEL=h100 CPU_DEVICES=4

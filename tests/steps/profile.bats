@@ -71,19 +71,6 @@ has() {
     has csv modelled_forward_ms=0.3 modelled_backward_ms=0.5 modelled_comm_ms=0.225 modelled_hidden_ms=0.45
 }
 
-@test "a CSV file is continued with the same columns, and refused otherwise" {
-    train 1 2 --snapshot s --profile --csv csv --max-steps 2
-    cp s first
-    train 1 2 --snapshot s --profile --csv csv
-    [ "$(awk -F, '{ print NF }' csv | sort -u)" = 18 ]
-    cp csv before
-    cp first s
-    fails 1 "--csv csv: this file has other columns: continue with the same --profile" "$(program_of 1)" "${options[@]}" --snapshot s --csv csv
-    CPU_DEVICE_MODEL=$simple fails 1 "--csv csv: this file has other columns" "$(program_of 1)" "${options[@]}" --snapshot s --profile --csv csv
-    cmp csv before
-    cmp s first
-}
-
 @test "lines and columns with modelled times say so, and no line shows a rate of the host's clock" {
     CPU_DEVICE_MODEL=$simple train 1 2 --log-every 2 --csv csv
     grep -qxE 'epoch 1/1  step 2/5  loss [0-9.]+' out
