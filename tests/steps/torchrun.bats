@@ -83,7 +83,7 @@ learns() {
 
 @test "ranks that torchrun starts have the loss curve of step 1" {
     need_torch
-    learns 4 torchrun timeout 60 "${torchrun[@]}" --standalone --nproc_per_node 4 --no_python
+    learns 4 torchrun timeout "$(patience 60)" "${torchrun[@]}" --standalone --nproc_per_node 4 --no_python
 }
 
 @test "our launcher starts a DDP script" {
@@ -97,10 +97,10 @@ learns() {
 
 @test "ranks that Open MPI starts have the loss curve of step 1" {
     need_open_mpi
-    three=$build/04_multinode/train learns 2 "Open MPI" timeout 60 "${open_mpi[@]}" -n 2
+    three=$build/04_multinode/train learns 2 "Open MPI" timeout "$(patience 60)" "${open_mpi[@]}" -n 2
 }
 
 @test "ranks that MPICH starts have the loss curve of step 1" {
     command -v mpiexec.hydra >/dev/null || skip "no MPICH here: no mpiexec.hydra"
-    learns 2 MPICH timeout 60 mpiexec.hydra -n 2
+    learns 2 MPICH timeout "$(patience 60)" mpiexec.hydra -n 2
 }
