@@ -1,7 +1,7 @@
 // Four processes, each with a device of its own, add the numbers of a long vector. cuBLAS adds the
 // numbers of each rank, as the product of its part of the vector with ones, and NCCL adds the sums
 // of the ranks. Nothing here is special to the CPU device: the same lines compile against NVIDIA's
-// libraries, in C and in C++.
+// libraries.
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 #include <nccl.h>

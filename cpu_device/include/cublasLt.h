@@ -1,11 +1,11 @@
 // The cuBLASLt API of the CPU device: a matrix product with an epilogue, work on its result or on
 // its inputs that needs no kernel of its own. Names and values are NVIDIA's. A program describes
 // the product and its matrices, asks for an algorithm, and runs it. As in cuBLASLt, matrices are
-// column-major, and a handle of cuBLAS can be used as a handle of cuBLASLt with a cast.
+// column-major, and a handle of cuBLAS is used as a handle of cuBLASLt with a cast.
 //
 // Supported: D = alpha op(A) op(B) + beta C with C and D the same matrix, of the types that
 // cublasGemmEx supports. With an epilogue other than CUBLASLT_EPILOGUE_DEFAULT, D and the bias are
-// floats. The only algorithm needs no workspace.
+// floats. The only algorithm needs no workspace, and the call accepts none.
 #pragma once
 #include <cublas_v2.h>
 #include <stddef.h>
@@ -48,29 +48,23 @@ typedef enum {
     CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8
 } cublasLtMatmulDescAttributes_t;
 
-// RELU sets negative results and NaN to 0. BIAS adds a number for each row of D. BGRADA and BGRADB
-// write the sums of op(A) or op(B) over k to the bias: the gradient of a bias, if the matrix is the
-// gradient of a layer's outputs. They need A as it is stored, or B transposed.
+// RELU sets negative results and NaN to 0. BIAS adds a number for each row of D. BGRADB writes
+// the sums of op(B) over k to the bias: the gradient of a bias, if B is the gradient of a layer's
+// outputs. It needs B transposed.
 typedef enum {
     CUBLASLT_EPILOGUE_DEFAULT = 1,
     CUBLASLT_EPILOGUE_BIAS = 4,
     CUBLASLT_EPILOGUE_RELU_BIAS = 6,
-    CUBLASLT_EPILOGUE_BGRADA = 256,
     CUBLASLT_EPILOGUE_BGRADB = 512
 } cublasLtEpilogue_t;
 
-// A program that does not say how its matrices are aligned (uint32_t, in bytes) promises 256. The
-// workspace is uint64_t, in bytes, and 0 by default.
+// A program that does not say how its matrices are aligned (uint32_t, in bytes) promises 256.
 typedef enum {
-    CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1,
     CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES = 5,
     CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES = 6,
     CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES = 7,
     CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES = 8
 } cublasLtMatmulPreferenceAttributes_t;
-
-cublasStatus_t cublasLtCreate(cublasLtHandle_t *lightHandle);
-cublasStatus_t cublasLtDestroy(cublasLtHandle_t lightHandle);
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *matmulDesc,
                                         cublasComputeType_t computeType, cudaDataType scaleType);

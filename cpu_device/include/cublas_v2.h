@@ -1,5 +1,5 @@
-// The cuBLAS API of the CPU device: the functions that the course and NVIDIA's examples use, with
-// NVIDIA's names and values. oneDNN or a CBLAS library of the machine computes the products. As in
+// The cuBLAS API of the CPU device: the functions that the course uses, with NVIDIA's names
+// and values. oneDNN or a CBLAS library of the machine computes the products. As in
 // cuBLAS, matrices are column-major. A call queues the product on the handle's stream, and reads
 // alpha and beta from host memory before it returns.
 #pragma once
@@ -27,7 +27,7 @@ typedef enum {
     CUBLAS_PEDANTIC_MATH = 2,
     CUBLAS_TF32_TENSOR_OP_MATH = 3
 } cublasMath_t;
-typedef enum { CUDA_R_32F = 0, CUDA_R_16F = 2, CUDA_R_16BF = 14 } cudaDataType;
+typedef enum { CUDA_R_32F = 0, CUDA_R_16BF = 14 } cudaDataType;
 typedef enum { CUBLAS_COMPUTE_32F = 68, CUBLAS_COMPUTE_32F_FAST_TF32 = 77 } cublasComputeType_t;
 typedef enum { CUBLAS_GEMM_DEFAULT = -1 } cublasGemmAlgo_t;
 
@@ -37,9 +37,7 @@ const char *cublasGetStatusName(cublasStatus_t status);
 const char *cublasGetStatusString(cublasStatus_t status);
 cublasStatus_t cublasCreate(cublasHandle_t *handle);
 cublasStatus_t cublasDestroy(cublasHandle_t handle);
-cublasStatus_t cublasGetVersion(cublasHandle_t handle, int *version);
 cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t streamId);
-cublasStatus_t cublasGetStream(cublasHandle_t handle, cudaStream_t *streamId);
 cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode);
 cublasStatus_t cublasGetMathMode(cublasHandle_t handle, cublasMath_t *mode);
 

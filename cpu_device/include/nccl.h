@@ -1,12 +1,9 @@
-// The NCCL API of the CPU device. It has the functions that the course and NVIDIA's examples use,
-// with NVIDIA's names, values and behaviour, and connects real processes. A program that compiles
-// with this header compiles with that of NCCL 2.28 to 2.30, too. The comments describe only
-// differences from NCCL's manual.
+// The NCCL API of the CPU device. It has the functions that the course uses, with NVIDIA's names,
+// values and behaviour, and connects real processes. A program that compiles with this header
+// compiles with that of NCCL 2.28 to 2.30, too. The comments describe only differences from NCCL's
+// manual.
 #pragma once
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <cuda_runtime.h>
-#include <limits.h>
 #include <stddef.h>
 
 #ifdef __cplusplus
@@ -21,8 +18,6 @@ extern "C" {
     (((X) <= 2 && (Y) <= 8) ? (X)*1000 + (Y)*100 + (Z) : (X)*10000 + (Y)*100 + (Z))
 
 typedef struct ncclComm *ncclComm_t;
-typedef struct ncclWindow_vidmem *ncclWindow_t;
-#define NCCL_COMM_NULL NULL
 
 #define NCCL_UNIQUE_ID_BYTES 128
 typedef struct {
@@ -71,40 +66,9 @@ typedef enum {
     ncclBfloat16 = 9
 } ncclDataType_t;
 
-#define NCCL_CONFIG_UNDEF_INT INT_MIN
-#define NCCL_CONFIG_UNDEF_PTR NULL
 #define NCCL_SPLIT_NOCOLOR -1
 
-// Only blocking has an effect.
-typedef struct ncclConfig_v22800 {
-    size_t size;
-    unsigned int magic;
-    unsigned int version;
-    int blocking;
-    int cgaClusterSize;
-    int minCTAs;
-    int maxCTAs;
-    const char *netName;
-    int splitShare;
-    int trafficClass;
-    const char *commName;
-    int collnetEnable;
-    int CTAPolicy;
-    int shrinkShare;
-    int nvlsCTAs;
-    int nChannelsPerNetPeer;
-    int nvlinkCentricSched;
-} ncclConfig_t;
-
-#define NCCL_CONFIG_INITIALIZER                                                                    \
-    {                                                                                              \
-        sizeof(ncclConfig_t), 0xcafebeef, NCCL_VERSION(NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH),        \
-            NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,                   \
-            NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT,                   \
-            NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT,                   \
-            NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,                   \
-            NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT                                           \
-    }
+typedef struct ncclConfig_v22800 ncclConfig_t;
 
 ncclResult_t ncclGetVersion(int *version);
 const char *ncclGetErrorString(ncclResult_t result);
@@ -114,9 +78,8 @@ const char *ncclGetLastError(ncclComm_t comm);
 
 // The id holds an address. A thread of the calling process waits there until all ranks have
 // connected, so the process must live that long. NCCL_SOCKET_IFNAME selects the interface ("lo",
-// "eth",
-// "^docker"). NCCL_COMM_ID=host:port sets the address for the ids of all processes; rank 0 then
-// waits there.
+// "eth", "^docker"). NCCL_COMM_ID=host:port sets the address for the ids of all processes; rank 0
+// then waits there.
 ncclResult_t ncclGetUniqueId(ncclUniqueId *uniqueId);
 
 // Ranks on one host communicate through shared memory without a name, and ranks on different hosts
@@ -124,11 +87,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *uniqueId);
 // NCCL_HOSTID. The call fails if not all ranks have connected after CPU_DEVICE_TIMEOUT seconds
 // (300).
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank);
-ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank,
-                                    ncclConfig_t *config);
 ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist);
-// If comm is non-blocking, ncclCommSplit returns ncclSuccess at once, as NCCL does. comm then
-// is in progress, and newcomm NULL, until the new communicator is ready.
+// All communicators are blocking. config must be NULL.
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm,
                            ncclConfig_t *config);
 ncclResult_t ncclCommFinalize(ncclComm_t comm);
@@ -136,29 +96,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm);
 ncclResult_t ncclCommAbort(ncclComm_t comm);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError);
 ncclResult_t ncclCommCount(const ncclComm_t comm, int *count);
-ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *device);
 ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank);
-
-ncclResult_t ncclMemAlloc(void **ptr, size_t size);
-ncclResult_t ncclMemFree(void *ptr);
-ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t size, void **handle);
-ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle);
-
-#define NCCL_WIN_DEFAULT 0x00
-#define NCCL_WIN_COLL_SYMMETRIC 0x01
-#define NCCL_WIN_REQUIRED_ALIGNMENT 4096
-
-// A window has no effect on speed here. NCCL requires this call from all ranks, but this function
-// does not wait for the other ranks.
-ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win,
-                                    int winFlags);
-ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win);
-
-typedef enum { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 } ncclScalarResidence_t;
-
-ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t datatype,
-                                      ncclScalarResidence_t residence, ncclComm_t comm);
-ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm);
 
 // In some cases in which NCCL would hang, these functions fail:
 // - A rank has died (ncclRemoteError).
@@ -184,12 +122,6 @@ ncclResult_t ncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcoun
 ncclResult_t ncclReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount,
                                ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
                                cudaStream_t stream);
-ncclResult_t ncclAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
-                          ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream);
-ncclResult_t ncclGather(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
-                        int root, ncclComm_t comm, cudaStream_t stream);
-ncclResult_t ncclScatter(const void *sendbuff, void *recvbuff, size_t count,
-                         ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream);
 // A send to a rank on the same host ends when the receiver has taken all of it, even if it is
 // small.
 ncclResult_t ncclSend(const void *sendbuff, size_t count, ncclDataType_t datatype, int peer,

@@ -24,17 +24,15 @@ static size_t chunk(const struct ncclComm *c, struct part part, size_t from) {
 }
 
 // The plan of an exchange, as seen by one rank.
-// Phase 1: sent[r] is the part of this rank's send buffer that rank r receives. If places is 0,
-// this rank reduces the parts that it receives into result. If places is 1, it copies the part from
-// rank r to placed[r] of its recv buffer. Phase 2: given[r] is the part of every rank's recv buffer
+// Phase 1: sent[r] is the part of this rank's send buffer that rank r receives. This rank reduces
+// the parts that it receives into result. Phase 2: given[r] is the part of every rank's recv buffer
 // that rank r fills with its gift. Each rank sends at least one message to each other rank, so all
 // ranks notice different calls.
 struct exchange {
     struct call call;
     const char *send, *gift;
     char *recv, *result;
-    int places;
-    struct part sent[MOST_PEERS], placed[MOST_PEERS], given[MOST_PEERS];
+    struct part sent[MOST_PEERS], given[MOST_PEERS];
 };
 
 // Returns the i-th peer of this rank. Each rank starts with the next one, so that not all ranks
@@ -61,7 +59,6 @@ static ncclResult_t reduce_part(struct ncclComm *c, const struct exchange *e, si
     const void *inputs[MOST_PEERS];
     struct part own = e->sent[c->rank];
     size_t bytes = chunk(c, own, from), element = cpu_type_size((ncclDataType_t)e->call.type);
-    ncclRedOp_t op = e->call.op == OP_PRE_MUL_SUM ? ncclSum : (ncclRedOp_t)e->call.op;
     if (!bytes && from > 0)
         return ncclSuccess;
     for (int p = 0; p < c->ranks && !result; p++) {
@@ -73,26 +70,10 @@ static ncclResult_t reduce_part(struct ncclComm *c, const struct exchange *e, si
     if (result)
         return result;
     if (bytes)
-        cpu_reduce((ncclDataType_t)e->call.type, op, e->result + from, inputs, c->ranks,
-                   bytes / element);
+        cpu_reduce((ncclDataType_t)e->call.type, (ncclRedOp_t)e->call.op, e->result + from, inputs,
+                   c->ranks, bytes / element);
     for (int i = 1; i < c->ranks && !result; i++)
         result = cpu_release_message(c, turn_to(c, i), &e->call);
-    return result;
-}
-
-// Phase 1, if parts are placed: copies the chunk from each peer to its place.
-static ncclResult_t place_parts(struct ncclComm *c, const struct exchange *e, size_t from) {
-    ncclResult_t result = ncclSuccess;
-    for (int i = 1; i < c->ranks && !result; i++) {
-        const struct message *m;
-        int p = turn_to(c, i);
-        size_t bytes = chunk(c, e->placed[p], from);
-        if ((!bytes && from > 0) || (result = cpu_take(c, p, &e->call, &m)))
-            continue;
-        if (bytes)
-            memcpy(e->recv + e->placed[p].at + from, cpu_data_of(m, &c->channels[p]), bytes);
-        result = cpu_release_message(c, p, &e->call);
-    }
     return result;
 }
 
@@ -131,7 +112,6 @@ static ncclResult_t run_exchange(struct ncclComm *c, const struct exchange *e) {
     size_t longest = 1;
     for (int r = 0; r < c->ranks; r++) {
         longest = e->sent[r].bytes > longest ? e->sent[r].bytes : longest;
-        longest = e->placed[r].bytes > longest ? e->placed[r].bytes : longest;
         longest = e->given[r].bytes > longest ? e->given[r].bytes : longest;
     }
     ncclResult_t result = send_parts(c, e, 0);
@@ -139,7 +119,7 @@ static ncclResult_t run_exchange(struct ncclComm *c, const struct exchange *e) {
         result = send_parts(c, e, c->chunk);
     for (size_t from = 0; from < longest + c->chunk && !result; from += c->chunk) {
         if (from < longest)
-            result = e->places ? place_parts(c, e, from) : reduce_part(c, e, from);
+            result = reduce_part(c, e, from);
         if (!result)
             result = give(c, e, from);
         if (!result && from + 2 * c->chunk < longest)
@@ -160,8 +140,6 @@ static void plan(struct exchange *e, const struct ncclComm *c, const struct work
     *e = (struct exchange){
         .call = *call, .send = work->send, .recv = work->recv, .result = work->recv};
     e->gift = work->send;
-    e->places =
-        call->kind == CALL_ALL_TO_ALL || call->kind == CALL_GATHER || call->kind == CALL_SCATTER;
     for (int r = 0; r < c->ranks; r++) {
         size_t from = call->count * (size_t)r / (size_t)c->ranks * element;
         size_t to = call->count * ((size_t)r + 1) / (size_t)c->ranks * element;
@@ -181,17 +159,6 @@ static void plan(struct exchange *e, const struct ncclComm *c, const struct work
         case CALL_REDUCE:
             e->sent[r] = (struct part){0, r == call->root ? bytes : 0};
             break;
-        case CALL_ALL_TO_ALL:
-            e->sent[r] = e->placed[r] = (struct part){(size_t)r * bytes, bytes};
-            break;
-        case CALL_GATHER:
-            e->sent[r] = (struct part){0, r == call->root ? bytes : 0};
-            e->placed[r] = (struct part){(size_t)r * bytes, c->rank == call->root ? bytes : 0};
-            break;
-        case CALL_SCATTER:
-            e->sent[r] = (struct part){(size_t)r * bytes, c->rank == call->root ? bytes : 0};
-            e->placed[r] = (struct part){0, r == call->root ? bytes : 0};
-            break;
         case CALL_ALL_GATHER:
         case CALL_SPLIT:
             e->given[r] = (struct part){(size_t)r * bytes, bytes};
@@ -203,9 +170,6 @@ static void plan(struct exchange *e, const struct ncclComm *c, const struct work
     if (e->given[c->rank].bytes && e->gift == work->send &&
         cpu_at(work->recv, e->given[c->rank].at) != work->send)
         memcpy(work->recv + e->given[c->rank].at, work->send, e->given[c->rank].bytes);
-    struct part from = e->sent[c->rank], to = e->placed[c->rank];
-    if (to.bytes && work->send + from.at != work->recv + to.at)
-        memcpy(work->recv + to.at, work->send + from.at, to.bytes);
 }
 
 // The exchange without arithmetic: rank 0 receives the times at which the ranks arrived, and sends
@@ -223,18 +187,6 @@ static ncclResult_t tell_times(struct ncclComm *c, const struct call *call) {
     return result;
 }
 
-// Returns the products of a rank's data and its scalar. Products are rounded to the type of the
-// data, as in NCCL. The caller frees them.
-static void *products(const struct ncclComm *c, const struct work *work) {
-    ncclDataType_t type = (ncclDataType_t)work->call.type;
-    size_t parts = work->call.kind == CALL_REDUCE_SCATTER ? (size_t)c->ranks : 1;
-    void *product = malloc(work->call.count * parts * cpu_type_size(type) + 1);
-    if (product)
-        cpu_scale(type, product, work->send, work->scalar ? work->scalar : work->scalar_value,
-                  work->call.count * parts);
-    return product;
-}
-
 // Returns the modelled time at which the call ends on this rank. A collective ends on all ranks at
 // the same time.
 static double modelled_end(const struct ncclComm *c, const struct work *work) {
@@ -244,7 +196,7 @@ static double modelled_end(const struct ncclComm *c, const struct work *work) {
     for (int p = 0; p < c->ranks; p++)
         devices[p] = c->peers[p].bus;
     // NCCL does nothing for a single rank in place.
-    int is_nothing = c->ranks == 1 && work->send == work->recv && !work->scaled;
+    int is_nothing = c->ranks == 1 && work->send == work->recv;
     if (work->call.kind == CALL_SPLIT || is_nothing)
         return c->latest;
     return c->latest + cpu_model_collective(work->call.kind, work->cost.bytes, devices, c->ranks);
@@ -252,24 +204,15 @@ static double modelled_end(const struct ncclComm *c, const struct work *work) {
 
 static ncclResult_t run(struct ncclComm *c, struct work *work) {
     c->arrived = c->latest = fmax(cpu_moment(), c->ended);
-    c->also_aborted = work->made ? &work->made->aborted : NULL;
     c->place = work->place;
     cpu_need(&c->memory_file); // in each call, because only some wait so long that they use it
     if (work->transfers)
         return cpu_run_transfers(c, work);
     if (!cpu_computes && work->call.kind != CALL_SPLIT)
         return tell_times(c, &work->call);
-    struct exchange *e = malloc(sizeof *e);
-    void *product = work->scaled ? products(c, work) : NULL;
-    ncclResult_t result;
-    if (!e || (work->scaled && !product)) {
-        result = cpu_give_up(c, ncclSystemError, "out of memory");
-    } else {
-        work->send = product ? product : work->send;
-        plan(e, c, work);
-        result = run_exchange(c, e);
-    }
-    free(product);
+    struct exchange *e = cpu_new(sizeof *e);
+    plan(e, c, work);
+    ncclResult_t result = run_exchange(c, e);
     free(e);
     return result;
 }
@@ -279,7 +222,7 @@ static ncclResult_t take_turn(struct ncclComm *c, struct work *work) {
     pthread_mutex_lock(&c->lock);
     while (c->finished != work->turn)
         pthread_cond_wait(&c->changed, &c->lock);
-    ncclResult_t result = c->state == ncclInProgress ? ncclSuccess : c->state;
+    ncclResult_t result = c->state;
     pthread_mutex_unlock(&c->lock);
     // The kernels before it have not run, so it has nothing to send. As if a GPU had failed, its
     // peers wait until this process ends.
@@ -305,9 +248,9 @@ void cpu_run_work(struct work *work) {
     free(work);
 }
 
-ncclResult_t cpu_gather_now(struct ncclComm *c, const struct ncclComm *made, uint64_t turn,
-                            const void *send, void *recv, size_t bytes) {
-    struct work work = {.comm = c, .made = made, .turn = turn, .send = send, .recv = recv};
+ncclResult_t cpu_gather_now(struct ncclComm *c, uint64_t turn, const void *send, void *recv,
+                            size_t bytes) {
+    struct work work = {.comm = c, .turn = turn, .send = send, .recv = recv};
     work.call =
         (struct call){.kind = CALL_SPLIT, .type = ncclInt8, .count = bytes, .comm = c->name};
     return take_turn(c, &work);

@@ -41,17 +41,12 @@ enum call_kind {
     CALL_REDUCE,
     CALL_ALL_GATHER,
     CALL_REDUCE_SCATTER,
-    CALL_ALL_TO_ALL,
-    CALL_GATHER,
-    CALL_SCATTER,
     CALL_SEND,
     CALL_RECV,
     CALL_CONNECT_SEND, // the host waits for the connection of a send or receive
     CALL_CONNECT_RECV,
     CALL_SPLIT
 };
-
-enum { OP_PRE_MUL_SUM = ncclNumOps }; // ranks may use different numbers for this operation
 
 // The part of a call that must be the same on all ranks. Every message carries it.
 struct call {
@@ -126,21 +121,8 @@ struct channel {
     struct transit *transit;
 };
 
-// An operation made by ncclRedOpCreatePreMulSum.
-struct scaling {
-    int op;
-    ncclDataType_t type;
-    const void *on_device; // NULL: use value
-    char value[8];
-    struct scaling *next;
-};
-
-struct ncclWindow_vidmem {
-    struct ncclWindow_vidmem *next;
-};
-
 struct ncclComm {
-    int rank, ranks, device, blocking;
+    int rank, ranks, device;
     int named;                // this rank (struct peer)
     uint64_t name;            // a random number, the same on all ranks
     uint64_t label;           // the same on all ranks and in all runs, for traces
@@ -157,21 +139,17 @@ struct ncclComm {
     int patience; // rounds of waiting before a rank sleeps, if its core is otherwise free
 
     atomic_int aborted;
-    const atomic_int *also_aborted; // aborted of the communicator that a split is making
-    pthread_mutex_t lock;           // protects the members up to place
+    pthread_mutex_t lock; // protects the members up to place
     pthread_cond_t changed;
-    ncclResult_t state;        // the answer of ncclCommGetAsyncError
-    int unpolled;              // the program has not asked for the state after its last call
-    int finalized, background; // background: threads that work for this communicator
-    struct ncclComm *making;   // the communicator that a split is making; its caller has no handle
+    ncclResult_t state; // the answer of ncclCommGetAsyncError
+    int finalized;
+    int connecting;            // threads of the program that wait for a connection (transfers.c)
     uint64_t issued, finished; // calls; they run in the order in which they were issued
     uint64_t collectives_issued, collectives_finished;
     const struct cpu_place *place; // of the call that runs, with CPU_DEVICE_CHECK=1
     double arrived;                // modelled time at which this rank came to the call that runs
     double latest;                 // the same of the last rank, as far as this rank knows
     double ended;                  // modelled time at which the last call ended
-    struct scaling *scalings;
-    struct ncclWindow_vidmem *windows;
 
     struct cpu_file network_wake[2]; // connected sockets, if there are peers on other hosts
     atomic_int network_stop;
@@ -198,10 +176,6 @@ static inline int cpu_is_remote(const struct channel *ch) {
 // Stores the text for ncclGetLastError, and returns the result.
 __attribute__((format(printf, 2, 3))) ncclResult_t cpu_refuse(ncclResult_t result,
                                                               const char *format, ...);
-
-// For the mistakes that NVIDIA's nccl-tests make on purpose: warns once and returns ncclSuccess.
-// With CPU_DEVICE_CHECK=1, returns an error.
-ncclResult_t cpu_undefined(const char *what);
 
 // Stores why this rank waits now. As long as there was no error, ncclGetLastError returns it.
 void cpu_explain_wait(const char *text);
@@ -235,8 +209,6 @@ int cpu_may_lend(const struct channel *channel, const void *data, size_t bytes, 
 // communicators.c. Returns an error if comm is no communicator of this process, or cannot take a
 // new call. name is the calling function.
 ncclResult_t cpu_ready_comm(struct ncclComm *comm, const char *name);
-// Copies an int, which is a member of the communicator at this offset.
-ncclResult_t cpu_ask(struct ncclComm *comm, const char *name, int *out, size_t member);
 
 // A communicator that is being made, by a split if it has a parent.
 struct job {
@@ -276,15 +248,11 @@ struct transfer {
 // for device threads (cpu_view).
 struct work {
     struct ncclComm *comm;
-    const struct ncclComm *made; // the communicator that a split is making
     uint64_t turn;
     struct call call;
     const char *send;
     char *recv;
     size_t send_bytes, recv_bytes;
-    int scaled;         // multiply the data by the scalar
-    const void *scalar; // the device reads it when the call runs; NULL: use scalar_value
-    char scalar_value[8];
     struct cpu_note *note; // belongs to the work until the launch
     struct cpu_cost cost;
     const struct cpu_place *place;
@@ -300,22 +268,17 @@ ncclResult_t cpu_enqueue(struct work *work, cudaStream_t stream);
 ncclResult_t cpu_call(const char *name, struct call call, const void *send, void *recv,
                       struct ncclComm *comm, cudaStream_t stream);
 
-// Copies the scalar of an operation of ncclRedOpCreatePreMulSum to the work, because the program
-// may destroy the operation before the call runs (nccl_extras.c).
-ncclResult_t cpu_take_scalar(const char *name, struct work *work);
-
 // Waits for the work's turn, runs it, and frees it.
 void cpu_run_work(struct work *work);
 
-// All-gathers bytes between host buffers in the calling thread, when its turn has come. made is the
-// communicator that a split is making; ncclCommAbort may abort it meanwhile.
-ncclResult_t cpu_gather_now(struct ncclComm *comm, const struct ncclComm *made, uint64_t turn,
-                            const void *send, void *recv, size_t bytes);
+// All-gathers bytes between host buffers in the calling thread, when its turn has come.
+ncclResult_t cpu_gather_now(struct ncclComm *comm, uint64_t turn, const void *send, void *recv,
+                            size_t bytes);
 
 // transfers.c. NCCL connects two ranks at their first send and receive in a direction: the host of
 // each waits until the other one's host has called, too, before it launches the call or any other
 // call of its group. cpu_announce tells the peer that this rank has called. With random delays,
-// cpu_connect waits for the peer, if both are on one host and the communicator is blocking.
+// cpu_connect waits for the peer, if both are on one host.
 void cpu_announce(const struct work *work);
 ncclResult_t cpu_connect(const struct work *work);
 

@@ -54,12 +54,7 @@ ncclResult_t cpu_ready_comm(struct ncclComm *c, const char *name) {
     if (result)
         return result;
     pthread_mutex_lock(&c->lock);
-    if (c->state == ncclInProgress || c->unpolled)
-        result = cpu_refuse(ncclInvalidArgument,
-                            "%s: the previous call is still in progress; call "
-                            "ncclCommGetAsyncError until it has ended",
-                            name);
-    else if (c->state)
+    if (c->state)
         result = c->state; // ncclGetLastError keeps the text of the first error
     else if (c->finalized)
         result = cpu_refuse(ncclInvalidUsage, "%s: the communicator has been finalized", name);
@@ -80,7 +75,7 @@ static void register_at_exit(void) {
     pthread_atfork(NULL, NULL, let_go);
 }
 
-static struct ncclComm *new_comm(int ranks, int rank, int blocking) {
+static struct ncclComm *new_comm(int ranks, int rank) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     static atomic_uint made;
     struct ncclComm *c = cpu_new(sizeof *c);
@@ -89,10 +84,8 @@ static struct ncclComm *new_comm(int ranks, int rank, int blocking) {
     c->rank = c->named = rank;
     c->device = cpu_current_device();
     c->label = ++made;
-    c->blocking = blocking;
     c->lock_page = MAP_FAILED;
     c->memory_file = c->network_wake[0] = c->network_wake[1] = CPU_NO_FILE;
-    c->state = ncclInProgress;
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->changed, NULL);
     pthread_mutex_lock(&list_lock);
@@ -116,10 +109,6 @@ static void free_comm(struct ncclComm *c, int at_once) {
         c->seat->left = 1;
     cpu_network_stop(c, at_once);
     cpu_part(c);
-    for (struct scaling *s; (s = c->scalings); free(s))
-        c->scalings = s->next;
-    for (struct ncclWindow_vidmem *w; (w = c->windows); free(w))
-        c->windows = w->next;
     pthread_mutex_destroy(&c->lock);
     pthread_cond_destroy(&c->changed);
     free(c);
@@ -128,7 +117,7 @@ static void free_comm(struct ncclComm *c, int at_once) {
 // Waits for all calls of the communicator.
 static void drain(struct ncclComm *c) {
     pthread_mutex_lock(&c->lock);
-    while (c->background || c->finished != c->issued)
+    while (c->connecting || c->finished != c->issued)
         pthread_cond_wait(&c->changed, &c->lock);
     pthread_mutex_unlock(&c->lock);
 }
@@ -147,7 +136,7 @@ static ncclResult_t split(struct job *job) {
     struct choice own = {job->color, job->key, parent->rank}, first = own;
     struct choice *all = cpu_new((size_t)parent->ranks * sizeof *all);
     ncclUniqueId *ids = cpu_new((size_t)parent->ranks * sizeof *ids);
-    ncclResult_t result = cpu_gather_now(parent, c, job->turn, &own, all, sizeof own);
+    ncclResult_t result = cpu_gather_now(parent, job->turn, &own, all, sizeof own);
     for (const struct choice *other = all; other < all + parent->ranks; other++) {
         if (other->color != own.color)
             continue;
@@ -158,7 +147,7 @@ static ncclResult_t split(struct job *job) {
     }
     if (!result && own.color != NCCL_SPLIT_NOCOLOR && first.rank == own.rank)
         result = cpu_make_id(&job->id);
-    ncclResult_t gathered = cpu_gather_now(parent, c, job->turn + 1, &job->id, ids, sizeof *ids);
+    ncclResult_t gathered = cpu_gather_now(parent, job->turn + 1, &job->id, ids, sizeof *ids);
     if (!result && !gathered && own.color != NCCL_SPLIT_NOCOLOR)
         result = cpu_meet(c, &ids[first.rank]);
     free(all);
@@ -166,15 +155,13 @@ static ncclResult_t split(struct job *job) {
     return result ? result : gathered;
 }
 
-static void run_job(struct job *job) {
-    struct ncclComm *c = job->comm;
-    job->result = job->parent ? split(job) : cpu_meet(c, &job->id);
-    pthread_mutex_lock(&c->lock);
-    c->state = job->result;
-    pthread_mutex_unlock(&c->lock);
+static void *run_job(void *argument) {
+    struct job *job = argument;
+    job->result = job->parent ? split(job) : cpu_meet(job->comm, &job->id);
+    return NULL;
 }
 
-// Stores the new communicator for the caller of a blocking call, or NULL.
+// Stores the new communicator for the caller, or NULL.
 static ncclResult_t end_job(struct job *job) {
     ncclResult_t result = job->result;
     int wanted = !result && !(job->parent && job->color == NCCL_SPLIT_NOCOLOR);
@@ -185,81 +172,6 @@ static ncclResult_t end_job(struct job *job) {
     return result;
 }
 
-static void *run_job_in_group(void *argument) {
-    run_job(argument);
-    return NULL;
-}
-
-static void end_background(struct ncclComm *c) {
-    pthread_mutex_lock(&c->lock);
-    c->background--;
-    pthread_cond_broadcast(&c->changed);
-    pthread_mutex_unlock(&c->lock);
-}
-
-// Returns the parent if the program must ask the parent for the state of a split. As in NCCL, this
-// is the case if the parent is non-blocking; the program gets the new communicator when the split
-// ends.
-static struct ncclComm *polled_parent(const struct job *job) {
-    return job->parent && !job->parent->blocking ? job->parent : NULL;
-}
-
-static void begin_split(struct ncclComm *parent, struct ncclComm *making) {
-    pthread_mutex_lock(&parent->lock);
-    parent->state = ncclInProgress;
-    parent->making = making;
-    parent->background++;
-    pthread_mutex_unlock(&parent->lock);
-}
-
-static void end_split(struct ncclComm *parent, ncclResult_t result) {
-    pthread_mutex_lock(&parent->lock);
-    parent->state = result;
-    parent->making = NULL;
-    pthread_mutex_unlock(&parent->lock);
-    end_background(parent);
-}
-
-static void *run_job_in_background(void *argument) {
-    struct job *job = argument;
-    run_job(job);
-    struct ncclComm *c = job->comm, *parent = polled_parent(job);
-    if (parent) {
-        *job->out = c;
-        end_split(parent, job->result);
-    }
-    free(job);
-    end_background(c);
-    return NULL;
-}
-
-static void *finalize_in_background(void *argument) {
-    struct ncclComm *c = argument;
-    pthread_mutex_lock(&c->lock);
-    while (c->finished != c->issued)
-        pthread_cond_wait(&c->changed, &c->lock);
-    if (c->state == ncclInProgress)
-        c->state = ncclSuccess;
-    pthread_mutex_unlock(&c->lock);
-    end_background(c);
-    return NULL;
-}
-
-static ncclResult_t run_in_background(struct ncclComm *c, void *(*run)(void *), void *argument) {
-    pthread_t thread;
-    pthread_mutex_lock(&c->lock); // the thread before may still be ending
-    int failed = cpu_start_thread(&thread, run, argument);
-    if (failed)
-        c->state = cpu_refuse(ncclSystemError, "cannot start a thread");
-    else
-        c->background++;
-    pthread_mutex_unlock(&c->lock);
-    if (failed)
-        return ncclSystemError;
-    pthread_detach(thread);
-    return ncclInProgress;
-}
-
 // A split takes its two turns when it starts, because its group may fail before that. With -2, it
 // returns them.
 static void take_turns(struct job *job, int turns) {
@@ -267,25 +179,8 @@ static void take_turns(struct job *job, int turns) {
         job->turn = cpu_issue(job->parent, (uint64_t)turns);
 }
 
-// Starts a job: in the background for a non-blocking communicator, at the end of an open group, or
-// now.
+// Starts a job now, or at the end of an open group.
 static ncclResult_t start_job(struct job *job) {
-    struct ncclComm *c = job->comm;
-    if (!c->blocking && !(job->parent && job->color == NCCL_SPLIT_NOCOLOR)) {
-        struct ncclComm *parent = polled_parent(job);
-        *job->out = parent ? NULL : c;
-        take_turns(job, 2);
-        if (parent)
-            begin_split(parent, c);
-        ncclResult_t result = run_in_background(c, run_job_in_background, job);
-        if (result == ncclInProgress)
-            return parent ? ncclSuccess : ncclInProgress; // as NCCL: only the parent's state counts
-        if (parent)
-            end_split(parent, result);
-        take_turns(job, -2);
-        free(job);
-        return result;
-    }
     if (cpu_in_group()) {
         cpu_add_job(job);
         return ncclSuccess;
@@ -301,7 +196,7 @@ ncclResult_t cpu_run_jobs(struct job **jobs, int count, ncclResult_t result) {
     while (!result && started < count) {
         struct job *job = jobs[started];
         take_turns(job, 2);
-        if (!cpu_start_thread(&threads[started], run_job_in_group, job)) {
+        if (!cpu_start_thread(&threads[started], run_job, job)) {
             started++;
             continue;
         }
@@ -319,22 +214,8 @@ ncclResult_t cpu_run_jobs(struct job **jobs, int count, ncclResult_t result) {
     return result;
 }
 
-static ncclResult_t is_blocking(const ncclConfig_t *config, const char *name, int *blocking) {
-    if (config && config->magic != 0xcafebeef)
-        return cpu_refuse(ncclInvalidArgument, "%s: config was not set to NCCL_CONFIG_INITIALIZER",
-                          name);
-    if (config && config->blocking != NCCL_CONFIG_UNDEF_INT)
-        *blocking = config->blocking;
-    if (*blocking != 0 && *blocking != 1)
-        return cpu_refuse(ncclInvalidArgument, "%s: config.blocking is %d, not 0 or 1", name,
-                          *blocking);
-    return ncclSuccess;
-}
-
-ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank,
-                                    ncclConfig_t *config) {
-    int blocking = 1;
-    ncclResult_t result = is_blocking(config, "ncclCommInitRank", &blocking);
+ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank) {
+    ncclResult_t result = ncclSuccess;
     if (cpu_enter())
         result = cpu_refuse(ncclUnhandledCudaError, "ncclCommInitRank: %s",
                             cudaGetErrorString(cpu_enter()));
@@ -349,31 +230,46 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
     if (result)
         return cpu_noted(result);
     struct job *job = cpu_new(sizeof *job);
-    *job = (struct job){.comm = new_comm(ranks, rank, blocking), .id = id, .out = comm};
+    *job = (struct job){.comm = new_comm(ranks, rank), .id = id, .out = comm};
     return cpu_noted(start_job(job));
 }
 
-ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank) {
-    return ncclCommInitRankConfig(comm, ranks, id, rank, NULL);
+ncclResult_t ncclCommInitAll(ncclComm_t *comms_out, int count, const int *devices) {
+    ncclUniqueId id;
+    int before = cpu_current_device();
+    if (!comms_out || count < 1 || count > MOST_PEERS)
+        return cpu_refuse(ncclInvalidArgument, "ncclCommInitAll: comm is NULL, or ndev is %d",
+                          count);
+    ncclResult_t result = cpu_make_id(&id);
+    if (result)
+        return result;
+    pncclGroupStart();
+    for (int i = 0; i < count && !result; i++) {
+        int device = devices ? devices[i] : i;
+        if (cudaSetDevice(device))
+            result = cpu_noted(
+                cpu_refuse(ncclInvalidArgument, "ncclCommInitAll: there is no device %d", device));
+        else
+            result = ncclCommInitRank(&comms_out[i], count, id, i);
+    }
+    cudaSetDevice(before);
+    return pncclGroupEnd();
 }
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm,
                            ncclConfig_t *config) {
     ncclResult_t result = cpu_ready_comm(comm, "ncclCommSplit");
-    int blocking = result ? 1 : comm->blocking;
-    if (!result)
-        result = is_blocking(config, "ncclCommSplit", &blocking);
-    if (!result && (!newcomm || color < NCCL_SPLIT_NOCOLOR))
-        result = cpu_refuse(ncclInvalidArgument,
-                            "ncclCommSplit: newcomm is NULL, or color %d is negative", color);
+    if (!result && (!newcomm || color < NCCL_SPLIT_NOCOLOR || config))
+        result =
+            cpu_refuse(ncclInvalidArgument,
+                       "ncclCommSplit: newcomm is NULL, color %d is negative, or config is not "
+                       "NULL, which the CPU device cannot use",
+                       color);
     if (result)
         return cpu_noted(result);
     struct job *job = cpu_new(sizeof *job);
-    *job = (struct job){.comm = new_comm(0, 0, blocking),
-                        .parent = comm,
-                        .color = color,
-                        .key = key,
-                        .out = newcomm};
+    *job = (struct job){
+        .comm = new_comm(0, 0), .parent = comm, .color = color, .key = key, .out = newcomm};
     job->comm->device = comm->device;
     job->comm->named = comm->named;
     job->comm->label = ((comm->label << 8 | ++comm->splits) << 12) + (uint64_t)color;
@@ -386,16 +282,9 @@ ncclResult_t ncclCommFinalize(ncclComm_t c) {
     ncclResult_t result = cpu_ready_comm(c, "ncclCommFinalize");
     if (result)
         return cpu_noted(result);
-    if (c->blocking) {
-        drain(c);
-        c->finalized = 1;
-        return c->state;
-    }
-    pthread_mutex_lock(&c->lock);
+    drain(c);
     c->finalized = 1;
-    c->state = ncclInProgress;
-    pthread_mutex_unlock(&c->lock);
-    return run_in_background(c, finalize_in_background, c);
+    return c->state;
 }
 
 // Returns an error if the communicator cannot be destroyed now.
@@ -427,14 +316,7 @@ ncclResult_t ncclCommAbort(ncclComm_t c) {
     if (result)
         return cpu_noted(result);
     c->aborted = 1;
-    pthread_mutex_lock(&c->lock);
-    if (c->making)
-        c->making->aborted = 1;
-    while (c->background) // this thread may still make the seat
-        pthread_cond_wait(&c->changed, &c->lock);
-    pthread_mutex_unlock(&c->lock);
-    if (c->seat)
-        cpu_ring_bell(c->seat);
+    cpu_ring_bell(c->seat);
     drain(c);
     free_comm(c, 1);
     cpu_resume_streams();
@@ -449,13 +331,12 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *error) {
         return result;
     pthread_mutex_lock(&c->lock);
     *error = c->state;
-    if (c->state != ncclInProgress)
-        c->unpolled = 0;
     pthread_mutex_unlock(&c->lock);
     return ncclSuccess;
 }
 
-ncclResult_t cpu_ask(ncclComm_t c, const char *name, int *out, size_t member) {
+// Copies an int, which is a member of the communicator at this offset.
+static ncclResult_t ask(ncclComm_t c, const char *name, int *out, size_t member) {
     ncclResult_t result = known(c, name);
     if (!result && !out)
         result = cpu_refuse(ncclInvalidArgument, "%s: the pointer for the result is NULL", name);
@@ -465,5 +346,9 @@ ncclResult_t cpu_ask(ncclComm_t c, const char *name, int *out, size_t member) {
 }
 
 ncclResult_t ncclCommCount(const ncclComm_t c, int *count) {
-    return cpu_ask(c, "ncclCommCount", count, offsetof(struct ncclComm, ranks));
+    return ask(c, "ncclCommCount", count, offsetof(struct ncclComm, ranks));
+}
+
+ncclResult_t ncclCommUserRank(const ncclComm_t c, int *rank) {
+    return ask(c, "ncclCommUserRank", rank, offsetof(struct ncclComm, rank));
 }

@@ -11,7 +11,6 @@ struct cublasContext {
     int device;
     cudaStream_t stream;
     cublasMath_t mode;
-    int light; // 1: for cuBLASLt only
     struct cublasContext *next;
 };
 
@@ -27,20 +26,16 @@ static struct cublasContext **find(const void *handle) {
     return link;
 }
 
-static int is_live(cublasHandle_t handle) {
-    pthread_mutex_lock(&handles_lock);
-    struct cublasContext *found = *find(handle);
-    int live = found && !found->light;
-    pthread_mutex_unlock(&handles_lock);
-    return live;
-}
-
 int cpu_device_of_handle(const void *handle) {
     pthread_mutex_lock(&handles_lock);
     struct cublasContext *found = *find(handle);
     int device = found ? found->device : -1;
     pthread_mutex_unlock(&handles_lock);
     return device;
+}
+
+static int is_live(cublasHandle_t handle) {
+    return cpu_device_of_handle(handle) >= 0;
 }
 
 // A product may still run when the program exits. The streams must stop before the library's data
@@ -50,7 +45,7 @@ static void begin(void) {
     cpu_stop_at_exit();
 }
 
-static cublasStatus_t create(cublasHandle_t *handle, int light) {
+cublasStatus_t cublasCreate(cublasHandle_t *handle) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (!handle)
         return CUBLAS_STATUS_INVALID_VALUE;
@@ -59,7 +54,6 @@ static cublasStatus_t create(cublasHandle_t *handle, int light) {
     pthread_once(&once, begin);
     struct cublasContext *made = cpu_new(sizeof *made);
     made->device = cpu_current_device();
-    made->light = light;
     pthread_mutex_lock(&handles_lock);
     made->next = handles;
     *handle = handles = made;
@@ -67,20 +61,10 @@ static cublasStatus_t create(cublasHandle_t *handle, int light) {
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasCreate(cublasHandle_t *handle) {
-    return create(handle, 0);
-}
-
-cublasStatus_t cpu_create_light_handle(cublasHandle_t *handle) {
-    return create(handle, 1);
-}
-
 // As in cuBLAS, the host waits for the device.
-static cublasStatus_t destroy(cublasHandle_t handle, int light) {
+cublasStatus_t cublasDestroy(cublasHandle_t handle) {
     pthread_mutex_lock(&handles_lock);
     struct cublasContext **link = find(handle), *found = *link;
-    if (found && found->light != light)
-        found = NULL;
     if (found)
         *link = found->next;
     pthread_mutex_unlock(&handles_lock);
@@ -92,35 +76,10 @@ static cublasStatus_t destroy(cublasHandle_t handle, int light) {
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasDestroy(cublasHandle_t handle) {
-    return destroy(handle, 0);
-}
-
-cublasStatus_t cpu_destroy_light_handle(cublasHandle_t handle) {
-    return destroy(handle, 1);
-}
-
-cublasStatus_t cublasGetVersion(cublasHandle_t handle, int *version) {
-    (void)handle;
-    if (!version)
-        return CUBLAS_STATUS_INVALID_VALUE;
-    *version = 130000;
-    return CUBLAS_STATUS_SUCCESS;
-}
-
 cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream) {
     if (!is_live(handle))
         return CUBLAS_STATUS_NOT_INITIALIZED;
     handle->stream = stream;
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-cublasStatus_t cublasGetStream(cublasHandle_t handle, cudaStream_t *stream) {
-    if (!is_live(handle))
-        return CUBLAS_STATUS_NOT_INITIALIZED;
-    if (!stream)
-        return CUBLAS_STATUS_INVALID_VALUE;
-    *stream = handle->stream;
     return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -21,7 +21,6 @@ struct layout {
     int64_t ld;
 };
 struct preference {
-    uint64_t workspace;
     uint32_t alignment[4]; // of A, B, C and D, in bytes
 };
 
@@ -36,14 +35,6 @@ _Static_assert(sizeof(struct choice) <= sizeof(cublasLtMatmulAlgo_t), "it is sto
 
 // Kernels load 16 bytes at a time where the promised alignment allows it. No kernel needs more.
 enum { MAGIC = 0x4c746d6d, WIDEST_LOAD = 16 };
-
-cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
-    return cpu_create_light_handle((cublasHandle_t *)handle);
-}
-
-cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
-    return handle ? cpu_destroy_light_handle((cublasHandle_t)handle) : CUBLAS_STATUS_INVALID_VALUE;
-}
 
 // Stores a new descriptor with this content.
 static cublasStatus_t create(void **descriptor, const void *content, size_t bytes) {
@@ -106,7 +97,7 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t descriptor) {
 }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *descriptor) {
-    struct preference p = {0, {256, 256, 256, 256}};
+    struct preference p = {{256, 256, 256, 256}};
     return create((void **)descriptor, &p, sizeof p);
 }
 
@@ -121,8 +112,6 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t d
     int matrix = (int)attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
     if (!p)
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
-        return set(&p->workspace, sizeof p->workspace, value, size);
     return set(matrix >= 0 && matrix < 4 ? &p->alignment[matrix] : NULL, sizeof *p->alignment,
                value, size);
 }
@@ -146,8 +135,6 @@ static int supported_epilogue(const struct description *d) {
     case CUBLASLT_EPILOGUE_BIAS:
     case CUBLASLT_EPILOGUE_RELU_BIAS:
         return 1;
-    case CUBLASLT_EPILOGUE_BGRADA:
-        return d->transa == CUBLAS_OP_N;
     case CUBLASLT_EPILOGUE_BGRADB:
         return d->transb == CUBLAS_OP_T;
     }
@@ -259,7 +246,6 @@ static void set_epilogue(struct cpu_product *p, const struct description *d) {
         p->bias = d->bias;
     else if (d->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
         p->sums = d->bias;
-    p->sums_of = d->epilogue == CUBLASLT_EPILOGUE_BGRADA ? 'a' : 'b';
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
@@ -269,7 +255,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
                               cublasLtMatrixLayout_t out_layout, const cublasLtMatmulAlgo_t *algo,
                               void *workspace, size_t workspace_bytes, cudaStream_t stream) {
     const struct description *d = (const void *)operation;
-    const struct preference defaults = {0, {256, 256, 256, 256}};
+    const struct preference defaults = {{256, 256, 256, 256}};
     struct cpu_product p;
     int device = cpu_device_of_handle(handle);
     if (device < 0 || cpu_enter())
@@ -280,7 +266,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
                                      (const void *)c_layout, (const void *)out_layout);
     if (status)
         return status;
-    if (c != out)
+    if (c != out || workspace || workspace_bytes)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     p.a = a;
     p.b = b;
@@ -290,15 +276,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
         memcpy(&chosen, algo, sizeof chosen);
     int uses_bias = d->epilogue != CUBLASLT_EPILOGUE_DEFAULT;
     if (!alpha || !beta || uses_bias != (d->bias != NULL) || alignment_of(d->bias) < WIDEST_LOAD ||
-        !fits(&chosen, d, &p) ||
-        (workspace_bytes &&
-         (!workspace || (uintptr_t)workspace % 256 || cpu_bytes_from(workspace) < workspace_bytes)))
+        !fits(&chosen, d, &p))
         return CUBLAS_STATUS_INVALID_VALUE;
     p.stream = stream;
     p.alpha = *(const float *)alpha;
     p.beta = *(const float *)beta;
-    p.workspace = workspace;
-    p.workspace_bytes = workspace_bytes;
     set_epilogue(&p, d);
     return cpu_queue_product(&p);
 }

@@ -190,28 +190,6 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device) {
     return cudaMemGetInfo(&available, &prop->totalGlobalMem);
 }
 
-cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device) {
-    struct cudaDeviceProp prop;
-    const struct {
-        enum cudaDeviceAttr attribute;
-        const int *value;
-    } all[] = {
-        {cudaDevAttrMultiProcessorCount, &prop.multiProcessorCount},
-        {cudaDevAttrPciBusId, &prop.pciBusID},
-        {cudaDevAttrPciDeviceId, &prop.pciDeviceID},
-        {cudaDevAttrPciDomainId, &prop.pciDomainID},
-        {cudaDevAttrComputeCapabilityMajor, &prop.major},
-        {cudaDevAttrComputeCapabilityMinor, &prop.minor},
-    };
-    cudaError_t error = value ? cudaGetDeviceProperties(&prop, device) : cudaErrorInvalidValue;
-    for (size_t i = 0; i < sizeof all / sizeof *all && !error; i++)
-        if (all[i].attribute == attribute) {
-            *value = *all[i].value;
-            return cudaSuccess;
-        }
-    return cpu_error(error ? error : cudaErrorInvalidValue);
-}
-
 cudaError_t cudaDeviceGetPCIBusId(char *id, int length, int device) {
     cudaError_t error = cpu_begin(id && length >= (int)sizeof "0000:00:00.0");
     if (error)
@@ -222,25 +200,10 @@ cudaError_t cudaDeviceGetPCIBusId(char *id, int length, int device) {
     return cudaSuccess;
 }
 
-cudaError_t cudaDriverGetVersion(int *version) {
-    return cudaRuntimeGetVersion(version);
-}
-
-cudaError_t cudaRuntimeGetVersion(int *version) {
-    if (!version)
-        return cpu_error(cudaErrorInvalidValue);
-    *version = 13000;
-    return cudaSuccess;
-}
-
 cudaError_t cudaGetLastError(void) {
     cudaError_t error = last_error;
     last_error = cudaSuccess;
     return error;
-}
-
-cudaError_t cudaPeekAtLastError(void) {
-    return last_error;
 }
 
 #define ERROR(name, text)                                                                          \
@@ -268,16 +231,8 @@ static const struct {
     ERROR(cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing"),
     ERROR(cudaErrorStreamCaptureInvalidated,
           "operation failed due to a previous error during capture"),
-    ERROR(cudaErrorStreamCaptureMerge,
-          "operation would result in a merge of separate capture sequences"),
-    ERROR(cudaErrorStreamCaptureUnmatched, "capture was not ended in the same stream as it began"),
-    ERROR(cudaErrorStreamCaptureUnjoined, "capturing stream has unjoined work"),
-    ERROR(cudaErrorStreamCaptureIsolation,
-          "dependency created on uncaptured work in another stream"),
     ERROR(cudaErrorStreamCaptureImplicit,
           "operation would make the legacy stream depend on a capturing blocking stream"),
-    ERROR(cudaErrorCapturedEvent,
-          "operation not permitted on an event last recorded in a capturing stream"),
     ERROR(cudaErrorStreamCaptureWrongThread,
           "attempt to terminate a thread-local capture sequence from another thread"),
     ERROR(cudaErrorUnknown, "unknown error"),

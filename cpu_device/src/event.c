@@ -1,8 +1,7 @@
 // Events. This file follows one from cudaEventCreate to cudaEventDestroy. cudaEventRecord makes a
 // record, and queues an operation that completes it in the thread of the stream. The thread of
 // another stream (cudaStreamWaitEvent) and the host (cudaEventSynchronize) wait for the last record
-// of an event. A record lives until the last of them has seen its completion. During a capture,
-// graph.c handles events.
+// of an event. A record lives until the last of them has seen its completion.
 #include "stream.h"
 #include <stdlib.h>
 
@@ -47,7 +46,8 @@ void cpu_release_record(struct record *r) {
     free(r);
 }
 
-void cpu_complete(struct record *r) {
+static void run_record(void *arguments) {
+    struct record *r = *(struct record **)arguments;
     pthread_mutex_lock(&cpu_lock);
     r->completed = 1;
     r->failed = cpu_why_stopped() != NULL;
@@ -55,10 +55,6 @@ void cpu_complete(struct record *r) {
     pthread_cond_broadcast(&cpu_event_completed);
     cpu_release_record(r);
     pthread_mutex_unlock(&cpu_lock);
-}
-
-static void run_record(void *arguments) {
-    cpu_complete(*(struct record **)arguments);
 }
 
 // The record has two references: one for the caller, and one for the operation until it has run.
@@ -73,8 +69,15 @@ struct record *cpu_append_record(struct CUstream_st *s) {
 
 // Another stream waits for it.
 
+struct wait {
+    struct record *record;
+    int stream, traced;
+};
+
 // The stream does not count as computing meanwhile.
-void cpu_wait_for(struct record *r, int stream, int traced) {
+static void run_wait(void *arguments) {
+    const struct wait *w = arguments;
+    struct record *r = w->record;
     double begin = cpu_moment();
     pthread_mutex_lock(&cpu_lock);
     cpu_computing--;
@@ -82,20 +85,10 @@ void cpu_wait_for(struct record *r, int stream, int traced) {
         pthread_cond_wait(&cpu_event_completed, &cpu_lock);
     cpu_computing++;
     cpu_move_to(r->seconds);
-    if (r->seconds > begin && traced)
-        cpu_trace_wait(stream, begin, cpu_moment(), r->stream, r->seconds);
+    if (r->seconds > begin && w->traced)
+        cpu_trace_wait(w->stream, begin, cpu_moment(), r->stream, r->seconds);
     cpu_release_record(r);
     pthread_mutex_unlock(&cpu_lock);
-}
-
-struct wait {
-    struct record *record;
-    int stream, traced;
-};
-
-static void run_wait(void *arguments) {
-    struct wait *w = arguments;
-    cpu_wait_for(w->record, w->stream, w->traced);
 }
 
 void cpu_append_wait(struct CUstream_st *s, struct record *r) {
@@ -123,7 +116,6 @@ void cpu_let_wait(struct CUstream_st *s, struct CUstream_st *other) {
 
 static void record_event(struct CUstream_st *s, struct CUevent_st *event) {
     struct record *r = cpu_append_record(s);
-    cpu_forget_capture(event);
     cpu_release_record(event->last);
     event->last = r;
 }
@@ -149,10 +141,8 @@ static cudaError_t on_stream(cudaStream_t stream, cudaEvent_t event, int record)
     if (s && record && s->device != event->device)
         s = NULL; // a stream may wait for an event of another device, but not record it
     error = s ? cpu_capture_forbids_work(s) : cudaErrorInvalidResourceHandle;
-    if (!error && record && s->capture) {
-        cpu_capture_record(s, event);
-    } else if (!error && !record && (s->capture || event->captured)) {
-        error = cpu_capture_wait(s, event);
+    if (!error && s->capture) {
+        error = cpu_invalidate(s->capture, cudaErrorStreamCaptureUnsupported);
     } else if (!error) {
         cpu_take_turns(s);
         cpu_count(CPU_EVENTS, 1);
@@ -184,13 +174,7 @@ static cudaError_t finish_event(cudaEvent_t event, int wait) {
         return cpu_error(error);
     pthread_mutex_lock(&cpu_lock);
     cpu_await_loading();
-    int lives = *find_event(event) != NULL;
-    if (!lives)
-        error = cudaErrorInvalidResourceHandle;
-    else if ((error = cpu_capture_forbids_event(event)))
-        cpu_invalidate(event->captured, error);
-    else
-        error = cpu_capture_forbids_waiting(NULL);
+    error = *find_event(event) ? cpu_capture_forbids_waiting(NULL) : cudaErrorInvalidResourceHandle;
     struct record *r = error ? NULL : event->last;
     int done = !r || r->completed;
     if (r && wait) {
@@ -234,9 +218,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) 
     int live = *find_event(start) && *find_event(end) && start->device == end->device;
     int timed = live && !((start->flags | end->flags) & cudaEventDisableTiming);
     const struct record *from = timed ? start->last : NULL, *to = timed ? end->last : NULL;
-    if (timed && (start->captured || end->captured))
-        error = cpu_capture_forbids_event(start->captured ? start : end);
-    else if (!from || !to)
+    if (!from || !to)
         error = cudaErrorInvalidResourceHandle;
     else if (!from->completed || !to->completed)
         error = cudaErrorNotReady;
@@ -255,7 +237,6 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
     struct CUevent_st **link = find_event(event), *e = *link;
     if (e) {
         cpu_release_record(e->last);
-        cpu_forget_capture(e);
         *link = e->next;
     }
     pthread_mutex_unlock(&cpu_lock);

@@ -7,7 +7,6 @@
 //   all-reduce, NVLS            the switch of the node sums; a link carries (n + 1) chunks c
 //   all-gather, reduce-scatter  ring: n - 1 steps, n - 1 chunks c
 //   broadcast, reduce           chain: n - 1 steps, n chunks c one after the other
-//   all-to-all, gather, scatter one step; a link carries the n - 1 chunks c for other ranks
 //
 // NVLS: a rank reads the sum of its own chunk from the switch, which takes that chunk of every rank
 // (n chunks leave the memory of each rank), and multicasts the sum (one more chunk). Between nodes,
@@ -45,7 +44,7 @@ static const double NVLS_STEP = 1.5;   // the latency of a step between nodes, r
 static const double RAMP_BYTES = 2.3e6;
 static const double NVLS_RAMP_RATE = 187e9; // the rate of the ramp of NVLS, at most
 
-// Sends, also in gathers, scatters and all-to-alls, between nodes: their share of the network's
+// Sends between nodes: their share of the network's
 // rate, and the time that the network interface needs for each message.
 static const double SEND_SHARE = 0.8, SEND_MESSAGE = 3e-6;
 // NCCL moves this many bytes of a message inside a node over few channels, which together reach the
@@ -183,16 +182,6 @@ static double path_seconds(const struct layout *l, const struct protocol *p, dou
     return outside ? link : l->link_factor * fmax(link, fmin(bytes, PAIR_BYTES) / cpu_model->pair);
 }
 
-// Each rank sends to all others at once.
-static double direct(const struct layout *l, const struct protocol *p, double bytes) {
-    int inside = l->most - 1, outside = l->ranks - l->fewest;
-    double seconds =
-        fmax(inside * link_seconds(l, p, bytes, 0), inside ? path_seconds(l, p, bytes, 0) : 0);
-    if (outside)
-        seconds = fmax(seconds, outside * link_seconds(l, p, bytes, 1));
-    return latency(p, !outside, !!outside) + seconds;
-}
-
 static double all_reduce(const struct layout *l, double bytes) {
     double best = allowed[l->nodes > 1 ? NVLS_TREE : NVLS] ? nvls(l, bytes) : INFINITY;
     int nothing_else = isinf(best) && !allowed[TREE]; // then NCCL takes a ring
@@ -205,19 +194,6 @@ static double all_reduce(const struct layout *l, double bytes) {
     return best;
 }
 
-static double other(int kind, const struct layout *l, const struct protocol *p, double bytes) {
-    switch (kind) {
-    case CALL_ALL_GATHER:
-    case CALL_REDUCE_SCATTER:
-        return ring(l, p, 1, l->ranks - 1, bytes);
-    case CALL_BROADCAST:
-    case CALL_REDUCE:
-        return ring(l, p, 1, l->ranks, bytes);
-    default:
-        return direct(l, p, bytes);
-    }
-}
-
 double cpu_model_collective(int kind, double bytes, const int *devices, int ranks) {
     if (ranks == 1) {
         struct cpu_cost copy = {.kind = CPU_COPY_ON_DEVICE, .bytes = bytes};
@@ -226,9 +202,10 @@ double cpu_model_collective(int kind, double bytes, const int *devices, int rank
     struct layout l = layout_of(devices, ranks);
     if (kind == CALL_ALL_REDUCE)
         return all_reduce(&l, bytes / ranks);
+    int chunks = kind == CALL_BROADCAST || kind == CALL_REDUCE ? ranks : ranks - 1;
     double best = INFINITY;
     for (int p = 0; p < CPU_PROTOCOLS; p++)
-        best = fmin(best, other(kind, &l, &protocols[p], bytes / ranks));
+        best = fmin(best, ring(&l, &protocols[p], 1, chunks, bytes / ranks));
     return best;
 }
 

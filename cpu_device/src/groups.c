@@ -18,7 +18,7 @@ static _Thread_local struct {
 } group;
 
 ncclResult_t cpu_noted(ncclResult_t result) {
-    if (group.depth && result && result != ncclInProgress && !group.error)
+    if (group.depth && result && !group.error)
         group.error = result;
     return result;
 }
@@ -129,27 +129,16 @@ static ncclResult_t launch(struct work *work, cudaStream_t stream, const struct 
         free(work);
         return cpu_refuse(ncclUnhandledCudaError, "%s", cudaGetErrorString(error));
     }
-    if (c->blocking)
-        return ncclSuccess;
-    pthread_mutex_lock(&c->lock);
-    c->unpolled = 1;
-    pthread_mutex_unlock(&c->lock);
-    return ncclInProgress;
-}
-
-static int has_failed(ncclResult_t result) {
-    return result && result != ncclInProgress;
+    return ncclSuccess;
 }
 
 // Connects the ranks of all sends and receives of the group. They all tell their peers before the
 // first one waits, because two peers may be ranks of this thread.
 static ncclResult_t connect_queued(ncclResult_t result) {
-    for (const struct queued *q = group.first; q && !has_failed(result); q = q->next)
+    for (const struct queued *q = group.first; q && !result; q = q->next)
         cpu_announce(q->work);
-    for (const struct queued *q = group.first; q && !has_failed(result); q = q->next) {
-        ncclResult_t connected = cpu_connect(q->work);
-        result = connected ? connected : result;
-    }
+    for (const struct queued *q = group.first; q && !result; q = q->next)
+        result = cpu_connect(q->work);
     return result;
 }
 
@@ -158,12 +147,11 @@ static ncclResult_t launch_queued(ncclResult_t result) {
     result = connect_queued(result);
     while (group.first) {
         struct queued *q = next_queued();
-        if (has_failed(result)) {
+        if (result) {
             cpu_free_note(q->work->note);
             free(q->work);
         } else {
-            ncclResult_t launched = launch(q->work, q->stream, q->merged);
-            result = launched ? launched : result;
+            result = launch(q->work, q->stream, q->merged);
         }
         for (struct queued *m; (m = q->merged);) {
             q->merged = m->next;
@@ -198,16 +186,10 @@ static ncclResult_t check_group(void) {
             if (q == other || !(cpu_overlap(a->recv, a->recv_bytes, b->send, b->send_bytes) ||
                                 cpu_overlap(a->recv, a->recv_bytes, b->recv, b->recv_bytes)))
                 continue;
-            ncclResult_t result =
-                a->call.kind == CALL_RECV && b->call.kind == CALL_SEND
-                    ? cpu_undefined("an ncclRecv writes to a buffer that an ncclSend of its group "
-                                    "reads")
-                    : cpu_refuse(ncclInvalidUsage,
-                                 "ncclGroupEnd: the calls of a group run at the same time, but %s "
-                                 "writes to a buffer of %s; use two buffers, or two groups",
-                                 a->cost.name, b->cost.name);
-            if (result)
-                return result;
+            return cpu_refuse(ncclInvalidUsage,
+                              "ncclGroupEnd: the calls of a group run at the same time, but %s "
+                              "writes to a buffer of %s; use two buffers, or two groups",
+                              a->cost.name, b->cost.name);
         }
     return ncclSuccess;
 }

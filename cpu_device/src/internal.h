@@ -75,9 +75,6 @@ struct cpu_heap {
 };
 struct cpu_heap cpu_heap(void);
 
-// Frees all memory of a device whose streams are empty.
-void cpu_free_device(int device);
-
 // Returns the number of bytes from the pointer to the end of its allocation, or 0 if it has none.
 size_t cpu_bytes_from(const void *pointer);
 

@@ -39,8 +39,6 @@ static uint64_t host_identity(const char *name) {
 }
 
 ncclResult_t cpu_lost(const struct rendezvous *m, const char *doing) {
-    if (m->comm->aborted)
-        return cpu_refuse(ncclInternalError, "rank %d: aborted while %s", m->comm->named, doing);
     if (cpu_now() > m->deadline)
         return cpu_refuse(ncclSystemError, "rank %d: gave up after %.0f s %s", m->comm->named,
                           cpu_timeout(), doing);
@@ -80,7 +78,7 @@ static ncclResult_t introduce(struct rendezvous *m, const struct handle *h) {
     memcpy(self->socket_name, local.sun_path + 1,
            bytes - offsetof(struct sockaddr_un, sun_path) - 1);
 
-    m->root = cpu_open_connection(&h->root, m->deadline, c);
+    m->root = cpu_open_connection(&h->root, m->deadline);
     if (m->root.number < 0)
         return cpu_refuse(ncclSystemError, "rank %d: no answer at %s within %.0f s", c->named,
                           cpu_show_address(address, &h->root), cpu_timeout());
@@ -92,14 +90,13 @@ static ncclResult_t introduce(struct rendezvous *m, const struct handle *h) {
     if (m->listener.number < 0)
         return cpu_refuse(ncclSystemError, "rank %d: cannot listen on %s: %s", c->named,
                           cpu_show_address(address, &self->address), strerror(errno));
-    if (cpu_send_all(&m->root, &hello, sizeof hello, m->deadline, c) ||
+    if (cpu_send_all(&m->root, &hello, sizeof hello, m->deadline) ||
         // Waits longer than the root, because the root reports the missing ranks.
-        cpu_receive_all(&m->root, &verdict, sizeof verdict, m->deadline + 5, c))
+        cpu_receive_all(&m->root, &verdict, sizeof verdict, m->deadline + 5))
         return cpu_lost(m, "waiting for all ranks to connect");
     if (verdict.refused)
         return cpu_refuse(ncclInvalidUsage, "rank %d: %.*s", c->named, WHY_BYTES - 1, verdict.why);
-    if (cpu_receive_all(&m->root, c->peers, (size_t)c->ranks * sizeof *c->peers, m->deadline + 5,
-                        c))
+    if (cpu_receive_all(&m->root, c->peers, (size_t)c->ranks * sizeof *c->peers, m->deadline + 5))
         return cpu_lost(m, "waiting for the list of ranks");
     return ncclSuccess;
 }
@@ -142,12 +139,12 @@ static ncclResult_t connect_hosts(struct rendezvous *m) {
         ch->in->written = ch->in->read = ch->out->written = ch->out->read = 0;
         if (p > c->rank)
             continue;
-        ch->socket = cpu_open_connection(&c->peers[p].address, m->deadline, c);
-        if (!cpu_is_remote(ch) || cpu_send_all(&ch->socket, own, sizeof own, m->deadline, c))
+        ch->socket = cpu_open_connection(&c->peers[p].address, m->deadline);
+        if (!cpu_is_remote(ch) || cpu_send_all(&ch->socket, own, sizeof own, m->deadline))
             return cpu_lost(m, "connecting to another host");
     }
     struct cpu_door door = {.listener = m->listener, .bytes = sizeof own};
-    while (higher > 0 && cpu_now() < m->deadline && !cpu_exiting() && !c->aborted) {
+    while (higher > 0 && cpu_now() < m->deadline && !cpu_exiting()) {
         uint64_t who[2];
         struct cpu_file s = cpu_next_guest(&door, who);
         int on = 1;
@@ -168,8 +165,8 @@ static ncclResult_t connect_hosts(struct rendezvous *m) {
 
 static ncclResult_t wait_for_all(struct rendezvous *m) {
     char ready = 1;
-    return cpu_send_all(&m->root, &ready, 1, m->deadline, m->comm) ||
-                   cpu_receive_all(&m->root, &ready, 1, m->deadline, m->comm)
+    return cpu_send_all(&m->root, &ready, 1, m->deadline) ||
+                   cpu_receive_all(&m->root, &ready, 1, m->deadline)
                ? cpu_lost(m, "setting up the connections")
                : ncclSuccess;
 }

@@ -48,16 +48,13 @@ static inline size_t cpu_ring_bytes(const struct ncclComm *c, uint64_t slots) {
 
 const char *cpu_show_address(char text[80], const union address *a);
 
-// Waits for a socket until the deadline, in short periods, so it notices ncclCommAbort and the end
-// of the program. Returns 0 if the socket is ready.
-int cpu_await_socket(const struct cpu_file *socket, short events, double deadline,
-                     const struct ncclComm *comm);
+// Waits for a socket until the deadline, in short periods, so it notices the end of the program.
+// Returns 0 if the socket is ready.
+int cpu_await_socket(const struct cpu_file *socket, short events, double deadline);
 
 // Send or receive all of these bytes before the deadline. Return 0 if they have.
-int cpu_send_all(const struct cpu_file *socket, const void *data, size_t bytes, double deadline,
-                 const struct ncclComm *comm);
-int cpu_receive_all(const struct cpu_file *socket, void *data, size_t bytes, double deadline,
-                    const struct ncclComm *comm);
+int cpu_send_all(const struct cpu_file *socket, const void *data, size_t bytes, double deadline);
+int cpu_receive_all(const struct cpu_file *socket, void *data, size_t bytes, double deadline);
 
 // Finds the address of the first suitable interface. The interfaces of virtual machines and
 // containers, and then the loopback interface, come last. Returns 0 if it finds one.
@@ -66,8 +63,7 @@ void cpu_any_port(union address *address);
 
 // Return a socket, or none and set errno. Listening sets the port in the address.
 struct cpu_file cpu_listen(union address *address);
-struct cpu_file cpu_open_connection(const union address *address, double deadline,
-                                    const struct ncclComm *comm);
+struct cpu_file cpu_open_connection(const union address *address, double deadline);
 
 // The connections to a listener that have not sent their whole greeting. Some may belong to
 // strangers that send nothing, so no connection delays the others, and the oldest must go first.

@@ -353,20 +353,6 @@ cudaError_t cudaFree(void *pointer) {
     return a ? cudaSuccess : cpu_error(cudaErrorInvalidValue);
 }
 
-void cpu_free_device(int device) {
-    pthread_mutex_lock(&cpu_lock);
-    for (struct allocation **link = &device_list, *a; (a = *link);) {
-        if (a->device != device) {
-            link = &a->next;
-            continue;
-        }
-        cpu_check_free(&a->uses);
-        give_back(link);
-        free(a);
-    }
-    pthread_mutex_unlock(&cpu_lock);
-}
-
 // Maps pinned memory twice, for the program and for the devices. Returns 0 on failure.
 static int map_twice(struct allocation *a) {
     a->span = (a->bytes / page + 1) * page;
@@ -418,11 +404,6 @@ cudaError_t cudaMallocHost(void **pointer, size_t size) {
     pinned_list = a;
     pthread_mutex_unlock(&cpu_lock);
     return cudaSuccess;
-}
-
-cudaError_t cudaHostAlloc(void **pointer, size_t size, unsigned flags) {
-    unsigned known = cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined;
-    return flags & ~known ? cpu_error(cudaErrorInvalidValue) : cudaMallocHost(pointer, size);
 }
 
 cudaError_t cudaFreeHost(void *pointer) {

@@ -22,16 +22,6 @@ ncclResult_t cpu_refuse(ncclResult_t result, const char *format, ...) {
     return result;
 }
 
-ncclResult_t cpu_undefined(const char *what) {
-    static atomic_flag warned = ATOMIC_FLAG_INIT;
-    static const char rest[] = "which leaves the result undefined; use two buffers";
-    if (cpu_recording)
-        return cpu_refuse(ncclInvalidUsage, "CPU_DEVICE_CHECK: %s, %s", what, rest);
-    if (!atomic_flag_test_and_set(&warned))
-        fprintf(stderr, "warning: CPU device: %s, %s\n", what, rest);
-    return ncclSuccess;
-}
-
 void cpu_explain_wait(const char *text) {
     pthread_mutex_lock(&text_lock);
     snprintf(wait_text, sizeof wait_text, "%s", text);
@@ -103,16 +93,10 @@ static void count_elements(const struct ncclComm *c, const struct call *call, si
     size_t ranks = (size_t)c->ranks,
            of_all = call->count > SIZE_MAX / ranks ? SIZE_MAX : call->count * ranks;
     *send = *recv = call->count;
-    if (call->kind == CALL_ALL_TO_ALL)
-        *send = *recv = of_all;
-    else if (call->kind == CALL_ALL_GATHER)
+    if (call->kind == CALL_ALL_GATHER)
         *recv = of_all;
     else if (call->kind == CALL_REDUCE_SCATTER)
         *send = of_all;
-    else if (call->kind == CALL_GATHER)
-        *recv = c->rank == call->root ? of_all : 0;
-    else if (call->kind == CALL_SCATTER)
-        *send = c->rank == call->root ? of_all : 0;
     else if (call->kind == CALL_RECV || (call->kind == CALL_BROADCAST && c->rank != call->root))
         *send = 0;
     else if (call->kind == CALL_SEND || (call->kind == CALL_REDUCE && c->rank != call->root))
@@ -125,17 +109,14 @@ static ncclResult_t check_overlap(const char *name, const struct ncclComm *c,
                                   const struct call *call, const char *send, size_t to_send,
                                   const char *recv, size_t to_receive, size_t element) {
     size_t block = (size_t)c->rank * call->count * element; // of this rank, in the longer buffer
-    int in_place = to_send == to_receive  ? send == recv && call->kind != CALL_ALL_TO_ALL
+    int in_place = to_send == to_receive  ? send == recv
                    : to_send > to_receive ? recv == send + block
                                           : send == recv + block;
     if (in_place || !cpu_overlap(send, to_send * element, recv, to_receive * element))
         return ncclSuccess;
-    if (call->kind == CALL_ALL_TO_ALL && send == recv)
-        return cpu_undefined("ncclAlltoAll is in place");
     return cpu_refuse(ncclInvalidArgument,
                       "%s: sendbuff and recvbuff overlap, which is undefined; %s", name,
-                      call->kind == CALL_ALL_TO_ALL ? "use two buffers"
-                      : to_send > to_receive ? "in place, recvbuff is sendbuff + rank * count"
+                      to_send > to_receive   ? "in place, recvbuff is sendbuff + rank * count"
                       : to_send < to_receive ? "in place, sendbuff is recvbuff + rank * count"
                                              : "in place, both are the same pointer");
 }
@@ -155,6 +136,9 @@ ncclResult_t cpu_call(const char *name, struct call call, const void *send, void
     if (call.root < 0 || call.root >= c->ranks)
         return cpu_noted(cpu_refuse(ncclInvalidArgument, "%s: %s %d is not one of %d ranks", name,
                                     transfer ? "peer" : "root", call.root, c->ranks));
+    if (call.op < 0 || call.op >= ncclNumOps)
+        return cpu_noted(
+            cpu_refuse(ncclInvalidArgument, "%s: there is no operation %d", name, call.op));
     count_elements(c, &call, &to_send, &to_receive);
     if ((result = view(name, "sendbuff", c, send, to_send, element, &from)) ||
         (result = view(name, "recvbuff", c, recv, to_receive, element, &to)))
@@ -177,20 +161,12 @@ ncclResult_t cpu_call(const char *name, struct call call, const void *send, void
                                               .data = call.kind == CALL_SEND ? from : to,
                                               .bytes = cpu_computes ? call.count * element : 0,
                                               .peer = call.root};
-    if ((call.op < 0 || call.op >= ncclNumOps) && (result = cpu_take_scalar(name, work))) {
-        free(work);
-        return cpu_noted(result);
-    }
     cpu_uses(name, send, to_send * element, 0);
     cpu_uses(name, recv, to_receive * element, 1);
     cpu_take_cost();
     work->cost =
         (struct cpu_cost){.kind = CPU_COLLECTIVE, .name = name, .comm = transfer ? 0 : c->label};
-    // The root of a gather or scatter has the longest buffer, and the cost is that of all ranks.
-    size_t longest = call.kind == CALL_GATHER || call.kind == CALL_SCATTER
-                         ? call.count * (size_t)c->ranks
-                         : (to_send > to_receive ? to_send : to_receive);
-    work->cost.bytes = (double)longest * (double)element;
+    work->cost.bytes = (double)(to_send > to_receive ? to_send : to_receive) * (double)element;
     if ((work->note = cpu_take_note())) {
         work->note->comm = c;
         work->place = work->note->place;

@@ -16,7 +16,7 @@ static cublasStatus_t launched(cudaError_t error) {
 }
 
 size_t cpu_element_bytes(cudaDataType type) {
-    return type == CUDA_R_32F ? 4 : type == CUDA_R_16F || type == CUDA_R_16BF ? 2 : 0;
+    return type == CUDA_R_32F ? 4 : type == CUDA_R_16BF ? 2 : 0;
 }
 
 struct matrix {
@@ -37,9 +37,9 @@ struct gemm {
     // The epilogue.
     const float *bias; // [m], or NULL
     int relu;
-    float *sums;         // [sum_count], of the columns of summed, or NULL
-    const float *summed; // column-major [sum_count, k]
-    int summed_ld, sum_count;
+    float *sums;         // [n], of the columns of summed, or NULL
+    const float *summed; // column-major [n, k]
+    int summed_ld;
 };
 
 // Sets *out to a column-major matrix [rows, cols], with its address for device threads, and *span
@@ -63,16 +63,14 @@ static int is_float(const struct matrix *x) {
 static float widen(const struct matrix *x, size_t i) {
     if (x->type == CUDA_R_32F)
         return float_to_tf32(((const float *)x->data)[i]);
-    uint16_t bits = ((const uint16_t *)x->data)[i];
-    return x->type == CUDA_R_16F ? half_to_float(bits) : bfloat16_to_float(bits);
+    return bfloat16_to_float(((const uint16_t *)x->data)[i]);
 }
 
 static void narrow(const struct matrix *x, size_t i, float value) {
     if (x->type == CUDA_R_32F)
         ((float *)x->data)[i] = value;
     else
-        ((uint16_t *)x->data)[i] =
-            x->type == CUDA_R_16F ? float_to_half(value) : float_to_bfloat16(value);
+        ((uint16_t *)x->data)[i] = float_to_bfloat16(value);
 }
 
 // Conversion between a matrix of any type and a float matrix with columns of ld numbers. The
@@ -155,7 +153,7 @@ static void add_bias(const struct gemm *g, int first_row, int rows, int first_co
 // Computes the share of the sums that belongs to this piece. It adds the numbers of each sum in
 // order.
 static void add_up(const struct gemm *g, int piece, int pieces) {
-    int first = g->sum_count * piece / pieces, end = g->sum_count * (piece + 1) / pieces;
+    int first = g->n * piece / pieces, end = g->n * (piece + 1) / pieces;
     for (int i = first; i < end; i++)
         g->sums[i] = 0.f;
     for (int j = 0; j < g->k; j++) // reads the matrix in the order of its memory
@@ -200,9 +198,9 @@ static void run_copied_gemm(void *arguments) {
     if (!f.a.data || !f.b.data || !f.c.data)
         abort();
     // Sums add the numbers before they are rounded to TF32.
-    if (g.sums && g.a.type != CUDA_R_32F) {
-        f.summed = g.summed == g.a.data ? f.a.data : f.b.data;
-        f.summed_ld = g.summed == g.a.data ? f.a.ld : f.b.ld;
+    if (g.sums && g.b.type != CUDA_R_32F) {
+        f.summed = f.b.data;
+        f.summed_ld = f.b.ld;
     }
     cpu_share(run_gemm, &f, gemm_pieces(&f), 1);
     if (f.c.data != g.c.data) {
@@ -228,19 +226,16 @@ static int is_worth_a_copy(const struct matrix *x, int uses) {
 static int set_epilogue(struct gemm *g, const struct cpu_product *p, struct cpu_span spans[2]) {
     int device = cpu_current_device();
     size_t bias_bytes = p->bias ? (size_t)p->m * sizeof(float) : 0;
-    size_t count = (size_t)(p->sums_of == 'a' ? p->m : p->n), sum_bytes = count * sizeof(float);
-    sum_bytes = p->sums ? sum_bytes : 0;
+    size_t sum_bytes = p->sums ? (size_t)p->n * sizeof(float) : 0;
     spans[0] = (struct cpu_span){(uintptr_t)p->bias, bias_bytes, bias_bytes, 1, 0};
     spans[1] = (struct cpu_span){(uintptr_t)p->sums, sum_bytes, sum_bytes, 1, 1};
     if (p->bias)
         g->bias = cpu_view(p->bias, bias_bytes);
     g->relu = p->relu;
     if (p->sums) {
-        const struct matrix *summed = p->sums_of == 'a' ? &g->a : &g->b;
         g->sums = cpu_view(p->sums, sum_bytes);
-        g->summed = summed->data;
-        g->summed_ld = summed->ld;
-        g->sum_count = (int)count;
+        g->summed = g->b.data;
+        g->summed_ld = g->b.ld;
     }
     return (!p->bias || (g->bias && cpu_device_of(p->bias) == device)) &&
            (!p->sums || (g->sums && cpu_device_of(p->sums) == device));
@@ -309,8 +304,6 @@ cublasStatus_t cpu_queue_product(const struct cpu_product *p) {
     note_cost(p);
     for (int i = 0; i < SPANS; i++)
         cpu_uses_span(name_of(p), spans[i]);
-    if (p->workspace_bytes)
-        cpu_may_use(name_of(p), p->workspace, p->workspace_bytes, 1);
     int needs_copies = !is_float(&g.a) || g.a.spread || g.b.spread;
     return launched(needs_copies
                         ? cpu_launch(p->stream, run_copied_gemm, &g, sizeof g)

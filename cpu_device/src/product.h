@@ -17,10 +17,7 @@ struct cpu_product {
     // The epilogue. With a bias, C consists of floats.
     const float *bias; // [m] is added to each column of C. NULL: nothing is added
     int relu;          // 1: then negative values and NaN become 0
-    float *sums;       // NULL, or the sums of op(A) over k [m], or those of op(B) [n]
-    char sums_of;      // 'a': A is not transposed. 'b': B is transposed
-    void *workspace;   // the GPU may write there
-    size_t workspace_bytes;
+    float *sums;       // NULL, or [n]: the sums of op(B) over k, where B is transposed
 };
 
 // Checks that all arrays are inside device memory and do not overlap, and queues the product.
@@ -29,9 +26,5 @@ cublasStatus_t cpu_queue_product(const struct cpu_product *product);
 // Returns the bytes of a number, or 0 for a type that has no products.
 size_t cpu_element_bytes(cudaDataType type);
 
-// Returns the device of a handle of cuBLAS or cuBLASLt, or -1 if no such handle lives.
+// Returns the device of a handle, or -1 if no such handle lives.
 int cpu_device_of_handle(const void *handle);
-
-// cublasCreate and cublasDestroy for a handle that is for cuBLASLt only.
-cublasStatus_t cpu_create_light_handle(cublasHandle_t *handle);
-cublasStatus_t cpu_destroy_light_handle(cublasHandle_t handle);

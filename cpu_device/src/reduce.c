@@ -118,15 +118,3 @@ void cpu_reduce(ncclDataType_t type, ncclRedOp_t op, void *out, const void *cons
         reduce_block(&types[type], op, out, in, n, from,
                      count - from < BLOCK ? count - from : BLOCK);
 }
-
-void cpu_scale(ncclDataType_t type, void *out, const void *in, const void *scalar, size_t count) {
-    char scalars[BLOCK * sizeof(double)];
-    size_t element = types[type].bytes;
-    for (size_t i = 0; i < BLOCK; i++)
-        memcpy(scalars + i * element, scalar, element);
-    for (size_t from = 0; from < count; from += BLOCK) {
-        const void *factors[] = {(const char *)in + from * element, scalars};
-        cpu_reduce(type, ncclProd, (char *)out + from * element, factors, 2,
-                   count - from < BLOCK ? count - from : BLOCK);
-    }
-}

@@ -13,6 +13,3 @@ size_t cpu_type_size(ncclDataType_t type);
 // - max and min of floats: a NaN in any input gives NaN.
 void cpu_reduce(ncclDataType_t type, ncclRedOp_t op, void *out, const void *const *in, int n,
                 size_t count);
-
-// out[i] = in[i] * *scalar. All three have the given type. out and in must not overlap.
-void cpu_scale(ncclDataType_t type, void *out, const void *in, const void *scalar, size_t count);

@@ -27,10 +27,10 @@ static void judge(struct root *r, const char *why) {
     struct verdict v = {.refused = why != NULL};
     snprintf(v.why, sizeof v.why, "%s", why ? why : "");
     for (int i = 0; i < r->refused; i++)
-        cpu_send_all(&r->refused_sockets[i], &v, sizeof v, cpu_now() + 5, NULL);
+        cpu_send_all(&r->refused_sockets[i], &v, sizeof v, cpu_now() + 5);
     for (int i = r->ranks - 1; i >= 0; i--)
         if (r->sockets[i].number >= 0)
-            cpu_send_all(&r->sockets[i], &v, sizeof v, cpu_now() + 5, NULL);
+            cpu_send_all(&r->sockets[i], &v, sizeof v, cpu_now() + 5);
 }
 
 // Accepts the hello of a rank. A connection with the wrong magic number does not belong to this
@@ -105,12 +105,12 @@ static void *serve_root(void *argument) {
     int good = !*why;
     // Rank 0 comes last: its process, which this thread belongs to, may end after it.
     for (int i = r->ranks - 1; i >= 0 && good; i--)
-        good = !cpu_send_all(&r->sockets[i], r->peers, (size_t)r->ranks * sizeof *r->peers,
-                             deadline, NULL);
+        good =
+            !cpu_send_all(&r->sockets[i], r->peers, (size_t)r->ranks * sizeof *r->peers, deadline);
     for (int i = 0; i < r->ranks && good; i++)
-        good = !cpu_receive_all(&r->sockets[i], &ready, 1, deadline, NULL);
+        good = !cpu_receive_all(&r->sockets[i], &ready, 1, deadline);
     for (int i = r->ranks - 1; i >= 0 && good; i--)
-        cpu_send_all(&r->sockets[i], &ready, 1, deadline, NULL);
+        cpu_send_all(&r->sockets[i], &ready, 1, deadline);
     for (int i = 0; i < r->ranks; i++)
         cpu_close(&r->sockets[i]);
     for (int i = 0; i < r->refused; i++)

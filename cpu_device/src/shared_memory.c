@@ -62,7 +62,7 @@ static ncclResult_t share_file(struct rendezvous *m, int first, int seats) {
                               c->rank, c->memory_bytes, strerror(errno),
                               errno == EFBIG ? "; raise the limit with 'ulimit -f unlimited'" : "");
         int left = seats - 1;
-        while (left > 0 && !cpu_await_socket(&m->local_listener, POLLIN, m->deadline, c)) {
+        while (left > 0 && !cpu_await_socket(&m->local_listener, POLLIN, m->deadline)) {
             int s = accept4(m->local_listener.number, NULL, NULL, SOCK_CLOEXEC);
             left -= s >= 0 && is_same_user(s) && !hand_over(s, c->memory_file.number);
             close(s);
@@ -75,7 +75,7 @@ static ncclResult_t share_file(struct rendezvous *m, int first, int seats) {
     struct cpu_file s = cpu_keep(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (!connect(s.number, (struct sockaddr *)&local,
                  (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + name_bytes)) &&
-        is_same_user(s.number) && !cpu_await_socket(&s, POLLIN, m->deadline, c))
+        is_same_user(s.number) && !cpu_await_socket(&s, POLLIN, m->deadline))
         c->memory_file = cpu_keep(take_over(s.number));
     cpu_close(&s);
     return c->memory_file.number < 0 ? cpu_lost(m, doing) : ncclSuccess;

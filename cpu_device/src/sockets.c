@@ -24,9 +24,8 @@ const char *cpu_show_address(char text[80], const union address *a) {
     return text;
 }
 
-int cpu_await_socket(const struct cpu_file *socket, short events, double deadline,
-                     const struct ncclComm *comm) {
-    while (cpu_now() < deadline && !cpu_exiting() && !(comm && comm->aborted)) {
+int cpu_await_socket(const struct cpu_file *socket, short events, double deadline) {
+    while (cpu_now() < deadline && !cpu_exiting()) {
         struct pollfd p = {.fd = socket->number, .events = events};
         int ready = poll(&p, 1, 100) > 0;
         cpu_need(socket);
@@ -36,10 +35,9 @@ int cpu_await_socket(const struct cpu_file *socket, short events, double deadlin
     return -1;
 }
 
-int cpu_send_all(const struct cpu_file *socket, const void *data, size_t bytes, double deadline,
-                 const struct ncclComm *comm) {
+int cpu_send_all(const struct cpu_file *socket, const void *data, size_t bytes, double deadline) {
     for (size_t done = 0; done < bytes;) {
-        if (cpu_await_socket(socket, POLLOUT, deadline, comm))
+        if (cpu_await_socket(socket, POLLOUT, deadline))
             return -1;
         ssize_t n = send(socket->number, (const char *)data + done, bytes - done,
                          MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -50,10 +48,9 @@ int cpu_send_all(const struct cpu_file *socket, const void *data, size_t bytes, 
     return 0;
 }
 
-int cpu_receive_all(const struct cpu_file *socket, void *data, size_t bytes, double deadline,
-                    const struct ncclComm *comm) {
+int cpu_receive_all(const struct cpu_file *socket, void *data, size_t bytes, double deadline) {
     for (size_t done = 0; done < bytes;) {
-        if (cpu_await_socket(socket, POLLIN, deadline, comm))
+        if (cpu_await_socket(socket, POLLIN, deadline))
             return -1;
         ssize_t n = recv(socket->number, (char *)data + done, bytes - done, MSG_DONTWAIT);
         if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
@@ -137,8 +134,7 @@ static int is_connected(int s) {
            memcmp(&ends[0], &ends[1], sizeof *ends);
 }
 
-struct cpu_file cpu_open_connection(const union address *address, double deadline,
-                                    const struct ncclComm *comm) {
+struct cpu_file cpu_open_connection(const union address *address, double deadline) {
     for (;;) { // repeats, because the other side may not listen yet
         struct cpu_file s =
             cpu_keep(socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -147,13 +143,13 @@ struct cpu_file cpu_open_connection(const union address *address, double deadlin
             return s;
         setsockopt(s.number, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
         if ((!connect(s.number, &address->any, address_bytes(address)) ||
-             (errno == EINPROGRESS && !cpu_await_socket(&s, POLLOUT, deadline, comm))) &&
+             (errno == EINPROGRESS && !cpu_await_socket(&s, POLLOUT, deadline))) &&
             is_connected(s.number))
             return s;
         struct linger at_once = {1, 0}; // frees the port for the other side
         setsockopt(s.number, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
         cpu_close(&s);
-        if (cpu_now() > deadline || cpu_exiting() || (comm && comm->aborted))
+        if (cpu_now() > deadline || cpu_exiting())
             return s;
         poll(NULL, 0, 20);
     }

@@ -154,8 +154,9 @@ static struct CUstream_st *unused_stream(void) {
     return cpu_streams = s;
 }
 
-// Returns a live stream. Each stream gets its own sequence of random delays.
-struct CUstream_st *cpu_new_stream(int device, int blocking, int made_by_program) {
+// Returns a live stream, or NULL. made_by_program: reports name the line of this call. Each stream
+// gets its own sequence of random delays.
+static struct CUstream_st *new_stream(int device, int blocking, int made_by_program) {
     static uint64_t made;
     static int numbers;
     struct CUstream_st *s = unused_stream();
@@ -172,16 +173,11 @@ struct CUstream_st *cpu_new_stream(int device, int blocking, int made_by_program
     return s;
 }
 
-void cpu_end_stream(struct CUstream_st *s) {
-    s->alive = 0;
-    cpu_stream_ends(s->clock);
-}
-
 struct CUstream_st *cpu_resolve(cudaStream_t handle) {
     if (!handle) {
         struct CUstream_st **legacy = &default_stream[cpu_current_device()];
         if (!*legacy)
-            *legacy = cpu_new_stream(cpu_current_device(), 1, 0);
+            *legacy = new_stream(cpu_current_device(), 1, 0);
         return *legacy;
     }
     struct CUstream_st *s = cpu_streams;
@@ -206,9 +202,10 @@ static void wait_until_done(struct CUstream_st *s, uint64_t target) {
     }
 }
 
-// In modelled time, too, the host waits for the operation that used this place of the ring before.
-void cpu_append(struct CUstream_st *s, const struct operation *wanted, const void *arguments,
-                size_t bytes) {
+// Copies an operation and its arguments into the ring. In modelled time, too, the host waits for
+// the operation that used this place of the ring before.
+static void append(struct CUstream_st *s, const struct operation *wanted, const void *arguments,
+                   size_t bytes) {
     while (s->queued - s->done == CPU_RING) // again if another thread has filled the ring meanwhile
         wait_until_done(s, s->queued - CPU_RING / 2);
     struct operation *op = &s->ring[s->queued % CPU_RING];
@@ -224,7 +221,7 @@ void cpu_append(struct CUstream_st *s, const struct operation *wanted, const voi
 void cpu_append_always(struct CUstream_st *s, void (*run)(void *), const void *arguments,
                        size_t bytes) {
     struct operation op = {.run = run, .always = 1, .cost.kind = CPU_NO_COST};
-    cpu_append(s, &op, arguments, bytes);
+    append(s, &op, arguments, bytes);
 }
 
 // The legacy default stream waits for the work in all blocking streams, and they wait for its work.
@@ -327,7 +324,7 @@ static cudaError_t launch(cudaStream_t stream, const struct operation *wanted,
             cpu_count(kind, 1);
             cpu_count(CPU_BYTES, kind == CPU_KERNELS ? (long)cost.bytes : 0);
             if (cpu_check_operation(s->clock, note))
-                cpu_append(s, &op, arguments, bytes);
+                append(s, &op, arguments, bytes);
         }
     }
     pthread_mutex_unlock(&cpu_lock);
@@ -356,33 +353,19 @@ cudaError_t cpu_launch_range(cudaStream_t stream, void (*run)(void *, size_t, si
 
 // Calls for streams.
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority) {
-    (void)priority; // only a hint, on a GPU as well
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
     cudaError_t error = cpu_begin(stream && flags <= cudaStreamNonBlocking);
     if (error)
         return error;
     pthread_mutex_lock(&cpu_lock);
-    struct CUstream_st *s = cpu_new_stream(cpu_current_device(), flags != cudaStreamNonBlocking, 1);
+    struct CUstream_st *s = new_stream(cpu_current_device(), flags != cudaStreamNonBlocking, 1);
     pthread_mutex_unlock(&cpu_lock);
     *stream = s;
     return s ? cudaSuccess : cpu_error(cudaErrorMemoryAllocation);
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
-    return cudaStreamCreateWithPriority(stream, flags, 0);
-}
-
 cudaError_t cudaStreamCreate(cudaStream_t *stream) {
-    return cudaStreamCreateWithPriority(stream, cudaStreamDefault, 0);
-}
-
-cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
-    cudaError_t error = cpu_enter();
-    if (!error && least)
-        *least = 0;
-    if (!error && greatest)
-        *greatest = -5;
-    return cpu_error(error);
+    return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
 }
 
 // Returns at once. The stream still finishes its queued work.
@@ -396,8 +379,10 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
         error = cudaErrorInvalidResourceHandle;
     else if (s->capture)
         error = cpu_invalidate(s->capture, cudaErrorStreamCaptureUnsupported);
-    else
-        cpu_end_stream(s);
+    else {
+        s->alive = 0;
+        cpu_stream_ends(s->clock);
+    }
     pthread_mutex_unlock(&cpu_lock);
     return cpu_error(error);
 }
@@ -482,39 +467,19 @@ void cpu_wait_unnoticed(cudaStream_t stream) {
     pthread_mutex_unlock(&cpu_lock);
 }
 
-// Returns an error if the program may not wait for the current device.
-static cudaError_t forbids_waiting(void) {
-    pthread_mutex_lock(&cpu_lock);
-    cudaError_t error = cpu_capture_forbids_waiting(NULL);
-    pthread_mutex_unlock(&cpu_lock);
-    return error;
-}
-
 cudaError_t cudaDeviceSynchronize(void) {
     cudaError_t error = cpu_enter();
     double since = cpu_moment();
-    if (!error)
-        error = forbids_waiting();
+    if (!error) {
+        pthread_mutex_lock(&cpu_lock);
+        error = cpu_capture_forbids_waiting(NULL);
+        pthread_mutex_unlock(&cpu_lock);
+    }
     if (!error) {
         cpu_drain_device(cpu_current_device());
         cpu_host_goes_on("cudaDeviceSynchronize", since);
     }
     return cpu_error(!error && failed ? cudaErrorLaunchFailure : error);
-}
-
-cudaError_t cudaDeviceReset(void) {
-    cudaError_t error = cpu_begin(1);
-    if (error || (error = forbids_waiting()))
-        return cpu_error(error);
-    cpu_drain_device(cpu_current_device());
-    pthread_mutex_lock(&cpu_lock);
-    for (struct CUstream_st *s = cpu_streams; s; s = s->next)
-        if (s->alive && s->device == cpu_current_device() &&
-            s != default_stream[cpu_current_device()])
-            cpu_end_stream(s);
-    pthread_mutex_unlock(&cpu_lock);
-    cpu_free_device(cpu_current_device());
-    return cudaSuccess;
 }
 
 // The end: after an error, and at exit.

@@ -38,7 +38,6 @@ struct CUstream_st {
     uint64_t chaos;             // state of the random delays; 0: no delays
     struct cpu_clock *clock;    // NULL without CPU_DEVICE_CHECK
     struct CUgraph_st *capture; // the graph that its operations go into; NULL: they run
-    int branch;                 // its number in that graph
     struct CUstream_st *next;
     struct operation ring[CPU_RING];
 };
@@ -59,14 +58,8 @@ struct CUevent_st {
     unsigned flags;
     int device;
     struct record *last;
-    struct CUgraph_st *captured; // its last record went into this graph; NULL: it did not
-    size_t mark;                 // its number in that graph
     struct CUevent_st *next;
 };
-
-// Returns a new stream that runs, or NULL. made_by_program: reports name the line of this call.
-struct CUstream_st *cpu_new_stream(int device, int blocking, int made_by_program);
-void cpu_end_stream(struct CUstream_st *s);
 
 // Returns the stream of a handle, or NULL if the handle is wrong. NULL is the default stream of the
 // current device, which begins with its first use.
@@ -77,12 +70,9 @@ int cpu_is_legacy(const struct CUstream_st *s);
 // Lets a stream of the program wait for the legacy default stream or the other way round.
 void cpu_take_turns(struct CUstream_st *s);
 
-// Copies an operation and its arguments into the ring. Blocks while the ring is full.
-void cpu_append(struct CUstream_st *s, const struct operation *wanted, const void *arguments,
-                size_t bytes);
-
-// The same for an event or a wait, which has no cost, and runs even after cpu_stop_streams, because
-// other threads wait for it.
+// Copies an event, a wait or the launch of a graph into the ring, which has no cost of its own, and
+// runs even after cpu_stop_streams, because other threads wait for it. Blocks while the ring is
+// full.
 void cpu_append_always(struct CUstream_st *s, void (*run)(void *), const void *arguments,
                        size_t bytes);
 
@@ -99,12 +89,6 @@ extern pthread_cond_t cpu_event_completed;
 struct record *cpu_append_record(struct CUstream_st *s);
 void cpu_append_wait(struct CUstream_st *s, struct record *r);
 void cpu_release_record(struct record *r);
-
-// What the operations of cudaEventRecord and cudaStreamWaitEvent do in the thread of the stream:
-// complete the record, and block the thread until the record is completed. Both release it. Called
-// without cpu_lock.
-void cpu_complete(struct record *r);
-void cpu_wait_for(struct record *r, int stream, int traced);
 
 // Runs one operation in the stream's thread, and advances the modelled time. Called without
 // cpu_lock.
@@ -123,21 +107,12 @@ void cpu_host_goes_on(const char *call, double since);
 cudaError_t cpu_capture_forbids_work(struct CUstream_st *s);
 
 // Returns an error if the program may not wait for the stream, or ask for its state. NULL: for the
-// device, or for an event of no capture.
+// device, or for an event.
 cudaError_t cpu_capture_forbids_waiting(struct CUstream_st *s);
-
-// Returns an error if the last record of the event was captured: the program may not ask for it.
-cudaError_t cpu_capture_forbids_event(const struct CUevent_st *event);
 
 // Invalidates the graph, and returns the error.
 cudaError_t cpu_invalidate(struct CUgraph_st *graph, cudaError_t error);
 
-// Add to the graph of a stream that captures: an operation, whose note the graph takes, the record
-// of an event, and a wait for a captured event, which also begins to capture another stream.
+// Adds an operation, whose note the graph takes, to the graph of a stream that captures.
 void cpu_capture_operation(struct CUstream_st *s, const struct operation *op, const void *arguments,
                            size_t bytes, struct cpu_note *note);
-void cpu_capture_record(struct CUstream_st *s, struct CUevent_st *event);
-cudaError_t cpu_capture_wait(struct CUstream_st *s, struct CUevent_st *event);
-
-// Forgets that the event was captured.
-void cpu_forget_capture(struct CUevent_st *event);

@@ -30,13 +30,13 @@ ncclResult_t cpu_connect(const struct work *work) {
     struct call call = work->call;
     int sends = call.kind == CALL_SEND;
     const atomic_int *both = called(work);
-    if (!cpu_chaos_seed || !c->blocking || !both || both[!sends])
+    if (!cpu_chaos_seed || !both || both[!sends])
         return ncclSuccess;
     call.kind = sends ? CALL_CONNECT_SEND : CALL_CONNECT_RECV;
     struct cpu_wait w = {.comm = c, .call = &call, .peer = call.root, .since = cpu_now()};
     w.checked = w.since;
     pthread_mutex_lock(&c->lock);
-    c->background++; // ncclCommAbort in another thread waits for this one
+    c->connecting++; // ncclCommAbort in another thread waits for this one
     pthread_mutex_unlock(&c->lock);
     ncclResult_t result = ncclSuccess;
     while (!both[!sends] && !result) { // without the bell, which a stream may wait for meanwhile
@@ -47,7 +47,7 @@ ncclResult_t cpu_connect(const struct work *work) {
     pthread_mutex_lock(&c->lock);
     if (result)
         c->state = result;
-    c->background--;
+    c->connecting--;
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
     return result;

@@ -21,12 +21,11 @@ static int is_transfer(const struct call *call) {
 
 const char *cpu_describe_call(char text[96], const struct call *call) {
     static const char *const kinds[] = {"no collective", "AllReduce",     "Broadcast", "Reduce",
-                                        "AllGather",     "ReduceScatter", "AlltoAll",  "Gather",
-                                        "Scatter",       "Send",          "Recv",      "Send",
-                                        "Recv",          "CommSplit"};
+                                        "AllGather",     "ReduceScatter", "Send",      "Recv",
+                                        "Send",          "Recv",          "CommSplit"};
     static const char *const types[] = {"int8",   "uint8", "int32", "uint32", "int64",
                                         "uint64", "half",  "float", "double", "bfloat16"};
-    static const char *const ops[] = {"sum", "prod", "max", "min", "avg", "premulsum"};
+    static const char *const ops[] = {"sum", "prod", "max", "min", "avg"};
     int n = snprintf(text, 96, "%s%s", cpu_is_connection(call) ? "the connection for " : "",
                      kinds[call->kind]);
     if (call->kind == CALL_NONE || call->kind == CALL_SPLIT)
@@ -36,8 +35,7 @@ const char *cpu_describe_call(char text[96], const struct call *call) {
     if (call->kind == CALL_ALL_REDUCE || call->kind == CALL_REDUCE ||
         call->kind == CALL_REDUCE_SCATTER)
         n += snprintf(text + n, (size_t)(96 - n), ", %s", ops[call->op]);
-    if (call->kind == CALL_BROADCAST || call->kind == CALL_REDUCE || call->kind == CALL_GATHER ||
-        call->kind == CALL_SCATTER)
+    if (call->kind == CALL_BROADCAST || call->kind == CALL_REDUCE)
         n += snprintf(text + n, (size_t)(96 - n), ", root %d", call->named);
     if (is_transfer(call))
         n += snprintf(text + n, (size_t)(96 - n), ", %s rank %d",
@@ -194,7 +192,7 @@ ncclResult_t cpu_check_wait(struct cpu_wait *w) {
     int gone = -1, in_stream = !cpu_is_connection(w->call);
     if (c->aborted) // from now on, the program may change or free what this rank has lent
         c->seat->left = 1;
-    if (c->aborted || (in_stream && c->also_aborted && *c->also_aborted) || cpu_exiting())
+    if (c->aborted || cpu_exiting())
         return cpu_refuse(ncclInternalError, "rank %d: aborted in %s", c->named,
                           cpu_describe_call(call, w->call));
     if (now - w->checked < CHECK_SECONDS)

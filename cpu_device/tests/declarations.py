@@ -4,7 +4,7 @@ each error."""
 import re
 import sys
 
-NAMES = ["cuda_runtime_api.h", "cublas_v2.h", "cublasLt.h", "nccl.h", "cuda_fp16.h", "cuda_bf16.h"]
+NAMES = ["cuda_runtime.h", "cublas_v2.h", "cublasLt.h", "nccl.h"]
 INCLUDES = "".join(f"#include <{name}>\n" for name in ["cublas_v2.h", "cublasLt.h", "cuda_runtime.h", "nccl.h"])
 # The version of an installed NCCL may be another one; ncclTimeout exists since 2.30.
 OTHERS = "NCCL_MINOR|NCCL_PATCH|NCCL_VERSION_CODE|CUDART_VERSION|ncclTimeout|ncclNumResults"
@@ -12,7 +12,7 @@ OTHERS = "NCCL_MINOR|NCCL_PATCH|NCCL_VERSION_CODE|CUDART_VERSION|ncclTimeout|ncc
 
 def read():
     text = "\n".join(open("include/" + name).read() for name in NAMES)
-    text = re.sub(r"//.*", "", text).replace(" CPU_DEFAULT(0)", "")
+    text = re.sub(r"//.*", "", text)
     return re.sub(r"\w+ cpuDeviceMalloc\(.*?\);", "", text, flags=re.S)
 
 

@@ -25,22 +25,10 @@ need_nvidia() {
     command -v python3 >/dev/null || skip "python3 is not installed"
 }
 
-@test "the printed command compiles the example in C and in C++, and README.md has its output" {
-    for language in c c++; do
-        cc -x $language -Wall -Wextra -Werror example/vector_sum.c -x none "${command[@]}" -o "$program"
-        CPU_DEVICES=4 "$program" | sort >"$BATS_TEST_TMPDIR/out"
-        grep '^rank [0-3]: the sum of ' README.md | diff - "$BATS_TEST_TMPDIR/out"
-    done
-}
-
-@test "a program in C++ in NVIDIA's style compiles against both headers, and runs" {
-    for compiler in g++ clang++; do
-        command -v $compiler >/dev/null || continue
-        $compiler -Wall -Wextra -Werror tests/cplusplus.cpp "${command[@]}" -o "$program"
-        [ "$("$program")" = 6 ]
-        (need_nvidia >/dev/null) || continue
-        $compiler -Wall -Wextra -Werror -I"$CUDA_HOME/include" -fsyntax-only tests/cplusplus.cpp
-    done
+@test "the printed command compiles the example, and README.md has its output" {
+    cc -Wall -Wextra -Werror example/vector_sum.c "${command[@]}" -o "$program"
+    CPU_DEVICES=4 "$program" | sort >"$BATS_TEST_TMPDIR/out"
+    grep '^rank [0-3]: the sum of ' README.md | diff - "$BATS_TEST_TMPDIR/out"
 }
 
 @test "NVIDIA's headers declare the same functions, values and members" {

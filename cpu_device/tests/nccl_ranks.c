@@ -4,9 +4,8 @@
 
 const char *const placements[] = {"ab", "abc", "abcd", "aabb", "abab", "abbb"};
 
-const char *const collective_names[] = {"AllReduce", "Broadcast",     "Bcast",    "Reduce",
-                                        "AllGather", "ReduceScatter", "AlltoAll", "Gather",
-                                        "Scatter",   "SendRecv"};
+const char *const collective_names[] = {"AllReduce", "Broadcast",     "Bcast",   "Reduce",
+                                        "AllGather", "ReduceScatter", "SendRecv"};
 
 ncclUniqueId common_id(int slot, int make) {
     if (make) {
@@ -128,12 +127,6 @@ ncclResult_t call(enum collective which, const void *send, void *recv, size_t co
         return ncclAllGather(send, recv, count, type, comm, stream);
     case REDUCE_SCATTER:
         return ncclReduceScatter(send, recv, count, type, op, comm, stream);
-    case ALL_TO_ALL:
-        return ncclAlltoAll(send, recv, count, type, comm, stream);
-    case GATHER:
-        return ncclGather(send, recv, count, type, root, comm, stream);
-    case SCATTER:
-        return ncclScatter(send, recv, count, type, root, comm, stream);
     default:
         OK(ncclCommCount(comm, &n));
         OK(ncclCommUserRank(comm, &rank));
@@ -141,9 +134,7 @@ ncclResult_t call(enum collective which, const void *send, void *recv, size_t co
         ncclResult_t sent = ncclSend(send, count, type, (rank + 1) % n, comm, stream);
         ncclResult_t received = ncclRecv(recv, count, type, (rank + n - 1) % n, comm, stream);
         ncclResult_t ended = ncclGroupEnd();
-        return sent && sent != ncclInProgress           ? sent
-               : received && received != ncclInProgress ? received
-                                                        : ended;
+        return sent ? sent : received ? received : ended;
     }
 }
 
@@ -153,18 +144,6 @@ float sum_over(ncclComm_t comm, float value) {
     OK(cudaMemcpy(&value, x, sizeof value, cudaMemcpyDeviceToHost));
     OK(cudaFree(x));
     return value;
-}
-
-ncclResult_t settle(ncclComm_t comm) {
-    ncclResult_t result = ncclInProgress;
-    for (double end = clock_now() + patience(WAIT_SECONDS);
-         result == ncclInProgress && clock_now() < end; rest())
-        OK(ncclCommGetAsyncError(comm, &result));
-    return result;
-}
-
-int is_under_way(ncclResult_t result) {
-    return result == ncclSuccess || result == ncclInProgress;
 }
 
 void expect_failure(ncclComm_t comm, cudaStream_t stream, ncclResult_t wanted,

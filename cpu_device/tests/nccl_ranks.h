@@ -20,9 +20,6 @@ enum collective {
     REDUCE,
     ALL_GATHER,
     REDUCE_SCATTER,
-    ALL_TO_ALL,
-    GATHER,
-    SCATTER,
     SEND_RECV,
     COLLECTIVES
 };
@@ -61,17 +58,6 @@ ncclResult_t call(enum collective which, const void *send, void *recv, size_t co
                   cudaStream_t stream);
 
 float sum_over(ncclComm_t comm, float value);
-
-// Waits until a non-blocking communicator has a result, and returns it.
-ncclResult_t settle(ncclComm_t comm);
-
-int is_under_way(ncclResult_t result);
-#define UNDER_WAY(call)                                                                            \
-    do {                                                                                           \
-        ncclResult_t result_ = call;                                                               \
-        CHECK(is_under_way(result_), "%s returned %d: %s", #call, result_,                         \
-              ncclGetLastError(NULL));                                                             \
-    } while (0)
 
 // The stream and the communicator must have an error, and their texts must contain all words (a
 // list that ends with NULL).

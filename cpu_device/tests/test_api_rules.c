@@ -121,14 +121,13 @@ REFUSES(no_place_for_properties, "cudaGetDeviceCount, cudaGetDeviceProperties", 
 }
 
 REFUSES(no_place_for_a_result,
-        "cudaGetDevice, cudaMalloc, cudaMallocHost, cudaHostAlloc, cudaStreamCreate, "
-        "cudaEventCreate, cudaEventElapsedTime",
+        "cudaGetDevice, cudaMalloc, cudaMallocHost, cudaStreamCreate, cudaEventCreate, "
+        "cudaEventElapsedTime",
         "NULL for the result", ERROR, cudaErrorInvalidValue, STAYS) {
     void *pointer = memory;
     IS_REFUSED(cudaGetDevice(NULL));
     IS_REFUSED(cudaMalloc(NULL, 1));
     IS_REFUSED(cudaMallocHost(NULL, 1));
-    IS_REFUSED(cudaHostAlloc(NULL, 1, 0));
     IS_REFUSED(cudaStreamCreate(NULL));
     IS_REFUSED(cudaEventCreate(NULL));
     IS_REFUSED(cudaEventElapsedTime(NULL, recorded, recorded));
@@ -144,13 +143,10 @@ RETURNS(one_result_is_enough, "cudaMemGetInfo", "NULL for one of its two results
     assert_true(left > 0 && left < all);
 }
 
-REFUSES(unknown_flag,
-        "cudaHostAlloc, cudaStreamCreateWithFlags, cudaEventCreateWithFlags, cudaStreamWaitEvent",
+REFUSES(unknown_flag, "cudaStreamCreateWithFlags, cudaEventCreateWithFlags, cudaStreamWaitEvent",
         "an unknown flag", ERROR, cudaErrorInvalidValue, STAYS) {
-    void *pointer;
     cudaStream_t s;
     cudaEvent_t e;
-    IS_REFUSED(cudaHostAlloc(&pointer, 1, 8));
     IS_REFUSED(cudaStreamCreateWithFlags(&s, 2));
     IS_REFUSED(cudaEventCreateWithFlags(&e, 8));
     IS_REFUSED(cudaStreamWaitEvent(stream, recorded, 2));
@@ -168,9 +164,7 @@ RETURNS(last_error_is_cleared, "cudaGetLastError", "the last error of this threa
         "at once; the next call returns cudaSuccess") {
     assert_int_equal(cudaSetDevice(-1), cudaErrorInvalidDevice);
     OK(cudaSetDevice(0)); // a call that succeeds keeps it
-    assert_int_equal(cudaPeekAtLastError(), cudaErrorInvalidDevice);
     assert_int_equal(cudaGetLastError(), cudaErrorInvalidDevice);
-    OK(cudaPeekAtLastError());
     OK(cudaGetLastError());
 }
 
@@ -501,9 +495,7 @@ static cublasStatus_t typed_product(cudaDataType a, cudaDataType b, cudaDataType
 }
 
 static void refused_handle(cublasHandle_t handle) {
-    cudaStream_t its_stream;
     IS_REFUSED(cublasSetStream(handle, stream));
-    IS_REFUSED(cublasGetStream(handle, &its_stream));
     IS_REFUSED(cublasSetMathMode(handle, CUBLAS_DEFAULT_MATH));
     IS_REFUSED(cublasGetMathMode(handle, &(cublasMath_t){0}));
     IS_REFUSED(product(handle, 4, 4, (float *)memory + 32));
@@ -566,7 +558,7 @@ REFUSES(wrong_size_of_a_matrix, "cublasGemmEx",
 
 REFUSES(unknown_types_of_a_product, "cublasGemmEx", "types that it cannot combine", ERROR,
         CUBLAS_STATUS_NOT_SUPPORTED, GOES) {
-    const cudaDataType fp32 = CUDA_R_32F, fp16 = CUDA_R_16F, bf16 = CUDA_R_16BF;
+    const cudaDataType fp32 = CUDA_R_32F, fp16 = (cudaDataType)2, bf16 = CUDA_R_16BF;
     IS_REFUSED(typed_product(fp32, bf16, fp32, CUBLAS_COMPUTE_32F));
     IS_REFUSED(typed_product(fp16, bf16, fp32, CUBLAS_COMPUTE_32F));
     IS_REFUSED(typed_product(fp32, fp32, fp16, CUBLAS_COMPUTE_32F));
@@ -623,7 +615,7 @@ struct light {
     int64_t ld;
     size_t a, b, c, d, bias;
     uint32_t alignment; // that the program promises
-    size_t workspace, workspace_bytes;
+    void *workspace;
     int find, chosen_for; // 1: asks for an algorithm, with the epilogue chosen_for (0: the same)
 };
 
@@ -678,7 +670,7 @@ static cublasStatus_t run_light(const struct light *p) {
         status =
             cublasLtMatmul(p->handle, d, &one, memory + p->a, in, memory + p->b, in, &zero,
                            memory + p->c, out, memory + p->d, out, p->find ? &result.algo : NULL,
-                           memory + p->workspace, p->workspace_bytes, NULL);
+                           p->workspace, p->workspace ? 64 : 0, NULL);
     OK(cublasLtMatmulPreferenceDestroy(preference));
     OK(cublasLtMatrixLayoutDestroy(out));
     OK(cublasLtMatrixLayoutDestroy(in));
@@ -701,30 +693,9 @@ REFUSES(no_light_handle, "cublasLtMatmul, cublasLtMatmulAlgoGetHeuristic", "NULL
     LIGHT_IS_REFUSED(p.handle = NULL; p.find = 0);
 }
 
-REFUSES(destroyed_light_handle, "cublasLtMatmul, cublasLtMatmulAlgoGetHeuristic, cublasLtDestroy",
-        "a handle that was destroyed", UNDEFINED, CUBLAS_STATUS_NOT_INITIALIZED, GOES) {
-    cublasLtHandle_t gone;
-    OK(cublasLtCreate(&gone));
-    OK(cublasLtDestroy(gone));
-    IS_REFUSED(cublasLtDestroy(gone));
-    LIGHT_IS_REFUSED(p.handle = gone);
-    LIGHT_IS_REFUSED(p.handle = gone; p.find = 0);
-}
-
-REFUSES(light_handle_for_cublas, "each call with a cuBLAS handle", "a handle of cuBLASLt",
-        UNDEFINED, CUBLAS_STATUS_NOT_INITIALIZED, GOES) {
-    cublasLtHandle_t light;
-    OK(cublasLtCreate(&light));
-    refused_handle((cublasHandle_t)light);
-    OK(cublasLtDestroy(light));
-}
-
 REFUSES(wrong_value_for_light_calls,
-        "cublasLtCreate, cublasLtDestroy, cublasLtMatmulDescCreate, cublasLtMatrixLayoutCreate, "
-        "cublasLtMatmulPreferenceCreate",
+        "cublasLtMatmulDescCreate, cublasLtMatrixLayoutCreate, cublasLtMatmulPreferenceCreate",
         "NULL", ERROR, CUBLAS_STATUS_INVALID_VALUE, GOES) {
-    IS_REFUSED(cublasLtCreate(NULL));
-    IS_REFUSED(cublasLtDestroy(NULL));
     IS_REFUSED(cublasLtMatmulDescCreate(NULL, CUBLAS_COMPUTE_32F, CUDA_R_32F));
     IS_REFUSED(cublasLtMatrixLayoutCreate(NULL, CUDA_R_32F, 8, 8, 8));
     IS_REFUSED(cublasLtMatmulPreferenceCreate(NULL));
@@ -742,9 +713,9 @@ REFUSES(wrong_attribute, "cublasLtMatmulDescSetAttribute, cublasLtMatmulPreferen
     IS_REFUSED(cublasLtMatmulDescSetAttribute(d, epilogue, NULL, 4));
     IS_REFUSED(cublasLtMatmulDescSetAttribute(d, epilogue, &value, 8));
     IS_REFUSED(cublasLtMatmulDescSetAttribute(d, (cublasLtMatmulDescAttributes_t)999, &value, 4));
-    const cublasLtMatmulPreferenceAttributes_t bytes = CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
-    IS_REFUSED(cublasLtMatmulPreferenceSetAttribute(NULL, bytes, &(uint64_t){1}, 8));
-    IS_REFUSED(cublasLtMatmulPreferenceSetAttribute(preference, bytes, &(uint64_t){1}, 4));
+    const cublasLtMatmulPreferenceAttributes_t a = CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
+    IS_REFUSED(cublasLtMatmulPreferenceSetAttribute(NULL, a, &value, 4));
+    IS_REFUSED(cublasLtMatmulPreferenceSetAttribute(preference, a, &(uint64_t){1}, 8));
     IS_REFUSED(cublasLtMatmulPreferenceSetAttribute(
         preference, (cublasLtMatmulPreferenceAttributes_t)999, &value, 4));
     OK(cublasLtMatmulPreferenceDestroy(preference));
@@ -774,13 +745,11 @@ REFUSES(empty_light_product, "cublasLtMatmul, cublasLtMatmulAlgoGetHeuristic",
     LIGHT_IS_REFUSED(p.rows = 0);
 }
 
-REFUSES(
-    unsupported_light_product, "cublasLtMatmul, cublasLtMatmulAlgoGetHeuristic",
-    "types that it cannot combine, or BGRADA with A transposed, or BGRADB with B not transposed",
-    ERROR, CUBLAS_STATUS_NOT_SUPPORTED, GOES) {
+REFUSES(unsupported_light_product, "cublasLtMatmul, cublasLtMatmulAlgoGetHeuristic",
+        "types that it cannot combine, or BGRADB with B not transposed", ERROR,
+        CUBLAS_STATUS_NOT_SUPPORTED, GOES) {
     LIGHT_IS_REFUSED(p.compute = (cublasComputeType_t)64);
-    LIGHT_IS_REFUSED(p.out = CUDA_R_16F);
-    LIGHT_IS_REFUSED(p.epilogue = CUBLASLT_EPILOGUE_BGRADA; p.transa = CUBLAS_OP_T);
+    LIGHT_IS_REFUSED(p.out = CUDA_R_16BF);
     LIGHT_IS_REFUSED(p.epilogue = CUBLASLT_EPILOGUE_BGRADB; p.transb = CUBLAS_OP_N);
     LIGHT_IS_REFUSED(p.epilogue = CUBLASLT_EPILOGUE_BGRADB; p.transb = CUBLAS_OP_N; p.find = 0);
 }
@@ -809,18 +778,9 @@ REFUSES(no_algorithm_for_the_bias, "cublasLtMatmulAlgoGetHeuristic",
     LIGHT_IS_REFUSED(p.bias = 1028);
 }
 
-REFUSES(wrong_workspace, "cublasLtMatmul", "a workspace that is not aligned to 256 bytes", ERROR,
-        CUBLAS_STATUS_INVALID_VALUE, GOES) {
-    LIGHT_IS_REFUSED(p.workspace = 2064; p.workspace_bytes = 64);
-}
-
-REFUSES(short_workspace, "cublasLtMatmul", "a workspace that is larger than its allocation",
-        UNDEFINED, CUBLAS_STATUS_INVALID_VALUE, GOES) {
-    struct light with = light_product();
-    with.workspace = 2048;
-    with.workspace_bytes = 2048;
-    OK(run_light(&with));
-    LIGHT_IS_REFUSED(p.workspace = 2048; p.workspace_bytes = 4096);
+REFUSES(workspace, "cublasLtMatmul", "a workspace, which the only algorithm does not use",
+        UNDEFINED, CUBLAS_STATUS_NOT_SUPPORTED, GOES) {
+    LIGHT_IS_REFUSED(p.workspace = memory + 2048);
 }
 
 REFUSES(light_product_in_place, "cublasLtMatmul",
@@ -863,15 +823,6 @@ RETURNS(light_product_does_not_wait, "cublasLtMatmul", "a matrix product",
     is_not_done(NULL);
 }
 
-RETURNS(destroyed_light_handle_waits, "cublasLtDestroy", "of a handle",
-        "when the device has no work") {
-    cublasLtHandle_t handle;
-    OK(cublasLtCreate(&handle));
-    run_for_long(stream);
-    OK(cublasLtDestroy(handle));
-    assert_true(ended);
-}
-
 RETURNS(destroyed_handle_waits, "cublasDestroy", "of a handle", "when the device has no work") {
     cublasHandle_t handle;
     OK(cublasCreate(&handle));
@@ -887,7 +838,6 @@ static void refused_communicator(ncclComm_t comm) {
     int n;
     ncclComm_t part;
     NAMES("Count: comm", ncclCommCount(comm, &n));
-    NAMES("CuDevice: comm", ncclCommCuDevice(comm, &n));
     NAMES("UserRank: comm", ncclCommUserRank(comm, &n));
     NAMES("AsyncError: comm", ncclCommGetAsyncError(comm, (ncclResult_t *)&n));
     NAMES("Split: comm", ncclCommSplit(comm, 0, 0, &part, NULL));
@@ -936,13 +886,10 @@ REFUSES(rank_out_of_range, "ncclCommInitRank", "a rank that is not below the num
     NAMES("InitRank: nranks", ncclCommInitRank(&comm, 0, id, 0));
 }
 
-REFUSES(config_without_initializer, "ncclCommInitRankConfig, ncclCommSplit",
-        "a configuration without NCCL_CONFIG_INITIALIZER", ERROR, ncclInvalidArgument, GOES) {
+REFUSES(split_with_a_config, "ncclCommSplit", "a configuration, which the CPU device cannot use",
+        UNDEFINED, ncclInvalidArgument, GOES) {
     ncclComm_t comm;
-    ncclUniqueId id = {""};
-    ncclConfig_t config = {.blocking = 1};
-    NAMES("InitRank", ncclCommInitRankConfig(&comm, 1, id, 0, &config));
-    NAMES("Split: config", ncclCommSplit(comms[0], 0, 0, &comm, &config));
+    NAMES("Split: newcomm", ncclCommSplit(comms[0], 0, 0, &comm, (ncclConfig_t *)pageable));
 }
 
 REFUSES(two_ranks_on_a_device, "ncclCommInitRank, ncclCommInitAll", "two ranks on one device",
@@ -986,7 +933,6 @@ REFUSES(buffers_that_overlap, "each collective", "buffers that overlap, and are 
     IS_REFUSED(ncclReduceScatter(x, x, 2, ncclFloat, ncclSum, comms[1], far_stream));
     IS_REFUSED(ncclAllGather(m + 8, m, 2, ncclFloat, comms[0], stream));
     IS_REFUSED(ncclAllGather(x, x, 2, ncclFloat, comms[1], far_stream));
-    IS_REFUSED(ncclAlltoAll(m, m + 4, 2, ncclFloat, comms[0], stream));
 }
 
 RETURNS(in_place_forms_are_allowed, "each collective", "in place, as the user guide of NCCL says",
@@ -1001,22 +947,6 @@ RETURNS(in_place_forms_are_allowed, "each collective", "in place, as the user gu
         OK(ncclBroadcast(m[1], m[1], 4, ncclFloat, 0, comms[r], s));
         OK(ncclReduceScatter(m[2], m[2] + 8 * r, 2, ncclFloat, ncclSum, comms[r], s));
         OK(ncclAllGather(m[3] + 8 * r, m[3], 2, ncclFloat, comms[r], s));
-    }
-    block(stream);
-    OK(ncclGroupEnd());
-    is_not_done(stream);
-    OK(cudaStreamSynchronize(far_stream));
-}
-
-RETURNS(buffer_that_is_sent_and_written, "ncclAlltoAll, ncclGroupEnd",
-        "in place, or with a receive into what a send reads, which is undefined: warns once",
-        "before it is done") {
-    OK(ncclGroupStart());
-    for (int r = 0; r < 2; r++) {
-        char *m = r ? far_memory : memory;
-        OK(ncclAlltoAll(m, m, 2, ncclFloat, comms[r], r ? far_stream : stream));
-        OK(ncclSend(m + 64, 2, ncclFloat, !r, comms[r], r ? far_stream : stream));
-        OK(ncclRecv(m + 68, 2, ncclFloat, !r, comms[r], r ? far_stream : stream));
     }
     block(stream);
     OK(ncclGroupEnd());
@@ -1048,17 +978,20 @@ REFUSES(group_of_init_and_collective, "ncclGroupEnd",
 }
 
 REFUSES(buffers_that_overlap_in_a_group, "ncclGroupEnd",
-        "a call that writes to a buffer of another call, except a receive into that of a send",
-        UNDEFINED, ncclInvalidUsage, GOES) {
+        "a call that writes to a buffer of another call", UNDEFINED, ncclInvalidUsage, GOES) {
     char *m = memory;
     ncclComm_t c = comms[0];
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         OK(ncclGroupStart());
         if (i == 0)
             OK(ncclRecv(m, 2, ncclFloat, 1, c, stream));
+        else if (i == 4)
+            OK(ncclSend(m + 7, 2, ncclFloat, 1, c, stream));
         else
             OK(ncclAllGather(m + 64, m, 1, ncclFloat, c, stream)); // writes 8 bytes
-        if (i == 0)
+        if (i == 4)
+            OK(ncclRecv(m, 2, ncclFloat, 1, c, stream));
+        else if (i == 0)
             OK(ncclRecv(m + 7, 2, ncclFloat, 1, c, stream));
         else if (i == 1)
             OK(ncclAllReduce(m + 4, m + 8, 1, ncclFloat, ncclSum, c, stream));

@@ -13,8 +13,7 @@ struct format {
     cudaDataType type;
     int bytes, precision, smallest;
 };
-static const struct format fp32 = {CUDA_R_32F, 4, 24, -149}, fp16 = {CUDA_R_16F, 2, 11, -24},
-                           bf16 = {CUDA_R_16BF, 2, 8, -133};
+static const struct format fp32 = {CUDA_R_32F, 4, 24, -149}, bf16 = {CUDA_R_16BF, 2, 8, -133};
 
 // Returns the exponent of the last bit of x.
 static int last_bit(const struct format *f, double x) {
@@ -27,15 +26,14 @@ static int last_bit(const struct format *f, double x) {
 static double load(const struct format *f, const void *array, size_t i) {
     if (f->type == CUDA_R_32F)
         return ((const float *)array)[i];
-    uint16_t bits = ((const uint16_t *)array)[i];
-    return f->type == CUDA_R_16F ? half_to_float(bits) : bfloat16_to_float(bits);
+    return bfloat16_to_float(((const uint16_t *)array)[i]);
 }
 
 static void store(const struct format *f, void *array, size_t i, float x) {
     if (f->type == CUDA_R_32F)
         ((float *)array)[i] = x;
     else
-        ((uint16_t *)array)[i] = f->type == CUDA_R_16F ? float_to_half(x) : float_to_bfloat16(x);
+        ((uint16_t *)array)[i] = float_to_bfloat16(x);
 }
 
 // Makes a column-major matrix of random numbers in -1..1 (or of one value). Its padding keeps the
@@ -110,16 +108,15 @@ TEST(products_are_right) {
                  {512, 70, 40, 0},   // A is copied, if cpu_sgemm_stride asks for it
                  {70, 512, 40, 0}};  // B is copied, if it is transposed
     const float scalars[][2] = {{1, 0}, {1, 1}, {-0.5f, 2}, {0, 1}, {0, 0}};
-    const struct format *formats[][2] = {
-        {&fp32, &fp32}, {&bf16, &bf16}, {&bf16, &fp32}, {&fp16, &fp16}, {&fp16, &fp32}};
+    const struct format *formats[][2] = {{&fp32, &fp32}, {&bf16, &bf16}, {&bf16, &fp32}};
     for (int trans = 0; trans < 4; trans++) {
-        for (size_t f = 0; f < 5; f++)
+        for (size_t f = 0; f < 3; f++)
             for (size_t s = 0; s < 6; s++)
                 for (size_t x = 0; x < 5; x++)
                     check_gemm(formats[f][0], formats[f][1], trans & 1, trans >> 1, shapes[s][0],
                                shapes[s][1], shapes[s][2], (int)(s + x) % 2 * 3, scalars[x][0],
                                scalars[x][1]);
-        for (size_t f = 0; f < 4 && !SANITIZED; f += 2)
+        for (size_t f = 0; f < 3 && !SANITIZED; f += 2)
             for (size_t s = 0; s < sizeof large / sizeof *large; s++)
                 check_gemm(formats[f][0], formats[f][1], trans & 1, trans >> 1, large[s].m,
                            large[s].n, large[s].k, large[s].padding, 1, 1);
@@ -185,10 +182,8 @@ TEST(tf32_rounds_the_inputs_of_products) {
 }
 
 static int create_handle(void **state) {
-    int version = 0;
     OK(cublasCreate(&blas));
-    OK(cublasGetVersion(blas, &version));
-    return version < 120000;
+    return 0;
 }
 
 static int destroy_handle(void **state) {

@@ -82,35 +82,10 @@ static void launch_a_graph(int rank) {
     for (int i = 0; i < 50; i++)
         kernel(a, 1.5);
     OK(cudaStreamEndCapture(a, &graph));
-    OK(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaGraphInstantiateWithFlags(&exec, graph, 0));
     cudaEvent_t start = record(a);
     OK(cudaGraphLaunch(exec, a));
     TAKES(LAUNCH + 50 * 0.1 + 50 * (1.5 - GAP / 2), start, record(a));
-}
-
-// In a graph, too: a: kernel 50 | record. b: kernel 10, waits for the record, kernel 20.
-static void fork_in_a_graph(int rank) {
-    cudaStream_t a = begin(), b = new_stream();
-    cudaEvent_t fork, join;
-    cudaGraph_t graph;
-    cudaGraphExec_t exec;
-    OK(cudaEventCreate(&fork));
-    OK(cudaEventCreate(&join));
-    OK(cudaStreamBeginCapture(a, cudaStreamCaptureModeGlobal));
-    OK(cudaEventRecord(fork, a));
-    OK(cudaStreamWaitEvent(b, fork, 0));
-    kernel(a, 50.5);
-    kernel(b, 10.5);
-    OK(cudaEventRecord(fork, a));
-    OK(cudaStreamWaitEvent(b, fork, 0));
-    kernel(b, 20.5);
-    OK(cudaEventRecord(join, b));
-    OK(cudaStreamWaitEvent(a, join, 0));
-    OK(cudaStreamEndCapture(a, &graph));
-    OK(cudaGraphInstantiate(&exec, graph, 0));
-    cudaEvent_t start = record(a);
-    OK(cudaGraphLaunch(exec, a));
-    TAKES(LAUNCH + 9 * 0.1 + 50 + 20, start, record(a));
 }
 
 // a: kernel 50 | record. b: kernel 10, waits for the record, kernel 20.
@@ -331,54 +306,30 @@ static void wait_for_the_straggler(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-// The sends of a group share a link, so an all-to-all by hand takes as long as ncclAlltoAll, and a
-// rank that receives from all others takes as long as the root of ncclGather. A gather ends on all
-// ranks at the same time.
-static void share_a_link_with(int rank, size_t count) {
-    enum { N = 4 };
-    const int devices[] = {0, 1, 2, 3};
-    cudaStream_t a = begin();
-    double bytes = 4. * (double)count * N;
-    double exchange = 1e6 * cpu_model_collective(CALL_ALL_TO_ALL, bytes, devices, N);
-    double gather = 1e6 * cpu_model_collective(CALL_GATHER, bytes, devices, N);
-    ncclComm_t comm = join(N, rank);
-    float *x = new_floats(N * count, 1), *y = new_floats(N * count, 0);
-    OK(ncclAllReduce(x, x, count, ncclFloat, ncclSum, comm, a));
-    cudaEvent_t start = record(a);
-    OK(ncclGroupStart());
-    for (int p = 0; p < N; p++) {
-        OK(ncclSend(x + p * count, count, ncclFloat, p, comm, a));
-        OK(ncclRecv(y + p * count, count, ncclFloat, p, comm, a));
-    }
-    OK(ncclGroupEnd());
-    cudaEvent_t by_hand = record(a);
-    OK(ncclAlltoAll(x, y, count, ncclFloat, comm, a));
-    cudaEvent_t by_nccl = record(a);
-    OK(ncclGather(x, y, count, ncclFloat, 0, comm, a));
-    cudaEvent_t gathered = record(a);
-    OK(ncclScatter(x, y, count, ncclFloat, 1, comm, a));
-    cudaEvent_t scattered = record(a);
-    OK(ncclGroupStart());
-    for (int p = 1; p < N && rank == 0; p++)
-        OK(ncclRecv(y + p * count, count, ncclFloat, p, comm, a));
-    if (rank > 0)
-        OK(ncclSend(x, count, ncclFloat, 0, comm, a));
-    OK(ncclGroupEnd());
-    TAKES(exchange, start, by_hand);
-    TAKES(exchange, by_hand, by_nccl);
-    TAKES(gather, by_nccl, gathered);
-    TAKES(gather, gathered, scattered);
-    TAKES(rank == 0 ? gather : 1e6 * one_transfer(4. * (double)count, 0, 1), scattered, record(a));
-    OK(ncclCommDestroy(comm));
-}
-
+// The transfers of a group share a link and a protocol. One message of 100 kB is faster with LL,
+// and two are faster with Simple.
 static void share_a_link(int rank) {
-    share_a_link_with(rank, MB);
-}
-
-// One message of 100 kB is faster with LL, and three are faster with Simple.
-static void share_a_link_with_short_messages(int rank) {
-    share_a_link_with(rank, MB / 40);
+    enum { N = 3 };
+    cudaStream_t a = begin();
+    ncclComm_t comm = join(N, rank);
+    float *x = new_floats(MB, 1), *y = new_floats(2 * MB, 0);
+    for (size_t count = MB; count >= MB / 40; count /= 40) {
+        double us = INFINITY;
+        for (int protocol = 0; protocol < CPU_PROTOCOLS; protocol++) {
+            struct cpu_transfer t = cpu_model_transfer(protocol, 4. * (double)count, 0, 1);
+            us = fmin(us, 1e6 * (t.latency + fmax(rank ? t.link : 2 * t.link, t.path)));
+        }
+        OK(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, a));
+        cudaEvent_t start = record(a);
+        OK(ncclGroupStart());
+        for (int p = 1; p < N && rank == 0; p++)
+            OK(ncclRecv(y + (p - 1) * MB, count, ncclFloat, p, comm, a));
+        if (rank > 0)
+            OK(ncclSend(x, count, ncclFloat, 0, comm, a));
+        OK(ncclGroupEnd());
+        TAKES(us, start, record(a));
+    }
+    OK(ncclCommDestroy(comm));
 }
 
 // A rank that arrives late at a group of send and receive holds up its successor only.
@@ -490,7 +441,6 @@ int main(int argc, char **argv) {
     RANKS(operations_of_a_stream_follow_each_other, 1, use_one_stream, NULL);
     RANKS(a_slow_host_holds_up_short_kernels, 1, launch_short_kernels, NULL);
     RANKS(a_graph_needs_one_call, 1, launch_a_graph, NULL);
-    RANKS(branches_of_a_graph_run_at_the_same_time, 1, fork_in_a_graph, NULL);
     RANKS(a_stream_waits_for_an_event, 1, wait_for_the_other_stream, NULL);
     RANKS(a_stream_waits_for_an_event, 1, wait_for_an_old_event, NULL);
     RANKS(a_new_thread_is_as_late_as_the_others, 1, make_a_thread, NULL);
@@ -503,8 +453,7 @@ int main(int argc, char **argv) {
     RANKS(a_sum_is_hidden_if_backward_is_longer, 2, hide_all, NULL);
     RANKS(a_sum_is_hidden_if_backward_is_longer, 2, hide_a_part, NULL);
     RANKS(sends_and_receives_take_their_time, 3, receive_late, NULL);
-    RANKS(sends_and_receives_take_their_time, 4, share_a_link, NULL);
-    RANKS(sends_and_receives_take_their_time, 4, share_a_link_with_short_messages, NULL);
+    RANKS(sends_and_receives_take_their_time, 3, share_a_link, NULL);
     RANKS(calls_of_a_communicator_follow_each_other, 2, use_two_streams, NULL);
     RANKS(calls_cost_time_on_the_host, 2, call_nccl, NULL);
     setenv("CPU_DEVICE_MODEL", "tests/round.model", 1);

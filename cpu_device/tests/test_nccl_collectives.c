@@ -5,7 +5,7 @@
 #include "numbers.h"
 #include <sys/resource.h>
 
-enum { TYPES = 10, SCALED = ncclNumOps, OPS, GUARD = 64, GUARD_BYTE = 0xc5 };
+enum { TYPES = 10, GUARD = 64, GUARD_BYTE = 0xc5 };
 // The last one is that of 8-byte numbers only: 1.2 MB, which are more messages than the shortest
 // ring between two ranks holds. test_nccl_large.c has sums of many large chunks.
 static const size_t counts[] = {0, 1, 7, 1031, 150001};
@@ -15,11 +15,9 @@ struct sweep {
     int n, rank;
     ncclComm_t comm;
     cudaStream_t streams[2];
-    char *send, *recv;       // on the device, each with room for n shares between guards
-    char *data[MOST_RANKS];  // what each rank sends
-    char *terms[MOST_RANKS]; // the same, multiplied by the rank's scalar
-    char *expected;          // all bytes around recvbuff
-    char scalar[8];
+    char *send, *recv;      // on the device, each with room for n shares between guards
+    char *data[MOST_RANKS]; // what each rank sends
+    char *expected;         // all bytes around recvbuff
     uint64_t cases;
 };
 
@@ -35,17 +33,8 @@ static int reduces(enum collective which) {
 }
 
 static void prepare_data(struct sweep *s, const struct one_case *c, size_t elements) {
-    for (int r = s->n - 1; r >= 0; r--) {
+    for (int r = 0; r < s->n; r++)
         random_numbers(c->type, s->data[r], elements, s->cases * MOST_RANKS + (uint64_t)r);
-        memcpy(s->terms[r], s->data[r], elements * cpu_type_size(c->type));
-        if (c->op == SCALED) {
-            char scalar[8] = {0};
-            random_numbers(c->type, scalar, 1, s->cases + (uint64_t)r);
-            cpu_scale(c->type, s->terms[r], s->data[r], scalar, elements);
-            if (r == s->rank)
-                memcpy(s->scalar, scalar, sizeof scalar);
-        }
-    }
 }
 
 // Writes what the rank receives.
@@ -57,22 +46,13 @@ static void expect_result(const struct sweep *s, const struct one_case *c, char 
     case REDUCE:
     case REDUCE_SCATTER:
         for (int r = 0; r < s->n; r++)
-            in[r] = s->terms[r] + (c->which == REDUCE_SCATTER ? own : 0);
+            in[r] = s->data[r] + (c->which == REDUCE_SCATTER ? own : 0);
         if (c->which != REDUCE || s->rank == c->root)
-            cpu_reduce(c->type, c->op == SCALED ? ncclSum : (ncclRedOp_t)c->op, to, in, s->n,
-                       c->count);
+            cpu_reduce(c->type, (ncclRedOp_t)c->op, to, in, s->n, c->count);
         break;
     case ALL_GATHER:
-    case GATHER:
-        for (int r = 0; r < s->n && (c->which == ALL_GATHER || s->rank == c->root); r++)
-            memcpy(to + (size_t)r * share, s->data[r], share);
-        break;
-    case ALL_TO_ALL:
         for (int r = 0; r < s->n; r++)
-            memcpy(to + (size_t)r * share, s->data[r] + own, share);
-        break;
-    case SCATTER:
-        memcpy(to, s->data[c->root] + own, share);
+            memcpy(to + (size_t)r * share, s->data[r], share);
         break;
     case SEND_RECV:
         memcpy(to, s->data[(s->rank + s->n - 1) % s->n], share);
@@ -82,61 +62,40 @@ static void expect_result(const struct sweep *s, const struct one_case *c, char 
     }
 }
 
-// A scalar on the device or the host.
-static ncclRedOp_t make_operation(struct sweep *s, const struct one_case *c, char *on_device) {
-    ncclRedOp_t op = (ncclRedOp_t)c->op;
-    int is_on_device = s->cases % 2;
-    if (c->op != SCALED)
-        return op;
-    memcpy(view(on_device, sizeof s->scalar), s->scalar, sizeof s->scalar);
-    OK(ncclRedOpCreatePreMulSum(&op, is_on_device ? on_device : s->scalar, c->type,
-                                is_on_device ? ncclScalarDevice : ncclScalarHostImmediate,
-                                s->comm));
-    CHECK(op >= ncclNumOps, "operation %d is a built-in one", op);
-    return op;
-}
-
 static void run_case(struct sweep *s, const struct one_case *c) {
     size_t size = cpu_type_size(c->type), share = c->count * size, all = (size_t)s->n * share;
-    int is_root = s->rank == c->root;
-    size_t sent =
-        c->which == REDUCE_SCATTER || c->which == ALL_TO_ALL || c->which == SCATTER ? all : share;
+    size_t sent = c->which == REDUCE_SCATTER ? all : share;
     // Buffers are not always aligned to more than an element.
     size_t before = GUARD + s->cases % 3 * size, bytes = before + all + GUARD;
-    // Of Gather and Scatter, only the root works in place.
-    int in_place = c->in_place && (is_root || (c->which != GATHER && c->which != SCATTER));
     char *send = s->send + before, *recv = s->recv + before;
-    if (in_place && (c->which == ALL_GATHER || c->which == GATHER))
+    if (c->in_place && c->which == ALL_GATHER)
         send = recv + (size_t)s->rank * share;
-    else if (in_place)
+    else if (c->in_place)
         send = recv;
-    if (in_place && (c->which == REDUCE_SCATTER || c->which == SCATTER))
+    if (c->in_place && c->which == REDUCE_SCATTER)
         recv += (size_t)s->rank * share;
     char name[200];
     snprintf(name, sizeof name, "case %llu: %s, type %d, op %d, count %zu, %d ranks, root %d, %s",
              (unsigned long long)s->cases, collective_names[c->which], c->type, c->op, c->count,
-             s->n, c->root, in_place ? "in place" : "out of place");
+             s->n, c->root, c->in_place ? "in place" : "out of place");
 
     prepare_data(s, c, sent / size);
     memset(s->expected, GUARD_BYTE, bytes);
     memset(view(s->recv, bytes), GUARD_BYTE, bytes);
     memcpy(view(send, sent), s->data[s->rank], sent);
-    if (in_place)
+    if (c->in_place)
         memcpy(s->expected + (send - s->recv), s->data[s->rank], sent);
     expect_result(s, c, s->expected + (recv - s->recv));
 
     cudaStream_t stream = s->streams[s->cases % 2];
-    ncclRedOp_t op = make_operation(s, c, s->send);
-    OK(call(c->which, send, recv, c->count, c->type, op, c->root, s->comm, stream));
-    if (c->op == SCALED)
-        OK(ncclRedOpDestroy(op, s->comm));
+    OK(call(c->which, send, recv, c->count, c->type, (ncclRedOp_t)c->op, c->root, s->comm, stream));
     OK(cudaStreamSynchronize(stream));
 
     const char *got = view(s->recv, bytes);
     for (size_t i = 0; i < bytes && memcmp(got, s->expected, bytes); i++)
         CHECK(got[i] == s->expected[i], "%s: byte %td of recvbuff is %#x, not %#x", name,
               s->recv + i - recv, (uint8_t)got[i], (uint8_t)s->expected[i]);
-    CHECK(in_place || !memcmp(view(send, sent), s->data[s->rank], sent), "%s: changed sendbuff",
+    CHECK(c->in_place || !memcmp(view(send, sent), s->data[s->rank], sent), "%s: changed sendbuff",
           name);
     s->cases++;
 }
@@ -150,15 +109,13 @@ static void run_every_collective(int rank) {
     s->send = new_bytes(room);
     s->recv = new_bytes(room);
     s->expected = malloc(room);
-    for (int r = 0; r < s->n; r++) {
+    for (int r = 0; r < s->n; r++)
         s->data[r] = malloc(room);
-        s->terms[r] = malloc(room);
-    }
     for (int which = 0; which < COLLECTIVES; which++)
         for (int i = 0; i < 2 * COUNTS; i++) {
             int in_place = i % 2, count = i / 2;
-            if ((in_place && (which == SEND_RECV || which == ALL_TO_ALL)) ||
-                (!in_place && which == BCAST) || (count == LARGEST && s->n > 4))
+            if ((in_place && which == SEND_RECV) || (!in_place && which == BCAST) ||
+                (count == LARGEST && s->n > 4))
                 continue;
             for (int k = 0; k < (count == LARGEST || SANITIZED ? 1 : 4); k++) {
                 int number = (int)s->cases;
@@ -166,14 +123,14 @@ static void run_every_collective(int rank) {
                                                .type = count == LARGEST
                                                            ? ncclFloat64
                                                            : (ncclDataType_t)(number * 3 % TYPES),
-                                               .op = reduces(which) ? number % OPS : ncclSum,
+                                               .op = reduces(which) ? number % ncclNumOps : ncclSum,
                                                .root = number % s->n,
                                                .in_place = in_place,
                                                .count = counts[count]});
             }
         }
     for (int type = 0; type < TYPES && !SANITIZED; type++)
-        for (int op = 0; op < OPS; op++)
+        for (int op = 0; op < ncclNumOps; op++)
             run_case(s, &(struct one_case){ALL_REDUCE, (ncclDataType_t)type, op, 0, 0, 1031});
     OK(ncclCommDestroy(s->comm));
 }
@@ -193,28 +150,6 @@ TEST(random_delays_change_nothing) {
     unsetenv("CPU_DEVICE_CHAOS");
 }
 
-// A scalar of the host is read by the call that makes the operation, and one of the device when the
-// collective runs. The operation may be destroyed before that.
-static void scale_later(int rank) {
-    ncclComm_t comm = join(2, rank);
-    cudaStream_t stream = new_stream();
-    float two = 2, *x = new_floats(10, 1), *scalar = new_floats(1, 0);
-    ncclRedOp_t on_host, on_device;
-    OK(ncclRedOpCreatePreMulSum(&on_host, &two, ncclFloat, ncclScalarHostImmediate, comm));
-    OK(ncclRedOpCreatePreMulSum(&on_device, scalar, ncclFloat, ncclScalarDevice, comm));
-    hold(stream, GO + rank);
-    two = 0;
-    OK(ncclAllReduce(x, x, 10, ncclFloat, on_host, comm, stream));
-    OK(ncclAllReduce(x, x, 10, ncclFloat, on_device, comm, stream));
-    OK(ncclRedOpDestroy(on_host, comm));
-    OK(ncclRedOpDestroy(on_device, comm));
-    set_floats(scalar, 1, 3);
-    post(GO + rank);
-    OK(cudaStreamSynchronize(stream));
-    HOLDS(x, 10, 1 * 2 * 2 * 3 * 2);
-    OK(ncclCommDestroy(comm));
-}
-
 // As in the manual, only the root's sendbuff of Broadcast and the root's recvbuff of Reduce are
 // used.
 static void leave_out_buffers(int rank) {
@@ -227,10 +162,6 @@ static void leave_out_buffers(int rank) {
         OK(ncclReduce(a, rank == root ? b : NULL, 100, ncclFloat, ncclSum, root, comm, NULL));
         OK(cudaStreamSynchronize(NULL));
         HOLDS(b, 100, rank == root ? 3 : (float)root + 1);
-        OK(ncclGather(a, rank == root ? b : NULL, 50, ncclFloat, root, comm, NULL));
-        OK(ncclScatter(rank == root ? b : NULL, a, 50, ncclFloat, root, comm, NULL));
-        OK(cudaStreamSynchronize(NULL));
-        HOLDS(a, 100, (float)rank + 1);
     }
     for (int which = 0; which < COLLECTIVES; which++)
         OK(call((enum collective)which, NULL, NULL, 0, ncclFloat, ncclSum, 0, comm, NULL));
@@ -252,7 +183,6 @@ int main(int argc, char **argv) {
     RANKS(every_collective_between_hosts, 4, run_every_collective, "aabb");
     RANKS(every_collective_between_hosts, 4, run_every_collective, "abbb");
     RANKS(every_collective_with_copies, 3, run_with_copies, NULL);
-    RANKS(sums_can_be_scaled, 2, scale_later, NULL);
     RANKS(unused_buffers_may_be_null, 2, leave_out_buffers, NULL);
     return run_rank_tests(argc, argv);
 }

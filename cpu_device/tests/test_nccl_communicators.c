@@ -1,4 +1,4 @@
-// Tests of communicators: several in a process, split and non-blocking ones, and their end.
+// Tests of communicators: several in a process, split ones, and their end.
 #include "../src/internal.h"
 #include "nccl_ranks.h"
 
@@ -9,13 +9,11 @@ static void drive_devices(const ncclComm_t *comm, int devices, int first_device,
     float *x[MOST_RANKS], *all[MOST_RANKS], *part[MOST_RANKS];
     cudaStream_t stream[MOST_RANKS];
     for (int d = 0; d < devices; d++) {
-        int count, rank, device;
+        int count, rank;
         OK(ncclCommCount(comm[d], &count));
         OK(ncclCommUserRank(comm[d], &rank));
-        OK(ncclCommCuDevice(comm[d], &device));
-        CHECK(count == n && rank == first_rank + d && device == first_device + d,
-              "rank %d of %d on device %d", rank, count, device);
-        OK(cudaSetDevice(device));
+        CHECK(count == n && rank == first_rank + d, "rank %d of %d", rank, count);
+        OK(cudaSetDevice(first_device + d));
         stream[d] = new_stream();
         x[d] = new_floats(COUNT, (float)rank + 1);
         all[d] = new_floats((size_t)n * COUNT, 0);
@@ -81,14 +79,11 @@ static void drive_two_of_four(int process) {
 // Splits.
 
 static void expect_place(ncclComm_t comm, int n, int rank) {
-    int count = -1, place = -1, device = -1, current = -2;
+    int count = -1, place = -1;
     CHECK(comm, "no communicator");
     OK(ncclCommCount(comm, &count));
     OK(ncclCommUserRank(comm, &place));
-    OK(ncclCommCuDevice(comm, &device));
-    OK(cudaGetDevice(&current));
     CHECK(count == n && place == rank, "rank %d of %d, not %d of %d", place, count, rank, n);
-    CHECK(device == current, "device %d, not %d", device, current);
 }
 
 static void split_four(int rank) {
@@ -124,103 +119,6 @@ static void split_four(int rank) {
     if (some)
         OK(ncclCommDestroy(some));
     OK(cudaFree(x));
-}
-
-// Non-blocking communicators.
-
-static void poll_for_everything(int rank) {
-    ncclComm_t comm = NULL, half = NULL;
-    ncclResult_t state;
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
-    OK(cudaSetDevice(rank));
-    float *x = new_floats(2000, 1), *y = new_floats(2000, 0);
-    ncclUniqueId id = common_id(0, rank == 0);
-    if (rank == 0) {
-        REFUSED(ncclInProgress, ncclCommInitRankConfig(&comm, 2, id, 0, &config));
-        OK(ncclCommGetAsyncError(comm, &state));
-        CHECK(state == ncclInProgress, "state %d", state);
-        REFUSED(ncclInvalidArgument, ncclAllReduce(x, x, 1000, ncclFloat, ncclSum, comm, NULL));
-        post(GO);
-    } else {
-        await(GO, 1);
-        UNDER_WAY(ncclCommInitRankConfig(&comm, 2, id, 1, &config));
-    }
-    OK(settle(comm));
-    for (int which = 0; which < COLLECTIVES; which++) {
-        set_floats(x, 2000, 1);
-        ncclResult_t result =
-            call((enum collective)which, x, y, 1000, ncclFloat, ncclSum, 0, comm, NULL);
-        UNDER_WAY(result);
-        if (result == ncclInProgress) // and was not asked about
-            REFUSED(ncclInvalidArgument, ncclAllReduce(x, x, 1000, ncclFloat, ncclSum, comm, NULL));
-        OK(settle(comm));
-        OK(cudaStreamSynchronize(NULL));
-        if (which == ALL_REDUCE)
-            HOLDS(y, 1000, 2);
-    }
-    OK(ncclGroupStart());
-    for (int i = 0; i < 3; i++)
-        UNDER_WAY(ncclAllReduce(x + 500 * i, x + 500 * i, 500, ncclFloat, ncclSum, comm, NULL));
-    UNDER_WAY(ncclGroupEnd());
-    OK(settle(comm));
-    OK(cudaStreamSynchronize(NULL));
-    HOLDS(x, 1500, 2);
-    if (rank == 1)
-        await(GO, 2);
-    OK(ncclCommSplit(comm, 0, rank, &half, NULL)); // of the same kind as its parent
-    if (rank == 0) {                               // and the other one is still to come
-        CHECK(!half, "half a communicator");
-        REFUSED(ncclInvalidArgument, ncclCommSplit(comm, 0, rank, &half, NULL));
-        OK(ncclCommGetAsyncError(comm, &state));
-        CHECK(state == ncclInProgress, "state %d", state);
-        post(GO);
-    }
-    OK(settle(comm));
-    CHECK(half, "no communicator");
-    OK(settle(half));
-    UNDER_WAY(ncclAllReduce(x, x, 1000, ncclFloat, ncclSum, half, NULL));
-    OK(settle(half));
-    OK(cudaStreamSynchronize(NULL));
-    HOLDS(x, 1000, 4);
-    UNDER_WAY(ncclCommFinalize(half));
-    OK(settle(half));
-    UNDER_WAY(ncclCommDestroy(half));
-    UNDER_WAY(ncclCommFinalize(comm));
-    OK(settle(comm));
-    UNDER_WAY(ncclCommDestroy(comm));
-}
-
-static void give_up_joining(int rank) {
-    ncclComm_t comm = NULL;
-    ncclResult_t state;
-    ncclUniqueId id = common_id(0, 1);
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
-    REFUSED(ncclInProgress, ncclCommInitRankConfig(&comm, 2, id, 0, &config)); // rank 1 never comes
-    OK(ncclCommGetAsyncError(comm, &state));
-    CHECK(state == ncclInProgress, "state %d", state);
-    double begun = clock_now();
-    OK(ncclCommAbort(comm));
-    CHECK(clock_now() - begun < 1, "took %g s", clock_now() - begun);
-    comm = join(1, 0);
-    OK(ncclCommFinalize(comm)); // a blocking one may be finalised too
-    OK(ncclCommDestroy(comm));
-}
-
-static void use_registered_memory(int rank) {
-    void *memory = NULL, *handle = NULL;
-    ncclComm_t comm = join(1, 0);
-    OK(ncclMemAlloc(&memory, 4000));
-    OK(ncclCommRegister(comm, memory, 4000, &handle));
-    set_floats(memory, 1000, 5);
-    OK(ncclAllReduce(memory, memory, 1000, ncclFloat, ncclSum, comm, NULL));
-    OK(cudaStreamSynchronize(NULL));
-    HOLDS(memory, 1000, 5);
-    OK(ncclCommDeregister(comm, handle));
-    OK(ncclMemFree(memory));
-    CHECK(!cpu_view(memory, 1), "the memory was not freed");
-    OK(ncclCommDestroy(comm));
 }
 
 // A destroyed communicator leaves nothing.
@@ -304,10 +202,6 @@ int main(int argc, char **argv) {
     RANKS(one_thread_drives_several_devices, 1, drive_alone, NULL);
     RANKS(one_thread_drives_several_devices, 2, drive_two_of_four, NULL);
     RANKS(communicators_are_split, 4, split_four, NULL);
-    RANKS(communicators_may_be_polled, 2, poll_for_everything, NULL);
-    RANKS(communicators_may_be_polled, 1, give_up_joining, NULL);
-    RANKS(memory_can_be_registered, 1, use_registered_memory, NULL);
-    RANKS(communicators_between_hosts, 2, poll_for_everything, "ab");
     RANKS(communicators_between_hosts, 2, drive_two_of_four, "ab");
     RANKS(communicators_between_hosts, 4, split_four, "aabb");
     RANKS(destroyed_communicators_leave_nothing, 3, come_and_go, NULL);

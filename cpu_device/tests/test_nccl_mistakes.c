@@ -24,11 +24,6 @@ static const struct mismatch {
     {{USUAL(ALL_GATHER), {ALL_GATHER, 7, ncclFloat, ncclSum, 0}}, {"count 512", "count 7"}},
     {{{REDUCE_SCATTER, 0, ncclFloat, ncclSum, 0}, {REDUCE_SCATTER, 77, ncclFloat, ncclSum, 0}},
      {"count 0", "count 77"}},
-    {{USUAL(ALL_TO_ALL), {ALL_TO_ALL, 511, ncclFloat, ncclSum, 0}}, {"count 512", "count 511"}},
-    {{USUAL(GATHER), {GATHER, 512, ncclFloat, ncclSum, 1}},
-     {"Gather (count 512, float, root 0)", "root 1"}},
-    {{USUAL(SCATTER), {SCATTER, 512, ncclInt32, ncclSum, 0}}, {"float", "int32"}},
-    {{USUAL(GATHER), USUAL(SCATTER)}, {"Gather", "Scatter"}},
     {{USUAL(SEND_RECV), {SEND_RECV, 600, ncclFloat, ncclSum, 0}}, {"count 512", "count 600"}},
     {{USUAL(SEND_RECV), {SEND_RECV, 512, ncclInt32, ncclSum, 0}}, {"float", "int32"}},
 };
@@ -221,9 +216,6 @@ static const struct {
     [REDUCE] = {"Reduce", 1, 1, 1, "recvbuff", "root"},
     [ALL_GATHER] = {"AllGather", 1, 2, 0, "recvbuff", NULL},
     [REDUCE_SCATTER] = {"ReduceScatter", 2, 1, 1, "recvbuff", NULL},
-    [ALL_TO_ALL] = {"AlltoAll", 2, 2, 0, "recvbuff", NULL},
-    [GATHER] = {"Gather", 1, 2, 0, "recvbuff", "root"},
-    [SCATTER] = {"Scatter", 2, 1, 0, "recvbuff", "root"},
     [SEND] = {"Send", 1, 0, 0, NULL, "peer"},
     [RECV] = {"Recv", 0, 1, 0, "recvbuff", "peer"},
 };
@@ -263,32 +255,7 @@ static void pass_wrong_arguments(int rank) {
         for (int root = -1; root <= 2 && arguments[w].root; root += 3)
             WRONG(name, arguments[w].root, call_any(w, send, recv, SHARE, f, sum, root, comm));
     }
-    // Operations, windows and communicators.
-    ncclRedOp_t twice, of_another;
-    ncclWindow_t window;
-    ncclComm_t another = NULL;
     ncclUniqueId garbage;
-    float two = 2, *scalar = new_floats(1, 2);
-    OK(ncclCommSplit(comm, rank, 0, &another, NULL));
-    OK(ncclRedOpCreatePreMulSum(&of_another, &two, f, ncclScalarHostImmediate, another));
-    OK(ncclRedOpCreatePreMulSum(&twice, scalar, f, ncclScalarDevice, comm));
-    WRONG("PreMulSum", "op", ncclRedOpCreatePreMulSum(NULL, &two, f, 1, comm));
-    WRONG("PreMulSum", "scalar", ncclRedOpCreatePreMulSum(&twice, &two, f, 0, comm));
-    WRONG("PreMulSum", "scalar", ncclRedOpCreatePreMulSum(&twice, x, f, 1, comm));
-    WRONG("PreMulSum", "residence", ncclRedOpCreatePreMulSum(&twice, &two, f, 2, comm));
-    WRONG("PreMulSum", "type", ncclRedOpCreatePreMulSum(&twice, &two, no_type, 1, comm));
-    WRONG("AllReduce", "datatype", ncclAllReduce(x, x, 256, ncclDouble, twice, comm, NULL));
-    WRONG("AllReduce", "operation", ncclAllReduce(x, x, 512, f, of_another, comm, NULL));
-    OK(cudaFree(scalar));
-    WRONG("AllReduce", "scalar", ncclAllReduce(x, x, 512, f, twice, comm, NULL));
-    OK(ncclRedOpDestroy(twice, comm));
-    WRONG("OpDestroy", "op", ncclRedOpDestroy(twice, comm));
-    WRONG("Register", "buff", ncclCommWindowRegister(comm, on_host, 2048, &window, 0));
-    WRONG("Register", "multiple of 4096", ncclCommWindowRegister(comm, x + 1, 4, &window, 0));
-    WRONG("Register", "winFlags", ncclCommWindowRegister(comm, x, 2048, &window, 2));
-    OK(ncclCommWindowRegister(another, x, 2048, &window, NCCL_WIN_COLL_SYMMETRIC));
-    WRONG("Deregister", "win", ncclCommWindowDeregister(comm, window));
-    OK(ncclCommDestroy(another)); // with what it has left
     memset(&garbage, 0x5a, sizeof garbage);
     WRONG("UniqueId", "", ncclCommInitRank(&none, 1, garbage, 0));
     CHECK(!none, "a communicator came of it");

@@ -158,27 +158,6 @@ TEST(averages_of_more_inputs_than_a_small_type_can_count) {
         check((ncclDataType_t)type, ncclAvg, MAX_INPUTS, 100, 3);
 }
 
-TEST(products_with_a_scalar_are_right) {
-    const size_t counts[] = {0, 1, 1023, 1024, 1025, 5000};
-    for (int type = 0; type < TYPES; type++)
-        for (size_t c = 0; c < 6; c++) {
-            const struct format *f = &formats[type];
-            size_t count = counts[c], bytes = f->bytes;
-            char *in = random_values((ncclDataType_t)type, count, 1),
-                 *out = new_array(count * bytes);
-            char *scalars = new_array(count * bytes + bytes);
-            void *const factors[] = {in, scalars};
-            memcpy(scalars, random_values((ncclDataType_t)type, 1, 2), bytes);
-            for (size_t i = 0; i < count; i++)
-                memcpy(scalars + (i + 1) * bytes, scalars, bytes);
-            cpu_scale((ncclDataType_t)type, out, in, scalars, count);
-            for (size_t i = 0; i < count; i++)
-                if (!is_right(f, ncclProd, out, factors, 2, i))
-                    fail_msg("%zu %s times a scalar: element %zu is wrong", count, f->name, i);
-            assert_int_equal(free_arrays(NULL), 0);
-        }
-}
-
 TEST(types_have_their_sizes) {
     for (int type = 0; type < TYPES; type++)
         assert_int_equal(cpu_type_size((ncclDataType_t)type), formats[type].bytes);
