@@ -205,7 +205,6 @@ static double modelled_end(const struct ncclComm *c, const struct work *work) {
 static ncclResult_t run(struct ncclComm *c, struct work *work) {
     c->arrived = c->latest = fmax(cpu_moment(), c->ended);
     c->place = work->place;
-    cpu_need(&c->memory_file); // in each call, because only some wait so long that they use it
     if (work->transfers)
         return cpu_run_transfers(c, work);
     if (!cpu_computes && work->call.kind != CALL_SPLIT)

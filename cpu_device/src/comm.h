@@ -92,7 +92,8 @@ union address {
 
 // The file that holds the device memory of a process, or zeros if there is none.
 struct peer_memory {
-    struct cpu_file file;
+    int file;
+    uint64_t device, inode;
     size_t bytes;
 };
 
@@ -110,12 +111,12 @@ struct peer {
 
 struct channel {
     struct ring *out, *in;
-    uint64_t slots;         // of each ring
-    struct seat *seat;      // the peer's seat; for a peer on another host, a local copy
-    const char *memory;     // the peer's device memory, or NULL
-    int has_lent;           // this rank has lent data, and has not waited for the peer since
-    struct cpu_file socket; // for a peer on another host, else none
-    _Atomic double heard;   // when something arrived from it last; for a peer on another host
+    uint64_t slots;       // of each ring
+    struct seat *seat;    // the peer's seat; for a peer on another host, a local copy
+    const char *memory;   // the peer's device memory, or NULL
+    int has_lent;         // this rank has lent data, and has not waited for the peer since
+    int socket;           // for a peer on another host, else none
+    _Atomic double heard; // when something arrived from it last; for a peer on another host
     atomic_int hung_up;
     atomic_int missed; // checks in a row that did not find the peer's process
     struct transit *transit;
@@ -134,9 +135,9 @@ struct ncclComm {
     size_t chunk; // most bytes of a message's data
     void *memory; // shared by the host's ranks
     size_t memory_bytes;
-    void *lock_page;             // keeps the lock of this seat
-    struct cpu_file memory_file; // shows whether other seats are locked
-    int patience; // rounds of waiting before a rank sleeps, if its core is otherwise free
+    void *lock_page; // keeps the lock of this seat
+    int memory_file; // shows whether other seats are locked
+    int patience;    // rounds of waiting before a rank sleeps, if its core is otherwise free
 
     atomic_int aborted;
     pthread_mutex_t lock; // protects the members up to place
@@ -151,7 +152,7 @@ struct ncclComm {
     double latest;                 // the same of the last rank, as far as this rank knows
     double ended;                  // modelled time at which the last call ended
 
-    struct cpu_file network_wake[2]; // connected sockets, if there are peers on other hosts
+    int network_wake[2]; // connected sockets, if there are peers on other hosts
     atomic_int network_stop;
     atomic_int network_runs;
     pthread_t network;
@@ -165,7 +166,7 @@ static inline struct message *cpu_slot(const struct ncclComm *c, const struct ch
 }
 
 static inline int cpu_is_remote(const struct channel *ch) {
-    return ch->socket.number >= 0;
+    return ch->socket >= 0;
 }
 
 // Defines a function with the body of the one that begins with p. It is weak, so a program may
@@ -189,6 +190,9 @@ void cpu_part(struct ncclComm *comm); // frees all that cpu_meet allocated
 
 // Makes a unique id whose root is in this process, even if NCCL_COMM_ID is set.
 ncclResult_t cpu_make_id(ncclUniqueId *id);
+
+// sockets.c. Closes the descriptor if there is one, and sets it to -1. errno stays.
+void cpu_close(int *file);
 
 // network.c. Carries messages between hosts, if there are several. cpu_network_stop first sends all
 // written messages, or, with at_once, only the reason of a failure.

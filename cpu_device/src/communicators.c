@@ -85,7 +85,7 @@ static struct ncclComm *new_comm(int ranks, int rank) {
     c->device = cpu_current_device();
     c->label = ++made;
     c->lock_page = MAP_FAILED;
-    c->memory_file = c->network_wake[0] = c->network_wake[1] = CPU_NO_FILE;
+    c->memory_file = c->network_wake[0] = c->network_wake[1] = -1;
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->changed, NULL);
     pthread_mutex_lock(&list_lock);

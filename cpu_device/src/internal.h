@@ -48,20 +48,6 @@ extern uint64_t cpu_chaos_seed;
 // Sets up the address ranges and the limit of each device's memory; called once by cpu_enter.
 void cpu_memory_init(void);
 
-// files.c. A descriptor that stays open while the program runs, and the file behind it, because the
-// program may close it and get its number for another file.
-struct cpu_file {
-    int number; // -1: none
-    uint64_t device, inode;
-};
-#define CPU_NO_FILE ((struct cpu_file){-1, 0, 0})
-struct cpu_file cpu_keep(int number); // of a new file, or -1
-int cpu_is_kept(const struct cpu_file *file);
-// Ends the program with an error if it has closed the descriptor. Call it before each use.
-void cpu_need(const struct cpu_file *file);
-// Closes the descriptor, unless the program has done so. errno stays.
-void cpu_close(struct cpu_file *file);
-
 // Returns a new file in memory that has no name elsewhere, or -1 and sets errno. Above the limit of
 // ulimit -f, errno is EFBIG.
 int cpu_make_memory(const char *name, size_t bytes);
@@ -71,7 +57,7 @@ int cpu_make_memory(const char *name, size_t bytes);
 struct cpu_heap {
     uintptr_t views;
     size_t bytes;
-    struct cpu_file file;
+    int file;
 };
 struct cpu_heap cpu_heap(void);
 

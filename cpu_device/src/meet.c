@@ -67,36 +67,35 @@ static ncclResult_t introduce(struct rendezvous *m, const struct handle *h) {
         return cpu_refuse(ncclUnhandledCudaError, "rank %d: no device %d", c->named, c->device);
     self->bus = properties.pciBusID;
     cpu_offer_memory(self);
-    m->local_listener = cpu_keep(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (m->local_listener.number < 0 ||
-        bind(m->local_listener.number, (struct sockaddr *)&local, bytes) ||
-        listen(m->local_listener.number, SOMAXCONN))
+    m->local_listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (m->local_listener < 0 || bind(m->local_listener, (struct sockaddr *)&local, bytes) ||
+        listen(m->local_listener, SOMAXCONN))
         return cpu_refuse(ncclSystemError, "rank %d: cannot make a Unix socket: %s", c->named,
                           strerror(errno));
     bytes = sizeof local;
-    getsockname(m->local_listener.number, (struct sockaddr *)&local, &bytes);
+    getsockname(m->local_listener, (struct sockaddr *)&local, &bytes);
     memcpy(self->socket_name, local.sun_path + 1,
            bytes - offsetof(struct sockaddr_un, sun_path) - 1);
 
     m->root = cpu_open_connection(&h->root, m->deadline);
-    if (m->root.number < 0)
+    if (m->root < 0)
         return cpu_refuse(ncclSystemError, "rank %d: no answer at %s within %.0f s", c->named,
                           cpu_show_address(address, &h->root), cpu_timeout());
     // Other ranks reach this rank at the address of its connection to the root.
     bytes = sizeof self->address;
-    getsockname(m->root.number, &self->address.any, &bytes);
+    getsockname(m->root, &self->address.any, &bytes);
     cpu_any_port(&self->address);
     m->listener = cpu_listen(&self->address);
-    if (m->listener.number < 0)
+    if (m->listener < 0)
         return cpu_refuse(ncclSystemError, "rank %d: cannot listen on %s: %s", c->named,
                           cpu_show_address(address, &self->address), strerror(errno));
-    if (cpu_send_all(&m->root, &hello, sizeof hello, m->deadline) ||
+    if (cpu_send_all(m->root, &hello, sizeof hello, m->deadline) ||
         // Waits longer than the root, because the root reports the missing ranks.
-        cpu_receive_all(&m->root, &verdict, sizeof verdict, m->deadline + 5))
+        cpu_receive_all(m->root, &verdict, sizeof verdict, m->deadline + 5))
         return cpu_lost(m, "waiting for all ranks to connect");
     if (verdict.refused)
         return cpu_refuse(ncclInvalidUsage, "rank %d: %.*s", c->named, WHY_BYTES - 1, verdict.why);
-    if (cpu_receive_all(&m->root, c->peers, (size_t)c->ranks * sizeof *c->peers, m->deadline + 5))
+    if (cpu_receive_all(m->root, c->peers, (size_t)c->ranks * sizeof *c->peers, m->deadline + 5))
         return cpu_lost(m, "waiting for the list of ranks");
     return ncclSuccess;
 }
@@ -140,22 +139,22 @@ static ncclResult_t connect_hosts(struct rendezvous *m) {
         if (p > c->rank)
             continue;
         ch->socket = cpu_open_connection(&c->peers[p].address, m->deadline);
-        if (!cpu_is_remote(ch) || cpu_send_all(&ch->socket, own, sizeof own, m->deadline))
+        if (!cpu_is_remote(ch) || cpu_send_all(ch->socket, own, sizeof own, m->deadline))
             return cpu_lost(m, "connecting to another host");
     }
     struct cpu_door door = {.listener = m->listener, .bytes = sizeof own};
     while (higher > 0 && cpu_now() < m->deadline && !cpu_exiting()) {
         uint64_t who[2];
-        struct cpu_file s = cpu_next_guest(&door, who);
+        int s = cpu_next_guest(&door, who);
         int on = 1;
-        if (s.number < 0)
+        if (s < 0)
             continue;
         if (who[0] != m->magic || who[1] <= (uint64_t)c->rank || who[1] >= (uint64_t)c->ranks ||
             cpu_is_remote(&c->channels[who[1]])) {
             cpu_close(&s);
             continue;
         }
-        setsockopt(s.number, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
         c->channels[who[1]].socket = s;
         higher--;
     }
@@ -165,8 +164,8 @@ static ncclResult_t connect_hosts(struct rendezvous *m) {
 
 static ncclResult_t wait_for_all(struct rendezvous *m) {
     char ready = 1;
-    return cpu_send_all(&m->root, &ready, 1, m->deadline) ||
-                   cpu_receive_all(&m->root, &ready, 1, m->deadline)
+    return cpu_send_all(m->root, &ready, 1, m->deadline) ||
+                   cpu_receive_all(m->root, &ready, 1, m->deadline)
                ? cpu_lost(m, "setting up the connections")
                : ncclSuccess;
 }
@@ -174,14 +173,13 @@ static ncclResult_t wait_for_all(struct rendezvous *m) {
 ncclResult_t cpu_meet(struct ncclComm *c, const ncclUniqueId *id) {
     struct handle h;
     memcpy(&h, id, sizeof h);
-    struct rendezvous m = {c,          cpu_now() + cpu_timeout(), h.magic, CPU_NO_FILE, CPU_NO_FILE,
-                           CPU_NO_FILE};
+    struct rendezvous m = {c, cpu_now() + cpu_timeout(), h.magic, -1, -1, -1};
     ncclResult_t result = ncclSuccess;
     c->name = h.magic;
     c->peers = cpu_new((size_t)c->ranks * sizeof *c->peers);
     c->channels = cpu_new((size_t)c->ranks * sizeof *c->channels);
     for (int p = 0; p < c->ranks; p++)
-        c->channels[p].socket = CPU_NO_FILE;
+        c->channels[p].socket = -1;
     if (h.root.any.sa_family != AF_INET && h.root.any.sa_family != AF_INET6)
         return cpu_refuse(ncclInvalidArgument,
                           "the unique id is not one that ncclGetUniqueId made");

@@ -27,7 +27,7 @@ struct rendezvous {
     struct ncclComm *comm;
     double deadline;
     uint64_t magic;
-    struct cpu_file root, listener, local_listener; // sockets
+    int root, listener, local_listener; // sockets
 };
 
 // Explains why the connection to the root or to another rank ended.
@@ -50,11 +50,11 @@ const char *cpu_show_address(char text[80], const union address *a);
 
 // Waits for a socket until the deadline, in short periods, so it notices the end of the program.
 // Returns 0 if the socket is ready.
-int cpu_await_socket(const struct cpu_file *socket, short events, double deadline);
+int cpu_await_socket(int socket, short events, double deadline);
 
 // Send or receive all of these bytes before the deadline. Return 0 if they have.
-int cpu_send_all(const struct cpu_file *socket, const void *data, size_t bytes, double deadline);
-int cpu_receive_all(const struct cpu_file *socket, void *data, size_t bytes, double deadline);
+int cpu_send_all(int socket, const void *data, size_t bytes, double deadline);
+int cpu_receive_all(int socket, void *data, size_t bytes, double deadline);
 
 // Finds the address of the first suitable interface. The interfaces of virtual machines and
 // containers, and then the loopback interface, come last. Returns 0 if it finds one.
@@ -62,18 +62,18 @@ int cpu_own_address(union address *found);
 void cpu_any_port(union address *address);
 
 // Return a socket, or none and set errno. Listening sets the port in the address.
-struct cpu_file cpu_listen(union address *address);
-struct cpu_file cpu_open_connection(const union address *address, double deadline);
+int cpu_listen(union address *address);
+int cpu_open_connection(const union address *address, double deadline);
 
 // The connections to a listener that have not sent their whole greeting. Some may belong to
 // strangers that send nothing, so no connection delays the others, and the oldest must go first.
 enum { MOST_GUESTS = MOST_PEERS + 64 };
 struct cpu_door {
-    struct cpu_file listener;
+    int listener;
     int count;
     size_t bytes; // of a greeting
     struct guest {
-        struct cpu_file socket;
+        int socket;
         size_t got;
         char greeting[sizeof(struct hello)];
     } guests[MOST_GUESTS]; // in the order in which they came
@@ -83,4 +83,4 @@ void cpu_close_door(struct cpu_door *d);
 
 // Waits at most 0.1 s for a guest whose greeting is complete. Returns its socket, which the caller
 // closes, and copies the greeting. Returns no socket if there is none yet.
-struct cpu_file cpu_next_guest(struct cpu_door *d, void *greeting);
+int cpu_next_guest(struct cpu_door *d, void *greeting);

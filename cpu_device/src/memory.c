@@ -43,8 +43,8 @@ enum { PINNED = -1 };
 
 static uintptr_t heap;
 static size_t heap_bytes, page;
-static struct cpu_file heap_file = {.number = -1}; // holds the bytes of the views
-static uintptr_t cursor; // the next search starts here, so freed addresses are reused late
+static int heap_file = -1; // holds the bytes of the views
+static uintptr_t cursor;   // the next search starts here, so freed addresses are reused late
 static struct allocation *device_list, *pinned_list;
 static struct cpu_use *pageable_uses; // of host memory that CUDA did not allocate
 static size_t limit_bytes, used_bytes[CPU_MAX_DEVICES];
@@ -158,10 +158,25 @@ static void back_views(void) {
         mmap(views, heap_bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, file, 0) ==
             views) {
         madvise(views, heap_bytes, MADV_DONTDUMP); // a core dump would fill the whole file
-        heap_file = cpu_keep(file);
+        heap_file = file;
     } else if (file >= 0) {
         close(file);
     }
+}
+
+int cpu_make_memory(const char *name, size_t bytes) {
+    struct rlimit limit;
+    if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < bytes) {
+        errno = EFBIG; // ftruncate would end the program with SIGXFSZ
+        return -1;
+    }
+    int file = memfd_create(name, MFD_CLOEXEC);
+    if (file < 0 || !ftruncate(file, (off_t)bytes))
+        return file;
+    int error = errno;
+    close(file);
+    errno = error;
+    return -1;
 }
 
 struct cpu_heap cpu_heap(void) {
@@ -266,7 +281,7 @@ static void give_back(struct allocation **link) {
     if (a->device == PINNED)
         return;
     void *view = (void *)(a->start + heap_bytes);
-    if (heap_file.number >= 0) {
+    if (heap_file >= 0) {
         madvise(view, a->span - page, MADV_REMOVE);
         mprotect(view, a->span - page, PROT_NONE);
     } else {
@@ -280,7 +295,7 @@ static void give_back(struct allocation **link) {
 // page first, which returns an error instead. Returns 0 on failure. Called without cpu_lock,
 // because it takes long.
 static int take_pages(const struct allocation *a) {
-    for (size_t at = 0; heap_file.number >= 0 && at < a->span - page; at += page)
+    for (size_t at = 0; heap_file >= 0 && at < a->span - page; at += page)
         if (syscall(SYS_getcpu, a->view + at, NULL, NULL))
             return 0;
     return 1;

@@ -90,7 +90,7 @@ static void take_in(struct ncclComm *c, struct channel *ch) {
             to = (t->in.kind == DATA ? m->data : ch->seat->why) + done;
             wanted = t->in.bytes - done;
         }
-        ssize_t n = recv(ch->socket.number, to, wanted, MSG_DONTWAIT);
+        ssize_t n = recv(ch->socket, to, wanted, MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         t->in_done += n > 0 ? (size_t)n : 0;
@@ -141,7 +141,7 @@ static void send_out(struct ncclComm *c, struct channel *ch) {
         struct iovec pieces[2] = {{(char *)&t->out + sizeof t->out - of_frame, of_frame},
                                   {t->follows ? t->follows + past : NULL, t->out.bytes - past}};
         struct msghdr m = {.msg_iov = pieces, .msg_iovlen = 2};
-        ssize_t n = sendmsg(ch->socket.number, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+        ssize_t n = sendmsg(ch->socket, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         if (n < 0) {
@@ -157,7 +157,7 @@ static void send_out(struct ncclComm *c, struct channel *ch) {
             cpu_ring_bell(c->seat);
         } else if (t->out.kind == BYE) {
             t->said_bye = 1;
-            shutdown(ch->socket.number, SHUT_WR);
+            shutdown(ch->socket, SHUT_WR);
         }
     }
 }
@@ -167,7 +167,7 @@ static void send_out(struct ncclComm *c, struct channel *ch) {
 // it closed a socket with unread data, the kernel would drop frames that are still on their way.
 static void *carry(void *argument) {
     struct ncclComm *c = argument;
-    struct pollfd polled[1 + MOST_PEERS] = {{.fd = c->network_wake[0].number, .events = POLLIN}};
+    struct pollfd polled[1 + MOST_PEERS] = {{.fd = c->network_wake[0], .events = POLLIN}};
     double deadline = 0, told = cpu_now();
     for (;;) {
         int open = 0, news = 0, is_time = cpu_now() > told + 1 && !c->network_stop;
@@ -184,7 +184,7 @@ static void *carry(void *argument) {
             polled[1 + p].events =
                 (short)((wants_input(ch) ? POLLIN : 0) | (next_frame(c, ch) ? POLLOUT : 0));
             if (polled[1 + p].events)
-                polled[1 + p].fd = ch->socket.number;
+                polled[1 + p].fd = ch->socket;
         }
         if (c->network_stop && !deadline)
             deadline = cpu_now() + LINGER_SECONDS;
@@ -192,12 +192,10 @@ static void *carry(void *argument) {
             return NULL;
         poll(polled, 1 + (nfds_t)c->ranks, deadline ? 50 : 1000);
         char rung[64];
-        cpu_need(&c->network_wake[0]);
-        recv(c->network_wake[0].number, rung, sizeof rung, MSG_DONTWAIT);
+        recv(c->network_wake[0], rung, sizeof rung, MSG_DONTWAIT);
         for (int p = 0; p < c->ranks; p++) {
             if (!cpu_is_remote(&c->channels[p]))
                 continue;
-            cpu_need(&c->channels[p].socket);
             take_in(c, &c->channels[p]);
             send_out(c, &c->channels[p]);
         }
@@ -215,11 +213,9 @@ ncclResult_t cpu_network_start(struct ncclComm *c) {
     }
     if (!remote)
         return ncclSuccess;
-    int ends[2]; // sockets, because a write to a file that got the number would change it
-    if (!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends))
-        for (int i = 0; i < 2; i++)
-            c->network_wake[i] = cpu_keep(ends[i]);
-    c->network_runs = c->network_wake[0].number >= 0 && !cpu_start_thread(&c->network, carry, c);
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, c->network_wake))
+        c->network_wake[0] = c->network_wake[1] = -1;
+    c->network_runs = c->network_wake[0] >= 0 && !cpu_start_thread(&c->network, carry, c);
     if (c->network_runs)
         return ncclSuccess;
     return cpu_refuse(ncclSystemError, "cannot start the network thread");
@@ -228,8 +224,7 @@ ncclResult_t cpu_network_start(struct ncclComm *c) {
 void cpu_network_wake(struct ncclComm *c) {
     if (!c->network_runs)
         return;
-    cpu_need(&c->network_wake[1]);
-    send(c->network_wake[1].number, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL); // fails if it is full
+    send(c->network_wake[1], "", 1, MSG_DONTWAIT | MSG_NOSIGNAL); // fails if it is full
 }
 
 void cpu_network_tell(struct ncclComm *c) {

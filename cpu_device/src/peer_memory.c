@@ -12,8 +12,9 @@
 
 void cpu_offer_memory(struct peer *self) {
     struct cpu_heap heap = cpu_heap();
-    if (cpu_is_kept(&heap.file))
-        self->memory = (struct peer_memory){heap.file, heap.bytes};
+    struct stat s;
+    if (heap.file >= 0 && !fstat(heap.file, &s))
+        self->memory = (struct peer_memory){heap.file, s.st_dev, s.st_ino, heap.bytes};
 }
 
 // Returns the peer's device memory, or NULL. A peer that is a thread of this process sends copies:
@@ -22,16 +23,13 @@ static const char *map(const struct peer *peer) {
     const struct peer_memory *offered = &peer->memory;
     char path[48];
     struct stat s;
-    snprintf(path, sizeof path, "/proc/%d/fd/%d", peer->pid, offered->file.number);
-    // In another namespace, this may be the path of another process, or of none. After the peer's
-    // program has closed the file, it may be that of another file, even between stat and open.
-    if (peer->pid == getpid() || !offered->bytes || stat(path, &s) ||
-        s.st_dev != offered->file.device || s.st_ino != offered->file.inode)
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", peer->pid, offered->file);
+    // In another namespace, this may be the path of another process, or of none.
+    if (peer->pid == getpid() || !offered->bytes || stat(path, &s) || s.st_dev != offered->device ||
+        s.st_ino != offered->inode)
         return NULL;
-    struct cpu_file file = cpu_keep(open(path, O_RDONLY | O_CLOEXEC));
-    void *memory = MAP_FAILED;
-    if (file.device == offered->file.device && file.inode == offered->file.inode)
-        memory = mmap(NULL, offered->bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, file.number, 0);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    void *memory = mmap(NULL, offered->bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, file, 0);
     cpu_close(&file);
     if (memory == MAP_FAILED)
         return NULL;

@@ -11,15 +11,14 @@
 #include <sys/socket.h>
 
 struct root {
-    struct cpu_file listener;
+    int listener;
     int ranks;
     int wanted, heard; // processes; wanted: the smallest number of ranks that a process has named
     uint64_t magic;
-    struct cpu_file *sockets; // [ranks], none: the rank has not come
+    int *sockets; // [ranks], none: the rank has not come
     struct peer *peers;
     int refused;
-    struct cpu_file
-        refused_sockets[MOST_PEERS]; // of processes with a wrong rank or number of ranks
+    int refused_sockets[MOST_PEERS]; // of processes with a wrong rank or number of ranks
 };
 
 // Sends the verdict to all ranks that have connected: accepted, or the reason of the refusal.
@@ -27,15 +26,15 @@ static void judge(struct root *r, const char *why) {
     struct verdict v = {.refused = why != NULL};
     snprintf(v.why, sizeof v.why, "%s", why ? why : "");
     for (int i = 0; i < r->refused; i++)
-        cpu_send_all(&r->refused_sockets[i], &v, sizeof v, cpu_now() + 5);
+        cpu_send_all(r->refused_sockets[i], &v, sizeof v, cpu_now() + 5);
     for (int i = r->ranks - 1; i >= 0; i--)
-        if (r->sockets[i].number >= 0)
-            cpu_send_all(&r->sockets[i], &v, sizeof v, cpu_now() + 5);
+        if (r->sockets[i] >= 0)
+            cpu_send_all(r->sockets[i], &v, sizeof v, cpu_now() + 5);
 }
 
 // Accepts the hello of a rank. A connection with the wrong magic number does not belong to this
 // run, and is closed.
-static void admit(struct root *r, struct cpu_file s, const struct hello *h, char *why) {
+static void admit(struct root *r, int s, const struct hello *h, char *why) {
     if (h->magic != r->magic || h->peer.ranks < 1 || h->peer.ranks > MOST_PEERS ||
         h->peer.rank < 0 || h->peer.rank >= h->peer.ranks) {
         cpu_close(&s);
@@ -46,12 +45,12 @@ static void admit(struct root *r, struct cpu_file s, const struct hello *h, char
         r->peers = cpu_new((size_t)r->ranks * sizeof *r->peers);
         r->sockets = cpu_new((size_t)r->ranks * sizeof *r->sockets);
         for (int i = 0; i < r->ranks; i++)
-            r->sockets[i] = CPU_NO_FILE;
+            r->sockets[i] = -1;
     }
     r->heard++;
     if (h->peer.ranks < r->wanted)
         r->wanted = h->peer.ranks;
-    int fits = h->peer.ranks == r->ranks && r->sockets[h->peer.rank].number < 0;
+    int fits = h->peer.ranks == r->ranks && r->sockets[h->peer.rank] < 0;
     if (h->peer.ranks != r->ranks)
         snprintf(why, WHY_BYTES, "one process says that there are %d ranks, another %d", r->ranks,
                  h->peer.ranks);
@@ -79,8 +78,8 @@ static void collect(struct root *r, char *why) {
             deadline = cpu_now() + cpu_timeout(); // starts when the first rank comes
         if (*why && deadline > cpu_now() + 5)
             deadline = cpu_now() + 5;
-        struct cpu_file s = cpu_next_guest(&door, &hello);
-        if (s.number >= 0)
+        int s = cpu_next_guest(&door, &hello);
+        if (s >= 0)
             admit(r, s, &hello, why);
     }
     cpu_close_door(&door);
@@ -90,7 +89,7 @@ static void collect(struct root *r, char *why) {
         why, WHY_BYTES, "waited %.0f s: these of the %d ranks never connected:", cpu_timeout(),
         r->ranks);
     for (int i = 0; i < r->ranks && n < WHY_BYTES - 8; i++)
-        if (r->sockets[i].number < 0)
+        if (r->sockets[i] < 0)
             n += (size_t)snprintf(why + n, WHY_BYTES - n, " %d", i);
 }
 
@@ -106,11 +105,11 @@ static void *serve_root(void *argument) {
     // Rank 0 comes last: its process, which this thread belongs to, may end after it.
     for (int i = r->ranks - 1; i >= 0 && good; i--)
         good =
-            !cpu_send_all(&r->sockets[i], r->peers, (size_t)r->ranks * sizeof *r->peers, deadline);
+            !cpu_send_all(r->sockets[i], r->peers, (size_t)r->ranks * sizeof *r->peers, deadline);
     for (int i = 0; i < r->ranks && good; i++)
-        good = !cpu_receive_all(&r->sockets[i], &ready, 1, deadline);
+        good = !cpu_receive_all(r->sockets[i], &ready, 1, deadline);
     for (int i = r->ranks - 1; i >= 0 && good; i--)
-        cpu_send_all(&r->sockets[i], &ready, 1, deadline);
+        cpu_send_all(r->sockets[i], &ready, 1, deadline);
     for (int i = 0; i < r->ranks; i++)
         cpu_close(&r->sockets[i]);
     for (int i = 0; i < r->refused; i++)
@@ -127,7 +126,7 @@ ncclResult_t cpu_start_root(union address *address, uint64_t magic) {
     struct root *r = cpu_new(sizeof *r);
     r->magic = magic;
     r->listener = cpu_listen(address);
-    if (r->listener.number < 0) {
+    if (r->listener < 0) {
         free(r);
         return cpu_refuse(ncclSystemError, "cannot listen on %s: %s",
                           cpu_show_address(text, address), strerror(errno));

@@ -54,17 +54,17 @@ static ncclResult_t share_file(struct rendezvous *m, int first, int seats) {
     struct ncclComm *c = m->comm;
     static const char doing[] = "sharing memory with the other ranks of this host";
     if (first == c->rank) {
-        c->memory_file = cpu_keep(cpu_make_memory("nccl", c->memory_bytes));
-        if (c->memory_file.number < 0)
+        c->memory_file = cpu_make_memory("nccl", c->memory_bytes);
+        if (c->memory_file < 0)
             return cpu_refuse(ncclSystemError,
                               "rank %d: cannot make %zu bytes of memory for the ranks of this "
                               "host: %s%s",
                               c->rank, c->memory_bytes, strerror(errno),
                               errno == EFBIG ? "; raise the limit with 'ulimit -f unlimited'" : "");
         int left = seats - 1;
-        while (left > 0 && !cpu_await_socket(&m->local_listener, POLLIN, m->deadline)) {
-            int s = accept4(m->local_listener.number, NULL, NULL, SOCK_CLOEXEC);
-            left -= s >= 0 && is_same_user(s) && !hand_over(s, c->memory_file.number);
+        while (left > 0 && !cpu_await_socket(m->local_listener, POLLIN, m->deadline)) {
+            int s = accept4(m->local_listener, NULL, NULL, SOCK_CLOEXEC);
+            left -= s >= 0 && is_same_user(s) && !hand_over(s, c->memory_file);
             close(s);
         }
         return left ? cpu_lost(m, doing) : ncclSuccess;
@@ -72,13 +72,13 @@ static ncclResult_t share_file(struct rendezvous *m, int first, int seats) {
     struct sockaddr_un local = {.sun_family = AF_UNIX};
     size_t name_bytes = strnlen(c->peers[first].socket_name, sizeof c->peers[first].socket_name);
     memcpy(local.sun_path + 1, c->peers[first].socket_name, name_bytes);
-    struct cpu_file s = cpu_keep(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (!connect(s.number, (struct sockaddr *)&local,
+    int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (!connect(s, (struct sockaddr *)&local,
                  (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + name_bytes)) &&
-        is_same_user(s.number) && !cpu_await_socket(&s, POLLIN, m->deadline))
-        c->memory_file = cpu_keep(take_over(s.number));
+        is_same_user(s) && !cpu_await_socket(s, POLLIN, m->deadline))
+        c->memory_file = take_over(s);
     cpu_close(&s);
-    return c->memory_file.number < 0 ? cpu_lost(m, doing) : ncclSuccess;
+    return c->memory_file < 0 ? cpu_lost(m, doing) : ncclSuccess;
 }
 
 // Locks this rank's seat as long as its process lives. A lock belongs to an open file, so each rank
@@ -86,7 +86,7 @@ static ncclResult_t share_file(struct rendezvous *m, int first, int seats) {
 // mistake, and a forked child does not inherit it.
 static int lock_seat(struct ncclComm *c) {
     char path[32];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", c->memory_file.number);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", c->memory_file);
     int file = open(path, O_RDWR | O_CLOEXEC);
     struct flock lock = {.l_type = F_WRLCK,
                          .l_whence = SEEK_SET,
@@ -123,8 +123,7 @@ ncclResult_t cpu_share_memory(struct rendezvous *m) {
     ncclResult_t result = share_file(m, first, seats);
     if (result)
         return result;
-    c->memory =
-        mmap(NULL, c->memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, c->memory_file.number, 0);
+    c->memory = mmap(NULL, c->memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, c->memory_file, 0);
     if (lock_seat(c))
         return cpu_refuse(ncclSystemError, "rank %d: cannot lock shared memory: %s", c->named,
                           strerror(errno));

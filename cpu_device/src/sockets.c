@@ -24,23 +24,30 @@ const char *cpu_show_address(char text[80], const union address *a) {
     return text;
 }
 
-int cpu_await_socket(const struct cpu_file *socket, short events, double deadline) {
+void cpu_close(int *file) {
+    int error = errno;
+    if (*file >= 0)
+        close(*file);
+    *file = -1;
+    errno = error;
+}
+
+int cpu_await_socket(int socket, short events, double deadline) {
     while (cpu_now() < deadline && !cpu_exiting()) {
-        struct pollfd p = {.fd = socket->number, .events = events};
+        struct pollfd p = {.fd = socket, .events = events};
         int ready = poll(&p, 1, 100) > 0;
-        cpu_need(socket);
         if (ready)
             return 0;
     }
     return -1;
 }
 
-int cpu_send_all(const struct cpu_file *socket, const void *data, size_t bytes, double deadline) {
+int cpu_send_all(int socket, const void *data, size_t bytes, double deadline) {
     for (size_t done = 0; done < bytes;) {
         if (cpu_await_socket(socket, POLLOUT, deadline))
             return -1;
-        ssize_t n = send(socket->number, (const char *)data + done, bytes - done,
-                         MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t n =
+            send(socket, (const char *)data + done, bytes - done, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0 && errno != EAGAIN && errno != EINTR)
             return -1;
         done += n > 0 ? (size_t)n : 0;
@@ -48,11 +55,11 @@ int cpu_send_all(const struct cpu_file *socket, const void *data, size_t bytes, 
     return 0;
 }
 
-int cpu_receive_all(const struct cpu_file *socket, void *data, size_t bytes, double deadline) {
+int cpu_receive_all(int socket, void *data, size_t bytes, double deadline) {
     for (size_t done = 0; done < bytes;) {
         if (cpu_await_socket(socket, POLLIN, deadline))
             return -1;
-        ssize_t n = recv(socket->number, (char *)data + done, bytes - done, MSG_DONTWAIT);
+        ssize_t n = recv(socket, (char *)data + done, bytes - done, MSG_DONTWAIT);
         if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
             return -1;
         done += n > 0 ? (size_t)n : 0;
@@ -112,17 +119,17 @@ void cpu_any_port(union address *address) {
         address->v4.sin_port = 0;
 }
 
-struct cpu_file cpu_listen(union address *address) {
+int cpu_listen(union address *address) {
     int s = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
     socklen_t bytes = address_bytes(address);
     setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (s >= 0 && !bind(s, &address->any, bytes) && !listen(s, SOMAXCONN) &&
         !getsockname(s, &address->any, &bytes))
-        return cpu_keep(s);
+        return s;
     int error = errno;
     close(s);
     errno = error;
-    return CPU_NO_FILE;
+    return -1;
 }
 
 // If no process listens at a port, Linux may choose this port for the connecting socket, and then
@@ -134,20 +141,19 @@ static int is_connected(int s) {
            memcmp(&ends[0], &ends[1], sizeof *ends);
 }
 
-struct cpu_file cpu_open_connection(const union address *address, double deadline) {
+int cpu_open_connection(const union address *address, double deadline) {
     for (;;) { // repeats, because the other side may not listen yet
-        struct cpu_file s =
-            cpu_keep(socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+        int s = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         int on = 1;
-        if (s.number < 0)
+        if (s < 0)
             return s;
-        setsockopt(s.number, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-        if ((!connect(s.number, &address->any, address_bytes(address)) ||
-             (errno == EINPROGRESS && !cpu_await_socket(&s, POLLOUT, deadline))) &&
-            is_connected(s.number))
+        setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        if ((!connect(s, &address->any, address_bytes(address)) ||
+             (errno == EINPROGRESS && !cpu_await_socket(s, POLLOUT, deadline))) &&
+            is_connected(s))
             return s;
         struct linger at_once = {1, 0}; // frees the port for the other side
-        setsockopt(s.number, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+        setsockopt(s, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
         cpu_close(&s);
         if (cpu_now() > deadline || cpu_exiting())
             return s;
@@ -165,42 +171,40 @@ void cpu_close_door(struct cpu_door *d) {
 }
 
 static void let_in(struct cpu_door *d) {
-    int s = accept4(d->listener.number, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int s = accept4(d->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     int no_room = s < 0 ? errno == EMFILE || errno == ENFILE : d->count == MOST_GUESTS;
     if (no_room && d->count > 0) {
         cpu_close(&d->guests[0].socket);
         forget_guest(d, 0);
     }
     if (s >= 0)
-        d->guests[d->count++] = (struct guest){.socket = cpu_keep(s)};
+        d->guests[d->count++] = (struct guest){.socket = s};
 }
 
-struct cpu_file cpu_next_guest(struct cpu_door *d, void *greeting) {
-    struct pollfd polled[1 + MOST_GUESTS] = {{.fd = d->listener.number, .events = POLLIN}};
+int cpu_next_guest(struct cpu_door *d, void *greeting) {
+    struct pollfd polled[1 + MOST_GUESTS] = {{.fd = d->listener, .events = POLLIN}};
     int i = 0;
     for (int g = 0; g < d->count; g++)
-        polled[1 + g] = (struct pollfd){.fd = d->guests[g].socket.number, .events = POLLIN};
+        polled[1 + g] = (struct pollfd){.fd = d->guests[g].socket, .events = POLLIN};
     int ready = poll(polled, (nfds_t)d->count + 1, 100);
-    cpu_need(&d->listener);
     if (ready <= 0)
-        return CPU_NO_FILE;
+        return -1;
     while (i < d->count && !polled[1 + i].revents)
         i++;
     if (i == d->count) {
         let_in(d);
-        return CPU_NO_FILE;
+        return -1;
     }
     struct guest *g = &d->guests[i];
-    cpu_need(&g->socket);
-    ssize_t n = recv(g->socket.number, g->greeting + g->got, d->bytes - g->got, MSG_DONTWAIT);
+    ssize_t n = recv(g->socket, g->greeting + g->got, d->bytes - g->got, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return CPU_NO_FILE;
+        return -1;
     g->got += n > 0 ? (size_t)n : 0;
     if (n > 0 && g->got < d->bytes)
-        return CPU_NO_FILE;
+        return -1;
     if (n <= 0)
         cpu_close(&g->socket);
-    struct cpu_file s = g->socket;
+    int s = g->socket;
     memcpy(greeting, g->greeting, d->bytes);
     forget_guest(d, i);
     return s;

@@ -82,8 +82,7 @@ static int is_gone(struct ncclComm *c, int p) {
                          .l_whence = SEEK_SET,
                          .l_start = (char *)ch->seat - (char *)c->memory,
                          .l_len = 1};
-    cpu_need(&c->memory_file);
-    return !fcntl(c->memory_file.number, F_OFD_GETLK, &lock) && lock.l_type == F_UNLCK;
+    return !fcntl(c->memory_file, F_OFD_GETLK, &lock) && lock.l_type == F_UNLCK;
 }
 
 // Shows the call in which this rank waits to the other ranks of all communicators on the same

@@ -1,11 +1,7 @@
 // Tests of ranks that stop, die, leave or abort: the others notice it soon, and can continue.
 #include "nccl_ranks.h"
 #include <dirent.h>
-#include <fcntl.h>
-#include <math.h>
 #include <pthread.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 
 // A stopped rank, for example in a debugger, is not dead, so the others wait.
@@ -144,112 +140,6 @@ static void leave_a_child(int rank) {
     CHECK(result == ncclSuccess || result == ncclRemoteError, "the call returned %d", result);
     FAILS(comm, NULL, ncclRemoteError, "rank 1");
     OK(ncclCommAbort(comm));
-}
-
-// Programs such as daemons close all descriptors, and open files of their own. So a file of the
-// program gets the number of one that the CPU device has opened.
-enum { NUMBERS = 1000 };
-static int own_file, own_socket[2];
-static char was_open[NUMBERS], taken[NUMBERS];
-
-static void look_at_descriptors(void) {
-    own_file = memfd_create("own", MFD_CLOEXEC);
-    CHECK(write(own_file, "own", 3) == 3, "cannot write");
-    OK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, own_socket));
-    for (int n = 0; n < NUMBERS; n++)
-        was_open[n] = fcntl(n, F_GETFD) >= 0;
-}
-
-static void take_numbers(int number_of) {
-    int count = 0;
-    for (int n = 0; n < NUMBERS; n++)
-        if (!was_open[n] && fcntl(n, F_GETFD) >= 0)
-            count += taken[n] = dup2(number_of, n) == n;
-    CHECK(count > 0, "nothing is open");
-}
-
-static void own_files_are_unchanged(void) {
-    char text[8] = "";
-    CHECK(pread(own_file, text, sizeof text, 0) == 3 && !memcmp(text, "own", 3),
-          "the file holds %.8s", text);
-    CHECK(recv(own_socket[1], text, 1, MSG_DONTWAIT) == -1, "the socket got %d", *text);
-}
-
-static void open_files_before_joining(int rank) {
-    OK(cudaSetDevice(rank));
-    float *x = new_floats(100003, 1);
-    if (rank == 1) {
-        OK(cudaFree(x));
-        look_at_descriptors();
-        for (int n = 3; n < NUMBERS; n++) { // of the device memory, which exists already
-            char path[32], name[64] = "";
-            snprintf(path, sizeof path, "/proc/self/fd/%d", n);
-            was_open[n] &= readlink(path, name, sizeof name - 1) < 0 || !strstr(name, "device");
-        }
-        take_numbers(own_file);
-        x = new_floats(100003, 1);
-    }
-    ncclComm_t comm = join(2, rank);
-    OK(ncclAllReduce(x, x, 100003, ncclFloat, ncclSum, comm, NULL));
-    OK(cudaStreamSynchronize(NULL));
-    HOLDS(x, 100003, 2);
-    OK(ncclCommDestroy(comm));
-    OK(cudaFree(x));
-    if (rank == 1)
-        own_files_are_unchanged();
-    for (int n = 0; n < NUMBERS; n++)
-        CHECK(!taken[n] || fcntl(n, F_GETFD) >= 0, "descriptor %d is closed", n);
-}
-
-static void take_numbers_and_sum(int take_sockets, int errors) {
-    dup2(errors, STDERR_FILENO);
-    ncclComm_t comm = join(2, 1);
-    float *x = new_floats(100003, 1);
-    take_numbers(take_sockets ? *own_socket : own_file);
-    ncclAllReduce(x, x, 100003, ncclFloat, ncclSum, comm, NULL);
-    cudaStreamSynchronize(NULL);
-}
-
-static int take_sockets;
-
-static void open_files_after_joining(int rank) {
-    if (rank == 0) {
-        ncclComm_t comm = join(2, rank);
-        float *x = new_floats(100003, 1);
-        ncclResult_t result = ncclAllReduce(x, x, 100003, ncclFloat, ncclSum, comm, NULL);
-        CHECK(result == ncclSuccess || result == ncclRemoteError, "the call returned %d", result);
-        FAILS(comm, NULL, ncclRemoteError, "rank 1");
-        OK(ncclCommAbort(comm));
-        return;
-    }
-    int errors[2], status = -1;
-    char line[400] = "";
-    OK(pipe2(errors, O_CLOEXEC));
-    look_at_descriptors();
-    pid_t child = fork();
-    if (child == 0) {
-        take_numbers_and_sum(take_sockets, errors[1]);
-        _exit(0);
-    }
-    close(errors[1]);
-    for (size_t got = 0, n = 1; n > 0; got += n)
-        n = (size_t)fmax(0, (double)read(errors[0], line + got, sizeof line - 1 - got));
-    waitpid(child, &status, 0);
-    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 1 &&
-              strstr(line, "error: CPU device: the program has closed file descriptor") == line,
-          "wait status %#x, says %s", (unsigned)status, line);
-    own_files_are_unchanged();
-}
-
-TEST(files_of_the_program_are_unchanged) {
-    static const char *const hosts[] = {NULL, "ab"};
-    for (int i = 0; i < 4; i++) {
-        set_hosts(hosts[i % 2]);
-        take_sockets = i / 2;
-        start_ranks(2, open_files_after_joining, 0);
-        start_ranks(2, open_files_before_joining, 0);
-    }
-    finish_ranks();
 }
 
 TEST(death_is_reported_while_a_child_lives) {
