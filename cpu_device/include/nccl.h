@@ -87,8 +87,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *uniqueId);
 // NCCL_HOSTID. The call fails if not all ranks have connected after CPU_DEVICE_TIMEOUT seconds
 // (300).
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank);
-ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist);
-// All communicators are blocking. config must be NULL.
+// All communicators are blocking, and config must be NULL. Neither call is allowed in a group.
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm,
                            ncclConfig_t *config);
 ncclResult_t ncclCommFinalize(ncclComm_t comm);

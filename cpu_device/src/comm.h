@@ -214,25 +214,10 @@ int cpu_may_lend(const struct channel *channel, const void *data, size_t bytes, 
 // new call. name is the calling function.
 ncclResult_t cpu_ready_comm(struct ncclComm *comm, const char *name);
 
-// A communicator that is being made, by a split if it has a parent.
-struct job {
-    struct ncclComm *comm, *parent;
-    ncclUniqueId id;
-    int color, key;
-    uint64_t turn; // the first of two turns in the parent
-    ncclComm_t *out;
-    ncclResult_t result;
-};
-
-// Runs the jobs of a group at the same time, because they may wait for each other. If result is an
-// error, ends them with it.
-ncclResult_t cpu_run_jobs(struct job **jobs, int count, ncclResult_t result);
-
 // groups.c.
 int cpu_in_group(void);
 // Returns the result. If it is an error, the open group fails.
 ncclResult_t cpu_noted(ncclResult_t result);
-void cpu_add_job(struct job *job); // to the open group
 // Returns 1 if calls of the open group wait that use the communicator.
 int cpu_group_uses(const struct ncclComm *comm);
 // Takes this number of turns of the communicator, and returns the first one. Calls run in the order

@@ -131,12 +131,12 @@ static int comes_before(const struct choice *a, const struct choice *b) {
 }
 
 // Makes a communicator of the ranks that chose the same color, in the order of their keys.
-static ncclResult_t split(struct job *job) {
-    struct ncclComm *c = job->comm, *parent = job->parent;
-    struct choice own = {job->color, job->key, parent->rank}, first = own;
+static ncclResult_t split(struct ncclComm *c, struct ncclComm *parent, int color, int key) {
+    struct choice own = {color, key, parent->rank}, first = own;
     struct choice *all = cpu_new((size_t)parent->ranks * sizeof *all);
-    ncclUniqueId *ids = cpu_new((size_t)parent->ranks * sizeof *ids);
-    ncclResult_t result = cpu_gather_now(parent, job->turn, &own, all, sizeof own);
+    ncclUniqueId id = {""}, *ids = cpu_new((size_t)parent->ranks * sizeof *ids);
+    uint64_t turn = cpu_issue(parent, 2);
+    ncclResult_t result = cpu_gather_now(parent, turn, &own, all, sizeof own);
     for (const struct choice *other = all; other < all + parent->ranks; other++) {
         if (other->color != own.color)
             continue;
@@ -145,72 +145,21 @@ static ncclResult_t split(struct job *job) {
         if (comes_before(other, &first))
             first = *other;
     }
-    if (!result && own.color != NCCL_SPLIT_NOCOLOR && first.rank == own.rank)
-        result = cpu_make_id(&job->id);
-    ncclResult_t gathered = cpu_gather_now(parent, job->turn + 1, &job->id, ids, sizeof *ids);
-    if (!result && !gathered && own.color != NCCL_SPLIT_NOCOLOR)
+    if (!result && color != NCCL_SPLIT_NOCOLOR && first.rank == own.rank)
+        result = cpu_make_id(&id);
+    ncclResult_t gathered = cpu_gather_now(parent, turn + 1, &id, ids, sizeof *ids);
+    if (!result && !gathered && color != NCCL_SPLIT_NOCOLOR)
         result = cpu_meet(c, &ids[first.rank]);
     free(all);
     free(ids);
     return result ? result : gathered;
 }
 
-static void *run_job(void *argument) {
-    struct job *job = argument;
-    job->result = job->parent ? split(job) : cpu_meet(job->comm, &job->id);
-    return NULL;
-}
-
-// Stores the new communicator for the caller, or NULL.
-static ncclResult_t end_job(struct job *job) {
-    ncclResult_t result = job->result;
-    int wanted = !result && !(job->parent && job->color == NCCL_SPLIT_NOCOLOR);
-    *job->out = wanted ? job->comm : NULL;
-    if (!wanted)
-        free_comm(job->comm, 1);
-    free(job);
-    return result;
-}
-
-// A split takes its two turns when it starts, because its group may fail before that. With -2, it
-// returns them.
-static void take_turns(struct job *job, int turns) {
-    if (job->parent)
-        job->turn = cpu_issue(job->parent, (uint64_t)turns);
-}
-
-// Starts a job now, or at the end of an open group.
-static ncclResult_t start_job(struct job *job) {
-    if (cpu_in_group()) {
-        cpu_add_job(job);
-        return ncclSuccess;
-    }
-    take_turns(job, 2);
-    run_job(job);
-    return end_job(job);
-}
-
-ncclResult_t cpu_run_jobs(struct job **jobs, int count, ncclResult_t result) {
-    pthread_t threads[MOST_PEERS];
-    int started = 0;
-    while (!result && started < count) {
-        struct job *job = jobs[started];
-        take_turns(job, 2);
-        if (!cpu_start_thread(&threads[started], run_job, job)) {
-            started++;
-            continue;
-        }
-        take_turns(job, -2);
-        result = cpu_refuse(ncclSystemError, "cannot start a thread");
-    }
-    for (int i = 0; i < count; i++) {
-        if (i < started)
-            pthread_join(threads[i], NULL);
-        else
-            jobs[i]->result = result;
-        ncclResult_t ended = end_job(jobs[i]);
-        result = result ? result : ended;
-    }
+// Stores the new communicator for the caller, or frees it and stores NULL.
+static ncclResult_t give(struct ncclComm *c, ncclResult_t result, int wanted, ncclComm_t *out) {
+    *out = !result && wanted ? c : NULL;
+    if (!*out)
+        free_comm(c, 1);
     return result;
 }
 
@@ -219,6 +168,8 @@ ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int 
     if (cpu_enter())
         result = cpu_refuse(ncclUnhandledCudaError, "ncclCommInitRank: %s",
                             cudaGetErrorString(cpu_enter()));
+    else if (cpu_in_group())
+        result = cpu_refuse(ncclInvalidUsage, "ncclCommInitRank: not in a group here");
     else if (!comm)
         result = cpu_refuse(ncclInvalidArgument, "ncclCommInitRank: comm is NULL");
     else if (ranks < 1 || ranks > MOST_PEERS)
@@ -229,36 +180,15 @@ ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int 
                             rank, ranks);
     if (result)
         return cpu_noted(result);
-    struct job *job = cpu_new(sizeof *job);
-    *job = (struct job){.comm = new_comm(ranks, rank), .id = id, .out = comm};
-    return cpu_noted(start_job(job));
-}
-
-ncclResult_t ncclCommInitAll(ncclComm_t *comms_out, int count, const int *devices) {
-    ncclUniqueId id;
-    int before = cpu_current_device();
-    if (!comms_out || count < 1 || count > MOST_PEERS)
-        return cpu_refuse(ncclInvalidArgument, "ncclCommInitAll: comm is NULL, or ndev is %d",
-                          count);
-    ncclResult_t result = cpu_make_id(&id);
-    if (result)
-        return result;
-    pncclGroupStart();
-    for (int i = 0; i < count && !result; i++) {
-        int device = devices ? devices[i] : i;
-        if (cudaSetDevice(device))
-            result = cpu_noted(
-                cpu_refuse(ncclInvalidArgument, "ncclCommInitAll: there is no device %d", device));
-        else
-            result = ncclCommInitRank(&comms_out[i], count, id, i);
-    }
-    cudaSetDevice(before);
-    return pncclGroupEnd();
+    struct ncclComm *c = new_comm(ranks, rank);
+    return give(c, cpu_meet(c, &id), 1, comm);
 }
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm,
                            ncclConfig_t *config) {
     ncclResult_t result = cpu_ready_comm(comm, "ncclCommSplit");
+    if (!result && cpu_in_group())
+        result = cpu_refuse(ncclInvalidUsage, "ncclCommSplit: not in a group here");
     if (!result && (!newcomm || color < NCCL_SPLIT_NOCOLOR || config))
         result =
             cpu_refuse(ncclInvalidArgument,
@@ -267,13 +197,11 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newc
                        color);
     if (result)
         return cpu_noted(result);
-    struct job *job = cpu_new(sizeof *job);
-    *job = (struct job){
-        .comm = new_comm(0, 0), .parent = comm, .color = color, .key = key, .out = newcomm};
-    job->comm->device = comm->device;
-    job->comm->named = comm->named;
-    job->comm->label = ((comm->label << 8 | ++comm->splits) << 12) + (uint64_t)color;
-    return cpu_noted(start_job(job));
+    struct ncclComm *c = new_comm(0, 0);
+    c->device = comm->device;
+    c->named = comm->named;
+    c->label = ((comm->label << 8 | ++comm->splits) << 12) + (uint64_t)color;
+    return give(c, split(c, comm, color, key), color != NCCL_SPLIT_NOCOLOR, newcomm);
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t c) {

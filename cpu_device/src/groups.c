@@ -13,20 +13,12 @@ static _Thread_local struct {
     int depth;
     ncclResult_t error;
     struct queued *first, **last;
-    struct job *jobs[MOST_PEERS];
-    int job_count;
 } group;
 
 ncclResult_t cpu_noted(ncclResult_t result) {
     if (group.depth && result && !group.error)
         group.error = result;
     return result;
-}
-
-void cpu_add_job(struct job *job) {
-    if (group.job_count == MOST_PEERS)
-        abort();
-    group.jobs[group.job_count++] = job;
 }
 
 int cpu_in_group(void) {
@@ -36,9 +28,6 @@ int cpu_in_group(void) {
 int cpu_group_uses(const struct ncclComm *c) {
     for (const struct queued *q = group.first; q; q = q->next)
         if (q->work->comm == c)
-            return 1;
-    for (int i = 0; i < group.job_count; i++)
-        if (group.jobs[i]->parent == c)
             return 1;
     return 0;
 }
@@ -199,15 +188,7 @@ ncclResult_t pncclGroupEnd(void) {
         return cpu_refuse(ncclInvalidUsage, "ncclGroupEnd: there was no ncclGroupStart");
     if (--group.depth > 0)
         return ncclSuccess;
-    for (int i = 0; i < group.job_count && group.first; i++)
-        if (!group.jobs[i]->parent)
-            group.error = cpu_refuse(ncclInvalidUsage, "ncclGroupEnd: a group may not hold both "
-                                                       "ncclCommInitRank and collectives");
-    if (!group.error)
-        group.error = check_group();
-    int jobs = group.job_count;
-    group.job_count = 0;
-    return launch_queued(cpu_run_jobs(group.jobs, jobs, group.error));
+    return launch_queued(group.error ? group.error : check_group());
 }
 
 MAY_BE_REPLACED(ncclGroupStart);

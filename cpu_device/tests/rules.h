@@ -43,6 +43,14 @@ static void is_refused(const char *call, int error, const char *words, int line)
         fail_msg("line %d: %s: not a word of %s: %s", line, call, words, ncclGetLastError(NULL));
 }
 
+static ncclComm_t join_alone(void) {
+    ncclComm_t comm;
+    ncclUniqueId id;
+    OK(ncclGetUniqueId(&id));
+    OK(ncclCommInitRank(&comm, 1, id, 0));
+    return comm;
+}
+
 static void run_rule(void **state) {
     rule = *state;
     OK(cudaSetDevice(0));

@@ -5,6 +5,7 @@
 #include "rules.h"
 #include <cublasLt.h>
 #include <nccl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -57,6 +58,33 @@ static void is_not_done(cudaStream_t s) {
     OK(cudaStreamSynchronize(s));
 }
 
+// Ranks that join in threads of their own.
+struct joining {
+    ncclComm_t *comm;
+    ncclUniqueId id;
+    int n, rank, device;
+    ncclResult_t result;
+};
+
+static void *join_one(void *argument) {
+    struct joining *j = argument;
+    j->result = cudaSetDevice(j->device) ? ncclUnhandledCudaError
+                                         : ncclCommInitRank(j->comm, j->n, j->id, j->rank);
+    return NULL;
+}
+
+// Makes communicators of rank 0 on device 0 and rank 1 on the other device.
+static ncclResult_t join_two(ncclComm_t comms[2], int other_device) {
+    struct joining first = {&comms[0], .n = 2}, second = {&comms[1], {""}, 2, 1, other_device, 0};
+    pthread_t thread;
+    OK(ncclGetUniqueId(&first.id));
+    second.id = first.id;
+    OK(pthread_create(&thread, NULL, join_one, &second));
+    join_one(&first);
+    OK(pthread_join(thread, NULL));
+    return first.result ? first.result : second.result;
+}
+
 static cudaStream_t destroyed_stream(void) {
     cudaStream_t s;
     OK(cudaStreamCreate(&s));
@@ -101,7 +129,7 @@ static int set_up(void **state) {
 
 static int set_up_all(void **state) {
     OK(cublasCreate(&blas));
-    return set_up(state) || ncclCommInitAll(comms, 2, NULL);
+    return set_up(state) || join_two(comms, 1);
 }
 
 // Devices.
@@ -855,8 +883,7 @@ REFUSES(no_communicator, "each call with a communicator but those that end it", 
 
 REFUSES(destroyed_communicator, "each call with a communicator",
         "a communicator that was destroyed", UNDEFINED, ncclInvalidArgument, GOES) {
-    ncclComm_t gone;
-    OK(ncclCommInitAll(&gone, 1, NULL));
+    ncclComm_t gone = join_alone();
     OK(ncclCommDestroy(gone));
     refused_communicator(gone);
     NAMES("Finalize: comm", ncclCommFinalize(gone));
@@ -892,10 +919,10 @@ REFUSES(split_with_a_config, "ncclCommSplit", "a configuration, which the CPU de
     NAMES("Split: newcomm", ncclCommSplit(comms[0], 0, 0, &comm, (ncclConfig_t *)pageable));
 }
 
-REFUSES(two_ranks_on_a_device, "ncclCommInitRank, ncclCommInitAll", "two ranks on one device",
-        ERROR, ncclInvalidUsage, GOES) {
+REFUSES(two_ranks_on_a_device, "ncclCommInitRank", "two ranks on one device", ERROR,
+        ncclInvalidUsage, GOES) {
     ncclComm_t two[2];
-    IS_REFUSED(ncclCommInitAll(two, 2, (int[]){1, 1}));
+    IS_REFUSED(join_two(two, 0));
 }
 
 REFUSES(unknown_type_or_operation, "each collective", "an unknown type, operation or root", ERROR,
@@ -966,14 +993,15 @@ REFUSES(end_without_start, "ncclGroupEnd", "no ncclGroupStart before it", ERROR,
     IS_REFUSED(ncclGroupEnd());
 }
 
-REFUSES(group_of_init_and_collective, "ncclGroupEnd",
-        "a group with ncclCommInitRank and collectives", UNDEFINED, ncclInvalidUsage, GOES) {
+REFUSES(communicator_in_a_group, "ncclCommInitRank, ncclCommSplit",
+        "a new communicator in a group, which the CPU device cannot make", UNDEFINED,
+        ncclInvalidUsage, GOES) {
     ncclComm_t comm;
     ncclUniqueId id;
     OK(ncclGetUniqueId(&id));
     OK(ncclGroupStart());
-    OK(ncclCommInitRank(&comm, 1, id, 0));
-    OK(ncclAllReduce(memory, memory, 1, ncclFloat, ncclSum, comms[0], stream));
+    NAMES("InitRank: not in a group", ncclCommInitRank(&comm, 1, id, 0));
+    NAMES("Split: not in a group", ncclCommSplit(comms[0], 0, 0, &comm, NULL));
     IS_REFUSED(ncclGroupEnd());
 }
 
@@ -1014,8 +1042,7 @@ REFUSES(group_with_a_wrong_call, "ncclGroupEnd", "a group in which a call failed
 
 REFUSES(call_after_finalize, "each call but ncclCommDestroy and ncclCommAbort",
         "a communicator that was finalized", UNDEFINED, ncclInvalidUsage, GOES) {
-    ncclComm_t comm;
-    OK(ncclCommInitAll(&comm, 1, NULL));
+    ncclComm_t comm = join_alone();
     OK(ncclCommFinalize(comm));
     IS_REFUSED(ncclAllReduce(memory, memory, 1, ncclFloat, ncclSum, comm, stream));
     IS_REFUSED(ncclCommFinalize(comm));
@@ -1024,17 +1051,11 @@ REFUSES(call_after_finalize, "each call but ncclCommDestroy and ncclCommAbort",
 
 REFUSES(destroy_in_a_group, "ncclCommDestroy, ncclCommAbort",
         "a communicator with calls in the open group", UNDEFINED, ncclInvalidUsage, GOES) {
-    ncclComm_t part;
-    for (int splits = 0; splits < 2; splits++) {
-        OK(ncclGroupStart());
-        if (splits)
-            OK(ncclCommSplit(comms[0], 0, 0, &part, NULL));
-        else
-            OK(ncclAllReduce(memory, memory, 1, ncclFloat, ncclSum, comms[0], stream));
-        IS_REFUSED(ncclCommDestroy(comms[0]));
-        IS_REFUSED(ncclCommAbort(comms[0]));
-        IS_REFUSED(ncclGroupEnd());
-    }
+    OK(ncclGroupStart());
+    OK(ncclAllReduce(memory, memory, 1, ncclFloat, ncclSum, comms[0], stream));
+    IS_REFUSED(ncclCommDestroy(comms[0]));
+    IS_REFUSED(ncclCommAbort(comms[0]));
+    IS_REFUSED(ncclGroupEnd());
 }
 
 RETURNS(collective_waits_for_group_end, "each collective", "in a group",
@@ -1053,9 +1074,8 @@ RETURNS(collective_waits_for_group_end, "each collective", "in a group",
 
 RETURNS(destroy_waits_for_collectives, "ncclCommFinalize, ncclCommDestroy",
         "of a communicator with work", "when the work is done") {
-    ncclComm_t comm;
     for (int finalize = 0; finalize < 2; finalize++) {
-        OK(ncclCommInitAll(&comm, 1, NULL));
+        ncclComm_t comm = join_alone();
         run_for_long(stream);
         OK(ncclAllReduce(memory, memory, 1, ncclFloat, ncclSum, comm, stream));
         if (finalize)

@@ -356,8 +356,7 @@ REFUSES(launch_after_a_mistake, "cudaGraphLaunch",
 
 // Differences from CUDA, which include/cuda_runtime.h names.
 CHECKS(events_collectives_and_graphs_cannot_be_captured_here) {
-    ncclComm_t comm;
-    OK(ncclCommInitAll(&comm, 1, NULL));
+    ncclComm_t comm = join_alone();
     begin(a);
     assert_int_equal(ncclAllReduce(memory, memory, 1, ncclFloat, ncclSum, comm, a),
                      ncclUnhandledCudaError);

@@ -273,20 +273,6 @@ static void send_on_two_streams(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-// Calls that a failed group does not start leave nothing in the parent communicator.
-static void split_in_a_failing_group(int rank) {
-    ncclComm_t comm = join(2, rank), part = comm;
-    OK(ncclGroupStart());
-    OK(ncclCommSplit(comm, 0, rank, &part, NULL));
-    REFUSED(ncclInvalidArgument, ncclAllReduce(NULL, NULL, 5, ncclFloat, ncclSum, comm, NULL));
-    REFUSED(ncclInvalidArgument, ncclGroupEnd());
-    CHECK(!part, "a communicator of a failing group");
-    OK(ncclCommSplit(comm, 0, rank, &part, NULL));
-    CHECK(sum_over(part, 1) == 2 && sum_over(comm, 1) == 2, "wrong sum");
-    OK(ncclCommDestroy(part));
-    OK(ncclCommDestroy(comm));
-}
-
 TEST(groups_between_hosts) {
     for (int i = 0; i < PLACEMENTS; i++) {
         set_hosts(placements[i]);
@@ -316,6 +302,5 @@ int main(int argc, char **argv) {
     RANKS(groups_hold_several_collectives, 3, call_several_in_a_group, NULL);
     RANKS(groups_hold_several_collectives, 2, mix_in_a_group, NULL);
     RANKS(groups_span_streams, 2, send_on_two_streams, NULL);
-    RANKS(failed_groups_leave_nothing, 2, split_in_a_failing_group, NULL);
     return run_rank_tests(argc, argv);
 }

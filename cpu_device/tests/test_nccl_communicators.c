@@ -1,80 +1,6 @@
-// Tests of communicators: several in a process, split ones, and their end.
+// Tests of communicators: split ones, and their end.
 #include "../src/internal.h"
 #include "nccl_ranks.h"
-
-// One thread that drives several devices, in one process or in two of them.
-static void drive_devices(const ncclComm_t *comm, int devices, int first_device, int first_rank,
-                          int n) {
-    enum { COUNT = 20001 };
-    float *x[MOST_RANKS], *all[MOST_RANKS], *part[MOST_RANKS];
-    cudaStream_t stream[MOST_RANKS];
-    for (int d = 0; d < devices; d++) {
-        int count, rank;
-        OK(ncclCommCount(comm[d], &count));
-        OK(ncclCommUserRank(comm[d], &rank));
-        CHECK(count == n && rank == first_rank + d, "rank %d of %d", rank, count);
-        OK(cudaSetDevice(first_device + d));
-        stream[d] = new_stream();
-        x[d] = new_floats(COUNT, (float)rank + 1);
-        all[d] = new_floats((size_t)n * COUNT, 0);
-        part[d] = new_floats(COUNT, 0);
-    }
-    for (int times = 0; times < 20; times++) {
-        OK(ncclGroupStart());
-        for (int d = 0; d < devices; d++)
-            OK(ncclAllGather(x[d], all[d], COUNT, ncclFloat, comm[d], stream[d]));
-        OK(ncclGroupEnd());
-        OK(ncclGroupStart());
-        for (int d = 0; d < devices; d++)
-            OK(ncclReduceScatter(all[d], part[d], COUNT, ncclFloat, ncclSum, comm[d], stream[d]));
-        OK(ncclGroupEnd());
-    }
-    OK(ncclGroupStart());
-    for (int d = 0; d < devices; d++)
-        OK(ncclAllReduce(x[d], x[d], COUNT, ncclFloat, ncclSum, comm[d], stream[d]));
-    OK(ncclGroupEnd());
-    for (int d = 0; d < devices; d++) {
-        int rank = first_rank + d;
-        OK(cudaStreamSynchronize(stream[d]));
-        for (int r = 0; r < n; r++)
-            HOLDS(all[d] + r * COUNT, COUNT, (float)r + 1);
-        HOLDS(part[d], COUNT, (float)(n * (rank + 1)));
-        HOLDS(x[d], COUNT, (float)(n * (n + 1)) / 2);
-        OK(cudaSetDevice(first_device + d));
-        OK(cudaStreamDestroy(stream[d]));
-        OK(cudaFree(x[d]));
-        OK(cudaFree(all[d]));
-        OK(cudaFree(part[d]));
-    }
-    for (int d = 0; d < devices; d++)
-        OK(ncclCommDestroy(comm[d]));
-}
-
-static void drive_alone(int rank) {
-    ncclComm_t comm[MOST_RANKS];
-    const int devices[] = {1, 2, 3};
-    OK(ncclCommInitAll(comm, 2, NULL));
-    drive_devices(comm, 2, 0, 0, 2);
-    OK(ncclCommInitAll(comm, 3, devices));
-    drive_devices(comm, 3, 1, 0, 3);
-    OK(ncclCommInitAll(comm, 1, NULL));
-    drive_devices(comm, 1, 0, 0, 1);
-    CHECK(ncclCommInitAll(comm, MOST_RANKS + 1, NULL) != ncclSuccess, "there are only %d devices",
-          MOST_RANKS);
-    REFUSED(ncclInvalidArgument, ncclCommInitAll(comm, 0, NULL));
-}
-
-static void drive_two_of_four(int process) {
-    ncclComm_t comm[2];
-    ncclUniqueId id = common_id(0, process == 0);
-    OK(ncclGroupStart());
-    for (int d = 0; d < 2; d++) {
-        OK(cudaSetDevice(2 * process + d));
-        OK(ncclCommInitRank(&comm[d], 4, id, 2 * process + d));
-    }
-    OK(ncclGroupEnd());
-    drive_devices(comm, 2, 2 * process, 2 * process, 4);
-}
 
 // Splits.
 
@@ -199,11 +125,8 @@ static void come_and_go(int rank) {
 }
 
 int main(int argc, char **argv) {
-    RANKS(one_thread_drives_several_devices, 1, drive_alone, NULL);
-    RANKS(one_thread_drives_several_devices, 2, drive_two_of_four, NULL);
     RANKS(communicators_are_split, 4, split_four, NULL);
-    RANKS(communicators_between_hosts, 2, drive_two_of_four, "ab");
-    RANKS(communicators_between_hosts, 4, split_four, "aabb");
+    RANKS(communicators_are_split, 4, split_four, "aabb");
     RANKS(destroyed_communicators_leave_nothing, 3, come_and_go, NULL);
     RANKS(destroyed_communicators_leave_nothing, 3, come_and_go, "aab");
     return run_rank_tests(argc, argv);
