@@ -8,7 +8,7 @@ import sys
 
 HEADS = {"REFUSES": ["function", "refuses", "NVIDIA", "error", "last error", "test"],
          "RETURNS": ["function", "of what", "when the call returns", "test"]}
-WORDS = {"ERROR": "error", "UNDEFINED": "undefined", "STAYS": "stays", "GOES": "no"}
+WORDS = {"ERROR": "error", "UNDEFINED": "undefined", "ALLOWED": "allowed", "STAYS": "stays", "GOES": "no"}
 
 
 def rows(macro):

@@ -20,6 +20,7 @@ static int rule_count;
 // What NVIDIA's documentation says of the call.
 #define ERROR "error"
 #define UNDEFINED "undefined"
+#define ALLOWED "allowed" // the CPU device does not support it
 enum { STAYS = 1, GOES = 0 };
 #define REFUSES(rule_name, function, what, nvidia, error, stays)                                   \
     static void rule_name(void);                                                                   \

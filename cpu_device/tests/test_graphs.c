@@ -79,13 +79,14 @@ static void is_invalid(cudaStream_t stream) {
     OK(cudaMemsetAsync(memory, 0, 1, stream)); // the stream is free again
 }
 
-// Expects that the call is refused in a capture of stream a, and that it ends the capture.
-#define INVALIDATES(call)                                                                          \
+// Expects that the call is refused in a capture of the stream, and that it invalidates the capture.
+#define INVALIDATES_CAPTURE(stream, call)                                                          \
     do {                                                                                           \
-        begin(a);                                                                                  \
+        begin(stream);                                                                             \
         IS_REFUSED(call);                                                                          \
-        is_invalid(a);                                                                             \
+        is_invalid(stream);                                                                        \
     } while (0)
+#define INVALIDATES(call) INVALIDATES_CAPTURE(a, call)
 
 static void launch(cudaGraphExec_t exec, cudaStream_t stream) {
     OK(cudaGraphLaunch(exec, stream));
@@ -302,14 +303,10 @@ REFUSES(default_stream_meets_a_capture,
         "cudaMemcpy, cudaMemset, cudaEventRecord, cudaStreamSynchronize",
         "the legacy default stream, while a stream without cudaStreamNonBlocking captures", ERROR,
         cudaErrorStreamCaptureImplicit, STAYS) {
-    for (int i = 0; i < 4; i++) {
-        begin(blocking);
-        IS_REFUSED(i == 0   ? cudaMemcpy(memory, pinned, 1, cudaMemcpyHostToDevice)
-                   : i == 1 ? cudaMemset(memory, 0, 1)
-                   : i == 2 ? cudaEventRecord(recorded, NULL)
-                            : cudaStreamSynchronize(NULL));
-        is_invalid(blocking);
-    }
+    INVALIDATES_CAPTURE(blocking, cudaMemcpy(memory, pinned, 1, cudaMemcpyHostToDevice));
+    INVALIDATES_CAPTURE(blocking, cudaMemset(memory, 0, 1));
+    INVALIDATES_CAPTURE(blocking, cudaEventRecord(recorded, NULL));
+    INVALIDATES_CAPTURE(blocking, cudaStreamSynchronize(NULL));
     begin(a); // takes no turns with the default stream
     OK(cudaMemset(memory, 0, 1));
     OK(cudaGraphExecDestroy(end(a)));
@@ -355,24 +352,22 @@ REFUSES(launch_after_a_mistake, "cudaGraphLaunch",
 }
 
 // Differences from CUDA, which include/cuda_runtime.h names.
-CHECKS(events_collectives_and_graphs_cannot_be_captured_here) {
+REFUSES(captured_only_on_a_gpu, "cudaEventRecord, cudaStreamWaitEvent, cudaGraphLaunch",
+        "a stream that captures", ALLOWED, cudaErrorStreamCaptureUnsupported, STAYS) {
+    begin(b);
+    cudaGraphExec_t exec = end(b);
+    INVALIDATES(cudaEventRecord(recorded, a));
+    INVALIDATES(cudaStreamWaitEvent(a, recorded, 0));
+    INVALIDATES(cudaGraphLaunch(exec, a));
+    OK(cudaGraphExecDestroy(exec));
+}
+
+CHECKS(collectives_cannot_be_captured_here) {
     ncclComm_t comm = join_alone();
     begin(a);
     assert_int_equal(ncclAllReduce(memory, memory, 1, ncclFloat, ncclSum, comm, a),
                      ncclUnhandledCudaError);
     is_invalid(a);
-    for (int wait = 0; wait < 2; wait++) {
-        begin(a);
-        assert_int_equal(wait ? cudaStreamWaitEvent(a, recorded, 0) : cudaEventRecord(recorded, a),
-                         cudaErrorStreamCaptureUnsupported);
-        is_invalid(a);
-    }
-    begin(a);
-    cudaGraphExec_t exec = end(a);
-    begin(a);
-    assert_int_equal(cudaGraphLaunch(exec, a), cudaErrorStreamCaptureUnsupported);
-    is_invalid(a);
-    OK(cudaGraphExecDestroy(exec));
     OK(ncclCommDestroy(comm));
 }
 
