@@ -85,6 +85,21 @@ static ncclResult_t join_two(ncclComm_t comms[2], int other_device) {
     return first.result ? first.result : second.result;
 }
 
+// Expects that the call returns although the work before it in the stream is blocked, and that its
+// own work is not done, or that it returns when the work of the stream is done.
+#define DOES_NOT_WAIT(stream, call)                                                                \
+    do {                                                                                           \
+        block(stream);                                                                             \
+        OK(call);                                                                                  \
+        is_not_done(stream);                                                                       \
+    } while (0)
+#define WAITS(stream, call)                                                                        \
+    do {                                                                                           \
+        run_for_long(stream);                                                                      \
+        OK(call);                                                                                  \
+        assert_true(ended);                                                                        \
+    } while (0)
+
 static cudaStream_t destroyed_stream(void) {
     cudaStream_t s;
     OK(cudaStreamCreate(&s));
@@ -227,9 +242,7 @@ REFUSES(free_of_other_memory, "cudaFree, cudaFreeHost",
 RETURNS(free_waits, "cudaFree", "of memory that streams may use", "when the device has no work") {
     char *d;
     OK(cudaMalloc((void **)&d, 8));
-    run_for_long(stream);
-    OK(cudaFree(d));
-    assert_true(ended);
+    WAITS(stream, cudaFree(d));
 }
 
 REFUSES(wrong_direction, "cudaMemcpy, cudaMemcpyAsync", "pointers that do not match the kind",
@@ -284,36 +297,26 @@ REFUSES(fill_of_other_memory, "cudaMemset, cudaMemsetAsync",
 
 RETURNS(memset_does_not_wait, "cudaMemset, cudaMemsetAsync", "of device memory",
         "before it is done") {
-    block(NULL);
-    OK(cudaMemset(memory, 0, 8));
-    is_not_done(NULL);
-    block(stream);
-    OK(cudaMemsetAsync(memory, 0, 8, stream));
-    is_not_done(stream);
+    DOES_NOT_WAIT(NULL, cudaMemset(memory, 0, 8));
+    DOES_NOT_WAIT(stream, cudaMemsetAsync(memory, 0, 8, stream));
 }
 
 RETURNS(memset_of_pinned_memory_waits, "cudaMemset", "of pinned memory", "when it is done") {
     memset(pinned, 1, BYTES);
-    run_for_long(NULL);
-    OK(cudaMemset(pinned, 2, BYTES));
+    WAITS(NULL, cudaMemset(pinned, 2, BYTES));
     assert_int_equal(pinned[BYTES - 1], 2);
 }
 
 RETURNS(copy_to_the_host_waits, "cudaMemcpy", "to the host, or from pinned memory",
         "when it is done") {
     pinned[BYTES - 1] = 3;
-    run_for_long(NULL);
-    OK(cudaMemcpy(memory, pinned, BYTES, cudaMemcpyHostToDevice));
-    OK(cudaStreamQuery(NULL));
-    run_for_long(NULL);
-    OK(cudaMemcpy(pageable, memory, BYTES, cudaMemcpyDeviceToHost));
+    WAITS(NULL, cudaMemcpy(memory, pinned, BYTES, cudaMemcpyHostToDevice));
+    WAITS(NULL, cudaMemcpy(pageable, memory, BYTES, cudaMemcpyDeviceToHost));
     assert_int_equal(pageable[BYTES - 1], 3);
 }
 
 RETURNS(copy_on_the_device_does_not_wait, "cudaMemcpy", "on the device", "before it is done") {
-    block(NULL);
-    OK(cudaMemcpy(memory, memory + 8, 8, cudaMemcpyDeviceToDevice));
-    is_not_done(NULL);
+    DOES_NOT_WAIT(NULL, cudaMemcpy(memory, memory + 8, 8, cudaMemcpyDeviceToDevice));
 }
 
 // A program that reads the memory in another stream, for the checker.
@@ -350,15 +353,12 @@ RETURNS(async_copy_does_not_wait, "cudaMemcpyAsync", "between device and pinned 
 
 RETURNS(async_copy_of_pageable_memory, "cudaMemcpyAsync", "between device and pageable memory",
         "at any time: CUDA may wait for the stream; modelled times do, others not") {
-    block(stream);
-    OK(cudaMemcpyAsync(memory, pageable, 8, cudaMemcpyHostToDevice, stream));
-    is_not_done(stream);
+    DOES_NOT_WAIT(stream, cudaMemcpyAsync(memory, pageable, 8, cudaMemcpyHostToDevice, stream));
 }
 
 RETURNS(async_copy_on_the_host_waits, "cudaMemcpyAsync", "on the host", "when it is done") {
     pinned[0] = 6;
-    run_for_long(stream);
-    OK(cudaMemcpyAsync(pageable, pinned, BYTES, cudaMemcpyHostToHost, stream));
+    WAITS(stream, cudaMemcpyAsync(pageable, pinned, BYTES, cudaMemcpyHostToHost, stream));
     assert_int_equal(pageable[0], 6);
 }
 
@@ -396,9 +396,7 @@ RETURNS(default_stream_waits_for_others, "cudaStreamSynchronize", "of the defaul
     open_gate();
     OK(cudaStreamSynchronize(NULL));
     OK(cudaStreamQuery(blocking));
-    block(stream);
-    OK(cudaStreamSynchronize(NULL));
-    is_not_done(stream);
+    DOES_NOT_WAIT(stream, cudaStreamSynchronize(NULL));
     OK(cudaStreamDestroy(blocking));
 }
 
@@ -836,26 +834,20 @@ REFUSES(light_product_on_another_device, "cublasLtMatmul", "a handle of another 
 RETURNS(product_does_not_wait, "cublasGemmEx", "a matrix product",
         "before it is done, but after it has read the scalars") {
     OK(cublasSetStream(blas, stream));
-    block(stream);
-    OK(product(blas, 4, 4, (float *)memory + 32));
-    is_not_done(stream);
+    DOES_NOT_WAIT(stream, product(blas, 4, 4, (float *)memory + 32));
     OK(cublasSetStream(blas, NULL));
 }
 
 RETURNS(light_product_does_not_wait, "cublasLtMatmul", "a matrix product",
         "before it is done, but after it has read the scalars and descriptors") {
     struct light p = light_product();
-    block(NULL);
-    OK(run_light(&p));
-    is_not_done(NULL);
+    DOES_NOT_WAIT(NULL, run_light(&p));
 }
 
 RETURNS(destroyed_handle_waits, "cublasDestroy", "of a handle", "when the device has no work") {
     cublasHandle_t handle;
     OK(cublasCreate(&handle));
-    run_for_long(stream);
-    OK(cublasDestroy(handle));
-    assert_true(ended);
+    WAITS(stream, cublasDestroy(handle));
 }
 
 // NCCL. The calls that are refused need no other rank. test_nccl_mistakes.c passes wrong arguments
@@ -974,9 +966,7 @@ RETURNS(in_place_forms_are_allowed, "each collective", "in place, as the user gu
         OK(ncclReduceScatter(m[2], m[2] + 8 * r, 2, ncclFloat, ncclSum, comms[r], s));
         OK(ncclAllGather(m[3] + 8 * r, m[3], 2, ncclFloat, comms[r], s));
     }
-    block(stream);
-    OK(ncclGroupEnd());
-    is_not_done(stream);
+    DOES_NOT_WAIT(stream, ncclGroupEnd());
     OK(cudaStreamSynchronize(far_stream));
 }
 
@@ -1064,9 +1054,7 @@ RETURNS(collective_waits_for_group_end, "each collective", "in a group",
     block(stream);
     open_gate();
     OK(cudaStreamSynchronize(stream)); // ends, because the collective is not in the stream yet
-    block(stream);
-    OK(ncclGroupEnd());
-    is_not_done(stream);
+    DOES_NOT_WAIT(stream, ncclGroupEnd());
     OK(cudaStreamSynchronize(far_stream));
 }
 
